@@ -24,6 +24,10 @@ type Config struct {
 	// CallTimeout bounds each call of the store. Default 5s.
 	CallTimeout time.Duration
 
+	// OnRules is called after each change of the rules, for CallTimeout at most. An aggregator of this
+	// process can learn of the change there. Default: nothing is called.
+	OnRules func(ctx context.Context)
+
 	// Logger gets a line for everything that was done. Default: discards.
 	Logger *slog.Logger
 
@@ -35,6 +39,9 @@ var _ = sysenv.Hook(func(c *Config, e *sysenv.Env) { c.env = e })
 func (c Config) withDefaults() Config {
 	c.Timeout = cmp.Or(c.Timeout, 10*time.Second)
 	c.CallTimeout = cmp.Or(c.CallTimeout, 5*time.Second)
+	if c.OnRules == nil {
+		c.OnRules = func(context.Context) {}
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

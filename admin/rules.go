@@ -53,5 +53,8 @@ func (a *Admin) changeRules(ctx context.Context, doing string, c store.RuleChang
 	}
 	a.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "rules changed", slog.String("pattern", c.Pattern),
 		slog.String("keep", c.Keep.String()), slog.Bool("removed", c.Remove), slog.Int64("settings_version", set.Version))
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.CallTimeout)
+	defer cancel()
+	a.cfg.OnRules(ctx)
 	return set, nil
 }

@@ -1,7 +1,9 @@
 package admin_test
 
 import (
+	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,6 +41,39 @@ func TestRulesAreChangedOnce(t *testing.T) {
 		}
 		if set, err = a.RemoveSeries(t.Context(), "a*"); err != nil || set.Rules.SeriesOf("a") != nil {
 			t.Errorf("RemoveSeries: got %+v, %v", set, err)
+		}
+	})
+}
+
+// OnRules is called once the rules are changed, also if they were so before, and only then.
+func TestChangesOfRulesAreReported(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &counters{Store: fakestore.New(fakestore.Options{})}
+		var seen []int64
+		a, err := admin.New(c, c, admin.Config{OnRules: func(ctx context.Context) {
+			checked, err := c.Check(ctx)
+			if _, bounded := ctx.Deadline(); err != nil || !bounded {
+				t.Errorf("got %v, with a deadline: %t", err, bounded)
+			}
+			seen = append(seen, checked.Settings.Version)
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if _, err := a.AddSeries(t.Context(), "a*", keep); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := a.RemoveSeries(t.Context(), "b"); !errors.Is(err, store.ErrNoRule) {
+			t.Errorf("got %v", err)
+		}
+		if _, err := a.RemoveSeries(t.Context(), "a*"); err != nil {
+			t.Fatal(err)
+		}
+		if want := []int64{2, 2, 3}; !slices.Equal(seen, want) {
+			t.Errorf("reported at versions %v, want %v", seen, want)
 		}
 	})
 }

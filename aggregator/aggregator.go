@@ -31,6 +31,7 @@ type Aggregator struct {
 
 	aging    *aging
 	settings atomic.Pointer[snapshot]
+	asked    chan chan struct{} // to read the settings at once; the inner one is closed then
 	records  *records
 	inflight *inflight
 	clock    storetime.Clock
@@ -52,7 +53,7 @@ func New(bus Bus, st Store, cfg Config) (*Aggregator, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("aggregator: %w", err)
 	}
-	a := &Aggregator{bus: bus, store: st, cfg: cfg, limits: limits}
+	a := &Aggregator{bus: bus, store: st, cfg: cfg, limits: limits, asked: make(chan chan struct{})}
 	a.clock.Env = cfg.env
 	a.aging = newAging(a.clock.Now)
 	a.settings.Store(unread(a.aging.age()))

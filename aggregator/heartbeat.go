@@ -80,7 +80,7 @@ func (a *Aggregator) beat(ctx context.Context, limit time.Duration, expires time
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err := a.store.Beat(ctx, store.Worker{
-		ID: a.cfg.WorkerID, Lag: s.Lag, Stalled: s.Stalled, LastCommit: s.LastCommit, Expires: expires,
+		ID: a.cfg.WorkerID, Lag: s.Lag, Stalled: s.Stalled, Skew: s.Skew, LastCommit: s.LastCommit, Expires: expires,
 		Increments: s.Increments, Entries: s.Entries, Commits: s.Commits, Entities: s.EntitiesWritten, Duplicates: s.Duplicates,
 		DeadLetters: s.DeadLetters, LastLetter: s.LastLetter, AtLimit: a.inflight.atLimit(), Setup: a.cfg.Setup, Busiest: a.busiest.take(a.cfg.HeartbeatEvery), Settings: a.Settings().Version,
 	})
@@ -93,8 +93,13 @@ func (a *Aggregator) checkAll(ctx context.Context, checks chan<- error) {
 	tick := time.NewTicker(recheckEvery)
 	defer tick.Stop()
 	var before error
+	var asked chan struct{} // by ReadSettings; nil if the check is a regular one
 	for ctx.Err() == nil {
 		err := a.check(ctx)
+		if asked != nil {
+			close(asked)
+			asked = nil
+		}
 		tick.Reset(recheckEvery)
 		if ctx.Err() == nil {
 			a.logCheck(before, err)
@@ -106,9 +111,10 @@ func (a *Aggregator) checkAll(ctx context.Context, checks chan<- error) {
 			return
 		}
 		// Ask again, also after a good answer: the database can be swapped later.
-		for waited := time.Duration(0); waited < store.CheckEvery; waited += recheckEvery {
+		for waited := time.Duration(0); waited < store.CheckEvery && asked == nil; waited += recheckEvery {
 			select {
 			case <-tick.C:
+			case asked = <-a.asked:
 			case <-ctx.Done():
 				return
 			}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/store/storetest/fakestore"
 )
 
 // The heartbeat has the counts of Stats, and the counters that moved.
@@ -32,6 +33,20 @@ func TestHeartbeatHasTheCountsAndTheBusiest(t *testing.T) {
 		settle(2 * time.Minute)
 		if got := r.worker(t).Busiest; len(got) != 0 {
 			t.Errorf("after two quiet minutes the busiest are %v, want none", got)
+		}
+		if err := r.finish(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The heartbeat has the difference of the clocks: status and its readers learn it from nowhere else.
+func TestHeartbeatHasTheSkew(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := run(t, fakestore.New(fakestore.Options{ClockOffset: -time.Hour}), aggregator.Config{WorkerID: "w"})
+		settle(time.Minute)
+		if got := r.worker(t).Skew; got < time.Hour-time.Second || got > time.Hour+time.Second {
+			t.Errorf("the skew is %s, want an hour", got)
 		}
 		if err := r.finish(); err != nil {
 			t.Error(err)

@@ -1,6 +1,7 @@
 package aggregator
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -35,6 +36,25 @@ var errOutdated = errors.New("the settings of the database were last read over "
 
 // outdated reports whether the aggregator's settings are too old for commits.
 func (a *Aggregator) outdated() bool { return a.settings.Load().outdated(a.aging.age()) }
+
+// ReadSettings reads the settings of the database now. After it, increments are folded by settings that
+// are not older than the call, unless the store did not answer, ctx ended, or the aggregator does not run. It
+// saves the process that changes a rule the wait until the next check.
+func (a *Aggregator) ReadSettings(ctx context.Context) {
+	read := make(chan struct{})
+	select {
+	case a.asked <- read:
+	case <-ctx.Done():
+		return
+	case <-a.calls.Done():
+		return
+	}
+	select {
+	case <-read:
+	case <-ctx.Done():
+	case <-a.calls.Done():
+	}
+}
 
 // Settings returns the settings that the aggregator uses; zero before the first check of the
 // database. It may be called at any time.

@@ -261,3 +261,36 @@ func TestAMessageBeyondTheWindowMayHaveBeenCounted(t *testing.T) {
 		}
 	})
 }
+
+// A rule that came just now decides about the increments that come after ReadSettings.
+func TestReadSettings(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := strict(t, fakestore.Options{})
+		r := run(t, st, aggregator.Config{})
+		settle(time.Second)
+		keep := store.Retention{Quarters: 400 * 24 * time.Hour}
+		set, err := st.ChangeRules(t.Context(), store.RuleChange{Pattern: "a", Keep: keep})
+		if err != nil || r.agg.Settings().Version == set.Version {
+			t.Fatalf("version %d, %v; want one that the aggregator does not know", set.Version, err)
+		}
+		began := time.Now()
+		r.agg.ReadSettings(t.Context())
+		if got := r.agg.Settings(); got.Version != set.Version || time.Since(began) > 0 {
+			t.Errorf("got version %d after %s, want %d at once", got.Version, time.Since(began), set.Version)
+		}
+		// A store that does not answer: the caller goes on when its context ends.
+		st.On(fakestore.Check, func(int) fakestore.Answer { return fakestore.SlowNotApplied })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		for range 2 { // during the check, and before it
+			r.agg.ReadSettings(ctx)
+		}
+		if got := time.Since(began); got != time.Second {
+			t.Errorf("returned after %s, want the second of its context", got)
+		}
+		if err := r.finish(); err != nil {
+			t.Error(err)
+		}
+		r.agg.ReadSettings(t.Context())
+	})
+}

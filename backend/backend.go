@@ -29,8 +29,9 @@ type Store struct {
 	// Open opens the store. It must end with ctx.
 	Open func(ctx context.Context, u URL, c StoreConfig) (store.Store, error)
 	// Examine looks for mistakes of the store and of the way to it, from this machine. It must end with
-	// ctx, and must work beside processes that have the store open. nil looks for none.
-	Examine func(ctx context.Context, u URL, r *Report)
+	// ctx, and must work beside processes that have the store open. c.ReadOnly is true if the examined
+	// account may be that of a reader: then it is no fault that it may not write. nil looks for none.
+	Examine func(ctx context.Context, u URL, c StoreConfig, r *Report)
 }
 
 // A StoreConfig is what the process asks of a store.
@@ -89,7 +90,7 @@ type Bus struct {
 	Check func(u URL, c BusConfig) error
 	// Open connects to the bus. It must end with ctx.
 	Open func(ctx context.Context, u URL, c BusConfig) (OpenBus, error)
-	// Examine is that of Store.
+	// Examine looks for mistakes of the bus, as that of Store does.
 	Examine func(ctx context.Context, u URL, r *Report)
 }
 
@@ -138,6 +139,6 @@ type Cache struct {
 	// Open opens the cache of a store. Close releases it; it is nil if there is nothing to
 	// release.
 	Open func(u URL, s store.Store, log *slog.Logger) (c store.Cache, closeIt func() error, err error)
-	// Examine is that of Store.
+	// Examine looks for mistakes of the cache, as that of Store does.
 	Examine func(ctx context.Context, u URL, r *Report)
 }

@@ -209,6 +209,9 @@ func (c *Client) try(ctx context.Context, r Request, v any) error {
 	if err != nil {
 		return &broken{c.base, err}
 	}
+	if r.OnHeader != nil {
+		r.OnHeader(res.Header)
+	}
 	if raw, ok := v.(*[]byte); ok {
 		*raw = body
 		return nil

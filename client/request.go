@@ -26,6 +26,8 @@ type Request struct {
 	Safe bool
 	// OnRetry is called before each wait for a repeat, with the error of the try. It must not block.
 	OnRetry func(error)
+	// OnHeader is called with the header of the answer, once its body was read. It must not block.
+	OnHeader func(http.Header)
 
 	read bool // the call changes nothing
 }

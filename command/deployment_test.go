@@ -123,14 +123,20 @@ func (d *deployment) rigged() backend.Store {
 			cfg.ReadOnly, cfg.Logger = c.ReadOnly, c.Logger
 			return datastore.Open(ctx, cfg)
 		},
-		Examine: func(ctx context.Context, _ backend.URL, r *backend.Report) { datastore.Examine(ctx, d.database, r) },
+		Examine: func(ctx context.Context, _ backend.URL, c backend.StoreConfig, r *backend.Report) {
+			e := d.database
+			e.ReadOnly = c.ReadOnly
+			datastore.Examine(ctx, e, r)
+		},
 	}
 }
 
 func (d *deployment) slowDisk() backend.Store {
 	return backend.Store{
 		Scheme: "disk", Usage: "disk:",
-		Examine: func(ctx context.Context, _ backend.URL, r *backend.Report) { pebble.Examine(ctx, d.disk, r) },
+		Examine: func(ctx context.Context, _ backend.URL, _ backend.StoreConfig, r *backend.Report) {
+			pebble.Examine(ctx, d.disk, r)
+		},
 	}
 }
 
@@ -149,17 +155,23 @@ func (d *deployment) examine(t *testing.T) doctorReport {
 		{"--store", "rigged:", "--bus", "rigged:", "--cache", "memcached://" + d.cache, "--server", d.serve(t)},
 		{"--store", "disk:"},
 	} {
-		var out, errOut bytes.Buffer
-		code := run(t.Context(), call{
-			args: append([]string{"doctor", "--json"}, args...), stdout: &out, stderr: &errOut,
-			stores: []backend.Store{d.rigged(), d.slowDisk()}, buses: []backend.Bus{d.spoiltBus()},
-		})
-		r := readReport(t, result{code, out.String(), errOut.String()})
+		r := d.doctor(t, args...)
 		both.Findings = append(both.Findings, r.Findings...)
 		both.Checked = append(both.Checked, r.Checked...)
 		both.Unchecked = append(both.Unchecked, r.Unchecked...)
 	}
 	return both
+}
+
+// doctor runs it once.
+func (d *deployment) doctor(t *testing.T, args ...string) doctorReport {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	code := run(t.Context(), call{
+		args: append([]string{"doctor", "--json"}, args...), stdout: &out, stderr: &errOut,
+		stores: []backend.Store{d.rigged(), d.slowDisk()}, buses: []backend.Bus{d.spoiltBus()},
+	})
+	return readReport(t, result{code, out.String(), errOut.String()})
 }
 
 // newerFormat writes a meta record of a format that this build does not know.

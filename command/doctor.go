@@ -19,12 +19,16 @@ var doctorCommand = command{
 	long: `Examines a running countmill (--server), and the backends of a role: give it the --store, --bus and
 --cache of that role, or run it where their variables are set. Each finding says what is wrong, why it
 matters and what to do. It needs no running role for the backends, and disturbs none.
+With --store and --bus the account is that of an aggregator, and must be able to write to the store. With
+--store alone it may be that of a reader: if it may not write, the check "transforms" is left out.
 
   countmill doctor
   countmill doctor --store datastore://PROJECT/DATABASE --bus 'pubsub://PROJECT/TOPIC?subscription=NAME'
 
 It asks the server if --server is given, or if no backend is. It changes nothing, but on datastore: it
 writes and removes 26 entities of its own, and in the directory of pebble: one file.
+
+The limit of open files is that of doctor and of its shell. A running countmill may have another one.
 
 Exit code: 0 without findings, 1 with findings, 3 if the server cannot be reached.
 `,
@@ -77,7 +81,14 @@ func (c call) examineServer(ctx context.Context, r *backend.Report) error {
 	for _, d := range p.Differences {
 		r.Find(different(d.Setting, d.Values))
 	}
-	r.Done("settings of the fleet", "")
+	switch {
+	case len(p.Fleet) > 0:
+		r.Done("settings of the fleet", "")
+	case p.Aggregators > 0:
+		r.Skip("settings of the fleet", "with a token that is limited to prefixes the server answers neither this nor the disk, backups and reasons")
+	default:
+		r.Skip("settings of the fleet", "no aggregator reports")
+	}
 	// The answer's time is between the two moments.
 	skew := p.AsOf.Sub(began.Add(took / 2)).Abs()
 	r.Done("clock of the server", skew.Round(time.Millisecond).String()+" from this machine's")
@@ -85,7 +96,7 @@ func (c call) examineServer(ctx context.Context, r *backend.Report) error {
 		r.Find(backend.Finding{
 			Check: "clock", What: fmt.Sprintf("The server's clock and this machine's differ by %s.", skew.Round(time.Second)),
 			Why: "Lag and the times of increments are wrong, and from a minute on an aggregator with a wrong clock is not ready.",
-			Do:  "Set the clock that is wrong, and run NTP on both.", Page: "runbook/no-aggregator-alive.md",
+			Do:  "Set the clock that is wrong, and run NTP on both.", Page: "runbook/clock-off.md",
 		})
 	}
 	return nil

@@ -141,6 +141,38 @@ func TestDoctorChecks(t *testing.T) {
 	}
 }
 
+// An account that may not write is a mistake where a bus is examined, too: only then it is an aggregator's.
+// A reader has roles/datastore.viewer.
+func TestDoctorOfAReader(t *testing.T) {
+	t.Parallel()
+	d := newDeployment(t)
+	d.database.DialOptions = append(d.database.DialOptions, refuse("/google.datastore.v1.Datastore/Commit"))
+	r := d.doctor(t, "--store", "rigged:")
+	r.wantFindings(t, nil)
+	r.wantChecks(t, map[string]string{"transforms": "not checked", "permissions of the database": "may read, not write", "TTL policy": "ACTIVE"})
+	d.doctor(t, "--store", "rigged:", "--bus", "rigged:").wantFindings(t, []string{"permissions of the database: PermissionDenied"})
+
+	d.database.DialOptions = nil
+	r = d.doctor(t, "--store", "rigged:")
+	r.wantFindings(t, nil)
+	r.wantChecks(t, map[string]string{"transforms": "", "permissions of the database": ""})
+}
+
+// A server that shows no aggregators has not shown whether their settings differ.
+func TestDoctorWithoutTheFleet(t *testing.T) {
+	t.Parallel()
+	for overview, why := range map[string]string{`"aggregators":2`: "limited to prefixes", `"aggregators":0`: "no aggregator reports"} {
+		f := newFakeServer(t, func(w http.ResponseWriter, r *http.Request) {
+			answer(200, `{"status":"ready",`+overview+`,"as_of":"`+time.Now().UTC().Format(time.RFC3339Nano)+`"}`)(w, r)
+		})
+		r := readReport(t, cli(t, nil, "doctor", "--server", f.URL, "--json"))
+		r.wantChecks(t, map[string]string{"settings of the fleet": "not checked", "server": "ready"})
+		if len(r.Unchecked) != 1 || !strings.Contains(r.Unchecked[0].Why, why) {
+			t.Errorf("got %+v, want %q", r.Unchecked, why)
+		}
+	}
+}
+
 // The URLs and variables of a role are enough: what a person types.
 func TestDoctorByURLs(t *testing.T) { // not parallel: Google's variables are those of the process
 	d := newDeployment(t)
@@ -254,7 +286,9 @@ func TestDoctorFewFiles(t *testing.T) {
 		var out, errOut strings.Builder
 		c.Stdout, c.Stderr = &out, &errOut
 		_ = c.Run() // the exit code says the same
-		readReport(t, result{c.ProcessState.ExitCode(), out.String(), errOut.String()}).onAnyDisk().wantFindings(t, finds)
+		r := readReport(t, result{c.ProcessState.ExitCode(), out.String(), errOut.String()}).onAnyDisk()
+		r.wantFindings(t, finds)
+		r.wantChecks(t, map[string]string{"open files": "at most " + limit + " for doctor and for what its shell starts; /proc/PID/limits has the limit of a running process"})
 	}
 }
 
@@ -280,6 +314,27 @@ func (r doctorReport) onAnyDisk() doctorReport {
 	return r
 }
 
+// wantChecks compares notes of checks. "not checked" is that of a check that was left out.
+func (r doctorReport) wantChecks(t *testing.T, want map[string]string) {
+	t.Helper()
+	for check, note := range want {
+		var got []string
+		for _, c := range r.Checked {
+			if c.Check == check {
+				got = append(got, c.Note)
+			}
+		}
+		for _, u := range r.Unchecked {
+			if u.Check == check {
+				got = append(got, "not checked")
+			}
+		}
+		if !slices.Equal(got, []string{note}) {
+			t.Errorf("%s: got %q, want %q once", check, got, note)
+		}
+	}
+}
+
 // wantFindings compares check and words of each finding. The rest of a finding must be there too.
 func (r doctorReport) wantFindings(t *testing.T, want []string) {
 	t.Helper()
@@ -298,6 +353,9 @@ func (r doctorReport) wantFindings(t *testing.T, want []string) {
 		t.Errorf("doctor missed %q, and found beside what was planted %+v", missed, found)
 	}
 	for _, f := range r.Findings {
+		if clock := f.Check == "clock"; clock != (f.Page == "runbook/clock-off.md") {
+			t.Errorf("%+v: want the page of clocks for a clock, and for nothing else", f)
+		}
 		if _, err := os.Stat(filepath.Join("../docs", f.Page)); err != nil || f.Page == "" || f.Why == "" || f.Do == "" {
 			t.Errorf("%v: %+v has no reason, remedy or page", err, f)
 		}

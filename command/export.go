@@ -24,7 +24,8 @@ counter and delta. Imported where none of them is, they are the same totals agai
 
 A counter whose total is 0 has no row. One beyond +-(2^53-1), which is the most that an
 increment may add, has several. Ids, times and numbers of shards are not exported: the
-importing server does not know what counted here.
+importing server does not know what counted here. Nor are the rows of series: GET /v1/series
+with Accept: text/csv has them.
 
 The server answers in pages of at most 1,000 counters. The totals of a page are of one
 moment, those of different pages are not: standard error says from when to when they are.

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -19,7 +21,8 @@ var seriesCommand = command{
 	short: "draw the counts of a counter over time",
 	long: `Draws a chart of what was counted under the counter NAME, for each of several names. It needs a
 rule for series ("countmill help rule"). Where no terminal is, it prints a line for each row: its
-beginning, the count, partial or whole, and the name, with tabs between.
+beginning, the count, partial or whole, and the name, with tabs between. The last line of the
+charts says how much was counted without a rule, if that is not 0.
 
   countmill series page:/home --last 24h
   countmill series page:/home --last 90d --step 1w --tz Asia/Kolkata
@@ -48,10 +51,12 @@ func runSeries(ctx context.Context, c call) error {
 	if c.step == "" {
 		query.Set("step", stepFor(c.last))
 	}
-	answer, err := c.ask(ctx, client.Request{Path: "/v1/series", Query: query})
+	var without string
+	r := client.Request{Path: "/v1/series", Query: query, OnHeader: func(h http.Header) { without = h.Get("Countmill-Without-Curve") }}
+	answer, err := c.ask(ctx, r)
 	if problem, ok := errors.AsType[*client.Error](err); ok && strings.HasPrefix(problem.Detail, "step ") && c.step == "" {
 		query.Set("step", "15m") // minutes are not kept for that long
-		answer, err = c.ask(ctx, client.Request{Path: "/v1/series", Query: query})
+		answer, err = c.ask(ctx, r)
 	}
 	if err != nil {
 		return err
@@ -67,17 +72,25 @@ func runSeries(ctx context.Context, c call) error {
 	if !isTerminal(c.stdout) {
 		return printRows(c, rows)
 	}
+	_, err = fmt.Fprint(c.stdout, charts(rows, query.Get("step"), without))
+	return err
+}
+
+// charts draws the rows of each counter. without is the part of all their sums that no series ever had.
+func charts(rows []seriesRow, step, without string) string {
+	var b strings.Builder
 	for len(rows) > 0 {
 		n := 1
 		for n < len(rows) && rows[n].Counter == rows[0].Counter {
 			n++
 		}
-		if _, err := fmt.Fprint(c.stdout, chart(rows[:n], query.Get("step"))); err != nil {
-			return err
-		}
+		b.WriteString(chart(rows[:n], step))
 		rows = rows[n:]
 	}
-	return nil
+	if n, err := strconv.ParseInt(without, 10, 64); err == nil && n != 0 {
+		fmt.Fprintf(&b, "%d without a curve: counted without a rule\n", n)
+	}
+	return b.String()
 }
 
 // stepFor is a step that gives a chart of at most some hundred columns.

@@ -22,6 +22,10 @@ page of the runbook. "countmill doctor" looks deeper.
   countmill status
   countmill status --watch --server https://count.example.com --token-file operator.token
 
+The roles in the first row are those of the process that you ask. Only aggregators have heartbeats: other
+publishers and readers are not shown. Duplicates and dead letters are counted since the aggregators started;
+"countmill dead list" has all letters.
+
 The token needs the scope read. With a token that is limited to prefixes, the fleet, the disk and the
 reasons are missing.
 
@@ -61,8 +65,9 @@ type pipeline struct {
 	// BackupEvery is in seconds; 0 without regular backups.
 	BackupEvery float64 `json:"backup_every"`
 	Fleet       []struct {
-		ID      string `json:"id"`
-		Stalled bool   `json:"stalled"`
+		ID      string  `json:"id"`
+		Stalled bool    `json:"stalled"`
+		Skew    float64 `json:"clock_skew"` // seconds
 	} `json:"fleet"`
 	Differences []struct {
 		Setting string   `json:"setting"`

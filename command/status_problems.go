@@ -11,6 +11,7 @@ import (
 // The limits beyond which status reports a problem: those of deploy/prometheus/alerts.yaml.
 const (
 	longLag       = 30 * time.Second
+	longSkew      = time.Minute
 	recentLetter  = 10 * time.Minute
 	missedBackups = 3
 )
@@ -18,7 +19,7 @@ const (
 // problems are the ones that an overview shows, the worst first.
 func (p *pipeline) problems() []backend.Finding {
 	found := []backend.Finding{} // an array in JSON, if empty too
-	for _, look := range []func() (backend.Finding, bool){p.notReady, p.noAggregator, p.someStalled, p.behind, p.letters, p.crowded, p.diskLow, p.backupOld} {
+	for _, look := range []func() (backend.Finding, bool){p.notReady, p.noAggregator, p.someStalled, p.clockOff, p.behind, p.letters, p.crowded, p.diskLow, p.backupOld} {
 		if f, bad := look(); bad {
 			found = append(found, f)
 		}
@@ -67,6 +68,21 @@ func (p *pipeline) someStalled() (backend.Finding, bool) {
 		Do:   "Ask each for its reason: countmill ready --server ITS-ADDRESS.",
 		Page: "runbook/no-aggregator-alive.md",
 	}, p.Aggregators > 0 && len(stalled) > 0
+}
+
+func (p *pipeline) clockOff() (backend.Finding, bool) {
+	var off []string
+	for _, m := range p.Fleet {
+		if m.Skew > longSkew.Seconds() {
+			off = append(off, fmt.Sprintf("%s by %s", plain(m.ID), seconds(&m.Skew)))
+		}
+	}
+	return backend.Finding{
+		Check: "clock", What: "Clocks of aggregators differ from the store's: " + strings.Join(off, ", ") + ".",
+		Why:  "Totals are right. The lag and the minutes of series are not.",
+		Do:   "Set the clocks of their machines, and run NTP.",
+		Page: "runbook/clock-off.md",
+	}, len(off) > 0
 }
 
 func (p *pipeline) behind() (backend.Finding, bool) {

@@ -8,11 +8,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/compose-spec/compose-go/v2/types"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/countmill/countmill/command"
@@ -84,12 +87,7 @@ func TestChart(t *testing.T) {
 			}
 		}
 	}
-	t.Run("schemas", func(t *testing.T) {
-		validate := needed(t, "kubectl-validate")
-		if out, err := bounded(t, validate, "--version", kubernetes, "--local-crds", "testdata/crds", dir).CombinedOutput(); err != nil {
-			t.Errorf("kubectl-validate: %v\n%s", err, out)
-		}
-	})
+	t.Run("schemas", func(t *testing.T) { validate(t, dir) })
 }
 
 // combination has the toggles on whose bits are set. It returns whether the chart has to refuse that, the
@@ -145,11 +143,149 @@ func TestChartMistakes(t *testing.T) {
 	}
 }
 
-// Each value of values.yaml changes the objects, in one of the modes.
+// A change is other values for a value of values.yaml. with has the values without which it does not matter.
+type change struct {
+	to   []any
+	with map[string]any
+}
+
+// changed has another value for each value of values.yaml but mode, whose two values TestChart has.
+var changed = map[string]change{
+	"image.repository":                     to("registry.example.com/countmill"),
+	"image.tag":                            to("v1.2.3", "7"),
+	"image.pullPolicy":                     to("Always"),
+	"tokens.secret":                        to("others", "7"),
+	"tokens.insecure":                      {to(true).to, map[string]any{"tokens.secret": ""}},
+	"env":                                  to(map[string]any{"COUNTMILL_LOG_LEVEL": "debug", "COUNTMILL_CREATE": true}),
+	"serviceAccount.create":                to(false),
+	"serviceAccount.name":                  to("others", "7"),
+	"serviceAccount.annotations":           to(map[string]any{"iam.gke.io/gcp-service-account": "a@p.iam.gserviceaccount.com", "seven": "7"}),
+	"up.storage.size":                      to("20Gi"),
+	"up.storage.class":                     to("fast", "7"),
+	"up.backups.root":                      to("/backups", "gs://bucket/counters", "s3://bucket/counters?region=eu-west-1"),
+	"up.backups.every":                     to("30m"),
+	"up.backups.keep":                      to("30d"),
+	"up.backups.volume":                    to(map[string]any{"nfs": map[string]any{"server": "nfs.example.com", "path": "/backups"}}),
+	"bus":                                  to("pubsub://p/t?subscription=s&dead_letter=d"),
+	"store":                                to("datastore://p/other"),
+	"cache":                                to("memcached://memcached:11211"),
+	"publisher.replicas":                   to(7),
+	"aggregator.replicas":                  {to(7).to, map[string]any{"keda.enabled": false}},
+	"reader.replicas":                      to(7),
+	"preStopSeconds":                       to(7),
+	"shutdownSeconds":                      to(77),
+	"podDisruptionBudget.enabled":          to(false),
+	"networkPolicy.enabled":                to(false),
+	"networkPolicy.from":                   to([]any{map[string]any{"namespaceSelector": map[string]any{"matchLabels": map[string]any{"name": "monitoring"}}}}),
+	"serviceMonitor.enabled":               to(false),
+	"serviceMonitor.labels":                to(map[string]any{"release": "prometheus", "seven": "7"}),
+	"serviceMonitor.interval":              to("30s"),
+	"serviceMonitor.tokenSecret":           to("others", "7"),
+	"keda.enabled":                         to(false),
+	"keda.prometheus":                      to("http://prometheus.monitoring:9090"),
+	"keda.lagSeconds":                      to(77),
+	"keda.minReplicas":                     to(7),
+	"keda.maxReplicas":                     to(77),
+	"up.resources.requests.cpu":            to("2"),
+	"up.resources.requests.memory":         to("7Gi"),
+	"up.resources.limits.memory":           to("77Gi"),
+	"publisher.resources.requests.cpu":     to("2"),
+	"publisher.resources.requests.memory":  to("7Gi"),
+	"publisher.resources.limits.memory":    to("77Gi"),
+	"aggregator.resources.requests.cpu":    to("2"),
+	"aggregator.resources.requests.memory": to("7Gi"),
+	"aggregator.resources.limits.memory":   to("77Gi"),
+	"reader.resources.requests.cpu":        to("2"),
+	"reader.resources.requests.memory":     to("7Gi"),
+	"reader.resources.limits.memory":       to("77Gi"),
+}
+
+func to(values ...any) change { return change{to: values} }
+
+// refusals are the values that one mode refuses, by the mode and the path.
+var refusals = map[string]string{
+	"roles up.backups.root": "up.backups.root needs mode up",
+}
+
+// Each value of values.yaml changes the objects, in one of the modes, and the changed objects pass the
+// tests of TestChart.
 func TestChartValues(t *testing.T) {
 	t.Parallel()
 	helm := needed(t, "helm")
+	text, err := os.ReadFile(chart + "/values.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
 	var values map[string]any
+	if err := yaml.Unmarshal(text, &values); err != nil {
+		t.Fatal(err)
+	}
+	known := paths("", values)
+	for path := range changed {
+		if !slices.Contains(known, path) {
+			t.Errorf("values.yaml has no %s", path)
+		}
+	}
+	dir, base := t.TempDir(), make(map[string]string)
+	for mode := range needs {
+		if base[mode], err = render(t, helm, switchedOn(mode, nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, path := range known {
+		if _, tried := changed[path]; !tried && path != "mode" {
+			t.Errorf("no test changes %s", path)
+		}
+		for i, value := range changed[path].to {
+			effect := false
+			for mode := range needs {
+				name := fmt.Sprintf("%s-%s-%d", mode, path, i)
+				after := changedRender(t, helm, mode, path, value)
+				if after == "" || after == base[mode] {
+					continue
+				}
+				effect = true
+				checkPods(t, name, after)
+				if err := os.WriteFile(filepath.Join(dir, name+".yaml"), []byte(after), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if !effect {
+				t.Errorf("%s=%v has no effect", path, value)
+			}
+		}
+	}
+	t.Run("schemas", func(t *testing.T) { validate(t, dir) })
+}
+
+// The page about Kubernetes names the bus and the store that the page about Google Cloud makes.
+func TestChartPage(t *testing.T) {
+	t.Parallel()
+	var pages [2]string
+	for i, page := range []string{"kubernetes", "google-cloud"} {
+		text, err := os.ReadFile("../docs/howto/" + page + ".md")
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages[i] = string(text)
+	}
+	for _, of := range []string{"bus", "store"} {
+		m := regexp.MustCompile(of + `=(\w+://PROJECT[^' ]*)`).FindStringSubmatch(pages[0])
+		if m == nil || !regexp.MustCompile("countmill aggregator .*"+regexp.QuoteMeta(m[1])+"['` ]").MatchString(pages[1]) {
+			t.Errorf("docs/howto/kubernetes.md has another %s than docs/howto/google-cloud.md: %q", of, m)
+		}
+	}
+}
+
+// The page about Kubernetes has the requests and limits of values.yaml, and a request is at least 1.5 times
+// the memory and twice the CPU that the page says were measured.
+func TestChartResources(t *testing.T) {
+	t.Parallel()
+	type resources struct {
+		Requests struct{ CPU, Memory string }
+		Limits   struct{ Memory string }
+	}
+	var values map[string]yaml.Node
 	text, err := os.ReadFile(chart + "/values.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -157,65 +293,97 @@ func TestChartValues(t *testing.T) {
 	if err := yaml.Unmarshal(text, &values); err != nil {
 		t.Fatal(err)
 	}
-	before := map[string]string{}
-	base := map[string]map[string]any{}
-	for mode := range needs {
-		base[mode] = maps.Clone(needs[mode])
-		for _, s := range toggles {
-			if s.only == "" || s.only == mode {
-				maps.Copy(base[mode], s.on)
-			}
-		}
-		if before[mode], err = render(t, helm, base[mode]); err != nil {
+	page, err := os.ReadFile("../docs/howto/kubernetes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, role := range []string{"up", "publisher", "aggregator", "reader"} {
+		var of struct{ Resources resources }
+		node := values[role]
+		if err := node.Decode(&of); err != nil {
 			t.Fatal(err)
 		}
-	}
-	changed := changes("", values)
-	// These two matter only without a switch that the base has.
-	delete(changed, "tokens.insecure")
-	delete(changed, "aggregator.replicas")
-	if len(changed) < 29 {
-		t.Fatalf("found %d values only", len(changed))
-	}
-	for path, others := range changed {
-		effect := false
-		for mode := range needs {
-			for _, value := range others {
-				set := maps.Clone(base[mode])
-				set[path] = value
-				after, err := render(t, helm, set)
-				effect = effect || err != nil || after != before[mode]
+		r := of.Resources
+		end := fmt.Sprintf(" %s, %s | %s |", r.Requests.CPU, r.Requests.Memory, r.Limits.Memory)
+		row := regexp.MustCompile(`(?m)^\| ` + role + ` \| .* ([0-9.]+) \|` + regexp.QuoteMeta(end) + `$`).FindStringSubmatch(string(page))
+		if row == nil {
+			t.Errorf("docs/howto/kubernetes.md has no row of %s that ends with %q", role, end)
+			continue
+		}
+		for _, memory := range regexp.MustCompile(`(\d+) MiB`).FindAllStringSubmatch(row[0], -1) {
+			if most, request := figure(t, memory[1]), figure(t, strings.TrimSuffix(r.Requests.Memory, "Mi")); request < 1.5*most {
+				t.Errorf("%s asks for %s, and needed %s MiB", role, r.Requests.Memory, memory[1])
 			}
 		}
-		if !effect {
-			t.Errorf("%s has no effect", path)
+		if request := figure(t, strings.TrimSuffix(r.Requests.CPU, "m")); request < 2000*figure(t, row[1]) {
+			t.Errorf("%s asks for %s CPUs, and needed %s", role, r.Requests.CPU, row[1])
 		}
 	}
 }
 
-// changes are other values for each value, by its path. An empty map or list gets an entry.
-func changes(prefix string, values map[string]any) map[string][]any {
-	all := map[string][]any{}
-	for name, value := range values {
-		path := prefix + name
-		switch v := value.(type) {
-		case map[string]any:
-			if len(v) > 0 {
-				maps.Copy(all, changes(path+".", v))
-			} else {
-				all[path] = []any{map[string]any{"a": "b"}}
-			}
-		case []any:
-			all[path] = []any{[]any{map[string]any{"namespaceSelector": map[string]any{}}}}
-		case bool:
-			all[path] = []any{false, true} // the base has some that are off by default
-		case int:
-			all[path] = []any{v + 7}
-		default:
-			all[path] = []any{fmt.Sprint(v, "7")}
+func figure(t *testing.T, text string) float64 {
+	t.Helper()
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// switchedOn has the values of a mode with all its switches on, and others.
+func switchedOn(mode string, others map[string]any) map[string]any {
+	set := maps.Clone(needs[mode])
+	for _, s := range toggles {
+		if s.only == "" || s.only == mode {
+			maps.Copy(set, s.on)
 		}
 	}
+	maps.Copy(set, others)
+	return set
+}
+
+// changedRender returns the objects of a mode after a value has changed; empty if the mode refuses the
+// value, or if it has no effect beside those without which it does not matter.
+func changedRender(t *testing.T, helm, mode, path string, value any) string {
+	t.Helper()
+	set := switchedOn(mode, changed[path].with)
+	set[path] = value
+	text, err := render(t, helm, set)
+	switch want := refusals[mode+" "+path]; {
+	case want == "" && err != nil:
+		t.Errorf("%s, %s=%v: %v", mode, path, value, err)
+	case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+		t.Errorf("%s, %s=%v: got %v, want %q", mode, path, value, err, want)
+	case len(changed[path].with) > 0:
+		// The rest has changed it, too: the value itself must matter.
+		if without, err := render(t, helm, switchedOn(mode, changed[path].with)); err == nil && without == text {
+			return ""
+		}
+	}
+	return text
+}
+
+// paths are those of all values. An empty map is a value.
+func paths(prefix string, values map[string]any) (all []string) {
+	for name, value := range values {
+		if v, is := value.(map[string]any); is && len(v) > 0 {
+			all = append(all, paths(prefix+name+".", v)...)
+		} else {
+			all = append(all, prefix+name)
+		}
+	}
+	slices.Sort(all)
 	return all
+}
+
+// validate fails unless the objects of the files meet the schemas of Kubernetes, KEDA and Prometheus
+// Operator.
+func validate(t *testing.T, dir string) {
+	t.Helper()
+	program := needed(t, "kubectl-validate")
+	if out, err := bounded(t, program, "--version", kubernetes, "--local-crds", "testdata/crds", dir).CombinedOutput(); err != nil {
+		t.Errorf("kubectl-validate: %v\n%s", err, out)
+	}
 }
 
 // render returns the objects of the chart with values, by their paths.
@@ -321,7 +489,14 @@ func checkPods(t *testing.T, name, text string) {
 			t.Fatalf("%s: got containers %+v, want one with arguments", name, pod.Containers)
 		}
 		c := pod.Containers[0]
-		settings, err := command.Settings(c.Args[0], c.Args[1:], lookupIn(nil))
+		env := make(types.MappingWithEquals)
+		for _, variable := range c.Env {
+			env[variable.Name] = &variable.Value
+		}
+		if unknown := command.UnknownEnv(pairs(env)); len(unknown) > 0 {
+			t.Errorf("%s: nobody reads %q", name, unknown)
+		}
+		settings, err := command.Settings(c.Args[0], withoutBuckets(c.Args[1:]), lookupIn(env))
 		if err != nil {
 			t.Errorf("%s: %q: %v", name, c.Args, err)
 		}
@@ -346,6 +521,17 @@ func checkPods(t *testing.T, name, text string) {
 		}
 		checkVolumes(t, name, o, settings)
 	}
+}
+
+// withoutBuckets replaces buckets for backups: only the program countmill-backup knows them.
+func withoutBuckets(args []string) []string {
+	args = slices.Clone(args)
+	for i, arg := range args {
+		if root, is := strings.CutPrefix(arg, "--backup-root="); is && (strings.HasPrefix(root, "gs://") || strings.HasPrefix(root, "s3://")) {
+			args[i] = "--backup-root=/backups"
+		}
+	}
+	return args
 }
 
 // checkVolumes fails unless each volume is mounted, each mount is of a volume, and the directories of the

@@ -103,7 +103,7 @@ func (db *DB) Flush(ctx context.Context) error {
 }
 
 // Handler serves the whole HTTP API of countmill: increments, totals, watches, changes, metrics,
-// health. Mount it below a path with http.StripPrefix; /openapi.json describes it. It answers until
+// health; and the page at /. Mount it below a path with http.StripPrefix; /openapi.json describes it. It answers until
 // Close ends, and streams end when Close begins. Set ReadTimeout and WriteTimeout of your server:
 // the handler bounds the answer itself, and a watcher extends its own time.
 //

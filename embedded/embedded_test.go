@@ -263,8 +263,12 @@ func TestHandlerBelowAPrefix(t *testing.T) {
 	defer server.Close()
 	must(t, db.Publish(t.Context(), one("a//b"), one("a"), one("https://x.org/../p")))
 	for path, want := range map[string]string{
-		"/v1/totals?counter=a//b":                     `"counter":"a//b","total":1,`,
-		"/v1/counters/a%2F%2Fb":                       `"counter":"a//b","total":1,`,
+		"/":                       `<script type="module" src="page/app.js"></script>`,
+		"/page/app.js":            `from "./api.js"`,
+		"/frame.html":             `src="page/frame.js"`,
+		"/page/theme.js":          "countmill-theme",
+		"/v1/totals?counter=a//b": `"counter":"a//b","total":1,`,
+		"/v1/counters/a%2F%2Fb":   `"counter":"a//b","total":1,`,
 		"/v1/counters/https:%2F%2Fx.org%2F..%2Fp":     `"counter":"https://x.org/../p","total":1,`,
 		"/v1/counters?prefix=a":                       `"counter":"a","total":1,`,
 		"/readyz":                                     `"ready"`,

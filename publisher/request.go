@@ -131,7 +131,8 @@ const MaxPast = 3660 * 24 * time.Hour
 
 // PublishPast is PublishKeyed, or Publish if the key is empty, for increments of the past: all of them count
 // in series at the minute of at, whatever their times are. Those are still compared with the deduplication window,
-// which at may be older than. The errors are the same, with the Field at if that is wrong.
+// which at may be older than. Increments that are older than the rule of their counter keeps are in the total
+// and in no row: a publisher does not know the rules. The errors are the same, with the Field at if that is wrong.
 func (p *Publisher) PublishPast(ctx context.Context, at time.Time, principal, key string, incs ...countmill.Increment) (Sent, error) {
 	if age := p.cfg.env.Now().Sub(at); age > MaxPast || age < 0 {
 		return Sent{}, &countmill.FieldError{Field: "at", Problem: at.UTC().Format(time.RFC3339) + " is not in the past that series keep", Limit: "at most 3660 days ago, and not later than now"}

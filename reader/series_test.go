@@ -2,6 +2,7 @@ package reader_test
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"sync"
 	"testing"
@@ -65,6 +66,12 @@ func (s *seriesStore) count(t *testing.T, counter string, at time.Time, delta in
 	if err := s.Grow(t.Context(), []store.Growth{{Counter: counter, Shards: 1}}); err != nil {
 		t.Fatal(err)
 	}
+	s.fold(t, counter, at, delta, bucketed)
+}
+
+// fold is count for a counter whose record the aggregator remembers.
+func (s *seriesStore) fold(t *testing.T, counter string, at time.Time, delta int64, bucketed bool) {
+	t.Helper()
 	// In the archive, where sweeps find it.
 	c := &store.Commit{Adds: []store.ShardDelta{store.NewShardDelta(counter, 0, delta)}, Archive: wire.MinuteOf(at) + 1}
 	if bucketed {
@@ -154,6 +161,60 @@ func TestSeriesOfZonesAreSumsOfQuarterHours(t *testing.T) {
 	}
 	rows := s.rows(t, reader.SeriesQuery{Counters: []string{"a"}, Step: step(t, "1d"), From: midnight, To: midnight.Add(time.Hour)})
 	wantRows(t, "the day of Kathmandu", rows, brief{"19 18:15", 110, false})
+}
+
+// Each row has the quarter hours of its calendar day, week or month, also where a day has 23 or 25 hours.
+func TestSeriesOfCalendars(t *testing.T) {
+	t.Parallel()
+	months := []time.Time{time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC), time.Date(2026, 10, 20, 0, 0, 0, 0, time.UTC)} // clocks change in the six weeks from each
+	s := newSeries(t, keepLong)
+	s.set(time.Date(2026, 12, 20, 0, 0, 0, 0, time.UTC))
+	const long = 42 * 24 * 4
+	value := func(quarter int) int64 { return int64(quarter*quarter%1009*2 - 599) }
+	for _, m := range months {
+		for quarter := range long {
+			s.count(t, "a", m.Add(time.Duration(quarter)*15*time.Minute), value(quarter), true)
+		}
+	}
+	lengths := map[string]map[time.Duration]int{}
+	check := func(t *testing.T) {
+		for _, name := range []string{"UTC", "Europe/Berlin", "America/St_Johns", "Asia/Kathmandu"} {
+			in := zone(t, name)
+			lengths[name] = map[time.Duration]int{}
+			for stepName, same := range map[string]func(at time.Time) string{
+				"1d":  func(at time.Time) string { return at.Format(time.DateOnly) },
+				"1w":  func(at time.Time) string { year, week := at.ISOWeek(); return fmt.Sprint(year, " ", week) },
+				"1mo": func(at time.Time) string { return at.Format("2006-01") },
+			} {
+				for _, m := range months {
+					want := map[string]int64{}
+					for quarter := range long {
+						want[same(m.Add(time.Duration(quarter)*15*time.Minute).In(in))] += value(quarter)
+					}
+					got := map[string]int64{}
+					for _, row := range s.rows(t, reader.SeriesQuery{Counters: []string{"a"}, Step: step(t, stepName), From: m.In(in), To: m.Add(long * 15 * time.Minute).In(in)}) {
+						got[same(row.Time)] += row.Value
+						if stepName == "1d" {
+							lengths[name][row.End.Sub(row.Time)]++
+						}
+					}
+					if diff := cmp.Diff(want, got); diff != "" {
+						t.Errorf("%s by %s from %s (-want +got):\n%s", name, stepName, m.Format(time.DateOnly), diff)
+					}
+				}
+			}
+		}
+	}
+	check(t)
+	for _, name := range []string{"Europe/Berlin", "America/St_Johns"} {
+		if got := lengths[name]; got[23*time.Hour] != 1 || got[25*time.Hour] != 1 {
+			t.Errorf("%s: days by their lengths: %v, want one of 23 and one of 25 hours", name, got)
+		}
+	}
+	if err := s.SweepSeries(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	check(t) // of minutes that were joined
 }
 
 // Rows before the rule are partial, and have the increments that were folded under it.
@@ -265,6 +326,15 @@ func TestSeriesRefuses(t *testing.T) {
 	if rows := s.rows(t, q); len(rows) != reader.MaxRows {
 		t.Errorf("got %d rows, want %d", len(rows), reader.MaxRows)
 	}
+	// All counters together.
+	q.Counters, q.From = []string{"a", "ab"}, q.To.Add(-5000*15*time.Minute)
+	if rows := s.rows(t, q); len(rows) != reader.MaxRows {
+		t.Errorf("got %d rows of two counters, want %d", len(rows), reader.MaxRows)
+	}
+	q.From = q.To.Add(-5001 * 15 * time.Minute)
+	if _, err := s.reader.Series(t.Context(), q); !fieldIs(err, "step") {
+		t.Errorf("5001 rows of each of two counters: got %v", err)
+	}
 	q = good
 	q.Counters = []string{"a", "x"}
 	_, err := s.reader.Series(t.Context(), q)
@@ -279,7 +349,7 @@ func TestSeriesRefuses(t *testing.T) {
 	}
 }
 
-// A deleted counter has empty rows, and a reset changes no row.
+// A deleted counter has empty rows until it exists again, and a reset changes no row.
 func TestSeriesOfDeletedCounters(t *testing.T) {
 	t.Parallel()
 	s := newSeries(t, keepLong)
@@ -301,6 +371,13 @@ func TestSeriesOfDeletedCounters(t *testing.T) {
 	wantRows(t, "after a reset", s.rows(t, q), brief{"23 11:30", 5, false}, brief{"23 11:45", 0, false})
 	reset(true)
 	wantRows(t, "deleted", s.rows(t, q), brief{"23 11:30", 0, false}, brief{"23 11:45", 0, false})
+	s.set(noon.Add(time.Minute))
+	s.fold(t, "a", noon.Add(-2*time.Minute), 7, true)
+	wantRows(t, "incremented by an aggregator that remembers it", s.rows(t, q), brief{"23 11:30", 5, false}, brief{"23 11:45", 7, false})
+	reset(true)
+	wantRows(t, "deleted again", s.rows(t, q), brief{"23 11:30", 0, false}, brief{"23 11:45", 0, false})
+	s.count(t, "a", noon.Add(-2*time.Minute), 1, true)
+	wantRows(t, "incremented again", s.rows(t, q), brief{"23 11:30", 5, false}, brief{"23 11:45", 8, false})
 }
 
 // A store that does not answer about a series is unavailable. Its rows are not 0.

@@ -12,6 +12,8 @@ type Worker struct {
 	Lag time.Duration
 	// Stalled means that the aggregator takes no messages, so Lag does not cover the bus.
 	Stalled bool
+	// Skew is the difference between the machine's clock and the store's, without a sign.
+	Skew time.Duration
 	// LastCommit is the time of the last commit; zero if there was none.
 	LastCommit time.Time
 	// Expires is when readers begin to ignore the record.

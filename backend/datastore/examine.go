@@ -31,7 +31,8 @@ const (
 	checkTTL        = "TTL policy"
 )
 
-// An Exam says how to examine a database.
+// An Exam says how to examine a database. With ReadOnly the account may be that of a reader, which needs
+// no right to write.
 type Exam struct {
 	Config
 	// Admin is the address of the Firestore admin API. Default Google's; none for an emulator.
@@ -126,7 +127,7 @@ func (e Exam) clock(skew, slack time.Duration, r *backend.Report) {
 	}
 	r.Find(backend.Finding{
 		Check: checkClock, What: fmt.Sprintf("This machine's clock is %s %s that of the database.", skew.Abs().Round(time.Second), direction),
-		Why: "From a minute on an aggregator here is not ready. Publishers stamp increments with wrong times.", Do: "Set the clock, and run NTP.", Page: "runbook/no-aggregator-alive.md",
+		Why: "From a minute on an aggregator here is not ready. Publishers stamp increments with wrong times.", Do: "Set the clock, and run NTP.", Page: "runbook/clock-off.md",
 	})
 }
 
@@ -137,10 +138,13 @@ func (e Exam) transforms(ctx context.Context, s *Store, r *backend.Report) {
 	case err == nil:
 		r.Done(checkTransforms, "")
 		r.Done(checkRights, "")
+	case e.ReadOnly && status.Code(err) == codes.PermissionDenied:
+		r.Skip(checkTransforms, "this account may not write, and a reader need not; for an aggregator give its --bus too")
+		r.Done(checkRights, "may read, not write")
 	case errors.Is(err, store.ErrDeployment) && status.Code(err) != codes.PermissionDenied && status.Code(err) != codes.Unauthenticated:
 		unsuitable(err, r)
 	default:
-		e.find(checkTransforms, err, "An aggregator with these rights cannot fold. A reader alone needs none to write.", r)
+		e.find(checkTransforms, err, "An aggregator with these rights cannot fold.", r)
 	}
 }
 

@@ -1,6 +1,7 @@
 package datastore
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -194,6 +195,82 @@ func TestMoveThatDies(t *testing.T) {
 	if got := rows(t, s, kindSeries); got > 8 {
 		t.Errorf("the archive has %d entities, want one or two days of 4 counters", got)
 	}
+}
+
+// A fold between the read and the commit of a move: it waits, or the move fails. No sum is lost.
+func TestFoldInTheMiddleOfAMove(t *testing.T) {
+	t.Parallel()
+	cfg := fresh(t)
+	other := seriesStore(t, cfg)
+	p := &tap{}
+	cfg.DialOptions = []grpc.DialOption{p.option()}
+	s := openStore(t, cfg)
+	minutes := run(wire.MinuteOf(now())-90, s.Limits().Ring.Buckets+1, 1)
+	mustFold(t, s, ones("a", minutes...))
+	folded := make(chan error, 1)
+	begun := false
+	p.set(func(_ string, req, _ any) (bool, error) {
+		if c, ok := req.(*pb.CommitRequest); !ok || c.GetTransaction() == nil || begun {
+			return false, nil
+		}
+		begun = true
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			for {
+				_, err := other.Fold(t.Context(), ones("a", minutes...))
+				if err == nil || !errors.Is(err, store.ErrContended) && !errors.Is(err, store.ErrNotApplied) {
+					folded <- err
+					return
+				}
+			}
+		}()
+		select {
+		case <-ended:
+		case <-time.After(time.Second): // the fold waits for the move
+		}
+		return false, nil
+	})
+	if _, err := s.MoveSeries(t.Context()); !begun {
+		t.Fatalf("the move did not come to its commit: %v", err)
+	}
+	if err := <-folded; err != nil {
+		t.Fatalf("the fold: %v", err)
+	}
+	p.set(nil)
+	wantMinutes(t, "after a fold in the middle of a move", s, "a", 2, minutes...)
+	if _, err := s.MoveSeries(t.Context()); err != nil {
+		t.Errorf("another move: %v", err)
+	}
+	wantMinutes(t, "after another move", s, "a", 2, minutes...)
+}
+
+// A move between the two reads of a series: the archive is read at the moment of the rings.
+func TestMoveInTheMiddleOfARead(t *testing.T) {
+	t.Parallel()
+	cfg := fresh(t)
+	mover := seriesStore(t, cfg)
+	p := &tap{}
+	cfg.DialOptions = []grpc.DialOption{p.option()}
+	s := openStore(t, cfg)
+	minutes := run(wire.MinuteOf(now())-90, s.Limits().Ring.Buckets+1, 1)
+	mustFold(t, mover, ones("a", minutes...))
+	moved := 0
+	p.set(func(_ string, req, _ any) (bool, error) {
+		q, ok := req.(*pb.RunQueryRequest)
+		if !ok || q.GetQuery().GetKind()[0].GetName() != kindSeries || moved > 0 {
+			return false, nil
+		}
+		moved = 1
+		wantMoved(t, "before the archive is read", mover, 1)
+		return false, nil
+	})
+	wantMinutes(t, "read beside a move", s, "a", 1, minutes...)
+	if moved == 0 {
+		t.Error("the archive was not read")
+	}
+	p.set(nil)
+	wantMinutes(t, "after the move", s, "a", 1, minutes...)
 }
 
 // Moves that fail one after the other end the call. Their shards wait for the next call.

@@ -39,7 +39,7 @@ func (s *Store) Beat(ctx context.Context, w store.Worker) error {
 
 func workerProperties(w *store.Worker) (map[string]*pb.Value, error) {
 	properties := map[string]*pb.Value{
-		"lag": integer(int64(w.Lag)), "stalled": boolean(w.Stalled), "last_commit": instant(w.LastCommit), "entries": integer(w.Entries),
+		"lag": integer(int64(w.Lag)), "stalled": boolean(w.Stalled), "skew": integer(int64(w.Skew)), "last_commit": instant(w.LastCommit), "entries": integer(w.Entries),
 		"commits": integer(w.Commits), "settings": integer(w.Settings), "expire_at": instant(w.Expires),
 		"increments": integer(w.Increments), "entities": integer(w.Entities), "duplicates": integer(w.Duplicates),
 		"dead_letters": integer(w.DeadLetters), "last_letter": instant(w.LastLetter),
@@ -105,6 +105,9 @@ func workerOf(e *pb.Entity) (store.Worker, error) {
 		if f.has(name) {
 			*to = f.integer(name)
 		}
+	}
+	if f.has("skew") {
+		w.Skew = time.Duration(f.integer("skew"))
 	}
 	if f.has("last_letter") {
 		w.LastLetter = f.instant("last_letter")

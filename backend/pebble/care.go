@@ -154,11 +154,12 @@ func decodeDead(key string, value []byte) (store.DeadLetter, error) {
 	}, nil
 }
 
-// A workerRecord is a worker's report about itself, in JSON. Times are microseconds since 1970, the lag
-// is in nanoseconds.
+// A workerRecord is a worker's report about itself, in JSON. Times are microseconds since 1970; the lag
+// and the skew are in nanoseconds.
 type workerRecord struct {
 	Lag        int64 `json:"lag"`
 	Stalled    bool  `json:"stalled,omitempty"`
+	Skew       int64 `json:"skew,omitempty"`
 	LastCommit int64 `json:"last_commit"`
 	Expires    int64 `json:"expires"`
 	Entries    int64 `json:"entries"`
@@ -178,7 +179,7 @@ type workerRecord struct {
 
 func workerRecordOf(w *store.Worker) workerRecord {
 	r := workerRecord{
-		Lag: int64(w.Lag), Stalled: w.Stalled, LastCommit: w.LastCommit.UnixMicro(), Expires: w.Expires.UnixMicro(),
+		Lag: int64(w.Lag), Stalled: w.Stalled, Skew: int64(w.Skew), LastCommit: w.LastCommit.UnixMicro(), Expires: w.Expires.UnixMicro(),
 		Entries: w.Entries, Commits: w.Commits, Settings: w.Settings,
 		Increments: w.Increments, Entities: w.Entities, Duplicates: w.Duplicates, DeadLetters: w.DeadLetters, Busiest: w.Busiest,
 		AtLimit: w.AtLimit, Setup: w.Setup,
@@ -191,7 +192,7 @@ func workerRecordOf(w *store.Worker) workerRecord {
 
 func (r *workerRecord) worker(id string) store.Worker {
 	w := store.Worker{
-		ID: id, Lag: time.Duration(r.Lag), Stalled: r.Stalled, LastCommit: time.UnixMicro(r.LastCommit).UTC(),
+		ID: id, Lag: time.Duration(r.Lag), Stalled: r.Stalled, Skew: time.Duration(r.Skew), LastCommit: time.UnixMicro(r.LastCommit).UTC(),
 		Expires: time.UnixMicro(r.Expires).UTC(), Entries: r.Entries, Commits: r.Commits, Settings: r.Settings,
 		Increments: r.Increments, Entities: r.Entities, Duplicates: r.Duplicates, DeadLetters: r.DeadLetters, Busiest: r.Busiest,
 		AtLimit: r.AtLimit, Setup: r.Setup,

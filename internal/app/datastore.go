@@ -33,9 +33,10 @@ func datastoreStore() backend.Store {
 			}
 			return s, nil
 		},
-		Examine: func(ctx context.Context, u backend.URL, r *backend.Report) {
+		Examine: func(ctx context.Context, u backend.URL, c backend.StoreConfig, r *backend.Report) {
 			if project, name, err := database(u); err == nil { // Check has refused others
-				datastore.Examine(ctx, datastore.Exam{Config: datastore.Config{Project: project, Database: name, Namespace: u.Params.Get("namespace")}}, r)
+				cfg := datastore.Config{Project: project, Database: name, Namespace: u.Params.Get("namespace"), ReadOnly: c.ReadOnly}
+				datastore.Examine(ctx, datastore.Exam{Config: cfg}, r)
 			}
 		},
 	}

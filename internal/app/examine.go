@@ -28,7 +28,7 @@ func Examine(ctx context.Context, cfg Config, which Exams, r *backend.Report) er
 	var errs []error
 	if which.Store {
 		c, err := chooseStore(cfg)
-		examine, errs = append(examine, exam("store", c, c.opener.Examine, r)), append(errs, err)
+		examine, errs = append(examine, exam("store", c, which.store(c.opener.Examine), r)), append(errs, err)
 	}
 	if which.Bus {
 		c, err := chooseExamined(cfg)
@@ -48,6 +48,17 @@ func Examine(ctx context.Context, cfg Config, which Exams, r *backend.Report) er
 		examineFiles(api.OpenFiles(), r)
 	}
 	return nil
+}
+
+// store is run for an account that must be able to write if a bus is examined, too: a role with both is an
+// aggregator. Without a bus the role may be a reader.
+func (which Exams) store(run func(context.Context, backend.URL, backend.StoreConfig, *backend.Report)) func(context.Context, backend.URL, *backend.Report) {
+	if run == nil {
+		return nil
+	}
+	return func(ctx context.Context, u backend.URL, r *backend.Report) {
+		run(ctx, u, backend.StoreConfig{ReadOnly: !which.Bus}, r)
+	}
 }
 
 // chooseExamined takes also the bus of a publisher, which needs no subscription.
@@ -73,19 +84,20 @@ func exam[T any](flag string, c choice[T], run func(context.Context, backend.URL
 	}
 }
 
-// examineFiles is about the number of open files that this process may have; 0 if it is unknown.
+// examineFiles is about the number of open files that this process may have; 0 if it is unknown. A running
+// countmill may have another limit: doctor does not know its process.
 func examineFiles(most uint64, r *backend.Report) {
 	const check = "open files"
 	if most == 0 {
 		r.Skip(check, "the system does not say")
 		return
 	}
-	r.Done(check, fmt.Sprintf("at most %d", most))
+	r.Done(check, fmt.Sprintf("at most %d for doctor and for what its shell starts; /proc/PID/limits has the limit of a running process", most))
 	if most < fewFiles {
 		r.Find(backend.Finding{
-			Check: check, What: fmt.Sprintf("A process may have %d files and connections open.", most),
-			Why: "countmill then serves fewer connections than the 10,000 of --connections.",
-			Do:  "Raise the limit of the process: LimitNOFILE= of systemd, or ulimit -n.", Page: "howto/systemd.md",
+			Check: check, What: fmt.Sprintf("Doctor, and a process that its shell starts, may have %d files and connections open.", most),
+			Why: "A countmill with that limit serves fewer connections than the 10,000 of --connections.",
+			Do:  "Look at the limit of the running process in /proc/PID/limits. If it is as low, raise it: LimitNOFILE= of systemd, or ulimit -n.", Page: "howto/systemd.md",
 		})
 	}
 }

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -30,6 +31,7 @@ type dashboard struct {
 		List []struct {
 			Name, Type string
 			Query      json.RawMessage
+			Options    []struct{ Value string }
 		}
 	}
 }
@@ -63,14 +65,16 @@ func loadDashboard(t *testing.T, name string) (d dashboard) {
 }
 
 // variables are those of the dashboards, and of Grafana, with the values of this test.
-func (d *dashboard) variables(t *testing.T, server string) *strings.Replacer {
+func (d *dashboard) variables(t *testing.T, server, step string) *strings.Replacer {
 	t.Helper()
+	now := time.Now().UTC()
 	values := map[string]string{
-		"url": server, "prefix": "page:", "counter": "page:/home", "step": "15m", "tz": "Asia/Kathmandu",
+		"url": server, "prefix": "page:", "counter": "page:/home", "step": step, "tz": "Asia/Kathmandu",
 		"infinity": "", "prometheus": "", "job": ".*",
 	}
 	pairs := []string{
-		"${__from:date:iso}", "2026-11-22T00:00:00.000Z", "${__to:date:iso}", "2026-11-23T00:00:00.000Z",
+		// The last 6 hours, as the dashboard begins.
+		"${__from:date:iso}", now.Add(-6 * time.Hour).Format("2006-01-02T15:04:05.000Z"), "${__to:date:iso}", now.Format("2006-01-02T15:04:05.000Z"),
 		"$__rate_interval", "5s",
 	}
 	for _, v := range d.Templating.List {
@@ -87,14 +91,19 @@ func (d *dashboard) variables(t *testing.T, server string) *strings.Replacer {
 // dashboard shows.
 func TestGrafanaTotals(t *testing.T) {
 	t.Parallel()
-	r := start(t, t.TempDir())
+	a, err := New(Config{Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(t.TempDir()), Series: []string{"page:*=1m:6h,15m:400d"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := run(t, a)
+	t.Cleanup(func() { r.stop(t) })
 	r.incr(t, `[{"counter":"page:/home"},{"counter":"page:/about"}]`)
 	r.poll(t, "busy", func() bool {
 		_, text := r.call(t, "GET", "/v1/overview", "")
 		return strings.Contains(text, `"counter":"page:/home"`) && !strings.Contains(text, `"lag":null`)
 	})
 	d := loadDashboard(t, "totals.json")
-	replace := d.variables(t, r.url)
+	replace := d.variables(t, r.url, "15m")
 	asked := 0
 	ask := func(where string, q target) {
 		t.Helper()
@@ -114,9 +123,8 @@ func TestGrafanaTotals(t *testing.T) {
 			return
 		}
 		status, text := r.call(t, "GET", path+"?"+query.Encode(), "")
-		if path == "/v1/series" && status == http.StatusNotFound {
-			t.Logf("%s: this server has no series: %s", where, text)
-			return
+		if path == "/v1/series" && strings.Count(text, `"value":1,`) != 1 {
+			t.Errorf("%s: got rows %s, want one with the increment", where, text)
 		}
 		if status != http.StatusOK {
 			t.Errorf("%s: GET %s?%s: got %d %s", where, path, query.Encode(), status, text)
@@ -134,6 +142,23 @@ func TestGrafanaTotals(t *testing.T) {
 		if v.Type == "query" && json.Unmarshal(v.Query, &q) == nil {
 			ask("variable "+v.Name, q.InfinityQuery)
 		}
+	}
+	steps := 0
+	for _, v := range d.Templating.List {
+		for _, step := range v.Options {
+			replace = d.variables(t, r.url, step.Value)
+			for _, p := range d.Panels {
+				for _, q := range p.Targets {
+					if strings.HasSuffix(q.URL, "/v1/series") {
+						steps++
+						ask("panel "+p.Title+" by "+step.Value, q)
+					}
+				}
+			}
+		}
+	}
+	if steps < 4 {
+		t.Errorf("%d steps of series only", steps)
 	}
 	if asked < 8 {
 		t.Errorf("%d queries only", asked)
@@ -170,7 +195,7 @@ func checkColumns(t *testing.T, where, text string, q target) {
 func expressions(t *testing.T) map[string]string {
 	t.Helper()
 	d := loadDashboard(t, "pipeline.json")
-	replace := d.variables(t, "")
+	replace := d.variables(t, "", "15m")
 	all := map[string]string{}
 	for _, p := range d.Panels {
 		for i, q := range p.Targets {
@@ -183,6 +208,31 @@ func expressions(t *testing.T) map[string]string {
 	return all
 }
 
+// labelValues are the metrics whose labels the variables of the dashboard of the pipeline list, by label.
+func labelValues(t *testing.T) map[string]string {
+	t.Helper()
+	d := loadDashboard(t, "pipeline.json")
+	all := map[string]string{}
+	for _, v := range d.Templating.List {
+		if v.Type != "query" {
+			continue
+		}
+		var q struct{ Query string }
+		if err := json.Unmarshal(v.Query, &q); err != nil {
+			t.Fatal(err)
+		}
+		m := regexp.MustCompile(`^label_values\((\w+), *(\w+)\)$`).FindStringSubmatch(q.Query)
+		if m == nil {
+			t.Fatalf("variable %s asks %q, want label_values(METRIC, LABEL)", v.Name, q.Query)
+		}
+		all[m[2]] = m[1]
+	}
+	if all["job"] == "" {
+		t.Errorf("no variable lists the jobs: %v", all)
+	}
+	return all
+}
+
 // Each metric of the dashboard of the pipeline is on /metrics of a running `up`.
 func TestGrafanaPipeline(t *testing.T) {
 	t.Parallel()
@@ -191,6 +241,11 @@ func TestGrafanaPipeline(t *testing.T) {
 	r.wantTotal(t, "a", 1)
 	r.poll(t, "alive", func() bool { return r.metric(t, "countmill_aggregators_alive") == 1 })
 	_, text := r.call(t, "GET", "/metrics", "")
+	for label, metric := range labelValues(t) {
+		if !strings.Contains(text, "\n"+metric+"{") && !strings.Contains(text, "\n"+metric+" ") {
+			t.Errorf("the variable of label %s: /metrics has no %s", label, metric)
+		}
+	}
 	name := regexp.MustCompile(`\b(countmill|process|go)_\w+`)
 	for panel, expr := range expressions(t) {
 		found := name.FindAllString(expr, -1)
@@ -237,6 +292,31 @@ func TestGrafanaPipelineInPrometheus(t *testing.T) {
 			<-time.After(200 * time.Millisecond)
 		}
 	}
+	for label, metric := range labelValues(t) {
+		if values, err := listLabel(r.client, address, metric, label); err != nil || !slices.Equal(values, []string{"countmill"}) {
+			t.Errorf("label_values(%s, %s): got %q, %v; want the job of the scrape", metric, label, values, err)
+		}
+	}
+}
+
+// listLabel returns the values of a label, as Grafana asks for label_values.
+func listLabel(client *http.Client, address, metric, label string) (values []string, err error) {
+	res, err := client.Get(address + "/api/v1/label/" + label + "/values?match[]=" + url.QueryEscape(metric))
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	var answer struct {
+		Error string
+		Data  []string
+	}
+	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil {
+		return nil, err
+	}
+	if answer.Error != "" {
+		return nil, errors.New(answer.Error)
+	}
+	return answer.Data, nil
 }
 
 // wantSomeTotal reads a total, from the store and from the cache.

@@ -27,7 +27,7 @@ func pebbleStore() backend.Store {
 			}
 			return s, nil
 		},
-		Examine: func(ctx context.Context, u backend.URL, r *backend.Report) {
+		Examine: func(ctx context.Context, u backend.URL, _ backend.StoreConfig, r *backend.Report) {
 			if dir, err := u.Dir(); err == nil { // Check has refused others
 				pebble.Examine(ctx, pebble.Exam{Dir: dir}, r)
 			}

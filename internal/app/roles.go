@@ -28,12 +28,13 @@ import (
 func makeRoles(cfg Config, b *backends, disks []*onDisk) ([]named, error) {
 	var before, after []named
 	window := func() time.Duration { return ownWindow(cfg) }
+	var onRules func(context.Context)
 	if cfg.Roles.Has(Aggregator) {
 		agg, err := newAggregating(cfg, b, disks)
 		if err != nil {
 			return nil, err
 		}
-		window = agg.window
+		window, onRules = agg.window, agg.ReadSettings
 		before = append(before, intakes(cfg, b)...)
 		before = append(before, named{"aggregator", agg}, named{"bus", newReceiving(b.bus)})
 		after = append(after, named{"backlog", backlog{aggregator: agg.Aggregator}})
@@ -46,7 +47,7 @@ func makeRoles(cfg Config, b *backends, disks []*onDisk) ([]named, error) {
 		before = append([]named{{"publisher", pub}}, before...)
 	}
 	if cfg.Roles.Has(Reader) {
-		rd, err := newReading(cfg, b)
+		rd, err := newReading(cfg, b, onRules)
 		if err != nil {
 			return nil, err
 		}
@@ -288,13 +289,14 @@ type reading struct {
 	alone bool // no aggregator of this process shows its lag
 }
 
-func newReading(cfg Config, b *backends) (*reading, error) {
+// onRules is called after each change of the rules; nil without an aggregator of this process.
+func newReading(cfg Config, b *backends, onRules func(context.Context)) (*reading, error) {
 	s := &reading{ages: totalAges(), alone: !cfg.Roles.Has(Aggregator)}
 	var err error
 	if s.Reader, err = reader.New(b.store, b.cache, readerConfig(cfg, b, s.ages)); err != nil {
 		return nil, err
 	}
-	s.admin, err = admin.New(s.Reader, b.store, admin.Config{Timeout: cfg.RequestTimeout, Logger: cfg.Logger.With("role", "admin")})
+	s.admin, err = admin.New(s.Reader, b.store, admin.Config{Timeout: cfg.RequestTimeout, OnRules: onRules, Logger: cfg.Logger.With("role", "admin")})
 	return s, err
 }
 

@@ -3,6 +3,7 @@ package app
 import (
 	"encoding/json"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -75,6 +76,57 @@ func testSeriesFlag(t *testing.T, url string) {
 	}
 	if status, text := r.call(t, "GET", "/v1/series?counter=b", ""); status != 200 {
 		t.Errorf("right after its rule: got %d %s", status, text)
+	}
+}
+
+// A rule holds for the increments that come after the answer, in a process with an aggregator.
+func TestIncrementRightAfterItsRuleIsInARow(t *testing.T) {
+	t.Parallel()
+	r := start(t, t.TempDir())
+	r.waitReady(t) // the aggregator has read the settings, and would not read them for 10 s
+	status, text := r.call(t, "POST", "/v1/rules/series", `{"pattern":"page:*","keep":"1m:6h,15m:400d"}`)
+	if status != 200 {
+		t.Fatalf("the rule: got %d %s", status, text)
+	}
+	r.incr(t, `[{"counter":"page:/home"}]`)
+	status, text = r.call(t, "GET", "/v1/series?counter=page:/home&step=1d&tz=Asia/Kolkata", "")
+	var rows []struct{ Value int64 }
+	if err := json.Unmarshal([]byte(text), &rows); status != 200 || err != nil || len(rows) != 2 || rows[0].Value+rows[1].Value != 1 {
+		t.Errorf("got %d %s (%v), want two days that sum to 1", status, text, err)
+	}
+	if status, text = r.call(t, "DELETE", "/v1/rules/series?pattern=page:*", ""); status != 200 {
+		t.Fatalf("the removal: got %d %s", status, text)
+	}
+	r.incr(t, `[{"counter":"page:/home"}]`)
+	if again, text := r.call(t, "GET", "/v1/series?counter=page:/home&step=1d", ""); again != 200 || strings.Count(text, `"value":1,`) != 1 {
+		t.Errorf("after the removal: got %d %s, want the 1 of before", again, text)
+	}
+	r.wantTotal(t, "page:/home", 2)
+}
+
+// An increment of the past that its rule does not keep is in the total and in no row, as docs/howto/series.md says.
+func TestPastBeyondTheRule(t *testing.T) {
+	t.Parallel()
+	r := start(t, t.TempDir())
+	if status, text := r.call(t, "POST", "/v1/rules/series", `{"pattern":"a","keep":"15m:400d"}`); status != 200 {
+		t.Fatalf("the rule: got %d %s", status, text)
+	}
+	past := time.Now().UTC().Add(-500 * 24 * time.Hour).Truncate(24 * time.Hour)
+	if status, text := r.call(t, "POST", "/v1/increments?at="+past.Format(time.RFC3339), `{"counter":"a","delta":7}`); status != 202 {
+		t.Fatalf("got %d %s", status, text)
+	}
+	r.wantTotal(t, "a", 7)
+	res, err := r.client.Get(r.url + "/v1/series?counter=a&step=1mo&from=" + past.Format(time.RFC3339))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if rows := strings.Count(string(text), `"value":0,`); err != nil || res.StatusCode != 200 || rows < 16 || rows != strings.Count(string(text), `"value"`) {
+		t.Errorf("got %d %s (%v), want rows of 0", res.StatusCode, text, err)
+	}
+	if without := res.Header.Get("Countmill-Without-Curve"); without != "0" {
+		t.Errorf("%s without a curve, want 0: it had a series", without)
 	}
 }
 

@@ -62,6 +62,7 @@ type member struct {
 	ID         string  `json:"id"`
 	Stalled    bool    `json:"stalled"`
 	Lag        float64 `json:"lag"`
+	Skew       float64 `json:"clock_skew"`
 	LastCommit string  `json:"last_commit,omitzero"`
 }
 
@@ -107,7 +108,7 @@ func (a *API) overview(c call) (any, error) {
 func (a *API) inside(fleet []store.Worker, reason string) inside {
 	in := inside{Reason: reason, Differences: differences(fleet)}
 	for _, w := range fleet[:min(len(fleet), mostMembers)] {
-		in.Fleet = append(in.Fleet, member{ID: w.ID, Stalled: w.Stalled, Lag: *rounded(w.Lag.Seconds()), LastCommit: timeText(w.LastCommit)})
+		in.Fleet = append(in.Fleet, member{ID: w.ID, Stalled: w.Stalled, Lag: *rounded(w.Lag.Seconds()), Skew: *rounded(w.Skew.Seconds()), LastCommit: timeText(w.LastCommit)})
 	}
 	if a.services.Disk != nil {
 		disk := a.services.Disk()

@@ -24,7 +24,7 @@ func busyReader() *fakeReader {
 		fleet: []store.Worker{
 			{ID: "a", Lag: 250 * time.Millisecond, LastCommit: asOf, LastLetter: asOf.Add(-time.Hour), Settings: 3, AtLimit: []string{"shop:a", "page:/home"},
 				Setup: map[string]string{"max-shards": "128", "shard-rate": "1"}},
-			{ID: "b", Stalled: true, Settings: 4, AtLimit: []string{"shop:a"}, LastLetter: asOf, Setup: map[string]string{"max-shards": "64"}},
+			{ID: "b", Stalled: true, Skew: time.Hour, Settings: 4, AtLimit: []string{"shop:a"}, LastLetter: asOf, Setup: map[string]string{"max-shards": "64"}},
 		},
 		busiest: []store.Busy{{Counter: "page:/home", Rate: 1200.0004}, {Counter: "shop:a", Rate: 3}, {Counter: "page:<script>", Rate: 1}},
 	}
@@ -46,7 +46,7 @@ func TestOverview(t *testing.T) {
 		`"since_start":{"increments":9000,"writes":60,"increments_per_write":150,"duplicates":7,"dead_letters":1},` +
 		`"busiest":[{"counter":"page:/home","moved_per_second":1200},{"counter":"shop:a","moved_per_second":3},{"counter":"page:<script>","moved_per_second":1}],` +
 		`"at_limit":["page:/home","shop:a"],"as_of":"NOW","last_dead_letter":"2026-11-21T04:04:03.120000Z",` +
-		`"reason":"cache: away","fleet":[{"id":"a","stalled":false,"lag":0.25,"last_commit":"2026-11-21T04:04:03.120000Z"},{"id":"b","stalled":true,"lag":0}],` +
+		`"reason":"cache: away","fleet":[{"id":"a","stalled":false,"lag":0.25,"clock_skew":0,"last_commit":"2026-11-21T04:04:03.120000Z"},{"id":"b","stalled":true,"lag":0,"clock_skew":3600}],` +
 		`"differences":[{"setting":"max-shards","values":["128","64"]},{"setting":"settings_version","values":["3","4"]}],` +
 		`"disk":{"used":1,"free":2,"min_free":3},"last_backup":"2026-11-21T04:04:03.120000Z","backup_every":90}`
 	text = regexp.MustCompile(`"as_of":"[^"]*"`).ReplaceAllString(text, `"as_of":"NOW"`)

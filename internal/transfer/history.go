@@ -9,19 +9,6 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// past refuses rows that no series can have.
-func past(began time.Time) CheckTime {
-	return func(t time.Time) error {
-		switch {
-		case t.IsZero():
-			return &countmill.FieldError{Field: "time", Problem: "is missing", Limit: "a time in each row, with --series"}
-		case t.After(began), began.Sub(t) > store.MaxKeepQuarters-store.MaxWindow:
-			return &countmill.FieldError{Field: "time", Problem: t.UTC().Format(time.RFC3339) + " is not in the past that series keep", Limit: "in the last 3294 days, with --series"}
-		}
-		return nil
-	}
-}
-
 // A history is the rules that decide which counters have series.
 type history struct {
 	rules store.Rules
@@ -40,11 +27,50 @@ func (im *importer) askRules(ctx context.Context) error {
 	}
 	im.history = &history{}
 	for _, r := range rules.Series {
-		if r.Ended == nil {
-			im.history.rules.Series = append(im.history.rules.Series, store.SeriesRule{Pattern: r.Pattern, Since: r.Begin})
+		if r.Ended != nil {
+			continue
 		}
+		keep, err := store.ParseRetention(r.Keep)
+		if err != nil {
+			return fmt.Errorf("rules for series: %q: %w; nothing was counted", r.Pattern, err)
+		}
+		im.history.rules.Series = append(im.history.rules.Series, store.SeriesRule{Pattern: r.Pattern, Keep: keep, Since: r.Begin})
 	}
 	return nil
+}
+
+// past refuses rows that no series can have, and rows that are older than their series keep: their totals
+// would have them, and no row.
+func (h *history) past(began time.Time) CheckRow {
+	return func(inc countmill.Increment) error {
+		age := began.Sub(inc.Time)
+		wrong := &countmill.FieldError{Field: "time", Problem: inc.Time.UTC().Format(time.RFC3339)}
+		switch rule := h.longest(inc.Counter); {
+		case inc.Time.IsZero():
+			wrong.Problem, wrong.Limit = "is missing", "a time in each row, with --series"
+		case age < 0, age > store.MaxKeepQuarters-store.MaxWindow:
+			wrong.Problem += " is not in the past that series keep"
+			wrong.Limit = "in the last 3294 days, with --series"
+		case rule != nil && age > rule.Keep.Quarters:
+			wrong.Problem += fmt.Sprintf(" is older than the rule for %q keeps of counter %q", rule.Pattern, inc.Counter)
+			wrong.Limit = rule.Keep.String()
+		default:
+			return nil
+		}
+		return wrong
+	}
+}
+
+// longest returns the rule that keeps the counter's quarter hours for the longest time, as the store
+// does; nil if there is none.
+func (h *history) longest(counter string) (longest *store.SeriesRule) {
+	for i := range h.rules.Series {
+		rule := &h.rules.Series[i]
+		if rule.Matches(counter) && (longest == nil || rule.Keep.Quarters > longest.Keep.Quarters) {
+			longest = rule
+		}
+	}
+	return longest
 }
 
 // note returns an error if a counter of the block has no series.

@@ -149,7 +149,7 @@ func TestImportHistory(t *testing.T) {
 	old := begin.Add(-time.Hour)          // of the others
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/v1/rules" {
-			fmt.Fprintf(w, `{"version":1,"series":[{"pattern":"gone","keep":"15m:1d","begin":%q,"ended":%[1]q},{"pattern":"old","keep":"15m:1d","begin":%[1]q,"ended":null},{"pattern":"page:*","keep":"15m:1d","begin":%q,"ended":null}]}`,
+			fmt.Fprintf(w, `{"version":1,"series":[{"pattern":"gone","keep":"15m:3660d","begin":%q,"ended":%[1]q},{"pattern":"page:short","keep":"15m:900d","begin":%[1]q,"ended":null},{"pattern":"old","keep":"15m:2000d","begin":%[1]q,"ended":null},{"pattern":"page:*","keep":"15m:3660d","begin":%q,"ended":null},{"pattern":"of*","keep":"15m:1d","begin":%[1]q,"ended":null}]}`,
 				old.Format(time.RFC3339), begin.Format(time.RFC3339))
 			return
 		}
@@ -175,7 +175,8 @@ func TestImportHistory(t *testing.T) {
 		return err
 	}
 	const header = "counter,delta,id,time\n"
-	path := rowsFile(t, header+row("page:a", "", 0)+row("page:b", "", 14*time.Minute)+row("page:a", "x", 15*time.Minute)+row("page:a", "", 29*time.Minute))
+	// A prefix keeps page:short for longer than its own rule.
+	path := rowsFile(t, header+row("page:a", "", 0)+row("page:short", "", 14*time.Minute)+row("page:a", "x", 15*time.Minute)+row("page:a", "", 29*time.Minute))
 	if err := run(true, path); err != nil {
 		t.Fatal(err)
 	}
@@ -192,6 +193,8 @@ func TestImportHistory(t *testing.T) {
 		"no time":          {"page:a,1,,\n", "time is missing"},
 		"the future":       {row("page:a", "", 1001*24*time.Hour), "not in the past"},
 		"ten years ago":    {row("page:a", "", -2700*24*time.Hour), "not in the past"},
+		"older than kept":  {row("page:a", "", 0) + row("old", "", -1001*24*time.Hour), `line 3: time ` + day.Add(-1001*24*time.Hour).Format(time.RFC3339) + ` is older than the rule for "old" keeps of counter "old" (limit: 15m:2000d); 1 of 2 rows`},
+		"older than a day": {row("of", "", 0), `is older than the rule for "of*" keeps of counter "of" (limit: 15m:1d)`},
 		"no rule":          {row("page:a", "", 0) + row("other", "", 0), `no rule keeps a series of "other"`},
 		"a rule that went": {row("gone", "", 0), `no rule keeps a series of "gone"`},
 	} {

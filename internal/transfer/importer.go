@@ -226,7 +226,7 @@ func (im *importer) each(ctx context.Context, do func(*Block) error, sum *string
 	hash := sha256.New()
 	check := Within(im.state.Began, im.Window)
 	if im.History {
-		check = past(im.state.Began)
+		check = im.history.past(im.state.Began)
 	}
 	reader, err := NewReader(io.TeeReader(io.LimitReader(im.file, im.size), hash), im.Format, check)
 	if err != nil {

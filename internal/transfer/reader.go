@@ -31,24 +31,24 @@ type Reader struct {
 	lines   *bufio.Reader
 	columns *columns // of CSV; nil for NDJSON
 	line    int
-	check   CheckTime
+	check   CheckRow
 }
 
-// A CheckTime returns why a row with this time cannot be counted, nil if it can. A row without a time has the zero time.
-type CheckTime func(time.Time) error
+// A CheckRow returns why a readable row cannot be counted, nil if it can. A row without a time has the zero time.
+type CheckRow func(countmill.Increment) error
 
 // Within refuses rows that are older than window at began.
-func Within(began time.Time, window time.Duration) CheckTime {
-	return func(t time.Time) error {
-		if t.IsZero() {
+func Within(began time.Time, window time.Duration) CheckRow {
+	return func(inc countmill.Increment) error {
+		if inc.Time.IsZero() {
 			return nil
 		}
-		return countmill.CheckTime(t, began, window)
+		return countmill.CheckTime(inc.Time, began, window)
 	}
 }
 
 // NewReader reads r. CSV must have a header. A row that check refuses is bad.
-func NewReader(r io.Reader, format Format, check CheckTime) (*Reader, error) {
+func NewReader(r io.Reader, format Format, check CheckRow) (*Reader, error) {
 	d := &Reader{lines: bufio.NewReaderSize(r, maxLine), check: check}
 	if format != CSV {
 		return d, nil
@@ -83,7 +83,7 @@ func (d *Reader) Next() (Row, error) {
 		row.Inc, row.Err = decode(text)
 	}
 	if row.Err == nil {
-		row.Err = d.check(row.Inc.Time)
+		row.Err = d.check(row.Inc)
 	}
 	return row, nil
 }

@@ -28,7 +28,7 @@ func testBeatReplaces(t *testing.T, su *suite) {
 			t.Fatalf("Announce: %v", err)
 		}
 	}
-	a.Lag, a.Stalled, a.Entries = 3*time.Microsecond, true, a.Entries+1
+	a.Lag, a.Stalled, a.Skew, a.Entries = 3*time.Microsecond, true, time.Hour, a.Entries+1
 	if err := s.Beat(t.Context(), a); err != nil {
 		t.Fatalf("Announce: %v", err)
 	}

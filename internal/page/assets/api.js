@@ -68,9 +68,12 @@ export function counters(prefix, limit, pageToken) {
 
 export const totals = (names) => get("v1/totals", [["format", "string"], ...names.map((n) => ["counter", n])]);
 
-// series is the flat rows of one counter.
-export const series = (counter, step, tz, from, to) =>
-  get("v1/series", { counter, step, tz, format: "string", from: from.toISOString(), to: to.toISOString() });
+// series is the flat rows of one counter, and how much of its sum no series ever had.
+export async function series(counter, step, tz, from, to) {
+  const params = { counter, step, tz, format: "string", from: from.toISOString(), to: to.toISOString() };
+  const answer = await call("v1/series", params, AbortSignal.timeout(15000));
+  return { rows: await answer.json(), without: BigInt(answer.headers.get("Countmill-Without-Curve") || 0) };
+}
 
 // silence is how long a stream may say nothing. The server says something every 15 s.
 const silence = 40000;

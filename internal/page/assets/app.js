@@ -145,7 +145,7 @@ function route() {
   const at = address(), name = at.get("counter") || "";
   const range = isRange(at.get("range") || "") ? at.get("range") : "live";
   const zone = format.isZone(at.get("tz") || "") ? at.get("tz") : format.ownZone();
-  document.body.classList.toggle("one", name !== "");
+  document.documentElement.classList.toggle("one", name !== "");
   $("counter").hidden = name === "";
   $("no-counter").hidden = name !== "";
   document.title = name ? name + " · countmill" : "countmill";

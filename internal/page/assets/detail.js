@@ -21,6 +21,7 @@ export class Detail {
     this.range = "live";
     this.zone = format.ownZone();
     this.points = null; // of the curve: times, values, and which are partial
+    this.coarse = false; // the rule keeps no minutes: ranges.otherwise
     this.asked = 0;
     this.read = 0; // when the series was read last
     this.curve = new Curve($("plot"), (at) => this.point(at));
@@ -39,6 +40,7 @@ export class Detail {
   restart() {
     this.asked++;
     this.read = 0;
+    this.coarse = false;
     this.points = null;
     this.hint("");
     this.curve.clear();
@@ -98,15 +100,26 @@ export class Detail {
     const asked = ++this.asked, r = ranges[this.range];
     this.read = Date.now();
     const to = new Date(), from = new Date(to - r.long);
+    const read = () => api.series(this.name, this.steps().step, this.zone, from, to);
     try {
-      const rows = await api.series(this.name, r.step, this.zone, from, to);
-      if (asked === this.asked) this.takeSeries(rows, r);
+      const found = await read().catch((err) => {
+        if (asked !== this.asked || this.coarse || !r.otherwise || err.field !== "step") throw err;
+        this.coarse = true;
+        return read();
+      });
+      if (asked === this.asked) this.takeSeries(found, r);
     } catch (err) {
       if (asked === this.asked) this.explain(err);
     }
   }
 
-  takeSeries(rows, r) {
+  // steps has the step and the unit of the curve.
+  steps() {
+    const r = ranges[this.range];
+    return this.coarse ? r.otherwise : r;
+  }
+
+  takeSeries({ rows, without }, r) {
     const mine = rows.filter((row) => row.counter === this.name);
     const points = {
       times: mine.map((row) => Date.parse(row.time) / 1000),
@@ -118,7 +131,10 @@ export class Detail {
     this.plot(points, { bars: r.bars });
     const young = points.partial.slice(0, -1).some(Boolean);
     const sum = mine.reduce((all, row) => all + BigInt(row.value), 0n);
-    this.words(format.whole(sum) + " in " + r.words, young ? "Some times are from before the series began, and are not complete." : "");
+    const notes = [];
+    if (young) notes.push("Some times are from before the series began, and are not complete.");
+    if (without !== 0n) notes.push(format.whole(without) + " without a curve: counted without a rule.");
+    this.words(format.whole(sum) + " in " + r.words, notes.join(" "));
   }
 
   plot(points, options) {
@@ -144,7 +160,7 @@ export class Detail {
     if (!this.pointing) return void ($("readout").textContent = this.still || "");
     const when = format.moment(new Date(p.times[at] * 1000), this.zone, r.grain);
     const value = this.range === "live" ? format.rate(p.values[at]) : format.whole(p.values[at]);
-    $("readout").textContent = `${value} ${r.unit} · ${when}${p.partial[at] ? " · not complete" : ""}`;
+    $("readout").textContent = `${value} ${this.steps().unit} · ${when}${p.partial[at] ? " · not complete" : ""}`;
   }
 
   // explain says why there is no curve. A counter without a rule has none.

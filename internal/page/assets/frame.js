@@ -25,7 +25,7 @@ if (name) {
   detail.show(name, range, zone);
   stream.set([name]);
   setInterval(() => {
-    totals.tick();
+    totals.tick(Date.now());
     detail.tick();
   }, 1000);
   document.addEventListener("visibilitychange", () => (document.hidden ? stream.stop() : stream.set([name])));

@@ -3,6 +3,7 @@ package archtest
 import (
 	"bytes"
 	"context"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -261,7 +262,7 @@ func start(t *testing.T, dir string, env []string, listen, command string) (stop
 		res, err := http.Get("http://" + listen + "/readyz")
 		if err == nil {
 			res.Body.Close()
-			if res.StatusCode == http.StatusOK {
+			if res.StatusCode == http.StatusOK && reported(listen) {
 				return stop
 			}
 		}
@@ -275,6 +276,18 @@ func start(t *testing.T, dir string, env []string, listen, command string) (stop
 			t.Fatalf("%s is not ready: %v", command, err)
 		}
 	}
+}
+
+// reported reports whether readers know the aggregator, if there is one. Until its second report,
+// "countmill status" says that there is none.
+func reported(listen string) bool {
+	res, err := http.Get("http://" + listen + "/v1/overview")
+	if err != nil {
+		return false
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	return err == nil && !bytes.Contains(text, []byte(`"aggregators":0,`))
 }
 
 func shell(t *testing.T, dir string, env []string, command string) string {

@@ -46,7 +46,7 @@ app.kubernetes.io/component: {{ index . 1 }}
 metadata:
   labels: {{- include "countmill.labels" (list $ $role) | nindent 4 }}
 spec:
-  serviceAccountName: {{ include "countmill.account" $ }}
+  serviceAccountName: {{ include "countmill.account" $ | quote }}
   {{- if eq $role "up" }}
   automountServiceAccountToken: false
   {{- end }}
@@ -76,8 +76,8 @@ spec:
         - --data=/data/countmill-data
         {{- with $.Values.up.backups }}{{ if .root }}
         - {{ printf "--backup-root=%s" .root | quote }}
-        - --backup-every={{ .every }}
-        - --backup-keep={{ .keep }}
+        - {{ printf "--backup-every=%s" .every | quote }}
+        - {{ printf "--backup-keep=%s" .keep | quote }}
         {{- end }}{{ end }}
         {{- end }}
         {{- if has $role (list "publisher" "aggregator") }}
@@ -92,7 +92,7 @@ spec:
       {{- with $.Values.env }}
       env:
         {{- range $name, $value := . }}
-        - {name: {{ $name }}, value: {{ $value | quote }}}
+        - {name: {{ $name | quote }}, value: {{ $value | quote }}}
         {{- end }}
       {{- end }}
       ports: [{name: http, containerPort: 8080}]
@@ -123,7 +123,7 @@ spec:
   volumes:
     {{- if $.Values.tokens.secret }}
     - name: tokens
-      secret: {secretName: {{ $.Values.tokens.secret }}, defaultMode: 0440}
+      secret: {secretName: {{ $.Values.tokens.secret | quote }}, defaultMode: 0440}
     {{- end }}
     {{- if and (eq $role "up") $.Values.up.backups.volume }}
     - name: backups
