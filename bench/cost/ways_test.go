@@ -13,11 +13,10 @@ type way struct {
 	name           string
 	marking        marking
 	linger, window time.Duration // default theirs
-	inStep         bool          // publishers send at the same moments
 }
 
 // settings reports whether other settings than the marking differ from the defaults.
-func (w way) settings() bool { return w.linger != 0 || w.window != 0 || w.inStep }
+func (w way) settings() bool { return w.linger != 0 || w.window != 0 }
 
 var (
 	asToday   = way{name: "markers, as they are"}
@@ -32,7 +31,6 @@ var (
 		{name: "markers, linger 1 s", linger: time.Second},
 		{name: "markers, linger 450 ms", linger: 450 * time.Millisecond},
 		slowly,
-		{name: "markers, publishers in step", inStep: true},
 		bySender,
 		{name: "a ledger a publisher, window 1 s", marking: marking{ledger: bySession}, window: time.Second},
 		byTheTime,
@@ -41,7 +39,6 @@ var (
 		{name: "in 20 shards by second", marking: marking{ledger: shardBySecond(20), inShard: true}},
 		found,
 		{name: "a ledger a commit, window 300 ms", marking: marking{perCommit: true}, window: 300 * time.Millisecond},
-		{name: "a ledger a commit, publishers in step", marking: marking{perCommit: true}, inStep: true},
 	}
 )
 
@@ -81,14 +78,7 @@ func (w way) run(t *testing.T, publishers, aggregators int, lasts time.Duration)
 	synctest.Test(t, func(t *testing.T) {
 		m := w.marking.fresh()
 		s := setup{publishers: publishers, aggregators: aggregators, linger: w.linger, window: w.window, marking: m}
-		if w.inStep {
-			s.linger = time.Hour
-		}
 		p := open(t, s)
-		stop := func() {}
-		if w.inStep {
-			stop = p.inStep(250 * time.Millisecond)
-		}
 		tick := min(time.Duration(publishers)*100*time.Microsecond, 20*time.Millisecond)
 		p.drip(100_000, lasts, tick, func(i, n int) {
 			if err := p.pubs[i].Add("hot", int64(n)); err != nil {
@@ -96,7 +86,6 @@ func (w way) run(t *testing.T, publishers, aggregators int, lasts time.Duration)
 			}
 			p.note("hot", int64(n))
 		})
-		stop()
 		f := p.close()
 		if w.marking.inShard {
 			f.Shards = 0
@@ -116,26 +105,6 @@ func (w way) run(t *testing.T, publishers, aggregators int, lasts time.Duration)
 	return got
 }
 
-// inStep makes all publishers send at the same moments, until stop is called.
-func (p *pipeline) inStep(every time.Duration) (stop func()) {
-	done := make(chan struct{})
-	go func() {
-		tick := time.NewTicker(every)
-		defer tick.Stop()
-		for {
-			select {
-			case <-done:
-				return
-			case <-tick.C:
-			}
-			for _, pub := range p.pubs {
-				go func() { _, _ = pub.Flush(p.t.Context()) }() // close flushes too, and checks the error
-			}
-		}
-	}()
-	return func() { close(done) }
-}
-
 // goal is how few entities per million increments a way should write.
 const goal = 150
 
@@ -145,7 +114,8 @@ func TestBelowOneMarkerAMessage(t *testing.T) {
 	for _, aggregators := range choose([]int{1, 2, 4, 16}, []int{1, 4}) {
 		markers := 0.0
 		for _, w := range ways {
-			f := w.run(t, 10, aggregators, choose(20*time.Second, 5*time.Second))
+			lasts := choose(20*time.Second, max(5*time.Second, 10*w.linger)) // the end makes every publisher send once more
+			f := w.run(t, 10, aggregators, lasts)
 			if w.name == asToday.name {
 				markers = f.Memory
 			}
