@@ -12,11 +12,27 @@ const MaxCounterName = 500
 // of 1,000 keys.
 const MaxShards = 999
 
-// CheckCounter reports whether name can name a counter. Names are compared byte by
+// GroupMark begins the names of groups, and of nothing else. A group is a counter that gets the
+// increments of other counters. It is read as they are, and nobody increments it.
+const GroupMark = "="
+
+// IsGroup reports whether the name is that of a group.
+func IsGroup(name string) bool { return strings.HasPrefix(name, GroupMark) }
+
+// CheckCounter reports whether increments can name the counter: CheckName, and not a group. The error is
+// a *FieldError that matches ErrInvalid.
+func CheckCounter(name string) error {
+	if IsGroup(name) {
+		return &FieldError{Field: "counter", Problem: "begins with " + GroupMark + ", as groups do", Limit: "a counter that is no group"}
+	}
+	return CheckName(name)
+}
+
+// CheckName reports whether name can name a counter or a group. Names are compared byte by
 // byte: 1 to MaxCounterName bytes of valid UTF-8 without control characters, without
 // a leading or trailing space, and not of the form __x__, which Datastore reserves.
 // The error is a *FieldError that matches ErrInvalid.
-func CheckCounter(name string) error {
+func CheckName(name string) error {
 	switch {
 	case name == "":
 		return &FieldError{Field: "counter", Problem: "is empty", Limit: "1 to 500 bytes"}

@@ -15,17 +15,18 @@ import (
 type verdict int
 
 const (
-	settled   verdict = iota // no part is left
-	again                    // try the rest at once: nothing was applied, and the parts with markers are dropped
-	outdated                 // try after the next check: the settings are too old, and nothing was applied
-	blocked                  // try when another commit of this process has ended: no shard is free
-	split                    // try in halves at once: a sum does not fit 64 bits
-	refused                  // try in halves, or set aside: the store refuses the content for good
-	alone                    // try each part in a commit of its own: nothing was applied, and no marker was found
-	unreached                // try later: a look-up or a growth failed, or the commit never began
-	unknown                  // try later with the same markers: maybe applied
-	stuck                    // try later: the deployment is wrong, and a person has to act
-	ignored                  // stop folding: the store answers OK and does not add
+	settled    verdict = iota // no part is left
+	again                     // try the rest at once: nothing was applied, and the parts with markers are dropped
+	outdated                  // try after the next check: the settings are too old, and nothing was applied
+	blocked                   // try when another commit of this process has ended: no shard is free
+	superseded                // try after a check: the store has newer rules, and nothing was applied
+	split                     // try in halves at once: a sum does not fit 64 bits
+	refused                   // try in halves, or set aside: the store refuses the content for good
+	alone                     // try each part in a commit of its own: nothing was applied, and no marker was found
+	unreached                 // try later: a look-up or a growth failed, or the commit never began
+	unknown                   // try later with the same markers: maybe applied
+	stuck                     // try later: the deployment is wrong, and a person has to act
+	ignored                   // stop folding: the store answers OK and does not add
 )
 
 // An outcome is the result of one attempt at a job.
@@ -131,7 +132,7 @@ func (a *Aggregator) fold(o *outcome, t taken, x *tally, growths []store.Growth,
 	// Missing records are written in the commit: readers ignore a shard that no record names.
 	c := store.Commit{Adds: t.adds, KnownShards: t.known, Tally: shards.Floor(a.clock.Now()), Markers: a.markers(slices.Concat(o.rest, o.tails), s), Growths: growths}
 	// Totals and series are one commit, under the same markers.
-	c.Buckets, c.Archive = x.buckets, o.job.archive
+	c.Buckets, c.Grouped, c.Archive, c.Rules = x.buckets, x.grouped, o.job.archive, x.version
 	if c.Entities() == 0 {
 		o.settle()
 		return got
@@ -170,7 +171,7 @@ func (a *Aggregator) fold(o *outcome, t taken, x *tally, growths []store.Growth,
 	if err == nil {
 		got.told = folded.Shards
 		a.clock.Learn(folded.At, began)
-		a.records.remember(growths, aged)
+		a.records.remember(growths, aged, records.forgotten)
 		o.work.written += c.Entities()
 		o.work.raised += len(growths)
 		for _, p := range o.rest {
@@ -194,6 +195,8 @@ func (a *Aggregator) fold(o *outcome, t taken, x *tally, growths []store.Growth,
 	case errors.Is(err, store.ErrNotCounted):
 		// Nothing was added, although the store answered OK.
 		o.verdict = ignored
+	case errors.Is(err, store.ErrOutdated):
+		o.verdict = superseded
 	case errors.Is(err, store.ErrNotApplied):
 		o.verdict = unreached
 	default:

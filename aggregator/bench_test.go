@@ -135,7 +135,7 @@ func BenchmarkTally(b *testing.B) {
 			settings := store.NewSettings(time.Hour, time.Now())
 			if bench.pattern != "" {
 				change := store.RuleChange{Pattern: bench.pattern, Keep: store.Retention{Quarters: 24 * time.Hour}}
-				if settings, err = settings.ChangeRules(change, time.Now()); err != nil {
+				if settings, err = settings.ChangeRules(change, time.Now(), 0); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/store"
 )
 
@@ -39,7 +40,7 @@ func (b *busiest) note(adds []store.ShardDelta) {
 		b.weights = make(map[string]float64)
 	}
 	for i := range adds {
-		if w := math.Abs(float64(adds[i].Delta)); w > floor {
+		if w := math.Abs(float64(adds[i].Delta)); w > floor && !countmill.IsGroup(adds[i].Counter) {
 			b.weights[adds[i].Counter] += w
 		}
 	}

@@ -123,6 +123,9 @@ func (r *records) grow(ctx context.Context, growths []store.Growth) (cost learne
 		names[i] = growths[i].Counter
 	}
 	asked := r.aging.age()
+	r.mu.Lock()
+	forgotten := r.forgotten
+	r.mu.Unlock()
 	found, err := r.store.Shards(ctx, names)
 	if cost.read = len(names); err != nil {
 		return cost, err
@@ -138,7 +141,7 @@ func (r *records) grow(ctx context.Context, growths []store.Growth) (cost learne
 			there = append(there, store.Growth{Counter: want.Counter, Shards: n})
 		}
 	}
-	r.remember(there, asked)
+	r.remember(there, asked, forgotten)
 	if len(missing) == 0 {
 		return cost, nil
 	}
@@ -147,6 +150,6 @@ func (r *records) grow(ctx context.Context, growths []store.Growth) (cost learne
 		return cost, err
 	}
 	cost.raised = len(missing)
-	r.remember(missing, asked)
+	r.remember(missing, asked, forgotten)
 	return cost, nil
 }

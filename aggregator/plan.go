@@ -36,7 +36,7 @@ type job struct {
 // entities of a commit, 0 for no limit. Every part fits alone, with at most 24 counters and a
 // marker, twice that if its minute is in the archive; a whole request may not. late counts what series
 // add.
-func pack(parts []*part, limit int, late *lateness) []*job {
+func pack(parts []*part, limit int, late *lateness, groups *grouper) []*job {
 	if limit == 0 {
 		return []*job{{parts: parts}}
 	}
@@ -46,16 +46,16 @@ func pack(parts []*part, limit int, late *lateness) []*job {
 	entities := 0
 	counters := make(map[string]struct{})
 	for _, p := range parts {
-		if p.whole() && countNew(p, nil)+late.alone(p) > limit {
+		if p.whole() && countNew(p, nil, groups)+late.alone(p) > limit {
 			p.takeApart() // the whole request does not fit one commit
 		}
-		more := countNew(p, counters) + late.countNew(p)
+		more := countNew(p, counters, groups) + late.countNew(p)
 		if open == nil || entities+more > limit || late.full(p) {
 			open, entities = &job{archive: late.archive()}, 0
 			clear(counters)
 			late.clear()
 			jobs = append(jobs, open)
-			more = countNew(p, counters) + late.countNew(p)
+			more = countNew(p, counters, groups) + late.countNew(p)
 		}
 		late.take(p)
 		open.parts = append(open.parts, p)
@@ -64,6 +64,11 @@ func pack(parts []*part, limit int, late *lateness) []*job {
 		p.each(func(q *part) {
 			for i := range q.Entries {
 				counters[q.Entries[i].Counter] = struct{}{}
+			}
+		})
+		groups.eachName(p, func(group []byte) {
+			if _, ok := counters[string(group)]; !ok {
+				counters[string(group)] = struct{}{}
 			}
 		})
 	}
@@ -78,8 +83,9 @@ func firstOrder(p *part) uint64 {
 	return wire.Order(p.Entries[0].Counter)
 }
 
-// countNew is the number of entities that p adds to a commit that already writes counters.
-func countNew(p *part, counters map[string]struct{}) int {
+// countNew is at least the number of entities that p adds to a commit that already writes counters. It
+// counts a group of several entries several times.
+func countNew(p *part, counters map[string]struct{}, groups *grouper) int {
 	n := 0
 	if p.marked {
 		n = 1
@@ -89,6 +95,11 @@ func countNew(p *part, counters map[string]struct{}) int {
 			if _, ok := counters[q.Entries[i].Counter]; !ok {
 				n++
 			}
+		}
+	})
+	groups.eachName(p, func(group []byte) {
+		if _, ok := counters[string(group)]; !ok {
+			n++
 		}
 	})
 	return n

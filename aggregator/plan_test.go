@@ -48,7 +48,7 @@ func TestPackKeepsPartsWholeAndWithinTheLimit(t *testing.T) {
 		parts = append(parts, &part{marked: true, Part: wire.Part{Kind: wire.Head}}) // all its entries have ids
 		for _, limit := range []int{0, 25, 400} {
 			seen := make(map[*part]int)
-			jobs := pack(slices.Clone(parts), limit, nil)
+			jobs := pack(slices.Clone(parts), limit, nil, nil)
 			if limit == 0 && len(jobs) != 1 {
 				t.Errorf("seed %d: %d jobs for a store without a limit, want 1", seed, len(jobs))
 			}
@@ -102,7 +102,7 @@ func TestPackSharesCountersOfOverlappingParts(t *testing.T) {
 		}
 		parts = append(parts, p)
 	}
-	if jobs := pack(parts, 40, nil); len(jobs) != 1 {
+	if jobs := pack(parts, 40, nil, nil); len(jobs) != 1 {
 		t.Errorf("got %d jobs for 24 counters and 16 markers at 40 entities, want 1", len(jobs))
 	}
 }
@@ -295,7 +295,7 @@ func TestRecordsGuess(t *testing.T) {
 			t.Errorf("before a fold: got shards %v and growths %v, want 3, 3 and %v", k.shards, growths, want)
 		}
 	}
-	r.remember(want[:1], 0)
+	r.remember(want[:1], 0, 0)
 	if k, growths := r.guess(toShard0("b", "a")); !slices.Equal(k.shards, []int{3, 3}) || !slices.Equal(growths, want[1:]) {
 		t.Errorf("after a fold that grew a: got shards %v and growths %v, want 3, 3 and %v", k.shards, growths, want[1:])
 	}
@@ -306,7 +306,7 @@ func TestRecordsRememberFewerLongNames(t *testing.T) {
 	t.Parallel()
 	r := newRecords(nil, 2, 1, 1000, newAging(time.Now))
 	for i := range 1000 {
-		r.remember([]store.Growth{{Counter: fmt.Sprintf("%0500d", i), Shards: 1}}, 0)
+		r.remember([]store.Growth{{Counter: fmt.Sprintf("%0500d", i), Shards: 1}}, 0, 0)
 	}
 	if n := len(r.newer.text) + len(r.older.text); n > 1000*nameRoom+2*502 {
 		t.Errorf("keeps %d bytes of names, want at most %d for each of 1000", n, nameRoom)

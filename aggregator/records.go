@@ -27,6 +27,7 @@ type records struct {
 
 	mu           sync.Mutex
 	newer, older *names
+	forgotten    int // calls of forget
 }
 
 // nameRoom is the average length of a remembered name, in bytes. Fewer counters are remembered if
@@ -55,7 +56,7 @@ func (r *records) learn(ctx context.Context, adds []store.ShardDelta, young time
 	k, unknown := r.recall(adds, young)
 	var cost learned
 	for chunk := range slices.Chunk(unknown, r.keys) {
-		raised, err := r.ensure(ctx, adds, k.shards, chunk)
+		raised, err := r.ensure(ctx, adds, &k, chunk)
 		cost.read += len(chunk)
 		cost.raised += raised
 		if err != nil {
@@ -67,8 +68,9 @@ func (r *records) learn(ctx context.Context, adds []store.ShardDelta, young time
 
 // known has the records that a commit relies on.
 type known struct {
-	shards []int // by add
-	asked  age   // age at which the oldest of them was read
+	shards    []int // by add
+	asked     age   // age at which the oldest of them was read
+	forgotten int   // records.forgotten then
 }
 
 // tooOld reports whether a record that was read at the age asked must be read again.
@@ -90,10 +92,13 @@ func (r *records) guess(adds []store.ShardDelta) (known, []store.Growth) {
 	return k, growths
 }
 
-// remember notes that counters had these records at the age at.
-func (r *records) remember(growths []store.Growth, at age) {
+// remember notes that counters had these records at the age at, unless all were forgotten since.
+func (r *records) remember(growths []store.Growth, at age, forgotten int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.forgotten != forgotten {
+		return
+	}
 	for i := range growths {
 		r.rememberLocked(wire.HashCounter(growths[i].Counter), growths[i].Counter, growths[i].Shards, at)
 	}
@@ -106,6 +111,7 @@ func (r *records) recall(adds []store.ShardDelta, young time.Duration) (k known,
 	k = known{shards: make([]int, len(adds)), asked: now}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	k.forgotten = r.forgotten
 	for i := range adds {
 		a := &adds[i]
 		n, asked := r.newer.get(a.Hash, a.Counter)
@@ -124,7 +130,8 @@ func (r *records) recall(adds []store.ShardDelta, young time.Duration) (k known,
 }
 
 // ensure looks up the records at positions and writes the missing ones.
-func (r *records) ensure(ctx context.Context, adds []store.ShardDelta, shards, positions []int) (raised int, err error) {
+func (r *records) ensure(ctx context.Context, adds []store.ShardDelta, k *known, positions []int) (raised int, err error) {
+	shards := k.shards
 	names := make([]string, len(positions))
 	for i, at := range positions {
 		names[i] = adds[at].Counter
@@ -154,10 +161,22 @@ func (r *records) ensure(ctx context.Context, adds []store.ShardDelta, shards, p
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.forgotten != k.forgotten {
+		return len(growths), nil
+	}
 	for _, at := range positions {
 		r.rememberLocked(adds[at].Hash, adds[at].Counter, shards[at], asked)
 	}
 	return len(growths), nil
+}
+
+// forget forgets all records, also those that calls under way are reading.
+func (r *records) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.newer.clear()
+	r.older.clear()
+	r.forgotten++
 }
 
 func (r *records) rememberLocked(hash uint64, counter string, shards int, asked age) {

@@ -10,6 +10,7 @@ import (
 // A nil lateness counts nothing.
 type lateness struct {
 	rules  *store.Rules
+	groups *grouper
 	before wire.Minute // older minutes are in the archive
 	most   int         // different minutes of a commit
 
@@ -29,7 +30,7 @@ func (a *Aggregator) lateness() *lateness {
 		return nil
 	}
 	return &lateness{
-		rules: rules, before: ring.Archive(a.clock.Now()), most: ring.Minutes,
+		rules: rules, groups: newGrouper(rules), before: ring.Archive(a.clock.Now()), most: ring.Minutes,
 		days: make(map[lateDay]struct{}), minutes: make(map[wire.Minute]struct{}),
 	}
 }
@@ -51,9 +52,15 @@ func (l *lateness) eachDay(p *part, visit func(lateDay)) {
 			return
 		}
 		for i := range q.Entries {
-			if counter := q.Entries[i].Counter; l.rules.SeriesOf(counter) != nil {
-				visit(lateDay{counter, q.minute / store.DayMinutes})
+			counter, day := q.Entries[i].Counter, q.minute/store.DayMinutes
+			if l.rules.SeriesOf(counter) != nil {
+				visit(lateDay{counter, day})
 			}
+			l.groups.each(counter, func(_ *store.Index, group []byte) {
+				if name := string(group); l.rules.SeriesOf(name) != nil {
+					visit(lateDay{name, day})
+				}
+			})
 		}
 	})
 }

@@ -5,15 +5,17 @@ import (
 	"slices"
 	"time"
 
+	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
-// A tally is the content of a commit: its sums for totals and for series.
+// A tally is the content of a commit: its sums for totals, groups and series.
 type tally struct {
 	adds    []store.ShardDelta
 	buckets []store.BucketDelta
-	version int64 // of the settings whose rules decided about buckets
+	grouped []store.Grouping
+	version int64 // of the settings whose rules decided about groups and buckets
 }
 
 // sumsOf sums the entries of the parts. It reports false if a sum does not fit int64.
@@ -68,6 +70,11 @@ func (c *tally) oneMinute(minutes map[wire.Minute]*merging, rules *store.Rules) 
 		if c.adds, ok = m.sum(); !ok {
 			return false
 		}
+		groups, sets, ok := newGrouper(rules).sums(c.adds)
+		if !ok {
+			return false
+		}
+		c.merge(groups, sets)
 		for i := range c.adds {
 			if rules.SeriesOf(c.adds[i].Counter) == nil {
 				continue
@@ -81,10 +88,27 @@ func (c *tally) oneMinute(minutes map[wire.Minute]*merging, rules *store.Rules) 
 	return true
 }
 
+// merge adds groups to the sums, and notes the indexes of each.
+func (c *tally) merge(groups []store.ShardDelta, sets [][]int64) {
+	if len(groups) > 0 {
+		c.adds = mergeTwo(make([]store.ShardDelta, 0, len(c.adds)+len(groups)), c.adds, groups)
+	}
+	for i := 0; len(sets) > 0; i++ {
+		if countmill.IsGroup(c.adds[i].Counter) {
+			continue
+		}
+		if len(sets[0]) > 0 {
+			c.grouped = append(c.grouped, store.Grouping{Add: i, Indexes: sets[0]})
+		}
+		sets = sets[1:]
+	}
+}
+
 // A timed is a sum of one minute.
 type timed struct {
 	store.ShardDelta
-	minute wire.Minute
+	minute  wire.Minute
+	indexes []int64
 }
 
 func (c *tally) manyMinutes(minutes map[wire.Minute]*merging, rules *store.Rules) bool {
@@ -93,13 +117,25 @@ func (c *tally) manyMinutes(minutes map[wire.Minute]*merging, rules *store.Rules
 		n += len(m.adds)
 	}
 	all := make([]timed, 0, n)
+	groups := newGrouper(rules)
 	for minute, m := range minutes {
 		adds, ok := m.sum()
 		if !ok {
 			return false
 		}
+		more, sets, ok := groups.sums(adds)
+		if !ok {
+			return false
+		}
 		for i := range adds {
-			all = append(all, timed{adds[i], minute})
+			a := timed{ShardDelta: adds[i], minute: minute}
+			if sets != nil {
+				a.indexes = sets[i]
+			}
+			all = append(all, a)
+		}
+		for i := range more {
+			all = append(all, timed{ShardDelta: more[i], minute: minute})
 		}
 	}
 	slices.SortFunc(all, func(a, b timed) int {
@@ -134,6 +170,9 @@ func (c *tally) add(counter []timed, series bool) bool {
 		}
 	}
 	if series || total.Delta != 0 {
+		if set := counter[0].indexes; len(set) > 0 && total.Delta != 0 {
+			c.grouped = append(c.grouped, store.Grouping{Add: len(c.adds), Indexes: set})
+		}
 		c.adds = append(c.adds, total)
 	}
 	return true

@@ -56,6 +56,15 @@ func (a *Aggregator) ReadSettings(ctx context.Context) {
 	}
 }
 
+// wantSettings makes the next check come now, unless one is under way. A later commit then wants it
+// again.
+func (a *Aggregator) wantSettings() {
+	select {
+	case a.asked <- make(chan struct{}):
+	default:
+	}
+}
+
 // Settings returns the settings that the aggregator uses; zero before the first check of the
 // database. It may be called at any time.
 func (a *Aggregator) Settings() store.Settings { return a.settings.Load().Settings }

@@ -122,6 +122,9 @@ func (l *loop) wakeBlocked() {
 	}
 }
 
+// errTooLarge is the reason of a dead letter whose increments fit their counters and not a group.
+var errTooLarge = errors.New("its increments of one group do not fit 64 bits together")
+
 // answered notes that the store has answered, even with an error.
 func (l *loop) answered() { l.failures, l.halved, l.stuck = 0, 0, false }
 
@@ -135,7 +138,15 @@ func (l *loop) retry(o outcome) {
 		l.jobs = append(l.jobs, j)
 	case outdated:
 		l.jobs = append(l.jobs, j)
+	case superseded:
+		l.a.wantSettings()
+		l.later(j)
+		l.jobs = append(l.jobs, j)
 	case split:
+		if len(j.parts) == 1 {
+			l.afterRefusal(j, errTooLarge)
+			break
+		}
 		l.jobs = append(l.jobs, j.halve()...)
 	case refused:
 		l.afterRefusal(j, o.err)

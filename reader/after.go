@@ -46,7 +46,7 @@ type SetAside struct {
 // deduplication window, and countmill.ErrOtherDatabase.
 func (r *Reader) TotalsAfter(ctx context.Context, counters []string, receipt wire.Receipt, wait time.Duration, minAsOf time.Time) (After, error) {
 	for i, c := range counters {
-		if err := countmill.CheckCounter(c); err != nil {
+		if err := countmill.CheckName(c); err != nil {
 			return After{}, atIndex(err, i, len(counters))
 		}
 	}

@@ -57,9 +57,12 @@ func (r *Reader) listOnce(ctx context.Context, prefix, after string, limit int) 
 		return Page{}, err
 	}
 	r.clock.Learn(view.ReadTime(), began)
-	page := r.cut(records, limit)
+	page, next := r.cut(records, limit), ""
+	if len(page) < len(records) {
+		next = page[len(page)-1].Counter
+	}
 	rd := r.newReading(view)
-	for _, rec := range page {
+	for _, rec := range r.listed(page) {
 		if err := rd.askRecorded(rec); err != nil {
 			return Page{}, err
 		}
@@ -67,7 +70,7 @@ func (r *Reader) listOnce(ctx context.Context, prefix, after string, limit int) 
 	if err := rd.run(ctx); err != nil {
 		return Page{}, err
 	}
-	return r.page(rd, len(page) < len(records)), nil
+	return r.page(rd, next), nil
 }
 
 func checkList(prefix, after string, limit int) error {
@@ -90,6 +93,9 @@ func (r *Reader) listRecords(ctx context.Context, view store.View, prefix, after
 	defer cancel()
 	r.stats.lists.Add(1)
 	records, err := view.List(call, prefix, after, limit)
+	if err == nil && prefix == "" {
+		records, err = pastGroups(call, view, records, limit)
+	}
 	if err != nil {
 		return nil, r.storeError(ctx, "listing counters", err)
 	}
@@ -107,8 +113,8 @@ func (r *Reader) cut(records []store.Record, limit int) []store.Record {
 	return records
 }
 
-func (r *Reader) page(rd *reading, more bool) Page {
-	p, now := Page{Totals: make([]Total, 0, len(rd.partials)), AsOf: rd.view.ReadTime()}, r.clock.Now()
+func (r *Reader) page(rd *reading, next string) Page {
+	p, now := Page{Totals: make([]Total, 0, len(rd.partials)), AsOf: rd.view.ReadTime(), Next: next}, r.clock.Now()
 	for _, t := range rd.partials {
 		total, err := t.total()
 		if err != nil {
@@ -122,9 +128,6 @@ func (r *Reader) page(rd *reading, more bool) Page {
 		total.AsOf = p.AsOf
 		p.Totals = append(p.Totals, total)
 		r.account(&total, now)
-	}
-	if more {
-		p.Next = rd.partials[len(rd.partials)-1].counter
 	}
 	return p
 }

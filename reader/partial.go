@@ -16,7 +16,7 @@ type partial struct {
 	exists   bool
 	shards   int
 	reset    store.ResetState
-	sum      sum
+	sum      sum   // of the shards, and of a group's rest
 	bucketed int64 // the part of sum that series have; it wraps if that does not fit
 	overflow bool
 	early    []answer
@@ -41,12 +41,13 @@ func (t *partial) take(shard int, v store.Value) error {
 }
 
 func (t *partial) takeRecord(v store.Value) error {
-	if v.Value < 0 || v.Value > countmill.MaxShards || v.Overflow {
+	if v.Value < 0 || v.Value > countmill.MaxShards {
 		return fmt.Errorf("the record of counter %q names %d shards (limit: 0 to %d)", t.counter, v.Value, countmill.MaxShards)
 	}
 	t.known, t.exists = true, v.Exists
 	if v.Exists {
-		t.shards, t.reset = int(v.Value), v.Reset
+		t.shards, t.reset, t.overflow = int(v.Value), v.Reset, v.Overflow
+		t.sum.add(v.Rest)
 	}
 	for _, a := range t.early {
 		t.add(a.shard, a.value)

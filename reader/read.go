@@ -66,7 +66,10 @@ func (r *Reader) readTotals(ctx context.Context, counters []string) ([]Total, er
 // Sum reads one counter's record and shards from the store, at a moment that is not before the
 // call. Its errors are those of Totals.
 func (r *Reader) Sum(ctx context.Context, counter string) (store.Sum, error) {
-	if err := countmill.CheckCounter(counter); err != nil {
+	if err := countmill.CheckName(counter); err != nil {
+		return store.Sum{}, err
+	}
+	if err := r.checkGroups(ctx, []string{counter}); err != nil {
 		return store.Sum{}, err
 	}
 	rd, at, err := r.read(ctx, []string{counter})
@@ -101,7 +104,7 @@ func (rd *reading) ask(counter string) {
 // askRecorded requests the shards of a counter whose record was read in this view.
 func (rd *reading) askRecorded(rec store.Record) error {
 	t := &partial{counter: rec.Counter}
-	if err := t.takeRecord(store.Value{Exists: true, Value: int64(rec.Shards), Reset: rec.Reset}); err != nil {
+	if err := t.takeRecord(store.Value{Exists: true, Value: int64(rec.Shards), Reset: rec.Reset, Rest: rec.Rest, Overflow: rec.Overflow}); err != nil {
 		return err
 	}
 	rd.adopt(t)

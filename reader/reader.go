@@ -76,9 +76,12 @@ func (r *Reader) Totals(ctx context.Context, counters []string, maxStaleness tim
 // for a nearer one the call waits. A zero minAsOf bounds nothing.
 func (r *Reader) TotalsSince(ctx context.Context, counters []string, maxStaleness time.Duration, minAsOf time.Time) ([]Total, error) {
 	for i, c := range counters {
-		if err := countmill.CheckCounter(c); err != nil {
+		if err := countmill.CheckName(c); err != nil {
 			return nil, atIndex(err, i, len(counters))
 		}
+	}
+	if err := r.checkGroups(ctx, counters); err != nil {
+		return nil, err
 	}
 	if maxStaleness < 0 {
 		maxStaleness = r.cfg.DefaultStaleness

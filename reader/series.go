@@ -65,12 +65,15 @@ func (e *NoSeriesError) Error() string {
 // it is a *NoSeriesError.
 func (r *Reader) Series(ctx context.Context, q SeriesQuery) (Series, error) {
 	for i, c := range q.Counters {
-		if err := countmill.CheckCounter(c); err != nil {
+		if err := countmill.CheckName(c); err != nil {
 			return Series{}, atIndex(err, i, len(q.Counters))
 		}
 	}
 	bounds, err := q.bounds()
 	if err != nil {
+		return Series{}, err
+	}
+	if err := r.checkGroups(ctx, q.Counters); err != nil {
 		return Series{}, err
 	}
 	rules, err := r.rulesOf(ctx, q.Counters)
@@ -169,7 +172,7 @@ func (s *seriesReading) read(ctx context.Context) (Series, error) {
 			return Series{}, err
 		}
 		found.Rows = append(found.Rows, rows...)
-		found.Begin = later(found.Begin, s.rules.LastSeriesOf(c).Since)
+		found.Begin = later(found.Begin, begin(s.rules, c))
 	}
 	for _, t := range rd.partials {
 		n, _ := t.unbucketed()
@@ -177,6 +180,16 @@ func (s *seriesReading) read(ctx context.Context) (Series, error) {
 	}
 	found.Unbucketed, _ = unbucketed.int64()
 	return found, nil
+}
+
+// begin is the first minute of a complete series. That of a group begins with its index too: an increment
+// is folded at most store.SeriesAhead before its time.
+func begin(rules *store.Rules, counter string) time.Time {
+	at := rules.LastSeriesOf(counter).Since
+	if x := rules.IndexOf(counter); x != nil {
+		at = later(at, x.Since.Add(store.SeriesAhead+time.Minute-time.Nanosecond).Truncate(time.Minute))
+	}
+	return at
 }
 
 func later(a, b time.Time) time.Time {
@@ -311,7 +324,7 @@ func (c *coverage) has(row *Row) bool {
 // coverage refuses rows of minutes that are not kept.
 func (s *seriesReading) coverage(counter string) (coverage, error) {
 	rule, keep := s.rules.LastSeriesOf(counter), s.rules.KeepOf(counter)
-	c := coverage{begin: rule.Since, ended: rule.Ended, kept: s.asOf.Add(-keep.Quarters), asOf: s.asOf}
+	c := coverage{begin: begin(s.rules, counter), ended: rule.Ended, kept: s.asOf.Add(-keep.Quarters), asOf: s.asOf}
 	if !s.q.Step.fine() {
 		return c, nil
 	}

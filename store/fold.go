@@ -54,15 +54,28 @@ type Commit struct {
 	// Minute; no bucket is in it twice. The buckets of an add sum to its Delta. Empty unless
 	// a rule has the counter.
 	Buckets []BucketDelta
+	// Grouped are the adds whose Delta is in the adds of groups too, sorted by Add. Empty unless an
+	// index has the counter.
+	Grouped []Grouping
 	// Archive is the minute before which buckets are added to the archive, in a store with a ring
 	// (Limits.Ring). Either place is right at any time, but an entity of the archive is one more
 	// in the commit.
 	Archive wire.Minute
 	// Tally is a lower bound for the tally of each shard. The fold stores max(old, Tally)+1.
 	Tally int64
+	// Rules is the version of the settings by which the commit was made. A store with
+	// Limits.RefusesOldRules refuses one before Rules.Oldest with ErrOutdated.
+	Rules int64
 	// Growths are applied with the rest, as Records.Grow applies them. They are sorted by
 	// Counter, each counter once. Empty unless Limits.GrowsInFold.
 	Growths []Growth
+}
+
+// A Grouping says by which indexes an add is in groups too: the shard's grouped part of each index gets
+// the Delta.
+type Grouping struct {
+	Add     int     // the position in Commit.Adds
+	Indexes []int64 // their numbers, which rise; at most MaxGroups
 }
 
 // Entities is the number of entities that the commit writes.
@@ -130,6 +143,10 @@ type Limits struct {
 	GrowsInFold bool
 	// Ring is zero if the store has no ring.
 	Ring Ring
+	// RefusesOldRules is true if Fold answers ErrOutdated. An index is then complete at its creation.
+	RefusesOldRules bool
+	// Rests is the most rests of one SetRests; 0 if the store has no indexes.
+	Rests int
 }
 
 // A Folder applies commits. Concurrent calls are allowed.

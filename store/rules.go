@@ -20,6 +20,8 @@ type Rules struct {
 	// Series is in the order in which rules are tried: the first that matches a counter wins.
 	// Names come before prefixes, and longer prefixes before shorter ones.
 	Series []SeriesRule
+	// Indexes are in the order of their names.
+	Indexes []Index
 }
 
 // A SeriesRule says that the counters of a pattern keep a series: their sums over time.
@@ -61,11 +63,13 @@ const (
 // ErrNoRule is the answer to the removal of a rule that does not exist. Nothing was changed.
 var ErrNoRule = errors.New("no such rule")
 
-// A RuleChange adds or removes one rule.
+// A RuleChange adds or removes one rule for series, or is a step of an index.
 type RuleChange struct {
 	Pattern string
 	Keep    Retention // of an added rule
 	Remove  bool
+	// Index is nil for a rule for series.
+	Index *IndexChange
 }
 
 const retentionForm = "1m:DURATION,15m:DURATION, such as 1m:6h,15m:400d"
@@ -139,7 +143,7 @@ func CheckPattern(pattern string) error {
 	switch {
 	case isPrefix && len(prefix) <= countmill.MaxCounterName && utf8.ValidString(prefix):
 		return nil
-	case isPrefix || countmill.CheckCounter(pattern) != nil:
+	case isPrefix || countmill.CheckName(pattern) != nil:
 		return &countmill.FieldError{Field: "pattern", Problem: "names no counters", Limit: limit}
 	}
 	return nil
@@ -214,7 +218,13 @@ func (r *Rules) Keeps() (keeps []Retention) {
 // A rule holds since the first minute that no process can fold any more without the rule: a commit
 // begins at most SettingsMaxAge after its process has read the settings, and an increment counts at
 // most SeriesAhead before its time.
-func (s Settings) ChangeRules(c RuleChange, now time.Time) (Settings, error) {
+//
+// settle is how long after the change a commit may still be applied that was made with older rules:
+// RulesSettle, or 0 if the store refuses such a commit (ErrOutdated).
+func (s Settings) ChangeRules(c RuleChange, now time.Time, settle time.Duration) (Settings, error) {
+	if c.Index != nil {
+		return s.changeIndexes(c.Index, now, settle)
+	}
 	if err := CheckPattern(c.Pattern); err != nil {
 		return s, err
 	}
@@ -265,9 +275,17 @@ func (r *Rules) without(now time.Time) (rules []SeriesRule) {
 
 func (s Settings) withRules(rules []SeriesRule) Settings {
 	slices.SortFunc(rules, compareRules)
+	next := Rules{Series: rules}
+	if s.Rules != nil {
+		next.Indexes = s.Rules.Indexes
+	}
+	return s.with(next)
+}
+
+func (s Settings) with(rules Rules) Settings {
 	s.Version, s.Rules = s.Version+1, nil
-	if len(rules) > 0 {
-		s.Rules = &Rules{Series: rules}
+	if len(rules.Series)+len(rules.Indexes) > 0 {
+		s.Rules = &rules
 	}
 	return s
 }

@@ -53,7 +53,7 @@ func change(t *testing.T, s Settings, now time.Time, changes ...RuleChange) Sett
 	t.Helper()
 	for _, c := range changes {
 		var err error
-		if s, err = s.ChangeRules(c, now); err != nil {
+		if s, err = s.ChangeRules(c, now, 0); err != nil {
 			t.Fatalf("%+v: %v", c, err)
 		}
 	}
@@ -158,7 +158,7 @@ func TestRuleChangesAreRefused(t *testing.T) {
 		{full, RuleChange{Pattern: "b", Remove: true}, ErrNoRule},
 		{NewSettings(days, start), RuleChange{Pattern: "b", Remove: true}, ErrNoRule},
 	} {
-		got, err := tt.s.ChangeRules(tt.c, start)
+		got, err := tt.s.ChangeRules(tt.c, start, 0)
 		if !errors.Is(err, tt.want) {
 			t.Errorf("%+v: got error %v, want %v", tt.c, err, tt.want)
 		}

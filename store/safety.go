@@ -46,6 +46,10 @@ const (
 	// MaxTransaction is how long a transaction of a store can live.
 	MaxTransaction = 270 * time.Second
 
+	// RulesSettle is how long after a change of rules a commit can still be applied that was made with
+	// the rules before: it begins at most SettingsMaxAge after they were read.
+	RulesSettle = SettingsMaxAge + MaxTransaction
+
 	// MinWindow and MaxWindow bound Settings.Window.
 	MinWindow = time.Hour
 	MaxWindow = 366 * 24 * time.Hour

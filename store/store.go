@@ -13,6 +13,7 @@ type Store interface {
 	Counters
 	Survey
 	Series
+	Indexing
 
 	// CacheIdentity returns the prefix under which a cache keeps totals of this database and
 	// the key of their checksums. Every process that opens this database gets the same two

@@ -29,8 +29,10 @@ type Value struct {
 	// Bucketed is the part of a shard's count that was added together with buckets of a series.
 	// The rest is without a curve.
 	Bucketed int64
-	// Overflow means that the shard's count left int64 or is at either end of it.
+	// Overflow means that the shard's count, or the Rest, left int64 or is at either end of it.
 	Overflow bool
+	// Rest is, in the record of a group, what its counters had counted without the group (Index).
+	Rest int64
 }
 
 // A View is the store as it was at one moment. It is not safe for concurrent use.
@@ -70,4 +72,7 @@ type Record struct {
 	Counter string
 	Shards  int
 	Reset   ResetState
+	// Rest is that of a group: see Value. Overflow means that it does not fit int64.
+	Rest     int64
+	Overflow bool
 }

@@ -32,7 +32,7 @@ func (s *Store) SetWindow(ctx context.Context, window time.Duration) (store.Sett
 // ChangeRules makes one attempt at a transaction on the meta record, also with ReadOnly.
 func (s *Store) ChangeRules(ctx context.Context, change store.RuleChange) (store.Settings, error) {
 	return s.changeSettings(ctx, "change the rules", func(current store.Settings, when time.Time) (store.Settings, error) {
-		return current.ChangeRules(change, when)
+		return current.ChangeRules(change, when, store.RulesSettle)
 	})
 }
 

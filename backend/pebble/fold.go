@@ -3,7 +3,6 @@ package pebble
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -25,6 +24,10 @@ func (s *Store) Fold(ctx context.Context, c *store.Commit) (store.CommitResult, 
 	defer s.closing.RUnlock()
 	s.sweeping.RLock()
 	defer s.sweeping.RUnlock()
+	// ChangeRules has the lock for writing: after it, no commit by older rules is applied.
+	if oldest := s.settings.oldest.Load(); c.Rules < oldest {
+		return store.CommitResult{}, fmt.Errorf("%w: by the settings %d, and an index needs %d", store.ErrOutdated, c.Rules, oldest)
+	}
 	if len(c.Markers) == 0 {
 		return store.CommitResult{}, s.foldUnmarked(ctx, c)
 	}
@@ -116,22 +119,24 @@ func (s *Store) mergeCommit(b *pebbledb.Batch, c *store.Commit) error {
 	return nil
 }
 
-// mergeAdds adds the deltas. An add with buckets counts as bucketed too.
+// mergeAdds adds the deltas. An add with buckets counts as bucketed too, and one in groups as grouped.
 func (s *Store) mergeAdds(b *pebbledb.Batch, c *store.Commit) error {
-	bucket := 0
+	bucket, grouped := 0, c.Grouped
+	var space [64]byte
 	for i := range c.Adds {
-		a, size := &c.Adds[i], 8
-		if bucket < len(c.Buckets) && c.Buckets[bucket].Add == i {
-			for size = bucketedLen; bucket < len(c.Buckets) && c.Buckets[bucket].Add == i; {
-				bucket++
-			}
+		a, bucketed := &c.Adds[i], false
+		for bucket < len(c.Buckets) && c.Buckets[bucket].Add == i {
+			bucketed = true
+			bucket++
 		}
-		op := b.MergeDeferred(s.keys.shardLen(a.Counter), size)
+		var indexes []int64
+		if len(grouped) > 0 && grouped[0].Add == i {
+			indexes, grouped = grouped[0].Indexes, grouped[1:]
+		}
+		value := appendOperand(space[:0], a.Delta, bucketed, indexes)
+		op := b.MergeDeferred(s.keys.shardLen(a.Counter), len(value))
 		s.keys.shard(op.Key[:0], a.Order, a.Counter, a.Shard)
-		binary.BigEndian.PutUint64(op.Value, uint64(a.Delta))
-		if size == bucketedLen {
-			op.Value[8] = 0
-		}
+		copy(op.Value, value)
 		if err := op.Finish(); err != nil {
 			return err
 		}

@@ -24,6 +24,10 @@ import (
 //	3 n namespace 'w' id                   a worker
 //	3 n namespace 'b' day order name       a day of a counter's series: 4 bytes of the day
 //	3 n namespace 'j' day                  what the last sweep did with a day
+//	3 n namespace 'i' index piece          a piece of an index's work: 8 bytes of the
+//	                                       index's number, 4 of the piece's
+//	3 n namespace 't' index piece group    a piece's part of a group's rest
+//	3 n namespace 'g' group                a group's rest: the sum of its pieces' parts
 //	3 n namespace 'x' name                 a counter that was deleted; its record may say
 //	                                       by now that it exists again
 //
@@ -40,6 +44,9 @@ const (
 	kindWorker = 'w'
 	kindSeries = 'b'
 	kindStage  = 'j'
+	kindPiece  = 'i'
+	kindRests  = 't'
+	kindRest   = 'g'
 
 	maxNamespace = 100
 )

@@ -53,6 +53,11 @@ func (a int128) plus(b int128) int128 {
 	return int128{a.hi + b.hi + int64(carry), lo}
 }
 
+func (a int128) negative() int128 {
+	lo, borrow := bits.Sub64(0, a.lo, 0)
+	return int128{-a.hi - int64(borrow), lo}
+}
+
 func (a int128) fits64() bool { return a.hi == int64(a.lo)>>63 }
 
 // total returns the sum as an int64, and whether it overflowed. A sum outside int64, or equal to one of

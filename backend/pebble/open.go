@@ -250,6 +250,7 @@ func (s *Store) readMeta() error {
 	if s.settings.current, err = m.Settings.decode(); err != nil {
 		return fmt.Errorf("data directory %s is damaged: its settings are %+v: restore a backup: %w", s.cfg.Dir, *m.Settings, err)
 	}
+	s.settings.oldest.Store(s.settings.current.Rules.Oldest())
 	return nil
 }
 

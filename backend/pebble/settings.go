@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
@@ -19,6 +20,7 @@ type settings struct {
 	mu      sync.Mutex
 	current store.Settings
 	moved   time.Duration // the process's age when ForgetBefore last advanced
+	oldest  atomic.Int64  // Rules.Oldest; written with Store.sweeping held
 }
 
 // advance moves ForgetBefore as far as allowed, and returns the settings.
@@ -40,6 +42,7 @@ func (x *settings) replace(next store.Settings) store.Settings {
 		next.ForgetBefore = x.current.ForgetBefore
 	}
 	x.current = next
+	x.oldest.Store(next.Rules.Oldest())
 	return next
 }
 
@@ -58,8 +61,10 @@ func (s *Store) SetWindow(ctx context.Context, window time.Duration) (store.Sett
 
 // ChangeRules changes the settings in a synced batch.
 func (s *Store) ChangeRules(ctx context.Context, change store.RuleChange) (store.Settings, error) {
+	s.sweeping.Lock() // until the change is in effect no fold runs
+	defer s.sweeping.Unlock()
 	return s.changeSettings(ctx, func(current store.Settings, now time.Time) (store.Settings, error) {
-		return current.ChangeRules(change, now)
+		return current.ChangeRules(change, now, 0)
 	})
 }
 
@@ -126,6 +131,21 @@ type settingsRecord struct {
 	PaceUntil    time.Time `json:"pace_until,omitzero"`
 	// Series are the rules for series.
 	Series []seriesRecord `json:"series,omitempty"`
+	// Indexes are the indexes.
+	Indexes []indexRecord `json:"indexes,omitempty"`
+}
+
+// indexRecord is an index in the meta record.
+type indexRecord struct {
+	Name    string    `json:"name"`
+	Match   string    `json:"match"`
+	Group   string    `json:"group"`
+	Number  int64     `json:"number"`
+	Version int64     `json:"version"`
+	Since   time.Time `json:"since"`
+	Serving time.Time `json:"serving,omitzero"`
+	Checked time.Time `json:"checked,omitzero"`
+	Ended   time.Time `json:"ended,omitzero"`
 }
 
 // seriesRecord is a rule for series in the meta record.
@@ -147,6 +167,10 @@ func encodeSettings(s store.Settings) *settingsRecord {
 	for _, rule := range s.Rules.Series {
 		r.Series = append(r.Series, seriesRecord{rule.Pattern, rule.Keep.String(), rule.Since, rule.Ended})
 	}
+	for i := range s.Rules.Indexes {
+		x := &s.Rules.Indexes[i]
+		r.Indexes = append(r.Indexes, indexRecord{x.Name, x.Match, x.Group, x.Number, x.Version, x.Since, x.Serving, x.Checked, x.Ended})
+	}
 	return r
 }
 
@@ -158,7 +182,7 @@ func (r *settingsRecord) decode() (s store.Settings, err error) {
 	if err == nil && (s.Version < 1 || s.Window <= 0 || s.Pace < 0 || s.ForgetBefore.IsZero()) {
 		err = errors.New("its settings are empty")
 	}
-	if err == nil && len(r.Series) > 0 {
+	if err == nil && len(r.Series)+len(r.Indexes) > 0 {
 		s.Rules, err = r.decodeRules()
 	}
 	return s, err
@@ -172,6 +196,16 @@ func (r *settingsRecord) decodeRules() (*store.Rules, error) {
 			return nil, fmt.Errorf("the rule for %q: %w", x.Pattern, err)
 		}
 		rules.Series = append(rules.Series, store.SeriesRule{Pattern: x.Pattern, Keep: keep, Since: x.Since, Ended: x.Ended})
+	}
+	for _, x := range r.Indexes {
+		index := store.Index{
+			Name: x.Name, Match: x.Match, Group: x.Group, Number: x.Number, Version: x.Version,
+			Since: x.Since, Serving: x.Serving, Checked: x.Checked, Ended: x.Ended,
+		}
+		if err := index.Parse(); err != nil {
+			return nil, fmt.Errorf("the index %q: %w", x.Name, err)
+		}
+		rules.Indexes = append(rules.Indexes, index)
 	}
 	return rules, nil
 }

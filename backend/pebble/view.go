@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/store"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
@@ -83,13 +84,25 @@ func (v *view) get(key store.Key) (store.Value, error) {
 	if key.Shard == store.RecordKey {
 		v.key = keys.named(v.key[:0], kindRecord, key.Counter)
 		r, exists, err := getRecord(v.snapshot, v.key)
-		return store.Value{Exists: exists, Value: int64(r.shards), Reset: r.reset()}, err
+		value := store.Value{Exists: exists, Value: int64(r.shards), Reset: r.reset()}
+		if err == nil && countmill.IsGroup(key.Counter) {
+			value.Rest, value.Overflow, err = v.rest(key.Counter)
+		}
+		return value, err
 	}
 	v.key = keys.shard(v.key[:0], wire.Order(key.Counter), key.Counter, key.Shard)
 	sum, exists, err := getShard(v.snapshot, v.key)
 	total, overflow := sum.count.total()
 	bucketed, _ := sum.bucketed.total()
 	return store.Value{Exists: exists, Value: total, Bucketed: bucketed, Overflow: overflow}, err
+}
+
+// rest is what the counters of a group had counted without it.
+func (v *view) rest(group string) (rest int64, overflow bool, err error) {
+	v.key = v.store.keys.named(v.key[:0], kindRest, group)
+	sum, _, err := getSum(v.snapshot, v.key)
+	rest, overflow = sum.total()
+	return rest, overflow, err
 }
 
 // List returns the records in the order of their names.
@@ -111,7 +124,13 @@ func (v *view) List(ctx context.Context, prefix, after string, limit int) ([]sto
 		if err != nil {
 			return false, fmt.Errorf("record of %q: %w", name, err)
 		}
-		records = append(records, store.Record{Counter: name, Shards: r.shards, Reset: r.reset()})
+		rec := store.Record{Counter: name, Shards: r.shards, Reset: r.reset()}
+		if countmill.IsGroup(name) {
+			if rec.Rest, rec.Overflow, err = v.rest(name); err != nil {
+				return false, fmt.Errorf("record of %q: %w", name, err)
+			}
+		}
+		records = append(records, rec)
 		return len(records) < limit, ctx.Err()
 	})
 	if err != nil {

@@ -62,7 +62,7 @@ func (r *ruling) ChangeRules(ctx context.Context, c store.RuleChange) (store.Set
 // changesSilently changes rules without a new version.
 func changesSilently(r *ruling, c store.RuleChange) (store.Settings, error) {
 	before := r.read()
-	after, err := before.ChangeRules(c, r.Now())
+	after, err := before.ChangeRules(c, r.Now(), 0)
 	after.Version = before.Version
 	return after, err
 }
@@ -71,20 +71,20 @@ func changesSilently(r *ruling, c store.RuleChange) (store.Settings, error) {
 func replacesRules(r *ruling, c store.RuleChange) (store.Settings, error) {
 	s := r.read()
 	s.Rules = nil
-	return s.ChangeRules(c, r.Now())
+	return s.ChangeRules(c, r.Now(), 0)
 }
 
 // changesRulesReadBefore lets others change the rules between its look and its change.
 func changesRulesReadBefore(r *ruling, c store.RuleChange) (store.Settings, error) {
 	before := r.read()
 	time.Sleep(time.Millisecond)
-	return before.ChangeRules(c, r.Now())
+	return before.ChangeRules(c, r.Now(), 0)
 }
 
 // takesAnyRule takes rules that mean nothing.
 func takesAnyRule(r *ruling, c store.RuleChange) (store.Settings, error) {
 	s := r.read()
-	if after, err := s.ChangeRules(c, r.Now()); err == nil {
+	if after, err := s.ChangeRules(c, r.Now(), 0); err == nil {
 		return after, nil
 	}
 	s.Version++

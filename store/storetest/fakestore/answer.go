@@ -67,6 +67,13 @@ const (
 	Series      Op = "Series"
 	GrowCounter Op = "GrowCounter"
 	List        Op = "List"
+	Pieces      Op = "Pieces"
+	SwapPieces  Op = "SwapPieces"
+	Ungrouped   Op = "Ungrouped"
+	SetRests    Op = "SetRests"
+	RestsOf     Op = "RestsOf"
+	DropGrouped Op = "DropGrouped"
+	DropGroups  Op = "DropGroups"
 	Survey      Op = "Survey" // ShardsOf and ShardPage
 
 	fold Op = "Fold"

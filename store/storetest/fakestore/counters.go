@@ -15,6 +15,7 @@ import (
 type record struct {
 	exists bool
 	shards int64
+	rest   int64 // of a group
 	store.ResetState
 }
 
@@ -112,7 +113,7 @@ func (s *Store) SweepCounters(ctx context.Context, after time.Duration) (removed
 // sweepLocked removes a deleted counter. If it has counted something since, it exists again.
 func (s *Store) sweepLocked(counter string, r record, at time.Time) bool {
 	keep := s.oldestLocked()
-	sum := int64(0)
+	sum := r.rest
 	for n := range int(r.shards) {
 		v, _ := s.shards[shardKey{counter, n}].newest()
 		sum += v
@@ -128,6 +129,7 @@ func (s *Store) sweepLocked(counter string, r record, at time.Time) bool {
 			s.shards[key] = s.shards[key].set(at, 0, keep)
 			s.bucketed[key] = s.bucketed[key].set(at, 0, keep)
 			delete(s.shardStats, key)
+			delete(s.grouped, key)
 		}
 	}
 	s.dropSeriesLocked(counter, at, keep)

@@ -33,7 +33,8 @@ type Options struct {
 	// Commits and Shards are values that Limits returns. Default 4 and 1.
 	Commits, Shards int
 	// GrowsInFold is a value that Limits returns. If it is false, a fold with growths is a mistake. If
-	// it is true, more shards make no counter faster, as in Pebble. Default false, as in Datastore.
+	// it is true, more shards make no counter faster, and commits made with older rules are refused, as in
+	// Pebble. Default false, as in Datastore.
 	GrowsInFold bool
 	// CertainOutcome is what Limits returns.
 	CertainOutcome bool
@@ -126,6 +127,9 @@ type Store struct {
 	shards     map[shardKey]history[int64]
 	shardStats map[shardKey]store.ShardStats
 	bucketed   map[shardKey]history[int64]
+	grouped    map[shardKey]map[int64]int64 // by index; newest
+	pieces     map[pieceKey]store.Piece
+	rests      map[pieceKey]map[string]int64
 	series     map[string]map[bucketKey]history[int64] // the archive
 	ring       map[string]map[ringKey]history[cell]
 	changed    map[shardKey]time.Time // when a shard with a series was changed last
@@ -162,6 +166,9 @@ func New(opts Options) *Store {
 		resets:     make(map[wire.PartID]store.ResetResult),
 		dead:       make(map[string]store.DeadLetter),
 		asides:     make(map[wire.PartID]map[string]store.Aside),
+		grouped:    make(map[shardKey]map[int64]int64),
+		pieces:     make(map[pieceKey]store.Piece),
+		rests:      make(map[pieceKey]map[string]int64),
 		workers:    make(map[string]store.Worker),
 		views:      make(map[*View]struct{}),
 		calls:      make(map[Op]int),
@@ -182,6 +189,7 @@ func (s *Store) Limits() store.Limits {
 	limits := store.Limits{
 		Entities: s.opts.Entities, Keys: s.opts.Keys, Commits: s.opts.Commits, Shards: s.opts.Shards,
 		GrowsInFold: s.opts.GrowsInFold, CertainOutcome: s.opts.CertainOutcome, ShardRate: 1,
+		RefusesOldRules: s.opts.GrowsInFold, Rests: maxRests,
 		Ring: s.opts.Ring,
 	}
 	if s.opts.GrowsInFold {

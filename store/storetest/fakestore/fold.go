@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/store"
@@ -42,6 +43,9 @@ func (s *Store) apply(c *store.Commit, answer Answer) (store.CommitResult, error
 		s.counts.Collisions++
 		return store.CommitResult{}, fmt.Errorf("fakestore: %w", store.ErrMarkerExists)
 	}
+	if s.opts.GrowsInFold && c.Rules < s.settings.Rules.Oldest() {
+		return store.CommitResult{}, fmt.Errorf("fakestore: %w", store.ErrOutdated)
+	}
 	for _, m := range c.Markers {
 		if _, ok := s.markers[m.ID]; ok {
 			s.counts.Collisions++
@@ -70,6 +74,7 @@ func (s *Store) apply(c *store.Commit, answer Answer) (store.CommitResult, error
 		}
 		s.shardStats[key] = reported[i]
 	}
+	s.groupedLocked(c)
 	s.bucketsLocked(c, at, keep)
 	s.growLocked(c.Growths, at)
 	s.counts.Folds++
@@ -125,6 +130,12 @@ func (s *Store) checkCommit(c *store.Commit) error {
 	if err := s.checkBuckets(c); err != nil {
 		return err
 	}
+	for i, g := range c.Grouped {
+		rising := slices.IsSorted(g.Indexes) && len(slices.Compact(slices.Clone(g.Indexes))) == len(g.Indexes)
+		if g.Add < 0 || g.Add >= len(c.Adds) || i > 0 && g.Add <= c.Grouped[i-1].Add || len(g.Indexes) == 0 || len(g.Indexes) > store.MaxGroups || !rising || countmill.IsGroup(c.Adds[g.Add].Counter) {
+			return s.mistake("grouping %d of add %d by %d", i, g.Add, g.Indexes)
+		}
+	}
 	if err := s.checkGrowths(c.Growths); err != nil {
 		return err
 	}
@@ -148,7 +159,7 @@ func (s *Store) checkGrowths(growths []store.Growth) error {
 
 func (s *Store) checkAdd(c *store.Commit, i int) error {
 	a := c.Adds[i]
-	if err := countmill.CheckCounter(a.Counter); err != nil {
+	if err := countmill.CheckName(a.Counter); err != nil {
 		return s.mistake("add %d: %v", i, err)
 	}
 	switch {

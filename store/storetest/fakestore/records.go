@@ -86,7 +86,7 @@ func (s *Store) Grow(ctx context.Context, growths []store.Growth) error {
 }
 
 func (s *Store) checkGrowth(r store.Growth) error {
-	if err := countmill.CheckCounter(r.Counter); err != nil || r.Shards < 1 || r.Shards > countmill.MaxShards {
+	if err := countmill.CheckName(r.Counter); err != nil || r.Shards < 1 || r.Shards > countmill.MaxShards {
 		return s.mistake("growth of %q to %d shards", r.Counter, r.Shards)
 	}
 	return nil

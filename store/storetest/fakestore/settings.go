@@ -79,7 +79,7 @@ func (s *Store) ChangeRules(ctx context.Context, change store.RuleChange) (set s
 		if s.opts.Age == nil {
 			now = s.commitTimeLocked()
 		}
-		next, err := s.settingsLocked(now).ChangeRules(change, now)
+		next, err := s.settingsLocked(now).ChangeRules(change, now, s.settle())
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,353 @@
+package pebble
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	pebbledb "github.com/cockroachdb/pebble/v2"
+
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/wire"
+)
+
+// Indexes. A shard's value has its grouped parts, so a fold by an index writes no further key but
+// the groups' own. The place of a shard (store.Piece) is wire.Order of its counter, by which shards lie on
+// disk.
+
+// maxRests is the most rests of one SetRests.
+const maxRests = 1000
+
+func (k keyspace) index(dst []byte, kind byte, index int64) []byte {
+	return binary.BigEndian.AppendUint64(k.kind(dst, kind), uint64(index))
+}
+
+func (k keyspace) piece(dst []byte, index int64, id int) []byte {
+	return binary.BigEndian.AppendUint32(k.index(dst, kindPiece, index), uint32(id))
+}
+
+// rests appends the prefix of the rests of a piece.
+func (k keyspace) rests(dst []byte, index int64, id int) []byte {
+	return binary.BigEndian.AppendUint32(k.index(dst, kindRests, index), uint32(id))
+}
+
+// pieceRecord is a piece as it is stored, in JSON.
+type pieceRecord struct {
+	From      uint64    `json:"from"`
+	To        uint64    `json:"to"`
+	Retired   bool      `json:"retired,omitempty"`
+	Worker    string    `json:"worker,omitempty"`
+	Until     time.Time `json:"until,omitzero"`
+	Round     int64     `json:"round,omitempty"`
+	Read      time.Time `json:"read,omitzero"`
+	Shards    int64     `json:"shards,omitempty"`
+	Rests     int64     `json:"rests,omitempty"`
+	Corrected int64     `json:"corrected,omitempty"`
+}
+
+func encodePiece(p *store.Piece) ([]byte, error) {
+	return json.Marshal(pieceRecord{p.From, p.To, p.Retired, p.Worker, p.Until.UTC(), p.Round, p.Read.UTC(), p.Shards, p.Rests, p.Corrected})
+}
+
+func decodePiece(index int64, id int, b []byte) (store.Piece, error) {
+	var r pieceRecord
+	if err := json.Unmarshal(b, &r); err != nil {
+		return store.Piece{}, fmt.Errorf("piece %d of index %d: %w", id, index, err)
+	}
+	return store.Piece{
+		Index: index, ID: id, From: r.From, To: r.To, Retired: r.Retired, Worker: r.Worker, Until: r.Until,
+		Round: r.Round, Read: r.Read, Shards: r.Shards, Rests: r.Rests, Corrected: r.Corrected,
+	}, nil
+}
+
+// Pieces returns the pieces by their numbers.
+func (s *Store) Pieces(ctx context.Context, index int64) (pieces []store.Piece, err error) {
+	if err := s.enter(); err != nil {
+		return nil, err
+	}
+	defer s.closing.RUnlock()
+	prefix := s.keys.index(nil, kindPiece, index)
+	err = s.each(ctx, s.db, prefix, nil, func(key, value []byte) (bool, error) {
+		p, err := decodePiece(index, int(binary.BigEndian.Uint32(key[len(prefix):])), value)
+		pieces = append(pieces, p)
+		return true, err
+	})
+	return pieces, err
+}
+
+// each visits the keys with a prefix that come after after.
+func (s *Store) each(ctx context.Context, from pebbledb.Reader, prefix, afterKey []byte, visit func(key, value []byte) (more bool, err error)) error {
+	bounds := &pebbledb.IterOptions{LowerBound: prefix, UpperBound: after(prefix)}
+	if afterKey != nil {
+		bounds.LowerBound = append(slices.Clone(afterKey), 0)
+	}
+	iter, err := from.NewIter(bounds)
+	if err != nil {
+		return err
+	}
+	more, n := true, 0
+	for ok := iter.First(); ok && more && err == nil; ok = more && iter.Next() {
+		var value []byte
+		if value, err = iter.ValueAndErr(); err == nil {
+			more, err = visit(iter.Key(), value)
+		}
+		if n++; n%1000 == 0 && err == nil {
+			err = ctx.Err()
+		}
+	}
+	return errors.Join(err, iter.Error(), iter.Close())
+}
+
+// isStored reports whether the piece is in the database exactly so.
+func (s *Store) isStored(p *store.Piece) error {
+	found, exists, err := get(s.db, s.keys.piece(nil, p.Index, p.ID), func(b []byte) (store.Piece, error) { return decodePiece(p.Index, p.ID, b) })
+	switch {
+	case err != nil:
+		return err
+	case !exists || !found.Same(p):
+		return fmt.Errorf("piece %d: %w", p.ID, store.ErrChanged)
+	}
+	return nil
+}
+
+// SwapPieces replaces pieces in one synced batch.
+func (s *Store) SwapPieces(ctx context.Context, old, next []store.Piece) error {
+	return s.change(ctx, func(b *pebbledb.Batch, _ time.Time) error {
+		for i := range old {
+			if err := s.isStored(&old[i]); err != nil {
+				return err
+			}
+			if err := b.Delete(s.keys.piece(nil, old[i].Index, old[i].ID), nil); err != nil {
+				return err
+			}
+		}
+		for i := range next {
+			p := &next[i]
+			key := s.keys.piece(nil, p.Index, p.ID)
+			if !slices.ContainsFunc(old, func(o store.Piece) bool { return o.ID == p.ID }) {
+				if _, exists, err := get(s.db, key, func([]byte) (struct{}, error) { return struct{}{}, nil }); err != nil || exists {
+					return errors.Join(err, fmt.Errorf("piece %d exists: %w", p.ID, store.ErrChanged))
+				}
+			}
+			value, err := encodePiece(p)
+			if err != nil {
+				return err
+			}
+			if err := b.Set(key, value, nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Ungrouped reads a page from a snapshot of its own.
+func (s *Store) Ungrouped(ctx context.Context, x *store.Index, p *store.Piece, from string, limit int) (page store.UngroupedPage, err error) {
+	v := s.View().(*view)
+	defer v.Close()
+	if err := s.enter(); err != nil {
+		return page, err
+	}
+	defer s.closing.RUnlock()
+	if err := v.pin(ctx); err != nil {
+		return page, err
+	}
+	page.At = v.at
+	page.Next, err = s.eachShard(ctx, v.snapshot, x, p, from, limit, func(_ []byte, place uint64, counter string, sum shardSum) error {
+		page.Shards, page.Place = page.Shards+1, place
+		rest, overflow := sum.count.plus(sum.groupedBy(x.Number).negative()).total()
+		if _, wrong := sum.count.total(); rest != 0 || overflow || wrong {
+			page.Rests = append(page.Rests, store.Ungrouped{Counter: counter, Rest: rest, Overflow: overflow || wrong})
+		}
+		return nil
+	})
+	return page, err
+}
+
+// eachShard visits at most limit shards of a piece whose counters begin as the index says, and examines at most
+// maxScanned. It returns the start of the next page: the last key, without what all shards' keys begin
+// with.
+func (s *Store) eachShard(ctx context.Context, reader pebbledb.Reader, x *store.Index, p *store.Piece, from string, limit int,
+	visit func(key []byte, place uint64, counter string, sum shardSum) error,
+) (next string, err error) {
+	if p.Retired {
+		return "", nil
+	}
+	begin := s.keys.kind(nil, kindShard)
+	bounds := &pebbledb.IterOptions{LowerBound: binary.BigEndian.AppendUint64(slices.Clone(begin), p.From), UpperBound: after(begin)}
+	if p.To < math.MaxUint64 {
+		bounds.UpperBound = binary.BigEndian.AppendUint64(slices.Clone(begin), p.To+1)
+	}
+	if from != "" {
+		bounds.LowerBound = append(append(slices.Clone(begin), from...), 0)
+	}
+	iter, err := reader.NewIter(bounds)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, iter.Close()) }()
+	prefix, visited, scanned := x.Prefix(), 0, 0
+	for ok := iter.First(); ok; ok = iter.Next() {
+		if scanned++; visited == limit || scanned > maxScanned {
+			return next, nil
+		}
+		if scanned%1000 == 0 && ctx.Err() != nil {
+			return "", ctx.Err()
+		}
+		const order, number = 8, 2
+		key := iter.Key()[len(begin):]
+		next = string(key)
+		if len(key) <= order+number || !strings.HasPrefix(string(key[order:len(key)-number]), prefix) {
+			continue
+		}
+		value, err := iter.ValueAndErr()
+		if err != nil {
+			return "", err
+		}
+		counter := next[order : len(next)-number]
+		sum, err := decodeShard(value)
+		if err != nil {
+			return "", fmt.Errorf("a shard of %q: %w", counter, err)
+		}
+		visited++
+		if err := visit(iter.Key(), binary.BigEndian.Uint64(key), counter, sum); err != nil {
+			return "", err
+		}
+	}
+	return "", iter.Error()
+}
+
+// SetRests sets a piece's part of groups in one synced batch.
+func (s *Store) SetRests(ctx context.Context, p *store.Piece, rests []store.GroupRest) error {
+	return s.change(ctx, func(b *pebbledb.Batch, _ time.Time) error {
+		if err := s.isStored(p); err != nil {
+			return err
+		}
+		prefix := s.keys.rests(nil, p.Index, p.ID)
+		for _, r := range rests {
+			key := append(slices.Clone(prefix), r.Group...)
+			had, exists, err := getSum(s.db, key)
+			if err != nil {
+				return err
+			}
+			if now := fromInt64(r.Rest); now != had {
+				if err := s.setRest(b, key, r.Group, now, now.plus(had.negative())); err != nil {
+					return err
+				}
+			} else if exists && r.Rest == 0 {
+				return fmt.Errorf("a rest of 0 for %q", r.Group)
+			}
+		}
+		return nil
+	})
+}
+
+// setRest writes a piece's part of a group, and the group's rest, which moves by delta.
+func (s *Store) setRest(b *pebbledb.Batch, key []byte, group string, now, delta int128) error {
+	total, _, err := getSum(s.db, s.keys.named(nil, kindRest, group))
+	if err != nil {
+		return err
+	}
+	if now == (int128{}) {
+		err = b.Delete(key, nil)
+	} else {
+		err = b.Set(key, now.encode(nil), nil)
+	}
+	return errors.Join(err, b.Set(s.keys.named(nil, kindRest, group), total.plus(delta).encode(nil), nil),
+		b.Merge(s.keys.named(nil, kindRecord, group), encodeRecord(nil, 1), nil))
+}
+
+// RestsOf lists a piece's parts of groups.
+func (s *Store) RestsOf(ctx context.Context, p *store.Piece, afterGroup string, limit int) (rests []store.GroupRest, err error) {
+	if err := s.enter(); err != nil {
+		return nil, err
+	}
+	defer s.closing.RUnlock()
+	prefix := s.keys.rests(nil, p.Index, p.ID)
+	var from []byte
+	if afterGroup != "" {
+		from = append(slices.Clone(prefix), afterGroup...)
+	}
+	err = s.each(ctx, s.db, prefix, from, func(key, value []byte) (bool, error) {
+		sum, err := decodeSum(value)
+		rest, _ := sum.total()
+		rests = append(rests, store.GroupRest{Group: string(key[len(prefix):]), Rest: rest})
+		return len(rests) < limit, err
+	})
+	return rests, err
+}
+
+// DropGrouped subtracts the grouped part of each shard. Nothing else changes it: folds by the index are
+// refused, and no two calls run at once.
+func (s *Store) DropGrouped(ctx context.Context, x *store.Index, p *store.Piece, from string, limit int) (next string, err error) {
+	err = s.change(ctx, func(b *pebbledb.Batch, _ time.Time) (err error) {
+		next, err = s.eachShard(ctx, s.db, x, p, from, limit, func(key []byte, _ uint64, _ string, sum shardSum) error {
+			grouped := sum.groupedBy(x.Number)
+			if grouped == (int128{}) {
+				return nil
+			}
+			return b.Merge(key, shardSum{grouped: []indexSum{{x.Number, grouped.negative()}}}.encode(nil), nil)
+		})
+		return err
+	})
+	return next, err
+}
+
+// DropGroups removes groups in one synced batch.
+func (s *Store) DropGroups(ctx context.Context, x *store.Index, limit int) (dropped int, err error) {
+	err = s.change(ctx, func(b *pebbledb.Batch, _ time.Time) error {
+		groups, err := s.groupsOf(ctx, x, limit)
+		if err != nil {
+			return err
+		}
+		for _, name := range groups {
+			if err := s.dropGroup(b, name); err != nil {
+				return err
+			}
+		}
+		dropped = len(groups)
+		prefix := s.keys.index(nil, kindRests, x.Number)
+		return b.DeleteRange(prefix, after(prefix), nil)
+	})
+	return dropped, err
+}
+
+// groupsOf lists up to limit groups of an index.
+func (s *Store) groupsOf(ctx context.Context, x *store.Index, limit int) (groups []string, err error) {
+	for _, prefix := range []string{x.GroupPrefix(), x.Overflow()} {
+		key := s.keys.named(nil, kindRecord, prefix)
+		err := s.each(ctx, s.db, key, nil, func(key, _ []byte) (bool, error) {
+			if name := string(key[len(s.keys.prefix)+1:]); x.HasGroup(name) {
+				groups = append(groups, name)
+			}
+			return len(groups) < limit, nil
+		})
+		if err != nil || len(groups) >= limit {
+			return groups, err
+		}
+	}
+	return groups, nil
+}
+
+func (s *Store) dropGroup(b *pebbledb.Batch, group string) error {
+	r, _, err := getRecord(s.db, s.keys.named(nil, kindRecord, group))
+	if err != nil {
+		return err
+	}
+	keys := [][]byte{s.keys.named(nil, kindRecord, group), s.keys.named(nil, kindRest, group)}
+	for n := range r.shards {
+		keys = append(keys, s.keys.shard(nil, wire.Order(group), group, n))
+	}
+	for _, key := range keys {
+		if err := b.Delete(key, nil); err != nil {
+			return err
+		}
+	}
+	return s.removeSeries(b, group)
+}

@@ -1,0 +1,355 @@
+// Package indexer builds, checks and deletes indexes, while everything runs. How App Engine does it is
+// the model: an index is built by many small pieces of work that leave no harm when they are done twice
+// (see store.Index and store.Piece).
+//
+//	created             pieces are made
+//	building            each piece is read after Index.Since, and its rests are set
+//	serving             when every piece was; then pieces are read again, now and then
+//	deleting            the grouped parts are removed, piece by piece, then the groups, then the pieces
+//
+// Workers need no coordination but the pieces themselves. A worker leases a piece, and nobody else takes
+// it until the lease is over. A worker that was stopped for longer than its lease loses the
+// piece: the round of the piece has changed, so its rests are refused. A piece whose lease ran out before it
+// was read was perhaps too large, and is split in two.
+package indexer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/store"
+)
+
+// Store is what an Indexer needs of a store.
+type Store interface {
+	store.Indexing
+	Limits() store.Limits
+	Check(ctx context.Context) (store.Checked, error)
+	ChangeRules(ctx context.Context, change store.RuleChange) (store.Settings, error)
+}
+
+// Config has the settings of an Indexer. Zero values mean the defaults.
+type Config struct {
+	// WorkerID names the worker in the pieces. It is required.
+	WorkerID string
+	// Lease is how long others leave a piece to a worker that does not answer. Default 1 minute.
+	Lease time.Duration
+	// Every is how often Run looks for work. Default 5 seconds.
+	Every time.Duration
+	// Recheck is how old the reading of a piece may be; 0 for any age. An increment that was folded
+	// without an index can then be found, although none should be.
+	Recheck time.Duration
+	// Rate is the most shards that are read in a second; 0 for no limit.
+	Rate int
+	// CallTimeout is the time-out of each call to the store. Default 30 seconds.
+	CallTimeout time.Duration
+	// Logger gets the steps of indexes. Default slog.Default().
+	Logger *slog.Logger
+	// OnRules is called when an index begins to serve, or is gone.
+	OnRules func(ctx context.Context)
+
+	env        *sysenv.Env
+	pieces     int // of a new index
+	page       int // shards
+	mostGroups int // of one piece, in memory
+}
+
+const (
+	defaultPieces = 16
+	defaultPage   = 1000
+	// defaultMostGroups bounds the memory of a piece: at most 600 bytes each.
+	defaultMostGroups = 100_000
+)
+
+func (c Config) withDefaults() Config {
+	c.Lease, c.Every, c.CallTimeout = cmp.Or(c.Lease, time.Minute), cmp.Or(c.Every, 5*time.Second), cmp.Or(c.CallTimeout, 30*time.Second)
+	c.pieces, c.page, c.mostGroups = cmp.Or(c.pieces, defaultPieces), cmp.Or(c.page, defaultPage), cmp.Or(c.mostGroups, defaultMostGroups)
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.OnRules == nil {
+		c.OnRules = func(context.Context) {}
+	}
+	return c
+}
+
+// With returns the Config with the parts of the machine that env replaces.
+func (c Config) With(env *sysenv.Env) Config {
+	c.env = env
+	return c
+}
+
+// Stats count what an Indexer has done.
+type Stats struct {
+	// Shards, Pieces and Rests are those that were read or set.
+	Shards, Pieces, Rests int64
+	// Corrected counts the rests that a later reading of a piece has changed: increments were folded
+	// without an index that was complete.
+	Corrected int64
+}
+
+// An Indexer works at the indexes of one database. Its methods may be called concurrently.
+type Indexer struct {
+	store Store
+	cfg   Config
+	poked chan struct{}
+
+	shards, pieces, rests, corrected atomic.Int64
+}
+
+// New returns an Indexer. It does nothing before Run or Step.
+func New(s Store, cfg Config) *Indexer {
+	return &Indexer{store: s, cfg: cfg.withDefaults(), poked: make(chan struct{}, 1)}
+}
+
+// Stats returns the counts so far.
+func (x *Indexer) Stats() Stats {
+	return Stats{Shards: x.shards.Load(), Pieces: x.pieces.Load(), Rests: x.rests.Load(), Corrected: x.corrected.Load()}
+}
+
+// Poke makes Run look for work now.
+func (x *Indexer) Poke() {
+	select {
+	case x.poked <- struct{}{}:
+	default:
+	}
+}
+
+// Run works until ctx ends. After an error it tries again later.
+func (x *Indexer) Run(ctx context.Context) {
+	fails := 0
+	for ctx.Err() == nil {
+		worked, err := x.Step(ctx)
+		wait := x.cfg.Every
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			fails = min(fails+1, 5)
+			wait = x.cfg.env.Jitter(x.cfg.Every<<fails) + time.Millisecond
+			x.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "index work failed, will try again", slog.Any("err", err), slog.Duration("in", wait))
+		case worked:
+			fails = 0
+			continue
+		default:
+			fails = 0
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-x.poked:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// Step does one piece of work, and reports whether there was any. After an error the piece is done
+// again, by this worker or by another one.
+func (x *Indexer) Step(ctx context.Context) (worked bool, err error) {
+	w, err := x.look(ctx)
+	if err != nil || w.rules == nil {
+		return false, err
+	}
+	for i := range w.rules.Indexes {
+		worked, err := x.work(ctx, w, &w.rules.Indexes[i])
+		if errors.Is(err, store.ErrChanged) || errors.Is(err, store.ErrNoIndex) {
+			return true, nil // another worker was first
+		}
+		if worked || err != nil {
+			return worked, err
+		}
+	}
+	return false, nil
+}
+
+// A work is what a step knows.
+type work struct {
+	rules *store.Rules
+	now   time.Time // the store's
+	began time.Time // the same moment, by the machine
+}
+
+// at is the store's time now.
+func (w *work) at() time.Time { return w.now.Add(time.Since(w.began)) }
+
+func (x *Indexer) look(ctx context.Context) (*work, error) {
+	ctx, cancel := context.WithTimeout(ctx, x.cfg.CallTimeout)
+	defer cancel()
+	w := &work{began: time.Now()}
+	checked, err := x.store.Check(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("reading the rules: %w", err)
+	}
+	w.rules, w.now = checked.Settings.Rules, checked.At
+	if w.now.IsZero() {
+		w.now = x.cfg.env.At(w.began)
+	}
+	return w, nil
+}
+
+// work does one piece of work for an index.
+func (x *Indexer) work(ctx context.Context, w *work, index *store.Index) (bool, error) {
+	pieces, err := x.allPieces(ctx, index)
+	if err != nil {
+		return false, err
+	}
+	now := w.at()
+	switch {
+	case len(pieces) == 0:
+		return true, x.swap(ctx, nil, firstPieces(index.Number, x.cfg.pieces))
+	case now.Before(index.Since), !index.InForce() && now.Before(index.Ended.Add(store.SettingsMaxAge)):
+		return false, nil // commits without the index may still come, or readers that serve its groups
+	}
+	for i := range pieces {
+		if p := &pieces[i]; x.due(p, index, now) && (p.Worker == "" || p.Worker == x.cfg.WorkerID || !now.Before(p.Until)) {
+			return true, x.take(ctx, w, index, pieces, *p)
+		}
+	}
+	oldest := pieces[0].Read
+	for _, p := range pieces {
+		if !p.Read.After(index.Since) {
+			return false, nil // others are at work
+		}
+		if p.Read.Before(oldest) {
+			oldest = p.Read
+		}
+	}
+	switch {
+	case !index.InForce():
+		return true, x.remove(ctx, index, pieces)
+	case index.Serving.IsZero() || oldest.After(index.Checked):
+		return true, x.serve(ctx, index, oldest)
+	}
+	return false, nil
+}
+
+// due reports whether the piece must be read.
+func (x *Indexer) due(p *store.Piece, index *store.Index, now time.Time) bool {
+	if !p.Read.After(index.Since) {
+		return true
+	}
+	return index.InForce() && x.cfg.Recheck > 0 && now.Sub(p.Read) >= x.cfg.Recheck
+}
+
+func (x *Indexer) allPieces(ctx context.Context, index *store.Index) ([]store.Piece, error) {
+	ctx, cancel := context.WithTimeout(ctx, x.cfg.CallTimeout)
+	defer cancel()
+	pieces, err := x.store.Pieces(ctx, index.Number)
+	if err != nil {
+		return nil, fmt.Errorf("listing the pieces of index %q: %w", index.Name, err)
+	}
+	slices.SortFunc(pieces, func(a, b store.Piece) int { return cmp.Compare(a.ID, b.ID) })
+	return pieces, nil
+}
+
+// firstPieces divides all places evenly.
+func firstPieces(index int64, n int) []store.Piece {
+	pieces := make([]store.Piece, n)
+	size := math.MaxUint64/uint64(n) + 1
+	if n == 1 {
+		size = 0
+	}
+	for i := range pieces {
+		pieces[i] = store.Piece{Index: index, ID: i + 1, From: uint64(i) * size, To: uint64(i+1)*size - 1}
+	}
+	pieces[n-1].To = math.MaxUint64
+	return pieces
+}
+
+func (x *Indexer) swap(ctx context.Context, old, next []store.Piece) error {
+	ctx, cancel := context.WithTimeout(ctx, x.cfg.CallTimeout)
+	defer cancel()
+	return x.store.SwapPieces(ctx, old, next)
+}
+
+// take leases a piece and does its work, or splits it.
+func (x *Indexer) take(ctx context.Context, w *work, index *store.Index, pieces []store.Piece, p store.Piece) error {
+	lost := p.Worker != "" && p.Worker != x.cfg.WorkerID
+	if lost && p.Read.IsZero() && !p.Retired && index.InForce() && len(pieces) < store.MaxPieces && p.From < p.To {
+		x.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "a piece of an index is split: its worker was lost", slog.String("index", index.Name),
+			slog.Int("piece", p.ID), slog.String("worker", p.Worker))
+		return x.split(ctx, pieces, p, p.From+(p.To-p.From)/2)
+	}
+	leased := p
+	leased.Worker, leased.Until, leased.Round = x.cfg.WorkerID, w.at().Add(x.cfg.Lease), p.Round+1
+	if err := x.swap(ctx, []store.Piece{p}, []store.Piece{leased}); err != nil {
+		return err
+	}
+	h := &holding{x: x, w: w, index: index, pieces: pieces, p: leased}
+	if !index.InForce() {
+		return h.drop(ctx)
+	}
+	return h.read(ctx)
+}
+
+// split retires a piece, and makes two of it: up to last, and the rest. A retired piece gives back the
+// rests that its worker may have set.
+func (x *Indexer) split(ctx context.Context, pieces []store.Piece, p store.Piece, last uint64) error {
+	id := pieces[len(pieces)-1].ID
+	retired := store.Piece{Index: p.Index, ID: p.ID, Retired: true, Round: p.Round + 1}
+	return x.swap(ctx, []store.Piece{p}, []store.Piece{
+		retired,
+		{Index: p.Index, ID: id + 1, From: p.From, To: last},
+		{Index: p.Index, ID: id + 2, From: last + 1, To: p.To},
+	})
+}
+
+// serve notes that every piece was read.
+func (x *Indexer) serve(ctx context.Context, index *store.Index, checked time.Time) error {
+	change := store.IndexChange{Step: store.ServeIndex, Index: store.Index{Name: index.Name, Number: index.Number, Checked: checked}}
+	if err := x.change(ctx, change); err != nil {
+		return err
+	}
+	if index.Serving.IsZero() {
+		x.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "index built", slog.String("index", index.Name))
+		x.cfg.OnRules(ctx)
+	}
+	return nil
+}
+
+func (x *Indexer) change(ctx context.Context, c store.IndexChange) error {
+	ctx, cancel := context.WithTimeout(ctx, x.cfg.CallTimeout)
+	defer cancel()
+	_, err := x.store.ChangeRules(ctx, store.RuleChange{Index: &c})
+	return err
+}
+
+// remove removes groups, pieces and the index, when no shard has a grouped part any more.
+func (x *Indexer) remove(ctx context.Context, index *store.Index, pieces []store.Piece) error {
+	dropped, err := x.dropGroups(ctx, index)
+	if err != nil || dropped > 0 {
+		return err
+	}
+	for some := range slices.Chunk(pieces, mostSwapped) {
+		if err := x.swap(ctx, some, nil); err != nil {
+			return err
+		}
+	}
+	if err := x.change(ctx, store.IndexChange{Step: store.RemoveIndex, Index: store.Index{Name: index.Name, Number: index.Number}}); err != nil {
+		return err
+	}
+	x.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "index deleted", slog.String("index", index.Name))
+	x.cfg.OnRules(ctx)
+	return nil
+}
+
+// mostSwapped is the most pieces of one SwapPieces.
+const mostSwapped = 100
+
+func (x *Indexer) dropGroups(ctx context.Context, index *store.Index) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, x.cfg.CallTimeout)
+	defer cancel()
+	return x.store.DropGroups(ctx, index, dropLot)
+}
+
+// dropLot is the number of groups that one call removes.
+const dropLot = 100

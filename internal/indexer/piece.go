@@ -1,0 +1,237 @@
+package indexer
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/countmill/countmill/store"
+)
+
+// A holding is a piece that the worker has leased.
+type holding struct {
+	x      *Indexer
+	w      *work
+	index  *store.Index
+	pieces []store.Piece
+	p      store.Piece
+	begun  time.Time // by the machine
+	paced  int       // shards
+}
+
+// read sums the parts of counts that no group has, and makes them the rests of the piece.
+//
+// Since Index.Since these parts do not move. So the shards may be read one after another, each at a
+// moment of its own, and two workers that read the same piece get the same.
+func (h *holding) read(ctx context.Context) error {
+	sums := make(map[string]int64)
+	var read time.Time
+	shards, from := int64(0), ""
+	for {
+		page, err := h.page(ctx, from)
+		if err != nil {
+			return err
+		}
+		if read.IsZero() {
+			read = page.At
+		}
+		for i := range page.Rests {
+			h.add(sums, &page.Rests[i])
+		}
+		shards += int64(page.Shards)
+		if from = page.Next; from == "" {
+			break
+		}
+		if len(sums) > h.x.cfg.mostGroups && page.Place < h.p.To && len(h.pieces) < store.MaxPieces && h.p.Read.IsZero() {
+			return h.x.split(ctx, h.pieces, h.p, page.Place)
+		}
+	}
+	if !read.After(h.index.Since) {
+		return nil // the store's clock is behind the one of Check: later
+	}
+	changed, err := h.compare(ctx, sums)
+	if err != nil {
+		return err
+	}
+	for some := range slices.Chunk(changed, h.x.store.Limits().Rests) {
+		if err := h.extend(ctx); err != nil {
+			return err
+		}
+		if err := h.set(ctx, some); err != nil {
+			return err
+		}
+	}
+	again := h.p.Read.After(h.index.Since)
+	done := h.p
+	done.Worker, done.Until, done.Read, done.Shards, done.Rests = "", time.Time{}, read, shards, int64(len(sums))
+	if again && len(changed) > 0 {
+		done.Corrected += int64(len(changed))
+		h.x.corrected.Add(int64(len(changed)))
+		h.x.cfg.Logger.LogAttrs(ctx, slog.LevelError, "increments were folded without a complete index: its groups were corrected",
+			slog.String("index", h.index.Name), slog.Int("groups", len(changed)))
+	}
+	return h.finish(ctx, done)
+}
+
+// add adds the part of a shard to the sum of its group. A part that does not fit makes the sum the end
+// of int64, which every reader takes for an overflow.
+func (h *holding) add(sums map[string]int64, u *store.Ungrouped) {
+	group, ok := h.index.GroupOf(u.Counter)
+	if !ok {
+		return
+	}
+	a, b := sums[group], u.Rest
+	sum := a + b
+	switch {
+	case a == math.MaxInt64 || a == math.MinInt64:
+		sum = a
+	case u.Overflow && b < 0 || a < 0 && b < 0 && sum >= 0:
+		sum = math.MinInt64
+	case u.Overflow || a > 0 && b > 0 && sum < 0:
+		sum = math.MaxInt64
+	}
+	if sums[group] = sum; sum == 0 {
+		delete(sums, group)
+	}
+}
+
+func (h *holding) page(ctx context.Context, from string) (store.UngroupedPage, error) {
+	if err := h.extend(ctx); err != nil {
+		return store.UngroupedPage{}, err
+	}
+	call, cancel := context.WithTimeout(ctx, h.x.cfg.CallTimeout)
+	defer cancel()
+	page, err := h.x.store.Ungrouped(call, h.index, &h.p, from, h.x.cfg.page)
+	if err != nil {
+		return page, err
+	}
+	h.x.shards.Add(int64(page.Shards))
+	return page, h.pace(ctx, page.Shards)
+}
+
+// pace waits so that no more than Config.Rate shards are read in a second.
+func (h *holding) pace(ctx context.Context, shards int) error {
+	if h.begun.IsZero() {
+		h.begun = time.Now()
+	}
+	if h.x.cfg.Rate <= 0 {
+		return ctx.Err()
+	}
+	h.paced += shards
+	timer := time.NewTimer(time.Until(h.begun.Add(time.Duration(h.paced) * time.Second / time.Duration(h.x.cfg.Rate))))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return ctx.Err()
+}
+
+// extend makes the lease longer when half of it is over. It fails with store.ErrChanged if another
+// worker has the piece.
+func (h *holding) extend(ctx context.Context) error {
+	now := h.w.at()
+	if h.p.Until.Sub(now) > h.x.cfg.Lease/2 {
+		return nil
+	}
+	longer := h.p
+	longer.Until = now.Add(h.x.cfg.Lease)
+	if err := h.x.swap(ctx, []store.Piece{h.p}, []store.Piece{longer}); err != nil {
+		return err
+	}
+	h.p = longer
+	return nil
+}
+
+// compare returns the rests that differ from those of the piece, by group.
+func (h *holding) compare(ctx context.Context, sums map[string]int64) (changed []store.GroupRest, err error) {
+	left := maps.Clone(sums)
+	for after := ""; ; {
+		have, err := h.restsAfter(ctx, after)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range have {
+			if sums[r.Group] != r.Rest {
+				changed = append(changed, store.GroupRest{Group: r.Group, Rest: sums[r.Group]})
+			}
+			delete(left, r.Group)
+		}
+		if len(have) < restsPage {
+			break
+		}
+		after = have[len(have)-1].Group
+	}
+	for group, rest := range left {
+		changed = append(changed, store.GroupRest{Group: group, Rest: rest})
+	}
+	slices.SortFunc(changed, func(a, b store.GroupRest) int { return strings.Compare(a.Group, b.Group) })
+	return changed, nil
+}
+
+// restsPage is the most rests that one call reads.
+const restsPage = 1000
+
+func (h *holding) restsAfter(ctx context.Context, after string) ([]store.GroupRest, error) {
+	if err := h.extend(ctx); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, h.x.cfg.CallTimeout)
+	defer cancel()
+	return h.x.store.RestsOf(ctx, &h.p, after, restsPage)
+}
+
+func (h *holding) set(ctx context.Context, rests []store.GroupRest) error {
+	ctx, cancel := context.WithTimeout(ctx, h.x.cfg.CallTimeout)
+	defer cancel()
+	if err := h.x.store.SetRests(ctx, &h.p, rests); err != nil {
+		return err
+	}
+	h.x.rests.Add(int64(len(rests)))
+	return nil
+}
+
+// finish gives the piece back, read. A retired piece, whose rests are gone, is removed.
+func (h *holding) finish(ctx context.Context, done store.Piece) error {
+	next := []store.Piece{done}
+	if done.Retired {
+		next = nil
+	}
+	if err := h.x.swap(ctx, []store.Piece{h.p}, next); err != nil {
+		return err
+	}
+	h.x.pieces.Add(1)
+	return nil
+}
+
+// drop removes the grouped parts of the piece's shards.
+func (h *holding) drop(ctx context.Context) error {
+	for from := ""; ; {
+		next, err := h.dropPage(ctx, from)
+		if err != nil {
+			return err
+		}
+		if from = next; from == "" {
+			break
+		}
+		if err := h.pace(ctx, h.x.cfg.page); err != nil {
+			return err
+		}
+	}
+	done := h.p
+	done.Worker, done.Until, done.Read = "", time.Time{}, h.w.at()
+	return h.finish(ctx, done)
+}
+
+func (h *holding) dropPage(ctx context.Context, from string) (string, error) {
+	if err := h.extend(ctx); err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, h.x.cfg.CallTimeout)
+	defer cancel()
+	return h.x.store.DropGrouped(ctx, h.index, &h.p, from, h.x.cfg.page)
+}
