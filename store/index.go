@@ -112,7 +112,7 @@ func isIndexName(name string) bool {
 const overflowed = "overflow:"
 
 // Overflow is the group of counters whose own group has no valid name: one of more than
-// countmill.MaxCounterName bytes, or with a space at its end.
+// countmill.MaxCounterName bytes, with a space at its end, or of the form of Overflow.
 func (x *Index) Overflow() string { return countmill.GroupMark + overflowed + x.Name }
 
 // Prefix is the text with which the names of all counters of the index begin.
@@ -123,14 +123,23 @@ func (x *Index) GroupPrefix() string { return countmill.GroupMark + x.group.text
 
 // HasGroup reports whether the name is one of the index's groups.
 func (x *Index) HasGroup(name string) bool {
-	return strings.HasPrefix(name, x.GroupPrefix()) || name == x.Overflow()
+	if strings.HasPrefix(name, countmill.GroupMark+overflowed) { // another index may have it
+		return name == x.Overflow()
+	}
+	return strings.HasPrefix(name, x.GroupPrefix())
+}
+
+// has reports whether the index has the counter, and finds the variables in its name. No index has
+// groups: what they count is in their counters.
+func (x *Index) has(counter string, values *[MaxVariables]string) bool {
+	return !countmill.IsGroup(counter) && x.match.values(counter, values)
 }
 
 // AppendGroup appends the name of the counter's group to dst. It reports false if the index has not the
 // counter.
 func (x *Index) AppendGroup(dst []byte, counter string) ([]byte, bool) {
 	var values [MaxVariables]string
-	if !x.match.values(counter, &values) {
+	if !x.has(counter, &values) {
 		return dst, false
 	}
 	begin := len(dst)
@@ -138,7 +147,7 @@ func (x *Index) AppendGroup(dst []byte, counter string) ([]byte, bool) {
 	for i, text := range x.group.texts[1:] {
 		dst = append(append(dst, values[slices.Index(x.match.variables, x.group.variables[i])]...), text...)
 	}
-	if countmill.CheckName(string(dst[begin:])) != nil {
+	if name := string(dst[begin:]); countmill.CheckName(name) != nil || !x.HasGroup(name) {
 		dst = append(dst[:begin], x.Overflow()...)
 	}
 	return dst, true
@@ -359,11 +368,23 @@ func (r *Rules) InIndex(counter string) bool {
 	}
 	for i := range r.Indexes {
 		var values [MaxVariables]string
-		if r.Indexes[i].match.values(counter, &values) {
+		if r.Indexes[i].has(counter, &values) {
 			return true
 		}
 	}
 	return false
+}
+
+// CheckEnded returns ErrNoIndex unless the index is in the rules and is being deleted.
+func (r *Rules) CheckEnded(x *Index) error {
+	if r != nil {
+		for i := range r.Indexes {
+			if r.Indexes[i].Number == x.Number && !r.Indexes[i].InForce() {
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("%w: %q with the number %d is not being deleted", ErrNoIndex, x.Name, x.Number)
 }
 
 // Index returns the index of that name, or nil.
@@ -380,8 +401,8 @@ func (r *Rules) Index(name string) *Index {
 }
 
 // A Piece is the part of an index's work that one worker does at a time. Every shard has a place, a
-// hash by which the store keeps it: wire.Order of the counter, or wire.ShardHash. A piece has the shards of
-// a range of places. The pieces of an index together have every place exactly once, but for retired
+// hash by which the store keeps it: wire.Order of the counter, or the upper half of wire.ShardHash. A piece
+// has the shards of a range of places. The pieces of an index together have every place exactly once, but for retired
 // ones, which have none.
 type Piece struct {
 	// Index is Index.Number, and ID the piece's number within the index, from 1.
@@ -405,11 +426,15 @@ type Piece struct {
 	Shards, Rests, Corrected int64
 }
 
-// Same reports whether the pieces have the same content.
+// Same reports whether the pieces have the same content. Stores keep microseconds of their times.
 func (p *Piece) Same(q *Piece) bool {
 	a, b := *p, *q
 	a.Until, a.Read, b.Until, b.Read = time.Time{}, time.Time{}, time.Time{}, time.Time{}
-	return a == b && p.Until.Equal(q.Until) && p.Read.Equal(q.Read)
+	return a == b && sameMicrosecond(p.Until, q.Until) && sameMicrosecond(p.Read, q.Read)
+}
+
+func sameMicrosecond(a, b time.Time) bool {
+	return a.Truncate(time.Microsecond).Equal(b.Truncate(time.Microsecond))
 }
 
 // MaxPieces bounds the pieces of an index.
@@ -456,7 +481,8 @@ type Indexing interface {
 	SwapPieces(ctx context.Context, old, next []Piece) error
 
 	// Ungrouped returns one page of at most limit shards of the piece whose counters begin with the
-	// prefix of the index, in the order of their places. It reads all of a shard at one moment. from is empty, or the Next of the page before.
+	// prefix of the index, in the order of their places. It leaves out groups, and reads all of a shard at
+	// one moment. A page before the last one may have fewer shards. from is empty, or the Next of the page before.
 	Ungrouped(ctx context.Context, x *Index, p *Piece, from string, limit int) (UngroupedPage, error)
 
 	// SetRests makes each rest the piece's part of the group's total, in place of the one that it
@@ -472,6 +498,8 @@ type Indexing interface {
 	DropGrouped(ctx context.Context, x *Index, p *Piece, from string, limit int) (next string, err error)
 
 	// DropGroups removes up to limit groups of the index, with their records, shards, series
-	// and rests, and returns how many. The index must have ended, and nobody folds by it any more.
+	// and rests, and returns a number that is 0 only if nothing is left. It answers ErrNoIndex, and removes
+	// nothing, unless the index has ended and is still in the settings: a later index may have
+	// the same groups. Nobody folds by the index any more.
 	DropGroups(ctx context.Context, x *Index, limit int) (dropped int, err error)
 }

@@ -302,6 +302,9 @@ func (s *Store) DropGrouped(ctx context.Context, x *store.Index, p *store.Piece,
 // DropGroups removes groups in one synced batch.
 func (s *Store) DropGroups(ctx context.Context, x *store.Index, limit int) (dropped int, err error) {
 	err = s.change(ctx, func(b *pebbledb.Batch, _ time.Time) error {
+		if err := s.settings.rules().CheckEnded(x); err != nil {
+			return err
+		}
 		groups, err := s.groupsOf(ctx, x, limit)
 		if err != nil {
 			return err

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
@@ -114,7 +115,7 @@ func (s *Store) placedLocked(x *store.Index, p *store.Piece, from string, limit 
 		return nil, ""
 	}
 	for key := range s.shards {
-		if place := wire.ShardHash(key.counter, key.shard); place >= p.From && place <= p.To && startOf(key) > from && strings.HasPrefix(key.counter, x.Prefix()) {
+		if place := wire.ShardHash(key.counter, key.shard); place >= p.From && place <= p.To && startOf(key) > from && strings.HasPrefix(key.counter, x.Prefix()) && !countmill.IsGroup(key.counter) {
 			keys = append(keys, key)
 		}
 	}
@@ -210,6 +211,9 @@ func (s *Store) DropGrouped(ctx context.Context, x *store.Index, p *store.Piece,
 // DropGroups removes groups.
 func (s *Store) DropGroups(ctx context.Context, x *store.Index, limit int) (dropped int, err error) {
 	err = s.run(ctx, DropGroups, func() error {
+		if err := s.settings.Rules.CheckEnded(x); err != nil {
+			return err
+		}
 		at, keep := s.commitTimeLocked(), s.oldestLocked()
 		for group, h := range s.records {
 			rec, _ := h.newest()
