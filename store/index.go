@@ -112,7 +112,7 @@ func isIndexName(name string) bool {
 const overflowed = "overflow:"
 
 // Overflow is the group of counters whose own group has no valid name: one of more than
-// countmill.MaxCounterName bytes, or with a space at its end.
+// countmill.MaxCounterName bytes, with a space at its end, or like that of an Overflow.
 func (x *Index) Overflow() string { return countmill.GroupMark + overflowed + x.Name }
 
 // Prefix is the text with which the names of all counters of the index begin.
@@ -123,7 +123,11 @@ func (x *Index) GroupPrefix() string { return countmill.GroupMark + x.group.text
 
 // HasGroup reports whether the name is one of the index's groups.
 func (x *Index) HasGroup(name string) bool {
-	return strings.HasPrefix(name, x.GroupPrefix()) || name == x.Overflow()
+	return strings.HasPrefix(name, x.GroupPrefix()) && !isOverflow(name) || name == x.Overflow()
+}
+
+func isOverflow(group string) bool {
+	return strings.HasPrefix(group, countmill.GroupMark+overflowed)
 }
 
 // AppendGroup appends the name of the counter's group to dst. It reports false if the index has not the
@@ -138,7 +142,7 @@ func (x *Index) AppendGroup(dst []byte, counter string) ([]byte, bool) {
 	for i, text := range x.group.texts[1:] {
 		dst = append(append(dst, values[slices.Index(x.match.variables, x.group.variables[i])]...), text...)
 	}
-	if countmill.CheckName(string(dst[begin:])) != nil {
+	if name := string(dst[begin:]); isOverflow(name) || countmill.CheckName(name) != nil {
 		dst = append(dst[:begin], x.Overflow()...)
 	}
 	return dst, true
@@ -337,6 +341,15 @@ func (r *Rules) Oldest() (version int64) {
 		version = max(version, r.Indexes[i].Version)
 	}
 	return version
+}
+
+// Indexed reports whether an index has the counter, also one that is being deleted.
+func (r *Rules) Indexed(counter string) bool {
+	if r == nil {
+		return false
+	}
+	var values [MaxVariables]string
+	return slices.ContainsFunc(r.Indexes, func(x Index) bool { return x.match.values(counter, &values) })
 }
 
 // IndexOf returns the index that has the group, or nil.
