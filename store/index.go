@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -111,6 +112,8 @@ func isIndexName(name string) bool {
 
 const overflowed = "overflow:"
 
+var overflowedGroup = []byte(countmill.GroupMark + overflowed)
+
 // Overflow is the group of counters whose own group has no valid name: one of more than
 // countmill.MaxCounterName bytes, with a space at its end, or of the form of Overflow.
 func (x *Index) Overflow() string { return countmill.GroupMark + overflowed + x.Name }
@@ -147,7 +150,8 @@ func (x *Index) AppendGroup(dst []byte, counter string) ([]byte, bool) {
 	for i, text := range x.group.texts[1:] {
 		dst = append(append(dst, values[slices.Index(x.match.variables, x.group.variables[i])]...), text...)
 	}
-	if name := string(dst[begin:]); countmill.CheckName(name) != nil || !x.HasGroup(name) {
+	// What else CheckName demands a name has that is made of valid names and patterns.
+	if made := dst[begin:]; len(made) > countmill.MaxCounterName || made[len(made)-1] == ' ' || bytes.HasPrefix(made, overflowedGroup) {
 		dst = append(dst[:begin], x.Overflow()...)
 	}
 	return dst, true

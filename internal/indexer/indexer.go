@@ -11,6 +11,10 @@
 // it until the lease is over. A worker that was stopped for longer than its lease loses the
 // piece: the round of the piece has changed, so its rests are refused. A piece whose lease ran out before it
 // was read was perhaps too large, and is split in two.
+//
+// App Engine split a piece into n that each scan its whole range of rows, and take a row if hash(key) mod
+// n is theirs. Here shards are stored in the order of a hash, their place. So a piece is a range of
+// places, and its halves are two ranges: as even as by mod n, and no shard is scanned twice.
 package indexer
 
 import (
@@ -72,6 +76,9 @@ const (
 func (c Config) withDefaults() Config {
 	c.Lease, c.Every, c.CallTimeout = cmp.Or(c.Lease, time.Minute), cmp.Or(c.Every, 5*time.Second), cmp.Or(c.CallTimeout, 30*time.Second)
 	c.pieces, c.page, c.mostGroups = cmp.Or(c.pieces, defaultPieces), cmp.Or(c.page, defaultPage), cmp.Or(c.mostGroups, defaultMostGroups)
+	if c.Rate > 0 {
+		c.page = min(c.page, c.Rate) // no wait between two pages is longer than a second, nor a lease over
+	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
@@ -132,13 +139,12 @@ func (x *Indexer) Run(ctx context.Context) {
 		switch {
 		case ctx.Err() != nil:
 			return
+		case worked:
+			continue
 		case err != nil:
 			fails = min(fails+1, 5)
 			wait = x.cfg.env.Jitter(x.cfg.Every<<fails) + time.Millisecond
 			x.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "index work failed, will try again", slog.Any("err", err), slog.Duration("in", wait))
-		case worked:
-			fails = 0
-			continue
 		default:
 			fails = 0
 		}
@@ -153,51 +159,61 @@ func (x *Indexer) Run(ctx context.Context) {
 }
 
 // Step does one piece of work, and reports whether there was any. After an error the piece is done
-// again, by this worker or by another one.
+// again, by this worker or by another one. The error may be about one index, and the work for
+// another.
 func (x *Indexer) Step(ctx context.Context) (worked bool, err error) {
 	w, err := x.look(ctx)
 	if err != nil || w.rules == nil {
 		return false, err
 	}
 	for i := range w.rules.Indexes {
-		worked, err := x.work(ctx, w, &w.rules.Indexes[i])
-		if errors.Is(err, store.ErrChanged) || errors.Is(err, store.ErrNoIndex) {
+		worked, failed := x.work(ctx, w, &w.rules.Indexes[i])
+		switch {
+		case errors.Is(failed, store.ErrChanged), errors.Is(failed, store.ErrNoIndex):
 			return true, nil // another worker was first
-		}
-		if worked || err != nil {
-			return worked, err
+		case errors.Is(failed, errEarly):
+		case failed != nil: // the work for another index may succeed
+			err = cmp.Or(err, fmt.Errorf("index %q: %w", w.rules.Indexes[i].Name, failed))
+		case worked:
+			return true, err
 		}
 	}
-	return false, nil
+	return false, err
 }
+
+// errEarly: the store's clock shows an earlier time than the one of its last Check.
+var errEarly = errors.New("the index does not hold yet")
 
 // A work is what a step knows.
 type work struct {
 	rules *store.Rules
-	now   time.Time // the store's
-	began time.Time // the same moment, by the machine
+	asked time.Time // the store's time when it had these rules
+	heard time.Time // when its answer came, by the machine
 }
 
-// at is the store's time now.
-func (w *work) at() time.Time { return w.now.Add(time.Since(w.began)) }
+// at is the store's time now, or a little earlier.
+func (w *work) at() time.Time { return w.asked.Add(time.Since(w.heard)) }
 
 func (x *Indexer) look(ctx context.Context) (*work, error) {
 	ctx, cancel := context.WithTimeout(ctx, x.cfg.CallTimeout)
 	defer cancel()
-	w := &work{began: time.Now()}
+	began := time.Now()
 	checked, err := x.store.Check(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("reading the rules: %w", err)
 	}
-	w.rules, w.now = checked.Settings.Rules, checked.At
-	if w.now.IsZero() {
-		w.now = x.cfg.env.At(w.began)
+	w := &work{checked.Settings.Rules, checked.At, time.Now()}
+	if w.asked.IsZero() { // the store's clock is the machine's
+		w.asked, w.heard = x.cfg.env.At(began), began
 	}
 	return w, nil
 }
 
 // work does one piece of work for an index.
 func (x *Indexer) work(ctx context.Context, w *work, index *store.Index) (bool, error) {
+	if x.idle(index, w.at()) {
+		return false, nil
+	}
 	pieces, err := x.allPieces(ctx, index)
 	if err != nil {
 		return false, err
@@ -206,8 +222,8 @@ func (x *Indexer) work(ctx context.Context, w *work, index *store.Index) (bool, 
 	switch {
 	case len(pieces) == 0:
 		return true, x.swap(ctx, nil, firstPieces(index.Number, x.cfg.pieces))
-	case now.Before(index.Since), !index.InForce() && now.Before(index.Ended.Add(store.SettingsMaxAge)):
-		return false, nil // commits without the index may still come, or readers that serve its groups
+	case !now.After(begin(index)):
+		return false, nil
 	}
 	for i := range pieces {
 		if p := &pieces[i]; x.due(p, index, now) && (p.Worker == "" || p.Worker == x.cfg.WorkerID || !now.Before(p.Until)) {
@@ -216,7 +232,7 @@ func (x *Indexer) work(ctx context.Context, w *work, index *store.Index) (bool, 
 	}
 	oldest := pieces[0].Read
 	for _, p := range pieces {
-		if !p.Read.After(index.Since) {
+		if !p.Read.After(begin(index)) {
 			return false, nil // others are at work
 		}
 		if p.Read.Before(oldest) {
@@ -232,9 +248,25 @@ func (x *Indexer) work(ctx context.Context, w *work, index *store.Index) (bool, 
 	return false, nil
 }
 
+// begin is the moment after which the pieces are read, or their grouped parts removed. Before it, commits
+// by older rules may come, and for a deleted index readers that serve its groups, and workers that
+// build it.
+func begin(index *store.Index) time.Time {
+	at := index.Since
+	if ended := index.Ended.Add(store.SettingsMaxAge); !index.InForce() && ended.After(at) {
+		at = ended
+	}
+	return at
+}
+
+// idle reports whether the index is built, and none of its pieces is old. It costs no call of the store.
+func (x *Indexer) idle(index *store.Index, now time.Time) bool {
+	return index.InForce() && !index.Serving.IsZero() && (x.cfg.Recheck <= 0 || now.Sub(index.Checked) < x.cfg.Recheck)
+}
+
 // due reports whether the piece must be read.
 func (x *Indexer) due(p *store.Piece, index *store.Index, now time.Time) bool {
-	if !p.Read.After(index.Since) {
+	if !p.Read.After(begin(index)) {
 		return true
 	}
 	return index.InForce() && x.cfg.Recheck > 0 && now.Sub(p.Read) >= x.cfg.Recheck
@@ -284,7 +316,7 @@ func (x *Indexer) take(ctx context.Context, w *work, index *store.Index, pieces 
 	if err := x.swap(ctx, []store.Piece{p}, []store.Piece{leased}); err != nil {
 		return err
 	}
-	h := &holding{x: x, w: w, index: index, pieces: pieces, p: leased}
+	h := &holding{x: x, w: w, index: index, p: leased}
 	if !index.InForce() {
 		return h.drop(ctx)
 	}

@@ -17,8 +17,9 @@ type holding struct {
 	x      *Indexer
 	w      *work
 	index  *store.Index
-	pieces []store.Piece
 	p      store.Piece
+	place  uint64    // of the last shard that was read
+	placed bool      // there is one
 	begun  time.Time // by the machine
 	paced  int       // shards
 }
@@ -37,7 +38,12 @@ func (h *holding) read(ctx context.Context) error {
 			return err
 		}
 		if read.IsZero() {
-			read = page.At
+			if read = page.At; !read.After(h.index.Since) {
+				return errEarly
+			}
+			if read.After(h.w.asked.Add(store.SettingsMaxAge)) {
+				return store.ErrChanged // the worker was stopped: the index may be deleted by now
+			}
 		}
 		for i := range page.Rests {
 			h.add(sums, &page.Rests[i])
@@ -46,12 +52,11 @@ func (h *holding) read(ctx context.Context) error {
 		if from = page.Next; from == "" {
 			break
 		}
-		if len(sums) > h.x.cfg.mostGroups && page.Place < h.p.To && len(h.pieces) < store.MaxPieces && h.p.Read.IsZero() {
-			return h.x.split(ctx, h.pieces, h.p, page.Place)
+		if len(sums) > h.x.cfg.mostGroups && h.placed && h.place < h.p.To && h.p.Read.IsZero() {
+			if done, err := h.split(ctx); done || err != nil {
+				return err
+			}
 		}
-	}
-	if !read.After(h.index.Since) {
-		return nil // the store's clock is behind the one of Check: later
 	}
 	changed, err := h.compare(ctx, sums)
 	if err != nil {
@@ -110,7 +115,19 @@ func (h *holding) page(ctx context.Context, from string) (store.UngroupedPage, e
 		return page, err
 	}
 	h.x.shards.Add(int64(page.Shards))
+	if page.Shards > 0 {
+		h.place, h.placed = page.Place, true
+	}
 	return page, h.pace(ctx, page.Shards)
+}
+
+// split splits the piece behind what was read of it, unless there are too many pieces.
+func (h *holding) split(ctx context.Context) (done bool, err error) {
+	pieces, err := h.x.allPieces(ctx, h.index)
+	if err != nil || len(pieces) >= store.MaxPieces {
+		return false, err
+	}
+	return true, h.x.split(ctx, pieces, h.p, h.place)
 }
 
 // pace waits so that no more than Config.Rate shards are read in a second.
