@@ -46,6 +46,10 @@ type Counters interface {
 	// in a transaction that looks again, and returns how many counters it removed. A store
 	// may need several calls.
 	//
+	// It keeps the counters of indexes (Rules.InIndex), because their groups keep what they counted: without
+	// the shards a later reading of a piece would take it from the groups. The rules that it goes by are
+	// not older than SettingsMaxAge when a removal begins.
+	//
 	// Records.Shards answers 0 for a deleted counter, and the aggregator's growth then ends
 	// the deletion. So only an aggregator that asked before the delete can fold into a
 	// counter that is being removed.

@@ -352,6 +352,20 @@ func (r *Rules) IndexOf(group string) *Index {
 	return nil
 }
 
+// InIndex reports whether an index has the counter, one that is being deleted included.
+func (r *Rules) InIndex(counter string) bool {
+	if r == nil {
+		return false
+	}
+	for i := range r.Indexes {
+		var values [MaxVariables]string
+		if r.Indexes[i].match.values(counter, &values) {
+			return true
+		}
+	}
+	return false
+}
+
 // Index returns the index of that name, or nil.
 func (r *Rules) Index(name string) *Index {
 	if r == nil {

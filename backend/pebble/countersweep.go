@@ -57,10 +57,10 @@ func (s *Store) SweepCounters(ctx context.Context, after time.Duration) (removed
 // due lists the counters of deletion records that are at least that old. Some of those counters may
 // exist again.
 func (s *Store) due(ctx context.Context, after time.Duration) (names []string, err error) {
-	by := s.moments.next().Add(-after)
+	by, rules := s.moments.next().Add(-after), s.settings.rules()
 	err = s.scan(kindGone, "", func(name string, _ []byte) (bool, error) {
 		r, _, err := getRecord(s.db, s.keys.named(nil, kindRecord, name))
-		if !r.DeletedAt.After(by) {
+		if !r.DeletedAt.After(by) && !rules.InIndex(name) {
 			names = append(names, name)
 		}
 		return len(names) < sweepRound, cmp.Or(err, ctx.Err())
@@ -74,7 +74,7 @@ func (s *Store) sweepLot(names []string, found map[string]int, after time.Durati
 	defer s.sweeping.Unlock()
 	b := s.db.NewBatch()
 	defer b.Close()
-	by := s.moments.next().Add(-after)
+	by, rules := s.moments.next().Add(-after), s.settings.rules()
 	for _, name := range names {
 		r, exists, err := getRecord(s.db, s.keys.named(nil, kindRecord, name))
 		if err != nil {
@@ -86,7 +86,8 @@ func (s *Store) sweepLot(names []string, found map[string]int, after time.Durati
 			}
 			continue
 		}
-		if r.DeletedAt.After(by) {
+		// ChangeRules has the lock for writing, so no index begins before this lot is done.
+		if r.DeletedAt.After(by) || rules.InIndex(name) {
 			continue
 		}
 		found[name] = s.condemned[name] + 1

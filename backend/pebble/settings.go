@@ -34,6 +34,13 @@ func (s *Store) advance() store.Settings {
 	return x.current
 }
 
+// rules are the rules in force.
+func (x *settings) rules() *store.Rules {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.current.Rules
+}
+
 // replace puts settings that are on disk into effect, and returns them.
 func (x *settings) replace(next store.Settings) store.Settings {
 	x.mu.Lock()
