@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/store"
@@ -51,6 +52,19 @@ func notServing(rules *store.Rules, counters []string) *NotServingError {
 		}
 	}
 	return nil
+}
+
+// checkedAt is when the index of a group was last checked; zero for any other counter.
+func (r *Reader) checkedAt(counter string) (at time.Time) {
+	if !countmill.IsGroup(counter) {
+		return at
+	}
+	if set := r.settings.Load(); set != nil {
+		if x := set.Rules.IndexOf(counter); x != nil {
+			at = x.Checked
+		}
+	}
+	return at
 }
 
 // afterGroups is after all groups and before every later name.
