@@ -130,7 +130,7 @@ func (x *Index) HasGroup(name string) bool {
 // counter.
 func (x *Index) AppendGroup(dst []byte, counter string) ([]byte, bool) {
 	var values [MaxVariables]string
-	if !x.match.values(counter, &values) {
+	if countmill.IsGroup(counter) || !x.match.values(counter, &values) {
 		return dst, false
 	}
 	begin := len(dst)
@@ -354,7 +354,7 @@ func (r *Rules) IndexOf(group string) *Index {
 
 // InIndex reports whether an index has the counter, one that is being deleted included.
 func (r *Rules) InIndex(counter string) bool {
-	if r == nil {
+	if r == nil || countmill.IsGroup(counter) {
 		return false
 	}
 	for i := range r.Indexes {

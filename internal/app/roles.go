@@ -360,5 +360,5 @@ func (s tending) Routes(to *surface) {
 	if cache, ok := s.cache.(droppable); ok {
 		totals = past{s.store, cache}
 	}
-	to.Verifier = admin.NewVerifier(s.store, s.store, totals)
+	to.Verifier = admin.NewVerifier(s.store, s.store, totals).CompareGroups(s.store)
 }

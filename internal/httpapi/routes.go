@@ -31,6 +31,10 @@ var (
 // Guesses: a page of dead letters may have 32 MB, and a page of shards 1000 of them.
 const long = 30 * time.Second
 
+// verifying bounds a page of groups, which has all counters of an index. A guess: some millions of counters
+// on a disk, or 100,000 at Google. Below the time that the server leaves for answers.
+const verifying = time.Minute
+
 // smallBody is the most bytes of a body with a name: one of 500 bytes may be escaped.
 const smallBody = 64 << 10
 
@@ -110,8 +114,8 @@ var routes = []route{
 	{method: http.MethodPost, path: "/v1/dead-letters/discard", need: whole, home: onStore, within: long, body: discardBody, answer: (*API).discard},
 
 	{method: http.MethodGet, path: "/v1/shards", need: read, home: onVerifier, within: long, once: []string{"counter"}, answer: (*API).shards},
-	{method: http.MethodGet, path: "/v1/verify", need: whole, home: onVerifier, within: long, once: []string{"prefix", "limit", "page_token"}, answer: (*API).verify},
-	{method: http.MethodPost, path: "/v1/verify", need: whole, home: onVerifier, within: long, body: verifyBody, answer: (*API).repair},
+	{method: http.MethodGet, path: "/v1/verify", need: whole, home: onVerifier, within: verifying, once: []string{"prefix", "limit", "page_token"}, answer: (*API).verify},
+	{method: http.MethodPost, path: "/v1/verify", need: whole, home: onVerifier, within: verifying, body: verifyBody, answer: (*API).repair},
 
 	{method: http.MethodPost, path: "/v1/backup", need: whole, home: everywhere, within: forever, body: backupBody, answer: (*API).backup},
 	{method: http.MethodGet, path: "/badge/{name}", need: access.Anyone, home: onReader, once: []string{"label"}, writes: (*API).badge},
