@@ -104,11 +104,14 @@ func (e *LowerError) Error() string {
 // countmill.ErrInvalid, countmill.ErrUnavailable and countmill.ErrOutcomeUnknown, or are a
 // *LowerError. You may repeat Grow.
 func (a *Admin) Grow(ctx context.Context, counter string, shards int) error {
-	if err := countmill.CheckCounter(counter); err != nil {
+	if err := countmill.CheckName(counter); err != nil {
 		return err
 	}
 	if shards < 1 || shards > countmill.MaxShards {
 		return &countmill.FieldError{Field: "shards", Problem: "is out of range", Limit: "1 to " + strconv.Itoa(countmill.MaxShards)}
+	}
+	if err := a.checkGroup(ctx, counter); err != nil {
+		return fmt.Errorf("raise counter %q: %w", counter, err)
 	}
 	named := 0
 	err := a.retry(ctx, func(ctx context.Context) (err error) {
@@ -181,7 +184,10 @@ func (a *Admin) randomID() wire.PartID {
 }
 
 func (a *Admin) reset(ctx context.Context, r store.ResetRequest) (done Done, err error) {
-	if err := countmill.CheckCounter(r.Counter); err != nil {
+	if countmill.IsGroup(r.Counter) {
+		return Done{}, errGroup(r.Counter)
+	}
+	if err := countmill.CheckName(r.Counter); err != nil {
 		return Done{}, err
 	}
 	var first time.Time

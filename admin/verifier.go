@@ -74,29 +74,33 @@ type Records interface {
 type Verifier struct {
 	store   store.Survey
 	records Records
-	totals  Totals // nil in a process that serves none
+	totals  Totals     // nil in a process that serves none
+	groups  GroupReads // nil: groups are not compared
 }
 
 // NewVerifier returns a verifier. totals is nil if there is no cache to look at.
 func NewVerifier(survey store.Survey, records Records, totals Totals) *Verifier {
-	return &Verifier{survey, records, totals}
+	return &Verifier{store: survey, records: records, totals: totals}
 }
 
 // A VerifyResult is the result of a page.
 type VerifyResult struct {
-	At       time.Time // of the shards; zero on a page of cached totals
+	At       time.Time // of the shards, or of the groups; zero on a page of cached totals
 	Problems []Problem
 	// Shards and Cached are how many were compared, Unchecked how many cached totals could not
 	// be, because the store does not show their moment.
 	Shards, Cached, Unchecked int
+	// Groups is how many groups were compared with the sums of their counters.
+	Groups int
 	// Next is the from of the next page; empty at the end.
 	Next string
 }
 
-// A page token begins with the kind of its page: shards come first, then cached totals.
+// A page token begins with the kind of its page: shards come first, then cached totals, then groups.
 const (
 	ofShards = "s"
 	ofCached = "c"
+	ofGroups = "g"
 )
 
 var errToken = &countmill.FieldError{Field: "page_token", Problem: "is not a page token of this endpoint", Limit: "the next_page_token of the page before, with the same prefix"}
@@ -117,8 +121,25 @@ func (v *Verifier) Page(ctx context.Context, prefix, from string, limit int, fix
 		return v.shards(ctx, prefix, from[1:], limit, fix)
 	case from[:1] == ofCached && v.totals != nil:
 		return v.cached(ctx, prefix, from[1:], limit, fix)
+	case from[:1] == ofGroups && v.groups != nil:
+		return v.groupPage(ctx, prefix, from[1:])
 	}
 	return VerifyResult{}, errToken
+}
+
+// afterShards and afterCached are the kinds of the pages that follow.
+func (v *Verifier) afterShards() string {
+	if v.totals != nil {
+		return ofCached
+	}
+	return v.afterCached()
+}
+
+func (v *Verifier) afterCached() string {
+	if v.groups != nil {
+		return ofGroups
+	}
+	return ""
 }
 
 func (v *Verifier) shards(ctx context.Context, prefix, from string, limit int, fix bool) (VerifyResult, error) {
@@ -141,8 +162,8 @@ func (v *Verifier) shards(ctx context.Context, prefix, from string, limit int, f
 	}
 	if page.Next != "" {
 		r.Next = ofShards + page.Next
-	} else if v.totals != nil {
-		r.Next = ofCached
+	} else {
+		r.Next = v.afterShards()
 	}
 	if !fix {
 		return r, nil
@@ -192,11 +213,13 @@ func (v *Verifier) cached(ctx context.Context, prefix, after string, limit int, 
 	if err != nil {
 		return r, unavailable("listing counters", err)
 	}
-	if len(counters) == 0 {
-		return r, nil
-	}
 	if len(counters) == limit {
 		r.Next = ofCached + counters[limit-1]
+	} else {
+		r.Next = v.afterCached()
+	}
+	if len(counters) == 0 {
+		return r, nil
 	}
 	found, err := v.totals.Cached(ctx, counters)
 	if err != nil {

@@ -26,6 +26,7 @@ and how far the aggregators are behind (lag).
 
   countmill get page:/home
   countmill get page:/home page:/about --json
+  countmill get --group site:s1
 
 With --after the total contains every increment of a receipt, which incr --json prints where the
 roles are apart. A line on standard error names each dead letter that has some of them.
@@ -42,7 +43,7 @@ type total struct {
 }
 
 func runGet(ctx context.Context, c call) error {
-	names := c.args
+	names := c.withGroups()
 	if err := checkNames(names, maxNames); err != nil {
 		return err
 	}

@@ -91,8 +91,8 @@ func parseIncrement(args []string, at string) (increment, error) {
 		return inc, app.Usagef("too many arguments: %q (quote a name that holds spaces)", args[2])
 	}
 	inc.Counter = args[0]
-	if err := checkCounter(inc.Counter); err != nil {
-		return inc, err
+	if err := countmill.CheckCounter(inc.Counter); err != nil {
+		return inc, app.Usagef("NAME %q: %s", inc.Counter, err)
 	}
 	if len(args) == 2 {
 		delta, err := parseDelta(args[1])

@@ -30,13 +30,13 @@ type Setting struct {
 	From  From   `json:"from"`
 }
 
-// Settings returns the settings of up, publisher, aggregator or reader with these flags and variables.
+// Settings returns the settings of up, publisher, aggregator, reader or index work with these flags and variables.
 // It starts and opens nothing. The error names everything wrong. If each flag is right and only their
 // combination is wrong, the settings are there too.
 func Settings(name string, flags []string, lookup func(string) (string, bool)) ([]Setting, error) {
-	roles, ok := map[string]app.Roles{"up": app.Up, "publisher": app.Publisher, "aggregator": app.Aggregator, "reader": app.Reader}[name]
+	roles, ok := map[string]app.Roles{"up": app.Up, "publisher": app.Publisher, "aggregator": app.Aggregator, "reader": app.Reader, "index work": app.Indexer}[name]
 	if !ok {
-		return nil, app.Usagef("%q runs no role (limit: up, publisher, aggregator, reader)", name)
+		return nil, app.Usagef("%q runs no role (limit: up, publisher, aggregator, reader, index work)", name)
 	}
 	p := newParser(name, roles)
 	p.bind(pflag.NewFlagSet(name, pflag.ContinueOnError))

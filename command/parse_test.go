@@ -32,7 +32,7 @@ var otherValue = map[string]string{
 	"dedup-window": "24h", "linger": "3ms", "open-entries": "5000", "open-bytes": "2MiB", "min-free": "2GiB", "window-linger": "4ms", "count-within": "3s",
 	"window-messages": "11", "window-counters": "12", "window-memory": "128KiB", "commits": "3",
 	"commit-timeout": "9s", "dead-letter-rate": "8", "worker-id": "w", "max-staleness": "5s", "connections": "13",
-	"request-timeout": "6s", "shutdown-timeout": "7s", "pprof": "127.0.0.1:2", "log-level": "debug", "log-format": "json",
+	"request-timeout": "6s", "index-lease": "14s", "index-rate": "15", "index-recheck": "16m", "index-timeout": "17s", "shutdown-timeout": "7s", "pprof": "127.0.0.1:2", "log-level": "debug", "log-format": "json",
 }
 
 func TestEveryFlagHasAVariableThatTheFlagWinsOver(t *testing.T) {

@@ -41,10 +41,11 @@ type seriesRow struct {
 }
 
 func runSeries(ctx context.Context, c call) error {
-	if err := checkNames(c.args, 100); err != nil {
+	names := c.withGroups()
+	if err := checkNames(names, 100); err != nil {
 		return err
 	}
-	query := url.Values{"counter": c.args, "tz": {c.tz}, "step": {c.step}}
+	query := url.Values{"counter": names, "tz": {c.tz}, "step": {c.step}}
 	now := time.Now().UTC()
 	query.Set("from", now.Add(-c.last).Format(time.RFC3339))
 	query.Set("to", now.Format(time.RFC3339))

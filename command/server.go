@@ -148,7 +148,7 @@ func checkNames(names []string, most int) error {
 }
 
 func checkCounter(name string) error {
-	if err := countmill.CheckCounter(name); err != nil {
+	if err := countmill.CheckName(name); err != nil {
 		return app.Usagef("NAME %q: %s", name, err)
 	}
 	return nil

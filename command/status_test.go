@@ -75,7 +75,7 @@ func TestStatusOfUp(t *testing.T) {
 			break
 		}
 	}
-	for _, want := range []string{"status        ready: publisher, aggregator, reader at " + server.URL, "aggregators   1 alive\n", "commits       ", "no counter is at its limit", "disk          "} {
+	for _, want := range []string{"status        ready: publisher, aggregator, reader, indexer at " + server.URL, "aggregators   1 alive\n", "commits       ", "no counter is at its limit", "disk          "} {
 		if got.code != 0 || !strings.Contains(got.out, want) {
 			t.Errorf("got %+v, want %q", got, want)
 		}

@@ -67,6 +67,10 @@ type values struct {
 
 	all, asNew, yes bool
 
+	match, groupPattern string
+	groups              []string
+	waits               bool
+
 	format, output          string
 	rejects, state          string
 	sameCaller, history     bool
@@ -95,6 +99,7 @@ func table() []section {
 		{"Commands that call a server", "", callFlags},
 		{"incr, reset", "", changeFlags},
 		{"get, ls, watch, series, status, verify", "", readFlags},
+		{"index", "", indexFlags},
 		{"restore", "", restoreFlags},
 		{"doctor", "", doctorFlags},
 		{"dead", "", deadFlags},

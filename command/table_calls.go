@@ -13,7 +13,7 @@ import (
 
 // Commands that call a server. Those in oneAnswer print it, or a part of it.
 var (
-	oneAnswer = []string{"incr", "get", "grow", "reset", "delete", "ready", "shards", "backup", "dead show", "dead replay", "dead discard", "rule add", "rule list", "rule remove", "series"}
+	oneAnswer = []string{"incr", "get", "grow", "reset", "delete", "ready", "shards", "backup", "dead show", "dead replay", "dead discard", "rule add", "rule list", "rule remove", "index create", "index list", "index delete", "series"}
 	pages     = []string{"ls", "verify", "dead list"}
 	calls     = slices.Concat([]string{"status", "doctor", "watch", "export", "import", "adopt gae"}, oneAnswer, pages)
 )
@@ -57,7 +57,7 @@ var callFlags = []flag{
 			return anyValue{&v.server}
 		}},
 	timeout(15*time.Second, without(calls, "verify", "import", "adopt gae", "backup")...),
-	timeout(time.Minute, "verify"), // above the server's own limit for a page
+	timeout(90*time.Second, "verify"), // above the server's own limit for a page
 	timeout(2*time.Minute, "import", "adopt gae"),
 	timeout(10*time.Minute, "backup"), // the server's own
 	silence(30*time.Second, "watch", "The longest silence of the server, which sends something every 15s."),
@@ -99,6 +99,8 @@ var readFlags = []flag{
 		bind: func(v *values) pflag.Value { return anyValue{&v.after} }},
 	{name: "wait", arg: "DURATION", of: []string{"get"}, def: "0s", help: "With --after: how long to wait until the increments are counted.",
 		bind: func(v *values) pflag.Value { return durationValue{to: &v.wait, max: 5 * time.Second} }},
+	{name: "group", arg: "GROUP", of: []string{"get", "watch", "series"}, def: "none", help: "A group of an index, beside NAMEs or instead of them; short for the NAME =GROUP. May be repeated.",
+		bind: func(v *values) pflag.Value { return listValue{&v.groups, false} }},
 	{name: "limit", arg: "N", of: []string{"ls"}, help: "Stop after N counters. 0: all.",
 		bind: func(v *values) pflag.Value { return countValue{to: &v.limit, max: math.MaxInt32} }},
 	{name: "prefix", arg: "PREFIX", of: []string{"watch"}, def: "none", help: "Watch the counters whose names begin with PREFIX, instead of NAMEs.",
@@ -126,6 +128,15 @@ var readFlags = []flag{
 		}},
 	{name: "fix", of: []string{"verify"}, help: "Fix problems whose fix is safe.",
 		bind: func(v *values) pflag.Value { return boolValue{&v.fix} }},
+}
+
+var indexFlags = []flag{
+	{name: "match", arg: "PATTERN", of: []string{"index create"}, def: "none; needed", help: "The counters of the index, such as 'page:{site}:*'.",
+		bind: func(v *values) pflag.Value { return anyValue{&v.match} }},
+	{name: "group", arg: "PATTERN", of: []string{"index create"}, def: "none; needed", help: "The group of a counter, such as 'site:{site}'.",
+		bind: func(v *values) pflag.Value { return anyValue{&v.groupPattern} }},
+	{name: "wait", of: []string{"index create", "index delete"}, help: "Show the progress, and end when the work is done.",
+		bind: func(v *values) pflag.Value { return boolValue{&v.waits} }},
 }
 
 var restoreFlags = []flag{

@@ -14,7 +14,7 @@ import (
 // role is a flag of the commands that run these roles.
 func role(name, arg string, roles app.Roles, help string, bind func(*app.Config) pflag.Value) flag {
 	of := []string{"up", "config"}
-	for _, r := range []app.Roles{app.Publisher, app.Aggregator, app.Reader} {
+	for _, r := range []app.Roles{app.Publisher, app.Aggregator, app.Reader, app.Indexer} {
 		if roles.Has(r) {
 			of = append(of, r.String())
 		}
@@ -57,7 +57,7 @@ var roleFlags = []flag{
 	role("bus", "URL", app.Publisher|app.Aggregator,
 		"How batches travel from publishers to aggregators: inproc: (within the process) or pubsub://PROJECT/TOPIC?subscription=NAME[&dead_letter=SUBSCRIPTION] (Google Pub/Sub). A publisher needs no subscription. Aggregators read dead_letter for messages that Pub/Sub could not deliver, and store them as dead letters.",
 		func(c *app.Config) pflag.Value { return textValue{to: &c.Bus} }),
-	role("store", "URL", app.Aggregator|app.Reader,
+	role("store", "URL", app.Aggregator|app.Reader|app.Indexer,
 		"Where counters are kept: pebble:DIR[?namespace=NS] (a directory of this machine) or datastore://PROJECT[/DATABASE][?namespace=NS] (Google's Firestore in Datastore mode).",
 		func(c *app.Config) pflag.Value { return textValue{to: &c.Store} }),
 	role("cache", "URL", app.Reader,
@@ -154,6 +154,26 @@ var roleFlags = []flag{
 		"How old a total may be if the caller does not say. 0s always reads the store. auto: 0s with pebble:, else 2s.",
 		func(c *app.Config) pflag.Value {
 			return durationValue{to: &c.Reader.DefaultStaleness, max: time.Hour, auto: true}
+		}),
+	role("index-lease", "DURATION", app.Indexer,
+		"How long other workers leave a piece of an index to a worker that does not answer. A worker makes its lease longer as it works.",
+		func(c *app.Config) pflag.Value {
+			return durationValue{to: &c.Indexer.Lease, min: 5 * time.Second, max: time.Hour}
+		}),
+	role("index-rate", "N", app.Indexer,
+		"Most shards that a worker reads in a second to build or delete an index.",
+		func(c *app.Config) pflag.Value {
+			return countValue{to: &c.Indexer.Rate, min: 1, max: 100_000_000}
+		}),
+	role("index-recheck", "DURATION", app.Indexer,
+		"How old the last reading of an index may be. Then workers read its shards again, and correct groups that lack increments.",
+		func(c *app.Config) pflag.Value {
+			return durationValue{to: &c.Indexer.Recheck, min: time.Minute, max: 3660 * 24 * time.Hour}
+		}),
+	role("index-timeout", "DURATION", app.Indexer,
+		"How long a worker waits for one answer of the store.",
+		func(c *app.Config) pflag.Value {
+			return durationValue{to: &c.Indexer.CallTimeout, min: 100 * time.Millisecond, max: 10 * time.Minute}
 		}),
 	role("connections", "N", app.Up,
 		"Most HTTP connections open at once. At the limit a new connection replaces the connection idle for longest; if none is idle, it waits. auto: 10000, or fewer if the system allows fewer open files.",

@@ -40,6 +40,7 @@ func commands() []command {
 		upCommand, publisherCommand, aggregatorCommand, readerCommand,
 		incrCommand, getCommand, lsCommand, seriesCommand, watchCommand,
 		growCommand, resetCommand, deleteCommand, ruleAddCommand, ruleListCommand, ruleRemoveCommand,
+		indexCreateCommand, indexListCommand, indexDeleteCommand, indexWorkCommand,
 		statusCommand, doctorCommand, readyCommand, shardsCommand, verifyCommand, backupCommand, restoreCommand,
 		deadListCommand, deadShowCommand, deadReplayCommand, deadDiscardCommand,
 		importCommand, exportCommand, adoptCommand,
@@ -48,7 +49,7 @@ func commands() []command {
 }
 
 // families are commands whose next word says what to do.
-var families = []command{ruleFamily, deadFamily, adoptFamily, tokenFamily}
+var families = []command{ruleFamily, indexFamily, deadFamily, adoptFamily, tokenFamily}
 
 // newRoot is the command line as cobra has it.
 func newRoot(c call) *cobra.Command {

@@ -14,7 +14,7 @@ var verifyCommand = command{
 	path:  "verify",
 	group: "look",
 	args:  "[PREFIX]",
-	short: "check the stored data: shards, records and cached totals",
+	short: "check the stored data: shards, records, cached totals and groups",
 	long: `Reads all shards of the counters that begin with PREFIX, or of all, the counters' records,
 and the totals in the server's cache, while counting goes on. It prints a line for each
 problem:
@@ -25,6 +25,7 @@ problem:
   cached      a cached total that was never the total at its time. An old total is no
               problem. A store without a past, such as pebble:, shows only times that
               are still to come
+  group       a group whose total is not the sum of its counters, all read at one moment
 
 --fix grows records to cover all shards, which adds their counts to the totals, and drops
 wrong cached totals. A person has to fix the rest.
@@ -46,6 +47,7 @@ type verified struct {
 	Shards    int    `json:"shards"`
 	Cached    int    `json:"cached"`
 	Unchecked int    `json:"unchecked"`
+	Groups    int    `json:"groups"`
 	Next      string `json:"next_page_token"`
 }
 
@@ -55,7 +57,7 @@ type verification struct {
 	client *client.Client
 	prefix string
 
-	shards, cached, unchecked, problems, fixed int
+	shards, cached, unchecked, groups, problems, fixed int
 }
 
 func runVerify(ctx context.Context, c call) error {
@@ -129,6 +131,7 @@ func (v *verification) page(ctx context.Context, token string) ([]byte, error) {
 
 func (v *verification) print(answer []byte, page *verified) error {
 	v.shards, v.cached, v.unchecked = v.shards+page.Shards, v.cached+page.Cached, v.unchecked+page.Unchecked
+	v.groups += page.Groups
 	v.problems += len(page.Problems)
 	for _, p := range page.Problems {
 		if p.Fixed {
@@ -160,6 +163,9 @@ func (v *verification) seen() string {
 	text := fmt.Sprintf("%d shards and %d cached totals checked", v.shards, v.cached)
 	if v.unchecked > 0 {
 		text += fmt.Sprintf(" (%d of these could not be compared with the past)", v.unchecked)
+	}
+	if v.groups > 0 {
+		text += fmt.Sprintf(", and %d groups", v.groups)
 	}
 	return text
 }

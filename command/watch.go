@@ -66,12 +66,12 @@ func runWatch(ctx context.Context, c call) error {
 
 // watchQuery is the query for the names, or for the prefix.
 func (c call) watchQuery() (url.Values, error) {
-	query := c.readQuery()
+	query, names := c.readQuery(), c.withGroups()
 	if c.rates {
 		query.Set("rates", "true")
 	}
 	switch {
-	case c.given("prefix") && len(c.args) > 0:
+	case c.given("prefix") && len(names) > 0:
 		return nil, app.Usagef("--prefix and NAME exclude each other")
 	case c.given("prefix"):
 		query.Set("prefix", c.watchPrefix)
@@ -79,11 +79,11 @@ func (c call) watchQuery() (url.Values, error) {
 		return query, nil
 	case c.given("limit"):
 		return nil, app.Usagef("--limit needs --prefix")
-	case len(c.args) == 0:
+	case len(names) == 0:
 		return nil, app.Usagef("NAME is missing, or --prefix")
 	}
-	query["counter"] = c.args
-	return query, checkNames(c.args, maxWatched)
+	query["counter"] = names
+	return query, checkNames(names, maxWatched)
 }
 
 // A watcher prints the events of one stream.

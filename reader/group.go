@@ -78,6 +78,19 @@ func notServing(rules *store.Rules, counters []string, at time.Time) error {
 	return nil
 }
 
+// checkedAt is when the index of a group was last checked; zero for any other counter.
+func (r *Reader) checkedAt(counter string) (at time.Time) {
+	if !countmill.IsGroup(counter) {
+		return at
+	}
+	if set := r.settings.Load(); set != nil {
+		if x := set.Rules.IndexOf(counter); x != nil {
+			at = x.Checked
+		}
+	}
+	return at
+}
+
 // afterGroups is after all groups and before every later name.
 const afterGroups = countmill.GroupMark + "\U0010ffff\U0010ffff"
 

@@ -126,6 +126,7 @@ func (r *Reader) page(rd *reading, next string) Page {
 			continue // deleted
 		}
 		total.AsOf = p.AsOf
+		total.Checked = r.checkedAt(total.Counter)
 		p.Totals = append(p.Totals, total)
 		r.account(&total, now)
 	}

@@ -28,6 +28,9 @@ type Total struct {
 	// Exists is false for a counter that was never incremented, or not since it was deleted.
 	// Total and Shards are then 0.
 	Exists bool
+	// Checked is, for a group, when its index was last compared with the shards of its counters: the total
+	// has everything that was folded before the index. It is zero for other counters.
+	Checked time.Time
 }
 
 // An OverflowError names a counter whose total does not fit 64 bits. It matches

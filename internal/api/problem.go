@@ -40,8 +40,17 @@ type Problem struct {
 	// Conflicts are the increments of the request that were not counted; all others were.
 	Conflicts []countmill.Conflict `json:"conflicts,omitempty"`
 
+	// Progress is how far the work is that the caller waits for.
+	Progress *Progress `json:"progress,omitempty"`
+
 	// Header is sent along: Allow, Retry-After, Accept.
 	Header http.Header `json:"-"`
+}
+
+// Progress is how many pieces of some work there are, and how many are done.
+type Progress struct {
+	Pieces int `json:"pieces"`
+	Done   int `json:"pieces_done"`
 }
 
 // Error is the detail, or the title if there is none.

@@ -130,12 +130,12 @@ var outside = map[string][]struct{ query, contentType, body string }{
 		{"", "application/x-ndjson", "{\"counter\":\"page:a\"}\n{\"counter\":\"shop:a\"}\n"},
 	},
 	"POST /v1/batches":        {{"", typeBatch, aBatch("shop:a")}, {"", typeBatch, aBatch("page:a", "shop:a")}},
-	"GET /v1/totals":          {{query: "?counter=shop:a"}, {query: "?counter=page:a&counter=shop:a"}, {query: "?counter=page"}},
-	"POST /v1/totals":         {{"", "application/json", `{"counters":["page:a","shop:a"]}`}},
+	"GET /v1/totals":          {{query: "?group=page:a"}, {query: "?counter=shop:a"}, {query: "?counter=page:a&counter=shop:a"}, {query: "?counter=page"}},
+	"POST /v1/totals":         {{"", "application/json", `{"counters":["page:a","shop:a"]}`}, {"", "application/json", `{"groups":["page:a"]}`}},
 	"GET /v1/counters":        {{query: "?prefix=shop:"}, {query: "?prefix=pagex"}},
 	"GET /v1/counters/{name}": {{}},
-	"GET /v1/watch":           {{query: "?counter=page:a&counter=shop:a"}, {query: "?prefix=shop:"}, {query: "?prefix=pagex"}},
-	"GET /v1/series":          {{query: "?counter=shop:a"}, {query: "?counter=page:a&counter=shop:a"}},
+	"GET /v1/watch":           {{query: "?group=page:a"}, {query: "?prefix=%3Dpage:"}, {query: "?counter=page:a&counter=shop:a"}, {query: "?prefix=shop:"}, {query: "?prefix=pagex"}},
+	"GET /v1/series":          {{query: "?group=page:a"}, {query: "?counter=shop:a"}, {query: "?counter=page:a&counter=shop:a"}},
 	"GET /v1/shards":          {{query: "?counter=shop:a"}, {query: "?counter=page"}},
 	"GET /metrics/counters":   {{query: "?match=shop:a"}, {query: "?match=page:*&match=shop:*"}, {query: "?match=pages*"}},
 	"GET /metrics":            nil, // it names no counter
@@ -144,12 +144,24 @@ var outside = map[string][]struct{ query, contentType, body string }{
 	"PATCH /v1/counters/{name}":  {{"", "application/json", `{"shards":5}`}},
 	"DELETE /v1/counters/{name}": {{}},
 	"POST /v1/reset":             {{"", "application/json", `{"counter":"shop:a"}`}},
+
+	"GET /v1/indexes": nil, // it leaves out indexes whose groups the caller may not read: TestIndexesAndPrefixes
+	"POST /v1/indexes": {
+		{"", "application/json", `{"name":"a","match":"shop:{a}","group":"x:{a}"}`},
+		{"", "application/json", `{"name":"a","match":"page:{a}","group":"x:{a}"}`}, // =x: is not the caller's
+		{"", "application/json", `{"name":"a","match":"page:{a}","group":"page:{a}"}`},
+		{"", "application/json", `{"name":"a","match":"{a}","group":"page:{a}"}`},
+	},
+	"DELETE /v1/indexes": {{query: "?name=shops"}},
 }
 
 func TestPrefixesHoldOnEveryRoute(t *testing.T) {
 	t.Parallel()
 	r, secrets, _, _ := startGuarded(t)
 	r.incr(t, `[{"counter":"shop:a"},{"counter":"page:a"},{"counter":"q"}]`, bearer(secrets[access.Publish])...)
+	if status, text := r.call(t, "POST", "/v1/indexes", `{"name":"shops","match":"shop:{a}","group":"shop:{a}"}`, bearer(secrets[access.Admin])...); status != 200 {
+		t.Fatalf("an index: got %d %s", status, text)
+	}
 	for _, route := range routesOf(t, r) {
 		name := route.Method + " " + route.Pattern
 		requests, known := outside[name]

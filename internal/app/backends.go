@@ -32,7 +32,7 @@ type backends struct {
 // The roles that need a backend.
 const (
 	needBus   = Publisher | Aggregator
-	needStore = Aggregator | Reader
+	needStore = Aggregator | Reader | Indexer
 	needCache = Reader
 )
 
@@ -65,7 +65,7 @@ func (b *backends) openStore(c chosen, cfg Config) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
 	if b.store, err = o.Open(ctx, c.store.url, backend.StoreConfig{
-		Window: cfg.DedupWindow, ReadOnly: !cfg.Roles.Has(Aggregator), Create: cfg.Create,
+		Window: cfg.DedupWindow, ReadOnly: !cfg.Roles.Has(Aggregator | Indexer), Create: cfg.Create,
 		Logger: cfg.Logger.With("backend", o.Scheme),
 	}); err != nil {
 		return &FlagError{"store", err}

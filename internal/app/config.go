@@ -9,6 +9,7 @@ import (
 
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend"
+	"github.com/countmill/countmill/internal/indexer"
 	"github.com/countmill/countmill/internal/systemd"
 	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/reader"
@@ -94,6 +95,10 @@ type Config struct {
 	Aggregator aggregator.Config
 	Reader     reader.Config
 
+	// Indexer sets up the work at indexes. The process sets its name, logger and function itself. Defaults:
+	// leases of a minute, calls of 30 s, 20,000 shards a second, and each reading at most a day old.
+	Indexer indexer.Config
+
 	// DedupWindow is the deduplication window: for how long ids are remembered. An aggregator
 	// writes it into the database; a publisher refuses increments whose time is older.
 	// Default 0: the window in the database, or 8 days if the database is new or there is none.
@@ -150,6 +155,10 @@ func (c Config) withDefaults() Config {
 	c.Aggregator.MaxShards = cmp.Or(c.Aggregator.MaxShards, 128)
 	c.Aggregator.CommitTimeout = cmp.Or(c.Aggregator.CommitTimeout, 10*time.Second)
 	c.Aggregator.DeadLetterRate = cmp.Or(c.Aggregator.DeadLetterRate, 100)
+	c.Indexer.Lease = cmp.Or(c.Indexer.Lease, time.Minute)
+	c.Indexer.CallTimeout = cmp.Or(c.Indexer.CallTimeout, 30*time.Second)
+	c.Indexer.Rate = cmp.Or(c.Indexer.Rate, 20_000)
+	c.Indexer.Recheck = cmp.Or(c.Indexer.Recheck, 24*time.Hour)
 	c.BackupRate = cmp.Or(c.BackupRate, 64<<20)
 	c.RequestTimeout = cmp.Or(c.RequestTimeout, 10*time.Second)
 	c.ShutdownTimeout = cmp.Or(c.ShutdownTimeout, 25*time.Second)

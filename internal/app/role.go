@@ -10,8 +10,9 @@ const (
 	Publisher Roles = 1 << iota
 	Aggregator
 	Reader
+	Indexer
 
-	Up = Publisher | Aggregator | Reader
+	Up = Publisher | Aggregator | Reader | Indexer
 )
 
 // Has reports whether any role of other is in r.
@@ -19,8 +20,11 @@ func (r Roles) Has(other Roles) bool { return r&other != 0 }
 
 // String is the name of the command that runs the roles.
 func (r Roles) String() string {
-	if r == Up {
+	switch r {
+	case Up:
 		return "up"
+	case Indexer:
+		return "index work"
 	}
 	return strings.Join(r.Names(), "+")
 }
@@ -31,7 +35,7 @@ func (r Roles) Names() []string {
 	for _, role := range []struct {
 		role Roles
 		name string
-	}{{Publisher, "publisher"}, {Aggregator, "aggregator"}, {Reader, "reader"}} {
+	}{{Publisher, "publisher"}, {Aggregator, "aggregator"}, {Reader, "reader"}, {Indexer, "indexer"}} {
 		if r.Has(role.role) {
 			names = append(names, role.name)
 		}

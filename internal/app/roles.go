@@ -28,6 +28,7 @@ import (
 func makeRoles(cfg Config, b *backends, disks []*onDisk) ([]named, error) {
 	var before, after []named
 	window := func() time.Duration { return ownWindow(cfg) }
+	work := indexings(cfg, b)
 	var onRules func(context.Context)
 	if cfg.Roles.Has(Aggregator) {
 		agg, err := newAggregating(cfg, b, disks)
@@ -47,13 +48,17 @@ func makeRoles(cfg Config, b *backends, disks []*onDisk) ([]named, error) {
 		before = append([]named{{"publisher", pub}}, before...)
 	}
 	if cfg.Roles.Has(Reader) {
-		rd, err := newReading(cfg, b, onRules)
+		rd, err := newReading(cfg, b, poked(onRules, work))
 		if err != nil {
 			return nil, err
 		}
 		before = append(before, named{"reader", rd})
 	}
-	if cfg.Roles.Has(needStore) {
+	for _, w := range work {
+		w.onRules = onRules
+		after = append(after, named{"indexer", w})
+	}
+	if cfg.Roles.Has(Aggregator | Reader) {
 		after = append(after, named{"admin", tending{store: b.store, cache: b.cache, bus: b.bus.Channel}})
 	}
 	return append(before, after...), nil
@@ -355,5 +360,5 @@ func (s tending) Routes(to *surface) {
 	if cache, ok := s.cache.(droppable); ok {
 		totals = past{s.store, cache}
 	}
-	to.Verifier = admin.NewVerifier(s.store, s.store, totals)
+	to.Verifier = admin.NewVerifier(s.store, s.store, totals).CompareGroups(s.store)
 }

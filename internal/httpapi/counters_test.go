@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ type fakeAdmin struct {
 	err   error
 	// settings answers the calls about rules.
 	settings store.Settings
+	indexes  []admin.IndexState
 }
 
 func (f *fakeAdmin) Grow(_ context.Context, counter string, shards int) error {
@@ -53,6 +55,29 @@ func (f *fakeAdmin) AddSeries(_ context.Context, pattern string, keep store.Rete
 func (f *fakeAdmin) RemoveSeries(_ context.Context, pattern string) (store.Settings, error) {
 	f.asked = fmt.Sprintf("remove %q", pattern)
 	return f.settings, f.err
+}
+
+func (f *fakeAdmin) Indexes(context.Context) ([]admin.IndexState, int64, error) {
+	return f.indexes, 7, f.err
+}
+
+func (f *fakeAdmin) Index(_ context.Context, name string) (admin.IndexState, error) {
+	for _, x := range f.indexes {
+		if x.Name == name {
+			return x, f.err
+		}
+	}
+	return admin.IndexState{}, cmp.Or(f.err, store.ErrNoIndex)
+}
+
+func (f *fakeAdmin) CreateIndex(_ context.Context, name, match, group string) error {
+	f.asked = fmt.Sprintf("index %q %q %q", name, match, group)
+	return f.err
+}
+
+func (f *fakeAdmin) DeleteIndex(_ context.Context, name string) error {
+	f.asked = fmt.Sprintf("delete index %q", name)
+	return f.err
 }
 
 const jsonType = "application/json"

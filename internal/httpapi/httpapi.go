@@ -91,6 +91,10 @@ type Admin interface {
 	Rules(ctx context.Context) (store.Settings, error)
 	AddSeries(ctx context.Context, pattern string, keep store.Retention) (store.Settings, error)
 	RemoveSeries(ctx context.Context, pattern string) (store.Settings, error)
+	Indexes(ctx context.Context) (states []admin.IndexState, version int64, err error)
+	Index(ctx context.Context, name string) (admin.IndexState, error)
+	CreateIndex(ctx context.Context, name, match, group string) error
+	DeleteIndex(ctx context.Context, name string) error
 }
 
 // Config bounds requests. Its zero value works.

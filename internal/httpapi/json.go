@@ -86,6 +86,9 @@ func appendTotal(b []byte, t *reader.Total, quoted bool) []byte {
 	b = appendString(append(b, `","source":`...), t.Source)
 	b = strconv.AppendInt(append(b, `,"shards":`...), int64(t.Shards), 10)
 	b = strconv.AppendBool(append(b, `,"exists":`...), t.Exists)
+	if !t.Checked.IsZero() {
+		b = append(appendTime(append(b, `,"checked_at":"`...), t.Checked), '"')
+	}
 	if !t.Exists && strings.Contains(t.Counter, ",") {
 		b = append(b, `,"hint":"`+listHint+`"`...)
 	}

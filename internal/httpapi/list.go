@@ -25,7 +25,7 @@ func (a *API) list(c call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	after, err := c.params.After(countmill.CheckCounter)
+	after, err := c.params.After(countmill.CheckName)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/reader"
 )
 
 const (
@@ -81,6 +82,9 @@ func checkCount(field string, n, most int) error {
 // sayWhichCounter puts the position of a bad name into words: the reader's error counts
 // increments.
 func sayWhichCounter(err error) error {
+	if none, ok := errors.AsType[*reader.NotServingError](err); ok {
+		return notServing(none)
+	}
 	field, ok := errors.AsType[*countmill.FieldError](err)
 	if !ok || field.Index == nil {
 		return err

@@ -31,13 +31,17 @@ var (
 // Guesses: a page of dead letters may have 32 MB, and a page of shards 1000 of them.
 const long = 30 * time.Second
 
+// verifying bounds a page of groups, which has all counters of an index. A guess: some millions of counters
+// on a disk, or 100,000 at Google. Below the time that the server leaves for answers.
+const verifying = time.Minute
+
 // smallBody is the most bytes of a body with a name: one of 500 bytes may be escaped.
 const smallBody = 64 << 10
 
 var (
 	totalsBody = &body{
 		empty: func() any { return new(totalsRequest) }, max: api.MaxBody,
-		want: `{"counters": [...]}, 1 to 1000 strings`,
+		want: `{"counters": [...], "groups": [...]}, 1 to 1000 strings together`,
 	}
 	growBody = &body{
 		empty: func() any { return new(growRequest) }, max: smallBody,
@@ -63,6 +67,10 @@ var (
 		empty: func() any { return new(ruleRequest) }, max: smallBody,
 		want: `{"pattern": "page:*", "keep": "1m:6h,15m:400d"}`,
 	}
+	indexBody = &body{
+		empty: func() any { return new(indexRequest) }, max: smallBody,
+		want: `{"name": "sites", "match": "page:{site}:*", "group": "site:{site}"}`,
+	}
 	backupBody = &body{
 		empty: func() any { return new(backupRequest) }, max: smallBody,
 		want: `{"to": "monday"}, a path below the server's --backup-root, or {} for the root itself`,
@@ -72,18 +80,21 @@ var (
 // afterParams are those of the routes that take a receipt.
 var afterParams = []string{"max_staleness", "min_as_of", "after", "wait", "format"}
 
+// byName are the parameters that name counters and groups.
+var byName = []string{"counter", "group"}
+
 // routes is every route. /openapi.json describes the same ones.
 var routes = []route{
 	{method: http.MethodPost, path: "/v1/increments", need: publish, home: onPublisher, within: forever, traced: true, once: []string{"return", "format", "at"}, writes: (*API).increments},
 
 	{method: http.MethodPost, path: "/v1/batches", need: publish, home: onDoor, within: forever, traced: true, writes: (*API).batches},
 
-	{method: http.MethodGet, path: "/v1/totals", need: read, home: onReader, once: afterParams, often: []string{"counter"}, answer: (*API).totals},
+	{method: http.MethodGet, path: "/v1/totals", need: read, home: onReader, once: afterParams, often: byName, answer: (*API).totals},
 	{method: http.MethodPost, path: "/v1/totals", need: read, home: onReader, once: afterParams, body: totalsBody, answer: (*API).manyTotals},
 	{method: http.MethodGet, path: "/v1/counters", need: read, home: onReader, once: []string{"prefix", "limit", "page_token", "min_as_of", "format"}, answer: (*API).list},
 	{method: http.MethodGet, path: "/v1/counters/{name}", need: read, home: onReader, once: afterParams, answer: (*API).counter},
-	{method: http.MethodGet, path: "/v1/watch", need: read, home: onReader, once: []string{"prefix", "limit", "rates", "max_staleness", "min_as_of", "format", "interval"}, often: []string{"counter"}, within: forever, writes: (*API).watch},
-	{method: http.MethodGet, path: "/v1/series", need: read, home: onReader, once: []string{"step", "tz", "from", "to", "rate", "compare", "format"}, often: []string{"counter"}, writes: (*API).series},
+	{method: http.MethodGet, path: "/v1/watch", need: read, home: onReader, once: []string{"prefix", "limit", "rates", "max_staleness", "min_as_of", "format", "interval"}, often: byName, within: forever, writes: (*API).watch},
+	{method: http.MethodGet, path: "/v1/series", need: read, home: onReader, once: []string{"step", "tz", "from", "to", "rate", "compare", "format"}, often: byName, writes: (*API).series},
 	{method: http.MethodGet, path: "/v1/overview", need: read, home: onReader, answer: (*API).overview},
 	{method: http.MethodGet, path: "/metrics/counters", need: read, home: onReader, once: []string{"limit", "max_staleness", "min_as_of"}, often: []string{"match"}, within: forever, writes: (*API).scrapeCounters},
 
@@ -92,6 +103,9 @@ var routes = []route{
 	{method: http.MethodGet, path: "/v1/rules", need: whole, home: onAdmin, within: forever, answer: (*API).rules},
 	{method: http.MethodPost, path: "/v1/rules/series", need: whole, home: onAdmin, within: forever, body: ruleBody, answer: (*API).addSeriesRule},
 	{method: http.MethodDelete, path: "/v1/rules/series", need: whole, home: onAdmin, within: forever, once: []string{"pattern"}, answer: (*API).removeSeriesRule},
+	{method: http.MethodGet, path: "/v1/indexes", need: read, home: onAdmin, within: forever, answer: (*API).indexes},
+	{method: http.MethodPost, path: "/v1/indexes", need: change, home: onAdmin, within: forever, body: indexBody, answer: (*API).createIndex},
+	{method: http.MethodDelete, path: "/v1/indexes", need: change, home: onAdmin, within: forever, once: []string{"name"}, answer: (*API).deleteIndex},
 	{method: http.MethodPost, path: "/v1/reset", need: change, home: onAdmin, within: forever, once: []string{"format"}, body: resetBody, answer: (*API).reset},
 
 	{method: http.MethodGet, path: "/v1/dead-letters", need: whole, home: onStore, within: long, once: []string{"limit", "page_token"}, answer: (*API).listDeadLetters},
@@ -100,8 +114,8 @@ var routes = []route{
 	{method: http.MethodPost, path: "/v1/dead-letters/discard", need: whole, home: onStore, within: long, body: discardBody, answer: (*API).discard},
 
 	{method: http.MethodGet, path: "/v1/shards", need: read, home: onVerifier, within: long, once: []string{"counter"}, answer: (*API).shards},
-	{method: http.MethodGet, path: "/v1/verify", need: whole, home: onVerifier, within: long, once: []string{"prefix", "limit", "page_token"}, answer: (*API).verify},
-	{method: http.MethodPost, path: "/v1/verify", need: whole, home: onVerifier, within: long, body: verifyBody, answer: (*API).repair},
+	{method: http.MethodGet, path: "/v1/verify", need: whole, home: onVerifier, within: verifying, once: []string{"prefix", "limit", "page_token"}, answer: (*API).verify},
+	{method: http.MethodPost, path: "/v1/verify", need: whole, home: onVerifier, within: verifying, body: verifyBody, answer: (*API).repair},
 
 	{method: http.MethodPost, path: "/v1/backup", need: whole, home: everywhere, within: forever, body: backupBody, answer: (*API).backup},
 	{method: http.MethodGet, path: "/badge/{name}", need: access.Anyone, home: onReader, once: []string{"label"}, writes: (*API).badge},

@@ -153,7 +153,7 @@ func uncovered(prefixes []string) []string {
 }
 
 func checkMatch(caller access.Caller, name string) error {
-	err := countmill.CheckCounter(name)
+	err := countmill.CheckName(name)
 	if field, ok := errors.AsType[*countmill.FieldError](err); ok {
 		field.Field = "match"
 		return field
@@ -173,6 +173,10 @@ func (s *scrape) readNames(ctx context.Context, names []string, maxStaleness tim
 		if over, ok := errors.AsType[*reader.OverflowError](err); ok && slices.Contains(names, over.Counter) {
 			s.overflow[over.Counter] = true
 			names = slices.DeleteFunc(names, func(name string) bool { return name == over.Counter })
+			continue
+		}
+		if none, ok := errors.AsType[*reader.NotServingError](err); ok && slices.Contains(names, none.Group) {
+			names = slices.DeleteFunc(names, func(name string) bool { return name == none.Group })
 			continue
 		}
 		if err != nil {

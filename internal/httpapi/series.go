@@ -3,6 +3,7 @@ package httpapi
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -45,7 +46,7 @@ func (a *API) series(c call) error {
 	}
 	found, err := a.services.Reader.Series(c.ctx, q.SeriesQuery)
 	if err != nil {
-		return asSeriesProblem(err)
+		return a.asSeriesProblem(c.ctx, err)
 	}
 	header := c.w.Header()
 	header.Set("Countmill-As-Of", api.FormatTime(found.AsOf))
@@ -59,15 +60,15 @@ func (a *API) series(c call) error {
 	return nil
 }
 
-func asSeriesProblem(err error) error {
+func (a *API) asSeriesProblem(ctx context.Context, err error) error {
 	if none, ok := errors.AsType[*reader.NoSeriesError](err); ok {
 		return api.NewProblem(http.StatusNotFound, "no-series", "no series", none.Error())
 	}
-	return sayWhichCounter(err)
+	return a.asReadProblem(ctx, err)
 }
 
 func readSeriesCall(c call, now time.Time) (q seriesCall, err error) {
-	q.Counters = c.params.All("counter")
+	q.Counters = namesOf(c.params)
 	if err := checkCount("counter", len(q.Counters), MaxQuery); err != nil {
 		return q, err
 	}

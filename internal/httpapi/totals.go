@@ -11,13 +11,14 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// A totalsRequest names counters.
+// A totalsRequest names counters, and groups without their first character.
 type totalsRequest struct {
 	Counters texts `json:"counters"`
+	Groups   texts `json:"groups"`
 }
 
 func (a *API) totals(c call) (any, error) {
-	counters := c.params.All("counter")
+	counters := namesOf(c.params)
 	if err := checkCount("counter", len(counters), MaxQuery); err != nil {
 		return nil, err
 	}
@@ -25,7 +26,8 @@ func (a *API) totals(c call) (any, error) {
 }
 
 func (a *API) manyTotals(c call) (any, error) {
-	counters := c.body.(*totalsRequest).Counters
+	request := c.body.(*totalsRequest)
+	counters := append(request.Counters, groupsOf(request.Groups)...)
 	if err := checkCount("counters", len(counters), MaxBodyCounters); err != nil {
 		return nil, err
 	}
@@ -57,7 +59,7 @@ func (a *API) readTotals(c call, counters []string) (*totals, error) {
 	}
 	ts, err := a.services.Reader.TotalsSince(c.ctx, counters, maxStaleness, minAsOf)
 	if err != nil {
-		return nil, sayWhichCounter(err)
+		return nil, a.asReadProblem(c.ctx, err)
 	}
 	return &totals{totals: ts, quoted: quoted, lag: lagOf(a.services.Reader.Pipeline(c.ctx)), unseen: a.unseen()}, nil
 }
@@ -77,7 +79,7 @@ func (a *API) totalsAfter(c call, counters []string, minAsOf time.Time, quoted b
 	}
 	after, err := a.services.Reader.TotalsAfter(c.ctx, counters, receipt, wait, minAsOf)
 	if err != nil {
-		return nil, sayWhichCounter(err)
+		return nil, a.asReadProblem(c.ctx, err)
 	}
 	return &totals{totals: after.Totals, aside: after.SetAside, after: true, quoted: quoted, lag: lagOf(a.services.Reader.Pipeline(c.ctx)), unseen: a.unseen()}, nil
 }

@@ -15,7 +15,7 @@ const refusedPause = time.Minute
 
 func (a *API) shards(c call) (any, error) {
 	counter := c.params.Get("counter")
-	if err := countmill.CheckCounter(counter); err != nil {
+	if err := countmill.CheckName(counter); err != nil {
 		return nil, err
 	}
 	if err := c.caller().Check(counter); err != nil {

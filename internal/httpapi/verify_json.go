@@ -44,6 +44,7 @@ type verified struct {
 	Shards        int       `json:"shards"`
 	Cached        int       `json:"cached"`
 	Unchecked     int       `json:"unchecked"`
+	Groups        int       `json:"groups"`
 	NextPageToken string    `json:"next_page_token,omitempty"`
 }
 
@@ -58,7 +59,7 @@ type problem struct {
 func verifiedOf(r admin.VerifyResult) verified {
 	out := verified{
 		AsOf: optional(r.At), Problems: make([]problem, len(r.Problems)),
-		Shards: r.Shards, Cached: r.Cached, Unchecked: r.Unchecked, NextPageToken: api.PageToken(r.Next),
+		Shards: r.Shards, Cached: r.Cached, Unchecked: r.Unchecked, Groups: r.Groups, NextPageToken: api.PageToken(r.Next),
 	}
 	for i, p := range r.Problems {
 		out.Problems[i] = problem{Kind: p.Kind, Counter: p.Counter, Detail: p.Detail, Fixed: p.Fixed}

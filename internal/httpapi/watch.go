@@ -187,7 +187,7 @@ func (wa *watcher) orderOf(c call) (o order, err error) {
 // orderPrefix is the order of a watcher with a prefix. All watchers with the same one share a
 // feed.
 func (a *API) orderPrefix(c call) (order, error) {
-	for _, name := range []string{"counter", "interval", "max_staleness", "min_as_of"} {
+	for _, name := range []string{"counter", "group", "interval", "max_staleness", "min_as_of"} {
 		if c.params.Has(name) {
 			return order{}, &countmill.FieldError{Field: name, Problem: "is given beside prefix", Limit: "prefix with limit, or counter with interval, max_staleness and min_as_of"}
 		}
@@ -212,7 +212,7 @@ func (a *API) orderNames(c call) (order, error) {
 	if c.params.Has("limit") {
 		return order{}, &countmill.FieldError{Field: "limit", Problem: "is given without prefix", Limit: "only with prefix"}
 	}
-	counters := c.params.All("counter")
+	counters := namesOf(c.params)
 	if err := checkCount("counter", len(counters), MaxQuery); err != nil {
 		return order{}, err
 	}

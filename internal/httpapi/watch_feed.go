@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/reader"
 )
 
 const (
@@ -227,7 +228,8 @@ func (s *prefixSource) read(ctx context.Context, limit int) (reading, error) {
 	}
 	// A total of another reader will do, if it is younger than the one before.
 	ts, err := s.reader.TotalsSince(ctx, s.names, prefixInterval/2, time.Time{})
-	if errors.Is(err, countmill.ErrOverflow) {
+	_, ended := errors.AsType[*reader.NotServingError](err)
+	if ended || errors.Is(err, countmill.ErrOverflow) {
 		return s.list(ctx, limit) // which leaves that counter out
 	}
 	return reading{totals: ts}, err

@@ -101,6 +101,8 @@ type Stats struct {
 	// Corrected counts the rests that a later reading of a piece has changed: increments were folded
 	// without an index that was complete.
 	Corrected int64
+	// Building, Serving and Deleting are the indexes in that state when the worker last looked.
+	Building, Serving, Deleting int64
 }
 
 // An Indexer works at the indexes of one database. Its methods may be called concurrently.
@@ -110,6 +112,8 @@ type Indexer struct {
 	poked chan struct{}
 
 	shards, pieces, rests, corrected atomic.Int64
+	building, serving, deleting      atomic.Int64
+	failing                          atomic.Pointer[error] // of the last step; nil before the first
 }
 
 // New returns an Indexer. It does nothing before Run or Step.
@@ -119,8 +123,21 @@ func New(s Store, cfg Config) *Indexer {
 
 // Stats returns the counts so far.
 func (x *Indexer) Stats() Stats {
-	return Stats{Shards: x.shards.Load(), Pieces: x.pieces.Load(), Rests: x.rests.Load(), Corrected: x.corrected.Load()}
+	return Stats{
+		Shards: x.shards.Load(), Pieces: x.pieces.Load(), Rests: x.rests.Load(), Corrected: x.corrected.Load(),
+		Building: x.building.Load(), Serving: x.serving.Load(), Deleting: x.deleting.Load(),
+	}
 }
+
+// Ready returns why the last step of Run failed; nil if it did not.
+func (x *Indexer) Ready() error {
+	if err := x.failing.Load(); err != nil {
+		return *err
+	}
+	return errBegins
+}
+
+var errBegins = errors.New("the worker has not read the rules yet")
 
 // Poke makes Run look for work now.
 func (x *Indexer) Poke() {
@@ -135,6 +152,7 @@ func (x *Indexer) Run(ctx context.Context) {
 	fails := 0
 	for ctx.Err() == nil {
 		worked, err := x.Step(ctx)
+		x.failing.Store(&err)
 		wait := x.cfg.Every
 		switch {
 		case ctx.Err() != nil:
@@ -202,11 +220,32 @@ func (x *Indexer) look(ctx context.Context) (*work, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the rules: %w", err)
 	}
+	x.count(checked.Settings.Rules)
 	w := &work{checked.Settings.Rules, checked.At, time.Now()}
 	if w.asked.IsZero() { // the store's clock is the machine's
 		w.asked, w.heard = x.cfg.env.At(began), began
 	}
 	return w, nil
+}
+
+// count counts the indexes by their states.
+func (x *Indexer) count(rules *store.Rules) {
+	var building, serving, deleting int64
+	if rules != nil {
+		for i := range rules.Indexes {
+			switch r := &rules.Indexes[i]; {
+			case !r.InForce():
+				deleting++
+			case r.Serving.IsZero():
+				building++
+			default:
+				serving++
+			}
+		}
+	}
+	x.building.Store(building)
+	x.serving.Store(serving)
+	x.deleting.Store(deleting)
 }
 
 // work does one piece of work for an index.

@@ -117,6 +117,11 @@ func (s adminStore) Check(ctx context.Context) (checked store.Checked, err error
 	return checked, err
 }
 
+// Pieces is for the progress of indexes, which no operator of a simulation asks for.
+func (s adminStore) Pieces(_ context.Context, index int64) ([]store.Piece, error) {
+	return s.fake.Pieces(background, index)
+}
+
 // GrowCounter raises for an operator.
 func (s *simStore) GrowCounter(ctx context.Context, counter string, shards int) (named int, err error) {
 	var answer int

@@ -51,7 +51,7 @@ type simStore struct {
 var (
 	_ aggregator.Store = (*simStore)(nil)
 	_ reader.Store     = (*simStore)(nil)
-	_ admin.Store      = (*simStore)(nil)
+	_ admin.Store      = adminStore{}
 )
 
 var (

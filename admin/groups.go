@@ -1,0 +1,189 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/store"
+)
+
+// WrongGroup is the Kind of a group whose total is not the sum of its counters.
+const WrongGroup = "group"
+
+// GroupReads is what a Verifier needs to compare groups with their counters.
+type GroupReads interface {
+	store.Reads
+	Check(ctx context.Context) (store.Checked, error)
+}
+
+// CompareGroups makes the Verifier compare groups too. Call it before the first page.
+//
+// All counters and groups of an index are read in one view, and so at one moment: while increments come
+// in, a sum of several moments would differ from every total. So an index is one page, however many
+// counters it has.
+func (v *Verifier) CompareGroups(reads GroupReads) *Verifier {
+	v.groups = reads
+	return v
+}
+
+// mostGroups bounds the memory of a page of groups.
+const mostGroups = 1_000_000
+
+// groupPage compares the groups of the first index that serves after the named one.
+func (v *Verifier) groupPage(ctx context.Context, prefix, after string) (r VerifyResult, err error) {
+	checked, err := v.groups.Check(ctx)
+	if err != nil {
+		return r, unavailable("reading the rules", err)
+	}
+	x := nextIndex(checked.Settings.Rules, prefix, after)
+	if x == nil {
+		return r, nil
+	}
+	c := &groupCheck{view: v.groups.View(), keys: v.groups.Keys(), index: x, prefix: prefix, sums: make(map[string]*groupSum)}
+	defer c.view.Close()
+	if err := c.read(ctx); err != nil {
+		return r, err
+	}
+	r = c.result()
+	r.Next = ofGroups + x.Name
+	// Since an index ends no fold adds to its groups.
+	if checked, err = v.groups.Check(ctx); err != nil {
+		return VerifyResult{}, unavailable("reading the rules", err)
+	}
+	if now := checked.Settings.Rules.Index(x.Name); now == nil || now.Number != x.Number || !now.InForce() {
+		r.Problems, r.Groups = nil, 0
+	}
+	return r, nil
+}
+
+// nextIndex returns the first index after the named one that serves and may have groups with the prefix.
+func nextIndex(rules *store.Rules, prefix, after string) *store.Index {
+	if rules == nil {
+		return nil
+	}
+	for i := range rules.Indexes {
+		x := &rules.Indexes[i]
+		groups := x.GroupPrefix()
+		related := strings.HasPrefix(groups, prefix) || strings.HasPrefix(prefix, groups) || strings.HasPrefix(x.Overflow(), prefix)
+		if x.Name > after && related && x.InForce() && !x.Serving.IsZero() {
+			return x
+		}
+	}
+	return nil
+}
+
+// A groupCheck is the comparison of the groups of one index.
+type groupCheck struct {
+	view   store.View
+	keys   int
+	index  *store.Index
+	prefix string
+	sums   map[string]*groupSum
+	shards int
+}
+
+// A groupSum is the total of a group and that of its counters. They wrap, and so do both of equal
+// sums.
+type groupSum struct {
+	total, counted int64
+	overflow       bool
+}
+
+func (c *groupCheck) read(ctx context.Context) error {
+	err := c.each(ctx, c.index.Prefix(), func(counter string, sum int64, overflow bool) {
+		if group, ok := c.index.GroupOf(counter); ok && strings.HasPrefix(group, c.prefix) {
+			s := c.of(group)
+			s.counted, s.overflow = s.counted+sum, s.overflow || overflow
+		}
+	})
+	for _, prefix := range []string{c.index.GroupPrefix(), c.index.Overflow()} {
+		if err != nil {
+			return err
+		}
+		err = c.each(ctx, prefix, func(group string, sum int64, overflow bool) {
+			if c.index.HasGroup(group) && strings.HasPrefix(group, c.prefix) {
+				s := c.of(group)
+				s.total, s.overflow = s.total+sum, s.overflow || overflow
+			}
+		})
+	}
+	return err
+}
+
+func (c *groupCheck) of(group string) *groupSum {
+	s := c.sums[group]
+	if s == nil {
+		s = new(groupSum)
+		c.sums[group] = s
+	}
+	return s
+}
+
+// each visits the counters with a prefix, each shard and the rest of a group apart.
+func (c *groupCheck) each(ctx context.Context, prefix string, visit func(counter string, sum int64, overflow bool)) error {
+	for after := ""; ; {
+		records, err := c.view.List(ctx, prefix, after, store.MaxSurveyPage)
+		if err != nil {
+			return unavailable("listing counters", err)
+		}
+		var keys []store.Key
+		for i := range records {
+			rec := &records[i]
+			visit(rec.Counter, rec.Rest, rec.Overflow)
+			for n := range rec.Shards {
+				keys = append(keys, store.Key{Counter: rec.Counter, Shard: n})
+			}
+		}
+		if err := c.lookup(ctx, keys, visit); err != nil {
+			return err
+		}
+		if len(c.sums) > mostGroups {
+			return &countmill.FieldError{Field: "prefix", Problem: "has too many groups of index " + c.index.Name, Limit: fmt.Sprintf("%d groups", mostGroups)}
+		}
+		if len(records) < store.MaxSurveyPage {
+			return nil
+		}
+		after = records[len(records)-1].Counter
+	}
+}
+
+func (c *groupCheck) lookup(ctx context.Context, keys []store.Key, visit func(counter string, sum int64, overflow bool)) error {
+	for len(keys) > 0 {
+		n := min(len(keys), c.keys)
+		asked := keys[:n]
+		values, err := c.view.Lookup(ctx, asked)
+		if err != nil {
+			return unavailable("reading shards", err)
+		}
+		keys = keys[n:]
+		for i, v := range values {
+			if v.Deferred {
+				keys = append(keys, asked[i])
+				continue
+			}
+			c.shards++
+			visit(asked[i].Counter, v.Value, v.Overflow)
+		}
+	}
+	return nil
+}
+
+func (c *groupCheck) result() VerifyResult {
+	r := VerifyResult{At: c.view.ReadTime()}
+	for _, group := range slices.Sorted(maps.Keys(c.sums)) {
+		s := c.sums[group]
+		if r.Groups++; s.overflow || s.total == s.counted {
+			continue
+		}
+		r.Problems = append(r.Problems, Problem{
+			Kind: WrongGroup, Counter: group, Shard: -1,
+			Detail: fmt.Sprintf("is %d as of %s, when its counters had %d", s.total, formatTime(r.At), s.counted),
+		})
+	}
+	return r
+}
+

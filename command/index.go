@@ -1,0 +1,238 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"text/tabwriter"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/client"
+	"github.com/countmill/countmill/internal/app"
+)
+
+var indexFamily = command{
+	path:  "index",
+	group: "change",
+	args:  "VERB",
+	short: "put counters into groups, whose totals are their sums",
+	long: `An index names counters and the group of each. Each increment is added to its counter and
+to its group in one commit. Increments that were counted before the index are added to the groups
+while everything runs. Until that is done the index is building, and its groups have no totals.
+
+  countmill index create sites --match 'page:{site}:*' --group 'site:{site}' --wait
+  countmill get --group site:s1
+
+docs/howto/groups.md has the whole story.
+`,
+}
+
+var indexCreateCommand = command{
+	path:  "index create",
+	args:  "NAME",
+	short: "create an index, and build its groups of what was counted",
+	long: `--match names counters: text, variables in braces, and perhaps a * at the end for any rest. --group names
+the group of a counter by those variables. A variable is at least one byte, up to the first place
+where the text after it comes. Groups are counters whose names begin with =. Nobody can increment
+them. Repeating the command changes nothing.
+
+  countmill index create sites --match 'page:{site}:*' --group 'site:{site}'
+
+--wait shows the progress until the groups can be read. It needs the scope read beside admin.
+`,
+	run: runIndexCreate,
+}
+
+var indexListCommand = command{
+	path:  "index list",
+	short: "list the indexes, and how far the work at each is",
+	run:   runIndexList,
+}
+
+var indexDeleteCommand = command{
+	path:  "index delete",
+	args:  "NAME",
+	short: "delete an index and all its groups",
+	long: `The groups can not be read from now on. They are removed after a minute, and the name of the
+index is free when everything of it is gone. The counters stay.
+
+--wait shows the progress until then. It needs the scope read beside admin.
+`,
+	run: runIndexDelete,
+}
+
+var indexWorkCommand = command{
+	path:  "index work",
+	roles: app.Indexer,
+	short: "run only a worker that builds, checks and deletes indexes",
+	long: `Works at the indexes of a store that other processes write. "countmill up" does that by itself: on one
+machine this command is not needed. Several workers share the work. One that is killed loses
+nothing: after --index-lease another one takes its piece.
+
+  countmill index work --store datastore://my-project
+`,
+	run: runRoles,
+}
+
+// An indexState is an index of GET /v1/indexes.
+type indexState struct {
+	Name, Match, Group, State string
+	Pieces                    int64
+	Done                      int64  `json:"pieces_done"`
+	Shards                    int64  `json:"shards_read"`
+	Corrected                 int64  `json:"corrected"`
+	Since                     string `json:"since"`
+	Checked                   string `json:"checked_at"`
+}
+
+// progress is in words: a percentage while the state is about to change.
+func (x *indexState) progress() string {
+	if x.State == "serving" || x.Pieces == 0 {
+		return x.State
+	}
+	return fmt.Sprintf("%s %d %%", x.State, 100*x.Done/x.Pieces)
+}
+
+func runIndexCreate(ctx context.Context, c call) error {
+	name, err := c.oneIndex()
+	if err != nil {
+		return err
+	}
+	if c.match == "" || c.groupPattern == "" {
+		return app.Usagef("--match and --group are needed, such as --match 'page:{site}:*' --group 'site:{site}'")
+	}
+	answer, err := c.ask(ctx, client.Request{
+		Method: http.MethodPost, Path: "/v1/indexes", Body: body(map[string]any{"name": name, "match": c.match, "group": c.groupPattern}), Safe: true,
+	})
+	if err == nil && c.waits {
+		answer, err = c.waitForIndex(ctx, name, "building", func(x *indexState) bool { return x != nil && x.State == "serving" })
+	}
+	if err != nil {
+		return err
+	}
+	return c.printIndexes(answer)
+}
+
+func runIndexList(ctx context.Context, c call) error {
+	answer, err := c.ask(ctx, client.Request{Path: "/v1/indexes"})
+	if err != nil {
+		return err
+	}
+	return c.printIndexes(answer)
+}
+
+func runIndexDelete(ctx context.Context, c call) error {
+	name, err := c.oneIndex()
+	if err != nil {
+		return err
+	}
+	answer, err := c.ask(ctx, client.Request{Method: http.MethodDelete, Path: "/v1/indexes", Query: url.Values{"name": {name}}, Safe: true})
+	if err == nil && c.waits {
+		answer, err = c.waitForIndex(ctx, name, "deleting", func(x *indexState) bool { return x == nil })
+	}
+	if err != nil {
+		return err
+	}
+	return c.printIndexes(answer)
+}
+
+func (c call) oneIndex() (string, error) {
+	if len(c.args) != 1 {
+		return "", app.Usagef("name one index, got %s", quoted(c.args))
+	}
+	return c.args[0], nil
+}
+
+// indexEvery is how often a command that waits looks at an index.
+const indexEvery = time.Second
+
+// waitForIndex shows the progress of an index until it is as wanted; x is nil if it is not there. A server that
+// cannot be reached for a time may come back.
+func (c call) waitForIndex(ctx context.Context, name, verb string, done func(x *indexState) bool) ([]byte, error) {
+	const whole = 1000
+	bar := startProgress(c.stderr, verb+" "+name, "shards", whole)
+	defer bar.Stop()
+	var shown, shards int64
+	for {
+		answer, err := c.ask(ctx, client.Request{Path: "/v1/indexes"})
+		var all []indexState
+		if err == nil {
+			all, err = readIndexes(answer)
+		}
+		if refused, ok := errors.AsType[*client.Error](err); ok && refused.Status < 500 || ctx.Err() != nil {
+			return nil, err
+		}
+		x := findIndex(all, name)
+		switch {
+		case err != nil:
+			bar.Wait(err.Error())
+		case done(x):
+			return answer, nil
+		case x == nil:
+			return nil, fmt.Errorf("index %q is gone: somebody has deleted it, or the token may not read its groups", name)
+		case x.Pieces > 0:
+			part := whole * x.Done / x.Pieces
+			bar.Add(max(part-shown, 0), max(x.Shards-shards, 0))
+			shown, shards = max(shown, part), max(shards, x.Shards)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(indexEvery):
+		}
+	}
+}
+
+func findIndex(all []indexState, name string) *indexState {
+	for i := range all {
+		if all[i].Name == name {
+			return &all[i]
+		}
+	}
+	return nil
+}
+
+func readIndexes(answer []byte) ([]indexState, error) {
+	var got struct {
+		Indexes []indexState `json:"indexes"`
+	}
+	if err := json.Unmarshal(answer, &got); err != nil || got.Indexes == nil {
+		return nil, fmt.Errorf("the server answered with something else than indexes; is that a countmill?")
+	}
+	return got.Indexes, nil
+}
+
+func (c call) printIndexes(answer []byte) error {
+	if c.json {
+		_, err := c.stdout.Write(answer)
+		return err
+	}
+	all, err := readIndexes(answer)
+	if err != nil {
+		return err
+	}
+	if len(all) == 0 {
+		fmt.Fprintln(c.stderr, "no indexes")
+		return nil
+	}
+	table := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "INDEX\tSTATE\tMATCH\tGROUP\tCHECKED")
+	for i := range all {
+		x := &all[i]
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", plain(x.Name), plain(x.progress()), plain(x.Match), plain(x.Group), plain(x.Checked))
+	}
+	return table.Flush()
+}
+
+// withGroups are the names of the arguments and of --group.
+func (c call) withGroups() []string {
+	names := append([]string{}, c.args...)
+	for _, g := range c.groups {
+		names = append(names, countmill.GroupMark+g)
+	}
+	return names
+}
