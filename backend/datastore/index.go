@@ -78,8 +78,8 @@ type shardList struct {
 // alone, in the order of their places: the shards of other counters cost no read.
 func (s *Store) listShards(ctx context.Context, x *store.Index, p *store.Piece, from string, limit int) (l shardList, err error) {
 	sp, some := placeSpan(p, from)
-	if !some {
-		return l, nil
+	if !some { // only the time is wanted
+		sp.from, sp.past, sp.to = "z", "", "z"
 	}
 	prefix := x.Prefix()
 	for examined := 0; examined < maxExamined && len(l.refs) < limit; {
@@ -170,14 +170,11 @@ func (s *Store) Ungrouped(ctx context.Context, x *store.Index, p *store.Piece, f
 		return page, err
 	}
 	defer cancel()
-	sent := now()
 	l, err := s.listShards(ctx, x, p, from, limit)
 	if err != nil {
 		return page, err
 	}
-	if page.Place, page.Next, page.At = l.place, l.next, sent; l.when != nil {
-		page.At = l.when.AsTime()
-	}
+	page.At, page.Place, page.Next = l.when.AsTime(), l.place, l.next
 	err = s.eachListed(ctx, &l, []string{"count", groupedBy(x.Number)}, func(i int, e *pb.Entity) error {
 		page.Shards++
 		u, err := ungroupedOf(e, x.Number)
