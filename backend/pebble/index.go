@@ -236,7 +236,7 @@ func (s *Store) SetRests(ctx context.Context, p *store.Piece, rests []store.Grou
 			if err != nil {
 				return err
 			}
-			if now := fromInt64(r.Rest); now != had {
+			if now := fromRest(r.Rest); now != had {
 				if err := s.setRest(b, key, r.Group, now, now.plus(had.negative())); err != nil {
 					return err
 				}
@@ -246,6 +246,14 @@ func (s *Store) SetRests(ctx context.Context, p *store.Piece, rests []store.Grou
 		}
 		return nil
 	})
+}
+
+// fromRest makes the rest of an overflow so large that no other rests bring the sum back to an int64.
+func fromRest(rest int64) int128 {
+	if rest == math.MaxInt64 {
+		return int128{hi: 1 << 40}
+	}
+	return fromInt64(rest)
 }
 
 // setRest writes a piece's part of a group, and the group's rest, which moves by delta.

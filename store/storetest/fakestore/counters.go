@@ -16,6 +16,7 @@ type record struct {
 	exists bool
 	shards int64
 	rest   int64 // of a group
+	beyond bool  // the rest does not fit
 	store.ResetState
 }
 
