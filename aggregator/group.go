@@ -1,6 +1,7 @@
 package aggregator
 
 import (
+	"bytes"
 	"cmp"
 	"math/bits"
 	"slices"
@@ -14,6 +15,7 @@ import (
 type grouper struct {
 	indexes []*store.Index // in force, by their numbers
 	name    []byte
+	visited [][]byte  // by eachOf, by index
 	sets    [][]int64 // so far: few counters differ
 }
 
@@ -31,7 +33,7 @@ func newGrouper(rules *store.Rules) *grouper {
 		return nil
 	}
 	slices.SortFunc(indexes, func(a, b *store.Index) int { return cmp.Compare(a.Number, b.Number) })
-	return &grouper{indexes: indexes}
+	return &grouper{indexes: indexes, visited: make([][]byte, len(indexes))}
 }
 
 // each visits the groups of a counter, with the index's position. The name is good until the next
@@ -48,14 +50,23 @@ func (g *grouper) each(counter string, visit func(i int, group []byte)) {
 	}
 }
 
-// eachOf visits the groups of a part's counters. It may visit one several times.
+// eachOf visits the groups of a part's counters. It may visit one several times, but not for two
+// counters next to each other: those are most often in the same group.
 func (g *grouper) eachOf(p *part, visit func(group []byte)) {
 	if g == nil {
 		return
 	}
+	for i := range g.visited {
+		g.visited[i] = g.visited[i][:0] // no group has an empty name
+	}
 	p.each(func(q *part) {
 		for i := range q.Entries {
-			g.each(q.Entries[i].Counter, func(_ int, group []byte) { visit(group) })
+			g.each(q.Entries[i].Counter, func(index int, group []byte) {
+				if v := &g.visited[index]; !bytes.Equal(*v, group) {
+					*v = append((*v)[:0], group...)
+					visit(group)
+				}
+			})
 		}
 	})
 }

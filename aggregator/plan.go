@@ -85,7 +85,7 @@ func firstOrder(p *part) uint64 {
 }
 
 // countNew is at least the number of entities that p adds to a commit that already writes counters. It
-// counts a group of several entries several times.
+// may count a group several times.
 func countNew(p *part, counters map[string]struct{}, groups *grouper) int {
 	n := 0
 	if p.marked {

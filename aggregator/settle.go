@@ -122,8 +122,8 @@ func (l *loop) wakeBlocked() {
 	}
 }
 
-// errTooLarge is the reason of a dead letter whose increments fit their counters and not a group: more
-// than 1,024 of the largest in one part. It can be replayed when the index is gone.
+// errTooLarge is the reason of a dead letter whose increments fit their counters and not a group: sums of
+// thousands of the largest increments in one part. It can be replayed when the index is gone.
 var errTooLarge = errors.New("its increments of one group do not fit 64 bits together")
 
 // answered notes that the store has answered, even with an error.

@@ -448,7 +448,9 @@ const MaxPieces = 4096
 // piece's shards whose counters are in the group.
 type GroupRest struct {
 	Group string
-	Rest  int64
+	// Rest is math.MaxInt64 if the sum does not fit int64. The group then has no total, whatever the
+	// rests of other pieces are: Value.Overflow of its record is true.
+	Rest int64
 }
 
 // An Ungrouped is the part of a shard's count that was folded without an index.

@@ -82,8 +82,8 @@ func (h *holding) read(ctx context.Context) error {
 	return h.finish(ctx, done)
 }
 
-// add adds the part of a shard to the sum of its group. A part that does not fit makes the sum the end
-// of int64, which every reader takes for an overflow.
+// add adds the part of a shard to the sum of its group. A sum that does not fit stays at
+// math.MaxInt64 (store.GroupRest).
 func (h *holding) add(sums map[string]int64, u *store.Ungrouped) {
 	group, ok := h.index.GroupOf(u.Counter)
 	if !ok {
@@ -91,12 +91,7 @@ func (h *holding) add(sums map[string]int64, u *store.Ungrouped) {
 	}
 	a, b := sums[group], u.Rest
 	sum := a + b
-	switch {
-	case a == math.MaxInt64 || a == math.MinInt64:
-		sum = a
-	case u.Overflow && b < 0 || a < 0 && b < 0 && sum >= 0:
-		sum = math.MinInt64
-	case u.Overflow || a > 0 && b > 0 && sum < 0:
+	if a == math.MaxInt64 || u.Overflow || sum == math.MaxInt64 || (sum > a) != (b > 0) {
 		sum = math.MaxInt64
 	}
 	if sums[group] = sum; sum == 0 {
