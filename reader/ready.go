@@ -66,6 +66,11 @@ func (r *Reader) keep(s *store.Settings, at time.Time) {
 	r.asked.Store(&at)
 }
 
+// ReadSettings reads the settings of the database now, so that the groups of a deleted index are not served any
+// more. It returns after Config.Timeout at most, whether it has or not: without it the reader learns of
+// a change within Config.CheckEvery.
+func (r *Reader) ReadSettings(ctx context.Context) { _ = r.askStore(ctx) }
+
 // A checker remembers the answer of the last check. Its zero value asks at once.
 type checker struct {
 	mu      sync.Mutex

@@ -92,6 +92,7 @@ func TestDecodeJSONRefuses(t *testing.T) {
 		{"raw control character", "{\"counter\":\"a\x07\"}", `{"counter":"a"}`, "counter", "is not valid JSON", "a string"},
 		{"padded counter", `{"counter":"a "}`, `{"counter":"a b"}`, "counter", "begins or ends with a space", "no leading or trailing space"},
 		{"reserved counter", `{"counter":"__a__"}`, `{"counter":"__a_"}`, "counter", "has the reserved form __x__", "not __x__"},
+		{"group", `{"counter":"=site:a"}`, `{"counter":"a=site"}`, "counter", "begins with =, as groups do", "a counter that is no group"},
 		{"not UTF-8", "{\"counter\":\"a\xff\"}", "{\"counter\":\"a\u00ff\"}", "counter", "is not valid JSON near byte 13: invalid UTF-8", "valid UTF-8"},
 		{"lone high surrogate", `{"counter":"\ud83d"}`, `{"counter":"\ud83d\ude00"}`, "counter", "is not valid JSON", "valid UTF-8"},
 		{"lone low surrogate", `{"counter":"\ude00"}`, `{"counter":"\ud83d\ude00"}`, "counter", "is not valid JSON", "valid UTF-8"},

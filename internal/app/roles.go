@@ -294,14 +294,18 @@ type reading struct {
 	alone bool // no aggregator of this process shows its lag
 }
 
-// onRules is called after each change of the rules; nil without an aggregator of this process.
+// onRules is called after each change of the rules.
 func newReading(cfg Config, b *backends, onRules func(context.Context)) (*reading, error) {
 	s := &reading{ages: totalAges(), alone: !cfg.Roles.Has(Aggregator)}
 	var err error
 	if s.Reader, err = reader.New(b.store, b.cache, readerConfig(cfg, b, s.ages)); err != nil {
 		return nil, err
 	}
-	s.admin, err = admin.New(s.Reader, b.store, admin.Config{Timeout: cfg.RequestTimeout, OnRules: onRules, Logger: cfg.Logger.With("role", "admin")})
+	told := func(ctx context.Context) {
+		s.Reader.ReadSettings(ctx)
+		onRules(ctx)
+	}
+	s.admin, err = admin.New(s.Reader, b.store, admin.Config{Timeout: cfg.RequestTimeout, OnRules: told, Logger: cfg.Logger.With("role", "admin")})
 	return s, err
 }
 

@@ -95,6 +95,7 @@ func TestBadRows(t *testing.T) {
 		{CSV, "a", "has 1 fields, the header has 4"},
 		{CSV, "a,1,,,", "has 5 fields"},
 		{CSV, ",1,,", "counter is empty"},
+		{CSV, "=site:a,1,,", "begins with =, as groups do"},
 		{CSV, " a,1,,", "begins or ends with a space"},
 		{CSV, "a\x00,1,,", "control character"},
 		{CSV, "a\xff,1,,", "not valid UTF-8"},

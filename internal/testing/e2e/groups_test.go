@@ -1,0 +1,388 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	mathrand "math/rand/v2"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/countmill/countmill/internal/testing/reaper"
+)
+
+// An index is created over counters that are being incremented, while `countmill up` is killed again and
+// again. Callers repeat by key. When it serves, every counter and every group is exactly what was
+// acknowledged. Then the index is deleted and created again.
+//
+// COUNTMILL_TEST_GROUPS is COUNTERS,INCREMENTS A SECOND,KILLS (40000,5000,4), COUNTMILL_TEST_SEED decides when.
+func TestGroupsThroughKills(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("builds countmill, and deletes an index, which takes over a minute")
+	}
+	shape := groupShape{counters: 40_000, rate: 5000, kills: 4, work: 8000, serve: time.Minute}
+	if text := os.Getenv("COUNTMILL_TEST_GROUPS"); text != "" {
+		shape = groupShape{work: 20_000, serve: 30 * time.Minute}
+		if _, err := fmt.Sscanf(text, "%d,%d,%d", &shape.counters, &shape.rate, &shape.kills); err != nil || shape.counters < groupSize || shape.rate < 1 || shape.kills < 0 {
+			t.Fatalf("COUNTMILL_TEST_GROUPS must be COUNTERS,RATE,KILLS, got %q", text)
+		}
+	}
+	g := newGrouping(t, shape, seed(t))
+	g.build("first", shape.kills)
+	g.compare()
+	g.verify()
+	began := time.Now()
+	g.change(http.MethodDelete, "?name=sites", "")
+	until(t, 10*time.Minute, "the index to be gone", func() bool { return g.state().State == "gone" })
+	t.Logf("deleted within %s", time.Since(began).Round(time.Second))
+	g.build("second", min(shape.kills, 1))
+	g.compare()
+}
+
+// groupSize is how many counters a group has.
+const groupSize = 200
+
+// A groupShape is the size of a run.
+type groupShape struct {
+	counters, rate, kills int
+	work                  int           // shards that the worker reads in a second
+	serve                 time.Duration // within which the index has to serve
+}
+
+func (s groupShape) counter(i int) string { return fmt.Sprintf("page:s%04d:%07d", i/groupSize, i) }
+func (s groupShape) group(i int) string   { return fmt.Sprintf("=site:s%04d", i/groupSize) }
+
+// A grouping is a countmill up under load, and what it has acknowledged.
+type grouping struct {
+	t     *testing.T
+	shape groupShape
+	rand  *mathrand.Rand
+	up    *member
+
+	pausing sync.RWMutex   // callers read-lock it for a request with all its repeats
+	counted []atomic.Int64 // by counter
+	acked   atomic.Int64
+	resent  atomic.Int64
+	ended   chan struct{}
+	callers sync.WaitGroup
+}
+
+const groupCallers = 4
+
+func newGrouping(t *testing.T, shape groupShape, seed uint64) *grouping {
+	t.Helper()
+	dir := t.TempDir()
+	guard, err := reaper.Dirs(filepath.Dir(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(guard.End)
+	g := &grouping{
+		t: t, shape: shape, rand: mathrand.New(mathrand.NewPCG(seed, 23)), ended: make(chan struct{}), counted: make([]atomic.Int64, shape.counters),
+		up: keep(t, nil, "up", "--data", dir, "--index-rate", strconv.Itoa(shape.work)),
+	}
+	until(t, time.Minute, "countmill up to be ready", g.up.ready)
+	began := time.Now()
+	g.fill()
+	t.Logf("%d counters counted first in %s", shape.counters, time.Since(began).Round(time.Second/10))
+	for n := range groupCallers {
+		random := mathrand.New(mathrand.NewPCG(seed, uint64(n)))
+		g.callers.Go(func() { g.call(n, random) })
+	}
+	t.Cleanup(func() {
+		close(g.ended)
+		g.callers.Wait()
+	})
+	return g
+}
+
+// linesOf is how many increments a request has.
+const linesOf = 500
+
+// fill increments every counter once.
+func (g *grouping) fill() {
+	var all sync.WaitGroup
+	for n := range groupCallers {
+		all.Go(func() {
+			for from := n * linesOf; from < g.shape.counters; from += groupCallers * linesOf {
+				deltas := make(map[int]int64)
+				for i := from; i < min(from+linesOf, g.shape.counters); i++ {
+					deltas[i] = int64(i%7 + 1)
+				}
+				g.send(fmt.Sprintf("fill-%d", from), deltas)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// call sends requests at its share of the rate.
+func (g *grouping) call(n int, random *mathrand.Rand) {
+	pause := time.Duration(float64(time.Second) * linesOf * groupCallers / float64(g.shape.rate))
+	next := time.Now()
+	for request := 0; ; request++ {
+		select {
+		case <-g.ended:
+			return
+		case <-time.After(time.Until(next)):
+		}
+		if next = next.Add(pause); time.Since(next) > time.Second {
+			next = time.Now() // after a kill the load does not catch up
+		}
+		deltas := make(map[int]int64)
+		for range linesOf {
+			deltas[random.IntN(g.shape.counters)] += int64(1 + random.IntN(9))
+		}
+		g.pausing.RLock()
+		g.send(fmt.Sprintf("%d-%d", n, request), deltas)
+		g.pausing.RUnlock()
+	}
+}
+
+// send repeats a request by its key until it is acknowledged, and notes it then.
+func (g *grouping) send(key string, deltas map[int]int64) {
+	var body bytes.Buffer
+	for i, delta := range deltas {
+		fmt.Fprintf(&body, `{"counter":%q,"delta":%d}`+"\n", g.shape.counter(i), delta)
+	}
+	for try := 0; ; try++ {
+		status, answer := g.post(key, body.Bytes())
+		switch {
+		case status == http.StatusAccepted:
+			for i, delta := range deltas {
+				g.counted[i].Add(delta)
+			}
+			g.acked.Add(int64(len(deltas)))
+			return
+		case status != 0 && status != http.StatusTooManyRequests && status < 500:
+			g.t.Errorf("increments: got %d %s", status, answer)
+			return
+		}
+		g.resent.Add(1)
+		select {
+		case <-g.ended:
+			return // the test has compared everything, or failed
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+func (g *grouping) post(key string, body []byte) (status int, answer string) {
+	p := g.up.up()
+	if p == nil {
+		return 0, ""
+	}
+	req, err := http.NewRequest(http.MethodPost, p.url+"/v1/increments", bytes.NewReader(body))
+	if err != nil {
+		return 0, err.Error()
+	}
+	req.Header.Set("Content-Type", "application/x-ndjson")
+	req.Header.Set("Idempotency-Key", key)
+	return answerOf(req)
+}
+
+func answerOf(req *http.Request) (status int, answer string) {
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return resp.StatusCode, string(text)
+}
+
+// change creates or deletes the index. It is repeated until it is answered.
+func (g *grouping) change(method, query, body string) {
+	g.t.Helper()
+	until(g.t, time.Minute, "an answer to "+method+" /v1/indexes", func() bool {
+		p := g.up.up()
+		if p == nil {
+			return false
+		}
+		req, err := http.NewRequest(method, p.url+"/v1/indexes"+query, strings.NewReader(body))
+		if err != nil {
+			g.t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		status, answer := answerOf(req)
+		if status != 0 && status != http.StatusOK && status < 500 {
+			g.t.Fatalf("%s /v1/indexes: got %d %s", method, status, answer)
+		}
+		return status == http.StatusOK
+	})
+}
+
+// A groupState is the index as the server shows it.
+type groupState struct {
+	State  string
+	Pieces int
+	Done   int `json:"pieces_done"`
+	Wrong  int `json:"corrected"`
+}
+
+// state is that of the index; its State is gone if there is none, and empty if nobody answers.
+func (g *grouping) state() groupState {
+	p := g.up.up()
+	if p == nil {
+		return groupState{}
+	}
+	status, text := p.get("/v1/indexes")
+	var got struct{ Indexes []groupState }
+	if err := json.Unmarshal([]byte(text), &got); err != nil || status != http.StatusOK {
+		return groupState{}
+	}
+	if len(got.Indexes) == 0 {
+		return groupState{State: "gone"}
+	}
+	return got.Indexes[0]
+}
+
+// build creates the index and kills countmill while it builds.
+func (g *grouping) build(which string, kills int) {
+	t := g.t
+	t.Helper()
+	before, acked, resident := time.Now(), g.acked.Load(), nowResident(g.up.current())
+	g.change(http.MethodPost, "", `{"name":"sites","match":"page:{site}:*","group":"site:{site}"}`)
+	most, onTheWay, killed := resident, 0, 0
+	next := g.untilKill(kills)
+	deadline := before.Add(g.shape.serve)
+	for state := g.state(); state.State != "serving"; state = g.state() {
+		if time.Now().After(deadline) {
+			t.Fatalf("the %s index does not serve within %s: %+v", which, g.shape.serve, state)
+		}
+		most = max(most, nowResident(g.up.current()))
+		if killed < kills && time.Now().After(next) && state.State == "building" {
+			if state.Done > 0 {
+				onTheWay++
+			}
+			g.up.kill()
+			killed++
+			next = g.untilKill(kills)
+		}
+		<-time.After(50 * time.Millisecond)
+	}
+	took := time.Since(before)
+	t.Logf("%s index: %d counters served within %s, %d kills (%d after a piece was done), %d increments/s acknowledged meanwhile, %d requests repeated so far, %d MiB resident at most (%d before)",
+		which, g.shape.counters, took.Round(time.Second/10), killed, onTheWay, int(float64(g.acked.Load()-acked)/took.Seconds()), g.resent.Load(), most>>20, resident>>20)
+	if killed < kills {
+		t.Errorf("killed %d times while it built, want %d", killed, kills)
+	}
+	if wrong := g.state().Wrong; wrong != 0 {
+		t.Errorf("%d groups were corrected: increments were folded without the index", wrong)
+	}
+}
+
+// untilKill divides the time of the work among the kills.
+func (g *grouping) untilKill(kills int) time.Time {
+	work := time.Duration(g.shape.counters) * time.Second / time.Duration(g.shape.work)
+	return time.Now().Add(work/time.Duration(2*(kills+1)) + time.Duration(g.rand.Int64N(int64(work)/int64(kills+1)+1))/2)
+}
+
+// nowResident is the memory of a process, in bytes; 0 if it is not known.
+func nowResident(p *process) int64 {
+	m, err := memoryOf(p.cmd.Process.Pid)
+	if err != nil {
+		return 0 // it was killed
+	}
+	return int64(m.now)
+}
+
+// compare compares every counter and every group with what was acknowledged, while nothing is on its way.
+func (g *grouping) compare() {
+	g.t.Helper()
+	g.pausing.Lock()
+	defer g.pausing.Unlock()
+	groups, counters := make(map[string]int64), make(map[string]int64)
+	for i := range g.counted {
+		n := g.counted[i].Load()
+		counters[g.shape.counter(i)] = n
+		groups[g.shape.group(i)] += n
+	}
+	g.same("page:", counters)
+	g.same("=site:", groups)
+}
+
+// same lists a prefix and wants exactly these totals.
+func (g *grouping) same(prefix string, want map[string]int64) {
+	g.t.Helper()
+	until(g.t, time.Minute, "countmill up to be ready", g.up.ready)
+	got := make(map[string]int64, len(want))
+	for token := ""; ; {
+		query := url.Values{"prefix": {prefix}, "limit": {"1000"}}
+		if token != "" {
+			query.Set("page_token", token)
+		}
+		status, text := g.up.up().get("/v1/counters?" + query.Encode())
+		var page struct {
+			Totals []struct {
+				Counter string
+				Total   int64
+			}
+			Next string `json:"next_page_token"`
+		}
+		if err := json.Unmarshal([]byte(text), &page); err != nil || status != http.StatusOK {
+			g.t.Fatalf("listing %s: got %d %s (%v)", prefix, status, text, err)
+		}
+		for _, total := range page.Totals {
+			got[total.Counter] = total.Total
+		}
+		if token = page.Next; token == "" {
+			break
+		}
+	}
+	if maps.Equal(got, want) {
+		return
+	}
+	wrong := 0
+	for name, n := range want {
+		if got[name] != n {
+			if wrong++; wrong <= 5 {
+				g.t.Errorf("%s is %d, want %d", name, got[name], n)
+			}
+		}
+	}
+	g.t.Errorf("%d of %d totals under %s are wrong; %d were listed", wrong, len(want), prefix, len(got))
+}
+
+// verify asks the server itself, while increments come in.
+func (g *grouping) verify() {
+	g.t.Helper()
+	began, groups := time.Now(), 0
+	for token := ""; ; {
+		query := url.Values{}
+		if token != "" {
+			query.Set("page_token", token)
+		}
+		status, text := g.up.up().get("/v1/verify?" + query.Encode())
+		var page struct {
+			Problems []json.RawMessage
+			Groups   int
+			Next     string `json:"next_page_token"`
+		}
+		if err := json.Unmarshal([]byte(text), &page); err != nil || status != http.StatusOK || len(page.Problems) > 0 {
+			g.t.Fatalf("verify: got %d %.2000s (%v)", status, text, err)
+		}
+		groups += page.Groups
+		if token = page.Next; token == "" {
+			break
+		}
+	}
+	if want := (g.shape.counters + groupSize - 1) / groupSize; groups != want {
+		g.t.Errorf("verify compared %d groups, want %d", groups, want)
+	}
+	g.t.Logf("verify compared %d groups with %d counters in %s under load", groups, g.shape.counters, time.Since(began).Round(time.Second/10))
+}
