@@ -225,7 +225,8 @@ func (s *Store) eachShard(ctx context.Context, reader pebbledb.Reader, x *store.
 
 // SetRests sets a piece's part of groups in one synced batch.
 func (s *Store) SetRests(ctx context.Context, p *store.Piece, rests []store.GroupRest) error {
-	return s.change(ctx, func(b *pebbledb.Batch, _ time.Time) error {
+	var up raised
+	return s.changeRaising(ctx, &up, func(b *pebbledb.Batch, _ time.Time) error {
 		if err := s.isStored(p); err != nil {
 			return err
 		}
@@ -237,6 +238,8 @@ func (s *Store) SetRests(ctx context.Context, p *store.Piece, rests []store.Grou
 				return err
 			}
 			if now := fromInt64(r.Rest); now != had {
+				moved, _ := now.plus(had.negative()).total()
+				up.add(allGroups, moved)
 				if err := s.setRest(b, key, r.Group, now, now.plus(had.negative())); err != nil {
 					return err
 				}

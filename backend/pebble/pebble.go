@@ -122,6 +122,7 @@ type Store struct {
 	commits commits
 	moments moments
 	syncs   syncs
+	rises   rises
 
 	viewsMu sync.Mutex
 	views   map[*view]struct{} // open views with a snapshot

@@ -171,6 +171,7 @@ func (s *Store) SetRests(ctx context.Context, p *store.Piece, rests []store.Grou
 			rec, _ := s.records[r.Group].newest()
 			rec.exists, rec.shards = true, max(rec.shards, int64(max(s.opts.Shards, 1)))
 			rec.rest += r.Rest - have[r.Group]
+			s.rises.up(r.Rest - have[r.Group])
 			s.records[r.Group] = s.records[r.Group].set(at, rec, s.oldestLocked())
 			if have[r.Group] = r.Rest; r.Rest == 0 {
 				delete(have, r.Group)
