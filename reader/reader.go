@@ -17,8 +17,8 @@ import (
 	"github.com/countmill/countmill/internal/storetime"
 )
 
-// A Reader serves totals. It is safe for concurrent use. It needs no Close: no read outlives the
-// calls that wait for it, so its store may be closed when all calls have returned.
+// A Reader serves totals. It is safe for concurrent use. No read outlives the calls that wait for it,
+// but for the scans of Top and Rank: Close ends them, before the store is closed.
 type Reader struct {
 	store Store
 	cache *breaker // nil if there is none
@@ -31,6 +31,7 @@ type Reader struct {
 	checked    checker
 	settings   atomic.Pointer[store.Settings] // of the last good check; nil before
 	workers    roster
+	boards     *boards
 	stats      counts
 }
 
@@ -51,6 +52,7 @@ func New(st Store, cache store.Cache, cfg Config) (*Reader, error) {
 		return nil, fmt.Errorf("reader: %w", err)
 	}
 	r.shards = shards
+	r.boards = newBoards(r)
 	if cache != nil {
 		r.cache = &breaker{cache: cache, timeout: r.cfg.CacheTimeout, log: r.cfg.Logger, stats: &r.stats}
 	}

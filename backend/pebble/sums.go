@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash/maphash"
 	"slices"
@@ -13,10 +12,6 @@ import (
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
-
-// maxLooked is the most counters that Sums looks up one by one. A walk over all shards costs about
-// a tenth for each shard.
-const maxLooked = 20_000
 
 // Sums visits the sums in a snapshot. If few counters begin as those of the index, it looks each of
 // them up. Otherwise it walks all shards of the database.
@@ -152,7 +147,7 @@ func (w *sumWalk) specials(ctx context.Context, seed maphash.Seed) (all []specia
 		return true, nil
 	})
 	slices.SortFunc(all, func(a, b special) int { return cmp.Compare(a.order, b.order) })
-	return all, n <= maxLooked, err
+	return all, n <= w.view.store.cfg.looked, err
 }
 
 // totals walks over all shards, and over the special records beside them.
@@ -186,7 +181,10 @@ func (w *sumWalk) totals(ctx context.Context) error {
 		}
 		return true, at.add(int(binary.BigEndian.Uint16(key[len(key)-number:])), value)
 	})
-	return errors.Join(err, at.done())
+	if err != nil {
+		return err
+	}
+	return at.done()
 }
 
 // current is the counter whose shards a walk visits.
