@@ -81,7 +81,7 @@ func (b *boards) get(ctx context.Context, q store.SumsQuery, slides bool) (*boar
 		key.from = 0
 	}
 	if q.Rate = 0; !b.r.store.Risen(&q, store.RiseMark{}).Known {
-		if q.Rate = b.r.cfg.BoardRate; q.Rate == 0 {
+		if q.Rate = float64(b.r.cfg.BoardRate); q.Rate == 0 {
 			return nil, ErrNoBoards
 		}
 	}
@@ -193,7 +193,7 @@ func (b *boards) scan(k *kept, q store.SumsQuery, slides bool) {
 }
 
 func (b *boards) make(q store.SumsQuery, slides bool) (*board.Board, error) {
-	builder := board.NewBuilder(q, slides)
+	builder := board.NewBuilder(q, slides, b.r.cfg.boardSize)
 	began := time.Now()
 	sums, err := b.r.store.Sums(b.ctx, &q, func(c *store.CounterSum) error {
 		builder.Add(c)

@@ -36,7 +36,8 @@ type TopQuery struct {
 type Moments struct {
 	// AsOf is the moment at which the totals of the answer are exact.
 	AsOf time.Time
-	// CompleteAsOf is the moment at which all counters of the index were looked at.
+	// CompleteAsOf is the moment at which all counters of the index were looked at. It is zero if most of
+	// the best ones are hidden from the caller: then others that it may read were not kept.
 	CompleteAsOf time.Time
 	// Complete is true if the answer is proved to be right at AsOf too. See package board.
 	Complete bool
@@ -290,6 +291,20 @@ func (p *picking) certain() bool {
 	return !p.rise.Known || p.shown[p.q.N-1].Sum > board.Most(p.next[0].Rest, p.rise) || !p.rise.Changed && !p.board.Slides
 }
 
+// readable reports whether the caller may read at least n candidates. Otherwise there can be better
+// counters for it that are none.
+func (p *picking) readable(n int) bool {
+	for i := range p.board.Candidates {
+		if n == 0 {
+			break
+		}
+		if p.q.Readable(p.board.Candidates[i].Counter) {
+			n--
+		}
+	}
+	return n == 0
+}
+
 func (p *picking) top() Top {
 	t := Top{Moments: p.moment, Top: p.shown[:min(len(p.shown), p.q.N)]}
 	full := len(t.Top) == p.q.N
@@ -305,6 +320,9 @@ func (p *picking) top() Top {
 	t.Complete = p.board.Proves(last.Sum, full, p.rise)
 	if t.Complete && !p.rise.Changed && !p.board.Slides {
 		t.CompleteAsOf = t.AsOf // nothing has changed since
+	}
+	if !p.board.All() && !p.readable(p.q.N) {
+		t.CompleteAsOf = time.Time{}
 	}
 	return t
 }

@@ -39,6 +39,9 @@ type CounterSum struct {
 	Most int64
 	// Overflow means that the counter has no sum: it does not fit int64.
 	Overflow bool
+	// Hidden means that readers do not see the sum of the minutes now: the counter was deleted, and has
+	// counted nothing since. One increment shows all of it again.
+	Hidden bool
 }
 
 // Sums is the result of a look at all sums.
@@ -75,9 +78,8 @@ var ErrNoWindows = errors.New("the store cannot look at the series of all counte
 // Boards has the sums of all counters of an index, for leaderboards. Concurrent calls are allowed.
 type Boards interface {
 	// Sums visits the counters of the query at one moment, in any order, each once. It leaves out
-	// counters that were never incremented, and counters without a bucket in the minutes. It may visit
-	// a counter that was deleted: the total of such a counter is 0, and its series is hidden while it
-	// is. An error of visit ends it.
+	// counters that were never incremented, deleted counters with a total of 0, and counters without
+	// a bucket in the minutes. An error of visit ends it.
 	Sums(ctx context.Context, q *SumsQuery, visit func(*CounterSum) error) (Sums, error)
 
 	// Risen bounds how far the sums of the query have risen between a moment of Sums and any view that was

@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"strings"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
 
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/wire"
 )
 
 // minutes walks over the days of the window side by side. Each day has its counters in the same order.
@@ -21,6 +23,10 @@ func (w *sumWalk) minutes(ctx context.Context) (err error) {
 	}
 	m := &dayMerge{q: w.q}
 	defer func() { err = errors.Join(err, m.close()) }()
+	hidden, seed := make(map[uint64]struct{}), maphash.MakeSeed()
+	if err := w.hidden(ctx, func(name string) { hidden[maphash.String(seed, name)] = struct{}{} }); err != nil {
+		return err
+	}
 	keys := v.store.keys
 	err = eachDay(v.snapshot, keys, dayOf(from), dayOf(to-1), func(d seriesDay) error {
 		begin := keys.day(nil, d)
@@ -36,10 +42,43 @@ func (w *sumWalk) minutes(ctx context.Context) (err error) {
 			continue
 		}
 		if err = m.sum(); err == nil && (m.total != int128{} || m.most != int128{}) {
+			_, w.found.Hidden = hidden[maphash.Bytes(seed, m.name())]
 			err = w.emit(m.name(), m.total, m.most, m.overflow)
 		}
 	}
 	return errors.Join(err, m.err)
+}
+
+// hidden visits the counters of the query that were deleted and have counted nothing since.
+func (w *sumWalk) hidden(ctx context.Context, visit func(name string)) error {
+	v, keys := w.view, w.view.store.keys
+	for _, prefix := range prefixes(w.q) {
+		err := scan(v.snapshot, keys, kindGone, prefix, "", func(name string, _ []byte) (bool, error) {
+			if err := w.count(ctx); err != nil {
+				return false, err
+			}
+			r, _, err := getRecord(v.snapshot, keys.named(nil, kindRecord, name))
+			if err != nil || r.DeletedAt.IsZero() {
+				return true, err
+			}
+			sum := fromInt64(r.Baseline).negative()
+			for n := range r.shards {
+				count, _, err := get(v.snapshot, keys.shard(nil, wire.Order(name), name, n), countOf)
+				if err != nil {
+					return false, err
+				}
+				sum = sum.plus(count)
+			}
+			if sum == (int128{}) {
+				visit(name)
+			}
+			return true, nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // A walkedDay is the place of a walk in one day.

@@ -56,7 +56,7 @@ type sumWalk struct {
 func (w *sumWalk) emit(counter []byte, sum, most int128, overflow bool) error {
 	n, wrong := sum.total()
 	up, _ := most.total()
-	w.found = store.CounterSum{Counter: counter, Sum: n, Most: max(up, n), Overflow: overflow || wrong}
+	w.found = store.CounterSum{Counter: counter, Sum: n, Most: max(up, n), Overflow: overflow || wrong, Hidden: w.found.Hidden}
 	return w.visit(&w.found)
 }
 

@@ -150,6 +150,7 @@ func (c Config) withDefaults() Config {
 	c.Aggregator.MaxShards = cmp.Or(c.Aggregator.MaxShards, 128)
 	c.Aggregator.CommitTimeout = cmp.Or(c.Aggregator.CommitTimeout, 10*time.Second)
 	c.Aggregator.DeadLetterRate = cmp.Or(c.Aggregator.DeadLetterRate, 100)
+	c.Reader.BoardAge = cmp.Or(c.Reader.BoardAge, 10*time.Second)
 	c.BackupRate = cmp.Or(c.BackupRate, 64<<20)
 	c.RequestTimeout = cmp.Or(c.RequestTimeout, 10*time.Second)
 	c.ShutdownTimeout = cmp.Or(c.ShutdownTimeout, 25*time.Second)

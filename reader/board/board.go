@@ -54,7 +54,7 @@ type Board struct {
 // Counters is the number of counters that had a sum.
 func (b *Board) Counters() int { return len(b.sums) }
 
-// All reports whether every counter is a candidate.
+// All reports whether every counter is a candidate, but for hidden ones.
 func (b *Board) All() bool { return len(b.sums) == len(b.Candidates) && b.Overflowed == 0 }
 
 // Above is the number of counters other than this one with more than sum. It is one too high if the counter
@@ -97,9 +97,9 @@ type Builder struct {
 	best  worstFirst
 }
 
-// NewBuilder returns a Builder for the result of a query.
-func NewBuilder(q store.SumsQuery, slides bool) *Builder {
-	return &Builder{board: &Board{Query: q, Slides: slides, Floor: math.MinInt64}, size: Size}
+// NewBuilder returns a Builder for the result of a query. size is the most candidates, Size but in tests.
+func NewBuilder(q store.SumsQuery, slides bool, size int) *Builder {
+	return &Builder{board: &Board{Query: q, Slides: slides, Floor: math.MinInt64}, size: size}
 }
 
 // Add takes a counter. It keeps nothing of c.
@@ -107,6 +107,10 @@ func (b *Builder) Add(c *store.CounterSum) {
 	if c.Overflow {
 		b.board.Overflowed++
 		b.board.Floor = math.MaxInt64
+		return
+	}
+	if c.Hidden {
+		b.board.Floor = max(b.board.Floor, c.Most)
 		return
 	}
 	b.board.sums = append(b.board.sums, c.Sum)

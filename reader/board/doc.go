@@ -19,9 +19,9 @@
 // Then t <= max(floor, 0) + P, because
 //
 //   - s <= floor, if the scan found c.
-//   - The sum of c was 0 if the scan did not find c: it was never incremented, it was deleted, or it has no
-//     bucket in the window. Deletion hides a total of 0 and nothing else. A scan of a window visits
-//     deleted counters too, because one increment shows their window again.
+//   - The sum of c was 0 if the scan did not find c: it was never incremented, its total of 0 was
+//     deleted, or it has no bucket in the window. The window of a deleted counter is hidden, and one increment
+//     shows all of it again. So a hidden counter is no candidate, and raises the floor.
 //   - From s to t only these changes raise the sum: positive deltas of folds, and, of a window, positive
 //     buckets of folds. A reset that ends a negative total raises it by what it removes below 0; a
 //     piece of an index raises the total of a group. The store adds all of these up, in P. Two resets

@@ -45,6 +45,9 @@ func (s *Store) sumLocked(counter string, q *store.SumsQuery) (c store.CounterSu
 			c.Most = max(c.Most, c.Sum)
 		}
 		c.Overflow = c.Overflow || c.Sum == math.MaxInt64 || c.Sum == math.MinInt64
+		total, _ := s.sumLocked(counter, &store.SumsQuery{Index: q.Index, Groups: q.Groups})
+		r, _ := s.records[counter].newest()
+		c.Hidden = !r.DeletedAt.IsZero() && total.Sum == 0 && !total.Overflow
 		return c, c.Sum != 0 || c.Most != 0
 	}
 	r, _ := s.records[counter].newest()
