@@ -155,15 +155,15 @@ func (w *world) reset() {
 	defer w.mu.Unlock()
 	r := w.looks[0]
 	w.looks = w.looks[1:]
-	if _, err := w.ResetCounter(w.t.Context(), r); err != nil || !r.Look.Exists {
-		return // it came too late, or there was nothing
+	if _, err := w.ResetCounter(w.t.Context(), r); err != nil {
+		return // it came too late
 	}
-	m := w.counters[r.Counter]
-	m.baseline = r.Look.Sum
-	m.deleted = m.deleted || r.Delete
-	if r.Delete && m.sum != m.baseline { // something was folded after the look-up: it exists
-		m.deleted = true
+	m, exists := w.counters[r.Counter]
+	if !exists {
+		return
 	}
+	// It is hidden only while nothing is left: increments after the look-up are.
+	m.baseline, m.deleted = r.Look.Sum, m.deleted || r.Delete
 	w.counters[r.Counter] = m
 }
 

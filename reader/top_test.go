@@ -111,6 +111,8 @@ func checkTop(t *testing.T, w *world, r *reader.Reader) reader.Top {
 	if err != nil {
 		t.Fatalf("Top: %v", err)
 	}
+	w.mu.Lock() // a scan may run
+	defer w.mu.Unlock()
 	from, to := window.bounds(top.AsOf)
 	now := truth(w.counters, readable, from, to)
 	for _, c := range top.Top {

@@ -57,12 +57,9 @@ func (s *Store) Grow(ctx context.Context, growths []store.Growth) error {
 	}
 	exist := raised{{index: anyIndex}} // deleted counters may exist again
 	s.rises.begin(exist)
+	defer s.rises.end(exist)
 	// The record is in the log before Grow returns, and so before the fold that needs it.
-	err := b.Commit(pebbledb.NoSync)
-	if err == nil {
-		s.rises.end(exist)
-	}
-	return err
+	return b.Commit(pebbledb.NoSync)
 }
 
 // get decodes the value of a key.

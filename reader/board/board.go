@@ -54,7 +54,7 @@ type Board struct {
 // Counters is the number of counters that had a sum.
 func (b *Board) Counters() int { return len(b.sums) }
 
-// All reports whether every counter is a candidate, but for hidden ones.
+// All reports whether every counter with a place in the order is a candidate.
 func (b *Board) All() bool { return len(b.sums) == len(b.Candidates) && b.Overflowed == 0 }
 
 // Above is the number of counters other than this one with more than sum. It is one too high if the counter
@@ -109,7 +109,7 @@ func (b *Builder) Add(c *store.CounterSum) {
 		b.board.Floor = math.MaxInt64
 		return
 	}
-	if c.Hidden {
+	if c.Hidden || c.Sum == 0 && b.board.Query.To > 0 { // it has no place in the order now
 		b.board.Floor = max(b.board.Floor, c.Most)
 		return
 	}
