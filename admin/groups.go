@@ -186,4 +186,3 @@ func (c *groupCheck) result() VerifyResult {
 	}
 	return r
 }
-

@@ -175,6 +175,14 @@ var roleFlags = []flag{
 		func(c *app.Config) pflag.Value {
 			return durationValue{to: &c.Indexer.CallTimeout, min: 100 * time.Millisecond, max: 10 * time.Minute}
 		}),
+	role("board-age", "DURATION", app.Reader,
+		"How old a leaderboard may be before the next one is made. It is made only if somebody asks for it and a total has changed.",
+		func(c *app.Config) pflag.Value {
+			return durationValue{to: &c.Reader.BoardAge, min: time.Second, max: 24 * time.Hour}
+		}),
+	role("board-rate", "N", app.Reader,
+		"How many entities a second a scan for leaderboards reads from datastore:, which charges for each. It must read an index within 55 minutes. 0: no leaderboards there. pebble: needs no rate.",
+		func(c *app.Config) pflag.Value { return countValue{to: &c.Reader.BoardRate, max: 1_000_000} }),
 	role("connections", "N", app.Up,
 		"Most HTTP connections open at once. At the limit a new connection replaces the connection idle for longest; if none is idle, it waits. auto: 10000, or fewer if the system allows fewer open files.",
 		func(c *app.Config) pflag.Value {

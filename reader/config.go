@@ -9,6 +9,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/reader/board"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
@@ -51,6 +52,14 @@ type Config struct {
 	// that was opened. Default 10s.
 	CheckEvery time.Duration
 
+	// BoardAge is the age at which a board is made again, if somebody asks for it and a sum has changed.
+	// Default 10s.
+	BoardAge time.Duration
+
+	// BoardRate is how many entities a second a scan for a board may read, where reads cost
+	// money: in a store that other processes fold to. Default 0: no boards are made of such a store.
+	BoardRate int
+
 	// Database tells the store's database from others, for receipts. Default 0: receipts of all
 	// databases are looked for.
 	Database wire.DatabaseTag
@@ -61,6 +70,8 @@ type Config struct {
 	// OnServe is called for every served total, with its age and source. It must be quick and
 	// allow concurrent calls. Default: none.
 	OnServe func(age time.Duration, source string)
+
+	boardSize int // board.Size, but in tests
 
 	env *sysenv.Env // of a simulation (sysenv.With), otherwise nil
 }
@@ -75,6 +86,8 @@ func (c Config) withDefaults() Config {
 	c.Guess = cmp.Or(c.Guess, 1)
 	c.Remember = cmp.Or(c.Remember, 1<<16)
 	c.LagEvery = cmp.Or(c.LagEvery, 5*time.Second)
+	c.BoardAge = cmp.Or(c.BoardAge, 10*time.Second)
+	c.boardSize = cmp.Or(c.boardSize, board.Size)
 	c.CheckEvery = cmp.Or(c.CheckEvery, store.CheckEvery)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -93,11 +106,14 @@ func (c Config) validate() error {
 		val  time.Duration
 	}{
 		{"DefaultStaleness", c.DefaultStaleness}, {"TTL", c.TTL}, {"Timeout", c.Timeout},
-		{"CacheTimeout", c.CacheTimeout}, {"LagEvery", c.LagEvery}, {"CheckEvery", c.CheckEvery},
+		{"CacheTimeout", c.CacheTimeout}, {"LagEvery", c.LagEvery}, {"CheckEvery", c.CheckEvery}, {"BoardAge", c.BoardAge},
 	} {
 		if d.val < 0 {
 			errs = append(errs, fmt.Errorf("%s must not be negative, got %s", d.name, d.val))
 		}
+	}
+	if c.BoardRate < 0 {
+		errs = append(errs, fmt.Errorf("BoardRate must not be negative, got %d", c.BoardRate))
 	}
 	if c.MaxShardsPerPage < 0 {
 		errs = append(errs, fmt.Errorf("MaxShardsPerPage must not be negative, got %d", c.MaxShardsPerPage))

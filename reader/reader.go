@@ -18,8 +18,8 @@ import (
 	"github.com/countmill/countmill/internal/storetime"
 )
 
-// A Reader serves totals. It is safe for concurrent use. It needs no Close: no read outlives the
-// calls that wait for it, so its store may be closed when all calls have returned.
+// A Reader serves totals. It is safe for concurrent use. No read outlives the calls that wait for it,
+// but for the scans of Top and Rank: Close ends them, before the store is closed.
 type Reader struct {
 	store Store
 	cache *breaker // nil if there is none
@@ -34,6 +34,7 @@ type Reader struct {
 	asked      atomic.Pointer[time.Time]      // a moment at which the store had these settings
 	keeping    sync.Mutex                     // held while both change
 	workers    roster
+	boards     *boards
 	stats      counts
 }
 
@@ -54,6 +55,7 @@ func New(st Store, cache store.Cache, cfg Config) (*Reader, error) {
 		return nil, fmt.Errorf("reader: %w", err)
 	}
 	r.shards = shards
+	r.boards = newBoards(r)
 	if cache != nil {
 		r.cache = &breaker{cache: cache, timeout: r.cfg.CacheTimeout, log: r.cfg.Logger, stats: &r.stats}
 	}

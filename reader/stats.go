@@ -28,6 +28,8 @@ type Stats struct {
 	Awaited, TailLookups, Tails int64
 	// Overflows are totals that did not fit 64 bits.
 	Overflows int64
+	// Scans are looks at all sums of an index, for boards, and Scanned the entities that they read.
+	Scans, Scanned int64
 	// Reading is the number of reads under way.
 	Reading int64
 }
@@ -44,6 +46,7 @@ type counts struct {
 	overflows                 atomic.Int64
 	awaited                   atomic.Int64
 	tailLookups, tails        atomic.Int64
+	scans, scanned            atomic.Int64
 }
 
 // Stats returns the counts so far. Its numbers are not of one instant. It may be called at any
@@ -59,7 +62,8 @@ func (r *Reader) Stats() Stats {
 		Shared:    c.shared.Load(),
 		Refreshes: c.refreshes.Load(), LockWaits: c.lockWaits.Load(),
 		Overflows: c.overflows.Load(),
-		Awaited:   c.awaited.Load(), TailLookups: c.tailLookups.Load(), Tails: c.tails.Load(),
+		Scans:     c.scans.Load(), Scanned: c.scanned.Load(),
+		Awaited: c.awaited.Load(), TailLookups: c.tailLookups.Load(), Tails: c.tails.Load(),
 		Reading: int64(r.flights.len() + r.workers.flights.len() + r.refreshing.len() + r.workers.fetching.len()),
 	}
 }

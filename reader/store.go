@@ -20,4 +20,7 @@ type Store interface {
 	// Applied is the method of store.Folder. Only TotalsAfter calls it, and Asides.
 	Applied(ctx context.Context, ids []wire.PartID) ([]store.Marker, error)
 	store.Asides
+
+	// store.Boards is for Top and Rank alone.
+	store.Boards
 }

@@ -163,6 +163,12 @@ func (x *Index) GroupOf(counter string) (string, bool) {
 	return string(name), ok
 }
 
+// Has reports whether the index has the counter.
+func (x *Index) Has(counter string) bool {
+	var values [MaxVariables]string
+	return x.match.values(counter, &values)
+}
+
 // InForce reports whether folds go by the index.
 func (x *Index) InForce() bool { return x.Ended.IsZero() }
 

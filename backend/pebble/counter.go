@@ -3,6 +3,7 @@ package pebble
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/countmill/countmill/store"
@@ -15,7 +16,9 @@ import (
 
 // GrowCounter writes the record in a synced batch, so an acknowledged growth survives a crash.
 func (s *Store) GrowCounter(ctx context.Context, counter string, shards int) (named int, err error) {
-	err = s.change(ctx, func(b *pebbledb.Batch, _ time.Time) error {
+	var exists raised
+	exists.add(anyIndex, 0) // a deleted counter exists again
+	err = s.changeRaising(ctx, &exists, func(b *pebbledb.Batch, _ time.Time) error {
 		key := s.keys.named(nil, kindRecord, counter)
 		r, exists, err := getRecord(s.db, key)
 		if err != nil {
@@ -32,7 +35,8 @@ func (s *Store) GrowCounter(ctx context.Context, counter string, shards int) (na
 // ResetCounter merges the new record over the old one and inserts its marker, in one synced batch. A
 // concurrent fold that grows the counter may come before or after it.
 func (s *Store) ResetCounter(ctx context.Context, r store.ResetRequest) (done store.ResetResult, err error) {
-	err = s.change(ctx, func(b *pebbledb.Batch, now time.Time) error {
+	var up raised
+	err = s.changeRaising(ctx, &up, func(b *pebbledb.Batch, now time.Time) error {
 		marker, err := s.findMarkerLocked(r.ID)
 		if err != nil {
 			return err
@@ -44,6 +48,7 @@ func (s *Store) ResetCounter(ctx context.Context, r store.ResetRequest) (done st
 		if done, err = s.applyReset(b, &r, now); err != nil {
 			return err
 		}
+		up.add(anyIndex, -max(done.Removed, -math.MaxInt64)) // the end of a negative total
 		return s.insertDoneLocked(b, &r, done)
 	})
 	if err != nil {
@@ -68,6 +73,11 @@ func (s *Store) insertDoneLocked(b *pebbledb.Batch, r *store.ResetRequest, done 
 // change commits the writes that plan puts into a batch. During plan no other change, no fold with
 // markers and no sweep runs. now is a moment, as views have them.
 func (s *Store) change(ctx context.Context, plan func(b *pebbledb.Batch, now time.Time) error) error {
+	return s.changeRaising(ctx, new(raised), plan)
+}
+
+// changeRaising is change. plan notes in r which sums it changes.
+func (s *Store) changeRaising(ctx context.Context, r *raised, plan func(b *pebbledb.Batch, now time.Time) error) error {
 	if err := s.enter(); err != nil {
 		return err
 	}
@@ -89,7 +99,7 @@ func (s *Store) change(ctx context.Context, plan func(b *pebbledb.Batch, now tim
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return s.commit(b)
+	return s.commitRaising(b, *r)
 }
 
 func (s *Store) applyReset(b *pebbledb.Batch, r *store.ResetRequest, now time.Time) (store.ResetResult, error) {

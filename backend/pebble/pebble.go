@@ -59,6 +59,8 @@ type Config struct {
 
 	// memTable is small in tests, so that few folds cause a compaction.
 	memTable uint64
+	// looked is the most counters that Sums looks up one by one. It is negative in tests of the walk.
+	looked int
 	// clock is the machine's clock. age is how long the process has run; setting the clock does not
 	// change it. Tests replace both.
 	clock func() time.Time
@@ -69,6 +71,7 @@ func (c Config) withDefaults() Config {
 	c.Cache = cmp.Or(c.Cache, 128<<20)
 	c.Window = cmp.Or(c.Window, countmill.DefaultDedupWindow)
 	c.memTable = cmp.Or(c.memTable, 64<<20)
+	c.looked = cmp.Or(c.looked, 20_000)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -122,6 +125,7 @@ type Store struct {
 	commits commits
 	moments moments
 	syncs   syncs
+	rises   rises
 
 	viewsMu sync.Mutex
 	views   map[*view]struct{} // open views with a snapshot

@@ -186,3 +186,16 @@ func (m *shardMerger) MergeOlder(value []byte) error { return m.MergeNewer(value
 func (m *shardMerger) Finish(bool) ([]byte, io.Closer, error) {
 	return m.sum.encode(m.buf[:0]), nil, nil
 }
+
+// countOf decodes only the count of a shard.
+func countOf(b []byte) (int128, error) {
+	switch n := len(b); {
+	case n == 8, n == 16:
+		return decodeSum(b)
+	case n == bucketedLen, n > bucketedLen && n != bucketedBoth && b[n-1] == operandGrouped:
+		return fromInt64(int64(binary.BigEndian.Uint64(b))), nil
+	case n >= bucketedBoth:
+		return wide(b), nil
+	}
+	return int128{}, fmt.Errorf("a shard of %d bytes", len(b))
+}

@@ -159,6 +159,7 @@ func (c Config) withDefaults() Config {
 	c.Indexer.CallTimeout = cmp.Or(c.Indexer.CallTimeout, 30*time.Second)
 	c.Indexer.Rate = cmp.Or(c.Indexer.Rate, 20_000)
 	c.Indexer.Recheck = cmp.Or(c.Indexer.Recheck, 24*time.Hour)
+	c.Reader.BoardAge = cmp.Or(c.Reader.BoardAge, 10*time.Second)
 	c.BackupRate = cmp.Or(c.BackupRate, 64<<20)
 	c.RequestTimeout = cmp.Or(c.RequestTimeout, 10*time.Second)
 	c.ShutdownTimeout = cmp.Or(c.ShutdownTimeout, 25*time.Second)

@@ -330,6 +330,12 @@ func (s *reading) Ready(ctx context.Context) (string, error) {
 	return labelled("reader", degraded), err
 }
 
+// Stop ends scans for boards, which no request waits for.
+func (s *reading) Stop(context.Context) error {
+	s.Reader.Close()
+	return nil
+}
+
 func (s *reading) Routes(to *surface) {
 	to.Reader, to.Admin = s.Reader, s.admin
 	p := page.New()

@@ -78,6 +78,8 @@ type Reader interface {
 	TotalsAfter(ctx context.Context, counters []string, receipt wire.Receipt, wait time.Duration, minAsOf time.Time) (reader.After, error)
 	ListSince(ctx context.Context, prefix, after string, limit int, minAsOf time.Time) (reader.Page, error)
 	Series(ctx context.Context, q reader.SeriesQuery) (reader.Series, error)
+	Top(ctx context.Context, q reader.TopQuery) (reader.Top, error)
+	Rank(ctx context.Context, q reader.BoardQuery, counter string) (reader.Rank, error)
 	Pipeline(ctx context.Context) reader.Pipeline
 	Busiest(ctx context.Context) []store.Busy
 	Fleet(ctx context.Context) []store.Worker
@@ -194,6 +196,7 @@ type API struct {
 	scrapes     atomic.Int64
 	badges      atomic.Int64
 	seriesReads atomic.Int64    // how many series are being read
+	boardReads  atomic.Int64    // how many answers about boards are being made
 	unread      atomic.Int64    // bytes of metrics that clients have not read
 	closing     context.Context // ends all watchers
 	close       context.CancelFunc

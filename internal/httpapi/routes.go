@@ -83,6 +83,11 @@ var afterParams = []string{"max_staleness", "min_as_of", "after", "wait", "forma
 // byName are the parameters that name counters and groups.
 var byName = []string{"counter", "group"}
 
+var (
+	topParams  = []string{"index", "n", "window", "tz", "of", "format"}
+	rankParams = []string{"index", "counter", "window", "tz", "format"}
+)
+
 // routes is every route. /openapi.json describes the same ones.
 var routes = []route{
 	{method: http.MethodPost, path: "/v1/increments", need: publish, home: onPublisher, within: forever, traced: true, once: []string{"return", "format", "at"}, writes: (*API).increments},
@@ -95,6 +100,10 @@ var routes = []route{
 	{method: http.MethodGet, path: "/v1/counters/{name}", need: read, home: onReader, once: afterParams, answer: (*API).counter},
 	{method: http.MethodGet, path: "/v1/watch", need: read, home: onReader, once: []string{"prefix", "limit", "rates", "max_staleness", "min_as_of", "format", "interval"}, often: byName, within: forever, writes: (*API).watch},
 	{method: http.MethodGet, path: "/v1/series", need: read, home: onReader, once: []string{"step", "tz", "from", "to", "rate", "compare", "format"}, often: byName, writes: (*API).series},
+	{method: http.MethodGet, path: "/v1/top", need: read, home: onReader, once: topParams, answer: (*API).top},
+	{method: http.MethodGet, path: "/v1/rank", need: read, home: onReader, once: rankParams, answer: (*API).rank},
+	{method: http.MethodGet, path: "/v1/watch/top", need: read, home: onReader, once: topParams, within: forever, writes: (*API).watchTop},
+	{method: http.MethodGet, path: "/v1/watch/rank", need: read, home: onReader, once: rankParams, within: forever, writes: (*API).watchRank},
 	{method: http.MethodGet, path: "/v1/overview", need: read, home: onReader, answer: (*API).overview},
 	{method: http.MethodGet, path: "/metrics/counters", need: read, home: onReader, once: []string{"limit", "max_staleness", "min_as_of"}, often: []string{"match"}, within: forever, writes: (*API).scrapeCounters},
 

@@ -116,6 +116,20 @@ func (f *fakeReader) Series(_ context.Context, q reader.SeriesQuery) (reader.Ser
 	return f.series, f.seriesErr
 }
 
+func (f *fakeReader) Top(_ context.Context, q reader.TopQuery) (reader.Top, error) {
+	if f.topErr != nil {
+		return reader.Top{}, f.topErr
+	}
+	return f.top(q), nil
+}
+
+func (f *fakeReader) Rank(_ context.Context, q reader.BoardQuery, counter string) (reader.Rank, error) {
+	if f.topErr != nil {
+		return reader.Rank{}, f.topErr
+	}
+	return f.rank(q, counter), nil
+}
+
 func (f *fakeReader) Pipeline(context.Context) reader.Pipeline {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -42,6 +42,11 @@ func (a *API) watch(c call) error {
 	if err != nil {
 		return err
 	}
+	return a.stream(c, wa, o)
+}
+
+// stream serves a watcher with an order until it has to end.
+func (a *API) stream(c call, wa *watcher, o order) error {
 	if err := a.takePlace(); err != nil {
 		return err
 	}
@@ -128,6 +133,9 @@ func (wa *watcher) show(b *board) error {
 	if wa.at.beat > 0 && wa.at.beat < b.forgotten {
 		return errors.New("the watcher is so far behind that counters that left are forgotten")
 	}
+	if b.event != nil {
+		return wa.showWhole(b)
+	}
 	ending := wa.view.ending(b)
 	if wa.problem == nil && bytes.Equal(ending, wa.ending) && !wa.view.anyNews(b, wa.at) {
 		wa.at = wa.view.markOf(b)
@@ -141,6 +149,15 @@ func (wa *watcher) show(b *board) error {
 	}
 	wa.at, wa.ending, wa.problem = wa.view.markOf(b), ending, nil
 	return http.NewResponseController(wa.w).Flush()
+}
+
+// showWhole sends the event of a board that is one event, if it has news.
+func (wa *watcher) showWhole(b *board) error {
+	if wa.problem == nil && bytes.Equal(b.news, wa.ending) {
+		return wa.keepAlive()
+	}
+	wa.ending, wa.problem = b.news, nil
+	return wa.send(b.event)
 }
 
 func (wa *watcher) keepAlive() error {

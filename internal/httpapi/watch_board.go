@@ -45,6 +45,10 @@ type board struct {
 	// forgotten is the last beat whose departures are not in gone.
 	forgotten uint64
 
+	// event is the whole event of a leaderboard or a rank, which has no rows. A watcher gets it if news, a part of
+	// it, has changed.
+	event, news []byte
+
 	pipeline reader.Pipeline
 	err      error // of the read; everything else is of the beat before
 }
@@ -55,6 +59,8 @@ type reading struct {
 	// listed is true if the names were read too. Otherwise they are those of the reading before.
 	listed bool
 	more   bool
+	// event and news are those of a board without rows.
+	event, news []byte
 }
 
 // failed is the board after a read that failed.
@@ -68,6 +74,10 @@ func (b *board) failed(err error) *board {
 // next is the board after a good read.
 func (b *board) next(r reading, limit int, p reader.Pipeline) *board {
 	n := &board{beat: b.beat + 1, limit: b.limit, more: b.more, gone: b.gone, forgotten: b.forgotten, pipeline: p}
+	if r.event != nil {
+		n.event, n.news, n.limit = r.event, r.news, limit
+		return n
+	}
 	if !r.listed && len(b.rows) == len(r.totals) {
 		n.rows = make([]row, len(b.rows))
 		for i, old := range b.rows {

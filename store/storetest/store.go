@@ -80,10 +80,7 @@ func RunStore(t *testing.T, open func(t *testing.T) store.Store, features ...Fea
 	for _, f := range features {
 		f(su)
 	}
-	for _, test := range []struct {
-		name string
-		run  func(t *testing.T, su *suite)
-	}{
+	for _, test := range append([]suiteTest{
 		{"FoldAdds", testFoldAdds},
 		{"FoldKeepsNothing", testFoldKeepsNothing},
 		{"FoldTakesMarkersOnly", testFoldTakesMarkersOnly},
@@ -185,7 +182,7 @@ func RunStore(t *testing.T, open func(t *testing.T) store.Store, features ...Fea
 		{"DropGroups", testDropGroups},
 		{"SweepKeepsCountersOfIndexes", testSweepKeepsCountersOfIndexes},
 		{"SweepTakesGroups", testSweepTakesGroups},
-	} {
+	}, sumsTests...) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			test.run(t, su)

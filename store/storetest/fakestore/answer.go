@@ -74,6 +74,7 @@ const (
 	RestsOf     Op = "RestsOf"
 	DropGrouped Op = "DropGrouped"
 	DropGroups  Op = "DropGroups"
+	Sums        Op = "Sums"
 	Survey      Op = "Survey" // ShardsOf and ShardPage
 
 	fold Op = "Fold"

@@ -142,6 +142,7 @@ type Store struct {
 	workers    map[string]store.Worker
 	views      map[*View]struct{}
 	counts     Counts
+	rises      rises
 	calls      map[Op]int
 	hooks      map[Op]func(n int) Answer
 	onFold     func(n int, c *store.Commit) Answer

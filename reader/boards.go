@@ -1,0 +1,217 @@
+package reader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/reader/board"
+	"github.com/countmill/countmill/store"
+)
+
+const (
+	// maxBoards bounds the boards that are kept. A board has 8 bytes for each counter, and its candidates.
+	maxBoards = 32
+
+	// boardsKept is how long a board stays that nobody asks for.
+	boardsKept = 10 * time.Minute
+
+	// scanShare: scans for one board take at most one part in so many of all time. A scan that takes
+	// longer than BoardAge/scanShare is repeated less often than every BoardAge.
+	scanShare = 10
+)
+
+// ErrNoBoards is the answer of Top and Rank where scans cost money and no rate was set.
+var ErrNoBoards = errors.New("no boards are made of this store: its operator has set no --board-rate")
+
+// boards are the boards that somebody has asked for lately. A board is made again only when somebody asks for
+// it, it is older than BoardAge, and a sum has changed. The old one serves in the meantime. One scan runs
+// at a time.
+type boards struct {
+	r       *Reader
+	ctx     context.Context // of scans
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+	turn    chan struct{} // the scan that runs has it
+
+	mu   sync.Mutex
+	kept map[boardKey]*kept
+}
+
+// A boardKey is what a board is about. The window of a board that slides moves on.
+type boardKey struct {
+	index    int64
+	groups   bool
+	slides   bool
+	from, to int32
+}
+
+// A kept is a board, or the wait for the first one.
+type kept struct {
+	board *board.Board // nil before the first scan
+	err   error        // of the last scan
+	began time.Time    // of the last scan that ended
+	took  time.Duration
+	asked time.Time
+	done  chan struct{} // closed at the end of the scan that runs; nil without one
+}
+
+func newBoards(r *Reader) *boards {
+	b := &boards{r: r, turn: make(chan struct{}, 1), kept: make(map[boardKey]*kept)}
+	b.ctx, b.cancel = context.WithCancel(context.Background())
+	return b
+}
+
+// Close ends the scans of Top and Rank, and waits for their end. Later calls of them get no new boards.
+func (r *Reader) Close() {
+	r.boards.mu.Lock()
+	r.boards.cancel()
+	r.boards.mu.Unlock()
+	r.boards.running.Wait()
+}
+
+// get returns a board for the query. It waits only for the first one.
+func (b *boards) get(ctx context.Context, q store.SumsQuery, slides bool) (*board.Board, error) {
+	key := boardKey{index: q.Index.Number, groups: q.Groups, slides: slides, from: int32(q.From), to: int32(q.To)}
+	if slides {
+		key.from = 0
+	}
+	if q.Rate = 0; !b.r.store.Risen(&q, store.RiseMark{}).Known {
+		if q.Rate = float64(b.r.cfg.BoardRate); q.Rate == 0 {
+			return nil, ErrNoBoards
+		}
+	}
+	have, done, err := b.look(key, q, slides)
+	if have != nil || err != nil {
+		return have, err
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return nil, fmt.Errorf("waiting for the first board: %w", context.Canceled)
+		}
+		return nil, fmt.Errorf("%w: the first board is not made yet: %w", countmill.ErrUnavailable, ctx.Err())
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch k := b.kept[key]; {
+	case k != nil && k.board != nil:
+		return k.board, nil
+	case k != nil && k.err != nil:
+		return nil, k.err
+	}
+	return nil, fmt.Errorf("%w: the board was given up", countmill.ErrUnavailable)
+}
+
+// look returns the board that there is, or the end of the scan that makes the first one. It begins a scan
+// if one is due.
+func (b *boards) look(key boardKey, q store.SumsQuery, slides bool) (*board.Board, <-chan struct{}, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	k := b.kept[key]
+	if k == nil {
+		if b.makeRoomLocked(now); len(b.kept) >= maxBoards {
+			return nil, nil, fmt.Errorf("%w: %d boards are being made", countmill.ErrOverloaded, maxBoards)
+		}
+		k = new(kept)
+		b.kept[key] = k
+	}
+	k.asked = now
+	if k.done == nil && b.ctx.Err() == nil && b.dueLocked(k, &q, now) {
+		k.done = make(chan struct{})
+		b.running.Go(func() { b.scan(k, q, slides) })
+	}
+	if k.done == nil {
+		ended := make(chan struct{})
+		close(ended)
+		return k.board, ended, nil
+	}
+	return k.board, k.done, nil
+}
+
+// dueLocked reports whether a new scan is worth its price.
+func (b *boards) dueLocked(k *kept, q *store.SumsQuery, now time.Time) bool {
+	if k.board == nil {
+		return k.err == nil || now.Sub(k.began) >= time.Second
+	}
+	age := b.r.cfg.BoardAge
+	if q.Rate == 0 {
+		age = max(age, scanShare*k.took)
+	}
+	if now.Sub(k.began) < age {
+		return false
+	}
+	return k.board.Slides || b.r.store.Risen(q, k.board.Mark).Changed
+}
+
+// makeRoomLocked forgets boards that nobody asks for, and the one that was asked for least lately if there
+// are too many.
+func (b *boards) makeRoomLocked(now time.Time) {
+	var last boardKey
+	oldest := now
+	for key, k := range b.kept {
+		switch {
+		case k.done != nil:
+		case now.Sub(k.asked) > boardsKept:
+			delete(b.kept, key)
+		case k.asked.Before(oldest):
+			last, oldest = key, k.asked
+		}
+	}
+	if len(b.kept) >= maxBoards {
+		delete(b.kept, last)
+	}
+}
+
+// scan makes a board, when it is its turn.
+func (b *boards) scan(k *kept, q store.SumsQuery, slides bool) {
+	var made *board.Board
+	var err error
+	began := time.Now()
+	select {
+	case b.turn <- struct{}{}:
+		began = time.Now()
+		made, err = b.make(q, slides)
+		<-b.turn
+	case <-b.ctx.Done():
+		err = b.ctx.Err()
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	k.began, k.took, k.err = began, time.Since(began), err
+	if err == nil {
+		k.board = made
+	}
+	close(k.done)
+	k.done = nil
+}
+
+func (b *boards) make(q store.SumsQuery, slides bool) (*board.Board, error) {
+	builder := board.NewBuilder(q, slides, b.r.cfg.boardSize)
+	began := time.Now()
+	sums, err := b.r.store.Sums(b.ctx, &q, func(c *store.CounterSum) error {
+		builder.Add(c)
+		return nil
+	})
+	b.r.stats.scans.Add(1)
+	b.r.stats.scanned.Add(sums.Read)
+	log := b.r.cfg.Logger.With("index", q.Index.Name, "groups", q.Groups, "read", sums.Read)
+	if err != nil {
+		if errors.Is(err, store.ErrNoWindows) {
+			return nil, err
+		}
+		if b.ctx.Err() == nil {
+			b.r.stats.storeErrors.Add(1)
+			log.LogAttrs(b.ctx, slog.LevelWarn, "a scan for a board failed; the board before it serves on", slog.Any("err", err))
+		}
+		return nil, fmt.Errorf("%w: scanning for a board: %w", countmill.ErrUnavailable, err)
+	}
+	log.LogAttrs(b.ctx, slog.LevelDebug, "board made", slog.Duration("took", time.Since(began)))
+	return builder.Board(sums), nil
+}

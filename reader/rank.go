@@ -1,0 +1,55 @@
+package reader
+
+import (
+	"context"
+
+	"github.com/countmill/countmill"
+)
+
+// A Rank is the place of a counter.
+type Rank struct {
+	Moments
+	Counter string
+	Total   int64
+	// Rank is 1 more than the number of other counters that had a larger sum at CompleteAsOf. Counters with
+	// equal sums share a rank. It is 0 for a counter without a sum. Where the counter itself
+	// had more at CompleteAsOf than at AsOf, the rank can be one too high.
+	Rank int
+	// Of is the number of counters at CompleteAsOf, or Rank if that is more.
+	Of int
+}
+
+// Rank returns the place of a counter, or of a group, of the index. Complete means that no sum has changed since
+// CompleteAsOf. Its errors are those of Top.
+func (r *Reader) Rank(ctx context.Context, q BoardQuery, counter string) (Rank, error) {
+	if err := countmill.CheckName(counter); err != nil {
+		return Rank{}, err
+	}
+	q.Groups = countmill.IsGroup(counter)
+	rules, err := r.rulesWith(ctx, q.Index)
+	if err != nil {
+		return Rank{}, err
+	}
+	if x := rules.Index(q.Index); !q.Groups && !x.Has(counter) || q.Groups && !x.HasGroup(counter) {
+		return Rank{}, &countmill.FieldError{Field: "counter", Problem: "is not in index " + q.Index, Limit: "a counter that matches " + x.Match + ", or a group"}
+	}
+	br, err := r.openBoard(ctx, q)
+	if err != nil {
+		return Rank{}, err
+	}
+	defer br.view.Close()
+	found, err := br.sums(ctx, []string{counter})
+	if err != nil {
+		return Rank{}, err
+	}
+	rank := Rank{Moments: br.moment, Counter: counter, Of: br.board.Counters()}
+	if len(found) > 0 {
+		rank.Total = found[0].Sum
+		rank.Rank = 1 + br.board.Above(counter, rank.Total)
+		rank.Of = max(rank.Of, rank.Rank)
+	}
+	if rank.Complete = br.rise.Known && !br.rise.Changed && !br.board.Slides; rank.Complete {
+		rank.CompleteAsOf = rank.AsOf
+	}
+	return rank, nil
+}

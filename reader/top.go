@@ -1,0 +1,328 @@
+package reader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/reader/board"
+	"github.com/countmill/countmill/store"
+)
+
+// MaxTop is the most counters of Top.
+const MaxTop = board.Size
+
+// A BoardQuery says what is ordered: the counters of an index, or its groups, by their sums in a window.
+type BoardQuery struct {
+	Index  string
+	Groups bool
+	Window Window
+}
+
+// A TopQuery asks for the best counters.
+type TopQuery struct {
+	BoardQuery
+	// N is how many, 1 to MaxTop.
+	N int
+	// Readable reports whether the caller may see a counter. Default: all.
+	Readable func(counter string) bool
+}
+
+// Moments are the two moments of an answer about a board.
+type Moments struct {
+	// AsOf is the moment at which the totals of the answer are exact.
+	AsOf time.Time
+	// CompleteAsOf is the moment at which all counters of the index were looked at. It is zero if most of
+	// the best ones are hidden from the caller: then others that it may read were not kept.
+	CompleteAsOf time.Time
+	// Complete is true if the answer is proved to be right at AsOf too. See package board.
+	Complete bool
+	// Partial is true if the window began before the rule for its series. Totals have no window.
+	Partial bool
+}
+
+// A Top is the best counters, the best first. Counters with equal totals are in the order of their
+// names. Counters whose total does not fit 64 bits are left out, and from a window those with a sum of 0.
+type Top struct {
+	Moments
+	Top []board.Ranked
+	// LeftOut is the number of counters that would be in Top if the caller could read them.
+	LeftOut int
+}
+
+// A NoIndexError names an index that does not exist, or is being deleted.
+type NoIndexError struct{ Index string }
+
+func (e *NoIndexError) Error() string { return fmt.Sprintf("no index %q", e.Index) }
+
+// Top returns the best counters of an index. If the board that names them is older than Config.BoardAge,
+// the next one is made meanwhile. The first call for a board waits for it.
+//
+// An error matches countmill.ErrInvalid if the query is wrong, ErrNoBoards if no scans are made,
+// store.ErrNoWindows if the store has no windows, and countmill.ErrUnavailable if the store cannot be read or the first board is
+// not made in time; or it is a *NoIndexError, a *NotServingError or a *NoWindowError.
+func (r *Reader) Top(ctx context.Context, q TopQuery) (Top, error) {
+	if q.N < 1 || q.N > MaxTop {
+		return Top{}, &countmill.FieldError{Field: "n", Problem: "is out of range", Limit: "1 to " + strconv.Itoa(MaxTop)}
+	}
+	if q.Readable == nil {
+		q.Readable = func(string) bool { return true }
+	}
+	br, err := r.openBoard(ctx, q.BoardQuery)
+	if err != nil {
+		return Top{}, err
+	}
+	defer br.view.Close()
+	pick := &picking{boardReading: br, q: &q, next: br.board.Candidates}
+	if err := pick.run(ctx, r.busyOf(ctx, br)); err != nil {
+		return Top{}, err
+	}
+	return pick.top(), nil
+}
+
+// A boardReading reads counters of a board in one view.
+type boardReading struct {
+	*reading
+	board  *board.Board
+	window Window
+	rise   store.Rise
+	moment Moments
+	query  store.SumsQuery // its window is that of the view
+}
+
+// openBoard finds the board, and opens a view.
+func (r *Reader) openBoard(ctx context.Context, q BoardQuery) (*boardReading, error) {
+	rules, err := r.rulesWith(ctx, q.Index)
+	if err != nil {
+		return nil, err
+	}
+	br := &boardReading{window: q.Window, query: store.SumsQuery{Index: rules.Index(q.Index), Groups: q.Groups}}
+	if q.Groups {
+		if err := r.checkServing(ctx, br.query.Index); err != nil {
+			return nil, err
+		}
+	}
+	if q.Window != (Window{}) {
+		rule, err := q.Window.covered(rules, &br.query)
+		if err != nil {
+			return nil, err
+		}
+		br.query.From, br.query.To = q.Window.bounds(r.clock.Now())
+		begin := rule.Since
+		if q.Groups {
+			begin = later(begin, br.query.Index.Since)
+		}
+		br.moment.Partial = begin.After(br.query.From.Time())
+	}
+	if br.board, err = r.boards.get(ctx, br.query, q.Window.slides()); err != nil {
+		return nil, err
+	}
+	br.reading = r.newReading(r.store.View())
+	return br, nil
+}
+
+// checkServing returns a *NotServingError about the groups of an index that has no totals of groups yet.
+func (r *Reader) checkServing(ctx context.Context, x *store.Index) error {
+	err := r.checkGroups(ctx, []string{x.Overflow()})
+	if not, ok := errors.AsType[*NotServingError](err); ok {
+		not.Group = x.GroupPrefix() + "*"
+	}
+	return err
+}
+
+// rulesWith returns rules with the index. It asks the store again before it says that there is none.
+func (r *Reader) rulesWith(ctx context.Context, index string) (*store.Rules, error) {
+	if err := r.checkStore(ctx); err != nil {
+		return nil, err
+	}
+	for again := false; ; again = true {
+		rules := r.settings.Load().Rules
+		if x := rules.Index(index); x != nil && x.InForce() {
+			return rules, nil
+		}
+		if again {
+			return nil, &NoIndexError{index}
+		}
+		if err := r.askStore(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// busyOf returns the counters of the board's index that move most, and are no candidates. They are a hint where
+// scans are rare, and prove nothing.
+func (r *Reader) busyOf(ctx context.Context, br *boardReading) (names []string) {
+	if br.board.Query.Rate == 0 {
+		return nil // scans are frequent
+	}
+	for _, b := range r.Busiest(ctx) {
+		if br.query.Has(b.Counter) && !slices.ContainsFunc(br.board.Candidates, func(c board.Candidate) bool { return c.Counter == b.Counter }) {
+			names = append(names, b.Counter)
+		}
+	}
+	return names
+}
+
+// sums reads counters, and leaves out those without a sum. All calls read at one moment.
+func (br *boardReading) sums(ctx context.Context, counters []string) ([]board.Ranked, error) {
+	first, from, began := br.moment.AsOf.IsZero(), len(br.partials), br.r.clock.Moment()
+	if first && len(counters) == 0 {
+		counters = []string{br.query.Index.Overflow()} // an answer without counters has a moment too
+	}
+	for _, c := range counters {
+		br.ask(c)
+	}
+	if err := br.run(ctx); err != nil {
+		return nil, err
+	}
+	if first {
+		br.settle()
+		br.r.clock.Learn(br.moment.AsOf, began)
+	}
+	found := make([]board.Ranked, 0, len(counters))
+	for _, t := range br.partials[from:] {
+		sum, ok, err := br.sumOf(ctx, t)
+		if err != nil {
+			return nil, err
+		}
+		if ok && br.query.Has(t.counter) {
+			found = append(found, board.Ranked{Counter: t.counter, Sum: sum})
+		}
+	}
+	return found, nil
+}
+
+// settle notes the moment of the view, and how far sums have risen by then at most.
+func (br *boardReading) settle() {
+	br.moment.AsOf, br.moment.CompleteAsOf = br.view.ReadTime(), br.board.At
+	br.rise = br.r.store.Risen(&br.query, br.board.Mark) // after the view is pinned
+	if br.window == (Window{}) {
+		return
+	}
+	br.query.From, br.query.To = br.window.bounds(br.moment.AsOf)
+	scanned := &br.board.Query
+	if br.query.From < scanned.From || br.query.From != scanned.From && !br.board.Slides || br.query.To != scanned.To {
+		br.rise = store.Rise{Changed: true} // another window than that of the scan
+	}
+}
+
+// sumOf returns the sum of a counter that was read; ok is false if it has none.
+func (br *boardReading) sumOf(ctx context.Context, t *partial) (sum int64, ok bool, err error) {
+	total, err := t.total()
+	if br.query.To == 0 {
+		return total.Total, err == nil && total.Exists, nil
+	}
+	if !t.exists || t.deleted() {
+		return 0, false, nil
+	}
+	s := &seriesReading{r: br.r, view: br.view}
+	buckets, err := s.buckets(ctx, t.counter, br.query.From.Time(), br.query.To.Time())
+	if err != nil {
+		return 0, false, err
+	}
+	row := Row{Counter: t.counter, Time: br.query.From.Time(), End: br.query.To.Time()}
+	switch err := sumRow(&row, buckets); {
+	case errors.Is(err, countmill.ErrOverflow):
+		return 0, false, nil
+	case err != nil:
+		return 0, false, err
+	}
+	return row.Value, row.Value != 0, nil
+}
+
+// A picking reads candidates until the best ones are certain, or until there are no more.
+type picking struct {
+	*boardReading
+	q    *TopQuery
+	next []board.Candidate // not read yet
+
+	shown  []board.Ranked // readable, in order
+	hidden []board.Ranked // not readable
+}
+
+// picked is the number of candidates that are read where nothing can be certain and each read costs money:
+// twice as many as were asked for, because the order may have changed since the scan.
+func (p *picking) picked() int { return max(100, 2*p.q.N) }
+
+func (p *picking) run(ctx context.Context, busy []string) error {
+	names := busy
+	lot := p.q.N + p.q.N/4
+	if p.board.Query.Rate > 0 {
+		lot = p.picked()
+	}
+	for ; ; lot = 200 {
+		for ; lot > 0 && len(p.next) > 0; p.next = p.next[1:] {
+			names = append(names, p.next[0].Counter)
+			if p.q.Readable(p.next[0].Counter) {
+				lot--
+			}
+		}
+		found, err := p.sums(ctx, names)
+		if err != nil {
+			return err
+		}
+		p.take(found)
+		if names = names[:0]; len(p.next) == 0 || p.certain() {
+			return nil
+		}
+	}
+}
+
+func (p *picking) take(found []board.Ranked) {
+	for _, c := range found {
+		if p.q.Readable(c.Counter) {
+			p.shown = append(p.shown, c)
+		} else {
+			p.hidden = append(p.hidden, c)
+		}
+	}
+	slices.SortFunc(p.shown, board.Compare)
+}
+
+// certain reports whether no candidate that was not read can be among the best, or that cannot be known.
+func (p *picking) certain() bool {
+	if len(p.shown) < p.q.N {
+		return false
+	}
+	return !p.rise.Known || p.shown[p.q.N-1].Sum > board.Most(p.next[0].Rest, p.rise) || !p.rise.Changed && !p.board.Slides
+}
+
+// readable reports whether the caller may read at least n candidates. Otherwise there can be better
+// counters for it that are none.
+func (p *picking) readable(n int) bool {
+	for i := range p.board.Candidates {
+		if n == 0 {
+			break
+		}
+		if p.q.Readable(p.board.Candidates[i].Counter) {
+			n--
+		}
+	}
+	return n == 0
+}
+
+func (p *picking) top() Top {
+	t := Top{Moments: p.moment, Top: p.shown[:min(len(p.shown), p.q.N)]}
+	full := len(t.Top) == p.q.N
+	last := board.Ranked{}
+	if full {
+		last = t.Top[p.q.N-1]
+	}
+	for _, c := range p.hidden {
+		if !full || board.Compare(c, last) < 0 {
+			t.LeftOut++
+		}
+	}
+	t.Complete = p.board.Proves(last.Sum, full, p.rise)
+	if t.Complete && !p.rise.Changed && !p.board.Slides {
+		t.CompleteAsOf = t.AsOf // nothing has changed since
+	}
+	if !p.board.All() && !p.readable(p.q.N) {
+		t.CompleteAsOf = time.Time{}
+	}
+	return t
+}
