@@ -142,6 +142,13 @@ var defects = map[string]*defect{
 	"joins and keeps":                    {caught: "SweepSeriesBesideFolds", make: func(s *fakestore.Store) store.Store { return doubling{s} }},
 	"keeps the series of swept counters": {caught: "SeriesGoesWithItsCounter", make: func(s *fakestore.Store) store.Store { return &sharing{s, make(map[string][]store.Bucket)} }},
 	"forgets series":                     {caught: "ReopenedSeries"},
+	"gives new values to a repeat":       {caught: "SequenceRemembersIDs", make: nexts(givesAgain)},
+	"gives one value to all takes":       {caught: "SequenceGivesEachOnce", make: nexts(givesFirst)},
+	"reads and then writes a sequence":   {caught: "SequencesBesideEachOther", make: func(s *fakestore.Store) store.Store { return &numbering{Store: s, last: map[string]int64{}} }, opts: slow},
+	"writes the marker afterwards":       {caught: "RepeatsBesideEachOther", make: nexts(markAfter), opts: fakestore.Options{Latency: time.Millisecond}},
+	"begins again after a delete":        {caught: "SequenceIsDeleted", make: func(s *fakestore.Store) store.Store { return &restarting{Store: s, begins: map[string]string{}} }},
+	"counts past the end":                {caught: "SequenceEnds", make: nexts(wraps)},
+	"forgets sequences":                  {caught: "ReopenedSequences"},
 	"believes the clock":                 {caught: "WrongClockForgetsNothing", make: settings(func(_, x store.Settings) store.Settings { return x })},
 }
 

@@ -163,6 +163,15 @@ func RunStore(t *testing.T, open func(t *testing.T) store.Store, features ...Fea
 		{"MoveChangesNoSum", testMoveChangesNoSum},
 		{"FoldArchives", testFoldArchives},
 		{"MovesBesideFolds", testMovesBesideFolds},
+		{"SequenceGivesEachOnce", testSequenceGivesEachOnce},
+		{"SequenceRemembersIDs", testSequenceRemembersIDs},
+		{"SequenceTakesLimits", testSequenceTakesLimits},
+		{"SequenceEnds", testSequenceEnds},
+		{"SequenceIsDeleted", testSequenceIsDeleted},
+		{"SequencesBesideEachOther", testSequencesBesideEachOther},
+		{"RepeatsBesideEachOther", testRepeatsBesideEachOther},
+		{"SequenceMarkersGoAtTheirTime", testSequenceMarkersGoAtTheirTime},
+		{"ReopenedSequences", testReopenedSequences},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

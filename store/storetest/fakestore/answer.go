@@ -76,6 +76,10 @@ const (
 	DropGroups  Op = "DropGroups"
 	Survey      Op = "Survey" // ShardsOf and ShardPage
 
+	NextValues     Op = "NextValues"
+	Sequence       Op = "Sequence"
+	DeleteSequence Op = "DeleteSequence"
+
 	fold Op = "Fold"
 )
 
