@@ -43,6 +43,9 @@ func (r NextRequest) Check() error {
 			return err
 		}
 	}
+	if r.ID == "" && !r.Time.IsZero() {
+		return &FieldError{Field: "time", Problem: "is given without an id", Limit: "only with an id"}
+	}
 	if r.Count < 0 || r.Count > MaxValues {
 		return &FieldError{Field: "count", Problem: "is out of range", Limit: "1 to " + strconv.Itoa(MaxValues)}
 	}
