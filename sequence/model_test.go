@@ -43,14 +43,16 @@ func TestModel(t *testing.T) {
 	if seed == 0 {
 		seed = rand.Uint64N(1 << 40)
 	}
-	var calls, unknown, kills int
+	var calls, unknown, kills, undecided int
 	for i := range uint64(n) {
 		var w *world
 		synctest.Test(t, func(t *testing.T) {
 			w = newWorld(t, seed+i)
 			w.run()
 		})
-		if err := w.check(); err != nil {
+		if err := w.check(); errors.Is(err, errUndecided) {
+			undecided++
+		} else if err != nil {
 			t.Errorf("schedule of seed %d: %v", seed+i, err)
 		}
 		calls, unknown, kills = calls+len(w.history), unknown+w.unknown, kills+w.kills
@@ -58,9 +60,9 @@ func TestModel(t *testing.T) {
 			break
 		}
 	}
-	t.Logf("%d schedules from seed %d: %d calls, %d with an unknown outcome, %d kills", n, seed, calls, unknown, kills)
-	if !t.Failed() && (unknown == 0 || kills == 0) {
-		t.Error("no schedule had a fault")
+	t.Logf("%d schedules from seed %d: %d calls, %d with an unknown outcome, %d kills, %d undecided", n, seed, calls, unknown, kills, undecided)
+	if !t.Failed() && (unknown == 0 || kills == 0 || undecided > n/50) {
+		t.Error("the schedules had too few faults, or their check too little time")
 	}
 }
 
@@ -293,6 +295,10 @@ var rows = porcupine.NondeterministicModel{
 	Equal: func(a, b any) bool { return a.(row).last == b.(row).last && maps.Equal(a.(row).ids, b.(row).ids) },
 }
 
+// errUndecided: a history has so many open outcomes that their orders take too long. Its values were
+// given once.
+var errUndecided = errors.New("the check of the history took over 2 s")
+
 // check reports whether the history is that of rows. It looks for values that were given twice first,
 // because that error says more.
 func (w *world) check() error {
@@ -314,11 +320,11 @@ func (w *world) check() error {
 			owners[value{r.Sequence, n}] = owner
 		}
 	}
-	switch porcupine.CheckOperationsTimeout(rows.ToModel(), w.history, 5*time.Second) {
+	switch porcupine.CheckOperationsTimeout(rows.ToModel(), w.history, 2*time.Second) {
 	case porcupine.Ok:
 		return nil
 	case porcupine.Unknown:
-		return errors.New("the check of the history took over 5 s")
+		return errUndecided
 	}
 	return fmt.Errorf("no order explains the history:\n%s", w.text())
 }
