@@ -144,6 +144,9 @@ var outside = map[string][]struct{ query, contentType, body string }{
 	"PATCH /v1/counters/{name}":  {{"", "application/json", `{"shards":5}`}},
 	"DELETE /v1/counters/{name}": {{}},
 	"POST /v1/reset":             {{"", "application/json", `{"counter":"shop:a"}`}},
+	"POST /v1/sequences/next":    {{"", "application/json", `{"sequence":"shop:a"}`}},
+	"GET /v1/sequences":          {{"?sequence=shop:a", "", ""}},
+	"DELETE /v1/sequences":       {{"?sequence=shop:a", "", ""}},
 }
 
 func TestPrefixesHoldOnEveryRoute(t *testing.T) {

@@ -54,7 +54,11 @@ func makeRoles(cfg Config, b *backends, disks []*onDisk) ([]named, error) {
 		before = append(before, named{"reader", rd})
 	}
 	if cfg.Roles.Has(needStore) {
-		after = append(after, named{"admin", tending{store: b.store, cache: b.cache, bus: b.bus.Channel}})
+		issuer, err := newIssuing(cfg, b)
+		if err != nil {
+			return nil, err
+		}
+		after = append(after, named{"sequences", issuer}, named{"admin", tending{store: b.store, cache: b.cache, bus: b.bus.Channel}})
 	}
 	return append(before, after...), nil
 }
