@@ -11,8 +11,8 @@ var (
 	// ErrInvalid: the input can never be counted. Correct it; do not repeat it.
 	ErrInvalid = errors.New("invalid")
 
-	// ErrConflict: an Idempotency-Key was used before with another body. Nothing of
-	// this request was counted.
+	// ErrConflict: an Idempotency-Key was used before with another body, or the id of a
+	// NextRequest with another Count. Nothing of this request was counted or given.
 	ErrConflict = errors.New("id reused")
 
 	// ErrIDsReused: some increments have ids that were counted before with other deltas. They
@@ -43,8 +43,15 @@ var (
 	// whether its increments were counted.
 	ErrReceiptExpired = errors.New("receipt expired")
 
+	// ErrIDExpired: the time of a repeated request is before the deduplication window, so that nobody
+	// can tell any more what its id got. Nothing was given.
+	ErrIDExpired = errors.New("id expired")
+
 	// ErrOtherDatabase: a receipt is of another database than the one that was asked.
 	ErrOtherDatabase = errors.New("receipt of another database")
+
+	// ErrExhausted: a sequence has fewer values left than were asked for. Nothing was given.
+	ErrExhausted = errors.New("sequence exhausted")
 
 	// ErrOverflow: a total or a shard does not fit a signed 64-bit integer.
 	ErrOverflow = errors.New("total does not fit 64 bits")

@@ -11,6 +11,7 @@
 //	rules.go        which counters keep a series; they are settings too
 //	safety.go       every duration that a proof rests on, with their relations
 //	survey.go       shards as they are stored, for verification and export
+//	sequence.go     numbers that are given out once each
 //	cache.go        totals that may be forgotten at any time
 //
 // The bus has no contract here: it is Watermill's message.Publisher and message.Subscriber. Package

@@ -15,6 +15,7 @@ type Store interface {
 	Series
 	Indexing
 	Boards
+	Sequences
 
 	// CacheIdentity returns the prefix under which a cache keeps totals of this database and
 	// the key of their checksums. Every process that opens this database gets the same two

@@ -22,9 +22,10 @@ const (
 	TailClass             // a message: its tail (Receipt)
 	ResetClass            // the counter and the id of a reset
 	LetterClass           // the key of a dead letter
+	SequenceClass         // a sequence and the id of a request for its values
 )
 
-// Class returns the id's class. It is 0 or above LetterClass if countmill did not make the id.
+// Class returns the id's class. It is 0 or above SequenceClass if countmill did not make the id.
 func (id PartID) Class() Class { return Class(id[0] >> 4) }
 
 func (id PartID) in(c Class) PartID {
@@ -87,6 +88,9 @@ func SentSeal(sender string, seal SealID) SealID {
 
 // ResetID is the id of a reset of a counter.
 func ResetID(counter, id string) PartID { return hashID(ResetClass, counter, id) }
+
+// SequenceID is the id of a request for values of a sequence. Other sequences have other ids.
+func SequenceID(sequence, id string) PartID { return hashID(SequenceClass, sequence, id) }
 
 // hashID is the first 16 bytes of SHA-256 over length-prefixed fields, with the class in the
 // first bits.

@@ -20,7 +20,7 @@
 //	CountmillApplied   the part's or reset's id in hex  fingerprint, fold, expire_at (for a TTL policy);
 //	                                                    whole, true, for a whole request; removed,
 //	                                                    reset_at instead of fingerprint, fold for
-//	                                                    a reset
+//	                                                    a reset; first, count for values of a sequence
 //	                   a tail's id in hex:letter's key  parts, expire_at: parts of a message in a dead
 //	                                                    letter (store.Aside), beside the message's tail
 //	CountmillDead      the letter's key                 source, time, reason, maybe, at, payload or chunks
@@ -35,6 +35,7 @@
 //	CountmillPiece     index:piece                      from, to, retired, worker, until, round, read,
 //	                                                    shards, rests, corrected: see store.Piece
 //	CountmillRest      index:piece:group                rest: the piece's part of the group's rest
+//	CountmillSequence  HHHHHHHH:name                    last: the last value; deleted_at, or null
 //	CountmillProbe     random                           for a moment, when a store is opened
 //
 // A process refuses to open a database with rules that it does not know.

@@ -53,7 +53,7 @@ func markerOf(e *pb.Entity) (store.Marker, error) {
 	if n, err := hex.Decode(m.ID[:], []byte(name)[:min(len(name), 2*len(m.ID))]); err != nil || n != len(m.ID) {
 		return m, fmt.Errorf("marker %q is not a part's id", name)
 	}
-	if m.ID.Class() != wire.ResetClass { // its marker has another content
+	if c := m.ID.Class(); c != wire.ResetClass && c != wire.SequenceClass { // their markers have other contents
 		m.Fingerprint, m.Fold = wire.Fingerprint(f.integer("fingerprint")), uint64(f.integer("fold"))
 	}
 	return m, f.err

@@ -84,6 +84,9 @@ func (s *Store) copyTo(dir string) (err error) {
 	if err := writeCommitCount(s.fs, dir, kept); err != nil {
 		return err
 	}
+	if err := markCopy(s.fs, dir); err != nil {
+		return err
+	}
 	if s.cfg.FS == nil {
 		if err := trimLogs(dir); err != nil {
 			return err

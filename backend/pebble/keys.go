@@ -28,6 +28,7 @@ import (
 //	                                       index's number, 4 of the piece's
 //	3 n namespace 't' index piece group    a piece's part of a group's rest
 //	3 n namespace 'g' group                a group's rest: the sum of its pieces' parts
+//	3 n namespace 'q' name                 a sequence
 //	3 n namespace 'x' name                 a counter that was deleted; its record may say
 //	                                       by now that it exists again
 //
@@ -47,6 +48,8 @@ const (
 	kindPiece  = 'i'
 	kindRests  = 't'
 	kindRest   = 'g'
+
+	kindSequence = 'q'
 
 	maxNamespace = 100
 )

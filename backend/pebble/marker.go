@@ -16,7 +16,7 @@ import (
 )
 
 // A marker has 24 bytes: fingerprint, fold and time. A reset's marker, which its id identifies, has the
-// removed amount, the moment and the time instead. A whole request's marker has one more byte, 1.
+// removed amount, the moment and the time instead; a take's marker is in sequence.go. A whole request's marker has one more byte, 1.
 const markerLen = 24
 
 func encodeMarker(dst []byte, m *store.Marker) []byte {
@@ -37,7 +37,7 @@ func decodeMarker(id wire.PartID, b []byte) (store.Marker, error) {
 		return store.Marker{}, fmt.Errorf("marker %s has %d bytes", id, len(b))
 	}
 	m := store.Marker{ID: id, Whole: whole, At: time.UnixMicro(int64(binary.BigEndian.Uint64(b[16:]))).UTC()}
-	if id.Class() != wire.ResetClass {
+	if c := id.Class(); c != wire.ResetClass && c != wire.SequenceClass {
 		m.Fingerprint, m.Fold = wire.Fingerprint(binary.BigEndian.Uint64(b)), binary.BigEndian.Uint64(b[8:])
 	}
 	return m, nil

@@ -84,6 +84,9 @@ func (s *Store) start() error {
 	if err := s.loadEpochs(); err != nil {
 		return explain(s.cfg.Dir, err)
 	}
+	if err := s.countRestore(); err != nil {
+		return explain(s.cfg.Dir, err)
+	}
 	n, err := getCommits(s.db)
 	if err != nil {
 		return explain(s.cfg.Dir, err)
@@ -209,7 +212,7 @@ func ours(name string) bool {
 	case ".sst", ".log", ".blob", ".dbtmp":
 		return true
 	}
-	return name == commitCountFile || name == commitCountTemp || name == "LOCK" || name == "lost+found" || name == "archive"
+	return name == commitCountFile || name == copyFile || name == commitCountTemp || name == "LOCK" || name == "lost+found" || name == "archive"
 }
 
 // meta is the meta record, in JSON. Its key and its field format mean the same in every version. A
@@ -222,6 +225,8 @@ type meta struct {
 	// Rules is the latest kind of rules that the database ever had: 1 for series, 2 for indexes. A program
 	// that does not know the kind refuses the database, because it would fold without the rules.
 	Rules int64 `json:"rules,omitempty"`
+	// Restores is how often the directory was restored from a backup.
+	Restores int64 `json:"restores,omitempty"`
 }
 
 // The kinds of rules. This version knows them up to indexRules.
@@ -253,7 +258,7 @@ func (s *Store) readMeta() error {
 			return err
 		}
 	}
-	s.id = m.ID
+	s.id, s.restores = m.ID, m.Restores
 	if s.settings.current, err = m.Settings.decode(); err != nil {
 		return fmt.Errorf("data directory %s is damaged: its settings are %+v: restore a backup: %w", s.cfg.Dir, *m.Settings, err)
 	}

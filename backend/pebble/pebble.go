@@ -141,6 +141,9 @@ type Store struct {
 	sweeping  sync.RWMutex
 	condemned map[string]int // how often each counter was found deleted; guarded by sweeping
 
+	nexts    nexts
+	restores int64 // how often the directory was restored; see copy.go
+
 	settings settings
 	identity identity
 }

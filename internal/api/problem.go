@@ -114,6 +114,10 @@ func AsProblem(err error) *Problem {
 		return NewProblem(http.StatusConflict, "not-counted-yet", "not counted yet", err.Error()).RetryAfter(retryUncounted)
 	case errors.Is(err, countmill.ErrReceiptExpired):
 		return NewProblem(http.StatusGone, "receipt-expired", "receipt expired", err.Error())
+	case errors.Is(err, countmill.ErrIDExpired):
+		return NewProblem(http.StatusGone, "id-expired", "id expired", err.Error())
+	case errors.Is(err, countmill.ErrExhausted):
+		return NewProblem(http.StatusConflict, "exhausted", "sequence exhausted", err.Error())
 	case errors.Is(err, countmill.ErrOtherDatabase):
 		return NewProblem(http.StatusGone, "other-database", "receipt of another database", err.Error())
 	case errors.Is(err, countmill.ErrOverflow):

@@ -152,7 +152,10 @@ var outside = map[string][]struct{ query, contentType, body string }{
 		{"", "application/json", `{"name":"a","match":"page:{a}","group":"page:{a}"}`},
 		{"", "application/json", `{"name":"a","match":"{a}","group":"page:{a}"}`},
 	},
-	"DELETE /v1/indexes": {{query: "?name=shops"}},
+	"DELETE /v1/indexes":      {{query: "?name=shops"}},
+	"POST /v1/sequences/next": {{"", "application/json", `{"sequence":"shop:a"}`}},
+	"GET /v1/sequences":       {{"?sequence=shop:a", "", ""}},
+	"DELETE /v1/sequences":    {{"?sequence=shop:a", "", ""}},
 }
 
 func TestPrefixesHoldOnEveryRoute(t *testing.T) {

@@ -58,8 +58,12 @@ func makeRoles(cfg Config, b *backends, disks []*onDisk) ([]named, error) {
 		w.onRules = onRules
 		after = append(after, named{"indexer", w})
 	}
-	if cfg.Roles.Has(Aggregator | Reader) {
-		after = append(after, named{"admin", tending{store: b.store, cache: b.cache, bus: b.bus.Channel}})
+	if cfg.Roles.Has(needStore) {
+		issuer, err := newIssuing(cfg, b)
+		if err != nil {
+			return nil, err
+		}
+		after = append(after, named{"sequences", issuer}, named{"admin", tending{store: b.store, cache: b.cache, bus: b.bus.Channel}})
 	}
 	return append(before, after...), nil
 }

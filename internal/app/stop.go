@@ -11,7 +11,7 @@ import (
 
 // shares is the part of the time for a stop that may have passed when a service has stopped; 1 for
 // any other service. A service that stops early leaves its time to the next. The shares are guesses.
-var shares = map[string]float64{"ingest": 0.35, "publisher": 0.55, "aggregator": 0.85, "server": 0.93}
+var shares = map[string]float64{"ingest": 0.35, "publisher": 0.55, "aggregator": 0.85, "sequences": 0.9, "server": 0.93}
 
 // stop ends the services in the order of the list, so that nothing is lost and nothing is sent
 // twice:
@@ -21,6 +21,7 @@ var shares = map[string]float64{"ingest": 0.35, "publisher": 0.55, "aggregator":
 //	           aggregator for that
 //	aggregator takes no more, commits, acknowledges; the bus is still open, because
 //	           closing it first would give every message back to be delivered again
+//	sequences  gives no more values and finishes the calls that it has
 //	server     reads are answered until here
 //	backends   close
 //

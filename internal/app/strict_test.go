@@ -16,6 +16,7 @@ var goodBodies = map[string]map[string]any{
 	"POST /v1/totals":               {"counters": []string{"a"}},
 	"PATCH /v1/counters/{name}":     {"shards": 7},
 	"POST /v1/reset":                {"counter": "a"},
+	"POST /v1/sequences/next":       {"sequence": "a"},
 	"POST /v1/rules/series":         {"pattern": "a", "keep": "1m:6h,15m:400d"},
 	"POST /v1/indexes":              {"name": "sites", "match": "page:{site}:*", "group": "site:{site}"},
 	"POST /v1/dead-letters/replay":  {"keys": []string{"a"}},

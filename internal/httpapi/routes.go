@@ -16,6 +16,7 @@ var (
 	onAdmin     = &home{"reader", func(s *Services) bool { return s.Admin != nil }}
 	onStore     = &home{"reader or aggregator", func(s *Services) bool { return s.DeadLetters != nil }}
 	onVerifier  = &home{"reader or aggregator", func(s *Services) bool { return s.Verifier != nil }}
+	onSequences = &home{"reader or aggregator", func(s *Services) bool { return s.Sequences != nil }}
 	onMetrics   = &home{"any", func(s *Services) bool { return s.Metrics != nil }}
 )
 
@@ -116,6 +117,10 @@ var routes = []route{
 	{method: http.MethodPost, path: "/v1/indexes", need: change, home: onAdmin, within: forever, body: indexBody, answer: (*API).createIndex},
 	{method: http.MethodDelete, path: "/v1/indexes", need: change, home: onAdmin, within: forever, once: []string{"name"}, answer: (*API).deleteIndex},
 	{method: http.MethodPost, path: "/v1/reset", need: change, home: onAdmin, within: forever, once: []string{"format"}, body: resetBody, answer: (*API).reset},
+
+	{method: http.MethodPost, path: "/v1/sequences/next", need: publish, home: onSequences, within: forever, body: nextBody, answer: (*API).nextValues},
+	{method: http.MethodGet, path: "/v1/sequences", need: read, home: onSequences, once: []string{"sequence"}, answer: (*API).sequence},
+	{method: http.MethodDelete, path: "/v1/sequences", need: change, home: onSequences, within: forever, once: []string{"sequence"}, answer: (*API).deleteSequence},
 
 	{method: http.MethodGet, path: "/v1/dead-letters", need: whole, home: onStore, within: long, once: []string{"limit", "page_token"}, answer: (*API).listDeadLetters},
 	{method: http.MethodGet, path: "/v1/dead-letters/{name}", need: whole, home: onStore, within: long, answer: (*API).showDeadLetter},

@@ -131,6 +131,11 @@ func calls(s store.Store, m store.Marker) map[string]func(ctx context.Context) e
 		"ResetCounter": func(ctx context.Context) error {
 			return first(s.ResetCounter(ctx, store.ResetRequest{ID: newID(wire.ResetClass), Counter: "b", Look: store.Sum{At: m.At}, At: m.At, ExpireAt: m.ExpireAt}))
 		},
+		"NextValues": func(ctx context.Context) error {
+			return first(s.NextValues(ctx, "a", []store.Take{{ID: newID(wire.SequenceClass), Count: 1, At: m.At, ExpireAt: m.ExpireAt}}))
+		},
+		"Sequence":       func(ctx context.Context) error { return first(s.Sequence(ctx, "a")) },
+		"DeleteSequence": func(ctx context.Context) error { return first(s.DeleteSequence(ctx, "a")) },
 		"Lookup": func(ctx context.Context) error {
 			v := s.View()
 			defer v.Close()

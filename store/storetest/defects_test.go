@@ -173,6 +173,13 @@ var defects = map[string]*defect{
 	"drops no groups":                    {caught: "DropGroups", make: indexing(oddIndexing{groups: dropNone})},
 	"sweeps counters of indexes":         {caught: "SweepKeepsCountersOfIndexes", make: ruled(apart)},
 	"sweeps no groups":                   {caught: "SweepTakesGroups", make: func(s *fakestore.Store) store.Store { return untidy{s} }},
+	"gives new values to a repeat":       {caught: "SequenceRemembersIDs", make: nexts(givesAgain)},
+	"gives one value to all takes":       {caught: "SequenceGivesEachOnce", make: nexts(givesFirst)},
+	"reads and then writes a sequence":   {caught: "SequencesBesideEachOther", make: func(s *fakestore.Store) store.Store { return &numbering{Store: s, last: map[string]int64{}} }, opts: slow},
+	"writes the marker afterwards":       {caught: "RepeatsBesideEachOther", make: nexts(markAfter), opts: fakestore.Options{Latency: time.Millisecond}},
+	"begins again after a delete":        {caught: "SequenceIsDeleted", make: func(s *fakestore.Store) store.Store { return &restarting{Store: s, begins: map[string]string{}} }},
+	"counts past the end":                {caught: "SequenceEnds", make: nexts(wraps)},
+	"forgets sequences":                  {caught: "ReopenedSequences"},
 	"believes the clock":                 {caught: "WrongClockForgetsNothing", make: settings(func(_, x store.Settings) store.Settings { return x })},
 }
 

@@ -182,6 +182,15 @@ func RunStore(t *testing.T, open func(t *testing.T) store.Store, features ...Fea
 		{"DropGroups", testDropGroups},
 		{"SweepKeepsCountersOfIndexes", testSweepKeepsCountersOfIndexes},
 		{"SweepTakesGroups", testSweepTakesGroups},
+		{"SequenceGivesEachOnce", testSequenceGivesEachOnce},
+		{"SequenceRemembersIDs", testSequenceRemembersIDs},
+		{"SequenceTakesLimits", testSequenceTakesLimits},
+		{"SequenceEnds", testSequenceEnds},
+		{"SequenceIsDeleted", testSequenceIsDeleted},
+		{"SequencesBesideEachOther", testSequencesBesideEachOther},
+		{"RepeatsBesideEachOther", testRepeatsBesideEachOther},
+		{"SequenceMarkersGoAtTheirTime", testSequenceMarkersGoAtTheirTime},
+		{"ReopenedSequences", testReopenedSequences},
 	}, sumsTests...) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

@@ -48,6 +48,7 @@ var plainFolders = []string{
 	"internal/units",
 	"publisher",
 	"reader",
+	"sequence",
 	"store",
 	"tools",
 	"wire",

@@ -28,7 +28,7 @@ type arrow struct {
 }
 
 var (
-	roles     = []string{"/publisher", "/aggregator", "/reader", "/admin"}
+	roles     = []string{"/publisher", "/aggregator", "/reader", "/admin", "/sequence"}
 	telemetry = []string{"github.com/prometheus", "go.opentelemetry.io"}
 	cloudSDKs = []string{"cloud.google.com/go", "google.golang.org/api", "google.golang.org/grpc", "github.com/bradfitz/gomemcache"}
 	stores    = []string{"github.com/cockroachdb/pebble"}

@@ -77,6 +77,10 @@ const (
 	Sums        Op = "Sums"
 	Survey      Op = "Survey" // ShardsOf and ShardPage
 
+	NextValues     Op = "NextValues"
+	Sequence       Op = "Sequence"
+	DeleteSequence Op = "DeleteSequence"
+
 	fold Op = "Fold"
 )
 

@@ -137,6 +137,8 @@ type Store struct {
 	records    map[string]history[record]
 	markers    map[wire.PartID]store.Marker
 	resets     map[wire.PartID]store.ResetResult // the content of reset markers
+	sequences  map[string]store.SequenceState
+	given      map[wire.PartID]store.Given // the content of the markers of sequences
 	dead       map[string]store.DeadLetter
 	asides     map[wire.PartID]map[string]store.Aside // by letter
 	workers    map[string]store.Worker
@@ -166,6 +168,8 @@ func New(opts Options) *Store {
 		records:    make(map[string]history[record]),
 		markers:    make(map[wire.PartID]store.Marker),
 		resets:     make(map[wire.PartID]store.ResetResult),
+		sequences:  make(map[string]store.SequenceState),
+		given:      make(map[wire.PartID]store.Given),
 		dead:       make(map[string]store.DeadLetter),
 		asides:     make(map[wire.PartID]map[string]store.Aside),
 		grouped:    make(map[shardKey]map[int64]int64),

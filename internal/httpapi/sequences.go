@@ -1,0 +1,132 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/store"
+)
+
+// Sequences gives out values. *sequence.Issuer is one; its methods have the promises.
+type Sequences interface {
+	Next(ctx context.Context, r countmill.NextRequest) (countmill.Values, error)
+	State(ctx context.Context, sequence string) (store.SequenceState, error)
+	Delete(ctx context.Context, sequence string) (store.SequenceState, error)
+}
+
+var nextBody = &body{
+	empty: func() any { return new(nextRequest) }, max: smallBody,
+	want: `{"sequence": "...", "id": "...", "count": N, "time": "..."}, only the sequence is required`,
+	fields: map[string]string{
+		"sequence": "1 to 500 bytes", "id": "1 to 128 bytes", "count": "1 to 1000", "time": "RFC 3339, as in 2006-01-02T15:04:05.000000Z",
+	},
+}
+
+// A nextRequest asks for values of a sequence.
+type nextRequest struct {
+	Sequence text    `json:"sequence"`
+	ID       text    `json:"id"`
+	Count    integer `json:"count"`
+	Time     text    `json:"time"`
+}
+
+// decoded returns the request as the role takes it.
+func (r *nextRequest) decoded() (next countmill.NextRequest, err error) {
+	next = countmill.NextRequest{Sequence: r.Sequence.value, ID: r.ID.value, Count: r.Count.value}
+	switch {
+	case !r.Sequence.given:
+		return next, nextBody.missing("sequence")
+	case r.ID.given && r.ID.value == "":
+		return next, nextBody.wrong("id", "is empty")
+	case r.Count.given && r.Count.value == 0:
+		return next, nextBody.wrong("count", "is out of range")
+	case r.Time.given:
+		if next.Time, err = time.Parse(time.RFC3339Nano, r.Time.value); err != nil {
+			return next, nextBody.wrong("time", "is not a time")
+		}
+	}
+	return next, nil
+}
+
+// The answers to a nextRequest: without a count, and with one.
+type (
+	oneValue struct {
+		Value int64 `json:"value"`
+	}
+	manyValues struct {
+		First int64 `json:"first"`
+		Last  int64 `json:"last"`
+	}
+)
+
+// nextValues gives values. A nearly full disk refuses them, as it refuses increments.
+func (a *API) nextValues(c call) (any, error) {
+	request := c.body.(*nextRequest)
+	next, err := request.decoded()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.caller().Check(next.Sequence); err != nil {
+		return nil, err
+	}
+	if admit := a.cfg.Increments.Admit; admit != nil {
+		if err := admit(); err != nil {
+			return nil, err
+		}
+	}
+	values, err := a.services.Sequences.Next(c.ctx, next)
+	switch {
+	case err != nil:
+		return nil, asSequenceProblem(err)
+	case request.Count.given:
+		return manyValues{values.First, values.Last}, nil
+	}
+	return oneValue{values.First}, nil
+}
+
+// sequenceState is a sequence as clients see it.
+type sequenceState struct {
+	Sequence string `json:"sequence"`
+	Last     int64  `json:"last"`
+	Exists   bool   `json:"exists"`
+}
+
+func (a *API) sequence(c call) (any, error) { return a.ofSequence(c, a.services.Sequences.State) }
+
+func (a *API) deleteSequence(c call) (any, error) {
+	return a.ofSequence(c, a.services.Sequences.Delete)
+}
+
+func (a *API) ofSequence(c call, do func(context.Context, string) (store.SequenceState, error)) (any, error) {
+	name := c.params.Get("sequence")
+	if err := (countmill.NextRequest{Sequence: name}).Check(); err != nil {
+		return nil, err
+	}
+	if err := c.caller().Check(name); err != nil {
+		return nil, err
+	}
+	state, err := do(c.ctx, name)
+	if err != nil {
+		return nil, asSequenceProblem(err)
+	}
+	return sequenceState{name, state.Last, state.Exists()}, nil
+}
+
+// asSequenceProblem returns err as a problem if it can say more than package countmill's errors do.
+func asSequenceProblem(err error) error {
+	switch {
+	case errors.Is(err, countmill.ErrOutcomeUnknown):
+		p := api.AsProblem(err)
+		p.Detail = "values were maybe given: repeat the request with the same id; without an id they are a gap"
+		return p
+	case errors.Is(err, countmill.ErrConflict):
+		p := api.NewProblem(http.StatusConflict, "other-count", "another count", err.Error())
+		p.Field, p.Limit = "count", "that of the first request with this id"
+		return p
+	}
+	return err
+}
