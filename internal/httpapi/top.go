@@ -190,8 +190,13 @@ func appendQuoted(b []byte, n int64, quoted bool) []byte {
 
 func appendMoments(b []byte, m *reader.Moments) []byte {
 	b = appendTime(append(b, `,"as_of":"`...), m.AsOf)
-	b = appendTime(append(b, `","complete_as_of":"`...), m.CompleteAsOf)
-	b = strconv.AppendBool(append(b, `","complete":`...), m.Complete)
+	b = append(b, `","complete_as_of":`...)
+	if m.CompleteAsOf.IsZero() {
+		b = append(b, "null"...)
+	} else {
+		b = append(appendTime(append(b, '"'), m.CompleteAsOf), '"')
+	}
+	b = strconv.AppendBool(append(b, `,"complete":`...), m.Complete)
 	return strconv.AppendBool(append(b, `,"partial":`...), m.Partial)
 }
 

@@ -49,6 +49,8 @@ type fakeReader struct {
 	query     reader.SeriesQuery // of the last call of Series
 	series    reader.Series
 	seriesErr error
+
+	boards fakeBoards
 }
 
 func (f *fakeReader) set(counter string, total int64) {
@@ -114,20 +116,6 @@ func (f *fakeReader) ListSince(_ context.Context, prefix, after string, limit in
 func (f *fakeReader) Series(_ context.Context, q reader.SeriesQuery) (reader.Series, error) {
 	f.query = q
 	return f.series, f.seriesErr
-}
-
-func (f *fakeReader) Top(_ context.Context, q reader.TopQuery) (reader.Top, error) {
-	if f.topErr != nil {
-		return reader.Top{}, f.topErr
-	}
-	return f.top(q), nil
-}
-
-func (f *fakeReader) Rank(_ context.Context, q reader.BoardQuery, counter string) (reader.Rank, error) {
-	if f.topErr != nil {
-		return reader.Rank{}, f.topErr
-	}
-	return f.rank(q, counter), nil
 }
 
 func (f *fakeReader) Pipeline(context.Context) reader.Pipeline {

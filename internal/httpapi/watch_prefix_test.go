@@ -150,6 +150,14 @@ func (f *prefixReader) Series(context.Context, reader.SeriesQuery) (reader.Serie
 	panic("no watcher reads series")
 }
 
+func (f *prefixReader) Top(context.Context, reader.TopQuery) (reader.Top, error) {
+	return reader.Top{}, errors.ErrUnsupported
+}
+
+func (f *prefixReader) Rank(context.Context, reader.BoardQuery, string) (reader.Rank, error) {
+	return reader.Rank{}, errors.ErrUnsupported
+}
+
 func (f *prefixReader) Busiest(context.Context) []store.Busy { return nil }
 
 func (f *prefixReader) Fleet(context.Context) []store.Worker { return nil }

@@ -56,7 +56,7 @@ func (s *stream) check(lines []string) {
 	if len(lines) == 1 && strings.HasPrefix(lines[0], ":") {
 		return
 	}
-	schema := map[string]string{"event: totals": "WatchEvent", "event: problem": "Problem"}[lines[0]]
+	schema := map[string]string{"event: totals": "WatchEvent", "event: problem": "Problem", "event: top": "Top", "event: rank": "Rank"}[lines[0]]
 	data, ok := strings.CutPrefix(lines[len(lines)-1], "data: ")
 	if schema == "" || !ok || len(lines) != 2 {
 		s.tb.Errorf("not an event: %q", lines)

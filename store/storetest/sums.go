@@ -37,6 +37,7 @@ var sumsTests = []suiteTest{
 	{"SumsAreOfOneMoment", testSumsAreOfOneMoment},
 	{"SumsEndWithTheirVisitor", testSumsEndWithTheirVisitor},
 	{"RisenBounds", testRisenBounds},
+	{"RisenBesideFolds", testRisenBesideFolds},
 	{"RisenSeesMinutes", testRisenSeesMinutes},
 }
 
@@ -370,4 +371,62 @@ func testRisenSeesMinutes(t *testing.T, su *suite) {
 	if r := s.Risen(q, sums.Mark); r.Most < 5 || !r.Changed {
 		t.Errorf("a day rose by 5, and Risen answers %+v", r)
 	}
+}
+
+// The bound holds while others fold.
+func testRisenBesideFolds(t *testing.T, su *suite) {
+	s := su.open(t)
+	names := pagesOf(8)
+	c, q := newChurn(t, s, names), &store.SumsQuery{Index: sites()}
+	if !s.Risen(q, store.RiseMark{}).Known {
+		t.Skip("other processes may fold too")
+	}
+	stop := make(chan struct{})
+	var folds sync.WaitGroup
+	for n := range 3 {
+		folds.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				com := groupedCommit(c.x, add(names[(i*5+n)%len(names)], 0, int64(1+i%7)))
+				if n == 0 {
+					com.Markers = nil
+				}
+				mustFoldRetrying(t, s, com)
+			}
+		})
+	}
+	for range su.rounds {
+		before, sums := sumsOf(t, s, q)
+		after := totalsIn(t, s, names)
+		rise := s.Risen(q, sums.Mark)
+		risen := int64(0) // by all counters together, because all deltas are positive
+		for name, total := range after {
+			risen += total - before[name]
+		}
+		if risen > rise.Most || !rise.Changed && risen != 0 {
+			t.Errorf("all sums rose by %d together, and Risen answers %+v", risen, rise)
+		}
+	}
+	close(stop)
+	folds.Wait()
+}
+
+// totalsIn reads shard 0 of counters that were never reset, in one view.
+func totalsIn(t testing.TB, s store.Store, names []string) map[string]int64 {
+	t.Helper()
+	v := s.View()
+	defer v.Close()
+	var keys []store.Key
+	for _, name := range names {
+		keys = append(keys, store.Key{Counter: name})
+	}
+	found := make(map[string]int64)
+	for i, value := range lookup(t, v, keys...) {
+		found[names[i]] = value.Value
+	}
+	return found
 }

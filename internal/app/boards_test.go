@@ -1,0 +1,65 @@
+package app
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/countmill/countmill/backend/pebble"
+	"github.com/countmill/countmill/store"
+)
+
+// The top of an index over a directory, and the place of a counter, in the next answer after the increments.
+func TestBoardsOfADirectory(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s, err := pebble.Open(pebble.Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []store.RuleChange{
+		{Pattern: "page:*", Keep: store.Retention{Quarters: 400 * 24 * 3600e9}},
+		{Index: &store.IndexChange{Step: store.CreateIndex, Index: store.Index{Name: "sites", Match: "page:{site}:*", Group: "site:{site}"}}},
+	} {
+		if _, err := s.ChangeRules(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, dir)
+	r.waitReady(t)
+	var body []string
+	for i := range 50 {
+		body = append(body, fmt.Sprintf(`{"counter":"page:s%d:/%d","delta":%d}`, i%3, i, 10*i+1))
+	}
+	r.incr(t, "["+strings.Join(body, ",")+`,{"counter":"page:none","delta":1000}]`)
+	for _, query := range []string{"", "&window=today&tz=Asia/Kolkata", "&window=this-month"} {
+		status, text := r.call(t, "GET", "/v1/top?index=sites&n=2"+query, "")
+		var top struct {
+			Top []struct {
+				Counter string
+				Total   int64
+			}
+			Complete bool
+			LeftOut  int `json:"left_out"`
+		}
+		if err := json.Unmarshal([]byte(text), &top); err != nil || status != 200 {
+			t.Fatalf("top%s: got %d %s (%v)", query, status, text, err)
+		}
+		if fmt.Sprint(top) != "{[{page:s1:/49 491} {page:s0:/48 481}] true 0}" {
+			t.Errorf("top%s: got %s", query, text)
+		}
+	}
+	if status, text := r.call(t, "GET", "/v1/rank?index=sites&counter=page:s2:/47", ""); status != 200 || !strings.Contains(text, `"rank":3,"of":50,`) {
+		t.Errorf("rank: got %d %s, want 3 of 50", status, text)
+	}
+	if status, text := r.call(t, "GET", "/v1/top?index=sites&window=1h", ""); status != 404 || !strings.Contains(text, "page:*' --keep 1m:6h") {
+		t.Errorf("an hour of a rule without minutes: got %d %s, want 404 with the rule to add", status, text)
+	}
+	if status, text := r.call(t, "GET", "/v1/top?index=sites&of=groups", ""); status != 409 || !strings.Contains(text, "not-serving") {
+		t.Errorf("groups that are being built: got %d %s, want 409 not-serving", status, text)
+	}
+}
