@@ -84,7 +84,7 @@ func counted(t *testing.T) *mill {
 // The page draws the rows of a real server for each range, and the count without a curve.
 func TestCurveOfEachRange(t *testing.T) {
 	t.Parallel()
-	tb := open(t, "willReadFrequently") // of the test's own looks at the plot
+	tb := open(t)
 	defer tb.close()
 	var series recorder
 	tb.visit(below(t, counted(t), "", series.note) + "#counter=page:/home&tz=America/St_Johns")
