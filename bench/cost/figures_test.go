@@ -14,7 +14,6 @@ import (
 
 var (
 	fullFlag     = flag.Bool("full", false, "measure what docs/evidence/benchmarks.md has; otherwise less")
-	dayFlag      = flag.Bool("day", false, "TestSeries: a day of 1M increments an hour and not 66 minutes of two loads")
 	unlockedFlag = flag.Bool("unlocked", false, "TestReads: readers do not wait for each other")
 	jsonFlag     = flag.String("json", "", "write the figures to this file, for plots")
 )

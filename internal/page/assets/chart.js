@@ -24,14 +24,11 @@ export class Curve {
   // draw shows points: times in seconds and values.
   draw(times, values, { bars = false, zone = "UTC", from = null, to = null } = {}) {
     const kind = [bars, zone].join();
-    if (this.plot && this.kind === kind) {
-      this.range = [from ?? times[0], to ?? times.at(-1)];
-      this.plot.setData([times, values]);
-      return;
-    }
+    const half = bars && times.length > 1 ? (times[1] - times[0]) / 2 : 0; // of a bar
+    this.range = [from ?? times[0] - half, to ?? times.at(-1) + half];
+    if (this.plot && this.kind === kind) return void this.plot.setData([times, values]);
     this.clear();
     this.kind = kind;
-    this.range = [from ?? times[0], to ?? times.at(-1)];
     this.plot = new uPlot(this.options(bars, zone), [times, values], this.box);
   }
 
@@ -48,7 +45,7 @@ export class Curve {
       scales: { x: { range: () => this.range }, y: { range: (_u, least, most) => span(least, most) } },
       axes: [
         { ...axis, grid: { show: false }, size: 30, gap: 8, space: 72, values: labels(zone) },
-        { ...axis, size: 56, gap: 8, space: 40, values: (_u, splits) => splits.map((v) => (Number.isInteger(v) || splits.length > 2 ? format.rate(v) : "")) },
+        { ...axis, size: 56, gap: 8, space: 40, values: (_u, splits) => splits.map(splits.every(Number.isInteger) ? format.count : format.rate) },
       ],
       series: [{}, {
         stroke: () => colour("--accent"), width: bars ? 0 : 1.5, fill: bars ? () => colour("--bars") : faded,
@@ -86,7 +83,8 @@ function span(least, most) {
 // A label at the left edge would touch those of the other axis, and one at the right edge is cut.
 const labels = (zone) => (u, splits) => splits.map((s, i) => {
   const x = u.valToPos(s, "x");
-  return x < 16 || x > u.over.clientWidth - 24 ? "" : label(uPlot.tzDate(new Date(s * 1e3), zone), splits, i);
+  const width = u.bbox.width / devicePixelRatio; // the element has none before the first drawing
+  return x < 16 || x > width - 24 ? "" : label(uPlot.tzDate(new Date(s * 1e3), zone), splits, i);
 });
 
 const months = Array.from({ length: 12 }, (_, i) => new Intl.DateTimeFormat(undefined, { month: "short", timeZone: "UTC" }).format(Date.UTC(2000, i, 15)));

@@ -9,6 +9,9 @@ export const unknown = "–";
 // whole takes a BigInt or a number.
 export const whole = (n) => grouped.format(n);
 
+// count is whole, and short from a million on.
+export const count = (n) => (Math.abs(n) >= 1e6 ? short : grouped).format(n);
+
 // rate has about three digits: more would flicker.
 export function rate(n) {
   const size = Math.abs(n);

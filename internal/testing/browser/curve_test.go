@@ -20,6 +20,9 @@ import (
 // ink is the part of the plot that is drawn.
 const ink = `(() => { const c = document.querySelector('#plot canvas'); const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data; let n = 0; for (let i = 3; i < d.length; i += 4) n += d[i] > 0; return n / (d.length / 4); })()`
 
+// times is true if there are labels below the plot.
+const times = `(() => { const c = document.querySelector('#plot canvas'), y = c.height - 24 * devicePixelRatio; const d = c.getContext('2d').getImageData(0, y, c.width, c.height - y).data; return d.some((v, i) => i % 4 === 3 && v > 0); })()`
+
 // countAt counts deltas of the past.
 func (m *mill) countAt(t *testing.T, at time.Time, counter string, delta int64) {
 	t.Helper()
@@ -94,6 +97,7 @@ func TestCurveOfEachRange(t *testing.T) {
 		tb.do(chromedp.Click("[data-range=" + want.name + "]"))
 		tb.until(fmt.Sprintf(`document.querySelector('#readout').textContent === %q && document.querySelector('#plot canvas')`, want.readout))
 		tb.until(ink + " > 0.005")
+		tb.until(times) // the curve of a year is not drawn again for ten minutes
 		tb.until(`document.querySelector('#foot').textContent.endsWith('2 without a curve: counted without a rule.') && document.querySelector('#hint').hidden`)
 		if got := series.last(); got.Get("step") != want.step || got.Get("tz") != "America/St_Johns" {
 			t.Errorf("%s: the page asked for %v", want.name, got)
@@ -215,6 +219,7 @@ func TestFrame(t *testing.T) {
 		tb.until(`document.querySelector('#name').textContent === 'page:/home' && document.querySelector('#total').textContent === '4,329'`)
 		tb.until(`document.querySelector('#readout').textContent === '27 in the last 24 hours'`)
 		tb.until(ink + " > 0.005")
+		tb.until(times) // the curve of a year is not drawn again for ten minutes
 		tb.until(`document.querySelector('#foot').textContent.endsWith('2 without a curve: counted without a rule.')`)
 		if got := series.last(); got.Get("tz") != "Asia/Kathmandu" || got.Get("step") != "15m" {
 			t.Errorf("the frame asked for %v", got)

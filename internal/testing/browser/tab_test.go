@@ -83,6 +83,7 @@ func open(t *testing.T, allowed ...string) *tab {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	ctx, endBrowser := chromedp.NewExecAllocator(ctx, options...)
 	ctx, endTab := chromedp.NewContext(ctx)
+	allowed = append(allowed, "willReadFrequently") // a warning about the tests' own looks at a plot
 	tb := &tab{t: t, ctx: ctx, allowed: allowed, end: func() {
 		endTab()
 		endBrowser()
