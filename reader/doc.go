@@ -36,7 +36,8 @@
 //   - A sum that does not fit 64 bits is an error, never a number. So is a shard at either end of
 //     int64.
 //   - A caller that gives up does not fail other callers. No read outlives its callers.
-//   - Memory is bounded by Config.Remember, and by the counters of the calls under way.
+//   - Memory is bounded by Config.Remember, by 32,768 keys of look-ups under way in the store, and by
+//     the counters of the calls that wait. A look-up waits for its turn within Timeout.
 //
 // No total includes increments that are still on the bus or in an aggregator. Lag reports the age
 // of the oldest of them.

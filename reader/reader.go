@@ -25,6 +25,7 @@ type Reader struct {
 	cfg   Config
 
 	shards     *lru.Cache[string, int] // the last known number of shards of a counter
+	room       room                    // of all look-ups
 	flights    flights[[]Total]
 	refreshing busy
 	clock      storetime.Clock
@@ -42,7 +43,7 @@ func New(st Store, cache store.Cache, cfg Config) (*Reader, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("reader: %w", err)
 	}
-	r := &Reader{store: st, cfg: cfg.withDefaults()}
+	r := &Reader{store: st, cfg: cfg.withDefaults(), room: room{most: maxKeysAtOnce}}
 	r.workers.every = r.cfg.LagEvery
 	r.clock.Env, r.workers.clock.Env = r.cfg.env, r.cfg.env
 	r.flights.env, r.workers.flights.env = r.cfg.env, r.cfg.env
