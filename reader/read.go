@@ -191,6 +191,9 @@ func (r *Reader) lookup(ctx context.Context, view store.View, keys []store.Key) 
 	call, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
 	defer cancel()
 	entered, err := r.room.enter(call, len(keys))
+	if errors.Is(err, countmill.ErrUnavailable) {
+		return nil, err
+	}
 	if err != nil {
 		return nil, r.storeError(ctx, "looking up shards", err)
 	}

@@ -8,13 +8,15 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/countmill/countmill"
 )
 
 // Look-ups enter in their order, also one of more keys than there is room for; never more than fit.
 func TestRoom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := &room{most: 10}
+		r := &room{most: 10, mostWaiting: 40}
 		sizes := []int{6, 4, 7, 1, 25, 2, 10, 1}
 		entered := make([]time.Time, len(sizes))
 		var inside atomic.Int64
@@ -36,8 +38,32 @@ func TestRoom(t *testing.T) {
 			synctest.Wait()
 		}
 		time.Sleep(time.Minute)
-		if entered[0].IsZero() || !slices.IsSortedFunc(entered, time.Time.Compare) || r.used != 0 || r.waiting.Len() != 0 {
+		if entered[0].IsZero() || !slices.IsSortedFunc(entered, time.Time.Compare) || r.used != 0 || r.keys != 0 || r.waiting.Len() != 0 {
 			t.Errorf("they entered at %v, %d keys are left, %d wait", entered, r.used, r.waiting.Len())
+		}
+	})
+}
+
+// A look-up is refused while too many keys wait.
+func TestRoomRefuses(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := &room{most: 10, mostWaiting: 5}
+		if _, err := r.enter(t.Context(), 10); err != nil {
+			t.Fatal(err)
+		}
+		entered := make(chan error, 1)
+		go func() {
+			_, err := r.enter(t.Context(), 5)
+			entered <- err
+		}()
+		synctest.Wait()
+		if _, err := r.enter(t.Context(), 1); !errors.Is(err, countmill.ErrUnavailable) {
+			t.Errorf("a look-up beside 5 keys that wait got %v", err)
+		}
+		r.leave(10)
+		if err := <-entered; err != nil || r.keys != 0 {
+			t.Errorf("the one that waited got %v; %d keys wait", err, r.keys)
 		}
 	})
 }
@@ -46,7 +72,7 @@ func TestRoom(t *testing.T) {
 func TestRoomGivenUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := &room{most: 10}
+		r := &room{most: 10, mostWaiting: 40}
 		first, err := r.enter(t.Context(), 5)
 		if err != nil {
 			t.Fatal(err)
