@@ -36,7 +36,9 @@
 //   - A sum that does not fit 64 bits is an error, never a number. So is a shard at either end of
 //     int64.
 //   - A caller that gives up does not fail other callers. No read outlives its callers.
-//   - Memory is bounded by Config.Remember, and by the counters of the calls under way.
+//   - Memory is bounded by Config.Remember, by 32,768 keys of look-ups under way in the store, and by
+//     131,072 keys of look-ups that wait for their turn, within Timeout. Beyond that calls get
+//     countmill.ErrUnavailable.
 //
 // No total includes increments that are still on the bus or in an aggregator. Lag reports the age
 // of the oldest of them.
@@ -49,6 +51,8 @@
 //	                                 others countmill.ErrUnavailable, after Timeout
 //	the store is another database    countmill.ErrUnavailable, within CheckEvery; from then
 //	                                 on cached totals are not served either
+//	more reads than it can answer    countmill.ErrUnavailable, after Timeout, or at once if
+//	                                 131,072 keys wait
 //	a counter overflowed             *OverflowError of the calls that name it; List
 //	                                 leaves it out and names it
 //	the cache, or it is too slow     only delays: every error is a miss, and after

@@ -189,10 +189,18 @@ func (r *Reader) remember(t *partial) {
 	r.shards.Remove(t.counter)
 }
 
-// lookup makes one look-up, within Config.Timeout, and counts it.
+// lookup makes one look-up, within Config.Timeout, and counts it. The time has the wait for its turn in it.
 func (r *Reader) lookup(ctx context.Context, view store.View, keys []store.Key) ([]store.Value, error) {
 	call, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
 	defer cancel()
+	entered, err := r.room.enter(call, len(keys))
+	if errors.Is(err, countmill.ErrUnavailable) {
+		return nil, err
+	}
+	if err != nil {
+		return nil, r.storeError(ctx, "looking up shards", err)
+	}
+	defer r.room.leave(entered)
 	r.stats.lookups.Add(1)
 	r.stats.keys.Add(int64(len(keys)))
 	values, err := view.Lookup(call, keys)

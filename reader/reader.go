@@ -26,6 +26,7 @@ type Reader struct {
 	cfg   Config
 
 	shards     *lru.Cache[string, int] // the last known number of shards of a counter
+	room       room                    // of all look-ups
 	flights    flights[[]Total]
 	refreshing busy
 	clock      storetime.Clock
@@ -46,7 +47,7 @@ func New(st Store, cache store.Cache, cfg Config) (*Reader, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("reader: %w", err)
 	}
-	r := &Reader{store: st, cfg: cfg.withDefaults()}
+	r := &Reader{store: st, cfg: cfg.withDefaults(), room: room{most: maxKeysAtOnce, mostWaiting: maxKeysWaiting}}
 	r.workers.every = r.cfg.LagEvery
 	r.clock.Env, r.workers.clock.Env = r.cfg.env, r.cfg.env
 	r.flights.env, r.workers.flights.env = r.cfg.env, r.cfg.env
@@ -69,8 +70,8 @@ func New(st Store, cache store.Cache, cfg Config) (*Reader, error) {
 // Config.DefaultStaleness.
 //
 // An error matches countmill.ErrInvalid if a name is not valid, countmill.ErrUnavailable if the
-// store cannot be read, and countmill.ErrOverflow, as an *OverflowError, if a counter has no
-// total. One such counter fails the call.
+// store cannot be read, or if too many reads wait for it, and countmill.ErrOverflow, as an
+// *OverflowError, if a counter has no total. One such counter fails the call.
 func (r *Reader) Totals(ctx context.Context, counters []string, maxStaleness time.Duration) ([]Total, error) {
 	return r.TotalsSince(ctx, counters, maxStaleness, time.Time{})
 }

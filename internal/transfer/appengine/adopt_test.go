@@ -15,7 +15,6 @@ import (
 
 	"cloud.google.com/go/datastore"
 	"github.com/google/go-cmp/cmp"
-	"google.golang.org/api/option"
 	"google.golang.org/grpc"
 
 	"github.com/countmill/countmill/internal/testing/emulator"
@@ -57,7 +56,7 @@ func TestEveryLayout(t *testing.T) {
 			var calls recorder
 			var read atomic.Int64
 			cfg := Config{Project: project, Namespace: namespace, Emulator: host, Read: func(n int) { read.Add(int64(n)) },
-				options: []option.ClientOption{option.WithGRPCDialOption(grpc.WithChainUnaryInterceptor(calls.note))}}
+				options: dialOptions{grpc.WithChainUnaryInterceptor(calls.note)}}
 			if name == "firestore" {
 				if _, err := Read(t.Context(), cfg); !errors.Is(err, ErrNoKinds) {
 					t.Errorf("kinds on the Firestore emulator: got error %v, want %v", err, ErrNoKinds)
@@ -101,54 +100,42 @@ func (r *recorder) seen() string {
 
 func TestShardOf(t *testing.T) {
 	t.Parallel()
-	general := func(key string, properties ...any) (*datastore.Key, datastore.PropertyList) {
-		return datastore.NameKey(kindGeneral, key, nil), list(properties...)
+	general := func(key string, properties ...any) entity {
+		return entity{kind: kindGeneral, name: key, values: values(properties...)}
 	}
-	check := func(key *datastore.Key, properties datastore.PropertyList, want string) {
+	check := func(e entity, want string) {
 		t.Helper()
-		s, err := shardOf(key, properties)
+		s, err := shardOf(e)
 		got := fmt.Sprintf("%s %q %d", s.layout, s.name, s.count)
 		if err != nil {
 			got = err.Error()
 		}
 		if !strings.Contains(got, want) {
-			t.Errorf("%s %v: got %s, want %s", key, properties, got, want)
+			t.Errorf("%s %v: got %s, want %s", e, e.values, got, want)
 		}
 	}
-	key, p := general("shard-a-b-12", "count", int64(3))
-	check(key, p, `python "a-b" 3`)
-	key, p = general("shard--1-0", "count", int64(3))
-	check(key, p, `python "-1" 3`)
-	key, p = general("shard-a-x", "count", int64(3))
-	check(key, p, errUnknown.Error())
-	key, p = general("shard-a-1", "count", nil)
-	check(key, p, "not an integer but <nil>")
-	key, p = general("shard-a-1", "count", 1.5)
-	check(key, p, "not an integer but 1.5")
-	key, p = general("shard-a-1")
-	check(key, p, "not an integer")
-	key, p = general("a12", "name", "a", "count", int64(3))
-	check(key, p, `db "a" 3`)
-	key, p = general("a12", "name", "a1", "count", int64(3))
-	check(key, p, `db "a1" 3`)
-	key, p = general("b12", "name", "a", "count", int64(3))
-	check(key, p, errUnknown.Error())
-	key, p = general("shard3", "Name", "", "Count", int64(3))
-	check(key, p, `go "" 3`)
-	key, p = general("shard3", "Name", "a", "Count", int64(3))
-	check(key, p, errUnknown.Error())
-	key, p = general("a-shard3", "Name", "a", "Count", int64(3))
-	check(key, p, `go "a" 3`)
-	key, p = general("x", "counterName", "a", "count", int64(3))
-	check(key, p, `jdo "a" 3`)
-	check(datastore.NameKey("CounterShard_a", "x", nil), list("count", int64(1)), errUnknown.Error())
-	check(datastore.NameKey("CounterShard_", "1", nil), list("count", int64(1)), `java "" 1`)
-	check(datastore.NameKey(kindSimple, "1", datastore.NameKey("A", "b", nil)), list("count", int64(1)), "has a parent")
+	check(general("shard-a-b-12", "count", int64(3)), `python "a-b" 3`)
+	check(general("shard--1-0", "count", int64(3)), `python "-1" 3`)
+	check(general("shard-a-x", "count", int64(3)), errUnknown.Error())
+	check(general("shard-a-1", "count", nil), "not an integer but <nil>")
+	check(general("shard-a-1", "count", 1.5), "not an integer but 1.5")
+	check(general("shard-a-1"), "not an integer")
+	check(general("a12", "name", "a", "count", int64(3)), `db "a" 3`)
+	check(general("a12", "name", "a1", "count", int64(3)), `db "a1" 3`)
+	check(general("b12", "name", "a", "count", int64(3)), errUnknown.Error())
+	check(general("shard3", "Name", "", "Count", int64(3)), `go "" 3`)
+	check(general("shard3", "Name", "a", "Count", int64(3)), errUnknown.Error())
+	check(general("a-shard3", "Name", "a", "Count", int64(3)), `go "a" 3`)
+	check(general("x", "counterName", "a", "count", int64(3)), `jdo "a" 3`)
+	check(entity{kind: "CounterShard_a", name: "x", values: values("count", int64(1))}, errUnknown.Error())
+	check(entity{kind: "CounterShard_", name: "1", values: values("count", int64(1))}, `java "" 1`)
+	check(entity{kind: kindSimple, name: "1", child: true, values: values("count", int64(1))}, "has a parent")
 }
 
-func list(properties ...any) (all datastore.PropertyList) {
+func values(properties ...any) map[string]any {
+	all := make(map[string]any)
 	for i := 0; i < len(properties); i += 2 {
-		all = append(all, datastore.Property{Name: properties[i].(string), Value: properties[i+1]})
+		all[properties[i].(string)] = properties[i+1]
 	}
 	return all
 }

@@ -24,7 +24,7 @@ type Config struct {
 	// nothing.
 	Read func(entities int)
 
-	options clientOptions // for tests
+	options dialOptions // for tests
 }
 
 // ErrNoKinds means that the server answers no query of kinds. Name the counters of the layout java

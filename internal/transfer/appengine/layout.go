@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-
-	"cloud.google.com/go/datastore"
 )
 
 // The kinds of shards.
@@ -27,24 +25,21 @@ var (
 var errUnknown = errors.New("is in no layout of the article")
 
 // shardOf decodes an entity of a kind of shards. The error says why it is not a shard.
-func shardOf(key *datastore.Key, properties datastore.PropertyList) (shard, error) {
-	p := make(map[string]any, len(properties))
-	for _, property := range properties {
-		p[property.Name] = property.Value
-	}
+func shardOf(e entity) (shard, error) {
+	p := e.values
 	switch {
-	case key.Parent != nil:
+	case e.child:
 		return shard{}, fmt.Errorf("%w: its key has a parent", errUnknown)
-	case key.Kind == kindSimple:
+	case e.kind == kindSimple:
 		if _, ok := p["Count"]; ok {
 			return counted(Simple, "", p["Count"])
 		}
 		return counted(Simple, "", p["count"])
-	case key.Kind == kindGeneral:
-		return generalShard(key.Name, p)
+	case e.kind == kindGeneral:
+		return generalShard(e.name, p)
 	}
-	name, ok := strings.CutPrefix(key.Kind, kindJava)
-	if !ok || !numeral.MatchString(key.Name) {
+	name, ok := strings.CutPrefix(e.kind, kindJava)
+	if !ok || !numeral.MatchString(e.name) {
 		return shard{}, errUnknown
 	}
 	return counted(Java, name, p["count"])

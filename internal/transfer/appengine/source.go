@@ -9,18 +9,12 @@ import (
 	"strings"
 	"time"
 
-	"cloud.google.com/go/datastore"
+	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 	"golang.org/x/sync/errgroup"
-	"google.golang.org/api/iterator"
-	"google.golang.org/api/option"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 )
-
-// clientOptions are options of Google's client.
-type clientOptions = []option.ClientOption
 
 // parallel is the number of kinds that are read at once: in the layout java every counter is a kind.
 const parallel = 8
@@ -31,7 +25,7 @@ func Read(ctx context.Context, cfg Config) (*Found, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer s.client.Close()
+	defer s.conn.Close()
 	kinds, err := s.kinds(ctx)
 	if err != nil {
 		return nil, err
@@ -48,24 +42,20 @@ func Read(ctx context.Context, cfg Config) (*Found, error) {
 }
 
 type source struct {
-	client *datastore.Client
-	cfg    Config
+	conn *grpc.ClientConn
+	stub pb.DatastoreClient
+	cfg  Config
 }
 
 func open(ctx context.Context, cfg Config) (*source, error) {
-	options := cfg.options
-	if cfg.Emulator != "" {
-		options = append(options, option.WithEndpoint(strings.TrimPrefix(cfg.Emulator, "http://")), option.WithoutAuthentication(),
-			option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))
-	}
-	client, err := datastore.NewClientWithDatabase(ctx, cfg.Project, cfg.Database, options...)
+	conn, err := dial(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("Datastore: %w; run `gcloud auth application-default login`, or set DATASTORE_EMULATOR_HOST for an emulator", err)
 	}
 	if cfg.Silence <= 0 {
 		cfg.Silence = time.Minute
 	}
-	return &source{client, cfg}, nil
+	return &source{conn, pb.NewDatastoreClient(conn), cfg}, nil
 }
 
 // kinds returns the kinds that contain shards.
@@ -77,14 +67,16 @@ func (s *source) kinds(ctx context.Context) ([]string, error) {
 		}
 		return all, nil
 	}
-	first := datastore.NameKey("__kind__", kindJava, nil)
-	first.Namespace = s.cfg.Namespace
-	query := datastore.NewQuery("__kind__").FilterField("__key__", ">=", first).KeysOnly()
-	err := s.each(ctx, query, func(key *datastore.Key, _ datastore.PropertyList) error {
-		if !strings.HasPrefix(key.Name, kindJava) {
+	query := &pb.Query{
+		Kind:       []*pb.KindExpression{{Name: "__kind__"}},
+		Projection: []*pb.Projection{{Property: &pb.PropertyReference{Name: "__key__"}}},
+		Filter:     &pb.Filter{FilterType: &pb.Filter_PropertyFilter{PropertyFilter: s.from("__kind__", kindJava)}},
+	}
+	err := s.each(ctx, query, func(e entity) error {
+		if !strings.HasPrefix(e.name, kindJava) {
 			return errEnough
 		}
-		all = append(all, key.Name)
+		all = append(all, e.name)
 		return nil
 	})
 	if status.Code(err) == codes.InvalidArgument {
@@ -95,15 +87,32 @@ func (s *source) kinds(ctx context.Context) ([]string, error) {
 
 var errEnough = errors.New("enough")
 
+// from returns a filter for the keys of a kind from name on.
+func (s *source) from(kind, name string) *pb.PropertyFilter {
+	key := &pb.Key{
+		PartitionId: s.partition(),
+		Path:        []*pb.Key_PathElement{{Kind: kind, IdType: &pb.Key_PathElement_Name{Name: name}}},
+	}
+	return &pb.PropertyFilter{
+		Property: &pb.PropertyReference{Name: "__key__"},
+		Op:       pb.PropertyFilter_GREATER_THAN_OR_EQUAL,
+		Value:    &pb.Value{ValueType: &pb.Value_KeyValue{KeyValue: key}},
+	}
+}
+
+func (s *source) partition() *pb.PartitionId {
+	return &pb.PartitionId{ProjectId: s.cfg.Project, DatabaseId: s.cfg.Database, NamespaceId: s.cfg.Namespace}
+}
+
 // shards adds the shards of a kind.
 func (s *source) shards(ctx context.Context, kind string, found *Found) error {
-	return s.each(ctx, datastore.NewQuery(kind), func(key *datastore.Key, properties datastore.PropertyList) error {
+	return s.each(ctx, &pb.Query{Kind: []*pb.KindExpression{{Name: kind}}}, func(e entity) error {
 		if s.cfg.Read != nil {
 			s.cfg.Read(1)
 		}
-		shard, err := shardOf(key, properties)
+		shard, err := shardOf(e)
 		if err != nil {
-			found.unknown(fmt.Sprintf("%s: %v", key, err))
+			found.unknown(fmt.Sprintf("%s: %v", e, err))
 			return nil
 		}
 		return found.add(shard)
@@ -111,30 +120,45 @@ func (s *source) shards(ctx context.Context, kind string, found *Found) error {
 }
 
 // each calls do with all results of a query, until errEnough.
-func (s *source) each(ctx context.Context, query *datastore.Query, do func(*datastore.Key, datastore.PropertyList) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	silence := time.AfterFunc(s.cfg.Silence, func() {
-		cancel(fmt.Errorf("Datastore sent nothing for %s", s.cfg.Silence))
-	})
-	defer silence.Stop()
-	for it := s.client.Run(ctx, query.Namespace(s.cfg.Namespace)); ; {
-		var properties datastore.PropertyList
-		key, err := it.Next(&properties)
-		if errors.Is(err, iterator.Done) {
-			return nil
-		}
-		if cause := context.Cause(ctx); cause != nil {
-			return cause
-		}
+func (s *source) each(ctx context.Context, query *pb.Query, do func(entity) error) error {
+	for {
+		batch, err := s.page(ctx, query)
 		if err != nil {
-			return fmt.Errorf("reading Datastore: %w", err)
-		}
-		silence.Reset(s.cfg.Silence)
-		if err := do(key, properties); errors.Is(err, errEnough) {
-			return nil
-		} else if err != nil {
 			return err
 		}
+		for _, result := range batch.GetEntityResults() {
+			if err := do(entityOf(result.GetEntity())); errors.Is(err, errEnough) {
+				return nil
+			} else if err != nil {
+				return err
+			}
+		}
+		if batch.GetMoreResults() != pb.QueryResultBatch_NOT_FINISHED {
+			return nil
+		}
+		if len(batch.GetEndCursor()) == 0 {
+			return errors.New("reading Datastore: an answer has more results and no cursor")
+		}
+		query.StartCursor = batch.GetEndCursor()
 	}
+}
+
+// page returns the results of a query from its start cursor on. Datastore decides how many.
+func (s *source) page(ctx context.Context, query *pb.Query) (*pb.QueryResultBatch, error) {
+	silent := fmt.Errorf("Datastore sent nothing for %s", s.cfg.Silence)
+	ctx, cancel := context.WithTimeoutCause(ctx, s.cfg.Silence, silent)
+	defer cancel()
+	answer, err := s.stub.RunQuery(ctx, &pb.RunQueryRequest{
+		ProjectId:   s.cfg.Project,
+		DatabaseId:  s.cfg.Database,
+		PartitionId: s.partition(),
+		QueryType:   &pb.RunQueryRequest_Query{Query: query},
+	})
+	if cause := context.Cause(ctx); cause != nil {
+		return nil, cause
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading Datastore: %w", err)
+	}
+	return answer.GetBatch(), nil
 }
