@@ -393,7 +393,7 @@ type Piece struct {
 	// From and To are the first and the last place.
 	From, To uint64
 	// Retired is true for a piece that was split. It has no shards, and its rests are taken
-	// back.
+	// back. Nobody makes another piece with its ID.
 	Retired bool
 	// Worker is who works at the piece, and Until when others may take it over.
 	Worker string

@@ -207,13 +207,9 @@ func (h *holding) set(ctx context.Context, rests []store.GroupRest) error {
 	return nil
 }
 
-// finish gives the piece back, read. A retired piece, whose rests are gone, is removed.
+// finish gives the piece back, read.
 func (h *holding) finish(ctx context.Context, done store.Piece) error {
-	next := []store.Piece{done}
-	if done.Retired {
-		next = nil
-	}
-	if err := h.x.swap(ctx, []store.Piece{h.p}, next); err != nil {
+	if err := h.x.swap(ctx, []store.Piece{h.p}, []store.Piece{done}); err != nil {
 		return err
 	}
 	h.x.pieces.Add(1)
