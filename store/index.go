@@ -347,6 +347,12 @@ func (r *Rules) Oldest() (version int64) {
 	return version
 }
 
+// Ended reports whether the rules have the index, under its number, and its deletion has begun.
+func (r *Rules) Ended(x *Index) bool {
+	found := r.Index(x.Name)
+	return found != nil && found.Number == x.Number && !found.InForce()
+}
+
 // Indexed reports whether an index has the counter, also one that is being deleted.
 func (r *Rules) Indexed(counter string) bool {
 	if r == nil {
@@ -477,6 +483,8 @@ type Indexing interface {
 	DropGrouped(ctx context.Context, x *Index, p *Piece, from string, limit int) (next string, err error)
 
 	// DropGroups removes up to limit groups of the index, with their records, shards, series
-	// and rests, and returns how many. The index must have ended, and nobody folds by it any more.
+	// and rests, and returns how many. Nobody folds by the index any more. It answers ErrChanged if the
+	// rules have the index not any more, or not as one that has ended (Rules.Ended), in the same
+	// transaction: another index may have groups of the same names by now.
 	DropGroups(ctx context.Context, x *Index, limit int) (dropped int, err error)
 }

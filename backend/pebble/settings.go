@@ -68,8 +68,6 @@ func (s *Store) SetWindow(ctx context.Context, window time.Duration) (store.Sett
 
 // ChangeRules changes the settings in a synced batch.
 func (s *Store) ChangeRules(ctx context.Context, change store.RuleChange) (store.Settings, error) {
-	s.sweeping.Lock() // until the change is in effect no fold runs
-	defer s.sweeping.Unlock()
 	return s.changeSettings(ctx, func(current store.Settings, now time.Time) (store.Settings, error) {
 		return current.ChangeRules(change, now, 0)
 	})
@@ -81,6 +79,8 @@ func (s *Store) changeSettings(ctx context.Context, change func(current store.Se
 		return store.Settings{}, err
 	}
 	defer s.closing.RUnlock()
+	s.sweeping.Lock() // until the change is in effect no fold runs
+	defer s.sweeping.Unlock()
 	if err := s.lockMarking(ctx); err != nil {
 		return store.Settings{}, err
 	}

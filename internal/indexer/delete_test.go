@@ -37,7 +37,7 @@ func TestAnIndexIsDeleted(t *testing.T) {
 	forKinds(t, func(t *testing.T, r *rig) {
 		r.fold(pages(300, 120, 1))
 		r.change(store.CreateIndex)
-		_, stop := r.worker(Config{page: 50, pieces: 4})
+		_, stop := r.worker(Config{Page: 50, Pieces: 4})
 		defer stop()
 		r.await("serving", settled, r.serves)
 		r.fold(pages(200, 120, 5))
@@ -66,7 +66,7 @@ func TestAnIndexIsMadeAgain(t *testing.T) {
 		r.fold(pages(100, 7, 1))
 		first := r.change(store.CreateIndex)
 		for range 2 {
-			_, stop := r.worker(Config{page: 10})
+			_, stop := r.worker(Config{Page: 10})
 			defer stop()
 		}
 		r.await("serving", settled, r.serves)
@@ -101,7 +101,7 @@ func TestAnIndexIsDeletedWhileItIsBuilt(t *testing.T) {
 			return fakestore.OK
 		})
 		for range 2 {
-			_, stop := r.worker(Config{page: 20, pieces: 4, CallTimeout: time.Hour})
+			_, stop := r.worker(Config{Page: 20, Pieces: 4, CallTimeout: time.Hour})
 			defer stop()
 		}
 		r.await("the removal", time.Hour, func() bool { return deleted && r.index() == nil })
@@ -204,7 +204,7 @@ func newTrouble(t *testing.T, seed uint64, opts fakestore.Options) *trouble {
 		})
 	}
 	tr.cfg = Config{
-		pieces: 1 + tr.rng.IntN(5), page: 1 + tr.rng.IntN(40), mostGroups: 1 + tr.rng.IntN(40),
+		Pieces: 1 + tr.rng.IntN(5), Page: 1 + tr.rng.IntN(40), MostGroups: 1 + tr.rng.IntN(40),
 		Recheck: []time.Duration{0, 30 * time.Minute}[tr.rng.IntN(2)], CallTimeout: time.Hour,
 	}
 	return tr

@@ -60,24 +60,28 @@ type Config struct {
 	// OnRules is called when an index begins to serve, or is gone.
 	OnRules func(ctx context.Context)
 
-	env        *sysenv.Env
-	pieces     int // of a new index
-	page       int // shards
-	mostGroups int // of one piece, in memory
+	// Pieces is the number of pieces of a new index. Default 16.
+	Pieces int
+	// Page is the most shards that one call reads. Default 1,000.
+	Page int
+	// MostGroups is the most groups of a piece in memory, of at most 600 bytes each. A piece with more is
+	// split. Default 100,000.
+	MostGroups int
+
+	env *sysenv.Env
 }
 
 const (
-	defaultPieces = 16
-	defaultPage   = 1000
-	// defaultMostGroups bounds the memory of a piece: at most 600 bytes each.
+	defaultPieces     = 16
+	defaultPage       = 1000
 	defaultMostGroups = 100_000
 )
 
 func (c Config) withDefaults() Config {
 	c.Lease, c.Every, c.CallTimeout = cmp.Or(c.Lease, time.Minute), cmp.Or(c.Every, 5*time.Second), cmp.Or(c.CallTimeout, 30*time.Second)
-	c.pieces, c.page, c.mostGroups = cmp.Or(c.pieces, defaultPieces), cmp.Or(c.page, defaultPage), cmp.Or(c.mostGroups, defaultMostGroups)
+	c.Pieces, c.Page, c.MostGroups = cmp.Or(c.Pieces, defaultPieces), cmp.Or(c.Page, defaultPage), cmp.Or(c.MostGroups, defaultMostGroups)
 	if c.Rate > 0 {
-		c.page = min(c.page, c.Rate) // no wait between two pages is longer than a second, nor a lease over
+		c.Page = min(c.Page, c.Rate) // no wait between two pages is longer than a second, nor a lease over
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
@@ -300,7 +304,7 @@ func firstPieces(index int64, n int) []store.Piece {
 // begin makes the pieces of an index, and removes them again if the index was removed meanwhile: the
 // worker was stopped since it read the rules.
 func (x *Indexer) begin(ctx context.Context, index *store.Index) error {
-	if err := x.swap(ctx, nil, firstPieces(index.Number, x.cfg.pieces)); err != nil {
+	if err := x.swap(ctx, nil, firstPieces(index.Number, x.cfg.Pieces)); err != nil {
 		return err
 	}
 	w, err := x.look(ctx)

@@ -21,7 +21,7 @@ func TestAnIndexIsBuilt(t *testing.T) {
 		r.fold(pages(300, 7, 1))
 		old := r.settings()
 		called := 0
-		_, stop := r.worker(Config{page: 10, OnRules: func(context.Context) { called++ }})
+		_, stop := r.worker(Config{Page: 10, OnRules: func(context.Context) { called++ }})
 		defer stop()
 		x := r.change(store.CreateIndex)
 		r.fold(pages(200, 7, 1000))
@@ -123,7 +123,7 @@ func TestThePieceOfALostWorkerIsSplit(t *testing.T) {
 			}
 			return fakestore.OK
 		})
-		New(r.store, Config{WorkerID: "first", Logger: quiet, pieces: 1}).Run(ctx)
+		New(r.store, Config{WorkerID: "first", Logger: quiet, Pieces: 1}).Run(ctx)
 		if n := len(r.pieces(r.index())); n != 1 || r.serves() {
 			t.Fatalf("%d pieces, serving: %t", n, r.serves())
 		}
@@ -161,7 +161,7 @@ func TestAWorkerStoppedPastItsLease(t *testing.T) {
 			})
 		}
 		for range 3 {
-			_, stop := r.worker(Config{CallTimeout: time.Hour, pieces: 4, page: 20})
+			_, stop := r.worker(Config{CallTimeout: time.Hour, Pieces: 4, Page: 20})
 			defer stop()
 		}
 		r.await("serving", 3*time.Hour, r.serves)
@@ -180,7 +180,7 @@ func TestAPieceOfManyGroupsIsSplit(t *testing.T) {
 	forKinds(t, func(t *testing.T, r *rig) {
 		r.fold(pages(300, 100, 1))
 		r.change(store.CreateIndex)
-		_, stop := r.worker(Config{pieces: 2, page: 7, mostGroups: 20})
+		_, stop := r.worker(Config{Pieces: 2, Page: 7, MostGroups: 20})
 		defer stop()
 		r.await("serving", settled, r.serves)
 		r.check("serving", true)
@@ -207,7 +207,7 @@ func TestAPieceIsNotSplitWithoutAPlace(t *testing.T) {
 		r.fold(pages(300, 100, 1))
 		r.change(store.CreateIndex)
 		time.Sleep(time.Second)
-		x := New(&sparse{r.store}, Config{WorkerID: "w", Logger: quiet, pieces: 4, page: 10, mostGroups: 20})
+		x := New(&sparse{r.store}, Config{WorkerID: "w", Logger: quiet, Pieces: 4, Page: 10, MostGroups: 20})
 		for range 1000 {
 			if worked, err := x.Step(context.Background()); err != nil {
 				t.Fatal(err)
@@ -251,7 +251,7 @@ func TestManyWorkersShareTheWork(t *testing.T) {
 		r.change(store.CreateIndex)
 		var all []*Indexer
 		for range 5 {
-			x, stop := r.worker(Config{page: 10})
+			x, stop := r.worker(Config{Page: 10})
 			all = append(all, x)
 			defer stop()
 		}
@@ -274,7 +274,7 @@ func TestASlowPieceKeepsItsLease(t *testing.T) {
 		r.fold(pages(250, 5, 1))
 		r.change(store.CreateIndex)
 		for range 2 {
-			_, stop := r.worker(Config{Rate: 1, pieces: 1})
+			_, stop := r.worker(Config{Rate: 1, Pieces: 1})
 			defer stop()
 		}
 		began := time.Now()
@@ -336,7 +336,7 @@ func TestAnOverflowOfAGroup(t *testing.T) {
 		}
 		r.fold(map[string]int64{"page:s1:c": -5, "page:s2:c": 7})
 		r.change(store.CreateIndex)
-		_, stop := r.worker(Config{pieces: 1})
+		_, stop := r.worker(Config{Pieces: 1})
 		defer stop()
 		r.await("serving", time.Minute, r.serves)
 		view := r.store.View()
