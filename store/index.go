@@ -210,10 +210,10 @@ func parseTemplate(field, pattern string, wild bool) (*template, error) {
 	return t, nil
 }
 
-// values finds the variables in a name.
+// values finds the variables in a counter's name. No pattern has groups.
 func (t *template) values(name string, values *[MaxVariables]string) bool {
 	rest, ok := strings.CutPrefix(name, t.texts[0])
-	if !ok {
+	if !ok || countmill.IsGroup(name) {
 		return false
 	}
 	for i, text := range t.texts[1:] {
