@@ -57,8 +57,11 @@ func (r *Reader) checkRead(ctx context.Context, rd *reading, at time.Time) error
 			again = again || t.exists && rules.IndexOf(t.counter) == nil
 		}
 	}
-	if len(groups) == 0 || !again {
+	if len(groups) == 0 {
 		return nil
+	}
+	if !again {
+		return notServing(rules, groups, time.Time{}) // these may be newer than before the read
 	}
 	if err := r.askStore(ctx); err != nil {
 		return err

@@ -221,10 +221,10 @@ func parseTemplate(field, pattern string, wild bool) (*template, error) {
 	return t, nil
 }
 
-// values finds the variables in a name.
+// values finds the variables in a counter's name. No pattern has groups.
 func (t *template) values(name string, values *[MaxVariables]string) bool {
 	rest, ok := strings.CutPrefix(name, t.texts[0])
-	if !ok {
+	if !ok || countmill.IsGroup(name) {
 		return false
 	}
 	for i, text := range t.texts[1:] {
@@ -421,7 +421,7 @@ type Piece struct {
 	// From and To are the first and the last place.
 	From, To uint64
 	// Retired is true for a piece that was split. It has no shards, and its rests are taken
-	// back.
+	// back. Nobody makes another piece with its ID.
 	Retired bool
 	// Worker is who works at the piece, and Until when others may take it over.
 	Worker string

@@ -60,24 +60,28 @@ type Config struct {
 	// OnRules is called when an index begins to serve, or is gone.
 	OnRules func(ctx context.Context)
 
-	env        *sysenv.Env
-	pieces     int // of a new index
-	page       int // shards
-	mostGroups int // of one piece, in memory
+	// Pieces is the number of pieces of a new index. Default 16.
+	Pieces int
+	// Page is the most shards that one call reads. Default 1,000.
+	Page int
+	// MostGroups is the most groups of a piece in memory, of at most 600 bytes each. A piece with more is
+	// split. Default 100,000.
+	MostGroups int
+
+	env *sysenv.Env
 }
 
 const (
-	defaultPieces = 16
-	defaultPage   = 1000
-	// defaultMostGroups bounds the memory of a piece: at most 600 bytes each.
+	defaultPieces     = 16
+	defaultPage       = 1000
 	defaultMostGroups = 100_000
 )
 
 func (c Config) withDefaults() Config {
 	c.Lease, c.Every, c.CallTimeout = cmp.Or(c.Lease, time.Minute), cmp.Or(c.Every, 5*time.Second), cmp.Or(c.CallTimeout, 30*time.Second)
-	c.pieces, c.page, c.mostGroups = cmp.Or(c.pieces, defaultPieces), cmp.Or(c.page, defaultPage), cmp.Or(c.mostGroups, defaultMostGroups)
+	c.Pieces, c.Page, c.MostGroups = cmp.Or(c.Pieces, defaultPieces), cmp.Or(c.Page, defaultPage), cmp.Or(c.MostGroups, defaultMostGroups)
 	if c.Rate > 0 {
-		c.page = min(c.page, c.Rate) // no wait between two pages is longer than a second, nor a lease over
+		c.Page = min(c.Page, c.Rate) // no wait between two pages is longer than a second, nor a lease over
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
@@ -260,8 +264,8 @@ func (x *Indexer) work(ctx context.Context, w *work, index *store.Index) (bool, 
 	now := w.at()
 	switch {
 	case len(pieces) == 0:
-		return true, x.swap(ctx, nil, firstPieces(index.Number, x.cfg.pieces))
-	case !now.After(begin(index)):
+		return true, x.begin(ctx, index)
+	case !now.After(since(index)):
 		return false, nil
 	}
 	for i := range pieces {
@@ -271,7 +275,7 @@ func (x *Indexer) work(ctx context.Context, w *work, index *store.Index) (bool, 
 	}
 	oldest := pieces[0].Read
 	for _, p := range pieces {
-		if !p.Read.After(begin(index)) {
+		if !p.Read.After(since(index)) {
 			return false, nil // others are at work
 		}
 		if p.Read.Before(oldest) {
@@ -287,10 +291,10 @@ func (x *Indexer) work(ctx context.Context, w *work, index *store.Index) (bool, 
 	return false, nil
 }
 
-// begin is the moment after which the pieces are read, or their grouped parts removed. Before it, commits
+// since is the moment after which the pieces are read, or their grouped parts removed. Before it, commits
 // by older rules may come, and for a deleted index readers that serve its groups, and workers that
 // build it.
-func begin(index *store.Index) time.Time {
+func since(index *store.Index) time.Time {
 	at := index.Since
 	if ended := index.Ended.Add(store.SettingsMaxAge); !index.InForce() && ended.After(at) {
 		at = ended
@@ -305,7 +309,7 @@ func (x *Indexer) idle(index *store.Index, now time.Time) bool {
 
 // due reports whether the piece must be read.
 func (x *Indexer) due(p *store.Piece, index *store.Index, now time.Time) bool {
-	if !p.Read.After(begin(index)) {
+	if !p.Read.After(since(index)) {
 		return true
 	}
 	return index.InForce() && x.cfg.Recheck > 0 && now.Sub(p.Read) >= x.cfg.Recheck
@@ -336,6 +340,26 @@ func firstPieces(index int64, n int) []store.Piece {
 	return pieces
 }
 
+// begin makes the pieces of an index, and removes them again if the index was removed meanwhile: the
+// worker was stopped since it read the rules.
+func (x *Indexer) begin(ctx context.Context, index *store.Index) error {
+	if err := x.swap(ctx, nil, firstPieces(index.Number, x.cfg.Pieces)); err != nil {
+		return err
+	}
+	w, err := x.look(ctx)
+	if err != nil {
+		return err
+	}
+	if now := w.rules.Index(index.Name); now != nil && now.Number == index.Number {
+		return nil
+	}
+	pieces, err := x.allPieces(ctx, index)
+	if err != nil {
+		return err
+	}
+	return x.removePieces(ctx, pieces)
+}
+
 func (x *Indexer) swap(ctx context.Context, old, next []store.Piece) error {
 	ctx, cancel := context.WithTimeout(ctx, x.cfg.CallTimeout)
 	defer cancel()
@@ -363,7 +387,8 @@ func (x *Indexer) take(ctx context.Context, w *work, index *store.Index, pieces 
 }
 
 // split retires a piece, and makes two of it: up to last, and the rest. A retired piece gives back the
-// rests that its worker may have set.
+// rests that its worker may have set. It stays as long as the index: a worker that was stopped before it
+// made the first pieces must find that they were made.
 func (x *Indexer) split(ctx context.Context, pieces []store.Piece, p store.Piece, last uint64) error {
 	id := pieces[len(pieces)-1].ID
 	retired := store.Piece{Index: p.Index, ID: p.ID, Retired: true, Round: p.Round + 1}
@@ -400,16 +425,31 @@ func (x *Indexer) remove(ctx context.Context, index *store.Index, pieces []store
 	if err != nil || dropped > 0 {
 		return err
 	}
+	if err := x.removePieces(ctx, pieces); err != nil {
+		return err
+	}
+	if err := x.change(ctx, store.IndexChange{Step: store.RemoveIndex, Index: store.Index{Name: index.Name, Number: index.Number}}); err != nil {
+		return err
+	}
+	// A worker that was stopped may have made pieces again. One that makes them later sees that the
+	// index is gone.
+	if pieces, err = x.allPieces(ctx, index); err == nil {
+		err = x.removePieces(ctx, pieces)
+	}
+	if err != nil {
+		return err
+	}
+	x.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "index deleted", slog.String("index", index.Name))
+	x.cfg.OnRules(ctx)
+	return nil
+}
+
+func (x *Indexer) removePieces(ctx context.Context, pieces []store.Piece) error {
 	for some := range slices.Chunk(pieces, mostSwapped) {
 		if err := x.swap(ctx, some, nil); err != nil {
 			return err
 		}
 	}
-	if err := x.change(ctx, store.IndexChange{Step: store.RemoveIndex, Index: store.Index{Name: index.Name, Number: index.Number}}); err != nil {
-		return err
-	}
-	x.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "index deleted", slog.String("index", index.Name))
-	x.cfg.OnRules(ctx)
 	return nil
 }
 

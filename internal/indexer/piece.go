@@ -52,7 +52,7 @@ func (h *holding) read(ctx context.Context) error {
 		if from = page.Next; from == "" {
 			break
 		}
-		if len(sums) > h.x.cfg.mostGroups && h.placed && h.place < h.p.To && h.p.Read.IsZero() {
+		if len(sums) > h.x.cfg.MostGroups && h.placed && h.place < h.p.To && h.p.Read.IsZero() {
 			if done, err := h.split(ctx); done || err != nil {
 				return err
 			}
@@ -105,7 +105,7 @@ func (h *holding) page(ctx context.Context, from string) (store.UngroupedPage, e
 	}
 	call, cancel := context.WithTimeout(ctx, h.x.cfg.CallTimeout)
 	defer cancel()
-	page, err := h.x.store.Ungrouped(call, h.index, &h.p, from, h.x.cfg.page)
+	page, err := h.x.store.Ungrouped(call, h.index, &h.p, from, h.x.cfg.Page)
 	if err != nil {
 		return page, err
 	}
@@ -207,13 +207,9 @@ func (h *holding) set(ctx context.Context, rests []store.GroupRest) error {
 	return nil
 }
 
-// finish gives the piece back, read. A retired piece, whose rests are gone, is removed.
+// finish gives the piece back, read.
 func (h *holding) finish(ctx context.Context, done store.Piece) error {
-	next := []store.Piece{done}
-	if done.Retired {
-		next = nil
-	}
-	if err := h.x.swap(ctx, []store.Piece{h.p}, next); err != nil {
+	if err := h.x.swap(ctx, []store.Piece{h.p}, []store.Piece{done}); err != nil {
 		return err
 	}
 	h.x.pieces.Add(1)
@@ -230,7 +226,7 @@ func (h *holding) drop(ctx context.Context) error {
 		if from = next; from == "" {
 			break
 		}
-		if err := h.pace(ctx, h.x.cfg.page); err != nil {
+		if err := h.pace(ctx, h.x.cfg.Page); err != nil {
 			return err
 		}
 	}
@@ -245,5 +241,5 @@ func (h *holding) dropPage(ctx context.Context, from string) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, h.x.cfg.CallTimeout)
 	defer cancel()
-	return h.x.store.DropGrouped(ctx, h.index, &h.p, from, h.x.cfg.page)
+	return h.x.store.DropGrouped(ctx, h.index, &h.p, from, h.x.cfg.Page)
 }
