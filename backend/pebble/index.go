@@ -236,7 +236,7 @@ func (s *Store) SetRests(ctx context.Context, p *store.Piece, rests []store.Grou
 			if err != nil {
 				return err
 			}
-			if now := fromInt64(r.Rest); now != had {
+			if now := fromRest(r.Rest); now != had {
 				if err := s.setRest(b, key, r.Group, now, now.plus(had.negative())); err != nil {
 					return err
 				}
@@ -246,6 +246,14 @@ func (s *Store) SetRests(ctx context.Context, p *store.Piece, rests []store.Grou
 		}
 		return nil
 	})
+}
+
+// fromRest makes the rest of an overflow so large that no other rests bring the sum back to an int64.
+func fromRest(rest int64) int128 {
+	if rest == math.MaxInt64 {
+		return int128{hi: 1 << 40}
+	}
+	return fromInt64(rest)
 }
 
 // setRest writes a piece's part of a group, and the group's rest, which moves by delta.
@@ -302,6 +310,9 @@ func (s *Store) DropGrouped(ctx context.Context, x *store.Index, p *store.Piece,
 // DropGroups removes groups in one synced batch.
 func (s *Store) DropGroups(ctx context.Context, x *store.Index, limit int) (dropped int, err error) {
 	err = s.change(ctx, func(b *pebbledb.Batch, _ time.Time) error {
+		if !s.settings.rules().Ended(x) { // ChangeRules waits until this is over
+			return fmt.Errorf("index %q: %w", x.Name, store.ErrChanged)
+		}
 		groups, err := s.groupsOf(ctx, x, limit)
 		if err != nil {
 			return err

@@ -16,6 +16,7 @@ type record struct {
 	exists bool
 	shards int64
 	rest   int64 // of a group
+	beyond bool  // the rest does not fit
 	store.ResetState
 }
 
@@ -101,7 +102,7 @@ func (s *Store) SweepCounters(ctx context.Context, after time.Duration) (removed
 		defer s.mu.Unlock()
 		at := s.commitTimeLocked()
 		for counter, h := range s.records {
-			if r, _ := h.newest(); !r.DeletedAt.IsZero() && !s.settings.Rules.InIndex(counter) && !r.DeletedAt.After(at.Add(-after)) && s.sweepLocked(counter, r, at) {
+			if r, _ := h.newest(); !r.DeletedAt.IsZero() && !s.settings.Rules.Indexed(counter) && !r.DeletedAt.After(at.Add(-after)) && s.sweepLocked(counter, r, at) {
 				removed++
 			}
 		}

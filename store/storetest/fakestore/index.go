@@ -170,14 +170,25 @@ func (s *Store) SetRests(ctx context.Context, p *store.Piece, rests []store.Grou
 			}
 			rec, _ := s.records[r.Group].newest()
 			rec.exists, rec.shards = true, max(rec.shards, int64(max(s.opts.Shards, 1)))
-			rec.rest += r.Rest - have[r.Group]
-			s.records[r.Group] = s.records[r.Group].set(at, rec, s.oldestLocked())
 			if have[r.Group] = r.Rest; r.Rest == 0 {
 				delete(have, r.Group)
 			}
+			rec.rest, rec.beyond = s.restLocked(p.Index, r.Group)
+			s.records[r.Group] = s.records[r.Group].set(at, rec, s.oldestLocked())
 		}
 		return nil
 	})
+}
+
+// restLocked sums the rests of all pieces.
+func (s *Store) restLocked(index int64, group string) (rest int64, beyond bool) {
+	for key, rests := range s.rests {
+		if key.index == index {
+			beyond = beyond || rests[group] == math.MaxInt64
+			rest += rests[group]
+		}
+	}
+	return rest, beyond
 }
 
 // RestsOf lists the rests of a piece.
@@ -210,6 +221,9 @@ func (s *Store) DropGrouped(ctx context.Context, x *store.Index, p *store.Piece,
 // DropGroups removes groups.
 func (s *Store) DropGroups(ctx context.Context, x *store.Index, limit int) (dropped int, err error) {
 	err = s.run(ctx, DropGroups, func() error {
+		if !s.settings.Rules.Ended(x) {
+			return fmt.Errorf("fakestore: %w", store.ErrChanged)
+		}
 		at, keep := s.commitTimeLocked(), s.oldestLocked()
 		for group, h := range s.records {
 			rec, _ := h.newest()
