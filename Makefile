@@ -1,6 +1,6 @@
 # Everything here also works by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := help
-.PHONY: help up test race coverage openapi lint golangci licences vulnerabilities screenshots page-load bench bench-peers bench-cost bench-staleness bench-serve bench-memory scaling plan-check staleness-loads plots billion e2e outage overload chaos doors-chaos soak kills fulldisk simulate replay determinism planted planted-processes powercut fuzz examples identifiers identifiers-google mutate generate size release ci
+.PHONY: help up test race coverage openapi lint golangci licences vulnerabilities screenshots page-load bench bench-peers bench-cost bench-staleness bench-serve bench-memory scaling plan-check staleness-loads plots billion e2e outage overload chaos doors-chaos soak kills groups fulldisk simulate replay determinism planted planted-processes powercut fuzz examples identifiers identifiers-google mutate generate size release ci
 
 TMP ?= $(or $(TMPDIR),/tmp)
 OUTAGE ?= 10m
@@ -145,6 +145,10 @@ doors-chaos: ## kill countmill up and two publishers over HTTP, and cut their co
 
 soak: ## run chaos for SOAK (8h)
 	$(MAKE) chaos CHAOS=$(SOAK)
+
+groups: ## build an index of COUNTERS (1000000) while RATE (100000) increments a second come in and countmill up is killed KILLS (20) times
+	exec env COUNTMILL_TEST_GROUPS=$(or $(COUNTERS),1000000),$(or $(RATE),100000),$(or $(KILLS),20) COUNTMILL_TEST_SEED=$(SEED) \
+		go test -count 1 -v -timeout 2h -run 'TestGroupsThroughKills$$' ./internal/testing/e2e
 
 kills: ## SIGKILL countmill up KILLS (200) times under load, seeded by SEED; every total is checked
 	exec env COUNTMILL_TEST_UP_KILLS=$(or $(KILLS),200) COUNTMILL_TEST_SEED=$(SEED) \

@@ -57,9 +57,8 @@ var callFlags = []flag{
 			return anyValue{&v.server}
 		}},
 	timeout(15*time.Second, without(calls, "verify", "import", "adopt gae", "backup")...),
-	timeout(90*time.Second, "verify"), // above the server's own limit for a page
 	timeout(2*time.Minute, "import", "adopt gae"),
-	timeout(10*time.Minute, "backup"), // the server's own
+	timeout(10*time.Minute, "backup", "verify"), // the server's own
 	silence(30*time.Second, "watch", "The longest silence of the server, which sends something every 15s."),
 	silence(2*time.Minute, "adopt gae", "The longest silence of Datastore while its shards are read."),
 	{name: "token", arg: "TOKEN", of: calls, env: true, def: "none",

@@ -32,9 +32,8 @@ var (
 // Guesses: a page of dead letters may have 32 MB, and a page of shards 1000 of them.
 const long = 30 * time.Second
 
-// verifying bounds a page of groups, which has all counters of an index. A guess: some millions of counters
-// on a disk, or 100,000 at Google. Below the time that the server leaves for answers.
-const verifying = time.Minute
+// verifying bounds a page of groups, which reads all counters of an index.
+const verifying = 10 * time.Minute
 
 // smallBody is the most bytes of a body with a name: one of 500 bytes may be escaped.
 const smallBody = 64 << 10

@@ -224,8 +224,8 @@ func (x *Indexer) look(ctx context.Context) (*work, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the rules: %w", err)
 	}
-	x.count(checked.Settings.Rules)
 	w := &work{checked.Settings.Rules, checked.At, time.Now()}
+	x.count(w.rules)
 	if w.asked.IsZero() { // the store's clock is the machine's
 		w.asked, w.heard = x.cfg.env.At(began), began
 	}

@@ -56,6 +56,8 @@ async function get(path, params) {
   return answer.json();
 }
 
+export const indexes = () => get("v1/indexes", {});
+
 export const overview = () => get("v1/overview", {});
 
 // counters is a page of counters in the order of their names.

@@ -3,6 +3,7 @@
 import * as api from "./api.js";
 import * as format from "./format.js";
 import { Detail } from "./detail.js";
+import { Groups } from "./groups.js";
 import { Health } from "./health.js";
 import { List } from "./list.js";
 import { Stream } from "./stream.js";
@@ -11,6 +12,7 @@ import { isRange, ranges } from "./ranges.js";
 
 const $ = (id) => document.getElementById(id);
 
+const indexesEvery = 2000, quietIndexesEvery = 20000; // soon while one is being built
 const overviewEvery = 2000, firstNamesEvery = 2000, namesEvery = 4000, quietNamesEvery = 30000;
 
 // namesAgain is how long until the names are listed again: soon while there is room for new ones.
@@ -24,6 +26,7 @@ api.begin();
 const totals = new Totals();
 const health = new Health();
 const detail = new Detail(totals);
+const groups = new Groups();
 const list = new List(totals, () => {
   detail.update();
   follow();
@@ -52,7 +55,9 @@ function follow() {
   following = setTimeout(() => {
     if (document.hidden || $("ask").open) return;
     const shown = list.inView();
-    stream.set(detail.name ? [detail.name, ...shown] : shown);
+    detail.waits(groups.waiting(detail.name));
+    // A group without a total would keep the others from the stream.
+    stream.set((detail.name ? [detail.name, ...shown] : shown).filter((name) => !groups.waiting(name)));
     const busy = health.last?.busiest.map((b) => b.counter) ?? [];
     totals.keep(new Set([...list.all(), ...busy, detail.name]));
   }, 150);
@@ -101,10 +106,15 @@ async function know(names) {
   if (unknown.length) totals.merge((await api.totals(unknown)).totals);
 }
 
+async function readIndexes() {
+  if (await groups.refresh()) follow();
+}
+
 const readNames = () => list.refresh();
 const again = [
   regularly(readOverview, () => overviewEvery),
   regularly(readNames, namesAgain),
+  regularly(readIndexes, () => (groups.working() ? indexesEvery : quietIndexesEvery)),
 ];
 setTimeout(() => list.heard || list.setBusy([]), 1500); // a slow answer must not keep the names back
 const now = () => again.forEach((run) => run());

@@ -22,6 +22,7 @@ export class Detail {
     this.zone = format.ownZone();
     this.points = null; // of the curve: times, values, and which are partial
     this.coarse = false; // the rule keeps no minutes: ranges.otherwise
+    this.reason = ""; // why there is no total
     this.asked = 0;
     this.read = 0; // when the series was read last
     this.curve = new Curve($("plot"), (at) => this.point(at));
@@ -65,7 +66,20 @@ export class Detail {
     this.age();
   }
 
+  // waits takes the reason why a group has no total; empty for none.
+  waits(reason) {
+    if (this.reason === reason) return;
+    this.reason = reason;
+    if (reason) this.restart();
+    this.age();
+  }
+
   age() {
+    if (this.reason) {
+      $("as-of").textContent = this.reason;
+      $("shards").textContent = "";
+      return;
+    }
     const c = this.counter();
     const known = c && c.total !== null && c.asOf;
     const fresh = known && Date.now() - c.changed < 2500;

@@ -28,6 +28,7 @@ var metricGroups = []struct{ title, of, functions string }{
 	{"Reader", "`countmill reader` and `countmill up`.", "readerSamples pipelineSamples totalAges"},
 	{"Changes of counters", "`countmill reader` and `countmill up`.", "adminSamples"},
 	{"Pub/Sub", "`countmill aggregator` with `pubsub:`. The last one needs `dead_letter=` in `--bus`.", "pubsubSamples intakeSamples"},
+	{"Indexer", "`countmill index work` and `countmill up`: [groups](../howto/groups.md).", "indexerSamples"},
 	{"Disk", "`countmill up` with `pebble:`.", "diskSamples spaceSamples"},
 	{"Backups", "`countmill up --backup-root PLACE`.", "backupSamples"},
 	{"Tokens", "Every process with `--tokens`.", "accessSamples"},

@@ -22,8 +22,8 @@ import (
 )
 
 // An index is created over counters that are being incremented, while `countmill up` is killed again and
-// again. Callers repeat by key. When it serves, every counter and every group is exactly what was
-// acknowledged. Then the index is deleted and created again.
+// again. Callers repeat by key. When it serves, every counter and every group has exactly the acknowledged
+// increments. Then the index is deleted and created again.
 //
 // COUNTMILL_TEST_GROUPS is COUNTERS,INCREMENTS A SECOND,KILLS (40000,5000,4), COUNTMILL_TEST_SEED decides when.
 func TestGroupsThroughKills(t *testing.T) {
@@ -63,7 +63,7 @@ type groupShape struct {
 func (s groupShape) counter(i int) string { return fmt.Sprintf("page:s%04d:%07d", i/groupSize, i) }
 func (s groupShape) group(i int) string   { return fmt.Sprintf("=site:s%04d", i/groupSize) }
 
-// A grouping is a countmill up under load, and what it has acknowledged.
+// A grouping is a countmill up under load, with the increments that it has acknowledged.
 type grouping struct {
 	t     *testing.T
 	shape groupShape
@@ -95,7 +95,7 @@ func newGrouping(t *testing.T, shape groupShape, seed uint64) *grouping {
 	until(t, time.Minute, "countmill up to be ready", g.up.ready)
 	began := time.Now()
 	g.fill()
-	t.Logf("%d counters counted first in %s", shape.counters, time.Since(began).Round(time.Second/10))
+	took := time.Since(began)
 	for n := range groupCallers {
 		random := mathrand.New(mathrand.NewPCG(seed, uint64(n)))
 		g.callers.Go(func() { g.call(n, random) })
@@ -104,6 +104,10 @@ func newGrouping(t *testing.T, shape groupShape, seed uint64) *grouping {
 		close(g.ended)
 		g.callers.Wait()
 	})
+	began, acked := time.Now(), g.acked.Load()
+	until(t, time.Minute, "some load", func() bool { return time.Since(began) > 3*time.Second })
+	t.Logf("%d counters counted first in %s; then %d increments/s without an index", shape.counters, took.Round(time.Second/10),
+		int(float64(g.acked.Load()-acked)/time.Since(began).Seconds()))
 	return g
 }
 
@@ -192,8 +196,13 @@ func (g *grouping) post(key string, body []byte) (status int, answer string) {
 	return answerOf(req)
 }
 
-func answerOf(req *http.Request) (status int, answer string) {
-	resp, err := client.Do(req)
+// patient waits for as long as the server may take for its longest answer.
+var patient = &http.Client{Timeout: 11 * time.Minute, Transport: client.Transport}
+
+func answerOf(req *http.Request) (status int, answer string) { return answerBy(client, req) }
+
+func answerBy(c *http.Client, req *http.Request) (status int, answer string) {
+	resp, err := c.Do(req)
 	if err != nil {
 		return 0, err.Error()
 	}
@@ -258,7 +267,7 @@ func (g *grouping) build(which string, kills int) {
 	before, acked, resident := time.Now(), g.acked.Load(), nowResident(g.up.current())
 	g.change(http.MethodPost, "", `{"name":"sites","match":"page:{site}:*","group":"site:{site}"}`)
 	most, onTheWay, killed := resident, 0, 0
-	next := g.untilKill(kills)
+	next := g.untilKill()
 	deadline := before.Add(g.shape.serve)
 	for state := g.state(); state.State != "serving"; state = g.state() {
 		if time.Now().After(deadline) {
@@ -271,7 +280,7 @@ func (g *grouping) build(which string, kills int) {
 			}
 			g.up.kill()
 			killed++
-			next = g.untilKill(kills)
+			next = g.untilKill()
 		}
 		<-time.After(50 * time.Millisecond)
 	}
@@ -286,10 +295,11 @@ func (g *grouping) build(which string, kills int) {
 	}
 }
 
-// untilKill divides the time of the work among the kills.
-func (g *grouping) untilKill(kills int) time.Time {
-	work := time.Duration(g.shape.counters) * time.Second / time.Duration(g.shape.work)
-	return time.Now().Add(work/time.Duration(2*(kills+1)) + time.Duration(g.rand.Int64N(int64(work)/int64(kills+1)+1))/2)
+// untilKill is 0.3 to 2 times the work of one of the 16 pieces: some kills come while a piece is read for the
+// second time, and some pieces are done in between.
+func (g *grouping) untilKill() time.Time {
+	piece := float64(g.shape.counters) / float64(g.shape.work) / 16
+	return time.Now().Add(time.Duration(piece * (0.3 + 1.7*g.rand.Float64()) * float64(time.Second)))
 }
 
 // nowResident is the memory of a process, in bytes; 0 if it is not known.
@@ -301,7 +311,7 @@ func nowResident(p *process) int64 {
 	return int64(m.now)
 }
 
-// compare compares every counter and every group with what was acknowledged, while nothing is on its way.
+// compare compares every counter and every group with the acknowledged increments, while nothing is on its way.
 func (g *grouping) compare() {
 	g.t.Helper()
 	g.pausing.Lock()
@@ -367,7 +377,11 @@ func (g *grouping) verify() {
 		if token != "" {
 			query.Set("page_token", token)
 		}
-		status, text := g.up.up().get("/v1/verify?" + query.Encode())
+		req, err := http.NewRequest(http.MethodGet, g.up.up().url+"/v1/verify?"+query.Encode(), http.NoBody)
+		if err != nil {
+			g.t.Fatal(err)
+		}
+		status, text := answerBy(patient, req)
 		var page struct {
 			Problems []json.RawMessage
 			Groups   int

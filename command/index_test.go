@@ -1,0 +1,71 @@
+package command
+
+import (
+	"strings"
+	"testing"
+)
+
+func indexAnswer(state string, done int) string {
+	return `{"version":3,"indexes":[{"name":"sites","match":"page:{site}:*","group":"site:{site}","state":"` + state + `","pieces":4,"pieces_done":` + string(rune('0'+done)) +
+		`,"shards_read":100,"corrected":0,"since":"2026-11-25T10:00:00.000000Z","serving_at":null,"checked_at":null,"ended_at":null}]}` + "\n"
+}
+
+const noIndexes = `{"version":4,"indexes":[]}` + "\n"
+
+func TestIndexCommands(t *testing.T) {
+	t.Parallel()
+	create := []string{"index", "create", "sites", "--match", "page:{site}:*", "--group", "site:{site}", "--server"}
+	f := newFakeServer(t, answer(200, indexAnswer("building", 1)))
+	got := cli(t, nil, append(create, f.URL)...)
+	if want := "INDEX  STATE          MATCH          GROUP        CHECKED\nsites  building 25 %  page:{site}:*  site:{site}  \n"; got != (result{0, want, ""}) {
+		t.Errorf("create: got %+v, want\n%s", got, want)
+	}
+	if f.paths[0] != "/v1/indexes" || !strings.Contains(f.bodies[0], `{"group":"site:{site}","match":"page:{site}:*","name":"sites"}`) {
+		t.Errorf("create asked %q %q", f.paths, f.bodies)
+	}
+	f = newFakeServer(t, answer(200, indexAnswer("deleting", 0)))
+	if got := cli(t, nil, "index", "delete", "sites", "--json", "--server", f.URL); got.out != indexAnswer("deleting", 0) || f.paths[0] != "/v1/indexes?name=sites" {
+		t.Errorf("delete: got %+v, asked %q", got, f.paths)
+	}
+	if got := cli(t, nil, "index", "list", "--server", newFakeServer(t, answer(200, noIndexes)).URL); got != (result{0, "", "no indexes\n"}) {
+		t.Errorf("list of none: got %+v", got)
+	}
+	cli(t, nil, "index", "list", "--server", newFakeServer(t, answer(200, "{}")).URL).wantError(t, 1, "is that a countmill?")
+	cli(t, nil, "index", "create", "sites").wantError(t, 2, "--match and --group are needed")
+	cli(t, nil, "index", "create", "--match", "a{b}", "--group", "c{b}").wantError(t, 2, "name one index, got none")
+	cli(t, nil, "index", "delete", "a", "b").wantError(t, 2, "name one index")
+	cli(t, nil, "index", "work", "--store", "pebble:x").wantError(t, 2, "use `countmill up`")
+}
+
+// A command that waits ends with the work, over a time without a server, and at a refusal.
+func TestIndexCommandsWait(t *testing.T) {
+	t.Parallel()
+	away := answer(503, `{"type":"urn:countmill:problem:unavailable","status":503,"title":"unavailable"}`)
+	f := newFakeServer(t, answer(200, indexAnswer("building", 0)), answer(200, indexAnswer("building", 2)), away, answer(200, indexAnswer("serving", 4)))
+	got := cli(t, nil, "index", "create", "sites", "--match", "page:{site}:*", "--group", "site:{site}", "--wait", "--server", f.URL)
+	if got.code != 0 || !strings.Contains(got.out, "sites  serving") || len(f.paths) != 4 || !strings.Contains(got.errOut, "waiting: unavailable") {
+		t.Errorf("create --wait: got %+v, asked %q", got, f.paths)
+	}
+	f = newFakeServer(t, answer(200, indexAnswer("deleting", 0)), answer(200, indexAnswer("deleting", 2)), answer(200, noIndexes))
+	if got := cli(t, nil, "index", "delete", "sites", "--wait", "--server", f.URL); got.code != 0 || len(f.paths) != 3 {
+		t.Errorf("delete --wait: got %+v, asked %q", got, f.paths)
+	}
+	f = newFakeServer(t, answer(200, indexAnswer("building", 0)), answer(200, noIndexes))
+	cli(t, nil, "index", "create", "sites", "--match", "page:{site}:*", "--group", "site:{site}", "--wait", "--server", f.URL).wantError(t, 1, `index "sites" is gone`)
+	f = newFakeServer(t, answer(200, indexAnswer("building", 0)), answer(403, `{"type":"urn:countmill:problem:forbidden","status":403,"detail":"needs the scope read"}`))
+	cli(t, nil, "index", "create", "sites", "--match", "page:{site}:*", "--group", "site:{site}", "--wait", "--server", f.URL).wantError(t, 1, "needs the scope read")
+}
+
+func TestGroupFlag(t *testing.T) {
+	t.Parallel()
+	f := newFakeServer(t, answer(200, `{"totals":[{"counter":"a","total":1},{"counter":"=site:a","total":2}],"lag":0}`))
+	if got := cli(t, nil, "get", "a", "--group", "site:a", "--server", f.URL); got.out != "1\ta\n2\t=site:a\n" || !strings.Contains(f.bodies[0], `["a","=site:a"]`) {
+		t.Errorf("get: got %+v, asked %q", got, f.bodies)
+	}
+	f = newFakeServer(t, answer(200, twoRows))
+	if got := cli(t, nil, "series", "--group", "site:a", "--server", f.URL); got.code != 0 || !strings.HasPrefix(f.paths[0], "/v1/series?counter=%3Dsite%3Aa&") {
+		t.Errorf("series: got %+v, asked %q", got, f.paths)
+	}
+	cli(t, nil, "incr", "=site:a").wantError(t, 2, "begins with =, as groups do")
+	cli(t, nil, "watch", "--prefix", "a", "--group", "b").wantError(t, 2, "--prefix and NAME exclude each other")
+}
