@@ -76,7 +76,7 @@ func (p *parser) bind(set *pflag.FlagSet) {
 	p.set = set
 	for _, f := range p.flags {
 		value := f.bind(p.values)
-		set.Var(notedValue{value, f.name, &p.wrong}, f.name, f.help)
+		set.VarP(notedValue{value, f.name, &p.wrong}, f.name, f.letter(), f.help)
 		if value.Type() == "bool" {
 			set.Lookup(f.name).NoOptDefVal = "true"
 		}

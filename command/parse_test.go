@@ -31,7 +31,7 @@ var otherValue = map[string]string{
 	"series": "a*=1m:1h,15m:30d", "backup-root": "b", "backup-every": "15m", "backup-keep": "168h", "backup-rate": "8MiB", "max-shards": "200", "shard-rate": "2.5",
 	"dedup-window": "24h", "linger": "3ms", "open-entries": "5000", "open-bytes": "2MiB", "min-free": "2GiB", "window-linger": "4ms", "count-within": "3s",
 	"window-messages": "11", "window-counters": "12", "window-memory": "128KiB", "commits": "3",
-	"commit-timeout": "9s", "dead-letter-rate": "8", "worker-id": "w", "max-staleness": "5s", "connections": "13",
+	"commit-timeout": "9s", "dead-letter-rate": "8", "worker-id": "w", "max-staleness": "5s", "board-age": "14s", "board-rate": "15", "connections": "13",
 	"request-timeout": "6s", "index-lease": "14s", "index-rate": "15", "index-recheck": "16m", "index-timeout": "17s", "shutdown-timeout": "7s", "pprof": "127.0.0.1:2", "log-level": "debug", "log-format": "json",
 }
 

@@ -37,6 +37,9 @@ func planText(p plan.Plan) string {
 	if l.Watched > 0 {
 		row("  for watchers", mill.WatchedRead, classic.WatchedRead)
 	}
+	if l.BoardRate > 0 {
+		only("  for leaderboards", mill.BoardsRead)
+	}
 	only("markers stored", mill.Markers)
 	row("GiB stored", mill.StoredBytes/(1<<30), classic.StoredBytes/(1<<30))
 	row("dollars a month", mill.Month.Total, classic.Month.Total)

@@ -25,6 +25,14 @@ type flag struct {
 	bind func(*values) pflag.Value // sets the default, too
 }
 
+// letter is the name of a flag with one letter, which may be written with one dash.
+func (f flag) letter() string {
+	if len(f.name) == 1 {
+		return f.name
+	}
+	return ""
+}
+
 // variable is the environment variable of the flag, empty if it has none.
 func (f flag) variable() string {
 	if !f.env {
@@ -59,6 +67,9 @@ type values struct {
 	wait         time.Duration
 	last         time.Duration
 	step, tz     string
+	boardWindow  string // of top and rank
+	best         int
+	bestOf       string
 	limit        int
 	fix          bool
 	watchPrefix  string
@@ -98,7 +109,7 @@ func table() []section {
 		{"Roles", "`up` has all of these, and so has `config`, which shows the settings in force. A single role has some of them.", roleFlags},
 		{"Commands that call a server", "", callFlags},
 		{"incr, reset", "", changeFlags},
-		{"get, ls, watch, series, status, verify", "", readFlags},
+		{"get, ls, top, rank, watch, series, status, verify", "", readFlags},
 		{"index", "", indexFlags},
 		{"restore", "", restoreFlags},
 		{"doctor", "", doctorFlags},

@@ -13,7 +13,7 @@ import (
 
 // Commands that call a server. Those in oneAnswer print it, or a part of it.
 var (
-	oneAnswer = []string{"incr", "get", "grow", "reset", "delete", "ready", "shards", "backup", "dead show", "dead replay", "dead discard", "rule add", "rule list", "rule remove", "index create", "index list", "index delete", "series"}
+	oneAnswer = []string{"incr", "get", "grow", "reset", "delete", "ready", "shards", "backup", "dead show", "dead replay", "dead discard", "rule add", "rule list", "rule remove", "index create", "index list", "index delete", "series", "top", "rank"}
 	pages     = []string{"ls", "verify", "dead list"}
 	calls     = slices.Concat([]string{"status", "doctor", "watch", "export", "import", "adopt gae"}, oneAnswer, pages)
 )
@@ -102,6 +102,20 @@ var readFlags = []flag{
 		bind: func(v *values) pflag.Value { return listValue{&v.groups, false} }},
 	{name: "limit", arg: "N", of: []string{"ls"}, help: "Stop after N counters. 0: all.",
 		bind: func(v *values) pflag.Value { return countValue{to: &v.limit, max: math.MaxInt32} }},
+	{name: "n", arg: "N", of: []string{"top"}, help: "How many counters. -n N is the same.",
+		bind: func(v *values) pflag.Value {
+			v.best = 10
+			return countValue{to: &v.best, min: 1, max: 1000}
+		}},
+	{name: "window", arg: "WINDOW", of: []string{"top", "rank"}, def: "none: totals", help: "What was counted in today, this-week or this-month of --tz, or in the last 1h.",
+		bind: func(v *values) pflag.Value {
+			return textValue{to: &v.boardWindow, of: []string{"today", "this-week", "this-month", "1h"}}
+		}},
+	{name: "of", arg: "WHAT", of: []string{"top"}, help: "Order the counters of the index, or its groups.",
+		bind: func(v *values) pflag.Value {
+			v.bestOf = "counters"
+			return textValue{to: &v.bestOf, of: []string{"counters", "groups"}}
+		}},
 	{name: "prefix", arg: "PREFIX", of: []string{"watch"}, def: "none", help: "Watch the counters whose names begin with PREFIX, instead of NAMEs.",
 		bind: func(v *values) pflag.Value { return anyValue{&v.watchPrefix} }},
 	{name: "limit", arg: "N", of: []string{"watch"}, help: "With --prefix: the most counters, the first ones by name.",
@@ -120,7 +134,7 @@ var readFlags = []flag{
 		}},
 	{name: "step", arg: "STEP", of: []string{"series"}, def: "fits a terminal", help: "The time of a row: 1m, 5m, 15m, 1h, 1d, 1w, 1mo, 1y and others. Steps below 15m need minutes, which the rule keeps for hours.",
 		bind: func(v *values) pflag.Value { return anyValue{&v.step} }},
-	{name: "tz", arg: "ZONE", of: []string{"series"}, help: "The time zone of days and longer steps, such as Asia/Kolkata.",
+	{name: "tz", arg: "ZONE", of: []string{"top", "rank", "series"}, help: "The time zone of days and longer times, such as Asia/Kolkata.",
 		bind: func(v *values) pflag.Value {
 			v.tz = "UTC"
 			return anyValue{&v.tz}

@@ -32,6 +32,8 @@ func planFlags() []flag {
 		span("max-staleness", "How old a total may be.", func(l *plan.Load) *time.Duration { return &l.MaxStaleness }),
 		whole("watched", "Counters of the prefixes that pages watch, the most incremented ones. Every reader reads them once a second.", func(l *plan.Load) *int64 { return &l.Watched }),
 		whole("series-counters", "Counters under a rule for series, the most incremented ones.", func(l *plan.Load) *int64 { return &l.Series }),
+		number("board-rate", "Entities a second that the scans of each reader read, while somebody asks for a leaderboard.", func(l *plan.Load) *float64 { return &l.BoardRate }),
+		whole("board-counters", "Counters of the index of a leaderboard, the most incremented ones; 0: all.", func(l *plan.Load) *int64 { return &l.BoardCounters }),
 		count("readers", "Readers with a cache of their own. Readers that share memcached are 1.", func(l *plan.Load) *int { return &l.Readers }),
 	}
 	rows[0].def = "none; needed"

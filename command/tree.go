@@ -38,7 +38,7 @@ var groups = []*cobra.Group{
 func commands() []command {
 	return []command{
 		upCommand, publisherCommand, aggregatorCommand, readerCommand,
-		incrCommand, getCommand, lsCommand, seriesCommand, watchCommand,
+		incrCommand, getCommand, lsCommand, topCommand, rankCommand, seriesCommand, watchCommand,
 		growCommand, resetCommand, deleteCommand, ruleAddCommand, ruleListCommand, ruleRemoveCommand,
 		indexCreateCommand, indexListCommand, indexDeleteCommand, indexWorkCommand,
 		statusCommand, doctorCommand, readyCommand, shardsCommand, verifyCommand, backupCommand, restoreCommand,
@@ -266,6 +266,6 @@ func splitArgs(set *pflag.FlagSet, args []string) (flags, rest []string, err err
 
 // takesValue reports whether the next argument is the value of this flag.
 func takesValue(set *pflag.FlagSet, arg string) bool {
-	f := set.Lookup(strings.TrimPrefix(arg, "--"))
+	f := set.Lookup(strings.TrimLeft(arg, "-"))
 	return f != nil && f.NoOptDefVal == ""
 }

@@ -291,7 +291,7 @@ func TestTopRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 		none, ok := errors.AsType[*reader.NoWindowError](ask(r, reader.BoardQuery{Index: "sites", Window: parseWindow(t, "1h")}, 1))
-		if !ok || none.Rule != "'page:*' --keep 1m:6h,15m:400d" {
+		if !ok || none.Rule != "'page:*=1m:6h,15m:400d'" {
 			t.Errorf("a window without a rule: %+v", none)
 		}
 		paid := newTopReader(t, newWorld(t, 1, fakestore.Options{}), reader.Config{})

@@ -104,7 +104,7 @@ func (w Window) covered(rules *store.Rules, q *store.SumsQuery) (*store.SeriesRu
 	if w.slides() {
 		keep.Minutes = 6 * time.Hour
 	}
-	return nil, &NoWindowError{Index: q.Index.Name, Window: w.name, Rule: fmt.Sprintf("'%s*' --keep %s", prefix, keep)}
+	return nil, &NoWindowError{Index: q.Index.Name, Window: w.name, Rule: fmt.Sprintf("'%s*=%s'", prefix, keep)}
 }
 
 func (w Window) covers(r *store.SeriesRule, prefix string) bool {

@@ -56,7 +56,7 @@ func TestBoardsOfADirectory(t *testing.T) {
 	if status, text := r.call(t, "GET", "/v1/rank?index=sites&counter=page:s2:/47", ""); status != 200 || !strings.Contains(text, `"rank":3,"of":50,`) {
 		t.Errorf("rank: got %d %s, want 3 of 50", status, text)
 	}
-	if status, text := r.call(t, "GET", "/v1/top?index=sites&window=1h", ""); status != 404 || !strings.Contains(text, "page:*' --keep 1m:6h") {
+	if status, text := r.call(t, "GET", "/v1/top?index=sites&window=1h", ""); status != 404 || !strings.Contains(text, "page:*=1m:6h") {
 		t.Errorf("an hour of a rule without minutes: got %d %s, want 404 with the rule to add", status, text)
 	}
 	if status, text := r.call(t, "GET", "/v1/top?index=sites&of=groups", ""); status != 409 || !strings.Contains(text, "not-serving") {

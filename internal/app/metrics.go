@@ -192,6 +192,8 @@ func readerSamples(r *reader.Reader, alone bool) []sample {
 		counter("countmill_cache_skipped_total", "Calls of the cache not made because it had failed a moment ago.", s.CacheSkipped),
 		counter("countmill_shared_reads_total", "Calls answered by another call's read.", s.Shared),
 		counter("countmill_refreshes_total", "Totals read ahead of their expiry.", s.Refreshes),
+		counter("countmill_board_scans_total", "Scans of all counters of an index, for leaderboards.", s.Scans),
+		counter("countmill_board_entities_read_total", "Keys or entities read by these scans.", s.Scanned),
 		counter("countmill_overflows_total", "Totals not given because they do not fit 64 bits.", s.Overflows),
 	}...)
 }

@@ -117,7 +117,7 @@ func TestTopRefuses(t *testing.T) {
 		kind   string
 	}{
 		{&reader.NoIndexError{Index: "a"}, 404, "no-index"},
-		{&reader.NoWindowError{Index: "a", Window: "today", Rule: "'page:*' --keep 15m:400d"}, 404, "no-series"},
+		{&reader.NoWindowError{Index: "a", Window: "today", Rule: "'page:*=15m:400d'"}, 404, "no-series"},
 		{&reader.NotServingError{Group: "=site:*", Index: "a"}, 409, "not-serving"},
 		{reader.ErrNoBoards, 409, "no-boards"},
 		{fmt.Errorf("reading: %w", store.ErrNoWindows), 409, "no-boards"},

@@ -36,6 +36,9 @@ type Load struct {
 
 	Series int64 // counters under a rule for series; the busiest ones
 
+	BoardRate     float64 // entities a second that each reader's scans for leaderboards read, while somebody asks for one
+	BoardCounters int64   // counters of the index of a leaderboard, the busiest ones; 0: all
+
 	Prices Prices
 }
 
@@ -88,6 +91,8 @@ func (l Load) Check() error {
 	between("asked", float64(l.Asked), 0, float64(l.Counters))
 	between("watched", float64(l.Watched), 0, float64(l.Counters))
 	between("series-counters", float64(l.Series), 0, float64(l.Counters))
+	between("board-rate", l.BoardRate, 0, 1e6)
+	between("board-counters", float64(l.BoardCounters), 0, float64(l.Counters))
 	lasting("linger", l.Linger, time.Millisecond, time.Minute)
 	lasting("window-linger", l.Window, time.Millisecond, time.Minute)
 	check(l.CountWithin == 0 || l.CountWithin >= minStaleness && l.CountWithin <= maxStaleness, "count-within", fmt.Sprintf("from %s to %s, or 0s", minStaleness, maxStaleness), l.CountWithin)

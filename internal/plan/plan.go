@@ -34,9 +34,11 @@ type Cost struct {
 	RecordsRead     float64 `json:"records_read_per_second"`  // read by aggregators
 	TotalsRead      float64 `json:"entities_read_for_totals"` // a second
 	WatchedRead     float64 `json:"entities_read_for_watchers"`
-	EntitiesRead    float64 `json:"entities_read_per_second"` // the sum of these three, and of periodic reads
+	BoardsRead      float64 `json:"entities_read_for_leaderboards"`
+	EntitiesRead    float64 `json:"entities_read_per_second"` // the sum of these four, and of periodic reads
 	EntitiesDeleted float64 `json:"entities_deleted_per_second"`
 
+	BoardScan  float64 `json:"entities_of_a_leaderboard_scan"`
 	Shards     float64 `json:"shards"`         // number of shards of all counters
 	MostShards float64 `json:"shards_hottest"` // shards of the counter with the most
 	Records    float64 `json:"records"`        // each is written once
@@ -95,13 +97,15 @@ func (l Load) countmill(of []class, b batch, w window, aggregators float64) Cost
 	c.SeriesWritten = series.written
 	c.EntitiesWritten = c.ShardsWritten + c.MarkersWritten + c.WorkersWritten + c.SeriesWritten
 	c.PerMillion = c.EntitiesWritten / l.Rate * 1e6
+	c.BoardsRead = l.BoardRate * float64(l.Readers)
+	c.BoardScan = l.boardEntities(of, shards)
 	c.EntitiesDeleted = c.MarkersWritten + series.deleted
 	c.RecordsRead = records(of, folds, aggregators)
 	readers := float64(l.Readers)
-	if l.Totals == 0 && l.Watched == 0 {
+	if l.Totals == 0 && l.Watched == 0 && l.BoardRate == 0 {
 		readers = 0
 	}
-	c.EntitiesRead = c.RecordsRead + c.TotalsRead + c.WatchedRead + series.read + (aggregators+readers)/store.CheckEvery.Seconds() + readers*aggregators/lagEvery
+	c.EntitiesRead = c.RecordsRead + c.TotalsRead + c.WatchedRead + c.BoardsRead + series.read + (aggregators+readers)/store.CheckEvery.Seconds() + readers*aggregators/lagEvery
 	c.StoredBytes = c.Markers*markerBytes + c.Records*l.recordBytes() + c.Shards*l.shardBytes()
 	c.Month = l.Prices.bill(c)
 	return c

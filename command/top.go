@@ -1,0 +1,149 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strconv"
+	"text/tabwriter"
+
+	"github.com/countmill/countmill/client"
+	"github.com/countmill/countmill/internal/app"
+)
+
+var topCommand = command{
+	path:  "top",
+	group: "count",
+	args:  "INDEX",
+	short: "print the best counters of an index",
+	long: `Prints a line for each of the best counters of the index: its place, its total, and its name.
+The totals are exact. The names are those of a look at all counters, some seconds ago; a line
+on standard error says when, unless it is proved that no other counter belongs there. A window
+is what was counted in a calendar day, week or month of a zone, or in the last hour; it needs a
+rule for series ("countmill help rule").
+
+  countmill top sites
+  countmill top sites -n 100 --window today --tz Asia/Kolkata
+  countmill top sites --of groups
+`,
+	run: runTop,
+}
+
+var rankCommand = command{
+	path:  "rank",
+	group: "count",
+	args:  "INDEX COUNTER",
+	short: "print the place of a counter in an index",
+	long: `Prints the place of the counter, or of the group, among all of the index, and its total.
+
+  countmill rank sites page:s1:/home
+`,
+	run: runRank,
+}
+
+// boardQuery is the parameters that top and rank have in common.
+func (c call) boardQuery(index string) url.Values {
+	query := url.Values{"index": {index}}
+	if c.boardWindow != "" {
+		query.Set("window", c.boardWindow)
+		query.Set("tz", c.tz)
+	}
+	return query
+}
+
+func runTop(ctx context.Context, c call) error {
+	if len(c.args) != 1 {
+		return app.Usagef("name one INDEX, got %s", quoted(c.args))
+	}
+	query := c.boardQuery(c.args[0])
+	query.Set("n", strconv.Itoa(c.best))
+	if c.bestOf != "counters" {
+		query.Set("of", c.bestOf)
+	}
+	answer, err := c.ask(ctx, client.Request{Path: "/v1/top", Query: query})
+	if err != nil {
+		return err
+	}
+	if c.json {
+		_, err := c.stdout.Write(answer)
+		return err
+	}
+	var got struct {
+		Top []struct {
+			Counter string `json:"counter"`
+			Total   int64  `json:"total"`
+		} `json:"top"`
+		LeftOut int `json:"left_out"`
+		boardMoments
+	}
+	if err := json.Unmarshal(answer, &got); err != nil || got.Top == nil {
+		return fmt.Errorf("the server answered with something else than a top; is that a countmill?")
+	}
+	table := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	for i, t := range got.Top {
+		fmt.Fprintf(table, "%d\t%d\t  %s\n", i+1, t.Total, plain(t.Counter))
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	if got.LeftOut > 0 {
+		fmt.Fprintf(c.stderr, "%d counters between these may not be read with this token\n", got.LeftOut)
+	}
+	got.say(c)
+	return nil
+}
+
+func runRank(ctx context.Context, c call) error {
+	if len(c.args) != 2 {
+		return app.Usagef("name one INDEX and one COUNTER, got %s", quoted(c.args))
+	}
+	query := c.boardQuery(c.args[0])
+	query.Set("counter", c.args[1])
+	answer, err := c.ask(ctx, client.Request{Path: "/v1/rank", Query: query})
+	if err != nil {
+		return err
+	}
+	if c.json {
+		_, err := c.stdout.Write(answer)
+		return err
+	}
+	var got struct {
+		Total *int64 `json:"total"`
+		Rank  *int   `json:"rank"`
+		Of    int    `json:"of"`
+		boardMoments
+	}
+	if err := json.Unmarshal(answer, &got); err != nil || got.Total == nil {
+		return fmt.Errorf("the server answered with something else than a rank; is that a countmill?")
+	}
+	if got.Rank == nil {
+		return fmt.Errorf("counter %q has no place: it counted nothing", plain(c.args[1]))
+	}
+	if _, err := fmt.Fprintf(c.stdout, "%d of %d\t%d\t%s\n", *got.Rank, got.Of, *got.Total, plain(c.args[1])); err != nil {
+		return err
+	}
+	got.say(c)
+	return nil
+}
+
+// boardMoments is what an answer says about its moments.
+type boardMoments struct {
+	CompleteAsOf string `json:"complete_as_of"`
+	Complete     bool   `json:"complete"`
+	Partial      bool   `json:"partial"`
+}
+
+// say says on standard error what the answer does not prove.
+func (m *boardMoments) say(c call) {
+	switch {
+	case m.Complete:
+	case m.CompleteAsOf == "":
+		fmt.Fprintln(c.stderr, "other counters that this token may read can be better than the last of these")
+	default:
+		fmt.Fprintf(c.stderr, "all counters were looked at as of %s; one that rose since may be missing\n", plain(m.CompleteAsOf))
+	}
+	if m.Partial {
+		fmt.Fprintln(c.stderr, "the window began before its rule for series: what came before the rule is missing")
+	}
+}

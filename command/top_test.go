@@ -1,0 +1,52 @@
+package command
+
+import (
+	"strings"
+	"testing"
+)
+
+const topAnswer = `{"top":[{"counter":"page:a","total":1234},{"counter":"page:b","total":-5}],"left_out":3,` +
+	`"as_of":"2026-11-25T10:00:01.000000Z","complete_as_of":"2026-11-25T10:00:00.000000Z","complete":false,"partial":true}` + "\n"
+
+func TestTop(t *testing.T) {
+	t.Parallel()
+	f := newFakeServer(t, answer(200, topAnswer))
+	got := cli(t, nil, "top", "sites", "-n", "7", "--window", "today", "--tz", "Asia/Kolkata", "--of", "groups", "--server", f.URL)
+	want := result{0, "  1  1234  page:a\n  2    -5  page:b\n", "3 counters between these may not be read with this token\n" +
+		"all counters were looked at as of 2026-11-25T10:00:00.000000Z; one that rose since may be missing\n" +
+		"the window began before its rule for series: what came before the rule is missing\n"}
+	if got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if f.paths[0] != "/v1/top?index=sites&n=7&of=groups&tz=Asia%2FKolkata&window=today" {
+		t.Errorf("asked %q", f.paths)
+	}
+	f = newFakeServer(t, answer(200, strings.Replace(strings.Replace(topAnswer, `"complete":false,"partial":true`, `"complete":true,"partial":false`, 1), `"left_out":3`, `"left_out":0`, 1)))
+	if got := cli(t, nil, "top", "sites", "--server", f.URL); got.errOut != "" || f.paths[0] != "/v1/top?index=sites&n=10" {
+		t.Errorf("a complete answer: got %+v, asked %q", got, f.paths)
+	}
+	f = newFakeServer(t, answer(200, topAnswer))
+	if got := cli(t, nil, "top", "sites", "--json", "--server", f.URL); got.out != topAnswer || got.errOut != "" {
+		t.Errorf("--json: got %+v", got)
+	}
+	cli(t, nil, "top", "sites", "--server", newFakeServer(t, answer(200, "{}")).URL).wantError(t, 1, "is that a countmill?")
+	cli(t, nil, "top").wantError(t, 2, "name one INDEX")
+	cli(t, nil, "top", "sites", "-n", "1001").wantError(t, 2, "1001")
+	cli(t, nil, "top", "sites", "--window", "tomorrow").wantError(t, 2, "--window")
+}
+
+func TestRank(t *testing.T) {
+	t.Parallel()
+	const rank = `{"counter":"page:b","total":40,"rank":2,"of":9,"as_of":"2026-11-25T10:00:01.000000Z","complete_as_of":null,"complete":false,"partial":false}` + "\n"
+	f := newFakeServer(t, answer(200, rank))
+	got := cli(t, nil, "rank", "sites", "page:b", "--window", "1h", "--server", f.URL)
+	if want := (result{0, "2 of 9\t40\tpage:b\n", "other counters that this token may read can be better than the last of these\n"}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if f.paths[0] != "/v1/rank?counter=page%3Ab&index=sites&tz=UTC&window=1h" {
+		t.Errorf("asked %q", f.paths)
+	}
+	f = newFakeServer(t, answer(200, strings.Replace(rank, `"rank":2`, `"rank":null`, 1)))
+	cli(t, nil, "rank", "sites", "page:b", "--server", f.URL).wantError(t, 1, "has no place")
+	cli(t, nil, "rank", "sites").wantError(t, 2, "COUNTER")
+}
