@@ -60,6 +60,7 @@ type values struct {
 	last         time.Duration
 	step, tz     string
 	limit        int
+	count        int
 	fix          bool
 	watchPrefix  string
 	rates        bool
@@ -94,6 +95,7 @@ func table() []section {
 		{"Roles", "`up` has all of these, and so has `config`, which shows the settings in force. A single role has some of them.", roleFlags},
 		{"Commands that call a server", "", callFlags},
 		{"incr, reset", "", changeFlags},
+		{"next", "", sequenceFlags},
 		{"get, ls, watch, series, status, verify", "", readFlags},
 		{"restore", "", restoreFlags},
 		{"doctor", "", doctorFlags},
