@@ -514,7 +514,7 @@ def _pause(tries: int, e: CountmillError) -> float:
 
 def _conclude(r: _Request, e: CountmillError) -> CountmillError:
     """The error that the caller gets after the last try."""
-    read = r.path != "/v1/increments"
+    read = r.path not in ("/v1/increments", "/v1/sequences/next")
     if read and isinstance(e, OutcomeUnknownError):
         return UnavailableError(f"no total: {e}", **vars(e))
     if not read and r.maybe and not isinstance(e, (OutcomeUnknownError, ConflictError, IDsReusedError)):

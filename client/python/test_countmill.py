@@ -197,7 +197,7 @@ class Scripted(unittest.TestCase):
         self.assertEqual(c.next("a")[0], 7)
         self.assertEqual(s.bodies()[0], s.bodies()[1])
         self.assertTrue(json.loads(s.bodies()[0])["id"])
-        c, _ = self.open(*[value] * 9, timeout=0.5)
+        c, _ = self.open(value, answer(403, "forbidden"))
         with self.assertRaises(countmill.OutcomeUnknownError):
             c.next("a", count=2)
 
