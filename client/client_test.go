@@ -552,6 +552,9 @@ func TestReadsAfterAReceipt(t *testing.T) {
 		"counted":          {found(""), nil},
 		"set aside":        {found(`{"letter":"l-1","discarded":true}`), client.ErrSetAside},
 		"not counted yet":  {answer(409, "not-counted-yet"), countmill.ErrNotCountedYet},
+		"another count":    {answer(409, "other-count"), countmill.ErrConflict},
+		"id expired":       {answer(410, "id-expired"), countmill.ErrIDExpired},
+		"exhausted":        {answer(409, "exhausted"), countmill.ErrExhausted},
 		"expired":          {answer(410, "receipt-expired"), countmill.ErrReceiptExpired},
 		"another database": {answer(410, "other-database"), countmill.ErrOtherDatabase},
 	} {

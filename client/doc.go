@@ -17,6 +17,8 @@
 //	countmill.ErrOutcomeUnknown  maybe counted; a repeat is safe with the same ids or key only
 //	countmill.ErrOverflow        the total does not fit 64 bits
 //	countmill.ErrNotCountedYet   the receipt's increments were not all counted in time; ask again
+//	countmill.ErrIDExpired       the time of a NextRequest is before the deduplication window
+//	countmill.ErrExhausted       a sequence has fewer values left
 //	countmill.ErrReceiptExpired  the receipt is older than the deduplication window
 //	countmill.ErrOtherDatabase   the receipt is of another database
 //	ErrSetAside                  the totals lack increments that are in dead letters

@@ -92,7 +92,7 @@ func (e *Error) As(target any) bool {
 
 func (e *Error) sentinel() error {
 	switch e.Type {
-	case "id-reused":
+	case "id-reused", "other-count":
 		return countmill.ErrConflict
 	case "ids-reused":
 		return countmill.ErrIDsReused
@@ -100,6 +100,10 @@ func (e *Error) sentinel() error {
 		return countmill.ErrNotCountedYet
 	case "receipt-expired":
 		return countmill.ErrReceiptExpired
+	case "id-expired":
+		return countmill.ErrIDExpired
+	case "exhausted":
+		return countmill.ErrExhausted
 	case "other-database":
 		return countmill.ErrOtherDatabase
 	case "overflow":

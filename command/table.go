@@ -71,6 +71,7 @@ type values struct {
 	best         int
 	bestOf       string
 	limit        int
+	count        int
 	fix          bool
 	watchPrefix  string
 	rates        bool
@@ -109,6 +110,7 @@ func table() []section {
 		{"Roles", "`up` has all of these, and so has `config`, which shows the settings in force. A single role has some of them.", roleFlags},
 		{"Commands that call a server", "", callFlags},
 		{"incr, reset", "", changeFlags},
+		{"next", "", sequenceFlags},
 		{"get, ls, top, rank, watch, series, status, verify", "", readFlags},
 		{"index", "", indexFlags},
 		{"restore", "", restoreFlags},

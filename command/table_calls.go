@@ -7,13 +7,14 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/app"
 	"github.com/countmill/countmill/store"
 )
 
 // Commands that call a server. Those in oneAnswer print it, or a part of it.
 var (
-	oneAnswer = []string{"incr", "get", "grow", "reset", "delete", "ready", "shards", "backup", "dead show", "dead replay", "dead discard", "rule add", "rule list", "rule remove", "index create", "index list", "index delete", "series", "top", "rank"}
+	oneAnswer = []string{"incr", "get", "next", "grow", "reset", "delete", "ready", "shards", "backup", "dead show", "dead replay", "dead discard", "rule add", "rule list", "rule remove", "index create", "index list", "index delete", "series", "top", "rank"}
 	pages     = []string{"ls", "verify", "dead list"}
 	calls     = slices.Concat([]string{"status", "doctor", "watch", "export", "import", "adopt gae"}, oneAnswer, pages)
 )
@@ -86,6 +87,18 @@ var changeFlags = []flag{
 	{name: "id", arg: "ID", of: []string{"reset"}, def: "random",
 		help: "Name of this reset, 1 to 128 bytes. A repeat with the same ID within the deduplication window changes nothing and prints the same.",
 		bind: func(v *values) pflag.Value { return anyValue{&v.id} }},
+}
+
+var sequenceFlags = []flag{
+	{name: "id", arg: "ID", of: []string{"next"}, def: "random",
+		help: "Name of this request, 1 to 128 bytes. A repeat with the same ID within the deduplication window prints the same.",
+		bind: func(v *values) pflag.Value { return anyValue{&v.id} }},
+	{name: "count", arg: "N", of: []string{"next"},
+		help: "How many values, at most 1000. With it the command prints the first and the last one.",
+		bind: func(v *values) pflag.Value {
+			v.count = 1
+			return countValue{to: &v.count, min: 1, max: countmill.MaxValues}
+		}},
 }
 
 var readFlags = []flag{

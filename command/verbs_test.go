@@ -263,6 +263,9 @@ func TestChangesAskForWhatTheyWereTold(t *testing.T) {
 		{[]string{"grow", "..", "40", "--json"}, "{}\n", "/v1/counters/%2E%2E", `{"shards":40}`, "{}\n"},
 		{[]string{"reset", "a", "--id", "x"}, removed, "/v1/reset", `{"counter":"a","id":"x"}`, "-9007199254740993\n"},
 		{[]string{"reset", "a", "--id", "x", "--json"}, removed, "/v1/reset", `{"counter":"a","id":"x"}`, removed},
+		{[]string{"next", "user:42", "--id", "x"}, `{"value":7}`, "/v1/sequences/next", `{"id":"x","sequence":"user:42"}`, "7\n"},
+		{[]string{"next", "a", "--id", "x", "--count", "3"}, `{"first":8,"last":10}`, "/v1/sequences/next", `{"count":3,"id":"x","sequence":"a"}`, "8 10\n"},
+		{[]string{"next", "a", "--id", "x", "--json"}, "{\"value\":7}\n", "/v1/sequences/next", `{"id":"x","sequence":"a"}`, "{\"value\":7}\n"},
 		{[]string{"delete", "é ?"}, removed, "/v1/counters/%C3%A9%20%3F", ``, "-9007199254740993\n"},
 	} {
 		f := newFakeServer(t, answer(200, test.answer))

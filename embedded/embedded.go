@@ -13,6 +13,7 @@ import (
 	"github.com/countmill/countmill/internal/app"
 	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/sequence"
 )
 
 // A DB is countmill over a directory. It is safe for concurrent use. Close it, or increments of Add
@@ -23,6 +24,8 @@ type DB struct {
 	pub    *publisher.Publisher
 	agg    *aggregator.Aggregator
 	reader *reader.Reader
+
+	sequences *sequence.Issuer
 
 	stop context.CancelFunc
 	done chan struct{} // closed when nothing runs any more
@@ -56,6 +59,7 @@ func Open(dir string, opts ...Option) (*DB, error) {
 	}
 	db := &DB{dir: dir, app: a, done: make(chan struct{})}
 	db.pub, db.agg, db.reader = a.Roles()
+	db.sequences = a.Sequences()
 	ctx, stop := context.WithCancel(context.Background())
 	db.stop = stop
 	go func() {

@@ -53,6 +53,7 @@ func (x *Issuer) stamp(batch []*call, set store.Settings) (rest []*call, takes [
 		}
 		switch {
 		case !set.Refuses(first):
+			// A repeat has the id of the first try: if that was applied, its marker has the values.
 			c.take.ExpireAt = set.Expiry(now, c.take.At)
 			rest, takes = append(rest, c), append(takes, c.take)
 		case c.maybe: // the machine was suspended between two transactions

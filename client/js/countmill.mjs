@@ -99,12 +99,14 @@ export class NotFoundError extends CountmillError {}
 export class NotCountedYetError extends CountmillError {}
 /** The receipt is beyond the deduplication window, or of another database. */
 export class ReceiptGoneError extends CountmillError {}
+/** Nothing was given. The time of the request is before the deduplication window. */
+export class IDExpiredError extends CountmillError {}
 /** Increments of the receipt are in dead letters: problem has set_aside and totals. */
 export class SetAsideError extends CountmillError {}
 
 /** By the problem's type, else by the status. @type {Record<string | number, typeof CountmillError>} */
 const ERRORS = {
-  "id-reused": ConflictError, "ids-reused": IDsReusedError, overflow: TotalOverflowError, "outcome-unknown": OutcomeUnknownError,
+  "id-reused": ConflictError, "other-count": ConflictError, "id-expired": IDExpiredError, "ids-reused": IDsReusedError, overflow: TotalOverflowError, "outcome-unknown": OutcomeUnknownError,
   "not-counted-yet": NotCountedYetError, 401: DeniedError, 403: DeniedError, 404: NotFoundError, 408: UnavailableError,
   410: ReceiptGoneError, 429: OverloadedError, 501: UnavailableError, 503: UnavailableError, 507: UnavailableError,
 };
@@ -179,6 +181,19 @@ export class Client {
     const body = line(counter, delta, { id, time: time?.toISOString() });
     const key = id === undefined ? newKey() : undefined;
     return this.#call({ path: "/v1/increments", body, key, maybe: 0 }, this.#deadline(timeout), (a) => accepted(a, 1));
+  }
+
+  /**
+   * The next values of a sequence: count of them, from first to last. No value is given twice. With an id a
+   * repeat gets the same values; with the time of the first call too, a repeat after the deduplication window
+   * throws IDExpiredError. Without an id each call gets new values.
+   * @param {string} sequence @param {CallOptions & {id?: string, count?: number, time?: Date}} [options]
+   * @returns {Promise<{first: number, last: number}>}
+   */
+  async next(sequence, { id = newKey(), count = 1, time, timeout } = {}) {
+    if (this.#closing.signal.aborted) throw new ClosedError("the client is closed");
+    const body = JSON.stringify({ sequence, id, count, time: time?.toISOString() });
+    return this.#call({ path: "/v1/sequences/next", body, maybe: 0 }, this.#deadline(timeout), (a) => values(a, count));
   }
 
   /**
@@ -563,6 +578,13 @@ function accepted(answer, sent) {
   // Something else has answered, and increments may be lost.
   if (answer.accepted !== sent) throw new Error(`${answer.accepted} increments accepted of ${sent}; is that a countmill?`);
   return { receipt: answer.receipt ?? "", countedAsOf: answer.counted_as_of ?? "" };
+}
+
+/** @param {any} answer @param {number} count @returns {{first: number, last: number}} */
+function values({ first, last }, count) {
+  if (!(first >= 1 && last - first === count - 1)) throw new Error(`the values ${first} to ${last} for a count of ${count}; is that a countmill?`);
+  if (!Number.isSafeInteger(last)) throw new TotalOverflowError(`the values ${first} to ${last} are above 2^53-1`);
+  return { first, last };
 }
 
 function newKey() {

@@ -110,6 +110,13 @@ test("scripted server", { concurrency: 4, timeout: 60_000 }, async (suite) => {
     assert.deepEqual([s.got[0].key, JSON.parse(s.got[0].body)], [undefined, { counter: "a", delta: 1, id: "x" }]);
   });
 
+  it("a repeat for a value has the same id", async (t) => {
+    const { c, s } = await scripted(t, [answer(504, "outcome-unknown"), answer(200, "", { first: 7, last: 7 })]);
+    assert.deepEqual(await c.next("a"), { first: 7, last: 7 });
+    assert.equal(s.got[0].body, s.got[1].body);
+    assert.ok(JSON.parse(s.got[0].body).id);
+  });
+
   it("a server that hangs leaves time for another try", async (t) => {
     const { c, s } = await scripted(t, [() => {}, ok], { timeout: 3000 });
     await c.increment("a");
@@ -482,6 +489,16 @@ test("real countmill", real, async (suite) => {
       assert.ok(after.countedAsOf);
       assert.equal((await c.total("own", { after, maxStaleness: 60_000 })).total, n);
     }
+  });
+
+  await suite.test("sequences", limited, async () => {
+    assert.deepEqual(await c.next("numbers"), { first: 1, last: 1 });
+    const time = new Date();
+    for (let i = 0; i < 2; i++) assert.deepEqual(await c.next("numbers", { id: "x", count: 3, time }), { first: 2, last: 4 });
+    await assert.rejects(c.next("numbers", { id: "x", count: 2 }), countmill.ConflictError);
+    await assert.rejects(c.next("numbers", { id: "y", time: new Date("2020-01-01") }), countmill.IDExpiredError);
+    await assert.rejects(c.next("numbers", { count: 1001 }), countmill.InvalidError);
+    assert.deepEqual(await c.next("numbers"), { first: 5, last: 5 });
   });
 
   await suite.test("names are refused as the server does", limited, async () => {

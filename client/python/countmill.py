@@ -70,11 +70,12 @@ class DeniedError(CountmillError): """Nothing was done. The token is missing, or
 class NotFoundError(CountmillError): """Nothing was done. There is no such thing, or the server's role does not serve it."""
 class NotCountedYetError(CountmillError): """Increments of the receipt were not counted within wait. Ask again later."""
 class ReceiptGoneError(CountmillError): """The receipt is beyond the deduplication window, or of another database."""
+class IDExpiredError(CountmillError): """Nothing was given. The time of the request is before the deduplication window."""
 class SetAsideError(CountmillError): """Increments of the receipt are in dead letters: problem has set_aside and totals."""
 
 
 _ERRORS = {  # by the problem's type, else by the status
-    "id-reused": ConflictError, "ids-reused": IDsReusedError, "overflow": TotalOverflowError, "outcome-unknown": OutcomeUnknownError,
+    "id-reused": ConflictError, "other-count": ConflictError, "id-expired": IDExpiredError, "ids-reused": IDsReusedError, "overflow": TotalOverflowError, "outcome-unknown": OutcomeUnknownError,
     "not-counted-yet": NotCountedYetError, 401: DeniedError, 403: DeniedError, 404: NotFoundError, 408: UnavailableError,
     410: ReceiptGoneError, 429: OverloadedError, 501: UnavailableError, 503: UnavailableError, 507: UnavailableError,
 }
@@ -189,6 +190,22 @@ class Client:
         body = _line(counter, delta, **{k: v for k, v in more.items() if v is not None})
         request = _Request("/v1/increments", body, key=secrets.token_hex(16) if id is None else "")
         return self._call(request, self._deadline(timeout), lambda answer: _accepted(answer, 1))
+
+    def next(self, sequence: str, *, id: Optional[str] = None, count: int = 1, time: Optional[datetime] = None,
+             timeout: Optional[float] = None) -> range:
+        """The next values of a sequence, count of them: a range, whose first value is next(...)[0].
+
+        No value is given twice. With an id a repeat gets the same values; with the time of the first call too, a
+        repeat after the deduplication window raises IDExpiredError. Without an id each call gets new values.
+        """
+        self._check_open()
+        if time is not None and (time.tzinfo is None or id is None):
+            raise InvalidError("time has no time zone, or comes without an id (limit: an aware datetime, with an id)")
+        body = {"sequence": sequence, "id": secrets.token_hex(16) if id is None else id, "count": count}
+        if time is not None:
+            body["time"] = time.isoformat()
+        request = _Request("/v1/sequences/next", json.dumps(body).encode())
+        return self._call(request, self._deadline(timeout), lambda answer: _values(answer, count))
 
     def flush(self, timeout: Optional[float] = None) -> None:
         """Sends all that was added before. It is durable when this returns.
@@ -497,7 +514,7 @@ def _pause(tries: int, e: CountmillError) -> float:
 
 def _conclude(r: _Request, e: CountmillError) -> CountmillError:
     """The error that the caller gets after the last try."""
-    read = r.path != "/v1/increments"
+    read = r.path not in ("/v1/increments", "/v1/sequences/next")
     if read and isinstance(e, OutcomeUnknownError):
         return UnavailableError(f"no total: {e}", **vars(e))
     if not read and r.maybe and not isinstance(e, (OutcomeUnknownError, ConflictError, IDsReusedError)):
@@ -535,6 +552,13 @@ def _accepted(answer: dict, sent: int) -> Accepted:
         raise ValueError(f"{answer['accepted']} increments accepted of {sent}")
     at = answer.get("counted_as_of")
     return Accepted(answer.get("receipt", ""), _moment(at) if at else None)
+
+
+def _values(answer: dict, count: int) -> range:
+    values = range(answer["first"], answer["last"] + 1)
+    if len(values) != count or values[0] < 1:
+        raise ValueError(f"the values {values} for a count of {count}")
+    return values
 
 
 def _totals(answer: dict) -> List[Total]:

@@ -191,6 +191,16 @@ class Scripted(unittest.TestCase):
         c.increment("a", id="x")
         self.assertEqual((s.keys(), json.loads(s.bodies()[0])), ([None], {"counter": "a", "delta": 1, "id": "x"}))
 
+    def test_a_repeat_for_a_value_has_the_same_id(self):
+        value = answer(200, first=7, last=7)
+        c, s = self.open(answer(504, "outcome-unknown"), value)
+        self.assertEqual(c.next("a")[0], 7)
+        self.assertEqual(s.bodies()[0], s.bodies()[1])
+        self.assertTrue(json.loads(s.bodies()[0])["id"])
+        c, _ = self.open(value, answer(403, "forbidden"))
+        with self.assertRaises(countmill.OutcomeUnknownError):
+            c.next("a", count=2)
+
     def test_a_server_that_hangs_leaves_time_for_another_try(self):
         release = threading.Event()
         self.addCleanup(release.set)
@@ -599,6 +609,20 @@ class Real(unittest.TestCase):
             done = self.c.increment("own")
             self.assertIsNotNone(done.counted_as_of)
             self.assertEqual(self.c.total("own", after=done, max_staleness=60).total, n)
+
+    def test_sequences(self):
+        self.assertEqual(list(self.c.next("numbers")), [1])
+        now = datetime.now().astimezone()
+        for _ in range(2):
+            self.assertEqual(list(self.c.next("numbers", id="x", count=3, time=now)), [2, 3, 4])
+        with self.assertRaises(countmill.ConflictError):
+            self.c.next("numbers", id="x", count=2)
+        with self.assertRaises(countmill.IDExpiredError):
+            self.c.next("numbers", id="y", time=datetime.fromisoformat("2020-01-01T00:00:00+00:00"))
+        for wrong in ({"time": now}, {"id": "z", "time": datetime.now()}, {"count": 1001}):
+            with self.assertRaises(countmill.InvalidError):
+                self.c.next("numbers", **wrong)
+        self.assertEqual(self.c.next("numbers")[0], 5)
 
     def test_names_are_refused_as_the_server_does(self):
         def refused(body):
