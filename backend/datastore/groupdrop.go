@@ -120,7 +120,7 @@ func (s *Store) groupsOf(ctx context.Context, x *store.Index, limit int) (found 
 func (s *Store) dropRests(ctx context.Context, x *store.Index) (dropped int, err error) {
 	for range restLots {
 		var deletes []*pb.Mutation
-		_, err := s.keysOf(ctx, nil, prefixed(kindRest, indexPrefix(x.Number)), func(r ref) {
+		_, err := s.keysOf(ctx, nil, prefixed(kindRest, indexPrefix(x.Number)), maxKeys, func(r ref) {
 			deletes = append(deletes, &pb.Mutation{Operation: &pb.Mutation_Delete{Delete: s.key(r)}})
 		})
 		if err != nil || len(deletes) == 0 {
