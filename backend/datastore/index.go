@@ -126,7 +126,7 @@ func (s *Store) keysOf(ctx context.Context, when *timestamppb.Timestamp, sp span
 	})
 }
 
-// eachListed looks the shards up, as of the list's moment, and visits those that exist. It reads only the
+// eachListed looks the shards up, as of the list's moment, and visits the existing ones. It reads only the
 // named properties.
 func (s *Store) eachListed(ctx context.Context, l *shardList, properties []string, visit func(i int, e *pb.Entity) error) error {
 	at := at(l.when)
