@@ -133,7 +133,7 @@ func (x *Index) HasGroup(name string) bool {
 }
 
 // has reports whether the index has the counter, and finds the variables in its name. No index has
-// groups: what they count is in their counters.
+// groups: their counters have the same increments.
 func (x *Index) has(counter string, values *[MaxVariables]string) bool {
 	return !countmill.IsGroup(counter) && x.match.values(counter, values)
 }

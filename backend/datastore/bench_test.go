@@ -142,7 +142,7 @@ func benchFolds(b *testing.B, s *Store, with func(c *store.Commit, n int)) {
 	b.ReportMetric(float64(b.N)*each/b.Elapsed().Seconds(), "adds/s")
 }
 
-// BenchmarkIndexWork reads 20,000 shards in pages of 1,000, of which the index has all or one in twenty, and sets
+// BenchmarkIndexWork reads 20,000 shards in pages of 5,000, of which the index has all or one in twenty, and sets
 // 10,000 rests.
 func BenchmarkIndexWork(b *testing.B) {
 	s := openStore(b, fresh(b))
@@ -166,7 +166,7 @@ func BenchmarkIndexWork(b *testing.B) {
 		b.Run(match, func(b *testing.B) {
 			for b.Loop() {
 				for from, first := "", true; first || from != ""; first = false {
-					page, err := s.Ungrouped(b.Context(), &x, &p, from, maxKeys)
+					page, err := s.Ungrouped(b.Context(), &x, &p, from, 5*maxKeys)
 					if err != nil {
 						b.Fatal(err)
 					}

@@ -72,10 +72,10 @@
 //
 // # Indexes
 //
-// A fold by an index adds to g<index> what it adds to count, in one mutation. So the difference of the two
+// A fold by an index adds its delta to count and to g<index>, in one mutation. So the difference of the two
 // moves only with folds without the index, and those end with Index.Since: a fold is blind, and this
-// store cannot refuse one by older rules. SetRests has why workers that build an index beside each other
-// leave the right rests.
+// store cannot refuse one by older rules. The comment of SetRests says why workers that build an index
+// beside each other leave the right rests.
 //
 // # Resets
 //

@@ -18,8 +18,8 @@ const restLots = 10
 // DropGroups removes groups with transactions that read the meta record: each finds that the index is still
 // being deleted, or its commit fails. So a worker that was stopped for any time removes no group of a
 // later index. A group's record goes last, so a call that was cut off is continued by the next one.
-// Nobody folds to the groups or grows them after Index.Since, and a sweep of a deleted group removes what this
-// one would.
+// Nobody folds to the groups or grows them after Index.Since, and a sweep beside it removes entities of a deleted
+// group that would go anyway.
 func (s *Store) DropGroups(ctx context.Context, x *store.Index, limit int) (dropped int, err error) {
 	ctx, cancel, err := s.write(ctx)
 	if err != nil {
@@ -120,7 +120,7 @@ func (s *Store) groupsOf(ctx context.Context, x *store.Index, limit int) (found 
 func (s *Store) dropRests(ctx context.Context, x *store.Index) (dropped int, err error) {
 	for range restLots {
 		var deletes []*pb.Mutation
-		_, err := s.keysOf(ctx, nil, prefixed(kindRest, indexPrefix(x.Number)), func(r ref) {
+		_, err := s.keysOf(ctx, nil, prefixed(kindRest, indexPrefix(x.Number)), maxKeys, func(r ref) {
 			deletes = append(deletes, &pb.Mutation{Operation: &pb.Mutation_Delete{Delete: s.key(r)}})
 		})
 		if err != nil || len(deletes) == 0 {

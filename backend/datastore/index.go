@@ -83,8 +83,8 @@ func (s *Store) listShards(ctx context.Context, x *store.Index, p *store.Piece, 
 	}
 	prefix := x.Prefix()
 	for examined := 0; examined < maxExamined && len(l.refs) < limit; {
-		n := 0
-		when, err := s.keysOf(ctx, l.when, sp, func(r ref) {
+		n, most := 0, min(max(limit-len(l.refs), maxKeys), maxExamined)
+		when, err := s.keysOf(ctx, l.when, sp, most, func(r ref) {
 			if n++; len(l.refs) >= limit {
 				return
 			}
@@ -102,7 +102,7 @@ func (s *Store) listShards(ctx context.Context, x *store.Index, p *store.Piece, 
 			}
 			l.when = when
 		}
-		if n < maxKeys && len(l.refs) < limit {
+		if n < most && len(l.refs) < limit {
 			l.next = ""
 			break
 		}
@@ -112,21 +112,21 @@ func (s *Store) listShards(ctx context.Context, x *store.Index, p *store.Piece, 
 	return l, nil
 }
 
-// keysOf visits up to maxKeys keys of a span, at a moment, which it returns.
-func (s *Store) keysOf(ctx context.Context, when *timestamppb.Timestamp, sp span, visit func(ref)) (*timestamppb.Timestamp, error) {
+// keysOf visits up to limit keys of a span, at a moment, which it returns.
+func (s *Store) keysOf(ctx context.Context, when *timestamppb.Timestamp, sp span, limit int, visit func(ref)) (*timestamppb.Timestamp, error) {
 	q := &pb.Query{
 		Kind:       []*pb.KindExpression{{Name: sp.kind}},
 		Projection: []*pb.Projection{{Property: &pb.PropertyReference{Name: "__key__"}}},
 		Filter:     s.filter(sp),
 		Order:      []*pb.PropertyOrder{{Property: &pb.PropertyReference{Name: "__key__"}, Direction: pb.PropertyOrder_ASCENDING}},
 	}
-	return s.run(ctx, at(when), q, maxKeys, func(e *pb.Entity) error {
+	return s.run(ctx, at(when), q, limit, func(e *pb.Entity) error {
 		visit(refOf(e.GetKey()))
 		return nil
 	})
 }
 
-// eachListed looks the shards up, as of the list's moment, and visits those that exist. It reads only the
+// eachListed looks the shards up, as of the list's moment, and visits the existing ones. It reads only the
 // named properties.
 func (s *Store) eachListed(ctx context.Context, l *shardList, properties []string, visit func(i int, e *pb.Entity) error) error {
 	at := at(l.when)

@@ -338,7 +338,7 @@ func TestOlderBuildsRefuseIndexes(t *testing.T) {
 	}
 }
 
-// The sums of rests are exact within int64, whatever they pass on the way.
+// The sums of rests are exact within int64, also after sums beyond it.
 func TestRestParts(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

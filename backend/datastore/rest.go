@@ -24,14 +24,16 @@ func restRef(p *store.Piece, group string) ref { return ref{kindRest, restPrefix
 
 // A restParts is a sum of rests, in two properties of the group's record: the lower 32 bits and the upper ones
 // of each rest, summed apart. Increments of these never reach an end of int64, where they would have no
-// effect: MaxPieces rests are below 2^63 in both. So the record's rest is exact at any time, and needs no read.
+// effect: the rests of MaxPieces pieces sum to less than 2^63 in both. So the record's rest is exact at any
+// time, and needs no read.
 type restParts struct{ low, high int64 }
 
 const (
 	restLow  = "rest"
 	restHigh = "rest_high"
 
-	// stuckHigh is the upper part of a rest that is no number. Any sum with it is beyond int64.
+	// stuckHigh is the upper part of a rest at an end of int64, which means an overflow. Any sum
+	// with it is beyond int64.
 	stuckHigh = 1 << 50
 )
 

@@ -63,7 +63,7 @@ func FuzzStored(f *testing.F) {
 	})
 }
 
-// readsShard: what is read of a shard is written in one way, from which the same is read.
+// readsShard: a shard that can be read is written in one way, and then read as the same.
 func readsShard(t *testing.T, value []byte) {
 	t.Helper()
 	sum, err := decodeShard(value)

@@ -268,8 +268,8 @@ func (s *Store) setRest(b *pebbledb.Batch, key []byte, r *store.GroupRest, up *r
 		b.Merge(s.keys.named(nil, kindRecord, r.Group), encodeRecord(nil, 1), nil))
 }
 
-// termOf is what a rest adds to its group's. A rest at an end of int64 is no number: with it, the sum is
-// beyond int64 whatever the rests of MaxPieces others are.
+// termOf is the part of a rest in the sum of its group's. A rest at an end of int64 means an overflow: any sum of
+// MaxPieces rests with it is beyond int64.
 func termOf(rest int64) int128 {
 	if rest == math.MaxInt64 || rest == math.MinInt64 {
 		return int128{hi: 1 << 40}

@@ -13,8 +13,8 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// The operands of a shard merge to the same bytes in any grouping: the exact sums of the count, of what was
-// bucketed, and of what was grouped by each index.
+// The operands of a shard merge to the same bytes in any grouping: the exact sums of the count, of the bucketed
+// part, and of the grouped part of each index.
 func TestShardsMergeInAnyGrouping(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(7, 8))

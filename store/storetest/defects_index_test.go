@@ -216,7 +216,7 @@ func setCleaned(s *fakestore.Store, p *store.Piece, rests []store.GroupRest) err
 	return s.SetRests(background, p, rests)
 }
 
-// racing keeps the rests of records itself, and moves one that it has read before.
+// racing keeps the rests of records itself, and reads a rest before it moves it.
 type racing struct {
 	*fakestore.Store
 	mu    sync.Mutex

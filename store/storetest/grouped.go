@@ -141,7 +141,7 @@ func testGroupedSeries(t *testing.T, su *suite) {
 	}
 }
 
-// Pieces that have all places have every shard once, whatever the pages and wherever pieces are split.
+// Pieces that cover all places have every shard once, in pages of any size and after any split.
 func testUngroupedCoversEachShardOnce(t *testing.T, su *suite) {
 	s := su.open(t)
 	want := make(map[string]int64)
@@ -317,7 +317,7 @@ func testOldRulesRefused(t *testing.T, su *suite) {
 	}
 }
 
-// The sweep keeps a deleted counter of an index: without its shards the group would lose what it counted.
+// The sweep keeps a deleted counter of an index: without its shards the group would lose its increments.
 func testSweepKeepsCountersOfIndexes(t *testing.T, su *suite) {
 	s := su.open(t)
 	for _, name := range []string{"page:a:1", "gone"} {

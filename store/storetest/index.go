@@ -39,7 +39,7 @@ func indexOf(t testing.TB, set store.Settings, name string) *store.Index {
 	return x
 }
 
-// sameIndexes compares what is stored of indexes.
+// sameIndexes compares the stored fields of indexes.
 var sameIndexes = cmpopts.IgnoreUnexported(store.Index{})
 
 func wantIndexes(t testing.TB, what string, s store.Store, want store.Settings) {
@@ -151,7 +151,7 @@ func newPiece(t testing.TB, s store.Store, x *store.Index) *store.Piece {
 	return &p
 }
 
-// swap repeats a call with an unclear outcome. Its own earlier attempt may be what has changed the pieces.
+// swap repeats a call with an unclear outcome. Its own earlier attempt may have changed the pieces.
 func swap(t testing.TB, s store.Store, old, next []store.Piece) (err error) {
 	t.Helper()
 	for range 100 {

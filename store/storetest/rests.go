@@ -178,8 +178,8 @@ func testRestsTakeAnyName(t *testing.T, su *suite) {
 	}
 }
 
-// A rest that is no number makes its group's none, and leaves no trace when it goes. A sum beyond int64 is an
-// overflow, and comes back.
+// A rest at an end of int64 makes its group overflow, and leaves no trace when it goes. A sum beyond int64 is an
+// overflow too, until it fits again.
 func testRestsReportOverflow(t *testing.T, su *suite) {
 	s := su.open(t)
 	x := createIndex(t, s, "sites")
