@@ -79,7 +79,7 @@ bench-peers: ## compare countmill with Redis, PostgreSQL and others, for hours; 
 	rm $(TMP)/countmill-bench
 	go -C bench test -run '^$$' -bench . -benchmem $(if $(findstring -quick,$(BENCH)),-benchtime 0.1s,-count 6) ./add
 
-bench-cost: ## measure entities written and read for increments and totals, in virtual time; 20 to 40 minutes
+bench-cost: ## measure entities written and read for increments and totals, in virtual time; 30 to 50 minutes
 	go -C bench test -count 1 -timeout 2h -v ./cost $(if $(findstring -quick,$(BENCH)),,-args -full -json $(TMP)/countmill-cost.json)
 
 bench-staleness: ## measure the time from Publish to the total that shows it, embedded and on Google's emulators; an hour, or BENCH=-quick
