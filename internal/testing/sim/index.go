@@ -26,7 +26,7 @@ var ofIndexes = []Fault{IndexFails, IndexLost, IndexAnswerLost, IndexLate, KillI
 // drawIndexes draws, with a generator of its own, the indexes of some schedules.
 func (pl *plan) drawIndexes() {
 	rng := rand.New(rand.NewPCG(pl.seed, 0x696e646578))
-	if rng.IntN(6) > 0 || pl.crowd != nil || pl.contest != nil {
+	if rng.IntN(8) > 0 || pl.crowd != nil || pl.contest != nil {
 		return
 	}
 	ip := &indexPlan{workers: 1 + rng.IntN(3)}
@@ -43,8 +43,8 @@ func (pl *plan) drawIndexes() {
 	}
 	rng.Shuffle(len(ip.indexes), func(i, j int) { ip.indexes[i], ip.indexes[j] = ip.indexes[j], ip.indexes[i] })
 	ip.cfg = indexer.Config{
-		Lease: time.Minute, Every: []time.Duration{2 * time.Second, 20 * time.Second}[rng.IntN(2)],
-		Pieces: 1 + rng.IntN(4), Page: []int{1, 3, 100}[rng.IntN(3)], MostGroups: []int{1, 10, 1000}[rng.IntN(3)],
+		Lease: time.Minute, Every: []time.Duration{5 * time.Second, 30 * time.Second}[rng.IntN(2)],
+		Pieces: 1 + rng.IntN(4), Page: []int{3, 20, 100}[rng.IntN(3)], MostGroups: []int{3, 10, 1000}[rng.IntN(3)],
 		Recheck: []time.Duration{0, 3 * time.Minute, time.Hour}[rng.IntN(3)],
 	}
 	pl.indexed = ip
@@ -55,8 +55,7 @@ func (pl *plan) drawIndexes() {
 	pl.rates[KillIndexer], pl.rates[IndexChanged], pl.rates[RulesSettled] = 0.3, 0.3, 0.3
 	pl.shape.entities = max(pl.shape.entities, 250) // a part of 24 counters writes as many groups of each index, and days of the archive
 	pl.shape.eventRate = max(pl.shape.eventRate, 0.04)
-	pl.shape.minSteps += 100
-	pl.shape.works += 5
+	pl.shape.minSteps += 60
 	if pl.embedded {
 		pl.rates[RulesSettled] = 0 // its store refuses older rules
 		return
@@ -74,7 +73,7 @@ func (ps *processes) startIndexer(p *proc, e *sysenv.Env) {
 	}
 	// Ends of waiting of its own: no two fall on the same instant.
 	cfg.Every += time.Duration(p.n)*1019 + 7
-	cfg.CallTimeout = ps.shape.timeout + time.Duration(p.n)*29 + 11
+	cfg.CallTimeout = 30*time.Second + time.Duration(p.n)*29 + 11
 	p.idx = indexer.New(indexStore{&simStore{ps.db, p, nil}}, cfg.With(e))
 	ctx, cancel := context.WithCancel(background)
 	p.stopIndexer = cancel
