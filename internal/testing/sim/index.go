@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"time"
 
@@ -67,6 +68,7 @@ func (pl *plan) drawIndexes() {
 // startIndexer starts the work of indexes in a process.
 func (ps *processes) startIndexer(p *proc, e *sysenv.Env) {
 	cfg := ps.indexed.cfg
+	cfg.Logger = slog.New(slog.DiscardHandler)
 	cfg.WorkerID = fmt.Sprint("indexer", p.slot)
 	if p.n%2 == 0 {
 		cfg.WorkerID = p.name // as a process that is started elsewhere
