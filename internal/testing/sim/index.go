@@ -18,6 +18,7 @@ type indexPlan struct {
 	indexes []store.Index // that operators create and delete
 	groups  []string      // that readers ask for
 	workers int           // processes apart that build them
+	first   bool          // the first index is there from the beginning
 	cfg     indexer.Config
 }
 
@@ -30,7 +31,7 @@ func (pl *plan) drawIndexes() {
 	if rng.IntN(8) > 0 || pl.crowd != nil || pl.contest != nil {
 		return
 	}
-	ip := &indexPlan{workers: 1 + rng.IntN(3)}
+	ip := &indexPlan{workers: 1 + rng.IntN(3), first: rng.IntN(2) == 0}
 	add := func(name, match, group string, groups ...string) {
 		ip.indexes = append(ip.indexes, must(store.ParseIndex(name, match, group)))
 		ip.groups = append(ip.groups, groups...)
@@ -49,7 +50,7 @@ func (pl *plan) drawIndexes() {
 		Recheck: []time.Duration{0, 3 * time.Minute, time.Hour}[rng.IntN(3)],
 	}
 	pl.indexed = ip
-	rate := []float64{0, 0.05, 0.2}[rng.IntN(3)]
+	rate := []float64{0, 0.1, 0.3}[rng.IntN(3)]
 	for _, f := range ofIndexes {
 		pl.rates[f] = rate
 	}
@@ -109,6 +110,13 @@ func (db *database) stepIndex(step store.IndexStep, x store.Index) {
 	db.say(nil, "index %s: step %d, %v", x.Name, step, err)
 	if err == nil {
 		db.watch.ruled(s.Rules)
+	}
+}
+
+// createFirst creates an index before anything is counted.
+func (db *database) createFirst() {
+	if db.indexed != nil && db.indexed.first {
+		db.stepIndex(store.CreateIndex, db.indexed.indexes[0])
 	}
 }
 
