@@ -102,6 +102,8 @@ func (e *Error) sentinel() error {
 		return countmill.ErrReceiptExpired
 	case "other-database":
 		return countmill.ErrOtherDatabase
+	case "not-serving":
+		return countmill.ErrUnavailable
 	case "overflow":
 		return countmill.ErrOverflow
 	case "outcome-unknown":
