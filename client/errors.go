@@ -106,6 +106,8 @@ func (e *Error) sentinel() error {
 		return countmill.ErrExhausted
 	case "other-database":
 		return countmill.ErrOtherDatabase
+	case "not-serving":
+		return countmill.ErrUnavailable
 	case "overflow":
 		return countmill.ErrOverflow
 	case "outcome-unknown":

@@ -24,6 +24,9 @@ func (e *NotServingError) Error() string {
 	return fmt.Sprintf("group %q has no total yet: index %s %s", e.Group, e.Index, state)
 }
 
+// Is makes errors.Is(err, countmill.ErrUnavailable) true.
+func (e *NotServingError) Is(target error) bool { return target == countmill.ErrUnavailable }
+
 // checkGroups returns a *NotServingError for the first group whose index does not serve. It asks the
 // store again before that, and if it knows no index of a group: the index may be new.
 func (r *Reader) checkGroups(ctx context.Context, counters []string) error {

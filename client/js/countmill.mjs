@@ -107,7 +107,7 @@ export class SetAsideError extends CountmillError {}
 /** By the problem's type, else by the status. @type {Record<string | number, typeof CountmillError>} */
 const ERRORS = {
   "id-reused": ConflictError, "other-count": ConflictError, "id-expired": IDExpiredError, "ids-reused": IDsReusedError, overflow: TotalOverflowError, "outcome-unknown": OutcomeUnknownError,
-  "not-counted-yet": NotCountedYetError, 401: DeniedError, 403: DeniedError, 404: NotFoundError, 408: UnavailableError,
+  "not-counted-yet": NotCountedYetError, "not-serving": UnavailableError, 401: DeniedError, 403: DeniedError, 404: NotFoundError, 408: UnavailableError,
   410: ReceiptGoneError, 429: OverloadedError, 501: UnavailableError, 503: UnavailableError, 507: UnavailableError,
 };
 const REPEATED = [408, 429, 500, 502, 503, 504, 507];

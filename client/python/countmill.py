@@ -76,7 +76,7 @@ class SetAsideError(CountmillError): """Increments of the receipt are in dead le
 
 _ERRORS = {  # by the problem's type, else by the status
     "id-reused": ConflictError, "other-count": ConflictError, "id-expired": IDExpiredError, "ids-reused": IDsReusedError, "overflow": TotalOverflowError, "outcome-unknown": OutcomeUnknownError,
-    "not-counted-yet": NotCountedYetError, 401: DeniedError, 403: DeniedError, 404: NotFoundError, 408: UnavailableError,
+    "not-counted-yet": NotCountedYetError, "not-serving": UnavailableError, 401: DeniedError, 403: DeniedError, 404: NotFoundError, 408: UnavailableError,
     410: ReceiptGoneError, 429: OverloadedError, 501: UnavailableError, 503: UnavailableError, 507: UnavailableError,
 }
 _REPEATED = (408, 429, 500, 502, 503, 504, 507)

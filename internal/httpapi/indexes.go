@@ -138,8 +138,12 @@ func asIndexProblem(err error) error {
 	return asChange(err)
 }
 
-// retryBuilding is when a client may ask again for a group that is being built. A guess.
-const retryBuilding = 5 * time.Second
+// When a client may ask again for a group that is being built, or deleted: then there is a total, or the group
+// does not exist. Guesses.
+const (
+	retryBuilding = 5 * time.Second
+	retryDeleting = time.Minute
+)
 
 // asReadProblem says why a total cannot be read. For a group that is being built it says how far that is.
 func (a *API) asReadProblem(ctx context.Context, err error) error {
@@ -162,7 +166,7 @@ func (a *API) asReadProblem(ctx context.Context, err error) error {
 func notServing(err *reader.NotServingError) *api.Problem {
 	p := api.NewProblem(http.StatusConflict, "not-serving", "not serving", err.Error())
 	if err.Deleting {
-		return p
+		return p.RetryAfter(retryDeleting)
 	}
 	return p.RetryAfter(retryBuilding)
 }

@@ -1,0 +1,99 @@
+package app
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/backend/inproc"
+	"github.com/countmill/countmill/backend/memory"
+	"github.com/countmill/countmill/backend/pebble"
+	"github.com/countmill/countmill/publisher"
+)
+
+// With roles apart two processes of their own work at indexes, and one of them ends. They have /readyz and
+// /metrics, and no other role's routes.
+func TestIndexWorkApart(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("waits until roles look at the rules")
+	}
+	s, err := pebble.Open(pebble.Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	b, err := inproc.New(inproc.Config{WaitForAck: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	cache, err := memory.New(memory.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := func(role Roles) *running {
+		t.Helper()
+		cfg := Config{
+			Roles: role, Listen: "127.0.0.1:0", Store: "datastore://elsewhere", // a store that several processes have
+			Publisher: publisher.Config{Linger: -1}, Aggregator: aggregator.Config{Linger: -1},
+		}
+		a, err := newApp(cfg, func(Config) (*backends, error) {
+			got := &backends{}
+			if role == Aggregator || role == Publisher {
+				got.bus = shared(b)
+			}
+			if role != Publisher {
+				got.store = sharedStore{s}
+			}
+			if role == Reader {
+				got.cache = cache
+			}
+			return got, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return run(t, a)
+	}
+	rd := begin(Reader)
+	defer rd.stop(t)
+	agg := begin(Aggregator)
+	defer agg.stop(t)
+	pub := begin(Publisher)
+	defer pub.stop(t)
+	workers := []*running{begin(Indexer), begin(Indexer)}
+	defer workers[1].stop(t)
+	for _, r := range append(workers, rd, agg, pub) {
+		r.waitReady(t)
+	}
+	for i := range 50 {
+		pub.incr(t, fmt.Sprintf(`[{"counter":"page:a:%d","delta":2},{"counter":"page:b:%d"}]`, i, i))
+	}
+	if status, text := rd.call(t, "POST", "/v1/indexes", sites); status != 200 {
+		t.Fatalf("creating an index: got %d %s", status, text)
+	}
+	workers[0].stop(t)
+	pub.incr(t, `{"counter":"page:a:1","delta":5}`)
+	rd.poll(t, "serving", func() bool { return rd.indexState(t, "sites") == "serving" })
+	rd.wantTotal(t, "=site:a", 105)
+	rd.wantTotal(t, "=site:b", 50)
+	rd.wantProblems(t, false)
+	if read := workers[1].metric(t, "countmill_index_shards_read_total"); read == 0 {
+		t.Error("the worker that is left has read no shards")
+	}
+	for _, path := range []string{"/v1/totals?counter=a", "/v1/indexes", "/v1/verify", "/v1/dead-letters"} {
+		if status, text := workers[1].call(t, "GET", path, ""); status != 404 || !strings.Contains(text, "this process runs the role indexer") {
+			t.Errorf("GET %s of a worker: got %d %s", path, status, text)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	workers[1].Poke(t)
+	workers[1].poll(t, "not ready without its store", func() bool { status, _ := workers[1].call(t, "GET", "/readyz", ""); return status == 503 })
+}
+
+// Poke makes the workers of the process look for work.
+func (r *running) Poke(t *testing.T) { serviceOf[*indexing](t, r.App).Poke() }

@@ -1,0 +1,137 @@
+package httpapi_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/countmill/countmill/admin"
+	"github.com/countmill/countmill/internal/api/apitest"
+	"github.com/countmill/countmill/internal/httpapi"
+	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
+)
+
+func indexState(t *testing.T, state string) admin.IndexState {
+	t.Helper()
+	x, err := store.ParseIndex("sites", "page:{site}:*", "site:{site}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.Since = asOf
+	return admin.IndexState{Index: x, State: state, Pieces: 16, Done: 4, Shards: 1000}
+}
+
+func TestIndexes(t *testing.T) {
+	t.Parallel()
+	doc := apitest.Load(t)
+	serving := indexState(t, admin.IndexServing)
+	serving.Serving, serving.Checked, serving.Ended = asOf, asOf, asOf
+	const building = `{"name":"sites","match":"page:{site}:*","group":"site:{site}","state":"building","pieces":16,"pieces_done":4,"shards_read":1000,"corrected":0,` +
+		`"since":"2026-11-21T04:04:03.120000Z","serving_at":null,"checked_at":null,"ended_at":null}`
+	const good = `{"name":"sites","match":"page:{site}:*","group":"site:{site}"}`
+	for _, tc := range []struct {
+		method, target, body string
+		states               []admin.IndexState
+		status               int
+		asked, want          string
+	}{
+		{"GET", "/v1/indexes", "", nil, 200, "", `{"version":7,"indexes":[]}`},
+		{"GET", "/v1/indexes", "", []admin.IndexState{indexState(t, admin.IndexBuilding)}, 200, "", `{"version":7,"indexes":[` + building + `]}`},
+		{"GET", "/v1/indexes", "", []admin.IndexState{serving}, 200, "", `"serving_at":"2026-11-21T04:04:03.120000Z","checked_at":"2026-11-21T04:04:03.120000Z","ended_at":"2026`},
+		{"POST", "/v1/indexes", good, []admin.IndexState{indexState(t, admin.IndexBuilding)}, 200, `index "sites" "page:{site}:*" "site:{site}"`, building},
+		{"POST", "/v1/indexes", `{"name":"Sites","match":"a{b}","group":"c{b}"}`, nil, 400, "", `"field":"name"`},
+		{"POST", "/v1/indexes", `{"match":"a{b}","group":"c{b}"}`, nil, 400, "", `"field":"name"`},
+		{"POST", "/v1/indexes", `{"name":"a","group":"c{b}"}`, nil, 400, "", `"field":"match"`},
+		{"POST", "/v1/indexes", `{"name":"a","match":"{b}{c}","group":"c{b}"}`, nil, 400, "", `"field":"match"`},
+		{"POST", "/v1/indexes", `{"name":"a","match":"a{b}"}`, nil, 400, "", `"field":"group"`},
+		{"DELETE", "/v1/indexes?name=sites", "", []admin.IndexState{serving}, 200, `delete index "sites"`, `"indexes":[{`},
+		{"DELETE", "/v1/indexes?name=other", "", []admin.IndexState{serving}, 404, "", `urn:countmill:problem:no-index`},
+		{"DELETE", "/v1/indexes", "", nil, 400, "", `"field":"name"`},
+	} {
+		f := &fakeAdmin{indexes: tc.states}
+		rec := change(t, f, doc, tc.method, tc.target, jsonType, tc.body)
+		if rec.Code != tc.status || f.asked != tc.asked || !strings.Contains(rec.Body.String(), tc.want) {
+			t.Errorf("%s %s %s: got %d %s, asked for %q; want %d, %s", tc.method, tc.target, tc.body, rec.Code, rec.Body, f.asked, tc.status, tc.want)
+		}
+	}
+	for _, method := range []string{"GET", "POST", "DELETE"} {
+		f := &fakeAdmin{indexes: []admin.IndexState{serving}, err: errors.New("secret")}
+		body, target := "", "/v1/indexes"
+		switch method {
+		case "POST":
+			body = good
+		case "DELETE":
+			target += "?name=sites"
+		}
+		if rec := change(t, f, doc, method, target, jsonType, body); rec.Code != 500 || strings.Contains(rec.Body.String(), "secret") {
+			t.Errorf("%s after an error: got %d %s", method, rec.Code, rec.Body)
+		}
+	}
+}
+
+// A notServing reader has no groups.
+type notServing struct {
+	httpapi.Reader
+	deleting bool
+}
+
+func (n notServing) err() error {
+	return fmt.Errorf("reading: %w", &reader.NotServingError{Group: "=site:a", Index: "sites", Deleting: n.deleting})
+}
+
+func (n notServing) TotalsSince(context.Context, []string, time.Duration, time.Time) ([]reader.Total, error) {
+	return nil, n.err()
+}
+
+func (n notServing) Series(context.Context, reader.SeriesQuery) (reader.Series, error) {
+	return reader.Series{}, n.err()
+}
+
+func (notServing) Pipeline(context.Context) reader.Pipeline { return reader.Pipeline{} }
+
+// A group of an index that is being built has no total. Every way to read it says so, and how far the index
+// is.
+func TestGroupsThatDoNotServe(t *testing.T) {
+	t.Parallel()
+	doc := apitest.Load(t)
+	for _, tc := range []struct {
+		method, target, pattern, body string
+		progress                      bool
+	}{
+		{"GET", "/v1/totals?group=site:a", "/v1/totals", "", true},
+		{"POST", "/v1/totals", "/v1/totals", `{"groups":["site:a"]}`, true},
+		{"GET", "/v1/counters/%3Dsite:a", "/v1/counters/{name}", "", true},
+		{"GET", "/v1/series?group=site:a", "/v1/series", "", true},
+		{"GET", "/badge/%3Dsite:a.svg", "/badge/{name}", "", true},
+		{"GET", "/v1/watch?group=site:a", "/v1/watch", "", false},
+	} {
+		for _, deleting := range []bool{false, true} {
+			f := &fakeAdmin{indexes: []admin.IndexState{indexState(t, admin.IndexBuilding)}}
+			rt := serve(t, httpapi.Services{Reader: notServing{deleting: deleting}, Admin: f}, httpapi.Config{})
+			rec := httptest.NewRecorder()
+			req := httptest.NewRequest(tc.method, tc.target, strings.NewReader(tc.body))
+			req.Header.Set("Content-Type", jsonType)
+			rt.ServeHTTP(rec, req)
+			doc.CheckAnswer(t, tc.method, tc.pattern, rec.Code, rec.Header(), rec.Body.Bytes())
+			text, retry := rec.Body.String(), rec.Header().Get("Retry-After")
+			if rec.Code != http.StatusConflict || !strings.Contains(text, ":not-serving") || strings.Contains(text, `"progress":{"pieces":16,"pieces_done":4}`) != tc.progress {
+				t.Errorf("%s %s: got %d %s", tc.method, tc.target, rec.Code, text)
+			}
+			if want := map[bool]string{false: "5", true: "60"}[deleting]; retry != want {
+				t.Errorf("%s %s: got Retry-After %q, want %q", tc.method, tc.target, retry, want)
+			}
+		}
+	}
+	rt := serve(t, httpapi.Services{Reader: notServing{}}, httpapi.Config{}) // a reader without an admin
+	rec := httptest.NewRecorder()
+	rt.ServeHTTP(rec, httptest.NewRequest("GET", "/v1/totals?group=site:a", http.NoBody))
+	if rec.Code != http.StatusConflict || strings.Contains(rec.Body.String(), "progress") {
+		t.Errorf("got %d %s", rec.Code, rec.Body)
+	}
+}
