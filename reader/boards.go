@@ -20,9 +20,11 @@ const (
 	// boardsKept is how long a board stays that nobody asks for.
 	boardsKept = 10 * time.Minute
 
-	// scanShare: scans for one board take at most one part in so many of all time. A scan that takes
-	// longer than BoardAge/scanShare is repeated less often than every BoardAge.
+	// scanShare and perKey: scans for one board take at most one part in so many of a processor's time. A scan
+	// of many keys is repeated less often than every BoardAge. perKey is about what a key costs with Pebble
+	// (BenchmarkBoards). How long a scan took says less: others use the machine too.
 	scanShare = 10
+	perKey    = 500 * time.Nanosecond
 )
 
 // ErrNoBoards is the answer of Top and Rank where scans cost money and no rate was set.
@@ -55,7 +57,6 @@ type kept struct {
 	board *board.Board // nil before the first scan
 	err   error        // of the last scan
 	began time.Time    // of the last scan that ended
-	took  time.Duration
 	asked time.Time
 	done  chan struct{} // closed at the end of the scan that runs; nil without one
 }
@@ -142,7 +143,7 @@ func (b *boards) dueLocked(k *kept, q *store.SumsQuery, now time.Time) bool {
 	}
 	age := b.r.cfg.BoardAge
 	if q.Rate == 0 {
-		age = max(age, scanShare*k.took)
+		age = max(age, scanShare*time.Duration(k.board.Read)*perKey)
 	}
 	if now.Sub(k.began) < age {
 		return false
@@ -184,7 +185,7 @@ func (b *boards) scan(k *kept, q store.SumsQuery, slides bool) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	k.began, k.took, k.err = began, time.Since(began), err
+	k.began, k.err = began, err
 	if err == nil {
 		k.board = made
 	}
