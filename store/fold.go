@@ -69,6 +69,9 @@ type Commit struct {
 	// Growths are applied with the rest, as Records.Grow applies them. They are sorted by
 	// Counter, each counter once. Empty unless Limits.GrowsInFold.
 	Growths []Growth
+	// Records are written with the rest, and Rows are entries of them. No key is in it twice.
+	Records []JournalRecord
+	Rows    []JournalRow
 }
 
 // A Grouping says by which indexes an add is in groups too: the shard's grouped part of each index gets
@@ -80,7 +83,7 @@ type Grouping struct {
 
 // Entities is the number of entities that the commit writes.
 func (c *Commit) Entities() int {
-	return len(c.Markers) + len(c.Adds) + len(c.Growths) + c.archived()
+	return len(c.Markers) + len(c.Adds) + len(c.Growths) + len(c.Records) + len(c.Rows) + c.archived()
 }
 
 // archived is the number of days of counters that the commit adds to the archive.

@@ -14,6 +14,7 @@ type Store interface {
 	Survey
 	Series
 	Indexing
+	Journal
 
 	// CacheIdentity returns the prefix under which a cache keeps totals of this database and
 	// the key of their checksums. Every process that opens this database gets the same two

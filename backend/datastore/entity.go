@@ -25,6 +25,8 @@ const (
 	kindMeta    = "CountmillMeta"
 	kindProbe   = "CountmillProbe"
 	kindSeries  = "CountmillSeries"
+	kindJournal = "CountmillJournal"
+	kindRow     = "CountmillJournalRow"
 )
 
 // A ref is a key without its partition.

@@ -93,14 +93,30 @@ func settingsOf(f *fields) store.Settings {
 
 // rulesRecord is the rules in the meta record, in JSON.
 type rulesRecord struct {
-	Series []store.SeriesRule `json:"series"`
+	Series  []store.SeriesRule `json:"series"`
+	Journal []journalRule      `json:"journal,omitempty"`
+}
+
+// journalRule is a rule for the journal in the meta record.
+type journalRule struct {
+	Pattern    string    `json:"pattern"`
+	Keep       string    `json:"keep"` // store.JournalChange
+	PagedSince time.Time `json:"paged_since,omitzero"`
+	Version    int64     `json:"version"`
+	Since      time.Time `json:"since"`
+	Ended      time.Time `json:"ended,omitzero"`
 }
 
 func encodeRules(r *store.Rules) *pb.Value {
 	if r == nil {
 		return instant(time.Time{})
 	}
-	written, err := json.Marshal(rulesRecord{r.Series})
+	record := rulesRecord{Series: r.Series}
+	for i := range r.Journal {
+		x := &r.Journal[i]
+		record.Journal = append(record.Journal, journalRule{x.Pattern, x.Change().String(), x.PagedSince, x.Version, x.Since, x.Ended})
+	}
+	written, err := json.Marshal(record)
 	if err != nil {
 		panic(err) // its fields are text and times
 	}
@@ -116,7 +132,18 @@ func decodeRules(f *fields) *store.Rules {
 		f.wrong("rules", "rules that this version knows")
 		return nil
 	}
-	return &store.Rules{Series: r.Series}
+	rules := &store.Rules{Series: r.Series}
+	for _, x := range r.Journal {
+		c, err := store.ParseJournalKeep(x.Keep)
+		if err != nil {
+			f.wrong("rules", "rules that this version knows")
+			return nil
+		}
+		rules.Journal = append(rules.Journal, store.JournalRule{
+			Pattern: x.Pattern, Keep: c.Keep, Paged: c.Paged, PagedSince: x.PagedSince, Version: x.Version, Since: x.Since, Ended: x.Ended,
+		})
+	}
+	return rules
 }
 
 // An identity separates the cached totals of different databases. A copied database has the original's

@@ -139,6 +139,7 @@ type Store struct {
 
 	settings settings
 	identity identity
+	journal  journal
 }
 
 var (

@@ -163,6 +163,13 @@ func RunStore(t *testing.T, open func(t *testing.T) store.Store, features ...Fea
 		{"MoveChangesNoSum", testMoveChangesNoSum},
 		{"FoldArchives", testFoldArchives},
 		{"MovesBesideFolds", testMovesBesideFolds},
+		{"JournalIsOneWithItsCommit", testJournalIsOneWithItsCommit},
+		{"JournalPages", testJournalPages},
+		{"JournalRows", testJournalRows},
+		{"JournalSettles", testJournalSettles},
+		{"ReplaceRecord", testReplaceRecord},
+		{"SweepJournal", testSweepJournal},
+		{"ReopenedJournal", testReopenedJournal},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

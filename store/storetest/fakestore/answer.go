@@ -75,6 +75,10 @@ const (
 	DropGrouped Op = "DropGrouped"
 	DropGroups  Op = "DropGroups"
 	Survey      Op = "Survey" // ShardsOf and ShardPage
+	// Journal is a read of the journal.
+	Journal       Op = "Journal"
+	ReplaceRecord Op = "ReplaceRecord"
+	SweepJournal  Op = "SweepJournal"
 
 	fold Op = "Fold"
 )

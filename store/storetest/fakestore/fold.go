@@ -52,6 +52,9 @@ func (s *Store) apply(c *store.Commit, answer Answer) (store.CommitResult, error
 			return store.CommitResult{}, fmt.Errorf("fakestore: %w: %s", store.ErrMarkerExists, m.ID)
 		}
 	}
+	if err := s.journalLocked(c); err != nil {
+		return store.CommitResult{}, err
+	}
 	at := s.commitTimeLocked()
 	for _, m := range c.Markers {
 		s.markers[m.ID] = m
@@ -137,6 +140,9 @@ func (s *Store) checkCommit(c *store.Commit) error {
 		}
 	}
 	if err := s.checkGrowths(c.Growths); err != nil {
+		return err
+	}
+	if err := s.checkJournal(c); err != nil {
 		return err
 	}
 	return s.checkRecords(c)
