@@ -86,7 +86,10 @@ var roleFlags = []flag{
 		}),
 	role("series", "RULE", app.Aggregator,
 		"A rule for series, as PATTERN=KEEP: the counters of PATTERN keep sums over time. page:*=1m:6h,15m:400d keeps minutes for 6 hours and quarter hours for 400 days. The database keeps the rule; \"countmill rule remove\" ends it. Repeat the flag for several; the variable has one.",
-		func(c *app.Config) pflag.Value { return seriesValue{&c.Series} }),
+		func(c *app.Config) pflag.Value { return rulesValue{&c.Series, checkSeries} }),
+	role("journal", "RULE", app.Aggregator,
+		"A rule for the journal, as PATTERN=KEEP: each increment of the counters of PATTERN stays as evidence. billing:*=400d keeps it for 400 days; billing:*=400d,paged also keeps it under its counter, for fast pages. The database keeps the rule; \"countmill rule remove\" ends it. Repeat the flag for several; the variable has one.",
+		func(c *app.Config) pflag.Value { return rulesValue{&c.Journal, checkJournal} }),
 	role("linger", "DURATION", app.Publisher,
 		"How long a publisher's batch waits for more increments. Longer is cheaper and later. auto: 0s with inproc:, else 250ms.",
 		func(c *app.Config) pflag.Value {

@@ -20,7 +20,8 @@ type JournalRule struct {
 	Keep time.Duration `json:"keep"`
 	// Paged writes a row for each entry, so that pages of one counter cost what they show.
 	Paged bool `json:"paged,omitempty"`
-	// PagedSince is the moment from which every entry has a row; zero without Paged.
+	// PagedSince is the moment from which every entry that was written under the rule has a row; zero
+	// if all have one, or without Paged.
 	PagedSince time.Time `json:"paged_since,omitzero"`
 	// Version is that of the settings since which the rule has its form. Where the store refuses
 	// commits made with older rules, it is the oldest version of a commit.
@@ -91,6 +92,27 @@ func (r *Rules) JournalOf(counter string) *JournalRule {
 	return nil
 }
 
+// PagedFrom returns the moment from which every entry of the counter has a row; zero if all have one.
+// It reports false if new entries have none.
+func (r *Rules) PagedFrom(counter string) (from time.Time, ok bool) {
+	rule := r.JournalOf(counter)
+	if rule == nil || !rule.Paged {
+		return from, false
+	}
+	from = rule.PagedSince
+	for i := range r.Journal {
+		other := &r.Journal[i]
+		if other == rule || !other.Matches(counter) {
+			continue
+		}
+		// Entries may have been written under the other rule before this one, or until it ended.
+		if from = later(from, rule.Since); !other.Ended.IsZero() {
+			from = later(from, other.Ended.Add(RulesSettle))
+		}
+	}
+	return from, true
+}
+
 // changeJournal is ChangeRules for a rule of the journal.
 func (s Settings) changeJournal(c RuleChange, now time.Time, settle time.Duration) (Settings, error) {
 	if err := CheckPattern(c.Pattern); err != nil {
@@ -118,7 +140,7 @@ func (s Settings) changeJournal(c RuleChange, now time.Time, settle time.Duratio
 		return s, nil
 	}
 	rule := JournalRule{Pattern: c.Pattern, Keep: c.Journal.Keep, Paged: c.Journal.Paged, Version: s.Version + 1, Since: now.Add(settle)}
-	if rule.Paged {
+	if rule.Paged && at >= 0 { // there may be entries without rows
 		rule.PagedSince = rule.Since
 	}
 	switch {

@@ -103,6 +103,10 @@ type Config struct {
 	// database at its start. Default: none.
 	Series []string
 
+	// Journal are rules for the journal, each as PATTERN=KEEP. An aggregator writes them into the
+	// database at its start.
+	Journal []string
+
 	// CountWithin is how old an increment may be when it is counted: the same for the publisher
 	// and the aggregator. Default 0: the lingers decide.
 	CountWithin time.Duration

@@ -17,6 +17,7 @@ var goodBodies = map[string]map[string]any{
 	"PATCH /v1/counters/{name}":     {"shards": 7},
 	"POST /v1/reset":                {"counter": "a"},
 	"POST /v1/rules/series":         {"pattern": "a", "keep": "1m:6h,15m:400d"},
+	"POST /v1/rules/journal":        {"pattern": "a", "keep": "400d,paged"},
 	"POST /v1/dead-letters/replay":  {"keys": []string{"a"}},
 	"POST /v1/dead-letters/discard": {"keys": []string{"a"}},
 	"POST /v1/verify":               {"limit": 10},

@@ -91,6 +91,8 @@ type Admin interface {
 	Rules(ctx context.Context) (store.Settings, error)
 	AddSeries(ctx context.Context, pattern string, keep store.Retention) (store.Settings, error)
 	RemoveSeries(ctx context.Context, pattern string) (store.Settings, error)
+	AddJournal(ctx context.Context, pattern string, keep store.JournalChange) (store.Settings, error)
+	RemoveJournal(ctx context.Context, pattern string) (store.Settings, error)
 }
 
 // Config bounds requests. Its zero value works.

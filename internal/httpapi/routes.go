@@ -92,6 +92,8 @@ var routes = []route{
 	{method: http.MethodGet, path: "/v1/rules", need: whole, home: onAdmin, within: forever, answer: (*API).rules},
 	{method: http.MethodPost, path: "/v1/rules/series", need: whole, home: onAdmin, within: forever, body: ruleBody, answer: (*API).addSeriesRule},
 	{method: http.MethodDelete, path: "/v1/rules/series", need: whole, home: onAdmin, within: forever, once: []string{"pattern"}, answer: (*API).removeSeriesRule},
+	{method: http.MethodPost, path: "/v1/rules/journal", need: whole, home: onAdmin, within: forever, body: journalRuleBody, answer: (*API).addJournalRule},
+	{method: http.MethodDelete, path: "/v1/rules/journal", need: whole, home: onAdmin, within: forever, once: []string{"pattern"}, answer: (*API).removeJournalRule},
 	{method: http.MethodPost, path: "/v1/reset", need: change, home: onAdmin, within: forever, once: []string{"format"}, body: resetBody, answer: (*API).reset},
 
 	{method: http.MethodGet, path: "/v1/dead-letters", need: whole, home: onStore, within: long, once: []string{"limit", "page_token"}, answer: (*API).listDeadLetters},

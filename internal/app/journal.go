@@ -1,0 +1,38 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/store"
+)
+
+// ParseJournal reads PATTERN=KEEP, the form of --journal and of "countmill rule add journal".
+func ParseJournal(text string) (pattern string, keep store.JournalChange, err error) {
+	at := strings.LastIndex(text, "=")
+	if at < 0 {
+		return "", keep, &countmill.FieldError{Field: "journal", Problem: "has no =", Limit: "PATTERN=KEEP, such as billing:*=400d"}
+	}
+	pattern = text[:at]
+	if err := store.CheckPattern(pattern); err != nil {
+		return "", keep, err
+	}
+	keep, err = store.ParseJournalKeep(text[at+1:])
+	return pattern, keep, err
+}
+
+// setJournalRules writes the rules of --journal.
+func setJournalRules(ctx context.Context, cfg Config, s store.Store) error {
+	for _, text := range cfg.Journal {
+		pattern, keep, err := ParseJournal(text)
+		if err != nil {
+			return Usagef("--journal %q: %s", text, err)
+		}
+		if err := setRule(ctx, cfg.Logger, s, store.RuleChange{Pattern: pattern, Journal: &keep}); err != nil {
+			return fmt.Errorf("--journal: %w", err)
+		}
+	}
+	return nil
+}
