@@ -332,3 +332,19 @@ func (p *pager) ask(ctx context.Context, call func(context.Context) (store.Journ
 	}
 	return got, err
 }
+
+// Records returns at most limit records from a place on and before another one, as the store has them, and
+// whether more follow. limit is from 1 to MaxJournalPage. Errors match countmill.ErrInvalid or
+// countmill.ErrUnavailable.
+func (j *Journal) Records(ctx context.Context, q store.JournalQuery) (store.JournalPage, error) {
+	if q.Limit < 1 || q.Limit > MaxJournalPage {
+		return store.JournalPage{}, &countmill.FieldError{Field: "limit", Problem: "is out of range", Limit: "1 to " + strconv.Itoa(MaxJournalPage)}
+	}
+	ctx, cancel := context.WithTimeout(ctx, j.timeout)
+	defer cancel()
+	page, err := j.store.JournalRecords(ctx, q)
+	if err != nil {
+		return page, fmt.Errorf("%w: reading the journal: %w", countmill.ErrUnavailable, err)
+	}
+	return page, nil
+}

@@ -4,10 +4,14 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/store"
 )
+
+// journalTimeout bounds each read of the journal: one may have some megabytes.
+const journalTimeout = 10 * time.Second
 
 // ParseJournal reads PATTERN=KEEP, the form of --journal and of "countmill rule add journal".
 func ParseJournal(text string) (pattern string, keep store.JournalChange, err error) {

@@ -355,5 +355,6 @@ func (s tending) Routes(to *surface) {
 	if cache, ok := s.cache.(droppable); ok {
 		totals = past{s.store, cache}
 	}
+	to.Journal = admin.NewJournal(s.store, journalTimeout)
 	to.Verifier = admin.NewVerifier(s.store, s.store, totals)
 }

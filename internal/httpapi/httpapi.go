@@ -28,6 +28,7 @@ type Services struct {
 	Admin       Admin              // of role reader
 	DeadLetters *admin.DeadLetters // of each role with a store
 	Verifier    *admin.Verifier    // of each role with a store
+	Journal     *admin.Journal     // of each role with a store
 
 	// Folded means that increments are in the totals of Reader when Sender returns nil.
 	Folded bool
