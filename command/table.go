@@ -94,7 +94,7 @@ func table() []section {
 		{"Roles", "`up` has all of these, and so has `config`, which shows the settings in force. A single role has some of them.", roleFlags},
 		{"Commands that call a server", "", callFlags},
 		{"incr, reset", "", changeFlags},
-		{"get, ls, watch, series, status, verify", "", readFlags},
+		{"get, ls, watch, series, journal, status, verify", "", readFlags},
 		{"restore", "", restoreFlags},
 		{"doctor", "", doctorFlags},
 		{"dead", "", deadFlags},

@@ -38,7 +38,7 @@ var groups = []*cobra.Group{
 func commands() []command {
 	return []command{
 		upCommand, publisherCommand, aggregatorCommand, readerCommand,
-		incrCommand, getCommand, lsCommand, seriesCommand, watchCommand,
+		incrCommand, getCommand, lsCommand, seriesCommand, journalCommand, watchCommand,
 		growCommand, resetCommand, deleteCommand, ruleAddCommand, ruleListCommand, ruleRemoveCommand,
 		statusCommand, doctorCommand, readyCommand, shardsCommand, verifyCommand, backupCommand, restoreCommand,
 		deadListCommand, deadShowCommand, deadReplayCommand, deadDiscardCommand,
