@@ -90,6 +90,9 @@ var roleFlags = []flag{
 	role("journal", "RULE", app.Aggregator,
 		"A rule for the journal, as PATTERN=KEEP: each increment of the counters of PATTERN stays as evidence. billing:*=400d keeps it for 400 days; billing:*=400d,paged also keeps it under its counter, for fast pages. The database keeps the rule; \"countmill rule remove\" ends it. Repeat the flag for several; the variable has one.",
 		func(c *app.Config) pflag.Value { return rulesValue{&c.Journal, checkJournal} }),
+	role("journal-prefixes", "PATTERN", app.Publisher,
+		"For a publisher alone, which cannot read the rules: the patterns of the rules for the journal, such as billing:*. It then does not sum increments of different tokens, and says whose they are. Where an aggregator is in the process, the database's rules count instead. Repeat the flag for several; the variable has one.",
+		func(c *app.Config) pflag.Value { return rulesValue{&c.JournalPrefixes, store.CheckPattern} }),
 	role("linger", "DURATION", app.Publisher,
 		"How long a publisher's batch waits for more increments. Longer is cheaper and later. auto: 0s with inproc:, else 250ms.",
 		func(c *app.Config) pflag.Value {

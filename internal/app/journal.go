@@ -27,6 +27,24 @@ func ParseJournal(text string) (pattern string, keep store.JournalChange, err er
 	return pattern, keep, err
 }
 
+// journal reports whether a counter has a journal, by the rules of the database.
+func (s *aggregating) journal(counter string) bool {
+	return s.Settings().Rules.JournalOf(counter) != nil
+}
+
+// patternsOf is aggregating.journal for a publisher without a database: --journal-prefixes says which
+// counters have a journal. It is nil if none has.
+func patternsOf(cfg Config) func(counter string) bool {
+	if len(cfg.JournalPrefixes) == 0 {
+		return nil
+	}
+	rules := new(store.Rules)
+	for _, pattern := range cfg.JournalPrefixes {
+		rules.Journal = append(rules.Journal, store.JournalRule{Pattern: pattern})
+	}
+	return func(counter string) bool { return rules.JournalOf(counter) != nil }
+}
+
 // setJournalRules writes the rules of --journal.
 func setJournalRules(ctx context.Context, cfg Config, s store.Store) error {
 	for _, text := range cfg.Journal {
