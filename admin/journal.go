@@ -223,12 +223,12 @@ type reached struct {
 	early bool // maxScanned ended it, and the page has room left
 }
 
-// scanPage is the most records of one call to the store.
-const scanPage = 200
+// A call to the store asks for firstScan records, each further one for twice as many, up to scanPage.
+const firstScan, scanPage = 25, 200
 
 // scan reads records until the page has most entries, the range ends, or maxScanned were read.
 func (p *pager) scan(ctx context.Context, q store.JournalQuery, most int) (read reached, err error) {
-	q.Limit = scanPage
+	q.Limit = firstScan
 	return p.readRange(ctx, &q, most, func(ctx context.Context) (page store.JournalPage, n int, err error) {
 		page, err = p.ask(ctx, func(ctx context.Context) (store.JournalPage, error) { return p.j.store.JournalRecords(ctx, q) })
 		if q.Last {
@@ -239,6 +239,7 @@ func (p *pager) scan(ctx context.Context, q store.JournalQuery, most int) (read 
 				return page, 0, err
 			}
 		}
+		q.Limit = min(2*q.Limit, scanPage)
 		return page, len(page.Records), err
 	}, &read)
 }

@@ -122,3 +122,45 @@ func TestDoorNamesTheSender(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkJournal is the cost of not summing across senders: one batch of 10,000 increments of 100
+// counters, from 1, 10 and 100 senders, in requests of 10.
+func BenchmarkJournal(b *testing.B) {
+	for _, journal := range []bool{false, true} {
+		for _, senders := range []int{1, 10, 100} {
+			b.Run(fmt.Sprintf("journal=%t/senders=%d", journal, senders), func(b *testing.B) {
+				cfg := Config{}
+				if journal {
+					cfg.Journal = func(string) bool { return true }
+				}
+				p, err := New(newBus(b), cfg)
+				must(b, err)
+				var parts, entries, bytes int
+				for b.Loop() {
+					s := &seal{oldest: time.Now()}
+					for i := range 1000 {
+						incs := make([]countmill.Increment, 10)
+						for k := range incs {
+							incs[k] = inc(fmt.Sprint("billing:", (10*i+k)%100), int64(i%7+1))
+						}
+						r, err := newRequest(incs, 0)
+						must(b, err)
+						r.at = s.oldest
+						r.keepApart(cfg.Journal, fmt.Sprint("sender-", i*senders/1000))
+						s.requests = append(s.requests, r)
+					}
+					h := &harvest{minute: wire.MinuteOf(s.oldest)}
+					parts, entries, bytes = 0, 0, 0
+					for _, m := range p.pack(s, []*harvest{h}) {
+						batch, err := wire.Decode(m.payload)
+						must(b, err)
+						parts, entries, bytes = parts+len(batch.Parts), entries+batch.Entries(), bytes+len(m.payload)
+					}
+				}
+				b.ReportMetric(float64(parts), "parts")
+				b.ReportMetric(float64(entries), "entries")
+				b.ReportMetric(float64(bytes), "bytes")
+			})
+		}
+	}
+}

@@ -69,7 +69,8 @@ type Commit struct {
 	// Growths are applied with the rest, as Records.Grow applies them. They are sorted by
 	// Counter, each counter once. Empty unless Limits.GrowsInFold.
 	Growths []Growth
-	// Records are written with the rest, and Rows are entries of them. No key is in it twice.
+	// Records are written with the rest, and Rows are entries of them, in the order of Records. No key
+	// is in it twice.
 	Records []JournalRecord
 	Rows    []JournalRow
 }

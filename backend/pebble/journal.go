@@ -79,6 +79,7 @@ func (s *Store) journalSettled() time.Time {
 // setJournal writes the records of a commit into its batch.
 func (s *Store) setJournal(b *pebbledb.Batch, c *store.Commit) error {
 	var key, value, rows []byte
+	left := c.Rows
 	for i := range c.Records {
 		r := &c.Records[i]
 		key = s.keys.journalRecord(key[:0], r.Key)
@@ -86,11 +87,9 @@ func (s *Store) setJournal(b *pebbledb.Batch, c *store.Commit) error {
 			return err
 		}
 		rows = rows[:0]
-		for k := range c.Rows {
-			row := &c.Rows[k]
-			if row.Place.Key != r.Key {
-				continue
-			}
+		for len(left) > 0 && left[0].Place.Key == r.Key {
+			row := &left[0]
+			left = left[1:]
 			key = s.keys.journalRow(key[:0], row.Counter, row.Place)
 			if err := b.Set(key, encodeExpiring(value[:0], row.ExpireAt, row.Data), nil); err != nil {
 				return err
@@ -101,6 +100,9 @@ func (s *Store) setJournal(b *pebbledb.Batch, c *store.Commit) error {
 		if err := b.Set(key, rows, nil); err != nil {
 			return err
 		}
+	}
+	if len(left) > 0 {
+		return fmt.Errorf("%w: %d rows of the journal are out of order", store.ErrRefused, len(left))
 	}
 	return nil
 }

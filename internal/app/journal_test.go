@@ -6,8 +6,12 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/countmill/countmill/internal/access"
+	"github.com/countmill/countmill/internal/access/accesstest"
 )
 
 // A journalPage is an answer of GET /v1/journal.
@@ -95,5 +99,49 @@ func TestJournalFlagWritesTheRule(t *testing.T) {
 	}
 	if _, err := New(Config{Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(t.TempDir()), Journal: []string{"a=1h"}}); err == nil {
 		t.Error("a journal of an hour is taken")
+	}
+}
+
+// Entries say which token sent them, also of requests that share a batch.
+func TestJournalNamesSenders(t *testing.T) {
+	t.Parallel()
+	scopes := []access.Scope{access.Publish, access.Admin}
+	file, secrets := accesstest.File(t, access.Token{Name: "shop", Scopes: scopes}, access.Token{Name: "web", Scopes: scopes})
+	a, err := New(Config{Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(t.TempDir()), Tokens: file, Journal: []string{"billing:*=400d"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := run(t, a)
+	defer r.stop(t)
+	var all sync.WaitGroup
+	for i, secret := range secrets {
+		all.Go(func() {
+			for n := range 10 {
+				body := fmt.Sprintf(`[{"counter":"billing:a","delta":%d}]`, 1+99*i)
+				headers := []string{"Content-Type", "application/json", "Authorization", "Bearer " + secret}
+				switch n % 3 {
+				case 1:
+					headers = append(headers, "Idempotency-Key", fmt.Sprint("k", n))
+				case 2:
+					body = fmt.Sprintf(`[{"counter":"billing:a","delta":%d,"id":"%d-%d"}]`, 1+99*i, i, n)
+				}
+				if status, text := r.call(t, "POST", "/v1/increments", body, headers...); status != 202 {
+					t.Errorf("got %d %s", status, text)
+				}
+			}
+		})
+	}
+	all.Wait()
+	status, text := r.call(t, "GET", "/v1/journal?counter=billing:a&limit=1000", "", "Authorization", "Bearer "+secrets[0])
+	var page journalPage
+	if err := json.Unmarshal([]byte(text), &page); status != 200 || err != nil {
+		t.Fatalf("got %d %s (%v)", status, text, err)
+	}
+	sums := make(map[string]int64)
+	for _, e := range page.Entries {
+		sums[e.Sender] += e.Delta
+	}
+	if len(sums) != 2 || sums["shop"] != 10 || sums["web"] != 1000 {
+		t.Errorf("sums by sender: got %v, want 10 of shop and 1000 of web", sums)
 	}
 }

@@ -44,8 +44,15 @@ func (s *Store) checkJournal(c *store.Commit) error {
 		}
 	}
 	rows := make(map[rowKey]bool)
+	record := 0
 	for i := range c.Rows {
 		r := &c.Rows[i]
+		for record < len(c.Records) && c.Records[record].Key != r.Place.Key {
+			record++
+		}
+		if record == len(c.Records) {
+			return s.mistake("row %s of %q is out of order", r.Place, r.Counter)
+		}
 		key := rowKey{r.Counter, r.Place}
 		if at, ok := expiries[r.Place.Key]; !ok || rows[key] || !at.Equal(r.ExpireAt) {
 			return s.mistake("row %s of %q without a record, or twice", r.Place, r.Counter)
