@@ -18,7 +18,7 @@ var builds = []struct {
 	maxPackages int
 }{
 	{tags: "", maxSize: 51.4e6, maxPackages: 732},
-	{tags: "nogoogle", maxSize: 31.7e6, maxPackages: 467},
+	{tags: "nogoogle", maxSize: 32.5e6, maxPackages: 468},
 }
 
 // Binaries stay below their limits on linux/amd64. One new import can add a tenth, and nobody would notice.

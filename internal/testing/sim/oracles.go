@@ -7,6 +7,7 @@ type oracles struct {
 	*partOracle
 	totals *totalOracle
 	series *seriesOracle
+	kept   *journalOracle
 	ledger *ledger
 }
 
@@ -16,8 +17,8 @@ var (
 )
 
 func newOracles(k *kernel, db *database, bus *broker) *oracles {
-	o := &oracles{partOracle: newPartOracle(k, db, bus), totals: newTotalOracle(k, db), series: newSeriesOracle(k, db)}
-	o.ledger = &ledger{kernel: k, db: db, totals: o.totals, series: o.series, used: make(map[string]int)}
+	o := &oracles{partOracle: newPartOracle(k, db, bus), totals: newTotalOracle(k, db), series: newSeriesOracle(k, db), kept: newJournalOracle(k, db)}
+	o.ledger = &ledger{kernel: k, db: db, totals: o.totals, series: o.series, kept: o.kept, used: make(map[string]int)}
 	return o
 }
 
@@ -25,6 +26,7 @@ func (o *oracles) applied(p *proc, c *store.Commit, called int) {
 	o.partOracle.applied(p, c, called)
 	o.totals.applied(c)
 	o.series.applied(c)
+	o.kept.applied(c)
 }
 
 func (o *oracles) published(payload []byte) {
