@@ -50,7 +50,9 @@ func foldAll(t *testing.T, st *fakestore.Store, rules int64, deltas map[string]i
 		c.Growths = append(c.Growths, store.Growth{Counter: counter, Shards: 1})
 	}
 	slices.SortFunc(c.Growths, func(a, b store.Growth) int { return strings.Compare(a.Counter, b.Counter) })
-	slices.SortFunc(c.Adds, func(a, b store.ShardDelta) int { return cmp.Or(cmp.Compare(a.Order, b.Order), strings.Compare(a.Counter, b.Counter)) })
+	slices.SortFunc(c.Adds, func(a, b store.ShardDelta) int {
+		return cmp.Or(cmp.Compare(a.Order, b.Order), strings.Compare(a.Counter, b.Counter))
+	})
 	if _, err := st.Fold(t.Context(), &c); err != nil {
 		t.Fatal(err)
 	}

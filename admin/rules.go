@@ -40,6 +40,18 @@ func (a *Admin) RemoveSeries(ctx context.Context, pattern string) (store.Setting
 	return a.changeRules(ctx, "remove a rule", store.RuleChange{Pattern: pattern, Remove: true})
 }
 
+// AddJournal makes the increments of the counters of a pattern stay as evidence. It has the promises and
+// the errors of AddSeries.
+func (a *Admin) AddJournal(ctx context.Context, pattern string, keep store.JournalChange) (store.Settings, error) {
+	return a.changeRules(ctx, "add a rule", store.RuleChange{Pattern: pattern, Journal: &keep})
+}
+
+// RemoveJournal ends the rule with the pattern. What was kept under it stays for the promised time. It has
+// the promises and the errors of RemoveSeries.
+func (a *Admin) RemoveJournal(ctx context.Context, pattern string) (store.Settings, error) {
+	return a.changeRules(ctx, "remove a rule", store.RuleChange{Pattern: pattern, Journal: new(store.JournalChange), Remove: true})
+}
+
 func (a *Admin) changeRules(ctx context.Context, doing string, c store.RuleChange) (set store.Settings, err error) {
 	err = a.retry(ctx, func(ctx context.Context) (err error) {
 		set, err = a.store.ChangeRules(ctx, c)
@@ -51,8 +63,12 @@ func (a *Admin) changeRules(ctx context.Context, doing string, c store.RuleChang
 	if err != nil {
 		return store.Settings{}, fmt.Errorf("%s: %w", doing, err)
 	}
-	a.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "rules changed", slog.String("pattern", c.Pattern),
-		slog.String("keep", c.Keep.String()), slog.Bool("removed", c.Remove), slog.Int64("settings_version", set.Version))
+	kind, keep := "series", c.Keep.String()
+	if c.Journal != nil {
+		kind, keep = "journal", c.Journal.String()
+	}
+	a.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "rules changed", slog.String("kind", kind), slog.String("pattern", c.Pattern),
+		slog.String("keep", keep), slog.Bool("removed", c.Remove), slog.Int64("settings_version", set.Version))
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.CallTimeout)
 	defer cancel()
 	a.cfg.OnRules(ctx)

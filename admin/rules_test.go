@@ -39,6 +39,12 @@ func TestRulesAreChangedOnce(t *testing.T) {
 		if got, err := a.Rules(t.Context()); err != nil || got.Version != 2 || got.Rules.SeriesOf("a").Keep != keep {
 			t.Errorf("Rules: got %+v, %v", got, err)
 		}
+		if set, err = a.AddJournal(t.Context(), "a*", store.JournalChange{Keep: 400 * 24 * time.Hour}); err != nil || set.Rules.JournalOf("ab") == nil {
+			t.Errorf("AddJournal: got %+v, %v", set, err)
+		}
+		if set, err = a.RemoveJournal(t.Context(), "a*"); err != nil || set.Rules.JournalOf("ab") != nil {
+			t.Errorf("RemoveJournal: got %+v, %v", set, err)
+		}
 		if set, err = a.RemoveSeries(t.Context(), "a*"); err != nil || set.Rules.SeriesOf("a") != nil {
 			t.Errorf("RemoveSeries: got %+v, %v", set, err)
 		}
@@ -86,13 +92,15 @@ func TestRulesThatCannotBe(t *testing.T) {
 			{second(a.AddSeries(t.Context(), "", keep)), countmill.ErrInvalid},
 			{second(a.AddSeries(t.Context(), "a", store.Retention{})), countmill.ErrInvalid},
 			{second(a.RemoveSeries(t.Context(), "a")), store.ErrNoRule},
+			{second(a.AddJournal(t.Context(), "a", store.JournalChange{})), countmill.ErrInvalid},
+			{second(a.RemoveJournal(t.Context(), "a")), store.ErrNoRule},
 		} {
 			if !errors.Is(err.got, err.want) {
 				t.Errorf("got %v, want %v", err.got, err.want)
 			}
 		}
-		if calls := st.Calls(fakestore.ChangeRules); calls != 3 {
-			t.Errorf("refused changes were tried %d times, want 3", calls)
+		if calls := st.Calls(fakestore.ChangeRules); calls != 5 {
+			t.Errorf("refused changes were tried %d times, want 5", calls)
 		}
 		st.On(fakestore.ChangeRules, func(int) fakestore.Answer { return fakestore.UnknownNotApplied })
 		if _, err := a.AddSeries(t.Context(), "a", keep); !errors.Is(err, countmill.ErrOutcomeUnknown) {

@@ -22,6 +22,7 @@ func (s nullStore) Limits() store.Limits { return s.limits }
 func (nullStore) Fold(context.Context, *store.Commit) (store.CommitResult, error) {
 	return store.CommitResult{}, nil
 }
+func (nullStore) JournalMoment(now time.Time) (time.Time, func()) { return now, func() {} }
 func (nullStore) Applied(context.Context, []wire.PartID) ([]store.Marker, error) {
 	return nil, nil
 }

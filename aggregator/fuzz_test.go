@@ -67,7 +67,7 @@ func FuzzPlan(f *testing.F) {
 		seen := make(map[wire.PartID]bool)
 		for left := parts; len(left) > 0; {
 			n := 1 + rng.IntN(len(left))
-			for _, j := range pack(slices.Clone(left[:n]), limit, nil, nil) {
+			for _, j := range pack(slices.Clone(left[:n]), limit, nil, nil, nil) {
 				commitAll(t, rng, j, limit, got, seen)
 			}
 			left = left[n:]

@@ -203,7 +203,7 @@ func TestPackCountsGroups(t *testing.T) {
 			p.minute -= wire.Minute(rng.IntN(3 * store.DayMinutes))
 		}
 		packed := 0
-		for _, j := range pack(parts, limit, a.lateness(), newGrouper(a.Settings().Rules)) {
+		for _, j := range pack(parts, limit, a.lateness(), newGrouper(a.Settings().Rules), nil) {
 			packed += len(j.parts)
 			x, ok := a.sumsOf(j.parts)
 			c := store.Commit{Adds: x.adds, Buckets: x.buckets, Archive: j.archive, Markers: make([]store.Marker, len(j.parts))}
@@ -247,7 +247,7 @@ func TestFewCommitsWriteOneGroup(t *testing.T) {
 				}
 			}
 			writes := make(map[string]int)
-			for _, j := range pack(parts, 400, a.lateness(), newGrouper(a.Settings().Rules)) {
+			for _, j := range pack(parts, 400, a.lateness(), newGrouper(a.Settings().Rules), nil) {
 				x, _ := a.sumsOf(j.parts)
 				entities[n] += len(x.adds) + len(j.parts)
 				for _, d := range x.adds {

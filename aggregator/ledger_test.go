@@ -60,6 +60,11 @@ func troubledRun(t *testing.T, seed uint64) {
 		Entities: []int{25, 60, 400}[rng.IntN(3)], Shards: []int{1, 4, 20}[rng.IntN(3)],
 		Latency: time.Duration(rng.IntN(50)) * time.Millisecond,
 	})
+	journaled := st.Limits().Entities > 25 && rng.IntN(2) == 0 // a part with a record has more than 25
+	if journaled {
+		keepJournal(t, st, "c1*", "400d,paged")
+		keepJournal(t, st, "c2*", "30d")
+	}
 	tr := &trouble{rng: rand.New(rand.NewPCG(seed, 1))}
 	st.OnFold(func(int, *store.Commit) fakestore.Answer {
 		return tr.answer(fakestore.MarkerExists, fakestore.Deployment, fakestore.UnknownApplied,
@@ -88,6 +93,9 @@ func troubledRun(t *testing.T, seed uint64) {
 	}
 	synctest.Wait()
 	r.want(t, want)
+	if journaled {
+		wantJournal(t, st, want, "c1", "c2")
+	}
 	if got := r.reasons(); len(got) > 0 {
 		t.Errorf("seed %d: dead letters %q", seed, got)
 	}

@@ -34,10 +34,11 @@ type job struct {
 // pack cuts a window into jobs that fit the store. It keeps parts whole, and sorts them as
 // publishers cut them, so that parts with common counters share entities. limit is the most
 // entities of a commit, 0 for no limit. Every part fits alone, with at most 24 counters, 4 groups of
-// each and a marker, twice that if its minute is in the archive; a whole request may not. late counts what
-// series add, groups what indexes do. Counters of one group are near each other in that order if their
-// names begin alike, so few commits of a window write the group.
-func pack(parts []*part, limit int, late *lateness, groups *grouper) []*job {
+// each and a marker, twice that if its minute is in the archive, and 25 more with a journal; a whole
+// request may not. late counts what series add, groups what indexes do, and evidence what the journal adds.
+// Counters of one group are near each other in that order if their names begin alike, so few commits of
+// a window write the group.
+func pack(parts []*part, limit int, late *lateness, groups *grouper, evidence *journaler) []*job {
 	if limit == 0 {
 		return []*job{{parts: parts}}
 	}
@@ -47,18 +48,20 @@ func pack(parts []*part, limit int, late *lateness, groups *grouper) []*job {
 	entities := 0
 	counters := make(map[string]struct{})
 	for _, p := range parts {
-		if p.whole() && countNew(p, nil, groups)+late.alone(p) > limit {
+		if p.whole() && countNew(p, nil, groups)+late.alone(p)+evidence.alone(p) > limit {
 			p.takeApart() // the whole request does not fit one commit
 		}
-		more := countNew(p, counters, groups) + late.countNew(p)
+		more := countNew(p, counters, groups) + late.countNew(p) + evidence.countNew(p)
 		if open == nil || entities+more > limit || late.full(p) {
 			open, entities = &job{archive: late.archive()}, 0
 			clear(counters)
 			late.clear()
+			evidence.clear()
 			jobs = append(jobs, open)
-			more = countNew(p, counters, groups) + late.countNew(p)
+			more = countNew(p, counters, groups) + late.countNew(p) + evidence.countNew(p)
 		}
 		late.take(p)
+		evidence.take(p)
 		open.parts = append(open.parts, p)
 		entities += more
 		open.entities = entities

@@ -48,7 +48,7 @@ func TestPackKeepsPartsWholeAndWithinTheLimit(t *testing.T) {
 		parts = append(parts, &part{marked: true, Part: wire.Part{Kind: wire.Head}}) // all its entries have ids
 		for _, limit := range []int{0, 25, 400} {
 			seen := make(map[*part]int)
-			jobs := pack(slices.Clone(parts), limit, nil, nil)
+			jobs := pack(slices.Clone(parts), limit, nil, nil, nil)
 			if limit == 0 && len(jobs) != 1 {
 				t.Errorf("seed %d: %d jobs for a store without a limit, want 1", seed, len(jobs))
 			}
@@ -102,7 +102,7 @@ func TestPackSharesCountersOfOverlappingParts(t *testing.T) {
 		}
 		parts = append(parts, p)
 	}
-	if jobs := pack(parts, 40, nil, nil); len(jobs) != 1 {
+	if jobs := pack(parts, 40, nil, nil, nil); len(jobs) != 1 {
 		t.Errorf("got %d jobs for 24 counters and 16 markers at 40 entities, want 1", len(jobs))
 	}
 }

@@ -25,7 +25,7 @@ func TestPackCountsTheArchive(t *testing.T) {
 		}
 		late := &lateness{rules: rules, before: ring.Archive(now), most: ring.Minutes, days: map[lateDay]struct{}{}, minutes: map[wire.Minute]struct{}{}}
 		packed := 0
-		for _, j := range pack(parts, 60, late, nil) {
+		for _, j := range pack(parts, 60, late, nil, nil) {
 			entities, minutes := make(map[string]bool), make(map[wire.Minute]bool)
 			for _, p := range j.parts {
 				minutes[p.minute] = true
@@ -71,7 +71,7 @@ func TestAWholeRequestOfThePastIsTakenApart(t *testing.T) {
 			}
 			request.rests = append(request.rests, rest)
 		}
-		jobs := pack([]*part{request}, 60, late, nil)
+		jobs := pack([]*part{request}, 60, late, nil, nil)
 		if len(jobs) != 1 || len(jobs[0].parts) != 1 || request.whole() != tc.whole {
 			t.Errorf("%s: %d jobs, whole: %t", name, len(jobs), request.whole())
 		}

@@ -15,7 +15,8 @@ type tally struct {
 	adds    []store.ShardDelta
 	buckets []store.BucketDelta
 	grouped []store.Grouping
-	version int64 // of the settings whose rules decided about groups and buckets
+	version int64     // of the settings whose rules decided about groups and buckets
+	now     time.Time // the store's time
 }
 
 // sumsOf sums the entries of the parts. It reports false if a sum does not fit int64.
@@ -26,22 +27,15 @@ func (a *Aggregator) sumsOf(parts []*part) (c tally, ok bool) {
 		c.adds, ok = merge(parts)
 		return c, ok
 	}
-	ok = c.byMinute(parts, s.Rules, a.clock.Now())
+	c.now = a.clock.Now()
+	ok = c.byMinute(parts, s.Rules, c.now)
 	return c, ok
 }
 
 // byMinute sums by counter, and for counters under a rule by counter and minute: +5 at 12:00 and -5
 // at 12:01 are two buckets, although they leave the total as it is.
 func (c *tally) byMinute(parts []*part, rules *store.Rules, now time.Time) bool {
-	latest := wire.MinuteOf(now.Add(store.SeriesAhead))
-	bucketOf := func(p *part) wire.Minute {
-		minute := p.minute
-		// A clock is ahead: the minute of the fold is the best that is known.
-		if minute > latest {
-			minute = wire.MinuteOf(now)
-		}
-		return minute
-	}
+	bucketOf := func(p *part) wire.Minute { return countedAt(p, now) }
 	minutes := make(map[wire.Minute]*merging)
 	for minute, n := range countBy(parts, bucketOf) {
 		minutes[minute] = &merging{adds: make([]store.ShardDelta, 0, n)}
@@ -53,6 +47,15 @@ func (c *tally) byMinute(parts []*part, rules *store.Rules, now time.Time) bool 
 		return c.oneMinute(minutes, rules)
 	}
 	return c.manyMinutes(minutes, rules)
+}
+
+// countedAt is the minute at which the entries of a part count.
+func countedAt(p *part, now time.Time) wire.Minute {
+	// A clock is ahead: the minute of the fold is the best that is known.
+	if p.minute > wire.MinuteOf(now.Add(store.SeriesAhead)) {
+		return wire.MinuteOf(now)
+	}
+	return p.minute
 }
 
 // countBy counts the entries of the parts by minute.

@@ -2,6 +2,7 @@ package aggregator
 
 import (
 	"context"
+	"time"
 
 	"github.com/countmill/countmill/store"
 )
@@ -12,6 +13,9 @@ type Store interface {
 	store.Records
 	store.DeadLetters
 	store.Meta
+
+	// JournalMoment is the method of store.Journal.
+	JournalMoment(now time.Time) (at time.Time, done func())
 
 	// Beat is the method of store.Heartbeat.
 	Beat(ctx context.Context, w store.Worker) error

@@ -579,6 +579,25 @@ func TestReadsAfterAReceipt(t *testing.T) {
 	}
 }
 
+func TestJournal(t *testing.T) {
+	t.Parallel()
+	c, ctx := serve(t), t.Context()
+	rules, err := c.AddJournal(ctx, "j*", "400d,paged")
+	if err != nil || len(rules.Journal) != 1 || rules.Journal[0].Keep != "400d,paged" {
+		t.Fatalf("AddJournal: got %+v, %v", rules, err)
+	}
+	page, err := c.Journal(ctx, client.JournalQuery{Counter: "ja", Limit: 10})
+	if err != nil || page.Entries == nil || page.SettledUntil.IsZero() {
+		t.Errorf("Journal: got %+v, %v", page, err)
+	}
+	if _, err := c.Journal(ctx, client.JournalQuery{Counter: "ja", After: "x"}); !errors.Is(err, countmill.ErrInvalid) {
+		t.Errorf("a key that is none: got %v", err)
+	}
+	if rules, err = c.RemoveJournal(ctx, "j*"); err != nil || rules.Journal[0].Ended == nil {
+		t.Errorf("RemoveJournal: got %+v, %v", rules, err)
+	}
+}
+
 func TestRulesAndSeries(t *testing.T) {
 	t.Parallel()
 	c, ctx := serve(t), t.Context()

@@ -12,6 +12,8 @@ type Rules struct {
 	// Version rises by 1 with each change of the settings.
 	Version int64        `json:"version"`
 	Series  []SeriesRule `json:"series"`
+	// Journal has rules of the same form, whose Keep is a duration: 400d, or 400d,paged.
+	Journal []SeriesRule `json:"journal"`
 }
 
 // A SeriesRule says that the counters of a pattern keep a series: their sums over time.

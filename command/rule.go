@@ -16,10 +16,11 @@ var ruleFamily = command{
 	path:  "rule",
 	group: "change",
 	args:  "VERB",
-	short: "say which counters keep a series: their sums over time",
-	long: `A rule names counters and how long their series stay. The database has the rules, so all
-processes go by the same ones, within a minute of a change. A series begins with its rule:
-nothing that was counted before is in it.
+	short: "say which counters keep a series or a journal",
+	long: `A rule names counters. Counters under a rule for series keep their sums over time, and of counters
+under a rule for the journal each increment stays as evidence. The database has the rules, so all
+processes go by the same ones, within a minute of a change. A series or a journal begins with its
+rule: nothing that was counted before is in it.
 
 PATTERN is a counter's name, or a prefix followed by *. If several match a counter, its name
 wins over prefixes, and a longer prefix over a shorter one.
@@ -28,12 +29,18 @@ wins over prefixes, and a longer prefix over a shorter one.
 
 var ruleAddCommand = command{
 	path:  "rule add",
-	args:  "series PATTERN=KEEP",
-	short: "add a rule, or change how long its series stay",
-	long: `KEEP says how long sums stay by the minute and by the quarter hour. All longer steps, in any
-time zone, are made of quarter hours.
+	args:  "series|journal PATTERN=KEEP",
+	short: "add a rule, or change how long it keeps",
+	long: `For series KEEP says how long sums stay by the minute and by the quarter hour. All longer steps, in
+any time zone, are made of quarter hours.
 
   countmill rule add series 'page:*=1m:6h,15m:400d'
+
+For the journal KEEP says how long the evidence stays. With ,paged each increment is also written
+under its counter, so that a page of "countmill journal" costs what it shows.
+
+  countmill rule add journal 'billing:*=400d'
+  countmill rule add journal 'invoice:*=400d,paged'
 `,
 	run: runRuleAdd,
 }
@@ -46,27 +53,28 @@ var ruleListCommand = command{
 
 var ruleRemoveCommand = command{
 	path:  "rule remove",
-	args:  "series PATTERN",
+	args:  "series|journal PATTERN",
 	short: "end a rule",
-	long: `Increments after this count without a series. The sums kept under the rule stay for the
-promised time, and can be read.
+	long: `Increments after this count without a series or a journal. What was kept under the rule stays for
+the promised time, and can be read.
 
   countmill rule remove series 'page:*'
+  countmill rule remove journal 'billing:*'
 `,
 	run: runRuleRemove,
 }
 
 func runRuleAdd(ctx context.Context, c call) error {
-	text, err := c.oneRule("PATTERN=KEEP")
+	kind, text, err := c.oneRule("PATTERN=KEEP")
 	if err != nil {
 		return err
 	}
-	pattern, keep, err := app.ParseSeries(text)
+	pattern, keep, err := parseRule(kind, text)
 	if err != nil {
 		return app.Usagef("%q: %s", text, err)
 	}
 	answer, err := c.ask(ctx, client.Request{
-		Method: http.MethodPost, Path: "/v1/rules/series", Body: body(map[string]any{"pattern": pattern, "keep": keep.String()}), Safe: true,
+		Method: http.MethodPost, Path: "/v1/rules/" + kind, Body: body(map[string]any{"pattern": pattern, "keep": keep}), Safe: true,
 	})
 	if err != nil {
 		return err
@@ -86,23 +94,33 @@ func runRuleList(ctx context.Context, c call) error {
 }
 
 func runRuleRemove(ctx context.Context, c call) error {
-	pattern, err := c.oneRule("PATTERN")
+	kind, pattern, err := c.oneRule("PATTERN")
 	if err != nil {
 		return err
 	}
-	answer, err := c.ask(ctx, client.Request{Method: http.MethodDelete, Path: "/v1/rules/series", Query: url.Values{"pattern": {pattern}}, Safe: true})
+	answer, err := c.ask(ctx, client.Request{Method: http.MethodDelete, Path: "/v1/rules/" + kind, Query: url.Values{"pattern": {pattern}}, Safe: true})
 	if err != nil {
 		return err
 	}
 	return c.printRules(answer)
 }
 
-// oneRule is the argument after the kind of rule.
-func (c call) oneRule(what string) (string, error) {
-	if len(c.args) != 2 || c.args[0] != "series" {
-		return "", app.Usagef("name the kind of rule, series, and one %s, got %s", what, quoted(c.args))
+// oneRule is the kind of rule and the argument after it.
+func (c call) oneRule(what string) (kind, text string, err error) {
+	if len(c.args) != 2 || c.args[0] != "series" && c.args[0] != "journal" {
+		return "", "", app.Usagef("name the kind of rule, series or journal, and one %s, got %s", what, quoted(c.args))
 	}
-	return c.args[1], nil
+	return c.args[0], c.args[1], nil
+}
+
+// parseRule reads PATTERN=KEEP, and returns KEEP as the server writes it.
+func parseRule(kind, text string) (pattern, keep string, err error) {
+	if kind == "journal" {
+		pattern, change, err := app.ParseJournal(text)
+		return pattern, change.String(), err
+	}
+	pattern, retention, err := app.ParseSeries(text)
+	return pattern, retention.String(), err
 }
 
 func (c call) printRules(answer []byte) error {
@@ -110,20 +128,25 @@ func (c call) printRules(answer []byte) error {
 		_, err := c.stdout.Write(answer)
 		return err
 	}
-	var got struct {
-		Series []struct{ Pattern, Keep, Begin, Ended string } `json:"series"`
-	}
+	type rule struct{ Pattern, Keep, Begin, Ended string }
+	var got struct{ Series, Journal []rule }
 	if err := json.Unmarshal(answer, &got); err != nil || got.Series == nil {
 		return fmt.Errorf("the server answered with something else than rules; is that a countmill?")
 	}
-	if len(got.Series) == 0 {
+	if len(got.Series)+len(got.Journal) == 0 {
 		fmt.Fprintln(c.stderr, "no rules")
 		return nil
 	}
 	table := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "RULE\tPATTERN\tKEEP\tCOMPLETE FROM\tENDED")
+	line := func(kind string, r rule) {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", kind, plain(r.Pattern), plain(r.Keep), plain(r.Begin), plain(r.Ended))
+	}
 	for _, r := range got.Series {
-		fmt.Fprintf(table, "series\t%s\t%s\t%s\t%s\n", plain(r.Pattern), plain(r.Keep), plain(r.Begin), plain(r.Ended))
+		line("series", r)
+	}
+	for _, r := range got.Journal {
+		line("journal", r)
 	}
 	return table.Flush()
 }

@@ -81,6 +81,6 @@ func TestRules(t *testing.T) {
 	}
 	cli(t, nil, "rule", "add", "series", "page:*").wantError(t, 2, "has no =")
 	cli(t, nil, "rule", "add", "series", "page:*=1m:6h").wantError(t, 2, "keep")
-	cli(t, nil, "rule", "add", "page:*=1m:6h,15m:400d").wantError(t, 2, "name the kind of rule, series")
+	cli(t, nil, "rule", "add", "page:*=1m:6h,15m:400d").wantError(t, 2, "name the kind of rule, series or journal")
 	cli(t, nil, "rule", "list", "x").wantError(t, 2, "takes no arguments")
 }

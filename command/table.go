@@ -111,7 +111,7 @@ func table() []section {
 		{"Commands that call a server", "", callFlags},
 		{"incr, reset", "", changeFlags},
 		{"next", "", sequenceFlags},
-		{"get, ls, top, rank, watch, series, status, verify", "", readFlags},
+		{"get, ls, top, rank, watch, series, journal, status, verify", "", readFlags},
 		{"index", "", indexFlags},
 		{"restore", "", restoreFlags},
 		{"doctor", "", doctorFlags},

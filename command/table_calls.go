@@ -15,7 +15,7 @@ import (
 // Commands that call a server. Those in oneAnswer print it, or a part of it.
 var (
 	oneAnswer = []string{"incr", "get", "next", "grow", "reset", "delete", "ready", "shards", "backup", "dead show", "dead replay", "dead discard", "rule add", "rule list", "rule remove", "index create", "index list", "index delete", "series", "top", "rank"}
-	pages     = []string{"ls", "verify", "dead list"}
+	pages     = []string{"ls", "verify", "dead list", "journal"}
 	calls     = slices.Concat([]string{"status", "doctor", "watch", "export", "import", "adopt gae"}, oneAnswer, pages)
 )
 
@@ -129,6 +129,14 @@ var readFlags = []flag{
 			v.bestOf = "counters"
 			return textValue{to: &v.bestOf, of: []string{"counters", "groups"}}
 		}},
+	{name: "id", arg: "ID", of: []string{"journal"}, def: "none", help: "Only the increment with this id.",
+		bind: func(v *values) pflag.Value { return anyValue{&v.id} }},
+	{name: "after", arg: "KEY", of: []string{"journal"}, def: "none", help: "Only entries after this key.",
+		bind: func(v *values) pflag.Value { return anyValue{&v.after} }},
+	{name: "before", arg: "KEY", of: []string{"journal"}, def: "none", help: "The entries just before this key, up to 1,000.",
+		bind: func(v *values) pflag.Value { return anyValue{&v.before} }},
+	{name: "limit", arg: "N", of: []string{"journal"}, help: "Stop after N entries. 0: all.",
+		bind: func(v *values) pflag.Value { return countValue{to: &v.limit, max: math.MaxInt32} }},
 	{name: "prefix", arg: "PREFIX", of: []string{"watch"}, def: "none", help: "Watch the counters whose names begin with PREFIX, instead of NAMEs.",
 		bind: func(v *values) pflag.Value { return anyValue{&v.watchPrefix} }},
 	{name: "limit", arg: "N", of: []string{"watch"}, help: "With --prefix: the most counters, the first ones by name.",

@@ -38,7 +38,7 @@ var groups = []*cobra.Group{
 func commands() []command {
 	return []command{
 		upCommand, publisherCommand, aggregatorCommand, readerCommand,
-		incrCommand, getCommand, lsCommand, topCommand, rankCommand, seriesCommand, watchCommand, nextCommand,
+		incrCommand, getCommand, lsCommand, topCommand, rankCommand, seriesCommand, journalCommand, watchCommand, nextCommand,
 		growCommand, resetCommand, deleteCommand, ruleAddCommand, ruleListCommand, ruleRemoveCommand,
 		indexCreateCommand, indexListCommand, indexDeleteCommand, indexWorkCommand,
 		statusCommand, doctorCommand, readyCommand, shardsCommand, verifyCommand, backupCommand, restoreCommand,

@@ -338,20 +338,33 @@ func (v originsValue) Set(s string) error {
 	return nil
 }
 
-// A seriesValue gathers rules for series; setting it again adds to it.
-type seriesValue struct{ to *[]string }
+// A rulesValue gathers rules; setting it again adds to it.
+type rulesValue struct {
+	to    *[]string
+	check func(string) error
+}
 
-func (v seriesValue) Type() string { return "rule" }
+func checkSeries(s string) error {
+	_, _, err := app.ParseSeries(s)
+	return err
+}
 
-func (v seriesValue) String() string {
+func checkJournal(s string) error {
+	_, _, err := app.ParseJournal(s)
+	return err
+}
+
+func (v rulesValue) Type() string { return "rule" }
+
+func (v rulesValue) String() string {
 	if len(*v.to) == 0 {
 		return "none"
 	}
 	return strings.Join(*v.to, " ")
 }
 
-func (v seriesValue) Set(s string) error {
-	if _, _, err := app.ParseSeries(s); err != nil {
+func (v rulesValue) Set(s string) error {
+	if err := v.check(s); err != nil {
 		return err
 	}
 	*v.to = append(*v.to, s)

@@ -53,6 +53,8 @@ type Sender struct {
 	// other sender can have. Otherwise it could make another's increments look like a repeat, or like
 	// counted.
 	Limited bool
+	// Journal is that of Config. Parts of such counters get the sender's name.
+	Journal func(counter string) bool
 	// Past is set if the sender may count in series before the deduplication window, as PublishPast does.
 	Past bool
 }
@@ -183,6 +185,11 @@ func (s Sender) ownSeal(b *wire.Batch) (changed bool) {
 
 // own makes a part the sender's own, and reports whether that changed it. A sole part is its own with its seal.
 func (s Sender) own(p *wire.Part, sole bool) (changed bool, err error) {
+	// Evidence names the token that a batch came in with, and no other.
+	kept := s.Journal != nil && slices.ContainsFunc(p.Entries, func(e wire.Entry) bool { return s.Journal(e.Counter) })
+	if p.Sender != s.Name && (kept || p.Sender != "") {
+		p.Sender, changed = s.Name, true
+	}
 	if p.Kind == wire.Head && p.Key.Principal != s.Name {
 		if p.Key.Principal != "" {
 			return false, fmt.Errorf("%w: principal %q is not the caller (limit: %q)", ErrOtherPrincipal, p.Key.Principal, s.Name)
@@ -195,7 +202,7 @@ func (s Sender) own(p *wire.Part, sole bool) (changed bool, err error) {
 		p.ID = wire.SentID(s.Name, p.ID)
 		return true, nil
 	}
-	return false, nil
+	return changed, nil
 }
 
 // drop returns the parts without those that are too old to be recognised, and all that follows them.

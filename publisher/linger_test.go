@@ -22,7 +22,7 @@ func TestThreeQuartersOfABatchEndTheLinger(t *testing.T) {
 	t.Parallel()
 	for name, cfg := range map[string]Config{
 		"entries": {Linger: time.Hour, MaxEntries: 10},
-		"bytes":   {Linger: time.Hour, MaxBytes: 10 * (entryCost + 1)},
+		"bytes":   {Linger: time.Hour, MaxBytes: 8*(entryCost+1) + requestCost},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -85,6 +85,11 @@ type Config struct {
 	// another one then refuses them. Default 0: not known, and not checked.
 	Database wire.DatabaseTag
 
+	// Journal reports whether the increments of a counter are kept as evidence (store.Rules.JournalOf). Those
+	// of different senders (WithSender) are then not summed. It must be quick and allow concurrent calls.
+	// Default nil: no counter's.
+	Journal func(counter string) bool
+
 	// KnownKeys is the number of Idempotency-Keys that are remembered, to refuse a key that comes
 	// with another body. Default 100,000.
 	KnownKeys int

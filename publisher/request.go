@@ -19,6 +19,7 @@ import (
 type request struct {
 	items      []item      // increments to merge, without event times
 	timed      []timed     // increments to merge, with event times
+	apart      *apart      // increments to merge with those of the same sender; nil for most
 	parts      []wire.Part // parts that are cut already, in order
 	known      *knownKey   // the key of a request with a key
 	at         time.Time   // when it was admitted; zero for a Flush, which has no increments
@@ -76,6 +77,7 @@ func (p *Publisher) publish(ctx context.Context, minute wire.Minute, incs []coun
 	if err != nil {
 		return Sent{}, err
 	}
+	r.keepApart(p.cfg.Journal, senderOf(ctx))
 	if err := p.send(ctx, r, now); err != nil {
 		return Sent{}, err
 	}
@@ -115,6 +117,7 @@ func (p *Publisher) publishKeyed(ctx context.Context, minute wire.Minute, princi
 			parts[i].Minute = minute
 		}
 	}
+	r.keepApart(p.cfg.Journal, senderOf(ctx))
 	r.measure(incs)
 	if err := p.send(ctx, r, now); err != nil {
 		return Sent{}, err

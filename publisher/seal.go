@@ -21,7 +21,8 @@ type seal struct {
 
 	hash wire.SealHash
 	sole bool // its only message is one anonymous part
-	adds int  // number of the last message with increments of Add or without ids; -1 if there is none
+	kept []kept
+	adds int // number of the last message with increments of Add or without ids; -1 if there is none
 
 	unsent   int    // messages that the bus does not have yet; under Publisher.mu
 	messages []Sent // what is known of each message; under Publisher.mu until done
@@ -131,7 +132,7 @@ func (p *Publisher) sinceStripes() (oldest time.Time) {
 func (p *Publisher) pack(s *seal, all []*harvest) []*sealed {
 	strays, own := s.sort(all)
 	var parts []wire.Part
-	cut := func(minute wire.Minute, layers [][]wire.Entry) {
+	cut := func(sender string, minute wire.Minute, layers [][]wire.Entry) {
 		if minute == wire.MinuteOf(s.oldest) {
 			minute = 0 // the batch's own minute
 		}
@@ -139,17 +140,18 @@ func (p *Publisher) pack(s *seal, all []*harvest) []*sealed {
 			// The ids come from the system's generator: a restored machine image would repeat a
 			// seeded one.
 			for _, part := range wire.CutAnonymous(p.cfg.env, entries) {
-				part.Minute = minute
+				part.Minute, part.Sender = minute, sender
 				parts = append(parts, part)
 			}
 		}
 	}
 	for _, h := range all {
-		cut(h.minute, h.layers())
+		cut("", h.minute, h.layers())
 	}
 	for _, items := range byMinute(strays) {
-		cut(items[0].minute, layersOf(items))
+		cut("", items[0].minute, layersOf(items))
 	}
+	s.cutKept(cut)
 	// A part of a request follows the nearest head before it: keep the order.
 	parts = append(parts, own...)
 	s.countIn(parts)
@@ -209,6 +211,7 @@ func (s *seal) sort(all []*harvest) (strays []timed, own []wire.Part) {
 			}
 			strays = append(strays, it)
 		}
+		s.takeKept(r, came)
 		for i := range r.parts {
 			if p := &r.parts[i]; p.Minute == 0 && p.Time.IsZero() && came != wire.MinuteOf(s.oldest) {
 				p.Minute = came

@@ -30,7 +30,7 @@ const (
 
 	// requestCost is the approximate memory of a waiting call, without its increments and its
 	// goroutine. It includes the head of a request with a key.
-	requestCost = 320
+	requestCost = 384
 )
 
 func cost(counter string) int64 { return int64(len(counter) + entryCost) }

@@ -29,7 +29,7 @@ var errUndecided = errors.New("the marker of a dead letter exists, but a look-up
 func DecideFate(ctx context.Context, folder Folder, letter string, want Fate, latest time.Time, s Settings) (Fate, error) {
 	id := wire.LetterID(letter)
 	m := Marker{ID: id, Fingerprint: wire.Fingerprint(want), At: latest, ExpireAt: s.Expiry(latest, latest)}
-	_, err := folder.Fold(ctx, &Commit{Markers: []Marker{m}})
+	_, err := folder.Fold(ctx, &Commit{Markers: []Marker{m}, Rules: AnyRules})
 	if err == nil {
 		return want, nil
 	}

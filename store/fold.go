@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/countmill/countmill/wire"
@@ -63,14 +64,22 @@ type Commit struct {
 	Archive wire.Minute
 	// Tally is a lower bound for the tally of each shard. The fold stores max(old, Tally)+1.
 	Tally int64
-	// Rules is the version of the settings by which the commit was made. A store with
-	// Limits.RefusesOldRules refuses a commit with Adds and an older version than Rules.Oldest, also if
-	// the index that demanded it is gone by now, with ErrOutdated.
+	// Rules is the version of the settings by which the commit was made, or AnyRules. A store with
+	// Limits.RefusesOldRules refuses a commit with an older version than Rules.Oldest, also if the rule that
+	// demanded it is gone by now, with ErrOutdated. A commit without Adds is no exception: sums that
+	// cancel leave evidence in the journal.
 	Rules int64
 	// Growths are applied with the rest, as Records.Grow applies them. They are sorted by
 	// Counter, each counter once. Empty unless Limits.GrowsInFold.
 	Growths []Growth
+	// Records are written with the rest, and Rows are entries of them, in the order of Records. No key
+	// is in it twice.
+	Records []JournalRecord
+	Rows    []JournalRow
 }
+
+// AnyRules is Commit.Rules of a commit that counts nothing.
+const AnyRules = math.MaxInt64
 
 // A Grouping says by which indexes an add is in groups too: the shard's grouped part of each index gets
 // the Delta.
@@ -81,7 +90,7 @@ type Grouping struct {
 
 // Entities is the number of entities that the commit writes.
 func (c *Commit) Entities() int {
-	return len(c.Markers) + len(c.Adds) + len(c.Growths) + c.archived()
+	return len(c.Markers) + len(c.Adds) + len(c.Growths) + len(c.Records) + len(c.Rows) + c.archived()
 }
 
 // archived is the number of days of counters that the commit adds to the archive.

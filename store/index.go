@@ -342,7 +342,7 @@ func (s Settings) createIndex(indexes []Index, wanted Index, now time.Time, sett
 func (s Settings) withIndexes(indexes []Index) Settings {
 	rules := Rules{Indexes: indexes}
 	if s.Rules != nil {
-		rules.Series = s.Rules.Series
+		rules.Series, rules.Journal = s.Rules.Series, s.Rules.Journal
 	}
 	return s.with(rules)
 }
@@ -354,6 +354,9 @@ func (r *Rules) Oldest() (version int64) {
 	}
 	for i := range r.Indexes {
 		version = max(version, r.Indexes[i].Version)
+	}
+	for i := range r.Journal {
+		version = max(version, r.Journal[i].Version)
 	}
 	return version
 }

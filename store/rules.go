@@ -22,6 +22,8 @@ type Rules struct {
 	Series []SeriesRule
 	// Indexes are in the order of their names.
 	Indexes []Index
+	// Journal is in the order of Series.
+	Journal []JournalRule
 }
 
 // A SeriesRule says that the counters of a pattern keep a series: their sums over time.
@@ -63,13 +65,15 @@ const (
 // ErrNoRule is the answer to the removal of a rule that does not exist. Nothing was changed.
 var ErrNoRule = errors.New("no such rule")
 
-// A RuleChange adds or removes one rule for series, or is a step of an index.
+// A RuleChange adds or removes one rule for series or for the journal, or is a step of an index.
 type RuleChange struct {
 	Pattern string
 	Keep    Retention // of an added rule
 	Remove  bool
-	// Index is nil for a rule for series.
+	// Index is nil for rules.
 	Index *IndexChange
+	// Journal is nil for a rule for series. If Remove is true its content has no meaning.
+	Journal *JournalChange
 }
 
 const retentionForm = "1m:DURATION,15m:DURATION, such as 1m:6h,15m:400d"
@@ -150,11 +154,13 @@ func CheckPattern(pattern string) error {
 }
 
 // Matches reports whether the rule's pattern has the counter.
-func (r *SeriesRule) Matches(counter string) bool {
-	if prefix, ok := strings.CutSuffix(r.Pattern, "*"); ok {
+func (r *SeriesRule) Matches(counter string) bool { return patternMatches(r.Pattern, counter) }
+
+func patternMatches(pattern, counter string) bool {
+	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
 		return strings.HasPrefix(counter, prefix)
 	}
-	return counter == r.Pattern
+	return counter == pattern
 }
 
 // SeriesOf returns the rule in force under which the counter keeps a series, or nil.
@@ -222,8 +228,11 @@ func (r *Rules) Keeps() (keeps []Retention) {
 // settle is how long after the change a commit may still be applied that was made with older rules:
 // RulesSettle, or 0 if the store refuses such a commit (ErrOutdated).
 func (s Settings) ChangeRules(c RuleChange, now time.Time, settle time.Duration) (Settings, error) {
-	if c.Index != nil {
+	switch {
+	case c.Index != nil:
 		return s.changeIndexes(c.Index, now, settle)
+	case c.Journal != nil:
+		return s.changeJournal(c, now, settle)
 	}
 	if err := CheckPattern(c.Pattern); err != nil {
 		return s, err
@@ -277,28 +286,30 @@ func (s Settings) withRules(rules []SeriesRule) Settings {
 	slices.SortFunc(rules, compareRules)
 	next := Rules{Series: rules}
 	if s.Rules != nil {
-		next.Indexes = s.Rules.Indexes
+		next.Indexes, next.Journal = s.Rules.Indexes, s.Rules.Journal
 	}
 	return s.with(next)
 }
 
 func (s Settings) with(rules Rules) Settings {
 	s.Version, s.Rules = s.Version+1, nil
-	if len(rules.Series)+len(rules.Indexes) > 0 {
+	if len(rules.Series)+len(rules.Indexes)+len(rules.Journal) > 0 {
 		s.Rules = &rules
 	}
 	return s
 }
 
 // compareRules puts names before prefixes, and longer prefixes before shorter ones.
-func compareRules(a, b SeriesRule) int {
-	isPrefix := func(r SeriesRule) int {
-		if strings.HasSuffix(r.Pattern, "*") {
+func compareRules(a, b SeriesRule) int { return comparePatterns(a.Pattern, b.Pattern) }
+
+func comparePatterns(a, b string) int {
+	isPrefix := func(pattern string) int {
+		if strings.HasSuffix(pattern, "*") {
 			return 1
 		}
 		return 0
 	}
-	return cmp.Or(cmp.Compare(isPrefix(a), isPrefix(b)), cmp.Compare(len(b.Pattern), len(a.Pattern)), cmp.Compare(a.Pattern, b.Pattern))
+	return cmp.Or(cmp.Compare(isPrefix(a), isPrefix(b)), cmp.Compare(len(b), len(a)), cmp.Compare(a, b))
 }
 
 // since is the first whole minute at which every process folds by a rule that was set at now.

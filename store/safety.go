@@ -50,6 +50,10 @@ const (
 	// the rules before: it begins at most SettingsMaxAge after they were read.
 	RulesSettle = SettingsMaxAge + MaxTransaction
 
+	// JournalSettle is how long after the moment in a record's key its commit can still be applied, where
+	// the store cannot refuse it: RulesSettle, because the moment comes after the settings were read.
+	JournalSettle = RulesSettle
+
 	// MinWindow and MaxWindow bound Settings.Window.
 	MinWindow = time.Hour
 	MaxWindow = 366 * 24 * time.Hour

@@ -16,6 +16,7 @@ type Store interface {
 	Indexing
 	Boards
 	Sequences
+	Journal
 
 	// CacheIdentity returns the prefix under which a cache keeps totals of this database and
 	// the key of their checksums. Every process that opens this database gets the same two

@@ -148,6 +148,11 @@ func (d *partsDecoder) part(body cursor) (p Part, err error) {
 	if err := decodeNames(&body, &p); err != nil {
 		return p, err
 	}
+	if body.next(partSender) {
+		if p.Sender, err = body.name(partSender, "sender"); err != nil {
+			return p, err
+		}
+	}
 	first := len(d.entries)
 	for !body.done() && body.bytes[0] != tagIncrements {
 		entry, err := body.message(partEntries)

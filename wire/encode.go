@@ -23,6 +23,7 @@ const (
 	partPrincipal = 7
 	partKey       = 8
 	partNumber    = 9
+	partSender    = 10
 	partEntries   = 11
 	partCount     = 12
 
@@ -148,6 +149,9 @@ func bodySize(p *Part) int {
 	if p.Number != 0 {
 		n += 1 + protowire.SizeVarint(uint64(p.Number))
 	}
+	if p.Sender != "" {
+		n += 1 + protowire.SizeBytes(len(p.Sender))
+	}
 	for i := range p.Entries {
 		n += 1 + protowire.SizeBytes(sizeEntry(&p.Entries[i]))
 	}
@@ -182,6 +186,9 @@ func appendPart(dst []byte, p *Part) []byte {
 		dst = appendVarint(dst, partMinute, uint64(p.Minute))
 	}
 	dst = appendNames(dst, p)
+	if p.Sender != "" {
+		dst = appendString(dst, partSender, p.Sender)
+	}
 	for i := range p.Entries {
 		dst = appendEntry(dst, &p.Entries[i])
 	}

@@ -156,6 +156,9 @@ type Part struct {
 	// Time is compared with the deduplication window. It is the event time of an identified
 	// increment or a keyed request. Zero means the batch's time.
 	Time time.Time
+	// Sender is the name of the token with which the increments came, for the journal; empty if it is
+	// not known. It has no effect on ids and fingerprints.
+	Sender string
 	// Entries has at most MaxEntries entries, each counter at most once. Only a Head may have
 	// none: the increments of its request summed to 0, or all had ids of their own.
 	Entries []Entry

@@ -49,7 +49,7 @@ func toProto(b *Batch) *batchpb.Batch {
 	for i := range b.Parts {
 		p := &b.Parts[i]
 		q := &batchpb.Part{
-			Kind: uint32(p.Kind), Request: uint64(p.Request), Minute: int64(p.Minute), Event: p.Event, Number: uint32(p.Number), Increments: p.Increments,
+			Kind: uint32(p.Kind), Request: uint64(p.Request), Minute: int64(p.Minute), Event: p.Event, Number: uint32(p.Number), Sender: p.Sender, Increments: p.Increments,
 		}
 		if p.Kind.carriesID() {
 			q.Id = p.ID[:]
@@ -78,7 +78,7 @@ func fromProto(m *batchpb.Batch) *Batch {
 		copy(p.ID[:], q.GetId())
 		p.Kind, p.Request = Kind(q.GetKind()), Fingerprint(q.GetRequest())
 		p.Minute, p.Event, p.Number = Minute(q.GetMinute()), q.GetEvent(), int32(q.GetNumber())
-		p.Increments = q.GetIncrements()
+		p.Sender, p.Increments = q.GetSender(), q.GetIncrements()
 		if p.Kind == Head {
 			p.Key = &Key{q.GetPrincipal(), q.GetKey()}
 		}
@@ -235,4 +235,43 @@ var benchSink *Batch
 func perEntry(b *testing.B, batch *Batch) {
 	b.Helper()
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(batch.Entries()), "ns/entry")
+}
+
+// Parts of every kind carry their sender, which changes no id and no fingerprint.
+func TestSendersTravel(t *testing.T) {
+	t.Parallel()
+	want := everyKind(t)
+	ids := make([]PartID, len(want.Parts))
+	prints := make([]Fingerprint, len(want.Parts))
+	for i := range want.Parts {
+		ids[i], prints[i] = want.Parts[i].ID, want.Parts[i].Fingerprint()
+		want.Parts[i].Sender = fmt.Sprint("sender ", i)
+	}
+	encoded := Append(nil, want)
+	var m batchpb.Batch
+	if err := (proto.UnmarshalOptions{DiscardUnknown: false}).Unmarshal(encoded, &m); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(carried(want), fromProto(&m), sameBatch); diff != "" {
+		t.Errorf("generated code reads (-want +got):\n%s", diff)
+	}
+	got, err := Decode(encoded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got, sameBatch); diff != "" {
+		t.Errorf("Decode (-want +got):\n%s", diff)
+	}
+	for i := range got.Parts {
+		if p := &got.Parts[i]; p.ID != ids[i] || p.Fingerprint() != prints[i] {
+			t.Errorf("part %d has id %s and fingerprint %d with a sender, want %s and %d", i, p.ID, p.Fingerprint(), ids[i], prints[i])
+		}
+	}
+	size := 0
+	for i := range want.Parts {
+		size += SizePart(&want.Parts[i])
+	}
+	if header := len(appendHeader(nil, want)); header+size != len(encoded) {
+		t.Errorf("SizePart: %d bytes and a header of %d, want %d", size, header, len(encoded))
+	}
 }

@@ -46,8 +46,8 @@ func again(t *testing.T, s store.Store, window time.Duration) store.Store {
 	return openStore(t, cfg)
 }
 
-// expire acts as a TTL policy, which the emulator lacks. It deletes at once every marker whose
-// expire_at has passed by the server's time.
+// expire acts as a TTL policy, which the emulator lacks. It deletes at once every marker and every record
+// whose expire_at has passed by the server's time.
 func expire(t *testing.T, b store.Store) {
 	t.Helper()
 	s := b.(*Store)
@@ -56,15 +56,17 @@ func expire(t *testing.T, b store.Store) {
 		t.Fatal(err)
 	}
 	var deletes []*pb.Mutation
-	_, err = s.query(t.Context(), nil, span{kind: kindApplied}, 1<<20, func(e *pb.Entity) error {
-		f := fields{entity: e}
-		if !f.instant("expire_at").After(at.At) {
-			deletes = append(deletes, &pb.Mutation{Operation: &pb.Mutation_Delete{Delete: e.GetKey()}})
+	for _, kind := range []string{kindApplied, kindJournal, kindRow} {
+		_, err = s.query(t.Context(), nil, span{kind: kind}, 1<<20, func(e *pb.Entity) error {
+			f := fields{entity: e}
+			if !f.instant("expire_at").After(at.At) {
+				deletes = append(deletes, &pb.Mutation{Operation: &pb.Mutation_Delete{Delete: e.GetKey()}})
+			}
+			return f.err
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		return f.err
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	if err := s.commitLots(t.Context(), deletes); err != nil {
 		t.Fatal(err)

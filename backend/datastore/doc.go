@@ -23,6 +23,8 @@
 //	                                                    a reset; first, count for values of a sequence
 //	                   a tail's id in hex:letter's key  parts, expire_at: parts of a message in a dead
 //	                                                    letter (store.Aside), beside the message's tail
+//	CountmillJournal   16 random digits, 16 of the time place (indexed), data, expire_at (for a TTL policy)
+//	CountmillJournalRow HHHHHHHH:name:place             the same, for one entry of a paged counter
 //	CountmillDead      the letter's key                 source, time, reason, maybe, at, payload or chunks
 //	CountmillDeadChunk the letter's key:hash:n          payload: a piece of a letter over 900 KiB
 //	CountmillWorker    the worker's id                  lag, last_commit, increments, entries, commits,

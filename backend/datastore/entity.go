@@ -27,6 +27,8 @@ const (
 	kindSeries  = "CountmillSeries"
 	kindPiece   = "CountmillPiece"
 	kindRest    = "CountmillRest"
+	kindJournal = "CountmillJournal"
+	kindRow     = "CountmillJournalRow"
 )
 
 // A ref is a key without its partition.

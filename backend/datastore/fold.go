@@ -32,6 +32,7 @@ func (s *Store) Fold(ctx context.Context, c *store.Commit) (store.CommitResult, 
 	}
 	addGrouped(mutations[len(c.Markers):], c)
 	mutations = s.addBuckets(mutations, c)
+	mutations = s.addJournal(mutations, c)
 	resp, err := s.commitOnce(ctx, mutations)
 	if err != nil {
 		return store.CommitResult{}, s.explain("fold", err)
@@ -45,7 +46,7 @@ func (s *Store) Fold(ctx context.Context, c *store.Commit) (store.CommitResult, 
 }
 
 // shardResults returns the results of the adds, which come between those of the markers and those of
-// the archive.
+// the archive and the journal.
 func shardResults(c *store.Commit, resp *pb.CommitResponse) []*pb.MutationResult {
 	return resp.GetMutationResults()[len(c.Markers):][:len(c.Adds)]
 }

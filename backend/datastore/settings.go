@@ -96,6 +96,7 @@ type rulesRecord struct {
 	Series []store.SeriesRule `json:"series"`
 	// Indexes are left out if there are none: an older process refuses them.
 	Indexes []indexRecord `json:"indexes,omitempty"`
+	Journal []journalRule `json:"journal,omitempty"`
 }
 
 // indexRecord is an index in the meta record.
@@ -111,6 +112,16 @@ type indexRecord struct {
 	Ended   time.Time `json:"ended,omitzero"`
 }
 
+// journalRule is a rule for the journal in the meta record.
+type journalRule struct {
+	Pattern    string    `json:"pattern"`
+	Keep       string    `json:"keep"` // store.JournalChange
+	PagedSince time.Time `json:"paged_since,omitzero"`
+	Version    int64     `json:"version"`
+	Since      time.Time `json:"since"`
+	Ended      time.Time `json:"ended,omitzero"`
+}
+
 func encodeRules(r *store.Rules) *pb.Value {
 	if r == nil {
 		return instant(time.Time{})
@@ -119,6 +130,10 @@ func encodeRules(r *store.Rules) *pb.Value {
 	for i := range r.Indexes {
 		x := &r.Indexes[i]
 		record.Indexes = append(record.Indexes, indexRecord{x.Name, x.Match, x.Group, x.Number, x.Version, x.Since, x.Serving, x.Checked, x.Ended})
+	}
+	for i := range r.Journal {
+		x := &r.Journal[i]
+		record.Journal = append(record.Journal, journalRule{x.Pattern, x.Change().String(), x.PagedSince, x.Version, x.Since, x.Ended})
 	}
 	written, err := json.Marshal(record)
 	if err != nil {
@@ -147,6 +162,16 @@ func decodeRules(f *fields) *store.Rules {
 			return nil
 		}
 		rules.Indexes = append(rules.Indexes, index)
+	}
+	for _, x := range r.Journal {
+		c, err := store.ParseJournalKeep(x.Keep)
+		if err != nil {
+			f.wrong("rules", "rules that this version knows")
+			return nil
+		}
+		rules.Journal = append(rules.Journal, store.JournalRule{
+			Pattern: x.Pattern, Keep: c.Keep, Paged: c.Paged, PagedSince: x.PagedSince, Version: x.Version, Since: x.Since, Ended: x.Ended,
+		})
 	}
 	return rules
 }

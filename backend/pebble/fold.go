@@ -25,8 +25,8 @@ func (s *Store) Fold(ctx context.Context, c *store.Commit) (store.CommitResult, 
 	s.sweeping.RLock()
 	defer s.sweeping.RUnlock()
 	// ChangeRules has the lock for writing: after it, no commit by older rules is applied.
-	if oldest := s.settings.oldest.Load(); c.Rules < oldest && len(c.Adds) > 0 {
-		return store.CommitResult{}, fmt.Errorf("%w: by the settings %d, and an index needs %d", store.ErrOutdated, c.Rules, oldest)
+	if oldest := s.settings.oldest.Load(); c.Rules < oldest {
+		return store.CommitResult{}, fmt.Errorf("%w: by the settings %d, and an index or a journal needs %d", store.ErrOutdated, c.Rules, oldest)
 	}
 	if len(c.Markers) == 0 {
 		return store.CommitResult{}, s.foldUnmarked(ctx, c)
@@ -97,6 +97,9 @@ func (s *Store) newBatch(c *store.Commit) *pebbledb.Batch {
 	for i := range c.Growths {
 		size += s.keys.namedLen(c.Growths[i].Counter) + overhead
 	}
+	for i := range c.Records {
+		size += len(c.Records[i].Data) + 100
+	}
 	return s.db.NewBatchWithSize(size + 128)
 }
 
@@ -108,6 +111,10 @@ func (s *Store) mergeCommit(b *pebbledb.Batch, c *store.Commit) error {
 	}
 	// Totals and series are one batch: after a crash a sum is in both or in neither.
 	if err := s.mergeBuckets(b, c); err != nil {
+		return err
+	}
+	// Evidence is in the same batch: there is none of a commit that was not applied.
+	if err := s.setJournal(b, c); err != nil {
 		return err
 	}
 	for i := range c.Growths {

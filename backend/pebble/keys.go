@@ -29,6 +29,11 @@ import (
 //	3 n namespace 't' index piece group    a piece's part of a group's rest
 //	3 n namespace 'g' group                a group's rest: the sum of its pieces' parts
 //	3 n namespace 'q' name                 a sequence
+//	3 n namespace 'l' key                  a record of the journal: store.JournalKey
+//	3 n namespace 'p' length counter place a row of the journal: 2 bytes of length, 20
+//	                                       of the place
+//	3 n namespace 'e' hour key             when a record of the journal may go: 4 bytes
+//	                                       of the hour
 //	3 n namespace 'x' name                 a counter that was deleted; its record may say
 //	                                       by now that it exists again
 //
@@ -50,6 +55,9 @@ const (
 	kindRest   = 'g'
 
 	kindSequence = 'q'
+	kindJournal  = 'l'
+	kindRow      = 'p'
+	kindExpiry   = 'e'
 
 	maxNamespace = 100
 )

@@ -222,17 +222,19 @@ type meta struct {
 	ID       string          `json:"id"`
 	Created  time.Time       `json:"created"`
 	Settings *settingsRecord `json:"settings"`
-	// Rules is the latest kind of rules that the database ever had: 1 for series, 2 for indexes. A program
+	// Rules is the latest kind of rules that the database ever had: 1 for series, 2 for indexes, 3 for the
+	// journal. A program
 	// that does not know the kind refuses the database, because it would fold without the rules.
 	Rules int64 `json:"rules,omitempty"`
 	// Restores is how often the directory was restored from a backup.
 	Restores int64 `json:"restores,omitempty"`
 }
 
-// The kinds of rules. This version knows them up to indexRules.
+// The kinds of rules. journalRules is the latest one that this version knows.
 const (
-	seriesRules = 1
-	indexRules  = 2
+	seriesRules  = 1
+	indexRules   = 2
+	journalRules = 3
 )
 
 // setSettings writes settings into the record.
@@ -240,6 +242,8 @@ func (m *meta) setSettings(x store.Settings) {
 	m.Settings = encodeSettings(x)
 	switch {
 	case x.Rules == nil:
+	case len(x.Rules.Journal) > 0:
+		m.Rules = max(m.Rules, journalRules)
 	case len(x.Rules.Indexes) > 0:
 		m.Rules = max(m.Rules, indexRules)
 	default:
@@ -278,7 +282,7 @@ func getMeta(dir string, db *pebbledb.DB) (m meta, err error) {
 	defer closer.Close()
 	err = json.Unmarshal(value, &m)
 	switch {
-	case err == nil && m.Format > format, err == nil && m.Rules > indexRules:
+	case err == nil && m.Format > format, err == nil && m.Rules > journalRules:
 		return m, newer(dir)
 	case err == nil && 0 < m.Format && m.Format < format:
 		return m, fmt.Errorf("data directory %s was written by countmill before its first release (format %d, this is %d): name an empty directory", dir, m.Format, format)

@@ -146,6 +146,7 @@ type Store struct {
 
 	settings settings
 	identity identity
+	journal  journal
 }
 
 var (

@@ -150,6 +150,18 @@ type settingsRecord struct {
 	Series []seriesRecord `json:"series,omitempty"`
 	// Indexes are the indexes.
 	Indexes []indexRecord `json:"indexes,omitempty"`
+	// Journal are the rules for the journal.
+	Journal []journalRule `json:"journal,omitempty"`
+}
+
+// journalRule is a rule for the journal in the meta record.
+type journalRule struct {
+	Pattern    string    `json:"pattern"`
+	Keep       string    `json:"keep"` // store.JournalChange
+	PagedSince time.Time `json:"paged_since,omitzero"`
+	Version    int64     `json:"version"`
+	Since      time.Time `json:"since"`
+	Ended      time.Time `json:"ended,omitzero"`
 }
 
 // indexRecord is an index in the meta record.
@@ -188,6 +200,10 @@ func encodeSettings(s store.Settings) *settingsRecord {
 		x := &s.Rules.Indexes[i]
 		r.Indexes = append(r.Indexes, indexRecord{x.Name, x.Match, x.Group, x.Number, x.Version, x.Since, x.Serving, x.Checked, x.Ended})
 	}
+	for i := range s.Rules.Journal {
+		x := &s.Rules.Journal[i]
+		r.Journal = append(r.Journal, journalRule{x.Pattern, x.Change().String(), x.PagedSince, x.Version, x.Since, x.Ended})
+	}
 	return r
 }
 
@@ -199,7 +215,7 @@ func (r *settingsRecord) decode() (s store.Settings, err error) {
 	if err == nil && (s.Version < 1 || s.Window <= 0 || s.Pace < 0 || s.ForgetBefore.IsZero()) {
 		err = errors.New("its settings are empty")
 	}
-	if err == nil && len(r.Series)+len(r.Indexes) > 0 {
+	if err == nil && len(r.Series)+len(r.Indexes)+len(r.Journal) > 0 {
 		s.Rules, err = r.decodeRules()
 	}
 	return s, err
@@ -223,6 +239,15 @@ func (r *settingsRecord) decodeRules() (*store.Rules, error) {
 			return nil, fmt.Errorf("the index %q: %w", x.Name, err)
 		}
 		rules.Indexes = append(rules.Indexes, index)
+	}
+	for _, x := range r.Journal {
+		c, err := store.ParseJournalKeep(x.Keep)
+		if err != nil {
+			return nil, fmt.Errorf("the journal of %q: %w", x.Pattern, err)
+		}
+		rules.Journal = append(rules.Journal, store.JournalRule{
+			Pattern: x.Pattern, Keep: c.Keep, Paged: c.Paged, PagedSince: x.PagedSince, Version: x.Version, Since: x.Since, Ended: x.Ended,
+		})
 	}
 	return rules, nil
 }

@@ -17,6 +17,9 @@
  * @typedef {{counter: string, total: bigint, asOf: string, source: string, shards: number, exists: boolean, rate: number | null}} Total
  *   Every commit until asOf is in total. Of two totals the one with the greater asOf is newer. exists is
  *   false for a counter that nobody has incremented. rate is the change a second, of a watch with rates.
+ * @typedef {{key: string, time: string, counter: string, delta: bigint, part: string, sender: string}} JournalEntry
+ *   The delta of one counter in one part: an increment, or several of one sender that were sent together. Keys
+ *   compare as strings in the order of entries. sender is the name of a token; empty if it is not known.
  * @typedef {{totals: Total[], whole: boolean, removed: string[], truncated: boolean, lag: number | null}} Update
  *   The totals of a watch that have changed. whole: these are all totals, and any others are gone. So is the first
  *   update, and the first one after a break. removed are counters that were deleted or are beyond the limit.
@@ -261,6 +264,22 @@ export class Client {
       token = page.next_page_token ?? "";
     } while (token);
     if (overflowed.length) throw new TotalOverflowError("totals that do not fit 64 bits: " + JSON.stringify(overflowed));
+  }
+
+  /**
+   * The increments of a counter under a rule for the journal, from the oldest on, page by page. after begins
+   * after the key of an entry: pass the last key that you have seen to follow the end. id selects the increment
+   * with that id. timeout is that of a page. The token needs the scope admin.
+   * @param {string} counter @param {CallOptions & {id?: string, after?: string}} [options]
+   * @returns {AsyncGenerator<JournalEntry, void, void>}
+   */
+  async *journal(counter, { id, after, timeout } = {}) {
+    do {
+      const path = "/v1/journal?" + query({ counter, id, after, limit: "1000" });
+      const page = await this.#call({ path, read: true, maybe: 0 }, this.#deadline(timeout), (a) => ({ ...a, entries: a.entries.map(entry) }));
+      yield* page.entries;
+      after = page.next;
+    } while (after);
   }
 
   /**
@@ -565,6 +584,11 @@ function entries(sums) {
 /** @param {any} t @returns {Total} */
 function total(t) {
   return { counter: t.counter, total: BigInt(t.total), asOf: t.as_of, source: t.source, shards: t.shards, exists: t.exists, rate: t.rate ?? null };
+}
+
+/** @param {any} e @returns {JournalEntry} */
+function entry(e) {
+  return { key: e.key, time: e.time, counter: e.counter, delta: BigInt(e.delta), part: e.part, sender: e.sender ?? "" };
 }
 
 /** @param {Record<string, string | number | undefined>} parameters numbers are milliseconds */

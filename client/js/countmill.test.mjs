@@ -405,6 +405,16 @@ test("scripted server", { concurrency: 4, timeout: 60_000 }, async (suite) => {
     assert.equal(s.got[1].url, "/v1/counters?prefix=x%26&limit=1000&page_token=n%2F1&format=string");
   });
 
+  it("the journal goes over pages", async (t) => {
+    const line = (key, delta) => ({ key, time: "2026-11-25T10:00:00Z", counter: "a", delta, part: "00", sender: key === "k1" ? "shop" : undefined });
+    const { c, s } = await scripted(t, [answer(200, "", { entries: [line("k1", "5")], next: "k1", settled_until: "" }), answer(200, "", { entries: [line("k2", "-9007199254740993")], settled_until: "" })]);
+    const seen = [];
+    for await (const e of c.journal("a&", { after: "k0" })) seen.push([e.key, e.delta, e.sender]);
+    assert.deepEqual(seen, [["k1", 5n, "shop"], ["k2", -9007199254740993n, ""]]);
+    assert.equal(s.got[0].url, "/v1/journal?counter=a%26&after=k0&limit=1000&format=string");
+    assert.equal(s.got[1].url, "/v1/journal?counter=a%26&after=k1&limit=1000&format=string");
+  });
+
   it("addresses and tokens", async (t) => {
     for (const base of ["", "127.0.0.1:8080", "ftp://a", "http://a?b", "http://u:p@a", "http://"]) {
       assert.throws(() => new Client(base), countmill.InvalidError, base);

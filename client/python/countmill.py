@@ -104,6 +104,18 @@ class Total:
 
 
 @dataclass(frozen=True)
+class JournalEntry:
+    """The delta of one counter in one part: an increment, or several of one sender that were sent together."""
+
+    key: str  # its place; keys compare as strings in the order of entries
+    time: datetime
+    counter: str
+    delta: int
+    part: str
+    sender: str  # the name of a token; empty if it is not known
+
+
+@dataclass(frozen=True)
 class Update:
     """The totals of a watch that have changed. If it is whole, all other totals are gone."""
 
@@ -281,6 +293,21 @@ class Client:
             token = page.get("next_page_token", "")
         if overflowed:
             raise TotalOverflowError("totals that do not fit 64 bits: " + ", ".join(map(repr, overflowed)))
+
+    def journal(self, counter: str, *, id: Optional[str] = None, after: Optional[str] = None,
+                timeout: Optional[float] = None) -> Iterator[JournalEntry]:
+        """The increments of a counter under a rule for the journal, from the oldest on, page by page.
+
+        after begins after the key of an entry: pass the last key that you have seen to follow the end. id selects
+        the increment with that id. timeout is that of a page. The token needs the scope admin.
+        """
+        while True:
+            path = "/v1/journal" + _query(counter=counter, id=id, after=after, limit=1000)
+            page = self._call(_Request(path), self._deadline(timeout), lambda a: {**a, "entries": _entries(a)})
+            yield from page["entries"]
+            after = page.get("next")
+            if not after:
+                return
 
     def watch(self, counters: Sequence[str] = (), *, prefix: Optional[str] = None, limit: Optional[int] = None, rates: bool = False,
               max_staleness: Optional[float] = None, timeout: Optional[float] = None) -> Iterator[Update]:
@@ -564,6 +591,11 @@ def _values(answer: dict, count: int) -> range:
 def _totals(answer: dict) -> List[Total]:
     return [Total(t["counter"], int(t["total"]), _moment(t["as_of"]), t["source"], t["shards"], t["exists"], t.get("rate"))
             for t in answer["totals"]]
+
+
+def _entries(answer: dict) -> List[JournalEntry]:
+    return [JournalEntry(e["key"], _moment(e["time"]), e["counter"], int(e["delta"]), e["part"], e.get("sender", ""))
+            for e in answer["entries"]]
 
 
 def _moment(text: str) -> datetime:

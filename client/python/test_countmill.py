@@ -523,6 +523,15 @@ class Scripted(unittest.TestCase):
         self.assertEqual(seen, [("a", 1), ("c", -(2**63))])
         self.assertEqual(s.got[1][2], "/v1/counters?prefix=x%26&limit=1000&page_token=n%2F1")
 
+    def test_the_journal_goes_over_pages(self):
+        def line(key, delta, **more):
+            return {"key": key, "time": "2026-11-25T10:00:00Z", "counter": "a", "delta": delta, "part": "00", **more}
+        c, s = self.open(answer(200, entries=[line("k1", 5, sender="shop")], next="k1", settled_until=""),
+                         answer(200, entries=[line("k2", -(2**60))], settled_until=""))
+        self.assertEqual([(e.key, e.delta, e.sender) for e in c.journal("a&", after="k0")], [("k1", 5, "shop"), ("k2", -(2**60), "")])
+        self.assertEqual(s.got[0][2], "/v1/journal?counter=a%26&after=k0&limit=1000")
+        self.assertEqual(s.got[1][2], "/v1/journal?counter=a%26&after=k1&limit=1000")
+
     def test_addresses_and_tokens(self):
         for base in ("", "127.0.0.1:8080", "ftp://a", "http://a?b", "http://u:p@a", "http://"):
             self.assertRaises(countmill.InvalidError, countmill.Client, base)

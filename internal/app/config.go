@@ -108,6 +108,14 @@ type Config struct {
 	// database at its start. Default: none.
 	Series []string
 
+	// Journal are rules for the journal, each as PATTERN=KEEP. An aggregator writes them into the
+	// database at its start.
+	Journal []string
+
+	// JournalPrefixes are the patterns of rules for the journal, for a publisher in a process without a
+	// database. It then does not sum the increments of different tokens. Default: none.
+	JournalPrefixes []string
+
 	// CountWithin is how old an increment may be when it is counted: the same for the publisher
 	// and the aggregator. Default 0: the lingers decide.
 	CountWithin time.Duration

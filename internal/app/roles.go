@@ -27,7 +27,7 @@ import (
 // of this machine has one in disks.
 func makeRoles(cfg Config, b *backends, disks []*onDisk) ([]named, error) {
 	var before, after []named
-	window := func() time.Duration { return ownWindow(cfg) }
+	window, journal := func() time.Duration { return ownWindow(cfg) }, patternsOf(cfg)
 	work := indexings(cfg, b)
 	var onRules func(context.Context)
 	if cfg.Roles.Has(Aggregator) {
@@ -35,13 +35,13 @@ func makeRoles(cfg Config, b *backends, disks []*onDisk) ([]named, error) {
 		if err != nil {
 			return nil, err
 		}
-		window, onRules = agg.window, agg.ReadSettings
+		window, onRules, journal = agg.window, agg.ReadSettings, agg.journal
 		before = append(before, intakes(cfg, b)...)
 		before = append(before, named{"aggregator", agg}, named{"bus", newReceiving(b.bus)})
 		after = append(after, named{"backlog", backlog{aggregator: agg.Aggregator}})
 	}
 	if cfg.Roles.Has(Publisher) {
-		pub, err := newPublishing(cfg, b, window)
+		pub, err := newPublishing(cfg, b, window, journal)
 		if err != nil {
 			return nil, err
 		}
@@ -77,12 +77,16 @@ type publishing struct {
 	folded bool // when Publish returns
 }
 
-func newPublishing(cfg Config, b *backends, window func() time.Duration) (*publishing, error) {
-	p, err := publisher.New(b.bus, publisherConfig(cfg, b, window))
+func newPublishing(cfg Config, b *backends, window func() time.Duration, journal func(counter string) bool) (*publishing, error) {
+	c := publisherConfig(cfg, b, window)
+	c.Journal = journal
+	p, err := publisher.New(b.bus, c)
 	if err != nil {
 		return nil, err
 	}
-	return &publishing{Publisher: p, door: publisher.NewDoor(b.bus, b.bus.Topic, b.database()), routes: incrementsConfig(cfg, b, window), folded: b.inProcess}, nil
+	routes := incrementsConfig(cfg, b, window)
+	routes.Journal = journal
+	return &publishing{Publisher: p, door: publisher.NewDoor(b.bus, b.bus.Topic, b.database()), routes: routes, folded: b.inProcess}, nil
 }
 
 func publisherConfig(cfg Config, b *backends, window func() time.Duration) publisher.Config {
@@ -374,5 +378,6 @@ func (s tending) Routes(to *surface) {
 	if cache, ok := s.cache.(droppable); ok {
 		totals = past{s.store, cache}
 	}
+	to.Journal = admin.NewJournal(s.store, journalTimeout)
 	to.Verifier = admin.NewVerifier(s.store, s.store, totals).CompareGroups(s.store)
 }

@@ -27,10 +27,10 @@ func ParseSeries(text string) (pattern string, keep store.Retention, err error) 
 	return pattern, keep, err
 }
 
-// setRules writes the rules of --series into the database if an aggregator was given some. Rules
-// that the database has already stay as they are.
+// setRules writes the rules of --series and --journal into the database if an aggregator was given some.
+// Rules that the database has already stay as they are.
 func setRules(cfg Config, s store.Store) error {
-	if len(cfg.Series) == 0 || !cfg.Roles.Has(Aggregator) {
+	if len(cfg.Series)+len(cfg.Journal) == 0 || !cfg.Roles.Has(Aggregator) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
@@ -44,7 +44,7 @@ func setRules(cfg Config, s store.Store) error {
 			return fmt.Errorf("--series: %w", err)
 		}
 	}
-	return nil
+	return setJournalRules(ctx, cfg, s)
 }
 
 // setRule repeats the change after an unclear answer: a rule that is in force changes nothing. Processes
@@ -53,8 +53,12 @@ func setRule(ctx context.Context, log *slog.Logger, s store.Store, change store.
 	for {
 		set, err := s.ChangeRules(ctx, change)
 		if err == nil {
-			log.LogAttrs(ctx, slog.LevelInfo, "rule for series in force, as --series says",
-				slog.String("pattern", change.Pattern), slog.String("keep", change.Keep.String()), slog.Int64("settings_version", set.Version))
+			kind, keep := "series", change.Keep.String()
+			if change.Journal != nil {
+				kind, keep = "journal", change.Journal.String()
+			}
+			log.LogAttrs(ctx, slog.LevelInfo, "rule in force, as the flag says", slog.String("kind", kind),
+				slog.String("pattern", change.Pattern), slog.String("keep", keep), slog.Int64("settings_version", set.Version))
 			return nil
 		}
 		final := errors.Is(err, store.ErrDeployment) || errors.Is(err, countmill.ErrInvalid)

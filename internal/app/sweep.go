@@ -35,7 +35,7 @@ func sweeps(cfg Config, b *backends) []named {
 		s.chores = append(s.chores, chore{"deleted counters not removed, will try again", func(ctx context.Context) error {
 			_, err := b.store.SweepCounters(ctx, store.SweepAfter)
 			return err
-		}}, chore{"series not swept, will try again", b.store.SweepSeries})
+		}}, chore{"series not swept, will try again", b.store.SweepSeries}, chore{"journal not swept, will try again", b.store.SweepJournal})
 		if b.store.Limits().Ring.Buckets > 0 {
 			s.moves = append(s.moves, chore{"series not moved to the archive, will try again", func(ctx context.Context) error {
 				_, err := b.store.MoveSeries(ctx)

@@ -104,7 +104,7 @@ func (a *API) takeBatch(w http.ResponseWriter, r *http.Request) (out publisher.O
 func (a *API) openBatch(q *incoming, payload []byte, received time.Time) (*publisher.Delivery, error) {
 	a.decoding <- struct{}{}
 	defer func() { <-a.decoding }()
-	from := publisher.Sender{Name: q.caller.Name, Limited: q.caller.Limited(), Past: q.caller.Has(access.Admin)}
+	from := publisher.Sender{Name: q.caller.Name, Limited: q.caller.Limited(), Past: q.caller.Has(access.Admin), Journal: a.cfg.Increments.Journal}
 	in, batch, err := publisher.OpenBatch(payload, from, received, a.cfg.Increments.DedupWindowFunc())
 	if err != nil {
 		return nil, batchProblem(err)

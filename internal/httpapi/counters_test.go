@@ -52,6 +52,16 @@ func (f *fakeAdmin) AddSeries(_ context.Context, pattern string, keep store.Rete
 	return f.settings, f.err
 }
 
+func (f *fakeAdmin) AddJournal(_ context.Context, pattern string, keep store.JournalChange) (store.Settings, error) {
+	f.asked = fmt.Sprintf("journal %q %s", pattern, keep)
+	return f.settings, f.err
+}
+
+func (f *fakeAdmin) RemoveJournal(_ context.Context, pattern string) (store.Settings, error) {
+	f.asked = fmt.Sprintf("no journal %q", pattern)
+	return f.settings, f.err
+}
+
 func (f *fakeAdmin) RemoveSeries(_ context.Context, pattern string) (store.Settings, error) {
 	f.asked = fmt.Sprintf("remove %q", pattern)
 	return f.settings, f.err

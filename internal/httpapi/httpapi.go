@@ -29,6 +29,7 @@ type Services struct {
 	DeadLetters *admin.DeadLetters // of each role with a store
 	Verifier    *admin.Verifier    // of each role with a store
 	Sequences   Sequences          // of each role with a store
+	Journal     *admin.Journal     // of each role with a store
 
 	// Folded means that increments are in the totals of Reader when Sender returns nil.
 	Folded bool
@@ -98,6 +99,8 @@ type Admin interface {
 	Index(ctx context.Context, name string) (admin.IndexState, error)
 	CreateIndex(ctx context.Context, name, match, group string) error
 	DeleteIndex(ctx context.Context, name string) error
+	AddJournal(ctx context.Context, pattern string, keep store.JournalChange) (store.Settings, error)
+	RemoveJournal(ctx context.Context, pattern string) (store.Settings, error)
 }
 
 // Config bounds requests. Its zero value works.

@@ -53,6 +53,9 @@ type IncrementsConfig struct {
 	// Default countmill.DefaultDedupWindow, always.
 	DedupWindowFunc func() time.Duration
 
+	// Journal is that of publisher.Config.
+	Journal func(counter string) bool
+
 	// MaxBody is the most bytes of a body. Default 8 MiB.
 	MaxBody int
 
@@ -214,6 +217,7 @@ func (a *API) accept(w http.ResponseWriter, r *http.Request, at time.Time, ret *
 	q.entries = len(q.incs)
 	var sent publisher.Sent
 	err = a.send(r.Context(), q, func(ctx context.Context) (err error) {
+		ctx = publisher.WithSender(ctx, q.caller.Name)
 		switch {
 		case !at.IsZero():
 			sent, err = a.services.Sender.PublishPast(ctx, at, q.caller.Name, q.key, q.incs...)

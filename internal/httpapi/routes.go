@@ -115,6 +115,8 @@ var routes = []route{
 	{method: http.MethodGet, path: "/v1/indexes", need: read, home: onAdmin, within: forever, answer: (*API).indexes},
 	{method: http.MethodPost, path: "/v1/indexes", need: change, home: onAdmin, within: forever, body: indexBody, answer: (*API).createIndex},
 	{method: http.MethodDelete, path: "/v1/indexes", need: change, home: onAdmin, within: forever, once: []string{"name"}, answer: (*API).deleteIndex},
+	{method: http.MethodPost, path: "/v1/rules/journal", need: whole, home: onAdmin, within: forever, body: journalRuleBody, answer: (*API).addJournalRule},
+	{method: http.MethodDelete, path: "/v1/rules/journal", need: whole, home: onAdmin, within: forever, once: []string{"pattern"}, answer: (*API).removeJournalRule},
 	{method: http.MethodPost, path: "/v1/reset", need: change, home: onAdmin, within: forever, once: []string{"format"}, body: resetBody, answer: (*API).reset},
 
 	{method: http.MethodPost, path: "/v1/sequences/next", need: publish, home: onSequences, within: forever, body: nextBody, answer: (*API).nextValues},
@@ -125,6 +127,9 @@ var routes = []route{
 	{method: http.MethodGet, path: "/v1/dead-letters/{name}", need: whole, home: onStore, within: long, answer: (*API).showDeadLetter},
 	{method: http.MethodPost, path: "/v1/dead-letters/replay", need: whole, home: onStore, within: long, body: replayBody, answer: (*API).replay},
 	{method: http.MethodPost, path: "/v1/dead-letters/discard", need: whole, home: onStore, within: long, body: discardBody, answer: (*API).discard},
+
+	{method: http.MethodGet, path: "/v1/journal", need: change, home: onJournal, within: long, once: []string{"counter", "id", "after", "before", "limit", "format"}, answer: (*API).journal},
+	{method: http.MethodGet, path: "/v1/journal/records", need: whole, home: onJournal, within: long, once: []string{"from", "to", "after", "limit"}, answer: (*API).journalRecords},
 
 	{method: http.MethodGet, path: "/v1/shards", need: read, home: onVerifier, within: long, once: []string{"counter"}, answer: (*API).shards},
 	{method: http.MethodGet, path: "/v1/verify", need: whole, home: onVerifier, within: verifying, once: []string{"prefix", "limit", "page_token"}, answer: (*API).verify},

@@ -19,6 +19,7 @@ type ruleRequest struct {
 type rules struct {
 	Version int64        `json:"version"`
 	Series  []seriesRule `json:"series"`
+	Journal []seriesRule `json:"journal"`
 }
 
 type seriesRule struct {
@@ -29,19 +30,24 @@ type seriesRule struct {
 }
 
 func rulesOf(set store.Settings) rules {
-	shown := rules{Version: set.Version, Series: []seriesRule{}}
+	shown := rules{Version: set.Version, Series: []seriesRule{}, Journal: journalRulesOf(set.Rules)}
 	if set.Rules == nil {
 		return shown
 	}
 	for _, r := range set.Rules.Series {
-		rule := seriesRule{Pattern: r.Pattern, Keep: r.Keep.String(), Begin: r.Since.UTC().Format(time.RFC3339)}
-		if !r.Ended.IsZero() {
-			ended := r.Ended.UTC().Format(time.RFC3339)
-			rule.Ended = &ended
-		}
-		shown.Series = append(shown.Series, rule)
+		shown.Series = append(shown.Series, ruleOf(r.Pattern, r.Keep.String(), r.Since, r.Ended))
 	}
 	return shown
+}
+
+// ruleOf is a rule as clients see it.
+func ruleOf(pattern, keep string, since, ended time.Time) seriesRule {
+	rule := seriesRule{Pattern: pattern, Keep: keep, Begin: since.UTC().Format(time.RFC3339)}
+	if !ended.IsZero() {
+		text := ended.UTC().Format(time.RFC3339)
+		rule.Ended = &text
+	}
+	return rule
 }
 
 func (a *API) rules(c call) (any, error) {

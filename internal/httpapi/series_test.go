@@ -136,14 +136,17 @@ func TestRules(t *testing.T) {
 	f := &fakeAdmin{settings: store.Settings{Version: 4, Rules: &store.Rules{Series: []store.SeriesRule{
 		{Pattern: "page:*", Keep: store.Retention{Minutes: 6 * time.Hour, Quarters: 400 * 24 * time.Hour}, Since: began},
 		{Pattern: "b", Keep: store.Retention{Quarters: 30 * 24 * time.Hour}, Since: began, Ended: began.Add(time.Hour)},
-	}}}}
+	}, Journal: []store.JournalRule{{Pattern: "billing:*", Keep: 400 * 24 * time.Hour, Paged: true, Since: began}}}}}
 	doc := apitest.Load(t)
 	const shown = `{"version":4,"series":[{"pattern":"page:*","keep":"1m:6h,15m:400d","begin":"2026-11-23T10:02:00Z","ended":null},` +
-		`{"pattern":"b","keep":"15m:30d","begin":"2026-11-23T10:02:00Z","ended":"2026-11-23T11:02:00Z"}]}` + "\n"
+		`{"pattern":"b","keep":"15m:30d","begin":"2026-11-23T10:02:00Z","ended":"2026-11-23T11:02:00Z"}],` +
+		`"journal":[{"pattern":"billing:*","keep":"400d,paged","begin":"2026-11-23T10:02:00Z","ended":null}]}` + "\n"
 	for _, tt := range []struct{ method, target, body, asked string }{
 		{http.MethodGet, "/v1/rules", "", "rules"},
 		{http.MethodPost, "/v1/rules/series", `{"pattern":"page:*","keep":"1m:6h,15m:400d"}`, `add "page:*" 1m:6h,15m:400d`},
 		{http.MethodDelete, "/v1/rules/series?pattern=" + url.QueryEscape("page:*"), "", `remove "page:*"`},
+		{http.MethodPost, "/v1/rules/journal", `{"pattern":"billing:*","keep":"400d,paged"}`, `journal "billing:*" 400d,paged`},
+		{http.MethodDelete, "/v1/rules/journal?pattern=" + url.QueryEscape("billing:*"), "", `no journal "billing:*"`},
 	} {
 		contentType := ""
 		if tt.body != "" {
@@ -159,6 +162,10 @@ func TestRules(t *testing.T) {
 		{http.MethodPost, "/v1/rules/series", `{"pattern":"page:*"}`, `"field":"keep"`},
 		{http.MethodPost, "/v1/rules/series", `{"keep":"15m:30d"}`, `"field":"pattern"`},
 		{http.MethodDelete, "/v1/rules/series", "", `"field":"pattern"`},
+		{http.MethodPost, "/v1/rules/journal", `{"pattern":"page:*","keep":"1h"}`, `"field":"keep"`},
+		{http.MethodPost, "/v1/rules/journal", `{"pattern":"page:*"}`, `"field":"keep"`},
+		{http.MethodPost, "/v1/rules/journal", `{"keep":"30d"}`, `"field":"pattern"`},
+		{http.MethodDelete, "/v1/rules/journal", "", `"field":"pattern"`},
 	} {
 		contentType := ""
 		if tt.body != "" {
@@ -171,6 +178,9 @@ func TestRules(t *testing.T) {
 	f.err = store.ErrNoRule
 	if rec := change(t, f, doc, http.MethodDelete, "/v1/rules/series?pattern=a", "", ""); rec.Code != 404 || !strings.Contains(rec.Body.String(), "no-rule") {
 		t.Errorf("a rule that does not exist: got %d %s", rec.Code, rec.Body)
+	}
+	if rec := change(t, f, doc, http.MethodDelete, "/v1/rules/journal?pattern=a", "", ""); rec.Code != 404 || !strings.Contains(rec.Body.String(), "no-rule") {
+		t.Errorf("a rule for the journal that does not exist: got %d %s", rec.Code, rec.Body)
 	}
 	for err, want := range map[error]struct {
 		status int

@@ -180,8 +180,19 @@ var defects = map[string]*defect{
 	"begins again after a delete":        {caught: "SequenceIsDeleted", make: func(s *fakestore.Store) store.Store { return &restarting{Store: s, begins: map[string]string{}} }},
 	"counts past the end":                {caught: "SequenceEnds", make: nexts(wraps)},
 	"forgets sequences":                  {caught: "ReopenedSequences"},
+	"journals refused commits":           {caught: "JournalIsOneWithItsCommit", make: journals(journaling{fold: recordsFirst})},
+	"pages forward only":                 {caught: "JournalPages", make: journals(journaling{records: alwaysFirst})},
+	"confuses rows":                      {caught: "JournalRows", make: journals(journaling{rows: rowsOfAny})},
+	"settles before commits":             {caught: "JournalSettles", make: journals(journaling{moment: momentsOver}), opts: machines},
+	"replaces records blindly":           {caught: "ReplaceRecord", make: journals(journaling{replace: replacesBlindly})},
+	"keeps replaced rows":                {caught: "ReplaceRecord", make: journals(journaling{replace: keepsRows})},
+	"keeps records for ever":             {caught: "SweepJournal", make: journals(journaling{sweep: neverSweeps})},
+	"forgets the journal":                {caught: "ReopenedJournal"},
 	"believes the clock":                 {caught: "WrongClockForgetsNothing", make: settings(func(_, x store.Settings) store.Settings { return x })},
 }
+
+// machines is a store that uses its machine's clock.
+var machines = fakestore.Options{GrowsInFold: true, Latency: 50 * time.Microsecond, Age: func() time.Duration { return 0 }}
 
 // slow gives a defect that acts between two calls as much time as a real store would.
 var slow = fakestore.Options{Latency: 50 * time.Microsecond}

@@ -191,6 +191,13 @@ func RunStore(t *testing.T, open func(t *testing.T) store.Store, features ...Fea
 		{"RepeatsBesideEachOther", testRepeatsBesideEachOther},
 		{"SequenceMarkersGoAtTheirTime", testSequenceMarkersGoAtTheirTime},
 		{"ReopenedSequences", testReopenedSequences},
+		{"JournalIsOneWithItsCommit", testJournalIsOneWithItsCommit},
+		{"JournalPages", testJournalPages},
+		{"JournalRows", testJournalRows},
+		{"JournalSettles", testJournalSettles},
+		{"ReplaceRecord", testReplaceRecord},
+		{"SweepJournal", testSweepJournal},
+		{"ReopenedJournal", testReopenedJournal},
 	}, sumsTests...) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

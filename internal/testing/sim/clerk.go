@@ -15,7 +15,7 @@ type personStore struct{ *simStore }
 
 // Fold decides about a letter.
 func (d personStore) Fold(ctx context.Context, c *store.Commit) (folded store.CommitResult, err error) {
-	commit := store.Commit{Markers: slices.Clone(c.Markers)}
+	commit := store.Commit{Markers: slices.Clone(c.Markers), Rules: c.Rules}
 	err = d.change(ctx, "decide", commitKey(&commit), FoldNotApplied, FoldApplied, FoldLate,
 		func() string { return commitText(&commit) }, func() error {
 			_, err := d.fake.Fold(background, &commit)

@@ -46,7 +46,7 @@ func (r Row) String() string { return rowNames[r] }
 
 // Fold applies a commit, and answers with a row of the table.
 func (s *simStore) Fold(ctx context.Context, c *store.Commit) (folded store.CommitResult, err error) {
-	commit := store.Commit{Markers: slices.Clone(c.Markers), Adds: slices.Clone(c.Adds), KnownShards: slices.Clone(c.KnownShards), Buckets: slices.Clone(c.Buckets), Archive: c.Archive, Tally: c.Tally, Growths: slices.Clone(c.Growths), Grouped: slices.Clone(c.Grouped), Rules: c.Rules}
+	commit := store.Commit{Markers: slices.Clone(c.Markers), Adds: slices.Clone(c.Adds), KnownShards: slices.Clone(c.KnownShards), Buckets: slices.Clone(c.Buckets), Archive: c.Archive, Tally: c.Tally, Growths: slices.Clone(c.Growths), Grouped: slices.Clone(c.Grouped), Rules: c.Rules, Records: slices.Clone(c.Records), Rows: slices.Clone(c.Rows)}
 	st := &step{p: s.p, op: "fold", key: commitKey(&commit), ctx: ctx, commit: &commit}
 	var got Row
 	begun := s.wall()

@@ -16,6 +16,7 @@ type ledger struct {
 	db     *database
 	totals *totalOracle
 	series *seriesOracle
+	kept   *journalOracle
 
 	sums    []*sum
 	used    map[string]int // digits of each counter
@@ -104,6 +105,7 @@ func (lg *ledger) check() {
 	}
 	lg.totals.checkRemoved()
 	lg.series.check(lg.sums, totals)
+	lg.kept.check()
 	lg.checkRivals(totals)
 	lg.checkRefused(totals)
 	lg.checkLetters(letters, totals)

@@ -8,6 +8,7 @@ type oracles struct {
 	totals *totalOracle
 	series *seriesOracle
 	groups *groupOracle
+	kept   *journalOracle
 	ledger *ledger
 }
 
@@ -17,9 +18,9 @@ var (
 )
 
 func newOracles(k *kernel, db *database, bus *broker) *oracles {
-	o := &oracles{partOracle: newPartOracle(k, db, bus), totals: newTotalOracle(k, db), series: newSeriesOracle(k, db), groups: newGroupOracle(k, db)}
+	o := &oracles{partOracle: newPartOracle(k, db, bus), totals: newTotalOracle(k, db), series: newSeriesOracle(k, db), groups: newGroupOracle(k, db), kept: newJournalOracle(k, db)}
 	o.totals.groups = o.groups
-	o.ledger = &ledger{kernel: k, db: db, totals: o.totals, series: o.series, used: make(map[string]int)}
+	o.ledger = &ledger{kernel: k, db: db, totals: o.totals, series: o.series, kept: o.kept, used: make(map[string]int)}
 	return o
 }
 
@@ -28,6 +29,7 @@ func (o *oracles) applied(p *proc, c *store.Commit, called int) {
 	o.totals.applied(c)
 	o.series.applied(c)
 	o.groups.applied(c)
+	o.kept.applied(c)
 }
 
 func (o *oracles) published(payload []byte) {

@@ -14,16 +14,17 @@ type plan struct {
 	rates    [faultCount]float64
 	shape    shape
 	embedded bool
-	changing bool          // the window will change
-	rules    []string      // the patterns of counters with series
-	ring     store.Ring    // of a store that is not embedded
-	window1  time.Duration // the first deduplication window of the database
-	cured    int           // the step from which on the store refuses no content; 0 for none
-	crowd    *crowd        // nil in most schedules
-	contest  *contest      // nil in most schedules
-	doors    int           // publishers outside `up`; 0 in most schedules
-	outside  bool          // with roles apart: all publishers send over HTTP
-	indexed  *indexPlan    // nil in most schedules
+	changing bool           // the window will change
+	rules    []string       // the patterns of counters with series
+	ring     store.Ring     // of a store that is not embedded
+	window1  time.Duration  // the first deduplication window of the database
+	cured    int            // the step from which on the store refuses no content; 0 for none
+	journal  map[string]int // days by pattern; nil in a third of the schedules
+	crowd    *crowd         // nil in most schedules
+	contest  *contest       // nil in most schedules
+	doors    int            // publishers outside `up`; 0 in most schedules
+	outside  bool           // with roles apart: all publishers send over HTTP
+	indexed  *indexPlan     // nil in most schedules
 }
 
 // drawPlan draws with rng first. Newer parts of a plan have generators of their own, so that older
@@ -33,9 +34,10 @@ func drawPlan(rng *rand.Rand, seed uint64) *plan {
 	pl.drawDeadLetters()
 	pl.drawWindows()
 	pl.drawRules()
+	pl.drawJournal()
 	pl.embedded = rng.IntN(6) == 0
 	pl.shape = drawShape(rng)
-	if len(pl.rules) > 0 {
+	if len(pl.rules)+len(pl.journal) > 0 {
 		pl.shape.entities = max(pl.shape.entities, 60) // a part of 24 counters may add 24 days to the archive
 	}
 	pl.crowd = pl.drawCrowd()

@@ -76,6 +76,10 @@ const (
 	DropGroups  Op = "DropGroups"
 	Sums        Op = "Sums"
 	Survey      Op = "Survey" // ShardsOf and ShardPage
+	// Journal is a read of the journal.
+	Journal       Op = "Journal"
+	ReplaceRecord Op = "ReplaceRecord"
+	SweepJournal  Op = "SweepJournal"
 
 	NextValues     Op = "NextValues"
 	Sequence       Op = "Sequence"

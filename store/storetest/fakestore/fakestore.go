@@ -142,6 +142,7 @@ type Store struct {
 	dead       map[string]store.DeadLetter
 	asides     map[wire.PartID]map[string]store.Aside // by letter
 	workers    map[string]store.Worker
+	journal    journal
 	views      map[*View]struct{}
 	counts     Counts
 	rises      rises
@@ -176,6 +177,7 @@ func New(opts Options) *Store {
 		pieces:     make(map[pieceKey]store.Piece),
 		rests:      make(map[pieceKey]map[string]int64),
 		workers:    make(map[string]store.Worker),
+		journal:    newJournal(),
 		views:      make(map[*View]struct{}),
 		calls:      make(map[Op]int),
 		hooks:      make(map[Op]func(int) Answer),

@@ -43,7 +43,7 @@ func (s *Store) apply(c *store.Commit, answer Answer) (store.CommitResult, error
 		s.counts.Collisions++
 		return store.CommitResult{}, fmt.Errorf("fakestore: %w", store.ErrMarkerExists)
 	}
-	if s.opts.GrowsInFold && c.Rules < s.oldest && len(c.Adds) > 0 {
+	if s.opts.GrowsInFold && c.Rules < s.oldest {
 		return store.CommitResult{}, fmt.Errorf("fakestore: %w", store.ErrOutdated)
 	}
 	for _, m := range c.Markers {
@@ -51,6 +51,9 @@ func (s *Store) apply(c *store.Commit, answer Answer) (store.CommitResult, error
 			s.counts.Collisions++
 			return store.CommitResult{}, fmt.Errorf("fakestore: %w: %s", store.ErrMarkerExists, m.ID)
 		}
+	}
+	if err := s.journalLocked(c); err != nil {
+		return store.CommitResult{}, err
 	}
 	at := s.commitTimeLocked()
 	for _, m := range c.Markers {
@@ -138,6 +141,9 @@ func (s *Store) checkCommit(c *store.Commit) error {
 		}
 	}
 	if err := s.checkGrowths(c.Growths); err != nil {
+		return err
+	}
+	if err := s.checkJournal(c); err != nil {
 		return err
 	}
 	return s.checkRecords(c)

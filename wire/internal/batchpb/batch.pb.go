@@ -135,6 +135,9 @@ type Part struct {
 	// has, in all messages together; absent for none. All of these but the last have 24 entries, and so
 	// has a head before them. A dead letter may have a head without entries.
 	Number uint32 `protobuf:"varint,9,opt,name=number,proto3" json:"number,omitempty"`
+	// Who sent the increments: the name of a token. Only where an entry is of a counter with a journal,
+	// whose increments are not summed with those of other senders. No id and no fingerprint covers it.
+	Sender string `protobuf:"bytes,10,opt,name=sender,proto3" json:"sender,omitempty"`
 	// At most 24, each counter at most once.
 	Entries []*Entry `protobuf:"bytes,11,rep,name=entries,proto3" json:"entries,omitempty"`
 	// How many increments the entries are the sums of, where they are more than the entries. For
@@ -237,6 +240,13 @@ func (x *Part) GetNumber() uint32 {
 	return 0
 }
 
+func (x *Part) GetSender() string {
+	if x != nil {
+		return x.Sender
+	}
+	return ""
+}
+
 func (x *Part) GetEntries() []*Entry {
 	if x != nil {
 		return x.Entries
@@ -314,7 +324,7 @@ const file_batch_proto_rawDesc = "" +
 	"\atime_us\x18\x02 \x01(\x03R\x06timeUs\x12\x12\n" +
 	"\x04seal\x18\x03 \x01(\fR\x04seal\x12\x16\n" +
 	"\x06number\x18\x04 \x01(\rR\x06number\x12(\n" +
-	"\x05parts\x18\a \x03(\v2\x12.countmill.v1.PartR\x05partsJ\x04\b\x05\x10\x06J\x04\b\x06\x10\a\"\xa8\x02\n" +
+	"\x05parts\x18\a \x03(\v2\x12.countmill.v1.PartR\x05partsJ\x04\b\x05\x10\x06J\x04\b\x06\x10\a\"\xba\x02\n" +
 	"\x04Part\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\rR\x04kind\x12\x18\n" +
@@ -324,12 +334,13 @@ const file_batch_proto_rawDesc = "" +
 	"\x05event\x18\x06 \x01(\tR\x05event\x12\x1c\n" +
 	"\tprincipal\x18\a \x01(\tR\tprincipal\x12\x10\n" +
 	"\x03key\x18\b \x01(\tR\x03key\x12\x16\n" +
-	"\x06number\x18\t \x01(\rR\x06number\x12-\n" +
+	"\x06number\x18\t \x01(\rR\x06number\x12\x16\n" +
+	"\x06sender\x18\n" +
+	" \x01(\tR\x06sender\x12-\n" +
 	"\aentries\x18\v \x03(\v2\x13.countmill.v1.EntryR\aentries\x12\x1e\n" +
 	"\n" +
 	"increments\x18\f \x01(\x03R\n" +
-	"incrementsJ\x04\b\n" +
-	"\x10\v\"7\n" +
+	"increments\"7\n" +
 	"\x05Entry\x12\x18\n" +
 	"\acounter\x18\x01 \x01(\tR\acounter\x12\x14\n" +
 	"\x05delta\x18\x02 \x01(\x12R\x05deltab\x06proto3"

@@ -1,0 +1,239 @@
+package aggregator_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/internal/journal"
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/wire"
+)
+
+func keepJournal(t *testing.T, st *fakestore.Store, pattern, keep string) {
+	t.Helper()
+	change, err := store.ParseJournalKeep(keep)
+	if err == nil {
+		_, err = st.ChangeRules(t.Context(), store.RuleChange{Pattern: pattern, Journal: &change})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A kept entry is one of the journal, without its place.
+type kept struct {
+	Counter, Sender string
+	Delta           int64
+	Part            wire.PartID
+	Minute          wire.Minute
+}
+
+func journalOf(t *testing.T, st *fakestore.Store) (all []kept) {
+	t.Helper()
+	for _, r := range st.Journaled() {
+		content, err := journal.Decode(r.Data)
+		if err != nil {
+			t.Errorf("record %x: %v", r.Key, err)
+		}
+		content.Lines(r.Key, func(l journal.Line) {
+			all = append(all, kept{l.Entry.Counter, l.Part.Sender, l.Entry.Delta, l.Part.ID, l.Part.Minute})
+		})
+	}
+	return all
+}
+
+// wantJournal compares the journal with the totals of the counters with a prefix: each part is in it
+// once, and nothing else is.
+func wantJournal(t *testing.T, st *fakestore.Store, totals map[string]int64, prefixes ...string) {
+	t.Helper()
+	want, got := make(map[string]int64), make(map[string]int64)
+	for counter, n := range totals {
+		if slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(counter, prefix) }) {
+			want[counter] = n
+		}
+	}
+	seen := make(map[kept]bool)
+	for _, e := range journalOf(t, st) {
+		got[e.Counter] += e.Delta
+		one := kept{Counter: e.Counter, Part: e.Part}
+		if seen[one] {
+			t.Errorf("part %s of %q is in the journal twice", e.Part, e.Counter)
+		}
+		seen[one] = true
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the journal's sums and the totals differ (-totals +journal):\n%s", diff)
+	}
+	if over := st.Counts().OverLimit; over > 0 {
+		t.Errorf("%d commits were larger than they were packed for", over)
+	}
+}
+
+// A record has the entries with a rule of each part that its commit applies, with what the part says
+// about them.
+func TestARecordSaysWhatItsPartsSay(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := large(t)
+		keepJournal(t, st, "billing:*", "400d")
+		r := run(t, st, aggregator.Config{})
+		settle(time.Second)
+		now := wire.MinuteOf(st.Now())
+		first := at(anonymous(one("billing:a", 5), one("page:x", 1)), now-100)
+		first.Sender = "shop"
+		ahead := at(wire.CutIdentified(countmill.Increment{Counter: "billing:b", Delta: 2, ID: "e1"}), now+9000)
+		keyed, err := wire.CutRequest("web", "k", []countmill.Increment{{Counter: "billing:a", Delta: 7}, {Counter: "x", Delta: 1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		keyed[0].Minute = now
+		r.send(t, append([]wire.Part{first, ahead, anonymous(one("y", 1))}, keyed...)...)
+		settle(2 * time.Second)
+		want := map[kept]bool{
+			{"billing:a", "shop", 5, first.ID, now - 100}: true,
+			{"billing:b", "", 2, ahead.ID, now}:           true,
+			{"billing:a", "web", 7, keyed[0].ID, now}:     true,
+		}
+		got := make(map[kept]bool)
+		for _, e := range journalOf(t, st) {
+			got[e] = true
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("the journal (-want +got):\n%s", diff)
+		}
+		records := st.Journaled()
+		if len(records) != 1 {
+			t.Fatalf("%d records of one commit, want 1", len(records))
+		}
+		if at := records[0].Key.Time(); !records[0].ExpireAt.Equal(at.Add(400*24*time.Hour)) || st.Now().Sub(at).Abs() > time.Minute {
+			t.Errorf("a record of %s stays until %s", at, records[0].ExpireAt)
+		}
+	})
+}
+
+// The same message twice, from two aggregators or one, is in the journal once.
+func TestADuplicateIsInTheJournalOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := large(t)
+		keepJournal(t, st, "a", "400d")
+		r := run(t, st, aggregator.Config{Linger: -1})
+		settle(time.Second)
+		twice := anonymous(one("a", 5))
+		r.send(t, twice)
+		settle(time.Second)
+		r.send(t, twice, anonymous(one("a", 7)))
+		settle(time.Second)
+		wantJournal(t, st, map[string]int64{"a": 12}, "a")
+	})
+}
+
+// +5 and -5 leave no sum to add, and are two entries of the journal.
+func TestSumsThatCancelAreInTheJournal(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := strict(t, fakestore.Options{Entities: 1 << 20, GrowsInFold: true, CertainOutcome: true})
+		keepJournal(t, st, "a", "400d")
+		r := run(t, st, aggregator.Config{})
+		settle(time.Second)
+		r.send(t, anonymous(one("a", 5)), anonymous(one("a", -5)))
+		settle(2 * time.Second)
+		if got := journalOf(t, st); len(got) != 2 {
+			t.Errorf("the journal of +5 and -5: %+v", got)
+		}
+	})
+}
+
+// A commit has a record for each 512 KiB of a retention, and rows only of paged counters.
+func TestRecordsAreCut(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := strict(t, fakestore.Options{Entities: 1 << 20, GrowsInFold: true, CertainOutcome: true})
+		keepJournal(t, st, "long*", "400d")
+		keepJournal(t, st, "paged*", "400d,paged")
+		keepJournal(t, st, "short*", "30d")
+		r := run(t, st, aggregator.Config{})
+		settle(time.Second)
+		want := make(map[string]int64)
+		var parts []wire.Part
+		for i := range 150 {
+			var entries []wire.Entry
+			for k := range wire.MaxEntries {
+				e := wire.Entry{Counter: fmt.Sprintf("%s-%0490d", []string{"long", "paged", "short"}[k%3], k), Delta: int64(i + 1)}
+				want[e.Counter] += e.Delta
+				entries = append(entries, e)
+			}
+			slices.SortFunc(entries, func(a, b wire.Entry) int { return int(wire.Order(a.Counter)>>1) - int(wire.Order(b.Counter)>>1) })
+			parts = append(parts, anonymous(entries...))
+		}
+		// Two messages, of one window.
+		r.send(t, parts[:40]...)
+		r.send(t, parts[40:80]...)
+		r.send(t, parts[80:120]...)
+		r.send(t, parts[120:]...)
+		settle(2 * time.Second)
+		if folds := st.Counts().Folds; folds != 1 {
+			t.Fatalf("%d folds, want 1", folds)
+		}
+		byKeep := make(map[time.Duration]int)
+		for _, rec := range st.Journaled() {
+			byKeep[rec.ExpireAt.Sub(rec.Key.Time())]++
+			if len(rec.Data) > store.MaxJournalRecord {
+				t.Errorf("a record of %d bytes", len(rec.Data))
+			}
+		}
+		// 150 parts have 1.2 MB of entries of 400 days, and 0.6 MB of 30 days.
+		if diff := cmp.Diff(map[time.Duration]int{400 * 24 * time.Hour: 3, 30 * 24 * time.Hour: 2}, byKeep); diff != "" {
+			t.Errorf("records by retention (-want +got):\n%s", diff)
+		}
+		wantJournal(t, st, want, "long", "paged", "short")
+		settle(2 * store.JournalSettle)
+		for counter := range maps.Keys(want) {
+			page, err := st.JournalRows(t.Context(), counter, store.JournalQuery{Limit: 1000})
+			if n := 150 * strings.Count(counter, "paged"); err != nil || len(page.Rows) != n {
+				t.Errorf("%d rows of %.6s, %v, want %d", len(page.Rows), counter, err, n)
+			}
+		}
+	})
+}
+
+func TestJournalKeysAreChecked(t *testing.T) {
+	t.Parallel()
+	if _, err := aggregator.New(newBus(), fakestore.New(fakestore.Options{}), aggregator.Config{JournalKey: make([]byte, 31)}); err == nil {
+		t.Error("a key of 31 bytes is taken")
+	}
+}
+
+// With a key, each record has a seal of its own key and place.
+func TestRecordsAreSealed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := large(t)
+		keepJournal(t, st, "a", "400d")
+		key := []byte(strings.Repeat("k", 32))
+		r := run(t, st, aggregator.Config{JournalKey: key, Linger: -1})
+		settle(time.Second)
+		for range 3 {
+			r.send(t, anonymous(one("a", 5)))
+			settle(time.Second)
+		}
+		sealer, err := journal.NewSealer(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, rec := range st.Journaled() {
+			content, err := journal.Decode(rec.Data)
+			if err == nil {
+				err = sealer.Check(&content, rec.Key)
+			}
+			if err != nil {
+				t.Errorf("record %x: %v", rec.Key, err)
+			}
+		}
+		wantJournal(t, st, map[string]int64{"a": 15}, "a")
+	})
+}

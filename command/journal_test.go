@@ -1,0 +1,52 @@
+package command
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestJournal(t *testing.T) {
+	t.Parallel()
+	const first = `{"entries":[{"key":"k1","time":"2026-11-25T10:00:00Z","counter":"a","delta":5,"part":"p1","sender":"shop"}],"next":"k1","settled_until":"2026-11-25T10:00:01Z"}` + "\n"
+	const second = `{"entries":[{"key":"k2","time":"2026-11-25T10:00:00Z","counter":"a","delta":-7,"part":"p2"}],"settled_until":"2026-11-25T10:00:01Z"}` + "\n"
+	f := newFakeServer(t, answer(200, first), answer(200, second))
+	got := cli(t, nil, "journal", "a", "--server", f.URL)
+	if want := (result{0, "2026-11-25T10:00:00Z\t5\tshop\tp1\tk1\n2026-11-25T10:00:00Z\t-7\t-\tp2\tk2\n", ""}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if want := []string{"/v1/journal?counter=a&limit=1000", "/v1/journal?after=k1&counter=a&limit=1000"}; strings.Join(f.paths, " ") != strings.Join(want, " ") {
+		t.Errorf("asked %q, want %q", f.paths, want)
+	}
+	f = newFakeServer(t, answer(200, first))
+	if got := cli(t, nil, "journal", "a", "--json", "--limit", "1", "--id", "order 1", "--server", f.URL); got.out != first || f.paths[0] != "/v1/journal?counter=a&id=order+1&limit=1" {
+		t.Errorf("--json: got %+v, asked %q", got, f.paths)
+	}
+	f = newFakeServer(t, answer(200, first))
+	if got := cli(t, nil, "journal", "a", "--before", "k9", "--server", f.URL); got.code != 0 || len(f.paths) != 1 || f.paths[0] != "/v1/journal?before=k9&counter=a&limit=1000" {
+		t.Errorf("--before: got %+v, asked %q", got, f.paths)
+	}
+	cli(t, nil, "journal", "a", "--after", "k", "--before", "k").wantError(t, 2, "name one of them")
+	cli(t, nil, "journal").wantError(t, 2, "NAME is missing")
+	cli(t, nil, "journal", "a", "--server", newFakeServer(t, answer(200, "{}")).URL).wantError(t, 1, "is that a countmill?")
+}
+
+func TestRulesOfTheJournal(t *testing.T) {
+	t.Parallel()
+	const rules = `{"version":2,"series":[],"journal":[{"pattern":"billing:*","keep":"400d","begin":"2026-11-25T10:02:00Z","ended":null}]}` + "\n"
+	const table = "RULE     PATTERN    KEEP  COMPLETE FROM         ENDED\njournal  billing:*  400d  2026-11-25T10:02:00Z  \n"
+	for _, tt := range []struct {
+		args []string
+		path string
+	}{
+		{[]string{"rule", "add", "journal", "billing:*=400d"}, "/v1/rules/journal"},
+		{[]string{"rule", "remove", "journal", "billing:*"}, "/v1/rules/journal?pattern=billing%3A%2A"},
+	} {
+		f := newFakeServer(t, answer(200, rules))
+		if got := cli(t, nil, append(tt.args, "--server", f.URL)...); got.code != 0 || got.out != table || f.paths[0] != tt.path {
+			t.Errorf("%q: got %+v, asked %q", tt.args, got, f.paths)
+		}
+	}
+	cli(t, nil, "rule", "add", "journal", "billing:*").wantError(t, 2, "has no =")
+	cli(t, nil, "rule", "add", "journal", "billing:*=1h").wantError(t, 2, "keep")
+	cli(t, nil, "up", "--journal", "billing:*").wantError(t, 2, "--journal")
+}

@@ -1,0 +1,129 @@
+package httpapi
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/admin"
+	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/store"
+)
+
+// onJournal is the processes that read the journal.
+var onJournal = &home{"reader or aggregator", func(s *Services) bool { return s.Journal != nil }}
+
+// defaultJournalPage is the number of entries of a page.
+const defaultJournalPage = 50
+
+// journalPage is some entries as clients see them.
+type journalPage struct {
+	Entries      []journalEntry `json:"entries"`
+	Next         string         `json:"next,omitempty"`
+	Previous     string         `json:"previous,omitempty"`
+	SettledUntil string         `json:"settled_until"`
+}
+
+type journalEntry struct {
+	Key     string `json:"key"`
+	Time    string `json:"time"`
+	Counter string `json:"counter"`
+	Delta   any    `json:"delta"`
+	Part    string `json:"part"`
+	Sender  string `json:"sender,omitempty"`
+}
+
+func (a *API) journal(c call) (any, error) {
+	q := admin.JournalQuery{Counter: c.params.Get("counter"), ID: c.params.Get("id"), After: c.params.Get("after"), Before: c.params.Get("before")}
+	if err := countmill.CheckCounter(q.Counter); err != nil {
+		return nil, err
+	}
+	if err := c.caller().Check(q.Counter); err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"id", "after", "before"} {
+		if c.params.Has(name) && c.params.Get(name) == "" {
+			return nil, &countmill.FieldError{Field: name, Problem: "is empty", Limit: "leave it out"}
+		}
+	}
+	var err error
+	if q.Limit, err = c.params.Limit(defaultJournalPage, admin.MaxJournalPage); err != nil {
+		return nil, err
+	}
+	quoted, err := asString(c.params)
+	if err != nil {
+		return nil, err
+	}
+	page, err := a.services.Journal.Page(c.ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	return journalPageOf(&page, quoted), nil
+}
+
+func journalPageOf(page *admin.JournalPage, quoted bool) journalPage {
+	out := journalPage{Entries: make([]journalEntry, len(page.Entries)), Next: page.Next, Previous: page.Previous, SettledUntil: api.FormatTime(page.SettledUntil)}
+	for i := range page.Entries {
+		e := &page.Entries[i]
+		out.Entries[i] = journalEntry{Key: e.Key, Time: api.FormatTime(e.Time), Counter: e.Counter, Delta: e.Delta, Part: e.Part.String(), Sender: e.Sender}
+		if quoted {
+			out.Entries[i].Delta = strconv.FormatInt(e.Delta, 10)
+		}
+	}
+	return out
+}
+
+// journalRecords is records as the store has them.
+type journalRecords struct {
+	Records      []journalRecord `json:"records"`
+	Next         string          `json:"next,omitempty"`
+	SettledUntil string          `json:"settled_until"`
+}
+
+type journalRecord struct {
+	Key      string `json:"key"`
+	ExpireAt string `json:"expire_at"`
+	Data     []byte `json:"data"`
+}
+
+// journalRecords answers with the records from a time on, or from a key on, before a time.
+func (a *API) journalRecords(c call) (any, error) {
+	q := store.JournalQuery{}
+	from, err := timeOf(c.params, "from", time.UnixMicro(0).UTC())
+	if err != nil {
+		return nil, err
+	}
+	q.From = store.JournalAt(from)
+	if c.params.Has("to") {
+		to, err := timeOf(c.params, "to", time.Time{}.UTC())
+		if err != nil {
+			return nil, err
+		}
+		q.To = store.JournalAt(to)
+	}
+	if c.params.Has("after") {
+		after, err := store.ParseJournalPlace("after", c.params.Get("after"))
+		if err != nil {
+			return nil, err
+		}
+		if next := after.Next(); next.Compare(q.From) > 0 {
+			q.From = next
+		}
+	}
+	if q.Limit, err = c.params.Limit(admin.MaxJournalPage, admin.MaxJournalPage); err != nil {
+		return nil, err
+	}
+	page, err := a.services.Journal.Records(c.ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	out := journalRecords{Records: make([]journalRecord, len(page.Records)), SettledUntil: api.FormatTime(page.SettledUntil)}
+	for i := range page.Records {
+		r := &page.Records[i]
+		out.Records[i] = journalRecord{Key: r.Place().String(), ExpireAt: api.FormatTime(r.ExpireAt), Data: r.Data}
+	}
+	if n := len(out.Records); page.More && n > 0 {
+		out.Next = out.Records[n-1].Key
+	}
+	return out, nil
+}

@@ -1,0 +1,252 @@
+// Package journal has the format of the records of the journal: the parts that a commit applied, and of
+// them the entries of counters with a journal. Stores keep the bytes and do not read them.
+//
+// A record is
+//
+//	1 byte     format, 1
+//	1 byte     1 if the record is sealed, else 0
+//	varint     number of parts; for each part:
+//	  16 bytes   the part's id
+//	  8 bytes    the fingerprint of the whole part, also of the entries that are not here
+//	  varint     the minute of its increments
+//	  string     the sender, or nothing
+//	  varint     number of entries; for each entry:
+//	    1 byte     0, or 1 if the entry was erased
+//	    16 bytes   its salt, only in a sealed record
+//	    string     the counter
+//	    varint     the delta, in zigzag
+//	    32 bytes   its hash, in place of the three before, if it was erased
+//	32 bytes   the seal, only in a sealed record
+//
+// A string is a varint with its length, and its bytes.
+package journal
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/wire"
+)
+
+const (
+	format = 1
+
+	idLen, fingerprintLen = 16, 8
+	saltLen, hashLen      = 16, 32
+)
+
+// A Part is a part that a commit applied.
+type Part struct {
+	ID wire.PartID
+	// Fingerprint is that of the whole part (wire.Part.Fingerprint).
+	Fingerprint wire.Fingerprint
+	// Minute is when the increments happened.
+	Minute wire.Minute
+	// Sender is the name of the token with which the increments came; empty if it is not known.
+	Sender string
+	// Entries are those of the part that belong into the record. The record of another rule may
+	// have others, under the same id.
+	Entries []Entry
+}
+
+// An Entry is the delta of one counter in a part.
+type Entry struct {
+	Counter string
+	Delta   int64
+	// Salt keeps the hash of an erased entry from being guessed; zero in a record without a seal.
+	Salt [saltLen]byte
+	// Erased is true if only the hash is left.
+	Erased bool
+	Hash   [hashLen]byte // of an erased entry in a sealed record
+}
+
+// A Record is the content of store.JournalRecord.Data.
+type Record struct {
+	Parts []Part
+	// Sealed is true if the record has a seal (Sealer).
+	Sealed bool
+	Seal   [hashLen]byte
+}
+
+// MaxPartSize is the most bytes that a part adds to a record, beside those of its entries.
+func MaxPartSize(sender string) int {
+	return idLen + fingerprintLen + 3*binary.MaxVarintLen32 + len(sender)
+}
+
+// MaxEntrySize is the most bytes that an entry adds to a record.
+func MaxEntrySize(counter string) int {
+	return 1 + saltLen + binary.MaxVarintLen32 + len(counter) + binary.MaxVarintLen64
+}
+
+// MaxRecord is the most bytes of the parts in a record (MaxPartSize, MaxEntrySize).
+const MaxRecord = store.MaxJournalRecord - 2 - binary.MaxVarintLen32 - hashLen
+
+// Encode appends a record to dst.
+func (r *Record) Encode(dst []byte) []byte {
+	sealed := byte(0)
+	if r.Sealed {
+		sealed = 1
+	}
+	dst = append(dst, format, sealed)
+	dst = binary.AppendUvarint(dst, uint64(len(r.Parts)))
+	for i := range r.Parts {
+		p := &r.Parts[i]
+		dst = append(dst, p.ID[:]...)
+		dst = binary.BigEndian.AppendUint64(dst, uint64(p.Fingerprint))
+		dst = binary.AppendUvarint(dst, uint64(p.Minute))
+		dst = appendText(dst, p.Sender)
+		dst = binary.AppendUvarint(dst, uint64(len(p.Entries)))
+		for k := range p.Entries {
+			dst = r.appendEntry(dst, &p.Entries[k])
+		}
+	}
+	if r.Sealed {
+		dst = append(dst, r.Seal[:]...)
+	}
+	return dst
+}
+
+func (r *Record) appendEntry(dst []byte, e *Entry) []byte {
+	switch {
+	case e.Erased && r.Sealed:
+		return append(append(dst, 1), e.Hash[:]...)
+	case e.Erased:
+		return append(dst, 1)
+	}
+	dst = append(dst, 0)
+	if r.Sealed {
+		dst = append(dst, e.Salt[:]...)
+	}
+	return binary.AppendVarint(appendText(dst, e.Counter), e.Delta)
+}
+
+func appendText(dst []byte, s string) []byte {
+	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
+}
+
+// Decode reads a record. It keeps nothing of data.
+func Decode(data []byte) (r Record, err error) {
+	d := decoder{left: data}
+	if f := d.octet(); d.err == nil && f != format {
+		return r, fmt.Errorf("a record of format %d, this version reads %d", f, format)
+	}
+	sealed := d.octet()
+	r.Sealed = sealed == 1
+	for range d.count(idLen + fingerprintLen + 3) {
+		r.Parts = append(r.Parts, d.part(r.Sealed))
+	}
+	if r.Sealed {
+		copy(r.Seal[:], d.take(hashLen))
+	}
+	switch {
+	case d.err != nil:
+	case sealed > 1:
+		d.err = fmt.Errorf("a flag of %d", sealed)
+	case len(d.left) > 0:
+		d.err = fmt.Errorf("%d bytes after its end", len(d.left))
+	}
+	if d.err != nil {
+		return Record{}, fmt.Errorf("a record of the journal: %w", d.err)
+	}
+	return r, nil
+}
+
+// decoder reads a record, and keeps the first error. After an error it reads zeros.
+type decoder struct {
+	left []byte
+	err  error
+}
+
+var errShort = errors.New("is cut off")
+
+func (d *decoder) take(n int) []byte {
+	if d.err == nil && n > len(d.left) {
+		d.err = errShort
+	}
+	if d.err != nil {
+		return nil
+	}
+	b := d.left[:n]
+	d.left = d.left[n:]
+	return b
+}
+
+func (d *decoder) octet() byte {
+	if b := d.take(1); b != nil {
+		return b[0]
+	}
+	return 0
+}
+
+func (d *decoder) number() uint64 {
+	n, size := binary.Uvarint(d.left)
+	if size <= 0 && d.err == nil {
+		d.err = errShort
+	}
+	if d.err != nil {
+		return 0
+	}
+	d.left = d.left[size:]
+	return n
+}
+
+// count is a number of things that have at least size bytes each.
+func (d *decoder) count(size int) int {
+	n := d.number()
+	if d.err == nil && n > uint64(len(d.left)/size) {
+		d.err = errShort
+	}
+	if d.err != nil {
+		return 0
+	}
+	return int(n)
+}
+
+func (d *decoder) text() string { return string(d.take(d.count(1))) }
+
+func (d *decoder) part(sealed bool) (p Part) {
+	copy(p.ID[:], d.take(idLen))
+	if b := d.take(fingerprintLen); b != nil {
+		p.Fingerprint = wire.Fingerprint(binary.BigEndian.Uint64(b))
+	}
+	minute := d.number()
+	if d.err == nil && minute > uint64(wire.MinuteOf(wire.MaxTime)) {
+		d.err = fmt.Errorf("a minute of %d", minute)
+	}
+	p.Minute, p.Sender = wire.Minute(minute), d.text()
+	for range d.count(1) {
+		p.Entries = append(p.Entries, d.entry(sealed))
+	}
+	return p
+}
+
+func (d *decoder) entry(sealed bool) (e Entry) {
+	switch state := d.octet(); {
+	case d.err != nil:
+		return e
+	case state == 1 && sealed:
+		e.Erased = true
+		copy(e.Hash[:], d.take(hashLen))
+		return e
+	case state == 1:
+		e.Erased = true
+		return e
+	case state != 0:
+		d.err = fmt.Errorf("an entry of kind %d", state)
+		return e
+	}
+	if sealed {
+		copy(e.Salt[:], d.take(saltLen))
+	}
+	e.Counter = d.text()
+	delta, size := binary.Varint(d.left)
+	if size <= 0 && d.err == nil {
+		d.err = errShort
+	}
+	if d.err == nil {
+		e.Delta, d.left = delta, d.left[size:]
+	}
+	return e
+}
