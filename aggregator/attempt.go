@@ -20,7 +20,7 @@ const (
 	outdated                  // try after the next check: the settings are too old, and nothing was applied
 	blocked                   // try when another commit of this process has ended: no shard is free
 	superseded                // try after a check: the store has newer rules, and nothing was applied
-	split                     // try in halves at once: a sum does not fit 64 bits
+	split                     // try in halves at once: a sum does not fit 64 bits, or the commit a limit
 	refused                   // try in halves, or set aside: the store refuses the content for good
 	alone                     // try each part in a commit of its own: nothing was applied, and no marker was found
 	unreached                 // try later: a look-up or a growth failed, or the commit never began
@@ -154,6 +154,9 @@ func (a *Aggregator) fold(o *outcome, t taken, x *tally, growths []store.Growth,
 	case s.Version != x.version: // the rules may have changed since the sums were made
 		o.verdict = again
 		return got
+	case a.tooLarge(o, &c): // the rules have changed since the job was packed
+		o.verdict = split
+		return got
 	}
 	ctx, cancel := a.callContext()
 	defer cancel()
@@ -206,6 +209,12 @@ func (a *Aggregator) fold(o *outcome, t taken, x *tally, growths []store.Growth,
 		}
 	}
 	return got
+}
+
+// tooLarge reports whether the store would refuse the commit for its size, and not a smaller one with
+// the same parts.
+func (a *Aggregator) tooLarge(o *outcome, c *store.Commit) bool {
+	return a.limits.Entities > 0 && c.Entities() > a.limits.Entities && (len(o.rest)+len(o.tails) > 1 || o.rest[0].whole())
 }
 
 // afterMarkerExists drops the parts that are applied already. If no marker is found, the store

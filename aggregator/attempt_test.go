@@ -152,6 +152,10 @@ func TestAttempt(t *testing.T) {
 			store: cannedStore{foundShards: 1, fold: store.ErrRefused},
 			want:  tried{Verdict: refused, Rest: "12", Work: work{commits: 1, read: 2}, Called: []string{"shards 2", "fold 2+2"}},
 		},
+		"by older rules": {
+			store: cannedStore{foundShards: 1, fold: store.ErrOutdated},
+			want:  tried{Verdict: superseded, Rest: "12", Work: work{commits: 1, read: 2}, Called: []string{"shards 2", "fold 2+2"}},
+		},
 		"the deployment": {
 			store: cannedStore{foundShards: 1, fold: deployment},
 			want:  tried{Verdict: stuck, Rest: "12", Work: work{commits: 1, read: 2}, Called: []string{"shards 2", "fold 2+2"}},

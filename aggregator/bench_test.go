@@ -120,13 +120,16 @@ func BenchmarkMerge(b *testing.B) {
 }
 
 // BenchmarkTally measures BenchmarkMerge with 8 cuts, without rules, with a rule for other counters, and
-// with one for all. Two minutes is a window at the end of a minute.
+// with one for all; and the same with an index. Two minutes is a window at the end of a minute.
 func BenchmarkTally(b *testing.B) {
 	const entries, cuts = 200_000, 8
 	for _, bench := range []struct {
-		name, pattern string
-		minutes       int
-	}{{"no rule", "", 1}, {"rule for others", "page:*", 1}, {"rule for all", "*", 1}, {"rule for all, two minutes", "*", 2}} {
+		name, pattern, match string
+		minutes              int
+	}{
+		{"no rule", "", "", 1}, {"rule for others", "page:*", "", 1}, {"rule for all", "*", "", 1}, {"rule for all, two minutes", "*", "", 2},
+		{"index for others", "", "page:{site}:*", 1}, {"index for all", "", "counter-{site}-*", 1}, {"index of as many groups", "", "counter-name-{site}", 1},
+	} {
 		b.Run(bench.name, func(b *testing.B) {
 			a, err := New(nil, nullStore{store.Limits{Keys: 1000, Commits: 1, Shards: 1}}, Config{})
 			if err != nil {
@@ -136,6 +139,12 @@ func BenchmarkTally(b *testing.B) {
 			if bench.pattern != "" {
 				change := store.RuleChange{Pattern: bench.pattern, Keep: store.Retention{Quarters: 24 * time.Hour}}
 				if settings, err = settings.ChangeRules(change, time.Now(), 0); err != nil {
+					b.Fatal(err)
+				}
+			}
+			if bench.match != "" {
+				change := &store.IndexChange{Step: store.CreateIndex, Index: store.Index{Name: "x", Match: bench.match, Group: "site:{site}"}}
+				if settings, err = settings.ChangeRules(store.RuleChange{Index: change}, time.Now(), 0); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -1,17 +1,21 @@
 package aggregator
 
 import (
+	"bytes"
 	"cmp"
+	"math/bits"
 	"slices"
 
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
-// grouper finds the groups of counters. It is not safe for concurrent use. A nil grouper finds none.
+// grouper finds the groups of counters (store.Index). It is not safe for concurrent use. A nil grouper
+// finds none, and is what most databases have.
 type grouper struct {
 	indexes []*store.Index // in force, by their numbers
 	name    []byte
+	visited [][]byte  // by eachOf, by index
 	sets    [][]int64 // so far: few counters differ
 }
 
@@ -19,71 +23,121 @@ func newGrouper(rules *store.Rules) *grouper {
 	if rules == nil {
 		return nil
 	}
-	g := new(grouper)
+	var indexes []*store.Index
 	for i := range rules.Indexes {
 		if x := &rules.Indexes[i]; x.InForce() {
-			g.indexes = append(g.indexes, x)
+			indexes = append(indexes, x)
 		}
 	}
-	if len(g.indexes) == 0 {
+	if len(indexes) == 0 {
 		return nil
 	}
-	slices.SortFunc(g.indexes, func(a, b *store.Index) int { return cmp.Compare(a.Number, b.Number) })
-	return g
+	slices.SortFunc(indexes, func(a, b *store.Index) int { return cmp.Compare(a.Number, b.Number) })
+	return &grouper{indexes: indexes, visited: make([][]byte, len(indexes))}
 }
 
-// each visits the groups of a counter. The name is good until the next visit.
-func (g *grouper) each(counter string, visit func(x *store.Index, group []byte)) {
+// each visits the groups of a counter, with the index's position. The name is good until the next
+// visit.
+func (g *grouper) each(counter string, visit func(i int, group []byte)) {
 	if g == nil {
 		return
 	}
-	for _, x := range g.indexes {
+	for i, x := range g.indexes {
 		name, ok := x.AppendGroup(g.name[:0], counter)
 		if g.name = name; ok {
-			visit(x, name)
+			visit(i, name)
 		}
 	}
 }
 
-// sums returns the sums of groups for those of one minute, by wire.Order, and the indexes of each add. It reports
-// false if a sum does not fit int64.
+// eachOf visits the groups of a part's counters. It may visit one several times, but not for two
+// counters next to each other: those are most often in the same group.
+func (g *grouper) eachOf(p *part, visit func(group []byte)) {
+	if g == nil {
+		return
+	}
+	for i := range g.visited {
+		g.visited[i] = g.visited[i][:0] // no group has an empty name
+	}
+	p.each(func(q *part) {
+		for i := range q.Entries {
+			g.each(q.Entries[i].Counter, func(index int, group []byte) {
+				if v := &g.visited[index]; !bytes.Equal(*v, group) {
+					*v = append((*v)[:0], group...)
+					visit(group)
+				}
+			})
+		}
+	})
+}
+
+// A groupSum is the sum of a group. It has 128 bits: counters that cancel out are in any order.
+type groupSum struct {
+	name string
+	hi   int64
+	lo   uint64
+}
+
+func (s *groupSum) add(delta int64) {
+	var carry uint64
+	s.lo, carry = bits.Add64(s.lo, uint64(delta), 0)
+	s.hi += delta>>63 + int64(carry)
+}
+
+// int64 reports false if the sum does not fit.
+func (s *groupSum) int64() (int64, bool) { return int64(s.lo), s.hi == int64(s.lo)>>63 }
+
+// sums returns the sums of groups for those of one minute, by wire.Order, and the indexes of each add. It
+// reports false if a sum does not fit int64. Sums of 0 are left out.
 func (g *grouper) sums(adds []store.ShardDelta) (groups []store.ShardDelta, sets [][]int64, ok bool) {
 	if g == nil {
 		return nil, nil, true
 	}
-	sums, ok := make(map[string]int64), true
+	var sums []groupSum
+	places := make(map[string]int)
+	latest := make([]int, len(g.indexes)) // most often the counter before is in the same group
 	sets = make([][]int64, len(adds))
 	var space [store.MaxGroups]int64
 	for i := range adds {
-		delta, set := adds[i].Delta, space[:0]
-		g.each(adds[i].Counter, func(x *store.Index, group []byte) {
-			set = append(set, x.Number)
-			sum := sums[string(group)]
-			if delta == 0 {
-				return
+		set := space[:0]
+		g.each(adds[i].Counter, func(index int, group []byte) {
+			set = append(set, g.indexes[index].Number)
+			at := latest[index]
+			if at >= len(sums) || sums[at].name != string(group) {
+				if at, ok = places[string(group)]; !ok {
+					at = len(sums)
+					sums = append(sums, groupSum{name: string(group)})
+					places[sums[at].name] = at
+				}
+				latest[index] = at
 			}
-			var fits bool
-			if sum, fits = plus(sum, delta); !fits {
-				ok = false
-			}
-			sums[string(group)] = sum
+			sums[at].add(adds[i].Delta)
 		})
 		sets[i] = g.intern(set)
 	}
-	if !ok {
+	if groups, ok = addsOf(sums); !ok {
 		return nil, nil, false
 	}
-	groups = make([]store.ShardDelta, 0, len(sums))
-	for group, sum := range sums {
-		if sum == 0 {
+	return groups, sets, true
+}
+
+// addsOf makes the adds of a commit from the sums of groups.
+func addsOf(sums []groupSum) ([]store.ShardDelta, bool) {
+	adds := make([]store.ShardDelta, 0, len(sums))
+	for i := range sums {
+		delta, fits := sums[i].int64()
+		if !fits {
+			return nil, false
+		}
+		if delta == 0 {
 			continue
 		}
-		add := store.ShardDelta{Counter: group, Delta: sum}
-		add.Order, add.Hash = wire.Hashes(group)
-		groups = append(groups, add)
+		add := store.ShardDelta{Counter: sums[i].name, Delta: delta}
+		add.Order, add.Hash = wire.Hashes(add.Counter)
+		adds = append(adds, add)
 	}
-	slices.SortFunc(groups, compareAdds)
-	return groups, sets, true
+	slices.SortFunc(adds, compareAdds)
+	return adds, true
 }
 
 // intern returns a slice that all counters with the same set share.
@@ -101,16 +155,4 @@ func (g *grouper) intern(set []int64) []int64 {
 		g.sets = g.sets[len(g.sets)-store.MaxIndexes:]
 	}
 	return set
-}
-
-// eachName visits the counters of a part and their groups.
-func (g *grouper) eachName(p *part, visit func(name []byte)) {
-	if g == nil {
-		return
-	}
-	p.each(func(q *part) {
-		for i := range q.Entries {
-			g.each(q.Entries[i].Counter, func(_ *store.Index, group []byte) { visit(group) })
-		}
-	})
 }

@@ -33,9 +33,10 @@ type job struct {
 
 // pack cuts a window into jobs that fit the store. It keeps parts whole, and sorts them as
 // publishers cut them, so that parts with common counters share entities. limit is the most
-// entities of a commit, 0 for no limit. Every part fits alone, with at most 24 counters and a
-// marker, twice that if its minute is in the archive; a whole request may not. late counts what series
-// add.
+// entities of a commit, 0 for no limit. Every part fits alone, with at most 24 counters, 4 groups of
+// each and a marker, twice that if its minute is in the archive; a whole request may not. late counts what
+// series add, groups what indexes do. Counters of one group are near each other in that order if their
+// names begin alike, so few commits of a window write the group.
 func pack(parts []*part, limit int, late *lateness, groups *grouper) []*job {
 	if limit == 0 {
 		return []*job{{parts: parts}}
@@ -66,7 +67,7 @@ func pack(parts []*part, limit int, late *lateness, groups *grouper) []*job {
 				counters[q.Entries[i].Counter] = struct{}{}
 			}
 		})
-		groups.eachName(p, func(group []byte) {
+		groups.eachOf(p, func(group []byte) {
 			if _, ok := counters[string(group)]; !ok {
 				counters[string(group)] = struct{}{}
 			}
@@ -84,7 +85,7 @@ func firstOrder(p *part) uint64 {
 }
 
 // countNew is at least the number of entities that p adds to a commit that already writes counters. It
-// counts a group of several entries several times.
+// may count a group several times.
 func countNew(p *part, counters map[string]struct{}, groups *grouper) int {
 	n := 0
 	if p.marked {
@@ -97,7 +98,7 @@ func countNew(p *part, counters map[string]struct{}, groups *grouper) int {
 			}
 		}
 	})
-	groups.eachName(p, func(group []byte) {
+	groups.eachOf(p, func(group []byte) {
 		if _, ok := counters[string(group)]; !ok {
 			n++
 		}

@@ -56,7 +56,7 @@ func (l *lateness) eachDay(p *part, visit func(lateDay)) {
 			if l.rules.SeriesOf(counter) != nil {
 				visit(lateDay{counter, day})
 			}
-			l.groups.each(counter, func(_ *store.Index, group []byte) {
+			l.groups.each(counter, func(_ int, group []byte) {
 				if name := string(group); l.rules.SeriesOf(name) != nil {
 					visit(lateDay{name, day})
 				}

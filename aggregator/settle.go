@@ -122,7 +122,8 @@ func (l *loop) wakeBlocked() {
 	}
 }
 
-// errTooLarge is the reason of a dead letter whose increments fit their counters and not a group.
+// errTooLarge is the reason of a dead letter whose increments fit their counters and not a group: sums of
+// thousands of the largest increments in one part. It can be replayed when the index is gone.
 var errTooLarge = errors.New("its increments of one group do not fit 64 bits together")
 
 // answered notes that the store has answered, even with an error.
@@ -139,15 +140,14 @@ func (l *loop) retry(o outcome) {
 	case outdated:
 		l.jobs = append(l.jobs, j)
 	case superseded:
+		// The check is under way before the next attempt, which comes later and later: nothing turns
+		// in a loop if the answer has older rules again.
+		l.answered()
 		l.a.wantSettings()
 		l.later(j)
 		l.jobs = append(l.jobs, j)
 	case split:
-		if len(j.parts) == 1 {
-			l.afterRefusal(j, errTooLarge)
-			break
-		}
-		l.jobs = append(l.jobs, j.halve()...)
+		l.split(j)
 	case refused:
 		l.afterRefusal(j, o.err)
 	case alone:
@@ -167,6 +167,19 @@ func (l *loop) retry(o outcome) {
 		l.jobs = append(l.jobs, j)
 	default:
 		l.afterUnknown(j, o.err)
+	}
+}
+
+// split makes a job smaller, until one part is left that does not fit even alone.
+func (l *loop) split(j *job) {
+	switch {
+	case len(j.parts) > 1:
+		l.jobs = append(l.jobs, j.halve()...)
+	case len(j.tails) > 0:
+		j.tails = nil
+		l.jobs = append(l.jobs, j)
+	default:
+		l.afterRefusal(j, errTooLarge)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/store"
@@ -24,7 +25,7 @@ func (e *NotServingError) Error() string {
 }
 
 // checkGroups returns a *NotServingError for the first group whose index does not serve. It asks the
-// store again before that: the index may have begun to.
+// store again before that, and if it knows no index of a group: the index may be new.
 func (r *Reader) checkGroups(ctx context.Context, counters []string) error {
 	if !slices.ContainsFunc(counters, countmill.IsGroup) {
 		return nil
@@ -32,21 +33,48 @@ func (r *Reader) checkGroups(ctx context.Context, counters []string) error {
 	if err := r.checkStore(ctx); err != nil {
 		return err
 	}
-	if notServing(r.settings.Load().Rules, counters) == nil {
+	rules := r.settings.Load().Rules
+	known := !slices.ContainsFunc(counters, func(c string) bool { return countmill.IsGroup(c) && rules.IndexOf(c) == nil })
+	if known && notServing(rules, counters, time.Time{}) == nil {
 		return nil
 	}
 	if err := r.askStore(ctx); err != nil {
 		return err
 	}
-	if err := notServing(r.settings.Load().Rules, counters); err != nil {
-		return err
-	}
-	return nil
+	return notServing(r.settings.Load().Rules, counters, time.Time{})
 }
 
-func notServing(rules *store.Rules, counters []string) *NotServingError {
+// checkRead is checkGroups for counters that were read at a moment. It asks the store again if an index
+// can have begun or ended between the last check and that moment: the groups of an index are removed
+// store.SettingsMaxAge after its end, and another index may then build groups of the same names.
+func (r *Reader) checkRead(ctx context.Context, rd *reading, at time.Time) error {
+	var groups []string
+	rules, asked := r.settings.Load().Rules, r.asked.Load()
+	again := asked == nil || at.Sub(*asked) > store.SettingsMaxAge
+	for _, t := range rd.partials {
+		if countmill.IsGroup(t.counter) {
+			groups = append(groups, t.counter)
+			again = again || t.exists && rules.IndexOf(t.counter) == nil
+		}
+	}
+	if len(groups) == 0 {
+		return nil
+	}
+	if !again {
+		return notServing(rules, groups, time.Time{}) // these may be newer than before the read
+	}
+	if err := r.askStore(ctx); err != nil {
+		return err
+	}
+	return notServing(r.settings.Load().Rules, groups, at)
+}
+
+// notServing returns nil, or a *NotServingError for the first group that had no total at a moment; at any
+// moment if at is zero.
+func notServing(rules *store.Rules, counters []string, at time.Time) error {
 	for _, c := range counters {
-		if x := rules.IndexOf(c); x != nil && (x.Serving.IsZero() || !x.InForce()) {
+		x := rules.IndexOf(c)
+		if x != nil && (x.Serving.IsZero() || !at.IsZero() && x.Serving.After(at) || !x.InForce()) {
 			return &NotServingError{Group: c, Index: x.Name, Deleting: !x.InForce()}
 		}
 	}

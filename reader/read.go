@@ -41,7 +41,7 @@ func (r *Reader) read(ctx context.Context, counters []string) (*reading, time.Ti
 		return nil, time.Time{}, err
 	}
 	r.clock.Learn(view.ReadTime(), began)
-	return rd, view.ReadTime(), nil
+	return rd, view.ReadTime(), r.checkRead(ctx, rd, view.ReadTime())
 }
 
 // readTotals reads the totals of distinct counters at one moment.

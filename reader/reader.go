@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -30,6 +31,8 @@ type Reader struct {
 	clock      storetime.Clock
 	checked    checker
 	settings   atomic.Pointer[store.Settings] // of the last good check; nil before
+	asked      atomic.Pointer[time.Time]      // a moment at which the store had these settings
+	keeping    sync.Mutex                     // held while both change
 	workers    roster
 	stats      counts
 }

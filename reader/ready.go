@@ -38,10 +38,14 @@ func (r *Reader) Ready(ctx context.Context) (degraded string, err error) {
 func (r *Reader) askStore(ctx context.Context) error {
 	call, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
 	defer cancel()
-	began := r.clock.Moment()
+	began, machine := r.clock.Moment(), time.Now()
 	checked, err := r.store.Check(call)
 	if err == nil { // before the note: readers that see it may use the settings
-		r.settings.Store(&checked.Settings)
+		at := checked.At
+		if at.IsZero() { // the store's clock is the machine's
+			at = r.cfg.env.At(machine)
+		}
+		r.keep(&checked.Settings, at)
 	}
 	if ctx.Err() == nil {
 		r.checked.note(time.Now(), checked.Settings.ForgetBefore, err)
@@ -52,6 +56,14 @@ func (r *Reader) askStore(ctx context.Context) error {
 	r.clock.Learn(checked.At, began)
 	r.workers.clock.Learn(checked.At, began)
 	return nil
+}
+
+// keep keeps settings together with a moment at which the store had them.
+func (r *Reader) keep(s *store.Settings, at time.Time) {
+	r.keeping.Lock()
+	defer r.keeping.Unlock()
+	r.settings.Store(s)
+	r.asked.Store(&at)
 }
 
 // A checker remembers the answer of the last check. Its zero value asks at once.

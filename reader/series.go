@@ -164,6 +164,9 @@ func (s *seriesReading) read(ctx context.Context) (Series, error) {
 	}
 	s.asOf = s.view.ReadTime()
 	s.r.clock.Learn(s.asOf, began)
+	if err := s.r.checkRead(ctx, rd, s.asOf); err != nil {
+		return Series{}, err
+	}
 	found := Series{AsOf: s.asOf, Rows: make([]Row, 0, len(s.q.Counters)*(len(s.bounds)-1))}
 	var unbucketed sum
 	for _, c := range s.q.Counters {

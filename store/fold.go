@@ -64,7 +64,8 @@ type Commit struct {
 	// Tally is a lower bound for the tally of each shard. The fold stores max(old, Tally)+1.
 	Tally int64
 	// Rules is the version of the settings by which the commit was made. A store with
-	// Limits.RefusesOldRules refuses one before Rules.Oldest with ErrOutdated.
+	// Limits.RefusesOldRules refuses a commit with Adds and an older version than Rules.Oldest, also if
+	// the index that demanded it is gone by now, with ErrOutdated.
 	Rules int64
 	// Growths are applied with the rest, as Records.Grow applies them. They are sorted by
 	// Counter, each counter once. Empty unless Limits.GrowsInFold.

@@ -25,7 +25,7 @@ func (s *Store) Fold(ctx context.Context, c *store.Commit) (store.CommitResult, 
 	s.sweeping.RLock()
 	defer s.sweeping.RUnlock()
 	// ChangeRules has the lock for writing: after it, no commit by older rules is applied.
-	if oldest := s.settings.oldest.Load(); c.Rules < oldest {
+	if oldest := s.settings.oldest.Load(); c.Rules < oldest && len(c.Adds) > 0 {
 		return store.CommitResult{}, fmt.Errorf("%w: by the settings %d, and an index needs %d", store.ErrOutdated, c.Rules, oldest)
 	}
 	if len(c.Markers) == 0 {

@@ -20,7 +20,14 @@ type settings struct {
 	mu      sync.Mutex
 	current store.Settings
 	moved   time.Duration // the process's age when ForgetBefore last advanced
-	oldest  atomic.Int64  // Rules.Oldest; written with Store.sweeping held
+	oldest  atomic.Int64  // the highest Rules.Oldest of this process; written with Store.sweeping held
+}
+
+// rules returns the rules in effect.
+func (x *settings) rules() *store.Rules {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.current.Rules
 }
 
 // advance moves ForgetBefore as far as allowed, and returns the settings.
@@ -34,13 +41,6 @@ func (s *Store) advance() store.Settings {
 	return x.current
 }
 
-// rules are the rules in force.
-func (x *settings) rules() *store.Rules {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.current.Rules
-}
-
 // replace puts settings that are on disk into effect, and returns them.
 func (x *settings) replace(next store.Settings) store.Settings {
 	x.mu.Lock()
@@ -49,7 +49,7 @@ func (x *settings) replace(next store.Settings) store.Settings {
 		next.ForgetBefore = x.current.ForgetBefore
 	}
 	x.current = next
-	x.oldest.Store(next.Rules.Oldest())
+	x.oldest.Store(max(x.oldest.Load(), next.Rules.Oldest()))
 	return next
 }
 
@@ -69,13 +69,7 @@ func (s *Store) SetWindow(ctx context.Context, window time.Duration) (store.Sett
 // ChangeRules changes the settings in a synced batch. Until the change is in effect no fold runs, so none
 // by older rules comes after it.
 func (s *Store) ChangeRules(ctx context.Context, change store.RuleChange) (store.Settings, error) {
-	if err := s.enter(); err != nil { // before the lock, as everywhere
-		return store.Settings{}, err
-	}
-	defer s.closing.RUnlock()
-	s.sweeping.Lock()
-	defer s.sweeping.Unlock()
-	return s.changeEntered(ctx, func(current store.Settings, now time.Time) (store.Settings, error) {
+	return s.changeSettings(ctx, func(current store.Settings, now time.Time) (store.Settings, error) {
 		return current.ChangeRules(change, now, 0)
 	})
 }
@@ -86,11 +80,8 @@ func (s *Store) changeSettings(ctx context.Context, change func(current store.Se
 		return store.Settings{}, err
 	}
 	defer s.closing.RUnlock()
-	return s.changeEntered(ctx, change)
-}
-
-// changeEntered is changeSettings for a call that has entered.
-func (s *Store) changeEntered(ctx context.Context, change func(current store.Settings, now time.Time) (store.Settings, error)) (store.Settings, error) {
+	s.sweeping.Lock() // until the change is in effect no fold runs
+	defer s.sweeping.Unlock()
 	if err := s.lockMarking(ctx); err != nil {
 		return store.Settings{}, err
 	}

@@ -11,6 +11,10 @@
 // it until the lease is over. A worker that was stopped for longer than its lease loses the
 // piece: the round of the piece has changed, so its rests are refused. A piece whose lease ran out before it
 // was read was perhaps too large, and is split in two.
+//
+// App Engine split a piece into n that each scan its whole range of rows, and take a row if hash(key) mod
+// n is theirs. Here shards are stored in the order of a hash, their place. So a piece is a range of
+// places, and its halves are two ranges: as even as by mod n, and no shard is scanned twice.
 package indexer
 
 import (
@@ -56,22 +60,29 @@ type Config struct {
 	// OnRules is called when an index begins to serve, or is gone.
 	OnRules func(ctx context.Context)
 
-	env        *sysenv.Env
-	pieces     int // of a new index
-	page       int // shards
-	mostGroups int // of one piece, in memory
+	// Pieces is the number of pieces of a new index. Default 16.
+	Pieces int
+	// Page is the most shards that one call reads. Default 1,000.
+	Page int
+	// MostGroups is the most groups of a piece in memory, of at most 600 bytes each. A piece with more is
+	// split. Default 100,000.
+	MostGroups int
+
+	env *sysenv.Env
 }
 
 const (
-	defaultPieces = 16
-	defaultPage   = 1000
-	// defaultMostGroups bounds the memory of a piece: at most 600 bytes each.
+	defaultPieces     = 16
+	defaultPage       = 1000
 	defaultMostGroups = 100_000
 )
 
 func (c Config) withDefaults() Config {
 	c.Lease, c.Every, c.CallTimeout = cmp.Or(c.Lease, time.Minute), cmp.Or(c.Every, 5*time.Second), cmp.Or(c.CallTimeout, 30*time.Second)
-	c.pieces, c.page, c.mostGroups = cmp.Or(c.pieces, defaultPieces), cmp.Or(c.page, defaultPage), cmp.Or(c.mostGroups, defaultMostGroups)
+	c.Pieces, c.Page, c.MostGroups = cmp.Or(c.Pieces, defaultPieces), cmp.Or(c.Page, defaultPage), cmp.Or(c.MostGroups, defaultMostGroups)
+	if c.Rate > 0 {
+		c.Page = min(c.Page, c.Rate) // no wait between two pages is longer than a second, nor a lease over
+	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
@@ -132,13 +143,12 @@ func (x *Indexer) Run(ctx context.Context) {
 		switch {
 		case ctx.Err() != nil:
 			return
+		case worked:
+			continue
 		case err != nil:
 			fails = min(fails+1, 5)
 			wait = x.cfg.env.Jitter(x.cfg.Every<<fails) + time.Millisecond
 			x.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "index work failed, will try again", slog.Any("err", err), slog.Duration("in", wait))
-		case worked:
-			fails = 0
-			continue
 		default:
 			fails = 0
 		}
@@ -153,51 +163,61 @@ func (x *Indexer) Run(ctx context.Context) {
 }
 
 // Step does one piece of work, and reports whether there was any. After an error the piece is done
-// again, by this worker or by another one.
+// again, by this worker or by another one. The error may be about one index, and the work for
+// another.
 func (x *Indexer) Step(ctx context.Context) (worked bool, err error) {
 	w, err := x.look(ctx)
 	if err != nil || w.rules == nil {
 		return false, err
 	}
 	for i := range w.rules.Indexes {
-		worked, err := x.work(ctx, w, &w.rules.Indexes[i])
-		if errors.Is(err, store.ErrChanged) || errors.Is(err, store.ErrNoIndex) {
+		worked, failed := x.work(ctx, w, &w.rules.Indexes[i])
+		switch {
+		case errors.Is(failed, store.ErrChanged), errors.Is(failed, store.ErrNoIndex):
 			return true, nil // another worker was first
-		}
-		if worked || err != nil {
-			return worked, err
+		case errors.Is(failed, errEarly):
+		case failed != nil: // the work for another index may succeed
+			err = cmp.Or(err, fmt.Errorf("index %q: %w", w.rules.Indexes[i].Name, failed))
+		case worked:
+			return true, err
 		}
 	}
-	return false, nil
+	return false, err
 }
+
+// errEarly: the store's clock shows an earlier time than the one of its last Check.
+var errEarly = errors.New("the index does not hold yet")
 
 // A work is what a step knows.
 type work struct {
 	rules *store.Rules
-	now   time.Time // the store's
-	began time.Time // the same moment, by the machine
+	asked time.Time // the store's time when it had these rules
+	heard time.Time // when its answer came, by the machine
 }
 
-// at is the store's time now.
-func (w *work) at() time.Time { return w.now.Add(time.Since(w.began)) }
+// at is the store's time now, or a little earlier.
+func (w *work) at() time.Time { return w.asked.Add(time.Since(w.heard)) }
 
 func (x *Indexer) look(ctx context.Context) (*work, error) {
 	ctx, cancel := context.WithTimeout(ctx, x.cfg.CallTimeout)
 	defer cancel()
-	w := &work{began: time.Now()}
+	began := time.Now()
 	checked, err := x.store.Check(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("reading the rules: %w", err)
 	}
-	w.rules, w.now = checked.Settings.Rules, checked.At
-	if w.now.IsZero() {
-		w.now = x.cfg.env.At(w.began)
+	w := &work{checked.Settings.Rules, checked.At, time.Now()}
+	if w.asked.IsZero() { // the store's clock is the machine's
+		w.asked, w.heard = x.cfg.env.At(began), began
 	}
 	return w, nil
 }
 
 // work does one piece of work for an index.
 func (x *Indexer) work(ctx context.Context, w *work, index *store.Index) (bool, error) {
+	if x.idle(index, w.at()) {
+		return false, nil
+	}
 	pieces, err := x.allPieces(ctx, index)
 	if err != nil {
 		return false, err
@@ -205,9 +225,9 @@ func (x *Indexer) work(ctx context.Context, w *work, index *store.Index) (bool, 
 	now := w.at()
 	switch {
 	case len(pieces) == 0:
-		return true, x.swap(ctx, nil, firstPieces(index.Number, x.cfg.pieces))
-	case now.Before(index.Since), !index.InForce() && now.Before(index.Ended.Add(store.SettingsMaxAge)):
-		return false, nil // commits without the index may still come, or readers that serve its groups
+		return true, x.begin(ctx, index)
+	case !now.After(since(index)):
+		return false, nil
 	}
 	for i := range pieces {
 		if p := &pieces[i]; x.due(p, index, now) && (p.Worker == "" || p.Worker == x.cfg.WorkerID || !now.Before(p.Until)) {
@@ -216,7 +236,7 @@ func (x *Indexer) work(ctx context.Context, w *work, index *store.Index) (bool, 
 	}
 	oldest := pieces[0].Read
 	for _, p := range pieces {
-		if !p.Read.After(index.Since) {
+		if !p.Read.After(since(index)) {
 			return false, nil // others are at work
 		}
 		if p.Read.Before(oldest) {
@@ -232,9 +252,25 @@ func (x *Indexer) work(ctx context.Context, w *work, index *store.Index) (bool, 
 	return false, nil
 }
 
+// since is the moment after which the pieces are read, or their grouped parts removed. Before it, commits
+// by older rules may come, and for a deleted index readers that serve its groups, and workers that
+// build it.
+func since(index *store.Index) time.Time {
+	at := index.Since
+	if ended := index.Ended.Add(store.SettingsMaxAge); !index.InForce() && ended.After(at) {
+		at = ended
+	}
+	return at
+}
+
+// idle reports whether the index is built, and none of its pieces is old. It costs no call of the store.
+func (x *Indexer) idle(index *store.Index, now time.Time) bool {
+	return index.InForce() && !index.Serving.IsZero() && (x.cfg.Recheck <= 0 || now.Sub(index.Checked) < x.cfg.Recheck)
+}
+
 // due reports whether the piece must be read.
 func (x *Indexer) due(p *store.Piece, index *store.Index, now time.Time) bool {
-	if !p.Read.After(index.Since) {
+	if !p.Read.After(since(index)) {
 		return true
 	}
 	return index.InForce() && x.cfg.Recheck > 0 && now.Sub(p.Read) >= x.cfg.Recheck
@@ -265,6 +301,26 @@ func firstPieces(index int64, n int) []store.Piece {
 	return pieces
 }
 
+// begin makes the pieces of an index, and removes them again if the index was removed meanwhile: the
+// worker was stopped since it read the rules.
+func (x *Indexer) begin(ctx context.Context, index *store.Index) error {
+	if err := x.swap(ctx, nil, firstPieces(index.Number, x.cfg.Pieces)); err != nil {
+		return err
+	}
+	w, err := x.look(ctx)
+	if err != nil {
+		return err
+	}
+	if now := w.rules.Index(index.Name); now != nil && now.Number == index.Number {
+		return nil
+	}
+	pieces, err := x.allPieces(ctx, index)
+	if err != nil {
+		return err
+	}
+	return x.removePieces(ctx, pieces)
+}
+
 func (x *Indexer) swap(ctx context.Context, old, next []store.Piece) error {
 	ctx, cancel := context.WithTimeout(ctx, x.cfg.CallTimeout)
 	defer cancel()
@@ -284,7 +340,7 @@ func (x *Indexer) take(ctx context.Context, w *work, index *store.Index, pieces 
 	if err := x.swap(ctx, []store.Piece{p}, []store.Piece{leased}); err != nil {
 		return err
 	}
-	h := &holding{x: x, w: w, index: index, pieces: pieces, p: leased}
+	h := &holding{x: x, w: w, index: index, p: leased}
 	if !index.InForce() {
 		return h.drop(ctx)
 	}
@@ -292,7 +348,8 @@ func (x *Indexer) take(ctx context.Context, w *work, index *store.Index, pieces 
 }
 
 // split retires a piece, and makes two of it: up to last, and the rest. A retired piece gives back the
-// rests that its worker may have set.
+// rests that its worker may have set. It stays as long as the index: a worker that was stopped before it
+// made the first pieces must find that they were made.
 func (x *Indexer) split(ctx context.Context, pieces []store.Piece, p store.Piece, last uint64) error {
 	id := pieces[len(pieces)-1].ID
 	retired := store.Piece{Index: p.Index, ID: p.ID, Retired: true, Round: p.Round + 1}
@@ -329,16 +386,31 @@ func (x *Indexer) remove(ctx context.Context, index *store.Index, pieces []store
 	if err != nil || dropped > 0 {
 		return err
 	}
+	if err := x.removePieces(ctx, pieces); err != nil {
+		return err
+	}
+	if err := x.change(ctx, store.IndexChange{Step: store.RemoveIndex, Index: store.Index{Name: index.Name, Number: index.Number}}); err != nil {
+		return err
+	}
+	// A worker that was stopped may have made pieces again. One that makes them later sees that the
+	// index is gone.
+	if pieces, err = x.allPieces(ctx, index); err == nil {
+		err = x.removePieces(ctx, pieces)
+	}
+	if err != nil {
+		return err
+	}
+	x.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "index deleted", slog.String("index", index.Name))
+	x.cfg.OnRules(ctx)
+	return nil
+}
+
+func (x *Indexer) removePieces(ctx context.Context, pieces []store.Piece) error {
 	for some := range slices.Chunk(pieces, mostSwapped) {
 		if err := x.swap(ctx, some, nil); err != nil {
 			return err
 		}
 	}
-	if err := x.change(ctx, store.IndexChange{Step: store.RemoveIndex, Index: store.Index{Name: index.Name, Number: index.Number}}); err != nil {
-		return err
-	}
-	x.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "index deleted", slog.String("index", index.Name))
-	x.cfg.OnRules(ctx)
 	return nil
 }
 

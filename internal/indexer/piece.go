@@ -17,8 +17,9 @@ type holding struct {
 	x      *Indexer
 	w      *work
 	index  *store.Index
-	pieces []store.Piece
 	p      store.Piece
+	place  uint64    // of the last shard that was read
+	placed bool      // there is one
 	begun  time.Time // by the machine
 	paced  int       // shards
 }
@@ -37,7 +38,12 @@ func (h *holding) read(ctx context.Context) error {
 			return err
 		}
 		if read.IsZero() {
-			read = page.At
+			if read = page.At; !read.After(h.index.Since) {
+				return errEarly
+			}
+			if read.After(h.w.asked.Add(store.SettingsMaxAge)) {
+				return store.ErrChanged // the worker was stopped: the index may be deleted by now
+			}
 		}
 		for i := range page.Rests {
 			h.add(sums, &page.Rests[i])
@@ -46,12 +52,11 @@ func (h *holding) read(ctx context.Context) error {
 		if from = page.Next; from == "" {
 			break
 		}
-		if len(sums) > h.x.cfg.mostGroups && page.Place < h.p.To && len(h.pieces) < store.MaxPieces && h.p.Read.IsZero() {
-			return h.x.split(ctx, h.pieces, h.p, page.Place)
+		if len(sums) > h.x.cfg.MostGroups && h.placed && h.place < h.p.To && h.p.Read.IsZero() {
+			if done, err := h.split(ctx); done || err != nil {
+				return err
+			}
 		}
-	}
-	if !read.After(h.index.Since) {
-		return nil // the store's clock is behind the one of Check: later
 	}
 	changed, err := h.compare(ctx, sums)
 	if err != nil {
@@ -77,8 +82,8 @@ func (h *holding) read(ctx context.Context) error {
 	return h.finish(ctx, done)
 }
 
-// add adds the part of a shard to the sum of its group. A part that does not fit makes the sum the end
-// of int64, which every reader takes for an overflow.
+// add adds the part of a shard to the sum of its group. A sum that does not fit stays at
+// math.MaxInt64 (store.GroupRest).
 func (h *holding) add(sums map[string]int64, u *store.Ungrouped) {
 	group, ok := h.index.GroupOf(u.Counter)
 	if !ok {
@@ -86,12 +91,7 @@ func (h *holding) add(sums map[string]int64, u *store.Ungrouped) {
 	}
 	a, b := sums[group], u.Rest
 	sum := a + b
-	switch {
-	case a == math.MaxInt64 || a == math.MinInt64:
-		sum = a
-	case u.Overflow && b < 0 || a < 0 && b < 0 && sum >= 0:
-		sum = math.MinInt64
-	case u.Overflow || a > 0 && b > 0 && sum < 0:
+	if a == math.MaxInt64 || u.Overflow || sum == math.MaxInt64 || (sum > a) != (b > 0) {
 		sum = math.MaxInt64
 	}
 	if sums[group] = sum; sum == 0 {
@@ -105,12 +105,24 @@ func (h *holding) page(ctx context.Context, from string) (store.UngroupedPage, e
 	}
 	call, cancel := context.WithTimeout(ctx, h.x.cfg.CallTimeout)
 	defer cancel()
-	page, err := h.x.store.Ungrouped(call, h.index, &h.p, from, h.x.cfg.page)
+	page, err := h.x.store.Ungrouped(call, h.index, &h.p, from, h.x.cfg.Page)
 	if err != nil {
 		return page, err
 	}
 	h.x.shards.Add(int64(page.Shards))
+	if page.Shards > 0 {
+		h.place, h.placed = page.Place, true
+	}
 	return page, h.pace(ctx, page.Shards)
+}
+
+// split splits the piece behind what was read of it, unless there are too many pieces.
+func (h *holding) split(ctx context.Context) (done bool, err error) {
+	pieces, err := h.x.allPieces(ctx, h.index)
+	if err != nil || len(pieces) >= store.MaxPieces {
+		return false, err
+	}
+	return true, h.x.split(ctx, pieces, h.p, h.place)
 }
 
 // pace waits so that no more than Config.Rate shards are read in a second.
@@ -156,8 +168,8 @@ func (h *holding) compare(ctx context.Context, sums map[string]int64) (changed [
 			return nil, err
 		}
 		for _, r := range have {
-			if sums[r.Group] != r.Rest {
-				changed = append(changed, store.GroupRest{Group: r.Group, Rest: sums[r.Group]})
+			if rest := sums[r.Group]; rest != r.Rest {
+				changed = append(changed, store.GroupRest{Group: r.Group, Rest: rest})
 			}
 			delete(left, r.Group)
 		}
@@ -195,13 +207,9 @@ func (h *holding) set(ctx context.Context, rests []store.GroupRest) error {
 	return nil
 }
 
-// finish gives the piece back, read. A retired piece, whose rests are gone, is removed.
+// finish gives the piece back, read.
 func (h *holding) finish(ctx context.Context, done store.Piece) error {
-	next := []store.Piece{done}
-	if done.Retired {
-		next = nil
-	}
-	if err := h.x.swap(ctx, []store.Piece{h.p}, next); err != nil {
+	if err := h.x.swap(ctx, []store.Piece{h.p}, []store.Piece{done}); err != nil {
 		return err
 	}
 	h.x.pieces.Add(1)
@@ -218,7 +226,7 @@ func (h *holding) drop(ctx context.Context) error {
 		if from = next; from == "" {
 			break
 		}
-		if err := h.pace(ctx, h.x.cfg.page); err != nil {
+		if err := h.pace(ctx, h.x.cfg.Page); err != nil {
 			return err
 		}
 	}
@@ -233,5 +241,5 @@ func (h *holding) dropPage(ctx context.Context, from string) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, h.x.cfg.CallTimeout)
 	defer cancel()
-	return h.x.store.DropGrouped(ctx, h.index, &h.p, from, h.x.cfg.page)
+	return h.x.store.DropGrouped(ctx, h.index, &h.p, from, h.x.cfg.Page)
 }

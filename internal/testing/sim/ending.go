@@ -13,6 +13,7 @@ const (
 	answers
 	closing
 	folding
+	lastIndexes
 	lastResets
 	lastReads
 	idling
@@ -32,6 +33,11 @@ func (w *World) clearUp() {
 		}
 	case folding:
 		w.awaitFolds()
+	case lastIndexes:
+		if w.leaps.settleIndexes() {
+			w.oracles.groups.checkLast(w.oracles.totals.folded)
+			w.stage = lastResets
+		}
 	case lastResets:
 		if w.operator.resetLast() {
 			w.readers.readLast()
@@ -60,6 +66,7 @@ func (w *World) calmDown() {
 		w.hit(Image)
 	}
 	w.procs.upgrade()
+	w.db.createIndexes()
 	for range 3 {
 		for _, f := range []Fault{ReplayAsked, AskedAsNew, DeadLetterDiscarded} {
 			if w.rates[f] > 0 && w.happen(f) {
@@ -93,7 +100,10 @@ func (w *World) awaitFolds() {
 		if w.shape.operator {
 			w.operator.unreset = slices.Clone(counters[:2+w.shape.counters])
 		}
-		w.stage = lastResets
+		w.stage = lastIndexes
+		if w.indexed == nil {
+			w.stage = lastResets
+		}
 	}
 }
 

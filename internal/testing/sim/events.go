@@ -64,6 +64,9 @@ func (w *World) newEvents() map[Fault]func() bool {
 		AskedAsNew:          func() bool { return w.operator.lookAfter(asNewOp) },
 		DeadLetterDiscarded: func() bool { return w.operator.lookAfter(discardOp) },
 		ShardsGrown:         w.db.growAny,
+		KillIndexer:         func() bool { return w.procs.killOne(indexing) },
+		IndexChanged:        w.db.changeIndex,
+		RulesSettled:        w.leaps.passSettle,
 	}
 }
 

@@ -96,6 +96,13 @@ const (
 	AnswerLost
 	RequestTwice
 	IDsTaken
+	IndexFails
+	IndexLost
+	IndexAnswerLost
+	IndexLate
+	KillIndexer
+	IndexChanged
+	RulesSettled
 
 	faultCount
 )
@@ -122,6 +129,8 @@ var faultNames = [faultCount]string{
 	"counter driven beyond int64", "a million increments in a batch", "event of the past",
 	"just within the window", "suspended with old and young in a commit",
 	"batch over HTTP lost", "answer over HTTP lost", "batch over HTTP sent twice", "ids of a batch over HTTP taken",
+	"reading for an index fails", "change for an index lost", "answer of a change for an index lost", "change for an index applied later",
+	"index worker killed", "index created or deleted", "rules settle",
 }
 
 func (f Fault) String() string { return faultNames[f] }

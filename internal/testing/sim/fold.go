@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -30,6 +31,7 @@ const (
 	RowMaybeTwice
 	RowContended
 	RowPastDeadline
+	RowOutdated
 
 	rowCount
 )
@@ -37,20 +39,21 @@ const (
 var rowNames = [rowCount]string{
 	"OK", "OK, but not added", "marker exists", "marker exists, none found", "refused for its content",
 	"deployment", "unknown: was applied", "not applied: it never began", "unknown: was not applied", "unknown: applied later",
-	"applied, sent again below: marker exists", "contention: applied, not applied or later", "no answer before the deadline",
+	"applied, sent again below: marker exists", "contention: applied, not applied or later", "no answer before the deadline", "made by older rules",
 }
 
 func (r Row) String() string { return rowNames[r] }
 
 // Fold applies a commit, and answers with a row of the table.
 func (s *simStore) Fold(ctx context.Context, c *store.Commit) (folded store.CommitResult, err error) {
-	commit := store.Commit{Markers: slices.Clone(c.Markers), Adds: slices.Clone(c.Adds), KnownShards: slices.Clone(c.KnownShards), Buckets: slices.Clone(c.Buckets), Archive: c.Archive, Tally: c.Tally, Growths: slices.Clone(c.Growths)}
+	commit := store.Commit{Markers: slices.Clone(c.Markers), Adds: slices.Clone(c.Adds), KnownShards: slices.Clone(c.KnownShards), Buckets: slices.Clone(c.Buckets), Archive: c.Archive, Tally: c.Tally, Growths: slices.Clone(c.Growths), Grouped: slices.Clone(c.Grouped), Rules: c.Rules}
 	st := &step{p: s.p, op: "fold", key: commitKey(&commit), ctx: ctx, commit: &commit}
 	var got Row
+	begun := s.wall()
 	st.run = func(f fate) {
 		var row Row
 		s.noteCommit(s.p, &commit)
-		folded, row, err = s.fold(s.p, &commit, f, st.came)
+		folded, row, err = s.fold(s.p, &commit, f, st.came, begun)
 		s.Rows[row]++
 		s.trace("answer", s.p, rowNames[row], 0)
 		got = row
@@ -68,12 +71,18 @@ func (s *simStore) Fold(ctx context.Context, c *store.Commit) (folded store.Comm
 	return folded, err
 }
 
-// fold answers a commit of p, which was asked for in step called.
-func (db *database) fold(p *proc, c *store.Commit, f fate, called int) (store.CommitResult, Row, error) {
+// fold answers a commit of p, which was asked for in step called, when it was begun.
+func (db *database) fold(p *proc, c *store.Commit, f fate, called int, begun time.Time) (store.CommitResult, Row, error) {
 	row, err := db.failFold(c, f, func() error {
+		if db.expired(begun) {
+			return errExpired
+		}
 		_, err := db.apply(p, c, called)
 		return err
 	})
+	if err == nil && db.expired(begun) {
+		row, err = RowMaybeNot, errLost
+	}
 	if errors.Is(err, errLost) {
 		p.unsure = true
 	}
@@ -90,6 +99,8 @@ func (db *database) fold(p *proc, c *store.Commit, f fate, called int) (store.Co
 		row = RowExists
 	case errors.Is(err, store.ErrRefused):
 		row = RowRefused
+	case errors.Is(err, store.ErrOutdated):
+		row = RowOutdated
 	}
 	return folded, row, err
 }

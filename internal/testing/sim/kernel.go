@@ -27,6 +27,8 @@ type Result struct {
 	Swept      int // counters
 	Moved      int // shards whose series were moved to the archive
 	Grown      int // records that were raised to name more shards
+	Built      int // indexes
+	Groups     int // totals of groups that were compared with their counters
 	Outdated   int // folds with markers by settings that had been changed
 	Outlasted  int // calls of a store that were under way while the machine was suspended
 	Faults     [faultCount]int

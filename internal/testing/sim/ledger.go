@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
@@ -110,7 +111,7 @@ func (lg *ledger) check() {
 
 // checkRest finds increments that nobody sent.
 func (lg *ledger) checkRest(counter string, total int64) {
-	if lg.crowd.is(counter) || counter == hostile {
+	if lg.crowd.is(counter) || counter == hostile || countmill.IsGroup(counter) {
 		return
 	}
 	if strings.HasPrefix(counter, flooded) {

@@ -19,6 +19,9 @@ func (ps *processes) checkMemory() {
 			ps.violate("%s is not ready, and the bus took all that it had: %v", p.name, err)
 		}
 	}
+	if ps.indexed != nil {
+		ps.checkCorrected()
+	}
 	for _, p := range ps.lives(aggregating) {
 		bounded(p, "messages and letters held", p.agg.Stats().HeldMessages, p.heldMessages+page)
 		p.checkReady()
@@ -29,6 +32,15 @@ func (ps *processes) checkMemory() {
 func (p *proc) checkReady() {
 	if !p.told.IsZero() && p.agg.Ready() == nil {
 		p.k.violate("%s is ready, after the store answered that it is another database", p.name)
+	}
+}
+
+// checkCorrected: no increment was folded without a complete index.
+func (ps *processes) checkCorrected() {
+	for _, p := range ps.lives(indexing) {
+		if p.idx != nil && p.idx.Stats().Corrected > 0 {
+			ps.violate("%s corrected %d groups: increments were folded without a complete index", p.name, p.idx.Stats().Corrected)
+		}
 	}
 }
 

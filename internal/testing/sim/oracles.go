@@ -7,6 +7,7 @@ type oracles struct {
 	*partOracle
 	totals *totalOracle
 	series *seriesOracle
+	groups *groupOracle
 	ledger *ledger
 }
 
@@ -16,7 +17,8 @@ var (
 )
 
 func newOracles(k *kernel, db *database, bus *broker) *oracles {
-	o := &oracles{partOracle: newPartOracle(k, db, bus), totals: newTotalOracle(k, db), series: newSeriesOracle(k, db)}
+	o := &oracles{partOracle: newPartOracle(k, db, bus), totals: newTotalOracle(k, db), series: newSeriesOracle(k, db), groups: newGroupOracle(k, db)}
+	o.totals.groups = o.groups
 	o.ledger = &ledger{kernel: k, db: db, totals: o.totals, series: o.series, used: make(map[string]int)}
 	return o
 }
@@ -25,12 +27,15 @@ func (o *oracles) applied(p *proc, c *store.Commit, called int) {
 	o.partOracle.applied(p, c, called)
 	o.totals.applied(c)
 	o.series.applied(c)
+	o.groups.applied(c)
 }
 
 func (o *oracles) published(payload []byte) {
 	o.partOracle.published(payload)
 	o.series.published(payload)
 }
+
+func (o *oracles) ruled(rules *store.Rules) { o.groups.ruled(rules) }
 
 func (o *oracles) reset(r *store.ResetRequest, done *store.ResetResult, by int) {
 	o.totals.reset(r, done, by)

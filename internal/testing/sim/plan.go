@@ -23,6 +23,7 @@ type plan struct {
 	contest  *contest      // nil in most schedules
 	doors    int           // publishers outside `up`; 0 in most schedules
 	outside  bool          // with roles apart: all publishers send over HTTP
+	indexed  *indexPlan    // nil in most schedules
 }
 
 // drawPlan draws with rng first. Newer parts of a plan have generators of their own, so that older
@@ -55,6 +56,7 @@ func drawPlan(rng *rand.Rand, seed uint64) *plan {
 	if pl.shape.operator = rng.IntN(3) == 0; pl.shape.operator {
 		pl.drawOperator(rng)
 	}
+	pl.drawIndexes()
 	return pl
 }
 

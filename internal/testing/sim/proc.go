@@ -6,6 +6,7 @@ import (
 
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/internal/indexer"
 	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
@@ -19,6 +20,7 @@ const (
 	publishing
 	aggregating
 	reading
+	indexing
 	node
 )
 
@@ -67,6 +69,8 @@ type proc struct {
 	stop         context.CancelFunc
 	rdr          *reader.Reader
 	adm          *admin.Admin // with the reader
+	idx          *indexer.Indexer
+	stopIndexer  context.CancelFunc
 	waiting      []*busMessage
 	sums         []*sum // what Add took since the last Flush
 

@@ -44,7 +44,7 @@ func (ps *processes) startAll() {
 func (ps *processes) start(r role, slot int, restored bool) *proc {
 	ps.started++
 	p := &proc{k: ps.kernel, n: ps.started, role: r, slot: slot, open: make(map[any]struct{}), looked: make(map[string]int)}
-	p.name = [...]string{"client", "publisher", "aggregator", "reader", "node"}[r] + fmt.Sprint(slot, ".", p.n)
+	p.name = [...]string{"client", "publisher", "aggregator", "reader", "indexer", "node"}[r] + fmt.Sprint(slot, ".", p.n)
 	p.image = ps.rng.Uint64()
 	if old := ps.alive[r][slot]; old != nil && restored {
 		p.image = old.image
@@ -85,6 +85,9 @@ func (ps *processes) start(r role, slot int, restored bool) *proc {
 			HeartbeatEvery: s.announce, WorkerID: fmt.Sprint("worker", slot),
 			Decode: reads(p.version),
 		}, e))
+	}
+	if r.has(indexing) && ps.indexed != nil {
+		ps.startIndexer(p, e)
 	}
 	return p
 }
@@ -131,6 +134,9 @@ func (ps *processes) kill(p *proc) {
 	}
 	if p.stop != nil {
 		p.stop()
+	}
+	if p.stopIndexer != nil {
+		p.stopIndexer()
 	}
 }
 
@@ -292,6 +298,8 @@ func (ps *processes) count(r role) int {
 		return ps.shape.aggregators
 	case r == reading:
 		return ps.shape.readers
+	case r == indexing && ps.indexed != nil:
+		return ps.indexed.workers
 	}
 	return 0
 }

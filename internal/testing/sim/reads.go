@@ -62,6 +62,9 @@ func (rc *readClients) readFrom(p *proc, staleness time.Duration) *op {
 	if len(o.names) == 0 || rc.rng.IntN(3) == 0 {
 		o.names = []string{"a"} // what many want at the same time
 	}
+	if rc.indexed != nil && (o.final || rc.rng.IntN(4) > 0) {
+		rc.addGroups(o)
+	}
 	if rc.crowd != nil && (o.final || rc.rng.IntN(3) == 0) {
 		o.names = []string{rc.crowd.counter}
 	}
@@ -77,6 +80,15 @@ func (rc *readClients) readFrom(p *proc, staleness time.Duration) *op {
 	}
 	rc.askTotals(o, p)
 	return o
+}
+
+// addGroups asks for groups too, or for groups alone.
+func (rc *readClients) addGroups(o *op) {
+	groups := []string{pick(rc.rng, rc.indexed.groups)}
+	if rc.rng.IntN(3) > 0 {
+		groups = append(groups, o.names...)
+	}
+	o.names = groups
 }
 
 // probe asks a reader whether it is ready, as whoever runs it does all the time, and then for

@@ -39,6 +39,8 @@ type storeWatch interface {
 	discarding(keys []string)
 	// forgetting comes before the store drops expired markers.
 	forgetting()
+	// ruled sees the rules after a step of an index.
+	ruled(rules *store.Rules)
 }
 
 // simStore is the store as one process sees it.

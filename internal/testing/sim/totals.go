@@ -15,6 +15,8 @@ type totalOracle struct {
 	*kernel
 	db *database
 
+	groups *groupOracle
+
 	folded  map[string]int64 // to each counter
 	removed map[string]int64 // by resets
 	did     map[int]int64    // by each op
@@ -45,6 +47,9 @@ func (to *totalOracle) reset(r *store.ResetRequest, done *store.ResetResult, by 
 func (to *totalOracle) checkRemoved() {
 	all := to.db.fake.Left()
 	for counter, folded := range to.folded {
+		if countmill.IsGroup(counter) {
+			continue
+		}
 		if left := all[counter]; !to.crowd.overflows(counter) && left+to.removed[counter] != folded {
 			to.violate("%d of %s were folded, resets removed %d, and %d are left", folded, counter, to.removed[counter], left)
 		}
@@ -124,9 +129,12 @@ func (to *totalOracle) checkRead(o *op) {
 	to.Reads++
 	for i := range o.totals {
 		t := &o.totals[i]
-		if to.crowd.is(t.Counter) {
+		switch {
+		case to.crowd.is(t.Counter):
 			to.checkCrowdTotal(o, t.Total)
 			continue
+		case countmill.IsGroup(t.Counter):
+			to.groups.check(o, t)
 		}
 		to.checkTotal(o, t)
 		to.checkAge(o, t)
@@ -144,7 +152,7 @@ func (to *totalOracle) checkTotal(o *op, t *reader.Total) {
 	if was != t.Total || exists != t.Exists {
 		to.violate("%s read %d of %s as of %s (exists: %t), when it was %d (%t)", o.p.name, t.Total, t.Counter, t.AsOf.Format(clockFormat), t.Exists, was, exists)
 	}
-	if !increments(t.Counter, t.Total) {
+	if !countmill.IsGroup(t.Counter) && !increments(t.Counter, t.Total) {
 		to.violate("%s read %d of %s, which is no sum of its increments", o.p.name, t.Total, t.Counter)
 	}
 }

@@ -43,7 +43,7 @@ func (s *Store) apply(c *store.Commit, answer Answer) (store.CommitResult, error
 		s.counts.Collisions++
 		return store.CommitResult{}, fmt.Errorf("fakestore: %w", store.ErrMarkerExists)
 	}
-	if s.opts.GrowsInFold && c.Rules < s.settings.Rules.Oldest() {
+	if s.opts.GrowsInFold && c.Rules < s.oldest && len(c.Adds) > 0 {
 		return store.CommitResult{}, fmt.Errorf("fakestore: %w", store.ErrOutdated)
 	}
 	for _, m := range c.Markers {

@@ -193,10 +193,10 @@ func (s *Store) SetRests(ctx context.Context, p *store.Piece, rests []store.Grou
 			rec, _ := s.records[r.Group].newest()
 			rec.exists, rec.shards, rec.DeletedAt = true, max(rec.shards, int64(max(s.opts.Shards, 1))), time.Time{}
 			rec.rest = rec.rest.moved(have[r.Group], r.Rest)
-			s.records[r.Group] = s.records[r.Group].set(at, rec, s.oldestLocked())
 			if have[r.Group] = r.Rest; r.Rest == 0 {
 				delete(have, r.Group)
 			}
+			s.records[r.Group] = s.records[r.Group].set(at, rec, s.oldestLocked())
 		}
 		return nil
 	})
@@ -232,8 +232,8 @@ func (s *Store) DropGrouped(ctx context.Context, x *store.Index, p *store.Piece,
 // DropGroups removes groups.
 func (s *Store) DropGroups(ctx context.Context, x *store.Index, limit int) (dropped int, err error) {
 	err = s.run(ctx, DropGroups, func() error {
-		if err := s.settings.Rules.CheckEnded(x); err != nil {
-			return err
+		if !s.settings.Rules.Ended(x) {
+			return fmt.Errorf("fakestore: %w", store.ErrChanged)
 		}
 		at, keep := s.commitTimeLocked(), s.oldestLocked()
 		for group, h := range s.records {

@@ -83,7 +83,7 @@ func (s *Store) ChangeRules(ctx context.Context, change store.RuleChange) (set s
 		if err != nil {
 			return err
 		}
-		s.settings = next
+		s.settings, s.oldest = next, max(s.oldest, next.Rules.Oldest())
 		set = s.settingsLocked(now)
 		return nil
 	})

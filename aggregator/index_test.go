@@ -1,0 +1,272 @@
+package aggregator_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/wire"
+)
+
+// embeddedOptions are those of a store that refuses commits by old rules.
+var embeddedOptions = fakestore.Options{Entities: 1 << 20, GrowsInFold: true, CertainOutcome: true}
+
+// index makes a step of the index "sites".
+func index(t *testing.T, st *fakestore.Store, step store.IndexStep) store.Index {
+	t.Helper()
+	x := store.Index{Name: "sites", Match: "page:{site}:*", Group: "site:{site}"}
+	if old := mustCheck(t, st).Settings.Rules.Index(x.Name); old != nil {
+		x.Number = old.Number
+	}
+	s, err := st.ChangeRules(t.Context(), store.RuleChange{Index: &store.IndexChange{Step: step, Index: x}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found := s.Rules.Index("sites"); found != nil {
+		x = *found
+	}
+	return x
+}
+
+func mustCheck(t *testing.T, st *fakestore.Store) store.Checked {
+	t.Helper()
+	checked, err := st.Check(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return checked
+}
+
+// A group gets each increment of its counters in the same commit, also if the commit is repeated, and
+// the shards keep how much of their counts it has.
+func TestGroupsAreFoldedWithTheirCounters(t *testing.T) {
+	for name, opts := range map[string]fakestore.Options{"small commits": {Entities: 250}, "one commit": embeddedOptions} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				st := strict(t, opts)
+				x := index(t, st, store.CreateIndex)
+				if !opts.CertainOutcome {
+					st.OnFold(fakestore.FoldScript(fakestore.UnknownApplied, fakestore.OK, fakestore.UnknownNotApplied, fakestore.ContendedApplied))
+				}
+				r := run(t, st, aggregator.Config{Linger: -1})
+				settle(time.Second)
+				p := anonymous(one("page:s1:a", 5), one("page:s1:b", 3), one("page:s2:a", 7), one("other", 1))
+				r.send(t, p)
+				settle(time.Minute)
+				r.send(t, anonymous(one("page:s1:a", -5), one("page:s2:b", 100)), anonymous(one("page:s1:b", 4)))
+				settle(time.Minute)
+				r.want(t, map[string]int64{
+					"page:s1:a": 0, "page:s1:b": 7, "page:s2:a": 7, "page:s2:b": 100, "other": 1, "=site:s1": 7, "=site:s2": 107,
+				})
+				for counter, want := range map[string]int64{"page:s1:a": 0, "page:s1:b": 7, "page:s2:b": 100, "other": 0, "=site:s1": 0} {
+					if got := st.Grouped(counter, 0, x.Number); got != want {
+						t.Errorf("%d of %s are grouped, want %d", got, counter, want)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A store that knows newer rules refuses the commit. The aggregator reads them at once, and counts by
+// them within a second.
+func TestCommitsByOldRulesAreMadeAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := strict(t, embeddedOptions)
+		r := run(t, st, aggregator.Config{Linger: -1})
+		settle(time.Second)
+		r.send(t, anonymous(one("page:s1:a", 1)))
+		settle(time.Second)
+		x := index(t, st, store.CreateIndex)
+		before := st.FoldCalls()
+		r.send(t, anonymous(one("page:s1:a", 10)))
+		settle(time.Second)
+		r.want(t, map[string]int64{"page:s1:a": 11, "=site:s1": 10})
+		if got := st.FoldCalls() - before; got != 2 || st.Grouped("page:s1:a", 0, x.Number) != 10 {
+			t.Errorf("%d folds, %d grouped, want 2 and 10", got, st.Grouped("page:s1:a", 0, x.Number))
+		}
+		index(t, st, store.DeleteIndex)
+		r.send(t, anonymous(one("page:s1:a", 100)))
+		settle(time.Second)
+		r.want(t, map[string]int64{"page:s1:a": 111, "=site:s1": 10})
+	})
+}
+
+// staleRules answers checks with settings of before.
+type staleRules struct {
+	*fakestore.Store
+	old    store.Settings
+	fresh  atomic.Bool
+	checks atomic.Int64
+}
+
+func (s *staleRules) Check(ctx context.Context) (store.Checked, error) {
+	s.checks.Add(1)
+	checked, err := s.Store.Check(ctx)
+	if !s.fresh.Load() {
+		checked.Settings = s.old
+	}
+	return checked, err
+}
+
+// While checks still answer with old rules, refused commits are tried less and less often. The
+// aggregator is ready, as the store answers.
+func TestRefusedCommitsDoNotTurnInALoop(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := strict(t, embeddedOptions)
+		old := &staleRules{Store: st, old: mustCheck(t, st).Settings}
+		index(t, st, store.CreateIndex)
+		r := runOver(t, st, old, aggregator.Config{Linger: -1})
+		settle(time.Second)
+		m := r.send(t, anonymous(one("page:s1:a", 1)))
+		settle(10 * time.Minute)
+		if folds, checks := st.FoldCalls(), old.checks.Load(); folds < 10 || folds > 120 || checks > 250 || acked(m) {
+			t.Errorf("%d folds and %d checks in 10 minutes (acknowledged: %t)", folds, checks, acked(m))
+		}
+		if err := r.agg.Ready(); err != nil {
+			t.Errorf("not ready: %v", err)
+		}
+		old.fresh.Store(true)
+		settle(time.Minute)
+		r.want(t, map[string]int64{"page:s1:a": 1, "=site:s1": 1})
+	})
+}
+
+// A decision about a dead letter has no rules, and is never refused for them.
+func TestDecisionsAboutLettersNeedNoRules(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := strict(t, embeddedOptions)
+		index(t, st, store.CreateIndex)
+		fate, err := store.DecideFate(t.Context(), st, "letter", store.FateDiscarded, time.Now(), mustCheck(t, st).Settings)
+		if err != nil || fate != store.FateDiscarded {
+			t.Errorf("got fate %d, %v", fate, err)
+		}
+	})
+}
+
+// The records of the groups of a deleted index are gone. An index of the same name writes them again.
+func TestAnIndexOfTheSameNameHasRecords(t *testing.T) {
+	for name, opts := range map[string]fakestore.Options{"small commits": {}, "one commit": embeddedOptions} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				st := strict(t, opts)
+				x := index(t, st, store.CreateIndex)
+				r := run(t, st, aggregator.Config{Linger: -1})
+				settle(time.Second)
+				r.send(t, anonymous(one("page:s1:a", 1)))
+				settle(time.Second)
+				x = index(t, st, store.DeleteIndex)
+				settle(store.RulesSettle + store.SettingsMaxAge)
+				if n, err := st.DropGroups(t.Context(), &x, 10); n != 1 || err != nil {
+					t.Fatalf("%d groups removed, %v", n, err)
+				}
+				index(t, st, store.RemoveIndex)
+				index(t, st, store.CreateIndex)
+				settle(store.CheckEvery + time.Second)
+				r.send(t, anonymous(one("page:s1:a", 10)))
+				settle(time.Second)
+				r.want(t, map[string]int64{"page:s1:a": 11, "=site:s1": 10})
+				if !st.Recorded("=site:s1") {
+					t.Error("the group has no record")
+				}
+			})
+		})
+	}
+}
+
+// A group under a rule has a series: the sums of its counters by the minute.
+func TestGroupsHaveSeries(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := ruled(t, fakestore.Options{}, "=site:*")
+		index(t, st, store.CreateIndex)
+		r := run(t, st, aggregator.Config{})
+		settle(time.Second)
+		m := wire.MinuteOf(time.Now()) - 3000 // in the archive
+		r.send(t, at(anonymous(one("page:s1:a", 5), one("page:s1:b", -2)), m), at(anonymous(one("page:s1:a", -5), one("page:s1:b", 2)), m+1))
+		settle(5 * time.Second)
+		r.want(t, map[string]int64{"=site:s1": 0})
+		wantSeries(t, st, "=site:s1", map[wire.Minute]int64{m: 3, m + 1: -3})
+		wantSeries(t, st, "page:s1:a", map[wire.Minute]int64{})
+	})
+}
+
+// Increments that fit their counters and not their group become a dead letter when they are alone. All
+// others count, and the letter counts when the index is gone.
+func TestIncrementsThatDoNotFitAGroup(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := strict(t, embeddedOptions)
+		index(t, st, store.CreateIndex)
+		r := run(t, st, aggregator.Config{})
+		settle(time.Second)
+		r.send(t, anonymous(one("page:s1:a", 1<<62), one("page:s1:b", 1<<62)), anonymous(one("page:s1:c", 3)))
+		settle(time.Minute)
+		r.want(t, map[string]int64{"page:s1:c": 3, "=site:s1": 3})
+		if got := r.reasons(); len(got) != 1 || !strings.Contains(got[0], "group") {
+			t.Fatalf("dead letters %q, want one", got)
+		}
+		index(t, st, store.DeleteIndex)
+		settle(2 * store.CheckEvery)
+		ask(t, st, st.Letters()[0])
+		settle(5 * time.Minute)
+		if got := st.Total("page:s1:a"); got != 1<<62 || len(st.Letters()) != 0 {
+			t.Errorf("the counter is %d, and letters %q are left after a replay without the index", got, r.reasons())
+		}
+	})
+}
+
+// A rule that comes between the packing of a job and its commit makes the commit larger than the store
+// takes. The job is halved, and the store sees no such commit.
+func TestAJobThatGrowsWithAnIndexIsHalved(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := strict(t, fakestore.Options{Entities: 60, Shards: 1})
+		gate := make(chan struct{})
+		st.On(fakestore.Applied, func(n int) fakestore.Answer {
+			if n == 1 {
+				<-gate
+			}
+			return fakestore.OK
+		})
+		r := run(t, st, aggregator.Config{CommitTimeout: time.Hour, Linger: time.Second})
+		settle(time.Second)
+		want := make(map[string]int64)
+		for i := range 4 {
+			var entries []wire.Entry
+			for j := range 12 {
+				counter := fmt.Sprintf("page:s%d:%d", 12*i+j, i)
+				entries = append(entries, one(counter, 1))
+				want[counter], want[fmt.Sprintf("=site:s%d", 12*i+j)] = 1, 1
+			}
+			r.send(t, anonymous(entries...))
+		}
+		settle(2 * time.Second)
+		index(t, st, store.CreateIndex)
+		settle(2 * store.CheckEvery)
+		close(gate)
+		settle(time.Minute)
+		r.want(t, want)
+		if c := st.Counts(); c.OverLimit > 0 || c.Folds < 2 {
+			t.Errorf("%d commits, %d refused for their size", c.Folds, c.OverLimit)
+		}
+	})
+}
+
+// Nobody can increment a group from the bus.
+func TestAGroupCannotBeIncremented(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := run(t, large(t), aggregator.Config{})
+		settle(time.Second)
+		r.send(t, anonymous(one(countmill.GroupMark+"site:s1", 1)))
+		settle(time.Minute)
+		r.want(t, map[string]int64{})
+		if got := r.reasons(); len(got) != 1 {
+			t.Errorf("dead letters %q, want one", got)
+		}
+	})
+}

@@ -1,0 +1,349 @@
+package indexer
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/storetest/fakestore"
+)
+
+// An index over counters that exist, while folds with and without it go on, serves the sums of all. Its
+// Checked is after Since.
+func TestAnIndexIsBuilt(t *testing.T) {
+	forKinds(t, func(t *testing.T, r *rig) {
+		r.fold(pages(300, 7, 1))
+		old := r.settings()
+		called := 0
+		_, stop := r.worker(Config{Page: 10, OnRules: func(context.Context) { called++ }})
+		defer stop()
+		x := r.change(store.CreateIndex)
+		r.fold(pages(200, 7, 1000))
+		time.Sleep(time.Until(x.Since) - 2*time.Second)
+		r.apply(r.commit(old, pages(100, 7, 1_000_000))) // late, where the store takes it
+		time.Sleep(time.Until(x.Since) - time.Second)
+		synctest.Wait()
+		if r.serves() && !r.store.Limits().RefusesOldRules {
+			t.Error("the index serves before commits without it have settled")
+		}
+		r.check("before it serves", false)
+		r.await("serving", 2*time.Minute, r.serves)
+		r.check("serving", true)
+		r.fold(pages(100, 7, -5))
+		r.check("after more folds", true)
+		if x = r.index(); !x.Checked.After(x.Since) || called != 1 {
+			t.Errorf("checked at %s, since %s, OnRules called %d times", x.Checked, x.Since, called)
+		}
+		for _, p := range r.pieces(x) {
+			if !p.Read.After(x.Since) || p.Worker != "" {
+				t.Errorf("piece %d was read at %s by %q, since %s", p.ID, p.Read, p.Worker, x.Since)
+			}
+		}
+	})
+}
+
+// A worker without work asks for the rules and nothing else.
+func TestAnIdleIndexCostsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, kinds["embedded"])
+		r.change(store.CreateIndex)
+		_, stop := r.worker(Config{})
+		defer stop()
+		r.await("serving", time.Minute, r.serves)
+		calls := func() (n int) {
+			for _, op := range []fakestore.Op{fakestore.Pieces, fakestore.SwapPieces, fakestore.Ungrouped, fakestore.RestsOf, fakestore.SetRests, fakestore.ChangeRules} {
+				n += r.store.Calls(op)
+			}
+			return n
+		}
+		before := calls()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if got := calls() - before; got != 0 {
+			t.Errorf("%d calls in an hour", got)
+		}
+	})
+}
+
+// A shard that was folded without a complete index is found by a recheck, counted and corrected.
+func TestARecheckCorrects(t *testing.T) {
+	forKinds(t, func(t *testing.T, r *rig) {
+		r.fold(pages(50, 3, 1))
+		r.change(store.CreateIndex)
+		x, stop := r.worker(Config{Recheck: time.Hour})
+		defer stop()
+		r.await("serving", settled, r.serves)
+		c := r.commit(r.settings(), map[string]int64{"page:s1:lost": 40})
+		c.Grouped = nil // the mistake
+		for i := range c.Adds {
+			if c.Adds[i].Counter == "=site:s1" {
+				c.Adds = append(c.Adds[:i], c.Adds[i+1:]...)
+				break
+			}
+		}
+		r.apply(c)
+		first := r.index().Checked
+		r.await("the recheck", 3*time.Hour, func() bool { return r.index().Checked.After(first) })
+		r.check("after the recheck", true)
+		corrected := int64(0)
+		for _, p := range r.pieces(r.index()) {
+			corrected += p.Corrected
+		}
+		if got := x.Stats().Corrected; got != 1 || corrected != 1 {
+			t.Errorf("the worker has corrected %d groups, the pieces %d, want 1", got, corrected)
+		}
+		before := x.Stats().Corrected
+		second := r.index().Checked
+		r.await("the next recheck", 3*time.Hour, func() bool { return r.index().Checked.After(second) })
+		if x.Stats().Corrected != before {
+			t.Error("the next recheck has corrected again")
+		}
+	})
+}
+
+// A worker that ends keeps its lease. Another one then splits the piece, and the rests that the first
+// has set are taken back.
+func TestThePieceOfALostWorkerIsSplit(t *testing.T) {
+	forKinds(t, func(t *testing.T, r *rig) {
+		r.fold(pages(200, 60, 1)) // more groups than one SetRests takes
+		r.change(store.CreateIndex)
+		time.Sleep(settled)
+		ctx, kill := context.WithCancel(context.Background())
+		sets := 0
+		r.store.On(fakestore.SetRests, func(int) fakestore.Answer {
+			if sets++; sets == 2 {
+				kill()
+				return fakestore.UnknownApplied
+			}
+			return fakestore.OK
+		})
+		New(r.store, Config{WorkerID: "first", Logger: quiet, Pieces: 1}).Run(ctx)
+		if n := len(r.pieces(r.index())); n != 1 || r.serves() {
+			t.Fatalf("%d pieces, serving: %t", n, r.serves())
+		}
+		r.store.On(fakestore.SetRests, nil)
+		_, stop := r.worker(Config{})
+		defer stop()
+		time.Sleep(50 * time.Second)
+		synctest.Wait()
+		if n := len(r.pieces(r.index())); n != 1 || r.serves() {
+			t.Errorf("%d pieces during the lease, serving: %t", n, r.serves())
+		}
+		r.await("serving", 2*time.Minute, r.serves)
+		r.check("serving", true)
+		pieces := slices.DeleteFunc(r.pieces(r.index()), func(p store.Piece) bool { return p.Retired })
+		if len(pieces) != 2 || pieces[0].From != 0 || pieces[0].To+1 != pieces[1].From || pieces[1].To != math.MaxUint64 {
+			t.Errorf("pieces %+v, want two halves", pieces)
+		}
+	})
+}
+
+// A worker that is stopped for longer than its lease, in each of its calls in turn, sets nothing once
+// another one has its piece.
+func TestAWorkerStoppedPastItsLease(t *testing.T) {
+	forKinds(t, func(t *testing.T, r *rig) {
+		r.fold(pages(200, 60, 1))
+		r.change(store.CreateIndex)
+		time.Sleep(settled)
+		var stopped atomic.Int64
+		for _, op := range []fakestore.Op{fakestore.Pieces, fakestore.SwapPieces, fakestore.Ungrouped, fakestore.RestsOf, fakestore.SetRests, fakestore.ChangeRules} {
+			r.store.On(op, func(n int) fakestore.Answer {
+				if n%3 == 0 && stopped.Add(1) < 30 {
+					time.Sleep(3 * time.Minute) // a call takes longer than its time-out, as the process is stopped
+				}
+				return fakestore.OK
+			})
+		}
+		for range 3 {
+			_, stop := r.worker(Config{CallTimeout: time.Hour, Pieces: 4, Page: 20})
+			defer stop()
+		}
+		r.await("serving", 3*time.Hour, r.serves)
+		r.check("serving", true)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		r.check("when all go on", true)
+		if stopped.Load() < 5 {
+			t.Errorf("workers were stopped %d times", stopped.Load())
+		}
+	})
+}
+
+// A piece of too many groups for the memory is split where the worker is.
+func TestAPieceOfManyGroupsIsSplit(t *testing.T) {
+	forKinds(t, func(t *testing.T, r *rig) {
+		r.fold(pages(300, 100, 1))
+		r.change(store.CreateIndex)
+		_, stop := r.worker(Config{Pieces: 2, Page: 7, MostGroups: 20})
+		defer stop()
+		r.await("serving", settled, r.serves)
+		r.check("serving", true)
+		var live []store.Piece
+		places := uint64(0)
+		for _, p := range r.pieces(r.index()) {
+			if !p.Retired {
+				live, places = append(live, p), places+p.To-p.From+1
+			}
+			if p.Rests > 20+7 {
+				t.Errorf("piece %d has %d rests", p.ID, p.Rests)
+			}
+		}
+		if len(live) < 10 || places != 0 {
+			t.Errorf("%d pieces, which have %x places more than there are", len(live), places)
+		}
+	})
+}
+
+// A page without any shard has no place. A piece is not split there.
+func TestAPieceIsNotSplitWithoutAPlace(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, kinds["embedded"])
+		r.fold(pages(300, 100, 1))
+		r.change(store.CreateIndex)
+		time.Sleep(time.Second)
+		x := New(&sparse{r.store}, Config{WorkerID: "w", Logger: quiet, Pieces: 4, Page: 10, MostGroups: 20})
+		for range 1000 {
+			if worked, err := x.Step(context.Background()); err != nil {
+				t.Fatal(err)
+			} else if !worked {
+				break
+			}
+		}
+		r.check("serving", r.serves())
+		covered := uint64(0)
+		for _, p := range r.pieces(r.index()) {
+			if p.From > p.To {
+				t.Errorf("piece %d is from %x to %x", p.ID, p.From, p.To)
+			}
+			if p.Retired {
+				continue
+			}
+			covered += p.To - p.From + 1
+		}
+		if covered != 0 || !r.serves() {
+			t.Errorf("the pieces have %x places more than there are, serving: %t", covered, r.serves())
+		}
+	})
+}
+
+// sparse answers every second page without shards, as a store does that has looked at many others.
+type sparse struct{ *fakestore.Store }
+
+func (s *sparse) Ungrouped(ctx context.Context, x *store.Index, p *store.Piece, from string, limit int) (store.UngroupedPage, error) {
+	if cut := len(from) - 1; cut >= 0 && from[cut] == '!' {
+		return s.Store.Ungrouped(ctx, x, p, from[:cut], limit)
+	} else if cut >= 0 {
+		return store.UngroupedPage{At: s.Moment(), Next: from + "!"}, nil
+	}
+	return s.Store.Ungrouped(ctx, x, p, from, limit)
+}
+
+// Many workers build the index once: no rest is doubled.
+func TestManyWorkersShareTheWork(t *testing.T) {
+	forKinds(t, func(t *testing.T, r *rig) {
+		r.fold(pages(300, 20, 3))
+		r.change(store.CreateIndex)
+		var all []*Indexer
+		for range 5 {
+			x, stop := r.worker(Config{Page: 10})
+			all = append(all, x)
+			defer stop()
+		}
+		r.await("serving", settled, r.serves)
+		r.check("serving", true)
+		pieces := int64(0)
+		for _, x := range all {
+			pieces += x.Stats().Pieces
+		}
+		if pieces != defaultPieces {
+			t.Errorf("%d pieces were read, want %d", pieces, defaultPieces)
+		}
+	})
+}
+
+// The reading of a slow piece keeps its lease, and the pauses between its pages are short.
+func TestASlowPieceKeepsItsLease(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, kinds["embedded"])
+		r.fold(pages(250, 5, 1))
+		r.change(store.CreateIndex)
+		for range 2 {
+			_, stop := r.worker(Config{Rate: 1, Pieces: 1})
+			defer stop()
+		}
+		began := time.Now()
+		r.await("serving", 20*time.Minute, r.serves)
+		if took := time.Since(began); took < 4*time.Minute {
+			t.Errorf("250 shards at one a second took %s", took)
+		}
+		if n := len(r.pieces(r.index())); n != 1 {
+			t.Errorf("%d pieces: the lease was lost", n)
+		}
+	})
+}
+
+// An index that makes errors does not keep another one from being built. A worker waits between errors.
+func TestAnErrorOfOneIndexLeavesTheOthers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, kinds["embedded"])
+		r.fold(pages(50, 5, 1))
+		a := r.change(store.CreateIndex, store.Index{Name: "a", Match: "x:*", Group: "x"})
+		r.change(store.CreateIndex)
+		failing := &failing{Store: r.store, index: a.Number}
+		x := New(failing, Config{WorkerID: "w", Logger: quiet})
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan struct{})
+		go func() { defer close(done); x.Run(ctx) }()
+		defer func() { cancel(); <-done }()
+		r.await("serving", time.Minute, r.serves)
+		before := failing.calls.Load()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if got := failing.calls.Load() - before; got > 200 || got < 10 {
+			t.Errorf("%d tries in an hour", got)
+		}
+	})
+}
+
+type failing struct {
+	*fakestore.Store
+	index int64
+	calls atomic.Int64
+}
+
+func (f *failing) Pieces(ctx context.Context, index int64) ([]store.Piece, error) {
+	if index == f.index {
+		f.calls.Add(1)
+		return nil, errors.New("no answer")
+	}
+	return f.Store.Pieces(ctx, index)
+}
+
+// A sum beyond int64 is an overflow of the group, whatever the other pieces have.
+func TestAnOverflowOfAGroup(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, kinds["embedded"])
+		for i := range 3 { // one shard each
+			r.part = 3 * i
+			r.fold(map[string]int64{"page:s1:a": math.MaxInt64 - 1})
+			r.fold(map[string]int64{"page:s1:b": math.MinInt64 + 1})
+		}
+		r.fold(map[string]int64{"page:s1:c": -5, "page:s2:c": 7})
+		r.change(store.CreateIndex)
+		_, stop := r.worker(Config{Pieces: 1})
+		defer stop()
+		r.await("serving", time.Minute, r.serves)
+		view := r.store.View()
+		defer view.Close()
+		values, err := view.Lookup(t.Context(), []store.Key{{Counter: "=site:s1", Shard: store.RecordKey}, {Counter: "=site:s2", Shard: store.RecordKey}})
+		if err != nil || !values[0].Overflow || values[1].Overflow || values[1].Rest != 7 {
+			t.Errorf("records %+v, %v; want an overflow, and a rest of 7", values, err)
+		}
+	})
+}

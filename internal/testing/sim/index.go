@@ -1,0 +1,171 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/countmill/countmill/internal/indexer"
+	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/store"
+)
+
+// indexPlan has what a schedule with indexes is like.
+type indexPlan struct {
+	indexes []store.Index // that operators create and delete
+	groups  []string      // that readers ask for
+	workers int           // processes apart that build them
+	first   bool          // the first index is there from the beginning
+	cfg     indexer.Config
+}
+
+// ofIndexes happen only in schedules with indexes.
+var ofIndexes = []Fault{IndexFails, IndexLost, IndexAnswerLost, IndexLate, KillIndexer, IndexChanged, RulesSettled}
+
+// drawIndexes draws, with a generator of its own, the indexes of some schedules.
+func (pl *plan) drawIndexes() {
+	rng := rand.New(rand.NewPCG(pl.seed, 0x696e646578))
+	if rng.IntN(8) > 0 || pl.crowd != nil || pl.contest != nil {
+		return
+	}
+	ip := &indexPlan{workers: 1 + rng.IntN(3), first: rng.IntN(2) == 0}
+	add := func(name, match, group string, groups ...string) {
+		ip.indexes = append(ip.indexes, must(store.ParseIndex(name, match, group)))
+		ip.groups = append(ip.groups, groups...)
+	}
+	add("all", "*", "all", "=all")
+	if rng.IntN(2) == 0 {
+		add("pages", "page:/{page}", "page:{page}", "=page:x", "=page:y")
+	}
+	if rng.IntN(2) == 0 {
+		add("wide", "wide{n}", "w{n}", "=w1", "=w17", "=w40")
+	}
+	rng.Shuffle(len(ip.indexes), func(i, j int) { ip.indexes[i], ip.indexes[j] = ip.indexes[j], ip.indexes[i] })
+	ip.cfg = indexer.Config{
+		Lease: time.Minute, Every: []time.Duration{5 * time.Second, 30 * time.Second}[rng.IntN(2)],
+		Pieces: 1 + rng.IntN(4), Page: []int{3, 20, 100}[rng.IntN(3)], MostGroups: []int{3, 10, 1000}[rng.IntN(3)],
+		Recheck: []time.Duration{0, 3 * time.Minute, time.Hour}[rng.IntN(3)],
+	}
+	pl.indexed = ip
+	rate := []float64{0, 0.1, 0.3}[rng.IntN(3)]
+	for _, f := range ofIndexes {
+		pl.rates[f] = rate
+	}
+	pl.rates[KillIndexer], pl.rates[IndexChanged], pl.rates[RulesSettled] = 0.3, 0.3, 0.3
+	pl.shape.entities = max(pl.shape.entities, 250) // a part of 24 counters writes as many groups of each index, and days of the archive
+	pl.shape.eventRate = max(pl.shape.eventRate, 0.04)
+	pl.shape.minSteps += 60
+	if pl.embedded {
+		pl.rates[RulesSettled] = 0 // its store refuses older rules
+		return
+	}
+	// A process then notices that its settings are older than a minute.
+	pl.rates[ClockJumps], pl.rates[StoreClockJumps] = 0, 0
+}
+
+// startIndexer starts the work of indexes in a process.
+func (ps *processes) startIndexer(p *proc, e *sysenv.Env) {
+	cfg := ps.indexed.cfg
+	cfg.Logger = slog.New(slog.DiscardHandler)
+	cfg.WorkerID = fmt.Sprint("indexer", p.slot)
+	if p.n%2 == 0 {
+		cfg.WorkerID = p.name // as a process that is started elsewhere
+	}
+	// Ends of waiting of its own: no two fall on the same instant.
+	cfg.Every += time.Duration(p.n)*1019 + 7
+	cfg.CallTimeout = 30*time.Second + time.Duration(p.n)*29 + 11
+	p.idx = indexer.New(indexStore{&simStore{ps.db, p, nil}}, cfg.With(e))
+	ctx, cancel := context.WithCancel(background)
+	p.stopIndexer = cancel
+	ps.running.Add(1)
+	go func() {
+		defer ps.running.Done()
+		ps.park(&step{p: p, op: "run indexer"})
+		p.idx.Run(ctx)
+	}()
+}
+
+// changeIndex creates an index, or deletes it.
+func (db *database) changeIndex() bool {
+	x := pick(db.rng, db.indexed.indexes)
+	step := store.CreateIndex
+	if found := db.rulesNow().Index(x.Name); found != nil {
+		if !found.InForce() || db.rng.IntN(2) == 0 {
+			return false
+		}
+		step = store.DeleteIndex
+	}
+	db.stepIndex(step, x)
+	return true
+}
+
+func (db *database) rulesNow() *store.Rules { return must(db.fake.Check(background)).Settings.Rules }
+
+func (db *database) stepIndex(step store.IndexStep, x store.Index) {
+	s, err := db.fake.ChangeRules(background, store.RuleChange{Index: &store.IndexChange{Step: step, Index: x}})
+	db.trace("index", nil, x.Name, uint64(step))
+	db.say(nil, "index %s: step %d, %v", x.Name, step, err)
+	if err == nil {
+		db.watch.ruled(s.Rules)
+	}
+}
+
+// createFirst creates an index before anything is counted.
+func (db *database) createFirst() {
+	if db.indexed != nil && db.indexed.first {
+		db.stepIndex(store.CreateIndex, db.indexed.indexes[0])
+	}
+}
+
+// createIndexes creates all indexes that do not exist, when nothing breaks any more: late rules over
+// all that was counted.
+func (db *database) createIndexes() {
+	if db.indexed == nil {
+		return
+	}
+	for _, x := range db.indexed.indexes {
+		if db.rulesNow().Index(x.Name) == nil {
+			db.stepIndex(store.CreateIndex, x)
+		}
+	}
+}
+
+// passSettle lets so much time pass that no commit by older rules can come any more.
+func (lp *leaps) passSettle() bool {
+	lp.pass(store.RulesSettle + []time.Duration{-5 * time.Second, time.Second, time.Minute}[lp.rng.IntN(3)])
+	return true
+}
+
+// settleIndexes reports whether all indexes are built or gone. Time passes if they wait for it.
+func (lp *leaps) settleIndexes() bool {
+	if lp.indexed == nil {
+		return true
+	}
+	rules, now, all := lp.db.rulesNow(), lp.db.fake.Now(), true
+	if rules == nil {
+		return true
+	}
+	for _, x := range rules.Indexes {
+		begin := x.Since
+		if !x.InForce() {
+			begin = x.Ended.Add(max(x.Since.Sub(x.Ended), store.SettingsMaxAge))
+		}
+		if wait := begin.Sub(now); wait >= 0 {
+			lp.pass(wait + time.Second)
+			return false
+		}
+		all = all && x.InForce() && !x.Serving.IsZero()
+	}
+	return all
+}
+
+// expired reports whether a commit that was begun then can reach the store no more. A store with older
+// rules than its own takes it until its transaction has ended.
+func (db *database) expired(begun time.Time) bool {
+	return db.indexed != nil && !db.embedded && db.wall().Sub(begun) > store.MaxTransaction
+}
+
+var errExpired = errors.New("sim: the transaction has expired")
