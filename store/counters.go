@@ -46,9 +46,8 @@ type Counters interface {
 	// in a transaction that looks again, and returns how many counters it removed. A store
 	// may need several calls.
 	//
-	// It keeps the counters of indexes (Rules.InIndex), because their groups keep what they counted: without
-	// the shards a later reading of a piece would take it from the groups. The rules that it goes by are
-	// not older than SettingsMaxAge when a removal begins.
+	// It leaves the counters of indexes, also of one that is being deleted (Rules.Indexed). Their
+	// groups keep what such a counter has counted, and a later reading of its piece must find that again.
 	//
 	// Records.Shards answers 0 for a deleted counter, and the aggregator's growth then ends
 	// the deletion. So only an aggregator that asked before the delete can fold into a

@@ -115,7 +115,7 @@ const overflowed = "overflow:"
 var overflowedGroup = []byte(countmill.GroupMark + overflowed)
 
 // Overflow is the group of counters whose own group has no valid name: one of more than
-// countmill.MaxCounterName bytes, with a space at its end, or of the form of Overflow.
+// countmill.MaxCounterName bytes, with a space at its end, or like that of an Overflow.
 func (x *Index) Overflow() string { return countmill.GroupMark + overflowed + x.Name }
 
 // Prefix is the text with which the names of all counters of the index begin.
@@ -126,10 +126,11 @@ func (x *Index) GroupPrefix() string { return countmill.GroupMark + x.group.text
 
 // HasGroup reports whether the name is one of the index's groups.
 func (x *Index) HasGroup(name string) bool {
-	if strings.HasPrefix(name, countmill.GroupMark+overflowed) { // another index may have it
-		return name == x.Overflow()
-	}
-	return strings.HasPrefix(name, x.GroupPrefix())
+	return strings.HasPrefix(name, x.GroupPrefix()) && !isOverflow(name) || name == x.Overflow()
+}
+
+func isOverflow(group string) bool {
+	return strings.HasPrefix(group, countmill.GroupMark+overflowed)
 }
 
 // has reports whether the index has the counter, and finds the variables in its name. No index has
@@ -361,6 +362,21 @@ func (r *Rules) Oldest() (version int64) {
 	return version
 }
 
+// Ended reports whether the rules have the index, under its number, and its deletion has begun.
+func (r *Rules) Ended(x *Index) bool {
+	found := r.Index(x.Name)
+	return found != nil && found.Number == x.Number && !found.InForce()
+}
+
+// Indexed reports whether an index has the counter, also one that is being deleted.
+func (r *Rules) Indexed(counter string) bool {
+	if r == nil {
+		return false
+	}
+	var values [MaxVariables]string
+	return slices.ContainsFunc(r.Indexes, func(x Index) bool { return x.has(counter, &values) })
+}
+
 // IndexOf returns the index that has the group, or nil.
 func (r *Rules) IndexOf(group string) *Index {
 	if r == nil || !countmill.IsGroup(group) {
@@ -372,32 +388,6 @@ func (r *Rules) IndexOf(group string) *Index {
 		}
 	}
 	return nil
-}
-
-// InIndex reports whether an index has the counter, one that is being deleted included.
-func (r *Rules) InIndex(counter string) bool {
-	if r == nil {
-		return false
-	}
-	for i := range r.Indexes {
-		var values [MaxVariables]string
-		if r.Indexes[i].has(counter, &values) {
-			return true
-		}
-	}
-	return false
-}
-
-// CheckEnded returns ErrNoIndex unless the index is in the rules and is being deleted.
-func (r *Rules) CheckEnded(x *Index) error {
-	if r != nil {
-		for i := range r.Indexes {
-			if r.Indexes[i].Number == x.Number && !r.Indexes[i].InForce() {
-				return nil
-			}
-		}
-	}
-	return fmt.Errorf("%w: %q with the number %d is not being deleted", ErrNoIndex, x.Name, x.Number)
 }
 
 // Index returns the index of that name, or nil.
@@ -513,8 +503,9 @@ type Indexing interface {
 	DropGrouped(ctx context.Context, x *Index, p *Piece, from string, limit int) (next string, err error)
 
 	// DropGroups removes up to limit groups of the index, with their records, shards, series
-	// and rests, and returns a number that is 0 only if nothing is left. It answers ErrNoIndex, and removes
-	// nothing, unless the index has ended and is still in the settings: a later index may have
-	// the same groups. Nobody folds by the index any more.
+	// and rests, and returns a number that is 0 only if nothing is left. Nobody folds by the index any more.
+	// It answers ErrChanged, and removes nothing, if the rules have the index not any more, or not as one that
+	// has ended (Rules.Ended), in the same transaction: another index may have groups of the same names
+	// by now.
 	DropGroups(ctx context.Context, x *Index, limit int) (dropped int, err error)
 }

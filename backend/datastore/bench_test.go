@@ -142,11 +142,11 @@ func benchFolds(b *testing.B, s *Store, with func(c *store.Commit, n int)) {
 	b.ReportMetric(float64(b.N)*each/b.Elapsed().Seconds(), "adds/s")
 }
 
-// BenchmarkIndexWork reads 20,000 shards in pages of 5,000, of which the index has all or one in twenty, and sets
+// BenchmarkIndexWork reads 8,000 shards in pages of 5,000, of which the index has all or one in twenty, and sets
 // 10,000 rests.
 func BenchmarkIndexWork(b *testing.B) {
 	s := openStore(b, fresh(b))
-	const n = 20_000
+	const n = 8_000
 	for i := range n / maxEntities {
 		c := &store.Commit{}
 		for j := range maxEntities {

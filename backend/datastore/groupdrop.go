@@ -2,6 +2,7 @@ package datastore
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/countmill/countmill/store"
@@ -60,10 +61,10 @@ func (s *Store) dropLot(ctx context.Context, x *store.Index, refs []ref) error {
 
 func (s *Store) checkEnded(ctx context.Context, tx []byte, x *store.Index) error {
 	m, err := s.metaIn(ctx, tx)
-	if err != nil {
-		return err
+	if err == nil && !m.settings.Rules.Ended(x) {
+		err = fmt.Errorf("index %q with the number %d is not being deleted: %w", x.Name, x.Number, store.ErrChanged)
 	}
-	return m.settings.Rules.CheckEnded(x)
+	return err
 }
 
 // groupRefs returns the entities of up to limit groups, the days of their series and their shards before their

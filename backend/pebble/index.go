@@ -316,8 +316,8 @@ func (s *Store) DropGrouped(ctx context.Context, x *store.Index, p *store.Piece,
 // DropGroups removes groups in one synced batch. ChangeRules waits meanwhile, so no later index has them.
 func (s *Store) DropGroups(ctx context.Context, x *store.Index, limit int) (dropped int, err error) {
 	err = s.change(ctx, func(b *pebbledb.Batch, _ time.Time) error {
-		if err := s.settings.rules().CheckEnded(x); err != nil {
-			return err
+		if !s.settings.rules().Ended(x) { // ChangeRules waits until this is over
+			return fmt.Errorf("index %q: %w", x.Name, store.ErrChanged)
 		}
 		groups, err := s.groupsOf(ctx, x, limit)
 		if err != nil {

@@ -69,13 +69,7 @@ func (s *Store) SetWindow(ctx context.Context, window time.Duration) (store.Sett
 // ChangeRules changes the settings in a synced batch. Until the change is in effect no fold runs, so none
 // by older rules comes after it.
 func (s *Store) ChangeRules(ctx context.Context, change store.RuleChange) (store.Settings, error) {
-	if err := s.enter(); err != nil { // before the lock, as everywhere
-		return store.Settings{}, err
-	}
-	defer s.closing.RUnlock()
-	s.sweeping.Lock()
-	defer s.sweeping.Unlock()
-	return s.changeEntered(ctx, func(current store.Settings, now time.Time) (store.Settings, error) {
+	return s.changeSettings(ctx, func(current store.Settings, now time.Time) (store.Settings, error) {
 		return current.ChangeRules(change, now, 0)
 	})
 }
@@ -86,11 +80,8 @@ func (s *Store) changeSettings(ctx context.Context, change func(current store.Se
 		return store.Settings{}, err
 	}
 	defer s.closing.RUnlock()
-	return s.changeEntered(ctx, change)
-}
-
-// changeEntered is changeSettings for a call that has entered.
-func (s *Store) changeEntered(ctx context.Context, change func(current store.Settings, now time.Time) (store.Settings, error)) (store.Settings, error) {
+	s.sweeping.Lock() // until the change is in effect no fold runs
+	defer s.sweeping.Unlock()
 	if err := s.lockMarking(ctx); err != nil {
 		return store.Settings{}, err
 	}

@@ -283,7 +283,7 @@ func dropFirst(s *fakestore.Store, x *store.Index, p *store.Piece, from string, 
 // dropGroupsAnyway ends the index if it has to.
 func dropGroupsAnyway(s *fakestore.Store, x *store.Index, limit int) (int, error) {
 	n, err := s.DropGroups(background, x, limit)
-	if errors.Is(err, store.ErrNoIndex) {
+	if errors.Is(err, store.ErrChanged) {
 		_, _ = s.ChangeRules(background, store.RuleChange{Index: &store.IndexChange{Step: store.DeleteIndex, Index: *x}})
 		return s.DropGroups(background, x, limit)
 	}

@@ -233,8 +233,8 @@ func (s *Store) DropGrouped(ctx context.Context, x *store.Index, p *store.Piece,
 // DropGroups removes groups.
 func (s *Store) DropGroups(ctx context.Context, x *store.Index, limit int) (dropped int, err error) {
 	err = s.run(ctx, DropGroups, func() error {
-		if err := s.settings.Rules.CheckEnded(x); err != nil {
-			return err
+		if !s.settings.Rules.Ended(x) {
+			return fmt.Errorf("fakestore: %w", store.ErrChanged)
 		}
 		at, keep := s.commitTimeLocked(), s.oldestLocked()
 		for group, h := range s.records {
