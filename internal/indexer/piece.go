@@ -168,8 +168,8 @@ func (h *holding) compare(ctx context.Context, sums map[string]int64) (changed [
 			return nil, err
 		}
 		for _, r := range have {
-			if sums[r.Group] != r.Rest {
-				changed = append(changed, store.GroupRest{Group: r.Group, Rest: sums[r.Group]})
+			if rest := sums[r.Group]; rest != r.Rest {
+				changed = append(changed, store.GroupRest{Group: r.Group, Rest: rest})
 			}
 			delete(left, r.Group)
 		}

@@ -3,7 +3,6 @@ package sim
 import (
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/countmill/countmill"
@@ -89,7 +88,7 @@ func (g *groupOracle) check(o *op, t *reader.Total) {
 	g.Groups++
 	var want int64
 	for counter := range g.db.fake.Totals() {
-		if group, ok := x.GroupOf(counter); ok && group == t.Counter && !strings.HasPrefix(counter, countmill.GroupMark) {
+		if group, ok := x.GroupOf(counter); ok && group == t.Counter {
 			want += g.db.fake.TotalAt(counter, t.AsOf)
 		}
 	}
@@ -109,6 +108,32 @@ func (g *groupOracle) ended(group string, at time.Time) bool {
 	return false
 }
 
+// look compares the groups of serving indexes with their counters now.
+func (g *groupOracle) look() {
+	if g.indexed == nil || !slices.ContainsFunc(slices.Collect(maps.Values(g.known)), func(x store.Index) bool { return x.InForce() && !x.Serving.IsZero() }) {
+		return
+	}
+	totals, now := g.db.fake.Totals(), g.db.fake.Moment()
+	for _, number := range slices.Sorted(maps.Keys(g.known)) {
+		x := g.known[number]
+		if !x.InForce() || x.Serving.IsZero() {
+			continue
+		}
+		want := make(map[string]int64)
+		for counter, total := range totals {
+			if group, ok := x.GroupOf(counter); ok {
+				want[group] += total
+			}
+		}
+		for _, group := range slices.Sorted(maps.Keys(want)) {
+			g.Groups++
+			if got, _ := g.db.fake.ServedAt(group, now); got != want[group] {
+				g.violate("%s is %d, when its counters sum to %d", group, got, want[group])
+			}
+		}
+	}
+}
+
 // checkLast compares each group with the ledger, when all has come to rest.
 func (g *groupOracle) checkLast(folded map[string]int64) {
 	rules, now := g.db.rulesNow(), g.db.fake.Moment()
@@ -119,7 +144,7 @@ func (g *groupOracle) checkLast(folded map[string]int64) {
 		x := &rules.Indexes[i]
 		want, swept := make(map[string]int64), make(map[string]bool)
 		for counter, sum := range folded {
-			if group, ok := x.GroupOf(counter); ok && !countmill.IsGroup(counter) {
+			if group, ok := x.GroupOf(counter); ok {
 				_, gone := g.db.swept[counter]
 				want[group] += sum
 				swept[group] = swept[group] || gone

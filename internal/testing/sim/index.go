@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"time"
 
@@ -17,6 +18,7 @@ type indexPlan struct {
 	indexes []store.Index // that operators create and delete
 	groups  []string      // that readers ask for
 	workers int           // processes apart that build them
+	first   bool          // the first index is there from the beginning
 	cfg     indexer.Config
 }
 
@@ -26,10 +28,10 @@ var ofIndexes = []Fault{IndexFails, IndexLost, IndexAnswerLost, IndexLate, KillI
 // drawIndexes draws, with a generator of its own, the indexes of some schedules.
 func (pl *plan) drawIndexes() {
 	rng := rand.New(rand.NewPCG(pl.seed, 0x696e646578))
-	if rng.IntN(6) > 0 || pl.crowd != nil || pl.contest != nil {
+	if rng.IntN(8) > 0 || pl.crowd != nil || pl.contest != nil {
 		return
 	}
-	ip := &indexPlan{workers: 1 + rng.IntN(3)}
+	ip := &indexPlan{workers: 1 + rng.IntN(3), first: rng.IntN(2) == 0}
 	add := func(name, match, group string, groups ...string) {
 		ip.indexes = append(ip.indexes, must(store.ParseIndex(name, match, group)))
 		ip.groups = append(ip.groups, groups...)
@@ -43,20 +45,19 @@ func (pl *plan) drawIndexes() {
 	}
 	rng.Shuffle(len(ip.indexes), func(i, j int) { ip.indexes[i], ip.indexes[j] = ip.indexes[j], ip.indexes[i] })
 	ip.cfg = indexer.Config{
-		Lease: time.Minute, Every: []time.Duration{2 * time.Second, 20 * time.Second}[rng.IntN(2)],
-		Pieces: 1 + rng.IntN(4), Page: []int{1, 3, 100}[rng.IntN(3)], MostGroups: []int{1, 10, 1000}[rng.IntN(3)],
+		Lease: time.Minute, Every: []time.Duration{5 * time.Second, 30 * time.Second}[rng.IntN(2)],
+		Pieces: 1 + rng.IntN(4), Page: []int{3, 20, 100}[rng.IntN(3)], MostGroups: []int{3, 10, 1000}[rng.IntN(3)],
 		Recheck: []time.Duration{0, 3 * time.Minute, time.Hour}[rng.IntN(3)],
 	}
 	pl.indexed = ip
-	rate := []float64{0, 0.05, 0.2}[rng.IntN(3)]
+	rate := []float64{0, 0.1, 0.3}[rng.IntN(3)]
 	for _, f := range ofIndexes {
 		pl.rates[f] = rate
 	}
 	pl.rates[KillIndexer], pl.rates[IndexChanged], pl.rates[RulesSettled] = 0.3, 0.3, 0.3
 	pl.shape.entities = max(pl.shape.entities, 250) // a part of 24 counters writes as many groups of each index, and days of the archive
 	pl.shape.eventRate = max(pl.shape.eventRate, 0.04)
-	pl.shape.minSteps += 100
-	pl.shape.works += 5
+	pl.shape.minSteps += 60
 	if pl.embedded {
 		pl.rates[RulesSettled] = 0 // its store refuses older rules
 		return
@@ -68,13 +69,14 @@ func (pl *plan) drawIndexes() {
 // startIndexer starts the work of indexes in a process.
 func (ps *processes) startIndexer(p *proc, e *sysenv.Env) {
 	cfg := ps.indexed.cfg
+	cfg.Logger = slog.New(slog.DiscardHandler)
 	cfg.WorkerID = fmt.Sprint("indexer", p.slot)
 	if p.n%2 == 0 {
 		cfg.WorkerID = p.name // as a process that is started elsewhere
 	}
 	// Ends of waiting of its own: no two fall on the same instant.
 	cfg.Every += time.Duration(p.n)*1019 + 7
-	cfg.CallTimeout = ps.shape.timeout + time.Duration(p.n)*29 + 11
+	cfg.CallTimeout = 30*time.Second + time.Duration(p.n)*29 + 11
 	p.idx = indexer.New(indexStore{&simStore{ps.db, p, nil}}, cfg.With(e))
 	ctx, cancel := context.WithCancel(background)
 	p.stopIndexer = cancel
@@ -108,6 +110,13 @@ func (db *database) stepIndex(step store.IndexStep, x store.Index) {
 	db.say(nil, "index %s: step %d, %v", x.Name, step, err)
 	if err == nil {
 		db.watch.ruled(s.Rules)
+	}
+}
+
+// createFirst creates an index before anything is counted.
+func (db *database) createFirst() {
+	if db.indexed != nil && db.indexed.first {
+		db.stepIndex(store.CreateIndex, db.indexed.indexes[0])
 	}
 }
 

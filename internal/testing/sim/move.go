@@ -90,6 +90,7 @@ func (w *World) advance() {
 	w.db.forget()
 	w.db.moveSeries()
 	w.oracles.series.look()
+	w.oracles.groups.look()
 }
 
 // work starts one more thing that clients do.

@@ -62,7 +62,7 @@ func (rc *readClients) readFrom(p *proc, staleness time.Duration) *op {
 	if len(o.names) == 0 || rc.rng.IntN(3) == 0 {
 		o.names = []string{"a"} // what many want at the same time
 	}
-	if rc.indexed != nil && (o.final || rc.rng.IntN(2) == 0) {
+	if rc.indexed != nil && (o.final || rc.rng.IntN(4) > 0) {
 		rc.addGroups(o)
 	}
 	if rc.crowd != nil && (o.final || rc.rng.IntN(3) == 0) {

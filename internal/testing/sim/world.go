@@ -66,6 +66,7 @@ func newWorld(seed uint64, verbose bool) *World {
 	w.bus = &broker{kernel: w.kernel}
 	w.oracles = newOracles(w.kernel, w.db, w.bus)
 	w.bus.watch, w.db.watch = w.oracles, w.oracles
+	w.db.createFirst()
 	w.calls, w.takeIn = &callOracle{w.kernel, w.bus, w.db}, w.absorb
 	w.procs = &processes{kernel: w.kernel, bus: w.bus, db: w.db, cache: w.cache}
 	w.idle = &idleOracle{processes: w.procs}

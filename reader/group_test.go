@@ -1,0 +1,242 @@
+package reader_test
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/wire"
+)
+
+// A groupRig is a reader of a store with an index of sites, in virtual time.
+type groupRig struct {
+	t     *testing.T
+	store *fakestore.Store
+	rdr   *reader.Reader
+	piece store.Piece
+	slept time.Duration // of which the machine's wall clock knows
+}
+
+func groupBubble(t *testing.T, f func(t *testing.T, r *groupRig)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(sysenv.Earliest))
+		r := &groupRig{t: t}
+		wall := func() time.Time { return time.Now().Add(r.slept) }
+		r.store = fakestore.New(fakestore.Options{GrowsInFold: true, Errorf: t.Errorf, Clock: wall})
+		rdr, err := reader.New(r.store, nil, sysenv.With(reader.Config{}, &sysenv.Env{Wall: wall}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.rdr = rdr
+		f(t, r)
+	})
+}
+
+func (r *groupRig) step(step store.IndexStep) *store.Index {
+	r.t.Helper()
+	x := store.Index{Name: "sites", Match: "page:{site}:*", Group: "site:{site}"}
+	checked, err := r.store.Check(r.t.Context())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if found := checked.Settings.Rules.Index("sites"); found != nil {
+		x.Number, x.Checked = found.Number, found.Since.Add(time.Second)
+	}
+	s, err := r.store.ChangeRules(r.t.Context(), store.RuleChange{Index: &store.IndexChange{Step: step, Index: x}})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return s.Rules.Index("sites")
+}
+
+// put folds into counters or groups, and sets rests of groups.
+func (r *groupRig) put(x *store.Index, sums, rests map[string]int64) {
+	r.t.Helper()
+	checked, _ := r.store.Check(r.t.Context())
+	for name, sum := range sums {
+		order, hash := wire.Hashes(name)
+		c := &store.Commit{Adds: []store.ShardDelta{{Counter: name, Delta: sum, Order: order, Hash: hash}}, Growths: []store.Growth{{Counter: name, Shards: 1}}, Rules: checked.Settings.Version}
+		if _, err := r.store.Fold(r.t.Context(), c); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	var all []store.GroupRest
+	for name, rest := range rests {
+		all = append(all, store.GroupRest{Group: name, Rest: rest})
+	}
+	next := r.piece
+	next.Index, next.ID, next.To = x.Number, 1, math.MaxUint64
+	if r.piece.ID == 0 {
+		if err := r.store.SwapPieces(r.t.Context(), nil, []store.Piece{next}); err != nil {
+			r.t.Fatal(err)
+		}
+		r.piece = next
+	}
+	if err := r.store.SetRests(r.t.Context(), &r.piece, all); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// wantTotal checks whether the total of =site:s1 is served, and what it is.
+func (r *groupRig) wantTotal(what string, want int64, state string) {
+	r.t.Helper()
+	totals, err := r.rdr.Totals(r.t.Context(), []string{"page:s1:a", "=site:s1"}, 0)
+	var not *reader.NotServingError
+	got := "serving"
+	if errors.As(err, &not) {
+		if got = "building"; not.Deleting {
+			got = "deleting"
+		}
+		if not.Group != "=site:s1" || not.Index != "sites" {
+			r.t.Errorf("%s: error %v", what, err)
+		}
+	} else if err != nil {
+		r.t.Errorf("%s: %v", what, err)
+	}
+	if got != state || err == nil && totals[1].Total != want {
+		r.t.Errorf("%s: %s %+v, want %s %d", what, got, totals, state, want)
+	}
+	if _, sumErr := r.rdr.Sum(r.t.Context(), "=site:s1"); (sumErr == nil) != (state == "serving") {
+		r.t.Errorf("%s: Sum: %v", what, sumErr)
+	}
+}
+
+// A group has a total only while its index serves: its shards and its rest.
+func TestAGroupIsServedWhenItIsBuilt(t *testing.T) {
+	groupBubble(t, func(t *testing.T, r *groupRig) {
+		r.wantTotal("without an index", 0, "serving")
+		x := r.step(store.CreateIndex)
+		r.put(x, map[string]int64{"page:s1:a": 1, "=site:s1": 10}, map[string]int64{"=site:s1": 100})
+		r.wantTotal("created since the last check", 0, "building")
+		time.Sleep(time.Minute)
+		r.wantTotal("building", 0, "building")
+		r.step(store.ServeIndex)
+		r.wantTotal("built since the last check", 110, "serving")
+		r.put(x, map[string]int64{"=site:s1": 7}, map[string]int64{"=site:s1": 90})
+		r.wantTotal("after a recheck", 107, "serving")
+		r.step(store.DeleteIndex)
+		time.Sleep(reader.Config{}.CheckEvery + 11*time.Second)
+		r.wantTotal("deleted", 0, "deleting")
+	})
+}
+
+// An index that is made between the last check and the moment of the read has no totals yet.
+func TestAnIndexIsMadeDuringARead(t *testing.T) {
+	groupBubble(t, func(t *testing.T, r *groupRig) {
+		made := false
+		r.store.On(fakestore.Lookup, func(int) fakestore.Answer {
+			if !made {
+				made = true
+				r.put(r.step(store.CreateIndex), map[string]int64{"=site:s1": 10}, nil)
+			}
+			return fakestore.OK
+		})
+		r.wantTotal("made during the read", 0, "building")
+	})
+}
+
+// A machine is suspended, and its reader knows rules of before: the index was deleted since and another
+// one of its name is built.
+func TestAReaderAfterASuspension(t *testing.T) {
+	groupBubble(t, func(t *testing.T, r *groupRig) {
+		x := r.step(store.CreateIndex)
+		r.put(x, map[string]int64{"page:s1:a": 1, "=site:s1": 10}, nil)
+		r.step(store.ServeIndex)
+		r.wantTotal("serving", 10, "serving")
+		x = r.step(store.DeleteIndex)
+		r.slept += 10 * time.Minute // the monotonic clock stands still
+		if _, err := r.store.DropGroups(t.Context(), x, 10); err != nil {
+			t.Fatal(err)
+		}
+		r.step(store.RemoveIndex)
+		r.step(store.CreateIndex)
+		r.wantTotal("after the suspension", 0, "building")
+		r.step(store.ServeIndex)
+		r.wantTotal("built again", 0, "serving")
+	})
+}
+
+// A rest that does not fit is an overflow of the group, and of nothing else.
+func TestARestThatDoesNotFit(t *testing.T) {
+	groupBubble(t, func(t *testing.T, r *groupRig) {
+		x := r.step(store.CreateIndex)
+		r.put(x, map[string]int64{"page:s1:a": 1, "=site:s1": -10, "=site:s2": 3}, map[string]int64{"=site:s1": math.MaxInt64, "=site:s2": 4})
+		r.step(store.ServeIndex)
+		if _, err := r.rdr.Totals(t.Context(), []string{"=site:s1"}, 0); !errors.Is(err, countmill.ErrOverflow) {
+			t.Errorf("got %v, want an overflow", err)
+		}
+		page, err := r.rdr.List(t.Context(), "=", "", 10)
+		if err != nil || !slices.Equal(page.Overflowed, []string{"=site:s1"}) || len(page.Totals) != 1 || page.Totals[0].Total != 7 {
+			t.Errorf("page %+v, %v; want =site:s2 of 7, and =site:s1 overflowed", page, err)
+		}
+	})
+}
+
+// A list without a prefix has no groups: their counters are in it. A list of groups has those that serve.
+func TestListsOfGroups(t *testing.T) {
+	groupBubble(t, func(t *testing.T, r *groupRig) {
+		x := r.step(store.CreateIndex)
+		r.put(x, map[string]int64{"!": 1, "=site:s1": 2, "=site:s2": 3, "page:s1:a": 4, "z": 5}, map[string]int64{"=site:s3": 6})
+		names := func(prefix string, limit int) (all []string) {
+			for after := ""; ; {
+				page, err := r.rdr.List(t.Context(), prefix, after, limit)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, total := range page.Totals {
+					all = append(all, total.Counter)
+				}
+				if after = page.Next; after == "" {
+					return all
+				}
+			}
+		}
+		if got := names("=", 1); len(got) != 0 {
+			t.Errorf("groups of an index that is being built: %q", got)
+		}
+		r.step(store.ServeIndex)
+		time.Sleep(time.Minute)
+		for limit := range 5 {
+			if got := names("", limit+1); !slices.Equal(got, []string{"!", "page:s1:a", "z"}) {
+				t.Errorf("pages of %d: %q", limit+1, got)
+			}
+			if got := names("=site:", limit+1); !slices.Equal(got, []string{"=site:s1", "=site:s2", "=site:s3"}) {
+				t.Errorf("groups in pages of %d: %q", limit+1, got)
+			}
+		}
+	})
+}
+
+// The series of a group begins when no increment can be folded any more without the index.
+func TestTheSeriesOfAGroupBeginsWithItsIndex(t *testing.T) {
+	groupBubble(t, func(t *testing.T, r *groupRig) {
+		keep := store.Retention{Minutes: 6 * time.Hour, Quarters: 400 * 24 * time.Hour}
+		if _, err := r.store.ChangeRules(t.Context(), store.RuleChange{Pattern: "=site:*", Keep: keep}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		x := r.step(store.CreateIndex)
+		r.put(x, map[string]int64{"=site:s1": 5}, map[string]int64{"=site:s1": 8})
+		now := time.Now()
+		q := reader.SeriesQuery{Counters: []string{"=site:s1"}, From: now.Add(-30 * time.Minute), To: now, Step: step(t, "15m")}
+		var not *reader.NotServingError
+		if _, err := r.rdr.Series(t.Context(), q); !errors.As(err, &not) {
+			t.Errorf("a series of an index that is being built: %v", err)
+		}
+		r.step(store.ServeIndex)
+		got, err := r.rdr.Series(t.Context(), q)
+		if first := x.Since.Add(store.SeriesAhead); err != nil || got.Begin.Before(first) || got.Begin.Sub(first) > time.Minute || got.Unbucketed != 13 {
+			t.Errorf("the series begins at %s and lacks %d, %v; want from %s on, and 13", got.Begin, got.Unbucketed, err, first)
+		}
+	})
+}

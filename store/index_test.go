@@ -1,0 +1,212 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/countmill/countmill"
+)
+
+func TestGroupOf(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 490)
+	for _, tt := range []struct{ match, group, counter, want string }{
+		{"page:{site}:*", "site:{site}", "page:s1:/a", "=site:s1"},
+		{"page:{site}:*", "site:{site}", "page:s1:", "=site:s1"},
+		{"page:{site}:*", "site:{site}", "page:s1:/a:b", "=site:s1"},
+		{"page:{site}:*", "site:{site}", "page::/a", ""},
+		{"page:{site}:*", "site:{site}", "page::x:", "=site::x"}, // a variable has at least a byte
+		{"page:{site}:*", "site:{site}", "page:s1", ""},
+		{"page:{site}:*", "site:{site}", "pages:s1:/a", ""},
+		{"page:{site}:{country}:*", "{country}-{site}", "page:s1:de:/a", "=de-s1"},
+		{"{a}", "all of {a}", "x y", "=all of x y"},
+		{"{a}.{b}", "{b}", "é.ü", "=ü"},
+		{"*", "all", "anything", "=all"},
+		{"*", "all", "=all", ""}, // no group is in a group
+		{"{a}", "{a}", "=x", ""},
+		{"a", "one", "a", "=one"},
+		{"a", "one", "ab", ""},
+		{"{a}", "long:{a}", long, "=long:" + long},
+		{"{a}", "longer:of:{a}", long, "=overflow:x"},
+		{"{a}:{b}", "{a}", "end :1", "=overflow:x"},
+		{"{a}:{b}", "{a}:{b}", "overflow:y", "=overflow:x"},
+	} {
+		x, err := ParseIndex("x", tt.match, tt.group)
+		if err != nil {
+			t.Fatalf("%s, %s: %v", tt.match, tt.group, err)
+		}
+		got, ok := x.GroupOf(tt.counter)
+		if ok != (tt.want != "") || ok && got != tt.want {
+			t.Errorf("the group of %q by %s, %s is %q (%t), want %q", tt.counter, tt.match, tt.group, got, ok, tt.want)
+		}
+		if ok && !x.HasGroup(got) {
+			t.Errorf("%s, %s has not its group %q", tt.match, tt.group, got)
+		}
+		if r := (&Rules{Indexes: []Index{x}}); r.Indexed(tt.counter) != ok {
+			t.Errorf("%q is indexed: %t, want %t", tt.counter, !ok, ok)
+		}
+	}
+}
+
+// A group's name is a valid name, whatever the counter's is.
+func TestGroupsHaveValidNames(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	pieces := []string{"a", ":", " ", "é", "page:", "__", "=", "overflow:", strings.Repeat("y", 240), "\u2028"}
+	found := 0
+	for range 20_000 {
+		var b strings.Builder
+		for range 1 + rng.IntN(6) {
+			b.WriteString(pieces[rng.IntN(len(pieces))])
+		}
+		if countmill.CheckCounter(b.String()) != nil {
+			continue
+		}
+		for _, p := range [][2]string{{"{a}:*", "{a}"}, {"page:{a}:{b}", "{b} {a}"}, {"{a}", "g:{a}"}, {"a{b}", "__{b}"}} {
+			x, err := ParseIndex("x", p[0], p[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if group, ok := x.GroupOf(b.String()); ok {
+				if found++; countmill.CheckName(group) != nil || !countmill.IsGroup(group) || !x.HasGroup(group) {
+					t.Errorf("the group of %q by %q is %q", b.String(), p, group)
+				}
+			}
+		}
+	}
+	if found < 1000 {
+		t.Errorf("%d groups", found)
+	}
+}
+
+func TestIndexesAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, match, group, field string }{
+		{"", "a*", "a", "name"},
+		{"Sites", "a*", "a", "name"},
+		{strings.Repeat("n", 41), "a*", "a", "name"},
+		{"x", "a*b", "a", "match"},
+		{"x", "{a}{b}", "{a}", "match"},
+		{"x", "{a}*", "{a}", "match"},
+		{"x", "{a}:{a}", "{a}", "match"},
+		{"x", "{a", "a", "match"},
+		{"x", "a}", "a", "match"},
+		{"x", "=a:*", "a", "match"},
+		{"x", "{a}", "{b}", "group"},
+		{"x", "{a}", "", "group"},
+		{"x", "{a}", "a*", "group"},
+		{"x", "{a}", "overflow:{a}", "group"},
+		{"x", "\x01{a}", "{a}", "match"},
+		{"x", strings.Repeat("m", 500), "a", "match"},
+		{"x", "{a}:{b}:{c}:{d}:{e}:{f}:{g}:{h}:{i}", "{a}", "match"},
+	} {
+		_, err := ParseIndex(tt.name, tt.match, tt.group)
+		var field *countmill.FieldError
+		if !errors.As(err, &field) || field.Field != tt.field {
+			t.Errorf("%q %q %q: got %v, want an error of %s", tt.name, tt.match, tt.group, err, tt.field)
+		}
+	}
+}
+
+func stepOf(step IndexStep, x Index) RuleChange {
+	return RuleChange{Index: &IndexChange{Step: step, Index: x}}
+}
+
+// The life of an index. Since its creation and since its deletion commits must know its Version.
+func TestTheStepsOfAnIndex(t *testing.T) {
+	t.Parallel()
+	s, now := NewSettings(days, start), start
+	do := func(step IndexStep, x Index) *Index {
+		t.Helper()
+		now = now.Add(time.Minute)
+		next, err := s.ChangeRules(stepOf(step, x), now, time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s = next
+		return s.Rules.Index(x.Name)
+	}
+	sites := Index{Name: "sites", Match: "page:{site}:*", Group: "site:{site}"}
+	x := do(CreateIndex, sites)
+	if x.Number != 2 || x.Version != 2 || s.Rules.Oldest() != 2 || !x.Since.Equal(now.Add(time.Hour)) || !x.Serving.IsZero() || !x.InForce() {
+		t.Errorf("created: %+v, the oldest commits are of %d", x, s.Rules.Oldest())
+	}
+	if again := do(CreateIndex, sites); again.Number != 2 || s.Version != 2 {
+		t.Errorf("created twice: %+v in version %d", again, s.Version)
+	}
+	built := Index{Name: "sites", Number: 2, Checked: now.Add(2 * time.Hour)}
+	if x = do(ServeIndex, built); x.Serving.IsZero() || !x.Checked.Equal(built.Checked) || s.Rules.Oldest() != 2 {
+		t.Errorf("built: %+v, the oldest commits are of %d", x, s.Rules.Oldest())
+	}
+	serving, version := x.Serving, s.Version
+	if x = do(ServeIndex, Index{Name: "sites", Number: 2, Checked: now}); s.Version != version || !x.Serving.Equal(serving) {
+		t.Errorf("an older check changed %+v", x)
+	}
+	if _, err := s.ChangeRules(stepOf(ServeIndex, Index{Name: "sites", Number: 1, Checked: now.Add(9 * time.Hour)}), now, 0); !errors.Is(err, ErrNoIndex) {
+		t.Errorf("another index serves: %v", err)
+	}
+	if _, err := s.ChangeRules(stepOf(RemoveIndex, Index{Name: "sites", Number: 2}), now, 0); !errors.Is(err, ErrNoIndex) {
+		t.Errorf("removed while it serves: %v", err)
+	}
+	x = do(DeleteIndex, Index{Name: "sites"})
+	if x.InForce() || x.Version != s.Version || s.Rules.Oldest() != s.Version || !x.Since.Equal(now.Add(time.Hour)) || !s.Rules.Ended(&built) {
+		t.Errorf("deleted: %+v, the oldest commits are of %d", x, s.Rules.Oldest())
+	}
+	if _, err := s.ChangeRules(stepOf(CreateIndex, sites), now, 0); err == nil {
+		t.Error("created while it is deleted")
+	}
+	if x = do(ServeIndex, Index{Name: "sites", Number: 2, Checked: now.Add(9 * time.Hour)}); x.Checked.Equal(now.Add(9 * time.Hour)) {
+		t.Error("a deleted index was checked")
+	}
+	if x = do(RemoveIndex, Index{Name: "sites", Number: 2}); x != nil || s.Rules != nil || s.Rules.Ended(&built) {
+		t.Errorf("removed: %+v", x)
+	}
+	if do(RemoveIndex, Index{Name: "sites", Number: 2}) != nil {
+		t.Error("removed twice")
+	}
+	if x = do(CreateIndex, sites); x.Number <= 2 || s.Rules.Ended(&built) {
+		t.Errorf("created again: %+v", x)
+	}
+	if do(RemoveIndex, Index{Name: "sites", Number: 2}) == nil {
+		t.Error("a late removal of the first index removed the second")
+	}
+	if _, err := s.ChangeRules(stepOf(DeleteIndex, Index{Name: "none"}), now, 0); !errors.Is(err, ErrNoIndex) {
+		t.Errorf("deleted an index that does not exist: %v", err)
+	}
+}
+
+// No counter has more than MaxGroups groups, and no two indexes have a group in common.
+func TestIndexesDoNotCollide(t *testing.T) {
+	t.Parallel()
+	create := func(s Settings, name, match, group string) (Settings, error) {
+		return s.ChangeRules(stepOf(CreateIndex, Index{Name: name, Match: match, Group: group}), start, 0)
+	}
+	s, err := create(NewSettings(days, start), "a", "p:{x}", "abc:{x}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, group := range []string{"abc:{x}", "abc:{x}:y", "ab{x}", "{x}", "abc:"} {
+		if _, err := create(s, "b", "q:{x}", group); err == nil {
+			t.Errorf("a second index has groups %s", group)
+		}
+	}
+	for i := range 5 {
+		next, err := create(s, fmt.Sprint("n", i), "p:q:r:s:t:"[:2*i]+"{x}", fmt.Sprint("n", i, ":{x}"))
+		if (err != nil) != (i > 2) {
+			t.Errorf("index %d over the same counters: %v", 2+i, err)
+		}
+		if err == nil {
+			s = next
+		}
+	}
+	if got := s.Rules.IndexOf("=overflow:n1"); got == nil || got.Name != "n1" {
+		t.Errorf("the overflow group of n1 is of %+v", got)
+	}
+	if got := s.Rules.IndexOf("=other"); got != nil {
+		t.Errorf("=other is of %+v", got)
+	}
+}
