@@ -60,6 +60,7 @@
 //	                                                       commit the rest; none found: one part a commit
 //	ErrRefused                    nothing applied          halve until a part is refused alone: dead letter
 //	ErrDeployment                 nothing applied          hold everything, back off to 30 s, not ready
+//	ErrOutdated                   nothing applied          read the settings now, try again later by them
 //	ErrNotApplied                 nothing applied          try again later: the commit never began
 //	error of a look-up or growth  nothing applied          try again later
 //	ErrContended                  maybe applied            the same markers with the next window, the
@@ -80,6 +81,12 @@
 // A part without an id needs no marker if its bus delivers it once (wire.DeliverOnce) and the
 // store's outcomes are certain (store.Limits.CertainOutcome). With such a store the last row ends
 // Run.
+//
+// # Groups
+//
+// A counter of an index (store.Index) is in a group, which is a counter too. The commit that adds to the
+// counter adds the same to the group, and notes with the counter's shard that it did. Groups and
+// notes go by one snapshot of the rules, and the commit has its version: a store may refuse it.
 //
 // # More shards
 //

@@ -133,11 +133,17 @@ func isOverflow(group string) bool {
 	return strings.HasPrefix(group, countmill.GroupMark+overflowed)
 }
 
+// has reports whether the index has the counter, and finds the variables in its name. No index has
+// groups: their counters have the same increments.
+func (x *Index) has(counter string, values *[MaxVariables]string) bool {
+	return !countmill.IsGroup(counter) && x.match.values(counter, values)
+}
+
 // AppendGroup appends the name of the counter's group to dst. It reports false if the index has not the
 // counter.
 func (x *Index) AppendGroup(dst []byte, counter string) ([]byte, bool) {
 	var values [MaxVariables]string
-	if countmill.IsGroup(counter) || !x.match.values(counter, &values) {
+	if !x.has(counter, &values) {
 		return dst, false
 	}
 	begin := len(dst)
@@ -359,7 +365,7 @@ func (r *Rules) Indexed(counter string) bool {
 		return false
 	}
 	var values [MaxVariables]string
-	return slices.ContainsFunc(r.Indexes, func(x Index) bool { return x.match.values(counter, &values) })
+	return slices.ContainsFunc(r.Indexes, func(x Index) bool { return x.has(counter, &values) })
 }
 
 // IndexOf returns the index that has the group, or nil.
@@ -389,8 +395,8 @@ func (r *Rules) Index(name string) *Index {
 }
 
 // A Piece is the part of an index's work that one worker does at a time. Every shard has a place, a
-// hash by which the store keeps it: wire.Order of the counter, or wire.ShardHash. A piece has the shards of
-// a range of places. The pieces of an index together have every place exactly once, but for retired
+// hash by which the store keeps it: wire.Order of the counter, or the upper half of wire.ShardHash. A piece
+// has the shards of a range of places. The pieces of an index together have every place exactly once, but for retired
 // ones, which have none.
 type Piece struct {
 	// Index is Index.Number, and ID the piece's number within the index, from 1.
@@ -414,11 +420,15 @@ type Piece struct {
 	Shards, Rests, Corrected int64
 }
 
-// Same reports whether the pieces have the same content.
+// Same reports whether the pieces have the same content. Stores keep microseconds of their times.
 func (p *Piece) Same(q *Piece) bool {
 	a, b := *p, *q
 	a.Until, a.Read, b.Until, b.Read = time.Time{}, time.Time{}, time.Time{}, time.Time{}
-	return a == b && p.Until.Equal(q.Until) && p.Read.Equal(q.Read)
+	return a == b && sameMicrosecond(p.Until, q.Until) && sameMicrosecond(p.Read, q.Read)
+}
+
+func sameMicrosecond(a, b time.Time) bool {
+	return a.Truncate(time.Microsecond).Equal(b.Truncate(time.Microsecond))
 }
 
 // MaxPieces bounds the pieces of an index.
@@ -467,7 +477,8 @@ type Indexing interface {
 	SwapPieces(ctx context.Context, old, next []Piece) error
 
 	// Ungrouped returns one page of at most limit shards of the piece whose counters begin with the
-	// prefix of the index, in the order of their places. It reads all of a shard at one moment. from is empty, or the Next of the page before.
+	// prefix of the index, in the order of their places. It leaves out groups, and reads all of a shard at
+	// one moment. A page before the last one may have fewer shards. from is empty, or the Next of the page before.
 	Ungrouped(ctx context.Context, x *Index, p *Piece, from string, limit int) (UngroupedPage, error)
 
 	// SetRests makes each rest the piece's part of the group's total, in place of the one that it
@@ -483,8 +494,9 @@ type Indexing interface {
 	DropGrouped(ctx context.Context, x *Index, p *Piece, from string, limit int) (next string, err error)
 
 	// DropGroups removes up to limit groups of the index, with their records, shards, series
-	// and rests, and returns how many. Nobody folds by the index any more. It answers ErrChanged if the
-	// rules have the index not any more, or not as one that has ended (Rules.Ended), in the same
-	// transaction: another index may have groups of the same names by now.
+	// and rests, and returns a number that is 0 only if nothing is left. Nobody folds by the index any more.
+	// It answers ErrChanged, and removes nothing, if the rules have the index not any more, or not as one that
+	// has ended (Rules.Ended), in the same transaction: another index may have groups of the same names
+	// by now.
 	DropGroups(ctx context.Context, x *Index, limit int) (dropped int, err error)
 }

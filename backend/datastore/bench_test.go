@@ -2,7 +2,9 @@ package datastore
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"sync"
@@ -67,11 +69,9 @@ func BenchmarkEntities(b *testing.B) {
 	}
 }
 
-// BenchmarkFoldSeries folds increments of 5,000 existing counters, 399 and a marker a commit, 4 commits at once
-// that share no counter, without a rule and under one. A minute passes every 50 commits, so that shards keep
-// several. One iteration is a commit.
+// BenchmarkFoldSeries folds without a rule and under one. A minute passes every 50 commits, so that shards keep
+// several.
 func BenchmarkFoldSeries(b *testing.B) {
-	const each, names = maxEntities - 1, 1250
 	for _, ruled := range []bool{false, true} {
 		b.Run(fmt.Sprintf("rule=%t", ruled), func(b *testing.B) {
 			s := openStore(b, fresh(b))
@@ -81,39 +81,117 @@ func BenchmarkFoldSeries(b *testing.B) {
 				}
 			}
 			first := wire.MinuteOf(time.Now())
-			fold := func(lane, n int) {
-				c := &store.Commit{Markers: []store.Marker{{ID: wire.PartID{0x10, byte(lane), byte(n), byte(n >> 8), byte(n >> 16)}, At: time.Now(), ExpireAt: time.Now().Add(time.Hour)}}}
-				for i := range each {
-					c.Adds = append(c.Adds, store.NewShardDelta(fmt.Sprintf("page:/articles/%d/%05d", lane, (n*each+i)%names), 0, 1))
-				}
-				slices.SortFunc(c.Adds, func(a, b store.ShardDelta) int { return cmp.Compare(a.Order, b.Order) })
+			benchFolds(b, s, func(c *store.Commit, n int) {
 				for i := range c.Adds {
 					if ruled {
 						c.Buckets = append(c.Buckets, store.BucketDelta{Add: i, Minute: first + wire.Minute(n/50), Delta: 1})
 					}
 				}
-				if _, err := s.Fold(b.Context(), c); err != nil {
-					b.Error(err)
-				}
-			}
-			lanes := s.Limits().Commits
-			var group sync.WaitGroup
-			run := func(from, to int) {
-				for lane := range lanes {
-					group.Go(func() {
-						for n := from + lane; n < to; n += lanes {
-							fold(lane, n)
-						}
-					})
-				}
-				group.Wait()
-			}
-			warm := lanes * names / each * 2
-			run(0, warm)
-			b.ResetTimer()
-			run(warm, warm+b.N)
-			b.StopTimer()
-			b.ReportMetric(float64(b.N)*each/b.Elapsed().Seconds(), "adds/s")
+			})
 		})
 	}
+}
+
+// BenchmarkFoldGrouped folds with the grouped parts of some indexes, without the adds of the groups.
+func BenchmarkFoldGrouped(b *testing.B) {
+	for _, indexes := range [][]int64{nil, {7}, {7, 8, 9, 10}} {
+		b.Run(fmt.Sprintf("indexes=%d", len(indexes)), func(b *testing.B) {
+			benchFolds(b, openStore(b, fresh(b)), func(c *store.Commit, _ int) {
+				for i := range c.Adds {
+					if len(indexes) > 0 {
+						c.Grouped = append(c.Grouped, store.Grouping{Add: i, Indexes: indexes})
+					}
+				}
+			})
+		})
+	}
+}
+
+// benchFolds folds increments of 5,000 existing counters, 399 and a marker a commit, 4 commits at once that
+// share no counter. One iteration is a commit. with adds to commit n.
+func benchFolds(b *testing.B, s *Store, with func(c *store.Commit, n int)) {
+	const each, names = maxEntities - 1, 1250
+	fold := func(lane, n int) {
+		c := &store.Commit{Markers: []store.Marker{{ID: wire.PartID{0x10, byte(lane), byte(n), byte(n >> 8), byte(n >> 16)}, At: time.Now(), ExpireAt: time.Now().Add(time.Hour)}}}
+		for i := range each {
+			c.Adds = append(c.Adds, store.NewShardDelta(fmt.Sprintf("page:/articles/%d/%05d", lane, (n*each+i)%names), 0, 1))
+		}
+		slices.SortFunc(c.Adds, func(a, b store.ShardDelta) int { return cmp.Compare(a.Order, b.Order) })
+		with(c, n)
+		if _, err := s.Fold(b.Context(), c); err != nil {
+			b.Error(err)
+		}
+	}
+	lanes := s.Limits().Commits
+	var group sync.WaitGroup
+	run := func(from, to int) {
+		for lane := range lanes {
+			group.Go(func() {
+				for n := from + lane; n < to; n += lanes {
+					fold(lane, n)
+				}
+			})
+		}
+		group.Wait()
+	}
+	warm := lanes * names / each * 2
+	run(0, warm)
+	b.ResetTimer()
+	run(warm, warm+b.N)
+	b.StopTimer()
+	b.ReportMetric(float64(b.N)*each/b.Elapsed().Seconds(), "adds/s")
+}
+
+// BenchmarkIndexWork reads 8,000 shards in pages of 5,000, of which the index has all or one in twenty, and sets
+// 10,000 rests.
+func BenchmarkIndexWork(b *testing.B) {
+	s := openStore(b, fresh(b))
+	const n = 8_000
+	for i := range n / maxEntities {
+		c := &store.Commit{}
+		for j := range maxEntities {
+			c.Adds = append(c.Adds, store.NewShardDelta(fmt.Sprintf("page:%02d:%07d", j%20, i*maxEntities+j), 0, 1))
+		}
+		if _, err := s.Fold(b.Context(), c); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for _, match := range []string{"page:{x}", "page:00:{x}"} {
+		x, err := store.ParseIndex("bench", match, "b:{x}")
+		if err != nil {
+			b.Fatal(err)
+		}
+		x.Number = 3
+		p := store.Piece{Index: 3, ID: 1, To: math.MaxUint64}
+		b.Run(match, func(b *testing.B) {
+			for b.Loop() {
+				for from, first := "", true; first || from != ""; first = false {
+					page, err := s.Ungrouped(b.Context(), &x, &p, from, 5*maxKeys)
+					if err != nil {
+						b.Fatal(err)
+					}
+					from = page.Next
+				}
+			}
+			b.ReportMetric(n*float64(b.N)/b.Elapsed().Seconds(), "shards/s")
+		})
+	}
+	b.Run("rests", func(b *testing.B) {
+		p := store.Piece{Index: 3, ID: 2, To: math.MaxUint64}
+		if err := s.SwapPieces(b.Context(), nil, []store.Piece{p}); err != nil && !errors.Is(err, store.ErrChanged) {
+			b.Fatal(err)
+		}
+		for round := int64(1); b.Loop(); round++ {
+			for i := 0; i < 10_000; i += maxRests {
+				var rests []store.GroupRest
+				for j := range maxRests {
+					rests = append(rests, store.GroupRest{Group: fmt.Sprintf("=b:%07d", i+j), Rest: round * int64(i+j+1)})
+				}
+				if err := s.SetRests(b.Context(), &p, rests); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+		b.ReportMetric(10_000*float64(b.N)/b.Elapsed().Seconds(), "rests/s")
+	})
 }

@@ -17,7 +17,9 @@ import (
 
 // A record is a CountmillCounter.
 type record struct {
-	shards int64
+	shards   int64
+	rest     int64 // of a group
+	overflow bool  // of the rest
 	store.ResetState
 }
 
@@ -29,6 +31,9 @@ func recordOf(e *pb.Entity) (record, error) {
 	}
 	if f.has("deleted_at") {
 		r.DeletedAt = f.instant("deleted_at")
+	}
+	if f.has(restLow) {
+		r.rest, r.overflow = restParts{f.integer(restLow), f.integer(restHigh)}.total()
 	}
 	return r, f.err
 }

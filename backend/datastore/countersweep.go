@@ -24,7 +24,8 @@ const (
 // SweepCounters removes deleted counters, in the order of their deletion. It ends with ctx, or if the
 // store is unavailable. After any other error it continues with the next counter, and returns the last
 // error. Several processes may call it at once. It keeps a counter whose record and shards do not fit
-// one commit: a counter of more than 399 shards.
+// one commit: a counter of more than 399 shards. It looks at no counter of an index: those stay listed, and
+// listing them again costs no read of them.
 func (s *Store) SweepCounters(ctx context.Context, after time.Duration) (removed int, err error) {
 	if s.cfg.ReadOnly {
 		return 0, nil
@@ -36,8 +37,15 @@ func (s *Store) SweepCounters(ctx context.Context, after time.Duration) (removed
 		if problem != nil || len(counters) == 0 {
 			return removed, cmp.Or(problem, err)
 		}
+		rules, problem := s.rules(ctx)
+		if problem != nil {
+			return removed, problem
+		}
 		page = next
 		for _, c := range counters {
+			if rules.Indexed(c) {
+				continue
+			}
 			gone, problem := s.sweepCounter(ctx, c, after)
 			switch {
 			case problem == nil:
@@ -119,6 +127,10 @@ func (s *Store) sweepPart(ctx context.Context, counter string, after time.Durati
 		return false, false, err
 	}
 	err = s.transaction(ctx, func(tx []byte) (mutations []*pb.Mutation, err error) {
+		m, err := s.metaIn(ctx, tx)
+		if err != nil || m.settings.Rules.Indexed(counter) {
+			return nil, err // an index that begins meanwhile makes this commit fail, or comes after it
+		}
 		found, when, err := s.lookupIn(ctx, tx, refs)
 		if err != nil {
 			return nil, s.explain("read in a transaction", err)
@@ -131,7 +143,7 @@ func (s *Store) sweepPart(ctx context.Context, counter string, after time.Durati
 			return []*pb.Mutation{s.rewrite(found[refs[0]], map[string]*pb.Value{"deleted_at": nil})}, nil
 		}
 		// The buckets in its shards go with them.
-		all, err := s.daysOf(ctx, tx, counter)
+		all, err := s.daysOf(ctx, in(tx), counter)
 		if err != nil {
 			return nil, s.explain("list days of a series", err)
 		}
@@ -152,15 +164,15 @@ func (s *Store) sweepPart(ctx context.Context, counter string, after time.Durati
 	return gone, more, err
 }
 
-// daysOf returns days of a counter in the archive, more than a commit takes if there are that many. It
-// reads in the transaction, so that no day comes later.
-func (s *Store) daysOf(ctx context.Context, tx []byte, counter string) (days []ref, err error) {
+// daysOf returns days of a counter in the archive, more than a commit takes if there are that many. A
+// sweep reads them in its transaction, so that no day comes later.
+func (s *Store) daysOf(ctx context.Context, options *pb.ReadOptions, counter string) (days []ref, err error) {
 	q := &pb.Query{
 		Kind:       []*pb.KindExpression{{Name: kindSeries}},
 		Projection: []*pb.Projection{{Property: &pb.PropertyReference{Name: "__key__"}}},
 		Filter:     s.filter(archiveSpan(counter, 0, lastDay)),
 	}
-	_, err = s.run(ctx, in(tx), q, maxEntities+1, func(e *pb.Entity) error {
+	_, err = s.run(ctx, options, q, maxEntities+1, func(e *pb.Entity) error {
 		r := refOf(e.GetKey())
 		if of, _, ok := archived(r); ok && of == counter {
 			days = append(days, r)
@@ -185,7 +197,8 @@ func (s *Store) counterRefs(ctx context.Context, counter string) ([]ref, error) 
 }
 
 // sweepable reports whether the counter was deleted by that moment and has no shards beyond refs (due).
-// It also reports whether its shards sum to its baseline, so that it has counted nothing since (same).
+// It also reports whether its shards and its rest sum to its baseline, so that it has counted nothing since
+// (same).
 func sweepable(found map[ref]*pb.Entity, refs []ref, by time.Time) (due, same bool, err error) {
 	e := found[refs[0]]
 	if e == nil {
@@ -195,7 +208,10 @@ func sweepable(found map[ref]*pb.Entity, refs []ref, by time.Time) (due, same bo
 	if err != nil || rec.DeletedAt.IsZero() || rec.DeletedAt.After(by) || int(rec.shards) != len(refs)-1 {
 		return false, false, err
 	}
-	sum := int64(0)
+	if rec.overflow {
+		return true, false, nil
+	}
+	sum := rec.rest
 	for _, r := range refs[1:] {
 		value, err := valueOf(r, found[r])
 		if err != nil {

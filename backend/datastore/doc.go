@@ -5,13 +5,16 @@
 //	kind               key                              properties, unindexed unless said
 //	CountmillCounter   the counter's name               shards, created (microseconds since 1970);
 //	                                                    baseline, reset_at after a reset;
-//	                                                    deleted_at (indexed) while it is deleted
+//	                                                    deleted_at (indexed) while it is deleted;
+//	                                                    a group's rest, rest_high: see SetRests
 //	CountmillShard     HHHHHHHH:name:n                  counter (indexed), count; tally: the number
 //	                                                    of its folds; shards: the largest number of
 //	                                                    shards that one of their aggregators used;
 //	                                                    with a series bucketed: the part of count that
 //	                                                    is in it; m<minute>: sums by the minute since
-//	                                                    1970; buckets: about how many of these
+//	                                                    1970; buckets: about how many of these;
+//	                                                    g<index>: the part of count that was folded by
+//	                                                    the index
 //	CountmillSeries    HHHHHHHH:name:YYYYMMDD           m<minute>; q<minute>: sums by the quarter hour;
 //	                                                    due (indexed): the minute at which a sweep looks
 //	CountmillApplied   the part's or reset's id in hex  fingerprint, fold, expire_at (for a TTL policy);
@@ -29,10 +32,12 @@
 //	CountmillMeta      "meta"                           format, id, created, cache_key; the settings:
 //	                                                    version, window, since, forget_before,
 //	                                                    pace, pace_until, rules
+//	CountmillPiece     index:piece                      from, to, retired, worker, until, round, read,
+//	                                                    shards, rests, corrected: see store.Piece
+//	CountmillRest      index:piece:group                rest: the piece's part of the group's rest
 //	CountmillProbe     random                           for a moment, when a store is opened
 //
-// Reserved for later formats: grouped in CountmillShard. A process refuses to open a database with rules
-// that it does not know.
+// A process refuses to open a database with rules that it does not know.
 //
 // HHHHHHHH are the upper 32 bits of wire.ShardHash: with neighbouring keys one tablet would get all
 // the load.
@@ -63,6 +68,13 @@
 // a transaction, removes the buckets that it has read, and adds them to the archive, which is only ever added to.
 // So a fold of any minute is right at any time: it makes its bucket anew. Commit.Archive names the
 // minutes that a fold adds to the archive itself. A view reads both at its moment.
+//
+// # Indexes
+//
+// A fold by an index adds its delta to count and to g<index>, in one mutation. So the difference of the two
+// moves only with folds without the index, and those end with Index.Since: a fold is blind, and this
+// store cannot refuse one by older rules. The comment of SetRests says why workers that build an index
+// beside each other leave the right rests.
 //
 // # Resets
 //

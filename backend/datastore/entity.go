@@ -25,6 +25,8 @@ const (
 	kindMeta    = "CountmillMeta"
 	kindProbe   = "CountmillProbe"
 	kindSeries  = "CountmillSeries"
+	kindPiece   = "CountmillPiece"
+	kindRest    = "CountmillRest"
 )
 
 // A ref is a key without its partition.

@@ -30,6 +30,7 @@ func (s *Store) Fold(ctx context.Context, c *store.Commit) (store.CommitResult, 
 		a := &c.Adds[i]
 		mutations = append(mutations, s.increment(shardRef(a.Hash, a.Counter, a.Shard), a.Counter, a.Delta, c.Tally, knownOf(c, i)))
 	}
+	addGrouped(mutations[len(c.Markers):], c)
 	mutations = s.addBuckets(mutations, c)
 	resp, err := s.commitOnce(ctx, mutations)
 	if err != nil {

@@ -134,6 +134,29 @@ func (s *Store) changeMeta(ctx context.Context, plan func(m metaRecord, when tim
 	})
 }
 
+// metaIn reads the meta record in a transaction, which fails if the record changes before it commits.
+func (s *Store) metaIn(ctx context.Context, tx []byte) (m metaRecord, err error) {
+	found, _, err := s.lookupIn(ctx, tx, []ref{metaRef})
+	if err != nil {
+		return m, s.explain("read the meta record in a transaction", err)
+	}
+	if found[metaRef] == nil {
+		return m, s.another("is gone")
+	}
+	return s.metaOf(found[metaRef])
+}
+
+// rules reads the rules in force.
+func (s *Store) rules(ctx context.Context) (*store.Rules, error) {
+	ctx, cancel, err := s.call(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	m, _, err := s.compareMeta(ctx)
+	return m.settings.Rules, err
+}
+
 // Check compares the meta record with the one found by Open. If it is missing or has changed, the
 // database is another one, for example an emulator that was restarted empty, or a restored backup.
 // Check returns the database's time, and the settings at that time.

@@ -121,18 +121,23 @@ func (s *Store) grow(ctx context.Context, growths []store.Growth) error {
 	mutations := make([]*pb.Mutation, len(growths))
 	created := now().UnixMicro()
 	for i, r := range growths {
-		mutations[i] = &pb.Mutation{
-			Operation:    &pb.Mutation_Upsert{Upsert: &pb.Entity{Key: s.key(ref{kindCounter, r.Counter})}},
-			PropertyMask: &pb.PropertyMask{Paths: []string{"deleted_at"}}, // without the mask the upsert would clear the record first
-			PropertyTransforms: []*pb.PropertyTransform{
-				{Property: "shards", TransformType: &pb.PropertyTransform_Maximum{Maximum: integer(int64(r.Shards))}},
-				{Property: "created", TransformType: &pb.PropertyTransform_Minimum{Minimum: integer(created)}},
-			},
-		}
+		mutations[i] = s.growth(r, created)
 	}
 	resp, err := s.commitOnce(ctx, mutations)
 	if err != nil {
 		return s.explain("grow", err)
 	}
 	return checkResults(mutations, resp)
+}
+
+// growth is the mutation of a record for grow.
+func (s *Store) growth(r store.Growth, created int64) *pb.Mutation {
+	return &pb.Mutation{
+		Operation:    &pb.Mutation_Upsert{Upsert: &pb.Entity{Key: s.key(ref{kindCounter, r.Counter})}},
+		PropertyMask: &pb.PropertyMask{Paths: []string{"deleted_at"}}, // without the mask the upsert would clear the record first
+		PropertyTransforms: []*pb.PropertyTransform{
+			{Property: "shards", TransformType: &pb.PropertyTransform_Maximum{Maximum: integer(int64(r.Shards))}},
+			{Property: "created", TransformType: &pb.PropertyTransform_Minimum{Minimum: integer(created)}},
+		},
+	}
 }

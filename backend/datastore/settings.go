@@ -94,13 +94,33 @@ func settingsOf(f *fields) store.Settings {
 // rulesRecord is the rules in the meta record, in JSON.
 type rulesRecord struct {
 	Series []store.SeriesRule `json:"series"`
+	// Indexes are left out if there are none: an older process refuses them.
+	Indexes []indexRecord `json:"indexes,omitempty"`
+}
+
+// indexRecord is an index in the meta record.
+type indexRecord struct {
+	Name    string    `json:"name"`
+	Match   string    `json:"match"`
+	Group   string    `json:"group"`
+	Number  int64     `json:"number"`
+	Version int64     `json:"version"`
+	Since   time.Time `json:"since"`
+	Serving time.Time `json:"serving,omitzero"`
+	Checked time.Time `json:"checked,omitzero"`
+	Ended   time.Time `json:"ended,omitzero"`
 }
 
 func encodeRules(r *store.Rules) *pb.Value {
 	if r == nil {
 		return instant(time.Time{})
 	}
-	written, err := json.Marshal(rulesRecord{r.Series})
+	record := rulesRecord{Series: r.Series}
+	for i := range r.Indexes {
+		x := &r.Indexes[i]
+		record.Indexes = append(record.Indexes, indexRecord{x.Name, x.Match, x.Group, x.Number, x.Version, x.Since, x.Serving, x.Checked, x.Ended})
+	}
+	written, err := json.Marshal(record)
 	if err != nil {
 		panic(err) // its fields are text and times
 	}
@@ -116,7 +136,19 @@ func decodeRules(f *fields) *store.Rules {
 		f.wrong("rules", "rules that this version knows")
 		return nil
 	}
-	return &store.Rules{Series: r.Series}
+	rules := &store.Rules{Series: r.Series}
+	for _, x := range r.Indexes {
+		index := store.Index{
+			Name: x.Name, Match: x.Match, Group: x.Group, Number: x.Number, Version: x.Version,
+			Since: x.Since, Serving: x.Serving, Checked: x.Checked, Ended: x.Ended,
+		}
+		if err := index.Parse(); err != nil {
+			f.wrong("rules", "rules that this version knows")
+			return nil
+		}
+		rules.Indexes = append(rules.Indexes, index)
+	}
+	return rules
 }
 
 // An identity separates the cached totals of different databases. A copied database has the original's

@@ -43,9 +43,9 @@ func (v *view) pin(when *timestamppb.Timestamp) error {
 	return nil
 }
 
-// ofTotals are the properties of records and shards that totals need. The buckets of a series stay in
-// the server.
-var ofTotals = []string{"shards", "baseline", "reset_at", "deleted_at", "count", "bucketed"}
+// ofTotals are the properties of records and shards that totals need. The buckets of a series and grouped
+// parts stay in the server.
+var ofTotals = []string{"shards", "baseline", "reset_at", "deleted_at", restLow, restHigh, "count", "bucketed"}
 
 // Lookup makes one call.
 func (v *view) Lookup(ctx context.Context, keys []store.Key) ([]store.Value, error) {
@@ -99,7 +99,7 @@ func valueOf(r ref, e *pb.Entity) (store.Value, error) {
 	f := fields{entity: e}
 	if r.kind == kindCounter {
 		rec, err := recordOf(e)
-		return store.Value{Exists: true, Value: rec.shards, Reset: rec.reset()}, err
+		return store.Value{Exists: true, Value: rec.shards, Reset: rec.reset(), Rest: rec.rest, Overflow: rec.overflow}, err
 	}
 	v := store.Value{Exists: true, Value: f.integer("count")}
 	if f.has("bucketed") {
@@ -125,7 +125,9 @@ func (v *view) List(ctx context.Context, prefix, after string, limit int) ([]sto
 	var records []store.Record
 	when, err := v.store.query(ctx, v.when, sp, min(limit, math.MaxInt32), func(e *pb.Entity) error {
 		rec, err := recordOf(e)
-		records = append(records, store.Record{Counter: refOf(e.GetKey()).name, Shards: int(rec.shards), Reset: rec.reset()})
+		records = append(records, store.Record{
+			Counter: refOf(e.GetKey()).name, Shards: int(rec.shards), Reset: rec.reset(), Rest: rec.rest, Overflow: rec.overflow,
+		})
 		return err
 	})
 	if err != nil {

@@ -88,6 +88,9 @@ func (s *Store) newBatch(c *store.Commit) *pebbledb.Batch {
 	for i := range c.Adds {
 		size += s.keys.shardLen(c.Adds[i].Counter) + overhead
 	}
+	for i := range c.Grouped {
+		size += 2 + 3*len(c.Grouped[i].Indexes) // mostly
+	}
 	for i := range c.Buckets {
 		size += s.keys.seriesLen(c.Adds[c.Buckets[i].Add].Counter) + 8 + overhead
 	}

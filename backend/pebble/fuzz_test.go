@@ -2,6 +2,7 @@ package pebble
 
 import (
 	"bytes"
+	"fmt"
 	"math/big"
 	"math/rand/v2"
 	"path/filepath"
@@ -35,6 +36,7 @@ func FuzzStored(f *testing.F) {
 		if sum, err := decodeSum(value); err == nil && len(value) == 8 && !bytes.Equal(sum.encode(nil), value) {
 			t.Errorf("sum %x is written %x", value, sum.encode(nil))
 		}
+		readsShard(t, value)
 		if r, err := decodeRecord(value); err == nil && !bytes.Equal(r.encode(nil), value) {
 			t.Errorf("record %x is written %x", value, r.encode(nil))
 		}
@@ -59,6 +61,30 @@ func FuzzStored(f *testing.F) {
 		}
 		readsCommitCount(t, value)
 	})
+}
+
+// readsShard: a shard that can be read is written in one way, and then read as the same.
+func readsShard(t *testing.T, value []byte) {
+	t.Helper()
+	sum, err := decodeShard(value)
+	if err != nil {
+		return
+	}
+	var merged shardSum // leaves out sums of 0
+	merged.plus(sum)
+	written := merged.encode(nil)
+	again, err := decodeShard(written)
+	if err != nil || again.count != sum.count || again.bucketed != sum.bucketed || !slices.Equal(again.grouped, merged.grouped) {
+		t.Errorf("shard %x, read as %+v, written as %x and read again: %+v, %v", value, sum, written, again, err)
+	}
+	if !bytes.Equal(again.encode(nil), written) {
+		t.Errorf("shard %x is written as %x and as %x", value, written, again.encode(nil))
+	}
+	for _, g := range sum.grouped {
+		if g.index <= 0 || sum.groupedBy(g.index) != g.sum {
+			t.Errorf("shard %x has %+v by index %d, want %+v", value, sum.groupedBy(g.index), g.index, g.sum)
+		}
+	}
 }
 
 // readsCommitCount: a commit count is accepted only if every byte is as it was written.
@@ -88,6 +114,7 @@ func readsCommitCount(t *testing.T, value []byte) {
 func FuzzMerge(f *testing.F) {
 	f.Add([]byte("abcdefgh12345678"), []byte("\xff\xff\xff\xff\xff\xff\xff\xff"), []byte("\x7f\xff\xff\xff\xff\xff\xff\xff"), uint64(1))
 	f.Add([]byte("short"), []byte(""), []byte("abcdefgh"), uint64(2))
+	f.Add(appendOperand(nil, 7, true, []int64{2, 300}), appendOperand(nil, -7, false, []int64{2}), appendOperand(nil, 0, false, []int64{5}), uint64(3))
 	ks := newKeyspace("ns")
 	f.Fuzz(func(t *testing.T, a, b, c []byte, seed uint64) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -113,22 +140,32 @@ func FuzzMerge(f *testing.F) {
 	})
 }
 
-// checkSum compares a merged sum with the one of math/big, modulo 2^128.
-func checkSum(t *testing.T, operands [][]byte, sum []byte) {
+// checkSum compares the merged sums of a shard with those of math/big, modulo 2^128.
+func checkSum(t *testing.T, operands [][]byte, merged []byte) {
 	t.Helper()
-	total := func(b []byte) *big.Int {
+	read := func(b []byte) shardSum {
 		v, err := decodeShard(b)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return v.count.big()
+		return v
 	}
-	want := new(big.Int)
+	parts := map[string]func(s shardSum) int128{
+		"counts": func(s shardSum) int128 { return s.count }, "bucketed parts": func(s shardSum) int128 { return s.bucketed },
+	}
 	for _, o := range operands {
-		want.Add(want, total(o))
+		for _, g := range read(o).grouped {
+			parts[fmt.Sprint("parts of index ", g.index)] = func(s shardSum) int128 { return s.groupedBy(g.index) }
+		}
 	}
-	beyond := new(big.Int).Sub(want, total(sum))
-	if beyond.Mod(beyond, new(big.Int).Lsh(big.NewInt(1), 128)).Sign() != 0 {
-		t.Errorf("operands %x sum to %s, merged to %x", operands, want, sum)
+	for what, part := range parts {
+		want := new(big.Int)
+		for _, o := range operands {
+			want.Add(want, part(read(o)).big())
+		}
+		beyond := new(big.Int).Sub(want, part(read(merged)).big())
+		if beyond.Mod(beyond, new(big.Int).Lsh(big.NewInt(1), 128)).Sign() != 0 {
+			t.Errorf("the %s of operands %x sum to %s, merged to %x", what, operands, want, merged)
+		}
 	}
 }

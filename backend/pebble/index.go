@@ -1,6 +1,7 @@
 package pebble
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -8,11 +9,11 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
 
+	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
@@ -91,6 +92,7 @@ func (s *Store) each(ctx context.Context, from pebbledb.Reader, prefix, afterKey
 	if err != nil {
 		return err
 	}
+	err = ctx.Err()
 	more, n := true, 0
 	for ok := iter.First(); ok && more && err == nil; ok = more && iter.Next() {
 		var value []byte
@@ -192,38 +194,42 @@ func (s *Store) eachShard(ctx context.Context, reader pebbledb.Reader, x *store.
 		return "", err
 	}
 	defer func() { err = errors.Join(err, iter.Close()) }()
-	prefix, visited, scanned := x.Prefix(), 0, 0
+	prefix, visited, scanned, last := []byte(x.Prefix()), 0, 0, []byte(nil)
 	for ok := iter.First(); ok; ok = iter.Next() {
 		if scanned++; visited == limit || scanned > maxScanned {
-			return next, nil
+			return string(last), nil
 		}
 		if scanned%1000 == 0 && ctx.Err() != nil {
 			return "", ctx.Err()
 		}
 		const order, number = 8, 2
-		key := iter.Key()[len(begin):]
-		next = string(key)
-		if len(key) <= order+number || !strings.HasPrefix(string(key[order:len(key)-number]), prefix) {
+		last = append(last[:0], iter.Key()[len(begin):]...)
+		if len(last) <= order+number {
+			continue
+		}
+		name := last[order : len(last)-number]
+		if !bytes.HasPrefix(name, prefix) || bytes.HasPrefix(name, []byte(countmill.GroupMark)) {
 			continue
 		}
 		value, err := iter.ValueAndErr()
 		if err != nil {
 			return "", err
 		}
-		counter := next[order : len(next)-number]
+		counter := string(name)
 		sum, err := decodeShard(value)
 		if err != nil {
 			return "", fmt.Errorf("a shard of %q: %w", counter, err)
 		}
 		visited++
-		if err := visit(iter.Key(), binary.BigEndian.Uint64(key), counter, sum); err != nil {
+		if err := visit(iter.Key(), binary.BigEndian.Uint64(last), counter, sum); err != nil {
 			return "", err
 		}
 	}
 	return "", iter.Error()
 }
 
-// SetRests sets a piece's part of groups in one synced batch.
+// SetRests sets a piece's part of groups in one synced batch. No other change runs beside it, and no sweep.
+// Folds do: they write shards of groups, and at most records, by merges.
 func (s *Store) SetRests(ctx context.Context, p *store.Piece, rests []store.GroupRest) error {
 	return s.change(ctx, func(b *pebbledb.Batch, _ time.Time) error {
 		if err := s.isStored(p); err != nil {
@@ -231,44 +237,40 @@ func (s *Store) SetRests(ctx context.Context, p *store.Piece, rests []store.Grou
 		}
 		prefix := s.keys.rests(nil, p.Index, p.ID)
 		for _, r := range rests {
-			key := append(slices.Clone(prefix), r.Group...)
-			had, exists, err := getSum(s.db, key)
-			if err != nil {
+			if err := s.setRest(b, append(slices.Clone(prefix), r.Group...), &r); err != nil {
 				return err
-			}
-			if now := fromRest(r.Rest); now != had {
-				if err := s.setRest(b, key, r.Group, now, now.plus(had.negative())); err != nil {
-					return err
-				}
-			} else if exists && r.Rest == 0 {
-				return fmt.Errorf("a rest of 0 for %q", r.Group)
 			}
 		}
 		return nil
 	})
 }
 
-// fromRest makes the rest of an overflow so large that no other rests bring the sum back to an int64.
-func fromRest(rest int64) int128 {
-	if rest == math.MaxInt64 {
+// setRest sets a piece's part of a group, at key, and moves the group's rest by the difference.
+func (s *Store) setRest(b *pebbledb.Batch, key []byte, r *store.GroupRest) error {
+	sum, _, err := getSum(s.db, key)
+	had, _ := sum.total()
+	if err != nil || had == r.Rest {
+		return err
+	}
+	if r.Rest == 0 {
+		err = b.Delete(key, nil)
+	} else {
+		err = b.Set(key, fromInt64(r.Rest).encode(nil), nil)
+	}
+	record := s.keys.named(nil, kindRest, r.Group)
+	total, _, getErr := getSum(s.db, record)
+	total = total.plus(termOf(r.Rest)).plus(termOf(had).negative())
+	return errors.Join(err, getErr, b.Set(record, total.encode(nil), nil),
+		b.Merge(s.keys.named(nil, kindRecord, r.Group), encodeRecord(nil, 1), nil))
+}
+
+// termOf is the part of a rest in the sum of its group's. A rest at an end of int64 means an overflow: any sum of
+// MaxPieces rests with it is beyond int64.
+func termOf(rest int64) int128 {
+	if rest == math.MaxInt64 || rest == math.MinInt64 {
 		return int128{hi: 1 << 40}
 	}
 	return fromInt64(rest)
-}
-
-// setRest writes a piece's part of a group, and the group's rest, which moves by delta.
-func (s *Store) setRest(b *pebbledb.Batch, key []byte, group string, now, delta int128) error {
-	total, _, err := getSum(s.db, s.keys.named(nil, kindRest, group))
-	if err != nil {
-		return err
-	}
-	if now == (int128{}) {
-		err = b.Delete(key, nil)
-	} else {
-		err = b.Set(key, now.encode(nil), nil)
-	}
-	return errors.Join(err, b.Set(s.keys.named(nil, kindRest, group), total.plus(delta).encode(nil), nil),
-		b.Merge(s.keys.named(nil, kindRecord, group), encodeRecord(nil, 1), nil))
 }
 
 // RestsOf lists a piece's parts of groups.
@@ -291,8 +293,8 @@ func (s *Store) RestsOf(ctx context.Context, p *store.Piece, afterGroup string, 
 	return rests, err
 }
 
-// DropGrouped subtracts the grouped part of each shard. Nothing else changes it: folds by the index are
-// refused, and no two calls run at once.
+// DropGrouped subtracts the grouped part of each shard, as it reads it. Nothing else changes it meanwhile:
+// folds by the index are refused, and no two calls run at once.
 func (s *Store) DropGrouped(ctx context.Context, x *store.Index, p *store.Piece, from string, limit int) (next string, err error) {
 	err = s.change(ctx, func(b *pebbledb.Batch, _ time.Time) (err error) {
 		next, err = s.eachShard(ctx, s.db, x, p, from, limit, func(key []byte, _ uint64, _ string, sum shardSum) error {
@@ -307,7 +309,7 @@ func (s *Store) DropGrouped(ctx context.Context, x *store.Index, p *store.Piece,
 	return next, err
 }
 
-// DropGroups removes groups in one synced batch.
+// DropGroups removes groups in one synced batch. ChangeRules waits meanwhile, so no later index has them.
 func (s *Store) DropGroups(ctx context.Context, x *store.Index, limit int) (dropped int, err error) {
 	err = s.change(ctx, func(b *pebbledb.Batch, _ time.Time) error {
 		if !s.settings.rules().Ended(x) { // ChangeRules waits until this is over
@@ -351,7 +353,7 @@ func (s *Store) dropGroup(b *pebbledb.Batch, group string) error {
 	if err != nil {
 		return err
 	}
-	keys := [][]byte{s.keys.named(nil, kindRecord, group), s.keys.named(nil, kindRest, group)}
+	keys := [][]byte{s.keys.named(nil, kindRecord, group), s.keys.named(nil, kindRest, group), s.keys.named(nil, kindGone, group)}
 	for n := range r.shards {
 		keys = append(keys, s.keys.shard(nil, wire.Order(group), group, n))
 	}

@@ -219,19 +219,26 @@ type meta struct {
 	ID       string          `json:"id"`
 	Created  time.Time       `json:"created"`
 	Settings *settingsRecord `json:"settings"`
-	// Rules is the latest kind of rules that the database ever had: 1 for series. A program that
-	// does not know the kind refuses the database, because it would fold without the rules.
+	// Rules is the latest kind of rules that the database ever had: 1 for series, 2 for indexes. A program
+	// that does not know the kind refuses the database, because it would fold without the rules.
 	Rules int64 `json:"rules,omitempty"`
 }
 
-// seriesRules is the kind of rules that this version knows.
-const seriesRules = 1
+// The kinds of rules. This version knows them up to indexRules.
+const (
+	seriesRules = 1
+	indexRules  = 2
+)
 
 // setSettings writes settings into the record.
 func (m *meta) setSettings(x store.Settings) {
 	m.Settings = encodeSettings(x)
-	if x.Rules != nil {
-		m.Rules = seriesRules
+	switch {
+	case x.Rules == nil:
+	case len(x.Rules.Indexes) > 0:
+		m.Rules = max(m.Rules, indexRules)
+	default:
+		m.Rules = max(m.Rules, seriesRules)
 	}
 }
 
@@ -266,7 +273,7 @@ func getMeta(dir string, db *pebbledb.DB) (m meta, err error) {
 	defer closer.Close()
 	err = json.Unmarshal(value, &m)
 	switch {
-	case err == nil && m.Format > format, err == nil && m.Rules > seriesRules:
+	case err == nil && m.Format > format, err == nil && m.Rules > indexRules:
 		return m, newer(dir)
 	case err == nil && 0 < m.Format && m.Format < format:
 		return m, fmt.Errorf("data directory %s was written by countmill before its first release (format %d, this is %d): name an empty directory", dir, m.Format, format)

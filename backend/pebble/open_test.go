@@ -124,7 +124,7 @@ func TestOpenTakesAHalfMadeDatabase(t *testing.T) {
 
 func TestOpenRefusesNewerFormat(t *testing.T) {
 	t.Parallel()
-	for _, m := range []meta{{Format: format + 1, ID: "x"}, {Format: format, ID: "x", Rules: seriesRules + 1}} {
+	for _, m := range []meta{{Format: format + 1, ID: "x"}, {Format: format, ID: "x", Rules: indexRules + 1}} {
 		dir := t.TempDir()
 		value, err := json.Marshal(m)
 		if err != nil {

@@ -142,10 +142,13 @@ func (s shardSum) encode(dst []byte) []byte {
 	return append(dst, bothGrouped)
 }
 
-// plus adds o. It keeps nothing of o.
+// plus adds o. It keeps nothing of o. A sum of 0 leaves nothing, so the order of operands does not show.
 func (s *shardSum) plus(o shardSum) {
 	s.count, s.bucketed = s.count.plus(o.count), s.bucketed.plus(o.bucketed)
 	for _, g := range o.grouped {
+		if g.sum == (int128{}) {
+			continue
+		}
 		at, found := slices.BinarySearchFunc(s.grouped, g.index, func(a indexSum, index int64) int { return cmp.Compare(a.index, index) })
 		if !found {
 			s.grouped = slices.Insert(s.grouped, at, g)

@@ -15,8 +15,7 @@ import (
 type record struct {
 	exists bool
 	shards int64
-	rest   int64 // of a group
-	beyond bool  // the rest does not fit
+	rest   restSum // of a group
 	store.ResetState
 }
 
@@ -114,12 +113,12 @@ func (s *Store) SweepCounters(ctx context.Context, after time.Duration) (removed
 // sweepLocked removes a deleted counter. If it has counted something since, it exists again.
 func (s *Store) sweepLocked(counter string, r record, at time.Time) bool {
 	keep := s.oldestLocked()
-	sum := r.rest
+	sum, overflow := r.rest.total()
 	for n := range int(r.shards) {
 		v, _ := s.shards[shardKey{counter, n}].newest()
 		sum += v
 	}
-	if sum != r.Baseline {
+	if sum != r.Baseline || overflow {
 		r.DeletedAt = time.Time{}
 		s.records[counter] = s.records[counter].set(at, r, keep)
 		return false

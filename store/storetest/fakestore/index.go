@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
@@ -114,7 +115,7 @@ func (s *Store) placedLocked(x *store.Index, p *store.Piece, from string, limit 
 		return nil, ""
 	}
 	for key := range s.shards {
-		if place := wire.ShardHash(key.counter, key.shard); place >= p.From && place <= p.To && startOf(key) > from && strings.HasPrefix(key.counter, x.Prefix()) {
+		if place := wire.ShardHash(key.counter, key.shard); place >= p.From && place <= p.To && startOf(key) > from && strings.HasPrefix(key.counter, x.Prefix()) && !countmill.IsGroup(key.counter) {
 			keys = append(keys, key)
 		}
 	}
@@ -150,6 +151,27 @@ func (s *Store) Ungrouped(ctx context.Context, x *store.Index, p *store.Piece, f
 	return page, err
 }
 
+// A restSum is a sum of rests: of their lower 32 bits, and of the upper ones. A rest at an end of int64 is no
+// number: it makes the sum one too.
+type restSum struct{ low, high int64 }
+
+func (a restSum) moved(from, to int64) restSum {
+	for _, m := range []struct{ rest, sign int64 }{{from, -1}, {to, 1}} {
+		low, high := m.rest&(1<<32-1), m.rest>>32
+		if m.rest == math.MaxInt64 || m.rest == math.MinInt64 {
+			low, high = 0, 1<<50
+		}
+		a.low, a.high = a.low+m.sign*low, a.high+m.sign*high
+	}
+	return a
+}
+
+func (a restSum) total() (rest int64, overflow bool) {
+	high := a.high + a.low>>32
+	rest = high<<32 | a.low&(1<<32-1)
+	return rest, rest>>32 != high || rest == math.MaxInt64 || rest == math.MinInt64
+}
+
 // SetRests sets a piece's parts of the totals of groups.
 func (s *Store) SetRests(ctx context.Context, p *store.Piece, rests []store.GroupRest) error {
 	if len(rests) > maxRests {
@@ -169,26 +191,15 @@ func (s *Store) SetRests(ctx context.Context, p *store.Piece, rests []store.Grou
 				continue
 			}
 			rec, _ := s.records[r.Group].newest()
-			rec.exists, rec.shards = true, max(rec.shards, int64(max(s.opts.Shards, 1)))
+			rec.exists, rec.shards, rec.DeletedAt = true, max(rec.shards, int64(max(s.opts.Shards, 1))), time.Time{}
+			rec.rest = rec.rest.moved(have[r.Group], r.Rest)
 			if have[r.Group] = r.Rest; r.Rest == 0 {
 				delete(have, r.Group)
 			}
-			rec.rest, rec.beyond = s.restLocked(p.Index, r.Group)
 			s.records[r.Group] = s.records[r.Group].set(at, rec, s.oldestLocked())
 		}
 		return nil
 	})
-}
-
-// restLocked sums the rests of all pieces.
-func (s *Store) restLocked(index int64, group string) (rest int64, beyond bool) {
-	for key, rests := range s.rests {
-		if key.index == index {
-			beyond = beyond || rests[group] == math.MaxInt64
-			rest += rests[group]
-		}
-	}
-	return rest, beyond
 }
 
 // RestsOf lists the rests of a piece.

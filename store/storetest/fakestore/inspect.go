@@ -78,7 +78,8 @@ func (s *Store) ServedAt(counter string, at time.Time) (total int64, exists bool
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r, _ := s.records[counter].at(at)
-	total = sum + r.rest - r.Baseline
+	rest, _ := r.rest.total()
+	total = sum + rest - r.Baseline
 	return total, r.exists && (r.DeletedAt.IsZero() || total != 0)
 }
 

@@ -1,0 +1,136 @@
+package datastore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/countmill/countmill/store"
+
+	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/wire"
+)
+
+// restLots is the most commits with which one DropGroups removes rests.
+const restLots = 10
+
+// DropGroups removes groups with transactions that read the meta record: each finds that the index is still
+// being deleted, or its commit fails. So a worker that was stopped for any time removes no group of a
+// later index. A group's record goes last, so a call that was cut off is continued by the next one.
+// Nobody folds to the groups or grows them after Index.Since, and a sweep beside it removes entities of a deleted
+// group that would go anyway.
+func (s *Store) DropGroups(ctx context.Context, x *store.Index, limit int) (dropped int, err error) {
+	ctx, cancel, err := s.write(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer cancel()
+	refs, dropped, err := s.groupRefs(ctx, x, min(limit, maxKeys))
+	if err != nil {
+		return 0, s.explain("list groups", err)
+	}
+	for first := true; first || len(refs) > 0; first = false {
+		lot := refs[:min(len(refs), maxEntities)]
+		refs = refs[len(lot):]
+		if err := s.dropLot(ctx, x, lot); err != nil {
+			return 0, err
+		}
+	}
+	if dropped == 0 {
+		if dropped, err = s.dropRests(ctx, x); err != nil {
+			return 0, s.explain("remove rests", err)
+		}
+	}
+	return dropped, s.confirm(ctx, "remove groups")
+}
+
+// dropLot removes entities in one transaction, if the index is being deleted.
+func (s *Store) dropLot(ctx context.Context, x *store.Index, refs []ref) error {
+	return s.transaction(ctx, func(tx []byte) (mutations []*pb.Mutation, err error) {
+		if err := s.checkEnded(ctx, tx, x); err != nil {
+			return nil, err
+		}
+		for _, r := range refs {
+			mutations = append(mutations, &pb.Mutation{Operation: &pb.Mutation_Delete{Delete: s.key(r)}})
+		}
+		return mutations, nil
+	})
+}
+
+func (s *Store) checkEnded(ctx context.Context, tx []byte, x *store.Index) error {
+	m, err := s.metaIn(ctx, tx)
+	if err == nil && !m.settings.Rules.Ended(x) {
+		err = fmt.Errorf("index %q with the number %d is not being deleted: %w", x.Name, x.Number, store.ErrChanged)
+	}
+	return err
+}
+
+// groupRefs returns the entities of up to limit groups, the days of their series and their shards before their
+// records.
+func (s *Store) groupRefs(ctx context.Context, x *store.Index, limit int) (refs []ref, groups int, err error) {
+	found, err := s.groupsOf(ctx, x, limit)
+	if err != nil {
+		return nil, 0, err
+	}
+	var records []ref
+	for _, e := range found {
+		r := refOf(e.GetKey())
+		rec, err := recordOf(e)
+		if err != nil {
+			return nil, 0, err
+		}
+		days, err := s.daysOf(ctx, nil, r.name)
+		if err != nil {
+			return nil, 0, err
+		}
+		if refs = append(refs, days...); len(days) > maxEntities {
+			continue // there may be more days: the next call finds the record
+		}
+		for n := range min(int(rec.shards), countmill.MaxShards) {
+			refs = append(refs, shardRef(wire.ShardHash(r.name, n), r.name, n))
+		}
+		records = append(records, r)
+	}
+	return append(refs, records...), len(found), nil
+}
+
+// groupsOf returns the records of up to limit groups. Among the names with the prefix of the groups can be
+// the overflow groups of other indexes.
+func (s *Store) groupsOf(ctx context.Context, x *store.Index, limit int) (found []*pb.Entity, err error) {
+	for _, prefix := range []string{x.GroupPrefix(), x.Overflow()} {
+		sp, _ := prefixSpan(prefix, "")
+		_, err := s.query(ctx, nil, sp, limit+store.MaxIndexes, func(e *pb.Entity) error {
+			r := refOf(e.GetKey())
+			isListed := slices.ContainsFunc(found, func(o *pb.Entity) bool { return refOf(o.GetKey()) == r })
+			if len(found) < limit && x.HasGroup(r.name) && !isListed {
+				found = append(found, e)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// dropRests removes rests of the index, and returns how many. It needs no look at the settings: no later
+// index has the number in their names.
+func (s *Store) dropRests(ctx context.Context, x *store.Index) (dropped int, err error) {
+	for range restLots {
+		var deletes []*pb.Mutation
+		_, err := s.keysOf(ctx, nil, prefixed(kindRest, indexPrefix(x.Number)), maxKeys, func(r ref) {
+			deletes = append(deletes, &pb.Mutation{Operation: &pb.Mutation_Delete{Delete: s.key(r)}})
+		})
+		if err != nil || len(deletes) == 0 {
+			return dropped, err
+		}
+		if err := s.commitLots(ctx, deletes); err != nil {
+			return dropped, err
+		}
+		dropped += len(deletes)
+	}
+	return dropped, nil
+}

@@ -1,0 +1,379 @@
+package storetest_test
+
+import (
+	"context"
+	"errors"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/storetest/fakestore"
+)
+
+// oddIndexing is wrong in the calls that are set.
+type oddIndexing struct {
+	*fakestore.Store
+	swap      func(s *fakestore.Store, old, next []store.Piece) error
+	ungrouped func(s *fakestore.Store, x *store.Index, p *store.Piece, from string, limit int) (store.UngroupedPage, error)
+	setRests  func(s *fakestore.Store, p *store.Piece, rests []store.GroupRest) error
+	drop      func(s *fakestore.Store, x *store.Index, p *store.Piece, from string, limit int) (string, error)
+	groups    func(s *fakestore.Store, x *store.Index, limit int) (int, error)
+}
+
+func indexing(odd oddIndexing) func(*fakestore.Store) store.Store {
+	return func(s *fakestore.Store) store.Store {
+		made := odd
+		made.Store = s
+		return made
+	}
+}
+
+func (o oddIndexing) SwapPieces(ctx context.Context, old, next []store.Piece) error {
+	if o.swap == nil {
+		return o.Store.SwapPieces(ctx, old, next)
+	}
+	return o.swap(o.Store, old, next)
+}
+
+func (o oddIndexing) Ungrouped(ctx context.Context, x *store.Index, p *store.Piece, from string, limit int) (store.UngroupedPage, error) {
+	if o.ungrouped == nil {
+		return o.Store.Ungrouped(ctx, x, p, from, limit)
+	}
+	return o.ungrouped(o.Store, x, p, from, limit)
+}
+
+func (o oddIndexing) SetRests(ctx context.Context, p *store.Piece, rests []store.GroupRest) error {
+	if o.setRests == nil {
+		return o.Store.SetRests(ctx, p, rests)
+	}
+	return o.setRests(o.Store, p, rests)
+}
+
+func (o oddIndexing) DropGrouped(ctx context.Context, x *store.Index, p *store.Piece, from string, limit int) (string, error) {
+	if o.drop == nil {
+		return o.Store.DropGrouped(ctx, x, p, from, limit)
+	}
+	return o.drop(o.Store, x, p, from, limit)
+}
+
+func (o oddIndexing) DropGroups(ctx context.Context, x *store.Index, limit int) (int, error) {
+	if o.groups == nil {
+		return o.Store.DropGroups(ctx, x, limit)
+	}
+	return o.groups(o.Store, x, limit)
+}
+
+var background = context.Background()
+
+// storedAs returns the pieces of the same numbers, as they are stored.
+func storedAs(s *fakestore.Store, pieces []store.Piece) (stored []store.Piece) {
+	for i := range pieces {
+		all, _ := s.Pieces(background, pieces[i].Index)
+		for _, p := range all {
+			if p.ID == pieces[i].ID {
+				stored = append(stored, p)
+			}
+		}
+	}
+	return stored
+}
+
+// swapAnyway replaces pieces that have changed.
+func swapAnyway(s *fakestore.Store, old, next []store.Piece) error {
+	return s.SwapPieces(background, storedAs(s, old), next)
+}
+
+// swapOver replaces pieces that are new and exist.
+func swapOver(s *fakestore.Store, old, next []store.Piece) error {
+	for _, p := range storedAs(s, next) {
+		if !slices.ContainsFunc(old, func(o store.Piece) bool { return o.ID == p.ID }) {
+			old = append(slices.Clone(old), p)
+		}
+	}
+	return s.SwapPieces(background, old, next)
+}
+
+func swapFew(s *fakestore.Store, old, next []store.Piece) error {
+	if len(old)+len(next) > 100 {
+		return store.ErrRefused
+	}
+	return s.SwapPieces(background, old, next)
+}
+
+// lookThenSwap lets others swap between its look and its change.
+func lookThenSwap(s *fakestore.Store, old, next []store.Piece) error {
+	stored := storedAs(s, old)
+	if !slices.EqualFunc(stored, old, func(a, b store.Piece) bool { return a.Same(&b) }) {
+		return store.ErrChanged
+	}
+	time.Sleep(time.Millisecond)
+	for range 100 {
+		if err := swapAnyway(s, old, next); !errors.Is(err, store.ErrChanged) {
+			return err
+		}
+	}
+	return store.ErrChanged
+}
+
+// grouping changes the groupings of commits.
+func grouping(change func(c *store.Commit)) func(*fakestore.Store) store.Store {
+	return folds(func(ctx context.Context, s *fakestore.Store, c *store.Commit) (store.CommitResult, error) {
+		changed := *c
+		changed.Grouped = slices.Clone(c.Grouped)
+		change(&changed)
+		return s.Fold(ctx, &changed)
+	})
+}
+
+// groupsFirstOnly keeps one grouped part for a shard.
+func groupsFirstOnly(c *store.Commit) {
+	for i := range c.Grouped {
+		c.Grouped[i].Indexes = c.Grouped[i].Indexes[:1]
+	}
+}
+
+func groupsPlainOnly(c *store.Commit) {
+	if len(c.Buckets) > 0 {
+		c.Grouped = nil
+	}
+}
+
+func losesTheLastOfAPage(s *fakestore.Store, x *store.Index, p *store.Piece, from string, limit int) (store.UngroupedPage, error) {
+	page, err := s.Ungrouped(background, x, p, from, limit)
+	if page.Next != "" && len(page.Rests) > 0 {
+		page.Shards, page.Rests = page.Shards-1, page.Rests[:len(page.Rests)-1]
+	}
+	return page, err
+}
+
+// startsOverlap reads the place before the piece too.
+func startsOverlap(s *fakestore.Store, x *store.Index, p *store.Piece, from string, limit int) (store.UngroupedPage, error) {
+	wider := *p
+	if wider.From > 0 {
+		wider.From--
+	}
+	return s.Ungrouped(background, x, &wider, from, limit)
+}
+
+func hidesOverflow(s *fakestore.Store, x *store.Index, p *store.Piece, from string, limit int) (store.UngroupedPage, error) {
+	page, err := s.Ungrouped(background, x, p, from, limit)
+	for i := range page.Rests {
+		page.Rests[i].Overflow = false
+	}
+	return page, err
+}
+
+// readsTwice has the counts of a later moment than the grouped parts.
+func readsTwice(s *fakestore.Store, x *store.Index, p *store.Piece, from string, limit int) (store.UngroupedPage, error) {
+	before := s.Totals()
+	page, err := s.Ungrouped(background, x, p, from, limit)
+	time.Sleep(time.Millisecond)
+	for i := range page.Rests {
+		u := &page.Rests[i]
+		u.Rest += s.Total(u.Counter) - before[u.Counter]
+	}
+	return page, err
+}
+
+// addRests adds rests to those before.
+func addRests(s *fakestore.Store, p *store.Piece, rests []store.GroupRest) error {
+	have, _ := s.RestsOf(background, p, "", 1000)
+	rests = slices.Clone(rests)
+	for i := range rests {
+		for _, h := range have {
+			if h.Group == rests[i].Group {
+				rests[i].Rest += h.Rest
+			}
+		}
+	}
+	return s.SetRests(background, p, rests)
+}
+
+// setAnybodys sets rests for a worker that has lost its piece.
+func setAnybodys(s *fakestore.Store, p *store.Piece, rests []store.GroupRest) error {
+	stored := storedAs(s, []store.Piece{*p})
+	if len(stored) == 0 {
+		return nil
+	}
+	return s.SetRests(background, &stored[0], rests)
+}
+
+func setFew(s *fakestore.Store, p *store.Piece, rests []store.GroupRest) error {
+	if len(rests) == s.Limits().Rests {
+		return store.ErrRefused
+	}
+	return s.SetRests(background, p, rests)
+}
+
+func setCleaned(s *fakestore.Store, p *store.Piece, rests []store.GroupRest) error {
+	rests = slices.Clone(rests)
+	for i := range rests {
+		rests[i].Group = path.Clean(rests[i].Group)
+	}
+	return s.SetRests(background, p, rests)
+}
+
+// racing keeps the rests of records itself, and reads a rest before it moves it.
+type racing struct {
+	*fakestore.Store
+	mu    sync.Mutex
+	rests map[string]int64
+}
+
+func (r *racing) SetRests(ctx context.Context, p *store.Piece, rests []store.GroupRest) error {
+	had, _ := r.RestsOf(ctx, p, "", 1000)
+	r.mu.Lock()
+	moved := make(map[string]int64)
+	for _, set := range rests {
+		moved[set.Group] = r.rests[set.Group] + set.Rest
+		for _, h := range had {
+			if h.Group == set.Group {
+				moved[set.Group] -= h.Rest
+			}
+		}
+	}
+	r.mu.Unlock()
+	err := r.Store.SetRests(ctx, p, rests)
+	time.Sleep(time.Millisecond)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for group, rest := range moved {
+		r.rests[group] = rest
+	}
+	return err
+}
+
+func (r *racing) View() store.View { return racingView{r.Store.View(), r} }
+
+type racingView struct {
+	store.View
+	store *racing
+}
+
+func (v racingView) Lookup(ctx context.Context, keys []store.Key) ([]store.Value, error) {
+	values, err := v.View.Lookup(ctx, keys)
+	v.store.mu.Lock()
+	defer v.store.mu.Unlock()
+	for i, key := range keys {
+		if key.Shard == store.RecordKey && i < len(values) {
+			values[i].Rest = v.store.rests[key.Counter]
+		}
+	}
+	return values, err
+}
+
+// dropAll removes the grouped parts of all indexes.
+func dropAll(s *fakestore.Store, x *store.Index, p *store.Piece, from string, limit int) (string, error) {
+	checked, _ := s.Check(background)
+	for i := range checked.Settings.Rules.Indexes {
+		_, _ = s.DropGrouped(background, &checked.Settings.Rules.Indexes[i], p, from, limit)
+	}
+	return s.DropGrouped(background, x, p, from, limit)
+}
+
+// dropFirst removes the grouped parts of one page.
+func dropFirst(s *fakestore.Store, x *store.Index, p *store.Piece, from string, limit int) (string, error) {
+	_, err := s.DropGrouped(background, x, p, from, limit)
+	return "", err
+}
+
+// dropGroupsAnyway ends the index if it has to.
+func dropGroupsAnyway(s *fakestore.Store, x *store.Index, limit int) (int, error) {
+	n, err := s.DropGroups(background, x, limit)
+	if errors.Is(err, store.ErrChanged) {
+		_, _ = s.ChangeRules(background, store.RuleChange{Index: &store.IndexChange{Step: store.DeleteIndex, Index: *x}})
+		return s.DropGroups(background, x, limit)
+	}
+	return n, err
+}
+
+// dropNone removes no group, and says that none is left.
+func dropNone(s *fakestore.Store, x *store.Index, limit int) (int, error) {
+	if n, err := s.DropGroups(background, x, 0); n > 0 || err != nil {
+		return n, err
+	}
+	return 0, nil
+}
+
+// removesAtOnce forgets an index when its deletion begins.
+func removesAtOnce(r *ruling, c store.RuleChange) (store.Settings, error) {
+	next, err := r.read().ChangeRules(c, r.Now(), store.RulesSettle)
+	if err != nil || c.Index == nil || c.Index.Step != store.DeleteIndex {
+		return next, err
+	}
+	gone := *c.Index
+	gone.Step, gone.Index.Number = store.RemoveIndex, next.Rules.Index(gone.Index.Name).Number
+	return next.ChangeRules(store.RuleChange{Index: &gone}, r.Now(), store.RulesSettle)
+}
+
+// settlesAtOnce has an index in force before the commits by older rules are over.
+func settlesAtOnce(r *ruling, c store.RuleChange) (store.Settings, error) {
+	return r.read().ChangeRules(c, r.Now(), 0)
+}
+
+// takesAnyIndex takes an index whose groups another one has.
+func takesAnyIndex(r *ruling, c store.RuleChange) (store.Settings, error) {
+	s := r.read()
+	next, err := s.ChangeRules(c, r.Now(), store.RulesSettle)
+	if err != nil && c.Index.Step == store.CreateIndex {
+		return s, nil
+	}
+	return next, err
+}
+
+// apart keeps its rules from its sweeps.
+func apart(r *ruling, c store.RuleChange) (store.Settings, error) {
+	return r.read().ChangeRules(c, r.Now(), store.RulesSettle)
+}
+
+// untimed forgets when an index began to serve.
+func untimed(r *ruling, c store.RuleChange) (store.Settings, error) {
+	next, err := r.read().ChangeRules(c, r.Now(), store.RulesSettle)
+	if err == nil && next.Rules != nil {
+		rules := *next.Rules
+		rules.Indexes = slices.Clone(rules.Indexes)
+		for i := range rules.Indexes {
+			rules.Indexes[i].Serving = time.Time{}
+		}
+		next.Rules = &rules
+	}
+	return next, err
+}
+
+// oldRules folds by any rules.
+func oldRules(c *store.Commit) { c.Rules = 1 << 62 }
+
+// withoutRest shows records without their rests.
+type withoutRest struct{ *fakestore.Store }
+
+func (w withoutRest) View() store.View { return restlessView{w.Store.View()} }
+
+type restlessView struct{ store.View }
+
+func (v restlessView) List(ctx context.Context, prefix, after string, limit int) ([]store.Record, error) {
+	records, err := v.View.List(ctx, prefix, after, limit)
+	for i := range records {
+		records[i].Rest = 0
+	}
+	return records, err
+}
+
+// prefixing lists the rests of pieces whose numbers begin alike.
+type prefixing struct{ *fakestore.Store }
+
+func (l prefixing) RestsOf(ctx context.Context, p *store.Piece, after string, limit int) (rests []store.GroupRest, err error) {
+	for id := p.ID; id < p.ID+20; id++ {
+		q := *p
+		q.ID = id
+		more, err := l.Store.RestsOf(ctx, &q, after, limit)
+		if err != nil {
+			return nil, err
+		}
+		rests = append(rests, more...)
+	}
+	slices.SortFunc(rests, func(a, b store.GroupRest) int { return strings.Compare(a.Group, b.Group) })
+	return rests[:min(len(rests), limit)], nil
+}
