@@ -16,7 +16,7 @@ import (
 // MaxTop is the most counters of Top.
 const MaxTop = board.Size
 
-// A BoardQuery says what is ordered: the counters of an index, or its groups, by their sums in a window.
+// A BoardQuery orders the counters of an index, or its groups, by their sums in a window.
 type BoardQuery struct {
 	Index  string
 	Groups bool
