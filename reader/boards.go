@@ -21,7 +21,7 @@ const (
 	boardsKept = 10 * time.Minute
 
 	// scanShare and perKey: scans for one board take at most one part in so many of a processor's time. A scan
-	// of many keys is repeated less often than every BoardAge. perKey is about what a key costs with Pebble
+	// of many keys is repeated less often than every BoardAge. perKey is about the cost of a key with Pebble
 	// (BenchmarkBoards). How long a scan took says less: others use the machine too.
 	scanShare = 10
 	perKey    = 500 * time.Nanosecond
@@ -44,7 +44,7 @@ type boards struct {
 	kept map[boardKey]*kept
 }
 
-// A boardKey is what a board is about. The window of a board that slides moves on.
+// A boardKey identifies a board. The window of a board that slides moves on.
 type boardKey struct {
 	index    int64
 	groups   bool
@@ -151,7 +151,7 @@ func (b *boards) dueLocked(k *kept, q *store.SumsQuery, now time.Time) bool {
 	return k.board.Slides || b.r.store.Risen(q, k.board.Mark).Changed
 }
 
-// makeRoomLocked forgets boards that nobody asks for, and the one that was asked for least lately if there
+// makeRoomLocked forgets boards that nobody asks for, and the least recently used board if there
 // are too many.
 func (b *boards) makeRoomLocked(now time.Time) {
 	var last boardKey

@@ -16,7 +16,7 @@ import (
 // MaxTop is the most counters of Top.
 const MaxTop = board.Size
 
-// A BoardQuery says what is ordered: the counters of an index, or its groups, by their sums in a window.
+// A BoardQuery orders the counters of an index, or its groups, by their sums in a window.
 type BoardQuery struct {
 	Index  string
 	Groups bool
@@ -288,7 +288,11 @@ func (p *picking) certain() bool {
 	if len(p.shown) < p.q.N {
 		return false
 	}
-	return !p.rise.Known || p.shown[p.q.N-1].Sum > board.Most(p.next[0].Rest, p.rise) || !p.rise.Changed && !p.board.Slides
+	last := p.shown[p.q.N-1].Sum
+	if !p.board.Proves(last, true, p.rise) {
+		return true // reading on would prove nothing, and the names are those of the scan
+	}
+	return last > board.Most(p.next[0].Rest, p.rise) || !p.rise.Changed && !p.board.Slides
 }
 
 // readable reports whether the caller may read at least n candidates. Otherwise there can be better

@@ -17,7 +17,7 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// A modelled is what a test knows about a counter.
+// A modelled is a counter as a test expects it.
 type modelled struct {
 	sum, baseline int64
 	deleted       bool

@@ -33,7 +33,7 @@ func newTopReader(t *testing.T, w *world, cfg reader.Config) *reader.Reader {
 	return r
 }
 
-// No answer lies: its totals are exact, its order is right, its names are complete as of the scan, and
+// No answer is wrong: its totals are exact, its order is right, its names are complete as of the scan, and
 // complete as of the totals if it says so.
 func TestTopIsASort(t *testing.T) {
 	t.Parallel()

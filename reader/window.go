@@ -14,7 +14,7 @@ import (
 // A Window is the time that a board is about. The zero Window is all time: totals.
 type Window struct {
 	name string
-	step Step           // of a calendar window; zero for one that slides
+	step Step           // of a calendar window; zero for the sliding hour
 	zone *time.Location // of a calendar window
 }
 
@@ -58,7 +58,7 @@ func (w Window) String() string {
 func (w Window) slides() bool { return w.name != "" && w.step == Step{} }
 
 // bounds returns the minutes of the window at that moment; both are 0 for totals. A calendar window has its
-// last minutes too, although nothing was counted there yet. One that slides has no end.
+// last minutes too, although nothing was counted there yet. The sliding hour has no end.
 func (w Window) bounds(now time.Time) (from, to wire.Minute) {
 	switch {
 	case w.name == "":

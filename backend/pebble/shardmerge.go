@@ -59,7 +59,7 @@ func decodeShard(b []byte) (s shardSum, err error) {
 }
 
 func decodeGrouped(b []byte) (s shardSum, err error) {
-	wrong := fmt.Errorf("a shard of %d bytes", len(b))
+	wrong := shardLenError(len(b)) // no fmt.Errorf: this runs for each operand
 	if len(b) < bucketedLen+1 {
 		return s, wrong
 	}
@@ -94,6 +94,11 @@ func decodeGrouped(b []byte) (s shardSum, err error) {
 	}
 	return s, nil
 }
+
+// A shardLenError is the length of a value that is no shard.
+type shardLenError int
+
+func (e shardLenError) Error() string { return fmt.Sprintf("a shard of %d bytes", int(e)) }
 
 func wide(b []byte) int128 {
 	return int128{int64(binary.BigEndian.Uint64(b)), binary.BigEndian.Uint64(b[8:])}
@@ -197,5 +202,5 @@ func countOf(b []byte) (int128, error) {
 	case n >= bucketedBoth:
 		return wide(b), nil
 	}
-	return int128{}, fmt.Errorf("a shard of %d bytes", len(b))
+	return int128{}, shardLenError(len(b))
 }

@@ -36,7 +36,7 @@ type Candidate struct {
 // A Board is the result of one scan. It never changes.
 type Board struct {
 	store.Sums
-	// Query is what was asked for.
+	// Query is the query of the scan.
 	Query store.SumsQuery
 	// Slides is true for a window that loses its first minutes as time passes.
 	Slides bool
@@ -58,7 +58,7 @@ func (b *Board) Counters() int { return len(b.sums) }
 func (b *Board) All() bool { return len(b.sums) == len(b.Candidates) && b.Overflowed == 0 }
 
 // Above is the number of counters other than this one with more than sum. It is one too high if the counter
-// itself had more, and is no candidate.
+// had more itself, and is not a candidate.
 func (b *Board) Above(counter string, sum int64) int {
 	b.sorted.Do(func() { slices.Sort(b.sums) })
 	n := len(b.sums) - sort.Search(len(b.sums), func(i int) bool { return b.sums[i] > sum })
