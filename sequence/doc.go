@@ -23,7 +23,7 @@
 //
 // # Failures
 //
-//	what fails                         what callers see
+//	failure                            answer to the caller
 //	---------------------------------  ---------------------------------------------------
 //	the request is wrong               countmill.ErrInvalid: nothing was given
 //	the ID came with another Count     countmill.ErrConflict: nothing was given

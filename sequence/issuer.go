@@ -160,7 +160,7 @@ func (x *Issuer) newCall(r *countmill.NextRequest) *call {
 	return c
 }
 
-// Close refuses new calls and waits for those that have begun. If ctx ends first, Close cancels the
+// Close refuses new calls and waits for the running ones. If ctx ends first, Close cancels the
 // calls of the store and returns an error; callers learn that their outcomes are unknown.
 func (x *Issuer) Close(ctx context.Context) error {
 	x.mu.Lock()

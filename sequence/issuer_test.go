@@ -214,7 +214,7 @@ func TestUnknownOutcomesAreRepeated(t *testing.T) {
 	})
 }
 
-// Errors tell apart whether a call may have taken values.
+// The error of a call shows whether it may have taken values.
 func TestOutcomes(t *testing.T) {
 	for name, tc := range map[string]struct {
 		answers []fakestore.Answer // the last one for ever

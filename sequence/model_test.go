@@ -28,8 +28,8 @@ var (
 )
 
 // Processes give values of few sequences to many callers. The store fails in every way that its contract
-// allows, answers get lost, and processes are killed. The callers repeat requests with their ids. What
-// they see is linearizable: a sequence is one row, each transaction takes values from its head, and an id
+// allows, answers get lost, and processes are killed. The callers repeat requests with their ids. Their
+// histories are linearizable: a sequence is one row, each transaction takes values from its head, and an id
 // takes values once.
 func TestModel(t *testing.T) {
 	t.Parallel()
@@ -207,7 +207,7 @@ func (w *world) request() (countmill.NextRequest, *process) {
 	return r, p
 }
 
-// call makes a request and records what its caller sees.
+// call makes a request and records the answer.
 func (w *world) call(caller int) {
 	r, p := w.request()
 	ctx, cancel := context.WithTimeout(context.Background(), []time.Duration{time.Minute, time.Duration(w.draw(200)) * time.Millisecond}[w.draw(2)])

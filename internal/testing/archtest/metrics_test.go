@@ -27,6 +27,7 @@ var metricGroups = []struct{ title, of, functions string }{
 	{"Aggregator", "`countmill aggregator` and `countmill up`.", "aggregatorSamples lagSamples foldDurations unseenSamples"},
 	{"Reader", "`countmill reader` and `countmill up`.", "readerSamples pipelineSamples totalAges"},
 	{"Changes of counters", "`countmill reader` and `countmill up`.", "adminSamples"},
+	{"Sequences", "`countmill aggregator`, `countmill reader` and `countmill up`.", "sequenceSamples"},
 	{"Pub/Sub", "`countmill aggregator` with `pubsub:`. The last one needs `dead_letter=` in `--bus`.", "pubsubSamples intakeSamples"},
 	{"Indexer", "`countmill index work` and `countmill up`: [groups](../howto/groups.md).", "indexerSamples"},
 	{"Disk", "`countmill up` with `pebble:`.", "diskSamples spaceSamples"},
