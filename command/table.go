@@ -67,6 +67,8 @@ type values struct {
 
 	all, asNew, yes bool
 
+	heads, journalKey string // of journal check
+
 	format, output          string
 	rejects, state          string
 	sameCaller, history     bool

@@ -40,7 +40,7 @@ func commands() []command {
 		upCommand, publisherCommand, aggregatorCommand, readerCommand,
 		incrCommand, getCommand, lsCommand, seriesCommand, journalCommand, watchCommand,
 		growCommand, resetCommand, deleteCommand, ruleAddCommand, ruleListCommand, ruleRemoveCommand,
-		statusCommand, doctorCommand, readyCommand, shardsCommand, verifyCommand, backupCommand, restoreCommand,
+		statusCommand, doctorCommand, readyCommand, shardsCommand, verifyCommand, backupCommand, restoreCommand, journalCheckCommand, journalEraseCommand,
 		deadListCommand, deadShowCommand, deadReplayCommand, deadDiscardCommand,
 		importCommand, exportCommand, adoptCommand,
 		planCommand, tokenCommand, tokenListCommand, tokenRemoveCommand, shareCommand, configCommand, completionCommand(), versionCommand,
@@ -70,7 +70,11 @@ func newRoot(c call) *cobra.Command {
 		if !two {
 			parent = ""
 		}
-		parents[parent].AddCommand(newCommand(cmd, c))
+		made := newCommand(cmd, c)
+		parents[parent].AddCommand(made)
+		if !two {
+			parents[cmd.path] = made // of the commands that name it first
+		}
 	}
 	root.SetHelpCommand(newHelp(root, c))
 	return root
