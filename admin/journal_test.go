@@ -239,3 +239,51 @@ func TestPagesOfTheJournalAreChecked(t *testing.T) {
 		e.On(op, nil)
 	}
 }
+
+// An erased counter is in no page and in no record, and all other entries stay.
+func TestEraseJournal(t *testing.T) {
+	t.Parallel()
+	for _, keep := range []string{"30d", "30d,paged"} {
+		e := newEvidence()
+		e.rule(t, "*", keep)
+		for i := range 2500 {
+			names := []string{"b"}
+			if i%100 == 0 {
+				names = []string{"a", "b", "ab"}
+			}
+			e.fold(t, wire.PartID{byte(i)}, names...)
+		}
+		j := admin.NewJournal(e, time.Minute)
+		for round := range 2 {
+			erased, calls, after := 0, 0, ""
+			for first := true; first || after != ""; first = false {
+				done, err := j.Erase(t.Context(), "a", after)
+				if err != nil || done.SettledUntil.IsZero() {
+					t.Fatalf("Erase: %+v, %v", done, err)
+				}
+				erased, calls, after = erased+done.Erased, calls+1, done.Next
+			}
+			if want := []int{25, 0}[round]; erased != want || calls < 2 {
+				t.Errorf("%s, round %d: %d entries erased in %d calls, want %d", keep, round, erased, calls, want)
+			}
+		}
+		e.want["a"] = nil
+		for _, counter := range []string{"a", "ab"} {
+			e.wantPages(t, counter)
+		}
+		for _, r := range e.Journaled() {
+			if content, err := journal.Decode(r.Data); err != nil {
+				t.Errorf("record %s: %v", r.Place(), err)
+			} else {
+				content.Lines(r.Key, func(l journal.Line) {
+					if l.Entry.Counter == "a" {
+						t.Errorf("record %s still has the counter", r.Place())
+					}
+				})
+			}
+		}
+		if rows, err := e.JournalRows(t.Context(), "a", store.JournalQuery{Limit: 1}); err != nil || len(rows.Rows) > 0 {
+			t.Errorf("rows of the erased counter: %+v, %v", rows.Rows, err)
+		}
+	}
+}

@@ -41,7 +41,7 @@ func commands() []command {
 		incrCommand, getCommand, lsCommand, topCommand, rankCommand, seriesCommand, journalCommand, watchCommand, nextCommand,
 		growCommand, resetCommand, deleteCommand, ruleAddCommand, ruleListCommand, ruleRemoveCommand,
 		indexCreateCommand, indexListCommand, indexDeleteCommand, indexWorkCommand,
-		statusCommand, doctorCommand, readyCommand, shardsCommand, verifyCommand, backupCommand, restoreCommand,
+		statusCommand, doctorCommand, readyCommand, shardsCommand, verifyCommand, backupCommand, restoreCommand, journalCheckCommand, journalEraseCommand,
 		deadListCommand, deadShowCommand, deadReplayCommand, deadDiscardCommand,
 		importCommand, exportCommand, adoptCommand,
 		planCommand, tokenCommand, tokenListCommand, tokenRemoveCommand, shareCommand, configCommand, completionCommand(), versionCommand,
@@ -71,7 +71,11 @@ func newRoot(c call) *cobra.Command {
 		if !two {
 			parent = ""
 		}
-		parents[parent].AddCommand(newCommand(cmd, c))
+		made := newCommand(cmd, c)
+		parents[parent].AddCommand(made)
+		if !two {
+			parents[cmd.path] = made // of the commands that name it first
+		}
 	}
 	root.SetHelpCommand(newHelp(root, c))
 	return root

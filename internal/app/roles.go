@@ -151,8 +151,12 @@ func newAggregating(cfg Config, b *backends, disks []*onDisk) (*aggregating, err
 	for _, d := range disks {
 		folded = roomyStore{folded, d.space}
 	}
+	c := aggregatorConfig(cfg, b, s.folds)
 	var err error
-	s.Aggregator, err = aggregator.New(b.bus, folded, aggregatorConfig(cfg, b, s.folds))
+	if c.JournalKey, err = readJournalKey(cfg); err != nil {
+		return nil, err
+	}
+	s.Aggregator, err = aggregator.New(b.bus, folded, c)
 	return s, err
 }
 

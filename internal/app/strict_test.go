@@ -20,6 +20,7 @@ var goodBodies = map[string]map[string]any{
 	"POST /v1/rules/series":         {"pattern": "a", "keep": "1m:6h,15m:400d"},
 	"POST /v1/indexes":              {"name": "sites", "match": "page:{site}:*", "group": "site:{site}"},
 	"POST /v1/rules/journal":        {"pattern": "a", "keep": "400d,paged"},
+	"POST /v1/journal/erase":        {"counter": "a", "after": "0000000000000000000000000000000000000000"},
 	"POST /v1/dead-letters/replay":  {"keys": []string{"a"}},
 	"POST /v1/dead-letters/discard": {"keys": []string{"a"}},
 	"POST /v1/verify":               {"limit": 10},

@@ -36,6 +36,10 @@ func sweeps(cfg Config, b *backends) []named {
 			_, err := b.store.SweepCounters(ctx, store.SweepAfter)
 			return err
 		}}, chore{"series not swept, will try again", b.store.SweepSeries}, chore{"journal not swept, will try again", b.store.SweepJournal})
+		if cfg.JournalKey != "" {
+			h := &heads{store: b.store, log: cfg.Logger}
+			s.chores = append(s.chores, chore{"heads of the journal not logged, will try again", h.write})
+		}
 		if b.store.Limits().Ring.Buckets > 0 {
 			s.moves = append(s.moves, chore{"series not moved to the archive, will try again", func(ctx context.Context) error {
 				_, err := b.store.MoveSeries(ctx)

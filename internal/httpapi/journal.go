@@ -127,3 +127,39 @@ func (a *API) journalRecords(c call) (any, error) {
 	}
 	return out, nil
 }
+
+var eraseBody = &body{
+	empty: func() any { return new(eraseRequest) }, max: smallBody,
+	want: `{"counter": "...", "after": "..."}, after only for a further call`, fields: map[string]string{"counter": "1 to 500 bytes"},
+}
+
+// An eraseRequest names a counter, and where to go on.
+type eraseRequest struct {
+	Counter text `json:"counter"`
+	After   text `json:"after"`
+}
+
+// erasedPage is the result of a call as clients see it.
+type erasedPage struct {
+	Erased       int    `json:"erased"`
+	Next         string `json:"next,omitempty"`
+	SettledUntil string `json:"settled_until"`
+}
+
+func (a *API) eraseJournal(c call) (any, error) {
+	request := c.body.(*eraseRequest)
+	if !request.Counter.given {
+		return nil, eraseBody.missing("counter")
+	}
+	if err := countmill.CheckCounter(request.Counter.value); err != nil {
+		return nil, err
+	}
+	if err := c.caller().Check(request.Counter.value); err != nil {
+		return nil, err
+	}
+	done, err := a.services.Journal.Erase(c.ctx, request.Counter.value, request.After.value)
+	if err != nil {
+		return nil, asChange(err)
+	}
+	return erasedPage{done.Erased, done.Next, api.FormatTime(done.SettledUntil)}, nil
+}
