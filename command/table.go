@@ -82,7 +82,7 @@ type values struct {
 	match, groupPattern string
 	groups              []string
 	waits               bool
-	heads, journalKey string // of journal check
+	heads, journalKey   string // of journal check
 
 	format, output          string
 	rejects, state          string
