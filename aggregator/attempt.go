@@ -133,9 +133,9 @@ func (a *Aggregator) fold(o *outcome, t taken, x *tally, growths []store.Growth,
 	c := store.Commit{Adds: t.adds, KnownShards: t.known, Tally: shards.Floor(a.clock.Now()), Markers: a.markers(slices.Concat(o.rest, o.tails), s), Growths: growths}
 	// Totals and series are one commit, under the same markers.
 	c.Buckets, c.Grouped, c.Archive, c.Rules = x.buckets, x.grouped, o.job.archive, x.version
-	recorded, err := a.record(&c, o, x, s)
-	if err != nil {
-		o.err, o.verdict = err, unreached
+	recorded, failed := a.record(&c, o, x, s)
+	if failed != nil {
+		o.err, o.verdict = failed, unreached
 		return got
 	}
 	defer recorded()
