@@ -36,11 +36,12 @@ func (b slowBus) Publish(topic string, messages ...*message.Message) error {
 // A setup is a deployment.
 type setup struct {
 	publishers, aggregators int
-	linger                  time.Duration // of publishers; default theirs
-	window                  time.Duration // how long one waits for more; default the aggregators'
-	marking                 *marking      // how applied parts are remembered; default markers
-	staleness               time.Duration // default none
-	series                  bool          // all counters have a rule
+	linger                  time.Duration     // of publishers; default theirs
+	window                  time.Duration     // how long one waits for more; default the aggregators'
+	marking                 *marking          // how applied parts are remembered; default markers
+	staleness               time.Duration     // default none
+	series                  bool              // all counters have a rule
+	groups                  map[string]string // groupedIndex exists, and these are the groups of the counters
 }
 
 // A pipeline is publishers, aggregators, the bus and the store. It runs in a synctest bubble.
@@ -48,7 +49,8 @@ type pipeline struct {
 	t      *testing.T
 	store  *fakestore.Store
 	bus    slowBus
-	linger time.Duration // of the publishers
+	linger time.Duration     // of the publishers
+	groups map[string]string // of the counters
 	pubs   []*publisher.Publisher
 	aggs   []*aggregator.Aggregator
 	stop   context.CancelFunc
@@ -75,9 +77,14 @@ func open(t *testing.T, s setup) *pipeline {
 	if s.marking != nil {
 		s.marking.fit(&options)
 	}
-	p := &pipeline{t: t, linger: s.linger, bus: slowBus{bus}, sent: make(map[string]int64), store: fakestore.New(options)}
+	p := &pipeline{t: t, linger: s.linger, groups: s.groups, bus: slowBus{bus}, sent: make(map[string]int64), store: fakestore.New(options)}
 	if s.series {
 		if _, err := p.store.ChangeRules(t.Context(), seriesRule); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s.groups != nil {
+		if _, err := p.store.ChangeRules(t.Context(), groupedIndex); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -217,8 +224,8 @@ func (p *pipeline) close() figures {
 	if err := p.bus.Close(); err != nil {
 		p.t.Error(err)
 	}
-	if got := p.store.Totals(); !maps.Equal(got, p.sent) {
-		p.t.Errorf("the store has %d counters, %d were sent, and not all totals are right", len(got), len(p.sent))
+	if got, want := p.store.Totals(), withGroups(p.sent, p.groups); !maps.Equal(got, want) {
+		p.t.Errorf("the store has %d counters and groups, %d were sent, and not all totals are right", len(got), len(want))
 	}
 	return f
 }
