@@ -46,7 +46,7 @@ type toggle struct {
 var toggles = []toggle{
 	{name: "tokens", on: map[string]any{"tokens.secret": "t", "serviceMonitor.tokenSecret": "m"}, off: map[string]any{"tokens.insecure": true}},
 	{name: "account", on: nil, off: map[string]any{"serviceAccount.create": false}, kind: "ServiceAccount", objects: map[string]int{"up": 1, "roles": 1}},
-	{name: "disruption", on: nil, off: map[string]any{"podDisruptionBudget.enabled": false}, kind: "PodDisruptionBudget", objects: map[string]int{"roles": 3}},
+	{name: "disruption", on: nil, off: map[string]any{"podDisruptionBudget.enabled": false}, kind: "PodDisruptionBudget", objects: map[string]int{"roles": 4}},
 	{name: "network", on: nil, off: map[string]any{"networkPolicy.enabled": false}, kind: "NetworkPolicy", objects: map[string]int{"up": 1, "roles": 1}},
 	{name: "monitor", on: map[string]any{"serviceMonitor.enabled": true}, off: nil, kind: "ServiceMonitor", objects: map[string]int{"up": 1, "roles": 1}},
 	{name: "keda", only: "roles", on: map[string]any{"keda.enabled": true, "keda.prometheus": "http://p:9090"}, off: nil, kind: "ScaledObject", objects: map[string]int{"roles": 1}},
@@ -96,7 +96,7 @@ func combination(mode string, bits int) (name string, refused bool, set map[stri
 	name, set = mode, maps.Clone(needs[mode])
 	objects = map[string]int{"StatefulSet": 1, "Service": 1}
 	if mode == "roles" {
-		objects = map[string]int{"Deployment": 3, "Service": 3}
+		objects = map[string]int{"Deployment": 4, "Service": 4}
 	}
 	for i, s := range toggles {
 		if bits>>i&1 == 0 {
@@ -111,6 +111,21 @@ func combination(mode string, bits int) (name string, refused bool, set map[stri
 		}
 	}
 	return name, refused, set, objects
+}
+
+// Without the indexer its objects are gone, and the others stay.
+func TestChartWithoutIndexer(t *testing.T) {
+	t.Parallel()
+	helm := needed(t, "helm")
+	text, err := render(t, helm, switchedOn("roles", map[string]any{"indexer.enabled": false}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kind, want := range map[string]int{"Deployment": 3, "Service": 3, "PodDisruptionBudget": 3, "ServiceMonitor": 1} {
+		if got := kinds(t, text)[kind]; got != want || strings.Contains(text, "indexer") {
+			t.Errorf("got %d of %s, want %d without the indexer", got, kind, want)
+		}
+	}
 }
 
 // helm lint finds nothing, and each mistake in the values has its message.
@@ -172,6 +187,8 @@ var changed = map[string]change{
 	"publisher.replicas":                   to(7),
 	"aggregator.replicas":                  {to(7).to, map[string]any{"keda.enabled": false}},
 	"reader.replicas":                      to(7),
+	"indexer.enabled":                      to(false),
+	"indexer.replicas":                     to(7),
 	"preStopSeconds":                       to(7),
 	"shutdownSeconds":                      to(77),
 	"podDisruptionBudget.enabled":          to(false),
@@ -198,6 +215,9 @@ var changed = map[string]change{
 	"reader.resources.requests.cpu":        to("2"),
 	"reader.resources.requests.memory":     to("7Gi"),
 	"reader.resources.limits.memory":       to("77Gi"),
+	"indexer.resources.requests.cpu":       to("2"),
+	"indexer.resources.requests.memory":    to("7Gi"),
+	"indexer.resources.limits.memory":      to("77Gi"),
 }
 
 func to(values ...any) change { return change{to: values} }
@@ -496,7 +516,8 @@ func checkPods(t *testing.T, name, text string) {
 		if unknown := command.UnknownEnv(pairs(env)); len(unknown) > 0 {
 			t.Errorf("%s: nobody reads %q", name, unknown)
 		}
-		settings, err := command.Settings(c.Args[0], withoutBuckets(c.Args[1:]), lookupIn(env))
+		path, flags := split(c.Args)
+		settings, err := command.Settings(path, withoutBuckets(flags), lookupIn(env))
 		if err != nil {
 			t.Errorf("%s: %q: %v", name, c.Args, err)
 		}
@@ -507,7 +528,7 @@ func checkPods(t *testing.T, name, text string) {
 			}
 		}
 		pre := c.Lifecycle.PreStop.Sleep.Seconds
-		if grace := time.Duration(pod.Grace-pre) * time.Second; stop == 0 || grace <= stop || (pre > 0) == (c.Args[0] == "aggregator") {
+		if grace := time.Duration(pod.Grace-pre) * time.Second; stop == 0 || grace <= stop || (pre > 0) == uncalled[path] {
 			t.Errorf("%s: %s gets %d s to end, of them %d before the signal, and needs %s", name, c.Args[0], pod.Grace, pre, stop)
 		}
 		if !pod.SecurityContext.RunAsNonRoot || !c.SecurityContext.ReadOnly || c.SecurityContext.Gains == nil || *c.SecurityContext.Gains {
@@ -521,6 +542,18 @@ func checkPods(t *testing.T, name, text string) {
 		}
 		checkVolumes(t, name, o, settings)
 	}
+}
+
+// uncalled are the commands to which nobody sends requests: they need no time before they stop.
+var uncalled = map[string]bool{"aggregator": true, "index work": true}
+
+// split returns the command and the flags of the arguments of a container.
+func split(args []string) (path string, flags []string) {
+	at := slices.IndexFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "-") })
+	if at < 0 {
+		at = len(args)
+	}
+	return strings.Join(args[:at], " "), args[at:]
 }
 
 // withoutBuckets replaces buckets for backups: only the program countmill-backup knows them.

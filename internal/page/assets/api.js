@@ -58,6 +58,9 @@ async function get(path, params) {
 
 export const indexes = () => get("v1/indexes", {});
 
+// top is the best counters of an index; query has index, and perhaps n, of, window and tz.
+export const top = (query) => get("v1/top", { format: "string", ...query });
+
 export const overview = () => get("v1/overview", {});
 
 // counters is a page of counters in the order of their names.

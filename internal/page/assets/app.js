@@ -7,12 +7,14 @@ import { Groups } from "./groups.js";
 import { Health } from "./health.js";
 import { List } from "./list.js";
 import { Stream } from "./stream.js";
+import { Top } from "./top.js";
 import { Totals } from "./totals.js";
 import { isRange, ranges } from "./ranges.js";
 
 const $ = (id) => document.getElementById(id);
 
 const indexesEvery = 2000, quietIndexesEvery = 20000; // soon while one is being built
+const topEvery = 10000; // a board is looked at no more often
 const overviewEvery = 2000, firstNamesEvery = 2000, namesEvery = 4000, quietNamesEvery = 30000;
 
 // namesAgain is how long until the names are listed again: soon while there is room for new ones.
@@ -31,6 +33,7 @@ const list = new List(totals, () => {
   detail.update();
   follow();
 });
+const top = new Top((changes) => go(changes, true), onProblem);
 const stream = new Stream(onEvent, onProblem);
 
 // onEvent merges an event of the stream.
@@ -108,12 +111,14 @@ async function know(names) {
 
 async function readIndexes() {
   if (await groups.refresh()) follow();
+  top.setIndexes(groups.serving());
 }
 
 const readNames = () => list.refresh();
 const again = [
   regularly(readOverview, () => overviewEvery),
   regularly(readNames, namesAgain),
+  regularly(() => top.refresh(), () => topEvery),
   regularly(readIndexes, () => (groups.working() ? indexesEvery : quietIndexesEvery)),
 ];
 setTimeout(() => list.heard || list.setBusy([]), 1500); // a slow answer must not keep the names back
@@ -135,7 +140,7 @@ addEventListener("scroll", follow, { passive: true });
 addEventListener("resize", follow);
 $("lists").addEventListener("scroll", follow, { passive: true });
 
-// The address: #counter=NAME&range=day&tz=Europe/Berlin&q=page:
+// The address: #counter=NAME&range=day&tz=Europe/Berlin&q=page:&top=INDEX&of=groups&window=today
 
 const address = () => new URLSearchParams(location.hash.slice(1));
 
@@ -161,6 +166,7 @@ function route() {
   document.title = name ? name + " · countmill" : "countmill";
   if (document.activeElement !== $("zone")) $("zone").value = zone;
   detail.show(name, range, zone);
+  top.route(at.get("top") || "", at.get("of") || "", at.get("window") || "", zone);
   list.choose(name);
   const prefix = at.get("q") || "";
   if (prefix !== list.prefix) {
@@ -251,10 +257,10 @@ function escape() {
 
 addEventListener("keydown", (e) => {
   if (e.metaKey || e.ctrlKey || e.altKey || document.querySelector("dialog[open]")) return;
-  const inField = e.target.matches("input");
+  const inField = e.target.matches("input, select");
   if (e.key === "Escape") return escape();
   if (e.key === "ArrowDown" || e.key === "ArrowUp") {
-    if (e.target === $("zone")) return;
+    if (e.target === $("zone") || e.target.matches("select")) return;
     e.preventDefault();
     return list.move(e.key === "ArrowDown" ? 1 : -1);
   }

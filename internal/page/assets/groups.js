@@ -27,6 +27,11 @@ export class Groups {
     return this.indexes.some((x) => x.state !== "serving");
   }
 
+  // serving are the names of the indexes whose groups have totals.
+  serving() {
+    return this.indexes.filter((x) => x.state === "serving").map((x) => x.name);
+  }
+
   // waiting is why a group has no total now; empty for any other counter.
   waiting(name) {
     const x = this.indexes.find((x) => name.startsWith(prefixOf(x)) || name === "=overflow:" + x.name);

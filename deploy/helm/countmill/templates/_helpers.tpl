@@ -20,6 +20,11 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- .Values.serviceAccount.name | default (.Values.serviceAccount.create | ternary (include "countmill.name" .) "default") -}}
 {{- end }}
 
+{{/* The roles that the release runs, with spaces between them. */}}
+{{- define "countmill.roles" -}}
+{{- eq .Values.mode "up" | ternary "up" (.Values.indexer.enabled | ternary "publisher aggregator reader indexer" "publisher aggregator reader") -}}
+{{- end }}
+
 {{/* The mistakes that a template would hide. */}}
 {{- define "countmill.check" -}}
 {{- if not (has .Values.mode (list "up" "roles")) }}{{ fail (printf "mode is %q; use up or roles" .Values.mode) }}{{ end }}
@@ -42,7 +47,7 @@ app.kubernetes.io/component: {{ index . 1 }}
 
 {{/* The pod of a role: (list $ ROLE RESOURCES). */}}
 {{- define "countmill.pod" -}}
-{{- $ := index . 0 }}{{ $role := index . 1 }}{{ $serves := ne $role "aggregator" }}
+{{- $ := index . 0 }}{{ $role := index . 1 }}{{ $serves := not (has $role (list "aggregator" "indexer")) }}
 metadata:
   labels: {{- include "countmill.labels" (list $ $role) | nindent 4 }}
 spec:
@@ -63,7 +68,12 @@ spec:
       image: "{{ $.Values.image.repository }}:{{ $.Values.image.tag | default $.Chart.AppVersion }}"
       imagePullPolicy: {{ $.Values.image.pullPolicy }}
       args:
+        {{- if eq $role "indexer" }}
+        - index
+        - work
+        {{- else }}
         - {{ $role }}
+        {{- end }}
         - --listen=0.0.0.0:8080
         - --log-format=json
         - --shutdown-timeout={{ int $.Values.shutdownSeconds }}s
@@ -83,7 +93,7 @@ spec:
         {{- if has $role (list "publisher" "aggregator") }}
         - {{ printf "--bus=%s" $.Values.bus | quote }}
         {{- end }}
-        {{- if has $role (list "aggregator" "reader") }}
+        {{- if has $role (list "aggregator" "reader" "indexer") }}
         - {{ printf "--store=%s" $.Values.store | quote }}
         {{- end }}
         {{- if and (eq $role "reader") $.Values.cache }}
