@@ -1,6 +1,6 @@
 # Everything here also works by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := help
-.PHONY: help up test race coverage openapi lint golangci licences vulnerabilities screenshots page-load bench bench-peers bench-cost bench-staleness bench-serve bench-memory scaling plan-check staleness-loads plots billion e2e outage overload chaos doors-chaos soak kills groups fulldisk simulate replay determinism planted planted-processes powercut fuzz examples identifiers identifiers-google mutate generate size release ci
+.PHONY: help up test race coverage openapi lint golangci licences vulnerabilities screenshots page-load bench bench-peers bench-cost bench-staleness bench-serve bench-memory scaling plan-check staleness-loads plots billion e2e outage overload chaos doors-chaos soak kills groups groups-google fulldisk simulate replay determinism planted planted-processes powercut fuzz examples identifiers identifiers-google mutate generate size release ci
 
 TMP ?= $(or $(TMPDIR),/tmp)
 OUTAGE ?= 10m
@@ -149,6 +149,10 @@ soak: ## run chaos for SOAK (8h)
 groups: ## build an index of COUNTERS (1000000) while RATE (100000) increments a second come in and countmill up is killed KILLS (20) times
 	exec env COUNTMILL_TEST_GROUPS=$(or $(COUNTERS),1000000),$(or $(RATE),100000),$(or $(KILLS),20) COUNTMILL_TEST_SEED=$(SEED) \
 		go test -count 1 -v -timeout 2h -run 'TestGroupsThroughKills$$' ./internal/testing/e2e
+
+groups-google: ## build and delete an index of COUNTERS (300) on Google's emulators while RATE (100) increments a second come in, with KILLS (8) of aggregators and index workers
+	exec env COUNTMILL_TEST_REQUIRE=emulators COUNTMILL_TEST_GROUPS_GOOGLE=$(or $(COUNTERS),300),$(or $(RATE),100),$(or $(KILLS),8) COUNTMILL_TEST_SEED=$(SEED) COUNTMILL_TEST_EMULATOR_HEAP=2g \
+		go test -count 1 -v -timeout 2h -run 'TestGroupsOnGoogle$$' ./internal/testing/e2e
 
 kills: ## SIGKILL countmill up KILLS (200) times under load, seeded by SEED; every total is checked
 	exec env COUNTMILL_TEST_UP_KILLS=$(or $(KILLS),200) COUNTMILL_TEST_SEED=$(SEED) \

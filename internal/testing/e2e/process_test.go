@@ -132,7 +132,7 @@ func spawn(env []string, role string, flags ...string) (*process, error) {
 
 func spawnBinary(binary string, env []string, role string, flags ...string) (*process, error) {
 	p := &process{role: role, log: &logged{}, listening: make(chan struct{}), exited: make(chan struct{})}
-	p.cmd = exec.Command(binary, append([]string{role, "--listen", "127.0.0.1:0"}, flags...)...)
+	p.cmd = exec.Command(binary, slices.Concat(strings.Fields(role), []string{"--listen", "127.0.0.1:0"}, flags)...)
 	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Stderr = p.log
 	// A key that stops or interrupts the tests must not reach the process, which may be suspended.
