@@ -34,7 +34,7 @@ docs/howto/groups.md has the whole story.
 var indexCreateCommand = command{
 	path:  "index create",
 	args:  "NAME",
-	short: "create an index, and build its groups of what was counted",
+	short: "create an index, and build its groups from the totals so far",
 	long: `--match names counters: text, variables in braces, and perhaps a * at the end for any rest. --group names
 the group of a counter by those variables. A variable is at least one byte, up to the first place
 where the text after it comes. Groups are counters whose names begin with =. Nobody can increment
@@ -70,7 +70,7 @@ var indexWorkCommand = command{
 	roles: app.Indexer,
 	short: "run only a worker that builds, checks and deletes indexes",
 	long: `Works at the indexes of a store that other processes write. "countmill up" does that by itself: on one
-machine this command is not needed. Several workers share the work. One that is killed loses
+machine this command is not needed. Several workers share the work. A killed worker loses
 nothing: after --index-lease another one takes its piece.
 
   countmill index work --store datastore://my-project

@@ -173,7 +173,7 @@ func (j *journalCheck) hour(ctx context.Context, want journal.Head) error {
 	return nil
 }
 
-// record checks one record, and returns what the head of its hour has of it.
+// record checks one record, and returns the part that the head of its hour has.
 func (j *journalCheck) record(place store.JournalPlace, data []byte) *journal.Record {
 	j.records++
 	r, err := journal.Decode(data)
@@ -196,7 +196,7 @@ func runJournalErase(ctx context.Context, c call) error {
 		return err
 	}
 	if !c.yes {
-		return app.Usagef("what is erased is gone: add --yes to erase the entries of %q", c.args[0])
+		return app.Usagef("erased entries cannot be restored: add --yes to erase the entries of %q", c.args[0])
 	}
 	cl, err := c.client()
 	if err != nil {

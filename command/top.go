@@ -20,7 +20,7 @@ var topCommand = command{
 	long: `Prints a line for each of the best counters of the index: its place, its total, and its name.
 The totals are exact. The names are those of a look at all counters, some seconds ago; a line
 on standard error says when, unless it is proved that no other counter belongs there. A window
-is what was counted in a calendar day, week or month of a zone, or in the last hour; it needs a
+orders by the increments of a calendar day, week or month of a zone, or in the last hour; it needs a
 rule for series ("countmill help rule").
 
   countmill top sites
@@ -127,23 +127,23 @@ func runRank(ctx context.Context, c call) error {
 	return nil
 }
 
-// boardMoments is what an answer says about its moments.
+// boardMoments has the moments of an answer.
 type boardMoments struct {
 	CompleteAsOf string `json:"complete_as_of"`
 	Complete     bool   `json:"complete"`
 	Partial      bool   `json:"partial"`
 }
 
-// say says on standard error what the answer does not prove.
+// say warns on standard error if the answer proves less.
 func (m *boardMoments) say(c call) {
 	switch {
 	case m.Complete:
 	case m.CompleteAsOf == "":
 		fmt.Fprintln(c.stderr, "other counters that this token may read can be better than the last of these")
 	default:
-		fmt.Fprintf(c.stderr, "all counters were looked at as of %s; one that rose since may be missing\n", plain(m.CompleteAsOf))
+		fmt.Fprintf(c.stderr, "all counters were looked at as of %s; a counter that rose since may be missing\n", plain(m.CompleteAsOf))
 	}
 	if m.Partial {
-		fmt.Fprintln(c.stderr, "the window began before its rule for series: what came before the rule is missing")
+		fmt.Fprintln(c.stderr, "the window began before its rule for series: earlier increments are missing")
 	}
 }

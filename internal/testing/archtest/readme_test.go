@@ -310,6 +310,7 @@ var masks = []struct{ what, with string }{
 	{`cmtok_[\w.-]+`, "cmtok_TOKEN"},
 	{`"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"`, `"TIME"`},
 	{`"\d{4}-\d\d-\d\dT00:00:00[+-]\d\d:\d\d"`, `"DAY"`},
+	{`"key":"[0-9a-f]{40}"`, `"key":"KEY"`},
 	{`\b[0-9a-f]{8}\b`, "TOKEN-ID"},
 	{`"lag":(\d[0-9.e-]*|null)`, `"lag":LAG`},
 	{`"unseen":\d[0-9.e-]*`, `"unseen":AGE`},
