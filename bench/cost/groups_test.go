@@ -23,12 +23,17 @@ const (
 	groupsMost   = 1.05
 	groupCommits = 4
 	groupedRate  = 100_000
+	groupedBatch = 1000
 )
 
 // groupedIndex puts the counters of groupedNames into groups.
 var groupedIndex = store.RuleChange{Index: &store.IndexChange{
 	Step: store.CreateIndex, Index: store.Index{Name: "sites", Match: "page:{site}:*", Group: "site:{site}"},
 }}
+
+func groupTable(load string) string {
+	return fmt.Sprintf("groups: %d counters in %d groups, %s, %d publishers", groupedCounters, groupedGroups, load, groupedPublishers)
+}
 
 // groupedNames returns names in groups of one size, with each counter's group.
 func groupedNames() (names []string, groups map[string]string) {
@@ -71,8 +76,7 @@ func TestGroupsAtARate(t *testing.T) {
 					p.pace(rate, choose(20*time.Second, 4*time.Second), func(int) string { return names[next()] })
 					all[indexed] = p.close()
 				})
-				table := fmt.Sprintf("groups: %d counters in %d groups, %s, %d publishers", groupedCounters, groupedGroups, label, groupedPublishers)
-				keep(table, fmt.Sprintf("%d/s, index: %t", rate, indexed == 1), float64(rate), 0, all[indexed])
+				keep(groupTable(label), fmt.Sprintf("%d/s, index: %t", rate, indexed == 1), float64(rate), 0, all[indexed])
 			}
 			without, with := all[0].perMillion(all[0].written()), all[1].perMillion(all[1].written())
 			t.Logf("%s, %d/s: %.0f entities per million without an index, %.0f with one: %.3f times", label, rate, without, with, with/without)
@@ -89,28 +93,37 @@ func TestGroupsInAWindow(t *testing.T) {
 	names, groups := groupedNames()
 	for label, draw := range groupedDraws() {
 		for _, each := range choose([]int{10, 100, 1000, 5000}, []int{1000}) {
-			synctest.Test(t, func(t *testing.T) {
-				next := draw()
-				p := open(t, setup{publishers: groupedPublishers, aggregators: 1, groups: groups})
-				p.warm(names)
-				var writes groupWrites
-				p.store.OnFold(writes.fold)
-				for range choose(20, 3) {
-					for _, pub := range p.pubs {
-						for range each {
-							p.add(pub, names[next()])
+			var all [2]figures
+			var writes groupWrites
+			for indexed, of := range []map[string]string{nil, groups} {
+				synctest.Test(t, func(t *testing.T) {
+					next := draw()
+					p := open(t, setup{publishers: groupedPublishers, aggregators: 1, groups: of})
+					p.warm(names)
+					writes = groupWrites{window: make(map[string]int)}
+					p.store.OnFold(writes.fold)
+					for range choose(20, 3) {
+						for _, pub := range p.pubs {
+							for range each {
+								p.add(pub, names[next()])
+							}
 						}
+						p.rest()
+						writes.windowEnds()
 					}
-					p.rest()
-					writes.windowEnds()
-				}
-				p.close()
-				t.Logf("%s, %d increments a message: %.1f commits a window, of which %.2f write a group, at most %d", label, each,
-					writes.perWindow(), writes.mean(), writes.most)
-				if writes.most > groupCommits || writes.groups < groupedGroups {
-					t.Errorf("%s, %d increments a message: up to %d commits of a window write one group of %d, want at most %d", label, each, writes.most, writes.groups, groupCommits)
-				}
-			})
+					all[indexed] = p.close()
+				})
+				keep(groupTable(label)+", a message of each in a window", fmt.Sprintf("%d increments a message, index: %t", each, indexed == 1), float64(each), 0, all[indexed])
+			}
+			times := float64(all[1].folded()) / float64(all[0].folded())
+			t.Logf("%s, %d increments a message: %.3f times the entities; %.1f commits a window, of which %.2f write a group, at most %d", label, each,
+				times, writes.perWindow(), writes.mean(), writes.most)
+			if writes.most > groupCommits || writes.groups < groupedGroups {
+				t.Errorf("%s, %d increments a message: up to %d commits of a window write one group of %d, want at most %d", label, each, writes.most, writes.groups, groupCommits)
+			}
+			if each >= groupedBatch && times > groupsMost {
+				t.Errorf("%s, %d increments a message: an index costs %.3f times the entities, want at most %.2f times", label, each, times, groupsMost)
+			}
 		}
 	}
 }
@@ -146,9 +159,6 @@ type groupWrites struct {
 func (w *groupWrites) fold(_ int, c *store.Commit) fakestore.Answer {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.window == nil {
-		w.window = make(map[string]int)
-	}
 	w.commits++
 	for i := range c.Adds {
 		if name := c.Adds[i].Counter; name[0] == '=' {
