@@ -13,8 +13,8 @@ func TestTop(t *testing.T) {
 	f := newFakeServer(t, answer(200, topAnswer))
 	got := cli(t, nil, "top", "sites", "-n", "7", "--window", "today", "--tz", "Asia/Kolkata", "--of", "groups", "--server", f.URL)
 	want := result{0, "  1  1234  page:a\n  2    -5  page:b\n", "3 counters between these may not be read with this token\n" +
-		"all counters were looked at as of 2026-11-25T10:00:00.000000Z; one that rose since may be missing\n" +
-		"the window began before its rule for series: what came before the rule is missing\n"}
+		"all counters were looked at as of 2026-11-25T10:00:00.000000Z; a counter that rose since may be missing\n" +
+		"the window began before its rule for series: earlier increments are missing\n"}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
