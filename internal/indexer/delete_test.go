@@ -222,7 +222,7 @@ func (tr *trouble) run() {
 		tr.startWorker()
 	}
 	for round := range 1 + tr.rng.IntN(2) {
-		x := tr.change(store.CreateIndex)
+		tr.change(store.CreateIndex)
 		tr.storm(fmt.Sprint("round ", round))
 		tr.quiet(true)
 		tr.await("serving", 10*time.Hour, func() bool { tr.arrive(); return tr.serves() })
@@ -232,7 +232,7 @@ func (tr *trouble) run() {
 		if round == 0 && tr.rng.IntN(2) == 0 {
 			continue
 		}
-		x = tr.change(store.DeleteIndex)
+		x := tr.change(store.DeleteIndex)
 		tr.storm(fmt.Sprint("round ", round, ", deleted"))
 		tr.quiet(true)
 		tr.await("the removal", 10*time.Hour, func() bool { tr.arrive(); return tr.index() == nil })
