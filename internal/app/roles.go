@@ -58,7 +58,7 @@ func makeRoles(cfg Config, b *backends, disks []*onDisk) ([]named, error) {
 		w.onRules = onRules
 		after = append(after, named{"indexer", w})
 	}
-	if cfg.Roles.Has(needStore) {
+	if cfg.Roles.Has(Aggregator | Reader) {
 		issuer, err := newIssuing(cfg, b)
 		if err != nil {
 			return nil, err
