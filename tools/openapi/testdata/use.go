@@ -53,7 +53,7 @@ func count(ctx context.Context, c *countmillapi.ClientWithResponses) error {
 }
 
 func read(ctx context.Context, c *countmillapi.ClientWithResponses) error {
-	got, err := c.GetTotalsWithResponse(ctx, &countmillapi.GetTotalsParams{Counter: []string{"page:/home"}})
+	got, err := c.GetTotalsWithResponse(ctx, &countmillapi.GetTotalsParams{Counter: &countmillapi.Counters{"page:/home"}})
 	if err != nil || got.JSON200 == nil {
 		return fmt.Errorf("getTotals: %v, %s", err, got.Body)
 	}
