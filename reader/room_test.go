@@ -38,6 +38,7 @@ func TestRoom(t *testing.T) {
 			synctest.Wait()
 		}
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if entered[0].IsZero() || !slices.IsSortedFunc(entered, time.Time.Compare) || r.used != 0 || r.keys != 0 || r.waiting.Len() != 0 {
 			t.Errorf("they entered at %v, %d keys are left, %d wait", entered, r.used, r.waiting.Len())
 		}
