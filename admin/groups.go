@@ -43,7 +43,7 @@ func (v *Verifier) groupPage(ctx context.Context, prefix, after string) (r Verif
 	if x == nil {
 		return r, nil
 	}
-	c := &groupCheck{view: v.groups.View(), keys: v.groups.Keys(), index: x, prefix: prefix, sums: make(map[string]*groupSum)}
+	c := &groupCheck{view: v.groups.View(), keys: v.groups.Keys(), index: x, prefix: prefix, most: mostGroups, sums: make(map[string]*groupSum)}
 	defer c.view.Close()
 	if err := c.read(ctx); err != nil {
 		return r, err
@@ -82,8 +82,8 @@ type groupCheck struct {
 	keys   int
 	index  *store.Index
 	prefix string
+	most   int // groups
 	sums   map[string]*groupSum
-	shards int
 }
 
 // A groupSum is the total of a group and that of its counters. They wrap, and so do both of equal
@@ -141,8 +141,8 @@ func (c *groupCheck) each(ctx context.Context, prefix string, visit func(counter
 		if err := c.lookup(ctx, keys, visit); err != nil {
 			return err
 		}
-		if len(c.sums) > mostGroups {
-			return &countmill.FieldError{Field: "prefix", Problem: "has too many groups of index " + c.index.Name, Limit: fmt.Sprintf("%d groups", mostGroups)}
+		if len(c.sums) > c.most {
+			return &countmill.FieldError{Field: "prefix", Problem: "has too many groups of index " + c.index.Name, Limit: fmt.Sprintf("%d groups", c.most)}
 		}
 		if len(records) < store.MaxSurveyPage {
 			return nil
@@ -165,7 +165,6 @@ func (c *groupCheck) lookup(ctx context.Context, keys []store.Key, visit func(co
 				keys = append(keys, asked[i])
 				continue
 			}
-			c.shards++
 			visit(asked[i].Counter, v.Value, v.Overflow)
 		}
 	}

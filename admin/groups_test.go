@@ -19,9 +19,10 @@ import (
 )
 
 // indexed is a store with an index over page:{site}:*, which serves.
-func indexed(t *testing.T) (*fakestore.Store, store.Settings) {
+func indexed(t *testing.T, opts fakestore.Options) (*fakestore.Store, store.Settings) {
 	t.Helper()
-	st := fakestore.New(fakestore.Options{GrowsInFold: true})
+	opts.GrowsInFold = true
+	st := fakestore.New(opts)
 	changeIndex(t, st, store.CreateIndex, store.Index{Match: "page:{site}:*", Group: "site:{site}"})
 	checked, err := st.Check(t.Context())
 	if err != nil {
@@ -80,7 +81,7 @@ func groupProblems(t *testing.T, v *admin.Verifier, prefix string) (problems []s
 
 func TestVerifierComparesGroups(t *testing.T) {
 	t.Parallel()
-	st, set := indexed(t)
+	st, set := indexed(t, fakestore.Options{})
 	v := admin.NewVerifier(st, st, nil).CompareGroups(st)
 	want := func(prefix string, groups int, problems ...string) {
 		t.Helper()
@@ -105,7 +106,7 @@ func TestVerifierComparesGroups(t *testing.T) {
 // More counters than a page, and shards that the store looks up later.
 func TestVerifierComparesLargeGroups(t *testing.T) {
 	t.Parallel()
-	st, set := indexed(t)
+	st, set := indexed(t, fakestore.Options{Defer: fakestore.DeferSome(0.3, 1)})
 	deltas := make(map[string]int64)
 	for i := range 2500 {
 		deltas[fmt.Sprintf("page:s%d:%d", i%3, i)] = 1
@@ -137,10 +138,41 @@ func TestVerifierComparesLargeGroups(t *testing.T) {
 	}
 }
 
+// A database without rules has no groups to compare.
+func TestVerifierComparesNoGroupsWithoutRules(t *testing.T) {
+	t.Parallel()
+	st := fakestore.New(fakestore.Options{})
+	if got, n := groupProblems(t, admin.NewVerifier(st, st, nil).CompareGroups(st), ""); len(got) != 0 || n != 0 {
+		t.Errorf("%d groups, problems %q", n, got)
+	}
+}
+
+// The pages of groups come last, whether or not the process has a cache to look at.
+func TestGroupsAreComparedLast(t *testing.T) {
+	t.Parallel()
+	st, set := indexed(t, fakestore.Options{})
+	foldAll(t, st, set.Version, map[string]int64{"page:a:1": 5, "=site:a": 4})
+	for want, totals := range map[string]admin.Totals{"c g gsites ": &fakeTotals{}, "g gsites ": nil} {
+		v := admin.NewVerifier(st, st, totals).CompareGroups(st)
+		tokens, groups := "", 0
+		for from, first := "", true; first || from != ""; first = false {
+			r, err := v.Page(t.Context(), "", from, 10, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			from, groups = r.Next, groups+r.Groups
+			tokens += from + " "
+		}
+		if tokens = strings.TrimSuffix(tokens, " "); tokens != want || groups != 1 {
+			t.Errorf("page tokens %q with %d groups, want %q with 1", tokens, groups, want)
+		}
+	}
+}
+
 // An index that is deleted while its groups are compared has no problems: they get no more increments.
 func TestIndexDeletedDuringTheComparison(t *testing.T) {
 	t.Parallel()
-	st, set := indexed(t)
+	st, set := indexed(t, fakestore.Options{})
 	foldAll(t, st, set.Version, map[string]int64{"page:a:1": 5})
 	looks := 0
 	st.On(fakestore.Check, func(int) fakestore.Answer {

@@ -222,6 +222,29 @@ func TestPackCountsGroups(t *testing.T) {
 	}
 }
 
+// Counters in the same groups share one slice, and the slices that are kept for it are bounded.
+func TestSetsOfGroupsAreShared(t *testing.T) {
+	t.Parallel()
+	var g grouper
+	for n := range int64(10 * store.MaxIndexes) {
+		set := []int64{n, n + 1}
+		kept := g.intern(set)
+		set[0], set[1] = -1, -1 // the caller's space is used again
+		if again := g.intern([]int64{n, n + 1}); &again[0] != &kept[0] || !slices.Equal(kept, []int64{n, n + 1}) {
+			t.Fatalf("set %d: got %v, and then %v in another place", n, kept, again)
+		}
+		if last := max(n-store.MaxIndexes+1, 0); !slices.ContainsFunc(g.sets, func(set []int64) bool { return set[0] == last }) {
+			t.Fatalf("after set %d, set %d is not kept", n, last)
+		}
+		if len(g.sets) > 2*store.MaxIndexes {
+			t.Fatalf("%d sets are kept, want at most %d", len(g.sets), 2*store.MaxIndexes)
+		}
+	}
+	if g.intern(nil) != nil {
+		t.Error("a counter without groups has a set")
+	}
+}
+
 // A window of 10,000 counters in 100 groups, from 25 publishers, is packed so that at most four of its
 // commits write one group, and groups add at most a twentieth to its entities.
 func TestFewCommitsWriteOneGroup(t *testing.T) {

@@ -257,6 +257,44 @@ func TestAJobThatGrowsWithAnIndexIsHalved(t *testing.T) {
 	})
 }
 
+// The tail of a message goes out of a commit that an index has made too large by one entity, and into the
+// next commit. The message's only part counts.
+func TestATailLeavesAJobThatGrowsWithAnIndex(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := strict(t, fakestore.Options{Entities: 2*wire.MaxEntries + 1, Shards: 1})
+		m := &tailed{seal: wire.SealID{1}}
+		want := make(map[string]int64)
+		var entries []wire.Entry
+		for i := range wire.MaxEntries {
+			counter := fmt.Sprintf("page:s%d:x", i)
+			entries = append(entries, one(counter, 1))
+			want[counter], want[fmt.Sprintf("=site:s%d", i)] = 1, 1
+		}
+		m.parts = []wire.Part{anonymous(entries...)}
+		m.watch(t, st, nil)
+		gate := make(chan struct{})
+		st.On(fakestore.Applied, func(n int) fakestore.Answer {
+			if n == 1 {
+				<-gate
+			}
+			return fakestore.OK
+		})
+		r := run(t, st, aggregator.Config{CommitTimeout: time.Hour})
+		settle(time.Second)
+		r.sendBytes(t, m.payload())
+		settle(2 * time.Second)
+		index(t, st, store.CreateIndex)
+		settle(2 * store.CheckEvery)
+		close(gate)
+		settle(time.Minute)
+		r.want(t, want)
+		m.says(t, st, store.TailCounted)
+		if c := st.Counts(); c.OverLimit > 0 || c.Folds != 2 {
+			t.Errorf("%d commits, %d refused for their size; want one of the part and one of its tail", c.Folds, c.OverLimit)
+		}
+	})
+}
+
 // Nobody can increment a group from the bus.
 func TestAGroupCannotBeIncremented(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -36,9 +36,6 @@ type share struct {
 
 // sharesOf returns the shares of a part, which is nearly always none or one.
 func (j *journaler) sharesOf(p *part) (shares []share) {
-	if j == nil {
-		return nil
-	}
 	for i := range p.Entries {
 		rule := j.rules.JournalOf(p.Entries[i].Counter)
 		if rule == nil {

@@ -1,10 +1,13 @@
 package aggregator_test
 
 import (
+	crand "crypto/rand"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +16,7 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/internal/journal"
+	"github.com/countmill/countmill/internal/sysenv"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/storetest/fakestore"
 	"github.com/countmill/countmill/wire"
@@ -235,5 +239,42 @@ func TestRecordsAreSealed(t *testing.T) {
 			}
 		}
 		wantJournal(t, st, map[string]int64{"a": 15}, "a")
+	})
+}
+
+// unsure is a source of randomness that fails until it is ready.
+type unsure struct{ ready atomic.Bool }
+
+func (u *unsure) Read(p []byte) (int, error) {
+	if !u.ready.Load() {
+		return 0, errors.New("no randomness yet")
+	}
+	return crand.Read(p)
+}
+
+// An increment whose record cannot be sealed is not committed without it. It counts when sealing works,
+// and the failed tries do not hold back the journal.
+func TestNothingIsCommittedWithoutItsSeal(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		opts := embeddedOptions
+		opts.Age = func() time.Duration { return 0 }
+		st := strict(t, opts)
+		keepJournal(t, st, "a", "400d")
+		var entropy unsure
+		cfg := aggregator.Config{JournalKey: []byte(strings.Repeat("k", 32)), Linger: -1}
+		r := run(t, st, sysenv.With(cfg, &sysenv.Env{Entropy: &entropy}))
+		settle(time.Second)
+		m := r.send(t, anonymous(one("a", 5)))
+		settle(time.Minute)
+		if n := st.FoldCalls(); n != 0 || acked(m) || len(r.reasons()) != 0 {
+			t.Errorf("%d folds, acknowledged: %t, dead letters %q; want nothing yet", n, acked(m), r.reasons())
+		}
+		entropy.ready.Store(true)
+		settle(time.Minute)
+		r.want(t, map[string]int64{"a": 5})
+		page, err := st.JournalRecords(t.Context(), store.JournalQuery{Limit: 10})
+		if err != nil || len(page.Records) != 1 || st.FoldCalls() != 1 || !acked(m) {
+			t.Errorf("%d settled records, %v, after %d folds, acknowledged: %t; want 1 after 1", len(page.Records), err, st.FoldCalls(), acked(m))
+		}
 	})
 }

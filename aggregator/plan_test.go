@@ -229,12 +229,16 @@ func TestNoShardIsInTwoCommits(t *testing.T) {
 
 type fakeRecorder struct {
 	shards map[string]int
+	during func() // nil, or called by each look-up
 	looked int
 	raised []store.Growth
 }
 
 func (f *fakeRecorder) Shards(_ context.Context, counters []string) ([]int, error) {
 	f.looked += len(counters)
+	if f.during != nil {
+		f.during()
+	}
 	found := make([]int, len(counters))
 	for i, c := range counters {
 		found[i] = f.shards[c]
@@ -298,6 +302,25 @@ func TestRecordsGuess(t *testing.T) {
 	r.remember(want[:1], 0, 0)
 	if k, growths := r.guess(toShard0("b", "a")); !slices.Equal(k.shards, []int{3, 3}) || !slices.Equal(growths, want[1:]) {
 		t.Errorf("after a fold that grew a: got shards %v and growths %v, want 3, 3 and %v", k.shards, growths, want[1:])
+	}
+}
+
+// Records that were read or written before all were forgotten are not remembered after it.
+func TestRecordsUnderWayAreForgotten(t *testing.T) {
+	t.Parallel()
+	st := &fakeRecorder{shards: map[string]int{"a": 7}}
+	r := newRecords(st, 2, 3, 100, newAging(time.Now))
+	st.during = r.forget
+	for want := 1; want < 3; want++ {
+		if k, _, err := r.learn(t.Context(), toShard0("a"), time.Hour); err != nil || !slices.Equal(k.shards, []int{7}) || st.looked != want {
+			t.Errorf("got %v, %v after %d look-ups; want 7 shards after %d", k.shards, err, st.looked, want)
+		}
+	}
+	k, growths := r.guess(toShard0("b"))
+	r.forget()
+	r.remember(growths, 0, k.forgotten)
+	if _, growths = r.guess(toShard0("b")); len(growths) != 1 {
+		t.Errorf("got growths %v after a fold that began before, want one", growths)
 	}
 }
 

@@ -70,6 +70,26 @@ func TestSendersAreKeptApart(t *testing.T) {
 	})
 }
 
+// A sender's name that no part can carry is left out, and its increments count without it.
+func TestABadSenderIsLeftOut(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		bus := newBus(t)
+		p := open(t, bus, Config{Journal: ofBilling})
+		nextMinute()
+		began := time.Now()
+		for _, bad := range []string{"a\x00", "\xff", strings.Repeat("x", countmill.MaxID+1)} {
+			must(t, errOf(p.Publish(WithSender(ctx, bad), inc("billing:a", 1))))
+		}
+		must(t, errOf(p.Publish(WithSender(ctx, strings.Repeat("x", countmill.MaxID)), inc("billing:b", 1))))
+		closeNow(t, p)
+		want := map[string]int{" 0 billing:a 1": 3, strings.Repeat("x", countmill.MaxID) + " 0 billing:b 1": 1}
+		if diff := cmp.Diff(want, bus.bySender(began)); diff != "" {
+			t.Errorf("entries (-want +got):\n%s", diff)
+		}
+	})
+}
+
 // An increment that waits over the end of its minute counts at it, also beside those of the next one.
 func TestSendersAreKeptApartByMinute(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,126 @@
+package admin_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/admin"
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/wire"
+)
+
+func TestRecordsOfTheJournalAreAskedForByThePage(t *testing.T) {
+	t.Parallel()
+	e := newEvidence()
+	j := admin.NewJournal(e, time.Minute)
+	for limit, fits := range map[int]bool{0: false, 1: true, admin.MaxJournalPage: true, admin.MaxJournalPage + 1: false} {
+		_, err := j.Records(t.Context(), store.JournalQuery{Limit: limit})
+		if field, ok := errors.AsType[*countmill.FieldError](err); ok == fits || !fits && (field.Field != "limit" || field.Limit != "1 to 1000") {
+			t.Errorf("limit %d: got %v", limit, err)
+		}
+	}
+	if calls := e.Calls(fakestore.Journal); calls != 2 {
+		t.Errorf("%d calls of the store, want 2", calls)
+	}
+}
+
+// erasing has one record, and makes interrupt happen before each change of it. The interrupt's own
+// changes are not interrupted.
+func erasing(t *testing.T, names []string, interrupt func(n int, e *evidence, j *admin.Journal)) (*evidence, *admin.Journal) {
+	t.Helper()
+	e := newEvidence()
+	e.rule(t, "*", "30d,paged")
+	e.fold(t, wire.PartID{1}, names...)
+	j := admin.NewJournal(e, 24*time.Hour)
+	n, inside := 0, false
+	e.On(fakestore.ReplaceRecord, func(int) fakestore.Answer {
+		if !inside {
+			inside = true
+			n++
+			interrupt(n, e, j)
+			inside = false
+		}
+		return fakestore.OK
+	})
+	return e, j
+}
+
+// mustErase erases the entries of a counter.
+func (e *evidence) mustErase(t *testing.T, j *admin.Journal, counter string) {
+	t.Helper()
+	if done, err := j.Erase(t.Context(), counter, ""); err != nil || done.Erased != len(e.want[counter]) {
+		t.Errorf("erase %q: %+v, %v; want %d entries", counter, done, err, len(e.want[counter]))
+	}
+	e.want[counter] = nil
+}
+
+// Of two erasures of one record the later one reads it again, and both hold.
+func TestErasuresOfOneRecord(t *testing.T) {
+	t.Parallel()
+	e, j := erasing(t, []string{"a"}, func(n int, e *evidence, j *admin.Journal) {
+		if n == 2 {
+			e.mustErase(t, j, "b")
+		}
+	})
+	e.fold(t, wire.PartID{2}, "a", "b", "ab")
+	e.mustErase(t, j, "a")
+	for _, counter := range []string{"a", "b", "ab"} {
+		e.wantPages(t, counter)
+	}
+}
+
+// A record that expires while it is changed has nothing left to erase.
+func TestErasingAnExpiredRecord(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, j := erasing(t, []string{"a"}, func(_ int, e *evidence, _ *admin.Journal) {
+			time.Sleep(2 * time.Hour)
+			if err := e.SweepJournal(t.Context()); err != nil || len(e.Journaled()) != 0 {
+				t.Fatalf("%d records are left, %v", len(e.Journaled()), err)
+			}
+		})
+		if done, err := j.Erase(t.Context(), "a", ""); err != nil || done.Erased != 0 {
+			t.Errorf("got %+v, %v; want no entry", done, err)
+		}
+	})
+}
+
+// A record that changes before each try does not hold the caller for ever.
+func TestErasingARecordThatChangesAllTheTime(t *testing.T) {
+	t.Parallel()
+	names := []string{"a"}
+	for i := range 20 {
+		names = append(names, fmt.Sprint("other", i))
+	}
+	tries := 0
+	_, j := erasing(t, names, func(n int, e *evidence, j *admin.Journal) {
+		tries = n
+		e.mustErase(t, j, names[n])
+	})
+	if done, err := j.Erase(t.Context(), "a", ""); !errors.Is(err, countmill.ErrUnavailable) || done.Erased != 0 || tries != 10 {
+		t.Errorf("got %+v, %v after %d tries; want ErrUnavailable after 10", done, err, tries)
+	}
+}
+
+// After a lost answer the entry is erased or not. A repetition erases it in both cases.
+func TestErasingWithALostAnswer(t *testing.T) {
+	t.Parallel()
+	for _, answer := range []fakestore.Answer{fakestore.UnknownApplied, fakestore.UnknownNotApplied} {
+		e, j := erasing(t, []string{"a", "b"}, nil)
+		e.On(fakestore.ReplaceRecord, fakestore.Script(answer))
+		if _, err := j.Erase(t.Context(), "a", ""); !errors.Is(err, countmill.ErrOutcomeUnknown) {
+			t.Errorf("got %v, want ErrOutcomeUnknown", err)
+		}
+		if _, err := j.Erase(t.Context(), "a", ""); err != nil {
+			t.Error(err)
+		}
+		e.want["a"] = nil
+		e.wantPages(t, "a")
+		e.wantPages(t, "b")
+	}
+}
