@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"testing"
 	"time"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/internal/httpapi"
 	"github.com/countmill/countmill/store"
 )
@@ -64,7 +66,7 @@ func TestSequences(t *testing.T) {
 func TestRefusedSequences(t *testing.T) {
 	t.Parallel()
 	f := &fakeSequences{}
-	full := errors.New("disk")
+	full := func() error { return api.NewProblem(http.StatusInsufficientStorage, "insufficient-storage", "no space", "no space").RetryAfter(time.Minute) }
 	s := ask(t, httpapi.Services{Sequences: f}, httpapi.Config{})
 	for _, tc := range []struct {
 		s                    surface
@@ -89,8 +91,8 @@ func TestRefusedSequences(t *testing.T) {
 		{s.of(t, "user:"), "POST", nextPath, `{"sequence":"order:1"}`, 403, `"limit":"user:*"`},
 		{s.of(t, "user:"), "GET", sequencePath + "order:1", "", 403, `"limit":"user:*"`},
 		{s.of(t, "user:"), "DELETE", sequencePath + "order:1", "", 403, `"limit":"user:*"`},
-		{ask(t, httpapi.Services{Sequences: f}, httpapi.Config{Increments: httpapi.IncrementsConfig{Admit: func() error { return full }}}),
-			"POST", nextPath, `{"sequence":"a"}`, 500, ":internal"},
+		{ask(t, httpapi.Services{Sequences: f}, httpapi.Config{Increments: httpapi.IncrementsConfig{Admit: full}}),
+			"POST", nextPath, `{"sequence":"a"}`, 507, ":insufficient-storage"},
 		{ask(t, httpapi.Services{}, httpapi.Config{}), "GET", sequencePath + "a", "", 404, "is served by the role reader or aggregator"},
 	} {
 		tc.s.want(t, tc.method, tc.target, tc.body, tc.status, tc.says)
