@@ -143,9 +143,12 @@ func keyedBatch(t *testing.T, principal string) string {
 	return string(wire.Append(nil, &wire.Batch{Time: time.Now(), Parts: parts}))
 }
 
-// The position in a 403 is that of the part.
+// A batch within the prefixes of its sender is sent. The position in a 403 is that of the part.
 func TestBatchNamesThePartOutside(t *testing.T) {
 	t.Parallel()
+	if w := sendBatch(accesstest.As(t, newDoor(t, &fakeDoor{}, IncrementsConfig{}), "x", "page:"), aBatch(time.Now(), "page:a", "page:b")); w.Code != http.StatusAccepted {
+		t.Errorf("inside: got %d %s, want 202", w.Code, w.Body)
+	}
 	w := sendBatch(accesstest.As(t, newDoor(t, &fakeDoor{}, IncrementsConfig{}), "x", "page:"), aBatch(time.Now(), "page:a", "page:b", "shop:a"))
 	var p api.Problem
 	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || p.Index == nil || *p.Index != 2 {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/admin"
+	"github.com/countmill/countmill/internal/access/accesstest"
 	"github.com/countmill/countmill/internal/api/apitest"
 	"github.com/countmill/countmill/internal/httpapi"
 	"github.com/countmill/countmill/store"
@@ -22,7 +23,7 @@ import (
 
 // A surface is an API that is compared with the document.
 type surface struct {
-	*fakeAPI
+	http.Handler
 	doc *apitest.Document
 }
 
@@ -67,6 +68,12 @@ func encode(at time.Time, parts ...wire.Part) []byte {
 func deadLetters(t *testing.T, f *fakeStore) surface {
 	t.Helper()
 	return surface{serve(t, httpapi.Services{DeadLetters: admin.NewDeadLetters(f)}, httpapi.Config{}), apitest.Load(t)}
+}
+
+// of is the surface as a caller sees it whose token has prefixes.
+func (s surface) of(t *testing.T, prefixes ...string) surface {
+	t.Helper()
+	return surface{accesstest.As(t, s, "x", prefixes...), s.doc}
 }
 
 // call returns the status and the body of an answer.

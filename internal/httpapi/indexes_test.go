@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/internal/api/apitest"
 	"github.com/countmill/countmill/internal/httpapi"
@@ -72,6 +73,60 @@ func TestIndexes(t *testing.T) {
 		if rec := change(t, f, doc, method, target, jsonType, body); rec.Code != 500 || strings.Contains(rec.Body.String(), "secret") {
 			t.Errorf("%s after an error: got %d %s", method, rec.Code, rec.Body)
 		}
+	}
+}
+
+// A caller needs all counters and all groups of an index to change it, and its groups to see it.
+func TestIndexesAreLimitedToPrefixes(t *testing.T) {
+	t.Parallel()
+	f := &fakeAdmin{indexes: []admin.IndexState{indexState(t, admin.IndexServing)}}
+	s := ask(t, httpapi.Services{Admin: f}, httpapi.Config{})
+	const create, all = `{"name":"sites","match":"page:{site}:*","group":"site:{site}"}`, `"indexes":[{"name":"sites"`
+	for _, tc := range []struct {
+		prefixes []string
+		status   int
+		want     string
+		shown    string
+	}{
+		{[]string{"page:", "=site:"}, 200, all, all},
+		{[]string{"=site:"}, 403, `"field":"match","limit":"=site:*"`, all},
+		{[]string{"page:", "site:"}, 403, `"field":"group","limit":"page:*, site:*"`, `"indexes":[]`},
+	} {
+		caller := s.of(t, tc.prefixes...)
+		caller.want(t, "GET", "/v1/indexes", "", 200, tc.shown)
+		for _, r := range [][3]string{{"POST", "/v1/indexes", create}, {"DELETE", "/v1/indexes?name=sites", ""}} {
+			f.asked = ""
+			caller.want(t, r[0], r[1], r[2], tc.status, tc.want)
+			if changed := f.asked != ""; changed != (tc.status == 200) {
+				t.Errorf("%s as %q: asked for %q", r[0], tc.prefixes, f.asked)
+			}
+		}
+	}
+}
+
+// An undeletable index can be read, and not deleted.
+type undeletable struct {
+	*fakeAdmin
+	reason error
+}
+
+func (u undeletable) DeleteIndex(context.Context, string) error {
+	return fmt.Errorf("delete index: %w", u.reason)
+}
+
+func TestIndexesThatCannotBeDeleted(t *testing.T) {
+	t.Parallel()
+	f := &fakeAdmin{indexes: []admin.IndexState{indexState(t, admin.IndexServing)}}
+	for _, tc := range []struct {
+		reason error
+		status int
+		says   string
+	}{
+		{store.ErrNoIndex, 404, ":no-index"}, // another caller was faster
+		{countmill.ErrUnavailable, 503, ":unavailable"},
+		{countmill.ErrOutcomeUnknown, 504, "maybe done: repeat it"},
+	} {
+		ask(t, httpapi.Services{Admin: undeletable{f, tc.reason}}, httpapi.Config{}).want(t, "DELETE", "/v1/indexes?name=sites", "", tc.status, tc.says)
 	}
 }
 

@@ -23,6 +23,7 @@ type (
 		Source  string `json:"source"`
 		Shards  int    `json:"shards"`
 		Exists  bool   `json:"exists"`
+		Checked string `json:"checked_at,omitempty"`
 		Hint    string `json:"hint,omitempty"`
 	}
 	totalsObject struct {
@@ -36,7 +37,11 @@ type (
 )
 
 func objectOf(t reader.Total, quoted bool) totalObject {
-	o := totalObject{t.Counter, t.Total, t.AsOf.UTC().Format("2006-01-02T15:04:05.000000Z"), t.Source, t.Shards, t.Exists, ""}
+	const form = "2006-01-02T15:04:05.000000Z"
+	o := totalObject{Counter: t.Counter, Total: t.Total, AsOf: t.AsOf.UTC().Format(form), Source: t.Source, Shards: t.Shards, Exists: t.Exists}
+	if !t.Checked.IsZero() {
+		o.Checked = t.Checked.UTC().Format(form)
+	}
 	if !t.Exists && strings.Contains(t.Counter, ",") {
 		o.Hint = listHint
 	}
@@ -79,7 +84,7 @@ func FuzzAnswersAreJSON(f *testing.F) {
 	f.Fuzz(func(t *testing.T, name string, total, asOf int64, source string, shards int, exists, quoted bool, lag int64) {
 		at := time.UnixMicro(asOf).In(time.FixedZone("", 3600))
 		one := reader.Total{Counter: name, Total: total, AsOf: at, Source: source, Shards: shards, Exists: exists}
-		two := reader.Total{Counter: source, Total: -total, AsOf: at, Source: name, Exists: !exists}
+		two := reader.Total{Counter: source, Total: -total, AsOf: at, Source: name, Exists: !exists, Checked: at.Add(-time.Second)}
 		pipeline := reader.Pipeline{Workers: shards & 1, Lag: time.Duration(lag)}
 		seconds := lagOf(pipeline)
 		if (seconds == nil) == (pipeline.Workers > 0 || lag > 0) {

@@ -72,16 +72,21 @@ func TestOverviewShowsOnlyTheCallersNames(t *testing.T) {
 
 func TestOverviewOfAnUnknownPipeline(t *testing.T) {
 	t.Parallel()
-	for want, ready := range map[string]func(context.Context) (string, error){
-		"not ready": func(context.Context) (string, error) { return "", errors.New("store: secret address") },
-		"degraded":  func(context.Context) (string, error) { return "cache: secret address", nil },
+	for _, tc := range []struct {
+		want  string
+		ready func(context.Context) (string, error)
+	}{
+		{"ready", nil},
+		{"ready", func(context.Context) (string, error) { return "", nil }},
+		{"not ready", func(context.Context) (string, error) { return "", errors.New("store: secret address") }},
+		{"degraded", func(context.Context) (string, error) { return "cache: secret address", nil }},
 	} {
-		a := serve(t, httpapi.Services{Reader: &fakeReader{}, Ready: ready}, httpapi.Config{Roles: []string{"reader"}})
+		a := serve(t, httpapi.Services{Reader: &fakeReader{}, Ready: tc.ready}, httpapi.Config{Roles: []string{"reader"}})
 		status, text := as(t, a, "/v1/overview")
 		const rest = `"lag":null,"increments_per_second":null,"commits_per_second":null,"increments_per_write":null,` +
 			`"since_start":{"increments":0,"writes":0,"increments_per_write":null,"duplicates":0,"dead_letters":0},"busiest":[],"at_limit":[],"as_of":"`
-		if status != 200 || !strings.Contains(text, `"status":"`+want+`",`+rest) {
-			t.Errorf("got %d %s, want the status %s and %s", status, text, want, rest)
+		if status != 200 || !strings.Contains(text, `"status":"`+tc.want+`",`+rest) {
+			t.Errorf("got %d %s, want the status %s and %s", status, text, tc.want, rest)
 		}
 	}
 }

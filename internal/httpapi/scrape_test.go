@@ -162,6 +162,18 @@ func TestMetricsOfOverflowedCounters(t *testing.T) {
 	lint(t, text+"\n")
 }
 
+// A group without a total does not keep the others from being read, and is no overflow.
+func TestMetricsOfGroupsThatDoNotServe(t *testing.T) {
+	t.Parallel()
+	n := &overflowing{nameReader{fakeReader: newFakeOf(map[string]int64{"a": 7, "=site:b": 9}), building: map[string]bool{"=site:a": true}}}
+	srv, _ := start(t, n, httpapi.Config{})
+	_, text, _ := call(t, "GET", srv.URL+"/metrics/counters?match=a&match=%3Dsite:a&match=%3Dsite:b", "")
+	counters, others := parseMetrics(t, text+"\n")
+	if diff := cmp.Diff(map[string]float64{"a": 7, "=site:b": 9}, counters); diff != "" || others["countmill_counters_overflowed"] != 0 {
+		t.Errorf("overflowed %v; counters differ:\n%s", others["countmill_counters_overflowed"], diff)
+	}
+}
+
 func TestMetricsRefusals(t *testing.T) {
 	t.Parallel()
 	n := &nameReader{fakeReader: newFake(), names: []string{"page:a", "shop:a"}}
@@ -213,6 +225,9 @@ func (o *overflowing) TotalsSince(ctx context.Context, counters []string, maxSta
 	for _, name := range counters {
 		if o.overflow[name] {
 			return nil, fmt.Errorf("reading: %w", &reader.OverflowError{Counter: name})
+		}
+		if o.building[name] {
+			return nil, fmt.Errorf("reading: %w", &reader.NotServingError{Group: name})
 		}
 	}
 	return o.fakeReader.TotalsSince(ctx, counters, maxStaleness, minAsOf)

@@ -175,6 +175,9 @@ func TestRules(t *testing.T) {
 			t.Errorf("%s %s %s: got %d %s", tt.method, tt.target, tt.body, rec.Code, rec.Body)
 		}
 	}
+	if rec := change(t, &fakeAdmin{settings: store.Settings{Version: 1}}, doc, http.MethodGet, "/v1/rules", "", ""); rec.Body.String() != `{"version":1,"series":[],"journal":[]}`+"\n" {
+		t.Errorf("without rules: got %d %s", rec.Code, rec.Body)
+	}
 	f.err = store.ErrNoRule
 	if rec := change(t, f, doc, http.MethodDelete, "/v1/rules/series?pattern=a", "", ""); rec.Code != 404 || !strings.Contains(rec.Body.String(), "no-rule") {
 		t.Errorf("a rule that does not exist: got %d %s", rec.Code, rec.Body)
@@ -187,11 +190,13 @@ func TestRules(t *testing.T) {
 		says   string
 	}{countmill.ErrUnavailable: {503, ":unavailable"}, countmill.ErrOutcomeUnknown: {504, "maybe done: repeat it"}} {
 		f.err = fmt.Errorf("change the rules: %w", err)
-		if rec := change(t, f, doc, http.MethodDelete, "/v1/rules/series?pattern=a", "", ""); rec.Code != want.status || !strings.Contains(rec.Body.String(), want.says) {
-			t.Errorf("%v: got %d %s, want %d and %s", f.err, rec.Code, rec.Body, want.status, want.says)
-		}
-		if rec := change(t, f, doc, http.MethodPost, "/v1/rules/series", jsonType, `{"pattern":"a","keep":"15m:30d"}`); rec.Code != want.status || !strings.Contains(rec.Body.String(), want.says) {
-			t.Errorf("a new rule, %v: got %d %s, want %d and %s", f.err, rec.Code, rec.Body, want.status, want.says)
+		for _, r := range [][3]string{
+			{http.MethodDelete, "/v1/rules/series?pattern=a", ""}, {http.MethodPost, "/v1/rules/series", `{"pattern":"a","keep":"15m:30d"}`},
+			{http.MethodDelete, "/v1/rules/journal?pattern=a", ""}, {http.MethodPost, "/v1/rules/journal", `{"pattern":"a","keep":"30d"}`},
+		} {
+			if rec := change(t, f, doc, r[0], r[1], jsonType, r[2]); rec.Code != want.status || !strings.Contains(rec.Body.String(), want.says) {
+				t.Errorf("%s %s, %v: got %d %s, want %d and %s", r[0], r[1], f.err, rec.Code, rec.Body, want.status, want.says)
+			}
 		}
 	}
 }

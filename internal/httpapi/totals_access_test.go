@@ -29,6 +29,7 @@ type nameReader struct {
 	names    []string
 	lists    atomic.Int64
 	overflow map[string]bool
+	building map[string]bool // groups
 }
 
 func (n *nameReader) ListSince(_ context.Context, prefix, after string, limit int, minAsOf time.Time) (reader.Page, error) {

@@ -70,7 +70,7 @@ func (f *fakeReader) TotalsSince(_ context.Context, counters []string, maxStalen
 	defer f.mu.Unlock()
 	f.asked, f.maxStaleness, f.minAsOf = counters, maxStaleness, minAsOf
 	for i, name := range counters {
-		if err := countmill.CheckCounter(name); err != nil {
+		if err := countmill.CheckName(name); err != nil {
 			field := err.(*countmill.FieldError)
 			if len(counters) > 1 {
 				field.Index = &i
