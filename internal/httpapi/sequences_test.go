@@ -66,7 +66,9 @@ func TestSequences(t *testing.T) {
 func TestRefusedSequences(t *testing.T) {
 	t.Parallel()
 	f := &fakeSequences{}
-	full := func() error { return api.NewProblem(http.StatusInsufficientStorage, "insufficient-storage", "no space", "no space").RetryAfter(time.Minute) }
+	full := func() error {
+		return api.NewProblem(http.StatusInsufficientStorage, "insufficient-storage", "no space", "no space").RetryAfter(time.Minute)
+	}
 	s := ask(t, httpapi.Services{Sequences: f}, httpapi.Config{})
 	for _, tc := range []struct {
 		s                    surface

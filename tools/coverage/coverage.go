@@ -145,7 +145,7 @@ func (s *source) describe(b *block) {
 	from, to := s.pos(b.from), s.pos(b.to)
 	code := s.text[s.offset(s.pos(place{b.from.line, 1})):s.offset(to)]
 	b.code = strings.Join(strings.Fields(string(code)), " ")
-	b.code = strings.ToValidUTF8(b.code[:min(len(b.code), mostCode)], "")
+	b.code = strings.TrimSpace(strings.ToValidUTF8(b.code[:min(len(b.code), mostCode)], "")) // as readExplained does
 	b.dir = path.Dir(b.file)
 	for _, d := range s.file.Decls {
 		if fn, ok := d.(*ast.FuncDecl); ok && fn.Pos() <= from && to <= fn.End() {
