@@ -22,9 +22,11 @@ func TestRoom(t *testing.T) {
 		sizes := []int{6, 4, 7, 1, 25, 2, 10, 1}
 		entered := make([]time.Time, len(sizes))
 		var inside atomic.Int64
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
 		for i, n := range sizes {
 			go func() {
-				keys, err := r.enter(t.Context(), n)
+				keys, err := r.enter(ctx, n)
 				if err != nil {
 					t.Error(err)
 					return
@@ -88,8 +90,10 @@ func TestRoomGivenUp(t *testing.T) {
 		}()
 		synctest.Wait()
 		small, err := make(chan error, 1), error(nil)
+		patient, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
 		go func() {
-			_, err := r.enter(t.Context(), 5)
+			_, err := r.enter(patient, 5)
 			small <- err
 		}()
 		if err = <-given; !errors.Is(err, context.DeadlineExceeded) {
