@@ -121,6 +121,9 @@ func TestOneCallReadsTheSettings(t *testing.T) {
 		if got, err := x.settings(ctx); !errors.Is(err, context.DeadlineExceeded) || s.Calls(fakestore.Check) != 1 {
 			t.Errorf("with old settings: %+v, %v, after %d checks; want its deadline after 1", got, err, s.Calls(fakestore.Check))
 		}
+		if len(x.known.checking) != 1 {
+			t.Error("the call that gave up ended the turn of the other one")
+		}
 		time.AfterFunc(time.Second, func() { <-x.known.checking })
 		if got, err := x.settings(t.Context()); err != nil || !got.ForgetBefore.After(first.ForgetBefore) {
 			t.Errorf("when the other call has ended: %+v, %v; want newer settings than %+v", got, err, first)
