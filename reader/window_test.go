@@ -1,9 +1,11 @@
 package reader
 
 import (
+	"errors"
 	"testing"
 	"time"
 
+	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/store"
 )
 
@@ -34,5 +36,19 @@ func TestWindowCovers(t *testing.T) {
 		if got := w.covers(&store.SeriesRule{Pattern: tt.pattern, Keep: tt.keep}, "page:"); got != tt.want {
 			t.Errorf("%s: %s=%s covers %s of page: is %t", name, tt.pattern, tt.keep, tt.window, got)
 		}
+	}
+}
+
+func TestParseWindow(t *testing.T) {
+	t.Parallel()
+	zone := time.FixedZone("two", 7200)
+	for text, want := range map[string]string{"": "", "today": "today two", "this-week": "this-week two", "this-month": "this-month two", "1h": "1h UTC"} {
+		if w, err := ParseWindow(text, zone); err != nil || w.String() != want {
+			t.Errorf("%q: %q, %v; want %q", text, w, err, want)
+		}
+	}
+	_, err := ParseWindow("yesterday", zone)
+	if field, ok := errors.AsType[*countmill.FieldError](err); !ok || field.Field != "window" || field.Limit != windowLimit {
+		t.Errorf("yesterday: %v, want an error of window with its limit", err)
 	}
 }
