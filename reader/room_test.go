@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -24,8 +25,9 @@ func TestRoom(t *testing.T) {
 		var inside atomic.Int64
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
+		var all sync.WaitGroup
 		for i, n := range sizes {
-			go func() {
+			all.Go(func() {
 				keys, err := r.enter(ctx, n)
 				if err != nil {
 					t.Error(err)
@@ -38,10 +40,10 @@ func TestRoom(t *testing.T) {
 				time.Sleep(time.Second)
 				inside.Add(-int64(keys))
 				r.leave(keys)
-			}()
+			})
 			synctest.Wait()
 		}
-		time.Sleep(time.Minute)
+		all.Wait()
 		if entered[0].IsZero() || !slices.IsSortedFunc(entered, time.Time.Compare) || r.used != 0 || r.keys != 0 || r.waiting.Len() != 0 {
 			t.Errorf("they entered at %v, %d keys are left, %d wait", entered, r.used, r.waiting.Len())
 		}
@@ -56,9 +58,11 @@ func TestRoomRefuses(t *testing.T) {
 		if _, err := r.enter(t.Context(), 10); err != nil {
 			t.Fatal(err)
 		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
 		entered := make(chan error, 1)
 		go func() {
-			_, err := r.enter(t.Context(), 5)
+			_, err := r.enter(ctx, 5)
 			entered <- err
 		}()
 		synctest.Wait()
