@@ -130,8 +130,7 @@ func TestAGroupIsServedWhenItIsBuilt(t *testing.T) {
 	})
 }
 
-// A reader that is told of a deletion serves no groups of the index from then on, without a wait for its next
-// check.
+// ReadSettings learns of a deletion before the next check: the groups of the index are not served any more.
 func TestReadSettings(t *testing.T) {
 	groupBubble(t, func(t *testing.T, r *groupRig) {
 		r.put(r.step(store.CreateIndex), map[string]int64{"=site:s1": 10}, nil)
