@@ -187,3 +187,24 @@ func TestTotalsAfterAsidesAreGone(t *testing.T) {
 		}
 	})
 }
+
+// noLetters is a store that cannot look up dead letters.
+type noLetters struct{ fakeStore }
+
+func (*noLetters) Asides(context.Context, []wire.PartID) ([]store.Aside, error) { return nil, errAway }
+
+// Without its dead letters a receipt has no answer: a message that was set aside would count as counted.
+func TestTotalsAfterWithoutLetters(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := &noLetters{}
+		st.put("c", 1)
+		r := newReader(t, st, nil, reader.Config{})
+		seal := wire.SealHash{1}
+		st.mark(seal.Tail(0), store.TailAside)
+		got, err := r.TotalsAfter(t.Context(), []string{"c"}, receiptOf(wire.Span{Seal: seal}), 0, time.Time{})
+		if !errors.Is(err, countmill.ErrUnavailable) || !errors.Is(err, errAway) || r.Stats().StoreErrors != 1 {
+			t.Errorf("%+v, %v, after %d errors of the store; want ErrUnavailable with the store's, after 1", got, err, r.Stats().StoreErrors)
+		}
+	})
+}

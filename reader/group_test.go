@@ -97,8 +97,8 @@ func (r *groupRig) wantTotal(what string, want int64, state string) {
 		if got = "building"; not.Deleting {
 			got = "deleting"
 		}
-		if not.Group != "=site:s1" || not.Index != "sites" {
-			r.t.Errorf("%s: error %v", what, err)
+		if not.Group != "=site:s1" || not.Index != "sites" || !errors.Is(err, countmill.ErrUnavailable) || errors.Is(err, countmill.ErrInvalid) {
+			r.t.Errorf("%s: error %v, want ErrUnavailable of =site:s1", what, err)
 		}
 	} else if err != nil {
 		r.t.Errorf("%s: %v", what, err)
@@ -127,6 +127,46 @@ func TestAGroupIsServedWhenItIsBuilt(t *testing.T) {
 		r.step(store.DeleteIndex)
 		time.Sleep(reader.Config{}.CheckEvery + 11*time.Second)
 		r.wantTotal("deleted", 0, "deleting")
+	})
+}
+
+// ReadSettings learns of a deletion before the next check: the groups of the index are not served any more.
+func TestReadSettings(t *testing.T) {
+	groupBubble(t, func(t *testing.T, r *groupRig) {
+		r.put(r.step(store.CreateIndex), map[string]int64{"=site:s1": 10}, nil)
+		r.step(store.ServeIndex)
+		r.wantTotal("built", 10, "serving")
+		r.step(store.DeleteIndex)
+		r.wantTotal("before the next check", 10, "serving")
+		r.rdr.ReadSettings(t.Context())
+		r.wantTotal("with the settings read", 0, "deleting")
+	})
+}
+
+// The window of groups needs a rule for the groups, and is partial until their index has counted all of it.
+func TestWindowsOfGroups(t *testing.T) {
+	groupBubble(t, func(t *testing.T, r *groupRig) {
+		defer r.rdr.Close()
+		keep := store.Retention{Quarters: 400 * 24 * time.Hour}
+		if _, err := r.store.ChangeRules(t.Context(), store.RuleChange{Pattern: "=site:*", Keep: keep}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(60 * time.Hour)
+		r.step(store.CreateIndex)
+		r.step(store.ServeIndex)
+		q := reader.TopQuery{BoardQuery: reader.BoardQuery{Index: "sites", Groups: true, Window: parseWindow(t, "today")}, N: 1}
+		if top, err := r.rdr.Top(t.Context(), q); err != nil || !top.Partial {
+			t.Errorf("on the day of the index: %+v, %v; want partial", top, err)
+		}
+		time.Sleep(24 * time.Hour)
+		if top, err := r.rdr.Top(t.Context(), q); err != nil || top.Partial {
+			t.Errorf("on the next day: %+v, %v; want not partial", top, err)
+		}
+		q.Groups = false
+		_, err := r.rdr.Top(t.Context(), q)
+		if none, ok := errors.AsType[*reader.NoWindowError](err); !ok || none.Rule != "'page:*=15m:400d'" {
+			t.Errorf("counters with a rule for their groups: %v, want a *NoWindowError with the rule for page:*", err)
+		}
 	})
 }
 

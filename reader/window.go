@@ -57,13 +57,10 @@ func (w Window) String() string {
 // slides reports whether minutes drop out of the window as time passes.
 func (w Window) slides() bool { return w.name != "" && w.step == Step{} }
 
-// bounds returns the minutes of the window at that moment; both are 0 for totals. A calendar window has its
+// bounds returns the minutes of the window at that moment; the zero Window has none. A calendar window has its
 // last minutes too, although nothing was counted there yet. The sliding hour has no end.
 func (w Window) bounds(now time.Time) (from, to wire.Minute) {
-	switch {
-	case w.name == "":
-		return 0, 0
-	case w.slides():
+	if w.slides() {
 		return wire.MinuteOf(now.Add(-slidingHour)), wire.MinuteOf(wire.MaxTime)
 	}
 	begin := w.step.floor(now.In(w.zone))

@@ -126,9 +126,7 @@ func (x *Issuer) Next(ctx context.Context, r countmill.NextRequest) (countmill.V
 	select {
 	case <-c.done:
 	case <-ctx.Done():
-		if !x.leave(r.Sequence, c, ctx.Err()) {
-			<-c.done
-		}
+		x.leave(r.Sequence, c, ctx.Err())
 	}
 	if c.err != nil {
 		return countmill.Values{}, fmt.Errorf("next value of sequence %q: %w", r.Sequence, c.err)

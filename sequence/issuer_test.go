@@ -224,7 +224,6 @@ func TestOutcomes(t *testing.T) {
 		"no answer":                     {[]fakestore.Answer{fakestore.SlowNotApplied}, fakestore.OK, countmill.ErrOutcomeUnknown},
 		"unknown, then unavailable":     {[]fakestore.Answer{fakestore.UnknownApplied, fakestore.Deployment}, fakestore.OK, countmill.ErrOutcomeUnknown},
 		"refused by the store":          {[]fakestore.Answer{fakestore.Deployment}, fakestore.OK, countmill.ErrUnavailable},
-		"never applied":                 {[]fakestore.Answer{fakestore.NotApplied}, fakestore.OK, countmill.ErrUnavailable},
 		"settings that cannot be read":  {nil, fakestore.Deployment, countmill.ErrUnavailable},
 		"settings without an answer":    {nil, fakestore.SlowNotApplied, countmill.ErrUnavailable},
 		"contention that does not stop": {[]fakestore.Answer{fakestore.ContendedNotApplied}, fakestore.OK, countmill.ErrOutcomeUnknown},

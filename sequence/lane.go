@@ -19,7 +19,7 @@ type lane struct {
 	failures int // in a row
 }
 
-// A call is one Next. The fields after done are guarded by Issuer.mu until done is closed.
+// A call is one Next. The fields after done are guarded by Issuer.mu until done is closed, or its caller has left.
 type call struct {
 	take  store.Take
 	asked time.Time // NextRequest.Time
@@ -155,12 +155,13 @@ func (x *Issuer) pauseLocked(l *lane) {
 	})
 }
 
-// leave ends a call whose context has ended. It returns false for a call that has its answer.
-func (x *Issuer) leave(sequence string, c *call, cause error) bool {
+// leave ends a call whose context has ended. A call that has its answer keeps it. Its answer does
+// not change any more.
+func (x *Issuer) leave(sequence string, c *call, cause error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if c.answered() {
-		return false
+		return
 	}
 	if l := x.lanes[sequence]; l != nil && !c.trying {
 		if i := slices.Index(l.waiting, c); i >= 0 {
@@ -177,5 +178,4 @@ func (x *Issuer) leave(sequence string, c *call, cause error) bool {
 	default:
 		c.err = fmt.Errorf("%w: %w", countmill.ErrUnavailable, cause)
 	}
-	return true
 }

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -92,10 +93,11 @@ func TestAnIndexIsDeletedWhileItIsBuilt(t *testing.T) {
 	forKinds(t, func(t *testing.T, r *rig) {
 		r.fold(pages(300, 60, 1))
 		x := r.change(store.CreateIndex)
-		deleted := false
+		var deleted atomic.Bool
 		r.store.On(fakestore.Ungrouped, func(n int) fakestore.Answer {
 			if n == 5 {
-				x, deleted = r.change(store.DeleteIndex), true
+				x = r.change(store.DeleteIndex)
+				deleted.Store(true)
 				time.Sleep(10 * time.Minute)
 			}
 			return fakestore.OK
@@ -104,7 +106,7 @@ func TestAnIndexIsDeletedWhileItIsBuilt(t *testing.T) {
 			_, stop := r.worker(Config{Page: 20, Pieces: 4, CallTimeout: time.Hour})
 			defer stop()
 		}
-		r.await("the removal", time.Hour, func() bool { return deleted && r.index() == nil })
+		r.await("the removal", time.Hour, func() bool { return deleted.Load() && r.index() == nil })
 		time.Sleep(time.Hour)
 		r.gone(x)
 	})

@@ -1,0 +1,164 @@
+package reader_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/wire"
+)
+
+func boardQuery(t *testing.T, window string) reader.TopQuery {
+	t.Helper()
+	return reader.TopQuery{BoardQuery: reader.BoardQuery{Index: "sites", Window: parseWindow(t, window)}, N: 2}
+}
+
+// fold adds to one counter, in one minute.
+func (w *world) fold(counter string, delta int64, at time.Time) {
+	w.t.Helper()
+	c := &store.Commit{
+		Adds: []store.ShardDelta{store.NewShardDelta(counter, 0, delta)}, Growths: []store.Growth{{Counter: counter, Shards: 1}},
+		Buckets: []store.BucketDelta{{Minute: wire.MinuteOf(at), Delta: delta}},
+		Grouped: []store.Grouping{{Indexes: []int64{w.set.Rules.Index("sites").Number}}}, Rules: w.set.Version,
+	}
+	if _, err := w.Fold(w.t.Context(), c); err != nil {
+		w.t.Fatalf("Fold: %v", err)
+	}
+}
+
+// A scan that fails is an error of the store. It is tried again, and the board before it serves on.
+func TestAScanFails(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1, embedded)
+		var log bytes.Buffer
+		r := newTopReader(t, w, reader.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		defer r.Close()
+		fails := func(n int) fakestore.Answer {
+			if n == 1 || n == 3 {
+				return fakestore.Deployment
+			}
+			return fakestore.OK
+		}
+		w.On(fakestore.Sums, fails)
+		w.add(map[string]int64{"page:a:1": 5})
+		if top, err := r.Top(t.Context(), boardQuery(t, "")); !errors.Is(err, countmill.ErrUnavailable) || !errors.Is(err, store.ErrDeployment) {
+			t.Errorf("the first scan fails: %+v, %v; want ErrUnavailable with the store's error", top, err)
+		}
+		for range 3 { // the first board; a scan that fails; its board after all
+			time.Sleep(time.Minute)
+			if top, err := r.Top(t.Context(), boardQuery(t, "")); err != nil || top.Top[0].Counter != "page:a:1" {
+				t.Errorf("after %d scans: %+v, %v; want page:a:1", w.scans, top, err)
+			}
+			synctest.Wait()
+			w.add(map[string]int64{"page:a:1": 1})
+		}
+		if got := r.Stats().StoreErrors; got != 2 || strings.Count(log.String(), "a scan for a board failed") != 2 || w.scans != 4 {
+			t.Errorf("%d errors of the store in %d scans, want 2 in 4; the log:\n%s", got, w.scans, &log)
+		}
+	})
+}
+
+// A scan that ends with its reader is no error of the store.
+func TestAClosedReaderCountsNoError(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r, err := reader.New(stuck{newWorld(t, 1, embedded)}, nil, reader.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() {
+			_, err := r.Top(t.Context(), boardQuery(t, ""))
+			ended <- err
+		}()
+		synctest.Wait()
+		r.Close()
+		if err := <-ended; err == nil || r.Stats().StoreErrors != 0 {
+			t.Errorf("%v, and %d errors of the store, want an error and 0", err, r.Stats().StoreErrors)
+		}
+	})
+}
+
+// totalsOnly is a store whose scans have no windows.
+type totalsOnly struct{ *world }
+
+func (totalsOnly) Sums(context.Context, *store.SumsQuery, func(*store.CounterSum) error) (store.Sums, error) {
+	return store.Sums{}, fmt.Errorf("sums of a day: %w", store.ErrNoWindows)
+}
+
+// A store without windows is available, and has not failed.
+func TestAStoreWithoutWindows(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r, err := reader.New(totalsOnly{newWorld(t, 1, embedded)}, nil, reader.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		_, err = r.Top(t.Context(), boardQuery(t, "today"))
+		if !errors.Is(err, store.ErrNoWindows) || errors.Is(err, countmill.ErrUnavailable) || r.Stats().StoreErrors != 0 {
+			t.Errorf("%v, and %d errors of the store; want ErrNoWindows alone", err, r.Stats().StoreErrors)
+		}
+	})
+}
+
+// A counter that has no sum any more is left out of an answer. The others are served.
+func TestASumOverflowsAfterTheScan(t *testing.T) {
+	t.Parallel()
+	for _, window := range []string{"", "today"} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, 1, embedded)
+			r := newTopReader(t, w, reader.Config{})
+			defer r.Close()
+			time.Sleep(time.Hour)
+			w.fold("page:a:1", math.MaxInt64-1, time.Now())
+			w.fold("page:b:1", 7, time.Now())
+			if top, err := r.Top(t.Context(), boardQuery(t, window)); err != nil || len(top.Top) != 2 || top.Top[0].Sum != math.MaxInt64-1 {
+				t.Fatalf("%q: %+v, %v; want both", window, top, err)
+			}
+			w.fold("page:a:1", 10, time.Now().Add(-time.Minute))
+			top, err := r.Top(t.Context(), boardQuery(t, window))
+			if err != nil || len(top.Top) != 1 || top.Top[0].Counter != "page:b:1" || w.scans != 1 {
+				t.Errorf("%q: %+v, %v after %d scans; want page:b:1 alone, after 1", window, top, err, w.scans)
+			}
+		})
+	}
+}
+
+// Midnight passes between the choice of a board and the read of its counters. The board of yesterday proves
+// nothing about today, although no sum has changed: a counter may have increments of today alone.
+func TestTheBoardOfYesterday(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1, embedded)
+		r := newTopReader(t, w, reader.Config{})
+		defer r.Close()
+		midnight := time.Now().Truncate(24 * time.Hour).Add(48 * time.Hour)
+		time.Sleep(time.Until(midnight) - 100*time.Millisecond)
+		w.fold("page:a:1", 5, time.Now())
+		w.fold("page:b:1", 7, midnight)
+		if top, err := r.Top(t.Context(), boardQuery(t, "today")); err != nil || !top.Complete || len(top.Top) != 1 {
+			t.Fatalf("before midnight: %+v, %v; want one counter, complete", top, err)
+		}
+		w.On(fakestore.Lookup, func(int) fakestore.Answer {
+			time.Sleep(time.Until(midnight))
+			return fakestore.OK
+		})
+		top, err := r.Top(t.Context(), boardQuery(t, "today"))
+		if err != nil || top.Complete || len(top.Top) != 0 || top.AsOf.Before(midnight) {
+			t.Errorf("from before midnight until after: %+v, %v; want no counter of today, not complete", top, err)
+		}
+	})
+}

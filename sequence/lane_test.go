@@ -1,0 +1,153 @@
+package sequence
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/storetest/fakestore"
+)
+
+func newIssuer(t *testing.T, s Store, cfg Config) *Issuer {
+	t.Helper()
+	x, err := New(s, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+// A caller that leaves in the moment of its answer has the answer: values are not lost, and an error is not
+// replaced by one that says less.
+func TestLeaveAfterTheAnswer(t *testing.T) {
+	t.Parallel()
+	x := newIssuer(t, fakestore.New(fakestore.Options{}), Config{})
+	r := countmill.NextRequest{Sequence: "a", Count: 2}
+	given, refused := x.newCall(&r), x.newCall(&r)
+	x.answer([]*call{given, refused}, []store.Given{{First: 5, Count: 2}, {}})
+	x.leave("a", given, context.Canceled)
+	x.leave("a", refused, context.Canceled)
+	if given.err != nil || given.given.First != 5 {
+		t.Errorf("the call with values: %+v, %v", given.given, given.err)
+	}
+	if !errors.Is(refused.err, countmill.ErrExhausted) {
+		t.Errorf("the call without values: %v, want ErrExhausted", refused.err)
+	}
+}
+
+// The machine is suspended after a transaction with an unknown outcome, until ids are forgotten. Its marker may
+// be gone: the outcome stays unknown, and the call is not repeated.
+func TestSuspendedBetweenTries(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var slept time.Duration
+		wall := func() time.Time { return time.Now().Add(slept) }
+		s := fakestore.New(fakestore.Options{Clock: wall, Errorf: t.Errorf})
+		s.On(fakestore.NextValues, func(int) fakestore.Answer {
+			slept += countmill.DefaultDedupWindow + time.Hour // the monotonic clock stops meanwhile
+			return fakestore.UnknownApplied
+		})
+		x := newIssuer(t, s, sysenv.With(Config{}, &sysenv.Env{Wall: wall}))
+		v, err := x.Next(t.Context(), countmill.NextRequest{Sequence: "a", ID: "x"})
+		if !errors.Is(err, countmill.ErrOutcomeUnknown) || errors.Is(err, countmill.ErrIDExpired) || !strings.Contains(err.Error(), "longer ago than ids are remembered") {
+			t.Errorf("got %v, %v; want ErrOutcomeUnknown because of the time", v, err)
+		}
+		if n := s.Calls(fakestore.NextValues); n != 1 {
+			t.Errorf("%d transactions, want 1", n)
+		}
+		if err := x.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// neverApplies is a store whose transactions are not applied, which it learns when they are canceled.
+type neverApplies struct{ *fakestore.Store }
+
+func (neverApplies) NextValues(ctx context.Context, _ string, _ []store.Take) ([]store.Given, error) {
+	<-ctx.Done()
+	return nil, store.ErrNotApplied
+}
+
+// A call that Close ends took no values if the store is sure of it.
+func TestCloseBeforeATransaction(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		x := newIssuer(t, neverApplies{fakestore.New(fakestore.Options{})}, Config{})
+		ended := make(chan error, 1)
+		go func() {
+			_, err := x.Next(t.Context(), countmill.NextRequest{Sequence: "a"})
+			ended <- err
+		}()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := x.Close(ctx); err == nil {
+			t.Error("Close in the middle of a transaction: no error")
+		}
+		began := time.Now()
+		if err := <-ended; !errors.Is(err, countmill.ErrClosed) || errors.Is(err, countmill.ErrOutcomeUnknown) || time.Since(began) > time.Second {
+			t.Errorf("after %s: %v; want ErrClosed at once", time.Since(began), err)
+		}
+	})
+}
+
+// While one call reads the settings, the others use those of before, if they are young enough. Otherwise they wait,
+// as long as their contexts allow.
+func TestOneCallReadsTheSettings(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := fakestore.New(fakestore.Options{Errorf: t.Errorf})
+		x := newIssuer(t, s, Config{})
+		first, err := x.settings(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		x.known.checking <- struct{}{} // another call reads them
+		time.Sleep(store.SettingsMaxAge - time.Second)
+		began := time.Now()
+		if got, err := x.settings(t.Context()); err != nil || got.ForgetBefore != first.ForgetBefore || time.Since(began) > 0 {
+			t.Errorf("with usable settings: %+v, %v, after %s; want %+v at once", got, err, time.Since(began), first)
+		}
+		time.Sleep(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if got, err := x.settings(ctx); !errors.Is(err, context.DeadlineExceeded) || s.Calls(fakestore.Check) != 1 {
+			t.Errorf("with old settings: %+v, %v, after %d checks; want its deadline after 1", got, err, s.Calls(fakestore.Check))
+		}
+		if len(x.known.checking) != 1 {
+			t.Error("the call that gave up ended the turn of the other one")
+		}
+		time.AfterFunc(time.Second, func() { <-x.known.checking })
+		if got, err := x.settings(t.Context()); err != nil || !got.ForgetBefore.After(first.ForgetBefore) {
+			t.Errorf("when the other call has ended: %+v, %v; want newer settings than %+v", got, err, first)
+		}
+	})
+}
+
+// A call whose transactions were not applied took no values. The store takes no time, so that no transaction runs
+// at the deadline.
+func TestNeverApplied(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := fakestore.New(fakestore.Options{Errorf: t.Errorf})
+		s.On(fakestore.NextValues, func(int) fakestore.Answer { return fakestore.NotApplied })
+		x := newIssuer(t, s, Config{})
+		_, err := x.Next(t.Context(), countmill.NextRequest{Sequence: "a"})
+		if !errors.Is(err, countmill.ErrUnavailable) || !errors.Is(err, store.ErrNotApplied) || errors.Is(err, countmill.ErrOutcomeUnknown) {
+			t.Errorf("got %v, want ErrUnavailable with the last error", err)
+		}
+		if n := s.Calls(fakestore.NextValues); n < 3 {
+			t.Errorf("%d transactions until the deadline, want more", n)
+		}
+		if err := x.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
