@@ -77,6 +77,16 @@ func testSeriesFlag(t *testing.T, url string) {
 	if status, text := r.call(t, "GET", "/v1/series?counter=b", ""); status != 200 {
 		t.Errorf("right after its rule: got %d %s", status, text)
 	}
+	// A reset moves the total and leaves the rows.
+	if status, text := r.call(t, "POST", "/v1/reset", `{"counter":"page:a"}`, "Content-Type", "application/json"); status != 200 || !strings.Contains(text, `"removed":73`) {
+		t.Errorf("a reset: got %d %s, want 73 removed", status, text)
+	}
+	if _, text := r.call(t, "GET", "/v1/totals?counter=page:a&max_staleness=0s", ""); !strings.Contains(text, `"total":0,`) {
+		t.Errorf("the total after a reset: got %s, want 0", text)
+	}
+	if got := sum(past.Add(-time.Hour)); got != 73 {
+		t.Errorf("after a reset the rows sum to %d, want 73", got)
+	}
 }
 
 // A rule holds for the increments that come after the answer, in a process with an aggregator.
