@@ -43,8 +43,8 @@ var (
 	// whether its increments were counted.
 	ErrReceiptExpired = errors.New("receipt expired")
 
-	// ErrIDExpired: the time of a repeated request is before the deduplication window, so that nobody
-	// can tell any more what its id got. Nothing was given.
+	// ErrIDExpired: the time of a repeated request is before the deduplication window, so the
+	// values of its id are forgotten. Nothing was given.
 	ErrIDExpired = errors.New("id expired")
 
 	// ErrOtherDatabase: a receipt is of another database than the one that was asked.

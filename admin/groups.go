@@ -14,7 +14,7 @@ import (
 // WrongGroup is the Kind of a group whose total is not the sum of its counters.
 const WrongGroup = "group"
 
-// GroupReads is what a Verifier needs to compare groups with their counters.
+// GroupReads has the calls by which a Verifier compares groups with their counters.
 type GroupReads interface {
 	store.Reads
 	Check(ctx context.Context) (store.Checked, error)
@@ -60,7 +60,7 @@ func (v *Verifier) groupPage(ctx context.Context, prefix, after string) (r Verif
 	return r, nil
 }
 
-// nextIndex returns the first index after the named one that serves and may have groups with the prefix.
+// nextIndex returns the first serving index after the named one that may have groups with the prefix.
 func nextIndex(rules *store.Rules, prefix, after string) *store.Index {
 	if rules == nil {
 		return nil

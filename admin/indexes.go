@@ -23,7 +23,7 @@ type IndexState struct {
 	store.Index
 	// State is one of the constants above.
 	State string
-	// Pieces are the pieces of the present work, and Done those that are finished. Both are 0 before the work
+	// Pieces are the pieces of the present work, and Done the finished ones. Both are 0 before the work
 	// begins.
 	Pieces, Done int
 	// Shards is the number of shards that the finished pieces have read, and Corrected the number

@@ -25,7 +25,7 @@ func newJournaler(rules *store.Rules) *journaler {
 	return &journaler{rules: rules, room: make(map[time.Duration]int)}
 }
 
-// A share is what one part gives to the records of one retention.
+// A share is the entries of one part in the records of one retention.
 type share struct {
 	keep  time.Duration
 	part  *part
@@ -147,7 +147,7 @@ func (a *Aggregator) record(c *store.Commit, o *outcome, x *tally, s *snapshot) 
 }
 
 // evidence makes the records and rows of a commit that applies the parts. They count by the time
-// now, and the records are of the moment at. It has no record of a part that another commit has applied: parts is what is left of the job.
+// now, and the records are of the moment at. It has no record of a part that another commit has applied: parts are the others of the job.
 func (a *Aggregator) evidence(c *store.Commit, parts []*part, rules *store.Rules, now, at time.Time) error {
 	j := newJournaler(rules)
 	open := make(map[time.Duration]*openRecord)

@@ -82,8 +82,8 @@ func wantJournal(t *testing.T, st *fakestore.Store, totals map[string]int64, pre
 	}
 }
 
-// A record has the entries with a rule of each part that its commit applies, with what the part says
-// about them.
+// A record has the entries with a rule of each part that its commit applies, with their minute, sender
+// and id.
 func TestARecordSaysWhatItsPartsSay(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)

@@ -66,7 +66,7 @@ func (c *Client) AddJournal(ctx context.Context, pattern, keep string) (r Rules,
 	return r, c.call(ctx, Request{Method: http.MethodPost, Path: "/v1/rules/journal", Body: body, Safe: true}, &r)
 }
 
-// RemoveJournal ends the rule with the pattern. What was kept under it stays for the promised time. It may
+// RemoveJournal ends the rule with the pattern. Its entries stay for the promised time. It may
 // be repeated.
 func (c *Client) RemoveJournal(ctx context.Context, pattern string) (r Rules, err error) {
 	query := url.Values{"pattern": {pattern}}

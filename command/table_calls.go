@@ -120,7 +120,7 @@ var readFlags = []flag{
 			v.best = 10
 			return countValue{to: &v.best, min: 1, max: 1000}
 		}},
-	{name: "window", arg: "WINDOW", of: []string{"top", "rank"}, def: "none: totals", help: "What was counted in today, this-week or this-month of --tz, or in the last 1h.",
+	{name: "window", arg: "WINDOW", of: []string{"top", "rank"}, def: "none: totals", help: "Order by the increments of today, this-week or this-month of --tz, or of the last 1h.",
 		bind: func(v *values) pflag.Value {
 			return textValue{to: &v.boardWindow, of: []string{"today", "this-week", "this-month", "1h"}}
 		}},
@@ -137,7 +137,7 @@ var readFlags = []flag{
 		bind: func(v *values) pflag.Value { return anyValue{&v.id} }},
 	{name: "after", arg: "KEY", of: []string{"journal"}, def: "none", help: "Only entries after this key.",
 		bind: func(v *values) pflag.Value { return anyValue{&v.after} }},
-	{name: "yes", of: []string{"journal erase"}, help: "Erase: there is no way back.",
+	{name: "yes", of: []string{"journal erase"}, help: "Erase. Nothing can undo that.",
 		bind: func(v *values) pflag.Value { return boolValue{&v.yes} }},
 	{name: "before", arg: "KEY", of: []string{"journal"}, def: "none", help: "The entries just before this key, up to 1,000.",
 		bind: func(v *values) pflag.Value { return anyValue{&v.before} }},

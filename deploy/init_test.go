@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// trial is what the machine runs: the commands of the page in places of %s, with checks between them.
+// trial is the script of the machine: the commands of the page in places of %s, with checks between them.
 const trial = `
 restarts() { systemctl show countmill --property NRestarts --value; }
 after() { # after N: waits until systemd has restarted countmill N times, and it is ready

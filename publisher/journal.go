@@ -15,7 +15,7 @@ import (
 
 type senderKey struct{}
 
-// WithSender returns a context for Publish, PublishKeyed and PublishPast that says who sends the increments:
+// WithSender returns a context for Publish, PublishKeyed and PublishPast that has the sender of the increments:
 // the name of a token, as countmill.CheckID has it.
 func WithSender(ctx context.Context, name string) context.Context {
 	if name == "" {

@@ -16,7 +16,7 @@ import (
 
 func ofBilling(counter string) bool { return strings.HasPrefix(counter, "billing:") }
 
-// bySender is what the bus took, by sender, minutes since then, counter and delta.
+// bySender returns the sums of the bus's messages by sender, minutes since then, counter and delta.
 func (b *fakeBus) bySender(since time.Time) map[string]int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -114,7 +114,7 @@ func TestSendersAreKeptApartByMinute(t *testing.T) {
 	})
 }
 
-// A batch that comes in gets the name of its sender, whatever it says, where there is evidence of it.
+// A batch that comes in gets the name of its real sender where there is evidence of it.
 func TestDoorNamesTheSender(t *testing.T) {
 	t.Parallel()
 	now := time.Now().Truncate(time.Microsecond)

@@ -70,7 +70,7 @@ func TestAScanFails(t *testing.T) {
 	})
 }
 
-// A scan that ends with its reader is no error of the store.
+// A scan that ends with its reader does not count as an error of the store.
 func TestAClosedReaderCountsNoError(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -87,7 +87,7 @@ func (r *groupRig) put(x *store.Index, sums, rests map[string]int64) {
 	}
 }
 
-// wantTotal checks whether the total of =site:s1 is served, and what it is.
+// wantTotal checks whether the total of =site:s1 is served, and its value.
 func (r *groupRig) wantTotal(what string, want int64, state string) {
 	r.t.Helper()
 	totals, err := r.rdr.Totals(r.t.Context(), []string{"page:s1:a", "=site:s1"}, 0)
@@ -194,7 +194,7 @@ func TestAReaderAfterASuspension(t *testing.T) {
 		r.step(store.ServeIndex)
 		r.wantTotal("serving", 10, "serving")
 		x = r.step(store.DeleteIndex)
-		r.slept += 10 * time.Minute // the monotonic clock stands still
+		r.slept += 10 * time.Minute // the monotonic clock does not move
 		if _, err := r.store.DropGroups(t.Context(), x, 10); err != nil {
 			t.Fatal(err)
 		}
@@ -222,7 +222,7 @@ func TestARestThatDoesNotFit(t *testing.T) {
 	})
 }
 
-// A list without a prefix has no groups: their counters are in it. A list of groups has those that serve.
+// A list without a prefix has no groups: their counters are in it. A list of groups has the serving ones.
 func TestListsOfGroups(t *testing.T) {
 	groupBubble(t, func(t *testing.T, r *groupRig) {
 		x := r.step(store.CreateIndex)

@@ -24,7 +24,7 @@ func newIssuer(t *testing.T, s Store, cfg Config) *Issuer {
 }
 
 // A caller that leaves in the moment of its answer has the answer: values are not lost, and an error is not
-// replaced by one that says less.
+// replaced by a vaguer one.
 func TestLeaveAfterTheAnswer(t *testing.T) {
 	t.Parallel()
 	x := newIssuer(t, fakestore.New(fakestore.Options{}), Config{})

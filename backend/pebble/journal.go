@@ -32,7 +32,7 @@ func (k keyspace) journalRow(dst []byte, counter string, p store.JournalPlace) [
 	return p.Append(k.journalRows(dst, counter))
 }
 
-// expiry appends the prefix of what may be removed in an hour.
+// expiry appends the prefix of the records and rows that may be removed in an hour.
 func (k keyspace) expiry(dst []byte, hour uint32) []byte {
 	return binary.BigEndian.AppendUint32(k.kind(dst, kindExpiry), hour)
 }
@@ -107,7 +107,7 @@ func (s *Store) setJournal(b *pebbledb.Batch, c *store.Commit) error {
 	return nil
 }
 
-// appendRowName appends what is not in the record's key of a row's key.
+// appendRowName appends the part of a row's key that is not in the record's key.
 func appendRowName(dst []byte, row *store.JournalRow) []byte {
 	dst = binary.BigEndian.AppendUint32(dst, row.Place.Position)
 	dst = binary.BigEndian.AppendUint16(dst, uint16(len(row.Counter)))
@@ -278,7 +278,7 @@ func (s *Store) ReplaceRecord(ctx context.Context, old, next *store.JournalRecor
 // journalLot is the number of records that are removed in one batch.
 const journalLot = 200
 
-// SweepJournal removes what may go in hours that are over.
+// SweepJournal removes the records and rows whose hour of expiry is over.
 func (s *Store) SweepJournal(ctx context.Context) error {
 	if err := s.enter(); err != nil {
 		return err

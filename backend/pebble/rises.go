@@ -58,8 +58,8 @@ func (r *raised) add(index, by int64) {
 	*r = append(all, risen{index, fromInt64(max(by, 0))})
 }
 
-// raisedBy is what a commit raises. The sum of an add's minutes can be more than its delta: +5 today and -5
-// yesterday leave the total as it is, and raise today. Such an add names no index.
+// raisedBy returns the amounts by which a commit raises indexes. The sum of an add's minutes can be more than
+// its delta: +5 today and -5 yesterday leave the total as it is, and raise today. Such an add names no index.
 func raisedBy(c *store.Commit) (r raised) {
 	buckets, grouped := c.Buckets, c.Grouped
 	for i := range c.Adds {

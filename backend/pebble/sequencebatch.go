@@ -158,7 +158,7 @@ func (s *Store) giveLocked(b *pebbledb.Batch, calls []*next) error {
 	return nil
 }
 
-// giving is a batch with what it has given so far. The database does not show that yet.
+// giving is a batch with the values that it has given so far. The database does not show them yet.
 type giving struct {
 	*Store
 	batch  *pebbledb.Batch

@@ -95,7 +95,7 @@ func decodeGrouped(b []byte) (s shardSum, err error) {
 	return s, nil
 }
 
-// A shardLenError is the length of a value that is no shard.
+// A shardLenError is the length of a value that cannot be a shard.
 type shardLenError int
 
 func (e shardLenError) Error() string { return fmt.Sprintf("a shard of %d bytes", int(e)) }

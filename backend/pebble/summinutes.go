@@ -167,7 +167,7 @@ func (m *dayMerge) sum() error {
 	return nil
 }
 
-// take adds a day that comes before those that were added.
+// take adds a day that is earlier than all added ones.
 func (m *dayMerge) take(d seriesDay) {
 	if slices.ContainsFunc(m.pairs, func(p slotSum) bool { return p.sum.hi < 0 }) {
 		// Only then it matters which comes first.

@@ -10,7 +10,7 @@ import (
 	"github.com/countmill/countmill/embedded"
 )
 
-// A comment is what a user posts. ID and Time stay the same when the user's program posts it again.
+// A comment is a text that a user posts. ID and Time stay the same when the user's program posts it again.
 type comment struct {
 	User string    `json:"user"`
 	Text string    `json:"text"`

@@ -158,7 +158,7 @@ func (s *site) walk(forward bool, limit int) (keys []string) {
 	}
 }
 
-// Eight writers post while the process is killed again and again, and repeat what was not answered. Each
+// Eight writers post while the process is killed again and again, and repeat requests without an answer. Each
 // comment is in the list once. Pages lead over all of them in both directions.
 func TestPagesAfterKills(t *testing.T) {
 	if testing.Short() {

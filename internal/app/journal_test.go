@@ -34,7 +34,7 @@ func (r *running) journal(t *testing.T, query string) (page journalPage) {
 	return page
 }
 
-// A rule holds for the increments that come after its answer, and what was kept outlives the process and
+// A rule holds for the increments that come after its answer, and its entries outlive the process and
 // the rule.
 func TestJournalEndToEnd(t *testing.T) {
 	t.Parallel()

@@ -27,8 +27,8 @@ func readJournalKey(cfg Config) ([]byte, error) {
 	return key, nil
 }
 
-// heads logs what each hour of the journal had, once no commit adds to it any more. Logs are outside the
-// store, so "countmill journal check" finds what was removed or added later.
+// heads logs the contents of each hour of the journal, once no commit adds to it any more. Logs are outside the
+// store, so "countmill journal check" finds records that were removed or added later.
 type heads struct {
 	store store.Journal
 	log   *slog.Logger

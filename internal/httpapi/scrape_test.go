@@ -162,7 +162,7 @@ func TestMetricsOfOverflowedCounters(t *testing.T) {
 	lint(t, text+"\n")
 }
 
-// A group without a total does not keep the others from being read, and is no overflow.
+// A group without a total does not keep the others from being read, and does not count as an overflow.
 func TestMetricsOfGroupsThatDoNotServe(t *testing.T) {
 	t.Parallel()
 	n := &overflowing{nameReader{fakeReader: newFakeOf(map[string]int64{"a": 7, "=site:b": 9}), building: map[string]bool{"=site:a": true}}}

@@ -46,7 +46,7 @@ func (f *fakeReader) Top(_ context.Context, q reader.TopQuery) (reader.Top, erro
 	b.last = q
 	top := reader.Top{Moments: boardMoments, Top: slices.DeleteFunc(slices.Clone(b.all), func(c board.Ranked) bool { return !q.Readable(c.Counter) })}
 	top.LeftOut = len(b.all) - len(top.Top)
-	top.AsOf = top.AsOf.Add(time.Duration(b.reads) * time.Second) // moves, and is no news
+	top.AsOf = top.AsOf.Add(time.Duration(b.reads) * time.Second) // moves alone: no event
 	return top, b.err
 }
 

@@ -61,7 +61,7 @@ func TestAnIndexIsDeleted(t *testing.T) {
 	})
 }
 
-// A new index under the name of one that was deleted begins anew.
+// A new index under the name of a deleted one begins anew.
 func TestAnIndexIsMadeAgain(t *testing.T) {
 	forKinds(t, func(t *testing.T, r *rig) {
 		r.fold(pages(100, 7, 1))
@@ -112,7 +112,7 @@ func TestAnIndexIsDeletedWhileItIsBuilt(t *testing.T) {
 	})
 }
 
-// Deleted counters of an index stay until it is gone: a recheck would not find what they had counted.
+// Deleted counters of an index stay until it is gone: a recheck would not find their increments.
 func TestSweepsLeaveTheCountersOfAnIndex(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, kinds["embedded"])

@@ -325,7 +325,7 @@ func (f *failing) Pieces(ctx context.Context, index int64) ([]store.Piece, error
 	return f.Store.Pieces(ctx, index)
 }
 
-// A sum beyond int64 is an overflow of the group, whatever the other pieces have.
+// A sum beyond int64 is an overflow of the group, for any sums of the other pieces.
 func TestAnOverflowOfAGroup(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, kinds["embedded"])

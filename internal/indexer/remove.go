@@ -20,7 +20,7 @@ func (x *Indexer) remove(ctx context.Context, index *store.Index, pieces []store
 	if err := x.change(ctx, store.IndexChange{Step: store.RemoveIndex, Index: store.Index{Name: index.Name, Number: index.Number}}); err != nil {
 		return err
 	}
-	// A worker that was stopped may have made pieces again. One that makes them later sees that the
+	// A worker that was stopped may have made pieces again. A worker that makes them later sees that the
 	// index is gone.
 	if pieces, err = x.allPieces(ctx, index); err == nil {
 		err = x.removePieces(ctx, pieces)

@@ -20,14 +20,14 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// A rig is a store with counters page:s<site>:<page>, and what is folded into it, in virtual time.
+// A rig is a store with counters page:s<site>:<page>, and the increments folded into it, in virtual time.
 type rig struct {
 	t     *testing.T
 	store *fakestore.Store
 	part  int
 }
 
-// kinds are a store whose commits by older rules may come late, and one that refuses them.
+// kinds are a store whose commits by older rules may come late, and a store that refuses them.
 var kinds = map[string]fakestore.Options{
 	"apart": {}, "embedded": {GrowsInFold: true, CertainOutcome: true, Entities: 1 << 20},
 }
@@ -146,7 +146,7 @@ func pages(n, s int, delta int64) map[string]int64 {
 }
 
 // check compares each group of an index with the sum of its counters: at any moment the group's shards
-// have what is grouped, and if the index is built the group's total is the whole sum.
+// have the grouped increments, and if the index is built the group's total is the whole sum.
 func (r *rig) check(what string, built bool) {
 	r.t.Helper()
 	rules := r.settings().Rules
@@ -216,5 +216,5 @@ func (r *rig) pieces(x *store.Index) []store.Piece {
 	return pieces
 }
 
-// settled is longer than commits by older rules may come, and readers serve what is deleted.
+// settled is longer than commits by older rules may come, and readers serve deleted groups.
 const settled = store.RulesSettle + store.SettingsMaxAge + time.Minute

@@ -14,6 +14,7 @@ const readiness = "docs/reference/readiness.md"
 // reasons are the functions, and the variables, whose texts /readyz shows: by directory.
 var reasons = map[string][]string{
 	"internal/app":      {"errStopping", "degraded", "Fold"},
+	"internal/indexer":  {"errBegins", "look"},
 	"internal/sysenv":   {"CheckClock"},
 	"publisher":         {"Ready"},
 	"aggregator":        {"errUnchecked", "errOutdated", "reason", "degraded", "Ready"},

@@ -23,7 +23,7 @@ func newGroupOracle(k *kernel, db *database) *groupOracle {
 	return &groupOracle{kernel: k, db: db, known: make(map[int64]store.Index)}
 }
 
-// ruled notes the states of all indexes. An index never serves what was read before it held.
+// ruled notes the states of all indexes. An index never serves by pieces that were read before it held.
 func (g *groupOracle) ruled(rules *store.Rules) {
 	if rules == nil {
 		return
@@ -39,7 +39,7 @@ func (g *groupOracle) ruled(rules *store.Rules) {
 	}
 }
 
-// applied: a commit adds to a group what it notes as grouped.
+// applied: a commit adds to a group the amount that it notes as grouped.
 func (g *groupOracle) applied(c *store.Commit) {
 	if g.indexed == nil {
 		return

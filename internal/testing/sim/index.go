@@ -13,7 +13,7 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// indexPlan has what a schedule with indexes is like.
+// indexPlan has the choices of a schedule with indexes.
 type indexPlan struct {
 	indexes []store.Index // that operators create and delete
 	groups  []string      // that readers ask for
