@@ -175,9 +175,5 @@ func (r *Rules) journalWithout(now time.Time) (rules []JournalRule) {
 
 func (s Settings) withJournal(rules []JournalRule) Settings {
 	slices.SortFunc(rules, func(a, b JournalRule) int { return comparePatterns(a.Pattern, b.Pattern) })
-	next := Rules{Journal: rules}
-	if s.Rules != nil {
-		next.Series, next.Indexes = s.Rules.Series, s.Rules.Indexes
-	}
-	return s.with(next)
+	return s.with(func(next *Rules) { next.Journal = rules })
 }
