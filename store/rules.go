@@ -29,15 +29,15 @@ type Rules struct {
 // A SeriesRule says that the counters of a pattern keep a series: their sums over time.
 type SeriesRule struct {
 	// Pattern is the name of a counter, or a prefix of names followed by *.
-	Pattern string `json:"pattern"`
+	Pattern string
 	// Keep is how long the sums stay.
-	Keep Retention `json:"keep"`
+	Keep Retention
 	// Since is the first minute of a complete series. Increments of earlier minutes are in the
 	// series too if they are folded under the rule.
-	Since time.Time `json:"since"`
+	Since time.Time
 	// Ended is when the rule was removed; zero for a rule in force. A rule that ended gets no
 	// more increments, and its series stays for as long as it promised.
-	Ended time.Time `json:"ended,omitzero"`
+	Ended time.Time
 }
 
 // A Retention is how long a series stays, at each of its two resolutions. Sums by the hour, the day
@@ -108,15 +108,6 @@ func (r Retention) String() string {
 		return "15m:" + inDays(r.Quarters)
 	}
 	return "1m:" + inDays(r.Minutes) + ",15m:" + inDays(r.Quarters)
-}
-
-// MarshalText is String, for JSON.
-func (r Retention) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
-
-// UnmarshalText is ParseRetention.
-func (r *Retention) UnmarshalText(text []byte) (err error) {
-	*r, err = ParseRetention(string(text))
-	return err
 }
 
 func inDays(d time.Duration) string {
