@@ -209,7 +209,8 @@ func (r *Rules) Keeps() (keeps []Retention) {
 	return keeps
 }
 
-// Oldest is the version of the oldest settings by which a commit may be made (Commit.Rules).
+// Oldest is the version of the oldest settings by which a commit may be made (Commit.Rules). It
+// falls when the index or the rule that demanded it is gone.
 func (r *Rules) Oldest() (version int64) {
 	if r == nil {
 		return 0
