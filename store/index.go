@@ -170,7 +170,7 @@ func (r *Rules) Ended(x *Index) bool {
 	return found != nil && found.Number == x.Number && !found.InForce()
 }
 
-// Indexed reports whether an index has the counter, also one that is being deleted.
+// Indexed reports whether an index has the counter, including an index that is being deleted.
 func (r *Rules) Indexed(counter string) bool {
 	return r != nil && slices.ContainsFunc(r.Indexes, func(x Index) bool { return x.Has(counter) })
 }
