@@ -25,8 +25,8 @@ var (
 	// store answers this only if it is certain of both.
 	ErrNotApplied = errors.New("not applied")
 
-	// ErrOutdated: the commit was made with older rules than an index allows (Commit.Rules). Nothing was
-	// applied: read the settings again.
+	// ErrOutdated: the commit was made with older rules than an index or a rule for the journal allows
+	// (Commit.Rules). Nothing was applied: read the settings again.
 	ErrOutdated = errors.New("made with older rules")
 
 	// ErrContended: the commit conflicted with others that write the same entities. It was

@@ -65,9 +65,9 @@ type Commit struct {
 	// Tally is a lower bound for the tally of each shard. The fold stores max(old, Tally)+1.
 	Tally int64
 	// Rules is the version of the settings by which the commit was made, or AnyRules. A store with
-	// Limits.RefusesOldRules refuses a commit with an older version than Rules.Oldest, also if the rule that
-	// demanded it is gone by now, with ErrOutdated. A commit without Adds is no exception: sums that
-	// cancel leave evidence in the journal.
+	// Limits.RefusesOldRules answers ErrOutdated if it is older than the highest Rules.Oldest since the
+	// store was opened. It refuses a commit without Adds too: increments that cancel each other belong in
+	// the journal.
 	Rules int64
 	// Growths are applied with the rest, as Records.Grow applies them. They are sorted by
 	// Counter, each counter once. Empty unless Limits.GrowsInFold.
@@ -78,7 +78,8 @@ type Commit struct {
 	Rows    []JournalRow
 }
 
-// AnyRules is Commit.Rules of a commit that counts nothing.
+// AnyRules is Commit.Rules of a commit that no rule concerns: it records the fate of a dead letter, and
+// counts nothing.
 const AnyRules = math.MaxInt64
 
 // A Grouping says by which indexes an add is in groups too: the shard's grouped part of each index gets
@@ -153,7 +154,8 @@ type Limits struct {
 	GrowsInFold bool
 	// Ring is zero if the store has no ring.
 	Ring Ring
-	// RefusesOldRules is true if Fold answers ErrOutdated. An index is then complete at its creation.
+	// RefusesOldRules is true if Fold answers ErrOutdated. An index and a journal are then complete from
+	// their creation on.
 	RefusesOldRules bool
 	// Rests is the most rests of one SetRests; 0 if the store has no indexes.
 	Rests int

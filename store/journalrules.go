@@ -14,22 +14,22 @@ import (
 // evidence.
 type JournalRule struct {
 	// Pattern is the name of a counter, or a prefix of names followed by *.
-	Pattern string `json:"pattern"`
+	Pattern string
 	// Keep is how long records stay that are written under the rule. A record keeps the
 	// promise of the rule under which it was written.
-	Keep time.Duration `json:"keep"`
+	Keep time.Duration
 	// Paged writes a row for each entry, so that pages of one counter cost what they show.
-	Paged bool `json:"paged,omitempty"`
+	Paged bool
 	// PagedSince is the moment from which every entry that was written under the rule has a row; zero
 	// if all have one, or without Paged.
-	PagedSince time.Time `json:"paged_since,omitzero"`
+	PagedSince time.Time
 	// Version is that of the settings since which the rule has its form. Where the store refuses
 	// commits made with older rules, it is the oldest version of a commit.
-	Version int64 `json:"version"`
+	Version int64
 	// Since is the moment, by the store's clock, from which the journal of the counters is complete.
-	Since time.Time `json:"since"`
+	Since time.Time
 	// Ended is when the rule was removed; zero for a rule in force.
-	Ended time.Time `json:"ended,omitzero"`
+	Ended time.Time
 }
 
 // The bounds of JournalRule.Keep.
@@ -175,9 +175,5 @@ func (r *Rules) journalWithout(now time.Time) (rules []JournalRule) {
 
 func (s Settings) withJournal(rules []JournalRule) Settings {
 	slices.SortFunc(rules, func(a, b JournalRule) int { return comparePatterns(a.Pattern, b.Pattern) })
-	next := Rules{Journal: rules}
-	if s.Rules != nil {
-		next.Series, next.Indexes = s.Rules.Series, s.Rules.Indexes
-	}
-	return s.with(next)
+	return s.with(func(next *Rules) { next.Journal = rules })
 }

@@ -29,15 +29,15 @@ type Rules struct {
 // A SeriesRule says that the counters of a pattern keep a series: their sums over time.
 type SeriesRule struct {
 	// Pattern is the name of a counter, or a prefix of names followed by *.
-	Pattern string `json:"pattern"`
+	Pattern string
 	// Keep is how long the sums stay.
-	Keep Retention `json:"keep"`
+	Keep Retention
 	// Since is the first minute of a complete series. Increments of earlier minutes are in the
 	// series too if they are folded under the rule.
-	Since time.Time `json:"since"`
+	Since time.Time
 	// Ended is when the rule was removed; zero for a rule in force. A rule that ended gets no
 	// more increments, and its series stays for as long as it promised.
-	Ended time.Time `json:"ended,omitzero"`
+	Ended time.Time
 }
 
 // A Retention is how long a series stays, at each of its two resolutions. Sums by the hour, the day
@@ -108,15 +108,6 @@ func (r Retention) String() string {
 		return "15m:" + inDays(r.Quarters)
 	}
 	return "1m:" + inDays(r.Minutes) + ",15m:" + inDays(r.Quarters)
-}
-
-// MarshalText is String, for JSON.
-func (r Retention) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
-
-// UnmarshalText is ParseRetention.
-func (r *Retention) UnmarshalText(text []byte) (err error) {
-	*r, err = ParseRetention(string(text))
-	return err
 }
 
 func inDays(d time.Duration) string {
@@ -218,6 +209,21 @@ func (r *Rules) Keeps() (keeps []Retention) {
 	return keeps
 }
 
+// Oldest is the version of the oldest settings by which a commit may be made (Commit.Rules). It
+// falls when the index or the rule that demanded it is gone.
+func (r *Rules) Oldest() (version int64) {
+	if r == nil {
+		return 0
+	}
+	for i := range r.Indexes {
+		version = max(version, r.Indexes[i].Version)
+	}
+	for i := range r.Journal {
+		version = max(version, r.Journal[i].Version)
+	}
+	return version
+}
+
 // ChangeRules returns the settings after a change of the rules at the store's time now. A change
 // that is in effect already returns s. The error matches ErrNoRule, or is a *countmill.FieldError.
 //
@@ -283,25 +289,25 @@ func (r *Rules) without(now time.Time) (rules []SeriesRule) {
 }
 
 func (s Settings) withRules(rules []SeriesRule) Settings {
-	slices.SortFunc(rules, compareRules)
-	next := Rules{Series: rules}
-	if s.Rules != nil {
-		next.Indexes, next.Journal = s.Rules.Indexes, s.Rules.Journal
-	}
-	return s.with(next)
+	slices.SortFunc(rules, func(a, b SeriesRule) int { return comparePatterns(a.Pattern, b.Pattern) })
+	return s.with(func(next *Rules) { next.Series = rules })
 }
 
-func (s Settings) with(rules Rules) Settings {
+// with returns the next settings: change sets one kind of rules, and the others stay.
+func (s Settings) with(change func(next *Rules)) Settings {
+	var next Rules
+	if s.Rules != nil {
+		next = *s.Rules
+	}
+	change(&next)
 	s.Version, s.Rules = s.Version+1, nil
-	if len(rules.Series)+len(rules.Indexes)+len(rules.Journal) > 0 {
-		s.Rules = &rules
+	if len(next.Series)+len(next.Indexes)+len(next.Journal) > 0 {
+		s.Rules = &next
 	}
 	return s
 }
 
-// compareRules puts names before prefixes, and longer prefixes before shorter ones.
-func compareRules(a, b SeriesRule) int { return comparePatterns(a.Pattern, b.Pattern) }
-
+// comparePatterns puts names before prefixes, and longer prefixes before shorter ones.
 func comparePatterns(a, b string) int {
 	isPrefix := func(pattern string) int {
 		if strings.HasSuffix(pattern, "*") {

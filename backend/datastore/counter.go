@@ -146,7 +146,7 @@ func (s *Store) insertDone(r *store.ResetRequest, done store.ResetResult) *pb.Mu
 	properties := map[string]*pb.Value{
 		"removed": integer(done.Removed), "reset_at": instant(done.At), "expire_at": instant(r.ExpireAt),
 	}
-	return &pb.Mutation{Operation: &pb.Mutation_Insert{Insert: &pb.Entity{Key: s.key(k), Properties: properties}}}
+	return s.insert(k, properties)
 }
 
 func doneOf(e *pb.Entity) (store.ResetResult, error) {

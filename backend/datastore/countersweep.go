@@ -156,7 +156,7 @@ func (s *Store) sweepPart(ctx context.Context, counter string, after time.Durati
 			all = all[:maxEntities] // days only
 		}
 		for _, r := range all {
-			mutations = append(mutations, &pb.Mutation{Operation: &pb.Mutation_Delete{Delete: s.key(r)}})
+			mutations = append(mutations, s.remove(r))
 		}
 		gone = !more
 		return mutations, nil

@@ -65,10 +65,6 @@ func (s *Store) letter(d *store.DeadLetter) (chunks []*pb.Mutation, head *pb.Mut
 	return chunks, s.replace(ref{kindDead, d.Key}, properties)
 }
 
-func (s *Store) replace(r ref, properties map[string]*pb.Value) *pb.Mutation {
-	return &pb.Mutation{Operation: &pb.Mutation_Upsert{Upsert: &pb.Entity{Key: s.key(r), Properties: properties}}}
-}
-
 func chunkRefs(key string, sum []byte, n int) []ref {
 	refs := make([]ref, n)
 	for i := range refs {
@@ -115,10 +111,6 @@ func (s *Store) DeleteDeadLetters(ctx context.Context, keys []string) error {
 		return s.explain("discard dead letters", err)
 	}
 	return s.confirm(ctx, "discard dead letters")
-}
-
-func (s *Store) remove(r ref) *pb.Mutation {
-	return &pb.Mutation{Operation: &pb.Mutation_Delete{Delete: s.key(r)}}
 }
 
 // maxLetters is the most letters of one look-up: each may have 900 KiB.

@@ -200,3 +200,17 @@ func (f *fields) instant(name string) time.Time {
 	f.wrong(name, "a time")
 	return time.Time{}
 }
+
+// insert fails the commit if the entity exists.
+func (s *Store) insert(r ref, properties map[string]*pb.Value) *pb.Mutation {
+	return &pb.Mutation{Operation: &pb.Mutation_Insert{Insert: &pb.Entity{Key: s.key(r), Properties: properties}}}
+}
+
+// replace writes the entity with these properties alone.
+func (s *Store) replace(r ref, properties map[string]*pb.Value) *pb.Mutation {
+	return &pb.Mutation{Operation: &pb.Mutation_Upsert{Upsert: &pb.Entity{Key: s.key(r), Properties: properties}}}
+}
+
+func (s *Store) remove(r ref) *pb.Mutation {
+	return &pb.Mutation{Operation: &pb.Mutation_Delete{Delete: s.key(r)}}
+}

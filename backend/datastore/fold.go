@@ -129,9 +129,7 @@ func (s *Store) insertMarkers(markers []store.Marker) []*pb.Mutation {
 		if m.Whole {
 			properties["whole"] = boolean(true)
 		}
-		mutations = append(mutations, &pb.Mutation{Operation: &pb.Mutation_Insert{Insert: &pb.Entity{
-			Key: s.key(ref{kindApplied, m.ID.String()}), Properties: properties,
-		}}})
+		mutations = append(mutations, s.insert(ref{kindApplied, m.ID.String()}, properties))
 	}
 	return mutations
 }

@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/countmill/countmill/store"
-
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -53,7 +52,7 @@ func (s *Store) dropLot(ctx context.Context, x *store.Index, refs []ref) error {
 			return nil, err
 		}
 		for _, r := range refs {
-			mutations = append(mutations, &pb.Mutation{Operation: &pb.Mutation_Delete{Delete: s.key(r)}})
+			mutations = append(mutations, s.remove(r))
 		}
 		return mutations, nil
 	})
@@ -122,7 +121,7 @@ func (s *Store) dropRests(ctx context.Context, x *store.Index) (dropped int, err
 	for range restLots {
 		var deletes []*pb.Mutation
 		_, err := s.keysOf(ctx, nil, prefixed(kindRest, indexPrefix(x.Number)), maxKeys, func(r ref) {
-			deletes = append(deletes, &pb.Mutation{Operation: &pb.Mutation_Delete{Delete: s.key(r)}})
+			deletes = append(deletes, s.remove(r))
 		})
 		if err != nil || len(deletes) == 0 {
 			return dropped, err

@@ -326,11 +326,15 @@ func TestOlderBuildsRefuseIndexes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	series := []store.SeriesRule{{Pattern: "a*", Keep: store.Retention{Quarters: 24 * time.Hour}}}
 	for _, indexes := range [][]store.Index{nil, {x}} {
 		var old struct {
-			Series []store.SeriesRule `json:"series"`
+			Series []struct {
+				Pattern, Keep string
+				Since, Ended  time.Time
+			}
 		}
-		d := json.NewDecoder(strings.NewReader(encodeRules(&store.Rules{Indexes: indexes}).GetStringValue()))
+		d := json.NewDecoder(strings.NewReader(encodeRules(&store.Rules{Series: series, Indexes: indexes}).GetStringValue()))
 		d.DisallowUnknownFields()
 		if err := d.Decode(&old); (err != nil) != (indexes != nil) {
 			t.Errorf("rules with %d indexes, read by a build that knows none: %v", len(indexes), err)

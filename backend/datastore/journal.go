@@ -33,9 +33,9 @@ func rowsOf(counter string) string {
 // addJournal inserts the records of a commit, as its last mutations.
 func (s *Store) addJournal(mutations []*pb.Mutation, c *store.Commit) []*pb.Mutation {
 	insert := func(r ref, place string, expireAt time.Time, data []byte) {
-		mutations = append(mutations, &pb.Mutation{Operation: &pb.Mutation_Insert{Insert: &pb.Entity{
-			Key: s.key(r), Properties: map[string]*pb.Value{"place": indexedText(place), "data": blob(data), "expire_at": instant(expireAt)},
-		}}})
+		mutations = append(mutations, s.insert(r, map[string]*pb.Value{
+			"place": indexedText(place), "data": blob(data), "expire_at": instant(expireAt),
+		}))
 	}
 	for i := range c.Records {
 		r := &c.Records[i]
@@ -166,7 +166,7 @@ func (s *Store) ReplaceRecord(ctx context.Context, old, next *store.JournalRecor
 		}}
 		for i := range rows {
 			row := ref{kindRow, rowsOf(rows[i].Counter) + rows[i].Place.String()}
-			mutations = append(mutations, &pb.Mutation{Operation: &pb.Mutation_Delete{Delete: s.key(row)}})
+			mutations = append(mutations, s.remove(row))
 		}
 		return mutations, nil
 	})

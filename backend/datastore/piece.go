@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/countmill/countmill/store"
-
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
+
+	"github.com/countmill/countmill/store"
 )
 
 // maxSwapped is the most pieces of each side of SwapPieces.
@@ -126,7 +126,7 @@ func (s *Store) swap(found map[ref]*pb.Entity, old, next []store.Piece) (mutatio
 			return nil, err
 		}
 		if !slices.ContainsFunc(next, func(p store.Piece) bool { return refOfPiece(&p) == r }) {
-			mutations = append(mutations, &pb.Mutation{Operation: &pb.Mutation_Delete{Delete: s.key(r)}})
+			mutations = append(mutations, s.remove(r))
 		}
 	}
 	for i := range next {
@@ -138,9 +138,7 @@ func (s *Store) swap(found map[ref]*pb.Entity, old, next []store.Piece) (mutatio
 		if found[r] != nil {
 			return nil, fmt.Errorf("piece %d exists: %w", next[i].ID, store.ErrChanged)
 		}
-		mutations = append(mutations, &pb.Mutation{Operation: &pb.Mutation_Insert{Insert: &pb.Entity{
-			Key: s.key(r), Properties: pieceProperties(&next[i]),
-		}}})
+		mutations = append(mutations, s.insert(r, pieceProperties(&next[i])))
 	}
 	return mutations, nil
 }

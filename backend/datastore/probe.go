@@ -55,7 +55,7 @@ func (s *Store) tryIncrements(ctx context.Context, n int) error {
 	for i := range n {
 		r := ref{kindProbe, hex.EncodeToString(id[:]) + ":" + strconv.Itoa(i)}
 		increments[i] = s.increment(r, "probe", 3, 1, 1)
-		deletes[i] = &pb.Mutation{Operation: &pb.Mutation_Delete{Delete: s.key(r)}}
+		deletes[i] = s.remove(r)
 	}
 	resp, err := s.commitOnce(ctx, increments)
 	if err != nil {

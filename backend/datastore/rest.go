@@ -6,9 +6,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/countmill/countmill/store"
-
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
+
+	"github.com/countmill/countmill/store"
 )
 
 // maxRests is the most rests of one SetRests. Its transaction then reads 101 entities and writes 200:
@@ -105,7 +105,7 @@ func (s *Store) setRest(mutations []*pb.Mutation, r ref, e *pb.Entity, set *stor
 		return mutations, err
 	}
 	if set.Rest == 0 {
-		mutations = append(mutations, &pb.Mutation{Operation: &pb.Mutation_Delete{Delete: s.key(r)}})
+		mutations = append(mutations, s.remove(r))
 	} else {
 		mutations = append(mutations, s.replace(r, map[string]*pb.Value{"rest": integer(set.Rest)}))
 	}

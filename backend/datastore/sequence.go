@@ -91,7 +91,7 @@ func (s *Store) insertGiven(k ref, g store.Given, t *store.Take) *pb.Mutation {
 	properties := map[string]*pb.Value{
 		"first": integer(g.First), "count": integer(int64(g.Count)), "expire_at": instant(t.ExpireAt),
 	}
-	return &pb.Mutation{Operation: &pb.Mutation_Insert{Insert: &pb.Entity{Key: s.key(k), Properties: properties}}}
+	return s.insert(k, properties)
 }
 
 func givenOf(e *pb.Entity) (store.Given, error) {

@@ -122,7 +122,7 @@ func (s *Store) sweepDay(r ref, e *pb.Entity, rules *store.Rules, when time.Time
 	}
 	keep := rules.KeepOf(counter)
 	if isOver(removesAt(d, keep), when) {
-		return &pb.Mutation{Operation: &pb.Mutation_Delete{Delete: s.key(r)}}, nil
+		return s.remove(r), nil
 	}
 	due := joinsAt(d, keep)
 	if isOver(due, when) {

@@ -61,7 +61,8 @@ func (s *Store) changeSettings(ctx context.Context, doing string, change func(cu
 }
 
 // settingsProperties returns the properties of the meta record for the settings. Durations are in Go's
-// notation. pace and pace_until are null without a pace, and rules without rules.
+// notation. pace and pace_until are null without a pace, and rules without rules; else it has
+// store.StoredRules in JSON.
 func settingsProperties(x store.Settings) map[string]*pb.Value {
 	properties := map[string]*pb.Value{
 		"version": integer(x.Version), "window": text(x.Window.String()), "since": instant(x.Since),
@@ -91,51 +92,11 @@ func settingsOf(f *fields) store.Settings {
 	return x
 }
 
-// rulesRecord is the rules in the meta record, in JSON.
-type rulesRecord struct {
-	Series []store.SeriesRule `json:"series"`
-	// Indexes are left out if there are none: an older process refuses them.
-	Indexes []indexRecord `json:"indexes,omitempty"`
-	Journal []journalRule `json:"journal,omitempty"`
-}
-
-// indexRecord is an index in the meta record.
-type indexRecord struct {
-	Name    string    `json:"name"`
-	Match   string    `json:"match"`
-	Group   string    `json:"group"`
-	Number  int64     `json:"number"`
-	Version int64     `json:"version"`
-	Since   time.Time `json:"since"`
-	Serving time.Time `json:"serving,omitzero"`
-	Checked time.Time `json:"checked,omitzero"`
-	Ended   time.Time `json:"ended,omitzero"`
-}
-
-// journalRule is a rule for the journal in the meta record.
-type journalRule struct {
-	Pattern    string    `json:"pattern"`
-	Keep       string    `json:"keep"` // store.JournalChange
-	PagedSince time.Time `json:"paged_since,omitzero"`
-	Version    int64     `json:"version"`
-	Since      time.Time `json:"since"`
-	Ended      time.Time `json:"ended,omitzero"`
-}
-
 func encodeRules(r *store.Rules) *pb.Value {
 	if r == nil {
 		return instant(time.Time{})
 	}
-	record := rulesRecord{Series: r.Series}
-	for i := range r.Indexes {
-		x := &r.Indexes[i]
-		record.Indexes = append(record.Indexes, indexRecord{x.Name, x.Match, x.Group, x.Number, x.Version, x.Since, x.Serving, x.Checked, x.Ended})
-	}
-	for i := range r.Journal {
-		x := &r.Journal[i]
-		record.Journal = append(record.Journal, journalRule{x.Pattern, x.Change().String(), x.PagedSince, x.Version, x.Since, x.Ended})
-	}
-	written, err := json.Marshal(record)
+	written, err := json.Marshal(r.Stored())
 	if err != nil {
 		panic(err) // its fields are text and times
 	}
@@ -144,36 +105,18 @@ func encodeRules(r *store.Rules) *pb.Value {
 
 // decodeRules refuses fields that it does not know: they are rules of a newer version.
 func decodeRules(f *fields) *store.Rules {
-	var r rulesRecord
+	var stored store.StoredRules
 	d := json.NewDecoder(strings.NewReader(f.text("rules")))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&r); err != nil {
-		f.wrong("rules", "rules that this version knows")
-		return nil
-	}
-	rules := &store.Rules{Series: r.Series}
-	for _, x := range r.Indexes {
-		index := store.Index{
-			Name: x.Name, Match: x.Match, Group: x.Group, Number: x.Number, Version: x.Version,
-			Since: x.Since, Serving: x.Serving, Checked: x.Checked, Ended: x.Ended,
+	err := d.Decode(&stored)
+	if err == nil {
+		var rules *store.Rules
+		if rules, err = stored.Rules(); err == nil {
+			return rules
 		}
-		if err := index.Parse(); err != nil {
-			f.wrong("rules", "rules that this version knows")
-			return nil
-		}
-		rules.Indexes = append(rules.Indexes, index)
 	}
-	for _, x := range r.Journal {
-		c, err := store.ParseJournalKeep(x.Keep)
-		if err != nil {
-			f.wrong("rules", "rules that this version knows")
-			return nil
-		}
-		rules.Journal = append(rules.Journal, store.JournalRule{
-			Pattern: x.Pattern, Keep: c.Keep, Paged: c.Paged, PagedSince: x.PagedSince, Version: x.Version, Since: x.Since, Ended: x.Ended,
-		})
-	}
-	return rules
+	f.wrong("rules", "rules that this version knows")
+	return nil
 }
 
 // An identity separates the cached totals of different databases. A copied database has the original's

@@ -67,7 +67,7 @@ func (s *Store) tidy(ctx context.Context) {
 	var deletes []*pb.Mutation
 	for _, w := range workers {
 		if at.Sub(w.Expires) > forgotten {
-			deletes = append(deletes, &pb.Mutation{Operation: &pb.Mutation_Delete{Delete: s.key(ref{kindWorker, w.ID})}})
+			deletes = append(deletes, s.remove(ref{kindWorker, w.ID}))
 		}
 	}
 	_ = s.commitLots(ctx, deletes)

@@ -154,9 +154,6 @@ func (s *Store) JournalRecords(ctx context.Context, q store.JournalQuery) (page 
 		page.Records = append(page.Records, r)
 		return len(r.Data), err
 	})
-	if q.Last {
-		slices.Reverse(page.Records)
-	}
 	return page, err
 }
 
@@ -173,9 +170,6 @@ func (s *Store) JournalRows(ctx context.Context, counter string, q store.Journal
 		page.Rows = append(page.Rows, r)
 		return len(r.Data), err
 	})
-	if q.Last {
-		slices.Reverse(page.Rows)
-	}
 	return page, err
 }
 
@@ -223,6 +217,10 @@ func (s *Store) journalPage(ctx context.Context, prefix []byte, q store.JournalQ
 		if n%1000 == 0 && err == nil {
 			err = ctx.Err()
 		}
+	}
+	if q.Last { // it was read from its end
+		slices.Reverse(page.Records)
+		slices.Reverse(page.Rows)
 	}
 	return errors.Join(err, iter.Error(), iter.Close())
 }

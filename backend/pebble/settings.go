@@ -137,63 +137,16 @@ type settingsRecord struct {
 	ForgetBefore time.Time `json:"forget_before"`
 	Pace         string    `json:"pace,omitempty"`
 	PaceUntil    time.Time `json:"pace_until,omitzero"`
-	// Series are the rules for series.
-	Series []seriesRecord `json:"series,omitempty"`
-	// Indexes are the indexes.
-	Indexes []indexRecord `json:"indexes,omitempty"`
-	// Journal are the rules for the journal.
-	Journal []journalRule `json:"journal,omitempty"`
-}
-
-// journalRule is a rule for the journal in the meta record.
-type journalRule struct {
-	Pattern    string    `json:"pattern"`
-	Keep       string    `json:"keep"` // store.JournalChange
-	PagedSince time.Time `json:"paged_since,omitzero"`
-	Version    int64     `json:"version"`
-	Since      time.Time `json:"since"`
-	Ended      time.Time `json:"ended,omitzero"`
-}
-
-// indexRecord is an index in the meta record.
-type indexRecord struct {
-	Name    string    `json:"name"`
-	Match   string    `json:"match"`
-	Group   string    `json:"group"`
-	Number  int64     `json:"number"`
-	Version int64     `json:"version"`
-	Since   time.Time `json:"since"`
-	Serving time.Time `json:"serving,omitzero"`
-	Checked time.Time `json:"checked,omitzero"`
-	Ended   time.Time `json:"ended,omitzero"`
-}
-
-// seriesRecord is a rule for series in the meta record.
-type seriesRecord struct {
-	Pattern string    `json:"pattern"`
-	Keep    string    `json:"keep"`
-	Since   time.Time `json:"since"`
-	Ended   time.Time `json:"ended,omitzero"`
+	store.StoredRules
 }
 
 func encodeSettings(s store.Settings) *settingsRecord {
-	r := &settingsRecord{Version: s.Version, Window: s.Window.String(), Since: s.Since, ForgetBefore: s.ForgetBefore, PaceUntil: s.PaceUntil}
+	r := &settingsRecord{
+		Version: s.Version, Window: s.Window.String(), Since: s.Since, ForgetBefore: s.ForgetBefore, PaceUntil: s.PaceUntil,
+		StoredRules: s.Rules.Stored(),
+	}
 	if s.Pace != 0 {
 		r.Pace = s.Pace.String()
-	}
-	if s.Rules == nil {
-		return r
-	}
-	for _, rule := range s.Rules.Series {
-		r.Series = append(r.Series, seriesRecord{rule.Pattern, rule.Keep.String(), rule.Since, rule.Ended})
-	}
-	for i := range s.Rules.Indexes {
-		x := &s.Rules.Indexes[i]
-		r.Indexes = append(r.Indexes, indexRecord{x.Name, x.Match, x.Group, x.Number, x.Version, x.Since, x.Serving, x.Checked, x.Ended})
-	}
-	for i := range s.Rules.Journal {
-		x := &s.Rules.Journal[i]
-		r.Journal = append(r.Journal, journalRule{x.Pattern, x.Change().String(), x.PagedSince, x.Version, x.Since, x.Ended})
 	}
 	return r
 }
@@ -206,39 +159,8 @@ func (r *settingsRecord) decode() (s store.Settings, err error) {
 	if err == nil && (s.Version < 1 || s.Window <= 0 || s.Pace < 0 || s.ForgetBefore.IsZero()) {
 		err = errors.New("its settings are empty")
 	}
-	if err == nil && len(r.Series)+len(r.Indexes)+len(r.Journal) > 0 {
-		s.Rules, err = r.decodeRules()
+	if err == nil {
+		s.Rules, err = r.Rules()
 	}
 	return s, err
-}
-
-func (r *settingsRecord) decodeRules() (*store.Rules, error) {
-	rules := new(store.Rules)
-	for _, x := range r.Series {
-		keep, err := store.ParseRetention(x.Keep)
-		if err != nil {
-			return nil, fmt.Errorf("the rule for %q: %w", x.Pattern, err)
-		}
-		rules.Series = append(rules.Series, store.SeriesRule{Pattern: x.Pattern, Keep: keep, Since: x.Since, Ended: x.Ended})
-	}
-	for _, x := range r.Indexes {
-		index := store.Index{
-			Name: x.Name, Match: x.Match, Group: x.Group, Number: x.Number, Version: x.Version,
-			Since: x.Since, Serving: x.Serving, Checked: x.Checked, Ended: x.Ended,
-		}
-		if err := index.Parse(); err != nil {
-			return nil, fmt.Errorf("the index %q: %w", x.Name, err)
-		}
-		rules.Indexes = append(rules.Indexes, index)
-	}
-	for _, x := range r.Journal {
-		c, err := store.ParseJournalKeep(x.Keep)
-		if err != nil {
-			return nil, fmt.Errorf("the journal of %q: %w", x.Pattern, err)
-		}
-		rules.Journal = append(rules.Journal, store.JournalRule{
-			Pattern: x.Pattern, Keep: c.Keep, Paged: c.Paged, PagedSince: x.PagedSince, Version: x.Version, Since: x.Since, Ended: x.Ended,
-		})
-	}
-	return rules, nil
 }

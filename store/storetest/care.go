@@ -83,16 +83,6 @@ func readTime(t testing.TB, s store.Store) time.Time {
 	return v.ReadTime()
 }
 
-// anIndex is an index that no store has.
-func anIndex() *store.Index {
-	x, err := store.ParseIndex("sites", "page:{site}:*", "site:{site}")
-	if err != nil {
-		panic(err)
-	}
-	x.Number = 5
-	return &x
-}
-
 // calls returns every call that takes a context. A healthy store accepts their arguments at about m.At.
 func calls(s store.Store, m store.Marker) map[string]func(ctx context.Context) error {
 	first := func(_ any, err error) error { return err }
@@ -123,8 +113,8 @@ func calls(s store.Store, m store.Marker) map[string]func(ctx context.Context) e
 		"ShardsOf":      func(ctx context.Context) error { return first(s.ShardsOf(ctx, "a")) },
 		"Pieces":        func(ctx context.Context) error { return first(s.Pieces(ctx, 5)) },
 		"SwapPieces":    func(ctx context.Context) error { return s.SwapPieces(ctx, nil, []store.Piece{{Index: 5, ID: 1}}) },
-		"Ungrouped":     func(ctx context.Context) error { return first(s.Ungrouped(ctx, anIndex(), &store.Piece{}, "", 1)) },
-		"DropGrouped":   func(ctx context.Context) error { return first(s.DropGrouped(ctx, anIndex(), &store.Piece{}, "", 1)) },
+		"Ungrouped":     func(ctx context.Context) error { return first(s.Ungrouped(ctx, sites(), &store.Piece{}, "", 1)) },
+		"DropGrouped":   func(ctx context.Context) error { return first(s.DropGrouped(ctx, sites(), &store.Piece{}, "", 1)) },
 		"RestsOf":       func(ctx context.Context) error { return first(s.RestsOf(ctx, &store.Piece{Index: 5, ID: 1}, "", 1)) },
 		"GrowCounter":   func(ctx context.Context) error { return first(s.GrowCounter(ctx, "b", 1)) },
 		"SweepCounters": func(ctx context.Context) error { return first(s.SweepCounters(ctx, time.Hour)) },

@@ -188,6 +188,14 @@ var defects = map[string]*defect{
 	"keeps replaced rows":                {caught: "ReplaceRecord", make: journals(journaling{replace: keepsRows})},
 	"keeps records for ever":             {caught: "SweepJournal", make: journals(journaling{sweep: neverSweeps})},
 	"forgets the journal":                {caught: "ReopenedJournal"},
+	"sums positive counters only":        {caught: "SumsAreTotals", make: boards(summing{sums: spoils(positiveOnly)})},
+	"sums no overflow group":             {caught: "SumsOfGroups", make: boards(summing{sums: spoils(withoutOverflowGroup)})},
+	"sums a minute more":                 {caught: "SumsOfMinutes", make: boards(summing{sums: minuteMore})},
+	"sums at two moments":                {caught: "SumsAreOfOneMoment", make: boards(summing{sums: twoMoments}), opts: slow},
+	"visits on after an error":           {caught: "SumsEndWithTheirVisitor", make: boards(summing{sums: visitsOn})},
+	"shows windows of deleted counters":  {caught: "SumsHideDeletedCounters", make: boards(summing{sums: spoils(hidesNone)})},
+	"bounds half a rise":                 {caught: "RisenBounds", make: boards(summing{risen: halfARise}), opts: machines},
+	"marks a moment after its sums":      {caught: "RisenBesideFolds", make: boards(summing{sums: marksLater}), opts: machines},
 	"believes the clock":                 {caught: "WrongClockForgetsNothing", make: settings(func(_, x store.Settings) store.Settings { return x })},
 }
 

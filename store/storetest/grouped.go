@@ -285,7 +285,8 @@ func testDropGrouped(t *testing.T, su *suite) {
 	}
 }
 
-// A store that can refuses commits by rules from before an index, and applies nothing of them.
+// A store with Limits.RefusesOldRules refuses every commit by rules from before an index, also one without
+// adds, and applies nothing of it.
 func testOldRulesRefused(t *testing.T, su *suite) {
 	s := su.open(t)
 	if !s.Limits().RefusesOldRules {

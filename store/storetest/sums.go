@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -34,42 +33,12 @@ var sumsTests = []suiteTest{
 	{"SumsAreTotals", testSumsAreTotals},
 	{"SumsOfGroups", testSumsOfGroups},
 	{"SumsOfMinutes", testSumsOfMinutes},
+	{"SumsHideDeletedCounters", testSumsHideDeletedCounters},
 	{"SumsAreOfOneMoment", testSumsAreOfOneMoment},
 	{"SumsEndWithTheirVisitor", testSumsEndWithTheirVisitor},
 	{"RisenBounds", testRisenBounds},
 	{"RisenBesideFolds", testRisenBesideFolds},
 	{"RisenSeesMinutes", testRisenSeesMinutes},
-}
-
-// sites is the index of these tests. Its number is in Grouped alone.
-func sites() *store.Index {
-	x, err := store.ParseIndex("sites", "page:{site}:*", "site:{site}")
-	if err != nil {
-		panic(err)
-	}
-	x.Number = 7
-	return &x
-}
-
-// pagesOf are counters of the index, and strangers are not.
-func pagesOf(n int) (names []string) {
-	for i := range n {
-		names = append(names, fmt.Sprintf("page:s%d:/%d", i%5, i))
-	}
-	return append(names, "page:s1:", "page::x:y", "page:日本:語", "page:s\u00e9:a b")
-}
-
-var strangers = []string{"page", "page:", "page:a", "pagf:s1:/1", "pag", "=site:s1", "a:page:s1:/1"}
-
-// groupedCommit adds deltas, and says which of them the index has.
-func groupedCommit(x *store.Index, adds ...store.ShardDelta) *store.Commit {
-	c := commit(one(marker()), adds...)
-	for i := range c.Adds {
-		if x.Has(c.Adds[i].Counter) {
-			c.Grouped = append(c.Grouped, store.Grouping{Add: i, Indexes: []int64{x.Number}})
-		}
-	}
-	return c
 }
 
 // sumsOf returns all sums of a query by counter.
@@ -99,94 +68,6 @@ func sumsOf(t testing.TB, s store.Store, q *store.SumsQuery) (map[string]int64, 
 	return found, sums
 }
 
-// totalsOf are the totals of existing counters, as a reader has them.
-func totalsOf(t testing.TB, s store.Store, names []string) map[string]int64 {
-	t.Helper()
-	found := make(map[string]int64)
-	for _, name := range names {
-		sum := look(t, s, name)
-		total := sum.Sum - sum.Baseline
-		if sum.Exists && (total != 0 || sum.DeletedAt.IsZero()) {
-			found[name] = total
-		}
-	}
-	return found
-}
-
-// A churn changes counters at random.
-type churn struct {
-	t      testing.TB
-	s      store.Store
-	x      *store.Index
-	random *rand.Rand
-	names  []string
-	looked []store.ResetRequest // looks of resets that come later
-}
-
-func newChurn(t testing.TB, s store.Store, names []string) *churn {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	for lot := range slices.Chunk(names, 20) {
-		var growths []store.Growth
-		for _, name := range lot {
-			growths = append(growths, store.Growth{Counter: name, Shards: 1 + len(name)%3})
-		}
-		grow(t, s, growths...)
-	}
-	return &churn{t: t, s: s, x: sites(), names: names, random: rand.New(rand.NewPCG(seed, 1))}
-}
-
-func (c *churn) name() string { return c.names[c.random.IntN(len(c.names))] }
-
-func (c *churn) fold() {
-	var adds []store.ShardDelta
-	for range 1 + c.random.IntN(8) {
-		name := c.name()
-		adds = append(adds, add(name, c.random.IntN(1+len(name)%3), 1+c.random.Int64N(50)-c.random.Int64N(60)))
-	}
-	slices.SortFunc(adds, func(a, b store.ShardDelta) int { return gocmpAdds(a, b) })
-	adds = slices.CompactFunc(adds, func(a, b store.ShardDelta) bool { return a.Counter == b.Counter && a.Shard == b.Shard })
-	adds = slices.DeleteFunc(adds, func(a store.ShardDelta) bool { return a.Delta == 0 })
-	if len(adds) > 0 {
-		mustFoldRetrying(c.t, c.s, groupedCommit(c.x, adds...))
-	}
-}
-
-func gocmpAdds(a, b store.ShardDelta) int {
-	if a.Counter != b.Counter {
-		if a.Counter < b.Counter {
-			return -1
-		}
-		return 1
-	}
-	return a.Shard - b.Shard
-}
-
-// step folds, looks for a reset, applies a reset, deletes, or makes a deleted counter exist again.
-func (c *churn) step() {
-	switch c.random.IntN(12) {
-	case 0, 1:
-		name := c.name()
-		r := resetOf(name, look(c.t, c.s, name))
-		r.Delete = c.random.IntN(3) == 0
-		c.looked = append(c.looked, r)
-	case 2, 3:
-		if len(c.looked) > 0 { // its look-up may be long before
-			_, err := c.s.ResetCounter(c.t.Context(), c.looked[0])
-			if err != nil && !errors.Is(err, store.ErrChanged) {
-				c.t.Errorf("ResetCounter: %v", err)
-			}
-			c.looked = c.looked[1:]
-		}
-	case 4:
-		if _, err := c.s.GrowCounter(c.t.Context(), c.name(), 1); err != nil {
-			c.t.Errorf("GrowCounter: %v", err)
-		}
-	default:
-		c.fold()
-	}
-}
-
 func testSumsAreTotals(t *testing.T, su *suite) {
 	s := su.open(t)
 	names := append(pagesOf(60), strangers...)
@@ -214,7 +95,7 @@ func testSumsAreTotals(t *testing.T, su *suite) {
 		}
 	}
 	for range 3 { // beyond int64
-		mustFoldRetrying(t, s, groupedCommit(sites(), add("page:s1:/1", 0, wire.MaxSum)))
+		mustFoldRetrying(t, s, grouped(commit(one(marker()), add("page:s1:/1", 0, wire.MaxSum)), sites()))
 	}
 	if got, _ := sumsOf(t, s, q); got["page:s1:/1"] != 0 {
 		t.Errorf("a counter that overflowed has the sum %d", got["page:s1:/1"])
@@ -288,6 +169,37 @@ func testSumsOfMinutes(t *testing.T, su *suite) {
 	}
 }
 
+// The window of a deleted counter is hidden until the counter counts again.
+func testSumsHideDeletedCounters(t *testing.T, su *suite) {
+	const name = "page:s1:/1"
+	s := seriesStore(t, su)
+	day := today(t, s)
+	want := func(what string, want store.CounterSum) {
+		t.Helper()
+		var got store.CounterSum
+		_, err := s.Sums(t.Context(), &store.SumsQuery{Index: sites(), From: day, To: day + 1}, func(c *store.CounterSum) error {
+			got = *c
+			got.Counter = nil
+			return nil
+		})
+		if errors.Is(err, store.ErrNoWindows) {
+			t.Skip("the store has no sums of minutes")
+		}
+		if diff := gocmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("the sum of %s: %v (-want +got):\n%s", what, err, diff)
+		}
+	}
+	grow(t, s, store.Growth{Counter: name, Shards: 1})
+	mustFoldRetrying(t, s, seriesCommit(one(marker()), bucketed{name, 0, day, 5}))
+	want("a counter", store.CounterSum{Sum: 5, Most: 5})
+	r := resetOf(name, look(t, s, name))
+	r.Delete = true
+	reset(t, s, r)
+	want("a deleted counter", store.CounterSum{Sum: 5, Most: 5, Hidden: true})
+	mustFoldRetrying(t, s, seriesCommit(one(marker()), bucketed{name, 0, day, 1}))
+	want("a deleted counter that counts again", store.CounterSum{Sum: 6, Most: 6})
+}
+
 // Folds move amounts between counters: the sum of all sums is 0 at every moment.
 func testSumsAreOfOneMoment(t *testing.T, su *suite) {
 	s := su.open(t)
@@ -296,7 +208,7 @@ func testSumsAreOfOneMoment(t *testing.T, su *suite) {
 	var folds sync.WaitGroup
 	folds.Go(func() {
 		for i := range su.rounds {
-			mustFoldRetrying(t, s, groupedCommit(c.x, add(names[i%30], 0, 5), add(names[(i+7)%30], 0, -5)))
+			mustFoldRetrying(t, s, grouped(commit(one(marker()), add(names[i%30], 0, 5), add(names[(i+7)%30], 0, -5)), c.x))
 		}
 	})
 	for range 10 {
@@ -315,7 +227,7 @@ func testSumsAreOfOneMoment(t *testing.T, su *suite) {
 func testSumsEndWithTheirVisitor(t *testing.T, su *suite) {
 	s := su.open(t)
 	c := newChurn(t, s, pagesOf(10))
-	mustFoldRetrying(t, s, groupedCommit(c.x, add("page:s1:/1", 0, 1), add("page:s2:/2", 0, 1)))
+	mustFoldRetrying(t, s, grouped(commit(one(marker()), add("page:s1:/1", 0, 1), add("page:s2:/2", 0, 1)), c.x))
 	enough, n := errors.New("enough"), 0
 	_, err := s.Sums(t.Context(), &store.SumsQuery{Index: c.x}, func(*store.CounterSum) error {
 		n++
@@ -324,109 +236,4 @@ func testSumsEndWithTheirVisitor(t *testing.T, su *suite) {
 	if n != 1 || err == nil {
 		t.Errorf("visited %d counters, and the error is %v", n, err)
 	}
-}
-
-// Between a moment of Sums and a later view no sum has risen by more than Risen says.
-func testRisenBounds(t *testing.T, su *suite) {
-	s := su.open(t)
-	names := pagesOf(20)
-	c, q := newChurn(t, s, names), &store.SumsQuery{Index: sites()}
-	if !s.Risen(q, store.RiseMark{}).Known {
-		t.Skip("other processes may fold too")
-	}
-	for range su.rounds {
-		for range c.random.IntN(4) {
-			c.step()
-		}
-		before, sums := sumsOf(t, s, q)
-		for range c.random.IntN(4) {
-			c.step()
-		}
-		after := totalsOf(t, s, names)
-		rise := s.Risen(q, sums.Mark)
-		for name, total := range after {
-			if total-before[name] > rise.Most {
-				t.Fatalf("%q rose from %d to %d, and Risen answers %+v", name, before[name], total, rise)
-			}
-			if was, ok := before[name]; !rise.Changed && ok && was != total {
-				t.Fatalf("%q changed from %d to %d, and Risen answers %+v", name, was, total, rise)
-			}
-		}
-		if again := s.Risen(q, sums.Mark); again != rise {
-			t.Fatalf("nothing happened, and Risen answers %+v after %+v", again, rise)
-		}
-	}
-}
-
-// +5 in one minute and -5 in another leave a total as it is, and raise a window.
-func testRisenSeesMinutes(t *testing.T, su *suite) {
-	s := seriesStore(t, su)
-	q := &store.SumsQuery{Index: sites()}
-	if !s.Risen(q, store.RiseMark{}).Known {
-		t.Skip("other processes may fold too")
-	}
-	day := today(t, s)
-	_, sums := sumsOf(t, s, q)
-	mustFoldRetrying(t, s, seriesCommit(one(marker()), bucketed{"page:s1:/1", 0, day - 1, -5}, bucketed{"page:s1:/1", 0, day, 5}))
-	if r := s.Risen(q, sums.Mark); r.Most < 5 || !r.Changed {
-		t.Errorf("a day rose by 5, and Risen answers %+v", r)
-	}
-}
-
-// The bound holds while others fold.
-func testRisenBesideFolds(t *testing.T, su *suite) {
-	s := su.open(t)
-	names := pagesOf(8)
-	c, q := newChurn(t, s, names), &store.SumsQuery{Index: sites()}
-	if !s.Risen(q, store.RiseMark{}).Known {
-		t.Skip("other processes may fold too")
-	}
-	stop := make(chan struct{})
-	var folds sync.WaitGroup
-	for n := range 3 {
-		folds.Go(func() {
-			for i := 0; ; i++ {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				com := groupedCommit(c.x, add(names[(i*5+n)%len(names)], 0, int64(1+i%7)))
-				if n == 0 {
-					com.Markers = nil
-				}
-				mustFoldRetrying(t, s, com)
-			}
-		})
-	}
-	for range su.rounds {
-		before, sums := sumsOf(t, s, q)
-		after := totalsIn(t, s, names)
-		rise := s.Risen(q, sums.Mark)
-		risen := int64(0) // by all counters together, because all deltas are positive
-		for name, total := range after {
-			risen += total - before[name]
-		}
-		if risen > rise.Most || !rise.Changed && risen != 0 {
-			t.Errorf("all sums rose by %d together, and Risen answers %+v", risen, rise)
-		}
-	}
-	close(stop)
-	folds.Wait()
-}
-
-// totalsIn reads shard 0 of counters that were never reset, in one view.
-func totalsIn(t testing.TB, s store.Store, names []string) map[string]int64 {
-	t.Helper()
-	v := s.View()
-	defer v.Close()
-	var keys []store.Key
-	for _, name := range names {
-		keys = append(keys, store.Key{Counter: name})
-	}
-	found := make(map[string]int64)
-	for i, value := range lookup(t, v, keys...) {
-		found[names[i]] = value.Value
-	}
-	return found
 }

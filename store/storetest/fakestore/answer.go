@@ -142,6 +142,19 @@ func (s *Store) begin(ctx context.Context, op Op, c *store.Commit) (Answer, erro
 	return OK, nil
 }
 
+// run is begin and do, for a call that holds the lock all the time.
+func (s *Store) run(ctx context.Context, op Op, locked func() error) error {
+	answer, err := s.begin(ctx, op, nil)
+	if err != nil {
+		return err
+	}
+	return s.do(ctx, answer, func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return locked()
+	})
+}
+
 // do runs a call as the answer demands. run takes the lock itself.
 func (s *Store) do(ctx context.Context, answer Answer, run func() error) error {
 	if err := s.wait(ctx); err != nil {

@@ -122,7 +122,7 @@ type Store struct {
 	closed     bool
 	last       time.Time // the latest commit or read time so far
 	settings   store.Settings
-	oldest     int64         // the highest Rules.Oldest so far
+	oldest     int64         // the highest Rules.Oldest since New
 	moved      time.Duration // Options.Age when ForgetBefore last advanced
 	cacheKey   [32]byte
 	shards     map[shardKey]history[int64]

@@ -49,19 +49,6 @@ func (s *Store) groupedLocked(c *store.Commit) {
 	}
 }
 
-// run makes one call that changes or reads indexes.
-func (s *Store) run(ctx context.Context, op Op, locked func() error) error {
-	answer, err := s.begin(ctx, op, nil)
-	if err != nil {
-		return err
-	}
-	return s.do(ctx, answer, func() error {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return locked()
-	})
-}
-
 // Pieces returns the pieces of an index.
 func (s *Store) Pieces(ctx context.Context, index int64) (pieces []store.Piece, err error) {
 	err = s.run(ctx, Pieces, func() error {

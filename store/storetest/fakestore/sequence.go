@@ -53,13 +53,7 @@ func (s *Store) giveLocked(sequence string, takes []store.Take) (given []store.G
 
 // Sequence returns the state of a sequence.
 func (s *Store) Sequence(ctx context.Context, sequence string) (state store.SequenceState, err error) {
-	answer, err := s.begin(ctx, Sequence, nil)
-	if err != nil {
-		return state, err
-	}
-	err = s.do(ctx, answer, func() error {
-		s.mu.Lock()
-		defer s.mu.Unlock()
+	err = s.run(ctx, Sequence, func() error {
 		state = s.sequences[sequence]
 		return nil
 	})
@@ -68,13 +62,7 @@ func (s *Store) Sequence(ctx context.Context, sequence string) (state store.Sequ
 
 // DeleteSequence keeps the last value.
 func (s *Store) DeleteSequence(ctx context.Context, sequence string) (before store.SequenceState, err error) {
-	answer, err := s.begin(ctx, DeleteSequence, nil)
-	if err != nil {
-		return before, err
-	}
-	err = s.do(ctx, answer, func() error {
-		s.mu.Lock()
-		defer s.mu.Unlock()
+	err = s.run(ctx, DeleteSequence, func() error {
 		at := s.commitTimeLocked()
 		if before = s.sequences[sequence]; before.Exists() {
 			s.sequences[sequence] = store.SequenceState{Last: before.Last, Deleted: at}

@@ -11,14 +11,8 @@ import (
 
 // Sums visits the counters of a query in the order of their names.
 func (s *Store) Sums(ctx context.Context, q *store.SumsQuery, visit func(*store.CounterSum) error) (sums store.Sums, err error) {
-	answer, err := s.begin(ctx, Sums, nil)
-	if err != nil {
-		return sums, err
-	}
 	var found []store.CounterSum
-	err = s.do(ctx, answer, func() error {
-		s.mu.Lock()
-		defer s.mu.Unlock()
+	err = s.run(ctx, Sums, func() error {
 		sums = store.Sums{At: s.readTimeLocked(), Mark: s.rises.mark()}
 		for counter := range s.records {
 			if c, ok := s.sumLocked(counter, q); ok && q.Has(counter) {

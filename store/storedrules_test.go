@@ -1,0 +1,91 @@
+package store
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/countmill/countmill"
+)
+
+// The form of rules in databases stays as it is.
+func TestStoredRules(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
+	x, err := ParseIndex("sites", "page:{site}:*", "site:{site}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.Number, x.Version, x.Since = 3, 3, at
+	y := x
+	y.Name, y.Serving, y.Checked, y.Ended = "older", at, at.Add(time.Hour), at.Add(2*time.Hour)
+	rules := &Rules{
+		Series: []SeriesRule{
+			{Pattern: "a", Keep: Retention{6 * time.Hour, 400 * days}, Since: at},
+			{Pattern: "b*", Keep: Retention{0, 30 * days}, Since: at, Ended: at.Add(time.Hour)},
+		},
+		Indexes: []Index{y, x},
+		Journal: []JournalRule{
+			{Pattern: "c", Keep: 30 * days, Version: 4, Since: at},
+			{Pattern: "d*", Keep: 36 * time.Hour, Paged: true, PagedSince: at.Add(time.Hour), Version: 5, Since: at, Ended: at.Add(2 * time.Hour)},
+		},
+	}
+	const want = `{"series":[{"pattern":"a","keep":"1m:6h,15m:400d","since":"2026-11-25T12:00:00Z"},` +
+		`{"pattern":"b*","keep":"15m:30d","since":"2026-11-25T12:00:00Z","ended":"2026-11-25T13:00:00Z"}],` +
+		`"indexes":[{"name":"older","match":"page:{site}:*","group":"site:{site}","number":3,"version":3,"since":"2026-11-25T12:00:00Z",` +
+		`"serving":"2026-11-25T12:00:00Z","checked":"2026-11-25T13:00:00Z","ended":"2026-11-25T14:00:00Z"},` +
+		`{"name":"sites","match":"page:{site}:*","group":"site:{site}","number":3,"version":3,"since":"2026-11-25T12:00:00Z"}],` +
+		`"journal":[{"pattern":"c","keep":"30d","version":4,"since":"2026-11-25T12:00:00Z"},` +
+		`{"pattern":"d*","keep":"36h,paged","paged_since":"2026-11-25T13:00:00Z","version":5,"since":"2026-11-25T12:00:00Z","ended":"2026-11-25T14:00:00Z"}]}`
+	written, err := json.Marshal(rules.Stored())
+	if err != nil || string(written) != want {
+		t.Errorf("got  %s, %v\nwant %s", written, err, want)
+	}
+	var stored StoredRules
+	if err := json.Unmarshal(written, &stored); err != nil {
+		t.Fatal(err)
+	}
+	again, err := stored.Rules()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(rules, again, cmpopts.IgnoreUnexported(Index{})); diff != "" {
+		t.Errorf("rules read again (-want +got):\n%s", diff)
+	}
+	if group, ok := again.Indexes[1].GroupOf("page:s1:/"); !ok || group != countmill.GroupMark+"site:s1" {
+		t.Errorf("an index that was read has the group %q, %t", group, ok)
+	}
+}
+
+func TestStoredRulesOfNone(t *testing.T) {
+	t.Parallel()
+	for _, r := range []*Rules{nil, {}} {
+		written, err := json.Marshal(r.Stored())
+		if err != nil || string(written) != "{}" {
+			t.Errorf("%v is written as %s, %v", r, written, err)
+		}
+	}
+	if r, err := new(StoredRules).Rules(); r != nil || err != nil {
+		t.Errorf("no rules are read as %v, %v", r, err)
+	}
+}
+
+func TestStoredRulesRefused(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		`{"series":[{"pattern":"a","keep":"1m:6h"}]}`,
+		`{"indexes":[{"name":"sites","match":"page:{site","group":"site:{site}"}]}`,
+		`{"journal":[{"pattern":"a","keep":"30d,sorted"}]}`,
+	} {
+		var stored StoredRules
+		if err := json.Unmarshal([]byte(text), &stored); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := stored.Rules(); err == nil {
+			t.Errorf("%s is read as %+v", text, r)
+		}
+	}
+}

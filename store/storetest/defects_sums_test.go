@@ -1,0 +1,110 @@
+package storetest_test
+
+import (
+	"context"
+
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/storetest/fakestore"
+)
+
+type sumsFunc func(ctx context.Context, s *fakestore.Store, q *store.SumsQuery, visit func(*store.CounterSum) error) (store.Sums, error)
+
+// summing has other sums, or another bound of their rises.
+type summing struct {
+	*fakestore.Store
+	sums  sumsFunc
+	risen func(store.Rise) store.Rise
+}
+
+func boards(odd summing) func(*fakestore.Store) store.Store {
+	return func(s *fakestore.Store) store.Store {
+		odd := odd
+		odd.Store = s
+		return odd
+	}
+}
+
+func (s summing) Sums(ctx context.Context, q *store.SumsQuery, visit func(*store.CounterSum) error) (store.Sums, error) {
+	if s.sums == nil {
+		return s.Store.Sums(ctx, q, visit)
+	}
+	return s.sums(ctx, s.Store, q, visit)
+}
+
+func (s summing) Risen(q *store.SumsQuery, since store.RiseMark) store.Rise {
+	if s.risen == nil {
+		return s.Store.Risen(q, since)
+	}
+	return s.risen(s.Store.Risen(q, since))
+}
+
+// spoils returns sums that change has spoiled; those for which it reports false are missing.
+func spoils(change func(q *store.SumsQuery, c *store.CounterSum) bool) sumsFunc {
+	return func(ctx context.Context, s *fakestore.Store, q *store.SumsQuery, visit func(*store.CounterSum) error) (store.Sums, error) {
+		return s.Sums(ctx, q, func(c *store.CounterSum) error {
+			if !change(q, c) {
+				return nil
+			}
+			return visit(c)
+		})
+	}
+}
+
+func positiveOnly(_ *store.SumsQuery, c *store.CounterSum) bool { return c.Sum >= 0 }
+
+func withoutOverflowGroup(q *store.SumsQuery, c *store.CounterSum) bool {
+	return string(c.Counter) != q.Index.Overflow()
+}
+
+func hidesNone(_ *store.SumsQuery, c *store.CounterSum) bool {
+	c.Hidden = false
+	return true
+}
+
+func minuteMore(ctx context.Context, s *fakestore.Store, q *store.SumsQuery, visit func(*store.CounterSum) error) (store.Sums, error) {
+	if more := *q; q.To > 0 {
+		more.To++
+		q = &more
+	}
+	return s.Sums(ctx, q, visit)
+}
+
+// twoMoments reads every second counter later than the others.
+func twoMoments(ctx context.Context, s *fakestore.Store, q *store.SumsQuery, visit func(*store.CounterSum) error) (store.Sums, error) {
+	for second := range 2 {
+		n := 0
+		sums, err := s.Sums(ctx, q, func(c *store.CounterSum) error {
+			if n++; n%2 == second {
+				return visit(c)
+			}
+			return nil
+		})
+		if err != nil || second == 1 {
+			return sums, err
+		}
+	}
+	panic("unreachable")
+}
+
+func visitsOn(ctx context.Context, s *fakestore.Store, q *store.SumsQuery, visit func(*store.CounterSum) error) (store.Sums, error) {
+	return s.Sums(ctx, q, func(c *store.CounterSum) error {
+		_ = visit(c)
+		return nil
+	})
+}
+
+// marksLater has a mark from after the moment of the sums.
+func marksLater(ctx context.Context, s *fakestore.Store, q *store.SumsQuery, visit func(*store.CounterSum) error) (store.Sums, error) {
+	sums, err := s.Sums(ctx, q, visit)
+	if err != nil {
+		return sums, err
+	}
+	later, err := s.Sums(ctx, q, func(*store.CounterSum) error { return nil })
+	sums.Mark = later.Mark
+	return sums, err
+}
+
+func halfARise(r store.Rise) store.Rise {
+	r.Most /= 2
+	return r
+}
