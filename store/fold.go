@@ -66,8 +66,8 @@ type Commit struct {
 	Tally int64
 	// Rules is the version of the settings by which the commit was made, or AnyRules. A store with
 	// Limits.RefusesOldRules refuses a commit with an older version than Rules.Oldest, also if the rule that
-	// demanded it is gone by now, with ErrOutdated. A commit without Adds is no exception: sums that
-	// cancel leave evidence in the journal.
+	// demanded it is gone by now, with ErrOutdated. A commit without Adds is no exception, nor is an empty
+	// one: sums that cancel leave evidence in the journal.
 	Rules int64
 	// Growths are applied with the rest, as Records.Grow applies them. They are sorted by
 	// Counter, each counter once. Empty unless Limits.GrowsInFold.
