@@ -14,7 +14,7 @@ import (
 // WrongGroup is the Kind of a group whose total is not the sum of its counters.
 const WrongGroup = "group"
 
-// GroupReads is what a Verifier needs to compare groups with their counters.
+// GroupReads is the part of a store that a Verifier needs to compare groups with their counters.
 type GroupReads interface {
 	store.Reads
 	Check(ctx context.Context) (store.Checked, error)

@@ -18,7 +18,7 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// evidence is a store with a journal, and what it should have of each counter.
+// evidence is a store with a journal, and the entries of each counter that it should have.
 type evidence struct {
 	*fakestore.Store
 	want map[string][]admin.JournalEntry
@@ -91,7 +91,7 @@ func (e *evidence) page(t *testing.T, q admin.JournalQuery) admin.JournalPage {
 	return page
 }
 
-// wantPages compares pages of any size, forward and backward, with what was written.
+// wantPages compares pages of any size, forward and backward, with the entries that were written.
 func (e *evidence) wantPages(t *testing.T, counter string) {
 	t.Helper()
 	want := e.want[counter]

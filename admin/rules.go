@@ -46,7 +46,7 @@ func (a *Admin) AddJournal(ctx context.Context, pattern string, keep store.Journ
 	return a.changeRules(ctx, "add a rule", store.RuleChange{Pattern: pattern, Journal: &keep})
 }
 
-// RemoveJournal ends the rule with the pattern. What was kept under it stays for the promised time. It has
+// RemoveJournal ends the rule with the pattern. Records under it stay for the promised time. It has
 // the promises and the errors of RemoveSeries.
 func (a *Admin) RemoveJournal(ctx context.Context, pattern string) (store.Settings, error) {
 	return a.changeRules(ctx, "remove a rule", store.RuleChange{Pattern: pattern, Journal: new(store.JournalChange), Remove: true})

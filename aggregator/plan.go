@@ -31,11 +31,17 @@ type job struct {
 	tails []*part
 }
 
+// pack cuts parts into jobs by the present rules.
+func (l *loop) pack(parts []*part) []*job {
+	rules := l.a.Settings().Rules
+	return pack(parts, l.a.limits.Entities, l.a.lateness(), newGrouper(rules), newJournaler(rules))
+}
+
 // pack cuts a window into jobs that fit the store. It keeps parts whole, and sorts them as
 // publishers cut them, so that parts with common counters share entities. limit is the most
 // entities of a commit, 0 for no limit. Every part fits alone, with at most 24 counters, 4 groups of
 // each and a marker, twice that if its minute is in the archive, and 25 more with a journal; a whole
-// request may not. late counts what series add, groups what indexes do, and evidence what the journal adds.
+// request may not. late counts the entities of series, groups those of indexes, and evidence those of the journal.
 // Counters of one group are near each other in that order if their names begin alike, so few commits of
 // a window write the group.
 func pack(parts []*part, limit int, late *lateness, groups *grouper, evidence *journaler) []*job {

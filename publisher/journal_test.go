@@ -16,7 +16,7 @@ import (
 
 func ofBilling(counter string) bool { return strings.HasPrefix(counter, "billing:") }
 
-// bySender is what the bus took, by sender, minutes since then, counter and delta.
+// bySender is the messages that the bus took, by sender, minutes since then, counter and delta.
 func (b *fakeBus) bySender(since time.Time) map[string]int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

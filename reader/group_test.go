@@ -87,7 +87,7 @@ func (r *groupRig) put(x *store.Index, sums, rests map[string]int64) {
 	}
 }
 
-// wantTotal checks whether the total of =site:s1 is served, and what it is.
+// wantTotal checks whether the total of =site:s1 is served, and its value.
 func (r *groupRig) wantTotal(what string, want int64, state string) {
 	r.t.Helper()
 	totals, err := r.rdr.Totals(r.t.Context(), []string{"page:s1:a", "=site:s1"}, 0)

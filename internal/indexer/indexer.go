@@ -31,7 +31,7 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// Store is what an Indexer needs of a store.
+// Store is the part of a store that an Indexer needs.
 type Store interface {
 	store.Indexing
 	Limits() store.Limits

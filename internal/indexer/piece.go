@@ -116,7 +116,7 @@ func (h *holding) page(ctx context.Context, from string) (store.UngroupedPage, e
 	return page, h.pace(ctx, page.Shards)
 }
 
-// split splits the piece behind what was read of it, unless there are too many pieces.
+// split splits the piece behind the last shard that was read, unless there are too many pieces.
 func (h *holding) split(ctx context.Context) (done bool, err error) {
 	pieces, err := h.x.allPieces(ctx, h.index)
 	if err != nil || len(pieces) >= store.MaxPieces {

@@ -20,7 +20,7 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// A rig is a store with counters page:s<site>:<page>, and what is folded into it, in virtual time.
+// A rig is a store with counters page:s<site>:<page>, and the increments that are folded into it, in virtual time.
 type rig struct {
 	t     *testing.T
 	store *fakestore.Store

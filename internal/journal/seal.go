@@ -89,7 +89,7 @@ func (s *Sealer) seal(r *Record, key store.JournalKey) (sum [hashLen]byte) {
 	return sum
 }
 
-// hash is what is left of an entry in a sealed record when it is erased.
+// hash stays of an entry in a sealed record when it is erased.
 func (e *Entry) hash() [hashLen]byte {
 	if e.Erased {
 		return e.Hash
