@@ -282,18 +282,25 @@ func TestIncrementsThatDoNotFitAGroup(t *testing.T) {
 	})
 }
 
+// holdFirstLookup makes the first look-up of markers wait for release: its job is packed by then, and not
+// committed.
+func holdFirstLookup(st *fakestore.Store) (release func()) {
+	gate := make(chan struct{})
+	st.On(fakestore.Applied, func(n int) fakestore.Answer {
+		if n == 1 {
+			<-gate
+		}
+		return fakestore.OK
+	})
+	return func() { close(gate) }
+}
+
 // A rule that comes between the packing of a job and its commit makes the commit larger than the store
 // takes. The job is halved, and the store sees no such commit.
 func TestAJobThatGrowsWithAnIndexIsHalved(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := strict(t, fakestore.Options{Entities: 60, Shards: 1})
-		gate := make(chan struct{})
-		st.On(fakestore.Applied, func(n int) fakestore.Answer {
-			if n == 1 {
-				<-gate
-			}
-			return fakestore.OK
-		})
+		release := holdFirstLookup(st)
 		r := run(t, st, aggregator.Config{CommitTimeout: time.Hour, Linger: time.Second})
 		settle(time.Second)
 		want := make(map[string]int64)
@@ -309,7 +316,7 @@ func TestAJobThatGrowsWithAnIndexIsHalved(t *testing.T) {
 		settle(2 * time.Second)
 		index(t, st, store.CreateIndex)
 		settle(2 * store.CheckEvery)
-		close(gate)
+		release()
 		settle(time.Minute)
 		r.want(t, want)
 		if c := st.Counts(); c.OverLimit > 0 || c.Folds < 2 {
@@ -333,20 +340,14 @@ func TestATailLeavesAJobThatGrowsWithAnIndex(t *testing.T) {
 		}
 		m.parts = []wire.Part{anonymous(entries...)}
 		m.watch(t, st, nil)
-		gate := make(chan struct{})
-		st.On(fakestore.Applied, func(n int) fakestore.Answer {
-			if n == 1 {
-				<-gate
-			}
-			return fakestore.OK
-		})
+		release := holdFirstLookup(st)
 		r := run(t, st, aggregator.Config{CommitTimeout: time.Hour})
 		settle(time.Second)
 		r.sendBytes(t, m.payload())
 		settle(2 * time.Second)
 		index(t, st, store.CreateIndex)
 		settle(2 * store.CheckEvery)
-		close(gate)
+		release()
 		settle(time.Minute)
 		r.want(t, want)
 		m.says(t, st, store.TailCounted)
