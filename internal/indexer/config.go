@@ -37,8 +37,10 @@ type Config struct {
 	// split. Default 100,000.
 	MostGroups int
 
-	env *sysenv.Env
+	env *sysenv.Env // of a simulation (sysenv.With), otherwise nil
 }
+
+var _ = sysenv.Hook(func(c *Config, e *sysenv.Env) { c.env = e })
 
 const (
 	defaultPieces     = 16
@@ -58,11 +60,5 @@ func (c Config) withDefaults() Config {
 	if c.OnRules == nil {
 		c.OnRules = func(context.Context) {}
 	}
-	return c
-}
-
-// With returns the Config with the parts of the machine that env replaces.
-func (c Config) With(env *sysenv.Env) Config {
-	c.env = env
 	return c
 }
