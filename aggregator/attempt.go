@@ -139,7 +139,8 @@ func (a *Aggregator) fold(o *outcome, t taken, x *tally, growths []store.Growth,
 		return got
 	}
 	defer recorded()
-	if c.Entities() == 0 {
+	// A store that refuses old rules sees even an empty commit: by newer rules its parts may be evidence.
+	if c.Entities() == 0 && !a.limits.RefusesOldRules {
 		o.settle()
 		return got
 	}

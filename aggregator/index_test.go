@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
+
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/store"
@@ -97,6 +99,65 @@ func TestCommitsByOldRulesAreMadeAgain(t *testing.T) {
 		settle(time.Second)
 		r.want(t, map[string]int64{"page:s1:a": 111, "=site:s1": 10})
 	})
+}
+
+// A commit that adds nothing is refused like any other: by newer rules its parts are evidence. The
+// aggregator makes it again by them, once.
+func TestCommitsWithoutSumsAreMadeAgain(t *testing.T) {
+	event := func(delta int64) wire.Part {
+		return wire.CutIdentified(countmill.Increment{Counter: "a", Delta: delta, ID: fmt.Sprint(delta)})
+	}
+	tail := &tailed{wire.SealID{1}, []wire.Part{event(5)}}
+	for name, tc := range map[string]struct {
+		before  []wire.Part // counted by the old rules
+		parts   []wire.Part // each is a message
+		sealed  *tailed
+		markers int // of the commit
+		want    int // entries of the journal
+	}{
+		"sums that cancel":                  {parts: []wire.Part{event(5), event(-5)}, markers: 2, want: 2},
+		"sums that cancel, without markers": {parts: []wire.Part{anonymous(one("a", 5)), anonymous(one("a", -5))}, want: 2},
+		"a tail alone":                      {before: tail.parts, sealed: tail, markers: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				st := strict(t, embeddedOptions)
+				r := run(t, st, aggregator.Config{Linger: time.Second})
+				settle(1300 * time.Millisecond) // no commit comes at a whole second, as checks of the database do
+				if tc.before != nil {
+					r.send(t, tc.before...)
+					settle(2 * time.Second)
+				}
+				keepJournal(t, st, "a", "400d")
+				before := st.FoldCalls()
+				st.OnFold(func(_ int, c *store.Commit) fakestore.Answer {
+					if len(c.Adds) > 0 || len(c.Markers) != tc.markers {
+						t.Errorf("a commit of %d adds and %d markers, want 0 and %d", len(c.Adds), len(c.Markers), tc.markers)
+					}
+					return fakestore.OK
+				})
+				var sent []*message.Message
+				for _, p := range tc.parts {
+					sent = append(sent, r.send(t, p))
+				}
+				if tc.sealed != nil {
+					sent = append(sent, r.sendBytes(t, tc.sealed.payload()))
+				}
+				settle(3 * time.Second)
+				if got, entries := st.FoldCalls()-before, len(journalOf(t, st)); got != 2 || entries != tc.want {
+					t.Errorf("%d commits and %d entries of the journal, want 2 and %d", got, entries, tc.want)
+				}
+				for i, m := range sent {
+					if !acked(m) {
+						t.Errorf("message %d is not acknowledged", i)
+					}
+				}
+				if tc.sealed != nil {
+					tc.sealed.says(t, st, store.TailCounted)
+				}
+			})
+		})
+	}
 }
 
 // staleRules answers checks with settings of before.
@@ -221,18 +282,25 @@ func TestIncrementsThatDoNotFitAGroup(t *testing.T) {
 	})
 }
 
+// holdFirstLookup makes the first look-up of markers wait for release: its job is packed by then, and not
+// committed.
+func holdFirstLookup(st *fakestore.Store) (release func()) {
+	gate := make(chan struct{})
+	st.On(fakestore.Applied, func(n int) fakestore.Answer {
+		if n == 1 {
+			<-gate
+		}
+		return fakestore.OK
+	})
+	return func() { close(gate) }
+}
+
 // A rule that comes between the packing of a job and its commit makes the commit larger than the store
 // takes. The job is halved, and the store sees no such commit.
 func TestAJobThatGrowsWithAnIndexIsHalved(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := strict(t, fakestore.Options{Entities: 60, Shards: 1})
-		gate := make(chan struct{})
-		st.On(fakestore.Applied, func(n int) fakestore.Answer {
-			if n == 1 {
-				<-gate
-			}
-			return fakestore.OK
-		})
+		release := holdFirstLookup(st)
 		r := run(t, st, aggregator.Config{CommitTimeout: time.Hour, Linger: time.Second})
 		settle(time.Second)
 		want := make(map[string]int64)
@@ -248,7 +316,7 @@ func TestAJobThatGrowsWithAnIndexIsHalved(t *testing.T) {
 		settle(2 * time.Second)
 		index(t, st, store.CreateIndex)
 		settle(2 * store.CheckEvery)
-		close(gate)
+		release()
 		settle(time.Minute)
 		r.want(t, want)
 		if c := st.Counts(); c.OverLimit > 0 || c.Folds < 2 {
@@ -272,20 +340,14 @@ func TestATailLeavesAJobThatGrowsWithAnIndex(t *testing.T) {
 		}
 		m.parts = []wire.Part{anonymous(entries...)}
 		m.watch(t, st, nil)
-		gate := make(chan struct{})
-		st.On(fakestore.Applied, func(n int) fakestore.Answer {
-			if n == 1 {
-				<-gate
-			}
-			return fakestore.OK
-		})
+		release := holdFirstLookup(st)
 		r := run(t, st, aggregator.Config{CommitTimeout: time.Hour})
 		settle(time.Second)
 		r.sendBytes(t, m.payload())
 		settle(2 * time.Second)
 		index(t, st, store.CreateIndex)
 		settle(2 * store.CheckEvery)
-		close(gate)
+		release()
 		settle(time.Minute)
 		r.want(t, want)
 		m.says(t, st, store.TailCounted)

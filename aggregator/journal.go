@@ -10,7 +10,7 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// A journaler finds the entries of counters with a journal, and counts what they add to the commit of a
+// A journaler finds the entries of counters with a journal, and counts the entities that they add to the commit of a
 // job: a record for each journal.MaxRecord bytes of one retention, and a row for each entry of a paged
 // counter. It is not safe for concurrent use. A nil journaler finds none.
 type journaler struct {
@@ -119,7 +119,7 @@ func (j *journaler) clear() {
 	}
 }
 
-// A record is open for more parts.
+// An openRecord has room for more parts.
 type openRecord struct {
 	journal.Record
 	room  int
@@ -147,7 +147,8 @@ func (a *Aggregator) record(c *store.Commit, o *outcome, x *tally, s *snapshot) 
 }
 
 // evidence makes the records and rows of a commit that applies the parts. They count by the time
-// now, and the records are of the moment at. It has no record of a part that another commit has applied: parts are the others of the job.
+// now, and the records are of the moment at. parts are the parts that the commit applies: a part that another
+// commit has applied has its record there.
 func (a *Aggregator) evidence(c *store.Commit, parts []*part, rules *store.Rules, now, at time.Time) error {
 	j := newJournaler(rules)
 	open := make(map[time.Duration]*openRecord)

@@ -335,7 +335,7 @@ func (l *loop) closeWindow(now time.Time) bool {
 	for _, p := range parts {
 		contended[p] = true
 	}
-	for _, j := range pack(slices.Concat(parts, l.takeTails(), w.take()), l.a.limits.Entities, l.a.lateness(), newGrouper(l.a.Settings().Rules), newJournaler(l.a.Settings().Rules)) {
+	for _, j := range l.pack(slices.Concat(parts, l.takeTails(), w.take())) {
 		if slices.ContainsFunc(j.parts, func(p *part) bool { return contended[p] }) {
 			j.contended, j.attempts = true, attempts
 		}

@@ -31,6 +31,12 @@ type job struct {
 	tails []*part
 }
 
+// pack cuts parts into jobs by the present rules.
+func (l *loop) pack(parts []*part) []*job {
+	rules := l.a.Settings().Rules
+	return pack(parts, l.a.limits.Entities, l.a.lateness(), newGrouper(rules), newJournaler(rules))
+}
+
 // pack cuts a window into jobs that fit the store. It keeps parts whole, and sorts them as
 // publishers cut them, so that parts with common counters share entities. limit is the most
 // entities of a commit, 0 for no limit. Every part fits alone, with at most 24 counters, 4 groups of

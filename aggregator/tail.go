@@ -122,7 +122,7 @@ func (l *loop) packTails() bool {
 	if len(l.tails) == 0 || l.running > 0 || l.isAway() {
 		return false
 	}
-	l.jobs = append(l.jobs, pack(l.takeTails(), l.a.limits.Entities, l.a.lateness(), newGrouper(l.a.Settings().Rules), newJournaler(l.a.Settings().Rules))...)
+	l.jobs = append(l.jobs, l.pack(l.takeTails())...)
 	return true
 }
 

@@ -162,3 +162,69 @@ func TestTheBoardOfYesterday(t *testing.T) {
 		}
 	})
 }
+
+// stuck is a store whose looks at all sums end only with their context.
+type stuck struct{ *world }
+
+func (s stuck) Sums(ctx context.Context, _ *store.SumsQuery, _ func(*store.CounterSum) error) (store.Sums, error) {
+	<-ctx.Done()
+	return store.Sums{}, ctx.Err()
+}
+
+// A caller waits for its first board as long as it likes. The scan goes on, and ends with the reader.
+func TestCloseEndsScans(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r, err := reader.New(stuck{newWorld(t, 1, embedded)}, nil, reader.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := reader.TopQuery{BoardQuery: reader.BoardQuery{Index: "sites"}, N: 1}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := r.Top(ctx, q); !errors.Is(err, countmill.ErrUnavailable) {
+			t.Errorf("while the first scan runs: %v, want ErrUnavailable", err)
+		}
+		ended := make(chan error)
+		go func() {
+			_, err := r.Top(t.Context(), q)
+			ended <- err
+		}()
+		synctest.Wait()
+		r.Close()
+		if err := <-ended; !errors.Is(err, countmill.ErrUnavailable) {
+			t.Errorf("a caller that waits for a scan when the reader closes: %v, want ErrUnavailable", err)
+		}
+	})
+}
+
+// Many windows have many boards, and a bound.
+func TestBoardsAreBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r, err := reader.New(stuck{newWorld(t, 1, embedded)}, nil, reader.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		refused := 0
+		for hour := -12; hour <= 12; hour++ {
+			for _, name := range []string{"today", "this-week", "this-month"} {
+				w, err := reader.ParseWindow(name, time.FixedZone("", hour*3600))
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+				_, err = r.Top(ctx, reader.TopQuery{BoardQuery: reader.BoardQuery{Index: "sites", Window: w}, N: 1})
+				if cancel(); errors.Is(err, countmill.ErrOverloaded) {
+					refused++
+				} else if !errors.Is(err, countmill.ErrUnavailable) {
+					t.Fatalf("%s at %d: %v", name, hour, err)
+				}
+			}
+		}
+		if refused < 40 {
+			t.Errorf("%d of 75 boards are refused while none is made, want those beyond 32", refused)
+		}
+	})
+}

@@ -66,8 +66,8 @@ type Commit struct {
 	Tally int64
 	// Rules is the version of the settings by which the commit was made, or AnyRules. A store with
 	// Limits.RefusesOldRules answers ErrOutdated if it is older than the highest Rules.Oldest since the
-	// store was opened. It refuses a commit without Adds too: increments that cancel each other belong in
-	// the journal.
+	// store was opened. It refuses a commit without Adds too, also an empty one: increments that cancel
+	// each other belong in the journal.
 	Rules int64
 	// Growths are applied with the rest, as Records.Grow applies them. They are sorted by
 	// Counter, each counter once. Empty unless Limits.GrowsInFold.

@@ -30,7 +30,7 @@ func (c Caller) Current() bool { return c.token == nil || c.tokens.current(c.tok
 
 // An OutsideError says that the caller may not use a counter. Nothing was done.
 type OutsideError struct {
-	Field    string // counter, prefix or match
+	Field    string // counter, sequence, prefix or match
 	Value    string
 	Prefixes []string // the token's prefixes
 

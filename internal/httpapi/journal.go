@@ -130,7 +130,7 @@ func (a *API) journalRecords(c call) (any, error) {
 
 var eraseBody = &body{
 	empty: func() any { return new(eraseRequest) }, max: smallBody,
-	want: `{"counter": "...", "after": "..."}, after only for a further call`, fields: map[string]string{"counter": "1 to 500 bytes"},
+	want: `{"counter": "...", "after": "..."}, after only for a further call`, fields: map[string]string{"counter": "1 to 500 bytes", "after": "a key of an earlier answer"},
 }
 
 // An eraseRequest names a counter, and where to go on.
@@ -156,6 +156,9 @@ func (a *API) eraseJournal(c call) (any, error) {
 	}
 	if err := c.caller().Check(request.Counter.value); err != nil {
 		return nil, err
+	}
+	if request.After.given && request.After.value == "" {
+		return nil, eraseBody.wrong("after", "is empty")
 	}
 	done, err := a.services.Journal.Erase(c.ctx, request.Counter.value, request.After.value)
 	if err != nil {

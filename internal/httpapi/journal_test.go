@@ -136,6 +136,7 @@ func TestErasingFromTheJournal(t *testing.T) {
 		`{"counter":null}`:             "counter is not a string (limit: 1 to 500 bytes)",
 		`{"counter":""}`:               `"field":"counter"`,
 		`{"counter":"a","after":null}`: "after is not a string",
+		`{"counter":"a","after":""}`:   "after is empty (limit: a key of an earlier answer)",
 		`{"counter":"a","after":"x"}`:  `"field":"after","limit":"40 digits`,
 		`{"counter":"a","before":"x"}`: "before is not a field",
 	} {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/access"
 	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/store"
 )
@@ -70,7 +71,7 @@ func (a *API) nextValues(c call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.caller().Check(next.Sequence); err != nil {
+	if err := mayUse(c.caller(), next); err != nil {
 		return nil, err
 	}
 	if admit := a.cfg.Increments.Admit; admit != nil {
@@ -88,6 +89,18 @@ func (a *API) nextValues(c call) (any, error) {
 	return oneValue{values.First}, nil
 }
 
+// mayUse checks the request, and then whether the caller's prefixes allow its sequence.
+func mayUse(caller access.Caller, r countmill.NextRequest) error {
+	if err := r.Check(); err != nil {
+		return err
+	}
+	err := caller.Check(r.Sequence)
+	if outside, ok := errors.AsType[*access.OutsideError](err); ok {
+		outside.Field = "sequence"
+	}
+	return err
+}
+
 // sequenceState is a sequence as clients see it.
 type sequenceState struct {
 	Sequence string `json:"sequence"`
@@ -103,10 +116,7 @@ func (a *API) deleteSequence(c call) (any, error) {
 
 func (a *API) ofSequence(c call, do func(context.Context, string) (store.SequenceState, error)) (any, error) {
 	name := c.params.Get("sequence")
-	if err := (countmill.NextRequest{Sequence: name}).Check(); err != nil {
-		return nil, err
-	}
-	if err := c.caller().Check(name); err != nil {
+	if err := mayUse(c.caller(), countmill.NextRequest{Sequence: name}); err != nil {
 		return nil, err
 	}
 	state, err := do(c.ctx, name)

@@ -296,8 +296,8 @@ func testOldRulesRefused(t *testing.T, su *suite) {
 	x := createIndex(t, s, "sites")
 	refused := func(what string, version int64) {
 		t.Helper()
-		// Sums that cancel leave no add.
-		for _, c := range []*store.Commit{commit(nil, add("page:a:1", 0, 1)), commit(one(marker()), add("page:a:1", 0, 1)), commit(one(marker()))} {
+		// Sums that cancel leave no add, and without a marker an empty commit.
+		for _, c := range []*store.Commit{commit(nil), commit(nil, add("page:a:1", 0, 1)), commit(one(marker()), add("page:a:1", 0, 1)), commit(one(marker()))} {
 			if _, err := s.Fold(t.Context(), withRules(c, version)); !errors.Is(err, store.ErrOutdated) {
 				t.Errorf("%s, %d adds: got %v, want ErrOutdated", what, len(c.Adds), err)
 			}
@@ -318,6 +318,7 @@ func testOldRulesRefused(t *testing.T, su *suite) {
 	x = indexOf(t, changeIndex(t, s, store.DeleteIndex, store.Index{Name: "sites"}), "sites")
 	refused("rules from before a deletion", x.Version-1)
 	mustFold(t, s, withRules(commit(nil, add("page:a:1", 0, 8)), x.Version))
+	mustFold(t, s, withRules(commit(nil), x.Version))
 	if got := count(t, s, "page:a:1", 0); got != 14 {
 		t.Errorf("the count is %d, want 14", got)
 	}

@@ -77,7 +77,7 @@ func (ps *processes) startIndexer(p *proc, e *sysenv.Env) {
 	// Ends of waiting of its own: no two fall on the same instant.
 	cfg.Every += time.Duration(p.n)*1019 + 7
 	cfg.CallTimeout = 30*time.Second + time.Duration(p.n)*29 + 11
-	p.idx = indexer.New(indexStore{&simStore{ps.db, p, nil}}, cfg.With(e))
+	p.idx = indexer.New(indexStore{&simStore{ps.db, p, nil}}, sysenv.With(cfg, e))
 	ctx, cancel := context.WithCancel(background)
 	p.stopIndexer = cancel
 	ps.running.Add(1)

@@ -110,7 +110,7 @@ func (s *Store) checkCommit(c *store.Commit) error {
 		return s.overLimit("entities in a commit", c.Entities(), s.opts.Entities)
 	case len(c.Adds) > s.opts.Transforms:
 		return s.overLimit("transforms in a commit", len(c.Adds), s.opts.Transforms)
-	case c.Entities() == 0:
+	case c.Entities() == 0 && !s.opts.GrowsInFold:
 		return s.mistake("an empty commit")
 	}
 	seen := make(map[wire.PartID]bool, len(c.Markers))
