@@ -134,7 +134,8 @@ type boardMoments struct {
 	Partial      bool   `json:"partial"`
 }
 
-// warn writes on standard error what the answer does not prove. changed is what a change since the look may mean.
+// warn writes to standard error if the answer is not proved to be complete. changed names the possible effect of
+// increments since the scan.
 func (m *boardMoments) warn(c call, changed string) {
 	switch {
 	case m.Complete:

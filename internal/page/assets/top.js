@@ -113,7 +113,7 @@ export class Top {
 
   // advise is for a server without indexes.
   advise() {
-    this.say("There is no index yet. One says which counters belong together:");
+    this.say("There is no index yet. An index puts counters into groups:");
     const code = document.createElement("pre");
     code.textContent = `countmill index create sites \\\n  --match 'page:{site}:*' \\\n  --group 'site:{site}' \\\n  --server ${new URL(".", document.baseURI).href.replace(/\/$/, "")}`;
     $("top-note").append(code);
