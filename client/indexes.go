@@ -24,7 +24,7 @@ type Index struct {
 	Group string `json:"group"`
 	// State is building, serving or deleting. Groups have totals while it is serving.
 	State string `json:"state"`
-	// Pieces is the number of pieces of the work, and PiecesDone the number of finished ones.
+	// Pieces is the number of pieces of the work. PiecesDone of them are done.
 	Pieces     int `json:"pieces"`
 	PiecesDone int `json:"pieces_done"`
 	// CheckedAt is when the index was last compared with the shards of its counters; nil before it serves.

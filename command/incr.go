@@ -71,6 +71,14 @@ func runIncr(ctx context.Context, c call) error {
 	return nil
 }
 
+// requestID is the id of --id, or a random one.
+func (c call) requestID() (string, error) {
+	if !c.given("id") {
+		return rand.Text(), nil
+	}
+	return c.id, c.checkID("id", c.id)
+}
+
 // checkID refuses an empty or bad id that a flag gave.
 func (c call) checkID(flag, text string) error {
 	if !c.given(flag) {

@@ -214,7 +214,7 @@ func runJournalErase(ctx context.Context, c call) error {
 			Settled string `json:"settled_until"`
 		}
 		if err := json.Unmarshal(answer, &got); err != nil || got.Settled == "" {
-			return fmt.Errorf("the server answered with something else; is that a countmill?")
+			return fmt.Errorf("the server answered with something else than a count of erased entries; is that a countmill?")
 		}
 		if erased += got.Erased; got.Next == "" {
 			fmt.Fprintf(c.stdout, "%d entries erased, up to %s\n", erased, plain(got.Settled))

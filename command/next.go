@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -31,10 +30,8 @@ func runNext(ctx context.Context, c call) error {
 	if err != nil {
 		return err
 	}
-	id := c.id
-	if !c.given("id") {
-		id = rand.Text()
-	} else if err := c.checkID("id", id); err != nil {
+	id, err := c.requestID()
+	if err != nil {
 		return err
 	}
 	request := map[string]any{"sequence": name, "id": id}

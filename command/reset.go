@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -50,10 +49,8 @@ func runReset(ctx context.Context, c call) error {
 	if err != nil {
 		return err
 	}
-	id := c.id
-	if !c.given("id") {
-		id = rand.Text()
-	} else if err := c.checkID("id", id); err != nil {
+	id, err := c.requestID()
+	if err != nil {
 		return err
 	}
 	answer, err := c.ask(ctx, client.Request{Method: http.MethodPost, Path: "/v1/reset", Body: body(map[string]string{"counter": name, "id": id})})

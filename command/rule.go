@@ -16,7 +16,7 @@ var ruleFamily = command{
 	path:  "rule",
 	group: "change",
 	args:  "VERB",
-	short: "say which counters keep a series or a journal",
+	short: "choose the counters that keep a series or a journal",
 	long: `A rule names counters. Counters under a rule for series keep their sums over time, and of counters
 under a rule for the journal each increment stays as evidence. The database has the rules, so all
 processes go by the same ones, within a minute of a change. A series or a journal begins with its

@@ -90,7 +90,7 @@ func runTop(ctx context.Context, c call) error {
 	if got.LeftOut > 0 {
 		fmt.Fprintf(c.stderr, "%d counters between these may not be read with this token\n", got.LeftOut)
 	}
-	got.say(c)
+	got.warn(c, "a counter that rose since may be missing")
 	return nil
 }
 
@@ -123,7 +123,7 @@ func runRank(ctx context.Context, c call) error {
 	if _, err := fmt.Fprintf(c.stdout, "%d of %d\t%d\t%s\n", *got.Rank, got.Of, *got.Total, plain(c.args[1])); err != nil {
 		return err
 	}
-	got.say(c)
+	got.warn(c, "the place may be another one since")
 	return nil
 }
 
@@ -134,14 +134,15 @@ type boardMoments struct {
 	Partial      bool   `json:"partial"`
 }
 
-// say warns on standard error if the answer proves less.
-func (m *boardMoments) say(c call) {
+// warn writes to standard error if the answer is not proved to be complete. changed names the possible effect of
+// increments since the scan.
+func (m *boardMoments) warn(c call, changed string) {
 	switch {
 	case m.Complete:
 	case m.CompleteAsOf == "":
 		fmt.Fprintln(c.stderr, "other counters that this token may read can be better than the last of these")
 	default:
-		fmt.Fprintf(c.stderr, "all counters were looked at as of %s; a counter that rose since may be missing\n", plain(m.CompleteAsOf))
+		fmt.Fprintf(c.stderr, "all counters were looked at as of %s; %s\n", plain(m.CompleteAsOf), changed)
 	}
 	if m.Partial {
 		fmt.Fprintln(c.stderr, "the window began before its rule for series: earlier increments are missing")

@@ -29,6 +29,10 @@ func TestTop(t *testing.T) {
 	if got := cli(t, nil, "top", "sites", "--json", "--server", f.URL); got.out != topAnswer || got.errOut != "" {
 		t.Errorf("--json: got %+v", got)
 	}
+	f = newFakeServer(t, answer(200, strings.Replace(topAnswer, `"complete_as_of":"2026-11-25T10:00:00.000000Z"`, `"complete_as_of":null`, 1)))
+	if got := cli(t, nil, "top", "sites", "--server", f.URL); !strings.Contains(got.errOut, "other counters that this token may read can be better") {
+		t.Errorf("an answer to a token that may read few: got %+v", got)
+	}
 	cli(t, nil, "top", "sites", "--server", newFakeServer(t, answer(200, "{}")).URL).wantError(t, 1, "is that a countmill?")
 	cli(t, nil, "top").wantError(t, 2, "name one INDEX")
 	cli(t, nil, "top", "sites", "-n", "1001").wantError(t, 2, "1001")
@@ -37,10 +41,10 @@ func TestTop(t *testing.T) {
 
 func TestRank(t *testing.T) {
 	t.Parallel()
-	const rank = `{"counter":"page:b","total":40,"rank":2,"of":9,"as_of":"2026-11-25T10:00:01.000000Z","complete_as_of":null,"complete":false,"partial":false}` + "\n"
+	const rank = `{"counter":"page:b","total":40,"rank":2,"of":9,"as_of":"2026-11-25T10:00:01.000000Z","complete_as_of":"2026-11-25T10:00:00.000000Z","complete":false,"partial":false}` + "\n"
 	f := newFakeServer(t, answer(200, rank))
 	got := cli(t, nil, "rank", "sites", "page:b", "--window", "1h", "--server", f.URL)
-	if want := (result{0, "2 of 9\t40\tpage:b\n", "other counters that this token may read can be better than the last of these\n"}); got != want {
+	if want := (result{0, "2 of 9\t40\tpage:b\n", "all counters were looked at as of 2026-11-25T10:00:00.000000Z; the place may be another one since\n"}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	if f.paths[0] != "/v1/rank?counter=page%3Ab&index=sites&tz=UTC&window=1h" {

@@ -111,11 +111,21 @@ func pastGroups(ctx context.Context, view store.View, records []store.Record, li
 	return append(records[:at], more...), err
 }
 
-// listed returns the records without groups whose index does not serve.
-func (r *Reader) listed(records []store.Record) []store.Record {
-	rules := r.settings.Load().Rules
+// listed returns the records without groups that had no total at a moment. It asks the store again before it
+// leaves one out: the index may serve since the last check.
+func (r *Reader) listed(ctx context.Context, records []store.Record, at time.Time) ([]store.Record, error) {
+	shown := withTotals(r.settings.Load().Rules, records, at)
+	if len(shown) == len(records) {
+		return shown, nil
+	}
+	if err := r.askStore(ctx); err != nil {
+		return nil, err
+	}
+	return withTotals(r.settings.Load().Rules, records, at), nil
+}
+
+func withTotals(rules *store.Rules, records []store.Record, at time.Time) []store.Record {
 	return slices.DeleteFunc(slices.Clone(records), func(rec store.Record) bool {
-		x := rules.IndexOf(rec.Counter)
-		return countmill.IsGroup(rec.Counter) && (x == nil || x.Serving.IsZero() || !x.InForce())
+		return countmill.IsGroup(rec.Counter) && (rules.IndexOf(rec.Counter) == nil || notServing(rules, []string{rec.Counter}, at) != nil)
 	})
 }

@@ -61,8 +61,12 @@ func (r *Reader) listOnce(ctx context.Context, prefix, after string, limit int) 
 	if len(page) < len(records) {
 		next = page[len(page)-1].Counter
 	}
+	listed, err := r.listed(ctx, page, view.ReadTime())
+	if err != nil {
+		return Page{}, err
+	}
 	rd := r.newReading(view)
-	for _, rec := range r.listed(page) {
+	for _, rec := range listed {
 		if err := rd.askRecorded(rec); err != nil {
 			return Page{}, err
 		}

@@ -97,9 +97,11 @@ func routes(l *list) http.Handler {
 			http.Error(w, fmt.Sprintf("limit must be 1 to %d", maxLimit), http.StatusBadRequest)
 			return
 		}
-		p, err := l.pageAfter(query.Get("after"), limit)
+		var p page
 		if query.Has("before") {
 			p, err = l.pageBefore(query.Get("before"), limit)
+		} else {
+			p, err = l.pageAfter(query.Get("after"), limit)
 		}
 		answer(w, p, err)
 	})

@@ -59,7 +59,8 @@ func TestBoardsOfADirectory(t *testing.T) {
 	if status, text := r.call(t, "GET", "/v1/top?index=sites&window=1h", ""); status != 404 || !strings.Contains(text, "page:*=1m:6h") {
 		t.Errorf("an hour of a rule without minutes: got %d %s, want 404 with the rule to add", status, text)
 	}
-	if status, text := r.call(t, "GET", "/v1/top?index=sites&of=groups", ""); status != 409 || !strings.Contains(text, "not-serving") {
-		t.Errorf("groups that are being built: got %d %s, want 409 not-serving", status, text)
+	r.poll(t, "serving", func() bool { return r.indexState(t, "sites") == "serving" })
+	if status, text := r.call(t, "GET", "/v1/top?index=sites&of=groups&n=1", ""); status != 200 || !strings.Contains(text, `"top":[{"counter":"=site:s1","total":4267}]`) {
+		t.Errorf("top of groups: got %d %s, want =site:s1 of 4267", status, text)
 	}
 }

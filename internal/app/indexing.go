@@ -15,24 +15,19 @@ import (
 type indexing struct {
 	idle
 	*indexer.Indexer
-	onRules func(context.Context) // of an aggregator of this process; nil without one
 	alone   bool
 	running *task
 }
 
-// indexings is one in a process with the role.
-func indexings(cfg Config, b *backends) []*indexing {
+// indexings is one in a process with the role. onRules is of an aggregator of this process; nil without one.
+func indexings(cfg Config, b *backends, onRules func(context.Context)) []*indexing {
 	if !cfg.Roles.Has(Indexer) {
 		return nil
 	}
 	s := &indexing{alone: cfg.Roles == Indexer, running: b.task()}
 	c := cfg.Indexer
 	c.WorkerID = indexWorker(cfg)
-	c.OnRules = func(ctx context.Context) {
-		if s.onRules != nil {
-			s.onRules(ctx)
-		}
-	}
+	c.OnRules = onRules
 	c.Logger = cfg.Logger.With("role", "indexer")
 	s.Indexer = indexer.New(b.store, c)
 	return []*indexing{s}

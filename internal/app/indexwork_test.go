@@ -6,9 +6,6 @@ import (
 	"testing"
 
 	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/backend/inproc"
-	"github.com/countmill/countmill/backend/memory"
-	"github.com/countmill/countmill/backend/pebble"
 	"github.com/countmill/countmill/publisher"
 )
 
@@ -19,43 +16,13 @@ func TestIndexWorkApart(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits until roles look at the rules")
 	}
-	s, err := pebble.Open(pebble.Config{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	b, err := inproc.New(inproc.Config{WaitForAck: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
-	cache, err := memory.New(memory.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := openApart(t)
 	begin := func(role Roles) *running {
 		t.Helper()
-		cfg := Config{
-			Roles: role, Listen: "127.0.0.1:0", Store: "datastore://elsewhere", // a store that several processes have
+		return b.run(t, Config{
+			Roles: role, Store: "datastore://elsewhere", // a store that several processes have
 			Publisher: publisher.Config{Linger: -1}, Aggregator: aggregator.Config{Linger: -1},
-		}
-		a, err := newApp(cfg, func(Config) (*backends, error) {
-			got := &backends{}
-			if role == Aggregator || role == Publisher {
-				got.bus = shared(b)
-			}
-			if role != Publisher {
-				got.store = sharedStore{s}
-			}
-			if role == Reader {
-				got.cache = cache
-			}
-			return got, nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return run(t, a)
 	}
 	rd := begin(Reader)
 	defer rd.stop(t)
@@ -88,12 +55,12 @@ func TestIndexWorkApart(t *testing.T) {
 			t.Errorf("GET %s of a worker: got %d %s", path, status, text)
 		}
 	}
-	if err := s.Close(); err != nil {
+	if err := b.store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	workers[1].Poke(t)
+	workers[1].poke(t)
 	workers[1].poll(t, "not ready without its store", func() bool { status, _ := workers[1].call(t, "GET", "/readyz", ""); return status == 503 })
 }
 
-// Poke makes the workers of the process look for work.
-func (r *running) Poke(t *testing.T) { serviceOf[*indexing](t, r.App).Poke() }
+// poke makes the workers of the process look for work.
+func (r *running) poke(t *testing.T) { serviceOf[*indexing](t, r.App).Poke() }

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/backend/inproc"
-	"github.com/countmill/countmill/backend/pebble"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
@@ -77,36 +75,18 @@ func TestAReaderIsAskedForAReplay(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits until an aggregator looks for letters")
 	}
-	s, err := pebble.Open(pebble.Config{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	b, err := inproc.New(inproc.Config{WaitForAck: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
-	roles := make(map[Roles]*running)
-	for _, role := range []Roles{Reader, Aggregator} {
-		a, err := newApp(Config{Roles: role, Listen: "127.0.0.1:0"}, func(Config) (*backends, error) {
-			return &backends{bus: shared(b), store: sharedStore{s}}, nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		roles[role] = run(t, a)
-		defer roles[role].stop(t)
-	}
+	b := openApart(t)
+	reader, agg := b.run(t, Config{Roles: Reader}), b.run(t, Config{Roles: Aggregator})
+	defer reader.stop(t)
+	defer agg.stop(t)
 	part := wire.CutIdentified(countmill.Increment{Counter: "a", Delta: 3, ID: "x"})
-	err = s.PutDeadLetters(t.Context(), []store.DeadLetter{{
+	err := b.store.PutDeadLetters(t.Context(), []store.DeadLetter{{
 		Key: "0a", Source: "m", Time: time.Now(), At: time.Now(), Maybe: true,
 		Payload: wire.Append(nil, &wire.Batch{Time: time.Now(), Parts: []wire.Part{part}}),
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	reader := roles[Reader]
 	reader.replay(t, `{"keys":["0a"]}`, `{"letters":[{"key":"0a","result":"asked"}]}`)
 	await(t, "the letter goes", func() bool { return len(reader.deadKeys(t)) == 0 })
 	reader.wantTotal(t, "a", 3)

@@ -28,7 +28,6 @@ import (
 func makeRoles(cfg Config, b *backends, disks []*onDisk) ([]named, error) {
 	var before, after []named
 	window, journal := func() time.Duration { return ownWindow(cfg) }, patternsOf(cfg)
-	work := indexings(cfg, b)
 	var onRules func(context.Context)
 	if cfg.Roles.Has(Aggregator) {
 		agg, err := newAggregating(cfg, b, disks)
@@ -47,6 +46,7 @@ func makeRoles(cfg Config, b *backends, disks []*onDisk) ([]named, error) {
 		}
 		before = append([]named{{"publisher", pub}}, before...)
 	}
+	work := indexings(cfg, b, onRules)
 	if cfg.Roles.Has(Reader) {
 		rd, err := newReading(cfg, b, poked(onRules, work))
 		if err != nil {
@@ -55,7 +55,6 @@ func makeRoles(cfg Config, b *backends, disks []*onDisk) ([]named, error) {
 		before = append(before, named{"reader", rd})
 	}
 	for _, w := range work {
-		w.onRules = onRules
 		after = append(after, named{"indexer", w})
 	}
 	if cfg.Roles.Has(Aggregator | Reader) {

@@ -9,7 +9,7 @@ import (
 	"github.com/countmill/countmill/sequence"
 )
 
-// issuing gives out values of sequences, in each process with a store.
+// issuing gives out values of sequences, in each process with an aggregator or a reader.
 type issuing struct {
 	idle
 	*sequence.Issuer
@@ -47,7 +47,7 @@ func sequenceSamples(x *sequence.Issuer) []sample {
 	}
 }
 
-// Sequences gives out the values of sequences of an App with a store.
+// Sequences gives out the values of sequences; nil without an aggregator and a reader.
 func (a *App) Sequences() *sequence.Issuer {
 	for _, of := range a.services {
 		if s, ok := of.service.(issuing); ok {

@@ -26,10 +26,10 @@ type Services struct {
 	Door        Door               // of role publisher
 	Reader      Reader             // of role reader
 	Admin       Admin              // of role reader
-	DeadLetters *admin.DeadLetters // of each role with a store
-	Verifier    *admin.Verifier    // of each role with a store
-	Sequences   Sequences          // of each role with a store
-	Journal     *admin.Journal     // of each role with a store
+	DeadLetters *admin.DeadLetters // of roles reader and aggregator
+	Verifier    *admin.Verifier    // of roles reader and aggregator
+	Sequences   Sequences          // of roles reader and aggregator
+	Journal     *admin.Journal     // of roles reader and aggregator
 
 	// Folded means that increments are in the totals of Reader when Sender returns nil.
 	Folded bool

@@ -7,8 +7,8 @@ var journalRuleBody = &body{
 	want: `{"pattern": "billing:*", "keep": "400d"}`,
 }
 
-func journalRulesOf(set *store.Rules) []seriesRule {
-	shown := []seriesRule{}
+func journalRulesOf(set *store.Rules) []rule {
+	shown := []rule{}
 	if set == nil {
 		return shown
 	}

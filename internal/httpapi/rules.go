@@ -9,7 +9,7 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// A ruleRequest is a rule for series.
+// A ruleRequest is a rule for series or for the journal.
 type ruleRequest struct {
 	Pattern text `json:"pattern"`
 	Keep    text `json:"keep"`
@@ -17,12 +17,12 @@ type ruleRequest struct {
 
 // rules as clients see them.
 type rules struct {
-	Version int64        `json:"version"`
-	Series  []seriesRule `json:"series"`
-	Journal []seriesRule `json:"journal"`
+	Version int64  `json:"version"`
+	Series  []rule `json:"series"`
+	Journal []rule `json:"journal"`
 }
 
-type seriesRule struct {
+type rule struct {
 	Pattern string  `json:"pattern"`
 	Keep    string  `json:"keep"`
 	Begin   string  `json:"begin"`
@@ -30,7 +30,7 @@ type seriesRule struct {
 }
 
 func rulesOf(set store.Settings) rules {
-	shown := rules{Version: set.Version, Series: []seriesRule{}, Journal: journalRulesOf(set.Rules)}
+	shown := rules{Version: set.Version, Series: []rule{}, Journal: journalRulesOf(set.Rules)}
 	if set.Rules == nil {
 		return shown
 	}
@@ -41,13 +41,13 @@ func rulesOf(set store.Settings) rules {
 }
 
 // ruleOf is a rule as clients see it.
-func ruleOf(pattern, keep string, since, ended time.Time) seriesRule {
-	rule := seriesRule{Pattern: pattern, Keep: keep, Begin: since.UTC().Format(time.RFC3339)}
+func ruleOf(pattern, keep string, since, ended time.Time) rule {
+	shown := rule{Pattern: pattern, Keep: keep, Begin: since.UTC().Format(time.RFC3339)}
 	if !ended.IsZero() {
 		text := ended.UTC().Format(time.RFC3339)
-		rule.Ended = &text
+		shown.Ended = &text
 	}
-	return rule
+	return shown
 }
 
 func (a *API) rules(c call) (any, error) {

@@ -111,7 +111,7 @@ func asBoardProblem(err error) error {
 		return api.NewProblem(http.StatusNotFound, "no-series", "no series", none.Error())
 	}
 	if building, ok := errors.AsType[*reader.NotServingError](err); ok {
-		return api.NewProblem(http.StatusConflict, "not-serving", "not serving", building.Error())
+		return notServing(building)
 	}
 	if errors.Is(err, reader.ErrNoBoards) || errors.Is(err, store.ErrNoWindows) {
 		return api.NewProblem(http.StatusConflict, "no-boards", "no boards", err.Error())

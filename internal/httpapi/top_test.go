@@ -129,6 +129,9 @@ func TestTopRefuses(t *testing.T) {
 			if status != tt.status || !strings.Contains(text, "urn:countmill:problem:"+tt.kind+`"`) {
 				t.Errorf("%s with %v: got %d %s, want %d %s", path, tt.err, status, text, tt.status, tt.kind)
 			}
+			if got := header.Get("Retry-After"); tt.kind == "not-serving" && got != "5" {
+				t.Errorf("%s: got Retry-After %q, want 5", path, got)
+			}
 			path, _, _ = strings.Cut(path, "?")
 			doc.CheckAnswer(t, http.MethodGet, path, status, header, []byte(text))
 		}

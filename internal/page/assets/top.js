@@ -73,7 +73,9 @@ export class Top {
   list() {
     const names = this.index && !this.names.includes(this.index) ? [this.index, ...this.names] : this.names;
     const select = $("top-index");
-    if ([...select.options].map((o) => o.value).join("\n") !== names.join("\n")) select.replaceChildren(...names.map((n) => new Option(n, n)));
+    if ([...select.options].map((o) => o.value).join("\n") !== names.join("\n")) {
+      select.replaceChildren(...(names.length ? names.map((n) => new Option(n, n)) : [new Option("Index", "")]));
+    }
     if (this.index) select.value = this.index;
     $("top-choose").disabled = names.length === 0;
   }
@@ -111,9 +113,9 @@ export class Top {
 
   // advise is for a server without indexes.
   advise() {
-    this.say("There is no index yet. One says which counters belong together:");
+    this.say("There is no index yet. An index puts counters into groups:");
     const code = document.createElement("pre");
-    code.textContent = `countmill index create sites \\\n  --match 'page:{site}:*' --group 'site:{site}' \\\n  --server ${new URL(".", document.baseURI).href.replace(/\/$/, "")}`;
+    code.textContent = `countmill index create sites \\\n  --match 'page:{site}:*' \\\n  --group 'site:{site}' \\\n  --server ${new URL(".", document.baseURI).href.replace(/\/$/, "")}`;
     $("top-note").append(code);
   }
 

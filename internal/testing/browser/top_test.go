@@ -52,12 +52,12 @@ func TestTop(t *testing.T) {
 	shot(t, tb, "rule")
 	tb.choose("#top-window", "")
 	tb.until(places + ` .startsWith('1 page:a:y 4')`)
+	shot(t, tb, "rows")
 	tb.run(`document.querySelector('#top-rows a').focus()`)
 	tb.press("\r")
 	tb.until(`document.querySelector('#name').textContent === 'page:a:y' && location.hash.includes('top=sites')`)
 	tb.do(chromedp.Reload())
 	tb.until(places + ` .startsWith('1 page:a:y 4')`)
-	shot(t, tb, "rows")
 	for _, width := range []int64{1280, 360} {
 		tb.size(width, 800)
 		if over := tb.overflow(); over > 0 {
@@ -82,7 +82,7 @@ func shot(t *testing.T, tb *tab, name string) {
 	for _, theme := range []string{"light", "dark"} {
 		tb.prefers(theme)
 		for _, width := range []int64{1280, 360} {
-			tb.size(width, 860)
+			tb.size(width, 1200)
 			time.Sleep(300 * time.Millisecond) // until it is painted
 			picture, err := chromedp.Run(tb.ctx, chromedp.CaptureScreenshot())
 			if err == nil {
