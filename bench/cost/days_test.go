@@ -160,10 +160,10 @@ func (l dayLoad) run(t *testing.T) (all []dayFigures) {
 		agenda[minute] = nil
 		d.tend(minute)
 		if time.Sleep(time.Minute); (minute+1)%store.DayMinutes == 0 {
+			d.compare()
 			all, d.day = append(all, d.day), dayFigures{}
 		}
 	}
-	d.compare()
 	return all
 }
 
@@ -251,6 +251,6 @@ func (d *daySim) compare() {
 	totals := d.server.Sum("CountmillShard", "count")
 	series := d.server.Sum("CountmillShard", "m") + d.server.Sum("CountmillSeries", "m") + d.server.Sum("CountmillSeries", "q")
 	if totals != d.sent || series+d.removed != d.sent {
-		d.t.Errorf("%d increments were sent; totals have %d, series %d, and %d were removed from them", d.sent, totals, series, d.removed)
+		d.t.Fatalf("%d increments were sent; totals have %d, series %d, and %d were removed from them", d.sent, totals, series, d.removed)
 	}
 }
