@@ -30,7 +30,7 @@ type dayLoad struct {
 	keep    int // days of quarter hours; where it is less than days, sweeps remove some
 }
 
-// A part of a load is a shard of one counter, which stands for weight counters of about its rank.
+// A dayPart is a shard of one counter. The counter represents weight counters of about its rank.
 type dayPart struct {
 	counter string
 	shard   int
@@ -187,7 +187,7 @@ func openDays(t *testing.T, rule store.RuleChange) *daySim {
 	return d
 }
 
-// wrote counts an entity for all counters that its counter stands for.
+// wrote counts an entity once for each counter that its counter represents.
 func (d *daySim) wrote(k memdatastore.Key, removed map[string]*pb.Value) {
 	shard, series := k.Kind == "CountmillShard", k.Kind == "CountmillSeries"
 	if !shard && !series {

@@ -185,7 +185,7 @@ func (w *groupWrites) windowEnds() {
 	clear(w.window)
 }
 
-// mean is how many commits of a window write one group, of those that it writes.
+// mean is the mean number of commits of a window that write one group, over the groups that it writes at all.
 func (w *groupWrites) mean() float64 { return float64(w.total) / float64(max(w.groups, 1)) }
 
 func (w *groupWrites) perWindow() float64 { return float64(w.commits) / float64(max(w.windows, 1)) }
