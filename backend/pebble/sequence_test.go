@@ -47,6 +47,10 @@ func TestSequencesSurviveLossOfPower(t *testing.T) {
 	var answers []answer
 	ctx, cancel := context.WithCancel(t.Context())
 	var callers sync.WaitGroup
+	defer func() { // also after a failure: the store closes later
+		cancel()
+		callers.Wait()
+	}()
 	for caller := range 6 {
 		callers.Go(func() {
 			for ctx.Err() == nil {
@@ -80,8 +84,6 @@ func TestSequencesSurviveLossOfPower(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cancel()
-	callers.Wait()
 }
 
 // Calls that wait at the same time share a commit.

@@ -30,7 +30,7 @@ type dayLoad struct {
 	keep    int // days of quarter hours; where it is less than days, sweeps remove some
 }
 
-// A part of a load is a shard of one counter, which represents weight counters of about its rank.
+// A dayPart is a shard of one counter. The counter represents weight counters of about its rank.
 type dayPart struct {
 	counter string
 	shard   int
@@ -160,10 +160,10 @@ func (l dayLoad) run(t *testing.T) (all []dayFigures) {
 		agenda[minute] = nil
 		d.tend(minute)
 		if time.Sleep(time.Minute); (minute+1)%store.DayMinutes == 0 {
+			d.compare()
 			all, d.day = append(all, d.day), dayFigures{}
 		}
 	}
-	d.compare()
 	return all
 }
 
@@ -187,7 +187,7 @@ func openDays(t *testing.T, rule store.RuleChange) *daySim {
 	return d
 }
 
-// wrote counts an entity for all counters that its counter represents.
+// wrote counts an entity once for each counter that its counter represents.
 func (d *daySim) wrote(k memdatastore.Key, removed map[string]*pb.Value) {
 	shard, series := k.Kind == "CountmillShard", k.Kind == "CountmillSeries"
 	if !shard && !series {
@@ -251,6 +251,6 @@ func (d *daySim) compare() {
 	totals := d.server.Sum("CountmillShard", "count")
 	series := d.server.Sum("CountmillShard", "m") + d.server.Sum("CountmillSeries", "m") + d.server.Sum("CountmillSeries", "q")
 	if totals != d.sent || series+d.removed != d.sent {
-		d.t.Errorf("%d increments were sent; totals have %d, series %d, and %d were removed from them", d.sent, totals, series, d.removed)
+		d.t.Fatalf("%d increments were sent; totals have %d, series %d, and %d were removed from them", d.sent, totals, series, d.removed)
 	}
 }

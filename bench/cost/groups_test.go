@@ -185,7 +185,7 @@ func (w *groupWrites) windowEnds() {
 	clear(w.window)
 }
 
-// mean is the mean number of commits of a window that write a group, if any does.
+// mean is the mean number of commits of a window that write one group, over the groups that it writes at all.
 func (w *groupWrites) mean() float64 { return float64(w.total) / float64(max(w.groups, 1)) }
 
 func (w *groupWrites) perWindow() float64 { return float64(w.commits) / float64(max(w.windows, 1)) }

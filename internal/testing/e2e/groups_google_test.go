@@ -3,7 +3,6 @@ package e2e
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	mathrand "math/rand/v2"
 	"net/http"
 	"os"
@@ -27,24 +26,18 @@ func TestGroupsOnGoogle(t *testing.T) {
 	if text == "" {
 		t.Skip("takes a quarter of an hour: set COUNTMILL_TEST_GROUPS_GOOGLE, such as 300,100,8")
 	}
-	shape := groupShape{serve: 30 * time.Minute}
-	if _, err := fmt.Sscanf(text, "%d,%d,%d", &shape.counters, &shape.rate, &shape.kills); err != nil || shape.counters < groupSize || shape.rate < 1 || shape.kills < 0 {
-		t.Fatalf("COUNTMILL_TEST_GROUPS_GOOGLE must be COUNTERS,RATE,KILLS, got %q", text)
-	}
+	shape := parseGroupShape(t, "COUNTMILL_TEST_GROUPS_GOOGLE", text)
 	shape.early, shape.work = max(1, shape.counters*3/4), max(5, shape.counters/60)
 	g := newGoogleGroups(t, shape, seed(t))
 	g.build()
 	g.compare()
 	g.verify()
-	began := time.Now()
-	g.change(http.MethodDelete, "?name=sites", "")
-	until(t, 20*time.Minute, "the index to be gone", func() bool { return g.state().State == "gone" })
-	t.Logf("deleted within %s", time.Since(began).Round(time.Second))
+	g.remove()
 	if left, err := g.list("=site:"); err != nil || len(left) > 0 {
 		t.Errorf("%d groups are left of the deleted index, %v", len(left), err)
 	}
 	g.d.noDeadLetters(t)
-	g.fail()
+	g.noEarlyEnds()
 }
 
 // A googleGroups is a deployment of a publisher, three aggregators, a reader and two workers.
@@ -84,61 +77,29 @@ func newGoogleGroups(t *testing.T, shape groupShape, seed uint64) *googleGroups 
 // members are all that may be killed.
 func (g *googleGroups) members() []*member { return slices.Concat(g.aggregators, g.workers) }
 
-// build creates the index, and kills and stops processes until it serves. Half of the kills come before
-// the workers may read, and half come while they read.
+// build creates the index, and kills and stops processes until it serves.
 func (g *googleGroups) build() {
 	t := g.t
 	t.Helper()
 	g.await()
 	began, acked := time.Now(), g.acked.Load()
-	g.change(http.MethodPost, "", `{"name":"sites","match":"page:{site}:*","group":"site:{site}"}`)
-	var m struct{ aggregator, worker int64 }
-	killed, stopped, read := 0, false, time.Time{}
-	var resume func()
-	next := began
-	for state := g.state(); state.State != "serving"; state = g.state() {
+	g.change(http.MethodPost, "", sitesIndex)
+	f := &buildFaults{googleGroups: g, began: began, next: began}
+	var aggregator, worker int64
+	state := g.state()
+	for ; state.State != "serving"; state = g.state() {
 		if time.Since(began) > g.shape.serve {
 			t.Fatalf("the index does not serve within %s: %+v", g.shape.serve, state)
 		}
-		for _, a := range g.aggregators {
-			m.aggregator = max(m.aggregator, nowResident(a.current()))
-		}
-		for _, w := range g.workers {
-			m.worker = max(m.worker, nowResident(w.current()))
-		}
-		if read.IsZero() && state.Done > 0 {
-			read = time.Now()
-			t.Logf("%s after its creation the first piece is read, after %d kills", time.Since(began).Round(time.Second), killed)
-			next = time.Now()
-		}
-		switch {
-		case resume != nil && time.Now().After(next):
-			resume()
-			resume, next = nil, time.Now().Add(g.pauseBetween(read))
-		case resume != nil || time.Now().Before(next):
-		case !read.IsZero() && !stopped:
-			stopped, resume, next = true, g.workers[0].pause(), time.Now().Add(2*indexLease)
-		case killed < g.shape.kills/2 || !read.IsZero() && killed < g.shape.kills:
-			among := g.members()
-			if !read.IsZero() {
-				among = slices.Concat(g.workers, g.aggregators[:1])
-			}
-			among[g.rand.IntN(len(among))].kill()
-			killed++
-			next = time.Now().Add(g.pauseBetween(read))
-		}
+		aggregator, worker = max(aggregator, mostResident(g.aggregators)), max(worker, mostResident(g.workers))
+		f.step(state.Done > 0)
 		<-time.After(100 * time.Millisecond)
 	}
-	if resume != nil {
-		resume()
-	}
-	state, took := g.state(), time.Since(began)
+	f.end()
+	took := time.Since(began)
 	t.Logf("%d counters served within %s, %s of them after the first piece, %d kills, %d pieces; %d increments/s acknowledged meanwhile, %d requests repeated; resident at most: an aggregator %d MiB, a worker %d MiB",
-		g.shape.counters, took.Round(time.Second), time.Since(read).Round(time.Second), killed, state.Pieces, int(float64(g.acked.Load()-acked)/took.Seconds()), g.resent.Load(),
-		m.aggregator>>20, m.worker>>20)
-	if !stopped || killed < g.shape.kills {
-		t.Errorf("killed %d times while it was built, want %d; a worker was stopped: %t", killed, g.shape.kills, stopped)
-	}
+		g.shape.counters, took.Round(time.Second), time.Since(f.read).Round(time.Second), f.killed, state.Pieces, int(float64(g.acked.Load()-acked)/took.Seconds()), g.resent.Load(),
+		aggregator>>20, worker>>20)
 	if state.Pieces <= 16 {
 		t.Errorf("%d pieces: none was split, although workers lost their leases", state.Pieces)
 	}
@@ -147,13 +108,71 @@ func (g *googleGroups) build() {
 	}
 }
 
-// pauseBetween is the time to the next kill.
-func (g *googleGroups) pauseBetween(read time.Time) time.Duration {
-	most := 5 * time.Minute / time.Duration(max(1, g.shape.kills/2)) // before the workers read
-	if !read.IsZero() {
+// mostResident is the memory of the largest of some processes, in bytes.
+func mostResident(of []*member) (most int64) {
+	for _, m := range of {
+		most = max(most, nowResident(m.current()))
+	}
+	return most
+}
+
+// buildFaults are the kills while an index is built, and the stop of one worker. Half of the kills come before
+// the workers may read, and half come while they read.
+type buildFaults struct {
+	*googleGroups
+	began   time.Time
+	next    time.Time // of the next fault, or of the end of the stop
+	read    time.Time // when the first piece was read; zero before
+	killed  int
+	stopped bool
+	resume  func() // ends the stop; nil if no worker is stopped
+}
+
+// step makes the next fault, if its time has come.
+func (f *buildFaults) step(read bool) {
+	if f.read.IsZero() && read {
+		f.read = time.Now()
+		f.t.Logf("%s after its creation the first piece is read, after %d kills", time.Since(f.began).Round(time.Second), f.killed)
+		f.next = time.Now()
+	}
+	if time.Now().Before(f.next) {
+		return
+	}
+	switch {
+	case f.resume != nil:
+		f.resume()
+		f.resume, f.next = nil, time.Now().Add(f.pause())
+	case read && !f.stopped:
+		f.stopped, f.resume, f.next = true, f.workers[0].pause(), time.Now().Add(2*indexLease)
+	case f.killed < f.shape.kills/2 || read && f.killed < f.shape.kills:
+		among := f.members()
+		if read {
+			among = slices.Concat(f.workers, f.aggregators[:1])
+		}
+		among[f.rand.IntN(len(among))].kill()
+		f.killed++
+		f.next = time.Now().Add(f.pause())
+	}
+}
+
+// pause is the time to the next kill.
+func (f *buildFaults) pause() time.Duration {
+	most := 5 * time.Minute / time.Duration(max(1, f.shape.kills/2)) // before the workers read
+	if !f.read.IsZero() {
 		most = 8 * time.Second
 	}
-	return time.Duration(g.rand.Int64N(int64(most)))
+	return time.Duration(f.rand.Int64N(int64(most)))
+}
+
+// end continues a stopped worker. It fails the test if the index served before all faults were made.
+func (f *buildFaults) end() {
+	f.t.Helper()
+	if f.resume != nil {
+		f.resume()
+	}
+	if !f.stopped || f.killed < f.shape.kills {
+		f.t.Errorf("killed %d times while it was built, want %d; a worker was stopped: %t", f.killed, f.shape.kills, f.stopped)
+	}
 }
 
 // await waits until the early counters are in the store: the index is created over them.
@@ -209,8 +228,8 @@ func (g *googleGroups) board(of string, want map[string]int64) {
 	g.t.Logf("a board of %d %s, made in %s, is a sort of all %d totals", len(sorted), of, took.Round(time.Second/10), len(want))
 }
 
-// fail fails the test if a process ended by itself.
-func (g *googleGroups) fail() {
+// noEarlyEnds fails the test if a process ended by itself.
+func (g *googleGroups) noEarlyEnds() {
 	g.t.Helper()
 	for _, m := range append(g.members(), g.in, g.out) {
 		m.mu.Lock()

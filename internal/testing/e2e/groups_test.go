@@ -32,19 +32,14 @@ func TestGroupsThroughKills(t *testing.T) {
 	}
 	shape := groupShape{counters: 40_000, rate: 5000, kills: 4, work: 8000, serve: time.Minute}
 	if text := os.Getenv("COUNTMILL_TEST_GROUPS"); text != "" {
-		shape = groupShape{work: 20_000, serve: 30 * time.Minute}
-		if _, err := fmt.Sscanf(text, "%d,%d,%d", &shape.counters, &shape.rate, &shape.kills); err != nil || shape.counters < groupSize || shape.rate < 1 || shape.kills < 0 {
-			t.Fatalf("COUNTMILL_TEST_GROUPS must be COUNTERS,RATE,KILLS, got %q", text)
-		}
+		shape = parseGroupShape(t, "COUNTMILL_TEST_GROUPS", text)
+		shape.work = 20_000
 	}
 	g := newGrouping(t, shape, seed(t))
 	g.build("first", shape.kills)
 	g.compare()
 	g.verify()
-	began := time.Now()
-	g.change(http.MethodDelete, "?name=sites", "")
-	until(t, 10*time.Minute, "the index to be gone", func() bool { return g.state().State == "gone" })
-	t.Logf("deleted within %s", time.Since(began).Round(time.Second))
+	g.remove()
 	g.build("second", min(shape.kills, 1))
 	g.compare()
 }
@@ -52,12 +47,25 @@ func TestGroupsThroughKills(t *testing.T) {
 // groupSize is how many counters a group has.
 const groupSize = 200
 
+// sitesIndex creates the index over the counters of a groupShape.
+const sitesIndex = `{"name":"sites","match":"page:{site}:*","group":"site:{site}"}`
+
 // A groupShape is the size of a run.
 type groupShape struct {
 	counters, rate, kills int
 	early                 int           // counters that are counted before the load begins; 0 for all
 	work                  int           // shards that the worker reads in a second
 	serve                 time.Duration // within which the index has to serve
+}
+
+// parseGroupShape reads the value of a variable: COUNTERS,RATE,KILLS.
+func parseGroupShape(t *testing.T, variable, text string) groupShape {
+	t.Helper()
+	s := groupShape{serve: 30 * time.Minute}
+	if _, err := fmt.Sscanf(text, "%d,%d,%d", &s.counters, &s.rate, &s.kills); err != nil || s.counters < groupSize || s.rate < 1 || s.kills < 0 {
+		t.Fatalf("%s must be COUNTERS,RATE,KILLS, with at least %d counters and 1 increment a second; got %q", variable, groupSize, text)
+	}
+	return s
 }
 
 func (s groupShape) counter(i int) string { return fmt.Sprintf("page:s%04d:%07d", i/groupSize, i) }
@@ -246,6 +254,15 @@ func (g *grouping) change(method, query, body string) {
 	})
 }
 
+// remove deletes the index, and waits until it is gone.
+func (g *grouping) remove() {
+	g.t.Helper()
+	began := time.Now()
+	g.change(http.MethodDelete, "?name=sites", "")
+	until(g.t, 20*time.Minute, "the index to be gone", func() bool { return g.state().State == "gone" })
+	g.t.Logf("deleted within %s", time.Since(began).Round(time.Second))
+}
+
 // A groupState is the index as the server shows it.
 type groupState struct {
 	State  string
@@ -276,7 +293,7 @@ func (g *grouping) build(which string, kills int) {
 	t := g.t
 	t.Helper()
 	before, acked, resident := time.Now(), g.acked.Load(), nowResident(g.out.current())
-	g.change(http.MethodPost, "", `{"name":"sites","match":"page:{site}:*","group":"site:{site}"}`)
+	g.change(http.MethodPost, "", sitesIndex)
 	most, onTheWay, killed := resident, 0, 0
 	next := g.untilKill()
 	deadline := before.Add(g.shape.serve)
