@@ -111,7 +111,7 @@ func (x *run) readOpenings(ctx context.Context) error {
 	x.cover.at = x.at
 	slices.SortStableFunc(x.cover.openings, func(a, b opening) int { return b.Cut.Compare(a.Cut) })
 	x.cover.drop(x.q.Prefix)
-	return x.readBalances(ctx)
+	return nil
 }
 
 // drop leaves out openings that the rules have outdated, of other counters, and those of which a newer one has

@@ -39,7 +39,7 @@ func (x *run) writeOpenings(ctx context.Context) error {
 		pattern := strings.TrimSuffix(r.Pattern, "*")
 		related := strings.HasPrefix(pattern, x.q.Prefix) || strings.HasPrefix(x.q.Prefix, pattern)
 		if related && r.Ended.IsZero() && r.Since.After(x.cut.Key.Time()) {
-			return fmt.Errorf("%w: records are complete from %s, and settled until %s", ErrEarly, r.Since.UTC(), x.cut.Key.Time())
+			return fmt.Errorf("%w: %w: records are complete from %s, and settled until %s", countmill.ErrUnavailable, ErrEarly, r.Since.UTC(), x.cut.Key.Time())
 		}
 	}
 	var all []*sum

@@ -149,8 +149,8 @@ type Result struct {
 // ErrEarly is the answer to Query.Open right after a rule was added: commits without it may still come.
 var ErrEarly = errors.New("a rule for the journal does not hold yet")
 
-// Recount recounts one piece. Errors match countmill.ErrInvalid, countmill.ErrUnavailable, ErrEarly, or a countmill.ErrOutcomeUnknown
-// of an opening. You may repeat the call.
+// Recount recounts one piece. Errors match countmill.ErrInvalid, countmill.ErrUnavailable, also with ErrEarly, or for an
+// opening countmill.ErrOutcomeUnknown. You may repeat the call.
 func (r *Recounter) Recount(ctx context.Context, q Query) (Result, error) {
 	p, err := parsePiece(q.Piece)
 	if err != nil {
@@ -222,6 +222,10 @@ func (r *Recounter) run(ctx context.Context, q *Query, p piece, rounds uint64) (
 	x.view = r.store.JournalView()
 	defer x.view.Close()
 	if err := x.readOpenings(ctx); err != nil {
+		return Result{}, err
+	}
+	x.result.At = x.at
+	if err := x.readBalances(ctx); err != nil {
 		return Result{}, err
 	}
 	for round := range rounds {
