@@ -136,7 +136,7 @@ type Result struct {
 	// Reasons count the names that were not compared, by reason. Unjudged has the first 100 of them.
 	Reasons  map[string]int
 	Unjudged []Unjudged
-	// Entries is the number of entries of the journal that were read, rounds counted each.
+	// Entries is the number of entries of the journal that were read; each piece reads all.
 	Entries int64
 	// Opened is the number of counters with a new opening balance.
 	Opened int

@@ -1,6 +1,8 @@
 package recount_test
 
 import (
+	"io"
+	"log/slog"
 	"sync"
 	"testing"
 	"time"
@@ -27,6 +29,8 @@ func (c *clock) pass(d time.Duration) {
 	defer c.mu.Unlock()
 	c.at = c.at.Add(d)
 }
+
+var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
 // kinds are a store that settles at once, and one that takes minutes.
 var kinds = map[string]fakestore.Options{

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -93,7 +95,7 @@ func (r *Rig) Check1() {
 	r.T.Helper()
 	r.Pass(time.Minute)
 	env := &sysenv.Env{Wall: r.Now}
-	x := indexer.New(r.Store, sysenv.With(indexer.Config{WorkerID: "w", Pieces: 3, Recheck: 30 * time.Second}, env))
+	x := indexer.New(r.Store, sysenv.With(indexer.Config{WorkerID: "w", Pieces: 3, Recheck: 30 * time.Second, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}, env))
 	for worked := true; worked; {
 		var err error
 		worked, err = x.Step(context.Background())
