@@ -117,7 +117,7 @@ func (x *run) judgeCounter(ctx context.Context, name string, have stored) error 
 	o := x.cover.find(name)
 	if reason := x.cover.problem(name, o); reason != "" {
 		x.unjudged(name, reason)
-		return x.open(name, have, false)
+		return x.open(name, have)
 	}
 	if have.overflow {
 		x.unjudged(name, tooLarge)
@@ -132,7 +132,7 @@ func (x *run) judgeCounter(ctx context.Context, name string, have stored) error 
 	if x.q.totals() && have.sum != s.delta {
 		x.find(Finding{Kind: WrongTotal, Name: name, Stored: have.sum, Counted: s.delta})
 	}
-	if err := x.open(name, stored{sum: s.delta}, true); err != nil {
+	if err := x.open(name, stored{sum: s.delta}); err != nil {
 		return err
 	}
 	from := wire.Minute(0)

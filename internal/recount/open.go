@@ -15,17 +15,15 @@ import (
 
 // open notes the balance of a counter for an opening that this run writes: what the journal has if it
 // is complete, so that damage stays damage, and otherwise what is stored.
-func (x *run) open(name string, have stored, judged bool) error {
-	if !x.q.Open || have.overflow || x.rules.JournalOf(name) == nil {
+func (x *run) open(name string, balance stored) error {
+	if !x.q.Open || balance.overflow || x.rules.JournalOf(name) == nil {
 		return nil
 	}
 	s, err := x.sum(name)
 	if err != nil {
 		return err
 	}
-	if s.opened = true; !judged {
-		s.delta = have.sum
-	}
+	s.opened, s.delta = true, balance.sum
 	return nil
 }
 

@@ -168,6 +168,8 @@ func (r *Recounter) Recount(ctx context.Context, q Query) (Result, error) {
 			return result, nil
 		case !full:
 			return Result{}, r.classify(err)
+		case more.rounds > maxRounds:
+			return Result{}, fmt.Errorf("%w: the journal has over %d parts", countmill.ErrUnavailable, maxRounds*r.cfg.MostParts)
 		case more.rounds > 0:
 			rounds = more.rounds
 		case p.From == p.To:
@@ -186,6 +188,9 @@ func (r *Recounter) classify(err error) error {
 	}
 	return fmt.Errorf("%w: recounting: %w", countmill.ErrUnavailable, err)
 }
+
+// maxRounds bounds the rounds over the journal.
+const maxRounds = 4096
 
 // A fullError ends a run that would need more memory than it may.
 type fullError struct{ rounds uint64 } // 0: too many sums
