@@ -79,6 +79,31 @@ func recordsFirst(ctx context.Context, s *fakestore.Store, c *store.Commit) (sto
 	return s.Fold(ctx, &left)
 }
 
+// recordsBefore writes the records a moment before the sums.
+func recordsBefore(ctx context.Context, s *fakestore.Store, c *store.Commit) (store.CommitResult, error) {
+	if len(c.Adds) == 0 {
+		return s.Fold(ctx, c)
+	}
+	s.WriteRecords(c)
+	time.Sleep(time.Millisecond)
+	left := *c
+	left.Records, left.Rows = nil, nil
+	return s.Fold(ctx, &left)
+}
+
+// countsCorrections adds the corrected buckets to totals.
+func countsCorrections(ctx context.Context, s *fakestore.Store, c *store.Commit) (store.CommitResult, error) {
+	if c.Correction {
+		moved := *c
+		moved.Adds = append([]store.ShardDelta(nil), c.Adds...)
+		for _, b := range c.Buckets {
+			moved.Adds[b.Add].Delta += b.Delta
+		}
+		c = &moved
+	}
+	return s.Fold(ctx, c)
+}
+
 // momentsOver ends each attempt before its commit.
 func momentsOver(s *fakestore.Store, now time.Time) (time.Time, func()) {
 	at, done := s.JournalMoment(now)

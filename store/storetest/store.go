@@ -198,6 +198,9 @@ func RunStore(t *testing.T, open func(t *testing.T) store.Store, features ...Fea
 		{"ReplaceRecord", testReplaceRecord},
 		{"SweepJournal", testSweepJournal},
 		{"ReopenedJournal", testReopenedJournal},
+		{"JournalView", testJournalView},
+		{"JournalViewIsOfOneMoment", testJournalViewIsOfOneMoment},
+		{"Corrections", testCorrections},
 	}, sumsTests...) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

@@ -1,0 +1,104 @@
+package pebble
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	records "github.com/countmill/countmill/internal/journal"
+	"github.com/countmill/countmill/internal/recount"
+	"github.com/countmill/countmill/store"
+)
+
+const benchCounters = 100_000
+
+// fillJournal folds n increments of 100,000 counters, each a part of its own.
+func fillJournal(b *testing.B, s *Store, n int) {
+	b.Helper()
+	change := &store.JournalChange{Keep: 400 * 24 * time.Hour}
+	if _, err := s.ChangeRules(b.Context(), store.RuleChange{Pattern: "billing:*", Journal: change}); err != nil {
+		b.Fatal(err)
+	}
+	if _, err := recount.New(s, recount.Config{}).Recount(b.Context(), recount.Query{Prefix: "billing:", Open: true}); err != nil {
+		b.Fatal(err)
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	for left := n; left > 0; left -= 2000 {
+		r, sums := records.Record{}, make(map[string]int64)
+		for range min(left, 2000) {
+			name := fmt.Sprintf("billing:shop-%d", random.IntN(benchCounters))
+			sums[name]++
+			p := records.Part{Minute: 29_000_000, Sender: "shop", Entries: []records.Entry{{Counter: name, Delta: 1}}}
+			for i := range p.ID {
+				p.ID[i] = byte(random.Uint32())
+			}
+			r.Parts = append(r.Parts, p)
+		}
+		c := &store.Commit{Rules: store.AnyRules}
+		for name, delta := range sums {
+			c.Adds = append(c.Adds, store.NewShardDelta(name, 0, delta))
+			c.Growths = append(c.Growths, store.Growth{Counter: name, Shards: 1})
+		}
+		slices.SortFunc(c.Adds, func(x, y store.ShardDelta) int {
+			return cmp.Or(cmp.Compare(x.Order, y.Order), strings.Compare(x.Counter, y.Counter))
+		})
+		slices.SortFunc(c.Growths, func(x, y store.Growth) int { return strings.Compare(x.Counter, y.Counter) })
+		at, done := s.JournalMoment(time.Now())
+		c.Records = []store.JournalRecord{{Key: store.NewJournalKey(at, random.Uint64()), ExpireAt: at.Add(change.Keep), Data: r.Encode(nil)}}
+		if _, err := s.Fold(b.Context(), c); err != nil {
+			b.Fatal(err)
+		}
+		done()
+	}
+}
+
+// BenchmarkRecount recounts COUNTMILL_BENCH_ENTRIES increments; 100,000 without it.
+func BenchmarkRecount(b *testing.B) {
+	n := 100_000
+	if text := os.Getenv("COUNTMILL_BENCH_ENTRIES"); text != "" {
+		var err error
+		if n, err = strconv.Atoi(text); err != nil {
+			b.Fatal(err)
+		}
+	}
+	s := open(b, Config{Dir: b.TempDir()})
+	fillJournal(b, s, n)
+	_, c := s.Fold(b.Context(), &store.Commit{Rules: store.AnyRules, Correction: true, Adds: []store.ShardDelta{store.NewShardDelta("billing:shop-7", 0, 5)}})
+	if c != nil {
+		b.Fatal(c)
+	}
+	before := peak(b)
+	for b.Loop() {
+		got, err := recount.New(s, recount.Config{}).Recount(b.Context(), recount.Query{Prefix: "billing:"})
+		if err != nil || len(got.Findings) != 1 || got.Next != "" {
+			b.Fatalf("found %+v, %v", got.Findings, err)
+		}
+	}
+	b.ReportMetric(before, "MiB-filled")
+	b.ReportMetric(peak(b), "MiB-peak")
+}
+
+// peak is the largest resident memory of the process so far.
+func peak(b *testing.B) float64 {
+	b.Helper()
+	text, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		b.Skip(err)
+	}
+	var kib float64
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			_, err = fmt.Sscan(rest, &kib)
+		}
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	return kib / 1024
+}
