@@ -83,4 +83,5 @@ func (jo *journalOracle) check() {
 			jo.violate("the journal of %s sums to %d, and %d was added", counter, kept[counter], n)
 		}
 	}
+	jo.recount()
 }

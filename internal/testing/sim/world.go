@@ -62,6 +62,7 @@ func newWorld(seed uint64, verbose bool) *World {
 	w.db = &database{kernel: w.kernel, fake: fakestore.New(options), swept: make(map[string]int), buried: make(map[string]store.DeadLetter), mover: newMover(w.kernel)}
 	w.db.addRules()
 	w.db.addJournal()
+	w.db.openJournal()
 	w.describe()
 	w.cache = &cacheServer{kernel: w.kernel, cache: must(memory.New(memory.Config{Totals: 16})), sets: make(map[string][]store.CachedTotal)}
 	w.bus = &broker{kernel: w.kernel}

@@ -1,0 +1,33 @@
+package sim
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/countmill/countmill/internal/recount"
+	"github.com/countmill/countmill/internal/sysenv"
+)
+
+// recounter recounts the database by its clock.
+func (db *database) recounter() *recount.Recounter {
+	return recount.New(db.fake, sysenv.With(recount.Config{}, &sysenv.Env{Wall: func() time.Time { return db.fake.Now() }}))
+}
+
+// openJournal writes opening balances before anything is counted. Where commits by older rules could still come it
+// writes none, and nothing is recounted.
+func (db *database) openJournal() {
+	if db.plan.journal != nil {
+		if err := db.recounter().Tend(background, slog.New(slog.DiscardHandler)); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// recount: whatever happened, no sum of a counter with a journal differs from it.
+func (jo *journalOracle) recount() {
+	got := must(jo.db.recounter().Recount(background, recount.Query{}))
+	for i := range got.Findings {
+		f := &got.Findings[i]
+		jo.violate("a recount finds a wrong %s of %s: %d stored, %d in the journal", f.Kind, f.Name, f.Stored, f.Counted)
+	}
+}
