@@ -137,6 +137,7 @@ func (x *run) attempt(ctx context.Context, unit []Finding, id wire.PartID, fold 
 	if err != nil {
 		return "", err
 	}
+	// The commit has nothing but the correction, and the marker by which another one is noticed.
 	_, err = timed(ctx, x.Recounter, func(ctx context.Context) (store.CommitResult, error) { return x.store.Fold(ctx, c) })
 	switch {
 	case err == nil:
