@@ -19,6 +19,12 @@ func newPartSet() *partSet {
 	return &partSet{seed: maphash.MakeSeed(), slots: make([][2]uint64, 1<<10)}
 }
 
+// clear forgets all entries and keeps the memory: a new table each round would double it.
+func (s *partSet) clear() {
+	clear(s.slots)
+	s.n = 0
+}
+
 // add reports whether the entry is new.
 func (s *partSet) add(id wire.PartID, counter string) bool {
 	h := maphash.String(s.seed, counter)

@@ -159,8 +159,9 @@ func (r *Recounter) Recount(ctx context.Context, q Query) (Result, error) {
 	if len(q.Prefix) > countmill.MaxCounterName {
 		return Result{}, &countmill.FieldError{Field: "prefix", Problem: "is no beginning of a name", Limit: "0 to 500 bytes"}
 	}
+	seen := newPartSet()
 	for rounds := uint64(1); ; {
-		result, err := r.run(ctx, &q, p, rounds)
+		result, err := r.run(ctx, &q, p, seen, rounds)
 		more, full := errors.AsType[*fullError](err)
 		switch {
 		case err == nil:
@@ -213,7 +214,7 @@ type run struct {
 	result Result
 }
 
-func (r *Recounter) run(ctx context.Context, q *Query, p piece, rounds uint64) (Result, error) {
+func (r *Recounter) run(ctx context.Context, q *Query, p piece, seen *partSet, rounds uint64) (Result, error) {
 	checked, err := timed(ctx, r, r.store.Check)
 	if err != nil {
 		return Result{}, err
@@ -234,7 +235,7 @@ func (r *Recounter) run(ctx context.Context, q *Query, p piece, rounds uint64) (
 		return Result{}, err
 	}
 	for round := range rounds {
-		if err := x.readJournal(ctx, round, rounds); err != nil {
+		if err := x.readJournal(ctx, seen, round, rounds); err != nil {
 			return Result{}, err
 		}
 	}

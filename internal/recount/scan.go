@@ -74,17 +74,18 @@ type scanner struct {
 }
 
 // readJournal adds the increments of one round: of the parts that are its share.
-func (x *run) readJournal(ctx context.Context, round, rounds uint64) error {
+func (x *run) readJournal(ctx context.Context, seen *partSet, round, rounds uint64) error {
 	if x.rules == nil {
 		return nil
 	}
+	seen.clear()
 	from := x.cut // without an opening an opening can still be made
 	for i := range x.cover.openings {
 		if o := &x.cover.openings[i]; o.Cut.Compare(from) < 0 {
 			from = o.Cut
 		}
 	}
-	s := &scanner{run: x, round: round, rounds: rounds, seen: newPartSet(), first: from.Key.Time(), last: x.at}
+	s := &scanner{run: x, round: round, rounds: rounds, seen: seen, first: from.Key.Time(), last: x.at}
 	for i := range x.rules.Indexes {
 		if index := &x.rules.Indexes[i]; index.InForce() && len(x.rules.Series) > 0 && x.wants(index) {
 			s.groups = append(s.groups, index)
