@@ -2,9 +2,13 @@ package command
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
+	"sync"
+	"time"
 
 	"github.com/countmill/countmill/client"
 )
@@ -68,7 +72,9 @@ type recounting struct {
 	client  *client.Client
 	request map[string]any
 	bar     *progress
-	shown   int64
+	shown   int64 // thousandths
+	read    int64 // entries of the present piece
+	begin   int64 // thousandths, before the present piece
 
 	counters, buckets, groups, opened, findings, fixed int
 	notCovered                                         map[string]int
@@ -80,7 +86,7 @@ func runRecount(ctx context.Context, c call) error {
 	if err != nil {
 		return err
 	}
-	r := &recounting{call: c, request: map[string]any{"prefix": prefix}, notCovered: make(map[string]int), examples: make(map[string]string)}
+	r := &recounting{call: c, request: map[string]any{"prefix": prefix, "run": rand.Text()}, notCovered: make(map[string]int), examples: make(map[string]string)}
 	for name, at := range map[string]string{"from": c.recountFrom, "to": c.recountTo} {
 		if at != "" {
 			r.request[name] = at
@@ -110,7 +116,7 @@ func runRecount(ctx context.Context, c call) error {
 
 func (r *recounting) run(ctx context.Context) error {
 	for {
-		answer, err := r.client.Do(ctx, client.Request{Method: http.MethodPost, Path: "/v1/recount", Body: body(r.request), Safe: true})
+		answer, err := r.ask(ctx)
 		if err != nil {
 			return err
 		}
@@ -118,8 +124,8 @@ func (r *recounting) run(ctx context.Context) error {
 		if err := json.Unmarshal(answer, &page); err != nil || page.Findings == nil {
 			return fmt.Errorf("the server answered with something else than a recount; is that a countmill?")
 		}
-		r.bar.Add(page.Done-r.shown, page.Entries)
-		r.shown = page.Done
+		r.progress(page.Done, page.Entries)
+		r.begin, r.read = page.Done, 0
 		if err := r.print(answer, &page); err != nil {
 			return err
 		}
@@ -128,6 +134,41 @@ func (r *recounting) run(ctx context.Context) error {
 		}
 		r.request["piece"] = page.Next
 	}
+}
+
+// progressEvery is how often the server is asked how far a piece is.
+const progressEvery = time.Second
+
+// ask sends one request, and shows how far the server is with it. Without an answer about that the bar waits.
+func (r *recounting) ask(ctx context.Context) ([]byte, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		tick := time.NewTicker(progressEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			answer, err := r.client.Do(ctx, client.Request{Path: "/v1/recount", Query: url.Values{"run": {r.request["run"].(string)}}})
+			var now struct{ Entries, Done int64 }
+			if err == nil && json.Unmarshal(answer, &now) == nil {
+				r.progress(r.begin+(1000-r.begin)*now.Done/1000, now.Entries)
+			}
+		}
+	})
+	answer, err := r.client.Do(ctx, client.Request{Method: http.MethodPost, Path: "/v1/recount", Body: body(r.request), Safe: true})
+	cancel()
+	asking.Wait()
+	return answer, err
+}
+
+// progress moves the bar forward.
+func (r *recounting) progress(done, entries int64) {
+	r.bar.Add(max(done-r.shown, 0), max(entries-r.read, 0))
+	r.shown, r.read = max(r.shown, done), max(r.read, entries)
 }
 
 func (r *recounting) print(answer []byte, page *recounted) error {

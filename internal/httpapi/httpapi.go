@@ -196,6 +196,8 @@ type API struct {
 
 	waiting waiting // for receipts
 
+	recounts recounts
+
 	watchers    atomic.Int64
 	feeds       feeds // of the watchers
 	scrapes     atomic.Int64

@@ -2,6 +2,9 @@ package httpapi
 
 import (
 	"context"
+	"errors"
+	"net/http"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -24,7 +27,8 @@ type Recounter interface {
 
 var recountBody = &body{
 	empty: func() any { return new(recountRequest) }, max: smallBody,
-	want: `{"prefix": "billing:", "from": "...", "to": "...", "piece": "...", "repair": false, "opening": false}, each only if wanted`,
+	want:   `{"prefix": "billing:", "from": "...", "to": "...", "piece": "...", "repair": false, "opening": false, "run": "..."}, each only if wanted`,
+	fields: map[string]string{"run": "1 to 128 bytes"},
 }
 
 // A recountRequest names a piece of a recount.
@@ -35,6 +39,46 @@ type recountRequest struct {
 	Piece   text `json:"piece"`
 	Repair  flag `json:"repair"`
 	Opening flag `json:"opening"`
+	Run     text `json:"run"`
+}
+
+// recounts are the calls under way that have a name, each with its progress.
+type recounts struct {
+	mu sync.Mutex
+	of map[string]recountProgress
+}
+
+// A recountProgress is how far the present piece is.
+type recountProgress struct {
+	Entries int64 `json:"entries"`
+	// Done is the share of the journal, in thousandths.
+	Done int `json:"done"`
+}
+
+func (r *recounts) set(run string, p recountProgress) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.of == nil {
+		r.of = make(map[string]recountProgress)
+	}
+	r.of[run] = p
+}
+
+func (r *recounts) end(run string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.of, run)
+}
+
+// recountProgress answers how far a call is. One that is over, or of another process, is at 0.
+func (a *API) recountProgress(c call) (any, error) {
+	run := c.params.Get("run")
+	if err := countmill.CheckID("run", run); err != nil {
+		return nil, err
+	}
+	a.recounts.mu.Lock()
+	defer a.recounts.mu.Unlock()
+	return a.recounts.of[run], nil
 }
 
 func (a *API) recount(c call) (any, error) {
@@ -57,9 +101,20 @@ func (a *API) recount(c call) (any, error) {
 		}
 		*end.to = wire.MinuteOf(at)
 	}
+	if request.Run.given {
+		run := request.Run.value
+		if err := countmill.CheckID("run", run); err != nil {
+			return nil, err
+		}
+		q.Progress = func(entries int64, part int) { a.recounts.set(run, recountProgress{entries, part}) }
+		defer a.recounts.end(run)
+	}
 	// The server's own limit is for short answers. Tests write without a connection.
 	_ = api.ExtendWrite(c.w, recounting+10*time.Second)
 	result, err := a.services.Recounter.Recount(c.ctx, q)
+	if errors.Is(err, recount.ErrEarly) {
+		return nil, api.NewProblem(http.StatusServiceUnavailable, "unavailable", "unavailable", err.Error()).RetryAfter(refusedPause)
+	}
 	if err != nil {
 		return nil, asRefused(err)
 	}
@@ -109,6 +164,9 @@ func recountedOf(r *recount.Result) recounted {
 		if f.Minute != 0 {
 			out.Findings[i].Time = api.FormatTime(f.Minute.Time())
 		}
+	}
+	if out.NotCovered == nil {
+		out.NotCovered = map[string]int{}
 	}
 	for i, u := range r.Unjudged {
 		out.Names[i] = notCovered{u.Name, u.Reason}

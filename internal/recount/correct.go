@@ -35,7 +35,7 @@ func (x *run) repair(ctx context.Context) error {
 		}
 		detail, err := x.fix(ctx, found[i:i+n])
 		if err != nil {
-			return err
+			return fmt.Errorf("%w: correcting %q, others may be corrected: %w", countmill.ErrOutcomeUnknown, found[i].Name, err)
 		}
 		for k := range found[i : i+n] {
 			found[i+k].Fixed, found[i+k].Detail = detail == "", detail

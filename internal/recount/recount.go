@@ -54,7 +54,7 @@ type Store interface {
 type Config struct {
 	// CallTimeout is the time-out of each call to the store. Default 30 seconds.
 	CallTimeout time.Duration
-	// MostParts is the most ids of parts in memory. Default 4 million: 128 MiB.
+	// MostParts is the most ids of parts in memory. Default 2 million: a table of 64 MiB.
 	MostParts int
 	// MostSums is the most totals and buckets in memory. Default 500,000, about as many bytes.
 	MostSums int
@@ -75,7 +75,7 @@ type Recounter struct {
 // New returns a Recounter.
 func New(s Store, cfg Config) *Recounter {
 	cfg.CallTimeout = cmp.Or(cfg.CallTimeout, 30*time.Second)
-	cfg.MostParts, cfg.MostSums = cmp.Or(cfg.MostParts, 4<<20), cmp.Or(cfg.MostSums, 500_000)
+	cfg.MostParts, cfg.MostSums = cmp.Or(cfg.MostParts, 2<<20), cmp.Or(cfg.MostSums, 500_000)
 	return &Recounter{s, cfg}
 }
 
@@ -149,8 +149,8 @@ type Result struct {
 // ErrEarly is the answer to Query.Open right after a rule was added: commits without it may still come.
 var ErrEarly = errors.New("a rule for the journal does not hold yet")
 
-// Recount recounts one piece. Errors match countmill.ErrInvalid, countmill.ErrUnavailable, also with ErrEarly, or for an
-// opening countmill.ErrOutcomeUnknown. You may repeat the call.
+// Recount recounts one piece. Errors match countmill.ErrInvalid, countmill.ErrUnavailable, also with ErrEarly, or for a
+// correction or an opening countmill.ErrOutcomeUnknown. You may repeat the call.
 func (r *Recounter) Recount(ctx context.Context, q Query) (Result, error) {
 	p, err := parsePiece(q.Piece)
 	if err != nil {
