@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"github.com/countmill/countmill/internal/journal"
 	"github.com/countmill/countmill/internal/recount"
@@ -19,9 +20,14 @@ func newRecounter(cfg Config, s store.Store) *recount.Recounter {
 	return recount.New(s, c)
 }
 
+// tendWithin bounds openings at a start and with a change of rules, which somebody waits for.
+const tendWithin = 5 * time.Second
+
 // tendOpenings writes the opening balances of rules that have none. The next round of chores tries again.
 func tendOpenings(ctx context.Context, cfg Config, s store.Store) {
-	if err := newRecounter(cfg, s).Tend(ctx, cfg.Logger); err != nil && ctx.Err() == nil {
+	ctx, cancel := context.WithTimeout(ctx, tendWithin)
+	defer cancel()
+	if err := newRecounter(cfg, s).Tend(ctx, cfg.Logger); err != nil {
 		cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "opening balances for recounts not written, will try again", slog.Any("err", err))
 	}
 }
