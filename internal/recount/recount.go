@@ -54,7 +54,7 @@ type Store interface {
 type Config struct {
 	// CallTimeout is the time-out of each call to the store. Default 30 seconds.
 	CallTimeout time.Duration
-	// MostParts is the most ids of parts in memory. Default 2 million: a table of 64 MiB.
+	// MostParts is the most ids of parts in memory. Default 4 million: a table of 128 MiB.
 	MostParts int
 	// MostSums is the most totals and buckets in memory. Default 500,000, about as many bytes.
 	MostSums int
@@ -75,7 +75,7 @@ type Recounter struct {
 // New returns a Recounter.
 func New(s Store, cfg Config) *Recounter {
 	cfg.CallTimeout = cmp.Or(cfg.CallTimeout, 30*time.Second)
-	cfg.MostParts, cfg.MostSums = cmp.Or(cfg.MostParts, 2<<20), cmp.Or(cfg.MostSums, 500_000)
+	cfg.MostParts, cfg.MostSums = cmp.Or(cfg.MostParts, 4<<20), cmp.Or(cfg.MostSums, 500_000)
 	return &Recounter{s, cfg}
 }
 
