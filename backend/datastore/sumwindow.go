@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// daysPage is the most days of the archive that one call reads. A day has 96 quarter hours, some 3 KB, and
-	// before its minutes are joined up to 1,440 of them, some 50 KB.
+	// daysPage is the most days of the archive that one call reads. A day has 96 quarter hours, 2 KB, and
+	// before its minutes are joined up to 1,440 of them, 32 KB.
 	daysPage = 100
 
 	// archiveAhead is how far a bucket may lie ahead of the service's clock, at most: store.SeriesAhead, and what

@@ -38,6 +38,7 @@ type Load struct {
 
 	BoardRate     float64 // entities a second that each reader's scans for leaderboards read, while somebody asks for one
 	BoardCounters int64   // counters of the index of a leaderboard, the busiest ones; 0: all
+	BoardDays     int64   // days of UTC in which the leaderboard's window is; 0: it orders totals
 
 	Prices Prices
 }
@@ -93,6 +94,7 @@ func (l Load) Check() error {
 	between("series-counters", float64(l.Series), 0, float64(l.Counters))
 	between("board-rate", l.BoardRate, 0, 1e6)
 	between("board-counters", float64(l.BoardCounters), 0, float64(l.Counters))
+	between("board-days", float64(l.BoardDays), 0, mostBoardDays)
 	lasting("linger", l.Linger, time.Millisecond, time.Minute)
 	lasting("window-linger", l.Window, time.Millisecond, time.Minute)
 	check(l.CountWithin == 0 || l.CountWithin >= minStaleness && l.CountWithin <= maxStaleness, "count-within", fmt.Sprintf("from %s to %s, or 0s", minStaleness, maxStaleness), l.CountWithin)

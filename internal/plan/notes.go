@@ -41,7 +41,7 @@ func (p *Plan) notes(of []class, b batch, w window) {
 		recordsKept/1e6, c.RecordsRead)
 	if l.BoardRate > 0 {
 		took := c.BoardScan / l.BoardRate
-		say(true, "a scan for a leaderboard reads %.0f entities, a record and the shards of each counter, in %.1f minutes", c.BoardScan, took/60)
+		say(true, "a scan for a leaderboard reads %.0f entities, a record, the shards and %d days of each counter, in %.1f minutes", c.BoardScan, l.BoardDays, took/60)
 		say(took > boardWithin, "no scan ends: Datastore forgets its moment after %.0f minutes; --board-rate %.0f or more", boardWithin/60, math.Ceil(c.BoardScan/boardWithin))
 	}
 	say(c.EntitiesWritten > 500, "a new database takes some 500 writes/s at first and half as many again every 5 minutes: begin with a part of the load, %.0f minutes before all of it",
