@@ -188,6 +188,19 @@ func (r *Rules) IndexOf(group string) *Index {
 	return nil
 }
 
+// Numbered returns the index with that number, or nil.
+func (r *Rules) Numbered(number int64) *Index {
+	if r == nil {
+		return nil
+	}
+	for i := range r.Indexes {
+		if r.Indexes[i].Number == number {
+			return &r.Indexes[i]
+		}
+	}
+	return nil
+}
+
 // Index returns the index of that name, or nil.
 func (r *Rules) Index(name string) *Index {
 	if r == nil {

@@ -205,7 +205,7 @@ func (x *Indexer) work(ctx context.Context, w *work, index *store.Index) (bool, 
 	now := w.at()
 	switch {
 	case len(pieces) == 0:
-		return true, x.begin(ctx, index)
+		return true, x.swap(ctx, nil, firstPieces(index.Number, x.cfg.Pieces))
 	case !now.After(since(index)):
 		return false, nil
 	}
@@ -279,26 +279,6 @@ func firstPieces(index int64, n int) []store.Piece {
 	}
 	pieces[n-1].To = math.MaxUint64
 	return pieces
-}
-
-// begin makes the pieces of an index, and removes them again if the index was removed meanwhile: the
-// worker was stopped since it read the rules.
-func (x *Indexer) begin(ctx context.Context, index *store.Index) error {
-	if err := x.swap(ctx, nil, firstPieces(index.Number, x.cfg.Pieces)); err != nil {
-		return err
-	}
-	w, err := x.look(ctx)
-	if err != nil {
-		return err
-	}
-	if now := w.rules.Index(index.Name); now != nil && now.Number == index.Number {
-		return nil
-	}
-	pieces, err := x.allPieces(ctx, index)
-	if err != nil {
-		return err
-	}
-	return x.removePieces(ctx, pieces)
 }
 
 func (x *Indexer) swap(ctx context.Context, old, next []store.Piece) error {
