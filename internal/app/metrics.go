@@ -128,6 +128,7 @@ func aggregatorSamples(a *aggregator.Aggregator) []sample {
 		counter("countmill_replayed_dead_letters_total", "Dead letters that were replayed and removed.", s.Replayed),
 		counter("countmill_records_written_total", "Records of counters written.", s.RecordsWritten),
 		counter("countmill_counters_grown_total", "Records written to give a counter more shards.", s.Grown),
+		counter("countmill_overflow_group_sums_total", "Sums of counters added to the overflow group of an index, because the name of their own group would not be valid.", s.Overflowed),
 		counter("countmill_entities_written_total", "Entities written to the store.", s.EntitiesWritten),
 		counter("countmill_entities_read_total", "Entities read from the store.", s.EntitiesRead, "role", "aggregator"),
 		gauge("countmill_held_messages", "Messages taken and not acknowledged.", float64(s.HeldMessages)),
