@@ -82,9 +82,9 @@ nothing: after --index-lease another one takes its piece.
 type indexState struct {
 	Name, Match, Group, State string
 	Pieces                    int64
-	Done                      int64  `json:"pieces_done"`
-	Shards                    int64  `json:"shards_read"`
-	Corrected                 int64  `json:"corrected"`
+	Done                      int64 `json:"pieces_done"`
+	Shards                    int64 `json:"shards_read"`
+	Corrected                 int64 `json:"corrected"`
 	Since                     time.Time
 	Checked                   time.Time `json:"checked_at"`
 	Ended                     time.Time `json:"ended_at"`
