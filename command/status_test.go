@@ -162,3 +162,19 @@ func TestOldBackups(t *testing.T) {
 		}
 	}
 }
+
+// Of many indexes the screen has those that are not finished, and how many it leaves out.
+func TestManyIndexes(t *testing.T) {
+	t.Parallel()
+	p := pipeline{indexes: []indexState{{Name: "new", State: "building"}}}
+	for range mostIndexes {
+		p.indexes = append(p.indexes, indexState{Name: "old", State: "serving"})
+	}
+	if rows := p.indexRows(); len(rows) != mostIndexes+1 || rows[0] != "new: building" || rows[mostIndexes] != "and 1 more: countmill index list" {
+		t.Errorf("got %q", rows)
+	}
+	p.indexes = p.indexes[1:]
+	if rows := p.indexRows(); len(rows) != mostIndexes || rows[0] != "old: serving" {
+		t.Errorf("got %q, want a row for each", rows)
+	}
+}
