@@ -160,6 +160,19 @@ func (x *Index) Has(counter string) bool {
 	return x.match.values(counter, &values)
 }
 
+// Unfinished is the number of indexes that are being built or deleted.
+func (r *Rules) Unfinished() (n int) {
+	if r == nil {
+		return 0
+	}
+	for i := range r.Indexes {
+		if x := &r.Indexes[i]; x.Serving.IsZero() || !x.InForce() {
+			n++
+		}
+	}
+	return n
+}
+
 // InForce reports whether folds go by the index.
 func (x *Index) InForce() bool { return x.Ended.IsZero() }
 

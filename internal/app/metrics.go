@@ -140,6 +140,7 @@ func aggregatorSamples(a *aggregator.Aggregator) []sample {
 		gauge("countmill_clock_skew_seconds", "Difference between the machine's clock and the store's, without a sign. The aggregator is not ready above 60.", s.Skew.Seconds()),
 		gauge("countmill_dedup_window_seconds", "How long ids are remembered, as last read from the database; 0 before the first read.", settings.Window.Seconds()),
 		gauge("countmill_settings_version", "Version of the database's settings that this aggregator goes by; 0 before it has read them.", float64(settings.Version)),
+		gauge("countmill_unfinished_indexes", "Indexes that are being built or deleted, as this aggregator read them last.", float64(settings.Rules.Unfinished())),
 		gauge("countmill_last_commit_timestamp_seconds", "When something was last committed; 0 before the first.", unixSeconds(s.LastCommit)),
 	}...)
 }
