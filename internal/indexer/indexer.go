@@ -46,6 +46,8 @@ type Stats struct {
 	// Corrected counts the rests that a later reading of a piece has changed: increments were folded
 	// without an index that was complete.
 	Corrected int64
+	// Failures counts the steps of Run that ended with an error. Run repeats them.
+	Failures int64
 	// Building, Serving and Deleting are the indexes in that state when the worker last looked.
 	Building, Serving, Deleting int64
 }
@@ -56,9 +58,9 @@ type Indexer struct {
 	cfg   Config
 	poked chan struct{}
 
-	shards, pieces, rests, corrected atomic.Int64
-	building, serving, deleting      atomic.Int64
-	failing                          atomic.Pointer[error] // of the last step; nil before the first
+	shards, pieces, rests, corrected, failures atomic.Int64
+	building, serving, deleting                atomic.Int64
+	failing                                    atomic.Pointer[error] // of the last step; nil before the first
 }
 
 // New returns an Indexer. It does nothing before Run or Step.
@@ -69,7 +71,7 @@ func New(s Store, cfg Config) *Indexer {
 // Stats returns the counts so far.
 func (x *Indexer) Stats() Stats {
 	return Stats{
-		Shards: x.shards.Load(), Pieces: x.pieces.Load(), Rests: x.rests.Load(), Corrected: x.corrected.Load(),
+		Shards: x.shards.Load(), Pieces: x.pieces.Load(), Rests: x.rests.Load(), Corrected: x.corrected.Load(), Failures: x.failures.Load(),
 		Building: x.building.Load(), Serving: x.serving.Load(), Deleting: x.deleting.Load(),
 	}
 }
@@ -99,9 +101,13 @@ func (x *Indexer) Run(ctx context.Context) {
 		worked, err := x.Step(ctx)
 		x.failing.Store(&err)
 		wait := x.cfg.Every
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return
+		}
+		if err != nil {
+			x.failures.Add(1)
+		}
+		switch {
 		case worked:
 			continue
 		case err != nil:
