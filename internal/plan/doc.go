@@ -18,8 +18,9 @@
 //	            fifths of its permitted age: every 0.8 * staleness + 1/questions. If anybody
 //	            watches a prefix, the reader reads its counters once a second.
 //	groups      a commit writes one more shard for each group of its counters. The order of
-//	            the cut keeps the counters of a group together. A worker reads the shards
-//	            of the index once, and again each day.
+//	            the cut keeps the counters of a group together if their names are alike up to
+//	            the second ':'. A worker reads the shards of the index once, and again each
+//	            day.
 //	series      the shards of counters under a rule are emptied into an archive when they
 //	            have 65 minutes. The archive has an entity for each counter and day.
 //

@@ -7,7 +7,7 @@ import (
 )
 
 // A group is a set of groups of an index that get the same part of all increments, with what a batch has of
-// each.
+// each of them.
 type group struct {
 	class
 	in      float64 // probability that a batch has counters of it
@@ -31,7 +31,7 @@ func (l Load) groupsOf(of []class, increments float64) (groups []group) {
 	}
 	n, left := float64(l.Groups), matched(l.IndexCounters, l.Counters)
 	alone := n // groups without one of the busiest counters
-	rest := group{class: class{counters: 1}}
+	var rest group
 	for _, c := range of {
 		c.counters = min(c.counters, left)
 		left -= c.counters

@@ -110,6 +110,15 @@ func TestPlannedIndex(t *testing.T) {
 	}
 }
 
+// An aggregator reads the record of a group once an hour, like that of a counter that it folds all the time.
+func TestRecordsOfGroups(t *testing.T) {
+	t.Parallel()
+	of := func(groups int64) float64 {
+		return planned(t, func(l *Load) { l.Rate, l.Counters, l.Groups, l.Aggregators = 10_000, 50, groups, 3 }).Countmill.RecordsRead
+	}
+	near(t, "records", of(20)-of(0), 3*20/3600.0, 0.01)
+}
+
 // A group that many aggregators write needs shards like any counter, and what it costs is in the notes.
 func TestIndexNotes(t *testing.T) {
 	t.Parallel()
