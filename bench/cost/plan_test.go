@@ -63,24 +63,7 @@ func holdAgainstPlan(t *testing.T, l plan.Load) {
 	if l.Linger == 0 {
 		l.Linger = d.Linger
 	}
-	// The number of windows depends on the moments at which these few publishers begin. So there are
-	// several rounds, with other moments each.
-	rounds, lasts := uint64(choose(5, 4)), choose(20*time.Second, 10*time.Second)
-	lasts = max(lasts, 30*l.CountWithin) // the last batch leaves early
-	var f figures
-	writes := groupWrites{window: make(map[string]int)}
-	for round := range rounds {
-		s := setup{publishers: l.Publishers, aggregators: l.Aggregators, linger: l.Linger, staleness: l.CountWithin, groups: groups}
-		if s.staleness > 0 {
-			s.linger = 0 // a linger would take precedence
-		}
-		p := open(t, s)
-		p.store.OnFold(writes.fold)
-		p.pour(l, names, lasts, round)
-		f = f.since(figures{}.since(p.close())) // added up
-	}
-	writes.windowEnds()
-	seconds := lasts.Seconds() * float64(rounds)
+	f, ofGroups, seconds := pourRounds(t, l, names, groups)
 	planned, err := plan.Make(l)
 	if err != nil {
 		t.Fatal(err)
@@ -93,8 +76,8 @@ func holdAgainstPlan(t *testing.T, l plan.Load) {
 	}{
 		{"messages", float64(f.Messages), c.Messages},
 		{"markers", float64(f.Markers), c.MarkersWritten},
-		{"shards", float64(f.Shards - writes.total), c.ShardsWritten},
-		{"groups", float64(writes.total), c.GroupsWritten},
+		{"shards", float64(f.Shards - ofGroups), c.ShardsWritten},
+		{"groups", float64(ofGroups), c.GroupsWritten},
 		{"commits", float64(f.Commits), c.Commits},
 		{"entities written", float64(f.folded()), c.ShardsWritten + c.MarkersWritten + c.GroupsWritten},
 	} {
@@ -103,6 +86,28 @@ func holdAgainstPlan(t *testing.T, l plan.Load) {
 		}
 		within(t, figure.what+" a second", figure.measured/seconds, figure.plannedSecond)
 	}
+}
+
+// pourRounds returns what the load costs, how many of the shards are of groups, and how long it lasts.
+//
+// The number of windows depends on the moments at which these few publishers begin. So there are several rounds,
+// with other moments each.
+func pourRounds(t *testing.T, l plan.Load, names []string, groups map[string]string) (f figures, ofGroups int, seconds float64) {
+	rounds, lasts := uint64(choose(5, 4)), choose(20*time.Second, 10*time.Second)
+	lasts = max(lasts, 30*l.CountWithin) // the last batch leaves early
+	writes := groupWrites{window: make(map[string]int)}
+	for round := range rounds {
+		s := setup{publishers: l.Publishers, aggregators: l.Aggregators, linger: l.Linger, staleness: l.CountWithin, groups: groups}
+		if s.staleness > 0 {
+			s.linger = 0 // a linger would take precedence
+		}
+		p := open(t, s)
+		p.store.OnFold(writes.fold)
+		p.pour(l, names, lasts, round)
+		f = f.since(figures{}.since(p.close())) // added up
+	}
+	writes.windowEnds()
+	return f, writes.total, lasts.Seconds() * float64(rounds)
 }
 
 // within fails if the plan is off by more than planTolerance.
