@@ -84,6 +84,9 @@ func (s *Store) ChangeRules(ctx context.Context, change store.RuleChange) (set s
 			return err
 		}
 		s.settings, s.oldest = next, max(s.oldest, next.Rules.Oldest())
+		if x := change.Index; x != nil && x.Step == store.RemoveIndex {
+			delete(s.pieces, pieceKey{x.Index.Number, 1})
+		}
 		set = s.settingsLocked(now)
 		return nil
 	})
