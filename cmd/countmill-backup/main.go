@@ -18,5 +18,5 @@ import (
 func main() { os.Exit(command.Main(options()...)) }
 
 func options() []command.Option {
-	return []command.Option{command.WithBuckets(googleStorage()), command.WithBuckets(s3()), command.WithTraces(traces)}
+	return []command.Option{command.WithBuckets(googleStorage()), command.WithBuckets(s3()), command.WithTraces(traces), command.WithJournalFormat(parquetFormat())}
 }
