@@ -1,6 +1,7 @@
 package journalfile
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -27,6 +28,8 @@ type Export struct {
 	Format   backend.JournalFormat
 	Version  string // of the program: another one may write other bytes
 	Progress transfer.StartProgress
+
+	blockEntries int // in tests; 0 for the constant
 }
 
 // A Period is a part of the journal.
@@ -71,7 +74,7 @@ func (x *Export) write(ctx context.Context, out *output) error {
 	total := x.Period.To.Sub(x.Period.From).Microseconds()
 	progress := x.Progress("exporting", "entries", total)
 	defer progress.Stop()
-	blocks := cutter{pages: newPages(x, out.after, progress.Wait)}
+	blocks := cutter{pages: newPages(x, out.after, progress.Wait), most: cmp.Or(x.blockEntries, blockEntries)}
 	at := x.Period.From
 	for {
 		entries, err := blocks.next(ctx)
@@ -101,6 +104,7 @@ func (x *Export) write(ctx context.Context, out *output) error {
 // A cutter cuts pages into blocks.
 type cutter struct {
 	pages   *pages
+	most    int
 	left    []client.JournalEntry // of the last page
 	entries []client.JournalEntry
 }
@@ -113,7 +117,7 @@ func (c *cutter) next(ctx context.Context) (_ []client.JournalEntry, err error) 
 		for i := range c.left {
 			e := &c.left[i]
 			c.entries = append(c.entries, *e)
-			if size += len(e.Counter) + len(e.Sender); len(c.entries) == blockEntries || size >= blockBytes {
+			if size += len(e.Counter) + len(e.Sender); len(c.entries) == c.most || size >= blockBytes {
 				c.left = c.left[i+1:]
 				return c.entries, nil
 			}
