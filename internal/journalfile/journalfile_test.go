@@ -198,14 +198,14 @@ func TestResume(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "file."+format)
 			resumed, stops := int64(0), 0
 			for {
-				s.requests, s.allowed = 0, 1+random.IntN(needed)
+				s.requests, s.allowed = 0, 1+random.IntN(needed+stops)
 				done, err := s.export(t, counters, format).File(t.Context(), path)
 				resumed = max(resumed, done.Resumed)
 				if err == nil {
 					break
 				}
 				if stops++; stops == 20 {
-					s.allowed = 1 << 30
+					t.Fatalf("%s of %q (seed %d): %v", format, counters, seed, err)
 				}
 				tear(t, path, random)
 			}
