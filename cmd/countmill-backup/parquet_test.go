@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 }
 
 func exportArgs(path, server string) []string {
-	return []string{"journal", "export", "--from", "2026-11-25T00:00:00Z", "--to", "2026-11-26T00:00:00Z", "--output", path, "--server", server}
+	return []string{"journal", "export", "--from", "2026-11-25T00:00:00Z", "--to", "2026-11-25T06:00:00Z", "--output", path, "--server", server}
 }
 
 func exportTo(t *testing.T, path, server string) {
