@@ -76,7 +76,9 @@ export class Journal {
       this.newer = page.next ? "after " + page.next : "";
     }
     this.say("");
-    $("journal-rows").replaceChildren(...entries.reverse().map((e) => row(e, this.zone)));
+    const shown = entries.map((e) => e.key).join();
+    if (shown !== this.shown) $("journal-rows").replaceChildren(...entries.reverse().map((e) => row(e, this.zone)));
+    this.shown = shown;
     if (!entries.length) this.explain();
     this.buttons();
     $("journal-foot").textContent = "complete up to " + format.moment(new Date(page.settled_until), this.zone, "second");
@@ -93,7 +95,7 @@ export class Journal {
   }
 
   clear(text) {
-    this.older = this.newer = "";
+    this.older = this.newer = this.shown = "";
     $("journal-rows").replaceChildren();
     $("journal-foot").textContent = "";
     this.say(text);
@@ -128,6 +130,6 @@ function row(entry, zone) {
   const delta = BigInt(entry.delta);
   part("delta", (delta > 0n ? "+" : delta < 0n ? "−" : "") + format.whole(delta < 0n ? -delta : delta));
   part("sender", entry.sender || "sender unknown").classList.toggle("quiet", !entry.sender);
-  part("part", entry.part).title = "part " + entry.part + ", key " + entry.key;
+  part("part", entry.part.slice(0, 12) + "…").title = "part " + entry.part + ", key " + entry.key;
   return item;
 }
