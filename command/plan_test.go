@@ -68,7 +68,7 @@ func TestPlanOfAnIndex(t *testing.T) {
 	for _, want := range []string{
 		"\n  groups     ", "\n  by index workers     ",
 		"- the build of the index reads 51700 entities, a shard of each counter or more, and writes 3200, for 0.04 dollars",
-		"- a scan for a leaderboard reads 200000 entities, a record and the shards of each counter, in 66.7 minutes, for 0.12 dollars\n- no scan ends",
+		"- a scan for a leaderboard reads 200000 entities, a record, the shards and 0 days of each counter, in 66.7 minutes, for 0.12 dollars\n- no scan ends",
 	} {
 		if got.code != 0 || !strings.Contains(got.out, want) {
 			t.Errorf("no %q in %+v", want, got)
