@@ -69,8 +69,10 @@ func (s *Store) SetWindow(ctx context.Context, window time.Duration) (store.Sett
 // ChangeRules changes the settings in a synced batch. Until the change is in effect no fold runs, so none
 // by older rules comes after it.
 func (s *Store) ChangeRules(ctx context.Context, change store.RuleChange) (store.Settings, error) {
-	return s.changeSettings(ctx, func(current store.Settings, now time.Time) (store.Settings, error) {
-		return current.ChangeRules(change, now, 0)
+	return s.changeSettings(ctx, func(current store.Settings, _ time.Time) (store.Settings, error) {
+		// A moment of the store, as in the keys of the journal: those of older entries are before it, also if the
+		// machine's clock was set back.
+		return current.ChangeRules(change, s.moments.next(), 0)
 	})
 }
 

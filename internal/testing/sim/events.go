@@ -67,6 +67,7 @@ func (w *World) newEvents() map[Fault]func() bool {
 		KillIndexer:         func() bool { return w.procs.killOne(indexing) },
 		IndexChanged:        w.db.changeIndex,
 		RulesSettled:        w.leaps.passSettle,
+		JournalRuled:        w.db.changeJournal,
 	}
 }
 

@@ -165,7 +165,7 @@ func (lp *leaps) settleIndexes() bool {
 // expired reports whether a commit that was begun then can reach the store no more. A store with older
 // rules than its own takes it until its transaction has ended.
 func (db *database) expired(begun time.Time) bool {
-	return db.indexed != nil && !db.embedded && db.wall().Sub(begun) > store.MaxTransaction
+	return (db.indexed != nil || db.pages != nil) && !db.embedded && db.wall().Sub(begun) > store.MaxTransaction
 }
 
 var errExpired = errors.New("sim: the transaction has expired")

@@ -25,6 +25,7 @@ type plan struct {
 	doors    int            // publishers outside `up`; 0 in most schedules
 	outside  bool           // with roles apart: all publishers send over HTTP
 	indexed  *indexPlan     // nil in most schedules
+	pages    *pagePlan      // nil in most schedules
 }
 
 // drawPlan draws with rng first. Newer parts of a plan have generators of their own, so that older
@@ -59,6 +60,7 @@ func drawPlan(rng *rand.Rand, seed uint64) *plan {
 		pl.drawOperator(rng)
 	}
 	pl.drawIndexes()
+	pl.drawPages()
 	return pl
 }
 

@@ -68,7 +68,8 @@ type proc struct {
 	agg          *aggregator.Aggregator
 	stop         context.CancelFunc
 	rdr          *reader.Reader
-	adm          *admin.Admin // with the reader
+	adm          *admin.Admin   // with the reader
+	jnl          *admin.Journal // with the reader
 	idx          *indexer.Indexer
 	stopIndexer  context.CancelFunc
 	waiting      []*busMessage

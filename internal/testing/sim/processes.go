@@ -75,6 +75,7 @@ func (ps *processes) start(r role, slot int, restored bool) *proc {
 		p.adm = must(admin.New(p.rdr, adminStore{&simStore{ps.db, p, nil}}, sysenv.With(admin.Config{
 			Timeout: 3*s.timeout + 53*time.Microsecond, CallTimeout: s.timeout + 37*time.Microsecond,
 		}, e)))
+		p.jnl = admin.NewJournal(journalStore{adminStore{&simStore{ps.db, p, nil}}}, s.timeout+41*time.Microsecond+time.Duration(p.n)*31)
 	}
 	if r.has(aggregating) {
 		ps.startAggregator(p, sysenv.With(aggregator.Config{

@@ -21,6 +21,7 @@ var rooms = map[string][]string{
 	"callers":     {"kernel", "proc"},
 	"clients":     {"callers", "processes", "broker", "ledger", "requestWatch"},
 	"readClients": {"callers", "processes", "totalOracle"},
+	"pageClients": {"callers", "processes"},
 	"operator":    {"callers", "processes", "database", "oracles"},
 	"race":        {"kernel", "clients", "broker", "database", "processes", "ledger", "totalOracle"},
 	"leaps":       {"kernel", "broker", "database", "processes", "callers"},
