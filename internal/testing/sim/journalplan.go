@@ -24,7 +24,11 @@ func (pl *plan) drawJournal() {
 // drawPages draws, with a generator of its own, the schedules whose journal is read.
 func (pl *plan) drawPages() {
 	rng := rand.New(rand.NewPCG(pl.seed, 0x7061676573))
-	if pl.journal == nil || rng.IntN(4) > 0 || pl.crowd != nil || pl.contest != nil {
+	often := 4
+	if pl.embedded {
+		often = 2
+	}
+	if pl.journal == nil || rng.IntN(often) > 0 || pl.crowd != nil || pl.contest != nil {
 		return
 	}
 	pl.pages = &pagePlan{paged: make(map[string]bool), limit: 1 + rng.IntN(4)}
