@@ -46,6 +46,7 @@ func (pl *plan) drawPages() {
 	}
 	// A record has the time that its aggregator takes for the store's.
 	pl.rates[ClockJumps], pl.rates[StoreClockJumps] = 0, 0
+	pl.rates[Suspended], pl.rates[FoldLate] = 0.3, 0.2 // commits that come as late as they can
 }
 
 // addJournal writes the rules into the database, before anything is counted.
