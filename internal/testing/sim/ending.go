@@ -14,6 +14,7 @@ const (
 	closing
 	folding
 	lastPages
+	lastValues
 	lastIndexes
 	lastResets
 	lastReads
@@ -37,6 +38,10 @@ func (w *World) clearUp() {
 	case lastPages:
 		if w.pagers.readLast() {
 			w.stage = w.afterPages()
+		}
+	case lastValues:
+		if w.sequencers.nextLast() {
+			w.stage = w.afterValues()
 		}
 	case lastIndexes:
 		if w.leaps.settleIndexes() {
@@ -115,6 +120,14 @@ func (w *World) awaitFolds() {
 
 // afterPages is the stage after the last pages of the journal.
 func (w *World) afterPages() stage {
+	if w.sequences > 0 {
+		return lastValues
+	}
+	return w.afterValues()
+}
+
+// afterValues is the stage after the last values of sequences.
+func (w *World) afterValues() stage {
 	if w.indexed == nil {
 		return lastResets
 	}

@@ -87,6 +87,9 @@ func (ps *processes) start(r role, slot int, restored bool) *proc {
 			Decode: reads(p.version),
 		}, e))
 	}
+	if r.has(reading) && ps.sequences > 0 {
+		ps.startIssuer(p, e)
+	}
 	if r.has(indexing) && ps.indexed != nil {
 		ps.startIndexer(p, e)
 	}
@@ -135,6 +138,9 @@ func (ps *processes) kill(p *proc) {
 		}
 		p.sums = nil
 		ps.finishDead(func() { _ = p.pub.Close(hasEnded) })
+	}
+	if p.seq != nil {
+		ps.finishDead(func() { _ = p.seq.Close(hasEnded) })
 	}
 	if p.stop != nil {
 		p.stop()

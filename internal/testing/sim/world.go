@@ -16,19 +16,20 @@ import (
 type World struct {
 	*kernel
 
-	bus      *broker
-	db       *database
-	cache    *cacheServer
-	oracles  *oracles
-	procs    *processes
-	idle     *idleOracle
-	callers  *callers
-	clients  *clients
-	readers  *readClients
-	operator *operator
-	pagers   *pageClients
-	race     *race
-	leaps    *leaps
+	bus        *broker
+	db         *database
+	cache      *cacheServer
+	oracles    *oracles
+	procs      *processes
+	idle       *idleOracle
+	callers    *callers
+	clients    *clients
+	readers    *readClients
+	operator   *operator
+	pagers     *pageClients
+	sequencers *sequenceClients
+	race       *race
+	leaps      *leaps
 
 	events map[Fault]func() bool
 	stage  stage
@@ -77,6 +78,7 @@ func newWorld(seed uint64, verbose bool) *World {
 	w.readers = &readClients{callers: w.callers, procs: w.procs, totals: w.oracles.totals}
 	w.operator = &operator{callers: w.callers, procs: w.procs, db: w.db, oracles: w.oracles}
 	w.pagers = &pageClients{callers: w.callers, procs: w.procs, kept: w.oracles.kept}
+	w.sequencers = &sequenceClients{callers: w.callers, procs: w.procs, values: w.oracles.values}
 	w.race = &race{kernel: w.kernel, clients: w.clients, bus: w.bus, db: w.db, procs: w.procs, ledger: w.oracles.ledger, totals: w.oracles.totals}
 	w.leaps = &leaps{kernel: w.kernel, bus: w.bus, db: w.db, procs: w.procs, callers: w.callers}
 	w.events = w.newEvents()
