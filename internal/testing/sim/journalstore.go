@@ -57,3 +57,6 @@ func (s journalStore) ReplaceRecord(context.Context, *store.JournalRecord, *stor
 func (s journalStore) SweepJournal(context.Context) error {
 	return errors.New("sim: nobody calls this")
 }
+
+// JournalView is for recounts, which no schedule has.
+func (s journalStore) JournalView() store.JournalView { panic("sim: nobody calls this") }
