@@ -187,6 +187,10 @@ func (r *Rules) Indexed(counter string) bool {
 	return r != nil && slices.ContainsFunc(r.Indexes, func(x Index) bool { return x.Has(counter) })
 }
 
+// Kept reports whether sweeps leave the counter when it is deleted: an index has it, or a rule for the
+// journal is in force, whose records a recount compares with its shards.
+func (r *Rules) Kept(counter string) bool { return r.Indexed(counter) || r.JournalOf(counter) != nil }
+
 // IndexOf returns the index that has the group, or nil.
 func (r *Rules) IndexOf(group string) *Index {
 	if r == nil || !countmill.IsGroup(group) {

@@ -69,8 +69,10 @@ func (s *Store) SetWindow(ctx context.Context, window time.Duration) (store.Sett
 // ChangeRules changes the settings in a synced batch. Until the change is in effect no fold runs, so none
 // by older rules comes after it.
 func (s *Store) ChangeRules(ctx context.Context, change store.RuleChange) (store.Settings, error) {
-	return s.changeSettings(ctx, func(b *pebbledb.Batch, current store.Settings, now time.Time) (store.Settings, error) {
-		next, err := current.ChangeRules(change, now, 0)
+	return s.changeSettings(ctx, func(b *pebbledb.Batch, current store.Settings, _ time.Time) (store.Settings, error) {
+		// A moment of the store, as in the keys of the journal: those of older entries are before it, also if the
+		// machine's clock was set back.
+		next, err := current.ChangeRules(change, s.moments.next(), 0)
 		if x := change.Index; err == nil && x != nil && x.Step == store.RemoveIndex {
 			err = b.Delete(s.keys.piece(nil, x.Index.Number, 1), nil)
 		}

@@ -21,6 +21,7 @@ type view struct {
 	unsynced []chan struct{}    // commits that the snapshot may show and that may not be synced yet
 	done     bool
 	at       time.Time
+	recorded time.Time // the snapshot has every journal record of this time or an earlier one
 	key      []byte
 }
 
@@ -55,6 +56,7 @@ func (v *view) take() {
 	// The moment first: a fold that returned before this moment is in the snapshot. A fold that returns
 	// between the two may be.
 	v.at = v.store.moments.next()
+	v.recorded = v.store.journalSettled()
 	v.snapshot = v.store.db.NewSnapshot()
 	v.store.views[v] = struct{}{}
 	v.unsynced = v.store.syncs.underWay()

@@ -75,11 +75,13 @@ func (s *Store) ChangeRules(ctx context.Context, change store.RuleChange) (set s
 	err = s.do(ctx, answer, func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		now := s.opts.now()
-		if s.opts.Age == nil {
-			now = s.commitTimeLocked()
+		// Records of the journal that were written before have earlier moments.
+		moment := s.commitTimeLocked()
+		now := moment
+		if s.opts.Age != nil {
+			now = s.opts.now()
 		}
-		next, err := s.settingsLocked(now).ChangeRules(change, now, s.settle())
+		next, err := s.settingsLocked(now).ChangeRules(change, moment, s.settle())
 		if err != nil {
 			return err
 		}
