@@ -54,6 +54,11 @@ func WithBuckets(b backend.Buckets) Option {
 	return func(c *call) { c.buckets = append(c.buckets, b) }
 }
 
+// WithJournalFormat adds a format of files to `countmill journal export`: --format NAME writes it.
+func WithJournalFormat(f backend.JournalFormat) Option {
+	return func(c *call) { c.journalFormats = append(c.journalFormats, f) }
+}
+
 // WithTraces adds an exporter of spans of another module, for the commands that run roles. open reads its own
 // variables, and returns nil if they ask for no traces. Its error is about them.
 func WithTraces(open func(ctx context.Context, log *slog.Logger) (backend.Traces, error)) Option {
@@ -97,7 +102,10 @@ type call struct {
 	stores  []backend.Store // of other modules
 	buses   []backend.Bus
 	buckets []backend.Buckets
-	traces  func(context.Context, *slog.Logger) (backend.Traces, error) // nil: this program has none
+
+	journalFormats []backend.JournalFormat
+
+	traces func(context.Context, *slog.Logger) (backend.Traces, error) // nil: this program has none
 
 	ctx            context.Context // of the option; nil for the process's signals
 	args           []string

@@ -82,10 +82,11 @@ type values struct {
 	recountFrom, recountTo string
 	repair, opening        bool
 
-	match, groupPattern string
-	groups              []string
-	waits               bool
-	heads, journalKey   string // of journal check
+	match, groupPattern  string
+	groups               []string
+	waits                bool
+	heads, journalKey    string // of journal check
+	periodFrom, periodTo string // of journal export
 
 	format, output          string
 	rejects, state          string
@@ -120,7 +121,7 @@ func table() []section {
 		{"restore", "", restoreFlags},
 		{"doctor", "", doctorFlags},
 		{"dead", "", deadFlags},
-		{"import, export", "", transferFlags},
+		{"import, export, journal export", "", transferFlags},
 		{"adopt", "", adoptFlags},
 		{"token, share", "", tokenFlags},
 		{"plan", "`plan` starts nothing and asks no server. Numbers may be written as 1e6.", planFlags()},

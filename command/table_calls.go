@@ -16,7 +16,7 @@ import (
 var (
 	oneAnswer = []string{"incr", "get", "next", "grow", "reset", "delete", "ready", "shards", "backup", "dead show", "dead replay", "dead discard", "rule add", "rule list", "rule remove", "index create", "index list", "index delete", "series", "top", "rank"}
 	pages     = []string{"ls", "verify", "recount", "dead list", "journal"}
-	calls     = slices.Concat([]string{"status", "doctor", "watch", "export", "import", "adopt gae", "journal check", "journal erase"}, oneAnswer, pages)
+	calls     = slices.Concat([]string{"status", "doctor", "watch", "export", "import", "adopt gae", "journal check", "journal erase", "journal export"}, oneAnswer, pages)
 )
 
 // without is of without some commands.

@@ -39,6 +39,7 @@ type boards struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 	turn    chan struct{} // the scan that runs has it
+	series  chan struct{} // the series that are being read from a store that charges have it
 
 	mu   sync.Mutex
 	kept map[boardKey]*kept
@@ -62,7 +63,7 @@ type kept struct {
 }
 
 func newBoards(r *Reader) *boards {
-	b := &boards{r: r, turn: make(chan struct{}, 1), kept: make(map[boardKey]*kept)}
+	b := &boards{r: r, turn: make(chan struct{}, 1), series: make(chan struct{}, seriesAtOnce), kept: make(map[boardKey]*kept)}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	return b
 }
@@ -204,9 +205,6 @@ func (b *boards) make(q store.SumsQuery, slides bool) (*board.Board, error) {
 	b.r.stats.scanned.Add(sums.Read)
 	log := b.r.cfg.Logger.With("index", q.Index.Name, "groups", q.Groups, "read", sums.Read)
 	if err != nil {
-		if errors.Is(err, store.ErrNoWindows) {
-			return nil, err
-		}
 		if b.ctx.Err() == nil {
 			b.r.stats.storeErrors.Add(1)
 			log.LogAttrs(b.ctx, slog.LevelWarn, "a scan for a board failed; the board before it serves on", slog.Any("err", err))

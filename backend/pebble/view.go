@@ -40,6 +40,9 @@ func (v *view) pin(ctx context.Context) error {
 	if v.snapshot == nil {
 		v.take()
 	}
+	if len(v.unsynced) == 0 {
+		return nil // and nothing is written: calls of Series may run beside each other
+	}
 	var err error
 	v.unsynced, err = settled(ctx, v.unsynced)
 	return err

@@ -61,6 +61,9 @@ export const indexes = () => get("v1/indexes", {});
 // top is the best counters of an index; query has index, and perhaps n, of, window and tz.
 export const top = (query) => get("v1/top", { format: "string", ...query });
 
+// journal is a page of the increments of a counter; query has counter and limit, and before or after.
+export const journal = (query) => get("v1/journal", { format: "string", ...query });
+
 export const overview = () => get("v1/overview", {});
 
 // counters is a page of counters in the order of their names.

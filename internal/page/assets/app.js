@@ -5,6 +5,7 @@ import * as format from "./format.js";
 import { Detail } from "./detail.js";
 import { Groups } from "./groups.js";
 import { Health } from "./health.js";
+import { Journal } from "./journal.js";
 import { List } from "./list.js";
 import { Stream } from "./stream.js";
 import { Top } from "./top.js";
@@ -14,6 +15,7 @@ import { isRange, ranges } from "./ranges.js";
 const $ = (id) => document.getElementById(id);
 
 const indexesEvery = 2000, quietIndexesEvery = 20000; // soon while one is being built
+const journalEvery = 5000;
 const topEvery = 10000; // a board is looked at no more often
 const overviewEvery = 2000, firstNamesEvery = 2000, namesEvery = 4000, quietNamesEvery = 30000;
 
@@ -34,6 +36,7 @@ const list = new List(totals, () => {
   follow();
 });
 const top = new Top((changes) => go(changes, true), onProblem);
+const journal = new Journal((place, replace) => go({ journal: place }, replace), onProblem);
 const stream = new Stream(onEvent, onProblem);
 
 // onEvent merges an event of the stream.
@@ -119,6 +122,7 @@ const again = [
   regularly(readOverview, () => overviewEvery),
   regularly(readNames, namesAgain),
   regularly(() => top.refresh(), () => topEvery),
+  regularly(() => journal.refresh(), () => journalEvery),
   regularly(readIndexes, () => (groups.working() ? indexesEvery : quietIndexesEvery)),
 ];
 setTimeout(() => list.heard || list.setBusy([]), 1500); // a slow answer must not keep the names back
@@ -140,7 +144,7 @@ addEventListener("scroll", follow, { passive: true });
 addEventListener("resize", follow);
 $("lists").addEventListener("scroll", follow, { passive: true });
 
-// The address: #counter=NAME&range=day&tz=Europe/Berlin&q=page:&top=INDEX&of=groups&window=today
+// The address: #counter=NAME&range=day&tz=Europe/Berlin&q=page:&top=INDEX&of=groups&window=today&journal=newest
 
 const address = () => new URLSearchParams(location.hash.slice(1));
 
@@ -167,6 +171,7 @@ function route() {
   if (document.activeElement !== $("zone")) $("zone").value = zone;
   detail.show(name, range, zone);
   top.route(at.get("top") || "", at.get("of") || "", at.get("window") || "", zone);
+  journal.route(name, at.get("journal") || "", zone);
   list.choose(name);
   const prefix = at.get("q") || "";
   if (prefix !== list.prefix) {
@@ -186,7 +191,8 @@ document.addEventListener("click", (e) => {
   const link = e.target.closest(".rows a, #back, #home");
   if (!link || e.metaKey || e.ctrlKey || e.shiftKey || e.button !== 0) return;
   e.preventDefault();
-  go({ counter: new URLSearchParams(new URL(link.href).hash.slice(1)).get("counter"), q: link.id === "home" ? "" : list.prefix });
+  const journalOf = address().get("journal") ? "newest" : ""; // a key is of another counter's page
+  go({ counter: new URLSearchParams(new URL(link.href).hash.slice(1)).get("counter"), q: link.id === "home" ? "" : list.prefix, journal: journalOf });
 });
 
 let typing = 0;

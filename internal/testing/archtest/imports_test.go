@@ -46,6 +46,8 @@ func forbidden() []arrow {
 		{from: "/internal/app/...", dep: "/command", why: "internal/app has the configuration; package command reads it from flags"},
 		{from: "/internal/transfer/...", dep: "/backend", why: "files are moved over HTTP, like every caller's increments"},
 		{from: "/internal/transfer/...", dep: "/internal/app", why: "files are moved over HTTP, like every caller's increments"},
+		{from: "/internal/journalfile/...", dep: "/internal/app", why: "files are moved over HTTP, like every caller's increments"},
+		{from: "/internal/journalfile/...", dep: "/backend", below: true, why: "a file knows the form of a format, and no technology"},
 		{from: "/client/...", dep: "/internal", why: "a client is a small dependency: the root package and the standard library"},
 		{from: "/client/...", dep: "/wire", why: "a client is a small dependency: the root package and the standard library"},
 		{from: "/client/...", dep: "/backend", why: "a client is a small dependency: the root package and the standard library"},

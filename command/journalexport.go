@@ -1,0 +1,138 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/countmill/countmill/backend"
+	"github.com/countmill/countmill/client"
+	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/internal/journalfile"
+	"github.com/countmill/countmill/internal/transfer"
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/wire"
+)
+
+var journalExportCommand = command{
+	path:  "journal export",
+	args:  "[NAME|PREFIX*]",
+	short: "write the entries of a period to a file",
+	long: `Writes the entries from --from on and before --to, of the counter NAME, of the counters that begin
+with PREFIX, or of all counters, in the order of their keys:
+
+  countmill journal export 'billing:*' --from 2026-11-01T00:00:00Z --to 2026-12-01T00:00:00Z --output nov.ndjson
+  countmill journal export --from 2026-11-01T00:00:00Z --to 2026-11-02T00:00:00Z --format csv > day.csv
+  countmill-backup journal export --from 2026-11-01T00:00:00Z --to 2026-12-01T00:00:00Z --output nov.parquet
+
+An entry has key, time, counter, delta, part and sender, as GET /v1/journal has them. An entry that is
+not known to have a sender has none: no field in NDJSON, no text in CSV, null in Parquet.
+
+The same period gives the same bytes, as long as its entries neither expire nor are erased. A period must be
+over: with datastore: the journal is complete up to five and a half minutes ago.
+
+With --output FILE the entries come into FILE.part, which becomes FILE when it is whole. If the export is
+stopped, the same command goes on after the last 100,000 entries that are on the disk;
+FILE.countmill-export has what it needs. Standard output begins anew.
+
+A token needs the scope admin, and no prefixes unless NAME is given.
+`,
+	run: runJournalExport,
+}
+
+func runJournalExport(ctx context.Context, c call) error {
+	if len(c.args) > 1 {
+		return app.Usagef("name one counter or prefix at most, got %s", quoted(c.args))
+	}
+	x := &journalfile.Export{Timeout: c.timeout, Progress: c.showProgress, Version: app.BuildVersion().Version}
+	var err error
+	if x.Period, err = c.period(strings.Join(c.args, "")); err != nil {
+		return err
+	}
+	if x.Format, err = c.journalFormat(); err != nil {
+		return err
+	}
+	if x.Client, err = c.client(client.WithTries(0)); err != nil {
+		return err
+	}
+	var done journalfile.Exported
+	if c.output == "-" {
+		if isTerminal(c.stdout) { // a bar would be among the entries
+			x.Progress = call{stderr: io.Discard}.showProgress
+		}
+		done, err = x.Stream(ctx, c.stdout)
+	} else {
+		done, err = x.File(ctx, c.output)
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			err = transfer.ErrInterrupted
+		}
+		return fmt.Errorf("the export is not whole: %w", err)
+	}
+	fmt.Fprintf(c.stderr, "countmill: %d entries in %d bytes", done.Entries, done.Bytes)
+	if done.Resumed > 0 {
+		fmt.Fprintf(c.stderr, ", %d of them from an export that was stopped", done.Resumed)
+	}
+	fmt.Fprintln(c.stderr)
+	return nil
+}
+
+// period is the part of the journal that the flags and the argument name.
+func (c call) period(counters string) (p journalfile.Period, err error) {
+	if counters != "" {
+		if err := store.CheckPattern(counters); err != nil {
+			return p, app.Usagef("NAME|PREFIX*: %s", err)
+		}
+	}
+	p.Counters = counters
+	for _, side := range []struct {
+		name, text string
+		to         *time.Time
+	}{{"from", c.periodFrom, &p.From}, {"to", c.periodTo, &p.To}} {
+		if side.text == "" {
+			return p, app.Usagef("--%s is missing: name both ends of the period", side.name)
+		}
+		at, err := time.Parse(time.RFC3339Nano, side.text)
+		switch {
+		case err != nil:
+			return p, app.Usagef("--%s: %s", side.name, err)
+		case !wire.InRange(at):
+			return p, app.Usagef("--%s: must be from 1970 to 2261, got %q", side.name, side.text)
+		case at != at.Truncate(time.Microsecond):
+			return p, app.Usagef("--%s: must have at most six digits after the seconds, got %q", side.name, side.text)
+		}
+		*side.to = at.UTC()
+	}
+	if !p.From.Before(p.To) {
+		return p, app.Usagef("--to: must be after --from, got %s and %s", c.periodTo, c.periodFrom)
+	}
+	return p, nil
+}
+
+// journalFormat is that of --format, or of the end of --output.
+func (c call) journalFormat() (backend.JournalFormat, error) {
+	name := c.format
+	if name == "" && c.output == "-" {
+		name = "ndjson"
+	}
+	if name == "" {
+		name = strings.TrimPrefix(strings.ToLower(filepath.Ext(c.output)), ".")
+		if name == "jsonl" {
+			name = "ndjson"
+		}
+		if !slices.Contains(journalFormats, name) {
+			return backend.JournalFormat{}, app.Usagef("--format: choose ndjson, csv or parquet: the name %q does not end in .ndjson, .jsonl, .csv or .parquet", c.output)
+		}
+	}
+	all := append(journalfile.Formats(), c.journalFormats...)
+	i := slices.IndexFunc(all, func(f backend.JournalFormat) bool { return f.Name == name })
+	if i < 0 {
+		return backend.JournalFormat{}, app.Usagef("--format: this program has no %s; countmill-backup has it", name)
+	}
+	return all[i], nil
+}

@@ -1,0 +1,120 @@
+package command
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/countmill/countmill/internal/journal/journaltest"
+)
+
+const period = "--from 2026-11-25T00:00:00Z --to 2026-11-26T00:00:00Z"
+
+func exportArgs(rest ...string) []string {
+	return append(append([]string{"journal", "export"}, strings.Fields(period)...), rest...)
+}
+
+// The command ends with the bytes in the file, and says how many there are.
+func TestJournalExport(t *testing.T) {
+	t.Parallel()
+	records, all := journaltest.Records(3)
+	server := journaltest.Serve(t, journaltest.Store(records)).URL
+	e := all[0]
+	first := `{"key":"` + e.Key + `","time":"` + e.Time.Format("2006-01-02T15:04:05.000000Z") + `"`
+	got := cli(t, nil, exportArgs("--server", server)...)
+	if lines := strings.Count(got.out, "\n"); got.code != 0 || lines != len(all) || !strings.HasPrefix(got.out, first) || !strings.Contains(got.errOut, "entries in") {
+		t.Errorf("got %d lines of %d entries, %+v, want %s", lines, len(all), got, first)
+	}
+	path := filepath.Join(t.TempDir(), "day.csv")
+	if got := cli(t, nil, exportArgs("billing:*", "--output", path, "--server", server)...); got.code != 0 || got.out != "" {
+		t.Errorf("got %+v", got)
+	}
+	if text, err := os.ReadFile(path); !strings.HasPrefix(string(text), "key,time,counter,delta,part,sender\n000") || strings.Contains(string(text), "shop:") {
+		t.Errorf("got %s, %v", text, err)
+	}
+}
+
+func TestJournalExportSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	records, _ := journaltest.Records(1)
+	server := journaltest.Serve(t, journaltest.Store(records)).URL
+	for _, tt := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{"", 2, "--from is missing: name both ends of the period"},
+		{"--from 2026-11-25T00:00:00Z", 2, "--to is missing"},
+		{"--from yesterday", 2, "--from: must be like 2006-01-02T15:04:05.000000Z"},
+		{"--from 1969-12-31T00:00:00Z --to 2026-11-25T00:00:00Z", 2, "--from: must be from 1970 to 2261"},
+		{"--from 2026-11-25T00:00:00.0000001Z --to 2026-11-26T00:00:00Z", 2, "--from: must have at most six digits after the seconds"},
+		{"--from 2026-11-25T00:00:00Z --to 2026-11-25T00:00:00Z", 2, "--to: must be after --from"},
+		{period + " a b", 2, "name one counter or prefix at most"},
+		{period + " " + strings.Repeat("x", 501), 2, "500 bytes"},
+		{period + " --format xml", 2, "--format: must be one of ndjson, csv, parquet"},
+		{period + " --format parquet", 2, "--format: this program has no parquet; countmill-backup has it"},
+		{period + " --output day.txt", 2, "does not end in .ndjson"},
+		{"--from 2026-11-25T00:00:00Z --to 2027-11-25T00:00:00Z", 1, "--to: 2027-11-25T00:00:00.000000Z is after 2027-03-04T"},
+	} {
+		args := append([]string{"journal", "export", "--server", server}, strings.Fields(tt.args)...)
+		cli(t, nil, args...).wantError(t, tt.code, tt.want)
+	}
+}
+
+// An export that is killed again and again ends with the bytes of one that was not killed.
+func TestJournalExportThroughKills(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("builds and kills the command")
+	}
+	binary, err := buildOnce()
+	if err != nil {
+		t.Fatal(err)
+	}
+	records, _ := journaltest.Records(450_000) // more than four blocks
+	server := journaltest.Serve(t, journaltest.Store(records)).URL
+	dir := t.TempDir()
+	whole, killed := filepath.Join(dir, "whole.ndjson"), filepath.Join(dir, "killed.ndjson")
+	export := func(path string) *exec.Cmd {
+		return exec.Command(binary, exportArgs("--output", path, "--server", server)...)
+	}
+	began := time.Now()
+	if out, err := export(whole).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	took := time.Since(began)
+	kills, resumed := 0, false
+	for {
+		var log bytes.Buffer
+		run := export(killed)
+		run.Stderr = &log
+		if err := run.Start(); err != nil {
+			t.Fatal(err)
+		}
+		timer := time.AfterFunc(time.Duration(rand.Int64N(int64(took))), func() { run.Process.Kill() })
+		err := run.Wait()
+		resumed = resumed || strings.Contains(log.String(), "from an export that was stopped")
+		if timer.Stop(); err == nil {
+			break
+		}
+		if kills++; kills == 50 {
+			t.Fatalf("50 kills, and the export does not end:\n%s", log.String())
+		}
+		if run.ProcessState.Exited() {
+			t.Fatalf("it ended by itself: %v\n%s", err, log.String())
+		}
+	}
+	want, err := os.ReadFile(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(killed); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("after %d kills: %d bytes differ from the %d of an export without kills, %v", kills, len(got), len(want), err)
+	}
+	t.Logf("%d kills, an export takes %s, resumed: %t", kills, took, resumed)
+}
