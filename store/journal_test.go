@@ -191,3 +191,58 @@ func TestPagedFrom(t *testing.T) {
 		}
 	}
 }
+
+// The settings say since when no record has gone early, also after the rule is gone.
+func TestJournalFrom(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
+	s := NewSettings(8*days, now)
+	for i, step := range []struct {
+		change RuleChange
+		moves  bool
+	}{
+		{journalRule("a*", "30d"), false},
+		{journalRule("b", "30d"), false},
+		{journalRule("a*", "60d,paged"), false},
+		{journalRule("a*", "30d"), true},
+		{RuleChange{Pattern: "b", Journal: new(JournalChange), Remove: true}, true},
+		{RuleChange{Pattern: "b", Journal: new(JournalChange), Remove: true}, false},
+		{journalRule("b", "30d"), false},
+	} {
+		before := s.Rules
+		s = change(t, s, now, step.change)
+		want := s.Version
+		if !step.moves {
+			if want = 0; before != nil {
+				want = before.JournalFrom
+			}
+		}
+		if s.Rules.JournalFrom != want {
+			t.Errorf("step %d: from version %d, want %d", i, s.Rules.JournalFrom, want)
+		}
+		form := s.Rules.Stored()
+		if again, err := form.Rules(); err != nil || again.JournalFrom != want {
+			t.Errorf("step %d: stored as %+v, %v", i, again, err)
+		}
+	}
+}
+
+// A series that is kept for longer is complete from where the shorter one began.
+func TestLongerSeries(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
+	rule := func(keep time.Duration) RuleChange {
+		return RuleChange{Pattern: "a", Keep: Retention{Quarters: keep}}
+	}
+	s := change(t, NewSettings(8*days, now), now, rule(30*days))
+	first := s.Rules.Series[0].Since
+	s = change(t, s, now.Add(days), rule(60*days))
+	if got := s.Rules.Series[0].Since; !got.Equal(first) {
+		t.Errorf("longer after a day: complete from %s, want %s", got, first)
+	}
+	s = change(t, s, now.Add(10*days), rule(2*days))
+	s = change(t, s, now.Add(10*days), rule(60*days))
+	if got, want := s.Rules.Series[0].Since, now.Add(8*days); !got.Equal(want) {
+		t.Errorf("shorter and longer again: complete from %s, want %s", got, want)
+	}
+}
