@@ -273,6 +273,7 @@ func (p *pager) list(ctx context.Context, q store.JournalQuery, most int) (read 
 // maxScanned records or rows. read.at is the place up to which everything was read.
 func (p *pager) readRange(ctx context.Context, q *store.JournalQuery, most int, step func(context.Context) (store.JournalPage, int, error), read *reached) (reached, error) {
 	for {
+		p.settle(q)
 		page, n, err := step(ctx)
 		if err != nil {
 			return *read, err
@@ -290,6 +291,15 @@ func (p *pager) readRange(ctx context.Context, q *store.JournalQuery, most int, 
 		default:
 			q.From = read.at.Next()
 		}
+	}
+}
+
+// settle ends a range at the time up to which the page is settled. A later call may know of later entries,
+// and leaves them to the next page: others before them may have come after the call for their range.
+func (p *pager) settle(q *store.JournalQuery) {
+	end := store.JournalAt(p.page.SettledUntil.Add(time.Microsecond))
+	if !p.page.SettledUntil.IsZero() && (q.To == store.JournalPlace{} || end.Compare(q.To) < 0) {
+		q.To = end
 	}
 }
 

@@ -122,6 +122,36 @@ func (e *evidence) wantPages(t *testing.T, counter string) {
 	}
 }
 
+// A page has nothing of a later time than it is settled until, also if entries come between its calls of the store.
+func TestPagesAreSettled(t *testing.T) {
+	t.Parallel()
+	for _, before := range []string{"", store.JournalPlace{Key: store.JournalKey{0xff}}.String()} {
+		e := newEvidence()
+		e.rule(t, "*", "30d")
+		e.fold(t, wire.PartID{1}, "a")
+		e.rule(t, "a", "30d,paged") // a page reads records, and then rows
+		e.fold(t, wire.PartID{2}, "a")
+		e.On(fakestore.Journal, func(n int) fakestore.Answer {
+			if n == 2 {
+				e.fold(t, wire.PartID{3}, "a")
+			}
+			return fakestore.OK
+		})
+		page := e.page(t, admin.JournalQuery{Counter: "a", Before: before, Limit: 10})
+		if e.Calls(fakestore.Journal) < 2 {
+			t.Error("one call of the store made the page")
+		}
+		for _, entry := range page.Entries {
+			if entry.Time.After(page.SettledUntil) {
+				t.Errorf("before %q: settled until %s, and an entry of %s", before, page.SettledUntil, entry.Time)
+			}
+		}
+		if diff := cmp.Diff(e.want["a"][:2], page.Entries); diff != "" {
+			t.Errorf("before %q (-want +got):\n%s", before, diff)
+		}
+	}
+}
+
 func TestPagesOfTheJournal(t *testing.T) {
 	t.Parallel()
 	for name, rules := range map[string][][2]string{

@@ -98,7 +98,7 @@ func erasedOf(r *store.JournalRecord, counter string) (next *store.JournalRecord
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: record %s: %w", countmill.ErrUnavailable, r.Place(), err)
 	}
-	content.Lines(r.Key, func(l journal.Line) {
+	content.Entries(r.Key, func(l journal.Line) {
 		if l.Entry.Counter == counter {
 			rows = append(rows, store.JournalRow{Counter: counter, Place: l.Place})
 			content.Erase(l.Entry)

@@ -61,8 +61,8 @@ func (o *outcome) note(p *part, whole bool) {
 
 // work counts the calls and entities of an attempt.
 type work struct {
-	commits, contended, written, read, raised, entries int
-	increments                                         int64
+	commits, contended, written, read, raised, entries, overflowed int
+	increments                                                     int64
 }
 
 // attempt tries a job once. It runs beside the loop and touches none of the loop's state.
@@ -184,6 +184,7 @@ func (a *Aggregator) fold(o *outcome, t taken, x *tally, growths []store.Growth,
 		a.records.remember(growths, aged, records.forgotten)
 		o.work.written += c.Entities()
 		o.work.raised += len(growths)
+		o.work.overflowed += x.overflowed
 		for _, p := range o.rest {
 			o.work.entries += p.entries()
 			o.work.increments += p.increments()

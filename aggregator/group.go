@@ -17,6 +17,8 @@ type grouper struct {
 	name    []byte
 	visited [][]byte  // by eachOf, by index
 	sets    [][]int64 // so far: few counters differ
+
+	overflowed int // see overflows
 }
 
 func newGrouper(rules *store.Rules) *grouper {
@@ -102,6 +104,9 @@ func (g *grouper) sums(adds []store.ShardDelta) (groups []store.ShardDelta, sets
 		set := space[:0]
 		g.each(adds[i].Counter, func(index int, group []byte) {
 			set = append(set, g.indexes[index].Number)
+			if store.IsOverflow(group) {
+				g.overflowed++
+			}
 			at := latest[index]
 			if at >= len(sums) || sums[at].name != string(group) {
 				if at, ok = places[string(group)]; !ok {
@@ -119,6 +124,14 @@ func (g *grouper) sums(adds []store.ShardDelta) (groups []store.ShardDelta, sets
 		return nil, nil, false
 	}
 	return groups, sets, true
+}
+
+// overflows is the number of counters that sums has put into an overflow group.
+func (g *grouper) overflows() int {
+	if g == nil {
+		return 0
+	}
+	return g.overflowed
 }
 
 // addsOf makes the adds of a commit from the sums of groups.

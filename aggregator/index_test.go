@@ -77,6 +77,35 @@ func TestGroupsAreFoldedWithTheirCounters(t *testing.T) {
 	}
 }
 
+// Sums that go to an overflow group are counted, each counter once for each commit and minute.
+func TestOverflowGroupsAreCounted(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := strict(t, fakestore.Options{Entities: 250})
+		index(t, st, store.CreateIndex)
+		r := run(t, st, aggregator.Config{Linger: -1})
+		settle(time.Second)
+		check := func(what string, want int64) {
+			t.Helper()
+			settle(time.Minute)
+			if got := r.agg.Stats().Overflowed; got != want {
+				t.Errorf("%s: %d sums were added to an overflow group, want %d", what, got, want)
+			}
+		}
+		now := wire.MinuteOf(time.Now())
+		r.send(t, at(anonymous(one("page:s1:a", 5), one("other", 5)), now))
+		check("valid groups", 0)
+		// A group cannot end with a space.
+		r.send(t, at(anonymous(one("page:s :a", 5), one("page:s :b", 3), one("page:s1:a", 7)), now))
+		check("two counters", 2)
+		r.send(t, at(anonymous(one("page:s :a", 1)), now), at(anonymous(one("page:s :a", 1), one("page:s1:a", 1)), now-1))
+		check("two minutes", 4)
+		st.OnFold(fakestore.FoldScript(fakestore.NotApplied))
+		r.send(t, at(anonymous(one("page:s :a", 1)), now))
+		check("a repeated commit", 5)
+		r.want(t, map[string]int64{"page:s :a": 8, "page:s :b": 3, "=overflow:sites": 11, "page:s1:a": 13, "other": 5, "=site:s1": 13})
+	})
+}
+
 // A store that knows newer rules refuses the commit. The aggregator reads them at once, and counts by
 // them within a second.
 func TestCommitsByOldRulesAreMadeAgain(t *testing.T) {

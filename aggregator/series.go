@@ -15,6 +15,9 @@ type tally struct {
 	adds    []store.ShardDelta
 	buckets []store.BucketDelta
 	grouped []store.Grouping
+	// overflowed is the number of sums of counters that are in an overflow group.
+	overflowed int
+
 	version int64     // of the settings whose rules decided about groups and buckets
 	now     time.Time // the store's time
 }
@@ -73,11 +76,13 @@ func (c *tally) oneMinute(minutes map[wire.Minute]*merging, rules *store.Rules) 
 		if c.adds, ok = m.sum(); !ok {
 			return false
 		}
-		groups, sets, ok := newGrouper(rules).sums(c.adds)
+		grouper := newGrouper(rules)
+		groups, sets, ok := grouper.sums(c.adds)
 		if !ok {
 			return false
 		}
 		c.merge(groups, sets)
+		c.overflowed = grouper.overflows()
 		for i := range c.adds {
 			if rules.SeriesOf(c.adds[i].Counter) == nil {
 				continue
@@ -141,6 +146,7 @@ func (c *tally) manyMinutes(minutes map[wire.Minute]*merging, rules *store.Rules
 			all = append(all, timed{ShardDelta: more[i], minute: minute})
 		}
 	}
+	c.overflowed = groups.overflows()
 	slices.SortFunc(all, func(a, b timed) int {
 		return cmp.Or(compareAdds(a.ShardDelta, b.ShardDelta), cmp.Compare(a.minute, b.minute))
 	})

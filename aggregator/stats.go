@@ -21,6 +21,9 @@ type Stats struct {
 	Replayed       int64 // dead letters that were replayed and removed
 	RecordsWritten int64 // counters' records written
 	Grown          int64 // records written to give a counter more shards
+	// Overflowed is the number of sums of counters that were added to an overflow group
+	// (store.Index.Overflow). Commits with an unknown outcome are left out.
+	Overflowed int64
 
 	EntitiesWritten, EntitiesRead int64
 
@@ -53,7 +56,7 @@ type Stats struct {
 }
 
 type stats struct {
-	messages, parts, entries, increments, commits, retries, duplicates, late, conflicts, deadLetters, replayed, recordsWritten, contended, grown atomic.Int64
+	messages, parts, entries, increments, commits, retries, duplicates, late, conflicts, deadLetters, replayed, recordsWritten, contended, grown, overflowed atomic.Int64
 
 	written, read atomic.Int64
 
@@ -75,6 +78,7 @@ func (s *stats) add(o *outcome) {
 	s.contended.Add(int64(o.work.contended))
 	s.entries.Add(int64(o.work.entries))
 	s.increments.Add(o.work.increments)
+	s.overflowed.Add(int64(o.work.overflowed))
 	if o.work.commits > 0 && len(o.rest) > 0 {
 		s.retries.Add(1)
 	}
@@ -87,7 +91,7 @@ func (a *Aggregator) Stats() Stats {
 	got := Stats{
 		Messages: s.messages.Load(), Parts: s.parts.Load(), Entries: s.entries.Load(), Increments: s.increments.Load(),
 		Commits: s.commits.Load(), Retries: s.retries.Load(), Duplicates: s.duplicates.Load(),
-		Conflicts: s.conflicts.Load(), DeadLetters: s.deadLetters.Load(), Replayed: s.replayed.Load(), RecordsWritten: s.recordsWritten.Load(), Grown: s.grown.Load(), Contended: s.contended.Load(),
+		Conflicts: s.conflicts.Load(), DeadLetters: s.deadLetters.Load(), Replayed: s.replayed.Load(), RecordsWritten: s.recordsWritten.Load(), Grown: s.grown.Load(), Contended: s.contended.Load(), Overflowed: s.overflowed.Load(),
 		EntitiesWritten: s.written.Load(), EntitiesRead: s.read.Load(),
 		HeldMessages: s.heldMessages.Load(), HeldMemory: s.heldMemory.Load(),
 		WaitingLetters: s.waitingLetters.Load(), Replaying: s.replaying.Load(),

@@ -49,7 +49,7 @@ func newDeployment(t *testing.T) *deployment {
 	t.Helper()
 	d := &deployment{
 		made:    datastore.Config{Project: emulator.Project(), Emulator: emulator.Firestore(t)},
-		google:  &fakeAdmin{kind: "DATASTORE_MODE", mode: "PESSIMISTIC", ttl: "ACTIVE"},
+		google:  &fakeAdmin{kind: "DATASTORE_MODE", mode: "PESSIMISTIC", ttl: "ACTIVE", journalTTL: "ACTIVE", rowTTL: "ACTIVE"},
 		cache:   emulator.Memcached(t).Host(),
 		disk:    pebble.Exam{Dir: t.TempDir(), SyncFunc: fastDisk},
 		workers: twoWorkers(),
@@ -174,6 +174,25 @@ func (d *deployment) doctor(t *testing.T, args ...string) doctorReport {
 	return readReport(t, result{code, out.String(), errOut.String()})
 }
 
+// keepJournal adds a rule for the journal to the database.
+func (d *deployment) keepJournal(t *testing.T, keep string) {
+	t.Helper()
+	s, err := datastore.Open(t.Context(), d.made)
+	if err != nil {
+		t.Fatal(err)
+	}
+	change, err := store.ParseJournalKeep(keep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.ChangeRules(t.Context(), store.RuleChange{Pattern: "billing:*", Journal: &change}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // newerFormat writes a meta record of a format that this build does not know.
 func (d *deployment) newerFormat(t *testing.T) {
 	t.Helper()
@@ -256,25 +275,30 @@ func (r *rights) TestIamPermissions(_ context.Context, req *iampb.TestIamPermiss
 	return res, nil
 }
 
-// A fakeAdmin answers as Google's documents say of the Firestore admin API: a database, and a field with
-// its TTL policy, which is missing if there is none.
+// A fakeAdmin answers as Google's documents say of the Firestore admin API: a database, and a field of each
+// kind with its TTL policy, which is missing if there is none.
 type fakeAdmin struct {
-	project, kind, mode, ttl string
-	code                     int // of all answers, unless 0
+	project, kind, mode     string
+	ttl, journalTTL, rowTTL string // of markers, records of the journal, and rows of paged rules
+	code                    int    // of all answers, unless 0
 }
 
 func (f *fakeAdmin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	database := "/v1/projects/" + f.project + "/databases/(default)"
+	field, _ := strings.CutPrefix(r.URL.Path, database+"/collectionGroups/")
+	state, known := map[string]string{
+		"CountmillApplied/fields/expire_at": f.ttl, "CountmillJournal/fields/expire_at": f.journalTTL, "CountmillJournalRow/fields/expire_at": f.rowTTL,
+	}[field]
 	policy := ""
-	if f.ttl != "" {
-		policy = fmt.Sprintf(`"ttlConfig":{"state":%q},`, f.ttl)
+	if state != "" {
+		policy = fmt.Sprintf(`"ttlConfig":{"state":%q},`, state)
 	}
 	switch {
 	case f.code != 0:
 		http.Error(w, "{}", f.code)
 	case r.Method == http.MethodGet && r.URL.Path == database:
 		fmt.Fprintf(w, `{"name":%q,"locationId":"nam5","type":%q,"concurrencyMode":%q}`, strings.TrimPrefix(database, "/v1/"), f.kind, f.mode)
-	case r.Method == http.MethodGet && r.URL.Path == database+"/collectionGroups/CountmillApplied/fields/expire_at":
+	case r.Method == http.MethodGet && known:
 		fmt.Fprintf(w, `{%s"indexConfig":{}}`, policy)
 	default:
 		http.NotFound(w, r)

@@ -51,6 +51,15 @@ var doctorFaults = map[string]fault{
 		[]string{"database mode: type FIRESTORE_NATIVE"}},
 	"no TTL policy":            {func(_ *testing.T, d *deployment) { d.google.ttl = "" }, []string{"TTL policy: is: none"}},
 	"the TTL policy is broken": {func(_ *testing.T, d *deployment) { d.google.ttl = "NEEDS_REPAIR" }, []string{"TTL policy: is: NEEDS_REPAIR"}},
+	"no TTL policies of the journal": {func(t *testing.T, d *deployment) {
+		d.keepJournal(t, "400d,paged")
+		d.google.journalTTL, d.google.rowTTL = "", "NEEDS_REPAIR"
+	}, []string{"TTL policy of the journal: CountmillJournal is: none", "TTL policy of paged rules: CountmillJournalRow is: NEEDS_REPAIR"}},
+	"a journal without paged rules needs one policy": {func(t *testing.T, d *deployment) {
+		d.keepJournal(t, "400d")
+		d.google.rowTTL = ""
+	}, nil},
+	"no journal needs no policy of it": {func(_ *testing.T, d *deployment) { d.google.journalTTL = "" }, nil},
 	"the clock is behind": {func(_ *testing.T, d *deployment) {
 		d.database.NowFunc = func() time.Time { return time.Now().Add(-time.Hour) }
 	}, []string{"clock: 1h0m0s behind that of the database"}},
@@ -125,6 +134,7 @@ func TestDoctorChecks(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
 	d.fakePubSub(t, "pubsub.topics.publish", "pubsub.subscriptions.consume")
+	d.keepJournal(t, "400d,paged")
 	r := d.examine(t)
 	var got []string
 	for _, c := range r.Checked {
@@ -132,7 +142,7 @@ func TestDoctorChecks(t *testing.T) {
 	}
 	slices.Sort(got)
 	want := []string{
-		"TTL policy", "clock", "clock of the server", "data directory", "database mode", "dead letters of Pub/Sub", "disk sync", "memcached",
+		"TTL policy", "TTL policy of paged rules", "TTL policy of the journal", "clock", "clock of the server", "data directory", "database mode", "dead letters of Pub/Sub", "disk sync", "memcached",
 		"meta record", "open files", "permissions of Pub/Sub", "permissions of the database", "reachability of the database", "server",
 		"settings of the fleet", "subscription", "topic", "transforms",
 	}

@@ -82,11 +82,12 @@ nothing: after --index-lease another one takes its piece.
 type indexState struct {
 	Name, Match, Group, State string
 	Pieces                    int64
-	Done                      int64  `json:"pieces_done"`
-	Shards                    int64  `json:"shards_read"`
-	Corrected                 int64  `json:"corrected"`
-	Since                     string `json:"since"`
-	Checked                   string `json:"checked_at"`
+	Done                      int64 `json:"pieces_done"`
+	Shards                    int64 `json:"shards_read"`
+	Corrected                 int64 `json:"corrected"`
+	Since                     time.Time
+	Checked                   time.Time `json:"checked_at"`
+	Ended                     time.Time `json:"ended_at"`
 }
 
 // progress is in words: a percentage while the state is about to change.
@@ -223,7 +224,7 @@ func (c call) printIndexes(answer []byte) error {
 	fmt.Fprintln(table, "INDEX\tSTATE\tMATCH\tGROUP\tCHECKED")
 	for i := range all {
 		x := &all[i]
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", plain(x.Name), plain(x.progress()), plain(x.Match), plain(x.Group), plain(x.Checked))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", plain(x.Name), plain(x.progress()), plain(x.Match), plain(x.Group), checkedAt(x))
 	}
 	return table.Flush()
 }
@@ -235,4 +236,12 @@ func (c call) withGroups() []string {
 		names = append(names, countmill.GroupMark+g)
 	}
 	return names
+}
+
+// checkedAt is empty for an index that is not built yet.
+func checkedAt(x *indexState) string {
+	if x.Checked.IsZero() {
+		return ""
+	}
+	return x.Checked.UTC().Format(time.RFC3339Nano)
 }

@@ -49,6 +49,7 @@ func runJournal(ctx context.Context, c call) error {
 	if err != nil {
 		return err
 	}
+	printed := 0
 	for left := c.limit; ; {
 		ask := journalAsk
 		if c.limit > 0 {
@@ -60,7 +61,11 @@ func runJournal(ctx context.Context, c call) error {
 			return err
 		}
 		n, next, err := printJournal(c, answer)
+		printed += n
 		if left -= n; err != nil || next == "" || c.before != "" || c.limit > 0 && left <= 0 {
+			if err == nil && printed == 0 && !c.json {
+				fmt.Fprintln(c.stderr, "no entries; countmill rule list shows which counters have a journal")
+			}
 			return err
 		}
 		query.Set("after", next)

@@ -25,6 +25,13 @@ func TestJournal(t *testing.T) {
 	if got := cli(t, nil, "journal", "a", "--before", "k9", "--server", f.URL); got.code != 0 || len(f.paths) != 1 || f.paths[0] != "/v1/journal?before=k9&counter=a&limit=1000" {
 		t.Errorf("--before: got %+v, asked %q", got, f.paths)
 	}
+	const none = `{"entries":[],"settled_until":"2026-11-25T10:00:01Z"}` + "\n"
+	if got := cli(t, nil, "journal", "a", "--server", newFakeServer(t, answer(200, none)).URL); got.code != 0 || got.out != "" || !strings.HasPrefix(got.errOut, "no entries; ") {
+		t.Errorf("of none: got %+v", got)
+	}
+	if got := cli(t, nil, "journal", "a", "--json", "--server", newFakeServer(t, answer(200, none)).URL); got != (result{0, none, ""}) {
+		t.Errorf("--json of none: got %+v", got)
+	}
 	cli(t, nil, "journal", "a", "--after", "k", "--before", "k").wantError(t, 2, "name one of them")
 	cli(t, nil, "journal").wantError(t, 2, "NAME is missing")
 	cli(t, nil, "journal", "a", "--server", newFakeServer(t, answer(200, "{}")).URL).wantError(t, 1, "is that a countmill?")

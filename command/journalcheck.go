@@ -118,7 +118,7 @@ func readHeads(file string) (heads []journal.Head, err error) {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	if len(heads) == 0 {
-		return nil, fmt.Errorf("%s has no heads of a journal: is it the log of an aggregator with --journal-key?", file)
+		return nil, fmt.Errorf("%s has no heads of a journal: it must be the log of an aggregator with --journal-key, which writes the first one an hour after its start", file)
 	}
 	return heads, nil
 }

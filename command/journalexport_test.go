@@ -80,7 +80,9 @@ func TestJournalExportThroughKills(t *testing.T) {
 	server := journaltest.Serve(t, journaltest.Store(records)).URL
 	dir := t.TempDir()
 	whole, killed := filepath.Join(dir, "whole.ndjson"), filepath.Join(dir, "killed.ndjson")
-	export := func(path string) *exec.Cmd { return exec.Command(binary, exportArgs("--output", path, "--server", server)...) }
+	export := func(path string) *exec.Cmd {
+		return exec.Command(binary, exportArgs("--output", path, "--server", server)...)
+	}
 	began := time.Now()
 	if out, err := export(whole).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

@@ -2,6 +2,7 @@ package command
 
 import (
 	"encoding/json"
+	"math"
 	"strings"
 	"testing"
 )
@@ -58,6 +59,35 @@ func TestPlanAsJSON(t *testing.T) {
 	}
 }
 
+// An index has its sums in commits, its workers' reads, and the price of its build; a scan for a leaderboard has its
+// price too.
+func TestPlanOfAnIndex(t *testing.T) {
+	t.Parallel()
+	args := []string{"plan", "--rate", "1e4", "--counters", "1e5", "--publishers", "10", "--groups", "100", "--index-counters", "5e4", "--board-rate", "50", "--board-counters", "1e5"}
+	got := cli(t, nil, args...)
+	for _, want := range []string{
+		"\n  groups     ", "\n  by index workers     ",
+		"- the build of the index reads 51700 entities, a shard of each counter or more, and writes 3200, for 0.04 dollars",
+		"- a scan for a leaderboard reads 200000 entities, a record, the shards and 0 days of each counter, in 66.7 minutes, for 0.12 dollars\n- no scan ends",
+	} {
+		if got.code != 0 || !strings.Contains(got.out, want) {
+			t.Errorf("no %q in %+v", want, got)
+		}
+	}
+	var a planAnswer
+	got = cli(t, nil, append(args, "--json")...)
+	if err := json.Unmarshal([]byte(got.out), &a); err != nil || got.code != 0 {
+		t.Fatalf("got %+v, error %v", got, err)
+	}
+	c := a.Countmill
+	if c.GroupsWritten <= 0 || c.IndexRead <= 0 || math.Round(c.IndexBuild.Read) != 51_700 || math.Round(c.IndexBuild.Written) != 3200 || c.IndexBuild.Dollars <= 0 || c.BoardScanDollars <= 0 || a.Flags["groups"] != "100" {
+		t.Errorf("got %+v and flags %v", c, a.Flags)
+	}
+	if got = cli(t, nil, "plan", "--rate", "1", "--counters", "5"); strings.Contains(got.out, "index") || strings.Contains(got.out, "groups") {
+		t.Errorf("without an index:\n%s", got.out)
+	}
+}
+
 func TestPlanRefuses(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
@@ -70,6 +100,7 @@ func TestPlanRefuses(t *testing.T) {
 		"--rate 1 page:":                       `the command takes no arguments, got "page:"`,
 		"--rate 1 --colour":                    "unknown flag: --colour (see countmill help plan)",
 		"--rate 1 --counters 5 --asked 6":      "--asked: must be from 0 to 5, got 6",
+		"--rate 1 --counters 5 --groups 6":     "--groups: must be from 0 to 5, got 6",
 		"--rate 1 --price-write -1":            "--price-write: must be from 0 to 1e+06, got -1",
 	} {
 		cli(t, nil, append([]string{"plan"}, strings.Fields(args)...)...).wantError(t, 2, want)

@@ -31,6 +31,9 @@ func planText(p plan.Plan) string {
 	if l.Series > 0 {
 		only("  series, beside folds", mill.SeriesWritten)
 	}
+	if l.Groups > 0 {
+		only("  groups", mill.GroupsWritten)
+	}
 	row("  for a million increments", mill.PerMillion, classic.PerMillion)
 	row("entities read/s", mill.EntitiesRead, classic.EntitiesRead)
 	row("  for totals", mill.TotalsRead, classic.TotalsRead)
@@ -39,6 +42,9 @@ func planText(p plan.Plan) string {
 	}
 	if l.BoardRate > 0 {
 		only("  for leaderboards", mill.BoardsRead)
+	}
+	if l.Groups > 0 {
+		only("  by index workers", mill.IndexRead)
 	}
 	only("markers stored", mill.Markers)
 	row("GiB stored", mill.StoredBytes/(1<<30), classic.StoredBytes/(1<<30))

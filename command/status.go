@@ -16,7 +16,7 @@ var statusCommand = command{
 	group: "look",
 	short: "show the whole pipeline on one screen, problems first",
 	long: `Asks a reader, or "countmill up", for the state of the pipeline. The aggregators' heartbeats have it, so
-it is some seconds old, and the store is not searched. Each problem comes with what to do and with the
+it is some seconds old, and no counter is read. Each problem comes with what to do and with the
 page of the runbook. "countmill doctor" looks deeper.
 
   countmill status
@@ -26,8 +26,8 @@ The roles in the first row are those of the process that you ask. Only aggregato
 publishers and readers are not shown. Duplicates and dead letters are counted since the aggregators started;
 "countmill dead list" has all letters.
 
-The token needs the scope read. With a token that is limited to prefixes, the fleet, the disk and the
-reasons are missing.
+The token needs the scope read. With a token that is limited to prefixes, the fleet, the disk, the
+reasons and the indexes of other groups are missing.
 
 Exit code: 0 without problems, 1 with problems, 3 if the server cannot be reached. With --watch the
 screen comes again every 2 s, until Ctrl-C, which ends it with 0.
@@ -78,6 +78,10 @@ type pipeline struct {
 		Free    uint64 `json:"free"`
 		MinFree uint64 `json:"min_free"`
 	} `json:"disk"`
+
+	// indexes are of GET /v1/indexes; noIndexes is why they are unknown.
+	indexes   []indexState
+	noIndexes error
 }
 
 // look asks for the overview. The error matches *unreached if nothing answered.
@@ -140,12 +144,14 @@ func (c call) status(ctx context.Context, cl *client.Client) error {
 	if err != nil {
 		return err
 	}
+	indexes := p.lookAtIndexes(ctx, cl)
 	found := p.problems()
 	if c.json {
 		err = json.NewEncoder(c.stdout).Encode(struct {
 			Problems []backend.Finding `json:"problems"`
 			Overview json.RawMessage   `json:"overview"`
-		}{found, answer})
+			Indexes  json.RawMessage   `json:"indexes"`
+		}{found, answer, indexes})
 	} else {
 		_, err = fmt.Fprint(c.stdout, p.screen(c.server, found))
 	}

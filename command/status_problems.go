@@ -19,7 +19,7 @@ const (
 // problems are the ones that an overview shows, the worst first.
 func (p *pipeline) problems() []backend.Finding {
 	found := []backend.Finding{} // an array in JSON, if empty too
-	for _, look := range []func() (backend.Finding, bool){p.notReady, p.noAggregator, p.someStalled, p.clockOff, p.behind, p.letters, p.crowded, p.diskLow, p.backupOld} {
+	for _, look := range []func() (backend.Finding, bool){p.notReady, p.noAggregator, p.someStalled, p.clockOff, p.behind, p.letters, p.crowded, p.diskLow, p.backupOld, p.indexLate} {
 		if f, bad := look(); bad {
 			found = append(found, f)
 		}

@@ -23,7 +23,7 @@ func (p *pipeline) screen(server string, found []backend.Finding) string {
 			fmt.Fprintf(&b, "  %s\n    %s\n    %s%s\n\n", plain(f.What), plain(f.Do), docs, f.Page)
 		}
 	}
-	for _, row := range []struct{ name, value string }{
+	rows := []struct{ name, value string }{
 		{"status", fmt.Sprintf("%s: %s at %s", p.Status, strings.Join(p.Roles, ", "), server)},
 		{"aggregators", p.living()},
 		{"lag", seconds(p.Lag)},
@@ -34,7 +34,11 @@ func (p *pipeline) screen(server string, found []backend.Finding) string {
 		{"shards", p.limited()},
 		{"disk", p.space()},
 		{"last backup", strings.TrimSpace(p.ago("", p.LastBackup))},
-	} {
+	}
+	for i, x := range p.indexRows() {
+		rows = append(rows, struct{ name, value string }{[]string{"indexes", ""}[min(i, 1)], x})
+	}
+	for _, row := range rows {
 		if row.value != "" {
 			fmt.Fprintf(&b, "%-14s%s\n", row.name, row.value)
 		}

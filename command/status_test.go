@@ -15,6 +15,22 @@ import (
 	"github.com/countmill/countmill/embedded"
 )
 
+// statusServer answers with an overview, and with the indexes that are in the same document.
+func statusServer(t *testing.T, overview string) *fakeServer {
+	t.Helper()
+	var of struct{ Indexes json.RawMessage }
+	if err := json.Unmarshal([]byte(overview), &of); err != nil {
+		t.Fatal(err)
+	}
+	return newFakeServer(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1/indexes" {
+			answer(200, `{"indexes":`+string(of.Indexes)+"}")(w, r)
+			return
+		}
+		answer(200, overview)(w, r)
+	})
+}
+
 // The golden files in testdata/status are what status prints of the overview beside them.
 // COUNTMILL_WRITE_GOLDEN=1 writes them.
 func TestStatusScreen(t *testing.T) {
@@ -30,7 +46,7 @@ func TestStatusScreen(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			f := newFakeServer(t, answer(200, string(text)))
+			f := statusServer(t, string(text))
 			got := cli(t, nil, "status", "--server", f.URL)
 			shown := strings.ReplaceAll(got.out, f.URL, "http://count.example.com")
 			golden := strings.TrimSuffix(input, "json") + "txt"
@@ -69,13 +85,16 @@ func TestStatusOfUp(t *testing.T) {
 	})
 	env := []string{"COUNTMILL_SERVER=" + server.URL}
 	cli(t, env, "incr", "a", "7")
+	if got := cli(t, env, "index", "create", "sites", "--match", "page:{site}:*", "--group", "site:{site}", "--wait"); got.code != 0 {
+		t.Fatalf("creating an index: got %+v", got)
+	}
 	got := result{}
 	for end := time.Now().Add(patience); time.Now().Before(end); <-time.After(100 * time.Millisecond) { // until the aggregator's second heartbeat
 		if got = cli(t, env, "status"); got.code == 0 && !strings.Contains(got.out, "unknown") {
 			break
 		}
 	}
-	for _, want := range []string{"status        ready: publisher, aggregator, reader, indexer at " + server.URL, "aggregators   1 alive\n", "commits       ", "no counter is at its limit", "disk          "} {
+	for _, want := range []string{"status        ready: publisher, aggregator, reader, indexer at " + server.URL, "aggregators   1 alive\n", "commits       ", "no counter is at its limit", "disk          ", "indexes       sites: serving, checked "} {
 		if got.code != 0 || !strings.Contains(got.out, want) {
 			t.Errorf("got %+v, want %q", got, want)
 		}
@@ -83,9 +102,10 @@ func TestStatusOfUp(t *testing.T) {
 	var both struct {
 		Problems []any
 		Overview struct{ Fleet []struct{ ID string } }
+		Indexes  struct{ Indexes []struct{ State string } }
 	}
 	asJSON := cli(t, env, "status", "--json")
-	if err := json.Unmarshal([]byte(asJSON.out), &both); err != nil || both.Problems == nil || len(both.Overview.Fleet) != 1 || strings.Count(asJSON.out, "\n") != 1 {
+	if err := json.Unmarshal([]byte(asJSON.out), &both); err != nil || both.Problems == nil || len(both.Overview.Fleet) != 1 || len(both.Indexes.Indexes) != 1 || strings.Count(asJSON.out, "\n") != 1 {
 		t.Errorf("--json: %v, got %s", err, asJSON.out)
 	}
 }
@@ -109,7 +129,7 @@ func TestStatusWatches(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	f := newFakeServer(t, answer(200, string(text)), answer(503, `{"detail":"away"}`), func(w http.ResponseWriter, r *http.Request) {
+	f := newFakeServer(t, answer(200, string(text)), answer(200, noIndexes), answer(503, `{"detail":"away"}`), func(w http.ResponseWriter, r *http.Request) {
 		cancel()
 		answer(200, string(text))(w, r)
 	})
@@ -140,5 +160,21 @@ func TestOldBackups(t *testing.T) {
 		if bad != (tc.want != "") || bad && f.What != tc.want {
 			t.Errorf("every %gs, last %s: got %q, %t, want %q", tc.every, tc.last, f.What, bad, tc.want)
 		}
+	}
+}
+
+// Of many indexes the screen has those that are not finished, and how many it leaves out.
+func TestManyIndexes(t *testing.T) {
+	t.Parallel()
+	p := pipeline{indexes: []indexState{{Name: "new", State: "building"}}}
+	for range mostIndexes {
+		p.indexes = append(p.indexes, indexState{Name: "old", State: "serving"})
+	}
+	if rows := p.indexRows(); len(rows) != mostIndexes+1 || rows[0] != "new: building" || rows[mostIndexes] != "and 1 more: countmill index list" {
+		t.Errorf("got %q", rows)
+	}
+	p.indexes = p.indexes[1:]
+	if rows := p.indexRows(); len(rows) != mostIndexes || rows[0] != "old: serving" {
+		t.Errorf("got %q, want a row for each", rows)
 	}
 }

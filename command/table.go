@@ -79,6 +79,9 @@ type values struct {
 
 	all, asNew, yes bool
 
+	recountFrom, recountTo string
+	repair, opening        bool
+
 	match, groupPattern  string
 	groups               []string
 	waits                bool

@@ -15,7 +15,7 @@ import (
 // Commands that call a server. Those in oneAnswer print it, or a part of it.
 var (
 	oneAnswer = []string{"incr", "get", "next", "grow", "reset", "delete", "ready", "shards", "backup", "dead show", "dead replay", "dead discard", "rule add", "rule list", "rule remove", "index create", "index list", "index delete", "series", "top", "rank"}
-	pages     = []string{"ls", "verify", "dead list", "journal"}
+	pages     = []string{"ls", "verify", "recount", "dead list", "journal"}
 	calls     = slices.Concat([]string{"status", "doctor", "watch", "export", "import", "adopt gae", "journal check", "journal erase", "journal export"}, oneAnswer, pages)
 )
 
@@ -57,9 +57,10 @@ var callFlags = []flag{
 			v.server = "http://" + app.DefaultListen
 			return anyValue{&v.server}
 		}},
-	timeout(15*time.Second, without(calls, "verify", "import", "adopt gae", "backup")...),
+	timeout(15*time.Second, without(calls, "verify", "recount", "import", "adopt gae", "backup")...),
 	timeout(2*time.Minute, "import", "adopt gae"),
 	timeout(10*time.Minute, "backup", "verify"), // the server's own
+	timeout(time.Hour, "recount"),               // the server's own
 	silence(30*time.Second, "watch", "The longest silence of the server, which sends something every 15s."),
 	silence(2*time.Minute, "adopt gae", "The longest silence of Datastore while its shards are read."),
 	{name: "token", arg: "TOKEN", of: calls, env: true, def: "none",
@@ -168,6 +169,14 @@ var readFlags = []flag{
 		}},
 	{name: "fix", of: []string{"verify"}, help: "Fix problems whose fix is safe.",
 		bind: func(v *values) pflag.Value { return boolValue{&v.fix} }},
+	{name: "from", arg: "TIME", of: []string{"recount"}, def: "any", help: "Compare only buckets from this time on, and no totals.",
+		bind: func(v *values) pflag.Value { return momentValue{&v.recountFrom} }},
+	{name: "to", arg: "TIME", of: []string{"recount"}, def: "any", help: "Compare only buckets of earlier times, and no totals.",
+		bind: func(v *values) pflag.Value { return momentValue{&v.recountTo} }},
+	{name: "repair", of: []string{"recount"}, help: "Correct the sums that differ from the journal.",
+		bind: func(v *values) pflag.Value { return boolValue{&v.repair} }},
+	{name: "opening", of: []string{"recount"}, help: "Write opening balances, from which later recounts begin.",
+		bind: func(v *values) pflag.Value { return boolValue{&v.opening} }},
 }
 
 var indexFlags = []flag{

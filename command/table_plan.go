@@ -34,6 +34,9 @@ func planFlags() []flag {
 		whole("series-counters", "Counters under a rule for series, the most incremented ones.", func(l *plan.Load) *int64 { return &l.Series }),
 		number("board-rate", "Entities a second that the scans of each reader read, while somebody asks for a leaderboard.", func(l *plan.Load) *float64 { return &l.BoardRate }),
 		whole("board-counters", "Counters of the index of a leaderboard, the most incremented ones; 0: all.", func(l *plan.Load) *int64 { return &l.BoardCounters }),
+		whole("board-days", "Days of UTC in which the window of the leaderboard is: 1 or 2 for today and 1h, 8 for this-week, 32 for this-month; 0: totals.", func(l *plan.Load) *int64 { return &l.BoardDays }),
+		whole("groups", "Groups of an index, whose counters have the same text up to the second ':'; 0: there is no index.", func(l *plan.Load) *int64 { return &l.Groups }),
+		whole("index-counters", "Counters of that index, the most incremented ones; 0: all.", func(l *plan.Load) *int64 { return &l.IndexCounters }),
 		count("readers", "Readers with a cache of their own. Readers that share memcached are 1.", func(l *plan.Load) *int { return &l.Readers }),
 	}
 	rows[0].def = "none; needed"

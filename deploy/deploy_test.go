@@ -43,7 +43,7 @@ func load(t *testing.T) *types.Project {
 var roles = map[string]struct {
 	role app.Roles
 	port string
-}{"publisher": {app.Publisher, "8080"}, "reader": {app.Reader, "8081"}, "aggregator": {app.Aggregator, "8082"}}
+}{"publisher": {app.Publisher, "8080"}, "reader": {app.Reader, "8081"}, "aggregator": {app.Aggregator, "8082"}, "indexer": {app.Indexer, "8083"}}
 
 func lookupIn(env types.MappingWithEquals) func(string) (string, bool) {
 	return func(name string) (string, bool) {
@@ -66,7 +66,7 @@ func pairs(env types.MappingWithEquals) []string {
 func TestServicesAreThere(t *testing.T) {
 	t.Parallel()
 	project := load(t)
-	want := []string{"aggregator", "datastore", "memcached", "publisher", "pubsub", "reader"}
+	want := []string{"aggregator", "datastore", "indexer", "memcached", "publisher", "pubsub", "reader"}
 	if got := project.ServiceNames(); !slices.Equal(got, want) {
 		t.Errorf("got services %q, want %q", got, want)
 	}
@@ -100,10 +100,11 @@ func TestCommandsAndEnvironments(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := project.Services[name]
-			if len(s.Entrypoint) != 0 || len(s.Command) == 0 || s.Command[0] != want.role.String() {
+			path, flags := split(s.Command)
+			if len(s.Entrypoint) != 0 || path != want.role.String() {
 				t.Fatalf("entrypoint %q, command %q, want the command %s", s.Entrypoint, s.Command, want.role)
 			}
-			settings, err := command.Settings(want.role.String(), s.Command[1:], lookupIn(s.Environment))
+			settings, err := command.Settings(path, flags, lookupIn(s.Environment))
 			if settings == nil {
 				t.Fatal(err)
 			}
@@ -117,9 +118,9 @@ func TestCommandsAndEnvironments(t *testing.T) {
 			if value(project, name, "COUNTMILL_SERVER") != "http://127.0.0.1:"+want.port {
 				t.Errorf("its health check does not ask itself")
 			}
-			flags := readByRole(settings, s.Environment)
+			read := readByRole(settings, s.Environment)
 			if err != nil {
-				t.Errorf("flags %q are read; %v", flags, err)
+				t.Errorf("flags %q are read; %v", read, err)
 			}
 		})
 	}
@@ -202,8 +203,10 @@ func TestRolesMeet(t *testing.T) {
 	if got := value(project, "aggregator", "COUNTMILL_BUS"); got != bus {
 		t.Errorf("publisher and aggregator have different buses, %s and %s", bus, got)
 	}
-	if got := value(project, "aggregator", "COUNTMILL_STORE"); got != store {
-		t.Errorf("reader and aggregator have different stores, %s and %s", store, got)
+	for _, role := range []string{"aggregator", "indexer"} {
+		if got := value(project, role, "COUNTMILL_STORE"); got != store {
+			t.Errorf("reader and %s have different stores, %s and %s", role, store, got)
+		}
 	}
 	if u, err := url.Parse(bus); err != nil || u.Query().Get("subscription") == "" {
 		t.Errorf("the bus %s names no subscription (%v)", bus, err)

@@ -94,7 +94,7 @@ func parseShell(line string) shellCommand {
 func documented(t *testing.T, commands shellCommands, role, flag string) string {
 	t.Helper()
 	for _, c := range commands {
-		if slices.Equal(c.words, []string{"countmill", role}) {
+		if strings.Join(c.words, " ") == "countmill "+commandOf(role) {
 			return strings.ReplaceAll(c.flags[flag], "PROJECT", "my-project")
 		}
 	}

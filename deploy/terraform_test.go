@@ -146,6 +146,7 @@ var wrong = map[string][]cty.Value{
 	"image":           {cty.StringVal("us-docker.pkg.dev/my-project/countmill/countmill"), cty.StringVal("localhost:5000/countmill")},
 	"tokens_file":     {cty.StringVal("empty")},
 	"aggregators":     {number(0), number(-1), number(1.5)},
+	"indexers":        {number(-1), number(1.5)},
 	"publishers":      {between(-1, 2), between(0, 0), between(3, 2)},
 	"readers":         {between(-1, 2), between(0, 0), between(3, 2)},
 	"cache_mb":        {number(512), number(-1)},
@@ -214,7 +215,7 @@ func hostOf(network string, n cty.Value) (cty.Value, error) {
 const cloudRun = "google_cloud_run_v2_"
 
 // deployed are the resources that run the roles.
-var deployed = map[string]string{"publisher": cloudRun + "service.publisher", "reader": cloudRun + "service.reader", "aggregator": cloudRun + "worker_pool.aggregator"}
+var deployed = map[string]string{"publisher": cloudRun + "service.publisher", "reader": cloudRun + "service.reader", "aggregator": cloudRun + "worker_pool.aggregator", "indexer": cloudRun + "worker_pool.indexer"}
 
 // The binary accepts the arguments of each container with every switch on and off, and the rest of the
 // container fits them.
@@ -263,15 +264,24 @@ func settingsOf(t *testing.T, name string, c node) map[string]string {
 	for _, arg := range c.values["args"].AsValueSlice() {
 		args = append(args, arg.AsString())
 	}
-	settings, err := command.Settings(args[0], args[1:], lookupIn(nil))
+	path, flags := split(args)
+	settings, err := command.Settings(path, flags, lookupIn(nil))
 	if err != nil {
 		t.Fatalf("%s: %q: %v", name, args, err)
 	}
-	all := map[string]string{"": args[0]}
+	all := map[string]string{"": path}
 	for _, s := range settings {
 		all[s.Name] = s.Value
 	}
 	return all
+}
+
+// commandOf is the command that runs a role alone.
+func commandOf(role string) string {
+	if role == "indexer" {
+		return "index work"
+	}
+	return role
 }
 
 // checkContainer checks all that is the same with every switch. It returns the container.
@@ -280,7 +290,7 @@ func checkContainer(t *testing.T, name, role string, resource node) node {
 	template := resource.block("template")
 	c := template.block("containers")
 	settings := settingsOf(t, name, c)
-	if settings[""] != role {
+	if settings[""] != commandOf(role) {
 		t.Errorf("%s: runs %s", name, settings[""])
 	}
 	if account := template.text("service_account"); account != "countmill-"+role+"@my-project.iam.gserviceaccount.com" {
@@ -288,7 +298,7 @@ func checkContainer(t *testing.T, name, role string, resource node) node {
 	}
 	port := c.block("ports").text("container_port")
 	probes := map[string]string{"startup_probe": "/healthz", "liveness_probe": "/healthz", "readiness_probe": "/readyz"}
-	if role == "aggregator" { // a worker pool has neither ports nor readiness probes
+	if role == "aggregator" || role == "indexer" { // a worker pool has neither ports nor readiness probes
 		port = c.block("startup_probe", "http_get").text("port")
 		delete(probes, "readiness_probe")
 	}
@@ -340,12 +350,14 @@ func chartMemory(t *testing.T) map[string]string {
 	type role struct {
 		Resources struct{ Limits map[string]string }
 	}
-	var values struct{ Publisher, Aggregator, Reader role }
+	var values struct{ Publisher, Aggregator, Reader, Indexer role }
 	if err := yaml.Unmarshal(text, &values); err != nil {
 		t.Fatal(err)
 	}
 	limit := func(r role) string { return r.Resources.Limits["memory"] }
-	return map[string]string{"publisher": limit(values.Publisher), "aggregator": limit(values.Aggregator), "reader": limit(values.Reader)}
+	return map[string]string{
+		"publisher": limit(values.Publisher), "aggregator": limit(values.Aggregator), "reader": limit(values.Reader), "indexer": limit(values.Indexer),
+	}
 }
 
 // Switches make the resources that they should, and no others.
@@ -358,7 +370,8 @@ func TestTerraformSwitches(t *testing.T) {
 		set  map[string]cty.Value
 		want map[string]int // instances by type
 	}{
-		{"defaults", nil, map[string]int{"google_memcache_instance": 0, "google_compute_network": 0, "google_billing_budget": 0, cloudRun + "service_iam_member": 0}},
+		{"defaults", nil, map[string]int{"google_memcache_instance": 0, "google_compute_network": 0, "google_billing_budget": 0, cloudRun + "service_iam_member": 0, cloudRun + "worker_pool": 2}},
+		{"no indexer", map[string]cty.Value{"indexers": number(0)}, map[string]int{cloudRun + "worker_pool": 1}},
 		{"a cache", map[string]cty.Value{"cache_mb": number(1024)}, map[string]int{
 			"google_memcache_instance": 1, "google_compute_network": 1, "google_compute_subnetwork": 1, "google_compute_global_address": 1, "google_service_networking_connection": 1,
 		}},
@@ -404,20 +417,29 @@ func TestTerraformIsThePage(t *testing.T) {
 		{"topics", described(plan.of("google_pubsub_topic"), "deletion_policy"), commands.described(t, "gcloud pubsub topics create")},
 		{"subscriptions", described(plan.of("google_pubsub_subscription"), "deletion_policy"), commands.described(t, "gcloud pubsub subscriptions create")},
 		{"database", described(plan.of("google_firestore_database"), "deletion_policy"), commands.described(t, "gcloud firestore databases create")},
-		{"TTL policy", described(plan.of("google_firestore_field")), commands.described(t, "gcloud firestore fields ttls update")},
+		{"TTL policies", described(plan.of("google_firestore_field")), commands.described(t, "gcloud firestore fields ttls update")},
 		{"roles", granted(plan), commands.granted(t)},
 	} {
 		if diff := cmp.Diff(test.want, test.got); diff != "" || len(test.want) == 0 {
 			t.Errorf("%s of the page (-) and in deploy/terraform (+):\n%s", test.name, diff)
 		}
 	}
-	field := plan.one(t, "google_firestore_field.markers")
-	if len(field.blocks["ttl_config"]) != 1 || len(field.blocks["index_config"]) != 0 {
-		t.Errorf("the field of markers has blocks %v, want ttl_config alone", field.blocks)
+	var kinds []string
+	for _, field := range plan.of("google_firestore_field") {
+		if len(field.blocks["ttl_config"]) != 1 || len(field.blocks["index_config"]) != 0 {
+			t.Errorf("the field of %s has blocks %v, want ttl_config alone", field.text("collection"), field.blocks)
+		}
+		kinds = append(kinds, field.text("collection"))
 	}
+	slices.Sort(kinds)
+	if want := []string{"CountmillApplied", "CountmillJournal", "CountmillJournalRow"}; !slices.Equal(kinds, want) {
+		t.Errorf("TTL policies are on %q, want %q", kinds, want)
+	}
+	// The names are those of the code.
 	for file, pattern := range map[string]string{
-		"entity.go": `kindApplied = "` + field.text("collection") + `"`,
-		"fold.go":   `"` + field.text("field") + `":\s+instant\(m\.ExpireAt\)`,
+		"entity.go":  `(?s)kindApplied = "CountmillApplied".*kindJournal = "CountmillJournal".*kindRow\s+= "CountmillJournalRow"`,
+		"fold.go":    `"expire_at":\s+instant\(m\.ExpireAt\)`,
+		"journal.go": `"expire_at": instant\(expireAt\)`,
 	} {
 		text, err := os.ReadFile(filepath.Join("../backend/datastore", file))
 		if err != nil || !regexp.MustCompile(pattern).Match(text) {

@@ -204,9 +204,6 @@ func (b *boards) make(q store.SumsQuery, slides bool) (*board.Board, error) {
 	b.r.stats.scanned.Add(sums.Read)
 	log := b.r.cfg.Logger.With("index", q.Index.Name, "groups", q.Groups, "read", sums.Read)
 	if err != nil {
-		if errors.Is(err, store.ErrNoWindows) {
-			return nil, err
-		}
 		if b.ctx.Err() == nil {
 			b.r.stats.storeErrors.Add(1)
 			log.LogAttrs(b.ctx, slog.LevelWarn, "a scan for a board failed; the board before it serves on", slog.Any("err", err))

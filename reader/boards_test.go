@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math"
 	"strings"
@@ -87,29 +86,6 @@ func TestAClosedReaderCountsNoError(t *testing.T) {
 		r.Close()
 		if err := <-ended; err == nil || r.Stats().StoreErrors != 0 {
 			t.Errorf("%v, and %d errors of the store, want an error and 0", err, r.Stats().StoreErrors)
-		}
-	})
-}
-
-// totalsOnly is a store whose scans have no windows.
-type totalsOnly struct{ *world }
-
-func (totalsOnly) Sums(context.Context, *store.SumsQuery, func(*store.CounterSum) error) (store.Sums, error) {
-	return store.Sums{}, fmt.Errorf("sums of a day: %w", store.ErrNoWindows)
-}
-
-// A store without windows is available, and has not failed.
-func TestAStoreWithoutWindows(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r, err := reader.New(totalsOnly{newWorld(t, 1, embedded)}, nil, reader.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer r.Close()
-		_, err = r.Top(t.Context(), boardQuery(t, "today"))
-		if !errors.Is(err, store.ErrNoWindows) || errors.Is(err, countmill.ErrUnavailable) || r.Stats().StoreErrors != 0 {
-			t.Errorf("%v, and %d errors of the store; want ErrNoWindows alone", err, r.Stats().StoreErrors)
 		}
 	})
 }

@@ -62,9 +62,9 @@ func (e *NoIndexError) Error() string { return fmt.Sprintf("no index %q", e.Inde
 // Top returns the best counters of an index. If the board that names them is older than Config.BoardAge,
 // the next one is made meanwhile. The first call for a board waits for it.
 //
-// An error matches countmill.ErrInvalid if the query is wrong, ErrNoBoards if no scans are made,
-// store.ErrNoWindows if the store has no windows, and countmill.ErrUnavailable if the store cannot be read or the first board is
-// not made in time; or it is a *NoIndexError, a *NotServingError or a *NoWindowError.
+// An error matches countmill.ErrInvalid if the query is wrong, ErrNoBoards if no scans are made, and
+// countmill.ErrUnavailable if the store cannot be read or the first board is not made in time; or it is a
+// *NoIndexError, a *NotServingError or a *NoWindowError.
 func (r *Reader) Top(ctx context.Context, q TopQuery) (Top, error) {
 	if q.N < 1 || q.N > MaxTop {
 		return Top{}, &countmill.FieldError{Field: "n", Problem: "is out of range", Limit: "1 to " + strconv.Itoa(MaxTop)}
@@ -183,17 +183,7 @@ func (br *boardReading) sums(ctx context.Context, counters []string) ([]board.Ra
 		br.settle()
 		br.r.clock.Learn(br.moment.AsOf, began)
 	}
-	found := make([]board.Ranked, 0, len(counters))
-	for _, t := range br.partials[from:] {
-		sum, ok, err := br.sumOf(ctx, t)
-		if err != nil {
-			return nil, err
-		}
-		if ok && br.query.Has(t.counter) {
-			found = append(found, board.Ranked{Counter: t.counter, Sum: sum})
-		}
-	}
-	return found, nil
+	return br.ranked(ctx, br.partials[from:])
 }
 
 // settle notes the moment of the view, and how far sums have risen by then at most.
@@ -210,27 +200,6 @@ func (br *boardReading) settle() {
 	}
 }
 
-// sumOf returns the sum of a counter that was read; ok is false if it has none.
-func (br *boardReading) sumOf(ctx context.Context, t *partial) (sum int64, ok bool, err error) {
-	total, err := t.total()
-	if br.query.To == 0 {
-		return total.Total, err == nil && total.Exists, nil
-	}
-	if !t.exists || t.deleted() {
-		return 0, false, nil
-	}
-	s := &seriesReading{r: br.r, view: br.view}
-	buckets, err := s.buckets(ctx, t.counter, br.query.From.Time(), br.query.To.Time())
-	if err != nil {
-		return 0, false, err
-	}
-	row := Row{Counter: t.counter, Time: br.query.From.Time(), End: br.query.To.Time()}
-	if sumRow(&row, buckets) != nil { // the sum does not fit 64 bits
-		return 0, false, nil
-	}
-	return row.Value, row.Value != 0, nil
-}
-
 // A picking reads candidates until the best ones are certain, or until there are no more.
 type picking struct {
 	*boardReading
@@ -241,9 +210,15 @@ type picking struct {
 	hidden []board.Ranked // not readable
 }
 
-// picked is the number of candidates that are read where nothing can be certain and each read costs money:
-// twice as many as were asked for, because the order may have changed since the scan.
-func (p *picking) picked() int { return max(100, 2*p.q.N) }
+// picked is the number of candidates that are read where nothing can be certain and each read costs money: more
+// than were asked for, because the order may have changed since the scan. For totals it is twice as many. A window
+// costs a read for each shard and day.
+func (p *picking) picked() int {
+	if p.query.To > 0 {
+		return p.q.N + max(10, p.q.N/4)
+	}
+	return max(100, 2*p.q.N)
+}
 
 func (p *picking) run(ctx context.Context, busy []string) error {
 	names := busy

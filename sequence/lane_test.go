@@ -67,6 +67,48 @@ func TestSuspendedBetweenTries(t *testing.T) {
 	})
 }
 
+// suspendedReader is a store whose answer with the settings is read after a suspension.
+type suspendedReader struct {
+	*fakestore.Store
+	suspend func()
+}
+
+func (s suspendedReader) Check(ctx context.Context) (store.Checked, error) {
+	checked, err := s.Store.Check(ctx)
+	s.suspend()
+	return checked, err
+}
+
+// Settings are as old as the call that read them, also if the machine was suspended before it had the answer. The marker
+// of an earlier try may be gone by then.
+func TestSuspendedWhileReadingSettings(t *testing.T) {
+	t.Parallel()
+	for _, age := range []func() time.Duration{nil, func() time.Duration { return 0 }} { // like Datastore, like Pebble
+		synctest.Test(t, func(t *testing.T) {
+			var slept, sleep time.Duration
+			wall := func() time.Time { return time.Now().Add(slept) }
+			s := fakestore.New(fakestore.Options{Clock: wall, Age: age, Errorf: t.Errorf})
+			x := newIssuer(t, suspendedReader{s, func() { slept, sleep = slept+sleep, 0 }}, sysenv.With(Config{}, &sysenv.Env{Wall: wall}))
+			r := countmill.NextRequest{Sequence: "a", ID: "x", Time: wall()}
+			if v, err := x.Next(t.Context(), r); err != nil || v.First != 1 {
+				t.Fatalf("got %v, %v", v, err)
+			}
+			<-time.After(2 * store.SettingsMaxAge)
+			sleep = countmill.DefaultDedupWindow + 2*store.MarkerSlack
+			v, err := x.Next(t.Context(), r)
+			if !errors.Is(err, countmill.ErrUnavailable) {
+				t.Errorf("got %v, %v; want ErrUnavailable", v, err)
+			}
+			if n := s.Calls(fakestore.NextValues); n != 1 {
+				t.Errorf("%d transactions, want 1", n)
+			}
+			if err := x.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // neverApplies is a store whose transactions are not applied, which it learns when they are canceled.
 type neverApplies struct{ *fakestore.Store }
 

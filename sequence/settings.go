@@ -1,6 +1,7 @@
 package sequence
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync/atomic"
@@ -38,7 +39,7 @@ func (k *known) enter(ctx context.Context, atOnce bool) error {
 type snapshot struct {
 	store.Settings
 	asked time.Time // when the check began, by the monotonic clock
-	at    time.Time // the same moment, by the store's clock
+	at    time.Time // then or a little later, by the store's clock
 }
 
 // age is the age of the settings, by the clock that advanced further: the machine may have been
@@ -69,19 +70,33 @@ func (x *Issuer) settings(ctx context.Context) (store.Settings, error) {
 	if s = x.known.last.Load(); x.age(s) < store.CheckEvery { // another call was faster
 		return s.Settings, nil
 	}
-	began := x.clock.Moment()
-	asked := time.Now()
-	checked, err := x.store.Check(ctx)
+	fresh, err := x.read(ctx)
 	if err == nil {
-		x.clock.Learn(checked.At, began)
-		s = &snapshot{checked.Settings, asked, x.clock.Now().Add(-time.Since(asked))}
+		s = fresh
 		x.known.last.Store(s)
-		return s.Settings, nil
 	}
 	if errors.Is(err, store.ErrOtherDatabase) || x.age(s) >= store.SettingsMaxAge {
-		return store.Settings{}, err
+		return store.Settings{}, cmp.Or(err, errOld)
 	}
 	return s.Settings, nil
+}
+
+var errOld = errors.New("the answer of the store is over " + store.SettingsMaxAge.String() + " old")
+
+// read reads the settings. They may be as old as the call, which may have lasted while the machine was suspended.
+func (x *Issuer) read(ctx context.Context) (*snapshot, error) {
+	began, asked, at := x.clock.Moment(), time.Now(), x.clock.Now()
+	checked, err := x.store.Check(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if x.clock.Learn(checked.At, began); !x.clock.Known() {
+		return nil, errOld
+	}
+	if !checked.At.IsZero() { // before the first lesson at is by the machine's clock
+		at = checked.At
+	}
+	return &snapshot{checked.Settings, asked, at}, nil
 }
 
 func later(a, b time.Time) time.Time {

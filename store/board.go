@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/countmill/countmill/wire"
@@ -70,10 +69,6 @@ type Rise struct {
 	// Changed is false if no sum has changed.
 	Changed bool
 }
-
-// ErrNoWindows is the answer to a query of minutes, from a store that has only totals in an order that
-// it can read at once.
-var ErrNoWindows = errors.New("the store cannot look at the series of all counters")
 
 // Boards has the sums of all counters of an index, for leaderboards. Concurrent calls are allowed.
 type Boards interface {

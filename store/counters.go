@@ -46,8 +46,9 @@ type Counters interface {
 	// in a transaction that looks again, and returns how many counters it removed. A store
 	// may need several calls.
 	//
-	// It leaves the counters of indexes, also of one that is being deleted (Rules.Indexed). Their
-	// groups keep what such a counter has counted, and a later reading of its piece must find that again.
+	// It leaves the counters of indexes, also of one that is being deleted, and of the journal
+	// (Rules.Kept). Groups keep what such a counter has counted, and a later reading of its piece must find that
+	// again. A recount must find the increments of its records.
 	//
 	// Records.Shards answers 0 for a deleted counter, and the aggregator's growth then ends
 	// the deletion. So only an aggregator that asked before the delete can fold into a

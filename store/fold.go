@@ -52,9 +52,12 @@ type Commit struct {
 	// each add. nil if the store does not report ShardStats.
 	KnownShards []int
 	// Buckets are added to series, with the rest of the commit. They are sorted by Add and
-	// Minute; no bucket is in it twice. The buckets of an add sum to its Delta. Empty unless
-	// a rule has the counter.
+	// Minute; no bucket is in it twice. The buckets of an add sum to its Delta, unless Correction
+	// is true. Empty unless a rule has the counter.
 	Buckets []BucketDelta
+	// Correction is true for a commit of a recount. Its buckets need not sum to the Delta of their add,
+	// and an add with buckets may have the Delta 0.
+	Correction bool
 	// Grouped are the adds whose Delta is in the adds of groups too, sorted by Add. Empty unless an
 	// index has the counter.
 	Grouped []Grouping

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bytes"
 	"errors"
 	"slices"
 	"strings"
@@ -109,8 +108,6 @@ func isIndexName(name string) bool {
 
 const overflowed = "overflow:"
 
-var overflowedGroup = []byte(countmill.GroupMark + overflowed)
-
 // Overflow is the group of counters whose own group has no valid name: one of more than
 // countmill.MaxCounterName bytes, with a space at its end, or like that of an Overflow.
 func (x *Index) Overflow() string { return countmill.GroupMark + overflowed + x.Name }
@@ -123,11 +120,13 @@ func (x *Index) GroupPrefix() string { return countmill.GroupMark + x.group.text
 
 // HasGroup reports whether the name is one of the index's groups.
 func (x *Index) HasGroup(name string) bool {
-	return strings.HasPrefix(name, x.GroupPrefix()) && !isOverflow(name) || name == x.Overflow()
+	return strings.HasPrefix(name, x.GroupPrefix()) && !IsOverflow(name) || name == x.Overflow()
 }
 
-func isOverflow(group string) bool {
-	return strings.HasPrefix(group, countmill.GroupMark+overflowed)
+// IsOverflow reports whether the group is the Overflow of an index.
+func IsOverflow[Name string | []byte](group Name) bool {
+	const prefix = countmill.GroupMark + overflowed
+	return len(group) >= len(prefix) && string(group[:len(prefix)]) == prefix
 }
 
 // AppendGroup appends the name of the counter's group to dst. It reports false if the index has not the
@@ -143,7 +142,7 @@ func (x *Index) AppendGroup(dst []byte, counter string) ([]byte, bool) {
 		dst = append(append(dst, values[slices.Index(x.match.variables, x.group.variables[i])]...), text...)
 	}
 	// A name made of valid names and patterns meets every other demand of CheckName.
-	if made := dst[begin:]; len(made) > countmill.MaxCounterName || made[len(made)-1] == ' ' || bytes.HasPrefix(made, overflowedGroup) {
+	if made := dst[begin:]; len(made) > countmill.MaxCounterName || made[len(made)-1] == ' ' || IsOverflow(made) {
 		dst = append(dst[:begin], x.Overflow()...)
 	}
 	return dst, true
@@ -161,6 +160,19 @@ func (x *Index) Has(counter string) bool {
 	return x.match.values(counter, &values)
 }
 
+// Unfinished is the number of indexes that are being built or deleted.
+func (r *Rules) Unfinished() (n int) {
+	if r == nil {
+		return 0
+	}
+	for i := range r.Indexes {
+		if x := &r.Indexes[i]; x.Serving.IsZero() || !x.InForce() {
+			n++
+		}
+	}
+	return n
+}
+
 // InForce reports whether folds go by the index.
 func (x *Index) InForce() bool { return x.Ended.IsZero() }
 
@@ -175,6 +187,10 @@ func (r *Rules) Indexed(counter string) bool {
 	return r != nil && slices.ContainsFunc(r.Indexes, func(x Index) bool { return x.Has(counter) })
 }
 
+// Kept reports whether sweeps leave the counter when it is deleted: an index has it, or a rule for the
+// journal is in force, whose records a recount compares with its shards.
+func (r *Rules) Kept(counter string) bool { return r.Indexed(counter) || r.JournalOf(counter) != nil }
+
 // IndexOf returns the index that has the group, or nil.
 func (r *Rules) IndexOf(group string) *Index {
 	if r == nil || !countmill.IsGroup(group) {
@@ -182,6 +198,19 @@ func (r *Rules) IndexOf(group string) *Index {
 	}
 	for i := range r.Indexes {
 		if r.Indexes[i].HasGroup(group) {
+			return &r.Indexes[i]
+		}
+	}
+	return nil
+}
+
+// Numbered returns the index with that number, or nil.
+func (r *Rules) Numbered(number int64) *Index {
+	if r == nil {
+		return nil
+	}
+	for i := range r.Indexes {
+		if r.Indexes[i].Number == number {
 			return &r.Indexes[i]
 		}
 	}

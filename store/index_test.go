@@ -210,3 +210,15 @@ func TestIndexesDoNotCollide(t *testing.T) {
 		t.Errorf("=other is of %+v", got)
 	}
 }
+
+func TestUnfinishedIndexes(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	rules := &Rules{Indexes: []Index{{Name: "serving", Serving: now}, {Name: "building"}, {Name: "deleted", Serving: now, Ended: now}, {Name: "never built", Ended: now}}}
+	if got := rules.Unfinished(); got != 3 {
+		t.Errorf("got %d, want all but the first", got)
+	}
+	if got := (*Rules)(nil).Unfinished(); got != 0 {
+		t.Errorf("a database without rules: got %d", got)
+	}
+}

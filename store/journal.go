@@ -137,6 +137,17 @@ type JournalPage struct {
 	SettledUntil time.Time
 }
 
+// A JournalView is a View that shows the journal as of its moment: it has the records of exactly the
+// commits whose sums it shows.
+type JournalView interface {
+	View
+
+	// JournalRecords and JournalRows are the methods of Journal as of the view's moment. They have records
+	// of any time, also after SettledUntil. A later view has no further record of a time up to SettledUntil.
+	JournalRecords(ctx context.Context, q JournalQuery) (JournalPage, error)
+	JournalRows(ctx context.Context, counter string, q JournalQuery) (JournalPage, error)
+}
+
 // A Journal keeps the records of commits (Commit.Records) until their ExpireAt. Concurrent calls are
 // allowed.
 type Journal interface {
@@ -147,6 +158,9 @@ type Journal interface {
 
 	// JournalRecords returns the records of a range.
 	JournalRecords(ctx context.Context, q JournalQuery) (JournalPage, error)
+
+	// JournalView opens a view that has the journal too.
+	JournalView() JournalView
 
 	// JournalRows returns the rows of a counter in a range.
 	JournalRows(ctx context.Context, counter string, q JournalQuery) (JournalPage, error)

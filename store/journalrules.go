@@ -131,7 +131,7 @@ func (s Settings) changeJournal(c RuleChange, now time.Time, settle time.Duratio
 		return s, nil
 	case c.Remove:
 		rules[at].Ended = now
-		return s.withJournal(rules), nil
+		return s.withJournal(rules, true), nil
 	}
 	if err := c.Journal.check(); err != nil {
 		return s, err
@@ -143,8 +143,10 @@ func (s Settings) changeJournal(c RuleChange, now time.Time, settle time.Duratio
 	if rule.Paged && at >= 0 { // there may be entries without rows
 		rule.PagedSince = rule.Since
 	}
+	less := false
 	switch {
 	case found: // it goes on without a gap
+		less = rule.Keep < rules[at].Keep
 		rule.Since = rules[at].Since
 		if rule.Paged && rules[at].Paged {
 			rule.PagedSince = rules[at].PagedSince
@@ -157,7 +159,7 @@ func (s Settings) changeJournal(c RuleChange, now time.Time, settle time.Duratio
 	default:
 		rules = append(rules, rule)
 	}
-	return s.withJournal(rules), nil
+	return s.withJournal(rules, less), nil
 }
 
 // journalWithout copies the rules, and leaves out rules that ended so long ago that their records are gone.
@@ -173,7 +175,14 @@ func (r *Rules) journalWithout(now time.Time) (rules []JournalRule) {
 	return rules
 }
 
-func (s Settings) withJournal(rules []JournalRule) Settings {
+// withJournal returns the next settings. less says that a record may go earlier than before, or is not written
+// any more.
+func (s Settings) withJournal(rules []JournalRule, less bool) Settings {
 	slices.SortFunc(rules, func(a, b JournalRule) int { return comparePatterns(a.Pattern, b.Pattern) })
-	return s.with(func(next *Rules) { next.Journal = rules })
+	version := s.Version + 1
+	return s.with(func(next *Rules) {
+		if next.Journal = rules; less {
+			next.JournalFrom = version
+		}
+	})
 }

@@ -76,7 +76,7 @@ type UngroupedPage struct {
 }
 
 // Indexing has the work of building, checking and deleting indexes. Concurrent calls are allowed. After an
-// error that matches ErrChanged nothing was changed; after any other error the call was maybe
+// error that matches ErrChanged or ErrNoIndex nothing was changed; after any other error the call was maybe
 // applied, and may be repeated.
 type Indexing interface {
 	// Pieces returns the pieces of an index, in any order.
@@ -84,7 +84,8 @@ type Indexing interface {
 
 	// SwapPieces replaces old by next, all of one index, in one transaction, or answers ErrChanged if
 	// one of old is not stored exactly so, or a piece of next that is not in old exists. An empty next removes.
-	// It takes at most 100 pieces.
+	// An empty old makes the first pieces: it answers ErrNoIndex if the rules do not have the index any
+	// more, in the same transaction. It takes at most 100 pieces.
 	SwapPieces(ctx context.Context, old, next []Piece) error
 
 	// Ungrouped returns one page of at most limit shards of the piece whose counters begin with the

@@ -24,6 +24,10 @@ type Rules struct {
 	Indexes []Index
 	// Journal is in the order of Series.
 	Journal []JournalRule
+	// JournalFrom is the version of the settings with which a rule for the journal was last removed, or
+	// kept records for less. An opening balance (package recount) of older settings proves nothing: records
+	// after it may be missing.
+	JournalFrom int64
 }
 
 // A SeriesRule says that the counters of a pattern keep a series: their sums over time.
@@ -263,6 +267,9 @@ func (s Settings) ChangeRules(c RuleChange, now time.Time, settle time.Duration)
 	case found && rules[at].Keep == c.Keep:
 		return s, nil
 	case found: // it goes on without a gap
+		if c.Keep.Quarters > rules[at].Keep.Quarters { // older sums are gone
+			rules[at].Since = later(rules[at].Since, now.Add(-rules[at].Keep.Quarters).Truncate(time.Minute))
+		}
 		rules[at].Keep = c.Keep
 	case at >= 0:
 		rules[at] = rule

@@ -12,6 +12,8 @@ type StoredRules struct {
 	Series  []storedSeriesRule  `json:"series,omitempty"`
 	Indexes []storedIndex       `json:"indexes,omitempty"`
 	Journal []storedJournalRule `json:"journal,omitempty"`
+	// JournalFrom is Rules.JournalFrom.
+	JournalFrom int64 `json:"journal_from,omitempty"`
 }
 
 type storedSeriesRule struct {
@@ -54,6 +56,7 @@ func (r *Rules) Stored() (f StoredRules) {
 		x := &r.Indexes[i]
 		f.Indexes = append(f.Indexes, storedIndex{x.Name, x.Match, x.Group, x.Number, x.Version, x.Since, x.Serving, x.Checked, x.Ended})
 	}
+	f.JournalFrom = r.JournalFrom
 	for i := range r.Journal {
 		x := &r.Journal[i]
 		f.Journal = append(f.Journal, storedJournalRule{x.Pattern, x.Change().String(), x.PagedSince, x.Version, x.Since, x.Ended})
@@ -66,7 +69,7 @@ func (f *StoredRules) Rules() (*Rules, error) {
 	if len(f.Series)+len(f.Indexes)+len(f.Journal) == 0 {
 		return nil, nil
 	}
-	rules := new(Rules)
+	rules := &Rules{JournalFrom: f.JournalFrom}
 	for _, x := range f.Series {
 		keep, err := ParseRetention(x.Keep)
 		if err != nil {

@@ -35,7 +35,8 @@ type Value struct {
 	Rest int64
 }
 
-// A View is the store as it was at one moment. It is not safe for concurrent use.
+// A View is the store as it was at one moment. It is not safe for concurrent use, but after its first call has
+// answered, calls of Series may run beside each other.
 type View interface {
 	// Lookup answers the keys in the order asked. It takes at most Reads.Keys of them. The
 	// first call fixes the view's moment; all further calls and List read at that moment.

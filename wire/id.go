@@ -23,9 +23,10 @@ const (
 	ResetClass            // the counter and the id of a reset
 	LetterClass           // the key of a dead letter
 	SequenceClass         // a sequence and the id of a request for its values
+	RecountClass          // a corrected sum, and the correction of it before
 )
 
-// Class returns the id's class. It is 0 or above SequenceClass if countmill did not make the id.
+// Class returns the id's class. It is 0 or above RecountClass if countmill did not make the id.
 func (id PartID) Class() Class { return Class(id[0] >> 4) }
 
 func (id PartID) in(c Class) PartID {
@@ -91,6 +92,13 @@ func ResetID(counter, id string) PartID { return hashID(ResetClass, counter, id)
 
 // SequenceID is the id of a request for values of a sequence. Other sequences have other ids.
 func SequenceID(sequence, id string) PartID { return hashID(SequenceClass, sequence, id) }
+
+// RecountID is the id of the correction of a sum: the total of a counter or a group, or with a minute
+// other than 0 a quarter hour of its series. before is the place of the last correction of that sum; empty if
+// there is none.
+func RecountID(counter string, quarter Minute, before string) PartID {
+	return hashID(RecountClass, counter, strconv.FormatInt(int64(quarter), 10), before)
+}
 
 // hashID is the first 16 bytes of SHA-256 over length-prefixed fields, with the class in the
 // first bits.

@@ -2,16 +2,21 @@ package datastore
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/stats"
 
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
@@ -142,11 +147,8 @@ func benchFolds(b *testing.B, s *Store, with func(c *store.Commit, n int)) {
 	b.ReportMetric(float64(b.N)*each/b.Elapsed().Seconds(), "adds/s")
 }
 
-// BenchmarkIndexWork reads 8,000 shards in pages of 5,000, of which the index has all or one in twenty, and sets
-// 10,000 rests.
-func BenchmarkIndexWork(b *testing.B) {
-	s := openStore(b, fresh(b))
-	const n = 8_000
+// foldPages makes n shards, one for each counter.
+func foldPages(b *testing.B, s *Store, n int) {
 	for i := range n / maxEntities {
 		c := &store.Commit{}
 		for j := range maxEntities {
@@ -156,6 +158,71 @@ func BenchmarkIndexWork(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// received notes the bytes of answers on the wire.
+type received struct {
+	stats.Handler
+	most, all atomic.Int64
+}
+
+func (r *received) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
+func (r *received) HandleRPC(_ context.Context, s stats.RPCStats) {
+	if in, ok := s.(*stats.InPayload); ok {
+		r.all.Add(int64(in.WireLength))
+		r.most.Store(max(r.most.Load(), int64(in.WireLength)))
+	}
+}
+func (r *received) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+func (r *received) HandleConn(context.Context, stats.ConnStats)                       {}
+
+// BenchmarkUngroupedPage reads pages of several sizes of some shards, none of which is grouped. One iteration is
+// a page.
+func BenchmarkUngroupedPage(b *testing.B) {
+	n := 20_000
+	if text := os.Getenv("COUNTMILL_BENCH_SHARDS"); text != "" {
+		var err error
+		if n, err = strconv.Atoi(text); err != nil {
+			b.Fatal(err)
+		}
+	}
+	var in received
+	cfg := fresh(b)
+	cfg.DialOptions = []grpc.DialOption{grpc.WithStatsHandler(&in)}
+	s := openStore(b, cfg)
+	foldPages(b, s, n)
+	x, err := store.ParseIndex("bench", "page:{x}", "b:{x}")
+	if err != nil {
+		b.Fatal(err)
+	}
+	x.Number = 3
+	p := store.Piece{Index: 3, ID: 1, To: math.MaxUint64}
+	for _, size := range []int{100, 1000, 5000} {
+		b.Run(strconv.Itoa(size), func(b *testing.B) {
+			b.ReportAllocs()
+			in.all.Store(0)
+			in.most.Store(0)
+			from, read := "", 0
+			for b.Loop() {
+				page, err := s.Ungrouped(b.Context(), &x, &p, from, size)
+				if err != nil {
+					b.Fatal(err)
+				}
+				from, read = page.Next, read+page.Shards
+			}
+			b.ReportMetric(float64(read)/b.Elapsed().Seconds(), "shards/s")
+			b.ReportMetric(float64(in.all.Load())/float64(b.N), "received-B/op")
+			b.ReportMetric(float64(in.most.Load()), "largest-answer-B")
+		})
+	}
+}
+
+// BenchmarkIndexWork reads 8,000 shards in pages of 5,000, of which the index has all or one in twenty, and sets
+// 10,000 rests.
+func BenchmarkIndexWork(b *testing.B) {
+	s := openStore(b, fresh(b))
+	const n = 8_000
+	foldPages(b, s, n)
 	for _, match := range []string{"page:{x}", "page:00:{x}"} {
 		x, err := store.ParseIndex("bench", match, "b:{x}")
 		if err != nil {

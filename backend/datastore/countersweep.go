@@ -43,7 +43,7 @@ func (s *Store) SweepCounters(ctx context.Context, after time.Duration) (removed
 		}
 		page = next
 		for _, c := range counters {
-			if rules.Indexed(c) {
+			if rules.Kept(c) {
 				continue
 			}
 			gone, problem := s.sweepCounter(ctx, c, after)
@@ -128,7 +128,7 @@ func (s *Store) sweepPart(ctx context.Context, counter string, after time.Durati
 	}
 	err = s.transaction(ctx, func(tx []byte) (mutations []*pb.Mutation, err error) {
 		m, err := s.metaIn(ctx, tx)
-		if err != nil || m.settings.Rules.Indexed(counter) {
+		if err != nil || m.settings.Rules.Kept(counter) {
 			return nil, err // an index that begins meanwhile makes this commit fail, or comes after it
 		}
 		found, when, err := s.lookupIn(ctx, tx, refs)

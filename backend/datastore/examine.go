@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"cloud.google.com/go/auth/credentials"
@@ -68,11 +69,12 @@ func Examine(ctx context.Context, e Exam, r *backend.Report) {
 	}
 	s := &Store{cfg: e.Config, conn: conn, stub: pb.NewDatastoreClient(conn), lot: maxEntities, links: made}
 	defer func() { _ = s.Close() }()
-	if !e.meta(ctx, s, r) {
+	settings, ok := e.meta(ctx, s, r)
+	if !ok {
 		return
 	}
 	e.transforms(ctx, s, r)
-	e.admin(ctx, r)
+	e.admin(ctx, policiesFor(settings.Rules), r)
 }
 
 func (e Exam) find(check string, err error, why string, r *backend.Report) {
@@ -86,8 +88,9 @@ func (e Exam) find(check string, err error, why string, r *backend.Report) {
 	r.Find(backend.Finding{Check: check, What: err.Error() + ".", Why: why, Do: do, Page: "howto/google-cloud.md"})
 }
 
-// meta looks the meta record up. It returns false if the rest cannot be examined.
-func (e Exam) meta(ctx context.Context, s *Store, r *backend.Report) bool {
+// meta looks the meta record up, and returns the settings in it. It returns false if the rest cannot be
+// examined.
+func (e Exam) meta(ctx context.Context, s *Store, r *backend.Report) (store.Settings, bool) {
 	ctx, cancel := context.WithTimeout(ctx, examTimeout)
 	defer cancel()
 	began := e.NowFunc()
@@ -95,12 +98,12 @@ func (e Exam) meta(ctx context.Context, s *Store, r *backend.Report) bool {
 	took := e.NowFunc().Sub(began)
 	if err != nil && !errors.Is(err, store.ErrDeployment) || status.Code(err) != codes.OK && status.Code(err) != codes.Unknown {
 		e.find(checkReached, err, "No role that has the store can work.", r)
-		return false
+		return store.Settings{}, false
 	}
 	r.Done(checkReached, "")
 	if at.IsZero() { // no role takes a server that does not say when it read
 		unsuitable(err, r)
-		return false
+		return store.Settings{}, false
 	}
 	e.clock(at.Sub(began.Add(took/2)), took/2, r)
 	switch {
@@ -112,7 +115,7 @@ func (e Exam) meta(ctx context.Context, s *Store, r *backend.Report) bool {
 	default:
 		r.Done(checkMeta, "")
 	}
-	return true
+	return m.settings, true
 }
 
 // clock examines the difference: the store's time minus this machine's. It may be wrong by slack.
@@ -154,11 +157,30 @@ func unsuitable(err error, r *backend.Report) {
 		Do: "Use Firestore in Datastore mode, or its emulator.", Page: "howto/google-cloud.md"})
 }
 
-// admin asks the admin API for the mode and the TTL policy.
-func (e Exam) admin(ctx context.Context, r *backend.Report) {
+// A policy is a TTL policy on expire_at of a kind.
+type policy struct{ check, kind, why string }
+
+// policiesFor are the policies that a database with these rules needs. Records of the journal stay
+// after its rule was removed.
+func policiesFor(rules *store.Rules) []policy {
+	needed := []policy{{checkTTL, kindApplied, "Nothing removes markers: storage grows by one entity for each part."}}
+	if rules == nil || len(rules.Journal) == 0 {
+		return needed
+	}
+	needed = append(needed, policy{checkTTL + " of the journal", kindJournal, "Nothing removes records of the journal when their time is over."})
+	if slices.ContainsFunc(rules.Journal, func(r store.JournalRule) bool { return r.Paged }) {
+		needed = append(needed, policy{checkTTL + " of paged rules", kindRow, "Nothing removes the rows of paged rules when their time is over."})
+	}
+	return needed
+}
+
+// admin asks the admin API for the mode and the TTL policies.
+func (e Exam) admin(ctx context.Context, policies []policy, r *backend.Report) {
 	if e.Emulator != "" && e.Admin == "" {
 		r.Skip(checkMode, "an emulator has no admin API")
-		r.Skip(checkTTL, "an emulator has no admin API")
+		for _, p := range policies {
+			r.Skip(p.check, "an emulator has no admin API")
+		}
 		return
 	}
 	name := "/v1/projects/" + url.PathEscape(e.Project) + "/databases/" + url.PathEscape(cmp.Or(e.Database, "(default)"))
@@ -168,17 +190,19 @@ func (e Exam) admin(ctx context.Context, r *backend.Report) {
 	} else {
 		e.mode(database.Type, database.ConcurrencyMode, r)
 	}
-	var field struct{ TTLConfig *struct{ State string } }
-	code, err := e.ask(ctx, name+"/collectionGroups/"+kindApplied+"/fields/expire_at", &field)
-	if err != nil && code != http.StatusNotFound {
-		r.Skip(checkTTL, adminError(code, err))
-		return
+	for _, p := range policies {
+		var field struct{ TTLConfig *struct{ State string } }
+		code, err := e.ask(ctx, name+"/collectionGroups/"+p.kind+"/fields/expire_at", &field)
+		if err != nil && code != http.StatusNotFound {
+			r.Skip(p.check, adminError(code, err))
+			continue
+		}
+		state := "none"
+		if field.TTLConfig != nil {
+			state = field.TTLConfig.State
+		}
+		e.policy(p, state, r)
 	}
-	state := "none"
-	if field.TTLConfig != nil {
-		state = field.TTLConfig.State
-	}
-	e.policy(state, r)
 }
 
 func (e Exam) mode(kind, concurrency string, r *backend.Report) {
@@ -193,17 +217,17 @@ func (e Exam) mode(kind, concurrency string, r *backend.Report) {
 	})
 }
 
-func (e Exam) policy(state string, r *backend.Report) {
-	r.Done(checkTTL, state)
+func (e Exam) policy(p policy, state string, r *backend.Report) {
+	r.Done(p.check, state)
 	if state == "ACTIVE" || state == "CREATING" {
 		return
 	}
 	database := cmp.Or(e.Database, "(default)")
 	r.Find(backend.Finding{
-		Check: checkTTL, What: fmt.Sprintf("The TTL policy on expire_at of %s is: %s.", kindApplied, state),
-		Why: "Nothing removes markers: storage grows by one entity for each part.",
+		Check: p.check, What: fmt.Sprintf("The TTL policy on expire_at of %s is: %s.", p.kind, state),
+		Why: p.why,
 		Do: fmt.Sprintf("gcloud firestore fields ttls update expire_at --project=%s --database='%s' --collection-group=%s --enable-ttl",
-			e.Project, database, kindApplied),
+			e.Project, database, p.kind),
 		Page: "howto/google-cloud.md",
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/countmill/countmill/store"
 
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/countmill/countmill/wire"
 )
@@ -56,24 +57,75 @@ func (s *Store) JournalMoment(now time.Time) (at time.Time, done func()) {
 
 // JournalRecords returns the records of a range.
 func (s *Store) JournalRecords(ctx context.Context, q store.JournalQuery) (page store.JournalPage, err error) {
-	err = s.journalPage(ctx, kindJournal, "", q, &page, func(p store.JournalPlace, f *fields) int {
-		r := store.JournalRecord{Key: p.Key, ExpireAt: f.instant("expire_at"), Data: f.blob("data")}
-		page.Records = append(page.Records, r)
-		return len(r.Data)
-	})
+	err = s.journalPage(ctx, kindJournal, "", q, &page, takeRecord(&page))
 	if q.Last {
 		slices.Reverse(page.Records)
 	}
 	return page, err
 }
 
-// JournalRows returns the rows of a counter in a range.
-func (s *Store) JournalRows(ctx context.Context, counter string, q store.JournalQuery) (page store.JournalPage, err error) {
-	err = s.journalPage(ctx, kindRow, rowsOf(counter), q, &page, func(p store.JournalPlace, f *fields) int {
+// JournalView opens a view that has the journal too.
+func (s *Store) JournalView() store.JournalView { return &view{store: s} }
+
+// JournalRecords returns the records of a range as of the view's moment, also those that are not settled.
+func (v *view) JournalRecords(ctx context.Context, q store.JournalQuery) (page store.JournalPage, err error) {
+	err = v.journalPage(ctx, kindJournal, "", q, &page, takeRecord(&page))
+	if q.Last {
+		slices.Reverse(page.Records)
+	}
+	return page, err
+}
+
+// JournalRows returns the rows of a counter in a range as of the view's moment.
+func (v *view) JournalRows(ctx context.Context, counter string, q store.JournalQuery) (page store.JournalPage, err error) {
+	err = v.journalPage(ctx, kindRow, rowsOf(counter), q, &page, takeRow(&page, counter))
+	if q.Last {
+		slices.Reverse(page.Rows)
+	}
+	return page, err
+}
+
+func (v *view) journalPage(ctx context.Context, kind, prefix string, q store.JournalQuery, page *store.JournalPage, visit func(store.JournalPlace, *fields) int) error {
+	ctx, cancel, err := v.call(ctx)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	if (q.To == store.JournalPlace{}) {
+		q.To = store.JournalAt(wire.MaxTime)
+	}
+	when, err := v.store.queryJournal(ctx, v.when, kind, prefix, q, page, visit)
+	if err != nil {
+		return v.store.explain("read the journal", err)
+	}
+	if err := v.pin(when); err != nil {
+		return err
+	}
+	page.SettledUntil = v.asOf.Add(-store.JournalSettle).Truncate(time.Microsecond)
+	return v.store.confirm(ctx, "read the journal")
+}
+
+// takeRow returns a function that adds a row of the counter to the page.
+func takeRow(page *store.JournalPage, counter string) func(store.JournalPlace, *fields) int {
+	return func(p store.JournalPlace, f *fields) int {
 		r := store.JournalRow{Counter: counter, Place: p, ExpireAt: f.instant("expire_at"), Data: f.blob("data")}
 		page.Rows = append(page.Rows, r)
 		return len(r.Data)
-	})
+	}
+}
+
+// takeRecord returns a function that adds a record to the page.
+func takeRecord(page *store.JournalPage) func(store.JournalPlace, *fields) int {
+	return func(p store.JournalPlace, f *fields) int {
+		r := store.JournalRecord{Key: p.Key, ExpireAt: f.instant("expire_at"), Data: f.blob("data")}
+		page.Records = append(page.Records, r)
+		return len(r.Data)
+	}
+}
+
+// JournalRows returns the rows of a counter in a range.
+func (s *Store) JournalRows(ctx context.Context, counter string, q store.JournalQuery) (page store.JournalPage, err error) {
+	err = s.journalPage(ctx, kindRow, rowsOf(counter), q, &page, takeRow(&page, counter))
 	if q.Last {
 		slices.Reverse(page.Rows)
 	}
@@ -100,8 +152,16 @@ func (s *Store) journalPage(ctx context.Context, kind, prefix string, q store.Jo
 	if q.From.Compare(q.To) >= 0 {
 		return nil
 	}
+	if _, err = s.queryJournal(ctx, nil, kind, prefix, q, page, visit); err != nil {
+		return s.explain("read the journal", err)
+	}
+	return s.confirm(ctx, "read the journal")
+}
+
+// queryJournal visits the entities of a range that has an end, at the moment when or at the newest one.
+func (s *Store) queryJournal(ctx context.Context, when *timestamppb.Timestamp, kind, prefix string, q store.JournalQuery, page *store.JournalPage, visit func(store.JournalPlace, *fields) int) (*timestamppb.Timestamp, error) {
 	size, visited := 0, 0
-	_, err = s.run(ctx, nil, journalQuery(kind, prefix, q), q.Limit+1, func(e *pb.Entity) error {
+	return s.run(ctx, at(when), journalQuery(kind, prefix, q), q.Limit+1, func(e *pb.Entity) error {
 		f := fields{entity: e}
 		text, ok := strings.CutPrefix(f.text("place"), prefix)
 		p, err := store.ParseJournalPlace("place", text)
@@ -115,10 +175,6 @@ func (s *Store) journalPage(ctx context.Context, kind, prefix string, q store.Jo
 		visited, size = visited+1, size+visit(p, &f)
 		return f.err
 	})
-	if err != nil {
-		return s.explain("read the journal", err)
-	}
-	return s.confirm(ctx, "read the journal")
 }
 
 func journalQuery(kind, prefix string, q store.JournalQuery) *pb.Query {

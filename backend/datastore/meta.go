@@ -114,15 +114,11 @@ func (s *Store) createMeta(ctx context.Context, at time.Time) (metaRecord, error
 	return m, err
 }
 
-// changeMeta makes one attempt at a transaction that changes properties of the meta record. If plan
-// returns none, it writes nothing.
-func (s *Store) changeMeta(ctx context.Context, plan func(m metaRecord, when time.Time) (map[string]*pb.Value, error)) error {
+// changeMeta makes one attempt at a transaction that changes properties of the meta record, and removes
+// entities with it. If plan returns no properties, it writes nothing.
+func (s *Store) changeMeta(ctx context.Context, removed []ref, plan func(m metaRecord, when time.Time) (map[string]*pb.Value, error)) error {
 	return s.readModifyWrite(ctx, []ref{metaRef}, func(found map[ref]*pb.Entity, when time.Time) ([]*pb.Mutation, error) {
-		e := found[metaRef]
-		if e == nil {
-			return nil, s.another("is gone")
-		}
-		m, err := s.metaOf(e)
+		m, err := s.metaAmong(found)
 		if err != nil {
 			return nil, err
 		}
@@ -130,7 +126,11 @@ func (s *Store) changeMeta(ctx context.Context, plan func(m metaRecord, when tim
 		if err != nil || len(changes) == 0 {
 			return nil, err
 		}
-		return []*pb.Mutation{s.rewrite(e, changes)}, nil
+		mutations := []*pb.Mutation{s.rewrite(found[metaRef], changes)}
+		for _, r := range removed {
+			mutations = append(mutations, s.remove(r))
+		}
+		return mutations, nil
 	})
 }
 
@@ -140,6 +140,10 @@ func (s *Store) metaIn(ctx context.Context, tx []byte) (m metaRecord, err error)
 	if err != nil {
 		return m, s.explain("read the meta record in a transaction", err)
 	}
+	return s.metaAmong(found)
+}
+
+func (s *Store) metaAmong(found map[ref]*pb.Entity) (m metaRecord, err error) {
 	if found[metaRef] == nil {
 		return m, s.another("is gone")
 	}

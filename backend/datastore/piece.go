@@ -101,7 +101,10 @@ func (s *Store) SwapPieces(ctx context.Context, old, next []store.Piece) error {
 	if len(old) > maxSwapped || len(next) > maxSwapped {
 		return fmt.Errorf("%w: %d pieces for %d (limit: %d)", store.ErrRefused, len(next), len(old), maxSwapped)
 	}
-	refs := make([]ref, 0, len(old)+len(next))
+	refs := make([]ref, 0, 1+len(old)+len(next))
+	if len(old) == 0 {
+		refs = append(refs, metaRef)
+	}
 	for _, pieces := range [][]store.Piece{old, next} {
 		for i := range pieces {
 			refs = append(refs, refOfPiece(&pieces[i]))
@@ -120,6 +123,14 @@ func (s *Store) SwapPieces(ctx context.Context, old, next []store.Piece) error {
 }
 
 func (s *Store) swap(found map[ref]*pb.Entity, old, next []store.Piece) (mutations []*pb.Mutation, err error) {
+	if len(old) == 0 && len(next) > 0 {
+		switch m, err := s.metaAmong(found); {
+		case err != nil:
+			return nil, err
+		case m.settings.Rules.Numbered(next[0].Index) == nil:
+			return nil, fmt.Errorf("index %d is gone: %w", next[0].Index, store.ErrNoIndex)
+		}
+	}
 	for i := range old {
 		r := refOfPiece(&old[i])
 		if err := isStored(&old[i], found[r]); err != nil {

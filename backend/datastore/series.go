@@ -122,18 +122,9 @@ func (v *view) Series(ctx context.Context, counter string, from, to wire.Minute)
 		return nil, err
 	}
 	defer cancel()
-	sums := make(map[slot]wide)
-	gather := func(e *pb.Entity) error {
-		buckets, err := bucketsOf(e)
-		for _, b := range buckets {
-			if b.minute >= from && b.minute < to {
-				sums[b.slot] = sums[b.slot].plus(b.sum)
-			}
-		}
-		return err
-	}
+	sums := newSlotSums(from, to)
 	q := &pb.Query{Kind: []*pb.KindExpression{{Name: kindShard}}, Filter: byCounter(pb.PropertyFilter_EQUAL, counter)}
-	when, err := v.store.run(ctx, at(v.when), q, math.MaxInt32, gather)
+	when, err := v.store.run(ctx, at(v.when), q, math.MaxInt32, sums.gather)
 	if err != nil {
 		return nil, v.store.explain("read a series", err)
 	}
@@ -147,22 +138,44 @@ func (v *view) Series(ctx context.Context, counter string, from, to wire.Minute)
 			if of, _, ok := archived(refOf(e.GetKey())); !ok || of != counter {
 				return nil
 			}
-			return gather(e)
+			return sums.gather(e)
 		})
 		if err != nil {
 			return nil, v.store.explain("read a series", err)
 		}
 	}
-	return asBuckets(sums), v.store.confirm(ctx, "read a series")
+	return sums.buckets(), v.store.confirm(ctx, "read a series")
 }
 
-func asBuckets(sums map[slot]wide) []store.Bucket {
-	found := make([]store.Bucket, 0, len(sums))
-	for s, sum := range sums {
+// slotSums are sums by bucket, of the buckets that begin at from or later and before to.
+type slotSums struct {
+	from, to wire.Minute
+	sums     map[slot]wide
+}
+
+func newSlotSums(from, to wire.Minute) *slotSums {
+	return &slotSums{from: from, to: to, sums: make(map[slot]wide)}
+}
+
+// gather adds the buckets of a shard or of a day.
+func (s *slotSums) gather(e *pb.Entity) error {
+	buckets, err := bucketsOf(e)
+	for _, b := range buckets {
+		if b.minute >= s.from && b.minute < s.to {
+			s.sums[b.slot] = s.sums[b.slot].plus(b.sum)
+		}
+	}
+	return err
+}
+
+// buckets returns the sums in the order of their slots, without those of 0.
+func (s *slotSums) buckets() []store.Bucket {
+	found := make([]store.Bucket, 0, len(s.sums))
+	for at, sum := range s.sums {
 		if sum == (wide{}) {
 			continue
 		}
-		b := store.Bucket{Minute: s.minute, Quarter: s.quarter}
+		b := store.Bucket{Minute: at.minute, Quarter: at.quarter}
 		if b.Sum, b.Overflow = sum.total(); b.Overflow {
 			b.Sum = 0
 		}

@@ -21,7 +21,7 @@ func (s *Store) SetWindow(ctx context.Context, window time.Duration) (store.Sett
 	if window <= 0 {
 		return store.Settings{}, fmt.Errorf("%w: the window must be positive, got %s", store.ErrRefused, window)
 	}
-	return s.changeSettings(ctx, "set the window", func(current store.Settings, when time.Time) (store.Settings, error) {
+	return s.changeSettings(ctx, "set the window", nil, func(current store.Settings, when time.Time) (store.Settings, error) {
 		if window == current.Window {
 			return current, nil
 		}
@@ -31,20 +31,24 @@ func (s *Store) SetWindow(ctx context.Context, window time.Duration) (store.Sett
 
 // ChangeRules makes one attempt at a transaction on the meta record, also with ReadOnly.
 func (s *Store) ChangeRules(ctx context.Context, change store.RuleChange) (store.Settings, error) {
-	return s.changeSettings(ctx, "change the rules", func(current store.Settings, when time.Time) (store.Settings, error) {
+	var removed []ref
+	if x := change.Index; x != nil && x.Step == store.RemoveIndex {
+		removed = append(removed, pieceRef(x.Index.Number, 1))
+	}
+	return s.changeSettings(ctx, "change the rules", removed, func(current store.Settings, when time.Time) (store.Settings, error) {
 		return current.ChangeRules(change, when, store.RulesSettle)
 	})
 }
 
 // changeSettings makes one attempt at a transaction that writes the settings that change returns, if
-// their version is another one.
-func (s *Store) changeSettings(ctx context.Context, doing string, change func(current store.Settings, when time.Time) (store.Settings, error)) (set store.Settings, err error) {
+// their version is another one, and removes entities with it.
+func (s *Store) changeSettings(ctx context.Context, doing string, removed []ref, change func(current store.Settings, when time.Time) (store.Settings, error)) (set store.Settings, err error) {
 	ctx, cancel, err := s.call(ctx)
 	if err != nil {
 		return set, certain(err)
 	}
 	defer cancel()
-	err = s.changeMeta(ctx, func(m metaRecord, when time.Time) (map[string]*pb.Value, error) {
+	err = s.changeMeta(ctx, removed, func(m metaRecord, when time.Time) (map[string]*pb.Value, error) {
 		if err := s.compare(&m); err != nil {
 			return nil, err
 		}

@@ -23,12 +23,10 @@ const (
 // Sums reads the records and the shards of the query side by side, both in the order of the counters'
 // names and at one moment: an entity for each record and one for each shard.
 //
-// It has no minutes: the archive is in the order of hashes, so each counter would cost a look-up for
-// each day, or a query over the archive of all counters and days.
+// Of minutes, the shards have those of the ring. The archive is in the order of hashes, so the days of the window
+// are looked up by their keys: one read more for each counter and day, also where that counter counted
+// nothing.
 func (s *Store) Sums(ctx context.Context, q *store.SumsQuery, visit func(*store.CounterSum) error) (sums store.Sums, err error) {
-	if q.To > 0 {
-		return sums, fmt.Errorf("%w: on Datastore it would read an entity for each counter and day", store.ErrNoWindows)
-	}
 	ctx, cancel := context.WithTimeout(ctx, sumsWithin)
 	defer cancel()
 	p := &paced{rate: q.Rate, began: time.Now()}
@@ -39,6 +37,9 @@ func (s *Store) Sums(ctx context.Context, q *store.SumsQuery, visit func(*store.
 	sums.At = when.AsTime()
 	for _, prefix := range prefixes(q) {
 		m := &sumMerge{q: q, visit: visit, records: s.pages(p, when, recordsOf(s, prefix)), shards: s.pages(p, when, shardsOf(prefix))}
+		if q.To > 0 {
+			m.window = s.newWindowScan(p, when, q, visit)
+		}
 		if err = m.run(ctx); err != nil {
 			break
 		}
@@ -180,57 +181,88 @@ type sumMerge struct {
 	q               *store.SumsQuery
 	visit           func(*store.CounterSum) error
 	records, shards *pages
+	window          *windowScan // nil for totals
 }
 
 func (m *sumMerge) run(ctx context.Context) error {
 	for {
 		r, err := m.records.peek(ctx)
-		if err != nil || r == nil {
-			return err
-		}
-		m.records.drop()
-		if err := m.counter(ctx, r.GetEntity()); err != nil {
-			return err
-		}
-	}
-}
-
-// counter sums the shards that a record names. Shards without a record are of no counter.
-func (m *sumMerge) counter(ctx context.Context, e *pb.Entity) error {
-	name := refOf(e.GetKey()).name
-	rec, err := valueOf(ref{kindCounter, name}, e)
-	if err != nil {
-		return fmt.Errorf("record of %q: %w", name, err)
-	}
-	sum, exists := wide{}.plus(rec.Rest).plus(-max(rec.Reset.Baseline, -largest)), rec.Rest != 0
-	for {
-		r, err := m.shards.peek(ctx)
 		if err != nil {
 			return err
 		}
 		if r == nil {
 			break
 		}
-		shard := shardOf(r)
-		if shard.Counter > name {
-			break
+		m.records.drop()
+		if err := m.counter(ctx, r.GetEntity()); err != nil {
+			return err
 		}
-		m.shards.drop()
-		if shard.Counter < name || shard.Number >= int(rec.Value) {
-			continue
-		}
-		if shard.Bad != "" {
-			return fmt.Errorf("shard %d of %q: %s", shard.Number, name, shard.Bad)
-		}
-		sum, exists = sum.plus(shard.Count), true
+	}
+	if m.window != nil {
+		return m.window.flush(ctx)
+	}
+	return nil
+}
+
+// counter sums the shards of a record. Shards without a record are of no counter.
+func (m *sumMerge) counter(ctx context.Context, e *pb.Entity) error {
+	name := refOf(e.GetKey()).name
+	rec, err := valueOf(ref{kindCounter, name}, e)
+	if err != nil {
+		return fmt.Errorf("record of %q: %w", name, err)
+	}
+	var ring *windowed
+	if m.window != nil {
+		ring = m.window.counter(name)
+	}
+	sum, exists, err := m.sumShards(ctx, name, &rec, ring)
+	if err != nil || !m.q.Has(name) {
+		return err
 	}
 	c := store.CounterSum{Counter: []byte(name), Overflow: rec.Overflow}
 	total, overflow := sum.total()
 	c.Sum, c.Most, c.Overflow = total, total, c.Overflow || overflow
-	if !exists || !m.q.Has(name) || !rec.Reset.DeletedAt.IsZero() && total == 0 && !c.Overflow {
+	deleted := !rec.Reset.DeletedAt.IsZero() && total == 0 && !c.Overflow
+	if ring != nil {
+		ring.hidden = deleted
+		return m.window.add(ctx, ring)
+	}
+	if !exists || deleted {
 		return nil
 	}
 	return m.visit(&c)
+}
+
+// sumShards sums the shards that a record names, and gathers the rings of all shards if ring is not nil. exists is
+// false for a counter that was never incremented.
+func (m *sumMerge) sumShards(ctx context.Context, name string, rec *store.Value, ring *windowed) (sum wide, exists bool, err error) {
+	sum, exists = wide{}.plus(rec.Rest).plus(-max(rec.Reset.Baseline, -largest)), rec.Rest != 0
+	for {
+		r, err := m.shards.peek(ctx)
+		if err != nil || r == nil {
+			return sum, exists, err
+		}
+		shard := shardOf(r)
+		if shard.Counter > name {
+			return sum, exists, nil
+		}
+		m.shards.drop()
+		if shard.Counter < name {
+			continue
+		}
+		if ring != nil {
+			if err := ring.gather(r.GetEntity()); err != nil {
+				return sum, exists, err
+			}
+		}
+		if shard.Number >= int(rec.Value) {
+			continue
+		}
+		if shard.Bad != "" {
+			return sum, exists, fmt.Errorf("shard %d of %q: %s", shard.Number, name, shard.Bad)
+		}
+		sum, exists = sum.plus(shard.Count), true
+	}
 }
 
 // largest is the largest baseline: a sum at an end of int64 is none.

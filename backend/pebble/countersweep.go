@@ -60,7 +60,7 @@ func (s *Store) due(ctx context.Context, after time.Duration) (names []string, e
 	by, rules := s.moments.next().Add(-after), s.settings.rules()
 	err = s.scan(kindGone, "", func(name string, _ []byte) (bool, error) {
 		r, _, err := getRecord(s.db, s.keys.named(nil, kindRecord, name))
-		if !r.DeletedAt.After(by) && !rules.Indexed(name) {
+		if !r.DeletedAt.After(by) && !rules.Kept(name) {
 			names = append(names, name)
 		}
 		return len(names) < sweepRound, cmp.Or(err, ctx.Err())
@@ -87,7 +87,7 @@ func (s *Store) sweepLot(names []string, found map[string]int, after time.Durati
 			continue
 		}
 		// ChangeRules has the lock for writing, so no index begins before this lot is done.
-		if r.DeletedAt.After(by) || rules.Indexed(name) {
+		if r.DeletedAt.After(by) || rules.Kept(name) {
 			continue
 		}
 		found[name] = s.condemned[name] + 1

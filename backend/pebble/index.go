@@ -121,6 +121,9 @@ func (s *Store) isStored(p *store.Piece) error {
 // SwapPieces replaces pieces in one synced batch.
 func (s *Store) SwapPieces(ctx context.Context, old, next []store.Piece) error {
 	return s.change(ctx, func(b *pebbledb.Batch, _ time.Time) error {
+		if len(old) == 0 && len(next) > 0 && s.settings.rules().Numbered(next[0].Index) == nil {
+			return fmt.Errorf("index %d is gone: %w", next[0].Index, store.ErrNoIndex)
+		}
 		for i := range old {
 			if err := s.isStored(&old[i]); err != nil {
 				return err

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -13,6 +14,7 @@ import (
 	pebbledb "github.com/cockroachdb/pebble/v2"
 
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/wire"
 )
 
 // The journal. A third key for each record lists its rows under the hour in which they may be
@@ -144,8 +146,13 @@ func decodeExpiring(value []byte) (expireAt time.Time, data []byte, err error) {
 
 // JournalRecords returns the records of a range.
 func (s *Store) JournalRecords(ctx context.Context, q store.JournalQuery) (page store.JournalPage, err error) {
-	prefix := s.keys.kind(nil, kindJournal)
-	err = s.journalPage(ctx, prefix, q, &page, func(name, value []byte) (size int, err error) {
+	err = s.journalPage(ctx, s.keys.kind(nil, kindJournal), q, &page, takeRecord(&page))
+	return page, err
+}
+
+// takeRecord returns a function that adds a record to the page.
+func takeRecord(page *store.JournalPage) func(name, value []byte) (size int, err error) {
+	return func(name, value []byte) (size int, err error) {
 		if len(name) != len(store.JournalKey{}) {
 			return 0, fmt.Errorf("%x is no key of the journal", name)
 		}
@@ -153,14 +160,50 @@ func (s *Store) JournalRecords(ctx context.Context, q store.JournalQuery) (page 
 		r.ExpireAt, r.Data, err = decodeExpiring(value)
 		page.Records = append(page.Records, r)
 		return len(r.Data), err
-	})
+	}
+}
+
+// JournalView opens a view that has the journal too.
+func (s *Store) JournalView() store.JournalView { return &view{store: s} }
+
+// JournalRecords returns the records of a range as of the snapshot, also those that are not settled.
+func (v *view) JournalRecords(ctx context.Context, q store.JournalQuery) (page store.JournalPage, err error) {
+	err = v.journalPage(ctx, v.store.keys.kind(nil, kindJournal), q, &page, takeRecord(&page))
 	return page, err
 }
 
+// JournalRows returns the rows of a counter in a range as of the snapshot.
+func (v *view) JournalRows(ctx context.Context, counter string, q store.JournalQuery) (page store.JournalPage, err error) {
+	err = v.journalPage(ctx, v.store.keys.journalRows(nil, counter), q, &page, takeRow(&page, counter))
+	return page, err
+}
+
+func (v *view) journalPage(ctx context.Context, prefix []byte, q store.JournalQuery, page *store.JournalPage, visit func(name, value []byte) (size int, err error)) error {
+	if err := v.store.enter(); err != nil {
+		return err
+	}
+	defer v.store.closing.RUnlock()
+	if err := v.pin(ctx); err != nil {
+		return err
+	}
+	page.SettledUntil = v.recorded
+	if (q.To == store.JournalPlace{}) {
+		q.To = store.JournalPlace{Key: lastJournalKey}
+	}
+	return readJournal(ctx, v.snapshot, prefix, q, page, visit)
+}
+
+var lastJournalKey = store.NewJournalKey(wire.MaxTime, math.MaxUint64)
+
 // JournalRows returns the rows of a counter in a range.
 func (s *Store) JournalRows(ctx context.Context, counter string, q store.JournalQuery) (page store.JournalPage, err error) {
-	prefix := s.keys.journalRows(nil, counter)
-	err = s.journalPage(ctx, prefix, q, &page, func(name, value []byte) (size int, err error) {
+	err = s.journalPage(ctx, s.keys.journalRows(nil, counter), q, &page, takeRow(&page, counter))
+	return page, err
+}
+
+// takeRow returns a function that adds a row of the counter to the page.
+func takeRow(page *store.JournalPage, counter string) func(name, value []byte) (size int, err error) {
+	return func(name, value []byte) (size int, err error) {
 		p, ok := store.JournalPlaceOf(name)
 		if !ok {
 			return 0, fmt.Errorf("%x is no key of a row of the journal", name)
@@ -169,8 +212,7 @@ func (s *Store) JournalRows(ctx context.Context, counter string, q store.Journal
 		r.ExpireAt, r.Data, err = decodeExpiring(value)
 		page.Rows = append(page.Rows, r)
 		return len(r.Data), err
-	})
-	return page, err
+	}
 }
 
 // journalPage visits the keys of a range. It visits nothing that is not settled: a record with an
@@ -189,11 +231,16 @@ func (s *Store) journalPage(ctx context.Context, prefix []byte, q store.JournalQ
 	if (q.To == store.JournalPlace{}) || q.To.Compare(end) > 0 {
 		q.To = end
 	}
+	return readJournal(ctx, s.db, prefix, q, page, visit)
+}
+
+// readJournal visits the keys of a range that has an end.
+func readJournal(ctx context.Context, db pebbledb.Reader, prefix []byte, q store.JournalQuery, page *store.JournalPage, visit func(name, value []byte) (size int, err error)) error {
 	if q.From.Compare(q.To) >= 0 {
 		return nil
 	}
 	bounds := &pebbledb.IterOptions{LowerBound: appendBound(slices.Clone(prefix), q.From), UpperBound: appendBound(slices.Clone(prefix), q.To)}
-	iter, err := s.db.NewIter(bounds)
+	iter, err := db.NewIter(bounds)
 	if err != nil {
 		return err
 	}

@@ -168,6 +168,31 @@ func TestMomentOfFolds(t *testing.T) {
 	}
 }
 
+// Entries from JournalRule.PagedSince on have rows. Those from before the change have none, and their keys are moments.
+func TestRulesChangeByMoments(t *testing.T) {
+	t.Parallel()
+	var clock wrong
+	s := open(t, Config{Dir: t.TempDir(), clock: clock.now})
+	change := func(paged bool) store.JournalRule {
+		keep := store.JournalChange{Keep: store.MinKeepJournal, Paged: paged}
+		set, err := s.ChangeRules(t.Context(), store.RuleChange{Pattern: "a", Journal: &keep})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return set.Rules.Journal[0]
+	}
+	change(false)
+	before, done := s.JournalMoment(clock.now())
+	done()
+	clock.set(-time.Hour)
+	paged := change(true)
+	after, done := s.JournalMoment(clock.now())
+	done()
+	if !paged.PagedSince.After(before) || !paged.PagedSince.Before(after) {
+		t.Errorf("rows since %s, between entries of %s and %s", paged.PagedSince, before, after)
+	}
+}
+
 // Asides go when their tails may.
 func TestAsidesAreSwept(t *testing.T) {
 	t.Parallel()

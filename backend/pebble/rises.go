@@ -75,7 +75,7 @@ func raisedBy(c *store.Commit) (r raised) {
 			grouped = grouped[1:]
 		case countmill.IsGroup(c.Adds[i].Counter):
 			r.add(allGroups, by)
-		case c.Adds[i].Delta == 0:
+		case c.Correction, c.Adds[i].Delta == 0:
 			r.add(anyIndex, by)
 		}
 	}

@@ -99,10 +99,11 @@ func (v *view) Series(ctx context.Context, counter string, from, to wire.Minute)
 		return nil, nil
 	}
 	order := wire.Order(counter)
+	var key []byte // calls may run beside each other
 	var found []store.Bucket
 	err := eachDay(v.snapshot, s.keys, dayOf(from), dayOf(to-1), func(d seriesDay) error {
-		v.key = s.keys.series(v.key[:0], d, order, counter)
-		pairs, _, err := getSeries(v.snapshot, v.key)
+		key = s.keys.series(key[:0], d, order, counter)
+		pairs, _, err := getSeries(v.snapshot, key)
 		if err != nil {
 			return fmt.Errorf("series of %q: %w", counter, err)
 		}

@@ -58,7 +58,7 @@ func (s *Store) SetWindow(ctx context.Context, window time.Duration) (store.Sett
 	if window <= 0 {
 		return store.Settings{}, fmt.Errorf("%w: the window must be positive, got %s", store.ErrRefused, window)
 	}
-	return s.changeSettings(ctx, func(current store.Settings, now time.Time) (store.Settings, error) {
+	return s.changeSettings(ctx, func(_ *pebbledb.Batch, current store.Settings, now time.Time) (store.Settings, error) {
 		if window == current.Window {
 			return current, nil
 		}
@@ -69,13 +69,20 @@ func (s *Store) SetWindow(ctx context.Context, window time.Duration) (store.Sett
 // ChangeRules changes the settings in a synced batch. Until the change is in effect no fold runs, so none
 // by older rules comes after it.
 func (s *Store) ChangeRules(ctx context.Context, change store.RuleChange) (store.Settings, error) {
-	return s.changeSettings(ctx, func(current store.Settings, now time.Time) (store.Settings, error) {
-		return current.ChangeRules(change, now, 0)
+	return s.changeSettings(ctx, func(b *pebbledb.Batch, current store.Settings, _ time.Time) (store.Settings, error) {
+		// A moment of the store, as in the keys of the journal: those of older entries are before it, also if the
+		// machine's clock was set back.
+		next, err := current.ChangeRules(change, s.moments.next(), 0)
+		if x := change.Index; err == nil && x != nil && x.Step == store.RemoveIndex {
+			err = b.Delete(s.keys.piece(nil, x.Index.Number, 1), nil)
+		}
+		return next, err
 	})
 }
 
-// changeSettings writes the settings that change returns, if their version is another one.
-func (s *Store) changeSettings(ctx context.Context, change func(current store.Settings, now time.Time) (store.Settings, error)) (store.Settings, error) {
+// changeSettings writes the settings that change returns, if their version is another one, with what
+// change adds to the batch.
+func (s *Store) changeSettings(ctx context.Context, change func(b *pebbledb.Batch, current store.Settings, now time.Time) (store.Settings, error)) (store.Settings, error) {
 	if err := s.enter(); err != nil {
 		return store.Settings{}, err
 	}
@@ -87,12 +94,12 @@ func (s *Store) changeSettings(ctx context.Context, change func(current store.Se
 	}
 	defer s.unlockMarking()
 	current := s.advance()
-	next, err := change(current, s.cfg.clock())
+	b := s.db.NewBatch()
+	defer b.Close()
+	next, err := change(b, current, s.cfg.clock())
 	if err != nil || next.Version == current.Version {
 		return current, err
 	}
-	b := s.db.NewBatch()
-	defer b.Close()
 	if err := s.changeMeta(b, func(m *meta) { m.setSettings(next) }); err != nil {
 		return store.Settings{}, err
 	}

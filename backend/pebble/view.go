@@ -21,6 +21,7 @@ type view struct {
 	unsynced []chan struct{}    // commits that the snapshot may show and that may not be synced yet
 	done     bool
 	at       time.Time
+	recorded time.Time // the snapshot has every journal record of this time or an earlier one
 	key      []byte
 }
 
@@ -39,6 +40,9 @@ func (v *view) pin(ctx context.Context) error {
 	if v.snapshot == nil {
 		v.take()
 	}
+	if len(v.unsynced) == 0 {
+		return nil // and nothing is written: calls of Series may run beside each other
+	}
 	var err error
 	v.unsynced, err = settled(ctx, v.unsynced)
 	return err
@@ -52,6 +56,7 @@ func (v *view) take() {
 	// The moment first: a fold that returned before this moment is in the snapshot. A fold that returns
 	// between the two may be.
 	v.at = v.store.moments.next()
+	v.recorded = v.store.journalSettled()
 	v.snapshot = v.store.db.NewSnapshot()
 	v.store.views[v] = struct{}{}
 	v.unsynced = v.store.syncs.underWay()

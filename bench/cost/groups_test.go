@@ -38,11 +38,11 @@ func groupTable(load string) string {
 	return fmt.Sprintf("groups: %d counters in %d groups, %s, %d publishers", groupedCounters, groupedGroups, load, groupedPublishers)
 }
 
-// groupedNames returns names in groups of one size, with each counter's group.
-func groupedNames() (names []string, groups map[string]string) {
-	names, groups = make([]string, groupedCounters), make(map[string]string)
+// groupedNames returns names of counters in n groups of one size, with each counter's group.
+func groupedNames(counters, n int) (names []string, groups map[string]string) {
+	names, groups = make([]string, counters), make(map[string]string)
 	for i := range names {
-		site := fmt.Sprintf("s%03d", i%groupedGroups)
+		site := fmt.Sprintf("s%03d", i%n)
 		names[i] = fmt.Sprintf("page:%s:/%08d", site, i)
 		groups[names[i]] = "=site:" + site
 	}
@@ -63,7 +63,7 @@ func groupedDraws() map[string]func() func() uint32 {
 // An index adds the sum of a group to each commit that has counters of the group. Publishers are not in
 // step, as in a deployment.
 func TestGroupsAtARate(t *testing.T) {
-	names, groups := groupedNames()
+	names, groups := groupedNames(groupedCounters, groupedGroups)
 	for label, draw := range groupedDraws() {
 		for _, rate := range choose([]int{1000, 10_000, groupedRate}, []int{groupedRate}) {
 			var all [2]figures
@@ -97,7 +97,7 @@ func TestGroupsAtARate(t *testing.T) {
 // Counters of one group are neighbours in the order of the cut, so few commits of a window write the
 // group. 25 publishers send at the same moment, so each window has a message of each.
 func TestGroupsInAWindow(t *testing.T) {
-	names, groups := groupedNames()
+	names, groups := groupedNames(groupedCounters, groupedGroups)
 	for label, draw := range groupedDraws() {
 		for _, each := range choose([]int{10, 100, 1000, 5000}, []int{1000}) {
 			var all [2]figures

@@ -28,6 +28,10 @@ func TestPlan(t *testing.T) {
 		"staleness 3s":       {Rate: 5000, Counters: 10_000, Zipf: 1.1, Publishers: 20, Aggregators: 3, CountWithin: 3 * time.Second},
 		"staleness, quiet":   {Rate: 10, Counters: 100, Publishers: 20, Aggregators: 3, CountWithin: time.Second},
 		"uniform":            {Rate: 5000, Counters: 10_000, Publishers: 10, Aggregators: 1},
+
+		"groups, uniform":        {Rate: 10_000, Counters: 10_000, Publishers: 25, Aggregators: 1, Groups: 100},
+		"groups, 4 aggregators":  {Rate: 10_000, Counters: 10_000, Zipf: 1.1, Publishers: 25, Aggregators: 4, Groups: 20},
+		"groups of few counters": {Rate: 10_000, Counters: 10_000, Zipf: 1.1, Publishers: 25, Aggregators: 1, Groups: 3000},
 	}
 	random := rand.New(rand.NewPCG(31, 32))
 	between := func(least, most float64) float64 { return least * math.Pow(most/least, random.Float64()) }
@@ -51,25 +55,15 @@ func TestPlan(t *testing.T) {
 func holdAgainstPlan(t *testing.T, l plan.Load) {
 	d := plan.Defaults()
 	l.Window, l.DedupWindow, l.ShardRate, l.StartShards, l.MaxShards = d.Window, d.DedupWindow, d.ShardRate, d.StartShards, d.MaxShards
-	l.NameBytes, l.Readers, l.CommitTime = len(load.Names(1)[0]), 1, storeTakes
+	names, groups := load.Names(int(l.Counters)), map[string]string(nil)
+	if l.Groups > 0 {
+		names, groups = groupedNames(int(l.Counters), int(l.Groups))
+	}
+	l.NameBytes, l.Readers, l.CommitTime = len(names[0]), 1, storeTakes
 	if l.Linger == 0 {
 		l.Linger = d.Linger
 	}
-	// The number of windows depends on the moments at which these few publishers begin. So there are
-	// several rounds, with other moments each.
-	rounds, lasts := uint64(choose(5, 4)), choose(20*time.Second, 10*time.Second)
-	lasts = max(lasts, 30*l.CountWithin) // the last batch leaves early
-	var f figures
-	for round := range rounds {
-		s := setup{publishers: l.Publishers, aggregators: l.Aggregators, linger: l.Linger, staleness: l.CountWithin}
-		if s.staleness > 0 {
-			s.linger = 0 // a linger would take precedence
-		}
-		p := open(t, s)
-		p.pour(l, lasts, round)
-		f = f.since(figures{}.since(p.close())) // added up
-	}
-	seconds := lasts.Seconds() * float64(rounds)
+	f, ofGroups, seconds := pourRounds(t, l, names, groups)
 	planned, err := plan.Make(l)
 	if err != nil {
 		t.Fatal(err)
@@ -82,21 +76,51 @@ func holdAgainstPlan(t *testing.T, l plan.Load) {
 	}{
 		{"messages", float64(f.Messages), c.Messages},
 		{"markers", float64(f.Markers), c.MarkersWritten},
-		{"shards", float64(f.Shards), c.ShardsWritten},
+		{"shards", float64(f.Shards - ofGroups), c.ShardsWritten},
+		{"groups", float64(ofGroups), c.GroupsWritten},
 		{"commits", float64(f.Commits), c.Commits},
-		{"entities written", float64(f.folded()), c.ShardsWritten + c.MarkersWritten},
+		{"entities written", float64(f.folded()), c.ShardsWritten + c.MarkersWritten + c.GroupsWritten},
 	} {
-		measured := figure.measured / seconds
-		t.Logf("%s: %.1f/s measured, %.1f/s planned: %.3f times", figure.what, measured, figure.plannedSecond, measured/figure.plannedSecond)
-		if !(math.Abs(measured/figure.plannedSecond-1) <= planTolerance) {
-			t.Errorf("%s: %.1f/s measured, %.1f/s planned: %.3f times", figure.what, measured, figure.plannedSecond, measured/figure.plannedSecond)
+		if figure.what == "groups" && l.Groups == 0 {
+			continue
 		}
+		within(t, figure.what+" a second", figure.measured/seconds, figure.plannedSecond)
+	}
+}
+
+// pourRounds returns what the load costs, how many of the shards are of groups, and how long it lasts.
+//
+// The number of windows depends on the moments at which these few publishers begin. So there are several rounds,
+// with other moments each.
+func pourRounds(t *testing.T, l plan.Load, names []string, groups map[string]string) (f figures, ofGroups int, seconds float64) {
+	rounds, lasts := uint64(choose(5, 4)), choose(20*time.Second, 10*time.Second)
+	lasts = max(lasts, 30*l.CountWithin) // the last batch leaves early
+	writes := groupWrites{window: make(map[string]int)}
+	for round := range rounds {
+		s := setup{publishers: l.Publishers, aggregators: l.Aggregators, linger: l.Linger, staleness: l.CountWithin, groups: groups}
+		if s.staleness > 0 {
+			s.linger = 0 // a linger would take precedence
+		}
+		p := open(t, s)
+		p.store.OnFold(writes.fold)
+		p.pour(l, names, lasts, round)
+		f = f.since(figures{}.since(p.close())) // added up
+	}
+	writes.windowEnds()
+	return f, writes.total, lasts.Seconds() * float64(rounds)
+}
+
+// within fails if the plan is off by more than planTolerance.
+func within(t *testing.T, what string, measured, planned float64) {
+	t.Helper()
+	t.Logf("%s: %.1f measured, %.1f planned: %.3f times", what, measured, planned, measured/planned)
+	if !(math.Abs(measured/planned-1) <= planTolerance) {
+		t.Errorf("%s: %.1f measured, %.1f planned: %.3f times", what, measured, planned, measured/planned)
 	}
 }
 
 // pour makes every publisher add increments that arrive independently of each other.
-func (p *pipeline) pour(l plan.Load, lasts time.Duration, seed uint64) {
-	names := load.Names(int(l.Counters))
+func (p *pipeline) pour(l plan.Load, names []string, lasts time.Duration, seed uint64) {
 	var wg sync.WaitGroup
 	for i, pub := range p.pubs {
 		random := rand.New(rand.NewPCG(seed, uint64(i)))

@@ -15,6 +15,13 @@ resource "google_service_account" "aggregator" {
   depends_on = [google_project_service.apis]
 }
 
+resource "google_service_account" "indexer" {
+  account_id   = "${var.name}-indexer"
+  display_name = "countmill index work"
+
+  depends_on = [google_project_service.apis]
+}
+
 resource "google_service_account" "reader" {
   account_id   = "${var.name}-reader"
   display_name = "countmill reader"
@@ -52,6 +59,12 @@ resource "google_project_iam_member" "aggregator" {
   member  = google_service_account.aggregator.member
 }
 
+resource "google_project_iam_member" "indexer" {
+  project = var.project
+  role    = "roles/datastore.user"
+  member  = google_service_account.indexer.member
+}
+
 resource "google_project_iam_member" "reader" {
   project = var.project
   role    = var.reader_changes ? "roles/datastore.user" : "roles/datastore.viewer"
@@ -79,6 +92,7 @@ resource "google_secret_manager_secret_iam_member" "tokens" {
   for_each = {
     publisher  = google_service_account.publisher.member
     aggregator = google_service_account.aggregator.member
+    indexer    = google_service_account.indexer.member
     reader     = google_service_account.reader.member
   }
 

@@ -12,10 +12,21 @@ resource "google_firestore_database" "counters" {
   depends_on = [google_project_service.apis]
 }
 
-# Only this policy removes markers. The property has no index, so there is nothing to exempt: no index_config.
+# Only these policies remove markers, and records and rows of the journal. The property has no index, so there is
+# nothing to exempt: no index_config.
 resource "google_firestore_field" "markers" {
   database   = google_firestore_database.counters.name
   collection = "CountmillApplied"
+  field      = "expire_at"
+
+  ttl_config {}
+}
+
+resource "google_firestore_field" "journal" {
+  for_each = toset(["CountmillJournal", "CountmillJournalRow"])
+
+  database   = google_firestore_database.counters.name
+  collection = each.key
   field      = "expire_at"
 
   ttl_config {}

@@ -13,6 +13,7 @@ output "accounts" {
   value = {
     publisher  = google_service_account.publisher.email
     aggregator = google_service_account.aggregator.email
+    indexer    = google_service_account.indexer.email
     reader     = google_service_account.reader.email
   }
 }

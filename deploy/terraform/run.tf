@@ -284,12 +284,87 @@ resource "google_cloud_run_v2_worker_pool" "aggregator" {
   }
 
   depends_on = [
+    google_firestore_field.journal,
     google_firestore_field.markers,
     google_project_iam_member.aggregator,
     google_pubsub_subscription_iam_member.aggregator,
     google_pubsub_subscription_iam_member.aggregator_dead,
     google_pubsub_subscription_iam_member.agent,
     google_pubsub_topic_iam_member.agent,
+    google_secret_manager_secret_iam_member.tokens,
+    google_secret_manager_secret_version.tokens,
+  ]
+}
+
+# Workers of indexes look for work all the time. Nobody sends them requests.
+resource "google_cloud_run_v2_worker_pool" "indexer" {
+  count = var.indexers == 0 ? 0 : 1
+
+  name                = "${var.name}-indexer"
+  location            = var.region
+  deletion_protection = false # it holds nothing
+
+  scaling {
+    manual_instance_count = var.indexers
+  }
+
+  template {
+    service_account = google_service_account.indexer.email
+
+    containers {
+      image = var.image
+      args  = concat(["index", "work", "--store", local.store], local.common)
+
+      resources {
+        limits = { cpu = "1", memory = var.memory.indexer }
+      }
+
+      startup_probe {
+        period_seconds    = 2
+        failure_threshold = 120
+
+        http_get {
+          path = "/healthz"
+          port = local.port
+        }
+      }
+
+      # Not /readyz: a restart would not bring the database back.
+      liveness_probe {
+        period_seconds    = 10
+        timeout_seconds   = 5
+        failure_threshold = 6
+
+        http_get {
+          path = "/healthz"
+          port = local.port
+        }
+      }
+
+      volume_mounts {
+        name       = "tokens"
+        mount_path = "/etc/countmill"
+      }
+    }
+
+    volumes {
+      name = "tokens"
+
+      secret {
+        secret       = google_secret_manager_secret.tokens.secret_id
+        default_mode = 292 # 0444: countmill refuses a file that others may write
+
+        items {
+          path    = "tokens"
+          version = "latest"
+        }
+      }
+    }
+  }
+
+  depends_on = [
+    google_cloud_run_v2_worker_pool.aggregator, # the first one writes the record that workers look for
+    google_project_iam_member.indexer,
     google_secret_manager_secret_iam_member.tokens,
     google_secret_manager_secret_version.tokens,
   ]

@@ -68,6 +68,17 @@ variable "aggregators" {
   }
 }
 
+variable "indexers" {
+  description = "Number of workers that build, check and delete indexes. All of them run all the time. 0: none; an index then stays building, and its groups answer 409."
+  type        = number
+  default     = 1
+
+  validation {
+    condition     = var.indexers >= 0 && floor(var.indexers) == var.indexers
+    error_message = "indexers must be 0 or more."
+  }
+}
+
 variable "publishers" {
   description = "Fewest and most instances of the publisher. With min 0 the first request after a pause waits for a start."
   type        = object({ min = number, max = number })
@@ -92,8 +103,8 @@ variable "readers" {
 
 variable "memory" {
   description = "Memory of an instance of each role. The defaults are those of the Helm chart."
-  type        = object({ publisher = string, aggregator = string, reader = string })
-  default     = { publisher = "4Gi", aggregator = "2Gi", reader = "1Gi" }
+  type        = object({ publisher = string, aggregator = string, reader = string, indexer = string })
+  default     = { publisher = "4Gi", aggregator = "2Gi", reader = "1Gi", indexer = "1Gi" }
 }
 
 variable "reader_changes" {

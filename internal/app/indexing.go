@@ -91,6 +91,7 @@ func indexerSamples(x *indexer.Indexer) []sample {
 		counter("countmill_index_shards_read_total", "Shards read for indexes.", s.Shards),
 		counter("countmill_index_rests_total", "Parts of groups set that were counted before the index.", s.Rests),
 		counter("countmill_index_corrected_groups_total", "Groups whose total a later reading has corrected. Anything but 0 is a fault: increments were folded without the index.", s.Corrected),
+		counter("countmill_index_failures_total", "Steps of index work that failed; they are repeated.", s.Failures),
 	}
 	for _, of := range []struct {
 		state string

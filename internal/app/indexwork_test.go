@@ -30,9 +30,7 @@ func TestIndexWorkApart(t *testing.T) {
 	defer agg.stop(t)
 	pub := begin(Publisher)
 	defer pub.stop(t)
-	workers := []*running{begin(Indexer), begin(Indexer)}
-	defer workers[1].stop(t)
-	for _, r := range append(workers, rd, agg, pub) {
+	for _, r := range []*running{rd, agg, pub} {
 		r.waitReady(t)
 	}
 	for i := range 50 {
@@ -41,9 +39,16 @@ func TestIndexWorkApart(t *testing.T) {
 	if status, text := rd.call(t, "POST", "/v1/indexes", sites); status != 200 {
 		t.Fatalf("creating an index: got %d %s", status, text)
 	}
+	agg.poll(t, "aware of an index", func() bool { return agg.metric(t, "countmill_unfinished_indexes") == 1 })
+	workers := []*running{begin(Indexer), begin(Indexer)}
+	defer workers[1].stop(t)
+	for _, r := range workers {
+		r.waitReady(t)
+	}
 	workers[0].stop(t)
 	pub.incr(t, `{"counter":"page:a:1","delta":5}`)
 	rd.poll(t, "serving", func() bool { return rd.indexState(t, "sites") == "serving" })
+	agg.poll(t, "aware that the index is built", func() bool { return agg.metric(t, "countmill_unfinished_indexes") == 0 })
 	rd.wantTotal(t, "=site:a", 105)
 	rd.wantTotal(t, "=site:b", 50)
 	rd.wantProblems(t, false)

@@ -68,8 +68,8 @@ func TestJournalEndToEnd(t *testing.T) {
 	if before := r.journal(t, "counter=billing:a&limit=1&before="+page.Entries[1].Key); len(before.Entries) != 1 || before.Entries[0].Key != page.Entries[0].Key || before.Previous != "" || before.Next != page.Entries[0].Key {
 		t.Errorf("before the second: %+v", before)
 	}
-	if status, text := r.call(t, "GET", "/v1/journal/records?limit=1000", ""); status != 200 || strings.Count(text, `"data":`) != 5 {
-		t.Errorf("records: got %d %s, want 5", status, text)
+	if status, text := r.call(t, "GET", "/v1/journal/records?limit=1000", ""); status != 200 || strings.Count(text, `"data":`) != 6 {
+		t.Errorf("records: got %d %s, want the opening balances and 5", status, text)
 	}
 	if status, text := r.call(t, "DELETE", "/v1/rules/journal?pattern="+url.QueryEscape("billing:*"), ""); status != 200 {
 		t.Fatalf("the removal: got %d %s", status, text)

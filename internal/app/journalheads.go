@@ -45,7 +45,7 @@ func (h *heads) write(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	newest := page.SettledUntil.Truncate(time.Hour).Add(-time.Hour)
+	newest := journal.LastHour(page.SettledUntil)
 	if h.last.IsZero() {
 		h.last = newest.Add(-time.Hour)
 	}
@@ -54,7 +54,7 @@ func (h *heads) write(ctx context.Context) error {
 		if hour.After(newest) {
 			return nil
 		}
-		head, err := h.head(ctx, hour)
+		head, err := journal.ReadHead(ctx, hour, h.store.JournalRecords)
 		if err != nil {
 			return err
 		}
@@ -63,26 +63,4 @@ func (h *heads) write(ctx context.Context) error {
 		h.last = hour
 	}
 	return nil
-}
-
-func (h *heads) head(ctx context.Context, hour time.Time) (journal.Head, error) {
-	made, q := journal.NewHeading(hour), journal.HourOf(hour)
-	for q.Limit = 1000; ; {
-		page, err := h.store.JournalRecords(ctx, q)
-		if err != nil {
-			return journal.Head{}, err
-		}
-		for i := range page.Records {
-			r := &page.Records[i]
-			content, err := journal.Decode(r.Data)
-			if err != nil {
-				return journal.Head{}, fmt.Errorf("record %s: %w", r.Place(), err)
-			}
-			made.Add(r.Key, r.ExpireAt, &content)
-		}
-		if !page.More || len(page.Records) == 0 {
-			return made.Head(), nil
-		}
-		q.From = page.Records[len(page.Records)-1].Place().Next()
-	}
 }

@@ -128,6 +128,7 @@ func aggregatorSamples(a *aggregator.Aggregator) []sample {
 		counter("countmill_replayed_dead_letters_total", "Dead letters that were replayed and removed.", s.Replayed),
 		counter("countmill_records_written_total", "Records of counters written.", s.RecordsWritten),
 		counter("countmill_counters_grown_total", "Records written to give a counter more shards.", s.Grown),
+		counter("countmill_overflow_group_sums_total", "Sums of counters added to the overflow group of an index, because the name of their own group would not be valid.", s.Overflowed),
 		counter("countmill_entities_written_total", "Entities written to the store.", s.EntitiesWritten),
 		counter("countmill_entities_read_total", "Entities read from the store.", s.EntitiesRead, "role", "aggregator"),
 		gauge("countmill_held_messages", "Messages taken and not acknowledged.", float64(s.HeldMessages)),
@@ -139,6 +140,7 @@ func aggregatorSamples(a *aggregator.Aggregator) []sample {
 		gauge("countmill_clock_skew_seconds", "Difference between the machine's clock and the store's, without a sign. The aggregator is not ready above 60.", s.Skew.Seconds()),
 		gauge("countmill_dedup_window_seconds", "How long ids are remembered, as last read from the database; 0 before the first read.", settings.Window.Seconds()),
 		gauge("countmill_settings_version", "Version of the database's settings that this aggregator goes by; 0 before it has read them.", float64(settings.Version)),
+		gauge("countmill_unfinished_indexes", "Indexes that are being built or deleted, as this aggregator read them last.", float64(settings.Rules.Unfinished())),
 		gauge("countmill_last_commit_timestamp_seconds", "When something was last committed; 0 before the first.", unixSeconds(s.LastCommit)),
 	}...)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/internal/httpapi"
 	"github.com/countmill/countmill/internal/page"
+	"github.com/countmill/countmill/internal/recount"
 	"github.com/countmill/countmill/internal/units"
 	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/reader"
@@ -62,7 +63,7 @@ func makeRoles(cfg Config, b *backends, disks []*onDisk) ([]named, error) {
 		if err != nil {
 			return nil, err
 		}
-		after = append(after, named{"sequences", issuer}, named{"admin", tending{store: b.store, cache: b.cache, bus: b.bus.Channel}})
+		after = append(after, named{"sequences", issuer}, named{"admin", tending{store: b.store, recounter: newRecounter(cfg, b.store), cache: b.cache, bus: b.bus.Channel}})
 	}
 	return append(before, after...), nil
 }
@@ -315,6 +316,7 @@ func newReading(cfg Config, b *backends, onRules func(context.Context)) (*readin
 	told := func(ctx context.Context) {
 		s.Reader.ReadSettings(ctx)
 		onRules(ctx)
+		tendOpenings(ctx, cfg, b.store)
 	}
 	s.admin, err = admin.New(s.Reader, b.store, admin.Config{Timeout: cfg.RequestTimeout, OnRules: told, Logger: cfg.Logger.With("role", "admin")})
 	return s, err
@@ -364,9 +366,10 @@ func (s *reading) Collect() []prometheus.Collector {
 // store: aggregators have the right to write.
 type tending struct {
 	idle
-	store store.Store
-	cache store.Cache
-	bus   backend.Channel // nil for a reader alone
+	store     store.Store
+	recounter *recount.Recounter
+	cache     store.Cache
+	bus       backend.Channel // nil for a reader alone
 }
 
 func (s tending) Routes(to *surface) {
@@ -382,5 +385,6 @@ func (s tending) Routes(to *surface) {
 		totals = past{s.store, cache}
 	}
 	to.Journal = admin.NewJournal(s.store, journalTimeout)
+	to.Recounter = s.recounter
 	to.Verifier = admin.NewVerifier(s.store, s.store, totals).CompareGroups(s.store)
 }

@@ -70,6 +70,8 @@ func TestMetrics(t *testing.T) {
 		"countmill_commits_total":             -1,
 		"countmill_commits_contended_total":   0,
 		"countmill_counters_grown_total":      0,
+		"countmill_overflow_group_sums_total": 0,
+		"countmill_unfinished_indexes":        0,
 		"countmill_entities_written_total":    -1,
 		"countmill_entities_read_total":       -1,
 		"countmill_totals_served_total":       1,

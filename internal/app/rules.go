@@ -44,7 +44,11 @@ func setRules(cfg Config, s store.Store) error {
 			return fmt.Errorf("--series: %w", err)
 		}
 	}
-	return setJournalRules(ctx, cfg, s)
+	if err := setJournalRules(ctx, cfg, s); err != nil {
+		return err
+	}
+	tendOpenings(ctx, cfg, s)
+	return nil
 }
 
 // setRule repeats the change after an unclear answer: a rule that is in force changes nothing. Processes

@@ -24,6 +24,7 @@ var goodBodies = map[string]map[string]any{
 	"POST /v1/dead-letters/replay":  {"keys": []string{"a"}},
 	"POST /v1/dead-letters/discard": {"keys": []string{"a"}},
 	"POST /v1/verify":               {"limit": 10},
+	"POST /v1/recount":              {"prefix": "a", "repair": true},
 	"POST /v1/backup":               {"to": "copy"},
 }
 

@@ -36,6 +36,9 @@ func sweeps(cfg Config, b *backends) []named {
 			_, err := b.store.SweepCounters(ctx, store.SweepAfter)
 			return err
 		}}, chore{"series not swept, will try again", b.store.SweepSeries}, chore{"journal not swept, will try again", b.store.SweepJournal})
+		s.chores = append(s.chores, chore{"opening balances for recounts not written, will try again", func(ctx context.Context) error {
+			return newRecounter(cfg, b.store).Tend(ctx, cfg.Logger)
+		}})
 		if cfg.JournalKey != "" {
 			h := &heads{store: b.store, log: cfg.Logger}
 			s.chores = append(s.chores, chore{"heads of the journal not logged, will try again", h.write})

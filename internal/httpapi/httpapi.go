@@ -30,6 +30,7 @@ type Services struct {
 	Verifier    *admin.Verifier    // of roles reader and aggregator
 	Sequences   Sequences          // of roles reader and aggregator
 	Journal     *admin.Journal     // of roles reader and aggregator
+	Recounter   Recounter          // of roles reader and aggregator
 
 	// Folded means that increments are in the totals of Reader when Sender returns nil.
 	Folded bool

@@ -132,6 +132,8 @@ var routes = []route{
 	{method: http.MethodPost, path: "/v1/journal/erase", need: change, home: onJournal, within: long, body: eraseBody, answer: (*API).eraseJournal},
 	{method: http.MethodGet, path: "/v1/journal/records", need: whole, home: onJournal, within: long, once: []string{"from", "to", "after", "limit"}, answer: (*API).journalRecords},
 
+	{method: http.MethodPost, path: "/v1/recount", need: whole, home: onRecounter, within: recounting, body: recountBody, answer: (*API).recount},
+
 	{method: http.MethodGet, path: "/v1/shards", need: read, home: onVerifier, within: long, once: []string{"counter"}, answer: (*API).shards},
 	{method: http.MethodGet, path: "/v1/verify", need: whole, home: onVerifier, within: verifying, once: []string{"prefix", "limit", "page_token"}, answer: (*API).verify},
 	{method: http.MethodPost, path: "/v1/verify", need: whole, home: onVerifier, within: verifying, body: verifyBody, answer: (*API).repair},

@@ -13,7 +13,6 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/reader"
-	"github.com/countmill/countmill/store"
 )
 
 const (
@@ -113,7 +112,7 @@ func asBoardProblem(err error) error {
 	if building, ok := errors.AsType[*reader.NotServingError](err); ok {
 		return notServing(building)
 	}
-	if errors.Is(err, reader.ErrNoBoards) || errors.Is(err, store.ErrNoWindows) {
+	if errors.Is(err, reader.ErrNoBoards) {
 		return api.NewProblem(http.StatusConflict, "no-boards", "no boards", err.Error())
 	}
 	return err

@@ -2,7 +2,6 @@ package httpapi_test
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -16,7 +15,6 @@ import (
 	"github.com/countmill/countmill/internal/httpapi"
 	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/reader/board"
-	"github.com/countmill/countmill/store"
 )
 
 // fakeBoards are the boards of a fakeReader.
@@ -120,7 +118,6 @@ func TestTopRefuses(t *testing.T) {
 		{&reader.NoWindowError{Index: "a", Window: "today", Rule: "'page:*=15m:400d'"}, 404, "no-series"},
 		{&reader.NotServingError{Group: "=site:*", Index: "a"}, 409, "not-serving"},
 		{reader.ErrNoBoards, 409, "no-boards"},
-		{fmt.Errorf("reading: %w", store.ErrNoWindows), 409, "no-boards"},
 		{countmill.ErrUnavailable, 503, "unavailable"},
 	} {
 		f.boards.set(tt.err)

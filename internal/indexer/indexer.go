@@ -46,6 +46,8 @@ type Stats struct {
 	// Corrected counts the rests that a later reading of a piece has changed: increments were folded
 	// without an index that was complete.
 	Corrected int64
+	// Failures counts the steps of Run that ended with an error. Run repeats them.
+	Failures int64
 	// Building, Serving and Deleting are the indexes in that state when the worker last looked.
 	Building, Serving, Deleting int64
 }
@@ -56,9 +58,9 @@ type Indexer struct {
 	cfg   Config
 	poked chan struct{}
 
-	shards, pieces, rests, corrected atomic.Int64
-	building, serving, deleting      atomic.Int64
-	failing                          atomic.Pointer[error] // of the last step; nil before the first
+	shards, pieces, rests, corrected, failures atomic.Int64
+	building, serving, deleting                atomic.Int64
+	failing                                    atomic.Pointer[error] // of the last step; nil before the first
 }
 
 // New returns an Indexer. It does nothing before Run or Step.
@@ -69,7 +71,7 @@ func New(s Store, cfg Config) *Indexer {
 // Stats returns the counts so far.
 func (x *Indexer) Stats() Stats {
 	return Stats{
-		Shards: x.shards.Load(), Pieces: x.pieces.Load(), Rests: x.rests.Load(), Corrected: x.corrected.Load(),
+		Shards: x.shards.Load(), Pieces: x.pieces.Load(), Rests: x.rests.Load(), Corrected: x.corrected.Load(), Failures: x.failures.Load(),
 		Building: x.building.Load(), Serving: x.serving.Load(), Deleting: x.deleting.Load(),
 	}
 }
@@ -99,9 +101,13 @@ func (x *Indexer) Run(ctx context.Context) {
 		worked, err := x.Step(ctx)
 		x.failing.Store(&err)
 		wait := x.cfg.Every
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return
+		}
+		if err != nil {
+			x.failures.Add(1)
+		}
+		switch {
 		case worked:
 			continue
 		case err != nil:
@@ -205,7 +211,7 @@ func (x *Indexer) work(ctx context.Context, w *work, index *store.Index) (bool, 
 	now := w.at()
 	switch {
 	case len(pieces) == 0:
-		return true, x.begin(ctx, index)
+		return true, x.swap(ctx, nil, firstPieces(index.Number, x.cfg.Pieces))
 	case !now.After(since(index)):
 		return false, nil
 	}
@@ -279,26 +285,6 @@ func firstPieces(index int64, n int) []store.Piece {
 	}
 	pieces[n-1].To = math.MaxUint64
 	return pieces
-}
-
-// begin makes the pieces of an index, and removes them again if the index was removed meanwhile: the
-// worker was stopped since it read the rules.
-func (x *Indexer) begin(ctx context.Context, index *store.Index) error {
-	if err := x.swap(ctx, nil, firstPieces(index.Number, x.cfg.Pieces)); err != nil {
-		return err
-	}
-	w, err := x.look(ctx)
-	if err != nil {
-		return err
-	}
-	if now := w.rules.Index(index.Name); now != nil && now.Number == index.Number {
-		return nil
-	}
-	pieces, err := x.allPieces(ctx, index)
-	if err != nil {
-		return err
-	}
-	return x.removePieces(ctx, pieces)
 }
 
 func (x *Indexer) swap(ctx context.Context, old, next []store.Piece) error {

@@ -308,6 +308,9 @@ func TestAnErrorOfOneIndexLeavesTheOthers(t *testing.T) {
 		if got := failing.calls.Load() - before; got > 200 || got < 10 {
 			t.Errorf("%d tries in an hour", got)
 		}
+		if got, want := x.Stats().Failures, failing.calls.Load(); got != want {
+			t.Errorf("%d failures are counted, want %d", got, want)
+		}
 	})
 }
 

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -55,6 +56,34 @@ func (h *Heading) Add(key store.JournalKey, expireAt time.Time, r *Record) {
 func (h *Heading) Head() Head {
 	h.head.Digest = hex.EncodeToString(h.sum.Sum(nil))
 	return h.head
+}
+
+// LastHour is the newest hour that gets no record any more, if the journal is settled until then.
+func LastHour(settledUntil time.Time) time.Time {
+	return settledUntil.Truncate(time.Hour).Add(-time.Hour)
+}
+
+// ReadHead reads the records of an hour, and returns their Head. records is the method JournalRecords of a store.
+func ReadHead(ctx context.Context, hour time.Time, records func(context.Context, store.JournalQuery) (store.JournalPage, error)) (Head, error) {
+	made, q := NewHeading(hour), HourOf(hour)
+	for q.Limit = 1000; ; {
+		page, err := records(ctx, q)
+		if err != nil {
+			return Head{}, err
+		}
+		for i := range page.Records {
+			r := &page.Records[i]
+			content, err := Decode(r.Data)
+			if err != nil {
+				return Head{}, fmt.Errorf("record %s: %w", r.Place(), err)
+			}
+			made.Add(r.Key, r.ExpireAt, &content)
+		}
+		if !page.More || len(page.Records) == 0 {
+			return made.Head(), nil
+		}
+		q.From = page.Records[len(page.Records)-1].Place().Next()
+	}
 }
 
 // ParseHead reads a line of a log, in the text or the JSON of package log/slog. It reports false for a line

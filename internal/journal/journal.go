@@ -4,7 +4,8 @@
 // A record is
 //
 //	1 byte     format, 1
-//	1 byte     1 if the record is sealed, else 0
+//	1 byte     1 if the record is sealed, plus 2 for a correction or 4 for an opening
+//	an opening's header (Opening), only in an opening
 //	varint     number of parts; for each part:
 //	  16 bytes   the part's id
 //	  8 bytes    the fingerprint of the whole part, also of the entries that are not here
@@ -64,7 +65,10 @@ type Entry struct {
 
 // A Record is the content of store.JournalRecord.Data.
 type Record struct {
-	Parts []Part
+	Kind Kind
+	// Opening is the header of an opening; nil for other kinds.
+	Opening *Opening
+	Parts   []Part
 	// Sealed is true if the record has a seal (Sealer).
 	Sealed bool
 	Seal   [hashLen]byte
@@ -85,11 +89,14 @@ const MaxRecord = store.MaxJournalRecord - 2 - binary.MaxVarintLen32 - hashLen
 
 // Encode appends a record to dst.
 func (r *Record) Encode(dst []byte) []byte {
-	sealed := byte(0)
+	flags := byte(r.Kind) << 1
 	if r.Sealed {
-		sealed = 1
+		flags |= 1
 	}
-	dst = append(dst, format, sealed)
+	dst = append(dst, format, flags)
+	if r.Kind == OpeningKind {
+		dst = r.Opening.Encode(dst)
+	}
 	dst = binary.AppendUvarint(dst, uint64(len(r.Parts)))
 	for i := range r.Parts {
 		p := &r.Parts[i]
@@ -132,8 +139,11 @@ func Decode(data []byte) (r Record, err error) {
 	if f := d.octet(); d.err == nil && f != format {
 		return r, fmt.Errorf("a record of format %d, this version reads %d", f, format)
 	}
-	sealed := d.octet()
-	r.Sealed = sealed == 1
+	flags := d.octet()
+	r.Sealed, r.Kind = flags&1 == 1, Kind(flags>>1)
+	if r.Kind == OpeningKind {
+		r.Opening = d.opening()
+	}
 	for range d.count(idLen + fingerprintLen + 3) {
 		r.Parts = append(r.Parts, d.part(r.Sealed))
 	}
@@ -142,8 +152,8 @@ func Decode(data []byte) (r Record, err error) {
 	}
 	switch {
 	case d.err != nil:
-	case sealed > 1:
-		d.err = fmt.Errorf("a flag of %d", sealed)
+	case r.Kind > OpeningKind:
+		d.err = fmt.Errorf("flags of %d", flags)
 	case len(d.left) > 0:
 		d.err = fmt.Errorf("%d bytes after its end", len(d.left))
 	}

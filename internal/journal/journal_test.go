@@ -79,7 +79,7 @@ func TestDecodeRefusesOthers(t *testing.T) {
 	good := record().Encode(nil)
 	for name, data := range map[string][]byte{
 		"a newer format": append([]byte{format + 1}, good[1:]...),
-		"another flag":   append([]byte{format, 2}, good[2:]...),
+		"another flag":   append([]byte{format, 6}, good[2:]...),
 		"more bytes":     append(bytes.Clone(good), 0),
 		"many parts":     {format, 0, 0xff, 0xff, 0xff, 0xff, 0x0f},
 	} {

@@ -13,8 +13,16 @@ type Line struct {
 	Entry *Entry
 }
 
-// Lines visits the entries of a record in the order of their places. It leaves out erased ones.
+// Lines visits the increments of a record in the order of their places. It leaves out erased ones. Corrections
+// and openings have none: what they name are no increments.
 func (r *Record) Lines(key store.JournalKey, visit func(Line)) {
+	if r.Kind == AppliedKind {
+		r.Entries(key, visit)
+	}
+}
+
+// Entries is Lines for records of any kind.
+func (r *Record) Entries(key store.JournalKey, visit func(Line)) {
 	position := uint32(0)
 	for i := range r.Parts {
 		p := &r.Parts[i]

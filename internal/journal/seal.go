@@ -72,6 +72,13 @@ func (s *Sealer) seal(r *Record, key store.JournalKey) (sum [hashLen]byte) {
 	mac := hmac.New(sha256.New, s.key[:])
 	_, _ = mac.Write(key[:])
 	var head []byte
+	if r.Kind != AppliedKind {
+		head = append(head, byte(r.Kind))
+		if r.Kind == OpeningKind {
+			head = r.Opening.Encode(head)
+		}
+		_, _ = mac.Write(head)
+	}
 	for i := range r.Parts {
 		p := &r.Parts[i]
 		head = append(head[:0], p.ID[:]...)

@@ -17,6 +17,10 @@
 //	reader      reads a counter, its record and N shards, at the first request after four
 //	            fifths of its permitted age: every 0.8 * staleness + 1/questions. If anybody
 //	            watches a prefix, the reader reads its counters once a second.
+//	groups      a commit writes one more shard for each group of its counters. The order of
+//	            the cut keeps the counters of a group together if their names are alike up to
+//	            the second ':'. A worker reads the shards of the index once, and again each
+//	            day.
 //	series      the shards of counters under a rule are emptied into an archive when they
 //	            have 65 minutes. The archive has an entity for each counter and day.
 //

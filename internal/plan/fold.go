@@ -16,8 +16,10 @@ type window struct {
 	messages                 float64
 	every                    float64 // seconds from one window to the next
 	shards, markers, commits float64 // number of entities written, and of commits
-	// in is the number of commits of a window that have a counter of each class.
-	in []float64
+	groups                   float64 // sums of groups that are written
+	// in is the number of commits of a window that have a counter of each class, and ofGroups that have a
+	// group of each of batch.groups.
+	in, ofGroups []float64
 
 	full   bool // closed before its linger ended
 	waits  bool // closed after its linger, because no commit slot was free
@@ -54,12 +56,13 @@ func pack(of []class, b batch, m, stray float64) window {
 	// two parts share a counter.
 	for range 50 {
 		before := w.commits
-		all := w.shards + w.markers
+		all := w.shards + w.markers + w.groups
 		w.commits = pieces(all, stray, commitEntities-(all/w.markers-1)/2)
 		if math.Abs(w.commits-before) < 1e-3*w.commits {
 			break
 		}
 		w.spread(of, b, m, cut)
+		w.spreadGroups(b, m)
 	}
 	return w
 }

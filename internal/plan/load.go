@@ -38,6 +38,10 @@ type Load struct {
 
 	BoardRate     float64 // entities a second that each reader's scans for leaderboards read, while somebody asks for one
 	BoardCounters int64   // counters of the index of a leaderboard, the busiest ones; 0: all
+	BoardDays     int64   // days of UTC in which the leaderboard's window is; 0: it orders totals
+
+	Groups        int64 // of an index, that get increments; 0: there is no index
+	IndexCounters int64 // counters of the index, the busiest ones; 0: all
 
 	Prices Prices
 }
@@ -93,6 +97,9 @@ func (l Load) Check() error {
 	between("series-counters", float64(l.Series), 0, float64(l.Counters))
 	between("board-rate", l.BoardRate, 0, 1e6)
 	between("board-counters", float64(l.BoardCounters), 0, float64(l.Counters))
+	between("board-days", float64(l.BoardDays), 0, mostBoardDays)
+	between("index-counters", float64(l.IndexCounters), 0, float64(l.Counters))
+	between("groups", float64(l.Groups), 0, matched(l.IndexCounters, l.Counters))
 	lasting("linger", l.Linger, time.Millisecond, time.Minute)
 	lasting("window-linger", l.Window, time.Millisecond, time.Minute)
 	check(l.CountWithin == 0 || l.CountWithin >= minStaleness && l.CountWithin <= maxStaleness, "count-within", fmt.Sprintf("from %s to %s, or 0s", minStaleness, maxStaleness), l.CountWithin)

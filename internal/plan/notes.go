@@ -18,15 +18,19 @@ func (p *Plan) notes(of []class, b batch, w window) {
 		p.Aggregators, float64(p.Aggregators)*commitsAtOnce/l.CommitTime.Seconds(), l.CommitTime, commitsAtOnce)
 	say(w.waits, "windows wait for commits: %.0f ms from one to the next instead of %.0f; more aggregators shorten that",
 		w.every*1000, 1000*l.due(float64(l.Publishers)/b.every/float64(p.Aggregators), p.Aggregators))
-	capped, over := 0.0, 0.0
-	for i, class := range of {
-		if commits := w.in[i] * windows / l.ShardRate; commits > float64(l.MaxShards) {
-			capped += class.counters
-			over = max(over, commits/float64(l.MaxShards))
+	capped := func(what string, of []class, in []float64) {
+		some, over := 0.0, 0.0
+		for i, class := range of {
+			if commits := in[i] * windows / l.ShardRate; commits > float64(l.MaxShards) {
+				some += class.counters
+				over = max(over, commits/float64(l.MaxShards))
+			}
 		}
+		say(some > 0, "--max-shards %d binds for %.0f of the %s, which get up to %.1f times the commits that so many take; fewer aggregators or a longer --window-linger",
+			l.MaxShards, some, what, over)
 	}
-	say(capped > 0, "--max-shards %d binds for %.0f of the counters, which get up to %.1f times the commits that so many take; fewer aggregators or a longer --window-linger",
-		l.MaxShards, capped, over)
+	capped("counters", of, w.in)
+	capped("groups", classesOf(b.groups), w.ofGroups)
 	say(w.full, "windows close before their linger, at %d messages, %d counters and markers or %d MiB", windowMessages, windowEntities, windowBytes>>20)
 	say(b.full, "publishers' lingers end early, at %d counters or %d MiB: after %.0f ms", openEntries, openBytes>>20, b.every*1000)
 	stream := float64(l.Publishers) / b.every * b.bytes / float64(p.Aggregators)
@@ -39,11 +43,24 @@ func (p *Plan) notes(of []class, b batch, w window) {
 		100*c.ShardsWritten/l.Rate)
 	say(c.RecordsRead > 10*float64(l.Counters)*float64(p.Aggregators)/recordsFor, "an aggregator remembers %.1f million counters, and reads %.0f records/s for the others",
 		recordsKept/1e6, c.RecordsRead)
-	if l.BoardRate > 0 {
-		took := c.BoardScan / l.BoardRate
-		say(true, "a scan for a leaderboard reads %.0f entities, a record and the shards of each counter, in %.1f minutes", c.BoardScan, took/60)
-		say(took > boardWithin, "no scan ends: Datastore forgets its moment after %.0f minutes; --board-rate %.0f or more", boardWithin/60, math.Ceil(c.BoardScan/boardWithin))
-	}
+	p.boardNotes(say)
+	p.indexNotes(say)
 	say(c.EntitiesWritten > 500, "a new database takes some 500 writes/s at first and half as many again every 5 minutes: begin with a part of the load, %.0f minutes before all of it",
 		5*math.Ceil(math.Log(max(c.EntitiesWritten/500, 1))/math.Log(1.5)))
+}
+
+func (p *Plan) boardNotes(say func(ok bool, format string, args ...any)) {
+	l, c := p.Load, &p.Countmill
+	if l.BoardRate == 0 {
+		return
+	}
+	took := c.BoardScan / l.BoardRate
+	say(true, "a scan for a leaderboard reads %.0f entities, a record, the shards and %d days of each counter, in %.1f minutes, for %.2f dollars", c.BoardScan, l.BoardDays, took/60, c.BoardScanDollars)
+	say(took > boardWithin, "no scan ends: Datastore forgets its moment after %.0f minutes; --board-rate %.0f or more", boardWithin/60, math.Ceil(c.BoardScan/boardWithin))
+}
+
+func (p *Plan) indexNotes(say func(ok bool, format string, args ...any)) {
+	b := &p.Countmill.IndexBuild
+	say(p.Load.Groups > 0, "the build of the index reads %.0f entities, a shard of each counter or more, and writes %.0f, for %.2f dollars; each --index-recheck reads as many again",
+		b.Read, b.Written, b.Dollars)
 }

@@ -28,24 +28,38 @@ type Cost struct {
 	MarkersWritten  float64 `json:"markers_written_per_second"`
 	WorkersWritten  float64 `json:"workers_written_per_second"`
 	SeriesWritten   float64 `json:"series_written_per_second"`   // beside the shards of folds
-	EntitiesWritten float64 `json:"entities_written_per_second"` // the sum of these four
+	GroupsWritten   float64 `json:"groups_written_per_second"`   // shards of groups
+	EntitiesWritten float64 `json:"entities_written_per_second"` // the sum of these five
 	PerMillion      float64 `json:"entities_written_per_million"`
 
 	RecordsRead     float64 `json:"records_read_per_second"`  // read by aggregators
 	TotalsRead      float64 `json:"entities_read_for_totals"` // a second
 	WatchedRead     float64 `json:"entities_read_for_watchers"`
 	BoardsRead      float64 `json:"entities_read_for_leaderboards"`
-	EntitiesRead    float64 `json:"entities_read_per_second"` // the sum of these four, and of periodic reads
+	IndexRead       float64 `json:"entities_read_for_indexes"` // by workers, after the build
+	EntitiesRead    float64 `json:"entities_read_per_second"`  // the sum of these five, and of periodic reads
 	EntitiesDeleted float64 `json:"entities_deleted_per_second"`
 
-	BoardScan  float64 `json:"entities_of_a_leaderboard_scan"`
-	Shards     float64 `json:"shards"`         // number of shards of all counters
-	MostShards float64 `json:"shards_hottest"` // shards of the counter with the most
+	BoardScan        float64 `json:"entities_of_a_leaderboard_scan"`
+	BoardScanDollars float64 `json:"dollars_of_a_leaderboard_scan"`
+	IndexBuild       Build   `json:"index_build"`
+
+	Shards     float64 `json:"shards"`         // number of shards of all counters and groups
+	MostShards float64 `json:"shards_hottest"` // shards of the counter or group with the most
 	Records    float64 `json:"records"`        // each is written once
 	Markers    float64 `json:"markers_stored"`
 
 	StoredBytes float64 `json:"stored_bytes"`
 	Month       Bill    `json:"dollars_a_month"`
+}
+
+// A Build is the one-off work for a new index.
+type Build struct {
+	Shards  float64 `json:"shards"` // that are read
+	Rests   float64 `json:"rests"`  // that are set
+	Read    float64 `json:"entities_read"`
+	Written float64 `json:"entities_written"`
+	Dollars float64 `json:"dollars"`
 }
 
 // Make computes the plan of a load. The error has every field that is out of range.
@@ -95,18 +109,20 @@ func (l Load) countmill(of []class, b batch, w window, aggregators float64) Cost
 	}
 	series := l.series(of, commits, shards)
 	c.SeriesWritten = series.written
-	c.EntitiesWritten = c.ShardsWritten + c.MarkersWritten + c.WorkersWritten + c.SeriesWritten
+	c.RecordsRead = records(of, folds, aggregators)
+	c.index(l, of, b, w, aggregators, shards)
+	c.EntitiesWritten = c.ShardsWritten + c.MarkersWritten + c.WorkersWritten + c.SeriesWritten + c.GroupsWritten
 	c.PerMillion = c.EntitiesWritten / l.Rate * 1e6
 	c.BoardsRead = l.BoardRate * float64(l.Readers)
 	c.BoardScan = l.boardEntities(of, shards)
+	c.BoardScanDollars = l.Prices.once(c.BoardScan, 0)
 	c.EntitiesDeleted = c.MarkersWritten + series.deleted
-	c.RecordsRead = records(of, folds, aggregators)
 	readers := float64(l.Readers)
 	if l.Totals == 0 && l.Watched == 0 && l.BoardRate == 0 {
 		readers = 0
 	}
-	c.EntitiesRead = c.RecordsRead + c.TotalsRead + c.WatchedRead + c.BoardsRead + series.read + (aggregators+readers)/store.CheckEvery.Seconds() + readers*aggregators/lagEvery
-	c.StoredBytes = c.Markers*markerBytes + c.Records*l.recordBytes() + c.Shards*l.shardBytes()
+	c.EntitiesRead = c.RecordsRead + c.TotalsRead + c.WatchedRead + c.BoardsRead + c.IndexRead + series.read + (aggregators+readers)/store.CheckEvery.Seconds() + readers*aggregators/lagEvery
+	c.StoredBytes += c.Markers*markerBytes + c.Records*l.recordBytes() + c.Shards*l.shardBytes()
 	c.Month = l.Prices.bill(c)
 	return c
 }

@@ -295,6 +295,10 @@ func TestAnyLoad(t *testing.T) {
 		l.Aggregators = int(between(0.5, 100))
 		l.Totals = between(0.1, 1e5)
 		l.Series = int64(random.Float64() * float64(l.Counters))
+		if random.IntN(2) == 0 {
+			l.IndexCounters = int64(random.Float64() * float64(l.Counters))
+			l.Groups = int64(between(1, matched(l.IndexCounters, l.Counters)))
+		}
 		p, err := Make(l)
 		if err != nil {
 			t.Fatal(err)
@@ -307,11 +311,13 @@ func TestAnyLoad(t *testing.T) {
 			"a marker a part":          c.MarkersWritten > c.Parts*(1-1e-6),
 			"at most a tail a message": c.MarkersWritten < (c.Parts+c.Messages)*(1+1e-6),
 			"a part a message":         c.Parts > c.Messages*0.999 || l.Rate < 10,
-			"400 entities a commit":    c.ShardsWritten+c.MarkersWritten <= 400.01*c.Commits,
+			"400 entities a commit":    c.ShardsWritten+c.MarkersWritten+c.GroupsWritten <= 400.01*c.Commits,
+			"groups at most shards":    c.GroupsWritten <= 1.001*c.ShardsWritten,
+			"an index costs something": (c.GroupsWritten > 0 && c.IndexRead > 0) == (l.Groups > 0),
 			"an entity a commit":       c.ShardsWritten+c.MarkersWritten >= c.Commits*0.99,
-			"shards up to the cap":     c.Shards <= 128.001*float64(l.Counters) && c.Shards >= 0.999*float64(l.StartShards)*float64(l.Counters),
+			"shards up to the cap":     c.Shards <= 128.001*float64(l.Counters+l.Groups) && c.Shards >= 0.999*float64(l.StartShards)*float64(l.Counters+l.Groups),
 			"series at most folds":     c.SeriesWritten <= 3.1*c.ShardsWritten,
-			"writes are what they are": math.Abs(c.EntitiesWritten-c.ShardsWritten-c.MarkersWritten-c.WorkersWritten-c.SeriesWritten) < 1e-6*c.EntitiesWritten,
+			"writes are what they are": math.Abs(c.EntitiesWritten-c.ShardsWritten-c.MarkersWritten-c.WorkersWritten-c.SeriesWritten-c.GroupsWritten) < 1e-6*c.EntitiesWritten,
 		} {
 			if !ok {
 				t.Errorf("%s: not so for %+v:\n%+v", what, l, c)
@@ -323,11 +329,12 @@ func TestAnyLoad(t *testing.T) {
 func TestCheckNamesEverything(t *testing.T) {
 	t.Parallel()
 	l := Defaults()
-	l.Rate, l.IDs, l.StartShards, l.MaxShards, l.Asked, l.Watched, l.Series, l.Linger, l.Prices.Reads = math.NaN(), 2, 20, 5, 2, 3, 4, time.Hour, -1
+	l.Rate, l.IDs, l.StartShards, l.MaxShards, l.Asked, l.Watched, l.Series, l.IndexCounters, l.Groups, l.Linger, l.Prices.Reads = math.NaN(), 2, 20, 5, 2, 3, 4, 5, 6, time.Hour, -1
 	_, err := Make(l)
 	for _, want := range []string{
 		"--rate: must be from 0.001 to 1e+10, got NaN", "--ids: must be from 0 to 1, got 2", "--max-shards: must be from 20 to 999, got 5",
-		"--asked: must be from 0 to 1, got 2", "--watched: must be from 0 to 1, got 3", "--series-counters: must be from 0 to 1, got 4", "--linger: must be from 1ms to 1m0s, got 1h0m0s", "--price-read: must be from 0 to 1e+06, got -1",
+		"--asked: must be from 0 to 1, got 2", "--watched: must be from 0 to 1, got 3", "--series-counters: must be from 0 to 1, got 4",
+		"--index-counters: must be from 0 to 1, got 5", "--groups: must be from 0 to 5, got 6", "--linger: must be from 1ms to 1m0s, got 1h0m0s", "--price-read: must be from 0 to 1e+06, got -1",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in %v", want, err)
@@ -356,6 +363,9 @@ func TestDefaultsAreTheProducts(t *testing.T) {
 	}
 	if d.DedupWindow != countmill.DefaultDedupWindow {
 		t.Errorf("a new database remembers ids for %s, the plan says %s", countmill.DefaultDedupWindow, d.DedupWindow)
+	}
+	if cfg.Indexer.Recheck.Seconds() != recheckEvery {
+		t.Errorf("countmill reads an index again after %s, the plan says %g s", cfg.Indexer.Recheck, recheckEvery)
 	}
 	limits := new(datastore.Store).Limits()
 	if limits.Commits != commitsAtOnce || limits.Shards != d.StartShards {

@@ -45,9 +45,16 @@ type Bill struct {
 	Total   float64 `json:"total"`
 }
 
+const lot = 100_000 // entities that a price is of
+
+// once is the price of work that is done once.
+func (p Prices) once(read, written float64) float64 {
+	return read/lot*p.Reads + written/lot*p.Writes
+}
+
 // bill is the price of a cost.
 func (p Prices) bill(c Cost) Bill {
-	const lot, tib, gib = 100_000, 1 << 40, 1 << 30
+	const tib, gib = 1 << 40, 1 << 30
 	b := Bill{
 		PubSub:  c.PubSubBytes * secondsOfMonth / tib * p.PubSub,
 		Writes:  c.EntitiesWritten * secondsOfMonth / lot * p.Writes,
@@ -82,6 +89,11 @@ const markerBytes = float64(17 + 33 + 16 + // key
 
 func (l Load) recordBytes() float64 {
 	return float64(17 + l.NameBytes + 1 + 16 + 7 + 8 + 8 + 8 + 32) // shards, created
+}
+
+// restBytes is of a group's rest in one piece of an index. Its key has the numbers of the index and the piece.
+func (l Load) restBytes() float64 {
+	return float64(14 + len("1:16:") + l.NameBytes + 1 + 16 + 5 + 8 + 32)
 }
 
 func (l Load) shardBytes() float64 {

@@ -25,6 +25,7 @@ type batch struct {
 	messages   float64
 	bytes      float64 // encoded bytes of all messages
 	full       bool    // sealed before the end of the linger
+	groups     []group // that its counters are in
 }
 
 // send computes the batch of each publisher.
@@ -94,6 +95,7 @@ func (l Load) batch(of []class, n float64) batch {
 	b.bytes = 12 + cut*21 + sums*l.entryBytes(coalesced/max(sums, 1e-9)) + b.ids*(23+l.entryBytes(1))
 	b.messages = math.Ceil(b.bytes / wire.MaxBatch)
 	b.tails = b.messages * (1 - math.Exp(-b.ids)*max(2-max(cut, 1), 0))
+	b.groups = l.groupsOf(of, coalesced)
 	return b
 }
 

@@ -96,6 +96,38 @@ func swapOver(s *fakestore.Store, old, next []store.Piece) error {
 	return s.SwapPieces(background, old, next)
 }
 
+// swapForNoIndex accepts pieces of an index that is gone.
+func swapForNoIndex(s *fakestore.Store, old, next []store.Piece) error {
+	if err := s.SwapPieces(background, old, next); !errors.Is(err, store.ErrNoIndex) {
+		return err
+	}
+	return nil
+}
+
+// leavingPieces has the first pieces also when their index is gone.
+type leavingPieces struct {
+	*fakestore.Store
+	first []store.Piece
+}
+
+func (l *leavingPieces) SwapPieces(ctx context.Context, old, next []store.Piece) error {
+	err := l.Store.SwapPieces(ctx, old, next)
+	if err == nil && old == nil {
+		l.first = append(l.first, next[0])
+	}
+	return err
+}
+
+func (l *leavingPieces) Pieces(ctx context.Context, index int64) ([]store.Piece, error) {
+	pieces, err := l.Store.Pieces(ctx, index)
+	for _, p := range l.first {
+		if p.Index == index && len(pieces) == 0 {
+			return []store.Piece{p}, err
+		}
+	}
+	return pieces, err
+}
+
 func swapFew(s *fakestore.Store, old, next []store.Piece) error {
 	if len(old)+len(next) > 100 {
 		return store.ErrRefused

@@ -149,6 +149,8 @@ var defects = map[string]*defect{
 	"forgets indexes":                    {caught: "ReopenedIndexes"},
 	"swaps pieces that have changed":     {caught: "PiecesSwap", make: indexing(oddIndexing{swap: swapAnyway})},
 	"swaps over new pieces":              {caught: "PiecesSwap", make: indexing(oddIndexing{swap: swapOver})},
+	"makes pieces of no index":           {caught: "PiecesEndWithTheirIndex", make: indexing(oddIndexing{swap: swapForNoIndex})},
+	"leaves the first piece":             {caught: "PiecesEndWithTheirIndex", make: func(s *fakestore.Store) store.Store { return &leavingPieces{Store: s} }},
 	"swaps few pieces":                   {caught: "PiecesTakeLimits", make: indexing(oddIndexing{swap: swapFew})},
 	"looks at a piece, then swaps":       {caught: "OneWorkerTakesAPiece", make: indexing(oddIndexing{swap: lookThenSwap}), opts: slow},
 	"forgets what is grouped":            {caught: "GroupedFolds", make: grouping(func(c *store.Commit) { c.Grouped = nil })},

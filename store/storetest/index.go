@@ -155,7 +155,7 @@ func newPiece(t testing.TB, s store.Store, x *store.Index) *store.Piece {
 func swap(t testing.TB, s store.Store, old, next []store.Piece) (err error) {
 	t.Helper()
 	for range 100 {
-		if err = s.SwapPieces(t.Context(), old, next); err == nil || errors.Is(err, store.ErrChanged) || certain(err) {
+		if err = s.SwapPieces(t.Context(), old, next); err == nil || errors.Is(err, store.ErrChanged) || errors.Is(err, store.ErrNoIndex) || certain(err) {
 			return err
 		}
 	}
@@ -227,6 +227,27 @@ func testPiecesSwap(t *testing.T, su *suite) {
 	mustSwap(t, s, []store.Piece{retired, two, third, fourth}, nil)
 	wantPieces(t, "removed", s, x)
 	wantPieces(t, "of another index", s, other, foreign)
+}
+
+// The first pieces are made only while the rules have the index, and piece 1 goes with it.
+func testPiecesEndWithTheirIndex(t *testing.T, su *suite) {
+	s := su.open(t)
+	x, other := createIndex(t, s, "sites"), createIndex(t, s, "other")
+	p, foreign := newPiece(t, s, x), newPiece(t, s, other)
+	changeIndex(t, s, store.DeleteIndex, store.Index{Name: "sites"})
+	if err := swap(t, s, nil, []store.Piece{*p}); !errors.Is(err, store.ErrChanged) {
+		t.Errorf("the first piece again while the index is deleted: got %v, want ErrChanged", err)
+	}
+	wantPieces(t, "the index is deleted", s, x, *p)
+	changeIndex(t, s, store.RemoveIndex, store.Index{Name: "sites", Number: x.Number})
+	wantPieces(t, "the index is gone", s, x)
+	next := createIndex(t, s, "sites")
+	if err := swap(t, s, nil, []store.Piece{*p}); !errors.Is(err, store.ErrNoIndex) {
+		t.Errorf("the first piece of an index that is gone: got %v, want ErrNoIndex", err)
+	}
+	wantPieces(t, "after a refused piece", s, x)
+	wantPieces(t, "another index of the name", s, next, *newPiece(t, s, next))
+	wantPieces(t, "another index", s, other, *foreign)
 }
 
 func testPiecesTakeLimits(t *testing.T, su *suite) {

@@ -3,6 +3,7 @@ package storetest
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
@@ -169,6 +171,19 @@ func testSeriesIsPinned(t *testing.T, su *suite) {
 	lookup(t, v, store.Key{Counter: "zzz"})
 	mustFold(t, s, seriesCommit(nil, bucketed{"a", 0, m, 10}, bucketed{"a", 0, m + 1, 10}))
 	wantSeries(t, "in a view from before", seriesIn(t, v, "a", 0, allTime), minuteOf(m, 1))
+	var beside errgroup.Group
+	for range 8 {
+		beside.Go(func() error {
+			found, err := v.Series(t.Context(), "a", 0, allTime)
+			if err == nil && !slices.Equal(found, []store.Bucket{minuteOf(m, 1)}) {
+				err = fmt.Errorf("got %+v", found)
+			}
+			return err
+		})
+	}
+	if err := beside.Wait(); err != nil {
+		t.Errorf("beside other calls, in a view from before: %v", err)
+	}
 }
 
 func testSeriesReportsOverflow(t *testing.T, su *suite) {

@@ -164,6 +164,7 @@ func RunStore(t *testing.T, open func(t *testing.T) store.Store, features ...Fea
 		{"IndexesRefused", testIndexesRefused},
 		{"ReopenedIndexes", testReopenedIndexes},
 		{"PiecesSwap", testPiecesSwap},
+		{"PiecesEndWithTheirIndex", testPiecesEndWithTheirIndex},
 		{"PiecesTakeLimits", testPiecesTakeLimits},
 		{"OneWorkerTakesAPiece", testOneWorkerTakesAPiece},
 		{"GroupedFolds", testGroupedFolds},

@@ -49,7 +49,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	var rows []row
-	tables := []table{growth(*seeds), stores(*seeds), choices(), limits(), loads(f.Quick)}
+	tables := []table{growth(*seeds), stores(*seeds), choices(), limits(), hotGroups(f.Quick), loads(f.Quick)}
 	if *compare {
 		tables = compared(*seeds)
 	}
@@ -182,6 +182,52 @@ func limits() table {
 	return t
 }
 
+// hotGroups are loads whose increments all go to 20 groups, beside the same loads without an index.
+func hotGroups(quick bool) table {
+	t := table{
+		title: "All increments go to 20 groups; Zipf, 4 aggregators",
+		columns: "| increments/s | publishers | counters | shards at first | minutes | groups | counted | commits/s | aborted | blocked | shards of a counter: median, most | of a group: median, most | a group needs | reads a total of a group, most | age p99 | writes per million |\n" +
+			"| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+		line: groupsLine,
+	}
+	for _, c := range []struct {
+		increments                  float64
+		publishers, counters, start int
+		minutes                     time.Duration
+	}{{1e4, 10, 1000, 1, 5}, {1e5, 25, 1000, 1, 5}, {1e5, 25, 10_000, 20, 1}} {
+		if quick && c.counters > 1000 {
+			continue
+		}
+		for _, groups := range []int{0, 20} {
+			l := loadsim.Load{Increments: c.increments, Counters: c.counters, Zipf: true, Groups: groups, Publishers: c.publishers, Aggregators: 4}
+			setup := loadsim.Setup{Load: l, Start: c.start, Warmup: c.minutes*time.Minute - 15*time.Second}
+			t.cells = append(t.cells, cell{fmt.Sprintf("%d | %d", c.start, c.minutes), setup})
+		}
+	}
+	return t
+}
+
+func groupsLine(r *row) string {
+	begin := fmt.Sprintf("| %s | %d | %d | %s | %d |", report.Short(r.Increments), r.Publishers, r.Counters, r.Name, r.Groups)
+	if r.Cut > 0 {
+		return fmt.Sprintf("%s not simulated to its end: %.0f s | | | | | | | | | |", begin, r.Cut.Seconds())
+	}
+	age, counted := r.counted()
+	of := "– | – | –"
+	if r.Groups > 0 {
+		of = fmt.Sprintf("%d, %d | %d | %d", r.GroupShards, r.MostGroupShards, r.GroupNeeded, r.MostGroupShards+1)
+	}
+	return fmt.Sprintf("%s %s | %.0f | %.1f %% | %.1f %% | %d, %d | %s | %s | %.0f |", begin, counted, r.Commits, 100*r.Aborted, 100*r.Blocked, r.Shards, r.MostShards, of, age, r.Writes)
+}
+
+// counted returns the age of increments, and how much of what is published is counted.
+func (r *row) counted() (age, counted string) {
+	if r.Behind() {
+		return "grows", fmt.Sprintf("%.0f %%", 100*r.Counted/r.Published)
+	}
+	return fmt.Sprintf("%.2f s", r.Age.Seconds()), "all"
+}
+
 // loads are loads of one to 10,000 counters, with the aggregators that each needs.
 func loads(quick bool) table {
 	t := table{
@@ -219,9 +265,6 @@ func loadLine(r *row) string {
 	if r.Cut > 0 {
 		return fmt.Sprintf("%s not simulated to its end: %.0f s | | | | | |", begin, r.Cut.Seconds())
 	}
-	age, counted := fmt.Sprintf("%.2f s", r.Age.Seconds()), "all"
-	if r.Behind() {
-		age, counted = "grows", fmt.Sprintf("%.0f %%", 100*r.Counted/r.Published)
-	}
+	age, counted := r.counted()
 	return fmt.Sprintf("%s %s | %.0f | %.1f %% | %d, %d | %s | %.0f |", begin, counted, r.Commits, 100*r.Aborted, r.Shards, r.MostShards, age, r.Writes)
 }

@@ -76,7 +76,7 @@ function entry() {
 
 function show(item, x) {
   item.link.href = "#" + new URLSearchParams({ q: prefixOf(x) });
-  item.link.title = `${x.match} in =${x.group}`;
+  item.link.title = `${x.match} in =${x.group}` + (x.checked_at ? `, checked ${new Date(x.checked_at).toLocaleString()}` : "");
   if (item.name.textContent !== x.name) item.name.textContent = x.name;
   if (item.state.textContent !== words(x)) item.state.textContent = words(x);
   item.bar.hidden = x.state === "serving";

@@ -36,7 +36,8 @@ type job struct {
 	adds     []add // in the order of their counters
 	attempts int
 	after    time.Duration
-	waits    bool
+	waits    bool // for a shard that another commit has
+	waited   bool // so, at some time
 }
 
 // A lot is the part of a job that comes from one window.
@@ -151,6 +152,7 @@ func (j *job) merge(old *job, limit int) bool {
 		return false
 	}
 	j.parts, j.adds, j.lots = j.parts+old.parts, union, append(j.lots, old.lots...)
+	j.waited = j.waited || old.waited
 	return true
 }
 
@@ -162,14 +164,13 @@ const patience = 4
 func (j *job) stubborn() bool { return j.attempts >= patience && len(j.adds) > 1 }
 
 // halve splits a job in two.
-func (j *job) halve() []*job {
+func (j *job) halve(g groups) []*job {
 	if j.parts < 2 {
 		return []*job{j}
 	}
 	a, b := *j, *j
 	a.parts, b.parts = j.parts/2, j.parts-j.parts/2
-	n := len(j.adds) / 2
-	a.adds, b.adds = slices.Clone(j.adds[:n]), slices.Clone(j.adds[n:])
+	a.adds, b.adds = g.halve(j.adds)
 	a.lots, b.lots = nil, nil
 	for _, l := range j.lots {
 		l.weight /= 2
@@ -217,6 +218,7 @@ func (a *aggregator) attempt(j *job, at time.Duration) {
 				a.done(&j.adds[k], shards.End{}, at)
 			}
 			j.waits = a.running > 0
+			j.waited = true
 			if !j.waits {
 				panic("a shard is under way that no commit has")
 			}
@@ -280,7 +282,7 @@ func (a *aggregator) settle(j *job, entities int, took time.Duration, ok bool, a
 		ceiling := min(50*time.Millisecond<<min(j.attempts, 12), 30*time.Second)
 		j.after = at + time.Duration(a.random.Int64N(int64(ceiling))) + time.Millisecond
 		if j.stubborn() {
-			a.jobs = append(a.jobs, j.halve()...)
+			a.jobs = append(a.jobs, j.halve(a.w.groups())...)
 		} else {
 			a.jobs = append(a.jobs, j)
 		}

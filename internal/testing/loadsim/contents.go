@@ -14,6 +14,7 @@ import (
 // chance: ranks are taken for a circle.
 type contents struct {
 	counters int
+	groups   groups
 	limit    int       // entities of a commit
 	p        float64   // that a message holds a counter
 	hot      float64   // that it holds the hot one, which has rank 0; or 0
@@ -44,7 +45,7 @@ type profile struct {
 }
 
 func newContents(s *Setup) *contents {
-	c := &contents{counters: s.Counters, limit: s.Entities, cuts: make(map[cut]*profile)}
+	c := &contents{counters: s.Counters, groups: s.groups(), limit: s.Entities, cuts: make(map[cut]*profile)}
 	share, alike := 1.0, s.Counters
 	if s.Hot && s.Counters > 1 {
 		share, alike = 0.5, s.Counters-1
@@ -94,7 +95,7 @@ func (c *contents) together(messages int) int {
 		if k == messages {
 			return k
 		}
-		if float64(k+1)+c.distinct(k+1) > float64(c.limit) {
+		if n := c.distinct(k + 1); float64(k+1)+n+min(n, float64(c.groups.groups)) > float64(c.limit) {
 			return k
 		}
 	}
@@ -149,7 +150,7 @@ func (c *contents) widest(messages int) int {
 		middle := (low + high + 1) / 2
 		k := cut{messages, middle}
 		p := c.profile(k)
-		if p.entities() <= float64(c.limit) {
+		if p.entities()+c.groups.reach(len(p.chances)) <= float64(c.limit) {
 			low = middle
 		} else {
 			high = middle - 1
@@ -175,5 +176,5 @@ func (c *contents) draw(p *profile, messages, first int, random *rand.Rand) []ad
 		}
 	}
 	slices.SortFunc(adds, func(a, b add) int { return int(a.counter - b.counter) })
-	return adds
+	return c.groups.add(adds)
 }

@@ -13,6 +13,9 @@ type Figures struct {
 	Counted   float64 `json:"counted_per_second"`
 	Commits   float64 `json:"commits_per_second"` // applied
 	Aborted   float64 `json:"aborted"`            // share of all attempts
+	// Blocked is the share of the applied commits that waited for a shard that another commit of their aggregator
+	// had.
+	Blocked float64 `json:"blocked"`
 	// Shards of the median counter, of the counter with most, and of the hot counter.
 	Shards     int `json:"shards"`
 	MostShards int `json:"most_shards"`
@@ -35,6 +38,11 @@ type Figures struct {
 	All       int `json:"all"`
 	AllNeeded int `json:"all_needed"`
 	Over      int `json:"over"`
+	// GroupShards are the shards of the median group, and MostGroupShards those of the group with most. GroupNeeded
+	// is how many shards take the commits of the group with most commits.
+	GroupShards     int `json:"group_shards"`
+	MostGroupShards int `json:"most_group_shards"`
+	GroupNeeded     int `json:"group_needed"`
 	// Cut is how far the run came that took too long; 0 if it came to its end.
 	Cut time.Duration `json:"cut"`
 }
@@ -52,7 +60,7 @@ type figures struct {
 	w *world
 
 	published, counted          float64
-	commits, aborted            int
+	commits, aborted, blocked   int
 	entities, raises, hotRaises int
 	reads, written              int
 	by                          []int     // commits of each counter
@@ -61,7 +69,7 @@ type figures struct {
 }
 
 func newFigures(w *world) *figures {
-	return &figures{w: w, ages: make([]float64, 400), by: make([]int, w.Counters)}
+	return &figures{w: w, ages: make([]float64, 400), by: make([]int, w.Setup.groups().all())}
 }
 
 func (f *figures) on(at time.Duration) bool { return at >= f.w.Warmup }
@@ -90,6 +98,9 @@ const agesOf = 16
 func (f *figures) applied(at time.Duration, j *job, random *rand.Rand) {
 	if !f.on(at) {
 		return
+	}
+	if j.waited {
+		f.blocked++
 	}
 	for i := range j.adds {
 		f.by[j.adds[i].counter]++
@@ -145,7 +156,7 @@ func (f *figures) sum() Figures {
 	seconds := f.w.For.Seconds()
 	var all []int
 	sum, allNeeded, over := 0, 0, 0
-	for i := range f.w.store.records {
+	for i := range f.w.Counters {
 		n, need := f.w.store.records[i].shards, max(f.needed(i), 1)
 		all = append(all, n)
 		sum, allNeeded = sum+n, allNeeded+need
@@ -155,14 +166,31 @@ func (f *figures) sum() Figures {
 	}
 	hot := all[0]
 	slices.Sort(all)
+	groupShards, mostGroupShards, groupNeeded := f.groups()
 	return Figures{
 		Published: f.published / seconds, Counted: f.counted / seconds,
 		Commits: float64(f.commits) / seconds, Aborted: float64(f.aborted) / max(float64(f.commits+f.aborted), 1),
-		Shards: all[len(all)/2], MostShards: all[len(all)-1], HotShards: hot,
+		Blocked: float64(f.blocked) / max(float64(f.commits), 1),
+		Shards:  all[len(all)/2], MostShards: all[len(all)-1], HotShards: hot,
 		Needed: f.needed(0),
 		Age:    f.quantile(0.99),
 		Writes: float64(f.entities+f.raises) / max(f.counted, 1) * 1e6,
 		Raises: f.hotRaises, Grew: f.grew,
 		Reads: f.reads, Written: f.written, All: sum, AllNeeded: allNeeded, Over: over,
+		GroupShards: groupShards, MostGroupShards: mostGroupShards, GroupNeeded: groupNeeded,
 	}
+}
+
+// groups returns the shards of the median group and of the one with most, and how many a group needs at most.
+func (f *figures) groups() (median, most, needed int) {
+	var all []int
+	for i := f.w.Counters; i < len(f.w.store.records); i++ {
+		all = append(all, f.w.store.records[i].shards)
+		needed = max(needed, f.needed(i))
+	}
+	if len(all) == 0 {
+		return 0, 0, 0
+	}
+	slices.Sort(all)
+	return all[len(all)/2], all[len(all)-1], needed
 }

@@ -136,7 +136,8 @@ func TestCutLosesNothing(t *testing.T) {
 	for _, l := range []Load{
 		{Increments: 1e6, Counters: 1, Publishers: 10}, {Increments: 1e6, Counters: 100, Publishers: 100, Hot: true},
 		{Increments: 1e6, Counters: 10_000, Publishers: 100}, {Increments: 1e4, Counters: 10_000, Publishers: 100},
-		{Increments: 1e5, Counters: 3000, Publishers: 10, Zipf: true},
+		{Increments: 1e5, Counters: 3000, Publishers: 10, Zipf: true}, {Increments: 1e5, Counters: 3000, Publishers: 10, Zipf: true, Groups: 20},
+		{Increments: 1e4, Counters: 3000, Publishers: 100, Zipf: true, Groups: 1000},
 	} {
 		w := newWorld(Setup{Load: l})
 		for _, messages := range []int{1, 3, 50, 700} {
@@ -161,18 +162,92 @@ func TestCutLosesNothing(t *testing.T) {
 // docs/evidence/benchmarks.md ("What it costs a database"), whose store and bus have these latencies.
 func TestWritesWhatTheRolesWrite(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ counters, aggregators, writes int }{
-		{1, 1, 487}, {1, 2, 548}, {1, 4, 622}, {100, 1, 10_652}, {1000, 1, 101_720}, {10_000, 1, 610_624},
+	for _, c := range []struct{ counters, groups, publishers, aggregators, writes int }{
+		{1, 0, 10, 1, 487}, {1, 0, 10, 2, 548}, {1, 0, 10, 4, 622}, {100, 0, 10, 1, 10_652}, {1000, 0, 10, 1, 101_720}, {10_000, 0, 10, 1, 610_624},
+		{10_000, 0, 25, 1, 707_674}, {10_000, 100, 25, 1, 725_240},
 	} {
 		if testing.Short() && c.counters > 100 {
 			continue
 		}
 		f := Run(Setup{
-			Load:  Load{Increments: 1e5, Counters: c.counters, Publishers: 10, Aggregators: c.aggregators},
+			Load:  Load{Increments: 1e5, Counters: c.counters, Groups: c.groups, Publishers: c.publishers, Aggregators: c.aggregators},
 			Store: Store{Latency: 10 * time.Millisecond, PerEntity: 1}, Bus: 20 * time.Millisecond, Start: 128, Max: 128,
 		})
 		if ratio := f.Writes / float64(c.writes); ratio < 0.88 || ratio > 1.02 {
-			t.Errorf("%d counters, %d aggregators: %.0f entities per million, %.2f times those of the roles", c.counters, c.aggregators, f.Writes, ratio)
+			t.Errorf("%d counters, %d groups, %d aggregators: %.0f entities per million, %.2f times those of the roles", c.counters, c.groups, c.aggregators, f.Writes, ratio)
 		}
+	}
+}
+
+// An index with 20 groups for all increments makes groups the hottest counters, which each commit writes. They get the
+// shards that they need by themselves, and commits fail or wait hardly more often than without the index.
+func TestHotGroups(t *testing.T) {
+	t.Parallel()
+	of := func(groups int) Figures {
+		return Run(Setup{
+			Load:   Load{Increments: 1e4, Counters: 300, Zipf: true, Groups: groups, Publishers: 10, Aggregators: 4},
+			Warmup: 165 * time.Second,
+		})
+	}
+	f := of(20)
+	if f.GroupShards < f.GroupNeeded || f.MostGroupShards > 3*f.GroupNeeded || f.GroupNeeded < 10 {
+		t.Errorf("groups have %d shards, and %d at most, want %d to three times as many", f.GroupShards, f.MostGroupShards, f.GroupNeeded)
+	}
+	if f.Behind() {
+		t.Errorf("%.0f of %.0f increments/s are counted", f.Counted, f.Published)
+	}
+	if testing.Short() {
+		return
+	}
+	without := of(0)
+	if f.Aborted > without.Aborted+0.02 || f.Blocked > without.Blocked+0.02 {
+		t.Errorf("%.1f %% of the commits are aborted and %.1f %% wait, without an index %.1f %% and %.1f %%", 100*f.Aborted, 100*f.Blocked, 100*without.Aborted, 100*without.Blocked)
+	}
+	// Nearly each commit writes all groups, so at most 20 more shards.
+	if more := (f.Writes - without.Writes) * f.Counted / 1e6 / f.Commits; more < 15 || more > 22 {
+		t.Errorf("a commit writes %.1f entities more than without an index, want about 20", more)
+	}
+}
+
+// Each counter of a commit is in its group, also after the commit was halved.
+func TestGroupsFollowTheirCounters(t *testing.T) {
+	t.Parallel()
+	g := groups{counters: 100, groups: 7}
+	var adds []add
+	for i := range int32(100) {
+		if i%3 == 0 {
+			adds = append(adds, add{counter: i})
+		}
+	}
+	all := g.add(adds)
+	a, b := g.halve(all)
+	for _, half := range [][]add{all, a, b} {
+		want := make(map[int32]bool)
+		for _, d := range half {
+			if int(d.counter) < g.counters {
+				want[g.of(d.counter)] = true
+			}
+		}
+		for i, d := range half {
+			if i > 0 && half[i-1].counter >= d.counter {
+				t.Errorf("%d comes before %d", half[i-1].counter, d.counter)
+			}
+			if int(d.counter) >= g.counters && !want[d.counter] {
+				t.Errorf("group %d has no counter in the commit", d.counter)
+			}
+			delete(want, d.counter)
+		}
+		if len(want) > 0 {
+			t.Errorf("groups %v are missing", want)
+		}
+	}
+	if counters := len(a) + len(b) - len(all); counters < 0 || counters > 1 {
+		t.Errorf("the halves have %d entities of %d", len(a)+len(b), len(all))
+	}
+	if n := g.reach(1); n != 1 {
+		t.Errorf("one counter reaches into %g groups", n)
+	}
+	if n := g.reach(100); n != 7 {
+		t.Errorf("all counters reach into %g groups", n)
 	}
 }

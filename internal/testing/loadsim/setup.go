@@ -13,6 +13,7 @@ type Load struct {
 	Hot        bool // one counter gets half of all increments, the others share the rest; else all are alike
 	// Zipf: counter number k gets 1/k of what counter number 1 gets. They have ranks by chance.
 	Zipf        bool
+	Groups      int // of an index that has all counters; 0: there is none
 	Publishers  int
 	Aggregators int
 }
@@ -71,6 +72,7 @@ func (s Setup) withDefaults() Setup {
 	s.Publishers = cmp.Or(s.Publishers, 1)
 	s.Aggregators = cmp.Or(s.Aggregators, 1)
 	s.Counters = cmp.Or(s.Counters, 1)
+	s.Groups = min(s.Groups, s.Counters)
 	s.Store.Rate = cmp.Or(s.Store.Rate, 1)
 	s.Store.Burst = cmp.Or(s.Store.Burst, 5)
 	s.Store.Patience = cmp.Or(s.Store.Patience, 500*time.Millisecond)
@@ -89,6 +91,8 @@ func (s Setup) withDefaults() Setup {
 	}
 	return s
 }
+
+func (s *Setup) groups() groups { return groups{s.Counters, s.Groups} }
 
 // perMessage is how many increments a message carries.
 func (s *Setup) perMessage() float64 {

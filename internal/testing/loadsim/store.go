@@ -21,7 +21,7 @@ type entity struct {
 type store struct {
 	Store
 	gap      time.Duration
-	counters [][]entity // shards by counter
+	counters [][]entity // shards by counter, and by group behind them
 	records  []record
 	every    time.Duration // between two writes of an entity
 	depth    time.Duration // how far due may be ahead
@@ -35,7 +35,8 @@ type record struct {
 }
 
 func newStore(s *Setup, start int) *store {
-	st := &store{Store: s.Store, gap: s.Gap, counters: make([][]entity, s.Counters), records: make([]record, s.Counters)}
+	all := s.groups().all()
+	st := &store{Store: s.Store, gap: s.Gap, counters: make([][]entity, all), records: make([]record, all)}
 	st.every = time.Duration(float64(time.Second) / s.Store.Rate)
 	st.depth = time.Duration((s.Store.Burst - 1) * float64(st.every))
 	for i := range st.counters {

@@ -34,17 +34,17 @@ func newWorld(s Setup) *world {
 	w.store = newStore(&s, cmp.Or(s.Start, shards.Start))
 	w.figures = newFigures(w)
 	w.windowMessages = w.contents.full(windowMessages, windowCounters)
-	for i := range s.Counters {
+	for i := range s.groups().all() {
 		w.names = append(w.names, "counter-"+strconv.Itoa(i))
 	}
 	for i := range s.Aggregators {
 		a := &aggregator{
 			w: w, random: rand.New(rand.NewPCG(s.Seed, uint64(2+2*i))),
 			chooser: s.Choice(&s, rand.NewPCG(s.Seed, uint64(3+2*i))),
-			linger:  fixed(s.Window), shards: make([]uint16, s.Counters),
+			linger:  fixed(s.Window), shards: make([]uint16, s.groups().all()),
 		}
 		if s.Reread > 0 {
-			a.read = make([]time.Duration, s.Counters)
+			a.read = make([]time.Duration, s.groups().all())
 		}
 		if s.Widen > 0 {
 			a.linger = &widening{least: s.Window, most: s.Widen}
@@ -111,7 +111,7 @@ func (w *world) wholeAdds(messages int, random *rand.Rand) []add {
 			adds = append(adds, add{counter: int32(i)})
 		}
 	}
-	return adds
+	return c.groups.add(adds)
 }
 
 // Run simulates, and gives up after Limit.

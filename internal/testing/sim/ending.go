@@ -13,6 +13,8 @@ const (
 	answers
 	closing
 	folding
+	lastPages
+	lastValues
 	lastIndexes
 	lastResets
 	lastReads
@@ -33,6 +35,14 @@ func (w *World) clearUp() {
 		}
 	case folding:
 		w.awaitFolds()
+	case lastPages:
+		if w.pagers.readLast() {
+			w.stage = w.afterPages()
+		}
+	case lastValues:
+		if w.sequencers.nextLast() {
+			w.stage = w.afterValues()
+		}
 	case lastIndexes:
 		if w.leaps.settleIndexes() {
 			w.oracles.groups.checkLast(w.oracles.totals.folded)
@@ -100,11 +110,28 @@ func (w *World) awaitFolds() {
 		if w.shape.operator {
 			w.operator.unreset = slices.Clone(counters[:2+w.shape.counters])
 		}
-		w.stage = lastIndexes
-		if w.indexed == nil {
-			w.stage = lastResets
+		w.stage = w.afterPages()
+		if w.pages != nil {
+			w.leaps.settleJournal()
+			w.stage = lastPages
 		}
 	}
+}
+
+// afterPages is the stage after the last pages of the journal.
+func (w *World) afterPages() stage {
+	if w.sequences > 0 {
+		return lastValues
+	}
+	return w.afterValues()
+}
+
+// afterValues is the stage after the last values of sequences.
+func (w *World) afterValues() stage {
+	if w.indexed == nil {
+		return lastResets
+	}
+	return lastIndexes
 }
 
 // awaitReads reads until the schedule has enough calls.

@@ -49,7 +49,7 @@ func (w *World) newEvents() map[Fault]func() bool {
 		ClockJumps:          w.leaps.setClock,
 		StoreClockJumps:     w.leaps.stepStore,
 		PastWindow:          w.leaps.passWindow,
-		Suspended:           w.leaps.suspend,
+		Suspended:           w.suspendAll,
 		WindowLonger:        func() bool { return w.db.changeWindow(true) },
 		WindowShorter:       func() bool { return w.db.changeWindow(false) },
 		NearWindow:          w.leaps.nearWindow,
@@ -67,12 +67,25 @@ func (w *World) newEvents() map[Fault]func() bool {
 		KillIndexer:         func() bool { return w.procs.killOne(indexing) },
 		IndexChanged:        w.db.changeIndex,
 		RulesSettled:        w.leaps.passSettle,
+		JournalRuled:        w.db.changeJournal,
 	}
 }
 
 // lose makes the store or the bus unavailable for a while.
 func (w *World) lose(f Fault) bool {
 	w.until[f] = time.Now().Add([]time.Duration{time.Second, 20 * time.Second, time.Minute}[w.rng.IntN(3)])
+	return true
+}
+
+// suspendAll suspends all machines. What is on its way to the store arrives afterwards, while others already read
+// the journal up to later times.
+func (w *World) suspendAll() bool {
+	w.leaps.suspend()
+	if w.pages != nil {
+		for range mostWalks {
+			w.pagers.read()
+		}
+	}
 	return true
 }
 

@@ -81,7 +81,7 @@ const (
 	Foreign
 	Poison
 
-	// These are drawn apart (mail, drawCrowd, ages).
+	// These are drawn apart (mail, drawCrowd, ages, drawIndexes, drawPages).
 	GivenUp
 	ReplayAsked
 	AskedAsNew
@@ -103,6 +103,10 @@ const (
 	KillIndexer
 	IndexChanged
 	RulesSettled
+	SequenceLost
+	SequenceAnswerLost
+	SequenceLate
+	JournalRuled
 
 	faultCount
 )
@@ -131,6 +135,7 @@ var faultNames = [faultCount]string{
 	"batch over HTTP lost", "answer over HTTP lost", "batch over HTTP sent twice", "ids of a batch over HTTP taken",
 	"reading for an index fails", "change for an index lost", "answer of a change for an index lost", "change for an index applied later",
 	"index worker killed", "index created or deleted", "rules settle",
+	"change of a sequence lost", "answer of a change of a sequence lost", "change of a sequence applied later", "rule for the journal changed",
 }
 
 func (f Fault) String() string { return faultNames[f] }

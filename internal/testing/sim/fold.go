@@ -110,7 +110,7 @@ func (db *database) fold(p *proc, c *store.Commit, f fate, called int, begun tim
 func (db *database) failFold(c *store.Commit, f fate, apply func() error) (Row, error) {
 	switch {
 	case f != released:
-		db.maybe(apply)
+		db.mayApply(apply)
 		return RowPastDeadline, errLost
 	case db.away(StoreAway):
 		return db.maybe(apply), errLost
@@ -136,6 +136,14 @@ func (db *database) failFold(c *store.Commit, f fate, apply func() error) (Row, 
 		return RowOK, nil
 	}
 	return db.refuseFold(c)
+}
+
+// mayApply is maybe for a commit. One of an embedded store is applied while its process runs, or never.
+func (db *database) mayApply(apply func() error) {
+	if left := len(db.delayed); db.maybe(apply) == RowMaybeLater && db.embedded {
+		db.delayed = db.delayed[:left]
+		_ = apply()
+	}
 }
 
 // refuseFold lets the store answer without applying anything.

@@ -135,6 +135,10 @@ func (db *database) createIndexes() {
 
 // passSettle lets so much time pass that no commit by older rules can come any more.
 func (lp *leaps) passSettle() bool {
+	if lp.pages != nil && lp.rng.IntN(3) == 0 {
+		lp.pass(time.Hour) // one that gets no record of the journal any more
+		return true
+	}
 	lp.pass(store.RulesSettle + []time.Duration{-5 * time.Second, time.Second, time.Minute}[lp.rng.IntN(3)])
 	return true
 }
@@ -165,7 +169,7 @@ func (lp *leaps) settleIndexes() bool {
 // expired reports whether a commit that was begun then can reach the store no more. A store with older
 // rules than its own takes it until its transaction has ended.
 func (db *database) expired(begun time.Time) bool {
-	return db.indexed != nil && !db.embedded && db.wall().Sub(begun) > store.MaxTransaction
+	return (db.indexed != nil || db.pages != nil) && !db.embedded && db.wall().Sub(begun) > store.MaxTransaction
 }
 
 var errExpired = errors.New("sim: the transaction has expired")

@@ -103,6 +103,14 @@ func (w *World) work() {
 		w.operator.operate()
 		return
 	}
+	if w.pages != nil && w.rng.IntN(4) == 0 {
+		w.pagers.read()
+		return
+	}
+	if w.sequences > 0 && w.rng.IntN(3) == 0 {
+		w.sequencers.next()
+		return
+	}
 	p := pick(w.rng, lives)
 	switch n := w.rng.IntN(20); {
 	case n < 5:

@@ -9,6 +9,7 @@ type oracles struct {
 	series *seriesOracle
 	groups *groupOracle
 	kept   *journalOracle
+	values *valueOracle
 	ledger *ledger
 }
 
@@ -18,7 +19,7 @@ var (
 )
 
 func newOracles(k *kernel, db *database, bus *broker) *oracles {
-	o := &oracles{partOracle: newPartOracle(k, db, bus), totals: newTotalOracle(k, db), series: newSeriesOracle(k, db), groups: newGroupOracle(k, db), kept: newJournalOracle(k, db)}
+	o := &oracles{partOracle: newPartOracle(k, db, bus), totals: newTotalOracle(k, db), series: newSeriesOracle(k, db), groups: newGroupOracle(k, db), kept: newJournalOracle(k, db), values: newValueOracle(k)}
 	o.totals.groups = o.groups
 	o.ledger = &ledger{kernel: k, db: db, totals: o.totals, series: o.series, kept: o.kept, used: make(map[string]int)}
 	return o
@@ -38,6 +39,8 @@ func (o *oracles) published(payload []byte) {
 }
 
 func (o *oracles) ruled(rules *store.Rules) { o.groups.ruled(rules) }
+
+func (o *oracles) gave(name string, t *store.Take, g store.Given) { o.values.gave(name, t, g) }
 
 func (o *oracles) reset(r *store.ResetRequest, done *store.ResetResult, by int) {
 	o.totals.reset(r, done, by)

@@ -10,21 +10,23 @@ import (
 // A plan is drawn from the seed before the schedule begins. It says which faults the schedule may
 // have and what its processes are like.
 type plan struct {
-	seed     uint64
-	rates    [faultCount]float64
-	shape    shape
-	embedded bool
-	changing bool           // the window will change
-	rules    []string       // the patterns of counters with series
-	ring     store.Ring     // of a store that is not embedded
-	window1  time.Duration  // the first deduplication window of the database
-	cured    int            // the step from which on the store refuses no content; 0 for none
-	journal  map[string]int // days by pattern; nil in a third of the schedules
-	crowd    *crowd         // nil in most schedules
-	contest  *contest       // nil in most schedules
-	doors    int            // publishers outside `up`; 0 in most schedules
-	outside  bool           // with roles apart: all publishers send over HTTP
-	indexed  *indexPlan     // nil in most schedules
+	seed      uint64
+	rates     [faultCount]float64
+	shape     shape
+	embedded  bool
+	changing  bool           // the window will change
+	rules     []string       // the patterns of counters with series
+	ring      store.Ring     // of a store that is not embedded
+	window1   time.Duration  // the first deduplication window of the database
+	cured     int            // the step from which on the store refuses no content; 0 for none
+	journal   map[string]int // days by pattern; nil in a third of the schedules
+	crowd     *crowd         // nil in most schedules
+	contest   *contest       // nil in most schedules
+	doors     int            // publishers outside `up`; 0 in most schedules
+	outside   bool           // with roles apart: all publishers send over HTTP
+	indexed   *indexPlan     // nil in most schedules
+	pages     *pagePlan      // nil in most schedules
+	sequences int            // that clients ask for values of; 0 in most schedules
 }
 
 // drawPlan draws with rng first. Newer parts of a plan have generators of their own, so that older
@@ -59,6 +61,8 @@ func drawPlan(rng *rand.Rand, seed uint64) *plan {
 		pl.drawOperator(rng)
 	}
 	pl.drawIndexes()
+	pl.drawPages()
+	pl.drawSequences()
 	return pl
 }
 

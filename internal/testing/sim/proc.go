@@ -9,6 +9,7 @@ import (
 	"github.com/countmill/countmill/internal/indexer"
 	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/sequence"
 	"github.com/countmill/countmill/store"
 )
 
@@ -68,7 +69,9 @@ type proc struct {
 	agg          *aggregator.Aggregator
 	stop         context.CancelFunc
 	rdr          *reader.Reader
-	adm          *admin.Admin // with the reader
+	adm          *admin.Admin     // with the reader
+	jnl          *admin.Journal   // with the reader
+	seq          *sequence.Issuer // with the reader; nil in most schedules
 	idx          *indexer.Indexer
 	stopIndexer  context.CancelFunc
 	waiting      []*busMessage

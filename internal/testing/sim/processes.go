@@ -75,6 +75,7 @@ func (ps *processes) start(r role, slot int, restored bool) *proc {
 		p.adm = must(admin.New(p.rdr, adminStore{&simStore{ps.db, p, nil}}, sysenv.With(admin.Config{
 			Timeout: 3*s.timeout + 53*time.Microsecond, CallTimeout: s.timeout + 37*time.Microsecond,
 		}, e)))
+		p.jnl = admin.NewJournal(journalStore{adminStore{&simStore{ps.db, p, nil}}}, s.timeout+41*time.Microsecond+time.Duration(p.n)*31)
 	}
 	if r.has(aggregating) {
 		ps.startAggregator(p, sysenv.With(aggregator.Config{
@@ -85,6 +86,9 @@ func (ps *processes) start(r role, slot int, restored bool) *proc {
 			HeartbeatEvery: s.announce, WorkerID: fmt.Sprint("worker", slot),
 			Decode: reads(p.version),
 		}, e))
+	}
+	if r.has(reading) && ps.sequences > 0 {
+		ps.startIssuer(p, e)
 	}
 	if r.has(indexing) && ps.indexed != nil {
 		ps.startIndexer(p, e)
@@ -99,6 +103,9 @@ func (ps *processes) startAggregator(p *proc, cfg aggregator.Config) {
 		p.shards, cfg.ShardRate = 1, 0
 	}
 	cfg.Shards = p.shards
+	if ps.pages != nil && ps.pages.sealed {
+		cfg.JournalKey = journalKey
+	}
 	p.agg = must(aggregator.New(&bus{ps.bus, p}, &simStore{ps.db, p, &p.aggClock}, cfg))
 	ctx, cancel := context.WithCancel(background)
 	p.stop = cancel
@@ -131,6 +138,9 @@ func (ps *processes) kill(p *proc) {
 		}
 		p.sums = nil
 		ps.finishDead(func() { _ = p.pub.Close(hasEnded) })
+	}
+	if p.seq != nil {
+		ps.finishDead(func() { _ = p.seq.Close(hasEnded) })
 	}
 	if p.stop != nil {
 		p.stop()

@@ -39,6 +39,8 @@ type storeWatch interface {
 	discarding(keys []string)
 	// forgetting comes before the store drops expired markers.
 	forgetting()
+	// gave sees values of a sequence that are given for the first time.
+	gave(name string, t *store.Take, g store.Given)
 	// ruled sees the rules after a step of an index.
 	ruled(rules *store.Rules)
 }

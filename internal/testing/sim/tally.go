@@ -23,6 +23,9 @@ type Tally struct {
 	Grown     int // records that were raised to name more shards
 	Built     int // indexes
 	Groups    int // totals of groups that were compared with their counters
+	Pages     int // of the journal
+	Values    int // answers with values of sequences
+	Heads     int // of hours of the journal
 	Outdated  int // folds with markers by settings that had been changed
 	Outlasted int // calls that were under way while the machine was suspended
 	Virtual   time.Duration
@@ -46,7 +49,7 @@ const mostFailures = 20
 func (t *Tally) Add(r *Result) {
 	one := Tally{
 		Schedules: 1, Calls: r.Calls, Least: r.Calls, Steps: r.Steps, Reads: r.Reads, After: r.After, Whole: r.Whole, Replayed: r.Replayed, Virtual: r.Virtual,
-		Conflicts: r.Conflicts, Resets: r.Resets, Swept: r.Swept, Grown: r.Grown, Built: r.Built, Groups: r.Groups, Outdated: r.Outdated, Outlasted: r.Outlasted,
+		Conflicts: r.Conflicts, Resets: r.Resets, Swept: r.Swept, Grown: r.Grown, Built: r.Built, Groups: r.Groups, Pages: r.Pages, Heads: r.Heads, Values: r.Values, Outdated: r.Outdated, Outlasted: r.Outlasted,
 		Faults: r.Faults, Rows: r.Rows, Shapes: r.Shapes,
 	}
 	if len(r.Violations) > 0 {
@@ -79,6 +82,9 @@ func (t *Tally) Merge(o *Tally) {
 	t.Grown += o.Grown
 	t.Built += o.Built
 	t.Groups += o.Groups
+	t.Pages += o.Pages
+	t.Heads += o.Heads
+	t.Values += o.Values
 	t.Outdated += o.Outdated
 	t.Outlasted += o.Outlasted
 	t.Virtual += o.Virtual
@@ -137,6 +143,9 @@ func (t *Tally) Table(wall time.Duration) string {
 	row("counters given more shards", t.Grown)
 	row("indexes built", t.Built)
 	row("totals of groups compared with their counters", t.Groups)
+	row("pages of the journal checked", t.Pages)
+	row("heads of hours of the journal", t.Heads)
+	row("answers with values of sequences", t.Values)
 	row("folds by settings that were changed", t.Outdated)
 	row("calls that outlast a suspension", t.Outlasted)
 	row("virtual time", t.Virtual.Round(time.Second))

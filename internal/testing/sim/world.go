@@ -16,18 +16,20 @@ import (
 type World struct {
 	*kernel
 
-	bus      *broker
-	db       *database
-	cache    *cacheServer
-	oracles  *oracles
-	procs    *processes
-	idle     *idleOracle
-	callers  *callers
-	clients  *clients
-	readers  *readClients
-	operator *operator
-	race     *race
-	leaps    *leaps
+	bus        *broker
+	db         *database
+	cache      *cacheServer
+	oracles    *oracles
+	procs      *processes
+	idle       *idleOracle
+	callers    *callers
+	clients    *clients
+	readers    *readClients
+	operator   *operator
+	pagers     *pageClients
+	sequencers *sequenceClients
+	race       *race
+	leaps      *leaps
 
 	events map[Fault]func() bool
 	stage  stage
@@ -53,7 +55,7 @@ func newWorld(seed uint64, verbose bool) *World {
 		Errorf: func(format string, args ...any) { w.violate(format, args...) },
 		Defer:  func(int, store.Key) bool { return w.strikes(LookupDeferred) },
 	}
-	if w.embedded && w.rng.IntN(2) == 0 {
+	if w.embedded && (w.rng.IntN(2) == 0 || w.pages != nil) {
 		options.Age = w.age
 	}
 	if !w.embedded {
@@ -75,6 +77,8 @@ func newWorld(seed uint64, verbose bool) *World {
 	w.clients = &clients{callers: w.callers, procs: w.procs, bus: w.bus, ledger: w.oracles.ledger, requests: w.oracles}
 	w.readers = &readClients{callers: w.callers, procs: w.procs, totals: w.oracles.totals}
 	w.operator = &operator{callers: w.callers, procs: w.procs, db: w.db, oracles: w.oracles}
+	w.pagers = &pageClients{callers: w.callers, procs: w.procs, kept: w.oracles.kept}
+	w.sequencers = &sequenceClients{callers: w.callers, procs: w.procs, values: w.oracles.values}
 	w.race = &race{kernel: w.kernel, clients: w.clients, bus: w.bus, db: w.db, procs: w.procs, ledger: w.oracles.ledger, totals: w.oracles.totals}
 	w.leaps = &leaps{kernel: w.kernel, bus: w.bus, db: w.db, procs: w.procs, callers: w.callers}
 	w.events = w.newEvents()

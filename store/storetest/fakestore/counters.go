@@ -103,7 +103,7 @@ func (s *Store) SweepCounters(ctx context.Context, after time.Duration) (removed
 		defer s.mu.Unlock()
 		at := s.commitTimeLocked()
 		for counter, h := range s.records {
-			if r, _ := h.newest(); !r.DeletedAt.IsZero() && !s.settings.Rules.Indexed(counter) && !r.DeletedAt.After(at.Add(-after)) && s.sweepLocked(counter, r, at) {
+			if r, _ := h.newest(); !r.DeletedAt.IsZero() && !s.settings.Rules.Kept(counter) && !r.DeletedAt.After(at.Add(-after)) && s.sweepLocked(counter, r, at) {
 				removed++
 			}
 		}

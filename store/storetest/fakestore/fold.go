@@ -52,10 +52,10 @@ func (s *Store) apply(c *store.Commit, answer Answer) (store.CommitResult, error
 			return store.CommitResult{}, fmt.Errorf("fakestore: %w: %s", store.ErrMarkerExists, m.ID)
 		}
 	}
-	if err := s.journalLocked(c); err != nil {
+	at := s.commitTimeLocked()
+	if err := s.journalLocked(c, at); err != nil {
 		return store.CommitResult{}, err
 	}
-	at := s.commitTimeLocked()
 	for _, m := range c.Markers {
 		s.markers[m.ID] = m
 	}

@@ -69,6 +69,9 @@ func (s *Store) SwapPieces(ctx context.Context, old, next []store.Piece) error {
 		return s.mistake("%d and %d pieces", len(old), len(next))
 	}
 	return s.run(ctx, SwapPieces, func() error {
+		if len(old) == 0 && len(next) > 0 && s.settings.Rules.Numbered(next[0].Index) == nil {
+			return fmt.Errorf("fakestore: index %d is gone: %w", next[0].Index, store.ErrNoIndex)
+		}
 		for i := range old {
 			if !s.isStoredLocked(&old[i]) {
 				return fmt.Errorf("fakestore: %w", store.ErrChanged)

@@ -19,6 +19,7 @@ type rowKey struct {
 // A journal has the records and rows of commits.
 type journal struct {
 	records map[store.JournalKey]store.JournalRecord
+	written map[store.JournalKey]time.Time // by commit time
 	rows    map[rowKey]store.JournalRow
 	open    map[time.Time]struct{} // moments of attempts, where the store uses the machine's clock
 	settled time.Time              // the latest SettledUntil
@@ -26,7 +27,7 @@ type journal struct {
 
 func newJournal() journal {
 	return journal{
-		records: make(map[store.JournalKey]store.JournalRecord), rows: make(map[rowKey]store.JournalRow),
+		records: make(map[store.JournalKey]store.JournalRecord), written: make(map[store.JournalKey]time.Time), rows: make(map[rowKey]store.JournalRow),
 		open: make(map[time.Time]struct{}),
 	}
 }
@@ -62,7 +63,7 @@ func (s *Store) checkJournal(c *store.Commit) error {
 	return nil
 }
 
-func (s *Store) journalLocked(c *store.Commit) error {
+func (s *Store) journalLocked(c *store.Commit, at time.Time) error {
 	for i := range c.Records {
 		if _, ok := s.journal.records[c.Records[i].Key]; ok {
 			return fmt.Errorf("fakestore: %w: record %x exists", store.ErrMarkerExists, c.Records[i].Key)
@@ -70,7 +71,7 @@ func (s *Store) journalLocked(c *store.Commit) error {
 	}
 	for _, r := range c.Records {
 		r.Data = bytes.Clone(r.Data)
-		s.journal.records[r.Key] = r
+		s.journal.records[r.Key], s.journal.written[r.Key] = r, at
 	}
 	for _, r := range c.Rows {
 		r.Data = bytes.Clone(r.Data)
@@ -112,6 +113,17 @@ func (s *Store) settledLocked() time.Time {
 	return s.journal.settled
 }
 
+// settledAtLocked is the SettledUntil of a view that begins now at that moment.
+func (s *Store) settledAtLocked(at time.Time) time.Time {
+	switch {
+	case s.opts.Age == nil:
+		return at.Add(-store.JournalSettle)
+	case len(s.journal.open) > 0:
+		return slices.MinFunc(slices.Collect(maps.Keys(s.journal.open)), time.Time.Compare).Add(-time.Microsecond)
+	}
+	return at
+}
+
 // JournalRecords returns the records of a range.
 func (s *Store) JournalRecords(ctx context.Context, q store.JournalQuery) (page store.JournalPage, err error) {
 	err = s.run(ctx, Journal, func() error {
@@ -123,6 +135,45 @@ func (s *Store) JournalRecords(ctx context.Context, q store.JournalQuery) (page 
 		}
 		slices.SortFunc(page.Records, func(a, b store.JournalRecord) int { return a.Place().Compare(b.Place()) })
 		page.Records, page.More = cut(page.Records, q)
+		return nil
+	})
+	return page, err
+}
+
+// JournalView opens a view that has the journal too.
+func (s *Store) JournalView() store.JournalView { return &View{store: s} }
+
+// JournalRecords returns the records of a range as of the view's moment.
+func (v *View) JournalRecords(ctx context.Context, q store.JournalQuery) (page store.JournalPage, err error) {
+	s := v.store
+	err = s.run(ctx, Journal, func() error {
+		at := v.pinLocked()
+		page.SettledUntil = v.settled
+		for key, r := range s.journal.records {
+			if q.Has(r.Place()) && !s.journal.written[key].After(at) {
+				page.Records = append(page.Records, r)
+			}
+		}
+		slices.SortFunc(page.Records, func(a, b store.JournalRecord) int { return a.Place().Compare(b.Place()) })
+		page.Records, page.More = cut(page.Records, q)
+		return nil
+	})
+	return page, err
+}
+
+// JournalRows returns the rows of a counter in a range as of the view's moment.
+func (v *View) JournalRows(ctx context.Context, counter string, q store.JournalQuery) (page store.JournalPage, err error) {
+	s := v.store
+	err = s.run(ctx, Journal, func() error {
+		at := v.pinLocked()
+		page.SettledUntil = v.settled
+		for key, r := range s.journal.rows {
+			if key.counter == counter && q.Has(key.place) && !s.journal.written[key.place.Key].After(at) {
+				page.Rows = append(page.Rows, r)
+			}
+		}
+		slices.SortFunc(page.Rows, func(a, b store.JournalRow) int { return a.Place.Compare(b.Place) })
+		page.Rows, page.More = cut(page.Rows, q)
 		return nil
 	})
 	return page, err
@@ -196,5 +247,5 @@ func (s *Store) Journaled() (records []store.JournalRecord) {
 func (s *Store) WriteRecords(c *store.Commit) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_ = s.journalLocked(c)
+	_ = s.journalLocked(c, s.commitTimeLocked())
 }

@@ -57,7 +57,7 @@ func (s *Store) checkBuckets(c *store.Commit) error {
 		return s.overLimit("minutes in a commit", len(minutes), most)
 	}
 	for add, sum := range sums {
-		if sum != c.Adds[add].Delta {
+		if sum != c.Adds[add].Delta && !c.Correction {
 			return s.mistake("the buckets of add %d sum to %d, and its delta is %d", add, sum, c.Adds[add].Delta)
 		}
 	}
@@ -79,6 +79,9 @@ func (s *Store) bucketsLocked(c *store.Commit, at, keep time.Time) {
 		} else {
 			// Too old for the ring: the fold itself adds it to the archive.
 			s.addBucketLocked(a.Counter, bucketKey{minute: b.Minute}, b.Delta, at, keep)
+		}
+		if c.Correction {
+			continue
 		}
 		was, _ := s.bucketed[key].newest()
 		s.bucketed[key] = s.bucketed[key].set(at, saturatingAdd(was, b.Delta), keep)

@@ -75,15 +75,20 @@ func (s *Store) ChangeRules(ctx context.Context, change store.RuleChange) (set s
 	err = s.do(ctx, answer, func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		now := s.opts.now()
-		if s.opts.Age == nil {
-			now = s.commitTimeLocked()
+		// Records of the journal that were written before have earlier moments.
+		moment := s.commitTimeLocked()
+		now := moment
+		if s.opts.Age != nil {
+			now = s.opts.now()
 		}
-		next, err := s.settingsLocked(now).ChangeRules(change, now, s.settle())
+		next, err := s.settingsLocked(now).ChangeRules(change, moment, s.settle())
 		if err != nil {
 			return err
 		}
 		s.settings, s.oldest = next, max(s.oldest, next.Rules.Oldest())
+		if x := change.Index; x != nil && x.Step == store.RemoveIndex {
+			delete(s.pieces, pieceKey{x.Index.Number, 1})
+		}
 		set = s.settingsLocked(now)
 		return nil
 	})

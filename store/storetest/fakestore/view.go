@@ -13,7 +13,9 @@ import (
 // A View reads the store at one moment.
 type View struct {
 	store *Store
-	at    time.Time // guarded by store.mu
+	// Guarded by store.mu.
+	at      time.Time
+	settled time.Time // of the journal
 }
 
 var _ store.View = (*View)(nil)
@@ -109,6 +111,9 @@ func (v *View) pinLocked() time.Time {
 	s := v.store
 	if v.at.IsZero() {
 		v.at = s.readTimeLocked()
+	}
+	if v.settled.IsZero() {
+		v.settled = s.settledAtLocked(v.at)
 	}
 	s.views[v] = struct{}{}
 	if s.opts.Unpinned {

@@ -1,0 +1,117 @@
+package httpapi
+
+import (
+	"context"
+	"time"
+	"unicode/utf8"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/internal/recount"
+	"github.com/countmill/countmill/wire"
+)
+
+// recounting bounds one piece of a recount, which reads the journal from the opening balances on.
+const recounting = time.Hour
+
+// onRecounter is the processes that recount.
+var onRecounter = &home{"reader or aggregator", func(s *Services) bool { return s.Recounter != nil }}
+
+// A Recounter recounts counters from the journal. *recount.Recounter is one; its method has the promises.
+type Recounter interface {
+	Recount(ctx context.Context, q recount.Query) (recount.Result, error)
+}
+
+var recountBody = &body{
+	empty: func() any { return new(recountRequest) }, max: smallBody,
+	want: `{"prefix": "billing:", "from": "...", "to": "...", "piece": "...", "repair": false, "opening": false}, each only if wanted`,
+}
+
+// A recountRequest names a piece of a recount.
+type recountRequest struct {
+	Prefix  text `json:"prefix"`
+	From    text `json:"from"`
+	To      text `json:"to"`
+	Piece   text `json:"piece"`
+	Repair  flag `json:"repair"`
+	Opening flag `json:"opening"`
+}
+
+func (a *API) recount(c call) (any, error) {
+	request := c.body.(*recountRequest)
+	q := recount.Query{Prefix: request.Prefix.value, Piece: request.Piece.value, Repair: bool(request.Repair), Open: bool(request.Opening)}
+	if len(q.Prefix) > countmill.MaxCounterName || !utf8.ValidString(q.Prefix) {
+		return nil, &countmill.FieldError{Field: "prefix", Problem: "is no beginning of a name", Limit: "0 to 500 bytes of valid UTF-8"}
+	}
+	for _, end := range []struct {
+		name string
+		text text
+		to   *wire.Minute
+	}{{"from", request.From, &q.From}, {"to", request.To, &q.To}} {
+		if !end.text.given {
+			continue
+		}
+		at, err := time.Parse(time.RFC3339, end.text.value)
+		if err != nil || !wire.InRange(at) {
+			return nil, &countmill.FieldError{Field: end.name, Problem: "is not a time", Limit: "2006-01-02T15:04:05Z"}
+		}
+		*end.to = wire.MinuteOf(at)
+	}
+	// The server's own limit is for short answers. Tests write without a connection.
+	_ = api.ExtendWrite(c.w, recounting+10*time.Second)
+	result, err := a.services.Recounter.Recount(c.ctx, q)
+	if err != nil {
+		return nil, asRefused(err)
+	}
+	return recountedOf(&result), nil
+}
+
+// recounted is the result of a piece as clients see it.
+type recounted struct {
+	AsOf     string           `json:"as_of"`
+	Findings []recountFinding `json:"findings"`
+	Counters int              `json:"counters"`
+	Buckets  int              `json:"buckets"`
+	Groups   int              `json:"groups"`
+	Entries  int64            `json:"entries"`
+	Opened   int              `json:"opened"`
+	// NotCovered counts the names that were not compared, by reason.
+	NotCovered map[string]int `json:"not_covered"`
+	Names      []notCovered   `json:"not_covered_names"`
+	Done       int            `json:"done"`
+	Next       string         `json:"next,omitempty"`
+}
+
+type recountFinding struct {
+	Kind    string `json:"kind"`
+	Counter string `json:"counter"`
+	Time    string `json:"time,omitempty"`
+	Quarter bool   `json:"quarter,omitempty"`
+	Stored  int64  `json:"stored"`
+	Counted int64  `json:"counted"`
+	Fixed   bool   `json:"fixed,omitempty"`
+	Detail  string `json:"detail,omitempty"`
+}
+
+type notCovered struct {
+	Counter string `json:"counter"`
+	Reason  string `json:"reason"`
+}
+
+func recountedOf(r *recount.Result) recounted {
+	out := recounted{
+		AsOf: api.FormatTime(r.At), Findings: make([]recountFinding, len(r.Findings)), Counters: r.Counters, Buckets: r.Buckets, Groups: r.Groups,
+		Entries: r.Entries, Opened: r.Opened, NotCovered: r.Reasons, Names: make([]notCovered, len(r.Unjudged)), Done: r.Done, Next: r.Next,
+	}
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		out.Findings[i] = recountFinding{f.Kind, f.Name, "", f.Quarter, f.Stored, f.Counted, f.Fixed, f.Detail}
+		if f.Minute != 0 {
+			out.Findings[i].Time = api.FormatTime(f.Minute.Time())
+		}
+	}
+	for i, u := range r.Unjudged {
+		out.Names[i] = notCovered{u.Name, u.Reason}
+	}
+	return out
+}

@@ -1,0 +1,477 @@
+package recount_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/admin"
+	"github.com/countmill/countmill/internal/journal"
+	"github.com/countmill/countmill/internal/recount"
+	"github.com/countmill/countmill/internal/testing/recounttest"
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/wire"
+)
+
+const total = "billing:1"
+
+// damage changes the total of a counter without a record.
+func damage(t *testing.T, r *recounttest.Rig, name string, delta int64) {
+	t.Helper()
+	c := &store.Commit{
+		Correction: true, Rules: r.Settings().Version, Adds: []store.ShardDelta{store.NewShardDelta(name, 0, delta)},
+		Markers: []store.Marker{{ID: r.NewID(), At: r.Now(), ExpireAt: r.Now().Add(time.Hour)}},
+	}
+	if _, err := r.Store.Fold(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func fold(t *testing.T, r *recounttest.Rig, name string, delta int64) wire.PartID {
+	t.Helper()
+	id := r.NewID()
+	if err := r.Fold(id, wire.MinuteOf(r.Now()), map[string]int64{name: delta}); err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+func (s sums) want(t *testing.T, r *recounttest.Rig) {
+	t.Helper()
+	got := r.State().Totals
+	for name, want := range s {
+		if got[name] != want {
+			t.Errorf("%s is %d, want %d", name, got[name], want)
+		}
+	}
+}
+
+type sums map[string]int64
+
+// The same damage twice is corrected twice.
+func TestDamageComesAgain(t *testing.T) {
+	t.Parallel()
+	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+		fold(t, r, total, 7)
+		for range 3 {
+			damage(t, r, total, -5)
+			got := r.Recount(recount.Query{Prefix: "billing:", Repair: true})
+			if len(got.Findings) != 1 || !got.Findings[0].Fixed || got.Findings[0].Stored != 2 || got.Findings[0].Counted != 7 {
+				t.Fatalf("found %+v", got.Findings)
+			}
+			sums{total: 7}.want(t, r)
+		}
+	})
+}
+
+// A midway store runs a function once, before its next fold.
+type midway struct {
+	store.Store
+	once *sync.Once
+	do   func()
+}
+
+func (m midway) Fold(ctx context.Context, c *store.Commit) (store.CommitResult, error) {
+	m.once.Do(m.do)
+	return m.Store.Fold(ctx, c)
+}
+
+// Two recounts find the same damage, and one of them corrects it.
+func TestTwoRecountsAtOnce(t *testing.T) {
+	t.Parallel()
+	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+		fold(t, r, total, 7)
+		damage(t, r, total, 100)
+		other := func() {
+			if got := r.Recount(recount.Query{Repair: true}); len(got.Findings) != 1 || !got.Findings[0].Fixed {
+				t.Errorf("the other recount found %+v", got.Findings)
+			}
+		}
+		got := r.RecountBy(r.Recounter(midway{r.Store, new(sync.Once), other}, recount.Config{}), recount.Query{Repair: true})
+		if len(got.Findings) != 1 || got.Findings[0].Fixed || !strings.Contains(got.Findings[0].Detail, "another recount") {
+			t.Errorf("the first recount found %+v", got.Findings)
+		}
+		sums{total: 7}.want(t, r)
+	})
+}
+
+// A correction whose answer is lost is applied once, and one that never arrives is reported.
+func TestLostAnswers(t *testing.T) {
+	t.Parallel()
+	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+		st := r.Store.(*fakestore.Store)
+		fold(t, r, total, 7)
+		for name, tt := range map[string]struct {
+			answers []fakestore.Answer
+			fixed   bool
+		}{
+			"applied":     {[]fakestore.Answer{fakestore.UnknownApplied}, true},
+			"not applied": {[]fakestore.Answer{fakestore.UnknownNotApplied, fakestore.NotApplied}, true},
+			"never":       {[]fakestore.Answer{fakestore.UnknownNotApplied, fakestore.UnknownNotApplied, fakestore.UnknownNotApplied, fakestore.UnknownNotApplied, fakestore.UnknownNotApplied}, false},
+		} {
+			damage(t, r, total, 3)
+			answers := tt.answers
+			st.OnFold(func(int, *store.Commit) fakestore.Answer {
+				if len(answers) == 0 {
+					return fakestore.OK
+				}
+				a := answers[0]
+				answers = answers[1:]
+				return a
+			})
+			got := r.Recount(recount.Query{Prefix: total, Repair: true})
+			if len(got.Findings) != 1 || got.Findings[0].Fixed != tt.fixed {
+				t.Errorf("%s: found %+v, want it fixed: %t", name, got.Findings, tt.fixed)
+			}
+			r.Recount(recount.Query{Prefix: total, Repair: true})
+			sums{total: 7}.want(t, r)
+		}
+	})
+}
+
+// A part in two records counts once.
+func TestPartsInTwoRecords(t *testing.T) {
+	t.Parallel()
+	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+		st := r.Store.(*fakestore.Store)
+		fold(t, r, total, 7)
+		fold(t, r, "page:s1:1", 9)
+		for _, record := range st.Journaled() {
+			again := record
+			again.Key[15]++
+			st.WriteRecords(&store.Commit{Records: []store.JournalRecord{again}})
+		}
+		r.Nothing("with every record twice")
+	})
+}
+
+// Small bounds of memory change nothing but the number of pieces.
+func TestBoundsOfMemory(t *testing.T) {
+	t.Parallel()
+	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+		r.History(200)
+		r.Damage(30)
+		want := r.Recount(recount.Query{})
+		small := r.RecountBy(r.Recounter(r.Store, recount.Config{MostParts: 40, MostSums: 300}), recount.Query{})
+		if diff := cmp.Diff(recounttest.Named(want.Findings), recounttest.Named(small.Findings)); diff != "" {
+			t.Errorf("in small pieces (-whole +small):\n%s", diff)
+		}
+		if small.Counters != want.Counters || small.Buckets != want.Buckets || small.Groups != want.Groups || small.Entries <= want.Entries {
+			t.Errorf("in small pieces: %+v, want the same as %+v in several pieces", small, want)
+		}
+	})
+}
+
+// Increments that come in meanwhile never look like damage.
+func TestFoldsBesideARecount(t *testing.T) {
+	t.Parallel()
+	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+		r.History(30)
+		for range 20 {
+			// A fold before each look at the store.
+			got := r.RecountBy(r.Recounter(busy{r.Store, func() { r.History(1) }}, recount.Config{}), recount.Query{})
+			if len(got.Findings) > 0 || got.Counters == 0 || got.Groups == 0 {
+				t.Fatalf("beside folds: %+v", got)
+			}
+		}
+	})
+}
+
+// A busy store folds before each page of a view's journal and records.
+type busy struct {
+	store.Store
+	fold func()
+}
+
+type busyView struct {
+	store.JournalView
+	fold func()
+}
+
+func (b busy) JournalView() store.JournalView { return busyView{b.Store.JournalView(), b.fold} }
+
+func (v busyView) List(ctx context.Context, prefix, after string, limit int) ([]store.Record, error) {
+	v.fold()
+	return v.JournalView.List(ctx, prefix, after, limit)
+}
+
+func (v busyView) JournalRecords(ctx context.Context, q store.JournalQuery) (store.JournalPage, error) {
+	v.fold()
+	return v.JournalView.JournalRecords(ctx, q)
+}
+
+// A counter that the journal does not cover is never judged, nor changed.
+func TestNotCovered(t *testing.T) {
+	t.Parallel()
+	journalRule := func(pattern, keep string) store.RuleChange {
+		change, err := store.ParseJournalKeep(keep)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return store.RuleChange{Pattern: pattern, Journal: &change}
+	}
+	end := func(pattern string) store.RuleChange {
+		return store.RuleChange{Pattern: pattern, Journal: new(store.JournalChange), Remove: true}
+	}
+	for name, tt := range map[string]struct {
+		do   func(t *testing.T, r *recounttest.Rig)
+		want string // in the reason; empty if the counter is judged
+	}{
+		"covered":        {func(*testing.T, *recounttest.Rig) {}, ""},
+		"the rule ended": {func(_ *testing.T, r *recounttest.Rig) { r.Change(end("billing:*")) }, "no rule"},
+		"the rule came back": {func(_ *testing.T, r *recounttest.Rig) {
+			r.Change(end("billing:*"))
+			r.Change(journalRule("billing:*", "30d"))
+		}, "no opening"},
+		"kept for less":     {func(_ *testing.T, r *recounttest.Rig) { r.Change(journalRule("billing:*", "1d")) }, "no opening"},
+		"another rule":      {func(_ *testing.T, r *recounttest.Rig) { r.Change(journalRule(total, "400d")) }, "was changed"},
+		"a rule for others": {func(_ *testing.T, r *recounttest.Rig) { r.Change(journalRule("billing:2", "400d")) }, ""},
+		"records went":      {func(_ *testing.T, r *recounttest.Rig) { r.Pass(31 * 24 * time.Hour) }, "are gone"},
+		"another was erased": {func(t *testing.T, r *recounttest.Rig) {
+			fold(t, r, "billing:9", 5)
+			r.Pass(2 * store.RulesSettle)
+			if got, err := admin.NewJournal(r.Store, time.Minute).Erase(t.Context(), "billing:9", ""); err != nil || got.Erased != 1 {
+				t.Fatalf("erased %+v, %v", got, err)
+			}
+		}, "were erased"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+				fold(t, r, total, 7)
+				damage(t, r, total, 1)
+				tt.do(t, r)
+				got := r.Recount(recount.Query{Prefix: total, Repair: true})
+				if tt.want == "" {
+					if len(got.Findings) != 1 || len(got.Reasons) != 0 {
+						t.Errorf("got %+v, want the damage", got)
+					}
+					return
+				}
+				if len(got.Findings) != 0 || len(got.Reasons) != 1 || !strings.Contains(fmt.Sprint(got.Reasons), tt.want) {
+					t.Errorf("got %+v, want nothing found, because %s", got, tt.want)
+				}
+				sums{total: 8}.want(t, r)
+			})
+		})
+	}
+}
+
+// A counter that is older than its rule has an opening balance, and a new one leaves damage as it is.
+func TestOpenings(t *testing.T) {
+	t.Parallel()
+	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+		keep, err := store.ParseJournalKeep("30d")
+		if err != nil {
+			t.Fatal(err)
+		}
+		damage(t, r, "old:1", 50) // before the rule
+		if err := r.Grow(t.Context(), []store.Growth{{Counter: "old:1", Shards: 1}}); err != nil {
+			t.Fatal(err)
+		}
+		r.Change(store.RuleChange{Pattern: "old:*", Journal: &keep})
+		if !r.Limits().RefusesOldRules {
+			_, err := r.Recounter(r.Store, recount.Config{}).Recount(t.Context(), recount.Query{Prefix: "old:", Open: true})
+			if !errors.Is(err, recount.ErrEarly) || !errors.Is(err, countmill.ErrUnavailable) {
+				t.Errorf("an opening right after the rule: got %v, want ErrEarly", err)
+			}
+			r.Pass(2 * store.RulesSettle)
+		}
+		fold(t, r, "old:1", 7)
+		for range 3 {
+			if got := r.Recount(recount.Query{Prefix: "old:", Open: true}); got.Opened != 1 || len(got.Findings) > 0 {
+				t.Fatalf("an opening: %+v", got)
+			}
+			fold(t, r, "old:1", 1)
+			r.Pass(time.Hour)
+		}
+		damage(t, r, "old:1", 5)
+		if got := r.Recount(recount.Query{Prefix: "old:", Open: true}); len(got.Findings) != 1 || got.Findings[0].Counted != 60 {
+			t.Errorf("found %+v, want 60 counted", got.Findings)
+		}
+		if got := r.Recount(recount.Query{Prefix: "old:", Repair: true}); len(got.Findings) != 1 || got.Counters != 1 {
+			t.Errorf("after another opening found %+v", got)
+		}
+		sums{"old:1": 60}.want(t, r)
+	})
+}
+
+// Minutes that were joined are compared as a quarter hour.
+func TestJoinedMinutes(t *testing.T) {
+	t.Parallel()
+	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+		r.History(60)
+		want := r.State()
+		damaged := r.Damage(20)
+		r.Pass(8 * time.Hour)
+		for range 3 {
+			if _, err := r.MoveSeries(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := r.SweepSeries(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			r.Pass(time.Minute)
+		}
+		got := r.Recount(recount.Query{Repair: true})
+		quarters := 0
+		for _, f := range got.Findings {
+			if !f.Fixed {
+				t.Errorf("not corrected: %+v", f)
+			}
+			if f.Quarter {
+				quarters++
+			}
+		}
+		if quarters == 0 && r.Limits().Ring.Buckets == 0 || len(got.Findings) > len(damaged) {
+			t.Errorf("%d quarter hours among %d findings of %d", quarters, len(got.Findings), len(damaged))
+		}
+		r.Nothing("after the repair")
+		if diff := cmp.Diff(want.Totals, r.State().Totals); diff != "" {
+			t.Errorf("totals (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// A period has buckets only.
+func TestPeriod(t *testing.T) {
+	t.Parallel()
+	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+		r.History(100)
+		r.Damage(40)
+		all := r.Recount(recount.Query{})
+		begin := wire.MinuteOf(r.Now().Add(-30 * time.Minute))
+		var want []recount.Finding
+		for _, f := range all.Findings {
+			if f.Kind == recount.WrongBucket && f.Minute >= begin && f.Minute < begin+20 {
+				want = append(want, f)
+			}
+		}
+		got := r.Recount(recount.Query{From: begin, To: begin + 20})
+		if diff := cmp.Diff(recounttest.Named(want), recounttest.Named(got.Findings)); diff != "" || len(want) == 0 {
+			t.Errorf("%d in a period (-want +got):\n%s", len(want), diff)
+		}
+	})
+}
+
+// Resets, deletes and sweeps are no damage.
+func TestResetsAreNoDamage(t *testing.T) {
+	t.Parallel()
+	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+		r.History(30)
+		for name, gone := range map[string]bool{"billing:1": true, "page:s1:1": true, "billing:2": false} {
+			fold(t, r, name, 70)
+			state := r.State()
+			sum := int64(0)
+			for _, n := range state.Shards[name] {
+				sum += n
+			}
+			look := store.Sum{Exists: true, Sum: sum, At: r.Now().UTC().Truncate(time.Microsecond)}
+			request := store.ResetRequest{ID: wire.ResetID(name, "x"), Counter: name, Look: look, Delete: gone, At: r.Now(), ExpireAt: r.Now().Add(time.Hour)}
+			if _, err := r.ResetCounter(t.Context(), request); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.Pass(3 * 24 * time.Hour)
+		for range 3 {
+			if n, err := r.SweepCounters(t.Context(), store.SweepAfter); err != nil || n != 0 {
+				t.Fatalf("a sweep removed %d counters of the journal (%v)", n, err)
+			}
+		}
+		fold(t, r, "billing:1", 1)
+		r.Nothing("after resets and deletes")
+	})
+}
+
+// A counter whose record is gone gets one, and is corrected by the next recount.
+func TestMissingRecords(t *testing.T) {
+	t.Parallel()
+	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+		at, done := r.JournalMoment(r.Now())
+		defer done()
+		record := journal.Record{Parts: []journal.Part{{ID: r.NewID(), Entries: []journal.Entry{{Counter: "billing:lost", Delta: 9}}}}}
+		r.Store.(*fakestore.Store).WriteRecords(&store.Commit{Records: []store.JournalRecord{{
+			Key: store.NewJournalKey(at, 1), ExpireAt: at.Add(time.Hour), Data: record.Encode(nil),
+		}}})
+		for _, want := range []string{"missing billing:lost 0", "total billing:lost 0"} {
+			if got := recounttest.Named(r.Recount(recount.Query{Prefix: "billing:", Repair: true}).Findings); len(got) != 1 || got[0] != want {
+				t.Fatalf("found %q, want %q", got, want)
+			}
+		}
+		sums{"billing:lost": 9}.want(t, r)
+	})
+}
+
+// Records of corrections and openings have seals, and are no increments.
+func TestRecordsOfRecounts(t *testing.T) {
+	t.Parallel()
+	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+		sealer, err := journal.NewSealer(bytes.Repeat([]byte{7}, journal.MinKey))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fold(t, r, "page:s1:1", 3)
+		damage(t, r, "page:s1:1", 5)
+		st := r.Store.(*fakestore.Store)
+		before := len(st.Journaled())
+		x := r.Recounter(r.Store, recount.Config{Sealer: sealer})
+		r.RecountBy(x, recount.Query{Repair: true, Open: true, Prefix: "page:"})
+		kinds := make(map[journal.Kind]int)
+		for _, record := range st.Journaled()[before:] {
+			content, err := journal.Decode(record.Data)
+			if err == nil {
+				err = sealer.Check(&content, record.Key)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			kinds[content.Kind]++
+			content.Lines(record.Key, func(l journal.Line) { t.Errorf("an increment of %s", l.Entry.Counter) })
+		}
+		if kinds[journal.CorrectionKind] != 1 || kinds[journal.OpeningKind] != 1 || len(kinds) != 2 {
+			t.Errorf("records %v, want a correction and an opening", kinds)
+		}
+	})
+}
+
+// Tend opens a rule that has no opening, and one whose opening is old, and no other.
+func TestTend(t *testing.T) {
+	t.Parallel()
+	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+		st := r.Store.(*fakestore.Store)
+		tend := func(want int) {
+			t.Helper()
+			before := len(st.Journaled())
+			if err := r.Recounter(r.Store, recount.Config{}).Tend(t.Context(), quiet); err != nil {
+				t.Fatal(err)
+			}
+			if got := len(st.Journaled()) - before; got != want {
+				t.Errorf("%d openings were written, want %d", got, want)
+			}
+		}
+		fold(t, r, total, 7)
+		tend(0)
+		change := store.JournalChange{Keep: 30 * 24 * time.Hour}
+		r.Change(store.RuleChange{Pattern: "new:*", Journal: &change})
+		if !r.Limits().RefusesOldRules {
+			tend(0)
+			r.Pass(2 * store.RulesSettle)
+		}
+		tend(1)
+		tend(0)
+		r.Pass(16 * 24 * time.Hour)
+		tend(2) // billing:* and new:*
+		r.Pass(15 * 24 * time.Hour)
+		if got := r.Recount(recount.Query{Prefix: total}); got.Counters != 1 || len(got.Findings) > 0 {
+			t.Errorf("after a month: %+v", got)
+		}
+	})
+}

@@ -1,0 +1,227 @@
+package recount
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/journal"
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/wire"
+)
+
+// The details of findings that a repair has not fixed.
+const (
+	otherFirst = "another recount has corrected it first: recount again"
+	unclear    = "the outcome is unknown: recount again"
+	tooOld     = "it was read over an hour ago: recount again"
+	recorded   = "its record was made: recount again"
+	outdated   = "the rules were changed meanwhile: recount again"
+)
+
+// repair corrects what was found: each total, and each quarter hour of a series, in a commit of its own.
+func (x *run) repair(ctx context.Context) error {
+	found := x.result.Findings
+	for i := 0; i < len(found); {
+		n := 1
+		for i+n < len(found) && sameUnit(&found[i], &found[i+n]) {
+			n++
+		}
+		detail, err := x.fix(ctx, found[i:i+n])
+		if err != nil {
+			return err
+		}
+		for k := range found[i : i+n] {
+			found[i+k].Fixed, found[i+k].Detail = detail == "", detail
+		}
+		i += n
+	}
+	return nil
+}
+
+// sameUnit reports whether two findings are corrected together: buckets of one quarter hour, whose minutes may be
+// joined between two recounts.
+func sameUnit(a, b *Finding) bool {
+	return a.Name == b.Name && a.Kind == WrongBucket && b.Kind == WrongBucket && store.QuarterOf(a.Minute) == store.QuarterOf(b.Minute)
+}
+
+// fix returns why it has not corrected a sum; empty if it has.
+func (x *run) fix(ctx context.Context, unit []Finding) (detail string, err error) {
+	if unit[0].Kind == MissingRecord {
+		return recorded, x.record(ctx, unit[0].Name)
+	}
+	id, err := x.correctionID(ctx, &unit[0])
+	if err != nil {
+		return "", err
+	}
+	fold := x.cfg.env.Uint64()
+	for range 5 {
+		detail, err := x.attempt(ctx, unit, id, fold)
+		if !errors.Is(err, errAgain) {
+			return detail, err
+		}
+	}
+	return unclear, nil
+}
+
+// record makes the record of a counter, so that its shards have a total.
+func (x *run) record(ctx context.Context, name string) error {
+	page, err := timed(ctx, x.Recounter, func(ctx context.Context) (store.ShardPage, error) { return x.store.ShardsOf(ctx, name) })
+	if err != nil {
+		return err
+	}
+	shards := 1
+	for i := range page.Shards {
+		if s := &page.Shards[i]; s.Number < countmill.MaxShards {
+			shards = max(shards, s.Number+1)
+		}
+	}
+	_, err = timed(ctx, x.Recounter, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, x.store.Grow(ctx, []store.Growth{{Counter: name, Shards: shards}})
+	})
+	return err
+}
+
+// correctionRows is the name under which the corrections of a sum have rows. No counter has it.
+func correctionRows(f *Finding) string {
+	id := wire.RecountID(f.Name, unitOf(f), "")
+	return groupMark + "corrections:" + hex.EncodeToString(id[:])
+}
+
+func unitOf(f *Finding) wire.Minute { return store.QuarterOf(f.Minute) }
+
+// correctionID is the id of the correction that follows the last one in the view. Whoever corrects the same sum
+// after the same correction has the same id, and one of them comes first.
+func (x *run) correctionID(ctx context.Context, f *Finding) (wire.PartID, error) {
+	page, err := timed(ctx, x.Recounter, func(ctx context.Context) (store.JournalPage, error) {
+		return x.view.JournalRows(ctx, correctionRows(f), store.JournalQuery{Limit: 1, Last: true})
+	})
+	if err != nil {
+		return wire.PartID{}, err
+	}
+	last := ""
+	if len(page.Rows) > 0 {
+		last = page.Rows[0].Place.String()
+	}
+	return wire.RecountID(f.Name, unitOf(f), last), nil
+}
+
+var errAgain = errors.New("repeat the correction")
+
+// maxViewAge is how old the view of a correction may be. Markers of corrections stay for longer, so a
+// correction that another recount has made since the view is noticed.
+const maxViewAge = time.Hour
+
+// attempt commits a correction. It answers errAgain if it was maybe applied, or not at all, and may be repeated.
+func (x *run) attempt(ctx context.Context, unit []Finding, id wire.PartID, fold uint64) (detail string, err error) {
+	checked, err := timed(ctx, x.Recounter, x.store.Check)
+	if err != nil {
+		return "", err
+	}
+	now := x.now(&checked)
+	switch {
+	case now.Sub(x.at) > maxViewAge:
+		return tooOld, nil
+	case !x.inForce(unit[0].Name, checked.Settings.Rules):
+		return outdated, nil
+	}
+	at, done := x.store.JournalMoment(now)
+	defer done()
+	c, err := x.correction(unit, id, fold, &checked.Settings, now, at)
+	if err != nil {
+		return "", err
+	}
+	_, err = timed(ctx, x.Recounter, func(ctx context.Context) (store.CommitResult, error) { return x.store.Fold(ctx, c) })
+	switch {
+	case err == nil:
+		return "", nil
+	case errors.Is(err, store.ErrMarkerExists):
+		return x.whose(ctx, id, fold)
+	case errors.Is(err, store.ErrRefused), errors.Is(err, store.ErrDeployment):
+		return "", err
+	}
+	return "", cmp.Or(ctx.Err(), errAgain)
+}
+
+// inForce reports whether the rules still have what the view had of them.
+func (x *run) inForce(name string, rules *store.Rules) bool {
+	if rules == nil || rules.JournalFrom != x.rules.JournalFrom {
+		return false
+	}
+	if !countmill.IsGroup(name) {
+		return rules.JournalOf(name) != nil
+	}
+	was, is := x.rules.IndexOf(name), rules.IndexOf(name)
+	return was != nil && is != nil && was.Number == is.Number && is.InForce()
+}
+
+// whose reports whose correction the marker is.
+func (x *run) whose(ctx context.Context, id wire.PartID, fold uint64) (detail string, err error) {
+	found, err := timed(ctx, x.Recounter, func(ctx context.Context) ([]store.Marker, error) { return x.store.Applied(ctx, []wire.PartID{id}) })
+	if err != nil {
+		return "", err
+	}
+	if len(found) == 1 && found[0].Fold == fold {
+		return "", nil
+	}
+	return otherFirst, nil
+}
+
+func (x *run) now(checked *store.Checked) time.Time {
+	if checked.At.IsZero() {
+		return x.cfg.env.Now()
+	}
+	return checked.At
+}
+
+// correction makes the commit: it changes nothing but the sums that were found wrong.
+func (x *run) correction(unit []Finding, id wire.PartID, fold uint64, set *store.Settings, now, at time.Time) (*store.Commit, error) {
+	f := &unit[0]
+	c := &store.Commit{
+		Correction: true, Rules: set.Version, Archive: x.store.Limits().Ring.Archive(now),
+		Markers: []store.Marker{{
+			ID: id, Fingerprint: wire.Fingerprint(binary.BigEndian.Uint64(id[8:])), Fold: fold, At: now, ExpireAt: set.Expiry(now, now),
+		}},
+	}
+	r := &journal.Record{Kind: journal.CorrectionKind}
+	total := int64(0)
+	for i := range unit {
+		u := &unit[i]
+		delta := u.Counted - u.Stored
+		r.Parts = append(r.Parts, journal.Part{ID: id, Minute: u.Minute, Entries: []journal.Entry{{Counter: u.Name, Delta: delta}}})
+		if u.Kind != WrongBucket {
+			total = delta
+			continue
+		}
+		c.Buckets = append(c.Buckets, store.BucketDelta{Minute: u.Minute, Delta: delta})
+	}
+	c.Adds = []store.ShardDelta{store.NewShardDelta(f.Name, 0, total)}
+	return c, x.addRecord(c, r, at, x.keep(set), correctionRows(f), []byte{1})
+}
+
+// keep is how long a record of a recount stays: not shorter than its marker, and the longest of all rules.
+func (x *run) keep(set *store.Settings) time.Duration {
+	keep := set.Window + store.MarkerSlack + maxViewAge
+	for i := range x.rules.Journal {
+		keep = max(keep, x.rules.Journal[i].Keep)
+	}
+	return keep
+}
+
+// addRecord seals a record and adds it to a commit, with one row.
+func (x *run) addRecord(c *store.Commit, r *journal.Record, at time.Time, keep time.Duration, rows string, row []byte) error {
+	record := store.JournalRecord{Key: store.NewJournalKey(at, x.cfg.env.Uint64()), ExpireAt: at.Add(keep)}
+	if err := x.cfg.Sealer.Seal(r, record.Key, x.cfg.env); err != nil {
+		return fmt.Errorf("seal a record of the journal: %w", err)
+	}
+	record.Data = r.Encode(nil)
+	c.Records = append(c.Records, record)
+	c.Rows = append(c.Rows, store.JournalRow{Counter: rows, Place: record.Place(), ExpireAt: record.ExpireAt, Data: slices.Clone(row)})
+	return nil
+}

@@ -1,0 +1,221 @@
+package recount
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/wire"
+)
+
+// listPage is the most records that one call lists.
+const listPage = 1000
+
+// eachRecord visits the records with a prefix, a page at a time.
+func (x *run) eachRecord(ctx context.Context, prefix string, visit func([]store.Record) error) error {
+	for after := ""; ; {
+		records, err := timed(ctx, x.Recounter, func(ctx context.Context) ([]store.Record, error) {
+			return x.view.List(ctx, prefix, after, listPage)
+		})
+		if err != nil {
+			return err
+		}
+		if err := visit(records); err != nil {
+			return err
+		}
+		if len(records) < listPage {
+			return nil
+		}
+		after = records[len(records)-1].Counter
+	}
+}
+
+// A stored is the sum of a counter's shards, with the rest of a group. It wraps.
+type stored struct {
+	sum      int64
+	overflow bool
+}
+
+// read sums the shards of counters.
+func (x *run) read(ctx context.Context, records []store.Record) ([]stored, error) {
+	sums := make([]stored, len(records))
+	var keys []store.Key
+	var of []int
+	for i := range records {
+		rec := &records[i]
+		sums[i] = stored{rec.Rest, rec.Overflow}
+		for n := range rec.Shards {
+			keys, of = append(keys, store.Key{Counter: rec.Counter, Shard: n}), append(of, i)
+		}
+	}
+	for len(keys) > 0 {
+		n := min(len(keys), x.store.Keys())
+		values, err := timed(ctx, x.Recounter, func(ctx context.Context) ([]store.Value, error) { return x.view.Lookup(ctx, keys[:n]) })
+		if err != nil {
+			return nil, err
+		}
+		asked, askedOf := keys[:n], of[:n]
+		keys, of = keys[n:], of[n:]
+		for i, v := range values {
+			if v.Deferred {
+				keys, of = append(keys, asked[i]), append(of, askedOf[i])
+				continue
+			}
+			s := &sums[askedOf[i]]
+			s.sum, s.overflow = s.sum+v.Value, s.overflow || v.Overflow
+		}
+	}
+	return sums, nil
+}
+
+// judgeCounters compares the counters of the piece.
+func (x *run) judgeCounters(ctx context.Context) error {
+	recorded := make(map[string]bool)
+	err := x.eachRecord(ctx, x.q.Prefix, func(records []store.Record) error {
+		records = slices.DeleteFunc(records, func(r store.Record) bool { return countmill.IsGroup(r.Counter) || !x.has(r.Counter) })
+		have, err := x.read(ctx, records)
+		if err != nil {
+			return err
+		}
+		for i := range records {
+			if err := x.judgeCounter(ctx, records[i].Counter, have[i]); err != nil {
+				return err
+			}
+			if x.sums[records[i].Counter] != nil {
+				recorded[records[i].Counter] = true
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(x.sums)) {
+		if s := x.sums[name]; !recorded[name] && !countmill.IsGroup(name) && strings.HasPrefix(name, x.q.Prefix) {
+			x.judgeMissing(s)
+		}
+	}
+	return nil
+}
+
+// judgeMissing reports a counter of the journal that has no record. One whose increments cancel each other needs
+// none.
+func (x *run) judgeMissing(s *sum) {
+	if reason := x.cover.problem(s.name, x.cover.find(s.name)); reason != "" {
+		x.unjudged(s.name, reason)
+		return
+	}
+	if x.result.Counters++; s.delta != 0 || len(s.of) > 0 {
+		x.find(Finding{Kind: MissingRecord, Name: s.name, Counted: s.delta})
+	}
+}
+
+func (x *run) judgeCounter(ctx context.Context, name string, have stored) error {
+	o := x.cover.find(name)
+	if reason := x.cover.problem(name, o); reason != "" {
+		x.unjudged(name, reason)
+		return x.open(name, have)
+	}
+	if have.overflow {
+		x.unjudged(name, tooLarge)
+		return nil
+	}
+	s := x.sums[name]
+	if s == nil {
+		s = &sum{name: name}
+	}
+	existed := s.opened
+	x.result.Counters++
+	if x.q.totals() && have.sum != s.delta {
+		x.find(Finding{Kind: WrongTotal, Name: name, Stored: have.sum, Counted: s.delta})
+	}
+	if err := x.open(name, stored{sum: s.delta}); err != nil {
+		return err
+	}
+	from := wire.Minute(0)
+	if existed { // it may have buckets of before
+		from = wire.MinuteOf(o.Cut.Key.Time().Add(store.SeriesAhead)) + 1
+	}
+	return x.judgeSeries(ctx, s, from)
+}
+
+// judgeSeries compares the buckets of a name from a minute on.
+func (x *run) judgeSeries(ctx context.Context, s *sum, from wire.Minute) error {
+	rule := x.rules.SeriesOf(s.name)
+	if rule == nil {
+		return nil
+	}
+	from = max(from, wire.MinuteOf(rule.Since), wire.MinuteOf(x.at.Add(-rule.Keep.Quarters))+store.QuarterMinutes, x.q.From)
+	to := store.QuarterOf(wire.MinuteOf(x.at.Add(store.SeriesAhead))) + store.QuarterMinutes
+	if x.q.To > 0 {
+		to = min(to, x.q.To)
+	}
+	if from >= to {
+		return nil
+	}
+	buckets, err := timed(ctx, x.Recounter, func(ctx context.Context) ([]store.Bucket, error) {
+		return x.view.Series(ctx, s.name, store.QuarterOf(from), to)
+	})
+	if err != nil {
+		return err
+	}
+	for q, have := range x.quarters(s, buckets, from, to) {
+		x.judgeQuarter(s, q, have, from, to)
+	}
+	return nil
+}
+
+// quarters returns the stored buckets by quarter hour, also of quarters of which the journal alone has
+// increments.
+func (x *run) quarters(s *sum, buckets []store.Bucket, from, to wire.Minute) map[wire.Minute][]store.Bucket {
+	quarters := make(map[wire.Minute][]store.Bucket)
+	for _, b := range buckets {
+		q := store.QuarterOf(b.Minute)
+		quarters[q] = append(quarters[q], b)
+	}
+	for m := range s.of {
+		if q := store.QuarterOf(m); m >= from && m < to && quarters[q] == nil {
+			quarters[q] = []store.Bucket{}
+		}
+	}
+	return quarters
+}
+
+// judgeQuarter compares the buckets of a quarter hour. If minutes of it were joined, nobody knows their sums, and
+// only the sum of all is compared.
+func (x *run) judgeQuarter(s *sum, q wire.Minute, have []store.Bucket, from, to wire.Minute) {
+	joined := false
+	sums, whole, counted := make(map[wire.Minute]int64), int64(0), int64(0)
+	for _, b := range have {
+		if b.Overflow {
+			x.unjudged(s.name, tooLarge)
+			return
+		}
+		joined = joined || b.Quarter
+		sums[b.Minute] += b.Sum
+		whole += b.Sum
+	}
+	for m := q; m < q+store.QuarterMinutes; m++ {
+		counted += s.of[m]
+	}
+	if joined {
+		if q < from || q+store.QuarterMinutes > to {
+			return
+		}
+		if x.result.Buckets++; whole != counted {
+			x.find(Finding{Kind: WrongBucket, Name: s.name, Minute: q, Quarter: true, Stored: whole, Counted: counted})
+		}
+		return
+	}
+	for m := max(q, from); m < min(q+store.QuarterMinutes, to); m++ {
+		if sums[m] != 0 || s.of[m] != 0 {
+			x.result.Buckets++
+		}
+		if sums[m] != s.of[m] {
+			x.find(Finding{Kind: WrongBucket, Name: s.name, Minute: m, Stored: sums[m], Counted: s.of[m]})
+		}
+	}
+}

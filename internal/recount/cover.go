@@ -1,0 +1,172 @@
+package recount
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/countmill/countmill/internal/journal"
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/wire"
+)
+
+// The reasons why a name is not judged.
+const (
+	noRule      = "no rule for the journal has it"
+	noOpening   = "no opening balance: run recount --opening"
+	ruleChanged = "its rule for the journal was changed after the opening balance: run recount --opening"
+	expired     = "records since the opening balance are gone by now: run recount --opening"
+	wasErased   = "entries were erased since the opening balance: run recount --opening"
+	tooLarge    = "its total does not fit 64 bits"
+	building    = "its index does not serve"
+	unsure      = "some of its counters were not judged"
+	checking    = "its index is being checked: recount again"
+)
+
+// An opening is an opening balance that this run can use.
+type opening struct {
+	journal.Opening
+	place store.JournalPlace
+}
+
+// A coverage says of which names the journal has everything since an opening.
+type coverage struct {
+	rules    *store.Rules
+	openings []opening // the newest first
+	at       time.Time
+	erased   store.JournalPlace // the last record with an erased entry
+}
+
+// find returns the newest opening of a counter, or nil.
+func (c *coverage) find(counter string) *opening {
+	order := uint64(0)
+	for i := range c.openings {
+		o := &c.openings[i]
+		if !strings.HasPrefix(counter, o.Prefix) {
+			continue
+		}
+		if order == 0 {
+			order = wire.Order(counter)
+		}
+		if order >= o.From && order <= o.To {
+			return o
+		}
+	}
+	return nil
+}
+
+// problem returns why the journal does not prove the counter's total since the opening; empty if it does.
+func (c *coverage) problem(counter string, o *opening) string {
+	rule := c.rules.JournalOf(counter)
+	switch {
+	case rule == nil:
+		return noRule
+	case o == nil:
+		return noOpening
+	case o.Settings < c.rules.JournalFrom || rule.Since.After(o.Cut.Key.Time()):
+		return ruleChanged
+	case !c.at.Before(o.Cut.Key.Time().Add(rule.Keep - time.Hour)):
+		return expired
+	case c.erased.Compare(o.Cut) >= 0:
+		return wasErased
+	}
+	for i := range c.rules.Journal {
+		if r := &c.rules.Journal[i]; r.Version > o.Settings && r.Matches(counter) {
+			return ruleChanged
+		}
+	}
+	return ""
+}
+
+// readOpenings pins the view and finds the openings.
+func (x *run) readOpenings(ctx context.Context) error {
+	x.cover.rules = x.rules
+	q := store.JournalQuery{Limit: 1000}
+	for {
+		page, err := timed(ctx, x.Recounter, func(ctx context.Context) (store.JournalPage, error) {
+			return x.view.JournalRows(ctx, journal.OpeningRows, q)
+		})
+		if err != nil {
+			return err
+		}
+		if x.at.IsZero() {
+			x.at = x.view.ReadTime()
+			x.cut = store.JournalAt(page.SettledUntil.Add(time.Microsecond))
+		}
+		for i := range page.Rows {
+			o, err := journal.DecodeOpening(page.Rows[i].Data)
+			if err != nil {
+				return fmt.Errorf("the opening balance %s: %w", page.Rows[i].Place, err)
+			}
+			x.cover.openings = append(x.cover.openings, opening{*o, page.Rows[i].Place})
+		}
+		if !page.More {
+			break
+		}
+		q.From = page.Rows[len(page.Rows)-1].Place.Next()
+	}
+	x.cover.at = x.at
+	slices.SortStableFunc(x.cover.openings, func(a, b opening) int { return b.Cut.Compare(a.Cut) })
+	x.cover.drop(x.q.Prefix)
+	return nil
+}
+
+// drop leaves out openings that the rules have outdated, of other counters, and those of which a newer one has
+// everything: the scan of the journal then begins later.
+func (c *coverage) drop(prefix string) {
+	if c.rules == nil {
+		c.openings = nil
+		return
+	}
+	var used []opening
+	for _, o := range c.openings {
+		covered := slices.ContainsFunc(used, func(n opening) bool {
+			return strings.HasPrefix(o.Prefix, n.Prefix) && n.From <= o.From && n.To >= o.To
+		})
+		related := strings.HasPrefix(o.Prefix, prefix) || strings.HasPrefix(prefix, o.Prefix) || strings.HasPrefix(prefix, groupMark)
+		if !covered && related && o.Settings >= c.rules.JournalFrom {
+			used = append(used, o)
+		}
+	}
+	c.openings = used
+}
+
+// readBalances reads the balances of the run's counters.
+func (x *run) readBalances(ctx context.Context) error {
+	for i := range x.cover.openings {
+		o := &x.cover.openings[i]
+		page, err := timed(ctx, x.Recounter, func(ctx context.Context) (store.JournalPage, error) {
+			return x.view.JournalRecords(ctx, store.JournalQuery{From: o.place, To: o.place.Next(), Limit: 1})
+		})
+		if err != nil {
+			return err
+		}
+		if len(page.Records) == 0 {
+			return fmt.Errorf("the record %s of an opening balance is missing", o.place)
+		}
+		content, err := journal.Decode(page.Records[0].Data)
+		if err != nil {
+			return fmt.Errorf("record %s: %w", o.place, err)
+		}
+		for p := range content.Parts {
+			for e := range content.Parts[p].Entries {
+				entry := &content.Parts[p].Entries[e]
+				if entry.Erased {
+					x.cover.erased = lastPlace // nobody knows whose it was
+				} else if x.has(entry.Counter) && x.cover.find(entry.Counter) == o {
+					s, err := x.sum(entry.Counter)
+					if err != nil {
+						return err
+					}
+					s.opened, s.delta = true, s.delta+entry.Delta
+				}
+			}
+		}
+	}
+	return nil
+}
+
+var lastPlace = store.JournalPlace{Key: store.NewJournalKey(wire.MaxTime, math.MaxUint64), Position: math.MaxUint32}

@@ -1,0 +1,237 @@
+package recount
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/wire"
+)
+
+// A groupSum compares a group with its counters.
+type groupSum struct {
+	have   stored // the group's own shards and its rest
+	counts int64  // the totals of its counters, as they are stored
+	// stale is by how much the group's rest will move when its index is checked next.
+	stale  int64
+	unsure bool // one of its counters is not judged
+}
+
+// pieces returns the pieces of the indexes whose groups are judged, by index.
+func (x *run) pieces(ctx context.Context) (map[int64][]store.Piece, error) {
+	all := make(map[int64][]store.Piece)
+	if x.rules == nil || !x.q.totals() {
+		return all, nil
+	}
+	for i := range x.rules.Indexes {
+		index := &x.rules.Indexes[i]
+		if !index.InForce() || !x.wants(index) {
+			continue
+		}
+		pieces, err := timed(ctx, x.Recounter, func(ctx context.Context) ([]store.Piece, error) { return x.store.Pieces(ctx, index.Number) })
+		if err != nil {
+			return nil, err
+		}
+		slices.SortFunc(pieces, func(a, b store.Piece) int { return a.ID - b.ID })
+		all[index.Number] = pieces
+	}
+	return all, nil
+}
+
+// judgeGroups compares groups with the totals of their counters. A wrong counter does not make its groups wrong: their own shards have
+// its increments. But when the index is checked next, the group's rest follows the counter's shards. So the
+// comparison is with the rest as it will be then:
+//
+//	shards of the group + its rest + (rests read now - rests as they were set) = shards of its counters
+//
+// and a counter that is corrected changes both sides alike. before are the pieces as they were before the view: if one was
+// read since, the rests of the view are not those that were set.
+func (x *run) judgeGroups(ctx context.Context, before map[int64][]store.Piece) error {
+	if x.rules == nil {
+		return nil
+	}
+	for i := range x.rules.Indexes {
+		index := &x.rules.Indexes[i]
+		if !index.InForce() || !x.wants(index) {
+			continue
+		}
+		if err := x.judgeIndex(ctx, index, before); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (x *run) judgeIndex(ctx context.Context, index *store.Index, before map[int64][]store.Piece) error {
+	groups := make(map[string]*groupSum)
+	if err := x.readGroups(ctx, index, groups); err != nil {
+		return err
+	}
+	reason := ""
+	if index.Serving.IsZero() {
+		reason = building
+	} else if x.q.totals() {
+		if err := x.readRests(ctx, index, before[index.Number], groups); err != nil {
+			return err
+		}
+		after, err := x.pieces(ctx)
+		if err != nil {
+			return err
+		}
+		if !slices.EqualFunc(before[index.Number], after[index.Number], func(a, b store.Piece) bool { return a.Same(&b) }) {
+			reason = checking
+		}
+	}
+	from := x.groupsFrom(index)
+	for _, name := range slices.Sorted(maps.Keys(groups)) {
+		if err := x.judgeGroup(ctx, name, groups[name], reason, from); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (x *run) judgeGroup(ctx context.Context, name string, g *groupSum, reason string, from wire.Minute) error {
+	switch {
+	case reason != "":
+	case g.unsure:
+		reason = unsure
+	case g.have.overflow:
+		reason = tooLarge
+	}
+	if reason != "" {
+		x.unjudged(name, reason)
+		return nil
+	}
+	x.result.Groups++
+	if x.q.totals() && g.have.sum+g.stale != g.counts {
+		x.find(Finding{Kind: WrongGroup, Name: name, Stored: g.have.sum, Counted: g.counts - g.stale})
+	}
+	s := x.sums[name]
+	if s == nil {
+		s = &sum{name: name}
+	}
+	return x.judgeSeries(ctx, s, from)
+}
+
+// groupsFrom is the first minute of complete series of groups: after the index, and after all openings of its
+// counters.
+func (x *run) groupsFrom(index *store.Index) wire.Minute {
+	from := index.Since
+	for i := range x.cover.openings {
+		if at := x.cover.openings[i].Cut.Key.Time(); at.After(from) {
+			from = at
+		}
+	}
+	return wire.MinuteOf(from.Add(store.SeriesAhead+time.Minute)) + 1
+}
+
+// readGroups reads the groups of an index that are in the piece, and their counters.
+func (x *run) readGroups(ctx context.Context, index *store.Index, groups map[string]*groupSum) error {
+	of := func(name string) (*groupSum, error) {
+		g := groups[name]
+		if g == nil {
+			if err := x.hold(); err != nil {
+				return nil, err
+			}
+			g = new(groupSum)
+			groups[name] = g
+		}
+		return g, nil
+	}
+	err := x.eachRecord(ctx, index.Prefix(), func(records []store.Record) error {
+		records = slices.DeleteFunc(records, func(r store.Record) bool {
+			group, ok := index.GroupOf(r.Counter)
+			return !ok || !x.hasGroup(index, group)
+		})
+		have, err := x.read(ctx, records)
+		if err != nil {
+			return err
+		}
+		for i := range records {
+			group, _ := index.GroupOf(records[i].Counter)
+			g, err := of(group)
+			if err != nil {
+				return err
+			}
+			g.counts += have[i].sum
+			g.unsure = g.unsure || have[i].overflow || x.cover.problem(records[i].Counter, x.cover.find(records[i].Counter)) != ""
+		}
+		return nil
+	})
+	for _, prefix := range []string{index.GroupPrefix(), index.Overflow()} {
+		if err != nil {
+			return err
+		}
+		err = x.eachRecord(ctx, prefix, func(records []store.Record) error {
+			records = slices.DeleteFunc(records, func(r store.Record) bool { return !index.HasGroup(r.Counter) || !x.hasGroup(index, r.Counter) })
+			have, err := x.read(ctx, records)
+			if err != nil {
+				return err
+			}
+			for i := range records {
+				g, err := of(records[i].Counter)
+				if err != nil {
+					return err
+				}
+				g.have = have[i]
+			}
+			return nil
+		})
+	}
+	return err
+}
+
+// readRests adds up by how much the rests of groups differ from those that were set.
+func (x *run) readRests(ctx context.Context, index *store.Index, pieces []store.Piece, groups map[string]*groupSum) error {
+	for i := range pieces {
+		p := &pieces[i]
+		if p.Retired {
+			continue
+		}
+		if err := x.readUngrouped(ctx, index, p, groups); err != nil {
+			return err
+		}
+		for after := ""; ; {
+			set, err := timed(ctx, x.Recounter, func(ctx context.Context) ([]store.GroupRest, error) {
+				return x.store.RestsOf(ctx, p, after, listPage)
+			})
+			if err != nil {
+				return err
+			}
+			for _, r := range set {
+				if g := groups[r.Group]; g != nil {
+					g.stale -= r.Rest
+				}
+			}
+			if len(set) < listPage {
+				break
+			}
+			after = set[len(set)-1].Group
+		}
+	}
+	return nil
+}
+
+func (x *run) readUngrouped(ctx context.Context, index *store.Index, p *store.Piece, groups map[string]*groupSum) error {
+	for from := ""; ; {
+		page, err := timed(ctx, x.Recounter, func(ctx context.Context) (store.UngroupedPage, error) {
+			return x.store.Ungrouped(ctx, index, p, from, listPage)
+		})
+		if err != nil {
+			return err
+		}
+		for i := range page.Rests {
+			u := &page.Rests[i]
+			if group, ok := index.GroupOf(u.Counter); ok && groups[group] != nil {
+				groups[group].stale += u.Rest
+				groups[group].unsure = groups[group].unsure || u.Overflow
+			}
+		}
+		if from = page.Next; from == "" {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,280 @@
+// Package recount computes the sums of counters again from the journal, compares them with the stored sums, and
+// corrects those that differ.
+//
+// What the journal proves. A counter's total is its opening balance (journal.Opening), and the increments of the
+// journal since the place of the opening. An opening says which counters existed at its place, so a
+// counter that is not in it began at 0. A recount judges a counter only if a rule for the journal had it
+// without a gap since an opening, and no record since then has gone or was erased. Of other counters it
+// says why it does not judge them, and never guesses.
+//
+//	total of a counter   opening balance + increments since
+//	bucket of a series   increments of its minute, if no fold before the opening can have added to it
+//	group                the totals of its counters, which are judged first
+//
+// Journal and sums are read in one view, so folds beside it never look like damage. Each part counts once,
+// in however many records it is.
+//
+// Memory. A call works at a piece: the counters whose wire.Order is in a range. Parts are compared
+// with each other in several rounds over the journal, each for a share of the ids, and a piece with too many
+// counters is made smaller. So the journal may be larger than memory: a call holds at most
+// Config.MostParts ids of 16 bytes, in a table at least half full, and Config.MostSums sums.
+//
+// A correction is a commit of its own: a delta, or deltas of buckets, a record of it in the journal, and a
+// marker. The marker's id names the sum and the last correction of it in the view. So of two recounts that have
+// found the same damage one corrects it, and a repeat after an unknown outcome changes nothing.
+package recount
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/journal"
+	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/wire"
+)
+
+// Store is the part of a store that a Recounter needs.
+type Store interface {
+	store.Journal
+	store.Folder
+	store.Indexing
+	Keys() int
+	Check(ctx context.Context) (store.Checked, error)
+	Grow(ctx context.Context, growths []store.Growth) error
+	ShardsOf(ctx context.Context, counter string) (store.ShardPage, error)
+}
+
+// Config has the settings of a Recounter. Zero values mean the defaults.
+type Config struct {
+	// CallTimeout is the time-out of each call to the store. Default 30 seconds.
+	CallTimeout time.Duration
+	// MostParts is the most ids of parts in memory. Default 4 million: 128 MiB.
+	MostParts int
+	// MostSums is the most totals and buckets in memory. Default 500,000, about as many bytes.
+	MostSums int
+	// Sealer seals the records of corrections and openings; nil for none.
+	Sealer *journal.Sealer
+
+	env *sysenv.Env // of a simulation (sysenv.With), otherwise nil
+}
+
+var _ = sysenv.Hook(func(c *Config, e *sysenv.Env) { c.env = e })
+
+// A Recounter recounts the counters of one database. Its methods may be called concurrently.
+type Recounter struct {
+	store Store
+	cfg   Config
+}
+
+// New returns a Recounter.
+func New(s Store, cfg Config) *Recounter {
+	cfg.CallTimeout = cmp.Or(cfg.CallTimeout, 30*time.Second)
+	cfg.MostParts, cfg.MostSums = cmp.Or(cfg.MostParts, 4<<20), cmp.Or(cfg.MostSums, 500_000)
+	return &Recounter{s, cfg}
+}
+
+// A Query says what to recount.
+type Query struct {
+	// Prefix begins the names of the counters. Groups are recounted if all their counters are, or if their own
+	// names begin with Prefix.
+	Prefix string
+	// From and To bound the minutes of buckets: From <= minute < To. A zero To bounds nothing. If one of them is
+	// given, totals are not compared: a total has no period.
+	From, To wire.Minute
+	// Piece is empty for the first piece, or the Next of the Result before.
+	Piece string
+	// Repair corrects what differs.
+	Repair bool
+	// Open writes opening balances after the comparison.
+	Open bool
+	// Progress is called now and then with the number of entries read, and how far the present round is, in
+	// thousandths; nil for no calls.
+	Progress func(entries int64, part int)
+}
+
+// The kinds of a Finding.
+const (
+	WrongTotal    = "total"
+	WrongBucket   = "bucket"
+	WrongGroup    = "group"
+	MissingRecord = "missing" // the journal has increments of a counter that has no record
+)
+
+// A Finding is a sum that differs from the journal.
+type Finding struct {
+	Kind string
+	Name string
+	// Minute is the first of a bucket; 0 for a total. Quarter is true for a quarter hour.
+	Minute  wire.Minute
+	Quarter bool
+	// Stored is the sum in the store, and Counted that of the journal.
+	Stored, Counted int64
+	// Fixed says that this call has corrected it. Detail says why not; empty without Repair.
+	Fixed  bool
+	Detail string
+}
+
+// An Unjudged is a counter or a group that was not compared.
+type Unjudged struct{ Name, Reason string }
+
+// maxUnjudged is the most names of Result.Unjudged.
+const maxUnjudged = 100
+
+// A Result is that of one piece.
+type Result struct {
+	// At is the moment of all sums, and of the journal.
+	At       time.Time
+	Findings []Finding
+	// Counters, Buckets and Groups are how many were compared.
+	Counters, Buckets, Groups int
+	// Reasons count the names that were not compared, by reason. Unjudged has the first 100 of them.
+	Reasons  map[string]int
+	Unjudged []Unjudged
+	// Entries is the number of entries of the journal that were read; each piece reads all.
+	Entries int64
+	// Opened is the number of counters with a new opening balance.
+	Opened int
+	// Next is the Piece of the next call; empty at the end. Done is the share of the pieces that are done, in
+	// thousandths.
+	Next string
+	Done int
+}
+
+// ErrEarly is the answer to Query.Open right after a rule was added: commits without it may still come.
+var ErrEarly = errors.New("a rule for the journal does not hold yet")
+
+// Recount recounts one piece. Errors match countmill.ErrInvalid, countmill.ErrUnavailable, also with ErrEarly, or for an
+// opening countmill.ErrOutcomeUnknown. You may repeat the call.
+func (r *Recounter) Recount(ctx context.Context, q Query) (Result, error) {
+	p, err := parsePiece(q.Piece)
+	if err != nil {
+		return Result{}, err
+	}
+	if len(q.Prefix) > countmill.MaxCounterName {
+		return Result{}, &countmill.FieldError{Field: "prefix", Problem: "is no beginning of a name", Limit: "0 to 500 bytes"}
+	}
+	for rounds := uint64(1); ; {
+		result, err := r.run(ctx, &q, p, rounds)
+		more, full := errors.AsType[*fullError](err)
+		switch {
+		case err == nil:
+			result.Next, result.Done = p.next(), p.done()
+			return result, nil
+		case !full:
+			return Result{}, r.classify(err)
+		case more.rounds > maxRounds:
+			return Result{}, fmt.Errorf("%w: the journal has over %d parts", countmill.ErrUnavailable, maxRounds*r.cfg.MostParts)
+		case more.rounds > 0:
+			rounds = more.rounds
+		case p.From == p.To:
+			return Result{}, fmt.Errorf("%w: one counter has more than %d buckets", countmill.ErrUnavailable, r.cfg.MostSums)
+		default:
+			p = p.half()
+		}
+	}
+}
+
+func (r *Recounter) classify(err error) error {
+	for _, known := range []error{countmill.ErrInvalid, countmill.ErrUnavailable, countmill.ErrOutcomeUnknown, ErrEarly} {
+		if errors.Is(err, known) {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: recounting: %w", countmill.ErrUnavailable, err)
+}
+
+// maxRounds bounds the rounds over the journal.
+const maxRounds = 4096
+
+// A fullError ends a run that would need more memory than it may.
+type fullError struct{ rounds uint64 } // 0: too many sums
+
+func (e *fullError) Error() string { return "the piece is too large" }
+
+// A run is one attempt at a piece, in one view.
+type run struct {
+	*Recounter
+	q      *Query
+	piece  piece
+	rules  *store.Rules
+	set    store.Settings
+	view   store.JournalView
+	at     time.Time          // the view's moment
+	cut    store.JournalPlace // of openings that this run writes
+	cover  coverage
+	sums   map[string]*sum
+	held   int // sums and buckets
+	result Result
+}
+
+func (r *Recounter) run(ctx context.Context, q *Query, p piece, rounds uint64) (Result, error) {
+	checked, err := timed(ctx, r, r.store.Check)
+	if err != nil {
+		return Result{}, err
+	}
+	x := &run{Recounter: r, q: q, piece: p, set: checked.Settings, rules: checked.Settings.Rules, sums: make(map[string]*sum)}
+	x.result.Reasons = make(map[string]int)
+	before, err := x.pieces(ctx) // before the view: see judgeGroups
+	if err != nil {
+		return Result{}, err
+	}
+	x.view = r.store.JournalView()
+	defer x.view.Close()
+	if err := x.readOpenings(ctx); err != nil {
+		return Result{}, err
+	}
+	x.result.At = x.at
+	if err := x.readBalances(ctx); err != nil {
+		return Result{}, err
+	}
+	for round := range rounds {
+		if err := x.readJournal(ctx, round, rounds); err != nil {
+			return Result{}, err
+		}
+	}
+	if err := x.judgeCounters(ctx); err != nil {
+		return Result{}, err
+	}
+	if err := x.judgeGroups(ctx, before); err != nil {
+		return Result{}, err
+	}
+	if q.Repair {
+		if err := x.repair(ctx); err != nil {
+			return Result{}, err
+		}
+	}
+	if q.Open {
+		err = x.writeOpenings(ctx)
+	}
+	return x.result, err
+}
+
+// timed makes one call to the store.
+func timed[T any](ctx context.Context, r *Recounter, call func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.CallTimeout)
+	defer cancel()
+	return call(ctx)
+}
+
+// totals reports whether totals are compared.
+func (q *Query) totals() bool { return q.From == 0 && q.To == 0 }
+
+// has reports whether this run is about the name.
+func (x *run) has(name string) bool {
+	return strings.HasPrefix(name, x.q.Prefix) && x.piece.has(name)
+}
+
+func (x *run) unjudged(name, reason string) {
+	x.result.Reasons[reason]++
+	if len(x.result.Unjudged) < maxUnjudged {
+		x.result.Unjudged = append(x.result.Unjudged, Unjudged{name, reason})
+	}
+}
+
+func (x *run) find(f Finding) { x.result.Findings = append(x.result.Findings, f) }

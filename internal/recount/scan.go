@@ -1,0 +1,243 @@
+package recount
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/journal"
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/wire"
+)
+
+const groupMark = countmill.GroupMark
+
+// A sum is what the journal has of a counter or a group.
+type sum struct {
+	name string
+	// delta is the opening balance and the increments since. It wraps: the stored total does not fit
+	// either, or the true sum fits.
+	delta int64
+	// recent is the part of delta after the place of a new opening.
+	recent int64
+	opened bool                  // the opening has the counter
+	series bool                  // it has buckets
+	of     map[wire.Minute]int64 // buckets
+}
+
+// sum returns the sum of a name, and makes it.
+func (x *run) sum(name string) (*sum, error) {
+	s := x.sums[name]
+	if s == nil {
+		if err := x.hold(); err != nil {
+			return nil, err
+		}
+		s = &sum{name: strings.Clone(name)}
+		if s.series = x.rules.SeriesOf(name) != nil; s.series {
+			s.of = make(map[wire.Minute]int64)
+		}
+		x.sums[s.name] = s
+	}
+	return s, nil
+}
+
+// hold counts one more sum.
+func (x *run) hold() error {
+	if x.held++; x.held > x.cfg.MostSums {
+		return &fullError{}
+	}
+	return nil
+}
+
+func (x *run) addBucket(s *sum, m wire.Minute, delta int64) error {
+	if !s.series {
+		return nil
+	}
+	was, ok := s.of[m]
+	if s.of[m] = was + delta; ok {
+		return nil
+	}
+	return x.hold()
+}
+
+// A scanner is one round over the journal.
+type scanner struct {
+	*run
+	round, rounds uint64
+	seen          *partSet
+	first, last   time.Time
+	place         store.JournalPlace
+	groups        []*store.Index // whose groups may have a series
+	name          []byte
+}
+
+// readJournal adds the increments of one round: of the parts that are its share.
+func (x *run) readJournal(ctx context.Context, round, rounds uint64) error {
+	if x.rules == nil {
+		return nil
+	}
+	from := x.cut // without an opening an opening can still be made
+	for i := range x.cover.openings {
+		if o := &x.cover.openings[i]; o.Cut.Compare(from) < 0 {
+			from = o.Cut
+		}
+	}
+	s := &scanner{run: x, round: round, rounds: rounds, seen: newPartSet(), first: from.Key.Time(), last: x.at}
+	for i := range x.rules.Indexes {
+		if index := &x.rules.Indexes[i]; index.InForce() && len(x.rules.Series) > 0 && x.wants(index) {
+			s.groups = append(s.groups, index)
+		}
+	}
+	q := store.JournalQuery{From: from, Limit: 1000}
+	for {
+		page, err := timed(ctx, x.Recounter, func(ctx context.Context) (store.JournalPage, error) { return x.view.JournalRecords(ctx, q) })
+		if err != nil {
+			return err
+		}
+		for i := range page.Records {
+			if err := s.record(&page.Records[i]); err != nil {
+				return err
+			}
+		}
+		if !page.More || len(page.Records) == 0 {
+			return nil
+		}
+		q.From = page.Records[len(page.Records)-1].Place().Next()
+		s.report()
+	}
+}
+
+// report says how far the round is.
+func (s *scanner) report() {
+	if s.q.Progress == nil {
+		return
+	}
+	part := 0
+	if all := s.last.Sub(s.first); all > 0 {
+		part = int(min(max(1000*s.place.Key.Time().Sub(s.first)/all, 0), 1000))
+	}
+	s.q.Progress(s.result.Entries, (int(s.round)*1000+part)/int(s.rounds))
+}
+
+func (s *scanner) record(r *store.JournalRecord) error {
+	content, err := journal.Decode(r.Data)
+	if err != nil {
+		return fmt.Errorf("record %s: %w", r.Place(), err)
+	}
+	s.place = r.Place()
+	for i := range content.Parts {
+		p := &content.Parts[i]
+		for k := range p.Entries {
+			if p.Entries[k].Erased {
+				s.cover.erased = later(s.cover.erased, s.place)
+			}
+		}
+		if content.Kind != journal.AppliedKind || roundOf(p.ID, s.rounds) != s.round {
+			continue
+		}
+		for k := range p.Entries {
+			if e := &p.Entries[k]; !e.Erased {
+				if err := s.entry(p, e); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func later(a, b store.JournalPlace) store.JournalPlace {
+	if b.Compare(a) > 0 {
+		return b
+	}
+	return a
+}
+
+// entry counts one entry, unless its part was counted already.
+func (s *scanner) entry(p *journal.Part, e *journal.Entry) error {
+	s.result.Entries++
+	o := s.cover.find(e.Counter)
+	covered := o != nil && s.place.Compare(o.Cut) >= 0
+	recent := s.q.Open && s.place.Compare(s.cut) >= 0
+	own := s.has(e.Counter) && (covered || recent)
+	if !own && (!covered || len(s.groups) == 0) {
+		return nil
+	}
+	if s.seen.n >= s.cfg.MostParts {
+		return s.full()
+	}
+	if !s.seen.add(p.ID, e.Counter) {
+		return nil
+	}
+	if covered {
+		if err := s.toGroups(p, e); err != nil {
+			return err
+		}
+	}
+	if !own {
+		return nil
+	}
+	sum, err := s.sum(e.Counter)
+	if err != nil {
+		return err
+	}
+	if recent {
+		sum.recent += e.Delta
+	}
+	if !covered {
+		return nil
+	}
+	sum.delta += e.Delta
+	return s.addBucket(sum, p.Minute, e.Delta)
+}
+
+// full estimates how many rounds are enough, by the part of the journal that was read.
+func (s *scanner) full() error {
+	read := float64(s.place.Key.Time().Sub(s.first)) / float64(max(s.last.Sub(s.first), 1))
+	more := min(max(1/max(read, 0.01), 1.2), 100)
+	return &fullError{rounds: s.rounds + uint64(float64(s.rounds)*(more*1.1-1)) + 1}
+}
+
+// toGroups adds an entry to the series of the counter's groups.
+func (s *scanner) toGroups(p *journal.Part, e *journal.Entry) error {
+	for _, index := range s.groups {
+		name, ok := index.AppendGroup(s.name[:0], e.Counter)
+		s.name = name
+		if !ok || !s.hasGroup(index, string(name)) {
+			continue
+		}
+		sum := s.sums[string(name)]
+		if sum == nil {
+			if s.rules.SeriesOf(string(name)) == nil {
+				continue
+			}
+			var err error
+			if sum, err = s.sum(string(name)); err != nil {
+				return err
+			}
+		}
+		if err := s.addBucket(sum, p.Minute, e.Delta); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wants reports whether the run is about groups of the index.
+func (x *run) wants(index *store.Index) bool {
+	if strings.HasPrefix(x.q.Prefix, groupMark) {
+		g := index.GroupPrefix()
+		return strings.HasPrefix(g, x.q.Prefix) || strings.HasPrefix(x.q.Prefix, g) || strings.HasPrefix(index.Overflow(), x.q.Prefix)
+	}
+	return strings.HasPrefix(index.Prefix(), x.q.Prefix)
+}
+
+// hasGroup reports whether the run is about the group.
+func (x *run) hasGroup(index *store.Index, group string) bool {
+	if strings.HasPrefix(x.q.Prefix, groupMark) && !strings.HasPrefix(group, x.q.Prefix) {
+		return false
+	}
+	return x.wants(index) && x.piece.has(group)
+}

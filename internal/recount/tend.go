@@ -1,0 +1,103 @@
+package recount
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/store"
+)
+
+// mostTended is the most counters of a rule for which Tend writes opening balances. For more a person does, at a quiet
+// hour (Query.Open).
+const mostTended = 10_000
+
+// Tend writes opening balances for each rule for the journal that has none, or old ones: then records since the
+// opening would be gone before the next one is there. Call it after rules were changed, and now and
+// then. It may be called at the same time by several processes.
+func (r *Recounter) Tend(ctx context.Context, log *slog.Logger) error {
+	checked, err := timed(ctx, r, r.store.Check)
+	if err != nil || checked.Settings.Rules == nil {
+		return err
+	}
+	var failed error
+	for i := range checked.Settings.Rules.Journal {
+		rule := &checked.Settings.Rules.Journal[i]
+		if !rule.Ended.IsZero() {
+			continue
+		}
+		if err := r.tend(ctx, log, checked.Settings.Rules, rule); err != nil && !errors.Is(err, ErrEarly) {
+			failed = errors.Join(failed, fmt.Errorf("opening balances of %q: %w", rule.Pattern, err))
+		}
+	}
+	return failed
+}
+
+func (r *Recounter) tend(ctx context.Context, log *slog.Logger, rules *store.Rules, rule *store.JournalRule) error {
+	prefix := strings.TrimSuffix(rule.Pattern, "*")
+	x := &run{Recounter: r, q: &Query{Prefix: prefix}, piece: piece{0, math.MaxUint64}, rules: rules, sums: make(map[string]*sum)}
+	x.view = r.store.JournalView()
+	defer x.view.Close()
+	if err := x.readOpenings(ctx); err != nil {
+		return err
+	}
+	if x.cover.young(prefix, rule) {
+		return nil
+	}
+	counters := 0
+	records, err := timed(ctx, r, func(ctx context.Context) ([]store.Record, error) { return x.view.List(ctx, prefix, "", mostTended+1) })
+	if err != nil {
+		return err
+	}
+	for i := range records {
+		if !countmill.IsGroup(records[i].Counter) {
+			counters++
+		}
+	}
+	if counters > mostTended {
+		log.LogAttrs(ctx, slog.LevelWarn, "no opening balances were written for a recount: run countmill recount --opening",
+			slog.String("pattern", rule.Pattern), slog.Int("limit", mostTended))
+		return nil
+	}
+	for piece := ""; ; {
+		got, err := r.Recount(ctx, Query{Prefix: prefix, Piece: piece, Open: true})
+		if err != nil {
+			return err
+		}
+		if piece = got.Next; piece == "" {
+			log.LogAttrs(ctx, slog.LevelInfo, "opening balances written for recounts", slog.String("pattern", rule.Pattern), slog.Int("counters", counters))
+			return nil
+		}
+	}
+}
+
+// young reports whether openings of all counters with the prefix are of the present rule, and less than half as old as
+// its records become.
+func (c *coverage) young(prefix string, rule *store.JournalRule) bool {
+	var usable []*opening
+	for i := range c.openings {
+		o := &c.openings[i]
+		cut := o.Cut.Key.Time()
+		if strings.HasPrefix(prefix, o.Prefix) && o.Settings >= rule.Version && !rule.Since.After(cut) && c.at.Before(cut.Add(rule.Keep/2)) {
+			usable = append(usable, o)
+		}
+	}
+	slices.SortFunc(usable, func(a, b *opening) int { return cmp.Compare(a.From, b.From) })
+	next := uint64(0)
+	for _, o := range usable {
+		if o.From > next {
+			return false
+		}
+		if o.To == math.MaxUint64 {
+			return true
+		}
+		next = max(next, o.To+1)
+	}
+	return false
+}
