@@ -39,6 +39,7 @@ type boards struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 	turn    chan struct{} // the scan that runs has it
+	series  chan struct{} // the series that are being read from a store that charges have it
 
 	mu   sync.Mutex
 	kept map[boardKey]*kept
@@ -62,7 +63,7 @@ type kept struct {
 }
 
 func newBoards(r *Reader) *boards {
-	b := &boards{r: r, turn: make(chan struct{}, 1), kept: make(map[boardKey]*kept)}
+	b := &boards{r: r, turn: make(chan struct{}, 1), series: make(chan struct{}, seriesAtOnce), kept: make(map[boardKey]*kept)}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	return b
 }

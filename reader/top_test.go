@@ -1,13 +1,10 @@
 package reader_test
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,7 +16,6 @@ import (
 	"github.com/countmill/countmill/reader/board"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/storetest/fakestore"
-	"github.com/countmill/countmill/wire"
 )
 
 // embedded is a store as Pebble.
@@ -337,50 +333,6 @@ func TestTopOfASharedStore(t *testing.T) {
 			t.Errorf("%+v, %v, after %d scans; want page:b:1 after 1", top, err, w.scans)
 		}
 	})
-}
-
-// An answer reads few series of a store that charges, several of them at once.
-func TestSeriesOfASharedStore(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 1, embedded)
-		time.Sleep(10 * 24 * time.Hour) // the minutes of an increment are in one month
-		deltas := make(map[string]int64)
-		for i := range 200 {
-			deltas[fmt.Sprintf("page:a:%03d", i)] = int64(i + 1)
-		}
-		w.add(deltas)
-		counted := &slowSeries{shared: shared{w}}
-		r := newTopReader(t, counted, reader.Config{BoardRate: 1_000_000})
-		q := reader.TopQuery{BoardQuery: reader.BoardQuery{Index: "sites", Window: parseWindow(t, "this-month")}, N: 100}
-		began := time.Now()
-		top, err := r.Top(t.Context(), q)
-		if err != nil || len(top.Top) != 100 || top.Top[99].Counter != "page:a:100" {
-			t.Errorf("%+v, %v; want 100 counters, the last of them page:a:100", top, err)
-		}
-		if took, calls := time.Since(began), counted.calls.Load(); calls != 125 || took != 8*time.Second {
-			t.Errorf("%d series in %s; want 125, 16 at once for a second each", calls, took)
-		}
-	})
-}
-
-// A slowSeries takes a second for each series.
-type slowSeries struct {
-	shared
-	calls atomic.Int64
-}
-
-func (s *slowSeries) View() store.View { return slowView{s.shared.View(), s} }
-
-type slowView struct {
-	store.View
-	of *slowSeries
-}
-
-func (v slowView) Series(ctx context.Context, counter string, from, to wire.Minute) ([]store.Bucket, error) {
-	v.of.calls.Add(1)
-	time.Sleep(time.Second)
-	return v.View.Series(ctx, counter, from, to)
 }
 
 // shared is a store that other processes change too.

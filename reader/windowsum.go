@@ -8,8 +8,8 @@ import (
 	"github.com/countmill/countmill/reader/board"
 )
 
-// seriesAtOnce is how many series of a window are read at once from a store behind a network, where each takes some
-// 20 ms.
+// seriesAtOnce is how many series of windows a reader reads at once from a store that charges. It is behind a network,
+// and one after the other would take long. A series of a month can have megabytes.
 const seriesAtOnce = 16
 
 // ranked returns the sums of counters that were read, and leaves out those without one.
@@ -50,6 +50,14 @@ func (br *boardReading) ranked(ctx context.Context, of []*partial) ([]board.Rank
 func (br *boardReading) inWindow(ctx context.Context, t *partial) (sum int64, ok bool, err error) {
 	if !t.exists || t.deleted() {
 		return 0, false, nil
+	}
+	if br.board.Query.Rate > 0 {
+		select {
+		case br.r.boards.series <- struct{}{}:
+			defer func() { <-br.r.boards.series }()
+		case <-ctx.Done():
+			return 0, false, br.r.storeError(ctx, "waiting to read a series", ctx.Err())
+		}
 	}
 	s := &seriesReading{r: br.r, view: br.view}
 	buckets, err := s.buckets(ctx, t.counter, br.query.From.Time(), br.query.To.Time())

@@ -217,7 +217,7 @@ func BenchmarkUngroupedPage(b *testing.B) {
 	}
 }
 
-// BenchmarkIndexWork reads 8,000 shards in pages of 5,000, of which the index has all or one in twenty, and sets
+// BenchmarkIndexWork reads 8,000 shards in pages of 1,000, of which the index has all or one in twenty, and sets
 // 10,000 rests.
 func BenchmarkIndexWork(b *testing.B) {
 	s := openStore(b, fresh(b))
@@ -233,7 +233,7 @@ func BenchmarkIndexWork(b *testing.B) {
 		b.Run(match, func(b *testing.B) {
 			for b.Loop() {
 				for from, first := "", true; first || from != ""; first = false {
-					page, err := s.Ungrouped(b.Context(), &x, &p, from, 5*maxKeys)
+					page, err := s.Ungrouped(b.Context(), &x, &p, from, maxKeys)
 					if err != nil {
 						b.Fatal(err)
 					}

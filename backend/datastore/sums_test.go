@@ -2,9 +2,16 @@ package datastore
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
+	"google.golang.org/grpc"
+
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/wire"
 )
 
 // Pages of several queries keep one rate, and a page takes about a second at most.
@@ -32,4 +39,57 @@ func TestPaced(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A window reads a record, the shards and the days of each counter, no day after the present one, and holds the
+// days of one call.
+func TestPriceOfAWindow(t *testing.T) {
+	t.Parallel()
+	const counters, days = 90, 7
+	calls := new(tap)
+	cfg := fresh(t)
+	cfg.DialOptions = []grpc.DialOption{calls.option()}
+	s := seriesStore(t, cfg)
+	now, err := s.moment(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	today := dayOf(wire.MinuteOf(now.AsTime())).first()
+	c := &store.Commit{}
+	var growths []store.Growth
+	for i := range counters {
+		name := fmt.Sprintf("page:a:%02d", i)
+		growths = append(growths, store.Growth{Counter: name, Shards: 1})
+		c.Adds = append(c.Adds, add(name, 0, 1))
+		c.Buckets = append(c.Buckets, store.BucketDelta{Add: i, Minute: today, Delta: 1})
+	}
+	if err := s.Grow(t.Context(), growths); err != nil {
+		t.Fatal(err)
+	}
+	mustFold(t, s, c)
+	looked, most := 0, 0
+	calls.set(func(_ string, req, _ any) (bool, error) {
+		if r, ok := req.(*pb.LookupRequest); ok && r.GetKeys()[0].GetPath()[0].GetKind() == kindSeries {
+			looked, most = looked+len(r.GetKeys()), max(most, len(r.GetKeys()))
+		}
+		return false, nil
+	})
+	x, err := store.ParseIndex("sites", "page:{site}:*", "site:{site}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	from := today - (days-1)*store.DayMinutes
+	sums, err := s.Sums(t.Context(), &store.SumsQuery{Index: &x, From: from, To: wire.MinuteOf(wire.MaxTime)}, func(*store.CounterSum) error {
+		found++
+		return nil
+	})
+	each := days
+	if dayOf(wire.MinuteOf(sums.At.Add(archiveAhead))).first() != today {
+		each++ // midnight is near
+	}
+	if err != nil || found != counters || looked != counters*each || most > daysPage || sums.Read != int64(counters*(2+each)) {
+		t.Errorf("%d counters, %d days looked up, at most %d at once, %d entities read, %v; want %d, %d, %d and %d",
+			found, looked, most, sums.Read, err, counters, counters*each, daysPage, counters*(2+each))
+	}
 }

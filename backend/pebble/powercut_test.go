@@ -75,9 +75,9 @@ type machine struct {
 	ledger ledger
 	age    atomic.Int64 // the machine's age in nanoseconds
 
-	// repeating is held while a fold is repeated: ForgetBefore does not advance between the look at it and
-	// the fold. Here it advances by hours in a moment, and no process may be frozen for that long.
-	repeating sync.RWMutex
+	// folding is held while a fold is drawn or repeated, and until it ends: ForgetBefore does not advance between the
+	// look at it and the fold. Here it advances by hours in a moment, and no process may be frozen for that long.
+	folding sync.RWMutex
 }
 
 // aging is a process age that advances with each call, so that ForgetBefore does too.
@@ -157,9 +157,9 @@ func (m *machine) step(ctx context.Context, s *Store, random *rand.Rand) (bool, 
 	case 0:
 		return l.bury(ctx, s, random)
 	case 1:
-		m.repeating.Lock()
+		m.folding.Lock()
 		_, err := s.Check(ctx)
-		m.repeating.Unlock()
+		m.folding.Unlock()
 		return true, errors.Join(err, s.keepCommitCount()) // Check writes it only now and then
 	case 2:
 		return true, s.Beat(ctx, store.Worker{ID: "w", Expires: time.Now().Add(time.Hour)})
@@ -168,17 +168,26 @@ func (m *machine) step(ctx context.Context, s *Store, random *rand.Rand) (bool, 
 		if err != nil {
 			return false, err
 		}
-		m.repeating.Lock()
+		m.folding.Lock()
 		for range random.IntN(int(2 * day / (store.ForgetPace * store.CheckEvery))) {
 			s.advance()
 		}
-		m.repeating.Unlock()
+		m.folding.Unlock()
 		return true, s.Sweep(ctx)
 	case 12:
 		return l.setWindow(ctx, s, random)
 	case 4, 5:
-		m.repeating.RLock()
-		defer m.repeating.RUnlock()
+		return m.fold(ctx, s, random, true)
+	}
+	return m.fold(ctx, s, random, false)
+}
+
+// fold folds something new, or repeats or looks up a fold without an answer if there is one.
+func (m *machine) fold(ctx context.Context, s *Store, random *rand.Rand, again bool) (bool, error) {
+	l := &m.ledger
+	m.folding.RLock()
+	defer m.folding.RUnlock()
+	if again {
 		if d := l.unsettled(s, random); d != nil {
 			if random.IntN(2) == 0 {
 				return l.ask(ctx, s, d)

@@ -6,7 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/countmill/countmill/backend/datastore"
 	"github.com/countmill/countmill/backend/pebble"
+	"github.com/countmill/countmill/internal/testing/emulator"
+	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
 )
 
@@ -18,6 +21,50 @@ func TestBoardsOfADirectory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	indexSites(t, s)
+	r := start(t, dir)
+	r.waitReady(t)
+	r.countSites(t)
+	for _, query := range []string{"", "&window=today&tz=Asia/Kolkata", "&window=this-month"} {
+		r.wantTop(t, query, "{[{page:s1:/49 491} {page:s0:/48 481}] true 0}")
+	}
+	if status, text := r.call(t, "GET", "/v1/rank?index=sites&counter=page:s2:/47", ""); status != 200 || !strings.Contains(text, `"rank":3,"of":50,`) {
+		t.Errorf("rank: got %d %s, want 3 of 50", status, text)
+	}
+	if status, text := r.call(t, "GET", "/v1/top?index=sites&window=1h", ""); status != 404 || !strings.Contains(text, "page:*=1m:6h") {
+		t.Errorf("an hour of a rule without minutes: got %d %s, want 404 with the rule to add", status, text)
+	}
+	r.poll(t, "serving", func() bool { return r.indexState(t, "sites") == "serving" })
+	if status, text := r.call(t, "GET", "/v1/top?index=sites&of=groups&n=1", ""); status != 200 || !strings.Contains(text, `"top":[{"counter":"=site:s1","total":4267}]`) {
+		t.Errorf("top of groups: got %d %s, want =site:s1 of 4267", status, text)
+	}
+}
+
+// On Datastore the same boards need a rate, and are proved never.
+func TestBoardsOfDatastore(t *testing.T) { // not parallel: it sets a variable
+	host, project := emulator.Firestore(t), emulator.Project()
+	t.Setenv("DATASTORE_EMULATOR_HOST", host)
+	s, err := datastore.Open(t.Context(), datastore.Config{Project: project, Emulator: host})
+	if err != nil {
+		t.Fatal(err)
+	}
+	indexSites(t, s)
+	a, err := New(Config{Listen: "127.0.0.1:0", Store: "datastore://" + project, Reader: reader.Config{BoardRate: 100_000}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := run(t, a)
+	defer r.stop(t)
+	r.waitReady(t)
+	r.countSites(t)
+	for _, query := range []string{"", "&window=today&tz=Asia/Kolkata", "&window=this-month"} {
+		r.wantTop(t, query, "{[{page:s1:/49 491} {page:s0:/48 481}] false 0}")
+	}
+}
+
+// indexSites adds rules to a store, and closes it.
+func indexSites(t *testing.T, s store.Store) {
+	t.Helper()
 	for _, c := range []store.RuleChange{
 		{Pattern: "page:*", Keep: store.Retention{Quarters: 400 * 24 * 3600e9}},
 		{Index: &store.IndexChange{Step: store.CreateIndex, Index: store.Index{Name: "sites", Match: "page:{site}:*", Group: "site:{site}"}}},
@@ -29,38 +76,34 @@ func TestBoardsOfADirectory(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	r := start(t, dir)
-	r.waitReady(t)
+}
+
+// countSites counts 50 counters of the index, and one that it has not.
+func (r *running) countSites(t *testing.T) {
+	t.Helper()
 	var body []string
 	for i := range 50 {
 		body = append(body, fmt.Sprintf(`{"counter":"page:s%d:/%d","delta":%d}`, i%3, i, 10*i+1))
 	}
 	r.incr(t, "["+strings.Join(body, ",")+`,{"counter":"page:none","delta":1000}]`)
-	for _, query := range []string{"", "&window=today&tz=Asia/Kolkata", "&window=this-month"} {
-		status, text := r.call(t, "GET", "/v1/top?index=sites&n=2"+query, "")
-		var top struct {
-			Top []struct {
-				Counter string
-				Total   int64
-			}
-			Complete bool
-			LeftOut  int `json:"left_out"`
+}
+
+// wantTop compares the two best counters.
+func (r *running) wantTop(t *testing.T, query, want string) {
+	t.Helper()
+	status, text := r.call(t, "GET", "/v1/top?index=sites&n=2"+query, "")
+	var top struct {
+		Top []struct {
+			Counter string
+			Total   int64
 		}
-		if err := json.Unmarshal([]byte(text), &top); err != nil || status != 200 {
-			t.Fatalf("top%s: got %d %s (%v)", query, status, text, err)
-		}
-		if fmt.Sprint(top) != "{[{page:s1:/49 491} {page:s0:/48 481}] true 0}" {
-			t.Errorf("top%s: got %s", query, text)
-		}
+		Complete bool
+		LeftOut  int `json:"left_out"`
 	}
-	if status, text := r.call(t, "GET", "/v1/rank?index=sites&counter=page:s2:/47", ""); status != 200 || !strings.Contains(text, `"rank":3,"of":50,`) {
-		t.Errorf("rank: got %d %s, want 3 of 50", status, text)
+	if err := json.Unmarshal([]byte(text), &top); err != nil || status != 200 {
+		t.Fatalf("top%s: got %d %s (%v)", query, status, text, err)
 	}
-	if status, text := r.call(t, "GET", "/v1/top?index=sites&window=1h", ""); status != 404 || !strings.Contains(text, "page:*=1m:6h") {
-		t.Errorf("an hour of a rule without minutes: got %d %s, want 404 with the rule to add", status, text)
-	}
-	r.poll(t, "serving", func() bool { return r.indexState(t, "sites") == "serving" })
-	if status, text := r.call(t, "GET", "/v1/top?index=sites&of=groups&n=1", ""); status != 200 || !strings.Contains(text, `"top":[{"counter":"=site:s1","total":4267}]`) {
-		t.Errorf("top of groups: got %d %s, want =site:s1 of 4267", status, text)
+	if fmt.Sprint(top) != want {
+		t.Errorf("top%s: got %s, want %s", query, text, want)
 	}
 }

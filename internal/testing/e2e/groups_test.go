@@ -259,7 +259,7 @@ func (g *grouping) remove() {
 	g.t.Helper()
 	began := time.Now()
 	g.change(http.MethodDelete, "?name=sites", "")
-	until(g.t, 20*time.Minute, "the index to be gone", func() bool { return g.state().State == "gone" })
+	until(g.t, time.Hour, "the index to be gone", func() bool { return g.state().State == "gone" })
 	g.t.Logf("deleted within %s", time.Since(began).Round(time.Second))
 }
 
