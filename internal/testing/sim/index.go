@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/countmill/countmill/internal/indexer"
@@ -144,10 +145,11 @@ func (lp *leaps) passSettle() bool {
 	return true
 }
 
-// stopIndexer stops a worker that is about to set the rests of a piece, for longer than its lease, and reports whether
-// it did. The worker goes on at any time.
+// stopIndexer stops a worker that reads a piece or is about to set its rests, for longer than its lease, and reports
+// whether it did. The worker goes on at any time. Another one is there to take the piece.
 func (w *World) stopIndexer(s *step) bool {
-	if s.op != "set rests" || len(w.procs.lives(indexing)) < 2 || !w.strikes(IndexerStopped) {
+	others := slices.ContainsFunc(w.procs.lives(indexing), func(p *proc) bool { return p != s.p && !p.frozen })
+	if s.op != "set rests" && s.op != "rests" || !others || !w.strikes(IndexerStopped) {
 		return false
 	}
 	s.p.frozen = true
