@@ -145,11 +145,11 @@ func (lp *leaps) passSettle() bool {
 	return true
 }
 
-// stopIndexer stops a worker that reads a piece or is about to set its rests, for longer than its lease, and reports
-// whether it did. The worker goes on at any time. Another one is there to take the piece.
+// stopIndexer stops a worker that is about to set the rests of a piece, for longer than its lease, and reports whether
+// it did. Another one is there to take the piece. Most stopped workers go on when nothing breaks any more.
 func (w *World) stopIndexer(s *step) bool {
 	others := slices.ContainsFunc(w.procs.lives(indexing), func(p *proc) bool { return p != s.p && !p.frozen })
-	if s.op != "set rests" && s.op != "rests" || !others || !w.strikes(IndexerStopped) {
+	if s.op != "set rests" || !others || !w.strikes(IndexerStopped) {
 		return false
 	}
 	s.p.frozen = true
