@@ -85,10 +85,14 @@ func (j *Journal) Page(ctx context.Context, q JournalQuery) (JournalPage, error)
 	if err := p.check(); err != nil {
 		return JournalPage{}, err
 	}
-	rules, err := j.rules(ctx)
+	checked, err := j.check(ctx)
 	if err != nil {
 		return JournalPage{}, err
 	}
+	// Entries of a later time may be without rows, by other rules. Where it is zero, no commit comes by other
+	// rules than the latest.
+	p.page.SettledUntil = checked.At
+	rules := checked.Settings.Rules
 	// Entries before this place may have no row.
 	rows := store.JournalPlace{Key: maxKey, Position: math.MaxUint32}
 	if from, ok := rules.PagedFrom(q.Counter); ok {
@@ -108,14 +112,14 @@ func (j *Journal) Page(ctx context.Context, q JournalQuery) (JournalPage, error)
 
 var maxKey = store.NewJournalKey(wire.MaxTime, math.MaxUint64)
 
-func (j *Journal) rules(ctx context.Context) (*store.Rules, error) {
+func (j *Journal) check(ctx context.Context) (store.Checked, error) {
 	ctx, cancel := context.WithTimeout(ctx, j.timeout)
 	defer cancel()
 	checked, err := j.store.Check(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("%w: reading the rules: %w", countmill.ErrUnavailable, err)
+		return store.Checked{}, fmt.Errorf("%w: reading the rules: %w", countmill.ErrUnavailable, err)
 	}
-	return checked.Settings.Rules, nil
+	return checked, nil
 }
 
 // A pager gathers one page.

@@ -152,6 +152,22 @@ func TestPagesAreSettled(t *testing.T) {
 	}
 }
 
+// A page knows nothing of rules that came after it has read them: its machine may be suspended between two calls.
+func TestPagesAreNotSettledBeyondTheirRules(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	e := &evidence{fakestore.New(fakestore.Options{Clock: func() time.Time { return now }}), make(map[string][]admin.JournalEntry)}
+	e.rule(t, "a", "30d,paged")
+	began := now
+	e.On(fakestore.Journal, func(int) fakestore.Answer {
+		now = now.Add(time.Hour)
+		return fakestore.OK
+	})
+	if page := e.page(t, admin.JournalQuery{Counter: "a", Limit: 10}); page.SettledUntil.After(began.Add(time.Millisecond)) {
+		t.Errorf("settled until %s by rules of %s", page.SettledUntil, began)
+	}
+}
+
 func TestPagesOfTheJournal(t *testing.T) {
 	t.Parallel()
 	for name, rules := range map[string][][2]string{

@@ -71,6 +71,9 @@ func runJournalExport(ctx context.Context, c call) error {
 	if err != nil {
 		if ctx.Err() != nil {
 			err = transfer.ErrInterrupted
+			if c.output != "-" {
+				err = fmt.Errorf("%w; the same command goes on", err)
+			}
 		}
 		return fmt.Errorf("the export is not whole: %w", err)
 	}

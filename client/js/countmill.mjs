@@ -20,6 +20,26 @@
  * @typedef {{key: string, time: string, counter: string, delta: bigint, part: string, sender: string}} JournalEntry
  *   The delta of one counter in one part: an increment, or several of one sender that were sent together. Keys
  *   compare as strings in the order of entries. sender is the name of a token; empty if it is not known.
+ * @typedef {{entries: JournalEntry[], next: string, previous: string, settledUntil: string}} JournalPage
+ *   Some entries of one counter, in ascending order of keys. next is the after of the next page, empty at the end; a
+ *   page may be short although there is a next one. previous is the before of the page before this one, if before was
+ *   given; empty at the beginning. The journal is complete up to settledUntil; later entries are not shown yet.
+ * @typedef {{sequence: string, last: number, exists: boolean}} SequenceState
+ *   last is the last value, 0 if there was none. exists is false if nobody has used it since its delete, or ever.
+ * @typedef {{name: string, match: string, group: string, state: string, pieces: number, piecesDone: number, checkedAt: string | null}} Index
+ *   Puts the counters of match into groups, counters whose names begin with =. Groups have totals while state is
+ *   serving, and not building or deleting. checkedAt: when it was last compared with the shards of its counters.
+ * @typedef {{asOf: string, completeAsOf: string | null, complete: boolean, partial: boolean}} Proof
+ *   Totals are exact as of asOf, and all counters were looked at as of completeAsOf. complete: it is proved that no
+ *   other counter belongs into the answer. partial: the window began before the rule for its series.
+ * @typedef {Proof & {top: {counter: string, total: bigint}[], leftOut: number}} Top
+ *   The best counters, the best first, with their totals or the sums of the window. leftOut: how many would be in top
+ *   if the token could read them.
+ * @typedef {Proof & {counter: string, total: bigint, rank: number | null, of: number}} Rank
+ *   rank is null if the counter does not exist, or has 0 in the window. of: how many were ordered.
+ * @typedef {CallOptions & {window?: string, tz?: string}} BoardOptions
+ *   window orders by the increments of today, this-week or this-month in the time zone tz, or of the last 1h. It needs
+ *   a rule for series: NotFoundError says so.
  * @typedef {{totals: Total[], whole: boolean, removed: string[], truncated: boolean, lag: number | null}} Update
  *   The totals of a watch that have changed. whole: these are all totals, and any others are gone. So is the first
  *   update, and the first one after a break. removed are counters that were deleted or are beyond the limit.
@@ -43,7 +63,8 @@
  *   maxStaleness accepts an older, cheaper total; 0 reads the store. minAsOf accepts none of a moment before: pass the
  *   asOf of an earlier total, and a counter never goes back. after, an Accepted or a receipt, accepts none without
  *   these increments; the server waits for them for up to wait: 2,000, and 5,000 at most.
- * @typedef {{path: string, body?: string, type?: string, key?: string, read?: boolean, maybe: number}} Request
+ * @typedef {{path: string, body?: string, type?: string, key?: string, method?: string, read?: boolean, exact?: boolean, maybe: number}} Request
+ *   method: default POST with a body, else GET. read: it changes nothing. exact: totals come as strings.
  *   maybe: when the first try was sent that was maybe counted, or 0
  * @typedef {Request & {increments: Increment[]}} Batch
  */
@@ -86,7 +107,7 @@ export class ConflictError extends CountmillError {}
 export class IDsReusedError extends CountmillError {}
 /** Nothing was counted. Repeat later. */
 export class OverloadedError extends CountmillError {}
-/** Nothing was counted, or no total can be given. Repeat later. */
+/** Nothing was counted, or nothing can be read. Repeat later. */
 export class UnavailableError extends CountmillError {}
 /** Maybe counted. Repeat only with the same id. */
 export class OutcomeUnknownError extends CountmillError {}
@@ -199,6 +220,58 @@ export class Client {
     return this.#call({ path: "/v1/sequences/next", body, maybe: 0 }, this.#deadline(timeout), (a) => values(a, count));
   }
 
+  /** The last value of a sequence. @param {string} sequence @param {CallOptions} [options] @returns {Promise<SequenceState>} */
+  async sequence(sequence, { timeout } = {}) {
+    return this.#call({ path: "/v1/sequences?" + query({ sequence }), read: true, maybe: 0 }, this.#deadline(timeout), state);
+  }
+
+  /**
+   * Marks a sequence as deleted, and resolves to its state before. Its last value stays: none is given again. It is
+   * repeated after an unknown outcome; the state is then that after the delete.
+   * @param {string} sequence @param {CallOptions} [options] @returns {Promise<SequenceState>}
+   */
+  async deleteSequence(sequence, { timeout } = {}) {
+    return this.#call({ path: "/v1/sequences?" + query({ sequence }), method: "DELETE", maybe: 0 }, this.#deadline(timeout), state);
+  }
+
+  /** The indexes, in the order of their names, with their progress. @param {CallOptions} [options] @returns {Promise<Index[]>} */
+  async indexes({ timeout } = {}) {
+    return this.#call({ path: "/v1/indexes", read: true, maybe: 0 }, this.#deadline(timeout), indexes);
+  }
+
+  /**
+   * Creates an index, and resolves to all. It may be repeated. The token needs the scope admin.
+   * @param {string} name @param {string} match @param {string} group @param {CallOptions} [options] @returns {Promise<Index[]>}
+   */
+  async createIndex(name, match, group, { timeout } = {}) {
+    return this.#call({ path: "/v1/indexes", body: JSON.stringify({ name, match, group }), maybe: 0 }, this.#deadline(timeout), indexes);
+  }
+
+  /**
+   * Begins to delete an index and its groups, and resolves to all. It may be repeated until the index is gone.
+   * @param {string} name @param {CallOptions} [options] @returns {Promise<Index[]>}
+   */
+  async deleteIndex(name, { timeout } = {}) {
+    return this.#call({ path: "/v1/indexes?" + query({ name }), method: "DELETE", maybe: 0 }, this.#deadline(timeout), indexes);
+  }
+
+  /**
+   * The n best counters of an index, 1 to 1,000, or with of "groups" its best groups.
+   * @param {string} index @param {BoardOptions & {n?: number, of?: "counters" | "groups"}} [options] @returns {Promise<Top>}
+   */
+  async top(index, { n = 10, of, window, tz, timeout } = {}) {
+    const path = "/v1/top?" + query({ index, n: String(n), of, window, tz });
+    return this.#call({ path, read: true, exact: true, maybe: 0 }, this.#deadline(timeout), (a) => (
+      { top: a.top.map((/** @type {any} */ t) => ({ counter: t.counter, total: BigInt(t.total) })), leftOut: a.left_out, ...proof(a) }));
+  }
+
+  /** The place of a counter among those of an index. @param {string} index @param {string} counter @param {BoardOptions} [options] @returns {Promise<Rank>} */
+  async rank(index, counter, { window, tz, timeout } = {}) {
+    const path = "/v1/rank?" + query({ index, counter, window, tz });
+    return this.#call({ path, read: true, exact: true, maybe: 0 }, this.#deadline(timeout), (a) => (
+      { counter: a.counter, total: BigInt(a.total), rank: a.rank, of: a.of, ...proof(a) }));
+  }
+
   /**
    * Sends all that was added before. It is durable when this resolves. After an error without increments the
    * client keeps them, and goes on with the same key. After an error with increments it has given them up;
@@ -241,7 +314,7 @@ export class Client {
     }
     const path = "/v1/totals?" + query({ max_staleness: maxStaleness, min_as_of: minAsOf, after, wait: after ? wait : undefined });
     const body = JSON.stringify({ counters });
-    const got = await this.#call({ path, body, read: true, maybe: 0 }, this.#deadline(timeout), (a) => ({ ...a, totals: a.totals.map(total) }));
+    const got = await this.#call({ path, body, read: true, exact: true, maybe: 0 }, this.#deadline(timeout), (a) => ({ ...a, totals: a.totals.map(total) }));
     if (got.totals.length !== counters.length) throw new UnavailableError("the answer has another number of totals than was asked for");
     if (got.set_aside?.length) throw new SetAsideError("increments of the receipt are in dead letters: " + JSON.stringify(got.set_aside), { problem: got });
     return got.totals;
@@ -258,7 +331,7 @@ export class Client {
     let token = "";
     do {
       const path = "/v1/counters?" + query({ prefix, limit: "1000", page_token: token });
-      const page = await this.#call({ path, read: true, maybe: 0 }, this.#deadline(timeout), (a) => ({ ...a, totals: a.totals.map(total) }));
+      const page = await this.#call({ path, read: true, exact: true, maybe: 0 }, this.#deadline(timeout), (a) => ({ ...a, totals: a.totals.map(total) }));
       yield* page.totals;
       overflowed.push(...(page.overflowed ?? []));
       token = page.next_page_token ?? "";
@@ -275,11 +348,22 @@ export class Client {
    */
   async *journal(counter, { id, after, timeout } = {}) {
     do {
-      const path = "/v1/journal?" + query({ counter, id, after, limit: "1000" });
-      const page = await this.#call({ path, read: true, maybe: 0 }, this.#deadline(timeout), (a) => ({ ...a, entries: a.entries.map(entry) }));
+      const page = await this.journalPage(counter, { id, after, limit: 1000, timeout });
       yield* page.entries;
       after = page.next;
     } while (after);
+  }
+
+  /**
+   * Up to limit entries, at most 1,000: the oldest, those just after a key, or those just before a key. before
+   * "f".repeat(40) gives the newest. Pages of what existed at the first call never repeat and never skip an entry.
+   * @param {string} counter @param {CallOptions & {id?: string, after?: string, before?: string, limit?: number}} [options]
+   * @returns {Promise<JournalPage>}
+   */
+  async journalPage(counter, { id, after, before, limit = 50, timeout } = {}) {
+    const path = "/v1/journal?" + query({ counter, id, after, before, limit: String(limit) });
+    return this.#call({ path, read: true, exact: true, maybe: 0 }, this.#deadline(timeout), (a) => (
+      { entries: a.entries.map(entry), next: a.next ?? "", previous: a.previous ?? "", settledUntil: a.settled_until }));
   }
 
   /**
@@ -323,7 +407,7 @@ export class Client {
       return Promise.resolve(answer).finally(() => clearTimeout(timer));
     };
     try {
-      const res = await soon(this.#send({ path, read: true, maybe: 0 }, AbortSignal.any([stop, end.signal])));
+      const res = await soon(this.#send({ path, read: true, exact: true, maybe: 0 }, AbortSignal.any([stop, end.signal])));
       const reader = res?.body?.getReader();
       const decoder = new TextDecoder();
       let text = "", name = "", data = "", whole = true, waited = performance.now();
@@ -471,9 +555,9 @@ export class Client {
       throw new DeniedError("the token has characters that no header can have", { status: 401 });
     }
     if (token) headers.Authorization = "Bearer " + token;
-    const url = this.#base + r.path + (r.read ? (r.path.endsWith("?") || r.path.endsWith("&") ? "" : "&") + "format=string" : "");
+    const url = this.#base + r.path + (r.exact ? (r.path.endsWith("?") || r.path.endsWith("&") ? "" : "&") + "format=string" : "");
     try {
-      const res = await fetch(url, { method: r.body === undefined ? "GET" : "POST", headers, body: r.body, signal, redirect: "manual" });
+      const res = await fetch(url, { method: r.method ?? (r.body === undefined ? "GET" : "POST"), headers, body: r.body, signal, redirect: "manual" });
       if (res.ok) return res;
       throw problem(res.status, await read(res), res.headers.get("Retry-After"));
     } catch (e) {
@@ -524,7 +608,7 @@ function pause(tries, e) {
 
 /** The error that the caller gets after the last try. @param {Request} r @param {CountmillError} e */
 function conclude(r, e) {
-  if (r.read && e instanceof OutcomeUnknownError) return new UnavailableError("no total: " + e.message, { ...e, cause: e });
+  if (r.read && e instanceof OutcomeUnknownError) return new UnavailableError("nothing was read: " + e.message, { ...e, cause: e });
   const certain = [OutcomeUnknownError, ConflictError, IDsReusedError].some((known) => e instanceof known);
   if (r.read || !r.maybe || certain) return e;
   return new OutcomeUnknownError("an earlier try was maybe counted; then: " + e.message, { ...e, cause: e });
@@ -589,6 +673,22 @@ function total(t) {
 /** @param {any} e @returns {JournalEntry} */
 function entry(e) {
   return { key: e.key, time: e.time, counter: e.counter, delta: BigInt(e.delta), part: e.part, sender: e.sender ?? "" };
+}
+
+/** @param {any} a @returns {SequenceState} */
+function state(a) {
+  return { sequence: a.sequence, last: a.last, exists: a.exists };
+}
+
+/** @param {any} a @returns {Index[]} */
+function indexes(a) {
+  return a.indexes.map((/** @type {any} */ x) => (
+    { name: x.name, match: x.match, group: x.group, state: x.state, pieces: x.pieces, piecesDone: x.pieces_done, checkedAt: x.checked_at }));
+}
+
+/** @param {any} a @returns {Proof} */
+function proof(a) {
+  return { asOf: a.as_of, completeAsOf: a.complete_as_of, complete: a.complete, partial: a.partial };
 }
 
 /** @param {Record<string, string | number | undefined>} parameters numbers are milliseconds */

@@ -24,7 +24,7 @@ async function scripted(t, steps, options = {}) {
   const server = http.createServer(async (req, res) => {
     let body = "";
     for await (const chunk of req) body += chunk;
-    s.got.push({ key: req.headers["idempotency-key"], body, url: req.url, headers: req.headers });
+    s.got.push({ key: req.headers["idempotency-key"], body, url: req.url, headers: req.headers, method: req.method });
     (s.steps.shift() ?? answer(418))(res, body);
   });
   await new Promise((done) => server.listen(0, "127.0.0.1", () => done()));
@@ -415,6 +415,31 @@ test("scripted server", { concurrency: 4, timeout: 60_000 }, async (suite) => {
     assert.equal(s.got[1].url, "/v1/journal?counter=a%26&after=k1&limit=1000&format=string");
   });
 
+  it("a page of the journal before a key", async (t) => {
+    const entries = [{ key: "k1", time: "2026-11-25T10:00:00Z", counter: "a", delta: "5", part: "00" }];
+    const { c, s } = await scripted(t, [answer(200, "", { entries, next: "k1", previous: "k1", settled_until: "2026-11-25T10:00:01Z" })]);
+    const page = await c.journalPage("a", { before: "f".repeat(40), limit: 1 });
+    assert.deepEqual([page.entries[0].delta, page.next, page.previous, page.settledUntil], [5n, "k1", "k1", "2026-11-25T10:00:01Z"]);
+    assert.equal(s.got[0].url, `/v1/journal?counter=a&before=${"f".repeat(40)}&limit=1&format=string`);
+  });
+
+  const index = { name: "sites", match: "page:{site}:*", group: "site:{site}", state: "building", pieces: 2, pieces_done: 1, checked_at: null };
+  for (const [call, method, url, members] of [
+    [(c) => c.createIndex("sites", "page:{site}:*", "site:{site}"), "POST", "/v1/indexes", { indexes: [index] }],
+    [(c) => c.deleteIndex("a&b"), "DELETE", "/v1/indexes?name=a%26b", { indexes: [index] }],
+    [(c) => c.deleteSequence("user:1"), "DELETE", "/v1/sequences?sequence=user%3A1", { sequence: "user:1", last: 7, exists: true }],
+  ]) {
+    it(`${method} ${url} may be repeated`, async (t) => {
+      const { c, s } = await scripted(t, [cut, answer(200, "", members)]);
+      await call(c);
+      assert.deepEqual(s.got.map((g) => [g.method, g.url, g.body]), Array(2).fill([method, url, s.got[0].body]));
+      s.steps = [cut, answer(404, "not-found")];
+      await assert.rejects(call(c), countmill.OutcomeUnknownError);
+      s.steps = [answer(404, "not-found")];
+      await assert.rejects(call(c), countmill.NotFoundError);
+    });
+  }
+
   it("addresses and tokens", async (t) => {
     for (const base of ["", "127.0.0.1:8080", "ftp://a", "http://a?b", "http://u:p@a", "http://"]) {
       assert.throws(() => new Client(base), countmill.InvalidError, base);
@@ -509,6 +534,28 @@ test("real countmill", real, async (suite) => {
     await assert.rejects(c.next("numbers", { id: "y", time: new Date("2020-01-01") }), countmill.IDExpiredError);
     await assert.rejects(c.next("numbers", { count: 1001 }), countmill.InvalidError);
     assert.deepEqual(await c.next("numbers"), { first: 5, last: 5 });
+  });
+
+  await suite.test("a deleted sequence", limited, async () => {
+    await c.next("gone", { count: 3 });
+    assert.deepEqual(await c.sequence("gone"), { sequence: "gone", last: 3, exists: true });
+    assert.deepEqual(await c.deleteSequence("gone"), { sequence: "gone", last: 3, exists: true });
+    assert.deepEqual(await c.sequence("gone"), { sequence: "gone", last: 3, exists: false });
+  });
+
+  await suite.test("indexes and boards", limited, async () => {
+    for (const [name, n] of [["board:a:1", 5], ["board:a:2", 7], ["board:b:1", 2 ** 50]]) await c.increment(name, n);
+    let [index] = await c.createIndex("boards", "board:{x}:*", "x:{x}");
+    for (const end = performance.now() + 30_000; index.state !== "serving"; [index] = await c.indexes()) assert.ok(performance.now() < end, "the index serves");
+    assert.deepEqual([index.name, index.match, index.group], ["boards", "board:{x}:*", "x:{x}"]);
+    const { top, complete, leftOut } = await c.top("boards", { n: 2 });
+    assert.deepEqual([top, complete, leftOut], [[{ counter: "board:b:1", total: 2n ** 50n }, { counter: "board:a:2", total: 7n }], true, 0]);
+    assert.deepEqual((await c.top("boards", { of: "groups" })).top.map((t) => [t.counter, t.total]), [["=x:b", 2n ** 50n], ["=x:a", 12n]]);
+    const { rank, of, total, counter } = await c.rank("boards", "board:a:2");
+    assert.deepEqual([rank, of, total, counter], [2, 3, 7n, "board:a:2"]);
+    assert.equal((await c.rank("boards", "board:c:none")).rank, null);
+    await assert.rejects(c.top("boards", { window: "today", tz: "Asia/Kolkata" }), countmill.NotFoundError); // no rule for series
+    assert.equal((await c.deleteIndex("boards"))[0].state, "deleting");
   });
 
   await suite.test("names are refused as the server does", limited, async () => {

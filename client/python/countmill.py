@@ -62,7 +62,7 @@ class InvalidError(CountmillError, ValueError): """Nothing was counted. Correct 
 class ConflictError(CountmillError): """Nothing was counted. The key came with another body before."""
 class IDsReusedError(CountmillError): """All were counted but those in conflicts. Do not repeat any."""
 class OverloadedError(CountmillError): """Nothing was counted. Repeat later."""
-class UnavailableError(CountmillError): """Nothing was counted, or no total can be given. Repeat later."""
+class UnavailableError(CountmillError): """Nothing was counted, or nothing can be read. Repeat later."""
 class OutcomeUnknownError(CountmillError): """Maybe counted. Repeat only with the same id."""
 class TotalOverflowError(CountmillError): """A total does not fit 64 bits."""
 class ClosedError(CountmillError): """Nothing was counted. The client is closed."""
@@ -116,6 +116,64 @@ class JournalEntry:
 
 
 @dataclass(frozen=True)
+class JournalPage:
+    """Some entries of one counter, in ascending order of keys."""
+
+    entries: List[JournalEntry]
+    next: str  # the after of the next page; empty at the end. A page may be short although there is a next one
+    previous: str  # the before of the page before this one, if before was given; empty at the beginning
+    settled_until: datetime  # the journal is complete up to here; later entries are not shown yet
+
+
+@dataclass(frozen=True)
+class SequenceState:
+    """A sequence's last value."""
+
+    sequence: str
+    last: int  # 0 if there was none
+    exists: bool  # False if nobody has used the sequence since its delete, or ever
+
+
+@dataclass(frozen=True)
+class Index:
+    """Puts counters into groups. A group is a counter whose name begins with =; its total is the sum of its counters."""
+
+    name: str
+    match: str  # the counters: page:{site}:*
+    group: str  # the name of a counter's group without the =: site:{site}
+    state: str  # building, serving or deleting; groups have totals while it is serving
+    pieces: int  # of the work
+    pieces_done: int
+    checked_at: Optional[datetime]  # when it was last compared with the shards of its counters
+
+
+@dataclass(frozen=True)
+class Top:
+    """The best counters of an index, the best first. docs/howto/leaderboards.md says what complete proves."""
+
+    top: List[Tuple[str, int]]  # with their totals, or the sums of the window
+    left_out: int  # how many would be in top if the token could read them
+    as_of: datetime  # the totals are exact as of this moment
+    complete_as_of: Optional[datetime]  # all counters were looked at as of this moment
+    complete: bool  # it is proved that no other counter belongs into top
+    partial: bool  # the window began before the rule for its series
+
+
+@dataclass(frozen=True)
+class Rank:
+    """The place of a counter among those of an index."""
+
+    counter: str
+    total: int  # or the sum of the window
+    rank: Optional[int]  # None if the counter does not exist, or has 0 in the window
+    of: int  # how many were ordered
+    as_of: datetime
+    complete_as_of: Optional[datetime]
+    complete: bool
+    partial: bool
+
+
+@dataclass(frozen=True)
 class Update:
     """The totals of a watch that have changed. If it is whole, all other totals are gone."""
 
@@ -134,6 +192,8 @@ class _Request:
     key: str = ""
     maybe: float = 0.0  # when the first try was sent that was maybe counted
     increments: List[Tuple[str, int]] = field(default_factory=list)  # of a batch
+    method: str = ""  # default: POST with a body, else GET
+    write: bool = False  # it changes something
 
 
 class Client:
@@ -200,7 +260,7 @@ class Client:
             raise InvalidError("time has no time zone (limit: an aware datetime)")
         more = {"id": id, "time": time and time.isoformat()}
         body = _line(counter, delta, **{k: v for k, v in more.items() if v is not None})
-        request = _Request("/v1/increments", body, key=secrets.token_hex(16) if id is None else "")
+        request = _Request("/v1/increments", body, key=secrets.token_hex(16) if id is None else "", write=True)
         return self._call(request, self._deadline(timeout), lambda answer: _accepted(answer, 1))
 
     def next(self, sequence: str, *, id: Optional[str] = None, count: int = 1, time: Optional[datetime] = None,
@@ -216,8 +276,51 @@ class Client:
         body = {"sequence": sequence, "id": secrets.token_hex(16) if id is None else id, "count": count}
         if time is not None:
             body["time"] = time.isoformat()
-        request = _Request("/v1/sequences/next", json.dumps(body).encode())
+        request = _Request("/v1/sequences/next", json.dumps(body).encode(), write=True)
         return self._call(request, self._deadline(timeout), lambda answer: _values(answer, count))
+
+    def sequence(self, sequence: str, *, timeout: Optional[float] = None) -> SequenceState:
+        """The last value of a sequence."""
+        return self._call(_Request("/v1/sequences" + _query(sequence=sequence)), self._deadline(timeout), _sequence)
+
+    def delete_sequence(self, sequence: str, *, timeout: Optional[float] = None) -> SequenceState:
+        """Marks a sequence as deleted, and returns its state before. Its last value stays: none is given again.
+
+        It is repeated after an unknown outcome; the state is then that after the delete.
+        """
+        request = _Request("/v1/sequences" + _query(sequence=sequence), method="DELETE", write=True)
+        return self._call(request, self._deadline(timeout), _sequence)
+
+    def indexes(self, *, timeout: Optional[float] = None) -> List[Index]:
+        """The indexes, in the order of their names, with their progress."""
+        return self._call(_Request("/v1/indexes"), self._deadline(timeout), _indexes)
+
+    def create_index(self, name: str, match: str, group: str, *, timeout: Optional[float] = None) -> List[Index]:
+        """Creates an index, and returns all. It may be repeated. The token needs the scope admin."""
+        body = json.dumps({"name": name, "match": match, "group": group}).encode()
+        return self._call(_Request("/v1/indexes", body, write=True), self._deadline(timeout), _indexes)
+
+    def delete_index(self, name: str, *, timeout: Optional[float] = None) -> List[Index]:
+        """Begins to delete an index and its groups, and returns all. It may be repeated until the index is gone."""
+        request = _Request("/v1/indexes" + _query(name=name), method="DELETE", write=True)
+        return self._call(request, self._deadline(timeout), _indexes)
+
+    def top(self, index: str, n: int = 10, *, of: str = "counters", window: str = "", tz: str = "",
+            timeout: Optional[float] = None) -> Top:
+        """The n best counters of an index, 1 to 1,000, or with of="groups" its best groups.
+
+        window orders by the increments of today, this-week or this-month in the time zone tz, or of the last 1h. It
+        needs a rule for series: NotFoundError says so.
+        """
+        path = "/v1/top" + _query(index=index, n=n, of=of, window=window, tz=tz)
+        return self._call(_Request(path), self._deadline(timeout), lambda a: Top(
+            [(t["counter"], int(t["total"])) for t in a["top"]], a["left_out"], **_proof(a)))
+
+    def rank(self, index: str, counter: str, *, window: str = "", tz: str = "", timeout: Optional[float] = None) -> Rank:
+        """The place of a counter among those of an index. window and tz are those of top."""
+        path = "/v1/rank" + _query(index=index, counter=counter, window=window, tz=tz)
+        return self._call(_Request(path), self._deadline(timeout), lambda a: Rank(
+            a["counter"], int(a["total"]), a["rank"], a["of"], **_proof(a)))
 
     def flush(self, timeout: Optional[float] = None) -> None:
         """Sends all that was added before. It is durable when this returns.
@@ -302,12 +405,21 @@ class Client:
         the increment with that id. timeout is that of a page. The token needs the scope admin.
         """
         while True:
-            path = "/v1/journal" + _query(counter=counter, id=id, after=after, limit=1000)
-            page = self._call(_Request(path), self._deadline(timeout), lambda a: {**a, "entries": _entries(a)})
-            yield from page["entries"]
-            after = page.get("next")
+            page = self.journal_page(counter, id=id, after=after, limit=1000, timeout=timeout)
+            yield from page.entries
+            after = page.next
             if not after:
                 return
+
+    def journal_page(self, counter: str, *, id: Optional[str] = None, after: Optional[str] = None, before: Optional[str] = None,
+                     limit: int = 50, timeout: Optional[float] = None) -> JournalPage:
+        """Up to limit entries, at most 1,000: the oldest, those just after a key, or those just before a key.
+
+        before="f" * 40 gives the newest. Pages of what existed at the first call never repeat and never skip an entry.
+        """
+        path = "/v1/journal" + _query(counter=counter, id=id, after=after, before=before, limit=limit)
+        return self._call(_Request(path), self._deadline(timeout), lambda a: JournalPage(
+            _entries(a), a.get("next", ""), a.get("previous", ""), _moment(a["settled_until"])))
 
     def watch(self, counters: Sequence[str] = (), *, prefix: Optional[str] = None, limit: Optional[int] = None, rates: bool = False,
               max_staleness: Optional[float] = None, timeout: Optional[float] = None) -> Iterator[Update]:
@@ -405,7 +517,7 @@ class Client:
                 if not adds:
                     return
                 body = b"".join(_line(c, d) + b"\n" for c, d in adds)
-                self._batch = _Request("/v1/increments", body, "application/x-ndjson", secrets.token_hex(16), increments=adds)
+                self._batch = _Request("/v1/increments", body, "application/x-ndjson", secrets.token_hex(16), increments=adds, write=True)
             batch = self._batch
         try:
             if batch.maybe and clock.time() - batch.maybe > self._repeat_for:
@@ -455,7 +567,7 @@ class Client:
                     self._watched.add(sock)
                 self._check_open()
             sock.settimeout(_left(deadline))
-            conn.request("POST" if r.body else "GET", self._url.path.rstrip("/") + r.path, r.body or None, headers)
+            conn.request(r.method or ("POST" if r.body else "GET"), self._url.path.rstrip("/") + r.path, r.body or None, headers)
             res = conn.getresponse()
             if not 200 <= res.status <= 299:
                 raise _problem(res.status, _read(sock, res, deadline), res.headers.get("Retry-After", ""))
@@ -541,10 +653,9 @@ def _pause(tries: int, e: CountmillError) -> float:
 
 def _conclude(r: _Request, e: CountmillError) -> CountmillError:
     """The error that the caller gets after the last try."""
-    read = r.path not in ("/v1/increments", "/v1/sequences/next")
-    if read and isinstance(e, OutcomeUnknownError):
-        return UnavailableError(f"no total: {e}", **vars(e))
-    if not read and r.maybe and not isinstance(e, (OutcomeUnknownError, ConflictError, IDsReusedError)):
+    if not r.write and isinstance(e, OutcomeUnknownError):
+        return UnavailableError(f"nothing was read: {e}", **vars(e))
+    if r.write and r.maybe and not isinstance(e, (OutcomeUnknownError, ConflictError, IDsReusedError)):
         return OutcomeUnknownError(f"an earlier try was maybe counted; then: {e}", **vars(e))
     return e
 
@@ -596,6 +707,24 @@ def _totals(answer: dict) -> List[Total]:
 def _entries(answer: dict) -> List[JournalEntry]:
     return [JournalEntry(e["key"], _moment(e["time"]), e["counter"], int(e["delta"]), e["part"], e.get("sender", ""))
             for e in answer["entries"]]
+
+
+def _sequence(answer: dict) -> SequenceState:
+    return SequenceState(answer["sequence"], answer["last"], answer["exists"])
+
+
+def _indexes(answer: dict) -> List[Index]:
+    return [Index(x["name"], x["match"], x["group"], x["state"], x["pieces"], x["pieces_done"], _maybe_moment(x["checked_at"]))
+            for x in answer["indexes"]]
+
+
+def _proof(answer: dict) -> dict:
+    return {"as_of": _moment(answer["as_of"]), "complete_as_of": _maybe_moment(answer["complete_as_of"]),
+            "complete": answer["complete"], "partial": answer["partial"]}
+
+
+def _maybe_moment(text: Optional[str]) -> Optional[datetime]:
+    return _moment(text) if text else None
 
 
 def _moment(text: str) -> datetime:

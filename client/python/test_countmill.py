@@ -26,6 +26,7 @@ from urllib.parse import unquote
 import countmill
 
 HERE = Path(__file__).parent
+NOW = "2026-11-25T10:00:01.000000Z"
 BINARY = os.environ.get("COUNTMILL_BINARY", "")
 
 
@@ -42,11 +43,11 @@ class Script:
             def handle_any(self):
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 self.body = body
-                script.got.append((self.headers.get("Idempotency-Key"), body, self.path, self.headers))
+                script.got.append((self.headers.get("Idempotency-Key"), body, self.path, self.headers, self.command))
                 step = script.steps.pop(0) if script.steps else answer(418)
                 step(self)
 
-            do_GET = do_POST = handle_any
+            do_GET = do_POST = do_DELETE = handle_any
 
             def log_message(self, *_):
                 pass
@@ -526,11 +527,39 @@ class Scripted(unittest.TestCase):
     def test_the_journal_goes_over_pages(self):
         def line(key, delta, **more):
             return {"key": key, "time": "2026-11-25T10:00:00Z", "counter": "a", "delta": delta, "part": "00", **more}
-        c, s = self.open(answer(200, entries=[line("k1", 5, sender="shop")], next="k1", settled_until=""),
-                         answer(200, entries=[line("k2", -(2**60))], settled_until=""))
+        c, s = self.open(answer(200, entries=[line("k1", 5, sender="shop")], next="k1", settled_until=NOW),
+                         answer(200, entries=[line("k2", -(2**60))], settled_until=NOW))
         self.assertEqual([(e.key, e.delta, e.sender) for e in c.journal("a&", after="k0")], [("k1", 5, "shop"), ("k2", -(2**60), "")])
         self.assertEqual(s.got[0][2], "/v1/journal?counter=a%26&after=k0&limit=1000")
         self.assertEqual(s.got[1][2], "/v1/journal?counter=a%26&after=k1&limit=1000")
+
+    def test_a_page_of_the_journal_before_a_key(self):
+        entries = [{"key": "k1", "time": NOW, "counter": "a", "delta": 5, "part": "00"}]
+        c, s = self.open(answer(200, entries=entries, next="k1", previous="k1", settled_until=NOW))
+        page = c.journal_page("a", before="f" * 40, limit=1)
+        self.assertEqual((page.entries[0].delta, page.next, page.previous, page.settled_until.year), (5, "k1", "k1", 2026))
+        self.assertEqual(s.got[0][2], "/v1/journal?counter=a&before=" + "f" * 40 + "&limit=1")
+
+    def test_changes_that_may_be_repeated(self):
+        index = {"name": "sites", "match": "page:{site}:*", "group": "site:{site}", "state": "building", "pieces": 2, "pieces_done": 1, "checked_at": None}
+        for call, method, path, made in (
+            (lambda c: c.create_index("sites", "page:{site}:*", "site:{site}"), "POST", "/v1/indexes", answer(200, indexes=[index])),
+            (lambda c: c.delete_index("a&b"), "DELETE", "/v1/indexes?name=a%26b", answer(200, indexes=[index])),
+            (lambda c: c.delete_sequence("user:1"), "DELETE", "/v1/sequences?sequence=user%3A1", answer(200, sequence="user:1", last=7, exists=True)),
+        ):
+            with self.subTest(path):
+                c, s = self.open(cut, made)
+                call(c)
+                self.assertEqual([(g[4], g[2], g[1]) for g in s.got], [(method, path, s.got[0][1])] * 2)
+                c, s = self.open(cut, answer(404, "not-found"))
+                with self.assertRaises(countmill.OutcomeUnknownError):
+                    call(c)
+                c, s = self.open(answer(404, "not-found"))
+                with self.assertRaises(countmill.NotFoundError):
+                    call(c)
+        c, s = self.open(answer(500, "internal"), timeout=0.5)
+        with mock.patch.object(countmill, "_pause", lambda *_: 60), self.assertRaises(countmill.UnavailableError):
+            c.indexes()
 
     def test_addresses_and_tokens(self):
         for base in ("", "127.0.0.1:8080", "ftp://a", "http://a?b", "http://u:p@a", "http://"):
@@ -632,6 +661,28 @@ class Real(unittest.TestCase):
             with self.assertRaises(countmill.InvalidError):
                 self.c.next("numbers", **wrong)
         self.assertEqual(self.c.next("numbers")[0], 5)
+
+    def test_a_deleted_sequence(self):
+        self.c.next("gone", count=3)
+        self.assertEqual(self.c.sequence("gone"), countmill.SequenceState("gone", 3, True))
+        self.assertEqual(self.c.delete_sequence("gone"), countmill.SequenceState("gone", 3, True))
+        self.assertEqual(self.c.sequence("gone"), countmill.SequenceState("gone", 3, False))
+
+    def test_indexes_and_boards(self):
+        for name, n in (("board:a:1", 5), ("board:a:2", 7), ("board:b:1", 2**60 // 2**10)):
+            self.c.increment(name, n)
+        self.c.create_index("boards", "board:{x}:*", "x:{x}")
+        until(self, "the index serves", lambda: self.c.indexes()[0].state == "serving")
+        self.assertEqual([(x.name, x.match, x.group) for x in self.c.indexes()], [("boards", "board:{x}:*", "x:{x}")])
+        top = self.c.top("boards", 2)
+        self.assertEqual((top.top, top.complete, top.left_out), ([("board:b:1", 2**50), ("board:a:2", 7)], True, 0))
+        self.assertEqual(self.c.top("boards", of="groups").top, [("=x:b", 2**50), ("=x:a", 12)])
+        rank = self.c.rank("boards", "board:a:2")
+        self.assertEqual((rank.rank, rank.of, rank.total, rank.counter), (2, 3, 7, "board:a:2"))
+        self.assertIsNone(self.c.rank("boards", "board:c:none").rank)
+        with self.assertRaises(countmill.NotFoundError):  # no rule for series
+            self.c.top("boards", window="today", tz="Asia/Kolkata")
+        self.assertEqual(self.c.delete_index("boards")[0].state, "deleting")
 
     def test_names_are_refused_as_the_server_does(self):
         def refused(body):

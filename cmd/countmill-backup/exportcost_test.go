@@ -34,6 +34,7 @@ func TestExportCost(t *testing.T) {
 	defer s.Close()
 	records, all := journaltest.Records(entries)
 	total := len(all)
+	t.Logf("%d entries in %d records", total, len(records))
 	for some := range slices.Chunk(records, 100) {
 		if _, err := s.Fold(t.Context(), &store.Commit{Records: some, Adds: []store.ShardDelta{store.NewShardDelta("billing:a", 0, 1)}}); err != nil {
 			t.Fatal(err)

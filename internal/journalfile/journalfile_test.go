@@ -174,9 +174,29 @@ func TestEntries(t *testing.T) {
 			if wantDone := (Exported{int64(len(want)), int64(out.Len()), 0}); done != wantDone {
 				t.Errorf("%s of %q: got %+v, want %+v", format, tt.counters, done, wantDone)
 			}
-			if format == "ndjson" && len(want) > 0 && len(want) == len(s.all) {
+			if len(want) == len(s.all) {
 				t.Errorf("%q: the period should leave out both ends", tt.counters)
 			}
+		}
+	}
+}
+
+// A period may begin with the first moment of all.
+func TestFromTheBeginning(t *testing.T) {
+	t.Parallel()
+	s := newSource(t, 500)
+	for _, counters := range []string{"billing:a", "billing:a*", ""} {
+		x := s.export(t, counters, "ndjson")
+		x.Period.From, x.Period.To = time.Unix(0, 0).UTC(), s.all[len(s.all)-1].Time.Add(time.Microsecond)
+		want := 0
+		for i := range s.all {
+			if counters == "" || s.all[i].Counter == "billing:a" {
+				want++
+			}
+		}
+		var out bytes.Buffer
+		if done, err := x.Stream(t.Context(), &out); err != nil || done.Entries != int64(want) {
+			t.Errorf("%q: got %+v, %v, want %d entries", counters, done, err, want)
 		}
 	}
 }

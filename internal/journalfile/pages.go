@@ -15,6 +15,7 @@ import (
 	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/internal/journal"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/wire"
 )
 
 // pageLimit is the most entries, or records, of one answer.
@@ -33,9 +34,8 @@ type pages struct {
 func newPages(x *Export, after store.JournalPlace, wait func(string)) *pages {
 	p := &pages{x: x, after: after, wait: wait}
 	if p.single() {
-		if (after == store.JournalPlace{}) {
-			before := store.NewJournalKey(x.Period.From.Add(-time.Microsecond), math.MaxUint64)
-			after = store.JournalPlace{Key: before, Position: math.MaxUint32}
+		if before := x.Period.From.Add(-time.Microsecond); (after == store.JournalPlace{}) && wire.InRange(before) {
+			after = store.JournalPlace{Key: store.NewJournalKey(before, math.MaxUint64), Position: math.MaxUint32}
 		}
 		p.query = url.Values{"counter": {x.Period.Counters}, "limit": {strconv.Itoa(pageLimit)}, "after": {after.String()}}
 		return p

@@ -22,7 +22,7 @@ import (
 var Begin = time.Date(2026, 11, 25, 0, 0, 0, 0, time.UTC)
 
 // Records returns at least that many entries in records of up to 40, both in the order of keys. They are the same in
-// every process. Some entries are erased, and not returned.
+// every process. Some entries are erased or are corrections, and not returned.
 func Records(entries int) (records []store.JournalRecord, all []client.JournalEntry) {
 	random := rand.New(rand.NewPCG(1, 2))
 	counters := []string{"billing:a", "billing:b,\"quoted\"", "billing:ünï", "shop:a", "shop:b"}
@@ -34,6 +34,9 @@ func Records(entries int) (records []store.JournalRecord, all []client.JournalEn
 		}
 		r := store.JournalRecord{Key: store.NewJournalKey(at, inMoment<<60|random.Uint64()>>4), ExpireAt: at.Add(400 * 24 * time.Hour)}
 		var content journal.Record
+		if random.IntN(50) == 0 {
+			content.Kind = journal.CorrectionKind
+		}
 		for range 1 + random.IntN(8) {
 			p := journal.Part{Sender: []string{"", "web", "shop"}[random.IntN(3)], Minute: wire.MinuteOf(at)}
 			for i := range p.ID {

@@ -23,10 +23,11 @@
 //
 //	World        the schedule: draws each step and each fault, ends in stages
 //	  operator, clients, readClients, race    ask processes for something: callers
+//	  pageClients, sequenceClients            the same, for the journal and for values
 //	  leaps        let much time pass at once, or set clocks
 //	  processes    start, stop and kill the roles
 //	    broker, database, cacheServer         the bus, the store and the cache
-//	  oracles      partOracle, totalOracle, ledger, callOracle, idleOracle
+//	  oracles      partOracle, totalOracle, journalOracle, valueOracle, ledger, callOracle, idleOracle
 //	kernel       chance, time, parked calls, trace; a plan is drawn before it all
 //
 // Everybody knows the kernel, and nobody but its own methods knows the World. The broker and

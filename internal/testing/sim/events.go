@@ -16,6 +16,9 @@ func (w *World) event() {
 	if w.changing && w.rng.IntN(2) == 0 {
 		enabled = ofWindows
 	}
+	if w.indexed != nil && !w.embedded && w.rng.IntN(2) == 0 { // or few indexes are built before nothing breaks any more
+		enabled = []Fault{KillIndexer, IndexChanged, RulesSettled}
+	}
 	f := pick(w.rng, enabled)
 	if w.rates[NearWindow] > w.rng.Float64() {
 		f = NearWindow

@@ -101,6 +101,7 @@ const (
 	IndexAnswerLost
 	IndexLate
 	KillIndexer
+	IndexerStopped
 	IndexChanged
 	RulesSettled
 	SequenceLost
@@ -134,7 +135,7 @@ var faultNames = [faultCount]string{
 	"just within the window", "suspended with old and young in a commit",
 	"batch over HTTP lost", "answer over HTTP lost", "batch over HTTP sent twice", "ids of a batch over HTTP taken",
 	"reading for an index fails", "change for an index lost", "answer of a change for an index lost", "change for an index applied later",
-	"index worker killed", "index created or deleted", "rules settle",
+	"index worker killed", "index worker stopped past its lease", "index created or deleted", "rules settle",
 	"change of a sequence lost", "answer of a change of a sequence lost", "change of a sequence applied later", "rule for the journal changed",
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/countmill/countmill/internal/indexer"
@@ -23,7 +24,7 @@ type indexPlan struct {
 }
 
 // ofIndexes happen only in schedules with indexes.
-var ofIndexes = []Fault{IndexFails, IndexLost, IndexAnswerLost, IndexLate, KillIndexer, IndexChanged, RulesSettled}
+var ofIndexes = []Fault{IndexFails, IndexLost, IndexAnswerLost, IndexLate, KillIndexer, IndexerStopped, IndexChanged, RulesSettled}
 
 // drawIndexes draws, with a generator of its own, the indexes of some schedules.
 func (pl *plan) drawIndexes() {
@@ -54,12 +55,13 @@ func (pl *plan) drawIndexes() {
 	for _, f := range ofIndexes {
 		pl.rates[f] = rate
 	}
-	pl.rates[KillIndexer], pl.rates[IndexChanged], pl.rates[RulesSettled] = 0.3, 0.3, 0.3
+	pl.rates[KillIndexer], pl.rates[IndexerStopped], pl.rates[IndexChanged], pl.rates[RulesSettled] = 0.3, 0.7, 0.3, 0.3
 	pl.shape.entities = max(pl.shape.entities, 250) // a part of 24 counters writes as many groups of each index, and days of the archive
 	pl.shape.eventRate = max(pl.shape.eventRate, 0.04)
 	pl.shape.minSteps += 60
 	if pl.embedded {
-		pl.rates[RulesSettled] = 0 // its store refuses older rules
+		pl.rates[RulesSettled] = 0   // its store refuses older rules
+		pl.rates[IndexerStopped] = 0 // its process has the only worker
 		return
 	}
 	// A process then notices that its settings are older than a minute.
@@ -140,6 +142,19 @@ func (lp *leaps) passSettle() bool {
 		return true
 	}
 	lp.pass(store.RulesSettle + []time.Duration{-5 * time.Second, time.Second, time.Minute}[lp.rng.IntN(3)])
+	return true
+}
+
+// stopIndexer stops a worker that is about to set the rests of a piece, for longer than its lease, and reports whether
+// it did. Another one is there to take the piece. Most stopped workers go on when nothing breaks any more.
+func (w *World) stopIndexer(s *step) bool {
+	others := slices.ContainsFunc(w.procs.lives(indexing), func(p *proc) bool { return p != s.p && !p.frozen })
+	if s.op != "set rests" || !others || !w.strikes(IndexerStopped) {
+		return false
+	}
+	s.p.frozen = true
+	w.say(s.p, "is stopped")
+	w.leaps.suspendFor(w.indexed.cfg.Lease + time.Second + time.Duration(w.rng.Int64N(int64(time.Minute))))
 	return true
 }
 

@@ -97,6 +97,14 @@ func (lp *leaps) passWindow() bool {
 // suspend suspends all machines for some minutes. Calls to the store reach it afterwards, but no call
 // is frozen twice.
 func (lp *leaps) suspend() {
+	longest := longestFreeze
+	if lp.pages != nil && !lp.embedded {
+		longest = store.MaxTransaction
+	}
+	lp.suspendFor(time.Minute + time.Duration(lp.rng.Int64N(int64(longest-time.Minute))))
+}
+
+func (lp *leaps) suspendFor(far time.Duration) {
 	for _, s := range lp.pending {
 		if s.limited() {
 			if s.frozen {
@@ -106,11 +114,7 @@ func (lp *leaps) suspend() {
 			lp.Outlasted++
 		}
 	}
-	longest := longestFreeze
-	if lp.pages != nil && !lp.embedded {
-		longest = store.MaxTransaction
-	}
-	lp.jump(time.Minute + time.Duration(lp.rng.Int64N(int64(longest-time.Minute))))
+	lp.jump(far)
 }
 
 // pass lets so much time pass at once. Calls that are under way come to nothing, or came to

@@ -64,6 +64,9 @@ func (w *World) turn(s *step) {
 		w.say(s.p, "its %s will not be answered in time", s.op)
 		return
 	}
+	if w.stopIndexer(s) {
+		return
+	}
 	for _, sub := range w.bus.subscriptions {
 		sub.idle = false
 	}

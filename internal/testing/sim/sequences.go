@@ -23,6 +23,9 @@ func (pl *plan) drawSequences() {
 	}
 	pl.sequences = 1 + rng.IntN(3)
 	pl.shape.works += 12
+	if rng.IntN(2) == 0 { // ids are forgotten while calls are under way
+		pl.rates[PastWindow], pl.rates[AnswerWaits] = 0.3, 0.3
+	}
 	rate := []float64{0, 0.1, 0.3}[rng.IntN(3)]
 	if pl.embedded {
 		rate = 0
