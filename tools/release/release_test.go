@@ -16,7 +16,7 @@ import (
 )
 
 // maxBinary is the limit of a binary in a release: docs/evidence/size.md has the figure.
-const maxBinary = 30_700_000
+const maxBinary = 31_100_000
 
 // host is the target of this machine, or the test is skipped.
 func host(t *testing.T) target {
