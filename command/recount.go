@@ -1,14 +1,19 @@
 package command
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/countmill/countmill/client"
 )
@@ -32,8 +37,13 @@ compared if a rule for the journal has had it since its opening balance: countmi
 rule is added, for up to 10,000 counters. --opening writes opening balances for more. For counters
 that are not compared the last lines say why.
 
+--parallel N works at N ranges of the counters at the same time, each of which reads the whole journal:
+a server works at two, so this is for several. With --state FILE a recount that was stopped goes on:
+repeat the command.
+
   countmill recount billing:
   countmill recount billing: --repair
+  countmill recount billing: --repair --state billing.recount
   countmill recount billing: --from 2026-11-01T00:00:00Z     buckets from that time on, no totals
 
 Exit code 3: something is wrong, and was not corrected.
@@ -66,19 +76,16 @@ type recounted struct {
 	Next string `json:"next"`
 }
 
-// A recounting is one run through all pieces.
+// A recounting is one run through all ranges.
 type recounting struct {
 	call
 	client  *client.Client
 	request map[string]any
 	bar     *progress
-	shown   int64 // thousandths
-	read    int64 // entries of the present piece
-	begin   int64 // thousandths, before the present piece
 
-	counters, buckets, groups, opened, findings, fixed int
-	notCovered                                         map[string]int
-	examples                                           map[string]string
+	mu    sync.Mutex // guards what follows, and the output
+	state recountState
+	shown int64 // thousandths
 }
 
 func runRecount(ctx context.Context, c call) error {
@@ -86,7 +93,7 @@ func runRecount(ctx context.Context, c call) error {
 	if err != nil {
 		return err
 	}
-	r := &recounting{call: c, request: map[string]any{"prefix": prefix, "run": rand.Text()}, notCovered: make(map[string]int), examples: make(map[string]string)}
+	r := &recounting{call: c, request: map[string]any{"prefix": prefix}}
 	for name, at := range map[string]string{"from": c.recountFrom, "to": c.recountTo} {
 		if at != "" {
 			r.request[name] = at
@@ -98,6 +105,9 @@ func runRecount(ctx context.Context, c call) error {
 	if c.opening {
 		r.request["opening"] = true
 	}
+	if r.state, err = loadRecount(c.recountState, bytes.TrimSpace(body(r.request)), c.parallel); err != nil {
+		return err
+	}
 	if r.client, err = c.client(); err != nil {
 		return err
 	}
@@ -105,18 +115,36 @@ func runRecount(ctx context.Context, c call) error {
 	err = r.run(ctx)
 	r.bar.Stop()
 	if err != nil {
+		if c.recountState != "" {
+			err = fmt.Errorf("%w; the same command goes on", err)
+		}
 		return err
 	}
 	r.summary()
-	if left := r.findings - r.fixed; left > 0 {
-		return &inconsistent{fmt.Sprintf("%d sums differ from the journal, %d corrected", r.findings, r.fixed)}
+	if left := r.state.Findings - r.state.Fixed; left > 0 {
+		return &inconsistent{fmt.Sprintf("%d sums differ from the journal, %d corrected", r.state.Findings, r.state.Fixed)}
 	}
 	return nil
 }
 
+// run works at all ranges at the same time. After an error in one of them the others end.
 func (r *recounting) run(ctx context.Context) error {
-	for {
-		answer, err := r.ask(ctx)
+	if err := r.state.save(r.recountState); err != nil {
+		return err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	for i := range r.state.Ranges {
+		g.Go(func() error { return r.runRange(ctx, &r.state.Ranges[i]) })
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	return r.state.remove(r.recountState)
+}
+
+func (r *recounting) runRange(ctx context.Context, x *recountRange) error {
+	for !x.Over {
+		answer, err := r.ask(ctx, x)
 		if err != nil {
 			return err
 		}
@@ -124,24 +152,38 @@ func (r *recounting) run(ctx context.Context) error {
 		if err := json.Unmarshal(answer, &page); err != nil || page.Findings == nil {
 			return fmt.Errorf("the server answered with something else than a recount; is that a countmill?")
 		}
-		r.progress(page.Done, page.Entries)
-		r.begin, r.read = page.Done, 0
-		if err := r.print(answer, &page); err != nil {
+		if err := r.add(x, answer, &page); err != nil {
 			return err
 		}
-		if page.Next == "" {
-			return nil
-		}
-		r.request["piece"] = page.Next
 	}
+	return nil
+}
+
+// add takes the answer about a piece: it is printed before the state has it, so a stop in between prints it twice.
+func (r *recounting) add(x *recountRange, answer []byte, page *recounted) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.print(answer, page); err != nil {
+		return err
+	}
+	r.state.add(page)
+	x.Piece, x.Over, x.Done = page.Next, page.Next == "", page.Done
+	r.progress(x, page.Done, page.Entries)
+	x.entries = 0
+	return r.state.save(r.recountState)
 }
 
 // progressEvery is how often the server is asked how far a piece is.
 const progressEvery = time.Second
 
 // ask sends one request, and shows how far the server is with it. Without an answer about that the bar waits.
-func (r *recounting) ask(ctx context.Context) ([]byte, error) {
+func (r *recounting) ask(ctx context.Context, x *recountRange) ([]byte, error) {
 	ctx, cancel := context.WithCancel(ctx)
+	request := maps.Clone(r.request)
+	run := rand.Text()
+	if request["run"] = run; x.Piece != "" {
+		request["piece"] = x.Piece
+	}
 	var asking sync.WaitGroup
 	asking.Go(func() {
 		tick := time.NewTicker(progressEvery)
@@ -152,40 +194,34 @@ func (r *recounting) ask(ctx context.Context) ([]byte, error) {
 				return
 			case <-tick.C:
 			}
-			answer, err := r.client.Do(ctx, client.Request{Path: "/v1/recount", Query: url.Values{"run": {r.request["run"].(string)}}})
+			answer, err := r.client.Do(ctx, client.Request{Path: "/v1/recount", Query: url.Values{"run": {run}}})
 			var now struct{ Entries, Done int64 }
 			if err == nil && json.Unmarshal(answer, &now) == nil {
-				r.progress(r.begin+(1000-r.begin)*now.Done/1000, now.Entries)
+				r.mu.Lock()
+				r.progress(x, x.Done+(x.End-x.Done)*now.Done/1000, now.Entries)
+				r.mu.Unlock()
 			}
 		}
 	})
-	answer, err := r.client.Do(ctx, client.Request{Method: http.MethodPost, Path: "/v1/recount", Body: body(r.request), Safe: true})
+	answer, err := r.client.Do(ctx, client.Request{Method: http.MethodPost, Path: "/v1/recount", Body: body(request), Safe: true})
 	cancel()
 	asking.Wait()
 	return answer, err
 }
 
-// progress moves the bar forward.
-func (r *recounting) progress(done, entries int64) {
-	r.bar.Add(max(done-r.shown, 0), max(entries-r.read, 0))
-	r.shown, r.read = max(r.shown, done), max(r.read, entries)
+// progress moves the bar forward. A range is done up to the place done, in thousandths of all places.
+func (r *recounting) progress(x *recountRange, done, entries int64) {
+	x.shown = max(x.shown, done)
+	all := int64(0)
+	for i := range r.state.Ranges {
+		all += max(r.state.Ranges[i].shown-r.state.Ranges[i].Begin, 0)
+	}
+	r.bar.Add(max(all-r.shown, 0), max(entries-x.entries, 0))
+	r.shown, x.entries = max(r.shown, all), max(x.entries, entries)
 }
 
 func (r *recounting) print(answer []byte, page *recounted) error {
-	r.counters, r.buckets, r.groups, r.opened = r.counters+page.Counters, r.buckets+page.Buckets, r.groups+page.Groups, r.opened+page.Opened
-	for reason, n := range page.NotCovered {
-		r.notCovered[reason] += n
-	}
-	for _, n := range page.Names {
-		if r.examples[n.Reason] == "" {
-			r.examples[n.Reason] = n.Counter
-		}
-	}
-	r.findings += len(page.Findings)
 	for _, f := range page.Findings {
-		if f.Fixed {
-			r.fixed++
-		}
 		if r.json {
 			continue
 		}
@@ -217,11 +253,12 @@ func (r *recounting) line(kind, counter, at, sums string, fixed bool, detail str
 }
 
 func (r *recounting) summary() {
-	fmt.Fprintf(r.stderr, "%d counters, %d buckets and %d groups compared\n", r.counters, r.buckets, r.groups)
+	t := &r.state
+	fmt.Fprintf(r.stderr, "%d counters, %d buckets and %d groups compared\n", t.Counters, t.Buckets, t.Groups)
 	if r.opening {
-		fmt.Fprintf(r.stderr, "%d opening balances written\n", r.opened)
+		fmt.Fprintf(r.stderr, "%d opening balances written\n", t.Opened)
 	}
-	for reason, n := range r.notCovered {
-		fmt.Fprintf(r.stderr, "%d not compared, such as %s: %s\n", n, plain(r.examples[reason]), plain(reason))
+	for _, reason := range slices.Sorted(maps.Keys(t.NotCovered)) {
+		fmt.Fprintf(r.stderr, "%d not compared, such as %s: %s\n", t.NotCovered[reason], plain(t.Examples[reason]), plain(reason))
 	}
 }

@@ -1,6 +1,11 @@
 package command
 
 import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -34,4 +39,57 @@ func TestRecount(t *testing.T) {
 	}
 	cli(t, nil, "recount", "--server", newFakeServer(t, answer(200, "<html>")).URL).wantError(t, 1, "is that a countmill?")
 	cli(t, nil, "recount", "a", "b").wantError(t, 2, "too many arguments")
+}
+
+// Ranges are recounted at the same time, and together have every place.
+func TestRecountInRanges(t *testing.T) {
+	t.Parallel()
+	done := answer(200, `{"findings":[],"counters":3,"buckets":1,"groups":0,"entries":9,"opened":0,"not_covered":{"no rule":1},"not_covered_names":[],"done":1000}`)
+	f := newFakeServer(t, done, done, done)
+	got := cli(t, nil, "recount", "billing:", "--parallel", "3", "--server", f.URL)
+	if want := (result{0, "", "9 counters, 3 buckets and 0 groups compared\n3 not compared, such as : no rule\n"}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	var pieces []string
+	for _, b := range f.bodies {
+		pieces = append(pieces, b[strings.Index(b, `"piece":"`)+9:][:33])
+	}
+	slices.Sort(pieces)
+	want := []string{"0000000000000000-5555555555555555", "5555555555555556-aaaaaaaaaaaaaaab", "aaaaaaaaaaaaaaac-ffffffffffffffff"}
+	if !slices.Equal(pieces, want) {
+		t.Errorf("recounted %q, want %q", pieces, want)
+	}
+	cli(t, nil, "recount", "--parallel", "65", "--server", f.URL).wantError(t, 2, "--parallel")
+}
+
+// A recount that was stopped goes on behind the last piece that has an answer.
+func TestRecountGoesOn(t *testing.T) {
+	t.Parallel()
+	state := filepath.Join(t.TempDir(), "state")
+	first := `{"findings":[{"kind":"total","counter":"billing:a","stored":-5,"counted":7,"fixed":true}],"counters":2,"buckets":3,"groups":1,"entries":9,"opened":0,"not_covered":{"no rule":2},"not_covered_names":[{"counter":"other","reason":"no rule"}],"done":500,"next":"NEXT"}`
+	last := `{"findings":[{"kind":"total","counter":"billing:b","stored":1,"counted":2,"detail":"recount again"}],"counters":1,"buckets":0,"groups":0,"entries":9,"opened":0,"not_covered":{},"not_covered_names":[],"done":1000}`
+	args := []string{"recount", "billing:", "--repair", "--state", state, "--server"}
+	f := newFakeServer(t, answer(200, first), answer(400, `{"type":"urn:countmill:problem:invalid","title":"no","status":400}`))
+	got := cli(t, nil, append(args, f.URL)...)
+	if got.code != 1 || !strings.Contains(got.out, "7\tcorrected") || !strings.Contains(got.errOut, "the same command goes on") {
+		t.Errorf("stopped: got %+v", got)
+	}
+	f = newFakeServer(t, answer(200, last))
+	cli(t, nil, "recount", "other:", "--repair", "--state", state, "--server", f.URL).wantError(t, 2, "is of the recount")
+	got = cli(t, nil, append(args, f.URL)...)
+	want := result{3, "total\tbilling:b\t1, and the journal has 2\trecount again\n",
+		"3 counters, 3 buckets and 1 groups compared\n2 not compared, such as other: no rule\ncountmill: 2 sums differ from the journal, 1 corrected\n"}
+	if got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if len(f.bodies) != 1 || !strings.Contains(f.bodies[0], `"piece":"NEXT"`) {
+		t.Errorf("sent %q, want the piece NEXT alone", f.bodies)
+	}
+	if _, err := os.Stat(state); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the state of a recount that is over is there: %v", err)
+	}
+	if err := os.WriteFile(state, []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cli(t, nil, append(args, f.URL)...).wantError(t, 2, "is no state of a recount")
 }

@@ -80,7 +80,9 @@ type values struct {
 	all, asNew, yes bool
 
 	recountFrom, recountTo string
+	recountState           string
 	repair, opening        bool
+	parallel               int
 
 	match, groupPattern  string
 	groups               []string

@@ -177,6 +177,13 @@ var readFlags = []flag{
 		bind: func(v *values) pflag.Value { return boolValue{&v.repair} }},
 	{name: "opening", of: []string{"recount"}, help: "Write opening balances, from which later recounts begin.",
 		bind: func(v *values) pflag.Value { return boolValue{&v.opening} }},
+	{name: "parallel", arg: "N", of: []string{"recount"}, help: "Ranges of the counters that are recounted at the same time, each by a call that reads the whole journal.",
+		bind: func(v *values) pflag.Value {
+			v.parallel = 1
+			return countValue{to: &v.parallel, min: 1, max: 64}
+		}},
+	{name: "state", arg: "STATE", of: []string{"recount"}, def: "none", help: "File that remembers how far a recount is, so that the same command goes on.",
+		bind: func(v *values) pflag.Value { return anyValue{&v.recountState} }},
 }
 
 var indexFlags = []flag{

@@ -1,44 +1,57 @@
 package recount
 
 import (
-	"encoding/binary"
-	"encoding/hex"
+	"fmt"
 	"math"
+	"strconv"
+	"strings"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/wire"
 )
 
-// A piece is the names whose wire.Order is in a range, both ends included. Where it begins is the token of the piece, with
-// its size less 1: the next one has the same size.
-type piece struct{ From, To uint64 }
+// A piece is the names whose wire.Order is in a range, both ends included. It begins a larger range, which ends at
+// End. The token of the range is FROM-END, 16 hexadecimal digits each. If a piece was made smaller, the token of the rest is
+// FROM-END-SIZE: the next piece has the same size.
+type piece struct{ From, To, End uint64 }
+
+// everything is the piece of an empty token.
+var everything = piece{0, math.MaxUint64, math.MaxUint64}
 
 func parsePiece(token string) (piece, error) {
 	if token == "" {
-		return piece{0, math.MaxUint64}, nil
+		return everything, nil
 	}
-	b, err := hex.DecodeString(token)
-	if err != nil || len(b) != 16 {
-		return piece{}, &countmill.FieldError{Field: "piece", Problem: "is no piece of a recount", Limit: "the next of the answer before, with the same prefix"}
+	wrong := &countmill.FieldError{Field: "piece", Problem: "is no piece of a recount", Limit: "the next of an answer, or FROM-END: the first and the last hash, 16 hexadecimal digits each"}
+	texts := strings.Split(token, "-")
+	var n [3]uint64
+	for i, text := range texts {
+		var err error
+		if i == len(n) || len(text) != 16 {
+			return piece{}, wrong
+		}
+		if n[i], err = strconv.ParseUint(text, 16, 64); err != nil {
+			return piece{}, wrong
+		}
 	}
-	return pieceOf(binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])), nil
+	if len(texts) < 2 || n[0] > n[1] {
+		return piece{}, wrong
+	}
+	p := piece{n[0], n[1], n[1]}
+	if size := n[2]; len(texts) == 3 && size <= p.To-p.From {
+		p.To = p.From + size
+	}
+	return p, nil
 }
 
-func pieceOf(from, size uint64) piece {
-	if to := from + size; to >= from {
-		return piece{from, to}
-	}
-	return piece{from, math.MaxUint64}
-}
+func (p piece) half() piece { return piece{p.From, p.From + (p.To-p.From)/2, p.End} }
 
-func (p piece) half() piece { return piece{p.From, p.From + (p.To-p.From)/2} }
-
+// next is the token of the rest of the range.
 func (p piece) next() string {
-	if p.To == math.MaxUint64 {
+	if p.To == p.End {
 		return ""
 	}
-	b := binary.BigEndian.AppendUint64(nil, p.To+1)
-	return hex.EncodeToString(binary.BigEndian.AppendUint64(b, p.To-p.From))
+	return fmt.Sprintf("%016x-%016x-%016x", p.To+1, p.End, p.To-p.From)
 }
 
 // done is the share of all places up to the end of the piece, in thousandths.

@@ -14,7 +14,7 @@
 // Journal and sums are read in one view, so folds beside it never look like damage. Each part counts once,
 // in however many records it is.
 //
-// Memory. A call works at a piece: the counters whose wire.Order is in a range. Parts are compared
+// Memory. At most Config.AtOnce calls work at the same time. A call works at a piece: the counters whose wire.Order is in a range. Parts are compared
 // with each other in several rounds over the journal, each for a share of the ids, and a piece with too many
 // counters is made smaller. So the journal may be larger than memory: a call holds at most
 // Config.MostParts ids of 16 bytes, in a table at least half full, and Config.MostSums sums.
@@ -56,6 +56,8 @@ type Config struct {
 	CallTimeout time.Duration
 	// MostParts is the most ids of parts in memory. Default 4 million: a table of 128 MiB.
 	MostParts int
+	// AtOnce is the most calls that work at the same time: each has its own memory. Further ones wait. Default 2.
+	AtOnce int
 	// MostSums is the most totals and buckets in memory. Default 500,000, about as many bytes.
 	MostSums int
 	// Sealer seals the records of corrections and openings; nil for none.
@@ -70,13 +72,14 @@ var _ = sysenv.Hook(func(c *Config, e *sysenv.Env) { c.env = e })
 type Recounter struct {
 	store Store
 	cfg   Config
+	turns chan struct{}
 }
 
 // New returns a Recounter.
 func New(s Store, cfg Config) *Recounter {
-	cfg.CallTimeout = cmp.Or(cfg.CallTimeout, 30*time.Second)
+	cfg.CallTimeout, cfg.AtOnce = cmp.Or(cfg.CallTimeout, 30*time.Second), cmp.Or(cfg.AtOnce, 2)
 	cfg.MostParts, cfg.MostSums = cmp.Or(cfg.MostParts, 4<<20), cmp.Or(cfg.MostSums, 500_000)
-	return &Recounter{s, cfg}
+	return &Recounter{s, cfg, make(chan struct{}, cfg.AtOnce)}
 }
 
 // A Query says what to recount.
@@ -87,7 +90,8 @@ type Query struct {
 	// From and To bound the minutes of buckets: From <= minute < To. A zero To bounds nothing. If one of them is
 	// given, totals are not compared: a total has no period.
 	From, To wire.Minute
-	// Piece is empty for the first piece, or the Next of the Result before.
+	// Piece is empty for the first piece of all, FROM-END for the first one of a range of wire.Order, in 16 hexadecimal
+	// digits each, or the Next of the Result before. Ranges may be recounted at the same time, also by other processes.
 	Piece string
 	// Repair corrects what differs.
 	Repair bool
@@ -140,8 +144,8 @@ type Result struct {
 	Entries int64
 	// Opened is the number of counters with a new opening balance.
 	Opened int
-	// Next is the Piece of the next call; empty at the end. Done is the share of the pieces that are done, in
-	// thousandths.
+	// Next is the Piece of the next call; empty at the end of the range. Done is the share of all places up to the end of
+	// this piece, in thousandths.
 	Next string
 	Done int
 }
@@ -158,6 +162,12 @@ func (r *Recounter) Recount(ctx context.Context, q Query) (Result, error) {
 	}
 	if len(q.Prefix) > countmill.MaxCounterName {
 		return Result{}, &countmill.FieldError{Field: "prefix", Problem: "is no beginning of a name", Limit: "0 to 500 bytes"}
+	}
+	select {
+	case r.turns <- struct{}{}:
+		defer func() { <-r.turns }()
+	case <-ctx.Done():
+		return Result{}, fmt.Errorf("%w: waiting for %d other recounts: %w", countmill.ErrUnavailable, r.cfg.AtOnce, ctx.Err())
 	}
 	seen := newPartSet()
 	for rounds := uint64(1); ; {

@@ -41,7 +41,7 @@ func (r *Recounter) Tend(ctx context.Context, log *slog.Logger) error {
 
 func (r *Recounter) tend(ctx context.Context, log *slog.Logger, rules *store.Rules, rule *store.JournalRule) error {
 	prefix := strings.TrimSuffix(rule.Pattern, "*")
-	x := &run{Recounter: r, q: &Query{Prefix: prefix}, piece: piece{0, math.MaxUint64}, rules: rules, sums: make(map[string]*sum)}
+	x := &run{Recounter: r, q: &Query{Prefix: prefix}, piece: everything, rules: rules, sums: make(map[string]*sum)}
 	x.view = r.store.JournalView()
 	defer x.view.Close()
 	if err := x.readOpenings(ctx); err != nil {
