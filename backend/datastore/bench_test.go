@@ -244,7 +244,7 @@ func BenchmarkIndexWork(b *testing.B) {
 		})
 	}
 	b.Run("rests", func(b *testing.B) {
-		p := store.Piece{Index: 3, ID: 2, To: math.MaxUint64}
+		p := store.Piece{Index: createIndex(b, s).Number, ID: 2, To: math.MaxUint64}
 		if err := s.SwapPieces(b.Context(), nil, []store.Piece{p}); err != nil && !errors.Is(err, store.ErrChanged) {
 			b.Fatal(err)
 		}

@@ -24,6 +24,7 @@ const (
 	building    = "its index does not serve"
 	unsure      = "some of its counters were not judged"
 	checking    = "its index is being checked: recount again"
+	correcting  = "a counter of its index was corrected meanwhile: recount again"
 )
 
 // An opening is an opening balance that this run can use.

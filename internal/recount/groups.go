@@ -2,10 +2,12 @@ package recount
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
 
+	"github.com/countmill/countmill/internal/journal"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
@@ -83,6 +85,13 @@ func (x *run) judgeIndex(ctx context.Context, index *store.Index, before map[int
 		if !slices.EqualFunc(before[index.Number], after[index.Number], func(a, b store.Piece) bool { return a.Same(&b) }) {
 			reason = checking
 		}
+		corrected, err := x.corrected(ctx, index)
+		if err != nil {
+			return err
+		}
+		if corrected {
+			reason = correcting
+		}
 	}
 	from := x.groupsFrom(index)
 	for _, name := range slices.Sorted(maps.Keys(groups)) {
@@ -91,6 +100,53 @@ func (x *run) judgeIndex(ctx context.Context, index *store.Index, before map[int
 		}
 	}
 	return nil
+}
+
+// corrected reports whether another recount has corrected a counter of the index since the view: then the rests that were
+// read now have the correction, and the totals of the view do not.
+func (x *run) corrected(ctx context.Context, index *store.Index) (bool, error) {
+	seen, err := x.corrections(ctx, index, x.view)
+	if err != nil {
+		return false, err
+	}
+	later := x.store.JournalView()
+	defer later.Close()
+	now, err := x.corrections(ctx, index, later)
+	return now > seen, err
+}
+
+// corrections counts the records that correct counters of the index, from the place on before which the journal of the run's
+// view is complete.
+func (x *run) corrections(ctx context.Context, index *store.Index, view store.JournalView) (n int, err error) {
+	for q := (store.JournalQuery{From: x.cut, Limit: listPage}); ; {
+		page, err := timed(ctx, x.Recounter, func(ctx context.Context) (store.JournalPage, error) { return view.JournalRecords(ctx, q) })
+		if err != nil {
+			return 0, err
+		}
+		for i := range page.Records {
+			r := &page.Records[i]
+			content, err := journal.Decode(r.Data)
+			if err != nil {
+				return 0, fmt.Errorf("record %s: %w", r.Place(), err)
+			}
+			if content.Kind == journal.CorrectionKind && corrects(content, index) {
+				n++
+			}
+		}
+		if !page.More || len(page.Records) == 0 {
+			return n, nil
+		}
+		q.From = page.Records[len(page.Records)-1].Place().Next()
+	}
+}
+
+func corrects(r journal.Record, index *store.Index) bool {
+	for i := range r.Parts {
+		if slices.ContainsFunc(r.Parts[i].Entries, func(e journal.Entry) bool { return e.Erased || index.Has(e.Counter) }) {
+			return true
+		}
+	}
+	return false
 }
 
 func (x *run) judgeGroup(ctx context.Context, name string, g *groupSum, reason string, from wire.Minute) error {
