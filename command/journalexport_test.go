@@ -66,7 +66,7 @@ func TestJournalExportSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// An export that is killed again and again ends with the bytes of one that was not killed.
+// An export that is killed again and again ends with the same bytes as one without kills.
 func TestJournalExportThroughKills(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/countmill/countmill/client"
+	"github.com/countmill/countmill/internal/transfer"
 )
 
 var recountCommand = command{
@@ -129,7 +131,7 @@ func runRecount(ctx context.Context, c call) error {
 
 // run works at all ranges at the same time. After an error in one of them the others end.
 func (r *recounting) run(ctx context.Context) error {
-	if err := r.state.save(r.recountState); err != nil {
+	if err := transfer.SaveState(r.recountState, &r.state); err != nil {
 		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
@@ -139,7 +141,10 @@ func (r *recounting) run(ctx context.Context) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	return r.state.remove(r.recountState)
+	if r.recountState == "" {
+		return nil
+	}
+	return os.Remove(r.recountState) // it is over
 }
 
 func (r *recounting) runRange(ctx context.Context, x *recountRange) error {
@@ -170,7 +175,7 @@ func (r *recounting) add(x *recountRange, answer []byte, page *recounted) error 
 	x.Piece, x.Over, x.Done = page.Next, page.Next == "", page.Done
 	r.progress(x, page.Done, page.Entries)
 	x.entries = 0
-	return r.state.save(r.recountState)
+	return transfer.SaveState(r.recountState, &r.state)
 }
 
 // progressEvery is how often the server is asked how far a piece is.

@@ -5,13 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math"
 	"os"
 
 	"github.com/countmill/countmill/internal/app"
-	"github.com/countmill/countmill/internal/transfer"
 )
 
 // A recountState is how far a recount is. --state has it in a file, which is replaced after each piece.
@@ -97,26 +95,4 @@ func (s *recountState) add(page *recounted) {
 			s.Fixed++
 		}
 	}
-}
-
-func (s *recountState) save(path string) error {
-	if path == "" {
-		return nil
-	}
-	text, err := json.Marshal(s)
-	if err != nil {
-		return err
-	}
-	return transfer.WriteFile(path, func(w io.Writer) error {
-		_, err := w.Write(append(text, '\n'))
-		return err
-	})
-}
-
-// remove removes the file of a recount that is over.
-func (s *recountState) remove(path string) error {
-	if path == "" {
-		return nil
-	}
-	return os.Remove(path)
 }

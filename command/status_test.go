@@ -163,7 +163,7 @@ func TestOldBackups(t *testing.T) {
 	}
 }
 
-// Of many indexes the screen has those that are not finished, and how many it leaves out.
+// Of many indexes the screen has the unfinished ones, and the number of the others.
 func TestManyIndexes(t *testing.T) {
 	t.Parallel()
 	p := pipeline{indexes: []indexState{{Name: "new", State: "building"}}}

@@ -45,7 +45,7 @@ func sameMicrosecond(a, b time.Time) bool {
 // MaxPieces bounds the pieces of an index.
 const MaxPieces = 4096
 
-// A GroupRest is what a piece adds to the total of a group: the sum of (count - grouped) over the
+// A GroupRest is the part of a piece in the total of a group: the sum of (count - grouped) over the
 // piece's shards whose counters are in the group.
 type GroupRest struct {
 	Group string

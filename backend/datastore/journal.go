@@ -67,7 +67,7 @@ func (s *Store) JournalRecords(ctx context.Context, q store.JournalQuery) (page 
 // JournalView opens a view that has the journal too.
 func (s *Store) JournalView() store.JournalView { return &view{store: s} }
 
-// JournalRecords returns the records of a range as of the view's moment, also those that are not settled.
+// JournalRecords returns the records of a range as of the view's moment, settled or not.
 func (v *view) JournalRecords(ctx context.Context, q store.JournalQuery) (page store.JournalPage, err error) {
 	err = v.journalPage(ctx, kindJournal, "", q, &page, takeRecord(&page))
 	if q.Last {

@@ -37,7 +37,7 @@ type windowScan struct {
 	days        map[ref]*windowed // those of the waiting counters
 }
 
-// A windowed is a counter, and what it counted in a window.
+// A windowed is a counter and its sum in a window.
 type windowed struct {
 	counter string
 	hidden  bool

@@ -166,7 +166,7 @@ func takeRecord(page *store.JournalPage) func(name, value []byte) (size int, err
 // JournalView opens a view that has the journal too.
 func (s *Store) JournalView() store.JournalView { return &view{store: s} }
 
-// JournalRecords returns the records of a range as of the snapshot, also those that are not settled.
+// JournalRecords returns the records of a range as of the snapshot, settled or not.
 func (v *view) JournalRecords(ctx context.Context, q store.JournalQuery) (page store.JournalPage, err error) {
 	err = v.journalPage(ctx, v.store.keys.kind(nil, kindJournal), q, &page, takeRecord(&page))
 	return page, err

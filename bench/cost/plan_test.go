@@ -88,7 +88,7 @@ func holdAgainstPlan(t *testing.T, l plan.Load) {
 	}
 }
 
-// pourRounds returns what the load costs, how many of the shards are of groups, and how long it lasts.
+// pourRounds returns the cost of the load, the number of groups' shards, and how long the load lasts.
 //
 // The number of windows depends on the moments at which these few publishers begin. So there are several rounds,
 // with other moments each.

@@ -16,7 +16,7 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// TestExportCost prints what an export costs in each format, from a journal on Pebble. COUNTMILL_BENCH_ENTRIES is how
+// TestExportCost prints the cost of an export in each format, from a journal on Pebble. COUNTMILL_BENCH_ENTRIES is how
 // many entries it has; without it the test skips.
 func TestExportCost(t *testing.T) {
 	text := os.Getenv("COUNTMILL_BENCH_ENTRIES")

@@ -94,7 +94,7 @@ func TestParquet(t *testing.T) {
 	}
 }
 
-// A file of an export that was killed again and again has the bytes of one that was not killed.
+// The file of an export has the same bytes whether it was killed or not.
 func TestParquetThroughKills(t *testing.T) {
 	if testing.Short() {
 		t.Skip("kills exports")

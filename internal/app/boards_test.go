@@ -78,7 +78,7 @@ func indexSites(t *testing.T, s store.Store) {
 	}
 }
 
-// countSites counts 50 counters of the index, and one that it has not.
+// countSites counts 50 counters of the index, and a counter outside it.
 func (r *running) countSites(t *testing.T) {
 	t.Helper()
 	var body []string

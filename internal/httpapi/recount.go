@@ -14,7 +14,7 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// recounting bounds one piece of a recount, which reads the journal from the opening balances on.
+// recounting bounds one piece of a recount, which waits for its turn and reads the journal from the opening balances on.
 const recounting = time.Hour
 
 // onRecounter is the processes that recount.
@@ -70,7 +70,7 @@ func (r *recounts) end(run string) {
 	delete(r.of, run)
 }
 
-// recountProgress answers how far a call is. One that is over, or of another process, is at 0.
+// recountProgress answers how far a call is. A finished call, and a call of another process, is at 0.
 func (a *API) recountProgress(c call) (any, error) {
 	run := c.params.Get("run")
 	if err := countmill.CheckID("run", run); err != nil {
@@ -111,7 +111,9 @@ func (a *API) recount(c call) (any, error) {
 	}
 	// The server's own limit is for short answers. Tests write without a connection.
 	_ = api.ExtendWrite(c.w, recounting+10*time.Second)
-	result, err := a.services.Recounter.Recount(c.ctx, q)
+	ctx, cancel := context.WithTimeout(c.ctx, recounting)
+	defer cancel()
+	result, err := a.services.Recounter.Recount(ctx, q)
 	if errors.Is(err, recount.ErrEarly) {
 		return nil, api.NewProblem(http.StatusServiceUnavailable, "unavailable", "unavailable", err.Error()).RetryAfter(refusedPause)
 	}

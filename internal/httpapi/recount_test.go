@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -22,8 +23,11 @@ type fakeRecounts struct {
 	during func()
 }
 
-func (f *fakeRecounts) Recount(_ context.Context, q recount.Query) (recount.Result, error) {
+func (f *fakeRecounts) Recount(ctx context.Context, q recount.Query) (recount.Result, error) {
 	f.asked = q
+	if _, bounded := ctx.Deadline(); !bounded {
+		return recount.Result{}, errors.New("the call has no end")
+	}
 	if q.Progress != nil {
 		q.Progress(7, 300)
 	}

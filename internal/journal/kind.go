@@ -8,7 +8,7 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// A Kind says what the entries of a record are.
+// A Kind is the meaning of the entries of a record.
 type Kind uint8
 
 // The kinds of records.

@@ -201,7 +201,7 @@ func TestFromTheBeginning(t *testing.T) {
 	}
 }
 
-// An export that is stopped after any request goes on, and its file has the bytes of one that was not stopped. A
+// An export that is stopped after any request goes on, and its file has the same bytes as without the stop. A
 // kill can leave more bytes than the state knows, and half a line in the state.
 func TestResume(t *testing.T) {
 	t.Parallel()
@@ -246,7 +246,7 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// tear adds what a kill can leave behind.
+// tear adds the bytes that a kill can leave behind.
 func tear(t *testing.T, path string, random *rand.Rand) {
 	t.Helper()
 	for suffix, text := range map[string]string{partSuffix: "half an ent", stateSuffix: `{"bytes":12`} {

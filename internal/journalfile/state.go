@@ -50,7 +50,7 @@ func (f files) close() error {
 	return errors.Join(f.part.Close(), f.state.Close())
 }
 
-// open opens path's export: the one that was stopped, or a new one.
+// open goes on with the stopped export of path, or begins a new one.
 func (x *Export) open(path string) (*output, error) {
 	own := description{x.Format.Name, x.Period.Counters, x.Period.From.UTC(), x.Period.To.UTC(), x.Version}
 	blocks, length, err := loadState(path, own)

@@ -6,8 +6,8 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// A group is a set of groups of an index that get the same part of all increments, with what a batch has of
-// each of them.
+// A group is a set of groups of an index that get the same part of all increments, with their sums in
+// a batch.
 type group struct {
 	class
 	in      float64 // probability that a batch has counters of it
@@ -22,7 +22,7 @@ func matched(most, counters int64) float64 {
 	return float64(most)
 }
 
-// groupsOf returns the groups of the load with what a batch of that many coalesced increments has of each. Names decide
+// groupsOf returns the groups of the load with their sums in a batch of that many coalesced increments. Names decide
 // which counters are in a group. So the busiest counters are in groups apart, and each group has as many of the
 // others.
 func (l Load) groupsOf(of []class, increments float64) (groups []group) {
@@ -113,7 +113,7 @@ const (
 	groupedBytes = float64(3 + 8) // the property of a shard with its grouped part
 )
 
-// indexWork is what one worker reads and writes. It lists the keys of all counters' shards, and reads the shards
+// indexWork has the reads and writes of one worker. It lists the keys of all counters' shards, and reads the shards
 // of the index. The rest of a group is set for each piece that has shards of the group, in a transaction that
 // reads it and writes it and the group's record (backend/datastore, SetRests). Each recheck reads all of that
 // again.

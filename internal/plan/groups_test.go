@@ -119,7 +119,7 @@ func TestRecordsOfGroups(t *testing.T) {
 	near(t, "records", of(20)-of(0), 3*20/3600.0, 0.01)
 }
 
-// A group that many aggregators write needs shards like any counter, and what it costs is in the notes.
+// A group that many aggregators write needs shards like any counter, and the notes have its cost.
 func TestIndexNotes(t *testing.T) {
 	t.Parallel()
 	p := planned(t, func(l *Load) { l.Rate, l.Counters, l.Publishers, l.Aggregators, l.Groups = 1e6, 10_000, 100, 40, 20 })

@@ -25,7 +25,7 @@ const (
 	outdated   = "the rules were changed meanwhile: recount again"
 )
 
-// repair corrects what was found: each total, and each quarter hour of a series, in a commit of its own.
+// repair corrects the findings: each total, and each quarter hour of a series, in a commit of its own.
 func (x *run) repair(ctx context.Context) error {
 	found := x.result.Findings
 	for i := 0; i < len(found); {
@@ -150,7 +150,7 @@ func (x *run) attempt(ctx context.Context, unit []Finding, id wire.PartID, fold 
 	return "", cmp.Or(ctx.Err(), errAgain)
 }
 
-// inForce reports whether the rules still have what the view had of them.
+// inForce reports whether the journal's rule of a counter, or the index of a group, is still that of the view.
 func (x *run) inForce(name string, rules *store.Rules) bool {
 	if rules == nil || rules.JournalFrom != x.rules.JournalFrom {
 		return false

@@ -49,7 +49,7 @@ func (x *run) pieces(ctx context.Context) (map[int64][]store.Piece, error) {
 //	shards of the group + its rest + (rests read now - rests as they were set) = shards of its counters
 //
 // and a counter that is corrected changes both sides alike. before are the pieces as they were before the view: if one was
-// read since, the rests of the view are not those that were set.
+// read since, the rests of the view are others than the set ones.
 func (x *run) judgeGroups(ctx context.Context, before map[int64][]store.Piece) error {
 	if x.rules == nil {
 		return nil
@@ -240,7 +240,7 @@ func (x *run) readGroups(ctx context.Context, index *store.Index, groups map[str
 	return err
 }
 
-// readRests adds up by how much the rests of groups differ from those that were set.
+// readRests adds up by how much the rests of groups differ from the set ones.
 func (x *run) readRests(ctx context.Context, index *store.Index, pieces []store.Piece, groups map[string]*groupSum) error {
 	for i := range pieces {
 		p := &pieces[i]

@@ -13,8 +13,8 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// open notes the balance of a counter for an opening that this run writes: what the journal has if it
-// is complete, so that damage stays damage, and otherwise what is stored.
+// open notes the balance of a counter for an opening that this run writes: the journal's sum if the journal
+// is complete, so that damage stays damage, and otherwise the stored sum.
 func (x *run) open(name string, balance stored) error {
 	if !x.q.Open || balance.overflow || x.rules.JournalOf(name) == nil {
 		return nil

@@ -1,7 +1,7 @@
 // Package recount computes the sums of counters again from the journal, compares them with the stored sums, and
-// corrects those that differ.
+// corrects the stored ones.
 //
-// What the journal proves. A counter's total is its opening balance (journal.Opening), and the increments of the
+// Proof. A counter's total is its opening balance (journal.Opening), and the increments of the
 // journal since the place of the opening. An opening says which counters existed at its place, so a
 // counter that is not in it began at 0. A recount judges a counter only if a rule for the journal had it
 // without a gap since an opening, and no record since then has gone or was erased. Of other counters it

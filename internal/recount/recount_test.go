@@ -66,7 +66,7 @@ func TestRepairsWhereIndexesAreChecked(t *testing.T) {
 	forKinds(t, func(t *testing.T, r *recounttest.Rig) { recounttest.Repairs(t, r, true) })
 }
 
-// Ranges that are recounted at the same time, in small pieces, find and correct together what one recount does. A group is
+// Ranges that are recounted at the same time, in small pieces, find and correct together the same as one recount. A group is
 // not judged while a counter of its index is corrected.
 func TestRangesAtOnce(t *testing.T) {
 	t.Parallel()

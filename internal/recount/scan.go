@@ -14,7 +14,7 @@ import (
 
 const groupMark = countmill.GroupMark
 
-// A sum is what the journal has of a counter or a group.
+// A sum is the journal's sum of a counter or a group.
 type sum struct {
 	name string
 	// delta is the opening balance and the increments since. It wraps: the stored total does not fit

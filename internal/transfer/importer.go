@@ -267,7 +267,7 @@ func (im *importer) remember() error {
 			"If both tokens have one name, say --same-caller", im.Name, im.State)
 	}
 	im.state.SHA256 = im.done.SHA256
-	if err := im.state.save(im.State); err != nil {
+	if err := SaveState(im.State, im.state); err != nil {
 		return fmt.Errorf("%w; nothing was counted. --state names another place", err)
 	}
 	return nil
@@ -275,7 +275,7 @@ func (im *importer) remember() error {
 
 func (im *importer) finish() error {
 	im.state.Finished = time.Now().UTC().Truncate(time.Second)
-	if err := im.state.save(im.State); err != nil {
+	if err := SaveState(im.State, im.state); err != nil {
 		return fmt.Errorf("all %d rows of %s are counted, but %w", im.done.Accepted, im.Name, err)
 	}
 	return nil

@@ -76,12 +76,12 @@ func (s importState) ending() string {
 	return "ended " + s.Finished.Format(time.RFC3339)
 }
 
-// save replaces the state in path, durably.
-func (s importState) save(path string) error {
+// SaveState replaces the file in path by a state in JSON, durably. An empty path names no file.
+func SaveState(path string, state any) error {
 	if path == "" {
 		return nil
 	}
-	text, err := json.Marshal(s)
+	text, err := json.Marshal(state)
 	if err != nil {
 		return err
 	}

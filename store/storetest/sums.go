@@ -177,7 +177,7 @@ func wantSumsOfSeries(t *testing.T, s store.Store, names []string, from, to wire
 	}
 }
 
-// A window has late minutes, those that were moved, those that a fold made anew after a move, and quarter hours,
+// A window has late minutes, moved minutes, minutes that a fold made anew after a move, and quarter hours,
 // of more counters than one call reads.
 func testSumsOfOldMinutes(t *testing.T, su *suite) {
 	s := su.open(t)

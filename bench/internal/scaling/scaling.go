@@ -220,7 +220,7 @@ func groupsLine(r *row) string {
 	return fmt.Sprintf("%s %s | %.0f | %.1f %% | %.1f %% | %d, %d | %s | %s | %.0f |", begin, counted, r.Commits, 100*r.Aborted, 100*r.Blocked, r.Shards, r.MostShards, of, age, r.Writes)
 }
 
-// counted returns the age of increments, and how much of what is published is counted.
+// counted returns the age of increments, and the share of the published ones that is counted.
 func (r *row) counted() (age, counted string) {
 	if r.Behind() {
 		return "grows", fmt.Sprintf("%.0f %%", 100*r.Counted/r.Published)

@@ -80,7 +80,7 @@ func (w *World) lose(f Fault) bool {
 	return true
 }
 
-// suspendAll suspends all machines. What is on its way to the store arrives afterwards, while others already read
+// suspendAll suspends all machines. Calls that are on their way to the store arrive afterwards, while others already read
 // the journal up to later times.
 func (w *World) suspendAll() bool {
 	w.leaps.suspend()

@@ -71,7 +71,7 @@ func (s sequenceStore) NextValues(ctx context.Context, name string, takes []stor
 	return given, refusal(err)
 }
 
-// give gives values, and reports those that are new.
+// give gives values, and reports the new ones.
 func (db *database) give(name string, takes []store.Take) ([]store.Given, error) {
 	known := make([]bool, len(takes))
 	for i := range takes {

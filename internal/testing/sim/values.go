@@ -12,7 +12,7 @@ import (
 type valueOracle struct {
 	*kernel
 	greatest map[string]int64                   // the greatest value of each sequence that an answer had
-	given    map[wire.PartID]store.Given        // what the store gave, by the id of the marker
+	given    map[wire.PartID]store.Given        // values of the store, by the id of the marker
 	owners   map[string]map[int64]*valueRequest // by sequence and value: whose answer had it
 	named    map[wire.PartID]*valueRequest      // those with an id
 }
@@ -72,8 +72,8 @@ func (v *valueOracle) answered(r *valueRequest, o *op, got countmill.Values) {
 	v.greatest[r.Sequence] = max(v.greatest[r.Sequence], got.Last)
 }
 
-// check: what the store gave has an owner, or a request whose outcome is unknown. Nothing was given to a
-// request that was told so.
+// check: all values of the store have an owner, or a request whose outcome is unknown. A request whose answer was that it has
+// none has none.
 func (v *valueOracle) check(requests []*valueRequest) {
 	left := make(map[wire.PartID]store.Given)
 	for id, g := range v.given {
