@@ -131,7 +131,7 @@ func (s Settings) changeJournal(c RuleChange, now time.Time, settle time.Duratio
 		return s, nil
 	case c.Remove:
 		rules[at].Ended = now
-		return s.withJournal(rules, true), nil
+		return s.withJournal(rules, now.Add(settle), true), nil
 	}
 	if err := c.Journal.check(); err != nil {
 		return s, err
@@ -159,7 +159,7 @@ func (s Settings) changeJournal(c RuleChange, now time.Time, settle time.Duratio
 	default:
 		rules = append(rules, rule)
 	}
-	return s.withJournal(rules, less), nil
+	return s.withJournal(rules, now.Add(settle), less), nil
 }
 
 // journalWithout copies the rules, and leaves out rules that ended so long ago that their records are gone.
@@ -175,13 +175,13 @@ func (r *Rules) journalWithout(now time.Time) (rules []JournalRule) {
 	return rules
 }
 
-// withJournal returns the next settings. less says that a record may go earlier than before, or is not written
-// any more.
-func (s Settings) withJournal(rules []JournalRule, less bool) Settings {
+// withJournal returns the next settings. All records are by the rules from since on. less says that a record may go
+// earlier than before, or is not written any more.
+func (s Settings) withJournal(rules []JournalRule, since time.Time, less bool) Settings {
 	slices.SortFunc(rules, func(a, b JournalRule) int { return comparePatterns(a.Pattern, b.Pattern) })
 	version := s.Version + 1
 	return s.with(func(next *Rules) {
-		if next.Journal = rules; less {
+		if next.Journal, next.JournalSince = rules, since; less {
 			next.JournalFrom = version
 		}
 	})

@@ -28,6 +28,9 @@ type Rules struct {
 	// kept records for less. An opening balance (package recount) of older settings proves nothing: records
 	// after it may be missing.
 	JournalFrom int64
+	// JournalSince is the moment, by the store's clock, from which all records are written by the present rules for the
+	// journal.
+	JournalSince time.Time
 }
 
 // A SeriesRule says that the counters of a pattern keep a series: their sums over time.

@@ -12,8 +12,9 @@ type StoredRules struct {
 	Series  []storedSeriesRule  `json:"series,omitempty"`
 	Indexes []storedIndex       `json:"indexes,omitempty"`
 	Journal []storedJournalRule `json:"journal,omitempty"`
-	// JournalFrom is Rules.JournalFrom.
-	JournalFrom int64 `json:"journal_from,omitempty"`
+	// JournalFrom and JournalSince are those of Rules.
+	JournalFrom  int64     `json:"journal_from,omitempty"`
+	JournalSince time.Time `json:"journal_since,omitzero"`
 }
 
 type storedSeriesRule struct {
@@ -56,7 +57,7 @@ func (r *Rules) Stored() (f StoredRules) {
 		x := &r.Indexes[i]
 		f.Indexes = append(f.Indexes, storedIndex{x.Name, x.Match, x.Group, x.Number, x.Version, x.Since, x.Serving, x.Checked, x.Ended})
 	}
-	f.JournalFrom = r.JournalFrom
+	f.JournalFrom, f.JournalSince = r.JournalFrom, r.JournalSince
 	for i := range r.Journal {
 		x := &r.Journal[i]
 		f.Journal = append(f.Journal, storedJournalRule{x.Pattern, x.Change().String(), x.PagedSince, x.Version, x.Since, x.Ended})
@@ -69,7 +70,7 @@ func (f *StoredRules) Rules() (*Rules, error) {
 	if len(f.Series)+len(f.Indexes)+len(f.Journal) == 0 {
 		return nil, nil
 	}
-	rules := &Rules{JournalFrom: f.JournalFrom}
+	rules := &Rules{JournalFrom: f.JournalFrom, JournalSince: f.JournalSince}
 	for _, x := range f.Series {
 		keep, err := ParseRetention(x.Keep)
 		if err != nil {

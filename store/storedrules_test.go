@@ -32,6 +32,7 @@ func TestStoredRules(t *testing.T) {
 			{Pattern: "c", Keep: 30 * days, Version: 4, Since: at},
 			{Pattern: "d*", Keep: 36 * time.Hour, Paged: true, PagedSince: at.Add(time.Hour), Version: 5, Since: at, Ended: at.Add(2 * time.Hour)},
 		},
+		JournalFrom: 4, JournalSince: at.Add(time.Minute),
 	}
 	const want = `{"series":[{"pattern":"a","keep":"1m:6h,15m:400d","since":"2026-11-25T12:00:00Z"},` +
 		`{"pattern":"b*","keep":"15m:30d","since":"2026-11-25T12:00:00Z","ended":"2026-11-25T13:00:00Z"}],` +
@@ -39,7 +40,8 @@ func TestStoredRules(t *testing.T) {
 		`"serving":"2026-11-25T12:00:00Z","checked":"2026-11-25T13:00:00Z","ended":"2026-11-25T14:00:00Z"},` +
 		`{"name":"sites","match":"page:{site}:*","group":"site:{site}","number":3,"version":3,"since":"2026-11-25T12:00:00Z"}],` +
 		`"journal":[{"pattern":"c","keep":"30d","version":4,"since":"2026-11-25T12:00:00Z"},` +
-		`{"pattern":"d*","keep":"36h,paged","paged_since":"2026-11-25T13:00:00Z","version":5,"since":"2026-11-25T12:00:00Z","ended":"2026-11-25T14:00:00Z"}]}`
+		`{"pattern":"d*","keep":"36h,paged","paged_since":"2026-11-25T13:00:00Z","version":5,"since":"2026-11-25T12:00:00Z","ended":"2026-11-25T14:00:00Z"}],` +
+		`"journal_from":4,"journal_since":"2026-11-25T12:01:00Z"}`
 	written, err := json.Marshal(rules.Stored())
 	if err != nil || string(written) != want {
 		t.Errorf("got  %s, %v\nwant %s", written, err, want)
