@@ -82,9 +82,9 @@ func (c *coverage) problem(counter string, o *opening) string {
 	return ""
 }
 
-// readOpenings pins the view and finds the openings.
+// readOpenings pins the view, reads the rules, and finds the openings. By rules from before the view a counter could seem
+// covered whose commits had no records any more.
 func (x *run) readOpenings(ctx context.Context) error {
-	x.cover.rules = x.rules
 	q := store.JournalQuery{Limit: 1000}
 	for {
 		page, err := timed(ctx, x.Recounter, func(ctx context.Context) (store.JournalPage, error) {
@@ -102,14 +102,21 @@ func (x *run) readOpenings(ctx context.Context) error {
 			if err != nil {
 				return fmt.Errorf("the opening balance %s: %w", page.Rows[i].Place, err)
 			}
-			x.cover.openings = append(x.cover.openings, opening{*o, page.Rows[i].Place})
+			if page.Rows[i].ExpireAt.After(x.at) { // otherwise its record may be gone already
+				x.cover.openings = append(x.cover.openings, opening{*o, page.Rows[i].Place})
+			}
 		}
 		if !page.More {
 			break
 		}
 		q.From = page.Rows[len(page.Rows)-1].Place.Next()
 	}
-	x.cover.at = x.at
+	checked, err := timed(ctx, x.Recounter, x.store.Check)
+	if err != nil {
+		return err
+	}
+	x.set, x.rules = checked.Settings, checked.Settings.Rules
+	x.cover.rules, x.cover.at = x.rules, x.at
 	slices.SortStableFunc(x.cover.openings, func(a, b opening) int { return b.Cut.Compare(a.Cut) })
 	x.cover.drop(x.q.Prefix)
 	return nil

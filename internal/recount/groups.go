@@ -82,7 +82,7 @@ func (x *run) judgeIndex(ctx context.Context, index *store.Index, before map[int
 		if err != nil {
 			return err
 		}
-		if !slices.EqualFunc(before[index.Number], after[index.Number], func(a, b store.Piece) bool { return a.Same(&b) }) {
+		if x.underWay(before[index.Number]) || !slices.EqualFunc(before[index.Number], after[index.Number], func(a, b store.Piece) bool { return a.Same(&b) }) {
 			reason = checking
 		}
 		corrected, err := x.corrected(ctx, index)
@@ -100,6 +100,11 @@ func (x *run) judgeIndex(ctx context.Context, index *store.Index, before map[int
 		}
 	}
 	return nil
+}
+
+// underWay reports whether somebody may be setting rests of one of the pieces. The piece itself stays the same meanwhile.
+func (x *run) underWay(pieces []store.Piece) bool {
+	return slices.ContainsFunc(pieces, func(p store.Piece) bool { return p.Worker != "" && !x.at.After(p.Until.Add(store.MaxTransaction)) })
 }
 
 // corrected reports whether another recount has corrected a counter of the index since the view: then the rests that were

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/journal"
@@ -32,13 +31,9 @@ func (x *run) writeOpenings(ctx context.Context) error {
 	if x.rules == nil {
 		return &countmill.FieldError{Field: "prefix", Problem: "has no rule for the journal", Limit: "counters of a rule"}
 	}
-	for i := range x.rules.Journal {
-		r := &x.rules.Journal[i]
-		pattern := strings.TrimSuffix(r.Pattern, "*")
-		related := strings.HasPrefix(pattern, x.q.Prefix) || strings.HasPrefix(x.q.Prefix, pattern)
-		if related && r.Ended.IsZero() && r.Since.After(x.cut.Key.Time()) {
-			return fmt.Errorf("%w: %w: records are complete from %s, and settled until %s", countmill.ErrUnavailable, ErrEarly, r.Since.UTC(), x.cut.Key.Time())
-		}
+	// A record after the cut by older rules could be missing, or go earlier than the present rules say.
+	if since := x.rules.JournalSince; since.After(x.cut.Key.Time()) {
+		return fmt.Errorf("%w: %w: all records are by the present rules from %s, and settled until %s", countmill.ErrUnavailable, ErrEarly, since.UTC(), x.cut.Key.Time())
 	}
 	var all []*sum
 	for _, s := range x.sums {

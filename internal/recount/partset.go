@@ -7,8 +7,11 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// A partSet knows which entries it has seen: a part has a counter once. It compares 128 bits of id and counter. Ids are
-// random or hashes, and the counter's hash has a seed, so nobody can choose two entries that are alike.
+// A partSet knows which entries it has seen: a part has a counter once. It compares 128 bits of id, counter and hour. Ids
+// are random or hashes, and the counter's hash has a seed, so nobody can choose two entries that are alike.
+//
+// The hour is that of the part's minute. An id is forgotten with its marker (store.MarkerSlack), and whoever uses it again
+// after that counts again. Such a part has a time over 2 hours later, so another hour. A copy of a part has the same minute.
 type partSet struct {
 	seed  maphash.Seed
 	slots [][2]uint64 // a power of 2; zero is empty
@@ -26,9 +29,9 @@ func (s *partSet) clear() {
 }
 
 // add reports whether the entry is new.
-func (s *partSet) add(id wire.PartID, counter string) bool {
+func (s *partSet) add(id wire.PartID, minute wire.Minute, counter string) bool {
 	h := maphash.String(s.seed, counter)
-	key := [2]uint64{binary.BigEndian.Uint64(id[:8]) ^ h, binary.BigEndian.Uint64(id[8:]) + h}
+	key := [2]uint64{binary.BigEndian.Uint64(id[:8]) ^ h, binary.BigEndian.Uint64(id[8:]) + h ^ uint64(minute/60)}
 	if key == ([2]uint64{}) {
 		key[0] = 1
 	}

@@ -169,7 +169,7 @@ func (s *scanner) entry(p *journal.Part, e *journal.Entry) error {
 	if s.seen.n >= s.cfg.MostParts {
 		return s.full()
 	}
-	if !s.seen.add(p.ID, e.Counter) {
+	if !s.seen.add(p.ID, p.Minute, e.Counter) {
 		return nil
 	}
 	if covered {

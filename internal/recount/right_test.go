@@ -1,0 +1,195 @@
+package recount_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/countmill/countmill/internal/recount"
+	"github.com/countmill/countmill/internal/testing/recounttest"
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/wire"
+)
+
+// Right sums that could be taken for wrong ones.
+
+// An id that is used again when its marker is gone counts again, in the total and in the journal.
+func TestForgottenIDs(t *testing.T) {
+	t.Parallel()
+	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+		id := fold(t, r, total, 7)
+		r.Pass(10 * 24 * time.Hour)
+		r.Store.(*fakestore.Store).Expire(r.Now())
+		if err := r.Fold(id, wire.MinuteOf(r.Now()), map[string]int64{total: 7}); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.Recount(recount.Query{Prefix: total, Repair: true}); got.Counters != 1 || len(got.Findings) > 0 {
+			t.Errorf("got %+v, want 1 counter and nothing found", got)
+		}
+		sums{total: 14}.want(t, r)
+	})
+}
+
+func keepJournal(t *testing.T, pattern, keep string) store.RuleChange {
+	t.Helper()
+	change, err := store.ParseJournalKeep(keep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store.RuleChange{Pattern: pattern, Journal: &change}
+}
+
+func endJournal(pattern string) store.RuleChange {
+	return store.RuleChange{Pattern: pattern, Journal: new(store.JournalChange), Remove: true}
+}
+
+// An opening right after a change of rules does not rely on records by the rules before, which go earlier.
+func TestRecordsByOlderRules(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]store.RuleChange{"kept for longer": keepJournal(t, "billing:*", "400d"), "another one ended": endJournal(total)} {
+		t.Run(name, func(t *testing.T) {
+			forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+				r.Change(keepJournal(t, total, "1d"))
+				if change.Pattern != total {
+					r.Change(endJournal(total))
+				}
+				r.Pass(2 * store.RulesSettle)
+				fold(t, r, total, 7)
+				r.Change(change)
+				open := recount.Query{Prefix: total, Open: true}
+				if _, err := r.Recounter(r.Store, recount.Config{}).Recount(t.Context(), open); err != nil {
+					if !errors.Is(err, recount.ErrEarly) || r.Limits().RefusesOldRules {
+						t.Fatalf("an opening right after the change: %v", err)
+					}
+					r.Pass(2 * store.RulesSettle)
+					r.Recount(open)
+				}
+				r.Pass(2 * 24 * time.Hour)
+				if change.Pattern != total {
+					r.Pass(30 * 24 * time.Hour)
+				}
+				if err := r.SweepJournal(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if got := r.Recount(recount.Query{Prefix: total}); got.Counters != 1 || len(got.Findings) > 0 {
+					t.Errorf("when the older records are gone: %+v, want 1 counter and nothing found", got)
+				}
+			})
+		})
+	}
+}
+
+// A beforeView store runs a function once, before its first view.
+type beforeView struct {
+	store.Store
+	once *sync.Once
+	do   func()
+}
+
+func (b beforeView) JournalView() store.JournalView {
+	b.once.Do(b.do)
+	return b.Store.JournalView()
+}
+
+// A rule that ends right before the view covers nothing.
+func TestRuleEndsBeforeTheView(t *testing.T) {
+	t.Parallel()
+	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+		fold(t, r, total, 7)
+		end := func() {
+			r.Change(endJournal("billing:*"))
+			fold(t, r, total, 5)
+		}
+		got := r.RecountBy(r.Recounter(beforeView{r.Store, new(sync.Once), end}, recount.Config{}), recount.Query{Prefix: total})
+		if got.Counters != 0 || len(got.Findings) > 0 || len(got.Reasons) != 1 {
+			t.Errorf("got %+v, want a counter that is not judged", got)
+		}
+	})
+}
+
+// Groups are not judged while a worker sets their rests.
+func TestRestsAreSetMeanwhile(t *testing.T) {
+	t.Parallel()
+	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+		r.History(100)
+		damage(t, r, "page:s1:1", 5)
+		index := &r.Settings().Rules.Indexes[0]
+		pieces, err := r.Pieces(t.Context(), index.Number)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leased := slices.Clone(pieces)
+		for i := range leased {
+			leased[i].Worker, leased[i].Until, leased[i].Round = "w", r.Now().Add(time.Minute), leased[i].Round+1
+		}
+		if err := r.SwapPieces(t.Context(), pieces, leased); err != nil {
+			t.Fatal(err)
+		}
+		set := func() {
+			for i := range leased {
+				page, err := r.Ungrouped(t.Context(), index, &leased[i], "", 1000)
+				if err != nil || page.Next != "" {
+					t.Fatalf("a page until %q: %v", page.Next, err)
+				}
+				for _, u := range page.Rests {
+					group, _ := index.GroupOf(u.Counter)
+					if err := r.SetRests(t.Context(), &leased[i], []store.GroupRest{{Group: group, Rest: u.Rest}}); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		}
+		got := r.RecountBy(r.Recounter(&between{Store: r.Store, do: set}, recount.Config{}), recount.Query{})
+		if names := recounttest.Named(got.Findings); len(names) != 1 || names[0] != "total page:s1:1 0" {
+			t.Errorf("found %q, want the damage alone", names)
+		}
+		if got.Groups != 0 || len(got.Reasons) != 1 {
+			t.Errorf("%d groups were judged; not judged: %v", got.Groups, got.Reasons)
+		}
+		r.Pass(time.Minute + 2*store.MaxTransaction) // the worker was lost
+		r.Recount(recount.Query{Repair: true})
+		r.Nothing("after the repair")
+	})
+}
+
+// A lateRows store removes records as early as it may, and rows later.
+type lateRows struct {
+	store.Store
+	now func() time.Time
+}
+
+type lateRowsView struct {
+	store.JournalView
+	now func() time.Time
+}
+
+func (l lateRows) JournalView() store.JournalView { return lateRowsView{l.Store.JournalView(), l.now} }
+
+func (v lateRowsView) JournalRecords(ctx context.Context, q store.JournalQuery) (store.JournalPage, error) {
+	page, err := v.JournalView.JournalRecords(ctx, q)
+	page.Records = slices.DeleteFunc(page.Records, func(r store.JournalRecord) bool { return !r.ExpireAt.After(v.now()) })
+	return page, err
+}
+
+// An opening that is over is none, also while its row is still there.
+func TestOpeningsEnd(t *testing.T) {
+	t.Parallel()
+	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+		fold(t, r, total, 7)
+		r.Pass(401 * 24 * time.Hour)
+		got := r.RecountBy(r.Recounter(lateRows{r.Store, r.Now}, recount.Config{}), recount.Query{Prefix: total})
+		for reason := range got.Reasons {
+			if !strings.Contains(reason, "no opening") {
+				t.Errorf("not judged, because %s", reason)
+			}
+		}
+		if got.Counters != 0 || len(got.Reasons) != 1 {
+			t.Errorf("got %+v, want a counter without an opening", got)
+		}
+	})
+}
