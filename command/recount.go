@@ -1,7 +1,6 @@
 package command
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -107,7 +106,11 @@ func runRecount(ctx context.Context, c call) error {
 	if c.opening {
 		r.request["opening"] = true
 	}
-	if r.state, err = loadRecount(c.recountState, bytes.TrimSpace(body(r.request)), c.parallel); err != nil {
+	request, err := json.Marshal(r.request) // as SaveState writes it
+	if err != nil {
+		return err
+	}
+	if r.state, err = loadRecount(c.recountState, request, c.parallel); err != nil {
 		return err
 	}
 	if r.client, err = c.client(); err != nil {

@@ -93,3 +93,14 @@ func TestRecountGoesOn(t *testing.T) {
 	}
 	cli(t, nil, append(args, f.URL)...).wantError(t, 2, "is no state of a recount")
 }
+
+// A recount goes on whatever is in its prefix.
+func TestRecountOfAnyPrefixGoesOn(t *testing.T) {
+	t.Parallel()
+	state := filepath.Join(t.TempDir(), "state")
+	refused := answer(400, `{"type":"urn:countmill:problem:invalid","title":"no","status":400}`)
+	f := newFakeServer(t, refused, refused)
+	for range 2 {
+		cli(t, nil, "recount", "a<b>&c", "--state", state, "--server", f.URL).wantError(t, 1, "the same command goes on")
+	}
+}
