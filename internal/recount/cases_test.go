@@ -171,6 +171,23 @@ func TestBoundsOfMemory(t *testing.T) {
 	})
 }
 
+// Findings take memory too: with many of them a piece is smaller.
+func TestBoundOfFindings(t *testing.T) {
+	t.Parallel()
+	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+		const counters = 10
+		for i := range counters {
+			name := fmt.Sprint("billing:", i)
+			fold(t, r, name, 7)
+			damage(t, r, name, 1)
+		}
+		got := r.RecountBy(r.Recounter(r.Store, recount.Config{MostSums: counters + counters/2}), recount.Query{Prefix: "billing:"})
+		if len(got.Findings) != counters || got.Entries <= counters {
+			t.Errorf("%d findings and %d entries read, want %d findings in several pieces", len(got.Findings), got.Entries, counters)
+		}
+	})
+}
+
 // Increments that come in meanwhile never look like damage.
 func TestFoldsBesideARecount(t *testing.T) {
 	t.Parallel()

@@ -95,7 +95,9 @@ func (x *run) judgeCounters(ctx context.Context) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(x.sums)) {
 		if s := x.sums[name]; !recorded[name] && !countmill.IsGroup(name) && strings.HasPrefix(name, x.q.Prefix) {
-			x.judgeMissing(s)
+			if err := x.judgeMissing(s); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -103,14 +105,15 @@ func (x *run) judgeCounters(ctx context.Context) error {
 
 // judgeMissing reports a counter of the journal that has no record. One whose increments cancel each other needs
 // none.
-func (x *run) judgeMissing(s *sum) {
+func (x *run) judgeMissing(s *sum) error {
 	if reason := x.cover.problem(s.name, x.cover.find(s.name)); reason != "" {
 		x.unjudged(s.name, reason)
-		return
+		return nil
 	}
 	if x.result.Counters++; s.delta != 0 || len(s.of) > 0 {
-		x.find(Finding{Kind: MissingRecord, Name: s.name, Counted: s.delta})
+		return x.find(Finding{Kind: MissingRecord, Name: s.name, Counted: s.delta})
 	}
+	return nil
 }
 
 func (x *run) judgeCounter(ctx context.Context, name string, have stored) error {
@@ -130,7 +133,9 @@ func (x *run) judgeCounter(ctx context.Context, name string, have stored) error 
 	existed := s.opened
 	x.result.Counters++
 	if x.q.totals() && have.sum != s.delta {
-		x.find(Finding{Kind: WrongTotal, Name: name, Stored: have.sum, Counted: s.delta})
+		if err := x.find(Finding{Kind: WrongTotal, Name: name, Stored: have.sum, Counted: s.delta}); err != nil {
+			return err
+		}
 	}
 	if err := x.open(name, stored{sum: s.delta}); err != nil {
 		return err
@@ -163,7 +168,9 @@ func (x *run) judgeSeries(ctx context.Context, s *sum, from wire.Minute) error {
 		return err
 	}
 	for q, have := range x.quarters(s, buckets, from, to) {
-		x.judgeQuarter(s, q, have, from, to)
+		if err := x.judgeQuarter(s, q, have, from, to); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -186,13 +193,13 @@ func (x *run) quarters(s *sum, buckets []store.Bucket, from, to wire.Minute) map
 
 // judgeQuarter compares the buckets of a quarter hour. If minutes of it were joined, nobody knows their sums, and
 // only the sum of all is compared.
-func (x *run) judgeQuarter(s *sum, q wire.Minute, have []store.Bucket, from, to wire.Minute) {
+func (x *run) judgeQuarter(s *sum, q wire.Minute, have []store.Bucket, from, to wire.Minute) error {
 	joined := false
 	sums, whole, counted := make(map[wire.Minute]int64), int64(0), int64(0)
 	for _, b := range have {
 		if b.Overflow {
 			x.unjudged(s.name, tooLarge)
-			return
+			return nil
 		}
 		joined = joined || b.Quarter
 		sums[b.Minute] += b.Sum
@@ -203,19 +210,22 @@ func (x *run) judgeQuarter(s *sum, q wire.Minute, have []store.Bucket, from, to 
 	}
 	if joined {
 		if q < from || q+store.QuarterMinutes > to {
-			return
+			return nil
 		}
 		if x.result.Buckets++; whole != counted {
-			x.find(Finding{Kind: WrongBucket, Name: s.name, Minute: q, Quarter: true, Stored: whole, Counted: counted})
+			return x.find(Finding{Kind: WrongBucket, Name: s.name, Minute: q, Quarter: true, Stored: whole, Counted: counted})
 		}
-		return
+		return nil
 	}
 	for m := max(q, from); m < min(q+store.QuarterMinutes, to); m++ {
 		if sums[m] != 0 || s.of[m] != 0 {
 			x.result.Buckets++
 		}
 		if sums[m] != s.of[m] {
-			x.find(Finding{Kind: WrongBucket, Name: s.name, Minute: m, Stored: sums[m], Counted: s.of[m]})
+			if err := x.find(Finding{Kind: WrongBucket, Name: s.name, Minute: m, Stored: sums[m], Counted: s.of[m]}); err != nil {
+				return err
+			}
 		}
 	}
+	return nil
 }

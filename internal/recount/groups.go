@@ -168,7 +168,9 @@ func (x *run) judgeGroup(ctx context.Context, name string, g *groupSum, reason s
 	}
 	x.result.Groups++
 	if x.q.totals() && g.have.sum+g.stale != g.counts {
-		x.find(Finding{Kind: WrongGroup, Name: name, Stored: g.have.sum, Counted: g.counts - g.stale})
+		if err := x.find(Finding{Kind: WrongGroup, Name: name, Stored: g.have.sum, Counted: g.counts - g.stale}); err != nil {
+			return err
+		}
 	}
 	s := x.sums[name]
 	if s == nil {

@@ -17,7 +17,7 @@
 // Memory. At most Config.AtOnce calls work at the same time. A call works at a piece: the counters whose wire.Order is in a range. Parts are compared
 // with each other in several rounds over the journal, each for a share of the ids, and a piece with too many
 // counters is made smaller. So the journal may be larger than memory: a call holds at most
-// Config.MostParts ids of 16 bytes, in a table at least half full, and Config.MostSums sums.
+// Config.MostParts ids of 16 bytes, in a table at least half full, and Config.MostSums sums and findings.
 //
 // A correction is a commit of its own: a delta, or deltas of buckets, a record of it in the journal, and a
 // marker. The marker's id names the sum and the last correction of it in the view. So of two recounts that have
@@ -58,7 +58,7 @@ type Config struct {
 	MostParts int
 	// AtOnce is the most calls that work at the same time: each has its own memory. Further ones wait. Default 2.
 	AtOnce int
-	// MostSums is the most totals and buckets in memory. Default 500,000, about as many bytes.
+	// MostSums is the most totals, buckets and findings in memory. Default 500,000.
 	MostSums int
 	// Sealer seals the records of corrections and openings; nil for none.
 	Sealer *journal.Sealer
@@ -220,7 +220,7 @@ type run struct {
 	cut    store.JournalPlace // of openings that this run writes
 	cover  coverage
 	sums   map[string]*sum
-	held   int // sums and buckets
+	held   int // sums, buckets and findings
 	result Result
 }
 
@@ -288,4 +288,8 @@ func (x *run) unjudged(name, reason string) {
 	}
 }
 
-func (x *run) find(f Finding) { x.result.Findings = append(x.result.Findings, f) }
+// find adds a finding, which takes as much memory as a sum.
+func (x *run) find(f Finding) error {
+	x.result.Findings = append(x.result.Findings, f)
+	return x.hold()
+}
