@@ -60,6 +60,9 @@ type Config struct {
 	AtOnce int
 	// MostSums is the most totals, buckets and findings in memory. Default 500,000.
 	MostSums int
+	// MostTended is the most counters of a rule for which Tend writes opening balances. For more a person does, at a quiet
+	// hour (Query.Open). Default 10,000.
+	MostTended int
 	// Sealer seals the records of corrections and openings; nil for none.
 	Sealer *journal.Sealer
 
@@ -79,6 +82,7 @@ type Recounter struct {
 func New(s Store, cfg Config) *Recounter {
 	cfg.CallTimeout, cfg.AtOnce = cmp.Or(cfg.CallTimeout, 30*time.Second), cmp.Or(cfg.AtOnce, 2)
 	cfg.MostParts, cfg.MostSums = cmp.Or(cfg.MostParts, 4<<20), cmp.Or(cfg.MostSums, 500_000)
+	cfg.MostTended = cmp.Or(cfg.MostTended, 10_000)
 	return &Recounter{s, cfg, make(chan struct{}, cfg.AtOnce)}
 }
 

@@ -14,10 +14,6 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// mostTended is the most counters of a rule for which Tend writes opening balances. For more a person does, at a quiet
-// hour (Query.Open).
-const mostTended = 10_000
-
 // Tend writes opening balances for each rule for the journal that has none, or old ones: then records since the
 // opening would be gone before the next one is there. Call it after rules were changed, and now and
 // then. It may be called at the same time by several processes.
@@ -50,20 +46,14 @@ func (r *Recounter) tend(ctx context.Context, log *slog.Logger, rules *store.Rul
 	if x.cover.young(prefix, rule) {
 		return nil
 	}
-	counters := 0
-	records, err := timed(ctx, r, func(ctx context.Context) ([]store.Record, error) { return x.view.List(ctx, prefix, "", mostTended+1) })
+	counters, err := x.tended(ctx, prefix)
+	if errors.Is(err, errTooMany) {
+		log.LogAttrs(ctx, slog.LevelWarn, "no opening balances were written for a recount: run countmill recount --opening",
+			slog.String("pattern", rule.Pattern), slog.Int("limit", x.cfg.MostTended))
+		return nil
+	}
 	if err != nil {
 		return err
-	}
-	for i := range records {
-		if !countmill.IsGroup(records[i].Counter) {
-			counters++
-		}
-	}
-	if counters > mostTended {
-		log.LogAttrs(ctx, slog.LevelWarn, "no opening balances were written for a recount: run countmill recount --opening",
-			slog.String("pattern", rule.Pattern), slog.Int("limit", mostTended))
-		return nil
 	}
 	for piece := ""; ; {
 		got, err := r.Recount(ctx, Query{Prefix: prefix, Piece: piece, Open: true})
@@ -75,6 +65,24 @@ func (r *Recounter) tend(ctx context.Context, log *slog.Logger, rules *store.Rul
 			return nil
 		}
 	}
+}
+
+var errTooMany = errors.New("more counters than Tend writes opening balances for")
+
+// tended counts the counters with the prefix, and answers errTooMany if there are too many. Groups do not count.
+func (x *run) tended(ctx context.Context, prefix string) (counters int, err error) {
+	err = x.eachRecord(ctx, prefix, func(records []store.Record) error {
+		for i := range records {
+			if !countmill.IsGroup(records[i].Counter) {
+				counters++
+			}
+		}
+		if counters > x.cfg.MostTended {
+			return errTooMany
+		}
+		return nil
+	})
+	return counters, err
 }
 
 // young reports whether openings of all counters with the prefix are of the present rule, and less than half as old as

@@ -1,0 +1,54 @@
+package recount_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/recount"
+	"github.com/countmill/countmill/internal/testing/recounttest"
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/storetest/fakestore"
+)
+
+// Tend leaves a rule with too many counters to a person. Groups do not count.
+func TestTendIsBounded(t *testing.T) {
+	t.Parallel()
+	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+		const most = 10
+		tended := func() int {
+			t.Helper()
+			before := len(r.Store.(*fakestore.Store).Journaled())
+			if err := r.Recounter(r.Store, recount.Config{MostTended: most}).Tend(t.Context(), quiet); err != nil {
+				t.Fatal(err)
+			}
+			return len(r.Store.(*fakestore.Store).Journaled()) - before
+		}
+		grow := func(from, to int, format string) {
+			t.Helper()
+			var growths []store.Growth
+			for i := from; i < to; i++ {
+				growths = append(growths, store.Growth{Counter: fmt.Sprintf(format, i), Shards: 1})
+			}
+			if err := r.Grow(t.Context(), growths); err != nil {
+				t.Fatal(err)
+			}
+		}
+		add := func(pattern string) {
+			t.Helper()
+			r.Change(keepJournal(t, pattern, "90d"))
+			r.Pass(2 * store.RulesSettle)
+		}
+		grow(0, most+1, countmill.GroupMark+"other:%d")
+		grow(0, most, "z:%d")
+		add("*")
+		if n := tended(); n == 0 {
+			t.Errorf("no opening was written for %d counters", most)
+		}
+		add("z:*")
+		grow(most, most+1, "z:%d")
+		if n := tended(); n != 0 {
+			t.Errorf("%d records of openings for %d counters, want none", n, most+1)
+		}
+	})
+}
