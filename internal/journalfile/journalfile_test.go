@@ -69,7 +69,7 @@ func (s *source) export(t *testing.T, counters, format string) *Export {
 	i := slices.IndexFunc(formats, func(f backend.JournalFormat) bool { return f.Name == format })
 	last := s.all[len(s.all)-1].Time
 	return &Export{
-		Client: c, Timeout: time.Minute, Period: Period{journaltest.Begin.Add(5 * time.Millisecond), last.Add(-5 * time.Millisecond), counters},
+		Client: c, Server: s.url, Timeout: time.Minute, Period: Period{journaltest.Begin.Add(5 * time.Millisecond), last.Add(-5 * time.Millisecond), counters},
 		Format: formats[i], Version: "v1", Progress: func(string, string, int64) transfer.Progress { return silent{} }, blockEntries: 1000,
 	}
 }
@@ -201,6 +201,32 @@ func TestFromTheBeginning(t *testing.T) {
 	}
 }
 
+// An export of a counter without entries ends with its period, and not with the journal.
+func TestEndOfThePeriod(t *testing.T) {
+	t.Parallel()
+	s := newSource(t, 90_000)
+	x := s.export(t, "nobody", "csv")
+	x.Period.To = x.Period.From.Add(time.Second)
+	if done, err := x.Stream(t.Context(), io.Discard); err != nil || done.Entries != 0 || s.requests != 1 {
+		t.Errorf("got %+v, %v in %d requests, want 1", done, err, s.requests)
+	}
+}
+
+// Long names end a block before it has all its entries.
+func TestBytesOfABlock(t *testing.T) {
+	t.Parallel()
+	many := make([]client.JournalEntry, 40_000)
+	for i := range many {
+		many[i].Counter, many[i].Sender = strings.Repeat("x", 500), strings.Repeat("y", 24)
+	}
+	blocks := cutter{pages: &pages{ended: true}, most: blockEntries, left: many}
+	for _, want := range []int{32_018, 7_982, 0} { // 32,018 is the first to reach 16 MiB
+		if got, err := blocks.next(t.Context()); err != nil || len(got) != want {
+			t.Errorf("got %d entries, %v, want %d", len(got), err, want)
+		}
+	}
+}
+
 // An export that is stopped after any request goes on, and its file has the same bytes as without the stop. A
 // kill can leave more bytes than the state knows, and half a line in the state.
 func TestResume(t *testing.T) {
@@ -307,6 +333,7 @@ func TestFilesOfAnotherExport(t *testing.T) {
 	}
 	stop()
 	for name, change := range map[string]func(*Export){
+		"server":   func(x *Export) { x.Server = "http://127.0.0.1:9" },
 		"format":   func(x *Export) { x.Format = Formats()[0] },
 		"counters": func(x *Export) { x.Period.Counters = "billing:*" },
 		"from":     func(x *Export) { x.Period.From = x.Period.From.Add(time.Microsecond) },
