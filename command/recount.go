@@ -107,7 +107,7 @@ func runRecount(ctx context.Context, c call) error {
 	if c.opening {
 		r.request["opening"] = true
 	}
-	if r.state, err = loadRecount(c.recountState, bytes.TrimSpace(body(r.request)), c.parallel); err != nil {
+	if r.state, err = loadRecount(c.recountState, c.server, bytes.TrimSpace(body(r.request)), c.parallel); err != nil {
 		return err
 	}
 	if r.client, err = c.client(); err != nil {
