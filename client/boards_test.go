@@ -49,6 +49,9 @@ func TestBoards(t *testing.T) {
 	if _, err := c.Top(ctx, client.BoardQuery{Index: "sites", Window: "today", Zone: "Asia/Kolkata"}, 0); !errors.Is(err, client.ErrNotFound) {
 		t.Errorf("a window without a series: got %v", err)
 	}
+	if _, err := c.Rank(ctx, client.BoardQuery{Index: "sites", Window: "today", Zone: "Nowhere/Land"}, "page:a:1"); !errors.Is(err, countmill.ErrInvalid) {
+		t.Errorf("an unknown zone: got %v", err)
+	}
 	if _, err := c.Top(ctx, q, 1001); !errors.Is(err, countmill.ErrInvalid) {
 		t.Errorf("1,001 counters: got %v", err)
 	}

@@ -48,7 +48,7 @@ func runJournalExport(ctx context.Context, c call) error {
 	if len(c.args) > 1 {
 		return app.Usagef("name one counter or prefix at most, got %s", quoted(c.args))
 	}
-	x := &journalfile.Export{Timeout: c.timeout, Progress: c.showProgress, Version: app.BuildVersion().Version}
+	x := &journalfile.Export{Server: c.server, Timeout: c.timeout, Progress: c.showProgress, Version: app.BuildVersion().Version}
 	var err error
 	if x.Period, err = c.period(strings.Join(c.args, "")); err != nil {
 		return err

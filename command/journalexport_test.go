@@ -39,6 +39,16 @@ func TestJournalExport(t *testing.T) {
 	}
 }
 
+// An export of one server does not go on with the entries of another one, which may have another journal.
+func TestJournalExportFromAnotherServer(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "day.csv")
+	args := exportArgs("--output", path, "--server")
+	forbidden := answer(403, `{"type":"urn:countmill:problem:forbidden"}`)
+	cli(t, nil, append(args, newFakeServer(t, forbidden).URL)...).wantError(t, 1, "the export is not whole")
+	cli(t, nil, append(args, newFakeServer(t, forbidden).URL)...).wantError(t, 1, "is of another export")
+}
+
 func TestJournalExportSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	records, _ := journaltest.Records(1)

@@ -110,7 +110,7 @@ func runRecount(ctx context.Context, c call) error {
 	if err != nil {
 		return err
 	}
-	if r.state, err = loadRecount(c.recountState, request, c.parallel); err != nil {
+	if r.state, err = loadRecount(c.recountState, c.server, request, c.parallel); err != nil {
 		return err
 	}
 	if r.client, err = c.client(); err != nil {

@@ -69,21 +69,21 @@ func TestRecountGoesOn(t *testing.T) {
 	first := `{"findings":[{"kind":"total","counter":"billing:a","stored":-5,"counted":7,"fixed":true}],"counters":2,"buckets":3,"groups":1,"entries":9,"opened":0,"not_covered":{"no rule":2},"not_covered_names":[{"counter":"other","reason":"no rule"}],"done":500,"next":"NEXT"}`
 	last := `{"findings":[{"kind":"total","counter":"billing:b","stored":1,"counted":2,"detail":"recount again"}],"counters":1,"buckets":0,"groups":0,"entries":9,"opened":0,"not_covered":{},"not_covered_names":[],"done":1000}`
 	args := []string{"recount", "billing:", "--repair", "--state", state, "--server"}
-	f := newFakeServer(t, answer(200, first), answer(400, `{"type":"urn:countmill:problem:invalid","title":"no","status":400}`))
+	f := newFakeServer(t, answer(200, first), answer(400, `{"type":"urn:countmill:problem:invalid","title":"no","status":400}`), answer(200, last))
 	got := cli(t, nil, append(args, f.URL)...)
 	if got.code != 1 || !strings.Contains(got.out, "7\tcorrected") || !strings.Contains(got.errOut, "the same command goes on") {
 		t.Errorf("stopped: got %+v", got)
 	}
-	f = newFakeServer(t, answer(200, last))
 	cli(t, nil, "recount", "other:", "--repair", "--state", state, "--server", f.URL).wantError(t, 2, "is of the recount")
+	cli(t, nil, append(args, newFakeServer(t).URL)...).wantError(t, 2, "is of the recount")
 	got = cli(t, nil, append(args, f.URL)...)
 	want := result{3, "total\tbilling:b\t1, and the journal has 2\trecount again\n",
 		"3 counters, 3 buckets and 1 groups compared\n2 not compared, such as other: no rule\ncountmill: 2 sums differ from the journal, 1 corrected\n"}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	if len(f.bodies) != 1 || !strings.Contains(f.bodies[0], `"piece":"NEXT"`) {
-		t.Errorf("sent %q, want the piece NEXT alone", f.bodies)
+	if len(f.bodies) != 3 || !strings.Contains(f.bodies[2], `"piece":"NEXT"`) {
+		t.Errorf("sent %q, want the piece NEXT as the last", f.bodies)
 	}
 	if _, err := os.Stat(state); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the state of a recount that is over is there: %v", err)

@@ -14,6 +14,7 @@ import (
 
 // A recountState is how far a recount is. --state has it in a file, which is replaced after each piece.
 type recountState struct {
+	Server  string          `json:"server"`  // another one may have another journal
 	Request json.RawMessage `json:"request"` // what is recounted
 	Ranges  []recountRange  `json:"ranges"`
 
@@ -40,8 +41,8 @@ type recountRange struct {
 }
 
 // newRecount divides all places evenly. One range has the empty piece, which servers without ranges know too.
-func newRecount(request []byte, n int) recountState {
-	s := recountState{Request: request, Ranges: make([]recountRange, n), NotCovered: make(map[string]int), Examples: make(map[string]string)}
+func newRecount(server string, request []byte, n int) recountState {
+	s := recountState{Server: server, Request: request, Ranges: make([]recountRange, n), NotCovered: make(map[string]int), Examples: make(map[string]string)}
 	size := uint64(math.MaxUint64)/uint64(n) + 1
 	for i := range s.Ranges {
 		x := &s.Ranges[i]
@@ -54,13 +55,13 @@ func newRecount(request []byte, n int) recountState {
 }
 
 // loadRecount returns the state in the file, or a new one. An empty path names no file.
-func loadRecount(path string, request []byte, parallel int) (recountState, error) {
+func loadRecount(path, server string, request []byte, parallel int) (recountState, error) {
 	if path == "" {
-		return newRecount(request, parallel), nil
+		return newRecount(server, request, parallel), nil
 	}
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return newRecount(request, parallel), nil
+		return newRecount(server, request, parallel), nil
 	}
 	if err != nil {
 		return recountState{}, err
@@ -69,8 +70,8 @@ func loadRecount(path string, request []byte, parallel int) (recountState, error
 	if err := json.Unmarshal(text, &s); err != nil || len(s.Ranges) == 0 || s.NotCovered == nil || s.Examples == nil {
 		return s, app.Usagef("--state: %s is no state of a recount", path)
 	}
-	if !bytes.Equal(s.Request, request) {
-		return s, app.Usagef("--state: %s is of the recount %s, and this one is %s; finish that one, or name another file", path, s.Request, request)
+	if s.Server != server || !bytes.Equal(s.Request, request) {
+		return s, app.Usagef("--state: %s is of the recount %s at %s, and this one is %s at %s; finish that one, or name another file", path, s.Request, s.Server, request, server)
 	}
 	for i := range s.Ranges {
 		s.Ranges[i].shown = s.Ranges[i].Begin

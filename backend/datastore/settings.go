@@ -112,10 +112,8 @@ func decodeRules(f *fields) *store.Rules {
 	var stored store.StoredRules
 	d := json.NewDecoder(strings.NewReader(f.text("rules")))
 	d.DisallowUnknownFields()
-	err := d.Decode(&stored)
-	if err == nil {
-		var rules *store.Rules
-		if rules, err = stored.Rules(); err == nil {
+	if d.Decode(&stored) == nil {
+		if rules, err := stored.Rules(); err == nil {
 			return rules
 		}
 	}

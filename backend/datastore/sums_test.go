@@ -93,3 +93,23 @@ func TestPriceOfAWindow(t *testing.T) {
 			found, looked, most, sums.Read, err, counters, counters*each, daysPage, counters*(2+each))
 	}
 }
+
+// A call reads the days of as many counters as fit, and no counter's days need two calls if they fit one. At a low
+// rate a counter has several calls.
+func TestCountersOfOneCall(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		days, want int
+		rate       float64
+	}{{0, daysPage, 0}, {1, daysPage, 0}, {7, 14, 0}, {31, 3, 0}, {32, 3, 0}, {7, 2, 20}, {31, 1, 20}} {
+		w := &windowScan{paced: &paced{rate: c.rate}, first: 20, last: 19 + seriesDay(c.days), days: make(map[ref]*windowed)}
+		for held := 1; ; held++ {
+			if w.hold(&windowed{counter: fmt.Sprint(held)}); w.full() || held > daysPage {
+				if held != c.want || len(w.days) != held*c.days {
+					t.Errorf("%d days, at most %g a second: %d days of %d counters in a call, want %d counters", c.days, c.rate, len(w.days), held, c.want)
+				}
+				break
+			}
+		}
+	}
+}

@@ -58,14 +58,24 @@ func (w *windowScan) counter(name string) *windowed {
 
 // add takes a counter whose rings are gathered.
 func (w *windowScan) add(ctx context.Context, c *windowed) error {
+	w.hold(c)
+	if !w.full() {
+		return nil
+	}
+	return w.flush(ctx)
+}
+
+func (w *windowScan) hold(c *windowed) {
 	w.waiting = append(w.waiting, c)
 	for d := w.first; d <= w.last; d++ {
 		w.days[archiveRef(c.counter, d)] = c
 	}
-	if max(len(w.days), len(w.waiting)) < w.page() {
-		return nil
-	}
-	return w.flush(ctx)
+}
+
+// full reports whether the days of one more counter would need a call more.
+func (w *windowScan) full() bool {
+	each := max(int(w.last-w.first)+1, 0)
+	return len(w.waiting) >= w.page() || len(w.days)+each > w.page()
 }
 
 // page is how many days one call reads.

@@ -423,6 +423,16 @@ test("scripted server", { concurrency: 4, timeout: 60_000 }, async (suite) => {
     assert.equal(s.got[0].url, `/v1/journal?counter=a&before=${"f".repeat(40)}&limit=1&format=string`);
   });
 
+  it("boards of a window", async (t) => {
+    const proof = { as_of: "2026-11-25T10:00:01Z", complete_as_of: null, complete: false, partial: true }, total = String(2n ** 60n);
+    const { c, s } = await scripted(t, [answer(200, "", { top: [{ counter: "a", total }], left_out: 3, ...proof }), answer(200, "", { counter: "a", total, rank: 1, of: 5, ...proof })]);
+    const read = { asOf: "2026-11-25T10:00:01Z", completeAsOf: null, complete: false, partial: true };
+    assert.deepEqual(await c.top("sites", { n: 1, of: "groups", window: "today", tz: "Asia/Kolkata" }), { top: [{ counter: "a", total: 2n ** 60n }], leftOut: 3, ...read });
+    assert.deepEqual(await c.rank("sites", "a", { window: "1h", tz: "Asia/Kolkata" }), { counter: "a", total: 2n ** 60n, rank: 1, of: 5, ...read });
+    assert.deepEqual(s.got.map((g) => g.url), ["/v1/top?index=sites&n=1&of=groups&window=today&tz=Asia%2FKolkata&format=string",
+      "/v1/rank?index=sites&counter=a&window=1h&tz=Asia%2FKolkata&format=string"]);
+  });
+
   const index = { name: "sites", match: "page:{site}:*", group: "site:{site}", state: "building", pieces: 2, pieces_done: 1, checked_at: null };
   for (const [call, method, url, members] of [
     [(c) => c.createIndex("sites", "page:{site}:*", "site:{site}"), "POST", "/v1/indexes", { indexes: [index] }],

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/parquet-go/parquet-go"
@@ -16,6 +17,9 @@ import (
 
 // parquetMagic is at both ends of a file.
 const parquetMagic = "PAR1"
+
+// maxRowGroups is the most that a file can have: readers number them with 16 bits.
+const maxRowGroups = math.MaxInt16
 
 // parquetFormat writes a block as a row group. Its note is the footer of a file with this row group
 // alone, and the tail is the footer of all.
@@ -95,6 +99,9 @@ func footer(notes [][]byte) ([]byte, error) {
 			return nil, err
 		}
 		return empty[len(parquetMagic):], nil
+	}
+	if len(notes) > maxRowGroups {
+		return nil, fmt.Errorf("a file has %d row groups at most, and the period has %d: export shorter periods", maxRowGroups, len(notes))
 	}
 	var all format.FileMetaData
 	for i, note := range notes {

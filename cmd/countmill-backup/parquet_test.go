@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -91,6 +92,21 @@ func TestParquet(t *testing.T) {
 		if again, err := os.ReadFile(path); err != nil || !bytes.Equal(first, again) {
 			t.Errorf("%d entries: the second file differs (%v)", entries, err)
 		}
+	}
+}
+
+// More row groups than a file can have are an error, and not a file that no reader opens.
+func TestFooterOfTooManyRowGroups(t *testing.T) {
+	_, note, err := rowGroup(nil, 4, []client.JournalEntry{{Key: "k"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := footer(slices.Repeat([][]byte{note}, 32_768)); err == nil || !strings.Contains(err.Error(), "32767 row groups at most") {
+		t.Errorf("got %d bytes, %v", len(out), err)
+	}
+	t.Logf("a note of %d bytes", len(note))
+	if _, err := footer(slices.Repeat([][]byte{note}, 32_767)); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -108,7 +108,7 @@ variable "memory" {
 }
 
 variable "reader_changes" {
-  description = "Let readers grow, reset and delete counters: their account may then write to the database."
+  description = "Let readers change counters, rules and indexes, and give values of sequences: their account may then write to the database."
   type        = bool
   default     = false
 }

@@ -6,8 +6,8 @@
 // entries and its offset only.
 //
 // An export to FILE writes FILE.part, and renames it when it is whole. FILE.countmill-export remembers each block
-// that is on the disk, a line a block. A later export of the same period cuts FILE.part off after the last of them
-// and goes on with the key after it.
+// that is on the disk, a line a block. A later export of the same period from the same server cuts FILE.part off after
+// the last of them and goes on with the key after it. Nothing locks the files: only one export may write them.
 //
 // Parquet ends with a footer that has the place of each row group. So the state keeps a note of each block, and the
 // footer is made of the notes: a stopped export repeats one row group at most, and its result is one file. A file for

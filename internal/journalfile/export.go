@@ -23,6 +23,7 @@ const (
 // An Export writes the entries of a period in the order of their keys. The period must be settled.
 type Export struct {
 	Client   *client.Client
+	Server   string        // the address of Client: another one may have another journal
 	Timeout  time.Duration // of a page, repeats included
 	Period   Period
 	Format   backend.JournalFormat

@@ -4,14 +4,12 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,94 +17,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/journal/journaltest"
-	"github.com/countmill/countmill/internal/transfer"
 )
-
-type silent struct{}
-
-func (silent) Add(int64, int64) {}
-func (silent) Wait(string)      {}
-func (silent) Stop()            {}
-
-// A source is a server with a journal. It refuses every request after the first allowed ones.
-type source struct {
-	url      string
-	all      []client.JournalEntry
-	allowed  int
-	requests int
-}
-
-func newSource(t *testing.T, entries int) *source {
-	t.Helper()
-	s := &source{allowed: 1 << 30}
-	records, all := journaltest.Records(entries)
-	s.all = all
-	inner := journaltest.Serve(t, journaltest.Store(records))
-	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.requests++; s.requests > s.allowed {
-			http.Error(w, `{"detail":"enough"}`, http.StatusForbidden)
-			return
-		}
-		inner.Config.Handler.ServeHTTP(w, r)
-	}))
-	t.Cleanup(front.Close)
-	s.url = front.URL
-	return s
-}
-
-// export is an export of nearly all, in blocks of 1,000.
-func (s *source) export(t *testing.T, counters, format string) *Export {
-	t.Helper()
-	c, err := client.New(s.url, client.WithTries(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	formats := Formats()
-	formats = append(formats, summed)
-	i := slices.IndexFunc(formats, func(f backend.JournalFormat) bool { return f.Name == format })
-	last := s.all[len(s.all)-1].Time
-	return &Export{
-		Client: c, Timeout: time.Minute, Period: Period{journaltest.Begin.Add(5 * time.Millisecond), last.Add(-5 * time.Millisecond), counters},
-		Format: formats[i], Version: "v1", Progress: func(string, string, int64) transfer.Progress { return silent{} }, blockEntries: 1000,
-	}
-}
-
-// summed is a format with a tail, which shows offsets and notes.
-var summed = backend.JournalFormat{
-	Name: "summed", Head: []byte("head\n"),
-	Block: func(dst []byte, offset int64, entries []client.JournalEntry) (_, note []byte, err error) {
-		dst = fmt.Appendf(dst, "%d entries at %d\n", len(entries), offset)
-		return dst, fmt.Append(nil, offset, entries[0].Key), nil
-	},
-	Tail: func(notes [][]byte) ([]byte, error) { return bytes.Join(notes, []byte("\n")), nil },
-}
-
-// want is the entries that an export should have, by the pages of single counters.
-func (s *source) want(t *testing.T, x *Export, counters ...string) (all []client.JournalEntry) {
-	t.Helper()
-	for _, name := range counters {
-		q := client.JournalQuery{Counter: name, Limit: 1000}
-		for {
-			page, err := x.Client.Journal(t.Context(), q)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, e := range page.Entries {
-				if !e.Time.Before(x.Period.From) && e.Time.Before(x.Period.To) {
-					all = append(all, e)
-				}
-			}
-			if q.After = page.Next; page.Next == "" {
-				break
-			}
-		}
-	}
-	slices.SortFunc(all, func(a, b client.JournalEntry) int { return strings.Compare(a.Key, b.Key) })
-	return all
-}
 
 func readNDJSON(t *testing.T, text []byte) (all []client.JournalEntry) {
 	t.Helper()
@@ -197,6 +110,32 @@ func TestFromTheBeginning(t *testing.T) {
 		var out bytes.Buffer
 		if done, err := x.Stream(t.Context(), &out); err != nil || done.Entries != int64(want) {
 			t.Errorf("%q: got %+v, %v, want %d entries", counters, done, err, want)
+		}
+	}
+}
+
+// An export of a counter without entries ends with its period, and not with the journal.
+func TestEndOfThePeriod(t *testing.T) {
+	t.Parallel()
+	s := newSource(t, 90_000)
+	x := s.export(t, "nobody", "csv")
+	x.Period.To = x.Period.From.Add(time.Second)
+	if done, err := x.Stream(t.Context(), io.Discard); err != nil || done.Entries != 0 || s.requests != 1 {
+		t.Errorf("got %+v, %v in %d requests, want 1", done, err, s.requests)
+	}
+}
+
+// Long names end a block before it has all its entries.
+func TestBytesOfABlock(t *testing.T) {
+	t.Parallel()
+	many := make([]client.JournalEntry, 40_000)
+	for i := range many {
+		many[i].Counter, many[i].Sender = strings.Repeat("x", 500), strings.Repeat("y", 24)
+	}
+	blocks := cutter{pages: &pages{ended: true}, most: blockEntries, left: many}
+	for _, want := range []int{32_018, 7_982, 0} { // 32,018 is the first to reach 16 MiB
+		if got, err := blocks.next(t.Context()); err != nil || len(got) != want {
+			t.Errorf("got %d entries, %v, want %d", len(got), err, want)
 		}
 	}
 }
@@ -307,6 +246,7 @@ func TestFilesOfAnotherExport(t *testing.T) {
 	}
 	stop()
 	for name, change := range map[string]func(*Export){
+		"server":   func(x *Export) { x.Server = "http://127.0.0.1:9" },
 		"format":   func(x *Export) { x.Format = Formats()[0] },
 		"counters": func(x *Export) { x.Period.Counters = "billing:*" },
 		"from":     func(x *Export) { x.Period.From = x.Period.From.Add(time.Microsecond) },

@@ -91,6 +91,13 @@ func (p *pages) entries(ctx context.Context) (_ []client.JournalEntry, next stri
 			break
 		}
 	}
+	if page.Next != "" { // a page without entries also says how far it has read
+		place, err := store.ParseJournalPlace("next", page.Next)
+		if err != nil {
+			return nil, "", settled, err
+		}
+		p.ended = p.ended || !place.Key.Time().Before(p.x.Period.To)
+	}
 	return page.Entries, page.Next, page.SettledUntil, nil
 }
 

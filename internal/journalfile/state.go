@@ -26,6 +26,7 @@ const maxNote = 1 << 20
 
 // A description is the first line of the state. Only an export with the same one goes on.
 type description struct {
+	Server   string    `json:"server"`
 	Format   string    `json:"format"`
 	Counters string    `json:"counters"`
 	From     time.Time `json:"from"`
@@ -52,7 +53,7 @@ func (f files) close() error {
 
 // open goes on with the stopped export of path, or begins a new one.
 func (x *Export) open(path string) (*output, error) {
-	own := description{x.Format.Name, x.Period.Counters, x.Period.From.UTC(), x.Period.To.UTC(), x.Version}
+	own := description{x.Server, x.Format.Name, x.Period.Counters, x.Period.From.UTC(), x.Period.To.UTC(), x.Version}
 	blocks, length, err := loadState(path, own)
 	if err != nil {
 		return nil, err

@@ -49,6 +49,9 @@ export function moment(date, timeZone, step) {
   return new Intl.DateTimeFormat(undefined, { timeZone, day: "numeric", month: "short", ...time }).format(date);
 }
 
+// sentence is the text of an error.
+export const sentence = (err) => err.message.charAt(0).toUpperCase() + err.message.slice(1) + ".";
+
 export const isZone = (name) => {
   try {
     new Intl.DateTimeFormat(undefined, { timeZone: name });

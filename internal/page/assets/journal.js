@@ -61,25 +61,26 @@ export class Journal {
     } catch (err) {
       if (err.status === 401) throw err;
       if (question !== this.question) return;
-      this.clear(err.status === 403 ? "This token may not read the journal: it needs the scope admin." : sentence(err));
+      this.clear(err.status === 403 ? "This token may not read the journal: it needs the scope admin." : format.sentence(err));
     }
   }
 
   take(page, side, key) {
     const { entries } = page;
-    const first = entries.length ? entries[0].key : key;
     if (side === "before") {
       this.older = page.previous ? "before " + page.previous : "";
-      this.newer = this.place === "newest" ? "" : "after " + (page.next || key);
+      this.newer = this.place === "newest" ? "" : "after " + (page.next || beside(key, -1n));
     } else {
-      this.older = "before " + first;
+      this.older = "before " + (entries.length ? entries[0].key : beside(key, 1n));
       this.newer = page.next ? "after " + page.next : "";
     }
-    this.say("");
-    const shown = entries.map((e) => e.key).join();
-    if (shown !== this.shown) $("journal-rows").replaceChildren(...entries.reverse().map((e) => row(e, this.zone)));
+    const shown = [this.older, this.newer, ...entries.map((e) => e.key)].join();
+    if (shown !== this.shown) { // else a selection in the text would be lost
+      $("journal-rows").replaceChildren(...entries.reverse().map((e) => row(e, this.zone)));
+      this.say("");
+      if (!entries.length) this.explain();
+    }
     this.shown = shown;
-    if (!entries.length) this.explain();
     this.buttons();
     $("journal-foot").textContent = "complete up to " + format.moment(new Date(page.settled_until), this.zone, "second");
   }
@@ -114,7 +115,8 @@ export class Journal {
   }
 }
 
-const sentence = (err) => err.message.charAt(0).toUpperCase() + err.message.slice(1) + ".";
+// beside is the key just before or after another one: a page beside one without entries must not skip the key itself.
+const beside = (key, by) => (BigInt("0x" + key) + by).toString(16).padStart(key.length, "0");
 
 // row makes the elements of an entry. Names are set as text, whatever they contain.
 function row(entry, zone) {

@@ -96,7 +96,7 @@ export class Top {
       if (err.status === 401) throw err;
       if (question !== this.question) return;
       this.fill([]);
-      this.say(err.name === "TimeoutError" ? "The first look at all counters is not finished. The page asks again." : sentence(err));
+      this.say(err.name === "TimeoutError" ? "The first look at all counters is not finished. The page asks again." : format.sentence(err));
     }
   }
 
@@ -140,8 +140,6 @@ export class Top {
     });
   }
 }
-
-const sentence = (err) => err.message.charAt(0).toUpperCase() + err.message.slice(1) + ".";
 
 // row makes the elements of a place. Names are set as text, whatever they contain.
 function row(_, i) {

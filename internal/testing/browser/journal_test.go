@@ -60,12 +60,20 @@ func TestJournal(t *testing.T) {
 	clicks(tb, "older")
 	is(numbered(5, 1))
 	tb.until(`document.querySelector('#journal-older').disabled`)
+	first := eval[string](tb, `[...document.querySelectorAll('#journal-rows .part')].pop().title.split('key ')[1]`)
 	tb.do(chromedp.Reload())
 	is(numbered(5, 1))
 	clicks(tb, "newer")
 	is(numbered(25, 6))
+	// A page without entries skips none beside it.
+	tb.run(fmt.Sprintf(`location.hash = 'counter=billing:a&tz=UTC&journal=before+%s'`, first))
+	tb.until(deltas + ` === '' && !document.querySelector('#journal-newer').disabled`)
 	clicks(tb, "newer")
-	is(numbered(45, 26))
+	is(numbered(20, 1))
+	clicks(tb, "newer")
+	is(numbered(40, 21))
+	clicks(tb, "newer")
+	is(numbered(45, 41))
 	tb.until(`document.querySelector('#journal-newer').disabled`)
 	m.post(t, []byte(`{"counter":"billing:a","delta":-7,"id":"o-46"}`))
 	clicks(tb, "newest")
@@ -88,6 +96,12 @@ func TestJournal(t *testing.T) {
 	tb.run(row("page:/home") + `.click()`)
 	tb.until(`document.querySelector('#journal-note pre')?.textContent === "countmill rule add journal 'page:/home=400d'"`)
 	shot(t, tb, "journal-none")
+	// The next answer leaves the command as it is: somebody may be copying it.
+	tb.run(`document.querySelector('#journal-note pre').kept = document.querySelector('#journal-foot').textContent`)
+	tb.until(`document.querySelector('#journal-foot').textContent !== document.querySelector('#journal-note pre').kept`)
+	if !eval[bool](tb, `'kept' in document.querySelector('#journal-note pre')`) {
+		t.Error("an answer without news replaced the command")
+	}
 }
 
 // A token for totals alone does not show who counted.

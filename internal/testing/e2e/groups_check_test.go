@@ -32,13 +32,15 @@ func (g *grouping) compare() {
 func (g *grouping) same(prefix string, want map[string]int64) {
 	g.t.Helper()
 	until(g.t, time.Minute, "countmill to be ready", g.out.ready)
-	for began := time.Now(); ; <-time.After(time.Second) {
+	for began, lists := time.Now(), 1; ; <-time.After(time.Second) {
 		got, err := g.list(prefix)
 		late := g.apart && time.Since(began) < busy
 		switch {
 		case err == nil && maps.Equal(got, want):
+			g.t.Logf("%d totals under %s are exact; listed %d times, in %s", len(got), prefix, lists, time.Since(began).Round(time.Second/10))
 			return
 		case late && (err != nil || noneAbove(got, want)):
+			lists++
 			continue
 		case err != nil:
 			g.t.Fatalf("listing %s: %v", prefix, err)

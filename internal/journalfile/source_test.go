@@ -1,0 +1,100 @@
+package journalfile
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/countmill/countmill/backend"
+	"github.com/countmill/countmill/client"
+	"github.com/countmill/countmill/internal/journal/journaltest"
+	"github.com/countmill/countmill/internal/transfer"
+)
+
+type silent struct{}
+
+func (silent) Add(int64, int64) {}
+func (silent) Wait(string)      {}
+func (silent) Stop()            {}
+
+// A source is a server with a journal. It refuses every request after the first allowed ones.
+type source struct {
+	url      string
+	all      []client.JournalEntry
+	allowed  int
+	requests int
+}
+
+func newSource(t *testing.T, entries int) *source {
+	t.Helper()
+	s := &source{allowed: 1 << 30}
+	records, all := journaltest.Records(entries)
+	s.all = all
+	inner := journaltest.Serve(t, journaltest.Store(records))
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.requests++; s.requests > s.allowed {
+			http.Error(w, `{"detail":"enough"}`, http.StatusForbidden)
+			return
+		}
+		inner.Config.Handler.ServeHTTP(w, r)
+	}))
+	t.Cleanup(front.Close)
+	s.url = front.URL
+	return s
+}
+
+// export is an export of nearly all, in blocks of 1,000.
+func (s *source) export(t *testing.T, counters, format string) *Export {
+	t.Helper()
+	c, err := client.New(s.url, client.WithTries(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	formats := Formats()
+	formats = append(formats, summed)
+	i := slices.IndexFunc(formats, func(f backend.JournalFormat) bool { return f.Name == format })
+	last := s.all[len(s.all)-1].Time
+	return &Export{
+		Client: c, Server: s.url, Timeout: time.Minute, Period: Period{journaltest.Begin.Add(5 * time.Millisecond), last.Add(-5 * time.Millisecond), counters},
+		Format: formats[i], Version: "v1", Progress: func(string, string, int64) transfer.Progress { return silent{} }, blockEntries: 1000,
+	}
+}
+
+// summed is a format with a tail, which shows offsets and notes.
+var summed = backend.JournalFormat{
+	Name: "summed", Head: []byte("head\n"),
+	Block: func(dst []byte, offset int64, entries []client.JournalEntry) (_, note []byte, err error) {
+		dst = fmt.Appendf(dst, "%d entries at %d\n", len(entries), offset)
+		return dst, fmt.Append(nil, offset, entries[0].Key), nil
+	},
+	Tail: func(notes [][]byte) ([]byte, error) { return bytes.Join(notes, []byte("\n")), nil },
+}
+
+// want is the entries that an export should have, by the pages of single counters.
+func (s *source) want(t *testing.T, x *Export, counters ...string) (all []client.JournalEntry) {
+	t.Helper()
+	for _, name := range counters {
+		q := client.JournalQuery{Counter: name, Limit: 1000}
+		for {
+			page, err := x.Client.Journal(t.Context(), q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range page.Entries {
+				if !e.Time.Before(x.Period.From) && e.Time.Before(x.Period.To) {
+					all = append(all, e)
+				}
+			}
+			if q.After = page.Next; page.Next == "" {
+				break
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b client.JournalEntry) int { return strings.Compare(a.Key, b.Key) })
+	return all
+}
