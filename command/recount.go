@@ -106,6 +106,11 @@ func runRecount(ctx context.Context, c call) error {
 	if c.opening {
 		r.request["opening"] = true
 	}
+	release, err := transfer.Hold(c.recountState)
+	if err != nil {
+		return err
+	}
+	defer release()
 	request, err := json.Marshal(r.request) // as SaveState writes it
 	if err != nil {
 		return err

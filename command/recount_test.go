@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/countmill/countmill/internal/transfer"
 )
 
 func TestRecount(t *testing.T) {
@@ -92,6 +94,18 @@ func TestRecountGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	cli(t, nil, append(args, f.URL)...).wantError(t, 2, "is no state of a recount")
+}
+
+// A state is of one command at a time.
+func TestTwoRecountsOfAState(t *testing.T) {
+	t.Parallel()
+	state := filepath.Join(t.TempDir(), "state")
+	release, err := transfer.Hold(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	cli(t, nil, "recount", "--state", state, "--server", newFakeServer(t).URL).wantError(t, 1, "another command works with it")
 }
 
 // A recount goes on whatever is in its prefix.

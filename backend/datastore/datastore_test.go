@@ -90,7 +90,7 @@ func TestStoreBehindTheMachine(t *testing.T) {
 	t.Parallel()
 	host := emulator.Firestore(t)
 	storetest.RunStore(t, func(t *testing.T) store.Store {
-		return openStore(t, Config{Project: emulator.Project(), Emulator: host, DialOptions: []grpc.DialOption{ahead(-30 * 24 * time.Hour)}})
+		return openStore(t, Config{Project: emulator.Project(), Emulator: host, DialOptions: []grpc.DialOption{ahead(-30 * 24 * time.Hour).option()}})
 	}, storetest.Slow(), storetest.Durable(reopen), storetest.Settles(50*time.Millisecond),
 		storetest.Shared(again), storetest.RemovesByTime(expire))
 }

@@ -54,41 +54,85 @@ func (p *tap) set(answer func(method string, req, reply any) (bool, error)) {
 	p.answer = answer
 }
 
-// ahead simulates a server whose clock is off ahead of the machine's: requests and answers have times
-// of that clock.
-func ahead(off time.Duration) grpc.DialOption {
-	moved := func(t *timestamppb.Timestamp, by time.Duration) *timestamppb.Timestamp {
-		if t == nil {
-			return nil
+// An offClock simulates a server whose clock is off, and moves when a test says so: requests and answers have times of that
+// clock.
+type offClock struct {
+	mu    sync.Mutex
+	moves []move // the last one is in force
+}
+
+// A move says by how much the clock is ahead of the machine's from a moment on.
+type move struct {
+	at  time.Time // by the machine's clock
+	off time.Duration
+}
+
+// ahead returns a clock that is off ahead of the machine's.
+func ahead(off time.Duration) *offClock { return &offClock{moves: []move{{off: off}}} }
+
+func (c *offClock) pass(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.moves = append(c.moves, move{now(), c.moves[len(c.moves)-1].off + d})
+}
+
+func (c *offClock) off() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.moves[len(c.moves)-1].off
+}
+
+func (c *offClock) now() time.Time { return now().Add(c.off()) }
+
+// machine returns the machine's time of a time of the clock that has been.
+func (c *offClock) machine(t time.Time) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := len(c.moves) - 1; ; i-- {
+		m := &c.moves[i]
+		if i == 0 || !t.Before(m.at.Add(m.off)) {
+			return t.Add(-m.off)
 		}
-		return timestamppb.New(t.AsTime().Add(by))
-	}
-	read := func(o *pb.ReadOptions) *pb.ReadOptions {
-		if o.GetReadTime() == nil {
-			return o
+		if before := m.at.Add(c.moves[i-1].off); !t.Before(before) { // it never was
+			return m.at
 		}
-		return at(moved(o.GetReadTime(), -off))
 	}
+}
+
+func (c *offClock) read(o *pb.ReadOptions) *pb.ReadOptions {
+	if o.GetReadTime() == nil {
+		return o
+	}
+	return at(timestamppb.New(c.machine(o.GetReadTime().AsTime())))
+}
+
+func (c *offClock) option() grpc.DialOption {
 	return grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		switch r := req.(type) {
 		case *pb.LookupRequest:
-			r.ReadOptions = read(r.ReadOptions)
+			r.ReadOptions = c.read(r.ReadOptions)
 		case *pb.RunQueryRequest:
-			r.ReadOptions = read(r.ReadOptions)
+			r.ReadOptions = c.read(r.ReadOptions)
 		}
 		if err := invoke(ctx, method, req, reply, cc, opts...); err != nil {
 			return err
 		}
+		moved := func(t *timestamppb.Timestamp) *timestamppb.Timestamp {
+			if t == nil {
+				return nil
+			}
+			return timestamppb.New(t.AsTime().Add(c.off()))
+		}
 		switch r := reply.(type) {
 		case *pb.LookupResponse:
-			r.ReadTime = moved(r.ReadTime, off)
+			r.ReadTime = moved(r.ReadTime)
 		case *pb.RunQueryResponse:
-			r.Batch.ReadTime = moved(r.Batch.GetReadTime(), off)
+			r.Batch.ReadTime = moved(r.Batch.GetReadTime())
 			for _, e := range r.GetBatch().GetEntityResults() {
-				e.UpdateTime = moved(e.UpdateTime, off)
+				e.UpdateTime = moved(e.UpdateTime)
 			}
 		case *pb.CommitResponse:
-			r.CommitTime = moved(r.CommitTime, off)
+			r.CommitTime = moved(r.CommitTime)
 		}
 		return nil
 	})

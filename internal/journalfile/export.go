@@ -57,8 +57,14 @@ func (x *Export) Stream(ctx context.Context, w io.Writer) (Exported, error) {
 	return out.result(), err
 }
 
-// File writes path. It goes on where an earlier export of the same period was stopped.
+// File writes path. It goes on where an earlier export of the same period was stopped. The error is transfer.ErrHeld
+// while another export writes path.
 func (x *Export) File(ctx context.Context, path string) (Exported, error) {
+	release, err := transfer.Hold(path)
+	if err != nil {
+		return Exported{}, err
+	}
+	defer release()
 	out, err := x.open(path)
 	if err != nil {
 		return Exported{}, err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/journal/journaltest"
+	"github.com/countmill/countmill/internal/transfer"
 )
 
 func readNDJSON(t *testing.T, text []byte) (all []client.JournalEntry) {
@@ -228,6 +230,23 @@ func TestRepeat(t *testing.T) {
 		if err := os.WriteFile(path+stateSuffix, []byte("{}\n{\"bytes\":1000000,\"after\":\"x\"}\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// Two exports do not write one file at the same time.
+func TestTwoExportsOfAFile(t *testing.T) {
+	t.Parallel()
+	x, path := newSource(t, 10).export(t, "", "csv"), filepath.Join(t.TempDir(), "file")
+	release, err := transfer.Hold(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := x.File(t.Context(), path); !errors.Is(err, transfer.ErrHeld) {
+		t.Errorf("beside another export: %v, want ErrHeld", err)
+	}
+	release()
+	if _, err := x.File(t.Context(), path); err != nil {
+		t.Errorf("after it: %v", err)
 	}
 }
 

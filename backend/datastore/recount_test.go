@@ -1,0 +1,32 @@
+package datastore
+
+import (
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/countmill/countmill/internal/testing/emulator"
+	"github.com/countmill/countmill/internal/testing/recounttest"
+)
+
+// A repair finds and corrects 100 damaged sums, and nothing else.
+func TestRecountRepairs(t *testing.T) {
+	t.Parallel()
+	host := emulator.Firestore(t)
+	for name, checked := range map[string]bool{"at once": false, "after a check of the index": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := ahead(0)
+			s := openStore(t, Config{Project: emulator.Project(), Emulator: host, DialOptions: []grpc.DialOption{c.option()}})
+			pass := func(d time.Duration) {
+				c.pass(d)
+				if d >= time.Second {
+					time.Sleep(50 * time.Millisecond) // the emulator shows commits entity by entity
+				}
+			}
+			r := recounttest.New(t, s, pass, c.now)
+			recounttest.Repairs(t, r, checked)
+		})
+	}
+}
