@@ -3,6 +3,7 @@ package pebble
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -10,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	records "github.com/countmill/countmill/internal/journal"
 	"github.com/countmill/countmill/internal/recount"
@@ -73,15 +76,47 @@ func BenchmarkRecount(b *testing.B) {
 	if c != nil {
 		b.Fatal(c)
 	}
-	before := peak(b)
-	for b.Loop() {
-		got, err := recount.New(s, recount.Config{}).Recount(b.Context(), recount.Query{Prefix: "billing:"})
-		if err != nil || len(got.Findings) != 1 || got.Next != "" {
-			b.Fatalf("found %+v, %v", got.Findings, err)
-		}
+	for _, ranges := range []int{1, 2, 4} {
+		b.Run(fmt.Sprint("ranges=", ranges), func(b *testing.B) {
+			before := peak(b)
+			for b.Loop() {
+				recountRanges(b, s, ranges)
+			}
+			b.ReportMetric(before, "MiB-filled")
+			b.ReportMetric(peak(b), "MiB-peak")
+		})
 	}
-	b.ReportMetric(before, "MiB-filled")
-	b.ReportMetric(peak(b), "MiB-peak")
+}
+
+// recountRanges recounts as the command does with --parallel, and finds one damaged counter.
+func recountRanges(b *testing.B, s *Store, ranges int) {
+	b.Helper()
+	r, found := recount.New(s, recount.Config{}), make([]int, ranges)
+	g, ctx := errgroup.WithContext(b.Context())
+	size := uint64(math.MaxUint64)/uint64(ranges) + 1 // 0 for one range: all places
+	for i := range ranges {
+		q := recount.Query{Prefix: "billing:"}
+		if from := uint64(i) * size; ranges > 1 {
+			q.Piece = fmt.Sprintf("%016x-%016x", from, from+size-1)
+		}
+		g.Go(func() error {
+			got, err := r.Recount(ctx, q)
+			if found[i] = len(got.Findings); err == nil && got.Next != "" {
+				err = fmt.Errorf("range %d was not recounted at once", i)
+			}
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		b.Fatal(err)
+	}
+	sum := 0
+	for _, n := range found {
+		sum += n
+	}
+	if sum != 1 {
+		b.Fatalf("found %d damaged sums, want 1", sum)
+	}
 }
 
 // peak is the largest resident memory of the process so far.

@@ -14,7 +14,7 @@ import (
 // listPage is the most records that one call lists.
 const listPage = 1000
 
-// eachRecord visits the records with a prefix, a page at a time.
+// eachRecord visits the records with a prefix, a page at a time. visit may change its page.
 func (x *run) eachRecord(ctx context.Context, prefix string, visit func([]store.Record) error) error {
 	for after := ""; ; {
 		records, err := timed(ctx, x.Recounter, func(ctx context.Context) ([]store.Record, error) {
@@ -23,13 +23,13 @@ func (x *run) eachRecord(ctx context.Context, prefix string, visit func([]store.
 		if err != nil {
 			return err
 		}
-		if err := visit(records); err != nil {
+		last := len(records) < listPage
+		if !last {
+			after = records[len(records)-1].Counter
+		}
+		if err := visit(records); err != nil || last {
 			return err
 		}
-		if len(records) < listPage {
-			return nil
-		}
-		after = records[len(records)-1].Counter
 	}
 }
 

@@ -2,8 +2,10 @@ package recount_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -11,6 +13,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/recount"
 	"github.com/countmill/countmill/internal/testing/recounttest"
 	"github.com/countmill/countmill/store"
@@ -130,6 +133,40 @@ func inRanges(t *testing.T, x *recount.Recounter, repair bool) (all recount.Resu
 		t.Errorf("%d pieces in 3 ranges: none was made smaller", pieces)
 	}
 	return all
+}
+
+// Counters that are not in a range, and groups, come in pages too.
+func TestRangesOfManyCounters(t *testing.T) {
+	t.Parallel()
+	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+		const counters, groups = 2100, 2100
+		var growths []store.Growth
+		for i := range groups {
+			growths = append(growths, store.Growth{Counter: fmt.Sprintf("%ssite:many-%04d", countmill.GroupMark, i), Shards: 1})
+		}
+		for i := range counters {
+			growths = append(growths, store.Growth{Counter: fmt.Sprintf("page:many:%04d", i), Shards: 1})
+		}
+		for some := range slices.Chunk(growths, 500) {
+			if err := r.Grow(t.Context(), some); err != nil {
+				t.Fatal(err)
+			}
+		}
+		damage(t, r, "page:many:0042", 5)
+		x, found, judged := r.Recounter(r.Store, recount.Config{}), 0, 0
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		for _, piece := range []string{"0000000000000000-7fffffffffffffff", "8000000000000000-ffffffffffffffff"} {
+			got, err := x.Recount(ctx, recount.Query{Piece: piece})
+			if err != nil || got.Next != "" {
+				t.Fatalf("the range %s: %v, next %q", piece, err, got.Next)
+			}
+			found, judged = found+len(got.Findings), judged+got.Counters
+		}
+		if found != 1 || judged != counters {
+			t.Errorf("%d findings in %d counters, want 1 in %d", found, judged, counters)
+		}
+	})
 }
 
 // A between does something before rests are read: after the view.
