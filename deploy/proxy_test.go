@@ -17,6 +17,7 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -48,25 +49,68 @@ type proxied struct {
 // Through each example a POST counts, and a watch stream shows the total at once.
 func TestProxies(t *testing.T) {
 	t.Parallel()
+	eachProxy(t, func(t *testing.T, program string, command proxyCommand) {
+		p := newProxied(t)
+		p.count(t)
+		p.start(t, command(t, program, p, nil))
+		p.await(t)
+		for i, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
+			p.client = p.clientOf(t, protocol)
+			p.try(t, protocol, i)
+		}
+	})
+}
+
+// The examples wait longer for the calls that take long than for others.
+func TestProxiesWaitForLongCalls(t *testing.T) {
+	t.Parallel()
+	eachProxy(t, func(t *testing.T, program string, command proxyCommand) {
+		p := newProxied(t)
+		slow := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			select {
+			case <-time.After(2 * time.Second):
+			case <-r.Context().Done():
+			}
+		}))
+		t.Cleanup(slow.Close)
+		p.behind = slow.Listener.Addr().String()
+		p.start(t, command(t, program, p, map[string]string{"caddy": "timeout 30s", "nginx": "timeout 60s"}))
+		p.await(t)
+		p.client = p.clientOf(t, "HTTP/1.1")
+		for path, want := range map[string]int{
+			"/v1/recount": http.StatusOK, "/v1/verify": http.StatusOK, "/v1/backup": http.StatusOK,
+			"/v1/totals": http.StatusGatewayTimeout, "/v1/recounts": http.StatusGatewayTimeout,
+		} {
+			answer := p.call(t, http.MethodPost, path, "{}")
+			if _ = answer.Body.Close(); answer.StatusCode != want {
+				t.Errorf("a call of 2 s of %s, where others have 1 s: got %s, want %d", path, answer.Status, want)
+			}
+		}
+	})
+}
+
+// A proxyCommand runs a proxy in front of p. The limit of the example that limits has for it is a second then.
+type proxyCommand func(t *testing.T, program string, p *proxied, limits map[string]string) *exec.Cmd
+
+func eachProxy(t *testing.T, test func(t *testing.T, program string, command proxyCommand)) {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("starts proxies")
 	}
-	for _, proxy := range []struct {
-		program string
-		command func(t *testing.T, program string, p *proxied) *exec.Cmd
-	}{{"caddy", caddy}, {"nginx", nginx}} {
-		t.Run(proxy.program, func(t *testing.T) {
+	for name, command := range map[string]proxyCommand{"caddy": caddy, "nginx": nginx} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			program := needed(t, proxy.program)
-			p := newProxied(t)
-			p.start(t, proxy.command(t, program, p))
-			p.await(t)
-			for i, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
-				p.client = p.clientOf(t, protocol)
-				p.try(t, protocol, i)
-			}
+			test(t, needed(t, name), command)
 		})
 	}
+}
+
+// limited adds a limit of an example to the texts that are replaced.
+func limited(names map[string]string, limit string) map[string]string {
+	if limit != "" {
+		names[limit] = "timeout 1s"
+	}
+	return names
 }
 
 // try counts through the proxy, while the counter has a total before.
@@ -97,22 +141,22 @@ func (p *proxied) clientOf(t *testing.T, protocol string) *http.Client {
 	return c
 }
 
-func caddy(t *testing.T, program string, p *proxied) *exec.Cmd {
-	file := replaced(t, p, "proxy/Caddyfile", map[string]string{
+func caddy(t *testing.T, program string, p *proxied, limits map[string]string) *exec.Cmd {
+	file := replaced(t, p, "proxy/Caddyfile", limited(map[string]string{
 		"count.example.com {": "{\n\tadmin off\n\tauto_https off\n}\nhttps://" + p.addr + " {\n\ttls " + p.cert + " " + p.key,
 		"127.0.0.1:8080":      p.behind,
-	})
+	}, limits["caddy"]))
 	cmd := exec.Command(program, "run", "--adapter", "caddyfile", "--config", file)
 	cmd.Env = append(os.Environ(), "XDG_DATA_HOME="+p.dir, "XDG_CONFIG_HOME="+p.dir, "HOME="+p.dir)
 	return cmd
 }
 
-func nginx(t *testing.T, program string, p *proxied) *exec.Cmd {
-	file := replaced(t, p, "proxy/nginx.conf", map[string]string{
+func nginx(t *testing.T, program string, p *proxied, limits map[string]string) *exec.Cmd {
+	file := replaced(t, p, "proxy/nginx.conf", limited(map[string]string{
 		"listen 443 ": "listen " + p.addr + " ", "127.0.0.1:8080": p.behind,
 		"/etc/ssl/certs/count.example.com.pem": p.cert, "/etc/ssl/private/count.example.com.key": p.key,
 		"server_name count.example.com;": "server_name localhost;",
-	})
+	}, limits["nginx"]))
 	whole := filepath.Join(p.dir, "whole.conf")
 	text := "pid " + p.dir + "/pid;\nerror_log stderr;\ndaemon off;\nevents {}\nhttp {\naccess_log off;\n"
 	for _, of := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
@@ -145,11 +189,23 @@ func replaced(t *testing.T, p *proxied, example string, names map[string]string)
 	return file
 }
 
-// newProxied starts countmill with a token, and reserves an address for the proxy.
+// newProxied makes a certificate, and reserves an address for the proxy.
 func newProxied(t *testing.T) *proxied {
 	t.Helper()
 	p := &proxied{dir: t.TempDir()}
 	p.certify(t)
+	kept, err := freeport.Keep()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.addr = strings.Replace(kept.Addr(), "127.0.0.1", "localhost", 1)
+	t.Cleanup(func() { _ = kept.Free() })
+	return p
+}
+
+// count starts countmill, with a token, behind the proxy.
+func (p *proxied) count(t *testing.T) {
+	t.Helper()
 	tokens := filepath.Join(p.dir, "tokens")
 	p.token = strings.TrimSpace(countmill(t, "token", "new", "all", "--scope", "publish,read", "--file", tokens))
 	a, err := app.New(app.Config{Listen: "127.0.0.1:0", Store: "pebble:" + filepath.Join(p.dir, "data"), Tokens: tokens})
@@ -166,13 +222,6 @@ func newProxied(t *testing.T) *proxied {
 		}
 	})
 	p.behind = a.Addr()
-	kept, err := freeport.Keep()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.addr = strings.Replace(kept.Addr(), "127.0.0.1", "localhost", 1)
-	t.Cleanup(func() { _ = kept.Free() })
-	return p
 }
 
 // certify makes a certificate for localhost.
