@@ -77,7 +77,7 @@ type JournalPage struct {
 
 // Page returns entries of a counter. Pages of what existed at the first call never repeat and never skip an
 // entry, and a caller that follows the end, asking again after the last key, sees every entry. A page of a
-// counter whose rule has rows reads only the entries that it shows. Another page reads at most 2,000 records of all counters.
+// counter whose rule has rows reads only the entries that it shows. Another page reads some 2,000 records of all counters.
 //
 // An error matches countmill.ErrInvalid or countmill.ErrUnavailable.
 func (j *Journal) Page(ctx context.Context, q JournalQuery) (JournalPage, error) {

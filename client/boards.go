@@ -35,7 +35,7 @@ type Proof struct {
 	// CompleteAsOf is the moment as of which all counters of the index were looked at; nil if the token may read too
 	// few of the best ones.
 	CompleteAsOf *time.Time `json:"complete_as_of"`
-	// Complete is true if it is proved that no other counter belongs into the answer.
+	// Complete is true if it is proved that no other counter belongs in the answer.
 	Complete bool `json:"complete"`
 	// Partial is true if the window began before the rule for its series.
 	Partial bool `json:"partial"`

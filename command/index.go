@@ -57,8 +57,8 @@ var indexDeleteCommand = command{
 	path:  "index delete",
 	args:  "NAME",
 	short: "delete an index and all its groups",
-	long: `The groups can not be read from now on. They are removed after a minute, and the name of the
-index is free when everything of it is gone. The counters stay.
+	long: `The groups cannot be read from now on. Workers remove them after a minute, with datastore: after
+five and a half, and the name of the index is free when everything of it is gone. The counters stay.
 
 --wait shows the progress until then. It needs the scope read beside admin.
 `,

@@ -230,7 +230,7 @@ var tokenFlags = []flag{
 		help: "Scopes of the token, one or more with commas between: publish (count), read (totals), metrics (/metrics), admin (change, copy and correct). None implies another.",
 		bind: func(v *values) pflag.Value { return listValue{&v.scopes, true} }},
 	{name: "prefix", arg: "PREFIX", of: []string{"token new"}, def: "all counters",
-		help: "Only counters whose names begin with PREFIX; may be repeated. backup, dead and verify are about all counters and are refused then.",
+		help: "Only counters whose names begin with PREFIX; may be repeated. backup, dead, verify, rule and recount are about all counters and are refused then.",
 		bind: func(v *values) pflag.Value { return listValue{&v.prefixes, false} }},
 	{name: "expires", arg: "WHEN", of: []string{"token new", "share"}, def: "never; share: 30d",
 		help: "A time such as 2027-01-02T15:04:05Z, or a duration from now, such as 720h or 90d.",

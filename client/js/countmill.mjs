@@ -31,7 +31,7 @@
  *   serving, and not building or deleting. checkedAt: when it was last compared with the shards of its counters.
  * @typedef {{asOf: string, completeAsOf: string | null, complete: boolean, partial: boolean}} Proof
  *   Totals are exact as of asOf, and all counters were looked at as of completeAsOf. complete: it is proved that no
- *   other counter belongs into the answer. partial: the window began before the rule for its series.
+ *   other counter belongs in the answer. partial: the window began before the rule for its series.
  * @typedef {Proof & {top: {counter: string, total: bigint}[], leftOut: number}} Top
  *   The best counters, the best first, with their totals or the sums of the window. leftOut: how many would be in top
  *   if the token could read them.

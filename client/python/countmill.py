@@ -155,7 +155,7 @@ class Top:
     left_out: int  # how many would be in top if the token could read them
     as_of: datetime  # the totals are exact as of this moment
     complete_as_of: Optional[datetime]  # all counters were looked at as of this moment
-    complete: bool  # it is proved that no other counter belongs into top
+    complete: bool  # it is proved that no other counter belongs in top
     partial: bool  # the window began before the rule for its series
 
 

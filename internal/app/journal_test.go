@@ -84,6 +84,19 @@ func TestJournalEndToEnd(t *testing.T) {
 	r.wantTotal(t, "billing:a", 1115)
 }
 
+// A reader has no --journal-key: opening balances that it writes would have no seal.
+func TestReaderWritesNoOpeningBalances(t *testing.T) {
+	t.Parallel()
+	r := openApart(t).run(t, Config{Roles: Reader})
+	defer r.stop(t)
+	if status, text := r.call(t, "POST", "/v1/rules/journal", `{"pattern":"billing:*","keep":"400d"}`); status != 200 {
+		t.Fatalf("the rule: got %d %s", status, text)
+	}
+	if status, text := r.call(t, "GET", "/v1/journal/records", ""); status != 200 || !strings.Contains(text, `"records":[]`) {
+		t.Errorf("records: got %d %s, want none", status, text)
+	}
+}
+
 func TestJournalFlagWritesTheRule(t *testing.T) {
 	t.Parallel()
 	url := "pebble:" + escapeDir(t.TempDir())
