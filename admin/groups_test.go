@@ -103,6 +103,19 @@ func TestVerifierComparesGroups(t *testing.T) {
 	want("", 0)
 }
 
+// Where groups begin with a variable, the overflow group begins as the others do. It is compared once.
+func TestVerifierComparesAnOverflowGroupOnce(t *testing.T) {
+	t.Parallel()
+	st := fakestore.New(fakestore.Options{GrowsInFold: true})
+	x := changeIndex(t, st, store.CreateIndex, store.Index{Match: "{site}:*", Group: "{site}"}).Rules.Index("sites")
+	set := changeIndex(t, st, store.ServeIndex, store.Index{Number: x.Number, Checked: x.Since.Add(time.Second)})
+	foldAll(t, st, set.Version, map[string]int64{"a:1": 5, "=a": 5, "end :1": 7, x.Overflow(): 7})
+	v := admin.NewVerifier(st, st, nil).CompareGroups(st)
+	if got, n := groupProblems(t, v, ""); len(got) != 0 || n != 2 {
+		t.Errorf("%d groups, problems %q; want 2 and none", n, got)
+	}
+}
+
 // More counters than a page, and shards that the store looks up later.
 func TestVerifierComparesLargeGroups(t *testing.T) {
 	t.Parallel()

@@ -52,7 +52,7 @@ func (r *Reader) checkGroups(ctx context.Context, counters []string) error {
 // store.SettingsMaxAge after its end, and another index may then build groups of the same names.
 func (r *Reader) checkRead(ctx context.Context, rd *reading, at time.Time) error {
 	var groups []string
-	rules, asked := r.settings.Load().Rules, r.asked.Load()
+	asked, rules := r.asked.Load(), r.settings.Load().Rules // in this order the rules are not older than asked says: see keep
 	again := asked == nil || at.Sub(*asked) > store.SettingsMaxAge
 	for _, t := range rd.partials {
 		if countmill.IsGroup(t.counter) {

@@ -118,6 +118,15 @@ func (x *Index) Prefix() string { return x.match.texts[0] }
 // GroupPrefix is the text with which the names of all groups begin, but for Overflow.
 func (x *Index) GroupPrefix() string { return countmill.GroupMark + x.group.texts[0] }
 
+// GroupPrefixes are the texts with which the names of all groups begin, Overflow included. No name begins
+// with two of them: where groups begin with a variable, the first one has Overflow too.
+func (x *Index) GroupPrefixes() []string {
+	if strings.HasPrefix(x.Overflow(), x.GroupPrefix()) {
+		return []string{x.GroupPrefix()}
+	}
+	return []string{x.GroupPrefix(), x.Overflow()}
+}
+
 // HasGroup reports whether the name is one of the index's groups.
 func (x *Index) HasGroup(name string) bool {
 	return strings.HasPrefix(name, x.GroupPrefix()) && !IsOverflow(name) || name == x.Overflow()
@@ -166,12 +175,15 @@ func (r *Rules) Unfinished() (n int) {
 		return 0
 	}
 	for i := range r.Indexes {
-		if x := &r.Indexes[i]; x.Serving.IsZero() || !x.InForce() {
+		if !r.Indexes[i].Finished() {
 			n++
 		}
 	}
 	return n
 }
+
+// Finished reports whether the index is built, and not being deleted.
+func (x *Index) Finished() bool { return !x.Serving.IsZero() && x.InForce() }
 
 // InForce reports whether folds go by the index.
 func (x *Index) InForce() bool { return x.Ended.IsZero() }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,6 +46,10 @@ func TestGroupOf(t *testing.T) {
 		}
 		if ok && !x.HasGroup(got) {
 			t.Errorf("%s, %s has not its group %q", tt.match, tt.group, got)
+		}
+		begins := func(prefix string) bool { return strings.HasPrefix(got, prefix) }
+		if prefixes := x.GroupPrefixes(); ok && len(slices.DeleteFunc(slices.Clone(prefixes), func(p string) bool { return !begins(p) })) != 1 {
+			t.Errorf("%s, %s: the group %q begins with not exactly one of %q", tt.match, tt.group, got, prefixes)
 		}
 		if r := (&Rules{Indexes: []Index{x}}); r.Indexed(tt.counter) != ok {
 			t.Errorf("%q is indexed: %t, want %t", tt.counter, !ok, ok)

@@ -3,7 +3,6 @@ package datastore
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 
@@ -19,30 +18,45 @@ const restLots = 10
 // being deleted, or its commit fails. So a worker that was stopped for any time removes no group of a
 // later index. A group's record goes last, so a call that was cut off is continued by the next one.
 // Nobody folds to the groups or grows them after Index.Since, and a sweep beside it removes entities of a deleted
-// group that would go anyway.
+// group that would go anyway. A move of a series beside it makes a day of the archive, or finds no shard any more: so
+// the days are listed when the shards are gone.
 func (s *Store) DropGroups(ctx context.Context, x *store.Index, limit int) (dropped int, err error) {
 	ctx, cancel, err := s.write(ctx)
 	if err != nil {
 		return 0, err
 	}
 	defer cancel()
-	refs, dropped, err := s.groupRefs(ctx, x, min(limit, maxKeys))
+	groups, err := s.groupsOf(ctx, x, min(limit, maxKeys))
 	if err != nil {
 		return 0, s.explain("list groups", err)
 	}
-	for first := true; first || len(refs) > 0; first = false {
-		lot := refs[:min(len(refs), maxEntities)]
-		refs = refs[len(lot):]
-		if err := s.dropLot(ctx, x, lot); err != nil {
+	for _, list := range []func(context.Context, []*pb.Entity) ([]ref, error){shardsOfGroups, s.daysAndRecords} {
+		refs, err := list(ctx, groups)
+		if err != nil {
+			return 0, s.explain("list groups", err)
+		}
+		if err := s.dropLots(ctx, x, refs); err != nil {
 			return 0, err
 		}
 	}
-	if dropped == 0 {
+	if dropped = len(groups); dropped == 0 {
 		if dropped, err = s.dropRests(ctx, x); err != nil {
 			return 0, s.explain("remove rests", err)
 		}
 	}
 	return dropped, s.confirm(ctx, "remove groups")
+}
+
+// dropLots removes entities, and looks at least once whether the index is being deleted.
+func (s *Store) dropLots(ctx context.Context, x *store.Index, refs []ref) error {
+	for first := true; first || len(refs) > 0; first = false {
+		lot := refs[:min(len(refs), maxEntities)]
+		refs = refs[len(lot):]
+		if err := s.dropLot(ctx, x, lot); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // dropLot removes entities in one transaction, if the index is being deleted.
@@ -66,44 +80,45 @@ func (s *Store) checkEnded(ctx context.Context, tx []byte, x *store.Index) error
 	return err
 }
 
-// groupRefs returns the entities of up to limit groups, the days of their series and their shards before their
-// records.
-func (s *Store) groupRefs(ctx context.Context, x *store.Index, limit int) (refs []ref, groups int, err error) {
-	found, err := s.groupsOf(ctx, x, limit)
-	if err != nil {
-		return nil, 0, err
-	}
-	var records []ref
-	for _, e := range found {
-		r := refOf(e.GetKey())
+// shardsOfGroups returns the shards that the records of groups name.
+func shardsOfGroups(_ context.Context, groups []*pb.Entity) (refs []ref, err error) {
+	for _, e := range groups {
+		name := refOf(e.GetKey()).name
 		rec, err := recordOf(e)
 		if err != nil {
-			return nil, 0, err
+			return nil, err
 		}
+		for n := range min(int(rec.shards), countmill.MaxShards) {
+			refs = append(refs, shardRef(wire.ShardHash(name, n), name, n))
+		}
+	}
+	return refs, nil
+}
+
+// daysAndRecords returns the days of the series of groups, and then their records.
+func (s *Store) daysAndRecords(ctx context.Context, groups []*pb.Entity) (refs []ref, err error) {
+	var records []ref
+	for _, e := range groups {
+		r := refOf(e.GetKey())
 		days, err := s.daysOf(ctx, nil, r.name)
 		if err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 		if refs = append(refs, days...); len(days) > maxEntities {
 			continue // there may be more days: the next call finds the record
 		}
-		for n := range min(int(rec.shards), countmill.MaxShards) {
-			refs = append(refs, shardRef(wire.ShardHash(r.name, n), r.name, n))
-		}
 		records = append(records, r)
 	}
-	return append(refs, records...), len(found), nil
+	return append(refs, records...), nil
 }
 
 // groupsOf returns the records of up to limit groups. Among the names with the prefix of the groups can be
 // the overflow groups of other indexes.
 func (s *Store) groupsOf(ctx context.Context, x *store.Index, limit int) (found []*pb.Entity, err error) {
-	for _, prefix := range []string{x.GroupPrefix(), x.Overflow()} {
+	for _, prefix := range x.GroupPrefixes() {
 		sp, _ := prefixSpan(prefix, "")
 		_, err := s.query(ctx, nil, sp, limit+store.MaxIndexes, func(e *pb.Entity) error {
-			r := refOf(e.GetKey())
-			isListed := slices.ContainsFunc(found, func(o *pb.Entity) bool { return refOf(o.GetKey()) == r })
-			if len(found) < limit && x.HasGroup(r.name) && !isListed {
+			if len(found) < limit && x.HasGroup(refOf(e.GetKey()).name) {
 				found = append(found, e)
 			}
 			return nil

@@ -135,19 +135,38 @@ func (x *Indexer) Step(ctx context.Context) (worked bool, err error) {
 	if err != nil || w.rules == nil {
 		return false, err
 	}
-	for i := range w.rules.Indexes {
-		worked, failed := x.work(ctx, w, &w.rules.Indexes[i])
+	for _, index := range byNeed(w.rules) {
+		worked, failed := x.work(ctx, w, index)
 		switch {
 		case errors.Is(failed, store.ErrChanged), errors.Is(failed, store.ErrNoIndex):
 			return true, nil // another worker was first
 		case errors.Is(failed, errEarly):
 		case failed != nil: // the work for another index may succeed
-			err = cmp.Or(err, fmt.Errorf("index %q: %w", w.rules.Indexes[i].Name, failed))
+			err = cmp.Or(err, fmt.Errorf("index %q: %w", index.Name, failed))
 		case worked:
 			return true, err
 		}
 	}
 	return false, err
+}
+
+// byNeed returns the indexes in the order of work: those that are built or deleted, and then those whose last check is
+// the oldest. Checks can take longer than Config.Recheck, at a low Config.Rate, and are then always due.
+func byNeed(rules *store.Rules) []*store.Index {
+	indexes := make([]*store.Index, len(rules.Indexes))
+	for i := range indexes {
+		indexes[i] = &rules.Indexes[i]
+	}
+	slices.SortStableFunc(indexes, func(a, b *store.Index) int {
+		switch {
+		case a.Finished() == b.Finished():
+			return a.Checked.Compare(b.Checked)
+		case b.Finished():
+			return -1
+		}
+		return 1
+	})
+	return indexes
 }
 
 // errEarly: the store's clock shows an earlier time than the one of its last Check.
@@ -166,7 +185,7 @@ func (w *work) at() time.Time { return w.asked.Add(time.Since(w.heard)) }
 func (x *Indexer) look(ctx context.Context) (*work, error) {
 	ctx, cancel := context.WithTimeout(ctx, x.cfg.CallTimeout)
 	defer cancel()
-	began := time.Now()
+	asked, began := x.moment(), time.Now()
 	checked, err := x.store.Check(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("reading the rules: %w", err)
@@ -174,9 +193,18 @@ func (x *Indexer) look(ctx context.Context) (*work, error) {
 	w := &work{checked.Settings.Rules, checked.At, time.Now()}
 	x.count(w.rules)
 	if w.asked.IsZero() { // the store's clock is the machine's
-		w.asked, w.heard = x.cfg.env.At(began), began
+		w.asked, w.heard = asked, began
 	}
 	return w, nil
+}
+
+// moment is the store's time where its clock is the machine's: a moment of its views, if it gives them out
+// (backend.Moments). These are ahead of a clock that was set back, and so are Index.Since and the times of pages.
+func (x *Indexer) moment() time.Time {
+	if m, ok := x.store.(interface{ Moment() time.Time }); ok {
+		return m.Moment()
+	}
+	return x.cfg.env.Now()
 }
 
 // count counts the indexes by their states.
@@ -215,27 +243,45 @@ func (x *Indexer) work(ctx context.Context, w *work, index *store.Index) (bool, 
 	case !now.After(since(index)):
 		return false, nil
 	}
-	for i := range pieces {
-		if p := &pieces[i]; x.due(p, index, now) && (p.Worker == "" || p.Worker == x.cfg.WorkerID || !now.Before(p.Until)) {
-			return true, x.take(ctx, w, index, pieces, *p)
-		}
+	oldest, all := readSince(pieces, since(index))
+	switch {
+	case !all:
+	case !index.InForce():
+		return true, x.remove(ctx, index, pieces)
+	case index.Serving.IsZero(), x.cfg.Recheck > 0 && oldest.Sub(index.Checked) >= x.cfg.Recheck: // although some may be due again
+		return true, x.serve(ctx, index, oldest)
 	}
-	oldest := pieces[0].Read
-	for _, p := range pieces {
-		if !p.Read.After(since(index)) {
-			return false, nil // others are at work
-		}
-		if p.Read.Before(oldest) {
+	if p := x.next(pieces, index, now); p != nil {
+		return true, x.take(ctx, w, index, pieces, *p)
+	}
+	if all && oldest.After(index.Checked) {
+		return true, x.serve(ctx, index, oldest)
+	}
+	return false, nil // or others are at work
+}
+
+// readSince returns when the oldest piece was read, and reports whether all were read after since.
+func readSince(pieces []store.Piece, since time.Time) (oldest time.Time, all bool) {
+	oldest = pieces[0].Read
+	for i := range pieces {
+		if p := &pieces[i]; p.Read.Before(oldest) {
 			oldest = p.Read
 		}
 	}
-	switch {
-	case !index.InForce():
-		return true, x.remove(ctx, index, pieces)
-	case index.Serving.IsZero() || oldest.After(index.Checked):
-		return true, x.serve(ctx, index, oldest)
+	return oldest, oldest.After(since)
+}
+
+// next returns the piece to work at: of those that are due and that nobody else has, the one that was read first. It
+// returns nil if there is none.
+func (x *Indexer) next(pieces []store.Piece, index *store.Index, now time.Time) (next *store.Piece) {
+	for i := range pieces {
+		p := &pieces[i]
+		isFree := p.Worker == "" || p.Worker == x.cfg.WorkerID || !now.Before(p.Until)
+		if isFree && x.due(p, index, now) && (next == nil || p.Read.Before(next.Read)) {
+			next = p
+		}
 	}
-	return false, nil
+	return next
 }
 
 // since is the moment after which the pieces are read, or their grouped parts removed. Before it, commits

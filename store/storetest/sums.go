@@ -128,6 +128,18 @@ func testSumsOfGroups(t *testing.T, su *suite) {
 	if r := s.Risen(q, before.Mark); r.Known && (r.Most < 40 || !r.Changed) {
 		t.Errorf("a group got 40 from a piece, and Risen answers %+v", r)
 	}
+	// Where groups begin with a variable, the overflow group begins as the others do.
+	y, err := store.ParseIndex("wide", "{site}:*", "{site}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.SetRests(t.Context(), &p, []store.GroupRest{{Group: y.Overflow(), Rest: 9}}); err != nil {
+		t.Fatal(err)
+	}
+	got, _ = sumsOf(t, s, &store.SumsQuery{Index: &y, Groups: true})
+	if diff := gocmp.Diff(map[string]int64{"=site:a": -2, "=site:b": 43, "=site:c": 8, "=sites": 100, y.Overflow(): 9}, got); diff != "" {
+		t.Errorf("sums of groups that begin with a variable (-want +got):\n%s", diff)
+	}
 }
 
 func testSumsOfMinutes(t *testing.T, su *suite) {
