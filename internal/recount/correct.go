@@ -21,7 +21,7 @@ const (
 	otherFirst = "another recount has corrected it first: recount again"
 	unclear    = "the outcome is unknown: recount again"
 	tooOld     = "it was read over an hour ago: recount again"
-	recorded   = "its record was made: recount again"
+	recorded   = "it has shards that its record did not name: recount again"
 	outdated   = "the rules were changed meanwhile: recount again"
 )
 
@@ -53,8 +53,10 @@ func sameUnit(a, b *Finding) bool {
 
 // fix returns why it has not corrected a sum; empty if it has.
 func (x *run) fix(ctx context.Context, unit []Finding) (detail string, err error) {
-	if unit[0].Kind == MissingRecord {
-		return recorded, x.record(ctx, unit[0].Name)
+	if unit[0].Kind != WrongBucket {
+		if more, err := x.record(ctx, unit[0].Name); more || err != nil {
+			return recorded, err
+		}
 	}
 	id, err := x.correctionID(ctx, &unit[0])
 	if err != nil {
@@ -70,11 +72,12 @@ func (x *run) fix(ctx context.Context, unit []Finding) (detail string, err error
 	return unclear, nil
 }
 
-// record makes the record of a counter, so that its shards have a total.
-func (x *run) record(ctx context.Context, name string) error {
+// record makes the record of a counter name all its shards, so that they are in the total. It reports whether the counter has more
+// than the record of the view named: the total of the view is wrong for that, or old.
+func (x *run) record(ctx context.Context, name string) (more bool, err error) {
 	page, err := timed(ctx, x.Recounter, func(ctx context.Context) (store.ShardPage, error) { return x.store.ShardsOf(ctx, name) })
 	if err != nil {
-		return err
+		return false, err
 	}
 	shards := 1
 	for i := range page.Shards {
@@ -82,10 +85,14 @@ func (x *run) record(ctx context.Context, name string) error {
 			shards = max(shards, s.Number+1)
 		}
 	}
+	more = shards > x.shards[name]
+	if page.Records[name] >= shards {
+		return more, nil
+	}
 	_, err = timed(ctx, x.Recounter, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, x.store.Grow(ctx, []store.Growth{{Counter: name, Shards: shards}})
 	})
-	return err
+	return more, err
 }
 
 // correctionRows is the name under which the corrections of a sum have rows. No counter has it.
@@ -150,13 +157,15 @@ func (x *run) attempt(ctx context.Context, unit []Finding, id wire.PartID, fold 
 	return "", cmp.Or(ctx.Err(), errAgain)
 }
 
-// inForce reports whether the journal's rule of a counter, or the index of a group, is still that of the view.
+// inForce reports whether the journal's rules of a counter, or the index of a group, are still those of the view. After a change an
+// opening balance takes the stored sum as right, and a correction that came later would be taken for damage.
 func (x *run) inForce(name string, rules *store.Rules) bool {
 	if rules == nil || rules.JournalFrom != x.rules.JournalFrom {
 		return false
 	}
 	if !countmill.IsGroup(name) {
-		return rules.JournalOf(name) != nil
+		newer := func(r store.JournalRule) bool { return r.Version > x.set.Version && r.Matches(name) }
+		return rules.JournalOf(name) != nil && !slices.ContainsFunc(rules.Journal, newer)
 	}
 	was, is := x.rules.IndexOf(name), rules.IndexOf(name)
 	return was != nil && is != nil && was.Number == is.Number && is.InForce()

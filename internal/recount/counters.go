@@ -37,6 +37,7 @@ func (x *run) eachRecord(ctx context.Context, prefix string, visit func([]store.
 type stored struct {
 	sum      int64
 	overflow bool
+	shards   int // that the record names; 0 without a record
 }
 
 // read sums the shards of counters.
@@ -46,7 +47,7 @@ func (x *run) read(ctx context.Context, records []store.Record) ([]stored, error
 	var of []int
 	for i := range records {
 		rec := &records[i]
-		sums[i] = stored{rec.Rest, rec.Overflow}
+		sums[i] = stored{rec.Rest, rec.Overflow, rec.Shards}
 		for n := range rec.Shards {
 			keys, of = append(keys, store.Key{Counter: rec.Counter, Shard: n}), append(of, i)
 		}
@@ -110,10 +111,14 @@ func (x *run) judgeMissing(s *sum) error {
 		x.unjudged(s.name, reason)
 		return nil
 	}
-	if x.result.Counters++; s.delta != 0 || len(s.of) > 0 {
-		return x.find(Finding{Kind: MissingRecord, Name: s.name, Counted: s.delta})
+	x.result.Counters++
+	if s.delta == 0 && !slices.ContainsFunc(slices.Collect(maps.Values(s.of)), func(sum int64) bool { return sum != 0 }) {
+		return nil
 	}
-	return nil
+	if err := x.find(Finding{Kind: MissingRecord, Name: s.name, Counted: s.delta}); err != nil {
+		return err
+	}
+	return x.open(s.name, stored{sum: s.delta})
 }
 
 func (x *run) judgeCounter(ctx context.Context, name string, have stored) error {
@@ -122,17 +127,18 @@ func (x *run) judgeCounter(ctx context.Context, name string, have stored) error 
 		x.unjudged(name, reason)
 		return x.open(name, have)
 	}
-	if have.overflow {
-		x.unjudged(name, tooLarge)
-		return nil
-	}
 	s := x.sums[name]
 	if s == nil {
 		s = &sum{name: name}
 	}
 	existed := s.opened
+	if have.overflow {
+		x.unjudged(name, tooLarge)
+		return x.open(name, stored{sum: s.delta})
+	}
 	x.result.Counters++
 	if x.q.totals() && have.sum != s.delta {
+		x.shards[name] = have.shards
 		if err := x.find(Finding{Kind: WrongTotal, Name: name, Stored: have.sum, Counted: s.delta}); err != nil {
 			return err
 		}
