@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -22,6 +23,7 @@ const (
 	unclear    = "the outcome is unknown: recount again"
 	tooOld     = "it was read over an hour ago: recount again"
 	recorded   = "it has shards that its record did not name: recount again"
+	inPart     = "it was corrected in part: recount again"
 	outdated   = "the rules were changed meanwhile: recount again"
 )
 
@@ -148,13 +150,38 @@ func (x *run) attempt(ctx context.Context, unit []Finding, id wire.PartID, fold 
 	_, err = timed(ctx, x.Recounter, func(ctx context.Context) (store.CommitResult, error) { return x.store.Fold(ctx, c) })
 	switch {
 	case err == nil:
-		return "", nil
+		return halfway(unit), nil
 	case errors.Is(err, store.ErrMarkerExists):
-		return x.whose(ctx, id, fold)
+		detail, err := x.whose(ctx, id, fold)
+		return cmp.Or(detail, halfway(unit)), err
 	case errors.Is(err, store.ErrRefused), errors.Is(err, store.ErrDeployment):
 		return "", err
 	}
 	return "", cmp.Or(ctx.Err(), errAgain)
+}
+
+// difference is the amount that corrects a sum. A damaged sum, such as one whose sign was lost, can differ by more than fits 64 bits:
+// it is then corrected by as much as fits, and by the rest next time.
+func (f *Finding) difference() (delta int64, part bool) {
+	delta = f.Counted - f.Stored
+	switch {
+	case f.wraps: // so does the difference
+	case f.Counted >= 0 && f.Stored < 0 && delta < 0:
+		return math.MaxInt64, true
+	case f.Counted < 0 && f.Stored >= 0 && delta >= 0:
+		return math.MinInt64, true
+	}
+	return delta, false
+}
+
+// halfway is the detail of a unit that a commit has corrected; empty if it has so wholly.
+func halfway(unit []Finding) string {
+	for i := range unit {
+		if _, part := unit[i].difference(); part {
+			return inPart
+		}
+	}
+	return ""
 }
 
 // inForce reports whether the journal's rules of a counter, or the index of a group, are still those of the view. After a change an
@@ -203,7 +230,7 @@ func (x *run) correction(unit []Finding, id wire.PartID, fold uint64, set *store
 	total := int64(0)
 	for i := range unit {
 		u := &unit[i]
-		delta := u.Counted - u.Stored
+		delta, _ := u.difference()
 		r.Parts = append(r.Parts, journal.Part{ID: id, Minute: u.Minute, Entries: []journal.Entry{{Counter: u.Name, Delta: delta}}})
 		if u.Kind != WrongBucket {
 			total = delta

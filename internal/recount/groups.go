@@ -210,7 +210,7 @@ func (x *run) judgeGroup(ctx context.Context, name string, g *groupSum, reason s
 	}
 	if x.q.totals() && g.differs() {
 		x.shards[name] = g.have.shards
-		if err := x.find(Finding{Kind: WrongGroup, Name: name, Stored: g.have.sum, Counted: g.counts - g.stale}); err != nil {
+		if err := x.find(Finding{Kind: WrongGroup, Name: name, Stored: g.have.sum, Counted: g.counts - g.stale, wraps: g.have.wraps()}); err != nil {
 			return err
 		}
 	}

@@ -145,6 +145,50 @@ func TestGroupsWithoutRecords(t *testing.T) {
 	})
 }
 
+// A sum that lost its sign differs by more than fits 64 bits.
+func TestLargestDifferences(t *testing.T) {
+	t.Parallel()
+	for _, sum := range []int64{7, -7} {
+		forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+			writeRecord(r, total, sum)
+			if err := r.Grow(t.Context(), []store.Growth{{Counter: total, Shards: 1}}); err != nil {
+				t.Fatal(err)
+			}
+			damage(t, r, total, sum^math.MinInt64)
+			for range 3 {
+				r.Recount(recount.Query{Prefix: total, Repair: true})
+			}
+			if got := r.Recount(recount.Query{Prefix: total}); got.Counters != 1 || len(got.Findings) > 0 {
+				t.Errorf("a sum of %d, after repairs: %+v", sum, got)
+			}
+			sums{total: sum}.want(t, r)
+		})
+	}
+}
+
+// A sum of several shards that are together beyond 64 bits goes back by what fits.
+func TestDifferencesThatWrap(t *testing.T) {
+	t.Parallel()
+	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+		if err := r.Grow(t.Context(), []store.Growth{{Counter: total, Shards: 2}}); err != nil {
+			t.Fatal(err)
+		}
+		writeRecord(r, total, math.MaxInt64-5)
+		damage(t, r, total, math.MaxInt64-5)
+		c := &store.Commit{
+			Correction: true, Rules: r.Settings().Version, Adds: []store.ShardDelta{store.NewShardDelta(total, 1, 50)},
+			Markers: []store.Marker{{ID: r.NewID(), At: r.Now(), ExpireAt: r.Now().Add(time.Hour)}},
+		}
+		if _, err := r.Store.Fold(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.Recount(recount.Query{Prefix: total, Repair: true}); len(got.Findings) != 1 || !got.Findings[0].Fixed {
+			t.Errorf("got %+v, want damage that was corrected", got)
+		}
+		sums{total: math.MaxInt64 - 5}.want(t, r)
+	})
+}
+
 // writeRecord writes a record of a part for each delta, without its sums.
 func writeRecord(r *recounttest.Rig, counter string, deltas ...int64) {
 	at, done := r.JournalMoment(r.Now())

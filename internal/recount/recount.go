@@ -128,6 +128,8 @@ type Finding struct {
 	// Fixed says that this call has corrected it. Detail says why not; empty without Repair.
 	Fixed  bool
 	Detail string
+
+	wraps bool // Stored is what 64 bits keep of a sum of several shards
 }
 
 // An Unjudged is a counter or a group that was not compared.
