@@ -1,10 +1,12 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 
 	"github.com/countmill/countmill/client"
@@ -49,53 +51,84 @@ func runJournal(ctx context.Context, c call) error {
 	if err != nil {
 		return err
 	}
-	printed := 0
-	for left := c.limit; ; {
-		ask := journalAsk
-		if c.limit > 0 {
-			ask = min(left, journalAsk)
-		}
-		query.Set("limit", strconv.Itoa(ask))
+	printed, err := showJournal(c, query, func() (*journalPage, error) {
 		answer, err := cl.Do(ctx, client.Request{Path: "/v1/journal", Query: query})
 		if err != nil {
-			return err
+			return nil, err
 		}
-		n, next, err := printJournal(c, answer)
-		printed += n
-		if left -= n; err != nil || next == "" || c.before != "" || c.limit > 0 && left <= 0 {
-			if err == nil && printed == 0 && !c.json {
-				fmt.Fprintln(c.stderr, "no entries; countmill rule list shows which counters have a journal")
-			}
-			return err
+		page := &journalPage{answer: answer}
+		if err := json.Unmarshal(answer, page); err != nil || page.Entries == nil {
+			return nil, fmt.Errorf("the server answered with something else than a journal; is that a countmill?")
 		}
-		query.Set("after", next)
+		return page, nil
+	})
+	if err == nil && printed == 0 && !c.json {
+		fmt.Fprintln(c.stderr, "no entries; countmill rule list shows which counters have a journal")
 	}
+	return err
 }
 
-// printJournal returns how many entries the page has, and where the next one begins.
-func printJournal(c call, answer []byte) (n int, next string, err error) {
-	var page struct {
-		Entries []struct {
-			Key, Time, Part, Sender string
-			Delta                   json.Number
+// A journalPage is an answer of the server.
+type journalPage struct {
+	Entries []struct {
+		Key, Time, Part, Sender string
+		Delta                   json.Number
+	}
+	Next, Previous string
+
+	answer []byte
+}
+
+// showJournal prints the pages of a query, and returns the number of their entries. Those before a key come from the last page to
+// the first one: a page may be short, or empty, although others are before it.
+func showJournal(c call, query url.Values, ask func() (*journalPage, error)) (printed int, err error) {
+	most, backward := c.limit, c.before != ""
+	if backward {
+		most = min(cmp.Or(c.limit, journalAsk), journalAsk)
+	}
+	var later []*journalPage
+	for more := true; more; {
+		limit := journalAsk
+		if most > 0 {
+			limit = min(most-printed, journalAsk)
 		}
-		Next string
+		query.Set("limit", strconv.Itoa(limit))
+		page, err := ask()
+		if err != nil {
+			return printed, err
+		}
+		printed += len(page.Entries)
+		side, key := "after", page.Next
+		if backward {
+			side, key = "before", page.Previous
+			later = append(later, page)
+		} else if err := page.print(c); err != nil {
+			return printed, err
+		}
+		query.Set(side, key)
+		more = key != "" && (most == 0 || printed < most)
 	}
-	if err := json.Unmarshal(answer, &page); err != nil || page.Entries == nil {
-		return 0, "", fmt.Errorf("the server answered with something else than a journal; is that a countmill?")
+	for _, page := range slices.Backward(later) {
+		if err := page.print(c); err != nil {
+			return printed, err
+		}
 	}
+	return printed, nil
+}
+
+func (p *journalPage) print(c call) error {
 	if c.json {
-		_, err := c.stdout.Write(answer)
-		return len(page.Entries), page.Next, err
+		_, err := c.stdout.Write(p.answer)
+		return err
 	}
-	for _, e := range page.Entries {
+	for _, e := range p.Entries {
 		sender := plain(e.Sender)
 		if sender == "" {
 			sender = "-"
 		}
 		if _, err := fmt.Fprintf(c.stdout, "%s\t%s\t%s\t%s\t%s\n", plain(e.Time), e.Delta, sender, plain(e.Part), plain(e.Key)); err != nil {
-			return 0, "", err
+			return err
 		}
 	}
-	return len(page.Entries), page.Next, nil
+	return nil
 }

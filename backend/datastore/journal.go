@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -161,7 +162,7 @@ func (s *Store) journalPage(ctx context.Context, kind, prefix string, q store.Jo
 // queryJournal visits the entities of a range that has an end, at the moment when or at the newest one.
 func (s *Store) queryJournal(ctx context.Context, when *timestamppb.Timestamp, kind, prefix string, q store.JournalQuery, page *store.JournalPage, visit func(store.JournalPlace, *fields) int) (*timestamppb.Timestamp, error) {
 	size, visited := 0, 0
-	return s.run(ctx, at(when), journalQuery(kind, prefix, q), q.Limit+1, func(e *pb.Entity) error {
+	when, err := s.run(ctx, at(when), journalQuery(kind, prefix, q), q.Limit+1, func(e *pb.Entity) error {
 		f := fields{entity: e}
 		text, ok := strings.CutPrefix(f.text("place"), prefix)
 		p, err := store.ParseJournalPlace("place", text)
@@ -170,12 +171,19 @@ func (s *Store) queryJournal(ctx context.Context, when *timestamppb.Timestamp, k
 		}
 		if visited == q.Limit || size >= store.JournalPageBytes {
 			page.More = true
-			return nil
+			return errPageFull
 		}
 		visited, size = visited+1, size+visit(p, &f)
 		return f.err
 	})
+	if errors.Is(err, errPageFull) {
+		err = nil
+	}
+	return when, err
 }
+
+// errPageFull ends a query whose answer is full, so that the rest of its entities, of up to 512 KiB each, is not read.
+var errPageFull = errors.New("the page is full")
 
 func journalQuery(kind, prefix string, q store.JournalQuery) *pb.Query {
 	bound := func(op pb.PropertyFilter_Operator, p store.JournalPlace) *pb.Filter {

@@ -7,7 +7,7 @@ import (
 
 // moments gives out the times of views and resets. Each moment is after the one before, even if the
 // machine's clock is set back. This holds across restarts, because the commit count's file keeps the
-// last moment.
+// last moment. After a kill that may be one of some seconds before; the moments of journal records go on after the last record.
 //
 //	moment = max(last + 1 us, the clock, last + 15/16 of the time since last)
 //

@@ -1,6 +1,7 @@
 package pebble
 
 import (
+	"errors"
 	"math/rand/v2"
 	"sync/atomic"
 	"testing"
@@ -190,6 +191,38 @@ func TestRulesChangeByMoments(t *testing.T) {
 	done()
 	if !paged.PagedSince.After(before) || !paged.PagedSince.Before(after) {
 		t.Errorf("rows since %s, between entries of %s and %s", paged.PagedSince, before, after)
+	}
+}
+
+// A clock that showed a far time once costs neither the journal nor series, although moments stay there.
+func TestSweepsAfterAClockThatWasAhead(t *testing.T) {
+	t.Parallel()
+	var clock wrong
+	s := open(t, Config{Dir: t.TempDir(), clock: clock.now})
+	set, err := s.ChangeRules(t.Context(), store.RuleChange{Pattern: "a", Keep: store.Retention{Quarters: 30 * day}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	foldRecorded(t, s, "a", 1)
+	at := wire.MinuteOf(clock.now())
+	c := &store.Commit{Rules: set.Version, Adds: []store.ShardDelta{store.NewShardDelta("a", 0, 1)}, Buckets: []store.BucketDelta{{Minute: at, Delta: 1}}}
+	if _, err := s.Fold(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	clock.set(14 * 365 * day)
+	s.Moment()
+	clock.set(0)
+	if err := errors.Join(s.SweepJournal(t.Context()), s.SweepSeries(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	v := s.JournalView()
+	defer v.Close()
+	page, err := v.JournalRecords(t.Context(), store.JournalQuery{Limit: 10})
+	if err != nil || len(page.Records) != 1 {
+		t.Errorf("%d records are left, %v, want 1", len(page.Records), err)
+	}
+	if buckets, err := v.Series(t.Context(), "a", store.QuarterOf(at), at+1); err != nil || len(buckets) != 1 {
+		t.Errorf("%d buckets are left, %v, want 1", len(buckets), err)
 	}
 }
 

@@ -97,7 +97,11 @@ func (s *Store) start() error {
 	if err != nil {
 		return err
 	}
-	s.moments.resume(kept.moment)
+	recorded, err := s.lastRecorded()
+	if err != nil {
+		return explain(s.cfg.Dir, err)
+	}
+	s.moments.resume(later(kept.moment, recorded))
 	if err := s.keepCommitCount(); err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -21,7 +22,8 @@ const (
 	otherFirst = "another recount has corrected it first: recount again"
 	unclear    = "the outcome is unknown: recount again"
 	tooOld     = "it was read over an hour ago: recount again"
-	recorded   = "its record was made: recount again"
+	recorded   = "it has shards that its record did not name: recount again"
+	inPart     = "it was corrected in part: recount again"
 	outdated   = "the rules were changed meanwhile: recount again"
 )
 
@@ -53,8 +55,10 @@ func sameUnit(a, b *Finding) bool {
 
 // fix returns why it has not corrected a sum; empty if it has.
 func (x *run) fix(ctx context.Context, unit []Finding) (detail string, err error) {
-	if unit[0].Kind == MissingRecord {
-		return recorded, x.record(ctx, unit[0].Name)
+	if unit[0].Kind != WrongBucket {
+		if more, err := x.record(ctx, unit[0].Name); more || err != nil {
+			return recorded, err
+		}
 	}
 	id, err := x.correctionID(ctx, &unit[0])
 	if err != nil {
@@ -70,11 +74,12 @@ func (x *run) fix(ctx context.Context, unit []Finding) (detail string, err error
 	return unclear, nil
 }
 
-// record makes the record of a counter, so that its shards have a total.
-func (x *run) record(ctx context.Context, name string) error {
+// record makes the record of a counter name all its shards, so that they are in the total. It reports whether the counter has more
+// than the record of the view named: the total of the view is wrong for that, or old.
+func (x *run) record(ctx context.Context, name string) (more bool, err error) {
 	page, err := timed(ctx, x.Recounter, func(ctx context.Context) (store.ShardPage, error) { return x.store.ShardsOf(ctx, name) })
 	if err != nil {
-		return err
+		return false, err
 	}
 	shards := 1
 	for i := range page.Shards {
@@ -82,10 +87,14 @@ func (x *run) record(ctx context.Context, name string) error {
 			shards = max(shards, s.Number+1)
 		}
 	}
+	more = shards > x.shards[name]
+	if page.Records[name] >= shards {
+		return more, nil
+	}
 	_, err = timed(ctx, x.Recounter, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, x.store.Grow(ctx, []store.Growth{{Counter: name, Shards: shards}})
 	})
-	return err
+	return more, err
 }
 
 // correctionRows is the name under which the corrections of a sum have rows. No counter has it.
@@ -141,22 +150,49 @@ func (x *run) attempt(ctx context.Context, unit []Finding, id wire.PartID, fold 
 	_, err = timed(ctx, x.Recounter, func(ctx context.Context) (store.CommitResult, error) { return x.store.Fold(ctx, c) })
 	switch {
 	case err == nil:
-		return "", nil
+		return halfway(unit), nil
 	case errors.Is(err, store.ErrMarkerExists):
-		return x.whose(ctx, id, fold)
+		detail, err := x.whose(ctx, id, fold)
+		return cmp.Or(detail, halfway(unit)), err
 	case errors.Is(err, store.ErrRefused), errors.Is(err, store.ErrDeployment):
 		return "", err
 	}
 	return "", cmp.Or(ctx.Err(), errAgain)
 }
 
-// inForce reports whether the journal's rule of a counter, or the index of a group, is still that of the view.
+// difference is the amount that corrects a sum. A damaged sum, such as one whose sign was lost, can differ by more than fits 64 bits:
+// it is then corrected by as much as fits, and by the rest next time.
+func (f *Finding) difference() (delta int64, part bool) {
+	delta = f.Counted - f.Stored
+	switch {
+	case f.wraps: // so does the difference
+	case f.Counted >= 0 && f.Stored < 0 && delta < 0:
+		return math.MaxInt64, true
+	case f.Counted < 0 && f.Stored >= 0 && delta >= 0:
+		return math.MinInt64, true
+	}
+	return delta, false
+}
+
+// halfway is the detail of a unit that a commit has corrected; empty if it has so wholly.
+func halfway(unit []Finding) string {
+	for i := range unit {
+		if _, part := unit[i].difference(); part {
+			return inPart
+		}
+	}
+	return ""
+}
+
+// inForce reports whether the journal's rules of a counter, or the index of a group, are still those of the view. After a change an
+// opening balance takes the stored sum as right, and a correction that came later would be taken for damage.
 func (x *run) inForce(name string, rules *store.Rules) bool {
 	if rules == nil || rules.JournalFrom != x.rules.JournalFrom {
 		return false
 	}
 	if !countmill.IsGroup(name) {
-		return rules.JournalOf(name) != nil
+		newer := func(r store.JournalRule) bool { return r.Version > x.set.Version && r.Matches(name) }
+		return rules.JournalOf(name) != nil && !slices.ContainsFunc(rules.Journal, newer)
 	}
 	was, is := x.rules.IndexOf(name), rules.IndexOf(name)
 	return was != nil && is != nil && was.Number == is.Number && is.InForce()
@@ -194,7 +230,7 @@ func (x *run) correction(unit []Finding, id wire.PartID, fold uint64, set *store
 	total := int64(0)
 	for i := range unit {
 		u := &unit[i]
-		delta := u.Counted - u.Stored
+		delta, _ := u.difference()
 		r.Parts = append(r.Parts, journal.Part{ID: id, Minute: u.Minute, Entries: []journal.Entry{{Counter: u.Name, Delta: delta}}})
 		if u.Kind != WrongBucket {
 			total = delta

@@ -3,6 +3,7 @@ package recount
 import (
 	"context"
 	"maps"
+	"math/bits"
 	"slices"
 	"strings"
 
@@ -37,7 +38,17 @@ func (x *run) eachRecord(ctx context.Context, prefix string, visit func([]store.
 type stored struct {
 	sum      int64
 	overflow bool
+	shards   int   // that the record names; 0 without a record
+	high     int64 // above the 64 bits of sum
 }
+
+func (s *stored) add(n int64) {
+	low, carry := bits.Add64(uint64(s.sum), uint64(n), 0)
+	s.sum, s.high = int64(low), s.high+n>>63+int64(carry)
+}
+
+// wraps reports whether the true sum does not fit 64 bits.
+func (s *stored) wraps() bool { return s.high != s.sum>>63 }
 
 // read sums the shards of counters.
 func (x *run) read(ctx context.Context, records []store.Record) ([]stored, error) {
@@ -46,7 +57,7 @@ func (x *run) read(ctx context.Context, records []store.Record) ([]stored, error
 	var of []int
 	for i := range records {
 		rec := &records[i]
-		sums[i] = stored{rec.Rest, rec.Overflow}
+		sums[i] = stored{sum: rec.Rest, overflow: rec.Overflow, shards: rec.Shards, high: rec.Rest >> 63}
 		for n := range rec.Shards {
 			keys, of = append(keys, store.Key{Counter: rec.Counter, Shard: n}), append(of, i)
 		}
@@ -65,7 +76,8 @@ func (x *run) read(ctx context.Context, records []store.Record) ([]stored, error
 				continue
 			}
 			s := &sums[askedOf[i]]
-			s.sum, s.overflow = s.sum+v.Value, s.overflow || v.Overflow
+			s.add(v.Value)
+			s.overflow = s.overflow || v.Overflow
 		}
 	}
 	return sums, nil
@@ -110,10 +122,14 @@ func (x *run) judgeMissing(s *sum) error {
 		x.unjudged(s.name, reason)
 		return nil
 	}
-	if x.result.Counters++; s.delta != 0 || len(s.of) > 0 {
-		return x.find(Finding{Kind: MissingRecord, Name: s.name, Counted: s.delta})
+	x.result.Counters++
+	if s.delta == 0 && !slices.ContainsFunc(slices.Collect(maps.Values(s.of)), func(sum int64) bool { return sum != 0 }) {
+		return nil
 	}
-	return nil
+	if err := x.find(Finding{Kind: MissingRecord, Name: s.name, Counted: s.delta}); err != nil {
+		return err
+	}
+	return x.open(s.name, stored{sum: s.delta})
 }
 
 func (x *run) judgeCounter(ctx context.Context, name string, have stored) error {
@@ -122,18 +138,19 @@ func (x *run) judgeCounter(ctx context.Context, name string, have stored) error 
 		x.unjudged(name, reason)
 		return x.open(name, have)
 	}
-	if have.overflow {
-		x.unjudged(name, tooLarge)
-		return nil
-	}
 	s := x.sums[name]
 	if s == nil {
 		s = &sum{name: name}
 	}
 	existed := s.opened
+	if have.overflow {
+		x.unjudged(name, tooLarge)
+		return x.open(name, stored{sum: s.delta})
+	}
 	x.result.Counters++
 	if x.q.totals() && have.sum != s.delta {
-		if err := x.find(Finding{Kind: WrongTotal, Name: name, Stored: have.sum, Counted: s.delta}); err != nil {
+		x.shards[name] = have.shards
+		if err := x.find(Finding{Kind: WrongTotal, Name: name, Stored: have.sum, Counted: s.delta, wraps: have.wraps()}); err != nil {
 			return err
 		}
 	}

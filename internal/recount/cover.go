@@ -23,6 +23,7 @@ const (
 	tooLarge    = "its total does not fit 64 bits"
 	building    = "its index does not serve"
 	unsure      = "some of its counters were not judged"
+	unlisted    = "no record has all shards of its counters: recount again after --repair"
 	checking    = "its index is being checked: recount again"
 	correcting  = "a counter of its index was corrected meanwhile: recount again"
 )

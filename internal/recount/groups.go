@@ -19,6 +19,8 @@ type groupSum struct {
 	// stale is by how much the group's rest will move when its index is checked next.
 	stale  int64
 	unsure bool // one of its counters is not judged
+	// unlisted means that a counter has a shard that no record names: its total lacks that, and the group is right.
+	unlisted bool
 }
 
 // pieces returns the pieces of the indexes whose groups are judged, by index.
@@ -92,6 +94,11 @@ func (x *run) judgeIndex(ctx context.Context, index *store.Index, before map[int
 		if corrected {
 			reason = correcting
 		}
+		if reason == "" {
+			if err := x.findUnlisted(ctx, index, groups); err != nil {
+				return err
+			}
+		}
 	}
 	from := x.groupsFrom(index)
 	for _, name := range slices.Sorted(maps.Keys(groups)) {
@@ -100,6 +107,35 @@ func (x *run) judgeIndex(ctx context.Context, index *store.Index, before map[int
 		}
 	}
 	return nil
+}
+
+func (g *groupSum) differs() bool { return g.have.sum+g.stale != g.counts }
+
+// findUnlisted looks for shards that no record names, if a group differs from its counters.
+func (x *run) findUnlisted(ctx context.Context, index *store.Index, groups map[string]*groupSum) error {
+	if !slices.ContainsFunc(slices.Collect(maps.Values(groups)), (*groupSum).differs) {
+		return nil
+	}
+	for from := ""; ; {
+		page, err := timed(ctx, x.Recounter, func(ctx context.Context) (store.ShardPage, error) {
+			return x.store.ShardPage(ctx, index.Prefix(), from, store.MaxSurveyPage)
+		})
+		if err != nil {
+			return err
+		}
+		for i := range page.Shards {
+			s := &page.Shards[i]
+			if s.Number < page.Records[s.Counter] {
+				continue
+			}
+			if group, ok := index.GroupOf(s.Counter); ok && groups[group] != nil {
+				groups[group].unlisted = true
+			}
+		}
+		if from = page.Next; from == "" {
+			return nil
+		}
+	}
 }
 
 // underWay reports whether somebody may be setting rests of one of the pieces. The piece itself stays the same meanwhile.
@@ -161,14 +197,20 @@ func (x *run) judgeGroup(ctx context.Context, name string, g *groupSum, reason s
 		reason = unsure
 	case g.have.overflow:
 		reason = tooLarge
+	case g.unlisted:
+		reason = unlisted
 	}
 	if reason != "" {
 		x.unjudged(name, reason)
 		return nil
 	}
 	x.result.Groups++
-	if x.q.totals() && g.have.sum+g.stale != g.counts {
-		if err := x.find(Finding{Kind: WrongGroup, Name: name, Stored: g.have.sum, Counted: g.counts - g.stale}); err != nil {
+	if right := g.counts - g.stale; g.have.shards == 0 && right != 0 { // its shards may have that, and nobody sees them
+		return x.find(Finding{Kind: MissingRecord, Name: name, Counted: right})
+	}
+	if x.q.totals() && g.differs() {
+		x.shards[name] = g.have.shards
+		if err := x.find(Finding{Kind: WrongGroup, Name: name, Stored: g.have.sum, Counted: g.counts - g.stale, wraps: g.have.wraps()}); err != nil {
 			return err
 		}
 	}

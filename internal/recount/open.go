@@ -13,10 +13,15 @@ import (
 )
 
 // open notes the balance of a counter for an opening that this run writes: the journal's sum if the journal
-// is complete, so that damage stays damage, and otherwise the stored sum.
+// is complete, so that damage stays damage, and otherwise the stored sum. If that does not fit 64 bits, nobody knows the
+// balance.
 func (x *run) open(name string, balance stored) error {
-	if !x.q.Open || balance.overflow || x.rules.JournalOf(name) == nil {
+	if !x.q.Open || x.rules.JournalOf(name) == nil {
 		return nil
+	}
+	if balance.overflow {
+		x.gaps = append(x.gaps, wire.Order(name))
+		return x.hold()
 	}
 	s, err := x.sum(name)
 	if err != nil {
@@ -26,7 +31,7 @@ func (x *run) open(name string, balance stored) error {
 	return nil
 }
 
-// writeOpenings writes the balances of the counters of the piece at the place cut, in ranges that fit a record.
+// writeOpenings writes the balances of the counters of the piece at the place cut.
 func (x *run) writeOpenings(ctx context.Context) error {
 	if x.rules == nil {
 		return &countmill.FieldError{Field: "prefix", Problem: "has no rule for the journal", Limit: "counters of a rule"}
@@ -44,32 +49,59 @@ func (x *run) writeOpenings(ctx context.Context) error {
 	slices.SortFunc(all, func(a, b *sum) int {
 		return cmp.Or(cmp.Compare(wire.Order(a.name), wire.Order(b.name)), cmp.Compare(a.name, b.name))
 	})
-	for from := x.piece.From; ; {
-		n, to := x.fitting(all)
+	// An opening without a counter says that it did not exist, so no opening covers the gaps.
+	slices.Sort(x.gaps)
+	from := x.piece.From
+	for _, gap := range slices.Compact(x.gaps) {
+		n := before(all, gap)
+		if gap > from {
+			if err := x.writeRange(ctx, all[:n], from, gap-1); err != nil {
+				return err
+			}
+		}
+		if gap == x.piece.To {
+			return nil
+		}
+		all = all[n:]
+		from, all = gap+1, all[before(all, gap+1):]
+	}
+	return x.writeRange(ctx, all, from, x.piece.To)
+}
+
+// before is the number of the sums, in the order of their places, before a place.
+func before(all []*sum, place uint64) int {
+	n, _ := slices.BinarySearchFunc(all, place, func(s *sum, p uint64) int { return cmp.Compare(wire.Order(s.name), p) })
+	return n
+}
+
+// writeRange writes the openings of a range of places.
+func (x *run) writeRange(ctx context.Context, all []*sum, from, last uint64) error {
+	for {
+		n, to := fitting(all, last)
 		if err := x.writeOpening(ctx, all[:n], from, to); err != nil {
 			return err
 		}
 		x.result.Opened += n
-		if all = all[n:]; to == x.piece.To {
+		if all = all[n:]; to == last {
 			return nil
 		}
 		from = to + 1
 	}
 }
 
-// fitting returns how many of the first sums fit one record, and the last place that it then covers. Names of one place
-// stay together.
-func (x *run) fitting(all []*sum) (n int, to uint64) {
+// fitting returns how many of the first sums fit one record, and the last place that it then covers, last at most. Names of one
+// place stay together.
+func fitting(all []*sum, last uint64) (n int, to uint64) {
 	room := journal.MaxRecord - countmill.MaxCounterName - 64 - journal.MaxPartSize("")
-	for last := 0; n < len(all); n++ {
+	for whole := 0; n < len(all); n++ {
 		if n > 0 && wire.Order(all[n].name) != wire.Order(all[n-1].name) {
-			last = n
+			whole = n
 		}
-		if room -= journal.MaxEntrySize(all[n].name); room < 0 && last > 0 {
-			return last, wire.Order(all[last].name) - 1
+		if room -= journal.MaxEntrySize(all[n].name); room < 0 && whole > 0 {
+			return whole, wire.Order(all[whole].name) - 1
 		}
 	}
-	return n, x.piece.To
+	return n, last
 }
 
 func (x *run) writeOpening(ctx context.Context, sums []*sum, from, to uint64) error {

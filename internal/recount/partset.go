@@ -10,8 +10,8 @@ import (
 // A partSet knows which entries it has seen: a part has a counter once. It compares 128 bits of id, counter and hour. Ids
 // are random or hashes, and the counter's hash has a seed, so nobody can choose two entries that are alike.
 //
-// The hour is that of the part's minute. An id is forgotten with its marker (store.MarkerSlack), and whoever uses it again
-// after that counts again. Such a part has a time over 2 hours later, so another hour. A copy of a part has the same minute.
+// The hour is that of the part's minute (scanner.usedAt). An id is forgotten with its marker (store.MarkerSlack), and whoever uses it
+// again after that counts again. Such a part has a time over 2 hours later, so another hour. A copy of a part has the same minute.
 type partSet struct {
 	seed  maphash.Seed
 	slots [][2]uint64 // a power of 2; zero is empty

@@ -47,7 +47,7 @@ type Store interface {
 	Keys() int
 	Check(ctx context.Context) (store.Checked, error)
 	Grow(ctx context.Context, growths []store.Growth) error
-	ShardsOf(ctx context.Context, counter string) (store.ShardPage, error)
+	store.Survey
 }
 
 // Config has the settings of a Recounter. Zero values mean the defaults.
@@ -60,6 +60,8 @@ type Config struct {
 	AtOnce int
 	// MostSums is the most totals, buckets and findings in memory. Default 500,000.
 	MostSums int
+	// MostFindings is the most findings of a piece, unless it has one place. Default 20,000: a client reads an answer of 16 MiB.
+	MostFindings int
 	// MostTended is the most counters of a rule for which Tend writes opening balances. For more a person does, at a quiet
 	// hour (Query.Open). Default 10,000.
 	MostTended int
@@ -82,7 +84,7 @@ type Recounter struct {
 func New(s Store, cfg Config) *Recounter {
 	cfg.CallTimeout, cfg.AtOnce = cmp.Or(cfg.CallTimeout, 30*time.Second), cmp.Or(cfg.AtOnce, 2)
 	cfg.MostParts, cfg.MostSums = cmp.Or(cfg.MostParts, 4<<20), cmp.Or(cfg.MostSums, 500_000)
-	cfg.MostTended = cmp.Or(cfg.MostTended, 10_000)
+	cfg.MostTended, cfg.MostFindings = cmp.Or(cfg.MostTended, 10_000), cmp.Or(cfg.MostFindings, 20_000)
 	return &Recounter{s, cfg, make(chan struct{}, cfg.AtOnce)}
 }
 
@@ -111,7 +113,7 @@ const (
 	WrongTotal    = "total"
 	WrongBucket   = "bucket"
 	WrongGroup    = "group"
-	MissingRecord = "missing" // the journal has increments of a counter that has no record
+	MissingRecord = "missing" // the journal has increments of a counter that has no record, or of counters of such a group
 )
 
 // A Finding is a sum that differs from the journal.
@@ -126,6 +128,8 @@ type Finding struct {
 	// Fixed says that this call has corrected it. Detail says why not; empty without Repair.
 	Fixed  bool
 	Detail string
+
+	wraps bool // Stored is what 64 bits keep of a sum of several shards
 }
 
 // An Unjudged is a counter or a group that was not compared.
@@ -224,7 +228,9 @@ type run struct {
 	cut    store.JournalPlace // of openings that this run writes
 	cover  coverage
 	sums   map[string]*sum
-	held   int // sums, buckets and findings
+	held   int            // sums, buckets and findings
+	gaps   []uint64       // the places of counters whose balance nobody knows
+	shards map[string]int // of the records of wrong totals
 	result Result
 }
 
@@ -233,7 +239,7 @@ func (r *Recounter) run(ctx context.Context, q *Query, p piece, seen *partSet, r
 	if err != nil {
 		return Result{}, err
 	}
-	x := &run{Recounter: r, q: q, piece: p, set: checked.Settings, rules: checked.Settings.Rules, sums: make(map[string]*sum)}
+	x := &run{Recounter: r, q: q, piece: p, set: checked.Settings, rules: checked.Settings.Rules, sums: make(map[string]*sum), shards: make(map[string]int)}
 	x.result.Reasons = make(map[string]int)
 	before, err := x.pieces(ctx) // before the view: see judgeGroups
 	if err != nil {
@@ -295,5 +301,8 @@ func (x *run) unjudged(name, reason string) {
 // find adds a finding, which takes as much memory as a sum.
 func (x *run) find(f Finding) error {
 	x.result.Findings = append(x.result.Findings, f)
+	if len(x.result.Findings) > x.cfg.MostFindings && x.piece.From < x.piece.To {
+		return &fullError{}
+	}
 	return x.hold()
 }

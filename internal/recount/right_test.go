@@ -35,6 +35,29 @@ func TestForgottenIDs(t *testing.T) {
 	})
 }
 
+// Increments of the past have the minute that their sender says, also if their id is used again.
+func TestForgottenIDsOfThePast(t *testing.T) {
+	t.Parallel()
+	for name, ago := range map[string]time.Duration{"a day ago": 24 * time.Hour, "a month ago": 30 * 24 * time.Hour, "now": 0} {
+		t.Run(name, func(t *testing.T) {
+			forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+				id, at := r.NewID(), wire.MinuteOf(r.Now().Add(-ago))
+				for range 3 {
+					if err := r.Fold(id, at, map[string]int64{total: 7}); err != nil {
+						t.Fatal(err)
+					}
+					r.Pass(9 * 24 * time.Hour)
+					r.Store.(*fakestore.Store).Expire(r.Now())
+				}
+				if got := r.Recount(recount.Query{Prefix: total, Repair: true}); got.Counters != 1 || len(got.Findings) > 0 {
+					t.Errorf("got %+v, want 1 counter and nothing found", got)
+				}
+				sums{total: 21}.want(t, r)
+			})
+		})
+	}
+}
+
 func keepJournal(t *testing.T, pattern, keep string) store.RuleChange {
 	t.Helper()
 	change, err := store.ParseJournalKeep(keep)
@@ -108,6 +131,44 @@ func TestRuleEndsBeforeTheView(t *testing.T) {
 		got := r.RecountBy(r.Recounter(beforeView{r.Store, new(sync.Once), end}, recount.Config{}), recount.Query{Prefix: total})
 		if got.Counters != 0 || len(got.Findings) > 0 || len(got.Reasons) != 1 {
 			t.Errorf("got %+v, want a counter that is not judged", got)
+		}
+	})
+}
+
+// A nthCheck store runs a function once, before its nth look at the settings.
+type nthCheck struct {
+	store.Store
+	n  *int
+	do func()
+}
+
+func (s nthCheck) Check(ctx context.Context) (store.Checked, error) {
+	if *s.n--; *s.n == 0 {
+		s.do()
+	}
+	return s.Store.Check(ctx)
+}
+
+// A rule is changed between the view and the correction. Its new opening balance has the damage, so the correction does not come.
+func TestRuleChangesBeforeTheCorrection(t *testing.T) {
+	t.Parallel()
+	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+		fold(t, r, total, 7)
+		damage(t, r, total, 5)
+		before := 3 // two of the recount itself
+		change := func() {
+			r.Change(keepJournal(t, "billing:*", "60d"))
+			r.Pass(2 * store.RulesSettle)
+			if err := r.Recounter(r.Store, recount.Config{}).Tend(t.Context(), quiet); err != nil {
+				t.Error(err)
+			}
+		}
+		got := r.RecountBy(r.Recounter(nthCheck{r.Store, &before, change}, recount.Config{}), recount.Query{Prefix: total, Repair: true})
+		if len(got.Findings) != 1 || got.Findings[0].Fixed || !strings.Contains(got.Findings[0].Detail, "rules were changed") {
+			t.Errorf("found %+v, want damage that was not corrected", got.Findings)
+		}
+		if got := r.Recount(recount.Query{Prefix: total}); got.Counters != 1 || len(got.Findings) > 0 {
+			t.Errorf("by the new opening: %+v", got)
 		}
 	})
 }

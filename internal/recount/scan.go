@@ -169,7 +169,7 @@ func (s *scanner) entry(p *journal.Part, e *journal.Entry) error {
 	if s.seen.n >= s.cfg.MostParts {
 		return s.full()
 	}
-	if !s.seen.add(p.ID, p.Minute, e.Counter) {
+	if !s.seen.add(p.ID, s.usedAt(p), e.Counter) {
 		return nil
 	}
 	if covered {
@@ -192,6 +192,16 @@ func (s *scanner) entry(p *journal.Part, e *journal.Entry) error {
 	}
 	sum.delta += e.Delta
 	return s.addBucket(sum, p.Minute, e.Delta)
+}
+
+// usedAt is the minute by which partSet tells a copy of a part from a later use of its id: that of the part. Increments of the past
+// (publisher.PublishPast) have the minute that their sender says, also if their ids are used again. They go by the time of
+// their record, which is at least MinWindow and MarkerSlack later then.
+func (s *scanner) usedAt(p *journal.Part) wire.Minute {
+	if at := s.place.Key.Time(); p.Minute.Time().Before(at.Add(-store.MarkerSlack)) {
+		return wire.MinuteOf(at)
+	}
+	return p.Minute
 }
 
 // full estimates how many rounds are enough, by the part of the journal that was read.

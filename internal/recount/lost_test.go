@@ -1,0 +1,274 @@
+package recount_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/journal"
+	"github.com/countmill/countmill/internal/recount"
+	"github.com/countmill/countmill/internal/testing/recounttest"
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/wire"
+)
+
+// Counters whose records are gone, and balances that nobody knows.
+
+// A lost store has lost the record of a counter.
+type lost struct {
+	store.Store
+	counter string
+}
+
+type lostView struct {
+	store.JournalView
+	counter string
+}
+
+func (l lost) JournalView() store.JournalView { return lostView{l.Store.JournalView(), l.counter} }
+
+func (v lostView) List(ctx context.Context, prefix, after string, limit int) ([]store.Record, error) {
+	records, err := v.JournalView.List(ctx, prefix, after, limit)
+	return slices.DeleteFunc(records, func(r store.Record) bool { return r.Counter == v.counter }), err
+}
+
+func (l lost) ShardPage(ctx context.Context, prefix, from string, limit int) (store.ShardPage, error) {
+	page, err := l.Store.ShardPage(ctx, prefix, from, limit)
+	delete(page.Records, l.counter)
+	return page, err
+}
+
+// An opening balance has the counters without a record too: when it is back, the sum is right.
+func TestOpeningsHaveCountersWithoutRecords(t *testing.T) {
+	t.Parallel()
+	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+		fold(t, r, total, 7)
+		r.Pass(time.Hour)
+		got := r.RecountBy(r.Recounter(lost{r.Store, total}, recount.Config{}), recount.Query{Prefix: "billing:", Open: true})
+		if len(got.Findings) != 1 || got.Findings[0].Kind != recount.MissingRecord || got.Opened != 1 {
+			t.Errorf("without the record: %+v", got)
+		}
+		fold(t, r, total, 1)
+		if got := r.Recount(recount.Query{Prefix: "billing:", Repair: true}); len(got.Findings) > 0 || got.Counters != 1 {
+			t.Errorf("with the record: %+v, want nothing found", got)
+		}
+		sums{total: 8}.want(t, r)
+	})
+}
+
+// A group has the increments of a counter without a record, and is not wrong. The counter may be in another piece.
+func TestGroupsOfCountersWithoutRecords(t *testing.T) {
+	t.Parallel()
+	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+		r.History(50)
+		fold(t, r, "page:s1:lost", 7)
+		want := r.State().Totals
+		got := r.RecountBy(r.Recounter(lost{r.Store, "page:s1:lost"}, recount.Config{MostSums: 100}), recount.Query{Repair: true})
+		if names := recounttest.Named(got.Findings); len(names) != 1 || names[0] != "missing page:s1:lost 0" {
+			t.Errorf("found %q, want the missing record alone", names)
+		}
+		if len(got.Reasons) != 1 {
+			t.Errorf("not judged: %v, want the group of the counter", got.Reasons)
+		}
+		if diff := cmp.Diff(want, r.State().Totals); diff != "" {
+			t.Errorf("totals (-before +after the repair):\n%s", diff)
+		}
+		r.Nothing("with the record")
+	})
+}
+
+// A short store has records that name one shard of a counter.
+type short struct{ lost }
+
+type shortView struct{ lostView }
+
+func (s short) JournalView() store.JournalView {
+	return shortView{lostView{s.Store.JournalView(), s.counter}}
+}
+
+func (v shortView) List(ctx context.Context, prefix, after string, limit int) ([]store.Record, error) {
+	records, err := v.JournalView.List(ctx, prefix, after, limit)
+	for i := range records {
+		if records[i].Counter == v.counter {
+			records[i].Shards = 1
+		}
+	}
+	return records, err
+}
+
+func (s short) ShardsOf(ctx context.Context, counter string) (store.ShardPage, error) {
+	page, err := s.Store.ShardsOf(ctx, counter)
+	if counter == s.counter {
+		page.Records[counter] = 1
+	}
+	return page, err
+}
+
+// A total that lacks shards gets them, and is not corrected before.
+func TestShardsWithoutRecords(t *testing.T) {
+	t.Parallel()
+	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+		for range 10 {
+			fold(t, r, total, 7)
+		}
+		got := r.RecountBy(r.Recounter(short{lost{r.Store, total}}, recount.Config{}), recount.Query{Repair: true, Prefix: total})
+		if len(got.Findings) != 1 || got.Findings[0].Fixed || !strings.Contains(got.Findings[0].Detail, "did not name") {
+			t.Errorf("found %+v, want shards that were not named", got.Findings)
+		}
+		sums{total: 70}.want(t, r)
+	})
+}
+
+// A group without a record gets one, and is not corrected before.
+func TestGroupsWithoutRecords(t *testing.T) {
+	t.Parallel()
+	const group = countmill.GroupMark + "site:s1"
+	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+		r.History(50)
+		want := r.State().Totals
+		got := r.RecountBy(r.Recounter(lost{r.Store, group}, recount.Config{}), recount.Query{Repair: true})
+		if names := recounttest.Named(got.Findings); len(names) != 1 || names[0] != "missing "+group+" 0" {
+			t.Errorf("found %q, want the missing record alone", names)
+		}
+		if diff := cmp.Diff(want, r.State().Totals); diff != "" {
+			t.Errorf("totals (-before +after the repair):\n%s", diff)
+		}
+		r.Nothing("with the record")
+	})
+}
+
+// A sum that lost its sign differs by more than fits 64 bits.
+func TestLargestDifferences(t *testing.T) {
+	t.Parallel()
+	for _, sum := range []int64{7, -7} {
+		forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+			writeRecord(r, total, sum)
+			if err := r.Grow(t.Context(), []store.Growth{{Counter: total, Shards: 1}}); err != nil {
+				t.Fatal(err)
+			}
+			damage(t, r, total, sum^math.MinInt64)
+			for range 3 {
+				r.Recount(recount.Query{Prefix: total, Repair: true})
+			}
+			if got := r.Recount(recount.Query{Prefix: total}); got.Counters != 1 || len(got.Findings) > 0 {
+				t.Errorf("a sum of %d, after repairs: %+v", sum, got)
+			}
+			sums{total: sum}.want(t, r)
+		})
+	}
+}
+
+// A sum of several shards that are together beyond 64 bits goes back by what fits.
+func TestDifferencesThatWrap(t *testing.T) {
+	t.Parallel()
+	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+		if err := r.Grow(t.Context(), []store.Growth{{Counter: total, Shards: 2}}); err != nil {
+			t.Fatal(err)
+		}
+		writeRecord(r, total, math.MaxInt64-5)
+		damage(t, r, total, math.MaxInt64-5)
+		c := &store.Commit{
+			Correction: true, Rules: r.Settings().Version, Adds: []store.ShardDelta{store.NewShardDelta(total, 1, 50)},
+			Markers: []store.Marker{{ID: r.NewID(), At: r.Now(), ExpireAt: r.Now().Add(time.Hour)}},
+		}
+		if _, err := r.Store.Fold(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.Recount(recount.Query{Prefix: total, Repair: true}); len(got.Findings) != 1 || !got.Findings[0].Fixed {
+			t.Errorf("got %+v, want damage that was corrected", got)
+		}
+		sums{total: math.MaxInt64 - 5}.want(t, r)
+	})
+}
+
+// writeRecord writes a record of a part for each delta, without its sums.
+func writeRecord(r *recounttest.Rig, counter string, deltas ...int64) {
+	at, done := r.JournalMoment(r.Now())
+	defer done()
+	var record journal.Record
+	for _, delta := range deltas {
+		record.Parts = append(record.Parts, journal.Part{ID: r.NewID(), Minute: wire.MinuteOf(at), Entries: []journal.Entry{{Counter: counter, Delta: delta}}})
+	}
+	key := store.NewJournalKey(at, r.Rand.Uint64())
+	r.Store.(*fakestore.Store).WriteRecords(&store.Commit{Records: []store.JournalRecord{{Key: key, ExpireAt: at.Add(24 * time.Hour), Data: record.Encode(nil)}}})
+}
+
+// Increments that cancel each other within a minute make no record, and none is missing.
+func TestIncrementsThatCancel(t *testing.T) {
+	t.Parallel()
+	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+		writeRecord(r, "page:s1:none", 5, -5)
+		if got := r.Recount(recount.Query{Prefix: "page:"}); len(got.Findings) > 0 || got.Counters != 1 {
+			t.Errorf("got %+v, want 1 counter and nothing found", got)
+		}
+	})
+}
+
+// The balance of a counter that does not fit 64 bits is in no opening. When the counter fits again it is not judged.
+func TestBalancesThatNobodyKnows(t *testing.T) {
+	t.Parallel()
+	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+		growths := []store.Growth{{Counter: "old:1", Shards: 1}, {Counter: "old:2", Shards: 1}, {Counter: "old:3", Shards: 1}}
+		if err := r.Grow(t.Context(), growths); err != nil {
+			t.Fatal(err)
+		}
+		damage(t, r, "old:1", 30)
+		damage(t, r, "old:2", math.MaxInt64)
+		damage(t, r, "old:3", 50)
+		r.Change(keepJournal(t, "old:*", "30d"))
+		r.Pass(2 * store.RulesSettle)
+		x := r.Recounter(r.Store, recount.Config{})
+		for i := range 2 {
+			before := len(r.Store.(*fakestore.Store).Journaled())
+			if err := x.Tend(t.Context(), quiet); err != nil {
+				t.Fatal(err)
+			}
+			if n := len(r.Store.(*fakestore.Store).Journaled()) - before; n != 2*(1-i) {
+				t.Errorf("%d records of openings in round %d, want one on each side of the counter, once", n, i)
+			}
+		}
+		damage(t, r, "old:2", -100) // an increment
+		writeRecord(r, "old:2", -100)
+		fold(t, r, "old:3", 5)
+		got := r.Recount(recount.Query{Prefix: "old:", Repair: true})
+		if len(got.Findings) > 0 || got.Counters != 2 || len(got.Reasons) != 1 || !strings.Contains(fmt.Sprint(got.Reasons), "no opening") {
+			t.Errorf("got %+v, want 2 counters, nothing found, and one without an opening", got)
+		}
+		sums{"old:1": 30, "old:2": math.MaxInt64 - 100, "old:3": 55}.want(t, r)
+	})
+}
+
+// A client reads answers up to a size: with many findings a piece is smaller.
+func TestBoundOfAnswers(t *testing.T) {
+	t.Parallel()
+	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+		const counters, most = 20, 6
+		for i := range counters {
+			name := fmt.Sprint("billing:", i)
+			fold(t, r, name, 7)
+			damage(t, r, name, 1)
+		}
+		x, found := r.Recounter(r.Store, recount.Config{MostFindings: most}), 0
+		for q := (recount.Query{Prefix: "billing:"}); ; {
+			got, err := x.Recount(t.Context(), q)
+			if err != nil || len(got.Findings) > most {
+				t.Fatalf("a piece has %d findings, %v; want %d at most", len(got.Findings), err, most)
+			}
+			found += len(got.Findings)
+			if q.Piece = got.Next; q.Piece == "" {
+				break
+			}
+		}
+		if found != counters {
+			t.Errorf("found %d, want %d", found, counters)
+		}
+	})
+}
