@@ -100,7 +100,7 @@ func (c *groupCheck) read(ctx context.Context) error {
 			s.counted, s.overflow = s.counted+sum, s.overflow || overflow
 		}
 	})
-	for _, prefix := range []string{c.index.GroupPrefix(), c.index.Overflow()} {
+	for _, prefix := range c.index.GroupPrefixes() {
 		if err != nil {
 			return err
 		}

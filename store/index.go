@@ -118,6 +118,14 @@ func (x *Index) Prefix() string { return x.match.texts[0] }
 // GroupPrefix is the text with which the names of all groups begin, but for Overflow.
 func (x *Index) GroupPrefix() string { return countmill.GroupMark + x.group.texts[0] }
 
+// GroupPrefixes are texts of which each group's name begins with exactly one. Other names can begin with them too.
+func (x *Index) GroupPrefixes() []string {
+	if strings.HasPrefix(x.Overflow(), x.GroupPrefix()) { // as with {site}
+		return []string{x.GroupPrefix()}
+	}
+	return []string{x.GroupPrefix(), x.Overflow()}
+}
+
 // HasGroup reports whether the name is one of the index's groups.
 func (x *Index) HasGroup(name string) bool {
 	return strings.HasPrefix(name, x.GroupPrefix()) && !IsOverflow(name) || name == x.Overflow()

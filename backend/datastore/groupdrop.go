@@ -3,7 +3,6 @@ package datastore
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 
@@ -98,12 +97,11 @@ func (s *Store) groupRefs(ctx context.Context, x *store.Index, limit int) (refs 
 // groupsOf returns the records of up to limit groups. Among the names with the prefix of the groups can be
 // the overflow groups of other indexes.
 func (s *Store) groupsOf(ctx context.Context, x *store.Index, limit int) (found []*pb.Entity, err error) {
-	for _, prefix := range []string{x.GroupPrefix(), x.Overflow()} {
+	for _, prefix := range x.GroupPrefixes() {
 		sp, _ := prefixSpan(prefix, "")
 		_, err := s.query(ctx, nil, sp, limit+store.MaxIndexes, func(e *pb.Entity) error {
 			r := refOf(e.GetKey())
-			isListed := slices.ContainsFunc(found, func(o *pb.Entity) bool { return refOf(o.GetKey()) == r })
-			if len(found) < limit && x.HasGroup(r.name) && !isListed {
+			if len(found) < limit && x.HasGroup(r.name) {
 				found = append(found, e)
 			}
 			return nil

@@ -58,7 +58,7 @@ func (s *Store) Risen(*store.SumsQuery, store.RiseMark) store.Rise { return stor
 
 func prefixes(q *store.SumsQuery) []string {
 	if q.Groups {
-		return []string{q.Index.GroupPrefix(), q.Index.Overflow()}
+		return q.Index.GroupPrefixes()
 	}
 	return []string{q.Index.Prefix()}
 }

@@ -340,7 +340,7 @@ func (s *Store) DropGroups(ctx context.Context, x *store.Index, limit int) (drop
 
 // groupsOf lists up to limit groups of an index.
 func (s *Store) groupsOf(ctx context.Context, x *store.Index, limit int) (groups []string, err error) {
-	for _, prefix := range []string{x.GroupPrefix(), x.Overflow()} {
+	for _, prefix := range x.GroupPrefixes() {
 		key := s.keys.named(nil, kindRecord, prefix)
 		err := s.each(ctx, s.db, key, nil, func(key, _ []byte) (bool, error) {
 			if name := string(key[len(s.keys.prefix)+1:]); x.HasGroup(name) {

@@ -71,7 +71,7 @@ func (w *sumWalk) count(ctx context.Context) error {
 // prefixes are the texts with which the names begin.
 func prefixes(q *store.SumsQuery) []string {
 	if q.Groups {
-		return []string{q.Index.GroupPrefix(), q.Index.Overflow()}
+		return q.Index.GroupPrefixes()
 	}
 	return []string{q.Index.Prefix()}
 }

@@ -224,7 +224,7 @@ func (x *run) readGroups(ctx context.Context, index *store.Index, groups map[str
 		}
 		return nil
 	})
-	for _, prefix := range []string{index.GroupPrefix(), index.Overflow()} {
+	for _, prefix := range index.GroupPrefixes() {
 		if err != nil {
 			return err
 		}
