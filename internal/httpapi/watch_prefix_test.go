@@ -540,6 +540,28 @@ func TestWatchPrefixOutlivesTheStore(t *testing.T) {
 	})
 }
 
+// Beats without a read do not make a watcher fall behind: it has the same state as before.
+func TestWatchPrefixOutlivesALongOutage(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newPrefixReader(2)
+		srv, _ := watched(t, f, httpapi.Config{})
+		s := srv.watch(t, "/v1/watch?prefix=page:")
+		s.wantEvent("0000=0 0001=1")
+		f.change(func() { f.err = errors.New("fails") })
+		if got := s.next(); !strings.HasPrefix(got, "event: problem") {
+			t.Errorf("a failed read sends %q", got)
+		}
+		for began := time.Now(); time.Since(began) < time.Minute; {
+			if got := s.next(); got != ": keep-alive" {
+				t.Fatalf("a read that fails again sends %q, want comments", got)
+			}
+		}
+		f.change(func() { f.err = nil })
+		f.set("page:0001", 3)
+		s.wantEvent("0001=3")
+	})
+}
+
 func TestWatchPrefixLeavesOverflowedCountersOut(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newPrefixReader(3)
