@@ -141,11 +141,12 @@ func timeOf(query api.Params, name string, without time.Time) (time.Time, error)
 	if t, err := time.Parse(time.RFC3339, text); err == nil {
 		return t.In(without.Location()), nil
 	}
-	t, err := time.ParseInLocation(time.DateOnly, text, without.Location())
+	day, err := time.Parse(time.DateOnly, text)
 	if err != nil {
-		return t, &countmill.FieldError{Field: name, Problem: "is not a time", Limit: "2006-01-02T15:04:05Z or 2006-01-02, with + written as %2B"}
+		return day, &countmill.FieldError{Field: name, Problem: "is not a time", Limit: "2006-01-02T15:04:05Z or 2006-01-02, with + written as %2B"}
 	}
-	return t, nil
+	y, m, d := day.Date()
+	return reader.DayBegins(y, m, d, without.Location()), nil
 }
 
 // rows are an answer, which clients see as [{"time", "counter", "value", "partial"}].
