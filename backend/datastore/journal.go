@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -158,23 +159,38 @@ func (s *Store) journalPage(ctx context.Context, kind, prefix string, q store.Jo
 	return s.confirm(ctx, "read the journal")
 }
 
-// queryJournal visits the entities of a range that has an end, at the moment when or at the newest one.
+// errFull ends the query of a page that is full.
+var errFull = errors.New("the page is full")
+
+// queryJournal visits the entities of a range that has an end, at the moment when or at the newest one. Rows of
+// other counters, whose names begin with this one's, have no place in the page: it goes on after them.
 func (s *Store) queryJournal(ctx context.Context, when *timestamppb.Timestamp, kind, prefix string, q store.JournalQuery, page *store.JournalPage, visit func(store.JournalPlace, *fields) int) (*timestamppb.Timestamp, error) {
-	size, visited := 0, 0
-	return s.run(ctx, at(when), journalQuery(kind, prefix, q), q.Limit+1, func(e *pb.Entity) error {
-		f := fields{entity: e}
-		text, ok := strings.CutPrefix(f.text("place"), prefix)
-		p, err := store.ParseJournalPlace("place", text)
-		if !ok || err != nil {
-			return f.err // of another counter, whose name begins with this one's
+	query, limit, size, visited := journalQuery(kind, prefix, q), q.Limit+1, 0, 0
+	for {
+		found := 0
+		read, err := s.run(ctx, at(when), query, limit, func(e *pb.Entity) error {
+			found++
+			f := fields{entity: e}
+			text, ok := strings.CutPrefix(f.text("place"), prefix)
+			p, err := store.ParseJournalPlace("place", text)
+			if !ok || err != nil {
+				return f.err
+			}
+			if visited == q.Limit || size >= store.JournalPageBytes {
+				page.More = true
+				return errFull
+			}
+			visited, size = visited+1, size+visit(p, &f)
+			return f.err
+		})
+		if when = read; errors.Is(err, errFull) {
+			return when, nil
 		}
-		if visited == q.Limit || size >= store.JournalPageBytes {
-			page.More = true
-			return nil
+		if err != nil || found < limit {
+			return when, err
 		}
-		visited, size = visited+1, size+visit(p, &f)
-		return f.err
-	})
+		limit = maxKeys // there may be many
+	}
 }
 
 func journalQuery(kind, prefix string, q store.JournalQuery) *pb.Query {
