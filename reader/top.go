@@ -114,7 +114,7 @@ func (r *Reader) openBoard(ctx context.Context, q BoardQuery) (*boardReading, er
 		br.query.From, br.query.To = q.Window.bounds(r.clock.Now())
 		begin := rule.Since
 		if q.Groups {
-			begin = later(begin, br.query.Index.Since)
+			begin = later(begin, groupsBegin(br.query.Index))
 		}
 		br.moment.Partial = begin.After(br.query.From.Time())
 	}
