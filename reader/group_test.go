@@ -2,6 +2,7 @@ package reader_test
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -196,6 +197,35 @@ func TestAWindowThatBeginsJustAfterItsIndex(t *testing.T) {
 			}
 		}
 	})
+}
+
+// An index ends while somebody waits for the first board of its groups. They are being removed when they are read.
+func TestAnIndexEndsBeforeItsFirstBoard(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		t.Run(fmt.Sprint(again), func(t *testing.T) {
+			groupBubble(t, func(t *testing.T, r *groupRig) {
+				defer r.rdr.Close()
+				r.put(r.step(store.CreateIndex), map[string]int64{"=site:s1": 10, "=site:s2": 5}, nil)
+				r.step(store.ServeIndex)
+				r.store.On(fakestore.Sums, func(int) fakestore.Answer {
+					r.step(store.DeleteIndex)
+					time.Sleep(5 * time.Minute)
+					if again {
+						r.step(store.RemoveIndex)
+						r.step(store.CreateIndex)
+					}
+					return fakestore.OK
+				})
+				q := reader.TopQuery{BoardQuery: reader.BoardQuery{Index: "sites", Groups: true}, N: 1}
+				top, err := r.rdr.Top(t.Context(), q)
+				_, none := errors.AsType[*reader.NoIndexError](err)
+				ending, not := errors.AsType[*reader.NotServingError](err)
+				if again && !none || !again && (!not || !ending.Deleting || ending.Group != "=site:*") {
+					t.Errorf("got %+v, %v; want an error about the index", top, err)
+				}
+			})
+		})
+	}
 }
 
 // An index that is made between the last check and the moment of the read has no totals yet.
