@@ -55,7 +55,7 @@ type boardKey struct {
 
 // A kept is a board, or the wait for the first one.
 type kept struct {
-	board *board.Board // nil before the first scan
+	board *board.Board // nil before the first scan, or if it is too old
 	err   error        // of the last scan
 	began time.Time    // of the last scan that ended
 	asked time.Time
@@ -124,11 +124,14 @@ func (b *boards) look(key boardKey, q store.SumsQuery, slides bool) (*board.Boar
 		k = new(kept)
 		b.kept[key] = k
 	}
-	k.asked = now
-	if k.done == nil && b.ctx.Err() == nil && b.dueLocked(k, &q, now) {
+	if idle := now.Sub(k.asked) > boardsKept; k.done == nil && b.ctx.Err() == nil && b.dueLocked(k, &q, now) {
+		if idle && q.Rate == 0 {
+			k.board = nil // its names are of another time; where scans are slow they serve all the same
+		}
 		k.done = make(chan struct{})
 		b.running.Go(func() { b.scan(k, q, slides) })
 	}
+	k.asked = now
 	if k.done == nil {
 		ended := make(chan struct{})
 		close(ended)

@@ -69,6 +69,42 @@ func TestAScanFails(t *testing.T) {
 	})
 }
 
+// A board that nobody asked for does not serve hours later, because its names are of another time. That of a store that
+// charges does: the next one can take long.
+func TestABoardThatNobodyAskedFor(t *testing.T) {
+	t.Parallel()
+	for _, window := range []string{"", "1h"} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, 1, embedded)
+			r := newTopReader(t, w, reader.Config{}.SmallBoards(2))
+			defer r.Close()
+			time.Sleep(24 * time.Hour)
+			w.fold("page:a:1", 5, time.Now())
+			w.fold("page:b:1", 4, time.Now())
+			if top, err := r.Top(t.Context(), boardQuery(t, window)); err != nil || len(top.Top) != 2 {
+				t.Fatalf("%q: %+v, %v; want both", window, top, err)
+			}
+			time.Sleep(3 * time.Hour)
+			w.fold("page:c:1", 7, time.Now())
+			w.fold("page:d:1", 6, time.Now())
+			top, err := r.Top(t.Context(), boardQuery(t, window))
+			if err != nil || len(top.Top) != 2 || top.Top[0].Counter != "page:c:1" || top.Top[1].Counter != "page:d:1" {
+				t.Errorf("%q, three hours later: %+v, %v; want page:c:1 and page:d:1", window, top, err)
+			}
+			slow := newTopReader(t, shared{w}, reader.Config{BoardRate: 1})
+			defer slow.Close()
+			for _, want := range []string{"page:c:1", "page:c:1", "page:e:1"} { // the old board serves during a scan
+				if top, err := slow.Top(t.Context(), boardQuery(t, "")); err != nil || top.Top[0].Counter != want {
+					t.Errorf("a store that charges: %+v, %v; want %s first", top, err, want)
+				}
+				synctest.Wait()
+				time.Sleep(3 * time.Hour)
+				w.fold("page:e:1", 100, time.Now())
+			}
+		})
+	}
+}
+
 // A scan that ends with its reader does not count as an error of the store.
 func TestAClosedReaderCountsNoError(t *testing.T) {
 	t.Parallel()

@@ -2,6 +2,7 @@ package reader_test
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -168,6 +169,63 @@ func TestWindowsOfGroups(t *testing.T) {
 			t.Errorf("counters with a rule for their groups: %v, want a *NoWindowError with the rule for page:*", err)
 		}
 	})
+}
+
+// An increment can be folded just before its index, and count at most a minute later: in the window's first minute.
+func TestAWindowThatBeginsJustAfterItsIndex(t *testing.T) {
+	groupBubble(t, func(t *testing.T, r *groupRig) {
+		defer r.rdr.Close()
+		keep := store.Retention{Quarters: 400 * 24 * time.Hour}
+		if _, err := r.store.ChangeRules(t.Context(), store.RuleChange{Pattern: "=site:*", Keep: keep}); err != nil {
+			t.Fatal(err)
+		}
+		midnight := time.Now().Truncate(24 * time.Hour).Add(72 * time.Hour)
+		time.Sleep(time.Until(midnight) - 30*time.Second)
+		if x := r.step(store.CreateIndex); !x.Since.Truncate(time.Second).Equal(midnight.Add(-30 * time.Second)) {
+			t.Fatalf("the index begins at %s", x.Since)
+		}
+		r.step(store.ServeIndex)
+		time.Sleep(time.Hour)
+		for offset, partial := range map[time.Duration]bool{-time.Minute: true, 0: true, time.Minute: false} {
+			w, err := reader.ParseWindow("today", time.FixedZone("", -int(offset.Seconds())))
+			if err != nil {
+				t.Fatal(err)
+			}
+			top, err := r.rdr.Top(t.Context(), reader.TopQuery{BoardQuery: reader.BoardQuery{Index: "sites", Groups: true, Window: w}, N: 1})
+			if err != nil || top.Partial != partial {
+				t.Errorf("a day that begins %s after the index: %+v, %v; want partial %t", offset+30*time.Second, top, err, partial)
+			}
+		}
+	})
+}
+
+// An index ends while somebody waits for the first board of its groups. They are being removed when they are read.
+func TestAnIndexEndsBeforeItsFirstBoard(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		t.Run(fmt.Sprint(again), func(t *testing.T) {
+			groupBubble(t, func(t *testing.T, r *groupRig) {
+				defer r.rdr.Close()
+				r.put(r.step(store.CreateIndex), map[string]int64{"=site:s1": 10, "=site:s2": 5}, nil)
+				r.step(store.ServeIndex)
+				r.store.On(fakestore.Sums, func(int) fakestore.Answer {
+					r.step(store.DeleteIndex)
+					time.Sleep(5 * time.Minute)
+					if again {
+						r.step(store.RemoveIndex)
+						r.step(store.CreateIndex)
+					}
+					return fakestore.OK
+				})
+				q := reader.TopQuery{BoardQuery: reader.BoardQuery{Index: "sites", Groups: true}, N: 1}
+				top, err := r.rdr.Top(t.Context(), q)
+				_, none := errors.AsType[*reader.NoIndexError](err)
+				ending, not := errors.AsType[*reader.NotServingError](err)
+				if again && !none || !again && (!not || !ending.Deleting || ending.Group != "=site:*") {
+					t.Errorf("got %+v, %v; want an error about the index", top, err)
+				}
+			})
+		})
+	}
 }
 
 // An index that is made between the last check and the moment of the read has no totals yet.

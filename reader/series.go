@@ -190,9 +190,14 @@ func (s *seriesReading) read(ctx context.Context) (Series, error) {
 func begin(rules *store.Rules, counter string) time.Time {
 	at := rules.LastSeriesOf(counter).Since
 	if x := rules.IndexOf(counter); x != nil {
-		at = later(at, x.Since.Add(store.SeriesAhead+time.Minute-time.Nanosecond).Truncate(time.Minute))
+		at = later(at, groupsBegin(x))
 	}
 	return at
+}
+
+// groupsBegin is the first minute of which the groups of an index have all increments.
+func groupsBegin(x *store.Index) time.Time {
+	return x.Since.Add(store.SeriesAhead + time.Minute - time.Nanosecond).Truncate(time.Minute)
 }
 
 func later(a, b time.Time) time.Time {

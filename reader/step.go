@@ -59,13 +59,13 @@ func (s Step) floor(t time.Time) time.Time {
 	y, m, d := t.Date()
 	switch {
 	case s.days == 7:
-		return dayBegins(y, m, d-(int(t.Weekday())+6)%7, t.Location())
+		return DayBegins(y, m, d-(int(t.Weekday())+6)%7, t.Location())
 	case s.days == 1:
-		return dayBegins(y, m, d, t.Location())
+		return DayBegins(y, m, d, t.Location())
 	case s.months == 12:
-		return dayBegins(y, time.January, 1, t.Location())
+		return DayBegins(y, time.January, 1, t.Location())
 	case s.months == 1:
-		return dayBegins(y, m, 1, t.Location())
+		return DayBegins(y, m, 1, t.Location())
 	}
 	at := t.Truncate(s.unit())
 	for n := longestDay / s.unit(); n > 0 && !s.begins(at); n-- {
@@ -78,7 +78,7 @@ func (s Step) floor(t time.Time) time.Time {
 func (s Step) next(t time.Time) time.Time {
 	y, m, d := t.Date()
 	if s.minutes == 0 {
-		return dayBegins(y, m+time.Month(s.months), d+s.days, t.Location())
+		return DayBegins(y, m+time.Month(s.months), d+s.days, t.Location())
 	}
 	at := t.Add(s.unit())
 	for n := longestDay / s.unit(); n > 0 && !s.begins(at); n-- {
@@ -110,8 +110,8 @@ func (s Step) before(t time.Time) time.Time {
 	return time.Date(first.Year(), first.Month(), d-s.days, h, minute, sec, 0, t.Location())
 }
 
-// dayBegins returns the first moment of a day. It is not midnight where the clock skips midnight.
-func dayBegins(y int, m time.Month, d int, zone *time.Location) time.Time {
+// DayBegins returns the first moment of a day. It is not midnight where the clock skips midnight.
+func DayBegins(y int, m time.Month, d int, zone *time.Location) time.Time {
 	want := time.Date(y, m, d, 0, 0, 0, 0, time.UTC)
 	at := time.Date(y, m, d, 0, 0, 0, 0, zone)
 	for dateOf(at).Before(want) {

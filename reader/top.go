@@ -114,7 +114,7 @@ func (r *Reader) openBoard(ctx context.Context, q BoardQuery) (*boardReading, er
 		br.query.From, br.query.To = q.Window.bounds(r.clock.Now())
 		begin := rule.Since
 		if q.Groups {
-			begin = later(begin, br.query.Index.Since)
+			begin = later(begin, groupsBegin(br.query.Index))
 		}
 		br.moment.Partial = begin.After(br.query.From.Time())
 	}
@@ -182,8 +182,32 @@ func (br *boardReading) sums(ctx context.Context, counters []string) ([]board.Ra
 	if first {
 		br.settle()
 		br.r.clock.Learn(br.moment.AsOf, began)
+		if err := br.checkIndex(ctx); err != nil {
+			return nil, err
+		}
 	}
 	return br.ranked(ctx, br.partials[from:])
+}
+
+// checkIndex is checkRead for the groups of a board: the wait for the first board can be longer than the groups of an
+// index stay after its end.
+func (br *boardReading) checkIndex(ctx context.Context) error {
+	if !br.query.Groups {
+		return nil
+	}
+	if asked := br.r.asked.Load(); asked == nil || br.moment.AsOf.Sub(*asked) > store.SettingsMaxAge {
+		if err := br.r.askStore(ctx); err != nil {
+			return err
+		}
+	}
+	x := br.query.Index
+	switch now := br.r.settings.Load().Rules.Index(x.Name); {
+	case now == nil || now.Number != x.Number:
+		return &NoIndexError{x.Name}
+	case !now.InForce():
+		return &NotServingError{Group: x.GroupPrefix() + "*", Index: x.Name, Deleting: true}
+	}
+	return nil
 }
 
 // settle notes the moment of the view, and how far sums have risen by then at most.

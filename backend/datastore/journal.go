@@ -159,31 +159,39 @@ func (s *Store) journalPage(ctx context.Context, kind, prefix string, q store.Jo
 	return s.confirm(ctx, "read the journal")
 }
 
-// queryJournal visits the entities of a range that has an end, at the moment when or at the newest one.
-func (s *Store) queryJournal(ctx context.Context, when *timestamppb.Timestamp, kind, prefix string, q store.JournalQuery, page *store.JournalPage, visit func(store.JournalPlace, *fields) int) (*timestamppb.Timestamp, error) {
-	size, visited := 0, 0
-	when, err := s.run(ctx, at(when), journalQuery(kind, prefix, q), q.Limit+1, func(e *pb.Entity) error {
-		f := fields{entity: e}
-		text, ok := strings.CutPrefix(f.text("place"), prefix)
-		p, err := store.ParseJournalPlace("place", text)
-		if !ok || err != nil {
-			return f.err // of another counter, whose name begins with this one's
-		}
-		if visited == q.Limit || size >= store.JournalPageBytes {
-			page.More = true
-			return errPageFull
-		}
-		visited, size = visited+1, size+visit(p, &f)
-		return f.err
-	})
-	if errors.Is(err, errPageFull) {
-		err = nil
-	}
-	return when, err
-}
+// errFull ends the query of a page that is full, so that the rest of its entities, of up to 512 KiB each, is not read.
+var errFull = errors.New("the page is full")
 
-// errPageFull ends a query whose answer is full, so that the rest of its entities, of up to 512 KiB each, is not read.
-var errPageFull = errors.New("the page is full")
+// queryJournal visits the entities of a range that has an end, at the moment when or at the newest one. Rows of
+// other counters, whose names begin with this one's, have no place in the page: it goes on after them.
+func (s *Store) queryJournal(ctx context.Context, when *timestamppb.Timestamp, kind, prefix string, q store.JournalQuery, page *store.JournalPage, visit func(store.JournalPlace, *fields) int) (*timestamppb.Timestamp, error) {
+	query, limit, size, visited := journalQuery(kind, prefix, q), q.Limit+1, 0, 0
+	for {
+		found := 0
+		read, err := s.run(ctx, at(when), query, limit, func(e *pb.Entity) error {
+			found++
+			f := fields{entity: e}
+			text, ok := strings.CutPrefix(f.text("place"), prefix)
+			p, err := store.ParseJournalPlace("place", text)
+			if !ok || err != nil {
+				return f.err
+			}
+			if visited == q.Limit || size >= store.JournalPageBytes {
+				page.More = true
+				return errFull
+			}
+			visited, size = visited+1, size+visit(p, &f)
+			return f.err
+		})
+		if when = read; errors.Is(err, errFull) {
+			return when, nil
+		}
+		if err != nil || found < limit {
+			return when, err
+		}
+		limit = maxKeys // there may be many
+	}
+}
 
 func journalQuery(kind, prefix string, q store.JournalQuery) *pb.Query {
 	bound := func(op pb.PropertyFilter_Operator, p store.JournalPlace) *pb.Filter {

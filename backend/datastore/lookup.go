@@ -131,7 +131,7 @@ func (s *Store) query(ctx context.Context, when *timestamppb.Timestamp, sp span,
 }
 
 // run visits up to limit results of a query. Without options it reads all of them at the moment of the
-// first answer. It returns the moment of the last answer.
+// first answer. It returns the moment of the last answer. A further run of the query goes on after it.
 func (s *Store) run(ctx context.Context, options *pb.ReadOptions, q *pb.Query, limit int, visit func(*pb.Entity) error) (when *timestamppb.Timestamp, err error) {
 	for {
 		q.Limit = wrapperspb.Int32(int32(limit))
@@ -152,10 +152,10 @@ func (s *Store) run(ctx context.Context, options *pb.ReadOptions, q *pb.Query, l
 			}
 		}
 		limit -= len(batch.GetEntityResults())
+		q.StartCursor = batch.GetEndCursor()
 		if limit <= 0 || batch.GetMoreResults() != pb.QueryResultBatch_NOT_FINISHED {
 			return when, nil
 		}
-		q.StartCursor = batch.GetEndCursor()
 	}
 }
 

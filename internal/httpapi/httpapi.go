@@ -204,7 +204,7 @@ type API struct {
 	badges      atomic.Int64
 	seriesReads atomic.Int64    // how many series are being read
 	boardReads  atomic.Int64    // how many answers about boards are being made
-	unread      atomic.Int64    // bytes of metrics that clients have not read
+	unread      atomic.Int64    // bytes of metrics and series that clients have not read
 	closing     context.Context // ends all watchers
 	close       context.CancelFunc
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/internal/httpapi"
+	"github.com/countmill/countmill/reader"
 )
 
 // bubble runs f in virtual time.
@@ -143,6 +144,34 @@ func TestMetricsForThoseWhoReadThem(t *testing.T) {
 		}
 		if status, text, _ := s.call(t, "GET", "/metrics/counters?match=a"); status != 200 || !strings.Contains(text, `{counter="a"} 7`) {
 			t.Errorf("beside clients that do not read: got %d %s", status, text)
+		}
+		time.Sleep(10 * time.Second)
+		for _, resp := range unread {
+			if _, err := io.ReadAll(resp.Body); err == nil {
+				t.Error("a client that did not read for 10s got its whole answer")
+			}
+		}
+	})
+}
+
+// So do clients that do not read their series.
+func TestSeriesForThoseWhoReadThem(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newFake()
+		f.series = reader.Series{Rows: make([]reader.Row, 1000)}
+		for i := range f.series.Rows {
+			f.series.Rows[i].Counter = fmt.Sprintf("page:%0490d", i)
+		}
+		s, _ := watched(t, f, httpapi.Config{})
+		s.WriteTimeout = time.Hour
+		var unread []*http.Response
+		for range 20 {
+			unread = append(unread, s.get(t, "GET", "/v1/series?counter=a"))
+		}
+		for _, resp := range unread {
+			if resp.StatusCode != 200 {
+				t.Errorf("beside clients that do not read: got %d, want 200", resp.StatusCode)
+			}
 		}
 		time.Sleep(10 * time.Second)
 		for _, resp := range unread {

@@ -27,11 +27,11 @@ const (
 	// maxScrapes is how many of them are gathered at once; each may hold some MiB.
 	maxScrapes = 4
 
-	// maxUnread bounds the bytes of answers that clients have not read yet. One answer
+	// maxUnread bounds the bytes of large answers that clients have not read yet. One answer
 	// is always written, whatever its size.
 	maxUnread = 64 << 20
 
-	// leastRead is how fast a client must read such an answer, in bytes a second, after
+	// leastRead is how fast a client must read a large answer, in bytes a second, after
 	// readGrace. A slower client loses its connection: unread answers hold memory that others
 	// need.
 	leastRead = 256 << 10
@@ -55,16 +55,21 @@ func (a *API) scrapeCounters(c call) error {
 	if err != nil {
 		return err
 	}
+	c.w.Header().Set("Countmill-Truncated", strconv.FormatBool(truncated))
+	return a.writeLarge(c, "text/plain; version=0.0.4; charset=utf-8", text)
+}
+
+// writeLarge writes an answer of up to some MiB. A client that does not read it soon loses its connection.
+func (a *API) writeLarge(c call, contentType string, text []byte) error {
 	size := int64(len(text))
 	defer a.unread.Add(-size)
 	if unread := a.unread.Add(size); unread > maxUnread && unread > size {
-		return fmt.Errorf("%w: answers with metrics of counters that were not read yet have %d bytes", countmill.ErrOverloaded, unread-size)
+		return fmt.Errorf("%w: large answers that were not read yet have %d bytes", countmill.ErrOverloaded, unread-size)
 	}
 	header := c.w.Header()
-	header.Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+	header.Set("Content-Type", contentType)
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Countmill-Truncated", strconv.FormatBool(truncated))
 	header.Set("Content-Length", strconv.Itoa(len(text)))
 	_ = api.ExtendWrite(c.w, readGrace+time.Duration(size)*time.Second/leastRead) // tests write without a connection
 	c.w.Write(text)                                                               // an error means that the client is gone

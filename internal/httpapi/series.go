@@ -40,13 +40,9 @@ func (a *API) series(c call) error {
 	if err := c.caller().CheckAll(q.Counters); err != nil {
 		return err
 	}
-	defer a.seriesReads.Add(-1)
-	if a.seriesReads.Add(1) > maxSeries {
-		return fmt.Errorf("%w: %d series are being read", countmill.ErrOverloaded, maxSeries)
-	}
-	found, err := a.services.Reader.Series(c.ctx, q.SeriesQuery)
+	found, err := a.readSeries(c.ctx, q.SeriesQuery)
 	if err != nil {
-		return a.asSeriesProblem(c.ctx, err)
+		return err
 	}
 	header := c.w.Header()
 	header.Set("Countmill-As-Of", api.FormatTime(found.AsOf))
@@ -54,10 +50,22 @@ func (a *API) series(c call) error {
 	header.Set("Countmill-Without-Curve", strconv.FormatInt(found.Unbucketed, 10))
 	header.Set("Vary", "Accept")
 	if q.csv {
-		return writeCSV(c.w, q.csvOf(&found))
+		return a.writeLarge(c, "text/csv; charset=utf-8", q.csvOf(&found))
 	}
-	api.WriteJSON(c.w, http.StatusOK, &rows{found, q})
-	return nil
+	return a.writeLarge(c, "application/json", append((&rows{found, q}).AppendJSON(nil), '\n'))
+}
+
+// readSeries reads rows, unless too many others do. How long a client takes to read the answer does not count.
+func (a *API) readSeries(ctx context.Context, q reader.SeriesQuery) (reader.Series, error) {
+	defer a.seriesReads.Add(-1)
+	if a.seriesReads.Add(1) > maxSeries {
+		return reader.Series{}, fmt.Errorf("%w: %d series are being read", countmill.ErrOverloaded, maxSeries)
+	}
+	found, err := a.services.Reader.Series(ctx, q)
+	if err != nil {
+		return reader.Series{}, a.asSeriesProblem(ctx, err)
+	}
+	return found, nil
 }
 
 func (a *API) asSeriesProblem(ctx context.Context, err error) error {
@@ -141,11 +149,12 @@ func timeOf(query api.Params, name string, without time.Time) (time.Time, error)
 	if t, err := time.Parse(time.RFC3339, text); err == nil {
 		return t.In(without.Location()), nil
 	}
-	t, err := time.ParseInLocation(time.DateOnly, text, without.Location())
+	day, err := time.Parse(time.DateOnly, text)
 	if err != nil {
-		return t, &countmill.FieldError{Field: name, Problem: "is not a time", Limit: "2006-01-02T15:04:05Z or 2006-01-02, with + written as %2B"}
+		return day, &countmill.FieldError{Field: name, Problem: "is not a time", Limit: "2006-01-02T15:04:05Z or 2006-01-02, with + written as %2B"}
 	}
-	return t, nil
+	y, m, d := day.Date()
+	return reader.DayBegins(y, m, d, without.Location()), nil
 }
 
 // rows are an answer, which clients see as [{"time", "counter", "value", "partial"}].
@@ -154,7 +163,7 @@ type rows struct {
 	seriesCall
 }
 
-// AppendJSON makes it an api.Appender.
+// AppendJSON appends them as one JSON value.
 func (r *rows) AppendJSON(b []byte) []byte {
 	b = append(b, '[')
 	for i := range r.Rows {
@@ -230,14 +239,4 @@ func (q *seriesCall) csvOf(found *reader.Series) []byte {
 	}
 	w.Flush()
 	return text.Bytes()
-}
-
-func writeCSV(w http.ResponseWriter, text []byte) error {
-	header := w.Header()
-	header.Set("Content-Type", "text/csv; charset=utf-8")
-	header.Set("Cache-Control", "no-store")
-	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Content-Length", strconv.Itoa(len(text)))
-	w.Write(text) // an error means that the client is gone
-	return nil
 }

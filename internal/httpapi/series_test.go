@@ -77,6 +77,26 @@ func TestSeries(t *testing.T) {
 	}
 }
 
+// A date is the first moment of its day, also where the clock skips midnight or shows it twice.
+func TestDatesOfSeries(t *testing.T) {
+	t.Parallel()
+	f := &fakeReader{series: twoRows(t)}
+	srv, _ := start(t, f, httpapi.Config{})
+	for query, want := range map[string][2]string{
+		"tz=America/Havana&from=2026-03-08&to=2026-03-09": {"2026-03-08T01:00:00-04:00", "2026-03-09T00:00:00-04:00"},
+		"tz=America/Havana&from=2026-03-07&to=2026-03-08": {"2026-03-07T00:00:00-05:00", "2026-03-08T01:00:00-04:00"},
+		"tz=Asia/Amman&from=2020-10-30&to=2020-10-31":     {"2020-10-30T00:00:00+03:00", "2020-10-31T00:00:00+02:00"},
+		"tz=Asia/Kolkata&from=2026-11-22&to=2026-11-23":   {"2026-11-22T00:00:00+05:30", "2026-11-23T00:00:00+05:30"},
+	} {
+		if status, text, _ := call(t, http.MethodGet, srv.URL+"/v1/series?counter=a&"+query, ""); status != 200 {
+			t.Errorf("%s: got %d %s", query, status, text)
+		}
+		if got := [2]string{f.query.From.Format(time.RFC3339), f.query.To.Format(time.RFC3339)}; got != want {
+			t.Errorf("%s: %s, want %s", query, got, want)
+		}
+	}
+}
+
 // A row that has not begun has no time over which its value could be a rate.
 func TestRateOfARowThatHasNotBegun(t *testing.T) {
 	t.Parallel()

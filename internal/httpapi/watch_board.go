@@ -33,7 +33,7 @@ type departure struct {
 	beat    uint64
 }
 
-// A board is the watched counters after a beat, which is one read. It never changes: any number
+// A board is the watched counters after a beat, which is one good read. It never changes: any number
 // of watchers show it, however slowly, while the feed makes the next one.
 type board struct {
 	beat uint64
@@ -63,11 +63,10 @@ type reading struct {
 	event, news []byte
 }
 
-// failed is the board after a read that failed.
+// failed is the board after a read that failed. It is of the beat before: no watcher falls behind for it.
 func (b *board) failed(err error) *board {
 	next := *b
 	next.err = err
-	next.beat++
 	return &next
 }
 

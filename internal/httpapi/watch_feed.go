@@ -254,22 +254,30 @@ func (s *prefixSource) list(ctx context.Context, limit int) (reading, error) {
 }
 
 // listRange adds the counters of one range until there are limit, and notes whether there are
-// more. Pages may be shorter than they were asked for.
+// more. Pages may be shorter than they were asked for, and empty where many counters were deleted: then larger ones
+// pass those.
 func (s *prefixSource) listRange(ctx context.Context, prefix string, limit int, r *reading) error {
+	ask := 1
 	for after := ""; !r.more; {
 		left := limit - len(r.totals)
-		p, err := s.reader.ListSince(ctx, prefix, after, max(left, 1), time.Time{})
+		ask = max(ask, left)
+		p, err := s.reader.ListSince(ctx, prefix, after, ask, time.Time{})
 		if err != nil {
 			return err
 		}
 		if left == 0 { // one counter of a further range is enough to know
 			r.more = len(p.Totals) > 0
 		} else {
-			r.totals = append(r.totals, p.Totals...)
-			r.more = len(r.totals) == limit && p.Next != ""
+			r.totals = append(r.totals, p.Totals[:min(left, len(p.Totals))]...)
+			r.more = len(r.totals) == limit && (p.Next != "" || len(p.Totals) > left)
 		}
 		if after = p.Next; after == "" {
 			return nil
+		}
+		if len(p.Totals) == 0 {
+			ask = min(2*ask, reader.MaxPage)
+		} else {
+			ask = 1
 		}
 	}
 	return nil

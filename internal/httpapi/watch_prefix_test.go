@@ -540,6 +540,28 @@ func TestWatchPrefixOutlivesTheStore(t *testing.T) {
 	})
 }
 
+// Beats without a read do not make a watcher fall behind: it has the same state as before.
+func TestWatchPrefixOutlivesALongOutage(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newPrefixReader(2)
+		srv, _ := watched(t, f, httpapi.Config{})
+		s := srv.watch(t, "/v1/watch?prefix=page:")
+		s.wantEvent("0000=0 0001=1")
+		f.change(func() { f.err = errors.New("fails") })
+		if got := s.next(); !strings.HasPrefix(got, "event: problem") {
+			t.Errorf("a failed read sends %q", got)
+		}
+		for began := time.Now(); time.Since(began) < time.Minute; {
+			if got := s.next(); got != ": keep-alive" {
+				t.Fatalf("a read that fails again sends %q, want comments", got)
+			}
+		}
+		f.change(func() { f.err = nil })
+		f.set("page:0001", 3)
+		s.wantEvent("0001=3")
+	})
+}
+
 func TestWatchPrefixLeavesOverflowedCountersOut(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newPrefixReader(3)
@@ -552,6 +574,22 @@ func TestWatchPrefixLeavesOverflowedCountersOut(t *testing.T) {
 		s.wantEvent("0002=3")
 		f.change(func() { f.overflow["page:0001"] = false })
 		s.wantEvent("0001=1")
+	})
+}
+
+// Counters without a total can be many, as deleted ones of an index, which stay. Few pages pass them.
+func TestWatchPrefixPassesPagesWithoutTotals(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newPrefixReader(2000)
+		for i := 3; i < 1990; i++ {
+			f.overflow[fmt.Sprintf("page:%04d", i)] = true
+		}
+		srv, _ := watched(t, f, httpapi.Config{})
+		srv.watch(t, "/v1/watch?prefix=page:&limit=4").wantEvent("0000=0 0001=1 0002=2 1990=1990 ...")
+		if _, lists := f.reads(); lists > 20 {
+			t.Errorf("%d pages for 1,987 counters without totals, want at most 20", lists)
+		}
+		srv.watch(t, "/v1/watch?prefix=page:&limit=13").wantEvent("0000=0 0001=1 0002=2 1990=1990 1991=1991 1992=1992 1993=1993 1994=1994 1995=1995 1996=1996 1997=1997 1998=1998 1999=1999")
 	})
 }
 

@@ -56,6 +56,18 @@ func withoutOverflowGroup(q *store.SumsQuery, c *store.CounterSum) bool {
 	return string(c.Counter) != q.Index.Overflow()
 }
 
+// overflowTwice visits the overflow group once more where its name begins as those of all groups.
+func overflowTwice(ctx context.Context, s *fakestore.Store, q *store.SumsQuery, visit func(*store.CounterSum) error) (store.Sums, error) {
+	return s.Sums(ctx, q, func(c *store.CounterSum) error {
+		if q.Groups && string(c.Counter) == q.Index.Overflow() && len(q.Index.GroupPrefixes()) == 1 {
+			if err := visit(c); err != nil {
+				return err
+			}
+		}
+		return visit(c)
+	})
+}
+
 func hidesNone(_ *store.SumsQuery, c *store.CounterSum) bool {
 	c.Hidden = false
 	return true

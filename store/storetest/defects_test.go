@@ -195,6 +195,7 @@ var defects = map[string]*defect{
 	"counts corrected buckets":           {caught: "Corrections", make: journals(journaling{fold: countsCorrections})},
 	"sums positive counters only":        {caught: "SumsAreTotals", make: boards(summing{sums: spoils(positiveOnly)})},
 	"sums no overflow group":             {caught: "SumsOfGroups", make: boards(summing{sums: spoils(withoutOverflowGroup)})},
+	"sums the overflow group twice":      {caught: "SumsOfGroupsOfAnyName", make: boards(summing{sums: overflowTwice})},
 	"sums a minute more":                 {caught: "SumsOfMinutes", make: boards(summing{sums: minuteMore})},
 	"sums at two moments":                {caught: "SumsAreOfOneMoment", make: boards(summing{sums: twoMoments}), opts: slow},
 	"visits on after an error":           {caught: "SumsEndWithTheirVisitor", make: boards(summing{sums: visitsOn})},
