@@ -116,7 +116,7 @@ var defects = map[string]*defect{
 	})},
 	"counts every call":                 {caught: "EqualWindowChangesNothing", make: func(s *fakestore.Store) store.Store { return &counting{Store: s} }},
 	"sets any window":                   {caught: "SetWindowRefusesNonsense", make: settings(func(_, x store.Settings) store.Settings { return x })},
-	"sets settings that it read before": {caught: "ConcurrentSetWindow", make: func(s *fakestore.Store) store.Store { return &stale{Store: s} }, opts: fakestore.Options{Latency: 5 * time.Millisecond}},
+	"sets settings that it read before": {caught: "ConcurrentSetWindow", make: func(s *fakestore.Store) store.Store { return &stale{Store: s} }, opts: fakestore.Options{Latency: 50 * time.Millisecond}},
 	"remembers the first settings":      {caught: "SettingsAreShared", make: func(s *fakestore.Store) store.Store { return &stale{Store: s, keeps: true} }},
 	"expires markers an hour early":     {caught: "MarkersGoAtTheirTime", forget: func(s *fakestore.Store) { s.Expire(s.Now().Add(time.Hour)) }},
 	"keeps markers for ever":            {caught: "MarkersGoAtTheirTime", forget: func(*fakestore.Store) {}},
