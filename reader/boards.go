@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,6 +17,9 @@ import (
 const (
 	// maxBoards bounds the boards that are kept. A board has 8 bytes for each counter, and its candidates.
 	maxBoards = 32
+
+	// ownBoards bounds those that one caller was the first to ask for, so that it leaves room for others.
+	ownBoards = 16
 
 	// boardsKept is how long a board stays that nobody asks for.
 	boardsKept = 10 * time.Minute
@@ -38,11 +42,14 @@ type boards struct {
 	ctx     context.Context // of scans
 	cancel  context.CancelFunc
 	running sync.WaitGroup
-	turn    chan struct{} // the scan that runs has it
 	series  chan struct{} // the series that are being read from a store that charges have it
 
-	mu   sync.Mutex
-	kept map[boardKey]*kept
+	mu       sync.Mutex
+	kept     map[boardKey]*kept
+	scanning bool
+	queue    []*kept           // whose scans are due
+	turns    uint64            // scans that have begun
+	last     map[string]uint64 // the turn of each caller's last scan
 }
 
 // A boardKey identifies a board. The window of a board that slides moves on.
@@ -59,11 +66,14 @@ type kept struct {
 	err   error        // of the last scan
 	began time.Time    // of the last scan that ended
 	asked time.Time
-	done  chan struct{} // closed at the end of the scan that runs; nil without one
+	done  chan struct{} // closed at the end of the scan that is due or runs; nil without one
+	turn  chan struct{} // closed when that scan may run
+	owner string        // the caller who asked for the board first
+	waits int           // how many wait for a board while there is none
 }
 
 func newBoards(r *Reader) *boards {
-	b := &boards{r: r, turn: make(chan struct{}, 1), series: make(chan struct{}, seriesAtOnce), kept: make(map[boardKey]*kept)}
+	b := &boards{r: r, series: make(chan struct{}, seriesAtOnce), kept: make(map[boardKey]*kept), last: make(map[string]uint64)}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	return b
 }
@@ -76,8 +86,8 @@ func (r *Reader) Close() {
 	r.boards.running.Wait()
 }
 
-// get returns a board for the query. It waits only for the first one.
-func (b *boards) get(ctx context.Context, q store.SumsQuery, slides bool) (*board.Board, error) {
+// get returns a board for the query of a caller. It waits only for the first one.
+func (b *boards) get(ctx context.Context, q store.SumsQuery, slides bool, caller string) (*board.Board, error) {
 	key := boardKey{index: q.Index.Number, groups: q.Groups, slides: slides, from: int32(q.From), to: int32(q.To)}
 	if slides {
 		key.from = 0
@@ -87,10 +97,11 @@ func (b *boards) get(ctx context.Context, q store.SumsQuery, slides bool) (*boar
 			return nil, ErrNoBoards
 		}
 	}
-	have, done, err := b.look(key, q, slides)
+	k, have, done, err := b.look(key, q, slides, caller)
 	if have != nil || err != nil {
 		return have, err
 	}
+	defer b.leave(k)
 	select {
 	case <-done:
 	case <-ctx.Done():
@@ -101,43 +112,73 @@ func (b *boards) get(ctx context.Context, q store.SumsQuery, slides bool) (*boar
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	switch k := b.kept[key]; {
-	case k != nil && k.board != nil:
+	switch {
+	case k.board != nil:
 		return k.board, nil
-	case k != nil && k.err != nil:
+	case k.err != nil:
 		return nil, k.err
 	}
 	return nil, fmt.Errorf("%w: the board was given up", countmill.ErrUnavailable)
 }
 
-// look returns the board that there is, or the end of the scan that makes the first one. It begins a scan
-// if one is due.
-func (b *boards) look(key boardKey, q store.SumsQuery, slides bool) (*board.Board, <-chan struct{}, error) {
+func (b *boards) leave(k *kept) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	k.waits--
+}
+
+// look returns the board that there is, or the end of the scan that makes the first one, for which the caller then waits
+// until it calls leave. It begins a scan if one is due.
+func (b *boards) look(key boardKey, q store.SumsQuery, slides bool, caller string) (*kept, *board.Board, <-chan struct{}, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
 	k := b.kept[key]
 	if k == nil {
-		if b.makeRoomLocked(now); len(b.kept) >= maxBoards {
-			return nil, nil, fmt.Errorf("%w: %d boards are being made", countmill.ErrOverloaded, maxBoards)
+		if err := b.makeRoomLocked(now, caller); err != nil {
+			return nil, nil, nil, err
 		}
-		k = new(kept)
+		k = &kept{owner: caller}
 		b.kept[key] = k
 	}
 	if idle := now.Sub(k.asked) > boardsKept; k.done == nil && b.ctx.Err() == nil && b.dueLocked(k, &q, now) {
 		if idle && q.Rate == 0 {
 			k.board = nil // its names are of another time; where scans are slow they serve all the same
 		}
-		k.done = make(chan struct{})
+		k.done, k.turn = make(chan struct{}), make(chan struct{})
+		if b.queue = append(b.queue, k); !b.scanning {
+			b.nextLocked()
+		}
 		b.running.Go(func() { b.scan(k, q, slides) })
 	}
-	k.asked = now
+	if k.asked = now; k.board == nil {
+		k.waits++
+	}
 	if k.done == nil {
 		ended := make(chan struct{})
 		close(ended)
-		return k.board, ended, nil
+		return k, k.board, ended, nil
 	}
-	return k.board, k.done, nil
+	return k, k.board, k.done, nil
+}
+
+// nextLocked gives the turn to a scan that is due: to that of the caller whose last scan was the longest ago.
+func (b *boards) nextLocked() {
+	if b.scanning = len(b.queue) > 0; !b.scanning {
+		clear(b.last)
+		return
+	}
+	at := 0
+	for i, k := range b.queue {
+		if b.last[k.owner] < b.last[b.queue[at].owner] {
+			at = i
+		}
+	}
+	k := b.queue[at]
+	b.queue = slices.Delete(b.queue, at, at+1)
+	b.turns++
+	b.last[k.owner] = b.turns
+	close(k.turn)
 }
 
 // dueLocked reports whether a new scan is worth its price.
@@ -155,46 +196,75 @@ func (b *boards) dueLocked(k *kept, q *store.SumsQuery, now time.Time) bool {
 	return k.board.Slides || b.r.store.Risen(q, k.board.Mark).Changed
 }
 
-// makeRoomLocked forgets boards that nobody asks for, and the least recently used board if there
-// are too many.
-func (b *boards) makeRoomLocked(now time.Time) {
-	var last boardKey
-	oldest := now
+// makeRoomLocked makes room for one more board. It forgets boards that nobody asks for, and the least recently used board if there
+// are too many, of this caller or of all.
+func (b *boards) makeRoomLocked(now time.Time, caller string) error {
+	var last, own struct {
+		n     int
+		key   boardKey
+		asked time.Time
+	}
+	last.asked, own.asked = now, now
 	for key, k := range b.kept {
-		switch {
-		case k.done != nil:
-		case now.Sub(k.asked) > boardsKept:
+		if k.done == nil && now.Sub(k.asked) > boardsKept {
 			delete(b.kept, key)
-		case k.asked.Before(oldest):
-			last, oldest = key, k.asked
+			continue
+		}
+		last.n++
+		if k.done == nil && k.asked.Before(last.asked) {
+			last.key, last.asked = key, k.asked
+		}
+		if caller == "" || k.owner != caller {
+			continue
+		}
+		own.n++
+		if k.done == nil && k.asked.Before(own.asked) {
+			own.key, own.asked = key, k.asked
 		}
 	}
-	if len(b.kept) >= maxBoards {
-		delete(b.kept, last)
+	switch {
+	case own.n >= ownBoards && own.asked.Equal(now):
+		return fmt.Errorf("%w: %d boards are being made for this caller", countmill.ErrOverloaded, ownBoards)
+	case own.n >= ownBoards:
+		delete(b.kept, own.key)
+	case last.n >= maxBoards && last.asked.Equal(now):
+		return fmt.Errorf("%w: %d boards are being made", countmill.ErrOverloaded, maxBoards)
+	case last.n >= maxBoards:
+		delete(b.kept, last.key)
 	}
+	return nil
 }
 
-// scan makes a board, when it is its turn.
+// scan makes a board, when it is its turn and if somebody still waits for it or has an older one.
 func (b *boards) scan(k *kept, q store.SumsQuery, slides bool) {
 	var made *board.Board
 	var err error
 	began := time.Now()
 	select {
-	case b.turn <- struct{}{}:
-		began = time.Now()
-		made, err = b.make(q, slides)
-		<-b.turn
+	case <-k.turn:
+		if began = time.Now(); b.wanted(k) {
+			made, err = b.make(q, slides)
+		}
 	case <-b.ctx.Done():
 		err = b.ctx.Err()
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	k.began, k.err = began, err
-	if err == nil {
+	if made != nil {
 		k.board = made
 	}
 	close(k.done)
 	k.done = nil
+	if b.ctx.Err() == nil {
+		b.nextLocked()
+	}
+}
+
+func (b *boards) wanted(k *kept) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return k.board != nil || k.waits > 0
 }
 
 func (b *boards) make(q store.SumsQuery, slides bool) (*board.Board, error) {

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"math"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -237,6 +239,101 @@ func TestBoardsAreBounded(t *testing.T) {
 		}
 		if refused < 40 {
 			t.Errorf("%d of 75 boards are refused while none is made, want those beyond 32", refused)
+		}
+	})
+}
+
+// A slowSums store takes ten seconds for each scan.
+type slowSums struct{ reader.Store }
+
+func (s slowSums) Sums(ctx context.Context, q *store.SumsQuery, visit func(*store.CounterSum) error) (store.Sums, error) {
+	select {
+	case <-time.After(10 * time.Second):
+	case <-ctx.Done():
+		return store.Sums{}, ctx.Err()
+	}
+	return s.Store.Sums(ctx, q, visit)
+}
+
+// ask asks for the board of a window of a zone, and returns how long it took.
+func ask(ctx context.Context, t *testing.T, r *reader.Reader, caller string, hour int) (time.Duration, error) {
+	t.Helper()
+	w, err := reader.ParseWindow("today", time.FixedZone("", hour*3600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	_, err = r.Top(ctx, reader.TopQuery{BoardQuery: reader.BoardQuery{Index: "sites", Window: w, Caller: caller}, N: 1})
+	return time.Since(began), err
+}
+
+// A caller waits for one board of another at most before its own is made, however many the other asks for.
+func TestCallersTakeTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newTopReader(t, slowSums{newWorld(t, 1, embedded)}, reader.Config{})
+		var all sync.WaitGroup
+		for hour := range 10 {
+			all.Go(func() {
+				if took, err := ask(t.Context(), t, r, "busy", hour); err != nil || took > 110*time.Second {
+					t.Errorf("zone %d: %v after %s", hour, err, took)
+				}
+			})
+		}
+		time.Sleep(time.Second)
+		if took, err := ask(t.Context(), t, r, "other", -1); err != nil || took > 20*time.Second {
+			t.Errorf("the board of another caller: %v after %s, want within 20s", err, took)
+		}
+		all.Wait()
+	})
+}
+
+// A caller has half of the boards, and others have room.
+func TestACallerLeavesRoomForBoards(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newTopReader(t, stuck{newWorld(t, 1, embedded)}, reader.Config{})
+		var all sync.WaitGroup
+		var refused atomic.Int64
+		for hour := range 20 {
+			all.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				if _, err := ask(ctx, t, r, "busy", hour-10); errors.Is(err, countmill.ErrOverloaded) {
+					refused.Add(1)
+				}
+			})
+		}
+		time.Sleep(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := ask(ctx, t, r, "other", 12); errors.Is(err, countmill.ErrOverloaded) {
+			t.Errorf("another caller: %v", err)
+		}
+		all.Wait()
+		if n := refused.Load(); n != 4 {
+			t.Errorf("%d of 20 boards of one caller are refused, want 4", n)
+		}
+	})
+}
+
+// No scan begins for a board that nobody waits for any more.
+func TestABoardThatNobodyWaitsFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newTopReader(t, slowSums{newWorld(t, 1, embedded)}, reader.Config{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var all sync.WaitGroup
+		for hour := range 5 {
+			all.Go(func() { _, _ = ask(ctx, t, r, "gone", hour) })
+		}
+		all.Wait()
+		if took, err := ask(t.Context(), t, r, "gone", 5); err != nil || took > 20*time.Second {
+			t.Errorf("after four boards that nobody waits for: %v after %s, want within 20s", err, took)
+		}
+		if took, err := ask(t.Context(), t, r, "gone", 4); err != nil || took > 11*time.Second {
+			t.Errorf("a board that was given up: %v after %s, want within 11s", err, took)
 		}
 	})
 }

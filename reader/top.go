@@ -21,6 +21,8 @@ type BoardQuery struct {
 	Index  string
 	Groups bool
 	Window Window
+	// Caller names who asks. The new boards of a caller leave room for those of others; without a name there is no such bound.
+	Caller string
 }
 
 // A TopQuery asks for the best counters.
@@ -118,7 +120,7 @@ func (r *Reader) openBoard(ctx context.Context, q BoardQuery) (*boardReading, er
 		}
 		br.moment.Partial = begin.After(br.query.From.Time())
 	}
-	if br.board, err = r.boards.get(ctx, br.query, q.Window.slides()); err != nil {
+	if br.board, err = r.boards.get(ctx, br.query, q.Window.slides(), q.Caller); err != nil {
 		return nil, err
 	}
 	br.reading = r.newReading(r.store.View())

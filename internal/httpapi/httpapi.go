@@ -200,10 +200,10 @@ type API struct {
 
 	watchers    atomic.Int64
 	feeds       feeds // of the watchers
-	scrapes     atomic.Int64
+	scrapes     share
 	badges      atomic.Int64
-	seriesReads atomic.Int64    // how many series are being read
-	boardReads  atomic.Int64    // how many answers about boards are being made
+	seriesReads share           // of series
+	boardReads  share           // of answers about boards
 	unread      atomic.Int64    // bytes of metrics and series that clients have not read
 	closing     context.Context // ends all watchers
 	close       context.CancelFunc
@@ -220,6 +220,7 @@ func New(s Services, cfg Config) (*API, error) {
 	a.queue.most, a.queue.limit, a.queue.bus = in.MaxWait, in.MaxSending, in.Bus
 	a.buffers.New = func() any { return new([pooled]byte) }
 	a.feeds.shared = make(map[string]*feed)
+	a.scrapes, a.seriesReads, a.boardReads = share{all: maxScrapes, own: ownScrapes}, share{all: maxSeries, own: ownSeries}, share{all: maxBoardReads, own: ownBoardReads}
 	a.closing, a.close = context.WithCancel(context.Background())
 	return a, nil
 }

@@ -24,8 +24,9 @@ const (
 
 	defaultMetrics = 1000
 
-	// maxScrapes is how many of them are gathered at once; each may hold some MiB.
+	// maxScrapes is how many of them are gathered at once, and ownScrapes for one caller; each may hold some MiB.
 	maxScrapes = 4
+	ownScrapes = 3
 
 	// maxUnread bounds the bytes of large answers that clients have not read yet. One answer
 	// is always written, whatever its size.
@@ -81,10 +82,11 @@ func (a *API) writeLarge(c call, contentType string, text []byte) error {
 func (a *API) gather(c call) (text []byte, truncated bool, err error) {
 	ctx, cancel := context.WithTimeout(c.ctx, a.cfg.Timeout)
 	defer cancel()
-	defer a.scrapes.Add(-1)
-	if a.scrapes.Add(1) > maxScrapes {
-		return nil, false, fmt.Errorf("%w: %d answers with metrics of counters", countmill.ErrOverloaded, maxScrapes)
+	leave, err := a.scrapes.enter(c.caller().Name, "answers with metrics of counters are being made")
+	if err != nil {
+		return nil, false, err
 	}
+	defer leave()
 	s, err := a.scrape(ctx, c)
 	if err != nil {
 		return nil, false, sayWhichCounter(err)

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/csv"
 	"errors"
-	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -19,8 +18,9 @@ import (
 )
 
 const (
-	// maxSeries is how many series are read at once, by all callers: each may read years.
+	// maxSeries is how many series are read at once, by all callers, and ownSeries by one of them: each may read years.
 	maxSeries = 8
+	ownSeries = 6
 
 	defaultStep = "15m"
 	defaultSpan = 24 * time.Hour
@@ -40,7 +40,7 @@ func (a *API) series(c call) error {
 	if err := c.caller().CheckAll(q.Counters); err != nil {
 		return err
 	}
-	found, err := a.readSeries(c.ctx, q.SeriesQuery)
+	found, err := a.readSeries(c, q.SeriesQuery)
 	if err != nil {
 		return err
 	}
@@ -56,14 +56,15 @@ func (a *API) series(c call) error {
 }
 
 // readSeries reads rows, unless too many others do. How long a client takes to read the answer does not count.
-func (a *API) readSeries(ctx context.Context, q reader.SeriesQuery) (reader.Series, error) {
-	defer a.seriesReads.Add(-1)
-	if a.seriesReads.Add(1) > maxSeries {
-		return reader.Series{}, fmt.Errorf("%w: %d series are being read", countmill.ErrOverloaded, maxSeries)
-	}
-	found, err := a.services.Reader.Series(ctx, q)
+func (a *API) readSeries(c call, q reader.SeriesQuery) (reader.Series, error) {
+	leave, err := a.seriesReads.enter(c.caller().Name, "series are being read")
 	if err != nil {
-		return reader.Series{}, a.asSeriesProblem(ctx, err)
+		return reader.Series{}, err
+	}
+	defer leave()
+	found, err := a.services.Reader.Series(c.ctx, q)
+	if err != nil {
+		return reader.Series{}, a.asSeriesProblem(c.ctx, err)
 	}
 	return found, nil
 }

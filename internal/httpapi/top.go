@@ -18,9 +18,10 @@ import (
 const (
 	defaultTop = 10
 
-	// maxBoardReads is how many answers about boards are made at once. Most of them take milliseconds,
-	// but all wait for the first board.
+	// maxBoardReads is how many answers about boards are made at once, and ownBoardReads for one caller. Most of them take
+	// milliseconds, but all wait for the first board.
 	maxBoardReads = 64
+	ownBoardReads = 48
 )
 
 // A topCall is a request for the best counters.
@@ -31,7 +32,7 @@ type topCall struct {
 }
 
 func (a *API) readTopCall(c call) (q topCall, err error) {
-	if q.BoardQuery, err = boardQuery(c.params); err != nil {
+	if q.BoardQuery, err = boardQuery(c); err != nil {
 		return q, err
 	}
 	switch of := c.params.Get("of"); of {
@@ -63,7 +64,9 @@ func within(prefixes []string) func(string) bool {
 }
 
 // boardQuery reads what top and rank have in common.
-func boardQuery(params api.Params) (q reader.BoardQuery, err error) {
+func boardQuery(c call) (q reader.BoardQuery, err error) {
+	params := c.params
+	q.Caller = c.caller().Name
 	if q.Index = params.Get("index"); q.Index == "" {
 		return q, &countmill.FieldError{Field: "index", Problem: "is missing", Limit: "the name of an index"}
 	}
@@ -83,7 +86,7 @@ func (a *API) top(c call) (any, error) {
 		return nil, err
 	}
 	var found reader.Top
-	err = a.onBoard(func() (err error) {
+	err = a.onBoard(c, func() (err error) {
 		found, err = a.services.Reader.Top(c.ctx, q.TopQuery)
 		return err
 	})
@@ -94,11 +97,12 @@ func (a *API) top(c call) (any, error) {
 }
 
 // onBoard calls read, unless too many others wait for boards.
-func (a *API) onBoard(read func() error) error {
-	defer a.boardReads.Add(-1)
-	if a.boardReads.Add(1) > maxBoardReads {
-		return fmt.Errorf("%w: %d requests wait for boards", countmill.ErrOverloaded, maxBoardReads)
+func (a *API) onBoard(c call, read func() error) error {
+	leave, err := a.boardReads.enter(c.caller().Name, "requests wait for boards")
+	if err != nil {
+		return err
 	}
+	defer leave()
 	return asBoardProblem(read())
 }
 
@@ -132,7 +136,7 @@ func (a *API) readRankCall(c call) (q rankCall, err error) {
 	if err := c.caller().Check(q.counter); err != nil {
 		return q, err
 	}
-	if q.BoardQuery, err = boardQuery(c.params); err != nil {
+	if q.BoardQuery, err = boardQuery(c); err != nil {
 		return q, err
 	}
 	q.quoted, err = asString(c.params)
@@ -145,7 +149,7 @@ func (a *API) rank(c call) (any, error) {
 		return nil, err
 	}
 	var found reader.Rank
-	err = a.onBoard(func() (err error) {
+	err = a.onBoard(c, func() (err error) {
 		found, err = a.services.Reader.Rank(c.ctx, q.BoardQuery, q.counter)
 		return err
 	})
