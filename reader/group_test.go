@@ -199,6 +199,39 @@ func TestAWindowThatBeginsJustAfterItsIndex(t *testing.T) {
 	})
 }
 
+// The overflow group can have no series although the other groups have: then nobody knows its place in a window.
+func TestAWindowWithoutTheOverflowGroup(t *testing.T) {
+	groupBubble(t, func(t *testing.T, r *groupRig) {
+		defer r.rdr.Close()
+		rule := func(pattern string) {
+			t.Helper()
+			if _, err := r.store.ChangeRules(t.Context(), store.RuleChange{Pattern: pattern, Keep: store.Retention{Quarters: 400 * 24 * time.Hour}}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(60 * time.Hour)
+		}
+		rule("=site:*")
+		x := r.step(store.CreateIndex)
+		r.step(store.ServeIndex)
+		want := func(what string, complete bool) {
+			t.Helper()
+			time.Sleep(48 * time.Hour)
+			q := reader.BoardQuery{Index: "sites", Groups: true, Window: parseWindow(t, "today")}
+			if top, err := r.rdr.Top(t.Context(), reader.TopQuery{BoardQuery: q, N: 3}); err != nil || top.Complete != complete {
+				t.Errorf("%s: %+v, %v; want complete %t", what, top, err, complete)
+			}
+			if rank, err := r.rdr.Rank(t.Context(), q, "=site:s1"); err != nil || rank.Complete != complete {
+				t.Errorf("%s: %+v, %v; want complete %t", what, rank, err, complete)
+			}
+		}
+		want("without an overflow group", true)
+		r.put(x, map[string]int64{x.Overflow(): 7}, nil)
+		want("with one that has no series", false)
+		rule("=*")
+		want("with one that has a series", true)
+	})
+}
+
 // An index ends while somebody waits for the first board of its groups. They are being removed when they are read.
 func TestAnIndexEndsBeforeItsFirstBoard(t *testing.T) {
 	for _, again := range []bool{false, true} {

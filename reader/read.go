@@ -90,11 +90,12 @@ func (r *Reader) newReading(view store.View) *reading {
 }
 
 // ask requests a counter's record and its remembered number of shards.
-func (rd *reading) ask(counter string) {
-	t := &partial{counter: counter}
+func (rd *reading) ask(counter string) { rd.askOf(&partial{counter: counter}) }
+
+func (rd *reading) askOf(t *partial) {
 	rd.adopt(t)
-	rd.pending = append(rd.pending, store.Key{Counter: counter, Shard: store.RecordKey})
-	n, ok := rd.r.shards.Get(counter)
+	rd.pending = append(rd.pending, store.Key{Counter: t.counter, Shard: store.RecordKey})
+	n, ok := rd.r.shards.Get(t.counter)
 	if !ok {
 		n = rd.r.cfg.Guess
 	}

@@ -41,7 +41,8 @@ type Moments struct {
 	// CompleteAsOf is the moment at which all counters of the index were looked at. It is zero if most of
 	// the best ones are hidden from the caller: then others that it may read were not kept.
 	CompleteAsOf time.Time
-	// Complete is true if the answer is proved to be right at AsOf too. See package board.
+	// Complete is true if the answer is proved to be right at AsOf too. See package board. For a window of groups it is false while the
+	// overflow group exists and has no series.
 	Complete bool
 	// Partial is true if the window began before the rule for its series. Totals have no window.
 	Partial bool
@@ -94,6 +95,8 @@ type boardReading struct {
 	rise   store.Rise
 	moment Moments
 	query  store.SumsQuery // its window is that of the view
+	// uncovered is the overflow group, if it has no series for the window although the other groups have; nil otherwise.
+	uncovered *partial
 }
 
 // openBoard finds the board, and opens a view.
@@ -119,6 +122,9 @@ func (r *Reader) openBoard(ctx context.Context, q BoardQuery) (*boardReading, er
 			begin = later(begin, groupsBegin(br.query.Index))
 		}
 		br.moment.Partial = begin.After(br.query.From.Time())
+		if q.Groups && !q.Window.coversOverflow(rules, br.query.Index) {
+			br.uncovered = &partial{counter: br.query.Index.Overflow()}
+		}
 	}
 	if br.board, err = r.boards.get(ctx, br.query, q.Window.slides(), q.Caller); err != nil {
 		return nil, err
@@ -171,12 +177,18 @@ func (r *Reader) busyOf(ctx context.Context, br *boardReading) (names []string) 
 
 // sums reads counters, and leaves out those without a sum. All calls read at one moment.
 func (br *boardReading) sums(ctx context.Context, counters []string) ([]board.Ranked, error) {
-	first, from, began := br.moment.AsOf.IsZero(), len(br.partials), br.r.clock.Moment()
-	if first && len(counters) == 0 {
+	first, began := br.moment.AsOf.IsZero(), br.r.clock.Moment()
+	switch {
+	case first && br.uncovered != nil:
+		br.askOf(br.uncovered)
+	case first && len(counters) == 0:
 		counters = []string{br.query.Index.Overflow()} // an answer without counters has a moment too
 	}
+	from := len(br.partials)
 	for _, c := range counters {
-		br.ask(c)
+		if br.uncovered == nil || c != br.uncovered.counter {
+			br.ask(c)
+		}
 	}
 	if err := br.run(ctx); err != nil {
 		return nil, err
@@ -223,6 +235,9 @@ func (br *boardReading) settle() {
 	scanned := &br.board.Query
 	if br.query.From < scanned.From || br.query.From != scanned.From && !br.board.Slides || br.query.To != scanned.To {
 		br.rise = store.Rise{Changed: true} // another window than that of the scan
+	}
+	if br.uncovered != nil && br.uncovered.exists {
+		br.rise = store.Rise{Changed: true} // nobody knows its place
 	}
 }
 

@@ -104,6 +104,11 @@ func (w Window) covered(rules *store.Rules, q *store.SumsQuery) (*store.SeriesRu
 	return nil, &NoWindowError{Index: q.Index.Name, Window: w.name, Rule: fmt.Sprintf("'%s*=%s'", prefix, keep)}
 }
 
+// coversOverflow reports whether a rule has the overflow group of an index in the window too.
+func (w Window) coversOverflow(rules *store.Rules, x *store.Index) bool {
+	return slices.ContainsFunc(rules.Series, func(r store.SeriesRule) bool { return r.Ended.IsZero() && w.covers(&r, x.Overflow()) })
+}
+
 func (w Window) covers(r *store.SeriesRule, prefix string) bool {
 	of, isPrefix := strings.CutSuffix(r.Pattern, "*")
 	if !isPrefix || !strings.HasPrefix(prefix, of) || r.Keep.Quarters < w.longest() {
