@@ -255,10 +255,10 @@ func (s slowSums) Sums(ctx context.Context, q *store.SumsQuery, visit func(*stor
 	return s.Store.Sums(ctx, q, visit)
 }
 
-// ask asks for the board of a window of a zone, and returns how long it took.
-func ask(ctx context.Context, t *testing.T, r *reader.Reader, caller string, hour int) (time.Duration, error) {
+// ask asks for one of 69 boards, and returns how long it took.
+func ask(ctx context.Context, t *testing.T, r *reader.Reader, caller string, n int) (time.Duration, error) {
 	t.Helper()
-	w, err := reader.ParseWindow("today", time.FixedZone("", hour*3600))
+	w, err := reader.ParseWindow([]string{"today", "this-week", "this-month"}[n/23], time.FixedZone("", (n%23-11)*3600))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -273,15 +273,15 @@ func TestCallersTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTopReader(t, slowSums{newWorld(t, 1, embedded)}, reader.Config{})
 		var all sync.WaitGroup
-		for hour := range 10 {
+		for n := range 10 {
 			all.Go(func() {
-				if took, err := ask(t.Context(), t, r, "busy", hour); err != nil || took > 110*time.Second {
-					t.Errorf("zone %d: %v after %s", hour, err, took)
+				if took, err := ask(t.Context(), t, r, "busy", n); err != nil || took > 110*time.Second {
+					t.Errorf("board %d: %v after %s", n, err, took)
 				}
 			})
 		}
 		time.Sleep(time.Second)
-		if took, err := ask(t.Context(), t, r, "other", -1); err != nil || took > 20*time.Second {
+		if took, err := ask(t.Context(), t, r, "other", 40); err != nil || took > 20*time.Second {
 			t.Errorf("the board of another caller: %v after %s, want within 20s", err, took)
 		}
 		all.Wait()
@@ -295,11 +295,11 @@ func TestACallerLeavesRoomForBoards(t *testing.T) {
 		r := newTopReader(t, stuck{newWorld(t, 1, embedded)}, reader.Config{})
 		var all sync.WaitGroup
 		var refused atomic.Int64
-		for hour := range 20 {
+		for n := range 20 {
 			all.Go(func() {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
-				if _, err := ask(ctx, t, r, "busy", hour-10); errors.Is(err, countmill.ErrOverloaded) {
+				if _, err := ask(ctx, t, r, "busy", n); errors.Is(err, countmill.ErrOverloaded) {
 					refused.Add(1)
 				}
 			})
@@ -307,7 +307,7 @@ func TestACallerLeavesRoomForBoards(t *testing.T) {
 		time.Sleep(time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := ask(ctx, t, r, "other", 12); errors.Is(err, countmill.ErrOverloaded) {
+		if _, err := ask(ctx, t, r, "other", 40); errors.Is(err, countmill.ErrOverloaded) {
 			t.Errorf("another caller: %v", err)
 		}
 		all.Wait()
@@ -325,8 +325,8 @@ func TestABoardThatNobodyWaitsFor(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		var all sync.WaitGroup
-		for hour := range 5 {
-			all.Go(func() { _, _ = ask(ctx, t, r, "gone", hour) })
+		for n := range 5 {
+			all.Go(func() { _, _ = ask(ctx, t, r, "gone", n) })
 		}
 		all.Wait()
 		if took, err := ask(t.Context(), t, r, "gone", 5); err != nil || took > 20*time.Second {
@@ -335,5 +335,72 @@ func TestABoardThatNobodyWaitsFor(t *testing.T) {
 		if took, err := ask(t.Context(), t, r, "gone", 4); err != nil || took > 11*time.Second {
 			t.Errorf("a board that was given up: %v after %s, want within 11s", err, took)
 		}
+	})
+}
+
+// The least recently used board makes room: one of the same caller, if that one has its part of them.
+func TestBoardsMakeRoom(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newTopReader(t, newWorld(t, 1, embedded), reader.Config{BoardAge: time.Hour})
+		scanned := func(caller string, first, last int) (scans int64) {
+			t.Helper()
+			before := r.Stats().Scans
+			for n := first; n <= last; n++ {
+				time.Sleep(time.Second)
+				if _, err := ask(t.Context(), t, r, caller, n); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return r.Stats().Scans - before
+		}
+		if n := scanned("other", 40, 40) + scanned("busy", 0, 16); n != 18 {
+			t.Errorf("%d scans for 18 boards", n)
+		}
+		if n := scanned("busy", 1, 16) + scanned("other", 40, 40); n != 0 {
+			t.Errorf("%d scans for boards that are there", n)
+		}
+		if n := scanned("busy", 0, 0); n != 1 {
+			t.Errorf("%d scans for the board of the same caller that made room, want 1", n)
+		}
+		if n := scanned("", 17, 39); n != 23 { // callers without names have no part of their own
+			t.Errorf("%d scans for 23 boards", n)
+		}
+		if n := scanned("", 2, 3); n != 2 {
+			t.Errorf("%d scans for boards of another caller that made room, want 2", n)
+		}
+	})
+}
+
+// A counter that was deleted since the scan leaves its place to the next one.
+func TestADeletedCandidate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1, embedded)
+		r := newTopReader(t, w, reader.Config{BoardAge: time.Hour})
+		w.add(map[string]int64{"page:a:1": 500, "page:a:2": 400, "page:a:3": 300})
+		want := func(names ...string) {
+			t.Helper()
+			top, err := r.Top(t.Context(), boardQuery(t, ""))
+			if err != nil || len(top.Top) != 2 || top.Top[0].Counter != names[0] || top.Top[1].Counter != names[1] {
+				t.Errorf("got %+v, %v; want %q", top, err, names)
+			}
+		}
+		want("page:a:1", "page:a:2")
+		v := w.View()
+		defer v.Close()
+		values, err := v.Lookup(t.Context(), []store.Key{{Counter: "page:a:1", Shard: store.RecordKey}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var id wire.PartID
+		id[0] = byte(wire.ResetClass) << 4
+		if _, err := w.ResetCounter(t.Context(), store.ResetRequest{
+			ID: id, Counter: "page:a:1", Delete: true, At: time.Now(), ExpireAt: time.Now().Add(time.Hour),
+			Look: store.Sum{Exists: true, Sum: 500, ResetState: values[0].Reset, At: v.ReadTime()},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		want("page:a:2", "page:a:3")
 	})
 }
