@@ -27,9 +27,10 @@ func ParseJournal(text string) (pattern string, keep store.JournalChange, err er
 	return pattern, keep, err
 }
 
-// journal reports whether a counter has a journal, by the rules of the database.
+// journal reports whether a counter has a journal, by the rules of the database. Until they are known any counter may have one.
 func (s *aggregating) journal(counter string) bool {
-	return s.Settings().Rules.JournalOf(counter) != nil
+	set := s.Settings()
+	return set.Version == 0 || set.Rules.JournalOf(counter) != nil
 }
 
 // patternsOf is aggregating.journal for a publisher without a database: --journal-prefixes says which
