@@ -185,7 +185,7 @@ var defects = map[string]*defect{
 	"journals refused commits":           {caught: "JournalIsOneWithItsCommit", make: journals(journaling{fold: recordsFirst})},
 	"pages forward only":                 {caught: "JournalPages", make: journals(journaling{records: alwaysFirst})},
 	"confuses rows":                      {caught: "JournalRows", make: journals(journaling{rows: rowsOfAny})},
-	"settles before commits":             {caught: "JournalSettles", make: journals(journaling{moment: momentsOver}), opts: machines},
+	"settles before commits":             {caught: "JournalSettles", make: journals(journaling{moment: momentsOver}), opts: slowMachines},
 	"replaces records blindly":           {caught: "ReplaceRecord", make: journals(journaling{replace: replacesBlindly})},
 	"keeps replaced rows":                {caught: "ReplaceRecord", make: journals(journaling{replace: keepsRows})},
 	"keeps records for ever":             {caught: "SweepJournal", make: journals(journaling{sweep: neverSweeps})},
@@ -207,6 +207,9 @@ var defects = map[string]*defect{
 
 // machines is a store that uses its machine's clock.
 var machines = fakestore.Options{GrowsInFold: true, Latency: 50 * time.Microsecond, Age: func() time.Duration { return 0 }}
+
+// slowMachines is one whose commits take long enough for a reader to come in between on a busy machine too.
+var slowMachines = fakestore.Options{GrowsInFold: true, Latency: 200 * time.Microsecond, Age: func() time.Duration { return 0 }}
 
 // slow gives a defect that acts between two calls as much time as a real store would.
 var slow = fakestore.Options{Latency: 50 * time.Microsecond}

@@ -189,7 +189,7 @@ func testJournalSettles(t *testing.T, su *suite) {
 	var want []store.JournalRecord
 	for i := range 4 {
 		writers.Go(func() {
-			for range su.rounds {
+			for range 3 * su.rounds {
 				r := foldEvidence(t, s, fmt.Sprintf("a%d", i))
 				mu.Lock()
 				want = append(want, r)
