@@ -18,7 +18,7 @@ const (
 	// maxBoards bounds the boards that are kept. A board has 8 bytes for each counter, and its candidates.
 	maxBoards = 32
 
-	// ownBoards bounds those that one caller was the first to ask for, so that it leaves room for others.
+	// ownBoards bounds the boards of one caller, who was the first to ask for them. Others have the rest.
 	ownBoards = 16
 
 	// boardsKept is how long a board stays that nobody asks for.

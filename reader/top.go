@@ -21,7 +21,7 @@ type BoardQuery struct {
 	Index  string
 	Groups bool
 	Window Window
-	// Caller names who asks. The new boards of a caller leave room for those of others; without a name there is no such bound.
+	// Caller is the name of the caller, who may have half of all boards. Without a name there is no such bound.
 	Caller string
 }
 

@@ -8,7 +8,7 @@ import (
 )
 
 // A share bounds how many answers of one kind are made at the same time: by all callers, and by each of them, so that one leaves
-// room for others. Without tokens nobody can tell callers apart.
+// room for others. Without tokens all callers are one.
 type share struct {
 	all, own int
 

@@ -150,8 +150,7 @@ func (x *Indexer) Step(ctx context.Context) (worked bool, err error) {
 	return false, err
 }
 
-// byNeed returns the indexes in the order of work: those that are built or deleted, and then those whose last check is
-// the oldest. Checks can take longer than Config.Recheck, at a low Config.Rate, and are then always due.
+// byNeed returns the indexes in the order of work: unfinished ones first, and then by their last check, the oldest first. Checks can take longer than Config.Recheck, at a low Config.Rate, and are then always due.
 func byNeed(rules *store.Rules) []*store.Index {
 	indexes := make([]*store.Index, len(rules.Indexes))
 	for i := range indexes {
@@ -271,8 +270,7 @@ func readSince(pieces []store.Piece, since time.Time) (oldest time.Time, all boo
 	return oldest, oldest.After(since)
 }
 
-// next returns the piece to work at: of those that are due and that nobody else has, the one that was read first. It
-// returns nil if there is none.
+// next returns the piece to work at: the free and due piece whose last read is the oldest. It returns nil if there is none.
 func (x *Indexer) next(pieces []store.Piece, index *store.Index, now time.Time) (next *store.Piece) {
 	for i := range pieces {
 		p := &pieces[i]

@@ -160,7 +160,7 @@ func (x *run) attempt(ctx context.Context, unit []Finding, id wire.PartID, fold 
 	return "", cmp.Or(ctx.Err(), errAgain)
 }
 
-// difference is the amount that corrects a sum. A damaged sum, such as one whose sign was lost, can differ by more than fits 64 bits:
+// difference is the amount that corrects a sum. A damaged sum, for example without its sign, can differ by more than fits 64 bits:
 // it is then corrected by as much as fits, and by the rest next time.
 func (f *Finding) difference() (delta int64, part bool) {
 	delta = f.Counted - f.Stored

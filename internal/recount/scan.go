@@ -194,7 +194,7 @@ func (s *scanner) entry(p *journal.Part, e *journal.Entry) error {
 	return s.addBucket(sum, p.Minute, e.Delta)
 }
 
-// usedAt is the minute by which partSet tells a copy of a part from a later use of its id: that of the part. Increments of the past
+// usedAt is the minute by which partSet distinguishes a copy of a part from a later use of its id: that of the part. Increments of the past
 // (publisher.PublishPast) have the minute that their sender says, also if their ids are used again. They go by the time of
 // their record, which is at least MinWindow and MarkerSlack later then.
 func (s *scanner) usedAt(p *journal.Part) wire.Minute {
