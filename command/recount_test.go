@@ -108,7 +108,7 @@ func TestTwoRecountsOfAState(t *testing.T) {
 	cli(t, nil, "recount", "--state", state, "--server", newFakeServer(t).URL).wantError(t, 1, "another command works with it")
 }
 
-// A recount goes on whatever is in its prefix.
+// A recount goes on with any prefix.
 func TestRecountOfAnyPrefixGoesOn(t *testing.T) {
 	t.Parallel()
 	state := filepath.Join(t.TempDir(), "state")

@@ -18,7 +18,7 @@ const (
 	// maxBoards bounds the boards that are kept. A board has 8 bytes for each counter, and its candidates.
 	maxBoards = 32
 
-	// ownBoards bounds the boards of one caller, who was the first to ask for them. Others have the rest.
+	// ownBoards is the most boards with one owner, so that other callers have room.
 	ownBoards = 16
 
 	// boardsKept is how long a board stays that nobody asks for.

@@ -21,7 +21,7 @@ type BoardQuery struct {
 	Index  string
 	Groups bool
 	Window Window
-	// Caller is the name of the caller, who may have half of all boards. Without a name there is no such bound.
+	// Caller is the name of the caller, who may own half of all boards. Callers without a name share all of them.
 	Caller string
 }
 

@@ -10,8 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/internal/access"
 	"github.com/countmill/countmill/internal/access/accesstest"
+	"github.com/countmill/countmill/store/storetest/fakestore"
 )
 
 // A journalPage is an answer of GET /v1/journal.
@@ -112,6 +114,18 @@ func TestJournalFlagWritesTheRule(t *testing.T) {
 	}
 	if _, err := New(Config{Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(t.TempDir()), Journal: []string{"a=1h"}}); err == nil {
 		t.Error("a journal of an hour is taken")
+	}
+}
+
+// Before the aggregator has read the rules any counter may have a journal, so that its first increments name their senders too.
+func TestJournalBeforeTheRulesAreKnown(t *testing.T) {
+	t.Parallel()
+	a, err := aggregator.New(nil, fakestore.New(fakestore.Options{}), aggregator.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := (&aggregating{Aggregator: a}); !s.journal("billing:a") {
+		t.Error("a counter has no journal by rules that nobody has read")
 	}
 }
 
