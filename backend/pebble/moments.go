@@ -30,9 +30,11 @@ const slower = 16
 func (m *moments) next() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	at := time.Now()
+	// The clock first: if the process is paused between the two, the next moment does not come before
+	// its time.
+	now, at := m.clock(), time.Now()
 	passed := at.Sub(m.at)
-	next := later(m.clock(), m.last.Add(passed-passed/slower))
+	next := later(now, m.last.Add(passed-passed/slower))
 	m.last, m.at = later(next.UTC().Truncate(time.Microsecond), m.last.Add(time.Microsecond)), at
 	return m.last
 }

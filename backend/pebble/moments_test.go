@@ -57,6 +57,30 @@ func TestMoments(t *testing.T) {
 	})
 }
 
+// A pause after the clock was read puts no later moment before its time: every fold that had returned by
+// the clock's time of a view is in that view.
+func TestMomentsOfAPausedProcess(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var before, after time.Duration // pauses around one reading of the clock
+		m := moments{clock: func() time.Time {
+			time.Sleep(before)
+			now := time.Now()
+			time.Sleep(after)
+			return now
+		}}
+		for _, pause := range []struct{ before, after time.Duration }{
+			{0, 0}, {time.Second, 0}, {0, 0}, {0, time.Second}, {0, 0}, {time.Second, time.Second}, {0, 0},
+		} {
+			before, after = pause.before, pause.after
+			time.Sleep(time.Millisecond)
+			if got := m.next(); got.After(time.Now()) {
+				t.Errorf("pauses of %s and %s: the moment is %s ahead of the clock", before, after, time.Until(got))
+			}
+		}
+	})
+}
+
 // However the machine's clock is set, readers underestimate a total's age by a fifteenth at most.
 // Readers learn the time from the views.
 func TestAgesByMoments(t *testing.T) {
