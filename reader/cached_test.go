@@ -243,6 +243,25 @@ func TestASlowAnswerDoesNotPutTheClockBack(t *testing.T) {
 	})
 }
 
+// A reader whose first answer took a second on its way serves no total that is older than permitted.
+func TestASlowFirstAnswerMakesNoTotalYounger(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st, cache := &slowCheck{}, &fakeCache{}
+		st.put("c", 1)
+		one(t, newReader(t, st, cache, reader.Config{}), "c", time.Minute) // into the cache
+		st.delay = time.Second
+		r := newReader(t, st, cache, reader.Config{})
+		if _, err := r.Ready(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second + time.Millisecond)
+		if got := one(t, r, "c", 2*time.Second); got.Source != "store" {
+			t.Errorf("2.001s old, and 2s is permitted: %+v, want the store", got)
+		}
+	})
+}
+
 // A slowCheck delays the answers to Check.
 type slowCheck struct {
 	fakeStore

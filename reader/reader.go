@@ -50,6 +50,7 @@ func New(st Store, cache store.Cache, cfg Config) (*Reader, error) {
 	r := &Reader{store: st, cfg: cfg.withDefaults(), room: room{most: maxKeysAtOnce, mostWaiting: maxKeysWaiting}}
 	r.workers.every = r.cfg.LagEvery
 	r.clock.Env, r.workers.clock.Env = r.cfg.env, r.cfg.env
+	r.clock.NeverEarly = true // a total in the cache must not be older than the caller permits
 	r.flights.env, r.workers.flights.env = r.cfg.env, r.cfg.env
 	shards, err := lru.New[string, int](r.cfg.Remember)
 	if err != nil {

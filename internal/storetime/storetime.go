@@ -15,6 +15,9 @@ import (
 type Clock struct {
 	// Env is for simulations.
 	Env *sysenv.Env
+	// NeverEarly makes the first offset the largest that its call allows, instead of the middle: until
+	// a clock is set, Now is then not before the store's time, and no age is underestimated.
+	NeverEarly bool
 
 	mu     sync.Mutex
 	known  bool
@@ -65,7 +68,9 @@ func (c *Clock) Learn(stored time.Time, began Moment) {
 		if took > slowest {
 			return
 		}
-		c.offset = (least + most) / 2
+		if c.offset = (least + most) / 2; c.NeverEarly {
+			c.offset = most
+		}
 	}
 	c.known, c.asked, c.told = true, began.at, stored
 	c.offset = min(max(c.offset, least), most)

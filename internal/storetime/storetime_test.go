@@ -66,6 +66,29 @@ func TestLearnsTheStoresTime(t *testing.T) {
 	}
 }
 
+// A clock that is never early shows no earlier time than the store's, whenever in a call the store looked at
+// its own. The next call corrects most of the error of a slow one.
+func TestNeverEarly(t *testing.T) {
+	for _, way := range []time.Duration{0, 10 * time.Millisecond, 30 * time.Millisecond, 40 * time.Millisecond} {
+		t.Run(way.String(), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				b.NeverEarly, b.ahead = true, time.Minute
+				for _, took := range []time.Duration{40 * time.Millisecond, 4 * time.Millisecond, 20 * time.Second} {
+					there := took * way / (40 * time.Millisecond)
+					began := b.Moment()
+					time.Sleep(there)
+					stored := b.store()
+					time.Sleep(took - there)
+					b.Learn(stored, began)
+					if off, most := b.off(), min(took, 40*time.Millisecond); off < 0 || off > most {
+						t.Errorf("after a call of %s the clock is %s ahead of the store's, want 0 to %s", took, off, most)
+					}
+				}
+			})
+		})
+	}
+}
+
 // A slow call proves little, and moves the clock only into the proven range.
 func TestASlowCallProvesLittle(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
