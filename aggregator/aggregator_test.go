@@ -79,6 +79,12 @@ func (r *rig) reasons() (reasons []string) {
 func bubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	t.Parallel()
+	alone(t, f)
+}
+
+// alone is a bubble beside which no other test of the package runs.
+func alone(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(sysenv.Earliest))
 		f(t)

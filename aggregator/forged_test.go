@@ -126,12 +126,12 @@ func TestARequestThatIsCutAtTwoSizesCountsOnce(t *testing.T) {
 
 // A head may claim any number of rests. No memory is allocated for rests that are absent.
 func TestAHeadThatClaimsManyPartsTakesNoRoom(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	alone(t, func(t *testing.T) {
 		r := run(t, large(t), aggregator.Config{})
 		parts := keyed(t, "k", 48, 1)
 		parts[0].Number = 1 << 26
 		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
+		runtime.ReadMemStats(&before) // of the whole process
 		m := r.send(t, parts...)
 		settle(time.Minute)
 		runtime.ReadMemStats(&after)

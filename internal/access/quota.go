@@ -97,6 +97,9 @@ func newQuota(l Limits, now time.Time) *quota {
 }
 
 func (q *quota) refillLocked(now time.Time) {
+	if now.Before(q.at) { // its request waited for another, which looked at the clock later
+		return
+	}
 	for _, b := range []*bucket{&q.increments, &q.bytes, &q.counters} {
 		b.refill(now.Sub(q.at))
 	}

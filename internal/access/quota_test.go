@@ -270,3 +270,15 @@ func TestQuotasOutliveAReload(t *testing.T) {
 }
 
 func charge(c Caller, incs []countmill.Increment) error { return c.Charge(incs, len(incs), 0) }
+
+// A request that looked at the clock, and then waited for another, is not refused for that.
+func TestQuotaOfALateRequest(t *testing.T) {
+	t.Parallel()
+	began := time.Now()
+	q := newQuota(Limits{Increments: 2}, began)
+	for i, at := range []time.Time{began.Add(time.Second), began} {
+		if err := q.charge(nil, 1, 0, at); err != nil {
+			t.Errorf("request %d of 2, as many as the limit: %v", i+1, err)
+		}
+	}
+}

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/internal/indexer"
 	"github.com/countmill/countmill/publisher"
 )
 
@@ -22,6 +24,7 @@ func TestIndexWorkApart(t *testing.T) {
 		return b.run(t, Config{
 			Roles: role, Store: "datastore://elsewhere", // a store that several processes have
 			Publisher: publisher.Config{Linger: -1}, Aggregator: aggregator.Config{Linger: -1},
+			Indexer: indexer.Config{Rate: 20, Lease: 5 * time.Second}, // so that the worker that ends leaves shards to the other
 		})
 	}
 	rd := begin(Reader)

@@ -116,6 +116,19 @@ func TestRoomFollowsTheSpeed(t *testing.T) {
 	}
 }
 
+// A request that looked at the clock, and then waited for another, counts no time twice.
+func TestSpeedOfALateRequest(t *testing.T) {
+	t.Parallel()
+	began := time.Now()
+	s := speed{last: began}
+	s.pass(began.Add(time.Second), true)
+	s.pass(began, false)
+	s.pass(began.Add(2*time.Second), true)
+	if s.busy != 2*time.Second {
+		t.Errorf("busy for %s, want 2s", s.busy)
+	}
+}
+
 // Lines have equal numbers of increments. A line that had more in one turn misses others.
 func TestLinesTakeTurns(t *testing.T) {
 	t.Parallel()

@@ -23,6 +23,9 @@ type speed struct {
 
 // pass adds the time since the last call. plenty: there were plenty of increments.
 func (s *speed) pass(now time.Time, plenty bool) {
+	if now.Before(s.last) { // its request waited for another, which looked at the clock later
+		return
+	}
 	if plenty {
 		s.busy += now.Sub(s.last)
 	}

@@ -3,6 +3,7 @@ package storetest
 import (
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/countmill/countmill/store"
@@ -122,24 +123,25 @@ func testMovesBesideFolds(t *testing.T, su *suite) {
 		t.Skip("the store has no ring")
 	}
 	m, n := today(t, s)-100, many(s)
-	done, ended := make(chan struct{}), make(chan int)
+	done, ended := make(chan struct{}), make(chan struct{})
+	var all atomic.Int64
 	go func() {
-		all := 0
-		defer func() { ended <- all }()
+		defer close(ended)
 		for {
 			select {
 			case <-done:
 				return
 			default:
 				moved, err := s.MoveSeries(t.Context())
-				if all += moved; err != nil && !errors.Is(err, store.ErrContended) {
+				if all.Add(int64(moved)); err != nil && !errors.Is(err, store.ErrContended) {
 					t.Logf("MoveSeries: %v", err)
 				}
 			}
 		}
 	}()
-	rounds := su.rounds / 2
-	for i := range rounds {
+	rounds := 0
+	for least := su.rounds / 2; rounds < least || all.Load() == 0 && rounds < 20*least; rounds++ { // they must overlap
+		i := rounds
 		// A fold of all minutes, and then one of a few, so that a move comes between.
 		mustFoldRetrying(t, s, seriesCommit(one(marker()), spread("a", m, n)...))
 		mustFoldRetrying(t, s, seriesCommit(one(marker()), spread("a", m, 1+i%5)...))
@@ -150,7 +152,8 @@ func testMovesBesideFolds(t *testing.T, su *suite) {
 		v.Close()
 	}
 	close(done)
-	if all := <-ended; all == 0 {
+	<-ended
+	if all.Load() == 0 {
 		t.Error("nothing was moved beside the folds")
 	}
 	move(t, s)

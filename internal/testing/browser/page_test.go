@@ -44,11 +44,16 @@ func TestTotalsMove(t *testing.T) {
 	tb.until(total("page:/home", "1"))
 	tb.until(`document.querySelector('#total').textContent === '1'`)
 	time.Sleep(2 * time.Second) // until the stream is open
+	quickest := patience
 	for i := 2; i < 6; i++ {
 		m.count(t, "page:/home")
-		took := tb.within(time.Second, fmt.Sprintf(`document.querySelector('#total').textContent === '%d'`, i))
-		took += tb.within(time.Second, total("page:/home", fmt.Sprint(i)))
+		took := tb.within(patience, fmt.Sprintf(`document.querySelector('#total').textContent === '%d'`, i))
+		took += tb.within(patience, total("page:/home", fmt.Sprint(i)))
 		t.Logf("moved after %s", took)
+		quickest = min(quickest, took)
+	}
+	if quickest > time.Second { // on a busy machine some are late
+		t.Errorf("no total moved within a second, the first after %s", quickest)
 	}
 	// Totals beyond 2^53 keep their digits.
 	m.post(t, []byte(`[{"counter":"big","delta":9007199254740991},{"counter":"big","delta":9007199254740991},{"counter":"big","delta":-1}]`))
