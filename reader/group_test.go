@@ -1,10 +1,12 @@
 package reader_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -142,6 +144,43 @@ func TestReadSettings(t *testing.T) {
 		r.rdr.ReadSettings(t.Context())
 		r.wantTotal("with the settings read", 0, "deleting")
 	})
+}
+
+// The answer of an earlier check comes after that of a later one: older settings do not replace newer ones.
+func TestALateAnswerBringsNoOldSettings(t *testing.T) {
+	groupBubble(t, func(t *testing.T, r *groupRig) {
+		st := &lateCheck{Store: r.store}
+		rdr, err := reader.New(st, nil, reader.Config{Timeout: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.rdr = rdr
+		r.put(r.step(store.CreateIndex), map[string]int64{"=site:s1": 10}, nil)
+		r.step(store.ServeIndex)
+		r.wantTotal("built", 10, "serving")
+		st.late.Store(int64(time.Second))
+		over := make(chan struct{})
+		go func() { defer close(over); rdr.ReadSettings(t.Context()) }()
+		time.Sleep(time.Millisecond) // the store has answered, and the answer is on its way
+		st.late.Store(0)
+		r.step(store.DeleteIndex)
+		rdr.ReadSettings(t.Context())
+		r.wantTotal("deleted", 0, "deleting")
+		<-over
+		r.wantTotal("after the late answer", 0, "deleting")
+	})
+}
+
+// The answers to Check of a lateCheck come late.
+type lateCheck struct {
+	*fakestore.Store
+	late atomic.Int64 // a time.Duration
+}
+
+func (s *lateCheck) Check(ctx context.Context) (store.Checked, error) {
+	checked, err := s.Store.Check(ctx)
+	time.Sleep(time.Duration(s.late.Load()))
+	return checked, err
 }
 
 // The window of groups needs a rule for the groups, and is partial until their index has counted all of it.

@@ -33,7 +33,8 @@ type Reader struct {
 	checked    checker
 	settings   atomic.Pointer[store.Settings] // of the last good check; nil before
 	asked      atomic.Pointer[time.Time]      // a moment at which the store had these settings
-	keeping    sync.Mutex                     // held while both change
+	begun      time.Time                      // when the call for these settings began
+	keeping    sync.Mutex                     // held while the three change
 	workers    roster
 	boards     *boards
 	stats      counts

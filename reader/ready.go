@@ -45,7 +45,7 @@ func (r *Reader) askStore(ctx context.Context) error {
 		if at.IsZero() { // the store's clock is the machine's
 			at = r.cfg.env.At(machine)
 		}
-		r.keep(&checked.Settings, at)
+		r.keep(&checked.Settings, at, machine)
 	}
 	if ctx.Err() == nil {
 		r.checked.note(time.Now(), checked.Settings.ForgetBefore, err)
@@ -58,10 +58,16 @@ func (r *Reader) askStore(ctx context.Context) error {
 	return nil
 }
 
-// keep keeps settings together with a moment at which the store had them.
-func (r *Reader) keep(s *store.Settings, at time.Time) {
+// keep keeps settings together with a moment at which the store had them. began is when the call for them
+// began, by the monotonic clock: the answer of an earlier call may come later, and older settings must not
+// replace newer ones.
+func (r *Reader) keep(s *store.Settings, at, began time.Time) {
 	r.keeping.Lock()
 	defer r.keeping.Unlock()
+	if began.Before(r.begun) {
+		return
+	}
+	r.begun = began
 	r.settings.Store(s)
 	r.asked.Store(&at)
 }
