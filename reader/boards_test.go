@@ -93,7 +93,7 @@ func TestABoardThatNobodyAskedFor(t *testing.T) {
 			if err != nil || len(top.Top) != 2 || top.Top[0].Counter != "page:c:1" || top.Top[1].Counter != "page:d:1" {
 				t.Errorf("%q, three hours later: %+v, %v; want page:c:1 and page:d:1", window, top, err)
 			}
-			slow := newTopReader(t, shared{w}, reader.Config{BoardRate: 1})
+			slow := newTopReader(t, slowSums{shared{w}}, reader.Config{BoardRate: 1})
 			defer slow.Close()
 			for _, want := range []string{"page:c:1", "page:c:1", "page:e:1"} { // the old board serves during a scan
 				if top, err := slow.Top(t.Context(), boardQuery(t, "")); err != nil || top.Top[0].Counter != want {
