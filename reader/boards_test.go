@@ -57,6 +57,9 @@ func TestAScanFails(t *testing.T) {
 		if top, err := r.Top(t.Context(), boardQuery(t, "")); !errors.Is(err, countmill.ErrUnavailable) || !errors.Is(err, store.ErrDeployment) {
 			t.Errorf("the first scan fails: %+v, %v; want ErrUnavailable with the store's error", top, err)
 		}
+		if _, err := r.Top(t.Context(), boardQuery(t, "")); !errors.Is(err, store.ErrDeployment) || w.scans != 1 {
+			t.Errorf("right after that: %v after %d scans; want the same error of that scan", err, w.scans)
+		}
 		for range 3 { // the first board; a scan that fails; its board after all
 			time.Sleep(time.Minute)
 			if top, err := r.Top(t.Context(), boardQuery(t, "")); err != nil || top.Top[0].Counter != "page:a:1" {
