@@ -227,6 +227,9 @@ func TestABoardThatNeedsNoWait(t *testing.T) {
 		wantBest(t, r, q, "page:c:1", 0) // the board is 17 seconds old, less than twice its age
 		time.Sleep(2 * time.Second)
 		wantBest(t, r, q, "page:d:1", 0)
+		l.fold("page:e:1", 400, time.Now())
+		time.Sleep(19 * time.Second)
+		wantBest(t, r, q, "page:e:1", time.Second) // the board was 21 seconds old
 	})
 }
 
