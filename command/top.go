@@ -87,8 +87,13 @@ func runTop(ctx context.Context, c call) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	if got.LeftOut > 0 {
+	switch {
+	case got.LeftOut > 0:
 		fmt.Fprintf(c.stderr, "%d counters between these may not be read with this token\n", got.LeftOut)
+	case len(got.Top) == 0 && c.boardWindow != "":
+		fmt.Fprintln(c.stderr, "no counter counted in this window")
+	case len(got.Top) == 0:
+		fmt.Fprintln(c.stderr, "no counter of the index has a total")
 	}
 	got.warn(c, "a counter that rose since may be missing")
 	return nil

@@ -33,6 +33,24 @@ func TestTop(t *testing.T) {
 	if got := cli(t, nil, "top", "sites", "--server", f.URL); !strings.Contains(got.errOut, "other counters that this token may read can be better") {
 		t.Errorf("an answer to a token that may read few: got %+v", got)
 	}
+	empty := `{"top":[],"left_out":0,"as_of":"2026-11-25T10:00:01.000000Z","complete_as_of":"2026-11-25T10:00:01.000000Z","complete":true,"partial":false}`
+	f = newFakeServer(t, answer(200, empty))
+	for _, tt := range []struct {
+		want string
+		args []string
+	}{
+		{"no counter counted in this window\n", []string{"--window", "1h"}},
+		{"no counter of the index has a total\n", nil},
+	} {
+		args := append([]string{"top", "sites", "--server", f.URL}, tt.args...)
+		if got := cli(t, nil, args...); got != (result{0, "", tt.want}) {
+			t.Errorf("an empty board: got %+v, want %q on standard error", got, tt.want)
+		}
+	}
+	f = newFakeServer(t, answer(200, strings.Replace(empty, `"left_out":0`, `"left_out":2`, 1)))
+	if got := cli(t, nil, "top", "sites", "--server", f.URL); got.errOut != "2 counters between these may not be read with this token\n" {
+		t.Errorf("a board of hidden counters: got %+v", got)
+	}
 	cli(t, nil, "top", "sites", "--server", newFakeServer(t, answer(200, "{}")).URL).wantError(t, 1, "is that a countmill?")
 	cli(t, nil, "top").wantError(t, 2, "name one INDEX")
 	cli(t, nil, "top", "sites", "-n", "1001").wantError(t, 2, "1001")

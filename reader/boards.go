@@ -35,8 +35,8 @@ const (
 var ErrNoBoards = errors.New("no boards are made of this store: its operator has set no --board-rate")
 
 // boards are the boards that somebody has asked for lately. A board is made again only when somebody asks for
-// it, it is older than BoardAge, and a sum has changed. The old one serves in the meantime. One scan runs
-// at a time.
+// it, it is older than BoardAge, and a sum has changed. The old one serves in the meantime, unless it is too old and
+// the next one will be there soon (nextboard.go). One scan runs at a time.
 type boards struct {
 	r       *Reader
 	ctx     context.Context // of scans
@@ -47,6 +47,8 @@ type boards struct {
 	mu       sync.Mutex
 	kept     map[boardKey]*kept
 	scanning bool
+	since    time.Time         // when the scan that runs began
+	waiting  int               // how many callers wait for the next board
 	queue    []*kept           // whose scans are due
 	turns    uint64            // scans that have begun
 	last     map[string]uint64 // the turn of each caller's last scan
@@ -62,14 +64,16 @@ type boardKey struct {
 
 // A kept is a board, or the wait for the first one.
 type kept struct {
-	board *board.Board // nil before the first scan, or if it is too old
-	err   error        // of the last scan
-	began time.Time    // of the last scan that ended
-	asked time.Time
-	done  chan struct{} // closed at the end of the scan that is due or runs; nil without one
-	turn  chan struct{} // closed when that scan may run
-	owner string        // the caller who asked for the board first
-	waits int           // how many wait for a board while there is none
+	board  *board.Board  // nil before the first scan, or if it is too old
+	err    error         // of the last scan
+	began  time.Time     // of the last scan that ended
+	took   time.Duration // by that scan
+	intact time.Time     // when the board began, or was last seen to lack no change
+	asked  time.Time
+	done   chan struct{} // closed at the end of the scan that is due or runs; nil without one
+	turn   chan struct{} // closed when that scan may run
+	owner  string        // the caller who asked for the board first
+	waits  int           // how many wait for a board while there is none
 }
 
 func newBoards(r *Reader) *boards {
@@ -86,8 +90,8 @@ func (r *Reader) Close() {
 	r.boards.running.Wait()
 }
 
-// get returns a board for the query of a caller. It waits only for the first one.
-func (b *boards) get(ctx context.Context, q store.SumsQuery, slides bool, caller string) (*board.Board, error) {
+// get returns a board for the query of a caller. It waits for the first one, and for the next one as awaitsLocked has it.
+func (b *boards) get(ctx context.Context, q store.SumsQuery, slides bool, by *BoardQuery) (*board.Board, error) {
 	key := boardKey{index: q.Index.Number, groups: q.Groups, slides: slides, from: int32(q.From), to: int32(q.To)}
 	if slides {
 		key.from = 0
@@ -97,10 +101,20 @@ func (b *boards) get(ctx context.Context, q store.SumsQuery, slides bool, caller
 			return nil, ErrNoBoards
 		}
 	}
-	k, have, done, err := b.look(key, q, slides, caller)
-	if have != nil || err != nil {
-		return have, err
+	k, have, done, err := b.look(key, q, slides, by)
+	switch {
+	case err != nil:
+		return nil, err
+	case have == nil:
+		return b.first(ctx, k, done)
+	case done != nil:
+		return b.next(ctx, k, done), nil
 	}
+	return have, nil
+}
+
+// first waits for the first board.
+func (b *boards) first(ctx context.Context, k *kept, done <-chan struct{}) (*board.Board, error) {
 	defer b.leave(k)
 	select {
 	case <-done:
@@ -127,18 +141,18 @@ func (b *boards) leave(k *kept) {
 	k.waits--
 }
 
-// look returns the board that there is, or the end of the scan that makes the first one, for which the caller then waits
-// until it calls leave. It begins a scan if one is due.
-func (b *boards) look(key boardKey, q store.SumsQuery, slides bool, caller string) (*kept, *board.Board, <-chan struct{}, error) {
+// look returns the board that there is, and the end of the scan for which the caller waits: with first if there is no
+// board, with next otherwise. Without such an end it does not wait. look begins a scan if one is due.
+func (b *boards) look(key boardKey, q store.SumsQuery, slides bool, by *BoardQuery) (*kept, *board.Board, <-chan struct{}, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
 	k := b.kept[key]
 	if k == nil {
-		if err := b.makeRoomLocked(now, caller); err != nil {
+		if err := b.makeRoomLocked(now, by.Caller); err != nil {
 			return nil, nil, nil, err
 		}
-		k = &kept{owner: caller}
+		k = &kept{owner: by.Caller}
 		b.kept[key] = k
 	}
 	if idle := now.Sub(k.asked) > boardsKept; k.done == nil && b.ctx.Err() == nil && b.dueLocked(k, &q, now) {
@@ -151,13 +165,17 @@ func (b *boards) look(key boardKey, q store.SumsQuery, slides bool, caller strin
 		}
 		b.running.Go(func() { b.scan(k, q, slides) })
 	}
-	if k.asked = now; k.board == nil {
-		k.waits++
-	}
-	if k.done == nil {
-		ended := make(chan struct{})
-		close(ended)
-		return k, k.board, ended, nil
+	switch k.asked = now; {
+	case k.board == nil:
+		if k.waits++; k.done == nil { // the last scan has just failed
+			ended := make(chan struct{})
+			close(ended)
+			return k, nil, ended, nil
+		}
+	case by.AtOnce || !b.awaitsLocked(k, &q, now):
+		return k, k.board, nil, nil
+	default:
+		b.waiting++
 	}
 	return k, k.board, k.done, nil
 }
@@ -177,7 +195,7 @@ func (b *boards) nextLocked() {
 	k := b.queue[at]
 	b.queue = slices.Delete(b.queue, at, at+1)
 	b.turns++
-	b.last[k.owner] = b.turns
+	b.last[k.owner], b.since = b.turns, time.Now()
 	close(k.turn)
 }
 
@@ -186,14 +204,22 @@ func (b *boards) dueLocked(k *kept, q *store.SumsQuery, now time.Time) bool {
 	if k.board == nil {
 		return k.err == nil || now.Sub(k.began) >= time.Second
 	}
-	age := b.r.cfg.BoardAge
-	if q.Rate == 0 {
-		age = max(age, scanShare*time.Duration(k.board.Read)*perKey)
-	}
-	if now.Sub(k.began) < age {
+	if now.Sub(k.began) < b.ageLocked(k, q) {
 		return false
 	}
-	return k.board.Slides || b.r.store.Risen(q, k.board.Mark).Changed
+	if k.board.Slides || b.r.store.Risen(q, k.board.Mark).Changed {
+		return true
+	}
+	k.intact = now
+	return false
+}
+
+// ageLocked is the age at which a board is made again.
+func (b *boards) ageLocked(k *kept, q *store.SumsQuery) time.Duration {
+	if q.Rate > 0 {
+		return b.r.cfg.BoardAge
+	}
+	return max(b.r.cfg.BoardAge, scanShare*time.Duration(k.board.Read)*perKey)
 }
 
 // makeRoomLocked makes room for one more board. It forgets boards that nobody asks for, and the least recently used board if there
@@ -250,9 +276,9 @@ func (b *boards) scan(k *kept, q store.SumsQuery, slides bool) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	k.began, k.err = began, err
+	k.began, k.took, k.err = began, time.Since(began), err
 	if made != nil {
-		k.board = made
+		k.board, k.intact = made, began
 	}
 	close(k.done)
 	k.done = nil

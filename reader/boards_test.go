@@ -57,6 +57,9 @@ func TestAScanFails(t *testing.T) {
 		if top, err := r.Top(t.Context(), boardQuery(t, "")); !errors.Is(err, countmill.ErrUnavailable) || !errors.Is(err, store.ErrDeployment) {
 			t.Errorf("the first scan fails: %+v, %v; want ErrUnavailable with the store's error", top, err)
 		}
+		if _, err := r.Top(t.Context(), boardQuery(t, "")); !errors.Is(err, store.ErrDeployment) || w.scans != 1 {
+			t.Errorf("right after that: %v after %d scans; want the same error of that scan", err, w.scans)
+		}
 		for range 3 { // the first board; a scan that fails; its board after all
 			time.Sleep(time.Minute)
 			if top, err := r.Top(t.Context(), boardQuery(t, "")); err != nil || top.Top[0].Counter != "page:a:1" {
@@ -93,7 +96,7 @@ func TestABoardThatNobodyAskedFor(t *testing.T) {
 			if err != nil || len(top.Top) != 2 || top.Top[0].Counter != "page:c:1" || top.Top[1].Counter != "page:d:1" {
 				t.Errorf("%q, three hours later: %+v, %v; want page:c:1 and page:d:1", window, top, err)
 			}
-			slow := newTopReader(t, shared{w}, reader.Config{BoardRate: 1})
+			slow := newTopReader(t, slowSums{shared{w}}, reader.Config{BoardRate: 1})
 			defer slow.Close()
 			for _, want := range []string{"page:c:1", "page:c:1", "page:e:1"} { // the old board serves during a scan
 				if top, err := slow.Top(t.Context(), boardQuery(t, "")); err != nil || top.Top[0].Counter != want {

@@ -23,6 +23,8 @@ type BoardQuery struct {
 	Window Window
 	// Caller is the name of the caller, who may own half of all boards. Callers without a name share all of them.
 	Caller string
+	// AtOnce asks for the board that there is, however old, for a caller that soon asks again. It waits only for the first one.
+	AtOnce bool
 }
 
 // A TopQuery asks for the best counters.
@@ -63,7 +65,8 @@ type NoIndexError struct{ Index string }
 func (e *NoIndexError) Error() string { return fmt.Sprintf("no index %q", e.Index) }
 
 // Top returns the best counters of an index. If the board that names them is older than Config.BoardAge,
-// the next one is made meanwhile. The first call for a board waits for it.
+// the next one is made meanwhile. A call waits for the first board. If a board is older than twice that age, it waits for the
+// next one too, for two seconds or half of its own time at most, where the last scan took no longer.
 //
 // An error matches countmill.ErrInvalid if the query is wrong, ErrNoBoards if no scans are made, and
 // countmill.ErrUnavailable if the store cannot be read or the first board is not made in time; or it is a
@@ -126,7 +129,7 @@ func (r *Reader) openBoard(ctx context.Context, q BoardQuery) (*boardReading, er
 			br.uncovered = &partial{counter: br.query.Index.Overflow()}
 		}
 	}
-	if br.board, err = r.boards.get(ctx, br.query, q.Window.slides(), q.Caller); err != nil {
+	if br.board, err = r.boards.get(ctx, br.query, q.Window.slides(), &q); err != nil {
 		return nil, err
 	}
 	br.reading = r.newReading(r.store.View())

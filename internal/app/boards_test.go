@@ -40,6 +40,28 @@ func TestBoardsOfADirectory(t *testing.T) {
 	}
 }
 
+// Somebody who asks again after a pause gets the names of now: the answer waits for the look that the question begins.
+func TestTheTopAfterAPause(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s, err := pebble.Open(pebble.Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	indexSites(t, s)
+	a, err := New(Config{Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(dir), Reader: reader.Config{BoardAge: 1}}) // each is too old at once
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := run(t, a)
+	defer r.stop(t)
+	r.waitReady(t)
+	r.countSites(t)
+	r.wantTop(t, "", "{[{page:s1:/49 491} {page:s0:/48 481}] true 0}")
+	r.incr(t, `{"counter":"page:s9:/new","delta":9000}`)
+	r.wantTop(t, "", "{[{page:s9:/new 9000} {page:s1:/49 491}] true 0}")
+}
+
 // On Datastore the same boards need a rate, and are proved never.
 func TestBoardsOfDatastore(t *testing.T) { // not parallel: it sets a variable
 	host, project := emulator.Firestore(t), emulator.Project()

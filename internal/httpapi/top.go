@@ -19,7 +19,7 @@ const (
 	defaultTop = 10
 
 	// maxBoardReads is how many answers about boards are made at once, and ownBoardReads for one caller. Most of them take
-	// milliseconds, but all wait for the first board.
+	// milliseconds, but all wait for the first board, and some for the next one.
 	maxBoardReads = 64
 	ownBoardReads = 48
 )
@@ -232,6 +232,7 @@ func (a *API) watchTop(c call) error {
 	if err != nil {
 		return err
 	}
+	q.AtOnce = true // the next read is in a second
 	return a.stream(c, &watcher{a: a, caller: c.caller(), w: c.w}, order{
 		key: fmt.Sprintf("top %q %s %t %d %t %q", q.Index, q.Window, q.Groups, q.N, q.quoted, q.ranges), limit: q.N, interval: prefixInterval,
 		source: boardSource{"top", func(ctx context.Context) (boardAnswer, error) {
@@ -246,6 +247,7 @@ func (a *API) watchRank(c call) error {
 	if err != nil {
 		return err
 	}
+	q.AtOnce = true
 	return a.stream(c, &watcher{a: a, caller: c.caller(), w: c.w}, order{
 		key: fmt.Sprintf("rank %q %s %q %t", q.Index, q.Window, q.counter, q.quoted), limit: 1, interval: prefixInterval,
 		source: boardSource{"rank", func(ctx context.Context) (boardAnswer, error) {

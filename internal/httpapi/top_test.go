@@ -23,6 +23,7 @@ type fakeBoards struct {
 	err   error
 	all   []board.Ranked
 	reads int
+	fast  int // the reads that wait for no next board
 	last  reader.TopQuery
 }
 
@@ -30,6 +31,12 @@ func (b *fakeBoards) set(err error, all ...board.Ranked) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.err, b.all = err, all
+}
+
+func (b *fakeBoards) readLocked(q reader.BoardQuery) {
+	if b.reads++; q.AtOnce {
+		b.fast++
+	}
 }
 
 var boardMoments = reader.Moments{
@@ -40,7 +47,7 @@ func (f *fakeReader) Top(_ context.Context, q reader.TopQuery) (reader.Top, erro
 	b := &f.boards
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.reads++
+	b.readLocked(q.BoardQuery)
 	b.last = q
 	top := reader.Top{Moments: boardMoments, Top: slices.DeleteFunc(slices.Clone(b.all), func(c board.Ranked) bool { return !q.Readable(c.Counter) })}
 	top.LeftOut = len(b.all) - len(top.Top)
@@ -48,11 +55,11 @@ func (f *fakeReader) Top(_ context.Context, q reader.TopQuery) (reader.Top, erro
 	return top, b.err
 }
 
-func (f *fakeReader) Rank(_ context.Context, _ reader.BoardQuery, counter string) (reader.Rank, error) {
+func (f *fakeReader) Rank(_ context.Context, q reader.BoardQuery, counter string) (reader.Rank, error) {
 	b := &f.boards
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.reads++
+	b.readLocked(q)
 	at := slices.IndexFunc(b.all, func(c board.Ranked) bool { return c.Counter == counter })
 	rank := reader.Rank{Moments: boardMoments, Counter: counter, Of: len(b.all)}
 	if rank.CompleteAsOf = (time.Time{}); at >= 0 {
@@ -85,6 +92,9 @@ func TestTop(t *testing.T) {
 	call(t, http.MethodGet, srv.URL+"/v1/top?index=sites&n=7&of=groups&window=this-week&tz=Asia/Kolkata", "")
 	if q := f.boards.last; q.N != 7 || !q.Groups || q.Window.String() != "this-week Asia/Kolkata" || q.Index != "sites" {
 		t.Errorf("the reader was asked for %+v", q)
+	}
+	if reads, fast := f.boards.asked(); reads != 4 || fast != 0 {
+		t.Errorf("%d reads, and %d of them wait for no next board, want 4 and 0", reads, fast)
 	}
 }
 
@@ -166,8 +176,8 @@ func TestWatchTop(t *testing.T) {
 			stream.wantHas("event: top", `"counter":"page:b","total":3`)
 		}
 		rank.wantHas("event: rank", `"rank":2`)
-		if reads := f.boards.asked(); reads > 16 { // one a second for both tops, and one for the rank
-			t.Errorf("%d reads in some 6 s", reads)
+		if reads, fast := f.boards.asked(); reads > 16 || fast != reads { // one a second for both tops, and one for the rank
+			t.Errorf("%d reads in some 6 s, and %d of them wait for no next board, want all", reads, fast)
 		}
 		f.boards.set(countmill.ErrUnavailable)
 		one.wantHas("event: problem", "unavailable")
@@ -176,10 +186,10 @@ func TestWatchTop(t *testing.T) {
 	})
 }
 
-func (b *fakeBoards) asked() int {
+func (b *fakeBoards) asked() (reads, fast int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.reads
+	return b.reads, b.fast
 }
 
 func (s *stream) wantHas(event, text string) {
