@@ -216,7 +216,12 @@ func (c call) printIndexes(answer []byte) error {
 	if err != nil {
 		return err
 	}
-	if len(all) == 0 {
+	switch {
+	case len(all) > 0:
+	case c.given("token") || c.given("token-file"): // the server shows no others
+		fmt.Fprintln(c.stderr, "no indexes whose groups this token may read")
+		return nil
+	default:
 		fmt.Fprintln(c.stderr, "no indexes")
 		return nil
 	}
@@ -230,12 +235,15 @@ func (c call) printIndexes(answer []byte) error {
 }
 
 // withGroups are the names of the arguments and of --group.
-func (c call) withGroups() []string {
+func (c call) withGroups() ([]string, error) {
 	names := append([]string{}, c.args...)
 	for _, g := range c.groups {
+		if g == "" || countmill.IsGroup(g) {
+			return nil, app.Usagef("--group: %q is empty or begins with = (limit: the name of a group without its =)", g)
+		}
 		names = append(names, countmill.GroupMark+g)
 	}
-	return names
+	return names, nil
 }
 
 // checkedAt is empty for an index that is not built yet.

@@ -30,6 +30,9 @@ func TestIndexCommands(t *testing.T) {
 	if got := cli(t, nil, "index", "list", "--server", newFakeServer(t, answer(200, noIndexes)).URL); got != (result{0, "", "no indexes\n"}) {
 		t.Errorf("list of none: got %+v", got)
 	}
+	if got := cli(t, []string{"COUNTMILL_TOKEN=cmtok_x"}, "index", "list", "--server", newFakeServer(t, answer(200, noIndexes)).URL); got.errOut != "no indexes whose groups this token may read\n" {
+		t.Errorf("list of none with a token: got %+v", got)
+	}
 	cli(t, nil, "index", "list", "--server", newFakeServer(t, answer(200, "{}")).URL).wantError(t, 1, "is that a countmill?")
 	cli(t, nil, "index", "create", "sites").wantError(t, 2, "--match and --group are needed")
 	cli(t, nil, "index", "create", "--match", "a{b}", "--group", "c{b}").wantError(t, 2, "name one index, got none")
@@ -65,6 +68,10 @@ func TestGroupFlag(t *testing.T) {
 	f = newFakeServer(t, answer(200, twoRows))
 	if got := cli(t, nil, "series", "--group", "site:a", "--server", f.URL); got.code != 0 || !strings.HasPrefix(f.paths[0], "/v1/series?counter=%3Dsite%3Aa&") {
 		t.Errorf("series: got %+v, asked %q", got, f.paths)
+	}
+	for _, verb := range []string{"get", "watch", "series"} {
+		cli(t, nil, verb, "--group", "=site:a").wantError(t, 2, `--group: "=site:a" is empty or begins with = (limit: the name of a group without its =)`)
+		cli(t, nil, verb, "--group", "").wantError(t, 2, `--group: "" is empty or begins with =`)
 	}
 	cli(t, nil, "incr", "=site:a").wantError(t, 2, "begins with =, as groups do")
 	cli(t, nil, "watch", "--prefix", "a", "--group", "b").wantError(t, 2, "--prefix and NAME exclude each other")

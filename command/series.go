@@ -41,7 +41,10 @@ type seriesRow struct {
 }
 
 func runSeries(ctx context.Context, c call) error {
-	names := c.withGroups()
+	names, err := c.withGroups()
+	if err != nil {
+		return err
+	}
 	if err := checkNames(names, 100); err != nil {
 		return err
 	}

@@ -43,20 +43,26 @@ var rankCommand = command{
 }
 
 // boardQuery is the parameters that top and rank have in common.
-func (c call) boardQuery(index string) url.Values {
+func (c call) boardQuery(index string) (url.Values, error) {
 	query := url.Values{"index": {index}}
+	if c.given("tz") && c.boardWindow == "" {
+		return nil, app.Usagef("--tz is given without --window (limit: with --window today, this-week or this-month)")
+	}
 	if c.boardWindow != "" {
 		query.Set("window", c.boardWindow)
 		query.Set("tz", c.tz)
 	}
-	return query
+	return query, nil
 }
 
 func runTop(ctx context.Context, c call) error {
 	if len(c.args) != 1 {
 		return app.Usagef("name one INDEX, got %s", quoted(c.args))
 	}
-	query := c.boardQuery(c.args[0])
+	query, err := c.boardQuery(c.args[0])
+	if err != nil {
+		return err
+	}
 	query.Set("n", strconv.Itoa(c.best))
 	if c.bestOf != "counters" {
 		query.Set("of", c.bestOf)
@@ -87,8 +93,11 @@ func runTop(ctx context.Context, c call) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	if got.LeftOut > 0 {
-		fmt.Fprintf(c.stderr, "%d counters between these may not be read with this token\n", got.LeftOut)
+	switch {
+	case got.LeftOut > 0 && len(got.Top) == 0:
+		fmt.Fprintf(c.stderr, "none of the best %d %s may be read with this token\n", got.LeftOut, c.bestOf)
+	case got.LeftOut > 0:
+		fmt.Fprintf(c.stderr, "%d %s between these may not be read with this token\n", got.LeftOut, c.bestOf)
 	}
 	got.warn(c, "a counter that rose since may be missing")
 	return nil
@@ -98,7 +107,10 @@ func runRank(ctx context.Context, c call) error {
 	if len(c.args) != 2 {
 		return app.Usagef("name one INDEX and one COUNTER, got %s", quoted(c.args))
 	}
-	query := c.boardQuery(c.args[0])
+	query, err := c.boardQuery(c.args[0])
+	if err != nil {
+		return err
+	}
 	query.Set("counter", c.args[1])
 	answer, err := c.ask(ctx, client.Request{Path: "/v1/rank", Query: query})
 	if err != nil {

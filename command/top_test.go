@@ -12,7 +12,7 @@ func TestTop(t *testing.T) {
 	t.Parallel()
 	f := newFakeServer(t, answer(200, topAnswer))
 	got := cli(t, nil, "top", "sites", "-n", "7", "--window", "today", "--tz", "Asia/Kolkata", "--of", "groups", "--server", f.URL)
-	want := result{0, "  1  1234  page:a\n  2    -5  page:b\n", "3 counters between these may not be read with this token\n" +
+	want := result{0, "  1  1234  page:a\n  2    -5  page:b\n", "3 groups between these may not be read with this token\n" +
 		"all counters were looked at as of 2026-11-25T10:00:00.000000Z; a counter that rose since may be missing\n" +
 		"the window began before its rule for series: earlier increments are missing\n"}
 	if got != want {
@@ -32,6 +32,13 @@ func TestTop(t *testing.T) {
 	f = newFakeServer(t, answer(200, strings.Replace(topAnswer, `"complete_as_of":"2026-11-25T10:00:00.000000Z"`, `"complete_as_of":null`, 1)))
 	if got := cli(t, nil, "top", "sites", "--server", f.URL); !strings.Contains(got.errOut, "other counters that this token may read can be better") {
 		t.Errorf("an answer to a token that may read few: got %+v", got)
+	}
+	f = newFakeServer(t, answer(200, strings.Replace(topAnswer, `{"counter":"page:a","total":1234},{"counter":"page:b","total":-5}`, "", 1)))
+	if got := cli(t, nil, "top", "sites", "--of", "groups", "--server", f.URL); !strings.HasPrefix(got.errOut, "none of the best 3 groups may be read with this token\n") {
+		t.Errorf("an answer to a token that may read none: got %+v", got)
+	}
+	for _, args := range [][]string{{"top", "sites"}, {"rank", "sites", "a"}} {
+		cli(t, nil, append(args, "--tz", "UTC")...).wantError(t, 2, "--tz is given without --window (limit: with --window today, this-week or this-month)")
 	}
 	cli(t, nil, "top", "sites", "--server", newFakeServer(t, answer(200, "{}")).URL).wantError(t, 1, "is that a countmill?")
 	cli(t, nil, "top").wantError(t, 2, "name one INDEX")
