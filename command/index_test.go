@@ -1,6 +1,9 @@
 package command
 
 import (
+	"bytes"
+	"context"
+	"net/http"
 	"strings"
 	"testing"
 )
@@ -57,6 +60,22 @@ func TestIndexCommandsWait(t *testing.T) {
 	cli(t, nil, "index", "create", "sites", "--match", "page:{site}:*", "--group", "site:{site}", "--wait", "--server", f.URL).wantError(t, 1, `index "sites" is gone`)
 	f = newFakeServer(t, answer(200, indexAnswer("building", 0)), answer(403, `{"type":"urn:countmill:problem:forbidden","status":403,"detail":"needs the scope read"}`))
 	cli(t, nil, "index", "create", "sites", "--match", "page:{site}:*", "--group", "site:{site}", "--wait", "--server", f.URL).wantError(t, 1, "needs the scope read")
+}
+
+// The command says how long nothing is removed, and that its own end is not that of the deletion.
+func TestIndexDeleteSaysWhatItWaitsFor(t *testing.T) {
+	t.Parallel()
+	for since, want := range map[string]string{"2026-11-25T10:00:00.000000Z": "1m0s", "2026-11-25T10:05:30.000000Z": "5m30s"} {
+		deleting := strings.NewReplacer(`"ended_at":null`, `"ended_at":"2026-11-25T10:00:00.000000Z"`, "2026-11-25T10:00:00.000000Z", since).Replace(indexAnswer("deleting", 0))
+		ctx, cancel := context.WithCancel(t.Context())
+		f := newFakeServer(t, answer(200, deleting), func(http.ResponseWriter, *http.Request) { cancel() })
+		var out, errOut bytes.Buffer
+		code := run(ctx, call{args: []string{"index", "delete", "sites", "--wait", "--server", f.URL}, stdout: &out, stderr: &errOut})
+		if code != 1 || out.Len() > 0 || errOut.String() != "countmill: waits "+want+" until no process uses the index any more, and then removes its groups\n"+
+			"countmill: stopped; the deletion goes on, and \"countmill index list\" shows it\n" {
+			t.Errorf("got exit %d, %q, %q", code, &out, &errOut)
+		}
+	}
 }
 
 func TestGroupFlag(t *testing.T) {
