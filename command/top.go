@@ -38,6 +38,7 @@ var rankCommand = command{
 	long: `Prints the place of the counter, or of the group, among all of the index, and its total.
 
   countmill rank sites page:s1:/home
+  countmill rank sites --group site:s1
 `,
 	run: runRank,
 }
@@ -104,14 +105,19 @@ func runTop(ctx context.Context, c call) error {
 }
 
 func runRank(ctx context.Context, c call) error {
-	if len(c.args) != 2 {
-		return app.Usagef("name one INDEX and one COUNTER, got %s", quoted(c.args))
+	names, err := c.withGroups()
+	if err != nil {
+		return err
 	}
+	if len(names) != 2 || len(c.args) == 0 {
+		return app.Usagef("name one INDEX and one COUNTER or --group, got %s", quoted(names))
+	}
+	counter := names[1]
 	query, err := c.boardQuery(c.args[0])
 	if err != nil {
 		return err
 	}
-	query.Set("counter", c.args[1])
+	query.Set("counter", counter)
 	answer, err := c.ask(ctx, client.Request{Path: "/v1/rank", Query: query})
 	if err != nil {
 		return err
@@ -130,9 +136,9 @@ func runRank(ctx context.Context, c call) error {
 		return fmt.Errorf("the server answered with something else than a rank; is that a countmill?")
 	}
 	if got.Rank == nil {
-		return fmt.Errorf("counter %q has no place: it counted nothing", plain(c.args[1]))
+		return fmt.Errorf("counter %q has no place: it counted nothing", plain(counter))
 	}
-	if _, err := fmt.Fprintf(c.stdout, "%d of %d\t%d\t%s\n", *got.Rank, got.Of, *got.Total, plain(c.args[1])); err != nil {
+	if _, err := fmt.Fprintf(c.stdout, "%d of %d\t%d\t%s\n", *got.Rank, got.Of, *got.Total, plain(counter)); err != nil {
 		return err
 	}
 	got.warn(c, "the place may be another one since")

@@ -57,6 +57,12 @@ func TestRank(t *testing.T) {
 	if f.paths[0] != "/v1/rank?counter=page%3Ab&index=sites&tz=UTC&window=1h" {
 		t.Errorf("asked %q", f.paths)
 	}
+	f = newFakeServer(t, answer(200, rank))
+	if got := cli(t, nil, "rank", "sites", "--group", "site:s1", "--server", f.URL); got.code != 0 || f.paths[0] != "/v1/rank?counter=%3Dsite%3As1&index=sites" {
+		t.Errorf("--group: got %+v, asked %q", got, f.paths)
+	}
+	cli(t, nil, "rank", "sites", "a", "--group", "b").wantError(t, 2, `name one INDEX and one COUNTER or --group, got "sites" "a" "=b"`)
+	cli(t, nil, "rank", "--group", "b", "--group", "c").wantError(t, 2, "name one INDEX")
 	f = newFakeServer(t, answer(200, strings.Replace(rank, `"rank":2`, `"rank":null`, 1)))
 	cli(t, nil, "rank", "sites", "page:b", "--server", f.URL).wantError(t, 1, "has no place")
 	cli(t, nil, "rank", "sites").wantError(t, 2, "COUNTER")
