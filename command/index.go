@@ -13,6 +13,7 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/internal/units"
 	"github.com/countmill/countmill/store"
 )
 
@@ -154,8 +155,8 @@ func (c call) explainDeletion(answer []byte, name string) {
 	if x.Since.After(from) {
 		from = x.Since
 	}
-	fmt.Fprintf(c.stderr, "countmill: waits %s until no process uses the index any more, and then removes its groups\n",
-		from.Sub(x.Ended).Round(time.Second))
+	fmt.Fprintf(c.stderr, "countmill: %s after the deletion began no process uses the index any more: its groups are removed then\n",
+		units.FormatDuration(from.Sub(x.Ended).Round(time.Second)))
 }
 
 func (c call) oneIndex() (string, error) {

@@ -65,13 +65,13 @@ func TestIndexCommandsWait(t *testing.T) {
 // The command says how long nothing is removed, and that its own end is not that of the deletion.
 func TestIndexDeleteSaysWhatItWaitsFor(t *testing.T) {
 	t.Parallel()
-	for since, want := range map[string]string{"2026-11-25T10:00:00.000000Z": "1m0s", "2026-11-25T10:05:30.000000Z": "5m30s"} {
+	for since, want := range map[string]string{"2026-11-25T10:00:00.000000Z": "1m", "2026-11-25T10:05:30.000000Z": "5m30s"} {
 		deleting := strings.NewReplacer(`"ended_at":null`, `"ended_at":"2026-11-25T10:00:00.000000Z"`, "2026-11-25T10:00:00.000000Z", since).Replace(indexAnswer("deleting", 0))
 		ctx, cancel := context.WithCancel(t.Context())
 		f := newFakeServer(t, answer(200, deleting), func(http.ResponseWriter, *http.Request) { cancel() })
 		var out, errOut bytes.Buffer
 		code := run(ctx, call{args: []string{"index", "delete", "sites", "--wait", "--server", f.URL}, stdout: &out, stderr: &errOut})
-		if code != 1 || out.Len() > 0 || errOut.String() != "countmill: waits "+want+" until no process uses the index any more, and then removes its groups\n"+
+		if code != 1 || out.Len() > 0 || errOut.String() != "countmill: "+want+" after the deletion began no process uses the index any more: its groups are removed then\n"+
 			"countmill: stopped; the deletion goes on, and \"countmill index list\" shows it\n" {
 			t.Errorf("got exit %d, %q, %q", code, &out, &errOut)
 		}
