@@ -14,7 +14,6 @@ import (
 
 	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/app"
-	"github.com/countmill/countmill/reader"
 )
 
 var seriesCommand = command{
@@ -91,36 +90,38 @@ func (c call) seriesPeriod(now time.Time) (url.Values, error) {
 	if err != nil {
 		return nil, app.Usagef("--tz: must be a time zone such as Asia/Kolkata, got %q", c.tz)
 	}
-	to, from := now, time.Time{}
-	if c.given("to") {
+	query := url.Values{"tz": {c.tz}} // dates go as they are: the server knows where a day begins
+	to := now
+	if query.Set("to", now.Format(time.RFC3339)); c.given("to") {
 		if to, err = timeOrDate("to", c.periodTo, zone); err != nil {
 			return nil, err
 		}
+		query.Set("to", c.periodTo)
 	}
-	if from = to.Add(-c.last); c.given("from") {
+	from := to.Add(-c.last)
+	if query.Set("from", from.UTC().Format(time.RFC3339)); c.given("from") {
 		if from, err = timeOrDate("from", c.periodFrom, zone); err != nil {
 			return nil, err
 		}
+		query.Set("from", c.periodFrom)
 	}
 	if !from.Before(to) {
 		return nil, app.Usagef("--from: must be earlier than --to")
 	}
-	return url.Values{
-		"tz": {c.tz}, "step": {cmp.Or(c.step, stepFor(to.Sub(from)))},
-		"from": {from.UTC().Format(time.RFC3339)}, "to": {to.UTC().Format(time.RFC3339)},
-	}, nil
+	query.Set("step", cmp.Or(c.step, stepFor(to.Sub(from))))
+	return query, nil
 }
 
-// timeOrDate reads a time, or the first moment of a date.
+// timeOrDate reads a time, or the midnight of a date.
 func timeOrDate(flag, text string, zone *time.Location) (time.Time, error) {
 	if at, err := time.Parse(time.RFC3339, text); err == nil {
 		return at, nil
 	}
-	day, err := time.Parse(time.DateOnly, text)
+	day, err := time.ParseInLocation(time.DateOnly, text, zone)
 	if err != nil {
 		return day, app.Usagef("--%s: must be a time such as 2006-01-02T15:04:05Z, or a date such as 2006-01-02, got %q", flag, text)
 	}
-	return reader.DayBegins(day.Year(), day.Month(), day.Day(), zone), nil
+	return day, nil
 }
 
 // charts draws the rows of each counter. without is the part of all their sums that no series ever had.
