@@ -34,7 +34,9 @@ type Values struct {
 func (r NextRequest) Check() error {
 	if err := CheckCounter(r.Sequence); err != nil {
 		if field, ok := err.(*FieldError); ok {
-			field.Field = "sequence"
+			if field.Field = "sequence"; IsGroup(r.Sequence) {
+				field.Limit = "a name that does not begin with " + GroupMark
+			}
 		}
 		return err
 	}

@@ -43,7 +43,10 @@ type total struct {
 }
 
 func runGet(ctx context.Context, c call) error {
-	names := c.withGroups()
+	names, err := c.withGroups()
+	if err != nil {
+		return err
+	}
 	if err := checkNames(names, maxNames); err != nil {
 		return err
 	}

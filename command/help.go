@@ -90,7 +90,8 @@ Flags of up, publisher, aggregator and reader can also be set by variables:
 config" shows the settings in force. "countmill help COMMAND" says more about a command.
 
 Exit codes: 0 it worked, 1 it did not, 2 the command line or the environment is wrong,
-3 verify found something wrong, or status or doctor could not reach the server.
+3 verify, recount or journal check found something wrong, or status or doctor could not
+reach the server.
 `)
 	return b.String()
 }
@@ -98,9 +99,14 @@ Exit codes: 0 it worked, 1 it did not, 2 the command line or the environment is 
 // column is the start of the second column of a list of commands.
 const column = 38
 
+// writeCommands writes a line for each command, and two if its arguments leave no room for the second column.
 func writeCommands(b *strings.Builder, all []*cobra.Command) {
 	for _, cmd := range inOrder(all) {
-		fmt.Fprintf(b, "  %-*s%s\n", column-2, usage(cmd), cmd.Short)
+		line := fmt.Sprintf("  %-*s", column-2, usage(cmd))
+		if !strings.HasSuffix(line, " ") {
+			line += "\n" + strings.Repeat(" ", column)
+		}
+		b.WriteString(line + cmd.Short + "\n")
 	}
 }
 

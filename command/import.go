@@ -42,9 +42,10 @@ beside the file says when its import began; beyond the deduplication window it i
 again. Remove that file only if the rows are to count again. Without it, as with -, the
 rows count again after the deduplication window.
 
-With --series each row needs a time, of the last nine years, and its counter a rule (countmill rule add series)
-that keeps quarter hours for as long. The row then counts in the counter's series in that quarter hour, and in its total. Sort the
-rows by time: each request has rows of one quarter hour. It needs the scopes publish and admin.
+With --series each row needs a time, of the last nine years, and its counter a rule (countmill rule
+add series) that keeps quarter hours for as long. The row then counts in the counter's series in that
+quarter hour, and in its total. Sort the rows by time: each request has rows of one quarter hour. It
+needs the scopes publish and admin.
 
 Standard input, and any other input that is no plain file, is first copied to a temporary file of at
 most 4 GiB.

@@ -13,6 +13,8 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/internal/units"
+	"github.com/countmill/countmill/store"
 )
 
 var indexFamily = command{
@@ -133,12 +135,28 @@ func runIndexDelete(ctx context.Context, c call) error {
 	}
 	answer, err := c.ask(ctx, client.Request{Method: http.MethodDelete, Path: "/v1/indexes", Query: url.Values{"name": {name}}, Safe: true})
 	if err == nil && c.waits {
+		c.explainDeletion(answer, name)
 		answer, err = c.waitForIndex(ctx, name, "deleting", func(x *indexState) bool { return x == nil })
 	}
 	if err != nil {
 		return err
 	}
 	return c.printIndexes(answer)
+}
+
+// explainDeletion says from when on anything is removed: before it, other processes may still use the index.
+func (c call) explainDeletion(answer []byte, name string) {
+	all, err := readIndexes(answer)
+	x := findIndex(all, name)
+	if err != nil || x == nil || x.Ended.IsZero() {
+		return
+	}
+	from := x.Ended.Add(store.SettingsMaxAge)
+	if x.Since.After(from) {
+		from = x.Since
+	}
+	fmt.Fprintf(c.stderr, "countmill: %s after the deletion began no process uses the index any more: its groups are removed then\n",
+		units.FormatDuration(from.Sub(x.Ended).Round(time.Second)))
 }
 
 func (c call) oneIndex() (string, error) {
@@ -164,7 +182,10 @@ func (c call) waitForIndex(ctx context.Context, name, verb string, done func(x *
 		if err == nil {
 			all, err = readIndexes(answer)
 		}
-		if refused, ok := errors.AsType[*client.Error](err); ok && refused.Status < 500 || ctx.Err() != nil {
+		switch refused, ok := errors.AsType[*client.Error](err); {
+		case ctx.Err() != nil:
+			return nil, errStopped(verb)
+		case ok && refused.Status < 500:
 			return nil, err
 		}
 		x := findIndex(all, name)
@@ -182,10 +203,15 @@ func (c call) waitForIndex(ctx context.Context, name, verb string, done func(x *
 		}
 		select {
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, errStopped(verb)
 		case <-time.After(indexEvery):
 		}
 	}
+}
+
+// errStopped is about the command alone: the servers go on.
+func errStopped(verb string) error {
+	return fmt.Errorf("stopped; the %s goes on, and \"countmill index list\" shows it", map[string]string{"building": "building", "deleting": "deletion"}[verb])
 }
 
 func findIndex(all []indexState, name string) *indexState {
@@ -216,7 +242,12 @@ func (c call) printIndexes(answer []byte) error {
 	if err != nil {
 		return err
 	}
-	if len(all) == 0 {
+	switch {
+	case len(all) > 0:
+	case c.given("token") || c.given("token-file"): // the server shows no others
+		fmt.Fprintln(c.stderr, "no indexes whose groups this token may read")
+		return nil
+	default:
 		fmt.Fprintln(c.stderr, "no indexes")
 		return nil
 	}
@@ -230,12 +261,15 @@ func (c call) printIndexes(answer []byte) error {
 }
 
 // withGroups are the names of the arguments and of --group.
-func (c call) withGroups() []string {
+func (c call) withGroups() ([]string, error) {
 	names := append([]string{}, c.args...)
 	for _, g := range c.groups {
+		if g == "" || countmill.IsGroup(g) {
+			return nil, app.Usagef("--group: %q is empty or begins with = (limit: the name of a group without its =)", g)
+		}
 		names = append(names, countmill.GroupMark+g)
 	}
-	return names
+	return names, nil
 }
 
 // checkedAt is empty for an index that is not built yet.

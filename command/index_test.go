@@ -1,6 +1,9 @@
 package command
 
 import (
+	"bytes"
+	"context"
+	"net/http"
 	"strings"
 	"testing"
 )
@@ -30,6 +33,9 @@ func TestIndexCommands(t *testing.T) {
 	if got := cli(t, nil, "index", "list", "--server", newFakeServer(t, answer(200, noIndexes)).URL); got != (result{0, "", "no indexes\n"}) {
 		t.Errorf("list of none: got %+v", got)
 	}
+	if got := cli(t, []string{"COUNTMILL_TOKEN=cmtok_x"}, "index", "list", "--server", newFakeServer(t, answer(200, noIndexes)).URL); got.errOut != "no indexes whose groups this token may read\n" {
+		t.Errorf("list of none with a token: got %+v", got)
+	}
 	cli(t, nil, "index", "list", "--server", newFakeServer(t, answer(200, "{}")).URL).wantError(t, 1, "is that a countmill?")
 	cli(t, nil, "index", "create", "sites").wantError(t, 2, "--match and --group are needed")
 	cli(t, nil, "index", "create", "--match", "a{b}", "--group", "c{b}").wantError(t, 2, "name one index, got none")
@@ -56,6 +62,22 @@ func TestIndexCommandsWait(t *testing.T) {
 	cli(t, nil, "index", "create", "sites", "--match", "page:{site}:*", "--group", "site:{site}", "--wait", "--server", f.URL).wantError(t, 1, "needs the scope read")
 }
 
+// The command says how long nothing is removed, and that its own end is not that of the deletion.
+func TestIndexDeleteSaysWhatItWaitsFor(t *testing.T) {
+	t.Parallel()
+	for since, want := range map[string]string{"2026-11-25T10:00:00.000000Z": "1m", "2026-11-25T10:05:30.000000Z": "5m30s"} {
+		deleting := strings.NewReplacer(`"ended_at":null`, `"ended_at":"2026-11-25T10:00:00.000000Z"`, "2026-11-25T10:00:00.000000Z", since).Replace(indexAnswer("deleting", 0))
+		ctx, cancel := context.WithCancel(t.Context())
+		f := newFakeServer(t, answer(200, deleting), func(http.ResponseWriter, *http.Request) { cancel() })
+		var out, errOut bytes.Buffer
+		code := run(ctx, call{args: []string{"index", "delete", "sites", "--wait", "--server", f.URL}, stdout: &out, stderr: &errOut})
+		if code != 1 || out.Len() > 0 || errOut.String() != "countmill: "+want+" after the deletion began no process uses the index any more: its groups are removed then\n"+
+			"countmill: stopped; the deletion goes on, and \"countmill index list\" shows it\n" {
+			t.Errorf("got exit %d, %q, %q", code, &out, &errOut)
+		}
+	}
+}
+
 func TestGroupFlag(t *testing.T) {
 	t.Parallel()
 	f := newFakeServer(t, answer(200, `{"totals":[{"counter":"a","total":1},{"counter":"=site:a","total":2}],"lag":0}`))
@@ -65,6 +87,10 @@ func TestGroupFlag(t *testing.T) {
 	f = newFakeServer(t, answer(200, twoRows))
 	if got := cli(t, nil, "series", "--group", "site:a", "--server", f.URL); got.code != 0 || !strings.HasPrefix(f.paths[0], "/v1/series?counter=%3Dsite%3Aa&") {
 		t.Errorf("series: got %+v, asked %q", got, f.paths)
+	}
+	for _, verb := range []string{"get", "watch", "series"} {
+		cli(t, nil, verb, "--group", "=site:a").wantError(t, 2, `--group: "=site:a" is empty or begins with = (limit: the name of a group without its =)`)
+		cli(t, nil, verb, "--group", "").wantError(t, 2, `--group: "" is empty or begins with =`)
 	}
 	cli(t, nil, "incr", "=site:a").wantError(t, 2, "begins with =, as groups do")
 	cli(t, nil, "watch", "--prefix", "a", "--group", "b").wantError(t, 2, "--prefix and NAME exclude each other")

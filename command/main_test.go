@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/pflag"
 	"go.uber.org/goleak"
 
 	"github.com/countmill/countmill/internal/testing/emulator"
@@ -180,29 +179,6 @@ func TestVersion(t *testing.T) {
 	}
 	if got := cli(t, nil, "version", "--json"); got.code != 0 || !strings.Contains(got.out, `"go": "go1.`) {
 		t.Errorf("--json: got exit %d and %q", got.code, got.out)
-	}
-}
-
-func TestSplitArgs(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct{ args, flags, rest string }{
-		{"a -3", "", "a -3"},
-		{"a -3 --json", "--json", "a -3"},
-		{"--json a -3", "--json", "a -3"},
-		{"--id -3 a", "--id -3", "a"},
-		{"a --id=-3 -4", "--id=-3", "a -4"},
-		{"-- -a -3", "", "-a -3"},
-		{"a -- --json", "", "a --json"},
-		{"a - ", "", "a -"},
-		{"a -x", "-x", "a"},
-		{"a --id", "--id", "a"},
-	} {
-		set := pflag.NewFlagSet("x", pflag.ContinueOnError)
-		newParser("incr", 0).bind(set)
-		flags, rest, err := splitArgs(set, strings.Fields(test.args))
-		if err != nil || strings.Join(flags, " ") != test.flags || strings.Join(rest, " ") != test.rest {
-			t.Errorf("%q: got flags %q, rest %q, error %v; want %q, %q", test.args, flags, rest, err, test.flags, test.rest)
-		}
 	}
 }
 

@@ -16,7 +16,8 @@ var nextCommand = command{
 	group: "count",
 	args:  "SEQUENCE",
 	short: "print the next value of a sequence",
-	long: `Prints the next value of SEQUENCE: 1, 2, 3 and so on. No value is given twice. A sequence needs no creation, and has nothing to do with a counter of the same name.
+	long: `Prints the next value of SEQUENCE: 1, 2, 3 and so on. No value is given twice. A sequence needs
+no creation, and has nothing to do with a counter of the same name.
 
   countmill next user:42
   countmill next user:42 --id comment-7     the same value, however often it is run

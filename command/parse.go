@@ -146,6 +146,9 @@ func flagError(err error, set *pflag.FlagSet) error {
 		set.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 		return app.Usagef("%s%s", err, didYouMean("--", unknown.GetSpecifiedName(), names))
 	}
+	if missing, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
+		return errNoValue("--" + missing.GetSpecifiedName())
+	}
 	return app.Usagef("%s", err)
 }
 

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/client"
+	"github.com/countmill/countmill/internal/app"
 )
 
 var seriesCommand = command{
@@ -26,6 +28,7 @@ charts says how much was counted without a rule, if that is not 0.
 
   countmill series page:/home --last 24h
   countmill series page:/home --last 90d --step 1w --tz Asia/Kolkata
+  countmill series page:/home --from 2026-11-01 --to 2026-12-01 --step 1d
 
 A row is partial if it is not over, or if the rule does not cover all of it.
 `,
@@ -41,17 +44,18 @@ type seriesRow struct {
 }
 
 func runSeries(ctx context.Context, c call) error {
-	names := c.withGroups()
+	names, err := c.withGroups()
+	if err != nil {
+		return err
+	}
 	if err := checkNames(names, 100); err != nil {
 		return err
 	}
-	query := url.Values{"counter": names, "tz": {c.tz}, "step": {c.step}}
-	now := time.Now().UTC()
-	query.Set("from", now.Add(-c.last).Format(time.RFC3339))
-	query.Set("to", now.Format(time.RFC3339))
-	if c.step == "" {
-		query.Set("step", stepFor(c.last))
+	query, err := c.seriesPeriod(time.Now().UTC())
+	if err != nil {
+		return err
 	}
+	query["counter"] = names
 	var without string
 	r := client.Request{Path: "/v1/series", Query: query, OnHeader: func(h http.Header) { without = h.Get("Countmill-Without-Curve") }}
 	answer, err := c.ask(ctx, r)
@@ -75,6 +79,49 @@ func runSeries(ctx context.Context, c call) error {
 	}
 	_, err = fmt.Fprint(c.stdout, charts(rows, query.Get("step"), without))
 	return err
+}
+
+// seriesPeriod is the query for --from, --to, --last, --step and --tz.
+func (c call) seriesPeriod(now time.Time) (url.Values, error) {
+	if c.given("from") && c.given("last") {
+		return nil, app.Usagef("--from and --last exclude each other: --last goes back from --to")
+	}
+	zone, err := time.LoadLocation(c.tz)
+	if err != nil {
+		return nil, app.Usagef("--tz: must be a time zone such as Asia/Kolkata, got %q", c.tz)
+	}
+	query := url.Values{"tz": {c.tz}} // dates go as they are: the server knows where a day begins
+	to := now
+	if query.Set("to", now.Format(time.RFC3339)); c.given("to") {
+		if to, err = timeOrDate("to", c.periodTo, zone); err != nil {
+			return nil, err
+		}
+		query.Set("to", c.periodTo)
+	}
+	from := to.Add(-c.last)
+	if query.Set("from", from.UTC().Format(time.RFC3339)); c.given("from") {
+		if from, err = timeOrDate("from", c.periodFrom, zone); err != nil {
+			return nil, err
+		}
+		query.Set("from", c.periodFrom)
+	}
+	if !from.Before(to) {
+		return nil, app.Usagef("--from: must be earlier than --to")
+	}
+	query.Set("step", cmp.Or(c.step, stepFor(to.Sub(from))))
+	return query, nil
+}
+
+// timeOrDate reads a time, or the midnight of a date.
+func timeOrDate(flag, text string, zone *time.Location) (time.Time, error) {
+	if at, err := time.Parse(time.RFC3339, text); err == nil {
+		return at, nil
+	}
+	day, err := time.ParseInLocation(time.DateOnly, text, zone)
+	if err != nil {
+		return day, app.Usagef("--%s: must be a time such as 2006-01-02T15:04:05Z, or a date such as 2006-01-02, got %q", flag, text)
+	}
+	return day, nil
 }
 
 // charts draws the rows of each counter. without is the part of all their sums that no series ever had.

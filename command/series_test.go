@@ -33,6 +33,30 @@ func TestSeries(t *testing.T) {
 	cli(t, nil, "series", "a", "--last", "1s").wantError(t, 2, "--last: must be a duration")
 }
 
+func TestSeriesOfAPeriod(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"--from 2026-11-01 --to 2026-11-03":                               "from=2026-11-01&step=1h&to=2026-11-03&tz=UTC",
+		"--from 2026-11-01 --to 2026-11-03 --tz Asia/Kolkata --step 1d":   "from=2026-11-01&step=1d&to=2026-11-03&tz=Asia%2FKolkata",
+		"--to 2026-11-03T12:00:00+01:00 --last 1h":                        "from=2026-11-03T10%3A00%3A00Z&step=1m&to=2026-11-03T12%3A00%3A00%2B01%3A00&tz=UTC",
+		"--from 2026-11-01T10:00:00Z --to 2026-11-01T11:00:00Z --step 5m": "from=2026-11-01T10%3A00%3A00Z&step=5m&to=2026-11-01T11%3A00%3A00Z&tz=UTC",
+	} {
+		f := newFakeServer(t, answer(200, twoRows))
+		got := cli(t, nil, append([]string{"series", "a", "--server", f.URL}, strings.Fields(args)...)...)
+		if got.code != 0 || f.paths[0] != "/v1/series?counter=a&"+want {
+			t.Errorf("%s: got %+v, asked %q, want %q", args, got, f.paths, want)
+		}
+	}
+	f := newFakeServer(t, answer(200, twoRows))
+	if got := cli(t, nil, "series", "a", "--to", "2026-11-03", "--last", "1d", "--tz", "Asia/Kolkata", "--server", f.URL); got.code != 0 || !strings.Contains(f.paths[0], "from=2026-11-01T18%3A30%3A00Z&step=15m&to=2026-11-03&") {
+		t.Errorf("a day before a date: got %+v, asked %q", got, f.paths)
+	}
+	cli(t, nil, "series", "a", "--from", "2026-11-01", "--last", "1h").wantError(t, 2, "--from and --last exclude each other")
+	cli(t, nil, "series", "a", "--from", "yesterday").wantError(t, 2, `--from: must be a time such as 2006-01-02T15:04:05Z, or a date such as 2006-01-02, got "yesterday"`)
+	cli(t, nil, "series", "a", "--from", "2026-11-02", "--to", "2026-11-02").wantError(t, 2, "--from: must be earlier than --to")
+	cli(t, nil, "series", "a", "--tz", "Nowhere").wantError(t, 2, "--tz: must be a time zone")
+}
+
 // The tallest column has all lines, and a count that is not 0 is seen.
 func TestChart(t *testing.T) {
 	t.Parallel()

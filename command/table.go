@@ -88,7 +88,7 @@ type values struct {
 	groups               []string
 	waits                bool
 	heads, journalKey    string // of journal check
-	periodFrom, periodTo string // of journal export
+	periodFrom, periodTo string // of journal export and series
 
 	format, output          string
 	rejects, state          string

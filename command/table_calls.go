@@ -112,7 +112,7 @@ var readFlags = []flag{
 		bind: func(v *values) pflag.Value { return anyValue{&v.after} }},
 	{name: "wait", arg: "DURATION", of: []string{"get"}, def: "0s", help: "With --after: how long to wait until the increments are counted.",
 		bind: func(v *values) pflag.Value { return durationValue{to: &v.wait, max: 5 * time.Second} }},
-	{name: "group", arg: "GROUP", of: []string{"get", "watch", "series"}, def: "none", help: "A group of an index, beside NAMEs or instead of them; short for the NAME =GROUP. May be repeated.",
+	{name: "group", arg: "GROUP", of: []string{"get", "watch", "series", "rank"}, def: "none", help: "A group of an index, beside NAMEs or instead of them; short for the NAME =GROUP. May be repeated, but for rank.",
 		bind: func(v *values) pflag.Value { return listValue{&v.groups, false} }},
 	{name: "limit", arg: "N", of: []string{"ls"}, help: "Stop after N counters. 0: all.",
 		bind: func(v *values) pflag.Value { return countValue{to: &v.limit, max: math.MaxInt32} }},
@@ -160,6 +160,10 @@ var readFlags = []flag{
 			v.last = 24 * time.Hour
 			return durationValue{to: &v.last, min: time.Minute, max: store.MaxKeepQuarters}
 		}},
+	{name: "from", arg: "TIME", of: []string{"series"}, def: "--last before --to", help: "The beginning, as 2006-01-02T15:04:05Z, or a date in --tz.",
+		bind: func(v *values) pflag.Value { return anyValue{&v.periodFrom} }},
+	{name: "to", arg: "TIME", of: []string{"series"}, def: "now", help: "The end, as 2006-01-02T15:04:05Z, or a date in --tz.",
+		bind: func(v *values) pflag.Value { return anyValue{&v.periodTo} }},
 	{name: "step", arg: "STEP", of: []string{"series"}, def: "fits a terminal", help: "The time of a row: 1m, 5m, 15m, 1h, 1d, 1w, 1mo, 1y and others. Steps below 15m need minutes, which the rule keeps for hours.",
 		bind: func(v *values) pflag.Value { return anyValue{&v.step} }},
 	{name: "tz", arg: "ZONE", of: []string{"top", "rank", "series"}, help: "The time zone of days and longer times, such as Asia/Kolkata.",

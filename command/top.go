@@ -38,25 +38,32 @@ var rankCommand = command{
 	long: `Prints the place of the counter, or of the group, among all of the index, and its total.
 
   countmill rank sites page:s1:/home
+  countmill rank sites --group site:s1
 `,
 	run: runRank,
 }
 
 // boardQuery is the parameters that top and rank have in common.
-func (c call) boardQuery(index string) url.Values {
+func (c call) boardQuery(index string) (url.Values, error) {
 	query := url.Values{"index": {index}}
+	if c.given("tz") && c.boardWindow == "" {
+		return nil, app.Usagef("--tz is given without --window (limit: with --window today, this-week or this-month)")
+	}
 	if c.boardWindow != "" {
 		query.Set("window", c.boardWindow)
 		query.Set("tz", c.tz)
 	}
-	return query
+	return query, nil
 }
 
 func runTop(ctx context.Context, c call) error {
 	if len(c.args) != 1 {
 		return app.Usagef("name one INDEX, got %s", quoted(c.args))
 	}
-	query := c.boardQuery(c.args[0])
+	query, err := c.boardQuery(c.args[0])
+	if err != nil {
+		return err
+	}
 	query.Set("n", strconv.Itoa(c.best))
 	if c.bestOf != "counters" {
 		query.Set("of", c.bestOf)
@@ -88,23 +95,33 @@ func runTop(ctx context.Context, c call) error {
 		return err
 	}
 	switch {
+	case got.LeftOut > 0 && len(got.Top) == 0:
+		fmt.Fprintf(c.stderr, "none of the best %d %s may be read with this token\n", got.LeftOut, c.bestOf)
 	case got.LeftOut > 0:
-		fmt.Fprintf(c.stderr, "%d counters between these may not be read with this token\n", got.LeftOut)
+		fmt.Fprintf(c.stderr, "%d %s between these may not be read with this token\n", got.LeftOut, c.bestOf)
 	case len(got.Top) == 0 && c.boardWindow != "":
-		fmt.Fprintln(c.stderr, "no counter counted in this window")
+		fmt.Fprintf(c.stderr, "no %s counted in this window\n", c.bestOf)
 	case len(got.Top) == 0:
-		fmt.Fprintln(c.stderr, "no counter of the index has a total")
+		fmt.Fprintf(c.stderr, "no %s of the index have a total\n", c.bestOf)
 	}
 	got.warn(c, "a counter that rose since may be missing")
 	return nil
 }
 
 func runRank(ctx context.Context, c call) error {
-	if len(c.args) != 2 {
-		return app.Usagef("name one INDEX and one COUNTER, got %s", quoted(c.args))
+	names, err := c.withGroups()
+	if err != nil {
+		return err
 	}
-	query := c.boardQuery(c.args[0])
-	query.Set("counter", c.args[1])
+	if len(names) != 2 || len(c.args) == 0 {
+		return app.Usagef("name one INDEX and one COUNTER or --group, got %s", quoted(names))
+	}
+	counter := names[1]
+	query, err := c.boardQuery(c.args[0])
+	if err != nil {
+		return err
+	}
+	query.Set("counter", counter)
 	answer, err := c.ask(ctx, client.Request{Path: "/v1/rank", Query: query})
 	if err != nil {
 		return err
@@ -123,9 +140,9 @@ func runRank(ctx context.Context, c call) error {
 		return fmt.Errorf("the server answered with something else than a rank; is that a countmill?")
 	}
 	if got.Rank == nil {
-		return fmt.Errorf("counter %q has no place: it counted nothing", plain(c.args[1]))
+		return fmt.Errorf("counter %q has no place: it counted nothing", plain(counter))
 	}
-	if _, err := fmt.Fprintf(c.stdout, "%d of %d\t%d\t%s\n", *got.Rank, got.Of, *got.Total, plain(c.args[1])); err != nil {
+	if _, err := fmt.Fprintf(c.stdout, "%d of %d\t%d\t%s\n", *got.Rank, got.Of, *got.Total, plain(counter)); err != nil {
 		return err
 	}
 	got.warn(c, "the place may be another one since")

@@ -12,7 +12,7 @@ func TestTop(t *testing.T) {
 	t.Parallel()
 	f := newFakeServer(t, answer(200, topAnswer))
 	got := cli(t, nil, "top", "sites", "-n", "7", "--window", "today", "--tz", "Asia/Kolkata", "--of", "groups", "--server", f.URL)
-	want := result{0, "  1  1234  page:a\n  2    -5  page:b\n", "3 counters between these may not be read with this token\n" +
+	want := result{0, "  1  1234  page:a\n  2    -5  page:b\n", "3 groups between these may not be read with this token\n" +
 		"all counters were looked at as of 2026-11-25T10:00:00.000000Z; a counter that rose since may be missing\n" +
 		"the window began before its rule for series: earlier increments are missing\n"}
 	if got != want {
@@ -39,17 +39,21 @@ func TestTop(t *testing.T) {
 		want string
 		args []string
 	}{
-		{"no counter counted in this window\n", []string{"--window", "1h"}},
-		{"no counter of the index has a total\n", nil},
+		{"no counters counted in this window\n", []string{"--window", "1h"}},
+		{"no groups counted in this window\n", []string{"--window", "1h", "--of", "groups"}},
+		{"no counters of the index have a total\n", nil},
 	} {
 		args := append([]string{"top", "sites", "--server", f.URL}, tt.args...)
 		if got := cli(t, nil, args...); got != (result{0, "", tt.want}) {
 			t.Errorf("an empty board: got %+v, want %q on standard error", got, tt.want)
 		}
 	}
-	f = newFakeServer(t, answer(200, strings.Replace(empty, `"left_out":0`, `"left_out":2`, 1)))
-	if got := cli(t, nil, "top", "sites", "--server", f.URL); got.errOut != "2 counters between these may not be read with this token\n" {
-		t.Errorf("a board of hidden counters: got %+v", got)
+	f = newFakeServer(t, answer(200, strings.Replace(topAnswer, `{"counter":"page:a","total":1234},{"counter":"page:b","total":-5}`, "", 1)))
+	if got := cli(t, nil, "top", "sites", "--of", "groups", "--server", f.URL); !strings.HasPrefix(got.errOut, "none of the best 3 groups may be read with this token\n") {
+		t.Errorf("an answer to a token that may read none: got %+v", got)
+	}
+	for _, args := range [][]string{{"top", "sites"}, {"rank", "sites", "a"}} {
+		cli(t, nil, append(args, "--tz", "UTC")...).wantError(t, 2, "--tz is given without --window (limit: with --window today, this-week or this-month)")
 	}
 	cli(t, nil, "top", "sites", "--server", newFakeServer(t, answer(200, "{}")).URL).wantError(t, 1, "is that a countmill?")
 	cli(t, nil, "top").wantError(t, 2, "name one INDEX")
@@ -68,6 +72,12 @@ func TestRank(t *testing.T) {
 	if f.paths[0] != "/v1/rank?counter=page%3Ab&index=sites&tz=UTC&window=1h" {
 		t.Errorf("asked %q", f.paths)
 	}
+	f = newFakeServer(t, answer(200, rank))
+	if got := cli(t, nil, "rank", "sites", "--group", "site:s1", "--server", f.URL); got.code != 0 || f.paths[0] != "/v1/rank?counter=%3Dsite%3As1&index=sites" {
+		t.Errorf("--group: got %+v, asked %q", got, f.paths)
+	}
+	cli(t, nil, "rank", "sites", "a", "--group", "b").wantError(t, 2, `name one INDEX and one COUNTER or --group, got "sites" "a" "=b"`)
+	cli(t, nil, "rank", "--group", "b", "--group", "c").wantError(t, 2, "name one INDEX")
 	f = newFakeServer(t, answer(200, strings.Replace(rank, `"rank":2`, `"rank":null`, 1)))
 	cli(t, nil, "rank", "sites", "page:b", "--server", f.URL).wantError(t, 1, "has no place")
 	cli(t, nil, "rank", "sites").wantError(t, 2, "COUNTER")

@@ -3,12 +3,10 @@ package command
 import (
 	"context"
 	"io"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/countmill/countmill/internal/app"
 )
@@ -192,84 +190,4 @@ func execute(ctx context.Context, c call) (ran *cobra.Command, err error) {
 	}
 	root.SetArgs(args)
 	return root.ExecuteContextC(ctx)
-}
-
-// rewrite puts a command's flags before its arguments, with -- between them, as a negative number
-// may be among the arguments.
-func rewrite(root *cobra.Command, args []string) ([]string, *cobra.Command, error) {
-	if args[0] == "--version" {
-		args = append([]string{"version"}, args[1:]...)
-	}
-	if strings.HasPrefix(args[0], "-") || strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) || args[0] == "help" {
-		return args, root, nil
-	}
-	path, cmd := args[:1], find(root, args[0])
-	if cmd == nil {
-		return nil, root, app.Usagef("unknown command %q%s", args[0], orOneOf(args[0], subcommands(root)))
-	}
-	rest := args[1:]
-	if at, sub := findSub(cmd, rest); sub != nil {
-		path, cmd = []string{args[0], rest[at]}, sub
-		rest = append(append([]string{}, rest[:at]...), rest[at+1:]...)
-	}
-	flags, rest, err := splitArgs(cmd.Flags(), rest)
-	if err != nil {
-		return nil, cmd, err
-	}
-	all := append(append([]string{}, path...), flags...)
-	return append(append(all, "--"), rest...), cmd, nil
-}
-
-func find(cmd *cobra.Command, name string) *cobra.Command {
-	for _, sub := range cmd.Commands() {
-		if sub.Name() == name {
-			return sub
-		}
-	}
-	return nil
-}
-
-// findSub finds the word of a family, which flags may come before.
-func findSub(cmd *cobra.Command, args []string) (at int, sub *cobra.Command) {
-	for at, arg := range args {
-		if sub := find(cmd, arg); sub != nil {
-			return at, sub
-		}
-		if !strings.HasPrefix(arg, "-") && at == 0 {
-			break
-		}
-	}
-	return 0, nil
-}
-
-var negative = regexp.MustCompile(`^-[0-9]`)
-
-// splitArgs separates flags from other arguments, in any order. A negative number is not a flag, so
-// that `incr NAME -3` works, and after -- nothing is a flag. Before -- a negative number is not a name
-// either: in `incr -3` the name is missing.
-func splitArgs(set *pflag.FlagSet, args []string) (flags, rest []string, err error) {
-	for i := 0; i < len(args); i++ {
-		arg := args[i]
-		switch {
-		case arg == "--":
-			return flags, append(rest, args[i+1:]...), nil
-		case negative.MatchString(arg) && len(rest) == 0:
-			return nil, nil, app.Usagef("%q is given where NAME is expected; put -- before a name that begins with -", arg)
-		case !strings.HasPrefix(arg, "-") || arg == "-" || negative.MatchString(arg):
-			rest = append(rest, arg)
-		default:
-			flags = append(flags, arg)
-			if takesValue(set, arg) && i+1 < len(args) {
-				i++
-				flags = append(flags, args[i])
-			}
-		}
-	}
-	return flags, rest, nil
-}
-
-// takesValue reports whether the next argument is the value of this flag.
-func takesValue(set *pflag.FlagSet, arg string) bool {
-	f := set.Lookup(strings.TrimLeft(arg, "-"))
-	return f != nil && f.NoOptDefVal == ""
 }

@@ -66,7 +66,11 @@ func runWatch(ctx context.Context, c call) error {
 
 // watchQuery is the query for the names, or for the prefix.
 func (c call) watchQuery() (url.Values, error) {
-	query, names := c.readQuery(), c.withGroups()
+	names, err := c.withGroups()
+	if err != nil {
+		return nil, err
+	}
+	query := c.readQuery()
 	if c.rates {
 		query.Set("rates", "true")
 	}

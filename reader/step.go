@@ -33,7 +33,7 @@ var steps = func() map[string]Step {
 func ParseStep(field, text string) (Step, error) {
 	s, ok := steps[text]
 	if !ok {
-		return Step{}, &countmill.FieldError{Field: field, Problem: "is not a step", Limit: stepLimit}
+		return Step{}, &countmill.FieldError{Field: field, Problem: "is not known", Limit: stepLimit}
 	}
 	return s, nil
 }

@@ -41,7 +41,7 @@ func ParseWindow(text string, zone *time.Location) (Window, error) {
 	case "1h":
 		w.zone = time.UTC
 	default:
-		return w, &countmill.FieldError{Field: "window", Problem: "is not a window", Limit: windowLimit}
+		return w, &countmill.FieldError{Field: "window", Problem: "is not known", Limit: windowLimit}
 	}
 	return w, nil
 }

@@ -69,7 +69,16 @@ var ErrNoIndex = errors.New("no such index")
 func ParseIndex(name, match, group string) (Index, error) {
 	x := Index{Name: name, Match: match, Group: group}
 	if !isIndexName(name) {
-		return Index{}, &countmill.FieldError{Field: "name", Problem: "names no index", Limit: "1 to 40 of a-z, 0-9, - and _"}
+		return Index{}, &countmill.FieldError{Field: "name", Problem: "is empty, too long or has other characters", Limit: "1 to 40 of a-z, 0-9, - and _"}
+	}
+	// Not in Parse: a stored index that earlier versions took stays usable.
+	for _, of := range []struct{ field, text string }{{"match", match}, {"group", group}} {
+		if strings.HasPrefix(of.text, " ") {
+			return Index{}, &countmill.FieldError{Field: of.field, Problem: "begins with a space", Limit: "no leading space"}
+		}
+	}
+	if countmill.IsGroup(group) {
+		return Index{}, &countmill.FieldError{Field: "group", Problem: "begins with " + countmill.GroupMark, Limit: "the name without it: countmill puts it before each group"}
 	}
 	return x, x.Parse()
 }

@@ -117,6 +117,48 @@ func TestIndexesAreRefused(t *testing.T) {
 	}
 }
 
+// The message names what is wrong, and the limit alone what is allowed.
+func TestRefusedIndexesSayWhatIsAllowed(t *testing.T) {
+	t.Parallel()
+	const letters = "variables of 1 to 40 of a-z, 0-9, - and _, such as {site}"
+	for _, tt := range []struct{ match, group, field, problem, limit string }{
+		{"{S}:*", "a", "match", `has a variable named "S"`, letters},
+		{"{Site}:*", "a", "match", `has a variable named "Site"`, letters},
+		{"{s i}:*", "a", "match", `has a variable named "s i"`, letters},
+		{"{}:*", "a", "match", `has a variable named ""`, letters},
+		{"{" + strings.Repeat("s", 41) + "}:*", "a", "match", `has a variable named "` + strings.Repeat("s", 40) + `"`, letters},
+		{"{s:*", "a", "match", "has a { without a }", "text and variables such as {site}, with text between two variables, and * only at the end"},
+		{"{s}:{s}:*", "a", "match", "has the variable {s} twice", "each variable once"},
+		{"{a}:{b}:{c}:{d}:{e}:{f}:{g}:{h}:{i}", "a", "match", "has 9 variables", "8 variables"},
+		{strings.Repeat("m", 499), "a", "match", "is too long", "498 bytes"},
+		{"a\xff", "a", "match", "is not valid UTF-8", "valid UTF-8"},
+		{"a*", "a\x01", "group", "holds a control character", "no control characters"},
+		{" {s}", "a", "match", "begins with a space", "no leading space"},
+		{"{s}", " q:{s}", "group", "begins with a space", "no leading space"},
+		{"{s}", "=g:{s}", "group", "begins with =", "the name without it: countmill puts it before each group"},
+	} {
+		_, err := ParseIndex("x", tt.match, tt.group)
+		field, ok := errors.AsType[*countmill.FieldError](err)
+		if !ok || field.Field != tt.field || field.Problem != tt.problem || field.Limit != tt.limit {
+			t.Errorf("%q %q: got %v, want %s %s (limit: %s)", tt.match, tt.group, err, tt.field, tt.problem, tt.limit)
+		}
+	}
+	if _, err := ParseIndex("x", strings.Repeat("m", 498), "a"); err != nil {
+		t.Errorf("a match of 498 bytes: %v", err)
+	}
+}
+
+// Earlier versions took such groups: their databases stay readable.
+func TestStoredIndexesStayUsable(t *testing.T) {
+	t.Parallel()
+	for _, group := range []string{"=g:{s}", " q:{s}"} {
+		x := Index{Name: "x", Match: "{s}", Group: group}
+		if err := x.Parse(); err != nil {
+			t.Errorf("%q: %v", group, err)
+		}
+	}
+}
+
 func stepOf(step IndexStep, x Index) RuleChange {
 	return RuleChange{Index: &IndexChange{Step: step, Index: x}}
 }
@@ -161,8 +203,8 @@ func TestTheStepsOfAnIndex(t *testing.T) {
 	if x.InForce() || x.Version != s.Version || s.Rules.Oldest() != s.Version || !x.Since.Equal(now.Add(time.Hour)) || !s.Rules.Ended(&built) {
 		t.Errorf("deleted: %+v, the oldest commits are of %d", x, s.Rules.Oldest())
 	}
-	if _, err := s.ChangeRules(stepOf(CreateIndex, sites), now, 0); err == nil {
-		t.Error("created while it is deleted")
+	if _, err := s.ChangeRules(stepOf(CreateIndex, sites), now, 0); err == nil || !strings.Contains(err.Error(), "name is of an index that is being deleted") {
+		t.Errorf("created while it is deleted: %v", err)
 	}
 	if x = do(ServeIndex, Index{Name: "sites", Number: 2, Checked: now.Add(9 * time.Hour)}); x.Checked.Equal(now.Add(9 * time.Hour)) {
 		t.Error("a deleted index was checked")

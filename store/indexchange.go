@@ -42,7 +42,10 @@ func (s Settings) changeIndexes(c *IndexChange, now time.Time, settle time.Durat
 	}
 	switch {
 	case c.Step == CreateIndex && at >= 0:
-		if next.Match != c.Index.Match || next.Group != c.Index.Group || !next.InForce() {
+		if !next.InForce() {
+			return s, &countmill.FieldError{Field: "name", Problem: "is of an index that is being deleted", Limit: "wait until it is gone, or take another name"}
+		}
+		if next.Match != c.Index.Match || next.Group != c.Index.Group {
 			return s, &countmill.FieldError{Field: "name", Problem: "is taken by another index", Limit: "delete it first, and wait until it is gone"}
 		}
 		return s, nil

@@ -1,8 +1,10 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/countmill/countmill"
@@ -19,12 +21,12 @@ type template struct {
 const MaxVariables = 8
 
 func parseTemplate(field, pattern string, wild bool) (*template, error) {
-	wrong := func(problem string) (*template, error) {
-		limit := "text and variables such as {site}, with text between two variables"
-		if wild {
-			limit += ", and * only at the end"
-		}
+	wrong := func(problem, limit string) (*template, error) {
 		return nil, &countmill.FieldError{Field: field, Problem: problem, Limit: limit}
+	}
+	form := "text and variables such as {site}, with text between two variables"
+	if wild {
+		form += ", and * only at the end"
 	}
 	t := new(template)
 	text := pattern
@@ -34,28 +36,43 @@ func parseTemplate(field, pattern string, wild bool) (*template, error) {
 	for {
 		before, rest, opened := strings.Cut(text, "{")
 		if strings.ContainsAny(before, "*}") {
-			return wrong("has a * or } out of place")
+			return wrong("has a * or } out of place", form)
 		}
 		if before == "" && len(t.variables) > 0 && (opened || t.any) {
-			return wrong("has a variable without text after it")
+			return wrong("has a variable without text after it", form)
 		}
 		if t.texts = append(t.texts, before); !opened {
 			break
 		}
 		name, after, closed := strings.Cut(rest, "}")
-		if !closed || !isIndexName(name) || slices.Contains(t.variables, name) && wild {
-			return wrong("has a variable without a name of its own")
+		switch {
+		case !closed:
+			return wrong("has a { without a }", form)
+		case !isIndexName(name):
+			return wrong("has a variable named "+strconv.Quote(name[:min(len(name), maxIndexName)]), "variables of 1 to 40 of a-z, 0-9, - and _, such as {site}")
+		case wild && slices.Contains(t.variables, name):
+			return wrong("has the variable {"+name+"} twice", "each variable once")
 		}
 		t.variables, text = append(t.variables, name), after
 	}
-	switch {
-	case len(t.variables) > MaxVariables:
-		return wrong(fmt.Sprintf("has more than %d variables", MaxVariables))
-	case countmill.CheckName("x"+pattern+"x") != nil:
-		return wrong("is longer than 498 bytes, or no valid UTF-8")
+	if n := len(t.variables); n > MaxVariables {
+		return wrong(fmt.Sprintf("has %d variables", n), fmt.Sprintf("%d variables", MaxVariables))
 	}
-	return t, nil
+	return t, checkText(field, pattern)
 }
+
+// checkText reports whether a name can have the pattern's text. The two bytes are for what a name must not begin or end with.
+func checkText(field, pattern string) error {
+	err := countmill.CheckName("x" + pattern + "x")
+	if wrong, ok := errors.AsType[*countmill.FieldError](err); ok {
+		if wrong.Field = field; len(pattern) > maxPattern {
+			wrong.Limit = fmt.Sprintf("%d bytes", maxPattern)
+		}
+	}
+	return err
+}
+
+const maxPattern = countmill.MaxCounterName - 2
 
 // values finds the variables in a counter's name. It reports false for a name of another form, and for a
 // group: its counters have the same increments.

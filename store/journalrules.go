@@ -67,7 +67,7 @@ func (c JournalChange) String() string {
 
 func (c JournalChange) check() error {
 	if c.Keep < MinKeepJournal || c.Keep > MaxKeepJournal || c.Keep%time.Minute != 0 {
-		return &countmill.FieldError{Field: "keep", Problem: "keeps records for " + c.Keep.String(), Limit: "1d to 3660d, in whole minutes"}
+		return &countmill.FieldError{Field: "keep", Problem: "is " + inDays(c.Keep), Limit: "1d to 3660d, in whole minutes"}
 	}
 	return nil
 }

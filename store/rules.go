@@ -128,11 +128,11 @@ func inDays(d time.Duration) string {
 func (r Retention) check() error {
 	switch {
 	case r.Minutes < 0 || r.Minutes > MaxKeepMinutes || r.Minutes%time.Minute != 0:
-		return &countmill.FieldError{Field: "keep", Problem: "keeps minutes for " + r.Minutes.String(), Limit: "0 to 7d, in whole minutes"}
+		return &countmill.FieldError{Field: "keep", Problem: "has minutes for " + inDays(r.Minutes), Limit: "0 to 7d, in whole minutes"}
 	case r.Quarters < MinKeepQuarters || r.Quarters > MaxKeepQuarters || r.Quarters%time.Minute != 0:
-		return &countmill.FieldError{Field: "keep", Problem: "keeps quarter hours for " + r.Quarters.String(), Limit: "1d to 3660d, in whole minutes"}
+		return &countmill.FieldError{Field: "keep", Problem: "has quarter hours for " + inDays(r.Quarters), Limit: "1d to 3660d, in whole minutes"}
 	case r.Minutes > r.Quarters:
-		return &countmill.FieldError{Field: "keep", Problem: "keeps minutes for longer than quarter hours", Limit: retentionForm}
+		return &countmill.FieldError{Field: "keep", Problem: "has minutes for longer than quarter hours", Limit: retentionForm}
 	}
 	return nil
 }

@@ -51,9 +51,8 @@ func (h *health) listener() *pebbledb.EventListener {
 		DiskSlow: func(info pebbledb.DiskSlowInfo) {
 			h.warn("disk is slow", slog.String("path", info.Path), slog.Duration("took", info.Duration))
 		},
-		LowDiskSpace: func(info pebbledb.LowDiskSpaceInfo) {
-			h.warn("disk is nearly full", slog.Uint64("free_bytes", info.AvailBytes), slog.Uint64("total_bytes", info.TotalBytes))
-		},
+		// Below 10 % of the disk, which can be plenty. Who opens the store watches FileSystem for too few bytes.
+		LowDiskSpace: func(pebbledb.LowDiskSpaceInfo) {},
 		WriteStallBegin: func(info pebbledb.WriteStallBeginInfo) {
 			h.warn("folds wait for the disk", slog.String("reason", info.Reason))
 		},

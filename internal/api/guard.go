@@ -77,7 +77,7 @@ func admit(caller access.Caller, need access.Need, r *http.Request) error {
 		return forbidden("this token may not do this: it needs the scope "+string(need.Scope())).
 			with("WWW-Authenticate", challenge("insufficient_scope")+`, scope="`+string(need.Scope())+`"`)
 	case caller.Limited() && !need.PerCounter():
-		return forbidden("this is about all counters, and this token is limited to some")
+		return forbidden("this call is about all counters, and this token is limited to those of its prefixes: it needs a token without --prefix")
 	}
 	if name := r.PathValue("name"); name != "" {
 		return caller.Check(name)

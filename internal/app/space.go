@@ -40,6 +40,7 @@ type space struct {
 
 	mu        sync.Mutex
 	free      uint64
+	low       bool // nothing is refused yet: the mark of the alert CountmillDiskLow
 	noPuts    bool
 	noFolds   bool
 	unreached bool // usage returned an error
@@ -78,8 +79,18 @@ func (s *space) look(now time.Time) {
 		return
 	}
 	s.free = free
+	s.warnLocked()
 	s.turnLocked(&s.noPuts, s.min, "increments")
 	s.turnLocked(&s.noFolds, s.min/2, "folds")
+}
+
+// warnLocked logs once that less than twice the minimum is free, until that is over.
+func (s *space) warnLocked() {
+	was := s.low
+	if s.low = s.free < 2*s.min || was && s.free < 2*s.min+s.min/8; s.low && !was {
+		s.log.LogAttrs(context.Background(), slog.LevelWarn, "the disk is filling: below --min-free increments are refused",
+			slog.Uint64("free_bytes", s.free), slog.Uint64("min_free_bytes", s.min))
+	}
 }
 
 // turnLocked sets whether something is refused, and logs a change.

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -42,6 +43,25 @@ func TestDefaultMinFree(t *testing.T) {
 	broken.min = 1 << 30
 	if err := broken.admit(); err != nil {
 		t.Errorf("an unknown number of free bytes: %v", err)
+	}
+}
+
+// The log warns once below twice --min-free, as the alert CountmillDiskLow does, however large the disk is.
+func TestAFillingDiskIsWarnedOf(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	free := uint64(22 << 30)
+	s := newSpace(func() (uint64, uint64, error) { return free, 270 << 30, nil }, 0, slog.New(slog.NewTextHandler(&log, nil)))
+	for _, step := range []struct {
+		free     uint64
+		warnings int // so far
+	}{{22 << 30, 0}, {2 << 30, 0}, {2<<30 - 1, 1}, {3 << 29, 1}, {2 << 30, 1}, {3 << 30, 1}, {3 << 29, 2}} {
+		free = step.free
+		s.next.Store(0)
+		s.state()
+		if n := strings.Count(log.String(), "level=WARN msg=\"the disk is filling: below --min-free increments are refused\""); n != step.warnings || strings.Count(log.String(), "\n") != n {
+			t.Errorf("with %d bytes free: got %d warnings, want %d:\n%s", step.free, n, step.warnings, &log)
+		}
 	}
 }
 

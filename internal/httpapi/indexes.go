@@ -172,23 +172,40 @@ func notServing(err *reader.NotServingError) *api.Problem {
 }
 
 // namesOf are the counters that the parameters counter and group name, in their order.
-func namesOf(params api.Params) (names []string) {
+func namesOf(params api.Params) (names []string, err error) {
 	for _, p := range params {
 		switch p.Name {
 		case "counter":
 			names = append(names, p.Value)
 		case "group":
+			if err := checkGroup("group", p.Value); err != nil {
+				return nil, err
+			}
 			names = append(names, countmill.GroupMark+p.Value)
 		}
 	}
-	return names
+	return names, nil
 }
 
 // groupsOf are the counters of groups.
-func groupsOf(groups []string) []string {
+func groupsOf(groups []string) ([]string, error) {
 	names := make([]string, len(groups))
 	for i, g := range groups {
+		if err := checkGroup("groups", g); err != nil {
+			return nil, err
+		}
 		names[i] = countmill.GroupMark + g
 	}
-	return names
+	return names, nil
+}
+
+// checkGroup reports whether a request can name a group so, without its first character. The reader checks the rest.
+func checkGroup(field, group string) error {
+	switch {
+	case group == "":
+		return &countmill.FieldError{Field: field, Problem: "is empty", Limit: "1 to 499 bytes"}
+	case countmill.IsGroup(group):
+		return &countmill.FieldError{Field: field, Problem: "begins with " + countmill.GroupMark, Limit: "the name of a group without its " + countmill.GroupMark}
+	}
+	return nil
 }

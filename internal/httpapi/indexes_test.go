@@ -28,6 +28,28 @@ func indexState(t *testing.T, state string) admin.IndexState {
 	return admin.IndexState{Index: x, State: state, Pieces: 16, Done: 4, Shards: 1000}
 }
 
+// A group has one name in requests, without its =, and is not empty.
+func TestGroupsAreNamedWithoutTheirMark(t *testing.T) {
+	t.Parallel()
+	srv, _ := start(t, &fakeReader{counters: map[string]int64{"=s": 7}}, httpapi.Config{})
+	for _, tc := range []struct{ method, path, body, want string }{
+		{"GET", "/v1/totals?group==s", "", `"field":"group","limit":"the name of a group without its ="`},
+		{"GET", "/v1/totals?group=", "", `"field":"group","limit":"1 to 499 bytes"`},
+		{"GET", "/v1/totals?counter=a&group=", "", `"field":"group"`},
+		{"POST", "/v1/totals", `{"groups":["s","=a"]}`, `"field":"groups","limit":"the name of a group without its ="`},
+		{"POST", "/v1/totals", `{"groups":[""]}`, `"field":"groups","limit":"1 to 499 bytes"`},
+		{"GET", "/v1/series?group==s", "", `"field":"group"`},
+		{"GET", "/v1/watch?group==s", "", `"field":"group"`},
+	} {
+		if status, text, _ := call(t, tc.method, srv.URL+tc.path, tc.body, "Content-Type", jsonType); status != 400 || !strings.Contains(text, tc.want) {
+			t.Errorf("%s %s %s: got %d %s, want 400 and %s", tc.method, tc.path, tc.body, status, text, tc.want)
+		}
+	}
+	if status, text, _ := call(t, "GET", srv.URL+"/v1/totals?group=s", ""); status != 200 || !strings.Contains(text, `"counter":"=s","total":7`) {
+		t.Errorf("group=s: got %d %s", status, text)
+	}
+}
+
 func TestIndexes(t *testing.T) {
 	t.Parallel()
 	doc := apitest.Load(t)

@@ -77,7 +77,9 @@ func (a *API) asSeriesProblem(ctx context.Context, err error) error {
 }
 
 func readSeriesCall(c call, now time.Time) (q seriesCall, err error) {
-	q.Counters = namesOf(c.params)
+	if q.Counters, err = namesOf(c.params); err != nil {
+		return q, err
+	}
 	if err := checkCount("counter", len(q.Counters), MaxQuery); err != nil {
 		return q, err
 	}

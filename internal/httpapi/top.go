@@ -70,6 +70,9 @@ func boardQuery(c call) (q reader.BoardQuery, err error) {
 	if q.Index = params.Get("index"); q.Index == "" {
 		return q, &countmill.FieldError{Field: "index", Problem: "is missing", Limit: "the name of an index"}
 	}
+	if params.Has("tz") && params.Get("window") == "" {
+		return q, &countmill.FieldError{Field: "tz", Problem: "is given without window", Limit: "with window today, this-week or this-month"}
+	}
 	zone := time.UTC
 	if params.Get("tz") != "" {
 		if zone, err = zoneOf(params); err != nil {

@@ -109,6 +109,9 @@ func TestTopRefuses(t *testing.T) {
 		"/v1/top?index=a&of=sites":                `"field":"of"`,
 		"/v1/top?index=a&window=2h":               `"field":"window"`,
 		"/v1/top?index=a&window=today&tz=Nowhere": `"field":"tz"`,
+		"/v1/top?index=a&tz=UTC":                  `"field":"tz","limit":"with window today, this-week or this-month"`,
+		"/v1/rank?index=a&counter=a&tz=UTC":       `"field":"tz","limit":"with window today, this-week or this-month"`,
+		"/v1/top?index=a&window=&tz=":             `"field":"tz"`,
 		"/v1/rank?index=a":                        `"field":"counter"`,
 		"/v1/rank?counter=a":                      `"field":"index"`,
 	} {

@@ -18,7 +18,10 @@ type totalsRequest struct {
 }
 
 func (a *API) totals(c call) (any, error) {
-	counters := namesOf(c.params)
+	counters, err := namesOf(c.params)
+	if err != nil {
+		return nil, err
+	}
 	if err := checkCount("counter", len(counters), MaxQuery); err != nil {
 		return nil, err
 	}
@@ -27,7 +30,11 @@ func (a *API) totals(c call) (any, error) {
 
 func (a *API) manyTotals(c call) (any, error) {
 	request := c.body.(*totalsRequest)
-	counters := append(request.Counters, groupsOf(request.Groups)...)
+	groups, err := groupsOf(request.Groups)
+	if err != nil {
+		return nil, err
+	}
+	counters := append(request.Counters, groups...)
 	if err := checkCount("counters", len(counters), MaxBodyCounters); err != nil {
 		return nil, err
 	}

@@ -229,7 +229,10 @@ func (a *API) orderNames(c call) (order, error) {
 	if c.params.Has("limit") {
 		return order{}, &countmill.FieldError{Field: "limit", Problem: "is given without prefix", Limit: "only with prefix"}
 	}
-	counters := namesOf(c.params)
+	counters, err := namesOf(c.params)
+	if err != nil {
+		return order{}, err
+	}
 	if err := checkCount("counter", len(counters), MaxQuery); err != nil {
 		return order{}, err
 	}
