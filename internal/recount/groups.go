@@ -206,7 +206,11 @@ func (x *run) judgeGroup(ctx context.Context, name string, g *groupSum, reason s
 		x.unjudged(name, reason)
 		return nil
 	}
-	x.result.Groups++
+	if x.compares(name) {
+		x.result.Groups++
+	} else {
+		x.unjudged(name, noSeries)
+	}
 	if right := g.counts - g.stale; g.have.shards == 0 && right != 0 { // its shards may have that, and nobody sees them
 		return x.find(Finding{Kind: MissingRecord, Name: name, Counted: right})
 	}
