@@ -13,7 +13,8 @@ import (
 
 // An ErasedPage is the result of one call of Erase.
 type ErasedPage struct {
-	Erased int // entries
+	Erased int // entries, as pages have them
+	Others int // opening balances and corrections of the counter
 	// Next is the after of the next call; empty at the end.
 	Next string
 	// SettledUntil is the time up to which entries were erased. Later ones are not.
@@ -43,11 +44,15 @@ func (j *Journal) Erase(ctx context.Context, counter, after string) (done Erased
 		}
 		done.SettledUntil = page.SettledUntil
 		for i := range page.Records {
-			n, err := j.eraseRecord(ctx, &page.Records[i], counter)
+			n, kind, err := j.eraseRecord(ctx, &page.Records[i], counter)
 			if err != nil {
 				return done, err
 			}
-			done.Erased += n
+			if kind == journal.AppliedKind {
+				done.Erased += n
+			} else {
+				done.Others += n
+			}
 		}
 		n := len(page.Records)
 		if !page.More || n == 0 {
@@ -62,27 +67,28 @@ func (j *Journal) Erase(ctx context.Context, counter, after string) (done Erased
 	}
 }
 
-// eraseRecord repeats the change if another one was first.
-func (j *Journal) eraseRecord(ctx context.Context, r *store.JournalRecord, counter string) (erased int, err error) {
+// eraseRecord repeats the change if another one was first. It returns how much of the record it has erased, and the record's
+// kind.
+func (j *Journal) eraseRecord(ctx context.Context, r *store.JournalRecord, counter string) (erased int, kind journal.Kind, err error) {
 	for range 10 {
-		next, rows, err := erasedOf(r, counter)
+		next, rows, kind, err := erasedOf(r, counter)
 		if err != nil || len(rows) == 0 {
-			return 0, err
+			return 0, kind, err
 		}
 		err = j.replace(ctx, r, next, rows)
 		if err == nil {
-			return len(rows), nil
+			return len(rows), kind, nil
 		}
 		if !errors.Is(err, store.ErrChanged) {
-			return 0, fmt.Errorf("%w: erasing in record %s: %w", countmill.ErrOutcomeUnknown, r.Place(), err)
+			return 0, kind, fmt.Errorf("%w: erasing in record %s: %w", countmill.ErrOutcomeUnknown, r.Place(), err)
 		}
 		page, err := j.Records(ctx, store.JournalQuery{From: r.Place(), To: r.Place().Next(), Limit: 1})
 		if err != nil || len(page.Records) == 0 {
-			return 0, err // it is gone
+			return 0, kind, err // it is gone
 		}
 		r = &page.Records[0]
 	}
-	return 0, fmt.Errorf("%w: record %s changes all the time", countmill.ErrUnavailable, r.Place())
+	return 0, 0, fmt.Errorf("%w: record %s changes all the time", countmill.ErrUnavailable, r.Place())
 }
 
 func (j *Journal) replace(ctx context.Context, old, next *store.JournalRecord, rows []store.JournalRow) error {
@@ -93,10 +99,10 @@ func (j *Journal) replace(ctx context.Context, old, next *store.JournalRecord, r
 
 // erasedOf returns the record without the counter, and the rows to remove; none if the record does not have the
 // counter.
-func erasedOf(r *store.JournalRecord, counter string) (next *store.JournalRecord, rows []store.JournalRow, err error) {
+func erasedOf(r *store.JournalRecord, counter string) (next *store.JournalRecord, rows []store.JournalRow, kind journal.Kind, err error) {
 	content, err := journal.Decode(r.Data)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w: record %s: %w", countmill.ErrUnavailable, r.Place(), err)
+		return nil, nil, 0, fmt.Errorf("%w: record %s: %w", countmill.ErrUnavailable, r.Place(), err)
 	}
 	content.Entries(r.Key, func(l journal.Line) {
 		if l.Entry.Counter == counter {
@@ -106,5 +112,5 @@ func erasedOf(r *store.JournalRecord, counter string) (next *store.JournalRecord
 	})
 	changed := *r
 	changed.Data = content.Encode(nil)
-	return &changed, rows, nil
+	return &changed, rows, content.Kind, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/admin"
+	"github.com/countmill/countmill/internal/journal"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/storetest/fakestore"
 	"github.com/countmill/countmill/wire"
@@ -122,5 +123,29 @@ func TestErasingWithALostAnswer(t *testing.T) {
 		e.want["a"] = nil
 		e.wantPages(t, "a")
 		e.wantPages(t, "b")
+	}
+}
+
+// Opening balances and corrections of a counter are erased too, and are no entries.
+func TestErasingBalances(t *testing.T) {
+	t.Parallel()
+	e := newEvidence()
+	e.rule(t, "*", "30d")
+	e.fold(t, wire.PartID{1}, "a", "b")
+	e.fold(t, wire.PartID{2}, "a")
+	for i, kind := range []journal.Kind{journal.CorrectionKind, journal.OpeningKind} {
+		r := journal.Record{Kind: kind, Parts: []journal.Part{{ID: wire.PartID{9}, Entries: []journal.Entry{{Counter: "a", Delta: 7}, {Counter: "b", Delta: 7}}}}}
+		if kind == journal.OpeningKind {
+			r.Opening = new(journal.Opening)
+		}
+		at, done := e.JournalMoment(time.Now())
+		e.WriteRecords(&store.Commit{Records: []store.JournalRecord{{Key: store.NewJournalKey(at, uint64(i)), ExpireAt: at.Add(time.Hour), Data: r.Encode(nil)}}})
+		done()
+	}
+	j := admin.NewJournal(e, time.Minute)
+	for _, want := range []struct{ entries, others int }{{2, 2}, {0, 0}} {
+		if done, err := j.Erase(t.Context(), "a", ""); err != nil || done.Erased != want.entries || done.Others != want.others {
+			t.Errorf("erased %+v, %v; want %d entries and %d others", done, err, want.entries, want.others)
+		}
 	}
 }

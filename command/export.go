@@ -94,6 +94,9 @@ func (c call) reportExport(e *transfer.Exported) error {
 		fmt.Fprintf(c.stderr, ", as of %s to %s", e.First, e.Last)
 	}
 	fmt.Fprintln(c.stderr)
+	if e.Counters == 0 && len(e.Overflowed) == 0 {
+		c.warnNoMatch(strings.Join(c.args, ""))
+	}
 	if n := len(e.Overflowed); n > 0 {
 		return fmt.Errorf("%d counters are left out whose totals do not fit 64 bits: %q", n, e.Overflowed[:min(n, transfer.BadShown)])
 	}

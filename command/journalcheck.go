@@ -5,10 +5,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/countmill/countmill/client"
@@ -32,6 +34,9 @@ Entries that "countmill journal erase" has erased are no problem. Hours whose re
 now, because their time is over, are counted as expired.
 
   countmill journal check --heads aggregator.log --key journal.key
+  countmill journal check --key journal.key                      the seals of all records
+
+Without --heads nothing shows that a record is missing.
 
 Exit code 3: something is wrong.
 `,
@@ -46,7 +51,12 @@ var journalEraseCommand = command{
 entry, so "countmill journal check" still finds changes of them. End the counter's rule first: entries
 of the last moments stay, and the last line says from when on.
 
+NAME is one counter. Recounts of its prefix begin at a new opening balance: run
+"countmill recount PREFIX" before, and "countmill recount PREFIX --opening" after.
+
   countmill journal erase user:42:orders --yes
+
+Exit code 1 as well if there was nothing to erase.
 `,
 	run: runJournalErase,
 }
@@ -54,19 +64,22 @@ of the last moments stay, and the last line says from when on.
 // A journalCheck is one run over all heads.
 type journalCheck struct {
 	call
-	client                            *client.Client
-	sealer                            *journal.Sealer // nil: seals are not checked
-	now                               time.Time
-	hours, expired, records, problems int
+	client                              *client.Client
+	sealer                              *journal.Sealer // nil: seals are not checked
+	now                                 time.Time
+	checked, expired, records, problems int
 }
 
 func runJournalCheck(ctx context.Context, c call) error {
-	if c.heads == "" {
-		return app.Usagef("--heads is missing: name the log of an aggregator")
+	if c.heads == "" && c.journalKey == "" {
+		return app.Usagef("--heads and --key are missing: name the log of an aggregator, the key of --journal-key, or both")
 	}
-	heads, err := readHeads(c.heads)
-	if err != nil {
-		return err
+	var heads []journal.Head
+	var err error
+	if c.heads != "" {
+		if heads, err = readHeads(c.heads); err != nil {
+			return err
+		}
 	}
 	check := &journalCheck{call: c, now: time.Now()}
 	if c.journalKey != "" {
@@ -81,15 +94,37 @@ func runJournalCheck(ctx context.Context, c call) error {
 	if check.client, err = c.client(); err != nil {
 		return err
 	}
-	for _, head := range heads {
-		if err := check.hour(ctx, head); err != nil {
-			return err
-		}
+	if c.heads == "" {
+		err = check.seals(ctx)
+	} else {
+		err = check.hours(ctx, heads)
 	}
-	fmt.Fprintf(c.stderr, "%d records of %d hours, %d hours expired\n", check.records, check.hours, check.expired)
+	if err != nil {
+		return err
+	}
 	if check.problems > 0 {
 		return &inconsistent{fmt.Sprintf("%d problems", check.problems)}
 	}
+	return nil
+}
+
+// seals checks the seals of all records. It does not know which records are missing.
+func (j *journalCheck) seals(ctx context.Context) error {
+	if err := j.each(ctx, url.Values{}, func(store.JournalPlace, time.Time, *journal.Record) {}); err != nil {
+		return err
+	}
+	fmt.Fprintf(j.stderr, "%d records; without --heads nobody knows whether one is missing\n", j.records)
+	return nil
+}
+
+// hours checks the hours that have heads.
+func (j *journalCheck) hours(ctx context.Context, heads []journal.Head) error {
+	for _, head := range heads {
+		if err := j.hour(ctx, head); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(j.stderr, "%d records of %d hours, %d hours expired\n", j.records, j.checked, j.expired)
 	return nil
 }
 
@@ -118,7 +153,7 @@ func readHeads(file string) (heads []journal.Head, err error) {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	if len(heads) == 0 {
-		return nil, fmt.Errorf("%s has no heads of a journal: it must be the log of an aggregator with --journal-key, which writes the first one an hour after its start", file)
+		return nil, fmt.Errorf("%s has no heads of a journal: it must be the log of an aggregator with --journal-key, which writes the first one five minutes after its start", file)
 	}
 	return heads, nil
 }
@@ -134,9 +169,24 @@ func (j *journalCheck) hour(ctx context.Context, want journal.Head) error {
 		j.expired++
 		return nil
 	}
-	j.hours++
+	j.checked++ // an hour
 	made := journal.NewHeading(want.Hour)
 	query := url.Values{"from": {want.Hour.UTC().Format(time.RFC3339)}, "to": {want.Hour.Add(time.Hour).UTC().Format(time.RFC3339)}}
+	if err := j.each(ctx, query, func(place store.JournalPlace, expireAt time.Time, r *journal.Record) {
+		made.Add(place.Key, expireAt, r)
+	}); err != nil {
+		return err
+	}
+	if got := made.Head(); got.Records != want.Records {
+		j.problem("hour", want.Hour.UTC().Format(time.RFC3339), fmt.Sprintf("%d records, and its head has %d", got.Records, want.Records))
+	} else if got.Digest != want.Digest {
+		j.problem("hour", want.Hour.UTC().Format(time.RFC3339), "its records are not those of its head")
+	}
+	return nil
+}
+
+// each checks the records of a query, and visits them.
+func (j *journalCheck) each(ctx context.Context, query url.Values, visit func(store.JournalPlace, time.Time, *journal.Record)) error {
 	for {
 		answer, err := j.client.Do(ctx, client.Request{Path: "/v1/journal/records", Query: query})
 		if err != nil {
@@ -158,19 +208,13 @@ func (j *journalCheck) hour(ctx context.Context, want journal.Head) error {
 			if err != nil {
 				return err
 			}
-			made.Add(place.Key, r.ExpireAt, j.record(place, r.Data))
+			visit(place, r.ExpireAt, j.record(place, r.Data))
 		}
 		if page.Next == "" {
-			break
+			return nil
 		}
 		query.Set("after", page.Next)
 	}
-	if got := made.Head(); got.Records != want.Records {
-		j.problem("hour", want.Hour.UTC().Format(time.RFC3339), fmt.Sprintf("%d records, and its head has %d", got.Records, want.Records))
-	} else if got.Digest != want.Digest {
-		j.problem("hour", want.Hour.UTC().Format(time.RFC3339), "its records are not those of its head")
-	}
-	return nil
 }
 
 // record checks one record, and returns the part that the head of its hour has.
@@ -202,7 +246,7 @@ func runJournalErase(ctx context.Context, c call) error {
 	if err != nil {
 		return err
 	}
-	erased, request := 0, map[string]any{"counter": c.args[0]}
+	erased, others, request := 0, 0, map[string]any{"counter": c.args[0]}
 	for {
 		answer, err := cl.Do(ctx, client.Request{Method: http.MethodPost, Path: "/v1/journal/erase", Body: body(request), Safe: true})
 		if err != nil {
@@ -210,16 +254,34 @@ func runJournalErase(ctx context.Context, c call) error {
 		}
 		var got struct {
 			Erased  int    `json:"erased"`
+			Others  int    `json:"others"`
 			Next    string `json:"next"`
 			Settled string `json:"settled_until"`
 		}
 		if err := json.Unmarshal(answer, &got); err != nil || got.Settled == "" {
 			return fmt.Errorf("the server answered with something else than a count of erased entries; is that a countmill?")
 		}
-		if erased += got.Erased; got.Next == "" {
-			fmt.Fprintf(c.stdout, "%d entries erased, up to %s\n", erased, plain(got.Settled))
-			return nil
+		erased, others = erased+got.Erased, others+got.Others
+		if got.Next == "" {
+			return c.reportErased(erased, others, plain(got.Settled))
 		}
 		request["after"] = got.Next
 	}
+}
+
+// reportErased says what was erased. Nothing is an error: the name may be wrong, and its owner waits for the erasure.
+func (c call) reportErased(erased, others int, settled string) error {
+	if erased+others == 0 {
+		text := fmt.Sprintf("nothing was erased: the journal has no entries of the counter %q up to %s", c.args[0], settled)
+		if strings.HasSuffix(c.args[0], "*") {
+			text += "; name one counter, and no pattern"
+		}
+		return errors.New(text)
+	}
+	with := ""
+	if others > 0 {
+		with = fmt.Sprintf(", and %d opening balances and corrections", others)
+	}
+	_, err := fmt.Fprintf(c.stdout, "%d entries erased%s, up to %s\n", erased, with, settled)
+	return err
 }

@@ -128,7 +128,17 @@ func TestJournalCheck(t *testing.T) {
 	if got := cli(t, nil, "journal", "check", "--heads", expired, "--server", newFakeServer(t).URL); got.code != 0 || !strings.Contains(got.errOut, "1 hours expired") {
 		t.Errorf("an hour whose records are gone: %+v", got)
 	}
-	cli(t, nil, "journal", "check").wantError(t, 2, "--heads is missing")
+	cli(t, nil, "journal", "check").wantError(t, 2, "--heads and --key are missing")
+	for want, records := range map[string][]sealedRecord{"": all, "changed": {all[0], changed, all[2]}, "unsealed": {all[0], unsealed}} {
+		f := newFakeServer(t, answer(200, recordsAnswer(t, records...)))
+		got := cli(t, nil, "journal", "check", "--key", keyFile, "--server", f.URL)
+		if kind, _, _ := strings.Cut(got.out, "\t"); kind != want || (got.code == 3) != (want != "") || !strings.Contains(got.errOut, fmt.Sprintf("%d records; without --heads", len(records))) {
+			t.Errorf("without heads: got %+v, want %q", got, want)
+		}
+		if !slices.Equal(f.paths, []string{"/v1/journal/records"}) {
+			t.Errorf("without heads: asked for %q, want all records", f.paths)
+		}
+	}
 	cli(t, nil, "journal", "check", "--heads", keyFile).wantError(t, 1, "has no heads")
 	cli(t, nil, "journal", "check", "--heads", write("bad", "msg=\"journal head\" hour=x\n")).wantError(t, 1, "line 1")
 }
@@ -139,6 +149,13 @@ func TestJournalErase(t *testing.T) {
 	if got, want := cli(t, nil, "journal", "erase", "user:42", "--yes", "--server", f.URL), (result{0, "5 entries erased, up to 2026-11-25T10:00:01Z\n", ""}); got != want || len(f.paths) != 2 {
 		t.Errorf("got %+v, want %+v; asked %q", got, want, f.paths)
 	}
+	f = newFakeServer(t, answer(200, `{"erased":0,"others":2,"settled_until":"2026-11-25T10:00:00Z"}`))
+	if got, want := cli(t, nil, "journal", "erase", "user:42", "--yes", "--server", f.URL), (result{0, "0 entries erased, and 2 opening balances and corrections, up to 2026-11-25T10:00:00Z\n", ""}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	none := answer(200, `{"erased":0,"settled_until":"2026-11-25T10:00:00Z"}`)
+	cli(t, nil, "journal", "erase", "user:42", "--yes", "--server", newFakeServer(t, none).URL).wantError(t, 1, `nothing was erased: the journal has no entries of the counter "user:42" up to`)
+	cli(t, nil, "journal", "erase", "billing:*", "--yes", "--server", newFakeServer(t, none).URL).wantError(t, 1, "no pattern")
 	cli(t, nil, "journal", "erase", "user:42").wantError(t, 2, "--yes")
 	cli(t, nil, "journal", "erase").wantError(t, 2, "NAME is missing")
 }

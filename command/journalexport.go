@@ -82,7 +82,22 @@ func runJournalExport(ctx context.Context, c call) error {
 		fmt.Fprintf(c.stderr, ", %d of them from an export that was stopped", done.Resumed)
 	}
 	fmt.Fprintln(c.stderr)
+	if done.Entries == 0 {
+		c.warnNoEntries(x.Period.Counters)
+	}
 	return nil
+}
+
+// warnNoEntries warns that an export has nothing of a counter or a prefix.
+func (c call) warnNoEntries(counters string) {
+	prefix, isPrefix := strings.CutSuffix(counters, "*")
+	switch {
+	case counters == "":
+	case isPrefix:
+		fmt.Fprintf(c.stderr, "countmill: the journal has no entries of counters that begin with %q in this period\n", prefix)
+	default:
+		fmt.Fprintf(c.stderr, "countmill: the journal has no entries of the counter %q in this period; for all counters that begin so, write %q\n", counters, counters+"*")
+	}
 }
 
 // period is the part of the journal that the flags and the argument name.

@@ -41,7 +41,7 @@ func runLs(ctx context.Context, c call) error {
 	if err != nil {
 		return err
 	}
-	for left := c.limit; ; {
+	for left, seen := c.limit, 0; ; {
 		query.Set("limit", strconv.Itoa(lsPage))
 		if c.limit > 0 {
 			query.Set("limit", strconv.Itoa(min(left, lsPage)))
@@ -51,7 +51,11 @@ func runLs(ctx context.Context, c call) error {
 			return err
 		}
 		n, next, err := printPage(c, answer, c.json)
-		if left -= n; err != nil || next == "" || c.limit > 0 && left <= 0 {
+		left, seen = left-n, seen+n
+		if err == nil && next == "" && seen == 0 {
+			c.warnNoMatch(prefix)
+		}
+		if err != nil || next == "" || c.limit > 0 && left <= 0 {
 			return err
 		}
 		query.Set("page_token", next)

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/countmill/countmill/client"
+	"github.com/countmill/countmill/internal/app"
 	"github.com/countmill/countmill/internal/transfer"
 )
 
@@ -45,9 +46,9 @@ repeat the command.
   countmill recount billing:
   countmill recount billing: --repair
   countmill recount billing: --repair --state billing.recount
-  countmill recount billing: --from 2026-11-01T00:00:00Z     buckets from that time on, no totals
+  countmill recount billing: --from 2026-11-01     buckets from that day on, no totals
 
-Exit code 3: something is wrong, and was not corrected.
+Exit code 3: something is wrong, and was not corrected, or nothing was compared.
 `,
 	run: runRecount,
 }
@@ -94,6 +95,9 @@ func runRecount(ctx context.Context, c call) error {
 	if err != nil {
 		return err
 	}
+	if err := c.checkRecountPeriod(); err != nil {
+		return err
+	}
 	r := &recounting{call: c, request: map[string]any{"prefix": prefix}}
 	for name, at := range map[string]string{"from": c.recountFrom, "to": c.recountTo} {
 		if at != "" {
@@ -131,8 +135,33 @@ func runRecount(ctx context.Context, c call) error {
 		return err
 	}
 	r.summary()
-	if left := r.state.Findings - r.state.Fixed; left > 0 {
-		return &inconsistent{fmt.Sprintf("%d sums differ from the journal, %d corrected", r.state.Findings, r.state.Fixed)}
+	return r.verdict(prefix)
+}
+
+// verdict is the exit code. A recount that compared nothing proves nothing: a job that alerts on code 3 hears of that too. One
+// that has written opening balances has done its work.
+func (r *recounting) verdict(prefix string) error {
+	t := &r.state
+	switch {
+	case t.Findings > t.Fixed:
+		return &inconsistent{fmt.Sprintf("%d sums differ from the journal, %d corrected", t.Findings, t.Fixed)}
+	case t.Counters+t.Buckets+t.Groups+t.Opened > 0:
+		return nil
+	case len(t.NotCovered) > 0:
+		return &inconsistent{"nothing was compared"}
+	}
+	return &inconsistent{"nothing was compared: " + noMatch(prefix)}
+}
+
+// checkRecountPeriod refuses a period without a minute.
+func (c call) checkRecountPeriod() error {
+	if c.recountFrom == "" || c.recountTo == "" {
+		return nil
+	}
+	from, _ := time.Parse(time.RFC3339Nano, c.recountFrom) // their flags have checked them
+	to, _ := time.Parse(time.RFC3339Nano, c.recountTo)
+	if !from.Truncate(time.Minute).Before(to.Truncate(time.Minute)) {
+		return app.Usagef("--to: must be a minute after --from, or later, got %s and %s", c.recountTo, c.recountFrom)
 	}
 	return nil
 }
@@ -267,11 +296,19 @@ func (r *recounting) line(kind, counter, at, sums string, fixed bool, detail str
 
 func (r *recounting) summary() {
 	t := &r.state
-	fmt.Fprintf(r.stderr, "%d counters, %d buckets and %d groups compared\n", t.Counters, t.Buckets, t.Groups)
+	if r.recountFrom+r.recountTo != "" {
+		fmt.Fprintf(r.stderr, "%d buckets of %d counters and %d groups compared, and no totals\n", t.Buckets, t.Counters, t.Groups)
+	} else {
+		fmt.Fprintf(r.stderr, "%d counters, %d buckets and %d groups compared\n", t.Counters, t.Buckets, t.Groups)
+	}
 	if r.opening {
 		fmt.Fprintf(r.stderr, "%d opening balances written\n", t.Opened)
 	}
 	for _, reason := range slices.Sorted(maps.Keys(t.NotCovered)) {
-		fmt.Fprintf(r.stderr, "%d not compared, such as %s: %s\n", t.NotCovered[reason], plain(t.Examples[reason]), plain(reason))
+		example := ""
+		if name := t.Examples[reason]; name != "" { // older servers do not name one of each reason
+			example = ", such as " + plain(name)
+		}
+		fmt.Fprintf(r.stderr, "%d not compared%s: %s\n", t.NotCovered[reason], example, plain(reason))
 	}
 }

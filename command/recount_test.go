@@ -18,9 +18,9 @@ func TestRecount(t *testing.T) {
 		`"counters":2,"buckets":3,"groups":1,"entries":9,"opened":0,"not_covered":{},"not_covered_names":[],"done":500,"next":"ff"}` + "\n"
 	good := `{"findings":[],"counters":1,"buckets":0,"groups":0,"entries":9,"opened":4,"not_covered":{"no rule":2},"not_covered_names":[{"counter":"other","reason":"no rule"}],"done":1000}` + "\n"
 	f := newFakeServer(t, answer(200, bad), answer(200, good))
-	got := cli(t, nil, "recount", "billing:", "--from", "2026-11-01T00:00:00Z", "--server", f.URL)
+	got := cli(t, nil, "recount", "billing:", "--from", "2026-11-01", "--server", f.URL)
 	want := result{3, "total\tbilling:a\t-5, and the journal has 7\nbucket\tb\t2026-11-25T12:00:00Z\t1, and the journal has 2\trecount again\n",
-		"3 counters, 3 buckets and 1 groups compared\n2 not compared, such as other: no rule\ncountmill: 2 sums differ from the journal, 0 corrected\n"}
+		"3 buckets of 3 counters and 1 groups compared, and no totals\n2 not compared, such as other: no rule\ncountmill: 2 sums differ from the journal, 0 corrected\n"}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -49,7 +49,7 @@ func TestRecountInRanges(t *testing.T) {
 	done := answer(200, `{"findings":[],"counters":3,"buckets":1,"groups":0,"entries":9,"opened":0,"not_covered":{"no rule":1},"not_covered_names":[],"done":1000}`)
 	f := newFakeServer(t, done, done, done)
 	got := cli(t, nil, "recount", "billing:", "--parallel", "3", "--server", f.URL)
-	if want := (result{0, "", "9 counters, 3 buckets and 0 groups compared\n3 not compared, such as : no rule\n"}); got != want {
+	if want := (result{0, "", "9 counters, 3 buckets and 0 groups compared\n3 not compared: no rule\n"}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	var pieces []string

@@ -73,6 +73,7 @@ func runRuleAdd(ctx context.Context, c call) error {
 	if err != nil {
 		return app.Usagef("%q: %s", text, err)
 	}
+	c.warnInnerStar(pattern)
 	answer, err := c.ask(ctx, client.Request{
 		Method: http.MethodPost, Path: "/v1/rules/" + kind, Body: body(map[string]any{"pattern": pattern, "keep": keep}), Safe: true,
 	})

@@ -41,6 +41,7 @@ func runShare(_ context.Context, c call) error {
 		return app.Usagef("name one PREFIX: countmill share page:")
 	}
 	prefix := c.args[0]
+	c.warnStars(prefix)
 	base, err := url.Parse(c.server)
 	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" {
 		return app.Usagef("--server: must be the address of the page, such as https://count.example.com, got %q", c.server)

@@ -130,7 +130,7 @@ var readFlags = []flag{
 			v.bestOf = "counters"
 			return textValue{to: &v.bestOf, of: []string{"counters", "groups"}}
 		}},
-	{name: "heads", arg: "FILE", of: []string{"journal check"}, def: "none", help: "Log of an aggregator, with the heads of hours.",
+	{name: "heads", arg: "FILE", of: []string{"journal check"}, def: "none", help: "Log of an aggregator, with the heads of hours. Without it the seals of all records are checked, with --key.",
 		bind: func(v *values) pflag.Value { return anyValue{&v.heads} }},
 	{name: "key", arg: "FILE", of: []string{"journal check"}, def: "none", help: "The key of --journal-key. Without it seals are not checked.",
 		bind: func(v *values) pflag.Value { return anyValue{&v.journalKey} }},
@@ -173,10 +173,10 @@ var readFlags = []flag{
 		}},
 	{name: "fix", of: []string{"verify"}, help: "Fix problems whose fix is safe.",
 		bind: func(v *values) pflag.Value { return boolValue{&v.fix} }},
-	{name: "from", arg: "TIME", of: []string{"recount"}, def: "any", help: "Compare only buckets from this time on, and no totals.",
-		bind: func(v *values) pflag.Value { return momentValue{&v.recountFrom} }},
-	{name: "to", arg: "TIME", of: []string{"recount"}, def: "any", help: "Compare only buckets of earlier times, and no totals.",
-		bind: func(v *values) pflag.Value { return momentValue{&v.recountTo} }},
+	{name: "from", arg: "TIME", of: []string{"recount"}, def: "any", help: "Compare only buckets from this time or date on, and no totals.",
+		bind: func(v *values) pflag.Value { return dayValue{momentValue{&v.recountFrom}} }},
+	{name: "to", arg: "TIME", of: []string{"recount"}, def: "any", help: "Compare only buckets before this time or date, and no totals.",
+		bind: func(v *values) pflag.Value { return dayValue{momentValue{&v.recountTo}} }},
 	{name: "repair", of: []string{"recount"}, help: "Correct the sums that differ from the journal.",
 		bind: func(v *values) pflag.Value { return boolValue{&v.repair} }},
 	{name: "opening", of: []string{"recount"}, help: "Write opening balances, from which later recounts begin.",

@@ -41,10 +41,10 @@ var transferFlags = []flag{
 	format("export", "by the end of --output, or csv"),
 	{name: "format", arg: "FORMAT", of: []string{"journal export"}, def: "by the end of --output, or ndjson", help: "ndjson, csv or parquet. countmill-backup writes parquet.",
 		bind: func(v *values) pflag.Value { return textValue{to: &v.format, of: journalFormats} }},
-	{name: "from", arg: "TIME", of: []string{"journal export"}, def: "none; needed", help: "The first moment of the period, as 2006-01-02T15:04:05Z. At most six digits follow the seconds.",
-		bind: func(v *values) pflag.Value { return momentValue{&v.periodFrom} }},
-	{name: "to", arg: "TIME", of: []string{"journal export"}, def: "none; needed", help: "The moment after the period. The journal must be complete up to it.",
-		bind: func(v *values) pflag.Value { return momentValue{&v.periodTo} }},
+	{name: "from", arg: "TIME", of: []string{"journal export"}, def: "none; needed", help: "The first moment of the period, as 2006-01-02T15:04:05Z, or a date, which begins in UTC. At most six digits follow the seconds.",
+		bind: func(v *values) pflag.Value { return dayValue{momentValue{&v.periodFrom}} }},
+	{name: "to", arg: "TIME", of: []string{"journal export"}, def: "none; needed", help: "The moment, or the date, after the period. The journal must be complete up to it.",
+		bind: func(v *values) pflag.Value { return dayValue{momentValue{&v.periodTo}} }},
 	{name: "output", arg: "FILE", of: []string{"export", "journal export"}, help: "File to write; - is standard output.",
 		bind: func(v *values) pflag.Value {
 			v.output = "-"

@@ -79,7 +79,11 @@ func runToken(_ context.Context, c call) error {
 	if token.Expires, err = parseExpiry(c.expires, time.Now()); err != nil {
 		return err
 	}
-	return makeToken(c, token, c.file)
+	if err := makeToken(c, token, c.file); err != nil {
+		return err
+	}
+	c.warnStars(token.Prefixes...)
+	return nil
 }
 
 func parseExpiry(text string, now time.Time) (time.Time, error) {

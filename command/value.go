@@ -77,6 +77,19 @@ func (v momentValue) Set(s string) error {
 	return nil
 }
 
+// A dayValue is a momentValue that may also be a date: the beginning of that day in UTC, as GET /v1/series has it.
+type dayValue struct{ momentValue }
+
+func (v dayValue) Set(s string) error {
+	if day, err := time.Parse(time.DateOnly, s); err == nil {
+		s = day.Format(time.RFC3339)
+	}
+	if v.momentValue.Set(s) != nil {
+		return errors.New("must be like 2006-01-02T15:04:05.000000Z or 2006-01-02")
+	}
+	return nil
+}
+
 type countValue struct {
 	to       *int
 	min, max int

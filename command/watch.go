@@ -78,6 +78,7 @@ func (c call) watchQuery() (url.Values, error) {
 	case c.given("prefix") && len(names) > 0:
 		return nil, app.Usagef("--prefix and NAME exclude each other")
 	case c.given("prefix"):
+		c.warnStars(c.watchPrefix)
 		query.Set("prefix", c.watchPrefix)
 		query.Set("limit", strconv.Itoa(c.limit))
 		return query, nil

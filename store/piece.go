@@ -89,8 +89,8 @@ type Indexing interface {
 	SwapPieces(ctx context.Context, old, next []Piece) error
 
 	// Ungrouped returns one page of at most limit shards of the piece whose counters begin with the
-	// prefix of the index, in the order of their places. It leaves out groups, and reads all of a shard at
-	// one moment. A page before the last one may have fewer shards. from is empty, or the Next of the page before.
+	// prefix of the index, in the order of their places. It leaves out groups, and shards that no Lookup
+	// finds (Shard.Bad), and reads all of a shard at one moment. A page before the last one may have fewer shards. from is empty, or the Next of the page before.
 	Ungrouped(ctx context.Context, x *Index, p *Piece, from string, limit int) (UngroupedPage, error)
 
 	// SetRests makes each rest the piece's part of the group's total, in place of the one that it

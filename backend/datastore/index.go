@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/wire"
 )
 
 // Indexes. The part of a shard's count that was folded by an index is a property of the shard, in the
@@ -37,15 +38,24 @@ const (
 	placeBits   = 32
 )
 
-// placeOf returns the place and the counter of a shard's key; ok is false for a key that another program
+// placeOf returns the place, the counter and the number of a shard's key; ok is false for a key that another program
 // made.
-func placeOf(r ref) (place uint64, counter string, ok bool) {
+func placeOf(r ref) (place uint64, counter string, shard int, ok bool) {
 	last := strings.LastIndexByte(r.name, ':')
 	if last <= placeDigits || r.name[placeDigits] != ':' {
-		return 0, "", false
+		return 0, "", 0, false
 	}
 	upper, err := strconv.ParseUint(r.name[:placeDigits], 16, placeBits)
-	return upper << placeBits, r.name[placeDigits+1 : last], err == nil
+	if err == nil {
+		shard, err = strconv.Atoi(r.name[last+1:])
+	}
+	return upper << placeBits, r.name[placeDigits+1 : last], shard, err == nil
+}
+
+// lookedUp reports whether look-ups of a counter's shards find the key. Otherwise its count is in no total, and no group may
+// have it.
+func lookedUp(r ref, counter string, shard int) bool {
+	return shard >= 0 && shard < countmill.MaxShards && r == shardRef(wire.ShardHash(counter, shard), counter, shard)
 }
 
 // placeSpan returns the keys of a piece's shards after the key from; some is false if there are none.
@@ -89,7 +99,8 @@ func (s *Store) listShards(ctx context.Context, x *store.Index, p *store.Piece, 
 				return
 			}
 			l.next = r.name
-			if place, counter, ok := placeOf(r); ok && strings.HasPrefix(counter, prefix) && !countmill.IsGroup(counter) {
+			place, counter, shard, ok := placeOf(r)
+			if ok && strings.HasPrefix(counter, prefix) && !countmill.IsGroup(counter) && lookedUp(r, counter, shard) {
 				l.refs, l.counters, l.place = append(l.refs, r), append(l.counters, counter), place
 			}
 		})

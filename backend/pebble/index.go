@@ -176,7 +176,7 @@ func (s *Store) Ungrouped(ctx context.Context, x *store.Index, p *store.Piece, f
 }
 
 // eachShard visits at most limit shards of a piece whose counters begin as the index says, and examines at most
-// maxScanned. It returns the start of the next page: the last key, without what all shards' keys begin
+// maxScanned. It leaves out shards that no look-up finds: they are in no total, so no group may have them. It returns the start of the next page: the last key, without what all shards' keys begin
 // with.
 func (s *Store) eachShard(ctx context.Context, reader pebbledb.Reader, x *store.Index, p *store.Piece, from string, limit int,
 	visit func(key []byte, place uint64, counter string, sum shardSum) error,
@@ -214,17 +214,20 @@ func (s *Store) eachShard(ctx context.Context, reader pebbledb.Reader, x *store.
 		if !bytes.HasPrefix(name, prefix) || bytes.HasPrefix(name, []byte(countmill.GroupMark)) {
 			continue
 		}
+		counter, place := string(name), binary.BigEndian.Uint64(last)
+		if wire.Order(counter) != place || int(binary.BigEndian.Uint16(last[len(last)-number:])) >= countmill.MaxShards {
+			continue
+		}
 		value, err := iter.ValueAndErr()
 		if err != nil {
 			return "", err
 		}
-		counter := string(name)
 		sum, err := decodeShard(value)
 		if err != nil {
 			return "", fmt.Errorf("a shard of %q: %w", counter, err)
 		}
 		visited++
-		if err := visit(iter.Key(), binary.BigEndian.Uint64(last), counter, sum); err != nil {
+		if err := visit(iter.Key(), place, counter, sum); err != nil {
 			return "", err
 		}
 	}

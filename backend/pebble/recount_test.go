@@ -66,3 +66,12 @@ func TestRecountRepairs(t *testing.T) {
 		})
 	}
 }
+
+// A shard under a key that is not its own is in no sum.
+func TestRecountWithAMisplacedShard(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	s := open(t, c.config(Config{Dir: t.TempDir()}))
+	r := recounttest.New(t, s, func(d time.Duration) { c.pass(t, s, d) }, func() time.Time { return c.config(Config{}).clock() })
+	recounttest.Misplaced(t, r)
+}

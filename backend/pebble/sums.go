@@ -169,15 +169,15 @@ func (w *sumWalk) totals(ctx context.Context) error {
 		if key = key[skip:]; len(key) <= order+number {
 			return true, nil
 		}
-		name := key[order : len(key)-number]
+		place, name := binary.BigEndian.Uint64(key), key[order:len(key)-number]
 		if !strings.HasPrefix(string(name), prefix) {
 			return true, nil
 		}
-		if string(name) != string(at.name) {
+		if place != at.place || string(name) != string(at.name) {
 			if err := at.done(); err != nil {
 				return false, err
 			}
-			at.begin(binary.BigEndian.Uint64(key), name)
+			at.begin(place, name)
 		}
 		return true, at.add(int(binary.BigEndian.Uint16(key[len(key)-number:])), value)
 	})
@@ -193,14 +193,17 @@ type current struct {
 	seed     maphash.Seed
 	specials []special // those of this place and later ones
 
+	place    uint64
 	name     []byte // empty for none
 	record   special
 	sum      int128
 	overflow bool
 }
 
+// begin begins a counter, or none if the query does not have it, or no look-up finds shards at this place.
 func (c *current) begin(order uint64, name []byte) {
-	if c.name = c.name[:0]; !c.walk.q.Index.Has(string(name)) {
+	c.place, c.name = order, c.name[:0]
+	if !c.walk.q.Index.Has(string(name)) || wire.Order(string(name)) != order {
 		return
 	}
 	c.name, c.sum, c.overflow = append(c.name, name...), int128{}, false

@@ -3,7 +3,6 @@ package app
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"log/slog"
 	"os"
 	"time"
@@ -12,20 +11,24 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// readJournalKey returns the key of --journal-key; nil without it.
+// readJournalKey returns the key of --journal-key; nil without it. Its error matches ErrUsage.
 func readJournalKey(cfg Config) ([]byte, error) {
 	if cfg.JournalKey == "" {
 		return nil, nil
 	}
 	key, err := os.ReadFile(cfg.JournalKey)
 	if err != nil {
-		return nil, &FlagError{"journal-key", err}
+		return nil, Usagef("--journal-key: %s", err)
 	}
 	if key = bytes.TrimSpace(key); len(key) < journal.MinKey {
-		return nil, &FlagError{"journal-key", fmt.Errorf("the file has %d bytes (limit: at least %d random bytes)", len(key), journal.MinKey)}
+		return nil, Usagef("--journal-key: %s has %d bytes (limit: at least %d random bytes)", cfg.JournalKey, len(key), journal.MinKey)
 	}
 	return key, nil
 }
+
+// headsEvery is how often a process looks whether an hour has become complete. Processes that stop soon after an hour, or
+// soon after their start, so leave no hour out.
+const headsEvery = 5 * time.Minute
 
 // heads logs the contents of each hour of the journal, once no commit adds to it any more. Logs are outside the
 // store, so "countmill journal check" finds records that were removed or added later.

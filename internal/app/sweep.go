@@ -9,12 +9,14 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// sweeping removes old data from the store every hour, and moves series to the archive more often.
+// sweeping removes old data from the store every hour, and does other work for the store more often: it moves series to the
+// archive, and logs heads of the journal.
 type sweeping struct {
 	idle
 	log    *slog.Logger
 	chores []chore
 	moves  []chore
+	heads  []chore
 	every  *task
 }
 
@@ -41,7 +43,7 @@ func sweeps(cfg Config, b *backends) []named {
 		}})
 		if cfg.JournalKey != "" {
 			h := &heads{store: b.store, log: cfg.Logger}
-			s.chores = append(s.chores, chore{"heads of the journal not logged, will try again", h.write})
+			s.heads = append(s.heads, chore{"heads of the journal not logged, will try again", h.write})
 		}
 		if b.store.Limits().Ring.Buckets > 0 {
 			s.moves = append(s.moves, chore{"series not moved to the archive, will try again", func(ctx context.Context) error {
@@ -59,9 +61,10 @@ func sweeps(cfg Config, b *backends) []named {
 // Run does the chores until ctx ends.
 func (s *sweeping) Run(ctx context.Context) error {
 	return s.every.run(ctx, func(ctx context.Context) error {
-		tick, often := time.NewTicker(store.SweepEvery), time.NewTicker(store.MoveEvery)
+		tick, often, heads := time.NewTicker(store.SweepEvery), time.NewTicker(store.MoveEvery), time.NewTicker(headsEvery)
 		defer tick.Stop()
 		defer often.Stop()
+		defer heads.Stop()
 		for {
 			select {
 			case <-ctx.Done():
@@ -70,6 +73,8 @@ func (s *sweeping) Run(ctx context.Context) error {
 				s.do(ctx, s.chores)
 			case <-often.C:
 				s.do(ctx, s.moves)
+			case <-heads.C:
+				s.do(ctx, s.heads)
 			}
 		}
 	})

@@ -99,6 +99,9 @@ func (a *API) journalRecords(c call) (any, error) {
 		if err != nil {
 			return nil, err
 		}
+		if !to.After(from) {
+			return nil, &countmill.FieldError{Field: "to", Problem: "is not after from", Limit: "a time after from"}
+		}
 		q.To = store.JournalAt(to)
 	}
 	if c.params.Has("after") {
@@ -142,6 +145,7 @@ type eraseRequest struct {
 // erasedPage is the result of a call as clients see it.
 type erasedPage struct {
 	Erased       int    `json:"erased"`
+	Others       int    `json:"others,omitempty"`
 	Next         string `json:"next,omitempty"`
 	SettledUntil string `json:"settled_until"`
 }
@@ -164,5 +168,5 @@ func (a *API) eraseJournal(c call) (any, error) {
 	if err != nil {
 		return nil, asChange(err)
 	}
-	return erasedPage{done.Erased, done.Next, api.FormatTime(done.SettledUntil)}, nil
+	return erasedPage{done.Erased, done.Others, done.Next, api.FormatTime(done.SettledUntil)}, nil
 }

@@ -114,11 +114,13 @@ func TestRecordsOfTheJournal(t *testing.T) {
 		e.want(t, "GET", "/v1/journal/records"+query, "", 200, `{"records":[`+strings.Join(e.records[want.first:want.last], ",")+`],`+next+`"settled_until":"2026-11-25T`)
 	}
 	for query, want := range map[string]string{
-		"?from=yesterday": "from is not a time (limit: 2006-01-02T15:04:05Z or 2006-01-02",
-		"?to=":            "to is not a time (limit: 2006-01-02T15:04:05Z or 2006-01-02",
-		"?after=":         `"field":"after","limit":"40 digits`,
-		"?limit=1001":     `"field":"limit","limit":"1 to 1000"`,
-		"?counter=a":      "counter is not a parameter",
+		"?from=yesterday":                "from is not a time (limit: 2006-01-02T15:04:05Z or 2006-01-02",
+		"?to=":                           "to is not a time (limit: 2006-01-02T15:04:05Z or 2006-01-02",
+		"?after=":                        `"field":"after","limit":"40 digits`,
+		"?from=2026-11-22&to=2026-11-22": `"field":"to","limit":"a time after from"`,
+		"?to=1969-12-31":                 `"field":"to","limit":"a time after from"`,
+		"?limit=1001":                    `"field":"limit","limit":"1 to 1000"`,
+		"?counter=a":                     "counter is not a parameter",
 	} {
 		e.want(t, "GET", "/v1/journal/records"+query, "", 400, want)
 	}

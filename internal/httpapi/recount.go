@@ -95,11 +95,14 @@ func (a *API) recount(c call) (any, error) {
 		if !end.text.given {
 			continue
 		}
-		at, err := time.Parse(time.RFC3339, end.text.value)
-		if err != nil || !wire.InRange(at) {
-			return nil, &countmill.FieldError{Field: end.name, Problem: "is not a time", Limit: "2006-01-02T15:04:05Z"}
+		at, ok := parseTime(end.text.value, time.UTC)
+		if !ok || !wire.InRange(at) {
+			return nil, &countmill.FieldError{Field: end.name, Problem: "is not a time", Limit: "2006-01-02T15:04:05Z or 2006-01-02"}
 		}
 		*end.to = wire.MinuteOf(at)
+	}
+	if request.To.given && q.To <= q.From {
+		return nil, &countmill.FieldError{Field: "to", Problem: "is not after from", Limit: "a minute after from, or later"}
 	}
 	if request.Run.given {
 		run := request.Run.value

@@ -63,9 +63,14 @@ func TestRecount(t *testing.T) {
 	f.during, f.result = nil, recount.Result{}
 	s.want(t, "POST", "/v1/recount", `{}`, 200, `"findings":[],`)
 	for body, field := range map[string]string{
-		`{"from":"noon"}`: "from", `{"to":"1960-01-01T00:00:00Z"}`: "to", `{"run":""}`: "run", `{"prefix":"` + strings.Repeat("x", 501) + `"}`: "prefix",
+		`{"from":"noon"}`: "from", `{"to":"1960-01-01T00:00:00Z"}`: "to", `{"run":""}`: "run",
+		`{"from":"2026-11-25T12:00:00Z","to":"2026-11-25T12:00:59Z"}`: "to", `{"from":"2026-11-25","to":"2026-11-24"}`: "to", `{"to":"1970-01-01"}`: "to", `{"prefix":"` + strings.Repeat("x", 501) + `"}`: "prefix",
 	} {
 		s.want(t, "POST", "/v1/recount", body, 400, field)
+	}
+	s.want(t, "POST", "/v1/recount", `{"from":"2026-11-25","to":"2026-11-26"}`, 200, "")
+	if want := wire.MinuteOf(time.Date(2026, 11, 25, 0, 0, 0, 0, time.UTC)); f.asked.From != want || f.asked.To != want+24*60 {
+		t.Errorf("dates: asked for %d to %d, want the day from %d on", f.asked.From, f.asked.To, want)
 	}
 	s.want(t, "GET", "/v1/recount?run=", "", 400, "run")
 	f.err = fmt.Errorf("%w: the store is unavailable", countmill.ErrUnavailable)

@@ -148,16 +148,24 @@ func timeOf(query api.Params, name string, without time.Time) (time.Time, error)
 	if !query.Has(name) {
 		return without, nil
 	}
-	text := query.Get(name)
+	at, ok := parseTime(query.Get(name), without.Location())
+	if !ok {
+		return at, &countmill.FieldError{Field: name, Problem: "is not a time", Limit: "2006-01-02T15:04:05Z or 2006-01-02, with + written as %2B"}
+	}
+	return at, nil
+}
+
+// parseTime reads a time, or a date: the first moment of that day in the zone.
+func parseTime(text string, zone *time.Location) (at time.Time, ok bool) {
 	if t, err := time.Parse(time.RFC3339, text); err == nil {
-		return t.In(without.Location()), nil
+		return t.In(zone), true
 	}
 	day, err := time.Parse(time.DateOnly, text)
 	if err != nil {
-		return day, &countmill.FieldError{Field: name, Problem: "is not a time", Limit: "2006-01-02T15:04:05Z or 2006-01-02, with + written as %2B"}
+		return day, false
 	}
 	y, m, d := day.Date()
-	return reader.DayBegins(y, m, d, without.Location()), nil
+	return reader.DayBegins(y, m, d, zone), true
 }
 
 // rows are an answer, which clients see as [{"time", "counter", "value", "partial"}].

@@ -236,7 +236,7 @@ func TestRepeat(t *testing.T) {
 // Two exports do not write one file at the same time.
 func TestTwoExportsOfAFile(t *testing.T) {
 	t.Parallel()
-	x, path := newSource(t, 10).export(t, "", "csv"), filepath.Join(t.TempDir(), "file")
+	x, path := newSource(t, 1000).export(t, "", "csv"), filepath.Join(t.TempDir(), "file")
 	release, err := transfer.Hold(path)
 	if err != nil {
 		t.Fatal(err)

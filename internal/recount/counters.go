@@ -119,7 +119,7 @@ func (x *run) judgeCounters(ctx context.Context) error {
 // none.
 func (x *run) judgeMissing(s *sum) error {
 	if reason := x.cover.problem(s.name, x.cover.find(s.name)); reason != "" {
-		x.unjudged(s.name, reason)
+		x.uncovered(s.name, reason, false)
 		return nil
 	}
 	x.result.Counters++
@@ -135,7 +135,7 @@ func (x *run) judgeMissing(s *sum) error {
 func (x *run) judgeCounter(ctx context.Context, name string, have stored) error {
 	o := x.cover.find(name)
 	if reason := x.cover.problem(name, o); reason != "" {
-		x.unjudged(name, reason)
+		x.uncovered(name, reason, have.overflow)
 		return x.open(name, have)
 	}
 	s := x.sums[name]
@@ -147,7 +147,11 @@ func (x *run) judgeCounter(ctx context.Context, name string, have stored) error 
 		x.unjudged(name, tooLarge)
 		return x.open(name, stored{sum: s.delta})
 	}
-	x.result.Counters++
+	if x.compares(name) {
+		x.result.Counters++
+	} else {
+		x.unjudged(name, noSeries)
+	}
 	if x.q.totals() && have.sum != s.delta {
 		x.shards[name] = have.shards
 		if err := x.find(Finding{Kind: WrongTotal, Name: name, Stored: have.sum, Counted: s.delta, wraps: have.wraps()}); err != nil {
@@ -162,6 +166,11 @@ func (x *run) judgeCounter(ctx context.Context, name string, have stored) error 
 		from = wire.MinuteOf(o.Cut.Key.Time().Add(store.SeriesAhead)) + 1
 	}
 	return x.judgeSeries(ctx, s, from)
+}
+
+// compares reports whether the run compares anything of a name: a period has no totals.
+func (x *run) compares(name string) bool {
+	return x.q.totals() || x.rules.SeriesOf(name) != nil
 }
 
 // judgeSeries compares the buckets of a name from a minute on.

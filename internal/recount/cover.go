@@ -16,16 +16,23 @@ import (
 // The reasons why a name is not judged.
 const (
 	noRule      = "no rule for the journal has it"
-	noOpening   = "no opening balance: run recount --opening"
-	ruleChanged = "its rule for the journal was changed after the opening balance: run recount --opening"
-	expired     = "records since the opening balance are gone by now: run recount --opening"
-	wasErased   = "entries were erased since the opening balance: run recount --opening"
+	noOpening   = "no opening balance"
+	ruleChanged = "its rule for the journal was changed after the opening balance"
+	expired     = "records since the opening balance are gone by now"
+	wasErased   = "entries were erased since the opening balance"
+	noSeries    = "no rule for series has it, and only buckets have a period"
 	tooLarge    = "its total does not fit 64 bits"
 	building    = "its index does not serve"
 	unsure      = "some of its counters were not judged"
 	unlisted    = "no record has all shards of its counters: recount again after --repair"
 	checking    = "its index is being checked: recount again"
 	correcting  = "a counter of its index was corrected meanwhile: recount again"
+)
+
+// What follows the reasons that an opening balance removes. It takes damage as right, so it comes last.
+const (
+	openLater = ": look for damage with countmill verify, then run recount --opening, which takes the present sums as right"
+	openedNow = " until now: this recount took the present sum as right"
 )
 
 // An opening is an opening balance that this run can use.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/journal"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
@@ -111,7 +112,8 @@ func (x *run) judgeIndex(ctx context.Context, index *store.Index, before map[int
 
 func (g *groupSum) differs() bool { return g.have.sum+g.stale != g.counts }
 
-// findUnlisted looks for shards that no record names, if a group differs from its counters.
+// findUnlisted looks for shards that no record names, if a group differs from its counters. One that no look-up finds, even
+// with a right record, is in neither: the view and Ungrouped leave it out.
 func (x *run) findUnlisted(ctx context.Context, index *store.Index, groups map[string]*groupSum) error {
 	if !slices.ContainsFunc(slices.Collect(maps.Values(groups)), (*groupSum).differs) {
 		return nil
@@ -125,7 +127,7 @@ func (x *run) findUnlisted(ctx context.Context, index *store.Index, groups map[s
 		}
 		for i := range page.Shards {
 			s := &page.Shards[i]
-			if s.Number < page.Records[s.Counter] {
+			if s.Number < page.Records[s.Counter] || s.Number >= countmill.MaxShards || s.Bad != "" {
 				continue
 			}
 			if group, ok := index.GroupOf(s.Counter); ok && groups[group] != nil {
@@ -204,7 +206,11 @@ func (x *run) judgeGroup(ctx context.Context, name string, g *groupSum, reason s
 		x.unjudged(name, reason)
 		return nil
 	}
-	x.result.Groups++
+	if x.compares(name) {
+		x.result.Groups++
+	} else {
+		x.unjudged(name, noSeries)
+	}
 	if right := g.counts - g.stale; g.have.shards == 0 && right != 0 { // its shards may have that, and nobody sees them
 		return x.find(Finding{Kind: MissingRecord, Name: name, Counted: right})
 	}

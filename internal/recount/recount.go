@@ -94,7 +94,7 @@ type Query struct {
 	// names begin with Prefix.
 	Prefix string
 	// From and To bound the minutes of buckets: From <= minute < To. A zero To bounds nothing. If one of them is
-	// given, totals are not compared: a total has no period.
+	// given, totals are not compared: a total has no period. The counters and groups of the Result are then those with a series.
 	From, To wire.Minute
 	// Piece is empty for the first piece of all, FROM-END for the first one of a range of wire.Order, in 16 hexadecimal
 	// digits each, or the Next of the Result before. Ranges may be recounted at the same time, also by other processes.
@@ -135,7 +135,7 @@ type Finding struct {
 // An Unjudged is a counter or a group that was not compared.
 type Unjudged struct{ Name, Reason string }
 
-// maxUnjudged is the most names of Result.Unjudged.
+// maxUnjudged is the most names of Result.Unjudged, beside the first one of each reason.
 const maxUnjudged = 100
 
 // A Result is that of one piece.
@@ -145,7 +145,8 @@ type Result struct {
 	Findings []Finding
 	// Counters, Buckets and Groups are how many were compared.
 	Counters, Buckets, Groups int
-	// Reasons count the names that were not compared, by reason. Unjudged has the first 100 of them.
+	// Reasons count the names that were not compared, by reason. Unjudged has the first 100 of them, and the first one of
+	// each reason.
 	Reasons  map[string]int
 	Unjudged []Unjudged
 	// Entries is the number of entries of the journal that were read; each piece reads all.
@@ -291,9 +292,23 @@ func (x *run) has(name string) bool {
 	return strings.HasPrefix(name, x.q.Prefix) && x.piece.has(name)
 }
 
+// uncovered notes a counter that the journal does not prove, with what can be done about it.
+func (x *run) uncovered(name, reason string, overflow bool) {
+	switch {
+	case reason == noRule:
+	case !x.q.Open:
+		reason += openLater
+	case overflow: // its balance is in no opening
+		reason = tooLarge
+	default:
+		reason += openedNow
+	}
+	x.unjudged(name, reason)
+}
+
 func (x *run) unjudged(name, reason string) {
 	x.result.Reasons[reason]++
-	if len(x.result.Unjudged) < maxUnjudged {
+	if len(x.result.Unjudged) < maxUnjudged || x.result.Reasons[reason] == 1 {
 		x.result.Unjudged = append(x.result.Unjudged, Unjudged{name, reason})
 	}
 }

@@ -48,7 +48,7 @@ func (r *Recounter) tend(ctx context.Context, log *slog.Logger, rules *store.Rul
 	}
 	counters, err := x.tended(ctx, prefix)
 	if errors.Is(err, errTooMany) {
-		log.LogAttrs(ctx, slog.LevelWarn, "no opening balances were written for a recount: run countmill recount --opening",
+		log.LogAttrs(ctx, slog.LevelWarn, "no opening balances were written for a recount: run countmill verify, then recount --opening",
 			slog.String("pattern", rule.Pattern), slog.Int("limit", x.cfg.MostTended))
 		return nil
 	}
