@@ -317,7 +317,7 @@ func newReading(cfg Config, b *backends, onRules func(context.Context)) (*readin
 		s.Reader.ReadSettings(ctx)
 		onRules(ctx)
 		if cfg.Roles.Has(Aggregator) { // another process has no --journal-key: its records would have no seal
-			tendOpenings(ctx, cfg, b.store)
+			b.balances.tendSoon(ctx, cfg, b.store)
 		}
 	}
 	s.admin, err = admin.New(s.Reader, b.store, admin.Config{Timeout: cfg.RequestTimeout, OnRules: told, Logger: cfg.Logger.With("role", "admin")})
