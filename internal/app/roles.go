@@ -153,7 +153,7 @@ func newAggregating(cfg Config, b *backends, disks []*onDisk) (*aggregating, err
 	}
 	c := aggregatorConfig(cfg, b, s.folds)
 	var err error
-	if c.JournalKey, err = readJournalKey(cfg); err != nil {
+	if err = setJournalKey(&c, cfg); err != nil {
 		return nil, err
 	}
 	s.Aggregator, err = aggregator.New(b.bus, folded, c)
