@@ -8,7 +8,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/internal/journal"
 	"github.com/countmill/countmill/store"
 )
@@ -26,13 +25,6 @@ func readJournalKey(cfg Config) ([]byte, error) {
 		return nil, &FlagError{"journal-key", fmt.Errorf("the file has %d bytes (limit: at least %d random bytes)", len(key), journal.MinKey)}
 	}
 	return key, nil
-}
-
-// setJournalKey reads the key, and names it in the heartbeat: all aggregators of a database should have the same.
-func setJournalKey(c *aggregator.Config, cfg Config) (err error) {
-	c.JournalKey, err = readJournalKey(cfg)
-	c.Setup["journal-key"] = journal.KeyName(c.JournalKey)
-	return err
 }
 
 // heads logs the contents of each hour of the journal, once no commit adds to it any more. Logs are outside the
