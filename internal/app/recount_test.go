@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,11 +17,11 @@ import (
 // A darkStore does not answer Check while it is dark.
 type darkStore struct {
 	*fakestore.Store
-	dark bool
+	dark atomic.Bool
 }
 
 func (s *darkStore) Check(ctx context.Context) (store.Checked, error) {
-	if s.dark {
+	if s.dark.Load() {
 		return store.Checked{}, errors.New("no answer")
 	}
 	return s.Store.Check(ctx)
@@ -66,10 +67,10 @@ func TestRulesWithoutBalances(t *testing.T) {
 		}
 		b.balances.tendSoon(ctx, cfg, s)
 		want("right after the rule was added", 1)
-		s.dark = true
+		s.dark.Store(true)
 		time.Sleep(store.SweepEvery + time.Minute)
 		want("after an hour without an answer", 1)
-		s.dark = false
+		s.dark.Store(false)
 		time.Sleep(store.SweepEvery)
 		want("an hour later", 0)
 		if err := runs.rest(true); err != nil {
