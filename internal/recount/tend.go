@@ -36,10 +36,7 @@ func (r *Recounter) Tend(ctx context.Context, log *slog.Logger) (lacking int, er
 			continue
 		}
 		lacking++
-		if errors.Is(err, errTooMany) {
-			log.LogAttrs(ctx, slog.LevelWarn, "no opening balances were written for a recount: run countmill recount --opening",
-				slog.String("pattern", rule.Pattern), slog.Int("limit", r.cfg.MostTended))
-		} else if !errors.Is(err, ErrEarly) {
+		if !errors.Is(err, ErrEarly) && !errors.Is(err, errTooMany) {
 			failed = errors.Join(failed, fmt.Errorf("opening balances of %q: %w", rule.Pattern, err))
 		}
 	}
@@ -59,6 +56,11 @@ func (r *Recounter) tend(ctx context.Context, log *slog.Logger, rules *store.Rul
 		return nil
 	}
 	counters, err := x.tended(ctx, prefix)
+	if errors.Is(err, errTooMany) {
+		log.LogAttrs(ctx, slog.LevelWarn, "no opening balances were written for a recount: run countmill recount --opening",
+			slog.String("pattern", rule.Pattern), slog.Int("limit", x.cfg.MostTended))
+		return err
+	}
 	if err != nil {
 		return err
 	}
