@@ -64,7 +64,9 @@ type pipeline struct {
 	LastBackup time.Time `json:"last_backup"`
 	// BackupEvery is in seconds; 0 without regular backups.
 	BackupEvery float64 `json:"backup_every"`
-	Fleet       []struct {
+	// Unbalanced is the number of rules for the journal that lack opening balances; 0 also if the process does not know it.
+	Unbalanced int `json:"journal_rules_without_balance"`
+	Fleet      []struct {
 		ID      string  `json:"id"`
 		Stalled bool    `json:"stalled"`
 		Skew    float64 `json:"clock_skew"` // seconds

@@ -34,6 +34,7 @@ func (p *pipeline) screen(server string, found []backend.Finding) string {
 		{"shards", p.limited()},
 		{"disk", p.space()},
 		{"last backup", strings.TrimSpace(p.ago("", p.LastBackup))},
+		{"journal", p.unbalanced()},
 	}
 	for i, x := range p.indexRows() {
 		rows = append(rows, struct{ name, value string }{[]string{"indexes", ""}[min(i, 1)], x})
@@ -52,6 +53,14 @@ func (p *pipeline) living() string {
 		text += fmt.Sprintf(", %d not taking messages", len(stalled))
 	}
 	return text
+}
+
+// unbalanced is no problem: with datastore: a new rule has no opening balance for up to two hours, and status does not know since when.
+func (p *pipeline) unbalanced() string {
+	if p.Unbalanced == 0 {
+		return ""
+	}
+	return fmt.Sprintf("rules without opening balances: %d, see %srunbook/journal-without-balance.md", p.Unbalanced, docs)
 }
 
 func (p *pipeline) stalled() []string {

@@ -86,7 +86,7 @@ func (a *App) assemble(b *backends, guards []*guarding, listeners []net.Listener
 	if err := setWindow(a.cfg, b.store); err != nil {
 		return err
 	}
-	if err := setRules(a.cfg, b.store); err != nil {
+	if err := setRules(a.cfg, b); err != nil {
 		return err
 	}
 	disks := disks(a.cfg, b)

@@ -22,6 +22,8 @@ type backends struct {
 	// aggregator has ended.
 	inProcess bool
 
+	balances balances // of the store's rules for the journal
+
 	closers []func() error // in the order of their calls
 	tasks   []*task        // which end before anything closes
 

@@ -66,6 +66,33 @@ func TestHeadsOfTheJournal(t *testing.T) {
 	want(5, 1, 1, 0)
 }
 
+// The heartbeats of aggregators with different keys differ, and do not have the key.
+func TestHeartbeatsNameTheJournalKey(t *testing.T) {
+	t.Parallel()
+	name := func(key string) string {
+		t.Helper()
+		cfg := Config{Logger: slog.New(slog.DiscardHandler)}
+		if key != "" {
+			cfg.JournalKey = filepath.Join(t.TempDir(), "key")
+			if err := os.WriteFile(cfg.JournalKey, []byte(key), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c := aggregatorConfig(cfg, new(backends), nil)
+		if err := setJournalKey(&c, cfg); err != nil {
+			t.Fatal(err)
+		}
+		return c.Setup["journal-key"]
+	}
+	a, b := strings.Repeat("a", 32), strings.Repeat("b", 32)
+	if got := name(""); got != "none" {
+		t.Errorf("without a key: %q", got)
+	}
+	if name(a) != name(a+"\n") || name(a) == name(b) || len(name(a)) != 8 || strings.Contains(name(a), "aaaa") {
+		t.Errorf("the names of three keys, two of them the same: %q, %q and %q", name(a), name(a+"\n"), name(b))
+	}
+}
+
 func TestJournalKeyFiles(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "key")

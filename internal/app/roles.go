@@ -153,7 +153,7 @@ func newAggregating(cfg Config, b *backends, disks []*onDisk) (*aggregating, err
 	}
 	c := aggregatorConfig(cfg, b, s.folds)
 	var err error
-	if c.JournalKey, err = readJournalKey(cfg); err != nil {
+	if err = setJournalKey(&c, cfg); err != nil {
 		return nil, err
 	}
 	s.Aggregator, err = aggregator.New(b.bus, folded, c)
@@ -317,7 +317,7 @@ func newReading(cfg Config, b *backends, onRules func(context.Context)) (*readin
 		s.Reader.ReadSettings(ctx)
 		onRules(ctx)
 		if cfg.Roles.Has(Aggregator) { // another process has no --journal-key: its records would have no seal
-			tendOpenings(ctx, cfg, b.store)
+			b.balances.tendSoon(ctx, cfg, b.store)
 		}
 	}
 	s.admin, err = admin.New(s.Reader, b.store, admin.Config{Timeout: cfg.RequestTimeout, OnRules: told, Logger: cfg.Logger.With("role", "admin")})

@@ -29,7 +29,7 @@ func ParseSeries(text string) (pattern string, keep store.Retention, err error) 
 
 // setRules writes the rules of --series and --journal into the database if an aggregator was given some.
 // Rules that the database has already stay as they are.
-func setRules(cfg Config, s store.Store) error {
+func setRules(cfg Config, b *backends) error {
 	if len(cfg.Series)+len(cfg.Journal) == 0 || !cfg.Roles.Has(Aggregator) {
 		return nil
 	}
@@ -40,14 +40,14 @@ func setRules(cfg Config, s store.Store) error {
 		if err != nil {
 			return Usagef("--series %q: %s", text, err)
 		}
-		if err := setRule(ctx, cfg.Logger, s, store.RuleChange{Pattern: pattern, Keep: keep}); err != nil {
+		if err := setRule(ctx, cfg.Logger, b.store, store.RuleChange{Pattern: pattern, Keep: keep}); err != nil {
 			return fmt.Errorf("--series: %w", err)
 		}
 	}
-	if err := setJournalRules(ctx, cfg, s); err != nil {
+	if err := setJournalRules(ctx, cfg, b.store); err != nil {
 		return err
 	}
-	tendOpenings(ctx, cfg, s)
+	b.balances.tendSoon(ctx, cfg, b.store)
 	return nil
 }
 

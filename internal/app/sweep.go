@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/store"
 )
@@ -18,6 +20,8 @@ type sweeping struct {
 	moves  []chore
 	heads  []chore
 	every  *task
+
+	balances *balances
 }
 
 // A chore is a removal or a move. A failed one is tried again with the next round.
@@ -29,7 +33,7 @@ type chore struct {
 // sweeps is one if this process has anything to remove: markers beyond the deduplication window,
 // if the store does not do that by itself, counters that were deleted a day ago, and series that end.
 func sweeps(cfg Config, b *backends) []named {
-	s := &sweeping{log: cfg.Logger, every: b.task()}
+	s := &sweeping{log: cfg.Logger, every: b.task(), balances: &b.balances}
 	if sweeper, ok := b.store.(backend.Sweeper); ok {
 		s.chores = append(s.chores, chore{"old markers not dropped, will try again", sweeper.Sweep})
 	}
@@ -39,7 +43,7 @@ func sweeps(cfg Config, b *backends) []named {
 			return err
 		}}, chore{"series not swept, will try again", b.store.SweepSeries}, chore{"journal not swept, will try again", b.store.SweepJournal})
 		s.chores = append(s.chores, chore{"opening balances for recounts not written, will try again", func(ctx context.Context) error {
-			return newRecounter(cfg, b.store).Tend(ctx, cfg.Logger)
+			return b.balances.tend(ctx, cfg, b.store)
 		}})
 		if cfg.JournalKey != "" {
 			h := &heads{store: b.store, log: cfg.Logger}
@@ -57,6 +61,10 @@ func sweeps(cfg Config, b *backends) []named {
 	}
 	return []named{{"sweeps", s}}
 }
+
+func (s *sweeping) Routes(to *surface) { to.Unbalanced = s.balances.unbalanced }
+
+func (s *sweeping) Collect() []prometheus.Collector { return samples(s.balances.samples) }
 
 // Run does the chores until ctx ends.
 func (s *sweeping) Run(ctx context.Context) error {

@@ -49,6 +49,10 @@ type Services struct {
 	// BackupEvery is the time between two regular backups. 0: there are none.
 	BackupEvery time.Duration
 
+	// Unbalanced is the number of rules for the journal that lack opening balances; false if this process has not looked. Nil: it
+	// never looks.
+	Unbalanced func() (rules int, known bool)
+
 	// Disk is the space of the store. Nil: it is on no disk of this machine.
 	Disk func() Disk
 

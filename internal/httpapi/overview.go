@@ -41,6 +41,8 @@ type inside struct {
 	Disk        *Disk        `json:"disk,omitzero"`
 	LastBackup  string       `json:"last_backup,omitzero"`
 	BackupEvery float64      `json:"backup_every,omitzero"`
+	// Unbalanced is absent while it is unknown.
+	Unbalanced *int `json:"journal_rules_without_balance,omitempty"`
 }
 
 // sinceStart are counts since the aggregators that are alive started.
@@ -116,6 +118,11 @@ func (a *API) inside(fleet []store.Worker, reason string) inside {
 	}
 	if a.services.LastBackup != nil {
 		in.LastBackup, in.BackupEvery = timeText(a.services.LastBackup()), a.services.BackupEvery.Seconds()
+	}
+	if a.services.Unbalanced != nil {
+		if rules, known := a.services.Unbalanced(); known {
+			in.Unbalanced = &rules
+		}
 	}
 	return in
 }

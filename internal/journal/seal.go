@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -27,6 +28,15 @@ func NewSealer(key []byte) (*Sealer, error) {
 		return nil, fmt.Errorf("the journal's key has %d bytes (limit: at least %d random bytes)", len(key), MinKey)
 	}
 	return &Sealer{sha256.Sum256(append([]byte("countmill journal key\n"), key...))}, nil
+}
+
+// KeyName names a key without showing it, so that processes with different keys can be told apart. It is "none" without a key.
+func KeyName(key []byte) string {
+	if key == nil {
+		return "none"
+	}
+	sum := sha256.Sum256(append([]byte("countmill name of a journal key\n"), key...))
+	return hex.EncodeToString(sum[:4])
 }
 
 // Seal draws a salt for each entry, and seals the record. random must be unpredictable.

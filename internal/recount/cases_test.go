@@ -464,28 +464,29 @@ func TestTend(t *testing.T) {
 	t.Parallel()
 	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
 		st := r.Store.(*fakestore.Store)
-		tend := func(want int) {
+		tend := func(want, lacking int) {
 			t.Helper()
 			before := len(st.Journaled())
-			if err := r.Recounter(r.Store, recount.Config{}).Tend(t.Context(), quiet); err != nil {
+			n, err := r.Recounter(r.Store, recount.Config{}).Tend(t.Context(), quiet)
+			if err != nil {
 				t.Fatal(err)
 			}
-			if got := len(st.Journaled()) - before; got != want {
-				t.Errorf("%d openings were written, want %d", got, want)
+			if got := len(st.Journaled()) - before; got != want || n != lacking {
+				t.Errorf("%d openings were written, and %d rules lack some; want %d and %d", got, n, want, lacking)
 			}
 		}
 		fold(t, r, total, 7)
-		tend(0)
+		tend(0, 0)
 		change := store.JournalChange{Keep: 30 * 24 * time.Hour}
 		r.Change(store.RuleChange{Pattern: "new:*", Journal: &change})
 		if !r.Limits().RefusesOldRules {
-			tend(0)
+			tend(0, 1)
 			r.Pass(2 * store.RulesSettle)
 		}
-		tend(1)
-		tend(0)
+		tend(1, 0)
+		tend(0, 0)
 		r.Pass(16 * 24 * time.Hour)
-		tend(2) // billing:* and new:*
+		tend(2, 0) // billing:* and new:*
 		r.Pass(15 * 24 * time.Hour)
 		if got := r.Recount(recount.Query{Prefix: total}); got.Counters != 1 || len(got.Findings) > 0 {
 			t.Errorf("after a month: %+v", got)

@@ -228,7 +228,7 @@ func TestBalancesThatNobodyKnows(t *testing.T) {
 		x := r.Recounter(r.Store, recount.Config{})
 		for i := range 2 {
 			before := len(r.Store.(*fakestore.Store).Journaled())
-			if err := x.Tend(t.Context(), quiet); err != nil {
+			if _, err := x.Tend(t.Context(), quiet); err != nil {
 				t.Fatal(err)
 			}
 			if n := len(r.Store.(*fakestore.Store).Journaled()) - before; n != 2*(1-i) {

@@ -159,7 +159,7 @@ func TestRuleChangesBeforeTheCorrection(t *testing.T) {
 		change := func() {
 			r.Change(keepJournal(t, "billing:*", "60d"))
 			r.Pass(2 * store.RulesSettle)
-			if err := r.Recounter(r.Store, recount.Config{}).Tend(t.Context(), quiet); err != nil {
+			if _, err := r.Recounter(r.Store, recount.Config{}).Tend(t.Context(), quiet); err != nil {
 				t.Error(err)
 			}
 		}

@@ -17,10 +17,13 @@ import (
 // Tend writes opening balances for each rule for the journal that has none, or old ones: then records since the
 // opening would be gone before the next one is there. Call it after rules were changed, and now and
 // then. It may be called at the same time by several processes.
-func (r *Recounter) Tend(ctx context.Context, log *slog.Logger) error {
+//
+// lacking is the number of rules that still have none, or old ones: too many counters, a rule that does not hold yet, or an error. If
+// the rules cannot be read, it is 0 with an error.
+func (r *Recounter) Tend(ctx context.Context, log *slog.Logger) (lacking int, err error) {
 	checked, err := timed(ctx, r, r.store.Check)
 	if err != nil || checked.Settings.Rules == nil {
-		return err
+		return 0, err
 	}
 	var failed error
 	for i := range checked.Settings.Rules.Journal {
@@ -28,13 +31,19 @@ func (r *Recounter) Tend(ctx context.Context, log *slog.Logger) error {
 		if !rule.Ended.IsZero() {
 			continue
 		}
-		if err := r.tend(ctx, log, checked.Settings.Rules, rule); err != nil && !errors.Is(err, ErrEarly) {
+		err := r.tend(ctx, log, checked.Settings.Rules, rule)
+		if err == nil {
+			continue
+		}
+		lacking++
+		if !errors.Is(err, ErrEarly) && !errors.Is(err, errTooMany) {
 			failed = errors.Join(failed, fmt.Errorf("opening balances of %q: %w", rule.Pattern, err))
 		}
 	}
-	return failed
+	return lacking, failed
 }
 
+// tend returns nil if the rule has young opening balances, which it writes if they are missing.
 func (r *Recounter) tend(ctx context.Context, log *slog.Logger, rules *store.Rules, rule *store.JournalRule) error {
 	prefix := strings.TrimSuffix(rule.Pattern, "*")
 	x := &run{Recounter: r, q: &Query{Prefix: prefix}, piece: everything, rules: rules, sums: make(map[string]*sum)}
@@ -50,7 +59,7 @@ func (r *Recounter) tend(ctx context.Context, log *slog.Logger, rules *store.Rul
 	if errors.Is(err, errTooMany) {
 		log.LogAttrs(ctx, slog.LevelWarn, "no opening balances were written for a recount: run countmill verify, then recount --opening",
 			slog.String("pattern", rule.Pattern), slog.Int("limit", x.cfg.MostTended))
-		return nil
+		return err
 	}
 	if err != nil {
 		return err

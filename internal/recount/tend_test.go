@@ -3,6 +3,7 @@ package recount_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/recount"
@@ -11,16 +12,21 @@ import (
 	"github.com/countmill/countmill/store/storetest/fakestore"
 )
 
-// Tend leaves a rule with too many counters to a person. Groups do not count.
+// Tend leaves a rule with too many counters to a person, and reports it until somebody has written its balances, or ended it. Groups
+// do not count.
 func TestTendIsBounded(t *testing.T) {
 	t.Parallel()
 	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
 		const most = 10
-		tended := func() int {
+		tended := func(wantLacking int) int {
 			t.Helper()
 			before := len(r.Store.(*fakestore.Store).Journaled())
-			if err := r.Recounter(r.Store, recount.Config{MostTended: most}).Tend(t.Context(), quiet); err != nil {
+			lacking, err := r.Recounter(r.Store, recount.Config{MostTended: most}).Tend(t.Context(), quiet)
+			if err != nil {
 				t.Fatal(err)
+			}
+			if lacking != wantLacking {
+				t.Errorf("%d rules lack balances, want %d", lacking, wantLacking)
 			}
 			return len(r.Store.(*fakestore.Store).Journaled()) - before
 		}
@@ -42,13 +48,20 @@ func TestTendIsBounded(t *testing.T) {
 		grow(0, most+1, countmill.GroupMark+"other:%d")
 		grow(0, most, "z:%d")
 		add("*")
-		if n := tended(); n == 0 {
+		if n := tended(0); n == 0 {
 			t.Errorf("no opening was written for %d counters", most)
 		}
 		add("z:*")
 		grow(most, most+1, "z:%d")
-		if n := tended(); n != 0 {
+		if n := tended(1); n != 0 {
 			t.Errorf("%d records of openings for %d counters, want none", n, most+1)
 		}
+		r.Recount(recount.Query{Prefix: "z:", Open: true})
+		tended(0)
+		r.Pass(46 * 24 * time.Hour) // more than half of KEEP
+		tended(2)                   // * and z:*
+		r.Change(store.RuleChange{Pattern: "z:*", Remove: true, Journal: new(store.JournalChange)})
+		r.Pass(2 * store.RulesSettle)
+		tended(1)
 	})
 }

@@ -78,7 +78,7 @@ func TestMonitorHasEachAlert(t *testing.T) {
 	}
 }
 
-// Each alert has a severity and a page of the runbook; each page has an alert, its name as title, the same
+// Each alert has a severity and a page of the runbook; each page has an alert or a command, its name as title, the same
 // four parts, and a row in the list of pages.
 func TestRunbook(t *testing.T) {
 	t.Parallel()
@@ -91,18 +91,54 @@ func TestRunbook(t *testing.T) {
 			continue
 		}
 		pages[path.Base(page)] = true
-		headings := "# " + a.Name + "\n.*\n## Meaning\n.*\n## See it\n.*```sh\n.*\n## Do\n.*\n## Do not\n"
-		if !regexp.MustCompile("(?s)^" + headings).MatchString(read(t, page)) {
-			t.Errorf("%s does not have the headings %q, with commands below See it", page, headings)
-		}
+		wantHeadings(t, page, a.Name)
 		row := "| " + a.Name + " | " + a.Labels["severity"] + " |"
 		if a.Labels["severity"] == "" || !strings.Contains(list, row) || !strings.Contains(list, "]("+path.Base(page)+")") {
 			t.Errorf("%s/README.md lacks the row %q with a link to %s", runbook, row, page)
 		}
 	}
+	for _, row := range regexp.MustCompile("(?m)^\\| `(countmill [a-z ]+)` \\|.*\\]\\(([a-z-]+\\.md)\\) \\|$").FindAllStringSubmatch(list, -1) {
+		pages[row[2]] = true
+		wantHeadings(t, path.Join(runbook, row[2]), row[1]+": [^\n]+")
+	}
 	for _, page := range documents(t, runbook+"/*.md") {
 		if path.Dir(page) == runbook && !pages[path.Base(page)] {
-			t.Errorf("no alert names %s", page)
+			t.Errorf("no alert and no command of the list names %s", page)
+		}
+	}
+}
+
+func wantHeadings(t *testing.T, page, title string) {
+	t.Helper()
+	headings := "# " + title + "\n.*\n## Meaning\n.*\n## See it\n.*```sh\n.*\n## Do\n.*\n## Do not\n"
+	if !regexp.MustCompile("(?s)^" + headings).MatchString(read(t, page)) {
+		t.Errorf("%s does not have the headings %q, with commands below See it", page, headings)
+	}
+}
+
+// The pages of commands that compare have a row for each of their words: every reason for which a recount does not judge a name, every kind
+// of its differences, and every kind of a problem of the journal.
+func TestRunbookHasTheWordsOfCommands(t *testing.T) {
+	t.Parallel()
+	for _, of := range []struct {
+		page, source, words string
+		least               int
+	}{
+		{"recount-differs.md", "internal/recount/cover.go", `(?m)^\t\w+ += "([^"]+)"$`, 11},
+		{"recount-differs.md", "internal/recount/recount.go", `(?m)^\t(?:Wrong\w+|MissingRecord) += "([^"]+)"`, 4},
+		{"journal-check.md", "command/journalcheck.go", `\.problem\("(\w+)"`, 4},
+		{"journal-check.md", "command/journalcheck.go", `"%s (has no heads of a journal): `, 1},
+	} {
+		found := regexp.MustCompile(of.words).FindAllStringSubmatch(read(t, of.source), -1)
+		if len(found) < of.least {
+			t.Errorf("%s has %d words for %s, want at least %d: %q", of.source, len(found), of.page, of.least, found)
+		}
+		for _, word := range found {
+			what, _, _ := strings.Cut(word[1], ": ") // a reason may go on with what to do
+			row := "(?m)^\\| .*`[^`]*" + regexp.QuoteMeta(what) + "`.* \\|$"
+			if !regexp.MustCompile(row).MatchString(read(t, path.Join(runbook, of.page))) {
+				t.Errorf("no row of %s has `%s`, which %s prints", of.page, what, of.source)
+			}
 		}
 	}
 }

@@ -30,6 +30,7 @@ var metricGroups = []struct{ title, of, functions string }{
 	{"Sequences", "`countmill aggregator`, `countmill reader` and `countmill up`.", "sequenceSamples"},
 	{"Pub/Sub", "`countmill aggregator` with `pubsub:`. The last one needs `dead_letter=` in `--bus`.", "pubsubSamples intakeSamples"},
 	{"Indexer", "`countmill index work` and `countmill up`: [groups](../howto/groups.md).", "indexerSamples"},
+	{"Journal", "`countmill aggregator` and `countmill up`, after the first look: [journal](../howto/journal.md). A process looks each hour, and when it writes or changes a rule.", "journalSamples"},
 	{"Disk", "`countmill up` with `pebble:`.", "diskSamples spaceSamples"},
 	{"Backups", "`countmill up --backup-root PLACE`.", "backupSamples"},
 	{"Tokens", "Every process with `--tokens`.", "accessSamples"},

@@ -25,7 +25,7 @@ func (db *database) recounter() *recount.Recounter {
 // writes none, and nothing is recounted.
 func (db *database) openJournal() {
 	if db.plan.journal != nil {
-		if err := db.recounter().Tend(background, slog.New(slog.DiscardHandler)); err != nil {
+		if _, err := db.recounter().Tend(background, slog.New(slog.DiscardHandler)); err != nil {
 			panic(err)
 		}
 	}
