@@ -60,7 +60,7 @@ func (g *guard) caller(r *http.Request) (access.Caller, error) {
 	}
 	scheme, secret, _ := strings.Cut(values[0], " ")
 	if len(values) > 1 || !strings.EqualFold(scheme, "Bearer") {
-		return access.Caller{}, unauthorized("", "Authorization must stand once, as Bearer TOKEN")
+		return access.Caller{}, unauthorized("", "give Authorization once, as Bearer TOKEN")
 	}
 	caller, err := g.known.Authenticate(strings.TrimLeft(secret, " "))
 	if err != nil {

@@ -106,7 +106,7 @@ func AsProblem(err error) *Problem {
 			"a bound was reached, on memory or on what may wait: nothing of this request was done, repeat it later").RetryAfter(retryOverloaded)
 	case errors.Is(err, countmill.ErrUnavailable):
 		return NewProblem(http.StatusServiceUnavailable, "unavailable", "unavailable",
-			"something this call needs is away or too slow (see /readyz): nothing of this request was done, repeat it later").RetryAfter(retryUnavailable)
+			"something that this call needs does not answer, or is too slow (see /readyz): nothing of this request was done, repeat it later").RetryAfter(retryUnavailable)
 	case errors.Is(err, countmill.ErrClosed):
 		return NewProblem(http.StatusServiceUnavailable, "closed", "closed",
 			"this process is stopping: nothing of this request was done, repeat it later").RetryAfter(retryUnavailable)

@@ -11,6 +11,7 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/internal/recount"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -115,13 +116,15 @@ func (a *API) recount(c call) (any, error) {
 	// The server's own limit is for short answers. Tests write without a connection.
 	_ = api.ExtendWrite(c.w, recounting+10*time.Second)
 	result, err := a.services.Recounter.Recount(c.ctx, q)
-	if errors.Is(err, recount.ErrEarly) {
-		return nil, api.NewProblem(http.StatusServiceUnavailable, "unavailable", "unavailable", err.Error()).RetryAfter(refusedPause)
+	switch {
+	case err == nil:
+		return recountedOf(&result), nil
+	case errors.Is(err, countmill.ErrUnavailable) && !errors.Is(err, countmill.ErrOutcomeUnknown) && !errors.Is(err, store.ErrDeployment):
+		// The token has all rights, so it may see which record or shard cannot be read.
+		return nil, api.NewProblem(http.StatusServiceUnavailable, "unavailable", "unavailable",
+			err.Error()+": nothing of this call was done, repeat it later").RetryAfter(refusedPause)
 	}
-	if err != nil {
-		return nil, asRefused(err)
-	}
-	return recountedOf(&result), nil
+	return nil, asRefused(err)
 }
 
 // recounted is the result of a piece as clients see it.

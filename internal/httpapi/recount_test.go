@@ -73,10 +73,10 @@ func TestRecount(t *testing.T) {
 		t.Errorf("dates: asked for %d to %d, want the day from %d on", f.asked.From, f.asked.To, want)
 	}
 	s.want(t, "GET", "/v1/recount?run=", "", 400, "run")
-	f.err = fmt.Errorf("%w: the store is unavailable", countmill.ErrUnavailable)
-	s.want(t, "POST", "/v1/recount", `{}`, 503, "repeat it later")
+	f.err = fmt.Errorf("%w: shard 7 of page:/a has 3 bytes", countmill.ErrUnavailable)
+	s.want(t, "POST", "/v1/recount", `{}`, 503, "shard 7 of page:/a has 3 bytes: nothing of this call was done, repeat it later")
 	f.err = fmt.Errorf("%w: some was corrected", countmill.ErrOutcomeUnknown)
 	s.want(t, "POST", "/v1/recount", `{}`, 504, "")
-	f.err = fmt.Errorf("%w: records are complete from noon", recount.ErrEarly)
+	f.err = fmt.Errorf("%w: %w: records are complete from noon", countmill.ErrUnavailable, recount.ErrEarly)
 	s.want(t, "POST", "/v1/recount", `{}`, 503, "complete from noon")
 }
