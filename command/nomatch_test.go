@@ -28,6 +28,9 @@ func TestRecountOfNothing(t *testing.T) {
 		{[]string{"billing:*"}, recountAnswer(0, 0, 0, ""), 3, `countmill: nothing was compared: no name begins with "billing:*"; a PREFIX has no * behind it: write "billing:"`},
 		{nil, recountAnswer(0, 0, 0, ""), 3, "countmill: nothing was compared: there are no counters"},
 		{[]string{"billing:"}, recountAnswer(0, 0, 0, `"no rule":2`), 3, "countmill: nothing was compared"},
+		{[]string{"--opening"}, recountAnswer(0, 0, 0, ""), 0, "0 opening balances written"},
+		{[]string{"--opening"}, recountAnswer(0, 0, 0, `"no rule":2`), 3, "countmill: nothing was compared"},
+		{[]string{"--opening", "billing:*"}, recountAnswer(0, 0, 0, ""), 3, `countmill: nothing was compared: no name begins with "billing:*"; a PREFIX has no * behind it: write "billing:"`},
 		{[]string{"billing:", "--opening"}, recountAnswer(0, 0, 2, `"no opening balance until now":2`), 0, "2 not compared: no opening balance until now"},
 		{[]string{"billing:", "--to", "2026-11-25"}, recountAnswer(2, 0, 0, ""), 0, "0 buckets of 2 counters and 0 groups compared, and no totals"},
 	} {
