@@ -33,7 +33,7 @@ func rewrite(root *cobra.Command, args []string) ([]string, *cobra.Command, erro
 }
 
 // takeWords finds the command that args name by one word, or by two, and returns the other arguments. It returns
-// root for a call for help.
+// root for a call for help, which may have flags before it.
 func takeWords(root *cobra.Command, args []string) (cmd *cobra.Command, rest []string, err error) {
 	at := nextWord(root, args)
 	switch {
@@ -42,6 +42,9 @@ func takeWords(root *cobra.Command, args []string) (cmd *cobra.Command, rest []s
 		return root, []string{"--help"}, nil
 	default:
 		return root, nil, app.Usagef("no command is named: countmill COMMAND [ARGUMENTS] [FLAGS]")
+	}
+	if args[at] == "help" { // a command of cobra, without flags
+		return root, args[at:], nil
 	}
 	if cmd = find(root, args[at]); cmd == nil {
 		return root, nil, app.Usagef("unknown command %q%s", args[at], orOneOf(args[at], subcommands(root)))

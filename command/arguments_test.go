@@ -110,6 +110,11 @@ func TestFlagsBeforeTheCommand(t *testing.T) {
 	if got := cli(t, nil, "--help", "get"); got.code != 0 || !strings.HasPrefix(got.out, "Usage: countmill get") {
 		t.Errorf("--help get: got %+v", got)
 	}
+	for _, flag := range []string{"--json", "--server=http://127.0.0.1:8080"} {
+		if got := cli(t, nil, flag, "help", "get"); got.code != 0 || !strings.HasPrefix(got.out, "Usage: countmill get") {
+			t.Errorf("%s help get: got %+v", flag, got)
+		}
+	}
 	if got := cli(t, nil, "--json", "--help"); got.code != 0 || !strings.HasPrefix(got.out, "countmill counts") {
 		t.Errorf("--json --help: got %+v", got)
 	}

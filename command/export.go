@@ -94,7 +94,7 @@ func (c call) reportExport(e *transfer.Exported) error {
 		fmt.Fprintf(c.stderr, ", as of %s to %s", e.First, e.Last)
 	}
 	fmt.Fprintln(c.stderr)
-	if e.Counters == 0 && len(e.Overflowed) == 0 {
+	if e.Counters+e.Zero+len(e.Overflowed) == 0 {
 		c.warnNoMatch(strings.Join(c.args, ""))
 	}
 	if n := len(e.Overflowed); n > 0 {

@@ -269,10 +269,11 @@ func runJournalErase(ctx context.Context, c call) error {
 	}
 }
 
-// reportErased says what was erased. Nothing is an error: the name may be wrong, and its owner waits for the erasure.
+// reportErased says what was erased. Nothing is an error: the name may be wrong, and its owner waits for the erasure. An
+// earlier run may have erased all, and so may a call of this one whose answer was lost.
 func (c call) reportErased(erased, others int, settled string) error {
 	if erased+others == 0 {
-		text := fmt.Sprintf("nothing was erased: the journal has no entries of the counter %q up to %s", c.args[0], settled)
+		text := fmt.Sprintf("there was nothing to erase: the journal has no entries of the counter %q up to %s, or no more of them", c.args[0], settled)
 		if strings.HasSuffix(c.args[0], "*") {
 			text += "; name one counter, and no pattern"
 		}

@@ -154,7 +154,7 @@ func TestJournalErase(t *testing.T) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	none := answer(200, `{"erased":0,"settled_until":"2026-11-25T10:00:00Z"}`)
-	cli(t, nil, "journal", "erase", "user:42", "--yes", "--server", newFakeServer(t, none).URL).wantError(t, 1, `nothing was erased: the journal has no entries of the counter "user:42" up to`)
+	cli(t, nil, "journal", "erase", "user:42", "--yes", "--server", newFakeServer(t, none).URL).wantError(t, 1, `there was nothing to erase: the journal has no entries of the counter "user:42" up to 2026-11-25T10:00:00Z, or no more of them`)
 	cli(t, nil, "journal", "erase", "billing:*", "--yes", "--server", newFakeServer(t, none).URL).wantError(t, 1, "no pattern")
 	cli(t, nil, "journal", "erase", "user:42").wantError(t, 2, "--yes")
 	cli(t, nil, "journal", "erase").wantError(t, 2, "NAME is missing")

@@ -13,18 +13,27 @@ func noMatch(prefix string) string {
 	if prefix == "" {
 		return "there are no counters"
 	}
-	text := fmt.Sprintf("no name begins with %q", prefix)
+	return fmt.Sprintf("no name begins with %q%s", prefix, withoutStar(prefix))
+}
+
+// withoutStar ends an error about a prefix that looks like a pattern.
+func withoutStar(prefix string) string {
 	if rest, ok := strings.CutSuffix(prefix, "*"); ok {
-		text += fmt.Sprintf("; a PREFIX has no * behind it: write %q", rest)
+		return fmt.Sprintf("; a PREFIX has no * behind it: write %q", rest)
 	}
-	return text
+	return ""
 }
 
 // warnNoMatch warns that a prefix has matched nothing. Without a prefix that is no mistake.
 func (c call) warnNoMatch(prefix string) {
-	if prefix != "" {
-		fmt.Fprintf(c.stderr, "countmill: %s\n", noMatch(prefix))
+	if prefix == "" {
+		return
 	}
+	names := "no name"
+	if c.given("token") || c.given("token-file") { // the server shows no others
+		names += " that this token may read"
+	}
+	fmt.Fprintf(c.stderr, "countmill: %s begins with %q%s\n", names, prefix, withoutStar(prefix))
 }
 
 // warnStars warns of prefixes that look like patterns, for commands that match them later.

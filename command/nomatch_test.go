@@ -60,9 +60,11 @@ func TestPrefixesThatMatchNothing(t *testing.T) {
 	}{
 		{[]string{"ls", "page:*"}, `{"totals":[],"as_of":"2026-11-25T10:00:00Z"}`, 0, nothing},
 		{[]string{"ls"}, `{"totals":[],"as_of":"2026-11-25T10:00:00Z"}`, 0, ""},
-		{[]string{"verify", "page:*"}, `{"problems":[],"shards":0,"groups":3}`, 3, "no shard was checked: " + nothing},
+		{[]string{"verify", "page:*"}, `{"problems":[],"shards":0,"groups":0}`, 3, `nothing was checked: no shard and no group has a name that begins with "page:*"; a PREFIX has no * behind it: write "page:"`},
+		{[]string{"verify", "=site:"}, `{"problems":[],"shards":0,"groups":3}`, 0, "3 groups"}, // built from counters, and not incremented since
 		{[]string{"verify"}, `{"problems":[],"shards":0}`, 0, "0 shards"},
 		{[]string{"verify", "page:"}, `{"problems":[],"shards":1}`, 0, "1 shards"},
+		{[]string{"export", "page:"}, `{"totals":[{"counter":"page:a","total":0}],"overflowed":[],"as_of":"2026-11-25T10:00:00Z"}`, 0, "1 left out as their total is 0"},
 		{[]string{"export", "page:*"}, `{"totals":[],"overflowed":[],"as_of":"2026-11-25T10:00:00Z"}`, 0, nothing},
 		{[]string{"rule", "add", "series", "p*ge:=1m:6h,15m:400d"}, `{"series":[],"journal":[]}`, 0, `"p*ge:" is of names that have this *`},
 		{[]string{"rule", "add", "series", "page:*=1m:6h,15m:400d"}, `{"series":[],"journal":[]}`, 0, "no rules"},
@@ -77,9 +79,19 @@ func TestPrefixesThatMatchNothing(t *testing.T) {
 			args = append(args, "--server", f.URL)
 		}
 		got := cli(t, nil, args...)
-		if got.code != tt.code || !strings.Contains(got.errOut, tt.want) || tt.want == "" && got.errOut != "" || strings.Contains(got.errOut, "*") != strings.Contains(tt.want, "*") {
+		if got.code != tt.code || !strings.Contains(got.errOut, tt.want) || tt.want == "" && got.errOut != "" || strings.Contains(got.errOut, "no name begins") != strings.Contains(tt.want, "no name begins") || strings.Contains(got.errOut, "*") != strings.Contains(tt.want, "*") {
 			t.Errorf("%q: got %+v, want code %d and %q", tt.args, got, tt.code, tt.want)
 		}
+	}
+}
+
+// A token may be for other names.
+func TestPrefixesThatMatchNothingOfAToken(t *testing.T) {
+	t.Parallel()
+	f := newFakeServer(t, answer(200, `{"totals":[],"as_of":"2026-11-25T10:00:00Z"}`))
+	got := cli(t, []string{"COUNTMILL_TOKEN=cmtok_x"}, "ls", "p*", "--server", f.URL)
+	if want := (result{0, "", "countmill: no name that this token may read begins with \"p*\"; a PREFIX has no * behind it: write \"p\"\n"}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
 

@@ -30,7 +30,7 @@ problem:
 --fix grows records to cover all shards, which adds their counts to the totals, and drops
 wrong cached totals. A person has to fix the rest.
 
-Exit code 3: something is wrong, and was not fixed, or no name begins with PREFIX.
+Exit code 3: something is wrong, and was not fixed, or nothing that begins with PREFIX was checked.
 `,
 	run: runVerify,
 }
@@ -75,8 +75,8 @@ func runVerify(ctx context.Context, c call) error {
 	if left := v.problems - v.fixed; left > 0 {
 		return &inconsistent{fmt.Sprintf("%d problems, %d fixed", v.problems, v.fixed)}
 	}
-	if prefix != "" && v.shards == 0 {
-		return &inconsistent{"no shard was checked: " + noMatch(prefix)}
+	if prefix != "" && v.shards+v.groups == 0 {
+		return &inconsistent{fmt.Sprintf("nothing was checked: no shard and no group has a name that begins with %q%s", prefix, withoutStar(prefix))}
 	}
 	return nil
 }

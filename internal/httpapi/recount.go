@@ -119,12 +119,17 @@ func (a *API) recount(c call) (any, error) {
 	switch {
 	case err == nil:
 		return recountedOf(&result), nil
-	case errors.Is(err, countmill.ErrUnavailable) && !errors.Is(err, countmill.ErrOutcomeUnknown) && !errors.Is(err, store.ErrDeployment):
+	case errors.Is(err, store.ErrDeployment):
+		return nil, asRefused(err)
+	case errors.Is(err, countmill.ErrOutcomeUnknown):
+		return nil, api.NewProblem(http.StatusGatewayTimeout, "outcome-unknown", "outcome unknown",
+			err.Error()+": repeat the call, which corrects nothing twice")
+	case errors.Is(err, countmill.ErrUnavailable):
 		// The token has all rights, so it may see which record or shard cannot be read.
 		return nil, api.NewProblem(http.StatusServiceUnavailable, "unavailable", "unavailable",
 			err.Error()+": nothing of this call was done, repeat it later").RetryAfter(refusedPause)
 	}
-	return nil, asRefused(err)
+	return nil, err
 }
 
 // recounted is the result of a piece as clients see it.

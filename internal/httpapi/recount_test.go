@@ -76,7 +76,7 @@ func TestRecount(t *testing.T) {
 	f.err = fmt.Errorf("%w: shard 7 of page:/a has 3 bytes", countmill.ErrUnavailable)
 	s.want(t, "POST", "/v1/recount", `{}`, 503, "shard 7 of page:/a has 3 bytes: nothing of this call was done, repeat it later")
 	f.err = fmt.Errorf("%w: some was corrected", countmill.ErrOutcomeUnknown)
-	s.want(t, "POST", "/v1/recount", `{}`, 504, "")
+	s.want(t, "POST", "/v1/recount", `{}`, 504, "some was corrected: repeat the call, which corrects nothing twice")
 	f.err = fmt.Errorf("%w: %w: records are complete from noon", countmill.ErrUnavailable, recount.ErrEarly)
 	s.want(t, "POST", "/v1/recount", `{}`, 503, "complete from noon")
 }

@@ -31,8 +31,11 @@ func (x *run) open(name string, balance stored) error {
 	return nil
 }
 
-// writeOpenings writes the balances of the counters of the piece at the place cut.
-func (x *run) writeOpenings(ctx context.Context) error {
+// mayOpen reports whether this run can write openings, if it is to write any. It is asked before anything is changed.
+func (x *run) mayOpen() error {
+	if !x.q.Open {
+		return nil
+	}
 	if x.rules == nil {
 		return &countmill.FieldError{Field: "prefix", Problem: "has no rule for the journal", Limit: "counters of a rule"}
 	}
@@ -40,6 +43,11 @@ func (x *run) writeOpenings(ctx context.Context) error {
 	if since := x.rules.JournalSince; since.After(x.cut.Key.Time()) {
 		return fmt.Errorf("%w: %w: all records are by the present rules from %s, and settled until %s", countmill.ErrUnavailable, ErrEarly, since.UTC(), x.cut.Key.Time())
 	}
+	return nil
+}
+
+// writeOpenings writes the balances of the counters of the piece at the place cut.
+func (x *run) writeOpenings(ctx context.Context) error {
 	var all []*sum
 	for _, s := range x.sums {
 		if s.opened && !countmill.IsGroup(s.name) {
@@ -125,8 +133,5 @@ func (x *run) writeOpening(ctx context.Context, sums []*sum, from, to uint64) er
 	}
 	// Without a marker: two openings of one content are as good as one.
 	_, err = timed(ctx, x.Recounter, func(ctx context.Context) (store.CommitResult, error) { return x.store.Fold(ctx, c) })
-	if err != nil {
-		return fmt.Errorf("%w: writing an opening balance: %w", countmill.ErrOutcomeUnknown, err)
-	}
-	return nil
+	return err
 }

@@ -252,6 +252,9 @@ func (r *Recounter) run(ctx context.Context, q *Query, p piece, seen *partSet, r
 		return Result{}, err
 	}
 	x.result.At = x.at
+	if err := x.mayOpen(); err != nil {
+		return Result{}, err
+	}
 	if err := x.readBalances(ctx); err != nil {
 		return Result{}, err
 	}
@@ -272,9 +275,11 @@ func (r *Recounter) run(ctx context.Context, q *Query, p piece, seen *partSet, r
 		}
 	}
 	if q.Open {
-		err = x.writeOpenings(ctx)
+		if err := x.writeOpenings(ctx); err != nil {
+			return Result{}, fmt.Errorf("%w: writing opening balances, some may be written: %w", countmill.ErrOutcomeUnknown, err)
+		}
 	}
-	return x.result, err
+	return x.result, nil
 }
 
 // timed makes one call to the store.

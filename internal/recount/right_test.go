@@ -1,6 +1,7 @@
 package recount_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/recount"
 	"github.com/countmill/countmill/internal/testing/recounttest"
 	"github.com/countmill/countmill/store"
@@ -253,4 +255,51 @@ func TestOpeningsEnd(t *testing.T) {
 			t.Errorf("got %+v, want a counter without an opening", got)
 		}
 	})
+}
+
+// An answer that says that nothing was done is right: a call that may not write openings yet corrects nothing either.
+func TestNothingIsCorrectedWhereOpeningsComeTooEarly(t *testing.T) {
+	t.Parallel()
+	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+		if r.Limits().RefusesOldRules {
+			t.Skip("openings never come too early")
+		}
+		fold(t, r, total, 7)
+		damage(t, r, total, 5)
+		r.Change(keepJournal(t, "new:*", "60d"))
+		_, err := r.Recounter(r.Store, recount.Config{}).Recount(t.Context(), recount.Query{Prefix: total, Repair: true, Open: true})
+		if !errors.Is(err, recount.ErrEarly) || errors.Is(err, countmill.ErrOutcomeUnknown) {
+			t.Errorf("got %v, want ErrEarly", err)
+		}
+		if got := r.Recount(recount.Query{Prefix: total}); len(got.Findings) != 1 {
+			t.Errorf("after a call that did nothing: %+v, want the damage", got)
+		}
+	})
+}
+
+// A call that has corrected a sum, or maybe has, does not say that nothing was done if its opening fails then.
+func TestOpeningsFailAfterCorrections(t *testing.T) {
+	t.Parallel()
+	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+		fold(t, r, total, 7)
+		damage(t, r, total, 5)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		opening := 4 // after two checks of the recount itself, and one of the correction
+		x := r.Recounter(endedCheck{nthCheck{r.Store, &opening, cancel}}, recount.Config{})
+		if _, err := x.Recount(ctx, recount.Query{Prefix: total, Repair: true, Open: true}); !errors.Is(err, countmill.ErrOutcomeUnknown) {
+			t.Errorf("got %v, want ErrOutcomeUnknown", err)
+		}
+		if got := r.Recount(recount.Query{Prefix: total}); len(got.Findings) != 0 {
+			t.Errorf("the damage was not corrected: %+v", got)
+		}
+	})
+}
+
+// An endedCheck answers no Check whose context has ended.
+type endedCheck struct{ nthCheck }
+
+func (s endedCheck) Check(ctx context.Context) (store.Checked, error) {
+	checked, err := s.nthCheck.Check(ctx)
+	return checked, cmp.Or(ctx.Err(), err)
 }
