@@ -108,7 +108,7 @@ func (b *boards) get(ctx context.Context, q store.SumsQuery, slides bool, by *Bo
 	case have == nil:
 		return b.first(ctx, k, done)
 	case done != nil:
-		return b.next(ctx, k, done), nil
+		return b.next(ctx, k, have, done), nil
 	}
 	return have, nil
 }

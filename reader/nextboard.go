@@ -1,6 +1,7 @@
 package reader
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -30,9 +31,9 @@ func (b *boards) awaitsLocked(k *kept, q *store.SumsQuery, now time.Time) bool {
 		k.took <= nextWithin && now.Sub(b.since) < nextWithin && b.waiting < maxWaiting
 }
 
-// next waits for the next board, and returns the one that there is then. It uses up to half of the caller's time, so that the
-// other half is left for the answer.
-func (b *boards) next(ctx context.Context, k *kept, done <-chan struct{}) *board.Board {
+// next waits for the next board, and returns the one that there is then; have if it was forgotten meanwhile. It uses up to half of
+// the caller's time, so that the other half is left for the answer.
+func (b *boards) next(ctx context.Context, k *kept, have *board.Board, done <-chan struct{}) *board.Board {
 	within := nextWithin
 	if deadline, ok := ctx.Deadline(); ok {
 		within = min(within, time.Until(deadline)/2)
@@ -47,5 +48,5 @@ func (b *boards) next(ctx context.Context, k *kept, done <-chan struct{}) *board
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.waiting--
-	return k.board
+	return cmp.Or(k.board, have)
 }
