@@ -12,6 +12,7 @@ import (
 	"github.com/countmill/countmill/internal/api/apitest"
 	"github.com/countmill/countmill/internal/httpapi"
 	"github.com/countmill/countmill/internal/recount"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -79,4 +80,8 @@ func TestRecount(t *testing.T) {
 	s.want(t, "POST", "/v1/recount", `{}`, 504, "some was corrected: repeat the call, which corrects nothing twice")
 	f.err = fmt.Errorf("%w: %w: records are complete from noon", countmill.ErrUnavailable, recount.ErrEarly)
 	s.want(t, "POST", "/v1/recount", `{}`, 503, "complete from noon")
+	f.err = fmt.Errorf("%w: %w: it may only read", countmill.ErrUnavailable, store.ErrDeployment)
+	s.want(t, "POST", "/v1/recount", `{"repair":true}`, 503, "give it the right to write")
+	f.err = &countmill.FieldError{Field: "piece", Problem: "is no piece", Limit: "the next of an answer"}
+	s.want(t, "POST", "/v1/recount", `{"piece":"x"}`, 400, "piece")
 }
