@@ -90,7 +90,8 @@ func (r *Reader) Close() {
 	r.boards.running.Wait()
 }
 
-// get returns a board for the query of a caller. It waits for the first one, and for the next one as awaitsLocked has it.
+// get returns a board for the query of a caller. It waits for the first board. awaitsLocked
+// decides whether it waits for the next.
 func (b *boards) get(ctx context.Context, q store.SumsQuery, slides bool, by *BoardQuery) (*board.Board, error) {
 	key := boardKey{index: q.Index.Number, groups: q.Groups, slides: slides, from: int32(q.From), to: int32(q.To)}
 	if slides {

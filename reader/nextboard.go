@@ -11,7 +11,7 @@ import (
 
 const (
 	// tooOld: a board that may lack changes of more than so many times its age is too old to answer while a quick scan
-	// makes the next one. Somebody who asks every few minutes would otherwise get the names of the time before. Boards
+	// makes the next one. A job that asks every few minutes would otherwise get the names of its last run. Boards
 	// that are asked for all the time never become so old.
 	tooOld = 2
 
@@ -31,8 +31,8 @@ func (b *boards) awaitsLocked(k *kept, q *store.SumsQuery, now time.Time) bool {
 		k.took <= nextWithin && now.Sub(b.since) < nextWithin && b.waiting < maxWaiting
 }
 
-// next waits for the next board, and returns the one that there is then; have if it was forgotten meanwhile. It uses up to half of
-// the caller's time, so that the other half is left for the answer.
+// next waits for the next board, for half of the caller's time at most: the other half is for the answer. It returns the present board
+// after the wait, or have if that was forgotten meanwhile.
 func (b *boards) next(ctx context.Context, k *kept, have *board.Board, done <-chan struct{}) *board.Board {
 	within := nextWithin
 	if deadline, ok := ctx.Deadline(); ok {

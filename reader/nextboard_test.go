@@ -75,7 +75,7 @@ func (l *lingering) overtake(counter string, delta int64) {
 	l.fold(counter, delta, time.Now())
 }
 
-// Somebody who asks every five minutes sees what was counted before the question, not the names of the time before.
+// A question every five minutes gets the increments from before it, not the names of the last question.
 func TestACallerAfterAPause(t *testing.T) {
 	t.Parallel()
 	for _, window := range []string{"", "today", "1h"} {
@@ -233,7 +233,7 @@ func TestABoardThatNeedsNoWait(t *testing.T) {
 	})
 }
 
-// A look that fails leaves the old board to those who waited for it.
+// After a look that fails, waiting callers get the old board.
 func TestAFailedLookServesTheOldBoard(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

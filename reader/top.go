@@ -21,7 +21,7 @@ type BoardQuery struct {
 	Index  string
 	Groups bool
 	Window Window
-	// Caller is the name of the caller, who may own half of all boards. Callers without a name share all of them.
+	// Caller is the name of the caller. A named caller may own half of all boards. Callers without a name share all of them.
 	Caller string
 	// AtOnce asks for the board that there is, however old, for a caller that soon asks again. It waits only for the first one.
 	AtOnce bool

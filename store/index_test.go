@@ -117,7 +117,7 @@ func TestIndexesAreRefused(t *testing.T) {
 	}
 }
 
-// The message names what is wrong, and the limit alone what is allowed.
+// The message names the mistake, and only the limit names the allowed values.
 func TestRefusedIndexesSayWhatIsAllowed(t *testing.T) {
 	t.Parallel()
 	const letters = "variables of 1 to 40 of a-z, 0-9, - and _, such as {site}"

@@ -61,7 +61,7 @@ func parseTemplate(field, pattern string, wild bool) (*template, error) {
 	return t, checkText(field, pattern)
 }
 
-// checkText reports whether a name can have the pattern's text. The two bytes are for what a name must not begin or end with.
+// checkText reports whether a name can have the pattern's text. Its two extra bytes keep it away from the ends of the name, which have rules of their own.
 func checkText(field, pattern string) error {
 	err := countmill.CheckName("x" + pattern + "x")
 	if wrong, ok := errors.AsType[*countmill.FieldError](err); ok {

@@ -41,7 +41,7 @@ func TestBoardsOfADirectory(t *testing.T) {
 	}
 }
 
-// Somebody who asks again after a pause gets the names of now: the answer waits for the look that the question begins.
+// A question after a pause gets the present names: its answer waits for the next look.
 func TestTheTopAfterAPause(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

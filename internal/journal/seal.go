@@ -30,7 +30,8 @@ func NewSealer(key []byte) (*Sealer, error) {
 	return &Sealer{sha256.Sum256(append([]byte("countmill journal key\n"), key...))}, nil
 }
 
-// KeyName names a key without showing it, so that processes with different keys can be told apart. It is "none" without a key.
+// KeyName is a short hash of a key, which does not show the key. Processes with different keys have different names. Without a key it
+// is "none".
 func KeyName(key []byte) string {
 	if key == nil {
 		return "none"

@@ -112,8 +112,8 @@ func (x *run) judgeIndex(ctx context.Context, index *store.Index, before map[int
 
 func (g *groupSum) differs() bool { return g.have.sum+g.stale != g.counts }
 
-// findUnlisted looks for shards that no record names, if a group differs from its counters. One that no look-up finds, even
-// with a right record, is in neither: the view and Ungrouped leave it out.
+// findUnlisted looks for shards that no record names, if a group differs from its counters. It skips shards that no
+// look-up finds, even with a right record: neither the view nor Ungrouped has them.
 func (x *run) findUnlisted(ctx context.Context, index *store.Index, groups map[string]*groupSum) error {
 	if !slices.ContainsFunc(slices.Collect(maps.Values(groups)), (*groupSum).differs) {
 		return nil

@@ -297,7 +297,7 @@ func (x *run) has(name string) bool {
 	return strings.HasPrefix(name, x.q.Prefix) && x.piece.has(name)
 }
 
-// uncovered notes a counter that the journal does not prove, with what can be done about it.
+// uncovered notes a counter without a proof by the journal, with a hint for the operator.
 func (x *run) uncovered(name, reason string, overflow bool) {
 	switch {
 	case reason == noRule:
