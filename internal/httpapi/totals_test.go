@@ -182,7 +182,9 @@ func start(tb testing.TB, f httpapi.Reader, cfg httpapi.Config) (*httptest.Serve
 // call returns the status and the body of an answer.
 func call(tb testing.TB, method, url, body string, header ...string) (int, string, http.Header) {
 	tb.Helper()
-	req, err := http.NewRequestWithContext(tb.Context(), method, url, strings.NewReader(body))
+	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute) // a stream, where an error was to come, has no end
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
 		tb.Fatal(err)
 	}
