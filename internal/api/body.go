@@ -112,6 +112,8 @@ func (b BodyReader) read(body io.Reader, buf []byte) ([]byte, error) {
 		switch {
 		case err == io.EOF:
 			return buf, nil
+		case errors.Is(err, countmill.ErrClosed):
+			return buf, err
 		case errors.Is(err, os.ErrDeadlineExceeded), err == nil && b.pace != nil && !b.pace.note(len(buf)):
 			return buf, b.tooSlow()
 		case err != nil:

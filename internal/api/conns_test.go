@@ -1,65 +1,127 @@
 package api
 
 import (
-	"bufio"
-	"errors"
-	"io"
-	"net"
-	"net/http"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
-const getRoot = "GET / HTTP/1.1\r\nHost: x\r\n\r\n"
-
-// askAgain sends a request on an open connection and wants an answer, after which the server
-// knows that the connection waits.
-func askAgain(t *testing.T, conn net.Conn, from *bufio.Reader) {
-	t.Helper()
-	if _, err := io.WriteString(conn, getRoot); err != nil {
-		t.Fatal(err)
-	}
-	resp, err := http.ReadResponse(from, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("got %s, %v", resp.Status, err)
-	}
-	synctest.Wait()
+// eachTown runs a test with tokens and without.
+func eachTown(t *testing.T, conns int, test func(t *testing.T, v *town, alice, bob string)) {
+	t.Parallel()
+	t.Run("with tokens", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) { test(t, newTown(t, true, conns), "alice", "bob") })
+	})
+	t.Run("without tokens", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) { test(t, newTown(t, false, conns), "", "") })
+	})
 }
 
-// Idle connections give way, the longest idle one first; connections with a request under way
-// do not.
-func TestConnectionsThatWaitGiveWay(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		entered, release := make(chan struct{}), make(chan struct{})
-		p := serveInMemory(t, func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path == "/busy" {
-				entered <- struct{}{}
-				<-release
-			}
-		}, ServerConfig{MaxConns: 4})
-		_, busy := p.dial(t, "GET /busy HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-		<-entered
-		_, fromSilent := p.dial(t, "")
-		idle, fromIdle := p.dial(t, "")
-		used, fromUsed := p.dial(t, "")
-		askAgain(t, idle, fromIdle)
-		askAgain(t, used, fromUsed)
-
-		for i, gone := range []*bufio.Reader{fromSilent, fromIdle} {
-			conn, from := p.dial(t, "")
-			askAgain(t, conn, from)
-			if _, err := gone.ReadByte(); !errors.Is(err, io.EOF) {
-				t.Errorf("connection %d of those that waited longest is open beside 4 newer ones: %v", i, err)
+// However many connections strangers open, kept ones of callers are not replaced, and a new caller and a probe get
+// their answers.
+func TestStrangersReplaceOnlyEachOther(t *testing.T) {
+	eachTown(t, 8, func(t *testing.T, v *town, alice, _ string) {
+		kept := v.visitor(alice)
+		if got := kept.asks("/read"); got != 200 {
+			t.Fatalf("a call is answered with %d", got)
+		}
+		first := v.visitor("")
+		for i := range 30 {
+			switch stranger := v.visitor(""); i % 3 {
+			case 0:
+				stranger.begins("POST", "/nowhere", halfBody)
+			case 1:
+				stranger.asks("/healthz")
 			}
 		}
-		askAgain(t, used, fromUsed)
-		release <- struct{}{}
-		if _, err := http.ReadResponse(busy, nil); err != nil {
-			t.Errorf("a request under way was cut: %v", err)
+		if !first.over(time.Second) {
+			t.Error("the stranger that waited longest has its connection beside 30 newer ones")
+		}
+		if got := kept.asks("/read"); got != 200 {
+			t.Errorf("a kept connection gets %d beside strangers", got)
+		}
+		if got := v.visitor(alice).asks("/read"); got != 200 {
+			t.Errorf("a new connection gets %d beside strangers", got)
+		}
+		if got := v.visitor("").asks("/healthz"); got != 200 {
+			t.Errorf("a probe gets %d beside strangers", got)
+		}
+	})
+}
+
+// Among the connections of callers the one that waited longest gives way, and none with a request under way.
+// If all have one, a further call is refused at once, and a probe is answered.
+func TestCallersReplaceThoseThatWait(t *testing.T) {
+	eachTown(t, 8, func(t *testing.T, v *town, alice, bob string) { // 6 of them for callers
+		busy := v.visitor(alice)
+		busy.begins("GET", "/busy", noBody)
+		var kept []*visitor
+		for range 5 {
+			kept = append(kept, v.visitor(bob))
+			kept[len(kept)-1].asks("/read")
+		}
+		kept[0].asks("/read")
+		v.visitor(bob).asks("/read")
+		if kept[0].over(time.Second) || !kept[1].over(time.Second) {
+			t.Error("another connection gave way than the one that waited longest")
+		}
+		for range 5 {
+			v.visitor(alice).begins("GET", "/busy", noBody)
+		}
+		late := v.visitor(bob)
+		if got := late.asks("/read"); got != 429 {
+			t.Errorf("with a request under way on each connection a call gets %d, want 429", got)
+		}
+		if got := late.asks("/healthz"); got != 200 {
+			t.Errorf("then a probe gets %d", got)
+		}
+		v.release <- struct{}{}
+		if got := busy.reads(); got != 200 {
+			t.Errorf("a request under way got %d", got)
+		}
+		if got := late.asks("/read"); got != 200 {
+			t.Errorf("a call gets %d after another has ended", got)
+		}
+		for range 5 {
+			v.release <- struct{}{}
+		}
+	})
+}
+
+// A token with all that it can get leaves room for another token.
+func TestCallersHaveAShareOfConnections(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		v := newTown(t, true, 40) // 30 for callers
+		for range 40 {
+			hog := v.visitor("alice")
+			hog.begins("GET", "/busy", noBody)
+			if hog.over(time.Millisecond) {
+				t.Error("a request under way was cut")
+			}
+		}
+		for range 3 {
+			if got := v.visitor("bob").asks("/read"); got != 200 {
+				t.Errorf("beside a caller with many connections another gets %d", got)
+			}
+		}
+		close(v.release)
+	})
+}
+
+// Callers that send half of a request hold nothing: the connection that waited longest for the rest gives way.
+func TestHalfRequestsGiveWay(t *testing.T) {
+	eachTown(t, 8, func(t *testing.T, v *town, alice, bob string) {
+		for range 20 {
+			v.visitor(alice).begins("POST", "/count", halfBody)
+		}
+		caller := v.visitor(bob)
+		if got := caller.asks("/read"); got != 200 {
+			t.Errorf("beside 20 half requests a call gets %d", got)
+		}
+		caller.begins("POST", "/count", "Content-Length: 2\r\n\r\n{}")
+		if got := caller.reads(); got != 200 {
+			t.Errorf("beside 20 half requests a whole one gets %d", got)
 		}
 	})
 }

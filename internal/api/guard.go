@@ -36,6 +36,10 @@ func (g *guard) serve(to route, w http.ResponseWriter, r *http.Request) {
 	caller, err := g.caller(r)
 	if !to.need.ForAnyone() {
 		if err == nil {
+			if err := LetIn(r, caller.Name); err != nil {
+				WriteError(w, r, g.log, err)
+				return
+			}
 			err = admit(caller, to.need, r)
 		}
 		if err != nil {

@@ -130,6 +130,12 @@ func (rt *Router) serve(routes methods, w http.ResponseWriter, r *http.Request) 
 		rt.guard.serve(to, w, r)
 		return
 	}
+	if !to.need.ForAnyone() {
+		if err := LetIn(r, ""); err != nil {
+			WriteError(w, r, rt.log, err)
+			return
+		}
+	}
 	to.handler.ServeHTTP(w, r)
 }
 

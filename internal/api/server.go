@@ -30,9 +30,9 @@ type ServerConfig struct {
 	// MaxHeaderBytes bounds a request's header. Default 256 KiB: a query of 100 counters
 	// of 500 bytes fits, all escaped.
 	MaxHeaderBytes int
-	// MaxConns is how many connections are open at once. At the limit, a new connection replaces
-	// the connection that has waited longest for a request, or waits if there is none. Default
-	// 10000, fewer if the system lets a process have fewer files open.
+	// MaxConns is how many connections are open at once, at least 2. Callers that were let in have
+	// three quarters of them; connLimit has the rules. Default 10000, fewer if the system lets a process have
+	// fewer files open.
 	MaxConns int
 	// Log gets what goes wrong outside handlers. Default discards.
 	Log *slog.Logger
@@ -80,8 +80,8 @@ func (c ServerConfig) validate() error {
 
 // A Server is an http.Server whose limits are all set.
 type Server struct {
-	http *http.Server
-	max  int
+	http  *http.Server
+	conns *connLimit
 }
 
 // NewServer returns a server that answers with h. A panic of h is logged and answered
@@ -91,8 +91,9 @@ func NewServer(h http.Handler, cfg ServerConfig) (*Server, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	return &Server{max: cfg.MaxConns, http: &http.Server{
-		Handler:                      Recover(h, cfg.Log),
+	conns := limitConns(cfg.MaxConns)
+	s := &Server{conns: conns, http: &http.Server{
+		Handler:                      answerAtOnce(Recover(h, cfg.Log)),
 		ReadHeaderTimeout:            cfg.ReadHeaderTimeout,
 		ReadTimeout:                  cfg.ReadTimeout,
 		WriteTimeout:                 cfg.WriteTimeout,
@@ -100,25 +101,33 @@ func NewServer(h http.Handler, cfg ServerConfig) (*Server, error) {
 		MaxHeaderBytes:               cfg.MaxHeaderBytes,
 		ErrorLog:                     slog.NewLogLogger(cfg.Log.Handler(), slog.LevelWarn),
 		DisableGeneralOptionsHandler: true, // OPTIONS * is a 404 problem like any other path
-	}}, nil
+		ConnContext:                  withConn,
+		ConnState:                    conns.state,
+	}}
+	s.OnShutdown(conns.stop)
+	return s, nil
 }
 
 // Serve answers requests on ln until Shutdown or Close, and then returns nil. It
 // closes ln.
 func (s *Server) Serve(ln net.Listener) error {
-	limited := limitConns(ln, s.max)
-	s.http.ConnState = limited.state
-	err := s.http.Serve(limited)
+	s.conns.Listener = ln
+	err := s.http.Serve(s.conns)
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
 	return err
 }
 
+// HurryBodies is for a process that stops: from now on requests have a moment to arrive whole. Those that do
+// not are refused.
+func (s *Server) HurryBodies() { s.conns.hurryBodies(time.Now().Add(hurry)) }
+
 // Shutdown stops accepting and waits until every request has been answered or ctx
 // ends; then it cuts those left and returns ctx's error. Streams do not end by
 // themselves: OnShutdown must end them.
 func (s *Server) Shutdown(ctx context.Context) error {
+	s.HurryBodies()
 	err := s.http.Shutdown(ctx)
 	if err != nil {
 		return errors.Join(err, s.http.Close())
@@ -179,21 +188,31 @@ func Recover(h http.Handler, log *slog.Logger) http.Handler {
 type trackedWriter struct {
 	http.ResponseWriter
 	begun bool
+	first func() // is called before it begins; or nil
+}
+
+func (w *trackedWriter) begin() {
+	if !w.begun && w.first != nil {
+		w.first()
+	}
+	w.begun = true
 }
 
 func (w *trackedWriter) WriteHeader(status int) {
-	w.begun = w.begun || status >= 200 || status == http.StatusSwitchingProtocols
+	if status >= 200 || status == http.StatusSwitchingProtocols {
+		w.begin()
+	}
 	w.ResponseWriter.WriteHeader(status)
 }
 
 func (w *trackedWriter) Write(p []byte) (int, error) {
-	w.begun = true
+	w.begin()
 	return w.ResponseWriter.Write(p)
 }
 
 // FlushError is what http.ResponseController flushes with.
 func (w *trackedWriter) FlushError() error {
-	w.begun = true
+	w.begin()
 	return http.NewResponseController(w.ResponseWriter).Flush()
 }
 

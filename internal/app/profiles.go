@@ -87,6 +87,10 @@ func profileRoutes() http.Handler {
 
 // cpuProfile is of the next ?seconds=N. A process makes one at a time.
 func cpuProfile(w http.ResponseWriter, r *http.Request) {
+	if err := api.LetIn(r, ""); err != nil {
+		http.Error(w, err.Error(), http.StatusTooManyRequests)
+		return
+	}
 	seconds := profileSeconds
 	if text := r.FormValue("seconds"); text != "" {
 		var err error

@@ -31,6 +31,11 @@ func (a *App) stop() error {
 	var errs []error
 	begin := time.Now()
 	for _, s := range a.services {
+		if server, ok := s.service.(*serving); ok {
+			server.HurryBodies()
+		}
+	}
+	for _, s := range a.services {
 		until := cmp.Or(shares[s.name], 1) * float64(a.cfg.ShutdownTimeout)
 		ctx, cancel := context.WithDeadline(context.Background(), begin.Add(time.Duration(until)))
 		err := s.Stop(ctx)

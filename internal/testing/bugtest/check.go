@@ -2,6 +2,7 @@ package bugtest
 
 import (
 	"go/ast"
+	"go/build"
 	"go/importer"
 	"go/parser"
 	"go/token"
@@ -69,7 +70,7 @@ func typeCheck(set *token.FileSet, imports types.Importer, dir string, files map
 	}
 	var parsed []*ast.File
 	for _, name := range names {
-		if strings.HasSuffix(name, "_test.go") {
+		if here, err := build.Default.MatchFile(filepath.Split(name)); strings.HasSuffix(name, "_test.go") || err == nil && !here {
 			continue
 		}
 		var text any
