@@ -51,7 +51,7 @@ func TestProxies(t *testing.T) {
 	t.Parallel()
 	eachProxy(t, func(t *testing.T, program string, command proxyCommand) {
 		p := newProxied(t)
-		p.count(t)
+		p.count(t, true, 0)
 		p.start(t, command(t, program, p, nil))
 		p.await(t)
 		for i, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
@@ -203,12 +203,15 @@ func newProxied(t *testing.T) *proxied {
 	return p
 }
 
-// count starts countmill, with a token, behind the proxy.
-func (p *proxied) count(t *testing.T) {
+// count starts countmill behind the proxy, with a token or without, and with at most that many connections; 0: the default.
+func (p *proxied) count(t *testing.T, guarded bool, connections int) {
 	t.Helper()
-	tokens := filepath.Join(p.dir, "tokens")
-	p.token = strings.TrimSpace(countmill(t, "token", "new", "all", "--scope", "publish,read", "--file", tokens))
-	a, err := app.New(app.Config{Listen: "127.0.0.1:0", Store: "pebble:" + filepath.Join(p.dir, "data"), Tokens: tokens})
+	cfg := app.Config{Listen: "127.0.0.1:0", Store: "pebble:" + filepath.Join(p.dir, "data"), Connections: connections}
+	if guarded {
+		cfg.Tokens = filepath.Join(p.dir, "tokens")
+		p.token = strings.TrimSpace(countmill(t, "token", "new", "all", "--scope", "publish,read", "--file", cfg.Tokens))
+	}
+	a, err := app.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,7 +300,9 @@ func (p *proxied) call(t *testing.T, method, path, body string) *http.Response {
 	if err != nil {
 		t.Fatal(err)
 	}
-	request.Header.Set("Authorization", "Bearer "+p.token)
+	if p.token != "" {
+		request.Header.Set("Authorization", "Bearer "+p.token)
+	}
 	request.Header.Set("Content-Type", "application/json")
 	answer, err := p.client.Do(request)
 	if err != nil {

@@ -1,0 +1,111 @@
+package app
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/countmill/countmill/internal/access"
+	"github.com/countmill/countmill/internal/access/accesstest"
+)
+
+const half = "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+
+// A stranger is a connection with half of a request.
+type stranger struct {
+	net.Conn
+	answers *bufio.Reader
+}
+
+func (r *running) stranger(t *testing.T, path string) stranger {
+	t.Helper()
+	conn, err := net.Dial("tcp", r.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if _, err := fmt.Fprintf(conn, half, path); err != nil {
+		t.Fatal(err)
+	}
+	return stranger{conn, bufio.NewReader(conn)}
+}
+
+// status is that of an answer, or 0 if there is none.
+func (s stranger) status() int {
+	_ = s.SetReadDeadline(time.Now().Add(30 * time.Second))
+	resp, err := http.ReadResponse(s.answers, nil)
+	if err != nil {
+		return 0
+	}
+	_, _ = io.Copy(io.Discard, resp.Body)
+	return resp.StatusCode
+}
+
+// incrAmong repeats an increment with an id: without tokens half requests that the server has yet to read may replace its
+// connection.
+func (r *running) incrAmong(t *testing.T, strangers []stranger, header ...string) {
+	t.Helper()
+	for range strangers {
+		if status, _, err := r.try("POST", "/v1/increments", `{"counter":"a","id":"again"}`, header...); err == nil && status == http.StatusAccepted {
+			return
+		}
+	}
+	t.Fatalf("%d strangers keep an increment out", len(strangers))
+}
+
+// Strangers with more connections than there may be, each with half of a request, keep nobody out, and the process
+// stops without them.
+func TestStrangersKeepNobodyOut(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		tokens        bool
+		first, onStop int // answers to strangers
+	}{"with tokens": {true, 401, 0}, "without tokens": {false, 0, 503}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := Config{Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(t.TempDir()), Connections: 16, ShutdownTimeout: time.Hour}
+			var header []string
+			if tc.tokens {
+				tokens, secrets := accesstest.File(t, access.Token{Name: "a", Scopes: access.Scopes()})
+				cfg.Tokens, header = tokens, bearer(secrets[0])
+			}
+			a, err := New(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := run(t, a)
+			t.Cleanup(func() { r.stop(t) })
+			r.incr(t, `{"counter":"a"}`, header...)
+			strangers := []stranger{r.stranger(t, "/v1/increments")}
+			for range 40 {
+				strangers = append(strangers, r.stranger(t, "/v1/increments"))
+			}
+			if got := strangers[0].status(); got != tc.first {
+				t.Errorf("a stranger's first request gets %d, want %d", got, tc.first)
+			}
+			if !tc.tokens {
+				r.client.CloseIdleConnections() // nothing tells its kept connection from those of strangers
+			}
+			r.incrAmong(t, strangers, header...)
+			if status, text := r.call(t, "GET", "/healthz", ""); status != 200 {
+				t.Errorf("/healthz is answered with %d %s", status, text)
+			}
+			if status, text := r.call(t, "GET", "/v1/counters/a", "", header...); status != 200 || !strings.Contains(text, `"total":2`) {
+				t.Errorf("the total is answered with %d %s", status, text)
+			}
+			r.stop(t)
+			got := make(map[int]int)
+			for _, stranger := range strangers[1:] {
+				got[stranger.status()]++
+			}
+			if tc.onStop != 0 && got[tc.onStop] == 0 {
+				t.Errorf("half requests get %v at the stop, want %d", got, tc.onStop)
+			}
+		})
+	}
+}
