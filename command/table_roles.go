@@ -193,9 +193,9 @@ var roleFlags = []flag{
 		"How many entities a second a scan for leaderboards reads from datastore:, which charges for each. It must read an index within 55 minutes. 0: no leaderboards there. pebble: needs no rate.",
 		func(c *app.Config) pflag.Value { return countValue{to: &c.Reader.BoardRate, max: 1_000_000} }),
 	role("connections", "N", app.Up,
-		"Most HTTP connections open at once. At the limit a new connection replaces the connection idle for longest; if none is idle, it waits. auto: 10000, or fewer if the system allows fewer open files.",
+		"Most HTTP connections open at once. Three quarters are for callers that were let in: those that have shown a valid token or, without --tokens, any caller. A token leaves a ninth of them to others. At the limit a new connection replaces one that has not been let in, so /healthz always has room. A caller replaces the caller's connection that has waited longest for its client; if all have requests under way, it gets 429. auto: 10000, or fewer if the system allows fewer open files.",
 		func(c *app.Config) pflag.Value {
-			return countValue{to: &c.Connections, min: 1, max: 1_000_000, auto: true}
+			return countValue{to: &c.Connections, min: 2, max: 1_000_000, auto: true}
 		}),
 	role("request-timeout", "DURATION", app.Up,
 		"How long a request may take before countmill answers with an error. A request for increments is refused with 429 if it would wait longer than a quarter of this for its turn.",

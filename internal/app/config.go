@@ -128,7 +128,7 @@ type Config struct {
 	// none below 4 GiB.
 	MinFree int
 
-	// Connections is how many HTTP connections are open at once. Default 0: 10,000, fewer
+	// Connections is how many HTTP connections are open at once, at least 2. Default 0: 10,000, fewer
 	// if the system allows fewer open files.
 	Connections int
 	// RequestTimeout bounds one request for increments. Default 10s.
