@@ -126,6 +126,9 @@ func (rt *Router) serve(routes methods, w http.ResponseWriter, r *http.Request) 
 		WriteError(w, r, rt.log, MethodNotAllowed(routes.allowed()...))
 		return
 	}
+	if !to.need.ForAnyone() { // whatever the handler forgets
+		w.Header()["Cache-Control"] = noStore
+	}
 	if rt.guard != nil {
 		rt.guard.serve(to, w, r)
 		return

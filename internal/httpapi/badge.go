@@ -39,7 +39,7 @@ type shield struct {
 
 // badge answers /badge/NAME.svg and /badge/NAME.json with the counter's total.
 func (a *API) badge(c call) error {
-	name, form, err := a.badgeOf(c)
+	name, form, public, err := a.badgeOf(c)
 	if err != nil {
 		return err
 	}
@@ -56,26 +56,38 @@ func (a *API) badge(c call) error {
 	if !c.params.Has("label") {
 		label = shorten(name)
 	}
+	keepBadge(c.w.Header(), public)
 	a.drawBadge(c.w, form, label, &ts[0])
 	return nil
 }
 
-// badgeOf returns the counter and the form that the path names. A counter that the caller may not
-// see has no badge, whether it exists or not.
-func (a *API) badgeOf(c call) (name, form string, err error) {
+// keepBadge lets others keep a badge for a moment: everybody, or only the browser of the caller.
+func keepBadge(header http.Header, public bool) {
+	who := "public"
+	if !public {
+		who = "private"
+		header.Add("Vary", "Authorization")
+	}
+	header.Set("Cache-Control", who+", max-age="+strconv.Itoa(int(badgeStaleness.Seconds())))
+}
+
+// badgeOf returns the counter and the form that the path names, and whether everybody may see the badge. A counter that the caller
+// may not see has no badge, whether it exists or not.
+func (a *API) badgeOf(c call) (name, form string, public bool, err error) {
 	name, form = c.name(), ".svg"
 	if !strings.HasSuffix(name, form) {
 		form = ".json"
 	}
 	name, ok := strings.CutSuffix(name, form)
 	if !ok {
-		return "", "", noBadge("a badge's path ends in .svg or .json")
+		return "", "", false, noBadge("a badge's path ends in .svg or .json")
 	}
 	known := c.caller().Name != "" && c.caller().Has(access.Read) && c.caller().Check(name) == nil
-	if !known && a.services.Public != nil && !a.services.Public(name) {
-		return "", "", noBadge("no public badge has this name; `countmill share PREFIX --public` makes those of a prefix public")
+	public = a.services.Public == nil || a.services.Public(name)
+	if !known && !public {
+		return "", "", false, noBadge("no public badge has this name; `countmill share PREFIX --public` makes those of a prefix public")
 	}
-	return name, form, nil
+	return name, form, public, nil
 }
 
 func noBadge(detail string) error {
@@ -87,7 +99,6 @@ func (a *API) drawBadge(w http.ResponseWriter, form, label string, t *reader.Tot
 	header := w.Header()
 	header.Set("Content-Security-Policy", "default-src 'none'")
 	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Cache-Control", "public, max-age="+strconv.Itoa(int(badgeStaleness.Seconds())))
 	var body []byte
 	if form == ".json" {
 		header.Set("Content-Type", "application/json")

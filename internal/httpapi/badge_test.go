@@ -105,8 +105,10 @@ func TestBadgesArePublicWhereALineSaysSo(t *testing.T) {
 	if there != 404 || existing != missing || strings.Contains(existing, "8") {
 		t.Errorf("another counter: got %d\n%s and\n%s, want one answer for both", there, existing, missing)
 	}
-	if status, _ := as(t, accesstest.As(t, a, "shop", "shop:"), "/badge/shop:a.svg"); status != 200 {
-		t.Errorf("another counter for a caller who may read it: got %d, want 200", status)
+	rec := httptest.NewRecorder()
+	accesstest.As(t, a, "shop", "shop:").ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/badge/shop:a.svg", nil))
+	if kept := rec.Header().Get("Cache-Control"); rec.Code != 200 || kept != "private, max-age=10" || rec.Header().Get("Vary") != "Authorization" {
+		t.Errorf("another counter for a caller who may read it: got %d, and caches may keep it: %q", rec.Code, kept)
 	}
 	if status, _ := as(t, accesstest.As(t, a, "bar", "bar:"), "/badge/shop:a.svg"); status != 404 {
 		t.Errorf("another counter for a caller who may not: got %d, want 404", status)

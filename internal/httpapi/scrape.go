@@ -69,7 +69,6 @@ func (a *API) writeLarge(c call, contentType string, text []byte) error {
 	}
 	header := c.w.Header()
 	header.Set("Content-Type", contentType)
-	header.Set("Cache-Control", "no-store")
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Content-Length", strconv.Itoa(len(text)))
 	_ = api.ExtendWrite(c.w, readGrace+time.Duration(size)*time.Second/leastRead) // tests write without a connection

@@ -72,7 +72,6 @@ func (a *API) stream(c call, wa *watcher, o order) error {
 	}
 	header := c.w.Header()
 	header.Set("Content-Type", "text/event-stream")
-	header.Set("Cache-Control", "no-store")
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("X-Accel-Buffering", "no") // nginx holds answers back otherwise
 	if c.r.Method == http.MethodHead {
