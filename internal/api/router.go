@@ -126,7 +126,7 @@ func (rt *Router) serve(routes methods, w http.ResponseWriter, r *http.Request) 
 		WriteError(w, r, rt.log, MethodNotAllowed(routes.allowed()...))
 		return
 	}
-	if !to.need.ForAnyone() { // whatever the handler forgets
+	if !to.need.ForAnyone() { // also where a handler sets nothing
 		w.Header()["Cache-Control"] = noStore
 	}
 	if rt.guard != nil {

@@ -119,8 +119,8 @@ func (s *Server) Serve(ln net.Listener) error {
 	return err
 }
 
-// HurryBodies is for a process that stops: from now on requests have a moment to arrive whole. Those that do
-// not are refused.
+// HurryBodies is for a process that stops: from now on a request has a moment to arrive whole. Otherwise it
+// is refused.
 func (s *Server) HurryBodies() { s.conns.hurryBodies(time.Now().Add(hurry)) }
 
 // Shutdown stops accepting and waits until every request has been answered or ctx
