@@ -63,7 +63,7 @@ func TestRefusedRequestsThatArriveKeepTheirConnection(t *testing.T) {
 	})
 }
 
-// What comes after an answered request that did not end is no request.
+// countmill never reads the rest of an answered request as another request.
 func TestTheRestIsNoRequest(t *testing.T) {
 	t.Parallel()
 	const hidden = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"

@@ -154,7 +154,7 @@ func (c *limitedConn) Close() error {
 	return c.closeLocked()
 }
 
-// CloseWrite tells the client that no more answers follow, if the connection can.
+// CloseWrite ends the answers to the client, if the connection can.
 func (c *limitedConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -199,7 +199,7 @@ func (l *connLimit) hurryBodies(end time.Time) {
 	})
 }
 
-// stop ends connections that wait for a request: net/http keeps those that never had one for five seconds. Guests have a
+// stop ends connections that wait for a request: net/http keeps a connection without any request for five seconds. Guests have a
 // moment to read their answers.
 func (l *connLimit) stop() {
 	l.mu.Lock()

@@ -49,7 +49,7 @@ func TestStrangersReplaceOnlyEachOther(t *testing.T) {
 	})
 }
 
-// Among the connections of callers the one that waited longest gives way, and none with a request under way.
+// The longest wait among the connections of callers gives way, and no connection with a request under way.
 // If all have one, a further call is refused at once, and a probe is answered.
 func TestCallersReplaceThoseThatWait(t *testing.T) {
 	eachTown(t, 8, func(t *testing.T, v *town, alice, bob string) { // 6 of them for callers

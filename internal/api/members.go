@@ -69,7 +69,7 @@ func (m *members) joinLocked(c *limitedConn, caller string) {
 	}
 }
 
-// leaveLocked forgets a connection that is in no list any more, if it is a member.
+// leaveLocked forgets a connection that has left its list, if it is a member.
 func (m *members) leaveLocked(c *limitedConn) {
 	if c.crowd == &c.limit.guests {
 		return
