@@ -103,6 +103,9 @@ func TestCheckOrigin(t *testing.T) {
 		"https://example.com?x": "must be an origin", "https://*.example.com:x": "must be an origin",
 		"https://Example.com": "lower case", "HTTPS://example.com": "must be an origin",
 		"https://example.com:443": "leave the port out", "http://example.com:80": "leave the port out",
+		"javascript://x": "must be of a page", "JavaScript://x": "must be an origin", "data://x": "must be of a page", "file://x": "must be of a page", "wss://x": "must be of a page",
+		"https://:8080": "must be an origin", "https://x:": "a port from 1", "https://x:0": "a port from 1", "https://x:65536": "a port from 1", "https://x:08": "a port from 1",
+		"https://münchen.example": "with xn--",
 	} {
 		err := CheckOrigin(text)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {

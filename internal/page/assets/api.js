@@ -1,7 +1,8 @@
 // The calls of the page. All addresses are relative, so that the page works below any prefix.
 
-const tokenKey = "countmill-token";
-let token = "";
+// The keys of the tab's own token and of the token of a share link. A link does not replace the own one.
+const ownKey = "countmill-token", sharedKey = "countmill-shared";
+let token = "", shared = false;
 
 // A Problem is an answer other than 2xx, with its text for people.
 export class Problem extends Error {
@@ -12,29 +13,52 @@ export class Problem extends Error {
   }
 }
 
-// begin takes the token from the address, where a share link has it, or else from the tab.
+const address = () => new URLSearchParams(location.hash.slice(1));
+
+// begin takes the token from the address, where a share link has it, or else from the tab. The address of a share link goes on
+// with "shared", so that the way back leads to the own token.
 export function begin() {
-  const hash = new URLSearchParams(location.hash.slice(1));
-  const shared = hash.get("token");
-  if (shared) {
-    setToken(shared);
+  const hash = address(), given = hash.get("token");
+  if (given) {
+    store(sharedKey, given.trim());
     hash.delete("token");
+    hash.set("shared", "yes");
     // Neither the history nor a copied address keeps the token.
     history.replaceState(null, "", location.pathname + location.search + "#" + hash);
-    return;
   }
-  try {
-    token = sessionStorage.getItem(tokenKey) || "";
-  } catch { /* a frame may have no storage */ }
+  shared = hash.has("shared");
+  token = (given || (shared && stored(sharedKey)) || stored(ownKey)).trim();
 }
+
+// other reports whether the address has another token than begin took.
+export const other = () => address().has("token") || address().has("shared") !== shared;
 
 export const hasToken = () => token !== "";
 
 export function setToken(value) {
   token = value.trim();
+  store(ownKey, token);
+  store(sharedKey, "");
+}
+
+// forget leaves the own token if that of a share link is in use.
+export function forget() {
+  if (!shared || !stored(sharedKey)) store(ownKey, "");
+  store(sharedKey, "");
+}
+
+function stored(key) {
   try {
-    if (token) sessionStorage.setItem(tokenKey, token);
-    else sessionStorage.removeItem(tokenKey);
+    return sessionStorage.getItem(key) || "";
+  } catch { // a frame may have no storage
+    return "";
+  }
+}
+
+function store(key, value) {
+  try {
+    if (value) sessionStorage.setItem(key, value);
+    else sessionStorage.removeItem(key);
   } catch { /* a frame may have no storage */ }
 }
 

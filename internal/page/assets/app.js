@@ -181,6 +181,7 @@ function route() {
   follow();
 }
 addEventListener("hashchange", () => {
+  if (api.other()) return location.reload();
   const name = address().get("counter");
   route();
   if (name && matchMedia("(max-width: 899px)").matches) scrollTo(0, 0);
@@ -214,7 +215,7 @@ $("zone").addEventListener("change", () => {
 
 $("leave").hidden = !api.hasToken();
 $("leave").addEventListener("click", () => {
-  api.setToken("");
+  api.forget();
   location.reload();
 });
 $("ask-form").addEventListener("submit", () => {

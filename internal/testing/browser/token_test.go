@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -64,6 +65,32 @@ func TestShareLink(t *testing.T) {
 	}
 	if names := eval[[]string](tb, `[...document.querySelectorAll('.rows .name')].map((e) => e.textContent)`); len(names) != 1 {
 		t.Errorf("the link shows %q, want page:/home alone", names)
+	}
+}
+
+// A link that is opened in a tab with a token leaves that token to the tab: the way back, or forgetting the link's token, leads to it.
+func TestShareLinkLeavesTheTokenOfTheTab(t *testing.T) {
+	t.Parallel()
+	tb := open(t, "401")
+	defer tb.close()
+	m, tokens := guarded(t)
+	link := run(t, "share", "page:", "--server", m.url, "--file", tokens)
+	m.waitFor(t, link)
+	const rows = `document.querySelectorAll('.rows .name').length`
+	tb.visit(m.url + "/")
+	tb.until(`document.querySelector('#ask').open`)
+	tb.do(chromedp.SendKeys("#token", m.token+"\r"))
+	tb.until(rows + ` === 2`)
+	for _, back := range []string{`history.back()`, `document.querySelector('#leave').click()`} {
+		tb.run(`setTimeout(() => { location.href = ` + strconv.Quote(link) + ` })`)
+		tb.until(`location.hash.includes('shared') && ` + rows + ` === 1`)
+		if eval[bool](tb, `location.href.includes('cmtok_')`) {
+			t.Error("the token stays in the address")
+		}
+		tb.do(chromedp.Reload())
+		tb.until(rows + ` === 1`)
+		tb.run(`setTimeout(() => { ` + back + ` })`)
+		tb.until(rows + ` === 2`)
 	}
 }
 
