@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -37,9 +38,11 @@ type Aggregator struct {
 	inflight *inflight
 	clock    storetime.Clock
 	stats    stats
-	busiest  busiest
-	sealer   *journal.Sealer // nil without a JournalKey
-	state    atomic.Pointer[state]
+	// beatsMissed is the heartbeats in a row that were not written.
+	beatsMissed atomic.Int64
+	busiest     busiest
+	sealer      *journal.Sealer // nil without a JournalKey
+	state       atomic.Pointer[state]
 
 	// calls is the context of calls to the store. It ends when DrainTimeout is over.
 	calls    context.Context
@@ -117,8 +120,15 @@ func (a *Aggregator) Ready() error {
 	return nil
 }
 
-// Degraded describes the work that waits while the aggregator is ready; empty if none does.
-func (a *Aggregator) Degraded() string { return a.state.Load().degraded }
+// Degraded describes the work that waits while the aggregator is ready, and heartbeats that are not written; empty if there is
+// nothing of it.
+func (a *Aggregator) Degraded() string {
+	waits := a.state.Load().degraded
+	if missed := a.beatsMissed.Load(); missed >= fewBeats {
+		waits = strings.TrimPrefix(waits+"; "+fmt.Sprintf("the last %d heartbeats were not written, so readers take this aggregator for dead: the store is slow or refuses", missed), "; ")
+	}
+	return waits
+}
 
 func randomName(random io.Reader) string {
 	var b [8]byte

@@ -72,7 +72,7 @@ func (a *Aggregator) beatAll(ctx context.Context) {
 			next.Stop()
 		}
 	}
-	a.beat(context.WithoutCancel(ctx), lastWord, a.clock.Now())
+	a.beat(context.WithoutCancel(ctx), lastWord, a.clock.Now().Add(-store.WorkerLate))
 }
 
 func (a *Aggregator) beat(ctx context.Context, limit time.Duration, expires time.Time) {
@@ -84,10 +84,16 @@ func (a *Aggregator) beat(ctx context.Context, limit time.Duration, expires time
 		Increments: s.Increments, Entries: s.Entries, Commits: s.Commits, Entities: s.EntitiesWritten, Duplicates: s.Duplicates,
 		DeadLetters: s.DeadLetters, LastLetter: s.LastLetter, AtLimit: a.inflight.atLimit(), Setup: a.cfg.Setup, Busiest: a.busiest.take(a.cfg.HeartbeatEvery), Settings: a.Settings().Version,
 	})
-	if err != nil {
-		a.cfg.Logger.Warn("worker record not written", "err", err)
+	if err == nil {
+		a.beatsMissed.Store(0)
+		return
 	}
+	a.beatsMissed.Add(1)
+	a.cfg.Logger.Warn("worker record not written", "err", err)
 }
+
+// fewBeats is how many heartbeats in a row may be missed without a word: the record of the last one is still fresh.
+const fewBeats = 2
 
 func (a *Aggregator) checkAll(ctx context.Context, checks chan<- error) {
 	tick := time.NewTicker(recheckEvery)

@@ -2,10 +2,12 @@ package aggregator_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/storetest/fakestore"
 )
 
@@ -50,6 +52,31 @@ func TestHeartbeatHasTheSkew(t *testing.T) {
 		}
 		if err := r.finish(); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// An aggregator whose heartbeats are not written says so, and works. After an orderly end nobody takes it for late.
+func TestHeartbeatsThatAreNotWritten(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := large(t)
+		r := run(t, st, aggregator.Config{WorkerID: "w"})
+		settle(time.Minute)
+		st.On(fakestore.Beat, func(int) fakestore.Answer { return fakestore.UnknownNotApplied })
+		settle(time.Minute)
+		if got := r.agg.Degraded(); !strings.Contains(got, "heartbeats were not written") || r.agg.Ready() != nil {
+			t.Errorf("degraded %q, ready %v; want a word about heartbeats, and ready", got, r.agg.Ready())
+		}
+		st.On(fakestore.Beat, fakestore.Script())
+		settle(time.Minute)
+		if got := r.agg.Degraded(); got != "" {
+			t.Errorf("written again: degraded %q", got)
+		}
+		if err := r.finish(); err != nil {
+			t.Error(err)
+		}
+		if since := time.Since(r.worker(t).Expires); since < store.WorkerLate {
+			t.Errorf("after an orderly end the record has expired for %s, and is late", since)
 		}
 	})
 }

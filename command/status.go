@@ -71,6 +71,8 @@ type pipeline struct {
 		Stalled bool    `json:"stalled"`
 		Skew    float64 `json:"clock_skew"` // seconds
 	} `json:"fleet"`
+	Late        []string `json:"late"`              // aggregators whose last heartbeat ran out
+	Unread      bool     `json:"heartbeats_unread"` // the store did not give them
 	Differences []struct {
 		Setting string   `json:"setting"`
 		Values  []string `json:"values"`

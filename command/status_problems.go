@@ -19,7 +19,7 @@ const (
 // problems are the ones that an overview shows, the worst first.
 func (p *pipeline) problems() []backend.Finding {
 	found := []backend.Finding{} // an array in JSON, if empty too
-	for _, look := range []func() (backend.Finding, bool){p.notReady, p.noAggregator, p.someStalled, p.clockOff, p.behind, p.letters, p.crowded, p.diskLow, p.backupOld, p.indexLate} {
+	for _, look := range []func() (backend.Finding, bool){p.notReady, p.unread, p.noAggregator, p.someLate, p.someStalled, p.clockOff, p.behind, p.letters, p.crowded, p.diskLow, p.backupOld, p.indexLate} {
 		if f, bad := look(); bad {
 			found = append(found, f)
 		}
@@ -57,7 +57,33 @@ func (p *pipeline) noAggregator() (backend.Finding, bool) {
 		Check: "aggregators", What: "No aggregator takes messages: accepted increments wait on the bus.", Why: "Totals do not move.",
 		Do:   "Start an aggregator, or ask one for its reason: countmill ready --server ITS-ADDRESS.",
 		Page: "runbook/no-aggregator-alive.md",
-	}, p.Aggregators == 0
+	}, p.Aggregators == 0 && !p.Unread && len(p.Late) == 0
+}
+
+// unread is of the store, and not of aggregators, which may all work.
+func (p *pipeline) unread() (backend.Finding, bool) {
+	return backend.Finding{
+		Check: "heartbeats", What: "The heartbeats of the aggregators cannot be read: the store is slow or does not answer.", Why: "Whether aggregators work is not known, and totals may be late.",
+		Do:   "Look at the store; then ask an aggregator: countmill ready --server ITS-ADDRESS.",
+		Page: "runbook/no-aggregator-alive.md",
+	}, p.Unread
+}
+
+func (p *pipeline) someLate() (backend.Finding, bool) {
+	late := make([]string, len(p.Late))
+	for i, id := range p.Late {
+		late[i] = plain(id)
+	}
+	f := backend.Finding{
+		Check: "aggregators", What: "The heartbeats of these aggregators are late: " + strings.Join(late, ", ") + ".",
+		Why:  "They have died, or the store is too slow for their heartbeats.",
+		Do:   "Ask each: countmill ready --server ITS-ADDRESS. If they answer, look at the store.",
+		Page: "runbook/no-aggregator-alive.md",
+	}
+	if p.Aggregators == 0 {
+		f.Why += " No other aggregator has a heartbeat: if they have died, totals do not move."
+	}
+	return f, len(late) > 0
 }
 
 func (p *pipeline) someStalled() (backend.Finding, bool) {

@@ -52,6 +52,9 @@ func (p *pipeline) living() string {
 	if stalled := p.stalled(); len(stalled) > 0 {
 		text += fmt.Sprintf(", %d not taking messages", len(stalled))
 	}
+	if len(p.Late) > 0 {
+		text += fmt.Sprintf(", %d late", len(p.Late))
+	}
 	return text
 }
 

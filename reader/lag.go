@@ -43,6 +43,10 @@ type Pipeline struct {
 	// OldestSettings and NewestSettings are the lowest and the highest version of the settings
 	// that an aggregator uses; both are 0 if none has read them.
 	OldestSettings, NewestSettings int64
+	// Late are the aggregators, by ID, whose last record has expired within store.WorkerLate.
+	Late []string
+	// Unread means that the last read of the records failed: the store is slow or does not answer.
+	Unread bool
 }
 
 // LagKnown reports whether Lag has a meaning. While no aggregator is alive, nobody takes messages
@@ -190,9 +194,12 @@ func (s sighting) next(w store.Worker) sighting {
 }
 
 func (ro *roster) pipelineLocked(storeNow time.Time) Pipeline {
-	p, fresh := Pipeline{RatesKnown: true}, 0
-	for _, s := range ro.workers {
+	p, fresh := Pipeline{RatesKnown: true, Unread: ro.failed}, 0
+	for id, s := range ro.workers {
 		if !s.worker.Expires.After(storeNow) {
+			if storeNow.Sub(s.worker.Expires) < store.WorkerLate {
+				p.Late = append(p.Late, id)
+			}
 			continue
 		}
 		fresh++
@@ -205,6 +212,7 @@ func (ro *roster) pipelineLocked(storeNow time.Time) Pipeline {
 		p.pace(s.paces)
 		p.RatesKnown = p.RatesKnown && s.paced
 	}
+	slices.Sort(p.Late)
 	if fresh == 0 || !p.RatesKnown {
 		p.Increments, p.Entries, p.Commits, p.Entities, p.RatesKnown = 0, 0, 0, 0, false
 	}

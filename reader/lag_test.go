@@ -3,6 +3,7 @@ package reader_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -147,6 +148,27 @@ func TestLagOutlivesAnOutageOfTheStore(t *testing.T) {
 		r.Lag(t.Context())
 		if n := st.askedForWorkers(); n != 3 {
 			t.Errorf("asked %d times, want 3: a failed reading is repeated after 1s", n)
+		}
+	})
+}
+
+// Aggregators whose records expired lately are late, and a failing read of the records is no sign of dead aggregators.
+func TestLateAggregatorsAndRecordsThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := &fakeStore{}
+		r := newReader(t, st, nil, reader.Config{})
+		now := time.Now()
+		st.announce(
+			store.Worker{ID: "a", Expires: now.Add(time.Hour)}, store.Worker{ID: "c", Expires: now.Add(-time.Second)},
+			store.Worker{ID: "b", Expires: now.Add(-time.Minute)}, store.Worker{ID: "stopped", Expires: now.Add(-store.WorkerLate)})
+		if p := r.Pipeline(t.Context()); p.Workers != 1 || p.Unread || !slices.Equal(p.Late, []string{"b", "c"}) {
+			t.Errorf("got %+v, want one aggregator, and b and c late", p)
+		}
+		st.breakWith(errAway)
+		time.Sleep(time.Minute)
+		if p := r.Pipeline(t.Context()); p.Workers != 1 || !p.Unread {
+			t.Errorf("got %+v of a store that does not answer, want the aggregator of before, and that nothing was read", p)
 		}
 	})
 }

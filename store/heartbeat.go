@@ -38,6 +38,10 @@ type Worker struct {
 	Settings int64
 }
 
+// WorkerLate is how long a record that has expired is of an aggregator that is late: it has died, or its heartbeats do not
+// arrive. An aggregator that stops by order leaves a record that expired longer ago.
+const WorkerLate = 10 * time.Minute
+
 // MaxBusiest bounds Worker.Busiest. With names of 500 bytes that is a record of 60 KB.
 const MaxBusiest = 100
 

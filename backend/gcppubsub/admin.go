@@ -141,7 +141,7 @@ func (b *Bus) checkTopic(ctx context.Context) error {
 	}
 	_, err := b.admin.TopicAdminClient.ListTopicSubscriptions(ctx, &pubsubpb.ListTopicSubscriptionsRequest{Topic: name, PageSize: 1}).Next()
 	if errors.Is(err, iterator.Done) {
-		return fmt.Errorf("topic %s has no subscription, and Pub/Sub drops messages published to it; %s", name, b.subscriptionCommand())
+		return remedied(fmt.Errorf("topic %s has no subscription, and Pub/Sub drops messages published to it", name), b.subscriptionCommand())
 	}
 	return b.explain(err, "topic "+name)
 }
@@ -156,13 +156,13 @@ func (b *Bus) lookUp(ctx context.Context) (*pubsubpb.Subscription, error) {
 	case err != nil:
 		return nil, b.explain(err, "subscription "+name)
 	case s.Topic == "_deleted-topic_":
-		return nil, fmt.Errorf("the topic of subscription %s was deleted, so it gets no more messages; delete it and %s", name, b.subscriptionCommand())
+		return nil, remedied(fmt.Errorf("the topic of subscription %s was deleted, so it gets no more messages", name), "delete it and "+b.subscriptionCommand())
 	case s.Topic != b.cfg.topicName() && !b.cfg.AnyTopic:
-		return nil, fmt.Errorf("subscription %s belongs to %s, not to %s", name, s.Topic, b.cfg.topicName())
+		return nil, remedied(fmt.Errorf("subscription %s belongs to %s, not to %s", name, s.Topic, b.cfg.topicName()), "name a subscription of the topic in --bus, or the subscription's topic")
 	case s.Detached:
-		return nil, fmt.Errorf("subscription %s is detached from its topic, so it gets no more messages; delete it and %s", name, b.subscriptionCommand())
+		return nil, remedied(fmt.Errorf("subscription %s is detached from its topic, so it gets no more messages", name), "delete it and "+b.subscriptionCommand())
 	case s.PushConfig.GetPushEndpoint() != "" || s.BigqueryConfig != nil || s.CloudStorageConfig != nil:
-		return nil, fmt.Errorf("subscription %s pushes its messages elsewhere; it must be a pull subscription", name)
+		return nil, remedied(fmt.Errorf("subscription %s pushes its messages elsewhere", name), "name a pull subscription in --bus")
 	}
 	return s, nil
 }
@@ -220,16 +220,27 @@ func (b *Bus) explain(err error, what string) error {
 	case codes.Unauthenticated:
 		hint = credentialsHint
 	case codes.Unavailable, codes.DeadlineExceeded:
-		hint = "Pub/Sub does not answer"
+		hint = "Pub/Sub does not answer: check the network, and the status of Google Cloud"
 		if b.cfg.EmulatorHost != "" {
 			hint = "is the emulator at " + b.cfg.EmulatorHost + " running?"
 		}
 	}
 	if hint != "" {
-		return fmt.Errorf("%s: %w (%s)", what, err, hint)
+		return remedied(fmt.Errorf("%s: %w", what, err), hint)
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }
+
+// A remediedError is an error with what to do about it.
+type remediedError struct {
+	err    error
+	remedy string
+}
+
+func remedied(err error, remedy string) error { return &remediedError{err, remedy} }
+
+func (e *remediedError) Error() string { return fmt.Sprintf("%v (%s)", e.err, e.remedy) }
+func (e *remediedError) Unwrap() error { return e.err }
 
 // missing returns the command that creates the missing topic or subscription.
 func (b *Bus) missing(what string) string {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"cloud.google.com/go/auth/credentials"
@@ -62,7 +63,15 @@ func (e *examination) connect(ctx context.Context) (err error) {
 	return err
 }
 
-// find turns an error of Pub/Sub into a finding. Errors have the remedy at their end.
+func sentence(text string) string {
+	text = strings.ToUpper(text[:1]) + text[1:]
+	if strings.HasSuffix(text, "?") {
+		return text
+	}
+	return text + "."
+}
+
+// find turns an error of Pub/Sub into a finding.
 func (e *examination) find(check string, err error, why string) {
 	switch status.Code(err) {
 	case codes.PermissionDenied, codes.Unauthenticated:
@@ -70,7 +79,11 @@ func (e *examination) find(check string, err error, why string) {
 	case codes.Unavailable, codes.DeadlineExceeded:
 		check = checkPubSubReached
 	}
-	e.r.Find(backend.Finding{Check: check, What: err.Error() + ".", Why: why, Do: "Follow the remedy in the parentheses.", Page: "howto/google-cloud.md"})
+	do := "Read the page: the error names no remedy."
+	if r, ok := errors.AsType[*remediedError](err); ok {
+		err, do = r.err, sentence(r.remedy)
+	}
+	e.r.Find(backend.Finding{Check: check, What: err.Error() + ".", Why: why, Do: do, Page: "howto/google-cloud.md"})
 }
 
 // topic examines the topic. It returns false if Pub/Sub does not answer.

@@ -191,7 +191,7 @@ func TestUnusable(t *testing.T) {
 		want   string
 	}{
 		"other topic": {func(s *pubsubpb.Subscription) { s.Topic = "projects/p/topics/other" }, "belongs to projects/p/topics/other"},
-		"push":        {func(s *pubsubpb.Subscription) { s.PushConfig = &pubsubpb.PushConfig{PushEndpoint: "http://localhost/"} }, "must be a pull subscription"},
+		"push":        {func(s *pubsubpb.Subscription) { s.PushConfig = &pubsubpb.PushConfig{PushEndpoint: "http://localhost/"} }, "name a pull subscription"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

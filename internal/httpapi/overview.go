@@ -28,6 +28,7 @@ type overview struct {
 	AtLimit    []string   `json:"at_limit"`
 	AsOf       string     `json:"as_of"`
 	LastLetter string     `json:"last_dead_letter,omitzero"`
+	Unread     bool       `json:"heartbeats_unread,omitzero"`
 
 	inside
 }
@@ -37,6 +38,7 @@ type overview struct {
 type inside struct {
 	Reason      string       `json:"reason,omitzero"`
 	Fleet       []member     `json:"fleet,omitempty"`
+	Late        []string     `json:"late,omitempty"`
 	Differences []difference `json:"differences,omitempty"`
 	Disk        *Disk        `json:"disk,omitzero"`
 	LastBackup  string       `json:"last_backup,omitzero"`
@@ -83,7 +85,7 @@ func (a *API) overview(c call) (any, error) {
 	p := a.services.Reader.Pipeline(c.ctx)
 	status, reason := a.statusOf(c.ctx)
 	o := overview{
-		Roles: a.cfg.Roles, Aggregators: p.Workers, Status: status, Lag: lagOf(p), Busiest: []busy{}, AtLimit: []string{}, AsOf: timeText(time.Now()),
+		Roles: a.cfg.Roles, Aggregators: p.Workers, Status: status, Lag: lagOf(p), Busiest: []busy{}, AtLimit: []string{}, AsOf: timeText(time.Now()), Unread: p.Unread,
 		SinceStart: sinceStart{p.Folded, p.Written, ratio(float64(p.Folded), float64(p.Written)), p.Duplicates, p.DeadLetters},
 	}
 	if p.RatesKnown {
@@ -103,6 +105,7 @@ func (a *API) overview(c call) (any, error) {
 	}
 	if !c.caller().Limited() {
 		o.inside = a.inside(fleet, reason)
+		o.Late = p.Late[:min(len(p.Late), mostMembers)]
 	}
 	return o, nil
 }

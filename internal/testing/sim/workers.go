@@ -61,7 +61,7 @@ func (s *simStore) learns(l lesson, told time.Time) {
 // exact is what times are not compared below.
 const exact = time.Millisecond
 
-// checkExpiry: an aggregator's record is good for three rounds by the store's time, and the last one for none.
+// checkExpiry: an aggregator's record is good for three rounds by the store's time. After the last one nobody takes the aggregator for late.
 func (p *proc) checkExpiry(worker *store.Worker) {
 	now := p.k.storeNow()
 	p.k.mu.Lock()
@@ -69,7 +69,7 @@ func (p *proc) checkExpiry(worker *store.Worker) {
 	p.k.mu.Unlock()
 	lasts := worker.Expires.Sub(now)
 	ends := p.leaving || p.unsure
-	if full := 3 * p.k.shape.announce; !dead && a.known && (lasts-full).Abs() > a.off+exact && (!ends || lasts.Abs() > a.off+exact) {
+	if full := 3 * p.k.shape.announce; !dead && a.known && (lasts-full).Abs() > a.off+exact && (!ends || (lasts+store.WorkerLate).Abs() > a.off+exact) {
 		p.k.violate("%s writes a record that expires in %s by the store's time, %s was to be", p.name, lasts, full)
 	}
 }
