@@ -81,7 +81,6 @@ func runTop(ctx context.Context, c call) error {
 			Counter string `json:"counter"`
 			Total   int64  `json:"total"`
 		} `json:"top"`
-		LeftOut int `json:"left_out"`
 		boardMoments
 	}
 	if err := json.Unmarshal(answer, &got); err != nil || got.Top == nil {
@@ -95,10 +94,6 @@ func runTop(ctx context.Context, c call) error {
 		return err
 	}
 	switch {
-	case got.LeftOut > 0 && len(got.Top) == 0:
-		fmt.Fprintf(c.stderr, "none of the best %d %s may be read with this token\n", got.LeftOut, c.bestOf)
-	case got.LeftOut > 0:
-		fmt.Fprintf(c.stderr, "%d %s between these may not be read with this token\n", got.LeftOut, c.bestOf)
 	case len(got.Top) == 0 && c.boardWindow != "":
 		fmt.Fprintf(c.stderr, "no %s counted in this window\n", c.bestOf)
 	case len(got.Top) == 0:
@@ -159,11 +154,7 @@ type boardMoments struct {
 // warn writes to standard error if the answer is not proved to be complete. changed names the possible effect of
 // increments since the scan.
 func (m *boardMoments) warn(c call, changed string) {
-	switch {
-	case m.Complete:
-	case m.CompleteAsOf == "":
-		fmt.Fprintln(c.stderr, "other counters that this token may read can be better than the last of these")
-	default:
+	if !m.Complete {
 		fmt.Fprintf(c.stderr, "all counters were looked at as of %s; %s\n", plain(m.CompleteAsOf), changed)
 	}
 	if m.Partial {

@@ -25,6 +25,18 @@ type BoardQuery struct {
 	Caller string
 	// AtOnce asks for the board that there is, however old, for a caller that soon asks again. It waits only for the first one.
 	AtOnce bool
+	// MayRead reports whether the caller may read all names with a prefix. An answer depends on all counters of the index, or on
+	// all groups. So an index of which the caller may read only some does not exist for it. Default: all.
+	MayRead func(prefix string) bool
+}
+
+// has reports whether the index exists for the caller.
+func (q *BoardQuery) has(x *store.Index) bool {
+	if x == nil || !x.InForce() {
+		return false
+	}
+	of := store.SumsQuery{Index: x, Groups: q.Groups}
+	return q.MayRead == nil || q.MayRead(of.Prefix())
 }
 
 // A TopQuery asks for the best counters.
@@ -32,16 +44,13 @@ type TopQuery struct {
 	BoardQuery
 	// N is how many, 1 to MaxTop.
 	N int
-	// Readable reports whether the caller may see a counter. Default: all.
-	Readable func(counter string) bool
 }
 
 // Moments are the two moments of an answer about a board.
 type Moments struct {
 	// AsOf is the moment at which the totals of the answer are exact.
 	AsOf time.Time
-	// CompleteAsOf is the moment at which all counters of the index were looked at. It is zero if most of
-	// the best ones are hidden from the caller: then others that it may read were not kept.
+	// CompleteAsOf is the moment at which all counters of the index were looked at.
 	CompleteAsOf time.Time
 	// Complete is true if the answer is proved to be right at AsOf too. See package board. For a window of groups it is false while the
 	// overflow group exists and has no series.
@@ -55,11 +64,9 @@ type Moments struct {
 type Top struct {
 	Moments
 	Top []board.Ranked
-	// LeftOut is the number of counters that would be in Top if the caller could read them.
-	LeftOut int
 }
 
-// A NoIndexError names an index that does not exist, or is being deleted.
+// A NoIndexError names an index that does not exist for the caller, or is being deleted.
 type NoIndexError struct{ Index string }
 
 func (e *NoIndexError) Error() string { return fmt.Sprintf("no index %q", e.Index) }
@@ -74,9 +81,6 @@ func (e *NoIndexError) Error() string { return fmt.Sprintf("no index %q", e.Inde
 func (r *Reader) Top(ctx context.Context, q TopQuery) (Top, error) {
 	if q.N < 1 || q.N > MaxTop {
 		return Top{}, &countmill.FieldError{Field: "n", Problem: "is out of range", Limit: "1 to " + strconv.Itoa(MaxTop)}
-	}
-	if q.Readable == nil {
-		q.Readable = func(string) bool { return true }
 	}
 	br, err := r.openBoard(ctx, q.BoardQuery)
 	if err != nil {
@@ -104,7 +108,7 @@ type boardReading struct {
 
 // openBoard finds the board, and opens a view.
 func (r *Reader) openBoard(ctx context.Context, q BoardQuery) (*boardReading, error) {
-	rules, err := r.rulesWith(ctx, q.Index)
+	rules, err := r.rulesWith(ctx, &q)
 	if err != nil {
 		return nil, err
 	}
@@ -145,18 +149,18 @@ func (r *Reader) checkServing(ctx context.Context, x *store.Index) error {
 	return err
 }
 
-// rulesWith returns rules with the index. It asks the store again before it says that there is none.
-func (r *Reader) rulesWith(ctx context.Context, index string) (*store.Rules, error) {
+// rulesWith returns rules with the index of a query. It asks the store again before it says that there is none.
+func (r *Reader) rulesWith(ctx context.Context, q *BoardQuery) (*store.Rules, error) {
 	if err := r.checkStore(ctx); err != nil {
 		return nil, err
 	}
 	for again := false; ; again = true {
 		rules := r.settings.Load().Rules
-		if x := rules.Index(index); x != nil && x.InForce() {
+		if q.has(rules.Index(q.Index)) {
 			return rules, nil
 		}
 		if again {
-			return nil, &NoIndexError{index}
+			return nil, &NoIndexError{q.Index}
 		}
 		if err := r.askStore(ctx); err != nil {
 			return nil, err
@@ -250,8 +254,7 @@ type picking struct {
 	q    *TopQuery
 	next []board.Candidate // not read yet
 
-	shown  []board.Ranked // readable, in order
-	hidden []board.Ranked // not readable
+	found []board.Ranked // in order
 }
 
 // picked is the number of candidates that are read where nothing can be certain and each read costs money: more
@@ -271,78 +274,42 @@ func (p *picking) run(ctx context.Context, busy []string) error {
 		lot = p.picked()
 	}
 	for ; ; lot = 200 {
-		for ; lot > 0 && len(p.next) > 0; p.next = p.next[1:] {
-			names = append(names, p.next[0].Counter)
-			if p.q.Readable(p.next[0].Counter) {
-				lot--
-			}
+		for ; lot > 0 && len(p.next) > 0; lot-- {
+			names, p.next = append(names, p.next[0].Counter), p.next[1:]
 		}
 		found, err := p.sums(ctx, names)
 		if err != nil {
 			return err
 		}
-		p.take(found)
+		p.found = append(p.found, found...)
+		slices.SortFunc(p.found, board.Compare)
 		if names = names[:0]; len(p.next) == 0 || p.certain() {
 			return nil
 		}
 	}
 }
 
-func (p *picking) take(found []board.Ranked) {
-	for _, c := range found {
-		if p.q.Readable(c.Counter) {
-			p.shown = append(p.shown, c)
-		} else {
-			p.hidden = append(p.hidden, c)
-		}
-	}
-	slices.SortFunc(p.shown, board.Compare)
-}
-
 // certain reports whether no candidate that was not read can be among the best, or that cannot be known.
 func (p *picking) certain() bool {
-	if len(p.shown) < p.q.N {
+	if len(p.found) < p.q.N {
 		return false
 	}
-	last := p.shown[p.q.N-1].Sum
+	last := p.found[p.q.N-1].Sum
 	if !p.board.Proves(last, true, p.rise) {
 		return true // reading on would prove nothing, and the names are those of the scan
 	}
 	return last > board.Most(p.next[0].Rest, p.rise) || !p.rise.Changed && !p.board.Slides
 }
 
-// readable reports whether the caller may read at least n candidates. Otherwise there can be better
-// counters for it that are none.
-func (p *picking) readable(n int) bool {
-	for i := range p.board.Candidates {
-		if n == 0 {
-			break
-		}
-		if p.q.Readable(p.board.Candidates[i].Counter) {
-			n--
-		}
-	}
-	return n == 0
-}
-
 func (p *picking) top() Top {
-	t := Top{Moments: p.moment, Top: p.shown[:min(len(p.shown), p.q.N)]}
-	full := len(t.Top) == p.q.N
-	last := board.Ranked{}
+	t := Top{Moments: p.moment, Top: p.found[:min(len(p.found), p.q.N)]}
+	full, last := len(t.Top) == p.q.N, int64(0)
 	if full {
-		last = t.Top[p.q.N-1]
+		last = t.Top[p.q.N-1].Sum
 	}
-	for _, c := range p.hidden {
-		if !full || board.Compare(c, last) < 0 {
-			t.LeftOut++
-		}
-	}
-	t.Complete = p.board.Proves(last.Sum, full, p.rise)
+	t.Complete = p.board.Proves(last, full, p.rise)
 	if t.Complete && !p.rise.Changed && !p.board.Slides {
 		t.CompleteAsOf = t.AsOf // nothing has changed since
-	}
-	if !p.board.All() && !p.readable(p.q.N) {
-		t.CompleteAsOf = time.Time{}
 	}
 	return t
 }

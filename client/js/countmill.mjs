@@ -26,15 +26,14 @@
  *   given; empty at the beginning. The journal is complete up to settledUntil; later entries are not shown yet.
  * @typedef {{sequence: string, last: number, exists: boolean}} SequenceState
  *   last is the last value, 0 if there was none. exists is false if nobody has used it since its delete, or ever.
- * @typedef {{name: string, match: string, group: string, state: string, pieces: number, piecesDone: number, checkedAt: string | null}} Index
+ * @typedef {{name: string, match: string, group: string, state: string, pieces: number | null, piecesDone: number | null, checkedAt: string | null}} Index
  *   Puts the counters of match into groups, counters whose names begin with =. Groups have totals while state is
- *   serving, and not building or deleting. checkedAt: when it was last compared with the shards of its counters.
- * @typedef {{asOf: string, completeAsOf: string | null, complete: boolean, partial: boolean}} Proof
+ *   serving, and not building or deleting. pieces are null if the token may not read all its counters. checkedAt: when it was last compared with the shards of its counters.
+ * @typedef {{asOf: string, completeAsOf: string, complete: boolean, partial: boolean}} Proof
  *   Totals are exact as of asOf, and all counters were looked at as of completeAsOf. complete: it is proved that no
  *   other counter belongs in the answer. partial: the window began before the rule for its series.
- * @typedef {Proof & {top: {counter: string, total: bigint}[], leftOut: number}} Top
- *   The best counters, the best first, with their totals or the sums of the window. leftOut: how many would be in top
- *   if the token could read them.
+ * @typedef {Proof & {top: {counter: string, total: bigint}[]}} Top
+ *   The best counters, the best first, with their totals or the sums of the window.
  * @typedef {Proof & {counter: string, total: bigint, rank: number | null, of: number}} Rank
  *   rank is null if the counter does not exist, or has 0 in the window. of: how many were ordered.
  * @typedef {CallOptions & {window?: string, tz?: string}} BoardOptions
@@ -262,7 +261,7 @@ export class Client {
   async top(index, { n = 10, of, window, tz, timeout } = {}) {
     const path = "/v1/top?" + query({ index, n: String(n), of, window, tz });
     return this.#call({ path, read: true, exact: true, maybe: 0 }, this.#deadline(timeout), (a) => (
-      { top: a.top.map((/** @type {any} */ t) => ({ counter: t.counter, total: BigInt(t.total) })), leftOut: a.left_out, ...proof(a) }));
+      { top: a.top.map((/** @type {any} */ t) => ({ counter: t.counter, total: BigInt(t.total) })), ...proof(a) }));
   }
 
   /** The place of a counter among those of an index. @param {string} index @param {string} counter @param {BoardOptions} [options] @returns {Promise<Rank>} */

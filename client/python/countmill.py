@@ -142,8 +142,8 @@ class Index:
     match: str  # the counters: page:{site}:*
     group: str  # the name of a counter's group without the =: site:{site}
     state: str  # building, serving or deleting; groups have totals while it is serving
-    pieces: int  # of the work
-    pieces_done: int
+    pieces: Optional[int]  # of the work; None if the token may not read all counters of the index
+    pieces_done: Optional[int]
     checked_at: Optional[datetime]  # when it was last compared with the shards of its counters
 
 
@@ -152,9 +152,8 @@ class Top:
     """The best counters of an index, the best first. docs/howto/leaderboards.md says what complete proves."""
 
     top: List[Tuple[str, int]]  # with their totals, or the sums of the window
-    left_out: int  # how many would be in top if the token could read them
     as_of: datetime  # the totals are exact as of this moment
-    complete_as_of: Optional[datetime]  # all counters were looked at as of this moment
+    complete_as_of: datetime  # all counters were looked at as of this moment
     complete: bool  # it is proved that no other counter belongs in top
     partial: bool  # the window began before the rule for its series
 
@@ -168,7 +167,7 @@ class Rank:
     rank: Optional[int]  # None if the counter does not exist, or has 0 in the window
     of: int  # how many were ordered
     as_of: datetime
-    complete_as_of: Optional[datetime]
+    complete_as_of: datetime
     complete: bool
     partial: bool
 
@@ -314,7 +313,7 @@ class Client:
         """
         path = "/v1/top" + _query(index=index, n=n, of=of, window=window, tz=tz)
         return self._call(_Request(path), self._deadline(timeout), lambda a: Top(
-            [(t["counter"], int(t["total"])) for t in a["top"]], a["left_out"], **_proof(a)))
+            [(t["counter"], int(t["total"])) for t in a["top"]], **_proof(a)))
 
     def rank(self, index: str, counter: str, *, window: str = "", tz: str = "", timeout: Optional[float] = None) -> Rank:
         """The place of a counter among those of an index. window and tz are those of top."""
@@ -719,7 +718,7 @@ def _indexes(answer: dict) -> List[Index]:
 
 
 def _proof(answer: dict) -> dict:
-    return {"as_of": _moment(answer["as_of"]), "complete_as_of": _maybe_moment(answer["complete_as_of"]),
+    return {"as_of": _moment(answer["as_of"]), "complete_as_of": _moment(answer["complete_as_of"]),
             "complete": answer["complete"], "partial": answer["partial"]}
 
 

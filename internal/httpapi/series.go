@@ -3,7 +3,6 @@ package httpapi
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"encoding/csv"
 	"errors"
 	"net/http"
@@ -64,16 +63,16 @@ func (a *API) readSeries(c call, q reader.SeriesQuery) (reader.Series, error) {
 	defer leave()
 	found, err := a.services.Reader.Series(c.ctx, q)
 	if err != nil {
-		return reader.Series{}, a.asSeriesProblem(c.ctx, err)
+		return reader.Series{}, a.asSeriesProblem(c, err)
 	}
 	return found, nil
 }
 
-func (a *API) asSeriesProblem(ctx context.Context, err error) error {
+func (a *API) asSeriesProblem(c call, err error) error {
 	if none, ok := errors.AsType[*reader.NoSeriesError](err); ok {
 		return api.NewProblem(http.StatusNotFound, "no-series", "no series", none.Error())
 	}
-	return a.asReadProblem(ctx, err)
+	return a.asReadProblem(c, err)
 }
 
 func readSeriesCall(c call, now time.Time) (q seriesCall, err error) {

@@ -159,8 +159,8 @@ const noTop = "\xff"
 
 // A view is how a watcher sees a board: its first counters, in some form.
 type view struct {
-	limit         int
-	rates, quoted bool
+	limit                  int
+	rates, quoted, limited bool
 }
 
 // markOf is the mark of a client that has the board.

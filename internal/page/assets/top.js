@@ -105,8 +105,7 @@ export class Top {
     this.say(answer.top.length ? "" : "No counter of this index has a total" + ($("top-window").value ? " in this window." : "."));
     const at = (time) => format.clock(new Date(time), this.zone);
     let text = "complete as of " + at(answer.as_of);
-    if (!answer.complete) text = "totals as of " + at(answer.as_of) + ", names as of " + (answer.complete_as_of ? at(answer.complete_as_of) : "an unknown time");
-    if (answer.left_out) text += ", " + format.whole(answer.left_out) + " left out: the token may not read them";
+    if (!answer.complete) text = "totals as of " + at(answer.as_of) + ", names as of " + at(answer.complete_as_of);
     if (answer.partial) text += ", since the rule for series began";
     $("top-foot").textContent = text;
   }
