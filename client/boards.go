@@ -50,6 +50,8 @@ type Top struct {
 type TopCounter struct {
 	Counter string `json:"counter"`
 	Total   int64  `json:"total"`
+	// Rank is its place. Equal totals share a place, and the next place counts them.
+	Rank int `json:"rank"`
 }
 
 // A Rank is the place of a counter.

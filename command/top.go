@@ -18,6 +18,7 @@ var topCommand = command{
 	args:  "INDEX",
 	short: "print the best counters of an index",
 	long: `Prints a line for each of the best counters of the index: its place, its total, and its name.
+Equal totals share a place, and the next place counts them.
 The totals are exact. The names are those of a look at all counters, some seconds ago; a line
 on standard error says when, unless it is proved that no other counter belongs there. A window
 orders by the increments of a calendar day, week or month of a zone, or in the last hour; it needs a
@@ -80,6 +81,7 @@ func runTop(ctx context.Context, c call) error {
 		Top []struct {
 			Counter string `json:"counter"`
 			Total   int64  `json:"total"`
+			Rank    int    `json:"rank"`
 		} `json:"top"`
 		boardMoments
 	}
@@ -87,8 +89,8 @@ func runTop(ctx context.Context, c call) error {
 		return fmt.Errorf("the server answered with something else than a top; is that a countmill?")
 	}
 	table := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	for i, t := range got.Top {
-		fmt.Fprintf(table, "%d\t%d\t  %s\n", i+1, t.Total, plain(t.Counter))
+	for _, t := range got.Top {
+		fmt.Fprintf(table, "%d\t%d\t  %s\n", t.Rank, t.Total, plain(t.Counter))
 	}
 	if err := table.Flush(); err != nil {
 		return err

@@ -5,14 +5,14 @@ import (
 	"testing"
 )
 
-const topAnswer = `{"top":[{"counter":"page:a","total":1234},{"counter":"page:b","total":-5}],` +
+const topAnswer = `{"top":[{"counter":"page:a","total":1234,"rank":1},{"counter":"page:b","total":-5,"rank":2},{"counter":"page:c","total":-5,"rank":2},{"counter":"page:d","total":-6,"rank":4}],` +
 	`"as_of":"2026-11-25T10:00:01.000000Z","complete_as_of":"2026-11-25T10:00:00.000000Z","complete":false,"partial":true}` + "\n"
 
 func TestTop(t *testing.T) {
 	t.Parallel()
 	f := newFakeServer(t, answer(200, topAnswer))
 	got := cli(t, nil, "top", "sites", "-n", "7", "--window", "today", "--tz", "Asia/Kolkata", "--of", "groups", "--server", f.URL)
-	want := result{0, "  1  1234  page:a\n  2    -5  page:b\n", "all counters were looked at as of 2026-11-25T10:00:00.000000Z; a counter that rose since may be missing\n" +
+	want := result{0, "  1  1234  page:a\n  2    -5  page:b\n  2    -5  page:c\n  4    -6  page:d\n", "all counters were looked at as of 2026-11-25T10:00:00.000000Z; a counter that rose since may be missing\n" +
 		"the window began before its rule for series: earlier increments are missing\n"}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)

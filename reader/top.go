@@ -63,7 +63,14 @@ type Moments struct {
 // names. Counters whose total does not fit 64 bits are left out, and from a window those with a sum of 0.
 type Top struct {
 	Moments
-	Top []board.Ranked
+	Top []TopCounter
+}
+
+// A TopCounter is a counter of a Top.
+type TopCounter struct {
+	board.Ranked
+	// Rank is its place, as Rank has it: 1 more than the number of counters with a larger total.
+	Rank int
 }
 
 // A NoIndexError names an index that does not exist for the caller, or is being deleted.
@@ -302,7 +309,7 @@ func (p *picking) certain() bool {
 }
 
 func (p *picking) top() Top {
-	t := Top{Moments: p.moment, Top: p.found[:min(len(p.found), p.q.N)]}
+	t := Top{Moments: p.moment, Top: placed(p.found[:min(len(p.found), p.q.N)])}
 	full, last := len(t.Top) == p.q.N, int64(0)
 	if full {
 		last = t.Top[p.q.N-1].Sum
@@ -312,4 +319,16 @@ func (p *picking) top() Top {
 		t.CompleteAsOf = t.AsOf // nothing has changed since
 	}
 	return t
+}
+
+// placed numbers the best counters. Equal totals share a place, and the next place counts them.
+func placed(best []board.Ranked) []TopCounter {
+	all := make([]TopCounter, len(best))
+	for i, c := range best {
+		all[i] = TopCounter{c, i + 1}
+		if i > 0 && c.Sum == best[i-1].Sum {
+			all[i].Rank = all[i-1].Rank
+		}
+	}
+	return all
 }

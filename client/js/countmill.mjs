@@ -32,8 +32,9 @@
  * @typedef {{asOf: string, completeAsOf: string, complete: boolean, partial: boolean}} Proof
  *   Totals are exact as of asOf, and all counters were looked at as of completeAsOf. complete: it is proved that no
  *   other counter belongs in the answer. partial: the window began before the rule for its series.
- * @typedef {Proof & {top: {counter: string, total: bigint}[]}} Top
- *   The best counters, the best first, with their totals or the sums of the window.
+ * @typedef {Proof & {top: {counter: string, total: bigint, rank: number}[]}} Top
+ *   The best counters, the best first, with their totals or the sums of the window, and their places. Equal totals share
+ *   a place.
  * @typedef {Proof & {counter: string, total: bigint, rank: number | null, of: number}} Rank
  *   rank is null if the counter does not exist, or has 0 in the window. of: how many were ordered.
  * @typedef {CallOptions & {window?: string, tz?: string}} BoardOptions
@@ -261,7 +262,7 @@ export class Client {
   async top(index, { n = 10, of, window, tz, timeout } = {}) {
     const path = "/v1/top?" + query({ index, n: String(n), of, window, tz });
     return this.#call({ path, read: true, exact: true, maybe: 0 }, this.#deadline(timeout), (a) => (
-      { top: a.top.map((/** @type {any} */ t) => ({ counter: t.counter, total: BigInt(t.total) })), ...proof(a) }));
+      { top: a.top.map((/** @type {any} */ t) => ({ counter: t.counter, total: BigInt(t.total), rank: t.rank })), ...proof(a) }));
   }
 
   /** The place of a counter among those of an index. @param {string} index @param {string} counter @param {BoardOptions} [options] @returns {Promise<Rank>} */

@@ -151,7 +151,7 @@ class Index:
 class Top:
     """The best counters of an index, the best first. docs/howto/leaderboards.md says what complete proves."""
 
-    top: List[Tuple[str, int]]  # with their totals, or the sums of the window
+    top: List[Tuple[str, int, int]]  # each with its total, or the sum of the window, and its place; equal totals share one
     as_of: datetime  # the totals are exact as of this moment
     complete_as_of: datetime  # all counters were looked at as of this moment
     complete: bool  # it is proved that no other counter belongs in top
@@ -313,7 +313,7 @@ class Client:
         """
         path = "/v1/top" + _query(index=index, n=n, of=of, window=window, tz=tz)
         return self._call(_Request(path), self._deadline(timeout), lambda a: Top(
-            [(t["counter"], int(t["total"])) for t in a["top"]], **_proof(a)))
+            [(t["counter"], int(t["total"]), t["rank"]) for t in a["top"]], **_proof(a)))
 
     def rank(self, index: str, counter: str, *, window: str = "", tz: str = "", timeout: Optional[float] = None) -> Rank:
         """The place of a counter among those of an index. window and tz are those of top."""

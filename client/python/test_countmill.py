@@ -542,12 +542,12 @@ class Scripted(unittest.TestCase):
 
     def test_boards_of_a_window(self):
         proof = {"as_of": NOW, "complete_as_of": NOW, "complete": False, "partial": True}
-        c, s = self.open(answer(200, top=[{"counter": "a", "total": 2**60}], **proof),
+        c, s = self.open(answer(200, top=[{"counter": "a", "total": 2**60, "rank": 1}], **proof),
                          answer(200, counter="a", total=2**60, rank=1, of=5, **proof))
         top, rank = c.top("sites", 1, of="groups", window="today", tz="Asia/Kolkata"), c.rank("sites", "a", window="1h", tz="Asia/Kolkata")
         self.assertEqual([g[2] for g in s.got], ["/v1/top?index=sites&n=1&of=groups&window=today&tz=Asia%2FKolkata",
                                                  "/v1/rank?index=sites&counter=a&window=1h&tz=Asia%2FKolkata"])
-        self.assertEqual((top.top, rank.total, rank.rank, rank.of), ([("a", 2**60)], 2**60, 1, 5))
+        self.assertEqual((top.top, rank.total, rank.rank, rank.of), ([("a", 2**60, 1)], 2**60, 1, 5))
         for board in (top, rank):
             self.assertEqual((board.as_of.year, board.complete_as_of.year, board.complete, board.partial), (2026, 2026, False, True))
 
@@ -686,7 +686,7 @@ class Real(unittest.TestCase):
         until(self, "the index serves", lambda: self.c.indexes()[0].state == "serving")
         self.assertEqual([(x.name, x.match, x.group) for x in self.c.indexes()], [("boards", "board:{x}:*", "x:{x}")])
         top = self.c.top("boards", 2)
-        self.assertEqual((top.top, top.complete), ([("board:b:1", 2**50), ("board:a:2", 7)], True))
+        self.assertEqual((top.top, top.complete), ([("board:b:1", 2**50, 1), ("board:a:2", 7, 2)], True))
         self.assertEqual(self.c.top("boards", of="groups").top, [("=x:b", 2**50), ("=x:a", 12)])
         rank = self.c.rank("boards", "board:a:2")
         self.assertEqual((rank.rank, rank.of, rank.total, rank.counter), (2, 3, 7, "board:a:2"))

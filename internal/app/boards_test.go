@@ -36,7 +36,7 @@ func TestBoardsOfADirectory(t *testing.T) {
 		t.Errorf("an hour of a rule without minutes: got %d %s, want 404 with the rule to add", status, text)
 	}
 	r.poll(t, "serving", func() bool { return r.indexState(t, "sites") == "serving" })
-	if status, text := r.call(t, "GET", "/v1/top?index=sites&of=groups&n=1", ""); status != 200 || !strings.Contains(text, `"top":[{"counter":"=site:s1","total":4267}]`) {
+	if status, text := r.call(t, "GET", "/v1/top?index=sites&of=groups&n=1", ""); status != 200 || !strings.Contains(text, `"top":[{"counter":"=site:s1","total":4267,"rank":1}]`) {
 		t.Errorf("top of groups: got %d %s, want =site:s1 of 4267", status, text)
 	}
 }

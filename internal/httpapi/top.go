@@ -162,7 +162,8 @@ func (t *topAnswer) appendNews(b []byte) []byte {
 			b = append(b, ',')
 		}
 		b = appendString(append(b, `{"counter":`...), c.Counter)
-		b = append(appendQuoted(append(b, `,"total":`...), c.Sum, t.quoted), '}')
+		b = appendQuoted(append(b, `,"total":`...), c.Sum, t.quoted)
+		b = append(strconv.AppendInt(append(b, `,"rank":`...), int64(c.Rank), 10), '}')
 	}
 	return append(b, ']')
 }

@@ -51,7 +51,10 @@ func (f *fakeReader) Top(_ context.Context, q reader.TopQuery) (reader.Top, erro
 	defer b.mu.Unlock()
 	b.readLocked(q.BoardQuery)
 	b.n = q.N
-	top := reader.Top{Moments: boardMoments, Top: b.all}
+	top := reader.Top{Moments: boardMoments}
+	for i, c := range b.all {
+		top.Top = append(top.Top, reader.TopCounter{Ranked: c, Rank: i + 1})
+	}
 	top.AsOf = top.AsOf.Add(time.Duration(b.reads) * time.Second) // moves alone: no event
 	return top, b.err
 }
@@ -76,7 +79,7 @@ func TestTop(t *testing.T) {
 	srv, _ := start(t, f, httpapi.Config{})
 	doc := apitest.Load(t)
 	for _, tt := range []struct{ path, want string }{
-		{"/v1/top?index=sites", `{"top":[{"counter":"page:\"a\"","total":7},{"counter":"page:b","total":-3}],` +
+		{"/v1/top?index=sites", `{"top":[{"counter":"page:\"a\"","total":7,"rank":1},{"counter":"page:b","total":-3,"rank":2}],` +
 			`"as_of":"2026-11-25T10:00:02.000000Z","complete_as_of":"2026-11-25T10:00:00.000000Z","complete":false,"partial":false}`},
 		{"/v1/rank?index=sites&counter=page:b&format=string", `{"counter":"page:b","total":"-3","rank":2,"of":2,"as_of":"2026-11-25T10:00:01.000000Z",` +
 			`"complete_as_of":"2026-11-25T10:00:00.000000Z","complete":false,"partial":false}`},

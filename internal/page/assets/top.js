@@ -129,19 +129,20 @@ export class Top {
     this.shown = top.length > 0;
     this.rows.forEach((r, i) => {
       if (i >= top.length) return r.item.remove();
-      const { counter, total } = top[i], count = format.whole(BigInt(total));
+      const { counter, total, rank } = top[i], count = format.whole(BigInt(total));
       if (r.name.textContent !== counter) {
         r.name.textContent = r.link.title = counter;
         r.link.href = "#" + new URLSearchParams({ counter });
       }
       if (r.total.textContent !== count) r.total.textContent = count;
+      r.rank.textContent = rank;
       if (!r.item.isConnected) $("top-rows").append(r.item);
     });
   }
 }
 
 // row makes the elements of a place. Names are set as text, whatever they contain.
-function row(_, i) {
+function row() {
   const item = document.createElement("li"), link = document.createElement("a");
   const part = (className) => {
     const span = document.createElement("span");
@@ -149,8 +150,7 @@ function row(_, i) {
     link.append(span);
     return span;
   };
-  part("rank").textContent = i + 1;
-  const name = part("name"), total = part("count");
+  const rank = part("rank"), name = part("name"), total = part("count");
   item.append(link);
-  return { item, link, name, total };
+  return { item, link, rank, name, total };
 }
