@@ -44,6 +44,8 @@ type Proof struct {
 type Top struct {
 	Proof
 	Top []TopCounter `json:"top"`
+	// Overflowed are counters that have no place, because their total does not fit 64 bits.
+	Overflowed []string `json:"overflowed"`
 }
 
 // A TopCounter is a counter with its total, or with the sum of the window.

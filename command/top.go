@@ -83,6 +83,7 @@ func runTop(ctx context.Context, c call) error {
 			Total   int64  `json:"total"`
 			Rank    int    `json:"rank"`
 		} `json:"top"`
+		Overflowed []string `json:"overflowed"`
 		boardMoments
 	}
 	if err := json.Unmarshal(answer, &got); err != nil || got.Top == nil {
@@ -94,6 +95,9 @@ func runTop(ctx context.Context, c call) error {
 	}
 	if err := table.Flush(); err != nil {
 		return err
+	}
+	if len(got.Overflowed) > 0 {
+		fmt.Fprintf(c.stderr, "these have no place, because their totals do not fit 64 bits: %s\n", quoted(got.Overflowed))
 	}
 	switch {
 	case len(got.Top) == 0 && c.boardWindow != "":

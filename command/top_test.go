@@ -29,6 +29,10 @@ func TestTop(t *testing.T) {
 		t.Errorf("--json: got %+v", got)
 	}
 	empty := `{"top":[],"as_of":"2026-11-25T10:00:01.000000Z","complete_as_of":"2026-11-25T10:00:01.000000Z","complete":true,"partial":false}`
+	f = newFakeServer(t, answer(200, strings.Replace(topAnswer, `"as_of"`, `"overflowed":["page:huge"],"as_of"`, 1)))
+	if got := cli(t, nil, "top", "sites", "--server", f.URL); !strings.HasPrefix(got.errOut, "these have no place, because their totals do not fit 64 bits: \"page:huge\"\n") {
+		t.Errorf("a counter without a total: got %+v", got)
+	}
 	f = newFakeServer(t, answer(200, empty))
 	for _, tt := range []struct {
 		want string

@@ -21,7 +21,7 @@ type Rank struct {
 }
 
 // Rank returns the place of a counter, or of a group, of the index. Complete means that no sum has changed since
-// CompleteAsOf. Its errors are those of Top.
+// CompleteAsOf. Its errors are those of Top, and an *OverflowError if the counter's total does not fit 64 bits.
 func (r *Reader) Rank(ctx context.Context, q BoardQuery, counter string) (Rank, error) {
 	if err := countmill.CheckName(counter); err != nil {
 		return Rank{}, err
@@ -46,6 +46,9 @@ func (r *Reader) Rank(ctx context.Context, q BoardQuery, counter string) (Rank, 
 	found, err := br.sums(ctx, []string{counter})
 	if err != nil {
 		return Rank{}, err
+	}
+	if len(br.overflowed) > 0 {
+		return Rank{}, &OverflowError{Counter: counter}
 	}
 	rank := Rank{Moments: br.moment, Counter: counter, Of: br.board.Counters()}
 	if len(found) > 0 {

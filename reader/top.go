@@ -60,10 +60,13 @@ type Moments struct {
 }
 
 // A Top is the best counters, the best first. Counters with equal totals are in the order of their
-// names. Counters whose total does not fit 64 bits are left out, and from a window those with a sum of 0.
+// names. From a window those with a sum of 0 are left out.
 type Top struct {
 	Moments
 	Top []TopCounter
+	// Overflowed are counters that have no place, because their total does not fit 64 bits, by name: at most 100 of those that the scan found, and
+	// candidates.
+	Overflowed []string
 }
 
 // A TopCounter is a counter of a Top.
@@ -95,7 +98,7 @@ func (r *Reader) Top(ctx context.Context, q TopQuery) (Top, error) {
 	}
 	defer br.view.Close()
 	pick := &picking{boardReading: br, q: &q, next: br.board.Candidates}
-	if err := pick.run(ctx, r.busyOf(ctx, br)); err != nil {
+	if err := pick.run(ctx, slices.Concat(br.board.Overflowed, r.busyOf(ctx, br))); err != nil {
 		return Top{}, err
 	}
 	return pick.top(), nil
@@ -111,6 +114,8 @@ type boardReading struct {
 	query  store.SumsQuery // its window is that of the view
 	// uncovered is the overflow group, if it has no series for the window although the other groups have; nil otherwise.
 	uncovered *partial
+	// overflowed are counters that were read and have no sum, as it does not fit 64 bits.
+	overflowed []string
 }
 
 // openBoard finds the board, and opens a view.
@@ -274,8 +279,8 @@ func (p *picking) picked() int {
 	return max(100, 2*p.q.N)
 }
 
-func (p *picking) run(ctx context.Context, busy []string) error {
-	names := busy
+// run reads these counters beside the candidates.
+func (p *picking) run(ctx context.Context, names []string) error {
 	lot := p.q.N + p.q.N/4
 	if p.board.Query.Rate > 0 {
 		lot = p.picked()
@@ -309,7 +314,8 @@ func (p *picking) certain() bool {
 }
 
 func (p *picking) top() Top {
-	t := Top{Moments: p.moment, Top: placed(p.found[:min(len(p.found), p.q.N)])}
+	slices.Sort(p.overflowed)
+	t := Top{Moments: p.moment, Top: placed(p.found[:min(len(p.found), p.q.N)]), Overflowed: p.overflowed}
 	full, last := len(t.Top) == p.q.N, int64(0)
 	if full {
 		last = t.Top[p.q.N-1].Sum

@@ -106,6 +106,7 @@ export class Top {
     const at = (time) => format.clock(new Date(time), this.zone);
     let text = "complete as of " + at(answer.as_of);
     if (!answer.complete) text = "totals as of " + at(answer.as_of) + ", names as of " + at(answer.complete_as_of);
+    if (answer.overflowed) text += ", " + format.whole(answer.overflowed.length) + " without a place: their totals do not fit 64 bits";
     if (answer.partial) text += ", since the rule for series began";
     $("top-foot").textContent = text;
   }
