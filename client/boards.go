@@ -32,9 +32,8 @@ func (q *BoardQuery) values() url.Values {
 type Proof struct {
 	// AsOf is the moment as of which the totals are exact.
 	AsOf time.Time `json:"as_of"`
-	// CompleteAsOf is the moment as of which all counters of the index were looked at; nil if the token may read too
-	// few of the best ones.
-	CompleteAsOf *time.Time `json:"complete_as_of"`
+	// CompleteAsOf is the moment as of which all counters of the index were looked at.
+	CompleteAsOf time.Time `json:"complete_as_of"`
 	// Complete is true if it is proved that no other counter belongs in the answer.
 	Complete bool `json:"complete"`
 	// Partial is true if the window began before the rule for its series.
@@ -45,14 +44,16 @@ type Proof struct {
 type Top struct {
 	Proof
 	Top []TopCounter `json:"top"`
-	// LeftOut is how many counters would be in Top if the token could read them.
-	LeftOut int `json:"left_out"`
+	// Overflowed are counters that have no place, because their total does not fit 64 bits.
+	Overflowed []string `json:"overflowed"`
 }
 
 // A TopCounter is a counter with its total, or with the sum of the window.
 type TopCounter struct {
 	Counter string `json:"counter"`
 	Total   int64  `json:"total"`
+	// Rank is its place. Equal totals share a place, and the next place counts them.
+	Rank int `json:"rank"`
 }
 
 // A Rank is the place of a counter.

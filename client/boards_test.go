@@ -33,11 +33,11 @@ func TestBoards(t *testing.T) {
 		}
 	}
 	top, err := c.Top(ctx, q, 2)
-	if diff := cmp.Diff([]client.TopCounter{{"page:b:1", 11}, {"page:a:2", 7}}, top.Top); diff != "" || err != nil || !top.Complete || top.AsOf.IsZero() || top.CompleteAsOf == nil {
+	if diff := cmp.Diff([]client.TopCounter{{"page:b:1", 11, 1}, {"page:a:2", 7, 2}}, top.Top); diff != "" || err != nil || !top.Complete || top.AsOf.IsZero() || top.CompleteAsOf.IsZero() {
 		t.Errorf("Top: got %+v, %v", top, err)
 	}
 	top, err = c.TopGroups(ctx, q, 0)
-	if diff := cmp.Diff([]client.TopCounter{{"=site:a", 12}, {"=site:b", 11}}, top.Top); diff != "" || err != nil {
+	if diff := cmp.Diff([]client.TopCounter{{"=site:a", 12, 1}, {"=site:b", 11, 2}}, top.Top); diff != "" || err != nil {
 		t.Errorf("TopGroups: got %+v, %v", top, err)
 	}
 	if r, err := c.Rank(ctx, q, "page:a:2"); err != nil || r.Rank == nil || *r.Rank != 2 || r.Of != 3 || r.Total != 7 || r.Counter != "page:a:2" {

@@ -24,7 +24,8 @@ type Index struct {
 	Group string `json:"group"`
 	// State is building, serving or deleting. Groups have totals while it is serving.
 	State string `json:"state"`
-	// Pieces is the number of pieces of the work. PiecesDone of them are done.
+	// Pieces is the number of pieces of the work. PiecesDone of them are done. Both are 0 before the work begins, and for a token
+	// that may not read all counters of the index.
 	Pieces     int `json:"pieces"`
 	PiecesDone int `json:"pieces_done"`
 	// CheckedAt is when the index was last compared with the shards of its counters; nil before it serves.

@@ -2,9 +2,13 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
+
+	"github.com/countmill/countmill"
 )
 
 // A Row is the sum of a counter's increments in one step of time.
@@ -13,6 +17,8 @@ type Row struct {
 	Time    time.Time `json:"time"`
 	Counter string    `json:"counter"`
 	Value   int64     `json:"value"`
+	// Error is the type of a problem if Value does not fit 64 bits. Value is then 0.
+	Error string `json:"error"`
 	// Partial is true for a row that is not over, or not wholly covered by the rule.
 	Partial bool `json:"partial"`
 	// Rate is Value a second; 0 without SeriesQuery.Rate.
@@ -58,7 +64,12 @@ func (q *SeriesQuery) values() url.Values {
 }
 
 // Series returns rows by counter, in the order asked, and by time; at most 10,000. All are as of one
-// moment. Each counter needs a rule (AddSeries): ErrNotFound names one without.
+// moment. Each counter needs a rule (AddSeries): ErrNotFound names one without. If some values do not fit 64 bits, the
+// other rows come with an error that matches countmill.ErrOverflow.
 func (c *Client) Series(ctx context.Context, q SeriesQuery) (rows []Row, err error) {
-	return rows, c.call(ctx, Request{Method: http.MethodGet, Path: "/v1/series", Query: q.values(), Safe: true, read: true}, &rows)
+	err = c.call(ctx, Request{Method: http.MethodGet, Path: "/v1/series", Query: q.values(), Safe: true, read: true}, &rows)
+	if at := slices.IndexFunc(rows, func(r Row) bool { return r.Error != "" }); err == nil && at >= 0 {
+		err = fmt.Errorf("%w: counter %q at %s", countmill.ErrOverflow, rows[at].Counter, rows[at].Time.Format(time.RFC3339))
+	}
+	return rows, err
 }

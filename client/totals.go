@@ -3,6 +3,8 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"iter"
 	"net/http"
 	"net/url"
@@ -20,6 +22,8 @@ type Total struct {
 	Source  string    `json:"source"` // cache or store
 	Shards  int       `json:"shards"`
 	Exists  bool      `json:"exists"` // false for a counter that nobody has incremented
+	// Error is the type of a problem if Total does not fit 64 bits. Total is then 0.
+	Error string `json:"error"`
 	// Rate is the change a second, in an update of a watch WithRates. It is 0 until it is known.
 	Rate float64 `json:"rate"`
 }
@@ -77,7 +81,8 @@ func (c *Client) Total(ctx context.Context, counter string, options ...ReadOptio
 }
 
 // Totals returns the totals of up to 1,000 counters, in the order asked. Totals whose Source is
-// "store" are of one moment.
+// "store" are of one moment. If some do not fit 64 bits, the others come with an error that matches
+// countmill.ErrOverflow and names these counters.
 func (c *Client) Totals(ctx context.Context, counters []string, options ...ReadOption) ([]Total, error) {
 	query := url.Values{}
 	for _, o := range options {
@@ -98,9 +103,24 @@ func (c *Client) Totals(ctx context.Context, counters []string, options ...ReadO
 	case len(answer.Totals) != len(counters):
 		return nil, &broken{c.base, errShort}
 	case len(answer.SetAside) > 0:
-		return answer.Totals, &SetAsideError{answer.SetAside}
+		err = &SetAsideError{answer.SetAside}
 	}
-	return answer.Totals, nil
+	if _, overflowed := split(answer.Totals); len(overflowed) > 0 {
+		err = errors.Join(fmt.Errorf("%w: %q", countmill.ErrOverflow, overflowed), err)
+	}
+	return answer.Totals, err
+}
+
+// split returns the totals, and the names of the counters that have none.
+func split(all []Total) (totals []Total, overflowed []string) {
+	for _, t := range all {
+		if t.Error != "" {
+			overflowed = append(overflowed, t.Counter)
+			continue
+		}
+		totals = append(totals, t)
+	}
+	return totals, overflowed
 }
 
 // List returns the totals of all counters whose names begin with prefix, in the byte order of

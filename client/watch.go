@@ -17,6 +17,8 @@ type Update struct {
 	// Removed are counters that WatchPrefix watches no longer: they were deleted, are beyond the
 	// limit, or have totals that do not fit 64 bits.
 	Removed []string
+	// Overflowed are counters whose totals do not fit 64 bits. They are in no Totals.
+	Overflowed []string
 	// Truncated is true if more counters have the prefix than the limit allows.
 	Truncated bool
 	// Lag is the age of the oldest increment that an aggregator holds uncommitted. LagKnown is
@@ -87,11 +89,13 @@ func (u Update) and(later Update) Update {
 	for _, t := range later.Totals {
 		newer[t.Counter] = true
 	}
-	for _, name := range later.Removed {
+	for _, name := range slices.Concat(later.Removed, later.Overflowed) {
 		newer[name] = true
 	}
+	isNewer := func(name string) bool { return newer[name] }
 	totals := slices.DeleteFunc(slices.Clone(u.Totals), func(t Total) bool { return newer[t.Counter] })
-	removed := slices.DeleteFunc(slices.Clone(u.Removed), func(name string) bool { return newer[name] })
+	removed := slices.DeleteFunc(slices.Clone(u.Removed), isNewer)
+	later.Overflowed = append(slices.DeleteFunc(slices.Clone(u.Overflowed), isNewer), later.Overflowed...)
 	later.Totals, later.Removed = append(totals, later.Totals...), append(removed, later.Removed...)
 	return later
 }
@@ -115,11 +119,11 @@ func (w *watch) news(u Update, first bool) (Update, bool) {
 	for _, t := range u.Totals {
 		w.known[t.Counter] = t
 	}
-	for _, name := range u.Removed {
+	for _, name := range slices.Concat(u.Removed, u.Overflowed) {
 		delete(w.known, name)
 	}
 	rest := Update{Truncated: u.Truncated, Lag: u.Lag, LagKnown: u.LagKnown}
-	same := len(u.Totals)+len(u.Removed) == 0 && len(w.known) > 0 &&
+	same := len(u.Totals)+len(u.Removed)+len(u.Overflowed) == 0 && len(w.known) > 0 &&
 		rest.Truncated == w.last.Truncated && rest.Lag == w.last.Lag && rest.LagKnown == w.last.LagKnown
 	w.last = rest
 	return u, !same
@@ -129,6 +133,9 @@ func (w *watch) news(u Update, first bool) (Update, bool) {
 func (w *watch) sinceBreak(u Update) Update {
 	all, gone := u.Totals, maps.Clone(w.known)
 	u.Totals = nil
+	for _, name := range u.Overflowed {
+		delete(gone, name)
+	}
 	for _, t := range all {
 		old, known := gone[t.Counter]
 		delete(gone, t.Counter)
@@ -200,5 +207,6 @@ func (w *watch) read(e Event) watched {
 	if err := json.Unmarshal(e.Data, &got); err != nil {
 		return watched{err: &broken{w.c.base, err}}
 	}
-	return watched{Update: Update{Totals: got.Totals, Removed: got.Removed, Truncated: got.Truncated, Lag: got.Lag.d, LagKnown: got.Lag.known}}
+	totals, overflowed := split(got.Totals)
+	return watched{Update: Update{Totals: totals, Removed: got.Removed, Overflowed: overflowed, Truncated: got.Truncated, Lag: got.Lag.d, LagKnown: got.Lag.known}}
 }

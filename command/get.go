@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/client"
 )
 
@@ -40,6 +41,15 @@ roles are apart. A line on standard error names each dead letter that has some o
 type total struct {
 	Counter string      `json:"counter"`
 	Total   json.Number `json:"total"` // as the server wrote it, digit for digit
+	Error   string      `json:"error"` // the type of a problem if there is no total
+}
+
+// text is the total, or "overflow" as in ls.
+func (t *total) text() string {
+	if t.Error != "" {
+		return "overflow"
+	}
+	return t.Total.String()
 }
 
 func runGet(ctx context.Context, c call) error {
@@ -58,10 +68,15 @@ func runGet(ctx context.Context, c call) error {
 	}
 	if c.json {
 		c.sayMissing(answer)
-		_, err = c.stdout.Write(answer)
-		return err
+		if _, err := c.stdout.Write(answer); err != nil {
+			return err
+		}
+		return overflowOf(answer)
 	}
 	if err := printTotals(c, answer, len(names)); err != nil {
+		return err
+	}
+	if err := overflowOf(answer); err != nil {
 		return err
 	}
 	c.sayMissing(answer)
@@ -135,11 +150,30 @@ func printTotals(c call, answer []byte, want int) error {
 		return fmt.Errorf("the server answered with something else than %d totals; is that a countmill?", want)
 	}
 	for _, t := range got.Totals {
-		if want == 1 {
+		switch {
+		case want > 1:
+			fmt.Fprintf(c.stdout, "%s\t%s\n", t.text(), t.Counter)
+		case t.Error == "":
 			fmt.Fprintln(c.stdout, t.Total)
-			return nil
 		}
-		fmt.Fprintf(c.stdout, "%s\t%s\n", t.Total, t.Counter)
 	}
 	return nil
+}
+
+// overflowOf is the error that totals of an answer do not fit 64 bits.
+func overflowOf(answer []byte) error {
+	var got struct {
+		Totals []total `json:"totals"`
+	}
+	_ = json.Unmarshal(answer, &got) // printTotals has read it
+	var names []string
+	for _, t := range got.Totals {
+		if t.Error != "" {
+			names = append(names, t.Counter)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: counter %s", countmill.ErrOverflow, quoted(names))
 }

@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/app"
 )
@@ -40,7 +42,25 @@ type seriesRow struct {
 	Time    string
 	Counter string
 	Value   int64
+	Error   string // the type of a problem if there is no value
 	Partial bool
+}
+
+// text is the value, or "overflow" as in ls.
+func (r *seriesRow) text() string {
+	if r.Error != "" {
+		return "overflow"
+	}
+	return strconv.FormatInt(r.Value, 10)
+}
+
+// overflowIn is the error that values of a series do not fit 64 bits.
+func overflowIn(rows []seriesRow) error {
+	at := slices.IndexFunc(rows, func(r seriesRow) bool { return r.Error != "" })
+	if at < 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: counter %q at %s", countmill.ErrOverflow, plain(rows[at].Counter), plain(rows[at].Time))
 }
 
 func runSeries(ctx context.Context, c call) error {
@@ -66,19 +86,22 @@ func runSeries(ctx context.Context, c call) error {
 	if err != nil {
 		return err
 	}
-	if c.json {
-		_, err := c.stdout.Write(answer)
-		return err
-	}
 	var rows []seriesRow
 	if err := json.Unmarshal(answer, &rows); err != nil || rows == nil {
 		return fmt.Errorf("the server answered with something else than a series; is that a countmill?")
 	}
-	if !isTerminal(c.stdout) {
-		return printRows(c, rows)
+	switch {
+	case c.json:
+		_, err = c.stdout.Write(answer)
+	case !isTerminal(c.stdout):
+		err = printRows(c, rows)
+	default:
+		_, err = fmt.Fprint(c.stdout, charts(rows, query.Get("step"), without))
 	}
-	_, err = fmt.Fprint(c.stdout, charts(rows, query.Get("step"), without))
-	return err
+	if err != nil {
+		return err
+	}
+	return overflowIn(rows)
 }
 
 // seriesPeriod is the query for --from, --to, --last, --step and --tz.
@@ -161,7 +184,7 @@ func printRows(c call, rows []seriesRow) error {
 		if r.Partial {
 			whole = "partial"
 		}
-		if _, err := fmt.Fprintf(c.stdout, "%s\t%d\t%s\t%s\n", plain(r.Time), r.Value, whole, plain(r.Counter)); err != nil {
+		if _, err := fmt.Fprintf(c.stdout, "%s\t%s\t%s\t%s\n", plain(r.Time), r.text(), whole, plain(r.Counter)); err != nil {
 			return err
 		}
 	}
@@ -180,7 +203,11 @@ func chart(rows []seriesRow, step string) string {
 		most = max(most, size(r.Value))
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %.0f in %d rows of %s, at most %.0f in one\n", plain(rows[0].Counter), sum, len(rows), step, most)
+	total := fmt.Sprintf("%.0f", sum)
+	if overflowIn(rows) != nil {
+		total = "overflow"
+	}
+	fmt.Fprintf(&b, "%s: %s in %d rows of %s, at most %.0f in one\n", plain(rows[0].Counter), total, len(rows), step, most)
 	for line := chartHeight - 1; line >= 0; line-- {
 		text := ""
 		for _, r := range rows {

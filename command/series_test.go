@@ -108,3 +108,14 @@ func TestRules(t *testing.T) {
 	cli(t, nil, "rule", "add", "page:*=1m:6h,15m:400d").wantError(t, 2, "name the kind of rule, series or journal")
 	cli(t, nil, "rule", "list", "x").wantError(t, 2, "takes no arguments")
 }
+
+// A sum that does not fit is no number, and the command fails.
+func TestSeriesWithAnOverflow(t *testing.T) {
+	t.Parallel()
+	f := newFakeServer(t, answer(200, `[{"time":"2026-01-02T00:00:00Z","counter":"a","value":7,"partial":false},`+
+		`{"time":"2026-01-02T00:15:00Z","counter":"a","value":null,"error":"urn:countmill:problem:overflow","partial":false}]`))
+	got := cli(t, nil, "series", "a", "--server", f.URL)
+	if want := "2026-01-02T00:00:00Z\t7\twhole\ta\n2026-01-02T00:15:00Z\toverflow\twhole\ta\n"; got.code != 1 || got.out != want || !strings.Contains(got.errOut, `does not fit 64 bits: counter "a" at 2026-01-02T00:15:00Z`) {
+		t.Errorf("got %+v, want %q and an error", got, want)
+	}
+}

@@ -26,8 +26,8 @@ The roles in the first row are those of the process that you ask. Only aggregato
 publishers and readers are not shown. Duplicates and dead letters are counted since the aggregators started;
 "countmill dead list" has all letters.
 
-The token needs the scope read. With a token that is limited to prefixes, the fleet, the disk, the
-reasons and the indexes of other groups are missing.
+The token needs the scope read. A token that is limited to prefixes sees the status, the number of
+aggregators, the lag, and the indexes of its counters and groups.
 
 Exit code: 0 without problems, 1 with problems, 3 if the server cannot be reached. With --watch the
 screen comes again every 2 s, until Ctrl-C, which ends it with 0.
@@ -54,7 +54,8 @@ type pipeline struct {
 	Increments  *float64 `json:"increments_per_second"`
 	Commits     *float64 `json:"commits_per_second"`
 	PerWrite    *float64 `json:"increments_per_write"`
-	SinceStart  struct {
+	// SinceStart, like all that comes after it but AsOf, is absent if the token is limited to prefixes.
+	SinceStart *struct {
 		Duplicates  int64 `json:"duplicates"`
 		DeadLetters int64 `json:"dead_letters"`
 	} `json:"since_start"`

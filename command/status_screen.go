@@ -23,21 +23,26 @@ func (p *pipeline) screen(server string, found []backend.Finding) string {
 			fmt.Fprintf(&b, "  %s\n    %s\n    %s%s\n\n", plain(f.What), plain(f.Do), docs, f.Page)
 		}
 	}
-	rows := []struct{ name, value string }{
+	type row struct{ name, value string }
+	rows := []row{
 		{"status", fmt.Sprintf("%s: %s at %s", p.Status, strings.Join(p.Roles, ", "), server)},
 		{"aggregators", p.living()},
 		{"lag", seconds(p.Lag)},
-		{"increments", rate(p.Increments) + perWrite(p.PerWrite)},
-		{"commits", rate(p.Commits)},
-		{"duplicates", fmt.Sprintf("%d parts since the aggregators started", p.SinceStart.Duplicates)},
-		{"dead letters", fmt.Sprintf("%d since the aggregators started", p.SinceStart.DeadLetters) + p.ago(", the last ", p.LastLetter)},
-		{"shards", p.limited()},
-		{"disk", p.space()},
-		{"last backup", strings.TrimSpace(p.ago("", p.LastBackup))},
-		{"journal", p.unbalanced()},
+	}
+	if start := p.SinceStart; start != nil {
+		rows = append(rows, []row{
+			{"increments", rate(p.Increments) + perWrite(p.PerWrite)},
+			{"commits", rate(p.Commits)},
+			{"duplicates", fmt.Sprintf("%d parts since the aggregators started", start.Duplicates)},
+			{"dead letters", fmt.Sprintf("%d since the aggregators started", start.DeadLetters) + p.ago(", the last ", p.LastLetter)},
+			{"shards", p.limited()},
+			{"disk", p.space()},
+			{"last backup", strings.TrimSpace(p.ago("", p.LastBackup))},
+			{"journal", p.unbalanced()},
+		}...)
 	}
 	for i, x := range p.indexRows() {
-		rows = append(rows, struct{ name, value string }{[]string{"indexes", ""}[min(i, 1)], x})
+		rows = append(rows, row{[]string{"indexes", ""}[min(i, 1)], x})
 	}
 	for _, row := range rows {
 		if row.value != "" {

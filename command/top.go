@@ -18,6 +18,7 @@ var topCommand = command{
 	args:  "INDEX",
 	short: "print the best counters of an index",
 	long: `Prints a line for each of the best counters of the index: its place, its total, and its name.
+Equal totals share a place, and the next place counts them.
 The totals are exact. The names are those of a look at all counters, some seconds ago; a line
 on standard error says when, unless it is proved that no other counter belongs there. A window
 orders by the increments of a calendar day, week or month of a zone, or in the last hour; it needs a
@@ -80,25 +81,25 @@ func runTop(ctx context.Context, c call) error {
 		Top []struct {
 			Counter string `json:"counter"`
 			Total   int64  `json:"total"`
+			Rank    int    `json:"rank"`
 		} `json:"top"`
-		LeftOut int `json:"left_out"`
+		Overflowed []string `json:"overflowed"`
 		boardMoments
 	}
 	if err := json.Unmarshal(answer, &got); err != nil || got.Top == nil {
 		return fmt.Errorf("the server answered with something else than a top; is that a countmill?")
 	}
 	table := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	for i, t := range got.Top {
-		fmt.Fprintf(table, "%d\t%d\t  %s\n", i+1, t.Total, plain(t.Counter))
+	for _, t := range got.Top {
+		fmt.Fprintf(table, "%d\t%d\t  %s\n", t.Rank, t.Total, plain(t.Counter))
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
+	if len(got.Overflowed) > 0 {
+		fmt.Fprintf(c.stderr, "these have no place, because their totals do not fit 64 bits: %s\n", quoted(got.Overflowed))
+	}
 	switch {
-	case got.LeftOut > 0 && len(got.Top) == 0:
-		fmt.Fprintf(c.stderr, "none of the best %d %s may be read with this token\n", got.LeftOut, c.bestOf)
-	case got.LeftOut > 0:
-		fmt.Fprintf(c.stderr, "%d %s between these may not be read with this token\n", got.LeftOut, c.bestOf)
 	case len(got.Top) == 0 && c.boardWindow != "":
 		fmt.Fprintf(c.stderr, "no %s counted in this window\n", c.bestOf)
 	case len(got.Top) == 0:
@@ -159,11 +160,7 @@ type boardMoments struct {
 // warn writes to standard error if the answer is not proved to be complete. changed names the possible effect of
 // increments since the scan.
 func (m *boardMoments) warn(c call, changed string) {
-	switch {
-	case m.Complete:
-	case m.CompleteAsOf == "":
-		fmt.Fprintln(c.stderr, "other counters that this token may read can be better than the last of these")
-	default:
+	if !m.Complete {
 		fmt.Fprintf(c.stderr, "all counters were looked at as of %s; %s\n", plain(m.CompleteAsOf), changed)
 	}
 	if m.Partial {

@@ -161,6 +161,14 @@ func TestGet(t *testing.T) {
 	if got := cli(t, nil, "get", "a", "--server", one.URL); got.out != "7\n" {
 		t.Errorf("one name: got %+v, want 7", got)
 	}
+	over := newFakeServer(t, answer(200, `{"totals":[{"counter":"a","total":7},{"counter":"o","total":null,"error":"urn:countmill:problem:overflow"}]}`))
+	if got := cli(t, nil, "get", "a", "o", "--server", over.URL); got.code != 1 || got.out != "7\ta\noverflow\to\n" || !strings.Contains(got.errOut, `does not fit 64 bits: counter "o"`) {
+		t.Errorf("a total that does not fit: got %+v", got)
+	}
+	over = newFakeServer(t, answer(200, `{"totals":[{"counter":"o","total":null,"error":"urn:countmill:problem:overflow"}]}`))
+	if got := cli(t, nil, "get", "o", "--server", over.URL); got.code != 1 || got.out != "" {
+		t.Errorf("only a total that does not fit: got %+v", got)
+	}
 	cli(t, nil, "get", "a", "b", "--server", one.URL).wantError(t, 1, "something else than 2 totals")
 	html := newFakeServer(t, answer(200, "<html>"))
 	cli(t, nil, "get", "a", "--server", html.URL).wantError(t, 1, "is that a countmill?")

@@ -126,7 +126,7 @@ type watchEvent struct {
 
 func (w *watcher) printTotals(e *watchEvent) error {
 	for _, t := range e.Totals {
-		line := t.Total.String() + "\t" + plain(t.Counter)
+		line := t.text() + "\t" + plain(t.Counter)
 		if t.Rate != nil {
 			line += "\t" + t.Rate.String() + "/s"
 		}

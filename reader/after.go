@@ -42,7 +42,7 @@ type SetAside struct {
 // one call, every 20 to 250 ms. Increments in dead letters are not in the totals: SetAside names the
 // letters.
 //
-// Other errors are those of TotalsSince, countmill.ErrReceiptExpired for a receipt beyond the
+// Other errors are those of TotalsSince, also the one that comes with totals, countmill.ErrReceiptExpired for a receipt beyond the
 // deduplication window, and countmill.ErrOtherDatabase.
 func (r *Reader) TotalsAfter(ctx context.Context, counters []string, receipt wire.Receipt, wait time.Duration, minAsOf time.Time) (After, error) {
 	for i, c := range counters {

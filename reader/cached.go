@@ -129,9 +129,11 @@ func (r *Reader) readAndKeep(ctx context.Context, counters []string) ([]Total, e
 	if err != nil {
 		return nil, err
 	}
-	keep := make([]store.CachedTotal, len(totals))
-	for i, t := range totals {
-		keep[i] = store.CachedTotal{Counter: t.Counter, Total: t.Total, Shards: t.Shards, Exists: t.Exists, AsOf: t.AsOf}
+	keep := make([]store.CachedTotal, 0, len(totals))
+	for _, t := range totals {
+		if !t.Overflow {
+			keep = append(keep, store.CachedTotal{Counter: t.Counter, Total: t.Total, Shards: t.Shards, Exists: t.Exists, AsOf: t.AsOf})
+		}
 	}
 	_ = r.cache.set(ctx, keep, r.cfg.TTL) // the breaker counts and logs errors; the totals are good
 	return totals, nil

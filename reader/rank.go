@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/store"
 )
 
 // A Rank is the place of a counter.
@@ -20,18 +21,22 @@ type Rank struct {
 }
 
 // Rank returns the place of a counter, or of a group, of the index. Complete means that no sum has changed since
-// CompleteAsOf. Its errors are those of Top.
+// CompleteAsOf. Its errors are those of Top, and an *OverflowError if the counter's total does not fit 64 bits.
 func (r *Reader) Rank(ctx context.Context, q BoardQuery, counter string) (Rank, error) {
 	if err := countmill.CheckName(counter); err != nil {
 		return Rank{}, err
 	}
 	q.Groups = countmill.IsGroup(counter)
-	rules, err := r.rulesWith(ctx, q.Index)
+	rules, err := r.rulesWith(ctx, &q)
 	if err != nil {
 		return Rank{}, err
 	}
-	if x := rules.Index(q.Index); !q.Groups && !x.Has(counter) || q.Groups && !x.HasGroup(counter) {
-		return Rank{}, &countmill.FieldError{Field: "counter", Problem: "is not in index " + q.Index, Limit: "a counter that matches " + x.Match + ", or a group"}
+	if of := (store.SumsQuery{Index: rules.Index(q.Index), Groups: q.Groups}); !of.Has(counter) {
+		limit := "a counter that matches " + of.Index.Match + ", or a group"
+		if q.Groups { // the caller need not know which counters they have
+			limit = "a group that matches " + countmill.GroupMark + of.Index.Group
+		}
+		return Rank{}, &countmill.FieldError{Field: "counter", Problem: "is not in index " + q.Index, Limit: limit}
 	}
 	br, err := r.openBoard(ctx, q)
 	if err != nil {
@@ -41,6 +46,9 @@ func (r *Reader) Rank(ctx context.Context, q BoardQuery, counter string) (Rank, 
 	found, err := br.sums(ctx, []string{counter})
 	if err != nil {
 		return Rank{}, err
+	}
+	if len(br.overflowed) > 0 {
+		return Rank{}, &OverflowError{Counter: counter}
 	}
 	rank := Rank{Moments: br.moment, Counter: counter, Of: br.board.Counters()}
 	if len(found) > 0 {

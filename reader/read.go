@@ -44,7 +44,7 @@ func (r *Reader) read(ctx context.Context, counters []string) (*reading, time.Ti
 	return rd, view.ReadTime(), r.checkRead(ctx, rd, view.ReadTime())
 }
 
-// readTotals reads the totals of distinct counters at one moment.
+// readTotals reads the totals of distinct counters at one moment. Those that do not fit 64 bits have Overflow.
 func (r *Reader) readTotals(ctx context.Context, counters []string) ([]Total, error) {
 	rd, at, err := r.read(ctx, counters)
 	if err != nil {
@@ -55,7 +55,7 @@ func (r *Reader) readTotals(ctx context.Context, counters []string) ([]Total, er
 		total, err := t.total()
 		if err != nil {
 			r.stats.overflows.Add(1)
-			return nil, err
+			total = Total{Counter: t.counter, Source: SourceStore, Shards: t.shards, Exists: true, Overflow: true}
 		}
 		total.AsOf = at
 		totals[i] = total

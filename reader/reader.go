@@ -73,7 +73,8 @@ func New(st Store, cache store.Cache, cfg Config) (*Reader, error) {
 //
 // An error matches countmill.ErrInvalid if a name is not valid, countmill.ErrUnavailable if the
 // store cannot be read, or if too many reads wait for it, and countmill.ErrOverflow, as an
-// *OverflowError, if a counter has no total. One such counter fails the call.
+// *OverflowError, if a counter has no total. Only with the last one come totals: those of such counters have Overflow, and all
+// others are good.
 func (r *Reader) Totals(ctx context.Context, counters []string, maxStaleness time.Duration) ([]Total, error) {
 	return r.TotalsSince(ctx, counters, maxStaleness, time.Time{})
 }
@@ -105,7 +106,8 @@ func (r *Reader) TotalsSince(ctx context.Context, counters []string, maxStalenes
 	if err != nil {
 		return nil, err
 	}
-	return r.serve(counters, distinct, found), nil
+	totals := r.serve(counters, distinct, found)
+	return totals, overflowOf(totals)
 }
 
 // atIndex adds the position of the wrong name to the error, if there are several.
@@ -222,6 +224,9 @@ func (r *Reader) serve(counters, distinct []string, found []Total) []Total {
 }
 
 func (r *Reader) account(t *Total, now time.Time) {
+	if t.Overflow {
+		return
+	}
 	if t.Source == SourceCache {
 		r.stats.fromCache.Add(1)
 	} else {

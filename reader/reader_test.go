@@ -243,8 +243,9 @@ func TestOverflowIsAnErrorAndNeverANumber(t *testing.T) {
 				return
 			}
 			var over *reader.OverflowError
-			if !errors.Is(err, countmill.ErrOverflow) || !errors.As(err, &over) || over.Counter != "c" || totals != nil {
-				t.Errorf("Totals = %+v, %v; want an OverflowError of c", totals, err)
+			if !errors.Is(err, countmill.ErrOverflow) || !errors.As(err, &over) || over.Counter != "c" ||
+				len(totals) != 2 || totals[0].Total != 1 || totals[0].Overflow || !totals[1].Overflow || totals[1].Total != 0 {
+				t.Errorf("Totals = %+v, %v; want 1, and an OverflowError of c", totals, err)
 			}
 		})
 	}

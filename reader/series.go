@@ -44,10 +44,12 @@ type Row struct {
 	Counter   string
 	Time, End time.Time
 	Value     int64
+	// Overflow means that the sum does not fit 64 bits. Value is then 0, and an *OverflowError came with the row.
+	Overflow bool
 	// Partial is true for a row that is not over, or not wholly covered by the rule.
 	Partial bool
 	// Earlier is the value of the row that is compared with this one; nil if that one is not
-	// wholly covered, or was not asked for.
+	// wholly covered, does not fit 64 bits, or was not asked for.
 	Earlier *int64
 }
 
@@ -62,7 +64,7 @@ func (e *NoSeriesError) Error() string {
 //
 // An error matches countmill.ErrInvalid if the query is wrong, countmill.ErrUnavailable if the store
 // cannot be read, and countmill.ErrOverflow, as an *OverflowError, if a row does not fit 64 bits; or
-// it is a *NoSeriesError.
+// it is a *NoSeriesError. Only with an *OverflowError come rows: those that do not fit have Overflow, and all others are good.
 func (r *Reader) Series(ctx context.Context, q SeriesQuery) (Series, error) {
 	for i, c := range q.Counters {
 		if err := countmill.CheckName(c); err != nil {
@@ -182,6 +184,9 @@ func (s *seriesReading) read(ctx context.Context) (Series, error) {
 		unbucketed.add(n)
 	}
 	found.Unbucketed, _ = unbucketed.int64()
+	if at := slices.IndexFunc(found.Rows, func(r Row) bool { return r.Overflow }); at >= 0 {
+		return found, &OverflowError{Counter: found.Rows[at].Counter}
+	}
 	return found, nil
 }
 
@@ -237,7 +242,7 @@ func (s *seriesReading) compare(ctx context.Context, t *partial, rows []Row, c c
 		return err
 	}
 	for i := range rows {
-		if !earlier[i].Partial {
+		if !earlier[i].Partial && !earlier[i].Overflow {
 			rows[i].Earlier = &earlier[i].Value
 		}
 	}
@@ -261,9 +266,7 @@ func (s *seriesReading) fill(ctx context.Context, t *partial, rows []Row, c cove
 		return err
 	}
 	for i := range rows {
-		if err := sumRow(&rows[i], buckets); err != nil {
-			return err
-		}
+		rows[i].Overflow = sumRow(&rows[i], buckets) != nil
 		for len(buckets) > 0 && i+1 < len(rows) && !endOf(buckets[0]).After(rows[i+1].Time) {
 			buckets = buckets[1:]
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -344,8 +345,10 @@ func TestSeriesRefuses(t *testing.T) {
 	s.count(t, "a", noon.Add(-50*time.Minute), math.MaxInt64-1, true)
 	s.count(t, "a", noon.Add(-time.Minute), -5, true)
 	s.count(t, "a", noon.Add(-55*time.Minute), 6, true)
-	if _, err := s.reader.Series(t.Context(), good); !errors.Is(err, countmill.ErrOverflow) {
-		t.Errorf("a row beyond int64: got %v", err)
+	found, err := s.reader.Series(t.Context(), good)
+	over := slices.IndexFunc(found.Rows, func(r reader.Row) bool { return r.Overflow })
+	if !errors.Is(err, countmill.ErrOverflow) || over < 0 || found.Rows[over].Value != 0 || slices.ContainsFunc(found.Rows[over+1:], func(r reader.Row) bool { return r.Overflow }) {
+		t.Errorf("a row beyond int64: got %+v, %v; want one row with Overflow", found.Rows, err)
 	}
 }
 

@@ -25,6 +25,18 @@ type BoardQuery struct {
 	Caller string
 	// AtOnce asks for the board that there is, however old, for a caller that soon asks again. It waits only for the first one.
 	AtOnce bool
+	// MayRead reports whether the caller may read all names with a prefix. An answer depends on all counters of the index, or on
+	// all groups. So an index of which the caller may read only some does not exist for it. Default: all.
+	MayRead func(prefix string) bool
+}
+
+// has reports whether the index exists for the caller.
+func (q *BoardQuery) has(x *store.Index) bool {
+	if x == nil || !x.InForce() {
+		return false
+	}
+	of := store.SumsQuery{Index: x, Groups: q.Groups}
+	return q.MayRead == nil || q.MayRead(of.Prefix())
 }
 
 // A TopQuery asks for the best counters.
@@ -32,16 +44,13 @@ type TopQuery struct {
 	BoardQuery
 	// N is how many, 1 to MaxTop.
 	N int
-	// Readable reports whether the caller may see a counter. Default: all.
-	Readable func(counter string) bool
 }
 
 // Moments are the two moments of an answer about a board.
 type Moments struct {
 	// AsOf is the moment at which the totals of the answer are exact.
 	AsOf time.Time
-	// CompleteAsOf is the moment at which all counters of the index were looked at. It is zero if most of
-	// the best ones are hidden from the caller: then others that it may read were not kept.
+	// CompleteAsOf is the moment at which all counters of the index were looked at.
 	CompleteAsOf time.Time
 	// Complete is true if the answer is proved to be right at AsOf too. See package board. For a window of groups it is false while the
 	// overflow group exists and has no series.
@@ -51,15 +60,23 @@ type Moments struct {
 }
 
 // A Top is the best counters, the best first. Counters with equal totals are in the order of their
-// names. Counters whose total does not fit 64 bits are left out, and from a window those with a sum of 0.
+// names. From a window those with a sum of 0 are left out.
 type Top struct {
 	Moments
-	Top []board.Ranked
-	// LeftOut is the number of counters that would be in Top if the caller could read them.
-	LeftOut int
+	Top []TopCounter
+	// Overflowed are counters that have no place, because their total does not fit 64 bits, by name: at most 100 of those that the scan found, and
+	// candidates.
+	Overflowed []string
 }
 
-// A NoIndexError names an index that does not exist, or is being deleted.
+// A TopCounter is a counter of a Top.
+type TopCounter struct {
+	board.Ranked
+	// Rank is its place, as Rank has it: 1 more than the number of counters with a larger total.
+	Rank int
+}
+
+// A NoIndexError names an index that does not exist for the caller, or is being deleted.
 type NoIndexError struct{ Index string }
 
 func (e *NoIndexError) Error() string { return fmt.Sprintf("no index %q", e.Index) }
@@ -75,16 +92,13 @@ func (r *Reader) Top(ctx context.Context, q TopQuery) (Top, error) {
 	if q.N < 1 || q.N > MaxTop {
 		return Top{}, &countmill.FieldError{Field: "n", Problem: "is out of range", Limit: "1 to " + strconv.Itoa(MaxTop)}
 	}
-	if q.Readable == nil {
-		q.Readable = func(string) bool { return true }
-	}
 	br, err := r.openBoard(ctx, q.BoardQuery)
 	if err != nil {
 		return Top{}, err
 	}
 	defer br.view.Close()
 	pick := &picking{boardReading: br, q: &q, next: br.board.Candidates}
-	if err := pick.run(ctx, r.busyOf(ctx, br)); err != nil {
+	if err := pick.run(ctx, slices.Concat(br.board.Overflowed, r.busyOf(ctx, br))); err != nil {
 		return Top{}, err
 	}
 	return pick.top(), nil
@@ -100,11 +114,13 @@ type boardReading struct {
 	query  store.SumsQuery // its window is that of the view
 	// uncovered is the overflow group, if it has no series for the window although the other groups have; nil otherwise.
 	uncovered *partial
+	// overflowed are counters that were read and have no sum, as it does not fit 64 bits.
+	overflowed []string
 }
 
 // openBoard finds the board, and opens a view.
 func (r *Reader) openBoard(ctx context.Context, q BoardQuery) (*boardReading, error) {
-	rules, err := r.rulesWith(ctx, q.Index)
+	rules, err := r.rulesWith(ctx, &q)
 	if err != nil {
 		return nil, err
 	}
@@ -145,18 +161,18 @@ func (r *Reader) checkServing(ctx context.Context, x *store.Index) error {
 	return err
 }
 
-// rulesWith returns rules with the index. It asks the store again before it says that there is none.
-func (r *Reader) rulesWith(ctx context.Context, index string) (*store.Rules, error) {
+// rulesWith returns rules with the index of a query. It asks the store again before it says that there is none.
+func (r *Reader) rulesWith(ctx context.Context, q *BoardQuery) (*store.Rules, error) {
 	if err := r.checkStore(ctx); err != nil {
 		return nil, err
 	}
 	for again := false; ; again = true {
 		rules := r.settings.Load().Rules
-		if x := rules.Index(index); x != nil && x.InForce() {
+		if q.has(rules.Index(q.Index)) {
 			return rules, nil
 		}
 		if again {
-			return nil, &NoIndexError{index}
+			return nil, &NoIndexError{q.Index}
 		}
 		if err := r.askStore(ctx); err != nil {
 			return nil, err
@@ -250,8 +266,7 @@ type picking struct {
 	q    *TopQuery
 	next []board.Candidate // not read yet
 
-	shown  []board.Ranked // readable, in order
-	hidden []board.Ranked // not readable
+	found []board.Ranked // in order
 }
 
 // picked is the number of candidates that are read where nothing can be certain and each read costs money: more
@@ -264,85 +279,62 @@ func (p *picking) picked() int {
 	return max(100, 2*p.q.N)
 }
 
-func (p *picking) run(ctx context.Context, busy []string) error {
-	names := busy
+// run reads these counters beside the candidates.
+func (p *picking) run(ctx context.Context, names []string) error {
 	lot := p.q.N + p.q.N/4
 	if p.board.Query.Rate > 0 {
 		lot = p.picked()
 	}
 	for ; ; lot = 200 {
-		for ; lot > 0 && len(p.next) > 0; p.next = p.next[1:] {
-			names = append(names, p.next[0].Counter)
-			if p.q.Readable(p.next[0].Counter) {
-				lot--
-			}
+		for ; lot > 0 && len(p.next) > 0; lot-- {
+			names, p.next = append(names, p.next[0].Counter), p.next[1:]
 		}
 		found, err := p.sums(ctx, names)
 		if err != nil {
 			return err
 		}
-		p.take(found)
+		p.found = append(p.found, found...)
+		slices.SortFunc(p.found, board.Compare)
 		if names = names[:0]; len(p.next) == 0 || p.certain() {
 			return nil
 		}
 	}
 }
 
-func (p *picking) take(found []board.Ranked) {
-	for _, c := range found {
-		if p.q.Readable(c.Counter) {
-			p.shown = append(p.shown, c)
-		} else {
-			p.hidden = append(p.hidden, c)
-		}
-	}
-	slices.SortFunc(p.shown, board.Compare)
-}
-
 // certain reports whether no candidate that was not read can be among the best, or that cannot be known.
 func (p *picking) certain() bool {
-	if len(p.shown) < p.q.N {
+	if len(p.found) < p.q.N {
 		return false
 	}
-	last := p.shown[p.q.N-1].Sum
+	last := p.found[p.q.N-1].Sum
 	if !p.board.Proves(last, true, p.rise) {
 		return true // reading on would prove nothing, and the names are those of the scan
 	}
 	return last > board.Most(p.next[0].Rest, p.rise) || !p.rise.Changed && !p.board.Slides
 }
 
-// readable reports whether the caller may read at least n candidates. Otherwise there can be better
-// counters for it that are none.
-func (p *picking) readable(n int) bool {
-	for i := range p.board.Candidates {
-		if n == 0 {
-			break
-		}
-		if p.q.Readable(p.board.Candidates[i].Counter) {
-			n--
-		}
-	}
-	return n == 0
-}
-
 func (p *picking) top() Top {
-	t := Top{Moments: p.moment, Top: p.shown[:min(len(p.shown), p.q.N)]}
-	full := len(t.Top) == p.q.N
-	last := board.Ranked{}
+	slices.Sort(p.overflowed)
+	t := Top{Moments: p.moment, Top: placed(p.found[:min(len(p.found), p.q.N)]), Overflowed: p.overflowed}
+	full, last := len(t.Top) == p.q.N, int64(0)
 	if full {
-		last = t.Top[p.q.N-1]
+		last = t.Top[p.q.N-1].Sum
 	}
-	for _, c := range p.hidden {
-		if !full || board.Compare(c, last) < 0 {
-			t.LeftOut++
-		}
-	}
-	t.Complete = p.board.Proves(last.Sum, full, p.rise)
+	t.Complete = p.board.Proves(last, full, p.rise)
 	if t.Complete && !p.rise.Changed && !p.board.Slides {
 		t.CompleteAsOf = t.AsOf // nothing has changed since
 	}
-	if !p.board.All() && !p.readable(p.q.N) {
-		t.CompleteAsOf = time.Time{}
-	}
 	return t
+}
+
+// placed numbers the best counters. Equal totals share a place, and the next place counts them.
+func placed(best []board.Ranked) []TopCounter {
+	all := make([]TopCounter, len(best))
+	for i, c := range best {
+		all[i] = TopCounter{c, i + 1}
+		if i > 0 && c.Sum == best[i-1].Sum {
+			all[i].Rank = all[i-1].Rank
+		}
+	}
+	return all
 }

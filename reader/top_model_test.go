@@ -168,7 +168,7 @@ func (w *world) reset() {
 }
 
 // truth is the order of all counters of a model, in the minutes from from on and before to.
-func truth(model map[string]modelled, readable func(string) bool, from, to wire.Minute) (all []board.Ranked) {
+func truth(model map[string]modelled, from, to wire.Minute) (all []board.Ranked) {
 	for name, m := range model {
 		hidden := m.deleted && m.sum == m.baseline
 		sum := m.sum - m.baseline
@@ -180,7 +180,7 @@ func truth(model map[string]modelled, readable func(string) bool, from, to wire.
 				}
 			}
 		}
-		if readable(name) && !hidden && (to == 0 || sum != 0) {
+		if !hidden && (to == 0 || sum != 0) {
 			all = append(all, board.Ranked{Counter: name, Sum: sum})
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,13 +48,14 @@ func TestTopIsASort(t *testing.T) {
 			if seed%3 == 0 {
 				s = shared{w}
 			}
-			r := newTopReader(t, s, reader.Config{BoardRate: 1_000_000}.SmallBoards(1+w.random.IntN(8)))
+			size := 1 + w.random.IntN(8)
+			r := newTopReader(t, s, reader.Config{BoardRate: 1_000_000}.SmallBoards(size))
 			for range 80 {
 				w.step()
 				if w.random.IntN(2) == 0 {
 					continue
 				}
-				top := checkTop(t, w, r)
+				top := checkTop(t, w, r, min(size, 6))
 				asked++
 				if top.Complete {
 					if complete++; seed%3 == 0 {
@@ -103,16 +103,11 @@ func (w *world) step() {
 	}
 }
 
-// checkTop asks a question at random and compares the answer with the model.
-func checkTop(t *testing.T, w *world, r *reader.Reader) reader.Top {
+// checkTop asks for at most so many counters at random, and compares the answer with the model.
+func checkTop(t *testing.T, w *world, r *reader.Reader, most int) reader.Top {
 	t.Helper()
 	window := windows[w.random.IntN(len(windows))]
-	q := reader.TopQuery{BoardQuery: reader.BoardQuery{Index: "sites", Window: parseWindow(t, window.name)}, N: 1 + w.random.IntN(6)}
-	readable := func(string) bool { return true }
-	if w.random.IntN(3) == 0 {
-		readable = func(name string) bool { return !strings.HasPrefix(name, "page:s1:") }
-		q.Readable = readable
-	}
+	q := reader.TopQuery{BoardQuery: reader.BoardQuery{Index: "sites", Window: parseWindow(t, window.name)}, N: 1 + w.random.IntN(most)}
 	top, err := r.Top(t.Context(), q)
 	if err != nil {
 		t.Fatalf("Top: %v", err)
@@ -120,31 +115,46 @@ func checkTop(t *testing.T, w *world, r *reader.Reader) reader.Top {
 	w.mu.Lock() // a scan may run
 	defer w.mu.Unlock()
 	from, to := window.bounds(top.AsOf)
-	now := truth(w.counters, readable, from, to)
-	for _, c := range top.Top {
+	now := truth(w.counters, from, to)
+	got := rankedOf(t, top)
+	for _, c := range got {
 		if !slices.Contains(now, c) {
 			t.Errorf("%s: top has %v, and the counters are %v", window.name, c, now)
 		}
 	}
-	if !slices.IsSortedFunc(top.Top, board.Compare) || len(top.Top) > q.N {
-		t.Errorf("%s: top %d is %v", window.name, q.N, top.Top)
+	if !slices.IsSortedFunc(got, board.Compare) || len(got) > q.N {
+		t.Errorf("%s: top %d is %v", window.name, q.N, got)
 	}
 	best := now[:min(len(now), q.N)]
-	if diff := cmp.Diff(best, slices.Clone(top.Top)); top.Complete && len(best)+len(top.Top) > 0 && diff != "" {
+	if diff := cmp.Diff(best, got); top.Complete && len(best)+len(got) > 0 && diff != "" {
 		t.Errorf("%s: top %d says complete (-right +got):\n%s", window.name, q.N, diff)
 	}
 	if at, ok := w.scanned[top.CompleteAsOf]; ok {
 		if from, to := window.bounds(top.CompleteAsOf); window.name != "1h" {
-			checkNames(t, top, q.N, truth(at, readable, from, to), now)
+			checkNames(t, top, q.N, truth(at, from, to), now)
 		}
-	} else if !top.CompleteAsOf.Equal(top.AsOf) && !top.CompleteAsOf.IsZero() {
+	} else if !top.CompleteAsOf.Equal(top.AsOf) {
 		t.Errorf("%s: complete as of %s, and no scan was then", window.name, top.CompleteAsOf)
 	}
-	all := truth(w.counters, func(string) bool { return true }, from, to)
-	if hidden := len(all) - len(now); top.LeftOut > hidden {
-		t.Errorf("%s: %d are left out, of %d that may not be read", window.name, top.LeftOut, hidden)
-	}
 	return top
+}
+
+// rankedOf checks the places of an answer: each is 1 more than the number of counters with a larger sum.
+func rankedOf(t *testing.T, top reader.Top) (all []board.Ranked) {
+	t.Helper()
+	for _, c := range top.Top {
+		larger := 0
+		for _, other := range top.Top {
+			if other.Sum > c.Sum {
+				larger++
+			}
+		}
+		if c.Rank != larger+1 {
+			t.Errorf("%v has place %d, and %d counters of %v have more", c.Ranked, c.Rank, larger, top.Top)
+		}
+		all = append(all, c.Ranked)
+	}
+	return all
 }
 
 // checkNames: a counter that was among the best at the scan, and is better now than the last of the answer, is in
@@ -153,8 +163,8 @@ func checkNames(t *testing.T, top reader.Top, n int, scanned, now []board.Ranked
 	t.Helper()
 	for _, was := range scanned[:min(len(scanned), n)] {
 		at := slices.IndexFunc(now, func(c board.Ranked) bool { return c.Counter == was.Counter })
-		in := slices.ContainsFunc(top.Top, func(c board.Ranked) bool { return c.Counter == was.Counter })
-		if at >= 0 && !in && (len(top.Top) < n || board.Compare(now[at], top.Top[len(top.Top)-1]) < 0) {
+		in := slices.ContainsFunc(top.Top, func(c reader.TopCounter) bool { return c.Counter == was.Counter })
+		if at >= 0 && !in && (len(top.Top) < n || board.Compare(now[at], top.Top[len(top.Top)-1].Ranked) < 0) {
 			t.Errorf("%v was among the best at the scan, and is %v: top %d is %+v; now %v", was, now[at], n, top, now)
 		}
 	}
@@ -220,7 +230,7 @@ func TestTheOldBoardServes(t *testing.T) {
 		})
 		for range 5 {
 			top, err := r.Top(t.Context(), q)
-			if err != nil || len(top.Top) != 1 || top.Top[0] != (board.Ranked{Counter: "page:a:1", Sum: 6}) || top.Complete {
+			if err != nil || len(top.Top) != 1 || top.Top[0].Ranked != (board.Ranked{Counter: "page:a:1", Sum: 6}) || top.Complete {
 				t.Errorf("during a scan: %+v, %v; want page:a:1 with 6, not complete", top, err)
 			}
 		}
@@ -253,6 +263,17 @@ func TestRank(t *testing.T) {
 				t.Errorf("rank of %s: %+v, want %d of 5, complete", counter, got, want)
 			}
 		}
+		all := newTopReader(t, w, reader.Config{})
+		defer all.Close()
+		top, err := all.Top(t.Context(), reader.TopQuery{BoardQuery: reader.BoardQuery{Index: "sites"}, N: 9})
+		if err != nil || len(top.Top) != 5 {
+			t.Errorf("the top: %+v, %v", top, err)
+		}
+		for _, c := range top.Top {
+			if got := rank(c.Counter); got.Rank != c.Rank || got.Total != c.Sum {
+				t.Errorf("the top has %+v, and the rank is %+v", c, got)
+			}
+		}
 		w.add(map[string]int64{"page:a:1": -15, "page:a:6": 45}) // 35 and 45
 		if got := rank("page:a:1"); got.Rank != 2 || got.Total != 35 || got.Complete {
 			t.Errorf("a candidate that fell: %+v, want rank 2, not complete", got)
@@ -260,7 +281,7 @@ func TestRank(t *testing.T) {
 		if got := rank("page:a:6"); got.Rank != 2 || got.Total != 45 {
 			t.Errorf("a new counter: %+v, want rank 2", got)
 		}
-		_, err := r.Rank(t.Context(), reader.BoardQuery{Index: "sites"}, "shop:a")
+		_, err = r.Rank(t.Context(), reader.BoardQuery{Index: "sites"}, "shop:a")
 		if !errors.Is(err, countmill.ErrInvalid) {
 			t.Errorf("the rank of a counter that the index has not: %v, want ErrInvalid", err)
 		}
@@ -282,6 +303,14 @@ func TestTopRefuses(t *testing.T) {
 		}
 		if _, ok := errors.AsType[*reader.NoIndexError](ask(r, reader.BoardQuery{Index: "other"}, 1)); !ok {
 			t.Errorf("an index that does not exist is not refused")
+		}
+		for _, q := range []reader.BoardQuery{{Index: "sites"}, {Index: "sites", Window: parseWindow(t, "1h")}, {Index: "sites", Groups: true}} {
+			var asked []string
+			q.MayRead = func(prefix string) bool { asked = append(asked, prefix); return false }
+			none, ok := errors.AsType[*reader.NoIndexError](ask(r, q, 1))
+			if want := map[bool]string{false: "page:", true: "=site:"}[q.Groups]; !ok || *none != (reader.NoIndexError{Index: "sites"}) || !slices.Equal(slices.Compact(asked), []string{want}) {
+				t.Errorf("a caller without the right on %s: got %v, asked for %q", want, none, asked)
+			}
 		}
 		if none, ok := errors.AsType[*reader.NotServingError](ask(r, reader.BoardQuery{Index: "sites", Groups: true}, 1)); !ok || none.Group != "=site:*" {
 			t.Errorf("groups of an index that is being built are not refused")

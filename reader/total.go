@@ -28,12 +28,14 @@ type Total struct {
 	// Exists is false for a counter that was never incremented, or not since it was deleted.
 	// Total and Shards are then 0.
 	Exists bool
+	// Overflow means that the total does not fit 64 bits. Total is then 0, and an *OverflowError came with it.
+	Overflow bool
 	// Checked is, for a group, when its index was last compared with the shards of its counters: the total
 	// has everything that was folded before the index. It is zero for other counters.
 	Checked time.Time
 }
 
-// An OverflowError names a counter whose total does not fit 64 bits. It matches
+// An OverflowError names a counter whose total does not fit 64 bits, the first one of a call. It matches
 // countmill.ErrOverflow.
 type OverflowError struct{ Counter string }
 
@@ -43,6 +45,16 @@ func (e *OverflowError) Error() string {
 
 // Is makes errors.Is(err, countmill.ErrOverflow) true.
 func (e *OverflowError) Is(target error) bool { return target == countmill.ErrOverflow }
+
+// overflowOf returns an *OverflowError for the first total that has Overflow; nil if none has.
+func overflowOf(totals []Total) error {
+	for i := range totals {
+		if totals[i].Overflow {
+			return &OverflowError{Counter: totals[i].Counter}
+		}
+	}
+	return nil
+}
 
 // A sum adds shards in 128 bits. So only the final sum must fit 64 bits, not the sums on the way.
 type sum struct {

@@ -89,10 +89,7 @@ func (e *NoWindowError) Error() string {
 // covered returns the rule by which all counters of the query keep a series for the window, or a
 // *NoWindowError.
 func (w Window) covered(rules *store.Rules, q *store.SumsQuery) (*store.SeriesRule, error) {
-	prefix := q.Index.Prefix()
-	if q.Groups {
-		prefix = q.Index.GroupPrefix()
-	}
+	prefix := q.Prefix()
 	at := slices.IndexFunc(rules.Series, func(r store.SeriesRule) bool { return r.Ended.IsZero() && w.covers(&r, prefix) })
 	if at >= 0 {
 		return &rules.Series[at], nil

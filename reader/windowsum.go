@@ -2,9 +2,11 @@ package reader
 
 import (
 	"context"
+	"errors"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/reader/board"
 )
 
@@ -12,9 +14,9 @@ import (
 // and one after the other would take long. A series of a month can have megabytes.
 const seriesAtOnce = 16
 
-// ranked returns the sums of counters that were read, and leaves out those without one.
+// ranked returns the sums of counters that were read, and leaves out those without one. It notes those whose sum does not fit 64 bits.
 func (br *boardReading) ranked(ctx context.Context, of []*partial) ([]board.Ranked, error) {
-	sums, some := make([]int64, len(of)), make([]bool, len(of))
+	sums, some, over := make([]int64, len(of)), make([]bool, len(of)), make([]bool, len(of))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(1)
 	if br.board.Query.Rate > 0 {
@@ -26,11 +28,14 @@ func (br *boardReading) ranked(ctx context.Context, of []*partial) ([]board.Rank
 		}
 		if br.query.To == 0 {
 			total, err := t.total()
-			sums[i], some[i] = total.Total, err == nil && total.Exists
+			sums[i], some[i], over[i] = total.Total, err == nil && total.Exists, err != nil
 			continue
 		}
 		group.Go(func() (err error) {
 			sums[i], some[i], err = br.inWindow(ctx, t)
+			if over[i] = errors.Is(err, countmill.ErrOverflow); over[i] {
+				return nil
+			}
 			return err
 		})
 	}
@@ -39,6 +44,9 @@ func (br *boardReading) ranked(ctx context.Context, of []*partial) ([]board.Rank
 	}
 	found := make([]board.Ranked, 0, len(of))
 	for i, t := range of {
+		if over[i] {
+			br.overflowed = append(br.overflowed, t.counter)
+		}
 		if some[i] {
 			found = append(found, board.Ranked{Counter: t.counter, Sum: sums[i]})
 		}
@@ -46,7 +54,7 @@ func (br *boardReading) ranked(ctx context.Context, of []*partial) ([]board.Rank
 	return found, nil
 }
 
-// inWindow returns the sum of a counter in the window; ok is false if it has none.
+// inWindow returns the sum of a counter in the window; ok is false if it has none. The error may be an *OverflowError.
 func (br *boardReading) inWindow(ctx context.Context, t *partial) (sum int64, ok bool, err error) {
 	if !t.exists || t.deleted() {
 		return 0, false, nil
@@ -65,8 +73,6 @@ func (br *boardReading) inWindow(ctx context.Context, t *partial) (sum int64, ok
 		return 0, false, err
 	}
 	row := Row{Counter: t.counter, Time: br.query.From.Time(), End: br.query.To.Time()}
-	if sumRow(&row, buckets) != nil { // the sum does not fit 64 bits
-		return 0, false, nil
-	}
-	return row.Value, row.Value != 0, nil
+	err = sumRow(&row, buckets)
+	return row.Value, err == nil && row.Value != 0, err
 }

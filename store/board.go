@@ -27,6 +27,14 @@ func (q *SumsQuery) Has(name string) bool {
 	return q.Index.Has(name)
 }
 
+// Prefix is the text with which all names that the query is about begin, but for Index.Overflow.
+func (q *SumsQuery) Prefix() string {
+	if q.Groups {
+		return q.Index.GroupPrefix()
+	}
+	return q.Index.Prefix()
+}
+
 // A CounterSum is the sum of one counter.
 type CounterSum struct {
 	// Counter is valid during the call only.

@@ -85,7 +85,7 @@ func (s Settings) createIndex(indexes []Index, wanted Index, now time.Time, sett
 	for i := range indexes {
 		// The groups of two indexes would be one counter, and the deletion of one index would take it.
 		if a, b := x.GroupPrefix(), indexes[i].GroupPrefix(); strings.HasPrefix(a, b) || strings.HasPrefix(b, a) {
-			return s, &countmill.FieldError{Field: "group", Problem: "can be a group of index " + indexes[i].Name, Limit: "groups of two indexes begin with different text"}
+			return s, &countmill.FieldError{Field: "group", Problem: "can be a group of another index", Limit: "groups of two indexes begin with different text: countmill index list"}
 		}
 	}
 	x.Number, x.Version, x.Since = s.Version+1, s.Version+1, now.Add(settle)
@@ -97,8 +97,8 @@ func (s Settings) createIndex(indexes []Index, wanted Index, now time.Time, sett
 				n++
 			}
 		}
-		if n > MaxGroups {
-			return s, &countmill.FieldError{Field: "match", Problem: "begins as too many other indexes do", Limit: fmt.Sprintf("%d indexes for counters that begin with %q", MaxGroups, indexes[i].Prefix())}
+		if n > MaxGroups { // without their texts, which the caller need not know
+			return s, &countmill.FieldError{Field: "match", Problem: "begins as too many other indexes do", Limit: fmt.Sprintf("%d indexes for counters that begin with the same text", MaxGroups)}
 		}
 	}
 	slices.SortFunc(indexes, func(a, b Index) int { return cmp.Compare(a.Name, b.Name) })

@@ -26,24 +26,25 @@
  *   given; empty at the beginning. The journal is complete up to settledUntil; later entries are not shown yet.
  * @typedef {{sequence: string, last: number, exists: boolean}} SequenceState
  *   last is the last value, 0 if there was none. exists is false if nobody has used it since its delete, or ever.
- * @typedef {{name: string, match: string, group: string, state: string, pieces: number, piecesDone: number, checkedAt: string | null}} Index
+ * @typedef {{name: string, match: string, group: string, state: string, pieces: number | null, piecesDone: number | null, checkedAt: string | null}} Index
  *   Puts the counters of match into groups, counters whose names begin with =. Groups have totals while state is
- *   serving, and not building or deleting. checkedAt: when it was last compared with the shards of its counters.
- * @typedef {{asOf: string, completeAsOf: string | null, complete: boolean, partial: boolean}} Proof
+ *   serving, and not building or deleting. pieces are null if the token may not read all its counters. checkedAt: when it was last compared with the shards of its counters.
+ * @typedef {{asOf: string, completeAsOf: string, complete: boolean, partial: boolean}} Proof
  *   Totals are exact as of asOf, and all counters were looked at as of completeAsOf. complete: it is proved that no
  *   other counter belongs in the answer. partial: the window began before the rule for its series.
- * @typedef {Proof & {top: {counter: string, total: bigint}[], leftOut: number}} Top
- *   The best counters, the best first, with their totals or the sums of the window. leftOut: how many would be in top
- *   if the token could read them.
+ * @typedef {Proof & {top: {counter: string, total: bigint, rank: number}[], overflowed: string[]}} Top
+ *   The best counters, the best first, with their totals or the sums of the window, and their places. Equal totals share
+ *   a place. overflowed have none, because their totals do not fit 64 bits.
  * @typedef {Proof & {counter: string, total: bigint, rank: number | null, of: number}} Rank
  *   rank is null if the counter does not exist, or has 0 in the window. of: how many were ordered.
  * @typedef {CallOptions & {window?: string, tz?: string}} BoardOptions
  *   window orders by the increments of today, this-week or this-month in the time zone tz, or of the last 1h. It needs
  *   a rule for series: NotFoundError says so.
- * @typedef {{totals: Total[], whole: boolean, removed: string[], truncated: boolean, lag: number | null}} Update
+ * @typedef {{totals: Total[], whole: boolean, removed: string[], truncated: boolean, lag: number | null, overflowed: string[]}} Update
  *   The totals of a watch that have changed. whole: these are all totals, and any others are gone. So is the first
  *   update, and the first one after a break. removed are counters that were deleted or are beyond the limit.
  *   truncated: more counters have the prefix. lag: the age of the oldest uncommitted increment, in seconds.
+ *   overflowed: their totals do not fit 64 bits, and are missing.
  * @typedef {{receipt: string, countedAsOf: string}} Accepted
  *   Increments that are durable. Totals of the moment countedAsOf or a later one contain them. It is empty if not
  *   known; receipt is empty if the server counts before it answers.
@@ -262,7 +263,7 @@ export class Client {
   async top(index, { n = 10, of, window, tz, timeout } = {}) {
     const path = "/v1/top?" + query({ index, n: String(n), of, window, tz });
     return this.#call({ path, read: true, exact: true, maybe: 0 }, this.#deadline(timeout), (a) => (
-      { top: a.top.map((/** @type {any} */ t) => ({ counter: t.counter, total: BigInt(t.total) })), leftOut: a.left_out, ...proof(a) }));
+      { top: a.top.map((/** @type {any} */ t) => ({ counter: t.counter, total: BigInt(t.total), rank: t.rank })), overflowed: a.overflowed ?? [], ...proof(a) }));
   }
 
   /** The place of a counter among those of an index. @param {string} index @param {string} counter @param {BoardOptions} [options] @returns {Promise<Rank>} */
@@ -304,7 +305,8 @@ export class Client {
   }
 
   /**
-   * Up to 1,000 totals, in the order asked. Those with source "store" are of one moment.
+   * Up to 1,000 totals, in the order asked. Those with source "store" are of one moment. If some do not fit 64 bits, the
+   * problem of TotalOverflowError has these counters as overflowed, and the other totals.
    * @param {string[]} counters @param {ReadOptions} [options] @returns {Promise<Total[]>}
    */
   async totals(counters, { timeout, maxStaleness, minAsOf = "", after, wait = 2000 } = {}) {
@@ -314,8 +316,9 @@ export class Client {
     }
     const path = "/v1/totals?" + query({ max_staleness: maxStaleness, min_as_of: minAsOf, after, wait: after ? wait : undefined });
     const body = JSON.stringify({ counters });
-    const got = await this.#call({ path, body, read: true, exact: true, maybe: 0 }, this.#deadline(timeout), (a) => ({ ...a, totals: a.totals.map(total) }));
-    if (got.totals.length !== counters.length) throw new UnavailableError("the answer has another number of totals than was asked for");
+    const got = await this.#call({ path, body, read: true, exact: true, maybe: 0 }, this.#deadline(timeout), (a) => ({ ...a, ...totalsOf(a) }));
+    if (got.totals.length + got.overflowed.length !== counters.length) throw new UnavailableError("the answer has another number of totals than was asked for");
+    if (got.overflowed.length) throw new TotalOverflowError("totals that do not fit 64 bits: " + JSON.stringify(got.overflowed), { problem: got });
     if (got.set_aside?.length) throw new SetAsideError("increments of the receipt are in dead letters: " + JSON.stringify(got.set_aside), { problem: got });
     return got.totals;
   }
@@ -428,7 +431,7 @@ export class Client {
             const got = JSON.parse(data);
             if (name === "problem") this.#report(problem(got.status, data, null));
             else {
-              yield { totals: got.totals.map(total), whole, removed: got.removed ?? [], truncated: got.truncated ?? false, lag: got.lag ?? null };
+              yield { ...totalsOf(got), whole, removed: got.removed ?? [], truncated: got.truncated ?? false, lag: got.lag ?? null };
               whole = false;
             }
             name = data = "";
@@ -663,6 +666,12 @@ function line(counter, delta, more = {}) {
 /** @param {Map<string, number>} sums @returns {Increment[]} */
 function entries(sums) {
   return [...sums].map(([counter, delta]) => ({ counter, delta }));
+}
+
+/** The totals of an answer, and the counters that have none. @param {any} a @returns {{totals: Total[], overflowed: string[]}} */
+function totalsOf(a) {
+  const wrong = (/** @type {any} */ t) => t.error !== undefined;
+  return { totals: a.totals.filter((/** @type {any} */ t) => !wrong(t)).map(total), overflowed: a.totals.filter(wrong).map((/** @type {any} */ t) => t.counter) };
 }
 
 /** @param {any} t @returns {Total} */

@@ -142,8 +142,8 @@ class Index:
     match: str  # the counters: page:{site}:*
     group: str  # the name of a counter's group without the =: site:{site}
     state: str  # building, serving or deleting; groups have totals while it is serving
-    pieces: int  # of the work
-    pieces_done: int
+    pieces: Optional[int]  # of the work; None if the token may not read all counters of the index
+    pieces_done: Optional[int]
     checked_at: Optional[datetime]  # when it was last compared with the shards of its counters
 
 
@@ -151,12 +151,12 @@ class Index:
 class Top:
     """The best counters of an index, the best first. docs/howto/leaderboards.md says what complete proves."""
 
-    top: List[Tuple[str, int]]  # with their totals, or the sums of the window
-    left_out: int  # how many would be in top if the token could read them
+    top: List[Tuple[str, int, int]]  # each with its total, or the sum of the window, and its place; equal totals share one
     as_of: datetime  # the totals are exact as of this moment
-    complete_as_of: Optional[datetime]  # all counters were looked at as of this moment
+    complete_as_of: datetime  # all counters were looked at as of this moment
     complete: bool  # it is proved that no other counter belongs in top
     partial: bool  # the window began before the rule for its series
+    overflowed: List[str]  # they have no place, because their totals do not fit 64 bits
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ class Rank:
     rank: Optional[int]  # None if the counter does not exist, or has 0 in the window
     of: int  # how many were ordered
     as_of: datetime
-    complete_as_of: Optional[datetime]
+    complete_as_of: datetime
     complete: bool
     partial: bool
 
@@ -182,6 +182,7 @@ class Update:
     removed: List[str]  # no longer in the list: deleted, or beyond the limit
     truncated: bool  # more counters have the prefix than the limit
     lag: Optional[float]  # seconds: the age of the oldest uncommitted increment; None if unknown
+    overflowed: List[str]  # their totals do not fit 64 bits, and are missing
 
 
 @dataclass
@@ -314,7 +315,7 @@ class Client:
         """
         path = "/v1/top" + _query(index=index, n=n, of=of, window=window, tz=tz)
         return self._call(_Request(path), self._deadline(timeout), lambda a: Top(
-            [(t["counter"], int(t["total"])) for t in a["top"]], a["left_out"], **_proof(a)))
+            [(t["counter"], int(t["total"]), t["rank"]) for t in a["top"]], **_proof(a), overflowed=a.get("overflowed", [])))
 
     def rank(self, index: str, counter: str, *, window: str = "", tz: str = "", timeout: Optional[float] = None) -> Rank:
         """The place of a counter among those of an index. window and tz are those of top."""
@@ -368,15 +369,19 @@ class Client:
         max_staleness accepts older, cheaper ones; 0 reads the store. min_as_of accepts none of a moment before:
         pass the as_of of an earlier total, and a counter never goes back. after, an Accepted or a receipt, accepts
         none without these increments; the server waits for them for up to wait, 5 s at most.
+
+        If totals do not fit 64 bits, the problem of TotalOverflowError has these counters as overflowed, and the other totals.
         """
         if isinstance(after, Accepted):
             min_as_of, after = max(filter(None, (min_as_of, after.counted_as_of)), default=None), after.receipt
         path = "/v1/totals" + _query(max_staleness=_duration(max_staleness), min_as_of=min_as_of and min_as_of.isoformat(),
                                      after=after, wait=_duration(wait) if after else None)
         body = json.dumps({"counters": list(counters)}).encode()
-        got = self._call(_Request(path, body), self._deadline(timeout), lambda a: {**a, "totals": _totals(a)})
-        if len(got["totals"]) != len(counters):
+        got = self._call(_Request(path, body), self._deadline(timeout), lambda a: {**a, "totals": _totals(a), "overflowed": _overflowed(a)})
+        if len(got["totals"]) + len(got["overflowed"]) != len(counters):
             raise UnavailableError("the answer has another number of totals than was asked for")
+        if got["overflowed"]:
+            raise TotalOverflowError(f"totals that do not fit 64 bits: {got['overflowed']}", problem=got)
         if got.get("set_aside"):
             raise SetAsideError(f"increments of the receipt are in dead letters: {got['set_aside']}", problem=got)
         return got["totals"]
@@ -474,7 +479,7 @@ class Client:
                     if name == "problem":
                         self._report(_problem(got["status"], data.encode(), ""))
                     else:
-                        yield Update(_totals(got), whole, got.get("removed", []), "truncated" in got, got.get("lag"))
+                        yield Update(_totals(got), whole, got.get("removed", []), "truncated" in got, got.get("lag"), _overflowed(got))
                         whole = False
                     data = ""
 
@@ -701,7 +706,12 @@ def _values(answer: dict, count: int) -> range:
 
 def _totals(answer: dict) -> List[Total]:
     return [Total(t["counter"], int(t["total"]), _moment(t["as_of"]), t["source"], t["shards"], t["exists"], t.get("rate"))
-            for t in answer["totals"]]
+            for t in answer["totals"] if "error" not in t]
+
+
+def _overflowed(answer: dict) -> List[str]:
+    """The counters that have no total, because it does not fit 64 bits."""
+    return [t["counter"] for t in answer["totals"] if "error" in t]
 
 
 def _entries(answer: dict) -> List[JournalEntry]:
@@ -719,7 +729,7 @@ def _indexes(answer: dict) -> List[Index]:
 
 
 def _proof(answer: dict) -> dict:
-    return {"as_of": _moment(answer["as_of"]), "complete_as_of": _maybe_moment(answer["complete_as_of"]),
+    return {"as_of": _moment(answer["as_of"]), "complete_as_of": _moment(answer["complete_as_of"]),
             "complete": answer["complete"], "partial": answer["partial"]}
 
 

@@ -541,15 +541,23 @@ class Scripted(unittest.TestCase):
         self.assertEqual(s.got[0][2], "/v1/journal?counter=a&before=" + "f" * 40 + "&limit=1")
 
     def test_boards_of_a_window(self):
-        proof = {"as_of": NOW, "complete_as_of": None, "complete": False, "partial": True}
-        c, s = self.open(answer(200, top=[{"counter": "a", "total": 2**60}], left_out=3, **proof),
+        proof = {"as_of": NOW, "complete_as_of": NOW, "complete": False, "partial": True}
+        c, s = self.open(answer(200, top=[{"counter": "a", "total": 2**60, "rank": 1}], overflowed=["o"], **proof),
                          answer(200, counter="a", total=2**60, rank=1, of=5, **proof))
         top, rank = c.top("sites", 1, of="groups", window="today", tz="Asia/Kolkata"), c.rank("sites", "a", window="1h", tz="Asia/Kolkata")
         self.assertEqual([g[2] for g in s.got], ["/v1/top?index=sites&n=1&of=groups&window=today&tz=Asia%2FKolkata",
                                                  "/v1/rank?index=sites&counter=a&window=1h&tz=Asia%2FKolkata"])
-        self.assertEqual((top.top, top.left_out, rank.total, rank.rank, rank.of), ([("a", 2**60)], 3, 2**60, 1, 5))
+        self.assertEqual(top.overflowed, ["o"])
+        self.assertEqual((top.top, rank.total, rank.rank, rank.of), ([("a", 2**60, 1)], 2**60, 1, 5))
         for board in (top, rank):
-            self.assertEqual((board.as_of.year, board.complete_as_of, board.complete, board.partial), (2026, None, False, True))
+            self.assertEqual((board.as_of.year, board.complete_as_of.year, board.complete, board.partial), (2026, 2026, False, True))
+
+    def test_an_overflow_beside_a_total(self):
+        fine = {"counter": "a", "total": 7, "as_of": NOW, "source": "store", "shards": 1, "exists": True}
+        c, _ = self.open(answer(200, totals=[{**fine, "counter": "o", "total": None, "error": "urn:countmill:problem:overflow"}, fine], lag=None))
+        with self.assertRaises(countmill.TotalOverflowError) as caught:
+            c.totals(["o", "a"])
+        self.assertEqual((caught.exception.problem["overflowed"], [t.total for t in caught.exception.problem["totals"]]), (["o"], [7]))
 
     def test_changes_that_may_be_repeated(self):
         index = {"name": "sites", "match": "page:{site}:*", "group": "site:{site}", "state": "building", "pieces": 2, "pieces_done": 1, "checked_at": None}
@@ -686,8 +694,8 @@ class Real(unittest.TestCase):
         until(self, "the index serves", lambda: self.c.indexes()[0].state == "serving")
         self.assertEqual([(x.name, x.match, x.group) for x in self.c.indexes()], [("boards", "board:{x}:*", "x:{x}")])
         top = self.c.top("boards", 2)
-        self.assertEqual((top.top, top.complete, top.left_out), ([("board:b:1", 2**50), ("board:a:2", 7)], True, 0))
-        self.assertEqual(self.c.top("boards", of="groups").top, [("=x:b", 2**50), ("=x:a", 12)])
+        self.assertEqual((top.top, top.complete), ([("board:b:1", 2**50, 1), ("board:a:2", 7, 2)], True))
+        self.assertEqual(self.c.top("boards", of="groups").top, [("=x:b", 2**50, 1), ("=x:a", 12, 2)])
         rank = self.c.rank("boards", "board:a:2")
         self.assertEqual((rank.rank, rank.of, rank.total, rank.counter), (2, 3, 7, "board:a:2"))
         self.assertIsNone(self.c.rank("boards", "board:c:none").rank)

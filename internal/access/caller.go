@@ -56,6 +56,17 @@ func (e *OutsideError) Limit() string {
 	return text
 }
 
+// Prefixes are those of the caller's counters; nil if it may use all.
+func (c Caller) Prefixes() []string {
+	if c.token == nil {
+		return nil
+	}
+	return c.token.Prefixes
+}
+
+// May reports whether the caller may use all counters with a prefix.
+func (c Caller) May(prefix string) bool { return c.Check(prefix) == nil }
+
 // Check returns nil if the caller may use the counter, otherwise an *OutsideError.
 func (c Caller) Check(counter string) error {
 	if !c.Limited() {

@@ -13,8 +13,8 @@ import (
 	"github.com/countmill/countmill/internal/access"
 )
 
-// typePrefix makes a problem's type of its word.
-const typePrefix = "urn:countmill:problem:"
+// TypePrefix makes a problem's type of its word.
+const TypePrefix = "urn:countmill:problem:"
 
 // How long clients are asked to wait. Guesses: an open batch leaves within a second; a backend
 // that is unavailable seldom comes back within five.
@@ -63,7 +63,7 @@ func (p *Problem) Error() string {
 
 // NewProblem is a problem of the type urn:countmill:problem:word.
 func NewProblem(status int, word, title, detail string) *Problem {
-	return &Problem{Type: typePrefix + word, Title: title, Status: status, Detail: detail}
+	return &Problem{Type: TypePrefix + word, Title: title, Status: status, Detail: detail}
 }
 
 func (p *Problem) with(header, value string) *Problem {
@@ -131,7 +131,7 @@ func AsProblem(err error) *Problem {
 // anything else maybe done.
 func asProblemOf(r *http.Request, err error) *Problem {
 	p := AsProblem(err)
-	if p.Type != typePrefix+"internal" || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
+	if p.Type != TypePrefix+"internal" || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
 		return p
 	}
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {

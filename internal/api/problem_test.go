@@ -54,7 +54,7 @@ func TestErrorsBecomeProblems(t *testing.T) {
 			w := httptest.NewRecorder()
 			WriteError(w, httptest.NewRequest(tc.method, "/v1/a%2Fb?q=1", nil), log, tc.err)
 			p := problemOf(t, w.Result())
-			if p.Status != tc.status || p.Type != typePrefix+tc.word || !strings.Contains(p.Detail, tc.detail) || p.Title == "" {
+			if p.Status != tc.status || p.Type != TypePrefix+tc.word || !strings.Contains(p.Detail, tc.detail) || p.Title == "" {
 				t.Errorf("got %+v, want status %d, type %s, detail with %q", p, tc.status, tc.word, tc.detail)
 			}
 			if got := w.Header().Get("Retry-After"); got != tc.retryAfter {

@@ -149,7 +149,7 @@ func TestBodyTimeoutIs408(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p := problemOf(t, resp); p.Status != 408 || p.Type != typePrefix+"timeout" || time.Since(began) != 50*time.Millisecond {
+		if p := problemOf(t, resp); p.Status != 408 || p.Type != TypePrefix+"timeout" || time.Since(began) != 50*time.Millisecond {
 			t.Errorf("got %+v after %s, want a 408 after 50ms", p, time.Since(began))
 		}
 	})

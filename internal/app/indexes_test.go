@@ -235,7 +235,7 @@ func TestDeletedIndexIsNotRead(t *testing.T) {
 	}
 }
 
-// A token of a prefix sees the indexes of its groups, and creates and deletes those of its counters.
+// A token of a prefix sees the indexes of its counters or groups, and creates and deletes those of both. For it, others do not exist.
 func TestIndexesAndPrefixes(t *testing.T) {
 	t.Parallel()
 	r, secrets, _, _ := startGuarded(t)
@@ -248,8 +248,11 @@ func TestIndexesAndPrefixes(t *testing.T) {
 	if status, text := r.call(t, "GET", "/v1/indexes", "", bearer(secrets[access.Read])...); status != 200 || strings.Count(text, `"name"`) != 2 {
 		t.Errorf("a reader of everything: got %d %s", status, text)
 	}
-	if status, text := r.call(t, "GET", "/v1/indexes", "", bearer(secrets["pages"])...); status != 200 || strings.Contains(text, `"name"`) {
-		t.Errorf("a token of page: alone, which has no groups: got %d %s", status, text)
+	if status, text := r.call(t, "GET", "/v1/indexes", "", bearer(secrets["pages"])...); status != 200 || strings.Count(text, `"name"`) != 1 || !strings.Contains(text, `"name":"sites"`) {
+		t.Errorf("a token of page: alone: got %d %s, want sites", status, text)
+	}
+	if status, text := r.call(t, "DELETE", "/v1/indexes?name=shops", "", bearer(secrets["pages"])...); status != 404 || strings.Contains(text, "shop:") {
+		t.Errorf("its deletion of an index that it may not see: got %d %s, want 404", status, text)
 	}
 	if status, text := r.call(t, "DELETE", "/v1/indexes?name=sites", "", bearer(secrets["pages"])...); status != 403 || !strings.Contains(text, `"field":"group"`) {
 		t.Errorf("its deletion of an index whose groups it may not use: got %d %s", status, text)

@@ -50,7 +50,7 @@ func (a *API) badge(c call) error {
 	defer a.badges.Add(-1)
 	ts, err := a.services.Reader.TotalsSince(c.ctx, []string{name}, badgeStaleness, time.Time{})
 	if err != nil {
-		return a.asReadProblem(c.ctx, err)
+		return a.asReadProblem(c, err)
 	}
 	label := shorten(c.params.Get("label"))
 	if !c.params.Has("label") {

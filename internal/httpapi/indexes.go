@@ -1,8 +1,8 @@
 package httpapi
 
 import (
-	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -28,26 +28,36 @@ type indexes struct {
 }
 
 type index struct {
-	Name       string  `json:"name"`
-	Match      string  `json:"match"`
-	Group      string  `json:"group"`
-	State      string  `json:"state"`
-	Pieces     int     `json:"pieces"`
-	PiecesDone int     `json:"pieces_done"`
-	ShardsRead int64   `json:"shards_read"`
-	Corrected  int64   `json:"corrected"`
+	Name  string `json:"name"`
+	Match string `json:"match"`
+	Group string `json:"group"`
+	State string `json:"state"`
+	// The progress depends on all counters of the index: null for a caller who may not read them.
+	Pieces     *int    `json:"pieces"`
+	PiecesDone *int    `json:"pieces_done"`
+	ShardsRead *int64  `json:"shards_read"`
+	Corrected  *int64  `json:"corrected"`
 	Since      string  `json:"since"`
 	ServingAt  *string `json:"serving_at"`
 	CheckedAt  *string `json:"checked_at"`
 	EndedAt    *string `json:"ended_at"`
 }
 
-func indexOf(s *admin.IndexState) index {
-	return index{
+func indexOf(caller access.Caller, s *admin.IndexState) index {
+	shown := index{
 		Name: s.Name, Match: s.Match, Group: s.Index.Group, State: s.State,
-		Pieces: s.Pieces, PiecesDone: s.Done, ShardsRead: s.Shards, Corrected: s.Corrected,
 		Since: api.FormatTime(s.Since), ServingAt: timeOrNull(s.Serving), CheckedAt: timeOrNull(s.Checked), EndedAt: timeOrNull(s.Ended),
 	}
+	if caller.May(s.Prefix()) {
+		shown.Pieces, shown.PiecesDone, shown.ShardsRead, shown.Corrected = &s.Pieces, &s.Done, &s.Shards, &s.Corrected
+	}
+	return shown
+}
+
+// maySee reports whether the caller may read all counters or all groups of the index. For any other caller the index does not
+// exist.
+func maySee(caller access.Caller, x *store.Index) bool {
+	return caller.May(x.Prefix()) || caller.May(x.GroupPrefix())
 }
 
 func timeOrNull(t time.Time) *string {
@@ -58,7 +68,7 @@ func timeOrNull(t time.Time) *string {
 	return &text
 }
 
-// indexes lists the indexes whose groups the caller may use.
+// indexes lists the indexes that the caller may see.
 func (a *API) indexes(c call) (any, error) {
 	states, version, err := a.services.Admin.Indexes(c.ctx)
 	if err != nil {
@@ -66,8 +76,8 @@ func (a *API) indexes(c call) (any, error) {
 	}
 	shown := indexes{Version: version, Indexes: []index{}}
 	for i := range states {
-		if c.caller().Check(states[i].GroupPrefix()) == nil {
-			shown.Indexes = append(shown.Indexes, indexOf(&states[i]))
+		if maySee(c.caller(), &states[i].Index) {
+			shown.Indexes = append(shown.Indexes, indexOf(c.caller(), &states[i]))
 		}
 	}
 	return shown, nil
@@ -103,6 +113,9 @@ func (a *API) deleteIndex(c call) (any, error) {
 		return nil, &countmill.FieldError{Field: "name", Problem: "is missing", Limit: "the name of an index"}
 	}
 	x, err := a.services.Admin.Index(c.ctx, name)
+	if err == nil && !maySee(c.caller(), &x.Index) {
+		err = fmt.Errorf("%w: %q", store.ErrNoIndex, name)
+	}
 	if err != nil {
 		return nil, asIndexProblem(err)
 	}
@@ -145,8 +158,9 @@ const (
 	retryDeleting = time.Minute
 )
 
-// asReadProblem says why a total cannot be read. For a group that is being built it says how far that is.
-func (a *API) asReadProblem(ctx context.Context, err error) error {
+// asReadProblem says why a total cannot be read. For a group that is being built it says how far that is, if the caller may read
+// all counters of the index.
+func (a *API) asReadProblem(c call, err error) error {
 	none, ok := errors.AsType[*reader.NotServingError](err)
 	if !ok {
 		return sayWhichCounter(err)
@@ -155,7 +169,7 @@ func (a *API) asReadProblem(ctx context.Context, err error) error {
 	if a.services.Admin == nil {
 		return p
 	}
-	if x, err := a.services.Admin.Index(ctx, none.Index); err == nil && x.Pieces > 0 {
+	if x, err := a.services.Admin.Index(c.ctx, none.Index); err == nil && x.Pieces > 0 && c.caller().May(x.Prefix()) {
 		p.Progress = &api.Progress{Pieces: x.Pieces, Done: x.Done}
 	}
 	return p

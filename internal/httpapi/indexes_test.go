@@ -98,7 +98,7 @@ func TestIndexes(t *testing.T) {
 	}
 }
 
-// A caller needs all counters and all groups of an index to change it, and its groups to see it.
+// A caller needs all counters and all groups of an index to change it, and one of them to see it. For any other caller it does not exist.
 func TestIndexesAreLimitedToPrefixes(t *testing.T) {
 	t.Parallel()
 	f := &fakeAdmin{indexes: []admin.IndexState{indexState(t, admin.IndexServing)}}
@@ -111,8 +111,8 @@ func TestIndexesAreLimitedToPrefixes(t *testing.T) {
 		shown    string
 	}{
 		{[]string{"page:", "=site:"}, 200, all, all},
-		{[]string{"=site:"}, 403, `"field":"match","limit":"=site:*"`, all},
-		{[]string{"page:", "site:"}, 403, `"field":"group","limit":"page:*, site:*"`, `"indexes":[]`},
+		{[]string{"=site:"}, 403, `"field":"match","limit":"=site:*"`, `"pieces":null,"pieces_done":null,"shards_read":null,"corrected":null`},
+		{[]string{"page:", "site:"}, 403, `"field":"group","limit":"page:*, site:*"`, `"pieces":16,"pieces_done":4,"shards_read":1000,"corrected":0`},
 	} {
 		caller := s.of(t, tc.prefixes...)
 		caller.want(t, "GET", "/v1/indexes", "", 200, tc.shown)
@@ -123,6 +123,19 @@ func TestIndexesAreLimitedToPrefixes(t *testing.T) {
 				t.Errorf("%s as %q: asked for %q", r[0], tc.prefixes, f.asked)
 			}
 		}
+	}
+}
+
+// Of an index that it may not see, a caller learns nothing but that its name is taken.
+func TestIndexesOfOthers(t *testing.T) {
+	t.Parallel()
+	f := &fakeAdmin{indexes: []admin.IndexState{indexState(t, admin.IndexServing)}}
+	caller := ask(t, httpapi.Services{Admin: f}, httpapi.Config{}).of(t, "page:s1:", "=site:s1")
+	caller.want(t, "GET", "/v1/indexes", "", 200, `"indexes":[]`)
+	caller.want(t, "DELETE", "/v1/indexes?name=sites", "", 404, `no such index: \"sites\"`)
+	caller.want(t, "DELETE", "/v1/indexes?name=other", "", 404, `no such index`)
+	if f.asked != "" {
+		t.Errorf("asked for %q", f.asked)
 	}
 }
 

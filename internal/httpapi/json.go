@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/reader"
 )
 
@@ -74,12 +75,10 @@ func appendTotals(b []byte, ts []reader.Total, quoted bool) []byte {
 func appendTotal(b []byte, t *reader.Total, quoted bool) []byte {
 	b = appendString(append(b, `"counter":`...), t.Counter)
 	b = append(b, `,"total":`...)
-	if quoted {
-		b = append(b, '"')
-	}
-	b = strconv.AppendInt(b, t.Total, 10)
-	if quoted {
-		b = append(b, '"')
+	if t.Overflow {
+		b = append(b, `null,"error":"`+api.TypePrefix+`overflow"`...)
+	} else {
+		b = appendQuoted(b, t.Total, quoted)
 	}
 	b = append(b, `,"as_of":"`...)
 	b = appendTime(b, t.AsOf)

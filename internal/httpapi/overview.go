@@ -23,19 +23,20 @@ type overview struct {
 	Commits    *float64 `json:"commits_per_second"`
 	PerWrite   *float64 `json:"increments_per_write"`
 
-	SinceStart sinceStart `json:"since_start"`
-	Busiest    []busy     `json:"busiest"`
-	AtLimit    []string   `json:"at_limit"`
-	AsOf       string     `json:"as_of"`
-	LastLetter string     `json:"last_dead_letter,omitzero"`
-	Unread     bool       `json:"heartbeats_unread,omitzero"`
+	AsOf   string `json:"as_of"`
+	Unread bool   `json:"heartbeats_unread,omitzero"`
 
 	inside
 }
 
-// inside is the part of an overview that is about the deployment. A caller that is limited to prefixes
-// may be a stranger, and does not get it.
+// inside is the part of an overview that is about the deployment, or about all counters. A caller that is limited to
+// prefixes does not get it, nor rates: which of its counters are among the busiest depends on the others.
 type inside struct {
+	SinceStart *sinceStart `json:"since_start,omitzero"`
+	Busiest    []busy      `json:"busiest,omitzero"`
+	AtLimit    []string    `json:"at_limit,omitzero"`
+	LastLetter string      `json:"last_dead_letter,omitzero"`
+
 	Reason      string       `json:"reason,omitzero"`
 	Fleet       []member     `json:"fleet,omitempty"`
 	Late        []string     `json:"late,omitempty"`
@@ -84,34 +85,24 @@ type difference struct {
 func (a *API) overview(c call) (any, error) {
 	p := a.services.Reader.Pipeline(c.ctx)
 	status, reason := a.statusOf(c.ctx)
-	o := overview{
-		Roles: a.cfg.Roles, Aggregators: p.Workers, Status: status, Lag: lagOf(p), Busiest: []busy{}, AtLimit: []string{}, AsOf: timeText(time.Now()), Unread: p.Unread,
-		SinceStart: sinceStart{p.Folded, p.Written, ratio(float64(p.Folded), float64(p.Written)), p.Duplicates, p.DeadLetters},
+	o := overview{Roles: a.cfg.Roles, Aggregators: p.Workers, Status: status, Lag: lagOf(p), AsOf: timeText(time.Now()), Unread: p.Unread}
+	if c.caller().Limited() {
+		return o, nil
 	}
 	if p.RatesKnown {
 		o.Increments, o.Commits, o.PerWrite = rounded(p.Increments), rounded(p.Commits), ratio(p.Increments, p.Entities)
 	}
+	o.inside = a.inside(a.services.Reader.Fleet(c.ctx), reason)
+	o.Late = p.Late[:min(len(p.Late), mostMembers)]
+	o.SinceStart = &sinceStart{p.Folded, p.Written, ratio(float64(p.Folded), float64(p.Written)), p.Duplicates, p.DeadLetters}
 	for _, b := range a.services.Reader.Busiest(c.ctx) {
-		if c.caller().Check(b.Counter) == nil {
-			o.Busiest = append(o.Busiest, busy{b.Counter, *rounded(b.Rate)})
-		}
-	}
-	fleet := a.services.Reader.Fleet(c.ctx)
-	o.LastLetter = lastLetter(fleet)
-	for _, counter := range atLimit(fleet) {
-		if c.caller().Check(counter) == nil {
-			o.AtLimit = append(o.AtLimit, counter)
-		}
-	}
-	if !c.caller().Limited() {
-		o.inside = a.inside(fleet, reason)
-		o.Late = p.Late[:min(len(p.Late), mostMembers)]
+		o.Busiest = append(o.Busiest, busy{b.Counter, *rounded(b.Rate)})
 	}
 	return o, nil
 }
 
 func (a *API) inside(fleet []store.Worker, reason string) inside {
-	in := inside{Reason: reason, Differences: differences(fleet)}
+	in := inside{Busiest: []busy{}, AtLimit: atLimit(fleet), LastLetter: lastLetter(fleet), Reason: reason, Differences: differences(fleet)}
 	for _, w := range fleet[:min(len(fleet), mostMembers)] {
 		in.Fleet = append(in.Fleet, member{ID: w.ID, Stalled: w.Stalled, Lag: *rounded(w.Lag.Seconds()), Skew: *rounded(w.Skew.Seconds()), LastCommit: timeText(w.LastCommit)})
 	}
@@ -150,7 +141,7 @@ func lastLetter(fleet []store.Worker) string {
 
 // atLimit are the counters that some aggregator could not give more shards.
 func atLimit(fleet []store.Worker) []string {
-	var all []string
+	all := []string{}
 	for _, w := range fleet {
 		all = append(all, w.AtLimit...)
 	}

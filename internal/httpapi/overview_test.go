@@ -14,6 +14,8 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
+var asOfNow = regexp.MustCompile(`"as_of":"[^"]*"`)
+
 func busyReader() *fakeReader {
 	return &fakeReader{
 		pipeline: reader.Pipeline{
@@ -43,31 +45,27 @@ func TestOverview(t *testing.T) {
 	t.Parallel()
 	status, text := as(t, serve(t, wholeServices(), httpapi.Config{Roles: []string{"reader"}}), "/v1/overview")
 	const want = `{"roles":["reader"],"aggregators":2,"status":"degraded","lag":0.25,` +
-		`"increments_per_second":48000,"commits_per_second":4,"increments_per_write":400,` +
+		`"increments_per_second":48000,"commits_per_second":4,"increments_per_write":400,"as_of":"NOW",` +
 		`"since_start":{"increments":9000,"writes":60,"increments_per_write":150,"duplicates":7,"dead_letters":1},` +
 		`"busiest":[{"counter":"page:/home","moved_per_second":1200},{"counter":"shop:a","moved_per_second":3},{"counter":"page:<script>","moved_per_second":1}],` +
-		`"at_limit":["page:/home","shop:a"],"as_of":"NOW","last_dead_letter":"2026-11-21T04:04:03.120000Z",` +
+		`"at_limit":["page:/home","shop:a"],"last_dead_letter":"2026-11-21T04:04:03.120000Z",` +
 		`"reason":"cache: away","fleet":[{"id":"a","stalled":false,"lag":0.25,"clock_skew":0,"last_commit":"2026-11-21T04:04:03.120000Z"},{"id":"b","stalled":true,"lag":0,"clock_skew":3600}],` +
 		`"differences":[{"setting":"max-shards","values":["128","64"]},{"setting":"settings_version","values":["3","4"]}],` +
 		`"disk":{"used":1,"free":2,"min_free":3},"last_backup":"2026-11-21T04:04:03.120000Z","backup_every":90,"journal_rules_without_balance":2}`
-	text = regexp.MustCompile(`"as_of":"[^"]*"`).ReplaceAllString(text, `"as_of":"NOW"`)
+	text = asOfNow.ReplaceAllString(text, `"as_of":"NOW"`)
 	if status != 200 || strings.TrimSpace(text) != want {
 		t.Errorf("got %d\n%s, want\n%s", status, text, want)
 	}
 }
 
-// A caller that is limited to prefixes sees the names that it may read, and no other.
-func TestOverviewShowsOnlyTheCallersNames(t *testing.T) {
+// The figures are of all counters. A caller that is limited to prefixes does not see them: they would tell it of the others.
+func TestOverviewOfALimitedCaller(t *testing.T) {
 	t.Parallel()
 	h := serve(t, wholeServices(), httpapi.Config{Roles: []string{"reader"}})
 	status, text := as(t, accesstest.As(t, h, "pages", "page:"), "/v1/overview")
-	for _, inside := range []string{"reason", "fleet", "differences", "disk", "last_backup", "backup_every", "journal"} {
-		if strings.Contains(text, inside) {
-			t.Errorf("got %s, want nothing of the deployment", text)
-		}
-	}
-	if status != 200 || strings.Contains(text, "shop:a") || !strings.Contains(text, "page:/home") || !strings.Contains(text, "page:<script>") {
-		t.Errorf("got %d %s, want the names that begin with page:", status, text)
+	const want = `{"roles":["reader"],"aggregators":2,"status":"degraded","lag":0.25,"increments_per_second":null,"commits_per_second":null,"increments_per_write":null,"as_of":"NOW"}`
+	if text = asOfNow.ReplaceAllString(text, `"as_of":"NOW"`); status != 200 || strings.TrimSpace(text) != want {
+		t.Errorf("got %d %s, want %s", status, text, want)
 	}
 }
 
@@ -84,8 +82,9 @@ func TestOverviewOfAnUnknownPipeline(t *testing.T) {
 	} {
 		a := serve(t, httpapi.Services{Reader: &fakeReader{}, Ready: tc.ready}, httpapi.Config{Roles: []string{"reader"}})
 		status, text := as(t, a, "/v1/overview")
-		const rest = `"lag":null,"increments_per_second":null,"commits_per_second":null,"increments_per_write":null,` +
-			`"since_start":{"increments":0,"writes":0,"increments_per_write":null,"duplicates":0,"dead_letters":0},"busiest":[],"at_limit":[],"as_of":"`
+		text = asOfNow.ReplaceAllString(text, `"as_of":"NOW"`)
+		const rest = `"lag":null,"increments_per_second":null,"commits_per_second":null,"increments_per_write":null,"as_of":"NOW",` +
+			`"since_start":{"increments":0,"writes":0,"increments_per_write":null,"duplicates":0,"dead_letters":0},"busiest":[],"at_limit":[]`
 		if status != 200 || !strings.Contains(text, `"status":"`+tc.want+`",`+rest) {
 			t.Errorf("got %d %s, want the status %s and %s", status, text, tc.want, rest)
 		}

@@ -75,10 +75,10 @@ func (a *API) answer(c call, done accepted, ret returning) any {
 	defer cancel()
 	// Staleness 0: the totals are of a moment after the fold, which is done.
 	ts, err := a.services.Reader.TotalsSince(ctx, ret.counters, 0, time.Time{})
-	if err != nil {
+	if withoutTotals(err) {
 		a.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "increments are counted, and their totals cannot be read", slog.Any("err", err))
 	}
-	return &counted{accepted: done, totals: ts, quoted: ret.quoted, read: err == nil}
+	return &counted{accepted: done, totals: ts, quoted: ret.quoted, read: !withoutTotals(err)}
 }
 
 // counted is the answer {"accepted": n, ..., "totals": [...]}.

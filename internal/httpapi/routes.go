@@ -25,8 +25,8 @@ var (
 	publish = access.PerCounter(access.Publish)
 	read    = access.PerCounter(access.Read)
 	change  = access.PerCounter(access.Admin)
-	whole   = access.Whole(access.Admin)        // the answer may hold any counter
-	metrics = access.PerCounter(access.Metrics) // they name no counter: PerCounter has nothing to ask
+	whole   = access.Whole(access.Admin)   // the answer may hold any counter
+	metrics = access.Whole(access.Metrics) // they are of all counters
 )
 
 // Guesses: a page of dead letters may have 32 MB, and a page of shards 1000 of them.

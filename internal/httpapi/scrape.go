@@ -176,19 +176,18 @@ func checkMatch(caller access.Caller, name string) error {
 func (s *scrape) readNames(ctx context.Context, names []string, maxStaleness time.Duration) error {
 	for len(names) > 0 {
 		ts, err := s.reader.TotalsSince(ctx, names, maxStaleness, s.minAsOf)
-		if over, ok := errors.AsType[*reader.OverflowError](err); ok && slices.Contains(names, over.Counter) {
-			s.overflow[over.Counter] = true
-			names = slices.DeleteFunc(names, func(name string) bool { return name == over.Counter })
-			continue
-		}
 		if none, ok := errors.AsType[*reader.NotServingError](err); ok && slices.Contains(names, none.Group) {
 			names = slices.DeleteFunc(names, func(name string) bool { return name == none.Group })
 			continue
 		}
-		if err != nil {
+		if withoutTotals(err) {
 			return err
 		}
 		for _, t := range ts {
+			if t.Overflow {
+				s.overflow[t.Counter] = true
+				continue
+			}
 			s.add(t)
 		}
 		return nil

@@ -218,17 +218,20 @@ func TestMetricsAskTheReader(t *testing.T) {
 	}
 }
 
-// overflowing fails Totals as a real reader does.
+// overflowing answers as a real reader does about counters without a total.
 type overflowing struct{ nameReader }
 
 func (o *overflowing) TotalsSince(ctx context.Context, counters []string, maxStaleness time.Duration, minAsOf time.Time) ([]reader.Total, error) {
 	for _, name := range counters {
-		if o.overflow[name] {
-			return nil, fmt.Errorf("reading: %w", &reader.OverflowError{Counter: name})
-		}
 		if o.building[name] {
 			return nil, fmt.Errorf("reading: %w", &reader.NotServingError{Group: name})
 		}
 	}
-	return o.fakeReader.TotalsSince(ctx, counters, maxStaleness, minAsOf)
+	ts, err := o.fakeReader.TotalsSince(ctx, counters, maxStaleness, minAsOf)
+	for i := range ts {
+		if o.overflow[ts[i].Counter] {
+			ts[i].Total, ts[i].Overflow, err = 0, true, &reader.OverflowError{Counter: ts[i].Counter}
+		}
+	}
+	return ts, err
 }

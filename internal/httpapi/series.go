@@ -3,7 +3,6 @@ package httpapi
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"encoding/csv"
 	"errors"
 	"net/http"
@@ -63,17 +62,17 @@ func (a *API) readSeries(c call, q reader.SeriesQuery) (reader.Series, error) {
 	}
 	defer leave()
 	found, err := a.services.Reader.Series(c.ctx, q)
-	if err != nil {
-		return reader.Series{}, a.asSeriesProblem(c.ctx, err)
+	if withoutTotals(err) {
+		return reader.Series{}, a.asSeriesProblem(c, err)
 	}
 	return found, nil
 }
 
-func (a *API) asSeriesProblem(ctx context.Context, err error) error {
+func (a *API) asSeriesProblem(c call, err error) error {
 	if none, ok := errors.AsType[*reader.NoSeriesError](err); ok {
 		return api.NewProblem(http.StatusNotFound, "no-series", "no series", none.Error())
 	}
-	return a.asReadProblem(ctx, err)
+	return a.asReadProblem(c, err)
 }
 
 func readSeriesCall(c call, now time.Time) (q seriesCall, err error) {
@@ -184,7 +183,7 @@ func (r *rows) AppendJSON(b []byte) []byte {
 		}
 		b = row.Time.AppendFormat(append(b, `{"time":"`...), time.RFC3339)
 		b = appendString(append(b, `","counter":`...), row.Counter)
-		b = r.appendNumber(append(b, `,"value":`...), row.Value)
+		b = r.appendValue(append(b, `,"value":`...), row)
 		b = strconv.AppendBool(append(b, `,"partial":`...), row.Partial)
 		if r.rate {
 			b = append(append(b, `,"rate":`...), rateOf(row, r.AsOf)...)
@@ -197,22 +196,25 @@ func (r *rows) AppendJSON(b []byte) []byte {
 	return append(b, ']')
 }
 
-func (q *seriesCall) appendNumber(b []byte, n int64) []byte {
-	if !q.quoted {
-		return strconv.AppendInt(b, n, 10)
+func (q *seriesCall) appendValue(b []byte, row *reader.Row) []byte {
+	if row.Overflow {
+		return append(b, `null,"error":"`+api.TypePrefix+`overflow"`...)
 	}
-	return append(strconv.AppendInt(append(b, '"'), n, 10), '"')
+	return appendQuoted(b, row.Value, q.quoted)
 }
 
 func (q *seriesCall) appendEarlier(b []byte, row *reader.Row) []byte {
 	if row.Earlier == nil {
 		return append(b, "null"...)
 	}
-	return q.appendNumber(b, *row.Earlier)
+	return appendQuoted(b, *row.Earlier, q.quoted)
 }
 
-// rateOf is the value a second, over the time of the row that has passed.
+// rateOf is the value a second, over the time of the row that has passed. A row without a value has none.
 func rateOf(row *reader.Row, asOf time.Time) string {
+	if row.Overflow {
+		return "null"
+	}
 	end := row.End
 	if asOf.Before(end) {
 		end = asOf
@@ -237,7 +239,11 @@ func (q *seriesCall) csvOf(found *reader.Series) []byte {
 	_ = w.Write(head) // a bytes.Buffer takes everything
 	for i := range found.Rows {
 		row := &found.Rows[i]
-		line := []string{row.Time.Format(time.RFC3339), row.Counter, strconv.FormatInt(row.Value, 10), strconv.FormatBool(row.Partial)}
+		value := strconv.FormatInt(row.Value, 10)
+		if row.Overflow {
+			value = "overflow" // no program takes it for a number
+		}
+		line := []string{row.Time.Format(time.RFC3339), row.Counter, value, strconv.FormatBool(row.Partial)}
 		if q.rate {
 			line = append(line, rateOf(row, found.AsOf))
 		}

@@ -139,7 +139,6 @@ func TestSeriesProblems(t *testing.T) {
 		want   string
 	}{
 		{&reader.NoSeriesError{Counter: "a"}, 404, "urn:countmill:problem:no-series"},
-		{&reader.OverflowError{Counter: "a"}, 500, "urn:countmill:problem:overflow"},
 		{countmill.ErrUnavailable, 503, "urn:countmill:problem:unavailable"},
 		{&countmill.FieldError{Field: "step", Problem: "gives too many rows", Limit: "10000 rows"}, 400, `"field":"step"`},
 	} {

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/countmill/countmill"
@@ -27,7 +25,6 @@ const (
 // A topCall is a request for the best counters.
 type topCall struct {
 	reader.TopQuery
-	ranges []string // the prefixes of names that the caller may read
 	quoted bool
 }
 
@@ -48,25 +45,14 @@ func (a *API) readTopCall(c call) (q topCall, err error) {
 			return q, &countmill.FieldError{Field: "n", Problem: "is not a number in range", Limit: "1 to " + strconv.Itoa(reader.MaxTop)}
 		}
 	}
-	if q.ranges, err = c.caller().Ranges("index", ""); err != nil {
-		return q, err
-	}
-	q.Readable = within(q.ranges)
 	q.quoted, err = asString(c.params)
 	return q, err
 }
 
-// within reports whether a name begins with one of the prefixes.
-func within(prefixes []string) func(string) bool {
-	return func(name string) bool {
-		return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
-	}
-}
-
 // boardQuery reads what top and rank have in common.
 func boardQuery(c call) (q reader.BoardQuery, err error) {
-	params := c.params
-	q.Caller = c.caller().Name
+	params, caller := c.params, c.caller()
+	q.Caller, q.MayRead = caller.Name, caller.May
 	if q.Index = params.Get("index"); q.Index == "" {
 		return q, &countmill.FieldError{Field: "index", Problem: "is missing", Limit: "the name of an index"}
 	}
@@ -176,10 +162,14 @@ func (t *topAnswer) appendNews(b []byte) []byte {
 			b = append(b, ',')
 		}
 		b = appendString(append(b, `{"counter":`...), c.Counter)
-		b = append(appendQuoted(append(b, `,"total":`...), c.Sum, t.quoted), '}')
+		b = appendQuoted(append(b, `,"total":`...), c.Sum, t.quoted)
+		b = append(strconv.AppendInt(append(b, `,"rank":`...), int64(c.Rank), 10), '}')
 	}
-	b = strconv.AppendInt(append(b, `],"left_out":`...), int64(t.LeftOut), 10)
-	return b
+	for i, name := range t.Overflowed {
+		b = append(b, [2]string{`],"overflowed":[`, ","}[min(i, 1)]...)
+		b = appendString(b, name)
+	}
+	return append(b, ']')
 }
 
 // AppendJSON makes it an api.Appender.
@@ -196,13 +186,8 @@ func appendQuoted(b []byte, n int64, quoted bool) []byte {
 
 func appendMoments(b []byte, m *reader.Moments) []byte {
 	b = appendTime(append(b, `,"as_of":"`...), m.AsOf)
-	b = append(b, `","complete_as_of":`...)
-	if m.CompleteAsOf.IsZero() {
-		b = append(b, "null"...)
-	} else {
-		b = append(appendTime(append(b, '"'), m.CompleteAsOf), '"')
-	}
-	b = strconv.AppendBool(append(b, `,"complete":`...), m.Complete)
+	b = appendTime(append(b, `","complete_as_of":"`...), m.CompleteAsOf)
+	b = strconv.AppendBool(append(b, `","complete":`...), m.Complete)
 	return strconv.AppendBool(append(b, `,"partial":`...), m.Partial)
 }
 
@@ -229,7 +214,8 @@ func (r *rankAnswer) AppendJSON(b []byte) []byte {
 	return append(appendMoments(r.appendNews(append(b, '{')), &r.Moments), '}')
 }
 
-// watchTop streams a top as watch streams totals. An event has the whole answer. Those who watch the same share its reads.
+// watchTop streams a top as watch streams totals. An event has the whole answer. Those who watch the same with the same
+// prefixes share its reads, which ask for the rights of one of them.
 func (a *API) watchTop(c call) error {
 	q, err := a.readTopCall(c)
 	if err != nil {
@@ -237,7 +223,7 @@ func (a *API) watchTop(c call) error {
 	}
 	q.AtOnce = true // the next read is in a second
 	return a.stream(c, &watcher{a: a, caller: c.caller(), w: c.w}, order{
-		key: fmt.Sprintf("top %q %s %t %d %t %q", q.Index, q.Window, q.Groups, q.N, q.quoted, q.ranges), limit: q.N, interval: prefixInterval,
+		key: fmt.Sprintf("top %q %s %t %d %t %q", q.Index, q.Window, q.Groups, q.N, q.quoted, c.caller().Prefixes()), limit: q.N, interval: prefixInterval,
 		source: boardSource{"top", func(ctx context.Context) (boardAnswer, error) {
 			found, err := a.services.Reader.Top(ctx, q.TopQuery)
 			return &topAnswer{found, q.quoted}, err
@@ -252,7 +238,7 @@ func (a *API) watchRank(c call) error {
 	}
 	q.AtOnce = true
 	return a.stream(c, &watcher{a: a, caller: c.caller(), w: c.w}, order{
-		key: fmt.Sprintf("rank %q %s %q %t", q.Index, q.Window, q.counter, q.quoted), limit: 1, interval: prefixInterval,
+		key: fmt.Sprintf("rank %q %s %q %t %q", q.Index, q.Window, q.counter, q.quoted, c.caller().Prefixes()), limit: 1, interval: prefixInterval,
 		source: boardSource{"rank", func(ctx context.Context) (boardAnswer, error) {
 			found, err := a.services.Reader.Rank(ctx, q.BoardQuery, q.counter)
 			return &rankAnswer{found, q.quoted}, err

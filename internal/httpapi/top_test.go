@@ -24,7 +24,8 @@ type fakeBoards struct {
 	all   []board.Ranked
 	reads int
 	fast  int // the reads that wait for no next board
-	last  reader.TopQuery
+	last  reader.BoardQuery
+	n     int
 }
 
 func (b *fakeBoards) set(err error, all ...board.Ranked) {
@@ -34,6 +35,7 @@ func (b *fakeBoards) set(err error, all ...board.Ranked) {
 }
 
 func (b *fakeBoards) readLocked(q reader.BoardQuery) {
+	b.last = q
 	if b.reads++; q.AtOnce {
 		b.fast++
 	}
@@ -48,9 +50,11 @@ func (f *fakeReader) Top(_ context.Context, q reader.TopQuery) (reader.Top, erro
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.readLocked(q.BoardQuery)
-	b.last = q
-	top := reader.Top{Moments: boardMoments, Top: slices.DeleteFunc(slices.Clone(b.all), func(c board.Ranked) bool { return !q.Readable(c.Counter) })}
-	top.LeftOut = len(b.all) - len(top.Top)
+	b.n = q.N
+	top := reader.Top{Moments: boardMoments}
+	for i, c := range b.all {
+		top.Top = append(top.Top, reader.TopCounter{Ranked: c, Rank: i + 1})
+	}
 	top.AsOf = top.AsOf.Add(time.Duration(b.reads) * time.Second) // moves alone: no event
 	return top, b.err
 }
@@ -62,7 +66,7 @@ func (f *fakeReader) Rank(_ context.Context, q reader.BoardQuery, counter string
 	b.readLocked(q)
 	at := slices.IndexFunc(b.all, func(c board.Ranked) bool { return c.Counter == counter })
 	rank := reader.Rank{Moments: boardMoments, Counter: counter, Of: len(b.all)}
-	if rank.CompleteAsOf = (time.Time{}); at >= 0 {
+	if at >= 0 {
 		rank.Rank, rank.Total = at+1, b.all[at].Sum
 	}
 	return rank, b.err
@@ -75,12 +79,12 @@ func TestTop(t *testing.T) {
 	srv, _ := start(t, f, httpapi.Config{})
 	doc := apitest.Load(t)
 	for _, tt := range []struct{ path, want string }{
-		{"/v1/top?index=sites", `{"top":[{"counter":"page:\"a\"","total":7},{"counter":"page:b","total":-3}],"left_out":0,` +
+		{"/v1/top?index=sites", `{"top":[{"counter":"page:\"a\"","total":7,"rank":1},{"counter":"page:b","total":-3,"rank":2}],` +
 			`"as_of":"2026-11-25T10:00:02.000000Z","complete_as_of":"2026-11-25T10:00:00.000000Z","complete":false,"partial":false}`},
 		{"/v1/rank?index=sites&counter=page:b&format=string", `{"counter":"page:b","total":"-3","rank":2,"of":2,"as_of":"2026-11-25T10:00:01.000000Z",` +
-			`"complete_as_of":null,"complete":false,"partial":false}`},
+			`"complete_as_of":"2026-11-25T10:00:00.000000Z","complete":false,"partial":false}`},
 		{"/v1/rank?index=sites&counter=x", `{"counter":"x","total":0,"rank":null,"of":2,"as_of":"2026-11-25T10:00:01.000000Z",` +
-			`"complete_as_of":null,"complete":false,"partial":false}`},
+			`"complete_as_of":"2026-11-25T10:00:00.000000Z","complete":false,"partial":false}`},
 	} {
 		status, text, header := call(t, http.MethodGet, srv.URL+tt.path, "")
 		if status != 200 || text != tt.want {
@@ -90,7 +94,7 @@ func TestTop(t *testing.T) {
 		doc.CheckAnswer(t, http.MethodGet, path, status, header, []byte(text))
 	}
 	call(t, http.MethodGet, srv.URL+"/v1/top?index=sites&n=7&of=groups&window=this-week&tz=Asia/Kolkata", "")
-	if q := f.boards.last; q.N != 7 || !q.Groups || q.Window.String() != "this-week Asia/Kolkata" || q.Index != "sites" {
+	if q := f.boards.last; f.boards.n != 7 || !q.Groups || q.Window.String() != "this-week Asia/Kolkata" || q.Index != "sites" {
 		t.Errorf("the reader was asked for %+v", q)
 	}
 	if reads, fast := f.boards.asked(); reads != 4 || fast != 0 {
@@ -148,16 +152,25 @@ func TestTopRefuses(t *testing.T) {
 	}
 }
 
-func TestTopLeavesOutForeignNames(t *testing.T) {
+// The reader learns which prefixes the caller may read, also in streams, which share no reads with callers of other prefixes.
+func TestBoardsAskForTheCallersRights(t *testing.T) {
 	t.Parallel()
-	services := wholeServices()
-	f := &fakeReader{}
-	f.boards.set(nil, board.Ranked{Counter: "shop:a", Sum: 9}, board.Ranked{Counter: "page:a", Sum: 7})
-	services.Reader = f
-	h := serve(t, services, httpapi.Config{})
-	status, text := as(t, accesstest.As(t, h, "pages", "page:"), "/v1/top?index=sites")
-	if status != 200 || strings.Contains(text, "shop") || !strings.Contains(text, `"page:a"`) || !strings.Contains(text, `"left_out":1`) {
-		t.Errorf("got %d %s, want page:a alone and 1 left out", status, text)
+	for _, path := range []string{"/v1/top?index=a", "/v1/rank?index=a&counter=page:a", "/v1/watch/top?index=a", "/v1/watch/rank?index=a&counter=page:a"} {
+		services := wholeServices()
+		f := &fakeReader{}
+		services.Reader = f
+		h := serve(t, services, httpapi.Config{})
+		f.boards.set(&reader.NoIndexError{Index: "a"}) // ends a stream
+		for name, prefix := range map[string]string{"pages": "page:", "shops": "shop:", "part": "page:a:1"} {
+			status, _ := as(t, accesstest.As(t, h, name, prefix, "page:ab"), path+"b")
+			q := f.boards.last
+			if status != 404 || q.MayRead == nil || q.MayRead("") || q.MayRead("page:") != (name == "pages") || q.MayRead("shop:") != (name == "shops") || q.Caller != name {
+				t.Errorf("%s as %s: got %d, and the reader was asked for %+v", path, name, status, q)
+			}
+		}
+		if as(t, h, path); f.boards.last.MayRead != nil && !f.boards.last.MayRead("") {
+			t.Errorf("%s: a caller with all rights may not read everything", path)
+		}
 	}
 }
 

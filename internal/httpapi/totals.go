@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -46,6 +47,9 @@ func (a *API) counter(c call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if answer.totals[0].Overflow {
+		return nil, &reader.OverflowError{Counter: c.name()}
+	}
 	return (*counter)(answer), nil
 }
 
@@ -65,11 +69,15 @@ func (a *API) readTotals(c call, counters []string) (*totals, error) {
 		return a.totalsAfter(c, counters, minAsOf, quoted)
 	}
 	ts, err := a.services.Reader.TotalsSince(c.ctx, counters, maxStaleness, minAsOf)
-	if err != nil {
-		return nil, a.asReadProblem(c.ctx, err)
+	if withoutTotals(err) {
+		return nil, a.asReadProblem(c, err)
 	}
 	return &totals{totals: ts, quoted: quoted, lag: lagOf(a.services.Reader.Pipeline(c.ctx)), unseen: a.unseen()}, nil
 }
+
+// withoutTotals reports whether an error of the reader came without totals. A counter whose total does not fit 64 bits keeps no
+// other one from its reader.
+func withoutTotals(err error) bool { return err != nil && !errors.Is(err, countmill.ErrOverflow) }
 
 // totalsAfter answers totals that contain the increments of a receipt. It reads the store, whatever
 // age the caller accepts.
@@ -85,8 +93,8 @@ func (a *API) totalsAfter(c call, counters []string, minAsOf time.Time, quoted b
 		defer a.waiting.leave(sharesAs(c))
 	}
 	after, err := a.services.Reader.TotalsAfter(c.ctx, counters, receipt, wait, minAsOf)
-	if err != nil {
-		return nil, a.asReadProblem(c.ctx, err)
+	if withoutTotals(err) {
+		return nil, a.asReadProblem(c, err)
 	}
 	return &totals{totals: after.Totals, aside: after.SetAside, after: true, quoted: quoted, lag: lagOf(a.services.Reader.Pipeline(c.ctx)), unseen: a.unseen()}, nil
 }

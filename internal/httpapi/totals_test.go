@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -406,7 +407,6 @@ func TestErrorsOfTheReader(t *testing.T) {
 		want   string
 	}{
 		{fmt.Errorf("%w: looking up: %w", countmill.ErrUnavailable, errors.New("secret")), 503, "urn:countmill:problem:unavailable"},
-		{&reader.OverflowError{Counter: "a"}, 500, `counter \"a\"`},
 		{errors.New("secret"), 500, "internal"},
 		{context.DeadlineExceeded, 503, "unavailable"},
 	} {
@@ -478,4 +478,49 @@ func TestConfigReportsEverything(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "Timeout") || !strings.Contains(err.Error(), "MaxWatchers") || !strings.Contains(err.Error(), "MaxWatched must") {
 		t.Errorf("error is %v, want Timeout, MaxWatchers and MaxWatched in it", err)
 	}
+}
+
+// A counter whose total does not fit 64 bits has an error in its place, and the others their totals.
+func TestTotalsBesideAnOverflow(t *testing.T) {
+	t.Parallel()
+	n := &overflowing{nameReader{fakeReader: newFakeOf(map[string]int64{"a": 7, "o": 1}), overflow: map[string]bool{"o": true}}}
+	srv, _ := start(t, n, httpapi.Config{})
+	doc := apitest.Load(t)
+	wants := func(what, text string) {
+		t.Helper()
+		if !strings.Contains(text, `{"counter":"o","total":null,"error":"urn:countmill:problem:overflow","as_of":`) || !strings.Contains(text, `{"counter":"a","total":7,`) {
+			t.Errorf("%s: got %s, want a, and the error of o", what, text)
+		}
+	}
+	for _, r := range [][3]string{{"GET", "?counter=o&counter=a", ""}, {"POST", "", `{"counters":["o","a"]}`}} {
+		status, text, header := call(t, r[0], srv.URL+"/v1/totals"+r[1], r[2], "Content-Type", "application/json")
+		doc.CheckAnswer(t, r[0], "/v1/totals", status, header, []byte(text))
+		wants(r[0], text)
+	}
+	wants("a stream", firstEvent(t, srv.URL+"/v1/watch?counter=o&counter=a"))
+	if status, text, _ := call(t, "GET", srv.URL+"/v1/counters/o", ""); status != 500 || !strings.Contains(text, `:overflow"`) || !strings.Contains(text, `counter \"o\"`) {
+		t.Errorf("alone: got %d %s, want 500 overflow", status, text)
+	}
+}
+
+// firstEvent is the first event of a stream.
+func firstEvent(t *testing.T, url string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	for lines := bufio.NewScanner(res.Body); lines.Scan(); {
+		if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+			return data
+		}
+	}
+	return ""
 }

@@ -196,7 +196,7 @@ func (wa *watcher) orderOf(c call) (o order, err error) {
 	} else {
 		o, err = wa.a.orderNames(c)
 	}
-	wa.view.limit = o.limit
+	wa.view.limit, wa.view.limited = o.limit, wa.caller.Limited()
 	return o, err
 }
 

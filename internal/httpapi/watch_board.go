@@ -126,10 +126,12 @@ func (r row) next(t reader.Total, beat uint64) row {
 	}
 	n := r
 	n.Total = t
-	if t.Total != r.Total.Total || t.Shards != r.Shards || t.Exists != r.Exists {
+	if t.Total != r.Total.Total || t.Shards != r.Shards || t.Exists != r.Exists || t.Overflow != r.Overflow {
 		n.changed = beat
 	}
-	if between := t.AsOf.Sub(r.AsOf); between > 0 {
+	if between := t.AsOf.Sub(r.AsOf); t.Overflow || r.Overflow {
+		n.rate, n.rated = 0, false
+	} else if between > 0 {
 		n.rate, n.rated = perSecond(t.Total, r.Total.Total, between), true
 	}
 	if n.rate != r.rate || n.rated != r.rated {
@@ -159,8 +161,8 @@ const noTop = "\xff"
 
 // A view is how a watcher sees a board: its first counters, in some form.
 type view struct {
-	limit         int
-	rates, quoted bool
+	limit                  int
+	rates, quoted, limited bool
 }
 
 // markOf is the mark of a client that has the board.

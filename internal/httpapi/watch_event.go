@@ -78,11 +78,14 @@ func (v view) ending(b *board) []byte {
 		text = append(text, `,"truncated":true`...)
 	}
 	text = appendSeconds(append(text, `,"lag":`...), lagOf(b.pipeline))
+	if v.limited {
+		return append(text, `,"pipeline":null}`...)
+	}
 	text = append(text, `,"pipeline":`...)
 	return append(append(text, encode(paceOf(b.pipeline))...), '}')
 }
 
-// A pace is that of all counters and aggregators together.
+// A pace is that of all counters and aggregators together. Callers that are limited to prefixes do not get it.
 type pace struct {
 	Entries float64 `json:"entries_per_second"`
 	Commits float64 `json:"commits_per_second"`

@@ -199,7 +199,7 @@ func (s *namedSource) read(ctx context.Context, _ int) (reading, error) {
 		accepted = s.interval / 2
 	}
 	ts, err := s.reader.TotalsSince(ctx, s.counters, accepted, s.minAsOf)
-	if err != nil {
+	if withoutTotals(err) {
 		return reading{}, sayWhichCounter(err)
 	}
 	first := !s.begun

@@ -15,6 +15,9 @@ import (
 // Size is the most candidates of a board.
 const Size = 1000
 
+// MaxOverflowed is the most names in Overflowed. More are a fault of whoever counts, and the first ones show it.
+const MaxOverflowed = 100
+
 // A Ranked is a counter and its sum.
 type Ranked struct {
 	Counter string
@@ -44,8 +47,8 @@ type Board struct {
 	Candidates []Candidate
 	// Floor is the largest CounterSum.Most of all other counters; the least int64 if there are none.
 	Floor int64
-	// Overflowed is the number of counters that had no sum.
-	Overflowed int
+	// Overflowed are counters that had no sum, as it did not fit 64 bits: at most MaxOverflowed of them.
+	Overflowed []string
 
 	sums   []int64 // of all counters
 	sorted sync.Once
@@ -55,7 +58,7 @@ type Board struct {
 func (b *Board) Counters() int { return len(b.sums) }
 
 // All reports whether every counter with a place in the order is a candidate.
-func (b *Board) All() bool { return len(b.sums) == len(b.Candidates) && b.Overflowed == 0 }
+func (b *Board) All() bool { return len(b.sums) == len(b.Candidates) && len(b.Overflowed) == 0 }
 
 // Above is the number of counters other than this one with more than sum. It is one too high if the counter
 // had more itself, and is not a candidate.
@@ -105,7 +108,9 @@ func NewBuilder(q store.SumsQuery, slides bool, size int) *Builder {
 // Add takes a counter. It keeps nothing of c.
 func (b *Builder) Add(c *store.CounterSum) {
 	if c.Overflow {
-		b.board.Overflowed++
+		if len(b.board.Overflowed) < MaxOverflowed {
+			b.board.Overflowed = append(b.board.Overflowed, string(c.Counter))
+		}
 		b.board.Floor = math.MaxInt64
 		return
 	}

@@ -41,8 +41,5 @@
 // If no sum has changed since the scan, the order is that of the scan. A full answer is then complete, and
 // so is a shorter one if all counters are candidates. This does not hold for a window that slides.
 //
-// A caller that may not read some names gets the best of the others. The bound is one for all counters, so
-// the same proof holds.
-//
 // Where other processes fold, P is unknown, and no answer is complete.
 package board

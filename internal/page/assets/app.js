@@ -64,7 +64,7 @@ function follow() {
     detail.waits(groups.waiting(detail.name));
     // A group without a total would keep the others from the stream.
     stream.set((detail.name ? [detail.name, ...shown] : shown).filter((name) => !groups.waiting(name)));
-    const busy = health.last?.busiest.map((b) => b.counter) ?? [];
+    const busy = health.last?.busiest?.map((b) => b.counter) ?? [];
     totals.keep(new Set([...list.all(), ...busy, detail.name]));
   }, 150);
 }
@@ -95,7 +95,7 @@ async function readOverview() {
     health.take(o);
     // Beside its aggregator the store is at hand. Elsewhere each look may cost money.
     stream.interval = o.roles.includes("aggregator") ? "500ms" : "1s";
-    const busy = o.busiest.map((b) => b.counter);
+    const busy = o.busiest?.map((b) => b.counter) ?? [];
     for (const name of busy) totals.get(name);
     await know(busy.slice(0, 25));
     list.setBusy(busy);

@@ -81,6 +81,11 @@ export class Detail {
       return;
     }
     const c = this.counter();
+    if (c?.overflow) {
+      $("as-of").textContent = "no total: it does not fit 64 bits";
+      $("shards").textContent = "";
+      return;
+    }
     const known = c && c.total !== null && c.asOf;
     const fresh = known && Date.now() - c.changed < 2500;
     if ($("as-of")) $("as-of").textContent = known ? (fresh || !c.changed ? "as of " : "unchanged since ") + format.clock(c.asOf, this.zone) : "";
@@ -137,18 +142,20 @@ export class Detail {
     const mine = rows.filter((row) => row.counter === this.name);
     const points = {
       times: mine.map((row) => Date.parse(row.time) / 1000),
-      values: mine.map((row) => Number(row.value)),
+      values: mine.map((row) => (row.error ? null : Number(row.value))),
       partial: mine.map((row) => row.partial === true),
     };
     this.hint("");
     if (!mine.length) return this.hint("There is no count in " + r.words + ".");
     this.plot(points, { bars: r.bars });
     const young = points.partial.slice(0, -1).some(Boolean);
-    const sum = mine.reduce((all, row) => all + BigInt(row.value), 0n);
+    const overflowed = mine.filter((row) => row.error).length;
+    const sum = mine.reduce((all, row) => all + BigInt(row.value ?? 0), 0n);
     const notes = [];
     if (young) notes.push("Some times are from before the series began, and are not complete.");
+    if (overflowed) notes.push(format.whole(overflowed) + " of the times have no count: it does not fit 64 bits.");
     if (without !== 0n) notes.push(format.whole(without) + " without a curve: counted without a rule.");
-    this.words(format.whole(sum) + " in " + r.words, notes.join(" "));
+    this.words((overflowed ? format.unknown : format.whole(sum)) + " in " + r.words, notes.join(" "));
   }
 
   plot(points, options) {
@@ -173,7 +180,8 @@ export class Detail {
     this.pointing = at !== null && at !== undefined && p !== null && p.times[at] !== undefined;
     if (!this.pointing) return void ($("readout").textContent = this.still || "");
     const when = format.moment(new Date(p.times[at] * 1000), this.zone, r.grain);
-    const value = this.range === "live" ? format.rate(p.values[at]) : format.whole(p.values[at]);
+    const v = p.values[at];
+    const value = v === null ? format.unknown : this.range === "live" ? format.rate(v) : format.whole(v);
     $("readout").textContent = `${value} ${this.steps().unit} · ${when}${p.partial[at] ? " · not complete" : ""}`;
   }
 

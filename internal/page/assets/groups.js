@@ -59,7 +59,7 @@ export class Groups {
 const prefixOf = (x) => "=" + x.group.split("{")[0];
 
 function words(x) {
-  if (x.state === "serving" || x.pieces === 0) return x.state;
+  if (x.state === "serving" || !x.pieces) return x.state;
   return `${x.state}, ${Math.floor((100 * x.pieces_done) / x.pieces)} %`;
 }
 

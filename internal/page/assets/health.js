@@ -17,6 +17,9 @@ export class Health {
   take(o) {
     this.last = o;
     const start = o.since_start;
+    $("pulse").hidden = !start; // the token is limited to prefixes
+    this.state();
+    if (!start) return;
     set("rate", o.increments_per_second === null ? format.unknown : format.rate(o.increments_per_second));
     set("lag", o.lag === null ? "unknown" : format.seconds(o.lag), o.lag === null || o.lag > lagWarns);
     set("commits", o.commits_per_second === null ? format.unknown : format.rate(o.commits_per_second));
@@ -25,7 +28,6 @@ export class Health {
     set("dead", format.whole(start.dead_letters), start.dead_letters > 0);
     set("alive", format.whole(o.aggregators), o.aggregators === 0);
     this.spark.add(o.increments_per_second ?? 0);
-    this.state();
   }
 
   // state is one word for everything. away is whether the server does not answer.

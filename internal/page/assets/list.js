@@ -141,8 +141,8 @@ export class List {
     const c = this.totals.of.get(name);
     for (const rows of Object.values(this.rows)) {
       const r = rows.get(name);
-      if (!r || !c || c.total === null) continue;
-      const text = format.whole(c.total);
+      if (!r || !c || (c.total === null && !c.overflow)) continue;
+      const text = c.overflow ? format.unknown : format.whole(c.total);
       if (r.total.textContent !== text) r.total.textContent = text;
     }
   }

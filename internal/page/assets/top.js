@@ -105,8 +105,8 @@ export class Top {
     this.say(answer.top.length ? "" : "No counter of this index has a total" + ($("top-window").value ? " in this window." : "."));
     const at = (time) => format.clock(new Date(time), this.zone);
     let text = "complete as of " + at(answer.as_of);
-    if (!answer.complete) text = "totals as of " + at(answer.as_of) + ", names as of " + (answer.complete_as_of ? at(answer.complete_as_of) : "an unknown time");
-    if (answer.left_out) text += ", " + format.whole(answer.left_out) + " left out: the token may not read them";
+    if (!answer.complete) text = "totals as of " + at(answer.as_of) + ", names as of " + at(answer.complete_as_of);
+    if (answer.overflowed) text += ", " + format.whole(answer.overflowed.length) + " without a place: their totals do not fit 64 bits";
     if (answer.partial) text += ", since the rule for series began";
     $("top-foot").textContent = text;
   }
@@ -130,19 +130,20 @@ export class Top {
     this.shown = top.length > 0;
     this.rows.forEach((r, i) => {
       if (i >= top.length) return r.item.remove();
-      const { counter, total } = top[i], count = format.whole(BigInt(total));
+      const { counter, total, rank } = top[i], count = format.whole(BigInt(total));
       if (r.name.textContent !== counter) {
         r.name.textContent = r.link.title = counter;
         r.link.href = "#" + new URLSearchParams({ counter });
       }
       if (r.total.textContent !== count) r.total.textContent = count;
+      r.rank.textContent = rank;
       if (!r.item.isConnected) $("top-rows").append(r.item);
     });
   }
 }
 
 // row makes the elements of a place. Names are set as text, whatever they contain.
-function row(_, i) {
+function row() {
   const item = document.createElement("li"), link = document.createElement("a");
   const part = (className) => {
     const span = document.createElement("span");
@@ -150,8 +151,7 @@ function row(_, i) {
     link.append(span);
     return span;
   };
-  part("rank").textContent = i + 1;
-  const name = part("name"), total = part("count");
+  const rank = part("rank"), name = part("name"), total = part("count");
   item.append(link);
-  return { item, link, name, total };
+  return { item, link, rank, name, total };
 }

@@ -16,9 +16,10 @@ class Counter {
   }
 
   take(row) {
-    const total = BigInt(row.total);
+    this.overflow = row.error !== undefined; // the total does not fit 64 bits
+    const total = this.overflow ? null : BigInt(row.total);
     const moved = total !== this.total;
-    if (this.total === null) this.base = total;
+    if (this.total === null) this.base = total ?? 0n;
     else if (moved) this.changed = Date.now();
     this.total = total;
     this.shards = row.shards;
