@@ -1,7 +1,9 @@
 package client
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"net/http"
 	"time"
@@ -32,16 +34,15 @@ func (c *Client) Grow(ctx context.Context, counter string, shards int) error {
 }
 
 // Reset sets the counter's total back to 0. With an id, 1 to 128 bytes, a repeat is the same reset
-// and gets the same answer. Without one it is not repeated after an unknown outcome.
+// and gets the same answer. Without one, Reset draws one for its own repeats; the *CallError has it.
 func (c *Client) Reset(ctx context.Context, counter, id string) (r Removed, err error) {
-	body, err := encode(struct {
-		Counter string `json:"counter"`
-		ID      string `json:"id,omitempty"`
-	}{counter, id})
+	id = cmp.Or(id, rand.Text())
+	body, err := encode(map[string]string{"counter": counter, "id": id})
 	if err != nil {
 		return r, err
 	}
-	return r, c.call(ctx, Request{Method: http.MethodPost, Path: "/v1/reset", Body: body, Safe: id != ""}, &r)
+	err = c.call(ctx, Request{Method: http.MethodPost, Path: "/v1/reset", Body: body, Safe: true}, &r)
+	return r, keyed(id, err)
 }
 
 // Delete sets the counter's total back to 0 and hides the counter until it is incremented again. It
@@ -52,5 +53,9 @@ func (c *Client) Delete(ctx context.Context, counter string) (r Removed, err err
 
 // Ready returns nil if the server is able to work, and its reason if it is not. It asks once.
 func (c *Client) Ready(ctx context.Context) error {
-	return c.bounded(ctx, c.timeout, Request{Method: http.MethodGet, Path: "/readyz"}, nil)
+	r := Request{Path: "/readyz"}.complete()
+	if err := c.bounded(ctx, c.timeout, r, nil); err != nil {
+		return conclude(r, err, false)
+	}
+	return nil
 }

@@ -310,7 +310,8 @@ func TestOutcomes(t *testing.T) {
 		"cut, then counted":             {steps(cut, answer(202, "")), nil},
 		"cut, then known to be another": {steps(cut, answer(422, "id-reused")), countmill.ErrConflict},
 		"an internal error":             {steps(answer(500, "internal"), answer(401, "unauthorized")), countmill.ErrOutcomeUnknown},
-		"another program":               {steps(func(w http.ResponseWriter) { w.WriteHeader(418) }), countmill.ErrInvalid},
+		"another program":               {steps(func(w http.ResponseWriter) { w.WriteHeader(418) }), countmill.ErrOutcomeUnknown},
+		"a proxy, then refused":         {steps(foreign(503), answer(403, "forbidden")), countmill.ErrOutcomeUnknown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -336,9 +337,9 @@ func TestWhatIsNotRepeated(t *testing.T) {
 	if _, err := c.Delete(t.Context(), "a"); !errors.Is(err, countmill.ErrOutcomeUnknown) {
 		t.Errorf("a delete that was cut: got %v, want ErrOutcomeUnknown", err)
 	}
-	c, _ = scripted(t, answer(504, "outcome-unknown"))
-	if _, err := c.Reset(t.Context(), "a", ""); !errors.Is(err, countmill.ErrOutcomeUnknown) {
-		t.Errorf("a reset without an id: got %v, want ErrOutcomeUnknown", err)
+	c, _ = scripted(t, foreign(503))
+	if _, err := c.Delete(t.Context(), "a"); !errors.Is(err, countmill.ErrOutcomeUnknown) {
+		t.Errorf("a delete that a proxy answers: got %v, want ErrOutcomeUnknown", err)
 	}
 	_, s := scripted(t, answer(500, "internal"))
 	c = open(t, s.base, client.WithTries(1))
@@ -376,12 +377,16 @@ func TestAddressesAndTokens(t *testing.T) {
 		tokens <- r.Header.Get("Authorization") + " " + r.URL.Path
 	}))
 	defer server.Close()
-	c := open(t, server.URL+"/below/", client.WithTokenSource(func(context.Context) (string, error) { return "secret", nil }))
-	if err := c.Ready(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if got := <-tokens; got != "Bearer secret /below/readyz" {
-		t.Errorf("got %q", got)
+	for _, option := range []client.Option{
+		client.WithTokenSource(func(context.Context) (string, error) { return "secret", nil }), client.WithToken("secret\r\n"), // of a file
+	} {
+		c := open(t, server.URL+"/below/", option)
+		if err := c.Ready(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if got := <-tokens; got != "Bearer secret /below/readyz" {
+			t.Errorf("got %q", got)
+		}
 	}
 }
 

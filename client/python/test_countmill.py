@@ -85,11 +85,15 @@ def cut(h):
     h.connection.shutdown(socket.SHUT_RDWR)
 
 
-def html(h):
-    h.send_response(202)
-    h.send_header("Content-Length", "6")
-    h.end_headers()
-    h.wfile.write(b"<html>")
+def foreign(status):
+    """The answer of a proxy, which may have problems of its own."""
+    def step(h):
+        text = b'{"type": "urn:proxy:problem:unavailable", "detail": "no upstream", "status": 503}'
+        h.send_response(status)
+        h.send_header("Content-Length", str(len(text)))
+        h.end_headers()
+        h.wfile.write(text)
+    return step
 
 
 def unmade(h):
@@ -151,8 +155,8 @@ class Scripted(unittest.TestCase):
         for what, repeated, counted, error in rows:
             with self.subTest(what):
                 status, _, kind = what.replace("`", "").partition(" ")
-                step = {"no connection": unmade, "a connection that breaks": cut, "202 from another program": html}.get(what)
-                step = step or answer(int(status), kind, accepted=1)
+                step = {"no connection": unmade, "a connection that breaks": cut}.get(what)
+                step = step or (foreign(int(status)) if kind == "from another program" else answer(int(status), kind, accepted=1))
                 error = getattr(countmill, error.strip("`") or "CountmillError")
                 self.repeats(step, repeated == "yes", error)
                 self.reports(step, error)
@@ -216,7 +220,8 @@ class Scripted(unittest.TestCase):
             ("cut, then refused", [cut, answer(403, "forbidden")], countmill.OutcomeUnknownError),
             ("cut, then known to be another", [cut, answer(422, "id-reused")], countmill.ConflictError),
             ("overloaded, then refused", [answer(429, "overloaded"), answer(403, "forbidden")], countmill.DeniedError),
-            ("another program", [answer(418)], countmill.InvalidError),
+            ("another program", [foreign(418)], countmill.OutcomeUnknownError),
+            ("a proxy, then refused", [foreign(503), answer(403, "forbidden")], countmill.OutcomeUnknownError),
         ):
             with self.subTest(name):
                 c, s = self.open(*steps)
@@ -255,8 +260,35 @@ class Scripted(unittest.TestCase):
 
     def test_no_server(self):
         c = countmill.Client("http://127.0.0.1:1", timeout=0.2)
-        with self.assertRaises(countmill.UnavailableError):
+        with self.assertRaisesRegex(countmill.UnavailableError, "http://127.0.0.1:1"):
             c.increment("a")
+
+    def test_https_to_a_server_without_it(self):
+        _, s = self.open()
+        with self.assertRaises(countmill.InvalidError):  # at once
+            countmill.Client(s.base.replace("http:", "https:"), timeout=60).increment("a")
+
+    def test_errors_have_the_key(self):
+        value = answer(200, first=7, last=7)
+        for call, again, good in ((lambda c, k: c.increment("a", key=k), "key", OK), (lambda c, k: c.next("a", id=k), "id", value)):
+            with self.subTest(again):
+                c, s = self.open(foreign(503), good)
+                with mock.patch.object(countmill, "_pause", lambda *_: 60), self.assertRaises(countmill.OutcomeUnknownError) as got:
+                    call(c, None)
+                self.assertTrue(got.exception.key)
+                call(c, got.exception.key)
+                self.assertEqual((s.got[0][:2], s.got[0][4]), (s.got[1][:2], s.got[1][4]))
+        self.assertRaises(countmill.InvalidError, c.increment, "a", key="a\nb")
+
+    def test_a_batch_stays_while_a_proxy_answers(self):
+        c, s = self.open(foreign(404), foreign(503), answer(429, "overloaded"), OK)
+        c.add("a", 2)
+        for _ in range(2):
+            with mock.patch.object(countmill, "_pause", lambda *_: 60), self.assertRaises(countmill.OutcomeUnknownError) as got:
+                c.flush()
+            self.assertEqual(got.exception.increments, [])
+        c.flush()
+        self.assertEqual((len(set(s.keys())), len(s.got), s.steps), (1, 4, []))
 
     def test_a_batch_keeps_its_key_until_it_is_certain(self):
         c, s = self.open(answer(504, "outcome-unknown"))
@@ -573,11 +605,15 @@ class Scripted(unittest.TestCase):
             c.indexes()
 
     def test_addresses_and_tokens(self):
-        for base in ("", "127.0.0.1:8080", "ftp://a", "http://a?b", "http://u:p@a", "http://"):
+        for base in ("", "127.0.0.1:8080", "ftp://a", "http://a?b", "http://u:p@a", "http://", "http://a:99999", "http://a/b c"):
             self.assertRaises(countmill.InvalidError, countmill.Client, base)
         self.assertRaisesRegex(countmill.InvalidError, "plain http", countmill.Client, "http://example.com", token="t")
         countmill.Client("http://example.com", token="t", insecure=True)
-        c, s = self.open(OK, OK, token=iter(["one", "two", "a\nb"]).__next__)
+        self.assertRaisesRegex(countmill.InvalidError, "^the token has", countmill.Client, "http://127.0.0.1", token="a b")
+        c, s = self.open(OK, token=" one\r\n")  # of a file
+        c.increment("a")
+        self.assertEqual(s.got[0][3]["Authorization"], "Bearer one")
+        c, s = self.open(OK, OK, token=iter(["one", "two\n", "a\nb"]).__next__)
         c.increment("a")
         c.increment("a")
         self.assertEqual([g[3]["Authorization"] for g in s.got], ["Bearer one", "Bearer two"])
