@@ -17,6 +17,17 @@
  * @typedef {{counter: string, total: bigint, asOf: string, source: string, shards: number, exists: boolean, rate: number | null}} Total
  *   Every commit until asOf is in total. Of two totals the one with the greater asOf is newer. exists is
  *   false for a counter that nobody has incremented. rate is the change a second, of a watch with rates.
+ * @typedef {{time: string, counter: string, value: bigint, partial: boolean, rate: number | null, earlier: bigint | null}} Row
+ *   The sum of a counter's increments in one step of time, which begins at time. partial: it is not over, or not wholly
+ *   covered by the rule. rate: with rate, the value a second. earlier: with compare, the value of the earlier row, or null
+ *   if that is not wholly covered.
+ * @typedef {{pattern: string, keep: string, begin: string, ended: string | null}} SeriesRule
+ *   The counters of pattern, a name or a prefix followed by *, keep a series from begin on. ended is null for a rule in force.
+ * @typedef {{version: number, series: SeriesRule[]}} Rules
+ *   The rules in the order in which they are tried. version rises by 1 with each change of the settings.
+ * @typedef {CallOptions & {step?: string, tz?: string, from?: Date, to?: Date, rate?: boolean, compare?: string}} SeriesOptions
+ *   step is the length of a row (15m, 1d, 1w, 1mo and others; 15m), and tz the zone of days and longer steps. from is
+ *   rounded down and to up to whole rows: the last 24 hours. compare says how much earlier the earlier rows are: 1w.
  * @typedef {{key: string, time: string, counter: string, delta: bigint, part: string, sender: string}} JournalEntry
  *   The delta of one counter in one part: an increment, or several of one sender that were sent together. Keys
  *   compare as strings in the order of entries. sender is the name of a token; empty if it is not known.
@@ -51,7 +62,7 @@
  * @typedef {{position: number, id: string}} Conflict
  * @typedef {{counter: string, delta: number}} Increment
  * @typedef {object} Options
- * @property {string | (() => string | Promise<string>)} [token] a new token must have the old one's name
+ * @property {string | (() => string | Promise<string>) | undefined} [token] a new token must have the old one's name
  * @property {number} [timeout] of one call, repeats included; 30,000
  * @property {number} [flushInterval] how long an added increment waits at most; 250
  * @property {number} [maxCounters] held in memory, with those on their way; 7,500, and not more
@@ -171,7 +182,7 @@ export class Client {
     if (o.token && !o.insecure && u.protocol === "http:" && !/^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(u.hostname)) {
       throw new InvalidError(`a token is not sent to ${u.host} over plain http: use https, or insecure`);
     }
-    if (typeof o.token === "string") o.token = bearer(o.token);
+    if (typeof o.token !== "function") o.token = bearer(o.token ?? "");
     this.#base = u.href.replace(/\/+$/, "");
     this.#options = o;
     this.#wait = o.flushInterval;
@@ -343,6 +354,40 @@ export class Client {
       token = page.next_page_token ?? "";
     } while (token);
     if (overflowed.length) throw new TotalOverflowError("totals that do not fit 64 bits: " + JSON.stringify(overflowed));
+  }
+
+  /**
+   * Rows by counter, in the order asked, and by time: at most 10,000. All are as of one moment. Each counter needs a
+   * rule (addSeries): NotFoundError names one without.
+   * @param {string[]} counters @param {SeriesOptions} [options] @returns {Promise<Row[]>}
+   */
+  async series(counters, { step, tz, from, to, rate, compare, timeout } = {}) {
+    const names = new URLSearchParams(counters.map((c) => ["counter", c]));
+    const rest = query({ step, tz, from: from?.toISOString(), to: to?.toISOString(), rate: rate ? "true" : undefined, compare });
+    return this.#call({ path: `/v1/series?${names}&${rest}`, read: true, exact: true, maybe: 0 }, this.#deadline(timeout), (a) => a.map(row));
+  }
+
+  /** The rules for series. @param {CallOptions} [options] @returns {Promise<Rules>} */
+  async rules({ timeout } = {}) {
+    return this.#call({ path: "/v1/rules", read: true, maybe: 0 }, this.#deadline(timeout), rules);
+  }
+
+  /**
+   * Makes the counters of a pattern keep a series, and resolves to all rules. keep is how long: 1m:6h,15m:400d keeps
+   * minutes for 6 hours and quarter hours for 400 days. Increments from then on are in it: add the rule before the first
+   * one. It may be repeated. The token needs the scope admin.
+   * @param {string} pattern @param {string} keep @param {CallOptions} [options] @returns {Promise<Rules>}
+   */
+  async addSeries(pattern, keep, { timeout } = {}) {
+    return this.#call({ path: "/v1/rules/series", body: JSON.stringify({ pattern, keep }), maybe: 0 }, this.#deadline(timeout), rules);
+  }
+
+  /**
+   * Ends the rule with the pattern. Its series stay for as long as it promised. It may be repeated.
+   * @param {string} pattern @param {CallOptions} [options] @returns {Promise<Rules>}
+   */
+  async removeSeries(pattern, { timeout } = {}) {
+    return this.#call({ path: "/v1/rules/series?" + query({ pattern }), method: "DELETE", maybe: 0 }, this.#deadline(timeout), rules);
   }
 
   /**
@@ -572,7 +617,7 @@ export class Client {
   /** @param {AbortSignal} signal */
   async #token(signal) {
     const { token } = this.#options;
-    if (typeof token === "string") return token;
+    if (typeof token !== "function") return token ?? "";
     const late = new Promise((_, fail) => signal.addEventListener("abort", () => fail(signal.reason), { once: true }));
     try {
       return bearer(/** @type {string} */ (await Promise.race([token(), late])));
@@ -693,6 +738,17 @@ function entries(sums) {
 /** @param {any} t @returns {Total} */
 function total(t) {
   return { counter: t.counter, total: BigInt(t.total), asOf: t.as_of, source: t.source, shards: t.shards, exists: t.exists, rate: t.rate ?? null };
+}
+
+/** @param {any} r @returns {Row} */
+function row(r) {
+  return { time: r.time, counter: r.counter, value: BigInt(r.value), partial: r.partial, rate: r.rate ?? null, earlier: r.earlier == null ? null : BigInt(r.earlier) };
+}
+
+/** @param {any} a @returns {Rules} */
+function rules(a) {
+  const series = a.series.map((/** @type {any} */ r) => ({ pattern: r.pattern, keep: r.keep, begin: r.begin, ended: r.ended ?? null }));
+  return { version: a.version, series };
 }
 
 /** @param {any} e @returns {JournalEntry} */

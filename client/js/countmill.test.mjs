@@ -455,6 +455,14 @@ test("scripted server", { concurrency: 4, timeout: 60_000 }, async (suite) => {
     assert.equal(s.got[0].url, `/v1/journal?counter=a&before=${"f".repeat(40)}&limit=1&format=string`);
   });
 
+  it("series", async (t) => {
+    const row = { time: "2026-11-25T00:00:00+05:30", counter: "a", value: String(2n ** 60n), partial: false };
+    const { c, s } = await scripted(t, [(res) => { res.writeHead(200); res.end(JSON.stringify([{ ...row, rate: 0.5, earlier: "7" }, { ...row, earlier: null }])); }]);
+    const rows = await c.series(["a", "b&"], { step: "1d", tz: "Asia/Kolkata", from: new Date("2026-11-01T00:00:00Z"), rate: true, compare: "1w" });
+    assert.deepEqual(rows, [{ ...row, value: 2n ** 60n, rate: 0.5, earlier: 7n }, { ...row, value: 2n ** 60n, rate: null, earlier: null }]);
+    assert.equal(s.got[0].url, "/v1/series?counter=a&counter=b%26&step=1d&tz=Asia%2FKolkata&from=2026-11-01T00%3A00%3A00.000Z&rate=true&compare=1w&format=string");
+  });
+
   it("boards of a window", async (t) => {
     const proof = { as_of: "2026-11-25T10:00:01Z", complete_as_of: null, complete: false, partial: true }, total = String(2n ** 60n);
     const { c, s } = await scripted(t, [answer(200, "", { top: [{ counter: "a", total }], left_out: 3, ...proof }), answer(200, "", { counter: "a", total, rank: 1, of: 5, ...proof })]);
@@ -467,6 +475,8 @@ test("scripted server", { concurrency: 4, timeout: 60_000 }, async (suite) => {
 
   const index = { name: "sites", match: "page:{site}:*", group: "site:{site}", state: "building", pieces: 2, pieces_done: 1, checked_at: null };
   for (const [call, method, url, members] of [
+    [(c) => c.addSeries("a*", "15m:400d"), "POST", "/v1/rules/series", { version: 1, series: [], journal: [] }],
+    [(c) => c.removeSeries("a*"), "DELETE", "/v1/rules/series?pattern=a*", { version: 1, series: [], journal: [] }],
     [(c) => c.createIndex("sites", "page:{site}:*", "site:{site}"), "POST", "/v1/indexes", { indexes: [index] }],
     [(c) => c.deleteIndex("a&b"), "DELETE", "/v1/indexes?name=a%26b", { indexes: [index] }],
     [(c) => c.deleteSequence("user:1"), "DELETE", "/v1/sequences?sequence=user%3A1", { sequence: "user:1", last: 7, exists: true }],
@@ -545,7 +555,7 @@ test("real countmill", real, async (suite) => {
     t.after(() => rmSync(dir, { recursive: true, force: true }));
     const [, code] = /```js\n(.*?)```/s.exec(readFileSync(new URL("README.md", import.meta.url), "utf8"));
     const at = new URL("countmill.mjs", import.meta.url).href;
-    writeFileSync(join(dir, "example.mjs"), code.replace("http://127.0.0.1:8080", server.base).replace("./countmill.mjs", at));
+    writeFileSync(join(dir, "example.mjs"), code.replace("http://127.0.0.1:8080", server.base).replace('"countmill"', JSON.stringify(at)));
     const { stdout } = await promisify(execFile)(process.execPath, [join(dir, "example.mjs")], { timeout: 50_000 });
     assert.equal(stdout, "page:/home 1n\norders 1n\n");
   });
@@ -580,6 +590,17 @@ test("real countmill", real, async (suite) => {
     await assert.rejects(c.next("numbers", { id: "y", time: new Date("2020-01-01") }), countmill.IDExpiredError);
     await assert.rejects(c.next("numbers", { count: 1001 }), countmill.InvalidError);
     assert.deepEqual(await c.next("numbers"), { first: 5, last: 5 });
+  });
+
+  await suite.test("series", limited, async () => {
+    await c.addSeries("curve:*", "1m:6h,15m:400d");
+    assert.deepEqual((await c.rules()).series.map((r) => [r.pattern, r.keep, r.ended]), [["curve:*", "1m:6h,15m:400d", null]]);
+    await c.increment("curve:a", 3);
+    const rows = await c.series(["curve:a"], { step: "1d", tz: "Asia/Kathmandu", rate: true, compare: "1w" });
+    const { counter, earlier, partial } = rows.at(-1);
+    assert.deepEqual([rows.reduce((sum, r) => sum + r.value, 0n), counter, earlier, partial], [3n, "curve:a", null, true]);
+    await assert.rejects(c.series(["no curve"]), countmill.NotFoundError);
+    assert.notEqual((await c.removeSeries("curve:*")).series[0].ended, null);
   });
 
   await suite.test("a deleted sequence", limited, async () => {

@@ -108,6 +108,36 @@ class Total:
 
 
 @dataclass(frozen=True)
+class Row:
+    """The sum of a counter's increments in one step of time."""
+
+    time: datetime  # its beginning, in the zone of the query
+    counter: str
+    value: int
+    partial: bool  # it is not over, or not wholly covered by the rule
+    rate: Optional[float]  # with rate=True: the value a second
+    earlier: Optional[int]  # with compare: the value of the earlier row; None if that is not wholly covered
+
+
+@dataclass(frozen=True)
+class SeriesRule:
+    """The counters of a pattern keep a series: their sums over time."""
+
+    pattern: str  # the name of a counter, or a prefix followed by *
+    keep: str  # how long sums stay: 1m:6h,15m:400d keeps minutes for 6 hours and quarter hours for 400 days
+    begin: datetime  # the first minute of a complete series
+    ended: Optional[datetime]  # when it was removed; None for a rule in force
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The rules of the database, in the order in which they are tried."""
+
+    version: int  # rises by 1 with each change of the settings
+    series: List[SeriesRule]
+
+
+@dataclass(frozen=True)
 class JournalEntry:
     """The delta of one counter in one part: an increment, or several of one sender that were sent together."""
 
@@ -406,6 +436,38 @@ class Client:
             token = page.get("next_page_token", "")
         if overflowed:
             raise TotalOverflowError("totals that do not fit 64 bits: " + ", ".join(map(repr, overflowed)))
+
+    def series(self, counters: Sequence[str], *, step: str = "15m", tz: str = "", start: Optional[datetime] = None,
+               end: Optional[datetime] = None, rate: bool = False, compare: str = "", timeout: Optional[float] = None) -> List[Row]:
+        """Rows by counter, in the order asked, and by time: at most 10,000. All are as of one moment.
+
+        step is the length of a row (15m, 1d, 1w, 1mo and others), and tz the zone of days and longer steps. start is
+        rounded down and end up to whole rows; the default is the last 24 hours. compare asks for the earlier rows, and
+        says how much earlier: 1w. Each counter needs a rule (add_series): NotFoundError names one without.
+        """
+        for at in (start, end):
+            if at is not None and at.tzinfo is None:
+                raise InvalidError("start or end has no time zone (limit: an aware datetime)")
+        path = "/v1/series" + _query(**{"counter": counters, "step": step, "tz": tz, "from": start and start.isoformat(), "to": end and end.isoformat(),
+                                        "rate": "true" if rate else None, "compare": compare})
+        return self._call(_Request(path), self._deadline(timeout), _rows)
+
+    def rules(self, *, timeout: Optional[float] = None) -> Rules:
+        """The rules for series."""
+        return self._call(_Request("/v1/rules"), self._deadline(timeout), _rules)
+
+    def add_series(self, pattern: str, keep: str, *, timeout: Optional[float] = None) -> Rules:
+        """Makes the counters of a pattern keep a series, and returns all rules. It may be repeated.
+
+        Increments from then on are in it: add the rule before the first one. The token needs the scope admin.
+        """
+        body = json.dumps({"pattern": pattern, "keep": keep}).encode()
+        return self._call(_Request("/v1/rules/series", body, write=True), self._deadline(timeout), _rules)
+
+    def remove_series(self, pattern: str, *, timeout: Optional[float] = None) -> Rules:
+        """Ends the rule with the pattern. Its series stay for as long as it promised. It may be repeated."""
+        request = _Request("/v1/rules/series" + _query(pattern=pattern), method="DELETE", write=True)
+        return self._call(request, self._deadline(timeout), _rules)
 
     def journal(self, counter: str, *, id: Optional[str] = None, after: Optional[str] = None,
                 timeout: Optional[float] = None) -> Iterator[JournalEntry]:
@@ -718,6 +780,14 @@ def _values(answer: dict, count: int) -> range:
 def _totals(answer: dict) -> List[Total]:
     return [Total(t["counter"], int(t["total"]), _moment(t["as_of"]), t["source"], t["shards"], t["exists"], t.get("rate"))
             for t in answer["totals"]]
+
+
+def _rows(answer: list) -> List[Row]:
+    return [Row(_moment(r["time"]), r["counter"], int(r["value"]), r["partial"], r.get("rate"), r.get("earlier")) for r in answer]
+
+
+def _rules(answer: dict) -> Rules:
+    return Rules(answer["version"], [SeriesRule(r["pattern"], r["keep"], _moment(r["begin"]), _maybe_moment(r.get("ended"))) for r in answer["series"]])
 
 
 def _entries(answer: dict) -> List[JournalEntry]:
