@@ -50,7 +50,7 @@ type Error struct {
 	// Status is the HTTP status.
 	Status int `json:"status"`
 	// Type is the last word of the problem's type: invalid, quota, outcome-unknown, ... It is
-	// empty if the answer came from another program, which does not know what was counted.
+	// empty if the answer came from another program, and the outcome is then unknown.
 	Type string `json:"-"`
 	// Title and Detail are for people.
 	Title  string `json:"title"`

@@ -221,7 +221,7 @@ func TestErrorsHaveTheKey(t *testing.T) {
 	}
 }
 
-// A transport that says nothing of its connections may have sent what has failed.
+// A transport that says nothing of its connections may have sent the request before it failed.
 func TestTransportsOfOthers(t *testing.T) {
 	t.Parallel()
 	c := open(t, "http://127.0.0.1:1", client.WithTries(1), client.WithHTTPClient(&http.Client{Transport: silent{}}))
@@ -234,7 +234,7 @@ type silent struct{}
 
 func (silent) RoundTrip(*http.Request) (*http.Response, error) { return nil, syscall.ECONNRESET }
 
-// Mistakes in what is sent are told at once, and are no outage.
+// A mistake in a request is an error at once, and not an outage.
 func TestMistakesAreNoOutage(t *testing.T) {
 	t.Parallel()
 	if _, err := client.New("http://127.0.0.1:1", client.WithToken("a token\nand more")); err == nil || strings.Contains(err.Error(), "more") {

@@ -36,7 +36,7 @@ func TestClients(t *testing.T) {
 	}
 }
 
-// install installs a package, and returns its version and what a program that imports it prints.
+// install installs a package, and returns the output of a program that imports it: its version, and a word.
 var install = map[string]func(t *testing.T, from string) string{
 	"python": func(t *testing.T, from string) string {
 		dir := t.TempDir()
