@@ -258,7 +258,7 @@ func answer(status int, kind string) func(http.ResponseWriter) {
 	return func(w http.ResponseWriter) {
 		w.Header().Set("Content-Type", "application/problem+json")
 		w.WriteHeader(status)
-		_ = json.NewEncoder(w).Encode(map[string]any{"type": "urn:countmill:problem:" + kind, "status": status, "detail": kind, "accepted": 1})
+		_ = json.NewEncoder(w).Encode(map[string]any{"type": "urn:countmill:problem:" + kind, "status": status, "detail": kind, "accepted": 1, "counter": "a"})
 	}
 }
 
@@ -342,7 +342,16 @@ func TestWhatIsNotRepeated(t *testing.T) {
 	if _, err := c.Delete(t.Context(), "a"); !errors.Is(err, countmill.ErrOutcomeUnknown) {
 		t.Errorf("a delete that a proxy answers: got %v, want ErrOutcomeUnknown", err)
 	}
-	_, s := scripted(t, answer(500, "internal"))
+	_, s := scripted(t, foreign(200), foreign(200), foreign(200))
+	c = open(t, s.base, client.WithTries(1))
+	_, deleted := c.Delete(t.Context(), "a")
+	_, reset := c.Reset(t.Context(), "a", "")
+	for call, err := range map[string]error{"Grow": c.Grow(t.Context(), "a", 2), "Delete": deleted, "Reset": reset} {
+		if !errors.Is(err, countmill.ErrOutcomeUnknown) {
+			t.Errorf("%s, and another program answers 200: got %v, want ErrOutcomeUnknown", call, err)
+		}
+	}
+	_, s = scripted(t, answer(500, "internal"))
 	c = open(t, s.base, client.WithTries(1))
 	if _, err := c.Total(t.Context(), "a"); !errors.Is(err, countmill.ErrUnavailable) || errors.Is(err, countmill.ErrOutcomeUnknown) {
 		t.Errorf("a read: got %v, want ErrUnavailable", err)

@@ -14,16 +14,19 @@ import signal
 import socket
 import subprocess
 import sys
+import tarfile
 import tempfile
 import threading
 import time
 import unittest
+import zipfile
 from datetime import datetime, timezone
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from unittest import mock
 from urllib.parse import unquote
 
+import backend
 import countmill
 from countmill import aio
 
@@ -677,6 +680,20 @@ class Server:
     def end(self):
         self.kill()
         shutil.rmtree(self.dir, ignore_errors=True)
+
+
+class Packages(unittest.TestCase):
+    def test_an_archive_builds_the_same_wheel(self):
+        with tempfile.TemporaryDirectory() as here, tempfile.TemporaryDirectory() as there:
+            with tarfile.open(Path(here, backend.build_sdist(here))) as archive:
+                archive.extractall(there)
+            (source,) = Path(there).iterdir()
+            name = subprocess.run([sys.executable, "-c", "import backend; print(backend.build_wheel('.'))"], cwd=source, stdout=subprocess.PIPE,
+                                  check=True, text=True, timeout=60).stdout.strip()
+            self.assertEqual(backend.build_wheel(here), name)
+            self.assertEqual(Path(here, name).read_bytes(), (source / name).read_bytes())
+            with zipfile.ZipFile(Path(here, name)) as wheel:
+                self.assertIn("countmill/aio.py", wheel.namelist())
 
 
 class Async(Fixture):
