@@ -152,7 +152,7 @@ planted-processes: ## build countmill with planted bugs, one at a time: chaos, k
 	COUNTMILL_TEST_PLANTED=3 go test -count 1 -v -timeout 2h -run 'TestPlanted$$' ./internal/testing/e2e
 
 planted: ## plant bugs, one at a time: the simulator, the power cuts and the suites must find each in 5 runs of 5
-	COUNTMILL_TEST_PLANTED=5 go test -count 1 -v -timeout 2h -run TestPlanted ./internal/testing/sim ./backend/pebble ./backend/datastore ./sequence ./internal/recount ./internal/api ./internal/app
+	COUNTMILL_TEST_PLANTED=5 go test -count 1 -v -timeout 2h -run TestPlanted $$(find . -path '*/testdata/*bugs' | sed 's|/testdata/.*||' | sort -u)
 
 powercut: ## cut the power CUTS (10000) times on pebble:, a tenth of them on the whole of up, from SEED on
 	go test -count 1 -v -timeout 0 -run 'TestPowerCut$$' ./backend/pebble -cuts $(CUTS) -seed $(SEED)

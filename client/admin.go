@@ -1,10 +1,15 @@
 package client
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/countmill/countmill"
 )
 
 var errShort = errors.New("the answer has another number of totals than was asked for")
@@ -28,29 +33,43 @@ func (c *Client) Grow(ctx context.Context, counter string, shards int) error {
 	if err != nil {
 		return err
 	}
-	return c.call(ctx, Request{Method: http.MethodPatch, Path: CounterPath(counter), Body: body, Safe: true}, nil)
+	var grown struct{ Counter string }
+	err = c.call(ctx, Request{Method: http.MethodPatch, Path: CounterPath(counter), Body: body, Safe: true}, &grown)
+	return about(grown.Counter, counter, err)
+}
+
+// about is an error if the answer to a change is about another counter, or none: another program gave it.
+func about(got, counter string, err error) error {
+	if err == nil && got != counter {
+		err = fmt.Errorf("%w: the answer is about counter %q and not %q; is that a countmill?", countmill.ErrOutcomeUnknown, got, counter)
+	}
+	return err
 }
 
 // Reset sets the counter's total back to 0. With an id, 1 to 128 bytes, a repeat is the same reset
-// and gets the same answer. Without one it is not repeated after an unknown outcome.
+// and gets the same answer. Without one, Reset draws one for its own repeats; the *CallError has it.
 func (c *Client) Reset(ctx context.Context, counter, id string) (r Removed, err error) {
-	body, err := encode(struct {
-		Counter string `json:"counter"`
-		ID      string `json:"id,omitempty"`
-	}{counter, id})
+	id = cmp.Or(id, rand.Text())
+	body, err := encode(map[string]string{"counter": counter, "id": id})
 	if err != nil {
 		return r, err
 	}
-	return r, c.call(ctx, Request{Method: http.MethodPost, Path: "/v1/reset", Body: body, Safe: id != ""}, &r)
+	err = c.call(ctx, Request{Method: http.MethodPost, Path: "/v1/reset", Body: body, Safe: true}, &r)
+	return r, keyed(id, about(r.Counter, counter, err))
 }
 
 // Delete sets the counter's total back to 0 and hides the counter until it is incremented again. It
 // is not repeated after an unknown outcome, because Removed would then be that of the repeat.
 func (c *Client) Delete(ctx context.Context, counter string) (r Removed, err error) {
-	return r, c.call(ctx, Request{Method: http.MethodDelete, Path: CounterPath(counter)}, &r)
+	err = c.call(ctx, Request{Method: http.MethodDelete, Path: CounterPath(counter)}, &r)
+	return r, about(r.Counter, counter, err)
 }
 
 // Ready returns nil if the server is able to work, and its reason if it is not. It asks once.
 func (c *Client) Ready(ctx context.Context) error {
-	return c.bounded(ctx, c.timeout, Request{Method: http.MethodGet, Path: "/readyz"}, nil)
+	r := Request{Path: "/readyz"}.complete()
+	if err := c.bounded(ctx, c.timeout, r, nil); err != nil {
+		return conclude(r, err, false)
+	}
+	return nil
 }

@@ -35,6 +35,7 @@ const (
 type Client struct {
 	base    string // without a slash at the end
 	token   func(context.Context) (string, error)
+	fixed   string // of WithToken
 	http    *http.Client
 	timeout time.Duration
 	silence time.Duration
@@ -46,10 +47,13 @@ type Client struct {
 // An Option changes a Client.
 type Option func(*Client)
 
-// WithToken sends a bearer token with each call. Over plain HTTP a token goes to this machine
-// only, unless WithInsecure allows more.
+// WithToken sends a bearer token with each call, without the spaces and newlines around it. Over plain
+// HTTP a token goes to this machine only, unless WithInsecure allows more.
 func WithToken(token string) Option {
-	return WithTokenSource(func(context.Context) (string, error) { return token, nil })
+	return func(c *Client) {
+		c.fixed = token
+		c.token = func(context.Context) (string, error) { return token, nil }
+	}
 }
 
 // WithTokenSource asks for the token before each call, for tokens that change.
@@ -98,6 +102,9 @@ func New(base string, options ...Option) (*Client, error) {
 	}
 	if c.timeout <= 0 || c.silence <= 0 || c.tries < 0 {
 		return nil, fmt.Errorf("client: the timeout and the silence must be above 0 and the tries not negative, got %s, %s and %d", c.timeout, c.silence, c.tries)
+	}
+	if _, err := bearer(c.fixed); err != nil {
+		return nil, fmt.Errorf("client: %w", err)
 	}
 	if c.token != nil && !c.insecure && u.Scheme == "http" && u.Hostname() != "localhost" && !net.ParseIP(u.Hostname()).IsLoopback() {
 		return nil, fmt.Errorf("client: a token is not sent to %s over plain http, where others can read it: use https, or WithInsecure", u.Host)
@@ -151,8 +158,8 @@ func judge(err error) (again, open bool) {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.repeatable(), e.open()
 	}
-	if _, ok := errors.AsType[*unreached](err); ok {
-		return true, false
+	if e, ok := errors.AsType[*unreached](err); ok {
+		return !e.wrong(), false
 	}
 	_, ok := errors.AsType[*broken](err)
 	return ok, ok
@@ -247,15 +254,9 @@ func (c *Client) send(ctx context.Context, r Request) (*http.Response, error) {
 	if err := c.authorize(ctx, req); err != nil {
 		return nil, err
 	}
-	// Without a connection nothing was sent. http.Client may try several.
-	var connected atomic.Bool
-	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
-	res, err := c.http.Do(req.WithContext(httptrace.WithClientTrace(ctx, trace)))
-	if err != nil && !connected.Load() {
-		return nil, &unreached{c.base, err}
-	}
+	res, err := c.do(req)
 	if err != nil {
-		return nil, &broken{c.base, err}
+		return nil, err
 	}
 	if res.StatusCode >= 200 && res.StatusCode < 300 {
 		return res, nil
@@ -270,6 +271,32 @@ func (c *Client) send(ctx context.Context, r Request) (*http.Response, error) {
 	return nil, e
 }
 
+// do makes one request. The error says whether it may have left.
+func (c *Client) do(req *http.Request) (*http.Response, error) {
+	// Without a connection nothing was sent. http.Client may try several.
+	var connecting, connected atomic.Bool
+	trace := &httptrace.ClientTrace{
+		GetConn: func(string) { connecting.Store(true) },
+		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
+	}
+	res, err := c.http.Do(req.WithContext(httptrace.WithClientTrace(req.Context(), trace)))
+	switch {
+	case err == nil:
+		return res, nil
+	case connected.Load() || !connecting.Load() && !c.traced():
+		return nil, &broken{c.base, err}
+	case connecting.Load() || req.Context().Err() != nil:
+		return nil, &unreached{c.base, err}
+	}
+	return nil, fmt.Errorf("%w: nothing was sent to %s: %w", countmill.ErrInvalid, c.base, innermost(err))
+}
+
+// traced reports whether the transport says when it connects. Others than that of net/http need not.
+func (c *Client) traced() bool {
+	_, ok := c.http.Transport.(*http.Transport)
+	return ok || c.http.Transport == nil
+}
+
 func (c *Client) authorize(ctx context.Context, req *http.Request) error {
 	if c.token == nil {
 		return nil
@@ -278,10 +305,22 @@ func (c *Client) authorize(ctx context.Context, req *http.Request) error {
 	if err != nil {
 		return fmt.Errorf("%w: the token source: %w", ErrDenied, err)
 	}
+	if token, err = bearer(token); err != nil {
+		return fmt.Errorf("%w: %w", ErrDenied, err)
+	}
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	return nil
+}
+
+// bearer is a token without the newline of its file. A token is ASCII without spaces.
+func bearer(token string) (string, error) {
+	token = strings.TrimSpace(token)
+	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "", errors.New("the token has a space, or characters that no token has")
+	}
+	return token, nil
 }
 
 // encode is v as JSON without the escapes that HTML needs.

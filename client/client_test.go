@@ -258,7 +258,7 @@ func answer(status int, kind string) func(http.ResponseWriter) {
 	return func(w http.ResponseWriter) {
 		w.Header().Set("Content-Type", "application/problem+json")
 		w.WriteHeader(status)
-		_ = json.NewEncoder(w).Encode(map[string]any{"type": "urn:countmill:problem:" + kind, "status": status, "detail": kind, "accepted": 1})
+		_ = json.NewEncoder(w).Encode(map[string]any{"type": "urn:countmill:problem:" + kind, "status": status, "detail": kind, "accepted": 1, "counter": "a"})
 	}
 }
 
@@ -311,7 +311,8 @@ func TestOutcomes(t *testing.T) {
 		"cut, then counted":             {steps(cut, answer(202, "")), nil},
 		"cut, then known to be another": {steps(cut, answer(422, "id-reused")), countmill.ErrConflict},
 		"an internal error":             {steps(answer(500, "internal"), answer(401, "unauthorized")), countmill.ErrOutcomeUnknown},
-		"another program":               {steps(func(w http.ResponseWriter) { w.WriteHeader(418) }), countmill.ErrInvalid},
+		"another program":               {steps(func(w http.ResponseWriter) { w.WriteHeader(418) }), countmill.ErrOutcomeUnknown},
+		"a proxy, then refused":         {steps(foreign(503), answer(403, "forbidden")), countmill.ErrOutcomeUnknown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -337,11 +338,20 @@ func TestWhatIsNotRepeated(t *testing.T) {
 	if _, err := c.Delete(t.Context(), "a"); !errors.Is(err, countmill.ErrOutcomeUnknown) {
 		t.Errorf("a delete that was cut: got %v, want ErrOutcomeUnknown", err)
 	}
-	c, _ = scripted(t, answer(504, "outcome-unknown"))
-	if _, err := c.Reset(t.Context(), "a", ""); !errors.Is(err, countmill.ErrOutcomeUnknown) {
-		t.Errorf("a reset without an id: got %v, want ErrOutcomeUnknown", err)
+	c, _ = scripted(t, foreign(503))
+	if _, err := c.Delete(t.Context(), "a"); !errors.Is(err, countmill.ErrOutcomeUnknown) {
+		t.Errorf("a delete that a proxy answers: got %v, want ErrOutcomeUnknown", err)
 	}
-	_, s := scripted(t, answer(500, "internal"))
+	_, s := scripted(t, foreign(200), foreign(200), foreign(200))
+	c = open(t, s.base, client.WithTries(1))
+	_, deleted := c.Delete(t.Context(), "a")
+	_, reset := c.Reset(t.Context(), "a", "")
+	for call, err := range map[string]error{"Grow": c.Grow(t.Context(), "a", 2), "Delete": deleted, "Reset": reset} {
+		if !errors.Is(err, countmill.ErrOutcomeUnknown) {
+			t.Errorf("%s, and another program answers 200: got %v, want ErrOutcomeUnknown", call, err)
+		}
+	}
+	_, s = scripted(t, answer(500, "internal"))
 	c = open(t, s.base, client.WithTries(1))
 	if _, err := c.Total(t.Context(), "a"); !errors.Is(err, countmill.ErrUnavailable) || errors.Is(err, countmill.ErrOutcomeUnknown) {
 		t.Errorf("a read: got %v, want ErrUnavailable", err)
@@ -377,12 +387,16 @@ func TestAddressesAndTokens(t *testing.T) {
 		tokens <- r.Header.Get("Authorization") + " " + r.URL.Path
 	}))
 	defer server.Close()
-	c := open(t, server.URL+"/below/", client.WithTokenSource(func(context.Context) (string, error) { return "secret", nil }))
-	if err := c.Ready(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if got := <-tokens; got != "Bearer secret /below/readyz" {
-		t.Errorf("got %q", got)
+	for _, option := range []client.Option{
+		client.WithTokenSource(func(context.Context) (string, error) { return "secret", nil }), client.WithToken("secret\r\n"), // of a file
+	} {
+		c := open(t, server.URL+"/below/", option)
+		if err := c.Ready(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if got := <-tokens; got != "Bearer secret /below/readyz" {
+			t.Errorf("got %q", got)
+		}
 	}
 }
 

@@ -26,8 +26,9 @@
 //
 // The client repeats a call by itself while that is safe and there is time, by the table in
 // docs/reference/retries.md. Do and Events call the routes that have no method.
-// An error is the last one. An error of a server is an *Error, which has the status and the
-// problem's type.
+// An error is the last one. An answer with an error is an *Error, which has the status and the
+// problem's type. An answer without a type of countmill comes from another program, perhaps a proxy, and the
+// outcome is unknown whatever its status is. A *CallError has the key with which a single call may be repeated.
 //
 // A Client is safe for concurrent use.
 package client

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -49,7 +50,7 @@ type Error struct {
 	// Status is the HTTP status.
 	Status int `json:"status"`
 	// Type is the last word of the problem's type: invalid, quota, outcome-unknown, ... It is
-	// empty if the answer came from another program.
+	// empty if the answer came from another program, and the outcome is then unknown.
 	Type string `json:"-"`
 	// Title and Detail are for people.
 	Title  string `json:"title"`
@@ -67,12 +68,9 @@ type Error struct {
 
 // Error is one line.
 func (e *Error) Error() string {
-	text := e.Detail
-	if text == "" {
-		text = e.Title
-	}
-	if text == "" {
-		text = "no problem+json came with it; is that a countmill?"
+	text := cmp.Or(e.Detail, e.Title)
+	if e.Type == "" {
+		text = strings.TrimSuffix("another program answers, a proxy or no countmill: "+text, ": ")
 	}
 	return fmt.Sprintf("%s (HTTP %d)", text, e.Status)
 }
@@ -92,6 +90,8 @@ func (e *Error) As(target any) bool {
 
 func (e *Error) sentinel() error {
 	switch e.Type {
+	case "": // a proxy may answer after the server has counted
+		return countmill.ErrOutcomeUnknown
 	case "id-reused", "other-count":
 		return countmill.ErrConflict
 	case "ids-reused":
@@ -149,7 +149,9 @@ func problem(text []byte) *Error {
 		URN string `json:"type"`
 	}
 	_ = json.Unmarshal(text, &p)
-	p.Error.Type, _ = strings.CutPrefix(p.URN, "urn:countmill:problem:")
+	if word, ours := strings.CutPrefix(p.URN, "urn:countmill:problem:"); ours {
+		p.Error.Type = word
+	}
 	return &p.Error
 }
 
@@ -160,16 +162,32 @@ type unreached struct {
 }
 
 func (e *unreached) Error() string {
-	if _, ok := errors.AsType[tls.RecordHeaderError](e.cause); ok || errors.Is(e.cause, http.ErrSchemeMismatch) {
+	_, untrusted := errors.AsType[*tls.CertificateVerificationError](e.cause)
+	switch {
+	case untrusted:
+		return fmt.Sprintf("%s is not trusted: %v", e.base, innermost(e.cause))
+	case e.wrong():
 		return fmt.Sprintf("%s answers without TLS: write http:// instead of https://", e.base)
-	}
-	if errors.Is(e.cause, context.Canceled) {
+	case errors.Is(e.cause, context.Canceled):
 		return fmt.Sprintf("nothing was sent to %s: %v", e.base, context.Canceled)
 	}
 	return fmt.Sprintf("nothing answers at %s (%v)", e.base, innermost(e.cause))
 }
-func (e *unreached) Is(target error) bool { return target == countmill.ErrUnavailable }
-func (e *unreached) Unwrap() error        { return e.cause }
+
+// wrong reports whether something answers, and a person must change the address or its certificate.
+func (e *unreached) wrong() bool {
+	_, plain := errors.AsType[tls.RecordHeaderError](e.cause)
+	_, untrusted := errors.AsType[*tls.CertificateVerificationError](e.cause)
+	return plain || untrusted || errors.Is(e.cause, http.ErrSchemeMismatch)
+}
+
+func (e *unreached) Is(target error) bool {
+	if e.wrong() {
+		return target == countmill.ErrInvalid
+	}
+	return target == countmill.ErrUnavailable
+}
+func (e *unreached) Unwrap() error { return e.cause }
 
 // broken is the error of a request whose answer did not come.
 type broken struct {
@@ -195,6 +213,33 @@ func innermost(err error) error {
 		err = e.Err
 	}
 	return err
+}
+
+// A CallError is the error of a call with a key, or with an id that the client has drawn. After
+// countmill.ErrOutcomeUnknown the same call with Key counts once: pass it to Increment by WithKey, to
+// Reset as its id, or to Next as NextRequest.ID.
+type CallError struct {
+	Key string
+	err error
+}
+
+// Error is one line. It has the key if a repeat needs it.
+func (e *CallError) Error() string {
+	if errors.Is(e.err, countmill.ErrOutcomeUnknown) {
+		return fmt.Sprintf("%v; the key of the call is %s", e.err, e.Key)
+	}
+	return e.err.Error()
+}
+
+// Unwrap returns the error without the key.
+func (e *CallError) Unwrap() error { return e.err }
+
+// keyed adds the key to an error.
+func keyed(key string, err error) error {
+	if err == nil || key == "" {
+		return err
+	}
+	return &CallError{key, err}
 }
 
 // An outcome replaces the sentinel of the last try by that of the whole call.

@@ -34,8 +34,8 @@ func (inc *increment) from(i countmill.Increment) {
 }
 
 // Increment counts one increment. After nil it is durable. It is sent with a key of its own unless
-// it has an ID, so the client repeats it safely after a broken connection. Call it again with the
-// same ID after ErrOutcomeUnknown; without an ID a second call may count twice.
+// it has an ID, so the client repeats it safely after a broken connection. After ErrOutcomeUnknown
+// call it again with the same ID, or WithKey(the Key of the *CallError): any other call may count twice.
 //
 // WithAccepted gives the receipt to read it back, and WithKey replaces the key.
 func (c *Client) Increment(ctx context.Context, inc countmill.Increment, options ...SendOption) error {
@@ -52,7 +52,7 @@ func (c *Client) Increment(ctx context.Context, inc countmill.Increment, options
 	if inc.ID == "" && m.key == "" {
 		m.key = rand.Text()
 	}
-	return m.send(ctx, c, Request{Method: http.MethodPost, Path: "/v1/increments", Body: body, Key: m.key, Safe: true}, 1)
+	return keyed(m.key, m.send(ctx, c, Request{Method: http.MethodPost, Path: "/v1/increments", Body: body, Key: m.key, Safe: true}, 1))
 }
 
 // Accepted is the answer to increments that are durable.

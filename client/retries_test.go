@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -56,21 +57,26 @@ func retryRows(t *testing.T) (rows []retryRow) {
 
 // step is the server's side of a row.
 func (r retryRow) step(t *testing.T) func(http.ResponseWriter) {
-	switch r.answer {
-	case "a connection that breaks":
+	if r.answer == "a connection that breaks" {
 		return cut
-	case "202 from another program":
-		return func(w http.ResponseWriter) {
-			w.WriteHeader(http.StatusAccepted)
-			_, _ = w.Write([]byte("<html>"))
-		}
 	}
 	status, kind, _ := strings.Cut(strings.ReplaceAll(r.answer, "`", ""), " ")
 	n, err := strconv.Atoi(status)
 	if err != nil {
 		t.Fatalf("%q is no answer", r.answer)
 	}
+	if kind == "from another program" {
+		return foreign(n)
+	}
 	return answer(n, kind)
+}
+
+// foreign is the answer of a proxy, which may have problems of its own.
+func foreign(status int) func(http.ResponseWriter) {
+	return func(w http.ResponseWriter) {
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, `{"type":"urn:proxy:problem:unavailable","detail":"no upstream","status":503}`)
+	}
 }
 
 func TestRetries(t *testing.T) {
@@ -149,8 +155,8 @@ func (r retryRow) connectsLate(t *testing.T) {
 			return (&net.Dialer{}).DialContext(ctx, network, addr)
 		},
 	}}))
-	// A reset without an id: it is not repeated unless it was certainly not sent.
-	if _, err := c.Reset(t.Context(), "a", ""); err != nil || dials != 2 {
+	// A delete is not repeated unless it was certainly not sent.
+	if _, err := c.Delete(t.Context(), "a"); err != nil || dials != 2 {
 		t.Errorf("a second connection: got %v after %d", err, dials)
 	}
 }
@@ -171,6 +177,95 @@ func TestAServerThatHangs(t *testing.T) {
 	c := open(t, server.URL, client.WithTimeout(6*time.Second))
 	if err := c.Increment(t.Context(), countmill.Increment{Counter: "a", Delta: 1}); err != nil {
 		t.Error(err)
+	}
+}
+
+// A 503 of a proxy may come after the server has the request. The error of a single call has the key, and the
+// same call with it is the same request.
+func TestErrorsHaveTheKey(t *testing.T) {
+	t.Parallel()
+	inc := countmill.Increment{Counter: "a", Delta: 1}
+	for name, call := range map[string]func(c *client.Client, key string) error{
+		"Increment": func(c *client.Client, key string) error {
+			if key == "" {
+				return c.Increment(t.Context(), inc)
+			}
+			return c.Increment(t.Context(), inc, client.WithKey(key))
+		},
+		"Reset": func(c *client.Client, key string) error {
+			_, err := c.Reset(t.Context(), "a", key)
+			return err
+		},
+		"Next": func(c *client.Client, key string) error {
+			_, err := c.Next(t.Context(), countmill.NextRequest{Sequence: "a", ID: key})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, s := scripted(t, foreign(503), foreign(503))
+			c := open(t, s.base, client.WithTries(1))
+			key := ""
+			for range 2 {
+				err := call(c, key)
+				failed, ok := errors.AsType[*client.CallError](err)
+				if !ok || failed.Key == "" || !errors.Is(err, countmill.ErrOutcomeUnknown) || errors.Is(err, countmill.ErrUnavailable) {
+					t.Fatalf("got %v, want ErrOutcomeUnknown with a key", err)
+				}
+				key = failed.Key
+			}
+			if s.keys[0] != s.keys[1] || s.bodies[0] != s.bodies[1] || !strings.Contains(s.keys[0]+s.bodies[0], key) {
+				t.Errorf("the keys %q and the bodies %q, want the same request twice", s.keys, s.bodies)
+			}
+		})
+	}
+}
+
+// A transport that says nothing of its connections may have sent the request before it failed.
+func TestTransportsOfOthers(t *testing.T) {
+	t.Parallel()
+	c := open(t, "http://127.0.0.1:1", client.WithTries(1), client.WithHTTPClient(&http.Client{Transport: silent{}}))
+	if err := c.Increment(t.Context(), countmill.Increment{Counter: "a", Delta: 1}); !errors.Is(err, countmill.ErrOutcomeUnknown) {
+		t.Errorf("got %v, want ErrOutcomeUnknown", err)
+	}
+}
+
+type silent struct{}
+
+func (silent) RoundTrip(*http.Request) (*http.Response, error) { return nil, syscall.ECONNRESET }
+
+// A mistake in a request is an error at once, and not an outage.
+func TestMistakesAreNoOutage(t *testing.T) {
+	t.Parallel()
+	if _, err := client.New("http://127.0.0.1:1", client.WithToken("a token\nand more")); err == nil || strings.Contains(err.Error(), "more") {
+		t.Errorf("a token of two lines: got %v, want an error without the token", err)
+	}
+	source := client.WithTokenSource(func(context.Context) (string, error) { return "a\nb", nil })
+	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
+	secure.StartTLS()
+	t.Cleanup(secure.Close)
+	_, plain := scripted(t)
+	for name, tc := range map[string]struct {
+		base   string
+		option client.Option
+		key    string
+		want   error
+	}{
+		"a token source":         {"http://127.0.0.1:1", source, "k", client.ErrDenied},
+		"a key":                  {"http://127.0.0.1:1", client.WithTries(0), "a\nb", countmill.ErrInvalid},
+		"https of a plain one":   {strings.Replace(plain.base, "http:", "https:", 1), client.WithTries(0), "k", countmill.ErrInvalid},
+		"an unknown certificate": {secure.URL, client.WithTries(0), "k", countmill.ErrInvalid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			retried := false
+			c := open(t, tc.base, tc.option)
+			_, err := c.Do(t.Context(), client.Request{Method: http.MethodPost, Path: "/v1/increments", Key: tc.key, Safe: true, OnRetry: func(error) { retried = true }})
+			if !errors.Is(err, tc.want) || errors.Is(err, countmill.ErrUnavailable) || retried {
+				t.Errorf("got %v, repeated: %t; want %v at once", err, retried, tc.want)
+			}
+		})
 	}
 }
 

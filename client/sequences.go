@@ -12,8 +12,8 @@ import (
 )
 
 // Next returns the next values of a sequence. It may be repeated after any error if r has an ID: the
-// repeat gets the same values. Without one, Next draws an ID for its own repeats. Errors match those of
-// package countmill: ErrConflict if the ID came with another Count, ErrIDExpired if the Time is before the
+// repeat gets the same values. Without one, Next draws an ID for its own repeats; the *CallError has it.
+// Errors match those of package countmill: ErrConflict if the ID came with another Count, ErrIDExpired if the Time is before the
 // deduplication window, and ErrExhausted.
 func (c *Client) Next(ctx context.Context, r countmill.NextRequest) (v countmill.Values, err error) {
 	if err := r.Check(); err != nil {
@@ -41,7 +41,7 @@ func (c *Client) Next(ctx context.Context, r countmill.NextRequest) (v countmill
 		err = fmt.Errorf("%w: the answer has the values %d to %d for a count of %d; is that a countmill?", countmill.ErrOutcomeUnknown, got.First, got.Last, sent.Count)
 	}
 	if err != nil {
-		return v, err
+		return v, keyed(sent.ID, err)
 	}
 	return countmill.Values(got), nil
 }

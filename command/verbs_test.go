@@ -45,7 +45,14 @@ func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h(w, r)
 }
 
+// answer is a countmill's: an object with an error and without a type gets a type.
 func answer(status int, body string) http.HandlerFunc {
+	var problem map[string]any
+	if status >= 400 && json.Unmarshal([]byte(body), &problem) == nil && problem["type"] == nil {
+		problem["type"] = "urn:countmill:problem:some-word"
+		text, _ := json.Marshal(problem)
+		body = string(text)
+	}
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(status)
 		io.WriteString(w, body)
@@ -116,7 +123,8 @@ func TestIncrSaysWhetherItWasCounted(t *testing.T) {
 		"internal":     {[]http.HandlerFunc{answer(500, `{}`)}, "maybe counted", 2},
 		"cut":          {[]http.HandlerFunc{cut}, "maybe counted", 2},
 		"silent":       {[]http.HandlerFunc{hang}, "did not answer in time", 2},
-		"no countmill": {[]http.HandlerFunc{answer(404, "<html>")}, "is that a countmill? (HTTP 404)", 1},
+		"no countmill": {[]http.HandlerFunc{answer(404, "<html>")}, "maybe counted: another program answers, a proxy or no countmill (HTTP 404); to repeat it safely add --key ", 1},
+		"proxy":        {[]http.HandlerFunc{answer(503, "<html>")}, "maybe counted: another program answers, a proxy or no countmill (HTTP 503); to repeat it safely add --key ", 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -296,6 +304,7 @@ func TestChangesSayWhetherTheyWereDone(t *testing.T) {
 		{[]string{"reset", "a", "--id", "x"}, answer(504, `{"detail":"maybe"}`), "maybe reset: maybe (HTTP 504); repeat it with --id x"},
 		{[]string{"reset", "a", "--id", "x"}, cut, "repeat it with --id x"},
 		{[]string{"reset", "a"}, answer(500, `{"type":"urn:countmill:problem:overflow","detail":"no number"}`), "not reset: no number"},
+		{[]string{"reset", "a", "--id", "x"}, answer(503, "<html>"), "maybe reset: another program answers, a proxy or no countmill (HTTP 503); repeat it with --id x"},
 		{[]string{"delete", "a"}, answer(400, `{"detail":"bad"}`), "not deleted: bad (HTTP 400)"},
 		{[]string{"delete", "a"}, answer(500, `{"detail":"a fault"}`), "maybe deleted: a fault (HTTP 500); repeat it"},
 		{[]string{"delete", "a"}, answer(200, `{}`), "something else than what was removed"},

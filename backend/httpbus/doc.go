@@ -21,10 +21,14 @@
 //	429, 503, 507                             nothing was done   holds for as long as Retry-After says
 //	400, 401, 403, 404, 413, 415, and others  nothing was done,  holds for longer with every try, up
 //	below 500                                 a person must act  to 30 s
-//	408, 504, and others from 500             maybe counted      holds, as above
+//	504, and others from 500                  maybe counted      holds, as above
+//	any without a problem type of countmill   maybe counted      holds, as for its status
 //	no connection                             nothing was done   holds
 //	the connection broke, or the time-out     maybe counted      holds
 //	the bus is closed                         maybe counted      countmill.ErrClosed
+//
+// Only the server's own answer is certain: a proxy may answer 503, or anything else, after the server has
+// counted the batch.
 //
 // To hold means that Publish returns a *wire.HeldError. The publisher keeps the batch, waits at most
 // 30 s, and sends the same bytes again. Nothing is dropped, whatever the answer is: only Close ends

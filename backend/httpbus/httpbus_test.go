@@ -311,10 +311,19 @@ func TestCloseReportsUnknownOutcomes(t *testing.T) {
 		<-r.Context().Done()
 		return nil, r.Context().Err()
 	}
-	for name, tc := range map[string]struct {
+	type of struct {
 		answer  func(int, *http.Request) (*http.Response, error)
 		unknown bool
-	}{"under way": {silent, true}, "maybe counted": {answers(504), true}, "refused": {answers(401), false}} {
+	}
+	all := map[string]of{"under way": {silent, true}}
+	for _, status := range []int{302, 400, 401, 404, 408, 429, 500, 502, 503, 504, 507} {
+		all[fmt.Sprint(status)] = of{answers(status), status == 500 || status == 502 || status == 504}
+		all[fmt.Sprint(status, " of a proxy")] = of{func(int, *http.Request) (*http.Response, error) {
+			return says(status, `{"type":"urn:proxy:problem:unavailable"}`), nil
+		}, true}
+	}
+	delete(all, "302") // never of a countmill
+	for name, tc := range all {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				bus := open(t, connected{&server{answer: tc.answer}})

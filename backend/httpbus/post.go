@@ -54,6 +54,7 @@ func (a *answer) receipt() wire.Receipt {
 // A refusal is an answer other than 202.
 type refusal struct {
 	status     int
+	kind       string // the last word of the problem's type; empty if another program answers
 	text       string
 	retryAfter time.Duration
 }
@@ -67,12 +68,11 @@ type broken struct{ error }
 
 func (e *broken) Unwrap() error { return e.error }
 
-// maybeTaken reports whether the server may have taken the batch.
+// maybeTaken reports whether the server may have taken the batch. Only the server's own answer is certain: a proxy may
+// give any other after the server has counted.
 func maybeTaken(err error) bool {
 	if r, ok := errors.AsType[*refusal](err); ok {
-		// 202 alone says "taken"; another 2xx or a redirect is no answer of this API.
-		return r.status < 400 || r.status == http.StatusRequestTimeout ||
-			r.status >= 500 && r.status != http.StatusServiceUnavailable && r.status != http.StatusInsufficientStorage
+		return r.kind == "" || r.status >= 500 && r.status != http.StatusServiceUnavailable && r.status != http.StatusInsufficientStorage
 	}
 	_, ok := errors.AsType[*broken](err)
 	return ok
@@ -106,19 +106,13 @@ func (b *Bus) post(ctx context.Context, m *message.Message) (a answer, err error
 		if err != nil {
 			return a, fmt.Errorf("the token source: %w", err)
 		}
-		if token != "" {
+		if token = strings.TrimSpace(token); token != "" {
 			req.Header.Set("Authorization", "Bearer "+token)
 		}
 	}
-	// Without a connection nothing was sent. http.Client may try several.
-	var connected atomic.Bool
-	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
-	res, err := b.http.Do(req.WithContext(httptrace.WithClientTrace(ctx, trace)))
-	if err != nil && !connected.Load() {
-		return a, err
-	}
+	res, err := b.do(req)
 	if err != nil {
-		return a, &broken{err}
+		return a, err
 	}
 	defer res.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
@@ -137,13 +131,29 @@ func (b *Bus) post(ctx context.Context, m *message.Message) (a answer, err error
 	return a, nil
 }
 
+// do makes one request. The error is *broken if the request may have left.
+func (b *Bus) do(req *http.Request) (*http.Response, error) {
+	// Without a connection nothing was sent. http.Client may try several.
+	var connecting, connected atomic.Bool
+	trace := &httptrace.ClientTrace{
+		GetConn: func(string) { connecting.Store(true) },
+		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
+	}
+	res, err := b.http.Do(req.WithContext(httptrace.WithClientTrace(req.Context(), trace)))
+	_, traced := b.http.Transport.(*http.Transport)
+	if err != nil && (connected.Load() || !connecting.Load() && !traced && b.http.Transport != nil) {
+		return nil, &broken{err}
+	}
+	return res, err
+}
+
 // refused reads an answer other than 202. Another program's need not be JSON.
 func refused(res *http.Response, text []byte) error {
 	var p struct{ Type, Detail string }
 	_ = json.Unmarshal(text, &p)
-	e := &refusal{status: res.StatusCode, text: "no problem of countmill"}
-	if kind, ok := strings.CutPrefix(p.Type, "urn:countmill:problem:"); ok {
-		e.text = kind + ": " + p.Detail
+	e := &refusal{status: res.StatusCode, text: "another program answers, a proxy or no countmill"}
+	if word, ours := strings.CutPrefix(p.Type, "urn:countmill:problem:"); ours {
+		e.kind, e.text = word, word+": "+p.Detail
 	}
 	if s, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil && s > 0 {
 		e.retryAfter = time.Duration(min(s, 3600)) * time.Second

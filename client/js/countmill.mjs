@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * Counts with a running countmill over HTTP. One file without dependencies, for Node 20 or later.
+ * Counts with a running countmill over HTTP. Without dependencies, for Node 20 or later.
  *
  *     const c = new Client("http://127.0.0.1:8080");
  *     c.add("page:/home");                                // in memory, sent within 250 ms
@@ -17,6 +17,17 @@
  * @typedef {{counter: string, total: bigint, asOf: string, source: string, shards: number, exists: boolean, rate: number | null}} Total
  *   Every commit until asOf is in total. Of two totals the one with the greater asOf is newer. exists is
  *   false for a counter that nobody has incremented. rate is the change a second, of a watch with rates.
+ * @typedef {{time: string, counter: string, value: bigint, partial: boolean, rate: number | null, earlier: bigint | null}} Row
+ *   The sum of a counter's increments in one step of time, which begins at time. partial: it is not over, or not wholly
+ *   covered by the rule. rate: with rate, the value a second. earlier: with compare, the value of the earlier row, or null
+ *   if that is not wholly covered.
+ * @typedef {{pattern: string, keep: string, begin: string, ended: string | null}} SeriesRule
+ *   The counters of pattern, a name or a prefix followed by *, keep a series from begin on. ended is null for a rule in force.
+ * @typedef {{version: number, series: SeriesRule[]}} Rules
+ *   The rules in the order in which they are tried. version rises by 1 with each change of the settings.
+ * @typedef {CallOptions & {step?: string, tz?: string, from?: Date, to?: Date, rate?: boolean, compare?: string}} SeriesOptions
+ *   step is the length of a row (15m, 1d, 1w, 1mo and others; 15m), and tz the zone of days and longer steps. from is
+ *   rounded down and to up to whole rows: the last 24 hours. compare says how much earlier the earlier rows are: 1w.
  * @typedef {{key: string, time: string, counter: string, delta: bigint, part: string, sender: string}} JournalEntry
  *   The delta of one counter in one part: an increment, or several of one sender that were sent together. Keys
  *   compare as strings in the order of entries. sender is the name of a token; empty if it is not known.
@@ -52,7 +63,7 @@
  * @typedef {{position: number, id: string}} Conflict
  * @typedef {{counter: string, delta: number}} Increment
  * @typedef {object} Options
- * @property {string | (() => string | Promise<string>)} [token] a new token must have the old one's name
+ * @property {string | (() => string | Promise<string>) | undefined} [token] a new token must have the old one's name
  * @property {number} [timeout] of one call, repeats included; 30,000
  * @property {number} [flushInterval] how long an added increment waits at most; 250
  * @property {number} [maxCounters] held in memory, with those on their way; 7,500, and not more
@@ -64,8 +75,8 @@
  *   maxStaleness accepts an older, cheaper total; 0 reads the store. minAsOf accepts none of a moment before: pass the
  *   asOf of an earlier total, and a counter never goes back. after, an Accepted or a receipt, accepts none without
  *   these increments; the server waits for them for up to wait: 2,000, and 5,000 at most.
- * @typedef {{path: string, body?: string, type?: string, key?: string, method?: string, read?: boolean, exact?: boolean, maybe: number}} Request
- *   method: default POST with a body, else GET. read: it changes nothing. exact: totals come as strings.
+ * @typedef {{path: string, body?: string, type?: string, key?: string, id?: string, method?: string, read?: boolean, exact?: boolean, maybe: number}} Request
+ *   id: in the body, for repeats. method: default POST with a body, else GET. read: it changes nothing. exact: totals come as strings.
  *   maybe: when the first try was sent that was maybe counted, or 0
  * @typedef {Request & {increments: Increment[]}} Batch
  */
@@ -76,7 +87,8 @@ const MAX_DELTA = Number.MAX_SAFE_INTEGER;
 const MAX_COUNTERS = 7_500; // of one batch, which then has less than 8 MiB whatever the names are
 const MAX_ANSWER = 16 << 20;
 const SILENCE = 45_000; // the server sends a line of a watch every 15 s
-const REFUSED = 30_000; // at most between two flushes of the background, while the server refuses the token
+const REFUSED = 30_000; // at most between two flushes of the background, while the token is refused or a proxy answers
+const PROBLEM = "urn:countmill:problem:"; // begins the type of every error of a server; any other is a proxy's
 const BEHIND = 5_000; // a caller of watch that is behind for longer gets a new connection
 
 /** Base of all errors of this module. */
@@ -85,6 +97,8 @@ export class CountmillError extends Error {
   retryAfter = 0;
   /** The answer's members: type, detail, field, limit, index, line, ... @type {Record<string, any>} */
   problem = {};
+  /** Of the call, for a repeat after OutcomeUnknownError: pass it to increment as key, to next as id. */
+  key = "";
   /** Of add, which the client has given up; the class says if they counted. @type {Increment[]} */
   increments = [];
   again = false; // a repeat may help
@@ -110,7 +124,7 @@ export class IDsReusedError extends CountmillError {}
 export class OverloadedError extends CountmillError {}
 /** Nothing was counted, or nothing can be read. Repeat later. */
 export class UnavailableError extends CountmillError {}
-/** Maybe counted. Repeat only with the same id. */
+/** Maybe counted. Repeat only with the same id or key. */
 export class OutcomeUnknownError extends CountmillError {}
 /** A total does not fit 64 bits. */
 export class TotalOverflowError extends CountmillError {}
@@ -169,6 +183,7 @@ export class Client {
     if (o.token && !o.insecure && u.protocol === "http:" && !/^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(u.hostname)) {
       throw new InvalidError(`a token is not sent to ${u.host} over plain http: use https, or insecure`);
     }
+    if (typeof o.token !== "function") o.token = bearer(o.token ?? "");
     this.#base = u.href.replace(/\/+$/, "");
     this.#options = o;
     this.#wait = o.flushInterval;
@@ -197,28 +212,30 @@ export class Client {
 
   /**
    * Counts one increment, which is durable when this resolves. After OutcomeUnknownError call it again with
-   * the same id. Without an id a second call may count twice.
-   * @param {string} counter @param {number | bigint} [delta] @param {CallOptions & {id?: string, time?: Date}} [options]
+   * the same id, or with the key of the error: any other call may count twice.
+   * @param {string} counter @param {number | bigint} [delta] @param {CallOptions & {id?: string, key?: string, time?: Date}} [options]
    * @returns {Promise<Accepted>}
    */
-  async increment(counter, delta = 1, { id, time, timeout } = {}) {
+  async increment(counter, delta = 1, { id, key, time, timeout } = {}) {
     if (this.#closing.signal.aborted) throw new ClosedError("the client is closed");
     const body = line(counter, delta, { id, time: time?.toISOString() });
-    const key = id === undefined ? newKey() : undefined;
+    if (key !== undefined && !/^[\x20-\x7e]{1,128}$/.test(key)) throw new InvalidError("key has other characters than ASCII, or another length (limit: 1 to 128 bytes)");
+    if (id === undefined) key ??= newKey();
     return this.#call({ path: "/v1/increments", body, key, maybe: 0 }, this.#deadline(timeout), (a) => accepted(a, 1));
   }
 
   /**
    * The next values of a sequence: count of them, from first to last. No value is given twice. With an id a
    * repeat gets the same values; with the time of the first call too, a repeat after the deduplication window
-   * throws IDExpiredError. Without an id each call gets new values.
+   * throws IDExpiredError. Without an id each call gets new values; the key of an OutcomeUnknownError is then the
+   * id for a repeat.
    * @param {string} sequence @param {CallOptions & {id?: string, count?: number, time?: Date}} [options]
    * @returns {Promise<{first: number, last: number}>}
    */
   async next(sequence, { id = newKey(), count = 1, time, timeout } = {}) {
     if (this.#closing.signal.aborted) throw new ClosedError("the client is closed");
     const body = JSON.stringify({ sequence, id, count, time: time?.toISOString() });
-    return this.#call({ path: "/v1/sequences/next", body, maybe: 0 }, this.#deadline(timeout), (a) => values(a, count));
+    return this.#call({ path: "/v1/sequences/next", body, id, maybe: 0 }, this.#deadline(timeout), (a) => values(a, count));
   }
 
   /** The last value of a sequence. @param {string} sequence @param {CallOptions} [options] @returns {Promise<SequenceState>} */
@@ -343,6 +360,40 @@ export class Client {
   }
 
   /**
+   * Rows by counter, in the order asked, and by time: at most 10,000. All are as of one moment. Each counter needs a
+   * rule (addSeries): NotFoundError names one without.
+   * @param {string[]} counters @param {SeriesOptions} [options] @returns {Promise<Row[]>}
+   */
+  async series(counters, { step, tz, from, to, rate, compare, timeout } = {}) {
+    const names = new URLSearchParams(counters.map((c) => ["counter", c]));
+    const rest = query({ step, tz, from: from?.toISOString(), to: to?.toISOString(), rate: rate ? "true" : undefined, compare });
+    return this.#call({ path: `/v1/series?${names}&${rest}`, read: true, exact: true, maybe: 0 }, this.#deadline(timeout), (a) => a.map(row));
+  }
+
+  /** The rules for series. @param {CallOptions} [options] @returns {Promise<Rules>} */
+  async rules({ timeout } = {}) {
+    return this.#call({ path: "/v1/rules", read: true, maybe: 0 }, this.#deadline(timeout), rules);
+  }
+
+  /**
+   * Makes the counters of a pattern keep a series, and resolves to all rules. keep is how long: 1m:6h,15m:400d keeps
+   * minutes for 6 hours and quarter hours for 400 days. Increments from then on are in it: add the rule before the first
+   * one. It may be repeated. The token needs the scope admin.
+   * @param {string} pattern @param {string} keep @param {CallOptions} [options] @returns {Promise<Rules>}
+   */
+  async addSeries(pattern, keep, { timeout } = {}) {
+    return this.#call({ path: "/v1/rules/series", body: JSON.stringify({ pattern, keep }), maybe: 0 }, this.#deadline(timeout), rules);
+  }
+
+  /**
+   * Ends the rule with the pattern. Its series stay for as long as it promised. It may be repeated.
+   * @param {string} pattern @param {CallOptions} [options] @returns {Promise<Rules>}
+   */
+  async removeSeries(pattern, { timeout } = {}) {
+    return this.#call({ path: "/v1/rules/series?" + query({ pattern }), method: "DELETE", maybe: 0 }, this.#deadline(timeout), rules);
+  }
+
+  /**
    * The increments of a counter under a rule for the journal, from the oldest on, page by page. after begins
    * after the key of an entry: pass the last key that you have seen to follow the end. id selects the increment
    * with that id. timeout is that of a page. The token needs the scope admin.
@@ -439,7 +490,7 @@ export class Client {
         }
       }
     } catch (e) {
-      throw broken(e);
+      throw broken(this.#base, e);
     } finally {
       end.abort();
     }
@@ -458,7 +509,7 @@ export class Client {
         await this.#flush(this.#deadline(undefined), this.#closing.signal);
         this.#wait = flushInterval;
       } catch (e) {
-        const refused = e instanceof CountmillError && e.status === 401;
+        const refused = e instanceof CountmillError && (e.status === 401 || (e.open && !e.again));
         this.#wait = refused ? Math.max(flushInterval, Math.min(2 * this.#wait, REFUSED)) : flushInterval;
         this.#report(e);
       }
@@ -506,7 +557,7 @@ export class Client {
       }
       await this.#call(batch, deadline, (a) => accepted(a, batch.increments.length), cancel);
     } catch (e) {
-      if (e instanceof CountmillError && (e.again || e.status === 401)) throw e; // a token that expired is soon another
+      if (e instanceof CountmillError && (e.again || e.open || e.status === 401)) throw e; // a token that expired is soon another
       if (e instanceof CountmillError && !(e instanceof IDsReusedError)) e.increments = batch.increments;
       this.#batch = undefined;
       throw e;
@@ -526,6 +577,7 @@ export class Client {
         return await this.#try(r, Math.min(deadline, performance.now() + half), decode);
       } catch (e) {
         if (!(e instanceof CountmillError)) throw e;
+        e.key = r.key ?? r.id ?? "";
         if (e.open) r.maybe = before || Date.now();
         const wait = pause(tries, e);
         // 50: what a try needs at least
@@ -544,7 +596,7 @@ export class Client {
     try {
       return decode(JSON.parse(await read(res)));
     } catch (e) {
-      throw broken(e);
+      throw broken(this.#base, e);
     }
   }
 
@@ -554,9 +606,6 @@ export class Client {
     const headers = r.body === undefined ? {} : { "Content-Type": r.type ?? "application/json" };
     if (r.key) headers["Idempotency-Key"] = r.key;
     const token = await this.#token(signal);
-    if (token && !/^[\x20-\x7e]+$/.test(token)) {
-      throw new DeniedError("the token has characters that no header can have", { status: 401 });
-    }
     if (token) headers.Authorization = "Bearer " + token;
     const url = this.#base + r.path + (r.exact ? (r.path.endsWith("?") || r.path.endsWith("&") ? "" : "&") + "format=string" : "");
     try {
@@ -564,17 +613,17 @@ export class Client {
       if (res.ok) return res;
       throw problem(res.status, await read(res), res.headers.get("Retry-After"));
     } catch (e) {
-      throw broken(e);
+      throw broken(this.#base, e);
     }
   }
 
   /** @param {AbortSignal} signal */
   async #token(signal) {
     const { token } = this.#options;
-    if (typeof token === "string") return token;
+    if (typeof token !== "function") return token ?? "";
     const late = new Promise((_, fail) => signal.addEventListener("abort", () => fail(signal.reason), { once: true }));
     try {
-      return await Promise.race([token(), late]);
+      return bearer(/** @type {string} */ (await Promise.race([token(), late])));
     } catch (e) {
       throw new DeniedError(`the token source: ${e}`, { status: 401 });
     }
@@ -617,16 +666,25 @@ function conclude(r, e) {
   return new OutcomeUnknownError("an earlier try was maybe counted; then: " + e.message, { ...e, cause: e });
 }
 
-/** The error of a try without an answer. Nothing was sent if no connection was made. @param {any} e @returns {CountmillError} */
-function broken(e) {
+// What Node says of a certificate, or of an answer without TLS, before it sends anything.
+const UNTRUSTED = ["CERT_HAS_EXPIRED", "DEPTH_ZERO_SELF_SIGNED_CERT", "SELF_SIGNED_CERT_IN_CHAIN", "UNABLE_TO_VERIFY_LEAF_SIGNATURE",
+  "UNABLE_TO_GET_ISSUER_CERT_LOCALLY", "ERR_TLS_CERT_ALTNAME_INVALID", "ERR_SSL_WRONG_VERSION_NUMBER", "ERR_SSL_PACKET_LENGTH_TOO_LONG"];
+
+/**
+ * The error of a try without an answer. Nothing was sent if no connection was made.
+ * @param {string} base @param {any} e @returns {CountmillError}
+ */
+function broken(base, e) {
   if (e instanceof CountmillError) return e;
   /** @type {any[]} */
   const causes = e?.cause?.errors ?? [e?.cause];
   const text = `${e?.message ?? e} ${causes.map((c) => c?.message ?? "").join(" ")}`.trim();
+  if (e?.cause?.message === "bad port") return new InvalidError(`fetch refuses to call the port of ${base}: use another one`, { cause: e });
+  if (UNTRUSTED.includes(e?.cause?.code)) return new InvalidError(`${base} is not trusted, or answers without TLS: ${text}`, { cause: e });
   if (causes.every((c) => c?.syscall === "connect" || c?.syscall === "getaddrinfo" || c?.code === "UND_ERR_CONNECT_TIMEOUT")) {
-    return new UnavailableError("no answer: " + text, { again: true, cause: e });
+    return new UnavailableError(`nothing answers at ${base}: ${text}`, { again: true, cause: e });
   }
-  return new OutcomeUnknownError("no answer came: " + text, { again: true, open: true, cause: e });
+  return new OutcomeUnknownError(`no answer came from ${base}: ${text}`, { again: true, open: true, cause: e });
 }
 
 /** @param {number} status @param {string} text @param {string | null} retryAfter @returns {CountmillError} */
@@ -636,15 +694,27 @@ function problem(status, text, retryAfter) {
   try {
     members = Object(JSON.parse(text));
   } catch {} // another program's error need not be JSON
-  const type = String(members.type ?? "").split(":").pop() ?? "";
-  const Kind = ERRORS[type] ?? ERRORS[status] ?? (status >= 500 ? OutcomeUnknownError : InvalidError);
-  const detail = members.detail || members.title || "no problem+json came with it; is that a countmill?";
+  const name = String(members.type ?? "");
+  const type = name.startsWith(PROBLEM) ? name.slice(PROBLEM.length) : "";
+  let detail = members.detail || members.title || "";
+  let Kind = ERRORS[type] ?? ERRORS[status] ?? (status >= 500 ? OutcomeUnknownError : InvalidError);
+  if (!type) { // it may answer after the server has counted
+    Kind = OutcomeUnknownError;
+    detail = `another program answers, a proxy or no countmill${detail && ": "}${detail}`;
+  }
   return new Kind(`${detail} (HTTP ${status})`, {
     status, problem: members,
     retryAfter: /^\d+$/.test(retryAfter ?? "") ? Number(retryAfter) * 1000 : 0,
     again: type !== "overflow" && REPEATED.includes(status),
     open: Kind === OutcomeUnknownError,
   });
+}
+
+/** A token without the newline of its file. A token is ASCII without spaces. @param {string} token */
+function bearer(token) {
+  token = String(token ?? "").trim();
+  if (/[^!-~]/.test(token)) throw new InvalidError("the token has a space, or characters that no token has");
+  return token;
 }
 
 /**
@@ -677,6 +747,17 @@ function totalsOf(a) {
 /** @param {any} t @returns {Total} */
 function total(t) {
   return { counter: t.counter, total: BigInt(t.total), asOf: t.as_of, source: t.source, shards: t.shards, exists: t.exists, rate: t.rate ?? null };
+}
+
+/** @param {any} r @returns {Row} */
+function row(r) {
+  return { time: r.time, counter: r.counter, value: BigInt(r.value), partial: r.partial, rate: r.rate ?? null, earlier: r.earlier == null ? null : BigInt(r.earlier) };
+}
+
+/** @param {any} a @returns {Rules} */
+function rules(a) {
+  const series = a.series.map((/** @type {any} */ r) => ({ pattern: r.pattern, keep: r.keep, begin: r.begin, ended: r.ended ?? null }));
+  return { version: a.version, series };
 }
 
 /** @param {any} e @returns {JournalEntry} */

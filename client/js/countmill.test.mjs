@@ -41,7 +41,11 @@ const answer = (status, kind = "", members = {}, headers = {}) => (res) => {
   res.end(JSON.stringify({ type: "urn:countmill:problem:" + kind, status, detail: kind, ...members }));
 };
 const cut = (res) => res.socket.destroy();
-const html = (res) => { res.writeHead(202); res.end("<html>"); };
+/** The answer of a proxy, which may have problems of its own. */
+const foreign = (status, headers = {}) => (res) => {
+  res.writeHead(status, headers);
+  res.end('{"type":"urn:proxy:problem:unavailable","detail":"no upstream","status":503}');
+};
 
 /** The step of a connection that is refused: the server does not see it. */
 const unmade = () => {};
@@ -80,7 +84,8 @@ test("scripted server", { concurrency: 4, timeout: 60_000 }, async (suite) => {
   for (const [, what, repeated, counted, name] of rows) {
     it(`retries: ${what}`, async (t) => {
       const [status, kind] = what.replaceAll("`", "").split(" ");
-      const special = { "no connection": unmade, "a connection that breaks": cut, "202 from another program": html }[what];
+      const proxy = what.endsWith(" from another program");
+      const special = { "no connection": unmade, "a connection that breaks": cut }[what] ?? (proxy ? foreign(Number(status)) : undefined);
       const step = special ?? answer(Number(status), kind, { accepted: 1 });
       const again = repeated === "yes";
       const want = name.replaceAll("`", "");
@@ -130,7 +135,8 @@ test("scripted server", { concurrency: 4, timeout: 60_000 }, async (suite) => {
     ["cut, then refused", [cut, answer(403, "forbidden")], "OutcomeUnknownError"],
     ["cut, then known to be another", [cut, answer(422, "id-reused")], "ConflictError"],
     ["overloaded, then refused", [answer(429, "overloaded"), answer(403, "forbidden")], "DeniedError"],
-    ["another program", [answer(418)], "InvalidError"],
+    ["another program", [foreign(418)], "OutcomeUnknownError"],
+    ["a proxy, then refused", [foreign(503), answer(403, "forbidden")], "OutcomeUnknownError"],
   ]) {
     it(`outcome: ${name}`, async (t) => {
       const { c, s } = await scripted(t, steps);
@@ -148,13 +154,39 @@ test("scripted server", { concurrency: 4, timeout: 60_000 }, async (suite) => {
     await assert.rejects(c.total("a"), countmill.UnavailableError);
   });
 
-  it("no server", async () => {
-    const c = new Client("http://127.0.0.1:1", { timeout: 500 }); // fetch refuses port 1
-    await assert.rejects(c.increment("a"), countmill.CountmillError);
+  it("errors have the key", async (t) => {
+    const late = { "Retry-After": "60" };
+    for (const [call, good] of [
+      [(c, key) => c.increment("a", 1, { key }), ok],
+      [(c, id) => c.next("a", { id }), answer(200, "", { first: 7, last: 7 })],
+    ]) {
+      const { c, s } = await scripted(t, [foreign(503, late), good]);
+      const e = await call(c).then(() => assert.fail("it worked"), (e) => e);
+      assert.ok(e instanceof countmill.OutcomeUnknownError && e.key, String(e));
+      await call(c, e.key);
+      assert.deepEqual([s.got[0].key, s.got[0].body], [s.got[1].key, s.got[1].body]);
+    }
+    const { c } = await scripted(t, []);
+    await assert.rejects(c.increment("a", 1, { key: "a\nb" }), countmill.InvalidError);
+  });
+
+  it("a batch stays while a proxy answers", async (t) => {
+    const { c, s } = await scripted(t, [foreign(404), foreign(503), answer(429, "overloaded"), ok]);
+    c.add("a", 2);
+    await assert.rejects(c.flush(), (e) => e instanceof countmill.OutcomeUnknownError && e.increments.length === 0);
+    await c.flush();
+    assert.deepEqual([new Set(s.got.map((g) => g.key)).size, s.got.length, s.steps.length], [1, 4, 0]);
+  });
+
+  it("no server", async (t) => {
+    const c = new Client("http://127.0.0.1:1"); // fetch refuses port 1
+    await assert.rejects(c.increment("a"), (e) => e instanceof countmill.InvalidError && /127.0.0.1:1/.test(e.message));
     const free = net.createServer().listen(0, "127.0.0.1");
     await new Promise((done) => free.once("listening", done));
     const { port } = free.address();
     await new Promise((done) => free.close(done));
+    const { base } = await scripted(t, []);
+    await assert.rejects(new Client(base.replace("http:", "https:")).increment("a"), countmill.InvalidError);
     for (const host of ["127.0.0.1", "localhost"]) {
       await assert.rejects(new Client(`http://${host}:${port}`, { timeout: 2000 }).increment("a"), countmill.UnavailableError);
     }
@@ -430,6 +462,14 @@ test("scripted server", { concurrency: 4, timeout: 60_000 }, async (suite) => {
       e instanceof countmill.TotalOverflowError && e.problem.overflowed[0] === "o" && e.problem.totals[0].total === 7n);
   });
 
+  it("series", async (t) => {
+    const row = { time: "2026-11-25T00:00:00+05:30", counter: "a", value: String(2n ** 60n), partial: false };
+    const { c, s } = await scripted(t, [(res) => { res.writeHead(200); res.end(JSON.stringify([{ ...row, rate: 0.5, earlier: "7" }, { ...row, earlier: null }])); }]);
+    const rows = await c.series(["a", "b&"], { step: "1d", tz: "Asia/Kolkata", from: new Date("2026-11-01T00:00:00Z"), rate: true, compare: "1w" });
+    assert.deepEqual(rows, [{ ...row, value: 2n ** 60n, rate: 0.5, earlier: 7n }, { ...row, value: 2n ** 60n, rate: null, earlier: null }]);
+    assert.equal(s.got[0].url, "/v1/series?counter=a&counter=b%26&step=1d&tz=Asia%2FKolkata&from=2026-11-01T00%3A00%3A00.000Z&rate=true&compare=1w&format=string");
+  });
+
   it("boards of a window", async (t) => {
     const proof = { as_of: "2026-11-25T10:00:01Z", complete_as_of: "2026-11-25T10:00:00Z", complete: false, partial: true }, total = String(2n ** 60n);
     const { c, s } = await scripted(t, [answer(200, "", { top: [{ counter: "a", total, rank: 1 }], overflowed: ["o"], ...proof }), answer(200, "", { counter: "a", total, rank: 1, of: 5, ...proof })]);
@@ -442,6 +482,8 @@ test("scripted server", { concurrency: 4, timeout: 60_000 }, async (suite) => {
 
   const index = { name: "sites", match: "page:{site}:*", group: "site:{site}", state: "building", pieces: 2, pieces_done: 1, checked_at: null };
   for (const [call, method, url, members] of [
+    [(c) => c.addSeries("a*", "15m:400d"), "POST", "/v1/rules/series", { version: 1, series: [], journal: [] }],
+    [(c) => c.removeSeries("a*"), "DELETE", "/v1/rules/series?pattern=a*", { version: 1, series: [], journal: [] }],
     [(c) => c.createIndex("sites", "page:{site}:*", "site:{site}"), "POST", "/v1/indexes", { indexes: [index] }],
     [(c) => c.deleteIndex("a&b"), "DELETE", "/v1/indexes?name=a%26b", { indexes: [index] }],
     [(c) => c.deleteSequence("user:1"), "DELETE", "/v1/sequences?sequence=user%3A1", { sequence: "user:1", last: 7, exists: true }],
@@ -463,7 +505,11 @@ test("scripted server", { concurrency: 4, timeout: 60_000 }, async (suite) => {
     }
     assert.throws(() => new Client("http://example.com", { token: "t" }), /plain http/);
     new Client("http://example.com", { token: "t", insecure: true });
-    const tokens = ["one", "two", "a\nb"];
+    assert.throws(() => new Client("http://127.0.0.1", { token: "a b" }), (e) => e instanceof countmill.InvalidError && !/a b/.test(e.message));
+    const file = await scripted(t, [ok], { token: " one\r\n" });
+    await file.c.increment("a");
+    assert.equal(file.s.got[0].headers.authorization, "Bearer one");
+    const tokens = ["one", "two\n", "a\nb"];
     const { c, s } = await scripted(t, [ok, ok], { token: async () => tokens.shift() ?? assert.fail("no token is left") });
     await c.increment("a");
     await c.increment("a");
@@ -516,7 +562,7 @@ test("real countmill", real, async (suite) => {
     t.after(() => rmSync(dir, { recursive: true, force: true }));
     const [, code] = /```js\n(.*?)```/s.exec(readFileSync(new URL("README.md", import.meta.url), "utf8"));
     const at = new URL("countmill.mjs", import.meta.url).href;
-    writeFileSync(join(dir, "example.mjs"), code.replace("http://127.0.0.1:8080", server.base).replace("./countmill.mjs", at));
+    writeFileSync(join(dir, "example.mjs"), code.replace("http://127.0.0.1:8080", server.base).replace('"countmill"', JSON.stringify(at)));
     const { stdout } = await promisify(execFile)(process.execPath, [join(dir, "example.mjs")], { timeout: 50_000 });
     assert.equal(stdout, "page:/home 1n\norders 1n\n");
   });
@@ -551,6 +597,17 @@ test("real countmill", real, async (suite) => {
     await assert.rejects(c.next("numbers", { id: "y", time: new Date("2020-01-01") }), countmill.IDExpiredError);
     await assert.rejects(c.next("numbers", { count: 1001 }), countmill.InvalidError);
     assert.deepEqual(await c.next("numbers"), { first: 5, last: 5 });
+  });
+
+  await suite.test("series", limited, async () => {
+    await c.addSeries("curve:*", "1m:6h,15m:400d");
+    assert.deepEqual((await c.rules()).series.map((r) => [r.pattern, r.keep, r.ended]), [["curve:*", "1m:6h,15m:400d", null]]);
+    await c.increment("curve:a", 3);
+    const rows = await c.series(["curve:a"], { step: "1d", tz: "Asia/Kathmandu", rate: true, compare: "1w" });
+    const { counter, earlier, partial } = rows.at(-1);
+    assert.deepEqual([rows.reduce((sum, r) => sum + r.value, 0n), counter, earlier, partial], [3n, "curve:a", null, true]);
+    await assert.rejects(c.series(["no curve"]), countmill.NotFoundError);
+    assert.notEqual((await c.removeSeries("curve:*")).series[0].ended, null);
   });
 
   await suite.test("a deleted sequence", limited, async () => {

@@ -1,7 +1,8 @@
-"""Tests of countmill.py: python3 -m unittest in this directory.
+"""Tests of the package countmill: python3 -m unittest in this directory.
 
 COUNTMILL_BINARY is the path of a built countmill. The tests that need a real one skip without it.
 """
+import asyncio
 import contextlib
 import io
 import json
@@ -13,17 +14,21 @@ import signal
 import socket
 import subprocess
 import sys
+import tarfile
 import tempfile
 import threading
 import time
 import unittest
-from datetime import datetime
+import zipfile
+from datetime import datetime, timezone
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from unittest import mock
 from urllib.parse import unquote
 
+import backend
 import countmill
+from countmill import aio
 
 HERE = Path(__file__).parent
 NOW = "2026-11-25T10:00:01.000000Z"
@@ -80,16 +85,28 @@ def answer(status, kind="", retry_after=None, **members):
     return step
 
 
+def text(h, members):
+    body = json.dumps(members).encode()
+    h.send_response(200)
+    h.send_header("Content-Length", str(len(body)))
+    h.end_headers()
+    h.wfile.write(body)
+
+
 def cut(h):
     h.close_connection = True
     h.connection.shutdown(socket.SHUT_RDWR)
 
 
-def html(h):
-    h.send_response(202)
-    h.send_header("Content-Length", "6")
-    h.end_headers()
-    h.wfile.write(b"<html>")
+def foreign(status):
+    """The answer of a proxy, which may have problems of its own."""
+    def step(h):
+        text = b'{"type": "urn:proxy:problem:unavailable", "detail": "no upstream", "status": 503}'
+        h.send_response(status)
+        h.send_header("Content-Length", str(len(text)))
+        h.end_headers()
+        h.wfile.write(text)
+    return step
 
 
 def unmade(h):
@@ -116,7 +133,7 @@ def OK(h):
     answer(202, accepted=h.body.count(b'"counter"'))(h)
 
 
-class Scripted(unittest.TestCase):
+class Fixture(unittest.TestCase):
     def setUp(self):
         patch = mock.patch.object(countmill, "_pause", lambda tries, e: 0.001)
         patch.start()
@@ -144,6 +161,8 @@ class Scripted(unittest.TestCase):
         self.reported = []
         return self.reported
 
+
+class Scripted(Fixture):
     def test_retries_are_those_of_the_table(self):
         text = (HERE / "../../docs/reference/retries.md").read_text()
         rows = re.findall(r"^\| (.*?) \| (yes|no) \| (\w+) \|.*\| (.*?) ?\|$", text, re.M)
@@ -151,8 +170,8 @@ class Scripted(unittest.TestCase):
         for what, repeated, counted, error in rows:
             with self.subTest(what):
                 status, _, kind = what.replace("`", "").partition(" ")
-                step = {"no connection": unmade, "a connection that breaks": cut, "202 from another program": html}.get(what)
-                step = step or answer(int(status), kind, accepted=1)
+                step = {"no connection": unmade, "a connection that breaks": cut}.get(what)
+                step = step or (foreign(int(status)) if kind == "from another program" else answer(int(status), kind, accepted=1))
                 error = getattr(countmill, error.strip("`") or "CountmillError")
                 self.repeats(step, repeated == "yes", error)
                 self.reports(step, error)
@@ -216,7 +235,8 @@ class Scripted(unittest.TestCase):
             ("cut, then refused", [cut, answer(403, "forbidden")], countmill.OutcomeUnknownError),
             ("cut, then known to be another", [cut, answer(422, "id-reused")], countmill.ConflictError),
             ("overloaded, then refused", [answer(429, "overloaded"), answer(403, "forbidden")], countmill.DeniedError),
-            ("another program", [answer(418)], countmill.InvalidError),
+            ("another program", [foreign(418)], countmill.OutcomeUnknownError),
+            ("a proxy, then refused", [foreign(503), answer(403, "forbidden")], countmill.OutcomeUnknownError),
         ):
             with self.subTest(name):
                 c, s = self.open(*steps)
@@ -255,8 +275,35 @@ class Scripted(unittest.TestCase):
 
     def test_no_server(self):
         c = countmill.Client("http://127.0.0.1:1", timeout=0.2)
-        with self.assertRaises(countmill.UnavailableError):
+        with self.assertRaisesRegex(countmill.UnavailableError, "http://127.0.0.1:1"):
             c.increment("a")
+
+    def test_https_to_a_server_without_it(self):
+        _, s = self.open()
+        with self.assertRaises(countmill.InvalidError):  # at once
+            countmill.Client(s.base.replace("http:", "https:"), timeout=60).increment("a")
+
+    def test_errors_have_the_key(self):
+        value = answer(200, first=7, last=7)
+        for call, again, good in ((lambda c, k: c.increment("a", key=k), "key", OK), (lambda c, k: c.next("a", id=k), "id", value)):
+            with self.subTest(again):
+                c, s = self.open(foreign(503), good)
+                with mock.patch.object(countmill, "_pause", lambda *_: 60), self.assertRaises(countmill.OutcomeUnknownError) as got:
+                    call(c, None)
+                self.assertTrue(got.exception.key)
+                call(c, got.exception.key)
+                self.assertEqual((s.got[0][:2], s.got[0][4]), (s.got[1][:2], s.got[1][4]))
+        self.assertRaises(countmill.InvalidError, c.increment, "a", key="a\nb")
+
+    def test_a_batch_stays_while_a_proxy_answers(self):
+        c, s = self.open(foreign(404), foreign(503), answer(429, "overloaded"), OK)
+        c.add("a", 2)
+        for _ in range(2):
+            with mock.patch.object(countmill, "_pause", lambda *_: 60), self.assertRaises(countmill.OutcomeUnknownError) as got:
+                c.flush()
+            self.assertEqual(got.exception.increments, [])
+        c.flush()
+        self.assertEqual((len(set(s.keys())), len(s.got), s.steps), (1, 4, []))
 
     def test_a_batch_keeps_its_key_until_it_is_certain(self):
         c, s = self.open(answer(504, "outcome-unknown"))
@@ -540,6 +587,16 @@ class Scripted(unittest.TestCase):
         self.assertEqual((page.entries[0].delta, page.next, page.previous, page.settled_until.year), (5, "k1", "k1", 2026))
         self.assertEqual(s.got[0][2], "/v1/journal?counter=a&before=" + "f" * 40 + "&limit=1")
 
+    def test_series(self):
+        row = {"time": "2026-11-25T00:00:00+05:30", "counter": "a", "value": 2**60, "partial": False}
+        c, s = self.open(answer(200), answer(200))
+        s.steps = [lambda h: text(h, [{**row, "rate": 0.5, "earlier": None}, row])]
+        rows = c.series(["a", "b&"], step="1d", tz="Asia/Kolkata", start=datetime(2026, 11, 1, tzinfo=timezone.utc), rate=True, compare="1w")
+        self.assertEqual(s.got[0][2], "/v1/series?counter=a&counter=b%26&step=1d&tz=Asia%2FKolkata&from=2026-11-01T00%3A00%3A00%2B00%3A00&rate=true&compare=1w")
+        self.assertEqual([(r.value, r.rate, r.earlier, r.partial) for r in rows], [(2**60, 0.5, None, False), (2**60, None, None, False)])
+        self.assertEqual(rows[0].time.isoformat(), "2026-11-25T00:00:00+05:30")
+        self.assertRaises(countmill.InvalidError, c.series, ["a"], start=datetime(2026, 11, 1))
+
     def test_boards_of_a_window(self):
         proof = {"as_of": NOW, "complete_as_of": NOW, "complete": False, "partial": True}
         c, s = self.open(answer(200, top=[{"counter": "a", "total": 2**60, "rank": 1}], overflowed=["o"], **proof),
@@ -564,6 +621,8 @@ class Scripted(unittest.TestCase):
         for call, method, path, made in (
             (lambda c: c.create_index("sites", "page:{site}:*", "site:{site}"), "POST", "/v1/indexes", answer(200, indexes=[index])),
             (lambda c: c.delete_index("a&b"), "DELETE", "/v1/indexes?name=a%26b", answer(200, indexes=[index])),
+            (lambda c: c.add_series("a*", "15m:400d"), "POST", "/v1/rules/series", answer(200, version=1, series=[], journal=[])),
+            (lambda c: c.remove_series("a*"), "DELETE", "/v1/rules/series?pattern=a%2A", answer(200, version=1, series=[], journal=[])),
             (lambda c: c.delete_sequence("user:1"), "DELETE", "/v1/sequences?sequence=user%3A1", answer(200, sequence="user:1", last=7, exists=True)),
         ):
             with self.subTest(path):
@@ -581,11 +640,15 @@ class Scripted(unittest.TestCase):
             c.indexes()
 
     def test_addresses_and_tokens(self):
-        for base in ("", "127.0.0.1:8080", "ftp://a", "http://a?b", "http://u:p@a", "http://"):
+        for base in ("", "127.0.0.1:8080", "ftp://a", "http://a?b", "http://u:p@a", "http://", "http://a:99999", "http://a/b c"):
             self.assertRaises(countmill.InvalidError, countmill.Client, base)
         self.assertRaisesRegex(countmill.InvalidError, "plain http", countmill.Client, "http://example.com", token="t")
         countmill.Client("http://example.com", token="t", insecure=True)
-        c, s = self.open(OK, OK, token=iter(["one", "two", "a\nb"]).__next__)
+        self.assertRaisesRegex(countmill.InvalidError, "^the token has", countmill.Client, "http://127.0.0.1", token="a b")
+        c, s = self.open(OK, token=" one\r\n")  # of a file
+        c.increment("a")
+        self.assertEqual(s.got[0][3]["Authorization"], "Bearer one")
+        c, s = self.open(OK, OK, token=iter(["one", "two\n", "a\nb"]).__next__)
         c.increment("a")
         c.increment("a")
         self.assertEqual([g[3]["Authorization"] for g in s.got], ["Bearer one", "Bearer two"])
@@ -627,6 +690,89 @@ class Server:
         shutil.rmtree(self.dir, ignore_errors=True)
 
 
+class Packages(unittest.TestCase):
+    def test_an_archive_builds_the_same_wheel(self):
+        with tempfile.TemporaryDirectory() as here, tempfile.TemporaryDirectory() as there:
+            with tarfile.open(Path(here, backend.build_sdist(here))) as archive:
+                archive.extractall(there)
+            (source,) = Path(there).iterdir()
+            name = subprocess.run([sys.executable, "-c", "import backend; print(backend.build_wheel('.'))"], cwd=source, stdout=subprocess.PIPE,
+                                  check=True, text=True, timeout=60).stdout.strip()
+            self.assertEqual(backend.build_wheel(here), name)
+            self.assertEqual(Path(here, name).read_bytes(), (source / name).read_bytes())
+            with zipfile.ZipFile(Path(here, name)) as wheel:
+                self.assertIn("countmill/aio.py", wheel.namelist())
+
+
+class Async(Fixture):
+    """The calls of aio.Client are those of Client."""
+
+    def run_with(self, script, use, **options):
+        async def run():
+            async with aio.Client(script.base, flush_interval=60, **options) as c:
+                return await asyncio.wait_for(use(c), 60)
+        return asyncio.run(run())
+
+    def test_has_every_call(self):
+        def calls(kind):
+            return {name for name in vars(kind) if not name.startswith("_")}
+        self.assertEqual(calls(aio.Client), calls(countmill.Client))
+
+    def test_counts_and_reads(self):
+        _, s = self.open(answer(429, "overloaded"), OK, answer(200, totals=[total("a", 2)]), foreign(404), OK)
+
+        async def use(c):
+            await c.increment("a", 2, id="x")
+            c.add("b", 3)
+            got = await c.total("a")
+            with self.assertRaises(countmill.OutcomeUnknownError):
+                await c.increment("a")
+            return got.total
+        self.assertEqual(self.run_with(s, use), 2)
+        self.assertEqual(json.loads(s.bodies()[-1]), {"counter": "b", "delta": 3}, "closing sends the rest")
+
+    def test_pages_end_with_their_error(self):
+        _, s = self.open(answer(200, totals=[total("a", 1)], overflowed=["b"], next_page_token="n"), answer(200, totals=[total("c", 2)]))
+        seen = []
+
+        async def use(c):
+            with self.assertRaises(countmill.TotalOverflowError):
+                async for t in c.list():
+                    seen.append(t.total)
+        self.run_with(s, use)
+        self.assertEqual(seen, [1, 2])
+
+    def test_a_watch_that_waits_ends_with_its_task_and_with_the_client(self):
+        forever = threading.Event()
+        self.addCleanup(forever.set)
+
+        def waits(h):
+            stream(7)(h)
+            forever.wait(60)
+        _, s = self.open(waits, waits)
+        seen = []
+
+        async def use(c):
+            async def follow():
+                async for u in c.watch(["a"]):
+                    seen.append(u.totals[0].total)
+            tasks = []
+            for n in (1, 2):
+                tasks.append(asyncio.ensure_future(follow()))
+                while len(seen) < n:
+                    await asyncio.sleep(0.01)
+            tasks[0].cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await tasks[0]
+            await c.close()
+            await tasks[1]
+            with self.assertRaises(countmill.ClosedError):
+                await c.increment("a")
+        self.run_with(s, use)
+        self.assertEqual(seen, [7, 7])
+        until(self, "the threads end", lambda: not [t for t in threading.enumerate() if "watch" in t.name])
+
+
 @unittest.skipUnless(BINARY, "COUNTMILL_BINARY is not set: it is the path of a built countmill")
 class Real(unittest.TestCase):
     @classmethod
@@ -639,11 +785,11 @@ class Real(unittest.TestCase):
         self.addCleanup(self.c.close)
 
     def test_readme(self):
-        code = re.search(r"```python\n(.*?)```", (HERE / "README.md").read_text(), re.S).group(1)
-        out = io.StringIO()
+        blocks, out = re.findall(r"```python\n(.*?)```", (HERE / "README.md").read_text(), re.S), io.StringIO()
         with contextlib.redirect_stdout(out):
-            exec(code.replace("http://127.0.0.1:8080", self.server.base), {})
-        self.assertEqual(out.getvalue(), "page:/home 1\norders 1\n")
+            for code in blocks:
+                exec(code.replace("http://127.0.0.1:8080", self.server.base), {})
+        self.assertEqual(out.getvalue(), "page:/home 1\norders 1\n2\n")
 
     def test_totals_are_exact(self):
         for _ in range(5):
@@ -666,6 +812,25 @@ class Real(unittest.TestCase):
             done = self.c.increment("own")
             self.assertIsNotNone(done.counted_as_of)
             self.assertEqual(self.c.total("own", after=done, max_staleness=60).total, n)
+
+    def test_series(self):
+        self.c.add_series("curve:*", "1m:6h,15m:400d")
+        self.assertEqual([(r.pattern, r.keep, r.ended) for r in self.c.rules().series], [("curve:*", "1m:6h,15m:400d", None)])
+        self.c.increment("curve:a", 3)
+        rows = self.c.series(["curve:a"], step="1d", tz="Asia/Kathmandu", rate=True, compare="1w")
+        self.assertEqual((sum(r.value for r in rows), rows[-1].counter, rows[-1].earlier, rows[-1].partial), (3, "curve:a", None, True))
+        with self.assertRaises(countmill.NotFoundError):
+            self.c.series(["no curve"])
+        self.assertIsNotNone(self.c.remove_series("curve:*").series[0].ended)
+
+    def test_asyncio(self):
+        async def use():
+            async with aio.Client(self.server.base) as c:
+                await asyncio.gather(*(c.increment("async") for _ in range(20)))
+                async for u in c.watch(["async"], max_staleness=0):
+                    if u.totals[0].total == 20:
+                        return [t.total async for t in c.list("async")]
+        self.assertEqual(asyncio.run(asyncio.wait_for(use(), 60)), [20])
 
     def test_sequences(self):
         self.assertEqual(list(self.c.next("numbers")), [1])

@@ -2,9 +2,11 @@
 // and to the previous page by key alone, without an offset and without a count.
 //
 //	go run ./examples/comments
-//	curl -d '{"user":"ann","text":"Hello","id":"1","time":"2026-01-02T03:04:05Z"}' http://127.0.0.1:8082/comments
+//	curl -d '{"user":"ann","text":"Hello","id":"1","time":"'$(date -u +%FT%TZ)'"}' http://127.0.0.1:8082/comments
 //	curl 'http://127.0.0.1:8082/comments?limit=10'              the oldest; then after=NEXT
 //	curl 'http://127.0.0.1:8082/comments?limit=10&before='      the newest; then before=PREV
+//
+// The id and the time are of the first try. A program that repeats it sends both again, within 8 days.
 //
 // A key is the time, the user, and a number of that user's own sequence. Package embedded has the
 // sequences, and Pebble the comments. comments.go is the technique.

@@ -10,10 +10,12 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -244,21 +246,7 @@ func checkNumbers(t *testing.T, posted map[string][]string) {
 
 // A reader goes forward and back over a few pages by the keys of the answers.
 func TestNextAndPrevious(t *testing.T) {
-	dir := t.TempDir()
-	numbers, err := embedded.Open(filepath.Join(dir, "countmill"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	tbl, err := openTable(filepath.Join(dir, "comments"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := errors.Join(tbl.close(), numbers.Close()); err != nil {
-			t.Error(err)
-		}
-	}()
-	l := &list{numbers, tbl}
+	l := openList(t)
 	at := time.Now()
 	for n := range 5 {
 		if _, err := l.post(t.Context(), comment{User: "ann", Text: fmt.Sprint(n), ID: fmt.Sprint(n), Time: at}); err != nil {
@@ -296,5 +284,57 @@ func TestNextAndPrevious(t *testing.T) {
 	}
 	if _, err := l.post(t.Context(), comment{User: "ann", Text: "no id"}); err == nil {
 		t.Error("a comment without an id and a time was stored")
+	}
+}
+
+// openList is an empty list in this process.
+func openList(t *testing.T) *list {
+	t.Helper()
+	dir := t.TempDir()
+	numbers, err := embedded.Open(filepath.Join(dir, "countmill"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tbl, err := openTable(filepath.Join(dir, "comments"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(tbl.close(), numbers.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return &list{numbers, tbl}
+}
+
+// The command in the comment of package main posts a comment. A list without comments is an empty array.
+func TestCommandOfTheComment(t *testing.T) {
+	source, err := os.ReadFile("main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := regexp.MustCompile(`(?m)^//\tcurl -d (.*) http://`).FindSubmatch(source)
+	if body == nil {
+		t.Fatal("main.go has no curl -d")
+	}
+	sent, err := exec.Command("sh", "-c", "printf %s "+string(body[1])).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	site := routes(openList(t))
+	call := func(method string, body []byte) string {
+		w := httptest.NewRecorder()
+		site.ServeHTTP(w, httptest.NewRequest(method, "/comments", bytes.NewReader(body)))
+		if w.Code != http.StatusOK {
+			t.Fatalf("%s %s: got %d %s", method, body, w.Code, w.Body)
+		}
+		return w.Body.String()
+	}
+	if got := call("GET", nil); got != `{"comments":[]}`+"\n" {
+		t.Errorf("no comments: got %s", got)
+	}
+	call("POST", sent)
+	if got := call("GET", nil); !strings.Contains(got, `"text":"Hello"`) {
+		t.Errorf("after %s: got %s", sent, got)
 	}
 }

@@ -47,7 +47,8 @@ func (t *table) before(key string, limit int) ([]stored, error) {
 	return t.walk(seek, (*pebble.Iterator).Prev, limit)
 }
 
-func (t *table) walk(seek, step func(*pebble.Iterator) bool, limit int) (found []stored, err error) {
+func (t *table) walk(seek, step func(*pebble.Iterator) bool, limit int) ([]stored, error) {
+	found := []stored{} // an array in JSON, also if it is empty
 	iter, err := t.db.NewIter(nil)
 	if err != nil {
 		return nil, err

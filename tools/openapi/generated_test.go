@@ -43,26 +43,34 @@ func TestGo(t *testing.T) {
 	wantUse(t, run(t, dir, "go", "run", "./use", serve(t)))
 }
 
-// The TypeScript client compiles with --strict, and counts. Without npm this skips, or fails if
-// COUNTMILL_TEST_REQUIRE has "openapi".
+// The TypeScript client compiles with --strict, and counts.
 func TestTypeScript(t *testing.T) {
 	t.Parallel()
+	dir := typescript(t)
+	copyFile(t, filepath.Join("typescript", "use.ts"), filepath.Join(dir, "use.ts"))
+	copyFile(t, document, filepath.Join(dir, "openapi.json"))
+	run(t, dir, "npx", "--no-install", "openapi-typescript", "openapi.json", "--default-non-nullable=false", "-o", "countmill.d.ts")
+	run(t, dir, "npx", "--no-install", "tsc", "--strict")
+	wantUse(t, run(t, dir, "node", "use.js", serve(t)))
+}
+
+// typescript is a directory with the compiler. Without npm the test skips, or fails if COUNTMILL_TEST_REQUIRE has
+// "openapi".
+func typescript(t *testing.T) string {
+	t.Helper()
 	for _, program := range []string{"npm", "node"} {
 		if _, err := exec.LookPath(program); err != nil {
 			skip(t, err)
 		}
 	}
 	dir := t.TempDir()
-	for _, name := range []string{"package.json", "package-lock.json", "tsconfig.json", "use.ts"} {
+	for _, name := range []string{"package.json", "package-lock.json", "tsconfig.json"} {
 		copyFile(t, filepath.Join("typescript", name), filepath.Join(dir, name))
 	}
-	copyFile(t, document, filepath.Join(dir, "openapi.json"))
 	if out, err := try(t, dir, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"); err != nil {
 		skip(t, fmt.Errorf("npm ci: %w\n%s", err, out))
 	}
-	run(t, dir, "npx", "--no-install", "openapi-typescript", "openapi.json", "--default-non-nullable=false", "-o", "countmill.d.ts")
-	run(t, dir, "npx", "--no-install", "tsc", "--strict")
-	wantUse(t, run(t, dir, "node", "use.js", serve(t)))
+	return dir
 }
 
 // wantUse checks the output of a program that uses a generated client.

@@ -6,6 +6,8 @@
 // list of modules that the binary itself gives (MODULES.txt). SHA256SUMS has the checksum of each
 // archive.
 //
+// The clients for Python and JavaScript are archives that pip and npm install.
+//
 // Every binary is built a second time, from a copy of the source in another directory. If the two
 // differ in one byte, the command fails. With -fresh the second build begins with an empty build
 // cache, so that the compiler runs twice as well as the linker.

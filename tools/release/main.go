@@ -58,6 +58,14 @@ func (r release) run() error {
 		fmt.Fprintf(&sums, "%s  %s\n", hash, name)
 		fmt.Printf("%-14s built twice, same bytes: %s\n", t, name)
 	}
+	for _, c := range clients {
+		name, hash, err := c.pack(r)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&sums, "%s  %s\n", hash, name)
+		fmt.Printf("%-14s %s\n", c.language, name)
+	}
 	return os.WriteFile(filepath.Join(r.out, "SHA256SUMS"), []byte(sums.String()), 0o644)
 }
 

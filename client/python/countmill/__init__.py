@@ -1,4 +1,4 @@
-"""Counts with a running countmill over HTTP. One file, standard library only, Python 3.9 or later.
+"""Counts with a running countmill over HTTP. Standard library only, Python 3.9 or later.
 
     with countmill.Client("http://127.0.0.1:8080") as c:
         c.add("page:/home")                          # in memory, sent within 250 ms
@@ -8,6 +8,7 @@
 The class of an error says whether the increments were counted, and whether a repeat is safe. The client
 repeats a call itself, with the same key and body, while that is safe and there is time
 (docs/reference/retries.md). A Client is safe for threads. Create it after a fork. Times are in seconds.
+countmill.aio has the same client for asyncio.
 """
 from __future__ import annotations
 
@@ -19,21 +20,23 @@ import random
 import re
 import secrets
 import socket
+import ssl
 import threading
 import time as clock
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple, Union
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 MAX_DELTA = 2**53 - 1
 _MAX_COUNTERS = 7_500  # of one batch, which then has less than 8 MiB whatever the names are
 _MAX_ANSWER = 16 << 20
 _IDLE = 20.0  # a server or proxy soon closes a connection that is idle for longer
 _SILENCE = 45.0  # the server sends a line of a watch every 15 s
-_REFUSED = 30.0  # at most between two flushes of the background, while the server refuses the token
+_REFUSED = 30.0  # at most between two flushes of the background, while the token is refused or a proxy answers
 _BEHIND = 5.0  # a caller of watch that is behind for longer gets a new connection
+_PROBLEM = "urn:countmill:problem:"  # begins the type of every error of a server; any other is a proxy's
 _BAD_NAME = re.compile(r"[\x00-\x1f\x7f-\x9f]|^ | $|^__.*__$", re.S)
 _log = logging.getLogger("countmill")
 
@@ -44,6 +47,7 @@ class CountmillError(Exception):
     status = 0  # of HTTP; 0 if no answer came
     retry_after = 0.0
     problem: dict = {}  # the answer's members: type, detail, field, limit, index, line, ...
+    key = ""  # of the call, for a repeat after OutcomeUnknownError: pass it to increment as key, to next as id
     increments: List[Tuple[str, int]] = []  # of add, which the client has given up; the class says if they counted
     _again = False  # a repeat may help
     _open = False  # the try was maybe counted
@@ -63,7 +67,7 @@ class ConflictError(CountmillError): """Nothing was counted. The key came with a
 class IDsReusedError(CountmillError): """All were counted but those in conflicts. Do not repeat any."""
 class OverloadedError(CountmillError): """Nothing was counted. Repeat later."""
 class UnavailableError(CountmillError): """Nothing was counted, or nothing can be read. Repeat later."""
-class OutcomeUnknownError(CountmillError): """Maybe counted. Repeat only with the same id."""
+class OutcomeUnknownError(CountmillError): """Maybe counted. Repeat only with the same id or key."""
 class TotalOverflowError(CountmillError): """A total does not fit 64 bits."""
 class ClosedError(CountmillError): """Nothing was counted. The client is closed."""
 class DeniedError(CountmillError): """Nothing was done. The token is missing, or may not do this."""
@@ -101,6 +105,36 @@ class Total:
     shards: int
     exists: bool  # False for a counter that nobody has incremented
     rate: Optional[float]  # of watch(rates=True): the change a second; None until it is known
+
+
+@dataclass(frozen=True)
+class Row:
+    """The sum of a counter's increments in one step of time."""
+
+    time: datetime  # its beginning, in the zone of the query
+    counter: str
+    value: int
+    partial: bool  # it is not over, or not wholly covered by the rule
+    rate: Optional[float]  # with rate=True: the value a second
+    earlier: Optional[int]  # with compare: the value of the earlier row; None if that is not wholly covered
+
+
+@dataclass(frozen=True)
+class SeriesRule:
+    """The counters of a pattern keep a series: their sums over time."""
+
+    pattern: str  # the name of a counter, or a prefix followed by *
+    keep: str  # how long sums stay: 1m:6h,15m:400d keeps minutes for 6 hours and quarter hours for 400 days
+    begin: datetime  # the first minute of a complete series
+    ended: Optional[datetime]  # when it was removed; None for a rule in force
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The rules of the database, in the order in which they are tried."""
+
+    version: int  # rises by 1 with each change of the settings
+    series: List[SeriesRule]
 
 
 @dataclass(frozen=True)
@@ -191,6 +225,7 @@ class _Request:
     body: bytes = b""
     content_type: str = "application/json"
     key: str = ""
+    id: str = ""  # in the body, drawn for repeats
     maybe: float = 0.0  # when the first try was sent that was maybe counted
     increments: List[Tuple[str, int]] = field(default_factory=list)  # of a batch
     method: str = ""  # default: POST with a body, else GET
@@ -212,14 +247,14 @@ class Client:
         on_error: Optional[Callable[[CountmillError], None]] = None,  # of the background; default: logs
         insecure: bool = False,  # lets a token go over plain HTTP to another machine
     ) -> None:
-        u = urlsplit(base)
-        if u.scheme not in ("http", "https") or not u.hostname or u.query or u.fragment or u.username is not None:
-            raise InvalidError(f"the address must be http://HOST:PORT or https://HOST:PORT, got {base!r}")
+        u = _address(base)
         if min(timeout, flush_interval, dedup_window) <= 0 or not 0 < max_counters <= _MAX_COUNTERS:
             raise InvalidError(f"times must be above 0, and max_counters from 1 to {_MAX_COUNTERS}")
         if token is not None and not insecure and u.scheme == "http" and not _loopback(u.hostname):
             raise InvalidError(f"a token is not sent to {u.hostname} over plain http: use https, or insecure=True")
-        self._url, self._token, self._timeout, self._interval = u, token, timeout, flush_interval
+        if isinstance(token, str):
+            token = _bearer(token)
+        self._base, self._url, self._token, self._timeout, self._interval = base, u, token, timeout, flush_interval
         self._max_counters, self._repeat_for, self._on_error = max_counters, dedup_window * 7 / 8, on_error or _log_error
         self._sending = threading.Lock()  # held while a batch is sent
         self._lock = threading.Lock()  # of the fields below
@@ -250,18 +285,21 @@ class Client:
                 self._thread = threading.Thread(target=self._run, name="countmill", daemon=True)
                 self._thread.start()
 
-    def increment(self, counter: str, delta: int = 1, *, id: Optional[str] = None,
+    def increment(self, counter: str, delta: int = 1, *, id: Optional[str] = None, key: Optional[str] = None,
                   time: Optional[datetime] = None, timeout: Optional[float] = None) -> Accepted:
         """Counts one increment, which is durable when this returns.
 
-        After OutcomeUnknownError call it again with the same id. Without an id a second call may count twice.
+        After OutcomeUnknownError call it again with the same id, or with the key of the error: any other call may
+        count twice.
         """
         self._check_open()
         if time is not None and time.tzinfo is None:
             raise InvalidError("time has no time zone (limit: an aware datetime)")
         more = {"id": id, "time": time and time.isoformat()}
         body = _line(counter, delta, **{k: v for k, v in more.items() if v is not None})
-        request = _Request("/v1/increments", body, key=secrets.token_hex(16) if id is None else "", write=True)
+        if key is not None and not re.fullmatch("[ -~]{1,128}", key):
+            raise InvalidError("key has other characters than ASCII, or another length (limit: 1 to 128 bytes)")
+        request = _Request("/v1/increments", body, key=key or (secrets.token_hex(16) if id is None else ""), write=True)
         return self._call(request, self._deadline(timeout), lambda answer: _accepted(answer, 1))
 
     def next(self, sequence: str, *, id: Optional[str] = None, count: int = 1, time: Optional[datetime] = None,
@@ -269,15 +307,17 @@ class Client:
         """The next values of a sequence, count of them: a range, whose first value is next(...)[0].
 
         No value is given twice. With an id a repeat gets the same values; with the time of the first call too, a
-        repeat after the deduplication window raises IDExpiredError. Without an id each call gets new values.
+        repeat after the deduplication window raises IDExpiredError. Without an id each call gets new values; the
+        key of an OutcomeUnknownError is then the id for a repeat.
         """
         self._check_open()
         if time is not None and (time.tzinfo is None or id is None):
             raise InvalidError("time has no time zone, or comes without an id (limit: an aware datetime, with an id)")
-        body = {"sequence": sequence, "id": secrets.token_hex(16) if id is None else id, "count": count}
+        drawn = secrets.token_hex(16) if id is None else id
+        body = {"sequence": sequence, "id": drawn, "count": count}
         if time is not None:
             body["time"] = time.isoformat()
-        request = _Request("/v1/sequences/next", json.dumps(body).encode(), write=True)
+        request = _Request("/v1/sequences/next", json.dumps(body).encode(), id=drawn, write=True)
         return self._call(request, self._deadline(timeout), lambda answer: _values(answer, count))
 
     def sequence(self, sequence: str, *, timeout: Optional[float] = None) -> SequenceState:
@@ -402,6 +442,38 @@ class Client:
         if overflowed:
             raise TotalOverflowError("totals that do not fit 64 bits: " + ", ".join(map(repr, overflowed)))
 
+    def series(self, counters: Sequence[str], *, step: str = "15m", tz: str = "", start: Optional[datetime] = None,
+               end: Optional[datetime] = None, rate: bool = False, compare: str = "", timeout: Optional[float] = None) -> List[Row]:
+        """Rows by counter, in the order asked, and by time: at most 10,000. All are as of one moment.
+
+        step is the length of a row (15m, 1d, 1w, 1mo and others), and tz the zone of days and longer steps. start is
+        rounded down and end up to whole rows; the default is the last 24 hours. compare asks for the earlier rows, and
+        says how much earlier: 1w. Each counter needs a rule (add_series): NotFoundError names one without.
+        """
+        for at in (start, end):
+            if at is not None and at.tzinfo is None:
+                raise InvalidError("start or end has no time zone (limit: an aware datetime)")
+        path = "/v1/series" + _query(**{"counter": counters, "step": step, "tz": tz, "from": start and start.isoformat(), "to": end and end.isoformat(),
+                                        "rate": "true" if rate else None, "compare": compare})
+        return self._call(_Request(path), self._deadline(timeout), _rows)
+
+    def rules(self, *, timeout: Optional[float] = None) -> Rules:
+        """The rules for series."""
+        return self._call(_Request("/v1/rules"), self._deadline(timeout), _rules)
+
+    def add_series(self, pattern: str, keep: str, *, timeout: Optional[float] = None) -> Rules:
+        """Makes the counters of a pattern keep a series, and returns all rules. It may be repeated.
+
+        Increments from then on are in it: add the rule before the first one. The token needs the scope admin.
+        """
+        body = json.dumps({"pattern": pattern, "keep": keep}).encode()
+        return self._call(_Request("/v1/rules/series", body, write=True), self._deadline(timeout), _rules)
+
+    def remove_series(self, pattern: str, *, timeout: Optional[float] = None) -> Rules:
+        """Ends the rule with the pattern. Its series stay for as long as it promised. It may be repeated."""
+        request = _Request("/v1/rules/series" + _query(pattern=pattern), method="DELETE", write=True)
+        return self._call(request, self._deadline(timeout), _rules)
+
     def journal(self, counter: str, *, id: Optional[str] = None, after: Optional[str] = None,
                 timeout: Optional[float] = None) -> Iterator[JournalEntry]:
         """The increments of a counter under a rule for the journal, from the oldest on, page by page.
@@ -497,7 +569,8 @@ class Client:
                 self._flush(self._deadline(None), self._closed)
                 wait = self._interval
             except CountmillError as e:
-                wait = max(self._interval, min(2 * wait, _REFUSED)) if e.status == 401 else self._interval
+                refused = e.status == 401 or e._open and not e._again
+                wait = max(self._interval, min(2 * wait, _REFUSED)) if refused else self._interval
                 self._report(e)
 
     def _report(self, e: CountmillError) -> None:
@@ -529,7 +602,7 @@ class Client:
                 raise OutcomeUnknownError("maybe counted, so long ago that the server may not recognise a repeat")
             self._call(batch, deadline, lambda answer: _accepted(answer, len(batch.increments)), cancel)
         except CountmillError as e:
-            if e._again or e.status == 401:  # a token that expired is soon another
+            if e._again or e._open or e.status == 401:  # a token that expired is soon another
                 raise
             if not isinstance(e, IDsReusedError):
                 e.increments = batch.increments
@@ -549,6 +622,7 @@ class Client:
                 with self._sent(r, end) as (sock, res):
                     return decode(json.loads(_read(sock, res, end)))
             except CountmillError as e:
+                e.key = r.key or r.id
                 if not e._open:
                     r.maybe = before
                 wait = _pause(tries, e)
@@ -563,7 +637,9 @@ class Client:
         try:
             conn = self._connect(_left(deadline))
         except OSError as e:
-            raise UnavailableError(f"no answer: {e!r}", _again=True) from e
+            if isinstance(e, ssl.SSLCertVerificationError) or getattr(e, "reason", "") == "WRONG_VERSION_NUMBER":
+                raise InvalidError(f"{self._base} is not trusted, or answers without TLS: {e}") from e
+            raise UnavailableError(f"nothing answers at {self._base}: {e}", _again=True) from e
         sock, keep = conn.sock, False
         res: Optional[http.client.HTTPResponse] = None
         try:
@@ -582,7 +658,7 @@ class Client:
             if isinstance(e, CountmillError):
                 raise
             self._close_idle()  # the server of the others is gone too
-            raise OutcomeUnknownError(f"no answer came: {e!r}", _again=True, _open=True) from e
+            raise OutcomeUnknownError(f"no answer came from {self._base}: {e!r}", _again=True, _open=True) from e
         finally:
             with self._lock:
                 self._watched.discard(sock)
@@ -598,11 +674,9 @@ class Client:
         if r.key:
             headers["Idempotency-Key"] = r.key
         try:
-            token = self._token() if callable(self._token) else self._token
+            token = _bearer(self._token() or "") if callable(self._token) else self._token
         except Exception as e:
             raise DeniedError(f"the token source: {e}", status=401) from e
-        if token and not (token.isascii() and token.isprintable()):
-            raise DeniedError("the token has characters that no header can have", status=401)
         return {**headers, "Authorization": "Bearer " + token} if token else headers
 
     def _connect(self, timeout: float) -> http.client.HTTPConnection:
@@ -670,9 +744,13 @@ def _problem(status: int, text: bytes, retry_after: str) -> CountmillError:
         problem = dict(json.loads(text))
     except (ValueError, TypeError):
         problem = {}  # another program's error need not be JSON
-    kind = str(problem.get("type", "")).rpartition(":")[2]
-    cls = _ERRORS.get(kind) or _ERRORS.get(status) or (OutcomeUnknownError if status >= 500 else InvalidError)
-    detail = problem.get("detail") or problem.get("title") or "no problem+json came with it; is that a countmill?"
+    name = str(problem.get("type", ""))
+    kind = name[len(_PROBLEM):] if name.startswith(_PROBLEM) else ""
+    detail = problem.get("detail") or problem.get("title") or ""
+    if kind:
+        cls = _ERRORS.get(kind) or _ERRORS.get(status) or (OutcomeUnknownError if status >= 500 else InvalidError)
+    else:  # it may answer after the server has counted
+        cls, kind, detail = OutcomeUnknownError, "", f"another program answers, a proxy or no countmill: {detail}".rstrip(": ")
     return cls(f"{detail} (HTTP {status})", status=status, problem=problem, retry_after=float(retry_after) if retry_after.isdecimal() else 0.0,
                _again=kind != "overflow" and status in _REPEATED, _open=cls is OutcomeUnknownError)
 
@@ -714,6 +792,14 @@ def _overflowed(answer: dict) -> List[str]:
     return [t["counter"] for t in answer["totals"] if "error" in t]
 
 
+def _rows(answer: list) -> List[Row]:
+    return [Row(_moment(r["time"]), r["counter"], int(r["value"]), r["partial"], r.get("rate"), r.get("earlier")) for r in answer]
+
+
+def _rules(answer: dict) -> Rules:
+    return Rules(answer["version"], [SeriesRule(r["pattern"], r["keep"], _moment(r["begin"]), _maybe_moment(r.get("ended"))) for r in answer["series"]])
+
+
 def _entries(answer: dict) -> List[JournalEntry]:
     return [JournalEntry(e["key"], _moment(e["time"]), e["counter"], int(e["delta"]), e["part"], e.get("sender", ""))
             for e in answer["entries"]]
@@ -748,6 +834,23 @@ def _query(**parameters: Any) -> str:
 
 def _duration(seconds: Optional[float]) -> Optional[str]:
     return None if seconds is None else f"{seconds:.6f}s"
+
+
+def _address(base: str) -> SplitResult:
+    with suppress(ValueError):  # of a port
+        u = urlsplit(base)
+        if (u.scheme in ("http", "https") and u.hostname and u.port != 0 and not u.query and not u.fragment
+                and u.username is None and not re.search(r"[\x00-\x20\x7f]", base) and u.path.isascii()):
+            return u
+    raise InvalidError(f"the address must be http://HOST:PORT or https://HOST:PORT, got {base!r}")
+
+
+def _bearer(token: str) -> str:
+    """A token without the newline of its file. A token is ASCII without spaces."""
+    token = token.strip()
+    if re.search("[^!-~]", token):
+        raise InvalidError("the token has a space, or characters that no token has")
+    return token
 
 
 def _loopback(host: str) -> bool:
