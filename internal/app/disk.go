@@ -25,15 +25,19 @@ type onDisk struct {
 }
 
 // disks is one if the store is on a disk of this machine.
-func disks(cfg Config, b *backends) []*onDisk {
+func disks(cfg Config, b *backends) ([]*onDisk, error) {
 	disk, ok := b.store.(backend.Disk)
 	if !ok {
-		return nil
+		return nil, nil
+	}
+	backups, err := newKeeper(cfg, disk)
+	if err != nil {
+		return nil, err
 	}
 	return []*onDisk{{
 		Disk: disk, log: cfg.Logger, space: newSpace(disk.FileSystem, cfg.MinFree, cfg.Logger.With("dir", disk.Dir())),
-		backups: newKeeper(cfg, disk), regular: b.task(),
-	}}
+		backups: backups, regular: b.task(),
+	}}, nil
 }
 
 // kept is the directory in words.
