@@ -68,7 +68,7 @@ func (s *Store) flush(ctx context.Context) error {
 	case <-done:
 		return ctx.Err()
 	case <-refused:
-		return cmp.Or(s.writable(), fmt.Errorf("data directory %s: a table was refused, and a later one was not: try again", s.cfg.Dir))
+		return cmp.Or(s.Writable(), fmt.Errorf("data directory %s: a table was refused, and a later one was not: try again", s.cfg.Dir))
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -35,10 +35,7 @@ func newHealth(dir string, files vfs.FS, log *slog.Logger, d *doom, p *pauses) *
 func (h *health) refused() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.flush == nil {
-		return nil
-	}
-	return explain(h.dir, h.flush)
+	return h.explain(h.flush)
 }
 
 // refusal returns a channel that is closed when the next flush fails.
@@ -48,11 +45,23 @@ func (h *health) refusal() <-chan struct{} {
 	return h.refusing
 }
 
-func (h *health) err() error {
+// unreadable returns an error if a file is damaged or missing.
+func (h *health) unreadable() error {
 	h.findAbsent()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if err := errors.Join(h.corrupt, h.absent, h.flush, h.compact); err != nil {
+	return h.explain(h.corrupt, h.absent)
+}
+
+// unwritable returns the errors of the last flush and the last compaction.
+func (h *health) unwritable() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.explain(h.flush, h.compact)
+}
+
+func (h *health) explain(errs ...error) error {
+	if err := errors.Join(errs...); err != nil {
 		return explain(h.dir, err)
 	}
 	return nil

@@ -28,7 +28,7 @@ const roomEvery = 10 * time.Millisecond
 // store closes.
 func (s *Store) awaitRoom() error {
 	for waited := false; ; waited = true {
-		if err := s.writable(); err != nil {
+		if err := s.Writable(); err != nil {
 			return err
 		}
 		if s.hasRoom() {
@@ -58,8 +58,8 @@ func (s *Store) hasRoom() bool {
 	return true
 }
 
-// writable returns an error that means "not applied" if the directory is missing, or if the disk refused the last table.
-func (s *Store) writable() error {
+// Writable returns an error that means "not applied" if the directory is missing, or if the disk refused the last table.
+func (s *Store) Writable() error {
 	if err := cmp.Or(s.home.check(), s.health.refused()); err != nil {
 		return fmt.Errorf("%w: %w", store.ErrDeployment, err)
 	}

@@ -91,6 +91,9 @@ func TestNoRoomForTables(t *testing.T) {
 	if got := total(t, s, "b"); got != 1 || total(t, s, "a") != 0 {
 		t.Errorf("the totals are %d and %d, want 1 and 0", got, total(t, s, "a"))
 	}
+	if checked, err := s.Check(t.Context()); !errors.Is(err, store.ErrReadOnly) || checked.Settings.Window == 0 {
+		t.Errorf("Check: got %+v, %v, want the settings and ErrReadOnly", checked, err)
+	}
 	waitFor(t, "a table that waits", func() bool { return waits(s.health.pauses, flushing) })
 	if n := disk.refused.Load(); n != 1 {
 		t.Errorf("%d tables were tried within an hour, want 1", n)

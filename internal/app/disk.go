@@ -2,12 +2,14 @@ package app
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/internal/backup"
 	"github.com/countmill/countmill/internal/httpapi"
@@ -50,10 +52,21 @@ func (d *onDisk) kept() string {
 }
 
 func (d *onDisk) Routes(s *surface) {
-	s.Backup, s.Increments.Admit, s.Disk = d.takeBackup, d.space.admit, d.numbers
+	s.Backup, s.Increments.Admit, s.Disk = d.takeBackup, d.admit, d.numbers
 	if d.backups != nil {
 		s.LastBackup, s.BackupEvery = func() time.Time { return d.backups.Stats().Last }, d.backups.Stats().Every
 	}
+}
+
+// admit refuses increments that would wait for the disk, at last in vain.
+func (d *onDisk) admit() error {
+	if err := d.space.admit(); err != nil {
+		return err
+	}
+	if err := d.Writable(); err != nil {
+		return fmt.Errorf("%w: %w", countmill.ErrUnavailable, err)
+	}
+	return nil
 }
 
 // Run takes regular backups.
