@@ -5,7 +5,8 @@
 // a fold reads only the markers of its own parts. Markers are grouped by the times of their parts into
 // epochs of four days, and a whole epoch is dropped at once.
 //
-// If the disk refuses a write, the process exits with status 1. Pebble does not know which of its
+// If the disk refuses a table, commits are refused until it takes one, and reads go on. If it refuses any
+// other write, the process exits with status 1. Pebble does not know which of its
 // writes are on disk after that, but opening the directory again finds out. Nothing acknowledged is
 // lost.
 //
