@@ -56,7 +56,10 @@ type Disk interface {
 	DiskUsage() uint64
 	// FileSystem returns the free bytes and the size of the file system of Dir.
 	FileSystem() (free, size uint64, err error)
-	// ID identifies the database. Copies of it have the same.
+	// Writable returns nil, or why the store refuses to begin a commit now. It is cheap.
+	Writable() error
+	// ID identifies the database. Copies of it have the same. It has 1 to 64 letters, digits, _ and -, because
+	// names of backups have it.
 	ID() string
 	// Checkpoint calls use with the directory of a copy of the store, which can be opened like it,
 	// and removes the copy when use returns. The copy has every fold that returned before the call.

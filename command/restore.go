@@ -4,10 +4,14 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/internal/backup"
+	"github.com/countmill/countmill/internal/transfer"
 )
 
 var restoreCommand = command{
@@ -24,8 +28,11 @@ asks no server. PLACE is a directory or a URL like that of --backup-root.
   countmill restore /backups restored --at 2026-11-23T09:00:00Z
   countmill restore /backups --list
 
+A line of the list has the time, the path below PLACE, the database and the backup. If PLACE has
+backups of several databases, choose one with --database.
+
 The checksum of every file is checked. DIR gets its name in the last step: a kill leaves
-DIR.partial-..., which is no copy.
+DIR.countmill-restore, which is no copy. The next restore to DIR removes it.
 
 Stop the old countmill first. What it accepted after the backup is not in DIR. Senders may repeat
 that: ids that the backup does not know count again.
@@ -40,12 +47,20 @@ func runRestore(ctx context.Context, c call) error {
 	if len(c.args) != 2 {
 		return app.Usagef("name one PLACE and one DIR, got %s", quoted(c.args))
 	}
-	var at time.Time
+	choice := backup.Choice{Database: c.database}
 	if c.before != "" {
-		at, _ = time.Parse(time.RFC3339Nano, c.before) // the flag's value has checked it
+		choice.At, _ = time.Parse(time.RFC3339Nano, c.before) // the flag's value has checked it
 	}
 	place, dir := c.args[0], c.args[1]
-	r, err := app.Restore(ctx, c.roles.Buckets, place, at, dir)
+	release, err := holdDir(dir)
+	if err != nil {
+		return err
+	}
+	defer release()
+	r, err := app.Restore(ctx, c.roles.Buckets, place, choice, dir)
+	if r.Left != "" {
+		fmt.Fprintf(c.stderr, "countmill: removed %s, which a restore that was killed had left\n", r.Left)
+	}
 	if err != nil {
 		return err
 	}
@@ -54,7 +69,19 @@ func runRestore(ctx context.Context, c call) error {
 	return nil
 }
 
-// listBackups prints a line for each backup: its id, and the path of its place.
+// holdDir keeps other restores of this machine from a directory that may be missing.
+func holdDir(dir string) (release func(), err error) {
+	dir, err = filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		return nil, err
+	}
+	return transfer.Hold(dir)
+}
+
+// listBackups prints a line for each backup.
 func listBackups(ctx context.Context, c call) error {
 	if len(c.args) != 1 {
 		return app.Usagef("name one PLACE, got %s", quoted(c.args))
@@ -64,7 +91,7 @@ func listBackups(ctx context.Context, c call) error {
 		return err
 	}
 	for _, b := range found {
-		fmt.Fprintln(c.stdout, api.FormatTime(b.TakenAt), cmp.Or(b.Target, "."), b.ID)
+		fmt.Fprintln(c.stdout, api.FormatTime(b.TakenAt), cmp.Or(b.Target, "."), b.Database, b.ID)
 	}
 	return nil
 }

@@ -57,6 +57,7 @@ type values struct {
 	insecure                 bool
 	timeout, silence         time.Duration
 	before                   string
+	database                 string
 	list                     bool
 	json                     bool
 

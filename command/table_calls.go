@@ -199,6 +199,9 @@ var restoreFlags = []flag{
 	{name: "at", arg: "TIME", of: []string{"restore"}, def: "the newest",
 		help: "Take the newest backup that was taken at TIME or before, as 2006-01-02T15:04:05Z. It has nothing that was accepted after TIME.",
 		bind: func(v *values) pflag.Value { return momentValue{&v.before} }},
+	{name: "database", arg: "ID", of: []string{"restore"}, def: "the only one",
+		help: "Take a backup of this database. --list shows the ids. Needed if PLACE has backups of several databases.",
+		bind: func(v *values) pflag.Value { return anyValue{&v.database} }},
 	{name: "list", of: []string{"restore"}, help: "List the backups, the oldest first, and restore none.",
 		bind: func(v *values) pflag.Value { return boolValue{&v.list} }},
 }

@@ -81,6 +81,25 @@ func TestNothingIsServedOfAnotherDatabase(t *testing.T) {
 	})
 }
 
+// A store that cannot be written has all totals, and its check is as good as another.
+func TestAFullDiskIsRead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := &fakeStore{foreign: fmt.Errorf("%w: no space", store.ErrReadOnly)}
+		st.put("c", 1)
+		r := newReader(t, st, nil, reader.Config{})
+		for range 3 {
+			if got := one(t, r, "c", 0); got.Total != 1 {
+				t.Errorf("got %+v, want 1", got)
+			}
+			if _, err := r.Ready(t.Context()); err != nil {
+				t.Errorf("not ready: %v", err)
+			}
+			time.Sleep(store.CheckEvery)
+		}
+	})
+}
+
 // If a refresh finds another database, no cached total is served.
 func TestAReadThatFindsAnotherDatabase(t *testing.T) {
 	t.Parallel()

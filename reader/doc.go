@@ -49,6 +49,7 @@
 //	-------------------------------  -----------------------------------------------
 //	the store, or it is too slow     cached totals that are young enough; for
 //	                                 others countmill.ErrUnavailable, after Timeout
+//	the store cannot be written      nothing
 //	the store is another database    countmill.ErrUnavailable, within CheckEvery; from then
 //	                                 on cached totals are not served either
 //	more reads than it can answer    countmill.ErrUnavailable, after Timeout, or at once if

@@ -40,6 +40,9 @@ func (r *Reader) askStore(ctx context.Context) error {
 	defer cancel()
 	began, machine := r.clock.Moment(), time.Now()
 	checked, err := r.store.Check(call)
+	if errors.Is(err, store.ErrReadOnly) { // a disk that is full has all totals
+		err = nil
+	}
 	if err == nil { // before the note: readers that see it may use the settings
 		at := checked.At
 		if at.IsZero() { // the store's clock is the machine's

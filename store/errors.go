@@ -41,3 +41,7 @@ var ErrChanged = errors.New("the counter has changed since it was looked up")
 // ErrOtherDatabase is an error of Meta.Check: this is not the database that was opened. The
 // reader then serves no total, not even from a cache, until a Check succeeds.
 var ErrOtherDatabase = errors.New("another database")
+
+// ErrReadOnly is an error of Meta.Check: this is the database that was opened, and it cannot be written now. The
+// answer beside it is good, and reads go on.
+var ErrReadOnly = errors.New("cannot be written now")

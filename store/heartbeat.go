@@ -69,8 +69,8 @@ type Heartbeat interface {
 // are allowed.
 type Meta interface {
 	// Check reports whether this is still the database that was opened, and whether it can
-	// be written. It answers ErrOtherDatabase if it certainly is another one. Folding stops
-	// while Check fails. The answer has the store's time, or a zero time if the store uses
+	// be written. It answers ErrOtherDatabase if it certainly is another one, and may
+	// answer ErrReadOnly. Folding stops while Check fails. The answer has the store's time, or a zero time if the store uses
 	// the machine's clock, and the settings in effect.
 	Check(ctx context.Context) (Checked, error)
 

@@ -248,7 +248,7 @@ func (s *Store) Workers(ctx context.Context) ([]store.Worker, error) {
 	return workers, nil
 }
 
-// Check returns an error while Pebble's background writes fail. It also fails when the directory was
+// Check returns ErrReadOnly while Pebble's background writes fail. It also fails when the directory was
 // removed or replaced, because folds would go to files that nobody can open again. Once Pebble has read
 // damaged data, Check fails until the process ends; after a missing file, until the file is back.
 //
@@ -259,8 +259,15 @@ func (s *Store) Check(ctx context.Context) (store.Checked, error) {
 		return store.Checked{}, err
 	}
 	defer s.closing.RUnlock()
-	if err := cmp.Or(ctx.Err(), s.home.check(), s.health.err(), s.keepCommitCountNowAndThen()); err != nil {
+	if err := cmp.Or(ctx.Err(), s.home.check(), s.health.unreadable()); err != nil {
 		return store.Checked{}, err
 	}
-	return store.Checked{Settings: s.advance()}, nil
+	err := cmp.Or(s.health.unwritable(), s.keepCommitCountNowAndThen())
+	if errors.Is(err, store.ErrOtherDatabase) {
+		return store.Checked{}, err
+	}
+	if err != nil {
+		err = fmt.Errorf("%w: %w", store.ErrReadOnly, err)
+	}
+	return store.Checked{Settings: s.advance()}, err
 }

@@ -1,6 +1,7 @@
 package pebble
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -53,9 +54,10 @@ func (s *Store) Checkpoint(ctx context.Context, use func(ctx context.Context, di
 	return use(ctx, dir)
 }
 
-// flush writes the memtable to a table.
+// flush writes the memtable to a table. It gives up when the disk refuses one.
 func (s *Store) flush(ctx context.Context) error {
-	if err := s.atHome(); err != nil {
+	refused := s.health.refusal() // before the flush can fail
+	if err := s.awaitRoom(); err != nil {
 		return err
 	}
 	done, err := s.db.AsyncFlush()
@@ -65,6 +67,8 @@ func (s *Store) flush(ctx context.Context) error {
 	select {
 	case <-done:
 		return ctx.Err()
+	case <-refused:
+		return cmp.Or(s.Writable(), fmt.Errorf("data directory %s: a table was refused, and a later one was not: try again", s.cfg.Dir))
 	case <-ctx.Done():
 		return ctx.Err()
 	}

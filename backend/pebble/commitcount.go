@@ -53,14 +53,15 @@ type commits struct {
 	warned  bool // whether it was logged that moments are ahead of the clock
 }
 
-// commit syncs a batch and counts it. It begins nothing while the directory is missing.
+// commit syncs a batch and counts it. It begins nothing while the directory is missing or the disk is full.
 func (s *Store) commit(b *pebbledb.Batch) error {
-	if err := s.atHome(); err != nil {
+	if err := s.awaitRoom(); err != nil {
 		return err
 	}
 	if err := b.Merge(commitsKey, oneCommit, nil); err != nil {
 		return err
 	}
+	s.unseen.Add(int64(b.Len()))
 	if err := s.syncs.commit(b); err != nil {
 		return err
 	}

@@ -88,7 +88,7 @@ func (s *Store) changeRaising(ctx context.Context, r *raised, plan func(b *pebbl
 		return err
 	}
 	defer s.unlockMarking()
-	if err := s.atHome(); err != nil { // first, because in another directory the marker would be missing too
+	if err := s.Writable(); err != nil { // first, because in another directory the marker would be missing too
 		return fmt.Errorf("%w: %w", countmill.ErrUnavailable, err)
 	}
 	b := s.db.NewBatch()

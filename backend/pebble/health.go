@@ -15,21 +15,53 @@ import (
 
 // health is the last error of Pebble's background work.
 type health struct {
-	dir   string
-	files vfs.FS
-	log   *slog.Logger
-	doom  *doom
+	dir    string
+	files  vfs.FS
+	log    *slog.Logger
+	doom   *doom
+	pauses *pauses
 
 	mu                              sync.Mutex
 	flush, compact, corrupt, absent error
 	absentPath                      string
+	refusing                        chan struct{} // is closed when the next flush fails
 }
 
-func (h *health) err() error {
+func newHealth(dir string, files vfs.FS, log *slog.Logger, d *doom, p *pauses) *health {
+	return &health{dir: dir, files: files, log: log, doom: d, pauses: p, refusing: make(chan struct{})}
+}
+
+// refused returns the error of the last flush.
+func (h *health) refused() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.explain(h.flush)
+}
+
+// refusal returns a channel that is closed when the next flush fails.
+func (h *health) refusal() <-chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.refusing
+}
+
+// unreadable returns an error if a file is damaged or missing.
+func (h *health) unreadable() error {
 	h.findAbsent()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if err := errors.Join(h.corrupt, h.absent, h.flush, h.compact); err != nil {
+	return h.explain(h.corrupt, h.absent)
+}
+
+// unwritable returns the errors of the last flush and the last compaction.
+func (h *health) unwritable() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.explain(h.flush, h.compact)
+}
+
+func (h *health) explain(errs ...error) error {
+	if err := errors.Join(errs...); err != nil {
 		return explain(h.dir, err)
 	}
 	return nil
@@ -42,6 +74,7 @@ func (h *health) listener() *pebbledb.EventListener {
 		FlushEnd:        func(info pebbledb.FlushInfo) { h.flushed(info.Err) },
 		CompactionEnd: func(info pebbledb.CompactionInfo) {
 			if !errors.Is(info.Err, pebbledb.ErrCancelledCompaction) {
+				h.pauses.ended(compacting, info.Err)
 				h.set(&h.compact, "compaction", info.Err)
 			}
 		},
@@ -53,9 +86,6 @@ func (h *health) listener() *pebbledb.EventListener {
 		},
 		// Below 10 % of the disk, which can be plenty. Who opens the store watches FileSystem for too few bytes.
 		LowDiskSpace: func(pebbledb.LowDiskSpaceInfo) {},
-		WriteStallBegin: func(info pebbledb.WriteStallBeginInfo) {
-			h.warn("folds wait for the disk", slog.String("reason", info.Reason))
-		},
 	}
 }
 
@@ -98,15 +128,21 @@ func (h *health) flushed(err error) {
 	if err != nil && !h.doom.opened.Load() {
 		h.doom.end("flush of the write-ahead log: " + err.Error())
 	}
+	h.pauses.ended(flushing, err)
 	h.set(&h.flush, "flush", err)
+	if err != nil {
+		h.mu.Lock()
+		close(h.refusing)
+		h.refusing = make(chan struct{})
+		h.mu.Unlock()
+	}
 }
 
 func (h *health) warn(msg string, attrs ...slog.Attr) {
 	h.log.LogAttrs(context.Background(), slog.LevelWarn, msg, append(attrs, slog.String("dir", h.dir))...)
 }
 
-// set records an error, or its end with nil, and logs each of the two once. Pebble itself retries at
-// once and without a limit.
+// set records an error, or its end with nil, and logs each of the two once.
 func (h *health) set(field *error, what string, err error) {
 	h.mu.Lock()
 	before := *field

@@ -124,7 +124,7 @@ func TestCloseWithoutTheDirectory(t *testing.T) {
 		t.Fatalf("the other process says %q, %v", line, err)
 	}
 	before := names(t, dir)
-	files := logFS{s.fs, dir, &doom{}, s.home}
+	files := logFS{s.fs, dir, &doom{}, s.home, newPauses(0, nil)}
 	_, made := files.Create(filepath.Join(dir, "000099.sst"), vfs.WriteCategoryUnspecified)
 	_, reused := files.ReuseForWrite(filepath.Join(dir, before[0]), filepath.Join(dir, "000098.sst"), vfs.WriteCategoryUnspecified)
 	for i, err := range []error{made, reused, files.Remove(filepath.Join(dir, before[0])), files.Rename(filepath.Join(dir, before[0]), filepath.Join(dir, "000097.sst"))} {

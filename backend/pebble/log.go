@@ -21,6 +21,8 @@ type logFS struct {
 	dir  string
 	doom *doom
 	home *home
+	// pauses delays tables after a refused one.
+	pauses *pauses
 }
 
 func (f logFS) isLog(name string) bool {
@@ -29,6 +31,7 @@ func (f logFS) isLog(name string) bool {
 
 func (f logFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	var file vfs.File
+	f.pauses.wait(c)
 	err := f.mayChange(name)
 	if err == nil {
 		file, err = f.FS.Create(name, c)

@@ -44,18 +44,20 @@ func Open(cfg Config) (*Store, error) {
 	}
 	d := &doom{dir: cfg.Dir, log: cfg.Logger, exit: cfg.Exit}
 	s := &Store{
-		cfg: cfg, fs: files, keys: newKeyspace(cfg.Namespace), health: &health{dir: cfg.Dir, files: files, log: cfg.Logger, doom: d},
+		cfg: cfg, fs: files, keys: newKeyspace(cfg.Namespace),
 		identity: newIdentity(), moments: moments{clock: cfg.clock},
 		views: make(map[*view]struct{}), marking: make(chan struct{}, 1),
 	}
 	s.ending, s.end = context.WithCancel(context.Background())
+	p := newPauses(cfg.pause, s.ending.Done())
+	s.health = newHealth(cfg.Dir, files, cfg.Logger, d, p)
 	if cfg.FS == nil {
 		s.home = newHome(cfg.Dir)
 		s.syncs.kept = s.home.await
 	}
 	listener := s.health.listener()
 	files, s.files = vfs.WithDiskHealthChecks(files, slowDisk, nil, listener.DiskSlow)
-	db, err := pebbledb.Open(cfg.Dir, options(cfg, logFS{files, cfg.Dir, d, s.home}, logger{cfg.Logger, d}, listener))
+	db, err := pebbledb.Open(cfg.Dir, options(cfg, logFS{files, cfg.Dir, d, s.home, p}, logger{cfg.Logger, d}, listener))
 	if err != nil {
 		s.end()
 		return nil, errors.Join(explain(cfg.Dir, err), s.files.Close())
@@ -126,12 +128,11 @@ func options(cfg Config, files vfs.FS, log pebbledb.Logger, listener *pebbledb.E
 		// A fold of 100,000 counters takes some 4 MB. A memtable of 64 MB merges the folds of a second
 		// or more into one run before anything is compacted.
 		MemTableSize:                cfg.memTable,
-		MemTableStopWritesThreshold: 4,
+		MemTableStopWritesThreshold: 2 * mostMemTables, // never reached: see awaitRoom
 		// Level 0 is compacted when it is 4 tables deep. Uniform folds rewrite everything below it each
 		// time, so a lower limit costs writes. A higher one costs each read a filter per table.
-		L0CompactionThreshold: 8, // Pebble counts each table twice
-		// A fold waits when level 0 is this deep. Reads slow down earlier, but folds should not stop.
-		L0StopWritesThreshold: 64,
+		L0CompactionThreshold: 8,              // Pebble counts each table twice
+		L0StopWritesThreshold: 2 * mostLevel0, // never reached either
 		LBaseMaxBytes:         64 << 20,
 		MaxOpenFiles:          500,
 		BytesPerSync:          1 << 20,

@@ -5,7 +5,8 @@
 // a fold reads only the markers of its own parts. Markers are grouped by the times of their parts into
 // epochs of four days, and a whole epoch is dropped at once.
 //
-// If the disk refuses a write, the process exits with status 1. Pebble does not know which of its
+// If the disk refuses a table, commits are refused until it takes one, and reads go on. If it refuses any
+// other write, the process exits with status 1. Pebble does not know which of its
 // writes are on disk after that, but opening the directory again finds out. Nothing acknowledged is
 // lost.
 //
@@ -24,6 +25,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -59,6 +61,8 @@ type Config struct {
 
 	// memTable is small in tests, so that few folds cause a compaction.
 	memTable uint64
+	// pause is the wait after a first refused table. Default shortPause.
+	pause time.Duration
 	// looked is the most counters that Sums looks up one by one. It is negative in tests of the walk.
 	looked int
 	// clock is the machine's clock. age is how long the process has run; setting the clock does not
@@ -71,6 +75,7 @@ func (c Config) withDefaults() Config {
 	c.Cache = cmp.Or(c.Cache, 128<<20)
 	c.Window = cmp.Or(c.Window, countmill.DefaultDedupWindow)
 	c.memTable = cmp.Or(c.memTable, 64<<20)
+	c.pause = cmp.Or(c.pause, shortPause)
 	c.looked = cmp.Or(c.looked, 20_000)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -123,6 +128,7 @@ type Store struct {
 	end     context.CancelFunc
 
 	commits commits
+	unseen  atomic.Int64 // bytes of commits since hasRoom asked Pebble
 	moments moments
 	syncs   syncs
 	rises   rises

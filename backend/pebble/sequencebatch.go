@@ -134,7 +134,7 @@ func (s *Store) commitNextsLocked(calls []*next) {
 // giveLocked plans all calls into a batch. A call whose own data is damaged gets an error, and the others
 // get their values. An error of giveLocked itself comes before the commit.
 func (s *Store) giveLocked(b *pebbledb.Batch, calls []*next) error {
-	if err := s.atHome(); err != nil { // first, because in another directory the markers would be missing too
+	if err := s.Writable(); err != nil { // first, because in another directory the markers would be missing too
 		return notApplied(err)
 	}
 	if err := s.sweepDailyLocked(); err != nil {

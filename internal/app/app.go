@@ -86,7 +86,10 @@ func (a *App) assemble(b *backends, guards []*guarding, listeners []net.Listener
 	if err := setRules(a.cfg, b); err != nil {
 		return err
 	}
-	disks := disks(a.cfg, b)
+	disks, err := disks(a.cfg, b)
+	if err != nil {
+		return err
+	}
 	roles, err := makeRoles(a.cfg, b, disks)
 	if err != nil {
 		return err

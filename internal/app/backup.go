@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/backend"
@@ -58,17 +57,21 @@ func checkBackups(c Config) error {
 }
 
 // newKeeper is nil without a place for backups.
-func newKeeper(cfg Config, disk backend.Disk) *backup.Keeper {
+func newKeeper(cfg Config, disk backend.Disk) (*backup.Keeper, error) {
 	if cfg.BackupRoot == "" {
-		return nil
+		return nil, nil
 	}
 	root, open, err := chooseBucket(cfg.BackupRoot, cfg.Buckets)
 	if err != nil {
 		panic(err) // Check refuses it
 	}
-	return backup.New(disk, backup.Config{
+	k, err := backup.New(disk, backup.Config{
 		Root: root, Open: open, Every: cfg.BackupEvery, Keep: cfg.BackupKeep, Rate: cfg.BackupRate, Logger: cfg.Logger.With("backups", root.Redacted()),
 	})
+	if err != nil {
+		return nil, usage("backup-root", err)
+	}
+	return k, nil
 }
 
 // takeBackup copies the store to a place below the root.
@@ -82,6 +85,8 @@ func (d *onDisk) takeBackup(ctx context.Context, to string) (httpapi.Backup, err
 		return httpapi.Backup{}, httpapi.BackupTargetError(err.Error())
 	case errors.Is(err, backup.ErrBusy):
 		return httpapi.Backup{}, httpapi.BackupBusyError(err)
+	case errors.Is(err, backup.ErrOther):
+		return httpapi.Backup{}, httpapi.BackupFailedError(err.Error())
 	case errors.Is(err, countmill.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
 		return httpapi.Backup{}, err
 	case err != nil:
@@ -114,15 +119,14 @@ func backupSamples(k *backup.Keeper) []sample {
 	}
 }
 
-// Restore writes a backup to the directory dir: the newest below a place, or the newest that was taken at
-// the time at or before. package backup has the promises.
-func Restore(ctx context.Context, buckets []backend.Buckets, place string, at time.Time, dir string) (backup.Restored, error) {
+// Restore writes a backup below a place to the directory dir. Package backup has the promises.
+func Restore(ctx context.Context, buckets []backend.Buckets, place string, c backup.Choice, dir string) (backup.Restored, error) {
 	b, err := openBucket(ctx, buckets, place)
 	if err != nil {
 		return backup.Restored{}, err
 	}
 	defer func() { _ = b.Close() }() // it was only read
-	r, err := backup.Restore(ctx, b, at, dir)
+	r, err := backup.Restore(ctx, b, c, dir)
 	if err != nil {
 		err = fmt.Errorf("%s: %w", place, err)
 	}

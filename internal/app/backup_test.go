@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/backend"
@@ -56,7 +55,7 @@ func TestBackupUnderLoad(t *testing.T) {
 		t.Fatalf("got %d %s, want 200", status, text)
 	}
 	dir := filepath.Join(t.TempDir(), "restored")
-	if _, err := Restore(t.Context(), nil, root, time.Time{}, dir); err != nil {
+	if _, err := Restore(t.Context(), nil, root, backup.Choice{}, dir); err != nil {
 		t.Fatal(err)
 	}
 	copied := start(t, dir)
@@ -145,6 +144,7 @@ func TestBackupSaysWhatIsWrong(t *testing.T) {
 		says   string
 	}{
 		backup.ErrBusy:          {409, ""},
+		backup.ErrOther:         {500, "could not be written: has backups of another database"},
 		errors.New("/secret/a"): {500, "could not be written: the server's log says why"},
 		&os.PathError{Op: "write", Path: "/secret/a", Err: syscall.ENOSPC}: {500, "could not be written: no space left on device"},
 		context.DeadlineExceeded: {503, ""},
@@ -159,6 +159,20 @@ func TestBackupSaysWhatIsWrong(t *testing.T) {
 	other := startFaulty(t, Config{Store: "pebble:" + t.TempDir()}, func(b *backends) { b.store = struct{ store.Store }{b.store} })
 	defer other.stop(t)
 	check(other, `{}`, 501, "pebble:")
+}
+
+// A root in or above the data directory ends the start.
+func TestBackupRootIsApartFromTheData(t *testing.T) {
+	t.Parallel()
+	above := t.TempDir()
+	data := filepath.Join(above, "data")
+	for _, root := range []string{above, data, filepath.Join(data, "backups")} {
+		_, err := New(Config{Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(data), BackupRoot: root})
+		if !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), "--backup-root: ") {
+			t.Errorf("%s: got %v, want ErrUsage", root, err)
+		}
+	}
+	start(t, data) // nothing was left in it
 }
 
 // A badDisk takes no backups.

@@ -2,12 +2,14 @@ package app
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/internal/backup"
 	"github.com/countmill/countmill/internal/httpapi"
@@ -25,15 +27,19 @@ type onDisk struct {
 }
 
 // disks is one if the store is on a disk of this machine.
-func disks(cfg Config, b *backends) []*onDisk {
+func disks(cfg Config, b *backends) ([]*onDisk, error) {
 	disk, ok := b.store.(backend.Disk)
 	if !ok {
-		return nil
+		return nil, nil
+	}
+	backups, err := newKeeper(cfg, disk)
+	if err != nil {
+		return nil, err
 	}
 	return []*onDisk{{
 		Disk: disk, log: cfg.Logger, space: newSpace(disk.FileSystem, cfg.MinFree, cfg.Logger.With("dir", disk.Dir())),
-		backups: newKeeper(cfg, disk), regular: b.task(),
-	}}
+		backups: backups, regular: b.task(),
+	}}, nil
 }
 
 // kept is the directory in words.
@@ -46,10 +52,21 @@ func (d *onDisk) kept() string {
 }
 
 func (d *onDisk) Routes(s *surface) {
-	s.Backup, s.Increments.Admit, s.Disk = d.takeBackup, d.space.admit, d.numbers
+	s.Backup, s.Increments.Admit, s.Disk = d.takeBackup, d.admit, d.numbers
 	if d.backups != nil {
 		s.LastBackup, s.BackupEvery = func() time.Time { return d.backups.Stats().Last }, d.backups.Stats().Every
 	}
+}
+
+// admit refuses increments that would wait for the disk, at last in vain.
+func (d *onDisk) admit() error {
+	if err := d.space.admit(); err != nil {
+		return err
+	}
+	if err := d.Writable(); err != nil {
+		return fmt.Errorf("%w: %w", countmill.ErrUnavailable, err)
+	}
+	return nil
 }
 
 // Run takes regular backups.

@@ -1,9 +1,11 @@
 package app
 
 import (
+	"context"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -65,6 +67,34 @@ func TestNothingIsAcceptedWithoutTheDataDirectory(t *testing.T) {
 			}
 		})
 	}
+}
+
+// While the directory is missing, increments are refused at once, however long a request may take.
+func TestNobodyWaitsForTheDataDirectory(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	a, err := New(Config{Listen: "127.0.0.1:0", Store: "pebble:" + dir, RequestTimeout: time.Hour, ShutdownTimeout: time.Second})
+	must(t, err)
+	r := run(t, a)
+	defer func() { _ = r.end(t) }()
+	r.incr(t, `{"counter":"a"}`)
+	must(t, os.Rename(dir, dir+".old"))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for path, body := range map[string]string{"/v1/increments": `{"counter":"a"}`, "/v1/sequences/next": `{"sequence":"s"}`} {
+		req, err := http.NewRequestWithContext(ctx, "POST", r.url+path, strings.NewReader(body))
+		must(t, err)
+		req.Header.Set("Content-Type", "application/json")
+		res, err := r.client.Do(req)
+		must(t, err)
+		_ = res.Body.Close()
+		if res.StatusCode != http.StatusServiceUnavailable {
+			t.Errorf("POST %s: got %d, want 503", path, res.StatusCode)
+		}
+	}
+	must(t, os.Rename(dir+".old", dir))
+	r.incr(t, `{"counter":"a"}`)
+	r.wantTotal(t, "a", 2)
 }
 
 func must(t testing.TB, err error) {

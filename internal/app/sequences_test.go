@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/countmill/countmill/internal/backup"
 	"github.com/countmill/countmill/store"
 )
 
@@ -86,7 +87,7 @@ func TestRestoreLeavesOutValues(t *testing.T) {
 	r.wantNext(t, `{"sequence":"a"}`, 200, `{"value":2}`) // the backup lacks it
 	r.wantNext(t, `{"sequence":"b"}`, 200, `{"value":1}`)
 	dir := filepath.Join(t.TempDir(), "restored")
-	if _, err := Restore(t.Context(), nil, root, time.Time{}, dir); err != nil {
+	if _, err := Restore(t.Context(), nil, root, backup.Choice{}, dir); err != nil {
 		t.Fatal(err)
 	}
 	restored := start(t, dir)

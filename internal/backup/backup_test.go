@@ -162,19 +162,23 @@ func (f folder) step(t *testing.T, n int) {
 	f.write(t, "MANIFEST-000001", fmt.Sprint("state ", n))
 }
 
-func keeper(t *testing.T, b backend.Bucket, f folder, cfg Config) *Keeper {
+func keeper(t *testing.T, b backend.Bucket, s Store, cfg Config) *Keeper {
 	t.Helper()
 	cfg.Root = &url.URL{Scheme: "mem", Host: "bucket", Path: "/root"}
 	cfg.Open = func(context.Context, bool) (backend.Bucket, error) { return b, nil }
 	cfg.Rate = 1 << 30
 	cfg.Logger = slog.New(slog.DiscardHandler)
-	return New(f, cfg)
+	k, err := New(s, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
 }
 
 func restored(t *testing.T, b backend.Bucket, at time.Time) (map[string]string, error) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "made", "restored")
-	if _, err := Restore(t.Context(), b, at, dir); err != nil {
+	if _, err := Restore(t.Context(), b, Choice{At: at}, dir); err != nil {
 		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("a restore that failed left %s: %v", dir, err)
 		}
@@ -492,7 +496,7 @@ func TestSweepLeavesOthers(t *testing.T) {
 	b, f := newMemory(), folder{t.TempDir()}
 	sum := strings.Repeat("a", 64)
 	foreign := []string{"backups/thesis.txt", "files/thesis.txt", "files/a/b", "x/files/" + sum, "thesis.txt"}
-	ours := []string{"files/" + sum, "files/" + sum + ".partial-abcd2345", "backups/20200101T000000.000000Z-0123456789abcdef.partial-abcd2345"}
+	ours := []string{"files/" + sum, "files/" + sum + ".partial-abcd2345", "backups/20200101T000000.000000Z-x-0123456789abcdef.partial-abcd2345"}
 	for _, name := range slices.Concat(foreign, ours) {
 		buckettest.Put(t, b, name, []byte("x"))
 	}
@@ -512,7 +516,7 @@ func TestSweepLeavesOthers(t *testing.T) {
 			t.Errorf("%s was not removed", name)
 		}
 	}
-	buckettest.Put(t, b, "backups/20200101T000000.000000Z-0123456789abcdef", []byte("damaged"))
+	buckettest.Put(t, b, "backups/20200101T000000.000000Z-the-database-0123456789abcdef", []byte("damaged"))
 	buckettest.Put(t, b, "files/"+sum, []byte("x"))
 	k = keeper(t, b, f, Config{Keep: time.Hour})
 	if _, err := k.take(t.Context(), "", k.removeOld); err != nil {
@@ -529,7 +533,7 @@ func TestClockGoesBack(t *testing.T) {
 	b, f := newMemory(), folder{t.TempDir()}
 	f.step(t, 1)
 	tomorrow := time.Now().Add(24 * time.Hour).Truncate(time.Microsecond)
-	m := manifest{Format: format, Database: "x", BeganAt: tomorrow, TakenAt: tomorrow}
+	m := manifest{Format: format, Database: f.ID(), BeganAt: tomorrow, TakenAt: tomorrow}
 	id, text, err := m.encode()
 	if err != nil {
 		t.Fatal(err)
@@ -558,6 +562,7 @@ func TestManifestIsChecked(t *testing.T) {
 		`SHA-256 "../../secrets"`: {Format: 1, Files: []file{{"a", 1, "../../secrets"}}},
 	} {
 		b := newMemory()
+		m.Database = "x"
 		id, text, err := m.encode()
 		if err != nil {
 			t.Fatal(err)

@@ -80,9 +80,12 @@ type Keeper struct {
 // patience is how long a backup waits for another of the same process: a small one ends within it.
 const patience = 5 * time.Second
 
-// New opens nothing yet.
-func New(store Store, cfg Config) *Keeper {
-	return &Keeper{cfg: cfg, store: store, taking: make(chan struct{}, 1), owner: owner(store), limit: newLimit(cfg.Rate), stats: Stats{Every: cfg.Every}}
+// New opens nothing yet. It refuses a root that is in or above the store's directory.
+func New(store Store, cfg Config) (*Keeper, error) {
+	if err := checkRoot(cfg.Root, store.Dir()); err != nil {
+		return nil, err
+	}
+	return &Keeper{cfg: cfg, store: store, taking: make(chan struct{}, 1), owner: owner(store), limit: newLimit(cfg.Rate), stats: Stats{Every: cfg.Every}}, nil
 }
 
 // owner is the same for each process on the store's directory, of which there is one at a time.
@@ -104,8 +107,8 @@ func (k *Keeper) Stats() Stats {
 }
 
 // Backup takes a backup to a target: a path below the root, a URL that is the root or below it, or "" for
-// the root. An error that matches ErrTarget refuses the target, and ErrBusy means that another backup is under
-// way. After any other error there may be a backup; if there is, it is whole.
+// the root. An error that matches ErrTarget or ErrOther refuses the target, and ErrBusy means that another backup is
+// under way. After any other error there may be a backup; if there is, it is whole.
 func (k *Keeper) Backup(ctx context.Context, to string) (Backup, error) {
 	at, err := below(k.cfg.Root, to)
 	if err != nil {
@@ -116,9 +119,6 @@ func (k *Keeper) Backup(ctx context.Context, to string) (Backup, error) {
 
 // take takes a backup, and calls then before another process may write to the target.
 func (k *Keeper) take(ctx context.Context, at string, then func(context.Context, target, time.Time)) (b Backup, err error) {
-	if err := checkData(k.cfg.Root, at, k.store.Dir()); err != nil {
-		return b, err
-	}
 	if !k.begin(ctx) {
 		return b, ErrBusy
 	}
@@ -131,6 +131,9 @@ func (k *Keeper) take(ctx context.Context, at string, then func(context.Context,
 	defer func() { _ = bucket.Close() }() // everything in it is durable
 	t := target{bucket, at}
 	err = t.alone(ctx, k.owner, func(ctx context.Context, now time.Time) error {
+		if err := k.checkOwn(ctx, bucket, at); err != nil {
+			return err
+		}
 		if b, err = k.copyTo(ctx, t); err == nil && then != nil {
 			then(ctx, t, now)
 		}

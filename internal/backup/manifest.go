@@ -57,8 +57,8 @@ func (m manifest) bytes() (n int64) {
 // stamp is how names of manifests have times: their order is that of the times.
 const stamp = "20060102T150405.000000Z"
 
-// idOf matches the name of a manifest.
-var idOf = regexp.MustCompile(`^(\d{8}T\d{6}\.\d{6}Z)-([0-9a-f]{16})$`)
+// idOf matches the name of a manifest: its time, its database and its digest.
+var idOf = regexp.MustCompile(`^(\d{8}T\d{6}\.\d{6}Z)-([0-9A-Za-z_-]{1,64})-([0-9a-f]{16})$`)
 
 // encode returns the id of the backup and the text of the manifest.
 func (m manifest) encode() (id string, text []byte, err error) {
@@ -67,7 +67,11 @@ func (m manifest) encode() (id string, text []byte, err error) {
 		return "", nil, err
 	}
 	text = append(text, '\n')
-	return m.TakenAt.UTC().Format(stamp) + "-" + digest(text), text, nil
+	id = m.TakenAt.UTC().Format(stamp) + "-" + m.Database + "-" + digest(text)
+	if !idOf.MatchString(id) {
+		return "", nil, fmt.Errorf("the id %q of the database cannot be in the name of a backup", m.Database)
+	}
+	return id, text, nil
 }
 
 // digest is the part of the checksum of a manifest that its name has.
@@ -78,7 +82,8 @@ func digest(text []byte) string {
 
 // decode refuses a manifest that is not the one of this id, and names that lead out of a directory.
 func decode(id string, text []byte) (m manifest, err error) {
-	if match := idOf.FindStringSubmatch(id); match == nil || digest(text) != match[2] {
+	match := idOf.FindStringSubmatch(id)
+	if match == nil || digest(text) != match[3] {
 		return m, fmt.Errorf("the manifest of backup %s is damaged", id)
 	}
 	if err := json.Unmarshal(text, &m); err != nil {
@@ -86,6 +91,9 @@ func decode(id string, text []byte) (m manifest, err error) {
 	}
 	if m.Format != format {
 		return m, fmt.Errorf("backup %s has format %d, and this countmill knows %d: use the countmill that took it, or a newer one", id, m.Format, format)
+	}
+	if m.Database != match[2] {
+		return m, fmt.Errorf("the manifest of backup %s names database %s", id, m.Database)
 	}
 	for _, f := range m.Files {
 		if f.Name != filepath.Base(f.Name) || !filepath.IsLocal(f.Name) || strings.ContainsAny(f.Name, `/\`) || !isSum(f.SHA256) || f.Size < 0 {
@@ -109,16 +117,18 @@ func isOurs(name string) bool {
 	return isSum(base) || idOf.MatchString(base)
 }
 
-// parseName returns the target and the id of a manifest by its name below the root.
-func parseName(name string) (target, id string, takenAt time.Time, ok bool) {
+// parseName returns what the name of a manifest below the root says.
+func parseName(name string) (b Listed, ok bool) {
 	dir, id := path.Split(name)
 	match := idOf.FindStringSubmatch(id)
 	if match == nil || path.Base(dir) != manifests {
-		return "", "", time.Time{}, false
+		return b, false
 	}
-	if target = path.Dir(path.Clean(dir)); target == "." {
-		target = ""
+	b = Listed{ID: id, Database: match[2], Target: path.Dir(path.Clean(dir))}
+	if b.Target == "." {
+		b.Target = ""
 	}
-	takenAt, err := time.Parse(stamp, match[1])
-	return target, id, takenAt, err == nil
+	at, err := time.Parse(stamp, match[1])
+	b.TakenAt = at
+	return b, err == nil
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -53,8 +52,9 @@ func below(root *url.URL, to string) (string, error) {
 	return rel, nil
 }
 
-// checkData refuses a target in the directory of the store, which has no other files.
-func checkData(root *url.URL, at, data string) error {
+// checkRoot refuses a root in the directory of the store, which has no other files, and above it: who removes or
+// moves one of the two would remove or move both.
+func checkRoot(root *url.URL, data string) error {
 	if root.Scheme != backend.FileScheme {
 		return nil
 	}
@@ -62,11 +62,15 @@ func checkData(root *url.URL, at, data string) error {
 	if err != nil {
 		return err
 	}
-	dir, data = resolve(filepath.Join(dir, filepath.FromSlash(at))), resolve(data)
-	if dir == data || strings.HasPrefix(dir, strings.TrimSuffix(data, string(filepath.Separator))+string(filepath.Separator)) {
-		return fmt.Errorf("%q %w: it is in the data directory", path.Join(root.Path, at), ErrTarget)
+	if dir, data = resolve(dir), resolve(data); within(dir, data) || within(data, dir) {
+		return fmt.Errorf("backups in %s would be in or above the data directory %s: name a directory apart from it, best on another disk", dir, data)
 	}
 	return nil
+}
+
+// within reports whether dir is parent or below it.
+func within(dir, parent string) bool {
+	return dir == parent || strings.HasPrefix(dir, strings.TrimSuffix(parent, string(filepath.Separator))+string(filepath.Separator))
 }
 
 // resolve follows the symbolic links of a path whose end may be missing.

@@ -39,27 +39,29 @@ func TestBelow(t *testing.T) {
 	}
 }
 
-// A backup in the data directory would keep the store from opening.
-func TestDataDirectoryIsNoTarget(t *testing.T) {
+// A backup in the data directory would keep the store from opening. One above it would be removed with it.
+func TestRootIsApartFromTheData(t *testing.T) {
 	t.Parallel()
-	root := t.TempDir()
-	data := filepath.Join(root, "data")
-	if err := os.Mkdir(data, 0o700); err != nil {
+	dir := t.TempDir()
+	data := filepath.Join(dir, "a", "data")
+	if err := os.MkdirAll(data, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(data, filepath.Join(root, "link")); err != nil {
-		t.Skip(err)
-	}
-	u := backend.FileURL(root)
-	for at, refused := range map[string]bool{"": false, "dat": false, "data2": false, "data": true, "data/x/y": true, "link": true, "link/x": true} {
-		if err := checkData(u, at, data); refused != errors.Is(err, ErrTarget) {
-			t.Errorf("%q: got %v, want refused: %t", at, err, refused)
+	for name, to := range map[string]string{"link": data, "up": dir} {
+		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
+			t.Skip(err)
 		}
 	}
-	if err := checkData(backend.FileURL(filepath.Join(data, "backups")), "", data); err == nil {
-		t.Error("a root in the data directory: got no error")
+	for root, refused := range map[string]bool{
+		"": true, "a": true, "a/data": true, "a/data/x/y": true, "link": true, "link/x": true, "up/a": true,
+		"a/dat": false, "a/data2": false, "a/backups": false, "b": false, "up/b": false,
+	} {
+		_, err := New(folder{data}, Config{Root: backend.FileURL(filepath.Join(dir, root))})
+		if says := err != nil && strings.Contains(err.Error(), "name a directory apart from it"); says != refused {
+			t.Errorf("%q: got %v, want refused: %t", root, err, refused)
+		}
 	}
-	if err := checkData(&url.URL{Scheme: "gs", Host: "b"}, "data", data); err != nil {
+	if _, err := New(folder{data}, Config{Root: &url.URL{Scheme: "gs", Host: "b"}}); err != nil {
 		t.Errorf("a bucket: got %v", err)
 	}
 }

@@ -35,7 +35,7 @@ func (k *Keeper) step(ctx context.Context) (wait time.Duration) {
 		retry = min(retry, k.cfg.Every)
 	}
 	if err := k.look(ctx); err != nil {
-		k.failed(ctx, "backups cannot be listed, will try again", err)
+		k.failed(ctx, "the place of the backups cannot be used, will try again", err)
 		return retry
 	}
 	if k.cfg.Every == 0 {
@@ -53,7 +53,7 @@ func (k *Keeper) step(ctx context.Context) (wait time.Duration) {
 	return k.due()
 }
 
-// look finds the newest backup that other processes have taken, once.
+// look finds the newest backup that earlier processes have taken, once. It also notices another database's.
 func (k *Keeper) look(ctx context.Context) error {
 	k.mu.Lock()
 	looked := k.looked
@@ -68,6 +68,9 @@ func (k *Keeper) look(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = bucket.Close() }() // it was only read
+	if err := k.checkOwn(ctx, bucket, ""); err != nil {
+		return err
+	}
 	last, err := target{bucket, ""}.last(ctx)
 	if err != nil {
 		return err

@@ -162,7 +162,7 @@ func TestLongBackup(t *testing.T) {
 		work("renewed", true)
 		calls := b.calls
 		b.before = func(n int) (error, bool) {
-			if n > calls+6 { // mark, its list, backups, files twice, manifest
+			if n > calls+7 { // mark, its list, backups twice, files twice, manifest
 				return errDrawn, false
 			}
 			return nil, false
@@ -170,7 +170,7 @@ func TestLongBackup(t *testing.T) {
 		work("not renewed", false)
 		calls = b.calls
 		b.before = func(n int) (error, bool) {
-			if n == calls+7 { // the first renewal
+			if n == calls+8 { // the first renewal
 				time.Sleep(giveUpAfter + time.Minute)
 			}
 			return nil, false

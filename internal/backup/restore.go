@@ -1,15 +1,15 @@
 package backup
 
 import (
+	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -20,19 +20,38 @@ import (
 // A Restored is a backup that was written to a directory.
 type Restored struct {
 	Listed
-	Database string // the id of the store
-	BeganAt  time.Time
-	Bytes    int64
+	BeganAt time.Time
+	Bytes   int64
+	// Left is the directory that a killed restore had left. It was removed. Empty: there was none.
+	Left string
 }
 
-// Restore writes the newest backup of a bucket to dir, or the newest that was taken at the time at or
-// before. dir must be absent or empty. It gets its name in the last step, when every checksum was
-// right: a kill leaves dir.partial-....
-func Restore(ctx context.Context, b backend.Bucket, at time.Time, dir string) (r Restored, err error) {
+// A Choice is the newest backup of a database that was taken at the time At or before.
+type Choice struct {
+	// Database is the id of the store. Empty: the bucket must have backups of one database only.
+	Database string
+	// At is zero for the newest of all.
+	At time.Time
+}
+
+// partialSuffix makes the name of a directory that is not whole yet.
+const partialSuffix = ".countmill-restore"
+
+// Restore writes a backup of a bucket to dir, which must be absent or empty. It gets its name in the last step, when
+// every checksum was right: a kill leaves dir.countmill-restore, which the next restore to dir removes. The caller
+// sees to it that there is one restore to dir at a time.
+func Restore(ctx context.Context, b backend.Bucket, c Choice, dir string) (r Restored, err error) {
+	if dir, err = filepath.Abs(dir); err != nil {
+		return r, err
+	}
 	if err := checkEmpty(dir); err != nil {
 		return r, err
 	}
-	if r.Listed, err = newest(ctx, b, at); err != nil {
+	found, err := List(ctx, b)
+	if err != nil {
+		return r, err
+	}
+	if r.Listed, err = c.from(found); err != nil {
 		return r, err
 	}
 	t := target{b, r.Target}
@@ -40,12 +59,11 @@ func Restore(ctx context.Context, b backend.Bucket, at time.Time, dir string) (r
 	if err != nil {
 		return r, fmt.Errorf("%w: %s", err, r.older())
 	}
-	r.Database, r.BeganAt, r.Bytes = m.Database, m.BeganAt, m.bytes()
-	dir = filepath.Clean(dir)
-	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+	r.BeganAt, r.Bytes = m.BeganAt, m.bytes()
+	partial := dir + partialSuffix
+	if r.Left, err = prepare(dir, partial); err != nil {
 		return r, err
 	}
-	partial := dir + ".partial-" + strings.ToLower(rand.Text()[:8])
 	if err = t.fetch(ctx, m, partial); err == nil {
 		err = put(partial, dir)
 	} else if ctx.Err() == nil {
@@ -55,6 +73,23 @@ func Restore(ctx context.Context, b backend.Bucket, at time.Time, dir string) (r
 		return r, errors.Join(err, os.RemoveAll(partial))
 	}
 	return r, nil
+}
+
+// prepare makes room for dir and for partial. It returns the directory that a killed restore had left.
+func prepare(dir, partial string) (left string, err error) {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		return "", err
+	}
+	if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) { // it is empty, but can be a mount
+		return "", fmt.Errorf("%w: name a new directory, which the restore makes", err)
+	}
+	if info, err := os.Lstat(partial); err == nil && info.IsDir() {
+		if err := os.RemoveAll(partial); err != nil {
+			return "", err
+		}
+		left = partial
+	}
+	return left, os.Mkdir(partial, 0o700)
 }
 
 // older names the way to the backup before.
@@ -73,27 +108,28 @@ func checkEmpty(dir string) error {
 	return nil
 }
 
-func newest(ctx context.Context, b backend.Bucket, at time.Time) (Listed, error) {
-	found, err := List(ctx, b)
-	if err != nil {
-		return Listed{}, err
+// from chooses among backups, the oldest first.
+func (c Choice) from(found []Listed) (Listed, error) {
+	if len(found) == 0 {
+		return Listed{}, errors.New("there is no backup")
 	}
-	for i := len(found) - 1; i >= 0; i-- {
-		if at.IsZero() || !found[i].TakenAt.After(at) {
-			return found[i], nil
+	mine := slices.DeleteFunc(slices.Clone(found), func(b Listed) bool { return b.Database != cmp.Or(c.Database, found[0].Database) })
+	switch {
+	case len(mine) == 0:
+		return Listed{}, fmt.Errorf("there is no backup of database %s: --list shows the others", c.Database)
+	case c.Database == "" && len(mine) < len(found):
+		return Listed{}, errors.New("it has backups of several databases: choose one with --database; --list shows them")
+	}
+	for _, b := range slices.Backward(mine) {
+		if c.At.IsZero() || !b.TakenAt.After(c.At) {
+			return b, nil
 		}
 	}
-	if len(found) > 0 {
-		return Listed{}, fmt.Errorf("no backup is that old: the oldest was taken at %s", found[0].TakenAt.Format(time.RFC3339Nano))
-	}
-	return Listed{}, errors.New("there is no backup")
+	return Listed{}, fmt.Errorf("no backup is that old: the oldest was taken at %s", mine[0].TakenAt.Format(time.RFC3339Nano))
 }
 
-// fetch writes the files of a backup to a new directory.
+// fetch writes the files of a backup to an empty directory.
 func (t target) fetch(ctx context.Context, m manifest, dir string) error {
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return err
-	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(atOnce)
 	for _, f := range m.Files {
@@ -122,9 +158,6 @@ func (t target) fetchFile(ctx context.Context, f file, to string) error {
 
 // put gives the directory its name.
 func put(partial, dir string) error {
-	if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) { // it was empty
-		return err
-	}
 	if err := os.Rename(partial, dir); err != nil {
 		return err
 	}

@@ -22,9 +22,10 @@ type target struct {
 
 // A Listed is a backup in a list.
 type Listed struct {
-	ID      string
-	Target  string // the path of its target below the bucket
-	TakenAt time.Time
+	ID       string
+	Database string // the id of the store
+	Target   string // the path of its target below the bucket
+	TakenAt  time.Time
 
 	written time.Time // by the bucket's clock
 }
@@ -42,8 +43,9 @@ func listBelow(ctx context.Context, b backend.Bucket, prefix string) (found []Li
 		if err != nil {
 			return nil, err
 		}
-		if below, id, at, ok := parseName(o.Name); ok {
-			found = append(found, Listed{id, below, at, o.ModTime})
+		if b, ok := parseName(o.Name); ok {
+			b.written = o.ModTime
+			found = append(found, b)
 		}
 	}
 	slices.SortFunc(found, func(a, b Listed) int { return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Target, b.Target)) })

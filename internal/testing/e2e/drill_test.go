@@ -107,7 +107,7 @@ func (d *drill) lose(n int) {
 	p.stop(d.t)
 }
 
-var restoredLine = regexp.MustCompile(`backup (\S+Z)-[0-9a-f]{16} of \d+ bytes; everything accepted before (\S+) is in it`)
+var restoredLine = regexp.MustCompile(`backup (\S+Z)-[0-9a-f]+-[0-9a-f]{16} of \d+ bytes; everything accepted before (\S+) is in it`)
 
 // restore restores the newest backup, and returns when it began and when it was taken.
 func (d *drill) restore() (from, to time.Time) {
