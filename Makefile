@@ -1,6 +1,6 @@
 # Everything here also works by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := help
-.PHONY: help up test race coverage openapi lint golangci licences vulnerabilities screenshots page-load bench bench-peers bench-cost bench-staleness bench-memory scaling plots billion e2e outage overload chaos doors-chaos soak kills groups groups-google fulldisk simulate replay determinism planted planted-processes powercut fuzz examples identifiers identifiers-google mutate generate size release ci full
+.PHONY: help up test race coverage openapi lint golangci licences vulnerabilities screenshots page-load bench bench-peers bench-cost bench-staleness bench-memory scaling plots billion e2e outage overload mixture chaos doors-chaos soak kills groups groups-google fulldisk simulate replay determinism planted planted-processes powercut fuzz examples identifiers identifiers-google mutate generate size release ci full
 
 TMP ?= $(or $(TMPDIR),/tmp)
 OUTAGE ?= 10m
@@ -17,6 +17,7 @@ BILLION ?= 1e9
 LICENCES = Apache-2.0,BSD-2-Clause,BSD-3-Clause,ISC,MIT,MPL-2.0
 FUZZTIME ?= 5m
 OVERLOAD ?= 15s
+MIXTURE ?= 15s
 VERSION ?= v0.0.0-dev
 
 help: ## list the targets
@@ -118,6 +119,9 @@ outage: ## make Pub/Sub and Datastore unavailable for OUTAGE (10m), in three way
 	COUNTMILL_TEST_REQUIRE=emulators COUNTMILL_TEST_OUTAGE=$(OUTAGE) \
 		go test -count 1 -v -timeout 0 -parallel 6 -run 'TestPubSubAway|TestDatastoreAway' ./internal/testing/e2e
 
+mixture: ## 50 expensive reads and 8 bodies of 100,000 ids beside 40 callers of small requests, for MIXTURE (15s): none of those may fail or take over a second
+	COUNTMILL_TEST_MIXTURE=$(MIXTURE) COUNTMILL_TEST_MIXTURE_WITHIN=1s go test -count 1 -v -timeout 0 -run 'TestMixture$$' ./internal/testing/e2e
+
 overload: ## send ten times the load that `up`, a publisher without Pub/Sub and the library accept, and run a small caller next to bulk senders, for OVERLOAD (15s) each
 	COUNTMILL_TEST_OVERLOAD=$(OVERLOAD) COUNTMILL_TEST_OVERLOAD_TIMES=10 COUNTMILL_TEST_SHARES_P99=1s go test -count 1 -v -timeout 0 -run 'TestOverload' ./internal/testing/e2e
 
@@ -152,7 +156,7 @@ planted-processes: ## build countmill with planted bugs, one at a time: chaos, k
 	COUNTMILL_TEST_PLANTED=3 go test -count 1 -v -timeout 2h -run 'TestPlanted$$' ./internal/testing/e2e
 
 planted: ## plant bugs, one at a time: the simulator, the power cuts and the suites must find each in 5 runs of 5
-	COUNTMILL_TEST_PLANTED=5 go test -count 1 -v -timeout 2h -run TestPlanted ./internal/testing/sim ./backend/pebble ./backend/datastore ./sequence ./internal/recount
+	COUNTMILL_TEST_PLANTED=5 go test -count 1 -v -timeout 2h -run TestPlanted ./internal/testing/sim ./backend/pebble ./backend/datastore ./publisher ./reader ./sequence ./internal/httpapi ./internal/recount
 
 powercut: ## cut the power CUTS (10000) times on pebble:, a tenth of them on the whole of up, from SEED on
 	go test -count 1 -v -timeout 0 -run 'TestPowerCut$$' ./backend/pebble -cuts $(CUTS) -seed $(SEED)

@@ -35,7 +35,7 @@ const (
 	pooledResources
 )
 
-// shared is everything that callers share, with its limit and a caller's share of it. docs/howto/secure.md has the same rows.
+// shared is everything that callers share, with its limit and a caller's share of it. docs/reference/limits.md has the same rows.
 var shared = [...]resource{
 	bodiesSent:  {name: "bytes of bodies of increments", most: func(c *Config) int { return budgetOf(c.Increments.MaxPending, c.Increments.MaxBody) }, keen: keen},
 	bodiesAsked: {name: "bytes of other bodies", most: func(c *Config) int { return budgetOf(c.MaxPending, api.MaxBody) }, keen: keen},

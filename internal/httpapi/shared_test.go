@@ -41,10 +41,18 @@ var sharing = map[string]string{
 // the table: those that are shared elsewhere name the test of that.
 func TestEveryResourceIsShared(t *testing.T) {
 	t.Parallel()
+	text, err := os.ReadFile("../../docs/reference/limits.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(text)
 	for n, r := range httpapi.Shared() {
 		t.Run(r.Name, func(t *testing.T) {
 			t.Parallel()
-			if r.Share != "" {
+			if !strings.Contains(page, "\n"+r.Row+"\n") {
+				t.Errorf("docs/reference/limits.md has no row %s", r.Row)
+			}
+			if r.Tested != "" {
 				wantTest(t, r.Tested)
 				return
 			}
