@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/fair"
@@ -20,14 +21,20 @@ const turnKeys = 1000
 
 type callerKey struct{}
 
-// WithCaller returns a context for calls of a caller. Callers take turns at the store. Callers without a name are one.
-func WithCaller(ctx context.Context, name string) context.Context {
-	return context.WithValue(ctx, callerKey{}, name)
+type caller struct {
+	name  string
+	since time.Time
 }
 
-func callerOf(ctx context.Context) string {
-	name, _ := ctx.Value(callerKey{}).(string)
-	return name
+// WithCaller returns a context for one read of a caller. Callers take turns at the store. Of one caller's reads the one that
+// began first is first, or each of many would wait for all others again and again. Callers without a name are one.
+func WithCaller(ctx context.Context, name string) context.Context {
+	return context.WithValue(ctx, callerKey{}, caller{name, time.Now()})
+}
+
+func callerOf(ctx context.Context) caller {
+	by, _ := ctx.Value(callerKey{}).(caller)
+	return by
 }
 
 // A room bounds the keys that are read at once. Who finds it full waits in the caller's line, and the lines take turns. Reads
@@ -43,18 +50,18 @@ type room struct {
 // enter waits until it is the turn of n keys of the caller. Call leave with them. An error matches
 // countmill.ErrUnavailable if too many wait, and the error of ctx if that ended first.
 func (r *room) enter(ctx context.Context, n int) error {
-	caller := callerOf(ctx)
+	by := callerOf(ctx)
 	r.mu.Lock()
 	if r.lines.Empty() && r.used < r.most {
 		r.used += n
 		r.mu.Unlock()
 		return nil
 	}
-	if waiting := r.lines.Held(); r.lines.Of(caller)+n > keenWaiting*(r.mostWaiting-waiting-n) {
+	if waiting := r.lines.Held(); r.lines.Of(by.name)+n > keenWaiting*(r.mostWaiting-waiting-n) {
 		r.mu.Unlock()
 		return fmt.Errorf("%w: reads of %d keys wait for the store (limit: %d, and a share of that for each caller)", countmill.ErrUnavailable, waiting, r.mostWaiting)
 	}
-	w := r.lines.Join(caller, n, turnKeys)
+	w := r.lines.Join(by.name, by.since, n, turnKeys)
 	r.mu.Unlock()
 	select {
 	case <-w.Granted:

@@ -1,6 +1,9 @@
 package fair
 
-import "container/list"
+import (
+	"container/list"
+	"time"
+)
 
 // Lines are those who wait, a line for each caller. The lines take turns. Its methods need its owner's lock. The zero value
 // is empty.
@@ -24,6 +27,7 @@ type Waiter struct {
 	Cost    int
 	Granted chan struct{} // closed by the owner after Next
 
+	since time.Time
 	line  *line
 	place *list.Element // nil once it was taken out
 }
@@ -45,8 +49,8 @@ func (ls *Lines) Of(caller string) int {
 // Callers is the number of lines.
 func (ls *Lines) Callers() int { return len(ls.lines) }
 
-// Join puts a waiter at the end of its caller's line. A line begins with the credit turn.
-func (ls *Lines) Join(caller string, cost, turn int) *Waiter {
+// Join puts a waiter into its caller's line, behind those that are as old or older. A line begins with the credit turn.
+func (ls *Lines) Join(caller string, since time.Time, cost, turn int) *Waiter {
 	l := ls.lines[caller]
 	if l == nil {
 		l = &line{caller: caller, credit: turn}
@@ -55,8 +59,16 @@ func (ls *Lines) Join(caller string, cost, turn int) *Waiter {
 		}
 		ls.lines[caller], l.place = l, ls.turns.PushBack(l)
 	}
-	w := &Waiter{Cost: cost, line: l, Granted: make(chan struct{})}
-	w.place = l.waiting.PushBack(w)
+	w := &Waiter{Cost: cost, since: since, line: l, Granted: make(chan struct{})}
+	before := l.waiting.Back()
+	for before != nil && before.Value.(*Waiter).since.After(since) {
+		before = before.Prev()
+	}
+	if before == nil {
+		w.place = l.waiting.PushFront(w)
+	} else {
+		w.place = l.waiting.InsertAfter(w, before)
+	}
 	l.held += cost
 	ls.held += cost
 	return w

@@ -3,6 +3,7 @@ package fair
 import (
 	"slices"
 	"testing"
+	"time"
 )
 
 // Lines take turns: a caller with large ones gets no more than others, and those who leave leave nothing.
@@ -12,7 +13,7 @@ func TestLines(t *testing.T) {
 	of := make(map[*Waiter]string)
 	join := func(caller string, cost, n int) {
 		for range n {
-			of[ls.Join(caller, cost, 10)] = caller
+			of[ls.Join(caller, time.Time{}, cost, 10)] = caller
 		}
 	}
 	join("large", 30, 4)
@@ -46,5 +47,22 @@ func TestLines(t *testing.T) {
 	}
 	if ls.Held() != 0 || ls.Callers() != 0 {
 		t.Errorf("%d are left", ls.Held())
+	}
+}
+
+// In a line the oldest is first, and those of one age are in the order in which they came.
+func TestTheOldestOfALineIsFirst(t *testing.T) {
+	t.Parallel()
+	var ls Lines
+	began := time.Now()
+	var want, got []*Waiter
+	for _, age := range []int{3, 5, 3, 9, 1, 5} {
+		want = append(want, ls.Join("a", began.Add(-time.Duration(age)*time.Second), 1, 10))
+	}
+	for !ls.Empty() {
+		got = append(got, ls.Next(10))
+	}
+	if !slices.Equal(got, []*Waiter{want[3], want[1], want[5], want[0], want[2], want[4]}) {
+		t.Errorf("got %v of %v", got, want)
 	}
 }

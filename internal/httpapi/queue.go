@@ -83,7 +83,7 @@ func (q *queue) enter(ctx context.Context, caller string, cost int, now time.Tim
 		q.mu.Unlock()
 		return t, err
 	}
-	w := q.lines.Join(caller, cost, q.turnLocked())
+	w := q.lines.Join(caller, now, cost, q.turnLocked())
 	q.mu.Unlock()
 	return t, q.wait(ctx, w)
 }

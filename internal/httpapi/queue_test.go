@@ -65,7 +65,7 @@ func (q *steadyQueue) rooms() (under, wait int) {
 	}
 	under = q.queue.under
 	for wait < 10_000_000 && q.tooLongLocked("a") == nil {
-		q.lines.Join("a", 100, q.turnLocked())
+		q.lines.Join("a", q.now, 100, q.turnLocked())
 		wait += 100
 	}
 	return under, wait
