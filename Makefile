@@ -1,6 +1,6 @@
 # Everything here also works by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := help
-.PHONY: help up test race coverage openapi lint golangci licences vulnerabilities screenshots page-load bench bench-peers bench-cost bench-staleness bench-memory scaling plots billion e2e outage overload chaos doors-chaos soak kills groups groups-google fulldisk simulate replay determinism planted planted-processes powercut fuzz examples identifiers identifiers-google mutate generate size release ci full
+.PHONY: help up test race coverage openapi lint golangci licences vulnerabilities screenshots page-load bench bench-peers bench-cost bench-staleness bench-memory scaling plots billion e2e outage overload mixture chaos doors-chaos soak kills groups groups-google fulldisk simulate replay determinism planted planted-processes powercut fuzz examples identifiers identifiers-google mutate generate size release ci full
 
 TMP ?= $(or $(TMPDIR),/tmp)
 OUTAGE ?= 10m
@@ -17,6 +17,7 @@ BILLION ?= 1e9
 LICENCES = Apache-2.0,BSD-2-Clause,BSD-3-Clause,ISC,MIT,MPL-2.0
 FUZZTIME ?= 5m
 OVERLOAD ?= 15s
+MIXTURE ?= 15s
 VERSION ?= v0.0.0-dev
 
 help: ## list the targets
@@ -117,6 +118,9 @@ determinism: ## run 100 seeds 100 times each: a seed always has the same trace
 outage: ## make Pub/Sub and Datastore unavailable for OUTAGE (10m), in three ways each; takes some minutes more than OUTAGE
 	COUNTMILL_TEST_REQUIRE=emulators COUNTMILL_TEST_OUTAGE=$(OUTAGE) \
 		go test -count 1 -v -timeout 0 -parallel 6 -run 'TestPubSubAway|TestDatastoreAway' ./internal/testing/e2e
+
+mixture: ## 50 expensive reads and 8 bodies of 100,000 ids beside 40 callers of small requests, for MIXTURE (15s): none of those may fail or take over a second
+	COUNTMILL_TEST_MIXTURE=$(MIXTURE) COUNTMILL_TEST_MIXTURE_WITHIN=1s go test -count 1 -v -timeout 0 -run 'TestMixture$$' ./internal/testing/e2e
 
 overload: ## send ten times the load that `up`, a publisher without Pub/Sub and the library accept, and run a small caller next to bulk senders, for OVERLOAD (15s) each
 	COUNTMILL_TEST_OVERLOAD=$(OVERLOAD) COUNTMILL_TEST_OVERLOAD_TIMES=10 COUNTMILL_TEST_SHARES_P99=1s go test -count 1 -v -timeout 0 -run 'TestOverload' ./internal/testing/e2e

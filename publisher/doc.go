@@ -3,13 +3,16 @@
 //
 //	Add, Counter.Add ──> cells: one sum a counter ─┐  open: at most
 //	Publish ───────────> requests ─────────────────┤  MaxEntries, MaxBytes
-//	PublishKeyed ──────> requests, cut already ────┘
+//	PublishKeyed ──────> requests, cut already ────┘  long ones one after the other
 //	                                               │  linger, or a flush, and a free slot
 //	                                               v
 //	                        seal: sums in wire.Order, cut into parts, packed
 //	                                               │  bytes that never change again
 //	                                               v
 //	                        at most MaxInFlight calls to the bus at once
+//
+// A long request shares no batch with others. Its messages are small, have a quarter of the calls, and take turns with those of the
+// batches: so a request with few increments waits for a part of a long one, and not for all of it.
 //
 // # The promise
 //
@@ -53,8 +56,8 @@
 //
 // MaxEntries and MaxBytes bound the open batch by distinct counters, not by increments. The
 // publisher seals a batch only when all messages of the last one are on the bus or in one of the
-// MaxInFlight calls. So the messages under way are at most one batch and MaxInFlight messages of
-// 512 KiB. The batch has its sums and its encoded bytes, together less than twice MaxBytes.
+// MaxInFlight calls. It seals a long request, of over 5,000 increments that are cut already, by itself in the same way. So
+// the messages under way are at most one batch, one long request, and MaxInFlight messages of 512 KiB. The batch has its sums and its encoded bytes, together less than twice MaxBytes.
 //
 // Unused counters stay in memory for a minute or two, so that their next increment needs no
 // allocation. There are at most 2*MaxEntries of them, in at most MaxBytes, or a quarter more than

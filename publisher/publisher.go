@@ -172,6 +172,7 @@ type Publisher struct {
 	final    *harvest           // the last harvest of the stripes, by Close, until it is sealed
 	past     []*harvest         // harvests of past minutes, by turnLocked, oldest first
 	requests *list.List         // of *request, admitted and not sealed, oldest first
+	long     long               // requests that take turns with all others
 	urgent   bool               // a Flush or Close waits: no linger
 	known    *knownKeys         // keys admitted
 	seals    map[*seal]struct{} // not settled
@@ -241,7 +242,7 @@ func (p *Publisher) Close(ctx context.Context) error {
 	}
 	p.closed, p.urgent = true, true
 	p.final = p.harvest(new(harvest), true)
-	idle := !p.started.Load() && p.final.increments == 0 && p.requests.Len() == 0
+	idle := !p.started.Load() && p.final.increments == 0 && p.waitingLocked() == 0
 	p.mu.Unlock()
 	defer p.abort()
 	if idle && p.started.CompareAndSwap(false, true) {
@@ -265,8 +266,10 @@ func (p *Publisher) unsettled(cause error) error {
 	for s := range p.seals {
 		n += s.increments
 	}
-	for e := p.requests.Front(); e != nil; e = e.Next() {
-		n += e.Value.(*request).increments
+	for _, waiting := range []*list.List{p.requests, &p.long.requests} {
+		for e := waiting.Front(); e != nil; e = e.Next() {
+			n += e.Value.(*request).increments
+		}
 	}
 	if p.final != nil {
 		n += p.final.increments

@@ -33,7 +33,7 @@ type request struct {
 
 	trace *wire.Trace // the span that called; nil if it is not sampled, or there is no Tracer
 
-	place *list.Element // in Publisher.requests; nil once sealed or withdrawn
+	place *list.Element // in Publisher.requests or long.requests; nil once sealed or withdrawn
 	done  chan struct{} // closed when the outcome is known
 	err   error         // read it after done
 	seal  *seal         // nil before the seal
@@ -348,8 +348,12 @@ func (p *Publisher) admit(r *request) (first bool, err error) {
 	if keyed {
 		r.known = p.known.admit(&r.parts[0])
 	}
-	first = p.requests.Len() == 0
-	r.place = p.requests.PushBack(r)
+	waiting := p.requests
+	if r.isLong() {
+		waiting = &p.long.requests
+	}
+	first = waiting.Len() == 0
+	r.place = waiting.PushBack(r)
 	return first, nil
 }
 
@@ -373,6 +377,7 @@ func (p *Publisher) withdraw(r *request) bool {
 	}
 	// Taken off the list, it is in no seal: the caller may say that nothing is counted.
 	p.requests.Remove(r.place)
+	p.long.requests.Remove(r.place) // it is in one of them
 	r.place = nil
 	// Others may use its room now.
 	p.open.add(-r.increments, -r.bytes)

@@ -24,6 +24,7 @@ type seal struct {
 	kept []kept
 	adds int // number of the last message with increments of Add or without ids; -1 if there is none
 
+	long     bool   // it is one long request
 	unsent   int    // messages that the bus does not have yet; under Publisher.mu
 	messages []Sent // what is known of each message; under Publisher.mu until done
 	err      error  // why the outcome is unknown; read it after done
@@ -52,8 +53,7 @@ func (p *Publisher) takeLocked() (*seal, []*harvest) {
 	if h == nil {
 		h = p.harvest(&p.taken, p.closed)
 	}
-	s := &seal{done: make(chan struct{}), taken: p.cfg.env.Now()}
-	h.minute = wire.MinuteOf(s.taken) // for requests, if the harvest is empty
+	s := p.newSeal(h)
 	all := append([]*harvest{h}, p.past...)
 	p.past = nil
 	var held size
@@ -62,23 +62,38 @@ func (p *Publisher) takeLocked() (*seal, []*harvest) {
 		held = held.plus(h.held)
 	}
 	for e := p.requests.Front(); e != nil; e = e.Next() {
-		r := e.Value.(*request)
-		r.place = nil
-		s.requests = append(s.requests, r)
-		s.increments += r.increments
-		if !r.at.IsZero() {
-			s.oldest = earlier(s.oldest, r.at)
-		}
-		held = held.plus(size{int(r.increments), r.bytes})
+		held = held.plus(s.take(e.Value.(*request)))
 	}
-	p.open.release(held)
 	p.requests.Init()
 	p.urgent = p.closed
+	p.sealLocked(s, held)
+	return s, all
+}
+
+func (p *Publisher) newSeal(h *harvest) *seal {
+	s := &seal{done: make(chan struct{}), taken: p.cfg.env.Now()}
+	h.minute = wire.MinuteOf(s.taken) // for requests, if the harvest is empty
+	return s
+}
+
+// take takes a request, and returns what it counted for in the open batch.
+func (s *seal) take(r *request) size {
+	r.place = nil
+	s.requests = append(s.requests, r)
+	s.increments += r.increments
+	if !r.at.IsZero() {
+		s.oldest = earlier(s.oldest, r.at)
+	}
+	return size{int(r.increments), r.bytes}
+}
+
+// sealLocked notes a seal that took so much from the open batch.
+func (p *Publisher) sealLocked(s *seal, held size) {
+	p.open.release(held)
 	p.sealed++
 	s.n = p.sealed
 	p.seals[s] = struct{}{}
 	p.stats.Increments += s.increments
-	return s, all
 }
 
 // add adds the counts of a harvest.
@@ -160,7 +175,11 @@ func (p *Publisher) pack(s *seal, all []*harvest) []*sealed {
 	if len(parts) == 1 && parts[0].Kind == wire.Anonymous {
 		parts[0].ID, s.sole = s.hash.Sole(0), true
 	}
-	payloads, first := wire.PackFirst(s.oldest, id, parts, wire.MaxBatch)
+	size := wire.MaxBatch
+	if s.long {
+		size = longMessage
+	}
+	payloads, first := wire.PackFirst(s.oldest, id, parts, size)
 	s.place(first, len(parts)-len(own))
 	messages := make([]*sealed, len(payloads))
 	s.messages = make([]Sent, len(payloads))

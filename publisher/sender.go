@@ -75,12 +75,17 @@ func (p *Publisher) advance() (wait time.Duration, finished bool) {
 			return time.Hour, false // run ends
 		}
 		p.dispatchLocked()
+		if s, all := p.takeLongLocked(); s != nil {
+			p.mu.Unlock()
+			p.enqueue(s, p.pack(s, all))
+			continue
+		}
 		now := p.cfg.env.Now()
 		p.turnLocked(now)
 		due, ok := p.dueLocked()
 		if !ok {
 			p.urgent = p.closed
-			finished = p.closed && p.final == nil && len(p.seals) == 0
+			finished = p.closed && p.final == nil && len(p.seals) == 0 && p.waitingLocked() == 0
 			p.mu.Unlock()
 			return time.Hour, finished
 		}
@@ -121,15 +126,15 @@ func (p *Publisher) dueLocked() (time.Time, bool) {
 
 // lingerLocked is how long the open batch waits for more after its first increment.
 func (p *Publisher) lingerLocked() time.Duration {
-	after := min(gatherShare*p.busy, gather)
+	after, inFlight := min(gatherShare*p.busy, gather), p.inFlight-p.long.inFlight
 	switch {
 	case p.cfg.Linger >= 0 && p.requests.Len() > 0:
 		return p.cfg.Linger
 	case p.cfg.Linger >= 0:
 		return max(p.cfg.Linger, after)
-	case p.inFlight == 0 && p.requests.Len() > 0:
+	case inFlight == 0 && p.requests.Len() > 0:
 		return 0
-	case p.inFlight == 0:
+	case inFlight == 0:
 		return after
 	// The end of the calls wakes the sender earlier.
 	case p.requests.Len() > 0:
@@ -148,14 +153,20 @@ func (p *Publisher) enqueue(s *seal, messages []*sealed) {
 		p.settleLocked(s)
 		return
 	}
+	if s.long {
+		p.long.queue = messages
+		return
+	}
 	p.queue = messages
 }
 
 // dispatchLocked starts deliveries while there are messages and slots.
 func (p *Publisher) dispatchLocked() {
-	for len(p.queue) > 0 && p.inFlight < p.cfg.MaxInFlight {
-		m := p.queue[0]
-		p.queue[0], p.queue = nil, p.queue[1:]
+	for p.inFlight < p.cfg.MaxInFlight {
+		m := p.nextLocked()
+		if m == nil {
+			return
+		}
 		p.inFlight++
 		p.deliveries.Add(1)
 		p.cfg.env.Go(func() {
@@ -205,6 +216,9 @@ func (m *sealed) receipt() wire.Receipt {
 func (p *Publisher) settle(m *sealed, err error, reply *wire.Reply) {
 	p.mu.Lock()
 	p.inFlight--
+	if m.seal.long {
+		p.long.inFlight--
+	}
 	p.settleMessageLocked(m, err, reply)
 	p.mu.Unlock()
 	p.signal()
@@ -234,7 +248,7 @@ type unclosed struct{ error }
 func (p *Publisher) drop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.queue = nil
+	p.queue, p.long.queue = nil, nil
 	for _, h := range append(p.past, p.final) {
 		if h != nil {
 			p.open.release(h.held)

@@ -37,8 +37,8 @@ func (p *Publisher) Stats() Stats {
 	s := p.stats
 	s.Refused = p.refused.Load()
 	s.OpenEntries, s.OpenBytes = p.open.entries.Load(), p.open.bytes.Load()
-	s.InFlight, s.Queued = int64(p.inFlight), int64(len(p.queue))
-	s.Unsettled, s.Waiting = int64(len(p.seals)), int64(p.requests.Len())
+	s.InFlight, s.Queued = int64(p.inFlight), int64(len(p.queue)+len(p.long.queue))
+	s.Unsettled, s.Waiting = int64(len(p.seals)), int64(p.waitingLocked())
 	return s
 }
 

@@ -52,6 +52,10 @@ type Config struct {
 	// that was opened. Default 10s.
 	CheckEvery time.Duration
 
+	// KeysAtOnce is about the most keys that are read at once. Callers take turns (WithCaller). Datastore's answer takes
+	// some 2.6 KB of memory for a key. A store in this process needs a processor for each 1,000 of them. Default 32,768.
+	KeysAtOnce int
+
 	// BoardAge is the age at which a board is made again, if somebody asks for it and a sum has changed.
 	// Default 10s.
 	BoardAge time.Duration
@@ -86,6 +90,7 @@ func (c Config) withDefaults() Config {
 	c.Guess = cmp.Or(c.Guess, 1)
 	c.Remember = cmp.Or(c.Remember, 1<<16)
 	c.LagEvery = cmp.Or(c.LagEvery, 5*time.Second)
+	c.KeysAtOnce = cmp.Or(c.KeysAtOnce, 32<<10)
 	c.BoardAge = cmp.Or(c.BoardAge, 10*time.Second)
 	c.boardSize = cmp.Or(c.boardSize, board.Size)
 	c.CheckEvery = cmp.Or(c.CheckEvery, store.CheckEvery)
@@ -114,6 +119,9 @@ func (c Config) validate() error {
 	}
 	if c.BoardRate < 0 {
 		errs = append(errs, fmt.Errorf("BoardRate must not be negative, got %d", c.BoardRate))
+	}
+	if c.KeysAtOnce < 0 {
+		errs = append(errs, fmt.Errorf("KeysAtOnce must not be negative, got %d", c.KeysAtOnce))
 	}
 	if c.MaxShardsPerPage < 0 {
 		errs = append(errs, fmt.Errorf("MaxShardsPerPage must not be negative, got %d", c.MaxShardsPerPage))

@@ -93,17 +93,16 @@ func checkList(prefix, after string, limit int) error {
 }
 
 func (r *Reader) listRecords(ctx context.Context, view store.View, prefix, after string, limit int) ([]store.Record, error) {
-	call, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
-	defer cancel()
-	r.stats.lists.Add(1)
-	records, err := view.List(call, prefix, after, limit)
-	if err == nil && prefix == "" {
-		records, err = pastGroups(call, view, records, limit)
-	}
-	if err != nil {
-		return nil, r.storeError(ctx, "listing counters", err)
-	}
-	return records, nil
+	var records []store.Record
+	err := r.call(ctx, limit, "listing counters", func(ctx context.Context) (err error) {
+		r.stats.lists.Add(1)
+		records, err = view.List(ctx, prefix, after, limit)
+		if err == nil && prefix == "" {
+			records, err = pastGroups(ctx, view, records, limit)
+		}
+		return err
+	})
+	return records, err
 }
 
 // cut returns the records of one page: at least one, if there are any.

@@ -190,28 +190,36 @@ func (r *Reader) remember(t *partial) {
 	r.shards.Remove(t.counter)
 }
 
-// lookup makes one look-up, within Config.Timeout, and counts it. The time has the wait for its turn in it.
-func (r *Reader) lookup(ctx context.Context, view store.View, keys []store.Key) ([]store.Value, error) {
+// lookup makes one look-up, and counts it.
+func (r *Reader) lookup(ctx context.Context, view store.View, keys []store.Key) (values []store.Value, err error) {
+	err = r.call(ctx, len(keys), "looking up shards", func(ctx context.Context) (err error) {
+		r.stats.lookups.Add(1)
+		r.stats.keys.Add(int64(len(keys)))
+		values, err = view.Lookup(ctx, keys)
+		if err == nil && len(values) != len(keys) {
+			err = fmt.Errorf("the store answered %d of %d keys", len(values), len(keys))
+		}
+		return err
+	})
+	return values, err
+}
+
+// call calls the store for about n keys, within Config.Timeout. The time has the wait for its turn in it.
+func (r *Reader) call(ctx context.Context, n int, doing string, read func(context.Context) error) error {
 	call, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
 	defer cancel()
-	entered, err := r.room.enter(call, len(keys))
+	err := r.room.enter(call, n)
 	if errors.Is(err, countmill.ErrUnavailable) {
-		return nil, err
+		return err
+	}
+	if err == nil {
+		defer r.room.leave(n)
+		err = read(call)
 	}
 	if err != nil {
-		return nil, r.storeError(ctx, "looking up shards", err)
+		return r.storeError(ctx, doing, err)
 	}
-	defer r.room.leave(entered)
-	r.stats.lookups.Add(1)
-	r.stats.keys.Add(int64(len(keys)))
-	values, err := view.Lookup(call, keys)
-	if err == nil && len(values) != len(keys) {
-		err = fmt.Errorf("the store answered %d of %d keys", len(values), len(keys))
-	}
-	if err != nil {
-		return nil, r.storeError(ctx, "looking up shards", err)
-	}
-	return values, nil
+	return nil
 }
 
 // storeError wraps a store's error in countmill.ErrUnavailable, unless the caller gave up: then

@@ -26,7 +26,7 @@ type Reader struct {
 	cfg   Config
 
 	shards     *lru.Cache[string, int] // the last known number of shards of a counter
-	room       room                    // of all look-ups
+	room       room                    // of all reads
 	flights    flights[[]Total]
 	refreshing busy
 	clock      storetime.Clock
@@ -48,7 +48,8 @@ func New(st Store, cache store.Cache, cfg Config) (*Reader, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("reader: %w", err)
 	}
-	r := &Reader{store: st, cfg: cfg.withDefaults(), room: room{most: maxKeysAtOnce, mostWaiting: maxKeysWaiting}}
+	r := &Reader{store: st, cfg: cfg.withDefaults()}
+	r.room = room{most: r.cfg.KeysAtOnce, mostWaiting: maxKeysWaiting}
 	r.workers.every = r.cfg.LagEvery
 	r.clock.Env, r.workers.clock.Env = r.cfg.env, r.cfg.env
 	r.clock.NeverEarly = true // a total in the cache must not be older than the caller permits

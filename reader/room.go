@@ -1,91 +1,93 @@
 package reader
 
 import (
-	"container/list"
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/fair"
 )
 
-// maxKeysAtOnce is the most keys of all look-ups under way. Datastore's answer takes some 2.6 KB of memory for a key.
-const maxKeysAtOnce = 32 << 10
+// maxKeysWaiting is the most keys of reads that wait. More could not have a turn within Timeout of a slow store.
+const maxKeysWaiting = 128 << 10
 
-// maxKeysWaiting is the most keys of look-ups that wait. More could not have a turn within Timeout of a slow store.
-const maxKeysWaiting = 4 * maxKeysAtOnce
+// keenWaiting bounds the keys of a caller that wait, to so many times what is free.
+const keenWaiting = 4
 
-// A room bounds the keys that are looked up at once. Look-ups that find it full enter in the order in
-// which they came.
+// turnKeys is the keys of a caller's turn: those of one call of the store.
+const turnKeys = 1000
+
+type callerKey struct{}
+
+type caller struct {
+	name  string
+	since time.Time
+}
+
+// WithCaller returns a context for one read of a caller. Callers take turns at the store. Of one caller's reads the one that
+// began first is first, or each of many would wait for all others again and again. Callers without a name are one.
+func WithCaller(ctx context.Context, name string) context.Context {
+	return context.WithValue(ctx, callerKey{}, caller{name, time.Now()})
+}
+
+func callerOf(ctx context.Context) caller {
+	by, _ := ctx.Value(callerKey{}).(caller)
+	return by
+}
+
+// A room bounds the keys that are read at once. Who finds it full waits in the caller's line, and the lines take turns. Reads
+// are cut into calls of the store, so an expensive one waits for its turn again and again.
 type room struct {
 	most, mostWaiting int
 
-	mu      sync.Mutex
-	used    int
-	waiting list.List // of *entrant
-	keys    int       // of those
+	mu    sync.Mutex
+	used  int
+	lines fair.Lines // by keys
 }
 
-// An entrant is a look-up that waits.
-type entrant struct {
-	keys    int
-	entered chan struct{} // closed when it has entered
-}
-
-// enter waits until n keys fit, or all are free. Call leave with the keys that it returns. An error matches
+// enter waits until it is the turn of n keys of the caller. Call leave with them. An error matches
 // countmill.ErrUnavailable if too many wait, and the error of ctx if that ended first.
-func (r *room) enter(ctx context.Context, n int) (keys int, err error) {
-	keys = min(n, r.most)
+func (r *room) enter(ctx context.Context, n int) error {
+	by := callerOf(ctx)
 	r.mu.Lock()
-	if r.waiting.Len() == 0 && r.used+keys <= r.most {
-		r.used += keys
+	if r.lines.Empty() && r.used < r.most {
+		r.used += n
 		r.mu.Unlock()
-		return keys, nil
+		return nil
 	}
-	if r.keys+keys > r.mostWaiting {
-		waiting := r.keys
+	if waiting := r.lines.Held(); r.lines.Of(by.name)+n > keenWaiting*(r.mostWaiting-waiting-n) {
 		r.mu.Unlock()
-		return 0, fmt.Errorf("%w: look-ups of %d keys wait for the store (limit: %d)", countmill.ErrUnavailable, waiting, r.mostWaiting)
+		return fmt.Errorf("%w: reads of %d keys wait for the store (limit: %d, and a share of that for each caller)", countmill.ErrUnavailable, waiting, r.mostWaiting)
 	}
-	e := &entrant{keys: keys, entered: make(chan struct{})}
-	place := r.waiting.PushBack(e)
-	r.keys += keys
+	w := r.lines.Join(by.name, by.since, n, turnKeys)
 	r.mu.Unlock()
 	select {
-	case <-e.entered:
-		return keys, nil
+	case <-w.Granted:
+		return nil
 	case <-ctx.Done():
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	select {
-	case <-e.entered: // meanwhile
-		return keys, nil
-	default:
+	if !r.lines.Leave(w) { // its turn came meanwhile
+		return nil
 	}
-	r.waiting.Remove(place)
-	r.keys -= keys
-	r.admitLocked() // the next one may need fewer keys
-	return 0, fmt.Errorf("look-ups of %d keys are under way, and this one got no turn: %w", r.used, ctx.Err())
+	return fmt.Errorf("reads of %d keys are under way, and this one got no turn: %w", r.used, ctx.Err())
 }
 
-func (r *room) leave(keys int) {
+func (r *room) leave(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.used -= keys
+	r.used -= n
 	r.admitLocked()
 }
 
-// admitLocked lets the first look-ups in, as long as they fit.
+// admitLocked lets in those whose turn it is. The last one may have more keys than there is room for.
 func (r *room) admitLocked() {
-	for first := r.waiting.Front(); first != nil; first = r.waiting.Front() {
-		e := first.Value.(*entrant)
-		if r.used+e.keys > r.most {
-			return
-		}
-		r.used += e.keys
-		r.keys -= e.keys
-		r.waiting.Remove(first)
-		close(e.entered)
+	for !r.lines.Empty() && r.used < r.most {
+		w := r.lines.Next(turnKeys)
+		r.used += w.Cost
+		close(w.Granted)
 	}
 }

@@ -15,11 +15,11 @@ import (
 	"github.com/countmill/countmill/store/storetest/fakestore"
 )
 
-// Look-ups enter in their order, also one of more keys than there is room for; never more than fit.
+// Reads enter in their order, also one of more keys than there is room for. The last one may have more keys than fit.
 func TestRoom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := &room{most: 10, mostWaiting: 40}
+		r := &room{most: 10, mostWaiting: 400}
 		sizes := []int{6, 4, 7, 1, 25, 2, 10, 1}
 		entered := make([]time.Time, len(sizes))
 		var inside atomic.Int64
@@ -28,25 +28,90 @@ func TestRoom(t *testing.T) {
 		var all sync.WaitGroup
 		for i, n := range sizes {
 			all.Go(func() {
-				keys, err := r.enter(ctx, n)
-				if err != nil {
+				if err := r.enter(ctx, n); err != nil {
 					t.Error(err)
 					return
 				}
 				entered[i] = time.Now()
-				if now := inside.Add(int64(keys)); now > 10 {
+				if now := inside.Add(int64(n)); now >= 10+25 { // the last one to enter may have 25 keys
 					t.Errorf("%d keys are inside", now)
 				}
 				time.Sleep(time.Second)
-				inside.Add(-int64(keys))
-				r.leave(keys)
+				inside.Add(-int64(n))
+				r.leave(n)
 			})
 			synctest.Wait()
 		}
 		all.Wait()
-		if entered[0].IsZero() || !slices.IsSortedFunc(entered, time.Time.Compare) || r.used != 0 || r.keys != 0 || r.waiting.Len() != 0 {
-			t.Errorf("they entered at %v, %d keys are left, %d wait", entered, r.used, r.waiting.Len())
+		if entered[0].IsZero() || !slices.IsSortedFunc(entered, time.Time.Compare) || r.used != 0 || !r.lines.Empty() {
+			t.Errorf("they entered at %v, %d keys are left, %d wait", entered, r.used, r.lines.Held())
 		}
+	})
+}
+
+// A caller with one read waits for one read of another caller with many, and not for all of them.
+func TestRoomTakesTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := &room{most: turnKeys, mostWaiting: 100 * turnKeys}
+		read := func(caller string, n int) {
+			ctx, cancel := context.WithTimeout(WithCaller(t.Context(), caller), time.Minute)
+			defer cancel()
+			if err := r.enter(ctx, n); err != nil {
+				t.Errorf("%s: %v", caller, err)
+				return
+			}
+			time.Sleep(time.Second)
+			r.leave(n)
+		}
+		var all sync.WaitGroup
+		for range 30 {
+			all.Go(func() { read("greedy", turnKeys) })
+		}
+		synctest.Wait()
+		began := time.Now()
+		for range 3 {
+			all.Go(func() { read("small", 1) })
+		}
+		synctest.Wait()
+		read("other", 1)
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("a read of one key took %s beside 30 large ones of another caller, want that of a few", took)
+		}
+		all.Wait()
+	})
+}
+
+// A caller whose reads wait leaves room for those of others.
+func TestRoomForOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := &room{most: 1, mostWaiting: 1000}
+		if err := r.enter(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var waiting sync.WaitGroup
+		refused := 0
+		for range 100 {
+			waiting.Go(func() {
+				if errors.Is(r.enter(WithCaller(ctx, "greedy"), 10), countmill.ErrUnavailable) {
+					refused++
+				}
+			})
+			synctest.Wait()
+		}
+		waiting.Go(func() {
+			if err := r.enter(WithCaller(ctx, "small"), 10); !errors.Is(err, context.Canceled) {
+				t.Errorf("a read beside those of a greedy caller got %v, want a place in its line", err)
+			}
+		})
+		synctest.Wait()
+		if refused != 20 {
+			t.Errorf("%d reads of the greedy caller were refused, want a fifth", refused)
+		}
+		cancel()
+		waiting.Wait()
 	})
 }
 
@@ -54,24 +119,23 @@ func TestRoom(t *testing.T) {
 func TestRoomRefuses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := &room{most: 10, mostWaiting: 5}
-		if _, err := r.enter(t.Context(), 10); err != nil {
+		r := &room{most: 10, mostWaiting: 7}
+		if err := r.enter(t.Context(), 10); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		entered := make(chan error, 1)
 		go func() {
-			_, err := r.enter(ctx, 5)
-			entered <- err
+			entered <- r.enter(ctx, 5)
 		}()
 		synctest.Wait()
-		if _, err := r.enter(t.Context(), 1); !errors.Is(err, countmill.ErrUnavailable) {
+		if err := r.enter(t.Context(), 2); !errors.Is(err, countmill.ErrUnavailable) {
 			t.Errorf("a look-up beside 5 keys that wait got %v", err)
 		}
 		r.leave(10)
-		if err := <-entered; err != nil || r.keys != 0 {
-			t.Errorf("the one that waited got %v; %d keys wait", err, r.keys)
+		if err := <-entered; err != nil || r.lines.Held() != 0 {
+			t.Errorf("the one that waited got %v; %d keys wait", err, r.lines.Held())
 		}
 	})
 }
@@ -81,32 +145,25 @@ func TestRoomGivenUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := &room{most: 10, mostWaiting: 40}
-		first, err := r.enter(t.Context(), 5)
-		if err != nil {
+		if err := r.enter(t.Context(), 10); err != nil {
 			t.Fatal(err)
 		}
 		large, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		given := make(chan error, 1)
-		go func() {
-			_, err := r.enter(large, 9)
-			given <- err
-		}()
+		go func() { given <- r.enter(large, 9) }()
 		synctest.Wait()
-		small, err := make(chan error, 1), error(nil)
+		small := make(chan error, 1)
 		patient, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		go func() {
-			_, err := r.enter(patient, 5)
-			small <- err
-		}()
-		if err = <-given; !errors.Is(err, context.DeadlineExceeded) {
+		go func() { small <- r.enter(patient, 5) }()
+		if err := <-given; !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("the large one got %v, want its deadline", err)
 		}
-		if err = <-small; err != nil {
+		r.leave(10)
+		if err := <-small; err != nil {
 			t.Errorf("the small one got %v", err)
 		}
-		r.leave(first)
 		r.leave(5)
 		if r.used != 0 {
 			t.Errorf("%d keys are still inside", r.used)
@@ -119,27 +176,20 @@ func TestRoomAdmitsAtTheDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := &room{most: 10, mostWaiting: 40}
-		first, err := r.enter(t.Context(), 10)
-		if err != nil {
+		if err := r.enter(t.Context(), 10); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		entered := make(chan int, 1)
-		go func() {
-			keys, err := r.enter(ctx, 7)
-			if err != nil {
-				t.Errorf("the one that waited got %v", err)
-			}
-			entered <- keys
-		}()
+		entered := make(chan error, 1)
+		go func() { entered <- r.enter(ctx, 7) }()
 		synctest.Wait()
 		r.mu.Lock()
 		cancel() // it wakes up, and waits for the lock
-		r.used -= first
+		r.used -= 10
 		r.admitLocked()
 		r.mu.Unlock()
-		if keys := <-entered; keys != 7 || r.used != 7 || r.keys != 0 {
-			t.Errorf("it has %d keys of %d, and %d wait; want 7 of 7, and 0", keys, r.used, r.keys)
+		if err := <-entered; err != nil || r.used != 7 || r.lines.Held() != 0 {
+			t.Errorf("it got %v, %d keys are inside, and %d wait; want 7 and 0", err, r.used, r.lines.Held())
 		}
 	})
 }
@@ -154,7 +204,7 @@ func TestReadsOfAFullRoom(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.room = room{most: 1, mostWaiting: 0}
-		if _, err := r.room.enter(t.Context(), 1); err != nil {
+		if err := r.room.enter(t.Context(), 1); err != nil {
 			t.Fatal(err)
 		}
 		canceled, cancel := context.WithCancel(t.Context())
@@ -176,8 +226,8 @@ func TestReadsOfAFullRoom(t *testing.T) {
 				t.Errorf("beside %d keys at most: %v after %d errors of the store; want %v after %d", tt.waiting, err, r.Stats().StoreErrors, tt.want, tt.errors)
 			}
 		}
-		if r.room.used != 1 || r.room.keys != 0 {
-			t.Errorf("%d keys are inside and %d wait; want 1 and 0", r.room.used, r.room.keys)
+		if r.room.used != 1 || r.room.lines.Held() != 0 {
+			t.Errorf("%d keys are inside and %d wait; want 1 and 0", r.room.used, r.room.lines.Held())
 		}
 	})
 }

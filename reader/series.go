@@ -282,14 +282,21 @@ func endOf(b store.Bucket) time.Time {
 }
 
 func (s *seriesReading) buckets(ctx context.Context, counter string, from, to time.Time) ([]store.Bucket, error) {
-	call, cancel := context.WithTimeout(ctx, s.r.cfg.Timeout)
-	defer cancel()
-	buckets, err := s.view.Series(call, counter, wire.MinuteOf(from.Truncate(quarter*time.Minute)), wire.MinuteOf(to))
-	if err != nil {
-		return nil, s.r.storeError(ctx, "reading a series", err)
-	}
-	return buckets, nil
+	var buckets []store.Bucket
+	err := s.r.call(ctx, seriesKeys(from, to), "reading a series", func(ctx context.Context) (err error) {
+		buckets, err = s.view.Series(ctx, counter, wire.MinuteOf(from.Truncate(quarter*time.Minute)), wire.MinuteOf(to))
+		return err
+	})
+	return buckets, err
 }
+
+// seriesKeys is about the work of reading a series: its days, with up to 96 quarter hours each, cost as much as keys.
+func seriesKeys(from, to time.Time) int {
+	return min(daysCost*(int(to.Sub(from).Hours()/24)+1), turnKeys)
+}
+
+// daysCost is a guess for the largest days.
+const daysCost = 5
 
 // sumRow sums the buckets that begin in the row. A quarter hour that is longer than the row says
 // nothing about it.

@@ -51,6 +51,10 @@ const (
 	// MaxIndexes is the most indexes, those being deleted included.
 	MaxIndexes = 100
 
+	// OwnIndexes is the most indexes of the counters of a creator who is limited to prefixes (IndexChange.Own), so that others
+	// have room.
+	OwnIndexes = 25
+
 	// MaxGroups is the most indexes that can match one counter: each is one more sum in its commits.
 	MaxGroups = 4
 

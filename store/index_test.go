@@ -117,6 +117,38 @@ func TestIndexesAreRefused(t *testing.T) {
 	}
 }
 
+// A creator who is limited to prefixes leaves room for the indexes of others.
+func TestOwnIndexes(t *testing.T) {
+	t.Parallel()
+	s := NewSettings(days, start)
+	create := func(n int, counters string, own ...string) error {
+		change := stepOf(CreateIndex, Index{Name: fmt.Sprintf("%s-%d", counters, n), Match: fmt.Sprintf("%s:%d:{x}", counters, n), Group: fmt.Sprintf("%s:%d:{x}", counters, n)})
+		change.Index.Own = own
+		next, err := s.ChangeRules(change, start.Add(time.Minute), time.Hour)
+		if err == nil {
+			s = next
+		}
+		return err
+	}
+	for n := range OwnIndexes {
+		if err := create(n, "page", "page:", "post:"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var field *countmill.FieldError
+	if err := create(OwnIndexes, "post", "page:", "post:"); !errors.As(err, &field) || !strings.Contains(field.Limit, "25 indexes of them") {
+		t.Errorf("one more of them: got %v, want an error with the limit", err)
+	}
+	if err := create(0, "page", "page:", "post:"); err != nil {
+		t.Errorf("one that exists: got %v", err)
+	}
+	for _, own := range [][]string{{"user:"}, nil} {
+		if err := create(len(own), "user", own...); err != nil {
+			t.Errorf("an index of a creator of %q: got %v", own, err)
+		}
+	}
+}
+
 // The message names the mistake, and only the limit names the allowed values.
 func TestRefusedIndexesSayWhatIsAllowed(t *testing.T) {
 	t.Parallel()

@@ -27,6 +27,8 @@ type IndexChange struct {
 	// Index has the Name; for CreateIndex also Match and Group; for ServeIndex and RemoveIndex also Number,
 	// because another index may have the name by now; for ServeIndex also Checked.
 	Index Index
+	// Own is for CreateIndex: at most OwnIndexes indexes may be of counters that begin with one of these. Nil: no such limit.
+	Own []string
 }
 
 // changeIndexes is ChangeRules for an index.
@@ -50,6 +52,9 @@ func (s Settings) changeIndexes(c *IndexChange, now time.Time, settle time.Durat
 		}
 		return s, nil
 	case c.Step == CreateIndex:
+		if err := c.checkOwn(indexes); err != nil {
+			return s, err
+		}
 		return s.createIndex(indexes, c.Index, now, settle)
 	case c.Step == RemoveIndex && (at < 0 || next.Number != c.Index.Number):
 		return s, nil // it is gone
@@ -72,6 +77,22 @@ func (s Settings) changeIndexes(c *IndexChange, now time.Time, settle time.Durat
 	}
 	indexes[at] = next
 	return s.withIndexes(indexes), nil
+}
+
+// checkOwn refuses an index that is more than the share of its creator.
+func (c *IndexChange) checkOwn(indexes []Index) error {
+	n := 0
+	for i := range indexes {
+		if slices.ContainsFunc(c.Own, func(own string) bool { return strings.HasPrefix(indexes[i].Prefix(), own) }) {
+			n++
+		}
+	}
+	if n < OwnIndexes {
+		return nil
+	}
+	return &countmill.FieldError{
+		Field: "name", Problem: "is one index too many for the counters of this caller", Limit: fmt.Sprintf("%d indexes of them, those being deleted included: delete one, or ask a caller without prefixes", OwnIndexes),
+	}
 }
 
 func (s Settings) createIndex(indexes []Index, wanted Index, now time.Time, settle time.Duration) (Settings, error) {

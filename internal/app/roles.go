@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"strconv"
 	"time"
 
@@ -325,6 +326,10 @@ func readerConfig(cfg Config, b *backends, ages *prometheus.HistogramVec) reader
 	fromCache, fromStore := ages.WithLabelValues(reader.SourceCache), ages.WithLabelValues(reader.SourceStore)
 	c := cfg.Reader
 	c.DefaultStaleness = max(c.DefaultStaleness, 0)
+	// A store of this process reads with its processors. Half of them serve everything else.
+	if b.store.Limits().CertainOutcome {
+		c.KeysAtOnce = cmp.Or(c.KeysAtOnce, 1000*max(runtime.GOMAXPROCS(0)/2, 1))
+	}
 	c.Guess, c.Database = cmp.Or(cfg.Aggregator.Shards, 1), b.database()
 	c.OnServe = func(age time.Duration, source string) {
 		if source == reader.SourceCache {

@@ -9,7 +9,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/access"
 	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/reader"
@@ -20,9 +19,6 @@ const (
 	badgeStaleness = 10 * time.Second
 	// badgeLabel is the most letters of a label: a badge is a line in a page.
 	badgeLabel = 40
-	// maxBadges is how many badges are read at once. Strangers ask for them, and must not keep the
-	// store from others.
-	maxBadges = 8
 )
 
 // A shield is a badge as JSON. shields.io draws the first four members as an endpoint badge.
@@ -43,11 +39,11 @@ func (a *API) badge(c call) error {
 	if err != nil {
 		return err
 	}
-	if a.badges.Add(1) > maxBadges {
-		a.badges.Add(-1)
-		return fmt.Errorf("%w: %d badges are being read", countmill.ErrOverloaded, maxBadges)
+	give, err := a.pools.take(badges, c.caller().Name, 1)
+	if err != nil {
+		return err
 	}
-	defer a.badges.Add(-1)
+	defer give()
 	ts, err := a.services.Reader.TotalsSince(c.ctx, []string{name}, badgeStaleness, time.Time{})
 	if err != nil {
 		return a.asReadProblem(c, err)

@@ -78,13 +78,13 @@ func (a *API) takeBatch(w http.ResponseWriter, r *http.Request) (out publisher.O
 		return out, err
 	}
 	q := &incoming{caller: access.From(r.Context())}
-	q.hold.caller = cmp.Or(q.caller.Name, r.RemoteAddr)
+	q.hold = hold{resource: bodiesSent, caller: cmp.Or(q.caller.Name, r.RemoteAddr)}
 	if err := a.admit(q, r.ContentLength); err != nil {
 		return out, err
 	}
-	defer a.sending.release(&q.hold)
+	defer a.pools.release(&q.hold)
 	// The buffer is not used again: the bus may hold the batch for longer than this request.
-	body := api.BodyReader{Max: wire.MaxBatch, Timeout: a.cfg.Increments.BodyTimeout, Grow: func(n int) error { return a.sending.reserve(&q.hold, n) }}
+	body := api.BodyReader{Max: wire.MaxBatch, Timeout: a.cfg.Increments.BodyTimeout, Grow: func(n int) error { return a.pools.reserve(&q.hold, n) }}
 	payload, err := body.Read(w, r, nil)
 	if err != nil {
 		return out, err

@@ -268,7 +268,7 @@ func TestBatchesShareTheMemoryOfIncrements(t *testing.T) {
 	if w := sendBatch(a, aBatch(time.Now(), strings.Repeat("x", 500))); w.Code != http.StatusAccepted {
 		t.Errorf("a small batch: got %d %s", w.Code, w.Body)
 	}
-	if diff := cmp.Diff(0, a.sending.pending.used); diff != "" {
+	if diff := cmp.Diff(0, a.pools[bodiesSent].Used()); diff != "" {
 		t.Errorf("bytes are held after the answer: %s", diff)
 	}
 	w := sendBatch(a, strings.Repeat("x", 100_000))

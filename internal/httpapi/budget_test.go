@@ -159,8 +159,8 @@ func beside(t *testing.T, s *batchSender, length time.Duration, crowds ...*crowd
 	for _, c := range crowds {
 		t.Log(c)
 	}
-	if q := &h.queue; q.under != 0 || q.held != 0 || len(q.lines) != 0 || len(q.pass.by) != 0 || h.sending.pending.used != 0 {
-		t.Errorf("something is left: %d under way, %d held, lines %v, %v, %v", q.under, q.held, q.lines, q.pass, h.sending.pending)
+	if q := &h.queue; q.under != 0 || !q.lines.Empty() || q.lines.Held() != 0 || q.pass.Used() != 0 || h.pools[bodiesSent].Used() != 0 {
+		t.Errorf("something is left: %d under way, %d held, %d passed, %d bytes", q.under, q.lines.Held(), q.pass.Used(), h.pools[bodiesSent].Used())
 	}
 }
 
@@ -271,8 +271,8 @@ func TestPendingIsShared(t *testing.T) {
 		}
 		cancel()
 		synctest.Wait()
-		if h.sending.pending.used != 0 || len(h.sending.pending.by) != 0 {
-			t.Errorf("%v are still pending", h.sending.pending)
+		if h.pools[bodiesSent].Used() != 0 {
+			t.Errorf("%d bytes are still pending", h.pools[bodiesSent].Used())
 		}
 	})
 }

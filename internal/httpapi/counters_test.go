@@ -80,7 +80,7 @@ func (f *fakeAdmin) Index(_ context.Context, name string) (admin.IndexState, err
 	return admin.IndexState{}, cmp.Or(f.err, store.ErrNoIndex)
 }
 
-func (f *fakeAdmin) CreateIndex(_ context.Context, name, match, group string) error {
+func (f *fakeAdmin) CreateIndex(_ context.Context, name, match, group string, _ ...string) error {
 	f.asked = fmt.Sprintf("index %q %q %q", name, match, group)
 	return f.err
 }

@@ -29,10 +29,10 @@ const (
 	largeBodyTimeout = 30 * time.Second
 )
 
-// readObject reads the request's body, which h accounts for.
-func (a *API) readObject(c call, b *body, h *hold) (any, error) {
+// readObject reads the request's body, which h accounts for, and returns its size too.
+func (a *API) readObject(c call, b *body, h *hold) (any, int, error) {
 	if _, err := api.ContentType(c.r, typeJSON); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	timeout := smallBodyTimeout
 	if b.max > smallBody {
@@ -42,12 +42,12 @@ func (a *API) readObject(c call, b *body, h *hold) (any, error) {
 	small := a.buffers.Get().(*[pooled]byte)
 	defer a.buffers.Put(small)
 	text, err := api.BodyReader{Max: b.max, Timeout: timeout, Grow: func(n int) error {
-		return a.asking.reserve(h, n)
+		return a.pools.reserve(h, n)
 	}}.Read(c.w, c.r, small[:])
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	return v, b.decode(text, v)
+	return v, len(text), b.decode(text, v)
 }
 
 // decode fills v in, strictly: no unknown, repeated or differently-cased fields, no values of

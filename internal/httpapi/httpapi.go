@@ -9,11 +9,9 @@ import (
 	"net/http"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/countmill/countmill/admin"
-	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
@@ -102,7 +100,7 @@ type Admin interface {
 	RemoveSeries(ctx context.Context, pattern string) (store.Settings, error)
 	Indexes(ctx context.Context) (states []admin.IndexState, version int64, err error)
 	Index(ctx context.Context, name string) (admin.IndexState, error)
-	CreateIndex(ctx context.Context, name, match, group string) error
+	CreateIndex(ctx context.Context, name, match, group string, own ...string) error
 	DeleteIndex(ctx context.Context, name string) error
 	AddJournal(ctx context.Context, pattern string, keep store.JournalChange) (store.Settings, error)
 	RemoveJournal(ctx context.Context, pattern string) (store.Settings, error)
@@ -190,27 +188,19 @@ type API struct {
 	cfg      Config
 
 	buffers sync.Pool // of *[pooled]byte: small bodies
-	sending *budget   // of bodies of increments
-	asking  *budget   // of all other bodies
+	pools   pools
 
 	gate  *gate // before POST /v1/increments and POST /v1/batches
 	queue queue // of increments
-	// decoding has room for the batches that are decoded at once: one needs up to 20 times its bytes.
+	// decoding has room for the large bodies that are decoded at once: a batch needs up to 20 times its bytes, and
+	// half of the processors are for everything else.
 	decoding chan struct{}
-
-	waiting waiting // for receipts
 
 	recounts recounts
 
-	watchers    atomic.Int64
-	feeds       feeds // of the watchers
-	scrapes     share
-	badges      atomic.Int64
-	seriesReads share           // of series
-	boardReads  share           // of answers about boards
-	unread      atomic.Int64    // bytes of metrics and series that clients have not read
-	closing     context.Context // ends all watchers
-	close       context.CancelFunc
+	feeds   feeds           // of the watchers
+	closing context.Context // ends all watchers
+	close   context.CancelFunc
 }
 
 // New returns the API of what s holds. The error reports all that is wrong with the config.
@@ -218,13 +208,12 @@ func New(s Services, cfg Config) (*API, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("httpapi: %w", err)
 	}
-	a := &API{services: s, cfg: cfg.withDefaults(), gate: newGate(), decoding: make(chan struct{}, runtime.GOMAXPROCS(0))}
+	a := &API{services: s, cfg: cfg.withDefaults(), gate: newGate(), decoding: make(chan struct{}, max(runtime.GOMAXPROCS(0)/2, 1))}
 	in := a.cfg.Increments
-	a.sending, a.asking = newBudget(in.MaxPending, in.MaxBody), newBudget(a.cfg.MaxPending, api.MaxBody)
+	a.pools = newPools(&a.cfg)
 	a.queue.most, a.queue.limit, a.queue.bus = in.MaxWait, in.MaxSending, in.Bus
 	a.buffers.New = func() any { return new([pooled]byte) }
 	a.feeds.shared = make(map[string]*feed)
-	a.scrapes, a.seriesReads, a.boardReads = share{all: maxScrapes, own: ownScrapes}, share{all: maxSeries, own: ownSeries}, share{all: maxBoardReads, own: ownBoardReads}
 	a.closing, a.close = context.WithCancel(context.Background())
 	return a, nil
 }
@@ -241,4 +230,4 @@ func (a *API) StopIncrements(ctx context.Context) (left int) { return a.gate.shu
 func (a *API) Sending() int { return a.gate.count() }
 
 // Watchers is how many there are.
-func (a *API) Watchers() int { return int(a.watchers.Load()) }
+func (a *API) Watchers() int { return a.pools[streams].Used() }

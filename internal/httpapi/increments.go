@@ -200,11 +200,11 @@ func (a *API) accept(w http.ResponseWriter, r *http.Request, at time.Time, ret *
 		return none, err
 	}
 	q := &incoming{caller: access.From(r.Context()), form: form, key: key, keyed: keyed}
-	q.hold.caller = cmp.Or(q.caller.Name, r.RemoteAddr)
+	q.hold = hold{resource: bodiesSent, caller: cmp.Or(q.caller.Name, r.RemoteAddr)}
 	if err := a.admit(q, r.ContentLength); err != nil {
 		return none, err
 	}
-	defer a.sending.release(&q.hold)
+	defer a.pools.release(&q.hold)
 	if err := a.readIncrements(w, r, q); err != nil {
 		return none, err
 	}
@@ -263,7 +263,7 @@ func (a *API) admit(q *incoming, length int64) error {
 	if err := a.queue.full(q.hold.caller, cost(1, int(length)), time.Now()); err != nil {
 		return err
 	}
-	return a.sending.fits(q.hold.caller, int(length)-pooled)
+	return a.pools.fits(&q.hold, int(length)-pooled)
 }
 
 // send waits for the request's turn, charges the caller, and calls publish. It refuses the request if
@@ -300,12 +300,16 @@ func idempotencyKey(r *http.Request) (key string, keyed bool, err error) {
 func (a *API) readIncrements(w http.ResponseWriter, r *http.Request, q *incoming) error {
 	small := a.buffers.Get().(*[pooled]byte)
 	defer a.buffers.Put(small)
-	body := api.BodyReader{Max: a.cfg.Increments.MaxBody, Timeout: a.cfg.Increments.BodyTimeout, Grow: func(n int) error { return a.sending.reserve(&q.hold, n) }}
+	body := api.BodyReader{Max: a.cfg.Increments.MaxBody, Timeout: a.cfg.Increments.BodyTimeout, Grow: func(n int) error { return a.pools.reserve(&q.hold, n) }}
 	buf, err := body.Read(w, r, small[:])
 	if err != nil {
 		return err
 	}
 	q.bytes = len(buf)
+	if q.bytes > smallBody {
+		a.decoding <- struct{}{}
+		defer func() { <-a.decoding }()
+	}
 	q.incs, err = wire.DecodeJSON(buf, q.form, time.Now(), a.cfg.Increments.DedupWindowFunc())
 	return err
 }

@@ -415,8 +415,8 @@ func TestPendingIsBounded(t *testing.T) {
 	begin(longBody(8_000)) // whose buffer still fits: it is the pooled one and 4 KiB
 	cancel()
 	waiting.Wait()
-	if h.sending.pending.used != 0 || len(h.sending.pending.by) != 0 {
-		t.Errorf("%v are still pending", h.sending.pending)
+	if h.pools[bodiesSent].Used() != 0 {
+		t.Errorf("%d bytes are still pending", h.pools[bodiesSent].Used())
 	}
 }
 

@@ -101,7 +101,13 @@ func (a *API) createIndex(c call) (any, error) {
 	if err := mayChange(c.caller(), &x); err != nil {
 		return nil, err
 	}
-	if err := a.services.Admin.CreateIndex(c.ctx, name, match, group); err != nil {
+	var own []string
+	if c.caller().Limited() {
+		if own, err = c.caller().Ranges("match", ""); err != nil {
+			return nil, err
+		}
+	}
+	if err := a.services.Admin.CreateIndex(c.ctx, name, match, group, own...); err != nil {
 		return nil, asChange(err)
 	}
 	return a.indexes(c)

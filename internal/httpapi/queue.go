@@ -1,13 +1,13 @@
 package httpapi
 
 import (
-	"container/list"
 	"context"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/fair"
 )
 
 // A queue admits requests to the sender. The sender answers in order, so each new request
@@ -23,12 +23,10 @@ type queue struct {
 	bus   time.Duration // how long the sender takes for a single increment
 
 	mu    sync.Mutex
-	under int    // increments under way, without pass
-	pass  shares // increments under way of requests that passed the lines
+	under int         // increments under way, without pass
+	pass  fair.Shares // increments under way of requests that passed the lines
 	speed speed
-	lines map[string]*line // by caller
-	turns list.List        // of *line, the next one first
-	held  int              // increments in all lines
+	lines fair.Lines // by their increments
 }
 
 // A ticket is a request that is under way: between enter and leave.
@@ -36,23 +34,6 @@ type ticket struct {
 	caller string
 	cost   int
 	passed bool
-}
-
-// A line is the waiting requests of one caller.
-type line struct {
-	caller  string
-	waiting list.List // of *waiter
-	held    int       // increments
-	credit  int       // increments left in this turn
-	place   *list.Element
-}
-
-// A waiter is a request in a line.
-type waiter struct {
-	cost    int
-	line    *line
-	place   *list.Element // nil once it was admitted or left
-	granted chan struct{}
 }
 
 const (
@@ -76,7 +57,7 @@ func (q *queue) full(caller string, cost int, now time.Time) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.tickLocked(now)
-	if room := q.roomLocked(); q.fitsLocked(cost, room) || q.pass.by[caller]+cost <= q.littleLocked(room) {
+	if room := q.roomLocked(); q.fitsLocked(cost, room) || q.pass.Of(caller)+cost <= q.littleLocked(room) {
 		return nil
 	}
 	return q.tooLongLocked(caller)
@@ -94,7 +75,7 @@ func (q *queue) enter(ctx context.Context, caller string, cost int, now time.Tim
 		q.mu.Unlock()
 		return t, nil
 	}
-	if t.passed = q.pass.take(caller, cost, q.littleLocked(room)); t.passed {
+	if t.passed = q.pass.Take(caller, cost, q.littleLocked(room)); t.passed {
 		q.mu.Unlock()
 		return t, nil
 	}
@@ -102,7 +83,7 @@ func (q *queue) enter(ctx context.Context, caller string, cost int, now time.Tim
 		q.mu.Unlock()
 		return t, err
 	}
-	w := q.joinLocked(caller, cost)
+	w := q.lines.Join(caller, now, cost, q.turnLocked())
 	q.mu.Unlock()
 	return t, q.wait(ctx, w)
 }
@@ -116,7 +97,7 @@ func (q *queue) leave(t ticket, taken bool, now time.Time) {
 	}
 	q.tickLocked(now)
 	if t.passed {
-		q.pass.give(t.caller, t.cost)
+		q.pass.Give(t.caller, t.cost)
 	} else {
 		q.under -= t.cost
 	}
@@ -125,7 +106,7 @@ func (q *queue) leave(t ticket, taken bool, now time.Time) {
 
 // plentyLocked reports whether the sender has enough work to show its speed.
 func (q *queue) plentyLocked() bool {
-	return q.under+q.pass.used >= max(min(always, q.limit)/2, 1)
+	return q.under+q.pass.Used() >= max(min(always, q.limit)/2, 1)
 }
 
 // tickLocked lets time pass.
@@ -133,13 +114,13 @@ func (q *queue) tickLocked(now time.Time) { q.speed.pass(now, q.plentyLocked()) 
 
 // fitsLocked reports whether a request may enter at once: there is room, and no request waits.
 func (q *queue) fitsLocked(cost, room int) bool {
-	return q.turns.Len() == 0 && (q.under+cost <= room || q.under == 0)
+	return q.lines.Empty() && (q.under+cost <= room || q.under == 0)
 }
 
 // littleLocked is how many increments of one caller may pass the lines. A quarter of the room
 // is added for them. A caller may have an eighth of the part that is still free: however many
 // callers use it, a part stays free for one with fewer increments.
-func (q *queue) littleLocked(room int) int { return (room/4 - q.pass.used) / 8 }
+func (q *queue) littleLocked(room int) int { return (room/4 - q.pass.Used()) / 8 }
 
 // roomLocked is how many increments may be under way, without pass: as many as the sender
 // takes in a part of most. The sender takes at least bus for any request, and that time is
@@ -158,15 +139,15 @@ func (q *queue) roomLocked() int {
 // tooLongLocked refuses a request that would wait too long for its turn. It would wait for all
 // waiting requests, or for fewer if its own line is shorter than the others.
 func (q *queue) tooLongLocked(caller string) error {
-	own, lines := q.turnLocked(), len(q.lines)+1
-	if l := q.lines[caller]; l != nil {
-		own, lines = own+l.held, lines-1
+	own, lines := q.turnLocked()+q.lines.Of(caller), q.lines.Callers()
+	if q.lines.Of(caller) == 0 {
+		lines++
 	}
 	most := unknown
 	if rate, known := q.speed.rate(); known && q.speed.settled {
 		most = int(rate * (q.most - q.most/ahead).Seconds())
 	}
-	if min(q.held, own*lines) >= most {
+	if min(q.lines.Held(), own*lines) >= most {
 		return q.refusal()
 	}
 	return nil
@@ -176,43 +157,13 @@ func (q *queue) refusal() error {
 	return fmt.Errorf("%w: increments would wait for longer than %s", countmill.ErrOverloaded, q.most)
 }
 
-// joinLocked puts a request at the end of its caller's line.
-func (q *queue) joinLocked(caller string, cost int) *waiter {
-	l := q.lines[caller]
-	if l == nil {
-		l = &line{caller: caller, credit: q.turnLocked()}
-		if q.lines == nil {
-			q.lines = make(map[string]*line)
-		}
-		q.lines[caller], l.place = l, q.turns.PushBack(l)
-	}
-	w := &waiter{cost: cost, line: l, granted: make(chan struct{})}
-	w.place = l.waiting.PushBack(w)
-	l.held += cost
-	q.held += cost
-	return w
-}
-
-// partLocked takes a request out of its line.
-func (q *queue) partLocked(w *waiter) {
-	l := w.line
-	l.waiting.Remove(w.place)
-	w.place = nil
-	l.held -= w.cost
-	q.held -= w.cost
-	if l.waiting.Len() == 0 {
-		q.turns.Remove(l.place)
-		delete(q.lines, l.caller)
-	}
-}
-
 // wait waits for the request's turn, for longer than was estimated if need be.
-func (q *queue) wait(ctx context.Context, w *waiter) error {
+func (q *queue) wait(ctx context.Context, w *fair.Waiter) error {
 	limit := time.NewTimer(2 * q.most)
 	defer limit.Stop()
 	err := q.refusal()
 	select {
-	case <-w.granted:
+	case <-w.Granted:
 		return nil
 	case <-limit.C:
 	case <-ctx.Done():
@@ -220,32 +171,21 @@ func (q *queue) wait(ctx context.Context, w *waiter) error {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if w.place == nil { // admitted at the same moment
+	if !q.lines.Leave(w) { // admitted at the same moment
 		return nil
 	}
-	q.partLocked(w)
 	return err
 }
 
-// turnLocked is how many increments a line may send in a turn. The last request of a turn may
-// exceed that, and the line then misses turns. So a large request waits no longer than a small
-// one, and a caller with many large requests sends no more than others.
+// turnLocked is how many increments a line may send in a turn.
 func (q *queue) turnLocked() int { return max(q.roomLocked()/16, 1000) }
 
 // grantLocked admits waiting requests while there is room. Lines take turns.
 func (q *queue) grantLocked() {
 	room, turn := q.roomLocked(), q.turnLocked()
-	for q.turns.Len() > 0 && q.under < room {
-		l := q.turns.Front().Value.(*line)
-		if l.credit <= 0 {
-			l.credit += turn
-			q.turns.MoveToBack(l.place)
-			continue
-		}
-		w := l.waiting.Front().Value.(*waiter)
-		l.credit -= w.cost
-		q.partLocked(w)
-		q.under += w.cost
-		close(w.granted)
+	for !q.lines.Empty() && q.under < room {
+		w := q.lines.Next(turn)
+		q.under += w.Cost
+		close(w.Granted)
 	}
 }

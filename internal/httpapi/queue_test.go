@@ -65,7 +65,7 @@ func (q *steadyQueue) rooms() (under, wait int) {
 	}
 	under = q.queue.under
 	for wait < 10_000_000 && q.tooLongLocked("a") == nil {
-		q.joinLocked("a", 100)
+		q.lines.Join("a", q.now, 100, q.turnLocked())
 		wait += 100
 	}
 	return under, wait
@@ -175,8 +175,8 @@ func TestLinesTakeTurns(t *testing.T) {
 			turns = append(turns, "")
 		}
 		all.Wait()
-		if q.under != 0 || q.held != 0 || len(q.lines) != 0 || q.turns.Len() != 0 || len(q.pass.by) != 0 {
-			t.Errorf("something is left of callers who have gone: %d under way, %d held, lines %v", q.under, q.held, q.lines)
+		if q.under != 0 || !q.lines.Empty() || q.lines.Held() != 0 || q.pass.Used() != 0 {
+			t.Errorf("something is left of callers who have gone: %d under way, %d held", q.under, q.lines.Held())
 		}
 	})
 }
@@ -204,8 +204,8 @@ func TestWaitersLeave(t *testing.T) {
 			t.Errorf("a request that has waited for 4 s: got %v", err)
 		}
 		q.leave(first, true, time.Now())
-		if q.under != 0 || q.held != 0 || len(q.lines) != 0 {
-			t.Errorf("%d under way, %d held, lines %v, want none", q.under, q.held, q.lines)
+		if q.under != 0 || !q.lines.Empty() || q.lines.Held() != 0 {
+			t.Errorf("%d under way, %d held, want none", q.under, q.lines.Held())
 		}
 	})
 }

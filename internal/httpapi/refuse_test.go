@@ -123,8 +123,8 @@ func TestRefuses(t *testing.T) {
 			if resp := tc.mended.do(h); resp.StatusCode != 202 || len(s.got()) != 1 {
 				t.Errorf("mended request: got %d, want 202", resp.StatusCode)
 			}
-			if h.sending.pending.used != 0 || len(h.sending.pending.by) != 0 {
-				t.Errorf("%v are still pending", h.sending.pending)
+			if h.pools[bodiesSent].Used() != 0 {
+				t.Errorf("%d bytes are still pending", h.pools[bodiesSent].Used())
 			}
 		})
 	}

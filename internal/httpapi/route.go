@@ -9,6 +9,7 @@ import (
 	"github.com/countmill/countmill/internal/access"
 	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/internal/deadline"
+	"github.com/countmill/countmill/reader"
 )
 
 // A route is a line of the table.
@@ -50,6 +51,7 @@ type call struct {
 	r      *http.Request
 	params api.Params
 	body   any // what body.empty returned, filled in
+	size   int // of the body, in bytes
 }
 
 func (c call) caller() access.Caller { return access.From(c.ctx) }
@@ -71,6 +73,9 @@ func (a *API) handler(to *route) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := call{ctx: r.Context(), w: w, r: r}
+		if to.home == onReader {
+			c.ctx = reader.WithCaller(c.ctx, sharesAs(c))
+		}
 		if to.within != forever {
 			ctx, cancel := deadline.After(c.ctx, a.timeOf(to))
 			defer cancel()
@@ -102,9 +107,9 @@ func (a *API) serve(to *route, c call) (v any, err error) {
 		}
 	}
 	if to.body != nil {
-		h := hold{caller: sharesAs(c)}
-		defer a.asking.release(&h)
-		if c.body, err = a.readObject(c, to.body, &h); err != nil {
+		h := hold{resource: bodiesAsked, caller: sharesAs(c)}
+		defer a.pools.release(&h)
+		if c.body, c.size, err = a.readObject(c, to.body, &h); err != nil {
 			return nil, err
 		}
 	}

@@ -24,14 +24,6 @@ const (
 
 	defaultMetrics = 1000
 
-	// maxScrapes is how many of them are gathered at once, and ownScrapes for one caller; each may hold some MiB.
-	maxScrapes = 4
-	ownScrapes = 3
-
-	// maxUnread bounds the bytes of large answers that clients have not read yet. One answer
-	// is always written, whatever its size.
-	maxUnread = 64 << 20
-
 	// leastRead is how fast a client must read a large answer, in bytes a second, after
 	// readGrace. A slower client loses its connection: unread answers hold memory that others
 	// need.
@@ -62,17 +54,17 @@ func (a *API) scrapeCounters(c call) error {
 
 // writeLarge writes an answer of up to some MiB. A client that does not read it soon loses its connection.
 func (a *API) writeLarge(c call, contentType string, text []byte) error {
-	size := int64(len(text))
-	defer a.unread.Add(-size)
-	if unread := a.unread.Add(size); unread > maxUnread && unread > size {
-		return fmt.Errorf("%w: large answers that were not read yet have %d bytes", countmill.ErrOverloaded, unread-size)
+	give, err := a.pools.take(unread, sharesAs(c), len(text))
+	if err != nil {
+		return err
 	}
+	defer give()
 	header := c.w.Header()
 	header.Set("Content-Type", contentType)
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Content-Length", strconv.Itoa(len(text)))
-	_ = api.ExtendWrite(c.w, readGrace+time.Duration(size)*time.Second/leastRead) // tests write without a connection
-	c.w.Write(text)                                                               // an error means that the client is gone
+	_ = api.ExtendWrite(c.w, readGrace+time.Duration(len(text))*time.Second/leastRead) // tests write without a connection
+	c.w.Write(text)                                                                    // an error means that the client is gone
 	return nil
 }
 
@@ -81,11 +73,11 @@ func (a *API) writeLarge(c call, contentType string, text []byte) error {
 func (a *API) gather(c call) (text []byte, truncated bool, err error) {
 	ctx, cancel := context.WithTimeout(c.ctx, a.cfg.Timeout)
 	defer cancel()
-	leave, err := a.scrapes.enter(c.caller().Name, "answers with metrics of counters are being made")
+	give, err := a.pools.take(scrapes, sharesAs(c), 1)
 	if err != nil {
 		return nil, false, err
 	}
-	defer leave()
+	defer give()
 	s, err := a.scrape(ctx, c)
 	if err != nil {
 		return nil, false, sayWhichCounter(err)

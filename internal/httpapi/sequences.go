@@ -79,14 +79,30 @@ func (a *API) nextValues(c call) (any, error) {
 			return nil, err
 		}
 	}
-	values, err := a.services.Sequences.Next(c.ctx, next)
+	given, err := a.give(c, next)
 	switch {
 	case err != nil:
 		return nil, asSequenceProblem(err)
 	case request.Count.given:
-		return manyValues{values.First, values.Last}, nil
+		return manyValues{given.First, given.Last}, nil
 	}
-	return oneValue{values.First}, nil
+	return oneValue{given.First}, nil
+}
+
+// give charges the caller, and gives values. A call counts towards the limits of a token as an increment does, and a sequence as a
+// counter does: each call with an id and each sequence is a record.
+func (a *API) give(c call, next countmill.NextRequest) (none countmill.Values, err error) {
+	give, err := a.pools.take(values, sharesAs(c), 1)
+	if err != nil {
+		return none, err
+	}
+	defer give()
+	// No counter has such a name: a sequence is new, even if a counter has its name.
+	named := countmill.Increment{Counter: "\xff" + next.Sequence}
+	if err := c.caller().Charge([]countmill.Increment{named}, 1, c.size); err != nil {
+		return none, err
+	}
+	return a.services.Sequences.Next(c.ctx, next)
 }
 
 // mayUse checks the request, and then whether the caller's prefixes allow its sequence.

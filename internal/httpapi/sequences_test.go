@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/access"
+	"github.com/countmill/countmill/internal/access/accesstest"
 	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/internal/httpapi"
 	"github.com/countmill/countmill/store"
@@ -60,6 +63,40 @@ func TestSequences(t *testing.T) {
 	}
 	f.state = store.SequenceState{Last: 7, Deleted: asOf}
 	s.want(t, "GET", sequencePath+"a", "", 200, `{"sequence":"a","last":7,"exists":false}`)
+}
+
+// A call counts towards each limit of a token, as an increment does. A sequence is new, even if a counter has its name.
+func TestSequencesCountTowardsLimits(t *testing.T) {
+	t.Parallel()
+	for field, l := range map[string]access.Limits{
+		"increments_per_second": {Increments: 2},
+		"bytes_per_second":      {Bytes: 40},
+		"new_counters_per_hour": {NewCounters: 2},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &fakeSequences{}
+			s := ask(t, httpapi.Services{Sequences: f}, httpapi.Config{})
+			tokens, secrets := accesstest.Open(t, access.Token{Name: "limited", Scopes: []access.Scope{access.Publish}, Limits: l})
+			caller, err := tokens.Authenticate(secrets[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			as := surface{http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				s.ServeHTTP(w, r.WithContext(access.With(r.Context(), caller)))
+			}), s.doc}
+			if err := caller.Charge([]countmill.Increment{{Counter: "a"}}, 0, 0); err != nil { // the counter is known
+				t.Fatal(err)
+			}
+			as.want(t, "POST", nextPath, `{"sequence":"a","id":"xxxx"}`, 200, "")
+			as.want(t, "POST", nextPath, `{"sequence":"b","id":"xxxx"}`, map[bool]int{true: 429, false: 200}[l.NewCounters > 0], "")
+			f.asked = ""
+			as.want(t, "POST", nextPath, `{"sequence":"c"}`, 429, `"field":"`+field+`"`)
+			if f.asked != "" {
+				t.Errorf("%s: asked for %s, want nothing", field, f.asked)
+			}
+			s.of(t, "c").want(t, "POST", nextPath, `{"sequence":"c"}`, 200, "")
+		})
+	}
 }
 
 // A bad request is refused before anything is asked for. The problem names the field and its limit.

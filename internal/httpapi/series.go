@@ -17,10 +17,6 @@ import (
 )
 
 const (
-	// maxSeries is how many series are read at once, by all callers, and ownSeries by one of them: each may read years.
-	maxSeries = 8
-	ownSeries = 6
-
 	defaultStep = "15m"
 	defaultSpan = 24 * time.Hour
 )
@@ -56,11 +52,11 @@ func (a *API) series(c call) error {
 
 // readSeries reads rows, unless too many others do. How long a client takes to read the answer does not count.
 func (a *API) readSeries(c call, q reader.SeriesQuery) (reader.Series, error) {
-	leave, err := a.seriesReads.enter(c.caller().Name, "series are being read")
+	give, err := a.pools.take(seriesReads, sharesAs(c), 1)
 	if err != nil {
 		return reader.Series{}, err
 	}
-	defer leave()
+	defer give()
 	found, err := a.services.Reader.Series(c.ctx, q)
 	if withoutTotals(err) {
 		return reader.Series{}, a.asSeriesProblem(c, err)

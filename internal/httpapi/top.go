@@ -13,14 +13,7 @@ import (
 	"github.com/countmill/countmill/reader"
 )
 
-const (
-	defaultTop = 10
-
-	// maxBoardReads is how many answers about boards are made at once, and ownBoardReads for one caller. Most of them take
-	// milliseconds, but all wait for the first board, and some for the next one.
-	maxBoardReads = 64
-	ownBoardReads = 48
-)
+const defaultTop = 10
 
 // A topCall is a request for the best counters.
 type topCall struct {
@@ -87,11 +80,11 @@ func (a *API) top(c call) (any, error) {
 
 // onBoard calls read, unless too many others wait for boards.
 func (a *API) onBoard(c call, read func() error) error {
-	leave, err := a.boardReads.enter(c.caller().Name, "requests wait for boards")
+	give, err := a.pools.take(boardReads, sharesAs(c), 1)
 	if err != nil {
 		return err
 	}
-	defer leave()
+	defer give()
 	return asBoardProblem(read())
 }
 

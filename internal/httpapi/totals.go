@@ -2,8 +2,6 @@ package httpapi
 
 import (
 	"errors"
-	"fmt"
-	"sync"
 	"time"
 
 	"github.com/countmill/countmill"
@@ -87,10 +85,11 @@ func (a *API) totalsAfter(c call, counters []string, minAsOf time.Time, quoted b
 		return nil, err
 	}
 	if wait > 0 {
-		if err := a.waiting.enter(sharesAs(c)); err != nil {
+		give, err := a.pools.take(receipts, sharesAs(c), 1)
+		if err != nil {
 			return nil, err
 		}
-		defer a.waiting.leave(sharesAs(c))
+		defer give()
 	}
 	after, err := a.services.Reader.TotalsAfter(c.ctx, counters, receipt, wait, minAsOf)
 	if withoutTotals(err) {
@@ -111,29 +110,4 @@ func receiptParams(query api.Params) (receipt wire.Receipt, wait time.Duration, 
 		return receipt, 0, &countmill.FieldError{Field: "wait", Problem: "is not a duration in range", Limit: "0s to " + reader.MaxWait.String()}
 	}
 	return receipt, wait, nil
-}
-
-// maxWaiting is how many requests wait for receipts at once: each asks the store again and again.
-const maxWaiting = 1000
-
-// waiting counts the requests that wait for receipts. One caller has at most keen times the places that
-// are free, as in a budget.
-type waiting struct {
-	mu   sync.Mutex
-	here shares
-}
-
-func (w *waiting) enter(caller string) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !w.here.take(caller, 1, keen*(maxWaiting-w.here.used-1)) {
-		return fmt.Errorf("%w: %d requests wait for receipts, and this caller has its share of them", countmill.ErrOverloaded, w.here.used)
-	}
-	return nil
-}
-
-func (w *waiting) leave(caller string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.here.give(caller, 1)
 }

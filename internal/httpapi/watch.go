@@ -47,10 +47,15 @@ func (a *API) watch(c call) error {
 
 // stream serves a watcher with an order until it has to end.
 func (a *API) stream(c call, wa *watcher, o order) error {
-	if err := a.takePlace(); err != nil {
+	if a.closing.Err() != nil {
+		return errClosing
+	}
+	o.caller = sharesAs(c)
+	give, err := a.pools.take(streams, o.caller, 1)
+	if err != nil {
 		return err
 	}
-	defer a.watchers.Add(-1)
+	defer give()
 	ctx, cancel := context.WithCancel(c.ctx)
 	defer cancel()
 	defer context.AfterFunc(a.closing, cancel)()
@@ -78,18 +83,6 @@ func (a *API) stream(c call, wa *watcher, o order) error {
 		return nil
 	}
 	_ = wa.run(ctx, f) // the client is gone or too slow, or the server ends
-	return nil
-}
-
-// takePlace takes one of MaxWatchers places, which the caller gives back.
-func (a *API) takePlace() error {
-	if a.closing.Err() != nil {
-		return errClosing
-	}
-	if a.watchers.Add(1) > int64(a.cfg.MaxWatchers) {
-		a.watchers.Add(-1)
-		return fmt.Errorf("%w: %d watchers", countmill.ErrOverloaded, a.cfg.MaxWatchers)
-	}
 	return nil
 }
 

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -27,6 +26,7 @@ type order struct {
 	limit    int    // most counters
 	interval time.Duration
 	source   source
+	caller   string // of the watcher
 }
 
 // A source reads counters. Its feed alone calls it, one call at a time.
@@ -37,9 +37,8 @@ type source interface {
 
 // feeds are the feeds of the watchers that there are. They end with their last watchers.
 type feeds struct {
-	mu       sync.Mutex
-	shared   map[string]*feed // by key
-	counters int              // the most counters that all feeds read at once
+	mu     sync.Mutex
+	shared map[string]*feed // by key
 }
 
 // A feed reads counters once an interval for all its watchers. It never waits for a watcher.
@@ -48,6 +47,7 @@ type feed struct {
 	key      string
 	source   source
 	interval time.Duration
+	owner    string // the first watcher's caller: the counters are of its share, and reads take its turns
 	cancel   context.CancelFunc
 	done     chan struct{} // closed when run has ended
 	limits   map[int]int   // how many watchers have each limit; protected by feeds.mu
@@ -64,19 +64,17 @@ func (fs *feeds) join(a *API, o order) (*feed, error) {
 	f := fs.shared[o.key]
 	if f == nil {
 		f = &feed{
-			a: a, key: o.key, source: o.source, interval: o.interval,
+			a: a, key: o.key, source: o.source, interval: o.interval, owner: o.caller,
 			limits: make(map[int]int), renewed: make(chan struct{}), done: make(chan struct{}),
 		}
 	}
-	more := max(o.limit-f.mostLocked(), 0)
-	if fs.counters+more > a.cfg.MaxWatched {
-		return nil, fmt.Errorf("%w: %d counters are watched (limit: %d)", countmill.ErrOverloaded, fs.counters, a.cfg.MaxWatched)
+	if _, err := a.pools.take(watched, f.owner, max(o.limit-f.mostLocked(), 0)); err != nil {
+		return nil, err
 	}
-	fs.counters += more
 	f.limits[o.limit]++
 	if f.cancel == nil {
 		var ctx context.Context
-		ctx, f.cancel = context.WithCancel(a.closing)
+		ctx, f.cancel = context.WithCancel(reader.WithCaller(a.closing, f.owner))
 		if f.key != "" {
 			fs.shared[f.key] = f
 		}
@@ -93,7 +91,7 @@ func (f *feed) leave(limit int) {
 	if f.limits[limit]--; f.limits[limit] == 0 {
 		delete(f.limits, limit)
 	}
-	fs.counters -= before - f.mostLocked()
+	f.a.pools[watched].Give(f.owner, before-f.mostLocked())
 	last := len(f.limits) == 0
 	if last && f.key != "" {
 		delete(fs.shared, f.key)

@@ -617,10 +617,10 @@ func TestWatchPrefixOfALimitedToken(t *testing.T) {
 	})
 }
 
-// Watched counters are bounded over all prefixes. Watchers of one prefix count them once.
+// The watched counters of a caller are bounded over all prefixes. Watchers of one prefix count them once.
 func TestWatchedCountersAreBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		srv, _ := watched(t, newPrefixReader(10), httpapi.Config{MaxWatched: 100})
+		srv, _ := watched(t, newPrefixReader(10), httpapi.Config{MaxWatched: 134})
 		first := srv.watch(t, "/v1/watch?prefix=page:&limit=60")
 		srv.watch(t, "/v1/watch?prefix=page:&limit=60")
 		srv.watch(t, "/v1/watch?prefix=page:0&limit=40")
@@ -645,7 +645,7 @@ func TestWatchedCountersAreBounded(t *testing.T) {
 func TestWatchPrefixGivesItsPlaceBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newPrefixReader(10)
-		srv, h := watched(t, f, httpapi.Config{MaxWatchers: 1, MaxWatched: 50})
+		srv, h := watched(t, f, httpapi.Config{MaxWatchers: 1, MaxWatched: 67})
 		for range 3 {
 			s := srv.watch(t, "/v1/watch?prefix=page:&limit=50")
 			s.event()

@@ -122,7 +122,7 @@ func TestWatchKeepsAlive(t *testing.T) {
 
 func TestWatchersAreBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		srv, h := watched(t, newFake(), httpapi.Config{MaxWatchers: 2})
+		srv, h := watched(t, newFake(), httpapi.Config{MaxWatchers: 3})
 		first := srv.watch(t, "/v1/watch?counter=a&interval=100ms")
 		srv.watch(t, "/v1/watch?counter=a").next()
 		if status, got, header := srv.call(t, "GET", "/v1/watch?counter=a"); status != 429 || header.Get("Retry-After") == "" {
