@@ -85,6 +85,7 @@ type values struct {
 	parallel               int
 
 	match, groupPattern  string
+	indexSeries          string
 	groups               []string
 	waits                bool
 	heads, journalKey    string // of journal check
