@@ -206,9 +206,9 @@ export class Detail {
   }
 }
 
-// ruleFor is the command that adds a rule for the counter's group: its name up to the first colon.
+// ruleFor is the command that adds a rule for the counters with the same text up to the first colon.
 export function ruleFor(name) {
   const end = name.indexOf(":");
-  const match = end > 0 && end < 60 ? name.slice(0, end + 1) + "*" : "*";
+  const match = end >= 0 ? name.slice(0, end + 1) + "*" : name;
   return `countmill rule add series '${match.replaceAll("'", "'\\''")}=1m:6h,15m:400d'`;
 }
