@@ -57,7 +57,7 @@ export class Detail {
   // update writes the total.
   update() {
     const c = this.counter();
-    const text = c && c.total !== null ? format.whole(c.total) : format.unknown;
+    const text = c ? c.text() : format.unknown;
     const total = $("total");
     if (total.textContent !== text) {
       total.textContent = text;
@@ -81,6 +81,11 @@ export class Detail {
       return;
     }
     const c = this.counter();
+    if (c && !c.exists) {
+      if ($("as-of")) $("as-of").textContent = "No counter is named so. Its first increment makes it.";
+      if ($("shards")) $("shards").textContent = "";
+      return;
+    }
     const known = c && c.total !== null && c.asOf;
     const fresh = known && Date.now() - c.changed < 2500;
     if ($("as-of")) $("as-of").textContent = known ? (fresh || !c.changed ? "as of " : "unchanged since ") + format.clock(c.asOf, this.zone) : "";
