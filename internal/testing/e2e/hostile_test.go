@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/countmill/countmill/internal/testing/longtest"
 )
 
 // A siege is a `countmill up` that hostile clients attack. Meanwhile a good client, with a new
@@ -47,9 +49,7 @@ const (
 
 func besiege(t *testing.T, flags ...string) *siege {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("builds countmill and maltreats it for many seconds")
-	}
+	longtest.Only(t, "builds countmill and maltreats it for many seconds")
 	s := &siege{t: t}
 	s.process = start(t, []string{"GOMEMLIMIT=", "GOGC="}, "up", append([]string{"--data", t.TempDir()}, flags...)...).ready(t)
 	var err error
