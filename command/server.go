@@ -189,7 +189,7 @@ func errName(name string, err error) error {
 // oneName is the NAME of a command that takes one.
 func (c call) oneName() (string, error) {
 	if len(c.args) > 1 {
-		return "", app.Usagef("too many arguments: %q (quote a name that holds spaces)", c.args[1])
+		return "", app.Usagef("too many arguments: %q; name one (quote a name that holds spaces)", c.args[1])
 	}
 	return strings.Join(c.args, ""), checkNames(c.args, 1)
 }
