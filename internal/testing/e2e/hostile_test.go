@@ -42,7 +42,7 @@ type goodClient struct {
 const (
 	// siegeMemory is the most that `up` may take whatever clients do, and patience the most
 	// that a good client may have to wait on a machine that is not busy otherwise:
-	// docs/evidence/simulation.md states both.
+	// docs/evidence/tests.md states both.
 	siegeMemory = 512 << 20
 	patience    = 5 * time.Second
 )

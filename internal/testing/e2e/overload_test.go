@@ -90,7 +90,7 @@ func TestOverload(t *testing.T) {
 }
 
 const (
-	// overloadMemory is what docs/evidence/simulation.md states.
+	// overloadMemory is what docs/evidence/tests.md states.
 	overloadMemory = 1024 << 20
 	// largeMemory is the limit for bodies of 8 MiB.
 	largeMemory = 1536 << 20

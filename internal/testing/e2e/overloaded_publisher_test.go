@@ -80,7 +80,7 @@ func TestOverloadedPublisher(t *testing.T) {
 }
 
 const (
-	// publisherMemory is what docs/evidence/simulation.md states for 200,000 open entries.
+	// publisherMemory is what docs/evidence/tests.md states for 200,000 open entries.
 	publisherMemory = 256 << 20
 
 	childVariable = "COUNTMILL_TEST_OVERLOADED_PUBLISHER"
