@@ -174,7 +174,8 @@ func TestTokenRemove(t *testing.T) {
 	}
 	first := access.Entries(text)[0].Token.ID()
 	cli(t, nil, "token", "remove", "web", "--file", path).wantError(t, 1, "2 tokens have this name: name the ID of one, such as ")
-	cli(t, nil, "token", "remove", "nobody", "--file", path).wantError(t, 1, "it has no such token")
+	cli(t, nil, "token", "remove", "nobody", "--file", path).wantError(t, 1, `no token is named "nobody"; "countmill token list" shows all`)
+	cli(t, nil, "token", "remove", "cmtok_secret", "--file", path).wantError(t, 1, `no token is named "cmtok_`+"...")
 	cli(t, nil, "token", "remove", "--file", path).wantError(t, 2, "name one NAME")
 	cli(t, nil, "token", "remove", "web").wantError(t, 2, "--file is missing")
 	if got := cli(t, nil, "token", "remove", "web", first, "--file", path); got != (result{0, "removed web " + first + "\n", ""}) {

@@ -58,7 +58,7 @@ func TestEditThatFailsChangesNothing(t *testing.T) {
 	before := read(t, path)
 	for name, err := range map[string]error{
 		"listed twice":      Append(path, a),
-		"it has no such":    func() error { _, err := Remove(path, "b", ""); return err }(),
+		`no token is named "b"`:    func() error { _, err := Remove(path, "b", ""); return err }(),
 		"no such file or d": func() error { _, err := Remove(path+"/x", "b", ""); return err }(),
 	} {
 		if err == nil || (!strings.Contains(err.Error(), name) && !strings.Contains(err.Error(), "not a directory")) {
