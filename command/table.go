@@ -88,7 +88,6 @@ type values struct {
 	indexSeries          string
 	groups               []string
 	waits                bool
-	heads, journalKey    string // of journal check
 	periodFrom, periodTo string // of journal export and series
 
 	format, output          string
