@@ -101,7 +101,7 @@ func TestGroupFlag(t *testing.T) {
 const seriesRules = `{"version":3,"series":[{"pattern":"page:*","keep":"15m:400d","begin":"2026-11-25T10:00:00Z","ended":null},
 {"pattern":"=site:*","keep":"15m:8d","begin":"2026-11-25T10:00:00Z","ended":"2026-11-26T10:00:00Z"}],"journal":[]}`
 
-// One command makes what the top of a day needs: the rules, and then the index. A mistake is found before the first change.
+// One command adds the rules and then the index for the top of a day. A mistake is found before the first change.
 func TestIndexCreateWithSeries(t *testing.T) {
 	t.Parallel()
 	create := func(f *fakeServer, keep string) result {

@@ -35,7 +35,7 @@ func (c call) addIndexSeries(ctx context.Context, name string) error {
 	return nil
 }
 
-// checkRules refuses to change a rule, which would end what it keeps for longer.
+// checkRules refuses to change a rule: another index may need its longer times.
 func (c call) checkRules(ctx context.Context, patterns []string, keep string) error {
 	answer, err := c.ask(ctx, client.Request{Path: "/v1/rules"})
 	if err != nil {

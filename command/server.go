@@ -101,7 +101,7 @@ func (c call) sentToken() (string, error) {
 		return token, nil
 	}
 	if c.given("token") && !tokenText.MatchString(c.token) {
-		return "", app.Usagef("--token: is no token; `countmill token new` makes one")
+		return "", app.Usagef("--token: is not a token; `countmill token new` makes one")
 	}
 	return c.token, nil
 }
@@ -178,7 +178,7 @@ func checkCounter(name string) error {
 // maxShown is how much of a name an error quotes: the reason after it must be in sight.
 const maxShown = 60
 
-// errName says what is wrong with a NAME.
+// errName is the error about a NAME.
 func errName(name string, err error) error {
 	if len(name) <= maxShown {
 		return app.Usagef("NAME %q: %s", name, err)

@@ -87,7 +87,7 @@ func runToken(_ context.Context, c call) error {
 	return nil
 }
 
-// parseScopes names the word that is no scope: the file may have a secret in its place, a command line has none.
+// parseScopes names an unknown word. The file may have a secret in such a place, and a command line has none.
 func parseScopes(words []string) (scopes []access.Scope, err error) {
 	var known []string
 	for _, s := range access.Scopes() {
@@ -95,7 +95,7 @@ func parseScopes(words []string) (scopes []access.Scope, err error) {
 	}
 	for _, word := range words {
 		if word = strings.TrimSpace(word); !slices.Contains(known, word) {
-			return nil, app.Usagef("--scope: %q is no scope (limit: %s)%s", word, strings.Join(known, ", "), didYouMean("", word, known))
+			return nil, app.Usagef("--scope: %q is not a scope (limit: %s)%s", word, strings.Join(known, ", "), didYouMean("", word, known))
 		}
 		scopes = append(scopes, access.Scope(word))
 	}

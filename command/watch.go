@@ -109,7 +109,7 @@ func (w *watcher) print(e client.Event) error {
 	}
 	var got watchEvent
 	if err := json.Unmarshal(e.Data, &got); err != nil {
-		return fmt.Errorf("the server sent an event that is no JSON: %w; is that a countmill?", err)
+		return fmt.Errorf("the server sent an event that is not JSON: %w; is that a countmill?", err)
 	}
 	return w.printTotals(&got)
 }
