@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -75,5 +76,48 @@ func TestAgeOf(t *testing.T) {
 		if got := ageOf([]byte(answer), now); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
+	}
+}
+
+// An error names a flag, a variable or an argument as the caller gave it, and says what to do.
+func TestErrorsInTheWordsOfTheCaller(t *testing.T) {
+	t.Parallel()
+	problem := func(status int, kind, more string) string {
+		return newFakeServer(t, answer(status, `{"type":"urn:countmill:problem:`+kind+`","status":1,`+more+`}`)).URL
+	}
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("cmtok_secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	unknown := problem(401, "unauthorized", `"detail":"this token is not known"`)
+	const those = `"countmill token list" shows the tokens of the server's file`
+	for name, tt := range map[string]struct {
+		env  string
+		args []string
+		want string
+	}{
+		"a token of a flag":         {"", []string{"get", "a", "--token", "cmtok_x", "--server", unknown}, "not known (HTTP 401); it is that of --token; " + those},
+		"a token of a variable":     {"COUNTMILL_TOKEN=cmtok_x", []string{"get", "a", "--server", unknown}, "it is that of COUNTMILL_TOKEN; " + those},
+		"a token of a file":         {"", []string{"incr", "a", "--token-file", file, "--server", unknown}, "it is that of --token-file " + file + "; " + those},
+		"a token of a file by name": {"COUNTMILL_TOKEN_FILE=" + file, []string{"get", "a", "--server", unknown}, "it is that of COUNTMILL_TOKEN_FILE " + file},
+		"no token":                  {"", []string{"get", "a", "--server", unknown}, "give one with --token-file or COUNTMILL_TOKEN"},
+		"a token in the clear":      {"COUNTMILL_TOKEN_FILE=" + file, []string{"get", "a", "--server", "http://192.0.2.1:1"}, "COUNTMILL_TOKEN_FILE: is not sent to 192.0.2.1:1"},
+		"a server of a variable":    {"COUNTMILL_SERVER=ftp://x", []string{"get", "a"}, "countmill: COUNTMILL_SERVER: must be http://HOST:PORT"},
+		"a directory":               {"", []string{"up", "--listen", "127.0.0.1:0", "--data", file}, "countmill: --data: data directory " + file + " cannot be made, because a file has that name: name another directory\n"},
+		"a directory of a variable": {"COUNTMILL_DATA=" + file, []string{"up", "--listen", "127.0.0.1:0"}, "countmill: COUNTMILL_DATA: data directory"},
+		"an unknown index":          {"", []string{"top", "a", "--server", problem(404, "no-index", `"detail":"no index \"a\""`)}, `no index "a" (HTTP 404); "countmill index list" shows the indexes`},
+		"a zone":                    {"", []string{"top", "a", "--window", "today", "--tz", "x", "--server", problem(400, "invalid", `"detail":"tz is not a time zone","field":"tz"`)}, "countmill: --tz is not a time zone"},
+		"a field of two words":      {"", []string{"get", "a", "--min-as-of", "2026-01-02T15:04:05Z", "--server", problem(400, "invalid", `"detail":"min_as_of is wrong","field":"min_as_of"`)}, "countmill: --min-as-of is wrong"},
+		"the name of an index":      {"", []string{"index", "create", "A", "--match", "a", "--group", "b", "--server", problem(400, "invalid", `"detail":"name has the character \"A\"","field":"name"`)}, `countmill: NAME has the character "A"`},
+		"a repeat of a sequence": {"", []string{"next", "a", "--id", "x", "--count", "4", "--server", problem(409, "other-count", `"detail":"this id got 1 value before","field":"count","limit":"1"`)},
+			"this id got 1 value before (HTTP 409); repeat it with --count 1, or give another --id"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := cli(t, strings.Fields(tt.env), tt.args...)
+			if got.code == 0 || !strings.Contains(got.errOut, tt.want) || strings.Contains(got.errOut, "secret") {
+				t.Errorf("got exit %d, %q; want an error with %q", got.code, got.errOut, tt.want)
+			}
+		})
 	}
 }

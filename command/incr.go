@@ -100,7 +100,7 @@ func parseIncrement(args []string, at string) (increment, error) {
 	}
 	inc.Counter = args[0]
 	if err := countmill.CheckCounter(inc.Counter); err != nil {
-		return inc, app.Usagef("NAME %q: %s", inc.Counter, err)
+		return inc, errName(inc.Counter, err)
 	}
 	if len(args) == 2 {
 		delta, err := parseDelta(args[1])

@@ -43,6 +43,10 @@ where the text after it comes. Groups are counters whose names begin with =. Nob
 them. Repeating the command changes nothing.
 
   countmill index create sites --match 'page:{site}:*' --group 'site:{site}'
+  countmill index create sites --match 'page:{site}:*' --group 'site:{site}' --series 1m:6h,15m:400d
+
+--series first adds two rules for series ("countmill help rule add"): page:* for the counters, and =site:*
+for the groups. Curves and the top of a day need them. With tokens it needs a token for all counters.
 
 --wait shows the progress until the groups can be read. It needs the scope read beside admin.
 `,
@@ -107,6 +111,9 @@ func runIndexCreate(ctx context.Context, c call) error {
 	}
 	if c.match == "" || c.groupPattern == "" {
 		return app.Usagef("--match and --group are needed, such as --match 'page:{site}:*' --group 'site:{site}'")
+	}
+	if err := c.addIndexSeries(ctx, name); err != nil {
+		return err
 	}
 	answer, err := c.ask(ctx, client.Request{
 		Method: http.MethodPost, Path: "/v1/indexes", Body: body(map[string]any{"name": name, "match": c.match, "group": c.groupPattern}), Safe: true,

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func indexAnswer(state string, done int) string {
@@ -94,4 +96,39 @@ func TestGroupFlag(t *testing.T) {
 	}
 	cli(t, nil, "incr", "=site:a").wantError(t, 2, "begins with =, as groups do")
 	cli(t, nil, "watch", "--prefix", "a", "--group", "b").wantError(t, 2, "--prefix and NAME exclude each other")
+}
+
+const seriesRules = `{"version":3,"series":[{"pattern":"page:*","keep":"15m:400d","begin":"2026-11-25T10:00:00Z","ended":null},
+{"pattern":"=site:*","keep":"15m:8d","begin":"2026-11-25T10:00:00Z","ended":"2026-11-26T10:00:00Z"}],"journal":[]}`
+
+// One command adds the rules and then the index for the top of a day. A mistake is found before the first change.
+func TestIndexCreateWithSeries(t *testing.T) {
+	t.Parallel()
+	create := func(f *fakeServer, keep string) result {
+		return cli(t, nil, "index", "create", "sites", "--match", "page:{site}:*", "--group", "site:{site}", "--series", keep, "--server", f.URL)
+	}
+	f := newFakeServer(t, answer(200, seriesRules), answer(200, seriesRules), answer(200, seriesRules), answer(200, indexAnswer("building", 1)))
+	if got := create(f, "15m:400d"); got.code != 0 || !strings.Contains(got.out, "building 25 %") {
+		t.Errorf("got %+v", got)
+	}
+	if diff := cmp.Diff([]string{"/v1/rules", "/v1/rules/series", "/v1/rules/series", "/v1/indexes"}, f.paths); diff != "" {
+		t.Errorf("the calls (-want +got):\n%s", diff)
+	}
+	if want := `{"keep":"15m:400d","pattern":"page:*"}`; !strings.Contains(f.bodies[1], want) {
+		t.Errorf("the first rule is %s, want %s", f.bodies[1], want)
+	}
+	if want := `{"keep":"15m:400d","pattern":"=site:*"}`; !strings.Contains(f.bodies[2], want) {
+		t.Errorf("the second rule is %s, want %s", f.bodies[2], want)
+	}
+	f = newFakeServer(t, answer(200, seriesRules))
+	create(f, "15m:2d").wantError(t, 2, `--series: the rule for "page:*" keeps 15m:400d; give that, or change it with countmill rule add series 'page:*=15m:2d'`)
+	if len(f.paths) != 1 {
+		t.Errorf("a refused command called %q", f.paths)
+	}
+	f = newFakeServer(t)
+	create(f, "15m").wantError(t, 2, `--series "15m": keep is not a retention`)
+	cli(t, nil, "index", "create", "sites", "--match", "page:{a}", "--group", "{b}", "--series", "15m:2d", "--server", f.URL).wantError(t, 2, "group has the variable {b}")
+	if len(f.paths) != 0 {
+		t.Errorf("a mistaken command called %q", f.paths)
+	}
 }

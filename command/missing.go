@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+
+	"github.com/countmill/countmill"
 )
 
 // sayMissing says on standard error which counters of an answer with totals do not exist: 0 alone
@@ -26,15 +28,25 @@ func (c call) sayMissingOne(name string, exists *bool) {
 	if exists == nil || *exists {
 		return
 	}
-	text := "no counter is named " + fmt.Sprintf("%q", plain(name))
-	if names := listed(name); len(names) > 1 {
-		how := "run the command once for each"
-		if c.path == "get" {
-			how = "put spaces between them: countmill get " + strings.Join(names, " ")
-		}
-		text += "; the name looks like a list of names: " + how
+	fmt.Fprintf(c.stderr, "countmill: %s\n", c.missing(name))
+}
+
+// missing says that nothing is named so, and what else the name may be meant to be.
+func (c call) missing(name string) string {
+	if group, is := strings.CutPrefix(name, countmill.GroupMark); is {
+		return fmt.Sprintf("no counter is in a group named %q; \"countmill index list\" shows how groups are named", plain(group))
 	}
-	fmt.Fprintf(c.stderr, "countmill: %s\n", text)
+	text := fmt.Sprintf("no counter is named %q", plain(name))
+	names, prefix := listed(name), strings.TrimSuffix(name, "*")
+	switch {
+	case len(names) > 1 && c.path == "get":
+		return text + "; the name looks like a list of names: put spaces between them: countmill get " + strings.Join(names, " ")
+	case len(names) > 1:
+		return text + "; the name looks like a list of names: run the command once for each"
+	case len(names) == 1 && (prefix != name || strings.HasSuffix(name, ":")):
+		return text + "; to see all that begin so: countmill ls " + strings.Join(listed(prefix), "")
+	}
+	return text
 }
 
 // listed is the names in a list with commas, as a shell takes them.

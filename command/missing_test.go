@@ -1,6 +1,8 @@
 package command
 
 import (
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 )
@@ -17,6 +19,9 @@ func TestNamesThatDoNotExist(t *testing.T) {
 		{"get a,$b", `{"totals":[{"counter":"a,$b","total":0` + no + `}]}`, "0\n",
 			"no counter is named \"a,$b\"; the name looks like a list of names: put spaces between them: countmill get a '$b'\n"},
 		{"get a,", `{"totals":[{"counter":"a,","total":0` + no + `}]}`, "0\n", "no counter is named \"a,\"\n"},
+		{"get page:*", `{"totals":[{"counter":"page:*","total":0` + no + `}]}`, "0\n", "no counter is named \"page:*\"; to see all that begin so: countmill ls page:\n"},
+		{"get page:", `{"totals":[{"counter":"page:","total":0` + no + `}]}`, "0\n", "no counter is named \"page:\"; to see all that begin so: countmill ls page:\n"},
+		{"get --group a", `{"totals":[{"counter":"=a","total":0` + no + `}]}`, "0\n", "no counter is in a group named \"a\"; \"countmill index list\" shows how groups are named\n"},
 		{"get a,b", `{"totals":[{"counter":"a,b","total":3,"exists":true}]}`, "3\n", ""},
 		{"get a", `{"totals":[{"counter":"a","total":0}]}`, "0\n", ""},
 		{"reset a", `{"counter":"a","removed":0` + no + `}`, "0\n", "no counter is named \"a\"\n"},
@@ -42,6 +47,23 @@ func TestNamesThatDoNotExist(t *testing.T) {
 		if got := cli(t, nil, append(args, "--json")...); got != (result{0, test.answer, want}) {
 			t.Errorf("%s --json: got %+v, want the answer and %q", test.args, got, want)
 		}
+	}
+}
+
+// A watch says it once, and goes on: the counter may come.
+func TestAWatchOfANameThatDoesNotExist(t *testing.T) {
+	t.Parallel()
+	const none = `{"counter":"a","total":0,"exists":false}`
+	events := "event: totals\ndata: {\"totals\":[" + none + `,{"counter":"b","total":2,"exists":true}]}` + "\n\n" +
+		"event: totals\ndata: {\"totals\":[{\"counter\":\"a\",\"total\":1,\"exists\":true}]}\n\n" +
+		"event: totals\ndata: {\"totals\":[" + none + "]}\n\n"
+	stream := func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, events)
+	}
+	got := cli(t, nil, "watch", "a", "b", "--server", newFakeServer(t, stream, answer(403, "{}")).URL)
+	if want := "countmill: no counter is named \"a\"\n"; strings.Count(got.errOut, want) != 1 || !strings.HasPrefix(got.out, "0\ta\n2\tb\n1\ta\n0\ta\n") {
+		t.Errorf("got %+v, want %q once, and the totals", got, want)
 	}
 }
 

@@ -116,6 +116,26 @@ func (p *parser) checkPairs() error {
 	return nil
 }
 
+// typed is how the caller named a flag that is in force: as a flag, or by its variable. A flag of a pair that was
+// given stands for the other.
+func (p *parser) typed(name string) string {
+	if p.from[name] == "" && p.from[other(name)] != "" {
+		name = other(name)
+	}
+	if p.from[name] == FromEnv {
+		return variable(name)
+	}
+	return dashed(name)
+}
+
+// dashed is a flag as the reference writes it. One of a letter has one dash.
+func dashed(name string) string {
+	if len(name) == 1 {
+		return "-" + name
+	}
+	return "--" + name
+}
+
 // given reports whether a flag or a variable sets the flag.
 func (p *parser) given(name string) bool { return p.from[name] != "" }
 

@@ -74,9 +74,7 @@ func runRuleAdd(ctx context.Context, c call) error {
 		return app.Usagef("%q: %s", text, err)
 	}
 	c.warnInnerStar(pattern)
-	answer, err := c.ask(ctx, client.Request{
-		Method: http.MethodPost, Path: "/v1/rules/" + kind, Body: body(map[string]any{"pattern": pattern, "keep": keep}), Safe: true,
-	})
+	answer, err := c.ask(ctx, addRule(kind, pattern, keep))
 	if err != nil {
 		return err
 	}
@@ -124,15 +122,26 @@ func parseRule(kind, text string) (pattern, keep string, err error) {
 	return pattern, retention.String(), err
 }
 
+// A ruleState is a rule of GET /v1/rules.
+type ruleState struct{ Pattern, Keep, Begin, Ended string }
+
+type ruleStates struct{ Series, Journal []ruleState }
+
+func readRules(answer []byte) (got ruleStates, err error) {
+	if err := json.Unmarshal(answer, &got); err != nil || got.Series == nil {
+		return got, fmt.Errorf("the server answered with something else than rules; is that a countmill?")
+	}
+	return got, nil
+}
+
 func (c call) printRules(answer []byte) error {
 	if c.json {
 		_, err := c.stdout.Write(answer)
 		return err
 	}
-	type rule struct{ Pattern, Keep, Begin, Ended string }
-	var got struct{ Series, Journal []rule }
-	if err := json.Unmarshal(answer, &got); err != nil || got.Series == nil {
-		return fmt.Errorf("the server answered with something else than rules; is that a countmill?")
+	got, err := readRules(answer)
+	if err != nil {
+		return err
 	}
 	if len(got.Series)+len(got.Journal) == 0 {
 		fmt.Fprintln(c.stderr, "no rules")
@@ -140,7 +149,7 @@ func (c call) printRules(answer []byte) error {
 	}
 	table := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "RULE\tPATTERN\tKEEP\tCOMPLETE FROM\tENDED")
-	line := func(kind string, r rule) {
+	line := func(kind string, r ruleState) {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", kind, plain(r.Pattern), plain(r.Keep), plain(r.Begin), plain(r.Ended))
 	}
 	for _, r := range got.Series {

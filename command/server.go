@@ -50,10 +50,7 @@ var inFlags = strings.NewReplacer("client: the address must hold no name and no 
 // remedied adds the flag that helps after an error of package client.
 func (c call) remedied(err error) error {
 	if e, ok := errors.AsType[*client.Error](err); ok {
-		if e.Status != http.StatusUnauthorized {
-			return err
-		}
-		return fmt.Errorf("%w; give one with --token-file or COUNTMILL_TOKEN", err)
+		return c.remediedAnswer(err, e)
 	}
 	if e, ok := errors.AsType[*net.OpError](err); ok && e.Op == "dial" {
 		return fmt.Errorf("%w; start one with `countmill up`, or name another with --server URL", err)
@@ -67,20 +64,44 @@ func (c call) remedied(err error) error {
 	return err
 }
 
+// remediedAnswer adds what helps after the answer e of a server, which err has.
+func (c call) remediedAnswer(err error, e *client.Error) error {
+	token := c.sentBy()
+	switch {
+	case e.Status == http.StatusUnauthorized && token != "":
+		return fmt.Errorf("%w; it is that of %s; \"countmill token list\" shows the tokens of the server's file", err, token)
+	case e.Status == http.StatusUnauthorized:
+		return fmt.Errorf("%w; give one with --token-file or COUNTMILL_TOKEN", err)
+	case e.Type == "no-index":
+		return fmt.Errorf("%w; \"countmill index list\" shows the indexes", err)
+	case e.Type == "other-count" && e.Limit != "":
+		return fmt.Errorf("%w; repeat it with --count %s, or give another --id", err, e.Limit)
+	}
+	return err
+}
+
+// sentBy names the flag or the variable of the token that is sent; empty for none.
+func (c call) sentBy() string {
+	switch {
+	case c.tokenFile != "":
+		return c.typed("token-file") + " " + c.tokenFile
+	case c.token != "":
+		return c.typed("token")
+	}
+	return ""
+}
+
 // sentToken is the token to send, empty for none.
 func (c call) sentToken() (string, error) {
 	if c.tokenFile != "" {
 		token, err := readToken(c.tokenFile)
-		if err != nil && c.from["token-file"] == FromFlag {
-			return "", fmt.Errorf("--token-file: %w", err)
-		}
 		if err != nil {
-			return "", fmt.Errorf("COUNTMILL_TOKEN_FILE: %w", err)
+			return "", fmt.Errorf("--token-file: %w", err)
 		}
 		return token, nil
 	}
 	if c.given("token") && !tokenText.MatchString(c.token) {
-		return "", app.Usagef("--token: is no token; `countmill token new` makes one")
+		return "", app.Usagef("--token: is not a token; `countmill token new` makes one")
 	}
 	return c.token, nil
 }
@@ -149,15 +170,26 @@ func checkNames(names []string, most int) error {
 
 func checkCounter(name string) error {
 	if err := countmill.CheckName(name); err != nil {
-		return app.Usagef("NAME %q: %s", name, err)
+		return errName(name, err)
 	}
 	return nil
+}
+
+// maxShown is how much of a name an error quotes: the reason after it must be in sight.
+const maxShown = 60
+
+// errName is the error about a NAME.
+func errName(name string, err error) error {
+	if len(name) <= maxShown {
+		return app.Usagef("NAME %q: %s", name, err)
+	}
+	return app.Usagef("NAME %q... of %d bytes: %s", strings.ToValidUTF8(name[:maxShown], ""), len(name), err)
 }
 
 // oneName is the NAME of a command that takes one.
 func (c call) oneName() (string, error) {
 	if len(c.args) > 1 {
-		return "", app.Usagef("too many arguments: %q (quote a name that holds spaces)", c.args[1])
+		return "", app.Usagef("too many arguments: %q; name one (quote a name that holds spaces)", c.args[1])
 	}
 	return strings.Join(c.args, ""), checkNames(c.args, 1)
 }

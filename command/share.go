@@ -59,7 +59,7 @@ func runShare(_ context.Context, c call) error {
 	}
 	secret, token, err := access.New(token)
 	if err != nil {
-		return app.Usagef("%s", ofToken.Replace(err.Error()))
+		return app.Usagef("%s", ofShare.Replace(err.Error()))
 	}
 	if c.file != "" {
 		if err := access.Append(c.file, token); err != nil {
@@ -72,6 +72,9 @@ func runShare(_ context.Context, c call) error {
 	}
 	return err
 }
+
+// ofShare turns the fields of the file into the words of this command.
+var ofShare = strings.NewReplacer("name:", "--name:", "prefixes: number 1", "PREFIX:")
 
 // shareLink is the page below base, with the token where no server gets it.
 func shareLink(base *url.URL, secret string) string {

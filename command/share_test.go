@@ -80,10 +80,10 @@ func TestShareRefuses(t *testing.T) {
 	}{
 		{nil, "name one PREFIX"},
 		{[]string{""}, "name one PREFIX"},
-		{[]string{strings.Repeat("x", 501)}, "--prefix: number 1 is too long (limit: 500 bytes)"},
+		{[]string{strings.Repeat("x", 501)}, "PREFIX: is too long (limit: 500 bytes)"},
 		{[]string{"page:", "--server", "count.example.com"}, "--server: must be the address of the page"},
 		{[]string{"page:", "--expires", "soon"}, "--expires: must be a time to come"},
-		{[]string{"page:", "--name", "a b"}, "NAME: must be 1 to 64"},
+		{[]string{"page:", "--name", "a b"}, "--name: has other characters than A-Z"},
 	} {
 		cli(t, nil, append([]string{"share"}, tc.args...)...).wantError(t, 2, tc.want)
 	}

@@ -86,6 +86,7 @@ type values struct {
 	parallel               int
 
 	match, groupPattern  string
+	indexSeries          string
 	groups               []string
 	waits                bool
 	periodFrom, periodTo string // of journal export and series

@@ -191,6 +191,8 @@ var indexFlags = []flag{
 		bind: func(v *values) pflag.Value { return anyValue{&v.match} }},
 	{name: "group", arg: "PATTERN", of: []string{"index create"}, def: "none; needed", help: "The group of a counter, such as 'site:{site}'.",
 		bind: func(v *values) pflag.Value { return anyValue{&v.groupPattern} }},
+	{name: "series", arg: "KEEP", of: []string{"index create"}, def: "none", help: "First add rules by which the counters and the groups keep series, such as 1m:6h,15m:400d. A rule that keeps something else is not changed: the command then does nothing.",
+		bind: func(v *values) pflag.Value { return anyValue{&v.indexSeries} }},
 	{name: "wait", of: []string{"index create", "index delete"}, help: "Show the progress, and end when the work is done.",
 		bind: func(v *values) pflag.Value { return boolValue{&v.waits} }},
 }

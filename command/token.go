@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -72,10 +73,10 @@ func runToken(_ context.Context, c call) error {
 		return app.Usagef("name one NAME: countmill token new NAME --scope SCOPES")
 	}
 	token := access.Token{Name: c.args[0], Limits: c.limits, Prefixes: c.prefixes}
-	for _, s := range c.scopes {
-		token.Scopes = append(token.Scopes, access.Scope(strings.TrimSpace(s)))
-	}
 	var err error
+	if token.Scopes, err = parseScopes(c.scopes); err != nil {
+		return err
+	}
 	if token.Expires, err = parseExpiry(c.expires, time.Now()); err != nil {
 		return err
 	}
@@ -84,6 +85,21 @@ func runToken(_ context.Context, c call) error {
 	}
 	c.warnStars(token.Prefixes...)
 	return nil
+}
+
+// parseScopes names an unknown word. The file may have a secret in such a place, and a command line has none.
+func parseScopes(words []string) (scopes []access.Scope, err error) {
+	var known []string
+	for _, s := range access.Scopes() {
+		known = append(known, string(s))
+	}
+	for _, word := range words {
+		if word = strings.TrimSpace(word); !slices.Contains(known, word) {
+			return nil, app.Usagef("--scope: %q is not a scope (limit: %s)%s", word, strings.Join(known, ", "), didYouMean("", word, known))
+		}
+		scopes = append(scopes, access.Scope(word))
+	}
+	return scopes, nil
 }
 
 func parseExpiry(text string, now time.Time) (time.Time, error) {

@@ -125,8 +125,8 @@ func TestTokenFlagsRefuse(t *testing.T) {
 	}{
 		{nil, "--token a --token-file b", 2, "--token and --token-file: give one of them: both name"},
 		{[]string{"COUNTMILL_TOKEN=a", "COUNTMILL_TOKEN_FILE=b"}, "", 2, "COUNTMILL_TOKEN and COUNTMILL_TOKEN_FILE: set one of them"},
-		{nil, "--token=", 2, "--token: is no token"},
-		{[]string{"COUNTMILL_TOKEN=a secret"}, "", 2, "--token: is no token"},
+		{nil, "--token=", 2, "--token: is not a token"},
+		{[]string{"COUNTMILL_TOKEN=a secret"}, "", 2, "COUNTMILL_TOKEN: is not a token"},
 		{nil, "--token-file " + bad, 1, "--token-file: " + bad + " must hold a token alone"},
 		{nil, "--token-file " + dir + "/none", 1, "--token-file: open "},
 		{[]string{"COUNTMILL_TOKEN_FILE=" + bad}, "", 1, "COUNTMILL_TOKEN_FILE: "},

@@ -91,8 +91,10 @@ func TestTokenRefuses(t *testing.T) {
 		{"token old a", `unknown "old"`},
 		{"token new a b --scope read", "name one NAME: countmill token new"},
 		{"token new a", "--scope: the list is empty (limit: publish, read, metrics, admin)"},
-		{"token new a --scope write", "--scope: number 1 is not a scope"},
-		{"token new a/b --scope read", "NAME: must be 1 to 64"},
+		{"token new a --scope write", `--scope: "write" is not a scope (limit: publish, read, metrics, admin)`},
+		{"token new a --scope metrics,reed", `--scope: "reed" is not a scope (limit: publish, read, metrics, admin); did you mean read?`},
+		{"token new a/b --scope read", "NAME: has other characters than A-Z a-z 0-9 . _ -"},
+		{"token new " + strings.Repeat("a", 65) + " --scope read", "NAME: is too long (limit: 1 to 64 bytes)"},
 		{"token new a --scope read --prefix=", "--prefix: number 1 is empty; leave the flag out"},
 		{"token new a --scope read --expires 2001-01-01T00:00:00Z", "--expires: must be a time to come"},
 		{"token new a --scope read --expires -3h", "--expires: must be"},
@@ -172,7 +174,8 @@ func TestTokenRemove(t *testing.T) {
 	}
 	first := access.Entries(text)[0].Token.ID()
 	cli(t, nil, "token", "remove", "web", "--file", path).wantError(t, 1, "2 tokens have this name: name the ID of one, such as ")
-	cli(t, nil, "token", "remove", "nobody", "--file", path).wantError(t, 1, "it has no such token")
+	cli(t, nil, "token", "remove", "nobody", "--file", path).wantError(t, 1, `no token is named "nobody"; "countmill token list" shows all`)
+	cli(t, nil, "token", "remove", "cmtok_secret", "--file", path).wantError(t, 1, `no token is named "cmtok_`+"...")
 	cli(t, nil, "token", "remove", "--file", path).wantError(t, 2, "name one NAME")
 	cli(t, nil, "token", "remove", "web").wantError(t, 2, "--file is missing")
 	if got := cli(t, nil, "token", "remove", "web", first, "--file", path); got != (result{0, "removed web " + first + "\n", ""}) {

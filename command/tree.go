@@ -104,7 +104,7 @@ func newCommand(cmd command, c call) *cobra.Command {
 		if cmd.args == "" && len(args) > 0 {
 			return errArguments(args[0])
 		}
-		return c.remedied(cmd.run(ran.Context(), c))
+		return c.asTyped(c.remedied(cmd.run(ran.Context(), c)), cmd.args)
 	}
 	return made
 }
@@ -170,15 +170,42 @@ func orOneOf(word string, names []string) string {
 
 // didYouMean is empty if no name is like word.
 func didYouMean(prefix, word string, names []string) string {
-	known := &cobra.Command{SuggestionsMinimumDistance: 2}
-	for _, name := range names {
-		known.AddCommand(&cobra.Command{Use: name, Run: func(*cobra.Command, []string) {}})
+	like := meant(word, names)
+	if len(like) == 0 {
+		known := &cobra.Command{SuggestionsMinimumDistance: min(2, len(word)-1)}
+		for _, name := range names {
+			known.AddCommand(&cobra.Command{Use: name, Run: func(*cobra.Command, []string) {}})
+		}
+		like = known.SuggestionsFor(word)
 	}
-	like := known.SuggestionsFor(word)
 	if len(like) == 0 {
 		return ""
 	}
 	return "; did you mean " + prefix + strings.Join(like, " or "+prefix) + "?"
+}
+
+// otherWords are words that people type, each line for one command in its place: add is incr, "rule add" and
+// "token new".
+var otherWords = [][]string{
+	{"incr", "increment", "add", "count", "hit"},
+	{"get", "read", "total", "totals", "show", "value"},
+	{"ls", "list", "counters"},
+	{"add", "create", "new", "make", "set"},
+	{"delete", "remove", "rm", "del", "drop", "revoke"},
+	{"up", "start", "run", "serve", "server"},
+	{"top", "best", "leaderboard"},
+	{"series", "curve", "chart", "graph", "history"},
+}
+
+// meant are the names that mean the same as word.
+func meant(word string, names []string) []string {
+	var found []string
+	for _, words := range otherWords {
+		if slices.Contains(words, strings.ToLower(word)) {
+			found = append(found, slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !slices.Contains(words, name) })...)
+		}
+	}
+	return found
 }
 
 // execute runs the command line.

@@ -26,7 +26,7 @@ type notedValue struct {
 }
 
 func (v notedValue) Set(s string) error {
-	v.set("--"+v.flag, s)
+	v.set(dashed(v.flag), s)
 	return nil
 }
 

@@ -109,7 +109,7 @@ func (w *watcher) print(e client.Event) error {
 	}
 	var got watchEvent
 	if err := json.Unmarshal(e.Data, &got); err != nil {
-		return fmt.Errorf("the server sent an event that is no JSON: %w; is that a countmill?", err)
+		return fmt.Errorf("the server sent an event that is not JSON: %w; is that a countmill?", err)
 	}
 	return w.printTotals(&got)
 }
@@ -118,7 +118,8 @@ func (w *watcher) print(e client.Event) error {
 type watchEvent struct {
 	Totals []struct {
 		total
-		Rate *json.Number `json:"rate"`
+		Exists *bool        `json:"exists"`
+		Rate   *json.Number `json:"rate"`
 	} `json:"totals"`
 	Removed   []string `json:"removed"`
 	Truncated bool     `json:"truncated"`
@@ -132,6 +133,9 @@ func (w *watcher) printTotals(e *watchEvent) error {
 		}
 		if w.last[t.Counter] == line { // its shards have changed
 			continue
+		}
+		if w.last[t.Counter] == "" {
+			w.sayMissingOne(t.Counter, t.Exists)
 		}
 		w.last[t.Counter] = line
 		if _, err := fmt.Fprintln(w.stdout, line); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/countmill/countmill/embedded"
 )
 
-// README.md shows the body of this function.
+// docs/howto/use-from-go.md shows the body of this function.
 func visit(ctx context.Context, dir string) (int64, error) {
 	db, err := embedded.Open(dir)
 	if err != nil {

@@ -57,7 +57,7 @@ type Row struct {
 type NoSeriesError struct{ Counter string }
 
 func (e *NoSeriesError) Error() string {
-	return fmt.Sprintf("counter %q keeps no series: add a rule with countmill rule add series", e.Counter)
+	return fmt.Sprintf("counter %q keeps no series: add a rule with countmill rule add series %s", e.Counter, store.SuggestRule(e.Counter))
 }
 
 // Series reads rows from the store, at a moment that is not before the call.

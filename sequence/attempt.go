@@ -95,6 +95,21 @@ func (x *Issuer) fail(batch []*call, err error) {
 	}
 }
 
+// A CountError is about an id that came with another count before. It matches countmill.ErrConflict.
+type CountError struct{ Given, Asked int }
+
+// Error is one line with both counts.
+func (e *CountError) Error() string {
+	values := "values"
+	if e.Given == 1 {
+		values = "value"
+	}
+	return fmt.Sprintf("%v: this id got %d %s before, and now asks for %d", countmill.ErrConflict, e.Given, values, e.Asked)
+}
+
+// Is makes errors.Is(err, countmill.ErrConflict) true.
+func (e *CountError) Is(target error) bool { return target == countmill.ErrConflict }
+
 // answer sets the answers of a transaction that was applied.
 func (x *Issuer) answer(batch []*call, given []store.Given) {
 	x.mu.Lock()
@@ -105,7 +120,7 @@ func (x *Issuer) answer(batch []*call, given []store.Given) {
 		case g.Count == 0:
 			c.err = fmt.Errorf("%w: fewer than %d values are left", countmill.ErrExhausted, c.take.Count)
 		case g.Count != c.take.Count:
-			c.err = fmt.Errorf("%w: this id got %d values before, and now asks for %d", countmill.ErrConflict, g.Count, c.take.Count)
+			c.err = &CountError{Given: g.Count, Asked: c.take.Count}
 		default:
 			c.given = g
 			x.stats.calls.Add(1)

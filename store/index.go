@@ -3,8 +3,10 @@ package store
 import (
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/countmill/countmill"
 )
@@ -72,8 +74,8 @@ var ErrNoIndex = errors.New("no such index")
 // match: site:{site}. It is the group's name without its first character.
 func ParseIndex(name, match, group string) (Index, error) {
 	x := Index{Name: name, Match: match, Group: group}
-	if !isIndexName(name) {
-		return Index{}, &countmill.FieldError{Field: "name", Problem: "is empty, too long or has other characters", Limit: "1 to 40 of a-z, 0-9, - and _"}
+	if err := checkIndexName(name); err != nil {
+		return Index{}, err
 	}
 	// Not in Parse: a stored index that earlier versions took stays usable.
 	for _, of := range []struct{ field, text string }{{"match", match}, {"group", group}} {
@@ -109,14 +111,26 @@ func (x *Index) Parse() (err error) {
 	return nil
 }
 
-func isIndexName(name string) bool {
-	for i := range len(name) {
-		c := name[i]
-		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' {
-			return false
-		}
+// checkIndexName returns which fault the name of an index has.
+func checkIndexName(name string) error {
+	wrong := &countmill.FieldError{Field: "name", Limit: "1 to 40 of a-z, 0-9, - and _"}
+	other := strings.IndexFunc(name, notOfIndexName)
+	switch {
+	case name == "":
+		wrong.Problem = "is empty"
+	case len(name) > maxIndexName:
+		wrong.Problem = "is too long"
+	case other >= 0:
+		r, _ := utf8.DecodeRuneInString(name[other:])
+		wrong.Problem = "has the character " + strconv.Quote(string(r))
+	default:
+		return nil
 	}
-	return name != "" && len(name) <= maxIndexName
+	return wrong
+}
+
+func notOfIndexName(r rune) bool {
+	return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '_'
 }
 
 const overflowed = "overflow:"

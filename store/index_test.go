@@ -301,3 +301,32 @@ func TestUnfinishedIndexes(t *testing.T) {
 		t.Errorf("a database without rules: got %d", got)
 	}
 }
+
+func TestTheFaultOfAnIndexName(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		"":                      "name is empty (limit: 1 to 40 of a-z, 0-9, - and _)",
+		strings.Repeat("n", 41): "name is too long (limit: 1 to 40 of a-z, 0-9, - and _)",
+		"top Pages":             `name has the character " " (limit: 1 to 40 of a-z, 0-9, - and _)`,
+		"pagés":                 `name has the character "é" (limit: 1 to 40 of a-z, 0-9, - and _)`,
+	} {
+		if _, err := ParseIndex(name, "a*", "a"); err == nil || err.Error() != want {
+			t.Errorf("%q: got %v, want %s", name, err, want)
+		}
+	}
+}
+
+func TestSuggestRule(t *testing.T) {
+	t.Parallel()
+	for counter, want := range map[string]string{
+		"page:/home": "'page:*=1m:6h,15m:400d'",
+		"page:s1:/":  "'page:*=1m:6h,15m:400d'",
+		"orders":     "'orders=1m:6h,15m:400d'",
+		"=site:s1":   "'=site:*=1m:6h,15m:400d'",
+		"it's:a":     `'it'\''s:*=1m:6h,15m:400d'`,
+	} {
+		if got := SuggestRule(counter); got != want {
+			t.Errorf("%s: got %s, want %s", counter, got, want)
+		}
+	}
+}

@@ -48,7 +48,7 @@ func parseTemplate(field, pattern string, wild bool) (*template, error) {
 		switch {
 		case !closed:
 			return wrong("has a { without a }", form)
-		case !isIndexName(name):
+		case checkIndexName(name) != nil:
 			return wrong("has a variable named "+strconv.Quote(name[:min(len(name), maxIndexName)]), "variables of 1 to 40 of a-z, 0-9, - and _, such as {site}")
 		case wild && slices.Contains(t.variables, name):
 			return wrong("has the variable {"+name+"} twice", "each variable once")

@@ -137,6 +137,16 @@ func (r Retention) check() error {
 	return nil
 }
 
+// SuggestRule is a rule for series of the counters like this one, as a shell takes it: those with the same text up to
+// the first colon.
+func SuggestRule(counter string) string {
+	pattern := counter
+	if text, _, found := strings.Cut(counter, ":"); found {
+		pattern = text + ":*"
+	}
+	return "'" + strings.ReplaceAll(pattern, "'", `'\''`) + "=1m:6h,15m:400d'"
+}
+
 // CheckPattern reports whether pattern can name the counters of a rule: a name, or a prefix followed
 // by *. The error is a *countmill.FieldError.
 func CheckPattern(pattern string) error {

@@ -361,11 +361,11 @@ func explain(dir string, err error) error {
 	text := err.Error()
 	switch {
 	case errors.Is(err, syscall.EAGAIN), strings.Contains(text, "lock held by current process"):
-		return fmt.Errorf("data directory %s is in use by another process: stop that one, or name another directory: %w", dir, err)
+		return fmt.Errorf("data directory %s is in use by another process: stop that one, or name another directory", dir)
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return fmt.Errorf("data directory %s is on a full disk: free space there: %w", dir, err)
 	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EEXIST):
-		return fmt.Errorf("data directory %s cannot be made, because a file has that name: name another directory: %w", dir, err)
+		return fmt.Errorf("data directory %s cannot be made, because a file has that name: name another directory", dir)
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		return fmt.Errorf("data directory %s cannot be written: give this user the right to write there, or name another directory: %w", dir, err)
 	case otherOptions(text):

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
@@ -50,7 +51,11 @@ func theOne(entries []Entry, name, id string) (one Token, err error) {
 	}
 	switch n {
 	case 0:
-		return one, errors.New("it has no such token")
+		which := strconv.Quote(name)
+		if id != "" {
+			which += " and has the ID " + strconv.Quote(id)
+		}
+		return one, fmt.Errorf("no token is named %s; \"countmill token list\" shows all", which)
 	case 1:
 		return one, nil
 	}

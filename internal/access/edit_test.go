@@ -57,9 +57,9 @@ func TestEditThatFailsChangesNothing(t *testing.T) {
 	write(t, path, a)
 	before := read(t, path)
 	for name, err := range map[string]error{
-		"listed twice":      Append(path, a),
-		"it has no such":    func() error { _, err := Remove(path, "b", ""); return err }(),
-		"no such file or d": func() error { _, err := Remove(path+"/x", "b", ""); return err }(),
+		"listed twice":          Append(path, a),
+		`no token is named "b"`: func() error { _, err := Remove(path, "b", ""); return err }(),
+		"no such file or d":     func() error { _, err := Remove(path+"/x", "b", ""); return err }(),
 	} {
 		if err == nil || (!strings.Contains(err.Error(), name) && !strings.Contains(err.Error(), "not a directory")) {
 			t.Errorf("got %v, want %q", err, name)

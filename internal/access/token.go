@@ -50,14 +50,20 @@ func New(t Token) (secret string, token Token, err error) {
 	return secret, t, nil
 }
 
-var nameForm = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+const maxName = 64
+
+var nameForm = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
 
 // check returns an error that quotes no field: one of them may be a misplaced secret.
 func (t Token) check() error {
-	if !nameForm.MatchString(t.Name) {
-		return fmt.Errorf("name: must be 1 to 64 of A-Z a-z 0-9 . _ -")
-	}
-	if strings.HasPrefix(t.Name, mark) {
+	switch {
+	case t.Name == "":
+		return fmt.Errorf("name: is empty (limit: 1 to %d bytes)", maxName)
+	case len(t.Name) > maxName:
+		return fmt.Errorf("name: is too long (limit: 1 to %d bytes)", maxName)
+	case !nameForm.MatchString(t.Name):
+		return fmt.Errorf("name: has other characters than A-Z a-z 0-9 . _ -")
+	case strings.HasPrefix(t.Name, mark):
 		return fmt.Errorf("name: looks like a token (begins with %s)", mark)
 	}
 	if err := checkScopes(t.Scopes); err != nil {

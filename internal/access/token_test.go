@@ -65,9 +65,9 @@ func TestNewRefuses(t *testing.T) {
 	t.Parallel()
 	many := strings.Split(strings.Repeat("x,", 101), ",")[:101]
 	for want, token := range map[string]Token{
-		"name: must be 1 to 64":                                             {Name: "", Scopes: []Scope{Read}},
-		"name: must be 1 to 64 of":                                          {Name: "a b", Scopes: []Scope{Read}},
-		"name: must be 1 to 64 of A-Z":                                      {Name: strings.Repeat("a", 65), Scopes: []Scope{Read}},
+		"name: is empty (limit: 1 to 64 bytes)":                             {Name: "", Scopes: []Scope{Read}},
+		"name: has other characters than A-Z a-z 0-9 . _ -":                 {Name: "a b", Scopes: []Scope{Read}},
+		"name: is too long (limit: 1 to 64 bytes)":                          {Name: strings.Repeat("a", 65), Scopes: []Scope{Read}},
 		"name: looks like a token":                                          {Name: "cmtok_abc", Scopes: []Scope{Read}},
 		"scopes: the list is empty":                                         {Name: "a"},
 		"scopes: number 2 is not a scope (limit: pub":                       {Name: "a", Scopes: []Scope{Read, "write"}},
@@ -110,7 +110,7 @@ func TestParseRefuses(t *testing.T) {
 		{change(`"name":"a"`, `"name":"`+secret+`x"`), "name: looks like a token"},
 		{change(`"name":"a"`, `"name":"a","name":"b"`), "a field is given twice"},
 		{change(`"name":"a"`, `"name":7`), "name: is of the wrong type"},
-		{change(`"a"`, `"a b"`), "name: must be 1 to 64"},
+		{change(`"a"`, `"a b"`), "name: has other characters"},
 		{change(`["read"]`, `[]`), "scopes: the list is empty"},
 		{change(`["read"]`, `"read"`), "scopes: is of the wrong type"},
 		{change(`["read"]`, `["read","`+secret+`"]`), "scopes: number 2 is not a scope"},

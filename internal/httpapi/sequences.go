@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/access"
 	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/sequence"
 	"github.com/countmill/countmill/store"
 )
 
@@ -151,7 +153,10 @@ func asSequenceProblem(err error) error {
 		return p
 	case errors.Is(err, countmill.ErrConflict):
 		p := api.NewProblem(http.StatusConflict, "other-count", "another count", err.Error())
-		p.Field, p.Limit = "count", "that of the first request with this id"
+		p.Field = "count"
+		if other, ok := errors.AsType[*sequence.CountError](err); ok {
+			p.Limit = strconv.Itoa(other.Given)
+		}
 		return p
 	}
 	return err

@@ -14,6 +14,7 @@ import (
 	"github.com/countmill/countmill/internal/access/accesstest"
 	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/internal/httpapi"
+	"github.com/countmill/countmill/sequence"
 	"github.com/countmill/countmill/store"
 )
 
@@ -155,7 +156,7 @@ func TestProblemsOfSequences(t *testing.T) {
 		next   bool // only a request for values has it
 	}{
 		{countmill.ErrConflict, 409, `:other-count","title":"another count"`, true},
-		{countmill.ErrConflict, 409, `"field":"count","limit":"that of the first request with this id"`, true},
+		{&sequence.CountError{Given: 1, Asked: 2}, 409, `this id got 1 value before, and now asks for 2","field":"count","limit":"1"`, true},
 		{countmill.ErrIDExpired, 410, ":id-expired", true},
 		{countmill.ErrExhausted, 409, ":exhausted", true},
 		{&countmill.FieldError{Field: "count", Problem: "is out of range", Limit: "1 to 1000"}, 400, `"field":"count","limit":"1 to 1000"`, true},

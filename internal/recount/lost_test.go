@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-
 	"github.com/countmill/countmill/internal/journal"
 	"github.com/countmill/countmill/internal/recount"
 	"github.com/countmill/countmill/internal/testing/recounttest"

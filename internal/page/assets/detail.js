@@ -57,7 +57,7 @@ export class Detail {
   // update writes the total.
   update() {
     const c = this.counter();
-    const text = c && c.total !== null ? format.whole(c.total) : format.unknown;
+    const text = c ? c.text() : format.unknown;
     const total = $("total");
     if (total.textContent !== text) {
       total.textContent = text;
@@ -84,6 +84,11 @@ export class Detail {
     if (c?.overflow) {
       $("as-of").textContent = "no total: it does not fit 64 bits";
       $("shards").textContent = "";
+      return;
+    }
+    if (c && !c.exists) {
+      if ($("as-of")) $("as-of").textContent = "No counter is named so. Its first increment makes it.";
+      if ($("shards")) $("shards").textContent = "";
       return;
     }
     const known = c && c.total !== null && c.asOf;
@@ -214,9 +219,9 @@ export class Detail {
   }
 }
 
-// ruleFor is the command that adds a rule for the counter's group: its name up to the first colon.
+// ruleFor is the command that adds a rule for the counters with the same text up to the first colon.
 export function ruleFor(name) {
   const end = name.indexOf(":");
-  const match = end > 0 && end < 60 ? name.slice(0, end + 1) + "*" : "*";
+  const match = end >= 0 ? name.slice(0, end + 1) + "*" : name;
   return `countmill rule add series '${match.replaceAll("'", "'\\''")}=1m:6h,15m:400d'`;
 }

@@ -142,7 +142,7 @@ export class List {
     for (const rows of Object.values(this.rows)) {
       const r = rows.get(name);
       if (!r || !c || (c.total === null && !c.overflow)) continue;
-      const text = c.overflow ? format.unknown : format.whole(c.total);
+      const text = c.text();
       if (r.total.textContent !== text) r.total.textContent = text;
     }
   }

@@ -1,6 +1,8 @@
 // The totals that the page knows. Events are merged: an event may have all totals or only those that
 // changed.
 
+import * as format from "./format.js";
+
 export const remembered = 301; // seconds of history, for the live curve
 const rateOver = 10; // seconds
 
@@ -8,6 +10,7 @@ class Counter {
   constructor(name) {
     this.name = name;
     this.total = null; // BigInt
+    this.exists = true; // false: nothing was counted, or it was deleted
     this.shards = 0;
     this.asOf = null;
     this.changed = 0; // when the total last changed, by this machine's clock
@@ -22,9 +25,15 @@ class Counter {
     if (this.total === null) this.base = total ?? 0n;
     else if (moved) this.changed = Date.now();
     this.total = total;
+    this.exists = row.exists !== false;
     this.shards = row.shards;
     this.asOf = new Date(row.as_of);
     return moved;
+  }
+
+  // text is the total as a person reads it. A 0 would look like a counter.
+  text() {
+    return this.total === null || !this.exists ? format.unknown : format.whole(this.total);
   }
 
   tick() {

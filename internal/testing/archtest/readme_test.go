@@ -3,6 +3,7 @@ package archtest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"os"
@@ -30,6 +31,8 @@ const (
 	documented = app.DefaultListen
 
 	readme = "README.md"
+	// visits begins the block that makes a module of README's program: TestReadmeProgram runs it.
+	visits = "go mod init visits\n"
 )
 
 // notRun are the shell blocks of documents that this test does not run.
@@ -116,7 +119,7 @@ func (r *typist) typeAll(t *testing.T, all []block) {
 			shown = &all[i+1].text
 		}
 		switch {
-		case b.language != "sh" || notRun[command] != "":
+		case b.language != "sh" || notRun[command] != "" || strings.HasPrefix(command, strings.TrimSpace(visits)):
 		case strings.HasPrefix(command, clone):
 			// This checkout is the clone, and the program is built where the other commands are typed.
 			shell(t, root, r.env, strings.ReplaceAll(strings.TrimPrefix(command, clone), "-o countmill ", "-o '"+r.dir+"/countmill' "))
@@ -323,7 +326,43 @@ func mask(text string) []string {
 	return strings.Split(strings.TrimRight(text, "\n"), "\n")
 }
 
-// Go code in documents is a part of a file that is compiled, and run by a test.
+// A reader saves README's program beside the clone and types the block after it. The test takes the sums of the clone,
+// so that it needs no network.
+func TestReadmeProgram(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("builds a program")
+	}
+	all := blocks(t, readme)
+	at := slices.IndexFunc(all, func(b block) bool { return b.language == "go" })
+	if at < 0 || at+2 >= len(all) || !strings.HasPrefix(all[at+1].text, visits) || all[at+2].language != "text" {
+		t.Fatalf("README has no Go program with %q and an output after it", visits)
+	}
+	const sums = "go mod tidy\n"
+	if !strings.Contains(all[at+1].text, sums) {
+		t.Fatalf("README's block lacks %q", sums)
+	}
+	clone, err := filepath.Abs(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	beside := t.TempDir()
+	dir := filepath.Join(beside, "visits")
+	if err := errors.Join(os.Symlink(clone, filepath.Join(beside, "countmill")), os.Mkdir(dir, 0o700),
+		os.WriteFile(filepath.Join(dir, "main.go"), []byte(all[at].text), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	commands := strings.Replace(all[at+1].text, sums, "cp ../countmill/go.sum .\n", 1)
+	got := shell(t, dir, append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off"), commands)
+	if got != all[at+2].text {
+		t.Errorf("README's program prints %q, want %q", got, all[at+2].text)
+	}
+}
+
+// programs are the documents whose Go code is a whole program, and the tests that run it.
+var programs = map[string]string{readme: "TestReadmeProgram", "docs/howto/page-views.md": "TestPageViewsFromPrograms of package client"}
+
+// Go code in documents is a part of a file that is compiled, and run by a test. A whole program has a test of its own.
 func TestDocumentGo(t *testing.T) {
 	t.Parallel()
 	var compiled [][]string
@@ -338,6 +377,9 @@ func TestDocumentGo(t *testing.T) {
 	}
 	for _, document := range documents(t, "docs/README.md", "docs/start.md", "docs/recipes.md", "docs/howto/*.md", "docs/reference/*.md", "docs/runbook/*.md") {
 		for _, b := range blocks(t, document) {
+			if programs[document] != "" && strings.HasPrefix(b.text, "package main\n") {
+				continue
+			}
 			if b.language == "go" && !slices.ContainsFunc(compiled, func(file []string) bool { return contains(file, lines(b.text)) }) {
 				t.Errorf("no example_test.go, nor examples/webserver, has this code of %s:\n%s", document, b.text)
 			}

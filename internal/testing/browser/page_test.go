@@ -60,6 +60,22 @@ func TestTotalsMove(t *testing.T) {
 	tb.until(total("big", "18,014,398,509,481,981"))
 }
 
+// A counter that does not exist is no 0: its name may be mistyped. Its first increment shows it.
+func TestACounterThatDoesNotExist(t *testing.T) {
+	t.Parallel()
+	tb := open(t)
+	defer tb.close()
+	m := up(t)
+	m.count(t, "page:/home")
+	tb.visit(m.url + "/#counter=page:/hmoe")
+	tb.until(`document.querySelector('#as-of').textContent.startsWith('No counter is named so.')`)
+	if got := eval[string](tb, `document.querySelector('#total').textContent`); got != "–" {
+		t.Errorf("the total is %q, want –", got)
+	}
+	m.count(t, "page:/hmoe")
+	tb.until(`document.querySelector('#total').textContent === '1' && !document.querySelector('#as-of').textContent.startsWith('No counter')`)
+}
+
 // The busiest counters come first, and then all names in order.
 func TestBusiest(t *testing.T) {
 	t.Parallel()
