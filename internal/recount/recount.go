@@ -33,7 +33,6 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/internal/journal"
 	"github.com/countmill/countmill/internal/sysenv"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
@@ -65,8 +64,6 @@ type Config struct {
 	// MostTended is the most counters of a rule for which Tend writes opening balances. For more a person does, at a quiet
 	// hour (Query.Open). Default 10,000.
 	MostTended int
-	// Sealer seals the records of corrections and openings; nil for none.
-	Sealer *journal.Sealer
 
 	env *sysenv.Env // of a simulation (sysenv.With), otherwise nil
 }
