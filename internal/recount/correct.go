@@ -100,7 +100,7 @@ func (x *run) record(ctx context.Context, name string) (more bool, err error) {
 // correctionRows is the name under which the corrections of a sum have rows. No counter has it.
 func correctionRows(f *Finding) string {
 	id := wire.RecountID(f.Name, unitOf(f), "")
-	return groupMark + "corrections:" + hex.EncodeToString(id[:])
+	return countmill.GroupMark + "corrections:" + hex.EncodeToString(id[:])
 }
 
 func unitOf(f *Finding) wire.Minute { return store.QuarterOf(f.Minute) }
@@ -181,18 +181,14 @@ func halfway(unit []Finding) string {
 	return ""
 }
 
-// inForce reports whether the journal's rules of a counter, or the index of a group, are still those of the view. After a change an
+// inForce reports whether the journal's rules of a counter are still those of the view. After a change an
 // opening balance takes the stored sum as right, and a correction that came later would be taken for damage.
 func (x *run) inForce(name string, rules *store.Rules) bool {
 	if rules == nil || rules.JournalFrom != x.rules.JournalFrom {
 		return false
 	}
-	if !countmill.IsGroup(name) {
-		newer := func(r store.JournalRule) bool { return r.Version > x.set.Version && r.Matches(name) }
-		return rules.JournalOf(name) != nil && !slices.ContainsFunc(rules.Journal, newer)
-	}
-	was, is := x.rules.IndexOf(name), rules.IndexOf(name)
-	return was != nil && is != nil && was.Number == is.Number && is.InForce()
+	newer := func(r store.JournalRule) bool { return r.Version > x.set.Version && r.Matches(name) }
+	return rules.JournalOf(name) != nil && !slices.ContainsFunc(rules.Journal, newer)
 }
 
 // whose reports whose correction the marker is.
