@@ -329,7 +329,8 @@ func comparePatterns(a, b string) int {
 }
 
 // since is the first whole minute at which every process folds by a rule that was set at now. A store that
-// refuses commits by older rules (settle 0) takes those that lack only a series, and its change takes no time.
+// refuses commits by older rules (settle 0) still takes those that lack only a series. From now until its change is in
+// effect it gives out no settings.
 func since(now time.Time, settle time.Duration) time.Time {
 	begin := max(settle-MaxTransaction, SettingsMaxAge)
 	return now.Add(begin + SeriesAhead + time.Minute - time.Nanosecond).Truncate(time.Minute)

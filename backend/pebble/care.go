@@ -259,7 +259,7 @@ func (s *Store) Check(ctx context.Context) (store.Checked, error) {
 		return store.Checked{}, err
 	}
 	defer s.closing.RUnlock()
-	if err := cmp.Or(ctx.Err(), s.home.check(), s.health.err(), s.keepCommitCountNowAndThen()); err != nil {
+	if err := cmp.Or(ctx.Err(), s.home.check(), s.health.err(), s.keepCommitCountNowAndThen(), s.settings.settle(ctx)); err != nil {
 		return store.Checked{}, err
 	}
 	return store.Checked{Settings: s.advance()}, nil
