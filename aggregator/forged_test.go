@@ -95,7 +95,7 @@ func TestPartsOfDeadLettersAreRefusedFromABus(t *testing.T) {
 }
 
 // One request of 48 counters, cut at 24 by one program and at 12 by another: the second has the
-// ids of the first's parts, and two of its own.
+// ids of the first's parts, and two of its own. The size is in its fingerprint, so its head is refused with all of it.
 func TestARequestThatIsCutAtTwoSizesCountsOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := run(t, large(t), aggregator.Config{})
@@ -109,13 +109,14 @@ func TestARequestThatIsCutAtTwoSizesCountsOnce(t *testing.T) {
 		var wrong []wire.Part
 		for n := range 4 {
 			p := right[min(n, 1)]
-			p.ID, p.Number, p.Entries = wire.KeyID("", "k", n), int32(n), entries[12*n:12*n+12]
+			p.ID, p.Number, p.Entries, p.Request = wire.KeyID("", "k", n), int32(n), entries[12*n:12*n+12], p.Request+12
 			if n == 0 {
 				p.Number = 3
 			}
 			wrong = append(wrong, p)
 		}
-		r.wantRefused(t, "cut at 12", "want 24", wire.Append(nil, &wire.Batch{Time: time.Now(), Parts: wrong}))
+		r.send(t, wrong...)
+		settle(time.Minute)
 		want := map[string]int64{}
 		for i := range 48 {
 			want[fmt.Sprint("c", i)] = 1

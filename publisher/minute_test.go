@@ -191,7 +191,7 @@ func TestIncrementsCountAtTheirEventTimes(t *testing.T) {
 		closeNow(t, p)
 		bus.wantByMinutes(began, map[string]int64{
 			"0 a": 18, "-3 a": 100, "-3 c": 5, "-4 c": -5, "-7 a": 1000, "0 now": 1, "1 ahead": 1,
-			"-5 k": 3, "-2 kid": 1, "-5 kid": 1,
+			"-5 k": 1, "-2 k": 2, "-2 kid": 2,
 		})
 	})
 }

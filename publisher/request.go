@@ -106,17 +106,12 @@ func (p *Publisher) publishKeyed(ctx context.Context, minute wire.Minute, princi
 	if err := p.check(now, incs); err != nil {
 		return Sent{}, err
 	}
-	parts, err := wire.CutRequest(principal, key, incs)
+	parts, err := cut(minute, principal, key, incs)
 	if err != nil {
 		return Sent{}, err
 	}
 	// The cut depends on the request alone, so a repeat from anywhere has the same part ids.
 	r := &request{parts: parts}
-	if minute != 0 {
-		for i := range parts {
-			parts[i].Minute = minute
-		}
-	}
 	r.keepApart(p.cfg.Journal, senderOf(ctx))
 	r.measure(incs)
 	if err := p.send(ctx, r, now); err != nil {
@@ -127,6 +122,14 @@ func (p *Publisher) publishKeyed(ctx context.Context, minute wire.Minute, princi
 		return Sent{}, p.forgetKey(r.known)
 	}
 	return p.sent(r), r.conflicts(incs)
+}
+
+// cut cuts a request whose increments count at the minute, or at their own times if it is 0.
+func cut(minute wire.Minute, principal, key string, incs []countmill.Increment) ([]wire.Part, error) {
+	if minute != 0 {
+		return wire.CutPast(minute, principal, key, incs)
+	}
+	return wire.CutRequest(principal, key, incs)
 }
 
 // MaxPast is the greatest age of the time in PublishPast: no series is kept for longer.

@@ -244,9 +244,9 @@ func (r *Rules) Oldest() (version int64) {
 // ChangeRules returns the settings after a change of the rules at the store's time now. A change
 // that is in effect already returns s. The error matches ErrNoRule, or is a *countmill.FieldError.
 //
-// A rule holds since the first minute that no process can fold any more without the rule: a commit
-// begins at most SettingsMaxAge after its process has read the settings, and an increment counts at
-// most SeriesAhead before its time.
+// A rule holds since the first minute that no process can fold any more without the rule: a commit by
+// older rules begins at most MaxTransaction before they settle, and an increment counts at most
+// SeriesAhead before its time.
 //
 // settle is how long after the change a commit may still be applied that was made with older rules:
 // RulesSettle, or 0 if the store refuses such a commit (ErrOutdated).
@@ -275,7 +275,7 @@ func (s Settings) ChangeRules(c RuleChange, now time.Time, settle time.Duration)
 	if err := c.Keep.check(); err != nil {
 		return s, err
 	}
-	rule := SeriesRule{Pattern: c.Pattern, Keep: c.Keep, Since: since(now)}
+	rule := SeriesRule{Pattern: c.Pattern, Keep: c.Keep, Since: since(now, settle)}
 	switch {
 	case found && rules[at].Keep == c.Keep:
 		return s, nil
@@ -338,7 +338,10 @@ func comparePatterns(a, b string) int {
 	return cmp.Or(cmp.Compare(isPrefix(a), isPrefix(b)), cmp.Compare(len(b), len(a)), cmp.Compare(a, b))
 }
 
-// since is the first whole minute at which every process folds by a rule that was set at now.
-func since(now time.Time) time.Time {
-	return now.Add(SettingsMaxAge + SeriesAhead + time.Minute - time.Nanosecond).Truncate(time.Minute)
+// since is the first whole minute at which every process folds by a rule that was set at now. A store that
+// refuses commits by older rules (settle 0) still takes those that lack only a series. From now until its change is in
+// effect it gives out no settings.
+func since(now time.Time, settle time.Duration) time.Time {
+	begin := max(settle-MaxTransaction, SettingsMaxAge)
+	return now.Add(begin + SeriesAhead + time.Minute - time.Nanosecond).Truncate(time.Minute)
 }

@@ -43,16 +43,22 @@ const (
 	// SweepAfter is how long the record and the shards of a deleted counter stay.
 	SweepAfter = 24 * time.Hour
 
-	// MaxTransaction is how long a transaction of a store can live.
+	// MaxTransaction is how long a transaction of a store can live, and how late a commit can be
+	// applied.
 	MaxTransaction = 270 * time.Second
 
+	// OldSettings is how long after the moment of a change of the settings a commit can begin that is
+	// made with the settings before. The moment is when the change's transaction read, and until it
+	// commits, every process reads the settings before.
+	OldSettings = MaxTransaction + SettingsMaxAge
+
 	// RulesSettle is how long after a change of rules a commit can still be applied that was made with
-	// the rules before: it begins at most SettingsMaxAge after they were read.
-	RulesSettle = SettingsMaxAge + MaxTransaction
+	// the rules before, where the store cannot refuse it.
+	RulesSettle = OldSettings + MaxTransaction
 
 	// JournalSettle is how long after the moment in a record's key its commit can still be applied, where
-	// the store cannot refuse it: RulesSettle, because the moment comes after the settings were read.
-	JournalSettle = RulesSettle
+	// the store cannot refuse it. The moment comes after the settings were read.
+	JournalSettle = SettingsMaxAge + MaxTransaction
 
 	// MinWindow and MaxWindow bound Settings.Window.
 	MinWindow = time.Hour
@@ -95,16 +101,20 @@ const (
 	// ForgetBefore may have moved for SettingsMaxAge since the last read, and by one more
 	// move after a freeze. A part that passes a look at those settings, and is committed by
 	// a process that was frozen after it, still finds its marker.
-	_ = uint64(MarkerSlack - ForgetPace*(SettingsMaxAge+maxRan) - frozen)
+	_ = uint64(MarkerSlack - ForgetPace*(SettingsMaxAge+maxRan) - frozen - MaxTransaction)
 
-	// A marker by the window before a change is written at most SettingsMaxAge after it,
+	// A marker by the window before a change is written at most OldSettings after it,
 	// by a process that may be frozen, for a part at most MaxAhead ahead of the clock.
-	_ = uint64(ChangeSlack - SettingsMaxAge - MaxAhead - frozen)
+	_ = uint64(ChangeSlack - OldSettings - MaxAhead - frozen)
 
-	// An aggregator folds into a counter that was deleted at most RememberFor after the
-	// delete's commit; a sweep comes SweepAfter after the moment that the delete says,
+	// An aggregator begins to fold into a counter that was deleted at most RememberFor after
+	// the delete's commit; a sweep comes SweepAfter after the moment that the delete says,
 	// which is at most MaxTransaction before its commit.
-	_ = uint64(SweepAfter - RememberFor - MaxTransaction - frozen)
+	_ = uint64(SweepAfter - MaxTransaction - RememberFor - frozen - MaxTransaction)
+
+	// An increment that was folded by a rule that ended is in its series for as long as the rule
+	// promised.
+	_ = uint64(SeriesSlack - OldSettings - SeriesAhead - frozen)
 
 	// A store that counts rounds of sweeps instead of hours needs a round to last as long
 	// as records are remembered.

@@ -41,47 +41,77 @@ func CutAnonymous(random io.Reader, entries []Entry) []Part {
 // the same parts in every version and on every machine, at any time. A repeat that was cut in
 // another way would be lost or counted twice where the cuts differ.
 //
-// Increments without ids are summed by counter, sorted as by SortEntries, and cut every
-// MaxEntries. Each increment with an id is a part of its own. The first part is the head, even if
-// it has no entries.
+// Increments without ids are summed by the minute of their event time and by counter. The sums of a
+// minute are sorted as by SortEntries, and cut every MaxEntries. Increments without a time are of the
+// newest minute in the request. Each increment with an id is a part of its own. The first part is the
+// head, even if it has no entries.
 //
-// The parts count at the minute of the oldest event time in the request. Their time is the newest
-// event time in the request, or zero if there is none. An increment with an id and a time has its
-// own minute and time: if it had the time of younger increments, it would look younger than its
-// marker.
+// The time of the parts is the newest event time in the request, or zero if there is none. An increment
+// with an id and a time has its own minute and time: if it had the time of younger increments, it would
+// look younger than its marker.
 //
 // The error is a *FieldError: a sum left +-MaxSum, or one id was used twice with different
 // deltas.
 func CutRequest(principal, key string, incs []countmill.Increment) ([]Part, error) {
-	all, err := sumAnonymous(incs, atOnce)
+	newest := newestOf(incs)
+	return cutRequest(Key{principal, key}, newest, incs, func(inc *countmill.Increment) Minute {
+		if inc.Time.IsZero() && !newest.IsZero() {
+			return MinuteOf(newest)
+		}
+		return atItsTime(inc)
+	})
+}
+
+// CutPast is CutRequest for a request whose increments all count at one minute.
+func CutPast(minute Minute, principal, key string, incs []countmill.Increment) ([]Part, error) {
+	parts, err := cutRequest(Key{principal, key}, newestOf(incs), incs, func(*countmill.Increment) Minute { return 0 })
+	for i := range parts {
+		parts[i].Minute = minute
+	}
+	return parts, err
+}
+
+func cutRequest(key Key, newest time.Time, incs []countmill.Increment, at func(*countmill.Increment) Minute) ([]Part, error) {
+	sums, err := sumAnonymous(incs, at)
 	if err != nil {
 		return nil, err
 	}
-	sums := all[0]
 	ids, err := identified(incs)
 	if err != nil {
 		return nil, err
 	}
-	request := fingerprintRequest(sums, ids)
-	newest, minute := timesOf(incs)
-	head := Part{Kind: Head, ID: KeyID(principal, key, 0), Key: &Key{principal, key}, Request: request, Time: newest, Minute: minute}
-	head.Entries = sums[:min(len(sums), MaxEntries):min(len(sums), MaxEntries)]
-	head.Number = int32((len(sums) - len(head.Entries) + MaxEntries - 1) / MaxEntries)
-	parts := append(make([]Part, 0, 1+len(sums)/MaxEntries+len(ids)), head)
-	for chunk := range slices.Chunk(sums[len(head.Entries):], MaxEntries) {
-		n := len(parts)
-		parts = append(parts, Part{
-			Kind: Rest, ID: KeyID(principal, key, n), Number: int32(n), Request: request, Time: newest, Minute: minute, Entries: chunk,
-		})
-	}
+	parts := cutSums(key, sums, newest)
+	parts[0].Kind, parts[0].Key, parts[0].Number = Head, &key, int32(len(parts)-1)
 	for _, inc := range ids {
 		p := CutIdentified(inc)
-		if p.Kind, p.Request = IdentifiedRest, request; p.Time.IsZero() {
-			p.Time, p.Minute = newest, minute
+		if p.Kind = IdentifiedRest; p.Time.IsZero() {
+			p.Time = newest
 		}
 		parts = append(parts, p)
 	}
+	request := fingerprintRequest(sums, ids)
+	for i := range parts {
+		parts[i].Request = request
+	}
 	return parts, nil
+}
+
+// cutSums makes the numbered parts of a request. There is at least one.
+func cutSums(key Key, sums []minuteSums, newest time.Time) (parts []Part) {
+	for _, s := range sums {
+		for chunk := range slices.Chunk(s.entries, MaxEntries) {
+			n := len(parts)
+			p := Part{Kind: Rest, ID: KeyID(key.Principal, key.Key, n), Number: int32(n), Time: newest, Minute: s.minute, Entries: chunk}
+			if s.minute == MinuteOf(newest) {
+				p.Minute = 0 // that of its time
+			}
+			parts = append(parts, p)
+		}
+	}
+	if len(parts) == 0 {
+		parts = append(parts, Part{ID: KeyID(key.Principal, key.Key, 0), Time: newest})
+	}
+	return parts
 }
 
 // CutMessage cuts a message that another program published on the topic. brokerID is the broker's
@@ -97,9 +127,9 @@ func CutMessage(topic, brokerID string, published time.Time, incs []countmill.In
 		return nil, err
 	}
 	var parts []Part
-	for _, minute := range slices.Sorted(maps.Keys(sums)) {
-		for chunk := range slices.Chunk(sums[minute], MaxEntries) {
-			parts = append(parts, Part{ID: MessageID(topic, brokerID, len(parts)), Kind: Foreign, Minute: minute, Entries: chunk})
+	for _, s := range sums {
+		for chunk := range slices.Chunk(s.entries, MaxEntries) {
+			parts = append(parts, Part{ID: MessageID(topic, brokerID, len(parts)), Kind: Foreign, Minute: s.minute, Entries: chunk})
 		}
 	}
 	for _, inc := range ids {
@@ -108,9 +138,14 @@ func CutMessage(topic, brokerID string, published time.Time, incs []countmill.In
 	return &Batch{Time: published.Truncate(time.Microsecond), Parts: parts}, nil
 }
 
-// sumAnonymous sums the increments without ids by minute (at) and counter, drops sums of 0 and
-// sorts the rest. A minute may have no entries.
-func sumAnonymous(incs []countmill.Increment, at func(*countmill.Increment) Minute) (map[Minute][]Entry, error) {
+// minuteSums are the sums of one minute, as SortEntries sorts them.
+type minuteSums struct {
+	minute  Minute
+	entries []Entry
+}
+
+// sumAnonymous sums the increments without ids by minute (at) and counter, drops sums of 0, and sorts the rest.
+func sumAnonymous(incs []countmill.Increment, at func(*countmill.Increment) Minute) ([]minuteSums, error) {
 	all := make(map[Minute]map[string]int64)
 	var sums map[string]int64 // sums of the minute last
 	var last Minute
@@ -134,11 +169,13 @@ func sumAnonymous(incs []countmill.Increment, at func(*countmill.Increment) Minu
 		}
 		sums[inc.Counter] = sum
 	}
-	entries := make(map[Minute][]Entry, len(all))
-	for m, sums := range all {
-		entries[m] = sortedEntries(sums)
+	var sorted []minuteSums
+	for _, m := range slices.Sorted(maps.Keys(all)) {
+		if entries := sortedEntries(all[m]); len(entries) > 0 {
+			sorted = append(sorted, minuteSums{m, entries})
+		}
 	}
-	return entries, nil
+	return sorted, nil
 }
 
 func sortedEntries(sums map[string]int64) []Entry {
@@ -151,9 +188,6 @@ func sortedEntries(sums map[string]int64) []Entry {
 	SortEntries(entries)
 	return entries
 }
-
-// atOnce puts all increments into one minute.
-func atOnce(*countmill.Increment) Minute { return 0 }
 
 // atItsTime puts each increment into the minute of its own time; 0 if it has none.
 func atItsTime(inc *countmill.Increment) Minute {
@@ -197,13 +231,19 @@ func identified(incs []countmill.Increment) ([]countmill.Increment, error) {
 	return ids, nil
 }
 
-// fingerprintRequest includes the size of parts: a program that cut the request at another size
-// would make other parts under the same ids.
-func fingerprintRequest(sums []Entry, ids []countmill.Increment) Fingerprint {
+// fingerprintRequest includes the size of parts and the borders between minutes: a program that cut the
+// request in another way would make other parts under the same ids. It does not include the minutes, so a
+// client may repeat with new times, as long as the same increments share a minute.
+func fingerprintRequest(sums []minuteSums, ids []countmill.Increment) Fingerprint {
 	d := newDigest()
 	d.entry("entries a part", MaxEntries)
-	for _, e := range sums {
-		d.entry(e.Counter, e.Delta)
+	for i, s := range sums {
+		if i > 0 {
+			d.field("") // no counter has this name
+		}
+		for _, e := range s.entries {
+			d.entry(e.Counter, e.Delta)
+		}
 	}
 	for _, inc := range ids {
 		d.field("id")
@@ -213,22 +253,12 @@ func fingerprintRequest(sums []Entry, ids []countmill.Increment) Fingerprint {
 	return d.fingerprint()
 }
 
-// timesOf returns the newest event time, and the minute of the oldest one if it differs.
-func timesOf(incs []countmill.Increment) (newest time.Time, minute Minute) {
-	var oldest time.Time
-	for _, inc := range incs {
-		if inc.Time.IsZero() {
-			continue
-		}
-		if inc.Time.After(newest) {
-			newest = inc.Time
-		}
-		if oldest.IsZero() || inc.Time.Before(oldest) {
-			oldest = inc.Time
+// newestOf returns the newest event time; zero if there is none.
+func newestOf(incs []countmill.Increment) (newest time.Time) {
+	for i := range incs {
+		if t := incs[i].Time; t.After(newest) {
+			newest = t
 		}
 	}
-	if oldest.IsZero() || MinuteOf(oldest) == MinuteOf(newest) {
-		return newest, 0
-	}
-	return newest, MinuteOf(oldest)
+	return newest
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -144,5 +145,19 @@ func TestCutRequestOrdersIdentifiedByCounterThenID(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("ids differ (-want +got):\n%s", diff)
+	}
+}
+
+// BenchmarkCutRequestByMinute is such a request with as many minutes as increments.
+func BenchmarkCutRequestByMinute(b *testing.B) {
+	incs := make([]countmill.Increment, 50_000)
+	for i := range incs {
+		incs[i] = countmill.Increment{Counter: fmt.Sprintf("counter-name-%07d", i%25_000), Delta: 1, Time: epoch.Add(time.Duration(i) * time.Minute)}
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := CutRequest("", "key", incs); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

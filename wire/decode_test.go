@@ -115,7 +115,7 @@ func TestDecodeRefusesFieldsThatAreNotTheFormats(t *testing.T) {
 		{"head without its key", [][]byte{kind(Head), request(1), entry}, false},
 		{"head with an id on the wire", [][]byte{wrap(partID, ofRequest[:]), kind(Head), request(1), key, entry}, false},
 		{"head without entries before others", [][]byte{kind(Head), request(1), key, varint(partNumber, 1)}, true},
-		{"head with an entry before others", [][]byte{kind(Head), request(1), key, varint(partNumber, 1), entry}, false},
+		{"head with an entry before others", [][]byte{kind(Head), request(1), key, varint(partNumber, 1), entry}, true},
 		{"head before no others", [][]byte{kind(Head), request(1), key, varint(partNumber, 0), entry}, false},
 		{"head with an event", [][]byte{kind(Head), request(1), wrap(partEvent, []byte("x")), key, entry}, false},
 		{"head with request 0", [][]byte{kind(Head), request(0), key, entry}, false},

@@ -167,7 +167,7 @@ func TestCutRequestIgnoresOrderAndTimes(t *testing.T) {
 	again := make([]countmill.Increment, len(incs))
 	for i := range incs {
 		again[i] = incs[len(incs)-1-i]
-		again[i].Time = epoch.Add(time.Duration(i) * time.Second)
+		again[i].Time = epoch.Truncate(time.Minute).Add(time.Duration(i) * time.Second)
 	}
 	got, err := CutRequest("", "k", again)
 	if err != nil {
@@ -178,6 +178,79 @@ func TestCutRequestIgnoresOrderAndTimes(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("a repeat in another order and with other times is cut differently:\n%s", diff)
+	}
+}
+
+// Each sum is in a part of its minute. A repeat with other times has the same parts, as long as the same increments
+// share a minute; else it is another request.
+func TestCutRequestByMinute(t *testing.T) {
+	t.Parallel()
+	begin := epoch.Truncate(time.Minute)
+	at := func(minutes ...int) (incs []countmill.Increment) {
+		for i, m := range minutes {
+			incs = append(incs, countmill.Increment{Counter: fmt.Sprint("c", i%2), Delta: int64(i + 1), Time: begin.Add(time.Duration(m) * time.Minute)})
+		}
+		return incs
+	}
+	cut := func(incs []countmill.Increment) []Part {
+		t.Helper()
+		parts, err := CutRequest("", "k", incs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return parts
+	}
+	untimed := append(at(8, 2, 8, 20), countmill.Increment{Counter: "c0", Delta: 10})
+	parts := cut(untimed)
+	var got []string
+	b := Batch{Time: begin.Add(time.Hour)}
+	for i := range parts {
+		p := &parts[i]
+		got = append(got, fmt.Sprint(b.Minute(p)-MinuteOf(begin), p.Entries))
+		if !p.Time.Equal(begin.Add(20*time.Minute)) || p.ID != KeyID("", "k", i) {
+			t.Errorf("part %d has time %s and id %s, want the newest time and the key's id", i, p.Time, p.ID)
+		}
+	}
+	if want := []string{"2 [{c1 2}]", "8 [{c0 4}]", "20 [{c1 4} {c0 10}]"}; !slices.Equal(got, want) {
+		t.Errorf("got the minutes %q, want %q", got, want)
+	}
+	if parts[0].Kind != Head || parts[0].Number != 2 {
+		t.Errorf("the head is %+v, want one with 2 rests", parts[0])
+	}
+	same := func(a, b []Part) bool {
+		return slices.EqualFunc(a, b, func(a, b Part) bool {
+			return a.ID == b.ID && a.Request == b.Request && slices.Equal(a.Entries, b.Entries)
+		})
+	}
+	want := cut(at(1, 2, 2))
+	for name, tt := range map[string]struct {
+		minutes []int
+		same    bool
+	}{
+		"stamped anew":        {[]int{61, 99, 99}, true},
+		"in one minute":       {[]int{1, 1, 1}, false},
+		"in another order":    {[]int{2, 1, 1}, false},
+		"divided in three":    {[]int{1, 2, 3}, false},
+		"divided another way": {[]int{1, 1, 2}, false},
+	} {
+		again := cut(at(tt.minutes...))
+		if same(want, again) != tt.same || (want[0].Request == again[0].Request) != tt.same {
+			t.Errorf("a repeat %s: same parts %t, same request %t, want %t", name, same(want, again), want[0].Request == again[0].Request, tt.same)
+		}
+	}
+}
+
+// A request of the past is one minute, whatever the times of its increments are.
+func TestCutPast(t *testing.T) {
+	t.Parallel()
+	parts, err := CutPast(7, "", "k", []countmill.Increment{
+		{Counter: "a", Delta: 1, Time: epoch}, {Counter: "a", Delta: 2, Time: epoch.Add(time.Hour)}, {Counter: "b", Delta: 1, ID: "x", Time: epoch},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(parts) != 2 || parts[0].Minute != 7 || parts[1].Minute != 7 || parts[0].Entries[0].Delta != 3 {
+		t.Errorf("got %+v, want a head with the sum 3 and the increment with an id, both at minute 7", parts)
 	}
 }
 

@@ -182,3 +182,21 @@ func TestCacheIdentity(t *testing.T) {
 		t.Error("another key in the record changes the prefix, or changes nothing")
 	}
 }
+
+// The database was replaced after it was opened: its settings stay as they are.
+func TestSettingsOfAnotherDatabaseStay(t *testing.T) {
+	t.Parallel()
+	cfg := fresh(t)
+	cfg.Create = true
+	s := openStore(t, cfg)
+	_, err := s.commitOnce(t.Context(), []*pb.Mutation{{
+		Operation:    &pb.Mutation_Upsert{Upsert: &pb.Entity{Key: s.key(metaRef), Properties: map[string]*pb.Value{"id": text("another")}}},
+		PropertyMask: &pb.PropertyMask{Paths: []string{"id"}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if set, err := s.SetWindow(t.Context(), day); !errors.Is(err, store.ErrOtherDatabase) {
+		t.Errorf("a window for another database: got %+v, %v, want ErrOtherDatabase", set, err)
+	}
+}

@@ -27,23 +27,24 @@ type Bus struct {
 	life context.Context // ends with Close
 	end  context.CancelFunc
 
-	mu       sync.Mutex // guards the fields below
-	closed   bool
-	calls    sync.WaitGroup // added to only while not closed
-	held     map[string]*held
-	unlisted int // messages that were held and are not in held, because it was full
+	mu     sync.Mutex // guards the fields below
+	closed bool
+	calls  sync.WaitGroup // added to only while not closed
+	held   map[string]*held
 }
 
 // A held is a message that the server has not taken yet.
 type held struct {
 	since  time.Time
 	reason error
-	tries  int
+	tries  int  // that failed; 0 during the first
 	maybe  bool // a try may have been counted
 }
 
 // maxHeld bounds Bus.held. A publisher holds as many messages as it makes calls at once.
 const maxHeld = 1024
+
+var errFull = fmt.Errorf("%d batches are held or under way, and no further one is sent before one of them is taken", maxHeld)
 
 var _ message.Publisher = (*Bus)(nil)
 
@@ -87,6 +88,9 @@ func (b *Bus) Publish(_ string, messages ...*message.Message) error {
 
 // send sends a batch once, and notes the outcome.
 func (b *Bus) send(m *message.Message) error {
+	if !b.list(m.UUID) {
+		return &wire.HeldError{Reason: fmt.Errorf("httpbus: %w", errFull), After: firstPause}
+	}
 	ctx, cancel := context.WithTimeout(m.Context(), b.timeout)
 	defer cancel()
 	defer context.AfterFunc(b.life, cancel)()
@@ -135,18 +139,28 @@ func (b *Bus) settle(m *message.Message, a answer) error {
 	return nil
 }
 
+// list makes room for the batch, so that every batch that may be counted is known. It reports false if there is none.
+func (b *Bus) list(uuid string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.held[uuid] != nil {
+		return true
+	}
+	if len(b.held) >= maxHeld {
+		return false
+	}
+	b.held[uuid] = &held{since: time.Now()}
+	return true
+}
+
 // hold notes a failed try, and returns how long the next one should wait.
 func (b *Bus) hold(uuid string, err error) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	h := b.held[uuid]
-	if h == nil {
+	if h == nil { // another try of the same batch was successful
 		h = &held{since: time.Now()}
-		if len(b.held) < maxHeld {
-			b.held[uuid] = h
-		} else {
-			b.unlisted++
-		}
+		b.held[uuid] = h
 	}
 	h.tries++
 	h.reason, h.maybe = err, h.maybe || maybeTaken(err)
@@ -162,15 +176,19 @@ func (b *Bus) Ready() error {
 		return fmt.Errorf("httpbus: %w", countmill.ErrClosed)
 	}
 	var oldest *held
+	failed := 0
 	for _, h := range b.held {
-		if oldest == nil || h.since.Before(oldest.since) {
+		if h.tries == 0 {
+			continue
+		}
+		if failed++; oldest == nil || h.since.Before(oldest.since) {
 			oldest = h
 		}
 	}
 	if oldest == nil {
 		return nil
 	}
-	return fmt.Errorf("httpbus: %d batches are held, the oldest since %s: %w", len(b.held), oldest.since.UTC().Format(time.RFC3339), oldest.reason)
+	return fmt.Errorf("httpbus: %d batches are held, the oldest since %s: %w", failed, oldest.since.UTC().Format(time.RFC3339), oldest.reason)
 }
 
 // Close ends the calls under way and disconnects. If batches were held or under way that the server
@@ -189,7 +207,7 @@ func (b *Bus) Close() error {
 	b.http.CloseIdleConnections()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	maybe, not := b.unlisted, 0
+	maybe, not := 0, 0
 	for _, h := range b.held {
 		if h.maybe {
 			maybe++

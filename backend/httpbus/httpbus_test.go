@@ -363,6 +363,38 @@ func (c connected) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.RoundTripper.RoundTrip(r)
 }
 
+// The number of batches that may be counted is exact, however often each was tried. Beyond the bound no batch is sent.
+func TestManyBatchesAreHeld(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const most = 1024
+		s := &server{answer: answers(504)}
+		bus := open(t, s)
+		send := func(n int) error { return bus.Publish("", message.NewMessage(fmt.Sprint(n), payload(n, 0))) }
+		for range 2 {
+			for n := range most + 10 {
+				if err := send(n); err == nil {
+					t.Fatalf("batch %d was taken", n)
+				}
+			}
+		}
+		if s.tries != 2*most {
+			t.Errorf("%d batches were sent, want %d: the others have no room", s.tries, 2*most)
+		}
+		s.answer = func(int, *http.Request) (*http.Response, error) { return says(202, "{}"), nil }
+		for n := range most - 1 {
+			if err := send(n); err != nil {
+				t.Fatalf("batch %d: %v", n, err)
+			}
+		}
+		if err := send(most + 5); err != nil {
+			t.Errorf("a batch with room: %v", err)
+		}
+		if err := bus.Close(); !errors.Is(err, countmill.ErrOutcomeUnknown) || !strings.Contains(err.Error(), " 1 batches;") {
+			t.Errorf("Close: got %v, want 1 batch of unknown outcome", err)
+		}
+	})
+}
+
 // Every call has a time-out, the token source included.
 func TestTimeout(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -142,3 +142,41 @@ func TestADayIsSweptOncePerPromise(t *testing.T) {
 		t.Errorf("%d days without a series are remembered as swept, %v", len(keys), err)
 	}
 }
+
+// A rule is made to keep longer after a sweep has begun with the rule before. The sweep goes by the longer one.
+func TestARuleKeepsLongerDuringASweep(t *testing.T) {
+	t.Parallel()
+	s, err := Open(Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	keep := func(quarters time.Duration) store.Settings {
+		t.Helper()
+		set, err := s.ChangeRules(t.Context(), store.RuleChange{Pattern: "a", Keep: store.Retention{Quarters: quarters}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return set
+	}
+	before := keep(24 * time.Hour)
+	now := time.Now()
+	m := wire.MinuteOf(now.Add(-5 * 24 * time.Hour))
+	c := &store.Commit{
+		Rules: before.Version, Adds: []store.ShardDelta{store.NewShardDelta("a", 0, 3)}, Growths: []store.Growth{{Counter: "a", Shards: 1}},
+		Buckets: []store.BucketDelta{{Minute: m, Delta: 3}},
+	}
+	if _, err := s.Fold(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	keep(400 * 24 * time.Hour)
+	if err := s.sweepDay(t.Context(), dayOf(m), before.Rules, now); err != nil {
+		t.Fatal(err)
+	}
+	v := s.View()
+	defer v.Close()
+	got, err := v.Series(t.Context(), "a", 0, wire.MinuteOf(wire.MaxTime))
+	if err != nil || len(got) != 1 || got[0].Sum != 3 {
+		t.Errorf("after the sweep: %+v, %v; want the 3 that the rule keeps for 400 days", got, err)
+	}
+}

@@ -17,10 +17,42 @@ import (
 // disk it may be older, but it is never older than the markers that were removed: the batch that
 // removes them also writes it.
 type settings struct {
-	mu      sync.Mutex
-	current store.Settings
-	moved   time.Duration // the process's age when ForgetBefore last advanced
-	oldest  atomic.Int64  // the highest Rules.Oldest of this process; written with Store.sweeping held
+	mu       sync.Mutex
+	current  store.Settings
+	changing chan struct{} // closed at the end of the change under way; nil if there is none
+	moved    time.Duration // the process's age when ForgetBefore last advanced
+	oldest   atomic.Int64  // the highest Rules.Oldest of this process; written with Store.sweeping held
+}
+
+// begin begins a change, before its moment. The caller calls end when it is in effect or has failed.
+func (x *settings) begin() (end func()) {
+	changing := make(chan struct{})
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.changing = changing
+	return func() {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.changing = nil
+		close(changing)
+	}
+}
+
+// settle waits for the end of a change. Who read the settings during it would use the old ones for
+// longer after its moment than store.SettingsMaxAge.
+func (x *settings) settle(ctx context.Context) error {
+	x.mu.Lock()
+	changing := x.changing
+	x.mu.Unlock()
+	if changing == nil {
+		return nil
+	}
+	select {
+	case <-changing:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // rules returns the rules in effect.
@@ -93,6 +125,7 @@ func (s *Store) changeSettings(ctx context.Context, change func(b *pebbledb.Batc
 		return store.Settings{}, err
 	}
 	defer s.unlockMarking()
+	defer s.settings.begin()()
 	current := s.advance()
 	b := s.db.NewBatch()
 	defer b.Close()

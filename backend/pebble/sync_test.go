@@ -15,12 +15,9 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// A total that was shown stays: a view waits until the folds that it shows are on disk, with markers or
-// without.
-func TestViewWaitsForSync(t *testing.T) {
-	t.Parallel()
-	var mu sync.Mutex // held while the disk does not sync
-	files := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+// stopped is a disk that syncs no log while mu is held.
+func stopped(mu *sync.Mutex) vfs.FS {
+	return errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
 		switch op.Kind {
 		case errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo:
 			if strings.HasSuffix(op.Path, ".log") {
@@ -30,7 +27,47 @@ func TestViewWaitsForSync(t *testing.T) {
 		}
 		return nil
 	}))
-	s := open(t, Config{Dir: "/data", FS: files})
+}
+
+// While a change of rules is being written, nobody reads the settings before.
+func TestCheckWaitsForAChange(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex // held while the disk does not sync
+	s := open(t, Config{Dir: "/data", FS: stopped(&mu)})
+	before, err := s.Check(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	mu.Lock()
+	var changing sync.WaitGroup
+	changing.Go(func() {
+		if _, err := s.ChangeRules(t.Context(), store.RuleChange{Pattern: "a", Keep: store.Retention{Quarters: 24 * time.Hour}}); err != nil {
+			t.Error(err)
+		}
+	})
+	waitFor(t, "the change has begun", func() bool {
+		s.settings.mu.Lock()
+		defer s.settings.mu.Unlock()
+		return s.settings.changing != nil
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	if got, err := s.Check(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("during the change: got version %d, %v, want it to wait", got.Settings.Version, err)
+	}
+	cancel()
+	mu.Unlock()
+	if got, err := s.Check(t.Context()); err != nil || got.Settings.Version != before.Settings.Version+1 {
+		t.Errorf("after the change: got version %d, %v, want %d", got.Settings.Version, err, before.Settings.Version+1)
+	}
+	changing.Wait()
+}
+
+// A total that was shown stays: a view waits until the folds that it shows are on disk, with markers or
+// without.
+func TestViewWaitsForSync(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex // held while the disk does not sync
+	s := open(t, Config{Dir: "/data", FS: stopped(&mu)})
 	fold(t, s, nil, "a", 1)
 	for i, markers := range [][]store.Marker{nil, marker(time.Now())} {
 		mu.Lock()

@@ -129,7 +129,7 @@ var routes = []route{
 	{method: http.MethodPost, path: "/v1/dead-letters/discard", need: whole, home: onStore, within: long, body: discardBody, answer: (*API).discard},
 
 	{method: http.MethodGet, path: "/v1/journal", need: change, home: onJournal, within: long, once: []string{"counter", "id", "after", "before", "limit", "format"}, answer: (*API).journal},
-	{method: http.MethodPost, path: "/v1/journal/erase", need: change, home: onJournal, within: long, body: eraseBody, answer: (*API).eraseJournal},
+	{method: http.MethodPost, path: "/v1/journal/erase", need: whole, home: onJournal, within: long, body: eraseBody, answer: (*API).eraseJournal},
 	{method: http.MethodGet, path: "/v1/journal/records", need: whole, home: onJournal, within: long, once: []string{"from", "to", "after", "limit"}, answer: (*API).journalRecords},
 
 	{method: http.MethodGet, path: "/v1/recount", need: whole, home: onRecounter, once: []string{"run"}, answer: (*API).recountProgress},

@@ -14,7 +14,7 @@ import (
 // Commits walk over the shards, one after the other. An aggregator comes back to a shard only
 // after all others, and aggregators that walk at the same pace keep their distance. A commit that
 // contends is too close behind another aggregator, and the walk continues from a random shard.
-// Random shards for each commit would collide all the time; docs/evidence/scaling.md compares both.
+// Random shards for each commit would collide all the time; docs/adr/046 compares both.
 //
 // A walk meets the same neighbours again and again, so its tallies say little about all shards.
 // Now and then a commit therefore goes to a random shard, to look.

@@ -24,7 +24,7 @@ func TestGroupsOnGoogle(t *testing.T) {
 	t.Parallel()
 	text := os.Getenv("COUNTMILL_TEST_GROUPS_GOOGLE")
 	if text == "" {
-		t.Skip("takes a quarter of an hour: set COUNTMILL_TEST_GROUPS_GOOGLE, such as 300,100,8")
+		t.Skip("takes half an hour: set COUNTMILL_TEST_GROUPS_GOOGLE, such as 300,100,8")
 	}
 	shape := parseGroupShape(t, "COUNTMILL_TEST_GROUPS_GOOGLE", text)
 	// Two workers read all shards in the time of the kills that come meanwhile, and of a stop.

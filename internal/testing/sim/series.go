@@ -158,6 +158,9 @@ func (so *seriesOracle) check(sums []*sum, totals map[string]int64) {
 // was more than a minute ahead of the clock that folded it may be earlier.
 func (so *seriesOracle) checkSum(s *sum, counted int) {
 	found := 0
+	if own := wire.MinuteOf(s.at); !s.at.IsZero() && slices.ContainsFunc(so.sent[s.counter][s.digit], func(m wire.Minute) bool { return m != own }) {
+		so.violate("increment %d of %s is of minute %d, and was sent for %v", s.digit, s.counter, own, so.sent[s.counter][s.digit])
+	}
 	for minute, total := range so.folded[s.counter] {
 		n := s.times(total)
 		if found += n; n == 0 || s.renewed || so.odd[s.counter][s.digit] {

@@ -28,6 +28,7 @@ type sum struct {
 	discarded bool      // a letter that it is in was to be discarded
 	added     time.Time // by its process's clock, if Add took it
 	refused   bool      // its answer was that another one was counted under its id
+	at        time.Time // its event time; zero if it has none
 }
 
 func (s *sum) delta() int64 {

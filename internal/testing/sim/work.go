@@ -139,6 +139,7 @@ func (cs *clients) addTo(o *op, i int, s *sum, at time.Time) {
 	inc := countmill.Increment{Counter: s.counter, Delta: s.delta(), Time: at}
 	if !at.IsZero() {
 		inc.Time = cs.pastEvent(at)
+		s.at = inc.Time
 	}
 	switch {
 	case o.kind == "key" && cs.rng.IntN(4) == 0:
