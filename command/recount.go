@@ -299,9 +299,9 @@ func (r *recounting) line(kind, counter, at, sums string, fixed bool, detail str
 func (r *recounting) summary() {
 	t := &r.state
 	if r.recountFrom+r.recountTo != "" {
-		fmt.Fprintf(r.stderr, "%d buckets of %d counters and %d groups compared, and no totals\n", t.Buckets, t.Counters, t.Groups)
+		fmt.Fprintf(r.stderr, "%s of %s and %s compared, and no totals\n", counted(t.Buckets, "bucket"), counted(t.Counters, "counter"), counted(t.Groups, "group"))
 	} else {
-		fmt.Fprintf(r.stderr, "%d counters, %d buckets and %d groups compared\n", t.Counters, t.Buckets, t.Groups)
+		fmt.Fprintf(r.stderr, "%s, %s and %s compared\n", counted(t.Counters, "counter"), counted(t.Buckets, "bucket"), counted(t.Groups, "group"))
 	}
 	if r.opening {
 		fmt.Fprintf(r.stderr, "%d opening balances written\n", t.Opened)

@@ -20,7 +20,7 @@ func TestRecount(t *testing.T) {
 	f := newFakeServer(t, answer(200, bad), answer(200, good))
 	got := cli(t, nil, "recount", "billing:", "--from", "2026-11-01", "--server", f.URL)
 	want := result{3, "total\tbilling:a\t-5, and the journal has 7\nbucket\tb\t2026-11-25T12:00:00Z\t1, and the journal has 2\trecount again\n",
-		"3 buckets of 3 counters and 1 groups compared, and no totals\n2 not compared, such as other: no rule\ncountmill: 2 sums differ from the journal, 0 corrected\n"}
+		"3 buckets of 3 counters and 1 group compared, and no totals\n2 not compared, such as other: no rule\ncountmill: 2 sums differ from the journal, 0 corrected\n"}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -80,7 +80,7 @@ func TestRecountGoesOn(t *testing.T) {
 	cli(t, nil, append(args, newFakeServer(t).URL)...).wantError(t, 2, "is of the recount")
 	got = cli(t, nil, append(args, f.URL)...)
 	want := result{3, "total\tbilling:b\t1, and the journal has 2\trecount again\n",
-		"3 counters, 3 buckets and 1 groups compared\n2 not compared, such as other: no rule\ncountmill: 2 sums differ from the journal, 1 corrected\n"}
+		"3 counters, 3 buckets and 1 group compared\n2 not compared, such as other: no rule\ncountmill: 2 sums differ from the journal, 1 corrected\n"}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

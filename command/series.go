@@ -86,9 +86,9 @@ func (c call) seriesPeriod(now time.Time) (url.Values, error) {
 	if c.given("from") && c.given("last") {
 		return nil, app.Usagef("--from and --last exclude each other: --last goes back from --to")
 	}
-	zone, err := time.LoadLocation(c.tz)
+	zone, err := c.zone()
 	if err != nil {
-		return nil, app.Usagef("--tz: must be a time zone such as Asia/Kolkata, got %q", c.tz)
+		return nil, err
 	}
 	query := url.Values{"tz": {c.tz}} // dates go as they are: the server knows where a day begins
 	to := now
@@ -110,6 +110,15 @@ func (c call) seriesPeriod(now time.Time) (url.Values, error) {
 	}
 	query.Set("step", cmp.Or(c.step, stepFor(to.Sub(from))))
 	return query, nil
+}
+
+// zone is that of --tz.
+func (c call) zone() (*time.Location, error) {
+	zone, err := time.LoadLocation(c.tz)
+	if err != nil || c.tz == "" || c.tz == "Local" { // these would depend on the machine
+		return nil, app.Usagef("--tz: must be a time zone such as Asia/Kolkata, got %q", c.tz)
+	}
+	return zone, nil
 }
 
 // timeOrDate reads a time, or the midnight of a date.
@@ -180,7 +189,7 @@ func chart(rows []seriesRow, step string) string {
 		most = max(most, size(r.Value))
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %.0f in %d rows of %s, at most %.0f in one\n", plain(rows[0].Counter), sum, len(rows), step, most)
+	fmt.Fprintf(&b, "%s: %.0f in %s of %s, at most %.0f in one\n", plain(rows[0].Counter), sum, counted(len(rows), "row"), step, most)
 	for line := chartHeight - 1; line >= 0; line-- {
 		text := ""
 		for _, r := range rows {

@@ -93,6 +93,8 @@ type values struct {
 	format, output          string
 	rejects, state          string
 	sameCaller, history     bool
+	columns, template       string // of import
+	spreadsheet             bool
 	window                  time.Duration
 	source                  appengine.Config
 	prefix, goTotal, simple string

@@ -18,7 +18,7 @@ type history struct {
 
 // askRules asks for the rules of the database, if they matter.
 func (im *importer) askRules(ctx context.Context) error {
-	if !im.History {
+	if !im.Form.Series {
 		return nil
 	}
 	rules, err := im.Client.Rules(ctx)
@@ -81,7 +81,7 @@ func (h *history) note(b *Block) error {
 	for _, inc := range b.Good {
 		r := h.rules.SeriesOf(inc.Counter)
 		if r == nil {
-			return fmt.Errorf("lines %d to %d: no rule keeps a series of %q: add one with countmill rule add series", b.First, b.Last, inc.Counter)
+			return fmt.Errorf("%s: no rule keeps a series of %q: add one with countmill rule add series", b.lines(), inc.Counter)
 		}
 		if r.Since.After(h.begin) {
 			h.begin, h.of = r.Since, r.Pattern
