@@ -1,6 +1,6 @@
 # Everything here also works by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := help
-.PHONY: help up test race coverage openapi lint golangci licences vulnerabilities screenshots page-load bench bench-peers bench-cost bench-staleness bench-serve bench-memory scaling plan-check staleness-loads plots billion e2e outage overload chaos doors-chaos soak kills groups groups-google fulldisk simulate replay determinism planted planted-processes powercut fuzz examples identifiers identifiers-google mutate generate size release ci
+.PHONY: help up test race coverage openapi lint golangci licences vulnerabilities screenshots page-load bench bench-peers bench-cost bench-staleness bench-memory scaling plots billion e2e outage overload chaos doors-chaos soak kills groups groups-google fulldisk simulate replay determinism planted planted-processes powercut fuzz examples identifiers identifiers-google mutate generate size release ci full
 
 TMP ?= $(or $(TMPDIR),/tmp)
 OUTAGE ?= 10m
@@ -11,7 +11,6 @@ SCHEDULES ?= 20000
 CUTS ?= 10000
 SEED ?= 0
 FILES ?= ./wire
-LOADS ?= 200
 BENCHED ?= .
 COUNT ?= 6
 BILLION ?= 1e9
@@ -87,14 +86,6 @@ bench-staleness: ## measure the time from Publish to the total that shows it, em
 	cd bench && $(TMP)/countmill-bench staleness -json $(TMP)/countmill-staleness.json $(BENCH)
 	rm $(TMP)/countmill-bench
 
-staleness-loads: ## compare --count-within with the best fixed lingers on LOADS (200) random loads, in virtual time; 20 to 40 minutes of CPU
-	go -C bench test -count 1 -timeout 0 -v ./budget -loads $(LOADS)
-
-bench-serve: ## compare cached totals over HTTP with a bare handler, by wrk; 6 minutes, or BENCH=-quick
-	go -C bench build -o $(TMP)/countmill-bench .
-	cd bench && $(TMP)/countmill-bench serve -json $(TMP)/countmill-serve.json $(BENCH)
-	rm $(TMP)/countmill-bench
-
 bench-memory: ## measure the memory of an aggregator with 1M counters in flight, and bytes on disk; 10 minutes, or BENCH=-quick
 	go -C bench build -o $(TMP)/countmill-bench .
 	cd bench && $(TMP)/countmill-bench memory -json $(TMP)/countmill-memory.json $(BENCH)
@@ -102,11 +93,6 @@ bench-memory: ## measure the memory of an aggregator with 1M counters in flight,
 
 scaling: ## simulate shard policies with up to 1,000 aggregators, in virtual time; 10 minutes, or BENCH=-quick
 	go -C bench run . scaling -json $(TMP)/countmill-scaling.json $(BENCH)
-
-plan-check: ## compare the figures of countmill plan with the roles on Google's emulators; 7 minutes on an idle machine, or BENCH=-quick
-	go -C bench build -o $(TMP)/countmill-bench .
-	cd bench && $(TMP)/countmill-bench plan -json $(TMP)/countmill-plan.json $(BENCH)
-	rm $(TMP)/countmill-bench
 
 plots: ## draw docs/evidence/*.svg from what bench-peers, bench-cost, billion and scaling left in TMP
 	cd bench && go run . plot $(foreach of,peers cost billion scaling,$(addprefix -$(of) ,$(wildcard $(TMP)/countmill-$(of).json)))
@@ -201,5 +187,8 @@ size: ## measure the first build with empty caches: bytes downloaded, unpacked, 
 release: ## build the archives of VERSION (v0.0.0-dev) in dist, each binary twice; RELEASE=-fresh compiles all twice
 	go -C tools run ./release -version '$(VERSION)' -revision "$$(git rev-parse HEAD 2>/dev/null || echo unknown)" -out ../dist $(RELEASE)
 
-ci: ## run .ci/run
+ci: ## run .ci/run: what must hold before a change goes in; 12 minutes on two idle cores
 	.ci/run
+
+full: ## run .ci/full: everything that .ci/run leaves out; an hour and a half on two idle cores
+	.ci/full

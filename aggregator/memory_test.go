@@ -14,6 +14,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/countmill/countmill/internal/testing/longtest"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
@@ -121,9 +122,7 @@ func jsonIDs(width int) func(n int) *message.Message {
 // TestHeldMemory fills aggregators whose store is unreachable until they take no more, and compares
 // the heap with the bound. COUNTMILL_TEST_MEMORY sets the bound in MiB; the default setting is 256.
 func TestHeldMemory(t *testing.T) {
-	if testing.Short() {
-		t.Skip("fills 16 heaps")
-	}
+	longtest.Only(t, "fills 16 heaps")
 	atOnce := store.Limits{Keys: 1000, Commits: 1, Shards: 1}
 	inPieces := store.Limits{Entities: 400, Keys: 1000, Commits: 4, Shards: 1}
 	var copied []byte

@@ -10,10 +10,8 @@
 // Further commands measure other things; each has -h, -quick, and a make target:
 //
 //	go run . staleness                     from Publish to the total that shows it
-//	go run . serve                         cached totals over HTTP
 //	go run . memory                        an aggregator's memory, bytes on disk
 //	go run . scaling                       shards and choices with up to 1,000 aggregators, simulated
-//	go run . plan                          the figures of countmill plan and of the roles
 //	go run . billion                       10^9 increments through up, which is killed meanwhile
 //	go run . plot -peers peers.json        draw the results as SVG
 //
@@ -39,10 +37,8 @@ import (
 	"github.com/countmill/countmill/bench/internal/billion"
 	"github.com/countmill/countmill/bench/internal/load"
 	"github.com/countmill/countmill/bench/internal/memory"
-	"github.com/countmill/countmill/bench/internal/plancheck"
 	"github.com/countmill/countmill/bench/internal/plots"
 	"github.com/countmill/countmill/bench/internal/scaling"
-	"github.com/countmill/countmill/bench/internal/serve"
 	"github.com/countmill/countmill/bench/internal/staleness"
 	"github.com/countmill/countmill/bench/internal/system"
 )
@@ -63,10 +59,8 @@ func main() {
 var commands = map[string]func(ctx context.Context, args []string, stdout, stderr io.Writer) error{
 	"billion":   billion.Run,
 	"memory":    memory.Run,
-	"plan":      plancheck.Run,
 	"plot":      plots.Run,
 	"scaling":   scaling.Run,
-	"serve":     serve.Run,
 	"staleness": staleness.Run,
 }
 

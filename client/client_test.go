@@ -18,6 +18,7 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/internal/testing/longtest"
 )
 
 // serve runs a real countmill until the test ends.
@@ -452,9 +453,7 @@ func TestWatchSaysNothingTwice(t *testing.T) {
 // A prefix shows counters that exist, that change, that come later and that are deleted.
 func TestWatchPrefix(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("waits for two lists of names")
-	}
+	longtest.Only(t, "waits for two lists of names")
 	c := serve(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

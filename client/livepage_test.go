@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/testing/longtest"
 )
 
 // lookout replaces the page: the element prints each text that it gets.
@@ -25,9 +26,7 @@ const lookout = `globalThis.document = { querySelector: () => ({ set textContent
 // script as it is.
 func TestTheLivePageOfTheDocuments(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("waits for two lists of names")
-	}
+	longtest.Only(t, "waits for two lists of names")
 	page, err := os.ReadFile("../docs/howto/live-page.md")
 	if err != nil {
 		t.Fatal(err)

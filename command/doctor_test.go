@@ -21,6 +21,7 @@ import (
 	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/internal/testing/emulator"
 	"github.com/countmill/countmill/internal/testing/freeport"
+	"github.com/countmill/countmill/internal/testing/longtest"
 	"github.com/countmill/countmill/store"
 )
 
@@ -289,9 +290,7 @@ func TestDoctorWithoutTheAdminAPI(t *testing.T) {
 // Go raises a soft limit by itself, so only the hard one is a fault.
 func TestDoctorFewFiles(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("builds and runs the command")
-	}
+	longtest.Only(t, "builds and runs the command")
 	binary, err := buildOnce()
 	if err != nil {
 		t.Fatal(err)

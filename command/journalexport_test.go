@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/internal/journal/journaltest"
+	"github.com/countmill/countmill/internal/testing/longtest"
 )
 
 const period = "--from 2026-11-25T00:00:00Z --to 2026-11-26T00:00:00Z"
@@ -79,9 +80,7 @@ func TestJournalExportSaysWhatIsWrong(t *testing.T) {
 // An export that is killed again and again ends with the same bytes as one without kills.
 func TestJournalExportThroughKills(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("builds and kills the command")
-	}
+	longtest.Only(t, "builds and kills the command")
 	binary, err := buildOnce()
 	if err != nil {
 		t.Fatal(err)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/countmill/countmill/command"
 	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/internal/testing/longtest"
 )
 
 func load(t *testing.T) *types.Project {
@@ -280,9 +281,7 @@ func inImage(lines []string, name, value string) func(string) (string, bool) {
 // The build line must make static binaries.
 func TestBinaryIsStatic(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("builds countmill without cgo")
-	}
+	longtest.Only(t, "builds countmill without cgo")
 	if runtime.GOOS != "linux" {
 		t.Skip("the image is Linux's")
 	}

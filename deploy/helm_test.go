@@ -19,6 +19,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/countmill/countmill/command"
+	"github.com/countmill/countmill/internal/testing/longtest"
 )
 
 const (
@@ -59,9 +60,7 @@ var toggles = []toggle{
 // Kubernetes, KEDA and Prometheus Operator.
 func TestChart(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("renders the chart 256 times")
-	}
+	longtest.Only(t, "renders the chart 256 times")
 	helm := needed(t, "helm")
 	dir := t.TempDir()
 	for mode := range needs {

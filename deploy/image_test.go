@@ -10,15 +10,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/countmill/countmill/internal/testing/longtest"
 )
 
 // The last stage of the Dockerfile makes an image whose program runs, and may write to /data. The stage
 // before needs a base image, which is not pulled: its binary is built here, and its other files are empty.
 func TestImage(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("builds countmill and an image")
-	}
+	longtest.Only(t, "builds countmill and an image")
 	if runtime.GOOS != "linux" {
 		t.Skip("the image is Linux's")
 	}

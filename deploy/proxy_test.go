@@ -29,6 +29,7 @@ import (
 	"github.com/countmill/countmill/command"
 	"github.com/countmill/countmill/internal/app"
 	"github.com/countmill/countmill/internal/testing/freeport"
+	"github.com/countmill/countmill/internal/testing/longtest"
 )
 
 // soon is how long an event may take through a proxy. A proxy that buffers holds it for 15 s or more.
@@ -94,9 +95,7 @@ type proxyCommand func(t *testing.T, program string, p *proxied, limits map[stri
 
 func eachProxy(t *testing.T, test func(t *testing.T, program string, command proxyCommand)) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("starts proxies")
-	}
+	longtest.Only(t, "starts proxies")
 	for name, command := range map[string]proxyCommand{"caddy": caddy, "nginx": nginx} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/countmill/countmill/internal/testing/longtest"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
@@ -466,9 +467,7 @@ func TestSweepOfManyDaysBesideAFold(t *testing.T) {
 // two folds of a minute, and so moves shards early. That costs less than 1 % of the shards' entities.
 func TestForgottenBuckets(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("draws 60 million increments")
-	}
+	longtest.Only(t, "draws 60 million increments")
 	const rate, windows, names, minutes = 27_778, 9, 1_000_000, 40
 	rank := rand.NewZipf(rand.New(rand.NewPCG(1, 2)), 1.1, 1, names-1)
 	var seen recent

@@ -20,6 +20,7 @@ import (
 	"github.com/countmill/countmill/backend/gcppubsub"
 	"github.com/countmill/countmill/internal/testing/emulator"
 	"github.com/countmill/countmill/internal/testing/faultproxy"
+	"github.com/countmill/countmill/internal/testing/longtest"
 )
 
 // busy is extra time for a machine that is slow, or busy with other tests, compared with an idle one.
@@ -91,6 +92,7 @@ func closed(messages <-chan *message.Message) bool {
 // TestBrokenStream: the client library retries a broken stream without a word and without a limit.
 func TestBrokenStream(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t, "waits until a broken stream is given up")
 	f := newFake(t)
 	bus := open(t, f.host)
 	f.refuse(status.Error(codes.Unavailable, "away"))
@@ -109,9 +111,7 @@ func TestBrokenStream(t *testing.T) {
 // TestHalfOpen has connections whose other end is gone without notice: the bus replaces all of them.
 func TestHalfOpen(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("takes as long as a connection may be silent, a minute and more")
-	}
+	longtest.Only(t, "takes as long as a connection may be silent, a minute and more")
 	f := newFake(t)
 	way := faultproxy.Start(t, f.host)
 	bus := open(t, way.Host())

@@ -15,6 +15,7 @@ import (
 
 	"github.com/countmill/countmill/backend/gcppubsub"
 	"github.com/countmill/countmill/internal/testing/emulator"
+	"github.com/countmill/countmill/internal/testing/longtest"
 	"github.com/countmill/countmill/store/storetest"
 	"github.com/countmill/countmill/wire"
 )
@@ -201,9 +202,7 @@ var underRace bool
 // TestHeldMessages holds as many messages as an aggregator may, for longer than their leases last, and
 // measures the memory and goroutines of each.
 func TestHeldMessages(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes half a minute")
-	}
+	longtest.Only(t, "takes half a minute")
 	if underRace {
 		t.Skip("the race detector takes no more than 8,128 goroutines; it runs without")
 	}

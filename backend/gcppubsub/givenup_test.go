@@ -13,6 +13,7 @@ import (
 
 	"github.com/countmill/countmill/backend/gcppubsub"
 	"github.com/countmill/countmill/internal/testing/emulator"
+	"github.com/countmill/countmill/internal/testing/longtest"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -85,9 +86,7 @@ func TestAnyTopicMakesNothing(t *testing.T) {
 // After 100 deliveries Pub/Sub itself moves a message there.
 func TestPubSubGivesUp(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("gives a message back 100 times")
-	}
+	longtest.Only(t, "gives a message back 100 times")
 	host, id := emulator.PubSub(t), emulator.Project()
 	bus := open(t, host, project(id), func(c *gcppubsub.Config) { c.DeadLetterTopic = "increments-dead" })
 	kept := open(t, host, project(id), func(c *gcppubsub.Config) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/internal/testing/emulator"
+	"github.com/countmill/countmill/internal/testing/longtest"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -33,9 +34,7 @@ func TestChild(t *testing.T) {
 // AckExtension. By then the emulator has noticed that the stream is dead.
 func TestKilled(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("waits for a lease")
-	}
+	longtest.Only(t, "waits for a lease")
 	host, id := emulator.PubSub(t), emulator.Project()
 	bus := open(t, host, project(id))
 	publish(t, bus, "x", nil)

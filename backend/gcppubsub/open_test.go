@@ -13,6 +13,8 @@ import (
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"cloud.google.com/go/pubsub/v2/pstest"
 	"google.golang.org/grpc/codes"
+
+	"github.com/countmill/countmill/internal/testing/longtest"
 )
 
 func wantMention(t *testing.T, err error, wants ...string) {
@@ -91,6 +93,7 @@ func TestMissing(t *testing.T) {
 
 func TestNobodyThere(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t, "waits for a time-out of 10 s")
 	_, err := Open(t.Context(), Config{Project: "p", Topic: "increments", EmulatorHost: "127.0.0.1:1"})
 	wantMention(t, err, "is the emulator at 127.0.0.1:1 running?")
 }

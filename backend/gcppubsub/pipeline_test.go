@@ -11,6 +11,7 @@ import (
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend/gcppubsub"
 	"github.com/countmill/countmill/internal/testing/emulator"
+	"github.com/countmill/countmill/internal/testing/longtest"
 	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/store/storetest/fakestore"
 )
@@ -130,9 +131,7 @@ func TestStopUnderLoad(t *testing.T) {
 // TestPaused: a hanging server loses nothing, and everything continues without a restart.
 func TestPaused(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("starts an emulator of its own")
-	}
+	longtest.Only(t, "starts an emulator of its own")
 	server := emulator.OwnPubSub(t)
 	id := emulator.Project()
 	quick := func(c *gcppubsub.Config) {
@@ -163,9 +162,7 @@ func TestPaused(t *testing.T) {
 // would drop it.
 func TestRestartedEmpty(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("starts an emulator of its own twice")
-	}
+	longtest.Only(t, "starts an emulator of its own twice")
 	server := emulator.OwnPubSub(t)
 	id := emulator.Project()
 	store := fakestore.New(fakestore.Options{Errorf: t.Errorf})

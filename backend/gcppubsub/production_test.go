@@ -12,15 +12,14 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/countmill/countmill/internal/testing/emulator"
+	"github.com/countmill/countmill/internal/testing/longtest"
 )
 
 // TestProductionCommands runs the documented commands for a real project against the emulator. They
 // make the same as Create, with no harmful settings.
 func TestProductionCommands(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("runs gcloud five times")
-	}
+	longtest.Only(t, "runs gcloud five times")
 	host := emulator.PubSub(t)
 	_, err := exec.LookPath("gcloud")
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/countmill/countmill/backend/gcppubsub"
 	"github.com/countmill/countmill/internal/testing/emulator"
+	"github.com/countmill/countmill/internal/testing/longtest"
 )
 
 // A suiteBus gives every topic of the suite a bus of its own, and every Subscribe too: a Bus has one
@@ -96,9 +97,7 @@ func (s *suiteBus) Close() error {
 
 // TestWatermillSuite runs Watermill's own conformance tests.
 func TestWatermillSuite(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a minute")
-	}
+	longtest.Only(t, "takes a minute")
 	host := emulator.PubSub(t)
 	newBus := func(t *testing.T, project string) *suiteBus {
 		return &suiteBus{t: t, host: host, project: project, topics: make(map[string]*gcppubsub.Bus)}

@@ -16,7 +16,7 @@ import (
 // planTolerance is how far countmill plan may be off.
 const planTolerance = 0.2
 
-// The figures of countmill plan are right for the three loads that `make plan-check` measures on
+// The figures of countmill plan are right for three loads that were measured once on
 // emulators, and for random deployments. Increments arrive independently of each other, like those of
 // many users, and so publishers send at random moments.
 func TestPlan(t *testing.T) {

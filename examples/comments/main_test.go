@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/embedded"
+	"github.com/countmill/countmill/internal/testing/longtest"
 	"github.com/countmill/countmill/internal/testing/reaper"
 )
 
@@ -161,9 +162,7 @@ func (s *site) walk(forward bool, limit int) (keys []string) {
 // Eight writers post while the process is killed again and again, and repeat requests without an answer. Each
 // comment is in the list once. Pages lead over all of them in both directions.
 func TestPagesAfterKills(t *testing.T) {
-	if testing.Short() {
-		t.Skip("kills a process again and again")
-	}
+	longtest.Only(t, "kills a process again and again")
 	const writers, each, kills = 8, 60, 6
 	s := newSite(t)
 	var mu sync.Mutex

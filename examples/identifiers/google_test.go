@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/countmill/countmill/internal/testing/emulator"
+	"github.com/countmill/countmill/internal/testing/longtest"
 )
 
 // limitVariable is the number of identifiers that TestAgreesOnGoogle counts; 0 for all.
@@ -22,9 +23,7 @@ const limitVariable = "COUNTMILL_TEST_IDENTIFIERS"
 // Totals are also exact with separate roles, on Google's emulators and memcached. An aggregator is
 // killed again and again, and memcached is restarted.
 func TestAgreesOnGoogle(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds countmill, and kills an aggregator")
-	}
+	longtest.Only(t, "builds countmill, and kills an aggregator")
 	firestore := emulator.Firestore(t)
 	t.Setenv("PUBSUB_EMULATOR_HOST", emulator.PubSub(t))
 	t.Setenv("DATASTORE_EMULATOR_HOST", firestore)

@@ -5,14 +5,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/countmill/countmill/internal/testing/longtest"
 )
 
 // The totals of a countmill that is killed in the middle of its work are exact.
 func TestAgreesWithACountmillThatIsKilled(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("builds countmill and kills it")
-	}
+	longtest.Only(t, "builds countmill and kills it")
 	var out strings.Builder
 	args := []string{
 		"--limit", "100000", "--batch", "500", "--kill", "5",

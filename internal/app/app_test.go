@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/countmill/countmill/internal/testing/emulator"
+	"github.com/countmill/countmill/internal/testing/longtest"
 )
 
 // Pebble leaves a goroutine behind when a directory cannot be opened, as its lock is
@@ -31,6 +32,7 @@ func TestMain(m *testing.M) {
 // least there is to do, which is to open the store's database, write to it and sync it. The
 // test measures time, so nothing else of this package runs beside it.
 func TestUpAnswersWithinASecond(t *testing.T) {
+	longtest.Only(t, "measures time")
 	var took, limit time.Duration
 	for range 5 {
 		limit = time.Second + 20*leastThereIsToDo(t)

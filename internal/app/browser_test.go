@@ -13,6 +13,7 @@ import (
 
 	"github.com/countmill/countmill/internal/access"
 	"github.com/countmill/countmill/internal/access/accesstest"
+	"github.com/countmill/countmill/internal/testing/longtest"
 )
 
 // script is a page that does the same as a real one: it counts with a key, twice, reads the total, and follows
@@ -45,9 +46,7 @@ func TestBrowser(t *testing.T) {
 	if err != nil {
 		t.Skip("there is no chromium; the headers are tested without it")
 	}
-	if testing.Short() {
-		t.Skip("starts a browser")
-	}
+	longtest.Only(t, "starts a browser")
 	tokens, secrets := accesstest.File(t, access.Token{Name: "page", Prefixes: []string{"page:"}, Scopes: []access.Scope{access.Publish, access.Read}})
 	site := newSite(t)
 	const worked = "counted 202 202\ntotal 1\nrefused 401\nstream event: totals"

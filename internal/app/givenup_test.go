@@ -12,6 +12,7 @@ import (
 
 	"github.com/countmill/countmill/backend/gcppubsub"
 	"github.com/countmill/countmill/internal/testing/emulator"
+	"github.com/countmill/countmill/internal/testing/longtest"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -49,9 +50,7 @@ func giveUp(t *testing.T, project string, payload []byte) {
 
 // A message that Pub/Sub gives up joins the other dead letters, and is replayed like them.
 func TestGivenUpMessagesAreTakenIn(t *testing.T) {
-	if testing.Short() {
-		t.Skip("gives a message back 100 times")
-	}
+	longtest.Only(t, "gives a message back 100 times")
 	t.Setenv("PUBSUB_EMULATOR_HOST", emulator.PubSub(t))
 	project := emulator.Project()
 	part := wire.CutAnonymous(rand.Reader, []wire.Entry{{Counter: "a", Delta: 5}})[0]

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/internal/testing/freeport"
+	"github.com/countmill/countmill/internal/testing/longtest"
 )
 
 // A dashboard is the part of a file in deploy/grafana that asks something.
@@ -264,9 +265,7 @@ func TestGrafanaPipeline(t *testing.T) {
 // fails if COUNTMILL_TEST_REQUIRE has "prometheus".
 func TestGrafanaPipelineInPrometheus(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("starts Prometheus")
-	}
+	longtest.Only(t, "starts Prometheus")
 	program, err := exec.LookPath("prometheus")
 	if err != nil {
 		if slices.Contains(strings.Split(os.Getenv("COUNTMILL_TEST_REQUIRE"), ","), "prometheus") {

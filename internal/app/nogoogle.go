@@ -11,7 +11,7 @@ import (
 )
 
 // errNoGoogle is the answer to a URL of Google's in a program without Google's libraries: they are a third of
-// its packages and most of its first build (docs/evidence/size.md), and `countmill up` needs none of them.
+// its packages and most of its first build (docs/evidence/benchmarks.md), and `countmill up` needs none of them.
 var errNoGoogle = errors.New("this countmill was built with -tags nogoogle, without Pub/Sub and Datastore; build it without the tag")
 
 func datastoreStore() backend.Store {

@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// maxBinary is the limit of a binary in a release: docs/evidence/size.md has the figure.
+// maxBinary is the limit of a binary in a release: docs/evidence/benchmarks.md has the figure.
 const maxBinary = 31_100_000
 
 // host is the target of this machine, or the test is skipped.

@@ -7,10 +7,12 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/countmill/countmill/internal/testing/longtest"
 )
 
 // builds are two ways to build countmill with `CGO_ENABLED=0 go build`, each with the limits of the binary's bytes and
-// of the packages compiled for it. docs/evidence/size.md has the figures: change a limit and its figure together.
+// of the packages compiled for it. docs/evidence/benchmarks.md has the figures: change a limit and its figure together.
 // tools/release has the limit of a release.
 var builds = []struct {
 	tags        string
@@ -24,9 +26,7 @@ var builds = []struct {
 // Binaries stay below their limits on linux/amd64. One new import can add a tenth, and nobody would notice.
 func TestBinarySize(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("links countmill twice")
-	}
+	longtest.Only(t, "links countmill twice")
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
 		t.Skip("the limits are those of linux/amd64")
 	}
@@ -57,9 +57,7 @@ func buildWith(t *testing.T, tags string) (file string, packages []string) {
 // names the tag.
 func TestWithoutGoogle(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("links countmill")
-	}
+	longtest.Only(t, "links countmill")
 	file, packages := buildWith(t, "nogoogle")
 	for _, p := range packages {
 		for _, google := range []string{"cloud.google.com/", "google.golang.org/api", "google.golang.org/grpc", "github.com/ThreeDotsLabs/watermill-googlecloud"} {

@@ -13,6 +13,7 @@ var (
 	links    = regexp.MustCompile(`\]\(([^)#: ]*)(#[^) ]*)?\)`)
 	headings = regexp.MustCompile("(?m)^#+ (.*)$")
 	fenced   = regexp.MustCompile("(?ms)^```.*?^```$")
+	noAnchor = regexp.MustCompile(`[^\pL\pN _-]`)
 )
 
 // Links to files of the repository, and to sections of documents, lead somewhere.
@@ -33,7 +34,7 @@ func TestLinks(t *testing.T) {
 	if err != nil || below < 10 {
 		t.Fatalf("got %d documents below docs, %v", below, err)
 	}
-	seen := 0
+	seen, sections := 0, map[string]map[string]bool{}
 	for _, doc := range documents {
 		text, err := os.ReadFile(doc)
 		if err != nil {
@@ -51,7 +52,10 @@ func TestLinks(t *testing.T) {
 			if err != nil {
 				t.Errorf("%s links to %s: %v", doc, m[0], err)
 			}
-			if m[2] != "" && !anchors(string(held))[m[2]] {
+			if sections[target] == nil {
+				sections[target] = anchors(string(held))
+			}
+			if m[2] != "" && !sections[target][m[2]] {
 				t.Errorf("%s links to %s: there is no such section", doc, m[0])
 			}
 			seen++
@@ -66,7 +70,7 @@ func TestLinks(t *testing.T) {
 func anchors(markdown string) map[string]bool {
 	all := map[string]bool{}
 	for _, m := range headings.FindAllStringSubmatch(fenced.ReplaceAllString(markdown, ""), -1) {
-		name := regexp.MustCompile(`[^\pL\pN _-]`).ReplaceAllString(strings.ToLower(m[1]), "")
+		name := noAnchor.ReplaceAllString(strings.ToLower(m[1]), "")
 		all["#"+strings.ReplaceAll(name, " ", "-")] = true
 	}
 	return all

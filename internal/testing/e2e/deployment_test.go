@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/internal/testing/emulator"
+	"github.com/countmill/countmill/internal/testing/longtest"
 )
 
 // A deployment is a project of its own on emulators, and the processes that share it.
@@ -25,9 +26,7 @@ type deployment struct {
 // deploy makes a deployment on the emulators that all tests share.
 func deploy(t *testing.T) *deployment {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("builds countmill and runs it for many seconds")
-	}
+	longtest.Only(t, "builds countmill and runs it for many seconds")
 	pubsub, datastore := emulator.PubSub(t), emulator.Firestore(t)
 	return newDeployment(t, pubsub, datastore, pubsub, datastore)
 }

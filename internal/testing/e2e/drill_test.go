@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/countmill/countmill/internal/testing/longtest"
 )
 
 // The directory of `countmill up` is lost again and again, at a random moment under load, and restored from
@@ -22,9 +24,7 @@ import (
 // COUNTMILL_TEST_DRILLS is how often the directory is lost (3), COUNTMILL_TEST_SEED decides when.
 func TestRestoreDrill(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("builds countmill, and loses its directory for many seconds")
-	}
+	longtest.Only(t, "builds countmill, and loses its directory for many seconds")
 	drills := 3
 	if text := os.Getenv("COUNTMILL_TEST_DRILLS"); text != "" {
 		var err error

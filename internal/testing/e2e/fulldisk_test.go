@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/countmill/countmill/internal/testing/longtest"
 )
 
 // The disk of `countmill up` becomes full again and again under load, and then has room again. A
@@ -25,9 +27,7 @@ import (
 // COUNTMILL_TEST_FULL_DISKS is how often the disk becomes full (2), COUNTMILL_TEST_SEED decides when.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("builds countmill and fills its disk for many seconds")
-	}
+	longtest.Only(t, "builds countmill and fills its disk for many seconds")
 	times := 2
 	if text := os.Getenv("COUNTMILL_TEST_FULL_DISKS"); text != "" {
 		var err error

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/countmill/countmill/internal/testing/longtest"
 	"github.com/countmill/countmill/internal/testing/reaper"
 )
 
@@ -27,9 +28,7 @@ import (
 // COUNTMILL_TEST_GROUPS is COUNTERS,INCREMENTS A SECOND,KILLS (40000,5000,4), COUNTMILL_TEST_SEED decides when.
 func TestGroupsThroughKills(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("builds countmill, and deletes an index, which takes over a minute")
-	}
+	longtest.Only(t, "builds countmill, and deletes an index, which takes over a minute")
 	shape := groupShape{counters: 40_000, rate: 5000, kills: 4, work: 8000, serve: time.Minute}
 	if text := os.Getenv("COUNTMILL_TEST_GROUPS"); text != "" {
 		shape = parseGroupShape(t, "COUNTMILL_TEST_GROUPS", text)

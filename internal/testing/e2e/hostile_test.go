@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/countmill/countmill/internal/testing/longtest"
 )
 
 // A siege is a `countmill up` that hostile clients attack. Meanwhile a good client, with a new
@@ -40,16 +42,14 @@ type goodClient struct {
 const (
 	// siegeMemory is the most that `up` may take whatever clients do, and patience the most
 	// that a good client may have to wait on a machine that is not busy otherwise:
-	// docs/evidence/simulation.md states both.
+	// docs/evidence/tests.md states both.
 	siegeMemory = 512 << 20
 	patience    = 5 * time.Second
 )
 
 func besiege(t *testing.T, flags ...string) *siege {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("builds countmill and maltreats it for many seconds")
-	}
+	longtest.Only(t, "builds countmill and maltreats it for many seconds")
 	s := &siege{t: t}
 	s.process = start(t, []string{"GOMEMLIMIT=", "GOGC="}, "up", append([]string{"--data", t.TempDir()}, flags...)...).ready(t)
 	var err error

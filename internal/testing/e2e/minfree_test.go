@@ -9,15 +9,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/countmill/countmill/internal/testing/longtest"
 )
 
 // Increments of new counters fill the disk of `countmill up --min-free`. They are refused before it is
 // full. The process continues, and counts again when there is space.
 func TestMinFreeKeepsTheProcessAlive(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("builds countmill and fills its disk for many seconds")
-	}
+	longtest.Only(t, "builds countmill and fills its disk for many seconds")
 	const size, least = 1 << 30, 200 << 20
 	dir := smallDisk(t, size)
 	up := start(t, nil, "up", "--data", filepath.Join(dir, "data"), "--min-free", "200MiB").ready(t)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/countmill/countmill/internal/testing/emulator"
 	"github.com/countmill/countmill/internal/testing/faultproxy"
+	"github.com/countmill/countmill/internal/testing/longtest"
 )
 
 // An ownDeployment uses emulators of the test's own, with a proxy in front of each. The test may break
@@ -21,9 +22,7 @@ type ownDeployment struct {
 
 func own(t *testing.T) *ownDeployment {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("stops emulators for many seconds")
-	}
+	longtest.Only(t, "stops emulators for many seconds")
 	d := &ownDeployment{pubsubServer: emulator.OwnPubSub(t), datastoreServer: emulator.OwnFirestore(t)}
 	d.pubsubWay = faultproxy.Start(t, d.pubsubServer.Host)
 	d.datastoreWay = faultproxy.Start(t, d.datastoreServer.Host)

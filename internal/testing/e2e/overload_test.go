@@ -12,6 +12,7 @@ import (
 
 	"github.com/countmill/countmill/internal/testing/emulator"
 	"github.com/countmill/countmill/internal/testing/faultproxy"
+	"github.com/countmill/countmill/internal/testing/longtest"
 )
 
 // The test offers `countmill up` ten times the load that it accepts. Its memory stays below a limit, it
@@ -23,9 +24,7 @@ import (
 //
 // COUNTMILL_TEST_OVERLOAD is how long it runs (3s), COUNTMILL_TEST_OVERLOAD_TIMES the factor (none).
 func TestOverload(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds countmill and keeps the machine busy for many seconds")
-	}
+	longtest.Only(t, "builds countmill and keeps the machine busy for many seconds")
 	length := overloadLength(t)
 	up := start(t, []string{"GOMEMLIMIT=", "GOGC="}, "up", "--data", t.TempDir()).ready(t)
 	o := newOffer(t, up, 13, 5000)
@@ -91,7 +90,7 @@ func TestOverload(t *testing.T) {
 }
 
 const (
-	// overloadMemory is what docs/evidence/simulation.md states.
+	// overloadMemory is what docs/evidence/tests.md states.
 	overloadMemory = 1024 << 20
 	// largeMemory is the limit for bodies of 8 MiB.
 	largeMemory = 1536 << 20
@@ -135,9 +134,7 @@ func overloadLength(t *testing.T) time.Duration {
 // Bodies have the largest allowed size and the shortest increments. The memory for reading and decoding
 // them is limited too.
 func TestOverloadOfLargeBodies(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds countmill and keeps the machine busy for many seconds")
-	}
+	longtest.Only(t, "builds countmill and keeps the machine busy for many seconds")
 	up := start(t, []string{"GOMEMLIMIT=", "GOGC="}, "up", "--data", t.TempDir()).ready(t)
 	pid := up.cmd.Process.Pid
 	if _, err := memoryOf(pid); err != nil {
@@ -188,9 +185,7 @@ func TestOverloadOfLargeBodies(t *testing.T) {
 // A publisher in a process of its own is flooded while Pub/Sub is unavailable. It stays within its
 // limits and acknowledges nothing. It answers each request with "not counted" or "unknown".
 func TestOverloadWithoutPubSub(t *testing.T) {
-	if testing.Short() {
-		t.Skip("stops emulators for many seconds")
-	}
+	longtest.Only(t, "stops emulators for many seconds")
 	server := emulator.OwnPubSub(t)
 	way := faultproxy.Start(t, server.Host)
 	d := &deployment{project: emulator.Project(), pubsub: server.Host, env: []string{"PUBSUB_EMULATOR_HOST=" + way.Host(), "GOMEMLIMIT=", "GOGC="}}

@@ -16,6 +16,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/testing/longtest"
 	"github.com/countmill/countmill/internal/testing/reaper"
 	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/wire"
@@ -29,9 +30,7 @@ func TestOverloadedPublisher(t *testing.T) {
 		overloadedChild(t)
 		return
 	}
-	if testing.Short() {
-		t.Skip("keeps the machine busy for many seconds")
-	}
+	longtest.Only(t, "keeps the machine busy for many seconds")
 	if _, err := memoryOf(os.Getpid()); err != nil {
 		t.Skip(err)
 	}
@@ -81,7 +80,7 @@ func TestOverloadedPublisher(t *testing.T) {
 }
 
 const (
-	// publisherMemory is what docs/evidence/simulation.md states for 200,000 open entries.
+	// publisherMemory is what docs/evidence/tests.md states for 200,000 open entries.
 	publisherMemory = 256 << 20
 
 	childVariable = "COUNTMILL_TEST_OVERLOADED_PUBLISHER"

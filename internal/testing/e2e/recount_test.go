@@ -16,6 +16,7 @@ import (
 
 	"github.com/countmill/countmill/backend/pebble"
 	"github.com/countmill/countmill/internal/testing/freeport"
+	"github.com/countmill/countmill/internal/testing/longtest"
 	"github.com/countmill/countmill/internal/testing/reaper"
 	"github.com/countmill/countmill/store"
 )
@@ -30,9 +31,7 @@ const (
 // increments.
 func TestRecountThroughKills(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("builds countmill, and kills it for many seconds")
-	}
+	longtest.Only(t, "builds countmill, and kills it for many seconds")
 	r := newRecounted(t, seed(t))
 	r.fill()
 	for range 4 {

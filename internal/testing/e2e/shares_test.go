@@ -13,6 +13,7 @@ import (
 
 	"github.com/countmill/countmill/internal/access"
 	"github.com/countmill/countmill/internal/access/accesstest"
+	"github.com/countmill/countmill/internal/testing/longtest"
 )
 
 const (
@@ -28,9 +29,7 @@ const (
 // COUNTMILL_TEST_OVERLOAD is how long it runs (3s), COUNTMILL_TEST_SHARES_P99 the limit for the 99th
 // percentile of the caller's latency (8s: other tests share the machine).
 func TestOverloadByBulkSenders(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds countmill and keeps the machine busy for many seconds")
-	}
+	longtest.Only(t, "builds countmill and keeps the machine busy for many seconds")
 	most := 8 * time.Second
 	if text := os.Getenv("COUNTMILL_TEST_SHARES_P99"); text != "" {
 		var err error

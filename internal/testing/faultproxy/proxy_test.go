@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/countmill/countmill/internal/testing/faultproxy"
+	"github.com/countmill/countmill/internal/testing/longtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -262,6 +263,7 @@ func TestOrphan(t *testing.T) {
 
 func TestDelay(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t, "measures time")
 	p, _ := start(t)
 	k := talk(t, p.Host())
 	k.say("one")

@@ -9,11 +9,11 @@ import (
 
 func TestDocumentedFaults(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../../docs/evidence/simulation.md")
+	text, err := os.ReadFile("../../../docs/evidence/tests.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if want := fmt.Sprintf("which of %d faults", faultCount); !strings.Contains(string(text), want) {
-		t.Errorf("docs/evidence/simulation.md does not say %q", want)
+		t.Errorf("docs/evidence/tests.md does not say %q", want)
 	}
 }

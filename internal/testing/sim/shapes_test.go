@@ -5,7 +5,7 @@ import "testing"
 // enough is in how many schedules each shape has to occur at least once.
 const enough = 5_000
 
-// Schedules do what docs/evidence/simulation.md says of them.
+// Schedules do what docs/evidence/tests.md says of them.
 func TestShapes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes some seconds")

@@ -35,7 +35,7 @@ const repeats = `{"methodConfig": [{
 }]}`
 
 // dial makes the connection. It does not use Google's client of Datastore, which would add 8 packages and 0.7 MB to the
-// program: docs/evidence/size.md.
+// program: docs/evidence/benchmarks.md.
 func dial(ctx context.Context, cfg Config) (*grpc.ClientConn, error) {
 	options := append([]grpc.DialOption{
 		grpc.WithDefaultServiceConfig(repeats),
