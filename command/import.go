@@ -12,6 +12,7 @@ import (
 	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/app"
 	"github.com/countmill/countmill/internal/transfer"
+	"github.com/countmill/countmill/store"
 )
 
 var importCommand = command{
@@ -54,7 +55,8 @@ rows count again after the deduplication window.
 With --series each row needs a time, of the last nine years, and its counter a rule (countmill rule
 add series) that keeps quarter hours for as long. The row then counts in the counter's series in that
 quarter hour, and in its total. Sort the rows by time: each request has rows of one quarter hour. It
-needs the scopes publish and admin.
+needs the scopes publish and admin. --complete FROM/TO says that the file has everything that the
+counters of its rules counted in that period: then its rows in series are not partial.
 
 Standard input, and any other input that is no plain file, is first copied to a temporary file of at
 most 4 GiB.
@@ -81,6 +83,9 @@ func runImport(ctx context.Context, c call) error {
 	}
 	var err error
 	if im.Form, err = c.importForm(im.Name); err != nil {
+		return err
+	}
+	if im.Complete, err = c.completePeriod(im.Form.Zone); err != nil {
 		return err
 	}
 	if c.dryRun {
@@ -128,6 +133,27 @@ func (c call) importForm(file string) (f transfer.Form, err error) {
 		}
 	}
 	return f, nil
+}
+
+// completePeriod reads --complete.
+func (c call) completePeriod(zone *time.Location) (p store.Period, err error) {
+	if !c.given("complete") {
+		return p, nil
+	}
+	if !c.history {
+		return p, app.Usagef("--complete is given without --series")
+	}
+	from, to, _ := strings.Cut(c.complete, "/")
+	if p.From, err = timeOrDate("complete", from, zone); err != nil {
+		return p, err
+	}
+	if p.To, err = timeOrDate("complete", to, zone); err != nil {
+		return p, err
+	}
+	if !p.From.Before(p.To) || p.To.After(time.Now()) {
+		return p, app.Usagef("--complete: must be like 2026-01-01/2026-11-01, a period that is over, got %q", c.complete)
+	}
+	return p, nil
 }
 
 // printImported reports an import. It returns an error if rows were dropped for their ids.

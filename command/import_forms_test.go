@@ -73,14 +73,34 @@ func TestImportOfURLs(t *testing.T) {
 		}
 	}
 	wantTotals(t, env, "page:", "215\tpage:/\n19\tpage:/über-uns\n")
-	got := cli(t, env, "series", "page:/über-uns", "--from", "2025-10-25", "--to", "2025-10-28", "--step", "1d", "--tz", "Europe/Berlin")
-	var values []string
-	for line := range strings.Lines(got.out) {
-		values = append(values, strings.Split(line, "\t")[1])
+	wantDays := func(want string) {
+		t.Helper()
+		got := cli(t, env, "series", "page:/über-uns", "--from", "2025-10-25", "--to", "2025-10-28", "--step", "1d", "--tz", "Europe/Berlin")
+		var days []string
+		for line := range strings.Lines(got.out) {
+			days = append(days, strings.Join(strings.Split(line, "\t")[1:3], " "))
+		}
+		if strings.Join(days, ", ") != want {
+			t.Errorf("got %+v, want %s", got, want)
+		}
 	}
-	if strings.Join(values, " ") != "0 7 12" {
-		t.Errorf("got %+v, want 0, 7 and 12 a day", got)
+	wantDays("0 partial, 7 partial, 12 partial")
+	// A later run may say which period the file completes, and extend that of an earlier one.
+	for _, period := range []string{"2025-10-26/2025-10-28", "2025-10-25/2025-10-27"} {
+		if got := cli(t, env, append(all, "--complete", period)...); got.code != 0 {
+			t.Fatalf("got %+v", got)
+		}
 	}
+	wantDays("0 whole, 7 whole, 12 whole")
+	wantTotals(t, env, "page:", "215\tpage:/\n19\tpage:/über-uns\n")
+	if got := cli(t, env, "rule", "list"); !strings.Contains(got.out, ", and 2025-10-24T22:00:00Z to 2025-10-27T23:00:00Z") {
+		t.Errorf("got %+v", got)
+	}
+	cli(t, env, append(all, "--complete", "2024-01-01/2024-02-01")...).wantError(t, 1, `the rule for "page:*" has a complete period already, from 2025-10-24T22:00:00Z to 2025-10-27T23:00:00Z`)
+	for _, period := range []string{"2025-10-26", "2025-10-26/2025-10-26", "2025-10-26/2199-01-01", "x/y"} {
+		cli(t, env, append(all, "--complete", period)...).wantError(t, 2, "--complete: must be")
+	}
+	cli(t, env, "import", path, "--complete", "2025-10-26/2025-10-27").wantError(t, 2, "--complete is given without --series")
 }
 
 // An access log counts however old it is, and a dry run counts and remembers nothing.

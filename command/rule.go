@@ -129,7 +129,11 @@ func (c call) printRules(answer []byte) error {
 		_, err := c.stdout.Write(answer)
 		return err
 	}
-	type rule struct{ Pattern, Keep, Begin, Ended string }
+	type rule struct {
+		Pattern, Keep, Begin, Ended string
+		FilledFrom                  string `json:"filled_from"`
+		FilledTo                    string `json:"filled_to"`
+	}
 	var got struct{ Series, Journal []rule }
 	if err := json.Unmarshal(answer, &got); err != nil || got.Series == nil {
 		return fmt.Errorf("the server answered with something else than rules; is that a countmill?")
@@ -141,7 +145,11 @@ func (c call) printRules(answer []byte) error {
 	table := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "RULE\tPATTERN\tKEEP\tCOMPLETE FROM\tENDED")
 	line := func(kind string, r rule) {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", kind, plain(r.Pattern), plain(r.Keep), plain(r.Begin), plain(r.Ended))
+		begin := plain(r.Begin)
+		if r.FilledTo != "" {
+			begin += fmt.Sprintf(", and %s to %s", plain(r.FilledFrom), plain(r.FilledTo))
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", kind, plain(r.Pattern), plain(r.Keep), begin, plain(r.Ended))
 	}
 	for _, r := range got.Series {
 		line("series", r)

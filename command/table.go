@@ -94,6 +94,7 @@ type values struct {
 	rejects, state          string
 	sameCaller, history     bool
 	columns, template       string // of import
+	complete                string
 	spreadsheet             bool
 	window                  time.Duration
 	source                  appengine.Config

@@ -42,6 +42,8 @@ var transferFlags = []flag{
 		bind: func(v *values) pflag.Value { return anyValue{&v.state} }},
 	{name: "series", of: []string{"import"}, help: "Each row counts in the series of its counter at its own time, which may be years ago.",
 		bind: func(v *values) pflag.Value { return boolValue{&v.history} }},
+	{name: "complete", arg: "FROM/TO", of: []string{"import"}, def: "none", help: "A period of which the file has all counts of all counters of its rules, as two times, or dates in --tz. With --series: rows of that period are not partial.",
+		bind: func(v *values) pflag.Value { return anyValue{&v.complete} }},
 	{name: "same-caller", of: []string{"import"}, help: "Go on with another token than the import began with, if both have the same name.",
 		bind: func(v *values) pflag.Value { return boolValue{&v.sameCaller} }},
 	{name: "dedup-window", arg: "DURATION", of: []string{"import", "adopt gae"}, env: true, help: "The server's --dedup-window.",

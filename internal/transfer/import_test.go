@@ -169,8 +169,9 @@ func TestImportHistory(t *testing.T) {
 	row := func(counter, id string, after time.Duration) string {
 		return fmt.Sprintf("%s,1,%s,%s\n", counter, id, day.Add(after).Format(time.RFC3339))
 	}
+	var stderr strings.Builder
 	run := func(history bool, path string) error {
-		im := Import{Client: cl, Timeout: time.Minute, Window: time.Hour, Name: path, Form: Form{Format: CSV, Series: history}, Stderr: io.Discard, Progress: noProgress}
+		im := Import{Client: cl, Timeout: time.Minute, Window: time.Hour, Name: path, Form: Form{Format: CSV, Series: history}, Stderr: &stderr, Progress: noProgress}
 		_, err := im.Run(t.Context())
 		return err
 	}
@@ -210,7 +211,11 @@ func TestImportHistory(t *testing.T) {
 		t.Errorf("sent %q, want nothing", asked)
 	}
 	begin = time.Now().Add(2 * time.Second)
+	stderr.Reset()
 	if err := run(true, rowsFile(t, header+row("page:a", "", 0))); err != nil || time.Now().Before(begin.Truncate(time.Second)) {
 		t.Errorf("a rule of the next second: got %v %s before it holds", err, time.Until(begin))
+	}
+	if text := stderr.String(); text != "" && text != fmt.Sprintf("countmill: waiting: the rule for \"page:*\" holds from %s on\n", begin.UTC().Format(time.RFC3339)) {
+		t.Errorf("got %q, want the reason to wait, once", text)
 	}
 }

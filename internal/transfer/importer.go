@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/countmill/countmill/client"
+	"github.com/countmill/countmill/store"
 )
 
 const (
@@ -36,6 +37,9 @@ type Import struct {
 	Form    Form
 	Rejects string // file for bad rows; empty: a bad row refuses the file
 	State   string // file that remembers the import. Default: the name with StateSuffix, none for Stdin.
+	// Complete is a period of which the file has every increment of every counter of its rules; zero if nobody knows. The
+	// rules remember it, so that its rows in series are not partial.
+	Complete store.Period
 	// SameCaller says that the token is of the caller who began the import.
 	SameCaller bool
 
@@ -43,7 +47,7 @@ type Import struct {
 	DryRun io.Writer
 
 	Stdin    io.Reader
-	Stderr   io.Writer // for the first bad rows
+	Stderr   io.Writer // for the first bad rows, and the reason to wait
 	Progress StartProgress
 }
 
@@ -126,7 +130,10 @@ func (im *importer) run(ctx context.Context) (*Imported, error) {
 	if im.DryRun != nil {
 		return &im.done, im.show(ctx)
 	}
-	if err := im.history.wait(ctx, im.Progress); err != nil {
+	if err := im.history.join(im.Complete); err != nil {
+		return nil, fmt.Errorf("%s: %w; nothing was counted", im.Name, err)
+	}
+	if err := im.history.wait(ctx, im.Stderr); err != nil {
 		return nil, fmt.Errorf("%s: %w; nothing was counted", im.Name, err)
 	}
 	if err := im.remember(); err != nil {
@@ -136,6 +143,9 @@ func (im *importer) run(ctx context.Context) (*Imported, error) {
 		return nil, im.stopped(ctx, err)
 	}
 	im.done.Accepted = im.accepted.Load()
+	if err := im.fill(ctx); err != nil {
+		return nil, err
+	}
 	return &im.done, im.finish()
 }
 
