@@ -117,7 +117,7 @@ func TestIncrementManySaysWhatWasLeftOut(t *testing.T) {
 	err := c.IncrementMany(ctx, incs)
 	var many *client.ManyError
 	if !errors.As(err, &many) || !errors.Is(err, countmill.ErrIDsReused) || many.Counted != len(incs) || many.Unwrap() != nil ||
-		len(many.Conflicts) != 1 || many.Conflicts[0] != (countmill.Conflict{Position: 15_000, ID: "taken"}) {
+		len(many.Conflicts) != 1 || many.Conflicts[0] != (countmill.Conflict{Position: 15_000, Counter: "c7", ID: "taken", Delta: 1}) {
 		t.Errorf("an id that is taken: got %v, want all others counted and position 15000 named", err)
 	}
 	if got := total(t, c, "c3"); got != 5000 {
