@@ -22,7 +22,7 @@ type ErasedPage struct {
 }
 
 // Erase removes the name and the deltas of a counter from at most 2,000 records after a key; empty for the
-// oldest one. In a sealed record the hash of each entry stays, so its seal still holds. Repeat Erase until Next is
+// oldest one. Repeat Erase until Next is
 // empty. Errors match countmill.ErrInvalid, countmill.ErrUnavailable or countmill.ErrOutcomeUnknown; you may repeat
 // the call.
 func (j *Journal) Erase(ctx context.Context, counter, after string) (done ErasedPage, err error) {
@@ -107,7 +107,7 @@ func erasedOf(r *store.JournalRecord, counter string) (next *store.JournalRecord
 	content.Entries(r.Key, func(l journal.Line) {
 		if l.Entry.Counter == counter {
 			rows = append(rows, store.JournalRow{Counter: counter, Place: l.Place})
-			content.Erase(l.Entry)
+			*l.Entry = journal.Entry{Erased: true}
 		}
 	})
 	changed := *r

@@ -10,7 +10,6 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/countmill/countmill/internal/journal"
 	"github.com/countmill/countmill/internal/storetime"
 	"github.com/countmill/countmill/store"
 )
@@ -38,7 +37,6 @@ type Aggregator struct {
 	clock    storetime.Clock
 	stats    stats
 	busiest  busiest
-	sealer   *journal.Sealer // nil without a JournalKey
 	state    atomic.Pointer[state]
 
 	// calls is the context of calls to the store. It ends when DrainTimeout is over.
@@ -56,13 +54,6 @@ func New(bus Bus, st Store, cfg Config) (*Aggregator, error) {
 		return nil, fmt.Errorf("aggregator: %w", err)
 	}
 	a := &Aggregator{bus: bus, store: st, cfg: cfg, limits: limits, asked: make(chan chan struct{})}
-	if cfg.JournalKey != nil {
-		sealer, err := journal.NewSealer(cfg.JournalKey)
-		if err != nil {
-			return nil, fmt.Errorf("aggregator: JournalKey: %w", err)
-		}
-		a.sealer = sealer
-	}
 	a.clock.Env = cfg.env
 	a.aging = newAging(a.clock.Now)
 	a.settings.Store(unread(a.aging.age()))

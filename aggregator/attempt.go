@@ -133,12 +133,7 @@ func (a *Aggregator) fold(o *outcome, t taken, x *tally, growths []store.Growth,
 	c := store.Commit{Adds: t.adds, KnownShards: t.known, Tally: shards.Floor(a.clock.Now()), Markers: a.markers(slices.Concat(o.rest, o.tails), s), Growths: growths}
 	// Totals and series are one commit, under the same markers.
 	c.Buckets, c.Grouped, c.Archive, c.Rules = x.buckets, x.grouped, o.job.archive, x.version
-	recorded, failed := a.record(&c, o, x, s)
-	if failed != nil {
-		o.err, o.verdict = failed, unreached
-		return got
-	}
-	defer recorded()
+	defer a.record(&c, o, x, s)()
 	// A store that refuses old rules sees even an empty commit: by newer rules its parts may be evidence.
 	if c.Entities() == 0 && !a.limits.RefusesOldRules {
 		o.settle()

@@ -83,10 +83,6 @@ type Config struct {
 	// record has them, so that a person can compare. A few short ones. Default: none.
 	Setup map[string]string
 
-	// JournalKey seals the records of the journal, so that "countmill journal check" finds changes of them:
-	// at least 32 random bytes, which must not be in the store. Default: records have no seal.
-	JournalKey []byte
-
 	// OnFold is called with the duration of each attempt to commit. It must not block, and it
 	// must allow concurrent calls. Default: none.
 	OnFold func(took time.Duration)

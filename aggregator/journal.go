@@ -1,8 +1,6 @@
 package aggregator
 
 import (
-	"cmp"
-	"fmt"
 	"time"
 
 	"github.com/countmill/countmill/internal/journal"
@@ -135,31 +133,29 @@ type journalRow struct {
 }
 
 // record adds the evidence of an attempt to its commit. The caller calls done after the fold.
-func (a *Aggregator) record(c *store.Commit, o *outcome, x *tally, s *snapshot) (done func(), err error) {
+func (a *Aggregator) record(c *store.Commit, o *outcome, x *tally, s *snapshot) (done func()) {
 	if s.Rules == nil || len(s.Rules.Journal) == 0 {
-		return func() {}, nil
+		return func() {}
 	}
 	at, done := a.store.JournalMoment(a.clock.Now())
-	if err = a.evidence(c, o.rest, s.Rules, x.now, at); err != nil {
-		done()
-	}
-	return done, err
+	a.evidence(c, o.rest, s.Rules, x.now, at)
+	// The attempt is over when the store has its fold.
+	return done
 }
 
 // evidence makes the records and rows of a commit that applies the parts. They count by the time
 // now, and the records are of the moment at. parts are the parts that the commit applies: a part that another
 // commit has applied has its record there.
-func (a *Aggregator) evidence(c *store.Commit, parts []*part, rules *store.Rules, now, at time.Time) error {
+func (a *Aggregator) evidence(c *store.Commit, parts []*part, rules *store.Rules, now, at time.Time) {
 	j := newJournaler(rules)
 	open := make(map[time.Duration]*openRecord)
 	var keeps []time.Duration // in the order of their first record
-	var err error
 	for _, p := range parts {
 		p.each(func(q *part) {
 			for _, s := range j.sharesOf(q) {
 				r := open[s.keep]
 				if r != nil && r.room < s.size {
-					err = cmp.Or(err, a.close(c, r, at, s.keep))
+					a.close(c, r, at, s.keep)
 					r = nil
 				}
 				if r == nil {
@@ -174,9 +170,8 @@ func (a *Aggregator) evidence(c *store.Commit, parts []*part, rules *store.Rules
 		})
 	}
 	for _, keep := range keeps {
-		err = cmp.Or(err, a.close(c, open[keep], at, keep))
+		a.close(c, open[keep], at, keep)
 	}
-	return err
 }
 
 // take adds the entries of a share.
@@ -194,13 +189,10 @@ func (r *openRecord) take(s *share, minute wire.Minute) {
 	r.Parts, r.room = append(r.Parts, kept), r.room-s.size
 }
 
-// close seals a record, and adds it to the commit.
-func (a *Aggregator) close(c *store.Commit, r *openRecord, at time.Time, keep time.Duration) error {
+// close adds a record to the commit.
+func (a *Aggregator) close(c *store.Commit, r *openRecord, at time.Time, keep time.Duration) {
 	// The random part keeps apart the records of commits of one microsecond.
 	record := store.JournalRecord{Key: store.NewJournalKey(at, a.cfg.env.Uint64()), ExpireAt: at.Add(keep)}
-	if err := a.sealer.Seal(&r.Record, record.Key, a.cfg.env); err != nil {
-		return fmt.Errorf("seal a record of the journal: %w", err)
-	}
 	record.Data = r.Encode(make([]byte, 0, journal.MaxRecord-r.room+64))
 	c.Records = append(c.Records, record)
 	for _, row := range r.rows {
@@ -208,5 +200,4 @@ func (a *Aggregator) close(c *store.Commit, r *openRecord, at time.Time, keep ti
 			Counter: row.counter, Place: store.JournalPlace{Key: record.Key, Position: row.position}, ExpireAt: record.ExpireAt, Data: row.data,
 		})
 	}
-	return nil
 }

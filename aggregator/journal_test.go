@@ -1,13 +1,10 @@
 package aggregator_test
 
 import (
-	crand "crypto/rand"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,7 +13,6 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/internal/journal"
-	"github.com/countmill/countmill/internal/sysenv"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/storetest/fakestore"
 	"github.com/countmill/countmill/wire"
@@ -202,79 +198,6 @@ func TestRecordsAreCut(t *testing.T) {
 			if n := 150 * strings.Count(counter, "paged"); err != nil || len(page.Rows) != n {
 				t.Errorf("%d rows of %.6s, %v, want %d", len(page.Rows), counter, err, n)
 			}
-		}
-	})
-}
-
-func TestJournalKeysAreChecked(t *testing.T) {
-	t.Parallel()
-	if _, err := aggregator.New(newBus(), fakestore.New(fakestore.Options{}), aggregator.Config{JournalKey: make([]byte, 31)}); err == nil {
-		t.Error("a key of 31 bytes is taken")
-	}
-}
-
-// With a key, each record has a seal of its own key and place.
-func TestRecordsAreSealed(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := large(t)
-		keepJournal(t, st, "a", "400d")
-		key := []byte(strings.Repeat("k", 32))
-		r := run(t, st, aggregator.Config{JournalKey: key, Linger: -1})
-		settle(time.Second)
-		for range 3 {
-			r.send(t, anonymous(one("a", 5)))
-			settle(time.Second)
-		}
-		sealer, err := journal.NewSealer(key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, rec := range st.Journaled() {
-			content, err := journal.Decode(rec.Data)
-			if err == nil {
-				err = sealer.Check(&content, rec.Key)
-			}
-			if err != nil {
-				t.Errorf("record %x: %v", rec.Key, err)
-			}
-		}
-		wantJournal(t, st, map[string]int64{"a": 15}, "a")
-	})
-}
-
-// unsure is a source of randomness that fails until it is ready.
-type unsure struct{ ready atomic.Bool }
-
-func (u *unsure) Read(p []byte) (int, error) {
-	if !u.ready.Load() {
-		return 0, errors.New("no randomness yet")
-	}
-	return crand.Read(p)
-}
-
-// An increment whose record cannot be sealed is not committed without it. It counts when sealing works,
-// and the failed tries do not hold back the journal.
-func TestNothingIsCommittedWithoutItsSeal(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		opts := embeddedOptions
-		opts.Age = func() time.Duration { return 0 }
-		st := strict(t, opts)
-		keepJournal(t, st, "a", "400d")
-		var entropy unsure
-		cfg := aggregator.Config{JournalKey: []byte(strings.Repeat("k", 32)), Linger: -1}
-		r := run(t, st, sysenv.With(cfg, &sysenv.Env{Entropy: &entropy}))
-		settle(time.Second)
-		m := r.send(t, anonymous(one("a", 5)))
-		settle(time.Minute)
-		if n := st.FoldCalls(); n != 0 || acked(m) || len(r.reasons()) != 0 {
-			t.Errorf("%d folds, acknowledged: %t, dead letters %q; want nothing yet", n, acked(m), r.reasons())
-		}
-		entropy.ready.Store(true)
-		settle(time.Minute)
-		r.want(t, map[string]int64{"a": 5})
-		page, err := st.JournalRecords(t.Context(), store.JournalQuery{Limit: 10})
-		if err != nil || len(page.Records) != 1 || st.FoldCalls() != 1 || !acked(m) {
-			t.Errorf("%d settled records, %v, after %d folds, acknowledged: %t; want 1 after 1", len(page.Records), err, st.FoldCalls(), acked(m))
 		}
 	})
 }

@@ -10,8 +10,7 @@
 // help, completion and docs/reference/flags.md are made of it.
 //
 // Exit codes: 0 it worked, 1 it did not, 2 the command line or the environment is wrong,
-// 3 verify, recount or journal check found something wrong, or verify or recount found nothing to check, or status or doctor
-// could not reach the server.
+// 3 verify or recount found something wrong or nothing to check, or status or doctor could not reach the server.
 package command
 
 import (

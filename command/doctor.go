@@ -112,10 +112,6 @@ func different(setting string, values []string) backend.Finding {
 	case "version":
 		f.What = "Aggregators run different versions: " + strings.Join(values, ", ") + "."
 		f.Why, f.Do, f.Page = "An upgrade is under way, or was forgotten on some.", "Finish the upgrade.", "howto/upgrade-and-restore.md"
-	case "journal-key":
-		f.What = "Aggregators have different journal keys: " + strings.Join(values, ", ") + "."
-		f.Why, f.Do, f.Page = "\"countmill journal check\" reports the records of some as changed, or without a seal.",
-			"Give all of them the same --journal-key, and restart them one by one.", "runbook/journal-check.md"
 	case "settings_version":
 		f.What = "Aggregators go by different versions of the database's settings: " + strings.Join(values, ", ") + "."
 		f.Why, f.Do, f.Page = "The one with the old version has not read the database lately.",

@@ -111,11 +111,6 @@ var doctorFaults = map[string]fault{
 	"settings differ": {func(_ *testing.T, d *deployment) {
 		d.workers[1].Setup = map[string]string{"max-shards": "99", "version": "v2"}
 	}, []string{"settings of the fleet: Aggregators differ in --max-shards: 99, 999", "settings of the fleet: different versions: v1, v2"}},
-	"journal keys differ": {func(_ *testing.T, d *deployment) {
-		for i, key := range []string{"none", "5f3a9c01"} {
-			d.workers[i].Setup = map[string]string{"journal-key": key}
-		}
-	}, []string{"settings of the fleet: Aggregators have different journal keys: 5f3a9c01, none"}},
 	"settings of two versions": {func(_ *testing.T, d *deployment) { d.workers[1].Settings++ },
 		[]string{"settings of the fleet: different versions of the database's settings: 1, 2"}},
 	"a problem of the pipeline": {func(_ *testing.T, d *deployment) { d.workers[1].AtLimit = []string{"page:/"} },

@@ -9,7 +9,7 @@ import (
 
 // recountAnswer is the answer about one piece without findings.
 func recountAnswer(counters, buckets, opened int, notCovered string) string {
-	return fmt.Sprintf(`{"findings":[],"counters":%d,"buckets":%d,"groups":0,"entries":9,"opened":%d,"not_covered":{%s},"not_covered_names":[],"done":1000}`+"\n",
+	return fmt.Sprintf(`{"findings":[],"counters":%d,"buckets":%d,"entries":9,"opened":%d,"not_covered":{%s},"not_covered_names":[],"done":1000}`+"\n",
 		counters, buckets, opened, notCovered)
 }
 
@@ -22,7 +22,7 @@ func TestRecountOfNothing(t *testing.T) {
 		code   int
 		want   string // the last line
 	}{
-		{[]string{"billing:"}, recountAnswer(1, 0, 0, ""), 0, "1 counter, 0 buckets and 0 groups compared"},
+		{[]string{"billing:"}, recountAnswer(1, 0, 0, ""), 0, "1 counter and 0 buckets compared"},
 		{[]string{"nope:"}, recountAnswer(0, 0, 0, ""), 3, `countmill: nothing was compared: no name begins with "nope:"`},
 		{[]string{"nope:", "--json"}, recountAnswer(0, 0, 0, ""), 3, `countmill: nothing was compared: no name begins with "nope:"`},
 		{[]string{"billing:*"}, recountAnswer(0, 0, 0, ""), 3, `countmill: nothing was compared: no name begins with "billing:*"; a PREFIX has no * behind it: write "billing:"`},
@@ -32,7 +32,7 @@ func TestRecountOfNothing(t *testing.T) {
 		{[]string{"--opening"}, recountAnswer(0, 0, 0, `"no rule":2`), 3, "countmill: nothing was compared"},
 		{[]string{"--opening", "billing:*"}, recountAnswer(0, 0, 0, ""), 3, `countmill: nothing was compared: no name begins with "billing:*"; a PREFIX has no * behind it: write "billing:"`},
 		{[]string{"billing:", "--opening"}, recountAnswer(0, 0, 2, `"no opening balance until now":2`), 0, "2 not compared: no opening balance until now"},
-		{[]string{"billing:", "--to", "2026-11-25"}, recountAnswer(2, 0, 0, ""), 0, "0 buckets of 2 counters and 0 groups compared, and no totals"},
+		{[]string{"billing:", "--to", "2026-11-25"}, recountAnswer(2, 0, 0, ""), 0, "0 buckets of 2 counters compared, and no totals"},
 	} {
 		f := newFakeServer(t, answer(200, tt.answer))
 		got := cli(t, nil, append(append([]string{"recount"}, tt.args...), "--server", f.URL)...)

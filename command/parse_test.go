@@ -28,7 +28,7 @@ func setting(t *testing.T, settings []Setting, name string) Setting {
 // other is a valid value of each flag that is not its default. A new flag needs one.
 var otherValue = map[string]string{
 	"listen": "127.0.0.1:1", "data": "d", "bus": "b:", "store": "s:", "cache": "c:", "create": "true", "tokens": "t", "insecure": "true", "cors-origin": "https://a.example,http://b:1", "shards": "7",
-	"series": "a*=1m:1h,15m:30d", "journal": "b*=30d,paged", "journal-prefixes": "b*", "journal-key": "k", "backup-root": "b", "backup-every": "15m", "backup-keep": "168h", "backup-rate": "8MiB", "max-shards": "200", "shard-rate": "2.5",
+	"series": "a*=1m:1h,15m:30d", "journal": "b*=30d,paged", "journal-prefixes": "b*", "backup-root": "b", "backup-every": "15m", "backup-keep": "168h", "backup-rate": "8MiB", "max-shards": "200", "shard-rate": "2.5",
 	"dedup-window": "24h", "linger": "3ms", "open-entries": "5000", "open-bytes": "2MiB", "min-free": "2GiB", "window-linger": "4ms", "count-within": "3s",
 	"window-messages": "11", "window-counters": "12", "window-memory": "128KiB", "commits": "3",
 	"commit-timeout": "9s", "dead-letter-rate": "8", "worker-id": "w", "max-staleness": "5s", "board-age": "14s", "board-rate": "15", "connections": "13",

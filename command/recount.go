@@ -24,20 +24,21 @@ var recountCommand = command{
 	path:  "recount",
 	group: "look",
 	args:  "[PREFIX]",
-	short: "compare totals, series and groups with the journal",
+	short: "compare totals and series with the journal",
 	long: `Computes the totals and series of the counters that begin with PREFIX again from the journal, and
-the groups of these counters, and compares them with the stored sums, while counting goes on. It
-prints a line for each sum that differs:
+compares them with the stored sums, while counting goes on. It prints a line for each sum that
+differs:
 
   total    the total of a counter, before resets
   bucket   the sum of a minute or a quarter hour of a series
-  group    the total of a group
   missing  a counter that has increments in the journal, and no record
 
 --repair corrects these sums and no others. Each correction is in the journal. A counter is
 compared if a rule for the journal has had it since its opening balance: countmill writes one when the
 rule is added, for up to 10,000 counters. --opening writes opening balances for more. For counters
 that are not compared the last lines say why.
+
+Groups have no journal: "countmill verify" compares them with their counters.
 
 --parallel N works at N ranges of the counters at the same time, each of which reads the whole journal:
 a server works at two, so this is for several. With --state FILE a recount that was stopped goes on:
@@ -66,7 +67,6 @@ type recounted struct {
 	} `json:"findings"`
 	Counters   int            `json:"counters"`
 	Buckets    int            `json:"buckets"`
-	Groups     int            `json:"groups"`
 	Entries    int64          `json:"entries"`
 	Opened     int            `json:"opened"`
 	NotCovered map[string]int `json:"not_covered"`
@@ -145,7 +145,7 @@ func (r *recounting) verdict(prefix string) error {
 	switch {
 	case t.Findings > t.Fixed:
 		return &inconsistent{fmt.Sprintf("%d sums differ from the journal, %d corrected", t.Findings, t.Fixed)}
-	case t.Counters+t.Buckets+t.Groups+t.Opened > 0:
+	case t.Counters+t.Buckets+t.Opened > 0:
 		return nil
 	case len(t.NotCovered) > 0:
 		return &inconsistent{"nothing was compared"}
@@ -299,9 +299,9 @@ func (r *recounting) line(kind, counter, at, sums string, fixed bool, detail str
 func (r *recounting) summary() {
 	t := &r.state
 	if r.recountFrom+r.recountTo != "" {
-		fmt.Fprintf(r.stderr, "%s of %s and %s compared, and no totals\n", counted(t.Buckets, "bucket"), counted(t.Counters, "counter"), counted(t.Groups, "group"))
+		fmt.Fprintf(r.stderr, "%s of %s compared, and no totals\n", counted(t.Buckets, "bucket"), counted(t.Counters, "counter"))
 	} else {
-		fmt.Fprintf(r.stderr, "%s, %s and %s compared\n", counted(t.Counters, "counter"), counted(t.Buckets, "bucket"), counted(t.Groups, "group"))
+		fmt.Fprintf(r.stderr, "%s and %s compared\n", counted(t.Counters, "counter"), counted(t.Buckets, "bucket"))
 	}
 	if r.opening {
 		fmt.Fprintf(r.stderr, "%d opening balances written\n", t.Opened)

@@ -15,12 +15,12 @@ import (
 func TestRecount(t *testing.T) {
 	t.Parallel()
 	bad := `{"findings":[{"kind":"total","counter":"billing:a","stored":-5,"counted":7},{"kind":"bucket","counter":"b","time":"2026-11-25T12:00:00Z","stored":1,"counted":2,"detail":"recount again"}],` +
-		`"counters":2,"buckets":3,"groups":1,"entries":9,"opened":0,"not_covered":{},"not_covered_names":[],"done":500,"next":"ff"}` + "\n"
-	good := `{"findings":[],"counters":1,"buckets":0,"groups":0,"entries":9,"opened":4,"not_covered":{"no rule":2},"not_covered_names":[{"counter":"other","reason":"no rule"}],"done":1000}` + "\n"
+		`"counters":2,"buckets":3,"entries":9,"opened":0,"not_covered":{},"not_covered_names":[],"done":500,"next":"ff"}` + "\n"
+	good := `{"findings":[],"counters":1,"buckets":0,"entries":9,"opened":4,"not_covered":{"no rule":2},"not_covered_names":[{"counter":"other","reason":"no rule"}],"done":1000}` + "\n"
 	f := newFakeServer(t, answer(200, bad), answer(200, good))
 	got := cli(t, nil, "recount", "billing:", "--from", "2026-11-01", "--server", f.URL)
 	want := result{3, "total\tbilling:a\t-5, and the journal has 7\nbucket\tb\t2026-11-25T12:00:00Z\t1, and the journal has 2\trecount again\n",
-		"3 buckets of 3 counters and 1 group compared, and no totals\n2 not compared, such as other: no rule\ncountmill: 2 sums differ from the journal, 0 corrected\n"}
+		"3 buckets of 3 counters compared, and no totals\n2 not compared, such as other: no rule\ncountmill: 2 sums differ from the journal, 0 corrected\n"}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -46,10 +46,10 @@ func TestRecount(t *testing.T) {
 // Ranges are recounted at the same time, and together have every place.
 func TestRecountInRanges(t *testing.T) {
 	t.Parallel()
-	done := answer(200, `{"findings":[],"counters":3,"buckets":1,"groups":0,"entries":9,"opened":0,"not_covered":{"no rule":1},"not_covered_names":[],"done":1000}`)
+	done := answer(200, `{"findings":[],"counters":3,"buckets":1,"entries":9,"opened":0,"not_covered":{"no rule":1},"not_covered_names":[],"done":1000}`)
 	f := newFakeServer(t, done, done, done)
 	got := cli(t, nil, "recount", "billing:", "--parallel", "3", "--server", f.URL)
-	if want := (result{0, "", "9 counters, 3 buckets and 0 groups compared\n3 not compared: no rule\n"}); got != want {
+	if want := (result{0, "", "9 counters and 3 buckets compared\n3 not compared: no rule\n"}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	var pieces []string
@@ -68,8 +68,8 @@ func TestRecountInRanges(t *testing.T) {
 func TestRecountGoesOn(t *testing.T) {
 	t.Parallel()
 	state := filepath.Join(t.TempDir(), "state")
-	first := `{"findings":[{"kind":"total","counter":"billing:a","stored":-5,"counted":7,"fixed":true}],"counters":2,"buckets":3,"groups":1,"entries":9,"opened":0,"not_covered":{"no rule":2},"not_covered_names":[{"counter":"other","reason":"no rule"}],"done":500,"next":"NEXT"}`
-	last := `{"findings":[{"kind":"total","counter":"billing:b","stored":1,"counted":2,"detail":"recount again"}],"counters":1,"buckets":0,"groups":0,"entries":9,"opened":0,"not_covered":{},"not_covered_names":[],"done":1000}`
+	first := `{"findings":[{"kind":"total","counter":"billing:a","stored":-5,"counted":7,"fixed":true}],"counters":2,"buckets":3,"entries":9,"opened":0,"not_covered":{"no rule":2},"not_covered_names":[{"counter":"other","reason":"no rule"}],"done":500,"next":"NEXT"}`
+	last := `{"findings":[{"kind":"total","counter":"billing:b","stored":1,"counted":2,"detail":"recount again"}],"counters":1,"buckets":0,"entries":9,"opened":0,"not_covered":{},"not_covered_names":[],"done":1000}`
 	args := []string{"recount", "billing:", "--repair", "--state", state, "--server"}
 	f := newFakeServer(t, answer(200, first), answer(400, `{"type":"urn:countmill:problem:invalid","title":"no","status":400}`), answer(200, last))
 	got := cli(t, nil, append(args, f.URL)...)
@@ -80,7 +80,7 @@ func TestRecountGoesOn(t *testing.T) {
 	cli(t, nil, append(args, newFakeServer(t).URL)...).wantError(t, 2, "is of the recount")
 	got = cli(t, nil, append(args, f.URL)...)
 	want := result{3, "total\tbilling:b\t1, and the journal has 2\trecount again\n",
-		"3 counters, 3 buckets and 1 group compared\n2 not compared, such as other: no rule\ncountmill: 2 sums differ from the journal, 1 corrected\n"}
+		"3 counters and 3 buckets compared\n2 not compared, such as other: no rule\ncountmill: 2 sums differ from the journal, 1 corrected\n"}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

@@ -20,7 +20,6 @@ type recountState struct {
 
 	Counters   int               `json:"counters"`
 	Buckets    int               `json:"buckets"`
-	Groups     int               `json:"groups"`
 	Opened     int               `json:"opened"`
 	Findings   int               `json:"findings"`
 	Fixed      int               `json:"fixed"`
@@ -81,7 +80,7 @@ func loadRecount(path, server string, request []byte, parallel int) (recountStat
 
 // add takes the counts of a piece.
 func (s *recountState) add(page *recounted) {
-	s.Counters, s.Buckets, s.Groups, s.Opened = s.Counters+page.Counters, s.Buckets+page.Buckets, s.Groups+page.Groups, s.Opened+page.Opened
+	s.Counters, s.Buckets, s.Opened = s.Counters+page.Counters, s.Buckets+page.Buckets, s.Opened+page.Opened
 	for reason, n := range page.NotCovered {
 		s.NotCovered[reason] += n
 	}

@@ -87,7 +87,6 @@ type values struct {
 	match, groupPattern  string
 	groups               []string
 	waits                bool
-	heads, journalKey    string // of journal check
 	periodFrom, periodTo string // of journal export and series
 
 	format, output          string

@@ -16,7 +16,7 @@ import (
 var (
 	oneAnswer = []string{"incr", "get", "next", "grow", "reset", "delete", "ready", "shards", "backup", "dead show", "dead replay", "dead discard", "rule add", "rule list", "rule remove", "index create", "index list", "index delete", "series", "top", "rank"}
 	pages     = []string{"ls", "verify", "recount", "dead list", "journal"}
-	calls     = slices.Concat([]string{"status", "doctor", "watch", "export", "import", "adopt gae", "journal check", "journal erase", "journal export"}, oneAnswer, pages)
+	calls     = slices.Concat([]string{"status", "doctor", "watch", "export", "import", "adopt gae", "journal erase", "journal export"}, oneAnswer, pages)
 )
 
 // without is of without some commands.
@@ -130,10 +130,6 @@ var readFlags = []flag{
 			v.bestOf = "counters"
 			return textValue{to: &v.bestOf, of: []string{"counters", "groups"}}
 		}},
-	{name: "heads", arg: "FILE", of: []string{"journal check"}, def: "none", help: "Log of an aggregator, with the heads of hours. Without it the seals of all records are checked, with --key.",
-		bind: func(v *values) pflag.Value { return anyValue{&v.heads} }},
-	{name: "key", arg: "FILE", of: []string{"journal check"}, def: "none", help: "The key of --journal-key. Without it seals are not checked.",
-		bind: func(v *values) pflag.Value { return anyValue{&v.journalKey} }},
 	{name: "id", arg: "ID", of: []string{"journal"}, def: "none", help: "Only the increment with this id.",
 		bind: func(v *values) pflag.Value { return anyValue{&v.id} }},
 	{name: "after", arg: "KEY", of: []string{"journal"}, def: "none", help: "Only entries after this key.",

@@ -126,13 +126,3 @@ type quiet struct{}
 func (quiet) Infof(string, ...any)  {}
 func (quiet) Errorf(string, ...any) {}
 func (quiet) Fatalf(string, ...any) {}
-
-// A wrong key of the journal is found before a directory is made.
-func TestUpChecksTheJournalKeyFirst(t *testing.T) {
-	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "data")
-	cli(t, nil, "up", "--data", dir, "--listen", "127.0.0.1:0", "--journal", "billing:*=400d", "--journal-key", dir+"-none").wantError(t, 2, "--journal-key: ")
-	if _, err := os.Stat(dir); !os.IsNotExist(err) {
-		t.Errorf("the directory exists: %v", err)
-	}
-}

@@ -60,9 +60,6 @@ func build(cfg Config, listen func(Config) ([]net.Listener, error), open func(Co
 	if err != nil {
 		return nil, err
 	}
-	if _, err := readJournalKey(cfg); err != nil { // before a database is made, or has the rules of --journal
-		return nil, err
-	}
 	listeners, err := listen(cfg)
 	if err != nil {
 		return nil, err

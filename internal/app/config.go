@@ -112,9 +112,6 @@ type Config struct {
 	// database at its start.
 	Journal []string
 
-	// JournalKey is a file with the key that seals the records of the journal; empty: they have no seal.
-	JournalKey string
-
 	// JournalPrefixes are the patterns of rules for the journal, for a publisher in a process without a
 	// database. It then does not sum the increments of different tokens. Default: none.
 	JournalPrefixes []string

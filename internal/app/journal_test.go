@@ -86,7 +86,7 @@ func TestJournalEndToEnd(t *testing.T) {
 	r.wantTotal(t, "billing:a", 1115)
 }
 
-// A reader has no --journal-key: opening balances that it writes would have no seal.
+// A reader leaves opening balances to the rounds of an aggregator.
 func TestReaderWritesNoOpeningBalances(t *testing.T) {
 	t.Parallel()
 	r := openApart(t).run(t, Config{Roles: Reader})

@@ -6,20 +6,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/countmill/countmill/internal/journal"
 	"github.com/countmill/countmill/internal/recount"
 	"github.com/countmill/countmill/store"
 )
-
-// newRecounter returns a Recounter whose records have the seals of --journal-key. The key was read before, so it can be
-// read.
-func newRecounter(cfg Config, s store.Store) *recount.Recounter {
-	var c recount.Config
-	if key, err := readJournalKey(cfg); err == nil && key != nil {
-		c.Sealer, _ = journal.NewSealer(key)
-	}
-	return recount.New(s, c)
-}
 
 // balances write the opening balances of rules for the journal, and know how many rules lack them. The zero value has not looked yet.
 type balances struct {
@@ -29,7 +18,7 @@ type balances struct {
 
 // tend writes the opening balances of rules that have none, or old ones. If the rules cannot be read, the number stays.
 func (o *balances) tend(ctx context.Context, cfg Config, s store.Store) error {
-	lacking, err := newRecounter(cfg, s).Tend(ctx, cfg.Logger)
+	lacking, err := recount.New(s, recount.Config{}).Tend(ctx, cfg.Logger)
 	if err == nil || lacking > 0 {
 		o.lacking.Store(int64(lacking))
 		o.looked.Store(true)

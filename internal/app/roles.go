@@ -63,7 +63,7 @@ func makeRoles(cfg Config, b *backends, disks []*onDisk) ([]named, error) {
 		if err != nil {
 			return nil, err
 		}
-		after = append(after, named{"sequences", issuer}, named{"admin", tending{store: b.store, recounter: newRecounter(cfg, b.store), cache: b.cache, bus: b.bus.Channel}})
+		after = append(after, named{"sequences", issuer}, named{"admin", tending{store: b.store, recounter: recount.New(b.store, recount.Config{}), cache: b.cache, bus: b.bus.Channel}})
 	}
 	return append(before, after...), nil
 }
@@ -153,9 +153,6 @@ func newAggregating(cfg Config, b *backends, disks []*onDisk) (*aggregating, err
 	}
 	c := aggregatorConfig(cfg, b, s.folds)
 	var err error
-	if err = setJournalKey(&c, cfg); err != nil {
-		return nil, err
-	}
 	s.Aggregator, err = aggregator.New(b.bus, folded, c)
 	return s, err
 }
@@ -316,7 +313,7 @@ func newReading(cfg Config, b *backends, onRules func(context.Context)) (*readin
 	told := func(ctx context.Context) {
 		s.Reader.ReadSettings(ctx)
 		onRules(ctx)
-		if cfg.Roles.Has(Aggregator) { // another process has no --journal-key: its records would have no seal
+		if cfg.Roles.Has(Aggregator) { // others leave opening balances to the rounds of an aggregator
 			b.balances.tendSoon(ctx, cfg, b.store)
 		}
 	}

@@ -12,13 +12,12 @@ import (
 )
 
 // sweeping removes old data from the store every hour, and does other work for the store more often: it moves series to the
-// archive, and logs heads of the journal.
+// archive.
 type sweeping struct {
 	idle
 	log    *slog.Logger
 	chores []chore
 	moves  []chore
-	heads  []chore
 	every  *task
 
 	balances *balances
@@ -45,10 +44,6 @@ func sweeps(cfg Config, b *backends) []named {
 		s.chores = append(s.chores, chore{"opening balances for recounts not written, will try again", func(ctx context.Context) error {
 			return b.balances.tend(ctx, cfg, b.store)
 		}})
-		if cfg.JournalKey != "" {
-			h := &heads{store: b.store, log: cfg.Logger}
-			s.heads = append(s.heads, chore{"heads of the journal not logged, will try again", h.write})
-		}
 		if b.store.Limits().Ring.Buckets > 0 {
 			s.moves = append(s.moves, chore{"series not moved to the archive, will try again", func(ctx context.Context) error {
 				_, err := b.store.MoveSeries(ctx)
@@ -69,10 +64,9 @@ func (s *sweeping) Collect() []prometheus.Collector { return samples(s.balances.
 // Run does the chores until ctx ends.
 func (s *sweeping) Run(ctx context.Context) error {
 	return s.every.run(ctx, func(ctx context.Context) error {
-		tick, often, heads := time.NewTicker(store.SweepEvery), time.NewTicker(store.MoveEvery), time.NewTicker(headsEvery)
+		tick, often := time.NewTicker(store.SweepEvery), time.NewTicker(store.MoveEvery)
 		defer tick.Stop()
 		defer often.Stop()
-		defer heads.Stop()
 		for {
 			select {
 			case <-ctx.Done():
@@ -81,8 +75,6 @@ func (s *sweeping) Run(ctx context.Context) error {
 				s.do(ctx, s.chores)
 			case <-often.C:
 				s.do(ctx, s.moves)
-			case <-heads.C:
-				s.do(ctx, s.heads)
 			}
 		}
 	})

@@ -1,16 +1,13 @@
 package app
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/countmill/countmill/internal/journal"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/storetest/fakestore"
 )
@@ -96,31 +93,4 @@ func TestProcessesMoveSeries(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A process that runs for less than an hour logs the head of the hour before too.
-func TestHeadsOfShortRuns(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := fakestore.New(fakestore.Options{})
-		var log bytes.Buffer
-		cfg := Config{Roles: Aggregator, JournalKey: "key", Logger: slog.New(slog.NewTextHandler(&log, nil))}
-		hours := make(map[time.Time]bool)
-		for range 6 {
-			log.Reset()
-			ctx, cancel := context.WithTimeout(t.Context(), 40*time.Minute)
-			if err := startAll(ctx, sweeps(cfg, &backends{store: s})).rest(true); err != nil {
-				t.Error(err)
-			}
-			cancel()
-			for line := range strings.Lines(log.String()) {
-				if head, ok, err := journal.ParseHead(line); ok && err == nil {
-					hours[head.Hour] = true
-				}
-			}
-		}
-		if len(hours) < 4 {
-			t.Errorf("heads of %d hours in 4 hours, want one of each", len(hours))
-		}
-	})
 }

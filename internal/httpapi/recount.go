@@ -138,7 +138,6 @@ type recounted struct {
 	Findings []recountFinding `json:"findings"`
 	Counters int              `json:"counters"`
 	Buckets  int              `json:"buckets"`
-	Groups   int              `json:"groups"`
 	Entries  int64            `json:"entries"`
 	Opened   int              `json:"opened"`
 	// NotCovered counts the names that were not compared, by reason.
@@ -166,7 +165,7 @@ type notCovered struct {
 
 func recountedOf(r *recount.Result) recounted {
 	out := recounted{
-		AsOf: api.FormatTime(r.At), Findings: make([]recountFinding, len(r.Findings)), Counters: r.Counters, Buckets: r.Buckets, Groups: r.Groups,
+		AsOf: api.FormatTime(r.At), Findings: make([]recountFinding, len(r.Findings)), Counters: r.Counters, Buckets: r.Buckets,
 		Entries: r.Entries, Opened: r.Opened, NotCovered: r.Reasons, Names: make([]notCovered, len(r.Unjudged)), Done: r.Done, Next: r.Next,
 	}
 	for i := range r.Findings {

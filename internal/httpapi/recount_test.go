@@ -42,7 +42,7 @@ func TestRecount(t *testing.T) {
 	t.Parallel()
 	minute := wire.MinuteOf(time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC))
 	f := &fakeRecounts{result: recount.Result{
-		At: at, Counters: 2, Buckets: 3, Groups: 1, Entries: 9, Opened: 4, Next: "ff", Done: 500,
+		At: at, Counters: 2, Buckets: 3, Entries: 9, Opened: 4, Next: "ff", Done: 500,
 		Findings: []recount.Finding{
 			{Kind: recount.WrongTotal, Name: "billing:a", Stored: -5, Counted: 7, Fixed: true},
 			{Kind: recount.WrongBucket, Name: "billing:b", Minute: minute, Quarter: true, Stored: 1, Counted: 2, Detail: "recount again"},
@@ -54,7 +54,7 @@ func TestRecount(t *testing.T) {
 	s.want(t, "POST", "/v1/recount", `{"prefix":"billing:","from":"2026-11-25T12:00:00Z","to":"2026-11-25T13:00:00Z","piece":"ee","repair":true,"opening":true,"run":"mine"}`, 200,
 		`{"as_of":"2026-11-21T04:04:03.120000Z","findings":[{"kind":"total","counter":"billing:a","stored":-5,"counted":7,"fixed":true},`+
 			`{"kind":"bucket","counter":"billing:b","time":"2026-11-25T12:00:00.000000Z","quarter":true,"stored":1,"counted":2,"detail":"recount again"}],`+
-			`"counters":2,"buckets":3,"groups":1,"entries":9,"opened":4,"not_covered":{"no rule":2},"not_covered_names":[{"counter":"other","reason":"no rule"}],"done":500,"next":"ff"}`)
+			`"counters":2,"buckets":3,"entries":9,"opened":4,"not_covered":{"no rule":2},"not_covered_names":[{"counter":"other","reason":"no rule"}],"done":500,"next":"ff"}`)
 	q := f.asked
 	q.Progress = nil
 	if got, want := fmt.Sprintf("%+v", q), fmt.Sprintf("%+v", recount.Query{Prefix: "billing:", From: minute, To: minute + 60, Piece: "ee", Repair: true, Open: true}); got != want {

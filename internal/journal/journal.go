@@ -4,7 +4,7 @@
 // A record is
 //
 //	1 byte     format, 1
-//	1 byte     1 if the record is sealed, plus 2 for a correction or 4 for an opening
+//	1 byte     0, or 1 for a correction, or 2 for an opening
 //	an opening's header (Opening), only in an opening
 //	varint     number of parts; for each part:
 //	  16 bytes   the part's id
@@ -13,11 +13,8 @@
 //	  string     the sender, or nothing
 //	  varint     number of entries; for each entry:
 //	    1 byte     0, or 1 if the entry was erased
-//	    16 bytes   its salt, only in a sealed record
-//	    string     the counter
-//	    varint     the delta, in zigzag
-//	    32 bytes   its hash, in place of the three before, if it was erased
-//	32 bytes   the seal, only in a sealed record
+//	    string     the counter, unless it was erased
+//	    varint     the delta, in zigzag, unless it was erased
 //
 // A string is a varint with its length, and its bytes.
 package journal
@@ -35,7 +32,6 @@ const (
 	format = 1
 
 	idLen, fingerprintLen = 16, 8
-	saltLen, hashLen      = 16, 32
 )
 
 // A Part is a part that a commit applied.
@@ -56,11 +52,8 @@ type Part struct {
 type Entry struct {
 	Counter string
 	Delta   int64
-	// Salt keeps the hash of an erased entry from being guessed; zero in a record without a seal.
-	Salt [saltLen]byte
-	// Erased is true if only the hash is left.
+	// Erased is true if nothing is left of it but its place.
 	Erased bool
-	Hash   [hashLen]byte // of an erased entry in a sealed record
 }
 
 // A Record is the content of store.JournalRecord.Data.
@@ -69,9 +62,6 @@ type Record struct {
 	// Opening is the header of an opening; nil for other kinds.
 	Opening *Opening
 	Parts   []Part
-	// Sealed is true if the record has a seal (Sealer).
-	Sealed bool
-	Seal   [hashLen]byte
 }
 
 // MaxPartSize is the most bytes that a part adds to a record, beside those of its entries.
@@ -81,19 +71,15 @@ func MaxPartSize(sender string) int {
 
 // MaxEntrySize is the most bytes that an entry adds to a record.
 func MaxEntrySize(counter string) int {
-	return 1 + saltLen + binary.MaxVarintLen32 + len(counter) + binary.MaxVarintLen64
+	return 1 + binary.MaxVarintLen32 + len(counter) + binary.MaxVarintLen64
 }
 
 // MaxRecord is the most bytes of the parts in a record (MaxPartSize, MaxEntrySize).
-const MaxRecord = store.MaxJournalRecord - 2 - binary.MaxVarintLen32 - hashLen
+const MaxRecord = store.MaxJournalRecord - 2 - binary.MaxVarintLen32
 
 // Encode appends a record to dst.
 func (r *Record) Encode(dst []byte) []byte {
-	flags := byte(r.Kind) << 1
-	if r.Sealed {
-		flags |= 1
-	}
-	dst = append(dst, format, flags)
+	dst = append(dst, format, byte(r.Kind))
 	if r.Kind == OpeningKind {
 		dst = r.Opening.Encode(dst)
 	}
@@ -106,27 +92,17 @@ func (r *Record) Encode(dst []byte) []byte {
 		dst = appendText(dst, p.Sender)
 		dst = binary.AppendUvarint(dst, uint64(len(p.Entries)))
 		for k := range p.Entries {
-			dst = r.appendEntry(dst, &p.Entries[k])
+			dst = appendEntry(dst, &p.Entries[k])
 		}
-	}
-	if r.Sealed {
-		dst = append(dst, r.Seal[:]...)
 	}
 	return dst
 }
 
-func (r *Record) appendEntry(dst []byte, e *Entry) []byte {
-	switch {
-	case e.Erased && r.Sealed:
-		return append(append(dst, 1), e.Hash[:]...)
-	case e.Erased:
+func appendEntry(dst []byte, e *Entry) []byte {
+	if e.Erased {
 		return append(dst, 1)
 	}
-	dst = append(dst, 0)
-	if r.Sealed {
-		dst = append(dst, e.Salt[:]...)
-	}
-	return binary.AppendVarint(appendText(dst, e.Counter), e.Delta)
+	return binary.AppendVarint(appendText(append(dst, 0), e.Counter), e.Delta)
 }
 
 func appendText(dst []byte, s string) []byte {
@@ -139,21 +115,17 @@ func Decode(data []byte) (r Record, err error) {
 	if f := d.octet(); d.err == nil && f != format {
 		return r, fmt.Errorf("a record of format %d, this version reads %d", f, format)
 	}
-	flags := d.octet()
-	r.Sealed, r.Kind = flags&1 == 1, Kind(flags>>1)
+	r.Kind = Kind(d.octet())
 	if r.Kind == OpeningKind {
 		r.Opening = d.opening()
 	}
 	for range d.count(idLen + fingerprintLen + 3) {
-		r.Parts = append(r.Parts, d.part(r.Sealed))
-	}
-	if r.Sealed {
-		copy(r.Seal[:], d.take(hashLen))
+		r.Parts = append(r.Parts, d.part())
 	}
 	switch {
 	case d.err != nil:
 	case r.Kind > OpeningKind:
-		d.err = fmt.Errorf("flags of %d", flags)
+		d.err = fmt.Errorf("a record of kind %d", r.Kind)
 	case len(d.left) > 0:
 		d.err = fmt.Errorf("%d bytes after its end", len(d.left))
 	}
@@ -216,7 +188,7 @@ func (d *decoder) count(size int) int {
 
 func (d *decoder) text() string { return string(d.take(d.count(1))) }
 
-func (d *decoder) part(sealed bool) (p Part) {
+func (d *decoder) part() (p Part) {
 	copy(p.ID[:], d.take(idLen))
 	if b := d.take(fingerprintLen); b != nil {
 		p.Fingerprint = wire.Fingerprint(binary.BigEndian.Uint64(b))
@@ -227,18 +199,14 @@ func (d *decoder) part(sealed bool) (p Part) {
 	}
 	p.Minute, p.Sender = wire.Minute(minute), d.text()
 	for range d.count(1) {
-		p.Entries = append(p.Entries, d.entry(sealed))
+		p.Entries = append(p.Entries, d.entry())
 	}
 	return p
 }
 
-func (d *decoder) entry(sealed bool) (e Entry) {
+func (d *decoder) entry() (e Entry) {
 	switch state := d.octet(); {
 	case d.err != nil:
-		return e
-	case state == 1 && sealed:
-		e.Erased = true
-		copy(e.Hash[:], d.take(hashLen))
 		return e
 	case state == 1:
 		e.Erased = true
@@ -246,9 +214,6 @@ func (d *decoder) entry(sealed bool) (e Entry) {
 	case state != 0:
 		d.err = fmt.Errorf("an entry of kind %d", state)
 		return e
-	}
-	if sealed {
-		copy(e.Salt[:], d.take(saltLen))
 	}
 	e.Counter = d.text()
 	delta, size := binary.Varint(d.left)

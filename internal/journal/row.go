@@ -35,7 +35,7 @@ func (r *Record) Entries(key store.JournalKey, visit func(Line)) {
 	}
 }
 
-// EncodeRow appends the data of the row of an entry to dst: a record of it alone, without a seal.
+// EncodeRow appends the data of the row of an entry to dst: a record of it alone.
 func EncodeRow(dst []byte, p *Part, e *Entry) []byte {
 	one := *p
 	one.Entries = []Entry{{Counter: e.Counter, Delta: e.Delta}}

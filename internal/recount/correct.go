@@ -100,7 +100,7 @@ func (x *run) record(ctx context.Context, name string) (more bool, err error) {
 // correctionRows is the name under which the corrections of a sum have rows. No counter has it.
 func correctionRows(f *Finding) string {
 	id := wire.RecountID(f.Name, unitOf(f), "")
-	return groupMark + "corrections:" + hex.EncodeToString(id[:])
+	return countmill.GroupMark + "corrections:" + hex.EncodeToString(id[:])
 }
 
 func unitOf(f *Finding) wire.Minute { return store.QuarterOf(f.Minute) }
@@ -142,10 +142,7 @@ func (x *run) attempt(ctx context.Context, unit []Finding, id wire.PartID, fold 
 	}
 	at, done := x.store.JournalMoment(now)
 	defer done()
-	c, err := x.correction(unit, id, fold, &checked.Settings, now, at)
-	if err != nil {
-		return "", err
-	}
+	c := x.correction(unit, id, fold, &checked.Settings, now, at)
 	// The commit has nothing but the correction, and the marker by which another one is noticed.
 	_, err = timed(ctx, x.Recounter, func(ctx context.Context) (store.CommitResult, error) { return x.store.Fold(ctx, c) })
 	switch {
@@ -184,18 +181,14 @@ func halfway(unit []Finding) string {
 	return ""
 }
 
-// inForce reports whether the journal's rules of a counter, or the index of a group, are still those of the view. After a change an
+// inForce reports whether the journal's rules of a counter are still those of the view. After a change an
 // opening balance takes the stored sum as right, and a correction that came later would be taken for damage.
 func (x *run) inForce(name string, rules *store.Rules) bool {
 	if rules == nil || rules.JournalFrom != x.rules.JournalFrom {
 		return false
 	}
-	if !countmill.IsGroup(name) {
-		newer := func(r store.JournalRule) bool { return r.Version > x.set.Version && r.Matches(name) }
-		return rules.JournalOf(name) != nil && !slices.ContainsFunc(rules.Journal, newer)
-	}
-	was, is := x.rules.IndexOf(name), rules.IndexOf(name)
-	return was != nil && is != nil && was.Number == is.Number && is.InForce()
+	newer := func(r store.JournalRule) bool { return r.Version > x.set.Version && r.Matches(name) }
+	return rules.JournalOf(name) != nil && !slices.ContainsFunc(rules.Journal, newer)
 }
 
 // whose reports whose correction the marker is.
@@ -218,7 +211,7 @@ func (x *run) now(checked *store.Checked) time.Time {
 }
 
 // correction makes the commit: it changes nothing but the sums that were found wrong.
-func (x *run) correction(unit []Finding, id wire.PartID, fold uint64, set *store.Settings, now, at time.Time) (*store.Commit, error) {
+func (x *run) correction(unit []Finding, id wire.PartID, fold uint64, set *store.Settings, now, at time.Time) *store.Commit {
 	f := &unit[0]
 	c := &store.Commit{
 		Correction: true, Rules: set.Version, Archive: x.store.Limits().Ring.Archive(now),
@@ -239,7 +232,8 @@ func (x *run) correction(unit []Finding, id wire.PartID, fold uint64, set *store
 		c.Buckets = append(c.Buckets, store.BucketDelta{Minute: u.Minute, Delta: delta})
 	}
 	c.Adds = []store.ShardDelta{store.NewShardDelta(f.Name, 0, total)}
-	return c, x.addRecord(c, r, at, x.keep(set), correctionRows(f), []byte{1})
+	x.addRecord(c, r, at, x.keep(set), correctionRows(f), []byte{1})
+	return c
 }
 
 // keep is how long a record of a recount stays: not shorter than its marker, and the longest of all rules.
@@ -251,14 +245,10 @@ func (x *run) keep(set *store.Settings) time.Duration {
 	return keep
 }
 
-// addRecord seals a record and adds it to a commit, with one row.
-func (x *run) addRecord(c *store.Commit, r *journal.Record, at time.Time, keep time.Duration, rows string, row []byte) error {
+// addRecord adds a record to a commit, with one row.
+func (x *run) addRecord(c *store.Commit, r *journal.Record, at time.Time, keep time.Duration, rows string, row []byte) {
 	record := store.JournalRecord{Key: store.NewJournalKey(at, x.cfg.env.Uint64()), ExpireAt: at.Add(keep)}
-	if err := x.cfg.Sealer.Seal(r, record.Key, x.cfg.env); err != nil {
-		return fmt.Errorf("seal a record of the journal: %w", err)
-	}
 	record.Data = r.Encode(nil)
 	c.Records = append(c.Records, record)
 	c.Rows = append(c.Rows, store.JournalRow{Counter: rows, Place: record.Place(), ExpireAt: record.ExpireAt, Data: slices.Clone(row)})
-	return nil
 }

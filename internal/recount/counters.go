@@ -34,7 +34,7 @@ func (x *run) eachRecord(ctx context.Context, prefix string, visit func([]store.
 	}
 }
 
-// A stored is the sum of a counter's shards, with the rest of a group. It wraps.
+// A stored is the sum of a counter's shards. It wraps.
 type stored struct {
 	sum      int64
 	overflow bool
@@ -57,7 +57,7 @@ func (x *run) read(ctx context.Context, records []store.Record) ([]stored, error
 	var of []int
 	for i := range records {
 		rec := &records[i]
-		sums[i] = stored{sum: rec.Rest, overflow: rec.Overflow, shards: rec.Shards, high: rec.Rest >> 63}
+		sums[i] = stored{overflow: rec.Overflow, shards: rec.Shards}
 		for n := range rec.Shards {
 			keys, of = append(keys, store.Key{Counter: rec.Counter, Shard: n}), append(of, i)
 		}
@@ -106,7 +106,7 @@ func (x *run) judgeCounters(ctx context.Context) error {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(x.sums)) {
-		if s := x.sums[name]; !recorded[name] && !countmill.IsGroup(name) && strings.HasPrefix(name, x.q.Prefix) {
+		if s := x.sums[name]; !recorded[name] && strings.HasPrefix(name, x.q.Prefix) {
 			if err := x.judgeMissing(s); err != nil {
 				return err
 			}

@@ -22,11 +22,6 @@ const (
 	wasErased   = "entries were erased since the opening balance"
 	noSeries    = "no rule for series has it, and only buckets have a period"
 	tooLarge    = "its total does not fit 64 bits"
-	building    = "its index does not serve"
-	unsure      = "some of its counters were not judged"
-	unlisted    = "no record has all shards of its counters: recount again after --repair"
-	checking    = "its index is being checked: recount again"
-	correcting  = "a counter of its index was corrected meanwhile: recount again"
 )
 
 // What follows the reasons that an opening balance removes. It takes damage as right, so it comes last.
@@ -142,7 +137,7 @@ func (c *coverage) drop(prefix string) {
 		covered := slices.ContainsFunc(used, func(n opening) bool {
 			return strings.HasPrefix(o.Prefix, n.Prefix) && n.From <= o.From && n.To >= o.To
 		})
-		related := strings.HasPrefix(o.Prefix, prefix) || strings.HasPrefix(prefix, o.Prefix) || strings.HasPrefix(prefix, groupMark)
+		related := strings.HasPrefix(o.Prefix, prefix) || strings.HasPrefix(prefix, o.Prefix)
 		if !covered && related && o.Settings >= c.rules.JournalFrom {
 			used = append(used, o)
 		}

@@ -9,9 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 
-	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/journal"
 	"github.com/countmill/countmill/internal/recount"
 	"github.com/countmill/countmill/internal/testing/recounttest"
@@ -64,27 +62,6 @@ func TestOpeningsHaveCountersWithoutRecords(t *testing.T) {
 	})
 }
 
-// A group has the increments of a counter without a record, and is not wrong. The counter may be in another piece.
-func TestGroupsOfCountersWithoutRecords(t *testing.T) {
-	t.Parallel()
-	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
-		r.History(50)
-		fold(t, r, "page:s1:lost", 7)
-		want := r.State().Totals
-		got := r.RecountBy(r.Recounter(lost{r.Store, "page:s1:lost"}, recount.Config{MostSums: 100}), recount.Query{Repair: true})
-		if names := recounttest.Named(got.Findings); len(names) != 1 || names[0] != "missing page:s1:lost 0" {
-			t.Errorf("found %q, want the missing record alone", names)
-		}
-		if len(got.Reasons) != 1 {
-			t.Errorf("not judged: %v, want the group of the counter", got.Reasons)
-		}
-		if diff := cmp.Diff(want, r.State().Totals); diff != "" {
-			t.Errorf("totals (-before +after the repair):\n%s", diff)
-		}
-		r.Nothing("with the record")
-	})
-}
-
 // A short store has records that name one shard of a counter.
 type short struct{ lost }
 
@@ -124,24 +101,6 @@ func TestShardsWithoutRecords(t *testing.T) {
 			t.Errorf("found %+v, want shards that were not named", got.Findings)
 		}
 		sums{total: 70}.want(t, r)
-	})
-}
-
-// A group without a record gets one, and is not corrected before.
-func TestGroupsWithoutRecords(t *testing.T) {
-	t.Parallel()
-	const group = countmill.GroupMark + "site:s1"
-	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
-		r.History(50)
-		want := r.State().Totals
-		got := r.RecountBy(r.Recounter(lost{r.Store, group}, recount.Config{}), recount.Query{Repair: true})
-		if names := recounttest.Named(got.Findings); len(names) != 1 || names[0] != "missing "+group+" 0" {
-			t.Errorf("found %q, want the missing record alone", names)
-		}
-		if diff := cmp.Diff(want, r.State().Totals); diff != "" {
-			t.Errorf("totals (-before +after the repair):\n%s", diff)
-		}
-		r.Nothing("with the record")
 	})
 }
 

@@ -9,7 +9,8 @@
 //
 //	total of a counter   opening balance + increments since
 //	bucket of a series   increments of its minute, if no fold before the opening can have added to it
-//	group                the totals of its counters, which are judged first
+//
+// Groups are not recounted: "countmill verify" compares them with their counters, and a new index of the same pattern mends one.
 //
 // Journal and sums are read in one view, so folds beside it never look like damage. Each part counts once,
 // in however many records it is.
@@ -33,7 +34,6 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/internal/journal"
 	"github.com/countmill/countmill/internal/sysenv"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
@@ -43,7 +43,6 @@ import (
 type Store interface {
 	store.Journal
 	store.Folder
-	store.Indexing
 	Keys() int
 	Check(ctx context.Context) (store.Checked, error)
 	Grow(ctx context.Context, growths []store.Growth) error
@@ -65,8 +64,6 @@ type Config struct {
 	// MostTended is the most counters of a rule for which Tend writes opening balances. For more a person does, at a quiet
 	// hour (Query.Open). Default 10,000.
 	MostTended int
-	// Sealer seals the records of corrections and openings; nil for none.
-	Sealer *journal.Sealer
 
 	env *sysenv.Env // of a simulation (sysenv.With), otherwise nil
 }
@@ -90,11 +87,10 @@ func New(s Store, cfg Config) *Recounter {
 
 // A Query says what to recount.
 type Query struct {
-	// Prefix begins the names of the counters. Groups are recounted if all their counters are, or if their own
-	// names begin with Prefix.
+	// Prefix begins the names of the counters. No group has a journal of its own.
 	Prefix string
 	// From and To bound the minutes of buckets: From <= minute < To. A zero To bounds nothing. If one of them is
-	// given, totals are not compared: a total has no period. The counters and groups of the Result are then those with a series.
+	// given, totals are not compared: a total has no period. The counters of the Result are then those with a series.
 	From, To wire.Minute
 	// Piece is empty for the first piece of all, FROM-END for the first one of a range of wire.Order, in 16 hexadecimal
 	// digits each, or the Next of the Result before. Ranges may be recounted at the same time, also by other processes.
@@ -112,8 +108,7 @@ type Query struct {
 const (
 	WrongTotal    = "total"
 	WrongBucket   = "bucket"
-	WrongGroup    = "group"
-	MissingRecord = "missing" // the journal has increments of a counter that has no record, or of counters of such a group
+	MissingRecord = "missing" // the journal has increments of a counter that has no record
 )
 
 // A Finding is a sum that differs from the journal.
@@ -132,7 +127,7 @@ type Finding struct {
 	wraps bool // Stored is what 64 bits keep of a sum of several shards
 }
 
-// An Unjudged is a counter or a group that was not compared.
+// An Unjudged is a counter that was not compared.
 type Unjudged struct{ Name, Reason string }
 
 // maxUnjudged is the most names of Result.Unjudged, beside the first one of each reason.
@@ -143,8 +138,8 @@ type Result struct {
 	// At is the moment of all sums, and of the journal.
 	At       time.Time
 	Findings []Finding
-	// Counters, Buckets and Groups are how many were compared.
-	Counters, Buckets, Groups int
+	// Counters and Buckets are how many were compared.
+	Counters, Buckets int
 	// Reasons count the names that were not compared, by reason. Unjudged has the first 100 of them, and the first one of
 	// each reason.
 	Reasons  map[string]int
@@ -168,6 +163,9 @@ func (r *Recounter) Recount(ctx context.Context, q Query) (Result, error) {
 	p, err := parsePiece(q.Piece)
 	if err != nil {
 		return Result{}, err
+	}
+	if countmill.IsGroup(q.Prefix) {
+		return Result{}, &countmill.FieldError{Field: "prefix", Problem: "is of groups, which have no journal: countmill verify compares them with their counters", Limit: "the beginning of a counter's name"}
 	}
 	if len(q.Prefix) > countmill.MaxCounterName {
 		return Result{}, &countmill.FieldError{Field: "prefix", Problem: "is no beginning of a name", Limit: "0 to 500 bytes"}
@@ -242,10 +240,6 @@ func (r *Recounter) run(ctx context.Context, q *Query, p piece, seen *partSet, r
 	}
 	x := &run{Recounter: r, q: q, piece: p, set: checked.Settings, rules: checked.Settings.Rules, sums: make(map[string]*sum), shards: make(map[string]int)}
 	x.result.Reasons = make(map[string]int)
-	before, err := x.pieces(ctx) // before the view: see judgeGroups
-	if err != nil {
-		return Result{}, err
-	}
 	x.view = r.store.JournalView()
 	defer x.view.Close()
 	if err := x.readOpenings(ctx); err != nil {
@@ -264,9 +258,6 @@ func (r *Recounter) run(ctx context.Context, q *Query, p piece, seen *partSet, r
 		}
 	}
 	if err := x.judgeCounters(ctx); err != nil {
-		return Result{}, err
-	}
-	if err := x.judgeGroups(ctx, before); err != nil {
 		return Result{}, err
 	}
 	if q.Repair {

@@ -13,7 +13,6 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/recount"
 	"github.com/countmill/countmill/internal/testing/recounttest"
 	"github.com/countmill/countmill/store"
@@ -69,8 +68,7 @@ func TestRepairsWhereIndexesAreChecked(t *testing.T) {
 	forKinds(t, func(t *testing.T, r *recounttest.Rig) { recounttest.Repairs(t, r, true) })
 }
 
-// Ranges that are recounted at the same time, in small pieces, find and correct together the same as one recount. A group is
-// not judged while a counter of its index is corrected.
+// Ranges that are recounted at the same time, in small pieces, find and correct together the same as one recount.
 func TestRangesAtOnce(t *testing.T) {
 	t.Parallel()
 	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
@@ -82,17 +80,11 @@ func TestRangesAtOnce(t *testing.T) {
 		if diff := gocmp.Diff(damaged, recounttest.Named(all.Findings)); diff != "" {
 			t.Errorf("found in ranges (-damaged +found):\n%s", diff)
 		}
-		if all.Counters != whole.Counters || all.Groups != whole.Groups || len(all.Reasons) > 0 {
-			t.Errorf("%d counters and %d groups in ranges, want %d and %d; not judged: %v", all.Counters, all.Groups, whole.Counters, whole.Groups, all.Reasons)
+		if all.Counters != whole.Counters || len(all.Reasons) > 0 {
+			t.Errorf("%d counters in ranges, want %d; not judged: %v", all.Counters, whole.Counters, all.Reasons)
 		}
-		var fixed []recount.Finding
-		for range 10 {
-			all = inRanges(t, x, true)
-			if fixed = append(fixed, all.Findings...); len(all.Reasons) == 0 {
-				break
-			}
-		}
-		if diff := gocmp.Diff(damaged, recounttest.Named(fixed)); diff != "" || len(all.Reasons) > 0 {
+		all = inRanges(t, x, true)
+		if diff := gocmp.Diff(damaged, recounttest.Named(all.Findings)); diff != "" || len(all.Reasons) > 0 {
 			t.Errorf("not judged: %v; corrected in ranges (-damaged +corrected):\n%s", all.Reasons, diff)
 		}
 		r.Nothing("after the repair")
@@ -115,7 +107,7 @@ func inRanges(t *testing.T, x *recount.Recounter, repair bool) (all recount.Resu
 				}
 				mu.Lock()
 				pieces++
-				all.Findings, all.Counters, all.Groups = append(all.Findings, got.Findings...), all.Counters+got.Counters, all.Groups+got.Groups
+				all.Findings, all.Counters = append(all.Findings, got.Findings...), all.Counters+got.Counters
 				for reason, n := range got.Reasons {
 					all.Reasons[reason] += n
 				}
@@ -135,15 +127,12 @@ func inRanges(t *testing.T, x *recount.Recounter, repair bool) (all recount.Resu
 	return all
 }
 
-// Counters that are not in a range, and groups, come in pages too.
+// Counters that are not in a range come in pages too.
 func TestRangesOfManyCounters(t *testing.T) {
 	t.Parallel()
 	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
-		const counters, groups = 2100, 2100
+		const counters = 2100
 		var growths []store.Growth
-		for i := range groups {
-			growths = append(growths, store.Growth{Counter: fmt.Sprintf("%ssite:many-%04d", countmill.GroupMark, i), Shards: 1})
-		}
 		for i := range counters {
 			growths = append(growths, store.Growth{Counter: fmt.Sprintf("page:many:%04d", i), Shards: 1})
 		}
@@ -166,40 +155,5 @@ func TestRangesOfManyCounters(t *testing.T) {
 		if found != 1 || judged != counters {
 			t.Errorf("%d findings in %d counters, want 1 in %d", found, judged, counters)
 		}
-	})
-}
-
-// A between does something before rests are read: after the view.
-type between struct {
-	store.Store
-	once sync.Once
-	do   func()
-}
-
-func (b *between) Ungrouped(ctx context.Context, x *store.Index, p *store.Piece, from string, limit int) (store.UngroupedPage, error) {
-	b.once.Do(b.do)
-	return b.Store.Ungrouped(ctx, x, p, from, limit)
-}
-
-// Rests that are read after another recount has corrected their counters are not compared with the totals of before.
-func TestCountersCorrectedMeanwhile(t *testing.T) {
-	t.Parallel()
-	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
-		r.History(100)
-		r.Damage(40)
-		slow := &between{Store: r.Store, do: func() { r.Recount(recount.Query{Repair: true}) }}
-		got, err := r.Recounter(slow, recount.Config{}).Recount(t.Context(), recount.Query{Repair: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, f := range got.Findings {
-			if f.Kind == recount.WrongGroup || f.Fixed {
-				t.Errorf("found beside another repair: %+v", f)
-			}
-		}
-		if len(got.Findings) == 0 || len(got.Reasons) != 1 {
-			t.Errorf("%d findings, not judged: %v, want the totals of before, and groups that are not judged", len(got.Findings), got.Reasons)
-		}
-		r.Nothing("after both")
 	})
 }

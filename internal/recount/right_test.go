@@ -175,51 +175,6 @@ func TestRuleChangesBeforeTheCorrection(t *testing.T) {
 	})
 }
 
-// Groups are not judged while a worker sets their rests.
-func TestRestsAreSetMeanwhile(t *testing.T) {
-	t.Parallel()
-	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
-		r.History(100)
-		damage(t, r, "page:s1:1", 5)
-		index := &r.Settings().Rules.Indexes[0]
-		pieces, err := r.Pieces(t.Context(), index.Number)
-		if err != nil {
-			t.Fatal(err)
-		}
-		leased := slices.Clone(pieces)
-		for i := range leased {
-			leased[i].Worker, leased[i].Until, leased[i].Round = "w", r.Now().Add(time.Minute), leased[i].Round+1
-		}
-		if err := r.SwapPieces(t.Context(), pieces, leased); err != nil {
-			t.Fatal(err)
-		}
-		set := func() {
-			for i := range leased {
-				page, err := r.Ungrouped(t.Context(), index, &leased[i], "", 1000)
-				if err != nil || page.Next != "" {
-					t.Fatalf("a page until %q: %v", page.Next, err)
-				}
-				for _, u := range page.Rests {
-					group, _ := index.GroupOf(u.Counter)
-					if err := r.SetRests(t.Context(), &leased[i], []store.GroupRest{{Group: group, Rest: u.Rest}}); err != nil {
-						t.Fatal(err)
-					}
-				}
-			}
-		}
-		got := r.RecountBy(r.Recounter(&between{Store: r.Store, do: set}, recount.Config{}), recount.Query{})
-		if names := recounttest.Named(got.Findings); len(names) != 1 || names[0] != "total page:s1:1 0" {
-			t.Errorf("found %q, want the damage alone", names)
-		}
-		if got.Groups != 0 || len(got.Reasons) != 1 {
-			t.Errorf("%d groups were judged; not judged: %v", got.Groups, got.Reasons)
-		}
-		r.Pass(time.Minute + 2*store.MaxTransaction) // the worker was lost
-		r.Recount(recount.Query{Repair: true})
-		r.Nothing("after the repair")
-	})
-}
-
 // A lateRows store removes records as early as it may, and rows later.
 type lateRows struct {
 	store.Store

@@ -6,15 +6,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/journal"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
-const groupMark = countmill.GroupMark
-
-// A sum is the journal's sum of a counter or a group.
+// A sum is the journal's sum of a counter.
 type sum struct {
 	name string
 	// delta is the opening balance and the increments since. It wraps: the stored total does not fit
@@ -69,8 +66,6 @@ type scanner struct {
 	seen          *partSet
 	first, last   time.Time
 	place         store.JournalPlace
-	groups        []*store.Index // whose groups may have a series
-	name          []byte
 }
 
 // readJournal adds the increments of one round: of the parts that are its share.
@@ -86,11 +81,6 @@ func (x *run) readJournal(ctx context.Context, seen *partSet, round, rounds uint
 		}
 	}
 	s := &scanner{run: x, round: round, rounds: rounds, seen: seen, first: from.Key.Time(), last: x.at}
-	for i := range x.rules.Indexes {
-		if index := &x.rules.Indexes[i]; index.InForce() && len(x.rules.Series) > 0 && x.wants(index) {
-			s.groups = append(s.groups, index)
-		}
-	}
 	q := store.JournalQuery{From: from, Limit: 1000}
 	for {
 		page, err := timed(ctx, x.Recounter, func(ctx context.Context) (store.JournalPage, error) { return x.view.JournalRecords(ctx, q) })
@@ -162,22 +152,13 @@ func (s *scanner) entry(p *journal.Part, e *journal.Entry) error {
 	o := s.cover.find(e.Counter)
 	covered := o != nil && s.place.Compare(o.Cut) >= 0
 	recent := s.q.Open && s.place.Compare(s.cut) >= 0
-	own := s.has(e.Counter) && (covered || recent)
-	if !own && (!covered || len(s.groups) == 0) {
+	if !s.has(e.Counter) || !covered && !recent {
 		return nil
 	}
 	if s.seen.n >= s.cfg.MostParts {
 		return s.full()
 	}
 	if !s.seen.add(p.ID, s.usedAt(p), e.Counter) {
-		return nil
-	}
-	if covered {
-		if err := s.toGroups(p, e); err != nil {
-			return err
-		}
-	}
-	if !own {
 		return nil
 	}
 	sum, err := s.sum(e.Counter)
@@ -209,46 +190,4 @@ func (s *scanner) full() error {
 	read := float64(s.place.Key.Time().Sub(s.first)) / float64(max(s.last.Sub(s.first), 1))
 	more := min(max(1/max(read, 0.01), 1.2), 100)
 	return &fullError{rounds: s.rounds + uint64(float64(s.rounds)*(more*1.1-1)) + 1}
-}
-
-// toGroups adds an entry to the series of the counter's groups.
-func (s *scanner) toGroups(p *journal.Part, e *journal.Entry) error {
-	for _, index := range s.groups {
-		name, ok := index.AppendGroup(s.name[:0], e.Counter)
-		s.name = name
-		if !ok || !s.hasGroup(index, string(name)) {
-			continue
-		}
-		sum := s.sums[string(name)]
-		if sum == nil {
-			if s.rules.SeriesOf(string(name)) == nil {
-				continue
-			}
-			var err error
-			if sum, err = s.sum(string(name)); err != nil {
-				return err
-			}
-		}
-		if err := s.addBucket(sum, p.Minute, e.Delta); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// wants reports whether the run is about groups of the index.
-func (x *run) wants(index *store.Index) bool {
-	if strings.HasPrefix(x.q.Prefix, groupMark) {
-		g := index.GroupPrefix()
-		return strings.HasPrefix(g, x.q.Prefix) || strings.HasPrefix(x.q.Prefix, g) || strings.HasPrefix(index.Overflow(), x.q.Prefix)
-	}
-	return strings.HasPrefix(index.Prefix(), x.q.Prefix)
-}
-
-// hasGroup reports whether the run is about the group.
-func (x *run) hasGroup(index *store.Index, group string) bool {
-	if strings.HasPrefix(x.q.Prefix, groupMark) && !strings.HasPrefix(group, x.q.Prefix) {
-		return false
-	}
-	return x.wants(index) && x.piece.has(group)
 }

@@ -20,11 +20,10 @@ type journalOracle struct {
 	*kernel
 	db    *database
 	added map[string]int64
-	heads map[time.Time]journal.Head // by hour
 }
 
 func newJournalOracle(k *kernel, db *database) *journalOracle {
-	return &journalOracle{k, db, make(map[string]int64), make(map[time.Time]journal.Head)}
+	return &journalOracle{k, db, make(map[string]int64)}
 }
 
 func (jo *journalOracle) applied(c *store.Commit) {

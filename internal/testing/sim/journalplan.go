@@ -11,9 +11,8 @@ import (
 
 // pagePlan has the choices of a schedule whose journal is read while it grows.
 type pagePlan struct {
-	paged  map[string]bool // the patterns of plan.journal that begin with rows
-	limit  int             // entries of a page
-	sealed bool            // records have seals
+	paged map[string]bool // the patterns of plan.journal that begin with rows
+	limit int             // entries of a page
 }
 
 // drawJournal draws the counters that have a journal, and for how many days: none, some or all.
@@ -32,7 +31,7 @@ func (pl *plan) drawPages() {
 	if pl.journal == nil || rng.IntN(often) > 0 || pl.crowd != nil || pl.contest != nil {
 		return
 	}
-	pl.pages = &pagePlan{paged: make(map[string]bool), limit: 1 + rng.IntN(4), sealed: rng.IntN(2) == 0}
+	pl.pages = &pagePlan{paged: make(map[string]bool), limit: 1 + rng.IntN(4)}
 	for _, pattern := range slices.Sorted(maps.Keys(pl.journal)) {
 		pl.pages.paged[pattern] = rng.IntN(2) == 0
 	}

@@ -31,7 +31,6 @@ type Result struct {
 	Groups     int // totals of groups that were compared with their counters
 	Pages      int // of the journal, that were answered and checked
 	Values     int // answers with values of sequences
-	Heads      int // of hours of the journal with records
 	Outdated   int // folds with markers by settings that had been changed
 	Outlasted  int // calls of a store that were under way while the machine was suspended
 	Faults     [faultCount]int

@@ -49,10 +49,6 @@ func (pc *pageClients) read() {
 	if len(lives) == 0 {
 		return
 	}
-	if pc.rng.IntN(8) == 0 {
-		pc.readHead(pick(pc.rng, lives))
-		return
-	}
 	w := pc.newWalk()
 	if waiting := pc.waiting(); w == nil || len(waiting) > 0 && pc.rng.IntN(4) > 0 {
 		if len(waiting) == 0 {
@@ -183,7 +179,6 @@ func (pc *pageClients) readLast() bool {
 			pc.kept.checkWalk(w)
 		}
 		pc.kept.checkRows()
-		pc.kept.checkSeals()
 		return true
 	}
 	lives := pc.procs.lives(reading)

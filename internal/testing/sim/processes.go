@@ -103,9 +103,6 @@ func (ps *processes) startAggregator(p *proc, cfg aggregator.Config) {
 		p.shards, cfg.ShardRate = 1, 0
 	}
 	cfg.Shards = p.shards
-	if ps.pages != nil && ps.pages.sealed {
-		cfg.JournalKey = journalKey
-	}
 	p.agg = must(aggregator.New(&bus{ps.bus, p}, &simStore{ps.db, p, &p.aggClock}, cfg))
 	ctx, cancel := context.WithCancel(background)
 	p.stop = cancel

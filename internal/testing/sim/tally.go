@@ -25,7 +25,6 @@ type Tally struct {
 	Groups    int // totals of groups that were compared with their counters
 	Pages     int // of the journal
 	Values    int // answers with values of sequences
-	Heads     int // of hours of the journal
 	Outdated  int // folds with markers by settings that had been changed
 	Outlasted int // calls that were under way while the machine was suspended
 	Virtual   time.Duration
@@ -49,7 +48,7 @@ const mostFailures = 20
 func (t *Tally) Add(r *Result) {
 	one := Tally{
 		Schedules: 1, Calls: r.Calls, Least: r.Calls, Steps: r.Steps, Reads: r.Reads, After: r.After, Whole: r.Whole, Replayed: r.Replayed, Virtual: r.Virtual,
-		Conflicts: r.Conflicts, Resets: r.Resets, Swept: r.Swept, Grown: r.Grown, Built: r.Built, Groups: r.Groups, Pages: r.Pages, Heads: r.Heads, Values: r.Values, Outdated: r.Outdated, Outlasted: r.Outlasted,
+		Conflicts: r.Conflicts, Resets: r.Resets, Swept: r.Swept, Grown: r.Grown, Built: r.Built, Groups: r.Groups, Pages: r.Pages, Values: r.Values, Outdated: r.Outdated, Outlasted: r.Outlasted,
 		Faults: r.Faults, Rows: r.Rows, Shapes: r.Shapes,
 	}
 	if len(r.Violations) > 0 {
@@ -83,7 +82,6 @@ func (t *Tally) Merge(o *Tally) {
 	t.Built += o.Built
 	t.Groups += o.Groups
 	t.Pages += o.Pages
-	t.Heads += o.Heads
 	t.Values += o.Values
 	t.Outdated += o.Outdated
 	t.Outlasted += o.Outlasted
@@ -144,7 +142,6 @@ func (t *Tally) Table(wall time.Duration) string {
 	row("indexes built", t.Built)
 	row("totals of groups compared with their counters", t.Groups)
 	row("pages of the journal checked", t.Pages)
-	row("heads of hours of the journal", t.Heads)
 	row("answers with values of sequences", t.Values)
 	row("folds by settings that were changed", t.Outdated)
 	row("calls that outlast a suspension", t.Outlasted)

@@ -1,0 +1,82 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/countmill/countmill/client"
+	"github.com/countmill/countmill/internal/app"
+)
+
+var journalEraseCommand = command{
+	path:  "journal erase",
+	args:  "NAME",
+	short: "remove the entries of a counter from the journal",
+	long: `Removes the counter's name and its deltas from all records. End the counter's rule first: entries
+of the last moments stay, and the last line says from when on.
+
+NAME is one counter. Recounts of its prefix begin at a new opening balance: run
+"countmill recount PREFIX" before, and "countmill recount PREFIX --opening" after.
+
+  countmill journal erase user:42:orders --yes
+
+Exit code 1 as well if there was nothing to erase.
+`,
+	run: runJournalErase,
+}
+
+func runJournalErase(ctx context.Context, c call) error {
+	if err := checkNames(c.args, 1); err != nil {
+		return err
+	}
+	if !c.yes {
+		return app.Usagef("erased entries cannot be restored: add --yes to erase the entries of %q", c.args[0])
+	}
+	cl, err := c.client()
+	if err != nil {
+		return err
+	}
+	erased, others, request := 0, 0, map[string]any{"counter": c.args[0]}
+	for {
+		answer, err := cl.Do(ctx, client.Request{Method: http.MethodPost, Path: "/v1/journal/erase", Body: body(request), Safe: true})
+		if err != nil {
+			return err
+		}
+		var got struct {
+			Erased  int    `json:"erased"`
+			Others  int    `json:"others"`
+			Next    string `json:"next"`
+			Settled string `json:"settled_until"`
+		}
+		if err := json.Unmarshal(answer, &got); err != nil || got.Settled == "" {
+			return fmt.Errorf("the server answered with something else than a count of erased entries; is that a countmill?")
+		}
+		erased, others = erased+got.Erased, others+got.Others
+		if got.Next == "" {
+			return c.reportErased(erased, others, plain(got.Settled))
+		}
+		request["after"] = got.Next
+	}
+}
+
+// reportErased says what was erased. Nothing is an error: the name may be wrong, and its owner waits for the erasure. An
+// earlier run may have erased all, and so may a call of this one whose answer was lost.
+func (c call) reportErased(erased, others int, settled string) error {
+	if erased+others == 0 {
+		text := fmt.Sprintf("there was nothing to erase: the journal has no entries of the counter %q up to %s, or no more of them", c.args[0], settled)
+		if strings.HasSuffix(c.args[0], "*") {
+			text += "; name one counter, and no pattern"
+		}
+		return errors.New(text)
+	}
+	with := ""
+	if others > 0 {
+		with = fmt.Sprintf(", and %d opening balances and corrections", others)
+	}
+	_, err := fmt.Fprintf(c.stdout, "%s erased%s, up to %s\n", counted(erased, "entry"), with, settled)
+	return err
+}
