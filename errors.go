@@ -60,7 +60,9 @@ var (
 // A Conflict is an increment that was not counted, because another delta was counted under its id.
 type Conflict struct {
 	Position int    `json:"position"` // in the request, from 0
+	Counter  string `json:"counter"`
 	ID       string `json:"id"`
+	Delta    int64  `json:"delta"` // that was not counted
 }
 
 // A ConflictsError names the increments of a request that were not counted. All others were
@@ -70,9 +72,12 @@ type ConflictsError struct{ Conflicts []Conflict }
 
 // Error returns one line with the number of conflicts and the first of them.
 func (e *ConflictsError) Error() string {
-	first := e.Conflicts[0]
-	return "increments not counted, because their ids were counted before with other deltas: " + strconv.Itoa(len(e.Conflicts)) +
-		" (first: position " + strconv.Itoa(first.Position) + ", id " + strconv.Quote(first.ID) + "); all others of the request were counted"
+	first, what := e.Conflicts[0], "1 increment was not counted, because another delta was counted under its id before: "
+	if n := len(e.Conflicts); n > 1 {
+		what = strconv.Itoa(n) + " increments were not counted, because other deltas were counted under their ids before, such as "
+	}
+	return what + "counter " + strconv.Quote(first.Counter) + ", id " + strconv.Quote(first.ID) + ", delta " + strconv.FormatInt(first.Delta, 10) +
+		", at position " + strconv.Itoa(first.Position) + "; all others of the request were counted"
 }
 
 // Is makes errors.Is(err, ErrIDsReused) true.

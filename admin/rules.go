@@ -40,6 +40,12 @@ func (a *Admin) RemoveSeries(ctx context.Context, pattern string) (store.Setting
 	return a.changeRules(ctx, "remove a rule", store.RuleChange{Pattern: pattern, Remove: true})
 }
 
+// FillSeries says that the series of a rule are complete in a period, too: an import counted all increments of it. It takes
+// the place of an earlier period. Errors are those of RemoveSeries. You may repeat FillSeries.
+func (a *Admin) FillSeries(ctx context.Context, pattern string, filled store.Period) (store.Settings, error) {
+	return a.changeRules(ctx, "fill a rule", store.RuleChange{Pattern: pattern, Filled: filled})
+}
+
 // AddJournal makes the increments of the counters of a pattern stay as evidence. It has the promises and
 // the errors of AddSeries.
 func (a *Admin) AddJournal(ctx context.Context, pattern string, keep store.JournalChange) (store.Settings, error) {

@@ -39,6 +39,10 @@ func TestRulesAreChangedOnce(t *testing.T) {
 		if got, err := a.Rules(t.Context()); err != nil || got.Version != 2 || got.Rules.SeriesOf("a").Keep != keep {
 			t.Errorf("Rules: got %+v, %v", got, err)
 		}
+		filled := store.Period{From: time.Now().Add(-time.Hour), To: time.Now()}
+		if set, err = a.FillSeries(t.Context(), "a*", filled); err != nil || !set.Rules.SeriesOf("ab").Filled.To.Equal(filled.To) {
+			t.Errorf("FillSeries: got %+v, %v", set, err)
+		}
 		if set, err = a.AddJournal(t.Context(), "a*", store.JournalChange{Keep: 400 * 24 * time.Hour}); err != nil || set.Rules.JournalOf("ab") == nil {
 			t.Errorf("AddJournal: got %+v, %v", set, err)
 		}

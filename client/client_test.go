@@ -117,7 +117,7 @@ func TestIncrementManySaysWhatWasLeftOut(t *testing.T) {
 	err := c.IncrementMany(ctx, incs)
 	var many *client.ManyError
 	if !errors.As(err, &many) || !errors.Is(err, countmill.ErrIDsReused) || many.Counted != len(incs) || many.Unwrap() != nil ||
-		len(many.Conflicts) != 1 || many.Conflicts[0] != (countmill.Conflict{Position: 15_000, ID: "taken"}) {
+		len(many.Conflicts) != 1 || many.Conflicts[0] != (countmill.Conflict{Position: 15_000, Counter: "c7", ID: "taken", Delta: 1}) {
 		t.Errorf("an id that is taken: got %v, want all others counted and position 15000 named", err)
 	}
 	if got := total(t, c, "c3"); got != 5000 {
@@ -627,6 +627,13 @@ func TestRulesAndSeries(t *testing.T) {
 	}
 	if _, err := c.Series(ctx, client.SeriesQuery{Counters: []string{"x"}}); !errors.Is(err, client.ErrNotFound) {
 		t.Errorf("a counter without a rule: got %v", err)
+	}
+	from, to := time.Now().Add(-48*time.Hour).Truncate(time.Second), time.Now().Add(-24*time.Hour).Truncate(time.Second)
+	if rules, err = c.FillSeries(ctx, "a*", from, to); err != nil || !rules.Series[0].FilledFrom.Equal(from) || !rules.Series[0].FilledTo.Equal(to) {
+		t.Errorf("FillSeries: got %+v, %v", rules, err)
+	}
+	if _, err := c.FillSeries(ctx, "x", from, to); !errors.Is(err, client.ErrNotFound) {
+		t.Errorf("FillSeries of a rule that does not exist: got %v", err)
 	}
 	if rules, err = c.RemoveSeries(ctx, "a*"); err != nil || rules.Series[0].Ended == nil {
 		t.Errorf("RemoveSeries: got %+v, %v", rules, err)

@@ -278,7 +278,7 @@ func ExampleManyError() {
 	if errors.As(err, &many) {
 		fmt.Println(many.Counted, many.Conflicts)
 	}
-	// Output: 2 [{0 order-7}]
+	// Output: 2 [{0 orders order-7 5}]
 }
 
 // A client asks for a token before each call, for tokens that change.

@@ -89,11 +89,6 @@ func TestPageViewsFromPrograms(t *testing.T) {
 			must(t, err)
 			must(t, os.Mkdir(filepath.Join(dir, "node_modules"), 0o700))
 			must(t, os.Symlink(filepath.Join(packages, "js"), filepath.Join(dir, "node_modules", "countmill")))
-			for language, needs := range map[string]string{"python": "python/pyproject.toml", "js": "js/package.json"} {
-				if _, err := os.Stat(needs); tt.language == language && err != nil {
-					t.Skip(err) // the client is not a package yet, and has no series
-				}
-			}
 			args := tt.command(t, dir)
 			cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 			cmd.Dir, cmd.Env = dir, append(os.Environ(), "PYTHONPATH="+filepath.Join(packages, "python"), "PYTHONDONTWRITEBYTECODE=1")

@@ -25,6 +25,9 @@ type SeriesRule struct {
 	Keep string `json:"keep"`
 	// Begin is the first minute of a complete series.
 	Begin time.Time `json:"begin"`
+	// FilledFrom and FilledTo are a period that is complete too, by an import; nil for none, and in Journal.
+	FilledFrom *time.Time `json:"filled_from"`
+	FilledTo   *time.Time `json:"filled_to"`
 	// Ended is when the rule was removed; nil for a rule in force.
 	Ended *time.Time `json:"ended"`
 }
@@ -42,6 +45,16 @@ func (c *Client) AddSeries(ctx context.Context, pattern, keep string) (r Rules, 
 		return r, err
 	}
 	return r, c.call(ctx, Request{Method: http.MethodPost, Path: "/v1/rules/series", Body: body, Safe: true}, &r)
+}
+
+// FillSeries says that the series of a rule are complete from one moment to another, too: an import counted all increments
+// of that time. It takes the place of an earlier period. It may be repeated.
+func (c *Client) FillSeries(ctx context.Context, pattern string, from, to time.Time) (r Rules, err error) {
+	body, err := encode(map[string]string{"pattern": pattern, "from": from.UTC().Format(time.RFC3339), "to": to.UTC().Format(time.RFC3339)})
+	if err != nil {
+		return r, err
+	}
+	return r, c.call(ctx, Request{Method: http.MethodPost, Path: "/v1/rules/series/filled", Body: body, Safe: true}, &r)
 }
 
 // RemoveSeries ends the rule with the pattern. Its series stay for as long as it promised. It may be

@@ -81,7 +81,7 @@ func runAdopt(ctx context.Context, c call) error {
 	if err := c.take(ctx, a); err != nil || c.dryRun {
 		return err
 	}
-	done, err := transfer.Import{Client: cl, Token: token, Timeout: c.timeout, Window: c.window, Name: a.Snapshot, Format: transfer.NDJSON,
+	done, err := transfer.Import{Client: cl, Token: token, Timeout: c.timeout, Window: c.window, Name: a.Snapshot, Form: transfer.Form{Format: transfer.NDJSON},
 		SameCaller: true, // all rows have ids, which no caller owns
 		Stderr:     c.stderr, Progress: c.showProgress}.Run(ctx)
 	if err != nil {

@@ -45,6 +45,9 @@ func runExport(ctx context.Context, c call) error {
 	if e.Format, err = exportFormat(c.format, c.output, c.json); err != nil {
 		return err
 	}
+	if e.Spreadsheet = c.spreadsheet; e.Spreadsheet && e.Format != transfer.CSV {
+		return errSpreadsheet()
+	}
 	if e.Client, err = c.client(client.WithTries(0)); err != nil {
 		return err
 	}
@@ -70,6 +73,10 @@ func runExport(ctx context.Context, c call) error {
 	return c.reportExport(done)
 }
 
+func errSpreadsheet() error {
+	return app.Usagef("--spreadsheet is given without CSV (limit: with --format csv)")
+}
+
 func exportFormat(format, output string, ndjson bool) (transfer.Format, error) {
 	if ndjson && format == "" {
 		format = string(transfer.NDJSON)
@@ -86,7 +93,7 @@ func exportFormat(format, output string, ndjson bool) (transfer.Format, error) {
 
 // reportExport sums up on standard error: the rows may be on standard output.
 func (c call) reportExport(e *transfer.Exported) error {
-	fmt.Fprintf(c.stderr, "countmill: %d counters in %d rows", e.Counters, e.Rows)
+	fmt.Fprintf(c.stderr, "countmill: %s in %s", counted(e.Counters, "counter"), counted(e.Rows, "row"))
 	if e.Zero > 0 {
 		fmt.Fprintf(c.stderr, ", %d left out as their total is 0", e.Zero)
 	}
@@ -98,7 +105,7 @@ func (c call) reportExport(e *transfer.Exported) error {
 		c.warnNoMatch(strings.Join(c.args, ""))
 	}
 	if n := len(e.Overflowed); n > 0 {
-		return fmt.Errorf("%d counters are left out whose totals do not fit 64 bits: %q", n, e.Overflowed[:min(n, transfer.BadShown)])
+		return fmt.Errorf("%s left out, because of a total that does not fit 64 bits: %q", counted(n, "counter"), e.Overflowed[:min(n, transfer.BadShown)])
 	}
 	return nil
 }

@@ -63,7 +63,7 @@ func TestExportSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	overflowed := newFakeServer(t, answer(200, `{"totals":[],"overflowed":["huge"],"lag":0}`))
 	got := cli(t, nil, "export", "--server", overflowed.URL)
-	if got.code != 1 || got.out != "counter,delta\n" || !strings.Contains(got.errOut, `1 counters are left out whose totals do not fit 64 bits: ["huge"]`) {
+	if got.code != 1 || got.out != "counter,delta\n" || !strings.Contains(got.errOut, `1 counter left out, because of a total that does not fit 64 bits: ["huge"]`) {
 		t.Errorf("overflow: got %+v", got)
 	}
 	for body, want := range map[string]string{

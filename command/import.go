@@ -12,6 +12,7 @@ import (
 	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/app"
 	"github.com/countmill/countmill/internal/transfer"
+	"github.com/countmill/countmill/store"
 )
 
 var importCommand = command{
@@ -25,27 +26,37 @@ is not counted again.
 
   countmill import stock.csv
   countmill export | countmill import - --format csv --server http://other:8080
-  zcat clicks.ndjson.gz | countmill import - --format ndjson
+  zstdcat clicks.ndjson.zst | countmill import - --format ndjson
 
-CSV begins with a line that names the columns: counter and delta, perhaps id and time.
-NDJSON has the objects that POST /v1/increments takes, one a line.
+CSV begins with a line that names the columns: counter and delta, perhaps id and time. --columns
+takes them from columns with other names. Columns are separated by commas, semicolons or tabs.
+NDJSON has the objects that POST /v1/increments takes, one a line. An access log has --format clf:
+each line counts 1.
+
+  countmill import pages.csv --columns 'counter=Page path,delta=Views' --prefix page:
+  countmill import access.log.gz --format clf --counter 'page:{path}' --dry-run
+
+The file may be UTF-8 or UTF-16, and in gzip. Deltas may have a sign or .0. Times may be dates, dates
+and times, or seconds or milliseconds since 1970; --tz is their zone if they name none. A value that
+has two meanings, such as 1,234 or 10/11/2026, cannot be counted. --dry-run prints what would be.
 
 The file is read twice. First it is checked: a row that cannot be counted is named with
 its line, and then nothing is counted; --skip-bad leaves such rows out. Then it is sent in
-blocks of at most 10,000 rows, each under an Idempotency-Key of the file's SHA-256 and the
-block's number. Rows with ids count once by their ids, from any file.
+blocks of at most 10,000 rows, each under an Idempotency-Key of the file's SHA-256, the flags
+that say how it is read, and the block's number. Rows with ids count once by their ids, from any file.
 
 Run again, it sends the file from its start: the server knows which rows it has. That
-takes no longer than the first time. It has to be the same file, byte for byte, and the
-same caller if tokens are used. The server remembers for its --dedup-window, so FILE.countmill-import
-beside the file says when its import began; beyond the deduplication window it is refused, not counted
-again. Remove that file only if the rows are to count again. Without it, as with -, the
+takes no longer than the first time. It has to be the same file, byte for byte, read by the same
+flags, and the same caller if tokens are used. The server remembers for its --dedup-window, so
+FILE.countmill-import beside the file says when its import began; beyond the deduplication window it
+is refused, not counted again. Remove that file only if the rows are to count again. Without it, as with -, the
 rows count again after the deduplication window.
 
 With --series each row needs a time, of the last nine years, and its counter a rule (countmill rule
 add series) that keeps quarter hours for as long. The row then counts in the counter's series in that
 quarter hour, and in its total. Sort the rows by time: each request has rows of one quarter hour. It
-needs the scopes publish and admin.
+needs the scopes publish and admin. --complete FROM/TO says that the file has everything that the
+counters of its rules counted in that period: then its rows in series are not partial.
 
 Standard input, and any other input that is no plain file, is first copied to a temporary file of at
 most 4 GiB.
@@ -64,15 +75,21 @@ func runImport(ctx context.Context, c call) error {
 		return app.Usagef("name one FILE, or - for standard input, got %s", quoted(c.args))
 	}
 	im := transfer.Import{Timeout: c.timeout, Window: c.window, Name: c.args[0], Rejects: c.rejects, State: c.state,
-		History: c.history, SameCaller: c.sameCaller, Stdin: c.stdin, Stderr: c.stderr, Progress: c.showProgress}
+		SameCaller: c.sameCaller, Stdin: c.stdin, Stderr: c.stderr, Progress: c.showProgress}
 	if im.Name != "-" {
 		if _, err := os.Stat(im.Name); err != nil {
 			return fmt.Errorf("import: %w", err)
 		}
 	}
 	var err error
-	if im.Format, err = transfer.FormatOf(c.format, im.Name); err != nil {
-		return app.Usagef("--format: %s", err)
+	if im.Form, err = c.importForm(im.Name); err != nil {
+		return err
+	}
+	if im.Complete, err = c.completePeriod(im.Form.Zone); err != nil {
+		return err
+	}
+	if c.dryRun {
+		im.DryRun = c.stdout
 	}
 	if im.Client, err = c.client(client.WithTries(0)); err != nil {
 		return err
@@ -90,8 +107,60 @@ func runImport(ctx context.Context, c call) error {
 	return c.printImported(done)
 }
 
+// importForm is the form of the file, as flags say.
+func (c call) importForm(file string) (f transfer.Form, err error) {
+	f.Prefix, f.Series = c.prefix, c.history
+	if f.Format, err = transfer.FormatOf(c.format, file); err != nil {
+		return f, app.Usagef("--format: %s", err)
+	}
+	if f.Zone, err = c.zone(); err != nil {
+		return f, err
+	}
+	if c.given("columns") {
+		if f.Format != transfer.CSV {
+			return f, app.Usagef("--columns is given without CSV (limit: with --format csv)")
+		}
+		if f.Columns, err = transfer.ParseColumns(c.columns); err != nil {
+			return f, app.Usagef("--columns: %s", err)
+		}
+	}
+	if c.given("counter") != (f.Format == transfer.CLF) {
+		return f, app.Usagef("--format clf and --counter 'page:{path}' need each other")
+	}
+	if c.given("counter") {
+		if f.Counter, err = transfer.ParseTemplate(c.template); err != nil {
+			return f, app.Usagef("--counter: %s", err)
+		}
+	}
+	return f, nil
+}
+
+// completePeriod reads --complete.
+func (c call) completePeriod(zone *time.Location) (p store.Period, err error) {
+	if !c.given("complete") {
+		return p, nil
+	}
+	if !c.history {
+		return p, app.Usagef("--complete is given without --series")
+	}
+	from, to, _ := strings.Cut(c.complete, "/")
+	if p.From, err = timeOrDate("complete", from, zone); err != nil {
+		return p, err
+	}
+	if p.To, err = timeOrDate("complete", to, zone); err != nil {
+		return p, err
+	}
+	if !p.From.Before(p.To) || p.To.After(time.Now()) {
+		return p, app.Usagef("--complete: must be like 2026-01-01/2026-11-01, a period that is over, got %q", c.complete)
+	}
+	return p, nil
+}
+
 // printImported reports an import. It returns an error if rows were dropped for their ids.
 func (c call) printImported(d *transfer.Imported) error {
+	if c.dryRun {
+		return c.dryRunText(d)
+	}
 	var err error
 	if c.json {
 		err = json.NewEncoder(c.stdout).Encode(d)
@@ -107,6 +176,16 @@ func (c call) printImported(d *transfer.Imported) error {
 	}
 	return fmt.Errorf("%s: not counted, because other deltas were counted under their ids: %d of %d rows (%s%s)",
 		d.File, d.Conflicts, d.Rows, strings.Join(d.Reused, "; "), more)
+}
+
+// dryRunText sums up on standard error: the increments are on standard output.
+func (c call) dryRunText(d *transfer.Imported) error {
+	fmt.Fprintf(c.stderr, "countmill: %s would be counted", counted(d.Accepted, "row"))
+	if d.LeftOut > 0 {
+		fmt.Fprintf(c.stderr, ", %d left out and written to %s", d.LeftOut, d.Rejects)
+	}
+	_, err := fmt.Fprintln(c.stderr, "; nothing was")
+	return err
 }
 
 func (c call) importedText(d *transfer.Imported) error {

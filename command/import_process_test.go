@@ -195,7 +195,7 @@ func TestImportIsRefusedByTheServerToo(t *testing.T) {
 		t.Fatalf("got %+v", got)
 	}
 	beganAt(t, path, time.Now().Add(-2*time.Hour))
-	cli(t, nil, "import", path, "--server", p.url).wantError(t, 1, "nothing was counted: the request of lines 2 to 2 was refused: line 1: time is beyond the deduplication window (limit: at most 1h0m0s ago)")
+	cli(t, nil, "import", path, "--server", p.url).wantError(t, 1, "nothing was counted: the request of line 2 was refused: line 1: time is beyond the deduplication window (limit: at most 1h0m0s ago)")
 	if got := totalOf(t, p, "a"); got != 1 {
 		t.Errorf("a is %d, want 1", got)
 	}

@@ -88,6 +88,12 @@ func csvRows(n int) string {
 	return b.String()
 }
 
+// blockKey is the key of a block of a file with that hash, in that form.
+func blockKey(sum, form string, number int) string {
+	hash := sha256.Sum256([]byte(form))
+	return fmt.Sprintf("import-2:%s:%x:%d", sum, hash[:8], number)
+}
+
 func TestImportSendsFrozenBlocks(t *testing.T) {
 	t.Parallel()
 	text := csvRows(25_000)
@@ -99,7 +105,7 @@ func TestImportSendsFrozenBlocks(t *testing.T) {
 	}
 	sum := fmt.Sprintf("%x", sha256.Sum256([]byte(text)))
 	for i := range 3 {
-		bodies := s.bodies[fmt.Sprintf("import-1:%s:%d", sum, i)]
+		bodies := s.bodies[blockKey(sum, "--format csv", i)]
 		if len(bodies) != 1 || strings.Count(bodies[0], "\n") != []int{10_000, 10_000, 5_000}[i] || strings.Count(bodies[0], `"time":`) != 1 {
 			t.Errorf("block %d: got %d bodies with %.100q", i, len(bodies), bodies)
 		}
@@ -277,12 +283,12 @@ func TestImportBeyondTheWindow(t *testing.T) {
 	sent := func() int {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return len(s.bodies[fmt.Sprintf("import-1:%s:0", sum)])
+		return len(s.bodies[blockKey(sum, "--format csv", 0)])
 	}
 	if got := cli(t, nil, "import", path, "--server", s.URL); got.code != 0 || sent() != 2 {
 		t.Errorf("within the deduplication window: got %+v and %d requests", got, sent())
 	}
-	if body := s.bodies[fmt.Sprintf("import-1:%s:0", sum)][1]; !strings.Contains(body, `"time":"`+began(t, path)+`"`) {
+	if body := s.bodies[blockKey(sum, "--format csv", 0)][1]; !strings.Contains(body, `"time":"`+began(t, path)+`"`) {
 		t.Errorf("the second import says another time than the first: %.100s", body)
 	}
 	for _, test := range []struct {
@@ -311,7 +317,7 @@ func TestImportOfAnotherFile(t *testing.T) {
 	cli(t, nil, "import", path, "--server", s.URL).wantError(t, 1, "has changed since its import began")
 	write(t, path+transfer.StateSuffix, "not a state")
 	cli(t, nil, "import", path, "--server", s.URL).wantError(t, 1, "is not the state of an import")
-	write(t, path+transfer.StateSuffix, `{"cut":2,"sha256":"x","began":"`+time.Now().Format(time.RFC3339)+`"}`)
+	write(t, path+transfer.StateSuffix, `{"cut":1,"sha256":"x","began":"`+time.Now().Format(time.RFC3339)+`"}`)
 	cli(t, nil, "import", path, "--server", s.URL).wantError(t, 1, "cuts files in another way")
 	write(t, path, csvRows(10))
 	cli(t, nil, "import", path, "--server", s.URL, "--state", "/proc/no/such").wantError(t, 1, "--state names another place")
@@ -401,7 +407,7 @@ func TestImportFromStandardInput(t *testing.T) {
 	if n := s.frozen(t); n != 1 {
 		t.Errorf("the same rows twice have %d keys, want 1", n)
 	}
-	run(csvRows(10)).wantError(t, 2, "--format: choose csv or ndjson")
+	run(csvRows(10)).wantError(t, 2, "--format: choose csv, ndjson or clf")
 }
 
 func TestImportArguments(t *testing.T) {
@@ -409,8 +415,16 @@ func TestImportArguments(t *testing.T) {
 	path := importFile(t, "a.csv", csvRows(1))
 	cli(t, nil, "import").wantError(t, 2, "name one FILE")
 	cli(t, nil, "import", path, path).wantError(t, 2, "name one FILE")
-	cli(t, nil, "import", importFile(t, "a.csv.gz", csvRows(1))).wantError(t, 2, "does not end in .csv")
-	cli(t, nil, "import", path, "--format", "xml").wantError(t, 2, `--format: must be one of csv, ndjson, got "xml"`)
+	cli(t, nil, "import", importFile(t, "a.log", csvRows(1))).wantError(t, 2, "does not end in .csv")
+	cli(t, nil, "import", importFile(t, "a.log", ""), "--format", "clf").wantError(t, 2, "--format clf and --counter 'page:{path}' need each other")
+	cli(t, nil, "import", path, "--counter", "page:{path}").wantError(t, 2, "need each other")
+	cli(t, nil, "import", path, "--format", "clf", "--counter", "page:{url}").wantError(t, 2, "--counter: must be like page:{path}")
+	cli(t, nil, "import", path, "--columns", "path").wantError(t, 2, "--columns: must be like counter=path")
+	cli(t, nil, "import", path, "--columns", "counter=a", "--format", "ndjson").wantError(t, 2, "--columns is given without CSV")
+	for _, zone := range []string{"Local", "", "Mars/Olympus"} {
+		cli(t, nil, "import", path, "--tz", zone).wantError(t, 2, "--tz: must be a time zone such as Asia/Kolkata")
+	}
+	cli(t, nil, "import", path, "--format", "xml").wantError(t, 2, `--format: must be one of csv, ndjson, clf, got "xml"`)
 	cli(t, nil, "import", path, "--dedup-window", "0s").wantError(t, 2, "--dedup-window: must be a duration such as 250ms, 2h or 8d from 1s to 8784h")
 	cli(t, []string{"COUNTMILL_DEDUP_WINDOW=x"}, "import", path).wantError(t, 2, "COUNTMILL_DEDUP_WINDOW: must be a duration")
 	cli(t, nil, "import", "/no/such.csv").wantError(t, 1, "no such file")

@@ -77,6 +77,6 @@ func (c call) reportErased(erased, others int, settled string) error {
 	if others > 0 {
 		with = fmt.Sprintf(", and %d opening balances and corrections", others)
 	}
-	_, err := fmt.Fprintf(c.stdout, "%d entries erased%s, up to %s\n", erased, with, settled)
+	_, err := fmt.Fprintf(c.stdout, "%s erased%s, up to %s\n", counted(erased, "entry"), with, settled)
 	return err
 }

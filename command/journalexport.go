@@ -56,6 +56,12 @@ func runJournalExport(ctx context.Context, c call) error {
 	if x.Format, err = c.journalFormat(); err != nil {
 		return err
 	}
+	if c.spreadsheet {
+		if x.Format.Name != "csv" {
+			return errSpreadsheet()
+		}
+		x.Format = journalfile.Spreadsheet()
+	}
 	if x.Client, err = c.client(client.WithTries(0)); err != nil {
 		return err
 	}
@@ -77,7 +83,7 @@ func runJournalExport(ctx context.Context, c call) error {
 		}
 		return fmt.Errorf("the export is not whole: %w", err)
 	}
-	fmt.Fprintf(c.stderr, "countmill: %d entries in %d bytes", done.Entries, done.Bytes)
+	fmt.Fprintf(c.stderr, "countmill: %s in %s", counted(done.Entries, "entry"), counted(done.Bytes, "byte"))
 	if done.Resumed > 0 {
 		fmt.Fprintf(c.stderr, ", %d of them from an export that was stopped", done.Resumed)
 	}

@@ -22,7 +22,7 @@ func TestRecountOfNothing(t *testing.T) {
 		code   int
 		want   string // the last line
 	}{
-		{[]string{"billing:"}, recountAnswer(1, 0, 0, ""), 0, "1 counters and 0 buckets compared"},
+		{[]string{"billing:"}, recountAnswer(1, 0, 0, ""), 0, "1 counter and 0 buckets compared"},
 		{[]string{"nope:"}, recountAnswer(0, 0, 0, ""), 3, `countmill: nothing was compared: no name begins with "nope:"`},
 		{[]string{"nope:", "--json"}, recountAnswer(0, 0, 0, ""), 3, `countmill: nothing was compared: no name begins with "nope:"`},
 		{[]string{"billing:*"}, recountAnswer(0, 0, 0, ""), 3, `countmill: nothing was compared: no name begins with "billing:*"; a PREFIX has no * behind it: write "billing:"`},

@@ -299,9 +299,9 @@ func (r *recounting) line(kind, counter, at, sums string, fixed bool, detail str
 func (r *recounting) summary() {
 	t := &r.state
 	if r.recountFrom+r.recountTo != "" {
-		fmt.Fprintf(r.stderr, "%d buckets of %d counters compared, and no totals\n", t.Buckets, t.Counters)
+		fmt.Fprintf(r.stderr, "%s of %s compared, and no totals\n", counted(t.Buckets, "bucket"), counted(t.Counters, "counter"))
 	} else {
-		fmt.Fprintf(r.stderr, "%d counters and %d buckets compared\n", t.Counters, t.Buckets)
+		fmt.Fprintf(r.stderr, "%s and %s compared\n", counted(t.Counters, "counter"), counted(t.Buckets, "bucket"))
 	}
 	if r.opening {
 		fmt.Fprintf(r.stderr, "%d opening balances written\n", t.Opened)

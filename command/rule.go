@@ -123,7 +123,11 @@ func parseRule(kind, text string) (pattern, keep string, err error) {
 }
 
 // A ruleState is a rule of GET /v1/rules.
-type ruleState struct{ Pattern, Keep, Begin, Ended string }
+type ruleState struct {
+	Pattern, Keep, Begin, Ended string
+	FilledFrom                  string `json:"filled_from"`
+	FilledTo                    string `json:"filled_to"`
+}
 
 type ruleStates struct{ Series, Journal []ruleState }
 
@@ -150,7 +154,11 @@ func (c call) printRules(answer []byte) error {
 	table := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "RULE\tPATTERN\tKEEP\tCOMPLETE FROM\tENDED")
 	line := func(kind string, r ruleState) {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", kind, plain(r.Pattern), plain(r.Keep), plain(r.Begin), plain(r.Ended))
+		begin := plain(r.Begin)
+		if r.FilledTo != "" {
+			begin += fmt.Sprintf(", and %s to %s", plain(r.FilledFrom), plain(r.FilledTo))
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", kind, plain(r.Pattern), plain(r.Keep), begin, plain(r.Ended))
 	}
 	for _, r := range got.Series {
 		line("series", r)

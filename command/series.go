@@ -109,9 +109,9 @@ func (c call) seriesPeriod(now time.Time) (url.Values, error) {
 	if c.given("from") && c.given("last") {
 		return nil, app.Usagef("--from and --last exclude each other: --last goes back from --to")
 	}
-	zone, err := time.LoadLocation(c.tz)
+	zone, err := c.zone()
 	if err != nil {
-		return nil, app.Usagef("--tz: must be a time zone such as Asia/Kolkata, got %q", c.tz)
+		return nil, err
 	}
 	query := url.Values{"tz": {c.tz}} // dates go as they are: the server knows where a day begins
 	to := now
@@ -133,6 +133,15 @@ func (c call) seriesPeriod(now time.Time) (url.Values, error) {
 	}
 	query.Set("step", cmp.Or(c.step, stepFor(to.Sub(from))))
 	return query, nil
+}
+
+// zone is that of --tz.
+func (c call) zone() (*time.Location, error) {
+	zone, err := time.LoadLocation(c.tz)
+	if err != nil || c.tz == "" || c.tz == "Local" { // these would depend on the machine
+		return nil, app.Usagef("--tz: must be a time zone such as Asia/Kolkata, got %q", c.tz)
+	}
+	return zone, nil
 }
 
 // timeOrDate reads a time, or the midnight of a date.
@@ -207,7 +216,7 @@ func chart(rows []seriesRow, step string) string {
 	if overflowIn(rows) != nil {
 		total = "overflow"
 	}
-	fmt.Fprintf(&b, "%s: %s in %d rows of %s, at most %.0f in one\n", plain(rows[0].Counter), total, len(rows), step, most)
+	fmt.Fprintf(&b, "%s: %s in %s of %s, at most %.0f in one\n", plain(rows[0].Counter), total, counted(len(rows), "row"), step, most)
 	for line := chartHeight - 1; line >= 0; line-- {
 		text := ""
 		for _, r := range rows {

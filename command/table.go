@@ -94,6 +94,9 @@ type values struct {
 	format, output          string
 	rejects, state          string
 	sameCaller, history     bool
+	columns, template       string // of import
+	complete                string
+	spreadsheet             bool
 	window                  time.Duration
 	source                  appengine.Config
 	prefix, goTotal, simple string

@@ -12,17 +12,28 @@ import (
 
 var (
 	formats        = []string{string(transfer.CSV), string(transfer.NDJSON)}
+	importFormats  = append(formats, string(transfer.CLF))
 	journalFormats = []string{"ndjson", "csv", "parquet"}
 )
 
-// format is a row of --format.
-func format(of, def string) flag {
-	return flag{name: "format", arg: "FORMAT", of: []string{of}, def: def, help: "csv or ndjson.",
-		bind: func(v *values) pflag.Value { return textValue{to: &v.format, of: formats} }}
-}
-
 var transferFlags = []flag{
-	format("import", "by the end of the file's name"),
+	{name: "format", arg: "FORMAT", of: []string{"import"}, def: "by the end of the file's name", help: "csv, ndjson, or clf: an access log in the common or combined format.",
+		bind: func(v *values) pflag.Value { return textValue{to: &v.format, of: importFormats} }},
+	{name: "columns", arg: "COLUMNS", of: []string{"import"}, def: "those named counter, delta, id and time; no others",
+		help: "Names of CSV columns, such as counter=path,delta=hits,time=date. Other columns are ignored; without delta each row counts 1.",
+		bind: func(v *values) pflag.Value { return anyValue{&v.columns} }},
+	{name: "counter", arg: "TEMPLATE", of: []string{"import"}, def: "none; needed with --format clf",
+		help: "Counter of a line of an access log, such as page:{path}. It may have {host}, {method}, {path} and {status}. The path is without its query.",
+		bind: func(v *values) pflag.Value { return anyValue{&v.template} }},
+	{name: "tz", arg: "ZONE", of: []string{"import"}, help: "The time zone of dates and times that name none, such as Asia/Kolkata.",
+		bind: func(v *values) pflag.Value {
+			v.tz = "UTC"
+			return anyValue{&v.tz}
+		}},
+	{name: "prefix", arg: "PREFIX", of: []string{"import", "adopt gae"}, def: "none", help: "Text to put before every name.",
+		bind: func(v *values) pflag.Value { return anyValue{&v.prefix} }},
+	{name: "dry-run", of: []string{"import"}, help: "Print the increments that would be counted, as NDJSON, and count nothing.",
+		bind: func(v *values) pflag.Value { return boolValue{&v.dryRun} }},
 	{name: "skip-bad", arg: "REJECTS", of: []string{"import"}, def: "refuse the file",
 		help: "Leave out rows that cannot be counted, and write them to the file REJECTS: NDJSON with line, reason and row.",
 		bind: func(v *values) pflag.Value { return anyValue{&v.rejects} }},
@@ -31,6 +42,8 @@ var transferFlags = []flag{
 		bind: func(v *values) pflag.Value { return anyValue{&v.state} }},
 	{name: "series", of: []string{"import"}, help: "Each row counts in the series of its counter at its own time, which may be years ago.",
 		bind: func(v *values) pflag.Value { return boolValue{&v.history} }},
+	{name: "complete", arg: "FROM/TO", of: []string{"import"}, def: "none", help: "A period of which the file has all counts of all counters of its rules, as two times, or dates in --tz. With --series: rows of that period are not partial.",
+		bind: func(v *values) pflag.Value { return anyValue{&v.complete} }},
 	{name: "same-caller", of: []string{"import"}, help: "Go on with another token than the import began with, if both have the same name.",
 		bind: func(v *values) pflag.Value { return boolValue{&v.sameCaller} }},
 	{name: "dedup-window", arg: "DURATION", of: []string{"import", "adopt gae"}, env: true, help: "The server's --dedup-window.",
@@ -38,7 +51,10 @@ var transferFlags = []flag{
 			v.window = countmill.DefaultDedupWindow
 			return durationValue{to: &v.window, min: time.Second, max: store.MaxWindow}
 		}},
-	format("export", "by the end of --output, or csv"),
+	{name: "format", arg: "FORMAT", of: []string{"export"}, def: "by the end of --output, or csv", help: "csv or ndjson.",
+		bind: func(v *values) pflag.Value { return textValue{to: &v.format, of: formats} }},
+	{name: "spreadsheet", of: []string{"export", "journal export"}, help: "Write CSV of which a spreadsheet runs nothing: an apostrophe stands before names that begin with =, +, -, @ or an apostrophe, and in the header. An import takes it away.",
+		bind: func(v *values) pflag.Value { return boolValue{&v.spreadsheet} }},
 	{name: "format", arg: "FORMAT", of: []string{"journal export"}, def: "by the end of --output, or ndjson", help: "ndjson, csv or parquet. countmill-backup writes parquet.",
 		bind: func(v *values) pflag.Value { return textValue{to: &v.format, of: journalFormats} }},
 	{name: "from", arg: "TIME", of: []string{"journal export"}, def: "none; needed", help: "The first moment of the period, as 2006-01-02T15:04:05Z, or a date, which begins in UTC. At most six digits follow the seconds.",
@@ -66,8 +82,6 @@ var adoptFlags = []flag{
 		func(v *values) pflag.Value { return anyValue{&v.source.Namespace} }),
 	adoptFlag("java", "NAME", "all, by a query of kinds", "A counter of Java's low-level code; may be repeated. The Firestore emulator has no query of kinds: name the counters, or pass --java \"\" for none.",
 		func(v *values) pflag.Value { return listValue{&v.source.JavaNames, false} }),
-	adoptFlag("prefix", "PREFIX", "none", "Text to put before every name.",
-		func(v *values) pflag.Value { return anyValue{&v.prefix} }),
 	adoptFlag("go-total", "NAME", "", "Counter for the grand total of Go's shards.",
 		func(v *values) pflag.Value {
 			v.goTotal = "GeneralCounterShard"

@@ -55,7 +55,7 @@ func (r *request) conflicts(incs []countmill.Increment) error {
 		part := wire.CutIdentified(inc)
 		// Another delta may have been counted under this id, or this one.
 		if _, ok := r.reused[wire.Use{ID: part.ID, Fingerprint: part.Fingerprint()}]; ok {
-			found = append(found, countmill.Conflict{Position: i, ID: inc.ID})
+			found = append(found, countmill.Conflict{Position: i, Counter: inc.Counter, ID: inc.ID, Delta: inc.Delta})
 		}
 	}
 	if found == nil {

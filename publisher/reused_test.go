@@ -70,8 +70,8 @@ func TestEachCallGetsItsOwnConflicts(t *testing.T) {
 			want []countmill.Conflict
 		}{
 			{[]countmill.Increment{identified("a", "x", 1)}, nil},
-			{[]countmill.Increment{identified("a", "", 5), identified("a", "x", 2), identified("b", "x", 2), identified("a", "x", 2)}, []countmill.Conflict{{Position: 1, ID: "x"}, {Position: 3, ID: "x"}}},
-			{[]countmill.Increment{identified("a", "x", 3), identified("b", "y", 3)}, []countmill.Conflict{{Position: 0, ID: "x"}, {Position: 1, ID: "y"}}},
+			{[]countmill.Increment{identified("a", "", 5), identified("a", "x", 2), identified("b", "x", 2), identified("a", "x", 2)}, []countmill.Conflict{{Position: 1, Counter: "a", ID: "x", Delta: 2}, {Position: 3, Counter: "a", ID: "x", Delta: 2}}},
+			{[]countmill.Increment{identified("a", "x", 3), identified("b", "y", 3)}, []countmill.Conflict{{Position: 0, Counter: "a", ID: "x", Delta: 3}, {Position: 1, Counter: "b", ID: "y", Delta: 3}}},
 			{[]countmill.Increment{identified("b", "y", 1), identified("a", "z", 2)}, nil},
 			{[]countmill.Increment{identified("a", "", 2)}, nil},
 		}
@@ -114,7 +114,7 @@ func TestAKeyThatTheStoreKnowsIsAConflict(t *testing.T) {
 		if _, err := p.PublishKeyed(t.Context(), "", "k", identified("a", "", 2)); !errors.Is(err, countmill.ErrConflict) {
 			t.Errorf("another body after the first: got %v, want %v", err, countmill.ErrConflict)
 		}
-		wantConflicts(t, "an id beside a key", errOf(p.PublishKeyed(t.Context(), "", "other", identified("a", "", 2), identified("a", "x", 2))), countmill.Conflict{Position: 1, ID: "x"})
+		wantConflicts(t, "an id beside a key", errOf(p.PublishKeyed(t.Context(), "", "other", identified("a", "", 2), identified("a", "x", 2))), countmill.Conflict{Position: 1, Counter: "a", ID: "x", Delta: 2})
 		if err := p.Close(t.Context()); err != nil {
 			t.Error(err)
 		}

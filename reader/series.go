@@ -193,7 +193,7 @@ func (s *seriesReading) read(ctx context.Context) (Series, error) {
 // begin is the first minute of a complete series. That of a group begins with its index too: an increment
 // is folded at most store.SeriesAhead before its time.
 func begin(rules *store.Rules, counter string) time.Time {
-	at := rules.LastSeriesOf(counter).Since
+	at := rules.LastSeriesOf(counter).Begin()
 	if x := rules.IndexOf(counter); x != nil {
 		at = later(at, groupsBegin(x))
 	}
@@ -329,20 +329,25 @@ func sumRow(row *Row, buckets []store.Bucket) error {
 
 // A coverage says which rows of a counter are whole.
 type coverage struct {
-	begin, ended time.Time // of the rule; a zero ended is never
-	kept         time.Time // older rows were removed
+	begin, ended time.Time    // of the rule; a zero ended is never
+	filled       store.Period // an import made it complete
+	kept         time.Time    // older rows were removed
 	asOf         time.Time
 }
 
 // has reports whether the row is over and whole.
 func (c *coverage) has(row *Row) bool {
-	return !row.End.After(c.asOf) && !row.Time.Before(c.begin) && !row.Time.Before(c.kept) && (c.ended.IsZero() || !row.End.After(c.ended))
+	complete := !row.Time.Before(c.begin) || c.filled.Has(row.Time, row.End)
+	return complete && !row.End.After(c.asOf) && !row.Time.Before(c.kept) && (c.ended.IsZero() || !row.End.After(c.ended))
 }
 
 // coverage refuses rows of minutes that are not kept.
 func (s *seriesReading) coverage(counter string) (coverage, error) {
 	rule, keep := s.rules.LastSeriesOf(counter), s.rules.KeepOf(counter)
-	c := coverage{begin: begin(s.rules, counter), ended: rule.Ended, kept: s.asOf.Add(-keep.Quarters), asOf: s.asOf}
+	c := coverage{begin: begin(s.rules, counter), filled: rule.Filled, ended: rule.Ended, kept: s.asOf.Add(-keep.Quarters), asOf: s.asOf}
+	if s.rules.IndexOf(counter) != nil {
+		c.filled = store.Period{} // nobody said so of groups
+	}
 	if !s.q.Step.fine() {
 		return c, nil
 	}

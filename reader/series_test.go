@@ -240,6 +240,34 @@ func TestSeriesBeginWithTheirRule(t *testing.T) {
 	wantRows(t, "of a rule that ended", s.rows(t, q), brief{"23 12:30", 6, false}, brief{"23 13:00", 0, true})
 }
 
+// Rows of a period that an import filled are whole: alone, and together with those of the rule if it touches them.
+func TestSeriesOfAFilledPeriod(t *testing.T) {
+	t.Parallel()
+	s := newSeries(t, keepLong)
+	s.set(noon)
+	s.rule(t, store.RuleChange{Pattern: "b", Keep: keepLong})
+	s.count(t, "b", noon.Add(-time.Hour), 5, true)
+	s.set(noon.Add(time.Hour))
+	q := reader.SeriesQuery{Counters: []string{"b"}, Step: step(t, "30m"), From: noon.Add(-90 * time.Minute), To: noon.Add(time.Hour)}
+	fill := func(from, to time.Time) {
+		t.Helper()
+		s.rule(t, store.RuleChange{Pattern: "b", Filled: store.Period{From: from, To: to}})
+		s.set(noon.Add(time.Hour))
+	}
+	fill(noon.Add(-65*time.Minute), noon)
+	found := s.read(t, q)
+	wantRows(t, "apart", found.Rows, brief{"23 10:30", 0, true}, brief{"23 11:00", 5, false}, brief{"23 11:30", 0, false}, brief{"23 12:00", 0, true}, brief{"23 12:30", 0, false})
+	if !found.Begin.After(noon) {
+		t.Errorf("begins at %s, want after %s", found.Begin, noon)
+	}
+	fill(noon.Add(-65*time.Minute), noon.Add(30*time.Minute))
+	found = s.read(t, q)
+	wantRows(t, "touching", found.Rows, brief{"23 10:30", 0, true}, brief{"23 11:00", 5, false}, brief{"23 11:30", 0, false}, brief{"23 12:00", 0, false}, brief{"23 12:30", 0, false})
+	if want := noon.Add(-65 * time.Minute); !found.Begin.Equal(want) {
+		t.Errorf("begins at %s, want %s", found.Begin, want)
+	}
+}
+
 // Rows that are not kept any more are partial, or refused where they would be wrong.
 func TestSeriesEndWithTheirRetention(t *testing.T) {
 	t.Parallel()

@@ -136,7 +136,7 @@ func (r *Reader) openBoard(ctx context.Context, q BoardQuery) (*boardReading, er
 			return nil, err
 		}
 		br.query.From, br.query.To = q.Window.bounds(r.clock.Now())
-		begin := rule.Since
+		begin := rule.Begin()
 		if q.Groups {
 			begin = later(begin, groupsBegin(br.query.Index))
 		}

@@ -42,9 +42,33 @@ type SeriesRule struct {
 	// Since is the first minute of a complete series. Increments of earlier minutes are in the
 	// series too if they are folded under the rule.
 	Since time.Time
+	// Filled is a period before Since that is complete too, because somebody said so of an import; zero for none.
+	Filled Period
 	// Ended is when the rule was removed; zero for a rule in force. A rule that ended gets no
 	// more increments, and its series stays for as long as it promised.
 	Ended time.Time
+}
+
+// A Period is from From on and before To.
+type Period struct{ From, To time.Time }
+
+// Has reports whether the whole time from one moment to another is in the period.
+func (p Period) Has(from, to time.Time) bool { return !from.Before(p.From) && !to.After(p.To) }
+
+// after is the rest of the period after a moment.
+func (p Period) after(at time.Time) Period {
+	if p.From = later(p.From, at); !p.From.Before(p.To) {
+		return Period{}
+	}
+	return p
+}
+
+// Begin is the first moment from which a series of the rule is complete without a gap.
+func (r *SeriesRule) Begin() time.Time {
+	if r.Filled.To.Before(r.Since) || r.Filled.From.After(r.Since) {
+		return r.Since
+	}
+	return r.Filled.From
 }
 
 // A Retention is how long a series stays, at each of its two resolutions. Sums by the hour, the day
@@ -77,6 +101,8 @@ type RuleChange struct {
 	Pattern string
 	Keep    Retention // of an added rule
 	Remove  bool
+	// Filled, if it is not zero, is the only thing that changes of the rule for series.
+	Filled Period
 	// Index is nil for rules.
 	Index *IndexChange
 	// Journal is nil for a rule for series. If Remove is true its content has no meaning.
@@ -256,6 +282,8 @@ func (s Settings) ChangeRules(c RuleChange, now time.Time, settle time.Duration)
 		return s.changeIndexes(c.Index, now, settle)
 	case c.Journal != nil:
 		return s.changeJournal(c, now, settle)
+	case c.Filled != Period{}:
+		return s.fill(c, now)
 	}
 	if err := CheckPattern(c.Pattern); err != nil {
 		return s, err
@@ -281,7 +309,8 @@ func (s Settings) ChangeRules(c RuleChange, now time.Time, settle time.Duration)
 		return s, nil
 	case found: // it goes on without a gap
 		if c.Keep.Quarters > rules[at].Keep.Quarters { // older sums are gone
-			rules[at].Since = later(rules[at].Since, now.Add(-rules[at].Keep.Quarters).Truncate(time.Minute))
+			oldest := now.Add(-rules[at].Keep.Quarters).Truncate(time.Minute)
+			rules[at].Since, rules[at].Filled = later(rules[at].Since, oldest), rules[at].Filled.after(oldest)
 		}
 		rules[at].Keep = c.Keep
 	case at >= 0:
@@ -291,6 +320,24 @@ func (s Settings) ChangeRules(c RuleChange, now time.Time, settle time.Duration)
 	default:
 		rules = append(rules, rule)
 	}
+	return s.withRules(rules), nil
+}
+
+// fill is ChangeRules for the period that an import made complete. It takes the place of an earlier one.
+func (s Settings) fill(c RuleChange, now time.Time) (Settings, error) {
+	rules := s.Rules.without(now)
+	at := slices.IndexFunc(rules, func(r SeriesRule) bool { return r.Pattern == c.Pattern && r.Ended.IsZero() })
+	switch {
+	case at < 0:
+		return s, fmt.Errorf("%w: no rule keeps a series of %q", ErrNoRule, c.Pattern)
+	case !c.Filled.From.Before(c.Filled.To):
+		return s, &countmill.FieldError{Field: "to", Problem: "is not after from", Limit: "later than from"}
+	case c.Filled.To.After(now):
+		return s, &countmill.FieldError{Field: "to", Problem: "is in the future", Limit: "at most now"}
+	case c.Filled.From.Equal(rules[at].Filled.From) && c.Filled.To.Equal(rules[at].Filled.To):
+		return s, nil
+	}
+	rules[at].Filled = c.Filled
 	return s.withRules(rules), nil
 }
 

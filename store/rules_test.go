@@ -106,6 +106,49 @@ func TestARuleHoldsWhenAllProcessesGoByIt(t *testing.T) {
 	}
 }
 
+// A filled period is the last one that somebody stated of a rule in force, as far as its sums are there.
+func TestAFilledPeriod(t *testing.T) {
+	t.Parallel()
+	now := start.Add(100 * days)
+	filled := Period{start, now.Add(-time.Hour)}
+	s := change(t, NewSettings(days, start), now, RuleChange{Pattern: "a*", Keep: month})
+	fill := RuleChange{Pattern: "a*", Filled: filled}
+	full := change(t, s, now, fill)
+	if got := full.Rules.SeriesOf("a"); got.Filled != filled || full.Version != 3 || got.Keep != month || !got.Begin().Equal(got.Since) {
+		t.Errorf("got version %d and %+v", full.Version, got)
+	}
+	if again := change(t, full, now, fill); again != full {
+		t.Errorf("filled twice: got %+v", again)
+	}
+	fill.Filled.To = now
+	if got := change(t, full, now, fill).Rules.SeriesOf("a"); got.Filled.To != now {
+		t.Errorf("another period: got %+v", got)
+	}
+	longer := change(t, full, now, RuleChange{Pattern: "a*", Keep: year}).Rules.SeriesOf("a")
+	if want := (Period{now.Add(-month.Quarters), filled.To}); longer.Filled != want {
+		t.Errorf("kept for longer: got %+v, want %+v, as older sums are gone", longer.Filled, want)
+	}
+	if got := change(t, full, filled.To.Add(31*days), RuleChange{Pattern: "a*", Keep: year}).Rules.SeriesOf("a"); got.Filled != (Period{}) {
+		t.Errorf("kept for longer when all is gone: got %+v", got.Filled)
+	}
+	removed := change(t, full, now, RuleChange{Pattern: "a*", Remove: true}, RuleChange{Pattern: "a*", Keep: month})
+	if got := removed.Rules.SeriesOf("a"); got.Filled != (Period{}) {
+		t.Errorf("a rule that was removed and added again has %+v", got.Filled)
+	}
+	for _, wrong := range []struct {
+		change RuleChange
+		want   error
+	}{
+		{RuleChange{Pattern: "a", Filled: filled}, ErrNoRule},
+		{RuleChange{Pattern: "a*", Filled: Period{now, start}}, countmill.ErrInvalid},
+		{RuleChange{Pattern: "a*", Filled: Period{start, now.Add(time.Second)}}, countmill.ErrInvalid},
+	} {
+		if got, err := s.ChangeRules(wrong.change, now, 0); !errors.Is(err, wrong.want) || got != s {
+			t.Errorf("%+v: got %+v, %v", wrong.change, got, err)
+		}
+	}
+}
+
 // A removed rule takes no increments. Its series stays as long as it promised.
 func TestARemovedRuleKeepsItsPromise(t *testing.T) {
 	t.Parallel()

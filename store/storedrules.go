@@ -22,6 +22,9 @@ type storedSeriesRule struct {
 	Keep    string    `json:"keep"` // Retention
 	Since   time.Time `json:"since"`
 	Ended   time.Time `json:"ended,omitzero"`
+	// FilledFrom and FilledTo are SeriesRule.Filled.
+	FilledFrom time.Time `json:"filled_from,omitzero"`
+	FilledTo   time.Time `json:"filled_to,omitzero"`
 }
 
 type storedIndex struct {
@@ -51,7 +54,7 @@ func (r *Rules) Stored() (f StoredRules) {
 		return f
 	}
 	for _, x := range r.Series {
-		f.Series = append(f.Series, storedSeriesRule{x.Pattern, x.Keep.String(), x.Since, x.Ended})
+		f.Series = append(f.Series, storedSeriesRule{x.Pattern, x.Keep.String(), x.Since, x.Ended, x.Filled.From, x.Filled.To})
 	}
 	for i := range r.Indexes {
 		x := &r.Indexes[i]
@@ -76,7 +79,7 @@ func (f *StoredRules) Rules() (*Rules, error) {
 		if err != nil {
 			return nil, fmt.Errorf("the rule for %q: %w", x.Pattern, err)
 		}
-		rules.Series = append(rules.Series, SeriesRule{Pattern: x.Pattern, Keep: keep, Since: x.Since, Ended: x.Ended})
+		rules.Series = append(rules.Series, SeriesRule{Pattern: x.Pattern, Keep: keep, Since: x.Since, Ended: x.Ended, Filled: Period{x.FilledFrom, x.FilledTo}})
 	}
 	for _, x := range f.Indexes {
 		index := Index{

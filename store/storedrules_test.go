@@ -25,7 +25,7 @@ func TestStoredRules(t *testing.T) {
 	rules := &Rules{
 		Series: []SeriesRule{
 			{Pattern: "a", Keep: Retention{6 * time.Hour, 400 * days}, Since: at},
-			{Pattern: "b*", Keep: Retention{0, 30 * days}, Since: at, Ended: at.Add(time.Hour)},
+			{Pattern: "b*", Keep: Retention{0, 30 * days}, Since: at, Ended: at.Add(time.Hour), Filled: Period{at.Add(-time.Hour), at.Add(-time.Minute)}},
 		},
 		Indexes: []Index{y, x},
 		Journal: []JournalRule{
@@ -35,7 +35,7 @@ func TestStoredRules(t *testing.T) {
 		JournalFrom: 4, JournalSince: at.Add(time.Minute),
 	}
 	const want = `{"series":[{"pattern":"a","keep":"1m:6h,15m:400d","since":"2026-11-25T12:00:00Z"},` +
-		`{"pattern":"b*","keep":"15m:30d","since":"2026-11-25T12:00:00Z","ended":"2026-11-25T13:00:00Z"}],` +
+		`{"pattern":"b*","keep":"15m:30d","since":"2026-11-25T12:00:00Z","ended":"2026-11-25T13:00:00Z","filled_from":"2026-11-25T11:00:00Z","filled_to":"2026-11-25T11:59:00Z"}],` +
 		`"indexes":[{"name":"older","match":"page:{site}:*","group":"site:{site}","number":3,"version":3,"since":"2026-11-25T12:00:00Z",` +
 		`"serving":"2026-11-25T12:00:00Z","checked":"2026-11-25T13:00:00Z","ended":"2026-11-25T14:00:00Z"},` +
 		`{"name":"sites","match":"page:{site}:*","group":"site:{site}","number":3,"version":3,"since":"2026-11-25T12:00:00Z"}],` +

@@ -143,8 +143,11 @@ func (r *jsonReader) integer(field, want string) (int64, *countmill.FieldError) 
 	if negative {
 		digits = digits[1:]
 	}
-	if digits[0] == '0' && r.digitFollows() {
+	switch next := r.next(); {
+	case next >= '0' && next <= '9':
 		return 0, &countmill.FieldError{Field: field, Problem: "begins with 0", Limit: want}
+	case !strings.ContainsRune(" \t\r\n,}]", rune(next)):
+		return 0, &countmill.FieldError{Field: field, Problem: "is not an integer literal", Limit: want}
 	}
 	var n int64
 	for _, c := range digits {
@@ -159,11 +162,13 @@ func (r *jsonReader) integer(field, want string) (int64, *countmill.FieldError) 
 	return n, nil
 }
 
-// digitFollows reports whether a digit follows the literal 0 that was just read. JSON reads 01 as
+// next is the byte after the literal that was just read, a space at the end. JSON reads 01 and 0x1 as
 // a 0 and a syntax error.
-func (r *jsonReader) digitFollows() bool {
-	rest := r.dec.UnreadBuffer()
-	return len(rest) > 0 && rest[0] >= '0' && rest[0] <= '9'
+func (r *jsonReader) next() byte {
+	if rest := r.dec.UnreadBuffer(); len(rest) > 0 {
+		return rest[0]
+	}
+	return ' '
 }
 
 // unexpected is the error for a value of the wrong kind, or for a syntax error at its beginning.

@@ -105,6 +105,8 @@ func TestDecodeJSONRefuses(t *testing.T) {
 		{"repeated field", `{"counter":"a","counter":"a"}`, `{"counter":"a"}`, "counter", "is given more than once", "each field once"},
 		{"repeated field, escaped", `{"delta":1,"counter":"a","d\u0065lta":1}`, `{"delta":1,"counter":"a"}`, "delta", "is given more than once", "each field once"},
 
+		{"delta 0x1", `{"counter":"a","delta":0x1}`, `{"counter":"a","delta":1}`, "delta", "is not an integer literal", "-9007199254740991 to 9007199254740991, not 0"},
+		{"delta 5_000", `{"counter":"a","delta":5_000}`, `{"counter":"a","delta":5000}`, "delta", "is not an integer literal", "-9007199254740991 to 9007199254740991, not 0"},
 		{"delta 0", `{"counter":"a","delta":0}`, `{"counter":"a","delta":1}`, "delta", "is 0", "not 0"},
 		{"delta -0", `{"counter":"a","delta":-0}`, `{"counter":"a","delta":-1}`, "delta", "is 0", "not 0"},
 		{"delta 1.5", `{"counter":"a","delta":1.5}`, `{"counter":"a","delta":15}`, "delta", "is not an integer literal", "integer"},

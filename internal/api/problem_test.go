@@ -33,7 +33,7 @@ func TestErrorsBecomeProblems(t *testing.T) {
 		{"invalid", fmt.Errorf("%w: no", countmill.ErrInvalid), "POST", 400, "invalid", "", "no"},
 		{"field", fmt.Errorf("request: %w", field), "POST", 400, "invalid", "", "line 3: delta is 0 (limit: not 0)"},
 		{"conflict", fmt.Errorf("%w: key k", countmill.ErrConflict), "POST", 422, "id-reused", "", "key k"},
-		{"conflicts", fmt.Errorf("x: %w", &countmill.ConflictsError{Conflicts: []countmill.Conflict{{Position: 3, ID: "e"}}}), "POST", 422, "ids-reused", "", "increments not counted, because their ids were counted before with other deltas: 1 (first: position 3"},
+		{"conflicts", fmt.Errorf("x: %w", &countmill.ConflictsError{Conflicts: []countmill.Conflict{{Position: 3, Counter: "a", ID: "e", Delta: -5}}}), "POST", 422, "ids-reused", "", "1 increment was not counted, because another delta was counted under its id before: counter \"a\", id \"e\", delta -5, at position 3; all others"},
 		{"overloaded", fmt.Errorf("%w: secret", countmill.ErrOverloaded), "POST", 429, "overloaded", "1", "nothing of this request"},
 		{"unavailable", fmt.Errorf("%w: secret", countmill.ErrUnavailable), "POST", 503, "unavailable", "5", "nothing of this request"},
 		{"closed", fmt.Errorf("%w: secret", countmill.ErrClosed), "POST", 503, "closed", "5", "nothing of this request"},

@@ -18,6 +18,7 @@ var goodBodies = map[string]map[string]any{
 	"POST /v1/reset":                {"counter": "a"},
 	"POST /v1/sequences/next":       {"sequence": "a"},
 	"POST /v1/rules/series":         {"pattern": "a", "keep": "1m:6h,15m:400d"},
+	"POST /v1/rules/series/filled":  {"pattern": "a", "from": "2026-01-01T00:00:00Z", "to": "2026-02-01T00:00:00Z"},
 	"POST /v1/indexes":              {"name": "sites", "match": "page:{site}:*", "group": "site:{site}"},
 	"POST /v1/rules/journal":        {"pattern": "a", "keep": "400d,paged"},
 	"POST /v1/journal/erase":        {"counter": "a", "after": "0000000000000000000000000000000000000000"},

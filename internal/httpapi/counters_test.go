@@ -52,6 +52,11 @@ func (f *fakeAdmin) AddSeries(_ context.Context, pattern string, keep store.Rete
 	return f.settings, f.err
 }
 
+func (f *fakeAdmin) FillSeries(_ context.Context, pattern string, filled store.Period) (store.Settings, error) {
+	f.asked = fmt.Sprintf("fill %q %s %s", pattern, filled.From, filled.To)
+	return f.settings, f.err
+}
+
 func (f *fakeAdmin) AddJournal(_ context.Context, pattern string, keep store.JournalChange) (store.Settings, error) {
 	f.asked = fmt.Sprintf("journal %q %s", pattern, keep)
 	return f.settings, f.err

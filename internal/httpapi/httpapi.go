@@ -97,6 +97,7 @@ type Admin interface {
 	Delete(ctx context.Context, counter string) (admin.Done, error)
 	Rules(ctx context.Context) (store.Settings, error)
 	AddSeries(ctx context.Context, pattern string, keep store.Retention) (store.Settings, error)
+	FillSeries(ctx context.Context, pattern string, filled store.Period) (store.Settings, error)
 	RemoveSeries(ctx context.Context, pattern string) (store.Settings, error)
 	Indexes(ctx context.Context) (states []admin.IndexState, version int64, err error)
 	Index(ctx context.Context, name string) (admin.IndexState, error)

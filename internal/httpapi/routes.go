@@ -67,6 +67,10 @@ var (
 		empty: func() any { return new(ruleRequest) }, max: smallBody,
 		want: `{"pattern": "page:*", "keep": "1m:6h,15m:400d"}`,
 	}
+	filledBody = &body{
+		empty: func() any { return new(filledRequest) }, max: smallBody,
+		want: `{"pattern": "page:*", "from": "2026-01-01T00:00:00Z", "to": "2026-11-01T00:00:00Z"}`,
+	}
 	indexBody = &body{
 		empty: func() any { return new(indexRequest) }, max: smallBody,
 		want: `{"name": "sites", "match": "page:{site}:*", "group": "site:{site}"}`,
@@ -112,6 +116,7 @@ var routes = []route{
 	{method: http.MethodGet, path: "/v1/rules", need: whole, home: onAdmin, within: forever, answer: (*API).rules},
 	{method: http.MethodPost, path: "/v1/rules/series", need: whole, home: onAdmin, within: forever, body: ruleBody, answer: (*API).addSeriesRule},
 	{method: http.MethodDelete, path: "/v1/rules/series", need: whole, home: onAdmin, within: forever, once: []string{"pattern"}, answer: (*API).removeSeriesRule},
+	{method: http.MethodPost, path: "/v1/rules/series/filled", need: whole, home: onAdmin, within: forever, body: filledBody, answer: (*API).fillSeriesRule},
 	{method: http.MethodGet, path: "/v1/indexes", need: read, home: onAdmin, within: forever, answer: (*API).indexes},
 	{method: http.MethodPost, path: "/v1/indexes", need: change, home: onAdmin, within: forever, body: indexBody, answer: (*API).createIndex},
 	{method: http.MethodDelete, path: "/v1/indexes", need: change, home: onAdmin, within: forever, once: []string{"name"}, answer: (*API).deleteIndex},

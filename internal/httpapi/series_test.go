@@ -154,16 +154,18 @@ func TestRules(t *testing.T) {
 	began := time.Date(2026, 11, 23, 10, 2, 0, 0, time.UTC)
 	f := &fakeAdmin{settings: store.Settings{Version: 4, Rules: &store.Rules{Series: []store.SeriesRule{
 		{Pattern: "page:*", Keep: store.Retention{Minutes: 6 * time.Hour, Quarters: 400 * 24 * time.Hour}, Since: began},
-		{Pattern: "b", Keep: store.Retention{Quarters: 30 * 24 * time.Hour}, Since: began, Ended: began.Add(time.Hour)},
+		{Pattern: "b", Keep: store.Retention{Quarters: 30 * 24 * time.Hour}, Since: began, Ended: began.Add(time.Hour), Filled: store.Period{From: began.AddDate(-1, 0, 0), To: began}},
 	}, Journal: []store.JournalRule{{Pattern: "billing:*", Keep: 400 * 24 * time.Hour, Paged: true, Since: began}}}}}
 	doc := apitest.Load(t)
-	const shown = `{"version":4,"series":[{"pattern":"page:*","keep":"1m:6h,15m:400d","begin":"2026-11-23T10:02:00Z","ended":null},` +
-		`{"pattern":"b","keep":"15m:30d","begin":"2026-11-23T10:02:00Z","ended":"2026-11-23T11:02:00Z"}],` +
+	const shown = `{"version":4,"series":[{"pattern":"page:*","keep":"1m:6h,15m:400d","begin":"2026-11-23T10:02:00Z","ended":null,"filled_from":null,"filled_to":null},` +
+		`{"pattern":"b","keep":"15m:30d","begin":"2026-11-23T10:02:00Z","ended":"2026-11-23T11:02:00Z","filled_from":"2025-11-23T10:02:00Z","filled_to":"2026-11-23T10:02:00Z"}],` +
 		`"journal":[{"pattern":"billing:*","keep":"400d,paged","begin":"2026-11-23T10:02:00Z","ended":null}]}` + "\n"
 	for _, tt := range []struct{ method, target, body, asked string }{
 		{http.MethodGet, "/v1/rules", "", "rules"},
 		{http.MethodPost, "/v1/rules/series", `{"pattern":"page:*","keep":"1m:6h,15m:400d"}`, `add "page:*" 1m:6h,15m:400d`},
 		{http.MethodDelete, "/v1/rules/series?pattern=" + url.QueryEscape("page:*"), "", `remove "page:*"`},
+		{http.MethodPost, "/v1/rules/series/filled", `{"pattern":"page:*","from":"2026-01-01T01:00:00+01:00","to":"2026-02-01T00:00:00.5Z"}`,
+			`fill "page:*" 2026-01-01 00:00:00 +0000 UTC 2026-02-01 00:00:00 +0000 UTC`},
 		{http.MethodPost, "/v1/rules/journal", `{"pattern":"billing:*","keep":"400d,paged"}`, `journal "billing:*" 400d,paged`},
 		{http.MethodDelete, "/v1/rules/journal?pattern=" + url.QueryEscape("billing:*"), "", `no journal "billing:*"`},
 	} {
@@ -181,6 +183,9 @@ func TestRules(t *testing.T) {
 		{http.MethodPost, "/v1/rules/series", `{"pattern":"page:*"}`, `"field":"keep"`},
 		{http.MethodPost, "/v1/rules/series", `{"keep":"15m:30d"}`, `"field":"pattern"`},
 		{http.MethodDelete, "/v1/rules/series", "", `"field":"pattern"`},
+		{http.MethodPost, "/v1/rules/series/filled", `{"pattern":"a","from":"2026-01-01","to":"2026-02-01T00:00:00Z"}`, `"field":"from"`},
+		{http.MethodPost, "/v1/rules/series/filled", `{"pattern":"a","from":"2026-01-01T00:00:00Z"}`, `"field":"to"`},
+		{http.MethodPost, "/v1/rules/series/filled", `{"from":"2026-01-01T00:00:00Z","to":"2026-02-01T00:00:00Z"}`, `"field":"pattern"`},
 		{http.MethodPost, "/v1/rules/journal", `{"pattern":"page:*","keep":"1h"}`, `"field":"keep"`},
 		{http.MethodPost, "/v1/rules/journal", `{"pattern":"page:*"}`, `"field":"keep"`},
 		{http.MethodPost, "/v1/rules/journal", `{"keep":"30d"}`, `"field":"pattern"`},

@@ -96,6 +96,18 @@ func TestEntries(t *testing.T) {
 	}
 }
 
+// A spreadsheet runs nothing of what clients chose.
+func TestSpreadsheet(t *testing.T) {
+	t.Parallel()
+	x := Spreadsheet()
+	entries := []client.JournalEntry{{Key: "00ff", Counter: "@SUM(A1)", Delta: -7, Part: "+1", Sender: "=a"}, {Key: "01", Counter: "a;=\"b\"", Delta: 1}}
+	block, _, err := x.Block(x.Head, 0, entries)
+	const want = "key,time,'counter,delta,'part,'sender\n00ff,0001-01-01T00:00:00.000000Z,\"'@SUM(A1)\",-7,\"'+1\",\"'=a\"\n01,0001-01-01T00:00:00.000000Z,\"a;=\"\"b\"\"\",1,\"\",\"\"\n"
+	if err != nil || string(block) != want {
+		t.Errorf("got %s, %v, want %s", block, err, want)
+	}
+}
+
 // A period may begin with the first moment of all.
 func TestFromTheBeginning(t *testing.T) {
 	t.Parallel()

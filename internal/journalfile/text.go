@@ -3,6 +3,7 @@ package journalfile
 import (
 	"bytes"
 	"encoding/csv"
+	"fmt"
 	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -10,6 +11,7 @@ import (
 	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/internal/transfer"
 )
 
 // Formats are those of every program.
@@ -18,6 +20,11 @@ func Formats() []backend.JournalFormat {
 		{Name: "ndjson", Block: ndjson},
 		{Name: "csv", Head: []byte("key,time,counter,delta,part,sender\n"), Block: comma},
 	}
+}
+
+// Spreadsheet is CSV of which a spreadsheet runs no name, id or key as a formula.
+func Spreadsheet() backend.JournalFormat {
+	return backend.JournalFormat{Name: "csv --spreadsheet", Head: []byte("key,time,'counter,delta,'part,'sender\n"), Block: spreadsheet}
 }
 
 // ndjson writes entries as GET /v1/journal has them, one a line.
@@ -39,6 +46,16 @@ func ndjson(dst []byte, _ int64, entries []client.JournalEntry) (_, note []byte,
 		dst = append(dst, '}', '\n')
 	}
 	return dst, nil, err
+}
+
+// spreadsheet writes the text that clients chose in quotes: where the separator of spreadsheets is a semicolon, one in a
+// name would begin another cell.
+func spreadsheet(dst []byte, _ int64, entries []client.JournalEntry) (_, note []byte, err error) {
+	for i := range entries {
+		e := &entries[i]
+		dst = fmt.Appendf(dst, "%s,%s,%s,%d,%s,%s\n", e.Key, api.FormatTime(e.Time), transfer.Cell(e.Counter), e.Delta, transfer.Cell(e.Part), transfer.Cell(e.Sender))
+	}
+	return dst, nil, nil
 }
 
 // comma writes rows of CSV. A sender that is not known is empty.

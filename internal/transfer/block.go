@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"strconv"
 	"time"
@@ -13,12 +14,12 @@ import (
 )
 
 // Cut is the version of the rule that cuts files into blocks. A block ends before a row that would give
-// it more than maxRows rows, more than maxBytes of the file, or deltas whose magnitudes sum to more
+// it more than maxRows rows, more than maxBytes of the file's text, or deltas whose magnitudes sum to more
 // than maxSum. Cut is a part of every block's name, because another rule makes other blocks. It changes
 // only together with the rule.
-const Cut = 1
+const Cut = 2
 
-// The limits of Cut 1. A block's request has at most half the bytes that a server accepts.
+// The limits of Cut 2. A block's request has at most half the bytes that a server accepts.
 const (
 	maxRows  = 10_000
 	maxBytes = 1 << 20
@@ -33,11 +34,19 @@ type Block struct {
 	Number      int // from 0
 	First, Last int // lines
 	Rows        int // including the bad ones
-	Size        int // bytes of the file
+	Size        int // bytes of the file's text
 	// At is the beginning of the quarter hour of all rows, in an import of history; otherwise zero.
 	At   time.Time
 	Good []countmill.Increment
 	Bad  []Row
+}
+
+// lines names the lines of the block.
+func (b *Block) lines() string {
+	if b.First == b.Last {
+		return fmt.Sprintf("line %d", b.First)
+	}
+	return fmt.Sprintf("lines %d to %d", b.First, b.Last)
 }
 
 // Blocks cuts the rows of a Reader.

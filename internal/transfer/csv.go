@@ -5,58 +5,111 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
+	"time"
 
 	"github.com/countmill/countmill"
 )
 
+// separators may be between the columns of a header. They are tried in this order.
+var separators = []string{",", ";", "\t"}
+
 // columns has the positions of a row's fields in CSV; -1 for a missing one.
 type columns struct {
+	separator                string
 	n                        int
 	counter, delta, id, time int
+	// quoted: names have an apostrophe before a character that a spreadsheet takes for a formula. The header says so.
+	quoted bool
+	zone   *time.Location
 }
 
 const wantHeader = "counter and delta, perhaps id and time"
 
-// parseHeader reads the first line of a CSV file.
-func parseHeader(text string) (*columns, error) {
-	names, err := fields(text)
-	if err != nil {
-		return nil, fmt.Errorf("the header %w", err)
-	}
-	at := map[string]int{"counter": -1, "delta": -1, "id": -1, "time": -1}
-	for i, name := range names {
-		before, known := at[name]
-		switch {
-		case !known:
-			return nil, fmt.Errorf("%q is not the name of a column; the first line names them: %s", shorten(name), wantHeader)
-		case before >= 0:
-			return nil, fmt.Errorf("the header names the column %s twice", name)
+// parseHeader reads the first line of a CSV file, with the first separator that finds all columns in it. The error is
+// about the separator that makes the most of it.
+func parseHeader(text string, form *Form) (*columns, error) {
+	var wrong error
+	most := 0
+	for _, separator := range separators {
+		names, err := fields(text, separator)
+		if err != nil {
+			return nil, fmt.Errorf("the header %w", err)
 		}
-		at[name] = i
+		c, err := form.columns(names)
+		if err == nil {
+			c.separator, c.zone = separator, form.zone()
+			return c, nil
+		}
+		if len(names) > most {
+			wrong, most = err, len(names)
+		}
 	}
-	if at["counter"] < 0 || at["delta"] < 0 {
-		return nil, fmt.Errorf("the header must name the columns %s, got %q", wantHeader, shorten(text))
+	return nil, wrong
+}
+
+// columns finds the columns of a header. Without --columns it must have no other ones.
+func (f *Form) columns(names []string) (*columns, error) {
+	at := make(map[string]int)
+	for _, field := range csvFields {
+		column := field
+		if at[field] = -1; f.Columns != nil {
+			if column = f.Columns[field]; column == "" {
+				continue
+			}
+		}
+		for i, name := range names {
+			if !sameColumn(name, column) && (field != "counter" || !sameColumn(name, spreadsheetQuote+column)) {
+				continue
+			}
+			if at[field] >= 0 {
+				return nil, fmt.Errorf("the header names the column %s twice", column)
+			}
+			at[field] = i
+		}
+		if at[field] < 0 && f.Columns != nil {
+			return nil, fmt.Errorf("the header has no column %q, got %s", column, shorten(fmt.Sprintf("%q", names)))
+		}
 	}
-	return &columns{len(names), at["counter"], at["delta"], at["id"], at["time"]}, nil
+	if f.Columns == nil {
+		for i, name := range names {
+			if !slices.Contains([]int{at["counter"], at["delta"], at["id"], at["time"]}, i) {
+				return nil, fmt.Errorf("%q is not the name of a column; the first line names them: %s. --columns counter=NAME,delta=NAME takes them from columns with other names", shorten(name), wantHeader)
+			}
+		}
+		if at["counter"] < 0 || at["delta"] < 0 {
+			return nil, fmt.Errorf("the header must name the columns %s, got %s", wantHeader, shorten(fmt.Sprintf("%q", names)))
+		}
+	}
+	return &columns{n: len(names), counter: at["counter"], delta: at["delta"], id: at["id"], time: at["time"],
+		quoted: strings.HasPrefix(names[at["counter"]], spreadsheetQuote)}, nil
+}
+
+// sameColumn compares without regard to case, and to spaces around a name.
+func sameColumn(name, column string) bool {
+	return strings.EqualFold(strings.TrimSpace(name), column)
 }
 
 // increment reads a line of CSV.
 func (c *columns) increment(text string) (inc countmill.Increment, err error) {
-	row, err := fields(text)
+	row, err := fields(text, c.separator)
 	if err != nil {
 		return inc, err
 	}
 	if len(row) != c.n {
 		return inc, fmt.Errorf("has %d fields, the header has %d", len(row), c.n)
 	}
-	inc.Counter = row[c.counter]
-	if err := countmill.CheckCounter(inc.Counter); err != nil {
-		return inc, err
+	inc = countmill.Increment{Counter: row[c.counter], Delta: 1}
+	if c.quoted {
+		inc.Counter = strings.TrimPrefix(inc.Counter, spreadsheetQuote)
 	}
-	if inc.Delta, err = parseDelta(row[c.delta]); err != nil {
-		return inc, err
+	if inc.Counter == "" {
+		return inc, countmill.CheckCounter("")
+	}
+	if c.delta >= 0 {
+		if inc.Delta, err = parseDelta(row[c.delta]); err != nil {
+			return inc, err
+		}
 	}
 	if c.id >= 0 && row[c.id] != "" {
 		inc.ID = row[c.id]
@@ -65,35 +118,19 @@ func (c *columns) increment(text string) (inc countmill.Increment, err error) {
 		}
 	}
 	if c.time >= 0 && row[c.time] != "" {
-		// The JSON reader decides whether a time is valid.
-		timed, err := decode([]byte(`{"counter":"x","time":` + strconv.Quote(row[c.time]) + `}`))
-		if err != nil {
-			return inc, &countmill.FieldError{Field: "time", Problem: "is not a time", Limit: "as in RFC 3339, such as 2006-01-02T15:04:05Z"}
-		}
-		inc.Time = timed.Time
+		inc.Time, err = parseTime(row[c.time], c.zone)
 	}
-	return inc, nil
-}
-
-// parseDelta reads -?[0-9]+.
-func parseDelta(text string) (int64, error) {
-	delta, err := strconv.ParseInt(text, 10, 64)
-	switch {
-	case errors.Is(err, strconv.ErrRange):
-		delta = countmill.MaxDelta + 1 // out of range, which the check reports
-	case err != nil || text[0] == '+':
-		return 0, &countmill.FieldError{Field: "delta", Problem: fmt.Sprintf("%q is not an integer", shorten(text)), Limit: "-9007199254740991 to 9007199254740991, not 0"}
-	}
-	return delta, countmill.CheckDelta(delta)
+	return inc, err
 }
 
 // fields splits one line.
-func fields(text string) ([]string, error) {
+func fields(text, separator string) ([]string, error) {
 	if !strings.Contains(text, `"`) {
-		return strings.Split(text, ","), nil
+		return strings.Split(text, separator), nil
 	}
 	r := csv.NewReader(strings.NewReader(text))
 	r.FieldsPerRecord = -1
+	r.Comma = rune(separator[0])
 	row, err := r.Read()
 	var syntax *csv.ParseError
 	if errors.As(err, &syntax) {

@@ -15,7 +15,7 @@ import (
 
 func cut(t *testing.T, text string, began time.Time) []*Block {
 	t.Helper()
-	r, err := NewReader(strings.NewReader(text), NDJSON, Within(began, window))
+	r, err := NewReader(strings.NewReader(text), Form{Format: NDJSON}, Within(began, window))
 	if err != nil {
 		t.Fatal(err)
 	}

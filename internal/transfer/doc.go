@@ -9,12 +9,16 @@
 //
 // NDJSON has the format of POST /v1/increments, and is checked by the same code. CSV begins with a line
 // that names its columns: counter and delta, and perhaps id and time, in any order. An empty id or time
-// means none. A delta is an integer as in JSON.
+// means none. A [Form] says what other columns mean, or how a line of an access log becomes a counter.
+//
+// Compression, encoding, the separator, and the forms of deltas and times are recognised by tables. A value
+// in none of them, or with two meanings, is an error. The increment of a row is a function of the file and
+// its Form.
 //
 // # Blocks
 //
-// A block's name is the file's hash and the block's number. Whenever somebody sends it again, after a
-// crash or a year, the same rows must be sent under that name. So the bytes of the file alone decide
+// A block's name is the file's hash, its Form's, and the block's number. Whenever somebody sends it again, after a
+// crash or a year, the same rows must be sent under that name. So the text of the file and its Form alone decide
 // where a block ends. Settings, the clock and bad rows have no influence. [Cut] is the version of the
 // rule, and TestCutIsFrozen checks it.
 package transfer

@@ -4,31 +4,40 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
 // A Format is the format of a file.
 type Format string
 
-// The formats.
+// The formats. CLF is an access log in the common or combined format of web servers.
 const (
 	CSV    Format = "csv"
 	NDJSON Format = "ndjson"
+	CLF    Format = "clf"
 )
 
-// FormatOf returns the format called name, or if name is empty the format of the file's ending.
+// formats have the endings by which they are recognised.
+var formats = []struct {
+	format  Format
+	endings []string
+}{
+	{CSV, []string{".csv", ".tsv"}},
+	{NDJSON, []string{".ndjson", ".jsonl"}},
+	{CLF, nil},
+}
+
+// FormatOf returns the format called name, or if name is empty the format of the file's ending, before .gz.
 func FormatOf(name, file string) (Format, error) {
-	switch format := Format(name); {
-	case format == CSV || format == NDJSON:
-		return format, nil
-	case name != "":
-		return "", fmt.Errorf("must be csv or ndjson, got %q", name)
+	ending := path.Ext(strings.TrimSuffix(strings.ToLower(filepath.ToSlash(file)), ".gz"))
+	for _, f := range formats {
+		if name == string(f.format) || name == "" && slices.Contains(f.endings, ending) {
+			return f.format, nil
+		}
 	}
-	switch strings.ToLower(path.Ext(filepath.ToSlash(file))) {
-	case ".csv":
-		return CSV, nil
-	case ".ndjson", ".jsonl":
-		return NDJSON, nil
+	if name != "" {
+		return "", fmt.Errorf("must be csv, ndjson or clf, got %q", name)
 	}
-	return "", fmt.Errorf("choose csv or ndjson: the name %q does not end in .csv, .ndjson or .jsonl", file)
+	return "", fmt.Errorf("choose csv, ndjson or clf: the name %q does not end in .csv, .tsv, .ndjson or .jsonl, nor in one of these and .gz", file)
 }

@@ -3,6 +3,9 @@ package transfer
 import (
 	"context"
 	"fmt"
+	"io"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/countmill/countmill"
@@ -12,20 +15,21 @@ import (
 // A history is the rules that decide which counters have series.
 type history struct {
 	rules store.Rules
-	begin time.Time // of the newest rule in use
-	of    string    // its pattern
+	used  map[string]store.Period // the patterns of the rules in use, with their filled periods
+	begin time.Time               // of the newest of them
+	of    string                  // its pattern
 }
 
 // askRules asks for the rules of the database, if they matter.
 func (im *importer) askRules(ctx context.Context) error {
-	if !im.History {
+	if !im.Form.Series {
 		return nil
 	}
 	rules, err := im.Client.Rules(ctx)
 	if err != nil {
 		return fmt.Errorf("rules for series: %w; nothing was counted", err)
 	}
-	im.history = &history{}
+	im.history = &history{used: make(map[string]store.Period)}
 	for _, r := range rules.Series {
 		if r.Ended != nil {
 			continue
@@ -34,7 +38,11 @@ func (im *importer) askRules(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("rules for series: %q: %w; nothing was counted", r.Pattern, err)
 		}
-		im.history.rules.Series = append(im.history.rules.Series, store.SeriesRule{Pattern: r.Pattern, Keep: keep, Since: r.Begin})
+		rule := store.SeriesRule{Pattern: r.Pattern, Keep: keep, Since: r.Begin}
+		if r.FilledFrom != nil && r.FilledTo != nil {
+			rule.Filled = store.Period{From: *r.FilledFrom, To: *r.FilledTo}
+		}
+		im.history.rules.Series = append(im.history.rules.Series, rule)
 	}
 	return nil
 }
@@ -81,10 +89,50 @@ func (h *history) note(b *Block) error {
 	for _, inc := range b.Good {
 		r := h.rules.SeriesOf(inc.Counter)
 		if r == nil {
-			return fmt.Errorf("lines %d to %d: no rule keeps a series of %q: add one with countmill rule add series", b.First, b.Last, inc.Counter)
+			return fmt.Errorf("%s: no rule keeps a series of %q: countmill rule add series %s adds one", b.lines(), inc.Counter, store.SuggestRule(inc.Counter))
 		}
+		h.used[r.Pattern] = r.Filled
 		if r.Since.After(h.begin) {
 			h.begin, h.of = r.Since, r.Pattern
+		}
+	}
+	return nil
+}
+
+// join makes the period that the import completes of those of the rules and p. It returns an error if a rule would have two
+// periods, with a time between them.
+func (h *history) join(p store.Period) error {
+	if h == nil || p == (store.Period{}) {
+		return nil
+	}
+	for pattern, old := range h.used {
+		joined := p
+		if old != (store.Period{}) {
+			if old.To.Before(p.From) || p.To.Before(old.From) {
+				return fmt.Errorf("the rule for %q has a complete period already, from %s to %s, and it does not touch that of --complete: import the time between first",
+					pattern, old.From.UTC().Format(time.RFC3339), old.To.UTC().Format(time.RFC3339))
+			}
+			if old.From.Before(joined.From) {
+				joined.From = old.From
+			}
+			if old.To.After(joined.To) {
+				joined.To = old.To
+			}
+		}
+		h.used[pattern] = joined
+	}
+	return nil
+}
+
+// fill stores the periods with their rules, after all rows are counted.
+func (im *importer) fill(ctx context.Context) error {
+	if im.history == nil || im.Complete == (store.Period{}) {
+		return nil
+	}
+	for _, pattern := range slices.Sorted(maps.Keys(im.history.used)) {
+		p := im.history.used[pattern]
+		if _, err := im.Client.FillSeries(ctx, pattern, p.From, p.To); err != nil {
+			return fmt.Errorf("%s: all rows are counted, but the period of --complete is not stored with the rule for %q: %w; run it again", im.Name, pattern, err)
 		}
 	}
 	return nil
@@ -95,7 +143,7 @@ const longestWait = 5 * time.Minute
 
 // wait waits until every process knows the rules in use: increments that are folded without a rule are in no
 // series.
-func (h *history) wait(ctx context.Context, start StartProgress) error {
+func (h *history) wait(ctx context.Context, say io.Writer) error {
 	if h == nil {
 		return nil
 	}
@@ -107,9 +155,7 @@ func (h *history) wait(ctx context.Context, start StartProgress) error {
 	if left > longestWait {
 		return fmt.Errorf("%s: repeat then", why)
 	}
-	p := start("waiting", "rules", 0)
-	defer p.Stop()
-	p.Wait(why)
+	fmt.Fprintf(say, "countmill: waiting: %s\n", why)
 	select {
 	case <-time.After(left):
 		return nil

@@ -65,7 +65,7 @@ func TestImportAgain(t *testing.T) {
 	t.Parallel()
 	cl, keys := newServer(t)
 	path := rowsFile(t, "counter,delta\na,1\nb,2\n")
-	im := Import{Client: cl, Timeout: time.Minute, Window: time.Hour, Name: path, Format: CSV, Stderr: io.Discard, Progress: noProgress}
+	im := Import{Client: cl, Timeout: time.Minute, Window: time.Hour, Name: path, Form: Form{Format: CSV}, Stderr: io.Discard, Progress: noProgress}
 	if _, err := ImportedAll(path); err == nil {
 		t.Error("a file that was never imported was imported to its end")
 	}
@@ -92,7 +92,7 @@ func TestImportRefuses(t *testing.T) {
 	t.Parallel()
 	cl, keys := newServer(t)
 	path := rowsFile(t, "counter,delta\na,1\nb,0\n")
-	im := Import{Client: cl, Timeout: time.Minute, Window: time.Hour, Name: path, Format: CSV, Stderr: io.Discard, Progress: noProgress}
+	im := Import{Client: cl, Timeout: time.Minute, Window: time.Hour, Name: path, Form: Form{Format: CSV}, Stderr: io.Discard, Progress: noProgress}
 	if _, err := im.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "line 3: delta is 0") {
 		t.Errorf("a bad row: got %v, want its line", err)
 	}
@@ -156,7 +156,7 @@ func TestImportHistory(t *testing.T) {
 		body, _ := io.ReadAll(r.Body)
 		mu.Lock()
 		defer mu.Unlock()
-		asked = append(asked, fmt.Sprintf("%s %.9s %d rows, %d timed", r.URL.Query().Get("at"), r.Header.Get("Idempotency-Key")+"-without", strings.Count(string(body), "\n"), strings.Count(string(body), `"time"`)))
+		asked = append(asked, fmt.Sprintf("%s %.8s %d rows, %d timed", r.URL.Query().Get("at"), r.Header.Get("Idempotency-Key")+"-without", strings.Count(string(body), "\n"), strings.Count(string(body), `"time"`)))
 		w.WriteHeader(http.StatusAccepted)
 		fmt.Fprintf(w, `{"accepted":%d}`, strings.Count(string(body), "\n"))
 	}))
@@ -169,8 +169,9 @@ func TestImportHistory(t *testing.T) {
 	row := func(counter, id string, after time.Duration) string {
 		return fmt.Sprintf("%s,1,%s,%s\n", counter, id, day.Add(after).Format(time.RFC3339))
 	}
+	var stderr strings.Builder
 	run := func(history bool, path string) error {
-		im := Import{Client: cl, Timeout: time.Minute, Window: time.Hour, Name: path, Format: CSV, History: history, Stderr: io.Discard, Progress: noProgress}
+		im := Import{Client: cl, Timeout: time.Minute, Window: time.Hour, Name: path, Form: Form{Format: CSV, Series: history}, Stderr: &stderr, Progress: noProgress}
 		_, err := im.Run(t.Context())
 		return err
 	}
@@ -182,10 +183,10 @@ func TestImportHistory(t *testing.T) {
 	}
 	slices.Sort(asked) // blocks are sent at the same time
 	first, second := day.Format(time.RFC3339), day.Add(15*time.Minute).Format(time.RFC3339)
-	if want := []string{first + " history-1 2 rows, 1 timed", second + " -without 1 rows, 1 timed", second + " history-1 1 rows, 1 timed"}; !slices.Equal(asked, want) {
+	if want := []string{first + " import-2 2 rows, 1 timed", second + " -without 1 rows, 1 timed", second + " import-2 1 rows, 1 timed"}; !slices.Equal(asked, want) {
 		t.Errorf("got requests %q, want %q", asked, want)
 	}
-	if err := run(false, path); err == nil || !strings.Contains(err.Error(), "began with --series") {
+	if err := run(false, path); err == nil || !strings.Contains(err.Error(), `began with --format csv --series, and not with --format csv (`) {
 		t.Errorf("again without --series: got %v", err)
 	}
 	asked = nil
@@ -210,7 +211,11 @@ func TestImportHistory(t *testing.T) {
 		t.Errorf("sent %q, want nothing", asked)
 	}
 	begin = time.Now().Add(2 * time.Second)
+	stderr.Reset()
 	if err := run(true, rowsFile(t, header+row("page:a", "", 0))); err != nil || time.Now().Before(begin.Truncate(time.Second)) {
 		t.Errorf("a rule of the next second: got %v %s before it holds", err, time.Until(begin))
+	}
+	if text := stderr.String(); text != "" && text != fmt.Sprintf("countmill: waiting: the rule for \"page:*\" holds from %s on\n", begin.UTC().Format(time.RFC3339)) {
+		t.Errorf("got %q, want the reason to wait, once", text)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/countmill/countmill/client"
+	"github.com/countmill/countmill/store"
 )
 
 const (
@@ -33,16 +34,20 @@ type Import struct {
 	Timeout time.Duration // of a block, repeats included
 	Window  time.Duration // the server's deduplication window
 	Name    string        // of the file; - for Stdin
-	Format  Format
+	Form    Form
 	Rejects string // file for bad rows; empty: a bad row refuses the file
 	State   string // file that remembers the import. Default: the name with StateSuffix, none for Stdin.
-	// History lets each row count in series at its own time, which may be older than Window.
-	History bool
+	// Complete is a period of which the file has every increment of every counter of its rules; zero if nobody knows. The
+	// rules remember it, so that its rows in series are not partial.
+	Complete store.Period
 	// SameCaller says that the token is of the caller who began the import.
 	SameCaller bool
 
+	// DryRun gets the increments that would be counted, as NDJSON, and then none is. Nil: they are counted.
+	DryRun io.Writer
+
 	Stdin    io.Reader
-	Stderr   io.Writer // for the first bad rows
+	Stderr   io.Writer // for the first bad rows, and the reason to wait
 	Progress StartProgress
 }
 
@@ -83,12 +88,13 @@ type importer struct {
 
 	file  *os.File
 	size  int64
+	text  int64 // the size of the text in the file; 0 if it is not known before it is read
 	state importState
 	fresh bool // this is the first import of the file
 	rows  int64
 	done  Imported
 
-	history *history // nil without History
+	history *history // nil without Form.Series
 
 	mu sync.Mutex // for the conflicts in done, while blocks are sent
 
@@ -109,6 +115,9 @@ func (im *importer) run(ctx context.Context) (*Imported, error) {
 		return nil, err
 	}
 	im.size = info.Size() // a file that grows is imported as it is now
+	if text, err := openText(io.NewSectionReader(im.file, 0, im.size)); err == nil && text.plain {
+		im.text = im.size
+	}
 	if im.State == "" && !spooled {
 		im.State = im.Name + StateSuffix
 	}
@@ -118,7 +127,13 @@ func (im *importer) run(ctx context.Context) (*Imported, error) {
 	if err := im.check(ctx); err != nil {
 		return nil, err
 	}
-	if err := im.history.wait(ctx, im.Progress); err != nil {
+	if im.DryRun != nil {
+		return &im.done, im.show(ctx)
+	}
+	if err := im.history.join(im.Complete); err != nil {
+		return nil, fmt.Errorf("%s: %w; nothing was counted", im.Name, err)
+	}
+	if err := im.history.wait(ctx, im.Stderr); err != nil {
 		return nil, fmt.Errorf("%s: %w; nothing was counted", im.Name, err)
 	}
 	if err := im.remember(); err != nil {
@@ -128,6 +143,9 @@ func (im *importer) run(ctx context.Context) (*Imported, error) {
 		return nil, im.stopped(ctx, err)
 	}
 	im.done.Accepted = im.accepted.Load()
+	if err := im.fill(ctx); err != nil {
+		return nil, err
+	}
 	return &im.done, im.finish()
 }
 
@@ -142,24 +160,19 @@ func (im *importer) begin() error {
 	if im.state.Cut != Cut {
 		return fmt.Errorf("%s is of another version of countmill, which cuts files in another way: finish the import with that one", im.State)
 	}
+	form := im.Form.String()
 	if im.fresh {
-		im.state.History = im.History
+		im.state.Form = form
 	}
-	if im.state.History != im.History {
-		return fmt.Errorf("the import of %s began %s (%s): rows could count twice, so nothing was counted now", im.Name, withOrWithout(im.state.History), im.State)
+	if im.state.Form != form {
+		return fmt.Errorf("the import of %s began with %s, and not with %s (%s): rows could count twice, so nothing was counted now. "+
+			"To count other columns of the file as well, name another --state", im.Name, im.state.Form, form, im.State)
 	}
 	if age := now.Sub(im.state.Began); age > im.Window {
 		return fmt.Errorf("the import of %s began %s, longer ago than the server remembers (--dedup-window %s), and %s (%s): nothing was counted now. "+
 			"Remove that file only if all rows are to count again", im.Name, im.state.Began.Format(time.RFC3339), im.Window, im.state.ending(), im.State)
 	}
 	return nil
-}
-
-func withOrWithout(history bool) string {
-	if history {
-		return "with --series"
-	}
-	return "without --series"
 }
 
 // check reads the whole file before anything is counted.
@@ -171,7 +184,7 @@ func (im *importer) check(ctx context.Context) error {
 	if err := im.askRules(ctx); err != nil {
 		return errors.Join(err, rejects.close())
 	}
-	im.progress = im.Progress("checking", "rows", im.size)
+	im.progress = im.Progress("checking", "rows", im.text)
 	im.rows = 0
 	sum, bad, err := im.checkRows(ctx, rejects)
 	im.progress.Stop()
@@ -225,14 +238,14 @@ func (im *importer) each(ctx context.Context, do func(*Block) error, sum *string
 	}
 	hash := sha256.New()
 	check := Within(im.state.Began, im.Window)
-	if im.History {
+	if im.Form.Series {
 		check = im.history.past(im.state.Began)
 	}
-	reader, err := NewReader(io.TeeReader(io.LimitReader(im.file, im.size), hash), im.Format, check)
+	reader, err := NewReader(io.TeeReader(io.LimitReader(im.file, im.size), hash), im.Form, check)
 	if err != nil {
 		return err
 	}
-	blocks := NewBlocks(reader, im.History)
+	blocks := NewBlocks(reader, im.Form.Series)
 	for {
 		b, err := blocks.Next()
 		if errors.Is(err, io.EOF) {
@@ -253,6 +266,23 @@ func (im *importer) each(ctx context.Context, do func(*Block) error, sum *string
 
 // ErrInterrupted is matched by the error of a transfer whose context ended.
 var ErrInterrupted = errors.New("interrupted")
+
+// show writes the increments of all blocks.
+func (im *importer) show(ctx context.Context) error {
+	var sum string
+	return im.each(ctx, func(b *Block) error {
+		var rows []byte
+		for _, inc := range b.Good {
+			if !b.At.IsZero() {
+				inc.Time = b.At
+			}
+			rows = appendRow(rows, inc)
+			im.done.Accepted++
+		}
+		_, err := im.DryRun.Write(rows)
+		return err
+	}, &sum)
+}
 
 // remember writes down when the import began, before anything is counted.
 func (im *importer) remember() error {
@@ -283,7 +313,7 @@ func (im *importer) finish() error {
 
 // send sends all blocks, some at a time.
 func (im *importer) send(ctx context.Context) error {
-	im.progress = im.Progress("importing", "rows", im.size)
+	im.progress = im.Progress("importing", "rows", im.text)
 	defer im.progress.Stop()
 	g, ctx := errgroup.WithContext(ctx)
 	blocks := make(chan *Block)

@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,7 +16,7 @@ import (
 
 // sendBlock returns when all good rows of a block are accepted.
 func (im *importer) sendBlock(ctx context.Context, b *Block) error {
-	key := fmt.Sprintf("%s-%d:%s:%d", im.kind(), Cut, im.done.SHA256, b.Number)
+	key := im.key(b.Number)
 	body, n := b.Keyed(im.state.Began)
 	if err := im.sendRows(ctx, b, key, body, n); err != nil {
 		return err
@@ -28,12 +29,11 @@ func (im *importer) sendBlock(ctx context.Context, b *Block) error {
 	return nil
 }
 
-// kind is a part of each key: the two kinds of import cut a file into different blocks.
-func (im *importer) kind() string {
-	if im.History {
-		return "history"
-	}
-	return "import"
+// key names the block for ever: it is of the file's bytes and form. The hash of the form keeps two imports of one file
+// apart which count different columns, or cut it differently.
+func (im *importer) key(number int) string {
+	form := sha256.Sum256([]byte(im.state.Form))
+	return fmt.Sprintf("import-%d:%s:%x:%d", Cut, im.done.SHA256, form[:8], number)
 }
 
 // sendRows sends one request, and the same request again while that may help.
@@ -67,9 +67,9 @@ func (im *importer) sendRows(ctx context.Context, b *Block, key string, body []b
 		im.maybe.Store(true)
 	}
 	if unknown || errors.Is(err, countmill.ErrUnavailable) || errors.Is(err, countmill.ErrOverloaded) {
-		return fmt.Errorf("the request of lines %d to %d was not accepted within --timeout %s: %w", b.First, b.Last, im.Timeout, err)
+		return fmt.Errorf("the request of %s was not accepted within --timeout %s: %w", b.lines(), im.Timeout, err)
 	}
-	return fmt.Errorf("the request of lines %d to %d was refused: %w", b.First, b.Last, err)
+	return fmt.Errorf("the request of %s was refused: %w", b.lines(), err)
 }
 
 // dropReused notes the rows of a block that were not counted, because other deltas were counted under

@@ -21,7 +21,7 @@ const StateSuffix = ".countmill-import"
 // say, as it may have been restored from a backup, or be another one.
 type importState struct {
 	Cut      int       `json:"cut"`
-	History  bool      `json:"history,omitempty"`
+	Form     string    `json:"form"`
 	SHA256   string    `json:"sha256"`
 	Began    time.Time `json:"began"`
 	Token    string    `json:"token,omitempty"`   // the hash of whose; empty for none

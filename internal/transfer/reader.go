@@ -3,11 +3,14 @@ package transfer
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"math"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/wire"
@@ -28,10 +31,17 @@ type Row struct {
 
 // A Reader reads the rows of a file, one by one.
 type Reader struct {
-	lines   *bufio.Reader
-	columns *columns // of CSV; nil for NDJSON
-	line    int
-	check   CheckRow
+	lines *bufio.Reader
+	text  *text
+	form  Form
+	rows  decoder
+	line  int
+	check CheckRow
+}
+
+// A decoder reads rows of one format.
+type decoder interface {
+	increment(line string) (countmill.Increment, error)
 }
 
 // A CheckRow returns why a readable row cannot be counted, nil if it can. A row without a time has the zero time.
@@ -43,27 +53,50 @@ func Within(began time.Time, window time.Duration) CheckRow {
 		if inc.Time.IsZero() {
 			return nil
 		}
-		return countmill.CheckTime(inc.Time, began, window)
+		err := countmill.CheckTime(inc.Time, began, window)
+		if err != nil && inc.Time.Before(began) {
+			err = fmt.Errorf("%w: --series counts rows at their own times, and rows without times count now", err)
+		}
+		return err
 	}
 }
 
 // NewReader reads r. CSV must have a header. A row that check refuses is bad.
-func NewReader(r io.Reader, format Format, check CheckRow) (*Reader, error) {
-	d := &Reader{lines: bufio.NewReaderSize(r, maxLine), check: check}
-	if format != CSV {
-		return d, nil
-	}
-	text, _, err := d.next()
-	if errors.Is(err, io.EOF) {
-		return nil, errors.New("it is empty: a CSV file begins with a line such as counter,delta")
-	}
+func NewReader(r io.Reader, form Form, check CheckRow) (*Reader, error) {
+	text, err := openText(r)
 	if err != nil {
 		return nil, err
 	}
-	if d.columns, err = parseHeader(string(text)); err != nil {
-		return nil, fmt.Errorf("line %d: %w", d.line, err)
+	d := &Reader{lines: bufio.NewReaderSize(text, maxLine), text: text, form: form, check: check}
+	switch form.Format {
+	case CSV:
+		d.rows, err = d.header()
+	case CLF:
+		d.rows = &accessLog{form.Counter, form.Series}
+	default:
+		d.rows = ndjson{}
 	}
-	return d, nil
+	return d, err
+}
+
+// header reads the header of CSV. Lines of comments may come before it.
+func (d *Reader) header() (*columns, error) {
+	for {
+		line, _, err := d.next()
+		if errors.Is(err, io.EOF) {
+			return nil, errors.New("it is empty: a CSV file begins with a line such as counter,delta")
+		}
+		if err != nil {
+			return nil, err
+		}
+		if text := string(line); text != "#" && !strings.HasPrefix(text, "# ") {
+			c, err := parseHeader(text, &d.form)
+			if err != nil {
+				return nil, fmt.Errorf("line %d: %w", d.line, err)
+			}
+			return c, nil
+		}
+	}
 }
 
 // Next returns the next row, and io.EOF after the last. A bad row is not an error of Next: see Row.Err.
@@ -77,13 +110,13 @@ func (d *Reader) Next() (Row, error) {
 		row.Err = fmt.Errorf("is longer than a row can be (limit: %d bytes)", maxLine)
 		return row, nil
 	}
-	if d.columns != nil {
-		row.Inc, row.Err = d.columns.increment(row.Text)
-	} else {
-		row.Inc, row.Err = decode(text)
+	if d.text.utf16 && strings.ContainsRune(row.Text, utf8.RuneError) {
+		row.Err = errors.New("has characters that are not valid UTF-16")
+		return row, nil
 	}
-	if row.Err == nil {
-		row.Err = d.check(row.Inc)
+	if row.Inc, row.Err = d.rows.increment(row.Text); row.Err == nil {
+		row.Inc.Counter = d.form.Prefix + row.Inc.Counter
+		row.Err = cmp.Or(countmill.CheckCounter(row.Inc.Counter), d.check(row.Inc))
 	}
 	return row, nil
 }
@@ -118,6 +151,11 @@ func (d *Reader) next() (text []byte, size int, err error) {
 // farAhead is the latest readable time. Whether a row is good must not depend on the clock, except
 // for its age, which Next checks.
 var farAhead = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// ndjson reads objects as the server does.
+type ndjson struct{}
+
+func (ndjson) increment(line string) (countmill.Increment, error) { return decode([]byte(line)) }
 
 // decode reads one JSON object as the server does.
 func decode(text []byte) (countmill.Increment, error) {

@@ -21,7 +21,7 @@ var (
 
 func newReader(t *testing.T, text string, format Format) *Reader {
 	t.Helper()
-	r, err := NewReader(strings.NewReader(text), format, Within(began, window))
+	r, err := NewReader(strings.NewReader(text), Form{Format: format}, Within(began, window))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,17 +100,28 @@ func TestBadRows(t *testing.T) {
 		{CSV, "a\x00,1,,", "control character"},
 		{CSV, "a\xff,1,,", "not valid UTF-8"},
 		{CSV, "a,,,", `delta "" is not an integer`},
-		{CSV, "a,+1,,", "is not an integer"},
-		{CSV, "a,1.0,,", "is not an integer"},
+		{CSV, "a,++1,,", "is not an integer"},
+		{CSV, "a,1.5,,", "is not an integer"},
+		{CSV, "a,0x1,,", `delta "0x1" is not an integer`},
+		{CSV, "a,1e3,,", "is not an integer"},
+		{CSV, "a,0.0,,", "delta is 0"},
+		{CSV, `a,"1,234",,`, `delta "1,234" is ambiguous: it has a separator of thousands or of a fraction (limit: -9007199254740991 to 9007199254740991, not 0, without separators)`},
+		{CSV, "a,1.000,,", "is ambiguous"},
+		{CSV, "a,1 234,,", "is ambiguous"},
+		{CSV, "a,1\u202f234.0,,", "is ambiguous"},
+		{CSV, `a,"5,0",,`, "is ambiguous"},
 		{CSV, "a, 1,,", "is not an integer"},
 		{CSV, "a,0,,", "delta is 0"},
 		{CSV, "a,9007199254740992,,", "out of range"},
 		{CSV, "a,-99999999999999999999,,", "out of range"},
 		{CSV, "a,1," + strings.Repeat("i", 129) + ",", "id is too long"},
-		{CSV, "a,1,,yesterday", "time is not a time"},
-		{CSV, "a,1,,2026-01-10T1:00:00Z", "time is not a time"},
-		{CSV, "a,1,,2026-01-02T11:59:59Z", "time is beyond the deduplication window"},
+		{CSV, "a,1,,yesterday", "is not a time (limit: a time such as"},
+		{CSV, "a,1,,2026-01-10T1:00:00Z", "is not a time (limit: a time such as"},
+		{CSV, "a,1,,2026-01-02T11:59:59Z", "(limit: at most 192h0m0s ago): --series counts rows at their own times, and rows without times count now"},
 		{CSV, "a,1,,2026-01-10T12:05:01Z", "time is in the future"},
+		{CSV, "a,1,,10/01/2026", `time "10/01/2026" is ambiguous: nothing says which is the day, and which the month`},
+		{CSV, "a,1,,01.10.26", "is ambiguous"},
+		{CSV, "a,1,,202601091", "is not a time"}, // too few digits for seconds since 1970
 		{CSV, `a"b,1,,`, "is not valid CSV"},
 		{CSV, `"a,1,,`, "is not valid CSV"},
 		{CSV, long, "longer than a row can be"},
@@ -152,7 +163,7 @@ func TestBadHeaders(t *testing.T) {
 		"\"counter,delta\n":      "the header is not valid CSV",
 		long(100) + ",delta\n":   "...",
 	} {
-		_, err := NewReader(strings.NewReader(text), CSV, Within(began, window))
+		_, err := NewReader(strings.NewReader(text), Form{Format: CSV}, Within(began, window))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got error %v, want %q", text, err, want)
 		}
@@ -164,7 +175,7 @@ func long(n int) string { return strings.Repeat("x", n) }
 func TestReadErrorIsNoEnd(t *testing.T) {
 	t.Parallel()
 	away := errors.New("the disk is unavailable")
-	r, err := NewReader(io.MultiReader(strings.NewReader("counter,delta\na,1\nb,"), failing{away}), CSV, Within(began, window))
+	r, err := NewReader(io.MultiReader(strings.NewReader("counter,delta\na,1\nb,"), failing{away}), Form{Format: CSV}, Within(began, window))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,6 +193,7 @@ func TestFormatOf(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ name, file, want string }{
 		{"", "a.csv", "csv"}, {"", "A.CSV", "csv"}, {"", "dir.csv/a.ndjson", "ndjson"}, {"", "a.jsonl", "ndjson"},
+		{"", "a.csv.gz", "csv"}, {"", "A.NDJSON.GZ", "ndjson"}, {"", "a.tsv", "csv"}, {"clf", "access.log", "clf"}, {"", "a.gz", ""}, {"", "csv", ""},
 		{"csv", "a.ndjson", "csv"}, {"ndjson", "-", "ndjson"},
 		{"", "-", ""}, {"", "a.txt", ""}, {"xml", "a.csv", ""}, {"CSV", "a", ""},
 	} {

@@ -34,6 +34,12 @@ func testRulesChange(t *testing.T, su *suite) {
 	if again := addRule(t, s, "a*", keep); again.Version != set.Version {
 		t.Errorf("the same rule again is version %d, want %d", again.Version, set.Version)
 	}
+	filled, err := s.ChangeRules(t.Context(), store.RuleChange{Pattern: "a*", Filled: store.Period{From: rule.Since.Add(-day), To: rule.Since.Add(-time.Hour)}})
+	if err != nil || filled.Version != set.Version+1 || !filled.Rules.SeriesOf("a").Filled.To.Equal(rule.Since.Add(-time.Hour)) {
+		t.Errorf("the rule was filled: got %+v, %v", filled, err)
+	}
+	wantRules(t, "after it was filled", s, filled)
+	set = filled
 	ended, err := s.ChangeRules(t.Context(), store.RuleChange{Pattern: "a*", Remove: true})
 	if err != nil || ended.Version != set.Version+1 || ended.Rules.SeriesOf("a") != nil || ended.Rules.LastSeriesOf("a") == nil {
 		t.Errorf("the rule was removed: got %+v, %v", ended, err)

@@ -188,7 +188,7 @@ func addSnapshot(path string, sums map[string]int64) error {
 		return err
 	}
 	defer f.Close()
-	r, err := transfer.NewReader(f, transfer.NDJSON, transfer.Within(time.Now(), math.MaxInt64))
+	r, err := transfer.NewReader(f, transfer.Form{Format: transfer.NDJSON}, transfer.Within(time.Now(), math.MaxInt64))
 	if err != nil {
 		return err
 	}
