@@ -9,7 +9,7 @@ type Finding struct {
 	What string `json:"what"`
 	Why  string `json:"why"`
 	Do   string `json:"do"`
-	// Page is a file below docs with more, for example runbook/lag-high.md; empty for none.
+	// Page is a file below docs with more, for example runbook.md#countmilllaghigh; empty for none.
 	Page string `json:"page,omitempty"`
 }
 

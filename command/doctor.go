@@ -96,7 +96,7 @@ func (c call) examineServer(ctx context.Context, r *backend.Report) error {
 		r.Find(backend.Finding{
 			Check: "clock", What: fmt.Sprintf("The server's clock and this machine's differ by %s.", skew.Round(time.Second)),
 			Why: "Lag and the times of increments are wrong, and from a minute on an aggregator with a wrong clock is not ready.",
-			Do:  "Set the clock that is wrong, and run NTP on both.", Page: "runbook/clock-off.md",
+			Do:  "Set the clock that is wrong, and run NTP on both.", Page: "runbook.md#countmillclockoff",
 		})
 	}
 	return nil

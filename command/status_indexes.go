@@ -87,6 +87,6 @@ func (p *pipeline) indexLate() (backend.Finding, bool) {
 		Check: "indexes", What: "These indexes are not finished after more than an hour: " + strings.Join(late, ", ") + ".",
 		Why:  "Their groups have no totals, or the name of a deleted index is not free.",
 		Do:   "With roles apart, start countmill index work. Otherwise raise --index-rate.",
-		Page: "runbook/index-not-serving.md",
+		Page: "runbook.md#countmillindexnotserving",
 	}, len(late) > 0
 }

@@ -29,10 +29,10 @@ func (p *pipeline) problems() []backend.Finding {
 
 // reasonPages are those of reasons for which /readyz is not plainly ready, by words in them.
 var reasonPages = []struct{ words, page string }{
-	{"tokens:", "runbook/tokens-file-broken.md"},
-	{"increments are refused", "runbook/disk-refuses.md"},
-	{"cache is unavailable", "runbook/cache-errors.md"},
-	{"dead letters are not written", "runbook/dead-letters-waiting.md"},
+	{"tokens:", "runbook.md#countmilltokensfilebroken"},
+	{"increments are refused", "runbook.md#countmilldiskrefuses"},
+	{"cache is unavailable", "runbook.md#countmillcacheerrors"},
+	{"dead letters are not written", "runbook.md#countmilldeadletterswaiting"},
 }
 
 func (p *pipeline) notReady() (backend.Finding, bool) {
@@ -56,7 +56,7 @@ func (p *pipeline) noAggregator() (backend.Finding, bool) {
 	return backend.Finding{
 		Check: "aggregators", What: "No aggregator takes messages: accepted increments wait on the bus.", Why: "Totals do not move.",
 		Do:   "Start an aggregator, or ask one for its reason: countmill ready --server ITS-ADDRESS.",
-		Page: "runbook/no-aggregator-alive.md",
+		Page: "runbook.md#countmillnoaggregatoralive",
 	}, p.Aggregators == 0 && !p.Unread && len(p.Late) == 0
 }
 
@@ -65,7 +65,7 @@ func (p *pipeline) unread() (backend.Finding, bool) {
 	return backend.Finding{
 		Check: "heartbeats", What: "The heartbeats of the aggregators cannot be read: the store is slow or does not answer.", Why: "Whether aggregators work is not known, and totals may be late.",
 		Do:   "Look at the store; then ask an aggregator: countmill ready --server ITS-ADDRESS.",
-		Page: "runbook/no-aggregator-alive.md",
+		Page: "runbook.md#countmillnoaggregatoralive",
 	}, p.Unread
 }
 
@@ -78,7 +78,7 @@ func (p *pipeline) someLate() (backend.Finding, bool) {
 		Check: "aggregators", What: "The heartbeats of these aggregators are late: " + strings.Join(late, ", ") + ".",
 		Why:  "They have died, or the store is too slow for their heartbeats.",
 		Do:   "Ask each: countmill ready --server ITS-ADDRESS. If they answer, look at the store.",
-		Page: "runbook/no-aggregator-alive.md",
+		Page: "runbook.md#countmillnoaggregatoralive",
 	}
 	if p.Aggregators == 0 {
 		f.Why += " No other aggregator has a heartbeat: if they have died, totals do not move."
@@ -92,7 +92,7 @@ func (p *pipeline) someStalled() (backend.Finding, bool) {
 		Check: "aggregators", What: "These aggregators are alive and take no messages: " + strings.Join(stalled, ", ") + ".",
 		Why:  "The others have to do their work, and the messages that they hold wait.",
 		Do:   "Ask each for its reason: countmill ready --server ITS-ADDRESS.",
-		Page: "runbook/no-aggregator-alive.md",
+		Page: "runbook.md#countmillnoaggregatoralive",
 	}, p.Aggregators > 0 && len(stalled) > 0
 }
 
@@ -107,7 +107,7 @@ func (p *pipeline) clockOff() (backend.Finding, bool) {
 		Check: "clock", What: "Clocks of aggregators differ from the store's: " + strings.Join(off, ", ") + ".",
 		Why:  "Totals are right. The lag and the minutes of series are not.",
 		Do:   "Set the clocks of their machines, and run NTP.",
-		Page: "runbook/clock-off.md",
+		Page: "runbook.md#countmillclockoff",
 	}, len(off) > 0
 }
 
@@ -116,7 +116,7 @@ func (p *pipeline) behind() (backend.Finding, bool) {
 		Check: "lag", What: fmt.Sprintf("The lag is %s: totals are behind by that much.", seconds(p.Lag)),
 		Why:  "Aggregators get more than they fold, or the store is slow or refuses.",
 		Do:   "If commits/s do not rise, look at the store; otherwise run one aggregator more.",
-		Page: "runbook/lag-high.md",
+		Page: "runbook.md#countmilllaghigh",
 	}, p.Lag != nil && *p.Lag > longLag.Seconds()
 }
 
@@ -125,7 +125,7 @@ func (p *pipeline) letters() (backend.Finding, bool) {
 		Check: "dead letters", What: "A dead letter was written " + p.ago("", p.LastLetter) + ".",
 		Why:  "Its increments are in no total until a person decides.",
 		Do:   "Read the reasons: countmill dead list --limit 20.",
-		Page: "runbook/dead-letters.md",
+		Page: "runbook.md#countmilldeadletters",
 	}, !p.LastLetter.IsZero() && p.AsOf.Sub(p.LastLetter) < recentLetter
 }
 
@@ -134,7 +134,7 @@ func (p *pipeline) crowded() (backend.Finding, bool) {
 		Check: "shards", What: "These counters need more shards than --max-shards allows: " + strings.Join(p.AtLimit, ", ") + ".",
 		Why:  "Commits to them wait for one another, and are repeated.",
 		Do:   "Give them more: countmill grow NAME SHARDS. If they are many, raise --max-shards.",
-		Page: "runbook/commits-contended.md",
+		Page: "runbook.md#countmillcommitscontended",
 	}, len(p.AtLimit) > 0
 }
 
@@ -147,7 +147,7 @@ func (p *pipeline) diskLow() (backend.Finding, bool) {
 		Check: "disk", What: fmt.Sprintf("%s are free on the disk of the store.", bytesText(d.Free)),
 		Why:  fmt.Sprintf("Below %s increments are refused with 507.", bytesText(d.MinFree)),
 		Do:   "Make room: old backups and files of other programs first, or enlarge the disk.",
-		Page: "runbook/disk-low.md",
+		Page: "runbook.md#countmilldisklow",
 	}, true
 }
 
@@ -157,7 +157,7 @@ func (p *pipeline) backupOld() (backend.Finding, bool) {
 		Check: "backups", What: fmt.Sprintf("The last backup was taken %s, and one is due every %s.", p.ago("", p.LastBackup), every),
 		Why:  "If the disk is lost now, so is everything accepted since then.",
 		Do:   "Read the reason in the log, or try one: countmill backup.",
-		Page: "runbook/backup-too-old.md",
+		Page: "runbook.md#countmillbackuptooold",
 	}
 	if p.LastBackup.IsZero() {
 		f.What = fmt.Sprintf("No backup was taken yet, and one is due every %s.", every)

@@ -68,7 +68,7 @@ func (p *pipeline) unbalanced() string {
 	if p.Unbalanced == 0 {
 		return ""
 	}
-	return fmt.Sprintf("rules without opening balances: %d, see %srunbook/journal-without-balance.md", p.Unbalanced, docs)
+	return fmt.Sprintf("rules without opening balances: %d, see %srunbook.md#countmilljournalwithoutbalance", p.Unbalanced, docs)
 }
 
 func (p *pipeline) stalled() []string {

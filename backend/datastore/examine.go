@@ -130,7 +130,7 @@ func (e Exam) clock(skew, slack time.Duration, r *backend.Report) {
 	}
 	r.Find(backend.Finding{
 		Check: checkClock, What: fmt.Sprintf("This machine's clock is %s %s that of the database.", skew.Abs().Round(time.Second), direction),
-		Why: "From a minute on an aggregator here is not ready. Publishers stamp increments with wrong times.", Do: "Set the clock, and run NTP.", Page: "runbook/clock-off.md",
+		Why: "From a minute on an aggregator here is not ready. Publishers stamp increments with wrong times.", Do: "Set the clock, and run NTP.", Page: "runbook.md#countmillclockoff",
 	})
 }
 

@@ -35,7 +35,7 @@ func Examine(ctx context.Context, servers []string, r *backend.Report) {
 		if err != nil {
 			r.Find(backend.Finding{
 				Check: checkMemcached, What: fmt.Sprintf("memcached %s does not answer: %v.", server, err),
-				Why: "Readers read the store instead, which costs reads and time.", Do: "Start it, or fix the address in --cache.", Page: "runbook/cache-errors.md",
+				Why: "Readers read the store instead, which costs reads and time.", Do: "Start it, or fix the address in --cache.", Page: "runbook.md#countmillcacheerrors",
 			})
 			continue
 		}
@@ -48,14 +48,14 @@ func examine(server string, stats map[string]string, r *backend.Report) {
 	if old(stats["version"]) {
 		r.Find(backend.Finding{
 			Check: checkMemcached, What: fmt.Sprintf("memcached %s has version %s.", server, stats["version"]),
-			Why: "Before 1.5.6 it answers UDP of anybody by default, which attackers use.", Do: "Install a newer one.", Page: "runbook/cache-errors.md",
+			Why: "Before 1.5.6 it answers UDP of anybody by default, which attackers use.", Do: "Install a newer one.", Page: "runbook.md#countmillcacheerrors",
 		})
 	}
 	evicted, stored := number(stats["evictions"]), number(stats["total_items"])
 	if evicted > 0 && evicted > stored/evictedPart {
 		r.Find(backend.Finding{
 			Check: checkMemcached, What: fmt.Sprintf("memcached %s has evicted %d of %d values since it started.", server, evicted, stored),
-			Why: "A total that is gone is read from the store again.", Do: "Give it more memory (-m), or a machine of its own.", Page: "runbook/cache-errors.md",
+			Why: "A total that is gone is read from the store again.", Do: "Give it more memory (-m), or a machine of its own.", Page: "runbook.md#countmillcacheerrors",
 		})
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"os/exec"
-	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,7 +16,7 @@ import (
 const (
 	alertsFile = "deploy/prometheus/alerts.yaml"
 	alertTests = "deploy/prometheus/alerts_test.yaml"
-	runbook    = "docs/runbook"
+	runbook    = "docs/runbook.md"
 	onGitHub   = "https://github.com/countmill/countmill/blob/main/"
 )
 
@@ -78,64 +77,62 @@ func TestMonitorHasEachAlert(t *testing.T) {
 	}
 }
 
-// Each alert has a severity and a page of the runbook; each page has an alert or a command, its name as title, the same
-// four parts, and a row in the list of pages.
+// Each alert has a severity, a row in the runbook's list, and a section of its name with the same parts. Each section is of an alert
+// or of a command in the list.
 func TestRunbook(t *testing.T) {
 	t.Parallel()
-	list := read(t, runbook+"/README.md")
-	pages := map[string]bool{"README.md": true}
+	text := read(t, runbook)
+	known := make(map[string]bool)
 	for _, a := range alerts(t) {
-		page, ok := strings.CutPrefix(a.Annotations["runbook_url"], onGitHub)
-		if !ok || path.Dir(page) != runbook {
-			t.Errorf("%s: runbook_url is %q, want %s%s/PAGE.md", a.Name, a.Annotations["runbook_url"], onGitHub, runbook)
-			continue
+		known[a.Name] = true
+		if want := onGitHub + runbook + "#" + strings.ToLower(a.Name); a.Annotations["runbook_url"] != want {
+			t.Errorf("%s: runbook_url is %q, want %s", a.Name, a.Annotations["runbook_url"], want)
 		}
-		pages[path.Base(page)] = true
-		wantHeadings(t, page, a.Name)
 		row := "| " + a.Name + " | " + a.Labels["severity"] + " |"
-		if a.Labels["severity"] == "" || !strings.Contains(list, row) || !strings.Contains(list, "]("+path.Base(page)+")") {
-			t.Errorf("%s/README.md lacks the row %q with a link to %s", runbook, row, page)
+		if a.Labels["severity"] == "" || !strings.Contains(text, row) {
+			t.Errorf("%s lacks the row %q", runbook, row)
 		}
 	}
-	for _, row := range regexp.MustCompile("(?m)^\\| `(countmill [a-z ]+)` \\|.*\\]\\(([a-z-]+\\.md)\\) \\|$").FindAllStringSubmatch(list, -1) {
-		pages[row[2]] = true
-		wantHeadings(t, path.Join(runbook, row[2]), row[1]+": [^\n]+")
+	for _, row := range regexp.MustCompile("(?m)^\\| `(countmill [a-z ]+)` \\|").FindAllStringSubmatch(text, -1) {
+		known[row[1]] = true
 	}
-	for _, page := range documents(t, runbook+"/*.md") {
-		if path.Dir(page) == runbook && !pages[path.Base(page)] {
-			t.Errorf("no alert and no command of the list names %s", page)
+	_, sections, _ := strings.Cut(text, "\n## Before the first night\n")
+	for _, section := range strings.Split(sections, "\n## ")[1:] {
+		title, body, _ := strings.Cut(section, "\n")
+		name, _, _ := strings.Cut(title, ":")
+		if !known[name] {
+			t.Errorf("no alert and no command of the list has the section %q", title)
 		}
+		delete(known, name)
+		if !regexp.MustCompile("(?s)^\n[^#].*\n### See it\n.*```sh\n.*\n### Do\n.*\n### Do not\n").MatchString(body) {
+			t.Errorf("the section %q does not have its meaning, See it with commands, Do, and Do not", title)
+		}
+	}
+	for name := range known {
+		t.Errorf("%s has no section %s", runbook, name)
 	}
 }
 
-func wantHeadings(t *testing.T, page, title string) {
-	t.Helper()
-	headings := "# " + title + "\n.*\n## Meaning\n.*\n## See it\n.*```sh\n.*\n## Do\n.*\n## Do not\n"
-	if !regexp.MustCompile("(?s)^" + headings).MatchString(read(t, page)) {
-		t.Errorf("%s does not have the headings %q, with commands below See it", page, headings)
-	}
-}
-
-// The pages of commands that compare have a row for each of their words: every reason for which a recount does not judge a name, and every kind
+// The runbook has a row for each of their words: every reason for which a recount does not judge a name, and every kind
 // of its differences.
 func TestRunbookHasTheWordsOfCommands(t *testing.T) {
 	t.Parallel()
 	for _, of := range []struct {
-		page, source, words string
-		least               int
+		source, words string
+		least         int
 	}{
-		{"recount-differs.md", "internal/recount/cover.go", `(?m)^\t\w+ += "([^"]+)"$`, 8},
-		{"recount-differs.md", "internal/recount/recount.go", `(?m)^\t(?:Wrong\w+|MissingRecord) += "([^"]+)"`, 3},
+		{"internal/recount/cover.go", `(?m)^\t\w+ += "([^"]+)"$`, 8},
+		{"internal/recount/recount.go", `(?m)^\t(?:Wrong\w+|MissingRecord) += "([^"]+)"`, 3},
 	} {
 		found := regexp.MustCompile(of.words).FindAllStringSubmatch(read(t, of.source), -1)
 		if len(found) < of.least {
-			t.Errorf("%s has %d words for %s, want at least %d: %q", of.source, len(found), of.page, of.least, found)
+			t.Errorf("%s has %d words, want at least %d: %q", of.source, len(found), of.least, found)
 		}
 		for _, word := range found {
 			what, _, _ := strings.Cut(word[1], ": ") // a reason may go on with what to do
 			row := "(?m)^\\| .*`[^`]*" + regexp.QuoteMeta(what) + "`.* \\|$"
-			if !regexp.MustCompile(row).MatchString(read(t, path.Join(runbook, of.page))) {
-				t.Errorf("no row of %s has `%s`, which %s prints", of.page, what, of.source)
+			if !regexp.MustCompile(row).MatchString(read(t, runbook)) {
+				t.Errorf("no row of %s has `%s`, which %s prints", runbook, what, of.source)
 			}
 		}
 	}

@@ -88,7 +88,7 @@ func TestDocumentCommands(t *testing.T) {
 	bin := curl(t)
 	shell(t, root, os.Environ(), "go build -o '"+bin+"/countmill' ./cmd/countmill")
 	path := bin + string(os.PathListSeparator) + os.Getenv("PATH")
-	for _, document := range documents(t, "docs/README.md", "docs/start.md", "docs/recipes.md", "docs/howto/*.md", "docs/reference/*.md", "docs/runbook/*.md") {
+	for _, document := range documents(t, "docs/README.md", "docs/start.md", "docs/recipes.md", "docs/howto/*.md", "docs/reference/*.md", "docs/runbook.md") {
 		all := blocks(t, document)
 		if !slices.ContainsFunc(all, func(b block) bool { return b.language == "sh" }) {
 			continue
@@ -375,7 +375,7 @@ func TestDocumentGo(t *testing.T) {
 			compiled = append(compiled, lines(read(t, strings.TrimPrefix(filepath.ToSlash(name), root+"/"))))
 		}
 	}
-	for _, document := range documents(t, "docs/README.md", "docs/start.md", "docs/recipes.md", "docs/howto/*.md", "docs/reference/*.md", "docs/runbook/*.md") {
+	for _, document := range documents(t, "docs/README.md", "docs/start.md", "docs/recipes.md", "docs/howto/*.md", "docs/reference/*.md", "docs/runbook.md") {
 		for _, b := range blocks(t, document) {
 			if programs[document] != "" && strings.HasPrefix(b.text, "package main\n") {
 				continue
