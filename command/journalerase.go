@@ -63,7 +63,7 @@ func runJournalErase(ctx context.Context, c call) error {
 	}
 }
 
-// reportErased says what was erased. Nothing is an error: the name may be wrong, and its owner waits for the erasure. An
+// reportErased prints the number of erased entries. Nothing is an error: the name may be wrong, and its owner waits for the erasure. An
 // earlier run may have erased all, and so may a call of this one whose answer was lost.
 func (c call) reportErased(erased, others int, settled string) error {
 	if erased+others == 0 {

@@ -13,7 +13,7 @@ func recountAnswer(counters, buckets, opened int, notCovered string) string {
 		counters, buckets, opened, notCovered)
 }
 
-// A recount that compares nothing is no good result. One that writes opening balances has done its work.
+// A recount that compares nothing fails. A recount that writes opening balances has done its work.
 func TestRecountOfNothing(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

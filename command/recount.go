@@ -138,8 +138,8 @@ func runRecount(ctx context.Context, c call) error {
 	return r.verdict(prefix)
 }
 
-// verdict is the exit code. A recount that compared nothing proves nothing: a job that alerts on code 3 hears of that too. One
-// that has written opening balances has done its work, and so has one that was to write those of no counters at all.
+// verdict is the exit code. A recount that compared nothing proves nothing: a job that alerts on code 3 hears of that too. A recount
+// that has written opening balances has done its work, also where no counter needed any.
 func (r *recounting) verdict(prefix string) error {
 	t := &r.state
 	switch {

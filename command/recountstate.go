@@ -15,7 +15,7 @@ import (
 // A recountState is how far a recount is. --state has it in a file, which is replaced after each piece.
 type recountState struct {
 	Server  string          `json:"server"`  // another one may have another journal
-	Request json.RawMessage `json:"request"` // what is recounted
+	Request json.RawMessage `json:"request"` // the query of the recount
 	Ranges  []recountRange  `json:"ranges"`
 
 	Counters   int               `json:"counters"`
@@ -67,7 +67,7 @@ func loadRecount(path, server string, request []byte, parallel int) (recountStat
 	}
 	var s recountState
 	if err := json.Unmarshal(text, &s); err != nil || len(s.Ranges) == 0 || s.NotCovered == nil || s.Examples == nil {
-		return s, app.Usagef("--state: %s is no state of a recount", path)
+		return s, app.Usagef("--state: %s does not hold the state of a recount", path)
 	}
 	if s.Server != server || !bytes.Equal(s.Request, request) {
 		return s, app.Usagef("--state: %s is of the recount %s at %s, and this one is %s at %s; finish that one, or name another file", path, s.Request, s.Server, request, server)

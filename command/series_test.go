@@ -109,7 +109,7 @@ func TestRules(t *testing.T) {
 	cli(t, nil, "rule", "list", "x").wantError(t, 2, "takes no arguments")
 }
 
-// A sum that does not fit is no number, and the command fails.
+// A sum that does not fit prints as overflow, and the command fails.
 func TestSeriesWithAnOverflow(t *testing.T) {
 	t.Parallel()
 	f := newFakeServer(t, answer(200, `[{"time":"2026-01-02T00:00:00Z","counter":"a","value":7,"partial":false},`+

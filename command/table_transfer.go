@@ -53,7 +53,7 @@ var transferFlags = []flag{
 		}},
 	{name: "format", arg: "FORMAT", of: []string{"export"}, def: "by the end of --output, or csv", help: "csv or ndjson.",
 		bind: func(v *values) pflag.Value { return textValue{to: &v.format, of: formats} }},
-	{name: "spreadsheet", of: []string{"export", "journal export"}, help: "Write CSV of which a spreadsheet runs nothing: an apostrophe stands before names that begin with =, +, -, @ or an apostrophe, and in the header. An import takes it away.",
+	{name: "spreadsheet", of: []string{"export", "journal export"}, help: "Write CSV of which a spreadsheet runs nothing: it puts an apostrophe before names that begin with =, +, -, @ or an apostrophe, and in the header. An import takes it away.",
 		bind: func(v *values) pflag.Value { return boolValue{&v.spreadsheet} }},
 	{name: "format", arg: "FORMAT", of: []string{"journal export"}, def: "by the end of --output, or ndjson", help: "ndjson, csv or parquet. countmill-backup writes parquet.",
 		bind: func(v *values) pflag.Value { return textValue{to: &v.format, of: journalFormats} }},
