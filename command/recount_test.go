@@ -93,7 +93,7 @@ func TestRecountGoesOn(t *testing.T) {
 	if err := os.WriteFile(state, []byte("{}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cli(t, nil, append(args, f.URL)...).wantError(t, 2, "is no state of a recount")
+	cli(t, nil, append(args, f.URL)...).wantError(t, 2, "does not hold the state of a recount")
 }
 
 // A state is of one command at a time.

@@ -804,7 +804,7 @@ class Real(unittest.TestCase):
             self.c.increment("with id", delta, id="x")
         with self.assertRaises(countmill.IDsReusedError) as got:
             self.c.increment("with id", 2, id="x")
-        self.assertEqual(got.exception.conflicts, [{"position": 0, "id": "x"}])
+        self.assertEqual(got.exception.conflicts, [{"position": 0, "counter": "with id", "id": "x", "delta": 2}])
         self.assertEqual(self.c.total("with id").total, 1)
 
     def test_reads_what_it_wrote(self):

@@ -104,12 +104,13 @@ var sources = map[string]source{
 	"DELETE /v1/counters/{name}": {"the counter", eachName, []ask{{name: "secret:x"}, {name: "page:del"}}},
 	"POST /v1/reset":             {"the counter", eachName, sent(`{"counter":"secret:x","id":"r"}`, `{"counter":"page:r","id":"r"}`)},
 
-	"GET /v1/rules":            {"the patterns of all rules", anyScope, nil},
-	"POST /v1/rules/series":    {"the patterns of all rules", anyScope, nil},
-	"DELETE /v1/rules/series":  {"the patterns of all rules", anyScope, nil},
-	"POST /v1/rules/journal":   {"the patterns of all rules", anyScope, nil},
-	"DELETE /v1/rules/journal": {"the patterns of all rules", anyScope, nil},
-	"GET /v1/indexes":          {"the index; its progress depends on all of its counters", "match or group up to its first variable; for the progress that of match", everybody()},
+	"GET /v1/rules":                {"the patterns of all rules", anyScope, nil},
+	"POST /v1/rules/series":        {"the patterns of all rules", anyScope, nil},
+	"DELETE /v1/rules/series":      {"the patterns of all rules", anyScope, nil},
+	"POST /v1/rules/series/filled": {"the patterns of all rules", anyScope, nil},
+	"POST /v1/rules/journal":       {"the patterns of all rules", anyScope, nil},
+	"DELETE /v1/rules/journal":     {"the patterns of all rules", anyScope, nil},
+	"GET /v1/indexes":              {"the index; its progress depends on all of its counters", "match or group up to its first variable; for the progress that of match", everybody()},
 	"POST /v1/indexes": {"the index, its counters and its groups", "match and group up to their first variables", sent(
 		`{"name":"x","match":"secret:{x}","group":"page:{x}"}`, `{"name":"x","match":"{x}","group":"x:{x}"}`, `{"name":"x","match":"page:x:{x}","group":"page:{x}"}`)},
 	"DELETE /v1/indexes": {"the index", "that of GET to learn that it exists, and that of POST", []ask{{query: "?name=hidden"}, {query: "?name=all"}, {as: "groups", query: "?name=hidden"}, {as: "one", query: "?name=shops"}, {as: "groups", query: "?name=sites"}}},
@@ -124,7 +125,7 @@ var sources = map[string]source{
 	"POST /v1/dead-letters/discard": {"all counters of messages", anyScope, nil},
 
 	"GET /v1/journal":         {"the increments of the counter", eachName, queried("?counter=secret:x", "?counter=page:a:1")},
-	"POST /v1/journal/erase":  {"the increments of the counter", eachName, sent(`{"counter":"secret:x"}`, `{"counter":"page:a:1"}`)},
+	"POST /v1/journal/erase":  {"the increments of all counters", anyScope, nil},
 	"GET /v1/journal/records": {"the increments of all counters", anyScope, nil},
 	"GET /v1/recount":         {"the increments of all counters", anyScope, nil},
 	"POST /v1/recount":        {"the increments of all counters", anyScope, nil},

@@ -194,7 +194,7 @@ func TestCurveThroughOutages(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := newDay(t, opts)
 				stop := d.aggregate(t)
-				time.Sleep(5 * time.Minute) // the rule holds
+				time.Sleep(store.RulesSettle) // the rule holds
 				began := time.Now()
 				d.pass(t, 10)
 				d.bus.away.Store(true)
