@@ -19,7 +19,7 @@ import (
 // store.CommitResult is zero: this store's time is the machine's, and more shards make it no faster.
 func (s *Store) Fold(ctx context.Context, c *store.Commit) (store.CommitResult, error) {
 	if err := s.enter(); err != nil {
-		return store.CommitResult{}, err
+		return store.CommitResult{}, notApplied(err)
 	}
 	defer s.closing.RUnlock()
 	s.sweeping.RLock()

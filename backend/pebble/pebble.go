@@ -181,14 +181,16 @@ func (s *Store) Keys() int { return maxKeys }
 // ID identifies this database. No other database has the same id, except copies and backups of it.
 func (s *Store) ID() string { return s.id }
 
-// enter begins a call that uses the database. The caller defers s.closing.RUnlock.
+// enter begins a call that uses the database, and never waits: a Close may wait for the disk. The caller defers
+// s.closing.RUnlock.
 func (s *Store) enter() error {
-	s.closing.RLock()
-	if s.closed {
+	if s.closing.TryRLock() {
+		if !s.closed {
+			return nil
+		}
 		s.closing.RUnlock()
-		return fmt.Errorf("%w: the store in %s is closed", countmill.ErrUnavailable, s.cfg.Dir)
 	}
-	return nil
+	return fmt.Errorf("%w: the store in %s is closed", countmill.ErrUnavailable, s.cfg.Dir)
 }
 
 // Close waits for running calls, closes the views that are still open, and releases the directory. A
