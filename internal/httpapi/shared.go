@@ -55,6 +55,10 @@ var shared = [...]resource{
 	values: {name: "calls for values of sequences", most: atMost(8_000), keen: keen},
 
 	{
+		name: "connections", most: atMost(10_000),
+		share: "6,666; strangers have 2,500", tested: "../api/conns_test.go TestCallersHaveAShareOfConnections",
+	},
+	{
 		name: "increments on their way to the bus", most: func(c *Config) int { return c.Increments.MaxSending },
 		share: "callers take turns; those with few pass", tested: "queue_test.go TestLinesTakeTurns",
 	},
