@@ -31,7 +31,7 @@ func answerAtOnce(h http.Handler) http.Handler {
 			h.ServeHTTP(w, r)
 			return
 		}
-		a := &arrival{ReadCloser: r.Body, conn: connOf(r), control: http.NewResponseController(w)}
+		a := &arrival{ReadCloser: r.Body, left: r.ContentLength, conn: connOf(r), control: http.NewResponseController(w)}
 		_ = a.control.EnableFullDuplex()
 		a.conn.moves(true, true)
 		whole := *r
@@ -49,15 +49,17 @@ func answerAtOnce(h http.Handler) http.Handler {
 type arrival struct {
 	io.ReadCloser
 	conn  *limitedConn // waits for its client until the body is whole
+	left  int64        // bytes that were not read yet; below 0 where nobody knows how many come
 	whole bool
 
 	control *http.ResponseController
 	closes  bool // the answer says that the connection ends with it
 }
 
-// announce says so for an answer without a length: net/http sends its end only when the handler has returned.
+// announce says so if more is left than is read: a client whose system has taken all of it would send its next request on this
+// connection, and lose it. It also does for an answer without a length: net/http sends its end only when the handler has returned.
 func (a *arrival) announce(header http.Header) {
-	if !a.whole && header["Content-Length"] == nil {
+	if !a.whole && (a.left < 0 || a.left > maxRest || header["Content-Length"] == nil) {
 		header.Set("Connection", "close")
 	}
 	a.closes = header.Get("Connection") == "close"
@@ -65,6 +67,7 @@ func (a *arrival) announce(header http.Header) {
 
 func (a *arrival) Read(p []byte) (int, error) {
 	n, err := a.ReadCloser.Read(p)
+	a.left -= int64(n)
 	if err == io.EOF && !a.whole {
 		a.whole = true
 		a.conn.moves(false, false)

@@ -63,6 +63,38 @@ func TestRefusedRequestsThatArriveKeepTheirConnection(t *testing.T) {
 	})
 }
 
+// An answer says that its connection ends if more comes than is read. A client whose system has taken the whole body would send
+// its next request on it, and get no answer.
+func TestAnswersSayThatTheirConnectionEnds(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		rest   string
+		closes bool
+	}{
+		"short":  {halfBody, false},
+		"long":   {"Content-Length: 1000000\r\n\r\n{", true},
+		"chunks": {"Transfer-Encoding: chunked\r\n\r\n4\r\n{\r\n", true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			visitor := newTown(t, true, 8).visitor("")
+			visitor.begins("POST", "/count", tc.rest)
+			resp, err := http.ReadResponse(visitor.from, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if resp.Close != tc.closes {
+				t.Errorf("%s: the answer says that the connection ends: %t, want %t", name, resp.Close, tc.closes)
+			}
+			if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+				t.Error(err)
+			}
+			if !visitor.over(lingering + time.Second) {
+				t.Errorf("%s: the connection goes on", name)
+			}
+		})
+	}
+}
+
 // countmill never reads the rest of an answered request as another request.
 func TestTheRestIsNoRequest(t *testing.T) {
 	t.Parallel()
