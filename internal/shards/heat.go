@@ -4,7 +4,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/internal/clock"
 )
 
 // heat has the observations of a busy counter with its present number of shards.
@@ -55,7 +55,7 @@ const (
 )
 
 // next returns the shard to try first.
-func (h *heat) next(n int, rate float64, e *sysenv.Env) int {
+func (h *heat) next(n int, rate float64, e *clock.Env) int {
 	h.about(n)
 	chance := min(mostLooks, looks*rate/max(h.rate(), 0.01))
 	if h.look = h.at < 0 || e.Float64() < chance; !h.look {

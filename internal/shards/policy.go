@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/internal/clock"
 )
 
 // Start is the number of shards of a new counter. Most counters never need more, and a read of
@@ -26,7 +26,7 @@ type Config struct {
 	// counters with contention or with commits of others are remembered. Default 65,536.
 	Remember int
 	// Env is for simulations. Leave it nil.
-	Env *sysenv.Env
+	Env *clock.Env
 }
 
 // An End is the result of a commit to a shard. The zero End means that no commit was made.

@@ -8,12 +8,12 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/internal/clock"
 )
 
 var began = time.Unix(1_700_000_000, 0).Truncate(Epoch)
 
-func seeded(seed uint64) *sysenv.Env { return &sysenv.Env{Random: rand.NewPCG(seed, 0)} }
+func seeded(seed uint64) *clock.Env { return &clock.Env{Random: rand.NewPCG(seed, 0)} }
 
 // A process never has one shard in two commits, whether it remembers the counter or not.
 func TestPickGivesAShardOnce(t *testing.T) {
