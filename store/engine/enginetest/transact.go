@@ -1,0 +1,474 @@
+package enginetest
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/countmill/countmill/store/engine"
+)
+
+var transactTests = []suiteTest{
+	{"ReadRowIsTheSame", testReadRowIsTheSame},
+	{"AbsentRowStaysAbsent", testAbsentRowStaysAbsent},
+	{"ReadRowIsNotDeleted", testReadRowIsNotDeleted},
+	{"ReadDocumentIsTheSame", testReadDocumentIsTheSame},
+	{"UnsetBesideAnAddition", testUnsetBesideAnAddition},
+	{"BlindAdditionsMeet", testBlindAdditionsMeet},
+	{"ConflictNeedsAChange", testConflictNeedsAChange},
+	{"TransactIsOneAttempt", testTransactIsOneAttempt},
+	{"ErrorAppliesNothing", testErrorAppliesNothing},
+	{"TransactChangesAll", testTransactChangesAll},
+	{"TransactInserts", testTransactInserts},
+	{"TransactReadsOneMoment", testTransactReadsOneMoment},
+	{"TransactOpensViews", testTransactOpensViews},
+	{"TransactMovesSums", testTransactMovesSums},
+	{"NumbersAreGivenOnce", testNumbersAreGivenOnce},
+	{"HistoryHasAnOrder", testHistoryHasAnOrder},
+}
+
+// beside runs a transaction that reads some rows and then makes other changes. Between the two, another process commits changes
+// of the rows that it has read. It must not be as if nothing had happened.
+func (s *suite) beside(reads []engine.Key, meanwhile []engine.Change, then ...engine.Change) {
+	s.Helper()
+	var done chan struct{}
+	var between error
+	_, err := s.Engine.Transact(s.ctx(), false, func(tx engine.Tx) error {
+		s.read(tx, reads...)
+		done = inBackground(func() { _, between = s.try(meanwhile...) })
+		if s.Locks {
+			soon(done)
+		} else {
+			<-done
+		}
+		for i := range then {
+			tx.Change(&then[i])
+		}
+		return nil
+	})
+	<-done
+	switch {
+	case between != nil:
+		s.Fatalf("the commit meanwhile: %v", between)
+	case s.Locks && err == nil: // the commit waited, and came later
+	case !errors.Is(err, engine.ErrConflict):
+		s.Fatalf("a row that the transaction has read has changed: got %v, want ErrConflict", err)
+	default:
+		for i := range then {
+			if row := s.get(then[i].Key); row.Exists && then[i].Op != engine.Delete && row.Int64(tally) != 0 {
+				s.Errorf("the transaction ended with ErrConflict and changed %v", then[i].Key)
+			}
+		}
+	}
+}
+
+// T1, interleaving 1. The transaction writes another row only.
+func testReadRowIsTheSame(s *suite) {
+	a, b := placed(1, "a", 0), named(record, "b")
+	s.commit(add(a, 1))
+	s.beside([]engine.Key{a}, []engine.Change{add(a, 1)}, engine.Change{Key: b, Set: one(tally, 1)})
+	// And the row itself.
+	s.beside([]engine.Key{a}, []engine.Change{add(a, 1)}, engine.Change{Key: a, Set: one(tally, 1)})
+	if n := s.get(a).Int64(count); n != 3 {
+		s.Errorf("the row has %d, want 3", n)
+	}
+}
+
+// T1, interleaving 2.
+func testAbsentRowStaysAbsent(s *suite) {
+	a, b := placed(1, "a", 0), named(record, "b")
+	s.beside([]engine.Key{a, b}, []engine.Change{add(a, 1)}, engine.Change{Key: b, Set: one(tally, 1)})
+	s.beside([]engine.Key{named(once, "x")}, []engine.Change{insert("x", 1)}, engine.Change{Key: b, Set: one(tally, 1)})
+	s.beside([]engine.Key{named(doc, "x")}, []engine.Change{put(named(doc, "x"), "")}, engine.Change{Key: b, Set: one(tally, 1)})
+	s.want(a, fields{count: 1})
+}
+
+func testReadRowIsNotDeleted(s *suite) {
+	a, b := named(record, "a"), named(record, "b")
+	s.commit(add(a, 1))
+	s.beside([]engine.Key{b, a}, []engine.Change{del(a)}, engine.Change{Key: b, Set: one(tally, 1)})
+	s.want(a, nil)
+}
+
+func testReadDocumentIsTheSame(s *suite) {
+	d, b := named(doc, "d"), named(record, "b")
+	s.commit(put(d, "old"))
+	s.beside([]engine.Key{d}, []engine.Change{put(d, "new")}, engine.Change{Key: b, Set: one(tally, 1)})
+	s.beside([]engine.Key{d}, []engine.Change{{Key: d, Set: one(due, 4)}}, engine.Change{Key: b, Set: one(tally, 1)})
+}
+
+// Interleaving 4: the transaction unsets 5 that it has read, and 3 come meanwhile. The field has 3 at the end, and neither 8
+// nor nothing, also when the terms were kept apart on a disk.
+func testUnsetBesideAnAddition(s *suite) {
+	a, b := placed(1, "a", 0), named(record, "sum")
+	plus := func(n int64) engine.Change { return engine.Change{Key: a, Add: one(minute, n)} }
+	s.commit(plus(2))
+	s.commit(plus(3))
+	moved := int64(0)
+	for attempt := 0; ; attempt++ {
+		var done chan struct{}
+		_, err := s.Engine.Transact(s.ctx(), false, func(tx engine.Tx) error {
+			moved = s.read(tx, a)[0].Int64(minute)
+			if attempt == 0 {
+				done = inBackground(func() { s.commit(plus(3)) })
+				if s.Locks {
+					soon(done)
+				} else {
+					<-done
+				}
+			}
+			tx.Change(&engine.Change{Key: a, Unset: []engine.FieldID{minute}})
+			tx.Change(&engine.Change{Key: b, Add: one(minute, moved)})
+			return nil
+		})
+		if done != nil {
+			<-done
+		}
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, engine.ErrConflict) || attempt == 20 {
+			s.Fatal(err)
+		}
+	}
+	for range 2 {
+		in, out := s.get(a).Int64(minute), s.get(b).Int64(minute)
+		if out != moved || in+out != 8 {
+			s.Errorf("moved %d: %d are left, and %d at the other place; want 8 together", moved, in, out)
+		}
+		s.commit(plus(4))
+		s.commit(plus(-4))
+		if s.Reopen != nil {
+			s.Engine = s.Reopen(s.T)
+		}
+	}
+}
+
+// A blind addition of a transaction meets those of commits.
+func testBlindAdditionsMeet(s *suite) {
+	a, b := placed(1, "a", 0), named(record, "b")
+	s.transact(func(tx engine.Tx) {
+		s.read(tx, b)
+		done := inBackground(func() { s.commit(add(a, 2)) })
+		<-done
+		tx.Change(&engine.Change{Key: a, Max: one(most, 3), Add: one(count, 1)})
+		tx.Change(&engine.Change{Key: b, Set: one(tally, 1)})
+	})
+	s.want(a, fields{count: 3, most: 3})
+	s.want(b, fields{tally: 1})
+}
+
+// T1: no conflict with rows that were not read, and none with a row that has not changed.
+func testConflictNeedsAChange(s *suite) {
+	a, b := placed(1, "a", 0), placed(1, "b", 0)
+	s.commit(add(a, 1), add(b, 1))
+	for range 5 {
+		s.transact(func(tx engine.Tx) {
+			s.read(tx, a, placed(1, "absent", 0))
+			done := inBackground(func() {
+				s.commit(add(b, 1))
+				s.commit(add(placed(1, "c", 0), 1), add(named(record, "a"), 1))
+			})
+			<-done
+			tx.Change(&engine.Change{Key: a, Add: one(count, 1)})
+		})
+	}
+	s.want(a, fields{count: 6})
+	s.want(b, fields{count: 6})
+}
+
+// T4.
+func testTransactIsOneAttempt(s *suite) {
+	a, b := named(record, "a"), named(record, "b")
+	runs := 0
+	var done chan struct{}
+	_, err := s.Engine.Transact(s.ctx(), false, func(tx engine.Tx) error {
+		runs++
+		s.read(tx, a)
+		if runs == 1 {
+			done = inBackground(func() { s.commit(add(a, 1)) })
+			if s.Locks {
+				soon(done)
+			} else {
+				<-done
+			}
+		}
+		tx.Change(&engine.Change{Key: b, Set: one(tally, 1)})
+		return nil
+	})
+	<-done
+	if runs != 1 || !s.Locks && !errors.Is(err, engine.ErrConflict) {
+		s.Errorf("the function ran %d times, and the answer is %v; want once and ErrConflict", runs, err)
+	}
+}
+
+// Interleaving 18.
+func testErrorAppliesNothing(s *suite) {
+	a := named(record, "a")
+	mine := errors.New("mine")
+	var kept engine.Tx
+	_, err := s.Engine.Transact(s.ctx(), false, func(tx engine.Tx) error {
+		kept = tx
+		s.read(tx, a)
+		tx.Change(&engine.Change{Key: a, Set: one(tally, 1)})
+		return mine
+	})
+	if !errors.Is(err, mine) {
+		s.Errorf("got %v, want the function's error", err)
+	}
+	if _, err := kept.Get(s.ctx(), []engine.Key{a}); err == nil {
+		s.Error("a transaction reads after its end")
+	}
+	kept.Change(&engine.Change{Key: a, Set: one(tally, 2)})
+	s.want(a, nil)
+	if _, err := s.Engine.Transact(s.ctx(), false, func(tx engine.Tx) error { s.read(tx, a); return nil }); err != nil {
+		s.Errorf("a transaction without changes: %v", err)
+	}
+	s.want(a, nil)
+}
+
+func testTransactChangesAll(s *suite) {
+	a, b, d := placed(1, "a", 0), named(record, "b"), named(doc, "d")
+	s.commit(engine.Change{Key: a, Add: numbers(fields{count: 5, minute: 2})}, add(b, 1), put(d, "old"))
+	before := s.get(a).Updated
+	_, err := s.Engine.Transact(s.ctx(), true, func(tx engine.Tx) error {
+		if !tx.Now().IsZero() {
+			s.Error("a transaction has a time before it has read")
+		}
+		rows := s.read(tx, d, a, b, named(doc, "none"))
+		if string(rows[0].Data) != "old" || rows[1].Int64(count) != 5 || rows[1].Int64(minute) != 2 || rows[2].Int64(count) != 1 || rows[3].Exists {
+			s.Errorf("read %+v", rows)
+		}
+		if s.limits.Clock && tx.Now().Before(before) {
+			s.Errorf("the transaction is of %s, before a commit that it shows (%s)", tx.Now(), before)
+		}
+		// In any order.
+		for _, c := range []engine.Change{
+			put(d, "new"), del(b), insert("x", 1),
+			{Key: a, Op: engine.Update, Unset: []engine.FieldID{minute}, Set: numbers(fields{due: 1, other: 7}), Add: one(count, 1)},
+		} {
+			tx.Change(&c)
+		}
+		if row := s.read(tx, b)[0]; !row.Exists {
+			s.Error("a transaction shows its own changes")
+		}
+		return nil
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.want(a, fields{count: 6, due: 1, other: 7})
+	s.want(b, nil)
+	s.wantData(d, "new")
+	s.wantData(named(once, "x"), "x")
+}
+
+func testTransactInserts(s *suite) {
+	a := named(record, "a")
+	s.commit(insert("x", 1))
+	for _, c := range []engine.Change{insert("x", 2), {Key: named(doc, "none"), Op: engine.Update, Data: []byte("x")}} {
+		_, err := s.Engine.Transact(s.ctx(), false, func(tx engine.Tx) error {
+			tx.Change(&engine.Change{Key: a, Set: one(tally, 1)})
+			tx.Change(&c)
+			return nil
+		})
+		if want := map[engine.Op]error{engine.Insert: engine.ErrExists, engine.Update: engine.ErrMissing}[c.Op]; !errors.Is(err, want) {
+			s.Errorf("got %v, want %v", err, want)
+		}
+	}
+	s.want(a, nil)
+}
+
+// T5: what a function decides, also an error, never comes from two moments.
+func testTransactReadsOneMoment(s *suite) {
+	if s.Locks {
+		s.Skip("a commit waits for the transaction")
+	}
+	a, b := placed(1, "a", 0), placed(2, "b", 0)
+	s.commit(add(a, 1), add(b, 1))
+	torn := errors.New("two moments")
+	_, err := s.Engine.Transact(s.ctx(), false, func(tx engine.Tx) error {
+		first := s.read(tx, a)[0].Int64(count)
+		s.commit(add(a, 1), add(b, 1))
+		rows, err := tx.Get(s.ctx(), []engine.Key{b}, count)
+		if err == nil && rows[0].Int64(count) != first {
+			err = torn
+		}
+		return err
+	})
+	if errors.Is(err, torn) {
+		s.Error("a transaction shows one row of a commit, and not the other")
+	}
+}
+
+// T2, T4: a view that is opened after a read has all that came before; and whatever comes later makes a conflict.
+func testTransactOpensViews(s *suite) {
+	counter := named(record, "counter")
+	s.commit(add(counter, 1), add(placed(1, "counter", 0), 1))
+	s.transact(func(tx engine.Tx) {
+		s.read(tx, counter)
+		if keys := s.scan(s.view(), engine.Range{Kind: shard}); len(keys) != 1 {
+			s.Errorf("the view has %v, want one row", keys)
+		}
+		change := del(counter)
+		tx.Change(&change)
+	})
+	s.want(counter, nil)
+}
+
+// A move of sums beside additions to its source loses none and doubles none.
+func testTransactMovesSums(s *suite) {
+	a, b := placed(1, "a", 0), named(record, "b")
+	rounds := max(s.Rounds/4, 10)
+	ended := inBackground(func() {
+		for i := range rounds {
+			if err := s.counted(fmt.Sprint(i), nil, engine.Change{Key: a, Add: one(minute, 1)}); err != nil {
+				s.Error(err)
+			}
+		}
+	})
+	for range rounds {
+		_, err := s.Engine.Transact(s.ctx(), true, func(tx engine.Tx) error {
+			if n := s.read(tx, a)[0].Int(minute); n != (engine.Int{}) {
+				tx.Change(&engine.Change{Key: a, Unset: []engine.FieldID{minute}})
+				tx.Change(&engine.Change{Key: b, Add: []engine.Field{{ID: minute, Value: n}}})
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, engine.ErrConflict) && !errors.Is(err, engine.ErrContended) {
+			s.Error(err)
+		}
+	}
+	<-ended
+	if sum := s.get(a).Int64(minute) + s.get(b).Int64(minute); sum != int64(rounds) {
+		s.Errorf("the sum of both places is %d, want %d", sum, rounds)
+	}
+}
+
+// next takes the next number of a sequence, once for each id, as the store does.
+func (s *suite) next(id string) (n int64, err error) {
+	seq, mark := named(record, "sequence"), named(once, id)
+	for range 1000 {
+		_, err = s.Engine.Transact(s.ctx(), false, func(tx engine.Tx) error {
+			rows := s.read(tx, seq, mark)
+			if rows[1].Exists {
+				_, err := fmt.Sscan(string(rows[1].Data), &n)
+				return err
+			}
+			n = rows[0].Int64(tally) + 1
+			tx.Change(&engine.Change{Key: seq, Set: one(tally, n)})
+			tx.Change(&engine.Change{Key: mark, Op: engine.Insert, Set: one(due, 1), Data: fmt.Append(nil, n)})
+			return nil
+		})
+		if err == nil || !errors.Is(err, engine.ErrConflict) && !errors.Is(err, engine.ErrExists) && !errors.Is(err, engine.ErrContended) {
+			return n, err
+		}
+	}
+	return n, err
+}
+
+// Concurrent transactions on one row give each number once, and a repeat the number that it had.
+func testNumbersAreGivenOnce(s *suite) {
+	const callers = 4
+	each := max(s.Rounds/16, 5)
+	var mu sync.Mutex
+	given := make(map[int64]string)
+	var group sync.WaitGroup
+	for i := range callers {
+		group.Go(func() {
+			for n := range each {
+				id := fmt.Sprintf("%d %d", i, n)
+				got, err := s.next(id)
+				again, againErr := s.next(id)
+				mu.Lock()
+				if err != nil || againErr != nil || again != got || given[got] != "" {
+					s.Errorf("%s got %d and %d (%v, %v); %q had it", id, got, again, err, againErr, given[got])
+				}
+				given[got] = id
+				mu.Unlock()
+			}
+		})
+	}
+	group.Wait()
+	if len(given) != callers*each || given[int64(callers*each)] == "" {
+		s.Errorf("%d numbers were given, want 1 to %d", len(given), callers*each)
+	}
+}
+
+// T1 and C1 in a random history. Each transaction appends a link to one of a few chains: the sum that it has read of all of
+// them. Commits add to the chains blindly. In any order of a database the sums that transactions have read are all
+// different steps of one path: each is at least all those that were acknowledged before it began, and the path ends at
+// the final sum.
+func testHistoryHasAnOrder(s *suite) {
+	keys := []engine.Key{placed(1, "a", 0), placed(2, "b", 0), named(record, "c"), named(record, "d")}
+	total := func(rows []engine.Row) (sum int64) {
+		for i := range rows {
+			sum += rows[i].Int64(count)
+		}
+		return sum
+	}
+	var mu sync.Mutex
+	acknowledged, conflicts := int64(0), 0
+	seen := make(map[int64]int)
+	note := func(by int64) int64 {
+		mu.Lock()
+		defer mu.Unlock()
+		acknowledged += by
+		return acknowledged
+	}
+	rounds := max(s.Rounds/4, 10)
+	var group sync.WaitGroup
+	for w := range 4 {
+		group.Go(func() {
+			for i := range rounds {
+				if w%2 == 0 {
+					if err := s.counted(fmt.Sprintf("%d %d", w, i), nil, add(keys[(w+i)%4], 1)); err != nil {
+						s.Error(err)
+					}
+					note(1)
+					continue
+				}
+				before, read := note(0), int64(0)
+				_, err := s.Engine.Transact(s.ctx(), false, func(tx engine.Tx) error {
+					read = total(s.read(tx, keys...))
+					// The row that is written is not among those that are read: only a check of reads can refuse it.
+					tx.Change(&engine.Change{Key: engine.Key{Kind: doc, Name: fmt.Sprintf("%d %d", w, i)}, Data: fmt.Append(nil, read)})
+					tx.Change(&engine.Change{Key: keys[(w+i)%4], Add: one(count, 1)})
+					return nil
+				})
+				switch {
+				case err == nil:
+					mu.Lock()
+					if seen[read]++; read < before || seen[read] > 1 {
+						s.Errorf("a transaction has read the sum %d: %d had been acknowledged, and %d have read the same", read, before, seen[read])
+					}
+					acknowledged++
+					mu.Unlock()
+				case errors.Is(err, engine.ErrConflict):
+					mu.Lock()
+					conflicts++
+					mu.Unlock()
+				default: // maybe applied: nothing is known of it
+					if !errors.Is(err, engine.ErrContended) {
+						s.Error(err)
+					}
+				}
+			}
+		})
+	}
+	group.Wait()
+	rows, err := s.view().Get(s.ctx(), keys, count)
+	if err != nil {
+		s.Fatal(err)
+	}
+	if sum := total(rows); sum < note(0) || conflicts == 0 && sum > note(0) {
+		s.Errorf("the sum is %d, and %d were acknowledged", sum, note(0))
+	}
+	for _, key := range s.scan(s.view(), engine.Range{Kind: doc}) {
+		row := s.get(key)
+		read := int64(0)
+		if _, err := fmt.Sscan(string(row.Data), &read); err != nil || seen[read] != 1 && !s.Locks {
+			s.Errorf("%s has read %s, and nobody was told so (%v)", key.Name, row.Data, err)
+		}
+	}
+}
