@@ -118,11 +118,11 @@ func (k Kinds) Check(c *Change, l *Limits, inTransact bool) error {
 
 func (k *Kind) checkKey(key *Key) string {
 	switch {
-	case key.Place != 0 && !k.Places, key.Part != 0 && !k.Parts:
-		return "its kind has no places, or no parts"
+	case key.Place != 0 && !k.Places, key.Part != 0 && !k.Parts, key.Part >= 1<<24:
+		return "its kind has no such places or parts"
 	case key.Name == "":
 		return "its name is empty"
-	case !k.Binary && (!utf8.ValidString(key.Name) || strings.Contains(key.Name, "\x00")):
+	case !k.Binary && (!utf8.ValidString(key.Name) || strings.ContainsFunc(key.Name, func(r rune) bool { return r < ' ' })):
 		return "its name is not text"
 	}
 	return ""

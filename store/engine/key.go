@@ -10,7 +10,7 @@ type Key struct {
 	// Place is a number by which a caller spreads rows, or keeps them together: see Limits.Spread.
 	Place uint64
 	Name  string
-	// Part tells the rows of one name apart.
+	// Part, below 2^24, tells the rows of one name apart.
 	Part uint32
 	Kind KindID
 }
@@ -20,9 +20,9 @@ func (k Key) Compare(o Key) int {
 	return cmp.Or(cmp.Compare(k.Kind, o.Kind), cmp.Compare(k.Place, o.Place), strings.Compare(k.Name, o.Name), cmp.Compare(k.Part, o.Part))
 }
 
-// CompareNames orders keys by kind, name, part and place.
+// CompareNames orders keys by kind, name, place and part.
 func (k Key) CompareNames(o Key) int {
-	return cmp.Or(cmp.Compare(k.Kind, o.Kind), strings.Compare(k.Name, o.Name), cmp.Compare(k.Part, o.Part), cmp.Compare(k.Place, o.Place))
+	return cmp.Or(cmp.Compare(k.Kind, o.Kind), strings.Compare(k.Name, o.Name), cmp.Compare(k.Place, o.Place), cmp.Compare(k.Part, o.Part))
 }
 
 // A Range is an interval of the keys of a kind, in one of two orders.

@@ -31,7 +31,8 @@ type Kind struct {
 	Class Class
 	// Places and Parts say whether keys of the kind have a Place and a Part. Otherwise these are 0.
 	Places, Parts bool
-	// Binary says that names are any bytes. Otherwise they are UTF-8 without zero bytes.
+	// Binary says that names are any bytes; the kind then has no parts. Otherwise they are UTF-8 without bytes below the
+	// space, so that an engine can put a Part behind a name, and the order stays.
 	Binary bool
 	// ByName says that the kind is scanned in the order of names too, and in reverse.
 	ByName bool

@@ -375,7 +375,7 @@ func testChangesAreBorrowed(s *suite) {
 // Each part of a key tells rows apart, and names may be of any form.
 func testRowsAreTheirKeys(s *suite) {
 	keys := []engine.Key{
-		placed(0, "a", 0), placed(1, "a", 0), placed(math.MaxUint64, "a", 0), placed(0, "a", 1), placed(0, "a", math.MaxUint32), placed(0, "a:1", 0),
+		placed(0, "a", 0), placed(1, "a", 0), placed(math.MaxUint64, "a", 0), placed(0, "a", 1), placed(0, "a", 1<<24-1), placed(0, "a:1", 0),
 		named(record, "a"), named(record, "A"), named(record, " a"), named(record, "__a__"), named(record, "é"), named(record, "e\u0301"), named(record, "a/b"),
 		named(record, "."), named(record, "a'b\"c\\"), named(record, "\u2028\U0010ffff"), named(record, strings.Repeat("n", 1000)),
 		named(doc, "a"), named(blob, "a"), named(blob, "\xff"), named(blob, "\xff\x00"), named(blob, "\x00"), named(blob, "\xc3"),
