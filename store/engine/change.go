@@ -46,8 +46,8 @@ type Change struct {
 
 // A Commit is applied whole or not at all.
 type Commit struct {
-	// Changes yields the changes by rising Key, no key twice. A Change is valid until yield returns. The
-	// engine ranges over it at most once, perhaps under a lock: it must not call the engine.
+	// Changes yields the changes by rising Key, no key twice. What a Change refers to, but for
+	// names, is valid until yield returns. The engine ranges over it at most once, perhaps under a lock: it must not call the engine.
 	Changes iter.Seq[*Change]
 	// Require are conditions of the moment in which the commit takes effect, also without any change. They need
 	// Limits.Conditions. The commit itself does not change their rows.
@@ -77,7 +77,6 @@ func Changes(list ...Change) iter.Seq[*Change] {
 // Clone returns a copy that stays valid.
 func (c *Change) Clone() Change {
 	n := *c
-	n.Key.Name = strings.Clone(n.Key.Name)
 	n.Unset, n.Set, n.Max, n.Add = slices.Clone(n.Unset), slices.Clone(n.Set), slices.Clone(n.Max), slices.Clone(n.Add)
 	n.Data, n.Want = slices.Clone(n.Data), slices.Clone(n.Want)
 	return n

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/countmill/countmill/store/engine"
 )
@@ -440,19 +439,10 @@ func testCancelledAppliesNothing(s *suite) {
 
 // Interleaving 19: commits that write the same rows end, and none is lost.
 func testCommitsOfOneRow(s *suite) {
-	var group sync.WaitGroup
 	rounds := max(s.Rounds/8, 5)
-	for i := range 4 {
-		group.Go(func() {
-			for n := range rounds {
-				err := s.counted(fmt.Sprintf("%d %d", i, n), nil, add(placed(1, "a", 0), 1), add(placed(1, "b", 0), 2), add(placed(9, "a", 0), 3))
-				if err != nil {
-					s.Error(err)
-				}
-			}
-		})
-	}
-	group.Wait()
+	<-s.addAll(4, rounds, func(int, int) []engine.Change {
+		return []engine.Change{add(placed(1, "a", 0), 1), add(placed(1, "b", 0), 2), add(placed(9, "a", 0), 3)}
+	})
 	n := int64(4 * rounds)
 	s.want(placed(1, "a", 0), fields{count: n})
 	s.want(placed(1, "b", 0), fields{count: 2 * n})
@@ -462,33 +452,19 @@ func testCommitsOfOneRow(s *suite) {
 // C1, interleaving 11: a view has no half of a commit.
 func testCommitIsWhole(s *suite) {
 	keys := []engine.Key{placed(1, "a", 0), placed(1<<63, "b", 3), named(record, "c")}
-	ended := inBackground(func() {
-		for i := range s.Rounds {
-			id := fmt.Sprint(i)
-			if err := s.counted(id, nil, add(keys[0], 1), add(keys[1], 1), add(keys[2], 1), put(named(doc, "d"), id)); err != nil {
-				s.Error(err)
-			}
-		}
+	ended := s.addAll(1, s.Rounds, func(_, i int) []engine.Change {
+		return []engine.Change{add(keys[0], 1), add(keys[1], 1), add(keys[2], 1), put(named(doc, "d"), fmt.Sprint(i))}
 	})
-	for more := true; more; {
-		select {
-		case <-ended:
-			more = false
-		default:
-		}
-		v := s.Engine.View(time.Time{})
+	s.watch(ended, func(v engine.View) {
 		n := s.in(v, keys[0]).Int64(count)
 		for _, key := range keys[1:] {
 			if got := s.in(v, key).Int64(count); got != n {
 				s.Errorf("a view has %d of a commit, and %d of its other row", n, got)
-				more = false
 			}
 		}
 		if row := s.in(v, named(doc, "d")); row.Exists && string(row.Data) != fmt.Sprint(n-1) {
 			s.Errorf("a view has the commit %d, and the document %s", n-1, row.Data)
-			more = false
 		}
-		v.Close()
-	}
-	<-ended
+	})
+	s.want(keys[2], fields{count: int64(s.Rounds)})
 }

@@ -103,20 +103,12 @@ func testExpireIsOneWithItsChanges(s *suite) {
 			}
 		}
 	})
-	for more := true; more && !s.Failed(); {
-		select {
-		case <-ended:
-			more = false
-		default:
-		}
-		v := s.Engine.View(time.Time{})
+	s.watch(ended, func(v engine.View) {
 		written := s.in(v, settings).Int64(most)
 		if s.in(v, inserted).Int64(count) > written && !s.in(v, named(once, fmt.Sprint(written))).Exists {
 			s.Errorf("row %d is gone, and its horizon is not written", written)
 		}
-		v.Close()
-	}
-	<-ended
+	})
 	s.want(settings, fields{most: int64(rounds)})
 }
 

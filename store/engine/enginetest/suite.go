@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -287,6 +288,37 @@ func inBackground(f func()) (done chan struct{}) {
 	return done
 }
 
+// meanwhile commits changes beside a transaction that is under way, and waits for the end of that unless the engine locks
+// rows.
+func (s *suite) meanwhile(changes ...engine.Change) (done chan struct{}) {
+	done = inBackground(func() {
+		if _, err := s.try(changes...); err != nil {
+			s.Errorf("the commit meanwhile: %v", err)
+		}
+	})
+	if s.Locks {
+		soon(done)
+	} else {
+		<-done
+	}
+	return done
+}
+
+// watch calls look with one view after the other, until ended is closed or look has found a fault.
+func (s *suite) watch(ended <-chan struct{}, look func(v engine.View)) {
+	for more := true; more && !s.Failed(); {
+		select {
+		case <-ended:
+			more = false
+		default:
+		}
+		v := s.Engine.View(time.Time{})
+		look(v)
+		v.Close()
+	}
+	<-ended
+}
+
 // counted applies changes once, whatever the engine answers: with a row of once whose name no other call has.
 func (s *suite) counted(id string, require []engine.Require, changes ...engine.Change) error {
 	changes = append(changes, insert(id, 1))
@@ -300,4 +332,21 @@ func (s *suite) counted(id string, require []engine.Require, changes ...engine.C
 		}
 	}
 	return fmt.Errorf("%s is not applied after 100 attempts", id)
+}
+
+// addAll counts a commit of each caller and round once, and ends when all have.
+func (s *suite) addAll(callers, rounds int, changes func(caller, round int) []engine.Change) (ended chan struct{}) {
+	return inBackground(func() {
+		var group sync.WaitGroup
+		for c := range callers {
+			group.Go(func() {
+				for i := range rounds {
+					if err := s.counted(fmt.Sprintf("%d %d", c, i), nil, changes(c, i)...); err != nil {
+						s.Error(err)
+					}
+				}
+			})
+		}
+		group.Wait()
+	})
 }

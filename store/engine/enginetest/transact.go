@@ -11,8 +11,6 @@ import (
 var transactTests = []suiteTest{
 	{"ReadRowIsTheSame", testReadRowIsTheSame},
 	{"AbsentRowStaysAbsent", testAbsentRowStaysAbsent},
-	{"ReadRowIsNotDeleted", testReadRowIsNotDeleted},
-	{"ReadDocumentIsTheSame", testReadDocumentIsTheSame},
 	{"UnsetBesideAnAddition", testUnsetBesideAnAddition},
 	{"BlindAdditionsMeet", testBlindAdditionsMeet},
 	{"ConflictNeedsAChange", testConflictNeedsAChange},
@@ -22,79 +20,49 @@ var transactTests = []suiteTest{
 	{"TransactInserts", testTransactInserts},
 	{"TransactReadsOneMoment", testTransactReadsOneMoment},
 	{"TransactOpensViews", testTransactOpensViews},
-	{"TransactMovesSums", testTransactMovesSums},
-	{"NumbersAreGivenOnce", testNumbersAreGivenOnce},
 	{"HistoryHasAnOrder", testHistoryHasAnOrder},
 }
 
-// beside runs a transaction that reads some rows and then makes other changes. Between the two, another process commits changes
-// of the rows that it has read. It must not be as if nothing had happened.
-func (s *suite) beside(reads []engine.Key, meanwhile []engine.Change, then ...engine.Change) {
+// beside runs a transaction that reads some rows and then writes another one. Between the two, another process commits changes of
+// rows that it has read. It must not be as if nothing had happened.
+func (s *suite) beside(reads []engine.Key, meanwhile ...engine.Change) {
 	s.Helper()
+	result := named(record, "result of the transaction")
 	var done chan struct{}
-	var between error
 	_, err := s.Engine.Transact(s.ctx(), false, func(tx engine.Tx) error {
 		s.read(tx, reads...)
-		done = inBackground(func() { _, between = s.try(meanwhile...) })
-		if s.Locks {
-			soon(done)
-		} else {
-			<-done
-		}
-		for i := range then {
-			tx.Change(&then[i])
-		}
+		done = s.meanwhile(meanwhile...)
+		tx.Change(&engine.Change{Key: result, Set: one(tally, 1)})
 		return nil
 	})
 	<-done
-	switch {
-	case between != nil:
-		s.Fatalf("the commit meanwhile: %v", between)
-	case s.Locks && err == nil: // the commit waited, and came later
-	case !errors.Is(err, engine.ErrConflict):
-		s.Fatalf("a row that the transaction has read has changed: got %v, want ErrConflict", err)
-	default:
-		for i := range then {
-			if row := s.get(then[i].Key); row.Exists && then[i].Op != engine.Delete && row.Int64(tally) != 0 {
-				s.Errorf("the transaction ended with ErrConflict and changed %v", then[i].Key)
-			}
-		}
+	if s.Locks && err == nil { // the commit waited, and came later
+		s.commit(del(result))
+	} else if !errors.Is(err, engine.ErrConflict) || s.get(result).Exists {
+		s.Fatalf("a row that the transaction has read has changed: got %v, want ErrConflict and nothing applied", err)
 	}
 }
 
-// T1, interleaving 1. The transaction writes another row only.
+// T1, interleaving 1: the transaction writes another row only.
 func testReadRowIsTheSame(s *suite) {
-	a, b := placed(1, "a", 0), named(record, "b")
-	s.commit(add(a, 1))
-	s.beside([]engine.Key{a}, []engine.Change{add(a, 1)}, engine.Change{Key: b, Set: one(tally, 1)})
-	// And the row itself.
-	s.beside([]engine.Key{a}, []engine.Change{add(a, 1)}, engine.Change{Key: a, Set: one(tally, 1)})
-	if n := s.get(a).Int64(count); n != 3 {
-		s.Errorf("the row has %d, want 3", n)
-	}
+	a, b, d := placed(1, "a", 0), named(record, "b"), named(doc, "d")
+	s.commit(add(a, 1), add(b, 1), put(d, "old"))
+	s.beside([]engine.Key{a}, add(a, 1))
+	s.beside([]engine.Key{named(record, "none"), b, a}, add(a, 1), add(named(record, "c"), 1))
+	s.beside([]engine.Key{b}, del(b))
+	s.beside([]engine.Key{d}, put(d, "new"))
+	s.beside([]engine.Key{d}, engine.Change{Key: d, Set: one(due, 4)})
+	s.want(a, fields{count: 3})
+	s.want(b, nil)
 }
 
 // T1, interleaving 2.
 func testAbsentRowStaysAbsent(s *suite) {
-	a, b := placed(1, "a", 0), named(record, "b")
-	s.beside([]engine.Key{a, b}, []engine.Change{add(a, 1)}, engine.Change{Key: b, Set: one(tally, 1)})
-	s.beside([]engine.Key{named(once, "x")}, []engine.Change{insert("x", 1)}, engine.Change{Key: b, Set: one(tally, 1)})
-	s.beside([]engine.Key{named(doc, "x")}, []engine.Change{put(named(doc, "x"), "")}, engine.Change{Key: b, Set: one(tally, 1)})
+	a := placed(1, "a", 0)
+	for _, c := range []engine.Change{add(a, 1), insert("x", 1), put(named(doc, "x"), ""), {Key: named(record, "x")}} {
+		s.beside([]engine.Key{named(record, "b"), c.Key}, c)
+	}
 	s.want(a, fields{count: 1})
-}
-
-func testReadRowIsNotDeleted(s *suite) {
-	a, b := named(record, "a"), named(record, "b")
-	s.commit(add(a, 1))
-	s.beside([]engine.Key{b, a}, []engine.Change{del(a)}, engine.Change{Key: b, Set: one(tally, 1)})
-	s.want(a, nil)
-}
-
-func testReadDocumentIsTheSame(s *suite) {
-	d, b := named(doc, "d"), named(record, "b")
-	s.commit(put(d, "old"))
-	s.beside([]engine.Key{d}, []engine.Change{put(d, "new")}, engine.Change{Key: b, Set: one(tally, 1)})
-	s.beside([]engine.Key{d}, []engine.Change{{Key: d, Set: one(due, 4)}}, engine.Change{Key: b, Set: one(tally, 1)})
 }
 
 // Interleaving 4: the transaction unsets 5 that it has read, and 3 come meanwhile. The field has 3 at the end, and neither 8
@@ -110,12 +78,7 @@ func testUnsetBesideAnAddition(s *suite) {
 		_, err := s.Engine.Transact(s.ctx(), false, func(tx engine.Tx) error {
 			moved = s.read(tx, a)[0].Int64(minute)
 			if attempt == 0 {
-				done = inBackground(func() { s.commit(plus(3)) })
-				if s.Locks {
-					soon(done)
-				} else {
-					<-done
-				}
+				done = s.meanwhile(plus(3))
 			}
 			tx.Change(&engine.Change{Key: a, Unset: []engine.FieldID{minute}})
 			tx.Change(&engine.Change{Key: b, Add: one(minute, moved)})
@@ -186,12 +149,7 @@ func testTransactIsOneAttempt(s *suite) {
 		runs++
 		s.read(tx, a)
 		if runs == 1 {
-			done = inBackground(func() { s.commit(add(a, 1)) })
-			if s.Locks {
-				soon(done)
-			} else {
-				<-done
-			}
+			done = s.meanwhile(add(a, 1))
 		}
 		tx.Change(&engine.Change{Key: b, Set: one(tally, 1)})
 		return nil
@@ -314,85 +272,6 @@ func testTransactOpensViews(s *suite) {
 		tx.Change(&change)
 	})
 	s.want(counter, nil)
-}
-
-// A move of sums beside additions to its source loses none and doubles none.
-func testTransactMovesSums(s *suite) {
-	a, b := placed(1, "a", 0), named(record, "b")
-	rounds := max(s.Rounds/4, 10)
-	ended := inBackground(func() {
-		for i := range rounds {
-			if err := s.counted(fmt.Sprint(i), nil, engine.Change{Key: a, Add: one(minute, 1)}); err != nil {
-				s.Error(err)
-			}
-		}
-	})
-	for range rounds {
-		_, err := s.Engine.Transact(s.ctx(), true, func(tx engine.Tx) error {
-			if n := s.read(tx, a)[0].Int(minute); n != (engine.Int{}) {
-				tx.Change(&engine.Change{Key: a, Unset: []engine.FieldID{minute}})
-				tx.Change(&engine.Change{Key: b, Add: []engine.Field{{ID: minute, Value: n}}})
-			}
-			return nil
-		})
-		if err != nil && !errors.Is(err, engine.ErrConflict) && !errors.Is(err, engine.ErrContended) {
-			s.Error(err)
-		}
-	}
-	<-ended
-	if sum := s.get(a).Int64(minute) + s.get(b).Int64(minute); sum != int64(rounds) {
-		s.Errorf("the sum of both places is %d, want %d", sum, rounds)
-	}
-}
-
-// next takes the next number of a sequence, once for each id, as the store does.
-func (s *suite) next(id string) (n int64, err error) {
-	seq, mark := named(record, "sequence"), named(once, id)
-	for range 1000 {
-		_, err = s.Engine.Transact(s.ctx(), false, func(tx engine.Tx) error {
-			rows := s.read(tx, seq, mark)
-			if rows[1].Exists {
-				_, err := fmt.Sscan(string(rows[1].Data), &n)
-				return err
-			}
-			n = rows[0].Int64(tally) + 1
-			tx.Change(&engine.Change{Key: seq, Set: one(tally, n)})
-			tx.Change(&engine.Change{Key: mark, Op: engine.Insert, Set: one(due, 1), Data: fmt.Append(nil, n)})
-			return nil
-		})
-		if err == nil || !errors.Is(err, engine.ErrConflict) && !errors.Is(err, engine.ErrExists) && !errors.Is(err, engine.ErrContended) {
-			return n, err
-		}
-	}
-	return n, err
-}
-
-// Concurrent transactions on one row give each number once, and a repeat the number that it had.
-func testNumbersAreGivenOnce(s *suite) {
-	const callers = 4
-	each := max(s.Rounds/16, 5)
-	var mu sync.Mutex
-	given := make(map[int64]string)
-	var group sync.WaitGroup
-	for i := range callers {
-		group.Go(func() {
-			for n := range each {
-				id := fmt.Sprintf("%d %d", i, n)
-				got, err := s.next(id)
-				again, againErr := s.next(id)
-				mu.Lock()
-				if err != nil || againErr != nil || again != got || given[got] != "" {
-					s.Errorf("%s got %d and %d (%v, %v); %q had it", id, got, again, err, againErr, given[got])
-				}
-				given[got] = id
-				mu.Unlock()
-			}
-		})
-	}
-	group.Wait()
-	if len(given) != callers*each || given[int64(callers*each)] == "" {
-		s.Errorf("%d numbers were given, want 1 to %d", len(given), callers*each)
-	}
 }
 
 // T1 and C1 in a random history. Each transaction appends a link to one of a few chains: the sum that it has read of all of
