@@ -123,11 +123,12 @@ func testBlindAdditionsMeet(s *suite) {
 
 // T1: no conflict with rows that were not read, and none with a row that has not changed.
 func testConflictNeedsAChange(s *suite) {
-	a, b := placed(1, "a", 0), placed(1, "b", 0)
-	s.commit(add(a, 1), add(b, 1))
+	a, b, gone := placed(1, "a", 0), placed(1, "b", 0), named(record, "gone")
+	s.commit(add(a, 1), add(b, 1), add(gone, 1))
 	for range 5 {
+		s.commit(del(gone))
 		s.transact(func(tx engine.Tx) {
-			s.read(tx, a, placed(1, "absent", 0))
+			s.read(tx, a, gone, placed(1, "absent", 0))
 			done := inBackground(func() {
 				s.commit(add(b, 1))
 				s.commit(add(placed(1, "c", 0), 1), add(named(record, "a"), 1))

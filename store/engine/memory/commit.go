@@ -14,11 +14,9 @@ import (
 type commit struct {
 	require []engine.Require
 	soft    bool
-	// read are the rows that a transaction asked for: the moment of each one's version, 0 for an absent row.
-	read       map[engine.Key]int64
-	inTransact bool
-	expires    *engine.KindID
-	before     int64
+	tx      *tx // nil for a commit
+	expires *engine.KindID
+	before  int64
 }
 
 func (p *process) Commit(ctx context.Context, c *engine.Commit) (engine.Result, error) {
@@ -62,7 +60,7 @@ func (p *process) apply(ctx context.Context, call *Call, c *commit) (engine.Resu
 func (d *Database) checkChanges(changes []engine.Change, c *commit) error {
 	size := 0
 	for i := range changes {
-		if err := d.kinds.Check(&changes[i], &d.limits, c.inTransact); err != nil {
+		if err := d.kinds.Check(&changes[i], &d.limits, c.tx != nil); err != nil {
 			return d.mistake("%w", err)
 		}
 		if size += len(changes[i].Data); i > 0 && changes[i-1].Key.Compare(changes[i].Key) >= 0 {
@@ -126,9 +124,11 @@ func (p *process) applyLocked(changes []engine.Change, c *commit) (result engine
 
 // refusalLocked returns why the changes cannot be applied now, or nil.
 func (d *Database) refusalLocked(changes []engine.Change, c *commit) error {
-	for key, at := range c.read {
-		if d.rows[key].newest().seen() != at {
-			return fmt.Errorf("%w: %q", engine.ErrConflict, key.Name)
+	if c.tx != nil {
+		for _, key := range c.tx.read {
+			if d.rows[key].newest().at > c.tx.view.at {
+				return fmt.Errorf("%w: %q", engine.ErrConflict, key.Name)
+			}
 		}
 	}
 	for _, q := range c.require {
@@ -147,14 +147,6 @@ func (d *Database) refusalLocked(changes []engine.Change, c *commit) error {
 		}
 	}
 	return nil
-}
-
-// seen tells versions apart for a transaction.
-func (v *version) seen() int64 {
-	if !v.exists {
-		return 0
-	}
-	return v.at
 }
 
 // changed returns the version after a change.
@@ -201,55 +193,32 @@ func (v *version) set(id engine.FieldID, change func(engine.Int) engine.Int) {
 // A tx reads in a view, and notes what it has read.
 type tx struct {
 	view    view
-	read    map[engine.Key]int64
+	read    []engine.Key
 	changes []engine.Change
-	ended   bool
 }
 
 func (p *process) Transact(ctx context.Context, soft bool, do func(engine.Tx) error) (engine.Result, error) {
 	if err := ctx.Err(); err != nil {
 		return engine.Result{}, fmt.Errorf("%w: %w", engine.ErrNotApplied, err)
 	}
-	t := &tx{view: view{p: p}, read: make(map[engine.Key]int64)}
+	t := &tx{view: view{p: p}}
 	defer t.view.Close()
 	err := do(t)
-	t.ended = true
 	if err != nil || len(t.changes) == 0 {
-		// Nobody may act on an answer that a crash takes back.
-		if late := p.durable(ctx, t.view.at); late != nil {
-			return engine.Result{}, late
-		}
-		return engine.Result{At: p.d.told(t.view.at)}, err
+		return engine.Result{At: p.d.told(t.view.at)}, err // what it has read is durable
 	}
 	slices.SortStableFunc(t.changes, func(a, b engine.Change) int { return a.Key.Compare(b.Key) })
-	return p.apply(ctx, &Call{Ctx: ctx, Op: Transact, Changes: t.changes}, &commit{soft: soft, read: t.read, inTransact: true})
+	return p.apply(ctx, &Call{Ctx: ctx, Op: Transact, Changes: t.changes}, &commit{soft: soft, tx: t})
 }
 
 func (t *tx) Get(ctx context.Context, keys []engine.Key, fields ...engine.FieldID) ([]engine.Row, error) {
-	if t.ended {
-		return nil, errEnded
-	}
 	if answer := t.view.p.begin(&Call{Ctx: ctx, Op: TxGet, Keys: keys}); answer.Err != nil {
 		return nil, answer.Err
 	}
-	rows, err := t.view.read(ctx, keys, fields, nil)
-	if err != nil {
-		return nil, err
-	}
-	t.view.p.d.mu.Lock()
-	defer t.view.p.d.mu.Unlock()
-	for _, key := range keys {
-		t.read[key] = t.view.p.d.rows[key].as(t.view.at).seen()
-	}
-	return rows, nil
+	t.read = append(t.read, keys...)
+	return t.view.read(ctx, keys, fields, nil)
 }
-
-var errEnded = fmt.Errorf("%w: the transaction has ended", engine.ErrNotApplied)
 
 func (t *tx) Now() time.Time { return t.view.At() }
 
-func (t *tx) Change(c *engine.Change) {
-	if !t.ended {
-		t.changes = append(t.changes, c.Clone())
-	}
-}
+func (t *tx) Change(c *engine.Change) { t.changes = append(t.changes, c.Clone()) }

@@ -256,9 +256,6 @@ func (p *process) Close() error {
 	p.d.mu.Lock()
 	defer p.d.mu.Unlock()
 	p.closed = true
-	if p.life == p.d.lives && p.d.held == nil {
-		p.d.synced = p.d.last
-	}
 	return nil
 }
 
