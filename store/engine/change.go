@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// An Op is what a Change needs of its row.
+// An Op says whether the row of a Change must exist.
 type Op uint8
 
 // The ops.
@@ -24,7 +24,7 @@ const (
 )
 
 // A Change is a change of one row. Fields that it does not name stay as they are. An absent field is 0, and a field
-// of 0 is absent: no engine tells them apart. Each list is by rising ID, and a field is in one list only; Max
+// of 0 is absent: no engine distinguishes them. Each list is by rising ID, and a field is in one list only; Max
 // and Add may share one where Limits.MaxThenAdd, and Max comes first.
 type Change struct {
 	Key Key
@@ -46,8 +46,8 @@ type Change struct {
 
 // A Commit is applied whole or not at all.
 type Commit struct {
-	// Changes yields the changes by rising Key, no key twice. What a Change refers to, but for
-	// names, is valid until yield returns. The engine ranges over it at most once, perhaps under a lock: it must not call the engine.
+	// Changes yields the changes by rising Key, no key twice. The lists and the Data of a Change are valid until
+	// yield returns. The engine ranges over Changes at most once, perhaps under a lock: it must not call the engine.
 	Changes iter.Seq[*Change]
 	// Require are conditions of the moment in which the commit takes effect, also without any change. They need
 	// Limits.Conditions. The commit itself does not change their rows.

@@ -12,33 +12,31 @@ type Engine interface {
 	// Commit applies c in one trip, without reads. It never repeats itself, also not after a lost connection.
 	Commit(ctx context.Context, c *Commit) (Result, error)
 
-	// Transact runs do once, or not at all, and applies the changes that do has made, if none of the rows that do asked for has
-	// changed. Otherwise it answers ErrConflict. It applies nothing if do returns an error, which it returns, or makes no
-	// change. It makes one attempt.
+	// Transact runs do at most once, and applies the changes that do has made. If a row that do asked for has changed
+	// meanwhile, it answers ErrConflict. If do returns an error, Transact applies nothing and returns that error.
 	Transact(ctx context.Context, soft bool, do func(Tx) error) (Result, error)
 
 	// View opens a view of the present, or of a past moment (Limits.Past). It costs nothing until the first
 	// call, which fixes the moment of a view of the present.
 	View(past time.Time) View
 
-	// Due lists up to limit keys of rows whose Kind.Due is at most before, by rising Due. A caller looks at each
-	// again in a Transact: rows may have changed. after is empty, or the next of the page before; an empty next is
-	// the end.
+	// Due lists up to limit keys of rows whose Kind.Due is at most before, by rising Due. The caller reads each row
+	// again in a Transact. after is empty, or the next of the page before; an empty next is the end.
 	Due(ctx context.Context, kind KindID, before int64, after string, limit int) (keys []Key, next string, err error)
 
-	// Expire removes rows of a kind with Kind.Expires whose Due is below before, and applies the changes: both or
-	// neither. It may leave rows for some days more. With Limits.Expires it applies the changes only. It is
-	// Soft: repeat it now and then.
+	// Expire removes the rows of a kind with Kind.Expires whose Due is below before, and applies the changes: both or
+	// neither. It may leave rows for up to eight days more. With Limits.Expires it only applies the changes. It is
+	// Soft: call it now and then.
 	Expire(ctx context.Context, kind KindID, before int64, with []Change) error
 
 	// Moment returns a new moment, without a read; zero without Limits.Exclusive. Moments have microseconds.
 	Moment() time.Time
 
-	// Resume makes all later moments come after at. The caller calls it once, before anything else.
+	// Resume makes all later moments come after at.
 	Resume(at time.Time)
 
-	// Check answers whether this is the database that was opened, whether it can be written now (otherwise ErrReadOnly and an answer),
-	// and whether it has all that it acknowledged. It reads some rows with the same trip.
+	// Check reports whether this is the database that was opened, whether it has everything that it acknowledged, and
+	// whether it can be written now (ErrReadOnly, beside an answer). It reads rows in the same trip.
 	Check(ctx context.Context, with []Key) (Checked, error)
 
 	Close() error
@@ -64,11 +62,12 @@ type Checked struct {
 
 // A Tx is a transaction. It is valid in its function only, and used by one goroutine at a time.
 type Tx interface {
-	// Get returns rows in the order of their keys, at most Limits.Keys. All calls of a Tx show one moment, and none shows the
-	// changes of the Tx itself. Whether a row changes meanwhile may be decided for the row as a whole.
+	// Get returns rows in the order of keys, which are at most Limits.Keys. No call shows changes of the Tx itself. A
+	// change of any field of these rows may count as a change of the row.
 	Get(ctx context.Context, keys []Key, fields ...FieldID) ([]Row, error)
 
-	// Now is the database's time after the first Get, or the moment of the Tx without Limits.Clock; zero before.
+	// Now is the time of the first Get, by the clock of the database or, without Limits.Clock, of the machine; zero before
+	// it.
 	Now() time.Time
 
 	// Change adds a change. It copies c. Changes come in any order, no key twice.
@@ -77,7 +76,8 @@ type Tx interface {
 
 // A View is the database as it was at one moment. After its first call has answered, concurrent calls are allowed.
 type View interface {
-	// Get returns rows in the order of their keys, at most Limits.Keys.
+	// Get returns rows in the order of keys, which are at most Limits.Keys. Without fields a row only Exists. A call
+	// without keys fixes the moment.
 	Get(ctx context.Context, keys []Key, fields ...FieldID) ([]Row, error)
 
 	// Scan begins to read a range. Without fields it returns keys alone. Several scans may be open at once.

@@ -2,8 +2,8 @@ package engine
 
 import "errors"
 
-// The errors of calls. An engine wraps one of them. After each error of the first group nothing was applied, and
-// nothing will be. **After any error that is not listed here, the call was maybe applied.**
+// After these errors nothing was applied, and nothing will be. An engine wraps one of them. After any error that is not
+// in this list, the call was maybe applied.
 var (
 	// ErrExists: the row of an Insert exists. What exists is durable.
 	ErrExists = errors.New("the row exists")
@@ -21,7 +21,7 @@ var (
 	ErrDeployment = errors.New("deployment")
 )
 
-// The errors of the second group say nothing about whether a call was applied.
+// After these errors the call was maybe applied.
 var (
 	// ErrContended: the call met others on the same rows. More rows, or fewer callers, would help.
 	ErrContended = errors.New("contention")

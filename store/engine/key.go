@@ -10,7 +10,7 @@ type Key struct {
 	// Place is a number by which a caller spreads rows, or keeps them together: see Limits.Spread.
 	Place uint64
 	Name  string
-	// Part, below 2^24, tells the rows of one name apart.
+	// Part, below 2^24, distinguishes the rows of one name.
 	Part uint32
 	Kind KindID
 }

@@ -8,7 +8,7 @@ import (
 // A KindID is the position of a kind in Kinds. Engines store it, so no kind ever moves.
 type KindID uint8
 
-// A Class is the way in which the rows of a kind change. An engine may lay out each class in its own way.
+// A Class is the way in which the rows of a kind change. An engine may store each class in its own way.
 type Class uint8
 
 // The classes.

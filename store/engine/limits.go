@@ -2,9 +2,9 @@ package engine
 
 import "time"
 
-// Limits are facts about a database. They do not change while it is open. 0 is no limit, unless said otherwise.
+// Limits are facts about a database. They do not change while it is open. 0 means that there is no limit, unless said otherwise.
 type Limits struct {
-	// Name tells this database from its copies and from all others, where several processes share it.
+	// Name distinguishes this database from its copies and from all others, where several processes share it.
 	Name string
 
 	// Rows is the most rows of one commit, and Bytes about the most bytes. Fields is the most fields of one Change, and

@@ -12,7 +12,7 @@ type Field struct {
 	Value Int
 }
 
-// A Row is an answer of a read. The caller does not change what it refers to.
+// A Row is an answer of a read. The caller does not change its Data and Fields.
 type Row struct {
 	// Key is set in scans. The memory of all of the row is the engine's, until Rows.Next or Rows.Close. In answers of Get
 	// it is the caller's.
@@ -27,11 +27,11 @@ type Row struct {
 	Updated time.Time
 	// Data is nil unless it was asked for.
 	Data []byte
-	// Fields are those that were asked for, by rising ID, without those that are 0.
+	// Fields are the fields of the read, by rising ID, without fields of 0.
 	Fields []Field
 }
 
-// Int returns a field; 0 for one that is absent.
+// Int returns a field; 0 if it is absent.
 func (r *Row) Int(id FieldID) Int {
 	at, found := slices.BinarySearchFunc(r.Fields, id, func(f Field, id FieldID) int { return cmp.Compare(f.ID, id) })
 	if !found {
@@ -40,7 +40,7 @@ func (r *Row) Int(id FieldID) Int {
 	return r.Fields[at].Value
 }
 
-// Int64 returns a narrow field; 0 for one that is absent.
+// Int64 returns a narrow field; 0 if it is absent.
 func (r *Row) Int64(id FieldID) int64 {
 	n, _ := r.Int(id).Int64()
 	return n

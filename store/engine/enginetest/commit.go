@@ -371,7 +371,7 @@ func testChangesAreBorrowed(s *suite) {
 	s.wantData(change.Key, "kept")
 }
 
-// Each part of a key tells rows apart, and names may be of any form.
+// Each part of a key distinguishes rows, and names have any form.
 func testRowsAreTheirKeys(s *suite) {
 	keys := []engine.Key{
 		placed(0, "a", 0), placed(1, "a", 0), placed(math.MaxUint64, "a", 0), placed(0, "a", 1), placed(0, "a", 1<<24-1), placed(0, "a:1", 0),

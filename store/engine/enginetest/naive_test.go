@@ -141,7 +141,7 @@ func byKind(ctx context.Context, e engine.Engine, c *engine.Commit) (result engi
 func keepsPointers(ctx context.Context, e engine.Engine, c *engine.Commit) (engine.Result, error) {
 	var all []engine.Change
 	for change := range c.Changes {
-		all = append(all, *change) // and not what it refers to
+		all = append(all, *change) // and not its lists
 	}
 	return e.Commit(ctx, with(c, all))
 }

@@ -179,7 +179,7 @@ func testScansSideBySide(s *suite) {
 	}
 }
 
-// V3: a scan has the rows of its moment, whatever is written, made and deleted meanwhile.
+// V3: a scan has the rows of its moment, beside commits that write, make and delete rows.
 func testScanBesideCommits(s *suite) {
 	key := func(i int) engine.Key { return placed(uint64(i), "a", 0) }
 	const n = 60

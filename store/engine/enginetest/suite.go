@@ -4,8 +4,8 @@
 //		enginetest.Run(t, func(t *testing.T, kinds engine.Kinds) *enginetest.Under { return &enginetest.Under{Engine: open(t, kinds)} })
 //	}
 //
-// Each test is named by what an engine promises; the comment of a test has the promise of package engine. No result
-// depends on the speed of the machine: where a test waits for a time, a slow machine makes it find less.
+// The name of a test says the promise, and its comment has the number of the promise in package engine. No verdict
+// depends on the speed of the machine: if a test waits for a time, a slow machine only makes it find less.
 package enginetest
 
 import (
@@ -222,7 +222,7 @@ func (s *suite) wantData(key engine.Key, want string) {
 	}
 }
 
-// A fields is what wants of a row.
+// fields are numbers by their fields.
 type fields = map[engine.FieldID]int64
 
 // scan returns the keys of a range in a view.
@@ -266,7 +266,7 @@ func (s *suite) read(tx engine.Tx, keys ...engine.Key) []engine.Row {
 	return rows
 }
 
-// soon waits until done is closed, or for a moment: whoever has not done it by then may be waiting rightly.
+// soon waits until done is closed, but only for a moment: a call that has not ended by then may be right to wait.
 func soon(done <-chan struct{}) bool {
 	timer := time.NewTimer(50 * time.Millisecond)
 	defer timer.Stop()
@@ -288,20 +288,19 @@ func inBackground(f func()) (done chan struct{}) {
 	return done
 }
 
-// meanwhile commits changes beside a transaction that is under way, and waits for the end of that unless the engine locks
-// rows.
-func (s *suite) meanwhile(changes ...engine.Change) (done chan struct{}) {
+// meanwhile commits changes beside a transaction that is under way. came reports whether they are committed already: the commit
+// may wait for the transaction only in an engine with locks.
+func (s *suite) meanwhile(changes ...engine.Change) (done chan struct{}, came bool) {
 	done = inBackground(func() {
 		if _, err := s.try(changes...); err != nil {
 			s.Errorf("the commit meanwhile: %v", err)
 		}
 	})
 	if s.Locks {
-		soon(done)
-	} else {
-		<-done
+		return done, soon(done)
 	}
-	return done
+	<-done
+	return done, true
 }
 
 // watch calls look with one view after the other, until ended is closed or look has found a fault.
@@ -319,7 +318,7 @@ func (s *suite) watch(ended <-chan struct{}, look func(v engine.View)) {
 	<-ended
 }
 
-// counted applies changes once, whatever the engine answers: with a row of once whose name no other call has.
+// counted applies changes once, also after an answer that leaves the outcome open: it inserts a row with the name id.
 func (s *suite) counted(id string, require []engine.Require, changes ...engine.Change) error {
 	changes = append(changes, insert(id, 1))
 	for range 100 {

@@ -10,7 +10,7 @@ import (
 	"github.com/countmill/countmill/store/engine"
 )
 
-// A commit is what a call does beside its changes.
+// A commit has the terms of a call with changes.
 type commit struct {
 	require []engine.Require
 	soft    bool
@@ -45,7 +45,7 @@ func (p *process) apply(ctx context.Context, call *Call, c *commit) (engine.Resu
 	result, at, err := p.applyLocked(call.Changes, c)
 	p.d.mu.Unlock()
 	if !c.soft || err != nil {
-		// What an error says has to be durable too.
+		// An error such as ErrExists has to rest on durable rows too.
 		if late := p.durable(ctx, at); late != nil {
 			return engine.Result{}, late
 		}
@@ -60,7 +60,7 @@ func (p *process) apply(ctx context.Context, call *Call, c *commit) (engine.Resu
 func (d *Database) checkChanges(changes []engine.Change, c *commit) error {
 	size := 0
 	for i := range changes {
-		if err := d.kinds.Check(&changes[i], &d.limits, c.tx != nil); err != nil {
+		if err := d.kinds.Check(&changes[i], &d.Limits, c.tx != nil); err != nil {
 			return d.mistake("%w", err)
 		}
 		if size += len(changes[i].Data); i > 0 && changes[i-1].Key.Compare(changes[i].Key) >= 0 {
@@ -68,9 +68,9 @@ func (d *Database) checkChanges(changes []engine.Change, c *commit) error {
 		}
 	}
 	switch {
-	case d.limits.Rows > 0 && len(changes) > d.limits.Rows, d.limits.Bytes > 0 && size > d.limits.Bytes:
+	case d.Limits.Rows > 0 && len(changes) > d.Limits.Rows, d.Limits.Bytes > 0 && size > d.Limits.Bytes:
 		return d.mistake("a commit of %d rows and %d bytes", len(changes), size)
-	case len(c.require) > 0 && !d.limits.Conditions:
+	case len(c.require) > 0 && !d.Limits.Conditions:
 		return d.mistake("this database has no conditions")
 	}
 	return nil
@@ -78,7 +78,7 @@ func (d *Database) checkChanges(changes []engine.Change, c *commit) error {
 
 func (d *Database) mistake(format string, args ...any) error {
 	err := fmt.Errorf("%w: mistake of the caller: %w", engine.ErrRefused, fmt.Errorf(format, args...))
-	d.errorf("memory: %v", err)
+	d.Errorf("memory: %v", err)
 	return err
 }
 
@@ -90,7 +90,7 @@ func (p *process) applyLocked(changes []engine.Change, c *commit) (result engine
 		err = d.refusalLocked(changes, c)
 	}
 	if err != nil || len(changes) == 0 && c.expires == nil {
-		return engine.Result{At: d.told(at)}, at, err
+		return engine.Result{At: d.answered(at)}, at, err
 	}
 	at, oldest := d.nextLocked(), d.oldestLocked()
 	for i := range changes {
@@ -99,17 +99,17 @@ func (p *process) applyLocked(changes []engine.Change, c *commit) (result engine
 		r.forget(oldest)
 		v := r.newest().changed(change)
 		if v.at = at; !v.exists {
-			d.removed = append(d.removed, grave{change.Key, at})
+			d.removed = append(d.removed, change.Key)
 		}
 		r.add(v)
-		if d.limits.Returns {
+		if d.Limits.Returns {
 			row := engine.Row{Fields: v.fields}
 			for _, id := range change.Want {
 				result.Got = append(result.Got, row.Int64(id))
 			}
 		}
 	}
-	if c.expires != nil && !d.limits.Expires {
+	if c.expires != nil && !d.Limits.Expires {
 		d.expireLocked(*c.expires, c.before, at)
 	}
 	if !c.soft {
@@ -118,7 +118,7 @@ func (p *process) applyLocked(changes []engine.Change, c *commit) (result engine
 		}
 	}
 	d.collectLocked()
-	result.At = d.told(at)
+	result.At = d.answered(at)
 	return result, at, nil
 }
 
@@ -190,7 +190,7 @@ func (v *version) set(id engine.FieldID, change func(engine.Int) engine.Int) {
 	}
 }
 
-// A tx reads in a view, and notes what it has read.
+// A tx reads in a view, and notes the keys.
 type tx struct {
 	view    view
 	read    []engine.Key
@@ -205,7 +205,7 @@ func (p *process) Transact(ctx context.Context, soft bool, do func(engine.Tx) er
 	defer t.view.Close()
 	err := do(t)
 	if err != nil || len(t.changes) == 0 {
-		return engine.Result{At: p.d.told(t.view.at)}, err // what it has read is durable
+		return engine.Result{At: p.d.answered(t.view.at)}, err // its reads have waited for the disk
 	}
 	slices.SortStableFunc(t.changes, func(a, b engine.Change) int { return a.Key.Compare(b.Key) })
 	return p.apply(ctx, &Call{Ctx: ctx, Op: Transact, Changes: t.changes}, &commit{soft: soft, tx: t})

@@ -1,8 +1,8 @@
-// Package memory is a database in memory behind package engine. It is the reference: a map of rows with their
-// versions, and one mutex. Its limits can be those of any database, so all of a store's ways can run over it, and it
-// gives each answer on demand: lost, refused, late, deferred (see [Call]). It can lose its power.
+// Package memory is the reference of package engine: a database in memory, of a map with the versions of each row, and
+// one mutex. It takes the limits of any database, so every form of a store's protocols can run over it. It gives each
+// answer on demand, such as a lost, late or deferred one ([Call]), and it can lose its power.
 //
-// It starts no goroutines, and uses no clock but Options.Clock, so it works inside a testing/synctest bubble.
+// It starts no goroutines and uses no clock but Options.Clock, so it works inside a testing/synctest bubble.
 package memory
 
 import (
@@ -10,8 +10,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -24,17 +24,15 @@ type Options struct {
 	Limits engine.Limits
 	// Clock is the database's clock. Default time.Now.
 	Clock func() time.Time
-	// Errorf gets mistakes of the caller, which are refused in any case: a change that breaks a rule, or a row twice
-	// in a commit. Tests pass t.Errorf. Default nil: mistakes are not reported.
+	// Errorf gets mistakes of the caller, such as a change that breaks a rule. The call is refused in any case. Tests
+	// pass t.Errorf. Default nil: mistakes are not reported.
 	Errorf func(format string, args ...any)
 }
 
 // A Database keeps all data. Its engines are the processes that have it open.
 type Database struct {
-	kinds  engine.Kinds
-	limits engine.Limits
-	clock  func() time.Time
-	errorf func(format string, args ...any)
+	Options
+	kinds engine.Kinds
 
 	mu      sync.Mutex
 	rows    map[engine.Key]*row
@@ -44,7 +42,7 @@ type Database struct {
 	synced  int64     // the disk has everything up to this moment
 	held    chan struct{}
 	views   map[*view]struct{}
-	removed []grave
+	removed []engine.Key // rows that are still in rows, because a view or a power cut may show them
 	call    func(*Call) Answer
 	check   error
 	restore int64
@@ -60,10 +58,7 @@ func New(kinds engine.Kinds, opts Options) *Database {
 	if opts.Errorf == nil {
 		opts.Errorf = func(string, ...any) {}
 	}
-	return &Database{
-		kinds: kinds, limits: opts.Limits, clock: opts.Clock, errorf: opts.Errorf,
-		rows: make(map[engine.Key]*row), scanned: make([]scanned, len(kinds)), views: make(map[*view]struct{}),
-	}
+	return &Database{Options: opts, kinds: kinds, rows: make(map[engine.Key]*row), scanned: make([]scanned, len(kinds)), views: make(map[*view]struct{})}
 }
 
 // Open returns an engine over the database.
@@ -73,7 +68,7 @@ func (d *Database) Open() engine.Engine {
 	return &process{d: d, life: d.lives}
 }
 
-// HoldSyncs makes commits wait for the disk until release is called. Other calls that show them wait too.
+// HoldSyncs makes commits wait for the disk until release is called. Calls that show such a commit wait too.
 func (d *Database) HoldSyncs() (release func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -89,7 +84,7 @@ func (d *Database) HoldSyncs() (release func()) {
 	}
 }
 
-// CutPower removes what the disk does not have, and ends all engines.
+// CutPower removes all changes that the disk does not have, and ends all engines.
 func (d *Database) CutPower() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -125,7 +120,7 @@ func (d *Database) Expire(now time.Time) {
 	d.collectLocked()
 }
 
-// Damage makes a row one that cannot be read.
+// Damage makes a row unreadable (engine.Row.Bad).
 func (d *Database) Damage(key engine.Key, reason string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -139,18 +134,18 @@ func (d *Database) Fail(err error, restores int64) {
 	d.check, d.restore = err, restores
 }
 
-// now returns the clock's time in microseconds, which no moment is ahead of for long.
-func (d *Database) now() int64 { return d.clock().UnixMicro() }
+// nowLocked returns the clock's time in microseconds, or the latest moment if that is later.
+func (d *Database) nowLocked() int64 { return max(d.Clock().UnixMicro(), d.last) }
 
 // nextLocked returns a moment after all others.
 func (d *Database) nextLocked() int64 {
-	d.last = max(d.now(), d.last+1)
+	d.last = max(d.nowLocked(), d.last+1)
 	return d.last
 }
 
 func timeOf(at int64) time.Time { return time.UnixMicro(at).UTC() }
 
-// A row has its versions that a view or a power cut may show, the oldest first. They never change.
+// A row has the versions that a view or a power cut may show, the oldest first. A version never changes.
 type row struct{ versions []version }
 
 type version struct {
@@ -197,31 +192,28 @@ func (d *Database) rowLocked(key engine.Key) *row {
 	return r
 }
 
-// A grave is a row that was removed and may still be visible.
-type grave struct {
-	key engine.Key
-	at  int64
-}
-
 // oldestLocked is the oldest moment that a view or a power cut may show.
 func (d *Database) oldestLocked() int64 {
 	oldest := d.synced
 	for v := range d.views {
 		oldest = min(oldest, v.at)
 	}
-	if d.limits.Past > 0 {
-		oldest = min(oldest, d.last-d.limits.Past.Microseconds())
+	if d.Limits.Past > 0 {
+		oldest = min(oldest, d.last-d.Limits.Past.Microseconds())
 	}
 	return oldest
 }
 
-// collectLocked forgets rows that were removed before the oldest visible moment.
+// collectLocked forgets removed rows that nobody can see.
 func (d *Database) collectLocked() {
 	oldest := d.oldestLocked()
-	for len(d.removed) > 0 && d.removed[0].at <= oldest {
-		key := d.removed[0].key
-		d.removed = d.removed[1:]
-		if r := d.rows[key]; r != nil && !r.newest().exists && r.newest().at <= oldest {
+	for ; len(d.removed) > 0; d.removed = d.removed[1:] {
+		key := d.removed[0]
+		v := d.rows[key].newest()
+		if !v.exists && v.at > oldest {
+			return
+		}
+		if !v.exists {
 			delete(d.rows, key)
 			d.scanned[key.Kind].gone = true
 		}
@@ -250,7 +242,7 @@ func (p *process) openLocked() error {
 	return nil
 }
 
-func (p *process) Limits() engine.Limits { return p.d.limits }
+func (p *process) Limits() engine.Limits { return p.d.Limits }
 
 func (p *process) Close() error {
 	p.d.mu.Lock()
@@ -262,7 +254,7 @@ func (p *process) Close() error {
 func (p *process) Moment() time.Time {
 	p.d.mu.Lock()
 	defer p.d.mu.Unlock()
-	if !p.d.limits.Exclusive {
+	if !p.d.Limits.Exclusive {
 		return time.Time{}
 	}
 	return timeOf(p.d.nextLocked())
@@ -304,18 +296,18 @@ func (p *process) Check(ctx context.Context, with []engine.Key) (engine.Checked,
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return engine.Checked{At: d.told(v.at), Restores: d.restore, Rows: rows}, d.check
+	return engine.Checked{At: d.answered(v.at), Restores: d.restore, Rows: rows}, d.check
 }
 
-// told is the time of an answer.
-func (d *Database) told(at int64) time.Time {
-	if !d.limits.Clock {
+// answered is the time of an answer.
+func (d *Database) answered(at int64) time.Time {
+	if !d.Limits.Clock {
 		return time.Time{}
 	}
 	return timeOf(at)
 }
 
-// Due sorts all rows of the kind. A place among them is written so that places have the order of their texts.
+// Due sorts all rows of the kind by texts that begin with their Due.
 func (p *process) Due(ctx context.Context, kind engine.KindID, before int64, after string, limit int) (keys []engine.Key, next string, err error) {
 	if a := p.begin(&Call{Ctx: ctx, Op: Due, Kind: kind}); a.Err != nil {
 		return nil, "", a.Err
@@ -326,29 +318,21 @@ func (p *process) Due(ctx context.Context, kind engine.KindID, before int64, aft
 	if err := cmp.Or(p.openLocked(), ctx.Err()); err != nil {
 		return nil, "", err
 	}
-	type place struct {
-		text string
-		key  engine.Key
-	}
-	var due []place
+	due := make(map[string]engine.Key)
 	for _, key := range d.scanned[kind].sortedLocked(d, false) {
 		at, ok := d.dueLocked(key)
 		text := fmt.Sprintf("%016x%016x%08x%s", uint64(at)^1<<63, key.Place, key.Part, key.Name)
 		if ok && at <= before && text > after {
-			due = append(due, place{text, key})
+			due[text] = key
 		}
 	}
-	slices.SortFunc(due, func(a, b place) int { return strings.Compare(a.text, b.text) })
-	for _, x := range due {
+	for _, text := range slices.Sorted(maps.Keys(due)) {
 		if len(keys) == limit {
-			break
+			return keys, next, nil
 		}
-		keys, next = append(keys, x.key), x.text
+		keys, next = append(keys, due[text]), text
 	}
-	if len(keys) == len(due) {
-		next = ""
-	}
-	return keys, next, nil
+	return keys, "", nil
 }
 
 // dueLocked returns the Due of a row.
@@ -368,7 +352,7 @@ func (d *Database) expireLocked(kind engine.KindID, before, at int64) {
 	for _, key := range d.scanned[kind].sortedLocked(d, false) {
 		if due, ok := d.dueLocked(key); ok && due < before {
 			d.rows[key].add(version{at: at})
-			d.removed = append(d.removed, grave{key, at})
+			d.removed = append(d.removed, key)
 		}
 	}
 }

@@ -51,12 +51,12 @@ func (v *view) pin(ctx context.Context) error {
 
 func (v *view) takeLocked() error {
 	d := v.p.d
-	at := max(d.now(), d.last)
-	if d.limits.Exclusive {
+	at := d.nowLocked()
+	if d.Limits.Exclusive {
 		at = d.nextLocked() // after every Moment
 	}
 	if v.past != 0 {
-		if at = v.past; at > max(d.now(), d.last) || at < d.last-d.limits.Past.Microseconds() {
+		if at = v.past; at > d.nowLocked() || at < d.last-d.Limits.Past.Microseconds() {
 			return fmt.Errorf("%w: %s", engine.ErrExpired, timeOf(at))
 		}
 	}
@@ -75,7 +75,7 @@ func (v *view) Get(ctx context.Context, keys []engine.Key, fields ...engine.Fiel
 
 func (v *view) read(ctx context.Context, keys []engine.Key, fields []engine.FieldID, later func(engine.Key) bool) ([]engine.Row, error) {
 	d := v.p.d
-	if len(keys) > d.limits.Keys {
+	if len(keys) > d.Limits.Keys {
 		return nil, d.mistake("%d keys in a read", len(keys))
 	}
 	if err := v.pin(ctx); err != nil {
@@ -130,11 +130,11 @@ func (v *view) Close() {
 	v.p.d.collectLocked()
 }
 
-// scanned are the keys of a kind, in the orders in which it is scanned. sorted is replaced, and never changed: scans
-// walk over it without a lock.
+// scanned are the keys of a kind, in the orders in which it is scanned. sorted is replaced and never changed, so a
+// scan keeps its own.
 type scanned struct {
 	sorted [2][]engine.Key // by key, by name
-	added  []engine.Key    // those that are missing in sorted
+	added  []engine.Key    // keys that sorted lacks
 	gone   bool            // sorted has keys without rows
 }
 
@@ -185,9 +185,9 @@ func (s *rows) begin() error {
 	}
 	kind := d.kinds.Of(r.Kind)
 	if kind == nil || kind.Class == engine.Once ||
-		r.ByName && !(kind.ByName && d.limits.ByName) ||
+		r.ByName && !(kind.ByName && d.Limits.ByName) ||
 		r.Prefix != "" && kind.Places && !r.ByName ||
-		r.Reverse && !(kind.ByName && r.ByName == d.limits.ByName) {
+		r.Reverse && !(kind.ByName && r.ByName == d.Limits.ByName) {
 		return d.mistake("a scan of the kind %d in an order that it does not have", r.Kind)
 	}
 	d.mu.Lock()
