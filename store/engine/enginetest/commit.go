@@ -129,20 +129,12 @@ func testInsertRefusesAll(s *suite) {
 
 // Interleaving 3: of commits with one Insert in common, one is applied, and whole.
 func testOneInsertWins(s *suite) {
-	for round := range max(s.Rounds/20, 3) {
-		const racers = 4
+	const racers = 4
+	for round := range max(s.Rounds/4, 3) {
 		id := fmt.Sprintf("id %d", round)
-		var won atomic.Int32
-		var group sync.WaitGroup
-		for i := range racers {
-			group.Go(func() {
-				_, err := s.try(insert(id, int64(i)), insert(fmt.Sprintf("%s of %d", id, i), 1), add(named(record, id), 1))
-				if err == nil {
-					won.Add(1)
-				}
-			})
-		}
-		group.Wait()
+		won := s.race(racers, func(i int) []engine.Change {
+			return []engine.Change{insert(id, int64(i)), insert(fmt.Sprintf("%s of %d", id, i), 1), add(named(record, id), 1)}
+		})
 		s.want(named(record, id), fields{count: 1})
 		found := 0
 		for i := range racers {
@@ -150,10 +142,28 @@ func testOneInsertWins(s *suite) {
 				found++
 			}
 		}
-		if won.Load() > 1 || found != 1 {
-			s.Fatalf("%d commits were acknowledged, and %d have rows; want one", won.Load(), found)
+		if won > 1 || found != 1 {
+			s.Fatalf("%d commits were acknowledged, and %d have rows; want one", won, found)
 		}
 	}
+}
+
+// race commits the changes of each racer at once, and returns how many were acknowledged.
+func (s *suite) race(racers int, changes func(i int) []engine.Change) (won int32) {
+	var group sync.WaitGroup
+	var acknowledged atomic.Int32
+	begin := make(chan struct{})
+	for i := range racers {
+		group.Go(func() {
+			<-begin
+			if _, err := s.try(changes(i)...); err == nil {
+				acknowledged.Add(1)
+			}
+		})
+	}
+	close(begin)
+	group.Wait()
+	return acknowledged.Load()
 }
 
 // Interleaving 5.
@@ -183,16 +193,17 @@ func testUpdateMakesNothing(s *suite) {
 func testDeleteForgets(s *suite) {
 	a, d := placed(3, "a", 2), named(doc, "d")
 	s.commit(del(a), del(d))
-	for round := range 3 {
+	for round := range 16 { // its bits say between which changes the engine rests
 		s.commit(engine.Change{Key: a, Set: one(due, 5), Add: numbers(fields{count: 5, minute + 3: 1})}, put(d, "old"))
+		s.rest(round&1 > 0)
 		s.commit(engine.Change{Key: a, Add: one(count, 2)})
-		if round == 1 && s.Reopen != nil {
-			s.Engine = s.Reopen(s.T)
-		}
+		s.rest(round&2 > 0)
 		s.commit(del(a), del(d))
+		s.rest(round&4 > 0)
 		s.want(a, nil)
 		s.want(d, nil)
 		s.commit(engine.Change{Key: a, Add: one(other, 1)}, engine.Change{Key: d, Set: one(due, 1)})
+		s.rest(round&8 > 0)
 		s.want(a, fields{other: 1})
 		if row := s.get(d); len(row.Data) > 0 || row.Int64(due) != 1 {
 			s.Errorf("a deleted document has %q again", row.Data)
@@ -224,9 +235,7 @@ func testSumsAreExact(s *suite) {
 		math.MinInt64, math.MinInt64, math.MaxInt64, 1, -1 << 31, 1<<31 - 1, 1 << 31, -1, -5, 1 << 32, math.MinInt64} {
 		s.commit(add(a, n), engine.Change{Key: b, Add: []engine.Field{{ID: count, Value: engine.IntOf(n)}, {ID: minute, Value: engine.IntOf(n).Neg()}}})
 		sum = sum.Add(engine.IntOf(n))
-		if s.Reopen != nil && i%6 == 5 {
-			s.Engine = s.Reopen(s.T)
-		}
+		s.rest(i%6 == 5)
 		s.wantSum(a, count, sum)
 		s.wantSum(b, count, sum)
 		s.wantSum(b, minute, sum.Neg())
@@ -268,9 +277,8 @@ func testSumsAreExactInEveryOrder(s *suite) {
 				together = together.Add(engine.IntOf(term))
 			}
 			s.commit(engine.Change{Key: key, Add: []engine.Field{{ID: count, Value: together}}})
-			if left = left[n:]; s.Reopen != nil && i > 0 && random.IntN(8) == 0 {
-				s.Engine = s.Reopen(s.T)
-			}
+			left = left[n:]
+			s.rest(i > 0 && random.IntN(8) == 0)
 		}
 		s.wantSum(key, count, sum)
 	}

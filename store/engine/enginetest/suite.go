@@ -28,6 +28,8 @@ type Under struct {
 	Engine engine.Engine
 	// Reopen closes Engine, and opens the same database again. Nil if the engine forgets.
 	Reopen func(t *testing.T) engine.Engine
+	// Tidy makes the engine rewrite its files, as it does over time. Nil if it has none.
+	Tidy func(t *testing.T)
 	// Another is one more process with the same database. Nil where Limits.Exclusive.
 	Another func(t *testing.T) engine.Engine
 	// HoldSyncs makes commits wait for the disk until release. CutPower ends the engine as a loss of power does, and opens
@@ -316,6 +318,16 @@ func (s *suite) watch(ended <-chan struct{}, look func(v engine.View)) {
 		v.Close()
 	}
 	<-ended
+}
+
+// rest lets the engine rewrite its files and open them again, if it can. Tests call it between changes of one row.
+func (s *suite) rest(really bool) {
+	if really && s.Tidy != nil {
+		s.Tidy(s.T)
+	}
+	if really && s.Reopen != nil {
+		s.Engine = s.Reopen(s.T)
+	}
 }
 
 // counted applies changes once, also after an answer that leaves the outcome open: it inserts a row with the name id.

@@ -73,6 +73,7 @@ func testUnsetBesideAnAddition(s *suite) {
 	a, b := placed(1, "a", 0), named(record, "sum")
 	plus := func(n int64) engine.Change { return engine.Change{Key: a, Add: one(minute, n)} }
 	s.commit(plus(2))
+	s.rest(true)
 	s.commit(plus(3))
 	moved := int64(0)
 	for attempt := 0; ; attempt++ {
@@ -103,9 +104,7 @@ func testUnsetBesideAnAddition(s *suite) {
 		}
 		s.commit(plus(4))
 		s.commit(plus(-4))
-		if s.Reopen != nil {
-			s.Engine = s.Reopen(s.T)
-		}
+		s.rest(true)
 	}
 }
 
