@@ -31,7 +31,7 @@ type Range struct {
 	// ByName is the order of Key.CompareNames. It needs Kind.ByName and Limits.ByName. The other order is that of
 	// Key.Compare.
 	ByName bool
-	// Prefix begins all names. It needs ByName, or a kind without places.
+	// Prefix begins all names, and is text as they are. It needs ByName, or a kind without places.
 	Prefix string
 	// From is the first key, and To the first key after the range; a zero To is the end. Only Place, Name and
 	// Part of them count.

@@ -90,7 +90,7 @@ func testScanByNames(s *suite) {
 
 // A prefix may be empty, end with the last byte, and be a name itself.
 func testScanPrefixes(s *suite) {
-	names := []string{"\x00", "\x00\xff", "a", "a\x00", "a\xfe", "a\xff", "a\xff\x00", "a\xff\xff", "a\xff\xff\xff", "b", "\xff", "\xff\xff", "\xff\xff\xff"}
+	names := []string{"\x00", "\x00\xff", "a", "a\x00", "a\xfe", "a\xff", "a\xff\x00", "a\xff\xff", "a\xff\xff\xff", "b", "\xc3\xa9", "\xff", "\xff\xff", "\xff\xff\xff"}
 	for _, name := range names {
 		s.commit(put(named(blob, name), name))
 	}
@@ -99,7 +99,7 @@ func testScanPrefixes(s *suite) {
 		s.commit(add(named(record, name), 1))
 	}
 	for kind, names := range map[engine.KindID][]string{blob: names, record: texts} {
-		for _, prefix := range append(slices.Clone(names), "", "c", "\xff\xff\xff\xff", "\xc3") {
+		for _, prefix := range append(slices.Clone(names), "", "c") {
 			var want []engine.Key
 			for _, name := range names {
 				if len(name) >= len(prefix) && name[:len(prefix)] == prefix {
