@@ -21,7 +21,7 @@ var (
 	ErrDeployment = errors.New("deployment")
 )
 
-// After these errors the call was maybe applied.
+// The other errors. A call with changes that ends with one of them was maybe applied.
 var (
 	// ErrContended: the call met others on the same rows. More rows, or fewer callers, would help.
 	ErrContended = errors.New("contention")

@@ -33,8 +33,7 @@ type Range struct {
 	ByName bool
 	// Prefix begins all names, and is text as they are. It needs ByName, or a kind without places.
 	Prefix string
-	// From is the first key, and To the first key after the range; a zero To is the end. Only Place, Name and
-	// Part of them count.
+	// From is the first key, and To the first key after the range; a zero To is the end. Their Kind does not count.
 	From, To Key
 	// After leaves From itself out: a further page begins at the last key of the page before.
 	After bool

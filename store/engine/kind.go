@@ -34,7 +34,8 @@ type Kind struct {
 	// Binary says that names are any bytes; the kind then has no parts. Otherwise they are UTF-8 without bytes below the
 	// space, so that an engine can put a Part behind a name, and the order stays.
 	Binary bool
-	// ByName says that the kind is scanned in the order of names too, and in reverse.
+	// ByName says that the kind is scanned in the order of names too, and in reverse. Without places that is the order
+	// of keys.
 	ByName bool
 	// Due is the narrow field by which Engine.Due lists rows, or by which rows expire if Expires is true: it then has
 	// microseconds since 1970. Rows without it, or with 0, are neither listed nor do they expire. 0: the kind
