@@ -69,7 +69,6 @@ func TestWithoutGoogle(t *testing.T) {
 	for _, command := range []string{
 		"reader --store datastore://project",
 		"publisher --bus pubsub://project/topic",
-		"adopt gae --project project --dry-run",
 	} {
 		out := shell(t, t.TempDir(), os.Environ(), "'"+file+"' "+command+" 2>&1 || true")
 		if !strings.Contains(out, "-tags nogoogle") {

@@ -269,7 +269,7 @@ func TestViolationsAreFound(t *testing.T) {
 		{"/cmd/countmill", "/command", false},
 		{"/cmd/countmill", "/internal/app", true},
 		{"/command", "/internal/app", false},
-		{"/command", "/internal/transfer/adopt", false},
+		{"/command", "/internal/transfer", false},
 		{"/command", "/backend/pebble", true},
 		{"/command", "/backend", false},
 		{"/command", "/aggregator", true},
@@ -279,7 +279,7 @@ func TestViolationsAreFound(t *testing.T) {
 		{"/publisher", "/command", true},
 		{"/internal/transfer", "/client", false},
 		{"/internal/transfer", "/reader", true},
-		{"/internal/transfer/adopt", "/internal/app", true},
+		{"/internal/transfer", "/internal/app", true},
 		{"/cmd/countmill", "/backend/pebble", true},
 	} {
 		dep := tt.dep

@@ -1,38 +1,33 @@
-// Package gaetest writes counters to Datastore as the code of Google's article on sharding counters
-// does, in each of its languages: with the same kinds, keys and properties.
-package gaetest
+package appengine
 
 import (
 	"fmt"
 	"testing"
 
 	"cloud.google.com/go/datastore"
-	"google.golang.org/api/option"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 )
 
-// A Writer writes to one namespace of an emulator.
-type Writer struct {
+// A writer writes to one namespace of an emulator as the code of the article does, in each of its languages: with
+// the same kinds, keys and properties.
+type writer struct {
 	t         testing.TB
 	client    *datastore.Client
 	namespace string
 }
 
-// New connects to the emulator at host.
-func New(t testing.TB, host, project, namespace string) *Writer {
+// newWriter connects to the emulator at host.
+func newWriter(t testing.TB, host, project, namespace string) *writer {
 	t.Helper()
-	client, err := datastore.NewClient(t.Context(), project, option.WithEndpoint(host), option.WithoutAuthentication(),
-		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))
+	client, err := datastore.NewClient(t.Context(), project, at(host)...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() })
-	return &Writer{t, client, namespace}
+	return &writer{t, client, namespace}
 }
 
 // Put writes one entity: under name, or under id if name is empty.
-func (w *Writer) Put(kind, name string, id int64, properties ...datastore.Property) {
+func (w *writer) Put(kind, name string, id int64, properties ...datastore.Property) {
 	w.t.Helper()
 	key := &datastore.Key{Kind: kind, Name: name, ID: id, Namespace: w.namespace}
 	list := datastore.PropertyList(properties)
@@ -51,7 +46,7 @@ func unindexed(name string, value any) datastore.Property {
 }
 
 // Python writes the result of the article's increment(name): a shard for each count.
-func (w *Writer) Python(name string, counts ...int64) {
+func (w *writer) Python(name string, counts ...int64) {
 	w.t.Helper()
 	w.Put("GeneralCounterShardConfig", name, 0, indexed("num_shards", int64(20)))
 	for i, n := range counts {
@@ -60,7 +55,7 @@ func (w *Writer) Python(name string, counts ...int64) {
 }
 
 // DB writes the result of the article's first version, on google.appengine.ext.db.
-func (w *Writer) DB(name string, counts ...int64) {
+func (w *writer) DB(name string, counts ...int64) {
 	w.t.Helper()
 	w.Put("GeneralCounterShardConfig", name, 0, indexed("name", name), indexed("num_shards", int64(20)))
 	for i, n := range counts {
@@ -70,7 +65,7 @@ func (w *Writer) DB(name string, counts ...int64) {
 
 // Java writes the result of new ShardedCounter(name).increment() on the low-level API. The record with
 // the number of shards exists only after shards were added.
-func (w *Writer) Java(name string, counts ...int64) {
+func (w *writer) Java(name string, counts ...int64) {
 	w.t.Helper()
 	if len(counts) > 5 {
 		w.Put("Counter", name, 0, unindexed("shard_count", int64(len(counts))))
@@ -81,7 +76,7 @@ func (w *Writer) Java(name string, counts ...int64) {
 }
 
 // JDO writes the same on JDO, with keys whose numbers Datastore chose.
-func (w *Writer) JDO(name string, firstID int64, counts ...int64) {
+func (w *writer) JDO(name string, firstID int64, counts ...int64) {
 	w.t.Helper()
 	w.Put("Counter", "", firstID, indexed("counterName", name), indexed("shardCount", int64(len(counts))))
 	for i, n := range counts {
@@ -90,7 +85,7 @@ func (w *Writer) JDO(name string, firstID int64, counts ...int64) {
 }
 
 // Go writes the result of the article's Increment as printed, for any names.
-func (w *Writer) Go(counts ...int64) {
+func (w *writer) Go(counts ...int64) {
 	w.t.Helper()
 	w.Put("GeneralCounterShardConfig", "votes", 0, indexed("Shards", int64(20)))
 	for i, n := range counts {
@@ -99,7 +94,7 @@ func (w *Writer) Go(counts ...int64) {
 }
 
 // GoCorrected writes the same with the name in key and property.
-func (w *Writer) GoCorrected(name string, counts ...int64) {
+func (w *writer) GoCorrected(name string, counts ...int64) {
 	w.t.Helper()
 	for i, n := range counts {
 		w.Put("GeneralCounterShard", fmt.Sprintf("%s-shard%d", name, i), 0, indexed("Name", name), indexed("Count", n))
@@ -107,7 +102,7 @@ func (w *Writer) GoCorrected(name string, counts ...int64) {
 }
 
 // Simple writes the first version of the languages: Python and Java, Go, JDO.
-func (w *Writer) Simple(python, golang, jdo int64) {
+func (w *writer) Simple(python, golang, jdo int64) {
 	w.t.Helper()
 	w.Put("SimpleCounterShard", "0", 0, indexed("count", python))
 	w.Put("SimpleCounterShard", "shard1", 0, indexed("Count", golang))
