@@ -1,6 +1,6 @@
 # Everything here also works by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := help
-.PHONY: help up test race coverage openapi lint golangci licences vulnerabilities screenshots page-load bench bench-peers bench-cost bench-staleness bench-memory scaling plots billion e2e outage overload mixture chaos doors-chaos soak kills groups groups-google fulldisk simulate replay determinism planted planted-processes powercut fuzz examples identifiers identifiers-google mutate generate size release ci full
+.PHONY: help up test race coverage openapi lint golangci licences vulnerabilities screenshots page-load bench bench-peers bench-cost bench-staleness bench-memory plots billion e2e outage overload mixture chaos doors-chaos soak kills groups groups-google fulldisk simulate replay determinism planted planted-processes powercut fuzz examples identifiers identifiers-google mutate generate size release ci full
 
 TMP ?= $(or $(TMPDIR),/tmp)
 OUTAGE ?= 10m
@@ -92,11 +92,8 @@ bench-memory: ## measure the memory of an aggregator with 1M counters in flight,
 	cd bench && $(TMP)/countmill-bench memory -json $(TMP)/countmill-memory.json $(BENCH)
 	rm $(TMP)/countmill-bench
 
-scaling: ## simulate shard policies with up to 1,000 aggregators, in virtual time; 10 minutes, or BENCH=-quick
-	go -C bench run . scaling -json $(TMP)/countmill-scaling.json $(BENCH)
-
-plots: ## draw docs/evidence/*.svg from what bench-peers, bench-cost, billion and scaling left in TMP
-	cd bench && go run . plot $(foreach of,peers cost billion scaling,$(addprefix -$(of) ,$(wildcard $(TMP)/countmill-$(of).json)))
+plots: ## draw docs/evidence/*.svg from what bench-peers, bench-cost and billion left in TMP
+	cd bench && go run . plot $(foreach of,peers cost billion,$(addprefix -$(of) ,$(wildcard $(TMP)/countmill-$(of).json)))
 
 billion: ## send BILLION (1e9) increments through `up`, killed every few seconds; every total is compared
 	go -C bench build -o $(TMP)/countmill-bench .

@@ -40,7 +40,6 @@ var plainFolders = []string{
 	"internal/testing/emulator",
 	"internal/testing/faultproxy",
 	"internal/testing/freeport",
-	"internal/testing/loadsim",
 	"internal/testing/powertest",
 	"internal/testing/reaper",
 	"internal/testing/sim",

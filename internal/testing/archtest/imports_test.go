@@ -181,7 +181,7 @@ func servesTests(path string) bool {
 }
 
 // forTests are packages that only tests import, and programs outside the module.
-var forTests = []string{"/internal/testing/bugtest/...", "/internal/testing/emulator/...", "/internal/testing/faultproxy/...", "/internal/testing/powertest/...", "/internal/testing/loadsim/...", "/internal/testing/longtest/...", "/internal/testing/sim/..."}
+var forTests = []string{"/internal/testing/bugtest/...", "/internal/testing/emulator/...", "/internal/testing/faultproxy/...", "/internal/testing/powertest/...", "/internal/testing/longtest/...", "/internal/testing/sim/..."}
 
 // broken returns why from must not depend on dep, for the rules that no table has.
 func broken(from, dep string) string {
