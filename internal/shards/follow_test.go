@@ -12,7 +12,6 @@ type crowd struct {
 	burst    int
 	patience time.Duration
 	most     int
-	drawn    bool // shards are drawn, not walked over
 
 	tally, known         []int64         // of each shard; known is the largest number of shards that a committer used
 	due                  []time.Duration // after which it has caught up with its writes
@@ -33,14 +32,9 @@ func (c *crowd) commit(seed uint64, processes int, commits float64) (late int) {
 		now := began.Add(at)
 		p, n := policies[i%processes], knows[i%processes]
 		shard, _ := p.Pick("a", n, now)
-		if c.drawn {
-			p.Done("a", shard, n, End{}, now)
-			shard = random.IntN(n)
-		}
-		end := End{Took: max(0, c.due[shard]-at-time.Duration(c.burst-1)*time.Second)}
-		if c.tries++; end.Took > c.patience {
-			c.lost++
-			end = End{Took: c.patience, Contended: true}
+		var end End
+		if wait := c.due[shard] - at - time.Duration(c.burst-1)*time.Second; wait > c.patience {
+			end.Contended = true
 			knows[i%processes] = c.record // which is read before the next try
 		} else {
 			c.due[shard] = max(at, c.due[shard]) + time.Second
@@ -51,7 +45,7 @@ func (c *crowd) commit(seed uint64, processes int, commits float64) (late int) {
 				late++
 			}
 		}
-		if want := p.Done("a", shard, n, end, now.Add(end.Took)); want > n {
+		if want := p.Done("a", shard, n, end, now); want > n {
 			c.record, c.written = max(c.record, want), c.written+1
 			knows[i%processes] = c.record
 		}
@@ -59,7 +53,7 @@ func (c *crowd) commit(seed uint64, processes int, commits float64) (late int) {
 	return late
 }
 
-// After a minute a counter has about as many shards as its commits need, and at most twice as many, however many processes
+// After a minute a counter has as many shards as its commits need, and at most twice as many, however many processes
 // commit. Nearly no commit of the last seconds is lost, and the record is written a few times.
 func TestShardsFollowTheLoad(t *testing.T) {
 	t.Parallel()
@@ -67,7 +61,7 @@ func TestShardsFollowTheLoad(t *testing.T) {
 		for seed := range uint64(3) {
 			c := &crowd{burst: 5, patience: 500 * time.Millisecond, most: 999, record: 1}
 			late := float64(c.commit(seed, processes, commits)) / 15
-			if n := float64(c.record); n < 0.85*commits || n > 2*commits || late < 0.85*commits || c.written > 40 {
+			if n := float64(c.record); n < commits || n > 2*commits || late < 0.9*commits || c.written > 40 {
 				t.Errorf("%d processes: %g shards for %g commits a second, of which %.0f are applied; the record was written %d times", processes, n, commits, late, c.written)
 			}
 		}
@@ -80,24 +74,5 @@ func TestShardsStopAtTheCap(t *testing.T) {
 	c := &crowd{burst: 5, patience: 500 * time.Millisecond, most: 32, record: 1}
 	if late := c.commit(1, 100, 290); c.record != 32 || late < 30*15 || late > 34*15 {
 		t.Errorf("%d shards take %d commits in 15 s, want 32 and 480", c.record, late)
-	}
-}
-
-// Walking over the shards loses fewer commits than drawing them.
-func TestWalkingBeatsDrawing(t *testing.T) {
-	t.Parallel()
-	for processes, commits := range map[int]float64{1: 10, 10: 80, 100: 290} {
-		lost := func(drawn bool) (sum float64) {
-			for seed := range uint64(3) {
-				n := int(commits * 1.5)
-				c := &crowd{burst: 2, patience: 100 * time.Millisecond, most: n, record: n, drawn: drawn}
-				c.commit(seed, processes, commits)
-				sum += float64(c.lost) / float64(c.tries)
-			}
-			return sum / 3
-		}
-		if walk, draw := lost(false), lost(true); walk > 0.7*draw {
-			t.Errorf("%d processes: %.1f %% of the commits are lost walking, %.1f %% drawing", processes, 100*walk, 100*draw)
-		}
 	}
 }
