@@ -38,7 +38,7 @@ func TestBinarySize(t *testing.T) {
 		}
 		t.Logf("tags %q: %d bytes, %d packages", b.tags, info.Size(), len(packages))
 		if info.Size() > b.maxSize || len(packages) > b.maxPackages {
-			t.Errorf("tags %q: the binary has %d bytes from %d packages, the limits are %d and %d; `make size` shows their modules",
+			t.Errorf("tags %q: the binary has %d bytes from %d packages, the limits are %d and %d; `go version -m` and `go list -deps` show their modules",
 				b.tags, info.Size(), len(packages), b.maxSize, b.maxPackages)
 		}
 	}
