@@ -178,8 +178,8 @@ identifiers-google: ## the same with separate roles, on Google's emulators and m
 generate: ## generate wire/internal/batchpb from wire/batch.proto; needs protoc
 	go generate ./wire/...
 
-release: ## build the archives of VERSION (v0.0.0-dev) in dist, each binary twice; RELEASE=-fresh compiles all twice
-	go -C tools run ./release -version '$(VERSION)' -revision "$$(git rev-parse HEAD 2>/dev/null || echo unknown)" -out ../dist $(RELEASE)
+release: ## build the archives of VERSION (v0.0.0-dev) in dist, each binary twice; RELEASE=fresh compiles all twice
+	.ci/release '$(VERSION)' dist $(RELEASE)
 
 ci: ## run .ci/run: what must hold before a change goes in; 12 minutes on two idle cores
 	.ci/run

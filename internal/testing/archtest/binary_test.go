@@ -13,7 +13,7 @@ import (
 
 // builds are two ways to build countmill with `CGO_ENABLED=0 go build`, each with the limits of the binary's bytes and
 // of the packages compiled for it. docs/evidence/benchmarks.md has the figures: change a limit and its figure together.
-// tools/release has the limit of a release.
+// TestRelease has the limit of a release.
 var builds = []struct {
 	tags        string
 	maxSize     int64
