@@ -50,7 +50,8 @@
 // A fold is one call: a commit with a single-use transaction. It inserts the markers and increments the
 // counts with property transforms, and reads nothing. No layer below this package repeats a call that
 // may have reached the server: a repeated increment counts twice, unless its marker is in the same
-// transaction.
+// transaction. So this package calls the module's stubs. The module's client repeats commits unseen, has no
+// single-use transaction, and drops the results of transforms and the times of commits and reads.
 //
 // A server may not support transforms: Google's older Datastore emulator ignores them and answers OK.
 // [Open] detects that with a probe, and refuses the server. It also refuses a database with entity
