@@ -18,8 +18,7 @@
 //	CountmillSeries    HHHHHHHH:name:YYYYMMDD           m<minute>; q<minute>: sums by the quarter hour;
 //	                                                    due (indexed): the minute at which a sweep looks
 //	CountmillApplied   the part's or reset's id in hex  fingerprint, fold, expire_at (for a TTL policy);
-//	                                                    whole, true, for a whole request; removed,
-//	                                                    reset_at instead of fingerprint, fold for
+//	                                                    removed, reset_at instead of fingerprint, fold for
 //	                                                    a reset; first, count for values of a sequence
 //	                   a tail's id in hex:letter's key  parts, expire_at: parts of a message in a dead
 //	                                                    letter (store.Aside), beside the message's tail
