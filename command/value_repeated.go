@@ -3,8 +3,8 @@ package command
 import (
 	"strings"
 
-	"github.com/countmill/countmill/internal/api"
-	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/internal/httpserver"
+	"github.com/countmill/countmill/store"
 )
 
 // The values of flags that may be repeated.
@@ -41,7 +41,7 @@ func (v originsValue) String() string {
 
 func (v originsValue) Set(s string) error {
 	for origin := range strings.SplitSeq(s, ",") {
-		if err := api.CheckOrigin(strings.TrimSpace(origin)); err != nil {
+		if err := httpserver.CheckOrigin(strings.TrimSpace(origin)); err != nil {
 			return err
 		}
 		*v.to = append(*v.to, strings.TrimSpace(origin))
@@ -56,12 +56,12 @@ type rulesValue struct {
 }
 
 func checkSeries(s string) error {
-	_, _, err := app.ParseSeries(s)
+	_, _, err := store.ParseRule(store.KindSeries, s)
 	return err
 }
 
 func checkJournal(s string) error {
-	_, _, err := app.ParseJournal(s)
+	_, _, err := store.ParseRule(store.KindJournal, s)
 	return err
 }
 

@@ -88,9 +88,9 @@ func (e *NoWindowError) Error() string {
 
 // covered returns the rule by which all counters of the query keep a series for the window, or a
 // *NoWindowError.
-func (w Window) covered(rules *store.Rules, q *store.SumsQuery) (*store.SeriesRule, error) {
+func (w Window) covered(rules *store.Rules, q *store.SumsQuery) (*store.Rule, error) {
 	prefix := q.Prefix()
-	at := slices.IndexFunc(rules.Series, func(r store.SeriesRule) bool { return r.Ended.IsZero() && w.covers(&r, prefix) })
+	at := slices.IndexFunc(rules.Series, func(r store.Rule) bool { return r.Ended.IsZero() && w.covers(&r, prefix) })
 	if at >= 0 {
 		return &rules.Series[at], nil
 	}
@@ -103,10 +103,10 @@ func (w Window) covered(rules *store.Rules, q *store.SumsQuery) (*store.SeriesRu
 
 // coversOverflow reports whether a rule has the overflow group of an index in the window too.
 func (w Window) coversOverflow(rules *store.Rules, x *store.Index) bool {
-	return slices.ContainsFunc(rules.Series, func(r store.SeriesRule) bool { return r.Ended.IsZero() && w.covers(&r, x.Overflow()) })
+	return slices.ContainsFunc(rules.Series, func(r store.Rule) bool { return r.Ended.IsZero() && w.covers(&r, x.Overflow()) })
 }
 
-func (w Window) covers(r *store.SeriesRule, prefix string) bool {
+func (w Window) covers(r *store.Rule, prefix string) bool {
 	of, isPrefix := strings.CutSuffix(r.Pattern, "*")
 	if !isPrefix || !strings.HasPrefix(prefix, of) || r.Keep.Quarters < w.longest() {
 		return false

@@ -33,7 +33,7 @@ func TestRecountAfterAKillAndAnEarlierClock(t *testing.T) {
 	t.Parallel()
 	files := vfs.NewCrashableMem()
 	s := open(t, Config{Dir: "d", FS: files})
-	if _, err := s.ChangeRules(t.Context(), store.RuleChange{Pattern: "a", Journal: &store.JournalChange{Keep: 30 * day}}); err != nil {
+	if _, err := s.ChangeRules(t.Context(), store.RuleChange{Kind: store.KindJournal, Pattern: "a", Keep: store.Retention{Entries: 30 * day}}); err != nil {
 		t.Fatal(err)
 	}
 	before := foldRecorded(t, s, "a", 7)
@@ -58,7 +58,7 @@ func TestRecountRepairs(t *testing.T) {
 	for name, checked := range map[string]bool{"at once": false, "after a check of the index": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := newClock()
+			c := newTestClock()
 			s := open(t, c.config(Config{Dir: t.TempDir()}))
 			now := func() time.Time { return c.config(Config{}).clock() }
 			r := recounttest.New(t, s, func(d time.Duration) { c.pass(t, s, d) }, now)
@@ -70,7 +70,7 @@ func TestRecountRepairs(t *testing.T) {
 // A shard under a key that is not its own is in no sum.
 func TestRecountWithAMisplacedShard(t *testing.T) {
 	t.Parallel()
-	c := newClock()
+	c := newTestClock()
 	s := open(t, c.config(Config{Dir: t.TempDir()}))
 	r := recounttest.New(t, s, func(d time.Duration) { c.pass(t, s, d) }, func() time.Time { return c.config(Config{}).clock() })
 	recounttest.Misplaced(t, r)
