@@ -42,7 +42,6 @@ type boards struct {
 	ctx     context.Context // of scans
 	cancel  context.CancelFunc
 	running sync.WaitGroup
-	series  chan struct{} // the series that are being read from a store that charges have it
 
 	mu       sync.Mutex
 	kept     map[boardKey]*kept
@@ -77,7 +76,7 @@ type kept struct {
 }
 
 func newBoards(r *Reader) *boards {
-	b := &boards{r: r, series: make(chan struct{}, seriesAtOnce), kept: make(map[boardKey]*kept), last: make(map[string]uint64)}
+	b := &boards{r: r, kept: make(map[boardKey]*kept), last: make(map[string]uint64)}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	return b
 }

@@ -281,9 +281,11 @@ func TestRank(t *testing.T) {
 		if got := rank("page:a:6"); got.Rank != 2 || got.Total != 45 {
 			t.Errorf("a new counter: %+v, want rank 2", got)
 		}
-		_, err = r.Rank(t.Context(), reader.BoardQuery{Index: "sites"}, "shop:a")
-		if !errors.Is(err, countmill.ErrInvalid) {
-			t.Errorf("the rank of a counter that the index has not: %v, want ErrInvalid", err)
+		for counter, limit := range map[string]string{"shop:a": "a counter that matches page:{site}:*, or a group", "=shop:a": "a group that matches =site:{site}"} {
+			_, err = r.Rank(t.Context(), reader.BoardQuery{Index: "sites"}, counter)
+			if field, ok := errors.AsType[*countmill.FieldError](err); !ok || field.Field != "counter" || field.Limit != limit {
+				t.Errorf("the rank of %s, which the index has not: %v, want an error with the limit %q", counter, err, limit)
+			}
 		}
 	})
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// Answers read few series of a store that charges, and some at once, together.
+// An answer reads few series of a store that charges, several with each call, and some calls at once.
 func TestSeriesOfASharedStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -41,8 +41,8 @@ func TestSeriesOfASharedStore(t *testing.T) {
 			})
 		}
 		answers.Wait()
-		if took, calls := time.Since(began), counted.calls.Load(); calls != 250 || took != 16*time.Second {
-			t.Errorf("%d series in %s; want 250, 16 at once for a second each", calls, took)
+		if took, calls := time.Since(began), counted.calls.Load(); calls != 42 || took != 6*time.Second {
+			t.Errorf("%d calls in %s; want 21 for each answer, 4 at once for a second each", calls, took)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 		defer cancel()
@@ -52,7 +52,7 @@ func TestSeriesOfASharedStore(t *testing.T) {
 	})
 }
 
-// A slowSeries takes a second for each series.
+// A slowSeries takes a second for each call.
 type slowSeries struct {
 	shared
 	calls atomic.Int64
@@ -65,8 +65,8 @@ type slowView struct {
 	of *slowSeries
 }
 
-func (v slowView) Series(ctx context.Context, counter string, from, to wire.Minute) ([]store.Bucket, error) {
+func (v slowView) Series(ctx context.Context, of []store.Record, from, to wire.Minute) ([][]store.Bucket, error) {
 	v.of.calls.Add(1)
 	time.Sleep(time.Second)
-	return v.View.Series(ctx, counter, from, to)
+	return v.View.Series(ctx, of, from, to)
 }

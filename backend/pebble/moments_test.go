@@ -244,7 +244,7 @@ func TestSweepsAfterAClockThatWasAhead(t *testing.T) {
 	if err != nil || len(page.Records) != 1 {
 		t.Errorf("%d records are left, %v, want 1", len(page.Records), err)
 	}
-	if buckets, err := v.Series(t.Context(), "a", store.QuarterOf(at), at+1); err != nil || len(buckets) != 1 {
+	if buckets, err := v.Series(t.Context(), []store.Record{{Counter: "a"}}, store.QuarterOf(at), at+1); err != nil || len(buckets[0]) != 1 {
 		t.Errorf("%d buckets are left, %v, want 1", len(buckets), err)
 	}
 }

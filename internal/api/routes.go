@@ -10,15 +10,15 @@ import (
 )
 
 var (
-	everywhere  = &home{"any", func(*Services) bool { return true }}
-	onPublisher = &home{"publisher", func(s *Services) bool { return s.Sender != nil }}
-	onDoor      = &home{"publisher", func(s *Services) bool { return s.Door != nil }}
-	onReader    = &home{"reader", func(s *Services) bool { return s.Reader != nil }}
-	onAdmin     = &home{"reader", func(s *Services) bool { return s.Admin != nil }}
-	onStore     = &home{"reader or aggregator", func(s *Services) bool { return s.DeadLetters != nil }}
-	onVerifier  = &home{"reader or aggregator", func(s *Services) bool { return s.Verifier != nil }}
-	onSequences = &home{"reader or aggregator", func(s *Services) bool { return s.Sequences != nil }}
-	onMetrics   = &home{"any", func(s *Services) bool { return s.Metrics != nil }}
+	everywhere  = &home{roles: "any", here: func(*Services) bool { return true }}
+	onPublisher = &home{roles: "publisher", here: func(s *Services) bool { return s.Sender != nil }}
+	onDoor      = &home{roles: "publisher", here: func(s *Services) bool { return s.Door != nil }}
+	onReader    = &home{roles: "reader", here: func(s *Services) bool { return s.Reader != nil }}
+	onAdmin     = &home{roles: "reader", here: func(s *Services) bool { return s.Admin != nil }}
+	onStore     = &home{"reader or aggregator", func(s *Services) bool { return s.DeadLetters != nil }, true}
+	onVerifier  = &home{"reader or aggregator", func(s *Services) bool { return s.Verifier != nil }, true}
+	onSequences = &home{roles: "reader or aggregator", here: func(s *Services) bool { return s.Sequences != nil }}
+	onMetrics   = &home{roles: "any", here: func(s *Services) bool { return s.Metrics != nil }}
 )
 
 // The needs of callers.

@@ -97,6 +97,27 @@ func TestDatesOfSeries(t *testing.T) {
 	}
 }
 
+// A row whose sum does not fit 64 bits has neither a value nor a rate. The others have theirs.
+func TestSeriesOfARowThatOverflows(t *testing.T) {
+	t.Parallel()
+	f := &fakeReader{series: twoRows(t)}
+	f.series.Rows[0].Value, f.series.Rows[0].Overflow = 0, true
+	srv, _ := start(t, f, api.Config{})
+	for accept, want := range map[string]string{
+		"": `[{"time":"2026-11-22T00:00:00+05:30","counter":"a\"b","value":null,"error":"urn:countmill:problem:overflow","partial":false,"rate":null},` + "\n" +
+			`{"time":"2026-11-23T00:00:00+05:30","counter":"a\"b","value":-30,"partial":true,"rate":-0.5}]`,
+		"text/csv": "time,counter,value,partial,rate\n2026-11-22T00:00:00+05:30,\"a\"\"b\",overflow,false,null\n2026-11-23T00:00:00+05:30,\"a\"\"b\",-30,true,-0.5",
+	} {
+		status, text, header := call(t, http.MethodGet, srv.URL+"/v1/series?counter=a&rate=true", "", "Accept", accept)
+		if status != 200 || text != want {
+			t.Errorf("as %q: got %d\n%s\nwant\n%s", accept, status, text, want)
+		}
+		if accept == "" {
+			apitest.Load(t).CheckAnswer(t, http.MethodGet, "/v1/series", status, header, []byte(text))
+		}
+	}
+}
+
 // A row that has not begun has no time over which its value could be a rate.
 func TestRateOfARowThatHasNotBegun(t *testing.T) {
 	t.Parallel()
@@ -216,6 +237,7 @@ func TestRules(t *testing.T) {
 		f.err = fmt.Errorf("change the rules: %w", err)
 		for _, r := range [][3]string{
 			{http.MethodDelete, "/v1/rules/series?pattern=a", ""}, {http.MethodPost, "/v1/rules/series", `{"pattern":"a","keep":"15m:30d"}`},
+			{http.MethodPost, "/v1/rules/series/filled", `{"pattern":"a","from":"2026-01-01T00:00:00Z","to":"2026-02-01T00:00:00Z"}`},
 			{http.MethodDelete, "/v1/rules/journal?pattern=a", ""}, {http.MethodPost, "/v1/rules/journal", `{"pattern":"a","keep":"30d"}`},
 		} {
 			if rec := change(t, f, doc, r[0], r[1], jsonType, r[2]); rec.Code != want.status || !strings.Contains(rec.Body.String(), want.says) {

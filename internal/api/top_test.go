@@ -22,6 +22,7 @@ type fakeBoards struct {
 	mu    sync.Mutex
 	err   error
 	all   []board.Ranked
+	over  []string
 	reads int
 	fast  int // the reads that wait for no next board
 	last  reader.BoardQuery
@@ -51,7 +52,7 @@ func (f *fakeReader) Top(_ context.Context, q reader.TopQuery) (reader.Top, erro
 	defer b.mu.Unlock()
 	b.readLocked(q.BoardQuery)
 	b.n = q.N
-	top := reader.Top{Moments: boardMoments}
+	top := reader.Top{Moments: boardMoments, Overflowed: b.over}
 	for i, c := range b.all {
 		top.Top = append(top.Top, reader.TopCounter{Ranked: c, Rank: i + 1})
 	}
@@ -93,12 +94,18 @@ func TestTop(t *testing.T) {
 		path, _, _ := strings.Cut(tt.path, "?")
 		doc.CheckAnswer(t, http.MethodGet, path, status, header, []byte(text))
 	}
+	f.boards.over = []string{`page:"c"`, "page:d"}
+	status, text, header := call(t, http.MethodGet, srv.URL+"/v1/top?index=sites", "")
+	if want := `"total":-3,"rank":2}],"overflowed":["page:\"c\"","page:d"],"as_of":`; !strings.Contains(text, want) {
+		t.Errorf("with counters without a sum: got %s, want %s", text, want)
+	}
+	doc.CheckAnswer(t, http.MethodGet, "/v1/top", status, header, []byte(text))
 	call(t, http.MethodGet, srv.URL+"/v1/top?index=sites&n=7&of=groups&window=this-week&tz=Asia/Kolkata", "")
 	if q := f.boards.last; f.boards.n != 7 || !q.Groups || q.Window.String() != "this-week Asia/Kolkata" || q.Index != "sites" {
 		t.Errorf("the reader was asked for %+v", q)
 	}
-	if reads, fast := f.boards.asked(); reads != 4 || fast != 0 {
-		t.Errorf("%d reads, and %d of them wait for no next board, want 4 and 0", reads, fast)
+	if reads, fast := f.boards.asked(); reads != 5 || fast != 0 {
+		t.Errorf("%d reads, and %d of them wait for no next board, want 5 and 0", reads, fast)
 	}
 }
 

@@ -132,6 +132,7 @@ var defects = map[string]*defect{
 		return &setting{Store: s, last: make(map[string]map[wire.Minute]int64)}
 	}},
 	"does not say what it bucketed":      {caught: "SeriesSums", make: func(s *fakestore.Store) store.Store { return untold{s} }},
+	"answers series by name":             {caught: "SeriesOfManyCounters", make: func(s *fakestore.Store) store.Store { return unordered{s} }},
 	"finds a series by a prefix":         {caught: "SeriesTakesAnyName", make: series(byPrefix)},
 	"commits series after totals":        {caught: "SeriesIsOneWithItsCommit", make: folds(apartFold), opts: slow},
 	"adds refused buckets":               {caught: "SeriesIsOneWithItsCommit", make: folds(bucketsAnyway)},

@@ -162,10 +162,10 @@ func (r *Rig) State() State {
 			total += values[0].Value
 		}
 		s.Totals[rec.Counter] = total
-		buckets, err := v.Series(context.Background(), rec.Counter, r.first-store.DayMinutes, r.first+store.DayMinutes)
+		buckets, err := v.Series(context.Background(), records[i:i+1], r.first-store.DayMinutes, r.first+store.DayMinutes)
 		r.ok(err)
 		of := make(map[string]int64)
-		for _, b := range buckets {
+		for _, b := range buckets[0] {
 			of[fmt.Sprint(b.Minute, b.Quarter)] = b.Sum
 		}
 		s.Series[rec.Counter] = of

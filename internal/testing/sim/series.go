@@ -54,7 +54,7 @@ func (so *seriesOracle) look() {
 	}
 	if len(so.looks) < 3 {
 		l := seriesLook{so.db.fake.View().(*fakestore.View), make(map[string]map[wire.Minute]int64)}
-		must(l.view.Series(background, "", 0, 0)) // its moment
+		must(l.view.Series(background, nil, 0, 0)) // its moment
 		for counter, folded := range so.folded {
 			l.folded[counter] = maps.Clone(folded)
 		}
@@ -65,8 +65,8 @@ func (so *seriesOracle) look() {
 	so.looks = so.looks[1:]
 	for counter, folded := range l.folded {
 		if _, swept := so.db.swept[counter]; !swept && !so.crowd.overflows(counter) {
-			found := must(l.view.Series(background, counter, 0, wire.MinuteOf(wire.MaxTime)))
-			so.compare("in a view, ", counter, folded, found)
+			found := must(l.view.Series(background, []store.Record{{Counter: counter}}, 0, wire.MinuteOf(wire.MaxTime)))
+			so.compare("in a view, ", counter, folded, found[0])
 		}
 	}
 	l.view.Close()
