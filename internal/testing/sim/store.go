@@ -20,12 +20,14 @@ import (
 // A database is the store of a schedule: the fake one, whose answers get lost.
 type database struct {
 	*kernel
-	fake    *fakestore.Store
-	watch   storeWatch
-	swapped bool                        // another one has taken its place
-	swept   map[string]int              // in which step each counter was swept last
-	buried  map[string]store.DeadLetter // all letters that processes wrote, by key
-	mover   *mover
+	store.Boards // of no schedule
+
+	fake         *fakestore.Store
+	watch        storeWatch
+	swapped      bool                        // another one has taken its place
+	swept        map[string]int              // in which step each counter was swept last
+	buried       map[string]store.DeadLetter // all letters that processes wrote, by key
+	mover        *mover
 }
 
 // A storeWatch sees what reaches the store.
