@@ -22,12 +22,12 @@ type database struct {
 	*kernel
 	store.Boards // of no schedule
 
-	fake         *fakestore.Store
-	watch        storeWatch
-	swapped      bool                        // another one has taken its place
-	swept        map[string]int              // in which step each counter was swept last
-	buried       map[string]store.DeadLetter // all letters that processes wrote, by key
-	mover        *mover
+	fake    *fakestore.Store
+	watch   storeWatch
+	swapped bool                        // another one has taken its place
+	swept   map[string]int              // in which step each counter was swept last
+	buried  map[string]store.DeadLetter // all letters that processes wrote, by key
+	mover   *mover
 }
 
 // A storeWatch sees what reaches the store.
