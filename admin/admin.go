@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
@@ -31,10 +31,10 @@ type Config struct {
 	// Logger gets a line for everything that was done. Default: discards.
 	Logger *slog.Logger
 
-	env *sysenv.Env // of a simulation (sysenv.With), otherwise nil
+	env *clock.Env // of a simulation (clock.With), otherwise nil
 }
 
-var _ = sysenv.Hook(func(c *Config, e *sysenv.Env) { c.env = e })
+var _ = clock.Hook(func(c *Config, e *clock.Env) { c.env = e })
 
 func (c Config) withDefaults() Config {
 	c.Timeout = cmp.Or(c.Timeout, 10*time.Second)

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
@@ -67,10 +67,10 @@ type DeadLetter struct {
 // Each call reads a bounded number of dead letters, and of bytes.
 type DeadLetters struct {
 	waiting waiting
-	env     *sysenv.Env // of a simulation (sysenv.With), otherwise nil
+	env     *clock.Env // of a simulation (clock.With), otherwise nil
 }
 
-var _ = sysenv.Hook(func(l **DeadLetters, e *sysenv.Env) { (*l).env = e })
+var _ = clock.Hook(func(l **DeadLetters, e *clock.Env) { (*l).env = e })
 
 // NewDeadLetters returns the DeadLetters of a store.
 func NewDeadLetters(st DeadLetterStore) *DeadLetters { return &DeadLetters{waiting: waiting{st}} }

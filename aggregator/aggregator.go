@@ -11,7 +11,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/countmill/countmill/internal/storetime"
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/store"
 )
 
@@ -35,7 +35,7 @@ type Aggregator struct {
 	asked    chan chan struct{} // to read the settings at once; the inner one is closed then
 	records  *records
 	inflight *inflight
-	clock    storetime.Clock
+	clock    clock.Store
 	stats    stats
 	// beatsMissed is the heartbeats in a row that were not written.
 	beatsMissed atomic.Int64

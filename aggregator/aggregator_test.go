@@ -18,7 +18,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/storetest/fakestore"
 	"github.com/countmill/countmill/wire"
@@ -86,7 +86,7 @@ func bubble(t *testing.T, f func(t *testing.T)) {
 func alone(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(time.Until(sysenv.Earliest))
+		time.Sleep(time.Until(clock.Earliest))
 		f(t)
 	})
 }
@@ -549,7 +549,7 @@ func TestMarkersOutliveTheWindow(t *testing.T) {
 					}
 					return fakestore.OK
 				})
-				r := run(t, st, sysenv.With(aggregator.Config{}, &sysenv.Env{Wall: func() time.Time { return time.Now().Add(off) }}))
+				r := run(t, st, clock.With(aggregator.Config{}, &clock.Env{Wall: func() time.Time { return time.Now().Add(off) }}))
 				now := time.Now()
 				r.sendAt(t, now.Add(-time.Hour), anonymous(one("a", 1)))
 				settle(time.Second)

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
@@ -94,13 +94,13 @@ type Config struct {
 	// Logger gets lifecycle, retries and errors. Default: discards.
 	Logger *slog.Logger
 
-	env *sysenv.Env // of a simulation (sysenv.With), otherwise nil
+	env *clock.Env // of a simulation (clock.With), otherwise nil
 
 	// Decode is for simulations of later wire versions. Leave it nil: wire.Decode.
 	Decode func(payload []byte) (*wire.Batch, error)
 }
 
-var _ = sysenv.Hook(func(c *Config, e *sysenv.Env) { c.env = e })
+var _ = clock.Hook(func(c *Config, e *clock.Env) { c.env = e })
 
 func (c Config) withDefaults(limits store.Limits) Config {
 	c.Topic = cmp.Or(c.Topic, "countmill")

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -99,7 +99,7 @@ func commitAll(t *testing.T, rng *rand.Rand, j *job, limit int, got map[string]i
 	if !fits {
 		t.Fatalf("part %s alone does not fit", j.parts[0].ID)
 	}
-	l := testInflight(Config{env: &sysenv.Env{Random: rng}, ShardRate: 1 - 2*float64(rng.IntN(2))})
+	l := testInflight(Config{env: &clock.Env{Random: rng}, ShardRate: 1 - 2*float64(rng.IntN(2))})
 	shards := make([]int, len(adds))
 	for i := range shards {
 		shards[i] = 1 + rng.IntN(4)

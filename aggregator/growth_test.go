@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/storetest/fakestore"
 )
@@ -59,7 +59,7 @@ func used(st *fakestore.Store) (shards func() int) {
 }
 
 // drawing is a machine with seeded randomness.
-func drawing(seed uint64) *sysenv.Env { return &sysenv.Env{Random: rand.NewPCG(seed, 0)} }
+func drawing(seed uint64) *clock.Env { return &clock.Env{Random: rand.NewPCG(seed, 0)} }
 
 // Two aggregators make ten commits a second, and a shard sustains one. They learn of each other
 // only from shards. Seeds decide their random choices, because one in some thousand runs ends
@@ -75,7 +75,7 @@ func TestACounterThatIsHotGetsMoreShards(t *testing.T) {
 
 func hotRun(t *testing.T, seed uint64) {
 	st := single(t)
-	first, second := run(t, st, sysenv.With(aggregator.Config{}, drawing(seed))), run(t, st, sysenv.With(aggregator.Config{}, drawing(seed+1)))
+	first, second := run(t, st, clock.With(aggregator.Config{}, drawing(seed))), run(t, st, clock.With(aggregator.Config{}, drawing(seed+1)))
 	want := int64(0)
 	for range 300 {
 		first.send(t, anonymous(one("a", 1)))
@@ -181,7 +181,7 @@ func TestAFailedGrowthHoldsNothingBack(t *testing.T) {
 					}
 					return fakestore.OK
 				})
-				r := run(t, st, sysenv.With(aggregator.Config{}, drawing(1)))
+				r := run(t, st, clock.With(aggregator.Config{}, drawing(1)))
 				shards := used(st)
 				want := r.hammer(t, 250*time.Millisecond, time.Minute)
 				r.want(t, map[string]int64{"a": want})

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/internal/shards"
-	"github.com/countmill/countmill/internal/sysenv"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
@@ -16,7 +16,7 @@ import (
 // inflight picks a shard for each add. It never puts one shard into two commits under way: they
 // would contend with each other.
 type inflight struct {
-	env    *sysenv.Env
+	env    *clock.Env
 	now    func() time.Time // the store's time
 	policy *shards.Policy   // nil if there is only one commit at a time, and no growth
 	fixed  bool             // counters are not grown

@@ -9,18 +9,18 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/storetest/fakestore"
 	"github.com/countmill/countmill/wire"
 )
 
 // held runs an aggregator that folds nothing: it holds every message.
-func held(t *testing.T, clock func() time.Time) *rig {
+func held(t *testing.T, wall func() time.Time) *rig {
 	t.Helper()
-	st := strict(t, fakestore.Options{Clock: clock, CertainOutcome: true})
+	st := strict(t, fakestore.Options{Clock: wall, CertainOutcome: true})
 	st.OnFold(func(int, *store.Commit) fakestore.Answer { return fakestore.Deployment })
-	return run(t, st, sysenv.With(aggregator.Config{WorkerID: "w"}, &sysenv.Env{Wall: clock}))
+	return run(t, st, clock.With(aggregator.Config{WorkerID: "w"}, &clock.Env{Wall: wall}))
 }
 
 // worker returns the worker record.

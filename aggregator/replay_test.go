@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/storetest/fakestore"
 	"github.com/countmill/countmill/wire"
@@ -249,7 +249,7 @@ func TestTheFirstLookForLettersIsPutOffAtRandom(t *testing.T) {
 		st := large(t)
 		var looks atomic.Int64
 		st.On(fakestore.ListDeadLetters, func(int) fakestore.Answer { looks.Add(1); return fakestore.OK })
-		run(t, st, sysenv.With(aggregator.Config{}, &sysenv.Env{Random: repeats{}})) // draws 6 of 10 seconds
+		run(t, st, clock.With(aggregator.Config{}, &clock.Env{Random: repeats{}})) // draws 6 of 10 seconds
 		settle(5 * time.Second)
 		if got := looks.Load(); got != 0 {
 			t.Errorf("%d looks for letters within 5 s", got)

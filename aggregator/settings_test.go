@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/store/storetest/fakestore"
 	"github.com/countmill/countmill/wire"
 
@@ -38,7 +38,7 @@ func (l *laptop) now() time.Time {
 	return time.Now().Add(l.slept)
 }
 
-func (l *laptop) env() *sysenv.Env { return &sysenv.Env{Wall: l.now} }
+func (l *laptop) env() *clock.Env { return &clock.Env{Wall: l.now} }
 
 func (l *laptop) store(t *testing.T, window time.Duration) *fakestore.Store {
 	return strict(t, fakestore.Options{Window: window, Clock: l.now})
@@ -48,7 +48,7 @@ func (l *laptop) store(t *testing.T, window time.Duration) *fakestore.Store {
 func TestNoCommitWithMarkersByOldSettings(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := &laptop{}
-		r := run(t, l.store(t, time.Hour), sysenv.With(aggregator.Config{}, l.env()))
+		r := run(t, l.store(t, time.Hour), clock.With(aggregator.Config{}, l.env()))
 		p, at := anonymous(one("a", 1)), l.now()
 		r.sendAt(t, at, p)
 		settle(5 * time.Second)
@@ -77,7 +77,7 @@ func TestTheSettingsAreLookedAtRightBeforeTheCommit(t *testing.T) {
 			l.suspend(2 * time.Hour)
 			return fakestore.OK
 		})
-		r := run(t, st, sysenv.With(aggregator.Config{}, l.env()))
+		r := run(t, st, clock.With(aggregator.Config{}, l.env()))
 		m := r.sendAt(t, l.now(), anonymous(one("a", 1)))
 		settle(time.Minute)
 		if got := st.FoldCalls(); got != 0 || !acked(m) || len(st.Letters()) != 1 {
@@ -129,7 +129,7 @@ func TestAnAnswerIsAsOldAsItsQuestion(t *testing.T) {
 				st.Expire(l.now())
 			}
 		}}
-		r := runOver(t, st, seen, sysenv.With(aggregator.Config{}, l.env()))
+		r := runOver(t, st, seen, clock.With(aggregator.Config{}, l.env()))
 		r.sendAt(t, at, p)
 		settle(9 * time.Second)
 		r.want(t, map[string]int64{"a": 1})
@@ -187,7 +187,7 @@ func TestWithoutMarkersOldSettingsAreReadAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := &laptop{}
 		st := strict(t, fakestore.Options{Window: time.Hour, Clock: l.now, CertainOutcome: true})
-		r := run(t, st, sysenv.With(aggregator.Config{Linger: -1}, l.env()))
+		r := run(t, st, clock.With(aggregator.Config{Linger: -1}, l.env()))
 		settle(time.Second)
 		held := r.sendAt(t, l.now(), anonymous(one("a", 1)))
 		l.suspend(9 * 24 * time.Hour)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/storetest/fakestore"
 	"github.com/countmill/countmill/wire"
@@ -78,7 +78,7 @@ func TestAnEarlierBrokersTimeCounts(t *testing.T) {
 func TestTheResultOfALookupIsKept(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
-		r := run(t, st, sysenv.With(aggregator.Config{}, &sysenv.Env{Random: repeats{}})) // all folds have one id
+		r := run(t, st, clock.With(aggregator.Config{}, &clock.Env{Random: repeats{}})) // all folds have one id
 		x := wire.CutIdentified(countmill.Increment{Counter: "a", Delta: 1, ID: "x"})
 		y := wire.CutIdentified(countmill.Increment{Counter: "a", Delta: 2, ID: "y"})
 		first := r.send(t, x)
@@ -271,7 +271,7 @@ func TestASuspendedMachineCountsItsHeldParts(t *testing.T) {
 		var slept atomic.Int64
 		wall := func() time.Time { return time.Now().Add(time.Duration(slept.Load())) }
 		st := certain(t)
-		r := run(t, st, sysenv.With(aggregator.Config{Linger: time.Second}, &sysenv.Env{Wall: wall}))
+		r := run(t, st, clock.With(aggregator.Config{Linger: time.Second}, &clock.Env{Wall: wall}))
 		m := r.send(t, anonymous(one("a", 1)))
 		slept.Store(int64(9 * 24 * time.Hour))
 		settle(time.Minute)

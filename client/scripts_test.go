@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/countmill/countmill/internal/testing/reaper"
+	"github.com/countmill/countmill/internal/testing/child"
 )
 
 // scriptsEnd bounds one suite, which takes 10 to 20 s on two cores.
@@ -125,7 +125,7 @@ func runScript(t *testing.T, dir, binary, program string, args ...string) (strin
 		return "", err
 	}
 	defer func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }() // a countmill that it left
-	guard, err := reaper.Process(-cmd.Process.Pid, temp)
+	guard, err := child.GuardProcess(-cmd.Process.Pid, temp)
 	if err != nil {
 		return "", err
 	}

@@ -25,8 +25,8 @@ import (
 	"syscall"
 
 	"github.com/countmill/countmill/backend"
-	"github.com/countmill/countmill/internal/access"
 	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/internal/auth"
 )
 
 // An Option changes what Main takes from the process.
@@ -140,7 +140,7 @@ func report(c call, err error, help string) int {
 	if err == nil {
 		return 0
 	}
-	line := access.Redact(strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; "))
+	line := auth.Redact(strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; "))
 	if errors.Is(err, app.ErrUsage) {
 		fmt.Fprintf(c.stderr, "countmill: %s (see %s)\n", line, help)
 		return 2

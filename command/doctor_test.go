@@ -19,8 +19,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/countmill/countmill/backend"
+	"github.com/countmill/countmill/internal/testing/child"
 	"github.com/countmill/countmill/internal/testing/emulator"
-	"github.com/countmill/countmill/internal/testing/freeport"
 	"github.com/countmill/countmill/internal/testing/longtest"
 	"github.com/countmill/countmill/store"
 )
@@ -385,7 +385,7 @@ func refuse(method string) grpc.DialOption {
 // nobody is a HOST:PORT that refuses connections.
 func nobody(t *testing.T) string {
 	t.Helper()
-	port, err := freeport.Keep()
+	port, err := child.KeepPort()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/countmill/countmill/internal/testing/freeport"
+	"github.com/countmill/countmill/internal/testing/child"
 )
 
 // A job is a running command that ends by itself.
@@ -116,7 +116,7 @@ func TestImportThroughKills(t *testing.T) {
 func importThroughKills(t *testing.T, rows int) (kills int) {
 	t.Helper()
 	dir := t.TempDir()
-	kept, err := freeport.Keep()
+	kept, err := child.KeepPort()
 	if err != nil {
 		t.Fatal(err)
 	}

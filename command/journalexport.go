@@ -12,8 +12,8 @@ import (
 	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/app"
-	"github.com/countmill/countmill/internal/journalfile"
 	"github.com/countmill/countmill/internal/transfer"
+	"github.com/countmill/countmill/internal/transfer/journalfile"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )

@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/internal/app"
 	"github.com/countmill/countmill/internal/backup"
+	"github.com/countmill/countmill/internal/httpserver"
 	"github.com/countmill/countmill/internal/transfer"
 )
 
@@ -64,7 +64,7 @@ func runRestore(ctx context.Context, c call) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(c.stdout, "%s: backup %s of %d bytes; everything accepted before %s is in it\n", dir, r.ID, r.Bytes, api.FormatTime(r.BeganAt))
+	fmt.Fprintf(c.stdout, "%s: backup %s of %d bytes; everything accepted before %s is in it\n", dir, r.ID, r.Bytes, httpserver.FormatTime(r.BeganAt))
 	fmt.Fprintf(c.stderr, "countmill: continue from it with countmill up --data %s\n", dir)
 	return nil
 }
@@ -91,7 +91,7 @@ func listBackups(ctx context.Context, c call) error {
 		return err
 	}
 	for _, b := range found {
-		fmt.Fprintln(c.stdout, api.FormatTime(b.TakenAt), cmp.Or(b.Target, "."), b.Database, b.ID)
+		fmt.Fprintln(c.stdout, httpserver.FormatTime(b.TakenAt), cmp.Or(b.Target, "."), b.Database, b.ID)
 	}
 	return nil
 }

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/countmill/countmill/internal/access"
 	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/internal/auth"
 )
 
 var shareCommand = command{
@@ -50,19 +50,19 @@ func runShare(_ context.Context, c call) error {
 	if expires == "" {
 		expires = shareFor
 	}
-	token := access.Token{Name: c.name, Scopes: []access.Scope{access.Read}, Prefixes: []string{prefix}, Public: c.public}
+	token := auth.Token{Name: c.name, Scopes: []auth.Scope{auth.Read}, Prefixes: []string{prefix}, Public: c.public}
 	if token.Name == "" {
 		token.Name = shareName(prefix)
 	}
 	if token.Expires, err = parseExpiry(expires, time.Now()); err != nil {
 		return err
 	}
-	secret, token, err := access.New(token)
+	secret, token, err := auth.New(token)
 	if err != nil {
 		return app.Usagef("%s", ofShare.Replace(err.Error()))
 	}
 	if c.file != "" {
-		if err := access.Append(c.file, token); err != nil {
+		if err := auth.Append(c.file, token); err != nil {
 			return err
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/countmill/countmill/internal/access"
+	"github.com/countmill/countmill/internal/auth"
 )
 
 func TestShareWritesALinkThatReadsOnePrefix(t *testing.T) {
@@ -26,7 +26,7 @@ func TestShareWritesALinkThatReadsOnePrefix(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tokens, err := access.Open(path, nil)
+	tokens, err := auth.Open(path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,8 +34,8 @@ func TestShareWritesALinkThatReadsOnePrefix(t *testing.T) {
 	if err != nil || c.Name != "share-page" {
 		t.Fatalf("the link's token: got %+v, %v, want share-page", c, err)
 	}
-	for _, scope := range access.Scopes() {
-		if c.Has(scope) != (scope == access.Read) {
+	for _, scope := range auth.Scopes() {
+		if c.Has(scope) != (scope == auth.Read) {
 			t.Errorf("the link has the scope %s: %t", scope, c.Has(scope))
 		}
 	}
@@ -63,7 +63,7 @@ func TestShareEndsAfterThirtyDays(t *testing.T) {
 	if !strings.HasPrefix(link, "http://127.0.0.1:8080/#token=cmtok_") {
 		t.Errorf("got the link %q", link)
 	}
-	tokens, err := access.Parse([]byte(line))
+	tokens, err := auth.Parse([]byte(line))
 	if err != nil || len(tokens) != 1 || tokens[0].Name != "share-a-b-c" || tokens[0].Public {
 		t.Fatalf("got the line %s, %v", line, err)
 	}

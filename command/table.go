@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/countmill/countmill/internal/access"
 	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/internal/auth"
 	"github.com/countmill/countmill/internal/plan"
 	"github.com/countmill/countmill/internal/transfer/appengine"
 )
@@ -106,7 +106,7 @@ type values struct {
 	scopes, prefixes        []string
 	expires, file, name     string
 	public                  bool
-	limits                  access.Limits
+	limits                  auth.Limits
 }
 
 // A section is rows that belong together in the reference.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/countmill/countmill/internal/access"
 	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/internal/auth"
 	"github.com/countmill/countmill/internal/units"
 )
 
@@ -72,7 +72,7 @@ func runToken(_ context.Context, c call) error {
 	if len(c.args) != 1 {
 		return app.Usagef("name one NAME: countmill token new NAME --scope SCOPES")
 	}
-	token := access.Token{Name: c.args[0], Limits: c.limits, Prefixes: c.prefixes}
+	token := auth.Token{Name: c.args[0], Limits: c.limits, Prefixes: c.prefixes}
 	var err error
 	if token.Scopes, err = parseScopes(c.scopes); err != nil {
 		return err
@@ -88,16 +88,16 @@ func runToken(_ context.Context, c call) error {
 }
 
 // parseScopes names an unknown word. The file may have a secret in such a place, and a command line has none.
-func parseScopes(words []string) (scopes []access.Scope, err error) {
+func parseScopes(words []string) (scopes []auth.Scope, err error) {
 	var known []string
-	for _, s := range access.Scopes() {
+	for _, s := range auth.Scopes() {
 		known = append(known, string(s))
 	}
 	for _, word := range words {
 		if word = strings.TrimSpace(word); !slices.Contains(known, word) {
 			return nil, app.Usagef("--scope: %q is not a scope (limit: %s)%s", word, strings.Join(known, ", "), didYouMean("", word, known))
 		}
-		scopes = append(scopes, access.Scope(word))
+		scopes = append(scopes, auth.Scope(word))
 	}
 	return scopes, nil
 }
@@ -119,8 +119,8 @@ func parseExpiry(text string, now time.Time) (time.Time, error) {
 var ofToken = strings.NewReplacer("name:", "NAME:", "scopes:", "--scope:", "prefixes:", "--prefix:", "field", "flag",
 	"increments_per_second:", "--increments-per-second:", "bytes_per_second:", "--bytes-per-second:", "new_counters_per_hour:", "--new-counters-per-hour:")
 
-func makeToken(c call, token access.Token, file string) error {
-	secret, token, err := access.New(token)
+func makeToken(c call, token auth.Token, file string) error {
+	secret, token, err := auth.New(token)
 	if err != nil {
 		return app.Usagef("%s", ofToken.Replace(err.Error()))
 	}
@@ -128,7 +128,7 @@ func makeToken(c call, token access.Token, file string) error {
 		_, err := fmt.Fprintf(c.stdout, "%s\n%s\n", secret, token.Line())
 		return err
 	}
-	if err := access.Append(file, token); err != nil {
+	if err := auth.Append(file, token); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintln(c.stdout, secret)

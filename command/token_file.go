@@ -9,27 +9,27 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/countmill/countmill/internal/access"
 	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/internal/auth"
 )
 
 // A tokenRow is a token as "token list --json" writes it.
 type tokenRow struct {
-	Name     string         `json:"name"`
-	ID       string         `json:"id"`
-	Line     int            `json:"line"`
-	Scopes   []access.Scope `json:"scopes"`
-	Prefixes []string       `json:"prefixes,omitempty"`
-	Expires  *time.Time     `json:"expires,omitempty"`
-	Expired  bool           `json:"expired,omitempty"`
-	Public   bool           `json:"public,omitempty"`
+	Name     string       `json:"name"`
+	ID       string       `json:"id"`
+	Line     int          `json:"line"`
+	Scopes   []auth.Scope `json:"scopes"`
+	Prefixes []string     `json:"prefixes,omitempty"`
+	Expires  *time.Time   `json:"expires,omitempty"`
+	Expired  bool         `json:"expired,omitempty"`
+	Public   bool         `json:"public,omitempty"`
 
 	Increments  int64 `json:"increments_per_second,omitempty"`
 	Bytes       int64 `json:"bytes_per_second,omitempty"`
 	NewCounters int64 `json:"new_counters_per_hour,omitempty"`
 }
 
-func tokenRowOf(e access.Entry, now time.Time) tokenRow {
+func tokenRowOf(e auth.Entry, now time.Time) tokenRow {
 	t := e.Token
 	row := tokenRow{Name: t.Name, ID: t.ID(), Line: e.Line, Scopes: t.Scopes, Prefixes: t.Prefixes, Public: t.Public, Expired: t.Expired(now),
 		Increments: t.Limits.Increments, Bytes: t.Limits.Bytes, NewCounters: t.Limits.NewCounters}
@@ -45,7 +45,7 @@ func runTokenList(_ context.Context, c call) error {
 		return err
 	}
 	rows, wrong := []tokenRow{}, []error(nil)
-	for _, e := range access.Entries(text) {
+	for _, e := range auth.Entries(text) {
 		if e.Err != nil {
 			wrong = append(wrong, fmt.Errorf("%s: line %d: %w", c.file, e.Line, e.Err))
 			continue
@@ -64,7 +64,7 @@ func readTokens(file string) ([]byte, error) {
 	if file == "" {
 		return nil, app.Usagef("--file is missing: name the file of the server's --tokens")
 	}
-	text, err := access.ReadFile(file)
+	text, err := auth.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
@@ -128,14 +128,14 @@ func runTokenRemove(_ context.Context, c call) error {
 	if _, err := readTokens(c.file); err != nil {
 		return err
 	}
-	removed, err := access.Remove(c.file, c.args[0], strings.Join(c.args[1:], ""))
+	removed, err := auth.Remove(c.file, c.args[0], strings.Join(c.args[1:], ""))
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(c.stdout, "removed %s %s\n", removed.Name, removed.ID())
 	text, err := readTokens(c.file)
 	if err == nil {
-		_, err = access.Parse(text)
+		_, err = auth.Parse(text)
 	}
 	if err != nil {
 		return fmt.Errorf("the file has another mistake, so servers still take the token: %w", err)

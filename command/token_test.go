@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/countmill/countmill/internal/access"
+	"github.com/countmill/countmill/internal/auth"
 )
 
 // madeToken is the token and the line that were printed.
@@ -40,11 +40,11 @@ func TestTokenNew(t *testing.T) {
 	if err := os.WriteFile(path, []byte(line), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	tokens, err := access.Open(path, nil)
+	tokens, err := auth.Open(path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c, err := tokens.Authenticate(secret); err != nil || c.Name != "web" || !c.Has(access.Publish) || c.Check("shop:x") == nil {
+	if c, err := tokens.Authenticate(secret); err != nil || c.Name != "web" || !c.Has(auth.Publish) || c.Check("shop:x") == nil {
 		t.Errorf("got %+v, %v", c, err)
 	}
 }
@@ -61,7 +61,7 @@ func TestTokenNewAppends(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := cli(t, nil, "token", "new", "b", "--scope", "admin", "--file", path)
-	tokens, err := access.Open(path, nil)
+	tokens, err := auth.Open(path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func TestTokenList(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	entries := access.Entries(text)
+	entries := auth.Entries(text)
 	got := cli(t, nil, "token", "list", "--file", path)
 	want := "NAME  ID        SCOPES        COUNTERS  EXPIRES               LIMITS\n" +
 		"web   " + entries[0].Token.ID() + "  publish       page:*    never                 50 increments/s\n" +
@@ -172,7 +172,7 @@ func TestTokenRemove(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := access.Entries(text)[0].Token.ID()
+	first := auth.Entries(text)[0].Token.ID()
 	cli(t, nil, "token", "remove", "web", "--file", path).wantError(t, 1, "2 tokens have this name: name the ID of one, such as ")
 	cli(t, nil, "token", "remove", "nobody", "--file", path).wantError(t, 1, `no token is named "nobody"; "countmill token list" shows all`)
 	cli(t, nil, "token", "remove", "cmtok_secret", "--file", path).wantError(t, 1, `no token is named "cmtok_`+"...")
@@ -184,7 +184,7 @@ func TestTokenRemove(t *testing.T) {
 	if got := cli(t, nil, "token", "remove", "shop", "--file", path); got.code != 0 {
 		t.Errorf("got %+v", got)
 	}
-	tokens, err := access.Open(path, nil)
+	tokens, err := auth.Open(path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,8 +3,8 @@ package command
 import (
 	"strings"
 
-	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/internal/httpserver"
 )
 
 // The values of flags that may be repeated.
@@ -41,7 +41,7 @@ func (v originsValue) String() string {
 
 func (v originsValue) Set(s string) error {
 	for origin := range strings.SplitSeq(s, ",") {
-		if err := api.CheckOrigin(strings.TrimSpace(origin)); err != nil {
+		if err := httpserver.CheckOrigin(strings.TrimSpace(origin)); err != nil {
 			return err
 		}
 		*v.to = append(*v.to, strings.TrimSpace(origin))

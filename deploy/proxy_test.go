@@ -28,7 +28,7 @@ import (
 
 	"github.com/countmill/countmill/command"
 	"github.com/countmill/countmill/internal/app"
-	"github.com/countmill/countmill/internal/testing/freeport"
+	"github.com/countmill/countmill/internal/testing/child"
 	"github.com/countmill/countmill/internal/testing/longtest"
 )
 
@@ -193,7 +193,7 @@ func newProxied(t *testing.T) *proxied {
 	t.Helper()
 	p := &proxied{dir: t.TempDir()}
 	p.certify(t)
-	kept, err := freeport.Keep()
+	kept, err := child.KeepPort()
 	if err != nil {
 		t.Fatal(err)
 	}

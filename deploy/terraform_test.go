@@ -329,7 +329,7 @@ func checkContainer(t *testing.T, name, role string, resource node) node {
 // checkRoutes fails unless the API has the paths of probes.
 func checkRoutes(t *testing.T, probes map[string]string) {
 	t.Helper()
-	text, err := os.ReadFile("../internal/api/openapi.json")
+	text, err := os.ReadFile("../internal/httpserver/openapi.json")
 	if err != nil {
 		t.Fatal(err)
 	}

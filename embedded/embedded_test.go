@@ -20,8 +20,8 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/embedded"
-	"github.com/countmill/countmill/internal/access"
-	"github.com/countmill/countmill/internal/access/accesstest"
+	"github.com/countmill/countmill/internal/auth"
+	"github.com/countmill/countmill/internal/auth/authtest"
 	"github.com/countmill/countmill/reader"
 )
 
@@ -291,7 +291,7 @@ func TestHandlerBelowAPrefix(t *testing.T) {
 // Without tokens only this machine is answered, also if a request names localhost as its host.
 func TestHandlerKeepsOthersOut(t *testing.T) {
 	t.Parallel()
-	file, secrets := accesstest.File(t, access.Token{Name: "a", Scopes: []access.Scope{access.Read}})
+	file, secrets := authtest.File(t, auth.Token{Name: "a", Scopes: []auth.Scope{auth.Read}})
 	ask := func(h http.Handler, from, host, token string) int {
 		r := httptest.NewRequest("GET", "/v1/counters", nil)
 		r.RemoteAddr, r.Host = from, host

@@ -13,7 +13,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/embedded"
-	"github.com/countmill/countmill/internal/testing/reaper"
+	"github.com/countmill/countmill/internal/testing/child"
 )
 
 const (
@@ -83,7 +83,7 @@ func runUntilKilled(t *testing.T, dir string, increments int) map[string]int64 {
 	out, err := cmd.StdoutPipe()
 	must(t, err)
 	must(t, cmd.Start())
-	guard, err := reaper.Process(cmd.Process.Pid)
+	guard, err := child.GuardProcess(cmd.Process.Pid)
 	must(t, err)
 	late := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
 	counts := make(map[string]int64)

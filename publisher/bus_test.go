@@ -12,7 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -116,7 +116,7 @@ func (b *fakeBus) blockUntil(release <-chan struct{}) {
 
 // leave2000 sleeps until a time that a clock can show: bubbles of testing/synctest begin in the
 // year 2000.
-func leave2000() { time.Sleep(time.Until(sysenv.Earliest)) }
+func leave2000() { time.Sleep(time.Until(clock.Earliest)) }
 
 func open(t testing.TB, bus Bus, cfg Config) *Publisher {
 	t.Helper()

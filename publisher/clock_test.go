@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/internal/clock"
 )
 
 // A machine that starts without a clock of its own shows 1970 until it has asked for the
@@ -20,7 +20,7 @@ func TestAClockThatCannotBeRightRefusesAll(t *testing.T) {
 		bus := newBus(t)
 		var behind atomic.Int64
 		wall := func() time.Time { return time.Now().Add(-time.Duration(behind.Load())) }
-		p := open(t, bus, Config{Linger: -1, env: &sysenv.Env{Wall: wall}})
+		p := open(t, bus, Config{Linger: -1, env: &clock.Env{Wall: wall}})
 		set := func(right bool) {
 			behind.Store(0)
 			if !right {
@@ -59,7 +59,7 @@ func TestAClockThatIsSetTo1970KeepsTheOpenBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := newBus(t)
 		var behind atomic.Int64
-		p := open(t, bus, Config{Linger: time.Hour, env: &sysenv.Env{Wall: func() time.Time { return time.Now().Add(-time.Duration(behind.Load())) }}})
+		p := open(t, bus, Config{Linger: time.Hour, env: &clock.Env{Wall: func() time.Time { return time.Now().Add(-time.Duration(behind.Load())) }}})
 		began := time.Now().Truncate(time.Microsecond)
 		must(t, p.Add("a", 1))
 		behind.Store(int64(time.Since(time.Unix(10, 0))))

@@ -13,7 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/internal/clock"
 )
 
 // An accepted increment is sent even if Close comes before the signal that would have started the
@@ -81,7 +81,7 @@ func TestABatchThatIsSealedTooLateIsNotSent(t *testing.T) {
 		bus := newBus(t)
 		gaveUp := make(chan struct{})
 		entropy := readFunc(func(b []byte) (int, error) { <-gaveUp; return rand.Read(b) })
-		p := open(t, bus, Config{Linger: -1, env: &sysenv.Env{Entropy: entropy}})
+		p := open(t, bus, Config{Linger: -1, env: &clock.Env{Entropy: entropy}})
 		must(t, p.Add("a", 1))
 		short, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()

@@ -14,7 +14,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -65,7 +65,7 @@ func TestABatchThatFillsWhileTheSenderLooks(t *testing.T) {
 			}
 			return time.Now()
 		}
-		p = open(t, bus, Config{Linger: time.Hour, MaxEntries: 10, env: &sysenv.Env{Wall: wall}})
+		p = open(t, bus, Config{Linger: time.Hour, MaxEntries: 10, env: &clock.Env{Wall: wall}})
 		must(t, p.Add("first", 1))
 		synctest.Wait()
 		bus.wantTotals(map[string]int64{"first": 1, "0": 1, "1": 1, "2": 1, "3": 1, "4": 1, "5": 1, "6": 1})
@@ -108,7 +108,7 @@ func TestAFlushKeepsTheLingerOfLaterIncrements(t *testing.T) {
 					}
 					return rand.Read(b)
 				})
-				p := open(t, bus, Config{Linger: time.Minute, MaxInFlight: 1, env: &sysenv.Env{Entropy: entropy}})
+				p := open(t, bus, Config{Linger: time.Minute, MaxInFlight: 1, env: &clock.Env{Entropy: entropy}})
 				must(t, p.Add("a", 1))
 				flush(t, p, bus, &sealing)
 				synctest.Wait()
@@ -129,7 +129,7 @@ func (f readFunc) Read(b []byte) (int, error) { return f(b) }
 // Publishers that failed together must not retry together, nor without a pause.
 func TestBackoffHasFullJitter(t *testing.T) {
 	t.Parallel()
-	p := open(t, newBus(t), Config{env: &sysenv.Env{}})
+	p := open(t, newBus(t), Config{env: &clock.Env{}})
 	for _, tc := range []struct {
 		try  int
 		most time.Duration

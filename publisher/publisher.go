@@ -15,7 +15,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -101,10 +101,10 @@ type Config struct {
 	// Logger gets a line when the bus does not take a message. Default: discards.
 	Logger *slog.Logger
 
-	env *sysenv.Env // of a simulation (sysenv.With), otherwise nil
+	env *clock.Env // of a simulation (clock.With), otherwise nil
 }
 
-var _ = sysenv.Hook(func(c *Config, e *sysenv.Env) { c.env = e })
+var _ = clock.Hook(func(c *Config, e *clock.Env) { c.env = e })
 
 const defaultTopic = "countmill"
 

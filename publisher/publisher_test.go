@@ -14,7 +14,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -204,7 +204,7 @@ func TestAClockThatIsSetBackHoldsNothingUp(t *testing.T) {
 		bus := newBus(t)
 		var back atomic.Int64
 		wall := func() time.Time { return time.Now().Add(-time.Duration(back.Load())) }
-		p := open(t, bus, Config{Linger: time.Second, env: &sysenv.Env{Wall: wall}})
+		p := open(t, bus, Config{Linger: time.Second, env: &clock.Env{Wall: wall}})
 		must(t, p.Add("a", 1))
 		synctest.Wait()
 		back.Store(int64(3 * time.Hour))

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -210,7 +210,7 @@ func (p *Publisher) await(ctx context.Context, done <-chan struct{}, outcome fun
 }
 
 func (p *Publisher) check(now time.Time, incs []countmill.Increment) error {
-	if err := sysenv.CheckClock(now); err != nil {
+	if err := clock.Check(now); err != nil {
 		return err
 	}
 	window := p.cfg.DedupWindow

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/internal/clock"
 )
 
 // Stats are counts since the Publisher was made, and its present state.
@@ -72,7 +72,7 @@ func (p *Publisher) Ready() error {
 	if p.closed {
 		return countmill.ErrClosed
 	}
-	if err := sysenv.CheckClock(p.cfg.env.Now()); err != nil {
+	if err := clock.Check(p.cfg.env.Now()); err != nil {
 		return err
 	}
 	h := p.health

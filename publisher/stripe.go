@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -51,7 +51,7 @@ type stripe struct {
 	table atomic.Pointer[table]
 	since atomic.Int64 // time of the oldest open increment, Unix microseconds; 0 if there is none
 	open  *gauge
-	env   *sysenv.Env
+	env   *clock.Env
 	most  size  // bound of the remembered cells, unless more are listed
 	many  int64 // increments in a batch from which a cell gets lanes
 
@@ -83,8 +83,8 @@ func (s *stripe) addSlow(place uint64, counter string, delta int64) (c *cell, fi
 	case c == nil || c.word.Load()&listed == 0:
 		var now time.Time
 		if len(s.listed) == 0 {
-			if now = s.env.Now(); sysenv.CheckClock(now) != nil {
-				return nil, false, sysenv.CheckClock(now)
+			if now = s.env.Now(); clock.Check(now) != nil {
+				return nil, false, clock.Check(now)
 			}
 		}
 		if !s.open.reserve(1, cost(counter)) {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/reader/board"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
@@ -77,10 +77,10 @@ type Config struct {
 
 	boardSize int // board.Size, but in tests
 
-	env *sysenv.Env // of a simulation (sysenv.With), otherwise nil
+	env *clock.Env // of a simulation (clock.With), otherwise nil
 }
 
-var _ = sysenv.Hook(func(c *Config, e *sysenv.Env) { c.env = e })
+var _ = clock.Hook(func(c *Config, e *clock.Env) { c.env = e })
 
 func (c Config) withDefaults() Config {
 	c.TTL = cmp.Or(c.TTL, time.Minute)

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/internal/clock"
 )
 
 // flights lets callers with the same key share one read. It differs from singleflight of
@@ -17,7 +17,7 @@ import (
 //   - The last caller to leave stops the read and waits for its end. So no read outlives its
 //     callers, and the store may be closed when no call is under way.
 type flights[T any] struct {
-	env *sysenv.Env
+	env *clock.Env
 
 	mu      sync.Mutex
 	running map[string]*flight[T] // the latest flight of each key

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/storetest/fakestore"
@@ -32,11 +32,11 @@ func groupBubble(t *testing.T, f func(t *testing.T, r *groupRig)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(time.Until(sysenv.Earliest))
+		time.Sleep(time.Until(clock.Earliest))
 		r := &groupRig{t: t}
 		wall := func() time.Time { return time.Now().Add(r.slept) }
 		r.store = fakestore.New(fakestore.Options{GrowsInFold: true, Errorf: t.Errorf, Clock: wall})
-		rdr, err := reader.New(r.store, nil, sysenv.With(reader.Config{}, &sysenv.Env{Wall: wall}))
+		rdr, err := reader.New(r.store, nil, clock.With(reader.Config{}, &clock.Env{Wall: wall}))
 		if err != nil {
 			t.Fatal(err)
 		}

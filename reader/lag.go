@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/countmill/countmill/internal/storetime"
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/store"
 )
 
@@ -120,7 +120,7 @@ type roster struct {
 	fetching busy // used after the first successful read
 	// clock learns from Check alone, as the clocks of aggregators do. Views would teach it other
 	// times: in stores whose read times never go back, the moments of views may be ahead.
-	clock storetime.Clock
+	clock clock.Store
 
 	mu      sync.Mutex
 	tried   time.Time // time of the last read, by the machine's clock

@@ -15,7 +15,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/internal/storetime"
+	"github.com/countmill/countmill/internal/clock"
 )
 
 // A Reader serves totals. It is safe for concurrent use. No read outlives the calls that wait for it,
@@ -29,7 +29,7 @@ type Reader struct {
 	room       room                    // of all reads
 	flights    flights[[]Total]
 	refreshing busy
-	clock      storetime.Clock
+	clock      clock.Store
 	checked    checker
 	settings   atomic.Pointer[store.Settings] // of the last good check; nil before
 	asked      atomic.Pointer[time.Time]      // a moment at which the store had these settings

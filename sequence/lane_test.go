@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/storetest/fakestore"
 )
@@ -53,7 +53,7 @@ func TestSuspendedBetweenTries(t *testing.T) {
 			slept += countmill.DefaultDedupWindow + time.Hour // the monotonic clock stops meanwhile
 			return fakestore.UnknownApplied
 		})
-		x := newIssuer(t, s, sysenv.With(Config{}, &sysenv.Env{Wall: wall}))
+		x := newIssuer(t, s, clock.With(Config{}, &clock.Env{Wall: wall}))
 		v, err := x.Next(t.Context(), countmill.NextRequest{Sequence: "a", ID: "x"})
 		if !errors.Is(err, countmill.ErrOutcomeUnknown) || errors.Is(err, countmill.ErrIDExpired) || !strings.Contains(err.Error(), "longer ago than ids are remembered") {
 			t.Errorf("got %v, %v; want ErrOutcomeUnknown because of the time", v, err)
@@ -88,7 +88,7 @@ func TestSuspendedWhileReadingSettings(t *testing.T) {
 			var slept, sleep time.Duration
 			wall := func() time.Time { return time.Now().Add(slept) }
 			s := fakestore.New(fakestore.Options{Clock: wall, Age: age, Errorf: t.Errorf})
-			x := newIssuer(t, suspendedReader{s, func() { slept, sleep = slept+sleep, 0 }}, sysenv.With(Config{}, &sysenv.Env{Wall: wall}))
+			x := newIssuer(t, suspendedReader{s, func() { slept, sleep = slept+sleep, 0 }}, clock.With(Config{}, &clock.Env{Wall: wall}))
 			r := countmill.NextRequest{Sequence: "a", ID: "x", Time: wall()}
 			if v, err := x.Next(t.Context(), r); err != nil || v.First != 1 {
 				t.Fatalf("got %v, %v", v, err)

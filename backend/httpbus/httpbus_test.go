@@ -20,7 +20,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/backend/httpbus"
-	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/wire"
 )
@@ -73,7 +73,7 @@ func open(t *testing.T, s http.RoundTripper, options ...httpbus.Option) *httpbus
 func bubble(t *testing.T, f func(t *testing.T)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(time.Until(sysenv.Earliest))
+		time.Sleep(time.Until(clock.Earliest))
 		f(t)
 	})
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/countmill/countmill/backend/httpbus"
 	"github.com/countmill/countmill/backend/inproc"
 	"github.com/countmill/countmill/client"
-	"github.com/countmill/countmill/internal/access"
-	"github.com/countmill/countmill/internal/access/accesstest"
 	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/internal/auth"
+	"github.com/countmill/countmill/internal/auth/authtest"
 	"github.com/countmill/countmill/publisher"
 )
 
@@ -90,8 +90,8 @@ func (l *losing) RoundTrip(r *http.Request) (*http.Response, error) {
 // answer to each batch was lost. Its token may be limited to prefixes.
 func TestReadBackThroughADoor(t *testing.T) {
 	t.Parallel()
-	path, secrets := accesstest.File(t,
-		access.Token{Name: "all", Scopes: access.Scopes()}, access.Token{Name: "page", Scopes: access.Scopes(), Prefixes: []string{"page:"}})
+	path, secrets := authtest.File(t,
+		auth.Token{Name: "all", Scopes: auth.Scopes()}, auth.Token{Name: "page", Scopes: auth.Scopes(), Prefixes: []string{"page:"}})
 	inner, err := inproc.New(inproc.Config{})
 	if err != nil {
 		t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/backend/inproc"
-	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/wire"
 )
@@ -45,7 +45,7 @@ func fold(t *testing.T, messages <-chan *message.Message) int64 {
 func TestPublisherCountsOnceWithoutMarkers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(time.Until(sysenv.Earliest)) // a synctest bubble begins in the year 2000
+		time.Sleep(time.Until(clock.Earliest)) // a synctest bubble begins in the year 2000
 		bus := open(t, inproc.Config{WaitForAck: true})
 		messages := subscribe(t, bus, t.Context())
 		p, err := publisher.New(bus, publisher.Config{Topic: "t", Linger: -1})
@@ -83,7 +83,7 @@ func TestPublisherCountsOnceWithoutMarkers(t *testing.T) {
 func TestStopInTheWrongOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(time.Until(sysenv.Earliest)) // a synctest bubble begins in the year 2000
+		time.Sleep(time.Until(clock.Earliest)) // a synctest bubble begins in the year 2000
 		bus := open(t, inproc.Config{WaitForAck: true})
 		ctx, cancel := context.WithCancel(t.Context())
 		messages := subscribe(t, bus, ctx)

@@ -10,8 +10,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/countmill/countmill/internal/storetime"
-	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
@@ -27,8 +26,8 @@ func (w *wrong) now() time.Time       { return time.Now().Add(time.Duration(w.by
 func TestMoments(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var clock wrong
-		m := moments{clock: clock.now}
+		var shown wrong
+		m := moments{clock: shown.now}
 		began := time.Now()
 		for i, step := range []struct {
 			pass, off time.Duration
@@ -44,13 +43,13 @@ func TestMoments(t *testing.T) {
 			{time.Minute, 0, 14*365*24*time.Hour + time.Minute - time.Minute/16 - time.Minute},
 		} {
 			time.Sleep(step.pass)
-			clock.set(step.off)
+			shown.set(step.off)
 			before := m.newest()
 			got := m.next()
-			if !got.After(before) || got.Before(clock.now().Truncate(time.Microsecond)) {
-				t.Errorf("step %d, after %s: %s follows %s, and the clock shows %s", i, time.Since(began), got, before, clock.now())
+			if !got.After(before) || got.Before(shown.now().Truncate(time.Microsecond)) {
+				t.Errorf("step %d, after %s: %s follows %s, and the clock shows %s", i, time.Since(began), got, before, shown.now())
 			}
-			if ahead := got.Sub(clock.now()); (ahead - step.ahead).Abs() > time.Microsecond {
+			if ahead := got.Sub(shown.now()); (ahead - step.ahead).Abs() > time.Microsecond {
 				t.Errorf("step %d: %s ahead of the clock, want %s", i, ahead, step.ahead)
 			}
 		}
@@ -88,15 +87,15 @@ func TestAgesByMoments(t *testing.T) {
 	for seed := range uint64(50) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 0))
-			var clock wrong
-			m := moments{clock: clock.now}
-			learned := storetime.Clock{Env: &sysenv.Env{Wall: clock.now}}
+			var shown wrong
+			m := moments{clock: shown.now}
+			learned := clock.Store{Env: &clock.Env{Wall: shown.now}}
 			type total struct{ asOf, read time.Time }
 			var kept []total
 			for range 300 {
 				time.Sleep(time.Duration(random.IntN(2000)) * time.Millisecond)
 				if random.IntN(10) == 0 {
-					clock.set(time.Duration(random.IntN(20_000)-10_000) * time.Millisecond)
+					shown.set(time.Duration(random.IntN(20_000)-10_000) * time.Millisecond)
 				}
 				began, at := learned.Moment(), m.next()
 				learned.Learn(at, began)
@@ -253,7 +252,7 @@ func TestSweepsAfterAClockThatWasAhead(t *testing.T) {
 // Asides go when their tails may.
 func TestAsidesAreSwept(t *testing.T) {
 	t.Parallel()
-	clock := newClock()
+	clock := newTestClock()
 	s := open(t, clock.config(Config{Dir: t.TempDir(), Window: day}))
 	tail := wire.SealHash{1}.Tail(0)
 	d := store.DeadLetter{Key: "a", At: clockStart, Asides: []store.Aside{{Tail: tail, Letter: "a", At: clockStart}}}

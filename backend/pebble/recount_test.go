@@ -58,7 +58,7 @@ func TestRecountRepairs(t *testing.T) {
 	for name, checked := range map[string]bool{"at once": false, "after a check of the index": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := newClock()
+			c := newTestClock()
 			s := open(t, c.config(Config{Dir: t.TempDir()}))
 			now := func() time.Time { return c.config(Config{}).clock() }
 			r := recounttest.New(t, s, func(d time.Duration) { c.pass(t, s, d) }, now)
@@ -70,7 +70,7 @@ func TestRecountRepairs(t *testing.T) {
 // A shard under a key that is not its own is in no sum.
 func TestRecountWithAMisplacedShard(t *testing.T) {
 	t.Parallel()
-	c := newClock()
+	c := newTestClock()
 	s := open(t, c.config(Config{Dir: t.TempDir()}))
 	r := recounttest.New(t, s, func(d time.Duration) { c.pass(t, s, d) }, func() time.Time { return c.config(Config{}).clock() })
 	recounttest.Misplaced(t, r)

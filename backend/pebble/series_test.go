@@ -97,7 +97,7 @@ func TestSeriesThatNobodyWrote(t *testing.T) {
 // A day is swept once for each promise that ends. A late minute waits for the next one.
 func TestADayIsSweptOncePerPromise(t *testing.T) {
 	t.Parallel()
-	c := newClock()
+	c := newTestClock()
 	s := open(t, c.config(Config{Dir: t.TempDir(), Window: day}))
 	if _, err := s.ChangeRules(t.Context(), store.RuleChange{Pattern: "*", Keep: store.Retention{Minutes: time.Hour, Quarters: 30 * day}}); err != nil {
 		t.Fatal(err)

@@ -17,8 +17,8 @@ import (
 
 const day = 24 * time.Hour
 
-// A clock is a machine's clock and a process's age. A test sets each of them.
-type clock struct {
+// A testClock is a machine's clock and a process's age. A test sets each of them.
+type testClock struct {
 	mu   sync.Mutex
 	wall time.Time
 	age  time.Duration
@@ -27,9 +27,9 @@ type clock struct {
 // clockStart is the beginning of an epoch.
 var clockStart = epoch(6000).end().UTC()
 
-func newClock() *clock { return &clock{wall: clockStart} }
+func newTestClock() *testClock { return &testClock{wall: clockStart} }
 
-func (c *clock) config(cfg Config) Config {
+func (c *testClock) config(cfg Config) Config {
 	cfg.clock = func() time.Time {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -44,7 +44,7 @@ func (c *clock) config(cfg Config) Config {
 }
 
 // set sets the machine's clock.
-func (c *clock) set(wall time.Time) {
+func (c *testClock) set(wall time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.wall = wall
@@ -52,7 +52,7 @@ func (c *clock) set(wall time.Time) {
 
 // pass lets d pass. A process that runs for a hundredth of d calls Check every 10 seconds. That is long
 // enough for ForgetBefore to keep up.
-func (c *clock) pass(t testing.TB, s *Store, d time.Duration) store.Settings {
+func (c *testClock) pass(t testing.TB, s *Store, d time.Duration) store.Settings {
 	t.Helper()
 	const step = store.ForgetPace * store.CheckEvery
 	for ; d > 0; d -= step {
@@ -103,7 +103,7 @@ func markersOf(t testing.TB, s *Store, ids ...wire.PartID) map[wire.PartID]store
 
 func TestSweepDropsEpochsThatAreOver(t *testing.T) {
 	t.Parallel()
-	c := newClock()
+	c := newTestClock()
 	s := open(t, c.config(Config{Dir: t.TempDir(), Window: 2 * day}))
 	var ids []wire.PartID
 	var times []time.Time
@@ -143,7 +143,7 @@ func TestAWrongClockForgetsNothing(t *testing.T) {
 		"a year ahead": clockStart.AddDate(1, 0, 0), "2040": time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC).Add(clockStart.Sub(time.Unix(0, 0))),
 		"1970": time.Unix(0, 0),
 	} {
-		c := newClock()
+		c := newTestClock()
 		s := open(t, c.config(Config{Dir: t.TempDir(), Window: day}))
 		yesterday := marker(clockStart.Add(-day))
 		fold(t, s, yesterday, "a", 1)
@@ -173,7 +173,7 @@ func TestAWrongClockForgetsNothing(t *testing.T) {
 // A process begins with the ForgetBefore of the last process, however that one ended.
 func TestForgetBeforeIsKept(t *testing.T) {
 	t.Parallel()
-	c := newClock()
+	c := newTestClock()
 	s := open(t, c.config(Config{Dir: t.TempDir(), Window: day}))
 	closed := c.pass(t, s, 12*time.Hour)
 	c.set(clockStart) // so that it can only come from the disk
@@ -196,7 +196,7 @@ func TestForgetBeforeIsKept(t *testing.T) {
 // then.
 func TestSetWindowIsKept(t *testing.T) {
 	t.Parallel()
-	c := newClock()
+	c := newTestClock()
 	s := open(t, c.config(Config{Dir: t.TempDir(), Window: day}))
 	for i, window := range []time.Duration{8 * day, 2 * day, 2 * day, 4 * day} {
 		c.pass(t, s, time.Hour)
@@ -257,7 +257,7 @@ func TestWindowOfAConfig(t *testing.T) {
 // A fold sweeps if nobody else does.
 func TestFoldSweepsOnceADay(t *testing.T) {
 	t.Parallel()
-	c := newClock()
+	c := newTestClock()
 	s := open(t, c.config(Config{Dir: t.TempDir(), Window: day}))
 	fold(t, s, marker(clockStart.Add(-10*day)), "a", 1)
 	fold(t, s, marker(clockStart), "a", 1)

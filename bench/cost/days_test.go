@@ -14,7 +14,7 @@ import (
 
 	"github.com/countmill/countmill/backend/datastore"
 	"github.com/countmill/countmill/bench/internal/memdatastore"
-	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
@@ -169,7 +169,7 @@ func (l dayLoad) run(t *testing.T) (all []dayFigures) {
 
 // openDays opens an empty database at the begin of a day.
 func openDays(t *testing.T, rule store.RuleChange) *daySim {
-	time.Sleep(time.Until(sysenv.Earliest.Truncate(24 * time.Hour).Add(24 * time.Hour)))
+	time.Sleep(time.Until(clock.Earliest.Truncate(24 * time.Hour).Add(24 * time.Hour)))
 	d := &daySim{t: t, weight: make(map[string]float64)}
 	d.server = memdatastore.New(d.wrote)
 	t.Cleanup(d.server.Close)

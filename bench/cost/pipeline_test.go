@@ -13,7 +13,7 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend/inproc"
-	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/store/storetest/fakestore"
 )
@@ -68,7 +68,7 @@ const settled = 2 * time.Minute
 
 func open(t *testing.T, s setup) *pipeline {
 	t.Helper()
-	time.Sleep(time.Until(sysenv.Earliest)) // a bubble begins in the year 2000
+	time.Sleep(time.Until(clock.Earliest)) // a bubble begins in the year 2000
 	bus, err := inproc.New(inproc.Config{MaxBytes: 1 << 30})
 	if err != nil {
 		t.Fatal(err)

@@ -24,8 +24,8 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/embedded"
+	"github.com/countmill/countmill/internal/testing/child"
 	"github.com/countmill/countmill/internal/testing/longtest"
-	"github.com/countmill/countmill/internal/testing/reaper"
 )
 
 // childEnv has the directory of the process that is killed.
@@ -68,7 +68,7 @@ func (s *site) start() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	guard, err := reaper.Process(s.cmd.Process.Pid)
+	guard, err := child.GuardProcess(s.cmd.Process.Pid)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -11,8 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/countmill/countmill/internal/testing/freeport"
-	"github.com/countmill/countmill/internal/testing/reaper"
+	"github.com/countmill/countmill/internal/testing/child"
 )
 
 // A process is a countmill or a memcached. This program starts it, kills it, and starts it again on the
@@ -21,14 +20,14 @@ type process struct {
 	name   string
 	path   string
 	args   []string
-	port   *freeport.Kept // from the first start to the end
-	addr   string         // HOST:PORT
-	client *remote        // nil if it does not use HTTP
+	port   *child.Port // from the first start to the end
+	addr   string      // HOST:PORT
+	client *remote     // nil if it does not use HTTP
 	log    *os.File
 
 	cmd    *exec.Cmd
 	exited chan struct{}
-	guard  *reaper.Guard
+	guard  *child.Guard
 }
 
 // newCountmill makes a countmill process that runs the role; "up" means all roles.
@@ -53,7 +52,7 @@ func newMemcached(cfg config, dir string) (*process, error) {
 }
 
 func newProcess(path, dir, name string) (*process, error) {
-	kept, err := freeport.Keep()
+	kept, err := child.KeepPort()
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +73,7 @@ func (p *process) start(ctx context.Context) error {
 		defer close(exited)
 		_ = cmd.Wait() // its log says how it ended; here it only matters that it has ended
 	}(p.cmd)
-	g, err := reaper.Process(p.cmd.Process.Pid)
+	g, err := child.GuardProcess(p.cmd.Process.Pid)
 	if err != nil {
 		return fmt.Errorf("guard of %s: %w", p.name, err)
 	}

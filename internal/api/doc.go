@@ -1,38 +1,62 @@
-// Package api has the common parts of countmill's HTTP surfaces: errors as problem+json, a
-// router that never redirects and checks the rights of callers, strict queries, bounded
-// bodies, and a server with limits.
+// Package api is the HTTP API: every route, as one table (routes.go). A line of the table
+// has the method, the path, the scope that callers need, the parameters, the body and the
+// function that answers. /openapi.json describes the same routes for clients.
 //
-// # Problems
+//	request --> api.Router: token and scope
+//	        --> api.Query: no unknown or repeated parameter
+//	        --> body.decode: no unknown, repeated or null field
+//	        --> the route's function --> Services (the roles)
+//	        --> api.WriteJSON, or api.WriteError: a problem with field and limit
 //
-// Every error is an RFC 9457 problem with type, title, status and detail. If they help, it
-// also has field, limit, index (position in an array, from 0) and line (of NDJSON, from 1).
-// Types are URNs, urn:countmill:problem: and one of the words below. They are names for
-// programs to compare. They never change, and lead nowhere.
+// A process serves the routes of its roles. For any other route it answers 404 and names the
+// role that has it. The body is checked before a counter is looked up.
 //
-//	invalid                 400  the request can never succeed: fix it
-//	id-reused               422  an Idempotency-Key was used with another body
-//	ids-reused              422  the increments in "conflicts" (position in the request, from 0, and
-//	                             id) were not counted, all others were; repeat none of them
-//	lower                   409  a counter's number of shards is never lowered
-//	overloaded              429  nothing was done, repeat after Retry-After
-//	quota                   429  a limit of the token; field names it; repeat after Retry-After
-//	insufficient-storage    507  the disk is nearly full; nothing was done, repeat after Retry-After
-//	unavailable             503  nothing was done, repeat after Retry-After
-//	closed                  503  this process is stopping: repeat after Retry-After
-//	outcome-unknown         504  maybe done: repeat only if a repeat cannot double anything
-//	overflow                500  a total does not fit 64 bits; never a number
-//	internal                500  the log has the text; the outcome is unknown
-//	unauthorized            401  no token, or an invalid one
-//	forbidden               403  a token that may not do this; nothing was done
-//	not-found               404  no such path
-//	method-not-allowed      405  Allow has the methods
-//	timeout                 408  the body did not arrive in time; nothing was done
-//	too-large               413  the body is over the limit; nothing was done
-//	unsupported-media-type  415  Accept has the types
-//	not-counted-yet         409  increments of the receipt in after are not counted; ask again after Retry-After
-//	receipt-expired         410  the receipt is older than the deduplication window
-//	other-database          410  the receipt is of another database
+// Promises beyond those of the roles:
 //
-// net/http itself answers requests that are not HTTP, and headers over the limit, in
-// plain text.
+//   - A request is refused for every parameter and field that is unknown or given twice: a
+//     mistyped max_staleness must not be ignored.
+//   - Totals are exact JSON integers, or strings with format=string for readers whose
+//     numbers end at 2^53.
+//   - A name in a path is one segment. It is never cleaned: a//b, a/../b and a/b are
+//     three counters.
+//   - Watchers are bounded in number, get an event or a comment at least every 15 s, are
+//     dropped when they do not read, and end with CloseStreams.
+//   - All watchers of a prefix share one read a second (feed). A slow watcher delays neither
+//     the read nor other watchers, and holds a few KiB.
+//   - Bodies are bounded in bytes, one by one and all together (budget). A caller with few
+//     bytes is served beside callers with many.
+//
+// # GET /v1/watch
+//
+//	watch.go        parameters, and the life of a stream
+//	watch_feed.go   a feed reads counters for all watchers with the same prefix
+//	watch_board.go  a board is the counters after a read; a mark says how much of it a client has
+//	watch_event.go  an event is the difference, written in pieces of 16 KiB
+//
+// # POST /v1/increments
+//
+// The body is one object or an array (application/json), or an object per line
+// (application/x-ndjson), as wire.DecodeJSON reads them. The whole request is read and
+// checked before anything of it is handed on. 400, 403, 408, 413, 415, 429, 503, 507 and
+// id-reused mean that nothing of the request was or will be counted. After 504 and 500 the
+// outcome is unknown: repeat the request only with ids or a key.
+//
+// Callers share the capacity of the bus. A caller is the name of a token or, without tokens, a
+// connection. Each caller has a line for the requests that wait, and the lines take turns
+// (queue). A caller with little under way passes the lines, and so does not wait for callers
+// with much. Nothing is kept of a caller without requests.
+//
+// With return=totals the answer has the totals of the request's counters, as GET /v1/totals gives
+// them, each once. They contain the increments. That needs a process that folds before it answers.
+// Any other one refuses the parameter before it reads the body. A caller needs the scope read too.
+//
+// The header Idempotency-Key, 1 to 128 bytes of UTF-8, names the request: repeats with the
+// same key and the same increments count once. The value is taken unchanged. The IETF's
+// draft wants a quoted string there: quotes are welcome, and part of the key, so "k"
+// with quotes and k without are two keys.
+//
+// If callers have tokens, a key is one caller's: the name of the token goes into the ids of
+// the parts. So the same key of two callers counts twice. A request that is repeated after its
+// token got another name, or after tokens were introduced, counts twice too. Ids of single
+// increments belong to the counter, for all callers.
 package api

@@ -1,37 +1,154 @@
 package api
 
 import (
-	"cmp"
-	"slices"
+	"net/http"
+	"time"
 
-	"github.com/countmill/countmill/internal/access"
+	"github.com/countmill/countmill/internal/auth"
+	"github.com/countmill/countmill/internal/httpserver"
 )
 
-// A Route is a method and a pattern that a Router has a handler for.
-type Route struct {
-	Method  string
-	Pattern string // as Handle takes it
-	Need    access.Need
-}
+var (
+	everywhere  = &home{"any", func(*Services) bool { return true }}
+	onPublisher = &home{"publisher", func(s *Services) bool { return s.Sender != nil }}
+	onDoor      = &home{"publisher", func(s *Services) bool { return s.Door != nil }}
+	onReader    = &home{"reader", func(s *Services) bool { return s.Reader != nil }}
+	onAdmin     = &home{"reader", func(s *Services) bool { return s.Admin != nil }}
+	onStore     = &home{"reader or aggregator", func(s *Services) bool { return s.DeadLetters != nil }}
+	onVerifier  = &home{"reader or aggregator", func(s *Services) bool { return s.Verifier != nil }}
+	onSequences = &home{"reader or aggregator", func(s *Services) bool { return s.Sequences != nil }}
+	onMetrics   = &home{"any", func(s *Services) bool { return s.Metrics != nil }}
+)
 
-// Routes returns all routes by pattern and method.
-func (rt *Router) Routes() []Route {
-	var routes []Route
-	for path, handlers := range rt.fixed {
-		routes = appendRoutes(routes, path, handlers)
-	}
-	for prefix, handlers := range rt.named {
-		routes = appendRoutes(routes, prefix+nameParam, handlers)
-	}
-	slices.SortFunc(routes, func(a, b Route) int {
-		return cmp.Or(cmp.Compare(a.Pattern, b.Pattern), cmp.Compare(a.Method, b.Method))
-	})
-	return routes
-}
+// The needs of callers.
+var (
+	publish = auth.PerCounter(auth.Publish)
+	read    = auth.PerCounter(auth.Read)
+	change  = auth.PerCounter(auth.Admin)
+	whole   = auth.Whole(auth.Admin)   // the answer may hold any counter
+	metrics = auth.Whole(auth.Metrics) // they are of all counters
+)
 
-func appendRoutes(routes []Route, pattern string, handlers methods) []Route {
-	for method, to := range handlers {
-		routes = append(routes, Route{Method: method, Pattern: pattern, Need: to.need})
+// Guesses: a page of dead letters may have 32 MB, and a page of shards 1000 of them.
+const long = 30 * time.Second
+
+// verifying bounds a page of groups, which reads all counters of an index.
+const verifying = 10 * time.Minute
+
+// smallBody is the most bytes of a body with a name: one of 500 bytes may be escaped.
+const smallBody = 64 << 10
+
+var (
+	totalsBody = &body{
+		empty: func() any { return new(totalsRequest) }, max: httpserver.MaxBody,
+		want: `{"counters": [...], "groups": [...]}, 1 to 1000 strings together`,
 	}
-	return routes
+	growBody = &body{
+		empty: func() any { return new(growRequest) }, max: smallBody,
+		want: `{"shards": N}`, fields: map[string]string{"shards": "1 to 999"},
+	}
+	resetBody = &body{
+		empty: func() any { return new(resetRequest) }, max: smallBody,
+		want: `{"counter": "...", "id": "..."}, the id only if wanted`, fields: map[string]string{"counter": "1 to 500 bytes"},
+	}
+	replayBody = &body{
+		empty: func() any { return new(replayRequest) }, max: smallBody,
+		want: `{"keys": [...], "as_new": false}, 1 to 100 keys`,
+	}
+	discardBody = &body{
+		empty: func() any { return new(discardRequest) }, max: smallBody,
+		want: `{"keys": [...]}, 1 to 100 keys`,
+	}
+	verifyBody = &body{
+		empty: func() any { return new(verifyRequest) }, max: smallBody,
+		want: `{"prefix": "", "limit": 1000, "page_token": ""}`, fields: map[string]string{"limit": "1 to 1000"},
+	}
+	ruleBody = &body{
+		empty: func() any { return new(ruleRequest) }, max: smallBody,
+		want: `{"pattern": "page:*", "keep": "1m:6h,15m:400d"}`,
+	}
+	filledBody = &body{
+		empty: func() any { return new(filledRequest) }, max: smallBody,
+		want: `{"pattern": "page:*", "from": "2026-01-01T00:00:00Z", "to": "2026-11-01T00:00:00Z"}`,
+	}
+	indexBody = &body{
+		empty: func() any { return new(indexRequest) }, max: smallBody,
+		want: `{"name": "sites", "match": "page:{site}:*", "group": "site:{site}"}`,
+	}
+	backupBody = &body{
+		empty: func() any { return new(backupRequest) }, max: smallBody,
+		want: `{"to": "monday"}, a path below the server's --backup-root, or {} for the root itself`,
+	}
+)
+
+// afterParams are those of the routes that take a receipt.
+var afterParams = []string{"max_staleness", "min_as_of", "after", "wait", "format"}
+
+// byName are the parameters that name counters and groups.
+var byName = []string{"counter", "group"}
+
+var (
+	topParams  = []string{"index", "n", "window", "tz", "of", "format"}
+	rankParams = []string{"index", "counter", "window", "tz", "format"}
+)
+
+// routes is every route. /openapi.json describes the same ones.
+var routes = []route{
+	{method: http.MethodPost, path: "/v1/increments", need: publish, home: onPublisher, within: forever, traced: true, once: []string{"return", "format", "at"}, writes: (*API).increments},
+
+	{method: http.MethodPost, path: "/v1/batches", need: publish, home: onDoor, within: forever, traced: true, writes: (*API).batches},
+
+	{method: http.MethodGet, path: "/v1/totals", need: read, home: onReader, once: afterParams, often: byName, answer: (*API).totals},
+	{method: http.MethodPost, path: "/v1/totals", need: read, home: onReader, once: afterParams, body: totalsBody, answer: (*API).manyTotals},
+	{method: http.MethodGet, path: "/v1/counters", need: read, home: onReader, once: []string{"prefix", "limit", "page_token", "min_as_of", "format"}, answer: (*API).list},
+	{method: http.MethodGet, path: "/v1/counters/{name}", need: read, home: onReader, once: afterParams, answer: (*API).counter},
+	{method: http.MethodGet, path: "/v1/watch", need: read, home: onReader, once: []string{"prefix", "limit", "rates", "max_staleness", "min_as_of", "format", "interval"}, often: byName, within: forever, writes: (*API).watch},
+	{method: http.MethodGet, path: "/v1/series", need: read, home: onReader, once: []string{"step", "tz", "from", "to", "rate", "compare", "format"}, often: byName, writes: (*API).series},
+	{method: http.MethodGet, path: "/v1/top", need: read, home: onReader, once: topParams, answer: (*API).top},
+	{method: http.MethodGet, path: "/v1/rank", need: read, home: onReader, once: rankParams, answer: (*API).rank},
+	{method: http.MethodGet, path: "/v1/watch/top", need: read, home: onReader, once: topParams, within: forever, writes: (*API).watchTop},
+	{method: http.MethodGet, path: "/v1/watch/rank", need: read, home: onReader, once: rankParams, within: forever, writes: (*API).watchRank},
+	{method: http.MethodGet, path: "/v1/overview", need: read, home: onReader, answer: (*API).overview},
+	{method: http.MethodGet, path: "/metrics/counters", need: read, home: onReader, once: []string{"limit", "max_staleness", "min_as_of"}, often: []string{"match"}, within: forever, writes: (*API).scrapeCounters},
+
+	{method: http.MethodPatch, path: "/v1/counters/{name}", need: change, home: onAdmin, within: forever, body: growBody, answer: (*API).grow},
+	{method: http.MethodDelete, path: "/v1/counters/{name}", need: change, home: onAdmin, within: forever, once: []string{"format"}, answer: (*API).delete},
+	{method: http.MethodGet, path: "/v1/rules", need: whole, home: onAdmin, within: forever, answer: (*API).rules},
+	{method: http.MethodPost, path: "/v1/rules/series", need: whole, home: onAdmin, within: forever, body: ruleBody, answer: (*API).addSeriesRule},
+	{method: http.MethodDelete, path: "/v1/rules/series", need: whole, home: onAdmin, within: forever, once: []string{"pattern"}, answer: (*API).removeSeriesRule},
+	{method: http.MethodPost, path: "/v1/rules/series/filled", need: whole, home: onAdmin, within: forever, body: filledBody, answer: (*API).fillSeriesRule},
+	{method: http.MethodGet, path: "/v1/indexes", need: read, home: onAdmin, within: forever, answer: (*API).indexes},
+	{method: http.MethodPost, path: "/v1/indexes", need: change, home: onAdmin, within: forever, body: indexBody, answer: (*API).createIndex},
+	{method: http.MethodDelete, path: "/v1/indexes", need: change, home: onAdmin, within: forever, once: []string{"name"}, answer: (*API).deleteIndex},
+	{method: http.MethodPost, path: "/v1/rules/journal", need: whole, home: onAdmin, within: forever, body: journalRuleBody, answer: (*API).addJournalRule},
+	{method: http.MethodDelete, path: "/v1/rules/journal", need: whole, home: onAdmin, within: forever, once: []string{"pattern"}, answer: (*API).removeJournalRule},
+	{method: http.MethodPost, path: "/v1/reset", need: change, home: onAdmin, within: forever, once: []string{"format"}, body: resetBody, answer: (*API).reset},
+
+	{method: http.MethodPost, path: "/v1/sequences/next", need: publish, home: onSequences, within: forever, body: nextBody, answer: (*API).nextValues},
+	{method: http.MethodGet, path: "/v1/sequences", need: read, home: onSequences, once: []string{"sequence"}, answer: (*API).sequence},
+	{method: http.MethodDelete, path: "/v1/sequences", need: change, home: onSequences, within: forever, once: []string{"sequence"}, answer: (*API).deleteSequence},
+
+	{method: http.MethodGet, path: "/v1/dead-letters", need: whole, home: onStore, within: long, once: []string{"limit", "page_token"}, answer: (*API).listDeadLetters},
+	{method: http.MethodGet, path: "/v1/dead-letters/{name}", need: whole, home: onStore, within: long, answer: (*API).showDeadLetter},
+	{method: http.MethodPost, path: "/v1/dead-letters/replay", need: whole, home: onStore, within: long, body: replayBody, answer: (*API).replay},
+	{method: http.MethodPost, path: "/v1/dead-letters/discard", need: whole, home: onStore, within: long, body: discardBody, answer: (*API).discard},
+
+	{method: http.MethodGet, path: "/v1/journal", need: change, home: onJournal, within: long, once: []string{"counter", "id", "after", "before", "limit", "format"}, answer: (*API).journal},
+	{method: http.MethodPost, path: "/v1/journal/erase", need: whole, home: onJournal, within: long, body: eraseBody, answer: (*API).eraseJournal},
+	{method: http.MethodGet, path: "/v1/journal/records", need: whole, home: onJournal, within: long, once: []string{"from", "to", "after", "limit"}, answer: (*API).journalRecords},
+
+	{method: http.MethodGet, path: "/v1/recount", need: whole, home: onRecounter, once: []string{"run"}, answer: (*API).recountProgress},
+	{method: http.MethodPost, path: "/v1/recount", need: whole, home: onRecounter, within: recounting, body: recountBody, answer: (*API).recount},
+
+	{method: http.MethodGet, path: "/v1/shards", need: read, home: onVerifier, within: long, once: []string{"counter"}, answer: (*API).shards},
+	{method: http.MethodGet, path: "/v1/verify", need: whole, home: onVerifier, within: verifying, once: []string{"prefix", "limit", "page_token"}, answer: (*API).verify},
+	{method: http.MethodPost, path: "/v1/verify", need: whole, home: onVerifier, within: verifying, body: verifyBody, answer: (*API).repair},
+
+	{method: http.MethodPost, path: "/v1/backup", need: whole, home: everywhere, within: forever, body: backupBody, answer: (*API).backup},
+	{method: http.MethodGet, path: "/badge/{name}", need: auth.Anyone, home: onReader, once: []string{"label"}, writes: (*API).badge},
+	// Supervisors and scrapers add parameters of their own, and a refusal would restart the process.
+	{method: http.MethodGet, path: "/healthz", need: auth.Anyone, home: everywhere, free: true, answer: (*API).healthz},
+	{method: http.MethodGet, path: "/readyz", need: auth.Anyone, home: everywhere, free: true, within: readyTimeout, answer: (*API).readyz},
+	{method: http.MethodGet, path: "/openapi.json", need: auth.Anyone, home: everywhere, free: true, within: forever, writes: (*API).openAPI},
+	{method: http.MethodGet, path: "/metrics", need: metrics, home: onMetrics, free: true, within: forever, writes: (*API).metrics},
 }

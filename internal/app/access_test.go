@@ -12,9 +12,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/countmill/countmill/internal/access"
-	"github.com/countmill/countmill/internal/access/accesstest"
-	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/internal/auth"
+	"github.com/countmill/countmill/internal/auth/authtest"
+	"github.com/countmill/countmill/internal/httpserver"
 )
 
 // A logBuffer is a log that tests read while others write.
@@ -37,14 +37,14 @@ func (b *logBuffer) String() string {
 
 // startGuarded runs `up` with a token of each scope, by scope, and "pages": all scopes,
 // for counters that begin with page:. Its log is that of the command at debug level.
-func startGuarded(t *testing.T) (r *running, secrets map[access.Scope]string, log *logBuffer, tokens string) {
+func startGuarded(t *testing.T) (r *running, secrets map[auth.Scope]string, log *logBuffer, tokens string) {
 	t.Helper()
-	var list []access.Token
-	for _, scope := range access.Scopes() {
-		list = append(list, access.Token{Name: string(scope), Scopes: []access.Scope{scope}})
+	var list []auth.Token
+	for _, scope := range auth.Scopes() {
+		list = append(list, auth.Token{Name: string(scope), Scopes: []auth.Scope{scope}})
 	}
-	list = append(list, access.Token{Name: "pages", Scopes: access.Scopes(), Prefixes: []string{"page:"}})
-	tokens, made := accesstest.File(t, list...)
+	list = append(list, auth.Token{Name: "pages", Scopes: auth.Scopes(), Prefixes: []string{"page:"}})
+	tokens, made := authtest.File(t, list...)
 	log = &logBuffer{}
 	a, err := New(Config{
 		Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(t.TempDir()), Tokens: tokens,
@@ -55,9 +55,9 @@ func startGuarded(t *testing.T) (r *running, secrets map[access.Scope]string, lo
 	}
 	r = run(t, a)
 	t.Cleanup(func() { r.stop(t) })
-	secrets = make(map[access.Scope]string)
+	secrets = make(map[auth.Scope]string)
 	for i, token := range list {
-		secrets[access.Scope(token.Name)] = made[i]
+		secrets[auth.Scope(token.Name)] = made[i]
 	}
 	return r, secrets, log, tokens
 }
@@ -65,12 +65,12 @@ func startGuarded(t *testing.T) (r *running, secrets map[access.Scope]string, lo
 func bearer(secret string) []string { return []string{"Authorization", "Bearer " + secret} }
 
 // routesOf is every route that the App serves: those to come are tested as they are.
-func routesOf(t *testing.T, r *running) []api.Route {
+func routesOf(t *testing.T, r *running) []httpserver.Route {
 	t.Helper()
 	return r.router.Routes()
 }
 
-func pathOf(route api.Route, counter string) string {
+func pathOf(route httpserver.Route, counter string) string {
 	return strings.ReplaceAll(route.Pattern, "{name}", url.PathEscape(counter))
 }
 
@@ -106,7 +106,7 @@ func TestEveryRouteAndScope(t *testing.T) {
 		try("nobody", is(401))
 		try("a wrong token", is(401), bearer("cmtok_"+strings.Repeat("A", 43))...)
 		try("a password", is(401), "Authorization", "Basic dXNlcjpwYXNz")
-		for _, scope := range access.Scopes() {
+		for _, scope := range auth.Scopes() {
 			want := is(403)
 			if scope == route.Need.Scope() {
 				want = passes
@@ -165,8 +165,8 @@ var outside = map[string][]struct{ query, contentType, body string }{
 func TestPrefixesHoldOnEveryRoute(t *testing.T) {
 	t.Parallel()
 	r, secrets, _, _ := startGuarded(t)
-	r.incr(t, `[{"counter":"shop:a"},{"counter":"page:a"},{"counter":"q"}]`, bearer(secrets[access.Publish])...)
-	if status, text := r.call(t, "POST", "/v1/indexes", `{"name":"shops","match":"shop:{a}","group":"shop:{a}"}`, bearer(secrets[access.Admin])...); status != 200 {
+	r.incr(t, `[{"counter":"shop:a"},{"counter":"page:a"},{"counter":"q"}]`, bearer(secrets[auth.Publish])...)
+	if status, text := r.call(t, "POST", "/v1/indexes", `{"name":"shops","match":"shop:{a}","group":"shop:{a}"}`, bearer(secrets[auth.Admin])...); status != 200 {
 		t.Fatalf("an index: got %d %s", status, text)
 	}
 	for _, route := range routesOf(t, r) {
@@ -184,7 +184,7 @@ func TestPrefixesHoldOnEveryRoute(t *testing.T) {
 		}
 	}
 	for counter, want := range map[string]string{"page:a": "1", "shop:a": "1"} { // countmill counted nothing that it refused
-		if _, text := r.call(t, "GET", "/v1/counters/"+counter, "", bearer(secrets[access.Read])...); !strings.Contains(text, `"total":`+want+",") {
+		if _, text := r.call(t, "GET", "/v1/counters/"+counter, "", bearer(secrets[auth.Read])...); !strings.Contains(text, `"total":`+want+",") {
 			t.Errorf("%s: got %s, want %s", counter, text, want)
 		}
 	}
@@ -196,10 +196,10 @@ func TestPrefixesHoldOnEveryRoute(t *testing.T) {
 // A key is one caller's: two callers with the same key both count, and each once.
 func TestKeysOfCallersDoNotCollide(t *testing.T) {
 	t.Parallel()
-	path, secrets := accesstest.File(t,
-		access.Token{Name: "a", Scopes: []access.Scope{access.Publish, access.Read}},
-		access.Token{Name: "a", Scopes: []access.Scope{access.Publish}},
-		access.Token{Name: "b", Scopes: []access.Scope{access.Publish}})
+	path, secrets := authtest.File(t,
+		auth.Token{Name: "a", Scopes: []auth.Scope{auth.Publish, auth.Read}},
+		auth.Token{Name: "a", Scopes: []auth.Scope{auth.Publish}},
+		auth.Token{Name: "b", Scopes: []auth.Scope{auth.Publish}})
 	dir := t.TempDir()
 	begin := func(tokens string) *running {
 		a, err := New(Config{Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(dir), Tokens: tokens})
@@ -280,7 +280,7 @@ func TestNoTokenIsShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	serviceOf[*guarding](t, r.App).Reload(t.Context())
-	_, metrics := r.call(t, "GET", "/metrics", "", bearer(secrets[access.Metrics])...)
+	_, metrics := r.call(t, "GET", "/metrics", "", bearer(secrets[auth.Metrics])...)
 	_, ready := r.call(t, "GET", "/readyz", "", bearer(secret)...)
 	r.log.Error("a mistake of ours", "token", secret, slog.Any("err", fmt.Errorf("with %s", secret)))
 	const piece = 12 // of the random characters
@@ -298,7 +298,7 @@ func TestNoTokenIsShown(t *testing.T) {
 func TestBadFileOfTokensShows(t *testing.T) {
 	t.Parallel()
 	r, secrets, _, tokens := startGuarded(t)
-	scrape := append([]string(nil), bearer(secrets[access.Metrics])...)
+	scrape := append([]string(nil), bearer(secrets[auth.Metrics])...)
 	r.poll(t, "ready", func() bool {
 		_, text := r.call(t, "GET", "/readyz", "")
 		return strings.Contains(text, `"ready"`)
@@ -319,7 +319,7 @@ func TestBadFileOfTokensShows(t *testing.T) {
 			t.Errorf("metrics (%d) lack %q", status, want)
 		}
 	}
-	made := accesstest.Write(t, tokens, access.Token{Name: "new", Scopes: []access.Scope{access.Read}})
+	made := authtest.Write(t, tokens, auth.Token{Name: "new", Scopes: []auth.Scope{auth.Read}})
 	r.poll(t, "mended", func() bool {
 		status, _ := r.call(t, "GET", "/v1/counters", "", bearer(made[0])...)
 		return status == 200
@@ -333,7 +333,7 @@ func TestBadFileOfTokensShows(t *testing.T) {
 func TestEmptiedFileOfTokens(t *testing.T) {
 	t.Parallel()
 	r, secrets, _, tokens := startGuarded(t)
-	reader, scrape := bearer(secrets[access.Read]), bearer(secrets[access.Metrics])
+	reader, scrape := bearer(secrets[auth.Read]), bearer(secrets[auth.Metrics])
 	r.waitReady(t)
 	if status, _ := r.call(t, "GET", "/v1/counters", "", reader...); status != 200 {
 		t.Errorf("before: got %d, want 200", status)
@@ -357,14 +357,14 @@ func TestStrangersAreNotToldWhyItIsNotReady(t *testing.T) {
 	if status, text := r.call(t, "GET", "/readyz", ""); status != 503 || !strings.Contains(text, `"detail":"closed: ask with a token for the reason"`) {
 		t.Errorf("a stranger: got %d %s", status, text)
 	}
-	if status, text := r.call(t, "GET", "/readyz", "", bearer(secrets[access.Read])...); status != 503 || !strings.Contains(text, "this process is stopping") {
+	if status, text := r.call(t, "GET", "/readyz", "", bearer(secrets[auth.Read])...); status != 503 || !strings.Contains(text, "this process is stopping") {
 		t.Errorf("a caller: got %d %s", status, text)
 	}
 }
 
 func TestListeningBeyondThisMachine(t *testing.T) {
 	t.Parallel()
-	file, _ := accesstest.File(t, access.Token{Name: "a", Scopes: []access.Scope{access.Read}})
+	file, _ := authtest.File(t, auth.Token{Name: "a", Scopes: []auth.Scope{auth.Read}})
 	for _, roles := range []Roles{Up, Publisher, Aggregator, Reader} {
 		for _, tc := range []struct {
 			listen, tokens string
@@ -416,8 +416,8 @@ func TestMissingFileOfTokensEndsTheStart(t *testing.T) {
 func TestMetricsOfCounters(t *testing.T) {
 	t.Parallel()
 	r, secrets, _, _ := startGuarded(t)
-	r.incr(t, `[{"counter":"page:a","delta":40},{"counter":"page:b \"x\"\\","delta":-2},{"counter":"shop:a"}]`, bearer(secrets[access.Publish])...)
-	status, text := r.call(t, "GET", "/metrics/counters?match=page:*", "", bearer(secrets[access.Read])...)
+	r.incr(t, `[{"counter":"page:a","delta":40},{"counter":"page:b \"x\"\\","delta":-2},{"counter":"shop:a"}]`, bearer(secrets[auth.Publish])...)
+	status, text := r.call(t, "GET", "/metrics/counters?match=page:*", "", bearer(secrets[auth.Read])...)
 	for _, want := range []string{"\ncountmill_value{counter=\"page:a\"} 40\n", "\ncountmill_value{counter=\"page:b \\\"x\\\"\\\\\"} -2\n", "\ncountmill_counters_truncated 0\n"} {
 		if status != 200 || !strings.Contains(text, want) {
 			t.Errorf("got %d %s, want %q", status, text, want)

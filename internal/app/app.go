@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/internal/httpserver"
 	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/reader"
 )
@@ -23,7 +23,7 @@ type App struct {
 	services []named // in the order of the stop (stop.go)
 	addr     string  // empty without a listener
 	kept     string
-	router   *api.Router
+	router   *httpserver.Router
 	handler  http.Handler // guards the router
 
 	stopping atomic.Bool
@@ -150,9 +150,9 @@ func (a *App) Kept() string { return a.kept }
 func (a *App) Handler() http.Handler {
 	h := a.handler
 	if a.cfg.Tokens == "" && !a.cfg.Insecure {
-		h = api.OnlyThisMachine(h, a.log)
+		h = httpserver.OnlyThisMachine(h, a.log)
 	}
-	return api.Recover(h, a.log)
+	return httpserver.Recover(h, a.log)
 }
 
 // Roles are the roles of an App that runs all of them.

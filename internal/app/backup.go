@@ -13,8 +13,8 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/backend/files"
+	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/internal/backup"
-	"github.com/countmill/countmill/internal/httpapi"
 )
 
 // chooseBucket finds the opener of a place for backups.
@@ -75,25 +75,25 @@ func newKeeper(cfg Config, disk backend.Disk) (*backup.Keeper, error) {
 }
 
 // takeBackup copies the store to a place below the root.
-func (d *onDisk) takeBackup(ctx context.Context, to string) (httpapi.Backup, error) {
+func (d *onDisk) takeBackup(ctx context.Context, to string) (api.Backup, error) {
 	if d.backups == nil {
-		return httpapi.Backup{}, httpapi.ErrNoBackupRoot
+		return api.Backup{}, api.ErrNoBackupRoot
 	}
 	b, err := d.backups.Backup(ctx, to)
 	switch {
 	case errors.Is(err, backup.ErrTarget):
-		return httpapi.Backup{}, httpapi.BackupTargetError(err.Error())
+		return api.Backup{}, api.BackupTargetError(err.Error())
 	case errors.Is(err, backup.ErrBusy):
-		return httpapi.Backup{}, httpapi.BackupBusyError(err)
+		return api.Backup{}, api.BackupBusyError(err)
 	case errors.Is(err, backup.ErrOther):
-		return httpapi.Backup{}, httpapi.BackupFailedError(err.Error())
+		return api.Backup{}, api.BackupFailedError(err.Error())
 	case errors.Is(err, countmill.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
-		return httpapi.Backup{}, err
+		return api.Backup{}, err
 	case err != nil:
 		d.log.LogAttrs(ctx, slog.LevelError, "no backup", slog.Any("err", err))
-		return httpapi.Backup{}, httpapi.BackupFailedError(reason(err))
+		return api.Backup{}, api.BackupFailedError(reason(err))
 	}
-	return httpapi.Backup{URL: b.URL, ID: b.ID, BeganAt: b.BeganAt, TakenAt: b.TakenAt, Bytes: b.Bytes, Sent: b.Sent}, nil
+	return api.Backup{URL: b.URL, ID: b.ID, BeganAt: b.BeganAt, TakenAt: b.TakenAt, Bytes: b.Bytes, Sent: b.Sent}, nil
 }
 
 // reason is the system's reason for a failed backup. It leaves out the names of files, which

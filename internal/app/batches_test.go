@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/internal/access"
-	"github.com/countmill/countmill/internal/access/accesstest"
+	"github.com/countmill/countmill/internal/auth"
+	"github.com/countmill/countmill/internal/auth/authtest"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -65,9 +65,9 @@ func TestBatchesCountOnce(t *testing.T) {
 // No limited token can make another's part look like a repeat, nor name another's key.
 func TestLimitedTokensCannotTakeIDsOfOthers(t *testing.T) {
 	t.Parallel()
-	scopes := []access.Scope{access.Publish, access.Read}
-	path, secrets := accesstest.File(t, access.Token{Name: "hostile", Scopes: scopes, Prefixes: []string{"page:"}},
-		access.Token{Name: "web", Scopes: scopes, Prefixes: []string{"page:"}}, access.Token{Name: "all", Scopes: scopes})
+	scopes := []auth.Scope{auth.Publish, auth.Read}
+	path, secrets := authtest.File(t, auth.Token{Name: "hostile", Scopes: scopes, Prefixes: []string{"page:"}},
+		auth.Token{Name: "web", Scopes: scopes, Prefixes: []string{"page:"}}, auth.Token{Name: "all", Scopes: scopes})
 	a, err := New(Config{Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(t.TempDir()), Tokens: path})
 	if err != nil {
 		t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/internal/httpserver"
 )
 
 // The cost of a request, compared with a handler of net/http that reads the body and gives an
@@ -38,7 +38,7 @@ func BenchmarkHTTP(b *testing.B) {
 		bare := httptest.NewServer(bc.bare())
 		defer bare.Close()
 		b.Run(bc.name+"/handler/bare", func(b *testing.B) { bc.handle(b, bc.bare()) })
-		b.Run(bc.name+"/handler/up", func(b *testing.B) { bc.handle(b, api.Recover(routes, nil)) })
+		b.Run(bc.name+"/handler/up", func(b *testing.B) { bc.handle(b, httpserver.Recover(routes, nil)) })
 		for _, conns := range []int{8, 64, 256} {
 			b.Run(fmt.Sprintf("%s/%d/bare", bc.name, conns), func(b *testing.B) { bc.send(b, bare.Listener.Addr().String(), conns) })
 			b.Run(fmt.Sprintf("%s/%d/up", bc.name, conns), func(b *testing.B) { bc.send(b, up.Addr(), conns) })

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/countmill/countmill/internal/access"
-	"github.com/countmill/countmill/internal/access/accesstest"
+	"github.com/countmill/countmill/internal/auth"
+	"github.com/countmill/countmill/internal/auth/authtest"
 	"github.com/countmill/countmill/internal/testing/longtest"
 )
 
@@ -47,7 +47,7 @@ func TestBrowser(t *testing.T) {
 		t.Skip("there is no chromium; the headers are tested without it")
 	}
 	longtest.Only(t, "starts a browser")
-	tokens, secrets := accesstest.File(t, access.Token{Name: "page", Prefixes: []string{"page:"}, Scopes: []access.Scope{access.Publish, access.Read}})
+	tokens, secrets := authtest.File(t, auth.Token{Name: "page", Prefixes: []string{"page:"}, Scopes: []auth.Scope{auth.Publish, auth.Read}})
 	site := newSite(t)
 	const worked = "counted 202 202\ntotal 1\nrefused 401\nstream event: totals"
 	for _, tc := range []struct {

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/countmill/countmill/internal/access"
-	"github.com/countmill/countmill/internal/access/accesstest"
+	"github.com/countmill/countmill/internal/auth"
+	"github.com/countmill/countmill/internal/auth/authtest"
 )
 
 // asks returns an answer to a request from a page of an origin, and its text.
@@ -42,7 +42,7 @@ func (r *running) asks(t *testing.T, method, path, origin string, header ...stri
 func TestCachesKeepNothingForOthers(t *testing.T) {
 	t.Parallel()
 	const origin = "https://example.com"
-	tokens, secrets := accesstest.File(t, access.Token{Name: "all", Scopes: access.Scopes()})
+	tokens, secrets := authtest.File(t, auth.Token{Name: "all", Scopes: auth.Scopes()})
 	a, err := New(Config{Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(t.TempDir()), Tokens: tokens, CORSOrigins: []string{origin}})
 	if err != nil {
 		t.Fatal(err)

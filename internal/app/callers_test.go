@@ -4,16 +4,16 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/countmill/countmill/internal/access"
-	"github.com/countmill/countmill/internal/access/accesstest"
+	"github.com/countmill/countmill/internal/auth"
+	"github.com/countmill/countmill/internal/auth/authtest"
 )
 
 // A key belongs to its caller. An id belongs to its counter or its sequence, for all callers: docs/howto/secure.md has
 // this as a table, and the remedy for callers who do not trust each other.
 func TestIdsAndKeysOfTwoCallers(t *testing.T) {
 	t.Parallel()
-	every := []access.Scope{access.Publish, access.Read, access.Admin}
-	file, secrets := accesstest.File(t, access.Token{Name: "a", Scopes: every}, access.Token{Name: "b", Scopes: every})
+	every := []auth.Scope{auth.Publish, auth.Read, auth.Admin}
+	file, secrets := authtest.File(t, auth.Token{Name: "a", Scopes: every}, auth.Token{Name: "b", Scopes: every})
 	a, err := New(Config{Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(t.TempDir()), Tokens: file})
 	if err != nil {
 		t.Fatal(err)

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/internal/httpserver"
 	"github.com/countmill/countmill/internal/units"
 )
 
@@ -76,7 +76,7 @@ func checkAccess(c Config) error {
 	if c.Tokens != "" && c.Insecure {
 		return Usagef("--tokens names who may call, and --insecure lets anybody: give one of them")
 	}
-	if slices.Contains(c.CORSOrigins, api.AnyOrigin) && c.Tokens == "" && !c.Insecure {
+	if slices.Contains(c.CORSOrigins, httpserver.AnyOrigin) && c.Tokens == "" && !c.Insecure {
 		return Usagef("--cors-origin *: any web page that somebody here opens could count, read and delete: " +
 			"give --tokens FILE (see countmill help token), or --insecure if that is meant")
 	}

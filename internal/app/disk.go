@@ -11,8 +11,8 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/backend"
+	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/internal/backup"
-	"github.com/countmill/countmill/internal/httpapi"
 )
 
 // onDisk is a store on a disk of this machine.
@@ -77,9 +77,9 @@ func (d *onDisk) Run(ctx context.Context) error {
 	return d.regular.run(ctx, d.backups.Run)
 }
 
-func (d *onDisk) numbers() httpapi.Disk {
+func (d *onDisk) numbers() api.Disk {
 	free, _, _ := d.space.state()
-	return httpapi.Disk{Used: d.DiskUsage(), Free: free, MinFree: d.space.min}
+	return api.Disk{Used: d.DiskUsage(), Free: free, MinFree: d.space.min}
 }
 
 func (d *onDisk) Ready(context.Context) (degraded string, err error) {

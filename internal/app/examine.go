@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/backend"
-	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/internal/httpserver"
 )
 
 // Exams are the backends to examine.
@@ -45,7 +45,7 @@ func Examine(ctx context.Context, cfg Config, which Exams, r *backend.Report) er
 		of(ctx)
 	}
 	if len(examine) > 0 {
-		examineFiles(api.OpenFiles(), r)
+		examineFiles(httpserver.OpenFiles(), r)
 	}
 	return nil
 }

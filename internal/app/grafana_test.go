@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/countmill/countmill/internal/testing/freeport"
+	"github.com/countmill/countmill/internal/testing/child"
 	"github.com/countmill/countmill/internal/testing/longtest"
 )
 
@@ -337,7 +337,7 @@ func startPrometheus(t *testing.T, program, target string) (address string) {
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	kept, err := freeport.Keep()
+	kept, err := child.KeepPort()
 	if err != nil {
 		t.Fatal(err)
 	}

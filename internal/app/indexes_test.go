@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/countmill/countmill/internal/access"
-	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/internal/auth"
+	"github.com/countmill/countmill/internal/httpserver"
 	"github.com/countmill/countmill/store"
 )
 
@@ -75,7 +75,7 @@ func TestGroupsAreReadLikeCounters(t *testing.T) {
 		"/v1/totals?group=site:nobody":                  `"exists":false`,
 		"/v1/overview":                                  `"indexer"`,
 		"/metrics":                                      "countmill_indexes{state=\"serving\"} 1",
-		"/v1/counters?prefix=%3Dsite:&limit=1&page_token=" + api.PageToken("=site:a"): `"counter":"=site:b"`,
+		"/v1/counters?prefix=%3Dsite:&limit=1&page_token=" + httpserver.PageToken("=site:a"): `"counter":"=site:b"`,
 	} {
 		if status, text := r.call(t, "GET", path, ""); status != 200 || !strings.Contains(text, want) {
 			t.Errorf("GET %s: got %d %s, want %s", path, status, text, want)
@@ -196,7 +196,7 @@ func TestVerifyFindsDamagedGroup(t *testing.T) {
 		}
 	}
 	r.wantProblems(t, false, "group =site:a", "group =site:b")
-	if status, text := r.call(t, "GET", "/v1/verify?page_token="+api.PageToken("g")+"&prefix=%3Dsite:b", ""); status != 200 || strings.Contains(text, "=site:a") || !strings.Contains(text, "is 55 as of") || !strings.Contains(text, "had 56") {
+	if status, text := r.call(t, "GET", "/v1/verify?page_token="+httpserver.PageToken("g")+"&prefix=%3Dsite:b", ""); status != 200 || strings.Contains(text, "=site:a") || !strings.Contains(text, "is 55 as of") || !strings.Contains(text, "had 56") {
 		t.Errorf("the groups under =site:b: got %d %s", status, text)
 	}
 }
@@ -239,13 +239,13 @@ func TestDeletedIndexIsNotRead(t *testing.T) {
 func TestIndexesAndPrefixes(t *testing.T) {
 	t.Parallel()
 	r, secrets, _, _ := startGuarded(t)
-	all := bearer(secrets[access.Admin])
+	all := bearer(secrets[auth.Admin])
 	for _, body := range []string{sites, `{"name":"shops","match":"shop:{s}:*","group":"shop:{s}"}`} {
 		if status, text := r.call(t, "POST", "/v1/indexes", body, all...); status != 200 {
 			t.Fatalf("got %d %s", status, text)
 		}
 	}
-	if status, text := r.call(t, "GET", "/v1/indexes", "", bearer(secrets[access.Read])...); status != 200 || strings.Count(text, `"name"`) != 2 {
+	if status, text := r.call(t, "GET", "/v1/indexes", "", bearer(secrets[auth.Read])...); status != 200 || strings.Count(text, `"name"`) != 2 {
 		t.Errorf("a reader of everything: got %d %s", status, text)
 	}
 	if status, text := r.call(t, "GET", "/v1/indexes", "", bearer(secrets["pages"])...); status != 200 || strings.Count(text, `"name"`) != 1 || !strings.Contains(text, `"name":"sites"`) {

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/internal/access"
-	"github.com/countmill/countmill/internal/access/accesstest"
+	"github.com/countmill/countmill/internal/auth"
+	"github.com/countmill/countmill/internal/auth/authtest"
 	"github.com/countmill/countmill/store/storetest/fakestore"
 )
 
@@ -132,8 +132,8 @@ func TestJournalBeforeTheRulesAreKnown(t *testing.T) {
 // Entries say which token sent them, also of requests that share a batch.
 func TestJournalNamesSenders(t *testing.T) {
 	t.Parallel()
-	scopes := []access.Scope{access.Publish, access.Admin}
-	file, secrets := accesstest.File(t, access.Token{Name: "shop", Scopes: scopes}, access.Token{Name: "web", Scopes: scopes})
+	scopes := []auth.Scope{auth.Publish, auth.Admin}
+	file, secrets := authtest.File(t, auth.Token{Name: "shop", Scopes: scopes}, auth.Token{Name: "web", Scopes: scopes})
 	a, err := New(Config{Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(t.TempDir()), Tokens: file, Journal: []string{"billing:*=400d"}})
 	if err != nil {
 		t.Fatal(err)

@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/countmill/countmill/internal/access"
+	"github.com/countmill/countmill/internal/auth"
 )
 
 // NewLogger logs to w as the configuration says.
@@ -25,9 +25,9 @@ func NewLogger(cfg Config, w io.Writer) *slog.Logger {
 func plain(_ []string, a slog.Attr) slog.Attr {
 	switch v := a.Value.Any().(type) {
 	case error:
-		a.Value = slog.StringValue(access.Redact(v.Error()))
+		a.Value = slog.StringValue(auth.Redact(v.Error()))
 	case string:
-		a.Value = slog.StringValue(access.Redact(v))
+		a.Value = slog.StringValue(auth.Redact(v))
 	case time.Duration:
 		a.Value = slog.StringValue(v.String())
 	}

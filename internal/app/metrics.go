@@ -10,8 +10,8 @@ import (
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend"
-	"github.com/countmill/countmill/internal/access"
-	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/internal/auth"
+	"github.com/countmill/countmill/internal/httpserver"
 	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/reader"
 )
@@ -218,7 +218,7 @@ func diskSamples(d backend.Disk) []sample {
 	return []sample{gauge("countmill_store_disk_bytes", "Disk space that the store takes.", float64(d.DiskUsage()))}
 }
 
-func accessSamples(tokens *access.Tokens, requests *api.Refusals) []sample {
+func accessSamples(tokens *auth.Tokens, requests *httpserver.Refusals) []sample {
 	valid := 1.0
 	if tokens.Err() != nil {
 		valid = 0

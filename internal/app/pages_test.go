@@ -4,15 +4,15 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/countmill/countmill/internal/access"
-	"github.com/countmill/countmill/internal/access/accesstest"
+	"github.com/countmill/countmill/internal/auth"
+	"github.com/countmill/countmill/internal/auth/authtest"
 )
 
 // A web page whose name leads to this machine may not call, unless callers have tokens
 // or the operator lets anybody call.
 func TestHostsOfOtherNames(t *testing.T) {
 	t.Parallel()
-	tokens, secrets := accesstest.File(t, access.Token{Name: "a", Scopes: []access.Scope{access.Read}})
+	tokens, secrets := authtest.File(t, auth.Token{Name: "a", Scopes: []auth.Scope{auth.Read}})
 	for name, tc := range map[string]struct {
 		cfg  Config
 		want int

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/internal/httpserver"
 )
 
 const (
@@ -25,7 +25,7 @@ const (
 // only this machine reaches. Callers need no token: a user of the machine can read the process anyway.
 type profiling struct {
 	idle
-	*api.Server
+	*httpserver.Server
 	listener net.Listener
 	log      *slog.Logger
 }
@@ -35,11 +35,11 @@ func profiles(cfg Config) ([]named, error) {
 	if cfg.Pprof == "" {
 		return nil, nil
 	}
-	handler, err := api.GuardPages(profileRoutes(), api.PagesConfig{OnlyLocal: true, Log: cfg.Logger})
+	handler, err := httpserver.GuardPages(profileRoutes(), httpserver.PagesConfig{OnlyLocal: true, Log: cfg.Logger})
 	if err != nil {
 		return nil, err
 	}
-	server, err := api.NewServer(handler, api.ServerConfig{
+	server, err := httpserver.NewServer(handler, httpserver.ServerConfig{
 		WriteTimeout: 2 * maxProfileSeconds * time.Second, MaxConns: profileConns, Log: cfg.Logger,
 	})
 	if err != nil {
@@ -87,7 +87,7 @@ func profileRoutes() http.Handler {
 
 // cpuProfile is of the next ?seconds=N. A process makes one at a time.
 func cpuProfile(w http.ResponseWriter, r *http.Request) {
-	if err := api.LetIn(r, ""); err != nil {
+	if err := httpserver.LetIn(r, ""); err != nil {
 		http.Error(w, err.Error(), http.StatusTooManyRequests)
 		return
 	}

@@ -4,16 +4,16 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/countmill/countmill/internal/access"
-	"github.com/countmill/countmill/internal/access/accesstest"
+	"github.com/countmill/countmill/internal/auth"
+	"github.com/countmill/countmill/internal/auth/authtest"
 )
 
 // A token's limits are read from the file, kept, and shown in /metrics.
 func TestTokensHaveLimits(t *testing.T) {
 	t.Parallel()
-	file, secrets := accesstest.File(t,
-		access.Token{Name: "guest", Scopes: []access.Scope{access.Publish, access.Metrics}, Limits: access.Limits{NewCounters: 2}},
-		access.Token{Name: "free", Scopes: []access.Scope{access.Publish}})
+	file, secrets := authtest.File(t,
+		auth.Token{Name: "guest", Scopes: []auth.Scope{auth.Publish, auth.Metrics}, Limits: auth.Limits{NewCounters: 2}},
+		auth.Token{Name: "free", Scopes: []auth.Scope{auth.Publish}})
 	a, err := New(Config{Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(t.TempDir()), Tokens: file})
 	if err != nil {
 		t.Fatal(err)

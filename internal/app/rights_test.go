@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/internal/access"
-	"github.com/countmill/countmill/internal/access/accesstest"
-	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/internal/auth"
+	"github.com/countmill/countmill/internal/auth/authtest"
+	"github.com/countmill/countmill/internal/httpserver"
 	"github.com/countmill/countmill/reader"
 )
 
@@ -88,7 +88,7 @@ var sources = map[string]source{
 	"POST /v1/batches":        {"the counters of the batch", eachName, []ask{{contentType: typeBatch, body: aBatch("secret:x")}}},
 	"GET /v1/totals":          {"the counters and groups of the request", eachName, queried("?counter=secret:x", "?counter=page:a:1", "?counter=page:a:1&counter=secret:x", "?group=tot:page", "?group=hid:x")},
 	"POST /v1/totals":         {"the counters and groups of the request", eachName, sent(`{"counters":["page:a:1"]}`, `{"counters":["secret:x"]}`, `{"groups":["hid:x"]}`)},
-	"GET /v1/counters":        {"the counters of the prefix", within, queried("", "?limit=1", "?limit=2&page_token="+api.PageToken("page:a:1"), "?prefix=secret:", "?prefix=%3D", "?page_token="+api.PageToken("r"))},
+	"GET /v1/counters":        {"the counters of the prefix", within, queried("", "?limit=1", "?limit=2&page_token="+httpserver.PageToken("page:a:1"), "?prefix=secret:", "?prefix=%3D", "?page_token="+httpserver.PageToken("r"))},
 	"GET /v1/counters/{name}": {"the counter", eachName, []ask{{name: "secret:x"}, {name: "page:a:1"}, {name: "=hid:x"}}},
 	"GET /v1/watch":           {"the counters of the request; the pace of all counters, for callers without prefixes only", eachName + "; " + within, queried("?prefix=", "?prefix=secret:", "?prefix=&limit=1", "?counter=page:a:1", "?counter=secret:x", "?group=hid:x")},
 	"GET /v1/series":          {"the counters and groups of the request", eachName, queried("?counter=page:a:1&step=1y&from=2001-01-01&to=2100-01-01", "?counter=secret:x&step=1y&from=2001-01-01&to=2100-01-01", "?group=hid:x")},
@@ -142,7 +142,7 @@ var sources = map[string]source{
 }
 
 // callers are the tokens of a world, each with all scopes.
-var callers = []access.Token{
+var callers = []auth.Token{
 	{Name: "root"}, {Name: "", Prefixes: []string{"page:"}}, {Name: "groups", Prefixes: []string{"=site:"}},
 	{Name: "one", Prefixes: []string{"shop:a:"}}, {Name: "group", Prefixes: []string{"=shop:a"}},
 }
@@ -155,11 +155,11 @@ type world struct {
 
 func newWorld(t *testing.T, secret bool) *world {
 	t.Helper()
-	var tokens []access.Token
+	var tokens []auth.Token
 	for _, c := range callers {
-		tokens = append(tokens, access.Token{Name: "t" + c.Name, Scopes: access.Scopes(), Prefixes: c.Prefixes})
+		tokens = append(tokens, auth.Token{Name: "t" + c.Name, Scopes: auth.Scopes(), Prefixes: c.Prefixes})
 	}
-	file, made := accesstest.File(t, tokens...)
+	file, made := authtest.File(t, tokens...)
 	a, err := New(Config{
 		Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(t.TempDir()), Tokens: file,
 		Aggregator: aggregator.Config{HeartbeatEvery: time.Second}, Reader: reader.Config{LagEvery: 100 * time.Millisecond},
@@ -209,7 +209,7 @@ func (w *world) fill(t *testing.T, secret bool) {
 
 // answer is status and body of an answer, and of a stream the first event, without what differs by chance. A stream goes on until the
 // context ends.
-func (w *world) answer(ctx context.Context, t *testing.T, route api.Route, q ask) string {
+func (w *world) answer(ctx context.Context, t *testing.T, route httpserver.Route, q ask) string {
 	t.Helper()
 	req, err := http.NewRequestWithContext(ctx, route.Method, w.url+pathOf(route, q.name)+q.query, strings.NewReader(q.body))
 	if err != nil {
@@ -247,7 +247,7 @@ var byChance = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z|"(lag|status|aggreg
 func TestRightsFollowTheData(t *testing.T) {
 	t.Parallel()
 	with, without := newWorld(t, true), newWorld(t, false)
-	routes := make(map[string]api.Route)
+	routes := make(map[string]httpserver.Route)
 	for _, route := range routesOf(t, with.running) {
 		name := route.Method + " " + route.Pattern
 		routes[name] = route
@@ -281,7 +281,7 @@ func TestRightsFollowTheData(t *testing.T) {
 
 // checkAsk compares the answers of two worlds to a caller. It reports whether those to a caller with all rights differ, who reads
 // first, and keeps its streams meanwhile.
-func checkAsk(t *testing.T, with, without *world, route api.Route, q ask) (notices bool) {
+func checkAsk(t *testing.T, with, without *world, route httpserver.Route, q ask) (notices bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -299,7 +299,7 @@ func checkAsk(t *testing.T, with, without *world, route api.Route, q ask) (notic
 var indexOfAsk = regexp.MustCompile(`index=(\w+)`)
 
 // asOfNoIndex compares a refusal with that for an index which does not exist, and returns the difference.
-func (w *world) asOfNoIndex(t *testing.T, route api.Route, q ask) string {
+func (w *world) asOfNoIndex(t *testing.T, route httpserver.Route, q ask) string {
 	t.Helper()
 	m := indexOfAsk.FindStringSubmatch(q.query)
 	if m == nil {

@@ -16,10 +16,10 @@ import (
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend"
-	"github.com/countmill/countmill/internal/httpapi"
-	"github.com/countmill/countmill/internal/page"
+	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/internal/recount"
 	"github.com/countmill/countmill/internal/units"
+	"github.com/countmill/countmill/internal/webui"
 	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
@@ -74,7 +74,7 @@ type publishing struct {
 	idle
 	*publisher.Publisher
 	door   *publisher.Door
-	routes httpapi.IncrementsConfig
+	routes api.IncrementsConfig
 	folded bool // when Publish returns
 }
 
@@ -105,8 +105,8 @@ func publisherConfig(cfg Config, b *backends, window func() time.Duration) publi
 // slow. A guess: Pub/Sub takes a tenth of it.
 const busAway = time.Second
 
-func incrementsConfig(cfg Config, b *backends, window func() time.Duration) httpapi.IncrementsConfig {
-	c := httpapi.IncrementsConfig{
+func incrementsConfig(cfg Config, b *backends, window func() time.Duration) api.IncrementsConfig {
+	c := api.IncrementsConfig{
 		Timeout: cfg.RequestTimeout, DedupWindowFunc: window,
 		// Half of the publisher's open batch: 64 bytes of JSON take some 224 bytes there.
 		MaxSending: min(cfg.Publisher.MaxEntries/2, cfg.Publisher.MaxBytes/448),
@@ -355,7 +355,7 @@ func (s *reading) Stop(context.Context) error {
 
 func (s *reading) Routes(to *surface) {
 	to.Reader, to.Admin = s.Reader, s.admin
-	p := page.New()
+	p := webui.New()
 	to.router.Files(p.Paths(), p)
 }
 

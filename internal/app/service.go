@@ -9,7 +9,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/api"
-	"github.com/countmill/countmill/internal/httpapi"
+	"github.com/countmill/countmill/internal/httpserver"
 )
 
 // A service is a part of the process: a role, a backend, or the server. A part that the process
@@ -51,9 +51,9 @@ type named struct {
 
 // A surface is the HTTP API while services add to it.
 type surface struct {
-	httpapi.Services
-	httpapi.Config
-	router *api.Router
+	api.Services
+	api.Config
+	router *httpserver.Router
 }
 
 // collect returns the metrics of all services.

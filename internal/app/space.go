@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/internal/httpserver"
 	"github.com/countmill/countmill/internal/units"
 	"github.com/countmill/countmill/store"
 )
@@ -123,7 +123,7 @@ func (s *space) admit() error {
 		return nil
 	}
 	s.refused.Add(1)
-	return api.NewProblem(http.StatusInsufficientStorage, "insufficient-storage", "insufficient storage",
+	return httpserver.NewProblem(http.StatusInsufficientStorage, "insufficient-storage", "insufficient storage",
 		"the disk of this server is nearly full (--min-free): nothing of this request was done, repeat it when there is space").RetryAfter(retryStorage)
 }
 

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/countmill/countmill/internal/access"
-	"github.com/countmill/countmill/internal/access/accesstest"
+	"github.com/countmill/countmill/internal/auth"
+	"github.com/countmill/countmill/internal/auth/authtest"
 )
 
 const half = "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
@@ -71,7 +71,7 @@ func TestStrangersKeepNobodyOut(t *testing.T) {
 			cfg := Config{Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(t.TempDir()), Connections: 16, ShutdownTimeout: time.Hour}
 			var header []string
 			if tc.tokens {
-				tokens, secrets := accesstest.File(t, access.Token{Name: "a", Scopes: access.Scopes()})
+				tokens, secrets := authtest.File(t, auth.Token{Name: "a", Scopes: auth.Scopes()})
 				cfg.Tokens, header = tokens, bearer(secrets[0])
 			}
 			a, err := New(cfg)

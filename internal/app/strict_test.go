@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/internal/api/apitest"
+	"github.com/countmill/countmill/internal/httpserver"
 )
 
 // goodBodies is a body for each route that takes one.
@@ -60,7 +60,7 @@ func TestEveryRouteIsStrict(t *testing.T) {
 				t.Errorf("%s, %s: %s %s %q: got %d %s, want %d", name, f.What, f.Method, path, f.Body, status, text, f.Status)
 				continue
 			}
-			var p api.Problem
+			var p httpserver.Problem
 			if err := json.Unmarshal([]byte(text), &p); !free && (err != nil || p.Status != f.Status || f.Field != "" && p.Field != f.Field) {
 				t.Errorf("%s, %s: %s %s %q: got %s (%v), want a problem with field %q", name, f.What, f.Method, path, f.Body, text, err, f.Field)
 			}

@@ -7,8 +7,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/countmill/countmill/internal/access"
-	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/internal/auth"
+	"github.com/countmill/countmill/internal/httpserver"
 )
 
 // tokensEvery is how often the file of tokens is read again, and how long a removed token
@@ -18,8 +18,8 @@ const tokensEvery = time.Second
 // guarding lets callers with tokens in. A process without it lets anybody call.
 type guarding struct {
 	idle
-	*access.Tokens
-	refused  api.Refusals
+	*auth.Tokens
+	refused  httpserver.Refusals
 	watching *task
 }
 
@@ -28,7 +28,7 @@ func guards(cfg Config) ([]*guarding, error) {
 	if cfg.Tokens == "" {
 		return nil, nil
 	}
-	tokens, err := access.Open(cfg.Tokens, cfg.Logger.With("file", cfg.Tokens))
+	tokens, err := auth.Open(cfg.Tokens, cfg.Logger.With("file", cfg.Tokens))
 	if err != nil {
 		return nil, &FlagError{"tokens", err}
 	}

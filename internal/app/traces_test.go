@@ -9,8 +9,8 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/backend/httpbus"
-	"github.com/countmill/countmill/internal/access"
-	"github.com/countmill/countmill/internal/access/accesstest"
+	"github.com/countmill/countmill/internal/auth"
+	"github.com/countmill/countmill/internal/auth/authtest"
 	"github.com/countmill/countmill/internal/testing/tracetest"
 	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/wire"
@@ -107,7 +107,7 @@ func TestOnlySampledRequestsOfKnownCallersHaveSpans(t *testing.T) {
 	}
 
 	spans = new(tracetest.Recorder)
-	path, _ := accesstest.File(t, access.Token{Name: "a", Scopes: []access.Scope{access.Publish}})
+	path, _ := authtest.File(t, auth.Token{Name: "a", Scopes: []auth.Scope{auth.Publish}})
 	a, err := New(Config{Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(t.TempDir()), Tokens: path, Traces: spans})
 	if err != nil {
 		t.Fatal(err)

@@ -13,30 +13,30 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/countmill/countmill/internal/api"
-	"github.com/countmill/countmill/internal/httpapi"
+	"github.com/countmill/countmill/internal/httpserver"
 )
 
 // newHTTP makes the HTTP API of the services, and the handler that guards it.
-func (a *App) newHTTP() (*httpapi.API, error) {
-	s := &surface{router: api.NewRouter(a.log)}
-	s.Config = httpapi.Config{Roles: a.cfg.Roles.Names(), Timeout: a.cfg.RequestTimeout, Logger: a.log}
+func (a *App) newHTTP() (*api.API, error) {
+	s := &surface{router: httpserver.NewRouter(a.log)}
+	s.Config = api.Config{Roles: a.cfg.Roles.Names(), Timeout: a.cfg.RequestTimeout, Logger: a.log}
 	if a.cfg.Traces != nil {
 		s.Config.Tracer = a.cfg.Traces
 	}
-	s.Services = httpapi.Services{Ready: a.ready, Metrics: promhttp.HandlerFor(newRegistry(collect(a.services)), promhttp.HandlerOpts{
+	s.Services = api.Services{Ready: a.ready, Metrics: promhttp.HandlerFor(newRegistry(collect(a.services)), promhttp.HandlerOpts{
 		MaxRequestsInFlight: 4, Timeout: 10 * time.Second,
 	})}
 	for _, of := range a.services {
 		of.Routes(s)
 	}
-	routes, err := httpapi.New(s.Services, s.Config)
+	routes, err := api.New(s.Services, s.Config)
 	if err != nil {
 		return nil, err
 	}
 	s.router.AllowOrigins(a.cfg.CORSOrigins...)
 	routes.Register(s.router)
 	a.router = s.router
-	a.handler, err = api.GuardPages(s.router, api.PagesConfig{
+	a.handler, err = httpserver.GuardPages(s.router, httpserver.PagesConfig{
 		Origins: a.cfg.CORSOrigins, OnlyLocal: a.cfg.Tokens == "" && !a.cfg.Insecure, Log: a.log,
 	})
 	if err != nil {
@@ -48,7 +48,7 @@ func (a *App) newHTTP() (*httpapi.API, error) {
 // ingest is the way in of increments.
 type ingest struct {
 	idle
-	routes *httpapi.API
+	routes *api.API
 	log    *slog.Logger
 }
 
@@ -64,7 +64,7 @@ func (s ingest) Stop(ctx context.Context) error {
 // streams are the watchers, which end with the server.
 type streams struct {
 	idle
-	routes *httpapi.API
+	routes *api.API
 }
 
 func (s streams) Stop(context.Context) error {
@@ -75,7 +75,7 @@ func (s streams) Stop(context.Context) error {
 // serving answers requests on an address.
 type serving struct {
 	idle
-	*api.Server
+	*httpserver.Server
 	listener net.Listener
 	cfg      Config
 }
@@ -84,7 +84,7 @@ type serving struct {
 // body may take to arrive.
 func newServing(ln net.Listener, h http.Handler, cfg Config) (*serving, error) {
 	const read = 60 * time.Second
-	server, err := api.NewServer(h, api.ServerConfig{
+	server, err := httpserver.NewServer(h, httpserver.ServerConfig{
 		ReadTimeout:  read,
 		WriteTimeout: read + cfg.RequestTimeout + 20*time.Second,
 		MaxConns:     cfg.Connections,

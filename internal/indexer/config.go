@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/internal/clock"
 )
 
 // Config has the settings of an Indexer. Zero values mean the defaults.
@@ -37,10 +37,10 @@ type Config struct {
 	// split. Default 100,000.
 	MostGroups int
 
-	env *sysenv.Env // of a simulation (sysenv.With), otherwise nil
+	env *clock.Env // of a simulation (clock.With), otherwise nil
 }
 
-var _ = sysenv.Hook(func(c *Config, e *sysenv.Env) { c.env = e })
+var _ = clock.Hook(func(c *Config, e *clock.Env) { c.env = e })
 
 const (
 	defaultPieces     = 16

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/store"
 )
 
@@ -25,7 +25,7 @@ func TestAnIndexIsBuiltAfterTheClockWasSetBack(t *testing.T) {
 				set = ahead[1]
 				r.fold(pages(10, 3, 1)) // a moment after Since
 				set = 0
-				x := New(r.store, sysenv.With(Config{WorkerID: "worker", Logger: quiet}, &sysenv.Env{Wall: opts.Clock}))
+				x := New(r.store, clock.With(Config{WorkerID: "worker", Logger: quiet}, &clock.Env{Wall: opts.Clock}))
 				steps := 0
 				for worked := true; worked && steps < 100; steps++ {
 					var err error

@@ -11,7 +11,7 @@ import (
 // least is the required coverage by tests in percent of the statements, without error texts.
 const least = 95
 
-var packages = []string{"./aggregator/...", "./publisher/...", "./reader/...", "./admin/...", "./sequence/...", "./internal/httpapi/...", "./internal/shards/..."}
+var packages = []string{"./aggregator/...", "./publisher/...", "./reader/...", "./admin/...", "./sequence/...", "./internal/api/...", "./internal/shards/..."}
 
 // Only the tests of the packages themselves run.
 func TestCoverage(t *testing.T) {

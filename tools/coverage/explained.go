@@ -9,7 +9,7 @@ import (
 
 // An explanation is a line of the list, for a block that no test covers:
 //
-//	internal/httpapi queue.wait: if w.place == nil { return nil } | sometimes | the request is admitted in the same moment
+//	internal/api queue.wait: if w.place == nil { return nil } | sometimes | the request is admitted in the same moment
 //
 // It names the package, the function and the code; queue.wait#2 means the second block of queue.wait
 // with that code. A block whose coverage depends on chance is covered sometimes; any other never.

@@ -20,7 +20,7 @@ import (
 )
 
 // document is the OpenAPI document as servers have it.
-const document = "../../internal/api/openapi.json"
+const document = "../../internal/httpserver/openapi.json"
 
 // stepEnd bounds one step. The first one may download modules or packages.
 const stepEnd = 10 * time.Minute

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/countmill/countmill/internal/testing/freeport"
+	"github.com/countmill/countmill/internal/testing/child"
 )
 
 // ErrMissing means that a server is not installed on this machine.
@@ -134,11 +134,11 @@ func (p *Process) Stop() {
 
 // FreeAddr returns a loopback address that is reserved until this process ends.
 func FreeAddr() (addr, number string, err error) {
-	kept, err := freeport.Keep()
+	kept, err := child.KeepPort()
 	if err != nil {
 		return "", "", err
 	}
-	return kept.Addr(), strconv.Itoa(kept.Port()), nil
+	return kept.Addr(), strconv.Itoa(kept.Number()), nil
 }
 
 // Dials is a Spec's Ready for a server that is ready as soon as it listens.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/api"
-	"github.com/countmill/countmill/internal/httpapi"
+	"github.com/countmill/countmill/internal/httpserver"
 	"github.com/countmill/countmill/publisher"
 )
 
@@ -34,11 +34,11 @@ func ServeHTTP(ctx context.Context, kind, addr string) error {
 			_, _ = io.WriteString(w, "{\"accepted\":1}\n")
 		})
 	case "decode":
-		decode, err := httpapi.New(httpapi.Services{Sender: nowhere{&seen}}, httpapi.Config{})
+		decode, err := api.New(api.Services{Sender: nowhere{&seen}}, api.Config{})
 		if err != nil {
 			return err
 		}
-		router := api.NewRouter(nil)
+		router := httpserver.NewRouter(nil)
 		decode.Register(router)
 		mux.Handle("POST /v1/increments", router)
 	case "total":

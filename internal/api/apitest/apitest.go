@@ -20,7 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/internal/httpserver"
 )
 
 //go:embed openapi-3.1.schema.json
@@ -38,7 +38,7 @@ type Document struct {
 func Load(tb testing.TB) *Document {
 	tb.Helper()
 	rec := httptest.NewRecorder()
-	api.OpenAPI().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/openapi.json", nil))
+	httpserver.OpenAPI().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/openapi.json", nil))
 	parsed, err := jsonschema.UnmarshalJSON(rec.Body)
 	if err != nil {
 		tb.Fatalf("openapi.json: %v", err)
@@ -179,7 +179,7 @@ func (d *Document) checkReferences(tb testing.TB, v any, where string) {
 
 // CheckRoutes compares the served routes with the document's routes under the tags; without
 // tags, with all of them.
-func (d *Document) CheckRoutes(tb testing.TB, served []api.Route, tags ...string) {
+func (d *Document) CheckRoutes(tb testing.TB, served []httpserver.Route, tags ...string) {
 	tb.Helper()
 	for _, r := range served {
 		d.checkNeed(tb, r)
@@ -205,7 +205,7 @@ func (d *Document) CheckRoutes(tb testing.TB, served []api.Route, tags ...string
 }
 
 // checkNeed compares the rights that a route demands of its callers with the document.
-func (d *Document) checkNeed(tb testing.TB, r api.Route) {
+func (d *Document) checkNeed(tb testing.TB, r httpserver.Route) {
 	tb.Helper()
 	op := at(d.raw, "paths", r.Pattern, strings.ToLower(r.Method))
 	want := []any{}
@@ -223,7 +223,7 @@ func (d *Document) checkNeed(tb testing.TB, r api.Route) {
 }
 
 // QueryParameters returns the documented query parameters of a route, sorted.
-func (d *Document) QueryParameters(tb testing.TB, route api.Route) []string {
+func (d *Document) QueryParameters(tb testing.TB, route httpserver.Route) []string {
 	tb.Helper()
 	list, _ := at(d.raw, "paths", route.Pattern, strings.ToLower(route.Method))["parameters"].([]any)
 	var names []string
@@ -276,7 +276,7 @@ func (d *Document) CheckAnswer(tb testing.TB, method, pattern string, status int
 
 func checkProblem(tb testing.TB, where string, status int, body []byte) {
 	tb.Helper()
-	var p api.Problem
+	var p httpserver.Problem
 	if err := json.Unmarshal(body, &p); err != nil || p.Status != status {
 		tb.Errorf("%s: the problem says status %d (%v)", where, p.Status, err)
 	}

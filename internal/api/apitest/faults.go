@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/internal/httpserver"
 )
 
 // A Fault is a request with one thing wrong in it. Its route must refuse it.
@@ -25,7 +25,7 @@ const jsonType = "application/json"
 // fields that are unknown or given twice, fields that are null or of another type, a body that
 // goes on behind its end, another method, another type of body. good is a body that the route
 // accepts, as an object; nil if the route has no body.
-func (d *Document) Faults(tb testing.TB, route api.Route, good map[string]any) []Fault {
+func (d *Document) Faults(tb testing.TB, route httpserver.Route, good map[string]any) []Fault {
 	tb.Helper()
 	op := at(d.raw, "paths", route.Pattern, strings.ToLower(route.Method))
 	schema := at(op, "requestBody", "content", jsonType, "schema")
@@ -80,7 +80,7 @@ func (d *Document) Faults(tb testing.TB, route api.Route, good map[string]any) [
 }
 
 // repeats reports whether a parameter may be given more than once.
-func (d *Document) repeats(route api.Route, name string) bool {
+func (d *Document) repeats(route httpserver.Route, name string) bool {
 	list, _ := at(d.raw, "paths", route.Pattern, strings.ToLower(route.Method))["parameters"].([]any)
 	return slices.ContainsFunc(list, func(entry any) bool {
 		param := d.resolve(entry.(map[string]any))

@@ -11,7 +11,7 @@ import (
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/api"
-	"github.com/countmill/countmill/internal/httpapi"
+	"github.com/countmill/countmill/internal/httpserver"
 	"github.com/countmill/countmill/internal/journal"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/storetest/fakestore"
@@ -67,11 +67,11 @@ func Store(records []store.JournalRecord) *fakestore.Store {
 // Serve serves the journal of a store over HTTP, and returns the server.
 func Serve(tb testing.TB, s store.Store) *httptest.Server {
 	tb.Helper()
-	a, err := httpapi.New(httpapi.Services{Journal: admin.NewJournal(s, time.Minute)}, httpapi.Config{})
+	a, err := api.New(api.Services{Journal: admin.NewJournal(s, time.Minute)}, api.Config{})
 	if err != nil {
 		tb.Fatal(fmt.Errorf("serving a journal: %w", err))
 	}
-	routes := api.NewRouter(nil)
+	routes := httpserver.NewRouter(nil)
 	a.Register(routes)
 	server := httptest.NewServer(routes)
 	tb.Cleanup(server.Close)

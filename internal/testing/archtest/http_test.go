@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	openAPI       = "internal/api/openapi.json"
+	openAPI       = "internal/httpserver/openapi.json"
 	httpReference = "docs/reference/http.md"
 )
 
@@ -157,7 +157,7 @@ func (d *apiDocument) page() string {
 	return b.String()
 }
 
-const httpIntroduction = `<!-- Generated from internal/api/openapi.json: go test ./internal/testing/archtest -run TestHTTPReference -update -->
+const httpIntroduction = `<!-- Generated from internal/httpserver/openapi.json: go test ./internal/testing/archtest -run TestHTTPReference -update -->
 
 # HTTP
 

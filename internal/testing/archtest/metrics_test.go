@@ -97,7 +97,7 @@ func metrics(t *testing.T) map[string][]metric {
 				continue
 			}
 			section := f.Name.Name
-			if strings.Contains(s.name, "httpapi/scrape") {
+			if strings.Contains(s.name, "api/scrape") {
 				section = "counterMetrics"
 			}
 			for _, m := range metricsOf(f) {

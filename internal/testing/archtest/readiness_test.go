@@ -15,7 +15,7 @@ const readiness = "docs/reference/readiness.md"
 var reasons = map[string][]string{
 	"internal/app":      {"errStopping", "degraded", "Fold"},
 	"internal/indexer":  {"errBegins", "look"},
-	"internal/sysenv":   {"CheckClock"},
+	"internal/clock":    {"Check"},
 	"publisher":         {"Ready"},
 	"aggregator":        {"errUnchecked", "errOutdated", "reason", "degraded", "Ready"},
 	"reader":            {"Ready", "askStore"},

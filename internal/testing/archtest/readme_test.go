@@ -19,7 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/countmill/countmill/internal/app"
-	"github.com/countmill/countmill/internal/testing/freeport"
+	"github.com/countmill/countmill/internal/testing/child"
 )
 
 const (
@@ -225,7 +225,7 @@ func (w *watcher) await(t *testing.T, what string, done func(text string) bool) 
 // keep reserves an address while countmill is built and starts.
 func keep(t *testing.T) string {
 	t.Helper()
-	kept, err := freeport.Keep()
+	kept, err := child.KeepPort()
 	if err != nil {
 		t.Fatal(err)
 	}

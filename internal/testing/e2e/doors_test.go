@@ -14,9 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/countmill/countmill/internal/testing/child"
 	"github.com/countmill/countmill/internal/testing/faultproxy"
-	"github.com/countmill/countmill/internal/testing/freeport"
-	"github.com/countmill/countmill/internal/testing/reaper"
 )
 
 // Two publisher processes send over HTTP to one `countmill up`. All three are killed at random, and the
@@ -63,7 +62,7 @@ type doors struct {
 
 func newDoors(t *testing.T, seed uint64) *doors {
 	t.Helper()
-	port, err := freeport.Keep()
+	port, err := child.KeepPort()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -332,7 +331,7 @@ func (p *doorPublisher) life() error {
 	if err != nil {
 		return err
 	}
-	guard, err := reaper.Process(cmd.Process.Pid)
+	guard, err := child.GuardProcess(cmd.Process.Pid)
 	if err != nil {
 		return err
 	}

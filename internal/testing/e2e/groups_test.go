@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/countmill/countmill/internal/testing/child"
 	"github.com/countmill/countmill/internal/testing/longtest"
-	"github.com/countmill/countmill/internal/testing/reaper"
 )
 
 // An index is created over counters that are being incremented, while `countmill up` is killed again and
@@ -94,7 +94,7 @@ const groupCallers = 4
 func newGrouping(t *testing.T, shape groupShape, seed uint64) *grouping {
 	t.Helper()
 	dir := t.TempDir()
-	guard, err := reaper.Dirs(filepath.Dir(dir))
+	guard, err := child.GuardDirs(filepath.Dir(dir))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/countmill/countmill/internal/testing/reaper"
+	"github.com/countmill/countmill/internal/testing/child"
 )
 
 // `countmill up` is killed again and again under load. Each acknowledged increment is in the next total
@@ -56,7 +56,7 @@ type kills struct {
 func newKills(t *testing.T, seed uint64) *kills {
 	t.Helper()
 	dir := t.TempDir()
-	g, err := reaper.Dirs(filepath.Dir(dir)) // the directory of TempDir with all its content
+	g, err := child.GuardDirs(filepath.Dir(dir)) // the directory of TempDir with all its content
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/countmill/countmill/internal/access"
-	"github.com/countmill/countmill/internal/access/accesstest"
+	"github.com/countmill/countmill/internal/auth"
+	"github.com/countmill/countmill/internal/auth/authtest"
 )
 
 const (
@@ -105,15 +105,15 @@ type mixture struct {
 
 func newMixture(t *testing.T) *mixture {
 	t.Helper()
-	tokens := []access.Token{
-		{Name: "admin", Scopes: access.Scopes()},
-		{Name: "expensive", Scopes: []access.Scope{access.Read}},
-		{Name: "bulk", Scopes: []access.Scope{access.Publish}},
+	tokens := []auth.Token{
+		{Name: "admin", Scopes: auth.Scopes()},
+		{Name: "expensive", Scopes: []auth.Scope{auth.Read}},
+		{Name: "bulk", Scopes: []auth.Scope{auth.Publish}},
 	}
 	for n := range mixedTokens {
-		tokens = append(tokens, access.Token{Name: fmt.Sprintf("small-%d", n), Scopes: []access.Scope{access.Read, access.Publish}})
+		tokens = append(tokens, auth.Token{Name: fmt.Sprintf("small-%d", n), Scopes: []auth.Scope{auth.Read, auth.Publish}})
 	}
-	file, secrets := accesstest.File(t, tokens...)
+	file, secrets := authtest.File(t, tokens...)
 	up := start(t, []string{"GOMEMLIMIT=", "GOGC="}, "up", "--tokens", file, "--data", t.TempDir(), "--series", "page:*=1m:6h,15m:400d").ready(t)
 	m := &mixture{
 		up: up, reader: secrets[1], sender: secrets[2], others: secrets[3:],

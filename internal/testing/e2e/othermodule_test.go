@@ -14,7 +14,7 @@ import (
 
 	"github.com/countmill/countmill"
 	api "github.com/countmill/countmill/client"
-	"github.com/countmill/countmill/internal/testing/reaper"
+	"github.com/countmill/countmill/internal/testing/child"
 )
 
 // buildOther builds a program in testdata as a module of its own, as a user would. files returns its
@@ -111,7 +111,7 @@ func startOther(t *testing.T, binary string) *api.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	guard, err := reaper.Process(cmd.Process.Pid)
+	guard, err := child.GuardProcess(cmd.Process.Pid)
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(os.Interrupt)
 		ended := make(chan error, 1)

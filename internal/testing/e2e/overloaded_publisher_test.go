@@ -16,8 +16,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/testing/child"
 	"github.com/countmill/countmill/internal/testing/longtest"
-	"github.com/countmill/countmill/internal/testing/reaper"
 	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/wire"
 )
@@ -39,16 +39,16 @@ func TestOverloadedPublisher(t *testing.T) {
 		t.Fatal(err)
 	}
 	length := overloadLength(t)
-	child := exec.Command(binary, "-test.run", "^TestOverloadedPublisher$", "-test.v", "-test.timeout", "10m")
-	child.Env = append(os.Environ(), "GOMEMLIMIT=", "GOGC=", childVariable+"="+length.String())
+	publisher := exec.Command(binary, "-test.run", "^TestOverloadedPublisher$", "-test.v", "-test.timeout", "10m")
+	publisher.Env = append(os.Environ(), "GOMEMLIMIT=", "GOGC=", childVariable+"="+length.String())
 	var out bytes.Buffer
-	child.Stdout, child.Stderr = &out, os.Stderr
-	if err := child.Start(); err != nil {
+	publisher.Stdout, publisher.Stderr = &out, os.Stderr
+	if err := publisher.Start(); err != nil {
 		t.Fatal(err)
 	}
-	g, err := reaper.Process(child.Process.Pid)
-	watched := watchMemory(child.Process.Pid)
-	ended := child.Wait()
+	g, err := child.GuardProcess(publisher.Process.Pid)
+	watched := watchMemory(publisher.Process.Pid)
+	ended := publisher.Wait()
 	most := watched().most
 	if err == nil {
 		g.End()

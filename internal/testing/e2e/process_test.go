@@ -21,8 +21,8 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/countmill/countmill/internal/testing/child"
 	"github.com/countmill/countmill/internal/testing/emulator"
-	"github.com/countmill/countmill/internal/testing/reaper"
 )
 
 func TestMain(m *testing.M) {
@@ -52,7 +52,7 @@ func (b builds) Run() int {
 // binaryDir contains the built command. binaryGuard is nil if no test needed it.
 var (
 	binaryDir   string
-	binaryGuard *reaper.Guard
+	binaryGuard *child.Guard
 )
 
 // buildOnce builds the command as users run it, once for all tests. COUNTMILL_TEST_OVERLAY names a file
@@ -62,7 +62,7 @@ var buildOnce = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if binaryGuard, err = reaper.Dirs(dir); err != nil {
+	if binaryGuard, err = child.GuardDirs(dir); err != nil {
 		return "", errors.Join(err, os.RemoveAll(dir))
 	}
 	binaryDir = dir
@@ -82,7 +82,7 @@ type process struct {
 	role      string
 	url       string // valid when listening is closed
 	cmd       *exec.Cmd
-	guard     *reaper.Guard
+	guard     *child.Guard
 	unguard   sync.Once
 	log       *logged
 	listening chan struct{}
@@ -145,7 +145,7 @@ func spawnBinary(binary string, env []string, role string, flags ...string) (*pr
 		return nil, err
 	}
 	go p.follow(out)
-	if p.guard, err = reaper.Process(p.cmd.Process.Pid); err != nil {
+	if p.guard, err = child.GuardProcess(p.cmd.Process.Pid); err != nil {
 		_ = p.cmd.Process.Kill()
 		<-p.exited
 		return nil, fmt.Errorf("guard of a process: %w", err)

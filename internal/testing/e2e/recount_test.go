@@ -15,9 +15,8 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/backend/pebble"
-	"github.com/countmill/countmill/internal/testing/freeport"
+	"github.com/countmill/countmill/internal/testing/child"
 	"github.com/countmill/countmill/internal/testing/longtest"
-	"github.com/countmill/countmill/internal/testing/reaper"
 	"github.com/countmill/countmill/store"
 )
 
@@ -62,13 +61,13 @@ type recounted struct {
 
 func newRecounted(t *testing.T, seed uint64) *recounted {
 	t.Helper()
-	port, err := freeport.Keep()
+	port, err := child.KeepPort()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = port.Free() })
 	dir := t.TempDir()
-	guard, err := reaper.Dirs(filepath.Dir(dir))
+	guard, err := child.GuardDirs(filepath.Dir(dir))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/countmill/countmill/internal/access"
-	"github.com/countmill/countmill/internal/access/accesstest"
+	"github.com/countmill/countmill/internal/auth"
+	"github.com/countmill/countmill/internal/auth/authtest"
 	"github.com/countmill/countmill/internal/testing/longtest"
 )
 
@@ -37,10 +37,10 @@ func TestOverloadByBulkSenders(t *testing.T) {
 			t.Fatalf("COUNTMILL_TEST_SHARES_P99 must be a duration, got %q", text)
 		}
 	}
-	publish := func(name string) access.Token {
-		return access.Token{Name: name, Scopes: []access.Scope{access.Publish}}
+	publish := func(name string) auth.Token {
+		return auth.Token{Name: name, Scopes: []auth.Scope{auth.Publish}}
 	}
-	file, secrets := accesstest.File(t, publish("bulk-0"), publish("bulk-1"), publish("small"))
+	file, secrets := authtest.File(t, publish("bulk-0"), publish("bulk-1"), publish("small"))
 	for name, tc := range map[string]struct {
 		flags  []string
 		tokens []string

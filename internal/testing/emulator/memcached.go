@@ -14,15 +14,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/countmill/countmill/internal/testing/freeport"
+	"github.com/countmill/countmill/internal/testing/child"
 )
 
 // A MemcachedServer is a real memcached of one test, on a loopback port that stays the
 // same when it is restarted.
 type MemcachedServer struct {
 	path  string
-	port  *freeport.Kept
-	child *child // nil while it is stopped
+	port  *child.Port
+	child *serverProcess // nil while it is stopped
 }
 
 // Memcached starts the memcached of the PATH, 64 MiB large, and ends it with the test.
@@ -36,7 +36,7 @@ func Memcached(t testing.TB) *MemcachedServer {
 		}
 	})
 	var err error
-	if s.port, err = freeport.Keep(); err == nil {
+	if s.port, err = child.KeepPort(); err == nil {
 		err = s.start()
 	}
 	if err != nil {
@@ -114,7 +114,7 @@ func (s *MemcachedServer) signal(t testing.TB, sig syscall.Signal) {
 }
 
 func (s *MemcachedServer) start() (err error) {
-	s.child, err = run(s.path, []string{"-l", "127.0.0.1", "-p", strconv.Itoa(s.port.Port()), "-U", "0", "-m", "64", "-u", "nobody"})
+	s.child, err = run(s.path, []string{"-l", "127.0.0.1", "-p", strconv.Itoa(s.port.Number()), "-U", "0", "-m", "64", "-u", "nobody"})
 	if err != nil {
 		return err
 	}

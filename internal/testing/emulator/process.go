@@ -19,8 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/countmill/countmill/internal/testing/freeport"
-	"github.com/countmill/countmill/internal/testing/reaper"
+	"github.com/countmill/countmill/internal/testing/child"
 )
 
 // starting is how long an emulator may take to answer.
@@ -40,7 +39,7 @@ type program struct {
 	once  sync.Once
 	host  string
 	err   error
-	child *child
+	child *serverProcess
 }
 
 // errMissing means that this machine has no emulator. A broken emulator is another error.
@@ -91,11 +90,11 @@ func (p *program) start() error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", errMissing, err)
 	}
-	kept, err := freeport.Keep() // until this process ends: it may be started there again
+	kept, err := child.KeepPort() // until this process ends: it may be started there again
 	if err != nil {
 		return err
 	}
-	if p.child, err = run(java, append([]string{heap()}, p.args(jar, kept.Port())...)); err != nil {
+	if p.child, err = run(java, append([]string{heap()}, p.args(jar, kept.Number())...)); err != nil {
 		return err
 	}
 	p.host = kept.Addr()
@@ -131,18 +130,18 @@ var sdk = sync.OnceValues(func() (string, error) {
 	return strings.TrimSpace(string(out)), nil
 })
 
-// A child is a running emulator.
-type child struct {
+// A child is a running
+type serverProcess struct {
 	cmd   *exec.Cmd
 	dir   string        // where it may write
 	log   *os.File      // its output
 	ended chan struct{} // closed when it has ended
-	guard *reaper.Guard
+	guard *child.Guard
 }
 
 // run starts Java, and beside it a guard that kills it when this process has ended in
 // any way: a panic, a test time-out and SIGKILL run no cleanup.
-func run(java string, args []string) (*child, error) {
+func run(java string, args []string) (*serverProcess, error) {
 	dir, err := os.MkdirTemp("", "countmill-emulator-")
 	if err != nil {
 		return nil, err
@@ -151,7 +150,7 @@ func run(java string, args []string) (*child, error) {
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	c := &child{cmd: exec.Command(java, args...), dir: dir, log: log, ended: make(chan struct{})}
+	c := &serverProcess{cmd: exec.Command(java, args...), dir: dir, log: log, ended: make(chan struct{})}
 	c.cmd.Dir = dir // the Datastore emulator leaves files in its working directory
 	c.cmd.Stdout, c.cmd.Stderr = log, log
 	if err := c.cmd.Start(); err != nil {
@@ -161,7 +160,7 @@ func run(java string, args []string) (*child, error) {
 		_ = c.cmd.Wait()
 		close(c.ended)
 	}()
-	if c.guard, err = reaper.Process(c.cmd.Process.Pid, dir); err != nil {
+	if c.guard, err = child.GuardProcess(c.cmd.Process.Pid, dir); err != nil {
 		c.stop()
 		return nil, fmt.Errorf("guard of the emulator: %w", err)
 	}
@@ -169,7 +168,7 @@ func run(java string, args []string) (*child, error) {
 }
 
 // ready waits until the emulator answers HTTP on host.
-func (c *child) ready(host string) error {
+func (c *serverProcess) ready(host string) error {
 	client := &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -192,7 +191,7 @@ func (c *child) ready(host string) error {
 }
 
 // printed is the end of the emulator's output.
-func (c *child) printed() string {
+func (c *serverProcess) printed() string {
 	size, err := c.log.Seek(0, io.SeekEnd)
 	if err != nil {
 		return err.Error()
@@ -203,7 +202,7 @@ func (c *child) printed() string {
 }
 
 // stop ends the emulator and its guard, and waits for both.
-func (c *child) stop() {
+func (c *serverProcess) stop() {
 	if c.guard != nil { // first: it must not outlive the process whose number it knows
 		c.guard.End()
 	}
@@ -217,10 +216,10 @@ var children running
 
 type running struct {
 	mu  sync.Mutex
-	all []*child
+	all []*serverProcess
 }
 
-func (r *running) add(c *child) {
+func (r *running) add(c *serverProcess) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.all = append(r.all, c)

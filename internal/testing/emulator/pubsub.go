@@ -32,7 +32,7 @@ type Instance struct {
 	Host string
 
 	t     testing.TB
-	child *child
+	child *serverProcess
 }
 
 // OwnPubSub starts a Pub/Sub emulator that ends with the test.

@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/internal/shards"
-	"github.com/countmill/countmill/internal/sysenv"
 )
 
 // A Chooser picks shards for one aggregator. shards.Policy has the promises.
@@ -20,7 +20,7 @@ type Choice func(s *Setup, random rand.Source) Chooser
 
 // Product is what countmill does.
 func Product(s *Setup, random rand.Source) Chooser {
-	return shards.New(shards.Config{Rate: s.Store.Rate, Max: s.Max, Env: &sysenv.Env{Random: random}})
+	return shards.New(shards.Config{Rate: s.Store.Rate, Max: s.Max, Env: &clock.Env{Random: random}})
 }
 
 // Choices are compared with the product's choice, by name. They never ask for more shards.

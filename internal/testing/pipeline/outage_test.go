@@ -16,7 +16,7 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend/inproc"
-	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
@@ -50,7 +50,7 @@ type day struct {
 
 func newDay(t *testing.T, opts fakestore.Options) *day {
 	t.Helper()
-	time.Sleep(time.Until(sysenv.Earliest.Add(time.Hour)).Round(time.Minute))
+	time.Sleep(time.Until(clock.Earliest.Add(time.Hour)).Round(time.Minute))
 	opts.Errorf = t.Errorf
 	bus, err := inproc.New(inproc.Config{})
 	if err != nil {

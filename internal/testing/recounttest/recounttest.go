@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/internal/indexer"
 	"github.com/countmill/countmill/internal/recount"
-	"github.com/countmill/countmill/internal/sysenv"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
@@ -87,8 +87,8 @@ func (r *Rig) Change(c store.RuleChange) {
 func (r *Rig) Check1() {
 	r.T.Helper()
 	r.Pass(time.Minute)
-	env := &sysenv.Env{Wall: r.Now}
-	x := indexer.New(r.Store, sysenv.With(indexer.Config{WorkerID: "w", Pieces: 3, Recheck: 30 * time.Second, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}, env))
+	env := &clock.Env{Wall: r.Now}
+	x := indexer.New(r.Store, clock.With(indexer.Config{WorkerID: "w", Pieces: 3, Recheck: 30 * time.Second, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}, env))
 	for worked := true; worked; {
 		var err error
 		worked, err = x.Step(context.Background())
@@ -107,7 +107,7 @@ func (r *Rig) Settings() store.Settings {
 
 // Recounter recounts the store by its clock.
 func (r *Rig) Recounter(s recount.Store, cfg recount.Config) *recount.Recounter {
-	return recount.New(s, sysenv.With(cfg, &sysenv.Env{Wall: r.Now}))
+	return recount.New(s, clock.With(cfg, &clock.Env{Wall: r.Now}))
 }
 
 // Recount recounts all pieces.

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/countmill/countmill/admin"
-	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/store"
 )
 
@@ -115,7 +115,7 @@ func (opr *operator) lookAfter(kind string) bool {
 		s.renewed = s.renewed || kind == asNewOp && d.IDTaken()
 	}
 	c := &clerk{personStore: personStore{&simStore{opr.db, p, nil}}}
-	l := sysenv.With(admin.NewDeadLetters(c), &sysenv.Env{Wall: p.wall})
+	l := clock.With(admin.NewDeadLetters(c), &clock.Env{Wall: p.wall})
 	opr.ask(o, p, func(ctx context.Context) error {
 		var done []admin.DeadLetterOutcome
 		var err error

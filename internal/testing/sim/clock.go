@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/internal/clock"
 )
 
 // A storeStep is since when the store's clock was how far off.
@@ -65,7 +65,7 @@ func (k *kernel) showed(at time.Time) time.Time {
 }
 
 // newEnv is the machine of a process: its own wall clock and random numbers.
-func (k *kernel) newEnv(p *proc, image uint64) *sysenv.Env {
+func (k *kernel) newEnv(p *proc, image uint64) *clock.Env {
 	var seed [32]byte
 	for i := range 4 {
 		word := k.rng.Uint64()
@@ -73,7 +73,7 @@ func (k *kernel) newEnv(p *proc, image uint64) *sysenv.Env {
 			seed[8*i+j] = byte(word >> (8 * j))
 		}
 	}
-	return &sysenv.Env{
+	return &clock.Env{
 		Wall:    p.wall,
 		Random:  rand.NewPCG(k.seed, image),
 		Entropy: rand.NewChaCha8(seed),

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/internal/indexer"
-	"github.com/countmill/countmill/internal/sysenv"
 	"github.com/countmill/countmill/store"
 )
 
@@ -69,7 +69,7 @@ func (pl *plan) drawIndexes() {
 }
 
 // startIndexer starts the work of indexes in a process.
-func (ps *processes) startIndexer(p *proc, e *sysenv.Env) {
+func (ps *processes) startIndexer(p *proc, e *clock.Env) {
 	cfg := ps.indexed.cfg
 	cfg.Logger = slog.New(slog.DiscardHandler)
 	cfg.WorkerID = fmt.Sprint("indexer", p.slot)
@@ -79,7 +79,7 @@ func (ps *processes) startIndexer(p *proc, e *sysenv.Env) {
 	// Ends of waiting of its own: no two fall on the same instant.
 	cfg.Every += time.Duration(p.n)*1019 + 7
 	cfg.CallTimeout = 30*time.Second + time.Duration(p.n)*29 + 11
-	p.idx = indexer.New(indexStore{&simStore{ps.db, p, nil}}, sysenv.With(cfg, e))
+	p.idx = indexer.New(indexStore{&simStore{ps.db, p, nil}}, clock.With(cfg, e))
 	ctx, cancel := context.WithCancel(background)
 	p.stopIndexer = cancel
 	ps.running.Add(1)

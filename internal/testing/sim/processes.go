@@ -11,7 +11,7 @@ import (
 
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/reader"
 )
@@ -61,24 +61,24 @@ func (ps *processes) start(r role, slot int, restored bool) *proc {
 	e := ps.newEnv(p, p.image)
 	s := ps.shape
 	if r.has(publishing) {
-		p.pub = must(publisher.New(ps.busOf(p), sysenv.With(publisher.Config{
+		p.pub = must(publisher.New(ps.busOf(p), clock.With(publisher.Config{
 			Linger: s.lingerOf(s.linger), CountWithin: s.budgetOf(p), MaxEntries: s.maxEntries, MaxBytes: s.maxBytes, MaxInFlight: s.inFlight, DedupWindowFunc: ps.trusted(p), KnownKeys: 4,
 		}, e)))
 	}
 	if r.has(reading) {
-		p.rdr = must(reader.New(&simStore{ps.db, p, &p.rdrClock}, &cache{ps.cache, p}, sysenv.With(reader.Config{
+		p.rdr = must(reader.New(&simStore{ps.db, p, &p.rdrClock}, &cache{ps.cache, p}, clock.With(reader.Config{
 			DefaultStaleness: 2 * time.Second, Guess: 1 + slot, Remember: 4, Timeout: s.timeout,
 		}, e)))
 	}
 	if r.has(reading) {
 		// Ends of waiting of its own: no two fall on the same instant.
-		p.adm = must(admin.New(p.rdr, adminStore{&simStore{ps.db, p, nil}}, sysenv.With(admin.Config{
+		p.adm = must(admin.New(p.rdr, adminStore{&simStore{ps.db, p, nil}}, clock.With(admin.Config{
 			Timeout: 3*s.timeout + 53*time.Microsecond, CallTimeout: s.timeout + 37*time.Microsecond,
 		}, e)))
 		p.jnl = admin.NewJournal(journalStore{adminStore{&simStore{ps.db, p, nil}}}, s.timeout+41*time.Microsecond+time.Duration(p.n)*31)
 	}
 	if r.has(aggregating) {
-		ps.startAggregator(p, sysenv.With(aggregator.Config{
+		ps.startAggregator(p, clock.With(aggregator.Config{
 			Linger: s.lingerOf(s.window), CountWithin: s.budgetOf(p), WindowMessages: s.windowMessages, WindowCounters: s.windowCounters,
 			HeldMessages: s.held, HeldMemory: s.held * memoryEach, Commits: s.commits, CommitTimeout: s.timeout,
 			Remember: s.remember, DeadLetterRate: s.letterRate, DrainTimeout: s.drain,

@@ -5,13 +5,13 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/internal/recount"
-	"github.com/countmill/countmill/internal/sysenv"
 )
 
 // recounter recounts the database by its clock. The same schedule writes the same records.
 func (db *database) recounter() *recount.Recounter {
-	return recount.New(db.fake, sysenv.With(recount.Config{}, &sysenv.Env{
+	return recount.New(db.fake, clock.With(recount.Config{}, &clock.Env{
 		Wall: func() time.Time { return db.fake.Now() }, Random: rand.NewPCG(db.plan.seed, 0x7265636f756e74), Entropy: rand.NewChaCha8([32]byte{7}),
 	}))
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/sequence"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
@@ -36,8 +36,8 @@ func (pl *plan) drawSequences() {
 }
 
 // startIssuer starts what gives values, in a process that reads.
-func (ps *processes) startIssuer(p *proc, e *sysenv.Env) {
-	p.seq = must(sequence.New(sequenceStore{adminStore{&simStore{ps.db, p, nil}}}, sysenv.With(sequence.Config{
+func (ps *processes) startIssuer(p *proc, e *clock.Env) {
+	p.seq = must(sequence.New(sequenceStore{adminStore{&simStore{ps.db, p, nil}}}, clock.With(sequence.Config{
 		// Longer than clients wait. Ends of waiting of its own: no two fall on the same instant.
 		Timeout:     2*time.Minute + time.Duration(p.n)*1031,
 		CallTimeout: ps.shape.timeout + time.Duration(p.n)*43 + 61*time.Microsecond, Transactions: 1 + p.slot,

@@ -7,7 +7,7 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// An accuracy is how far a role's clock may be from the store's, where it learns as storetime.Clock does:
+// An accuracy is how far a role's clock may be from the store's, where it learns as clock.Store does:
 // from checks of the database and from folds.
 type accuracy struct {
 	known bool

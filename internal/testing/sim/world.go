@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/backend/memory"
-	"github.com/countmill/countmill/internal/sysenv"
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/storetest/fakestore"
 )
@@ -38,7 +38,7 @@ type World struct {
 
 // Run runs the schedule of a seed. It has to be called in a bubble of testing/synctest.
 func Run(seed uint64, verbose bool) *Result {
-	<-time.After(time.Until(sysenv.Earliest.AddDate(1, 0, 0))) // a bubble begins in the year 2000, when no clock was right
+	<-time.After(time.Until(clock.Earliest.AddDate(1, 0, 0))) // a bubble begins in the year 2000, when no clock was right
 	w := newWorld(seed, verbose)
 	w.play()
 	w.verdict()

@@ -1,0 +1,84 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/httpserver"
+)
+
+// backupTimeout bounds a backup. A later call continues where this one ended.
+const backupTimeout = 10 * time.Minute
+
+// A backupRequest names the target.
+type backupRequest struct {
+	To text `json:"to"`
+}
+
+// A Backup is a finished backup.
+type Backup struct {
+	URL, ID string
+	// BeganAt: everything accepted before is in it. TakenAt: nothing accepted afterwards is.
+	BeganAt, TakenAt time.Time
+	// Bytes is its size, Sent the bytes that the target did not have.
+	Bytes, Sent int64
+}
+
+// backupTaken is the answer.
+type backupTaken struct {
+	URL     string `json:"url"`
+	ID      string `json:"id"`
+	BeganAt string `json:"began_at"`
+	TakenAt string `json:"taken_at"`
+	Bytes   int64  `json:"bytes"`
+	Sent    int64  `json:"sent_bytes"`
+}
+
+// The errors of Services.Backup that have an answer of their own.
+var (
+	// ErrNoBackupRoot: the process may write no backups.
+	ErrNoBackupRoot = httpserver.NewProblem(http.StatusNotImplemented, "not-supported", "not supported",
+		"this process makes no backups: start it with --backup-root PLACE or COUNTMILL_BACKUP_ROOT, below which they are made")
+
+	errNoBackups = httpserver.NewProblem(http.StatusNotImplemented, "not-supported", "not supported",
+		"backup copies a pebble: store; this process has another, which its own tools back up")
+)
+
+// BackupTargetError refuses the target that a request names.
+func BackupTargetError(problem string) error { return backupBody.wrong("to", problem) }
+
+// BackupBusyError refuses a backup while another one is made.
+func BackupBusyError(err error) error {
+	return httpserver.NewProblem(http.StatusConflict, "busy", "busy", err.Error())
+}
+
+// BackupFailedError is a backup that could not be written, with a reason for the client.
+func BackupFailedError(reason string) error {
+	return httpserver.NewProblem(http.StatusInternalServerError, "backup-failed", "no backup", "it could not be written: "+reason)
+}
+
+// backup answers when the copy is whole.
+func (a *API) backup(c call) (any, error) {
+	request := c.body.(*backupRequest)
+	if request.To.given && request.To.value == "" {
+		return nil, backupBody.wrong("to", "is empty: leave it out for the backup root itself")
+	}
+	if a.services.Backup == nil {
+		return nil, errNoBackups
+	}
+	// The server's own limit is for short answers. Writers without deadlines (tests)
+	// return an error.
+	_ = httpserver.ExtendWrite(c.w, backupTimeout+10*time.Second)
+	ctx, cancel := context.WithTimeout(c.ctx, backupTimeout)
+	defer cancel()
+	b, err := a.services.Backup(ctx, request.To.value)
+	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, countmill.ErrUnavailable) {
+		late := httpserver.NewProblem(http.StatusServiceUnavailable, "timeout", "timeout", fmt.Sprintf("the backup did not end within %s: repeat it, and it continues", backupTimeout))
+		err = late.RetryAfter(time.Minute)
+	}
+	return backupTaken{b.URL, b.ID, httpserver.FormatTime(b.BeganAt), httpserver.FormatTime(b.TakenAt), b.Bytes, b.Sent}, err
+}

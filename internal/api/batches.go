@@ -1,0 +1,166 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/auth"
+	"github.com/countmill/countmill/internal/clock"
+	"github.com/countmill/countmill/internal/httpserver"
+	"github.com/countmill/countmill/publisher"
+	"github.com/countmill/countmill/wire"
+)
+
+// typeBatch is the type of a body that is one batch of the wire format.
+const typeBatch = "application/vnd.countmill.batch"
+
+// A Door puts batches on the bus that other processes have sealed. *publisher.Door is one; it has the
+// promises.
+type Door interface {
+	Send(ctx context.Context, in *publisher.Delivery, received time.Time) (publisher.Outcome, error)
+}
+
+// A batchAnswer is the answer to a batch whose parts are durable, but for its conflicts.
+type batchAnswer struct {
+	Parts     int            `json:"parts"`
+	Conflicts []partConflict `json:"conflicts,omitempty"`
+	// Receipt and CountedAsOf are about the other parts.
+	Receipt     string `json:"receipt,omitempty"`
+	CountedAsOf string `json:"counted_as_of,omitempty"`
+}
+
+// A partConflict is a part that was not counted.
+type partConflict struct {
+	Part   int    `json:"part"` // in the batch, from 0
+	Reason string `json:"reason"`
+}
+
+// batches answers POST /v1/batches.
+func (a *API) batches(c call) error {
+	if !a.gate.enter() {
+		c.w.Header().Set("Connection", "close")
+		return errStopping
+	}
+	defer a.gate.leave()
+	out, err := a.takeBatch(c.w, c.r)
+	if err == nil {
+		httpserver.WriteJSON(c.w, http.StatusAccepted, a.batchAnswerOf(out))
+	}
+	return err
+}
+
+func (a *API) batchAnswerOf(out publisher.Outcome) batchAnswer {
+	read := a.acceptedOf(out.Parts, out.Sent)
+	answer := batchAnswer{Parts: out.Parts, Receipt: read.receipt}
+	if !read.countedAt.IsZero() {
+		answer.CountedAsOf = string(appendTime(nil, read.countedAt))
+	}
+	for _, part := range out.Reused {
+		answer.Conflicts = append(answer.Conflicts, partConflict{part, "id-reused"})
+	}
+	for _, part := range out.Expired {
+		answer.Conflicts = append(answer.Conflicts, partConflict{part, "expired"})
+	}
+	return answer
+}
+
+func (a *API) takeBatch(w http.ResponseWriter, r *http.Request) (out publisher.Outcome, err error) {
+	if _, err := httpserver.ContentType(r, typeBatch); err != nil {
+		return out, err
+	}
+	received := time.Now()
+	// Before the time of the batch is compared with the clock, and called wrong.
+	if err := clock.Check(received); err != nil {
+		return out, err
+	}
+	q := &incoming{caller: auth.From(r.Context())}
+	q.hold = hold{resource: bodiesSent, caller: cmp.Or(q.caller.Name, r.RemoteAddr)}
+	if err := a.admit(q, r.ContentLength); err != nil {
+		return out, err
+	}
+	defer a.pools.release(&q.hold)
+	// The buffer is not used again: the bus may hold the batch for longer than this request.
+	body := httpserver.BodyReader{Max: wire.MaxBatch, Timeout: a.cfg.Increments.BodyTimeout, Grow: func(n int) error { return a.pools.reserve(&q.hold, n) }}
+	payload, err := body.Read(w, r, nil)
+	if err != nil {
+		return out, err
+	}
+	in, err := a.openBatch(q, payload, received)
+	if err != nil {
+		return out, err
+	}
+	err = a.send(r.Context(), q, func(ctx context.Context) error {
+		out, err = a.services.Door.Send(ctx, in, received)
+		return err
+	})
+	return out, err
+}
+
+// openBatch checks all of a batch before anything is done.
+func (a *API) openBatch(q *incoming, payload []byte, received time.Time) (*publisher.Delivery, error) {
+	a.decoding <- struct{}{}
+	defer func() { <-a.decoding }()
+	from := publisher.Sender{Name: q.caller.Name, Limited: q.caller.Limited(), Past: q.caller.Has(auth.Admin), Journal: a.cfg.Increments.Journal}
+	in, batch, err := publisher.OpenBatch(payload, from, received, a.cfg.Increments.DedupWindowFunc())
+	if err != nil {
+		return nil, batchProblem(err)
+	}
+	q.entries, q.bytes = batch.Entries(), len(payload)
+	if err := checkParts(q.caller, batch); err != nil {
+		return nil, err
+	}
+	if q.caller.Metered() {
+		q.incs = named(batch, q.entries)
+	}
+	return in, nil
+}
+
+// checkParts refuses a batch with a counter that is not the caller's, and says which part has it.
+func checkParts(caller auth.Caller, batch *wire.Batch) error {
+	if !caller.Limited() {
+		return nil
+	}
+	for i := range batch.Parts {
+		for _, e := range batch.Parts[i].Entries {
+			err := caller.Check(e.Counter)
+			if outside, ok := errors.AsType[*auth.OutsideError](err); ok {
+				outside.Index = &i
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// named has an increment for each entry of the batch, with the name alone.
+func named(batch *wire.Batch, entries int) []countmill.Increment {
+	incs := make([]countmill.Increment, 0, entries)
+	for i := range batch.Parts {
+		for _, e := range batch.Parts[i].Entries {
+			incs = append(incs, countmill.Increment{Counter: e.Counter})
+		}
+	}
+	return incs
+}
+
+// batchProblem says which rule the batch breaks.
+func batchProblem(err error) error {
+	var p *httpserver.Problem
+	switch {
+	case errors.Is(err, publisher.ErrClockSkew):
+		p = httpserver.NewProblem(http.StatusBadRequest, "clock-skew", "clock skew", err.Error()+": nothing of this batch was done; compare the clocks of sender and receiver")
+		p.Field = "time"
+	case errors.Is(err, publisher.ErrOtherPrincipal):
+		p = httpserver.NewProblem(http.StatusForbidden, "forbidden", "forbidden", err.Error()+": nothing was done")
+		p.Field = "principal"
+	default:
+		return err
+	}
+	return p
+}

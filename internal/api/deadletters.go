@@ -1,0 +1,113 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/admin"
+	"github.com/countmill/countmill/internal/httpserver"
+	"github.com/countmill/countmill/store"
+)
+
+const (
+
+	// maxKey is far above the length of the keys of dead letters.
+	maxKey = 200
+)
+
+func (a *API) listDeadLetters(c call) (any, error) {
+	limit, err := c.params.Limit(defaultLimit, admin.MaxDeadLetterPage)
+	if err != nil {
+		return nil, err
+	}
+	after, err := c.params.After(func(after string) error { return checkKey("page_token", after) })
+	if err != nil {
+		return nil, err
+	}
+	p, err := a.services.DeadLetters.List(c.ctx, after, limit)
+	if err != nil {
+		return nil, asRefused(err)
+	}
+	return deadPageOf(p), nil
+}
+
+func (a *API) showDeadLetter(c call) (any, error) {
+	key := c.name()
+	if err := checkKey("name", key); err != nil {
+		return nil, err
+	}
+	d, contents, found, err := a.services.DeadLetters.Show(c.ctx, key)
+	if err != nil {
+		return nil, asRefused(err)
+	}
+	if !found {
+		return nil, httpserver.NewProblem(http.StatusNotFound, "not-found", "not found", "there is no such dead letter: it was counted or discarded, or never there")
+	}
+	return shownOf(&d, contents), nil
+}
+
+// A replayRequest names dead letters.
+type replayRequest struct {
+	Keys  texts `json:"keys"`
+	AsNew flag  `json:"as_new"`
+}
+
+func (a *API) replay(c call) (any, error) {
+	request := c.body.(*replayRequest)
+	if err := checkKeys(request.Keys, replayBody); err != nil {
+		return nil, err
+	}
+	done, err := a.services.DeadLetters.Replay(c.ctx, request.Keys, bool(request.AsNew))
+	return outcomesOf(done), asRefused(err)
+}
+
+// A discardRequest names dead letters.
+type discardRequest struct {
+	Keys texts `json:"keys"`
+}
+
+func (a *API) discard(c call) (any, error) {
+	request := c.body.(*discardRequest)
+	if err := checkKeys(request.Keys, discardBody); err != nil {
+		return nil, err
+	}
+	done, err := a.services.DeadLetters.Discard(c.ctx, request.Keys)
+	return outcomesOf(done), asRefused(err)
+}
+
+func checkKeys(keys []string, b *body) error {
+	if len(keys) == 0 || len(keys) > admin.MaxDeadLetterKeys {
+		return b.wrong("keys", fmt.Sprintf("holds %d keys", len(keys)))
+	}
+	for i, key := range keys {
+		if err := checkKey("keys", key); err != nil {
+			p := httpserver.AsProblem(err)
+			p.Index = &i
+			return p
+		}
+	}
+	return nil
+}
+
+// checkKey refuses a text that cannot be the key of a dead letter. Such a key is one path
+// segment, whatever version wrote it.
+func checkKey(field, key string) error {
+	plain := func(c rune) bool { return c > ' ' && c < 0x7f && c != '/' && c != '%' }
+	if key == "" || len(key) > maxKey || strings.ContainsFunc(key, func(c rune) bool { return !plain(c) }) {
+		return &countmill.FieldError{Field: field, Problem: "is no key of a dead letter", Limit: "as GET /v1/dead-letters has it"}
+	}
+	return nil
+}
+
+// asRefused names the remedy if the store refuses this process.
+func asRefused(err error) error {
+	if !errors.Is(err, store.ErrDeployment) {
+		return err
+	}
+	p := httpserver.NewProblem(http.StatusServiceUnavailable, "unavailable", "unavailable",
+		"the store does not let this process do that; ask an aggregator, or give it the right to write: "+err.Error())
+	return p.RetryAfter(refusedPause)
+}

@@ -1,0 +1,202 @@
+package api_test
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/countmill/countmill/admin"
+	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/internal/api/apitest"
+	"github.com/countmill/countmill/internal/auth/authtest"
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/wire"
+)
+
+// A surface is an API that is compared with the document.
+type surface struct {
+	http.Handler
+	doc *apitest.Document
+}
+
+// A fakeStore has dead letters, among them large ones.
+type fakeStore struct {
+	*fakestore.Store
+	large []store.DeadLetter
+	err   error
+}
+
+func newStore(t *testing.T, all ...store.DeadLetter) *fakeStore {
+	t.Helper()
+	f := &fakeStore{Store: fakestore.New(fakestore.Options{})}
+	for _, d := range all {
+		if len(d.Payload) > 1<<19 {
+			f.large = append(f.large, d)
+		} else if err := f.PutDeadLetters(t.Context(), []store.DeadLetter{d}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return f
+}
+
+func (f *fakeStore) GetDeadLetters(ctx context.Context, keys []string) ([]store.DeadLetter, error) {
+	found, err := f.Store.GetDeadLetters(ctx, keys)
+	for _, d := range f.large {
+		if slices.Contains(keys, d.Key) {
+			found = append(found, d)
+		}
+	}
+	return found, errors.Join(err, f.err)
+}
+
+func entry(counter string, delta int64) wire.Entry { return wire.Entry{Counter: counter, Delta: delta} }
+
+func anonymous(entries ...wire.Entry) wire.Part { return wire.CutAnonymous(rand.Reader, entries)[0] }
+
+func encode(at time.Time, parts ...wire.Part) []byte {
+	return wire.Append(nil, &wire.Batch{Time: at, Parts: parts})
+}
+
+func deadLetters(t *testing.T, f *fakeStore) surface {
+	t.Helper()
+	return surface{serve(t, api.Services{DeadLetters: admin.NewDeadLetters(f)}, api.Config{}), apitest.Load(t)}
+}
+
+// of is the surface as a caller sees it whose token has prefixes.
+func (s surface) of(t *testing.T, prefixes ...string) surface {
+	t.Helper()
+	return surface{authtest.As(t, s, "x", prefixes...), s.doc}
+}
+
+// call returns the status and the body of an answer.
+func (s surface) call(t *testing.T, method, path, body string) (int, string) {
+	t.Helper()
+	rec := httptest.NewRecorder()
+	req := httptest.NewRequest(method, path, strings.NewReader(body))
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	s.ServeHTTP(rec, req)
+	pattern, _, _ := strings.Cut(path, "?")
+	if method == http.MethodGet && strings.HasPrefix(pattern, "/v1/dead-letters/") {
+		pattern = "/v1/dead-letters/{name}"
+	}
+	s.doc.CheckAnswer(t, method, pattern, rec.Code, rec.Header(), rec.Body.Bytes())
+	return rec.Code, strings.TrimSpace(rec.Body.String())
+}
+
+func (s surface) want(t *testing.T, method, path, body string, status int, text string) {
+	t.Helper()
+	if got, answer := s.call(t, method, path, body); got != status || !strings.Contains(answer, text) {
+		t.Errorf("%s %s %.60s: got %d %s, want %d with %s", method, path, body, got, answer, status, text)
+	}
+}
+
+var at = time.Date(2026, 11, 21, 5, 4, 3, 120_000_999, time.FixedZone("", 3600))
+
+func TestShow(t *testing.T) {
+	t.Parallel()
+	part := anonymous(entry("a", -7))
+	f := newStore(t,
+		store.DeadLetter{Key: "batch", Source: "s", Reason: "r", Time: at, At: at, Maybe: true, Payload: encode(at, part)},
+		store.DeadLetter{Key: "json", At: at, Payload: []byte(`{"Counter": 1}`)},
+		store.DeadLetter{Key: "raw", At: at, Time: at, Payload: []byte("\xffraw")},
+		store.DeadLetter{Key: "newer", At: at, Time: at, Payload: []byte{8, 3}},
+		store.DeadLetter{Key: "large", At: at, Time: at, Payload: []byte(`"` + strings.Repeat("x", 1<<20) + `"`)},
+	)
+	if err := f.PutDeadLetters(t.Context(), []store.DeadLetter{{Key: store.ReplayKey("raw")}}); err != nil {
+		t.Fatal(err)
+	}
+	s := deadLetters(t, f)
+	s.want(t, "GET", "/v1/dead-letters/batch", "", 200, `{"key":"batch","source":"s","time":"2026-11-21T04:04:03.120000Z","at":"2026-11-21T04:04:03.120000Z","reason":"r","applied":"unknown","bytes":`)
+	s.want(t, "GET", "/v1/dead-letters/batch", "", 200, `"batch":{"time":"2026-11-21T04:04:03.120000Z","parts":[{"id":"`+part.ID.String()+`","kind":"anonymous","entries":[{"counter":"a","delta":-7}]}]}}`)
+	s.want(t, "GET", "/v1/dead-letters/json", "", 200, `"applied":"no","bytes":14,"replay":"never","why":"Counter is not a field`)
+	s.want(t, "GET", "/v1/dead-letters/json", "", 200, `"json":{"Counter":1}}`)
+	s.want(t, "GET", "/v1/dead-letters/raw", "", 200, `"replay_asked":true,"replay":"never"`)
+	s.want(t, "GET", "/v1/dead-letters/raw", "", 200, `"base64":"/3Jhdw=="}`)
+	s.want(t, "GET", "/v1/dead-letters/newer", "", 200, "ask a server of that version")
+	s.want(t, "GET", "/v1/dead-letters/large", "", 200, `"truncated":true}`)
+	s.want(t, "GET", "/v1/dead-letters/nobody", "", 404, "no such dead letter")
+	s.want(t, "GET", "/v1/dead-letters/a/b", "", 404, "one segment")
+	s.want(t, "GET", "/v1/dead-letters/a%2Fb", "", 400, "no key of a dead letter")
+	s.want(t, "GET", "/v1/dead-letters/batch?x=1", "", 400, "is not a parameter")
+}
+
+func TestListPages(t *testing.T) {
+	t.Parallel()
+	f := newStore(t)
+	for _, key := range []string{"a", "b", "c"} {
+		if err := f.PutDeadLetters(t.Context(), []store.DeadLetter{{Key: key, At: at, Payload: []byte("x")}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := deadLetters(t, f)
+	var keys, token string
+	for range 2 {
+		_, body := s.call(t, "GET", "/v1/dead-letters?limit=2"+token, "")
+		var page struct {
+			Letters []struct{ Key string }
+			Next    string `json:"next_page_token"`
+		}
+		if err := json.Unmarshal([]byte(body), &page); err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range page.Letters {
+			keys += l.Key
+		}
+		token = "&page_token=" + page.Next
+	}
+	if keys != "abc" || token != "&page_token=" {
+		t.Errorf("got %s and then %s, want abc and the end", keys, token)
+	}
+	deadLetters(t, newStore(t)).want(t, "GET", "/v1/dead-letters", "", 200, `{"letters":[]}`)
+	for path, want := range map[string]string{
+		"?limit=0": "limit", "?limit=1001": "limit", "?limit=x": "limit", "?page_token=x": "page_token", "?page_token=": "page_token",
+		"?page_token=MQ": "page_token", "?prefix=a": "prefix is not a parameter",
+	} {
+		s.want(t, "GET", "/v1/dead-letters"+path, "", 400, want)
+	}
+}
+
+func TestReplayAndDiscard(t *testing.T) {
+	t.Parallel()
+	payload := encode(time.Now(), anonymous(entry("a", 1)))
+	f := newStore(t,
+		store.DeadLetter{Key: "a", At: at, Time: time.Now(), Payload: payload},
+		store.DeadLetter{Key: "b", At: at, Time: at.Add(-10_000 * time.Hour), Maybe: true, Payload: payload},
+	)
+	s := deadLetters(t, f)
+	s.want(t, "POST", "/v1/dead-letters/replay", `{"keys":["a","b","c"]}`, 200,
+		`{"letters":[{"key":"a","result":"asked"},{"key":"b","result":"refused","why":"beyond the deduplication window of 192h0m0s: its ids are forgotten; it can only be counted as new"},{"key":"c","result":"gone"}]}`)
+	s.want(t, "GET", "/v1/dead-letters", "", 200, `"replay_asked":true}`)
+	s.want(t, "POST", "/v1/dead-letters/replay", `{"keys":["b"],"as_new":true}`, 200,
+		`{"letters":[{"key":"b","result":"asked","as_new":true,"maybe_counted_before":true}]}`)
+	s.want(t, "POST", "/v1/dead-letters/discard", `{"keys":["a","c"]}`, 200, `{"letters":[{"key":"a","result":"discarded"},{"key":"c","result":"gone"}]}`)
+	if _, err := store.DecideFate(t.Context(), f, "b", store.FateCounted, time.Now(), store.NewSettings(time.Hour, time.Now())); err != nil {
+		t.Fatal(err)
+	}
+	s.want(t, "POST", "/v1/dead-letters/discard", `{"keys":["b"]}`, 200, `{"letters":[{"key":"b","result":"removed","why":"an aggregator had taken it`)
+	f.err = errors.New("away")
+	s.want(t, "POST", "/v1/dead-letters/discard", `{"keys":["a"]}`, 503, "unavailable")
+	for _, path := range []string{"/v1/dead-letters/replay", "/v1/dead-letters/discard"} {
+		for body, want := range map[string]string{
+			`{}`: "holds 0 keys", `{"keys":[]}`: "holds 0 keys", `{"keys":"a"}`: "keys is not an array of strings", `{"keys":["a"],"x":1}`: "x is not a field", `{"keys":["a"],"keys":["b"]}`: "keys is given more than once",
+			`[]`: "body", `{"Keys":["a"]}`: "Keys is not a field", `{"keys":["a","a/b"]}`: `"index":1`, `{"keys":[""]}`: "no key", `{"keys":["manual:é"]}`: "no key",
+			`{"keys":["a"` + strings.Repeat(`,"a"`, 100) + `]}`: "holds 101 keys",
+		} {
+			s.want(t, "POST", path, body, 400, want)
+		}
+		s.want(t, "POST", path, strings.Repeat(" ", 65<<10), 413, "")
+		s.want(t, "POST", path, "", 415, "")
+		s.want(t, "GET", path, "", 405, "")
+	}
+	s.want(t, "POST", "/v1/dead-letters/discard", `{"keys":["a"],"as_new":true}`, 400, "as_new is not a field")
+}

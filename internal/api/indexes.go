@@ -1,0 +1,231 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/admin"
+	"github.com/countmill/countmill/internal/auth"
+	"github.com/countmill/countmill/internal/httpserver"
+	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
+)
+
+// An indexRequest is an index to create.
+type indexRequest struct {
+	Name  text `json:"name"`
+	Match text `json:"match"`
+	Group text `json:"group"`
+}
+
+// indexes as clients see them.
+type indexes struct {
+	Version int64   `json:"version"`
+	Indexes []index `json:"indexes"`
+}
+
+type index struct {
+	Name  string `json:"name"`
+	Match string `json:"match"`
+	Group string `json:"group"`
+	State string `json:"state"`
+	// The progress depends on all counters of the index: null for a caller who may not read them.
+	Pieces     *int    `json:"pieces"`
+	PiecesDone *int    `json:"pieces_done"`
+	ShardsRead *int64  `json:"shards_read"`
+	Corrected  *int64  `json:"corrected"`
+	Since      string  `json:"since"`
+	ServingAt  *string `json:"serving_at"`
+	CheckedAt  *string `json:"checked_at"`
+	EndedAt    *string `json:"ended_at"`
+}
+
+func indexOf(caller auth.Caller, s *admin.IndexState) index {
+	shown := index{
+		Name: s.Name, Match: s.Match, Group: s.Index.Group, State: s.State,
+		Since: httpserver.FormatTime(s.Since), ServingAt: timeOrNull(s.Serving), CheckedAt: timeOrNull(s.Checked), EndedAt: timeOrNull(s.Ended),
+	}
+	if caller.May(s.Prefix()) {
+		shown.Pieces, shown.PiecesDone, shown.ShardsRead, shown.Corrected = &s.Pieces, &s.Done, &s.Shards, &s.Corrected
+	}
+	return shown
+}
+
+// maySee reports whether the caller may read all counters or all groups of the index. For any other caller the index does not
+// exist.
+func maySee(caller auth.Caller, x *store.Index) bool {
+	return caller.May(x.Prefix()) || caller.May(x.GroupPrefix())
+}
+
+func timeOrNull(t time.Time) *string {
+	if t.IsZero() {
+		return nil
+	}
+	text := httpserver.FormatTime(t)
+	return &text
+}
+
+// indexes lists the indexes that the caller may see.
+func (a *API) indexes(c call) (any, error) {
+	states, version, err := a.services.Admin.Indexes(c.ctx)
+	if err != nil {
+		return nil, err
+	}
+	shown := indexes{Version: version, Indexes: []index{}}
+	for i := range states {
+		if maySee(c.caller(), &states[i].Index) {
+			shown.Indexes = append(shown.Indexes, indexOf(c.caller(), &states[i]))
+		}
+	}
+	return shown, nil
+}
+
+func (a *API) createIndex(c call) (any, error) {
+	request := c.body.(*indexRequest)
+	for _, of := range []struct {
+		name string
+		text text
+	}{{"name", request.Name}, {"match", request.Match}, {"group", request.Group}} {
+		if !of.text.given {
+			return nil, indexBody.missing(of.name)
+		}
+	}
+	name, match, group := request.Name.value, request.Match.value, request.Group.value
+	x, err := store.ParseIndex(name, match, group)
+	if err != nil {
+		return nil, err
+	}
+	if err := mayChange(c.caller(), &x); err != nil {
+		return nil, err
+	}
+	var own []string
+	if c.caller().Limited() {
+		if own, err = c.caller().Ranges("match", ""); err != nil {
+			return nil, err
+		}
+	}
+	if err := a.services.Admin.CreateIndex(c.ctx, name, match, group, own...); err != nil {
+		return nil, asChange(err)
+	}
+	return a.indexes(c)
+}
+
+func (a *API) deleteIndex(c call) (any, error) {
+	name := c.params.Get("name")
+	if name == "" {
+		return nil, &countmill.FieldError{Field: "name", Problem: "is missing", Limit: "the name of an index"}
+	}
+	x, err := a.services.Admin.Index(c.ctx, name)
+	if err == nil && !maySee(c.caller(), &x.Index) {
+		err = fmt.Errorf("%w: %q", store.ErrNoIndex, name)
+	}
+	if err != nil {
+		return nil, asIndexProblem(err)
+	}
+	if err := mayChange(c.caller(), &x.Index); err != nil {
+		return nil, err
+	}
+	if err := a.services.Admin.DeleteIndex(c.ctx, name); err != nil {
+		return nil, asIndexProblem(err)
+	}
+	return a.indexes(c)
+}
+
+// mayChange returns nil if the caller may use all counters and all groups of the index: its groups show
+// what its counters count.
+func mayChange(caller auth.Caller, x *store.Index) error {
+	for _, of := range []struct{ field, prefix string }{{"match", x.Prefix()}, {"group", x.GroupPrefix()}} {
+		err := caller.Check(of.prefix)
+		if outside, ok := errors.AsType[*auth.OutsideError](err); ok {
+			outside.Field = of.field
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// asIndexProblem names the reason why no index was changed.
+func asIndexProblem(err error) error {
+	if errors.Is(err, store.ErrNoIndex) {
+		return httpserver.NewProblem(http.StatusNotFound, "no-index", "no index", err.Error())
+	}
+	return asChange(err)
+}
+
+// When a client may ask again for a group that is being built, or deleted: then there is a total, or the group
+// does not exist. Guesses.
+const (
+	retryBuilding = 5 * time.Second
+	retryDeleting = time.Minute
+)
+
+// asReadProblem says why a total cannot be read. For a group that is being built it says how far that is, if the caller may read
+// all counters of the index.
+func (a *API) asReadProblem(c call, err error) error {
+	none, ok := errors.AsType[*reader.NotServingError](err)
+	if !ok {
+		return sayWhichCounter(err)
+	}
+	p := notServing(none)
+	if a.services.Admin == nil {
+		return p
+	}
+	if x, err := a.services.Admin.Index(c.ctx, none.Index); err == nil && x.Pieces > 0 && c.caller().May(x.Prefix()) {
+		p.Progress = &httpserver.Progress{Pieces: x.Pieces, Done: x.Done}
+	}
+	return p
+}
+
+// notServing is a conflict with the state of the index, which ends by itself, and no fault of the
+// process: a 503 would make proxies stop asking it.
+func notServing(err *reader.NotServingError) *httpserver.Problem {
+	p := httpserver.NewProblem(http.StatusConflict, "not-serving", "not serving", err.Error())
+	if err.Deleting {
+		return p.RetryAfter(retryDeleting)
+	}
+	return p.RetryAfter(retryBuilding)
+}
+
+// namesOf are the counters that the parameters counter and group name, in their order.
+func namesOf(params httpserver.Params) (names []string, err error) {
+	for _, p := range params {
+		switch p.Name {
+		case "counter":
+			names = append(names, p.Value)
+		case "group":
+			if err := checkGroup("group", p.Value); err != nil {
+				return nil, err
+			}
+			names = append(names, countmill.GroupMark+p.Value)
+		}
+	}
+	return names, nil
+}
+
+// groupsOf are the counters of groups.
+func groupsOf(groups []string) ([]string, error) {
+	names := make([]string, len(groups))
+	for i, g := range groups {
+		if err := checkGroup("groups", g); err != nil {
+			return nil, err
+		}
+		names[i] = countmill.GroupMark + g
+	}
+	return names, nil
+}
+
+// checkGroup reports whether a request can name a group so, without its first character. The reader checks the rest.
+func checkGroup(field, group string) error {
+	switch {
+	case group == "":
+		return &countmill.FieldError{Field: field, Problem: "is empty", Limit: "1 to 499 bytes"}
+	case countmill.IsGroup(group):
+		return &countmill.FieldError{Field: field, Problem: "begins with " + countmill.GroupMark, Limit: "the name of a group without its " + countmill.GroupMark}
+	}
+	return nil
+}

@@ -1,0 +1,60 @@
+package api
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/countmill/countmill/internal/httpserver"
+)
+
+// readyTimeout bounds what /readyz may ask the outside. Supervisors wait a second or
+// more.
+const readyTimeout = 900 * time.Millisecond
+
+// A status is the answer of /healthz and /readyz.
+type status struct {
+	Status string `json:"status"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// healthz says that the process answers; it looks at nothing outside, so that an outage
+// elsewhere restarts nothing here.
+func (a *API) healthz(call) (any, error) { return status{Status: "ok"}, nil }
+
+// readyz says whether the roles can do their work.
+func (a *API) readyz(c call) (any, error) {
+	if a.services.Ready == nil {
+		return status{Status: "ready"}, nil
+	}
+	degraded, err := a.services.Ready(c.ctx)
+	switch {
+	case err != nil:
+		return nil, httpserver.NewProblem(http.StatusServiceUnavailable, "not-ready", "not ready", a.reasonFor(c, err.Error()))
+	case degraded != "":
+		return status{Status: "degraded", Reason: a.reasonFor(c, degraded)}, nil
+	}
+	return status{Status: "ready"}, nil
+}
+
+// reasonFor returns the whole reason for a known caller. Another caller learns only the part
+// that is at fault: the rest names addresses, projects and files.
+func (a *API) reasonFor(c call, reason string) string {
+	if !a.cfg.KnownCallers || c.caller().Name != "" {
+		return reason
+	}
+	part, _, _ := strings.Cut(reason, ":")
+	return part + ": ask with a token for the reason"
+}
+
+var openAPI = httpserver.OpenAPI()
+
+func (a *API) openAPI(c call) error {
+	openAPI.ServeHTTP(c.w, c.r)
+	return nil
+}
+
+func (a *API) metrics(c call) error {
+	a.services.Metrics.ServeHTTP(c.w, c.r)
+	return nil
+}

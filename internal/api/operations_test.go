@@ -1,0 +1,134 @@
+package api_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/admin"
+	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/internal/api/apitest"
+	"github.com/countmill/countmill/store"
+)
+
+// ask is a surface of services.
+func ask(t *testing.T, s api.Services, cfg api.Config) surface {
+	t.Helper()
+	return surface{serve(t, s, cfg), apitest.Load(t)}
+}
+
+func TestReady(t *testing.T) {
+	t.Parallel()
+	var degraded string
+	var err error
+	s := api.Services{Ready: func(context.Context) (string, error) { return degraded, err }}
+	known, open := ask(t, s, api.Config{KnownCallers: true}), ask(t, s, api.Config{})
+	known.want(t, "GET", "/healthz", "", 200, `{"status":"ok"}`)
+	known.want(t, "GET", "/readyz", "", 200, `{"status":"ready"}`)
+	ask(t, api.Services{}, api.Config{}).want(t, "GET", "/readyz?verbose", "", 200, `{"status":"ready"}`)
+	degraded = "store: 10.0.0.7 is slow"
+	known.want(t, "GET", "/readyz", "", 200, `"degraded","reason":"store: ask with a token for the reason"`)
+	open.want(t, "GET", "/readyz", "", 200, `"degraded","reason":"store: 10.0.0.7 is slow"`)
+	err = errors.New("bus: 10.0.0.8 is away")
+	known.want(t, "GET", "/readyz", "", 503, `"detail":"bus: ask with a token for the reason"`)
+	open.want(t, "GET", "/readyz", "", 503, `"detail":"bus: 10.0.0.8 is away"`)
+	open.want(t, "GET", "/openapi.json", "", 200, `"openapi": "3.1.0"`)
+}
+
+func TestMetricsOfTheProcess(t *testing.T) {
+	t.Parallel()
+	a := serve(t, api.Services{Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "up 1") })}, api.Config{})
+	rec := httptest.NewRecorder()
+	a.ServeHTTP(rec, httptest.NewRequest("GET", "/metrics?collect=go", nil))
+	if rec.Code != 200 || rec.Body.String() != "up 1" {
+		t.Errorf("got %d %s", rec.Code, rec.Body)
+	}
+}
+
+func TestBackup(t *testing.T) {
+	t.Parallel()
+	const path = "/v1/backup"
+	ask(t, api.Services{}, api.Config{}).want(t, "POST", path, `{"to":"a"}`, 501, "backup copies a pebble: store")
+	var err error
+	var asked []string
+	at := time.Date(2026, 11, 23, 9, 22, 1, 0, time.UTC)
+	s := ask(t, api.Services{Backup: func(_ context.Context, to string) (api.Backup, error) {
+		asked = append(asked, to)
+		return api.Backup{URL: "file:///backups/" + to, ID: "x", BeganAt: at, TakenAt: at.Add(time.Second), Bytes: 12, Sent: 3}, err
+	}}, api.Config{})
+	s.want(t, "POST", path, `{"to":"a"}`, 200,
+		`{"url":"file:///backups/a","id":"x","began_at":"2026-11-23T09:22:01.000000Z","taken_at":"2026-11-23T09:22:02.000000Z","bytes":12,"sent_bytes":3}`)
+	s.want(t, "POST", path, `{}`, 200, `{"url":"file:///backups/",`)
+	s.want(t, "POST", path, `{"to":""}`, 400, "to is empty")
+	s.want(t, "POST", path+"?x=1", `{"to":"a"}`, 400, "x is not a parameter")
+	if len(asked) != 2 {
+		t.Errorf("asked for %q, want two backups", asked)
+	}
+	for _, tc := range []struct {
+		err    error
+		status int
+		says   string
+	}{
+		{api.ErrNoBackupRoot, 501, "--backup-root"},
+		{api.BackupTargetError("is elsewhere"), 400, `"field":"to"`},
+		{api.BackupBusyError(errors.New("one is made")), 409, "one is made"},
+		{api.BackupFailedError("disk full"), 500, "it could not be written: disk full"},
+		{context.DeadlineExceeded, 503, "the backup did not end within 10m0s"},
+		{fmt.Errorf("%w: %w", countmill.ErrUnavailable, context.DeadlineExceeded), 503, ":unavailable"},
+	} {
+		err = tc.err
+		s.want(t, "POST", path, `{"to":"a"}`, tc.status, tc.says)
+	}
+}
+
+// A path of another role names that role, and those of this process.
+func TestPathsOfOtherRoles(t *testing.T) {
+	t.Parallel()
+	const totals = "; GET /v1/totals is served by the role reader"
+	ask(t, api.Services{}, api.Config{Roles: []string{"publisher"}}).want(t, "GET", "/v1/totals?counter=a", "", 404, "this process runs the role publisher"+totals)
+	ask(t, api.Services{}, api.Config{Roles: []string{"publisher", "aggregator"}}).want(t, "GET", "/v1/totals", "", 404, "this process runs the roles publisher, aggregator"+totals)
+	ask(t, api.Services{}, api.Config{}).want(t, "POST", "/v1/verify", `{}`, 404, "POST /v1/verify is served by the role reader or aggregator")
+}
+
+// If the store refuses this process, the answer names the remedy.
+func TestAStoreThatRefusesTheProcess(t *testing.T) {
+	t.Parallel()
+	f := newStore(t, store.DeadLetter{Key: "a", Payload: []byte("x")})
+	f.err = store.ErrDeployment
+	s := ask(t, api.Services{DeadLetters: admin.NewDeadLetters(f)}, api.Config{})
+	for _, r := range [][3]string{{"GET", "/v1/dead-letters", ""}, {"GET", "/v1/dead-letters/a", ""}, {"POST", "/v1/dead-letters/replay", `{"keys":["a"]}`}, {"POST", "/v1/dead-letters/discard", `{"keys":["a"]}`}} {
+		s.want(t, r[0], r[1], r[2], 503, "give it the right to write")
+	}
+}
+
+// After StopIncrements a request for increments is refused, and the connection closed.
+func TestStoppedIncrements(t *testing.T) {
+	t.Parallel()
+	a := serve(t, api.Services{Sender: failing{}}, api.Config{})
+	if left := a.StopIncrements(t.Context()); left != 0 || a.Sending() != 0 {
+		t.Errorf("%d requests are left, want none", left)
+	}
+	rec := httptest.NewRecorder()
+	req := httptest.NewRequest("POST", "/v1/increments", strings.NewReader(`{"counter":"a"}`))
+	req.Header.Set("Content-Type", "application/json")
+	a.ServeHTTP(rec, req)
+	if rec.Code != 503 || rec.Header().Get("Connection") != "close" || !strings.Contains(rec.Body.String(), ":closed") {
+		t.Errorf("got %d %v %s, want 503 closed", rec.Code, rec.Header(), rec.Body)
+	}
+}
+
+// A flag is true or false, and nothing else.
+func TestFlags(t *testing.T) {
+	t.Parallel()
+	s := deadLetters(t, newStore(t))
+	for _, value := range []string{"null", "1", `"true"`, "[]"} {
+		s.want(t, "POST", "/v1/dead-letters/replay", `{"keys":["a"],"as_new":`+value+`}`, 400, "as_new is not true or false")
+	}
+	s.want(t, "POST", "/v1/dead-letters/replay", `{"keys":["a"],"as_new":false}`, 200, "gone")
+}

@@ -1,0 +1,227 @@
+package api_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/reader"
+)
+
+// bubble runs f in virtual time.
+func bubble(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, f)
+}
+
+// A site is a server whose connections are in memory, so that it can be in a bubble: its
+// time-outs, and what watchers wait for, take no time and come in one order.
+type site struct {
+	http.Server
+	client  http.Transport
+	dialled chan net.Conn
+	closed  chan struct{}
+	close   sync.Once
+}
+
+// open serves a handler until the test ends. Streams must outlive the server's time-outs.
+func open(t *testing.T, h http.Handler) *site {
+	t.Helper()
+	s := &site{dialled: make(chan net.Conn), closed: make(chan struct{})}
+	s.Handler, s.ReadTimeout, s.WriteTimeout = h, time.Second, time.Second
+	s.client.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return s.dial(ctx) }
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(listener{s}) }()
+	t.Cleanup(func() {
+		s.client.CloseIdleConnections()
+		_ = s.Server.Close()
+		<-ended
+	})
+	return s
+}
+
+// watched is a site of a reader's totals.
+func watched(t *testing.T, f api.Reader, cfg api.Config) (*site, *fakeAPI) {
+	t.Helper()
+	h, err := newReader(f, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(h.CloseStreams)
+	return open(t, h), h
+}
+
+func (s *site) dial(ctx context.Context) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	select {
+	case s.dialled <- theirs:
+		return ours, nil
+	case <-s.closed:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// get sends a request and leaves the body to the caller.
+func (s *site) get(t *testing.T, method, path string, header ...string) *http.Response {
+	t.Helper()
+	return s.send(t, method, path, nil, header...)
+}
+
+func (s *site) send(t *testing.T, method, path string, body io.Reader, header ...string) *http.Response {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, "http://site"+path, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := s.client.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { resp.Body.Close() })
+	return resp
+}
+
+// call returns the status and the body of an answer, and checks it by the OpenAPI document.
+func (s *site) call(t *testing.T, method, path string) (int, string, http.Header) {
+	t.Helper()
+	resp := s.get(t, method, path)
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if method != http.MethodHead {
+		checkAnswer(t, resp.Request, resp, text)
+	}
+	return resp.StatusCode, strings.TrimSuffix(string(text), "\n"), resp.Header
+}
+
+// listener is a site's net.Listener.
+type listener struct{ s *site }
+
+func (l listener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.s.dialled:
+		return c, nil
+	case <-l.s.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l listener) Close() error {
+	l.s.close.Do(func() { close(l.s.closed) })
+	return nil
+}
+
+func (l listener) Addr() net.Addr { return &net.UnixAddr{Name: "site", Net: "unix"} }
+
+// Clients that do not read their metrics keep nobody else from getting theirs, and lose their
+// connections.
+func TestMetricsForThoseWhoReadThem(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := &nameReader{fakeReader: newFakeOf(map[string]int64{"a": 7})}
+		for i := range 1000 {
+			n.names = append(n.names, fmt.Sprintf("page:%0490d", i))
+		}
+		s, _ := watched(t, n, api.Config{})
+		s.WriteTimeout = time.Hour
+		var unread []*http.Response
+		for range 20 {
+			unread = append(unread, s.get(t, "GET", "/metrics/counters?match=page:*"))
+		}
+		if status, text, _ := s.call(t, "GET", "/metrics/counters?match=a"); status != 200 || !strings.Contains(text, `{counter="a"} 7`) {
+			t.Errorf("beside clients that do not read: got %d %s", status, text)
+		}
+		time.Sleep(10 * time.Second)
+		for _, resp := range unread {
+			if _, err := io.ReadAll(resp.Body); err == nil {
+				t.Error("a client that did not read for 10s got its whole answer")
+			}
+		}
+	})
+}
+
+// So do clients that do not read their series.
+func TestSeriesForThoseWhoReadThem(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newFake()
+		f.series = reader.Series{Rows: make([]reader.Row, 1000)}
+		for i := range f.series.Rows {
+			f.series.Rows[i].Counter = fmt.Sprintf("page:%0490d", i)
+		}
+		s, _ := watched(t, f, api.Config{})
+		s.WriteTimeout = time.Hour
+		var unread []*http.Response
+		for range 20 {
+			unread = append(unread, s.get(t, "GET", "/v1/series?counter=a"))
+		}
+		for _, resp := range unread {
+			if resp.StatusCode != 200 {
+				t.Errorf("beside clients that do not read: got %d, want 200", resp.StatusCode)
+			}
+		}
+		time.Sleep(10 * time.Second)
+		for _, resp := range unread {
+			if _, err := io.ReadAll(resp.Body); err == nil {
+				t.Error("a client that did not read for 10s got its whole answer")
+			}
+		}
+	})
+}
+
+// Metrics that clients do not read are refused to others when they take much memory, until they are given up.
+func TestUnreadMetricsAreBounded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := &nameReader{fakeReader: newFakeOf(map[string]int64{"a": 7})}
+		for i := range api.MaxMetrics {
+			n.names = append(n.names, fmt.Sprintf("page:%0490d", i))
+		}
+		s, _ := watched(t, n, api.Config{})
+		s.WriteTimeout = time.Hour
+		path := fmt.Sprintf("/metrics/counters?match=page:*&limit=%d", api.MaxMetrics)
+		refused := 0
+		for range 20 {
+			if resp := s.get(t, "GET", path); resp.StatusCode == 429 {
+				refused++
+			}
+		}
+		if refused == 0 || refused == 20 {
+			t.Errorf("%d of 20 answers of 5 MB were refused, want those that do not fit 64 MiB", refused)
+		}
+		time.Sleep(time.Minute)
+		if status, _, _ := s.call(t, "GET", path); status != 200 {
+			t.Errorf("after clients that did not read were given up: got %d, want 200", status)
+		}
+	})
+}
+
+// Each counter is read once, however often and by whatever prefixes it is asked for.
+func TestMetricsReadCoveredPrefixesOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := &nameReader{fakeReader: newFake(), names: []string{"page:/a", "page:/b", "shop:a"}}
+		s, _ := watched(t, n, api.Config{})
+		path := "/metrics/counters?match=shop:*&match=page:/a*"
+		for range 90 {
+			path += "&match=page:*"
+		}
+		if status, text, _ := s.call(t, "GET", path); status != 200 || strings.Count(text, "countmill_value{") != 3 {
+			t.Errorf("got %d %s", status, text)
+		}
+		if n.lists.Load() != 2 {
+			t.Errorf("%d lists, want one for each of 2 prefixes", n.lists.Load())
+		}
+	})
+}

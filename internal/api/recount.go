@@ -1,0 +1,185 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/httpserver"
+	"github.com/countmill/countmill/internal/recount"
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/wire"
+)
+
+// recounting bounds one piece of a recount, which waits for its turn and reads the journal from the opening balances on.
+const recounting = time.Hour
+
+// onRecounter is the processes that recount.
+var onRecounter = &home{"reader or aggregator", func(s *Services) bool { return s.Recounter != nil }}
+
+// A Recounter recounts counters from the journal. *recount.Recounter is one; its method has the promises.
+type Recounter interface {
+	Recount(ctx context.Context, q recount.Query) (recount.Result, error)
+}
+
+var recountBody = &body{
+	empty: func() any { return new(recountRequest) }, max: smallBody,
+	want:   `{"prefix": "billing:", "from": "...", "to": "...", "piece": "...", "repair": false, "opening": false, "run": "..."}, each only if wanted`,
+	fields: map[string]string{"run": "1 to 128 bytes"},
+}
+
+// A recountRequest names a piece of a recount.
+type recountRequest struct {
+	Prefix  text `json:"prefix"`
+	From    text `json:"from"`
+	To      text `json:"to"`
+	Piece   text `json:"piece"`
+	Repair  flag `json:"repair"`
+	Opening flag `json:"opening"`
+	Run     text `json:"run"`
+}
+
+// recounts are the calls under way that have a name, each with its progress.
+type recounts struct {
+	mu sync.Mutex
+	of map[string]recountProgress
+}
+
+// A recountProgress is how far the present piece is.
+type recountProgress struct {
+	Entries int64 `json:"entries"`
+	// Done is the share of the journal, in thousandths.
+	Done int `json:"done"`
+}
+
+func (r *recounts) set(run string, p recountProgress) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.of == nil {
+		r.of = make(map[string]recountProgress)
+	}
+	r.of[run] = p
+}
+
+func (r *recounts) end(run string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.of, run)
+}
+
+// recountProgress answers how far a call is. A finished call, and a call of another process, is at 0.
+func (a *API) recountProgress(c call) (any, error) {
+	run := c.params.Get("run")
+	if err := countmill.CheckID("run", run); err != nil {
+		return nil, err
+	}
+	a.recounts.mu.Lock()
+	defer a.recounts.mu.Unlock()
+	return a.recounts.of[run], nil
+}
+
+func (a *API) recount(c call) (any, error) {
+	request := c.body.(*recountRequest)
+	q := recount.Query{Prefix: request.Prefix.value, Piece: request.Piece.value, Repair: bool(request.Repair), Open: bool(request.Opening)}
+	if len(q.Prefix) > countmill.MaxCounterName || !utf8.ValidString(q.Prefix) {
+		return nil, &countmill.FieldError{Field: "prefix", Problem: "is no beginning of a name", Limit: "0 to 500 bytes of valid UTF-8"}
+	}
+	for _, end := range []struct {
+		name string
+		text text
+		to   *wire.Minute
+	}{{"from", request.From, &q.From}, {"to", request.To, &q.To}} {
+		if !end.text.given {
+			continue
+		}
+		at, ok := parseTime(end.text.value, time.UTC)
+		if !ok || !wire.InRange(at) {
+			return nil, &countmill.FieldError{Field: end.name, Problem: "is not a time", Limit: "2006-01-02T15:04:05Z or 2006-01-02"}
+		}
+		*end.to = wire.MinuteOf(at)
+	}
+	if request.To.given && q.To <= q.From {
+		return nil, &countmill.FieldError{Field: "to", Problem: "is not after from", Limit: "a minute after from, or later"}
+	}
+	if request.Run.given {
+		run := request.Run.value
+		if err := countmill.CheckID("run", run); err != nil {
+			return nil, err
+		}
+		q.Progress = func(entries int64, part int) { a.recounts.set(run, recountProgress{entries, part}) }
+		defer a.recounts.end(run)
+	}
+	// The server's own limit is for short answers. Tests write without a connection.
+	_ = httpserver.ExtendWrite(c.w, recounting+10*time.Second)
+	result, err := a.services.Recounter.Recount(c.ctx, q)
+	switch {
+	case err == nil:
+		return recountedOf(&result), nil
+	case errors.Is(err, store.ErrDeployment):
+		return nil, asRefused(err)
+	case errors.Is(err, countmill.ErrOutcomeUnknown):
+		return nil, httpserver.NewProblem(http.StatusGatewayTimeout, "outcome-unknown", "outcome unknown",
+			err.Error()+": repeat the call, which corrects nothing twice")
+	case errors.Is(err, countmill.ErrUnavailable):
+		// The token has all rights, so it may see which record or shard cannot be read.
+		return nil, httpserver.NewProblem(http.StatusServiceUnavailable, "unavailable", "unavailable",
+			err.Error()+": nothing of this call was done, repeat it later").RetryAfter(refusedPause)
+	}
+	return nil, err
+}
+
+// recounted is the result of a piece as clients see it.
+type recounted struct {
+	AsOf     string           `json:"as_of"`
+	Findings []recountFinding `json:"findings"`
+	Counters int              `json:"counters"`
+	Buckets  int              `json:"buckets"`
+	Entries  int64            `json:"entries"`
+	Opened   int              `json:"opened"`
+	// NotCovered counts the names that were not compared, by reason.
+	NotCovered map[string]int `json:"not_covered"`
+	Names      []notCovered   `json:"not_covered_names"`
+	Done       int            `json:"done"`
+	Next       string         `json:"next,omitempty"`
+}
+
+type recountFinding struct {
+	Kind    string `json:"kind"`
+	Counter string `json:"counter"`
+	Time    string `json:"time,omitempty"`
+	Quarter bool   `json:"quarter,omitempty"`
+	Stored  int64  `json:"stored"`
+	Counted int64  `json:"counted"`
+	Fixed   bool   `json:"fixed,omitempty"`
+	Detail  string `json:"detail,omitempty"`
+}
+
+type notCovered struct {
+	Counter string `json:"counter"`
+	Reason  string `json:"reason"`
+}
+
+func recountedOf(r *recount.Result) recounted {
+	out := recounted{
+		AsOf: httpserver.FormatTime(r.At), Findings: make([]recountFinding, len(r.Findings)), Counters: r.Counters, Buckets: r.Buckets,
+		Entries: r.Entries, Opened: r.Opened, NotCovered: r.Reasons, Names: make([]notCovered, len(r.Unjudged)), Done: r.Done, Next: r.Next,
+	}
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		out.Findings[i] = recountFinding{f.Kind, f.Name, "", f.Quarter, f.Stored, f.Counted, f.Fixed, f.Detail}
+		if f.Minute != 0 {
+			out.Findings[i].Time = httpserver.FormatTime(f.Minute.Time())
+		}
+	}
+	if out.NotCovered == nil {
+		out.NotCovered = map[string]int{}
+	}
+	for i, u := range r.Unjudged {
+		out.Names[i] = notCovered{u.Name, u.Reason}
+	}
+	return out
+}

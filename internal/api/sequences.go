@@ -1,0 +1,163 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/auth"
+	"github.com/countmill/countmill/internal/httpserver"
+	"github.com/countmill/countmill/sequence"
+	"github.com/countmill/countmill/store"
+)
+
+// Sequences gives out values. *sequence.Issuer is one; its methods have the promises.
+type Sequences interface {
+	Next(ctx context.Context, r countmill.NextRequest) (countmill.Values, error)
+	State(ctx context.Context, sequence string) (store.SequenceState, error)
+	Delete(ctx context.Context, sequence string) (store.SequenceState, error)
+}
+
+var nextBody = &body{
+	empty: func() any { return new(nextRequest) }, max: smallBody,
+	want: `{"sequence": "...", "id": "...", "count": N, "time": "..."}, only the sequence is required`,
+	fields: map[string]string{
+		"sequence": "1 to 500 bytes", "id": "1 to 128 bytes", "count": "1 to 1000", "time": "RFC 3339, as in 2006-01-02T15:04:05.000000Z",
+	},
+}
+
+// A nextRequest asks for values of a sequence.
+type nextRequest struct {
+	Sequence text    `json:"sequence"`
+	ID       text    `json:"id"`
+	Count    integer `json:"count"`
+	Time     text    `json:"time"`
+}
+
+// decoded returns the request as the role takes it.
+func (r *nextRequest) decoded() (next countmill.NextRequest, err error) {
+	next = countmill.NextRequest{Sequence: r.Sequence.value, ID: r.ID.value, Count: r.Count.value}
+	switch {
+	case !r.Sequence.given:
+		return next, nextBody.missing("sequence")
+	case r.ID.given && r.ID.value == "":
+		return next, nextBody.wrong("id", "is empty")
+	case r.Count.given && r.Count.value == 0:
+		return next, nextBody.wrong("count", "is out of range")
+	case r.Time.given:
+		if next.Time, err = time.Parse(time.RFC3339Nano, r.Time.value); err != nil {
+			return next, nextBody.wrong("time", "is not a time")
+		}
+	}
+	return next, nil
+}
+
+// The answers to a nextRequest: without a count, and with one.
+type (
+	oneValue struct {
+		Value int64 `json:"value"`
+	}
+	manyValues struct {
+		First int64 `json:"first"`
+		Last  int64 `json:"last"`
+	}
+)
+
+// nextValues gives values. A nearly full disk refuses them, as it refuses increments.
+func (a *API) nextValues(c call) (any, error) {
+	request := c.body.(*nextRequest)
+	next, err := request.decoded()
+	if err != nil {
+		return nil, err
+	}
+	if err := mayUse(c.caller(), next); err != nil {
+		return nil, err
+	}
+	if admit := a.cfg.Increments.Admit; admit != nil {
+		if err := admit(); err != nil {
+			return nil, err
+		}
+	}
+	given, err := a.give(c, next)
+	switch {
+	case err != nil:
+		return nil, asSequenceProblem(err)
+	case request.Count.given:
+		return manyValues{given.First, given.Last}, nil
+	}
+	return oneValue{given.First}, nil
+}
+
+// give charges the caller, and gives values. A call counts towards the limits of a token as an increment does, and a sequence as a
+// counter does: each call with an id and each sequence is a record.
+func (a *API) give(c call, next countmill.NextRequest) (none countmill.Values, err error) {
+	give, err := a.pools.take(values, sharesAs(c), 1)
+	if err != nil {
+		return none, err
+	}
+	defer give()
+	// No counter has such a name: a sequence is new, even if a counter has its name.
+	named := countmill.Increment{Counter: "\xff" + next.Sequence}
+	if err := c.caller().Charge([]countmill.Increment{named}, 1, c.size); err != nil {
+		return none, err
+	}
+	return a.services.Sequences.Next(c.ctx, next)
+}
+
+// mayUse checks the request, and then whether the caller's prefixes allow its sequence.
+func mayUse(caller auth.Caller, r countmill.NextRequest) error {
+	if err := r.Check(); err != nil {
+		return err
+	}
+	err := caller.Check(r.Sequence)
+	if outside, ok := errors.AsType[*auth.OutsideError](err); ok {
+		outside.Field = "sequence"
+	}
+	return err
+}
+
+// sequenceState is a sequence as clients see it.
+type sequenceState struct {
+	Sequence string `json:"sequence"`
+	Last     int64  `json:"last"`
+	Exists   bool   `json:"exists"`
+}
+
+func (a *API) sequence(c call) (any, error) { return a.ofSequence(c, a.services.Sequences.State) }
+
+func (a *API) deleteSequence(c call) (any, error) {
+	return a.ofSequence(c, a.services.Sequences.Delete)
+}
+
+func (a *API) ofSequence(c call, do func(context.Context, string) (store.SequenceState, error)) (any, error) {
+	name := c.params.Get("sequence")
+	if err := mayUse(c.caller(), countmill.NextRequest{Sequence: name}); err != nil {
+		return nil, err
+	}
+	state, err := do(c.ctx, name)
+	if err != nil {
+		return nil, asSequenceProblem(err)
+	}
+	return sequenceState{name, state.Last, state.Exists()}, nil
+}
+
+// asSequenceProblem returns err as a problem if it can say more than package countmill's errors do.
+func asSequenceProblem(err error) error {
+	switch {
+	case errors.Is(err, countmill.ErrOutcomeUnknown):
+		p := httpserver.AsProblem(err)
+		p.Detail = "values were maybe given: repeat the request with the same id; without an id they are a gap"
+		return p
+	case errors.Is(err, countmill.ErrConflict):
+		p := httpserver.NewProblem(http.StatusConflict, "other-count", "another count", err.Error())
+		p.Field = "count"
+		if other, ok := errors.AsType[*sequence.CountError](err); ok {
+			p.Limit = strconv.Itoa(other.Given)
+		}
+		return p
+	}
+	return err
+}

@@ -1,0 +1,177 @@
+package api_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/internal/auth"
+	"github.com/countmill/countmill/internal/auth/authtest"
+	"github.com/countmill/countmill/internal/httpserver"
+	"github.com/countmill/countmill/sequence"
+	"github.com/countmill/countmill/store"
+)
+
+// fakeSequences record each request, and always give the same answer.
+type fakeSequences struct {
+	asked string
+	state store.SequenceState
+	err   error
+}
+
+func (f *fakeSequences) Next(_ context.Context, r countmill.NextRequest) (countmill.Values, error) {
+	f.asked = fmt.Sprintf("next %q %q %d", r.Sequence, r.ID, r.Count)
+	if !r.Time.IsZero() {
+		f.asked += r.Time.UTC().Format(" " + time.RFC3339Nano)
+	}
+	return countmill.Values{First: 3, Last: 7}, f.err
+}
+
+func (f *fakeSequences) State(_ context.Context, sequence string) (store.SequenceState, error) {
+	f.asked = fmt.Sprintf("state %q", sequence)
+	return f.state, f.err
+}
+
+func (f *fakeSequences) Delete(_ context.Context, sequence string) (store.SequenceState, error) {
+	f.asked = fmt.Sprintf("delete %q", sequence)
+	return f.state, f.err
+}
+
+const nextPath, sequencePath = "/v1/sequences/next", "/v1/sequences?sequence="
+
+func TestSequences(t *testing.T) {
+	t.Parallel()
+	f := &fakeSequences{state: store.SequenceState{Last: 1<<63 - 1}}
+	s := ask(t, api.Services{Sequences: f}, api.Config{})
+	for _, tc := range []struct{ method, target, body, asked, want string }{
+		{"POST", nextPath, `{"sequence":"a b"}`, `next "a b" "" 0`, `{"value":3}`},
+		{"POST", nextPath, `{"sequence":"a","id":"x"}`, `next "a" "x" 0`, `{"value":3}`},
+		{"POST", nextPath, `{"sequence":"a","count":5}`, `next "a" "" 5`, `{"first":3,"last":7}`},
+		{"POST", nextPath, `{"sequence":"a","id":"x","time":"2026-11-21T05:04:03.120000Z"}`, `next "a" "x" 0 2026-11-21T05:04:03.12Z`, `{"value":3}`},
+		{"POST", nextPath, `{"sequence":"a","id":"x","time":"2026-11-21T05:04:03+01:00"}`, `next "a" "x" 0 2026-11-21T04:04:03Z`, `{"value":3}`},
+		{"GET", sequencePath + "a%20b", "", `state "a b"`, `{"sequence":"a b","last":9223372036854775807,"exists":true}`},
+		{"DELETE", sequencePath + "a", "", `delete "a"`, `{"sequence":"a","last":9223372036854775807,"exists":true}`},
+	} {
+		if status, text := s.call(t, tc.method, tc.target, tc.body); status != 200 || text != tc.want || f.asked != tc.asked {
+			t.Errorf("%s %s %s: got %d %s, asked for %s; want %s and %s", tc.method, tc.target, tc.body, status, text, f.asked, tc.want, tc.asked)
+		}
+	}
+	f.state = store.SequenceState{Last: 7, Deleted: asOf}
+	s.want(t, "GET", sequencePath+"a", "", 200, `{"sequence":"a","last":7,"exists":false}`)
+}
+
+// A call counts towards each limit of a token, as an increment does. A sequence is new, even if a counter has its name.
+func TestSequencesCountTowardsLimits(t *testing.T) {
+	t.Parallel()
+	for field, l := range map[string]auth.Limits{
+		"increments_per_second": {Increments: 2},
+		"bytes_per_second":      {Bytes: 40},
+		"new_counters_per_hour": {NewCounters: 2},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &fakeSequences{}
+			s := ask(t, api.Services{Sequences: f}, api.Config{})
+			tokens, secrets := authtest.Open(t, auth.Token{Name: "limited", Scopes: []auth.Scope{auth.Publish}, Limits: l})
+			caller, err := tokens.Authenticate(secrets[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			as := surface{http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				s.ServeHTTP(w, r.WithContext(auth.With(r.Context(), caller)))
+			}), s.doc}
+			if err := caller.Charge([]countmill.Increment{{Counter: "a"}}, 0, 0); err != nil { // the counter is known
+				t.Fatal(err)
+			}
+			as.want(t, "POST", nextPath, `{"sequence":"a","id":"xxxx"}`, 200, "")
+			as.want(t, "POST", nextPath, `{"sequence":"b","id":"xxxx"}`, map[bool]int{true: 429, false: 200}[l.NewCounters > 0], "")
+			f.asked = ""
+			as.want(t, "POST", nextPath, `{"sequence":"c"}`, 429, `"field":"`+field+`"`)
+			if f.asked != "" {
+				t.Errorf("%s: asked for %s, want nothing", field, f.asked)
+			}
+			s.of(t, "c").want(t, "POST", nextPath, `{"sequence":"c"}`, 200, "")
+		})
+	}
+}
+
+// A bad request is refused before anything is asked for. The problem names the field and its limit.
+func TestRefusedSequences(t *testing.T) {
+	t.Parallel()
+	f := &fakeSequences{}
+	full := func() error {
+		return httpserver.NewProblem(http.StatusInsufficientStorage, "insufficient-storage", "no space", "no space").RetryAfter(time.Minute)
+	}
+	s := ask(t, api.Services{Sequences: f}, api.Config{})
+	for _, tc := range []struct {
+		s                    surface
+		method, target, body string
+		status               int
+		says                 string
+	}{
+		{s, "POST", nextPath, `{}`, 400, "sequence is missing (limit: 1 to 500 bytes)"},
+		{s, "POST", nextPath, `{"sequence":null}`, 400, "sequence is not a string (limit: 1 to 500 bytes)"},
+		{s, "POST", nextPath, `{"sequence":"a","id":null}`, 400, "id is not a string (limit: 1 to 128 bytes)"},
+		{s, "POST", nextPath, `{"sequence":"a","id":""}`, 400, "id is empty (limit: 1 to 128 bytes)"},
+		{s, "POST", nextPath, `{"sequence":"a","count":null}`, 400, "count is not an integer (limit: 1 to 1000)"},
+		{s, "POST", nextPath, `{"sequence":"a","count":0}`, 400, "count is out of range (limit: 1 to 1000)"},
+		{s, "POST", nextPath, `{"sequence":"a","count":1.0}`, 400, "count is not an integer"},
+		{s, "POST", nextPath, `{"sequence":"a","id":"x","time":null}`, 400, "time is not a string (limit: RFC 3339"},
+		{s, "POST", nextPath, `{"sequence":"a","id":"x","time":"yesterday"}`, 400, "time is not a time (limit: RFC 3339"},
+		{s, "POST", nextPath, `{"sequence":"a","shards":1}`, 400, "shards is not a field"},
+		{s, "GET", "/v1/sequences", "", 400, `"field":"sequence"`},
+		{s, "GET", sequencePath, "", 400, `"field":"sequence"`},
+		{s, "DELETE", sequencePath + "=group", "", 400, `"field":"sequence"`},
+		{s, "DELETE", sequencePath + "a&force=1", "", 400, "force is not a parameter"},
+		{s.of(t, "user:"), "POST", nextPath, `{"sequence":"order:1"}`, 403, `"field":"sequence","limit":"user:*"`},
+		{s.of(t, "user:"), "POST", nextPath, `{"sequence":""}`, 400, `"field":"sequence","limit":"1 to 500 bytes"`},
+		{s.of(t, "user:"), "POST", nextPath, `{"sequence":"=group"}`, 400, `"field":"sequence"`},
+		{s.of(t, "user:"), "POST", nextPath, `{"sequence":"order:1","count":1001}`, 400, `"field":"count"`},
+		{s.of(t, "user:"), "GET", sequencePath + "order:1", "", 403, `"field":"sequence","limit":"user:*"`},
+		{s.of(t, "user:"), "DELETE", sequencePath + "order:1", "", 403, `"field":"sequence","limit":"user:*"`},
+		{ask(t, api.Services{Sequences: f}, api.Config{Increments: api.IncrementsConfig{Admit: full}}),
+			"POST", nextPath, `{"sequence":"a"}`, 507, ":insufficient-storage"},
+		{ask(t, api.Services{}, api.Config{}), "GET", sequencePath + "a", "", 404, "is served by the role reader or aggregator"},
+	} {
+		tc.s.want(t, tc.method, tc.target, tc.body, tc.status, tc.says)
+		if f.asked != "" {
+			t.Errorf("%s %s %s: asked for %s, want nothing", tc.method, tc.target, tc.body, f.asked)
+			f.asked = ""
+		}
+	}
+	s.of(t, "user:").want(t, "POST", nextPath, `{"sequence":"user:1"}`, 200, `{"value":3}`)
+}
+
+func TestProblemsOfSequences(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		err    error
+		status int
+		says   string
+		next   bool // only a request for values has it
+	}{
+		{countmill.ErrConflict, 409, `:other-count","title":"another count"`, true},
+		{&sequence.CountError{Given: 1, Asked: 2}, 409, `this id got 1 value before, and now asks for 2","field":"count","limit":"1"`, true},
+		{countmill.ErrIDExpired, 410, ":id-expired", true},
+		{countmill.ErrExhausted, 409, ":exhausted", true},
+		{&countmill.FieldError{Field: "count", Problem: "is out of range", Limit: "1 to 1000"}, 400, `"field":"count","limit":"1 to 1000"`, true},
+		{countmill.ErrOverloaded, 429, ":overloaded", true},
+		{countmill.ErrUnavailable, 503, ":unavailable", false},
+		{countmill.ErrOutcomeUnknown, 504, "repeat the request with the same id; without an id they are a gap", true},
+		{errors.New("secret"), 500, ":internal", false},
+	} {
+		s := ask(t, api.Services{Sequences: &fakeSequences{err: fmt.Errorf("sequence %q: %w", "a", tc.err)}}, api.Config{})
+		s.want(t, "POST", nextPath, `{"sequence":"a","id":"x","count":2}`, tc.status, tc.says)
+		if !tc.next {
+			s.want(t, "GET", sequencePath+"a", "", tc.status, tc.says)
+			s.want(t, "DELETE", sequencePath+"a", "", tc.status, tc.says)
+		}
+	}
+	s := ask(t, api.Services{Sequences: &fakeSequences{err: countmill.ErrOutcomeUnknown}}, api.Config{})
+	s.want(t, "DELETE", sequencePath+"a", "", 504, ":outcome-unknown")
+}

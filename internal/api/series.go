@@ -1,0 +1,255 @@
+package api
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/csv"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+	_ "time/tzdata" // zones by name, also where the machine has none
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/httpserver"
+	"github.com/countmill/countmill/reader"
+)
+
+const (
+	defaultStep = "15m"
+	defaultSpan = 24 * time.Hour
+)
+
+// A seriesCall is a request for rows, and how to write them.
+type seriesCall struct {
+	reader.SeriesQuery
+	quoted, rate, compare, csv bool
+}
+
+func (a *API) series(c call) error {
+	q, err := readSeriesCall(c, time.Now())
+	if err != nil {
+		return err
+	}
+	if err := c.caller().CheckAll(q.Counters); err != nil {
+		return err
+	}
+	found, err := a.readSeries(c, q.SeriesQuery)
+	if err != nil {
+		return err
+	}
+	header := c.w.Header()
+	header.Set("Countmill-As-Of", httpserver.FormatTime(found.AsOf))
+	header.Set("Countmill-Begin", found.Begin.UTC().Format(time.RFC3339))
+	header.Set("Countmill-Without-Curve", strconv.FormatInt(found.Unbucketed, 10))
+	header.Add("Vary", "Accept")
+	if q.csv {
+		return a.writeLarge(c, "text/csv; charset=utf-8", q.csvOf(&found))
+	}
+	return a.writeLarge(c, "application/json", append((&rows{found, q}).AppendJSON(nil), '\n'))
+}
+
+// readSeries reads rows, unless too many others do. How long a client takes to read the answer does not count.
+func (a *API) readSeries(c call, q reader.SeriesQuery) (reader.Series, error) {
+	give, err := a.pools.take(seriesReads, sharesAs(c), 1)
+	if err != nil {
+		return reader.Series{}, err
+	}
+	defer give()
+	found, err := a.services.Reader.Series(c.ctx, q)
+	if withoutTotals(err) {
+		return reader.Series{}, a.asSeriesProblem(c, err)
+	}
+	return found, nil
+}
+
+func (a *API) asSeriesProblem(c call, err error) error {
+	if none, ok := errors.AsType[*reader.NoSeriesError](err); ok {
+		return httpserver.NewProblem(http.StatusNotFound, "no-series", "no series", none.Error())
+	}
+	return a.asReadProblem(c, err)
+}
+
+func readSeriesCall(c call, now time.Time) (q seriesCall, err error) {
+	if q.Counters, err = namesOf(c.params); err != nil {
+		return q, err
+	}
+	if err := checkCount("counter", len(q.Counters), MaxQuery); err != nil {
+		return q, err
+	}
+	if q.Step, err = reader.ParseStep("step", cmp.Or(c.params.Get("step"), defaultStep)); err != nil {
+		return q, err
+	}
+	if q.compare = c.params.Has("compare"); q.compare {
+		if q.Compare, err = reader.ParseStep("compare", c.params.Get("compare")); err != nil {
+			return q, err
+		}
+	}
+	if q.quoted, err = asString(c.params); err != nil {
+		return q, err
+	}
+	if q.rate, err = yes(c.params, "rate"); err != nil {
+		return q, err
+	}
+	q.csv = acceptsCSV(c.r.Header.Values("Accept"))
+	zone, err := zoneOf(c.params)
+	if err != nil {
+		return q, err
+	}
+	if q.To, err = timeOf(c.params, "to", now.In(zone)); err != nil {
+		return q, err
+	}
+	q.From, err = timeOf(c.params, "from", q.To.Add(-defaultSpan))
+	return q, err
+}
+
+// acceptsCSV reports whether the client names text/csv.
+func acceptsCSV(accept []string) bool {
+	for part := range strings.SplitSeq(strings.Join(accept, ","), ",") {
+		kind, _, _ := strings.Cut(part, ";")
+		if strings.EqualFold(strings.TrimSpace(kind), "text/csv") {
+			return true
+		}
+	}
+	return false
+}
+
+func yes(query httpserver.Params, name string) (bool, error) {
+	switch value := query.Get(name); {
+	case !query.Has(name) || value == "false":
+		return false, nil
+	case value == "true":
+		return true, nil
+	}
+	return false, &countmill.FieldError{Field: name, Problem: "is not known", Limit: "true, false"}
+}
+
+// zoneOf returns the zone of tz; UTC if there is none.
+func zoneOf(query httpserver.Params) (*time.Location, error) {
+	name := query.Get("tz")
+	if !query.Has("tz") {
+		name = "UTC"
+	}
+	zone, err := time.LoadLocation(name)
+	if err != nil || name == "" || name == "Local" {
+		return nil, &countmill.FieldError{Field: "tz", Problem: "is not a time zone", Limit: "a name such as UTC, Asia/Kolkata or America/New_York"}
+	}
+	return zone, nil
+}
+
+// timeOf reads a time, or a date: the first moment of that day in the zone of the default.
+func timeOf(query httpserver.Params, name string, without time.Time) (time.Time, error) {
+	if !query.Has(name) {
+		return without, nil
+	}
+	at, ok := parseTime(query.Get(name), without.Location())
+	if !ok {
+		return at, &countmill.FieldError{Field: name, Problem: "is not a time", Limit: "2006-01-02T15:04:05Z or 2006-01-02, with + written as %2B"}
+	}
+	return at, nil
+}
+
+// parseTime reads a time, or a date: the first moment of that day in the zone.
+func parseTime(text string, zone *time.Location) (at time.Time, ok bool) {
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return t.In(zone), true
+	}
+	day, err := time.Parse(time.DateOnly, text)
+	if err != nil {
+		return day, false
+	}
+	y, m, d := day.Date()
+	return reader.DayBegins(y, m, d, zone), true
+}
+
+// rows are an answer, which clients see as [{"time", "counter", "value", "partial"}].
+type rows struct {
+	reader.Series
+	seriesCall
+}
+
+// AppendJSON appends them as one JSON value.
+func (r *rows) AppendJSON(b []byte) []byte {
+	b = append(b, '[')
+	for i := range r.Rows {
+		row := &r.Rows[i]
+		if i > 0 {
+			b = append(b, ",\n"...)
+		}
+		b = row.Time.AppendFormat(append(b, `{"time":"`...), time.RFC3339)
+		b = appendString(append(b, `","counter":`...), row.Counter)
+		b = r.appendValue(append(b, `,"value":`...), row)
+		b = strconv.AppendBool(append(b, `,"partial":`...), row.Partial)
+		if r.rate {
+			b = append(append(b, `,"rate":`...), rateOf(row, r.AsOf)...)
+		}
+		if r.compare {
+			b = r.appendEarlier(append(b, `,"earlier":`...), row)
+		}
+		b = append(b, '}')
+	}
+	return append(b, ']')
+}
+
+func (q *seriesCall) appendValue(b []byte, row *reader.Row) []byte {
+	if row.Overflow {
+		return append(b, `null,"error":"`+httpserver.TypePrefix+`overflow"`...)
+	}
+	return appendQuoted(b, row.Value, q.quoted)
+}
+
+func (q *seriesCall) appendEarlier(b []byte, row *reader.Row) []byte {
+	if row.Earlier == nil {
+		return append(b, "null"...)
+	}
+	return appendQuoted(b, *row.Earlier, q.quoted)
+}
+
+// rateOf is the value a second, over the time of the row that has passed. A row without a value has none.
+func rateOf(row *reader.Row, asOf time.Time) string {
+	if row.Overflow {
+		return "null"
+	}
+	end := row.End
+	if asOf.Before(end) {
+		end = asOf
+	}
+	seconds := end.Sub(row.Time).Seconds()
+	if seconds <= 0 {
+		return "0"
+	}
+	return strconv.FormatFloat(float64(row.Value)/seconds, 'f', -1, 64)
+}
+
+func (q *seriesCall) csvOf(found *reader.Series) []byte {
+	var text bytes.Buffer
+	w := csv.NewWriter(&text)
+	head := []string{"time", "counter", "value", "partial"}
+	if q.rate {
+		head = append(head, "rate")
+	}
+	if q.compare {
+		head = append(head, "earlier")
+	}
+	_ = w.Write(head) // a bytes.Buffer takes everything
+	for i := range found.Rows {
+		row := &found.Rows[i]
+		value := strconv.FormatInt(row.Value, 10)
+		if row.Overflow {
+			value = "overflow" // no program takes it for a number
+		}
+		line := []string{row.Time.Format(time.RFC3339), row.Counter, value, strconv.FormatBool(row.Partial)}
+		if q.rate {
+			line = append(line, rateOf(row, found.AsOf))
+		}
+		if q.compare && row.Earlier != nil {
+			line = append(line, strconv.FormatInt(*row.Earlier, 10))
+		} else if q.compare {
+			line = append(line, "")
+		}
+		_ = w.Write(line)
+	}
+	w.Flush()
+	return text.Bytes()
+}

@@ -1,0 +1,256 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/httpserver"
+	"github.com/countmill/countmill/reader"
+)
+
+const defaultTop = 10
+
+// A topCall is a request for the best counters.
+type topCall struct {
+	reader.TopQuery
+	quoted bool
+}
+
+func (a *API) readTopCall(c call) (q topCall, err error) {
+	if q.BoardQuery, err = boardQuery(c); err != nil {
+		return q, err
+	}
+	switch of := c.params.Get("of"); of {
+	case "", "counters":
+	case "groups":
+		q.Groups = true
+	default:
+		return q, &countmill.FieldError{Field: "of", Problem: "is not known", Limit: "counters, groups"}
+	}
+	q.N = defaultTop
+	if c.params.Has("n") {
+		if q.N, err = strconv.Atoi(c.params.Get("n")); err != nil || q.N < 1 || q.N > reader.MaxTop {
+			return q, &countmill.FieldError{Field: "n", Problem: "is not a number in range", Limit: "1 to " + strconv.Itoa(reader.MaxTop)}
+		}
+	}
+	q.quoted, err = asString(c.params)
+	return q, err
+}
+
+// boardQuery reads what top and rank have in common.
+func boardQuery(c call) (q reader.BoardQuery, err error) {
+	params, caller := c.params, c.caller()
+	q.Caller, q.MayRead = caller.Name, caller.May
+	if q.Index = params.Get("index"); q.Index == "" {
+		return q, &countmill.FieldError{Field: "index", Problem: "is missing", Limit: "the name of an index"}
+	}
+	if params.Has("tz") && params.Get("window") == "" {
+		return q, &countmill.FieldError{Field: "tz", Problem: "is given without window", Limit: "with window today, this-week or this-month"}
+	}
+	zone := time.UTC
+	if params.Get("tz") != "" {
+		if zone, err = zoneOf(params); err != nil {
+			return q, err
+		}
+	}
+	q.Window, err = reader.ParseWindow(params.Get("window"), zone)
+	return q, err
+}
+
+func (a *API) top(c call) (any, error) {
+	q, err := a.readTopCall(c)
+	if err != nil {
+		return nil, err
+	}
+	var found reader.Top
+	err = a.onBoard(c, func() (err error) {
+		found, err = a.services.Reader.Top(c.ctx, q.TopQuery)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &topAnswer{found, q.quoted}, nil
+}
+
+// onBoard calls read, unless too many others wait for boards.
+func (a *API) onBoard(c call, read func() error) error {
+	give, err := a.pools.take(boardReads, sharesAs(c), 1)
+	if err != nil {
+		return err
+	}
+	defer give()
+	return asBoardProblem(read())
+}
+
+func asBoardProblem(err error) error {
+	if none, ok := errors.AsType[*reader.NoIndexError](err); ok {
+		return httpserver.NewProblem(http.StatusNotFound, "no-index", "no index", none.Error())
+	}
+	if none, ok := errors.AsType[*reader.NoWindowError](err); ok {
+		return httpserver.NewProblem(http.StatusNotFound, "no-series", "no series", none.Error())
+	}
+	if building, ok := errors.AsType[*reader.NotServingError](err); ok {
+		return notServing(building)
+	}
+	if errors.Is(err, reader.ErrNoBoards) {
+		return httpserver.NewProblem(http.StatusConflict, "no-boards", "no boards", err.Error())
+	}
+	return err
+}
+
+// rankCall is a request for the place of a counter.
+type rankCall struct {
+	reader.BoardQuery
+	counter string
+	quoted  bool
+}
+
+func (a *API) readRankCall(c call) (q rankCall, err error) {
+	if q.counter = c.params.Get("counter"); q.counter == "" {
+		return q, &countmill.FieldError{Field: "counter", Problem: "is missing", Limit: "1 to 500 bytes"}
+	}
+	if err := c.caller().Check(q.counter); err != nil {
+		return q, err
+	}
+	if q.BoardQuery, err = boardQuery(c); err != nil {
+		return q, err
+	}
+	q.quoted, err = asString(c.params)
+	return q, err
+}
+
+func (a *API) rank(c call) (any, error) {
+	q, err := a.readRankCall(c)
+	if err != nil {
+		return nil, err
+	}
+	var found reader.Rank
+	err = a.onBoard(c, func() (err error) {
+		found, err = a.services.Reader.Rank(c.ctx, q.BoardQuery, q.counter)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &rankAnswer{found, q.quoted}, nil
+}
+
+// topAnswer is how clients see a Top.
+type topAnswer struct {
+	reader.Top
+	quoted bool
+}
+
+// appendNews appends what is worth an event.
+func (t *topAnswer) appendNews(b []byte) []byte {
+	b = append(b, `"top":[`...)
+	for i, c := range t.Top.Top {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendString(append(b, `{"counter":`...), c.Counter)
+		b = appendQuoted(append(b, `,"total":`...), c.Sum, t.quoted)
+		b = append(strconv.AppendInt(append(b, `,"rank":`...), int64(c.Rank), 10), '}')
+	}
+	for i, name := range t.Overflowed {
+		b = append(b, [2]string{`],"overflowed":[`, ","}[min(i, 1)]...)
+		b = appendString(b, name)
+	}
+	return append(b, ']')
+}
+
+// AppendJSON makes it an httpserver.Appender.
+func (t *topAnswer) AppendJSON(b []byte) []byte {
+	return append(appendScan(t.appendNews(append(b, '{')), &t.Scan), '}')
+}
+
+func appendQuoted(b []byte, n int64, quoted bool) []byte {
+	if !quoted {
+		return strconv.AppendInt(b, n, 10)
+	}
+	return append(strconv.AppendInt(append(b, '"'), n, 10), '"')
+}
+
+func appendScan(b []byte, s *reader.Scan) []byte {
+	b = appendTime(append(b, `,"complete_as_of":"`...), s.CompleteAsOf)
+	return strconv.AppendBool(append(b, `","partial":`...), s.Partial)
+}
+
+// rankAnswer is how clients see a Rank.
+type rankAnswer struct {
+	reader.Rank
+	quoted bool
+}
+
+func (r *rankAnswer) appendNews(b []byte) []byte {
+	b = appendString(append(b, `"counter":`...), r.Counter)
+	b = appendQuoted(append(b, `,"total":`...), r.Total, r.quoted)
+	b = append(b, `,"rank":`...)
+	if r.Rank.Rank == 0 {
+		b = append(b, "null"...)
+	} else {
+		b = strconv.AppendInt(b, int64(r.Rank.Rank), 10)
+	}
+	return strconv.AppendInt(append(b, `,"of":`...), int64(r.Of), 10)
+}
+
+// AppendJSON makes it an httpserver.Appender.
+func (r *rankAnswer) AppendJSON(b []byte) []byte {
+	return append(appendScan(r.appendNews(append(b, '{')), &r.Scan), '}')
+}
+
+// watchTop streams a top as watch streams totals. An event has the whole answer. Those who watch the same with the same
+// prefixes share its reads, which ask for the rights of one of them.
+func (a *API) watchTop(c call) error {
+	q, err := a.readTopCall(c)
+	if err != nil {
+		return err
+	}
+	return a.stream(c, &watcher{a: a, caller: c.caller(), w: c.w}, order{
+		key: fmt.Sprintf("top %q %s %t %d %t %q", q.Index, q.Window, q.Groups, q.N, q.quoted, c.caller().Prefixes()), limit: q.N, interval: prefixInterval,
+		source: boardSource{"top", func(ctx context.Context) (boardAnswer, error) {
+			found, err := a.services.Reader.Top(ctx, q.TopQuery)
+			return &topAnswer{found, q.quoted}, err
+		}},
+	})
+}
+
+func (a *API) watchRank(c call) error {
+	q, err := a.readRankCall(c)
+	if err != nil {
+		return err
+	}
+	return a.stream(c, &watcher{a: a, caller: c.caller(), w: c.w}, order{
+		key: fmt.Sprintf("rank %q %s %q %t %q", q.Index, q.Window, q.counter, q.quoted, c.caller().Prefixes()), limit: 1, interval: prefixInterval,
+		source: boardSource{"rank", func(ctx context.Context) (boardAnswer, error) {
+			found, err := a.services.Reader.Rank(ctx, q.BoardQuery, q.counter)
+			return &rankAnswer{found, q.quoted}, err
+		}},
+	})
+}
+
+type boardAnswer interface {
+	httpserver.Appender
+	appendNews([]byte) []byte
+}
+
+// A boardSource makes each read an event of its own.
+type boardSource struct {
+	event string
+	ask   func(ctx context.Context) (boardAnswer, error)
+}
+
+func (s boardSource) read(ctx context.Context, _ int) (reading, error) {
+	answer, err := s.ask(ctx)
+	if err != nil {
+		return reading{}, asBoardProblem(err)
+	}
+	event := append([]byte("event: "+s.event+"\ndata: "), answer.AppendJSON(nil)...)
+	return reading{event: append(event, "\n\n"...), news: answer.appendNews(nil)}, nil
+}

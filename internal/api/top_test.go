@@ -1,0 +1,202 @@
+package api_test
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/internal/api/apitest"
+	"github.com/countmill/countmill/internal/auth/authtest"
+	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/reader/board"
+)
+
+// fakeBoards are the boards of a fakeReader.
+type fakeBoards struct {
+	mu    sync.Mutex
+	err   error
+	all   []board.Ranked
+	reads int
+	last  reader.BoardQuery
+	n     int
+}
+
+func (b *fakeBoards) set(err error, all ...board.Ranked) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.err, b.all = err, all
+}
+
+var boardScan = reader.Scan{CompleteAsOf: time.Date(2026, 11, 25, 10, 0, 0, 0, time.UTC)}
+
+func (f *fakeReader) Top(_ context.Context, q reader.TopQuery) (reader.Top, error) {
+	b := &f.boards
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.last, b.n = q.BoardQuery, q.N
+	b.reads++
+	top := reader.Top{Scan: boardScan}
+	for i, c := range b.all {
+		top.Top = append(top.Top, reader.TopCounter{Ranked: c, Rank: i + 1})
+	}
+	top.CompleteAsOf = top.CompleteAsOf.Add(time.Duration(b.reads) * time.Second) // moves alone: no event
+	return top, b.err
+}
+
+func (f *fakeReader) Rank(_ context.Context, q reader.BoardQuery, counter string) (reader.Rank, error) {
+	b := &f.boards
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.last = q
+	b.reads++
+	at := slices.IndexFunc(b.all, func(c board.Ranked) bool { return c.Counter == counter })
+	rank := reader.Rank{Scan: boardScan, Counter: counter, Of: len(b.all)}
+	if at >= 0 {
+		rank.Rank, rank.Total = at+1, b.all[at].Sum
+	}
+	return rank, b.err
+}
+
+func TestTop(t *testing.T) {
+	t.Parallel()
+	f := &fakeReader{}
+	f.boards.set(nil, board.Ranked{Counter: `page:"a"`, Sum: 7}, board.Ranked{Counter: "page:b", Sum: -3})
+	srv, _ := start(t, f, api.Config{})
+	doc := apitest.Load(t)
+	for _, tt := range []struct{ path, want string }{
+		{"/v1/top?index=sites", `{"top":[{"counter":"page:\"a\"","total":7,"rank":1},{"counter":"page:b","total":-3,"rank":2}],` +
+			`"complete_as_of":"2026-11-25T10:00:01.000000Z","partial":false}`},
+		{"/v1/rank?index=sites&counter=page:b&format=string", `{"counter":"page:b","total":"-3","rank":2,"of":2,"complete_as_of":"2026-11-25T10:00:00.000000Z","partial":false}`},
+		{"/v1/rank?index=sites&counter=x", `{"counter":"x","total":0,"rank":null,"of":2,"complete_as_of":"2026-11-25T10:00:00.000000Z","partial":false}`},
+	} {
+		status, text, header := call(t, http.MethodGet, srv.URL+tt.path, "")
+		if status != 200 || text != tt.want {
+			t.Errorf("%s: got %d\n%s\nwant\n%s", tt.path, status, text, tt.want)
+		}
+		path, _, _ := strings.Cut(tt.path, "?")
+		doc.CheckAnswer(t, http.MethodGet, path, status, header, []byte(text))
+	}
+	call(t, http.MethodGet, srv.URL+"/v1/top?index=sites&n=7&of=groups&window=this-week&tz=Asia/Kolkata", "")
+	if q := f.boards.last; f.boards.n != 7 || !q.Groups || q.Window.String() != "this-week Asia/Kolkata" || q.Index != "sites" {
+		t.Errorf("the reader was asked for %+v", q)
+	}
+}
+
+func TestTopRefuses(t *testing.T) {
+	t.Parallel()
+	f := &fakeReader{}
+	srv, _ := start(t, f, api.Config{})
+	for path, want := range map[string]string{
+		"/v1/top":                                 `"field":"index"`,
+		"/v1/top?index=a&n=0":                     `"field":"n"`,
+		"/v1/top?index=a&n=1001":                  `"field":"n"`,
+		"/v1/top?index=a&of=sites":                `"field":"of"`,
+		"/v1/top?index=a&window=2h":               `"field":"window"`,
+		"/v1/top?index=a&window=today&tz=Nowhere": `"field":"tz"`,
+		"/v1/top?index=a&tz=UTC":                  `"field":"tz","limit":"with window today, this-week or this-month"`,
+		"/v1/rank?index=a&counter=a&tz=UTC":       `"field":"tz","limit":"with window today, this-week or this-month"`,
+		"/v1/top?index=a&window=&tz=":             `"field":"tz"`,
+		"/v1/rank?index=a":                        `"field":"counter"`,
+		"/v1/rank?counter=a":                      `"field":"index"`,
+	} {
+		for _, p := range []string{path, strings.Replace(path, "/v1/", "/v1/watch/", 1)} {
+			if status, text, _ := call(t, http.MethodGet, srv.URL+p, ""); status != 400 || !strings.Contains(text, want) {
+				t.Errorf("%s: got %d %s, want 400 with %s", p, status, text, want)
+			}
+		}
+	}
+	doc := apitest.Load(t)
+	for _, tt := range []struct {
+		err    error
+		status int
+		kind   string
+	}{
+		{&reader.NoIndexError{Index: "a"}, 404, "no-index"},
+		{&reader.NoWindowError{Index: "a", Window: "today", Rule: "'page:*=15m:400d'"}, 404, "no-series"},
+		{&reader.NotServingError{Group: "=site:*", Index: "a"}, 409, "not-serving"},
+		{reader.ErrNoBoards, 409, "no-boards"},
+		{countmill.ErrUnavailable, 503, "unavailable"},
+	} {
+		f.boards.set(tt.err)
+		for _, path := range []string{"/v1/top?index=a", "/v1/rank?index=a&counter=x", "/v1/watch/top?index=a", "/v1/watch/rank?index=a&counter=x"} {
+			status, text, header := call(t, http.MethodGet, srv.URL+path, "")
+			if status != tt.status || !strings.Contains(text, "urn:countmill:problem:"+tt.kind+`"`) {
+				t.Errorf("%s with %v: got %d %s, want %d %s", path, tt.err, status, text, tt.status, tt.kind)
+			}
+			if got := header.Get("Retry-After"); tt.kind == "not-serving" && got != "5" {
+				t.Errorf("%s: got Retry-After %q, want 5", path, got)
+			}
+			path, _, _ = strings.Cut(path, "?")
+			doc.CheckAnswer(t, http.MethodGet, path, status, header, []byte(text))
+		}
+	}
+}
+
+// The reader learns which prefixes the caller may read, also in streams, which share no reads with callers of other prefixes.
+func TestBoardsAskForTheCallersRights(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"/v1/top?index=a", "/v1/rank?index=a&counter=page:a", "/v1/watch/top?index=a", "/v1/watch/rank?index=a&counter=page:a"} {
+		services := wholeServices()
+		f := &fakeReader{}
+		services.Reader = f
+		h := serve(t, services, api.Config{})
+		f.boards.set(&reader.NoIndexError{Index: "a"}) // ends a stream
+		for name, prefix := range map[string]string{"pages": "page:", "shops": "shop:", "part": "page:a:1"} {
+			status, _ := as(t, authtest.As(t, h, name, prefix, "page:ab"), path+"b")
+			q := f.boards.last
+			if status != 404 || q.MayRead == nil || q.MayRead("") || q.MayRead("page:") != (name == "pages") || q.MayRead("shop:") != (name == "shops") || q.Caller != name {
+				t.Errorf("%s as %s: got %d, and the reader was asked for %+v", path, name, status, q)
+			}
+		}
+		if as(t, h, path); f.boards.last.MayRead != nil && !f.boards.last.MayRead("") {
+			t.Errorf("%s: a caller with all rights may not read everything", path)
+		}
+	}
+}
+
+// An event has the whole answer, and moments alone are no news. Streams of one question share its reads.
+func TestWatchTop(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newFake()
+		s, _ := watched(t, f, api.Config{})
+		f.boards.set(nil, board.Ranked{Counter: "page:a", Sum: 7})
+		one, two := s.watch(t, "/v1/watch/top?index=sites&n=5"), s.watch(t, "/v1/watch/top?index=sites&n=5")
+		rank := s.watch(t, "/v1/watch/rank?index=sites&counter=page:b")
+		for _, stream := range []*stream{one, two} {
+			stream.wantHas("event: top", `"counter":"page:a","total":7`)
+		}
+		rank.wantHas("event: rank", `"rank":null`)
+		time.Sleep(4 * time.Second)
+		f.boards.set(nil, board.Ranked{Counter: "page:a", Sum: 7}, board.Ranked{Counter: "page:b", Sum: 3})
+		for _, stream := range []*stream{one, two} {
+			stream.wantHas("event: top", `"counter":"page:b","total":3`)
+		}
+		rank.wantHas("event: rank", `"rank":2`)
+		if reads := f.boards.asked(); reads > 16 { // one a second for both tops, and one for the rank
+			t.Errorf("%d reads in some 6 s", reads)
+		}
+		f.boards.set(countmill.ErrUnavailable)
+		one.wantHas("event: problem", "unavailable")
+		f.boards.set(nil, board.Ranked{Counter: "page:a", Sum: 7}, board.Ranked{Counter: "page:b", Sum: 3})
+		one.wantHas("event: top", `"counter":"page:b","total":3`)
+	})
+}
+
+func (b *fakeBoards) asked() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.reads
+}
+
+func (s *stream) wantHas(event, text string) {
+	s.tb.Helper()
+	if block := s.next(); !strings.HasPrefix(block, event+"\n") || !strings.Contains(block, text) {
+		s.tb.Fatalf("got %q, want %s with %s", block, event, text)
+	}
+}

@@ -1,0 +1,81 @@
+package api
+
+import (
+	"time"
+	"unicode/utf8"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/httpserver"
+	"github.com/countmill/countmill/store"
+)
+
+// refusedPause is when a process that the store refuses may be asked again. A guess: a person
+// has to act.
+const refusedPause = time.Minute
+
+func (a *API) shards(c call) (any, error) {
+	counter := c.params.Get("counter")
+	if err := countmill.CheckName(counter); err != nil {
+		return nil, err
+	}
+	if err := c.caller().Check(counter); err != nil {
+		return nil, err
+	}
+	page, err := a.services.Verifier.ShardsOf(c.ctx, counter)
+	if err != nil {
+		return nil, err
+	}
+	return shardsOf(counter, page), nil
+}
+
+func (a *API) verify(c call) (any, error) {
+	limit, err := c.params.Limit(store.MaxSurveyPage, store.MaxSurveyPage)
+	if err != nil {
+		return nil, err
+	}
+	from, err := c.params.After(anyToken)
+	if err != nil {
+		return nil, err
+	}
+	return a.verifyPage(c, c.params.Get("prefix"), from, limit, false)
+}
+
+// A verifyRequest names a page.
+type verifyRequest struct {
+	Prefix    text    `json:"prefix"`
+	PageToken text    `json:"page_token"`
+	Limit     integer `json:"limit"`
+}
+
+func (a *API) repair(c call) (_ any, err error) {
+	request := c.body.(*verifyRequest)
+	limit := store.MaxSurveyPage
+	if request.Limit.given {
+		if limit = request.Limit.value; limit < 1 || limit > store.MaxSurveyPage {
+			return nil, verifyBody.wrong("limit", "is not a number in range")
+		}
+	}
+	from := ""
+	if request.PageToken.value != "" { // as the first page's answer has none
+		if from, err = httpserver.ParsePageToken(request.PageToken.value, anyToken); err != nil {
+			return nil, err
+		}
+	}
+	return a.verifyPage(c, request.Prefix.value, from, limit, true)
+}
+
+// anyToken leaves the check to the verifier, whose own format a page token is.
+func anyToken(string) error { return nil }
+
+func (a *API) verifyPage(c call, prefix, from string, limit int, repair bool) (any, error) {
+	if len(prefix) > countmill.MaxCounterName || !utf8.ValidString(prefix) {
+		return nil, &countmill.FieldError{Field: "prefix", Problem: "is no beginning of a name", Limit: "0 to 500 bytes of valid UTF-8"}
+	}
+	// The server's own limit is for short answers. Tests write without a connection.
+	_ = httpserver.ExtendWrite(c.w, verifying+10*time.Second)
+	result, err := a.services.Verifier.Page(c.ctx, prefix, from, limit, repair)
+	if err != nil {
+		return nil, asRefused(err)
+	}
+	return verifiedOf(result), nil
+}

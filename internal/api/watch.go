@@ -1,0 +1,268 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/auth"
+	"github.com/countmill/countmill/internal/httpserver"
+)
+
+// How often counters that were asked for by name are read.
+const (
+	minInterval     = 100 * time.Millisecond
+	maxInterval     = 5 * time.Second
+	defaultInterval = time.Second
+)
+
+// A watcher is one stream. It keeps a mark and no events: after a slow write it sends the
+// newest totals of everything that has changed since.
+type watcher struct {
+	a      *API
+	caller auth.Caller
+	view   view
+
+	w       http.ResponseWriter
+	sent    time.Time // when something went out last
+	at      mark      // the client has everything up to here
+	ending  []byte    // the end of the last event: lag and the like
+	problem []byte    // the problem that was sent last, if no totals were sent since
+}
+
+// watch streams an event at once and one whenever something has changed. A writer
+// without deadlines is refused: there a slow client could not be dropped.
+func (a *API) watch(c call) error {
+	wa := &watcher{a: a, caller: c.caller(), w: c.w}
+	o, err := wa.orderOf(c)
+	if err != nil {
+		return err
+	}
+	return a.stream(c, wa, o)
+}
+
+// stream serves a watcher with an order until it has to end.
+func (a *API) stream(c call, wa *watcher, o order) error {
+	if a.closing.Err() != nil {
+		return errClosing
+	}
+	o.caller = sharesAs(c)
+	give, err := a.pools.take(streams, o.caller, 1)
+	if err != nil {
+		return err
+	}
+	defer give()
+	ctx, cancel := context.WithCancel(c.ctx)
+	defer cancel()
+	defer context.AfterFunc(a.closing, cancel)()
+
+	f, err := a.feeds.join(a, o)
+	if err != nil {
+		return err
+	}
+	defer f.leave(o.limit)
+	first, err := f.first(ctx, o.limit)
+	if err == nil {
+		err = first.err
+	}
+	if err == nil {
+		err = httpserver.ExtendWrite(c.w, a.cfg.WriteTimeout)
+	}
+	if err != nil {
+		return err
+	}
+	header := c.w.Header()
+	header.Set("Content-Type", "text/event-stream")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("X-Accel-Buffering", "no") // nginx holds answers back otherwise
+	if c.r.Method == http.MethodHead {
+		return nil
+	}
+	_ = wa.run(ctx, f) // the client is gone or too slow, or the server ends
+	return nil
+}
+
+var errClosing = fmt.Errorf("%w: no new watchers", countmill.ErrClosed)
+
+// run shows each reading of the feed and returns when the stream has to end. It ends with the
+// token: a caller who comes back needs a token again.
+func (wa *watcher) run(ctx context.Context, f *feed) error {
+	silence := time.NewTimer(wa.a.cfg.KeepAlive / 2)
+	defer silence.Stop()
+	for {
+		if !wa.caller.Current() {
+			return errors.New("the watcher's token was changed or has expired")
+		}
+		b, renewed := f.look()
+		if err := wa.show(b); err != nil {
+			return err
+		}
+		silence.Reset(wa.a.cfg.KeepAlive/2 - time.Since(wa.sent))
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-silence.C:
+		case <-renewed:
+		}
+	}
+}
+
+// show sends an event if there is anything new, or else a comment in time for
+// KeepAlive. A failed read is an event too, named problem; the stream goes on.
+func (wa *watcher) show(b *board) error {
+	if b.err != nil {
+		data := encode(httpserver.AsProblem(b.err))
+		if bytes.Equal(data, wa.problem) {
+			return wa.keepAlive()
+		}
+		wa.problem = data
+		return wa.send(fmt.Appendf(nil, "event: problem\ndata: %s\n\n", data))
+	}
+	if wa.at.beat > 0 && wa.at.beat < b.forgotten {
+		return errors.New("the watcher is so far behind that counters that left are forgotten")
+	}
+	if b.event != nil {
+		return wa.showWhole(b)
+	}
+	ending := wa.view.ending(b)
+	if wa.problem == nil && bytes.Equal(ending, wa.ending) && !wa.view.anyNews(b, wa.at) {
+		wa.at = wa.view.markOf(b)
+		return wa.keepAlive()
+	}
+	if err := wa.begin(); err != nil {
+		return err
+	}
+	if err := wa.view.write(wa.w, b, wa.at, ending); err != nil {
+		return err
+	}
+	wa.at, wa.ending, wa.problem = wa.view.markOf(b), ending, nil
+	return http.NewResponseController(wa.w).Flush()
+}
+
+// showWhole sends the event of a board that is one event, if it has news.
+func (wa *watcher) showWhole(b *board) error {
+	if wa.problem == nil && bytes.Equal(b.news, wa.ending) {
+		return wa.keepAlive()
+	}
+	wa.ending, wa.problem = b.news, nil
+	return wa.send(b.event)
+}
+
+func (wa *watcher) keepAlive() error {
+	if time.Since(wa.sent) < wa.a.cfg.KeepAlive/2 {
+		return nil
+	}
+	return wa.send([]byte(": keep-alive\n\n"))
+}
+
+// begin gives the client WriteTimeout to read the next event: a client that does not read is
+// not waited for.
+func (wa *watcher) begin() error {
+	wa.sent = time.Now()
+	return httpserver.ExtendWrite(wa.w, wa.a.cfg.WriteTimeout)
+}
+
+func (wa *watcher) send(event []byte) error {
+	if err := wa.begin(); err != nil {
+		return err
+	}
+	if _, err := wa.w.Write(event); err != nil {
+		return err
+	}
+	return http.NewResponseController(wa.w).Flush()
+}
+
+// orderOf reads the parameters of a watcher, and asks whether the caller may have the counters.
+func (wa *watcher) orderOf(c call) (o order, err error) {
+	if wa.view.quoted, err = asString(c.params); err != nil {
+		return o, err
+	}
+	if wa.view.rates, err = withRates(c.params); err != nil {
+		return o, err
+	}
+	if c.params.Has("prefix") {
+		o, err = wa.a.orderPrefix(c)
+	} else {
+		o, err = wa.a.orderNames(c)
+	}
+	wa.view.limit, wa.view.limited = o.limit, wa.caller.Limited()
+	return o, err
+}
+
+// orderPrefix is the order of a watcher with a prefix. All watchers with the same one share a
+// feed.
+func (a *API) orderPrefix(c call) (order, error) {
+	for _, name := range []string{"counter", "group", "interval", "max_staleness", "min_as_of"} {
+		if c.params.Has(name) {
+			return order{}, &countmill.FieldError{Field: name, Problem: "is given beside prefix", Limit: "prefix with limit, or counter with interval, max_staleness and min_as_of"}
+		}
+	}
+	limit, err := c.params.Limit(defaultLimit, MaxWatchLimit)
+	if err != nil {
+		return order{}, err
+	}
+	ranges, err := c.caller().Ranges("prefix", c.params.Get("prefix"))
+	if err != nil {
+		return order{}, err
+	}
+	return order{
+		key: fmt.Sprintf("%q", ranges), limit: limit, interval: prefixInterval,
+		source: &prefixSource{reader: a.services.Reader, ranges: ranges},
+	}, nil
+}
+
+// orderNames is the order of a watcher with names. It has a feed of its own: its first event
+// must be read after its request.
+func (a *API) orderNames(c call) (order, error) {
+	if c.params.Has("limit") {
+		return order{}, &countmill.FieldError{Field: "limit", Problem: "is given without prefix", Limit: "only with prefix"}
+	}
+	counters, err := namesOf(c.params)
+	if err != nil {
+		return order{}, err
+	}
+	if err := checkCount("counter", len(counters), MaxQuery); err != nil {
+		return order{}, err
+	}
+	interval, err := watchInterval(c.params)
+	if err != nil {
+		return order{}, err
+	}
+	maxStaleness, minAsOf, err := freshness(c.params)
+	if err != nil {
+		return order{}, err
+	}
+	if err := c.caller().CheckAll(counters); err != nil {
+		return order{}, err
+	}
+	return order{
+		limit: len(counters), interval: interval,
+		source: &namedSource{reader: a.services.Reader, counters: counters, maxStaleness: maxStaleness, minAsOf: minAsOf, interval: interval},
+	}, nil
+}
+
+func watchInterval(query httpserver.Params) (time.Duration, error) {
+	if !query.Has("interval") {
+		return defaultInterval, nil
+	}
+	d, err := time.ParseDuration(query.Get("interval"))
+	if err != nil || d < minInterval || d > maxInterval {
+		return 0, &countmill.FieldError{Field: "interval", Problem: "is not a duration in range",
+			Limit: fmt.Sprintf("%s to %s", minInterval, maxInterval)}
+	}
+	return d, nil
+}
+
+func withRates(query httpserver.Params) (bool, error) {
+	switch value := query.Get("rates"); {
+	case !query.Has("rates") || value == "false":
+		return false, nil
+	case value == "true":
+		return true, nil
+	}
+	return false, &countmill.FieldError{Field: "rates", Problem: "is not known", Limit: "true, false"}
+}

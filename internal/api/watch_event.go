@@ -1,0 +1,111 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"strconv"
+
+	"github.com/countmill/countmill/reader"
+)
+
+// pieceSize is how much of an event is written at once. It bounds the memory of a watcher:
+// an event of 1,000 counters may have over a MiB.
+const pieceSize = 16 << 10
+
+// A piecewise writes to w in pieces.
+type piecewise struct {
+	w   io.Writer
+	buf []byte
+	err error
+}
+
+// flush writes the buffer if it has at least so many bytes. After an error it discards it.
+func (p *piecewise) flush(least int) {
+	if len(p.buf) < least {
+		return
+	}
+	if p.err == nil {
+		_, p.err = p.w.Write(p.buf)
+	}
+	p.buf = p.buf[:0]
+}
+
+// write writes the event that brings a client from the mark to the board. ending is that of the
+// view.
+func (v view) write(w io.Writer, b *board, m mark, ending []byte) error {
+	p := piecewise{w: w, buf: append(make([]byte, 0, 1024), "event: totals\ndata: {\"totals\":["...)}
+	first := true
+	for r := range v.news(b, m) {
+		if !first {
+			p.buf = append(p.buf, ',')
+		}
+		first = false
+		p.buf = append(v.appendRow(append(p.buf, '{'), r), '}')
+		p.flush(pieceSize)
+	}
+	p.buf = append(p.buf, ']')
+	open := `,"removed":[`
+	for _, name := range v.removed(b, m) {
+		p.buf = appendString(append(p.buf, open...), name)
+		open = ","
+		p.flush(pieceSize)
+	}
+	if open == "," {
+		p.buf = append(p.buf, ']')
+	}
+	p.buf = append(append(p.buf, ending...), "\n\n"...)
+	p.flush(0)
+	return p.err
+}
+
+func (v view) appendRow(b []byte, r *row) []byte {
+	b = appendTotal(b, &r.Total, v.quoted)
+	if !v.rates {
+		return b
+	}
+	b = append(b, `,"rate":`...)
+	if !r.rated {
+		return append(b, "null"...)
+	}
+	return strconv.AppendFloat(b, r.rate, 'f', -1, 64)
+}
+
+// ending is the end of an event: everything that is not about a single counter.
+func (v view) ending(b *board) []byte {
+	var text []byte
+	if v.truncated(b) {
+		text = append(text, `,"truncated":true`...)
+	}
+	text = appendSeconds(append(text, `,"lag":`...), lagOf(b.pipeline))
+	if v.limited {
+		return append(text, `,"pipeline":null}`...)
+	}
+	text = append(text, `,"pipeline":`...)
+	return append(append(text, encode(paceOf(b.pipeline))...), '}')
+}
+
+// A pace is that of all counters and aggregators together. Callers that are limited to prefixes do not get it.
+type pace struct {
+	Entries float64 `json:"entries_per_second"`
+	Commits float64 `json:"commits_per_second"`
+}
+
+// paceOf is nil until the aggregators have been seen twice.
+func paceOf(p reader.Pipeline) *pace {
+	if !p.RatesKnown {
+		return nil
+	}
+	return &pace{p.Entries, p.Commits}
+}
+
+// encode writes JSON on one line, as an event's data must be.
+func encode(v any) []byte {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		panic(err) // these types always encode
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}

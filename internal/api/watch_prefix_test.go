@@ -1,0 +1,701 @@
+package api_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/internal/auth/authtest"
+	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/wire"
+)
+
+// A prefixReader has counters by name, and counts the reads.
+type prefixReader struct {
+	mu       sync.Mutex
+	counters map[string]int64
+	overflow map[string]bool
+	back     time.Duration // totals are as old, as those of a cache
+	page     int           // most counters of a page; 0: as many as asked
+	err      error
+	held     chan struct{} // reads wait until it is closed
+
+	totals, lists int
+	asked         []string
+}
+
+func newPrefixReader(n int) *prefixReader {
+	f := &prefixReader{counters: make(map[string]int64), overflow: make(map[string]bool)}
+	for i := range n {
+		f.counters[fmt.Sprintf("page:%04d", i)] = int64(i)
+	}
+	return f
+}
+
+func (f *prefixReader) change(change func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change()
+}
+
+func (f *prefixReader) set(counter string, total int64) {
+	f.change(func() { f.counters[counter] = total })
+}
+
+// reads returns how many reads there were since the call before.
+func (f *prefixReader) reads() (totals, lists int) {
+	f.change(func() { totals, lists, f.totals, f.lists = f.totals, f.lists, 0, 0 })
+	return totals, lists
+}
+
+func (f *prefixReader) totalLocked(name string) reader.Total {
+	total, ok := f.counters[name]
+	t := reader.Total{Counter: name, Total: total, AsOf: time.Now().Add(-f.back), Source: reader.SourceStore, Exists: ok}
+	if ok {
+		t.Shards = 1
+	}
+	return t
+}
+
+func (f *prefixReader) wait(ctx context.Context) error {
+	f.mu.Lock()
+	held := f.held
+	f.mu.Unlock()
+	if held == nil {
+		return nil
+	}
+	select {
+	case <-held:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", countmill.ErrUnavailable, ctx.Err())
+	}
+}
+
+func (f *prefixReader) TotalsSince(ctx context.Context, counters []string, _ time.Duration, _ time.Time) ([]reader.Total, error) {
+	if err := f.wait(ctx); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.totals++
+	f.asked = counters
+	if f.err != nil {
+		return nil, f.err
+	}
+	ts := make([]reader.Total, len(counters))
+	for i, name := range counters {
+		if f.overflow[name] {
+			return nil, &reader.OverflowError{Counter: name}
+		}
+		ts[i] = f.totalLocked(name)
+	}
+	return ts, nil
+}
+
+func (f *prefixReader) ListSince(ctx context.Context, prefix, after string, limit int, _ time.Time) (reader.Page, error) {
+	if err := f.wait(ctx); err != nil {
+		return reader.Page{}, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.lists++
+	if f.err != nil {
+		return reader.Page{}, f.err
+	}
+	var names []string
+	for name := range f.counters {
+		if strings.HasPrefix(name, prefix) && name > after {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	if f.page > 0 {
+		limit = min(limit, f.page)
+	}
+	var p reader.Page
+	if len(names) > limit {
+		names = names[:limit]
+		p.Next = names[limit-1]
+	}
+	for _, name := range names {
+		if f.overflow[name] {
+			p.Overflowed = append(p.Overflowed, name)
+			continue
+		}
+		p.Totals = append(p.Totals, f.totalLocked(name))
+	}
+	return p, nil
+}
+
+func (f *prefixReader) TotalsAfter(context.Context, []string, wire.Receipt, time.Duration, time.Time) (reader.After, error) {
+	panic("no watcher has a receipt")
+}
+
+func (f *prefixReader) Series(context.Context, reader.SeriesQuery) (reader.Series, error) {
+	panic("no watcher reads series")
+}
+
+func (f *prefixReader) Top(context.Context, reader.TopQuery) (reader.Top, error) {
+	return reader.Top{}, errors.ErrUnsupported
+}
+
+func (f *prefixReader) Rank(context.Context, reader.BoardQuery, string) (reader.Rank, error) {
+	return reader.Rank{}, errors.ErrUnsupported
+}
+
+func (f *prefixReader) Busiest(context.Context) []store.Busy { return nil }
+
+func (f *prefixReader) Fleet(context.Context) []store.Worker { return nil }
+
+func (f *prefixReader) Pipeline(context.Context) reader.Pipeline { return reader.Pipeline{Workers: 1} }
+
+// A pageEvent is an event as a page reads it.
+type pageEvent struct {
+	Totals []struct {
+		Counter string
+		Total   int64
+		Exists  bool
+		Rate    *float64
+	}
+	Removed   []string
+	Truncated bool
+}
+
+// text is the event in short: name=total, or name=total@rate, and -name for a removed counter.
+func (e *pageEvent) text() string {
+	var words []string
+	for _, t := range e.Totals {
+		word := fmt.Sprintf("%s=%d", strings.TrimPrefix(t.Counter, "page:"), t.Total)
+		if !t.Exists {
+			word += "?"
+		}
+		if t.Rate != nil {
+			word += fmt.Sprintf("@%g", *t.Rate)
+		}
+		words = append(words, word)
+	}
+	for _, name := range e.Removed {
+		words = append(words, "-"+strings.TrimPrefix(name, "page:"))
+	}
+	if e.Truncated {
+		words = append(words, "...")
+	}
+	return strings.Join(words, " ")
+}
+
+// event is the next event. It skips comments, for a minute.
+func (s *stream) event() *pageEvent {
+	s.tb.Helper()
+	block := s.next()
+	for began := time.Now(); strings.HasPrefix(block, ":") && time.Since(began) < time.Minute; {
+		block = s.next()
+	}
+	e := &pageEvent{}
+	data, ok := strings.CutPrefix(block, "event: totals\ndata: ")
+	if err := json.Unmarshal([]byte(data), e); !ok || err != nil {
+		s.tb.Errorf("not an event with totals: %q, %v", block, err)
+	}
+	return e
+}
+
+func (s *stream) wantEvent(want string) {
+	s.tb.Helper()
+	if got := s.event().text(); got != want {
+		s.tb.Errorf("got the event %q, want %q", got, want)
+	}
+}
+
+// However many watch a prefix, with whatever limits and forms, their counters are read once a
+// second, and their names are listed once in ten seconds.
+func TestWatchersOfAPrefixShareReads(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newPrefixReader(300)
+		srv, _ := watched(t, f, api.Config{})
+		streams := make([]*stream, 60)
+		for i := range streams {
+			form := []string{"", "&format=string", "&rates=true"}[i%3]
+			streams[i] = srv.watch(t, fmt.Sprintf("/v1/watch?prefix=page:&limit=%d%s", 300-i, form))
+			go func() { _, _ = io.Copy(io.Discard, streams[i].resp.Body) }()
+		}
+		time.Sleep(500 * time.Millisecond)
+		if totals, lists := f.reads(); totals != 0 || lists != 1 {
+			t.Errorf("the first events of %d watchers took %d reads and %d lists, want 0 and 1", len(streams), totals, lists)
+		}
+		time.Sleep(time.Minute)
+		if totals, lists := f.reads(); totals != 54 || lists != 6 {
+			t.Errorf("a minute took %d reads and %d lists, want 54 and 6", totals, lists)
+		}
+		other := srv.watch(t, "/v1/watch?prefix=page:00&limit=300")
+		other.event()
+		if totals, lists := f.reads(); totals > 1 || lists != 1 {
+			t.Errorf("another prefix took %d reads and %d lists, want a list of its own", totals, lists)
+		}
+		for _, s := range append(streams, other) {
+			s.resp.Body.Close()
+		}
+		synctest.Wait()
+		f.reads()
+		time.Sleep(time.Minute)
+		if totals, lists := f.reads(); totals != 0 || lists != 0 {
+			t.Errorf("a minute without watchers took %d reads and %d lists", totals, lists)
+		}
+	})
+}
+
+func TestWatchPrefixSendsChangesOnly(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newPrefixReader(3)
+		f.set("other", 1)
+		srv, _ := watched(t, f, api.Config{})
+		s := srv.watch(t, "/v1/watch?prefix=page:")
+		s.wantEvent("0000=0 0001=1 0002=2")
+		f.set("page:0001", 5)
+		f.set("other", 2)
+		s.wantEvent("0001=5")
+		f.set("page:0000", 1)
+		f.set("page:0002", -3)
+		s.wantEvent("0000=1 0002=-3")
+		late := srv.watch(t, "/v1/watch?prefix=page:&format=string")
+		if block := late.next(); strings.Count(block, `"total":"`) != 3 {
+			t.Errorf("a watcher that comes later gets %s, want all totals as strings", block)
+		}
+	})
+}
+
+// A cache may have a total that is older than the one before.
+func TestWatchNeverGoesBack(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newPrefixReader(2)
+		srv, _ := watched(t, f, api.Config{})
+		s := srv.watch(t, "/v1/watch?prefix=page:")
+		s.wantEvent("0000=0 0001=1")
+		f.set("page:0001", 5)
+		s.wantEvent("0001=5")
+		f.change(func() { f.counters["page:0001"], f.back = 4, 1500*time.Millisecond })
+		time.Sleep(1500 * time.Millisecond) // a read whose totals are older than those before
+		f.change(func() { f.counters["page:0001"], f.back = 6, 0 })
+		s.wantEvent("0001=6")
+	})
+}
+
+// A new counter is there within ten seconds, and so is the end of a deleted one.
+func TestWatchPrefixFollowsTheList(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newPrefixReader(2)
+		srv, _ := watched(t, f, api.Config{})
+		s := srv.watch(t, "/v1/watch?prefix=page:")
+		s.wantEvent("0000=0 0001=1")
+		time.Sleep(100 * time.Millisecond)
+		began := time.Now()
+		f.set("page:new", 7)
+		s.wantEvent("new=7")
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("a new counter was there after %s, want at most 10s", took)
+		}
+		f.change(func() { delete(f.counters, "page:0000") })
+		began = time.Now()
+		s.wantEvent("0000=0?") // the next read
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("a delete was seen after %s, want a second", took)
+		}
+		s.wantEvent("-0000") // the next list
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("a deleted counter left after %s, want at most 10s", took)
+		}
+		f.set("page:0000", 1)
+		s.wantEvent("0000=1")
+	})
+}
+
+// A prefix without counters is a prefix that may get some. Only its names are read.
+func TestWatchPrefixWithoutCounters(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newPrefixReader(0)
+		srv, _ := watched(t, f, api.Config{})
+		s := srv.watch(t, "/v1/watch?prefix=page:")
+		s.wantEvent("")
+		time.Sleep(9500 * time.Millisecond)
+		if totals, lists := f.reads(); totals != 0 || lists != 1 {
+			t.Errorf("no counters for 9.5 s took %d reads and %d lists, want 0 and 1", totals, lists)
+		}
+		f.set("page:a", 1)
+		s.wantEvent("a=1")
+	})
+}
+
+// Watchers of one prefix with different limits each see the first counters by name.
+func TestWatchPrefixLimits(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newPrefixReader(0)
+		for i, name := range []string{"b", "d", "f", "h"} {
+			f.set("page:"+name, int64(i))
+		}
+		srv, _ := watched(t, f, api.Config{})
+		two := srv.watch(t, "/v1/watch?prefix=page:&limit=2")
+		two.wantEvent("b=0 d=1 ...")
+		four := srv.watch(t, "/v1/watch?prefix=page:&limit=4")
+		four.wantEvent("b=0 d=1 f=2 h=3")
+		f.set("page:f", 9)
+		four.wantEvent("f=9")
+		f.set("page:c", 5) // pushes d beyond two, and h beyond four
+		two.wantEvent("c=5 -d ...")
+		four.wantEvent("c=5 -h ...")
+		f.change(func() { delete(f.counters, "page:b"); delete(f.counters, "page:c") })
+		two.wantEvent("b=0? c=0? ...")
+		four.wantEvent("b=0? c=0? ...")
+		two.wantEvent("d=1 f=9 -b -c ...")
+		four.wantEvent("h=3 -b -c")
+		four.resp.Body.Close()
+		time.Sleep(11 * time.Second) // the list is shorter now
+		f.set("page:f", 10)
+		f.set("page:h", 10)
+		two.wantEvent("f=10 ...")
+	})
+}
+
+func TestWatchPrefixRates(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newPrefixReader(2)
+		srv, _ := watched(t, f, api.Config{})
+		plain := srv.watch(t, "/v1/watch?prefix=page:")
+		s := srv.watch(t, "/v1/watch?prefix=page:&rates=true")
+		plain.wantEvent("0000=0 0001=1")
+		s.wantEvent("0000=0 0001=1")
+		s.wantEvent("0000=0@0 0001=1@0") // known after two reads
+		f.set("page:0001", 26)
+		s.wantEvent("0001=26@25")
+		s.wantEvent("0001=26@0") // the total is the same, the rate is not
+		f.set("page:0001", 20)
+		s.wantEvent("0001=20@-6")
+		plain.wantEvent("0001=26") // no event for rates
+		plain.wantEvent("0001=20")
+		s.wantEvent("0001=20@0")
+		f.set("page:0000", math.MaxInt64)
+		s.event()
+		f.set("page:0000", math.MinInt64)
+		s.wantEvent("0000=-9223372036854775808@-1.8446744073709552e+19")
+		names := srv.watch(t, "/v1/watch?counter=page:0001&rates=true&interval=2s")
+		names.wantEvent("0001=20")
+		names.wantEvent("0001=20@0")
+		f.set("page:0001", 23)
+		names.wantEvent("0001=23@1.5")
+	})
+}
+
+// A client that does not read costs neither the shared read nor other watchers anything. If it
+// reads again in time, it gets the newest totals of all that changed meanwhile.
+func TestSlowWatcherOfAPrefixGetsTheNewest(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newPrefixReader(3)
+		srv, h := watched(t, f, api.Config{WriteTimeout: 5 * time.Second})
+		slow, quick := srv.watch(t, "/v1/watch?prefix=page:"), srv.watch(t, "/v1/watch?prefix=page:")
+		quick.wantEvent("0000=0 0001=1 0002=2")
+		slow.wantEvent("0000=0 0001=1 0002=2")
+		for i := range 4 { // the first of these events waits to be read
+			f.set("page:0000", int64(10+i))
+			f.set(fmt.Sprintf("page:%04d", 1+i/2), int64(20+i))
+			began := time.Now()
+			quick.event()
+			if took := time.Since(began); took > time.Second {
+				t.Errorf("beside a slow watcher an event took %s", took)
+			}
+		}
+		if got := slow.event().text(); got != "0000=10 0001=20" {
+			t.Errorf("the first event that waited is %q", got)
+		}
+		slow.wantEvent("0000=13 0001=21 0002=23")
+		f.reads()
+		for range 10 { // it reads no more
+			f.change(func() { f.counters["page:0000"]++ })
+			quick.event()
+		}
+		if totals, lists := f.reads(); totals+lists != 10 {
+			t.Errorf("ten seconds beside a watcher that does not read: %d reads", totals+lists)
+		}
+		if n := h.Watchers(); n != 1 {
+			t.Errorf("%d watchers are left, want the slow one dropped", n)
+		}
+	})
+}
+
+// A board forgets in time which counters left. A watcher that would have to know is dropped, and begins
+// anew when it comes back.
+func TestWatcherFarBehindIsDropped(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newPrefixReader(3)
+		srv, _ := watched(t, f, api.Config{WriteTimeout: time.Hour})
+		s := srv.watch(t, "/v1/watch?prefix=page:")
+		s.wantEvent("0000=0 0001=1 0002=2")
+		f.set("page:0000", 5)
+		time.Sleep(8 * time.Second) // the event waits
+		f.change(func() { delete(f.counters, "page:0001") })
+		time.Sleep(20 * time.Second)
+		s.wantEvent("0000=5")
+		if got := s.next(); got != "" {
+			t.Errorf("27 s behind: got %q, want the end", got)
+		}
+		srv.watch(t, "/v1/watch?prefix=page:").wantEvent("0000=5 0002=2")
+	})
+}
+
+// A counter that leaves and comes back while a write waits is not removed.
+func TestSlowWatcherOfACounterThatComesBack(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newPrefixReader(2)
+		srv, _ := watched(t, f, api.Config{WriteTimeout: time.Hour})
+		s := srv.watch(t, "/v1/watch?prefix=page:")
+		s.wantEvent("0000=0 0001=1")
+		time.Sleep(5500 * time.Millisecond)
+		f.set("page:0000", 5)
+		time.Sleep(2 * time.Second) // the event waits
+		f.change(func() { delete(f.counters, "page:0001") })
+		time.Sleep(5 * time.Second) // the list at 10 s
+		f.set("page:0001", 7)
+		time.Sleep(8 * time.Second) // the list at 20 s
+		s.wantEvent("0000=5")
+		s.wantEvent("0001=7")
+	})
+}
+
+// A watcher may go, and the server may end, while the first read is under way.
+func TestWatchPrefixEndsBeforeItsFirstEvent(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newPrefixReader(3)
+		f.held = make(chan struct{})
+		srv, h := watched(t, f, api.Config{})
+		conn, err := srv.dial(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprint(conn, "GET /v1/watch?prefix=page: HTTP/1.1\r\nHost: x\r\n\r\n")
+		synctest.Wait()
+		if n := h.Watchers(); n != 1 {
+			t.Errorf("%d watchers wait, want 1", n)
+		}
+		conn.Close()
+		synctest.Wait()
+		if n := h.Watchers(); n != 0 {
+			t.Errorf("%d watchers after the only one has gone", n)
+		}
+		status := make(chan int, 1)
+		go func() { status <- srv.get(t, "GET", "/v1/watch?prefix=page:").StatusCode }()
+		synctest.Wait()
+		h.CloseStreams()
+		if got := <-status; got != 503 {
+			t.Errorf("a watcher that waits when the server ends got %d, want 503", got)
+		}
+	})
+}
+
+// A read that hangs, or fails, keeps the watchers: each gets a comment in time, and a problem.
+func TestWatchPrefixOutlivesTheStore(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newPrefixReader(2)
+		srv, _ := watched(t, f, api.Config{KeepAlive: 4 * time.Second})
+		s := srv.watch(t, "/v1/watch?prefix=page:")
+		s.wantEvent("0000=0 0001=1")
+		held := make(chan struct{})
+		f.change(func() { f.held = held })
+		for _, want := range []string{": keep-alive", "event: problem"} {
+			began := time.Now()
+			if got := s.next(); !strings.HasPrefix(got, want) {
+				t.Errorf("while a read hangs: got %q, want %q", got, want)
+			}
+			if took := time.Since(began); took > 4*time.Second {
+				t.Errorf("%s of silence, want at most 4s", took)
+			}
+		}
+		f.set("page:0001", 3)
+		close(held)
+		s.wantEvent("0001=3")
+		f.change(func() { f.err = errors.New("secret") })
+		if got := s.next(); !strings.HasPrefix(got, "event: problem") || strings.Contains(got, "secret") {
+			t.Errorf("a failed read sends %q", got)
+		}
+		for range 3 {
+			if got := s.next(); got != ": keep-alive" {
+				t.Errorf("a read that fails again sends %q, want comments", got)
+			}
+		}
+		if res := srv.get(t, "GET", "/v1/watch?prefix=page:"); res.StatusCode != 500 {
+			t.Errorf("a new watcher got %d, want the problem", res.StatusCode)
+		}
+		f.change(func() { f.err = nil })
+		s.wantEvent("")
+	})
+}
+
+// Beats without a read do not make a watcher fall behind: it has the same state as before.
+func TestWatchPrefixOutlivesALongOutage(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newPrefixReader(2)
+		srv, _ := watched(t, f, api.Config{})
+		s := srv.watch(t, "/v1/watch?prefix=page:")
+		s.wantEvent("0000=0 0001=1")
+		f.change(func() { f.err = errors.New("fails") })
+		if got := s.next(); !strings.HasPrefix(got, "event: problem") {
+			t.Errorf("a failed read sends %q", got)
+		}
+		for began := time.Now(); time.Since(began) < time.Minute; {
+			if got := s.next(); got != ": keep-alive" {
+				t.Fatalf("a read that fails again sends %q, want comments", got)
+			}
+		}
+		f.change(func() { f.err = nil })
+		f.set("page:0001", 3)
+		s.wantEvent("0001=3")
+	})
+}
+
+func TestWatchPrefixLeavesOverflowedCountersOut(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newPrefixReader(3)
+		srv, _ := watched(t, f, api.Config{})
+		s := srv.watch(t, "/v1/watch?prefix=page:")
+		s.wantEvent("0000=0 0001=1 0002=2")
+		f.change(func() { f.overflow["page:0001"] = true })
+		s.wantEvent("-0001")
+		f.set("page:0002", 3)
+		s.wantEvent("0002=3")
+		f.change(func() { f.overflow["page:0001"] = false })
+		s.wantEvent("0001=1")
+	})
+}
+
+// Counters without a total can be many, as deleted ones of an index, which stay. Few pages pass them.
+func TestWatchPrefixPassesPagesWithoutTotals(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newPrefixReader(2000)
+		for i := 3; i < 1990; i++ {
+			f.overflow[fmt.Sprintf("page:%04d", i)] = true
+		}
+		srv, _ := watched(t, f, api.Config{})
+		srv.watch(t, "/v1/watch?prefix=page:&limit=4").wantEvent("0000=0 0001=1 0002=2 1990=1990 ...")
+		if _, lists := f.reads(); lists > 20 {
+			t.Errorf("%d pages for 1,987 counters without totals, want at most 20", lists)
+		}
+		srv.watch(t, "/v1/watch?prefix=page:&limit=13").wantEvent("0000=0 0001=1 0002=2 1990=1990 1991=1991 1992=1992 1993=1993 1994=1994 1995=1995 1996=1996 1997=1997 1998=1998 1999=1999")
+	})
+}
+
+// A token of several prefixes gets the counters of all of them, and no others.
+func TestWatchPrefixOfALimitedToken(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newPrefixReader(6)
+		f.page = 2 // pages may be short
+		h, err := newReader(f, api.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(h.CloseStreams)
+		srv := open(t, authtest.As(t, h, "x", "page:0001", "page:0004", "page:0005"))
+		srv.watch(t, "/v1/watch?prefix=page:&limit=2").wantEvent("0001=1 0004=4 ...")
+		s := srv.watch(t, "/v1/watch?prefix=page:")
+		s.wantEvent("0001=1 0004=4 0005=5")
+		srv.watch(t, "/v1/watch?prefix=page:0004").wantEvent("0004=4")
+		all := open(t, h)
+		all.watch(t, "/v1/watch?prefix=page:&limit=6").wantEvent("0000=0 0001=1 0002=2 0003=3 0004=4 0005=5")
+		all.watch(t, "/v1/watch?prefix=page:&limit=5").wantEvent("0000=0 0001=1 0002=2 0003=3 0004=4 ...")
+		f.set("page:0000", 9)
+		f.set("page:0001", 9)
+		s.wantEvent("0001=9")
+	})
+}
+
+// The watched counters of a caller are bounded over all prefixes. Watchers of one prefix count them once.
+func TestWatchedCountersAreBounded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		srv, _ := watched(t, newPrefixReader(10), api.Config{MaxWatched: 134})
+		first := srv.watch(t, "/v1/watch?prefix=page:&limit=60")
+		srv.watch(t, "/v1/watch?prefix=page:&limit=60")
+		srv.watch(t, "/v1/watch?prefix=page:0&limit=40")
+		wantRefused := func(path string) {
+			res := srv.get(t, "GET", path)
+			defer res.Body.Close()
+			if res.StatusCode != 429 || res.Header.Get("Retry-After") == "" {
+				t.Errorf("%s beyond the bound: got %d, want 429 with Retry-After", path, res.StatusCode)
+			}
+		}
+		for _, path := range []string{"/v1/watch?prefix=x&limit=1", "/v1/watch?counter=a", "/v1/watch?prefix=page:&limit=61"} {
+			wantRefused(path)
+		}
+		srv.watch(t, "/v1/watch?prefix=page:&limit=10").event()
+		first.resp.Body.Close()
+		synctest.Wait()
+		wantRefused("/v1/watch?counter=a") // another watcher has the prefix
+	})
+}
+
+// Places and counters of watchers that are gone, or were refused, are free again.
+func TestWatchPrefixGivesItsPlaceBack(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newPrefixReader(10)
+		srv, h := watched(t, f, api.Config{MaxWatchers: 1, MaxWatched: 67})
+		for range 3 {
+			s := srv.watch(t, "/v1/watch?prefix=page:&limit=50")
+			s.event()
+			s.resp.Body.Close()
+			synctest.Wait()
+			f.change(func() { f.err = errors.New("fails") })
+			if status, _, _ := srv.call(t, "GET", "/v1/watch?prefix=page:&limit=50"); status != 500 {
+				t.Errorf("got %d from a store that fails, want 500", status)
+			}
+			f.change(func() { f.err = nil })
+		}
+		if n := h.Watchers(); n != 0 {
+			t.Errorf("%d places are taken, want none", n)
+		}
+	})
+}
+
+// A recorder keeps the sizes of the writes.
+type recorder struct {
+	*httptest.ResponseRecorder
+	largest int
+}
+
+func (r *recorder) Write(p []byte) (int, error) {
+	r.largest = max(r.largest, len(p))
+	return r.ResponseRecorder.Write(p)
+}
+func (r *recorder) SetWriteDeadline(time.Time) error { return nil }
+
+// A watcher holds a piece of an event, not all of it: many may be slow at once.
+func TestLargeEventsAreWrittenInPieces(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newPrefixReader(0)
+		for i := range 1000 {
+			f.set(fmt.Sprintf("page:%s%04d", strings.Repeat("x", 480), i), 1)
+		}
+		h, err := newReader(f, api.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer h.CloseStreams()
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		r := &recorder{ResponseRecorder: httptest.NewRecorder()}
+		h.ServeHTTP(r, httptest.NewRequestWithContext(ctx, http.MethodGet, "/v1/watch?prefix=page:&limit=1000", nil))
+		if n := r.Body.Len(); n < 500_000 || strings.Count(r.Body.String(), `"counter"`) != 1000 {
+			t.Fatalf("the event has %d bytes", n)
+		}
+		if r.largest > 20<<10 {
+			t.Errorf("a piece has %d bytes, want at most 20 KiB", r.largest)
+		}
+	})
+}

@@ -1,0 +1,11 @@
+//go:build !unix
+
+package auth
+
+import "os"
+
+// keepOwner does nothing: a new file inherits the rights of its directory.
+func keepOwner(*os.File, string) error { return nil }
+
+// syncDir does nothing: directories cannot be synced.
+func syncDir(string) error { return nil }

@@ -1,0 +1,67 @@
+package httpserver
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// Header values that every answer shares; nothing may change them in place.
+var (
+	typeJSON    = []string{"application/json"}
+	typeProblem = []string{"application/problem+json"}
+	noStore     = []string{"no-store"}
+	noSniff     = []string{"nosniff"}
+)
+
+// FormatTime is RFC 3339 in UTC with microseconds, always six digits.
+func FormatTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000Z") }
+
+// An Appender writes itself as JSON, for answers that are given often.
+type Appender interface {
+	// AppendJSON appends one JSON value to b.
+	AppendJSON(b []byte) []byte
+}
+
+// maxBuffer is the largest buffer that is kept for the next answer.
+const maxBuffer = 16 << 10
+
+var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// WriteJSON answers with v, which encoding/json encodes unless it is an Appender. An
+// answer must not be stored by anyone in between, as totals age and problems pass.
+func WriteJSON(w http.ResponseWriter, status int, v any) {
+	write(w, status, typeJSON, v)
+}
+
+func write(w http.ResponseWriter, status int, contentType []string, v any) {
+	body := buffers.Get().(*bytes.Buffer)
+	body.Reset()
+	encode(body, v)
+	header := w.Header()
+	header["Content-Type"] = contentType
+	header["Cache-Control"] = noStore
+	header["X-Content-Type-Options"] = noSniff
+	header["Content-Length"] = []string{strconv.Itoa(body.Len())}
+	w.WriteHeader(status)
+	w.Write(body.Bytes()) // an error means that the client is gone
+	if body.Cap() <= maxBuffer {
+		buffers.Put(body)
+	}
+}
+
+// encode ends with a newline, for people who read answers in a terminal.
+func encode(body *bytes.Buffer, v any) {
+	if a, ok := v.(Appender); ok {
+		body.Write(append(a.AppendJSON(body.AvailableBuffer()), '\n'))
+		return
+	}
+	enc := json.NewEncoder(body)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		panic(err) // a value that can never be JSON; Recover logs it and answers
+	}
+}
