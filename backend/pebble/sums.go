@@ -27,7 +27,7 @@ func (s *Store) Sums(ctx context.Context, q *store.SumsQuery, visit func(*store.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.ending, cancel)()
-	sums.Changes = s.changes.Load() // Before the snapshot: a commit that it does not show is counted later.
+	sums.Changes = s.changes.Load() // a commit that the snapshot lacks is counted later
 	if err := v.pin(ctx); err != nil {
 		return sums, err
 	}
@@ -50,8 +50,9 @@ func (s *Store) Changes() (n uint64, known bool) { return s.changes.Load(), true
 
 // commitSums commits and syncs b, which may change sums.
 func (s *Store) commitSums(b *pebbledb.Batch) error {
-	defer s.changes.Add(1)
-	return s.commit(b)
+	err := s.commit(b)
+	s.changes.Add(1) // when a look that begins now has the sums
+	return err
 }
 
 // A sumWalk is one look at all sums.

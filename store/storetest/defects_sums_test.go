@@ -3,6 +3,7 @@ package storetest_test
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/storetest/fakestore"
@@ -124,6 +125,7 @@ func visitsOn(ctx context.Context, s *fakestore.Store, q *store.SumsQuery, visit
 // changesLater has the number of changes after the moment of the sums.
 func changesLater(ctx context.Context, s *fakestore.Store, q *store.SumsQuery, visit func(*store.CounterSum) error) (store.Sums, error) {
 	sums, err := s.Sums(ctx, q, visit)
+	time.Sleep(time.Millisecond)
 	sums.Changes, _ = s.Changes()
 	return sums, err
 }

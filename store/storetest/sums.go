@@ -307,4 +307,17 @@ func testChangesAreCounted(t *testing.T, su *suite) {
 			t.Fatalf("%d changes after %d, and nothing happened", n, later.Changes)
 		}
 	}
+	const name = "page:s1:/1"
+	growth := store.Growth{Counter: name, Shards: 1}
+	grow(t, s, growth)
+	mustFoldRetrying(t, s, grouped(commit(one(marker()), add(name, 0, 1)), c.x))
+	r := resetOf(name, look(t, s, name))
+	r.Delete = true
+	for _, change := range []func(){func() { reset(t, s, r) }, func() { grow(t, s, growth) }} {
+		before, sums := sumsOf(t, s, q)
+		change()
+		if after, later := sumsOf(t, s, q); later.Changes == sums.Changes || len(after) == len(before) {
+			t.Errorf("%d counters and then %d, after a delete and a growth; %d changes and then %d", len(before), len(after), sums.Changes, later.Changes)
+		}
+	}
 }
