@@ -40,14 +40,14 @@ func (j *journaler) sharesOf(p *part) (shares []share) {
 			continue
 		}
 		at := 0
-		for at < len(shares) && shares[at].keep != rule.Keep {
+		for at < len(shares) && shares[at].keep != rule.Keep.Entries {
 			at++
 		}
 		if at == len(shares) {
-			shares = append(shares, share{keep: rule.Keep, part: p, size: journal.MaxPartSize(p.sender())})
+			shares = append(shares, share{keep: rule.Keep.Entries, part: p, size: journal.MaxPartSize(p.sender())})
 		}
 		s := &shares[at]
-		s.of, s.paged, s.size = append(s.of, i), append(s.paged, rule.Paged), s.size+journal.MaxEntrySize(p.Entries[i].Counter)
+		s.of, s.paged, s.size = append(s.of, i), append(s.paged, rule.Keep.Paged), s.size+journal.MaxEntrySize(p.Entries[i].Counter)
 	}
 	return shares
 }

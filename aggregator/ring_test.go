@@ -15,7 +15,7 @@ func TestPackCountsTheArchive(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	ring := store.Ring{Buckets: 2, Window: time.Hour, Minutes: 7}
-	rules := &store.Rules{Series: []store.SeriesRule{{Pattern: "c1*"}}}
+	rules := &store.Rules{Series: []store.Rule{{Pattern: "c1*"}}}
 	most := 0
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 3))
@@ -57,7 +57,7 @@ func TestAWholeRequestOfThePastIsTakenApart(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	ring := store.Ring{Buckets: 2, Window: time.Hour, Minutes: 7}
-	rules := &store.Rules{Series: []store.SeriesRule{{Pattern: "c*"}}}
+	rules := &store.Rules{Series: []store.Rule{{Pattern: "c*"}}}
 	for name, tc := range map[string]struct {
 		minute wire.Minute
 		whole  bool

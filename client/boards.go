@@ -12,7 +12,7 @@ import (
 type BoardQuery struct {
 	Index string
 	// Window orders by the increments of a time: today, this-week, this-month or 1h. It needs a rule for series
-	// (AddSeries): ErrNotFound says so.
+	// (AddRule): ErrNotFound says so.
 	Window string
 	// Zone is the time zone of the days of Window, by its name. Default UTC.
 	Zone string

@@ -154,7 +154,7 @@ var readFlags = []flag{
 	{name: "last", arg: "DURATION", of: []string{"series"}, help: "How far back to go, from 1m to 3660d.",
 		bind: func(v *values) pflag.Value {
 			v.last = 24 * time.Hour
-			return durationValue{to: &v.last, min: time.Minute, max: store.MaxKeepQuarters}
+			return durationValue{to: &v.last, min: time.Minute, max: store.MaxKeep}
 		}},
 	{name: "from", arg: "TIME", of: []string{"series"}, def: "--last before --to", help: "The beginning, as 2006-01-02T15:04:05Z, or a date in --tz.",
 		bind: func(v *values) pflag.Value { return anyValue{&v.periodFrom} }},

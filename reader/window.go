@@ -90,9 +90,9 @@ func (e *NoWindowError) Error() string {
 
 // covered returns the rule by which all counters of the query keep a series for the window, or a
 // *NoWindowError.
-func (w Window) covered(rules *store.Rules, q *store.SumsQuery) (*store.SeriesRule, error) {
+func (w Window) covered(rules *store.Rules, q *store.SumsQuery) (*store.Rule, error) {
 	prefix := q.Prefix()
-	at := slices.IndexFunc(rules.Series, func(r store.SeriesRule) bool { return r.Ended.IsZero() && w.covers(&r, prefix) })
+	at := slices.IndexFunc(rules.Series, func(r store.Rule) bool { return r.Ended.IsZero() && w.covers(&r, prefix) })
 	if at >= 0 {
 		return &rules.Series[at], nil
 	}
@@ -117,7 +117,7 @@ func (r *Reader) lacksOverflow(ctx context.Context, w Window, x *store.Index) (b
 	return sum.Exists, err
 }
 
-func (w Window) covers(r *store.SeriesRule, prefix string) bool {
+func (w Window) covers(r *store.Rule, prefix string) bool {
 	of, isPrefix := strings.CutSuffix(r.Pattern, "*")
 	if !isPrefix || !strings.HasPrefix(prefix, of) || r.Keep.Quarters < w.longest() {
 		return false

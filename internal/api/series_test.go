@@ -152,22 +152,22 @@ func TestSeriesProblems(t *testing.T) {
 func TestRules(t *testing.T) {
 	t.Parallel()
 	began := time.Date(2026, 11, 23, 10, 2, 0, 0, time.UTC)
-	f := &fakeAdmin{settings: store.Settings{Version: 4, Rules: &store.Rules{Series: []store.SeriesRule{
+	f := &fakeAdmin{settings: store.Settings{Version: 4, Rules: &store.Rules{Series: []store.Rule{
 		{Pattern: "page:*", Keep: store.Retention{Minutes: 6 * time.Hour, Quarters: 400 * 24 * time.Hour}, Since: began},
 		{Pattern: "b", Keep: store.Retention{Quarters: 30 * 24 * time.Hour}, Since: began, Ended: began.Add(time.Hour), Filled: store.Period{From: began.AddDate(-1, 0, 0), To: began}},
-	}, Journal: []store.JournalRule{{Pattern: "billing:*", Keep: 400 * 24 * time.Hour, Paged: true, Since: began}}}}}
+	}, Journal: []store.Rule{{Pattern: "billing:*", Keep: store.Retention{Entries: 400 * 24 * time.Hour, Paged: true}, Since: began}}}}}
 	doc := apitest.Load(t)
 	const shown = `{"version":4,"series":[{"pattern":"page:*","keep":"1m:6h,15m:400d","begin":"2026-11-23T10:02:00Z","ended":null,"filled_from":null,"filled_to":null},` +
 		`{"pattern":"b","keep":"15m:30d","begin":"2026-11-23T10:02:00Z","ended":"2026-11-23T11:02:00Z","filled_from":"2025-11-23T10:02:00Z","filled_to":"2026-11-23T10:02:00Z"}],` +
-		`"journal":[{"pattern":"billing:*","keep":"400d,paged","begin":"2026-11-23T10:02:00Z","ended":null}]}` + "\n"
+		`"journal":[{"pattern":"billing:*","keep":"400d,paged","begin":"2026-11-23T10:02:00Z","ended":null,"filled_from":null,"filled_to":null}]}` + "\n"
 	for _, tt := range []struct{ method, target, body, asked string }{
 		{http.MethodGet, "/v1/rules", "", "rules"},
-		{http.MethodPost, "/v1/rules/series", `{"pattern":"page:*","keep":"1m:6h,15m:400d"}`, `add "page:*" 1m:6h,15m:400d`},
-		{http.MethodDelete, "/v1/rules/series?pattern=" + url.QueryEscape("page:*"), "", `remove "page:*"`},
+		{http.MethodPost, "/v1/rules/series", `{"pattern":"page:*","keep":"1m:6h,15m:400d"}`, `add series "page:*" 1m:6h,15m:400d`},
+		{http.MethodDelete, "/v1/rules/series?pattern=" + url.QueryEscape("page:*"), "", `remove series "page:*"`},
 		{http.MethodPost, "/v1/rules/series/filled", `{"pattern":"page:*","from":"2026-01-01T01:00:00+01:00","to":"2026-02-01T00:00:00.5Z"}`,
 			`fill "page:*" 2026-01-01 00:00:00 +0000 UTC 2026-02-01 00:00:00 +0000 UTC`},
-		{http.MethodPost, "/v1/rules/journal", `{"pattern":"billing:*","keep":"400d,paged"}`, `journal "billing:*" 400d,paged`},
-		{http.MethodDelete, "/v1/rules/journal?pattern=" + url.QueryEscape("billing:*"), "", `no journal "billing:*"`},
+		{http.MethodPost, "/v1/rules/journal", `{"pattern":"billing:*","keep":"400d,paged"}`, `add journal "billing:*" 400d,paged`},
+		{http.MethodDelete, "/v1/rules/journal?pattern=" + url.QueryEscape("billing:*"), "", `remove journal "billing:*"`},
 	} {
 		contentType := ""
 		if tt.body != "" {

@@ -22,8 +22,8 @@ import (
 // fillJournal folds n increments of some counters, each a part of its own, in records of 2,000.
 func fillJournal(b *testing.B, s store.Store, counters, n int, pass func(time.Duration), now func() time.Time) {
 	b.Helper()
-	change := &store.JournalChange{Keep: 400 * 24 * time.Hour}
-	if _, err := s.ChangeRules(b.Context(), store.RuleChange{Pattern: "billing:*", Journal: change}); err != nil {
+	change := store.Retention{Entries: 400 * 24 * time.Hour}
+	if _, err := s.ChangeRules(b.Context(), store.RuleChange{Kind: store.KindJournal, Pattern: "billing:*", Keep: change}); err != nil {
 		b.Fatal(err)
 	}
 	pass(2 * store.RulesSettle)
@@ -52,7 +52,7 @@ func fillJournal(b *testing.B, s store.Store, counters, n int, pass func(time.Du
 		})
 		slices.SortFunc(c.Growths, func(x, y store.Growth) int { return strings.Compare(x.Counter, y.Counter) })
 		at, done := s.JournalMoment(now())
-		c.Records = []store.JournalRecord{{Key: store.NewJournalKey(at, random.Uint64()), ExpireAt: at.Add(change.Keep), Data: r.Encode(nil)}}
+		c.Records = []store.JournalRecord{{Key: store.NewJournalKey(at, random.Uint64()), ExpireAt: at.Add(change.Entries), Data: r.Encode(nil)}}
 		foldGrown(b, s, c)
 		done()
 	}

@@ -20,7 +20,7 @@ func (pl *plan) drawRules() {
 }
 
 // keepForAll is the retention of every rule: longer than a schedule.
-var keepForAll = store.Retention{Minutes: 6 * time.Hour, Quarters: store.MaxKeepQuarters}
+var keepForAll = store.Retention{Minutes: 6 * time.Hour, Quarters: store.MaxKeep}
 
 // addRules writes the rules of the plan into the database, before anything is counted.
 func (db *database) addRules() {
@@ -137,7 +137,7 @@ func (so *seriesOracle) applied(c *store.Commit) {
 }
 
 func (so *seriesOracle) ruled(counter string) bool {
-	return slices.ContainsFunc(so.rules, func(pattern string) bool { return (&store.SeriesRule{Pattern: pattern}).Matches(counter) })
+	return slices.ContainsFunc(so.rules, func(pattern string) bool { return (&store.Rule{Pattern: pattern}).Matches(counter) })
 }
 
 // check compares, when all has come to rest, the series with the totals of the ledger.
