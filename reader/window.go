@@ -111,10 +111,10 @@ func (r *Reader) lacksOverflow(ctx context.Context, w Window, x *store.Index) (b
 		}
 	}
 	sum, err := r.Sum(ctx, x.Overflow())
-	if errors.Is(err, countmill.ErrOverflow) {
-		return true, nil
+	if err != nil && !errors.Is(err, countmill.ErrOverflow) {
+		return false, err
 	}
-	return sum.Exists, err
+	return sum.Exists || err != nil, nil
 }
 
 func (w Window) covers(r *store.Rule, prefix string) bool {

@@ -2,10 +2,10 @@
 package board
 
 import (
-	"bytes"
 	"cmp"
 	"container/heap"
 	"crypto/sha256"
+	"encoding/binary"
 	"slices"
 	"sort"
 	"strings"
@@ -50,11 +50,18 @@ type Board struct {
 }
 
 // A hash stands for a name: a million names of 500 bytes would take too much memory.
-type hash [16]byte
+type hash [2]uint64
 
 func hashOf[T string | []byte](name T) hash {
 	sum := sha256.Sum256([]byte(name))
-	return hash(sum[:])
+	return hash{binary.BigEndian.Uint64(sum[:]), binary.BigEndian.Uint64(sum[8:])}
+}
+
+func (h hash) compare(other hash) int {
+	if h[0] != other[0] {
+		return cmp.Compare(h[0], other[0])
+	}
+	return cmp.Compare(h[1], other[1])
 }
 
 type found struct {
@@ -69,7 +76,7 @@ func (b *Board) Counters() int { return len(b.all) }
 // has no place, also because its sum overflowed.
 func (b *Board) Place(counter string) (sum int64, rank int, overflow bool) {
 	b.sorted.Do(func() {
-		slices.SortFunc(b.all, func(x, y found) int { return bytes.Compare(x.name[:], y.name[:]) })
+		slices.SortFunc(b.all, func(x, y found) int { return x.name.compare(y.name) })
 		b.sums = make([]int64, len(b.all))
 		for i := range b.all {
 			b.sums[i] = b.all[i].sum
@@ -80,7 +87,7 @@ func (b *Board) Place(counter string) (sum int64, rank int, overflow bool) {
 	if _, overflow = b.over[name]; overflow {
 		return 0, 0, true
 	}
-	at, ok := slices.BinarySearchFunc(b.all, name, func(f found, name hash) int { return bytes.Compare(f.name[:], name[:]) })
+	at, ok := slices.BinarySearchFunc(b.all, name, func(f found, name hash) int { return f.name.compare(name) })
 	if !ok {
 		return 0, 0, false
 	}
