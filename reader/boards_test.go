@@ -179,6 +179,36 @@ func TestTheBoardOfYesterday(t *testing.T) {
 	})
 }
 
+// The last hour goes on while nothing is counted, and while its scan waits for its turn.
+func TestTheLastHourGoesOn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1, embedded)
+		r := newTopReader(t, w, reader.Config{})
+		time.Sleep(24 * time.Hour)
+		want := func(what string, n int) {
+			t.Helper()
+			if top, err := r.Top(t.Context(), boardQuery(t, "1h")); err != nil || len(top.Top) != n {
+				t.Errorf("%s: %+v, %v; want %d counters", what, top, err, n)
+			}
+		}
+		w.fold("page:a:1", 5, time.Now())
+		want("at once", 1)
+		time.Sleep(70 * time.Minute)
+		want("after 70 minutes", 0)
+		w.fold("page:a:1", 5, time.Now())
+		w.On(fakestore.Sums, func(n int) fakestore.Answer {
+			if n == 3 {
+				time.Sleep(70 * time.Minute)
+			}
+			return fakestore.OK
+		})
+		go func() { _, _ = r.Top(t.Context(), boardQuery(t, "")) }()
+		synctest.Wait()
+		want("behind a scan of 70 minutes", 0)
+	})
+}
+
 // stuck is a store whose looks at all sums end only with their context.
 type stuck struct{ *world }
 
