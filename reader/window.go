@@ -1,6 +1,8 @@
 package reader
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -101,9 +103,18 @@ func (w Window) covered(rules *store.Rules, q *store.SumsQuery) (*store.Rule, er
 	return nil, &NoWindowError{Index: q.Index.Name, Window: w.name, Rule: fmt.Sprintf("'%s*=%s'", prefix, keep)}
 }
 
-// coversOverflow reports whether a rule has the overflow group of an index in the window too.
-func (w Window) coversOverflow(rules *store.Rules, x *store.Index) bool {
-	return slices.ContainsFunc(rules.Series, func(r store.Rule) bool { return r.Ended.IsZero() && w.covers(&r, x.Overflow()) })
+// lacksOverflow reports whether the index has an overflow group of which no rule keeps the window.
+func (r *Reader) lacksOverflow(ctx context.Context, w Window, x *store.Index) (bool, error) {
+	for _, rule := range r.settings.Load().Rules.Series {
+		if rule.Ended.IsZero() && w.covers(&rule, x.Overflow()) {
+			return false, nil
+		}
+	}
+	sum, err := r.Sum(ctx, x.Overflow())
+	if err != nil && !errors.Is(err, countmill.ErrOverflow) {
+		return false, err
+	}
+	return sum.Exists || err != nil, nil
 }
 
 func (w Window) covers(r *store.Rule, prefix string) bool {
