@@ -15,7 +15,7 @@ func (c call) addIndexSeries(ctx context.Context, name string) error {
 	if !c.given("series") {
 		return nil
 	}
-	keep, err := store.ParseRetention(c.indexSeries)
+	keep, err := store.ParseRetention(store.KindSeries, c.indexSeries)
 	if err != nil {
 		return app.Usagef("--series %q: %s", c.indexSeries, err)
 	}

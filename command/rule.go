@@ -10,6 +10,7 @@ import (
 
 	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/store"
 )
 
 var ruleFamily = command{
@@ -114,11 +115,11 @@ func (c call) oneRule(what string) (kind, text string, err error) {
 
 // parseRule reads PATTERN=KEEP, and returns KEEP as the server writes it.
 func parseRule(kind, text string) (pattern, keep string, err error) {
+	of := store.KindSeries
 	if kind == "journal" {
-		pattern, change, err := app.ParseJournal(text)
-		return pattern, change.String(), err
+		of = store.KindJournal
 	}
-	pattern, retention, err := app.ParseSeries(text)
+	pattern, retention, err := store.ParseRule(of, text)
 	return pattern, retention.String(), err
 }
 

@@ -10,7 +10,6 @@ import (
 	"github.com/countmill/countmill/internal/app"
 	"github.com/countmill/countmill/internal/auth"
 	"github.com/countmill/countmill/internal/plan"
-	"github.com/countmill/countmill/internal/transfer/appengine"
 )
 
 // A flag is a row of the table. Parsing, help, completion and docs/reference/flags.md are made of
@@ -91,22 +90,19 @@ type values struct {
 	waits                bool
 	periodFrom, periodTo string // of journal export and series
 
-	format, output          string
-	rejects, state          string
-	sameCaller, history     bool
-	columns, template       string // of import
-	complete                string
-	spreadsheet             bool
-	window                  time.Duration
-	source                  appengine.Config
-	prefix, goTotal, simple string
-	skipUnknown, dryRun     bool
-	snapshot                string
-	since                   []string
-	scopes, prefixes        []string
-	expires, file, name     string
-	public                  bool
-	limits                  auth.Limits
+	format, output      string
+	rejects, state      string
+	sameCaller, history bool
+	columns, template   string // of import
+	complete            string
+	spreadsheet         bool
+	window              time.Duration
+	prefix              string
+	dryRun              bool
+	scopes, prefixes    []string
+	expires, file, name string
+	public              bool
+	limits              auth.Limits
 }
 
 // A section is rows that belong together in the reference.
@@ -128,7 +124,6 @@ func table() []section {
 		{"doctor", "", doctorFlags},
 		{"dead", "", deadFlags},
 		{"import, export, journal export", "", transferFlags},
-		{"adopt", "", adoptFlags},
 		{"token, share", "", tokenFlags},
 		{"plan", "`plan` starts nothing and asks no server. Numbers may be written as 1e6.", planFlags()},
 		{"Output of other commands", "", outputFlags},

@@ -16,7 +16,7 @@ import (
 var (
 	oneAnswer = []string{"incr", "get", "next", "grow", "reset", "delete", "ready", "shards", "backup", "dead show", "dead replay", "dead discard", "rule add", "rule list", "rule remove", "index create", "index list", "index delete", "series", "top", "rank"}
 	pages     = []string{"ls", "verify", "recount", "dead list", "journal"}
-	calls     = slices.Concat([]string{"status", "doctor", "watch", "export", "import", "adopt gae", "journal erase", "journal export"}, oneAnswer, pages)
+	calls     = slices.Concat([]string{"status", "doctor", "watch", "export", "import", "journal erase", "journal export"}, oneAnswer, pages)
 )
 
 // without is of without some commands.
@@ -37,15 +37,6 @@ func timeout(def time.Duration, of ...string) flag {
 		}}
 }
 
-// silence is the row for a stream with this default.
-func silence(def time.Duration, of, help string) flag {
-	return flag{name: "silence", arg: "DURATION", of: []string{of}, help: help,
-		bind: func(v *values) pflag.Value {
-			v.silence = def
-			return durationValue{to: &v.silence, min: minTimeout, max: maxTimeout}
-		}}
-}
-
 // asJSON is a row of --json.
 func asJSON(help string, of ...string) flag {
 	return flag{name: "json", of: of, help: help, bind: func(v *values) pflag.Value { return boolValue{&v.json} }}
@@ -57,12 +48,15 @@ var callFlags = []flag{
 			v.server = "http://" + app.DefaultListen
 			return anyValue{&v.server}
 		}},
-	timeout(15*time.Second, without(calls, "verify", "recount", "import", "adopt gae", "backup")...),
-	timeout(2*time.Minute, "import", "adopt gae"),
+	timeout(15*time.Second, without(calls, "verify", "recount", "import", "backup")...),
+	timeout(2*time.Minute, "import"),
 	timeout(10*time.Minute, "backup", "verify"), // the server's own
 	timeout(time.Hour, "recount"),               // the server's own
-	silence(30*time.Second, "watch", "The longest silence of the server, which sends something every 15s."),
-	silence(2*time.Minute, "adopt gae", "The longest silence of Datastore while its shards are read."),
+	{name: "silence", arg: "DURATION", of: []string{"watch"}, help: "The longest silence of the server, which sends something every 15s.",
+		bind: func(v *values) pflag.Value {
+			v.silence = 30 * time.Second
+			return durationValue{to: &v.silence, min: minTimeout, max: maxTimeout}
+		}},
 	{name: "token", arg: "TOKEN", of: calls, env: true, def: "none",
 		help: "The bearer token to send. Other users of this machine see it in the list of processes: prefer the variable or --token-file.",
 		bind: func(v *values) pflag.Value { return anyValue{&v.token} }},
@@ -75,7 +69,7 @@ var callFlags = []flag{
 	asJSON("Write the server's events as they are.", "watch"),
 	asJSON("Write the problems, and the server's answer as it is, as one JSON object a look.", "status"),
 	asJSON("Short for --format ndjson.", "export"),
-	asJSON("Write the result as JSON.", "import", "adopt gae"),
+	asJSON("Write the result as JSON.", "import"),
 }
 
 var changeFlags = []flag{
@@ -154,7 +148,7 @@ var readFlags = []flag{
 	{name: "last", arg: "DURATION", of: []string{"series"}, help: "How far back to go, from 1m to 3660d.",
 		bind: func(v *values) pflag.Value {
 			v.last = 24 * time.Hour
-			return durationValue{to: &v.last, min: time.Minute, max: store.MaxKeepQuarters}
+			return durationValue{to: &v.last, min: time.Minute, max: store.MaxKeep}
 		}},
 	{name: "from", arg: "TIME", of: []string{"series"}, def: "--last before --to", help: "The beginning, as 2006-01-02T15:04:05Z, or a date in --tz.",
 		bind: func(v *values) pflag.Value { return anyValue{&v.periodFrom} }},

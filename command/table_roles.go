@@ -182,7 +182,7 @@ var roleFlags = []flag{
 			return durationValue{to: &c.Indexer.CallTimeout, min: 100 * time.Millisecond, max: 10 * time.Minute}
 		}),
 	role("board-age", "DURATION", app.Reader,
-		"How old a leaderboard may be before the next one is made. It is made only if somebody asks for it and a total has changed. If the last one is older than twice this and was made within 2s, an answer waits up to 2s for the next one.",
+		"How old a leaderboard may be before the next one is made. It is made only if somebody asks for it and something was counted. If nobody has asked for twice this time, and the last one was made within 2s, an answer waits for the next one.",
 		func(c *app.Config) pflag.Value {
 			return durationValue{to: &c.Reader.BoardAge, min: time.Second, max: 24 * time.Hour}
 		}),

@@ -30,7 +30,7 @@ var transferFlags = []flag{
 			v.tz = "UTC"
 			return anyValue{&v.tz}
 		}},
-	{name: "prefix", arg: "PREFIX", of: []string{"import", "adopt gae"}, def: "none", help: "Text to put before every name.",
+	{name: "prefix", arg: "PREFIX", of: []string{"import"}, def: "none", help: "Text to put before every name.",
 		bind: func(v *values) pflag.Value { return anyValue{&v.prefix} }},
 	{name: "dry-run", of: []string{"import"}, help: "Print the increments that would be counted, as NDJSON, and count nothing.",
 		bind: func(v *values) pflag.Value { return boolValue{&v.dryRun} }},
@@ -46,7 +46,7 @@ var transferFlags = []flag{
 		bind: func(v *values) pflag.Value { return anyValue{&v.complete} }},
 	{name: "same-caller", of: []string{"import"}, help: "Go on with another token than the import began with, if both have the same name.",
 		bind: func(v *values) pflag.Value { return boolValue{&v.sameCaller} }},
-	{name: "dedup-window", arg: "DURATION", of: []string{"import", "adopt gae"}, env: true, help: "The server's --dedup-window.",
+	{name: "dedup-window", arg: "DURATION", of: []string{"import"}, env: true, help: "The server's --dedup-window.",
 		bind: func(v *values) pflag.Value {
 			v.window = countmill.DefaultDedupWindow
 			return durationValue{to: &v.window, min: time.Second, max: store.MaxWindow}
@@ -66,38 +66,4 @@ var transferFlags = []flag{
 			v.output = "-"
 			return anyValue{&v.output}
 		}},
-}
-
-// adoptFlag is a flag of adopt gae.
-func adoptFlag(name, arg, def, help string, bind func(*values) pflag.Value) flag {
-	return flag{name: name, arg: arg, of: []string{"adopt gae"}, def: def, help: help, bind: bind}
-}
-
-var adoptFlags = []flag{
-	adoptFlag("project", "PROJECT", "none; needed", "Id of the Google Cloud project. DATASTORE_EMULATOR_HOST works as in Google's libraries.",
-		func(v *values) pflag.Value { return anyValue{&v.source.Project} }),
-	adoptFlag("database", "DATABASE", "the project's default database", "Id of the database.",
-		func(v *values) pflag.Value { return anyValue{&v.source.Database} }),
-	adoptFlag("namespace", "NAMESPACE", "the default namespace", "Namespace of the old counters.",
-		func(v *values) pflag.Value { return anyValue{&v.source.Namespace} }),
-	adoptFlag("java", "NAME", "all, by a query of kinds", "A counter of Java's low-level code; may be repeated. The Firestore emulator has no query of kinds: name the counters, or pass --java \"\" for none.",
-		func(v *values) pflag.Value { return listValue{&v.source.JavaNames, false} }),
-	adoptFlag("go-total", "NAME", "", "Counter for the grand total of Go's shards.",
-		func(v *values) pflag.Value {
-			v.goTotal = "GeneralCounterShard"
-			return anyValue{&v.goTotal}
-		}),
-	adoptFlag("simple", "NAME", "", "Counter for the total of the simple versions.",
-		func(v *values) pflag.Value {
-			v.simple = "SimpleCounterShard"
-			return anyValue{&v.simple}
-		}),
-	adoptFlag("skip-unknown", "", "", "Leave out entities of the shards' kinds that are in no layout of the article, and counters whose names or totals (beyond 2^53-1) one increment cannot have. Without it, adopt imports nothing then.",
-		func(v *values) pflag.Value { return boolValue{&v.skipUnknown} }),
-	adoptFlag("dry-run", "", "", "Print what adopt would import, and import nothing.",
-		func(v *values) pflag.Value { return boolValue{&v.dryRun} }),
-	adoptFlag("snapshot", "SNAPSHOT", "countmill-adopt-PROJECT[-DATABASE][-NAMESPACE].ndjson", "File for the rows to import.",
-		func(v *values) pflag.Value { return anyValue{&v.snapshot} }),
-	adoptFlag("since", "SNAPSHOT", "none", "Import only the growth of the counters since this snapshot. Repeat it for each snapshot that was imported. Needs --snapshot.",
-		func(v *values) pflag.Value { return listValue{&v.since, false} }),
 }

@@ -41,13 +41,13 @@ func commands() []command {
 		indexCreateCommand, indexListCommand, indexDeleteCommand, indexWorkCommand,
 		statusCommand, doctorCommand, readyCommand, shardsCommand, verifyCommand, recountCommand, backupCommand, restoreCommand, journalEraseCommand, journalExportCommand,
 		deadListCommand, deadShowCommand, deadReplayCommand, deadDiscardCommand,
-		importCommand, exportCommand, adoptCommand,
+		importCommand, exportCommand,
 		planCommand, tokenCommand, tokenListCommand, tokenRemoveCommand, shareCommand, configCommand, completionCommand(), versionCommand,
 	}
 }
 
 // families are commands whose next word says what to do.
-var families = []command{ruleFamily, indexFamily, deadFamily, adoptFamily, tokenFamily}
+var families = []command{ruleFamily, indexFamily, deadFamily, tokenFamily}
 
 // newRoot is the command line as cobra has it.
 func newRoot(c call) *cobra.Command {

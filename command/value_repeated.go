@@ -3,8 +3,8 @@ package command
 import (
 	"strings"
 
-	"github.com/countmill/countmill/internal/app"
 	"github.com/countmill/countmill/internal/httpserver"
+	"github.com/countmill/countmill/store"
 )
 
 // The values of flags that may be repeated.
@@ -56,12 +56,12 @@ type rulesValue struct {
 }
 
 func checkSeries(s string) error {
-	_, _, err := app.ParseSeries(s)
+	_, _, err := store.ParseRule(store.KindSeries, s)
 	return err
 }
 
 func checkJournal(s string) error {
-	_, _, err := app.ParseJournal(s)
+	_, _, err := store.ParseRule(store.KindJournal, s)
 	return err
 }
 
