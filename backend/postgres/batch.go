@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -114,6 +115,9 @@ func (b *batch) want(meant error, row func(values [][]byte) error, sql string, a
 
 // run sends all statements, and reads all answers. done is the number of statements that have succeeded.
 func (b *batch) run(ctx context.Context, conn *pgconn.PgConn) (done int, err error) {
+	if err := ctx.Err(); err != nil || conn.IsClosed() {
+		return 0, notSent(cmp.Or(err, errClosed))
+	}
 	answers := conn.ExecBatch(ctx, &b.Batch)
 	var rowErr error
 	for answers.NextResult() {
@@ -128,9 +132,8 @@ func (b *batch) run(ctx context.Context, conn *pgconn.PgConn) (done int, err err
 		}
 		done++
 	}
-	if err = answers.Close(); err == nil {
-		err = rowErr
-	}
+	// The error of a connection that is lost from here on answers pgconn.SafeToRetry with true, although all was sent.
+	err = cmp.Or(answers.Close(), rowErr)
 	if err == nil && done < len(b.statements) {
 		err = fmt.Errorf("postgres: %d of %d statements were answered", done, len(b.statements))
 	}

@@ -88,8 +88,8 @@ func (u *unit) applyOn(ctx context.Context, conn *pgxpool.Conn) (engine.Result, 
 		return engine.Result{}, fmt.Errorf("postgres: the commit is perhaps not on a standby: %v", c.CustomData()[warned])
 	case err == nil:
 		return engine.Result{At: time.UnixMicro(u.e.moments.after(u.at)).UTC()}, nil
-	case safe(err):
-		return engine.Result{}, notSent(err)
+	case errors.Is(err, engine.ErrNotApplied):
+		return engine.Result{}, err
 	case done >= last:
 		return engine.Result{}, fmt.Errorf("postgres: maybe applied: %w", err)
 	}

@@ -113,8 +113,6 @@ func onNotice(c *pgconn.PgConn, n *pgconn.Notice) {
 	}
 }
 
-func safe(err error) bool { return pgconn.SafeToRetry(err) }
-
 func (e *Engine) acquire(ctx context.Context) (*pgxpool.Conn, error) { return e.pool.Acquire(ctx) }
 
 // prepare reads the settings of the server and the columns of the schema, and migrates it if it lacks any.

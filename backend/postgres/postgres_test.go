@@ -46,4 +46,3 @@ func TestEngine(t *testing.T) {
 		return u
 	})
 }
-

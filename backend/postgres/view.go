@@ -97,6 +97,9 @@ func (v *view) ask(ctx context.Context, build func(*batch)) error {
 		build(b)
 		_, err := b.run(ctx, v.conn.Conn().PgConn())
 		if err != nil {
+			if begun && ctx.Err() != nil && !v.conn.Conn().PgConn().IsClosed() {
+				return err // nothing was sent
+			}
 			if begun { // its snapshot is gone with its transaction
 				err = fmt.Errorf("%w: %w", engine.ErrExpired, err)
 				v.ended = err
