@@ -43,7 +43,9 @@ func TestCutConnections(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	a := engine.Key{Kind: record, Name: "a"}
-	mark := func(id string) engine.Change { return engine.Change{Key: engine.Key{Kind: once, Name: id}, Op: engine.Insert} }
+	mark := func(id string) engine.Change {
+		return engine.Change{Key: engine.Key{Kind: once, Name: id}, Op: engine.Insert}
+	}
 	calls := map[string]func(id string) error{
 		"commit": func(id string) error {
 			_, err := e.Commit(ctx, &engine.Commit{Changes: engine.Changes(mark(id), engine.Change{Key: a, Add: one(count, 1)})})

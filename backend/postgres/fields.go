@@ -32,14 +32,11 @@ func appendOpen(open []byte, f engine.Field, op int64) []byte {
 	return append(open, f.Value.String()...)
 }
 
-// mergeOpen is the object of a row after a change.
+// mergeOpen is the object of a row after a change. It looks only at the members of the change.
 const mergeOpen = `case when excluded.open is null then t.open else (
-	select jsonb_object_agg(key, total) filter (where total <> 0) from (
-		select key, sum(value::numeric) as total from (
-			select key, value from jsonb_each_text(t.open) where coalesce(jsonb_typeof(excluded.open -> key), 'number') = 'number'
-			union all select key, value from jsonb_each_text(excluded.open)
-		) terms group by key
-	) sums) end`
+	select jsonb_strip_nulls(coalesce(t.open, '{}') || jsonb_object_agg(key, nullif((excluded.open ->> key)::numeric +
+		case jsonb_typeof(value) when 'number' then coalesce((t.open ->> key)::numeric, 0) else 0 end, 0)))
+	from jsonb_each(excluded.open)) end`
 
 // readOpen appends the members of an object to a row.
 func readOpen(value []byte, row *engine.Row, has func(engine.FieldID) bool) error {
