@@ -17,7 +17,7 @@ const (
 )
 
 // elements are the types of the elements of arrays.
-var elements = map[uint32]uint32{oidBytes: oidBytea, oidInt8s: oidInt8, oidTexts: oidText, oidJSONBs: oidJSONB}
+var elements = map[uint32]uint32{oidBytes: oidBytea, oidInt8s: oidInt8, oidTexts: oidText}
 
 // A param is a parameter of a statement in its binary form.
 type param struct {

@@ -20,10 +20,10 @@ type rows struct {
 	t       *table
 	keys    []*array
 	columns []operands
-	open    *array
 	data    *array
 	op      *array
-	buf     []byte
+	open    *rows    // of the side table
+	unset   []*array // open fields that are unset
 }
 
 // operands are those of a column.
@@ -33,7 +33,11 @@ type operands struct {
 }
 
 func (t *table) rows() *rows {
-	return &rows{t: t, keys: t.keyArrays(), columns: make([]operands, len(t.columns)), op: newArray(oidInt8s)}
+	r := &rows{t: t, keys: t.keyArrays(), columns: make([]operands, len(t.columns)), op: newArray(oidInt8s)}
+	if t.side != nil {
+		r.open, r.unset = t.side.rows(), t.side.keyArrays()
+	}
+	return r
 }
 
 func (r *rows) n() int { return r.keys[0].n }
@@ -42,7 +46,6 @@ func (r *rows) n() int { return r.keys[0].n }
 func (r *rows) add(c *engine.Change) error {
 	n, mask := r.n(), int64(0)
 	r.t.appendKey(r.keys, &c.Key)
-	r.buf = r.buf[:0]
 	one := func(f engine.Field, op int64) error {
 		if f.Value == (engine.Int{}) && op == opAdd {
 			return nil
@@ -59,16 +62,11 @@ func (r *rows) add(c *engine.Change) error {
 		case !fits:
 			return fmt.Errorf("%w: %s is too large for a field", engine.ErrRefused, f.Value)
 		case at == -1:
-			r.buf = appendOpen(r.buf, f, op)
+			r.addOpen(&c.Key, f, op)
 			return nil
 		}
-		o := &r.columns[at]
-		o.uses[op]++
+		r.put(at, n, low, high, op)
 		mask |= op << (2 * at)
-		put(&o.low, n, low)
-		if high != 0 || op == opSet && r.t.columns[at].high != "" {
-			put(&o.high, n, high)
-		}
 		return nil
 	}
 	var err error
@@ -87,13 +85,6 @@ func (r *rows) add(c *engine.Change) error {
 	each(c.Set, opSet)
 	each(c.Max, opMax)
 	each(c.Add, opAdd)
-	if len(r.buf) > 0 {
-		if r.open == nil {
-			r.open = newArray(oidJSONBs)
-		}
-		r.open.fill(n)
-		r.open.string("\x01" + string(r.buf) + "}")
-	}
 	if c.Data != nil {
 		if r.data == nil {
 			r.data = newArray(oidBytes)
@@ -101,12 +92,42 @@ func (r *rows) add(c *engine.Change) error {
 		r.data.fill(n)
 		r.data.string(string(c.Data))
 	}
-	if mask == 0 {
+	r.mask(mask)
+	return err
+}
+
+func (r *rows) mask(op int64) {
+	if op == 0 {
 		r.op.null()
 	} else {
-		r.op.int64(mask)
+		r.op.int64(op)
 	}
-	return err
+}
+
+// put encodes an operand of the row n.
+func (r *rows) put(column, n int, low, high, op int64) {
+	o := &r.columns[column]
+	o.uses[op]++
+	put(&o.low, n, low)
+	if high != 0 || op == opSet && r.t.columns[column].high != "" {
+		put(&o.high, n, high)
+	}
+}
+
+// addOpen encodes an open field.
+func (r *rows) addOpen(key *engine.Key, f engine.Field, op int64) {
+	keys, last := r.open.keys, len(r.unset)-1
+	if op == opSet && f.Value == (engine.Int{}) {
+		keys = r.unset
+	}
+	n := keys[0].n
+	r.t.appendKey(keys, key)
+	if keys[last].int64(int64(f.ID)); op == opSet && f.Value == (engine.Int{}) {
+		return
+	}
+	low, high, _ := f.Value.Split()
+	r.open.put(0, n, low, high, op)
+	r.open.mask(op)
 }
 
 func put(a **array, n int, value int64) {
@@ -149,9 +170,6 @@ func (r *rows) write(b *batch, meant error, upsert bool) {
 			}
 		}
 	}
-	if r.open != nil {
-		use("open", r.open, mergeOpen)
-	}
 	if r.data != nil {
 		use("data", r.data, "coalesce(excluded.data, t.data)")
 	}
@@ -170,6 +188,17 @@ func (r *rows) write(b *batch, meant error, upsert bool) {
 		sql += fmt.Sprintf(" on conflict (%s) do update set %s", strings.Join(t.key, ", "), strings.Join(sets, ", "))
 	}
 	b.want(meant, nil, sql, params(arrays)...)
+	if r.open != nil { // under the lock of the row
+		r.open.write(b, nil, true)
+		t.side.delete(b, r.unset)
+	}
+}
+
+// delete adds a statement that deletes rows by their keys.
+func (t *table) delete(b *batch, keys []*array) {
+	if keys[0].n > 0 {
+		b.do(fmt.Sprintf("delete from %s t using %s where %s", t.name, t.from(), t.same()), params(keys)...)
+	}
 }
 
 // A work is the changes of one kind.
@@ -229,7 +258,12 @@ func (w *work) write(b *batch) {
 	}
 	w.inserts.write(b, engine.ErrExists, false)
 	w.upserts.write(b, nil, true)
-	if w.deletes[0].n > 0 {
-		b.do(fmt.Sprintf("delete from %s t using %s where %s", w.t.name, w.t.from(), w.t.same()), params(w.deletes)...)
+	if w.t.side != nil && w.deletes[0].n > 0 {
+		// Also a row that is absent is locked: one that comes now would lose its open fields.
+		locked := w.t.rows()
+		locked.keys = w.deletes
+		locked.write(b, nil, true)
+		b.do(fmt.Sprintf("delete from %s t using %s where %s", w.t.side.name, w.t.from(), w.t.same()), params(w.deletes)...)
 	}
+	w.t.delete(b, w.deletes)
 }

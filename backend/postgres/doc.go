@@ -3,8 +3,9 @@
 // # Tables
 //
 // A narrow field is a bigint column. A wide one is two, which hold the halves of engine.Int.Split, so a sum is exact to 95 bits.
-// Fields that are open are members of one jsonb column. Rows of a side table would need a lock of their
-// row in each writer: a delete would otherwise leave those that come while it waits. Names have the order of their bytes.
+// Fields that are open are rows of a side table, which are written under the lock of their row only. A delete therefore makes the row first if
+// it is absent. With 120 open fields a row, commits of 400 were 2 to 3 times as fast as with a jsonb column, and the table was larger; with 30 the
+// two were equal. Names have the order of their bytes.
 //
 // # Commits
 //

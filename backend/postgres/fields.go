@@ -11,35 +11,8 @@ import (
 	"github.com/countmill/countmill/store/engine"
 )
 
-// Open fields are members of a jsonb object by their numbers. jsonb has its keys by length, so numbers rise. A member is a number; in a
-// row that an Insert has made it may be text, or null for 0.
-
-// appendOpen appends a member: a number to add, text to set, null to unset.
-func appendOpen(open []byte, f engine.Field, op int64) []byte {
-	if len(open) == 0 {
-		open = append(open, '{')
-	} else {
-		open = append(open, ',')
-	}
-	open = strconv.AppendUint(append(open, '"'), uint64(f.ID), 10)
-	open = append(open, `":`...)
-	switch {
-	case op == opSet && f.Value == (engine.Int{}):
-		return append(open, "null"...)
-	case op == opSet:
-		return append(open, `"`+f.Value.String()+`"`...)
-	}
-	return append(open, f.Value.String()...)
-}
-
-// mergeOpen is the object of a row after a change. It looks only at the members of the change.
-const mergeOpen = `case when excluded.open is null then t.open else (
-	select jsonb_strip_nulls(coalesce(t.open, '{}') || jsonb_object_agg(key, nullif((excluded.open ->> key)::numeric +
-		case jsonb_typeof(value) when 'number' then coalesce((t.open ->> key)::numeric, 0) else 0 end, 0)))
-	from jsonb_each(excluded.open)) end`
-
-// readOpen appends the members of an object to a row.
-func readOpen(value []byte, row *engine.Row, has func(engine.FieldID) bool) error {
+// readOpen appends open fields to a row: a jsonb object of numbers. Its keys are by length, so they rise.
+func readOpen(value []byte, row *engine.Row) error {
 	if len(value) == 0 {
 		return nil
 	}
@@ -60,9 +33,6 @@ func readOpen(value []byte, row *engine.Row, has func(engine.FieldID) bool) erro
 		member, err := d.Token()
 		if err != nil {
 			return err
-		}
-		if member == nil || !has(engine.FieldID(id)) {
-			continue
 		}
 		n, err := parse(fmt.Sprint(member))
 		if err != nil {

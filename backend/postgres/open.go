@@ -79,8 +79,8 @@ func Open(ctx context.Context, address string, kinds engine.Kinds, options Optio
 		views: make(chan struct{}, config.MaxConns/2), transacts: make(chan struct{}, config.MaxConns/4)}
 	e.closing, e.close = context.WithCancel(context.Background())
 	for i, t := range e.tables {
-		if len(t.columns) > 31 {
-			err = fmt.Errorf("postgres: the kind %s has more than 31 columns", kinds[i].Name)
+		if len(t.columns) > 31 || t.side != nil && (kinds[i].Class != engine.Sums || kinds[i].Expires) {
+			err = fmt.Errorf("postgres: the kind %s has more than 31 columns, or open fields that are no sums", kinds[i].Name)
 		}
 	}
 	if err = cmp.Or(err, e.prepare(ctx)); err != nil {
@@ -160,7 +160,7 @@ func (e *Engine) complete(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	for _, t := range e.tables {
+	for _, t := range e.all() {
 		columns, _ := t.definitions()
 		for _, c := range columns {
 			if !found[t.kind.Name+"."+strings.Trim(c, `"`)] {
@@ -169,6 +169,16 @@ func (e *Engine) complete(ctx context.Context) (bool, error) {
 		}
 	}
 	return true, nil
+}
+
+// all are the tables with their side tables.
+func (e *Engine) all() (all []*table) {
+	for _, t := range e.tables {
+		if all = append(all, t); t.side != nil {
+			all = append(all, t.side)
+		}
+	}
+	return all
 }
 
 // metaTable has one row: who the database is.
@@ -184,7 +194,7 @@ func (e *Engine) migrate(tx pgx.Tx) error {
 		fmt.Sprintf("create table if not exists %s (one boolean primary key default true check (one), format integer not null, identity text not null)", meta),
 		fmt.Sprintf("insert into %s (format, identity) values (%d, '%s') on conflict do nothing", meta, format, rand.Text()),
 	}
-	for _, t := range e.tables {
+	for _, t := range e.all() {
 		sql = append(sql, t.create()...)
 	}
 	for _, s := range sql {

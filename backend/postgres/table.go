@@ -3,6 +3,7 @@ package postgres
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -16,7 +17,7 @@ type table struct {
 	name    string   // with its schema, quoted
 	key     []string // the columns of the key
 	columns []column // the fields that are not open
-	open    bool     // the kind has open fields
+	side    *table   // a row for each open field, and its number behind the key; nil if the kind has none
 }
 
 // A column is a field. high is empty for a narrow one.
@@ -43,8 +44,11 @@ func tables(schema string, kinds engine.Kinds) (all []*table) {
 			if spec.Wide {
 				c.high = quoted("f_" + spec.Name + "_high")
 			}
-			if t.open = t.open || spec.Open; !spec.Open {
+			if !spec.Open {
 				t.columns = append(t.columns, c)
+			} else if t.side == nil {
+				of := engine.Kind{Name: kind.Name + "_open", Class: engine.Sums, Places: kind.Places, Parts: kind.Parts, Binary: kind.Binary}
+				t.side = &table{kind: &of, name: quoted(schema, of.Name), key: append(slices.Clone(t.key), "field"), columns: []column{{low: "low", high: "high"}}}
 			}
 		}
 		all = append(all, t)
@@ -61,9 +65,6 @@ func (t *table) definitions() (names, types []string) {
 			add(c.high, "bigint not null default 0")
 		}
 	}
-	if t.open {
-		add("open", "jsonb")
-	}
 	if t.kind.Class != engine.Sums {
 		add("data", "bytea")
 	}
@@ -75,7 +76,7 @@ func (t *table) definitions() (names, types []string) {
 func (t *table) create() (sql []string) {
 	key := []string{}
 	for _, k := range t.key {
-		of := map[string]string{"place": "bigint", "name": `text collate "C"`, "part": "integer"}[k]
+		of := map[string]string{"place": "bigint", "name": `text collate "C"`, "part": "integer", "field": "bigint"}[k]
 		if k == "name" && t.kind.Binary {
 			of = "bytea"
 		}
@@ -147,6 +148,7 @@ func (t *table) keyArrays() (arrays []*array) {
 	return arrays
 }
 
+// appendKey leaves out the field of a side table.
 func (t *table) appendKey(arrays []*array, key *engine.Key) {
 	for i, k := range t.key {
 		switch k {
@@ -240,13 +242,31 @@ func (t *table) selects(fields []engine.FieldID) *selection {
 			}, c.low, c.high)
 		}
 	}
-	if t.open && (has(0) && s.fields == nil || slices.ContainsFunc(fields, func(id engine.FieldID) bool { return id != engine.Data && t.column(id) == -1 })) {
-		add(func(row *engine.Row, v [][]byte) error { return readOpen(v[0], row, has) }, "open")
+	if sql := t.openFields(s.fields, len(fields)); sql != "" {
+		add(func(row *engine.Row, v [][]byte) error { return readOpen(v[0], row) }, sql)
 	}
 	if t.kind.Class != engine.Sums && has(engine.Data) {
 		add(func(row *engine.Row, v [][]byte) error { row.Data = slices.Clone(v[0]); return nil }, "data")
 	}
 	return s
+}
+
+// openFields is a column with the open fields as a jsonb object: all of them without fields, none if n is 0.
+func (t *table) openFields(fields []engine.FieldID, n int) string {
+	var some []string
+	for _, id := range fields {
+		if id != engine.Data && t.column(id) == -1 {
+			some = append(some, strconv.FormatUint(uint64(id), 10))
+		}
+	}
+	if t.side == nil || n == 0 || fields != nil && some == nil {
+		return ""
+	}
+	where := strings.ReplaceAll(t.same(), " s.", " o.")
+	if some != nil {
+		where += " and o.field in (" + strings.Join(some, ", ") + ")"
+	}
+	return fmt.Sprintf("(select jsonb_object_agg(o.field, o.low + o.high * 4294967296::numeric) from %s o where %s)", t.side.name, where)
 }
 
 func field(row *engine.Row, id engine.FieldID, value engine.Int) error {
@@ -267,10 +287,13 @@ func (s *selection) scan(row *engine.Row, values [][]byte) {
 	}
 }
 
-// list returns columns of t, with a comma before each.
+// list returns columns of t and subqueries, with a comma before each.
 func list(columns ...string) (sql string) {
 	for _, c := range columns {
-		sql += ", t." + c
+		if !strings.HasPrefix(c, "(") {
+			c = "t." + c
+		}
+		sql += ", " + c
 	}
 	return sql
 }

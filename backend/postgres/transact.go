@@ -140,7 +140,7 @@ func (r *run) write(b *batch) {
 		in := r.t.rows()
 		in.keys = r.keys
 		in.write(b, engine.ErrConflict, false)
-		b.do(fmt.Sprintf("delete from %s t using %s where %s", r.t.name, r.t.from(), r.t.same()), params(r.keys)...)
+		r.t.delete(b, r.keys)
 		return
 	}
 	b.do(fmt.Sprintf("select count(*) from %s, lateral (select from %s t where %s for %s) l",
