@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/countmill/countmill/internal/app"
-	"github.com/countmill/countmill/internal/plan"
 )
 
 // newHelp is `countmill help [COMMAND]`.
@@ -129,7 +128,7 @@ func flagHelp(flags []flag) string {
 
 // shownDefault is empty for a switch without a variable: it is off.
 func (f flag) shownDefault() string {
-	value := f.bind(&values{roles: app.Defaults(app.Up), load: plan.Defaults()})
+	value := f.bind(&values{roles: app.Defaults(app.Up)})
 	if f.def == "" && value.Type() == "bool" && !f.env {
 		return ""
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/countmill/countmill/internal/app"
-	"github.com/countmill/countmill/internal/plan"
 )
 
 // From is the origin of a setting.
@@ -68,7 +67,7 @@ type parser struct {
 
 // newParser is for a command that runs roles, or none.
 func newParser(path string, roles app.Roles) *parser {
-	return &parser{path: path, flags: flagsOf(path), values: &values{roles: app.Defaults(roles), load: plan.Defaults()}, from: make(map[string]From)}
+	return &parser{path: path, flags: flagsOf(path), values: &values{roles: app.Defaults(roles)}, from: make(map[string]From)}
 }
 
 // bind defines the flags in set.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/countmill/countmill/internal/app"
 	"github.com/countmill/countmill/internal/auth"
-	"github.com/countmill/countmill/internal/plan"
 )
 
 // A flag is a row of the table. Parsing, help, completion and docs/reference/flags.md are made of
@@ -50,7 +49,6 @@ func variable(name string) string {
 // only if the flag means the same in both.
 type values struct {
 	roles app.Config // of up, publisher, aggregator, reader and config
-	load  plan.Load  // of plan
 
 	server, token, tokenFile string
 	insecure                 bool
@@ -125,7 +123,6 @@ func table() []section {
 		{"dead", "", deadFlags},
 		{"import, export, journal export", "", transferFlags},
 		{"token, share", "", tokenFlags},
-		{"plan", "`plan` starts nothing and asks no server. Numbers may be written as 1e6.", planFlags()},
 		{"Output of other commands", "", outputFlags},
 	}
 }

@@ -29,7 +29,7 @@ var groups = []*cobra.Group{
 	{ID: "change", Title: "Change counters"},
 	{ID: "look", Title: "Look after a countmill"},
 	{ID: "move", Title: "Bring counters in and out"},
-	{ID: "set", Title: "Plan and set up"},
+	{ID: "set", Title: "Set up"},
 }
 
 // commands is every command that does something, in the order of the help.
@@ -42,7 +42,7 @@ func commands() []command {
 		statusCommand, doctorCommand, readyCommand, shardsCommand, verifyCommand, recountCommand, backupCommand, restoreCommand, journalEraseCommand, journalExportCommand,
 		deadListCommand, deadShowCommand, deadReplayCommand, deadDiscardCommand,
 		importCommand, exportCommand,
-		planCommand, tokenCommand, tokenListCommand, tokenRemoveCommand, shareCommand, configCommand, completionCommand(), versionCommand,
+		tokenCommand, tokenListCommand, tokenRemoveCommand, shareCommand, configCommand, completionCommand(), versionCommand,
 	}
 }
 
@@ -117,7 +117,7 @@ func completeValues(made *cobra.Command, p *parser) {
 			if len(value.of) > 0 {
 				_ = made.RegisterFlagCompletionFunc(f.name, cobra.FixedCompletions(value.of, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
 			}
-		case durationValue, countValue, sizeValue, rateValue, *numberValue, wholeValue:
+		case durationValue, countValue, sizeValue, rateValue, wholeValue:
 			_ = made.RegisterFlagCompletionFunc(f.name, cobra.NoFileCompletions)
 		}
 	}

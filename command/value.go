@@ -118,21 +118,6 @@ func (v countValue) Set(s string) error {
 	return nil
 }
 
-// A numberValue is a number that its command bounds.
-type numberValue float64
-
-func (v *numberValue) String() string { return strconv.FormatFloat(float64(*v), 'g', -1, 64) }
-func (v *numberValue) Type() string   { return "number" }
-
-func (v *numberValue) Set(s string) error {
-	n, err := strconv.ParseFloat(s, 64)
-	if err != nil {
-		return errors.New("must be a number such as 1e6")
-	}
-	*v = numberValue(n)
-	return nil
-}
-
 // A wholeValue is a whole number, which may be written as 1e6, and that its command bounds.
 type wholeValue struct{ to *int64 }
 
