@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/store"
 )
 
@@ -47,7 +48,7 @@ func setRule(ctx context.Context, log *slog.Logger, s store.Store, change store.
 			return nil
 		}
 		final := errors.Is(err, store.ErrDeployment) || errors.Is(err, countmill.ErrInvalid)
-		if final || !sleep(ctx, time.Second/2+rand.N(time.Second)) {
+		if final || !clock.Sleep(ctx, time.Second/2+rand.N(time.Second)) {
 			return err
 		}
 	}
