@@ -8,7 +8,7 @@ import (
 	"github.com/countmill/countmill/internal/indexer"
 )
 
-// A worker reads each shard once for the build of an index. It sets a rest for each group and piece with counters
+// A worker reads each shard once for the build of an index. It sets a remainder for each group and piece with counters
 // of the group. A recheck reads the shards again, and sets nothing.
 func TestIndexBuild(t *testing.T) {
 	const counters, pieces = 3000, 16
@@ -29,11 +29,11 @@ func TestIndexBuild(t *testing.T) {
 			p.close()
 
 			most := min(int64(pieces*of), counters)
-			if built.Shards != counters || built.Rests > most || float64(built.Rests) < 0.8*float64(most) {
-				t.Errorf("%d groups: a build reads %d shards and sets %d rests, want %d and up to %d", of, built.Shards, built.Rests, counters, most)
+			if built.Shards != counters || built.Remainders > most || float64(built.Remainders) < 0.8*float64(most) {
+				t.Errorf("%d groups: a build reads %d shards and sets %d remainders, want %d and up to %d", of, built.Shards, built.Remainders, counters, most)
 			}
-			if rechecked.Shards != 2*built.Shards || rechecked.Rests != built.Rests {
-				t.Errorf("%d groups: a recheck reads %d shards and sets %d rests, want %d and 0", of, rechecked.Shards-built.Shards, rechecked.Rests-built.Rests, built.Shards)
+			if rechecked.Shards != 2*built.Shards || rechecked.Remainders != built.Remainders {
+				t.Errorf("%d groups: a recheck reads %d shards and sets %d remainders, want %d and 0", of, rechecked.Shards-built.Shards, rechecked.Remainders-built.Remainders, built.Shards)
 			}
 		})
 	}
