@@ -109,8 +109,8 @@ var doctorFaults = map[string]fault{
 	}, []string{"data directory: cannot be written"}},
 
 	"settings differ": {func(_ *testing.T, d *deployment) {
-		d.workers[1].Setup = map[string]string{"max-shards": "99", "version": "v2"}
-	}, []string{"settings of the fleet: Aggregators differ in --max-shards: 99, 999", "settings of the fleet: different versions: v1, v2"}},
+		d.workers[1].Setup = map[string]string{"shard-rate": "2", "version": "v2"}
+	}, []string{"settings of the fleet: Aggregators differ in --shard-rate: 1, 2", "settings of the fleet: different versions: v1, v2"}},
 	"settings of two versions": {func(_ *testing.T, d *deployment) { d.workers[1].Settings++ },
 		[]string{"settings of the fleet: different versions of the database's settings: 1, 2"}},
 	"a problem of the pipeline": {func(_ *testing.T, d *deployment) { d.workers[1].AtLimit = []string{"page:/"} },
@@ -398,7 +398,7 @@ func twoWorkers() []store.Worker {
 	now := time.Now()
 	one := store.Worker{
 		ID: "one", LastCommit: now, Expires: now.Add(time.Hour), Settings: 1,
-		Setup: map[string]string{"max-shards": "999", "version": "v1"},
+		Setup: map[string]string{"shard-rate": "1", "version": "v1"},
 	}
 	two := one
 	two.ID = "two"

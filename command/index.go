@@ -77,7 +77,7 @@ var indexWorkCommand = command{
 	short: "run only a worker that builds, checks and deletes indexes",
 	long: `Works at the indexes of a store that other processes write. "countmill up" does that by itself: on one
 machine this command is not needed. Several workers share the work. A killed worker loses
-nothing: after --index-lease another one takes its piece.
+nothing: after a minute another one takes its piece.
 
   countmill index work --store datastore://my-project
 `,

@@ -64,5 +64,4 @@ func TestRulesOfTheJournal(t *testing.T) {
 	}
 	cli(t, nil, "rule", "add", "journal", "billing:*").wantError(t, 2, "has no =")
 	cli(t, nil, "rule", "add", "journal", "billing:*=1h").wantError(t, 2, "keep")
-	cli(t, nil, "up", "--journal", "billing:*").wantError(t, 2, "--journal")
 }

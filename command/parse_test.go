@@ -27,12 +27,10 @@ func setting(t *testing.T, settings []Setting, name string) Setting {
 
 // other is a valid value of each flag that is not its default. A new flag needs one.
 var otherValue = map[string]string{
-	"listen": "127.0.0.1:1", "data": "d", "bus": "b:", "store": "s:", "cache": "c:", "create": "true", "tokens": "t", "insecure": "true", "cors-origin": "https://a.example,http://b:1", "shards": "7",
-	"series": "a*=1m:1h,15m:30d", "journal": "b*=30d,paged", "journal-prefixes": "b*", "backup-root": "b", "backup-every": "15m", "backup-keep": "168h", "backup-rate": "8MiB", "max-shards": "200", "shard-rate": "2.5",
-	"dedup-window": "24h", "linger": "3ms", "open-entries": "5000", "open-bytes": "2MiB", "min-free": "2GiB", "window-linger": "4ms", "count-within": "3s",
-	"window-messages": "11", "window-counters": "12", "window-memory": "128KiB", "commits": "3",
-	"commit-timeout": "9s", "dead-letter-rate": "8", "worker-id": "w", "max-staleness": "5s", "board-age": "14s", "board-rate": "15", "connections": "13",
-	"request-timeout": "6s", "index-lease": "14s", "index-rate": "15", "index-recheck": "16m", "index-timeout": "17s", "shutdown-timeout": "7s", "pprof": "127.0.0.1:2", "log-level": "debug", "log-format": "json",
+	"listen": "127.0.0.1:1", "data": "d", "bus": "b:", "store": "s:", "cache": "c:", "create": "true", "tokens": "t", "insecure": "true", "cors-origin": "https://a.example,http://b:1",
+	"journal-prefixes": "b*", "backup-root": "b", "backup-every": "15m", "backup-keep": "168h", "shard-rate": "2.5",
+	"dedup-window": "24h", "memory": "64MiB", "min-free": "2GiB", "count-within": "3s", "max-staleness": "5s", "board-rate": "15",
+	"request-timeout": "6s", "index-rate": "15", "index-recheck": "16m", "shutdown-timeout": "7s", "pprof": "127.0.0.1:2", "log-level": "debug", "log-format": "json",
 }
 
 func TestEveryFlagHasAVariableThatTheFlagWinsOver(t *testing.T) {
@@ -89,24 +87,22 @@ func TestParseRefuses(t *testing.T) {
 		{[]string{"--listen"}, nil, "--listen"},
 		{[]string{"--listen", ""}, nil, "--listen: must not be empty"},
 		{[]string{"extra"}, nil, `"extra"`},
-		{[]string{"--shards", "0"}, nil, "--shards: must be an integer from 1 to 999, or auto"},
-		{[]string{"--shards", "1000"}, nil, "from 1 to 999"},
-		{[]string{"--max-shards", "auto"}, nil, "--max-shards: must be an integer from 1 to 999, got"},
+		{[]string{"--index-rate", "0"}, nil, "--index-rate: must be an integer from 1 to 100000000, got"},
+		{[]string{"--board-rate", "1000001"}, nil, "from 0 to 1000000"},
 		{[]string{"--shard-rate", "0"}, nil, "--shard-rate: must be a number from 0.1 to 1000, or auto, or off"},
 		{[]string{"--shard-rate", "NaN"}, nil, "from 0.1"},
 		{[]string{"--dedup-window", "8w"}, nil, "--dedup-window: must be a duration"},
 		{[]string{"--dedup-window", "1m"}, nil, "from 1h to"},
-		{[]string{"--linger", "-1s"}, nil, "--linger"},
 		{[]string{"--count-within", "99ms"}, nil, "--count-within: must be a duration such as 250ms, 2h or 8d from 100ms to 1m, or none"},
 		{[]string{"--count-within", "61s"}, nil, "from 100ms to 1m, or none"},
 		{[]string{"--count-within", "0s"}, nil, "from 100ms to 1m, or none"},
-		{[]string{"--window-memory", "1GB"}, nil, "--window-memory: must be a size such as"},
-		{[]string{"--window-memory", "4294967295GiB"}, nil, "--window-memory"},
+		{[]string{"--memory", "1GB"}, nil, "--memory: must be a size such as 65536 or 64MiB from 16MiB to 16GiB"},
+		{[]string{"--memory", "4294967295GiB"}, nil, "--memory"},
 		{[]string{"--log-level", "loud"}, nil, "must be one of debug, info, warn, error"},
 		{[]string{"--data", "d", "--store", "pebble:e"}, nil, "--data and --store: give one of them: --data DIR is short for --store"},
 		{nil, map[string]string{"COUNTMILL_DATA": "d", "COUNTMILL_STORE": "pebble:e"}, "COUNTMILL_DATA and COUNTMILL_STORE: set one of them"},
-		{nil, map[string]string{"COUNTMILL_SHARDS": "x", "COUNTMILL_LINGER": "y"}, "COUNTMILL_LINGER: must be"},
-		{nil, map[string]string{"COUNTMILL_SHARDS": "x", "COUNTMILL_LINGER": "y"}, "COUNTMILL_SHARDS: must be"},
+		{nil, map[string]string{"COUNTMILL_MEMORY": "x", "COUNTMILL_INDEX_RATE": "y"}, "COUNTMILL_INDEX_RATE: must be"},
+		{nil, map[string]string{"COUNTMILL_MEMORY": "x", "COUNTMILL_INDEX_RATE": "y"}, "COUNTMILL_MEMORY: must be"},
 	} {
 		_, err := Settings("up", test.args, lookupIn(test.env))
 		if !errors.Is(err, app.ErrUsage) || !strings.Contains(err.Error(), test.want) {
@@ -120,10 +116,10 @@ func TestParseRefuses(t *testing.T) {
 
 func TestEverythingWrongIsNamedAtOnce(t *testing.T) {
 	t.Parallel()
-	_, err := Settings("up", []string{"--shards", "0", "--dedup-window=1s"}, lookupIn(map[string]string{"COUNTMILL_COMMITS": "x"}))
-	want := `--shards: must be an integer from 1 to 999, or auto, got "0"; ` +
+	_, err := Settings("up", []string{"--board-rate", "-1", "--dedup-window=1s"}, lookupIn(map[string]string{"COUNTMILL_INDEX_RATE": "x"}))
+	want := `--board-rate: must be an integer from 0 to 1000000, got "-1"; ` +
 		`--dedup-window: must be a duration such as 250ms, 2h or 8d from 1h to 8784h, or auto, got "1s"; ` +
-		`COUNTMILL_COMMITS: must be an integer from 1 to 1024, or auto, got "x"`
+		`COUNTMILL_INDEX_RATE: must be an integer from 1 to 100000000, got "x"`
 	if !errors.Is(err, app.ErrUsage) || err.Error() != want {
 		t.Errorf("Parse: got error %v, want %s", err, want)
 	}
@@ -155,30 +151,6 @@ func TestUnknownVariables(t *testing.T) {
 	})
 	if diff := cmp.Diff([]string{"COUNTMILL_LISTN"}, got); diff != "" {
 		t.Errorf("unknown variables (-want +got):\n%s", diff)
-	}
-}
-
-// With a budget of staleness the roles have their parts of it, if nobody chose a linger.
-func TestABudgetDecidesLingers(t *testing.T) {
-	t.Parallel()
-	bus := []string{"--bus", "pubsub://p/t?subscription=s", "--count-within", "2s"}
-	for name, c := range map[string]struct {
-		args           []string
-		linger, window string
-	}{
-		"alone":               {nil, "auto", "auto"},
-		"beside a linger":     {[]string{"--linger", "3s"}, "3s", "auto"},
-		"beside a window's":   {[]string{"--window-linger", "0s"}, "auto", "0s"},
-		"taken back":          {[]string{"--count-within", "none"}, "250ms", "100ms"},
-		"longer, with linger": {[]string{"--count-within", "1m", "--linger", "1s"}, "1s", "auto"},
-	} {
-		settings := parsed(t, append(slices.Clone(bus), c.args...), nil)
-		if got := setting(t, settings, "linger").Value; got != c.linger {
-			t.Errorf("%s: linger %s, want %s", name, got, c.linger)
-		}
-		if got := setting(t, settings, "window-linger").Value; got != c.window {
-			t.Errorf("%s: window's linger %s, want %s", name, got, c.window)
-		}
 	}
 }
 

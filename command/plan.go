@@ -30,9 +30,6 @@ func runPlan(_ context.Context, c call) error {
 	if !c.given("rate") {
 		return app.Usagef("--rate is missing: increments a second")
 	}
-	if c.load.CountWithin > 0 && (c.given("linger") || c.given("window-linger")) {
-		return app.Usagef("--count-within sets --linger and --window-linger: leave them out")
-	}
 	p, err := plan.Make(c.load)
 	if err != nil {
 		return app.Usagef("%s", err)

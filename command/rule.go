@@ -3,13 +3,16 @@ package command
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/store"
 )
 
 var ruleFamily = command{
@@ -114,12 +117,16 @@ func (c call) oneRule(what string) (kind, text string, err error) {
 
 // parseRule reads PATTERN=KEEP, and returns KEEP as the server writes it.
 func parseRule(kind, text string) (pattern, keep string, err error) {
-	if kind == "journal" {
-		pattern, change, err := app.ParseJournal(text)
-		return pattern, change.String(), err
+	at := strings.LastIndex(text, "=")
+	if at < 0 {
+		return "", "", errors.New("has no =; write PATTERN=KEEP, such as page:*=1m:6h,15m:400d for series or billing:*=400d for the journal")
 	}
-	pattern, retention, err := app.ParseSeries(text)
-	return pattern, retention.String(), err
+	if pattern, keep = text[:at], text[at+1:]; kind == "journal" {
+		change, err := store.ParseJournalKeep(keep)
+		return pattern, change.String(), errors.Join(store.CheckPattern(pattern), err)
+	}
+	retention, err := store.ParseRetention(keep)
+	return pattern, retention.String(), errors.Join(store.CheckPattern(pattern), err)
 }
 
 // A ruleState is a rule of GET /v1/rules.

@@ -131,9 +131,9 @@ func (p *pipeline) letters() (backend.Finding, bool) {
 
 func (p *pipeline) crowded() (backend.Finding, bool) {
 	return backend.Finding{
-		Check: "shards", What: "These counters need more shards than --max-shards allows: " + strings.Join(p.AtLimit, ", ") + ".",
+		Check: "shards", What: "These counters need more than the 128 shards that a counter gets by itself: " + strings.Join(p.AtLimit, ", ") + ".",
 		Why:  "Commits to them wait for one another, and are repeated.",
-		Do:   "Give them more: countmill grow NAME SHARDS. If they are many, raise --max-shards.",
+		Do:   "Give them more: countmill grow NAME SHARDS.",
 		Page: "runbook.md#countmillcommitscontended",
 	}, len(p.AtLimit) > 0
 }

@@ -93,26 +93,15 @@ func (v dayValue) Set(s string) error {
 type countValue struct {
 	to       *int
 	min, max int
-	auto     bool // 0 is written auto
 }
 
-func (v countValue) Type() string { return "count" }
-
-func (v countValue) String() string {
-	if v.auto && *v.to == 0 {
-		return "auto"
-	}
-	return strconv.Itoa(*v.to)
-}
+func (v countValue) String() string { return strconv.Itoa(*v.to) }
+func (v countValue) Type() string   { return "count" }
 
 func (v countValue) Set(s string) error {
-	if v.auto && s == "auto" {
-		*v.to = 0
-		return nil
-	}
 	n, err := strconv.Atoi(s)
 	if err != nil || n < v.min || n > v.max {
-		return fmt.Errorf("must be an integer from %d to %d%s", v.min, v.max, orAuto(v.auto))
+		return fmt.Errorf("must be an integer from %d to %d", v.min, v.max)
 	}
 	*v.to = n
 	return nil
@@ -266,25 +255,6 @@ func orAuto(auto bool) string {
 		return ", or auto"
 	}
 	return ""
-}
-
-type autoTextValue struct{ to *string }
-
-func (v autoTextValue) Type() string { return "text" }
-
-func (v autoTextValue) String() string {
-	if *v.to == "" {
-		return "auto"
-	}
-	return *v.to
-}
-
-func (v autoTextValue) Set(s string) error {
-	if s == "auto" {
-		s = ""
-	}
-	*v.to = s
-	return nil
 }
 
 // A fileValue names a file or another place, or none.

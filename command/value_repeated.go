@@ -3,7 +3,6 @@ package command
 import (
 	"strings"
 
-	"github.com/countmill/countmill/internal/app"
 	"github.com/countmill/countmill/internal/httpserver"
 )
 
@@ -53,16 +52,6 @@ func (v originsValue) Set(s string) error {
 type rulesValue struct {
 	to    *[]string
 	check func(string) error
-}
-
-func checkSeries(s string) error {
-	_, _, err := app.ParseSeries(s)
-	return err
-}
-
-func checkJournal(s string) error {
-	_, _, err := app.ParseJournal(s)
-	return err
 }
 
 func (v rulesValue) Type() string { return "rule" }
