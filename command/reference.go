@@ -24,11 +24,34 @@ command, ` + "`" + `countmill config` + "`" + ` the settings in force. [Contribu
 			b.WriteString(s.intro + "\n\n")
 		}
 		b.WriteString("| Flag | Variable | Default | Commands | Meaning |\n|---|---|---|---|---|\n")
-		for _, f := range s.flags {
+		for _, f := range s.inOrder() {
 			fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", strings.TrimSpace("--"+f.name+" "+f.arg), coded(f.variable()), f.referenceDefault(), commandsOf(f), cell(f.help))
 		}
 	}
 	return b.String()
+}
+
+// inOrder is the rows of a section as the commands have them, those of one name together.
+func (s section) inOrder() []flag {
+	var rows []flag
+	seen := make(map[int]bool)
+	for _, cmd := range commands() {
+		for i, f := range s.flags {
+			if seen[i] || !slices.Contains(f.of, cmd.path) {
+				continue
+			}
+			seen[i] = true
+			at := len(rows)
+			for at > 0 && rows[at-1].name != f.name {
+				at--
+			}
+			if at == 0 {
+				at = len(rows)
+			}
+			rows = slices.Insert(rows, at, f)
+		}
+	}
+	return rows
 }
 
 func coded(text string) string {
