@@ -8,26 +8,29 @@ import (
 	"os"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/client"
-	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/command/cli"
 	"github.com/countmill/countmill/internal/transfer"
 	"github.com/countmill/countmill/internal/transfer/adopt"
+	"github.com/countmill/countmill/internal/transfer/appengine"
 )
 
-var adoptFamily = command{
-	path:  "adopt",
-	group: "move",
-	args:  "gae --project PROJECT",
-	short: "import the counters of other systems",
+var adoptFamily = cli.Command{
+	Path:  "adopt",
+	Group: "move",
+	Args:  "gae --project PROJECT",
+	Short: "import the counters of other systems",
 }
 
-var adoptCommand = command{
-	path:  "adopt gae",
-	args:  "--project PROJECT",
-	short: "import the sharded counters of App Engine code",
-	long: `Imports the counters that the code of Google's article "Sharding counters" (App Engine)
+var adoptCommand = cli.Command{
+	Section: "adopt",
+	Path:    "adopt gae",
+	Args:    "--project PROJECT",
+	Short:   "import the sharded counters of App Engine code",
+	Long: `Imports the counters that the code of Google's article "Sharding counters" (App Engine)
 keeps in Datastore, in any of its languages: Python (ndb and db), Java, JDO, Go, and the
 first, simple versions of each. It never writes to Datastore.
 
@@ -53,18 +56,54 @@ never sets their Name: only their grand total can be read. It goes to the counte
 --go-total names. The simple versions have one counter without a name: --simple.
 Two layouts with a counter of one name add up in it; --dry-run shows which.
 `,
-	run: runAdopt,
+	New: func() cli.Verb { return new(adoptVerb) },
 }
 
-func runAdopt(ctx context.Context, c call) error {
+type adoptVerb struct {
+	calling
+	silence                           time.Duration
+	window                            time.Duration
+	source                            appengine.Config
+	prefix, goTotal, simple, snapshot string
+	since                             []string
+	skipUnknown, dryRun               bool
+}
+
+func (c *adoptVerb) Flags() []cli.Flag {
+	c.goTotal, c.simple = "GeneralCounterShard", "SimpleCounterShard"
+	return withSilence(&c.silence, 2*time.Minute, "The longest silence of Datastore while its shards are read.", c.flags(transferTimeout, importedJSON,
+		cli.In(moveSection, namePrefixFlag(&c.prefix))[0],
+		cli.In(moveSection, windowFlag(&c.window))[0],
+		cli.New("project", "PROJECT", cli.Any(&c.source.Project),
+			"Id of the Google Cloud project. DATASTORE_EMULATOR_HOST works as in Google's libraries.").Default("none; needed"),
+		cli.New("database", "DATABASE", cli.Any(&c.source.Database),
+			"Id of the database.").Default("the project's default database"),
+		cli.New("namespace", "NAMESPACE", cli.Any(&c.source.Namespace),
+			"Namespace of the old counters.").Default("the default namespace"),
+		cli.New("java", "NAME", cli.List{To: &c.source.JavaNames},
+			"A counter of Java's low-level code; may be repeated. The Firestore emulator has no query of kinds: name the counters, or pass --java \"\" for none.").Default("all, by a query of kinds"),
+		cli.New("go-total", "NAME", cli.Any(&c.goTotal),
+			"Counter for the grand total of Go's shards."),
+		cli.New("simple", "NAME", cli.Any(&c.simple),
+			"Counter for the total of the simple versions."),
+		cli.Switch("skip-unknown", &c.skipUnknown, "Leave out entities of the shards' kinds that are in no layout of the article, and counters whose names or totals (beyond 2^53-1) one increment cannot have. Without it, adopt imports nothing then."),
+		cli.Switch("dry-run", &c.dryRun, "Print what adopt would import, and import nothing."),
+		cli.New("snapshot", "SNAPSHOT", cli.Any(&c.snapshot),
+			"File for the rows to import.").Default("countmill-adopt-PROJECT[-DATABASE][-NAMESPACE].ndjson"),
+		cli.New("since", "SNAPSHOT", cli.List{To: &c.since},
+			"Import only the growth of the counters since this snapshot. Repeat it for each snapshot that was imported. Needs --snapshot.").Default("none"),
+	))
+}
+
+func (c *adoptVerb) Run(ctx context.Context) error {
 	if len(c.args) > 0 {
-		return errArguments(c.args[0])
+		return cli.ErrArguments(c.args[0])
 	}
 	a := &adopt.Adoption{Source: c.source, Prefix: c.prefix, GoTotal: c.goTotal, Simple: c.simple, SkipUnknown: c.skipUnknown,
-		Snapshot: c.snapshot, Since: c.since, Progress: c.showProgress, Log: c.stderr}
+		Snapshot: c.snapshot, Since: c.since, Progress: progressOn(c.stderr), Log: c.stderr}
 	a.Source.Silence = c.silence
 	a.Source.Emulator, _ = c.lookup("DATASTORE_EMULATOR_HOST")
-	if c.given("java") {
+	if c.Given("java") {
 		a.Source.JavaNames = withoutEmpty(a.Source.JavaNames)
 	}
 	if err := checkAdoption(a); err != nil {
@@ -83,7 +122,7 @@ func runAdopt(ctx context.Context, c call) error {
 	}
 	done, err := transfer.Import{Client: cl, Token: token, Timeout: c.timeout, Window: c.window, Name: a.Snapshot, Form: transfer.Form{Format: transfer.NDJSON},
 		SameCaller: true, // all rows have ids, which no caller owns
-		Stderr:     c.stderr, Progress: c.showProgress}.Run(ctx)
+		Stderr:     c.stderr, Progress: progressOn(c.stderr)}.Run(ctx)
 	if err != nil {
 		return err
 	}
@@ -104,15 +143,15 @@ func withoutEmpty(names []string) []string {
 // checkAdoption refuses flags that do not fit, and names the snapshot.
 func checkAdoption(a *adopt.Adoption) error {
 	if a.Source.Project == "" {
-		return app.Usagef("--project is missing")
+		return cli.Usagef("--project is missing")
 	}
 	for flag, name := range map[string]string{"--go-total": a.GoTotal, "--simple": a.Simple} {
 		if err := countmill.CheckCounter(a.Prefix + name); err != nil {
-			return app.Usagef("%s %q: %s", flag, a.Prefix+name, err)
+			return cli.Usagef("%s %q: %s", flag, a.Prefix+name, err)
 		}
 	}
 	if len(a.Since) > 0 && a.Snapshot == "" {
-		return app.Usagef("--since needs --snapshot: a file of its own for the new rows")
+		return cli.Usagef("--since needs --snapshot: a file of its own for the new rows")
 	}
 	if a.Snapshot == "" {
 		parts := []string{"countmill-adopt", a.Source.Project}
@@ -127,7 +166,7 @@ func checkAdoption(a *adopt.Adoption) error {
 }
 
 // take makes the snapshot unless it is there, and shows it if nothing is to be imported.
-func (c call) take(ctx context.Context, a *adopt.Adoption) error {
+func (c *adoptVerb) take(ctx context.Context, a *adopt.Adoption) error {
 	var all []*adopt.Counter
 	_, err := os.Stat(a.Snapshot)
 	switch {
@@ -146,7 +185,7 @@ func (c call) take(ctx context.Context, a *adopt.Adoption) error {
 }
 
 // showAdopted prints the counters to import.
-func (c call) showAdopted(all []*adopt.Counter) error {
+func (c *adoptVerb) showAdopted(all []*adopt.Counter) error {
 	if c.json {
 		return writeJSON(c.stdout, all)
 	}

@@ -31,12 +31,12 @@ func newGAEApp(t *testing.T) *gaeApp {
 
 func (a *gaeApp) adopt(t *testing.T, more ...string) result {
 	t.Helper()
-	return cli(t, a.env, append(append([]string{}, a.args...), more...)...)
+	return try(t, a.env, append(append([]string{}, a.args...), more...)...)
 }
 
 func (a *gaeApp) want(t *testing.T, totals string, names ...string) {
 	t.Helper()
-	if got := cli(t, a.env, append([]string{"get"}, names...)...); got.out != totals {
+	if got := try(t, a.env, append([]string{"get"}, names...)...); got.out != totals {
 		t.Errorf("got %q, want %q", got.out, totals)
 	}
 }
@@ -153,14 +153,14 @@ func TestAdoptLeavesNothingOutSilently(t *testing.T) {
 
 func TestAdoptArguments(t *testing.T) {
 	t.Parallel()
-	cli(t, nil, "adopt").wantError(t, 2, "say what to do: gae")
-	cli(t, nil, "adopt", "redis").wantError(t, 2, `unknown "redis" (try one of: gae)`)
-	cli(t, nil, "adopt", "gae").wantError(t, 2, "--project is missing")
-	cli(t, nil, "adopt", "gae", "--project", "p", "--simple", " x").wantError(t, 2, "--simple")
-	cli(t, nil, "adopt", "gae", "--project", "p", "--since", "x").wantError(t, 2, "--since needs --snapshot")
-	cli(t, nil, "adopt", "gae", "--project", "p", "--dedup-window", "-1s").wantError(t, 2, "--dedup-window")
+	try(t, nil, "adopt").wantError(t, 2, "say what to do: gae")
+	try(t, nil, "adopt", "redis").wantError(t, 2, `unknown "redis" (try one of: gae)`)
+	try(t, nil, "adopt", "gae").wantError(t, 2, "--project is missing")
+	try(t, nil, "adopt", "gae", "--project", "p", "--simple", " x").wantError(t, 2, "--simple")
+	try(t, nil, "adopt", "gae", "--project", "p", "--since", "x").wantError(t, 2, "--since needs --snapshot")
+	try(t, nil, "adopt", "gae", "--project", "p", "--dedup-window", "-1s").wantError(t, 2, "--dedup-window")
 	host := emulator.Firestore(t)
 	env := []string{"DATASTORE_EMULATOR_HOST=" + host}
-	cli(t, env, "adopt", "gae", "--project", emulator.Project(), "--snapshot", filepath.Join(t.TempDir(), "s")).
+	try(t, env, "adopt", "gae", "--project", emulator.Project(), "--snapshot", filepath.Join(t.TempDir(), "s")).
 		wantError(t, 1, `the server does not list its kinds: reading Datastore: rpc error: code = InvalidArgument desc = Kind queries are not supported in the Datastore Mode emulator.; name Java's counters with --java`)
 }

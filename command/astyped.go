@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/countmill/countmill/client"
+	"github.com/countmill/countmill/command/cli"
 )
 
 // A renamed error has the names that the caller used.
@@ -18,10 +19,23 @@ type renamed struct {
 func (e *renamed) Error() string { return e.text }
 func (e *renamed) Unwrap() error { return e.error }
 
+// explain adds the flag that helps to an error of a call, and writes errors with the names that the caller used.
+func explain(v cli.Verb, cmd cli.Command, err error) error {
+	if c, ok := v.(interface{ remedied(err error) error }); ok {
+		err = c.remedied(err)
+	}
+	if c, ok := v.(interface {
+		asTyped(err error, args string) error
+	}); ok {
+		err = c.asTyped(err, cmd.Args)
+	}
+	return err
+}
+
 // asTyped writes an error with the names that the caller used. Parts of the program name a flag where the caller set
 // its variable, or the other flag of a pair. The server names the fields of its API. args is how the arguments of the
 // command are written.
-func (c call) asTyped(err error, args string) error {
+func (c *call) asTyped(err error, args string) error {
 	if err == nil {
 		return nil
 	}
@@ -31,7 +45,7 @@ func (c call) asTyped(err error, args string) error {
 	}
 	text = flagAtStart.ReplaceAllStringFunc(text, func(found string) string {
 		start, name, _ := strings.Cut(strings.TrimSuffix(found, ":"), "--")
-		return start + c.typed(name) + ":"
+		return start + c.Typed(name) + ":"
 	})
 	if text == err.Error() {
 		return err
@@ -43,10 +57,10 @@ func (c call) asTyped(err error, args string) error {
 var flagAtStart = regexp.MustCompile(`(^|; |\n)--[a-z-]+:`)
 
 // argument is a field of the API as the command line has it: a flag, or an argument.
-func (c call) argument(field, args string) string {
+func (c *call) argument(field, args string) string {
 	name := strings.ReplaceAll(field, "_", "-")
-	if c.set.Lookup(name) != nil {
-		return dashed(name)
+	if c.Has(name) {
+		return cli.Dashed(name)
 	}
 	if slices.Contains(strings.Fields(args), strings.ToUpper(name)) {
 		return strings.ToUpper(name)

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/countmill/countmill/client"
+	"github.com/countmill/countmill/command/cli"
 )
 
 // maxDeadKeys is the most letters of one POST /v1/dead-letters/replay or discard.
@@ -30,9 +31,19 @@ type deadTally struct{ asked, refused, gone, discarded, removed int }
 // errNoLetters: --all means none.
 var errNoLetters = errors.New("no dead letters")
 
-func (d *dead) replay(ctx context.Context, keys []string) error {
+type deadReplayVerb struct{ dead }
+
+func (d *deadReplayVerb) Flags() []cli.Flag {
+	return d.flags(usual, oneAnswer, d.allFlag(),
+		cli.Switch("as-new", &d.asNew, "Count dead letters as new whose ids are forgotten, lost or taken."), d.yesFlag())
+}
+
+func (d *deadReplayVerb) Run(ctx context.Context) error {
+	if err := d.chosen(); err != nil {
+		return err
+	}
 	if d.all || d.asNew {
-		if err := d.ask(ctx, keys, "Replay"); err != nil {
+		if err := d.sure(ctx, "Replay"); err != nil {
 			return d.orNone(err)
 		}
 	}
@@ -40,7 +51,7 @@ func (d *dead) replay(ctx context.Context, keys []string) error {
 	if d.asNew {
 		asked["as_new"] = true
 	}
-	t, err := d.act(ctx, keys, "/v1/dead-letters/replay", asked)
+	t, err := d.act(ctx, "/v1/dead-letters/replay", asked)
 	if err != nil {
 		return d.orNone(d.soFar(t, err))
 	}
@@ -53,11 +64,20 @@ func (d *dead) replay(ctx context.Context, keys []string) error {
 	return nil
 }
 
-func (d *dead) discard(ctx context.Context, keys []string) error {
-	if err := d.ask(ctx, keys, "Remove uncounted, for good,"); err != nil {
+type deadDiscardVerb struct{ dead }
+
+func (d *deadDiscardVerb) Flags() []cli.Flag {
+	return d.flags(usual, oneAnswer, d.allFlag(), d.yesFlag())
+}
+
+func (d *deadDiscardVerb) Run(ctx context.Context) error {
+	if err := d.chosen(); err != nil {
+		return err
+	}
+	if err := d.sure(ctx, "Remove uncounted, for good,"); err != nil {
 		return d.orNone(err)
 	}
-	t, err := d.act(ctx, keys, "/v1/dead-letters/discard", map[string]any{})
+	t, err := d.act(ctx, "/v1/dead-letters/discard", map[string]any{})
 	return d.orNone(d.soFar(t, err))
 }
 
@@ -85,16 +105,16 @@ func (t deadTally) String() string {
 	return fmt.Sprintf("%d letters", t.asked+t.refused+t.gone+t.discarded+t.removed)
 }
 
-// ask lets a person confirm, and says what there is to lose.
-func (d *dead) ask(ctx context.Context, keys []string, verb string) error {
+// sure lets a person confirm, and says what there is to lose.
+func (d *dead) sure(ctx context.Context, verb string) error {
 	if d.yes {
 		return nil
 	}
 	if d.person == nil {
-		return d.confirm(verb + " dead letters?")
+		return cli.Confirm(d.person, d.stderr, verb+" dead letters?")
 	}
 	letters, unknown := 0, 0
-	err := d.countLetters(ctx, keys, func(page []deadLetter) {
+	err := d.countLetters(ctx, func(page []deadLetter) {
 		for _, l := range page {
 			letters++
 			if l.Applied != "no" {
@@ -112,15 +132,15 @@ func (d *dead) ask(ctx context.Context, keys []string, verb string) error {
 	if d.asNew && unknown > 0 {
 		question = fmt.Sprintf("%d of them were maybe counted (applied: unknown). Those whose ids are forgotten or lost may then count twice. %s", unknown, question)
 	}
-	return d.confirm(question)
+	return cli.Confirm(d.person, d.stderr, question)
 }
 
 // countLetters calls count with the letters that are meant.
-func (d *dead) countLetters(ctx context.Context, keys []string, count func([]deadLetter)) error {
+func (d *dead) countLetters(ctx context.Context, count func([]deadLetter)) error {
 	if d.all {
 		return d.pages(ctx, 0, func(_ []byte, page []deadLetter) error { count(page); return nil })
 	}
-	for _, key := range keys {
+	for _, key := range d.args {
 		raw, err := d.client.Do(ctx, client.Request{Path: "/v1/dead-letters/" + url.PathEscape(key)})
 		if err != nil {
 			return fmt.Errorf("%s: %w", key, err)
@@ -135,21 +155,21 @@ func (d *dead) countLetters(ctx context.Context, keys []string, count func([]dea
 }
 
 // act posts the keys, or those of all letters, in lots.
-func (d *dead) act(ctx context.Context, keys []string, path string, asked map[string]any) (t deadTally, err error) {
+func (d *dead) act(ctx context.Context, path string, asked map[string]any) (t deadTally, err error) {
 	post := func(lot []string) error {
 		asked["keys"] = lot
 		err := d.post(ctx, path, asked, &t)
-		if isTerminal(d.stderr) {
+		if cli.IsTerminal(d.stderr) {
 			fmt.Fprintf(d.stderr, "\r%s", t)
 		}
 		return err
 	}
-	if isTerminal(d.stderr) {
+	if cli.IsTerminal(d.stderr) {
 		defer fmt.Fprintln(d.stderr)
 	}
 	if !d.all {
-		for from := 0; from < len(keys); from += maxDeadKeys {
-			if err := post(keys[from:min(from+maxDeadKeys, len(keys))]); err != nil {
+		for from := 0; from < len(d.args); from += maxDeadKeys {
+			if err := post(d.args[from:min(from+maxDeadKeys, len(d.args))]); err != nil {
 				return t, err
 			}
 		}
@@ -195,7 +215,7 @@ func (d *dead) post(ctx context.Context, path string, asked any, t *deadTally) e
 			o.Why = "as new"
 		}
 		if !d.json {
-			fmt.Fprintln(d.stdout, strings.TrimSuffix(plain(o.Key)+"\t"+plain(o.Result)+": "+plain(o.Why), ": "))
+			fmt.Fprintln(d.stdout, strings.TrimSuffix(cli.Plain(o.Key)+"\t"+cli.Plain(o.Result)+": "+cli.Plain(o.Why), ": "))
 		}
 	}
 	if d.json {

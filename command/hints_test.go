@@ -30,7 +30,7 @@ func TestHints(t *testing.T) {
 			var stdout, stderr strings.Builder
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			code := run(ctx, call{args: tt.args, stdin: strings.NewReader(""), stdout: &stdout, stderr: &stderr})
+			code := run(ctx, host{argv: tt.args, stdin: strings.NewReader(""), stdout: &stdout, stderr: &stderr})
 			if code == 0 || !strings.Contains(stderr.String(), tt.want) {
 				t.Errorf("exit %d, %q; want an error with %q", code, stderr.String(), tt.want)
 			}
@@ -43,8 +43,8 @@ func TestAServerSaysThatItTakesNoToken(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // it starts, and stops at once
 	var stdout, stderr strings.Builder
-	run(ctx, call{
-		args:    []string{"up", "--listen", "127.0.0.1:0", "--data", t.TempDir()},
+	run(ctx, host{
+		argv:    []string{"up", "--listen", "127.0.0.1:0", "--data", t.TempDir()},
 		environ: []string{"COUNTMILL_TOKEN=x"}, stdin: strings.NewReader(""), stdout: &stdout, stderr: &stderr,
 	})
 	if !strings.Contains(stderr.String(), "COUNTMILL_TOKENS") {
@@ -59,7 +59,7 @@ func TestNamesThatATerminalWouldNotPrint(t *testing.T) {
 	}))
 	defer srv.Close()
 	var stdout, stderr strings.Builder
-	run(t.Context(), call{args: []string{"ls", "--server", srv.URL}, stdout: &stdout, stderr: &stderr})
+	run(t.Context(), host{argv: []string{"ls", "--server", srv.URL}, stdout: &stdout, stderr: &stderr})
 	if want := "7\ta\\u202Eb\n1\ty日本\noverflow\tz\\u200D\n"; stdout.String() != want {
 		t.Errorf("got %q, want %q (%s)", stdout.String(), want, stderr.String())
 	}
@@ -114,7 +114,7 @@ func TestErrorsInTheWordsOfTheCaller(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := cli(t, strings.Fields(tt.env), tt.args...)
+			got := try(t, strings.Fields(tt.env), tt.args...)
 			if got.code == 0 || !strings.Contains(got.errOut, tt.want) || strings.Contains(got.errOut, "secret") {
 				t.Errorf("got exit %d, %q; want an error with %q", got.code, got.errOut, tt.want)
 			}

@@ -5,23 +5,23 @@ import (
 	"net/http"
 
 	"github.com/countmill/countmill/client"
-	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/command/cli"
 	"github.com/countmill/countmill/store"
 )
 
 // addIndexSeries adds the rules of --series for an index that is to be created. They come before the index, so
 // that a mistake leaves nothing behind that counts without them.
-func (c call) addIndexSeries(ctx context.Context, name string) error {
-	if !c.given("series") {
+func (c *indexCreateVerb) addIndexSeries(ctx context.Context, name string) error {
+	if !c.Given("series") {
 		return nil
 	}
-	keep, err := store.ParseRetention(c.indexSeries)
+	keep, err := store.ParseRetention(c.series)
 	if err != nil {
-		return app.Usagef("--series %q: %s", c.indexSeries, err)
+		return cli.Usagef("--series %q: %s", c.series, err)
 	}
-	x, err := store.ParseIndex(name, c.match, c.groupPattern)
+	x, err := store.ParseIndex(name, c.match, c.group)
 	if err != nil {
-		return app.Usagef("%s", err)
+		return cli.Usagef("%s", err)
 	}
 	patterns := []string{x.Prefix() + "*", x.GroupPrefix() + "*"}
 	if err := c.checkRules(ctx, patterns, keep.String()); err != nil {
@@ -36,7 +36,7 @@ func (c call) addIndexSeries(ctx context.Context, name string) error {
 }
 
 // checkRules refuses to change a rule: another index may need its longer times.
-func (c call) checkRules(ctx context.Context, patterns []string, keep string) error {
+func (c *indexCreateVerb) checkRules(ctx context.Context, patterns []string, keep string) error {
 	answer, err := c.ask(ctx, client.Request{Path: "/v1/rules"})
 	if err != nil {
 		return err
@@ -48,7 +48,7 @@ func (c call) checkRules(ctx context.Context, patterns []string, keep string) er
 	for _, pattern := range patterns {
 		for _, r := range rules.Series {
 			if r.Pattern == pattern && r.Ended == "" && r.Keep != keep {
-				return app.Usagef("--series: the rule for %q keeps %s; give that, or change it with countmill rule add series '%s=%s'", pattern, r.Keep, pattern, keep)
+				return cli.Usagef("--series: the rule for %q keeps %s; give that, or change it with countmill rule add series '%s=%s'", pattern, r.Keep, pattern, keep)
 			}
 		}
 	}

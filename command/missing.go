@@ -6,11 +6,12 @@ import (
 	"strings"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/command/cli"
 )
 
 // sayMissing says on standard error which counters of an answer with totals do not exist: 0 alone
 // does not show a mistyped name.
-func (c call) sayMissing(answer []byte) {
+func (c *call) sayMissing(answer []byte) {
 	var got struct {
 		Totals []struct {
 			Counter string `json:"counter"`
@@ -24,7 +25,7 @@ func (c call) sayMissing(answer []byte) {
 }
 
 // sayMissingOne says that no counter is named so, unless it exists or the server does not say.
-func (c call) sayMissingOne(name string, exists *bool) {
+func (c *call) sayMissingOne(name string, exists *bool) {
 	if exists == nil || *exists {
 		return
 	}
@@ -32,14 +33,14 @@ func (c call) sayMissingOne(name string, exists *bool) {
 }
 
 // missing says that nothing is named so, and what else the name may be meant to be.
-func (c call) missing(name string) string {
+func (c *call) missing(name string) string {
 	if group, is := strings.CutPrefix(name, countmill.GroupMark); is {
-		return fmt.Sprintf("no counter is in a group named %q; \"countmill index list\" shows how groups are named", plain(group))
+		return fmt.Sprintf("no counter is in a group named %q; \"countmill index list\" shows how groups are named", cli.Plain(group))
 	}
-	text := fmt.Sprintf("no counter is named %q", plain(name))
+	text := fmt.Sprintf("no counter is named %q", cli.Plain(name))
 	names, prefix := listed(name), strings.TrimSuffix(name, "*")
 	switch {
-	case len(names) > 1 && c.path == "get":
+	case len(names) > 1 && c.Path == "get":
 		return text + "; the name looks like a list of names: put spaces between them: countmill get " + strings.Join(names, " ")
 	case len(names) > 1:
 		return text + "; the name looks like a list of names: run the command once for each"
@@ -53,7 +54,7 @@ func (c call) missing(name string) string {
 func listed(text string) []string {
 	var names []string
 	for name := range strings.SplitSeq(text, ",") {
-		name = plain(strings.TrimSpace(name))
+		name = cli.Plain(strings.TrimSpace(name))
 		if name == "" {
 			continue
 		}

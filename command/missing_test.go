@@ -41,10 +41,10 @@ func TestNamesThatDoNotExist(t *testing.T) {
 		if want != "" {
 			want = "countmill: " + want
 		}
-		if got := cli(t, nil, args...); got != (result{0, test.out, want}) {
+		if got := try(t, nil, args...); got != (result{0, test.out, want}) {
 			t.Errorf("%s: got %+v, want %q and %q", test.args, got, test.out, want)
 		}
-		if got := cli(t, nil, append(args, "--json")...); got != (result{0, test.answer, want}) {
+		if got := try(t, nil, append(args, "--json")...); got != (result{0, test.answer, want}) {
 			t.Errorf("%s --json: got %+v, want the answer and %q", test.args, got, want)
 		}
 	}
@@ -61,7 +61,7 @@ func TestAWatchOfANameThatDoesNotExist(t *testing.T) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		_, _ = io.WriteString(w, events)
 	}
-	got := cli(t, nil, "watch", "a", "b", "--server", newFakeServer(t, stream, answer(403, "{}")).URL)
+	got := try(t, nil, "watch", "a", "b", "--server", newFakeServer(t, stream, answer(403, "{}")).URL)
 	if want := "countmill: no counter is named \"a\"\n"; strings.Count(got.errOut, want) != 1 || !strings.HasPrefix(got.out, "0\ta\n2\tb\n1\ta\n0\ta\n") {
 		t.Errorf("got %+v, want %q once, and the totals", got, want)
 	}
@@ -72,10 +72,10 @@ func TestNamesThatDoNotExistOnAServer(t *testing.T) {
 	t.Parallel()
 	p := up(t, t.TempDir())
 	env := []string{"COUNTMILL_SERVER=" + p.url}
-	cli(t, env, "incr", "a")
-	cli(t, env, "incr", "a", "-1")
+	try(t, env, "incr", "a")
+	try(t, env, "incr", "a", "-1")
 	for args, missing := range map[string]bool{"get a": false, "get b": true, "get a,b": true, "shards a": false, "shards b": true} {
-		got := cli(t, env, strings.Fields(args)...)
+		got := try(t, env, strings.Fields(args)...)
 		if got.code != 0 || strings.Contains(got.errOut, "no counter is named") != missing {
 			t.Errorf("%s: got %+v, want a line about a missing counter: %t", args, got, missing)
 		}

@@ -25,19 +25,19 @@ func withoutStar(prefix string) string {
 }
 
 // warnNoMatch warns that a prefix has matched nothing. Without a prefix that is no mistake.
-func (c call) warnNoMatch(prefix string) {
+func (c *call) warnNoMatch(prefix string) {
 	if prefix == "" {
 		return
 	}
 	names := "no name"
-	if c.given("token") || c.given("token-file") { // the server shows no others
+	if c.Given("token") || c.Given("token-file") { // the server shows no others
 		names += " that this token may read"
 	}
 	fmt.Fprintf(c.stderr, "countmill: %s begins with %q%s\n", names, prefix, withoutStar(prefix))
 }
 
 // warnStars warns of prefixes that look like patterns, for commands that match them later.
-func (c call) warnStars(prefixes ...string) {
+func (c *call) warnStars(prefixes ...string) {
 	for _, p := range prefixes {
 		if rest, ok := strings.CutSuffix(p, "*"); ok {
 			fmt.Fprintf(c.stderr, "countmill: the prefix %q is of names that have this *; for all that begin with %q leave the * out\n", p, rest)
@@ -46,7 +46,7 @@ func (c call) warnStars(prefixes ...string) {
 }
 
 // warnInnerStar warns of a pattern with a * that is not at its end: it is a character of names.
-func (c call) warnInnerStar(pattern string) {
+func (c *call) warnInnerStar(pattern string) {
 	if strings.Contains(strings.TrimSuffix(pattern, "*"), "*") {
 		fmt.Fprintf(c.stderr, "countmill: %q is of names that have this *: only a * at the end of a pattern means any characters\n", pattern)
 	}

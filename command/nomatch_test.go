@@ -35,16 +35,16 @@ func TestRecountOfNothing(t *testing.T) {
 		{[]string{"billing:", "--to", "2026-11-25"}, recountAnswer(2, 0, 0, ""), 0, "0 buckets of 2 counters compared, and no totals"},
 	} {
 		f := newFakeServer(t, answer(200, tt.answer))
-		got := cli(t, nil, append(append([]string{"recount"}, tt.args...), "--server", f.URL)...)
+		got := try(t, nil, append(append([]string{"recount"}, tt.args...), "--server", f.URL)...)
 		lines := strings.Split(strings.TrimSpace(got.errOut), "\n")
 		if got.code != tt.code || lines[len(lines)-1] != tt.want {
 			t.Errorf("recount %q: got %+v, want code %d and %s", tt.args, got, tt.code, tt.want)
 		}
 	}
 	for _, to := range []string{"2026-11-25", "2026-11-24", "2026-11-25T00:00:59Z"} {
-		cli(t, nil, "recount", "--from", "2026-11-25", "--to", to).wantError(t, 2, "--to: must be a minute after --from, or later")
+		try(t, nil, "recount", "--from", "2026-11-25", "--to", to).wantError(t, 2, "--to: must be a minute after --from, or later")
 	}
-	cli(t, nil, "recount", "--from", "2026-13-01").wantError(t, 2, "--from: must be like 2006-01-02T15:04:05.000000Z or 2006-01-02")
+	try(t, nil, "recount", "--from", "2026-13-01").wantError(t, 2, "--from: must be like 2006-01-02T15:04:05.000000Z or 2006-01-02")
 }
 
 // Names may have a *, so a pattern in place of a prefix is no mistake of the command line. Each command reports that it found nothing.
@@ -78,7 +78,7 @@ func TestPrefixesThatMatchNothing(t *testing.T) {
 		if args[0] != "token" {
 			args = append(args, "--server", f.URL)
 		}
-		got := cli(t, nil, args...)
+		got := try(t, nil, args...)
 		if got.code != tt.code || !strings.Contains(got.errOut, tt.want) || tt.want == "" && got.errOut != "" || strings.Contains(got.errOut, "no name begins") != strings.Contains(tt.want, "no name begins") || strings.Contains(got.errOut, "*") != strings.Contains(tt.want, "*") {
 			t.Errorf("%q: got %+v, want code %d and %q", tt.args, got, tt.code, tt.want)
 		}
@@ -89,7 +89,7 @@ func TestPrefixesThatMatchNothing(t *testing.T) {
 func TestPrefixesThatMatchNothingOfAToken(t *testing.T) {
 	t.Parallel()
 	f := newFakeServer(t, answer(200, `{"totals":[],"as_of":"2026-11-25T10:00:00Z"}`))
-	got := cli(t, []string{"COUNTMILL_TOKEN=cmtok_x"}, "ls", "p*", "--server", f.URL)
+	got := try(t, []string{"COUNTMILL_TOKEN=cmtok_x"}, "ls", "p*", "--server", f.URL)
 	if want := (result{0, "", "countmill: no name that this token may read begins with \"p*\"; a PREFIX has no * behind it: write \"p\"\n"}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -108,7 +108,7 @@ func TestJournalExportOfNothing(t *testing.T) {
 		if name != "" {
 			args = append(args, name)
 		}
-		if got := cli(t, nil, args...); got.code != 0 || !strings.Contains(got.errOut, want) || name == "" && strings.Contains(got.errOut, "no entries") {
+		if got := try(t, nil, args...); got.code != 0 || !strings.Contains(got.errOut, want) || name == "" && strings.Contains(got.errOut, "no entries") {
 			t.Errorf("%q: got %+v, want %s", name, got, want)
 		}
 	}

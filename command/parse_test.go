@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/countmill/countmill/command/cli"
 	"github.com/countmill/countmill/internal/app"
 )
 
@@ -35,33 +36,35 @@ var otherValue = map[string]string{
 
 func TestEveryFlagHasAVariableThatTheFlagWinsOver(t *testing.T) {
 	t.Parallel()
-	for _, o := range roleFlags {
-		t.Run(o.name, func(t *testing.T) {
+	cfg, help := app.Defaults(app.Up), try(t, nil, "help", "up").out
+	for _, o := range roleFlags(&cfg) {
+		t.Run(o.Name, func(t *testing.T) {
 			t.Parallel()
-			value, shown := otherValue[o.name], o.name
+			value, shown := otherValue[o.Name], o.Name
+			variable := "COUNTMILL_" + strings.ToUpper(strings.ReplaceAll(o.Name, "-", "_"))
 			want := value
-			if o.name == "data" {
+			if o.Name == "data" {
 				shown, want = "store", "pebble:d"
 			}
-			env := map[string]string{o.variable(): value}
+			env := map[string]string{variable: value}
 			byDefault := parsed(t, nil, nil)
 			byEnv := parsed(t, nil, env)
-			byFlag := parsed(t, []string{"--" + o.name + "=" + value}, map[string]string{o.variable(): "nonsense"})
-			byEmpty := parsed(t, nil, map[string]string{o.variable(): ""})
-			if got := setting(t, byDefault, shown); got.From != FromDefault || got.Value == want {
+			byFlag := parsed(t, []string{"--" + o.Name + "=" + value}, map[string]string{variable: "nonsense"})
+			byEmpty := parsed(t, nil, map[string]string{variable: ""})
+			if got := setting(t, byDefault, shown); got.From != cli.FromDefault || got.Value == want {
 				t.Errorf("unset: got %+v, want a default that is not %q", got, want)
 			}
-			if got := setting(t, byEnv, shown); got.From != FromEnv || got.Value != want {
+			if got := setting(t, byEnv, shown); got.From != cli.FromEnv || got.Value != want {
 				t.Errorf("by variable: got %+v, want %q from env", got, want)
 			}
-			if got := setting(t, byFlag, shown); got.From != FromFlag || got.Value != want {
+			if got := setting(t, byFlag, shown); got.From != cli.FromFlag || got.Value != want {
 				t.Errorf("by flag: got %+v, want %q from flag", got, want)
 			}
 			if diff := cmp.Diff(byDefault, byEmpty); diff != "" {
 				t.Errorf("an empty variable changes something:\n%s", diff)
 			}
-			if o.help == "" || !strings.Contains(flagHelp(flagsOf("up")), "["+o.variable()+"]") {
-				t.Errorf("help does not say what --%s and %s are", o.name, o.variable())
+			if !strings.Contains(help, "["+variable+"]") {
+				t.Errorf("help does not say what --%s and %s are", o.Name, variable)
 			}
 		})
 	}
@@ -105,7 +108,7 @@ func TestParseRefuses(t *testing.T) {
 		{nil, map[string]string{"COUNTMILL_MEMORY": "x", "COUNTMILL_INDEX_RATE": "y"}, "COUNTMILL_MEMORY: must be"},
 	} {
 		_, err := Settings("up", test.args, lookupIn(test.env))
-		if !errors.Is(err, app.ErrUsage) || !strings.Contains(err.Error(), test.want) {
+		if !errors.Is(err, cli.ErrUsage) || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("Settings(%q, %q): got error %v, want a usage error with %q", test.args, test.env, err, test.want)
 		}
 		if err != nil && strings.Contains(err.Error(), "\n") {
@@ -120,7 +123,7 @@ func TestEverythingWrongIsNamedAtOnce(t *testing.T) {
 	want := `--board-rate: must be an integer from 0 to 1000000, got "-1"; ` +
 		`--dedup-window: must be a duration such as 250ms, 2h or 8d from 1h to 8784h, or auto, got "1s"; ` +
 		`COUNTMILL_INDEX_RATE: must be an integer from 1 to 100000000, got "x"`
-	if !errors.Is(err, app.ErrUsage) || err.Error() != want {
+	if !errors.Is(err, cli.ErrUsage) || err.Error() != want {
 		t.Errorf("Parse: got error %v, want %s", err, want)
 	}
 }
@@ -137,7 +140,7 @@ func TestSingleRolesHaveTheirFlagsOnly(t *testing.T) {
 	t.Parallel()
 	for role, flag := range map[string]string{"publisher": "--data", "aggregator": "--cache", "reader": "--bus"} {
 		_, err := Settings(role, []string{flag, "x:"}, lookupIn(nil))
-		if !errors.Is(err, app.ErrUsage) || !strings.Contains(err.Error(), "unknown flag: "+flag) {
+		if !errors.Is(err, cli.ErrUsage) || !strings.Contains(err.Error(), "unknown flag: "+flag) {
 			t.Errorf("%s %s: got error %v, want unknown flag", role, flag, err)
 		}
 	}

@@ -3,16 +3,19 @@ package command
 import (
 	"context"
 	"io"
+	"math"
+	"time"
 
-	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/command/cli"
 	"github.com/countmill/countmill/internal/plan"
 )
 
-var planCommand = command{
-	path:  "plan",
-	group: "set",
-	short: "estimate resources and cost of a load on Google Cloud",
-	long: `Estimates a steady load on Pub/Sub and Datastore: shards, aggregators, messages
+var planCommand = cli.Command{
+	Section: "plan",
+	Path:    "plan",
+	Group:   "set",
+	Short:   "estimate resources and cost of a load on Google Cloud",
+	Long: `Estimates a steady load on Pub/Sub and Datastore: shards, aggregators, messages
 and commits a second, entities written and read, markers stored, dollars a month. The
 second column is the classic sharded counter, which reads and writes one of a counter's
 shards for each increment, and counts repeats twice.
@@ -23,16 +26,70 @@ shards for each increment, and counts repeats twice.
 The last lines name the limits that bind. plan starts nothing and calls no server. Numbers may be
 written as 1e6. The output names date and place of its prices: give your own.
 `,
-	run: runPlan,
+	New: func() cli.Verb { return new(planVerb) },
 }
 
-func runPlan(_ context.Context, c call) error {
-	if !c.given("rate") {
-		return app.Usagef("--rate is missing: increments a second")
+type planVerb struct {
+	call
+	load    plan.Load
+	json    bool
+	planned []cli.Flag // without --json
+}
+
+// Flags are of package plan, which bounds the values and has the prices.
+func (c *planVerb) Flags() []cli.Flag {
+	c.load = plan.Defaults()
+	l := &c.load
+	rows := []cli.Flag{
+		number("rate", "Increments a second, of all publishers.", &l.Rate),
+		whole("counters", "Number of counters.", &l.Counters),
+		number("zipf", "The counter of rank k gets increments in proportion to 1/k^N; 0: all counters get the same.", &l.Zipf),
+		number("ids", "Part of the increments that have ids, from 0 to 1.", &l.IDs),
+		count("name-bytes", "Bytes of a counter's name.", &l.NameBytes),
+		count("publishers", "Publishers: processes, not threads.", &l.Publishers),
+		count("aggregators", "Aggregators; 0: so many that each is half busy.", &l.Aggregators),
+		span("count-within", "How old an increment may be at its commit. 0s: batches wait 250ms, and windows 100ms.", &l.CountWithin),
+		span("dedup-window", "How long ids are remembered.", &l.DedupWindow),
+		span("commit-time", "How long Datastore takes for a commit; the default is a guess.", &l.CommitTime),
+		number("shard-rate", "Commits a second that a shard sustains.", &l.ShardRate),
+		number("totals", "Totals served a second.", &l.Totals),
+		whole("asked", "How many of the counters those totals are of, the most incremented ones; 0: all.", &l.Asked),
+		span("max-staleness", "How old a total may be.", &l.MaxStaleness),
+		whole("watched", "Counters of the prefixes that pages watch, the most incremented ones. Every reader reads them once a second.", &l.Watched),
+		whole("series-counters", "Counters under a rule for series, the most incremented ones.", &l.Series),
+		number("board-rate", "Entities a second that the scans of each reader read, while somebody asks for a leaderboard.", &l.BoardRate),
+		whole("board-counters", "Counters of the index of a leaderboard, the most incremented ones; 0: all.", &l.BoardCounters),
+		whole("board-days", "Days of UTC in which the window of the leaderboard is: 1 or 2 for today and 1h, 8 for this-week, 32 for this-month; 0: totals.", &l.BoardDays),
+		whole("groups", "Groups of an index, whose counters have the same text up to the second ':'; 0: there is no index.", &l.Groups),
+		whole("index-counters", "Counters of that index, the most incremented ones; 0: all.", &l.IndexCounters),
+		count("readers", "Readers with a cache of their own. Readers that share memcached are 1.", &l.Readers),
+	}
+	rows[0] = rows[0].Default("none; needed")
+	for _, p := range l.Prices.Each() {
+		rows = append(rows, cli.New(p.Flag, "DOLLARS", cli.Number(p.Dollars), p.About))
+	}
+	c.planned = append(rows, cli.New("prices-as-of", "TEXT", cli.Any(&l.Prices.AsOf), "Date and place of the prices, for the output."))
+	return append(c.planned, cli.Switch("json", &c.json, "Write one JSON object."))
+}
+
+func number(name, help string, to *float64) cli.Flag { return cli.New(name, "N", cli.Number(to), help) }
+func whole(name, help string, to *int64) cli.Flag    { return cli.New(name, "N", cli.Whole(to), help) }
+
+func count(name, help string, to *int) cli.Flag {
+	return cli.New(name, "N", cli.Count{To: to, Min: math.MinInt32, Max: math.MaxInt32}, help)
+}
+
+func span(name, help string, to *time.Duration) cli.Flag {
+	return cli.New(name, "DURATION", cli.Duration{To: to}, help)
+}
+
+func (c *planVerb) Run(context.Context) error {
+	if !c.Given("rate") {
+		return cli.Usagef("--rate is missing: increments a second")
 	}
 	p, err := plan.Make(c.load)
 	if err != nil {
-		return app.Usagef("%s", err)
+		return cli.Usagef("%s", err)
 	}
 	if c.json {
 		return writeJSON(c.stdout, c.planAnswer(p))
@@ -50,16 +107,14 @@ type planAnswer struct {
 	Notes       []string          `json:"notes"`
 }
 
-func (c call) planAnswer(p plan.Plan) planAnswer {
+func (c *planVerb) planAnswer(p plan.Plan) planAnswer {
 	a := planAnswer{Flags: make(map[string]string), Aggregators: p.Aggregators, Countmill: p.Countmill, Classic: p.Classic, Notes: p.Notes}
-	for _, f := range c.flags {
-		value := c.set.Lookup(f.name).Value.(notedValue).Value
-		switch v := value.(type) {
-		case durationValue:
-			a.Flags[f.name] = v.to.String()
-		case boolValue: // --json
+	for _, f := range c.planned {
+		switch v := f.Value.(type) {
+		case cli.Duration:
+			a.Flags[f.Name] = v.To.String()
 		default:
-			a.Flags[f.name] = value.String()
+			a.Flags[f.Name] = v.String()
 		}
 	}
 	return a

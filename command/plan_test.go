@@ -9,7 +9,7 @@ import (
 
 func TestPlan(t *testing.T) {
 	t.Parallel()
-	got := cli(t, nil, "plan", "--rate", "1e5", "--publishers", "10", "--totals", "100")
+	got := try(t, nil, "plan", "--rate", "1e5", "--publishers", "10", "--totals", "100")
 	if got.code != 0 || got.errOut != "" {
 		t.Fatalf("got %+v", got)
 	}
@@ -44,7 +44,7 @@ func TestPlan(t *testing.T) {
 // Every price and the rate at which they are charged is the caller's to say.
 func TestPlanAsJSON(t *testing.T) {
 	t.Parallel()
-	got := cli(t, nil, "plan", "--json", "--rate", "1e4", "--counters", "1e3", "--zipf=1.1", "--ids", "0.5", "--aggregators", "3",
+	got := try(t, nil, "plan", "--json", "--rate", "1e4", "--counters", "1e3", "--zipf=1.1", "--ids", "0.5", "--aggregators", "3",
 		"--price-write", "0", "--price-read", "0", "--price-pubsub", "0", "--price-storage", "0", "--price-delete", "10", "--prices-as-of", "today")
 	var a planAnswer
 	if err := json.Unmarshal([]byte(got.out), &a); err != nil || got.code != 0 {
@@ -64,7 +64,7 @@ func TestPlanAsJSON(t *testing.T) {
 func TestPlanOfAnIndex(t *testing.T) {
 	t.Parallel()
 	args := []string{"plan", "--rate", "1e4", "--counters", "1e5", "--publishers", "10", "--groups", "100", "--index-counters", "5e4", "--board-rate", "50", "--board-counters", "1e5"}
-	got := cli(t, nil, args...)
+	got := try(t, nil, args...)
 	for _, want := range []string{
 		"\n  groups     ", "\n  by index workers     ",
 		"- the build of the index reads 51700 entities, a shard of each counter or more, and writes 3200, for 0.04 dollars",
@@ -75,7 +75,7 @@ func TestPlanOfAnIndex(t *testing.T) {
 		}
 	}
 	var a planAnswer
-	got = cli(t, nil, append(args, "--json")...)
+	got = try(t, nil, append(args, "--json")...)
 	if err := json.Unmarshal([]byte(got.out), &a); err != nil || got.code != 0 {
 		t.Fatalf("got %+v, error %v", got, err)
 	}
@@ -83,7 +83,7 @@ func TestPlanOfAnIndex(t *testing.T) {
 	if c.GroupsWritten <= 0 || c.IndexRead <= 0 || math.Round(c.IndexBuild.Read) != 51_700 || math.Round(c.IndexBuild.Written) != 3200 || c.IndexBuild.Dollars <= 0 || c.BoardScanDollars <= 0 || a.Flags["groups"] != "100" {
 		t.Errorf("got %+v and flags %v", c, a.Flags)
 	}
-	if got = cli(t, nil, "plan", "--rate", "1", "--counters", "5"); strings.Contains(got.out, "index") || strings.Contains(got.out, "groups") {
+	if got = try(t, nil, "plan", "--rate", "1", "--counters", "5"); strings.Contains(got.out, "index") || strings.Contains(got.out, "groups") {
 		t.Errorf("without an index:\n%s", got.out)
 	}
 }
@@ -102,7 +102,7 @@ func TestPlanRefuses(t *testing.T) {
 		"--rate 1 --counters 5 --groups 6":  "--groups: must be from 0 to 5, got 6",
 		"--rate 1 --price-write -1":         "--price-write: must be from 0 to 1e+06, got -1",
 	} {
-		cli(t, nil, append([]string{"plan"}, strings.Fields(args)...)...).wantError(t, 2, want)
+		try(t, nil, append([]string{"plan"}, strings.Fields(args)...)...).wantError(t, 2, want)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/backend"
+	"github.com/countmill/countmill/command/cli"
 )
 
 // The limits beyond which status reports a problem: those of deploy/prometheus/alerts.yaml.
@@ -72,7 +73,7 @@ func (p *pipeline) unread() (backend.Finding, bool) {
 func (p *pipeline) someLate() (backend.Finding, bool) {
 	late := make([]string, len(p.Late))
 	for i, id := range p.Late {
-		late[i] = plain(id)
+		late[i] = cli.Plain(id)
 	}
 	f := backend.Finding{
 		Check: "aggregators", What: "The heartbeats of these aggregators are late: " + strings.Join(late, ", ") + ".",
@@ -100,7 +101,7 @@ func (p *pipeline) clockOff() (backend.Finding, bool) {
 	var off []string
 	for _, m := range p.Fleet {
 		if m.Skew > longSkew.Seconds() {
-			off = append(off, fmt.Sprintf("%s by %s", plain(m.ID), seconds(&m.Skew)))
+			off = append(off, fmt.Sprintf("%s by %s", cli.Plain(m.ID), seconds(&m.Skew)))
 		}
 	}
 	return backend.Finding{

@@ -10,16 +10,16 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
+
+	"github.com/countmill/countmill/command/cli"
 )
 
 const referencePage = "../docs/reference/flags.md"
 
-// docs/reference/flags.md is the table.
+// docs/reference/flags.md has the flags of all commands.
 func TestReference(t *testing.T) {
 	t.Parallel()
-	want := reference()
+	want := program().Reference()
 	if os.Getenv("COUNTMILL_WRITE_REFERENCE") != "" {
 		if err := os.MkdirAll(filepath.Dir(referencePage), 0o755); err != nil {
 			t.Fatal(err)
@@ -31,20 +31,11 @@ func TestReference(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("%s is not the table; COUNTMILL_WRITE_REFERENCE=1 writes it (-table +page):\n%s", referencePage, diff)
+		t.Errorf("%s is not as the flags are; COUNTMILL_WRITE_REFERENCE=1 writes it (-flags +page):\n%s", referencePage, diff)
 	}
 }
 
-// walk visits a command and all below it.
-func walk(cmd *cobra.Command, visit func(*cobra.Command)) {
-	visit(cmd)
-	for _, sub := range cmd.Commands() {
-		walk(sub, visit)
-	}
-}
-
-// Every flag of the command line is a row of the table, with help, in the help of its command and in the
-// reference; every row is a flag.
+// Every flag is in the help of its command and in the reference, once; every row is a flag.
 func TestEveryFlagIsDocumented(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile(referencePage)
@@ -58,48 +49,27 @@ func TestEveryFlagIsDocumented(t *testing.T) {
 		}
 	}
 	flags := 0
-	walk(newRoot(call{}), func(cmd *cobra.Command) {
-		text := help(cmd)
-		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+	for _, cmd := range program().Commands {
+		text, seen := try(t, nil, append([]string{"help"}, strings.Fields(cmd.Path)...)...).out, make(map[string]bool)
+		for _, f := range cmd.New().Flags() {
 			flags++
-			if f.Usage == "" || !strings.HasSuffix(f.Usage, ".") {
-				t.Errorf("%s --%s has the help %q, want sentences", path(cmd), f.Name, f.Usage)
+			if !strings.HasSuffix(f.Help, ".") {
+				t.Errorf("%s --%s has the help %q, want sentences", cmd.Path, f.Name, f.Help)
 			}
 			if !strings.Contains(text, "\n  --"+f.Name) {
-				t.Errorf("help of %s does not have --%s", path(cmd), f.Name)
+				t.Errorf("help of %s does not have --%s", cmd.Path, f.Name)
 			}
-			if !rows[path(cmd)+" --"+f.Name] {
-				t.Errorf("%s does not have --%s of %s", referencePage, f.Name, path(cmd))
+			if !rows[cmd.Path+" --"+f.Name] {
+				t.Errorf("%s does not have --%s of %s", referencePage, f.Name, cmd.Path)
 			}
-		})
-	})
+			if seen[f.Name] {
+				t.Errorf("%s has --%s twice", cmd.Path, f.Name)
+			}
+			seen[f.Name] = true
+		}
+	}
 	if flags != len(rows) {
 		t.Errorf("the command line has %d flags, the reference %d", flags, len(rows))
-	}
-}
-
-// A command that a row names is one, and has the flag once.
-func TestTableNamesCommands(t *testing.T) {
-	t.Parallel()
-	known := make(map[string]bool)
-	for _, cmd := range commands() {
-		known[cmd.path] = true
-		seen := make(map[string]bool)
-		for _, f := range flagsOf(cmd.path) {
-			if seen[f.name] {
-				t.Errorf("%s has --%s twice", cmd.path, f.name)
-			}
-			seen[f.name] = true
-		}
-	}
-	for _, s := range table() {
-		for _, f := range s.flags {
-			for _, path := range f.of {
-				if !known[path] {
-					t.Errorf("--%s is of %q, which is no command", f.name, path)
-				}
-			}
-		}
 	}
 }
 
@@ -107,30 +77,29 @@ func TestTableNamesCommands(t *testing.T) {
 func TestDurationsTakeDays(t *testing.T) {
 	t.Parallel()
 	durations := 0
-	for _, cmd := range commands() {
-		for _, f := range flagsOf(cmd.path) {
-			var v values
-			value := f.bind(&v)
-			d, ok := value.(durationValue)
+	for _, cmd := range program().Commands {
+		for _, f := range cmd.New().Flags() {
+			value := f.Value
+			d, ok := value.(cli.Duration)
 			if !ok {
-				if strings.Contains(f.arg, "DURATION") {
-					t.Errorf("%s --%s takes a DURATION and is a %T", cmd.path, f.name, value)
+				if strings.Contains(f.Arg, "DURATION") {
+					t.Errorf("%s --%s takes a DURATION and is a %T", cmd.Path, f.Name, value)
 				}
 				continue
 			}
 			durations++
 			text, want := "8d", 192*time.Hour
-			if d.max > 0 && d.max < want {
+			if d.Max > 0 && d.Max < want {
 				if err := value.Set(text); err == nil || !strings.Contains(err.Error(), "2h or 8d from ") {
-					t.Errorf("%s --%s 8d: got %v, want an error with the range", cmd.path, f.name, err)
+					t.Errorf("%s --%s 8d: got %v, want an error with the range", cmd.Path, f.Name, err)
 				}
 				text, want = "0.0005d", 43200*time.Millisecond
-				if d.max < want {
+				if d.Max < want {
 					text, want = "0.00005d", 4320*time.Millisecond
 				}
 			}
-			if err := value.Set(text); err != nil || *d.to != want {
-				t.Errorf("%s --%s %s: got %s (%v), want %s", cmd.path, f.name, text, *d.to, err, want)
+			if err := value.Set(text); err != nil || *d.To != want {
+				t.Errorf("%s --%s %s: got %s (%v), want %s", cmd.Path, f.Name, text, *d.To, err, want)
 			}
 		}
 	}
@@ -150,7 +119,7 @@ func TestDaysOnTheCommandLine(t *testing.T) {
 	if got := setting(t, settings, "dedup-window").Value; got != "36h" {
 		t.Errorf("COUNTMILL_DEDUP_WINDOW=1d12h is %s, want 36h", got)
 	}
-	if got := cli(t, nil, "plan", "--rate", "1", "--dedup-window", "8d", "--json"); !strings.Contains(got.out, `"dedup-window": "192h0m0s"`) {
+	if got := try(t, nil, "plan", "--rate", "1", "--dedup-window", "8d", "--json"); !strings.Contains(got.out, `"dedup-window": "192h0m0s"`) {
 		t.Errorf("plan --dedup-window 8d: got %+v", got)
 	}
 }
@@ -167,7 +136,7 @@ func TestDidYouMean(t *testing.T) {
 		"frobnicate":              `unknown command "frobnicate" (try one of: up, publisher, `,
 		"get a --frobnicate":      "unknown flag: --frobnicate (see countmill help get)",
 	} {
-		cli(t, nil, strings.Fields(args)...).wantError(t, 2, want)
+		try(t, nil, strings.Fields(args)...).wantError(t, 2, want)
 	}
 }
 
@@ -175,12 +144,12 @@ func TestDidYouMean(t *testing.T) {
 func TestCompletion(t *testing.T) {
 	t.Parallel()
 	for shell, want := range map[string]string{"bash": "complete -o default -F __start_countmill countmill", "zsh": "#compdef countmill", "fish": "complete -c countmill"} {
-		if got := cli(t, nil, "completion", shell); got.code != 0 || got.errOut != "" || !strings.Contains(got.out, want) {
+		if got := try(t, nil, "completion", shell); got.code != 0 || got.errOut != "" || !strings.Contains(got.out, want) {
 			t.Errorf("completion %s: got exit %d, %s; want a script with %q", shell, got.code, got.errOut, want)
 		}
 	}
-	cli(t, nil, "completion", "tcsh").wantError(t, 2, `name one shell (limit: bash, zsh, fish), got "tcsh"`)
-	cli(t, nil, "completion").wantError(t, 2, "name one shell")
+	try(t, nil, "completion", "tcsh").wantError(t, 2, `name one shell (limit: bash, zsh, fish), got "tcsh"`)
+	try(t, nil, "completion").wantError(t, 2, "name one shell")
 	for args, want := range map[string]string{
 		"res":                     "reset",
 		"dead re":                 "replay",
@@ -189,13 +158,13 @@ func TestCompletion(t *testing.T) {
 		"import x.csv --format n": "ndjson",
 	} {
 		words := strings.Split(args, " ")
-		got := cli(t, nil, append([]string{"__complete"}, words...)...)
+		got := try(t, nil, append([]string{"__complete"}, words...)...)
 		offered := strings.FieldsFunc(got.out, func(r rune) bool { return r == '\n' || r == '\t' })
 		if got.code != 0 || !slices.Contains(offered, want) {
 			t.Errorf("%s: got %+v, want %q among what is offered", args, got, want)
 		}
 	}
-	if got := cli(t, nil, "__complete", "get", ""); !strings.Contains(got.out, ":4") { // cobra.ShellCompDirectiveNoFileComp
+	if got := try(t, nil, "__complete", "get", ""); !strings.Contains(got.out, ":4") { // cobra.ShellCompDirectiveNoFileComp
 		t.Errorf("a NAME is completed with files: %+v", got)
 	}
 }

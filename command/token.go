@@ -7,26 +7,27 @@ import (
 	"strings"
 	"time"
 
-	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/command/cli"
 	"github.com/countmill/countmill/internal/auth"
 	"github.com/countmill/countmill/internal/units"
 )
 
-var tokenFamily = command{
-	path:  "token",
-	group: "set",
-	args:  "VERB",
-	short: "make, list or remove bearer tokens of a server's --tokens file",
-	long: `The file has a line for each token, with its SHA-256 and what it may do. These commands work on the
+var tokenFamily = cli.Command{
+	Path:  "token",
+	Group: "set",
+	Args:  "VERB",
+	Short: "make, list or remove bearer tokens of a server's --tokens file",
+	Long: `The file has a line for each token, with its SHA-256 and what it may do. These commands work on the
 file, and ask no server. Servers see a changed file within 2 s.
 `,
 }
 
-var tokenCommand = command{
-	path:  "token new",
-	args:  "NAME",
-	short: "make a bearer token for a server's --tokens file",
-	long: `Makes a token. It prints two lines: the token, which countmill keeps nowhere and cannot show
+var tokenCommand = cli.Command{
+	Section: tokenSection,
+	Path:    "token new",
+	Args:    "NAME",
+	Short:   "make a bearer token for a server's --tokens file",
+	Long: `Makes a token. It prints two lines: the token, which countmill keeps nowhere and cannot show
 again, and the line for the file that the server reads (--tokens FILE). With --file it adds the line
 there, and prints the token only.
 
@@ -39,25 +40,27 @@ NAME identifies the caller, in logs and in the ids of requests with an Idempoten
 token, make a second one with the same NAME, hand it out, and remove the first. Under another NAME, a
 repeated request counts again.
 `,
-	run: runToken,
+	New: func() cli.Verb { return new(tokenVerb) },
 }
 
-var tokenListCommand = command{
-	path:  "token list",
-	short: "list the tokens of a file",
-	long: `Lists the tokens of --file: names, what they may do, and until when. Links of "countmill share" are
+var tokenListCommand = cli.Command{
+	Section: tokenSection,
+	Path:    "token list",
+	Short:   "list the tokens of a file",
+	Long: `Lists the tokens of --file: names, what they may do, and until when. Links of "countmill share" are
 tokens too. ID is the beginning of the token's SHA-256; it distinguishes tokens of one name.
 
 Exit code 1: a line of the file has a mistake. Its tokens are listed all the same.
 `,
-	run: runTokenList,
+	New: func() cli.Verb { return new(tokenListVerb) },
 }
 
-var tokenRemoveCommand = command{
-	path:  "token remove",
-	args:  "NAME [ID]",
-	short: "remove a token from a file",
-	long: `Removes the line of a token from --file. Servers refuse the token within 2 s. All other lines stay
+var tokenRemoveCommand = cli.Command{
+	Section: tokenSection,
+	Path:    "token remove",
+	Args:    "NAME [ID]",
+	Short:   "remove a token from a file",
+	Long: `Removes the line of a token from --file. Servers refuse the token within 2 s. All other lines stay
 as they are, comments too.
 
   countmill token remove web --file tokens
@@ -65,12 +68,37 @@ as they are, comments too.
 
 If several tokens have the NAME, say which by its ID, as "countmill token list" shows it.
 `,
-	run: runTokenRemove,
+	New: func() cli.Verb { return new(tokenRemoveVerb) },
 }
 
-func runToken(_ context.Context, c call) error {
+type tokenVerb struct {
+	call
+	limits        auth.Limits
+	scopes        []string
+	prefixes      []string
+	expires, file string
+}
+
+func (c *tokenVerb) Flags() []cli.Flag {
+	return []cli.Flag{
+		cli.New("scope", "SCOPES", cli.List{To: &c.scopes, Split: true},
+			"Scopes of the token, one or more with commas between: publish (count), read (totals), metrics (/metrics), admin (change, copy and correct). None implies another.").Default("none; needed"),
+		cli.New("prefix", "PREFIX", cli.List{To: &c.prefixes},
+			"Only counters whose names begin with PREFIX; may be repeated. backup, dead, verify, rule and recount are about all counters and are refused then.").Default("all counters"),
+		expiresFlag(&c.expires),
+		cli.New("increments-per-second", "N", cli.Whole(&c.limits.Increments),
+			"Most increments that the token may count in a second in one process. countmill admits a request while no limit is reached, however large it is. It refuses later ones with 429 until that is made up for. 0: no limit."),
+		cli.New("bytes-per-second", "N", cli.Whole(&c.limits.Bytes),
+			"Most bytes of requests' bodies in a second. 0: no limit."),
+		cli.New("new-counters-per-hour", "N", cli.Whole(&c.limits.NewCounters),
+			"Most counters in an hour that the token has not named within the hour before. 0: no limit."),
+		addToFlag(&c.file),
+	}
+}
+
+func (c *tokenVerb) Run(context.Context) error {
 	if len(c.args) != 1 {
-		return app.Usagef("name one NAME: countmill token new NAME --scope SCOPES")
+		return cli.Usagef("name one NAME: countmill token new NAME --scope SCOPES")
 	}
 	token := auth.Token{Name: c.args[0], Limits: c.limits, Prefixes: c.prefixes}
 	var err error
@@ -80,7 +108,7 @@ func runToken(_ context.Context, c call) error {
 	if token.Expires, err = parseExpiry(c.expires, time.Now()); err != nil {
 		return err
 	}
-	if err := makeToken(c, token, c.file); err != nil {
+	if err := c.make(token); err != nil {
 		return err
 	}
 	c.warnStars(token.Prefixes...)
@@ -95,7 +123,7 @@ func parseScopes(words []string) (scopes []auth.Scope, err error) {
 	}
 	for _, word := range words {
 		if word = strings.TrimSpace(word); !slices.Contains(known, word) {
-			return nil, app.Usagef("--scope: %q is not a scope (limit: %s)%s", word, strings.Join(known, ", "), didYouMean("", word, known))
+			return nil, cli.Usagef("--scope: %q is not a scope (limit: %s)%s", word, strings.Join(known, ", "), program().DidYouMean("", word, known))
 		}
 		scopes = append(scopes, auth.Scope(word))
 	}
@@ -112,23 +140,23 @@ func parseExpiry(text string, now time.Time) (time.Time, error) {
 	if d, err := units.ParseDuration(text); err == nil && d >= time.Second {
 		return now.UTC().Add(d).Truncate(time.Second), nil
 	}
-	return time.Time{}, app.Usagef("--expires: must be a time to come such as 2027-01-02T15:04:05Z, or a duration such as 720h or 90d, got %q", text)
+	return time.Time{}, cli.Usagef("--expires: must be a time to come such as 2027-01-02T15:04:05Z, or a duration such as 720h or 90d, got %q", text)
 }
 
 // ofToken turns the fields of the file into the words of the command line.
 var ofToken = strings.NewReplacer("name:", "NAME:", "scopes:", "--scope:", "prefixes:", "--prefix:", "field", "flag",
 	"increments_per_second:", "--increments-per-second:", "bytes_per_second:", "--bytes-per-second:", "new_counters_per_hour:", "--new-counters-per-hour:")
 
-func makeToken(c call, token auth.Token, file string) error {
+func (c *tokenVerb) make(token auth.Token) error {
 	secret, token, err := auth.New(token)
 	if err != nil {
-		return app.Usagef("%s", ofToken.Replace(err.Error()))
+		return cli.Usagef("%s", ofToken.Replace(err.Error()))
 	}
-	if file == "" {
+	if c.file == "" {
 		_, err := fmt.Fprintf(c.stdout, "%s\n%s\n", secret, token.Line())
 		return err
 	}
-	if err := auth.Append(file, token); err != nil {
+	if err := auth.Append(c.file, token); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintln(c.stdout, secret)

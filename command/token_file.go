@@ -5,11 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"text/tabwriter"
 	"time"
 
-	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/command/cli"
 	"github.com/countmill/countmill/internal/auth"
 )
 
@@ -39,7 +40,17 @@ func tokenRowOf(e auth.Entry, now time.Time) tokenRow {
 	return row
 }
 
-func runTokenList(_ context.Context, c call) error {
+type tokenListVerb struct {
+	call
+	file string
+	json bool
+}
+
+func (c *tokenListVerb) Flags() []cli.Flag {
+	return append([]cli.Flag{tokensFlag(&c.file)}, cli.In(otherSection, cli.Switch("json", &c.json, "Write one JSON array."))...)
+}
+
+func (c *tokenListVerb) Run(context.Context) error {
 	text, err := readTokens(c.file)
 	if err != nil {
 		return err
@@ -55,14 +66,14 @@ func runTokenList(_ context.Context, c call) error {
 	if c.json {
 		err = writeJSON(c.stdout, rows)
 	} else {
-		err = printTokens(c, rows)
+		err = printTokens(c.stdout, rows)
 	}
 	return errors.Join(append(wrong, err)...)
 }
 
 func readTokens(file string) ([]byte, error) {
 	if file == "" {
-		return nil, app.Usagef("--file is missing: name the file of the server's --tokens")
+		return nil, cli.Usagef("--file is missing: name the file of the server's --tokens")
 	}
 	text, err := auth.ReadFile(file)
 	if err != nil {
@@ -71,11 +82,11 @@ func readTokens(file string) ([]byte, error) {
 	return text, nil
 }
 
-func printTokens(c call, rows []tokenRow) error {
-	w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
+func printTokens(out io.Writer, rows []tokenRow) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "NAME\tID\tSCOPES\tCOUNTERS\tEXPIRES\tLIMITS")
 	for _, r := range rows {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.Name, r.ID, r.scopes(), plain(r.counters()), r.expiry(), cmp.Or(r.limits(), "none"))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.Name, r.ID, r.scopes(), cli.Plain(r.counters()), r.expiry(), cmp.Or(r.limits(), "none"))
 	}
 	return w.Flush()
 }
@@ -121,9 +132,16 @@ func (r tokenRow) limits() string {
 	return strings.Join(words, ", ")
 }
 
-func runTokenRemove(_ context.Context, c call) error {
+type tokenRemoveVerb struct {
+	call
+	file string
+}
+
+func (c *tokenRemoveVerb) Flags() []cli.Flag { return []cli.Flag{tokensFlag(&c.file)} }
+
+func (c *tokenRemoveVerb) Run(context.Context) error {
 	if len(c.args) < 1 || len(c.args) > 2 {
-		return app.Usagef("name one NAME, and an ID if several tokens have it: countmill token remove NAME [ID] --file FILE")
+		return cli.Usagef("name one NAME, and an ID if several tokens have it: countmill token remove NAME [ID] --file FILE")
 	}
 	if _, err := readTokens(c.file); err != nil {
 		return err

@@ -56,7 +56,7 @@ func TestVerbsSendTheToken(t *testing.T) {
 		for _, verb := range []string{"get a", "incr a", "watch a", "ready", "backup /x"} {
 			url, sent := tokenServer(t)
 			args := append(strings.Fields(verb+" "+tc.args), "--server", url)
-			got := cli(t, []string{tc.env}, args...)
+			got := try(t, []string{tc.env}, args...)
 			if all := sent(); len(all) == 0 || all[0] != tc.want {
 				t.Errorf("%s %q: sent %q, want %q (%+v)", tc.env, args, all, tc.want, got)
 			}
@@ -85,7 +85,7 @@ func TestTokenIsNotSentInTheClear(t *testing.T) {
 	} {
 		for _, verb := range []string{"get a", "incr a", "watch a", "ready", "backup /x"} {
 			args := append(strings.Fields(verb+" --timeout 50ms --server "+tc.server+" "+tc.flags), "--token", "cmtok_secret")
-			got := cli(t, nil, args...)
+			got := try(t, nil, args...)
 			if is := strings.Contains(got.errOut, refused); is != tc.refused || is && got.code != 2 {
 				t.Errorf("%q: got exit %d, %q; want it refused: %t", args, got.code, got.errOut, tc.refused)
 			}
@@ -93,7 +93,7 @@ func TestTokenIsNotSentInTheClear(t *testing.T) {
 				t.Errorf("%q: the error shows the token: %s", args, got.errOut)
 			}
 			if tc.refused {
-				withEnv := cli(t, []string{"COUNTMILL_TOKEN=cmtok_secret"}, args[:len(args)-2]...)
+				withEnv := try(t, []string{"COUNTMILL_TOKEN=cmtok_secret"}, args[:len(args)-2]...)
 				withEnv.wantError(t, 2, refused)
 			}
 		}
@@ -104,7 +104,7 @@ func TestTokenIsNotSentInTheClear(t *testing.T) {
 	from := newFakeServer(t, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, to.URL, http.StatusTemporaryRedirect)
 	})
-	cli(t, nil, "get", "a", "--token", "cmtok_x", "--server", from.URL).wantError(t, 1, "HTTP 307")
+	try(t, nil, "get", "a", "--token", "cmtok_x", "--server", from.URL).wantError(t, 1, "HTTP 307")
 	if followed {
 		t.Error("a redirect was followed with the token")
 	}
@@ -132,7 +132,7 @@ func TestTokenFlagsRefuse(t *testing.T) {
 		{[]string{"COUNTMILL_TOKEN_FILE=" + bad}, "", 1, "COUNTMILL_TOKEN_FILE: "},
 		{nil, "--server http://me:secret@127.0.0.1:1", 2, "--server: must hold no name and no password"},
 	} {
-		got := cli(t, tc.env, append([]string{"get", "a"}, strings.Fields(tc.args)...)...)
+		got := try(t, tc.env, append([]string{"get", "a"}, strings.Fields(tc.args)...)...)
 		got.wantError(t, tc.code, tc.want)
 		if strings.Contains(got.errOut, "secret") {
 			t.Errorf("%q %s: the error shows a secret: %s", tc.env, tc.args, got.errOut)
@@ -143,12 +143,12 @@ func TestTokenFlagsRefuse(t *testing.T) {
 func TestVerbsSayHowToGiveAToken(t *testing.T) {
 	t.Parallel()
 	f := newFakeServer(t, answer(401, `{"detail":"this call needs a token"}`))
-	cli(t, nil, "get", "a", "--server", f.URL).wantError(t, 1, "needs a token (HTTP 401); give one with --token-file or COUNTMILL_TOKEN")
-	got := cli(t, nil, "incr", "a", "--server", f.URL)
+	try(t, nil, "get", "a", "--server", f.URL).wantError(t, 1, "needs a token (HTTP 401); give one with --token-file or COUNTMILL_TOKEN")
+	got := try(t, nil, "incr", "a", "--server", f.URL)
 	got.wantError(t, 1, "not counted: this call needs a token")
 	if len(f.paths) != 2 {
 		t.Errorf("it asked %d times, want once each", len(f.paths))
 	}
 	// An argument in the wrong place is not written to the terminal's log.
-	cli(t, nil, "get", "a", "--"+"cmtok_abcdefgh").wantError(t, 2, "cmtok_...")
+	try(t, nil, "get", "a", "--"+"cmtok_abcdefgh").wantError(t, 2, "cmtok_...")
 }

@@ -13,7 +13,7 @@ import (
 // madeToken is the token and the line that were printed.
 func madeToken(t *testing.T, args ...string) (secret, line string) {
 	t.Helper()
-	got := cli(t, nil, append([]string{"token", "new"}, args...)...)
+	got := try(t, nil, append([]string{"token", "new"}, args...)...)
 	secret, line, ok := strings.Cut(strings.TrimSuffix(got.out, "\n"), "\n")
 	if got.code != 0 || got.errOut != "" || !ok || !strings.HasPrefix(secret, "cmtok_") {
 		t.Fatalf("%q: got %+v, want a token and a line", args, got)
@@ -52,7 +52,7 @@ func TestTokenNew(t *testing.T) {
 func TestTokenNewAppends(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tokens")
-	first := cli(t, nil, "token", "new", "a", "--scope", "read", "--file", path)
+	first := try(t, nil, "token", "new", "a", "--scope", "read", "--file", path)
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +60,7 @@ func TestTokenNewAppends(t *testing.T) {
 	if err := os.WriteFile(path, append([]byte("# by hand\n"), text[:len(text)-1]...), 0o600); err != nil { // without an end of its last line
 		t.Fatal(err)
 	}
-	second := cli(t, nil, "token", "new", "b", "--scope", "admin", "--file", path)
+	second := try(t, nil, "token", "new", "b", "--scope", "admin", "--file", path)
 	tokens, err := auth.Open(path, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -76,11 +76,11 @@ func TestTokenNewAppends(t *testing.T) {
 	if err := os.WriteFile(path, []byte("nonsense\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cli(t, nil, "token", "new", "c", "--scope", "read", "--file", path).wantError(t, 1, "tokens: line 1: is not a JSON object")
+	try(t, nil, "token", "new", "c", "--scope", "read", "--file", path).wantError(t, 1, "tokens: line 1: is not a JSON object")
 	if text, err := os.ReadFile(path); err != nil || string(text) != "nonsense\n" {
 		t.Errorf("a bad file was written to: %q, %v", text, err)
 	}
-	cli(t, nil, "token", "new", "c", "--scope", "read", "--file", path+"/x").wantError(t, 1, "tokens/x")
+	try(t, nil, "token", "new", "c", "--scope", "read", "--file", path+"/x").wantError(t, 1, "tokens/x")
 }
 
 func TestTokenRefuses(t *testing.T) {
@@ -104,7 +104,7 @@ func TestTokenRefuses(t *testing.T) {
 		{"token new a --scope read --increments-per-second 7", "--increments-per-second: limits counting, but the scopes lack publish"},
 		{"token new a --scope read --colour", "unknown flag: --colour"},
 	} {
-		cli(t, nil, strings.Fields(tc.args)...).wantError(t, 2, tc.want)
+		try(t, nil, strings.Fields(tc.args)...).wantError(t, 2, tc.want)
 	}
 }
 
@@ -132,7 +132,7 @@ func TestTokenList(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tokens")
 	for _, args := range []string{"web --scope publish --prefix page: --increments-per-second 50", "web --scope publish,read", "old --scope read --expires 2031-01-02T03:04:05Z"} {
-		if got := cli(t, nil, strings.Fields("token new "+args+" --file "+path)...); got.code != 0 {
+		if got := try(t, nil, strings.Fields("token new "+args+" --file "+path)...); got.code != 0 {
 			t.Fatal(got)
 		}
 	}
@@ -141,7 +141,7 @@ func TestTokenList(t *testing.T) {
 		t.Fatal(err)
 	}
 	entries := auth.Entries(text)
-	got := cli(t, nil, "token", "list", "--file", path)
+	got := try(t, nil, "token", "list", "--file", path)
 	want := "NAME  ID        SCOPES        COUNTERS  EXPIRES               LIMITS\n" +
 		"web   " + entries[0].Token.ID() + "  publish       page:*    never                 50 increments/s\n" +
 		"web   " + entries[1].Token.ID() + "  publish,read  all       never                 none\n" +
@@ -149,14 +149,14 @@ func TestTokenList(t *testing.T) {
 	if got != (result{0, want, ""}) {
 		t.Errorf("got %+v, want\n%s", got, want)
 	}
-	asJSON := cli(t, nil, "token", "list", "--json", "--file", path)
+	asJSON := try(t, nil, "token", "list", "--json", "--file", path)
 	if asJSON.code != 0 || !strings.Contains(asJSON.out, `"expires": "2031-01-02T03:04:05Z"`) || !strings.Contains(asJSON.out, `"line": 3`) {
 		t.Errorf("--json: got %+v", asJSON)
 	}
 	if err := os.WriteFile(path, append([]byte("nonsense\n"), text...), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := cli(t, nil, "token", "list", "--file", path); got.code != 1 || got.out != want || !strings.Contains(got.errOut, "line 1: is not a JSON object") {
+	if got := try(t, nil, "token", "list", "--file", path); got.code != 1 || got.out != want || !strings.Contains(got.errOut, "line 1: is not a JSON object") {
 		t.Errorf("with a bad line: got %+v, want all tokens, and the mistake", got)
 	}
 }
@@ -166,22 +166,22 @@ func TestTokenRemove(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens")
 	var secrets []string
 	for _, name := range []string{"web", "web", "shop"} {
-		secrets = append(secrets, strings.TrimSpace(cli(t, nil, "token", "new", name, "--scope", "read", "--file", path).out))
+		secrets = append(secrets, strings.TrimSpace(try(t, nil, "token", "new", name, "--scope", "read", "--file", path).out))
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	first := auth.Entries(text)[0].Token.ID()
-	cli(t, nil, "token", "remove", "web", "--file", path).wantError(t, 1, "2 tokens have this name: name the ID of one, such as ")
-	cli(t, nil, "token", "remove", "nobody", "--file", path).wantError(t, 1, `no token is named "nobody"; "countmill token list" shows all`)
-	cli(t, nil, "token", "remove", "cmtok_secret", "--file", path).wantError(t, 1, `no token is named "cmtok_`+"...")
-	cli(t, nil, "token", "remove", "--file", path).wantError(t, 2, "name one NAME")
-	cli(t, nil, "token", "remove", "web").wantError(t, 2, "--file is missing")
-	if got := cli(t, nil, "token", "remove", "web", first, "--file", path); got != (result{0, "removed web " + first + "\n", ""}) {
+	try(t, nil, "token", "remove", "web", "--file", path).wantError(t, 1, "2 tokens have this name: name the ID of one, such as ")
+	try(t, nil, "token", "remove", "nobody", "--file", path).wantError(t, 1, `no token is named "nobody"; "countmill token list" shows all`)
+	try(t, nil, "token", "remove", "cmtok_secret", "--file", path).wantError(t, 1, `no token is named "cmtok_`+"...")
+	try(t, nil, "token", "remove", "--file", path).wantError(t, 2, "name one NAME")
+	try(t, nil, "token", "remove", "web").wantError(t, 2, "--file is missing")
+	if got := try(t, nil, "token", "remove", "web", first, "--file", path); got != (result{0, "removed web " + first + "\n", ""}) {
 		t.Errorf("got %+v", got)
 	}
-	if got := cli(t, nil, "token", "remove", "shop", "--file", path); got.code != 0 {
+	if got := try(t, nil, "token", "remove", "shop", "--file", path); got.code != 0 {
 		t.Errorf("got %+v", got)
 	}
 	tokens, err := auth.Open(path, nil)
@@ -200,7 +200,7 @@ func TestTokenRemove(t *testing.T) {
 	if err := os.WriteFile(path, append([]byte("nonsense\n"), broken...), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got := cli(t, nil, "token", "remove", "web", "--file", path)
+	got := try(t, nil, "token", "remove", "web", "--file", path)
 	if text, _ := os.ReadFile(path); got.code != 1 || !strings.Contains(got.errOut, "servers still take the token: line 1") || string(text) != "nonsense\n" {
 		t.Errorf("from a file with a mistake: got %+v, and the file %q", got, text)
 	}

@@ -22,7 +22,7 @@ func TestAProgramWithoutTracesSaysSo(t *testing.T) {
 		{[]string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://secret@localhost:4318"}, 1}, {[]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://secret@localhost:4318"}, 1},
 	} {
 		var log bytes.Buffer
-		got, err := call{environ: tt.environ}.openTraces(t.Context(), slog.New(slog.NewTextHandler(&log, nil)))
+		got, err := (&host{environ: tt.environ}).openTraces(t.Context(), slog.New(slog.NewTextHandler(&log, nil)))
 		if got != nil || err != nil {
 			t.Errorf("%q: got %v, %v", tt.environ, got, err)
 		}

@@ -31,7 +31,7 @@ func TestVerbs(t *testing.T) {
 	env := []string{"COUNTMILL_SERVER=" + p.url}
 	want := func(out string, args ...string) {
 		t.Helper()
-		if got := cli(t, env, args...); got != (result{0, out, ""}) {
+		if got := try(t, env, args...); got != (result{0, out, ""}) {
 			t.Errorf("%q: got %+v, want %q", args, got, out)
 		}
 	}
@@ -47,14 +47,14 @@ func TestVerbs(t *testing.T) {
 		want("order +1\n", "incr", "order", "--id", "o1")
 		want("key +2\n", "incr", "key", "2", "--key", "k1")
 	}
-	if got := cli(t, env, "get", "order", "key", "nobody"); got != (result{0, "1\torder\n2\tkey\n0\tnobody\n", "countmill: no counter is named \"nobody\"\n"}) {
+	if got := try(t, env, "get", "order", "key", "nobody"); got != (result{0, "1\torder\n2\tkey\n0\tnobody\n", "countmill: no counter is named \"nobody\"\n"}) {
 		t.Errorf("get order key nobody: got %+v", got)
 	}
-	if got := cli(t, env, "get", "order", "--json"); !strings.Contains(got.out, `"counter":"order","total":1,`) {
+	if got := try(t, env, "get", "order", "--json"); !strings.Contains(got.out, `"counter":"order","total":1,`) {
 		t.Errorf("get --json: got %+v", got)
 	}
-	cli(t, env, "incr", "key", "7", "--key", "k1").wantError(t, 1, "not counted: ")
-	cli(t, env, "incr", "a", "--time", "2001-01-01T00:00:00Z").wantError(t, 1, "time is beyond the deduplication window (limit: ")
+	try(t, env, "incr", "key", "7", "--key", "k1").wantError(t, 1, "not counted: ")
+	try(t, env, "incr", "a", "--time", "2001-01-01T00:00:00Z").wantError(t, 1, "time is beyond the deduplication window (limit: ")
 	want("2\n", "get", "key")
 }
 
@@ -83,7 +83,7 @@ func TestUpSaysWhatIsWrongWithTheDirectory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cli(t, nil, "up", "--listen", "127.0.0.1:0", "--data", test.dir).wantError(t, 1, test.want)
+			try(t, nil, "up", "--listen", "127.0.0.1:0", "--data", test.dir).wantError(t, 1, test.want)
 		})
 	}
 }
@@ -96,7 +96,7 @@ func TestUpOnAUsedPort(t *testing.T) {
 	}
 	defer ln.Close()
 	addr := ln.Addr().String()
-	cli(t, nil, "up", "--listen", addr, "--data", t.TempDir()).
+	try(t, nil, "up", "--listen", addr, "--data", t.TempDir()).
 		wantError(t, 1, "--listen "+addr+": the address is in use; is another countmill running?")
 }
 

@@ -8,14 +8,16 @@ import (
 	"net/url"
 
 	"github.com/countmill/countmill/client"
+	"github.com/countmill/countmill/command/cli"
 )
 
-var verifyCommand = command{
-	path:  "verify",
-	group: "look",
-	args:  "[PREFIX]",
-	short: "check the stored data: shards, records, cached totals and groups",
-	long: `Reads all shards of the counters that begin with PREFIX, or of all, the counters' records,
+var verifyCommand = cli.Command{
+	Section: readSection,
+	Path:    "verify",
+	Group:   "look",
+	Args:    "[PREFIX]",
+	Short:   "check the stored data: shards, records, cached totals and groups",
+	Long: `Reads all shards of the counters that begin with PREFIX, or of all, the counters' records,
 and the totals in the server's cache, while counting goes on. It prints a line for each
 problem:
 
@@ -32,7 +34,7 @@ wrong cached totals. A person has to fix the rest.
 
 Exit code 3: something is wrong, and was not fixed, or nothing that begins with PREFIX was checked.
 `,
-	run: runVerify,
+	New: func() cli.Verb { return new(verifyVerb) },
 }
 
 // A verified page is the answer of /v1/verify.
@@ -53,19 +55,30 @@ type verified struct {
 
 // A verification is one run through all pages.
 type verification struct {
-	call
+	*verifyVerb
 	client *client.Client
 	prefix string
 
 	shards, cached, unchecked, groups, problems, fixed int
 }
 
-func runVerify(ctx context.Context, c call) error {
+type verifyVerb struct {
+	calling
+	fix bool
+}
+
+func (c *verifyVerb) Flags() []cli.Flag {
+	return c.flags(serverTimeout, pages,
+		cli.Switch("fix", &c.fix, "Fix problems whose fix is safe."),
+	)
+}
+
+func (c *verifyVerb) Run(ctx context.Context) error {
 	prefix, err := c.onePrefix()
 	if err != nil {
 		return err
 	}
-	v := &verification{call: c, prefix: prefix}
+	v := &verification{verifyVerb: c, prefix: prefix}
 	if v.client, err = c.client(); err != nil {
 		return err
 	}
@@ -87,7 +100,7 @@ type inconsistent struct{ text string }
 func (e *inconsistent) Error() string { return e.text }
 
 func (v *verification) run(ctx context.Context) error {
-	progress := isTerminal(v.stderr)
+	progress := cli.IsTerminal(v.stderr)
 	for token, again := "", true; again; again = token != "" {
 		answer, err := v.page(ctx, token)
 		if err != nil {
@@ -143,11 +156,11 @@ func (v *verification) print(answer []byte, page *verified) error {
 		if v.json {
 			continue
 		}
-		line := plain(p.Kind) + "\t" + plain(p.Counter)
+		line := cli.Plain(p.Kind) + "\t" + cli.Plain(p.Counter)
 		if p.Shard != nil {
 			line += fmt.Sprintf("\tshard %d", *p.Shard)
 		}
-		line += "\t" + plain(p.Detail)
+		line += "\t" + cli.Plain(p.Detail)
 		if p.Fixed {
 			line += "\tfixed"
 		}

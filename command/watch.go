@@ -6,17 +6,19 @@ import (
 	"fmt"
 	"net/url"
 	"strconv"
+	"time"
 
 	"github.com/countmill/countmill/client"
-	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/command/cli"
 )
 
-var watchCommand = command{
-	path:  "watch",
-	group: "count",
-	args:  "[NAME...]",
-	short: "print totals as they change, until Ctrl-C",
-	long: `Prints a line for the total of each counter, and one whenever it changes: the total, a tab
+var watchCommand = cli.Command{
+	Section: readSection,
+	Path:    "watch",
+	Group:   "count",
+	Args:    "[NAME...]",
+	Short:   "print totals as they change, until Ctrl-C",
+	Long: `Prints a line for the total of each counter, and one whenever it changes: the total, a tab
 and the name; with --rates also a tab and the change a second. Give at most 100 names, or
 --prefix for the counters whose names begin so. A new counter is there within 10 s.
 
@@ -29,7 +31,7 @@ the server's events as one line: the first has all totals, and others the change
 Ctrl-C ends it with 0. It ends with 1 if the server ends or sends nothing for --silence, and
 does not reconnect.
 `,
-	run: runWatch,
+	New: func() cli.Verb { return new(watchVerb) },
 }
 
 const (
@@ -40,7 +42,29 @@ const (
 	maxWatchLimit = 1000
 )
 
-func runWatch(ctx context.Context, c call) error {
+type watchVerb struct {
+	calling
+	silence         time.Duration
+	minAsOf, prefix string
+	groups          []string
+	limit           int
+	rates           bool
+}
+
+func (c *watchVerb) Flags() []cli.Flag {
+	c.limit = 100
+	return withSilence(&c.silence, 30*time.Second, "The longest silence of the server, which sends something every 15s.", c.flags(usual, "Write the server's events as they are.",
+		minAsOfFlag(&c.minAsOf),
+		groupFlag(&c.groups),
+		cli.New("prefix", "PREFIX", cli.Any(&c.prefix),
+			"Watch the counters whose names begin with PREFIX, instead of NAMEs.").Default("none"),
+		cli.New("limit", "N", cli.Count{To: &c.limit, Min: 1, Max: maxWatchLimit},
+			"With --prefix: the most counters, the first ones by name."),
+		cli.Switch("rates", &c.rates, "Print the change a second too. A line then appears for each change of it."),
+	))
+}
+
+func (c *watchVerb) Run(ctx context.Context) error {
 	query, err := c.watchQuery()
 	if err != nil {
 		return err
@@ -49,7 +73,7 @@ func runWatch(ctx context.Context, c call) error {
 	if err != nil {
 		return err
 	}
-	w := &watcher{call: c, last: make(map[string]string)}
+	w := &watcher{watchVerb: c, last: make(map[string]string)}
 	for e, err := range cl.Events(ctx, client.Request{Path: "/v1/watch", Query: query}) {
 		if ctx.Err() != nil {
 			return nil // Ctrl-C is how it ends
@@ -65,27 +89,27 @@ func runWatch(ctx context.Context, c call) error {
 }
 
 // watchQuery is the query for the names, or for the prefix.
-func (c call) watchQuery() (url.Values, error) {
-	names, err := c.withGroups()
+func (c *watchVerb) watchQuery() (url.Values, error) {
+	names, err := withGroups(c.args, c.groups)
 	if err != nil {
 		return nil, err
 	}
-	query := c.readQuery()
+	query := asOfQuery(c.minAsOf)
 	if c.rates {
 		query.Set("rates", "true")
 	}
 	switch {
-	case c.given("prefix") && len(names) > 0:
-		return nil, app.Usagef("--prefix and NAME exclude each other")
-	case c.given("prefix"):
-		c.warnStars(c.watchPrefix)
-		query.Set("prefix", c.watchPrefix)
+	case c.Given("prefix") && len(names) > 0:
+		return nil, cli.Usagef("--prefix and NAME exclude each other")
+	case c.Given("prefix"):
+		c.warnStars(c.prefix)
+		query.Set("prefix", c.prefix)
 		query.Set("limit", strconv.Itoa(c.limit))
 		return query, nil
-	case c.given("limit"):
-		return nil, app.Usagef("--limit needs --prefix")
+	case c.Given("limit"):
+		return nil, cli.Usagef("--limit needs --prefix")
 	case len(names) == 0:
-		return nil, app.Usagef("NAME is missing, or --prefix")
+		return nil, cli.Usagef("NAME is missing, or --prefix")
 	}
 	query["counter"] = names
 	return query, checkNames(names, maxWatched)
@@ -93,7 +117,7 @@ func (c call) watchQuery() (url.Values, error) {
 
 // A watcher prints the events of one stream.
 type watcher struct {
-	call
+	*watchVerb
 	last      map[string]string // the lines printed last, by counter
 	truncated bool              // a line has reported it
 }
@@ -127,7 +151,7 @@ type watchEvent struct {
 
 func (w *watcher) printTotals(e *watchEvent) error {
 	for _, t := range e.Totals {
-		line := t.text() + "\t" + plain(t.Counter)
+		line := t.text() + "\t" + cli.Plain(t.Counter)
 		if t.Rate != nil {
 			line += "\t" + t.Rate.String() + "/s"
 		}
@@ -144,7 +168,7 @@ func (w *watcher) printTotals(e *watchEvent) error {
 	}
 	for _, name := range e.Removed {
 		delete(w.last, name)
-		fmt.Fprintf(w.stderr, "countmill: %s is watched no longer\n", plain(name))
+		fmt.Fprintf(w.stderr, "countmill: %s is watched no longer\n", cli.Plain(name))
 	}
 	if e.Truncated && !w.truncated {
 		fmt.Fprintf(w.stderr, "countmill: more counters begin with the prefix (--limit %d)\n", w.limit)
