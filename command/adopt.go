@@ -26,10 +26,9 @@ var adoptFamily = cli.Command{
 }
 
 var adoptCommand = cli.Command{
-	Section: "adopt",
-	Path:    "adopt gae",
-	Args:    "--project PROJECT",
-	Short:   "import the sharded counters of App Engine code",
+	Path:  "adopt gae",
+	Args:  "--project PROJECT",
+	Short: "import the sharded counters of App Engine code",
 	Long: `Imports the counters that the code of Google's article "Sharding counters" (App Engine)
 keeps in Datastore, in any of its languages: Python (ndb and db), Java, JDO, Go, and the
 first, simple versions of each. It never writes to Datastore.
@@ -72,26 +71,19 @@ type adoptVerb struct {
 func (c *adoptVerb) Flags() []cli.Flag {
 	c.goTotal, c.simple = "GeneralCounterShard", "SimpleCounterShard"
 	return withSilence(&c.silence, 2*time.Minute, "The longest silence of Datastore while its shards are read.", c.flags(transferTimeout, importedJSON,
-		cli.In(moveSection, namePrefixFlag(&c.prefix))[0],
-		cli.In(moveSection, windowFlag(&c.window))[0],
-		cli.New("project", "PROJECT", cli.Any(&c.source.Project),
-			"Id of the Google Cloud project. DATASTORE_EMULATOR_HOST works as in Google's libraries.").Default("none; needed"),
-		cli.New("database", "DATABASE", cli.Any(&c.source.Database),
-			"Id of the database.").Default("the project's default database"),
-		cli.New("namespace", "NAMESPACE", cli.Any(&c.source.Namespace),
-			"Namespace of the old counters.").Default("the default namespace"),
+		namePrefixFlag(&c.prefix).In(moveSection),
+		windowFlag(&c.window).In(moveSection),
+		cli.New("project", "PROJECT", cli.Any(&c.source.Project), "Id of the Google Cloud project. DATASTORE_EMULATOR_HOST works as in Google's libraries.").Default("none; needed"),
+		cli.New("database", "DATABASE", cli.Any(&c.source.Database), "Id of the database.").Default("the project's default database"),
+		cli.New("namespace", "NAMESPACE", cli.Any(&c.source.Namespace), "Namespace of the old counters.").Default("the default namespace"),
 		cli.New("java", "NAME", cli.List{To: &c.source.JavaNames},
 			"A counter of Java's low-level code; may be repeated. The Firestore emulator has no query of kinds: name the counters, or pass --java \"\" for none.").Default("all, by a query of kinds"),
-		cli.New("go-total", "NAME", cli.Any(&c.goTotal),
-			"Counter for the grand total of Go's shards."),
-		cli.New("simple", "NAME", cli.Any(&c.simple),
-			"Counter for the total of the simple versions."),
+		cli.New("go-total", "NAME", cli.Any(&c.goTotal), "Counter for the grand total of Go's shards."),
+		cli.New("simple", "NAME", cli.Any(&c.simple), "Counter for the total of the simple versions."),
 		cli.Switch("skip-unknown", &c.skipUnknown, "Leave out entities of the shards' kinds that are in no layout of the article, and counters whose names or totals (beyond 2^53-1) one increment cannot have. Without it, adopt imports nothing then."),
 		cli.Switch("dry-run", &c.dryRun, "Print what adopt would import, and import nothing."),
-		cli.New("snapshot", "SNAPSHOT", cli.Any(&c.snapshot),
-			"File for the rows to import.").Default("countmill-adopt-PROJECT[-DATABASE][-NAMESPACE].ndjson"),
-		cli.New("since", "SNAPSHOT", cli.List{To: &c.since},
-			"Import only the growth of the counters since this snapshot. Repeat it for each snapshot that was imported. Needs --snapshot.").Default("none"),
+		cli.New("snapshot", "SNAPSHOT", cli.Any(&c.snapshot), "File for the rows to import.").Default("countmill-adopt-PROJECT[-DATABASE][-NAMESPACE].ndjson"),
+		cli.New("since", "SNAPSHOT", cli.List{To: &c.since}, "Import only the growth of the counters since this snapshot. Repeat it for each snapshot that was imported. Needs --snapshot.").Default("none"),
 	))
 }
 

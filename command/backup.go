@@ -51,14 +51,10 @@ func (c *backupVerb) Run(ctx context.Context) error {
 	default:
 		return cli.Usagef("name one place at most, got %s", cli.Quoted(args))
 	}
-	answer, err := c.ask(ctx, client.Request{Method: http.MethodPost, Path: "/v1/backup", Body: body(request)})
-	if err != nil {
-		return err
-	}
-	if c.json {
-		_, err = c.stdout.Write(answer)
-		return err
-	}
+	return c.shown(ctx, client.Request{Method: http.MethodPost, Path: "/v1/backup", Body: body(request)}, c.print)
+}
+
+func (c *backupVerb) print(answer []byte) error {
 	var taken struct {
 		URL, ID string
 		Bytes   int64

@@ -11,10 +11,9 @@ import (
 )
 
 var configCommand = cli.Command{
-	Section: otherSection,
-	Path:    "config",
-	Group:   "set",
-	Short:   "show every setting in force and where it comes from",
+	Path:  "config",
+	Group: "set",
+	Short: "show every setting in force and where it comes from",
 	Long: `Shows what "countmill up" would run with, given the same flags and variables: each
 setting, its value, and whether it comes from a flag, a variable (env) or the default.
 It starts and opens nothing.

@@ -14,10 +14,9 @@ import (
 )
 
 var doctorCommand = cli.Command{
-	Section: "doctor",
-	Path:    "doctor",
-	Group:   "look",
-	Short:   "look for mistakes of a deployment, from where it runs",
+	Path:  "doctor",
+	Group: "look",
+	Short: "look for mistakes of a deployment, from where it runs",
 	Long: `Examines a running countmill (--server), and the backends of a role: give it the --store, --bus and
 --cache of that role, or run it where their variables are set. Each finding says what is wrong, why it
 matters and what to do. It needs no running role for the backends, and disturbs none.
@@ -55,7 +54,7 @@ func (c *doctorVerb) Flags() []cli.Flag {
 		examined("store", "The store of a role, as the role has it.", &c.cfg.Store),
 		examined("bus", "The bus of a role, as the role has it.", &c.cfg.Bus),
 		examined("cache", "The cache of a reader, as the reader has it.", &c.cfg.Cache),
-		cli.In(otherSection, cli.Switch("json", &c.json, "Write the report as JSON."))[0],
+		cli.Switch("json", &c.json, "Write the report as JSON.").In(otherSection),
 	)
 }
 

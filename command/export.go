@@ -12,11 +12,10 @@ import (
 )
 
 var exportCommand = cli.Command{
-	Section: moveSection,
-	Path:    "export",
-	Group:   "move",
-	Args:    "[PREFIX]",
-	Short:   "write all totals as rows that import takes",
+	Path:  "export",
+	Group: "move",
+	Args:  "[PREFIX]",
+	Short: "write all totals as rows that import takes",
 	Long: `Writes the totals of all counters, or of those whose names begin with PREFIX, as rows of
 counter and delta. Imported where none of them is, they are the same totals again:
 
@@ -45,8 +44,7 @@ type exportVerb struct {
 
 func (c *exportVerb) Flags() []cli.Flag {
 	return c.flags(usual, "Short for --format ndjson.",
-		cli.New("format", "FORMAT", cli.Text{To: &c.format, Of: formats},
-			"csv or ndjson.").Default("by the end of --output, or csv"),
+		cli.New("format", "FORMAT", cli.Text{To: &c.format, Of: formats}, "csv or ndjson.").Default("by the end of --output, or csv"),
 		spreadsheetFlag(&c.spreadsheet),
 		outputFlag(&c.output),
 	)

@@ -23,17 +23,15 @@ var formats = []string{string(transfer.CSV), string(transfer.NDJSON)}
 // withSilence puts --silence behind --timeout.
 func withSilence(to *time.Duration, def time.Duration, help string, flags []cli.Flag) []cli.Flag {
 	*to = def
-	return slices.Insert(flags, 2, cli.In(callsSection, cli.New("silence", "DURATION", cli.Duration{To: to, Min: minTimeout, Max: maxTimeout}, help))...)
+	return slices.Insert(flags, 2, cli.New("silence", "DURATION", cli.Duration{To: to, Min: minTimeout, Max: maxTimeout}, help).In(callsSection))
 }
 
 func minAsOfFlag(to *string) cli.Flag {
-	return cli.New("min-as-of", "TIME", cli.Moment(to),
-		"Only totals of this moment or a later one: the as_of or counted_as_of of an earlier answer.").Default("any")
+	return cli.New("min-as-of", "TIME", cli.Moment(to), "Only totals of this moment or a later one: the as_of or counted_as_of of an earlier answer.").Default("any")
 }
 
 func groupFlag(to *[]string) cli.Flag {
-	return cli.New("group", "GROUP", cli.List{To: to},
-		"A group of an index, beside NAMEs or instead of them; short for the NAME =GROUP. May be repeated, but for rank.").Default("none")
+	return cli.New("group", "GROUP", cli.List{To: to}, "A group of an index, beside NAMEs or instead of them; short for the NAME =GROUP. May be repeated, but for rank.").Default("none")
 }
 
 func zoneFlag(to *string) cli.Flag {

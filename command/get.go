@@ -18,11 +18,10 @@ import (
 const maxNames = 1000
 
 var getCommand = cli.Command{
-	Section: readSection,
-	Path:    "get",
-	Group:   "count",
-	Args:    "NAME...",
-	Short:   "print totals",
+	Path:  "get",
+	Group: "count",
+	Args:  "NAME...",
+	Short: "print totals",
 	Long: `Prints the total of the counter NAME. With several names it prints a line for each, the
 total, a tab and the name; all of one moment, at most 1,000. A counter that nobody has
 incremented is 0. On a terminal a further line on standard error says how old the totals are,
@@ -64,13 +63,10 @@ type getVerb struct {
 
 func (c *getVerb) Flags() []cli.Flag {
 	return c.flags(usual, oneAnswer,
-		cli.New("max-staleness", "DURATION", cli.Duration{To: &c.maxStaleness, Max: time.Hour},
-			"How old a total may be; 0s reads the store.").Default("the server's"),
+		cli.New("max-staleness", "DURATION", cli.Duration{To: &c.maxStaleness, Max: time.Hour}, "How old a total may be; 0s reads the store.").Default("the server's"),
 		minAsOfFlag(&c.minAsOf),
-		cli.New("after", "RECEIPT", cli.Any(&c.after),
-			"Only totals that contain every increment of this receipt.").Default("none"),
-		cli.New("wait", "DURATION", cli.Duration{To: &c.wait, Max: 5 * time.Second},
-			"With --after: how long to wait until the increments are counted.").Default("0s"),
+		cli.New("after", "RECEIPT", cli.Any(&c.after), "Only totals that contain every increment of this receipt.").Default("none"),
+		cli.New("wait", "DURATION", cli.Duration{To: &c.wait, Max: 5 * time.Second}, "With --after: how long to wait until the increments are counted.").Default("0s"),
 		groupFlag(&c.groups),
 	)
 }

@@ -28,8 +28,6 @@ the new shards when they hear of them, within the hour; totals are right all the
 
 type growVerb struct{ calling }
 
-func (c *growVerb) Flags() []cli.Flag { return c.flags(usual, oneAnswer) }
-
 func (c *growVerb) Run(ctx context.Context) error {
 	args := c.args
 	if len(args) != 2 {
@@ -42,14 +40,8 @@ func (c *growVerb) Run(ctx context.Context) error {
 	if err != nil || shards < 1 || shards > countmill.MaxShards {
 		return cli.Usagef("SHARDS %q: must be a number from 1 to %d", args[1], countmill.MaxShards)
 	}
-	answer, err := c.ask(ctx, client.Request{Method: http.MethodPatch, Path: client.CounterPath(args[0]), Body: body(map[string]int{"shards": shards})})
-	if err != nil {
+	return c.shown(ctx, client.Request{Method: http.MethodPatch, Path: client.CounterPath(args[0]), Body: body(map[string]int{"shards": shards})}, func([]byte) error {
+		_, err := fmt.Fprintf(c.stdout, "%s has %d shards\n", args[0], shards)
 		return err
-	}
-	if c.json {
-		_, err = c.stdout.Write(answer)
-		return err
-	}
-	fmt.Fprintf(c.stdout, "%s has %d shards\n", args[0], shards)
-	return nil
+	})
 }

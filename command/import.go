@@ -16,11 +16,10 @@ import (
 )
 
 var importCommand = cli.Command{
-	Section: moveSection,
-	Path:    "import",
-	Group:   "move",
-	Args:    "FILE|-",
-	Short:   "count the rows of a file, each once",
+	Path:  "import",
+	Group: "move",
+	Args:  "FILE|-",
+	Short: "count the rows of a file, each once",
 	Long: `Counts each row of a CSV or NDJSON file once, whatever happens on the way: when it is
 stopped, or the server is, run it again with the same file, and what was counted before
 is not counted again.
@@ -81,20 +80,16 @@ type importVerb struct {
 func (c *importVerb) Flags() []cli.Flag {
 	c.tz = "UTC"
 	return c.flags(transferTimeout, importedJSON,
-		cli.New("format", "FORMAT", cli.Text{To: &c.format, Of: append(formats, string(transfer.CLF))},
-			"csv, ndjson, or clf: an access log in the common or combined format.").Default("by the end of the file's name"),
+		cli.New("format", "FORMAT", cli.Text{To: &c.format, Of: append(formats, string(transfer.CLF))}, "csv, ndjson, or clf: an access log in the common or combined format.").Default("by the end of the file's name"),
 		cli.New("columns", "COLUMNS", cli.Any(&c.columns),
 			"Names of CSV columns, such as counter=path,delta=hits,time=date. Other columns are ignored; without delta each row counts 1.").Default("those named counter, delta, id and time; no others"),
 		cli.New("counter", "TEMPLATE", cli.Any(&c.template),
 			"Counter of a line of an access log, such as page:{path}. It may have {host}, {method}, {path} and {status}. The path is without its query.").Default("none; needed with --format clf"),
-		cli.New("tz", "ZONE", cli.Any(&c.tz),
-			"The time zone of dates and times that name none, such as Asia/Kolkata."),
+		cli.New("tz", "ZONE", cli.Any(&c.tz), "The time zone of dates and times that name none, such as Asia/Kolkata."),
 		namePrefixFlag(&c.prefix),
 		cli.Switch("dry-run", &c.dryRun, "Print the increments that would be counted, as NDJSON, and count nothing."),
-		cli.New("skip-bad", "REJECTS", cli.Any(&c.rejects),
-			"Leave out rows that cannot be counted, and write them to the file REJECTS: NDJSON with line, reason and row.").Default("refuse the file"),
-		cli.New("state", "STATE", cli.Any(&c.state),
-			"File that remembers when the import began.").Default("FILE.countmill-import; none for -"),
+		cli.New("skip-bad", "REJECTS", cli.Any(&c.rejects), "Leave out rows that cannot be counted, and write them to the file REJECTS: NDJSON with line, reason and row.").Default("refuse the file"),
+		cli.New("state", "STATE", cli.Any(&c.state), "File that remembers when the import began.").Default("FILE.countmill-import; none for -"),
 		cli.Switch("series", &c.history, "Each row counts in the series of its counter at its own time, which may be years ago."),
 		cli.New("complete", "FROM/TO", cli.Any(&c.complete),
 			"A period of which the file has all counts of all counters of its rules, as two times, or dates in --tz. With --series: rows of that period are not partial.").Default("none"),

@@ -15,11 +15,10 @@ import (
 )
 
 var incrCommand = cli.Command{
-	Section: changeSection,
-	Path:    "incr",
-	Group:   "count",
-	Args:    "NAME [DELTA]",
-	Short:   "add DELTA, or 1, to a counter",
+	Path:  "incr",
+	Group: "count",
+	Args:  "NAME [DELTA]",
+	Short: "add DELTA, or 1, to a counter",
 	Long: `Adds DELTA, or 1, to the counter NAME and returns when that is durable.
 
   countmill incr page:/home
@@ -48,12 +47,9 @@ type incrVerb struct {
 
 func (c *incrVerb) Flags() []cli.Flag {
 	return c.flags(usual, oneAnswer,
-		cli.New("id", "ID", cli.Any(&c.id),
-			"Name of the event: the same ID on the same counter counts once.").Default("none"),
-		cli.New("key", "KEY", cli.Any(&c.key),
-			"Idempotency-Key of the request: the same KEY with the same request counts once.").Default("random, without --id"),
-		cli.New("time", "TIME", cli.Any(&c.at),
-			"When it happened, as 2006-01-02T15:04:05Z.").Default("now"),
+		cli.New("id", "ID", cli.Any(&c.id), "Name of the event: the same ID on the same counter counts once.").Default("none"),
+		cli.New("key", "KEY", cli.Any(&c.key), "Idempotency-Key of the request: the same KEY with the same request counts once.").Default("random, without --id"),
+		cli.New("time", "TIME", cli.Any(&c.at), "When it happened, as 2006-01-02T15:04:05Z.").Default("now"),
 	)
 }
 
@@ -80,12 +76,10 @@ func (c *incrVerb) Run(ctx context.Context) error {
 	if err != nil {
 		return outcome(err, key, own)
 	}
-	if c.json {
-		_, err = c.stdout.Write(answer)
+	return c.show(answer, func([]byte) error {
+		_, err := fmt.Fprintf(c.stdout, "%s %+d\n", inc.Counter, inc.Delta)
 		return err
-	}
-	fmt.Fprintf(c.stdout, "%s %+d\n", inc.Counter, inc.Delta)
-	return nil
+	})
 }
 
 // requestID is the id of --id, or a random one.

@@ -34,10 +34,9 @@ docs/howto/groups.md has the whole story.
 }
 
 var indexCreateCommand = cli.Command{
-	Section: indexSection,
-	Path:    "index create",
-	Args:    "NAME",
-	Short:   "create an index, and build its groups from the totals so far",
+	Path:  "index create",
+	Args:  "NAME",
+	Short: "create an index, and build its groups from the totals so far",
 	Long: `--match names counters: text, variables in braces, and perhaps a * at the end for any rest. --group names
 the group of a counter by those variables. A variable is at least one byte, up to the first place
 where the text after it comes. Groups are counters whose names begin with =. Nobody can increment
@@ -55,17 +54,15 @@ for the groups. Curves and the top of a day need them. With tokens it needs a to
 }
 
 var indexListCommand = cli.Command{
-	Section: indexSection,
-	Path:    "index list",
-	Short:   "list the indexes, and how far the work at each is",
-	New:     func() cli.Verb { return new(indexListVerb) },
+	Path:  "index list",
+	Short: "list the indexes, and how far the work at each is",
+	New:   func() cli.Verb { return new(indexListVerb) },
 }
 
 var indexDeleteCommand = cli.Command{
-	Section: indexSection,
-	Path:    "index delete",
-	Args:    "NAME",
-	Short:   "delete an index and all its groups",
+	Path:  "index delete",
+	Args:  "NAME",
+	Short: "delete an index and all its groups",
 	Long: `The groups cannot be read from now on. Workers remove them after a minute, with datastore: after
 five and a half, and the name of the index is free when everything of it is gone. The counters stay.
 
@@ -75,9 +72,8 @@ five and a half, and the name of the index is free when everything of it is gone
 }
 
 var indexWorkCommand = cli.Command{
-	Section: rolesSection,
-	Path:    "index work",
-	Short:   "run only a worker that builds, checks and deletes indexes",
+	Path:  "index work",
+	Short: "run only a worker that builds, checks and deletes indexes",
 	Long: `Works at the indexes of a store that other processes write. "countmill up" does that by itself: on one
 machine this command is not needed. Several workers share the work. A killed worker loses
 nothing: after a minute another one takes its piece.
@@ -124,10 +120,8 @@ type indexCreateVerb struct {
 
 func (c *indexCreateVerb) Flags() []cli.Flag {
 	return c.flags(usual, oneAnswer,
-		cli.New("match", "PATTERN", cli.Any(&c.match),
-			"The counters of the index, such as 'page:{site}:*'.").Default("none; needed"),
-		cli.New("group", "PATTERN", cli.Any(&c.group),
-			"The group of a counter, such as 'site:{site}'.").Default("none; needed"),
+		cli.New("match", "PATTERN", cli.Any(&c.match), "The counters of the index, such as 'page:{site}:*'.").Default("none; needed"),
+		cli.New("group", "PATTERN", cli.Any(&c.group), "The group of a counter, such as 'site:{site}'.").Default("none; needed"),
 		cli.New("series", "KEEP", cli.Any(&c.series),
 			"First add rules by which the counters and the groups keep series, such as 1m:6h,15m:400d. A rule that keeps something else is not changed: the command then does nothing.").Default("none"),
 		c.waitFlag(),
@@ -154,27 +148,19 @@ func (c *indexCreateVerb) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.printIndexes(answer)
+	return c.show(answer, c.printIndexes)
 }
 
 type indexListVerb struct{ calling }
 
-func (c *indexListVerb) Flags() []cli.Flag { return c.flags(usual, oneAnswer) }
-
 func (c *indexListVerb) Run(ctx context.Context) error {
-	answer, err := c.ask(ctx, client.Request{Path: "/v1/indexes"})
-	if err != nil {
-		return err
-	}
-	return c.printIndexes(answer)
+	return c.shown(ctx, client.Request{Path: "/v1/indexes"}, c.printIndexes)
 }
 
 type indexDeleteVerb struct{ indexing }
 
 func (c *indexDeleteVerb) Flags() []cli.Flag {
-	return c.flags(usual, oneAnswer,
-		c.waitFlag(),
-	)
+	return c.flags(usual, oneAnswer, c.waitFlag())
 }
 
 func (c *indexDeleteVerb) Run(ctx context.Context) error {
@@ -190,7 +176,7 @@ func (c *indexDeleteVerb) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.printIndexes(answer)
+	return c.show(answer, c.printIndexes)
 }
 
 // explainDeletion says from when on anything is removed: before it, other processes may still use the index.
@@ -283,10 +269,6 @@ func readIndexes(answer []byte) ([]indexState, error) {
 }
 
 func (c *calling) printIndexes(answer []byte) error {
-	if c.json {
-		_, err := c.stdout.Write(answer)
-		return err
-	}
 	all, err := readIndexes(answer)
 	if err != nil {
 		return err
@@ -315,4 +297,55 @@ func checkedAt(x *indexState) string {
 		return ""
 	}
 	return x.Checked.UTC().Format(time.RFC3339Nano)
+}
+
+// addIndexSeries adds the rules of --series for an index that is to be created. They come before the index, so
+// that a mistake leaves nothing behind that counts without them.
+func (c *indexCreateVerb) addIndexSeries(ctx context.Context, name string) error {
+	if !c.Given("series") {
+		return nil
+	}
+	keep, err := store.ParseRetention(c.series)
+	if err != nil {
+		return cli.Usagef("--series %q: %s", c.series, err)
+	}
+	x, err := store.ParseIndex(name, c.match, c.group)
+	if err != nil {
+		return cli.Usagef("%s", err)
+	}
+	patterns := []string{x.Prefix() + "*", x.GroupPrefix() + "*"}
+	if err := c.checkRules(ctx, patterns, keep.String()); err != nil {
+		return err
+	}
+	for _, pattern := range patterns {
+		if _, err := c.ask(ctx, addRule("series", pattern, keep.String())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkRules refuses to change a rule: another index may need its longer times.
+func (c *indexCreateVerb) checkRules(ctx context.Context, patterns []string, keep string) error {
+	answer, err := c.ask(ctx, client.Request{Path: "/v1/rules"})
+	if err != nil {
+		return err
+	}
+	rules, err := readRules(answer)
+	if err != nil {
+		return err
+	}
+	for _, pattern := range patterns {
+		for _, r := range rules.Series {
+			if r.Pattern == pattern && r.Ended == "" && r.Keep != keep {
+				return cli.Usagef("--series: the rule for %q keeps %s; give that, or change it with countmill rule add series '%s=%s'", pattern, r.Keep, pattern, keep)
+			}
+		}
+	}
+	return nil
+}
+
+// addRule is the request that adds a rule. It may be repeated.
+func addRule(kind, pattern, keep string) client.Request {
+	return client.Request{Method: http.MethodPost, Path: "/v1/rules/" + kind, Body: body(map[string]any{"pattern": pattern, "keep": keep}), Safe: true}
 }

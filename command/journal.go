@@ -15,11 +15,10 @@ import (
 )
 
 var journalCommand = cli.Command{
-	Section: readSection,
-	Path:    "journal",
-	Group:   "count",
-	Args:    "NAME",
-	Short:   "print the increments of a counter under a rule for the journal",
+	Path:  "journal",
+	Group: "count",
+	Args:  "NAME",
+	Short: "print the increments of a counter under a rule for the journal",
 	Long: `Prints a line for each entry, the oldest first: its time, the delta, who sent it, the id of its
 part and its key, with tabs between. It needs a rule for the journal ("countmill help rule"). An
 entry is one increment, or several of one sender that were sent together. - is a sender that is
@@ -44,14 +43,10 @@ type journalVerb struct {
 
 func (c *journalVerb) Flags() []cli.Flag {
 	return c.flags(usual, pages,
-		cli.New("id", "ID", cli.Any(&c.id),
-			"Only the increment with this id.").Default("none"),
-		cli.New("after", "KEY", cli.Any(&c.after),
-			"Only entries after this key.").Default("none"),
-		cli.New("before", "KEY", cli.Any(&c.before),
-			"The entries just before this key, up to 1,000.").Default("none"),
-		cli.New("limit", "N", cli.Count{To: &c.limit, Max: math.MaxInt32},
-			"Stop after N entries. 0: all."),
+		cli.New("id", "ID", cli.Any(&c.id), "Only the increment with this id.").Default("none"),
+		cli.New("after", "KEY", cli.Any(&c.after), "Only entries after this key.").Default("none"),
+		cli.New("before", "KEY", cli.Any(&c.before), "The entries just before this key, up to 1,000.").Default("none"),
+		cli.New("limit", "N", cli.Count{To: &c.limit, Max: math.MaxInt32}, "Stop after N entries. 0: all."),
 	)
 }
 
@@ -68,12 +63,8 @@ func (c *journalVerb) Run(ctx context.Context) error {
 			query.Set(name, value)
 		}
 	}
-	cl, err := c.client()
-	if err != nil {
-		return err
-	}
-	printed, err := c.show(query, func() (*journalPage, error) {
-		answer, err := cl.Do(ctx, client.Request{Path: "/v1/journal", Query: query})
+	printed, err := c.showPages(query, func() (*journalPage, error) {
+		answer, err := c.ask(ctx, client.Request{Path: "/v1/journal", Query: query})
 		if err != nil {
 			return nil, err
 		}
@@ -100,9 +91,9 @@ type journalPage struct {
 	answer []byte
 }
 
-// show prints the pages of a query, and returns the number of their entries. Those before a key come from the last page to
+// showPages prints the pages of a query, and returns the number of their entries. Those before a key come from the last page to
 // the first one: a page may be short, or empty, although others are before it.
-func (c *journalVerb) show(query url.Values, ask func() (*journalPage, error)) (printed int, err error) {
+func (c *journalVerb) showPages(query url.Values, ask func() (*journalPage, error)) (printed int, err error) {
 	most, backward := c.limit, c.before != ""
 	if backward {
 		most = min(cmp.Or(c.limit, journalAsk), journalAsk)

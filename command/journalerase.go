@@ -13,10 +13,9 @@ import (
 )
 
 var journalEraseCommand = cli.Command{
-	Section: readSection,
-	Path:    "journal erase",
-	Args:    "NAME",
-	Short:   "remove the entries of a counter from the journal",
+	Path:  "journal erase",
+	Args:  "NAME",
+	Short: "remove the entries of a counter from the journal",
 	Long: `Removes the counter's name and its deltas from all records. End the counter's rule first: entries
 of the last moments stay, and the last line says from when on.
 
@@ -36,9 +35,7 @@ type journalEraseVerb struct {
 }
 
 func (c *journalEraseVerb) Flags() []cli.Flag {
-	return c.flags(usual, "",
-		cli.Switch("yes", &c.yes, "Erase. Nothing can undo that."),
-	)
+	return c.flags(usual, "", cli.Switch("yes", &c.yes, "Erase. Nothing can undo that."))
 }
 
 func (c *journalEraseVerb) Run(ctx context.Context) error {
@@ -48,13 +45,9 @@ func (c *journalEraseVerb) Run(ctx context.Context) error {
 	if !c.yes {
 		return cli.Usagef("erased entries cannot be restored: add --yes to erase the entries of %q", c.args[0])
 	}
-	cl, err := c.client()
-	if err != nil {
-		return err
-	}
 	erased, others, request := 0, 0, map[string]any{"counter": c.args[0]}
 	for {
-		answer, err := cl.Do(ctx, client.Request{Method: http.MethodPost, Path: "/v1/journal/erase", Body: body(request), Safe: true})
+		answer, err := c.ask(ctx, client.Request{Method: http.MethodPost, Path: "/v1/journal/erase", Body: body(request), Safe: true})
 		if err != nil {
 			return err
 		}

@@ -20,10 +20,9 @@ import (
 )
 
 var journalExportCommand = cli.Command{
-	Section: moveSection,
-	Path:    "journal export",
-	Args:    "[NAME|PREFIX*]",
-	Short:   "write the entries of a period to a file",
+	Path:  "journal export",
+	Args:  "[NAME|PREFIX*]",
+	Short: "write the entries of a period to a file",
 	Long: `Writes the entries from --from on and before --to, of the counter NAME, of the counters that begin
 with PREFIX, or of all counters, in the order of their keys:
 
@@ -57,12 +56,9 @@ type journalExportVerb struct {
 func (c *journalExportVerb) Flags() []cli.Flag {
 	return c.flags(usual, "",
 		spreadsheetFlag(&c.spreadsheet),
-		cli.New("format", "FORMAT", cli.Text{To: &c.format, Of: journalFormats},
-			"ndjson, csv or parquet. countmill-backup writes parquet.").Default("by the end of --output, or ndjson"),
-		cli.New("from", "TIME", cli.Day(&c.from),
-			"The first moment of the period, as 2006-01-02T15:04:05Z, or a date, which begins in UTC. At most six digits follow the seconds.").Default("none; needed"),
-		cli.New("to", "TIME", cli.Day(&c.to),
-			"The moment, or the date, after the period. The journal must be complete up to it.").Default("none; needed"),
+		cli.New("format", "FORMAT", cli.Text{To: &c.format, Of: journalFormats}, "ndjson, csv or parquet. countmill-backup writes parquet.").Default("by the end of --output, or ndjson"),
+		cli.New("from", "TIME", cli.Day(&c.from), "The first moment of the period, as 2006-01-02T15:04:05Z, or a date, which begins in UTC. At most six digits follow the seconds.").Default("none; needed"),
+		cli.New("to", "TIME", cli.Day(&c.to), "The moment, or the date, after the period. The journal must be complete up to it.").Default("none; needed"),
 		outputFlag(&c.output),
 	)
 }

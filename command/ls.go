@@ -12,11 +12,10 @@ import (
 )
 
 var lsCommand = cli.Command{
-	Section: readSection,
-	Path:    "ls",
-	Group:   "count",
-	Args:    "[PREFIX]",
-	Short:   "print the totals of all counters that begin with PREFIX",
+	Path:  "ls",
+	Group: "count",
+	Args:  "[PREFIX]",
+	Short: "print the totals of all counters that begin with PREFIX",
 	Long: `Prints a line for each counter whose name begins with PREFIX, or for all: the total, a tab
 and the name, in the order of names as bytes. It reads them page by page; the totals of one
 page are of one moment. A total that does not fit 64 bits is shown as overflow. Characters
@@ -40,8 +39,7 @@ type lsVerb struct {
 func (c *lsVerb) Flags() []cli.Flag {
 	return c.flags(usual, pages,
 		minAsOfFlag(&c.minAsOf),
-		cli.New("limit", "N", cli.Count{To: &c.limit, Max: math.MaxInt32},
-			"Stop after N counters. 0: all."),
+		cli.New("limit", "N", cli.Count{To: &c.limit, Max: math.MaxInt32}, "Stop after N counters. 0: all."),
 	)
 }
 
@@ -54,16 +52,12 @@ func (c *lsVerb) Run(ctx context.Context) error {
 	if len(c.args) > 0 {
 		query.Set("prefix", prefix)
 	}
-	cl, err := c.client()
-	if err != nil {
-		return err
-	}
 	for left, seen := c.limit, 0; ; {
 		query.Set("limit", strconv.Itoa(lsPage))
 		if c.limit > 0 {
 			query.Set("limit", strconv.Itoa(min(left, lsPage)))
 		}
-		answer, err := cl.Do(ctx, client.Request{Path: "/v1/counters", Query: query})
+		answer, err := c.ask(ctx, client.Request{Path: "/v1/counters", Query: query})
 		if err != nil {
 			return err
 		}

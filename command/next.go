@@ -13,11 +13,10 @@ import (
 )
 
 var nextCommand = cli.Command{
-	Section: nextSection,
-	Path:    "next",
-	Group:   "count",
-	Args:    "SEQUENCE",
-	Short:   "print the next value of a sequence",
+	Path:  "next",
+	Group: "count",
+	Args:  "SEQUENCE",
+	Short: "print the next value of a sequence",
 	Long: `Prints the next value of SEQUENCE: 1, 2, 3 and so on. No value is given twice. A sequence needs
 no creation, and has nothing to do with a counter of the same name.
 
@@ -37,10 +36,8 @@ type nextVerb struct {
 func (c *nextVerb) Flags() []cli.Flag {
 	c.count = 1
 	return c.flags(usual, oneAnswer,
-		cli.New("id", "ID", cli.Any(&c.id),
-			"Name of this request, 1 to 128 bytes. A repeat with the same ID within the deduplication window prints the same.").Default("random"),
-		cli.New("count", "N", cli.Count{To: &c.count, Min: 1, Max: countmill.MaxValues},
-			"How many values, at most 1000. With it the command prints the first and the last one."),
+		cli.New("id", "ID", cli.Any(&c.id), "Name of this request, 1 to 128 bytes. A repeat with the same ID within the deduplication window prints the same.").Default("random"),
+		cli.New("count", "N", cli.Count{To: &c.count, Min: 1, Max: countmill.MaxValues}, "How many values, at most 1000. With it the command prints the first and the last one."),
 	)
 }
 
@@ -64,14 +61,10 @@ func (c *nextVerb) Run(ctx context.Context) error {
 		}
 		return fmt.Errorf("no value: %w", err)
 	}
-	return c.printValues(answer)
+	return c.show(answer, c.print)
 }
 
-func (c *calling) printValues(answer []byte) error {
-	if c.json {
-		_, err := c.stdout.Write(answer)
-		return err
-	}
+func (c *nextVerb) print(answer []byte) error {
 	var got struct{ Value, First, Last json.Number }
 	err := json.Unmarshal(answer, &got)
 	switch {

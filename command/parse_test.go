@@ -117,17 +117,6 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-func TestEverythingWrongIsNamedAtOnce(t *testing.T) {
-	t.Parallel()
-	_, err := Settings("up", []string{"--board-rate", "-1", "--dedup-window=1s"}, lookupIn(map[string]string{"COUNTMILL_INDEX_RATE": "x"}))
-	want := `--board-rate: must be an integer from 0 to 1000000, got "-1"; ` +
-		`--dedup-window: must be a duration such as 250ms, 2h or 8d from 1h to 8784h, or auto, got "1s"; ` +
-		`COUNTMILL_INDEX_RATE: must be an integer from 1 to 100000000, got "x"`
-	if !errors.Is(err, cli.ErrUsage) || err.Error() != want {
-		t.Errorf("Parse: got error %v, want %s", err, want)
-	}
-}
-
 func TestDataFlagWinsOverStoreVariable(t *testing.T) {
 	t.Parallel()
 	settings := parsed(t, []string{"--data", "a?b%c"}, map[string]string{"COUNTMILL_STORE": "pebble:e"})
@@ -143,17 +132,6 @@ func TestSingleRolesHaveTheirFlagsOnly(t *testing.T) {
 		if !errors.Is(err, cli.ErrUsage) || !strings.Contains(err.Error(), "unknown flag: "+flag) {
 			t.Errorf("%s %s: got error %v, want unknown flag", role, flag, err)
 		}
-	}
-}
-
-func TestUnknownVariables(t *testing.T) {
-	t.Parallel()
-	got := UnknownEnv([]string{
-		"COUNTMILL_LISTN=x", "COUNTMILL_LISTEN=x", "COUNTMILL_SERVER=x", "COUNTMILL_TIMEOUT=1s", "PATH=x",
-		"COUNTMILL_SERVICE_HOST=10.0.0.1", "COUNTMILL_PORT=tcp://10.0.0.1:80", "COUNTMILL_READER_SERVICE_PORT=80",
-	})
-	if diff := cmp.Diff([]string{"COUNTMILL_LISTN"}, got); diff != "" {
-		t.Errorf("unknown variables (-want +got):\n%s", diff)
 	}
 }
 

@@ -1,23 +1,15 @@
 package command
 
 import (
-	"time"
-
 	"github.com/countmill/countmill/command/cli"
-	"github.com/countmill/countmill/internal/app"
 )
 
-// The sections of docs/reference/flags.md, for flags that commands of several sections have.
+// The sections of docs/reference/flags.md that have flags of commands of other sections.
 const (
-	rolesSection  = "Roles"
-	callsSection  = "Commands that call a server"
-	changeSection = "incr, reset"
-	nextSection   = "next"
-	readSection   = "get, ls, top, rank, watch, series, journal, status, verify"
-	indexSection  = "index"
-	moveSection   = "import, export, journal export"
-	tokenSection  = "token, share"
-	otherSection  = "Output of other commands"
+	rolesSection = "Roles"
+	callsSection = "Commands that call a server"
+	moveSection  = "import, export, journal export"
+	otherSection = "Output of other commands"
 )
 
 // program is the command line of countmill.
@@ -84,10 +76,22 @@ command, ` + "`" + `countmill config` + "`" + ` the settings in force. [Contribu
 `,
 		Sections: []cli.Section{
 			{Title: rolesSection, Intro: "`up` has all of these, and so has `config`, which shows the settings in force. A single role has some of them."},
-			{Title: callsSection}, {Title: changeSection}, {Title: nextSection}, {Title: readSection}, {Title: indexSection},
-			{Title: "restore"}, {Title: "doctor"}, {Title: "dead"}, {Title: moveSection}, {Title: "adopt"}, {Title: tokenSection},
-			{Title: "plan", Intro: "`plan` starts nothing and asks no server. Numbers may be written as 1e6."},
-			{Title: otherSection},
+			{Title: callsSection},
+			{Title: "incr, reset", Of: []string{"incr", "reset"}},
+			{Title: "next", Of: []string{"next"}},
+			{
+				Title: "get, ls, top, rank, watch, series, journal, status, verify",
+				Of:    []string{"get", "ls", "top", "rank", "watch", "series", "journal", "journal erase", "status", "verify", "recount"},
+			},
+			{Title: "index", Of: []string{"index create", "index delete"}},
+			{Title: "restore", Of: []string{"restore"}},
+			{Title: "doctor", Of: []string{"doctor"}},
+			{Title: "dead", Of: []string{"dead list", "dead replay", "dead discard"}},
+			{Title: moveSection, Of: []string{"import", "export", "journal export"}},
+			{Title: "adopt", Of: []string{"adopt gae"}},
+			{Title: "token, share", Of: []string{"token new", "token list", "token remove", "share"}},
+			{Title: "plan", Intro: "`plan` starts nothing and asks no server. Numbers may be written as 1e6.", Of: []string{"plan"}},
+			{Title: otherSection, Of: []string{"version", "config"}},
 		},
 		Explain: explain,
 	}
@@ -108,43 +112,4 @@ type call struct {
 
 func (c *call) Begin(in cli.Input) {
 	c.Parsed, c.host, c.args = in.Parsed, in.Host.(*host), in.Args
-}
-
-// A calling verb calls a server.
-type calling struct {
-	call
-	server, token, tokenFile string
-	insecure, json           bool
-	timeout                  time.Duration
-}
-
-// The usual help of --json.
-const (
-	oneAnswer = "Write the server's answer as it is."
-	pages     = "Write the server's answers as they are, a page a line."
-)
-
-// usual is the default of --timeout. The longest time-out is for backups of large stores.
-const (
-	usual                  = 15 * time.Second
-	minTimeout, maxTimeout = time.Millisecond, 30 * 24 * time.Hour
-)
-
-// flags are those of a call and then the verb's own. json is the help of --json; empty for none.
-func (c *calling) flags(timeout time.Duration, json string, own ...cli.Flag) []cli.Flag {
-	c.server, c.timeout = "http://"+app.DefaultListen, timeout
-	all := []cli.Flag{
-		cli.New("server", "URL", cli.Any(&c.server), "The countmill to call.").FromEnv(),
-		cli.New("timeout", "DURATION", cli.Duration{To: &c.timeout, Min: minTimeout, Max: maxTimeout},
-			"How long the server may take to answer one call, repeats included. It does not bound how long a command or a stream lives.").FromEnv(),
-		cli.New("token", "TOKEN", cli.Any(&c.token),
-			"The bearer token to send. Other users of this machine see it in the list of processes: prefer the variable or --token-file.").
-			FromEnv().Default("none").Instead("token-file", "both name the token to send"),
-		cli.New("token-file", "FILE", cli.Any(&c.tokenFile), "File with the token alone.").FromEnv().Default("none"),
-		cli.Switch("insecure", &c.insecure, "Send the token over plain http to other machines too."),
-	}
-	if json != "" {
-		all = append(all, cli.Switch("json", &c.json, json))
-	}
-	return append(cli.In(callsSection, all...), own...)
 }

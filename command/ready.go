@@ -22,25 +22,18 @@ error says why. For health checks of containers, which have no curl.
 
 type readyVerb struct{ calling }
 
-func (c *readyVerb) Flags() []cli.Flag { return c.flags(usual, oneAnswer) }
-
 func (c *readyVerb) Run(ctx context.Context) error {
-	answer, err := c.ask(ctx, client.Request{Path: "/readyz"})
-	if err != nil {
-		return err
-	}
+	return c.shown(ctx, client.Request{Path: "/readyz"}, c.print)
+}
+
+func (c *readyVerb) print(answer []byte) error {
 	var got struct{ Status, Reason string }
 	if err := json.Unmarshal(answer, &got); err != nil || got.Status == "" {
 		return fmt.Errorf("the server answered with something else than a status; is that a countmill?")
 	}
-	switch {
-	case c.json:
-		_, err := c.stdout.Write(answer)
-		return err
-	case got.Reason != "":
-		fmt.Fprintf(c.stdout, "%s: %s\n", got.Status, got.Reason)
-	default:
-		fmt.Fprintln(c.stdout, got.Status)
+	if got.Reason != "" {
+		got.Status += ": " + got.Reason
 	}
-	return nil
+	_, err := fmt.Fprintln(c.stdout, got.Status)
+	return err
 }

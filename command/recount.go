@@ -21,11 +21,10 @@ import (
 )
 
 var recountCommand = cli.Command{
-	Section: readSection,
-	Path:    "recount",
-	Group:   "look",
-	Args:    "[PREFIX]",
-	Short:   "compare totals and series with the journal",
+	Path:  "recount",
+	Group: "look",
+	Args:  "[PREFIX]",
+	Short: "compare totals and series with the journal",
 	Long: `Computes the totals and series of the counters that begin with PREFIX again from the journal, and
 compares them with the stored sums, while counting goes on. It prints a line for each sum that
 differs:
@@ -101,16 +100,12 @@ type recountVerb struct {
 func (c *recountVerb) Flags() []cli.Flag {
 	c.parallel = 1
 	return c.flags(time.Hour, pages,
-		cli.New("from", "TIME", cli.Day(&c.from),
-			"Compare only buckets from this time or date on, and no totals.").Default("any"),
-		cli.New("to", "TIME", cli.Day(&c.to),
-			"Compare only buckets before this time or date, and no totals.").Default("any"),
+		cli.New("from", "TIME", cli.Day(&c.from), "Compare only buckets from this time or date on, and no totals.").Default("any"),
+		cli.New("to", "TIME", cli.Day(&c.to), "Compare only buckets before this time or date, and no totals.").Default("any"),
 		cli.Switch("repair", &c.repair, "Correct the sums that differ from the journal."),
 		cli.Switch("opening", &c.opening, "Write opening balances, from which later recounts begin."),
-		cli.New("parallel", "N", cli.Count{To: &c.parallel, Min: 1, Max: 64},
-			"Ranges of the counters that are recounted at the same time, each by a call that reads the whole journal."),
-		cli.New("state", "STATE", cli.Any(&c.file),
-			"File that remembers how far a recount is, so that the same command goes on.").Default("none"),
+		cli.New("parallel", "N", cli.Count{To: &c.parallel, Min: 1, Max: 64}, "Ranges of the counters that are recounted at the same time, each by a call that reads the whole journal."),
+		cli.New("state", "STATE", cli.Any(&c.file), "File that remembers how far a recount is, so that the same command goes on.").Default("none"),
 	)
 }
 

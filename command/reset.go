@@ -13,11 +13,10 @@ import (
 )
 
 var resetCommand = cli.Command{
-	Section: changeSection,
-	Path:    "reset",
-	Group:   "change",
-	Args:    "NAME",
-	Short:   "set a counter back to 0",
+	Path:  "reset",
+	Group: "change",
+	Args:  "NAME",
+	Short: "set a counter back to 0",
 	Long: `Sets the total of the counter NAME back to 0 and prints the old total. An increment
 made meanwhile is in that total or in the new one, once. Increments that
 no aggregator has folded yet count after the reset.
@@ -53,8 +52,7 @@ type resetVerb struct {
 
 func (c *resetVerb) Flags() []cli.Flag {
 	return c.flags(usual, oneAnswer,
-		cli.New("id", "ID", cli.Any(&c.id),
-			"Name of this reset, 1 to 128 bytes. A repeat with the same ID within the deduplication window changes nothing and prints the same.").Default("random"),
+		cli.New("id", "ID", cli.Any(&c.id), "Name of this reset, 1 to 128 bytes. A repeat with the same ID within the deduplication window changes nothing and prints the same.").Default("random"),
 	)
 }
 
@@ -78,8 +76,6 @@ func (c *resetVerb) Run(ctx context.Context) error {
 }
 
 type deleteVerb struct{ calling }
-
-func (c *deleteVerb) Flags() []cli.Flag { return c.flags(usual, oneAnswer) }
 
 func (c *deleteVerb) Run(ctx context.Context) error {
 	name, err := c.oneName()

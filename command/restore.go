@@ -16,11 +16,10 @@ import (
 )
 
 var restoreCommand = cli.Command{
-	Section: "restore",
-	Path:    "restore",
-	Group:   "look",
-	Args:    "PLACE [DIR]",
-	Short:   "write a backup to a directory",
+	Path:  "restore",
+	Group: "look",
+	Args:  "PLACE [DIR]",
+	Short: "write a backup to a directory",
 	Long: `Writes the newest backup in PLACE, or in a path below it, to DIR, which is new or empty. It
 asks no server. PLACE is a directory or a URL like that of --backup-root.
 
@@ -50,10 +49,8 @@ type restoreVerb struct {
 
 func (c *restoreVerb) Flags() []cli.Flag {
 	return []cli.Flag{
-		cli.New("at", "TIME", cli.Moment(&c.at),
-			"Take the newest backup that was taken at TIME or before, as 2006-01-02T15:04:05Z. It has nothing that was accepted after TIME.").Default("the newest"),
-		cli.New("database", "ID", cli.Any(&c.database),
-			"Take a backup of this database. --list shows the ids. Needed if PLACE has backups of several databases.").Default("the only one"),
+		cli.New("at", "TIME", cli.Moment(&c.at), "Take the newest backup that was taken at TIME or before, as 2006-01-02T15:04:05Z. It has nothing that was accepted after TIME.").Default("the newest"),
+		cli.New("database", "ID", cli.Any(&c.database), "Take a backup of this database. --list shows the ids. Needed if PLACE has backups of several databases.").Default("the only one"),
 		cli.Switch("list", &c.list, "List the backups, the oldest first, and restore none."),
 	}
 }

@@ -69,8 +69,6 @@ the promised time, and can be read.
 
 type ruleAddVerb struct{ calling }
 
-func (c *ruleAddVerb) Flags() []cli.Flag { return c.flags(usual, oneAnswer) }
-
 func (c *ruleAddVerb) Run(ctx context.Context) error {
 	kind, text, err := c.oneRule("PATTERN=KEEP")
 	if err != nil {
@@ -81,42 +79,23 @@ func (c *ruleAddVerb) Run(ctx context.Context) error {
 		return cli.Usagef("%q: %s", text, err)
 	}
 	c.warnInnerStar(pattern)
-	answer, err := c.ask(ctx, addRule(kind, pattern, keep))
-	if err != nil {
-		return err
-	}
-	return c.printRules(answer)
+	return c.shown(ctx, addRule(kind, pattern, keep), c.printRules)
 }
 
 type ruleListVerb struct{ calling }
 
-func (c *ruleListVerb) Flags() []cli.Flag { return c.flags(usual, oneAnswer) }
-
 func (c *ruleListVerb) Run(ctx context.Context) error {
-	if len(c.args) > 0 {
-		return cli.ErrArguments(c.args[0])
-	}
-	answer, err := c.ask(ctx, client.Request{Path: "/v1/rules"})
-	if err != nil {
-		return err
-	}
-	return c.printRules(answer)
+	return c.shown(ctx, client.Request{Path: "/v1/rules"}, c.printRules)
 }
 
 type ruleRemoveVerb struct{ calling }
-
-func (c *ruleRemoveVerb) Flags() []cli.Flag { return c.flags(usual, oneAnswer) }
 
 func (c *ruleRemoveVerb) Run(ctx context.Context) error {
 	kind, pattern, err := c.oneRule("PATTERN")
 	if err != nil {
 		return err
 	}
-	answer, err := c.ask(ctx, client.Request{Method: http.MethodDelete, Path: "/v1/rules/" + kind, Query: url.Values{"pattern": {pattern}}, Safe: true})
-	if err != nil {
-		return err
-	}
-	return c.printRules(answer)
+	return c.shown(ctx, client.Request{Method: http.MethodDelete, Path: "/v1/rules/" + kind, Query: url.Values{"pattern": {pattern}}, Safe: true}, c.printRules)
 }
 
 // oneRule is the kind of rule and the argument after it.
@@ -158,10 +137,6 @@ func readRules(answer []byte) (got ruleStates, err error) {
 }
 
 func (c *calling) printRules(answer []byte) error {
-	if c.json {
-		_, err := c.stdout.Write(answer)
-		return err
-	}
 	got, err := readRules(answer)
 	if err != nil {
 		return err

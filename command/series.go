@@ -21,11 +21,10 @@ import (
 )
 
 var seriesCommand = cli.Command{
-	Section: readSection,
-	Path:    "series",
-	Group:   "count",
-	Args:    "NAME...",
-	Short:   "draw the counts of a counter over time",
+	Path:  "series",
+	Group: "count",
+	Args:  "NAME...",
+	Short: "draw the counts of a counter over time",
 	Long: `Draws a chart of what was counted under the counter NAME, for each of several names. It needs a
 rule for series ("countmill help rule"). Where no terminal is, it prints a line for each row: its
 beginning, the count, partial or whole, and the name, with tabs between. The last line of the
@@ -77,14 +76,10 @@ func (c *seriesVerb) Flags() []cli.Flag {
 	c.last = 24 * time.Hour
 	return c.flags(usual, oneAnswer,
 		groupFlag(&c.groups),
-		cli.New("last", "DURATION", cli.Duration{To: &c.last, Min: time.Minute, Max: store.MaxKeepQuarters},
-			"How far back to go, from 1m to 3660d."),
-		cli.New("from", "TIME", cli.Any(&c.from),
-			"The beginning, as 2006-01-02T15:04:05Z, or a date in --tz.").Default("--last before --to"),
-		cli.New("to", "TIME", cli.Any(&c.to),
-			"The end, as 2006-01-02T15:04:05Z, or a date in --tz.").Default("now"),
-		cli.New("step", "STEP", cli.Any(&c.step),
-			"The time of a row: 1m, 5m, 15m, 1h, 1d, 1w, 1mo, 1y and others. Steps below 15m need minutes, which the rule keeps for hours.").Default("fits a terminal"),
+		cli.New("last", "DURATION", cli.Duration{To: &c.last, Min: time.Minute, Max: store.MaxKeepQuarters}, "How far back to go, from 1m to 3660d."),
+		cli.New("from", "TIME", cli.Any(&c.from), "The beginning, as 2006-01-02T15:04:05Z, or a date in --tz.").Default("--last before --to"),
+		cli.New("to", "TIME", cli.Any(&c.to), "The end, as 2006-01-02T15:04:05Z, or a date in --tz.").Default("now"),
+		cli.New("step", "STEP", cli.Any(&c.step), "The time of a row: 1m, 5m, 15m, 1h, 1d, 1w, 1mo, 1y and others. Steps below 15m need minutes, which the rule keeps for hours.").Default("fits a terminal"),
 		zoneFlag(&c.tz),
 	)
 }

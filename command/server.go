@@ -12,11 +12,59 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/command/cli"
+	"github.com/countmill/countmill/internal/app"
 )
+
+// A calling verb calls a server.
+type calling struct {
+	call
+	server, token, tokenFile string
+	insecure, json           bool
+	timeout                  time.Duration
+
+	asked *client.Client // by ask
+}
+
+// The usual help of --json.
+const (
+	oneAnswer = "Write the server's answer as it is."
+	pages     = "Write the server's answers as they are, a page a line."
+)
+
+// usual is the default of --timeout. The longest time-out is for backups of large stores.
+const (
+	usual                  = 15 * time.Second
+	minTimeout, maxTimeout = time.Millisecond, 30 * 24 * time.Hour
+)
+
+// Flags are those of a verb that has no other ones.
+func (c *calling) Flags() []cli.Flag { return c.flags(usual, oneAnswer) }
+
+// flags are those of a call and then the verb's own. json is the help of --json; empty for none.
+func (c *calling) flags(timeout time.Duration, json string, own ...cli.Flag) []cli.Flag {
+	c.server, c.timeout = "http://"+app.DefaultListen, timeout
+	all := []cli.Flag{
+		cli.New("server", "URL", cli.Any(&c.server), "The countmill to call.").FromEnv(),
+		cli.New("timeout", "DURATION", cli.Duration{To: &c.timeout, Min: minTimeout, Max: maxTimeout},
+			"How long the server may take to answer one call, repeats included. It does not bound how long a command or a stream lives.").FromEnv(),
+		cli.New("token", "TOKEN", cli.Any(&c.token), "The bearer token to send. Other users of this machine see it in the list of processes: prefer the variable or --token-file.").
+			FromEnv().Default("none").Instead("token-file", "both name the token to send"),
+		cli.New("token-file", "FILE", cli.Any(&c.tokenFile), "File with the token alone.").FromEnv().Default("none"),
+		cli.Switch("insecure", &c.insecure, "Send the token over plain http to other machines too."),
+	}
+	if json != "" {
+		all = append(all, cli.Switch("json", &c.json, json))
+	}
+	for i := range all {
+		all[i] = all[i].In(callsSection)
+	}
+	return append(all, own...)
+}
 
 // client is for the server and the token that the flags name. It sends each call once unless
 // options say otherwise.
@@ -126,13 +174,34 @@ func readToken(path string) (string, error) {
 	return token, nil
 }
 
-// ask gets one answer of the server.
+// ask gets one answer of the server. The first call of a verb must not be at the same time as others.
 func (c *calling) ask(ctx context.Context, r client.Request) ([]byte, error) {
-	cl, err := c.client()
-	if err != nil {
-		return nil, err
+	if c.asked == nil {
+		cl, err := c.client()
+		if err != nil {
+			return nil, err
+		}
+		c.asked = cl
 	}
-	return cl.Do(ctx, r)
+	return c.asked.Do(ctx, r)
+}
+
+// shown asks the server and shows its answer.
+func (c *calling) shown(ctx context.Context, r client.Request, text func(answer []byte) error) error {
+	answer, err := c.ask(ctx, r)
+	if err != nil {
+		return err
+	}
+	return c.show(answer, text)
+}
+
+// show writes an answer: as it is with --json, and otherwise as text does.
+func (c *calling) show(answer []byte, text func(answer []byte) error) error {
+	if !c.json {
+		return text(answer)
+	}
+	_, err := c.stdout.Write(answer)
+	return err
 }
 
 // body is v as JSON, which any value of this package can be.

@@ -50,8 +50,6 @@ type shardList struct {
 
 type shardsVerb struct{ calling }
 
-func (c *shardsVerb) Flags() []cli.Flag { return c.flags(usual, oneAnswer) }
-
 func (c *shardsVerb) Run(ctx context.Context) error {
 	name, err := c.oneName()
 	if err != nil {

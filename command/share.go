@@ -14,11 +14,10 @@ import (
 )
 
 var shareCommand = cli.Command{
-	Section: tokenSection,
-	Path:    "share",
-	Group:   "set",
-	Args:    "PREFIX",
-	Short:   "make a read-only link to the page, for the counters under a prefix",
+	Path:  "share",
+	Group: "set",
+	Args:  "PREFIX",
+	Short: "make a read-only link to the page, for the counters under a prefix",
 	Long: `Makes a token that may read the counters whose names begin with PREFIX, and nothing else, without
 asking a server. It prints a link to the page of --server that carries the token, and the line for
 the file that the server reads (--tokens FILE). With --file it appends the line there.
@@ -49,11 +48,9 @@ func (c *shareVerb) Flags() []cli.Flag {
 	return []cli.Flag{
 		expiresFlag(&c.expires),
 		addToFlag(&c.file),
-		cli.New("name", "NAME", cli.Any(&c.name),
-			"Name of the link's token, in the file and in logs.").Default("share- and the prefix"),
+		cli.New("name", "NAME", cli.Any(&c.name), "Name of the link's token, in the file and in logs.").Default("share- and the prefix"),
 		cli.Switch("public", &c.public, "Let everybody see badges of the counters under PREFIX, without a token."),
-		cli.New("server", "URL", cli.Any(&c.server),
-			"The address of the page in the link.").FromEnv(),
+		cli.New("server", "URL", cli.Any(&c.server), "The address of the page in the link.").FromEnv(),
 	}
 }
 

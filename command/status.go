@@ -13,10 +13,9 @@ import (
 )
 
 var statusCommand = cli.Command{
-	Section: readSection,
-	Path:    "status",
-	Group:   "look",
-	Short:   "show the whole pipeline on one screen, problems first",
+	Path:  "status",
+	Group: "look",
+	Short: "show the whole pipeline on one screen, problems first",
 	Long: `Asks a reader, or "countmill up", for the state of the pipeline. The aggregators' heartbeats have it, so
 it is some seconds old, and no counter is read. Each problem comes with what to do and with the
 page of the runbook. "countmill doctor" looks deeper.
@@ -112,9 +111,7 @@ type statusVerb struct {
 }
 
 func (c *statusVerb) Flags() []cli.Flag {
-	return c.flags(usual, "Write the problems, and the server's answer as it is, as one JSON object a look.",
-		cli.Switch("watch", &c.repeat, "Look again every 2 s, until Ctrl-C."),
-	)
+	return c.flags(usual, "Write the problems, and the server's answer as it is, as one JSON object a look.", cli.Switch("watch", &c.repeat, "Look again every 2 s, until Ctrl-C."))
 }
 
 func (c *statusVerb) Run(ctx context.Context) error {

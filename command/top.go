@@ -13,11 +13,10 @@ import (
 )
 
 var topCommand = cli.Command{
-	Section: readSection,
-	Path:    "top",
-	Group:   "count",
-	Args:    "INDEX",
-	Short:   "print the best counters of an index",
+	Path:  "top",
+	Group: "count",
+	Args:  "INDEX",
+	Short: "print the best counters of an index",
 	Long: `Prints a line for each of the best counters of the index: its place, its total, and its name.
 Equal totals share a place, and the next place counts them.
 The totals are exact. The names are those of a look at all counters, some seconds ago; a line
@@ -33,11 +32,10 @@ rule for series ("countmill help rule").
 }
 
 var rankCommand = cli.Command{
-	Section: readSection,
-	Path:    "rank",
-	Group:   "count",
-	Args:    "INDEX COUNTER",
-	Short:   "print the place of a counter in an index",
+	Path:  "rank",
+	Group: "count",
+	Args:  "INDEX COUNTER",
+	Short: "print the place of a counter in an index",
 	Long: `Prints the place of the counter, or of the group, among all of the index, and its total.
 
   countmill rank sites page:s1:/home
@@ -76,11 +74,9 @@ type topVerb struct {
 func (c *topVerb) Flags() []cli.Flag {
 	c.best, c.of = 10, "counters"
 	return c.flags(usual, oneAnswer,
-		cli.New("n", "N", cli.Count{To: &c.best, Min: 1, Max: 1000},
-			"How many counters. -n N is the same."),
+		cli.New("n", "N", cli.Count{To: &c.best, Min: 1, Max: 1000}, "How many counters. -n N is the same."),
 		c.windowFlag(),
-		cli.New("of", "WHAT", cli.Text{To: &c.of, Of: []string{"counters", "groups"}},
-			"Order the counters of the index, or its groups."),
+		cli.New("of", "WHAT", cli.Text{To: &c.of, Of: []string{"counters", "groups"}}, "Order the counters of the index, or its groups."),
 		zoneFlag(&c.tz),
 	)
 }
@@ -97,14 +93,10 @@ func (c *topVerb) Run(ctx context.Context) error {
 	if c.of != "counters" {
 		query.Set("of", c.of)
 	}
-	answer, err := c.ask(ctx, client.Request{Path: "/v1/top", Query: query})
-	if err != nil {
-		return err
-	}
-	if c.json {
-		_, err := c.stdout.Write(answer)
-		return err
-	}
+	return c.shown(ctx, client.Request{Path: "/v1/top", Query: query}, c.print)
+}
+
+func (c *topVerb) print(answer []byte) error {
 	var got struct {
 		Top []struct {
 			Counter string `json:"counter"`
@@ -165,14 +157,10 @@ func (c *rankVerb) Run(ctx context.Context) error {
 		return err
 	}
 	query.Set("counter", counter)
-	answer, err := c.ask(ctx, client.Request{Path: "/v1/rank", Query: query})
-	if err != nil {
-		return err
-	}
-	if c.json {
-		_, err := c.stdout.Write(answer)
-		return err
-	}
+	return c.shown(ctx, client.Request{Path: "/v1/rank", Query: query}, func(answer []byte) error { return c.print(answer, counter) })
+}
+
+func (c *rankVerb) print(answer []byte, counter string) error {
 	var got struct {
 		Total *int64 `json:"total"`
 		Rank  *int   `json:"rank"`

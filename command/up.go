@@ -18,10 +18,9 @@ import (
 )
 
 var upCommand = cli.Command{
-	Section: rolesSection,
-	Path:    "up",
-	Group:   "run",
-	Short:   "run everything in one process",
+	Path:  "up",
+	Group: "run",
+	Short: "run everything in one process",
 	Long: `Runs publisher, aggregator and reader in one process and serves HTTP. Without flags
 it needs nothing else: counters are kept in ./countmill-data.
 
@@ -42,10 +41,9 @@ OTEL_EXPORTER_OTLP_ENDPOINT to a collector of OpenTelemetry.
 }
 
 var publisherCommand = cli.Command{
-	Section: rolesSection,
-	Path:    "publisher",
-	Group:   "run",
-	Short:   "run only a publisher: takes increments, sends batches",
+	Path:  "publisher",
+	Group: "run",
+	Short: "run only a publisher: takes increments, sends batches",
 	Long: `Takes increments over HTTP, coalesces them and sends them as batches over a bus that
 reaches other processes. On one machine use "countmill up" instead.
 `,
@@ -53,10 +51,9 @@ reaches other processes. On one machine use "countmill up" instead.
 }
 
 var aggregatorCommand = cli.Command{
-	Section: rolesSection,
-	Path:    "aggregator",
-	Group:   "run",
-	Short:   "run only an aggregator: folds batches into the store",
+	Path:  "aggregator",
+	Group: "run",
+	Short: "run only an aggregator: folds batches into the store",
 	Long: `Takes batches from a bus and folds each exactly once into a store. Other processes have to
 reach both. On one machine use "countmill up" instead.
 `,
@@ -64,10 +61,9 @@ reach both. On one machine use "countmill up" instead.
 }
 
 var readerCommand = cli.Command{
-	Section: rolesSection,
-	Path:    "reader",
-	Group:   "run",
-	Short:   "run only a reader: serves totals",
+	Path:  "reader",
+	Group: "run",
+	Short: "run only a reader: serves totals",
 	Long: `Serves totals over HTTP from a store that other processes write. On one machine use
 "countmill up" instead.
 `,
@@ -141,23 +137,22 @@ func (v dirValue) Set(s string) error {
 	return nil
 }
 
+const minShardRate, maxShardRate = 0.1, 1000.0
+
 // roleFlags are those of the roles of a configuration, which has the defaults. Variables set them too.
 func roleFlags(c *app.Config) (flags []cli.Flag) {
 	add := func(roles app.Roles, f cli.Flag) {
 		if roles&c.Roles != 0 {
-			flags = append(flags, f.FromEnv())
+			flags = append(flags, f.FromEnv().In(rolesSection))
 		}
 	}
-	add(app.Up, cli.New("listen", "HOST:PORT", cli.Text{To: &c.Listen},
-		"Address to serve HTTP on. Port 0 picks a free port. An address that other machines reach needs --tokens or --insecure."))
+	add(app.Up, cli.New("listen", "HOST:PORT", cli.Text{To: &c.Listen}, "Address to serve HTTP on. Port 0 picks a free port. An address that other machines reach needs --tokens or --insecure."))
 	add(app.Up, cli.New("tokens", "FILE", cli.File(&c.Tokens),
 		"File of the bearer tokens that may call, a line each as \"countmill token new\" prints it. none: anybody may call. countmill reads the file again when it changes. It keeps the old tokens if the new file has a mistake or if other users can write it; /readyz says so. A file without tokens admits nobody. Connections are not encrypted: put TLS in front."))
-	add(app.Up, cli.Switch("insecure", &c.Insecure,
-		"Let anybody call who reaches --listen, from other machines too."))
+	add(app.Up, cli.Switch("insecure", &c.Insecure, "Let anybody call who reaches --listen, from other machines too."))
 	add(app.Up, cli.New("cors-origin", "ORIGIN", cli.List{To: &c.CORSOrigins, Split: true, Check: httpserver.CheckOrigin, Empty: "none"},
 		"Origin of web pages whose scripts may call, such as https://example.com. Repeat the flag for several, or put commas between them in the variable. * allows all origins and needs --tokens or --insecure."))
-	add(app.Aggregator|app.Reader, cli.New("data", "DIR", dirValue{&c.Store},
-		"Directory to keep the counters in; made if missing. Short for --store pebble:DIR.").Instead("store", "--data DIR is short for --store pebble:DIR"))
+	add(app.Aggregator|app.Reader, cli.New("data", "DIR", dirValue{&c.Store}, "Directory to keep the counters in; made if missing. Short for --store pebble:DIR.").Instead("store", "--data DIR is short for --store pebble:DIR"))
 	add(app.Aggregator|app.Reader, cli.New("backup-root", "PLACE", cli.File(&c.BackupRoot),
 		"Place below which backups of a pebble: store may be written: a directory, made if missing, or file:///DIR; with the program countmill-backup also gs://BUCKET[/PATH] and s3://BUCKET[/PATH]. Only this user should be able to write there. none: the server refuses backups."))
 	add(app.Aggregator|app.Reader, cli.New("backup-every", "DURATION", cli.Duration{To: &c.BackupEvery, Min: time.Second, Max: 30 * 24 * time.Hour, None: true},
@@ -168,11 +163,9 @@ func roleFlags(c *app.Config) (flags []cli.Flag) {
 		"How batches travel from publishers to aggregators: inproc: (within the process) or pubsub://PROJECT/TOPIC?subscription=NAME[&dead_letter=SUBSCRIPTION] (Google Pub/Sub). A publisher needs no subscription. Aggregators read dead_letter for messages that Pub/Sub could not deliver, and store them as dead letters."))
 	add(app.Aggregator|app.Reader|app.Indexer, cli.New("store", "URL", cli.Text{To: &c.Store},
 		"Where counters are kept: pebble:DIR[?namespace=NS] (a directory of this machine) or datastore://PROJECT[/DATABASE][?namespace=NS] (Google's Firestore in Datastore mode)."))
-	add(app.Reader, cli.New("cache", "URL", cli.Text{To: &c.Cache},
-		"Where totals are kept for callers that accept older ones: memory:[?totals=N] (within the process) or memcached://HOST:PORT[,HOST:PORT...] (shared by readers)."))
-	add(app.Publisher|app.Aggregator, cli.Switch("create", &c.Create,
-		"Make the topic, the subscription and the database's meta record if they are missing. On an emulator countmill makes them without this flag."))
-	add(app.Aggregator, cli.New("shard-rate", "RATE", cli.Rate{To: &c.Aggregator.ShardRate, Min: 0.1, Max: 1000},
+	add(app.Reader, cli.New("cache", "URL", cli.Text{To: &c.Cache}, "Where totals are kept for callers that accept older ones: memory:[?totals=N] (within the process) or memcached://HOST:PORT[,HOST:PORT...] (shared by readers)."))
+	add(app.Publisher|app.Aggregator, cli.Switch("create", &c.Create, "Make the topic, the subscription and the database's meta record if they are missing. On an emulator countmill makes them without this flag."))
+	add(app.Aggregator, cli.New("shard-rate", "RATE", cli.Rate{To: &c.Aggregator.ShardRate, Min: minShardRate, Max: maxShardRate},
 		"How many commits a second one shard sustains. A counter gets more shards when its shards take more commits, or when commits conflict. off: counters get none by themselves. auto: 1 with datastore:, off with pebble:."))
 	add(app.Publisher|app.Aggregator, cli.New("dedup-window", "DURATION", cli.Duration{To: &c.DedupWindow, Min: store.MinWindow, Max: store.MaxWindow, Auto: true},
 		"The deduplication window: how long countmill remembers ids and Idempotency-Keys, those of resets too, and how old an increment's time may be. The database keeps it. An aggregator with another value writes that at its start; the last one to start wins. auto: the database's window, 192h in a new one. A publisher alone uses its own, 192h with auto."))
@@ -186,8 +179,7 @@ func roleFlags(c *app.Config) (flags []cli.Flag) {
 		"How old an increment may be at its commit. Batches and windows then wait as long as this allows, which writes least. Give all publishers and aggregators the same value, and set their clocks. none: batches wait 250ms and windows 100ms, and nothing with inproc:."))
 	add(app.Reader, cli.New("max-staleness", "DURATION", cli.Duration{To: &c.Reader.DefaultStaleness, Max: time.Hour, Auto: true},
 		"How old a total may be if the caller does not say. 0s always reads the store. auto: 0s with pebble:, else 2s."))
-	add(app.Indexer, cli.New("index-rate", "N", cli.Count{To: &c.Indexer.Rate, Min: 1, Max: 100_000_000},
-		"Most shards that a worker reads in a second to build or delete an index."))
+	add(app.Indexer, cli.New("index-rate", "N", cli.Count{To: &c.Indexer.Rate, Min: 1, Max: 100_000_000}, "Most shards that a worker reads in a second to build or delete an index."))
 	add(app.Indexer, cli.New("index-recheck", "DURATION", cli.Duration{To: &c.Indexer.Recheck, Min: time.Minute, Max: 3660 * 24 * time.Hour},
 		"How old the last reading of an index may be. Then workers read its shards again, and correct groups that lack increments."))
 	add(app.Reader, cli.New("board-rate", "N", cli.Count{To: &c.Reader.BoardRate, Max: 1_000_000},
@@ -198,9 +190,7 @@ func roleFlags(c *app.Config) (flags []cli.Flag) {
 		"How long the process may take between the signal to stop and its end. Keep it below the time after which the supervisor kills."))
 	add(app.Up, cli.New("pprof", "HOST:PORT", cli.File(&c.Pprof),
 		"Address of this machine to serve profiles on, for example 127.0.0.1:6060. They need no token, and http://HOST:PORT/debug/pprof/heap is one for \"go tool pprof\". none: no profiles."))
-	add(app.Up, cli.New("log-level", "LEVEL", cli.Text{To: &c.LogLevel, Of: []string{"debug", "info", "warn", "error"}},
-		"Least level to log: debug, info, warn or error."))
-	add(app.Up, cli.New("log-format", "FORMAT", cli.Text{To: &c.LogFormat, Of: []string{"text", "json"}},
-		"Format of the log on standard error: text or json."))
-	return cli.In(rolesSection, flags...)
+	add(app.Up, cli.New("log-level", "LEVEL", cli.Text{To: &c.LogLevel, Of: []string{"debug", "info", "warn", "error"}}, "Least level to log: debug, info, warn or error."))
+	add(app.Up, cli.New("log-format", "FORMAT", cli.Text{To: &c.LogFormat, Of: []string{"text", "json"}}, "Format of the log on standard error: text or json."))
+	return flags
 }

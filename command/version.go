@@ -11,11 +11,10 @@ import (
 )
 
 var versionCommand = cli.Command{
-	Section: otherSection,
-	Path:    "version",
-	Group:   "set",
-	Short:   "say which countmill this is",
-	New:     func() cli.Verb { return new(versionVerb) },
+	Path:  "version",
+	Group: "set",
+	Short: "say which countmill this is",
+	New:   func() cli.Verb { return new(versionVerb) },
 }
 
 type versionVerb struct {

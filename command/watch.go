@@ -13,11 +13,10 @@ import (
 )
 
 var watchCommand = cli.Command{
-	Section: readSection,
-	Path:    "watch",
-	Group:   "count",
-	Args:    "[NAME...]",
-	Short:   "print totals as they change, until Ctrl-C",
+	Path:  "watch",
+	Group: "count",
+	Args:  "[NAME...]",
+	Short: "print totals as they change, until Ctrl-C",
 	Long: `Prints a line for the total of each counter, and one whenever it changes: the total, a tab
 and the name; with --rates also a tab and the change a second. Give at most 100 names, or
 --prefix for the counters whose names begin so. A new counter is there within 10 s.
@@ -49,6 +48,9 @@ type watchVerb struct {
 	groups          []string
 	limit           int
 	rates           bool
+
+	last      map[string]string // the lines printed last, by counter
+	truncated bool              // a line has reported it
 }
 
 func (c *watchVerb) Flags() []cli.Flag {
@@ -56,10 +58,8 @@ func (c *watchVerb) Flags() []cli.Flag {
 	return withSilence(&c.silence, 30*time.Second, "The longest silence of the server, which sends something every 15s.", c.flags(usual, "Write the server's events as they are.",
 		minAsOfFlag(&c.minAsOf),
 		groupFlag(&c.groups),
-		cli.New("prefix", "PREFIX", cli.Any(&c.prefix),
-			"Watch the counters whose names begin with PREFIX, instead of NAMEs.").Default("none"),
-		cli.New("limit", "N", cli.Count{To: &c.limit, Min: 1, Max: maxWatchLimit},
-			"With --prefix: the most counters, the first ones by name."),
+		cli.New("prefix", "PREFIX", cli.Any(&c.prefix), "Watch the counters whose names begin with PREFIX, instead of NAMEs.").Default("none"),
+		cli.New("limit", "N", cli.Count{To: &c.limit, Min: 1, Max: maxWatchLimit}, "With --prefix: the most counters, the first ones by name."),
 		cli.Switch("rates", &c.rates, "Print the change a second too. A line then appears for each change of it."),
 	))
 }
@@ -73,13 +73,13 @@ func (c *watchVerb) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w := &watcher{watchVerb: c, last: make(map[string]string)}
+	c.last = make(map[string]string)
 	for e, err := range cl.Events(ctx, client.Request{Path: "/v1/watch", Query: query}) {
 		if ctx.Err() != nil {
 			return nil // Ctrl-C is how it ends
 		}
 		if err == nil {
-			err = w.print(e)
+			err = c.print(e)
 		}
 		if err != nil {
 			return err
@@ -115,27 +115,20 @@ func (c *watchVerb) watchQuery() (url.Values, error) {
 	return query, checkNames(names, maxWatched)
 }
 
-// A watcher prints the events of one stream.
-type watcher struct {
-	*watchVerb
-	last      map[string]string // the lines printed last, by counter
-	truncated bool              // a line has reported it
-}
-
-func (w *watcher) print(e client.Event) error {
-	if w.json {
-		_, err := fmt.Fprintf(w.stdout, "%s\n", e.Data)
+func (c *watchVerb) print(e client.Event) error {
+	if c.json {
+		_, err := fmt.Fprintf(c.stdout, "%s\n", e.Data)
 		return err
 	}
 	if problem := e.Problem(); problem != nil {
-		_, err := fmt.Fprintf(w.stderr, "countmill: %v; still watching\n", problem)
+		_, err := fmt.Fprintf(c.stderr, "countmill: %v; still watching\n", problem)
 		return err
 	}
 	var got watchEvent
 	if err := json.Unmarshal(e.Data, &got); err != nil {
 		return fmt.Errorf("the server sent an event that is not JSON: %w; is that a countmill?", err)
 	}
-	return w.printTotals(&got)
+	return c.printTotals(&got)
 }
 
 // A watchEvent is the data of an event with totals.
@@ -149,30 +142,30 @@ type watchEvent struct {
 	Truncated bool     `json:"truncated"`
 }
 
-func (w *watcher) printTotals(e *watchEvent) error {
+func (c *watchVerb) printTotals(e *watchEvent) error {
 	for _, t := range e.Totals {
 		line := t.text() + "\t" + cli.Plain(t.Counter)
 		if t.Rate != nil {
 			line += "\t" + t.Rate.String() + "/s"
 		}
-		if w.last[t.Counter] == line { // its shards have changed
+		if c.last[t.Counter] == line { // its shards have changed
 			continue
 		}
-		if w.last[t.Counter] == "" {
-			w.sayMissingOne(t.Counter, t.Exists)
+		if c.last[t.Counter] == "" {
+			c.sayMissingOne(t.Counter, t.Exists)
 		}
-		w.last[t.Counter] = line
-		if _, err := fmt.Fprintln(w.stdout, line); err != nil {
+		c.last[t.Counter] = line
+		if _, err := fmt.Fprintln(c.stdout, line); err != nil {
 			return err
 		}
 	}
 	for _, name := range e.Removed {
-		delete(w.last, name)
-		fmt.Fprintf(w.stderr, "countmill: %s is watched no longer\n", cli.Plain(name))
+		delete(c.last, name)
+		fmt.Fprintf(c.stderr, "countmill: %s is watched no longer\n", cli.Plain(name))
 	}
-	if e.Truncated && !w.truncated {
-		fmt.Fprintf(w.stderr, "countmill: more counters begin with the prefix (--limit %d)\n", w.limit)
+	if e.Truncated && !c.truncated {
+		fmt.Fprintf(c.stderr, "countmill: more counters begin with the prefix (--limit %d)\n", c.limit)
 	}
-	w.truncated = e.Truncated
+	c.truncated = e.Truncated
 	return nil
 }

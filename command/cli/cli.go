@@ -39,13 +39,12 @@ type Group struct{ ID, Title string }
 
 // A Command is a word after the name of the program, or two.
 type Command struct {
-	Path    string // "get", "dead list"
-	Group   string // in the overview
-	Section string // of its flags, in the reference
-	Args    string // how the arguments are written; none if it takes none
-	Short   string // half a line
-	Long    string // for a person; ends with a newline
-	New     func() Verb
+	Path  string // "get", "dead list"
+	Group string // in the overview
+	Args  string // how the arguments are written; none if it takes none
+	Short string // half a line
+	Long  string // for a person; ends with a newline
+	New   func() Verb
 }
 
 // A Verb is one run of a command. Its flags are bound to its fields, which have their defaults.

@@ -43,16 +43,8 @@ func (f Flag) Default(words string) Flag { f.words = words; return f }
 // wins over the variable of the other.
 func (f Flag) Instead(other, why string) Flag { f.other, f.why = other, why; return f }
 
-// In puts flags into a section of the reference that is not that of their verb.
-func In(section string, flags ...Flag) []Flag {
-	for i := range flags {
-		flags[i].section = section
-	}
-	return flags
-}
-
-// HasEnv reports whether a variable sets the flag too.
-func (f Flag) HasEnv() bool { return f.env }
+// In puts the flag into a section of the reference that is not that of its verb.
+func (f Flag) In(section string) Flag { f.section = section; return f }
 
 // letter is the name of a flag with one letter, which may be written with one dash.
 func (f Flag) letter() string {

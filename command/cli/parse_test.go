@@ -18,7 +18,7 @@ type setter struct {
 }
 
 func setting(of *setter) Command {
-	return Command{Path: "set", Section: "Sets", New: func() Verb {
+	return Command{Path: "set", New: func() Verb {
 		*of = setter{store: "here", wait: time.Second}
 		of.flags = []Flag{
 			New("data", "DIR", Any(&of.data), "Short for --store.").FromEnv().Instead("store", "it is short").Default("none"),
@@ -91,11 +91,11 @@ func TestReferenceJoinsRows(t *testing.T) {
 	t.Parallel()
 	limit := New("limit", "N", Count{To: new(int), Max: 9}, "Most | of <all>.")
 	other := New("limit", "N", Count{To: new(int), Max: 9}, "Most of some.")
-	all := In("Shared", Switch("json", new(bool), "As JSON."))[0]
+	all := Switch("json", new(bool), "As JSON.").In("Shared")
 	command := func(path string, flags ...Flag) Command {
-		return Command{Path: path, Section: "Own", New: func() Verb { return &toy{flags: flags} }}
+		return Command{Path: path, New: func() Verb { return &toy{flags: flags} }}
 	}
-	p := &Program{Env: "TOY_", Preface: "# Flags\n", Sections: []Section{{"Own", "Intro."}, {Title: "Shared"}}, Commands: []Command{
+	p := &Program{Env: "TOY_", Preface: "# Flags\n", Sections: []Section{{"Own", "Intro.", []string{"a", "b", "c"}}, {Title: "Shared"}}, Commands: []Command{
 		command("a", all, limit, Switch("fix", new(bool), "Fix.")), command("b", other.FromEnv().Default("few"), all), command("c", limit),
 	}}
 	const header = "| Flag | Variable | Default | Commands | Meaning |\n|---|---|---|---|---|\n"
@@ -128,5 +128,22 @@ func TestLists(t *testing.T) {
 	}
 	if err := list.Set("d,bad"); err == nil {
 		t.Error("a bad value is taken")
+	}
+}
+
+// Durations may be in days, and parts of them. An error names the range.
+func TestDurationsTakeDays(t *testing.T) {
+	t.Parallel()
+	var got time.Duration
+	of := Duration{To: &got, Min: time.Hour, Max: 30 * 24 * time.Hour, None: true}
+	for text, want := range map[string]time.Duration{"8d": 192 * time.Hour, "1d12h": 36 * time.Hour, "0.5d": 12 * time.Hour, "none": 0} {
+		if err := of.Set(text); err != nil || got != want {
+			t.Errorf("%s: got %s, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"8w", "31d", "59m", "auto", ""} {
+		if err := of.Set(text); err == nil || err.Error() != "must be a duration such as 250ms, 2h or 8d from 1h to 720h, or none" {
+			t.Errorf("%s: got %v", text, err)
+		}
 	}
 }

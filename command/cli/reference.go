@@ -1,14 +1,16 @@
 package cli
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 )
 
 // A Section of the reference has flags that belong together.
-type Section struct{ Title, Intro string }
+type Section struct {
+	Title, Intro string
+	Of           []string // the commands whose own flags are here
+}
 
 // A row is the same flag of some commands.
 type row struct {
@@ -26,7 +28,7 @@ func (p *Program) Reference() string {
 			b.WriteString(s.Intro + "\n\n")
 		}
 		b.WriteString("| Flag | Variable | Default | Commands | Meaning |\n|---|---|---|---|---|\n")
-		for _, r := range p.rows(s.Title) {
+		for _, r := range p.rows(s) {
 			fmt.Fprintf(&b, "%s | %s | %s |\n", r.text, strings.Join(r.of, ", "), r.help)
 		}
 	}
@@ -34,10 +36,10 @@ func (p *Program) Reference() string {
 }
 
 // rows are in the order of the commands, those of one name together.
-func (p *Program) rows(section string) (rows []row) {
+func (p *Program) rows(s Section) (rows []row) {
 	for _, cmd := range p.Commands {
 		for _, f := range cmd.New().Flags() {
-			if cmp.Or(f.section, cmd.Section) != section {
+			if f.section != s.Title && (f.section != "" || !slices.Contains(s.Of, cmd.Path)) {
 				continue
 			}
 			text := fmt.Sprintf("| `%s` | %s | %s", strings.TrimSpace("--"+f.Name+" "+f.Arg), coded(f.variable(p.Env)), f.referenceDefault())

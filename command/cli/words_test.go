@@ -34,7 +34,7 @@ func toys() *Program {
 		if family, _, two := strings.Cut(path, " "); two && !strings.Contains(fmt.Sprint(p.Families), "{"+family+" ") {
 			p.Families = append(p.Families, Command{Path: family, Group: "all", Args: "VERB", Short: "say " + family})
 		}
-		p.Commands = append(p.Commands, Command{Path: path, Group: "all", Section: path, Args: "[NAME...]", Short: "do " + path, New: func() Verb {
+		p.Commands = append(p.Commands, Command{Path: path, Group: "all", Args: "[NAME...]", Short: "do " + path, New: func() Verb {
 			v := new(toy)
 			for text := range strings.FieldsSeq(flags) {
 				name, arg, takes := strings.Cut(text, "=")

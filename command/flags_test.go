@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -62,6 +62,9 @@ func TestEveryFlagIsDocumented(t *testing.T) {
 			if !rows[cmd.Path+" --"+f.Name] {
 				t.Errorf("%s does not have --%s of %s", referencePage, f.Name, cmd.Path)
 			}
+			if _, ok := f.Value.(cli.Duration); ok != strings.Contains(f.Arg, "DURATION") {
+				t.Errorf("%s --%s %s is a %T", cmd.Path, f.Name, f.Arg, f.Value)
+			}
 			if seen[f.Name] {
 				t.Errorf("%s has --%s twice", cmd.Path, f.Name)
 			}
@@ -70,73 +73,6 @@ func TestEveryFlagIsDocumented(t *testing.T) {
 	}
 	if flags != len(rows) {
 		t.Errorf("the command line has %d flags, the reference %d", flags, len(rows))
-	}
-}
-
-// Each duration takes days. Where 8d is too long, the error names the range, and a part of a day is taken.
-func TestDurationsTakeDays(t *testing.T) {
-	t.Parallel()
-	durations := 0
-	for _, cmd := range program().Commands {
-		for _, f := range cmd.New().Flags() {
-			value := f.Value
-			d, ok := value.(cli.Duration)
-			if !ok {
-				if strings.Contains(f.Arg, "DURATION") {
-					t.Errorf("%s --%s takes a DURATION and is a %T", cmd.Path, f.Name, value)
-				}
-				continue
-			}
-			durations++
-			text, want := "8d", 192*time.Hour
-			if d.Max > 0 && d.Max < want {
-				if err := value.Set(text); err == nil || !strings.Contains(err.Error(), "2h or 8d from ") {
-					t.Errorf("%s --%s 8d: got %v, want an error with the range", cmd.Path, f.Name, err)
-				}
-				text, want = "0.0005d", 43200*time.Millisecond
-				if d.Max < want {
-					text, want = "0.00005d", 4320*time.Millisecond
-				}
-			}
-			if err := value.Set(text); err != nil || *d.To != want {
-				t.Errorf("%s --%s %s: got %s (%v), want %s", cmd.Path, f.Name, text, *d.To, err, want)
-			}
-		}
-	}
-	if durations < 40 {
-		t.Errorf("got %d duration flags, want more: is the table read?", durations)
-	}
-}
-
-// On a command line and in a variable, too.
-func TestDaysOnTheCommandLine(t *testing.T) {
-	t.Parallel()
-	settings := parsed(t, []string{"--dedup-window", "8d"}, nil)
-	if got := setting(t, settings, "dedup-window").Value; got != "192h" {
-		t.Errorf("--dedup-window 8d is %s, want 192h", got)
-	}
-	settings = parsed(t, nil, map[string]string{"COUNTMILL_DEDUP_WINDOW": "1d12h"})
-	if got := setting(t, settings, "dedup-window").Value; got != "36h" {
-		t.Errorf("COUNTMILL_DEDUP_WINDOW=1d12h is %s, want 36h", got)
-	}
-	if got := try(t, nil, "plan", "--rate", "1", "--dedup-window", "8d", "--json"); !strings.Contains(got.out, `"dedup-window": "192h0m0s"`) {
-		t.Errorf("plan --dedup-window 8d: got %+v", got)
-	}
-}
-
-func TestDidYouMean(t *testing.T) {
-	t.Parallel()
-	for args, want := range map[string]string{
-		"incrr":                   `unknown command "incrr"; did you mean incr?`,
-		"resett a":                `unknown command "resett"; did you mean reset?`,
-		"help wach":               `unknown command "wach"; did you mean watch?`,
-		"dead lst":                `unknown "lst"; did you mean list?`,
-		"get a --max-stalenes=1s": "unknown flag: --max-stalenes; did you mean --max-staleness?",
-		"up --lissten :1":         "unknown flag: --lissten; did you mean --listen?",
-		"frobnicate":              `unknown command "frobnicate" (try one of: up, publisher, `,
-		"get a --frobnicate":      "unknown flag: --frobnicate (see countmill help get)",
-	} {
-		try(t, nil, strings.Fields(args)...).wantError(t, 2, want)
 	}
 }
 
@@ -176,5 +112,48 @@ func TestMainTakesOptions(t *testing.T) {
 	code := Main(Args("get", "a"), Environ([]string{"COUNTMILL_SERVER=" + f.URL}), Streams(strings.NewReader(""), &out, &errOut), Context(t.Context()))
 	if code != 0 || out.String() != "7\n" || errOut.String() != "" {
 		t.Errorf("got exit %d, %q, %q; want 7", code, out.String(), errOut.String())
+	}
+}
+
+// The overview has each command once, in its group, and short texts begin in one column.
+func TestOverview(t *testing.T) {
+	t.Parallel()
+	text := try(t, nil, "help").out
+	for _, cmd := range append(program().Commands, program().Families...) {
+		if strings.Contains(cmd.Path, " ") {
+			continue
+		}
+		row := "\n  " + strings.TrimSpace(cmd.Path+" "+cmd.Args)
+		row += strings.Repeat(" ", 39-len(row)) + cmd.Short + "\n"
+		if strings.Count(text, row) != 1 {
+			t.Errorf("the overview does not have once: %q", row)
+		}
+	}
+	for _, group := range program().Groups {
+		if !strings.Contains(text, "\n"+group.Title+":\n\n  ") {
+			t.Errorf("no commands below %q", group.Title)
+		}
+	}
+	if strings.Contains(text, "  dead list") {
+		t.Error("the overview has the commands of a family, which its own help has")
+	}
+	if dead := try(t, nil, "help", "dead").out; !strings.Contains(dead, "\n  dead replay KEY... ") {
+		t.Errorf("help dead has no dead replay:\n%s", dead)
+	}
+}
+
+// Help fits a terminal that is not narrow, and its columns are apart.
+func TestHelpFits(t *testing.T) {
+	t.Parallel()
+	const widest = 112
+	for _, cmd := range append(program().Commands, program().Families...) {
+		for line := range strings.Lines(try(t, nil, append([]string{"help"}, strings.Fields(cmd.Path)...)...).out) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > widest {
+				t.Errorf("help %s has a line of %d characters, want at most %d: %s", cmd.Path, n, widest, line)
+			}
+		}
+	}
+	if rule := try(t, nil, "help", "rule").out; !strings.Contains(rule, "PATTERN=KEEP\n"+strings.Repeat(" ", 38)+"add a rule") {
+		t.Errorf("help rule:\n%s", rule)
 	}
 }
