@@ -1,6 +1,6 @@
 # Everything here also works by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := help
-.PHONY: help up test race coverage openapi lint golangci licences vulnerabilities screenshots page-load bench bench-peers bench-cost bench-staleness bench-memory scaling plots billion e2e outage overload mixture chaos doors-chaos soak kills groups groups-google fulldisk simulate replay determinism planted planted-processes powercut fuzz examples identifiers identifiers-google mutate generate size release ci full
+.PHONY: help up test race coverage openapi lint golangci licences vulnerabilities screenshots page-load bench bench-peers bench-cost bench-staleness bench-memory plots billion e2e outage overload mixture chaos doors-chaos soak kills groups groups-google fulldisk simulate replay determinism planted planted-processes powercut fuzz examples identifiers identifiers-google generate release ci full
 
 TMP ?= $(or $(TMPDIR),/tmp)
 OUTAGE ?= 10m
@@ -10,7 +10,6 @@ SOAK ?= 8h
 SCHEDULES ?= 20000
 CUTS ?= 10000
 SEED ?= 0
-FILES ?= ./wire
 BENCHED ?= .
 COUNT ?= 6
 BILLION ?= 1e9
@@ -32,8 +31,8 @@ test: ## run all tests
 race: ## run all tests under the race detector
 	go test -race ./...
 
-coverage: ## compare the statements of the roles that no test covers with tools/coverage/explained.txt; half a minute
-	go -C tools test -count 1 -v -run 'TestCoverage$$' ./coverage
+coverage: ## fail if the tests of the roles cover less than 97 % of their statements; half a minute
+	.ci/coverage
 
 openapi: ## generate clients for Go and TypeScript from the OpenAPI document, compile and use them; a minute
 	go -C tools/openapi test -count 1 -v ./...
@@ -92,11 +91,8 @@ bench-memory: ## measure the memory of an aggregator with 1M counters in flight,
 	cd bench && $(TMP)/countmill-bench memory -json $(TMP)/countmill-memory.json $(BENCH)
 	rm $(TMP)/countmill-bench
 
-scaling: ## simulate shard policies with up to 1,000 aggregators, in virtual time; 10 minutes, or BENCH=-quick
-	go -C bench run . scaling -json $(TMP)/countmill-scaling.json $(BENCH)
-
-plots: ## draw docs/evidence/*.svg from what bench-peers, bench-cost, billion and scaling left in TMP
-	cd bench && go run . plot $(foreach of,peers cost billion scaling,$(addprefix -$(of) ,$(wildcard $(TMP)/countmill-$(of).json)))
+plots: ## draw docs/evidence/*.svg from what bench-peers, bench-cost and billion left in TMP
+	cd bench && go run . plot $(foreach of,peers cost billion,$(addprefix -$(of) ,$(wildcard $(TMP)/countmill-$(of).json)))
 
 billion: ## send BILLION (1e9) increments through `up`, killed every few seconds; every total is compared
 	go -C bench build -o $(TMP)/countmill-bench .
@@ -179,17 +175,11 @@ identifiers-google: ## the same with separate roles, on Google's emulators and m
 	COUNTMILL_TEST_REQUIRE=emulators COUNTMILL_TEST_IDENTIFIERS=0 COUNTMILL_TEST_EMULATOR_HEAP=6g \
 		go test -count 1 -v -timeout 30m -run TestAgreesOnGoogle ./examples/identifiers
 
-mutate: ## change FILES (./wire) in small ways and list the changes that no test notices; MUTATE="-sample 50"
-	nice go -C tools/mutate run . -C ../.. -ignore explained.txt -results $(TMP)/countmill-mutants.ndjson $(MUTATE) $(FILES)
-
 generate: ## generate wire/internal/batchpb from wire/batch.proto; needs protoc
 	go generate ./wire/...
 
-size: ## measure the first build with empty caches: bytes downloaded, unpacked, compiled, linked; by module and package
-	go -C tools run ./size
-
-release: ## build the archives of VERSION (v0.0.0-dev) in dist, each binary twice; RELEASE=-fresh compiles all twice
-	go -C tools run ./release -version '$(VERSION)' -revision "$$(git rev-parse HEAD 2>/dev/null || echo unknown)" -out ../dist $(RELEASE)
+release: ## build the archives of VERSION (v0.0.0-dev) in dist, each binary twice; RELEASE=fresh compiles all twice
+	.ci/release '$(VERSION)' dist $(RELEASE)
 
 ci: ## run .ci/run: what must hold before a change goes in; 12 minutes on two idle cores
 	.ci/run

@@ -55,11 +55,11 @@ func BenchmarkJournalPages(b *testing.B) {
 // empty for the first.
 func fillJournal(b *testing.B, s store.Store, keep string, entries int) (keys []string) {
 	b.Helper()
-	change, err := store.ParseJournalKeep(keep)
+	change, err := store.ParseRetention(store.KindJournal, keep)
 	if err != nil {
 		b.Fatal(err)
 	}
-	set, err := s.ChangeRules(b.Context(), store.RuleChange{Pattern: "c0", Journal: &change})
+	set, err := s.ChangeRules(b.Context(), store.RuleChange{Kind: store.KindJournal, Pattern: "c0", Keep: change})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func fillJournal(b *testing.B, s store.Store, keep string, entries int) (keys []
 		c := &store.Commit{Rules: set.Version}
 		at, done := s.JournalMoment(time.Now())
 		for range 100 { // records of one batch, so that filling is not bound by syncs
-			r := store.JournalRecord{Key: store.NewJournalKey(at, uint64(len(c.Records))<<40|rand.Uint64()>>32), ExpireAt: at.Add(change.Keep)}
+			r := store.JournalRecord{Key: store.NewJournalKey(at, uint64(len(c.Records))<<40|rand.Uint64()>>32), ExpireAt: at.Add(change.Entries)}
 			var content journal.Record
 			for range 10 {
 				p := journal.Part{ID: wire.PartID{byte(n)}, Sender: "shop"}

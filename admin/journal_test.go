@@ -31,13 +31,13 @@ func newEvidence() *evidence {
 
 func (e *evidence) rule(t *testing.T, pattern, keep string) {
 	t.Helper()
-	c := store.RuleChange{Pattern: pattern, Journal: new(store.JournalChange), Remove: true}
+	c := store.RuleChange{Kind: store.KindJournal, Pattern: pattern, Remove: true}
 	if keep != "" {
-		change, err := store.ParseJournalKeep(keep)
+		change, err := store.ParseRetention(store.KindJournal, keep)
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.Journal, c.Remove = &change, false
+		c.Keep, c.Remove = change, false
 	}
 	if _, err := e.ChangeRules(t.Context(), c); err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func (e *evidence) fold(t *testing.T, part wire.PartID, names ...string) {
 		p.Entries = append(p.Entries, entry)
 		e.want[name] = append(e.want[name], admin.JournalEntry{Key: place.String(), Time: at, Counter: name, Delta: entry.Delta, Part: part, Sender: "shop"})
 		c.Adds = append(c.Adds, store.NewShardDelta(name, 0, entry.Delta))
-		if checked.Settings.Rules.JournalOf(name).Paged {
+		if checked.Settings.Rules.JournalOf(name).Keep.Paged {
 			c.Rows = append(c.Rows, store.JournalRow{Counter: name, Place: place, ExpireAt: r.ExpireAt, Data: journal.EncodeRow(nil, &p, &entry)})
 		}
 	}

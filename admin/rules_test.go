@@ -32,9 +32,9 @@ func TestRulesAreChangedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, st := rulesOf(t, fakestore.Options{})
 		st.On(fakestore.ChangeRules, fakestore.Script(fakestore.UnknownApplied, fakestore.UnknownNotApplied))
-		set, err := a.AddSeries(t.Context(), "a*", keep)
+		set, err := a.AddRule(t.Context(), store.KindSeries, "a*", keep)
 		if err != nil || set.Version != 2 || set.Rules.SeriesOf("ab") == nil {
-			t.Fatalf("AddSeries: got %+v, %v", set, err)
+			t.Fatalf("AddRule: got %+v, %v", set, err)
 		}
 		if got, err := a.Rules(t.Context()); err != nil || got.Version != 2 || got.Rules.SeriesOf("a").Keep != keep {
 			t.Errorf("Rules: got %+v, %v", got, err)
@@ -43,14 +43,14 @@ func TestRulesAreChangedOnce(t *testing.T) {
 		if set, err = a.FillSeries(t.Context(), "a*", filled); err != nil || !set.Rules.SeriesOf("ab").Filled.To.Equal(filled.To) {
 			t.Errorf("FillSeries: got %+v, %v", set, err)
 		}
-		if set, err = a.AddJournal(t.Context(), "a*", store.JournalChange{Keep: 400 * 24 * time.Hour}); err != nil || set.Rules.JournalOf("ab") == nil {
-			t.Errorf("AddJournal: got %+v, %v", set, err)
+		if set, err = a.AddRule(t.Context(), store.KindJournal, "a*", store.Retention{Entries: 400 * 24 * time.Hour}); err != nil || set.Rules.JournalOf("ab") == nil {
+			t.Errorf("AddRule of the journal: got %+v, %v", set, err)
 		}
-		if set, err = a.RemoveJournal(t.Context(), "a*"); err != nil || set.Rules.JournalOf("ab") != nil {
-			t.Errorf("RemoveJournal: got %+v, %v", set, err)
+		if set, err = a.RemoveRule(t.Context(), store.KindJournal, "a*"); err != nil || set.Rules.JournalOf("ab") != nil {
+			t.Errorf("RemoveRule of the journal: got %+v, %v", set, err)
 		}
-		if set, err = a.RemoveSeries(t.Context(), "a*"); err != nil || set.Rules.SeriesOf("a") != nil {
-			t.Errorf("RemoveSeries: got %+v, %v", set, err)
+		if set, err = a.RemoveRule(t.Context(), store.KindSeries, "a*"); err != nil || set.Rules.SeriesOf("a") != nil {
+			t.Errorf("RemoveRule: got %+v, %v", set, err)
 		}
 	})
 }
@@ -72,14 +72,14 @@ func TestChangesOfRulesAreReported(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 {
-			if _, err := a.AddSeries(t.Context(), "a*", keep); err != nil {
+			if _, err := a.AddRule(t.Context(), store.KindSeries, "a*", keep); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := a.RemoveSeries(t.Context(), "b"); !errors.Is(err, store.ErrNoRule) {
+		if _, err := a.RemoveRule(t.Context(), store.KindSeries, "b"); !errors.Is(err, store.ErrNoRule) {
 			t.Errorf("got %v", err)
 		}
-		if _, err := a.RemoveSeries(t.Context(), "a*"); err != nil {
+		if _, err := a.RemoveRule(t.Context(), store.KindSeries, "a*"); err != nil {
 			t.Fatal(err)
 		}
 		if want := []int64{2, 2, 3}; !slices.Equal(seen, want) {
@@ -93,11 +93,11 @@ func TestRulesThatCannotBe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, st := rulesOf(t, fakestore.Options{})
 		for _, err := range []struct{ got, want error }{
-			{second(a.AddSeries(t.Context(), "", keep)), countmill.ErrInvalid},
-			{second(a.AddSeries(t.Context(), "a", store.Retention{})), countmill.ErrInvalid},
-			{second(a.RemoveSeries(t.Context(), "a")), store.ErrNoRule},
-			{second(a.AddJournal(t.Context(), "a", store.JournalChange{})), countmill.ErrInvalid},
-			{second(a.RemoveJournal(t.Context(), "a")), store.ErrNoRule},
+			{second(a.AddRule(t.Context(), store.KindSeries, "", keep)), countmill.ErrInvalid},
+			{second(a.AddRule(t.Context(), store.KindSeries, "a", store.Retention{})), countmill.ErrInvalid},
+			{second(a.RemoveRule(t.Context(), store.KindSeries, "a")), store.ErrNoRule},
+			{second(a.AddRule(t.Context(), store.KindJournal, "a", store.Retention{})), countmill.ErrInvalid},
+			{second(a.RemoveRule(t.Context(), store.KindJournal, "a")), store.ErrNoRule},
 		} {
 			if !errors.Is(err.got, err.want) {
 				t.Errorf("got %v, want %v", err.got, err.want)
@@ -107,7 +107,7 @@ func TestRulesThatCannotBe(t *testing.T) {
 			t.Errorf("refused changes were tried %d times, want 5", calls)
 		}
 		st.On(fakestore.ChangeRules, func(int) fakestore.Answer { return fakestore.UnknownNotApplied })
-		if _, err := a.AddSeries(t.Context(), "a", keep); !errors.Is(err, countmill.ErrOutcomeUnknown) {
+		if _, err := a.AddRule(t.Context(), store.KindSeries, "a", keep); !errors.Is(err, countmill.ErrOutcomeUnknown) {
 			t.Errorf("a store that never answers: got %v", err)
 		}
 		st.On(fakestore.Check, func(int) fakestore.Answer { return fakestore.UnknownNotApplied })

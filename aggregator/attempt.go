@@ -35,28 +35,14 @@ type outcome struct {
 	applied    []*part
 	duplicates []*part // applied before, by any aggregator
 	conflicts  []*part // their ids were applied with another fingerprint
-	// whole has the heads of applied and duplicates whose markers have the flag Whole: all rests
-	// of the request were applied with the head. nil if there are none.
-	whole   map[*part]struct{}
-	rest    []*part
-	tails   []*part // of the job, not applied
-	tailed  []*part // tails that are in the store
-	verdict verdict
-	err     error
-	wants   []store.Growth // counters that need more shards than this process knew of
-	freed   int64          // inflight.freed before the attempt asked for shards
-	work    work
-}
-
-// note keeps the flag Whole of the marker of an applied part.
-func (o *outcome) note(p *part, whole bool) {
-	if !whole {
-		return
-	}
-	if o.whole == nil {
-		o.whole = make(map[*part]struct{})
-	}
-	o.whole[p] = struct{}{}
+	rest       []*part
+	tails      []*part // of the job, not applied
+	tailed     []*part // tails that are in the store
+	verdict    verdict
+	err        error
+	wants      []store.Growth // counters that need more shards than this process knew of
+	freed      int64          // inflight.freed before the attempt asked for shards
+	work       work
 }
 
 // work counts the calls and entities of an attempt.
@@ -181,9 +167,8 @@ func (a *Aggregator) fold(o *outcome, t taken, x *tally, growths []store.Growth,
 		o.work.raised += len(growths)
 		o.work.overflowed += x.overflowed
 		for _, p := range o.rest {
-			o.work.entries += p.entries()
-			o.work.increments += p.increments()
-			o.note(p, p.whole())
+			o.work.entries += len(p.Entries)
+			o.work.increments += p.CountIncrements()
 		}
 		a.busiest.note(c.Adds)
 		o.settle()
@@ -217,7 +202,7 @@ func (a *Aggregator) fold(o *outcome, t taken, x *tally, growths []store.Growth,
 // tooLarge reports whether the store would refuse the commit for its size, and not a smaller one with
 // the same parts.
 func (a *Aggregator) tooLarge(o *outcome, c *store.Commit) bool {
-	return a.limits.Entities > 0 && c.Entities() > a.limits.Entities && (len(o.rest)+len(o.tails) > 1 || o.rest[0].whole())
+	return a.limits.Entities > 0 && c.Entities() > a.limits.Entities && len(o.rest)+len(o.tails) > 1
 }
 
 // afterMarkerExists drops the parts that are applied already. If no marker is found, the store
@@ -257,7 +242,7 @@ func (a *Aggregator) markers(parts []*part, s *snapshot) []store.Marker {
 		}
 		// Each attempt uses the same id, so the marker of an earlier one stops a later one.
 		markers = append(markers, store.Marker{
-			ID: p.ID, Fingerprint: p.fingerprint, Whole: p.whole(), Fold: p.fold, At: at, ExpireAt: s.Expiry(now, p.at),
+			ID: p.ID, Fingerprint: p.fingerprint, Fold: p.fold, At: at, ExpireAt: s.Expiry(now, p.at),
 		})
 	}
 	return markers
@@ -300,17 +285,10 @@ func (a *Aggregator) dropApplied(o *outcome) bool {
 			o.conflicts = append(o.conflicts, p)
 		case m.Fold == p.fold:
 			o.applied = append(o.applied, p)
-			o.note(p, m.Whole)
-			n, increments := len(p.Entries), p.CountIncrements()
-			if m.Whole {
-				n, increments = p.entries(), p.increments()
-			}
-			o.work.entries += n
-			o.work.increments += increments
-		default:
+			o.work.entries += len(p.Entries)
+			o.work.increments += p.CountIncrements()
+		default: // Applied from another delivery, by any aggregator.
 			o.duplicates = append(o.duplicates, p)
-			// All of the request was applied, or the head alone.
-			o.note(p, m.Whole)
 		}
 	}
 	o.dropTails(found)

@@ -36,7 +36,6 @@ func (l *loop) refuse(p *part, reason string, maybe bool) {
 	}
 	dead := &deadLetter{unmarked: !p.marked, dead: store.DeadLetter{Time: p.from, Reason: reason, Maybe: maybe}}
 	var reported []*held
-	p.takeApart()
 	for _, q := range append([]*part{p}, p.takeFollowers()...) {
 		waiting := len(dead.holders)
 		q.eachHolder(func(h *held) {

@@ -61,16 +61,14 @@ func (g *grouper) eachOf(p *part, visit func(group []byte)) {
 	for i := range g.visited {
 		g.visited[i] = g.visited[i][:0] // no group has an empty name
 	}
-	p.each(func(q *part) {
-		for i := range q.Entries {
-			g.each(q.Entries[i].Counter, func(index int, group []byte) {
-				if v := &g.visited[index]; !bytes.Equal(*v, group) {
-					*v = append((*v)[:0], group...)
-					visit(group)
-				}
-			})
-		}
-	})
+	for i := range p.Entries {
+		g.each(p.Entries[i].Counter, func(index int, group []byte) {
+			if v := &g.visited[index]; !bytes.Equal(*v, group) {
+				*v = append((*v)[:0], group...)
+				visit(group)
+			}
+		})
+	}
 }
 
 // A groupSum is the sum of a group. It has 128 bits: counters that cancel out are in any order.

@@ -40,14 +40,14 @@ func (j *journaler) sharesOf(p *part) (shares []share) {
 			continue
 		}
 		at := 0
-		for at < len(shares) && shares[at].keep != rule.Keep {
+		for at < len(shares) && shares[at].keep != rule.Keep.Entries {
 			at++
 		}
 		if at == len(shares) {
-			shares = append(shares, share{keep: rule.Keep, part: p, size: journal.MaxPartSize(p.sender())})
+			shares = append(shares, share{keep: rule.Keep.Entries, part: p, size: journal.MaxPartSize(p.sender())})
 		}
 		s := &shares[at]
-		s.of, s.paged, s.size = append(s.of, i), append(s.paged, rule.Paged), s.size+journal.MaxEntrySize(p.Entries[i].Counter)
+		s.of, s.paged, s.size = append(s.of, i), append(s.paged, rule.Keep.Paged), s.size+journal.MaxEntrySize(p.Entries[i].Counter)
 	}
 	return shares
 }
@@ -67,28 +67,18 @@ func (p *part) sender() string {
 // count is the number of entities that a part adds to a job whose last records have that room left. It
 // takes the room.
 func (j *journaler) count(p *part, room map[time.Duration]int) (n int) {
-	p.each(func(q *part) {
-		for _, s := range j.sharesOf(q) {
-			for _, paged := range s.paged {
-				if paged {
-					n++
-				}
+	for _, s := range j.sharesOf(p) {
+		for _, paged := range s.paged {
+			if paged {
+				n++
 			}
-			if room[s.keep] < s.size {
-				n, room[s.keep] = n+1, journal.MaxRecord
-			}
-			room[s.keep] -= s.size
 		}
-	})
-	return n
-}
-
-// alone is the number of entities that a part adds to a job of its own.
-func (j *journaler) alone(p *part) int {
-	if j == nil {
-		return 0
+		if room[s.keep] < s.size {
+			n, room[s.keep] = n+1, journal.MaxRecord
+		}
+		room[s.keep] -= s.size
 	}
-	return j.count(p, make(map[time.Duration]int))
+	return n
 }
 
 // countNew is the number of entities that a part adds to the open job.
@@ -151,23 +141,21 @@ func (a *Aggregator) evidence(c *store.Commit, parts []*part, rules *store.Rules
 	open := make(map[time.Duration]*openRecord)
 	var keeps []time.Duration // in the order of their first record
 	for _, p := range parts {
-		p.each(func(q *part) {
-			for _, s := range j.sharesOf(q) {
-				r := open[s.keep]
-				if r != nil && r.room < s.size {
-					a.close(c, r, at, s.keep)
-					r = nil
-				}
-				if r == nil {
-					if open[s.keep] == nil {
-						keeps = append(keeps, s.keep)
-					}
-					r = &openRecord{room: journal.MaxRecord}
-					open[s.keep] = r
-				}
-				r.take(&s, countedAt(q, now))
+		for _, s := range j.sharesOf(p) {
+			r := open[s.keep]
+			if r != nil && r.room < s.size {
+				a.close(c, r, at, s.keep)
+				r = nil
 			}
-		})
+			if r == nil {
+				if open[s.keep] == nil {
+					keeps = append(keeps, s.keep)
+				}
+				r = &openRecord{room: journal.MaxRecord}
+				open[s.keep] = r
+			}
+			r.take(&s, countedAt(p, now))
+		}
 	}
 	for _, keep := range keeps {
 		a.close(c, open[keep], at, keep)

@@ -20,9 +20,9 @@ import (
 
 func keepJournal(t *testing.T, st *fakestore.Store, pattern, keep string) {
 	t.Helper()
-	change, err := store.ParseJournalKeep(keep)
+	change, err := store.ParseRetention(store.KindJournal, keep)
 	if err == nil {
-		_, err = st.ChangeRules(t.Context(), store.RuleChange{Pattern: pattern, Journal: &change})
+		_, err = st.ChangeRules(t.Context(), store.RuleChange{Kind: store.KindJournal, Pattern: pattern, Keep: change})
 	}
 	if err != nil {
 		t.Fatal(err)

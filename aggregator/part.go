@@ -47,11 +47,8 @@ type part struct {
 	maybe       bool        // an attempt had an unknown outcome
 	minute      wire.Minute // at which its entries count in series
 
-	holder *held
-	head   *part // the head that the part follows; nil for most
-	// rests are all the rests of a head, which are applied with it under its marker. nil if its
-	// message has only some of them, or the head was taken apart.
-	rests   []*part
+	holder  *held
+	head    *part    // the head that the part follows; nil for most
 	company *company // nil for most parts
 }
 
@@ -81,39 +78,6 @@ func (p *part) takeFollowers() (followers []*part) {
 	return followers
 }
 
-// whole reports whether the part's marker covers a whole request.
-func (p *part) whole() bool { return len(p.rests) > 0 }
-
-// takeApart makes the rests of a head follow it one by one, each with its own marker.
-func (p *part) takeApart() {
-	if !p.whole() {
-		return
-	}
-	c := p.with()
-	c.followers = append(p.rests, c.followers...)
-	p.rests = nil
-}
-
-// each calls f for the part and for its rests.
-func (p *part) each(f func(*part)) {
-	f(p)
-	for _, r := range p.rests {
-		f(r)
-	}
-}
-
-// entries counts the entries of the part and of its rests.
-func (p *part) entries() (n int) {
-	p.each(func(q *part) { n += len(q.Entries) })
-	return n
-}
-
-// increments counts the increments of the part and of its rests.
-func (p *part) increments() (n int64) {
-	p.each(func(q *part) { n += q.CountIncrements() })
-	return n
-}
-
 // takeRivals removes and returns the rivals.
 func (p *part) takeRivals() (rivals []*part) {
 	if p.company != nil {
@@ -124,7 +88,6 @@ func (p *part) takeRivals() (rivals []*part) {
 
 // join adds the message and the followers of a further copy of the part.
 func (p *part) join(copy *part) {
-	copy.takeApart()
 	c := p.with()
 	c.holders = append(c.holders, copy.holder)
 	c.followers = append(c.followers, copy.takeFollowers()...)
@@ -174,33 +137,5 @@ func partsOf(b *wire.Batch, h *held, published time.Time, skipAnonymous bool, fo
 		}
 		parts = append(parts, p)
 	}
-	for _, p := range parts {
-		p.gather()
-	}
 	return parts
-}
-
-// gather attaches the rests of a head to it, if its message has all of them.
-func (p *part) gather() {
-	if p.Kind != wire.Head || p.Number == 0 || len(p.Entries) == 0 || p.company == nil {
-		return
-	}
-	// The sender may claim any number: allocate no more than its message has.
-	if int(p.Number) > len(p.company.followers) {
-		return
-	}
-	rests, others := make([]*part, p.Number), []*part(nil)
-	found := 0
-	for _, f := range p.company.followers {
-		if f.Kind != wire.Rest || rests[f.Number-1] != nil {
-			others = append(others, f)
-			continue
-		}
-		rests[f.Number-1] = f
-		found++
-	}
-	// A copy of a rest waits for the head, as an increment with an id does.
-	if found == len(rests) {
-		p.rests, p.company.followers = rests, others
-	}
 }

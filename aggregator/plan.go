@@ -40,8 +40,7 @@ func (l *loop) pack(parts []*part) []*job {
 // pack cuts a window into jobs that fit the store. It keeps parts whole, and sorts them as
 // publishers cut them, so that parts with common counters share entities. limit is the most
 // entities of a commit, 0 for no limit. Every part fits alone, with at most 24 counters, 4 groups of
-// each and a marker, twice that if its minute is in the archive, and 25 more with a journal; a whole
-// request may not. late counts entities of series, groups those of indexes, and evidence those of the journal.
+// each and a marker, twice that if its minute is in the archive, and 25 more with a journal. late counts entities of series, groups those of indexes, and evidence those of the journal.
 // Counters of one group are near each other in that order if their names begin alike, so few commits of
 // a window write the group.
 func pack(parts []*part, limit int, late *lateness, groups *grouper, evidence *journaler) []*job {
@@ -54,9 +53,6 @@ func pack(parts []*part, limit int, late *lateness, groups *grouper, evidence *j
 	entities := 0
 	counters := make(map[string]struct{})
 	for _, p := range parts {
-		if p.whole() && countNew(p, nil, groups)+late.alone(p)+evidence.alone(p) > limit {
-			p.takeApart() // the whole request does not fit one commit
-		}
 		more := countNew(p, counters, groups) + late.countNew(p) + evidence.countNew(p)
 		if open == nil || entities+more > limit || late.full(p) {
 			open, entities = &job{archive: late.archive()}, 0
@@ -71,11 +67,9 @@ func pack(parts []*part, limit int, late *lateness, groups *grouper, evidence *j
 		open.parts = append(open.parts, p)
 		entities += more
 		open.entities = entities
-		p.each(func(q *part) {
-			for i := range q.Entries {
-				counters[q.Entries[i].Counter] = struct{}{}
-			}
-		})
+		for i := range p.Entries {
+			counters[p.Entries[i].Counter] = struct{}{}
+		}
 		groups.eachOf(p, func(group []byte) {
 			if _, ok := counters[string(group)]; !ok {
 				counters[string(group)] = struct{}{}
@@ -100,13 +94,11 @@ func countNew(p *part, counters map[string]struct{}, groups *grouper) int {
 	if p.marked {
 		n = 1
 	}
-	p.each(func(q *part) {
-		for i := range q.Entries {
-			if _, ok := counters[q.Entries[i].Counter]; !ok {
-				n++
-			}
+	for i := range p.Entries {
+		if _, ok := counters[p.Entries[i].Counter]; !ok {
+			n++
 		}
-	})
+	}
 	groups.eachOf(p, func(group []byte) {
 		if _, ok := counters[string(group)]; !ok {
 			n++
@@ -144,11 +136,11 @@ func (j *job) singles() []*job {
 func merge(parts []*part) ([]store.ShardDelta, bool) {
 	n := 0
 	for _, p := range parts {
-		n += p.entries()
+		n += len(p.Entries)
 	}
 	m := merging{adds: make([]store.ShardDelta, 0, n)}
 	for _, p := range parts {
-		p.each(m.take)
+		m.take(p)
 	}
 	return m.sum()
 }

@@ -47,28 +47,20 @@ func (l *lateness) eachDay(p *part, visit func(lateDay)) {
 	if l == nil {
 		return
 	}
-	p.each(func(q *part) {
-		if q.minute >= l.before {
-			return
+	if p.minute >= l.before {
+		return
+	}
+	for i := range p.Entries {
+		counter, day := p.Entries[i].Counter, p.minute/store.DayMinutes
+		if l.rules.SeriesOf(counter) != nil {
+			visit(lateDay{counter, day})
 		}
-		for i := range q.Entries {
-			counter, day := q.Entries[i].Counter, q.minute/store.DayMinutes
-			if l.rules.SeriesOf(counter) != nil {
-				visit(lateDay{counter, day})
+		l.groups.each(counter, func(_ int, group []byte) {
+			if name := string(group); l.rules.SeriesOf(name) != nil {
+				visit(lateDay{name, day})
 			}
-			l.groups.each(counter, func(_ int, group []byte) {
-				if name := string(group); l.rules.SeriesOf(name) != nil {
-					visit(lateDay{name, day})
-				}
-			})
-		}
-	})
-}
-
-// alone is at least the number of entities of the archive that a part adds to a job of its own.
-func (l *lateness) alone(p *part) (n int) {
-	l.eachDay(p, func(lateDay) { n++ })
-	return n
+		})
+	}
 }
 
 // countNew is at least the number of entities of the archive that a part adds to the open job.
@@ -96,7 +88,7 @@ func (l *lateness) take(p *part) {
 	if l == nil {
 		return
 	}
-	p.each(func(q *part) { l.minutes[q.minute] = struct{}{} })
+	l.minutes[p.minute] = struct{}{}
 	l.eachDay(p, func(d lateDay) { l.days[d] = struct{}{} })
 }
 

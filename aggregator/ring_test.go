@@ -15,7 +15,7 @@ func TestPackCountsTheArchive(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	ring := store.Ring{Buckets: 2, Window: time.Hour, Minutes: 7}
-	rules := &store.Rules{Series: []store.SeriesRule{{Pattern: "c1*"}}}
+	rules := &store.Rules{Series: []store.Rule{{Pattern: "c1*"}}}
 	most := 0
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 3))
@@ -48,32 +48,5 @@ func TestPackCountsTheArchive(t *testing.T) {
 	}
 	if most < 50 {
 		t.Errorf("the largest job has %d entities: nothing was packed", most)
-	}
-}
-
-// A whole request of the past needs an entity of the archive for each counter besides its shards. If both do not
-// fit one commit, the request is taken apart.
-func TestAWholeRequestOfThePastIsTakenApart(t *testing.T) {
-	t.Parallel()
-	now := time.Now()
-	ring := store.Ring{Buckets: 2, Window: time.Hour, Minutes: 7}
-	rules := &store.Rules{Series: []store.SeriesRule{{Pattern: "c*"}}}
-	for name, tc := range map[string]struct {
-		minute wire.Minute
-		whole  bool
-	}{"now": {wire.MinuteOf(now), true}, "last year": {wire.MinuteOf(now.AddDate(-1, 0, 0)), false}} {
-		late := &lateness{rules: rules, before: ring.Archive(now), most: ring.Minutes, days: map[lateDay]struct{}{}, minutes: map[wire.Minute]struct{}{}}
-		request := &part{marked: true, minute: tc.minute}
-		for n := range 2 {
-			rest := &part{Part: wire.Part{Kind: wire.Rest}, minute: tc.minute, head: request}
-			for i := range 20 {
-				rest.Entries = append(rest.Entries, wire.Entry{Counter: fmt.Sprint("c", n, ":", i), Delta: 1})
-			}
-			request.rests = append(request.rests, rest)
-		}
-		jobs := pack([]*part{request}, 60, late, nil, nil)
-		if len(jobs) != 1 || len(jobs[0].parts) != 1 || request.whole() != tc.whole {
-			t.Errorf("%s: %d jobs, whole: %t", name, len(jobs), request.whole())
-		}
 	}
 }

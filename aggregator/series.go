@@ -44,7 +44,7 @@ func (c *tally) byMinute(parts []*part, rules *store.Rules, now time.Time) bool 
 		minutes[minute] = &merging{adds: make([]store.ShardDelta, 0, n)}
 	}
 	for _, p := range parts {
-		p.each(func(q *part) { minutes[bucketOf(q)].take(q) })
+		minutes[bucketOf(p)].take(p)
 	}
 	if len(minutes) == 1 {
 		return c.oneMinute(minutes, rules)
@@ -65,7 +65,7 @@ func countedAt(p *part, now time.Time) wire.Minute {
 func countBy(parts []*part, bucketOf func(*part) wire.Minute) map[wire.Minute]int {
 	counts := make(map[wire.Minute]int)
 	for _, p := range parts {
-		p.each(func(q *part) { counts[bucketOf(q)] += len(q.Entries) })
+		counts[bucketOf(p)] += len(p.Entries)
 	}
 	return counts
 }

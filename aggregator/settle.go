@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/wire"
 )
 
 // settle acts on the outcome of an attempt; doc.go has the table.
@@ -21,16 +20,13 @@ func (l *loop) settle(o outcome) {
 	// Folds use new shards only after the record that names them is durable.
 	l.growth.want(o.wants)
 	for _, p := range o.applied {
-		l.applied(p, o.saysWhole(p))
+		l.applied(p)
 	}
 	for _, p := range o.duplicates {
 		if !p.isTail() {
 			l.a.stats.duplicates.Add(1)
 		}
-		if o.saysWhole(p) {
-			l.a.stats.duplicates.Add(int64(len(p.rests)))
-		}
-		l.applied(p, o.saysWhole(p))
+		l.applied(p)
 	}
 	for _, p := range o.conflicts {
 		l.refuse(p, idReused, false)
@@ -70,18 +66,9 @@ func (l *loop) countLate(applied []*part) {
 
 const idReused = "id reused: applied before with other counters or deltas"
 
-func (o *outcome) saysWhole(p *part) bool {
-	_, ok := o.whole[p]
-	return ok
-}
-
 // applied ends the processing of a part whose increments are in the store. Its rivals are refused
-// without asking the store. whole means that all rests of its request were applied too.
-func (l *loop) applied(p *part, whole bool) {
-	p.takeApart()
-	if whole {
-		l.endRests(p)
-	}
+// without asking the store.
+func (l *loop) applied(p *part) {
 	p.holder.final = p.holder.final || !p.marked
 	p.endTail()
 	for _, rival := range p.takeRivals() {
@@ -90,22 +77,6 @@ func (l *loop) applied(p *part, whole bool) {
 	l.forget(p)
 	l.follow(p)
 	p.eachHolder(l.done)
-}
-
-// endRests settles the rests of a head whose marker says that they were applied with it.
-func (l *loop) endRests(head *part) {
-	if head.company == nil {
-		return
-	}
-	var others []*part
-	for _, f := range head.company.followers {
-		if f.Kind != wire.Rest {
-			others = append(others, f)
-			continue
-		}
-		f.eachHolder(l.done)
-	}
-	head.company.followers = others
 }
 
 // wait parks a job until another commit ends. If some commit has released its shards since the
@@ -196,12 +167,6 @@ func (l *loop) afterRefusal(j *job, err error) {
 	l.answered()
 	if len(j.parts) > 1 {
 		l.jobs = append(l.jobs, j.halve()...)
-		return
-	}
-	if p := j.parts[0]; p.whole() { // the store may refuse only one of its parts
-		p.takeApart()
-		j.tails = nil // its rests are not in the job any more
-		l.jobs = append(l.jobs, j)
 		return
 	}
 	l.refuse(j.parts[0], err.Error(), j.parts[0].maybe)

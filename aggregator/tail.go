@@ -73,12 +73,10 @@ func (l *loop) ride(j *job) {
 		if p.isTail() {
 			continue
 		}
-		p.each(func(q *part) {
-			q.eachHolder(func(h *held) {
-				if here[h]++; here[h] == 1 {
-					holders = append(holders, h)
-				}
-			})
+		p.eachHolder(func(h *held) {
+			if here[h]++; here[h] == 1 {
+				holders = append(holders, h)
+			}
 		})
 	}
 	limit, stored := l.a.limits.Entities, l.a.clock.Now()
@@ -184,11 +182,7 @@ func (d *deadLetter) note(h *held, p *part) {
 		i = len(d.asides)
 		d.asides = append(d.asides, store.Aside{Tail: h.tailID, At: h.time})
 	}
-	part := store.AsidePart{ID: p.ID, Fingerprint: p.Fingerprint()}
-	if p.Kind == wire.Rest && p.head != nil {
-		part.Head = p.head.ID
-	}
-	d.asides[i].Parts = append(d.asides[i].Parts, part)
+	d.asides[i].Parts = append(d.asides[i].Parts, store.AsidePart{ID: p.ID, Fingerprint: p.Fingerprint()})
 }
 
 // wholeAside is the Aside of a message that cannot be read.

@@ -25,11 +25,9 @@ func (w *window) add(p *part, now time.Time) {
 	if p.marked {
 		w.markers++
 	}
-	p.each(func(q *part) {
-		for i := range q.Entries {
-			w.counters.add(place(q.Entries[i].Counter))
-		}
-	})
+	for i := range p.Entries {
+		w.counters.add(place(p.Entries[i].Counter))
+	}
 }
 
 // holds notes that the window has increments of the time born.

@@ -5,13 +5,11 @@
 //	go run . -quick                        does everything work here?
 //	go run . -json peers.json              all measurements; takes hours
 //	go run . -only countmill,redis -loads hot -rounds 3 -seconds 10
-//	go run . -before OLD -only http/ndjson,http/one/64/up -rounds 20 -seconds 10
 //
 // Further commands measure other things; each has -h, -quick, and a make target:
 //
 //	go run . staleness                     from Publish to the total that shows it
 //	go run . memory                        an aggregator's memory, bytes on disk
-//	go run . scaling                       shards and choices with up to 1,000 aggregators, simulated
 //	go run . billion                       10^9 increments through up, which is killed meanwhile
 //	go run . plot -peers peers.json        draw the results as SVG
 //
@@ -38,7 +36,6 @@ import (
 	"github.com/countmill/countmill/bench/internal/load"
 	"github.com/countmill/countmill/bench/internal/memory"
 	"github.com/countmill/countmill/bench/internal/plots"
-	"github.com/countmill/countmill/bench/internal/scaling"
 	"github.com/countmill/countmill/bench/internal/staleness"
 	"github.com/countmill/countmill/bench/internal/system"
 )
@@ -60,7 +57,6 @@ var commands = map[string]func(ctx context.Context, args []string, stdout, stder
 	"billion":   billion.Run,
 	"memory":    memory.Run,
 	"plot":      plots.Run,
-	"scaling":   scaling.Run,
 	"staleness": staleness.Run,
 }
 
@@ -98,7 +94,6 @@ type config struct {
 	timeout         time.Duration
 	json, dir       string
 	countmill       string
-	before          string
 	cpuprofile      string
 }
 
@@ -122,7 +117,6 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	flags.StringVar(&c.json, "json", "", "write the results to this file as well")
 	flags.StringVar(&c.dir, "dir", "", "keep the servers' data below this directory, on the disk to measure (default the system's temporary one)")
 	flags.StringVar(&c.countmill, "countmill", "", "path of countmill (default: built from this tree)")
-	flags.StringVar(&c.before, "before", "", "path of another countmill: each system is measured with it as well, right before or after, and the ratios of these pairs are printed")
 	flags.StringVar(&c.cpuprofile, "cpuprofile", "", "write a CPU profile of this process, which countmill's library runs in, to this file")
 	if err := flags.Parse(args); err != nil {
 		return c, err
@@ -212,7 +206,7 @@ func compare(ctx context.Context, cfg config, stdout, stderr io.Writer) error {
 	if err := stop(); err != nil {
 		return err
 	}
-	if err := errors.Join(printTables(stdout, plan, results), printPairs(stdout, plan, results)); err != nil {
+	if err := printTables(stdout, plan, results); err != nil {
 		return err
 	}
 	if cfg.json != "" {

@@ -44,7 +44,6 @@ type result struct {
 	System     string             `json:"system"`
 	Load       string             `json:"load"`
 	Round      int                `json:"round"`
-	Before     bool               `json:"before,omitempty"` // with the countmill of -before
 	Increments int64              `json:"increments,omitempty"`
 	Seconds    float64            `json:"seconds,omitempty"`
 	Rate       float64            `json:"per_second,omitempty"`
@@ -95,14 +94,12 @@ func (m *measurer) all(ctx context.Context, plan []job, missing map[string]strin
 			if ctx.Err() != nil {
 				return results
 			}
-			for _, before := range m.order(round) {
-				r := result{System: j.system.Name, Load: j.load, Round: round, Before: before, Missing: missing[j.system.Name]}
-				if r.Missing == "" {
-					m.one(ctx, j, &r)
-				}
-				results = append(results, r)
-				fmt.Fprintf(m.log, "round %d of %d, %d of %d: %s\n", round, m.cfg.rounds, i+1, len(plan), r.line())
+			r := result{System: j.system.Name, Load: j.load, Round: round, Missing: missing[j.system.Name]}
+			if r.Missing == "" {
+				m.one(ctx, j, &r)
 			}
+			results = append(results, r)
+			fmt.Fprintf(m.log, "round %d of %d, %d of %d: %s\n", round, m.cfg.rounds, i+1, len(plan), r.line())
 		}
 	}
 	return results
@@ -115,11 +112,7 @@ func (m *measurer) one(ctx context.Context, j job, r *result) {
 	ctx, cancel := context.WithTimeout(ctx, m.cfg.goal.Most+beside)
 	defer cancel()
 	run := load.NewRun(m.loads[j.load], m.cfg.goal)
-	countmill := m.countmill
-	if r.Before {
-		countmill = m.cfg.before
-	}
-	if err := m.measure(ctx, j, run, countmill); err != nil {
+	if err := m.measure(ctx, j, run); err != nil {
 		r.Error = err.Error()
 		return
 	}
@@ -128,7 +121,7 @@ func (m *measurer) one(ctx context.Context, j job, r *result) {
 	r.Rate = float64(n) / took.Seconds()
 }
 
-func (m *measurer) measure(ctx context.Context, j job, run *load.Run, countmill string) (err error) {
+func (m *measurer) measure(ctx context.Context, j job, run *load.Run) (err error) {
 	dir, err := os.MkdirTemp(m.dir, "run-")
 	if err != nil {
 		return err
@@ -137,7 +130,7 @@ func (m *measurer) measure(ctx context.Context, j job, run *load.Run, countmill 
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return err
 	}
-	i, err := j.system.Open(ctx, system.Place{Dir: dir, Load: run.Load, Countmill: countmill, Self: m.self})
+	i, err := j.system.Open(ctx, system.Place{Dir: dir, Load: run.Load, Countmill: m.countmill, Self: m.self})
 	if err != nil {
 		return fmt.Errorf("open: %w", err)
 	}
@@ -156,9 +149,6 @@ func (m *measurer) measure(ctx context.Context, j job, run *load.Run, countmill 
 
 func (r result) line() string {
 	name := r.Load + " " + r.System
-	if r.Before {
-		name += ", before"
-	}
 	switch {
 	case r.Missing != "":
 		return name + ": missing: " + r.Missing

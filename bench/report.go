@@ -46,7 +46,7 @@ func row(plan []job, results []result, j job) string {
 func ratesOf(results []result, j job) map[int]float64 {
 	rates := make(map[int]float64)
 	for _, r := range results {
-		if r.System == j.system.Name && r.Load == j.load && !r.Before && r.ok() {
+		if r.System == j.system.Name && r.Load == j.load && r.ok() {
 			rates[r.Round] = r.Rate
 		}
 	}

@@ -35,32 +35,6 @@ func TestRatiosAreWithinRounds(t *testing.T) {
 	}
 }
 
-// Both sides of a pair are from one round, and each is first in half of the rounds.
-func TestPairs(t *testing.T) {
-	t.Parallel()
-	m := &measurer{cfg: config{before: "old"}}
-	if first, second := m.order(1), m.order(2); !first[0] || first[1] || second[0] || !second[1] {
-		t.Errorf("got %v and %v, want each countmill first once", first, second)
-	}
-	plan := []job{{system.System{Name: "ours"}, "hot"}}
-	var results []result
-	for round := 1; round <= 20; round++ {
-		results = append(results, result{System: "ours", Load: "hot", Round: round, Rate: float64(100 + round)},
-			result{System: "ours", Load: "hot", Round: round, Rate: 100, Before: true})
-	}
-	var out strings.Builder
-	if err := printPairs(&out, plan, results); err != nil {
-		t.Fatal(err)
-	}
-	if want := "| hot | ours | 1.105 | 1.060 to 1.150 | 20 |"; !strings.Contains(out.String(), want) {
-		t.Errorf("no row %q in\n%s", want, out.String())
-	}
-	out.Reset()
-	if err := printPairs(&out, plan, results[:1]); err != nil || out.Len() > 0 {
-		t.Errorf("without -before: got %q, %v", out.String(), err)
-	}
-}
-
 func TestEverySystemSaysWhatItMeans(t *testing.T) {
 	t.Parallel()
 	seen := make(map[string]bool)

@@ -12,7 +12,7 @@ import (
 type BoardQuery struct {
 	Index string
 	// Window orders by the increments of a time: today, this-week, this-month or 1h. It needs a rule for series
-	// (AddSeries): ErrNotFound says so.
+	// (AddRule): ErrNotFound says so.
 	Window string
 	// Zone is the time zone of the days of Window, by its name. Default UTC.
 	Zone string
@@ -28,21 +28,17 @@ func (q *BoardQuery) values() url.Values {
 	return v
 }
 
-// A Proof says how far an answer about an order can be relied on.
-type Proof struct {
-	// AsOf is the moment as of which the totals are exact.
-	AsOf time.Time `json:"as_of"`
-	// CompleteAsOf is the moment as of which all counters of the index were looked at.
+// A Scan says what the look at all counters was from which an answer comes.
+type Scan struct {
+	// CompleteAsOf is the moment of the look: all totals and places are as of then.
 	CompleteAsOf time.Time `json:"complete_as_of"`
-	// Complete is true if it is proved that no other counter belongs in the answer.
-	Complete bool `json:"complete"`
-	// Partial is true if the window began before the rule for its series.
+	// Partial is true if the window began before the rule for its series, or if no rule keeps a series of the overflow group.
 	Partial bool `json:"partial"`
 }
 
 // A Top is the best counters of an index, the best first.
 type Top struct {
-	Proof
+	Scan
 	Top []TopCounter `json:"top"`
 	// Overflowed are counters that have no place, because their total does not fit 64 bits.
 	Overflowed []string `json:"overflowed"`
@@ -58,10 +54,10 @@ type TopCounter struct {
 
 // A Rank is the place of a counter.
 type Rank struct {
-	Proof
+	Scan
 	Counter string `json:"counter"`
 	Total   int64  `json:"total"` // or the sum of the window
-	// Rank is 1 for the best; nil if the counter does not exist, or has 0 in the window.
+	// Rank is 1 for the best; nil if the counter did not exist then, or had 0 in the window.
 	Rank *int `json:"rank"`
 	Of   int  `json:"of"` // how many counters were ordered
 }

@@ -33,7 +33,7 @@ func TestBoards(t *testing.T) {
 		}
 	}
 	top, err := c.Top(ctx, q, 2)
-	if diff := cmp.Diff([]client.TopCounter{{"page:b:1", 11, 1}, {"page:a:2", 7, 2}}, top.Top); diff != "" || err != nil || !top.Complete || top.AsOf.IsZero() || top.CompleteAsOf.IsZero() {
+	if diff := cmp.Diff([]client.TopCounter{{"page:b:1", 11, 1}, {"page:a:2", 7, 2}}, top.Top); diff != "" || err != nil || top.CompleteAsOf.IsZero() {
 		t.Errorf("Top: got %+v, %v", top, err)
 	}
 	top, err = c.TopGroups(ctx, q, 0)

@@ -595,9 +595,9 @@ func TestReadsAfterAReceipt(t *testing.T) {
 func TestJournal(t *testing.T) {
 	t.Parallel()
 	c, ctx := serve(t), t.Context()
-	rules, err := c.AddJournal(ctx, "j*", "400d,paged")
+	rules, err := c.AddRule(ctx, client.KindJournal, "j*", "400d,paged")
 	if err != nil || len(rules.Journal) != 1 || rules.Journal[0].Keep != "400d,paged" {
-		t.Fatalf("AddJournal: got %+v, %v", rules, err)
+		t.Fatalf("AddRule of the journal: got %+v, %v", rules, err)
 	}
 	page, err := c.Journal(ctx, client.JournalQuery{Counter: "ja", Limit: 10})
 	if err != nil || page.Entries == nil || page.SettledUntil.IsZero() {
@@ -606,17 +606,17 @@ func TestJournal(t *testing.T) {
 	if _, err := c.Journal(ctx, client.JournalQuery{Counter: "ja", After: "x"}); !errors.Is(err, countmill.ErrInvalid) {
 		t.Errorf("a key that is none: got %v", err)
 	}
-	if rules, err = c.RemoveJournal(ctx, "j*"); err != nil || rules.Journal[0].Ended == nil {
-		t.Errorf("RemoveJournal: got %+v, %v", rules, err)
+	if rules, err = c.RemoveRule(ctx, client.KindJournal, "j*"); err != nil || rules.Journal[0].Ended == nil {
+		t.Errorf("RemoveRule of the journal: got %+v, %v", rules, err)
 	}
 }
 
 func TestRulesAndSeries(t *testing.T) {
 	t.Parallel()
 	c, ctx := serve(t), t.Context()
-	rules, err := c.AddSeries(ctx, "a*", "1m:6h,15m:400d")
+	rules, err := c.AddRule(ctx, client.KindSeries, "a*", "1m:6h,15m:400d")
 	if err != nil || len(rules.Series) != 1 || rules.Series[0].Ended != nil || rules.Series[0].Begin.IsZero() {
-		t.Fatalf("AddSeries: got %+v, %v", rules, err)
+		t.Fatalf("AddRule: got %+v, %v", rules, err)
 	}
 	if again, err := c.Rules(ctx); err != nil || again.Version != rules.Version {
 		t.Errorf("Rules: got %+v, %v", again, err)
@@ -635,10 +635,10 @@ func TestRulesAndSeries(t *testing.T) {
 	if _, err := c.FillSeries(ctx, "x", from, to); !errors.Is(err, client.ErrNotFound) {
 		t.Errorf("FillSeries of a rule that does not exist: got %v", err)
 	}
-	if rules, err = c.RemoveSeries(ctx, "a*"); err != nil || rules.Series[0].Ended == nil {
-		t.Errorf("RemoveSeries: got %+v, %v", rules, err)
+	if rules, err = c.RemoveRule(ctx, client.KindSeries, "a*"); err != nil || rules.Series[0].Ended == nil {
+		t.Errorf("RemoveRule: got %+v, %v", rules, err)
 	}
-	if _, err := c.RemoveSeries(ctx, "x"); !errors.Is(err, client.ErrNotFound) {
+	if _, err := c.RemoveRule(ctx, client.KindSeries, "x"); !errors.Is(err, client.ErrNotFound) {
 		t.Errorf("a rule that does not exist: got %v", err)
 	}
 }

@@ -41,7 +41,7 @@ type JournalQuery struct {
 	Limit   int    // 1 to 1,000; default 50
 }
 
-// Journal returns a page of the increments of a counter under a rule for the journal (AddJournal). Pages of
+// Journal returns a page of the increments of a counter under a rule for the journal. Pages of
 // what existed at the first call never repeat and never skip an entry. It needs the scope admin.
 func (c *Client) Journal(ctx context.Context, q JournalQuery) (page JournalPage, err error) {
 	query := url.Values{"counter": {q.Counter}}
@@ -54,21 +54,4 @@ func (c *Client) Journal(ctx context.Context, q JournalQuery) (page JournalPage,
 		query.Set("limit", strconv.Itoa(q.Limit))
 	}
 	return page, c.call(ctx, Request{Method: http.MethodGet, Path: "/v1/journal", Query: query, Safe: true, read: true}, &page)
-}
-
-// AddJournal makes the increments of the counters of a pattern stay as evidence for as long as keep says:
-// 400d, or 400d,paged for fast pages. It may be repeated.
-func (c *Client) AddJournal(ctx context.Context, pattern, keep string) (r Rules, err error) {
-	body, err := encode(map[string]string{"pattern": pattern, "keep": keep})
-	if err != nil {
-		return r, err
-	}
-	return r, c.call(ctx, Request{Method: http.MethodPost, Path: "/v1/rules/journal", Body: body, Safe: true}, &r)
-}
-
-// RemoveJournal ends the rule with the pattern. Its entries stay for the promised time. It may
-// be repeated.
-func (c *Client) RemoveJournal(ctx context.Context, pattern string) (r Rules, err error) {
-	query := url.Values{"pattern": {pattern}}
-	return r, c.call(ctx, Request{Method: http.MethodDelete, Path: "/v1/rules/journal", Query: query, Safe: true}, &r)
 }

@@ -22,12 +22,12 @@ import (
 const lookout = `globalThis.document = { querySelector: () => ({ set textContent(text) { console.log(JSON.stringify(text)); } }) };
 `
 
-// The page of docs/howto/live-page.md shows totals and rates, new counters and deleted ones. Node runs its
+// The page of docs/howto/page.md shows totals and rates, new counters and deleted ones. Node runs its
 // script as it is.
 func TestTheLivePageOfTheDocuments(t *testing.T) {
 	t.Parallel()
 	longtest.Only(t, "waits for two lists of names")
-	page, err := os.ReadFile("../docs/howto/live-page.md")
+	page, err := os.ReadFile("../docs/howto/page.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,7 @@ func viewed(t *testing.T, ctx context.Context) (*client.Client, string) {
 	t.Helper()
 	c, base := serveAt(t)
 	for _, pattern := range []string{"page:*", "=views*"} {
-		_, err := c.AddSeries(ctx, pattern, "1m:6h,15m:400d")
+		_, err := c.AddRule(ctx, client.KindSeries, pattern, "1m:6h,15m:400d")
 		must(t, err)
 	}
 	x, err := c.CreateIndex(ctx, "pages", "page:{path}", "views")

@@ -181,11 +181,11 @@ func (d *deployment) keepJournal(t *testing.T, keep string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	change, err := store.ParseJournalKeep(keep)
+	change, err := store.ParseRetention(store.KindJournal, keep)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.ChangeRules(t.Context(), store.RuleChange{Pattern: "billing:*", Journal: &change}); err != nil {
+	if _, err := s.ChangeRules(t.Context(), store.RuleChange{Kind: store.KindJournal, Pattern: "billing:*", Keep: change}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {

@@ -1,30 +1,17 @@
 package command
 
 import (
-	"slices"
 	"time"
 
-	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/command/cli"
 	"github.com/countmill/countmill/internal/transfer"
-	"github.com/countmill/countmill/store"
 )
 
 // Flags that several commands have.
 
-const (
-	serverTimeout   = 10 * time.Minute // the server's own
-	transferTimeout = 2 * time.Minute
-	importedJSON    = "Write the result as JSON."
-)
+const serverTimeout = 10 * time.Minute // the server's own
 
 var formats = []string{string(transfer.CSV), string(transfer.NDJSON)}
-
-// withSilence puts --silence behind --timeout.
-func withSilence(to *time.Duration, def time.Duration, help string, flags []cli.Flag) []cli.Flag {
-	*to = def
-	return slices.Insert(flags, 2, cli.New("silence", "DURATION", cli.Duration{To: to, Min: minTimeout, Max: maxTimeout}, help).In(callsSection))
-}
 
 func minAsOfFlag(to *string) cli.Flag {
 	return cli.New("min-as-of", "TIME", cli.Moment(to), "Only totals of this moment or a later one: the as_of or counted_as_of of an earlier answer.").Default("any")
@@ -37,15 +24,6 @@ func groupFlag(to *[]string) cli.Flag {
 func zoneFlag(to *string) cli.Flag {
 	*to = "UTC"
 	return cli.New("tz", "ZONE", cli.Any(to), "The time zone of days and longer times, such as Asia/Kolkata.")
-}
-
-func namePrefixFlag(to *string) cli.Flag {
-	return cli.New("prefix", "PREFIX", cli.Any(to), "Text to put before every name.").Default("none")
-}
-
-func windowFlag(to *time.Duration) cli.Flag {
-	*to = countmill.DefaultDedupWindow
-	return cli.New("dedup-window", "DURATION", cli.Duration{To: to, Min: time.Second, Max: store.MaxWindow}, "The server's --dedup-window.").FromEnv()
 }
 
 func spreadsheetFlag(to *bool) cli.Flag {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/command/cli"
 	"github.com/countmill/countmill/internal/transfer"
@@ -78,15 +79,15 @@ type importVerb struct {
 }
 
 func (c *importVerb) Flags() []cli.Flag {
-	c.tz = "UTC"
-	return c.flags(transferTimeout, importedJSON,
+	c.tz, c.window = "UTC", countmill.DefaultDedupWindow
+	return c.flags(2*time.Minute, "Write the result as JSON.",
 		cli.New("format", "FORMAT", cli.Text{To: &c.format, Of: append(formats, string(transfer.CLF))}, "csv, ndjson, or clf: an access log in the common or combined format.").Default("by the end of the file's name"),
 		cli.New("columns", "COLUMNS", cli.Any(&c.columns),
 			"Names of CSV columns, such as counter=path,delta=hits,time=date. Other columns are ignored; without delta each row counts 1.").Default("those named counter, delta, id and time; no others"),
 		cli.New("counter", "TEMPLATE", cli.Any(&c.template),
 			"Counter of a line of an access log, such as page:{path}. It may have {host}, {method}, {path} and {status}. The path is without its query.").Default("none; needed with --format clf"),
 		cli.New("tz", "ZONE", cli.Any(&c.tz), "The time zone of dates and times that name none, such as Asia/Kolkata."),
-		namePrefixFlag(&c.prefix),
+		cli.New("prefix", "PREFIX", cli.Any(&c.prefix), "Text to put before every name.").Default("none"),
 		cli.Switch("dry-run", &c.dryRun, "Print the increments that would be counted, as NDJSON, and count nothing."),
 		cli.New("skip-bad", "REJECTS", cli.Any(&c.rejects), "Leave out rows that cannot be counted, and write them to the file REJECTS: NDJSON with line, reason and row.").Default("refuse the file"),
 		cli.New("state", "STATE", cli.Any(&c.state), "File that remembers when the import began.").Default("FILE.countmill-import; none for -"),
@@ -94,7 +95,7 @@ func (c *importVerb) Flags() []cli.Flag {
 		cli.New("complete", "FROM/TO", cli.Any(&c.complete),
 			"A period of which the file has all counts of all counters of its rules, as two times, or dates in --tz. With --series: rows of that period are not partial.").Default("none"),
 		cli.Switch("same-caller", &c.sameCaller, "Go on with another token than the import began with, if both have the same name."),
-		windowFlag(&c.window),
+		cli.New("dedup-window", "DURATION", cli.Duration{To: &c.window, Min: time.Second, Max: store.MaxWindow}, "The server's --dedup-window.").FromEnv(),
 	)
 }
 
@@ -188,7 +189,7 @@ func (c *importVerb) completePeriod(zone *time.Location) (p store.Period, err er
 }
 
 // printImported reports an import. It returns an error if rows were dropped for their ids.
-func (c *calling) printImported(d *transfer.Imported) error {
+func (c *importVerb) printImported(d *transfer.Imported) error {
 	var err error
 	if c.json {
 		err = json.NewEncoder(c.stdout).Encode(d)
@@ -216,7 +217,7 @@ func (c *importVerb) dryRunText(d *transfer.Imported) error {
 	return err
 }
 
-func (c *calling) importedText(d *transfer.Imported) error {
+func (c *importVerb) importedText(d *transfer.Imported) error {
 	if d.Accepted == 1 {
 		fmt.Fprintf(c.stdout, "%s: 1 row is counted, once", d.File)
 	} else {

@@ -305,7 +305,7 @@ func (c *indexCreateVerb) addIndexSeries(ctx context.Context, name string) error
 	if !c.Given("series") {
 		return nil
 	}
-	keep, err := store.ParseRetention(c.series)
+	keep, err := store.ParseRetention(store.KindSeries, c.series)
 	if err != nil {
 		return cli.Usagef("--series %q: %s", c.series, err)
 	}

@@ -126,7 +126,7 @@ func TestIndexCreateWithSeries(t *testing.T) {
 		t.Errorf("a refused command called %q", f.paths)
 	}
 	f = newFakeServer(t)
-	create(f, "15m").wantError(t, 2, `--series "15m": keep is not a retention`)
+	create(f, "15m").wantError(t, 2, `--series "15m": keep is not how long a series stays`)
 	try(t, nil, "index", "create", "sites", "--match", "page:{a}", "--group", "{b}", "--series", "15m:2d", "--server", f.URL).wantError(t, 2, "group has the variable {b}")
 	if len(f.paths) != 0 {
 		t.Errorf("a mistaken command called %q", f.paths)

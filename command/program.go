@@ -8,7 +8,6 @@ import (
 const (
 	rolesSection = "Roles"
 	callsSection = "Commands that call a server"
-	moveSection  = "import, export, journal export"
 	otherSection = "Output of other commands"
 )
 
@@ -24,7 +23,7 @@ func program() *cli.Program {
 			{ID: "move", Title: "Bring counters in and out"},
 			{ID: "set", Title: "Plan and set up"},
 		},
-		Families: []cli.Command{ruleFamily, indexFamily, deadFamily, adoptFamily, tokenFamily},
+		Families: []cli.Command{ruleFamily, indexFamily, deadFamily, tokenFamily},
 		Commands: []cli.Command{
 			upCommand, publisherCommand, aggregatorCommand, readerCommand,
 			incrCommand, getCommand, lsCommand, topCommand, rankCommand, seriesCommand, journalCommand, watchCommand, nextCommand,
@@ -32,7 +31,7 @@ func program() *cli.Program {
 			indexCreateCommand, indexListCommand, indexDeleteCommand, indexWorkCommand,
 			statusCommand, doctorCommand, readyCommand, shardsCommand, verifyCommand, recountCommand, backupCommand, restoreCommand, journalEraseCommand, journalExportCommand,
 			deadListCommand, deadShowCommand, deadReplayCommand, deadDiscardCommand,
-			importCommand, exportCommand, adoptCommand,
+			importCommand, exportCommand,
 			planCommand, tokenCommand, tokenListCommand, tokenRemoveCommand, shareCommand, configCommand,
 		},
 		// add is incr, "rule add" and "token new".
@@ -87,8 +86,7 @@ command, ` + "`" + `countmill config` + "`" + ` the settings in force. [Contribu
 			{Title: "restore", Of: []string{"restore"}},
 			{Title: "doctor", Of: []string{"doctor"}},
 			{Title: "dead", Of: []string{"dead list", "dead replay", "dead discard"}},
-			{Title: moveSection, Of: []string{"import", "export", "journal export"}},
-			{Title: "adopt", Of: []string{"adopt gae"}},
+			{Title: "import, export, journal export", Of: []string{"import", "export", "journal export"}},
 			{Title: "token, share", Of: []string{"token new", "token list", "token remove", "share"}},
 			{Title: "plan", Intro: "`plan` starts nothing and asks no server. Numbers may be written as 1e6.", Of: []string{"plan"}},
 			{Title: otherSection, Of: []string{"version", "config"}},

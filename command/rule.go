@@ -3,11 +3,9 @@ package command
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
-	"strings"
 	"text/tabwriter"
 
 	"github.com/countmill/countmill/client"
@@ -108,16 +106,12 @@ func (c *call) oneRule(what string) (kind, text string, err error) {
 
 // parseRule reads PATTERN=KEEP, and returns KEEP as the server writes it.
 func parseRule(kind, text string) (pattern, keep string, err error) {
-	at := strings.LastIndex(text, "=")
-	if at < 0 {
-		return "", "", errors.New("has no =; write PATTERN=KEEP, such as page:*=1m:6h,15m:400d for series or billing:*=400d for the journal")
+	of := store.KindSeries
+	if kind == "journal" {
+		of = store.KindJournal
 	}
-	if pattern, keep = text[:at], text[at+1:]; kind == "journal" {
-		change, err := store.ParseJournalKeep(keep)
-		return pattern, change.String(), errors.Join(store.CheckPattern(pattern), err)
-	}
-	retention, err := store.ParseRetention(keep)
-	return pattern, retention.String(), errors.Join(store.CheckPattern(pattern), err)
+	pattern, retention, err := store.ParseRule(of, text)
+	return pattern, retention.String(), err
 }
 
 // A ruleState is a rule of GET /v1/rules.

@@ -76,7 +76,7 @@ func (c *seriesVerb) Flags() []cli.Flag {
 	c.last = 24 * time.Hour
 	return c.flags(usual, oneAnswer,
 		groupFlag(&c.groups),
-		cli.New("last", "DURATION", cli.Duration{To: &c.last, Min: time.Minute, Max: store.MaxKeepQuarters}, "How far back to go, from 1m to 3660d."),
+		cli.New("last", "DURATION", cli.Duration{To: &c.last, Min: time.Minute, Max: store.MaxKeep}, "How far back to go, from 1m to 3660d."),
 		cli.New("from", "TIME", cli.Any(&c.from), "The beginning, as 2006-01-02T15:04:05Z, or a date in --tz.").Default("--last before --to"),
 		cli.New("to", "TIME", cli.Any(&c.to), "The end, as 2006-01-02T15:04:05Z, or a date in --tz.").Default("now"),
 		cli.New("step", "STEP", cli.Any(&c.step), "The time of a row: 1m, 5m, 15m, 1h, 1d, 1w, 1mo, 1y and others. Steps below 15m need minutes, which the rule keeps for hours.").Default("fits a terminal"),

@@ -19,9 +19,8 @@ var topCommand = cli.Command{
 	Short: "print the best counters of an index",
 	Long: `Prints a line for each of the best counters of the index: its place, its total, and its name.
 Equal totals share a place, and the next place counts them.
-The totals are exact. The names are those of a look at all counters, some seconds ago; a line
-on standard error says when, unless it is proved that no other counter belongs there. A window
-orders by the increments of a calendar day, week or month of a zone, or in the last hour; it needs a
+The order is that of a look at all counters, some seconds ago; a line on standard error says when.
+A window orders by the increments of a calendar day, week or month of a zone, or in the last hour; it needs a
 rule for series ("countmill help rule").
 
   countmill top sites
@@ -104,7 +103,7 @@ func (c *topVerb) print(answer []byte) error {
 			Rank    int    `json:"rank"`
 		} `json:"top"`
 		Overflowed []string `json:"overflowed"`
-		boardMoments
+		boardScan
 	}
 	if err := json.Unmarshal(answer, &got); err != nil || got.Top == nil {
 		return fmt.Errorf("the server answered with something else than a top; is that a countmill?")
@@ -125,7 +124,7 @@ func (c *topVerb) print(answer []byte) error {
 	case len(got.Top) == 0:
 		fmt.Fprintf(c.stderr, "no %s of the index have a total\n", c.of)
 	}
-	got.warn(&c.call, "a counter that rose since may be missing")
+	got.say(&c.call)
 	return nil
 }
 
@@ -165,7 +164,7 @@ func (c *rankVerb) print(answer []byte, counter string) error {
 		Total *int64 `json:"total"`
 		Rank  *int   `json:"rank"`
 		Of    int    `json:"of"`
-		boardMoments
+		boardScan
 	}
 	if err := json.Unmarshal(answer, &got); err != nil || got.Total == nil {
 		return fmt.Errorf("the server answered with something else than a rank; is that a countmill?")
@@ -176,24 +175,20 @@ func (c *rankVerb) print(answer []byte, counter string) error {
 	if _, err := fmt.Fprintf(c.stdout, "%d of %d\t%d\t%s\n", *got.Rank, got.Of, *got.Total, cli.Plain(counter)); err != nil {
 		return err
 	}
-	got.warn(&c.call, "the place may be another one since")
+	got.say(&c.call)
 	return nil
 }
 
-// boardMoments has the moments of an answer.
-type boardMoments struct {
+// boardScan says what the look at all counters was from which an answer comes.
+type boardScan struct {
 	CompleteAsOf string `json:"complete_as_of"`
-	Complete     bool   `json:"complete"`
 	Partial      bool   `json:"partial"`
 }
 
-// warn writes to standard error if the answer is not proved to be complete. changed names the possible effect of
-// increments since the scan.
-func (m *boardMoments) warn(c *call, changed string) {
-	if !m.Complete {
-		fmt.Fprintf(c.stderr, "all counters were looked at as of %s; %s\n", cli.Plain(m.CompleteAsOf), changed)
-	}
-	if m.Partial {
-		fmt.Fprintln(c.stderr, "the window began before its rule for series: earlier increments are missing")
+// say writes to standard error.
+func (s *boardScan) say(c *call) {
+	fmt.Fprintf(c.stderr, "complete as of %s\n", cli.Plain(s.CompleteAsOf))
+	if s.Partial {
+		fmt.Fprintln(c.stderr, "increments of the window are missing: it began before its rule for series, or no rule keeps the overflow group")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -54,14 +55,16 @@ type watchVerb struct {
 }
 
 func (c *watchVerb) Flags() []cli.Flag {
-	c.limit = 100
-	return withSilence(&c.silence, 30*time.Second, "The longest silence of the server, which sends something every 15s.", c.flags(usual, "Write the server's events as they are.",
+	c.limit, c.silence = 100, 30*time.Second
+	flags := c.flags(usual, "Write the server's events as they are.",
 		minAsOfFlag(&c.minAsOf),
 		groupFlag(&c.groups),
 		cli.New("prefix", "PREFIX", cli.Any(&c.prefix), "Watch the counters whose names begin with PREFIX, instead of NAMEs.").Default("none"),
 		cli.New("limit", "N", cli.Count{To: &c.limit, Min: 1, Max: maxWatchLimit}, "With --prefix: the most counters, the first ones by name."),
 		cli.Switch("rates", &c.rates, "Print the change a second too. A line then appears for each change of it."),
-	))
+	)
+	silence := cli.New("silence", "DURATION", cli.Duration{To: &c.silence, Min: minTimeout, Max: maxTimeout}, "The longest silence of the server, which sends something every 15s.")
+	return slices.Insert(flags, 2, silence.In(callsSection)) // behind --timeout
 }
 
 func (c *watchVerb) Run(ctx context.Context) error {

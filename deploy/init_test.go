@@ -38,7 +38,7 @@ echo "result $(systemctl show countmill --property Result --value)"
 journalctl --unit countmill --lines 20
 `
 
-// A systemd of its own starts the unit by the commands of docs/howto/systemd.md, restarts it when it hangs and when it is
+// A systemd of its own starts the unit by the commands of docs/howto/one-machine.md, restarts it when it hangs and when it is
 // killed, and starts it on a restored backup. Nothing is lost.
 func TestUnitUnderSystemd(t *testing.T) {
 	if os.Getenv("COUNTMILL_TEST_INIT") == "" {
@@ -78,10 +78,10 @@ func TestUnitUnderSystemd(t *testing.T) {
 	}
 }
 
-// pageCommands returns the commands of docs/howto/systemd.md that install countmill, start it, and restore a backup.
+// pageCommands returns the commands of docs/howto/one-machine.md that install countmill, start it, and restore a backup.
 func pageCommands(t *testing.T) (install, start, restore string) {
 	t.Helper()
-	page, err := os.ReadFile("../docs/howto/systemd.md")
+	page, err := os.ReadFile("../docs/howto/one-machine.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func pageCommands(t *testing.T) (install, start, restore string) {
 		}
 	}
 	if install == "" || start == "" || restore == "" {
-		t.Fatalf("docs/howto/systemd.md lacks commands: install %q, start %q, restore %q", install, start, restore)
+		t.Fatalf("docs/howto/one-machine.md lacks commands: install %q, start %q, restore %q", install, start, restore)
 	}
 	return install, start, restore
 }

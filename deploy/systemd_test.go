@@ -86,7 +86,7 @@ func TestUnit(t *testing.T) {
 	}
 }
 
-// systemd accepts the unit, and gives it a good score: the one that docs/howto/systemd.md names, if this is
+// systemd accepts the unit, and gives it a good score: the one that docs/howto/one-machine.md names, if this is
 // the version of systemd that the page names.
 func TestUnitInSystemd(t *testing.T) {
 	t.Parallel()
@@ -106,21 +106,21 @@ func TestUnitInSystemd(t *testing.T) {
 	if err != nil {
 		t.Errorf("systemd-analyze security: %v\n%s", err, out)
 	}
-	page, err := os.ReadFile("../docs/howto/systemd.md")
+	page, err := os.ReadFile("../docs/howto/one-machine.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	documented := regexp.MustCompile(`gives it ([0-9.]+) of 10 with systemd (\d+)`).FindSubmatch(page)
 	scored := regexp.MustCompile(`exposure level for \S+: ([0-9.]+)`).FindSubmatch(out)
 	if documented == nil || scored == nil {
-		t.Fatalf("no score and version in docs/howto/systemd.md, or no score in %s", out)
+		t.Fatalf("no score and version in docs/howto/one-machine.md, or no score in %s", out)
 	}
 	version, err := exec.CommandContext(ctx, analyze, "--version").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if strings.HasPrefix(string(version), "systemd "+string(documented[2])+" ") && !bytes.Equal(scored[1], documented[1]) {
-		t.Errorf("the score is %s; docs/howto/systemd.md has %s", scored[1], documented[1])
+		t.Errorf("the score is %s; docs/howto/one-machine.md has %s", scored[1], documented[1])
 	}
 }
 

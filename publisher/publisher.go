@@ -148,7 +148,7 @@ type Publisher struct {
 	bus Bus
 	cfg Config
 	// together is true if batches are sealed at multiples of the linger by the wall clock
-	// (CountWithin).
+	// (CountWithin). Messages of all publishers then arrive together, so windows only cover their spread.
 	together bool
 	wake     chan struct{} // wakes the sender; has room for one signal
 

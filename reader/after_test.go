@@ -109,10 +109,10 @@ func TestTotalsAfterNamesLetters(t *testing.T) {
 		seal := wire.SealHash{1}
 		tail := seal.Tail(0)
 		st.mark(tail, store.TailAside)
-		a, b, rest, head := wire.IncrementID("c", "a"), wire.IncrementID("c", "b"), wire.KeyID("", "k", 1), wire.KeyID("", "k", 0)
+		a, b, rest := wire.IncrementID("c", "a"), wire.IncrementID("c", "b"), wire.KeyID("", "k", 1)
 		st.aside[tail] = []store.Aside{
 			{Tail: tail, Letter: "two", Parts: []store.AsidePart{{ID: a, Fingerprint: 1}, {ID: b, Fingerprint: 2}}},
-			{Tail: tail, Letter: "rest", Parts: []store.AsidePart{{ID: rest, Fingerprint: 3, Head: head}}},
+			{Tail: tail, Letter: "rest", Parts: []store.AsidePart{{ID: rest, Fingerprint: 3}}},
 			{Tail: tail, Letter: "unread"},
 		}
 		check := func(when string, want ...reader.SetAside) {
@@ -129,10 +129,8 @@ func TestTotalsAfterNamesLetters(t *testing.T) {
 		st.mark(wire.RenewedOf(b, 2), 2)
 		st.mark(wire.LetterID("unread"), wire.Fingerprint(store.FateDiscarded))
 		check("the other as new, a letter discarded", reader.SetAside{Letter: "rest"}, reader.SetAside{Letter: "unread", Discarded: true})
-		st.mu.Lock()
-		st.markers[head] = store.Marker{ID: head, Fingerprint: 3, Whole: true}
-		st.mu.Unlock()
-		check("a whole request counted", reader.SetAside{Letter: "unread", Discarded: true})
+		st.mark(rest, 3)
+		check("a part of a request counted", reader.SetAside{Letter: "unread", Discarded: true})
 	})
 }
 

@@ -1,6 +1,7 @@
 package reader
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,7 +16,7 @@ import (
 )
 
 const (
-	// maxBoards bounds the boards that are kept. A board has 8 bytes for each counter, and its candidates.
+	// maxBoards bounds the boards that are kept. A board has 24 bytes for each counter, 32 after a Rank, and the names of the best.
 	maxBoards = 32
 
 	// ownBoards is the most boards with one owner, so that other callers have room.
@@ -29,6 +30,12 @@ const (
 	// (BenchmarkBoards). How long a scan took says less: others use the machine too.
 	scanShare = 10
 	perKey    = 500 * time.Nanosecond
+
+	// tooOld: an answer waits for the next board if nobody has asked for so many times the board's age. A job that asks every
+	// few minutes would otherwise get the board of its last run. quick is the most that a scan takes which is worth the wait: a
+	// million counters take 1.2 s with Pebble (BenchmarkBoards).
+	tooOld = 2
+	quick  = 2 * time.Second
 )
 
 // ErrNoBoards is the answer of Top and Rank where scans cost money and no rate was set.
@@ -36,19 +43,17 @@ var ErrNoBoards = errors.New("no boards are made of this store: its operator has
 
 // boards are the boards that somebody has asked for lately. A board is made again only when somebody asks for
 // it, it is older than BoardAge, and a sum has changed. The old one serves in the meantime, unless it is too old and
-// the next one will be there soon (nextboard.go). One scan runs at a time.
+// the next one will be there soon. One scan runs at a time.
 type boards struct {
 	r       *Reader
 	ctx     context.Context // of scans
 	cancel  context.CancelFunc
 	running sync.WaitGroup
-	series  chan struct{} // the series that are being read from a store that charges have it
 
 	mu       sync.Mutex
 	kept     map[boardKey]*kept
 	scanning bool
 	since    time.Time         // when the scan that runs began
-	waiting  int               // how many callers wait for the next board
 	queue    []*kept           // whose scans are due
 	turns    uint64            // scans that have begun
 	last     map[string]uint64 // the turn of each caller's last scan
@@ -64,20 +69,20 @@ type boardKey struct {
 
 // A kept is a board, or the wait for the first one.
 type kept struct {
-	board  *board.Board  // nil before the first scan, or if it is too old
-	err    error         // of the last scan
-	began  time.Time     // of the last scan that ended
-	took   time.Duration // by that scan
-	intact time.Time     // when the board began, or was last seen to lack no change
-	asked  time.Time
-	done   chan struct{} // closed at the end of the scan that is due or runs; nil without one
-	turn   chan struct{} // closed when that scan may run
-	owner  string        // the caller who asked for the board first
-	waits  int           // how many wait for a board while there is none
+	board *board.Board  // nil before the first scan
+	err   error         // of the last scan
+	began time.Time     // of the last scan that ended
+	took  time.Duration // by that scan
+	asked time.Time
+	late  bool          // the board is too old, and the scan that is due or runs is worth the wait
+	done  chan struct{} // closed at the end of the scan that is due or runs; nil without one
+	turn  chan struct{} // closed when that scan may run
+	owner string        // the caller who asked for the board first
+	waits int           // how many wait for the scan
 }
 
 func newBoards(r *Reader) *boards {
-	b := &boards{r: r, series: make(chan struct{}, seriesAtOnce), kept: make(map[boardKey]*kept), last: make(map[string]uint64)}
+	b := &boards{r: r, kept: make(map[boardKey]*kept), last: make(map[string]uint64)}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	return b
 }
@@ -90,50 +95,41 @@ func (r *Reader) Close() {
 	r.boards.running.Wait()
 }
 
-// get returns a board for the query of a caller. It waits for the first board. awaitsLocked
-// decides whether it waits for the next.
-func (b *boards) get(ctx context.Context, q store.SumsQuery, slides bool, by *BoardQuery) (*board.Board, error) {
-	key := boardKey{index: q.Index.Number, groups: q.Groups, slides: slides, from: int32(q.From), to: int32(q.To)}
-	if slides {
+// get returns a board for the query of a caller. It waits for the first board, and for the next one instead of one that is too old.
+func (b *boards) get(ctx context.Context, q store.SumsQuery, by *BoardQuery) (*board.Board, error) {
+	key := boardKey{index: q.Index.Number, groups: q.Groups, slides: by.Window.slides(), from: int32(q.From), to: int32(q.To)}
+	if key.slides {
 		key.from = 0
 	}
-	if q.Rate = 0; !b.r.store.Risen(&q, store.RiseMark{}).Known {
+	if _, known := b.r.store.Changes(); !known {
 		if q.Rate = float64(b.r.cfg.BoardRate); q.Rate == 0 {
 			return nil, ErrNoBoards
 		}
 	}
-	k, have, done, err := b.look(key, q, slides, by)
-	switch {
-	case err != nil:
-		return nil, err
-	case have == nil:
-		return b.first(ctx, k, done)
-	case done != nil:
-		return b.next(ctx, k, have, done), nil
+	k, have, done, err := b.look(key, q, by)
+	if done == nil {
+		return have, err
 	}
-	return have, nil
-}
-
-// first waits for the first board.
-func (b *boards) first(ctx context.Context, k *kept, done <-chan struct{}) (*board.Board, error) {
 	defer b.leave(k)
 	select {
 	case <-done:
 	case <-ctx.Done():
 		if errors.Is(ctx.Err(), context.Canceled) {
-			return nil, fmt.Errorf("waiting for the first board: %w", context.Canceled)
+			return nil, fmt.Errorf("waiting for a board: %w", context.Canceled)
 		}
-		return nil, fmt.Errorf("%w: the first board is not made yet: %w", countmill.ErrUnavailable, ctx.Err())
+		return nil, fmt.Errorf("%w: the board is not made yet: %w", countmill.ErrUnavailable, ctx.Err())
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	switch {
-	case k.board != nil:
-		return k.board, nil
-	case k.err != nil:
-		return nil, k.err
+	return k.board, k.failed()
+}
+
+// failed returns why there is no board, or nil if there is one.
+func (k *kept) failed() error {
+	if k.board != nil {
+		return nil
 	}
-	return nil, fmt.Errorf("%w: the board was given up", countmill.ErrUnavailable)
+	return cmp.Or(k.err, fmt.Errorf("%w: the board was given up", countmill.ErrUnavailable))
 }
 
 func (b *boards) leave(k *kept) {
@@ -142,9 +138,8 @@ func (b *boards) leave(k *kept) {
 	k.waits--
 }
 
-// look returns the board that there is, and the end of the scan for which the caller waits: with first if there is no
-// board, with next otherwise. Without such an end it does not wait. look begins a scan if one is due.
-func (b *boards) look(key boardKey, q store.SumsQuery, slides bool, by *BoardQuery) (*kept, *board.Board, <-chan struct{}, error) {
+// look returns the board that there is, or the end of the scan for which the caller waits. It begins a scan if one is due.
+func (b *boards) look(key boardKey, q store.SumsQuery, by *BoardQuery) (*kept, *board.Board, <-chan struct{}, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
@@ -156,29 +151,22 @@ func (b *boards) look(key boardKey, q store.SumsQuery, slides bool, by *BoardQue
 		k = &kept{owner: by.Caller}
 		b.kept[key] = k
 	}
-	if idle := now.Sub(k.asked) > boardsKept; k.done == nil && b.ctx.Err() == nil && b.dueLocked(k, &q, now) {
-		if idle && q.Rate == 0 {
-			k.board = nil // its names are of another time; where scans are slow they serve all the same
-		}
+	if k.done == nil && b.ctx.Err() == nil && b.dueLocked(k, &q, now) {
+		k.late = k.board != nil && now.Sub(k.asked) > tooOld*b.ageLocked(k, &q) && k.took <= quick
 		k.done, k.turn = make(chan struct{}), make(chan struct{})
 		if b.queue = append(b.queue, k); !b.scanning {
 			b.nextLocked()
 		}
-		b.running.Go(func() { b.scan(k, q, slides) })
+		b.running.Go(func() { b.scan(k, q, by.Window) })
 	}
 	switch k.asked = now; {
-	case k.board == nil:
-		if k.waits++; k.done == nil { // the last scan has just failed
-			ended := make(chan struct{})
-			close(ended)
-			return k, nil, ended, nil
-		}
-	case by.AtOnce || !b.awaitsLocked(k, &q, now):
-		return k, k.board, nil, nil
-	default:
-		b.waiting++
+	case k.board == nil && k.done == nil: // the last scan has just failed
+		return nil, nil, nil, k.failed()
+	case k.board == nil, k.late && now.Sub(b.since) < quick:
+		k.waits++
+		return k, nil, k.done, nil
 	}
-	return k, k.board, k.done, nil
+	return k, k.board, nil, nil
 }
 
 // nextLocked gives the turn to a scan that is due: to that of the caller whose last scan was the longest ago.
@@ -202,17 +190,14 @@ func (b *boards) nextLocked() {
 
 // dueLocked reports whether a new scan is worth its price.
 func (b *boards) dueLocked(k *kept, q *store.SumsQuery, now time.Time) bool {
-	if k.board == nil {
+	switch {
+	case k.board == nil:
 		return k.err == nil || now.Sub(k.began) >= time.Second
-	}
-	if now.Sub(k.began) < b.ageLocked(k, q) {
+	case now.Sub(k.began) < b.ageLocked(k, q):
 		return false
 	}
-	if k.board.Slides || b.r.store.Risen(q, k.board.Mark).Changed {
-		return true
-	}
-	k.intact = now
-	return false
+	n, known := b.r.store.Changes()
+	return !known || n != k.board.Changes || q.From != k.board.Query.From
 }
 
 // ageLocked is the age at which a board is made again.
@@ -263,23 +248,23 @@ func (b *boards) makeRoomLocked(now time.Time, caller string) error {
 }
 
 // scan makes a board, when it is its turn and if somebody still waits for it or has an older one.
-func (b *boards) scan(k *kept, q store.SumsQuery, slides bool) {
+func (b *boards) scan(k *kept, q store.SumsQuery, w Window) {
 	var made *board.Board
 	var err error
 	began := time.Now()
 	select {
 	case <-k.turn:
 		if began = time.Now(); b.wanted(k) {
-			made, err = b.make(q, slides)
+			made, err = b.make(q, w)
 		}
 	case <-b.ctx.Done():
 		err = b.ctx.Err()
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	k.began, k.took, k.err = began, time.Since(began), err
-	if made != nil {
-		k.board, k.intact = made, began
+	k.began, k.took, k.err, k.late = began, time.Since(began), err, false
+	if made != nil && err == nil {
+		k.board = made
 	}
 	close(k.done)
 	k.done = nil
@@ -294,8 +279,11 @@ func (b *boards) wanted(k *kept) bool {
 	return k.board != nil || k.waits > 0
 }
 
-func (b *boards) make(q store.SumsQuery, slides bool) (*board.Board, error) {
-	builder := board.NewBuilder(q, slides, b.r.cfg.boardSize)
+func (b *boards) make(q store.SumsQuery, w Window) (*board.Board, error) {
+	if w.slides() { // on, while the scan waited for its turn
+		q.From, q.To = w.bounds(b.r.clock.Now())
+	}
+	builder := board.NewBuilder(q, b.r.cfg.boardSize)
 	began := time.Now()
 	sums, err := b.r.store.Sums(b.ctx, &q, func(c *store.CounterSum) error {
 		builder.Add(c)
@@ -312,5 +300,32 @@ func (b *boards) make(q store.SumsQuery, slides bool) (*board.Board, error) {
 		return nil, fmt.Errorf("%w: scanning for a board: %w", countmill.ErrUnavailable, err)
 	}
 	log.LogAttrs(b.ctx, slog.LevelDebug, "board made", slog.Duration("took", time.Since(began)))
-	return builder.Board(sums), nil
+	made := builder.Board(sums)
+	return made, b.check(made, w)
+}
+
+// check refuses a board whose window, or index, had ended when its scan began: the wait for its turn can be longer than the groups of an
+// index stay after its end.
+func (b *boards) check(made *board.Board, w Window) (err error) {
+	q := &made.Query
+	if w.step != (Step{}) {
+		if _, to := w.bounds(made.At); to != q.To {
+			return fmt.Errorf("%w: the window has ended before its board was made", countmill.ErrUnavailable)
+		}
+	}
+	if !q.Groups {
+		return nil
+	}
+	if err := b.r.askStore(b.ctx); err != nil {
+		return err
+	}
+	switch x := b.r.settings.Load().Rules.Index(q.Index.Name); {
+	case x == nil || x.Number != q.Index.Number:
+		return &NoIndexError{q.Index.Name}
+	case !x.InForce():
+		return &NotServingError{Group: q.Index.GroupPrefix() + "*", Index: x.Name, Deleting: true}
+	case w != Window{}:
+		made.Partial, err = b.r.lacksOverflow(b.ctx, w, x)
+	}
+	return err
 }

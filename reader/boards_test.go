@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -131,52 +132,80 @@ func TestAClosedReaderCountsNoError(t *testing.T) {
 	})
 }
 
-// A counter that has no sum any more is left out of an answer. The others are served.
-func TestASumOverflowsAfterTheScan(t *testing.T) {
+// A counter without a sum has no place. The others are served.
+func TestASumOverflows(t *testing.T) {
 	t.Parallel()
 	for _, window := range []string{"", "today"} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, 1, embedded)
 			r := newTopReader(t, w, reader.Config{})
-			defer r.Close()
 			time.Sleep(time.Hour)
 			w.fold("page:a:1", math.MaxInt64-1, time.Now())
-			w.fold("page:b:1", 7, time.Now())
-			if top, err := r.Top(t.Context(), boardQuery(t, window)); err != nil || len(top.Top) != 2 || top.Top[0].Sum != math.MaxInt64-1 {
-				t.Fatalf("%q: %+v, %v; want both", window, top, err)
-			}
 			w.fold("page:a:1", 10, time.Now().Add(-time.Minute))
-			top, err := r.Top(t.Context(), boardQuery(t, window))
-			if err != nil || len(top.Top) != 1 || top.Top[0].Counter != "page:b:1" || w.scans != 1 {
-				t.Errorf("%q: %+v, %v after %d scans; want page:b:1 alone, after 1", window, top, err, w.scans)
+			w.fold("page:b:1", 7, time.Now())
+			q := boardQuery(t, window)
+			top, err := r.Top(t.Context(), q)
+			if err != nil || len(top.Top) != 1 || top.Top[0].Counter != "page:b:1" || !slices.Equal(top.Overflowed, []string{"page:a:1"}) {
+				t.Errorf("%q: %+v, %v; want page:b:1 alone", window, top, err)
+			}
+			if rank, err := r.Rank(t.Context(), q.BoardQuery, "page:a:1"); !errors.Is(err, countmill.ErrOverflow) {
+				t.Errorf("%q: %+v, %v; want ErrOverflow", window, rank, err)
 			}
 		})
 	}
 }
 
-// Midnight passes between the choice of a board and the read of its counters. The board of yesterday proves
-// nothing about today, although no sum has changed: a counter may have increments of today alone.
+// A scan waits until the day of its board has ended. Nobody gets a board of the day before.
 func TestTheBoardOfYesterday(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1, embedded)
 		r := newTopReader(t, w, reader.Config{})
-		defer r.Close()
 		midnight := time.Now().Truncate(24 * time.Hour).Add(48 * time.Hour)
 		time.Sleep(time.Until(midnight) - 100*time.Millisecond)
 		w.fold("page:a:1", 5, time.Now())
 		w.fold("page:b:1", 7, midnight)
-		if top, err := r.Top(t.Context(), boardQuery(t, "today")); err != nil || !top.Complete || len(top.Top) != 1 {
-			t.Fatalf("before midnight: %+v, %v; want one counter, complete", top, err)
-		}
-		w.On(fakestore.Lookup, func(int) fakestore.Answer {
+		w.On(fakestore.Sums, func(int) fakestore.Answer {
 			time.Sleep(time.Until(midnight))
 			return fakestore.OK
 		})
-		top, err := r.Top(t.Context(), boardQuery(t, "today"))
-		if err != nil || top.Complete || len(top.Top) != 0 || top.AsOf.Before(midnight) {
-			t.Errorf("from before midnight until after: %+v, %v; want no counter of today, not complete", top, err)
+		if top, err := r.Top(t.Context(), boardQuery(t, "today")); !errors.Is(err, countmill.ErrUnavailable) {
+			t.Errorf("while midnight passes: %+v, %v; want ErrUnavailable", top, err)
 		}
+		top, err := r.Top(t.Context(), boardQuery(t, "today"))
+		if err != nil || len(top.Top) != 1 || top.Top[0].Counter != "page:b:1" {
+			t.Errorf("after midnight: %+v, %v; want page:b:1 alone", top, err)
+		}
+	})
+}
+
+// The last hour goes on while nothing is counted, and while its scan waits for its turn.
+func TestTheLastHourGoesOn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1, embedded)
+		r := newTopReader(t, w, reader.Config{})
+		time.Sleep(24 * time.Hour)
+		want := func(what string, n int) {
+			t.Helper()
+			if top, err := r.Top(t.Context(), boardQuery(t, "1h")); err != nil || len(top.Top) != n {
+				t.Errorf("%s: %+v, %v; want %d counters", what, top, err, n)
+			}
+		}
+		w.fold("page:a:1", 5, time.Now())
+		want("at once", 1)
+		time.Sleep(70 * time.Minute)
+		want("after 70 minutes", 0)
+		w.fold("page:a:1", 5, time.Now())
+		w.On(fakestore.Sums, func(n int) fakestore.Answer {
+			if n == 3 {
+				time.Sleep(70 * time.Minute)
+			}
+			return fakestore.OK
+		})
+		go func() { _, _ = r.Top(t.Context(), boardQuery(t, "")) }()
+		synctest.Wait()
+		want("behind a scan of 70 minutes", 0)
 	})
 }
 
@@ -372,38 +401,5 @@ func TestBoardsMakeRoom(t *testing.T) {
 		if n := scanned("", 2, 3); n != 2 {
 			t.Errorf("%d scans for boards of another caller that made room, want 2", n)
 		}
-	})
-}
-
-// A counter that was deleted since the scan leaves its place to the next one.
-func TestADeletedCandidate(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 1, embedded)
-		r := newTopReader(t, w, reader.Config{BoardAge: time.Hour})
-		w.add(map[string]int64{"page:a:1": 500, "page:a:2": 400, "page:a:3": 300})
-		want := func(names ...string) {
-			t.Helper()
-			top, err := r.Top(t.Context(), boardQuery(t, ""))
-			if err != nil || len(top.Top) != 2 || top.Top[0].Counter != names[0] || top.Top[1].Counter != names[1] {
-				t.Errorf("got %+v, %v; want %q", top, err, names)
-			}
-		}
-		want("page:a:1", "page:a:2")
-		v := w.View()
-		defer v.Close()
-		values, err := v.Lookup(t.Context(), []store.Key{{Counter: "page:a:1", Shard: store.RecordKey}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var id wire.PartID
-		id[0] = byte(wire.ResetClass) << 4
-		if _, err := w.ResetCounter(t.Context(), store.ResetRequest{
-			ID: id, Counter: "page:a:1", Delete: true, At: time.Now(), ExpireAt: time.Now().Add(time.Hour),
-			Look: store.Sum{Exists: true, Sum: 500, ResetState: values[0].Reset, At: v.ReadTime()},
-		}); err != nil {
-			t.Fatal(err)
-		}
-		want("page:a:2", "page:a:3")
 	})
 }

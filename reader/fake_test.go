@@ -235,8 +235,8 @@ func (v *fakeView) List(ctx context.Context, prefix, after string, limit int) ([
 	return records, nil
 }
 
-func (v *fakeView) Series(context.Context, string, wire.Minute, wire.Minute) ([]store.Bucket, error) {
-	return nil, nil
+func (v *fakeView) Series(_ context.Context, of []store.Record, _, _ wire.Minute) ([][]store.Bucket, error) {
+	return make([][]store.Bucket, len(of)), nil
 }
 
 func (v *fakeView) ReadTime() time.Time { return v.at }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
@@ -169,16 +171,21 @@ func (s *seriesReading) read(ctx context.Context) (Series, error) {
 	if err := s.r.checkRead(ctx, rd, s.asOf); err != nil {
 		return Series{}, err
 	}
-	found := Series{AsOf: s.asOf, Rows: make([]Row, 0, len(s.q.Counters)*(len(s.bounds)-1))}
-	var unbucketed sum
-	for _, c := range s.q.Counters {
-		rows, err := s.rowsOf(ctx, rd.owner[c])
+	found := Series{AsOf: s.asOf}
+	curves := make([]curve, len(s.q.Counters))
+	for i, c := range s.q.Counters {
+		covered, err := s.coverage(c)
 		if err != nil {
 			return Series{}, err
 		}
-		found.Rows = append(found.Rows, rows...)
-		found.Begin = later(found.Begin, begin(s.rules, c))
+		curves[i] = curve{rd.owner[c], covered}
+		found.Begin = later(found.Begin, covered.begin)
 	}
+	var err error
+	if found.Rows, err = s.rows(ctx, curves); err != nil {
+		return Series{}, err
+	}
+	var unbucketed sum
 	for _, t := range rd.partials {
 		n, _ := t.unbucketed()
 		unbucketed.add(n)
@@ -212,66 +219,76 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// rowsOf reads the rows of a counter. Those of a deleted counter are empty.
-func (s *seriesReading) rowsOf(ctx context.Context, t *partial) ([]Row, error) {
-	c, err := s.coverage(t.counter)
-	if err != nil {
-		return nil, err
-	}
-	rows := make([]Row, len(s.bounds)-1)
-	for i := range rows {
-		rows[i] = Row{Counter: t.counter, Time: s.bounds[i], End: s.bounds[i+1]}
-	}
-	if err := s.fill(ctx, t, rows, c); err != nil {
-		return nil, err
-	}
-	if s.q.Compare == (Step{}) {
-		return rows, nil
-	}
-	return rows, s.compare(ctx, t, rows, c)
+// A curve is a counter whose rows are read.
+type curve struct {
+	*partial
+	coverage
 }
 
-// compare reads the earlier rows.
-func (s *seriesReading) compare(ctx context.Context, t *partial, rows []Row, c coverage) error {
-	earlier := make([]Row, len(rows))
-	for i := range rows {
-		begin := s.q.Step.floor(s.q.Compare.before(rows[i].Time))
-		earlier[i] = Row{Counter: t.counter, Time: begin, End: s.q.Step.next(begin)}
+// rows reads the rows of all curves.
+func (s *seriesReading) rows(ctx context.Context, curves []curve) ([]Row, error) {
+	times := make([]Row, len(s.bounds)-1)
+	for i := range times {
+		times[i] = Row{Time: s.bounds[i], End: s.bounds[i+1]}
 	}
-	if err := s.fill(ctx, t, earlier, c); err != nil {
-		return err
+	rows, err := s.fill(ctx, curves, times)
+	if err != nil || s.q.Compare == (Step{}) {
+		return rows, err
 	}
-	for i := range rows {
+	for i := range times {
+		begin := s.q.Step.floor(s.q.Compare.before(times[i].Time))
+		times[i] = Row{Time: begin, End: s.q.Step.next(begin)}
+	}
+	earlier, err := s.fill(ctx, curves, times)
+	for i := range earlier {
 		if !earlier[i].Partial && !earlier[i].Overflow {
 			rows[i].Earlier = &earlier[i].Value
 		}
 	}
-	return nil
+	return rows, err
 }
 
-// fill reads the buckets of rows, which ascend and may overlap.
-func (s *seriesReading) fill(ctx context.Context, t *partial, rows []Row, c coverage) error {
+// fill reads rows of these times for each curve. The times ascend and may overlap. The rows of a deleted counter are empty.
+func (s *seriesReading) fill(ctx context.Context, curves []curve, times []Row) ([]Row, error) {
+	rows := slices.Repeat(times, len(curves))
+	from, to := times[0].Time, times[len(times)-1].End
+	begin := to
+	var read []*partial
+	var at []int
+	for i, c := range curves {
+		for j := range times {
+			row := &rows[i*len(times)+j]
+			row.Counter, row.Partial = c.counter, !c.has(row)
+		}
+		if !c.exists || c.deleted() || to.Before(c.kept) {
+			continue
+		}
+		read, at = append(read, c.partial), append(at, i)
+		if own := later(from, c.kept); own.Before(begin) {
+			begin = own
+		}
+	}
+	return rows, s.r.eachSeries(ctx, s.view, read, begin, to, func(i int, buckets []store.Bucket) {
+		c, first := curves[at[i]], at[i]*len(times)
+		kept := firstMinute(later(from, c.kept))
+		for len(buckets) > 0 && buckets[0].Minute < kept {
+			buckets = buckets[1:]
+		}
+		sumRows(rows[first:first+len(times)], buckets)
+	})
+}
+
+// firstMinute is that of the quarter hour of a time.
+func firstMinute(t time.Time) wire.Minute { return store.QuarterOf(wire.MinuteOf(t)) }
+
+// sumRows sums rows that ascend and may overlap.
+func sumRows(rows []Row, buckets []store.Bucket) {
 	for i := range rows {
-		rows[i].Partial = !c.has(&rows[i])
-	}
-	if t.deleted() {
-		return nil
-	}
-	from, to := rows[0].Time, rows[len(rows)-1].End
-	if to.Before(c.kept) {
-		return nil
-	}
-	buckets, err := s.buckets(ctx, t.counter, later(from, c.kept), to)
-	if err != nil {
-		return err
-	}
-	for i := range rows {
-		rows[i].Overflow = sumRow(&rows[i], buckets) != nil
+		sumRow(&rows[i], buckets)
 		for len(buckets) > 0 && i+1 < len(rows) && !endOf(buckets[0]).After(rows[i+1].Time) {
 			buckets = buckets[1:]
 		}
 	}
-	return nil
 }
 
 func endOf(b store.Bucket) time.Time {
@@ -281,13 +298,32 @@ func endOf(b store.Bucket) time.Time {
 	return b.Minute.Time().Add(time.Minute)
 }
 
-func (s *seriesReading) buckets(ctx context.Context, counter string, from, to time.Time) ([]store.Bucket, error) {
-	var buckets []store.Bucket
-	err := s.r.call(ctx, seriesKeys(from, to), "reading a series", func(ctx context.Context) (err error) {
-		buckets, err = s.view.Series(ctx, counter, wire.MinuteOf(from.Truncate(quarter*time.Minute)), wire.MinuteOf(to))
-		return err
-	})
-	return buckets, err
+// seriesAtOnce is how many calls for series an answer makes at once. The store may be behind a network, and one after the other
+// would take long.
+const seriesAtOnce = 4
+
+// eachSeries reads the series of counters, several with each call, and visits them. Visits may run beside each other.
+func (r *Reader) eachSeries(ctx context.Context, view store.View, counters []*partial, from, to time.Time, visit func(i int, buckets []store.Bucket)) error {
+	each := seriesKeys(from, to)
+	lot := turnKeys / each
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(seriesAtOnce)
+	for first := 0; first < len(counters); first += lot {
+		var of []store.Record
+		for _, t := range counters[first:min(first+lot, len(counters))] {
+			of = append(of, store.Record{Counter: t.counter, Shards: t.shards})
+		}
+		group.Go(func() error {
+			return r.call(ctx, len(of)*each, "reading series", func(ctx context.Context) error {
+				found, err := view.Series(ctx, of, firstMinute(from), wire.MinuteOf(to))
+				for i, buckets := range found {
+					visit(first+i, buckets)
+				}
+				return err
+			})
+		})
+	}
+	return group.Wait()
 }
 
 // seriesKeys is about the work of reading a series: its days, with up to 96 quarter hours each, cost as much as keys.
@@ -300,7 +336,7 @@ const daysCost = 5
 
 // sumRow sums the buckets that begin in the row. A quarter hour that is longer than the row says
 // nothing about it.
-func sumRow(row *Row, buckets []store.Bucket) error {
+func sumRow(row *Row, buckets []store.Bucket) {
 	var total sum
 	for _, b := range buckets {
 		begin := b.Minute.Time()
@@ -314,17 +350,13 @@ func sumRow(row *Row, buckets []store.Bucket) error {
 		if begin.Before(row.Time) {
 			continue
 		}
-		if b.Overflow {
-			return &OverflowError{Counter: row.Counter}
-		}
+		row.Overflow = row.Overflow || b.Overflow
 		total.add(b.Sum)
 	}
 	v, fits := total.int64()
-	if !fits {
-		return &OverflowError{Counter: row.Counter}
+	if row.Overflow = row.Overflow || !fits; !row.Overflow {
+		row.Value = v
 	}
-	row.Value = v
-	return nil
 }
 
 // A coverage says which rows of a counter are whole.

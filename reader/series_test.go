@@ -296,6 +296,24 @@ func TestSeriesEndWithTheirRetention(t *testing.T) {
 	wantRows(t, "minutes that were joined", s.rows(t, q), brief{"23 11:00", 0, true}, brief{"23 11:10", 0, true}, brief{"23 11:20", 0, false})
 }
 
+// Counters whose series are kept for different times have the rows that each has alone, also before a sweep.
+func TestSeriesOfSeveralRetentions(t *testing.T) {
+	t.Parallel()
+	s := newSeries(t, store.Retention{Quarters: 2 * day})
+	s.rule(t, store.RuleChange{Pattern: "b", Keep: store.Retention{Quarters: 30 * day}})
+	s.set(noon)
+	for _, counter := range []string{"a", "b"} {
+		s.count(t, counter, noon.Add(-4*day), 5, true)
+		s.count(t, counter, noon.Add(-day), 7, true)
+	}
+	q := reader.SeriesQuery{Counters: []string{"a"}, Step: step(t, "1d"), From: noon.Add(-4 * day), To: noon.Add(-day)}
+	a := []brief{{"19 00:00", 0, true}, {"20 00:00", 0, true}, {"21 00:00", 0, true}, {"22 00:00", 7, false}}
+	b := []brief{{"19 00:00", 5, false}, {"20 00:00", 0, false}, {"21 00:00", 0, false}, {"22 00:00", 7, false}}
+	wantRows(t, "one", s.rows(t, q), a...)
+	q.Counters = []string{"a", "b", "a"}
+	wantRows(t, "several", s.rows(t, q), slices.Concat(a, b, a)...)
+}
+
 func fieldIs(err error, field string) bool {
 	e, ok := errors.AsType[*countmill.FieldError](err)
 	return ok && e.Field == field && e.Limit != ""
@@ -378,6 +396,14 @@ func TestSeriesRefuses(t *testing.T) {
 	over := slices.IndexFunc(found.Rows, func(r reader.Row) bool { return r.Overflow })
 	if !errors.Is(err, countmill.ErrOverflow) || over < 0 || found.Rows[over].Value != 0 || slices.ContainsFunc(found.Rows[over+1:], func(r reader.Row) bool { return r.Overflow }) {
 		t.Errorf("a row beyond int64: got %+v, %v; want one row with Overflow", found.Rows, err)
+	}
+	for range 2 {
+		s.count(t, "ab", noon.Add(-time.Minute), math.MaxInt64/2+1, true)
+	}
+	good.Counters = []string{"ab"}
+	found, err = s.reader.Series(t.Context(), good)
+	if !errors.Is(err, countmill.ErrOverflow) || !found.Rows[3].Overflow || found.Rows[3].Value != 0 || found.Rows[2].Overflow {
+		t.Errorf("a minute beyond int64: got %+v, %v; want the last row with Overflow", found.Rows, err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/reader"
@@ -31,16 +32,14 @@ func newTopReader(t *testing.T, s reader.Store, cfg reader.Config) *reader.Reade
 	return r
 }
 
-// No answer is wrong: its totals are exact, its order is right, its names are complete as of the scan, and
-// complete as of the totals if it says so. Of a store that others change too, no answer says so.
+// An answer is the order of all counters at its moment, and the place of each is that of its order.
 func TestTopIsASort(t *testing.T) {
 	t.Parallel()
-	var asked, complete, moved int
 	seeds := 150
 	if testing.Short() {
 		seeds = 30
 	}
-	first := rand.Uint64()
+	first, old := rand.Uint64(), 0
 	for seed := range uint64(seeds) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, first+seed, embedded)
@@ -55,15 +54,8 @@ func TestTopIsASort(t *testing.T) {
 				if w.random.IntN(2) == 0 {
 					continue
 				}
-				top := checkTop(t, w, r, min(size, 6))
-				asked++
-				if top.Complete {
-					if complete++; seed%3 == 0 {
-						t.Errorf("seed %d: complete, although others may have folded", first+seed)
-					}
-					if top.CompleteAsOf.Before(top.AsOf) {
-						moved++
-					}
+				if checkTop(t, w, r, size) {
+					old++
 				}
 				synctest.Wait() // until a scan in the background has ended
 			}
@@ -73,9 +65,8 @@ func TestTopIsASort(t *testing.T) {
 			t.Fatalf("seed %d", first+seed)
 		}
 	}
-	t.Logf("%d answers, %d complete, %d of them although sums had changed", asked, complete, moved)
-	if moved == 0 || complete == asked {
-		t.Errorf("%d answers, %d complete, %d of them although sums had changed: the test proves nothing", asked, complete, moved)
+	if old == 0 {
+		t.Error("all answers are of the present: the test proves nothing")
 	}
 }
 
@@ -103,71 +94,53 @@ func (w *world) step() {
 	}
 }
 
-// checkTop asks for at most so many counters at random, and compares the answer with the model.
-func checkTop(t *testing.T, w *world, r *reader.Reader, most int) reader.Top {
+// checkTop asks for some counters at random, and for the place of one, and compares the answers with the model. Boards have size counters.
+// old is true if the answer is not that of the present.
+func checkTop(t *testing.T, w *world, r *reader.Reader, size int) (old bool) {
 	t.Helper()
 	window := windows[w.random.IntN(len(windows))]
-	q := reader.TopQuery{BoardQuery: reader.BoardQuery{Index: "sites", Window: parseWindow(t, window.name)}, N: 1 + w.random.IntN(most)}
+	q := reader.TopQuery{BoardQuery: reader.BoardQuery{Index: "sites", Window: parseWindow(t, window.name)}, N: 1 + w.random.IntN(10)}
 	top, err := r.Top(t.Context(), q)
 	if err != nil {
 		t.Fatalf("Top: %v", err)
 	}
+	rank, err := r.Rank(t.Context(), q.BoardQuery, w.name())
+	if err != nil {
+		t.Fatalf("Rank: %v", err)
+	}
+	want, best := w.boardOf(top.CompleteAsOf, window), []reader.TopCounter(nil)
+	for _, c := range want[:min(len(want), q.N, size)] {
+		best = append(best, reader.TopCounter{Ranked: c, Rank: rankIn(want, c.Sum)})
+	}
+	if diff := cmp.Diff(best, top.Top, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("%s: top %d of a board of %d at %s (-want +got):\n%s", window.name, q.N, size, top.CompleteAsOf, diff)
+	}
+	want = w.boardOf(rank.CompleteAsOf, window)
+	place := reader.Rank{Scan: rank.Scan, Counter: rank.Counter, Of: len(want)}
+	if at := slices.IndexFunc(want, func(c board.Ranked) bool { return c.Counter == rank.Counter }); at >= 0 {
+		place.Total, place.Rank = want[at].Sum, rankIn(want, want[at].Sum)
+	}
+	if place != rank {
+		t.Errorf("%s: got %+v, want %+v of %v", window.name, rank, place, want)
+	}
+	return !slices.Equal(w.boardOf(top.CompleteAsOf, window), truth(w.counters, 0, 0)) && window.name == ""
+}
+
+// boardOf is the order of all counters at the moment of a scan.
+func (w *world) boardOf(at time.Time, window windowed) []board.Ranked {
 	w.mu.Lock() // a scan may run
 	defer w.mu.Unlock()
-	from, to := window.bounds(top.AsOf)
-	now := truth(w.counters, from, to)
-	got := rankedOf(t, top)
-	for _, c := range got {
-		if !slices.Contains(now, c) {
-			t.Errorf("%s: top has %v, and the counters are %v", window.name, c, now)
-		}
+	model, ok := w.scanned[at]
+	if !ok {
+		w.t.Errorf("complete as of %s, and no scan was then", at)
 	}
-	if !slices.IsSortedFunc(got, board.Compare) || len(got) > q.N {
-		t.Errorf("%s: top %d is %v", window.name, q.N, got)
-	}
-	best := now[:min(len(now), q.N)]
-	if diff := cmp.Diff(best, got); top.Complete && len(best)+len(got) > 0 && diff != "" {
-		t.Errorf("%s: top %d says complete (-right +got):\n%s", window.name, q.N, diff)
-	}
-	if at, ok := w.scanned[top.CompleteAsOf]; ok {
-		if from, to := window.bounds(top.CompleteAsOf); window.name != "1h" {
-			checkNames(t, top, q.N, truth(at, from, to), now)
-		}
-	} else if !top.CompleteAsOf.Equal(top.AsOf) {
-		t.Errorf("%s: complete as of %s, and no scan was then", window.name, top.CompleteAsOf)
-	}
-	return top
+	from, to := window.bounds(at)
+	return truth(model, from, to)
 }
 
-// rankedOf checks the places of an answer: each is 1 more than the number of counters with a larger sum.
-func rankedOf(t *testing.T, top reader.Top) (all []board.Ranked) {
-	t.Helper()
-	for _, c := range top.Top {
-		larger := 0
-		for _, other := range top.Top {
-			if other.Sum > c.Sum {
-				larger++
-			}
-		}
-		if c.Rank != larger+1 {
-			t.Errorf("%v has place %d, and %d counters of %v have more", c.Ranked, c.Rank, larger, top.Top)
-		}
-		all = append(all, c.Ranked)
-	}
-	return all
-}
-
-// checkNames: a counter that was among the best at the scan, and is better now than the last of the answer, is in
-// the answer.
-func checkNames(t *testing.T, top reader.Top, n int, scanned, now []board.Ranked) {
-	t.Helper()
-	for _, was := range scanned[:min(len(scanned), n)] {
-		at := slices.IndexFunc(now, func(c board.Ranked) bool { return c.Counter == was.Counter })
-		in := slices.ContainsFunc(top.Top, func(c reader.TopCounter) bool { return c.Counter == was.Counter })
-		if at >= 0 && !in && (len(top.Top) < n || board.Compare(now[at], top.Top[len(top.Top)-1].Ranked) < 0) {
-			t.Errorf("%v was among the best at the scan, and is %v: top %d is %+v; now %v", was, now[at], n, top, now)
-		}
-	}
+// rankIn is 1 more than the number of counters with a larger sum.
+func rankIn(all []board.Ranked, sum int64) int {
+	return 1 + slices.IndexFunc(all, func(c board.Ranked) bool { return c.Sum == sum })
 }
 
 func TestBoardsCostNothingUnasked(t *testing.T) {
@@ -222,7 +195,7 @@ func TestTheOldBoardServes(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.add(map[string]int64{"page:b:1": 7, "page:a:1": 1})
-		time.Sleep(time.Minute)
+		time.Sleep(15 * time.Second)
 		hold := make(chan struct{})
 		w.On(fakestore.Sums, func(int) fakestore.Answer {
 			<-hold
@@ -230,15 +203,15 @@ func TestTheOldBoardServes(t *testing.T) {
 		})
 		for range 5 {
 			top, err := r.Top(t.Context(), q)
-			if err != nil || len(top.Top) != 1 || top.Top[0].Ranked != (board.Ranked{Counter: "page:a:1", Sum: 6}) || top.Complete {
-				t.Errorf("during a scan: %+v, %v; want page:a:1 with 6, not complete", top, err)
+			if err != nil || len(top.Top) != 1 || top.Top[0].Ranked != (board.Ranked{Counter: "page:a:1", Sum: 5}) {
+				t.Errorf("during a scan: %+v, %v; want page:a:1 with 5", top, err)
 			}
 		}
 		close(hold)
 		synctest.Wait()
 		top, err := r.Top(t.Context(), q)
-		if err != nil || top.Top[0].Counter != "page:b:1" || !top.Complete || w.scans != 2 {
-			t.Errorf("after the scan: %+v, %v, %d scans; want page:b:1, complete, 2 scans", top, err, w.scans)
+		if err != nil || top.Top[0].Counter != "page:b:1" || w.scans != 2 {
+			t.Errorf("after the scan: %+v, %v, %d scans; want page:b:1, 2 scans", top, err, w.scans)
 		}
 	})
 }
@@ -248,42 +221,17 @@ func TestRank(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1, embedded)
 		r := newTopReader(t, w, reader.Config{}.SmallBoards(2))
-		defer r.Close()
 		w.add(map[string]int64{"page:a:1": 50, "page:a:2": 40, "page:a:3": 30, "page:a:4": 30, "page:a:5": -5})
-		rank := func(counter string) reader.Rank {
-			t.Helper()
-			got, err := r.Rank(t.Context(), reader.BoardQuery{Index: "sites"}, counter)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return got
-		}
 		for counter, want := range map[string]int{"page:a:1": 1, "page:a:2": 2, "page:a:3": 3, "page:a:4": 3, "page:a:5": 5, "page:a:6": 0} {
-			if got := rank(counter); got.Rank != want || got.Of != 5 || !got.Complete {
-				t.Errorf("rank of %s: %+v, want %d of 5, complete", counter, got, want)
+			if got, err := r.Rank(t.Context(), reader.BoardQuery{Index: "sites"}, counter); err != nil || got.Rank != want || got.Of != 5 {
+				t.Errorf("rank of %s: %+v, %v; want %d of 5", counter, got, err, want)
 			}
 		}
-		all := newTopReader(t, w, reader.Config{})
-		defer all.Close()
-		top, err := all.Top(t.Context(), reader.TopQuery{BoardQuery: reader.BoardQuery{Index: "sites"}, N: 9})
-		if err != nil || len(top.Top) != 5 {
-			t.Errorf("the top: %+v, %v", top, err)
-		}
-		for _, c := range top.Top {
-			if got := rank(c.Counter); got.Rank != c.Rank || got.Total != c.Sum {
-				t.Errorf("the top has %+v, and the rank is %+v", c, got)
+		for counter, limit := range map[string]string{"shop:a": "a counter that matches page:{site}:*, or a group", "=shop:a": "a group that matches =site:{site}"} {
+			_, err := r.Rank(t.Context(), reader.BoardQuery{Index: "sites"}, counter)
+			if field, ok := errors.AsType[*countmill.FieldError](err); !ok || field.Field != "counter" || field.Limit != limit {
+				t.Errorf("the rank of %s, which the index has not: %v, want an error with the limit %q", counter, err, limit)
 			}
-		}
-		w.add(map[string]int64{"page:a:1": -15, "page:a:6": 45}) // 35 and 45
-		if got := rank("page:a:1"); got.Rank != 2 || got.Total != 35 || got.Complete {
-			t.Errorf("a candidate that fell: %+v, want rank 2, not complete", got)
-		}
-		if got := rank("page:a:6"); got.Rank != 2 || got.Total != 45 {
-			t.Errorf("a new counter: %+v, want rank 2", got)
-		}
-		_, err = r.Rank(t.Context(), reader.BoardQuery{Index: "sites"}, "shop:a")
-		if !errors.Is(err, countmill.ErrInvalid) {
-			t.Errorf("the rank of a counter that the index has not: %v, want ErrInvalid", err)
 		}
 	})
 }
@@ -336,35 +284,7 @@ func TestTopRefuses(t *testing.T) {
 	})
 }
 
-// Where other processes fold nothing is proved, and the busiest counters are candidates between scans.
-func TestTopOfASharedStore(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 1, fakestore.Options{GrowsInFold: true})
-		r, err := reader.New(shared{w}, nil, reader.Config{BoardRate: 100, LagEvery: time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer r.Close()
-		q := reader.TopQuery{BoardQuery: reader.BoardQuery{Index: "sites"}, N: 1}
-		w.add(map[string]int64{"page:a:1": 5})
-		if top, err := r.Top(t.Context(), q); err != nil || top.Complete || len(top.Top) != 1 {
-			t.Errorf("%+v, %v; want one counter, not complete", top, err)
-		}
-		w.add(map[string]int64{"page:b:1": 7})
-		beat := store.Worker{ID: "w", Expires: time.Now().Add(time.Minute), Busiest: []store.Busy{{Counter: "page:b:1", Rate: 1}, {Counter: "shop", Rate: 9}}}
-		if err := w.Beat(t.Context(), beat); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(2 * time.Second)
-		r.Pipeline(t.Context())
-		if top, err := r.Top(t.Context(), q); err != nil || top.Top[0].Counter != "page:b:1" || w.scans != 1 {
-			t.Errorf("%+v, %v, after %d scans; want page:b:1 after 1", top, err, w.scans)
-		}
-	})
-}
-
 // shared is a store that other processes change too.
 type shared struct{ *world }
 
-func (shared) Risen(*store.SumsQuery, store.RiseMark) store.Rise { return store.Rise{Changed: true} }
+func (shared) Changes() (n uint64, known bool) { return 0, false }

@@ -1,6 +1,8 @@
 package reader
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -88,9 +90,9 @@ func (e *NoWindowError) Error() string {
 
 // covered returns the rule by which all counters of the query keep a series for the window, or a
 // *NoWindowError.
-func (w Window) covered(rules *store.Rules, q *store.SumsQuery) (*store.SeriesRule, error) {
+func (w Window) covered(rules *store.Rules, q *store.SumsQuery) (*store.Rule, error) {
 	prefix := q.Prefix()
-	at := slices.IndexFunc(rules.Series, func(r store.SeriesRule) bool { return r.Ended.IsZero() && w.covers(&r, prefix) })
+	at := slices.IndexFunc(rules.Series, func(r store.Rule) bool { return r.Ended.IsZero() && w.covers(&r, prefix) })
 	if at >= 0 {
 		return &rules.Series[at], nil
 	}
@@ -101,12 +103,21 @@ func (w Window) covered(rules *store.Rules, q *store.SumsQuery) (*store.SeriesRu
 	return nil, &NoWindowError{Index: q.Index.Name, Window: w.name, Rule: fmt.Sprintf("'%s*=%s'", prefix, keep)}
 }
 
-// coversOverflow reports whether a rule has the overflow group of an index in the window too.
-func (w Window) coversOverflow(rules *store.Rules, x *store.Index) bool {
-	return slices.ContainsFunc(rules.Series, func(r store.SeriesRule) bool { return r.Ended.IsZero() && w.covers(&r, x.Overflow()) })
+// lacksOverflow reports whether the index has an overflow group of which no rule keeps the window.
+func (r *Reader) lacksOverflow(ctx context.Context, w Window, x *store.Index) (bool, error) {
+	for _, rule := range r.settings.Load().Rules.Series {
+		if rule.Ended.IsZero() && w.covers(&rule, x.Overflow()) {
+			return false, nil
+		}
+	}
+	sum, err := r.Sum(ctx, x.Overflow())
+	if err != nil && !errors.Is(err, countmill.ErrOverflow) {
+		return false, err
+	}
+	return sum.Exists || err != nil, nil
 }
 
-func (w Window) covers(r *store.SeriesRule, prefix string) bool {
+func (w Window) covers(r *store.Rule, prefix string) bool {
 	of, isPrefix := strings.CutSuffix(r.Pattern, "*")
 	if !isPrefix || !strings.HasPrefix(prefix, of) || r.Keep.Quarters < w.longest() {
 		return false

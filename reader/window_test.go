@@ -33,7 +33,7 @@ func TestWindowCovers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := w.covers(&store.SeriesRule{Pattern: tt.pattern, Keep: tt.keep}, "page:"); got != tt.want {
+		if got := w.covers(&store.Rule{Pattern: tt.pattern, Keep: tt.keep}, "page:"); got != tt.want {
 			t.Errorf("%s: %s=%s covers %s of page: is %t", name, tt.pattern, tt.keep, tt.window, got)
 		}
 	}

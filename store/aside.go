@@ -45,17 +45,11 @@ type Asides interface {
 type AsidePart struct {
 	ID          wire.PartID
 	Fingerprint wire.Fingerprint
-	// Head is the id of the head of a rest, whose marker can be Whole; zero for other parts.
-	Head wire.PartID
 }
 
 // Markers are the ids of the markers of which any shows that the part was counted.
 func (p *AsidePart) Markers() []wire.PartID {
-	ids := []wire.PartID{p.ID, wire.RenewedOf(p.ID, p.Fingerprint)}
-	if p.Head != (wire.PartID{}) {
-		ids = append(ids, p.Head)
-	}
-	return ids
+	return []wire.PartID{p.ID, wire.RenewedOf(p.ID, p.Fingerprint)}
 }
 
 // Counted reports whether the part was counted, by the markers that were found.
@@ -63,21 +57,17 @@ func (p *AsidePart) Counted(found map[wire.PartID]Marker) bool {
 	if m, ok := found[p.ID]; ok && m.Fingerprint == p.Fingerprint {
 		return true
 	}
-	if _, ok := found[wire.RenewedOf(p.ID, p.Fingerprint)]; ok {
-		return true
-	}
-	m, ok := found[p.Head]
-	return ok && m.Whole && m.Fingerprint == p.Fingerprint
+	_, ok := found[wire.RenewedOf(p.ID, p.Fingerprint)]
+	return ok
 }
 
-const asidePartLen = 16 + 8 + 16
+const asidePartLen = 16 + 8
 
 // AppendAsideParts appends parts to dst as bytes, for stores.
 func AppendAsideParts(dst []byte, parts []AsidePart) []byte {
 	for i := range parts {
 		p := &parts[i]
 		dst = binary.BigEndian.AppendUint64(append(dst, p.ID[:]...), uint64(p.Fingerprint))
-		dst = append(dst, p.Head[:]...)
 	}
 	return dst
 }
@@ -89,9 +79,7 @@ func ParseAsideParts(b []byte) ([]AsidePart, error) {
 	}
 	var parts []AsidePart
 	for ; len(b) > 0; b = b[asidePartLen:] {
-		parts = append(parts, AsidePart{
-			ID: wire.PartID(b[:16]), Fingerprint: wire.Fingerprint(binary.BigEndian.Uint64(b[16:])), Head: wire.PartID(b[24:40]),
-		})
+		parts = append(parts, AsidePart{ID: wire.PartID(b[:16]), Fingerprint: wire.Fingerprint(binary.BigEndian.Uint64(b[16:]))})
 	}
 	return parts, nil
 }

@@ -41,52 +41,28 @@ type CounterSum struct {
 	Counter []byte
 	// Sum is the total, or the sum of the minutes.
 	Sum int64
-	// Most is the largest sum of the minutes from any minute on. A window that slides can reach it
-	// without another increment. It is at least 0 and at least Sum. Of a total it is Sum.
-	Most int64
 	// Overflow means that the counter has no sum: it does not fit int64.
 	Overflow bool
-	// Hidden means that readers do not see the sum of the minutes now: the counter was deleted, and has
-	// counted nothing since. One increment shows all of it again.
-	Hidden bool
 }
 
 // Sums is the result of a look at all sums.
 type Sums struct {
 	// At is the moment of all sums, by the store's clock.
 	At time.Time
-	// Mark is a place before that moment.
-	Mark RiseMark
+	// Changes is the answer of Boards.Changes before that moment.
+	Changes uint64
 	// Read is the number of entities that were read.
 	Read int64
-}
-
-// A RiseMark is a place among the changes that a store has made since it was opened.
-type RiseMark struct {
-	Hi      int64
-	Lo      uint64
-	Changes uint64
-}
-
-// A Rise bounds how far sums have risen.
-type Rise struct {
-	// Known is false if other processes may have changed sums too. Most is then 0.
-	Known bool
-	// Most is at least as much as any one sum has risen. At the largest int64 it bounds nothing.
-	Most int64
-	// Changed is false if no sum has changed.
-	Changed bool
 }
 
 // Boards has the sums of all counters of an index, for leaderboards. Concurrent calls are allowed.
 type Boards interface {
 	// Sums visits the counters of the query at one moment, in any order, each once. It leaves out
-	// counters that were never incremented, deleted counters with a total of 0, and counters without
+	// counters that were never incremented, deleted counters that have counted nothing since, and counters without
 	// a bucket in the minutes. An error of visit ends it.
 	Sums(ctx context.Context, q *SumsQuery, visit func(*CounterSum) error) (Sums, error)
 
-	// Risen bounds how far the sums of the query have risen between a moment of Sums and any view that was
-	// pinned before this call. Whatever raises a sum is in it: increments, the end of a
-	// negative total by a reset, and what a group gets from a piece.
-	Risen(q *SumsQuery, since RiseMark) Rise
+	// Changes counts what may have changed sums. When a call that changes a sum has returned, Changes is more than
+	// Sums.Changes of any look that lacks the change. known is false if other processes may change sums too.
+	Changes() (n uint64, known bool)
 }

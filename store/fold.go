@@ -12,9 +12,6 @@ import (
 type Marker struct {
 	ID          wire.PartID
 	Fingerprint wire.Fingerprint
-	// Whole is true for a head whose rests were all applied in the same commit. Those rests
-	// have no markers. It is false for other parts.
-	Whole bool
 	// Fold identifies the attempt to apply the part. It stays the same when a commit with an
 	// unknown outcome is repeated, so that the aggregator recognises its own marker.
 	Fold uint64

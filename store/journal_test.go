@@ -46,32 +46,32 @@ func TestJournalPlacesAreInOrder(t *testing.T) {
 	}
 }
 
-func TestParseJournalKeep(t *testing.T) {
+func TestParseRetentionOfJournals(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]JournalChange{
-		"400d": {Keep: 400 * days}, "30d,paged": {30 * days, true}, "24h": {Keep: days},
-		"": {}, "23h": {}, "3661d": {}, "400d,": {}, "400d,pages": {}, "paged": {}, "1d,paged,paged": {}, "1d30s": {},
+	for text, want := range map[string]Retention{
+		"400d": {Entries: 400 * days}, "30d,paged": {Entries: 30 * days, Paged: true}, "24h": {Entries: days},
+		"": {}, "23h": {}, "3661d": {}, "400d,": {}, "400d,pages": {}, "paged": {}, "1d,paged,paged": {}, "paged,1d": {}, "1m:6h,15m:400d": {}, "15m:400d": {}, "400d,30d": {}, "1d30s": {},
 	} {
-		got, err := ParseJournalKeep(text)
-		if ok := want.Keep > 0; (err == nil) != ok || ok && got != want {
+		got, err := ParseRetention(KindJournal, text)
+		if ok := want.Entries > 0; (err == nil) != ok || ok && got != want {
 			t.Errorf("%q: got %+v, %v, want %+v", text, got, err, want)
 		}
 		field, isField := errors.AsType[*countmill.FieldError](err)
 		if err != nil && (!isField || field.Field != "keep" || field.Limit == "") {
 			t.Errorf("%q: got error %v, want one that names keep and its limit", text, err)
 		}
-		if again, err := ParseJournalKeep(got.String()); want.Keep > 0 && (err != nil || again != got) {
+		if again, err := ParseRetention(KindJournal, got.String()); want.Entries > 0 && (err != nil || again != got) {
 			t.Errorf("%q is written as %q and read as %+v, %v", text, got, again, err)
 		}
 	}
 }
 
 func journalRule(pattern, keep string) RuleChange {
-	c, err := ParseJournalKeep(keep)
+	c, err := ParseRetention(KindJournal, keep)
 	if err != nil {
 		panic(err)
 	}
-	return RuleChange{Pattern: pattern, Journal: &c}
+	return RuleChange{Kind: KindJournal, Pattern: pattern, Keep: c}
 }
 
 // Rules for series, for the journal and indexes do not change one another.
@@ -91,7 +91,7 @@ func TestRulesOfTheJournal(t *testing.T) {
 	for counter, keep := range map[string]string{"ab": "30d,paged", "abc": "400d", "a": "400d", "b": "", countmill.GroupMark + "a": ""} {
 		rule := s.Rules.JournalOf(counter)
 		if got := ""; rule != nil {
-			if got = rule.Change().String(); got != keep {
+			if got = rule.Keep.String(); got != keep {
 				t.Errorf("the journal of %q is kept for %s, want %s", counter, got, keep)
 			}
 		} else if keep != "" {
@@ -101,7 +101,7 @@ func TestRulesOfTheJournal(t *testing.T) {
 	if same := change(t, s, now.Add(time.Hour), journalRule("ab", "30d,paged")); same.Version != s.Version {
 		t.Errorf("the same rule again is version %d", same.Version)
 	}
-	ended := change(t, s, now.Add(time.Hour), RuleChange{Pattern: "ab", Journal: new(JournalChange), Remove: true})
+	ended := change(t, s, now.Add(time.Hour), RuleChange{Kind: KindJournal, Pattern: "ab", Remove: true})
 	if rule := ended.Rules.JournalOf("ab"); rule == nil || rule.Pattern != "a*" || len(ended.Rules.Journal) != 2 {
 		t.Errorf("after a removal: %+v", ended.Rules.Journal)
 	}
@@ -115,8 +115,8 @@ func TestRulesOfTheJournal(t *testing.T) {
 	}{
 		{journalRule("\x00", "30d"), countmill.ErrInvalid},
 		{journalRule(countmill.GroupMark+"a*", "30d"), countmill.ErrInvalid},
-		{RuleChange{Pattern: "a", Journal: new(JournalChange)}, countmill.ErrInvalid},
-		{RuleChange{Pattern: "zz", Journal: new(JournalChange), Remove: true}, ErrNoRule},
+		{RuleChange{Kind: KindJournal, Pattern: "a"}, countmill.ErrInvalid},
+		{RuleChange{Kind: KindJournal, Pattern: "zz", Remove: true}, ErrNoRule},
 	} {
 		if _, err := s.ChangeRules(tt.change, now, 0); !errors.Is(err, tt.want) {
 			t.Errorf("%+v: got %v, want %v", tt.change, err, tt.want)
@@ -147,7 +147,7 @@ func TestChangedRulesOfTheJournalGoOn(t *testing.T) {
 		t.Errorf("with pages: %+v", r)
 	}
 	s = set(s, now.Add(2*days), "60d,paged")
-	if r := s.Rules.JournalOf("a"); !r.Since.Equal(first) || !r.PagedSince.Equal(second) || r.Keep != 60*days {
+	if r := s.Rules.JournalOf("a"); !r.Since.Equal(first) || !r.PagedSince.Equal(second) || r.Keep.Entries != 60*days {
 		t.Errorf("kept for longer: %+v", r)
 	}
 }
@@ -176,7 +176,7 @@ func TestPagedFrom(t *testing.T) {
 	} {
 		s := NewSettings(8*days, begin)
 		for i, st := range tt.steps {
-			c := RuleChange{Pattern: st.pattern, Journal: new(JournalChange), Remove: true}
+			c := RuleChange{Kind: KindJournal, Pattern: st.pattern, Remove: true}
 			if st.keep != "" {
 				c = journalRule(st.pattern, st.keep)
 			}
@@ -205,8 +205,8 @@ func TestJournalFrom(t *testing.T) {
 		{journalRule("b", "30d"), false},
 		{journalRule("a*", "60d,paged"), false},
 		{journalRule("a*", "30d"), true},
-		{RuleChange{Pattern: "b", Journal: new(JournalChange), Remove: true}, true},
-		{RuleChange{Pattern: "b", Journal: new(JournalChange), Remove: true}, false},
+		{RuleChange{Kind: KindJournal, Pattern: "b", Remove: true}, true},
+		{RuleChange{Kind: KindJournal, Pattern: "b", Remove: true}, false},
 		{journalRule("b", "30d"), false},
 	} {
 		before := s.Rules

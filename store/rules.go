@@ -19,11 +19,11 @@ import (
 type Rules struct {
 	// Series is in the order in which rules are tried: the first that matches a counter wins.
 	// Names come before prefixes, and longer prefixes before shorter ones.
-	Series []SeriesRule
+	Series []Rule
 	// Indexes are in the order of their names.
 	Indexes []Index
 	// Journal is in the order of Series.
-	Journal []JournalRule
+	Journal []Rule
 	// JournalFrom is the version of the settings with which a rule for the journal was last removed, or
 	// kept records for less. An opening balance (package recount) of older settings proves nothing: records
 	// after it may be missing.
@@ -33,20 +33,43 @@ type Rules struct {
 	JournalSince time.Time
 }
 
-// A SeriesRule says that the counters of a pattern keep a series: their sums over time.
-type SeriesRule struct {
+// A RuleKind says what the rules of a kind keep of their counters.
+type RuleKind int
+
+// The kinds of rules.
+const (
+	KindSeries  RuleKind = iota // sums over time
+	KindJournal                 // the increments one by one, as evidence
+)
+
+// String is series or journal.
+func (k RuleKind) String() string { return [...]string{"series", "journal"}[k] }
+
+// A Rule says that the counters of a pattern keep a series or a journal.
+type Rule struct {
 	// Pattern is the name of a counter, or a prefix of names followed by *.
 	Pattern string
-	// Keep is how long the sums stay.
+	// Keep is how long sums or entries stay. An entry keeps the promise of the rule under which it was
+	// written.
 	Keep Retention
-	// Since is the first minute of a complete series. Increments of earlier minutes are in the
-	// series too if they are folded under the rule.
+	// Since is the first minute of a complete series, or the moment by the store's clock from which the
+	// journal is complete. Increments of earlier minutes are in the series too if they are folded under
+	// the rule.
 	Since time.Time
-	// Filled is a period before Since that is complete too, because somebody said so of an import; zero for none.
-	Filled Period
-	// Ended is when the rule was removed; zero for a rule in force. A rule that ended gets no
-	// more increments, and its series stays for as long as it promised.
+	// Ended is when the rule was removed; zero for a rule in force. A rule that ended gets no more
+	// increments, and what it kept stays for as long as it promised.
 	Ended time.Time
+
+	// Filled is a period before Since in which the series is complete too, because somebody said so of
+	// an import; zero for none.
+	Filled Period
+
+	// PagedSince is the moment from which every entry that was written under the rule has a row; zero
+	// if all have one, or without Keep.Paged.
+	PagedSince time.Time
+	// Version is that of the settings since which the rule for the journal has its form. Where the store
+	// refuses commits made with older rules, it is the oldest version of a commit.
+	Version int64
 }
 
 // A Period is from From on and before To.
@@ -64,40 +87,47 @@ func (p Period) after(at time.Time) Period {
 }
 
 // Begin is the first moment from which a series of the rule is complete without a gap.
-func (r *SeriesRule) Begin() time.Time {
+func (r *Rule) Begin() time.Time {
 	if r.Filled.To.Before(r.Since) || r.Filled.From.After(r.Since) {
 		return r.Since
 	}
 	return r.Filled.From
 }
 
-// A Retention is how long a series stays, at each of its two resolutions. Sums by the hour, the day
-// and longer are made of quarter hours when they are read, in any time zone.
+// A Retention is how long something stays: a series at each of its two resolutions, or the entries of a
+// journal. Sums by the hour, the day and longer are made of quarter hours when they are read, in any time
+// zone.
 type Retention struct {
 	// Minutes is how long sums by the minute stay; 0: they are joined to quarter hours soon.
 	Minutes time.Duration
 	// Quarters is how long sums by the quarter hour stay.
 	Quarters time.Duration
+
+	// Entries is how long the entries of a journal stay.
+	Entries time.Duration
+	// Paged writes a row for each entry, so that pages of one counter cost what they show.
+	Paged bool
 }
 
 // The bounds of rules.
 const (
-	// MaxRules is the most rules of one kind, removed ones included while their series stay.
+	// MaxRules is the most rules of one kind, removed ones included while what they kept stays.
 	MaxRules = 100
 
 	// MaxKeepMinutes bounds Retention.Minutes.
 	MaxKeepMinutes = 7 * 24 * time.Hour
 
-	// MinKeepQuarters and MaxKeepQuarters bound Retention.Quarters.
-	MinKeepQuarters = 24 * time.Hour
-	MaxKeepQuarters = 3660 * 24 * time.Hour
+	// MinKeep and MaxKeep bound Retention.Quarters and Retention.Entries.
+	MinKeep = 24 * time.Hour
+	MaxKeep = 3660 * 24 * time.Hour
 )
 
 // ErrNoRule is the answer to the removal of a rule that does not exist. Nothing was changed.
 var ErrNoRule = errors.New("no such rule")
 
-// A RuleChange adds or removes one rule for series or for the journal, or is a step of an index.
+// A RuleChange adds or removes one rule, or is a step of an index.
 type RuleChange struct {
+	Kind    RuleKind
 	Pattern string
 	Keep    Retention // of an added rule
 	Remove  bool
@@ -105,39 +135,51 @@ type RuleChange struct {
 	Filled Period
 	// Index is nil for rules.
 	Index *IndexChange
-	// Journal is nil for a rule for series. If Remove is true its content has no meaning.
-	Journal *JournalChange
 }
 
-const retentionForm = "1m:DURATION,15m:DURATION, such as 1m:6h,15m:400d"
-
-// ParseRetention reads 1m:6h,15m:400d. Without the first part minutes are not kept. The error is a
+// ParseRetention reads what KindSeries.Form and KindJournal.Form describe. The error is a
 // *countmill.FieldError.
-func ParseRetention(text string) (r Retention, err error) {
-	wrong := &countmill.FieldError{Field: "keep", Problem: "is not a retention", Limit: retentionForm}
+func ParseRetention(kind RuleKind, text string) (r Retention, err error) {
+	wrong := &countmill.FieldError{Field: "keep", Problem: "is not how long a " + kind.String() + " stays", Limit: kind.Form()}
 	seen := make(map[string]bool)
 	for part := range strings.SplitSeq(text, ",") {
-		resolution, long, _ := strings.Cut(part, ":")
+		resolution, long, hasResolution := strings.Cut(part, ":")
+		switch {
+		case kind == KindJournal && len(seen) == 1 && part == "paged":
+			r.Paged, seen[part] = true, true
+			continue
+		case !hasResolution:
+			resolution, long = "", part
+		}
+		to := map[string]*time.Duration{"1m": &r.Minutes, "15m": &r.Quarters}[resolution]
+		if kind == KindJournal {
+			to = map[string]*time.Duration{"": &r.Entries}[resolution]
+		}
 		d, err := units.ParseDuration(long)
-		if err != nil || seen[resolution] {
+		if err != nil || to == nil || seen[resolution] {
 			return Retention{}, wrong
 		}
-		seen[resolution] = true
-		switch resolution {
-		case "1m":
-			r.Minutes = d
-		case "15m":
-			r.Quarters = d
-		default:
-			return Retention{}, wrong
-		}
+		*to, seen[resolution] = d, true
 	}
-	return r, r.check()
+	return r, r.check(kind)
+}
+
+// Form describes the text of a Retention.
+func (k RuleKind) Form() string {
+	if k == KindJournal {
+		return "DURATION or DURATION,paged, such as 400d"
+	}
+	return "1m:DURATION,15m:DURATION, such as 1m:6h,15m:400d; without the first part minutes are not kept"
 }
 
 // String is the retention as ParseRetention reads it.
 func (r Retention) String() string {
-	if r.Minutes == 0 {
+	switch {
+	case r.Paged:
+		return inDays(r.Entries) + ",paged"
+	case r.Entries != 0:
+		return inDays(r.Entries)
+	case r.Minutes == 0:
 		return "15m:" + inDays(r.Quarters)
 	}
 	return "1m:" + inDays(r.Minutes) + ",15m:" + inDays(r.Quarters)
@@ -151,14 +193,18 @@ func inDays(d time.Duration) string {
 	return units.FormatDuration(d)
 }
 
-func (r Retention) check() error {
+func (r Retention) check(kind RuleKind) error {
+	what, long := "quarter hours for ", r.Quarters
+	if kind == KindJournal {
+		what, long = "entries for ", r.Entries
+	}
 	switch {
 	case r.Minutes < 0 || r.Minutes > MaxKeepMinutes || r.Minutes%time.Minute != 0:
 		return &countmill.FieldError{Field: "keep", Problem: "has minutes for " + inDays(r.Minutes), Limit: "0 to 7d, in whole minutes"}
-	case r.Quarters < MinKeepQuarters || r.Quarters > MaxKeepQuarters || r.Quarters%time.Minute != 0:
-		return &countmill.FieldError{Field: "keep", Problem: "has quarter hours for " + inDays(r.Quarters), Limit: "1d to 3660d, in whole minutes"}
-	case r.Minutes > r.Quarters:
-		return &countmill.FieldError{Field: "keep", Problem: "has minutes for longer than quarter hours", Limit: retentionForm}
+	case long < MinKeep || long > MaxKeep || long%time.Minute != 0:
+		return &countmill.FieldError{Field: "keep", Problem: "has " + what + inDays(long), Limit: "1d to 3660d, in whole minutes"}
+	case r.Minutes > long:
+		return &countmill.FieldError{Field: "keep", Problem: "has minutes for longer than quarter hours", Limit: kind.Form()}
 	}
 	return nil
 }
@@ -188,35 +234,81 @@ func CheckPattern(pattern string) error {
 }
 
 // Matches reports whether the rule's pattern has the counter.
-func (r *SeriesRule) Matches(counter string) bool { return patternMatches(r.Pattern, counter) }
-
-func patternMatches(pattern, counter string) bool {
-	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
+func (r *Rule) Matches(counter string) bool {
+	if prefix, ok := strings.CutSuffix(r.Pattern, "*"); ok {
 		return strings.HasPrefix(counter, prefix)
 	}
-	return counter == pattern
+	return counter == r.Pattern
 }
 
 // SeriesOf returns the rule in force under which the counter keeps a series, or nil.
-func (r *Rules) SeriesOf(counter string) *SeriesRule {
+func (r *Rules) SeriesOf(counter string) *Rule {
 	if r == nil {
 		return nil
 	}
-	for i := range r.Series {
-		if rule := &r.Series[i]; rule.Ended.IsZero() && rule.Matches(counter) {
+	return inForce(r.Series, counter)
+}
+
+// JournalOf returns the rule in force under which increments of the counter are kept, or nil. Groups
+// have none: the increments of their counters are the evidence.
+func (r *Rules) JournalOf(counter string) *Rule {
+	if r == nil || len(r.Journal) == 0 || countmill.IsGroup(counter) {
+		return nil
+	}
+	return inForce(r.Journal, counter)
+}
+
+func inForce(rules []Rule, counter string) *Rule {
+	for i := range rules {
+		if rule := &rules[i]; rule.Ended.IsZero() && rule.Matches(counter) {
 			return rule
 		}
 	}
 	return nil
 }
 
+// ParseRule reads PATTERN=KEEP. The error is a *countmill.FieldError.
+func ParseRule(kind RuleKind, text string) (pattern string, keep Retention, err error) {
+	at := strings.LastIndex(text, "=")
+	if at < 0 {
+		return "", keep, &countmill.FieldError{Field: kind.String(), Problem: "has no =", Limit: "PATTERN=KEEP, KEEP is " + kind.Form()}
+	}
+	pattern = text[:at]
+	if err := CheckPattern(pattern); err != nil {
+		return "", keep, err
+	}
+	keep, err = ParseRetention(kind, text[at+1:])
+	return pattern, keep, err
+}
+
+// PagedFrom returns the moment from which every entry of the counter has a row; zero if all have one.
+// It reports false if new entries have none.
+func (r *Rules) PagedFrom(counter string) (from time.Time, ok bool) {
+	rule := r.JournalOf(counter)
+	if rule == nil || !rule.Keep.Paged {
+		return from, false
+	}
+	from = rule.PagedSince
+	for i := range r.Journal {
+		other := &r.Journal[i]
+		if other == rule || !other.Matches(counter) {
+			continue
+		}
+		// Entries may have been written under the other rule before this one, or until it ended.
+		if from = later(from, rule.Since); !other.Ended.IsZero() {
+			from = later(from, other.Ended.Add(RulesSettle))
+		}
+	}
+	return from, true
+}
+
 // LastSeriesOf is SeriesOf. If no rule is in force, it returns the rule for the counter that ended
 // last.
-func (r *Rules) LastSeriesOf(counter string) *SeriesRule {
+func (r *Rules) LastSeriesOf(counter string) *Rule {
 	if rule := r.SeriesOf(counter); rule != nil || r == nil {
 		return rule
 	}
-	var last *SeriesRule
+	var last *Rule
 	for i := range r.Series {
 		if rule := &r.Series[i]; rule.Matches(counter) && (last == nil || rule.Ended.After(last.Ended)) {
 			last = rule
@@ -280,53 +372,71 @@ func (s Settings) ChangeRules(c RuleChange, now time.Time, settle time.Duration)
 	switch {
 	case c.Index != nil:
 		return s.changeIndexes(c.Index, now, settle)
-	case c.Journal != nil:
-		return s.changeJournal(c, now, settle)
 	case c.Filled != Period{}:
 		return s.fill(c, now)
 	}
 	if err := CheckPattern(c.Pattern); err != nil {
 		return s, err
 	}
-	rules := s.Rules.without(now)
-	at := slices.IndexFunc(rules, func(r SeriesRule) bool { return r.Pattern == c.Pattern })
+	if c.Kind == KindJournal && strings.HasPrefix(c.Pattern, countmill.GroupMark) {
+		return s, &countmill.FieldError{Field: "pattern", Problem: "names groups", Limit: "counters that can be incremented"}
+	}
+	rules := s.Rules.remembered(c.Kind, now)
+	at := slices.IndexFunc(rules, func(r Rule) bool { return r.Pattern == c.Pattern })
 	found := at >= 0 && rules[at].Ended.IsZero()
 	switch {
 	case c.Remove && at < 0:
-		return s, fmt.Errorf("%w: no rule keeps a series of %q", ErrNoRule, c.Pattern)
+		return s, fmt.Errorf("%w: no rule keeps a %s of %q", ErrNoRule, c.Kind, c.Pattern)
 	case c.Remove && !found:
 		return s, nil
 	case c.Remove:
 		rules[at].Ended = now
-		return s.withRules(rules), nil
+		return s.withRules(c.Kind, rules, now.Add(settle), true), nil
 	}
-	if err := c.Keep.check(); err != nil {
+	if err := c.Keep.check(c.Kind); err != nil {
 		return s, err
 	}
-	rule := SeriesRule{Pattern: c.Pattern, Keep: c.Keep, Since: since(now, settle)}
-	switch {
-	case found && rules[at].Keep == c.Keep:
+	if found && rules[at].Keep == c.Keep {
 		return s, nil
-	case found: // it goes on without a gap
-		if c.Keep.Quarters > rules[at].Keep.Quarters { // older sums are gone
-			oldest := now.Add(-rules[at].Keep.Quarters).Truncate(time.Minute)
-			rules[at].Since, rules[at].Filled = later(rules[at].Since, oldest), rules[at].Filled.after(oldest)
+	}
+	rule := Rule{Pattern: c.Pattern, Keep: c.Keep, Since: since(now, settle)}
+	if c.Kind == KindJournal {
+		if rule.Version, rule.Since = s.Version+1, now.Add(settle); c.Keep.Paged && at >= 0 { // there may be entries without rows
+			rule.PagedSince = rule.Since
 		}
-		rules[at].Keep = c.Keep
+	}
+	less := false
+	switch {
+	case found: // it goes on without a gap
+		less = c.Keep.Entries < rules[at].Keep.Entries
+		rules[at] = rules[at].changed(rule, now)
 	case at >= 0:
 		rules[at] = rule
 	case len(rules) == MaxRules:
-		return s, &countmill.FieldError{Field: "pattern", Problem: "is one rule too many", Limit: fmt.Sprintf("%d rules, removed ones included while their series stay", MaxRules)}
+		return s, &countmill.FieldError{Field: "pattern", Problem: "is one rule too many", Limit: fmt.Sprintf("%d rules, removed ones included while what they kept stays", MaxRules)}
 	default:
 		rules = append(rules, rule)
 	}
-	return s.withRules(rules), nil
+	return s.withRules(c.Kind, rules, now.Add(settle), less), nil
+}
+
+// changed returns r with what differs in next, which was made at now.
+func (r Rule) changed(next Rule, now time.Time) Rule {
+	next.Since, next.Filled = r.Since, r.Filled
+	if next.Keep.Quarters > r.Keep.Quarters { // older sums are gone
+		oldest := now.Add(-r.Keep.Quarters).Truncate(time.Minute)
+		next.Since, next.Filled = later(r.Since, oldest), r.Filled.after(oldest)
+	}
+	if next.Keep.Paged && r.Keep.Paged {
+		next.PagedSince = r.PagedSince
+	}
+	return next
 }
 
 // fill is ChangeRules for the period that an import made complete. It takes the place of an earlier one.
 func (s Settings) fill(c RuleChange, now time.Time) (Settings, error) {
-	rules := s.Rules.without(now)
-	at := slices.IndexFunc(rules, func(r SeriesRule) bool { return r.Pattern == c.Pattern && r.Ended.IsZero() })
+	rules := s.Rules.remembered(KindSeries, now)
+	at := slices.IndexFunc(rules, func(r Rule) bool { return r.Pattern == c.Pattern && r.Ended.IsZero() })
 	switch {
 	case at < 0:
 		return s, fmt.Errorf("%w: no rule keeps a series of %q", ErrNoRule, c.Pattern)
@@ -338,26 +448,44 @@ func (s Settings) fill(c RuleChange, now time.Time) (Settings, error) {
 		return s, nil
 	}
 	rules[at].Filled = c.Filled
-	return s.withRules(rules), nil
+	return s.withRules(KindSeries, rules, now, false), nil
 }
 
-// without copies the rules, and leaves out rules that ended so long ago that nothing of their series
-// is left.
-func (r *Rules) without(now time.Time) (rules []SeriesRule) {
+// remembered copies the rules of a kind, and leaves out rules that ended so long ago that nothing they kept is left.
+func (r *Rules) remembered(kind RuleKind, now time.Time) (rules []Rule) {
 	if r == nil {
 		return nil
 	}
-	for _, rule := range r.Series {
-		if rule.Ended.IsZero() || rule.Ended.Add(rule.Keep.Quarters+SeriesSlack).After(now) {
+	all := r.Series
+	if kind == KindJournal {
+		all = r.Journal
+	}
+	for _, rule := range all {
+		stays := rule.Keep.Quarters + SeriesSlack
+		if kind == KindJournal {
+			stays = rule.Keep.Entries + RulesSettle
+		}
+		if rule.Ended.IsZero() || rule.Ended.Add(stays).After(now) {
 			rules = append(rules, rule)
 		}
 	}
 	return rules
 }
 
-func (s Settings) withRules(rules []SeriesRule) Settings {
-	slices.SortFunc(rules, func(a, b SeriesRule) int { return comparePatterns(a.Pattern, b.Pattern) })
-	return s.with(func(next *Rules) { next.Series = rules })
+// withRules returns the next settings. All entries of the journal are by the rules from since on. less says
+// that an entry may go earlier than before, or is not written any more.
+func (s Settings) withRules(kind RuleKind, rules []Rule, since time.Time, less bool) Settings {
+	slices.SortFunc(rules, func(a, b Rule) int { return comparePatterns(a.Pattern, b.Pattern) })
+	version := s.Version + 1
+	return s.with(func(next *Rules) {
+		if kind == KindSeries {
+			next.Series = rules
+			return
+		}
+		if next.Journal, next.JournalSince = rules, since; less {
+			next.JournalFrom = version
+		}
+	})
 }
 
 // with returns the next settings: change sets one kind of rules, and the others stay.

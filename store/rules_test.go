@@ -20,10 +20,10 @@ func TestParseRetention(t *testing.T) {
 		want Retention
 		ok   bool
 	}{
-		{"1m:6h,15m:400d", Retention{6 * time.Hour, 400 * days}, true},
-		{"15m:400d,1m:6h", Retention{6 * time.Hour, 400 * days}, true},
-		{"15m:30d", Retention{0, 30 * days}, true},
-		{"1m:7d,15m:3660d", Retention{7 * days, 3660 * days}, true},
+		{"1m:6h,15m:400d", Retention{Minutes: 6 * time.Hour, Quarters: 400 * days}, true},
+		{"15m:400d,1m:6h", Retention{Minutes: 6 * time.Hour, Quarters: 400 * days}, true},
+		{"15m:30d", Retention{Quarters: 30 * days}, true},
+		{"1m:7d,15m:3660d", Retention{Minutes: 7 * days, Quarters: 3660 * days}, true},
 		{"1m:6h", Retention{}, false},
 		{"", Retention{}, false},
 		{"15m:23h", Retention{}, false},
@@ -35,7 +35,7 @@ func TestParseRetention(t *testing.T) {
 		{"15m:30d,15m:31d", Retention{}, false},
 		{"5m:6h,15m:30d", Retention{}, false},
 	} {
-		got, err := ParseRetention(tt.text)
+		got, err := ParseRetention(KindSeries, tt.text)
 		if (err == nil) != tt.ok || tt.ok && got != tt.want {
 			t.Errorf("%q: got %+v, %v, want %+v, ok %t", tt.text, got, err, tt.want, tt.ok)
 		}
@@ -43,7 +43,7 @@ func TestParseRetention(t *testing.T) {
 		if err != nil && (!isField || field.Field != "keep" || field.Limit == "") {
 			t.Errorf("%q: got error %v, want one that names keep and its limit", tt.text, err)
 		}
-		if again, err := ParseRetention(got.String()); tt.ok && (err != nil || again != got) {
+		if again, err := ParseRetention(KindSeries, got.String()); tt.ok && (err != nil || again != got) {
 			t.Errorf("%q is written as %q and read as %+v, %v", tt.text, got, again, err)
 		}
 	}

@@ -23,14 +23,14 @@ func TestStoredRules(t *testing.T) {
 	y := x
 	y.Name, y.Serving, y.Checked, y.Ended = "older", at, at.Add(time.Hour), at.Add(2*time.Hour)
 	rules := &Rules{
-		Series: []SeriesRule{
-			{Pattern: "a", Keep: Retention{6 * time.Hour, 400 * days}, Since: at},
-			{Pattern: "b*", Keep: Retention{0, 30 * days}, Since: at, Ended: at.Add(time.Hour), Filled: Period{at.Add(-time.Hour), at.Add(-time.Minute)}},
+		Series: []Rule{
+			{Pattern: "a", Keep: Retention{Minutes: 6 * time.Hour, Quarters: 400 * days}, Since: at},
+			{Pattern: "b*", Keep: Retention{Quarters: 30 * days}, Since: at, Ended: at.Add(time.Hour), Filled: Period{at.Add(-time.Hour), at.Add(-time.Minute)}},
 		},
 		Indexes: []Index{y, x},
-		Journal: []JournalRule{
-			{Pattern: "c", Keep: 30 * days, Version: 4, Since: at},
-			{Pattern: "d*", Keep: 36 * time.Hour, Paged: true, PagedSince: at.Add(time.Hour), Version: 5, Since: at, Ended: at.Add(2 * time.Hour)},
+		Journal: []Rule{
+			{Pattern: "c", Keep: Retention{Entries: 30 * days}, Version: 4, Since: at},
+			{Pattern: "d*", Keep: Retention{Entries: 36 * time.Hour, Paged: true}, PagedSince: at.Add(time.Hour), Version: 5, Since: at, Ended: at.Add(2 * time.Hour)},
 		},
 		JournalFrom: 4, JournalSince: at.Add(time.Minute),
 	}
@@ -39,8 +39,8 @@ func TestStoredRules(t *testing.T) {
 		`"indexes":[{"name":"older","match":"page:{site}:*","group":"site:{site}","number":3,"version":3,"since":"2026-11-25T12:00:00Z",` +
 		`"serving":"2026-11-25T12:00:00Z","checked":"2026-11-25T13:00:00Z","ended":"2026-11-25T14:00:00Z"},` +
 		`{"name":"sites","match":"page:{site}:*","group":"site:{site}","number":3,"version":3,"since":"2026-11-25T12:00:00Z"}],` +
-		`"journal":[{"pattern":"c","keep":"30d","version":4,"since":"2026-11-25T12:00:00Z"},` +
-		`{"pattern":"d*","keep":"36h,paged","paged_since":"2026-11-25T13:00:00Z","version":5,"since":"2026-11-25T12:00:00Z","ended":"2026-11-25T14:00:00Z"}],` +
+		`"journal":[{"pattern":"c","keep":"30d","since":"2026-11-25T12:00:00Z","version":4},` +
+		`{"pattern":"d*","keep":"36h,paged","since":"2026-11-25T12:00:00Z","ended":"2026-11-25T14:00:00Z","paged_since":"2026-11-25T13:00:00Z","version":5}],` +
 		`"journal_from":4,"journal_since":"2026-11-25T12:01:00Z"}`
 	written, err := json.Marshal(rules.Stored())
 	if err != nil || string(written) != want {

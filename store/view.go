@@ -46,10 +46,11 @@ type View interface {
 	// names. Names begin with prefix and come after after.
 	List(ctx context.Context, prefix, after string, limit int) ([]Record, error)
 
-	// Series returns the buckets of a counter that begin at from or later and before to, in the
-	// order of their first minutes, a minute before the quarter hour that begins with it. All
-	// sums are as of the view's moment.
-	Series(ctx context.Context, counter string, from, to wire.Minute) ([]Bucket, error)
+	// Series returns the buckets of each counter, in the order asked: those that begin at from or later and
+	// before to, in the order of their first minutes, a minute before the quarter hour that begins
+	// with it. All sums are as of the view's moment. Shards is the number that a record has in this
+	// view: a store need not look at shards beyond it. The rest of a record does not matter.
+	Series(ctx context.Context, of []Record, from, to wire.Minute) ([][]Bucket, error)
 
 	// ReadTime is the view's moment: the view has every fold that was committed by then. It
 	// is zero before the first call.

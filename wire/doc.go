@@ -16,8 +16,7 @@
 // so that every language can read and write it. The Go code is written by hand over protowire,
 // for two reasons. It takes names out of the payload without an allocation for each. It also
 // refuses input that generated code accepts: unknown fields, fields out of order, entries of 0.
-// docs/adr/010-the-wire-format-has-its-own-codec.md has the measurement. A reader of an older
-// version refuses the whole batch.
+// A reader of an older version refuses the whole batch.
 //
 // # JSON
 //

@@ -18,8 +18,7 @@
 //	CountmillSeries    HHHHHHHH:name:YYYYMMDD           m<minute>; q<minute>: sums by the quarter hour;
 //	                                                    due (indexed): the minute at which a sweep looks
 //	CountmillApplied   the part's or reset's id in hex  fingerprint, fold, expire_at (for a TTL policy);
-//	                                                    whole, true, for a whole request; removed,
-//	                                                    reset_at instead of fingerprint, fold for
+//	                                                    removed, reset_at instead of fingerprint, fold for
 //	                                                    a reset; first, count for values of a sequence
 //	                   a tail's id in hex:letter's key  parts, expire_at: parts of a message in a dead
 //	                                                    letter (store.Aside), beside the message's tail
@@ -50,7 +49,8 @@
 // A fold is one call: a commit with a single-use transaction. It inserts the markers and increments the
 // counts with property transforms, and reads nothing. No layer below this package repeats a call that
 // may have reached the server: a repeated increment counts twice, unless its marker is in the same
-// transaction.
+// transaction. So this package calls the module's stubs. The module's client repeats commits unseen, has no
+// single-use transaction, and drops the results of transforms and the times of commits and reads.
 //
 // A server may not support transforms: Google's older Datastore emulator ignores them and answers OK.
 // [Open] detects that with a probe, and refuses the server. It also refuses a database with entity

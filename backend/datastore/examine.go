@@ -168,7 +168,7 @@ func policiesFor(rules *store.Rules) []policy {
 		return needed
 	}
 	needed = append(needed, policy{checkTTL + " of the journal", kindJournal, "Nothing removes records of the journal when their time is over."})
-	if slices.ContainsFunc(rules.Journal, func(r store.JournalRule) bool { return r.Paged }) {
+	if slices.ContainsFunc(rules.Journal, func(r store.Rule) bool { return r.Keep.Paged }) {
 		needed = append(needed, policy{checkTTL + " of paged rules", kindRow, "Nothing removes the rows of paged rules when their time is over."})
 	}
 	return needed

@@ -126,9 +126,6 @@ func (s *Store) insertMarkers(markers []store.Marker) []*pb.Mutation {
 			"fold":        integer(int64(m.Fold)),
 			"expire_at":   instant(m.ExpireAt),
 		}
-		if m.Whole {
-			properties["whole"] = boolean(true)
-		}
 		mutations = append(mutations, s.insert(ref{kindApplied, m.ID.String()}, properties))
 	}
 	return mutations

@@ -137,35 +137,6 @@ func (s *Store) keysOf(ctx context.Context, when *timestamppb.Timestamp, sp span
 	})
 }
 
-// eachListed looks the shards up, as of the list's moment, and visits the existing ones. It reads only the
-// named properties.
-func (s *Store) eachListed(ctx context.Context, l *shardList, properties []string, visit func(i int, e *pb.Entity) error) error {
-	at := at(l.when)
-	for begin := 0; begin < len(l.refs); begin += maxKeys {
-		refs := l.refs[begin:min(begin+maxKeys, len(l.refs))]
-		all := make(map[ref]*pb.Entity, len(refs))
-		for open := refs; len(open) > 0; {
-			found, deferred, _, err := s.lookup(ctx, at, open, properties...)
-			if err != nil {
-				return s.explain("look up shards", err)
-			}
-			for r, e := range found {
-				all[r] = e
-			}
-			open = deferred
-		}
-		for i, r := range refs {
-			if all[r] == nil {
-				continue
-			}
-			if err := visit(begin+i, all[r]); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 // Ungrouped reads the keys of a page, and then the counts, all at the moment of the first answer. It changes
 // nothing: two workers may read one piece, and a worker past its lease reads in vain, because SetRests
 // refuses it.
@@ -186,7 +157,7 @@ func (s *Store) Ungrouped(ctx context.Context, x *store.Index, p *store.Piece, f
 		return page, err
 	}
 	page.At, page.Place, page.Next = l.when.AsTime(), l.place, l.next
-	err = s.eachListed(ctx, &l, []string{"count", groupedBy(x.Number)}, func(i int, e *pb.Entity) error {
+	err = s.eachFound(ctx, l.when, l.refs, []string{"count", groupedBy(x.Number)}, func(i int, e *pb.Entity) error {
 		page.Shards++
 		u, err := ungroupedOf(e, x.Number)
 		if u.Counter = l.counters[i]; u.Rest != 0 || u.Overflow {
@@ -234,7 +205,7 @@ func (s *Store) DropGrouped(ctx context.Context, x *store.Index, p *store.Piece,
 	}
 	property := groupedBy(x.Number)
 	var mutations []*pb.Mutation
-	err = s.eachListed(ctx, &l, []string{property}, func(i int, e *pb.Entity) error {
+	err = s.eachFound(ctx, l.when, l.refs, []string{property}, func(i int, e *pb.Entity) error {
 		if (&fields{entity: e}).has(property) {
 			mutations = append(mutations, &pb.Mutation{
 				// An update: an upsert would make a shard without a count if this one is gone.

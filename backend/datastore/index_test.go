@@ -326,7 +326,7 @@ func TestOlderBuildsRefuseIndexes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	series := []store.SeriesRule{{Pattern: "a*", Keep: store.Retention{Quarters: 24 * time.Hour}}}
+	series := []store.Rule{{Pattern: "a*", Keep: store.Retention{Quarters: 24 * time.Hour}}}
 	for _, indexes := range [][]store.Index{nil, {x}} {
 		var old struct {
 			Series []struct {

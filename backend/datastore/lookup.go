@@ -3,6 +3,7 @@ package datastore
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -71,12 +72,36 @@ func (s *Store) lookupAll(ctx context.Context, refs []ref) (map[ref]*pb.Entity, 
 		if err != nil {
 			return nil, err
 		}
-		for r, e := range found {
-			all[r] = e
-		}
+		maps.Copy(all, found)
 		refs = deferred
 	}
 	return all, nil
+}
+
+// eachFound looks up any number of keys, as of a moment, and visits the entities that exist, in the order of the keys. It
+// reads only the named properties, or all if none is named.
+func (s *Store) eachFound(ctx context.Context, when *timestamppb.Timestamp, refs []ref, properties []string, visit func(i int, e *pb.Entity) error) error {
+	for begin := 0; begin < len(refs); begin += maxKeys {
+		lot := refs[begin:min(begin+maxKeys, len(refs))]
+		all := make(map[ref]*pb.Entity, len(lot))
+		for open := lot; len(open) > 0; {
+			found, deferred, _, err := s.lookup(ctx, at(when), open, properties...)
+			if err != nil {
+				return s.explain("look up", err)
+			}
+			maps.Copy(all, found)
+			open = deferred
+		}
+		for i, r := range lot {
+			if all[r] == nil {
+				continue
+			}
+			if err := visit(begin+i, all[r]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // A span is a range of one kind's keys.

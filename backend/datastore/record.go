@@ -46,9 +46,6 @@ func (s *Store) Applied(ctx context.Context, ids []wire.PartID) ([]store.Marker,
 func markerOf(e *pb.Entity) (store.Marker, error) {
 	f := fields{entity: e}
 	m := store.Marker{ExpireAt: f.instant("expire_at")}
-	if f.has("whole") {
-		m.Whole = f.boolean("whole")
-	}
 	name := refOf(e.GetKey()).name
 	if n, err := hex.Decode(m.ID[:], []byte(name)[:min(len(name), 2*len(m.ID))]); err != nil || n != len(m.ID) {
 		return m, fmt.Errorf("marker %q is not a part's id", name)

@@ -41,9 +41,3 @@ func TestRecountWithAMisplacedShard(t *testing.T) {
 	t.Parallel()
 	recounttest.Misplaced(t, newRig(t, emulator.Firestore(t)))
 }
-
-func BenchmarkRecount(b *testing.B) {
-	c := ahead(0)
-	s := openStore(b, Config{Project: emulator.Project(), Emulator: emulator.Firestore(b), DialOptions: []grpc.DialOption{c.option()}})
-	recounttest.Bench(b, s, 200, c.pass, c.now) // a commit of all counters has 400 entities
-}

@@ -53,7 +53,7 @@ func wantMinutes(t *testing.T, what string, s *Store, counter string, sum int64,
 	t.Helper()
 	v := s.View()
 	defer v.Close()
-	got, err := v.Series(t.Context(), counter, 0, wire.MinuteOf(wire.MaxTime))
+	got, err := v.Series(t.Context(), []store.Record{{Counter: counter, Shards: 1}}, 0, wire.MinuteOf(wire.MaxTime))
 	if err != nil {
 		t.Fatalf("%s: Series of %q: %v", what, counter, err)
 	}
@@ -61,7 +61,7 @@ func wantMinutes(t *testing.T, what string, s *Store, counter string, sum int64,
 	for _, m := range minutes {
 		want = append(want, store.Bucket{Minute: m, Sum: sum})
 	}
-	if !slices.Equal(got, want) {
+	if !slices.Equal(got[0], want) {
 		t.Errorf("%s: the series of %q is %+v, want %+v", what, counter, got, want)
 	}
 }

@@ -115,36 +115,78 @@ func archiveSpan(counter string, first, last seriesDay) span {
 // lastDay is after all days of increments.
 var lastDay = dayOf(wire.MinuteOf(wire.MaxTime))
 
-// Series sums the rings of the counter's shards and its days in the archive, at one moment.
-func (v *view) Series(ctx context.Context, counter string, from, to wire.Minute) ([]store.Bucket, error) {
+// Series sums the rings of the counters' shards and their days in the archive, at one moment.
+func (v *view) Series(ctx context.Context, of []store.Record, from, to wire.Minute) ([][]store.Bucket, error) {
 	ctx, cancel, err := v.call(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer cancel()
-	sums := newSlotSums(from, to)
-	q := &pb.Query{Kind: []*pb.KindExpression{{Name: kindShard}}, Filter: byCounter(pb.PropertyFilter_EQUAL, counter)}
-	when, err := v.store.run(ctx, at(v.when), q, math.MaxInt32, sums.gather)
-	if err != nil {
-		return nil, v.store.explain("read a series", err)
+	if v.asOf.IsZero() {
+		when, err := v.store.moment(ctx)
+		if err != nil {
+			return nil, v.store.explain("read series", err)
+		}
+		v.when, v.asOf = when, when.AsTime()
 	}
-	// The archive at the moment of the rings: a move between two would show its sums twice or not at all.
-	if err := v.pin(when); err != nil {
+	r := &seriesRead{view: v, of: of, sums: make([]*slotSums, len(of))}
+	for i := range of {
+		r.sums[i] = newSlotSums(from, to)
+	}
+	last := min(to, wire.MinuteOf(v.asOf.Add(archiveAhead))) - 1
+	if err := r.run(ctx, dayOf(max(from, 0)), dayOf(last)); err != nil {
 		return nil, err
 	}
-	if from = max(from, 0); from < to {
-		days := archiveSpan(counter, dayOf(from), min(dayOf(to-1), lastDay))
-		_, err = v.store.query(ctx, v.when, days, math.MaxInt32, func(e *pb.Entity) error {
+	found := make([][]store.Bucket, len(of))
+	for i, sums := range r.sums {
+		found[i] = sums.buckets()
+	}
+	return found, v.store.confirm(ctx, "read series")
+}
+
+// A seriesRead reads the series of counters in a view.
+type seriesRead struct {
+	*view
+	of   []store.Record
+	sums []*slotSums // of each
+}
+
+// daysByKey is the most days that are looked up together with the shards: those of a month. A look-up of a day that does not exist
+// costs a read, so more days are queried, with a call for each counter.
+const daysByKey = 32
+
+func (r *seriesRead) run(ctx context.Context, first, last seriesDay) error {
+	byKey := last-first < daysByKey
+	var refs []ref
+	var whose []*slotSums
+	for i := range r.of {
+		counter := r.of[i].Counter
+		for n := range r.of[i].Shards {
+			refs = append(refs, readerRef(store.Key{Counter: counter, Shard: n}))
+		}
+		for d := first; byKey && d <= last; d++ {
+			refs = append(refs, archiveRef(counter, d))
+		}
+		whose = append(whose, slices.Repeat(r.sums[i:i+1], len(refs)-len(whose))...)
+	}
+	err := r.store.eachFound(ctx, r.when, refs, nil, func(i int, e *pb.Entity) error { return whose[i].gather(e) })
+	if err != nil || byKey {
+		return err
+	}
+	// The archive at the moment of the rings: a move between two would show its sums twice or not at all.
+	for i, sums := range r.sums {
+		counter := r.of[i].Counter
+		_, err := r.store.query(ctx, r.when, archiveSpan(counter, first, last), math.MaxInt32, func(e *pb.Entity) error {
 			if of, _, ok := archived(refOf(e.GetKey())); !ok || of != counter {
 				return nil
 			}
 			return sums.gather(e)
 		})
 		if err != nil {
-			return nil, v.store.explain("read a series", err)
+			return r.store.explain("read series", err)
 		}
 	}
-	return sums.buckets(), v.store.confirm(ctx, "read a series")
+	return nil
 }
 
 // slotSums are sums by bucket, of the buckets that begin at from or later and before to.

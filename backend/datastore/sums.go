@@ -53,8 +53,8 @@ func (s *Store) Sums(ctx context.Context, q *store.SumsQuery, visit func(*store.
 	return sums, s.confirm(ctx, "look at all sums")
 }
 
-// Risen knows nothing: other processes fold too.
-func (s *Store) Risen(*store.SumsQuery, store.RiseMark) store.Rise { return store.Rise{Changed: true} }
+// Changes knows nothing: other processes fold too.
+func (s *Store) Changes() (n uint64, known bool) { return 0, false }
 
 func prefixes(q *store.SumsQuery) []string {
 	if q.Groups {
@@ -221,13 +221,13 @@ func (m *sumMerge) counter(ctx context.Context, e *pb.Entity) error {
 	}
 	c := store.CounterSum{Counter: []byte(name), Overflow: rec.Overflow}
 	total, overflow := sum.total()
-	c.Sum, c.Most, c.Overflow = total, total, c.Overflow || overflow
-	deleted := !rec.Reset.DeletedAt.IsZero() && total == 0 && !c.Overflow
-	if ring != nil {
-		ring.hidden = deleted
+	c.Sum, c.Overflow = total, c.Overflow || overflow
+	switch deleted := !rec.Reset.DeletedAt.IsZero() && total == 0 && !c.Overflow; {
+	case deleted:
+		return nil
+	case ring != nil:
 		return m.window.add(ctx, ring)
-	}
-	if !exists || deleted {
+	case !exists:
 		return nil
 	}
 	return m.visit(&c)

@@ -40,7 +40,6 @@ type windowScan struct {
 // A windowed is a counter and its sum in a window.
 type windowed struct {
 	counter string
-	hidden  bool
 	sums    *slotSums
 }
 
@@ -132,13 +131,12 @@ func (c *windowed) gather(e *pb.Entity) error { return c.sums.gather(e) }
 
 // sum is that of the window; some is false if the counter has no bucket there.
 func (c *windowed) sum() (sum store.CounterSum, some bool) {
-	sum = store.CounterSum{Counter: []byte(c.counter), Hidden: c.hidden}
-	buckets, total := c.sums.buckets(), wide{}
-	for _, b := range slices.Backward(buckets) {
+	sum = store.CounterSum{Counter: []byte(c.counter)}
+	total := wide{}
+	for _, b := range c.sums.buckets() {
 		total, sum.Overflow = total.plus(b.Sum), sum.Overflow || b.Overflow
-		sum.Most = max(sum.Most, total.clamped())
 	}
 	n, wrong := total.total()
 	sum.Sum, sum.Overflow = n, sum.Overflow || wrong
-	return sum, len(buckets) > 0 && (sum.Overflow || sum.Sum != 0 || sum.Most != 0)
+	return sum, sum.Overflow || sum.Sum != 0
 }

@@ -108,21 +108,11 @@ func (s *Store) recordsAt(ctx context.Context, when *timestamppb.Timestamp, shar
 			refs = append(refs, r) // the shards of one counter are consecutive
 		}
 	}
-	for len(refs) > 0 {
-		lot := refs[:min(len(refs), maxKeys)]
-		found, deferred, _, err := s.lookup(ctx, at(when), lot)
-		if err != nil {
-			return nil, s.explain("look up records", err)
-		}
-		for r, e := range found {
-			f := fields{entity: e}
-			if records[r.name] = int(f.integer("shards")); f.err != nil {
-				return nil, f.err
-			}
-		}
-		refs = append(refs[len(lot):], deferred...)
-	}
-	return records, nil
+	return records, s.eachFound(ctx, when, refs, nil, func(i int, e *pb.Entity) error {
+		f := fields{entity: e}
+		records[refs[i].name] = int(f.integer("shards"))
+		return f.err
+	})
 }
 
 // shardOf reads a shard. It reports a shard with another key than readers look up as bad.

@@ -3,7 +3,6 @@ package pebble
 import (
 	"context"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/countmill/countmill/store"
@@ -16,9 +15,7 @@ import (
 
 // GrowCounter writes the record in a synced batch, so an acknowledged growth survives a crash.
 func (s *Store) GrowCounter(ctx context.Context, counter string, shards int) (named int, err error) {
-	var exists raised
-	exists.add(anyIndex, 0) // a deleted counter exists again
-	err = s.changeRaising(ctx, &exists, func(b *pebbledb.Batch, _ time.Time) error {
+	err = s.change(ctx, func(b *pebbledb.Batch, _ time.Time) error {
 		key := s.keys.named(nil, kindRecord, counter)
 		r, exists, err := getRecord(s.db, key)
 		if err != nil {
@@ -35,8 +32,7 @@ func (s *Store) GrowCounter(ctx context.Context, counter string, shards int) (na
 // ResetCounter merges the new record over the old one and inserts its marker, in one synced batch. A
 // concurrent fold that grows the counter may come before or after it.
 func (s *Store) ResetCounter(ctx context.Context, r store.ResetRequest) (done store.ResetResult, err error) {
-	var up raised
-	err = s.changeRaising(ctx, &up, func(b *pebbledb.Batch, now time.Time) error {
+	err = s.change(ctx, func(b *pebbledb.Batch, now time.Time) error {
 		marker, err := s.findMarkerLocked(r.ID)
 		if err != nil {
 			return err
@@ -48,7 +44,6 @@ func (s *Store) ResetCounter(ctx context.Context, r store.ResetRequest) (done st
 		if done, err = s.applyReset(b, &r, now); err != nil {
 			return err
 		}
-		up.add(anyIndex, -max(done.Removed, -math.MaxInt64)) // the end of a negative total
 		return s.insertDoneLocked(b, &r, done)
 	})
 	if err != nil {
@@ -73,11 +68,6 @@ func (s *Store) insertDoneLocked(b *pebbledb.Batch, r *store.ResetRequest, done 
 // change commits the writes that plan puts into a batch. During plan no other change, no fold with
 // markers and no sweep runs. now is a moment, as views have them.
 func (s *Store) change(ctx context.Context, plan func(b *pebbledb.Batch, now time.Time) error) error {
-	return s.changeRaising(ctx, new(raised), plan)
-}
-
-// changeRaising is change. plan notes in r which sums it changes.
-func (s *Store) changeRaising(ctx context.Context, r *raised, plan func(b *pebbledb.Batch, now time.Time) error) error {
 	if err := s.enter(); err != nil {
 		return err
 	}
@@ -99,7 +89,7 @@ func (s *Store) changeRaising(ctx context.Context, r *raised, plan func(b *pebbl
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return s.commitRaising(b, *r)
+	return s.commitSums(b)
 }
 
 func (s *Store) applyReset(b *pebbledb.Batch, r *store.ResetRequest, now time.Time) (store.ResetResult, error) {

@@ -49,7 +49,7 @@ func (s *Store) foldUnmarked(ctx context.Context, c *store.Commit) error {
 		return notApplied(err)
 	}
 	// Fold answers when the batch is on disk.
-	return s.commitRaising(b, raisedBy(c))
+	return s.commitSums(b)
 }
 
 // foldMarkedLocked checks and inserts markers. It holds the lock until the batch is synced: other folds
@@ -75,7 +75,7 @@ func (s *Store) foldMarkedLocked(ctx context.Context, c *store.Commit) error {
 	for _, e := range added {
 		s.addEpochLocked(e)
 	}
-	return s.commitRaising(b, raisedBy(c))
+	return s.commitSums(b)
 }
 
 // notApplied wraps an error that came before the commit began.

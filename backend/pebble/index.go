@@ -237,14 +237,13 @@ func (s *Store) eachShard(ctx context.Context, reader pebbledb.Reader, x *store.
 // SetRests sets a piece's part of groups in one synced batch. No other change runs beside it, and no sweep.
 // Folds do: they write shards of groups, and at most records, by merges.
 func (s *Store) SetRests(ctx context.Context, p *store.Piece, rests []store.GroupRest) error {
-	var up raised
-	return s.changeRaising(ctx, &up, func(b *pebbledb.Batch, _ time.Time) error {
+	return s.change(ctx, func(b *pebbledb.Batch, _ time.Time) error {
 		if err := s.isStored(p); err != nil {
 			return err
 		}
 		prefix := s.keys.rests(nil, p.Index, p.ID)
 		for _, r := range rests {
-			if err := s.setRest(b, append(slices.Clone(prefix), r.Group...), &r, &up); err != nil {
+			if err := s.setRest(b, append(slices.Clone(prefix), r.Group...), &r); err != nil {
 				return err
 			}
 		}
@@ -253,7 +252,7 @@ func (s *Store) SetRests(ctx context.Context, p *store.Piece, rests []store.Grou
 }
 
 // setRest sets a piece's part of a group, at key, and moves the group's rest by the difference.
-func (s *Store) setRest(b *pebbledb.Batch, key []byte, r *store.GroupRest, up *raised) error {
+func (s *Store) setRest(b *pebbledb.Batch, key []byte, r *store.GroupRest) error {
 	sum, _, err := getSum(s.db, key)
 	had, _ := sum.total()
 	if err != nil || had == r.Rest {
@@ -267,10 +266,7 @@ func (s *Store) setRest(b *pebbledb.Batch, key []byte, r *store.GroupRest, up *r
 	record := s.keys.named(nil, kindRest, r.Group)
 	total, _, getErr := getSum(s.db, record)
 	delta := termOf(r.Rest).plus(termOf(had).negative())
-	moved, _ := delta.total()
-	up.add(allGroups, moved)
-	total = total.plus(delta)
-	return errors.Join(err, getErr, b.Set(record, total.encode(nil), nil),
+	return errors.Join(err, getErr, b.Set(record, total.plus(delta).encode(nil), nil),
 		b.Merge(s.keys.named(nil, kindRecord, r.Group), encodeRecord(nil, 1), nil))
 }
 

@@ -16,27 +16,21 @@ import (
 )
 
 // A marker has 24 bytes: fingerprint, fold and time. A reset's marker, which its id identifies, has the
-// removed amount, the moment and the time instead; a take's marker is in sequence.go. A whole request's marker has one more byte, 1.
+// removed amount, the moment and the time instead; a take's marker is in sequence.go.
 const markerLen = 24
 
 func encodeMarker(dst []byte, m *store.Marker) []byte {
 	dst = binary.BigEndian.AppendUint64(dst, uint64(m.Fingerprint))
 	dst = binary.BigEndian.AppendUint64(dst, m.Fold)
 	dst = binary.BigEndian.AppendUint64(dst, uint64(m.At.UnixMicro()))
-	if m.Whole {
-		dst = append(dst, wholeMark)
-	}
 	return dst
 }
 
-const wholeMark = 1
-
 func decodeMarker(id wire.PartID, b []byte) (store.Marker, error) {
-	whole := len(b) == markerLen+1 && b[markerLen] == wholeMark
-	if len(b) != markerLen && !whole {
+	if len(b) != markerLen {
 		return store.Marker{}, fmt.Errorf("marker %s has %d bytes", id, len(b))
 	}
-	m := store.Marker{ID: id, Whole: whole, At: time.UnixMicro(int64(binary.BigEndian.Uint64(b[16:]))).UTC()}
+	m := store.Marker{ID: id, At: time.UnixMicro(int64(binary.BigEndian.Uint64(b[16:]))).UTC()}
 	if c := id.Class(); c != wire.ResetClass && c != wire.SequenceClass {
 		m.Fingerprint, m.Fold = wire.Fingerprint(binary.BigEndian.Uint64(b)), binary.BigEndian.Uint64(b[8:])
 	}

@@ -192,14 +192,14 @@ func TestMomentOfFolds(t *testing.T) {
 	}
 }
 
-// Entries from JournalRule.PagedSince on have rows. Those from before the change have none, and their keys are moments.
+// Entries from Rule.PagedSince on have rows. Those from before the change have none, and their keys are moments.
 func TestRulesChangeByMoments(t *testing.T) {
 	t.Parallel()
 	var clock wrong
 	s := open(t, Config{Dir: t.TempDir(), clock: clock.now})
-	change := func(paged bool) store.JournalRule {
-		keep := store.JournalChange{Keep: store.MinKeepJournal, Paged: paged}
-		set, err := s.ChangeRules(t.Context(), store.RuleChange{Pattern: "a", Journal: &keep})
+	change := func(paged bool) store.Rule {
+		keep := store.Retention{Entries: store.MinKeep, Paged: paged}
+		set, err := s.ChangeRules(t.Context(), store.RuleChange{Kind: store.KindJournal, Pattern: "a", Keep: keep})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -244,7 +244,7 @@ func TestSweepsAfterAClockThatWasAhead(t *testing.T) {
 	if err != nil || len(page.Records) != 1 {
 		t.Errorf("%d records are left, %v, want 1", len(page.Records), err)
 	}
-	if buckets, err := v.Series(t.Context(), "a", store.QuarterOf(at), at+1); err != nil || len(buckets) != 1 {
+	if buckets, err := v.Series(t.Context(), []store.Record{{Counter: "a"}}, store.QuarterOf(at), at+1); err != nil || len(buckets[0]) != 1 {
 		t.Errorf("%d buckets are left, %v, want 1", len(buckets), err)
 	}
 }

@@ -131,7 +131,7 @@ type Store struct {
 	unseen  atomic.Int64 // bytes of commits since hasRoom asked Pebble
 	moments moments
 	syncs   syncs
-	rises   rises
+	changes atomic.Uint64 // of sums
 
 	viewsMu sync.Mutex
 	views   map[*view]struct{} // open views with a snapshot

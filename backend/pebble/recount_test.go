@@ -33,7 +33,7 @@ func TestRecountAfterAKillAndAnEarlierClock(t *testing.T) {
 	t.Parallel()
 	files := vfs.NewCrashableMem()
 	s := open(t, Config{Dir: "d", FS: files})
-	if _, err := s.ChangeRules(t.Context(), store.RuleChange{Pattern: "a", Journal: &store.JournalChange{Keep: 30 * day}}); err != nil {
+	if _, err := s.ChangeRules(t.Context(), store.RuleChange{Kind: store.KindJournal, Pattern: "a", Keep: store.Retention{Entries: 30 * day}}); err != nil {
 		t.Fatal(err)
 	}
 	before := foldRecorded(t, s, "a", 7)

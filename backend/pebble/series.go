@@ -85,8 +85,8 @@ func oneDay(buckets []store.BucketDelta) bool {
 	return true
 }
 
-// Series reads the key of each day that exists.
-func (v *view) Series(ctx context.Context, counter string, from, to wire.Minute) ([]store.Bucket, error) {
+// Series reads a key of each counter for each day on which any counter has a series.
+func (v *view) Series(ctx context.Context, of []store.Record, from, to wire.Minute) ([][]store.Bucket, error) {
 	s := v.store
 	if err := s.enter(); err != nil {
 		return nil, err
@@ -95,19 +95,21 @@ func (v *view) Series(ctx context.Context, counter string, from, to wire.Minute)
 	if err := v.pin(ctx); err != nil {
 		return nil, err
 	}
+	found := make([][]store.Bucket, len(of))
 	if from = max(from, 0); from >= to {
-		return nil, nil
+		return found, nil
 	}
-	order := wire.Order(counter)
 	var key []byte // calls may run beside each other
-	var found []store.Bucket
 	err := eachDay(v.snapshot, s.keys, dayOf(from), dayOf(to-1), func(d seriesDay) error {
-		key = s.keys.series(key[:0], d, order, counter)
-		pairs, _, err := getSeries(v.snapshot, key)
-		if err != nil {
-			return fmt.Errorf("series of %q: %w", counter, err)
+		for i := range of {
+			counter := of[i].Counter
+			key = s.keys.series(key[:0], d, wire.Order(counter), counter)
+			pairs, _, err := getSeries(v.snapshot, key)
+			if err != nil {
+				return fmt.Errorf("series of %q: %w", counter, err)
+			}
+			found[i] = append(found[i], bucketsOf(d, pairs, from, to)...)
 		}
-		found = append(found, bucketsOf(d, pairs, from, to)...)
 		return ctx.Err()
 	})
 	return found, err

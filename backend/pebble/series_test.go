@@ -117,8 +117,8 @@ func TestADayIsSweptOncePerPromise(t *testing.T) {
 		}
 		v := s.View()
 		defer v.Close()
-		got, err := v.Series(t.Context(), "a", 0, m+10*store.DayMinutes)
-		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		got, err := v.Series(t.Context(), []store.Record{{Counter: "a"}}, 0, m+10*store.DayMinutes)
+		if diff := cmp.Diff([][]store.Bucket{want}, got); err != nil || diff != "" {
 			t.Errorf("%s (%v, -want +got):\n%s", what, err, diff)
 		}
 	}
@@ -175,8 +175,8 @@ func TestARuleKeepsLongerDuringASweep(t *testing.T) {
 	}
 	v := s.View()
 	defer v.Close()
-	got, err := v.Series(t.Context(), "a", 0, wire.MinuteOf(wire.MaxTime))
-	if err != nil || len(got) != 1 || got[0].Sum != 3 {
+	got, err := v.Series(t.Context(), []store.Record{{Counter: "a"}}, 0, wire.MinuteOf(wire.MaxTime))
+	if err != nil || len(got[0]) != 1 || got[0][0].Sum != 3 {
 		t.Errorf("after the sweep: %+v, %v; want the 3 that the rule keeps for 400 days", got, err)
 	}
 }

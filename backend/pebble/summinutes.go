@@ -41,9 +41,11 @@ func (w *sumWalk) minutes(ctx context.Context) (err error) {
 		if err = w.count(ctx); err != nil || !m.matches() {
 			continue
 		}
-		if err = m.sum(); err == nil && (m.total != int128{} || m.most != int128{}) {
-			_, w.found.Hidden = hidden[maphash.Bytes(seed, m.name())]
-			err = w.emit(m.name(), m.total, m.most, m.overflow)
+		if _, gone := hidden[maphash.Bytes(seed, m.name())]; gone {
+			continue
+		}
+		if err = m.sum(); err == nil && (m.overflow || m.total != int128{}) {
+			err = w.emit(m.name(), m.total, m.overflow)
 		}
 	}
 	return errors.Join(err, m.err)
@@ -103,9 +105,9 @@ type dayMerge struct {
 	key  []byte       // order and name of the counter
 	err  error
 
-	pairs       []slotSum
-	total, most int128
-	overflow    bool
+	pairs    []slotSum
+	total    int128
+	overflow bool
 }
 
 func (m *dayMerge) close() (err error) {
@@ -147,11 +149,10 @@ func (m *dayMerge) matches() bool {
 
 func (m *dayMerge) name() []byte { return m.key[8:] }
 
-// sum sums the buckets of the counter that begin in the window. most is the largest sum from any of
-// them to the end.
+// sum sums the buckets of the counter that begin in the window.
 func (m *dayMerge) sum() error {
-	m.total, m.most, m.overflow = int128{}, int128{}, false
-	for _, d := range slices.Backward(m.days) {
+	m.total, m.overflow = int128{}, false
+	for _, d := range m.days {
 		if d.key == nil || !bytes.Equal(d.key, m.key) {
 			continue
 		}
@@ -162,25 +163,12 @@ func (m *dayMerge) sum() error {
 		if err != nil {
 			return fmt.Errorf("series of %q: %w", m.name(), err)
 		}
-		m.take(d.day)
+		for _, p := range m.pairs {
+			if at := d.day.first() + p.slot.minute(); at >= m.q.From && at < m.q.To {
+				_, wrong := p.sum.total()
+				m.total, m.overflow = m.total.plus(p.sum), m.overflow || wrong
+			}
+		}
 	}
 	return nil
-}
-
-// take adds a day that is earlier than all added ones.
-func (m *dayMerge) take(d seriesDay) {
-	if slices.ContainsFunc(m.pairs, func(p slotSum) bool { return p.sum.hi < 0 }) {
-		// Only then it matters which comes first.
-		slices.SortStableFunc(m.pairs, func(a, b slotSum) int { return int(a.slot.minute()) - int(b.slot.minute()) })
-	}
-	for _, p := range slices.Backward(m.pairs) {
-		if at := d.first() + p.slot.minute(); at < m.q.From || at >= m.q.To {
-			continue
-		}
-		_, wrong := p.sum.total()
-		m.total, m.overflow = m.total.plus(p.sum), m.overflow || wrong
-		if above := m.total.plus(m.most.negative()); above.hi >= 0 {
-			m.most = m.total
-		}
-	}
 }

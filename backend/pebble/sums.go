@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	pebbledb "github.com/cockroachdb/pebble/v2"
+
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
@@ -25,7 +27,7 @@ func (s *Store) Sums(ctx context.Context, q *store.SumsQuery, visit func(*store.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.ending, cancel)()
-	sums.Mark = s.rises.mark(q) // before the snapshot
+	sums.Changes = s.changes.Load() // a commit that the snapshot lacks is counted later
 	if err := v.pin(ctx); err != nil {
 		return sums, err
 	}
@@ -43,6 +45,16 @@ func (s *Store) Sums(ctx context.Context, q *store.SumsQuery, visit func(*store.
 	return sums, err
 }
 
+// Changes counts commits of this process, which has the directory alone.
+func (s *Store) Changes() (n uint64, known bool) { return s.changes.Load(), true }
+
+// commitSums commits and syncs b, which may change sums.
+func (s *Store) commitSums(b *pebbledb.Batch) error {
+	err := s.commit(b)
+	s.changes.Add(1) // when a look that begins now has the sums
+	return err
+}
+
 // A sumWalk is one look at all sums.
 type sumWalk struct {
 	view  *view
@@ -53,10 +65,9 @@ type sumWalk struct {
 }
 
 // emit visits a counter.
-func (w *sumWalk) emit(counter []byte, sum, most int128, overflow bool) error {
+func (w *sumWalk) emit(counter []byte, sum int128, overflow bool) error {
 	n, wrong := sum.total()
-	up, _ := most.total()
-	w.found = store.CounterSum{Counter: counter, Sum: n, Most: max(up, n), Overflow: overflow || wrong, Hidden: w.found.Hidden}
+	w.found = store.CounterSum{Counter: counter, Sum: n, Overflow: overflow || wrong}
 	return w.visit(&w.found)
 }
 
@@ -123,7 +134,7 @@ func (w *sumWalk) lookUp(ctx context.Context) error {
 		if !exists || !r.DeletedAt.IsZero() && sum == (int128{}) {
 			return true, nil
 		}
-		return true, w.emit([]byte(name), sum, sum, overflow)
+		return true, w.emit([]byte(name), sum, overflow)
 	})
 }
 
@@ -242,5 +253,5 @@ func (c *current) done() error {
 	if len(c.name) == 0 || c.record.deleted && total == (int128{}) {
 		return nil
 	}
-	return c.walk.emit(c.name, total, total, c.overflow)
+	return c.walk.emit(c.name, total, c.overflow)
 }

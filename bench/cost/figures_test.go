@@ -30,8 +30,7 @@ func TestMain(m *testing.M) {
 			Quick bool          `json:"quick"`
 			Rows  []row         `json:"rows"`
 			Reads []readFigures `json:"reads"`
-			Ways  []wayFigures  `json:"ways"`
-		}{!*fullFlag, measured(), rows.reads, rows.ways}, "", "  ")
+		}{!*fullFlag, measured(), rows.reads}, "", "  ")
 		if err == nil {
 			err = os.WriteFile(*jsonFlag, append(text, '\n'), 0o644)
 		}
@@ -118,7 +117,6 @@ var rows struct {
 	sync.Mutex
 	all   []row
 	reads []readFigures
-	ways  []wayFigures
 }
 
 func keep(table, label string, x float64, floor int, f figures) {
@@ -161,7 +159,6 @@ func tables() string {
 	for _, r := range rows.reads {
 		fmt.Fprintf(&w, "| %s | %d | %.0f |\n", r.Label, r.Served, r.Per1000)
 	}
-	fmt.Fprintf(&w, "\n## below one marker a message: one hot counter, 100,000/s, per million increments\n\n%s", wayTable(rows.ways))
 	return w.String()
 }
 

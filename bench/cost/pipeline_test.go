@@ -38,7 +38,6 @@ type setup struct {
 	publishers, aggregators int
 	linger                  time.Duration     // of publishers; default theirs
 	window                  time.Duration     // how long one waits for more; default the aggregators'
-	marking                 *marking          // how applied parts are remembered; default markers
 	staleness               time.Duration     // default none
 	series                  bool              // all counters have a rule
 	groups                  map[string]string // groupedIndex exists, and these are the groups of the counters
@@ -74,9 +73,6 @@ func open(t *testing.T, s setup) *pipeline {
 		t.Fatal(err)
 	}
 	options := fakestore.Options{Latency: storeTakes, NeedRecords: true, Errorf: t.Errorf}
-	if s.marking != nil {
-		s.marking.fit(&options)
-	}
 	p := &pipeline{t: t, linger: s.linger, groups: s.groups, bus: slowBus{bus}, sent: make(map[string]int64), store: fakestore.New(options)}
 	if s.series {
 		if _, err := p.store.ChangeRules(t.Context(), seriesRule); err != nil {
@@ -91,7 +87,7 @@ func open(t *testing.T, s setup) *pipeline {
 	ctx, cancel := context.WithCancel(t.Context())
 	p.stop = cancel
 	for range s.aggregators {
-		agg, err := aggregator.New(bus, s.marking.of(p.store), aggregator.Config{Linger: s.window, CountWithin: s.staleness})
+		agg, err := aggregator.New(bus, p.store, aggregator.Config{Linger: s.window, CountWithin: s.staleness})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,8 +98,8 @@ func open(t *testing.T, s setup) *pipeline {
 			}
 		})
 	}
-	for i := range s.publishers {
-		pub, err := publisher.New(s.marking.session(i, p.bus), publisher.Config{Linger: s.linger, CountWithin: s.staleness})
+	for range s.publishers {
+		pub, err := publisher.New(p.bus, publisher.Config{Linger: s.linger, CountWithin: s.staleness})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -140,7 +140,8 @@ export class Client {
     /** One total. @param {string} counter @param {ReadOptions} [options] @returns {Promise<Total>} */
     total(counter: string, options?: ReadOptions): Promise<Total>;
     /**
-     * Up to 1,000 totals, in the order asked. Those with source "store" are of one moment.
+     * Up to 1,000 totals, in the order asked. Those with source "store" are of one moment. If some do not fit 64 bits, the
+     * problem of TotalOverflowError has these counters as overflowed, and the other totals.
      * @param {string[]} counters @param {ReadOptions} [options] @returns {Promise<Total[]>}
      */
     totals(counters: string[], { timeout, maxStaleness, minAsOf, after, wait }?: ReadOptions): Promise<Total[]>;
@@ -291,42 +292,41 @@ export type SequenceState = {
 };
 /**
  * Puts the counters of match into groups, counters whose names begin with =. Groups have totals while state is
- * serving, and not building or deleting. checkedAt: when it was last compared with the shards of its counters.
+ * serving, and not building or deleting. pieces are null if the token may not read all its counters. checkedAt: when it was last compared with the shards of its counters.
  */
 export type Index = {
     name: string;
     match: string;
     group: string;
     state: string;
-    pieces: number;
-    piecesDone: number;
+    pieces: number | null;
+    piecesDone: number | null;
     checkedAt: string | null;
 };
 /**
- * Totals are exact as of asOf, and all counters were looked at as of completeAsOf. complete: it is proved that no
- * other counter belongs in the answer. partial: the window began before the rule for its series.
+ * All counters were looked at as of completeAsOf; all totals and places are of it. partial: the window began before the
+ * rule for its series, or no rule keeps a series of the overflow group.
  */
-export type Proof = {
-    asOf: string;
-    completeAsOf: string | null;
-    complete: boolean;
+export type Scan = {
+    completeAsOf: string;
     partial: boolean;
 };
 /**
- * The best counters, the best first, with their totals or the sums of the window. leftOut: how many would be in top
- * if the token could read them.
+ * The best counters, the best first, with their totals or the sums of the window, and their places. Equal totals share
+ * a place. overflowed have none, because their totals do not fit 64 bits.
  */
-export type Top = Proof & {
+export type Top = Scan & {
     top: {
         counter: string;
         total: bigint;
+        rank: number;
     }[];
-    leftOut: number;
+    overflowed: string[];
 };
 /**
  * rank is null if the counter does not exist, or has 0 in the window. of: how many were ordered.
  */
-export type Rank = Proof & {
+export type Rank = Scan & {
     counter: string;
     total: bigint;
     rank: number | null;
@@ -344,6 +344,7 @@ export type BoardOptions = CallOptions & {
  * The totals of a watch that have changed. whole: these are all totals, and any others are gone. So is the first
  * update, and the first one after a break. removed are counters that were deleted or are beyond the limit.
  * truncated: more counters have the prefix. lag: the age of the oldest uncommitted increment, in seconds.
+ * overflowed: their totals do not fit 64 bits, and are missing.
  */
 export type Update = {
     totals: Total[];
@@ -351,6 +352,7 @@ export type Update = {
     removed: string[];
     truncated: boolean;
     lag: number | null;
+    overflowed: string[];
 };
 /**
  * Increments that are durable. Totals of the moment countedAsOf or a later one contain them. It is empty if not

@@ -40,13 +40,13 @@
  * @typedef {{name: string, match: string, group: string, state: string, pieces: number | null, piecesDone: number | null, checkedAt: string | null}} Index
  *   Puts the counters of match into groups, counters whose names begin with =. Groups have totals while state is
  *   serving, and not building or deleting. pieces are null if the token may not read all its counters. checkedAt: when it was last compared with the shards of its counters.
- * @typedef {{asOf: string, completeAsOf: string, complete: boolean, partial: boolean}} Proof
- *   Totals are exact as of asOf, and all counters were looked at as of completeAsOf. complete: it is proved that no
- *   other counter belongs in the answer. partial: the window began before the rule for its series.
- * @typedef {Proof & {top: {counter: string, total: bigint, rank: number}[], overflowed: string[]}} Top
+ * @typedef {{completeAsOf: string, partial: boolean}} Scan
+ *   All counters were looked at as of completeAsOf; all totals and places are of it. partial: the window began before the
+ *   rule for its series, or no rule keeps a series of the overflow group.
+ * @typedef {Scan & {top: {counter: string, total: bigint, rank: number}[], overflowed: string[]}} Top
  *   The best counters, the best first, with their totals or the sums of the window, and their places. Equal totals share
  *   a place. overflowed have none, because their totals do not fit 64 bits.
- * @typedef {Proof & {counter: string, total: bigint, rank: number | null, of: number}} Rank
+ * @typedef {Scan & {counter: string, total: bigint, rank: number | null, of: number}} Rank
  *   rank is null if the counter does not exist, or has 0 in the window. of: how many were ordered.
  * @typedef {CallOptions & {window?: string, tz?: string}} BoardOptions
  *   window orders by the increments of today, this-week or this-month in the time zone tz, or of the last 1h. It needs
@@ -280,14 +280,14 @@ export class Client {
   async top(index, { n = 10, of, window, tz, timeout } = {}) {
     const path = "/v1/top?" + query({ index, n: String(n), of, window, tz });
     return this.#call({ path, read: true, exact: true, maybe: 0 }, this.#deadline(timeout), (a) => (
-      { top: a.top.map((/** @type {any} */ t) => ({ counter: t.counter, total: BigInt(t.total), rank: t.rank })), overflowed: a.overflowed ?? [], ...proof(a) }));
+      { top: a.top.map((/** @type {any} */ t) => ({ counter: t.counter, total: BigInt(t.total), rank: t.rank })), overflowed: a.overflowed ?? [], ...scan(a) }));
   }
 
   /** The place of a counter among those of an index. @param {string} index @param {string} counter @param {BoardOptions} [options] @returns {Promise<Rank>} */
   async rank(index, counter, { window, tz, timeout } = {}) {
     const path = "/v1/rank?" + query({ index, counter, window, tz });
     return this.#call({ path, read: true, exact: true, maybe: 0 }, this.#deadline(timeout), (a) => (
-      { counter: a.counter, total: BigInt(a.total), rank: a.rank, of: a.of, ...proof(a) }));
+      { counter: a.counter, total: BigInt(a.total), rank: a.rank, of: a.of, ...scan(a) }));
   }
 
   /**
@@ -776,9 +776,9 @@ function indexes(a) {
     { name: x.name, match: x.match, group: x.group, state: x.state, pieces: x.pieces, piecesDone: x.pieces_done, checkedAt: x.checked_at }));
 }
 
-/** @param {any} a @returns {Proof} */
-function proof(a) {
-  return { asOf: a.as_of, completeAsOf: a.complete_as_of, complete: a.complete, partial: a.partial };
+/** @param {any} a @returns {Scan} */
+function scan(a) {
+  return { completeAsOf: a.complete_as_of, partial: a.partial };
 }
 
 /** @param {Record<string, string | number | undefined>} parameters numbers are milliseconds */

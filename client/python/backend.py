@@ -30,7 +30,7 @@ def build_editable(wheel_directory, config_settings=None, metadata_directory=Non
 
 
 def build_sdist(sdist_directory, config_settings=None):
-    """The archive of a release is made by tools/release; this one is for other front ends than pip."""
+    """The archive of a release is made by .ci/release; this one is for other front ends than pip."""
     files = [HERE / name for name in ("pyproject.toml", "backend.py", "README.md")]
     with tarfile.open(Path(sdist_directory, NAME + ".tar.gz"), "w:gz", format=tarfile.PAX_FORMAT) as archive:
         for path in files + sorted(p for p in (HERE / "countmill").iterdir() if p.is_file()):

@@ -19,8 +19,8 @@ const (
 	FromDefault From = "default"
 )
 
-// ErrArguments is about an argument of a command that takes none.
-func ErrArguments(extra string) error {
+// errArguments is about an argument of a command that takes none.
+func errArguments(extra string) error {
 	return Usagef("the command takes no arguments, got %q", extra)
 }
 
@@ -41,7 +41,7 @@ func (p *Program) Parse(cmd Command, v Verb, args []string, lookup func(string) 
 		return nil, p.flagError(err, of.set)
 	}
 	if extra := of.set.Args(); len(extra) > 0 {
-		return nil, ErrArguments(extra[0])
+		return nil, errArguments(extra[0])
 	}
 	return of, of.finish(lookup)
 }

@@ -62,7 +62,7 @@ func (r *running) newCommand(cmd Command) *cobra.Command {
 		}
 		verb.Begin(Input{Parsed: p, Args: args, Host: r.Host, program: r})
 		if cmd.Args == "" && len(args) > 0 {
-			return ErrArguments(args[0])
+			return errArguments(args[0])
 		}
 		err := verb.Run(ran.Context())
 		if err != nil && r.Explain != nil {

@@ -96,15 +96,13 @@ type Admin interface {
 	Reset(ctx context.Context, counter, id string) (admin.Done, error)
 	Delete(ctx context.Context, counter string) (admin.Done, error)
 	Rules(ctx context.Context) (store.Settings, error)
-	AddSeries(ctx context.Context, pattern string, keep store.Retention) (store.Settings, error)
+	AddRule(ctx context.Context, kind store.RuleKind, pattern string, keep store.Retention) (store.Settings, error)
+	RemoveRule(ctx context.Context, kind store.RuleKind, pattern string) (store.Settings, error)
 	FillSeries(ctx context.Context, pattern string, filled store.Period) (store.Settings, error)
-	RemoveSeries(ctx context.Context, pattern string) (store.Settings, error)
 	Indexes(ctx context.Context) (states []admin.IndexState, version int64, err error)
 	Index(ctx context.Context, name string) (admin.IndexState, error)
 	CreateIndex(ctx context.Context, name, match, group string, own ...string) error
 	DeleteIndex(ctx context.Context, name string) error
-	AddJournal(ctx context.Context, pattern string, keep store.JournalChange) (store.Settings, error)
-	RemoveJournal(ctx context.Context, pattern string) (store.Settings, error)
 }
 
 // Config bounds requests. Its zero value works.

@@ -47,28 +47,18 @@ func (f *fakeAdmin) Rules(context.Context) (store.Settings, error) {
 	return f.settings, f.err
 }
 
-func (f *fakeAdmin) AddSeries(_ context.Context, pattern string, keep store.Retention) (store.Settings, error) {
-	f.asked = fmt.Sprintf("add %q %s", pattern, keep)
+func (f *fakeAdmin) AddRule(_ context.Context, kind store.RuleKind, pattern string, keep store.Retention) (store.Settings, error) {
+	f.asked = fmt.Sprintf("add %s %q %s", kind, pattern, keep)
+	return f.settings, f.err
+}
+
+func (f *fakeAdmin) RemoveRule(_ context.Context, kind store.RuleKind, pattern string) (store.Settings, error) {
+	f.asked = fmt.Sprintf("remove %s %q", kind, pattern)
 	return f.settings, f.err
 }
 
 func (f *fakeAdmin) FillSeries(_ context.Context, pattern string, filled store.Period) (store.Settings, error) {
 	f.asked = fmt.Sprintf("fill %q %s %s", pattern, filled.From, filled.To)
-	return f.settings, f.err
-}
-
-func (f *fakeAdmin) AddJournal(_ context.Context, pattern string, keep store.JournalChange) (store.Settings, error) {
-	f.asked = fmt.Sprintf("journal %q %s", pattern, keep)
-	return f.settings, f.err
-}
-
-func (f *fakeAdmin) RemoveJournal(_ context.Context, pattern string) (store.Settings, error) {
-	f.asked = fmt.Sprintf("no journal %q", pattern)
-	return f.settings, f.err
-}
-
-func (f *fakeAdmin) RemoveSeries(_ context.Context, pattern string) (store.Settings, error) {
-	f.asked = fmt.Sprintf("remove %q", pattern)
 	return f.settings, f.err
 }
 

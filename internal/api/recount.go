@@ -19,7 +19,7 @@ import (
 const recounting = time.Hour
 
 // onRecounter is the processes that recount.
-var onRecounter = &home{"reader or aggregator", func(s *Services) bool { return s.Recounter != nil }}
+var onRecounter = &home{roles: "reader or aggregator", here: func(s *Services) bool { return s.Recounter != nil }}
 
 // A Recounter recounts counters from the journal. *recount.Recounter is one; its method has the promises.
 type Recounter interface {

@@ -86,8 +86,8 @@ func TestTotalsComeWithTheAnswer(t *testing.T) {
 // Increments of the past need scope admin.
 func TestThePastIsForAdmins(t *testing.T) {
 	t.Parallel()
-	if publisher.MaxPast != store.MaxKeepQuarters {
-		t.Errorf("the publisher takes increments of the last %s, and series are kept for %s", publisher.MaxPast, store.MaxKeepQuarters)
+	if publisher.MaxPast != store.MaxKeep {
+		t.Errorf("the publisher takes increments of the last %s, and series are kept for %s", publisher.MaxPast, store.MaxKeep)
 	}
 	tokens, secrets := authtest.Open(t,
 		auth.Token{Name: "sender", Scopes: []auth.Scope{auth.Publish}},

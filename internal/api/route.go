@@ -39,8 +39,9 @@ const forever = -1
 
 // A home is the processes that have a route.
 type home struct {
-	roles string // in words
-	here  func(*Services) bool
+	roles    string // in words
+	here     func(*Services) bool
+	contents bool // its requests take a share of them
 }
 
 // A call is a request as far as its route has read it. It is passed by value: a pointer would
@@ -112,6 +113,13 @@ func (a *API) serve(to *route, c call) (v any, err error) {
 		if c.body, c.size, err = a.readObject(c, to.body, &h); err != nil {
 			return nil, err
 		}
+	}
+	if to.home.contents {
+		give, err := a.pools.take(contents, sharesAs(c), 1)
+		if err != nil {
+			return nil, err
+		}
+		defer give()
 	}
 	if to.writes != nil {
 		return nil, to.writes(a, c)

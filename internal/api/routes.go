@@ -1,6 +1,7 @@
 package api
 
 import (
+	"github.com/countmill/countmill/store"
 	"net/http"
 	"time"
 
@@ -9,15 +10,15 @@ import (
 )
 
 var (
-	everywhere  = &home{"any", func(*Services) bool { return true }}
-	onPublisher = &home{"publisher", func(s *Services) bool { return s.Sender != nil }}
-	onDoor      = &home{"publisher", func(s *Services) bool { return s.Door != nil }}
-	onReader    = &home{"reader", func(s *Services) bool { return s.Reader != nil }}
-	onAdmin     = &home{"reader", func(s *Services) bool { return s.Admin != nil }}
-	onStore     = &home{"reader or aggregator", func(s *Services) bool { return s.DeadLetters != nil }}
-	onVerifier  = &home{"reader or aggregator", func(s *Services) bool { return s.Verifier != nil }}
-	onSequences = &home{"reader or aggregator", func(s *Services) bool { return s.Sequences != nil }}
-	onMetrics   = &home{"any", func(s *Services) bool { return s.Metrics != nil }}
+	everywhere  = &home{roles: "any", here: func(*Services) bool { return true }}
+	onPublisher = &home{roles: "publisher", here: func(s *Services) bool { return s.Sender != nil }}
+	onDoor      = &home{roles: "publisher", here: func(s *Services) bool { return s.Door != nil }}
+	onReader    = &home{roles: "reader", here: func(s *Services) bool { return s.Reader != nil }}
+	onAdmin     = &home{roles: "reader", here: func(s *Services) bool { return s.Admin != nil }}
+	onStore     = &home{"reader or aggregator", func(s *Services) bool { return s.DeadLetters != nil }, true}
+	onVerifier  = &home{"reader or aggregator", func(s *Services) bool { return s.Verifier != nil }, true}
+	onSequences = &home{roles: "reader or aggregator", here: func(s *Services) bool { return s.Sequences != nil }}
+	onMetrics   = &home{roles: "any", here: func(s *Services) bool { return s.Metrics != nil }}
 )
 
 // The needs of callers.
@@ -63,9 +64,9 @@ var (
 		empty: func() any { return new(verifyRequest) }, max: smallBody,
 		want: `{"prefix": "", "limit": 1000, "page_token": ""}`, fields: map[string]string{"limit": "1 to 1000"},
 	}
-	ruleBody = &body{
-		empty: func() any { return new(ruleRequest) }, max: smallBody,
-		want: `{"pattern": "page:*", "keep": "1m:6h,15m:400d"}`,
+	ruleBodies = []*body{
+		store.KindSeries:  {empty: func() any { return new(ruleRequest) }, max: smallBody, want: `{"pattern": "page:*", "keep": "1m:6h,15m:400d"}`},
+		store.KindJournal: {empty: func() any { return new(ruleRequest) }, max: smallBody, want: `{"pattern": "billing:*", "keep": "400d"}`},
 	}
 	filledBody = &body{
 		empty: func() any { return new(filledRequest) }, max: smallBody,
@@ -114,14 +115,14 @@ var routes = []route{
 	{method: http.MethodPatch, path: "/v1/counters/{name}", need: change, home: onAdmin, within: forever, body: growBody, answer: (*API).grow},
 	{method: http.MethodDelete, path: "/v1/counters/{name}", need: change, home: onAdmin, within: forever, once: []string{"format"}, answer: (*API).delete},
 	{method: http.MethodGet, path: "/v1/rules", need: whole, home: onAdmin, within: forever, answer: (*API).rules},
-	{method: http.MethodPost, path: "/v1/rules/series", need: whole, home: onAdmin, within: forever, body: ruleBody, answer: (*API).addSeriesRule},
-	{method: http.MethodDelete, path: "/v1/rules/series", need: whole, home: onAdmin, within: forever, once: []string{"pattern"}, answer: (*API).removeSeriesRule},
+	{method: http.MethodPost, path: "/v1/rules/series", need: whole, home: onAdmin, within: forever, body: ruleBodies[store.KindSeries], answer: addRule(store.KindSeries)},
+	{method: http.MethodDelete, path: "/v1/rules/series", need: whole, home: onAdmin, within: forever, once: []string{"pattern"}, answer: removeRule(store.KindSeries)},
 	{method: http.MethodPost, path: "/v1/rules/series/filled", need: whole, home: onAdmin, within: forever, body: filledBody, answer: (*API).fillSeriesRule},
 	{method: http.MethodGet, path: "/v1/indexes", need: read, home: onAdmin, within: forever, answer: (*API).indexes},
 	{method: http.MethodPost, path: "/v1/indexes", need: change, home: onAdmin, within: forever, body: indexBody, answer: (*API).createIndex},
 	{method: http.MethodDelete, path: "/v1/indexes", need: change, home: onAdmin, within: forever, once: []string{"name"}, answer: (*API).deleteIndex},
-	{method: http.MethodPost, path: "/v1/rules/journal", need: whole, home: onAdmin, within: forever, body: journalRuleBody, answer: (*API).addJournalRule},
-	{method: http.MethodDelete, path: "/v1/rules/journal", need: whole, home: onAdmin, within: forever, once: []string{"pattern"}, answer: (*API).removeJournalRule},
+	{method: http.MethodPost, path: "/v1/rules/journal", need: whole, home: onAdmin, within: forever, body: ruleBodies[store.KindJournal], answer: addRule(store.KindJournal)},
+	{method: http.MethodDelete, path: "/v1/rules/journal", need: whole, home: onAdmin, within: forever, once: []string{"pattern"}, answer: removeRule(store.KindJournal)},
 	{method: http.MethodPost, path: "/v1/reset", need: change, home: onAdmin, within: forever, once: []string{"format"}, body: resetBody, answer: (*API).reset},
 
 	{method: http.MethodPost, path: "/v1/sequences/next", need: publish, home: onSequences, within: forever, body: nextBody, answer: (*API).nextValues},

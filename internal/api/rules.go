@@ -18,40 +18,34 @@ type ruleRequest struct {
 
 // rules as clients see them.
 type rules struct {
-	Version int64        `json:"version"`
-	Series  []seriesRule `json:"series"`
-	Journal []rule       `json:"journal"`
+	Version int64  `json:"version"`
+	Series  []rule `json:"series"`
+	Journal []rule `json:"journal"`
 }
 
-type seriesRule struct {
-	rule
+type rule struct {
+	Pattern    string  `json:"pattern"`
+	Keep       string  `json:"keep"`
+	Begin      string  `json:"begin"`
+	Ended      *string `json:"ended"`
 	FilledFrom *string `json:"filled_from"`
 	FilledTo   *string `json:"filled_to"`
 }
 
-type rule struct {
-	Pattern string  `json:"pattern"`
-	Keep    string  `json:"keep"`
-	Begin   string  `json:"begin"`
-	Ended   *string `json:"ended"`
+func rulesOf(set store.Settings) rules {
+	if set.Rules == nil {
+		set.Rules = new(store.Rules)
+	}
+	return rules{Version: set.Version, Series: shownRules(set.Rules.Series), Journal: shownRules(set.Rules.Journal)}
 }
 
-func rulesOf(set store.Settings) rules {
-	shown := rules{Version: set.Version, Series: []seriesRule{}, Journal: journalRulesOf(set.Rules)}
-	if set.Rules == nil {
-		return shown
-	}
-	for _, r := range set.Rules.Series {
-		shown.Series = append(shown.Series, seriesRule{
-			ruleOf(r.Pattern, r.Keep.String(), r.Since, r.Ended), secondOrNull(r.Filled.From), secondOrNull(r.Filled.To),
-		})
+func shownRules(all []store.Rule) []rule {
+	shown := make([]rule, len(all))
+	for i, r := range all {
+		begin := r.Since.UTC().Format(time.RFC3339)
+		shown[i] = rule{r.Pattern, r.Keep.String(), begin, secondOrNull(r.Ended), secondOrNull(r.Filled.From), secondOrNull(r.Filled.To)}
 	}
 	return shown
-}
-
-// ruleOf is a rule as clients see it.
-func ruleOf(pattern, keep string, since, ended time.Time) rule {
-	return rule{Pattern: pattern, Keep: keep, Begin: since.UTC().Format(time.RFC3339), Ended: secondOrNull(ended)}
 }
 
 // secondOrNull is null for the zero time.
@@ -71,23 +65,26 @@ func (a *API) rules(c call) (any, error) {
 	return rulesOf(set), nil
 }
 
-func (a *API) addSeriesRule(c call) (any, error) {
-	request := c.body.(*ruleRequest)
-	switch {
-	case !request.Pattern.given:
-		return nil, ruleBody.missing("pattern")
-	case !request.Keep.given:
-		return nil, ruleBody.missing("keep")
+// addRule answers additions of rules of a kind.
+func addRule(kind store.RuleKind) func(*API, call) (any, error) {
+	return func(a *API, c call) (any, error) {
+		request := c.body.(*ruleRequest)
+		switch {
+		case !request.Pattern.given:
+			return nil, ruleBodies[kind].missing("pattern")
+		case !request.Keep.given:
+			return nil, ruleBodies[kind].missing("keep")
+		}
+		keep, err := store.ParseRetention(kind, request.Keep.value)
+		if err != nil {
+			return nil, err
+		}
+		set, err := a.services.Admin.AddRule(c.ctx, kind, request.Pattern.value, keep)
+		if err != nil {
+			return nil, asRuleProblem(err)
+		}
+		return rulesOf(set), nil
 	}
-	keep, err := store.ParseRetention(request.Keep.value)
-	if err != nil {
-		return nil, err
-	}
-	set, err := a.services.Admin.AddSeries(c.ctx, request.Pattern.value, keep)
-	if err != nil {
-		return nil, asRuleProblem(err)
-	}
-	return rulesOf(set), nil
 }
 
 // A filledRequest names a period that an import made complete.
@@ -124,16 +121,19 @@ func (a *API) fillSeriesRule(c call) (any, error) {
 	return rulesOf(set), nil
 }
 
-func (a *API) removeSeriesRule(c call) (any, error) {
-	pattern := c.params.Get("pattern")
-	if err := store.CheckPattern(pattern); err != nil {
-		return nil, err
+// removeRule answers removals of rules of a kind.
+func removeRule(kind store.RuleKind) func(*API, call) (any, error) {
+	return func(a *API, c call) (any, error) {
+		pattern := c.params.Get("pattern")
+		if err := store.CheckPattern(pattern); err != nil {
+			return nil, err
+		}
+		set, err := a.services.Admin.RemoveRule(c.ctx, kind, pattern)
+		if err != nil {
+			return nil, asRuleProblem(err)
+		}
+		return rulesOf(set), nil
 	}
-	set, err := a.services.Admin.RemoveSeries(c.ctx, pattern)
-	if err != nil {
-		return nil, asRuleProblem(err)
-	}
-	return rulesOf(set), nil
 }
 
 // asRuleProblem names the reason why no rule was changed.

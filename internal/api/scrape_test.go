@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/internal/auth/authtest"
 	"github.com/countmill/countmill/reader"
@@ -195,6 +196,11 @@ func TestMetricsRefusals(t *testing.T) {
 		}
 	}
 	limited := authtest.As(t, h, "x", "page:")
+	n.fail(countmill.ErrUnavailable)
+	if status, got, _ := call(t, "GET", srv.URL+"/metrics/counters?match=page:a", ""); status != 503 || !strings.Contains(got, ":unavailable") {
+		t.Errorf("without the store: got %d %s, want 503", status, got)
+	}
+	n.fail(nil)
 	for match, want := range map[string]int{"shop:a": 403, "shop:*": 403, "page:a": 200, "page:*": 200, "*": 200, "p*": 200} {
 		w := httptest.NewRecorder()
 		limited.ServeHTTP(w, httptest.NewRequest("GET", "/metrics/counters?match="+url.QueryEscape(match), nil))

@@ -97,6 +97,27 @@ func TestDatesOfSeries(t *testing.T) {
 	}
 }
 
+// A row whose sum does not fit 64 bits has neither a value nor a rate. The others have theirs.
+func TestSeriesOfARowThatOverflows(t *testing.T) {
+	t.Parallel()
+	f := &fakeReader{series: twoRows(t)}
+	f.series.Rows[0].Value, f.series.Rows[0].Overflow = 0, true
+	srv, _ := start(t, f, api.Config{})
+	for accept, want := range map[string]string{
+		"": `[{"time":"2026-11-22T00:00:00+05:30","counter":"a\"b","value":null,"error":"urn:countmill:problem:overflow","partial":false,"rate":null},` + "\n" +
+			`{"time":"2026-11-23T00:00:00+05:30","counter":"a\"b","value":-30,"partial":true,"rate":-0.5}]`,
+		"text/csv": "time,counter,value,partial,rate\n2026-11-22T00:00:00+05:30,\"a\"\"b\",overflow,false,null\n2026-11-23T00:00:00+05:30,\"a\"\"b\",-30,true,-0.5",
+	} {
+		status, text, header := call(t, http.MethodGet, srv.URL+"/v1/series?counter=a&rate=true", "", "Accept", accept)
+		if status != 200 || text != want {
+			t.Errorf("as %q: got %d\n%s\nwant\n%s", accept, status, text, want)
+		}
+		if accept == "" {
+			apitest.Load(t).CheckAnswer(t, http.MethodGet, "/v1/series", status, header, []byte(text))
+		}
+	}
+}
+
 // A row that has not begun has no time over which its value could be a rate.
 func TestRateOfARowThatHasNotBegun(t *testing.T) {
 	t.Parallel()
@@ -152,22 +173,22 @@ func TestSeriesProblems(t *testing.T) {
 func TestRules(t *testing.T) {
 	t.Parallel()
 	began := time.Date(2026, 11, 23, 10, 2, 0, 0, time.UTC)
-	f := &fakeAdmin{settings: store.Settings{Version: 4, Rules: &store.Rules{Series: []store.SeriesRule{
+	f := &fakeAdmin{settings: store.Settings{Version: 4, Rules: &store.Rules{Series: []store.Rule{
 		{Pattern: "page:*", Keep: store.Retention{Minutes: 6 * time.Hour, Quarters: 400 * 24 * time.Hour}, Since: began},
 		{Pattern: "b", Keep: store.Retention{Quarters: 30 * 24 * time.Hour}, Since: began, Ended: began.Add(time.Hour), Filled: store.Period{From: began.AddDate(-1, 0, 0), To: began}},
-	}, Journal: []store.JournalRule{{Pattern: "billing:*", Keep: 400 * 24 * time.Hour, Paged: true, Since: began}}}}}
+	}, Journal: []store.Rule{{Pattern: "billing:*", Keep: store.Retention{Entries: 400 * 24 * time.Hour, Paged: true}, Since: began}}}}}
 	doc := apitest.Load(t)
 	const shown = `{"version":4,"series":[{"pattern":"page:*","keep":"1m:6h,15m:400d","begin":"2026-11-23T10:02:00Z","ended":null,"filled_from":null,"filled_to":null},` +
 		`{"pattern":"b","keep":"15m:30d","begin":"2026-11-23T10:02:00Z","ended":"2026-11-23T11:02:00Z","filled_from":"2025-11-23T10:02:00Z","filled_to":"2026-11-23T10:02:00Z"}],` +
-		`"journal":[{"pattern":"billing:*","keep":"400d,paged","begin":"2026-11-23T10:02:00Z","ended":null}]}` + "\n"
+		`"journal":[{"pattern":"billing:*","keep":"400d,paged","begin":"2026-11-23T10:02:00Z","ended":null,"filled_from":null,"filled_to":null}]}` + "\n"
 	for _, tt := range []struct{ method, target, body, asked string }{
 		{http.MethodGet, "/v1/rules", "", "rules"},
-		{http.MethodPost, "/v1/rules/series", `{"pattern":"page:*","keep":"1m:6h,15m:400d"}`, `add "page:*" 1m:6h,15m:400d`},
-		{http.MethodDelete, "/v1/rules/series?pattern=" + url.QueryEscape("page:*"), "", `remove "page:*"`},
+		{http.MethodPost, "/v1/rules/series", `{"pattern":"page:*","keep":"1m:6h,15m:400d"}`, `add series "page:*" 1m:6h,15m:400d`},
+		{http.MethodDelete, "/v1/rules/series?pattern=" + url.QueryEscape("page:*"), "", `remove series "page:*"`},
 		{http.MethodPost, "/v1/rules/series/filled", `{"pattern":"page:*","from":"2026-01-01T01:00:00+01:00","to":"2026-02-01T00:00:00.5Z"}`,
 			`fill "page:*" 2026-01-01 00:00:00 +0000 UTC 2026-02-01 00:00:00 +0000 UTC`},
-		{http.MethodPost, "/v1/rules/journal", `{"pattern":"billing:*","keep":"400d,paged"}`, `journal "billing:*" 400d,paged`},
-		{http.MethodDelete, "/v1/rules/journal?pattern=" + url.QueryEscape("billing:*"), "", `no journal "billing:*"`},
+		{http.MethodPost, "/v1/rules/journal", `{"pattern":"billing:*","keep":"400d,paged"}`, `add journal "billing:*" 400d,paged`},
+		{http.MethodDelete, "/v1/rules/journal?pattern=" + url.QueryEscape("billing:*"), "", `remove journal "billing:*"`},
 	} {
 		contentType := ""
 		if tt.body != "" {
@@ -216,6 +237,7 @@ func TestRules(t *testing.T) {
 		f.err = fmt.Errorf("change the rules: %w", err)
 		for _, r := range [][3]string{
 			{http.MethodDelete, "/v1/rules/series?pattern=a", ""}, {http.MethodPost, "/v1/rules/series", `{"pattern":"a","keep":"15m:30d"}`},
+			{http.MethodPost, "/v1/rules/series/filled", `{"pattern":"a","from":"2026-01-01T00:00:00Z","to":"2026-02-01T00:00:00Z"}`},
 			{http.MethodDelete, "/v1/rules/journal?pattern=a", ""}, {http.MethodPost, "/v1/rules/journal", `{"pattern":"a","keep":"30d"}`},
 		} {
 			if rec := change(t, f, doc, r[0], r[1], jsonType, r[2]); rec.Code != want.status || !strings.Contains(rec.Body.String(), want.says) {

@@ -7,11 +7,14 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/internal/auth/authtest"
 	"github.com/countmill/countmill/publisher"
+	"github.com/countmill/countmill/store/storetest/fakestore"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -22,7 +25,7 @@ func (taker) Publish(context.Context, ...countmill.Increment) (publisher.Sent, e
 	return publisher.Sent{}, nil
 }
 
-// sharing is a request that takes a share of each resource of the table, "METHOD target body".
+// sharing is requests that take a share of each resource of the table, "METHOD target body" in a line.
 var sharing = map[string]string{
 	"bytes of bodies of increments":                     "POST /v1/increments [" + strings.Repeat(`{"counter":"a"},`, 999) + `{"counter":"a"}]`,
 	"bytes of other bodies":                             `POST /v1/totals {"counters":[` + strings.Repeat(`"a",`, 999) + strings.Repeat(" ", 4096) + `"a"]}`,
@@ -32,6 +35,7 @@ var sharing = map[string]string{
 	"answers with metrics of counters":                  "GET /metrics/counters?match=a ",
 	"series that are being read":                        "GET /v1/series?counter=a ",
 	"requests that wait for boards":                     "GET /v1/top?index=sites ",
+	"requests for shards, journal and dead letters":     "GET /v1/shards?counter=a \nGET /v1/journal?counter=a \nGET /v1/dead-letters ",
 	"badges that are being read":                        "GET /badge/a.svg ",
 	"bytes of large answers that clients have not read": "GET /metrics/counters?match=a ",
 	"calls for values of sequences":                     `POST /v1/sequences/next {"sequence":"a"}`,
@@ -56,10 +60,12 @@ func TestEveryResourceIsShared(t *testing.T) {
 				wantTest(t, r.Tested)
 				return
 			}
-			method, rest, _ := strings.Cut(sharing[r.Name], " ")
-			target, body, _ := strings.Cut(rest, " ")
-			h, err := newAPI(api.Services{Reader: newFake(), Sequences: &fakeSequences{}, Sender: taker{}}, api.Config{})
-			if err != nil || method == "" {
+			st := fakestore.New(fakestore.Options{})
+			h, err := newAPI(api.Services{
+				Reader: newFake(), Sequences: &fakeSequences{}, Sender: taker{},
+				Verifier: admin.NewVerifier(st, st, nil), Journal: admin.NewJournal(st, time.Minute), DeadLetters: admin.NewDeadLetters(st),
+			}, api.Config{})
+			if err != nil || sharing[r.Name] == "" {
 				t.Fatalf("no request takes a share of it (%v)", err)
 			}
 			defer h.CloseStreams()
@@ -67,19 +73,30 @@ func TestEveryResourceIsShared(t *testing.T) {
 			if got == 0 || got >= r.Most {
 				t.Errorf("one caller gets %d of %d, want a part", got, r.Most)
 			}
-			for _, caller := range []string{"greedy", "other"} {
-				req := httptest.NewRequestWithContext(t.Context(), method, target, strings.NewReader(body))
-				if body != "" {
-					req.Header.Set("Content-Type", "application/json")
-				}
-				w := httptest.NewRecorder()
-				authtest.As(t, h, caller).ServeHTTP(&unlimited{w}, req)
-				if refused := w.Code == http.StatusTooManyRequests; refused != (caller == "greedy") {
-					t.Errorf("%s %s of the %s caller was answered with %d %s", method, target, caller, w.Code, w.Body)
+			for line := range strings.SplitSeq(sharing[r.Name], "\n") {
+				for _, caller := range []string{"greedy", "other"} {
+					code, answer := shared(t, authtest.As(t, h, caller), line)
+					if refused := code == http.StatusTooManyRequests; refused != (caller == "greedy") {
+						t.Errorf("%s of the %s caller was answered with %d %s", line, caller, code, answer)
+					}
 				}
 			}
 		})
 	}
+}
+
+// shared sends a request of sharing.
+func shared(t *testing.T, h http.Handler, line string) (code int, answer string) {
+	t.Helper()
+	method, rest, _ := strings.Cut(line, " ")
+	target, body, _ := strings.Cut(rest, " ")
+	req := httptest.NewRequestWithContext(t.Context(), method, target, strings.NewReader(body))
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(&unlimited{w}, req)
+	return w.Code, w.Body.String()
 }
 
 // unlimited is a writer that takes deadlines.

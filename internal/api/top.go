@@ -167,7 +167,7 @@ func (t *topAnswer) appendNews(b []byte) []byte {
 
 // AppendJSON makes it an httpserver.Appender.
 func (t *topAnswer) AppendJSON(b []byte) []byte {
-	return append(appendMoments(t.appendNews(append(b, '{')), &t.Moments), '}')
+	return append(appendScan(t.appendNews(append(b, '{')), &t.Scan), '}')
 }
 
 func appendQuoted(b []byte, n int64, quoted bool) []byte {
@@ -177,11 +177,9 @@ func appendQuoted(b []byte, n int64, quoted bool) []byte {
 	return append(strconv.AppendInt(append(b, '"'), n, 10), '"')
 }
 
-func appendMoments(b []byte, m *reader.Moments) []byte {
-	b = appendTime(append(b, `,"as_of":"`...), m.AsOf)
-	b = appendTime(append(b, `","complete_as_of":"`...), m.CompleteAsOf)
-	b = strconv.AppendBool(append(b, `","complete":`...), m.Complete)
-	return strconv.AppendBool(append(b, `,"partial":`...), m.Partial)
+func appendScan(b []byte, s *reader.Scan) []byte {
+	b = appendTime(append(b, `,"complete_as_of":"`...), s.CompleteAsOf)
+	return strconv.AppendBool(append(b, `","partial":`...), s.Partial)
 }
 
 // rankAnswer is how clients see a Rank.
@@ -204,7 +202,7 @@ func (r *rankAnswer) appendNews(b []byte) []byte {
 
 // AppendJSON makes it an httpserver.Appender.
 func (r *rankAnswer) AppendJSON(b []byte) []byte {
-	return append(appendMoments(r.appendNews(append(b, '{')), &r.Moments), '}')
+	return append(appendScan(r.appendNews(append(b, '{')), &r.Scan), '}')
 }
 
 // watchTop streams a top as watch streams totals. An event has the whole answer. Those who watch the same with the same
@@ -214,7 +212,6 @@ func (a *API) watchTop(c call) error {
 	if err != nil {
 		return err
 	}
-	q.AtOnce = true // the next read is in a second
 	return a.stream(c, &watcher{a: a, caller: c.caller(), w: c.w}, order{
 		key: fmt.Sprintf("top %q %s %t %d %t %q", q.Index, q.Window, q.Groups, q.N, q.quoted, c.caller().Prefixes()), limit: q.N, interval: prefixInterval,
 		source: boardSource{"top", func(ctx context.Context) (boardAnswer, error) {
@@ -229,7 +226,6 @@ func (a *API) watchRank(c call) error {
 	if err != nil {
 		return err
 	}
-	q.AtOnce = true
 	return a.stream(c, &watcher{a: a, caller: c.caller(), w: c.w}, order{
 		key: fmt.Sprintf("rank %q %s %q %t %q", q.Index, q.Window, q.counter, q.quoted, c.caller().Prefixes()), limit: 1, interval: prefixInterval,
 		source: boardSource{"rank", func(ctx context.Context) (boardAnswer, error) {

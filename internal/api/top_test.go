@@ -22,8 +22,8 @@ type fakeBoards struct {
 	mu    sync.Mutex
 	err   error
 	all   []board.Ranked
+	over  []string
 	reads int
-	fast  int // the reads that wait for no next board
 	last  reader.BoardQuery
 	n     int
 }
@@ -34,28 +34,19 @@ func (b *fakeBoards) set(err error, all ...board.Ranked) {
 	b.err, b.all = err, all
 }
 
-func (b *fakeBoards) readLocked(q reader.BoardQuery) {
-	b.last = q
-	if b.reads++; q.AtOnce {
-		b.fast++
-	}
-}
-
-var boardMoments = reader.Moments{
-	AsOf: time.Date(2026, 11, 25, 10, 0, 1, 0, time.UTC), CompleteAsOf: time.Date(2026, 11, 25, 10, 0, 0, 0, time.UTC),
-}
+var boardScan = reader.Scan{CompleteAsOf: time.Date(2026, 11, 25, 10, 0, 0, 0, time.UTC)}
 
 func (f *fakeReader) Top(_ context.Context, q reader.TopQuery) (reader.Top, error) {
 	b := &f.boards
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.readLocked(q.BoardQuery)
-	b.n = q.N
-	top := reader.Top{Moments: boardMoments}
+	b.last, b.n = q.BoardQuery, q.N
+	b.reads++
+	top := reader.Top{Scan: boardScan, Overflowed: b.over}
 	for i, c := range b.all {
 		top.Top = append(top.Top, reader.TopCounter{Ranked: c, Rank: i + 1})
 	}
-	top.AsOf = top.AsOf.Add(time.Duration(b.reads) * time.Second) // moves alone: no event
+	top.CompleteAsOf = top.CompleteAsOf.Add(time.Duration(b.reads) * time.Second) // moves alone: no event
 	return top, b.err
 }
 
@@ -63,9 +54,10 @@ func (f *fakeReader) Rank(_ context.Context, q reader.BoardQuery, counter string
 	b := &f.boards
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.readLocked(q)
+	b.last = q
+	b.reads++
 	at := slices.IndexFunc(b.all, func(c board.Ranked) bool { return c.Counter == counter })
-	rank := reader.Rank{Moments: boardMoments, Counter: counter, Of: len(b.all)}
+	rank := reader.Rank{Scan: boardScan, Counter: counter, Of: len(b.all)}
 	if at >= 0 {
 		rank.Rank, rank.Total = at+1, b.all[at].Sum
 	}
@@ -80,11 +72,9 @@ func TestTop(t *testing.T) {
 	doc := apitest.Load(t)
 	for _, tt := range []struct{ path, want string }{
 		{"/v1/top?index=sites", `{"top":[{"counter":"page:\"a\"","total":7,"rank":1},{"counter":"page:b","total":-3,"rank":2}],` +
-			`"as_of":"2026-11-25T10:00:02.000000Z","complete_as_of":"2026-11-25T10:00:00.000000Z","complete":false,"partial":false}`},
-		{"/v1/rank?index=sites&counter=page:b&format=string", `{"counter":"page:b","total":"-3","rank":2,"of":2,"as_of":"2026-11-25T10:00:01.000000Z",` +
-			`"complete_as_of":"2026-11-25T10:00:00.000000Z","complete":false,"partial":false}`},
-		{"/v1/rank?index=sites&counter=x", `{"counter":"x","total":0,"rank":null,"of":2,"as_of":"2026-11-25T10:00:01.000000Z",` +
-			`"complete_as_of":"2026-11-25T10:00:00.000000Z","complete":false,"partial":false}`},
+			`"complete_as_of":"2026-11-25T10:00:01.000000Z","partial":false}`},
+		{"/v1/rank?index=sites&counter=page:b&format=string", `{"counter":"page:b","total":"-3","rank":2,"of":2,"complete_as_of":"2026-11-25T10:00:00.000000Z","partial":false}`},
+		{"/v1/rank?index=sites&counter=x", `{"counter":"x","total":0,"rank":null,"of":2,"complete_as_of":"2026-11-25T10:00:00.000000Z","partial":false}`},
 	} {
 		status, text, header := call(t, http.MethodGet, srv.URL+tt.path, "")
 		if status != 200 || text != tt.want {
@@ -93,12 +83,15 @@ func TestTop(t *testing.T) {
 		path, _, _ := strings.Cut(tt.path, "?")
 		doc.CheckAnswer(t, http.MethodGet, path, status, header, []byte(text))
 	}
+	f.boards.over = []string{`page:"c"`, "page:d"}
+	status, text, header := call(t, http.MethodGet, srv.URL+"/v1/top?index=sites", "")
+	if want := `"total":-3,"rank":2}],"overflowed":["page:\"c\"","page:d"],"complete_as_of":`; !strings.Contains(text, want) {
+		t.Errorf("with counters without a sum: got %s, want %s", text, want)
+	}
+	doc.CheckAnswer(t, http.MethodGet, "/v1/top", status, header, []byte(text))
 	call(t, http.MethodGet, srv.URL+"/v1/top?index=sites&n=7&of=groups&window=this-week&tz=Asia/Kolkata", "")
 	if q := f.boards.last; f.boards.n != 7 || !q.Groups || q.Window.String() != "this-week Asia/Kolkata" || q.Index != "sites" {
 		t.Errorf("the reader was asked for %+v", q)
-	}
-	if reads, fast := f.boards.asked(); reads != 4 || fast != 0 {
-		t.Errorf("%d reads, and %d of them wait for no next board, want 4 and 0", reads, fast)
 	}
 }
 
@@ -192,8 +185,8 @@ func TestWatchTop(t *testing.T) {
 			stream.wantHas("event: top", `"counter":"page:b","total":3`)
 		}
 		rank.wantHas("event: rank", `"rank":2`)
-		if reads, fast := f.boards.asked(); reads > 16 || fast != reads { // one a second for both tops, and one for the rank
-			t.Errorf("%d reads in some 6 s, and %d of them wait for no next board, want all", reads, fast)
+		if reads := f.boards.asked(); reads > 16 { // one a second for both tops, and one for the rank
+			t.Errorf("%d reads in some 6 s", reads)
 		}
 		f.boards.set(countmill.ErrUnavailable)
 		one.wantHas("event: problem", "unavailable")
@@ -202,10 +195,10 @@ func TestWatchTop(t *testing.T) {
 	})
 }
 
-func (b *fakeBoards) asked() (reads, fast int) {
+func (b *fakeBoards) asked() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.reads, b.fast
+	return b.reads
 }
 
 func (s *stream) wantHas(event, text string) {

@@ -97,14 +97,14 @@ func (f *prefixReader) TotalsSince(ctx context.Context, counters []string, _ tim
 	if f.err != nil {
 		return nil, f.err
 	}
+	var err error
 	ts := make([]reader.Total, len(counters))
 	for i, name := range counters {
-		if f.overflow[name] {
-			return nil, &reader.OverflowError{Counter: name}
+		if ts[i] = f.totalLocked(name); f.overflow[name] {
+			ts[i].Total, ts[i].Overflow, err = 0, true, &reader.OverflowError{Counter: name}
 		}
-		ts[i] = f.totalLocked(name)
 	}
-	return ts, nil
+	return ts, err
 }
 
 func (f *prefixReader) ListSince(ctx context.Context, prefix, after string, limit int, _ time.Time) (reader.Page, error) {
@@ -394,6 +394,22 @@ func TestWatchPrefixRates(t *testing.T) {
 		names.wantEvent("0001=20@0")
 		f.set("page:0001", 23)
 		names.wantEvent("0001=23@1.5")
+	})
+}
+
+// A total that does not fit 64 bits has no rate, and neither has the first one after it.
+func TestWatchRatesOfACounterThatOverflows(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newPrefixReader(2)
+		srv, _ := watched(t, f, api.Config{})
+		s := srv.watch(t, "/v1/watch?counter=page:0000&counter=page:0001&rates=true")
+		s.wantEvent("0000=0 0001=1")
+		s.wantEvent("0000=0@0 0001=1@0")
+		f.change(func() { f.overflow["page:0001"] = true })
+		s.wantEvent("0001=0")
+		f.change(func() { f.overflow["page:0001"] = false })
+		s.wantEvent("0001=1")
+		s.wantEvent("0001=1@0")
 	})
 }
 

@@ -93,7 +93,7 @@ func (l *boardLoad) run(b *testing.B, commits []*store.Commit, n int, ask func()
 
 func median(of []float64) float64 { return slices.Sorted(slices.Values(of))[len(of)/2] }
 
-// BenchmarkBoards measures a million counters: a scan, the top 100 from its board, and how much of the speed of
+// BenchmarkBoards measures a million counters: a scan, the top 100 and a place from its board, and how much of the speed of
 // folds is left beside a scan for each 3 million adds and a question for each 500,000. On two processors those are
 // more scans than one in ten seconds. Rounds with and without boards alternate.
 //
@@ -122,9 +122,14 @@ func BenchmarkBoards(b *testing.B) {
 		ask(rd)
 		b.ReportMetric(float64((spent(b) - used).Milliseconds()), "scan-cpu-ms")
 		b.ReportMetric(float64(time.Since(began).Milliseconds()), "scan-ms")
-		measureTop(b, "quiet", func() { ask(rd) })
-		l.run(b, commits, 50, func() {})
-		measureTop(b, "after-load", func() { ask(rd) })
+		measure(b, "top", 50, func() { ask(rd) })
+		rank := func() {
+			if _, err := rd.Rank(b.Context(), q.BoardQuery, l.all[0].Counter); err != nil {
+				b.Error(err)
+			}
+		}
+		measure(b, "first-rank", 1, rank)
+		measure(b, "rank", 50, rank)
 		var wall, cpu []float64
 		for range rounds {
 			alone := l.run(b, commits, each, func() {})
@@ -144,17 +149,17 @@ func BenchmarkBoards(b *testing.B) {
 	}
 }
 
-// measureTop asks 50 times one after the other.
-func measureTop(b *testing.B, when string, ask func()) {
+// measure asks n times one after the other.
+func measure(b *testing.B, what string, n int, ask func()) {
 	var took []float64
 	used := spent(b)
-	for range 50 {
+	for range n {
 		began := time.Now()
 		ask()
 		took = append(took, float64(time.Since(began).Microseconds())/1000)
 	}
-	b.ReportMetric(float64((spent(b)-used).Microseconds())/50/1000, "top-cpu-ms-"+when)
-	b.ReportMetric(median(took), "top-ms-"+when)
+	b.ReportMetric(float64((spent(b)-used).Microseconds())/float64(n)/1000, what+"-cpu-ms")
+	b.ReportMetric(median(took), what+"-ms")
 }
 
 // commits are 16 commits of some 10,000 counters.

@@ -23,7 +23,7 @@ func patternsOf(cfg Config) func(counter string) bool {
 	}
 	rules := new(store.Rules)
 	for _, pattern := range cfg.JournalPrefixes {
-		rules.Journal = append(rules.Journal, store.JournalRule{Pattern: pattern})
+		rules.Journal = append(rules.Journal, store.Rule{Pattern: pattern})
 	}
 	return func(counter string) bool { return rules.JournalOf(counter) != nil }
 }

@@ -62,7 +62,7 @@ func TestRulesWithoutBalances(t *testing.T) {
 		defer cancel()
 		runs := startAll(ctx, services)
 		want("before the first look")
-		if _, err := s.ChangeRules(ctx, store.RuleChange{Pattern: "a:*", Journal: &store.JournalChange{Keep: 30 * 24 * time.Hour}}); err != nil {
+		if _, err := s.ChangeRules(ctx, store.RuleChange{Kind: store.KindJournal, Pattern: "a:*", Keep: store.Retention{Entries: 30 * 24 * time.Hour}}); err != nil {
 			t.Fatal(err)
 		}
 		b.balances.tendSoon(ctx, cfg, s)

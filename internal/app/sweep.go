@@ -12,7 +12,8 @@ import (
 )
 
 // sweeping removes old data from the store every hour, and does other work for the store more often: it moves series to the
-// archive.
+// archive. Its chores follow each other. With an indexer, whose steps do so too, and two recounts an aggregator has four jobs beside its folds
+// at most. They need no turns of their own: on Datastore they are 4 of the 100 calls that a connection takes, and a fifth of a processor.
 type sweeping struct {
 	idle
 	log    *slog.Logger

@@ -229,14 +229,14 @@ func (v busyView) JournalRecords(ctx context.Context, q store.JournalQuery) (sto
 func TestNotCovered(t *testing.T) {
 	t.Parallel()
 	journalRule := func(pattern, keep string) store.RuleChange {
-		change, err := store.ParseJournalKeep(keep)
+		change, err := store.ParseRetention(store.KindJournal, keep)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return store.RuleChange{Pattern: pattern, Journal: &change}
+		return store.RuleChange{Kind: store.KindJournal, Pattern: pattern, Keep: change}
 	}
 	end := func(pattern string) store.RuleChange {
-		return store.RuleChange{Pattern: pattern, Journal: new(store.JournalChange), Remove: true}
+		return store.RuleChange{Kind: store.KindJournal, Pattern: pattern, Remove: true}
 	}
 	for name, tt := range map[string]struct {
 		do   func(t *testing.T, r *recounttest.Rig)
@@ -285,7 +285,7 @@ func TestNotCovered(t *testing.T) {
 func TestOpenings(t *testing.T) {
 	t.Parallel()
 	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
-		keep, err := store.ParseJournalKeep("30d")
+		keep, err := store.ParseRetention(store.KindJournal, "30d")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -293,7 +293,7 @@ func TestOpenings(t *testing.T) {
 		if err := r.Grow(t.Context(), []store.Growth{{Counter: "old:1", Shards: 1}}); err != nil {
 			t.Fatal(err)
 		}
-		r.Change(store.RuleChange{Pattern: "old:*", Journal: &keep})
+		r.Change(store.RuleChange{Kind: store.KindJournal, Pattern: "old:*", Keep: keep})
 		if !r.Limits().RefusesOldRules {
 			_, err := r.Recounter(r.Store, recount.Config{}).Recount(t.Context(), recount.Query{Prefix: "old:", Open: true})
 			if !errors.Is(err, recount.ErrEarly) || !errors.Is(err, countmill.ErrUnavailable) {
@@ -469,8 +469,8 @@ func TestTend(t *testing.T) {
 		}
 		fold(t, r, total, 7)
 		tend(0, 0)
-		change := store.JournalChange{Keep: 30 * 24 * time.Hour}
-		r.Change(store.RuleChange{Pattern: "new:*", Journal: &change})
+		change := store.Retention{Entries: 30 * 24 * time.Hour}
+		r.Change(store.RuleChange{Kind: store.KindJournal, Pattern: "new:*", Keep: change})
 		if !r.Limits().RefusesOldRules {
 			tend(0, 1)
 			r.Pass(2 * store.RulesSettle)

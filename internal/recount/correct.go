@@ -187,7 +187,7 @@ func (x *run) inForce(name string, rules *store.Rules) bool {
 	if rules == nil || rules.JournalFrom != x.rules.JournalFrom {
 		return false
 	}
-	newer := func(r store.JournalRule) bool { return r.Version > x.set.Version && r.Matches(name) }
+	newer := func(r store.Rule) bool { return r.Version > x.set.Version && r.Matches(name) }
 	return rules.JournalOf(name) != nil && !slices.ContainsFunc(rules.Journal, newer)
 }
 
@@ -240,7 +240,7 @@ func (x *run) correction(unit []Finding, id wire.PartID, fold uint64, set *store
 func (x *run) keep(set *store.Settings) time.Duration {
 	keep := set.Window + store.MarkerSlack + maxViewAge
 	for i := range x.rules.Journal {
-		keep = max(keep, x.rules.Journal[i].Keep)
+		keep = max(keep, x.rules.Journal[i].Keep.Entries)
 	}
 	return keep
 }

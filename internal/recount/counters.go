@@ -165,7 +165,7 @@ func (x *run) judgeCounter(ctx context.Context, name string, have stored) error 
 	if existed { // it may have buckets of before
 		from = wire.MinuteOf(o.Cut.Key.Time().Add(store.SeriesAhead)) + 1
 	}
-	return x.judgeSeries(ctx, s, from)
+	return x.judgeSeries(ctx, s, have.shards, from)
 }
 
 // compares reports whether the run compares anything of a name: a period has no totals.
@@ -173,8 +173,8 @@ func (x *run) compares(name string) bool {
 	return x.q.totals() || x.rules.SeriesOf(name) != nil
 }
 
-// judgeSeries compares the buckets of a name from a minute on.
-func (x *run) judgeSeries(ctx context.Context, s *sum, from wire.Minute) error {
+// judgeSeries compares the buckets of a name that has so many shards, from a minute on.
+func (x *run) judgeSeries(ctx context.Context, s *sum, shards int, from wire.Minute) error {
 	rule := x.rules.SeriesOf(s.name)
 	if rule == nil {
 		return nil
@@ -187,13 +187,13 @@ func (x *run) judgeSeries(ctx context.Context, s *sum, from wire.Minute) error {
 	if from >= to {
 		return nil
 	}
-	buckets, err := timed(ctx, x.Recounter, func(ctx context.Context) ([]store.Bucket, error) {
-		return x.view.Series(ctx, s.name, store.QuarterOf(from), to)
+	found, err := timed(ctx, x.Recounter, func(ctx context.Context) ([][]store.Bucket, error) {
+		return x.view.Series(ctx, []store.Record{{Counter: s.name, Shards: shards}}, store.QuarterOf(from), to)
 	})
 	if err != nil {
 		return err
 	}
-	for q, have := range x.quarters(s, buckets, from, to) {
+	for q, have := range x.quarters(s, found[0], from, to) {
 		if err := x.judgeQuarter(s, q, have, from, to); err != nil {
 			return err
 		}

@@ -72,7 +72,7 @@ func (c *coverage) problem(counter string, o *opening) string {
 		return noOpening
 	case o.Settings < c.rules.JournalFrom || rule.Since.After(o.Cut.Key.Time()):
 		return ruleChanged
-	case !c.at.Before(o.Cut.Key.Time().Add(rule.Keep - time.Hour)):
+	case !c.at.Before(o.Cut.Key.Time().Add(rule.Keep.Entries - time.Hour)):
 		return expired
 	case c.erased.Compare(o.Cut) >= 0:
 		return wasErased

@@ -62,15 +62,15 @@ func TestForgottenIDsOfThePast(t *testing.T) {
 
 func keepJournal(t *testing.T, pattern, keep string) store.RuleChange {
 	t.Helper()
-	change, err := store.ParseJournalKeep(keep)
+	change, err := store.ParseRetention(store.KindJournal, keep)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return store.RuleChange{Pattern: pattern, Journal: &change}
+	return store.RuleChange{Kind: store.KindJournal, Pattern: pattern, Keep: change}
 }
 
 func endJournal(pattern string) store.RuleChange {
-	return store.RuleChange{Pattern: pattern, Journal: new(store.JournalChange), Remove: true}
+	return store.RuleChange{Kind: store.KindJournal, Pattern: pattern, Remove: true}
 }
 
 // An opening right after a change of rules does not rely on records by the rules before, which go earlier.

@@ -44,7 +44,7 @@ func (r *Recounter) Tend(ctx context.Context, log *slog.Logger) (lacking int, er
 }
 
 // tend returns nil if the rule has young opening balances, which it writes if they are missing.
-func (r *Recounter) tend(ctx context.Context, log *slog.Logger, rules *store.Rules, rule *store.JournalRule) error {
+func (r *Recounter) tend(ctx context.Context, log *slog.Logger, rules *store.Rules, rule *store.Rule) error {
 	prefix := strings.TrimSuffix(rule.Pattern, "*")
 	x := &run{Recounter: r, q: &Query{Prefix: prefix}, piece: everything, rules: rules, sums: make(map[string]*sum)}
 	x.view = r.store.JournalView()
@@ -96,12 +96,12 @@ func (x *run) tended(ctx context.Context, prefix string) (counters int, err erro
 
 // young reports whether openings of all counters with the prefix are of the present rule, and less than half as old as
 // its records become.
-func (c *coverage) young(prefix string, rule *store.JournalRule) bool {
+func (c *coverage) young(prefix string, rule *store.Rule) bool {
 	var usable []*opening
 	for i := range c.openings {
 		o := &c.openings[i]
 		cut := o.Cut.Key.Time()
-		if strings.HasPrefix(prefix, o.Prefix) && o.Settings >= rule.Version && !rule.Since.After(cut) && c.at.Before(cut.Add(rule.Keep/2)) {
+		if strings.HasPrefix(prefix, o.Prefix) && o.Settings >= rule.Version && !rule.Since.After(cut) && c.at.Before(cut.Add(rule.Keep.Entries/2)) {
 			usable = append(usable, o)
 		}
 	}

@@ -60,7 +60,7 @@ func TestTendIsBounded(t *testing.T) {
 		tended(0)
 		r.Pass(46 * 24 * time.Hour) // more than half of KEEP
 		tended(2)                   // * and z:*
-		r.Change(store.RuleChange{Pattern: "z:*", Remove: true, Journal: new(store.JournalChange)})
+		r.Change(store.RuleChange{Kind: store.KindJournal, Pattern: "z:*", Remove: true})
 		r.Pass(2 * store.RulesSettle)
 		tended(1)
 	})

@@ -21,5 +21,15 @@
 // one more commit to a shard that has too many, and in halves it would be two. When the counter
 // has grown, all those commits would look like load that needs even more shards.
 //
-// docs/evidence/scaling.md has the results for up to a thousand aggregators.
+// An aggregator asks for more shards if those that it sees take more than 85 % of the commits a second that they
+// sustain. The limit is 60 % while its commits are lost to contention or wait for a second. Four rules keep chance,
+// and many aggregators, from growing a counter again and again:
+//
+//   - Only shards of the upper half count. In the lower half there may still be aggregators that have not heard of
+//     the others.
+//   - About four commits a second, of all aggregators together, are followed by a judgement. So the most mistaken of
+//     a thousand does not decide, and a thousand do not write to the record.
+//   - Observations are counted without rounding, each commit once, and must exceed the effect of chance.
+//   - A counter grows by a quarter to a half. The less an aggregator has seen, the clearer the need must be. An
+//     aggregator that loses four fifths of its commits doubles the number, and one with nearly all lost quadruples it.
 package shards

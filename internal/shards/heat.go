@@ -3,21 +3,9 @@ package shards
 import (
 	"math"
 	"time"
-
-	"github.com/countmill/countmill/internal/clock"
 )
 
 // heat has the observations of a busy counter with its present number of shards.
-//
-// # Which shard
-//
-// Commits walk over the shards, one after the other. An aggregator comes back to a shard only
-// after all others, and aggregators that walk at the same pace keep their distance. A commit that
-// contends is too close behind another aggregator, and the walk continues from a random shard.
-// Random shards for each commit would collide all the time; docs/adr/046 compares both.
-//
-// A walk meets the same neighbours again and again, so its tallies say little about all shards.
-// Now and then a commit therefore goes to a random shard, to look.
 //
 // # How many
 //
@@ -26,13 +14,9 @@ import (
 type heat struct {
 	name string
 	n    int
-	at   int  // the shard at which the walk is; -1 to begin anywhere
-	look bool // the last shard was picked at random
 
-	// walked and looked count the commits of this process in the epoch epoch, by walking and by
-	// looking.
-	epoch          int64
-	walked, looked int
+	epoch int64
+	made  int // the commits of this process in epoch
 
 	last time.Time // when the last commit ended
 	// All fields below fade exponentially. This process made commits commits in the last age
@@ -48,40 +32,21 @@ const (
 	// fade is the time after which an observation counts for 1/e. fadeOwn is the time for this
 	// process's own commits: it knows all of them, so a short time is enough.
 	fade, fadeOwn = 60 * time.Second, 15 * time.Second
-	// looks is the number of looks in a second, for a shard rate of 1. mostLooks is the largest
-	// share of the commits that are looks.
-	looks     = 0.5
-	mostLooks = 0.25
 )
-
-// next returns the shard to try first.
-func (h *heat) next(n int, rate float64, e *clock.Env) int {
-	h.about(n)
-	chance := min(mostLooks, looks*rate/max(h.rate(), 0.01))
-	if h.look = h.at < 0 || e.Float64() < chance; !h.look {
-		h.at = (h.at + 1) % n
-		return h.at
-	}
-	shard := e.IntN(n)
-	if h.at < 0 {
-		h.at = shard
-	}
-	return shard
-}
 
 // about forgets the observations of another number of shards. It keeps the rate of this process's
 // own commits.
 func (h *heat) about(n int) {
 	if h.n != n {
-		*h = heat{name: h.name, n: n, at: -1, epoch: h.epoch, walked: h.walked, looked: h.looked, last: h.last, age: h.age, commits: h.commits}
+		*h = heat{name: h.name, n: n, epoch: h.epoch, made: h.made, last: h.last, age: h.age, commits: h.commits}
 	}
 }
 
-// over notes the end of a commit, and returns the time since the end of the one before.
-func (h *heat) over(n int, now time.Time) (gap time.Duration) {
+// over notes the end of a commit.
+func (h *heat) over(n int, now time.Time) {
 	h.about(n)
 	if !h.last.IsZero() {
-		gap = max(now.Sub(h.last), 0)
+		gap := max(now.Sub(h.last), 0)
 		f, own := math.Exp(-gap.Seconds()/fade.Seconds()), math.Exp(-gap.Seconds()/fadeOwn.Seconds())
 		h.age, h.commits = h.age*own+gap.Seconds(), h.commits*own
 		for _, sum := range []*float64{&h.others, &h.seconds, &h.tries, &h.lost} {
@@ -89,7 +54,6 @@ func (h *heat) over(n int, now time.Time) (gap time.Duration) {
 		}
 	}
 	h.last = now
-	return gap
 }
 
 // rate is the number of commits that this process makes in a second.
@@ -101,40 +65,19 @@ func (h *heat) rate() float64 {
 }
 
 // saw notes a shard's tally: commits in the epoch, including the one just now. It subtracts the
-// earlier commits of this process: a walk came to the shard once in a round, and a look with
-// equal chance. A fractional number is right on average, and is neither rounded nor cut off at 0:
-// else chance would look like load.
+// earlier commits of this process, which went to each shard with equal chance. The fractional number
+// is right on average, and is neither rounded nor cut off at 0: else chance would look like load.
 func (h *heat) saw(commits int, since time.Duration) {
-	rounds := float64(h.walked) / float64(h.n)
-	if !h.look {
-		rounds = math.Floor(rounds)
-	}
-	h.others += float64(commits-1) - rounds - float64(h.looked)/float64(h.n)
+	h.others += float64(commits-1) - float64(h.made)/float64(h.n)
 	h.seconds += since.Seconds()
 }
 
 // in starts a new epoch if epoch is newer, and reports false if epoch is over.
 func (h *heat) in(epoch int64) bool {
 	if epoch > h.epoch {
-		h.epoch, h.walked, h.looked = epoch, 0, 0
+		h.epoch, h.made = epoch, 0
 	}
 	return epoch == h.epoch
-}
-
-// made counts a commit of this process in the present epoch.
-func (h *heat) made() {
-	if h.look {
-		h.looked++
-	} else {
-		h.walked++
-	}
-}
-
-// fair reports whether the tally of the shard that was picked last is independent of the order in
-// which aggregators walk. It is if the shard was picked at random, if the walk passes all shards
-// within an epoch, or if a long pause came before.
-func (h *heat) fair(gap time.Duration) bool {
-	return h.n == 1 || h.look || gap >= Epoch/2 || h.rate()*Epoch.Seconds() >= float64(h.n)
 }
 
 const (

@@ -25,7 +25,7 @@ func (m *memory) get(counter string) *heat {
 }
 
 func (m *memory) add(counter string) *heat {
-	h := &heat{name: strings.Clone(counter), at: -1} // the caller's string is cut from a message
+	h := &heat{name: strings.Clone(counter)} // the caller's string is cut from a message
 	m.put(h)
 	return h
 }

@@ -66,15 +66,12 @@ func New(cfg Config) *Policy {
 	return &Policy{cfg: cfg, busy: make(map[shardKey]struct{}), full: make(map[string]time.Time), heat: newMemory(cfg.Remember)}
 }
 
-// Pick returns a shard from 0 to n-1 that no commit of this process holds, or false if there is
-// none. The caller holds the shard until Done.
+// Pick draws a shard from 0 to n-1. If a commit of this process holds it, Pick takes the next one that
+// none holds, and returns false if there is none. The caller holds the shard until Done.
 func (p *Policy) Pick(counter string, n int, now time.Time) (shard int, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	first := 0
-	if n > 1 {
-		first = p.firstLocked(counter, n)
-	}
+	first := p.cfg.Env.IntN(n)
 	for i := range n {
 		shard := (first + i) % n
 		l := shardKey{counter, shard}
@@ -91,13 +88,6 @@ func (p *Policy) Open() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.busy)
-}
-
-func (p *Policy) firstLocked(counter string, n int) int {
-	if h := p.heat.get(counter); h != nil {
-		return h.next(n, p.cfg.Rate, p.cfg.Env)
-	}
-	return p.cfg.Env.IntN(n)
 }
 
 // Done gives back a shard from Pick, with the result of the commit. n is the number of shards
@@ -123,10 +113,10 @@ func (p *Policy) Done(counter string, shard, n int, end End, now time.Time) (wan
 		h = p.heat.add(counter)
 		// The commits before in this epoch may all be our own: assume so.
 		h.in(end.Tally >> tallyBits)
-		h.walked = n * max(commits-1, 0)
+		h.made = n * max(commits-1, 0)
 	}
 	first := h.last.IsZero()
-	gap := h.over(n, now)
+	h.over(n, now)
 	h.tries++
 	// A slow commit has waited for others, or the store is slow. Slow commits count as lost, but
 	// for at most a quarter of all commits. With that share a counter grows to at most
@@ -134,9 +124,6 @@ func (p *Policy) Done(counter string, shard, n int, end End, now time.Time) (wan
 	waited := end.Took >= slow
 	if end.Contended || waited && h.lost < h.tries/4 {
 		h.lost++
-	}
-	if end.Contended || waited {
-		h.at = -1
 	}
 	if !end.OK {
 		return n
@@ -147,11 +134,11 @@ func (p *Policy) Done(counter string, shard, n int, end End, now time.Time) (wan
 	if end.Tally == 0 || !h.in(end.Tally>>tallyBits) {
 		return n
 	}
-	defer h.made()
+	defer func() { h.made++ }()
 	if upper := 2*shard >= n-1; !upper {
 		return n
 	}
-	if !first && h.fair(gap) {
+	if !first {
 		h.saw(commits, since)
 	}
 	if n >= p.cfg.Max {

@@ -34,11 +34,11 @@ func (im *importer) askRules(ctx context.Context) error {
 		if r.Ended != nil {
 			continue
 		}
-		keep, err := store.ParseRetention(r.Keep)
+		keep, err := store.ParseRetention(store.KindSeries, r.Keep)
 		if err != nil {
 			return fmt.Errorf("rules for series: %q: %w; nothing was counted", r.Pattern, err)
 		}
-		rule := store.SeriesRule{Pattern: r.Pattern, Keep: keep, Since: r.Begin}
+		rule := store.Rule{Pattern: r.Pattern, Keep: keep, Since: r.Begin}
 		if r.FilledFrom != nil && r.FilledTo != nil {
 			rule.Filled = store.Period{From: *r.FilledFrom, To: *r.FilledTo}
 		}
@@ -56,7 +56,7 @@ func (h *history) past(began time.Time) CheckRow {
 		switch rule := h.longest(inc.Counter); {
 		case inc.Time.IsZero():
 			wrong.Problem, wrong.Limit = "is missing", "a time in each row, with --series"
-		case age < 0, age > store.MaxKeepQuarters-store.MaxWindow:
+		case age < 0, age > store.MaxKeep-store.MaxWindow:
 			wrong.Problem += " is not in the past that series keep"
 			wrong.Limit = "in the last 3294 days, with --series"
 		case rule != nil && age > rule.Keep.Quarters:
@@ -71,7 +71,7 @@ func (h *history) past(began time.Time) CheckRow {
 
 // longest returns the rule that keeps the counter's quarter hours for the longest time, as the store
 // does; nil if there is none.
-func (h *history) longest(counter string) (longest *store.SeriesRule) {
+func (h *history) longest(counter string) (longest *store.Rule) {
 	for i := range h.rules.Series {
 		rule := &h.rules.Series[i]
 		if rule.Matches(counter) && (longest == nil || rule.Keep.Quarters > longest.Keep.Quarters) {

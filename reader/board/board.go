@@ -1,9 +1,11 @@
+// Package board orders counters by their sums: the best ones of one look at all sums of an index, and the place of each.
 package board
 
 import (
 	"cmp"
 	"container/heap"
-	"math"
+	"crypto/sha256"
+	"encoding/binary"
 	"slices"
 	"sort"
 	"strings"
@@ -12,7 +14,7 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// Size is the most candidates of a board.
+// Size is the most counters of Best.
 const Size = 1000
 
 // MaxOverflowed is the most names in Overflowed. More are a fault of whoever counts, and the first ones show it.
@@ -29,68 +31,68 @@ func Compare(a, b Ranked) int {
 	return cmp.Or(cmp.Compare(b.Sum, a.Sum), strings.Compare(a.Counter, b.Counter))
 }
 
-// A Candidate is a counter as the scan found it.
-type Candidate struct {
-	Ranked
-	// Most is CounterSum.Most, and Rest the largest Most of this candidate and all that come after it.
-	Most, Rest int64
-}
-
-// A Board is the result of one scan. It never changes.
+// A Board is the order of one scan. It never changes once it is made.
 type Board struct {
 	store.Sums
 	// Query is the query of the scan.
 	Query store.SumsQuery
-	// Slides is true for a window that loses its first minutes as time passes.
-	Slides bool
-	// Candidates are the best counters, in the order of Compare.
-	Candidates []Candidate
-	// Floor is the largest CounterSum.Most of all other counters; the least int64 if there are none.
-	Floor int64
-	// Overflowed are counters that had no sum, as it did not fit 64 bits: at most MaxOverflowed of them.
+	// Best are the best counters, in the order of Compare.
+	Best []Ranked
+	// Overflowed are counters that had no sum, as it did not fit 64 bits, by name: the first MaxOverflowed of the scan.
 	Overflowed []string
+	// Partial is true if the scan of a window left out the overflow group, of which no series is kept.
+	Partial bool
 
-	sums   []int64 // of all counters
+	all    []found
+	over   map[hash]struct{} // all that had no sum
 	sorted sync.Once
+	sums   []int64 // of all, when they are sorted
 }
 
-// Counters is the number of counters that had a sum.
-func (b *Board) Counters() int { return len(b.sums) }
+// A hash stands for a name: a million names of 500 bytes would take too much memory.
+type hash [2]uint64
 
-// All reports whether every counter with a place in the order is a candidate.
-func (b *Board) All() bool { return len(b.sums) == len(b.Candidates) && len(b.Overflowed) == 0 }
-
-// Above is the number of counters other than this one with more than sum. It is one too high if the counter
-// had more itself, and is not a candidate.
-func (b *Board) Above(counter string, sum int64) int {
-	b.sorted.Do(func() { slices.Sort(b.sums) })
-	n := len(b.sums) - sort.Search(len(b.sums), func(i int) bool { return b.sums[i] > sum })
-	if n > 0 && slices.ContainsFunc(b.Candidates, func(c Candidate) bool { return c.Counter == counter && c.Sum > sum }) {
-		n--
-	}
-	return n
+func hashOf[T string | []byte](name T) hash {
+	sum := sha256.Sum256([]byte(name))
+	return hash{binary.BigEndian.Uint64(sum[:]), binary.BigEndian.Uint64(sum[8:])}
 }
 
-// Most is the largest sum that a counter which had sum at the scan can have now.
-func Most(sum int64, rise store.Rise) int64 {
-	switch most := sum + rise.Most; {
-	case !rise.Known, most < sum:
-		return math.MaxInt64
-	default:
-		return most
+func (h hash) compare(other hash) int {
+	if h[0] != other[0] {
+		return cmp.Compare(h[0], other[0])
 	}
+	return cmp.Compare(h[1], other[1])
 }
 
-// Proves reports whether an answer has the names of the best counters. last is the sum of its last name,
-// and full is false if it has fewer names than were asked for.
-func (b *Board) Proves(last int64, full bool, rise store.Rise) bool {
-	if !rise.Known {
-		return false
+type found struct {
+	name hash
+	sum  int64
+}
+
+// Counters is the number of counters that have a place.
+func (b *Board) Counters() int { return len(b.all) }
+
+// Place returns the sum of a counter, and its rank: 1 more than the number of counters with a larger sum. The rank is 0 if the counter
+// has no place, also because its sum overflowed.
+func (b *Board) Place(counter string) (sum int64, rank int, overflow bool) {
+	b.sorted.Do(func() {
+		slices.SortFunc(b.all, func(x, y found) int { return x.name.compare(y.name) })
+		b.sums = make([]int64, len(b.all))
+		for i := range b.all {
+			b.sums[i] = b.all[i].sum
+		}
+		slices.Sort(b.sums)
+	})
+	name := hashOf(counter)
+	if _, overflow = b.over[name]; overflow {
+		return 0, 0, true
 	}
-	if !rise.Changed && !b.Slides {
-		return full || b.All()
+	at, ok := slices.BinarySearchFunc(b.all, name, func(f found, name hash) int { return f.name.compare(name) })
+	if !ok {
+		return 0, 0, false
 	}
-	return full && last > Most(max(b.Floor, 0), rise)
+	sum = b.all[at].sum
+	return sum, 1 + len(b.sums) - sort.Search(len(b.sums), func(i int) bool { return b.sums[i] > sum }), false
 }
 
 // A Builder makes a board of the counters of a scan.
@@ -100,62 +102,51 @@ type Builder struct {
 	best  worstFirst
 }
 
-// NewBuilder returns a Builder for the result of a query. size is the most candidates, Size but in tests.
-func NewBuilder(q store.SumsQuery, slides bool, size int) *Builder {
-	return &Builder{board: &Board{Query: q, Slides: slides, Floor: math.MinInt64}, size: size}
+// NewBuilder returns a Builder for the result of a query. size is the most counters of Best, Size but in tests.
+func NewBuilder(q store.SumsQuery, size int) *Builder {
+	return &Builder{board: &Board{Query: q, over: make(map[hash]struct{})}, size: size}
 }
 
 // Add takes a counter. It keeps nothing of c.
 func (b *Builder) Add(c *store.CounterSum) {
 	if c.Overflow {
+		b.board.over[hashOf(c.Counter)] = struct{}{}
 		if len(b.board.Overflowed) < MaxOverflowed {
 			b.board.Overflowed = append(b.board.Overflowed, string(c.Counter))
 		}
-		b.board.Floor = math.MaxInt64
 		return
 	}
-	if c.Hidden || c.Sum == 0 && b.board.Query.To > 0 { // it has no place in the order now
-		b.board.Floor = max(b.board.Floor, c.Most)
+	if c.Sum == 0 && b.board.Query.To > 0 {
 		return
 	}
-	b.board.sums = append(b.board.sums, c.Sum)
+	b.board.all = append(b.board.all, found{hashOf(c.Counter), c.Sum})
 	if len(b.best) < b.size {
-		heap.Push(&b.best, Candidate{Ranked: Ranked{string(c.Counter), c.Sum}, Most: c.Most})
+		heap.Push(&b.best, Ranked{string(c.Counter), c.Sum})
 		return
 	}
-	worst := &b.best[0]
-	if c.Sum < worst.Sum || c.Sum == worst.Sum && string(c.Counter) > worst.Counter {
-		b.board.Floor = max(b.board.Floor, c.Most)
-		return
+	if worst := &b.best[0]; c.Sum > worst.Sum || c.Sum == worst.Sum && string(c.Counter) < worst.Counter {
+		*worst = Ranked{string(c.Counter), c.Sum}
+		heap.Fix(&b.best, 0)
 	}
-	b.board.Floor = max(b.board.Floor, worst.Most)
-	*worst = Candidate{Ranked: Ranked{string(c.Counter), c.Sum}, Most: c.Most}
-	heap.Fix(&b.best, 0)
 }
 
 // Board ends the scan.
 func (b *Builder) Board(sums store.Sums) *Board {
-	b.board.Sums = sums
-	all := []Candidate(b.best)
-	slices.SortFunc(all, func(x, y Candidate) int { return Compare(x.Ranked, y.Ranked) })
-	rest := int64(math.MinInt64)
-	for i := range slices.Backward(all) {
-		rest = max(rest, all[i].Most)
-		all[i].Rest = rest
-	}
-	b.board.Candidates = all
+	b.board.Sums, b.board.Best = sums, b.best
+	slices.SortFunc(b.board.Best, Compare)
+	slices.Sort(b.board.Overflowed)
 	return b.board
 }
 
 // worstFirst is a heap.
-type worstFirst []Candidate
+type worstFirst []Ranked
 
 func (h worstFirst) Len() int           { return len(h) }
-func (h worstFirst) Less(i, j int) bool { return Compare(h[i].Ranked, h[j].Ranked) > 0 }
+func (h worstFirst) Less(i, j int) bool { return Compare(h[i], h[j]) > 0 }
 func (h worstFirst) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
 
 // Push is for package heap.
-func (h *worstFirst) Push(x any) { *h = append(*h, x.(Candidate)) }
+func (h *worstFirst) Push(x any) { *h = append(*h, x.(Ranked)) }
 
 // Pop is for package heap.
 func (h *worstFirst) Pop() any {

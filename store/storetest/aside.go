@@ -21,7 +21,7 @@ func testAsidesAreFoundByTail(t *testing.T, su *suite) {
 	a, b := letter("a"), letter("b")
 	parts := []store.AsidePart{
 		{ID: wire.IncrementID("c", "x"), Fingerprint: 1<<63 + 1},
-		{ID: wire.KeyID("", "k", 1), Fingerprint: 2, Head: wire.KeyID("", "k", 0)},
+		{ID: wire.KeyID("", "k", 1), Fingerprint: 2},
 	}
 	aside := func(tail wire.PartID, of store.DeadLetter, parts ...store.AsidePart) store.Aside {
 		return store.Aside{Tail: tail, Letter: of.Key, Parts: parts, At: of.At, ExpireAt: of.At.Add(store.MaxWindow)}

@@ -103,7 +103,7 @@ func calls(s store.Store, m store.Marker) map[string]func(ctx context.Context) e
 		"Series": func(ctx context.Context) error {
 			v := s.View()
 			defer v.Close()
-			return first(v.Series(ctx, "a", 0, 1))
+			return first(v.Series(ctx, []store.Record{{Counter: "a"}}, 0, 1))
 		},
 		"Workers":  func(ctx context.Context) error { return first(s.Workers(ctx)) },
 		"Discard":  func(ctx context.Context) error { return s.DeleteDeadLetters(ctx, []string{"a"}) },

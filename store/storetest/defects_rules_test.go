@@ -88,6 +88,6 @@ func takesAnyRule(r *ruling, c store.RuleChange) (store.Settings, error) {
 		return after, nil
 	}
 	s.Version++
-	s.Rules = &store.Rules{Series: []store.SeriesRule{{Pattern: c.Pattern, Keep: c.Keep}}}
+	s.Rules = &store.Rules{Series: []store.Rule{{Pattern: c.Pattern, Keep: c.Keep}}}
 	return s, nil
 }

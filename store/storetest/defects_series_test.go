@@ -3,6 +3,7 @@ package storetest_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,9 +29,25 @@ type spoiledView struct {
 	store spoiledSeries
 }
 
-func (v spoiledView) Series(ctx context.Context, counter string, from, to wire.Minute) ([]store.Bucket, error) {
-	found, err := v.View.Series(ctx, counter, from, to)
-	return v.store.spoil(v.store.Store, counter, found), err
+func (v spoiledView) Series(ctx context.Context, of []store.Record, from, to wire.Minute) ([][]store.Bucket, error) {
+	found, err := v.View.Series(ctx, of, from, to)
+	for i := range found {
+		found[i] = v.store.spoil(v.store.Store, of[i].Counter, found[i])
+	}
+	return found, err
+}
+
+// unordered answers each counter once, by name.
+type unordered struct{ *fakestore.Store }
+
+func (u unordered) View() store.View { return unorderedView{u.Store.View()} }
+
+type unorderedView struct{ store.View }
+
+func (v unorderedView) Series(ctx context.Context, of []store.Record, from, to wire.Minute) ([][]store.Bucket, error) {
+	of = slices.Clone(of)
+	slices.SortFunc(of, func(a, b store.Record) int { return strings.Compare(a.Counter, b.Counter) })
+	return v.View.Series(ctx, slices.Compact(of), from, to)
 }
 
 // newestSeries ignores the moment of the view.

@@ -132,6 +132,7 @@ var defects = map[string]*defect{
 		return &setting{Store: s, last: make(map[string]map[wire.Minute]int64)}
 	}},
 	"does not say what it bucketed":      {caught: "SeriesSums", make: func(s *fakestore.Store) store.Store { return untold{s} }},
+	"answers series by name":             {caught: "SeriesOfManyCounters", make: func(s *fakestore.Store) store.Store { return unordered{s} }},
 	"finds a series by a prefix":         {caught: "SeriesTakesAnyName", make: series(byPrefix)},
 	"commits series after totals":        {caught: "SeriesIsOneWithItsCommit", make: folds(apartFold), opts: slow},
 	"adds refused buckets":               {caught: "SeriesIsOneWithItsCommit", make: folds(bucketsAnyway)},
@@ -199,9 +200,9 @@ var defects = map[string]*defect{
 	"sums a minute more":                 {caught: "SumsOfMinutes", make: boards(summing{sums: minuteMore})},
 	"sums at two moments":                {caught: "SumsAreOfOneMoment", make: boards(summing{sums: twoMoments}), opts: slow},
 	"visits on after an error":           {caught: "SumsEndWithTheirVisitor", make: boards(summing{sums: visitsOn})},
-	"shows windows of deleted counters":  {caught: "SumsHideDeletedCounters", make: boards(summing{sums: spoils(hidesNone)})},
-	"bounds half a rise":                 {caught: "RisenBounds", make: boards(summing{risen: halfARise}), opts: machines},
-	"marks a moment after its sums":      {caught: "RisenBesideFolds", make: boards(summing{sums: marksLater}), opts: machines},
+	"shows windows of deleted counters":  {caught: "SumsHideDeletedCounters", make: boards(summing{sums: showsDeleted})},
+	"counts no changes":                  {caught: "ChangesAreCounted", make: boards(summing{still: true}), opts: machines},
+	"counts changes after its sums":      {caught: "ChangesAreCounted", make: boards(summing{sums: changesLater}), opts: machines},
 	"believes the clock":                 {caught: "WrongClockForgetsNothing", make: settings(func(_, x store.Settings) store.Settings { return x })},
 }
 

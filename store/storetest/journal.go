@@ -284,7 +284,7 @@ func testSweepJournal(t *testing.T, su *suite) {
 	}
 }
 
-var journalChange = &store.JournalChange{Keep: 400 * day, Paged: true}
+var journalKeep = store.Retention{Entries: 400 * day, Paged: true}
 
 func testReopenedJournal(t *testing.T, su *suite) {
 	if su.reopen == nil {
@@ -293,9 +293,9 @@ func testReopenedJournal(t *testing.T, su *suite) {
 	s := su.open(t)
 	addRule(t, s, "a*", keep)
 	set := changeSettings(t, "add a rule for the journal", func() (store.Settings, error) {
-		return s.ChangeRules(t.Context(), store.RuleChange{Pattern: "b*", Journal: journalChange})
+		return s.ChangeRules(t.Context(), store.RuleChange{Kind: store.KindJournal, Pattern: "b*", Keep: journalKeep})
 	})
-	if rule := set.Rules.JournalOf("bc"); rule == nil || rule.Change() != *journalChange || set.Rules.SeriesOf("a") == nil || set.Rules.JournalOf("a") != nil {
+	if rule := set.Rules.JournalOf("bc"); rule == nil || rule.Keep != journalKeep || set.Rules.SeriesOf("a") == nil || set.Rules.JournalOf("a") != nil {
 		t.Fatalf("a rule for the journal was added: got %+v", set.Rules)
 	}
 	r := foldEvidence(t, s, "bc")

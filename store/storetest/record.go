@@ -27,8 +27,6 @@ func testAppliedFindsMarkers(t *testing.T, su *suite) {
 			m.Fingerprint, m.Fold = 0, 0
 		case 1:
 			m.Fingerprint, m.Fold = ^wire.Fingerprint(0), ^uint64(0)
-		case 2:
-			m.Whole = true
 		}
 		want = append(want, m)
 	}

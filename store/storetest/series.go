@@ -61,13 +61,21 @@ func seriesOf(t testing.TB, s store.Store, counter string) []store.Bucket {
 	return seriesIn(t, v, counter, 0, allTime)
 }
 
+// recordsOf are records of counters with 3 shards.
+func recordsOf(counters ...string) (of []store.Record) {
+	for _, c := range counters {
+		of = append(of, store.Record{Counter: c, Shards: 3})
+	}
+	return of
+}
+
 func seriesIn(t testing.TB, v store.View, counter string, from, to wire.Minute) []store.Bucket {
 	t.Helper()
-	found, err := v.Series(t.Context(), counter, from, to)
-	if err != nil {
-		t.Fatalf("Series of %q: %v", counter, err)
+	found, err := v.Series(t.Context(), recordsOf(counter), from, to)
+	if err != nil || len(found) != 1 {
+		t.Fatalf("Series of %q: %d series, %v", counter, len(found), err)
 	}
-	return found
+	return found[0]
 }
 
 func wantSeries(t testing.TB, what string, got []store.Bucket, want ...store.Bucket) {
@@ -110,6 +118,33 @@ func testSeriesSums(t *testing.T, su *suite) {
 	values := lookup(t, v, store.Key{Counter: "a", Shard: 0}, store.Key{Counter: "a", Shard: 1}, store.Key{Counter: "c", Shard: 0})
 	if a0, a1, c := values[0], values[1], values[2]; a0.Value != 1005 || a0.Bucketed != 5 || a1.Value != 1 || a1.Bucketed != 1 || c.Value != 0 || c.Bucketed != 0 {
 		t.Errorf("counts and bucketed parts: got %+v, want 1005 and 5, 1 and 1, 0 and 0", values)
+	}
+}
+
+// Each counter of a call has its series, in the order asked: also one that is asked for twice, one of several shards, and
+// one that does not exist.
+func testSeriesOfManyCounters(t *testing.T, su *suite) {
+	s := seriesStore(t, su)
+	m := today(t, s)
+	old := seriesCommit(nil, bucketed{"b", 0, m - 3*store.DayMinutes, 7}, bucketed{"a", 0, m - 9*store.DayMinutes, 9})
+	old.Archive = archiveOf(t, s)
+	mustFold(t, s, old)
+	mustFold(t, s, seriesCommit(nil, bucketed{"b", 0, m, 1}, bucketed{"b", 1, m, 10}, bucketed{"b", 2, m + 1, 100}, bucketed{"a", 0, m + 1, 5}))
+	v := s.View()
+	defer v.Close()
+	for from, earlier := range map[wire.Minute][2][]store.Bucket{
+		0:                          {{minuteOf(m-9*store.DayMinutes, 9)}, {minuteOf(m-3*store.DayMinutes, 7)}},
+		m - 5*store.DayMinutes:     {nil, {minuteOf(m-3*store.DayMinutes, 7)}},
+		m - 3*store.DayMinutes + 1: {},
+	} {
+		a, b := append(earlier[0], minuteOf(m+1, 5)), append(earlier[1], minuteOf(m, 11), minuteOf(m+1, 100))
+		found, err := v.Series(t.Context(), recordsOf("c", "b", "a", "b", "aa"), from, m+2)
+		if diff := gocmp.Diff([][]store.Bucket{nil, b, a, b, nil}, found, equateEmpty); err != nil || diff != "" {
+			t.Errorf("from %d: %v, series (-want +got):\n%s", from-m, err, diff)
+		}
+	}
+	if found, err := v.Series(t.Context(), nil, 0, allTime); err != nil || len(found) != 0 {
+		t.Errorf("of no counter: %+v, %v", found, err)
 	}
 }
 
@@ -174,8 +209,8 @@ func testSeriesIsPinned(t *testing.T, su *suite) {
 	var beside errgroup.Group
 	for range 8 {
 		beside.Go(func() error {
-			found, err := v.Series(t.Context(), "a", 0, allTime)
-			if err == nil && !slices.Equal(found, []store.Bucket{minuteOf(m, 1)}) {
+			found, err := v.Series(t.Context(), recordsOf("a"), 0, allTime)
+			if err == nil && !slices.Equal(found[0], []store.Bucket{minuteOf(m, 1)}) {
 				err = fmt.Errorf("got %+v", found)
 			}
 			return err

@@ -149,6 +149,7 @@ func RunStore(t *testing.T, open func(t *testing.T) store.Store, features ...Fea
 		{"ConcurrentRules", testConcurrentRules},
 		{"ReopenedRules", testReopenedRules},
 		{"SeriesSums", testSeriesSums},
+		{"SeriesOfManyCounters", testSeriesOfManyCounters},
 		{"SeriesTakesAnyName", testSeriesTakesAnyName},
 		{"SeriesIsOneWithItsCommit", testSeriesIsOneWithItsCommit},
 		{"SeriesIsPinned", testSeriesIsPinned},

@@ -27,7 +27,7 @@ func Run(_ context.Context, args []string, stdout, stderr io.Writer) error {
 	flags.SetOutput(stderr)
 	out := flags.String("out", "../docs/evidence", "where the plots go")
 	files := make(map[string]*string)
-	for _, name := range []string{"peers", "cost", "billion", "scaling"} {
+	for _, name := range []string{"peers", "cost", "billion"} {
 		files[name] = flags.String(name, "", "file with the results of "+name)
 	}
 	if err := flags.Parse(args); err != nil {
@@ -37,7 +37,7 @@ func Run(_ context.Context, args []string, stdout, stderr io.Writer) error {
 		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
 	drawn := 0
-	for name, draw := range map[string]func(text []byte, dir string) error{"peers": peers, "cost": cost, "billion": billion, "scaling": scaling} {
+	for name, draw := range map[string]func(text []byte, dir string) error{"peers": peers, "cost": cost, "billion": billion} {
 		if *files[name] == "" {
 			continue
 		}
@@ -54,7 +54,7 @@ func Run(_ context.Context, args []string, stdout, stderr io.Writer) error {
 		drawn++
 	}
 	if drawn == 0 {
-		return errors.New("nothing to draw: name a file with -peers, -cost, -billion or -scaling")
+		return errors.New("nothing to draw: name a file with -peers, -cost or -billion")
 	}
 	_, err := fmt.Fprintln(stdout, "plots are in", *out)
 	return err

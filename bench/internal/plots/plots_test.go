@@ -28,7 +28,6 @@ func TestRun(t *testing.T) {
 		"-peers", write("peers.json", `{"results":[{"system":"countmill/name","load":"hot","per_second":2e7},{"system":"redis/one","load":"hot","per_second":1e5},{"system":"redis/one","load":"hot","per_second":2e5},{"system":"gone","load":"hot"}]}`),
 		"-cost", write("cost.json", `{"rows":[`+fmt.Sprintf(row, counters, 1, 90)+","+fmt.Sprintf(row, counters, 1000, 90_000)+","+fmt.Sprintf(row, messages, 10, 5000)+","+fmt.Sprintf(row, messages, 100, 500)+`]}`),
 		"-billion", write("billion.json", `{"kills":[1.5],"samples":[{"seconds":1,"increments":1000000,"rss_bytes":1000000},{"seconds":2,"increments":3000000,"rss_bytes":0},{"seconds":3,"increments":5000000,"rss_bytes":3000000}]}`),
-		"-scaling", write("scaling.json", `{"rows":[{"table":"Shards of one counter after 60 s","name":"100","seed":0,"grew":[{"at":2000000000,"shards":4},{"at":9000000000,"shards":300}]},{"table":"another","name":"7","seed":0}]}`),
 	}
 	if err := Run(t.Context(), args, t.Output(), t.Output()); err != nil {
 		t.Fatal(err)
@@ -39,7 +38,6 @@ func TestRun(t *testing.T) {
 		"cost-messages":  {"counters a message", "shards"},
 		"billion-rate":   {"million increments/s", "seconds", "kill -9"},
 		"billion-memory": {"MiB", "seconds"},
-		"scaling-shards": {"shards", "seconds", "aggregators: 100", ">100<"},
 	} {
 		text, err := os.ReadFile(filepath.Join(dir, name+".svg"))
 		if err != nil {

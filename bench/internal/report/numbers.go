@@ -2,7 +2,6 @@ package report
 
 import (
 	"fmt"
-	"math"
 	"slices"
 )
 
@@ -13,24 +12,6 @@ func Median(all []float64) float64 {
 		return (all[n/2-1] + all[n/2]) / 2
 	}
 	return all[len(all)/2]
-}
-
-// Interval is a 95 % confidence interval of the median, for any distribution. Its ends are two of the
-// numbers, because the count of numbers below the median is binomial. ok is false for fewer than 6
-// numbers.
-func Interval(all []float64) (low, high float64, ok bool) {
-	all = slices.Sorted(slices.Values(all))
-	n, out := len(all), -1
-	below, chance := 0.0, math.Pow(0.5, float64(n)) // chance that out+1 numbers are below the median
-	for below+chance <= 0.025 {
-		out++
-		below += chance
-		chance *= float64(n-out) / float64(out+1)
-	}
-	if out < 0 {
-		return 0, 0, false
-	}
-	return all[out], all[n-1-out], true
 }
 
 // Spread writes the median with the least and the most.

@@ -183,13 +183,11 @@ class Index:
 
 @dataclass(frozen=True)
 class Top:
-    """The best counters of an index, the best first. docs/howto/leaderboards.md says what complete proves."""
+    """The best counters of an index, the best first."""
 
     top: List[Tuple[str, int, int]]  # each with its total, or the sum of the window, and its place; equal totals share one
-    as_of: datetime  # the totals are exact as of this moment
-    complete_as_of: datetime  # all counters were looked at as of this moment
-    complete: bool  # it is proved that no other counter belongs in top
-    partial: bool  # the window began before the rule for its series
+    complete_as_of: datetime  # all counters were looked at as of this moment; all totals and places are of it
+    partial: bool  # the window began before the rule for its series, or no rule keeps a series of the overflow group
     overflowed: List[str]  # they have no place, because their totals do not fit 64 bits
 
 
@@ -201,9 +199,7 @@ class Rank:
     total: int  # or the sum of the window
     rank: Optional[int]  # None if the counter does not exist, or has 0 in the window
     of: int  # how many were ordered
-    as_of: datetime
     complete_as_of: datetime
-    complete: bool
     partial: bool
 
 
@@ -355,13 +351,13 @@ class Client:
         """
         path = "/v1/top" + _query(index=index, n=n, of=of, window=window, tz=tz)
         return self._call(_Request(path), self._deadline(timeout), lambda a: Top(
-            [(t["counter"], int(t["total"]), t["rank"]) for t in a["top"]], **_proof(a), overflowed=a.get("overflowed", [])))
+            [(t["counter"], int(t["total"]), t["rank"]) for t in a["top"]], **_scan(a), overflowed=a.get("overflowed", [])))
 
     def rank(self, index: str, counter: str, *, window: str = "", tz: str = "", timeout: Optional[float] = None) -> Rank:
         """The place of a counter among those of an index. window and tz are those of top."""
         path = "/v1/rank" + _query(index=index, counter=counter, window=window, tz=tz)
         return self._call(_Request(path), self._deadline(timeout), lambda a: Rank(
-            a["counter"], int(a["total"]), a["rank"], a["of"], **_proof(a)))
+            a["counter"], int(a["total"]), a["rank"], a["of"], **_scan(a)))
 
     def flush(self, timeout: Optional[float] = None) -> None:
         """Sends all that was added before. It is durable when this returns.
@@ -814,9 +810,8 @@ def _indexes(answer: dict) -> List[Index]:
             for x in answer["indexes"]]
 
 
-def _proof(answer: dict) -> dict:
-    return {"as_of": _moment(answer["as_of"]), "complete_as_of": _moment(answer["complete_as_of"]),
-            "complete": answer["complete"], "partial": answer["partial"]}
+def _scan(answer: dict) -> dict:
+    return {"complete_as_of": _moment(answer["complete_as_of"]), "partial": answer["partial"]}
 
 
 def _maybe_moment(text: Optional[str]) -> Optional[datetime]:

@@ -13,7 +13,7 @@ import (
 
 // builds are two ways to build countmill with `CGO_ENABLED=0 go build`, each with the limits of the binary's bytes and
 // of the packages compiled for it. docs/evidence/benchmarks.md has the figures: change a limit and its figure together.
-// tools/release has the limit of a release.
+// TestRelease has the limit of a release.
 var builds = []struct {
 	tags        string
 	maxSize     int64
@@ -38,7 +38,7 @@ func TestBinarySize(t *testing.T) {
 		}
 		t.Logf("tags %q: %d bytes, %d packages", b.tags, info.Size(), len(packages))
 		if info.Size() > b.maxSize || len(packages) > b.maxPackages {
-			t.Errorf("tags %q: the binary has %d bytes from %d packages, the limits are %d and %d; `make size` shows their modules",
+			t.Errorf("tags %q: the binary has %d bytes from %d packages, the limits are %d and %d; `go version -m` and `go list -deps` show their modules",
 				b.tags, info.Size(), len(packages), b.maxSize, b.maxPackages)
 		}
 	}
@@ -69,7 +69,6 @@ func TestWithoutGoogle(t *testing.T) {
 	for _, command := range []string{
 		"reader --store datastore://project",
 		"publisher --bus pubsub://project/topic",
-		"adopt gae --project project --dry-run",
 	} {
 		out := shell(t, t.TempDir(), os.Environ(), "'"+file+"' "+command+" 2>&1 || true")
 		if !strings.Contains(out, "-tags nogoogle") {

@@ -45,10 +45,10 @@ func TestMetricsReference(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(metricsIntroduction)
 	for _, g := range metricGroups {
-		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| metric | type | labels | |\n| --- | --- | --- | --- |\n", g.title, g.of)
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| metric | type, labels | |\n| --- | --- | --- |\n", g.title, g.of)
 		for _, function := range strings.Fields(g.functions) {
 			for _, m := range found[function] {
-				fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", m.name, m.kind, m.labels, m.help)
+				fmt.Fprintf(&b, "| `%s` | %s | %s |\n", m.name, strings.TrimSuffix(m.kind+", "+m.labels, ", "), m.help)
 			}
 			delete(found, function)
 		}
@@ -75,12 +75,10 @@ const metricsIntroduction = `<!-- Generated from the code: go test ./internal/te
 
 # Metrics
 
-Every metric of countmill, for Prometheus. ` + "`GET /metrics`" + ` needs the scope ` + "`metrics`" + ` if the server has tokens.
-[Monitor](../howto/monitor.md) has the few to alert on. [A total is behind](../howto/total-is-behind.md) uses others to find out why.
+` + "`GET /metrics`" + ` needs the scope ` + "`metrics`" + ` if the server has tokens. [Monitor](../howto/monitor.md) has the few to alert on.
 
 - Counters start at 0 with the process: use ` + "`rate()`" + `. Times are in seconds, sizes in bytes.
-- ` + "`countmill_lag_seconds`" + ` is absent while nobody knows the lag. That is the case if an aggregator takes no messages and holds none.
-- A stopped aggregator may still hold messages: then there is a lag beside ` + "`countmill_aggregators_alive 0`" + `.
+- ` + "`countmill_lag_seconds`" + ` is absent while nobody knows the lag. That is the case if no aggregator takes or holds messages.
 - ` + "`countmill_unseen_seconds`" + ` is absent if the process cannot know it, as with Pub/Sub: use Cloud Monitoring there.
 - Replays do not raise the lag. Scale aggregators on ` + "`max(countmill_lag_seconds)`" + `.
 - An entry is the delta that a batch has for one counter. A part is a group of entries that is counted once. A fold applies parts to the store.

@@ -177,7 +177,7 @@ func number(t *testing.T, expression string) int64 {
 	return int64(f)
 }
 
-// Metrics that documents name exist, and so do the log lines of the page that looks for a total.
+// Metrics that documents name exist, and so do the log lines of the runbook.
 func TestDocumentsNameWhatExists(t *testing.T) {
 	t.Parallel()
 	reference := read(t, metricsReference)
@@ -201,7 +201,7 @@ func TestDocumentsNameWhatExists(t *testing.T) {
 		})
 	}
 	seen := 0
-	for _, document := range []string{"docs/howto/total-is-behind.md", readiness} {
+	for _, document := range []string{runbook, readiness} {
 		for _, line := range regexp.MustCompile("(?i)log lines?:? .*|\\| log line \\|.*\n.*\n(\\|.*\n)+").FindAllString(read(t, document), -1) {
 			for _, quoted := range regexp.MustCompile("(?m)(?:[Ll]og lines?:? |^\\| |, )`([^`]*)`").FindAllStringSubmatch(line, -1) {
 				seen++

@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// The scripts of docs/howto/live-page.md are a page of another origin, as they are: totals and rates over the
+// The scripts of docs/howto/page.md are a page of another origin, as they are: totals and rates over the
 // stream by fetch, the same by EventSource, and the curve of the last hour.
 func TestOwnPage(t *testing.T) {
 	t.Parallel()
-	document, err := os.ReadFile("../../../docs/howto/live-page.md")
+	document, err := os.ReadFile("../../../docs/howto/page.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,10 +26,10 @@ func (r *Rig) Fold(id wire.PartID, minute wire.Minute, deltas map[string]int64) 
 	keeps := make(map[time.Duration]*journal.Record)
 	for _, name := range slices.Sorted(maps.Keys(deltas)) {
 		if rule := set.Rules.JournalOf(name); rule != nil {
-			if keeps[rule.Keep] == nil {
-				keeps[rule.Keep] = &journal.Record{Parts: []journal.Part{part}}
+			if keeps[rule.Keep.Entries] == nil {
+				keeps[rule.Keep.Entries] = &journal.Record{Parts: []journal.Part{part}}
 			}
-			p := &keeps[rule.Keep].Parts[0]
+			p := &keeps[rule.Keep.Entries].Parts[0]
 			p.Entries = append(p.Entries, journal.Entry{Counter: name, Delta: deltas[name]})
 		}
 	}

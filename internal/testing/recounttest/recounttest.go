@@ -39,12 +39,12 @@ func New(t *testing.T, s store.Store, pass func(time.Duration), now func() time.
 	t.Helper()
 	r := &Rig{T: t, Store: s, Pass: pass, Now: now, Rand: rand.New(rand.NewPCG(7, 7))}
 	for pattern, keep := range map[string]string{"page:*": "400d", "billing:*": "30d,paged"} {
-		change, err := store.ParseJournalKeep(keep)
+		change, err := store.ParseRetention(store.KindJournal, keep)
 		r.ok(err)
-		r.Change(store.RuleChange{Pattern: pattern, Journal: &change})
+		r.Change(store.RuleChange{Kind: store.KindJournal, Pattern: pattern, Keep: change})
 	}
 	for _, pattern := range []string{"page:*", countmill.GroupMark + "site:*"} {
-		keep, err := store.ParseRetention("1m:6h,15m:400d")
+		keep, err := store.ParseRetention(store.KindSeries, "1m:6h,15m:400d")
 		r.ok(err)
 		r.Change(store.RuleChange{Pattern: pattern, Keep: keep})
 	}
@@ -162,10 +162,10 @@ func (r *Rig) State() State {
 			total += values[0].Value
 		}
 		s.Totals[rec.Counter] = total
-		buckets, err := v.Series(context.Background(), rec.Counter, r.first-store.DayMinutes, r.first+store.DayMinutes)
+		buckets, err := v.Series(context.Background(), records[i:i+1], r.first-store.DayMinutes, r.first+store.DayMinutes)
 		r.ok(err)
 		of := make(map[string]int64)
-		for _, b := range buckets {
+		for _, b := range buckets[0] {
 			of[fmt.Sprint(b.Minute, b.Quarter)] = b.Sum
 		}
 		s.Series[rec.Counter] = of

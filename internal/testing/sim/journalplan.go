@@ -53,9 +53,9 @@ func (pl *plan) drawPages() {
 func (db *database) addJournal() {
 	for _, pattern := range []string{"*", "a", "page:*"} {
 		if days := db.plan.journal[pattern]; days > 0 {
-			keep := store.JournalChange{Keep: time.Duration(days) * 24 * time.Hour}
+			keep := store.Retention{Entries: time.Duration(days) * 24 * time.Hour}
 			keep.Paged = db.pages != nil && db.pages.paged[pattern]
-			must(db.fake.ChangeRules(background, store.RuleChange{Pattern: pattern, Journal: &keep}))
+			must(db.fake.ChangeRules(background, store.RuleChange{Kind: store.KindJournal, Pattern: pattern, Keep: keep}))
 		}
 	}
 }
@@ -63,9 +63,9 @@ func (db *database) addJournal() {
 // changeJournal changes whether new entries of a pattern have rows.
 func (db *database) changeJournal() bool {
 	rule := pick(db.rng, db.rulesNow().Journal)
-	change := rule.Change()
+	change := rule.Keep
 	change.Paged = !change.Paged
-	must(db.fake.ChangeRules(background, store.RuleChange{Pattern: rule.Pattern, Journal: &change}))
+	must(db.fake.ChangeRules(background, store.RuleChange{Kind: store.KindJournal, Pattern: rule.Pattern, Keep: change}))
 	db.trace("journal rule", nil, rule.Pattern, 0)
 	db.say(nil, "new entries of %s have rows: %t", rule.Pattern, change.Paged)
 	return true

@@ -21,7 +21,6 @@ type Result struct {
 	Reads      int // that were answered and checked
 	After      int // reads with receipts that were answered and checked
 	Conflicts  int // increments refused because their ids were counted with another delta
-	Whole      int // requests that were committed under one marker
 	Replayed   int // letters that were asked for, at their removal
 	Resets     int // that were applied
 	Swept      int // counters

@@ -17,7 +17,6 @@ type partOracle struct {
 	sealed   map[string]string // the payload of each message
 	requests requests
 	marked   map[wire.PartID]bool
-	rests    map[wire.Use][]wire.PartID // of requests with keys, by their heads
 
 	discardedParts map[wire.PartID]bool // parts of discarded letters
 	forbidden      map[wire.PartID]int  // since which step nobody may count a part
@@ -28,7 +27,7 @@ type partOracle struct {
 func newPartOracle(k *kernel, db *database, bus *broker) *partOracle {
 	return &partOracle{
 		kernel: k, db: db, bus: bus, sealed: make(map[string]string), requests: make(requests), marked: make(map[wire.PartID]bool),
-		rests: make(map[wire.Use][]wire.PartID), discardedParts: make(map[wire.PartID]bool), forbidden: make(map[wire.PartID]int),
+		discardedParts: make(map[wire.PartID]bool), forbidden: make(map[wire.PartID]int),
 		decided: make(map[string]bool),
 	}
 }
@@ -39,25 +38,6 @@ func (po *partOracle) handedOver(uuid string, payload []byte) {
 		po.violate("message %s has other bytes than before", uuid)
 	}
 	po.sealed[uuid] = string(payload)
-}
-
-// asked notes the ids of the rests of a request with a key. A marker that says "whole" is for all of
-// them.
-func (po *partOracle) asked(o *op) {
-	if o.key == "" {
-		return
-	}
-	parts, err := wire.CutRequest("", o.key, o.incs)
-	if err != nil {
-		return // it is refused
-	}
-	var rests []wire.PartID
-	for _, p := range parts {
-		if p.Kind == wire.Rest {
-			rests = append(rests, p.ID)
-		}
-	}
-	po.rests[wire.Use{ID: parts[0].ID, Fingerprint: parts[0].Fingerprint()}] = rests
 }
 
 // requests are the parts of each request with a key that were published, by its head's use.
@@ -95,24 +75,8 @@ func (po *partOracle) published(payload []byte) {
 	}
 }
 
-// mark notes the parts that a marker is of.
-func (po *partOracle) mark(m *store.Marker) {
-	po.marked[m.ID] = true
-	if !m.Whole {
-		return
-	}
-	rests := po.rests[wire.Use{ID: m.ID, Fingerprint: m.Fingerprint}]
-	if len(rests) == 0 {
-		po.violate("the marker %s says that a request is whole, and it has one part", m.ID)
-	}
-	po.Whole++
-	for _, id := range rests {
-		if po.marked[id] {
-			po.violate("the marker %s says that a request is whole, and part %s has a marker of its own", m.ID, id)
-		}
-		po.marked[id] = true
-	}
-}
+// mark notes the part that a marker is of.
+func (po *partOracle) mark(m *store.Marker) { po.marked[m.ID] = true }
 
 // acknowledged: a message is acknowledged after each of its parts got a marker or went to a dead
 // letter.

@@ -19,7 +19,7 @@ var rooms = map[string][]string{
 	"cacheServer":     {"kernel"},
 	"processes":       {"kernel", "broker", "database", "cacheServer"},
 	"callers":         {"kernel", "proc"},
-	"clients":         {"callers", "processes", "broker", "ledger", "requestWatch"},
+	"clients":         {"callers", "processes", "broker", "ledger"},
 	"readClients":     {"callers", "processes", "totalOracle"},
 	"pageClients":     {"callers", "processes"},
 	"sequenceClients": {"callers", "processes"},
@@ -39,7 +39,7 @@ var rooms = map[string][]string{
 func TestRooms(t *testing.T) {
 	t.Parallel()
 	found := fieldTypes(t)
-	parts := map[string]bool{"World": true, "busWatch": true, "storeWatch": true, "callWatch": true, "requestWatch": true}
+	parts := map[string]bool{"World": true, "busWatch": true, "storeWatch": true, "callWatch": true}
 	for part, knows := range rooms {
 		parts[part] = true
 		for _, other := range knows {

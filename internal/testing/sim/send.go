@@ -9,7 +9,6 @@ import (
 
 // send lets a client send increments through p.
 func (cs *clients) send(o *op, p *proc) {
-	cs.requests.asked(o)
 	cs.ask(o, p, func(ctx context.Context) (err error) {
 		if o.key != "" {
 			o.sent, err = p.pub.PublishKeyed(ctx, "", o.key, o.incs...)

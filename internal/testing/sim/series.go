@@ -20,7 +20,7 @@ func (pl *plan) drawRules() {
 }
 
 // keepForAll is the retention of every rule: longer than a schedule.
-var keepForAll = store.Retention{Minutes: 6 * time.Hour, Quarters: store.MaxKeepQuarters}
+var keepForAll = store.Retention{Minutes: 6 * time.Hour, Quarters: store.MaxKeep}
 
 // addRules writes the rules of the plan into the database, before anything is counted.
 func (db *database) addRules() {
@@ -54,7 +54,7 @@ func (so *seriesOracle) look() {
 	}
 	if len(so.looks) < 3 {
 		l := seriesLook{so.db.fake.View().(*fakestore.View), make(map[string]map[wire.Minute]int64)}
-		must(l.view.Series(background, "", 0, 0)) // its moment
+		must(l.view.Series(background, nil, 0, 0)) // its moment
 		for counter, folded := range so.folded {
 			l.folded[counter] = maps.Clone(folded)
 		}
@@ -65,8 +65,8 @@ func (so *seriesOracle) look() {
 	so.looks = so.looks[1:]
 	for counter, folded := range l.folded {
 		if _, swept := so.db.swept[counter]; !swept && !so.crowd.overflows(counter) {
-			found := must(l.view.Series(background, counter, 0, wire.MinuteOf(wire.MaxTime)))
-			so.compare("in a view, ", counter, folded, found)
+			found := must(l.view.Series(background, []store.Record{{Counter: counter}}, 0, wire.MinuteOf(wire.MaxTime)))
+			so.compare("in a view, ", counter, folded, found[0])
 		}
 	}
 	l.view.Close()
@@ -137,7 +137,7 @@ func (so *seriesOracle) applied(c *store.Commit) {
 }
 
 func (so *seriesOracle) ruled(counter string) bool {
-	return slices.ContainsFunc(so.rules, func(pattern string) bool { return (&store.SeriesRule{Pattern: pattern}).Matches(counter) })
+	return slices.ContainsFunc(so.rules, func(pattern string) bool { return (&store.Rule{Pattern: pattern}).Matches(counter) })
 }
 
 // check compares, when all has come to rest, the series with the totals of the ledger.

@@ -20,6 +20,8 @@ import (
 // A database is the store of a schedule: the fake one, whose answers get lost.
 type database struct {
 	*kernel
+	store.Boards // of no schedule
+
 	fake    *fakestore.Store
 	watch   storeWatch
 	swapped bool                        // another one has taken its place

@@ -16,7 +16,6 @@ type Tally struct {
 	Reads     int
 	After     int // reads with receipts
 	Conflicts int // increments refused because their ids were counted with another delta
-	Whole     int // requests that were committed under one marker
 	Replayed  int // letters
 	Resets    int
 	Swept     int // counters
@@ -47,7 +46,7 @@ const mostFailures = 20
 // Add takes a schedule in.
 func (t *Tally) Add(r *Result) {
 	one := Tally{
-		Schedules: 1, Calls: r.Calls, Least: r.Calls, Steps: r.Steps, Reads: r.Reads, After: r.After, Whole: r.Whole, Replayed: r.Replayed, Virtual: r.Virtual,
+		Schedules: 1, Calls: r.Calls, Least: r.Calls, Steps: r.Steps, Reads: r.Reads, After: r.After, Replayed: r.Replayed, Virtual: r.Virtual,
 		Conflicts: r.Conflicts, Resets: r.Resets, Swept: r.Swept, Grown: r.Grown, Built: r.Built, Groups: r.Groups, Pages: r.Pages, Values: r.Values, Outdated: r.Outdated, Outlasted: r.Outlasted,
 		Faults: r.Faults, Rows: r.Rows, Shapes: r.Shapes,
 	}
@@ -74,7 +73,6 @@ func (t *Tally) Merge(o *Tally) {
 	t.Reads += o.Reads
 	t.After += o.After
 	t.Conflicts += o.Conflicts
-	t.Whole += o.Whole
 	t.Replayed += o.Replayed
 	t.Resets += o.Resets
 	t.Swept += o.Swept
@@ -134,7 +132,6 @@ func (t *Tally) Table(wall time.Duration) string {
 	row("reads checked", t.Reads)
 	row("reads with receipts checked", t.After)
 	row("conflicts that callers were told of", t.Conflicts)
-	row("requests under one marker", t.Whole)
 	row("letters counted after all", t.Replayed)
 	row("resets and deletes applied", t.Resets)
 	row("deleted counters swept", t.Swept)

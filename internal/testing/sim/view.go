@@ -54,12 +54,16 @@ func (v *view) List(ctx context.Context, prefix, after string, limit int) (recor
 	return records, err
 }
 
-func (v *view) Series(ctx context.Context, counter string, from, to wire.Minute) (found []store.Bucket, err error) {
+func (v *view) Series(ctx context.Context, of []store.Record, from, to wire.Minute) (found [][]store.Bucket, err error) {
 	v.begin()
 	v.read = true
-	err = v.call(ctx, "series", stringsKey([]string{counter}), ReadFails,
-		func() string { return counter }, func() string { return fmt.Sprint(found) }, func() (err error) {
-			found, err = v.fake.Series(background, counter, from, to)
+	counters := make([]string, len(of))
+	for i := range of {
+		counters[i] = of[i].Counter
+	}
+	err = v.call(ctx, "series", stringsKey(counters), ReadFails,
+		func() string { return fmt.Sprint(counters) }, func() string { return fmt.Sprint(found) }, func() (err error) {
+			found, err = v.fake.Series(background, of, from, to)
 			return err
 		})
 	return found, err

@@ -15,15 +15,11 @@ var counters = []string{"a", "b", "page:/x", "page:/y", below}
 // Clients send increments to publishers.
 type clients struct {
 	*callers
-	procs    *processes
-	bus      *broker
-	ledger   *ledger
-	requests requestWatch
-	again    []*op // to be repeated
+	procs  *processes
+	bus    *broker
+	ledger *ledger
+	again  []*op // to be repeated
 }
-
-// A requestWatch sees what requests with keys are asked for.
-type requestWatch interface{ asked(o *op) }
 
 // wide is counters for one request, each once, more than a part holds; now and then one
 // is as any other.
@@ -235,7 +231,6 @@ func (cs *clients) smallMessages() {
 		return
 	}
 	cs.hit(Foreign)
-	cs.requests.asked(o)
 	messages := wire.Pack(cs.wall(), wire.SealID{}, parts, 500)
 	if cs.rng.IntN(2) == 0 {
 		messages = append(messages, wire.Pack(cs.wall(), wire.SealID{}, parts, wire.MaxBatch)...)

@@ -75,7 +75,7 @@ func newWorld(seed uint64, verbose bool) *World {
 	w.procs = &processes{kernel: w.kernel, bus: w.bus, db: w.db, cache: w.cache}
 	w.idle = &idleOracle{processes: w.procs}
 	w.callers = newCallers(w.kernel)
-	w.clients = &clients{callers: w.callers, procs: w.procs, bus: w.bus, ledger: w.oracles.ledger, requests: w.oracles}
+	w.clients = &clients{callers: w.callers, procs: w.procs, bus: w.bus, ledger: w.oracles.ledger}
 	w.readers = &readClients{callers: w.callers, procs: w.procs, totals: w.oracles.totals}
 	w.operator = &operator{callers: w.callers, procs: w.procs, db: w.db, oracles: w.oracles}
 	w.pagers = &pageClients{callers: w.callers, procs: w.procs, kept: w.oracles.kept}

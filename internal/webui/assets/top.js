@@ -103,11 +103,9 @@ export class Top {
   take(answer) {
     this.fill(answer.top);
     this.say(answer.top.length ? "" : "No counter of this index has a total" + ($("top-window").value ? " in this window." : "."));
-    const at = (time) => format.clock(new Date(time), this.zone);
-    let text = "complete as of " + at(answer.as_of);
-    if (!answer.complete) text = "totals as of " + at(answer.as_of) + ", names as of " + at(answer.complete_as_of);
+    let text = "complete as of " + format.clock(new Date(answer.complete_as_of), this.zone);
     if (answer.overflowed) text += ", " + format.whole(answer.overflowed.length) + " without a place: their totals do not fit 64 bits";
-    if (answer.partial) text += ", since the rule for series began";
+    if (answer.partial) text += ", without increments whose series no rule kept";
     $("top-foot").textContent = text;
   }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/countmill/countmill"
@@ -82,7 +81,7 @@ func (s *Store) resetLocked(r *store.ResetRequest) (store.ResetResult, error) {
 		return store.ResetResult{}, err
 	}
 	if after != nil {
-		s.rises.up(-max(done.Removed, -math.MaxInt64)) // the end of a negative total
+		s.changes++
 		rec.ResetState = *after
 		s.records[r.Counter] = s.records[r.Counter].set(now, rec, s.oldestLocked())
 	}

@@ -145,7 +145,7 @@ type Store struct {
 	journal    journal
 	views      map[*View]struct{}
 	counts     Counts
-	rises      rises
+	changes    uint64 // of sums
 	calls      map[Op]int
 	hooks      map[Op]func(n int) Answer
 	onFold     func(n int, c *store.Commit) Answer

@@ -80,7 +80,7 @@ func (s *Store) apply(c *store.Commit, answer Answer) (store.CommitResult, error
 	s.groupedLocked(c)
 	s.bucketsLocked(c, at, keep)
 	s.growLocked(c.Growths, at)
-	s.foldedLocked(c)
+	s.changes++
 	s.counts.Folds++
 	s.counts.Adds += len(c.Adds)
 	s.counts.Entities += c.Entities()

@@ -183,7 +183,7 @@ func (s *Store) SetRests(ctx context.Context, p *store.Piece, rests []store.Grou
 			rec, _ := s.records[r.Group].newest()
 			rec.exists, rec.shards, rec.DeletedAt = true, max(rec.shards, int64(max(s.opts.Shards, 1))), time.Time{}
 			rec.rest = rec.rest.moved(have[r.Group], r.Rest)
-			s.rises.up(r.Rest - have[r.Group])
+			s.changes++
 			s.records[r.Group] = s.records[r.Group].set(at, rec, s.oldestLocked())
 			if have[r.Group] = r.Rest; r.Rest == 0 {
 				delete(have, r.Group)

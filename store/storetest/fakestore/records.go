@@ -93,7 +93,7 @@ func (s *Store) checkGrowth(r store.Growth) error {
 }
 
 func (s *Store) growLocked(growths []store.Growth, at time.Time) {
-	s.rises.up(0) // deleted counters may exist again
+	s.changes++ // deleted counters may exist again
 	keep := s.oldestLocked()
 	for _, r := range growths {
 		if rec, _ := s.records[r.Counter].newest(); int64(r.Shards) > rec.shards || !rec.DeletedAt.IsZero() {

@@ -98,18 +98,21 @@ func (s *Store) addBucketLocked(counter string, key bucketKey, delta int64, at, 
 	buckets[key] = buckets[key].set(at, saturatingAdd(was, delta), keep)
 }
 
-// Series returns the buckets of a counter at the view's moment.
-func (v *View) Series(ctx context.Context, counter string, from, to wire.Minute) ([]store.Bucket, error) {
+// Series returns the buckets of the counters at the view's moment.
+func (v *View) Series(ctx context.Context, of []store.Record, from, to wire.Minute) ([][]store.Bucket, error) {
 	s := v.store
 	answer, err := s.begin(ctx, Series, nil)
 	if err != nil {
 		return nil, err
 	}
-	var found []store.Bucket
+	found := make([][]store.Bucket, len(of))
 	err = s.do(ctx, answer, func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		found = s.seriesLocked(counter, from, to, v.pinLocked())
+		at := v.pinLocked()
+		for i := range of {
+			found[i] = s.seriesLocked(of[i].Counter, from, to, at)
+		}
 		return nil
 	})
 	return found, err

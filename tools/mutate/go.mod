@@ -1,3 +1,0 @@
-module github.com/countmill/countmill/tools/mutate
-
-go 1.26.0
