@@ -180,8 +180,6 @@ func roleFlags(c *app.Config) (flags []cli.Flag) {
 	add(app.Reader, cli.New("max-staleness", "DURATION", cli.Duration{To: &c.Reader.DefaultStaleness, Max: time.Hour, Auto: true},
 		"How old a total may be if the caller does not say. 0s always reads the store. auto: 0s with pebble:, else 2s."))
 	add(app.Indexer, cli.New("index-rate", "N", cli.Count{To: &c.Indexer.Rate, Min: 1, Max: 100_000_000}, "Most shards that a worker reads in a second to build or delete an index."))
-	add(app.Indexer, cli.New("index-recheck", "DURATION", cli.Duration{To: &c.Indexer.Recheck, Min: time.Minute, Max: 3660 * 24 * time.Hour},
-		"How old the last reading of an index may be. Then workers read its shards again, and correct groups that lack increments."))
 	add(app.Reader, cli.New("board-rate", "N", cli.Count{To: &c.Reader.BoardRate, Max: 1_000_000},
 		"How many entities a second a scan for leaderboards reads from datastore:, which charges for each. It must read an index within 55 minutes. 0: no leaderboards there. pebble: needs no rate."))
 	add(app.Up, cli.New("request-timeout", "DURATION", cli.Duration{To: &c.RequestTimeout, Min: 100 * time.Millisecond, Max: 10 * time.Minute},

@@ -61,6 +61,6 @@ func (p *Plan) boardNotes(say func(ok bool, format string, args ...any)) {
 
 func (p *Plan) indexNotes(say func(ok bool, format string, args ...any)) {
 	b := &p.Countmill.IndexBuild
-	say(p.Load.Groups > 0, "the build of the index reads %.0f entities, a shard of each counter or more, and writes %.0f, for %.2f dollars; each --index-recheck reads as many again",
+	say(p.Load.Groups > 0, "the build of the index reads %.0f entities, a shard of each counter or more, and writes %.0f, for %.2f dollars; each day workers read as many again",
 		b.Read, b.Written, b.Dollars)
 }
