@@ -60,6 +60,11 @@ func TestEveryFlagHasAVariableThatTheFlagWinsOver(t *testing.T) {
 			if got := setting(t, byFlag, shown); got.From != cli.FromFlag || got.Value != want {
 				t.Errorf("by flag: got %+v, want %q from flag", got, want)
 			}
+			for i, s := range byFlag { // the default of --max-staleness depends on the store
+				if s.Name != shown && s.Name != "max-staleness" && s.Value != byDefault[i].Value {
+					t.Errorf("it sets --%s too: %q", s.Name, s.Value)
+				}
+			}
 			if diff := cmp.Diff(byDefault, byEmpty); diff != "" {
 				t.Errorf("an empty variable changes something:\n%s", diff)
 			}
