@@ -196,8 +196,10 @@ func broken(from, dep string) string {
 		return "commands, examples and tests are the top: nothing imports them"
 	case under(dep, "/wire/internal/batchpb") && from != dep:
 		return "protoc's code is for tests of package wire: countmill reads and writes batches with package wire"
-	case under(dep, "/store/storetest") && !under(from, "/store/storetest/..."):
+	case under(dep, "/store/storetest") && !under(from, "/store/storetest/...") || under(dep, "/store/engine/enginetest"):
 		return "conformance suites are for tests"
+	case under(from, "/store/engine/...") && under(dep, module+"/...") && !under(dep, "/store/engine/..."):
+		return "an engine knows rows and no counters"
 	case slices.ContainsFunc(forTests, func(p string) bool { return under(dep, p) && !under(from, p) }):
 		return "emulators, faults, planted bugs and the simulator are for tests: countmill never needs one"
 	case backend(from) != "" && under(from, "/backend/...") && under(dep, "/backend/...") && backend(from) != backend(dep) && backend(dep) != "":
@@ -259,6 +261,12 @@ func TestViolationsAreFound(t *testing.T) {
 		{"/backend/pebble", "/backend/memory", true},
 		{"/backend/pebble", "/backend/pebble/internal/key", false},
 		{"/backend/pebble", "/store/storetest", true},
+		{"/backend/pebble", "/store/engine/enginetest", true},
+		{"/backend/pebble", "/store/engine", false},
+		{"/store", "/store/engine/memory", false},
+		{"/store/engine/memory", "/store/engine", false},
+		{"/store/engine/memory", "/wire", true},
+		{"/store/engine", "", true},
 		{"/store/storetest", "testing", false},
 		{"/backend/pebble", "testing", true},
 		{"/internal/app", "/internal/testing/emulator", true},

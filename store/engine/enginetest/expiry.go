@@ -1,0 +1,183 @@
+package enginetest
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/countmill/countmill/store/engine"
+)
+
+var expiryTests = []suiteTest{
+	{"IdentityIsTheKey", testIdentityIsTheKey},
+	{"ExpireKeepsItsHorizon", testExpireKeepsItsHorizon},
+	{"ExpireIsOneWithItsChanges", testExpireIsOneWithItsChanges},
+	{"DueMissesNothing", testDueMissesNothing},
+	{"DueIsAHint", testDueIsAHint},
+}
+
+const day = int64(24 * time.Hour / time.Microsecond)
+
+// start is a day of the suite, in microseconds.
+var start = time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
+
+// E1, interleaving 20: an id is found whatever its time is, also if it is inserted with several at once.
+func testIdentityIsTheKey(s *suite) {
+	s.commit(insert("id", start))
+	for _, at := range []int64{start, start + 1, start + 5*day, start - 100*day, start + 1000*day, 0, 1} {
+		s.refused(engine.ErrExists, insert("id", at), add(named(record, "a"), 1))
+	}
+	s.want(named(once, "id"), fields{due: start})
+	s.want(named(record, "a"), nil)
+	for round := range max(s.Rounds/4, 3) {
+		id := fmt.Sprintf("id %d", round)
+		won := s.race(4, func(i int) []engine.Change {
+			return []engine.Change{insert(id, start+int64(i*i)*3*day), add(named(record, id), 1)}
+		})
+		if n := s.get(named(record, id)).Int64(count); n != 1 || won > 1 {
+			s.Fatalf("an id with four times was applied %d times, and acknowledged %d times", n, won)
+		}
+	}
+}
+
+// E2.
+func testExpireKeepsItsHorizon(s *suite) {
+	note := func(text string) []engine.Change { return []engine.Change{put(named(meta, "settings"), text)} }
+	for i, at := range []int64{1, start - 1000*day, start - 30*day, start - 1, start, start + 1, start + 30*day, 0} {
+		s.commit(insert(fmt.Sprint(i), at), engine.Change{Key: named(blob, fmt.Sprint(i)), Set: one(due, at), Data: []byte("x")})
+	}
+	s.commit(put(named(blob, "without"), "x"))
+	v := s.view()
+	s.in(v, named(once, "0"))
+	for _, kind := range []engine.KindID{once, blob} {
+		for _, horizon := range []int64{math.MinInt64, 0, start - 60*day, start} {
+			if err := s.Engine.Expire(s.ctx(), kind, horizon, note(fmt.Sprint(kind, horizon))); err != nil {
+				s.Fatal(err)
+			}
+			s.wantData(named(meta, "settings"), fmt.Sprint(kind, horizon))
+		}
+		for i := range 8 {
+			exists := s.get(named(kind, fmt.Sprint(i))).Exists
+			gone, kept := i < 3, i > 3
+			if s.limits.Expires {
+				gone, kept = false, true // the database does so itself
+			}
+			if exists && gone || !exists && kept {
+				s.Errorf("row %d of the kind %d: exists is %t", i, kind, exists)
+			}
+		}
+	}
+	if !s.get(named(blob, "without")).Exists || !s.in(v, named(once, "0")).Exists {
+		s.Error("a row without a time is gone, or a row of an earlier view")
+	}
+	if !s.limits.Expires {
+		s.commit(insert("1", start+day), engine.Change{Key: named(blob, "1"), Op: engine.Insert, Data: []byte("new")})
+		s.wantData(named(blob, "1"), "new")
+		s.want(named(blob, "1"), fields{})
+	}
+	s.refused(engine.ErrExists, insert("5", start))
+}
+
+// E2, interleaving 13: nobody sees a row gone, and the horizon before it.
+func testExpireIsOneWithItsChanges(s *suite) {
+	if s.limits.Expires {
+		s.Skip("the database removes rows itself")
+	}
+	settings, inserted := named(meta, "settings"), named(record, "inserted")
+	rounds := max(s.Rounds/4, 10)
+	ended := inBackground(func() {
+		for i := range rounds {
+			at := start + int64(i)*30*day
+			s.commit(insert(fmt.Sprint(i), at-20*day), add(inserted, 1))
+			if err := s.Engine.Expire(s.ctx(), once, at, []engine.Change{{Key: settings, Set: one(most, int64(i)+1)}}); err != nil {
+				s.Error(err)
+			}
+		}
+	})
+	s.watch(ended, func(v engine.View) {
+		written := s.in(v, settings).Int64(most)
+		if s.in(v, inserted).Int64(count) > written && !s.in(v, named(once, fmt.Sprint(written))).Exists {
+			s.Errorf("row %d is gone, and its horizon is not written", written)
+		}
+	})
+	s.want(settings, fields{most: int64(rounds)})
+}
+
+// E3: all pages of Due together have every row that is due, by its time.
+func testDueMissesNothing(s *suite) {
+	want := make(map[engine.Key]bool)
+	for i := range 25 {
+		key := placed(uint64(i%3), fmt.Sprintf("%d", i), uint32(i))
+		at := int64(1 + i%5)
+		s.commit(engine.Change{Key: key, Set: one(due, at), Add: one(count, 1)})
+		want[key] = at <= 3
+	}
+	s.commit(add(placed(0, "never", 0), 1), engine.Change{Key: named(record, "other"), Set: one(due, 1)})
+	got := make(map[engine.Key]int)
+	last, after := int64(0), ""
+	for range 100 {
+		keys, next, err := s.Engine.Due(s.ctx(), shard, 3, after, 4)
+		if err != nil || len(keys) > 4 {
+			s.Fatalf("a page of 4 has %d keys (%v)", len(keys), err)
+		}
+		for _, key := range keys {
+			got[key]++
+			if at := s.get(key).Int64(due); at < last {
+				s.Errorf("%v is due at %d, after one at %d", key, at, last)
+			} else {
+				last = at
+			}
+		}
+		if after = next; next == "" {
+			break
+		}
+	}
+	for key, is := range want {
+		if got[key] != 1 && is || got[key] != 0 && !is {
+			s.Errorf("%v is due: %t; the pages have it %d times", key, is, got[key])
+		}
+	}
+	if got[placed(0, "never", 0)]+got[named(record, "other")] > 0 {
+		s.Error("the pages have rows that are never due, or of another kind")
+	}
+	for range 2 {
+		if keys, _, err := s.Engine.Due(s.ctx(), doc, math.MaxInt64, "", 10); err != nil || len(keys) > 0 {
+			s.Errorf("a kind without rows is due: %v, %v", keys, err)
+		}
+	}
+}
+
+// Interleaving 14: a row that was listed may have moved; the transaction that reads it knows.
+func testDueIsAHint(s *suite) {
+	a, b, c := named(record, "a"), named(record, "b"), named(record, "c")
+	for _, key := range []engine.Key{a, b, c} {
+		s.commit(engine.Change{Key: key, Set: one(due, 5)})
+	}
+	list := func() (n int) {
+		s.Helper()
+		keys, _, err := s.Engine.Due(s.ctx(), record, 5, "", 10)
+		if err != nil {
+			s.Fatal(err)
+		}
+		return len(keys)
+	}
+	if n := list(); n != 3 {
+		s.Fatalf("%d rows are due, want 3", n)
+	}
+	s.commit(engine.Change{Key: a, Set: one(due, 9)}, engine.Change{Key: b, Unset: []engine.FieldID{due}}, del(c))
+	swept := 0
+	s.transact(func(tx engine.Tx) {
+		for _, row := range s.read(tx, a, b, c) {
+			if at := row.Int64(due); row.Exists && at > 0 && at <= 5 {
+				swept++
+			}
+		}
+	})
+	if swept > 0 {
+		s.Errorf("%d rows are due that have moved", swept)
+	}
+	s.commit(engine.Change{Key: a, Set: one(due, 4)}, engine.Change{Key: b, Set: one(due, 1)}, engine.Change{Key: c, Max: one(due, 2)})
+	if n := list(); n != 3 {
+		s.Errorf("%d rows are due after their times were set again, want 3", n)
+	}
+}
