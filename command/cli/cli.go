@@ -47,8 +47,9 @@ type Command struct {
 	New   func() Verb
 }
 
-// A Verb is one run of a command. Its flags are bound to its fields, which have their defaults.
+// A Verb is one run of a command.
 type Verb interface {
+	// Flags are bound to fields of the verb, and Flags sets the defaults of these.
 	Flags() []Flag
 	// Begin comes before Run, when the flags are set.
 	Begin(Input)
