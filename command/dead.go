@@ -128,16 +128,16 @@ func (d *dead) pages(ctx context.Context, limit int, visit func(raw []byte, page
 			return err
 		}
 		var page struct {
-			Letters []deadLetter `json:"letters"`
-			Next    string       `json:"next_page_token"`
+			DeadLetters []deadLetter `json:"dead_letters"`
+			Next        string       `json:"next_page_token"`
 		}
-		if err := json.Unmarshal(raw, &page); err != nil || page.Letters == nil {
+		if err := json.Unmarshal(raw, &page); err != nil || page.DeadLetters == nil {
 			return fmt.Errorf("the server answered with something else than dead letters; is that a countmill?")
 		}
-		if err := visit(raw, page.Letters); err != nil {
+		if err := visit(raw, page.DeadLetters); err != nil {
 			return err
 		}
-		seen += len(page.Letters)
+		seen += len(page.DeadLetters)
 		if token = page.Next; token == "" || limit > 0 && seen >= limit {
 			return nil
 		}
@@ -181,7 +181,7 @@ func (d *deadListVerb) Run(ctx context.Context) error {
 		return nil
 	})
 	if err == nil && n == 0 && !d.json {
-		_, err = fmt.Fprintln(d.stderr, errNoLetters)
+		_, err = fmt.Fprintln(d.stderr, errNoDeadLetters)
 	}
 	return err
 }
@@ -205,15 +205,15 @@ func (d *deadShowVerb) Run(ctx context.Context) error {
 }
 
 func (d *deadShowVerb) print(answer []byte) error {
-	var got shownLetter
+	var got shownDeadLetter
 	if err := json.Unmarshal(answer, &got); err != nil || got.Key == "" {
 		return fmt.Errorf("the server answered with something else than a dead letter; is that a countmill?")
 	}
 	return got.print(d.stdout)
 }
 
-// A shownLetter is the answer of GET /v1/dead-letters/KEY.
-type shownLetter struct {
+// A shownDeadLetter is the answer of GET /v1/dead-letters/KEY.
+type shownDeadLetter struct {
 	deadLetter
 	Replay string `json:"replay"`
 	Why    string `json:"why"`
@@ -229,7 +229,7 @@ type shownLetter struct {
 	Truncated bool            `json:"truncated"`
 }
 
-func (l *shownLetter) print(out io.Writer) error {
+func (l *shownDeadLetter) print(out io.Writer) error {
 	replay := map[string]string{"ids": "yes, under its own ids", "as_new": "with --as-new", "never": "no"}[l.Replay]
 	if l.Why != "" {
 		replay += ": " + l.Why
@@ -278,8 +278,8 @@ type deadOutcome struct {
 // A deadTally counts what became of letters.
 type deadTally struct{ asked, refused, gone, discarded, removed int }
 
-// errNoLetters: --all means none.
-var errNoLetters = errors.New("no dead letters")
+// errNoDeadLetters: --all means none.
+var errNoDeadLetters = errors.New("no dead letters")
 
 type deadReplayVerb struct{ dead }
 
@@ -333,13 +333,13 @@ func (d *deadDiscardVerb) Run(ctx context.Context) error {
 
 // orNone: without dead letters all of them are done, and standard error says so.
 func (d *dead) orNone(err error) error {
-	if !errors.Is(err, errNoLetters) {
+	if !errors.Is(err, errNoDeadLetters) {
 		return err
 	}
 	if d.json {
 		return nil
 	}
-	_, err = fmt.Fprintln(d.stderr, errNoLetters)
+	_, err = fmt.Fprintln(d.stderr, errNoDeadLetters)
 	return err
 }
 
@@ -364,7 +364,7 @@ func (d *dead) sure(ctx context.Context, verb string) error {
 		return cli.Confirm(d.person, d.stderr, verb+" dead letters?")
 	}
 	letters, unknown := 0, 0
-	err := d.countLetters(ctx, func(page []deadLetter) {
+	err := d.countDeadLetters(ctx, func(page []deadLetter) {
 		for _, l := range page {
 			letters++
 			if l.Applied != "no" {
@@ -376,7 +376,7 @@ func (d *dead) sure(ctx context.Context, verb string) error {
 		return err
 	}
 	if letters == 0 {
-		return errNoLetters
+		return errNoDeadLetters
 	}
 	question := fmt.Sprintf("%s %d dead letters?", verb, letters)
 	if d.asNew && unknown > 0 {
@@ -385,8 +385,8 @@ func (d *dead) sure(ctx context.Context, verb string) error {
 	return cli.Confirm(d.person, d.stderr, question)
 }
 
-// countLetters calls count with the letters that are meant.
-func (d *dead) countLetters(ctx context.Context, count func([]deadLetter)) error {
+// countDeadLetters calls count with the letters that are meant.
+func (d *dead) countDeadLetters(ctx context.Context, count func([]deadLetter)) error {
 	if d.all {
 		return d.pages(ctx, 0, func(_ []byte, page []deadLetter) error { count(page); return nil })
 	}
@@ -438,7 +438,7 @@ func (d *dead) act(ctx context.Context, path string, asked map[string]any) (t de
 		return post(lot)
 	})
 	if err == nil && !found {
-		err = errNoLetters
+		err = errNoDeadLetters
 	}
 	return t, err
 }
@@ -449,12 +449,12 @@ func (d *dead) post(ctx context.Context, path string, asked any, t *deadTally) e
 		return err
 	}
 	var got struct {
-		Letters []deadOutcome `json:"letters"`
+		DeadLetters []deadOutcome `json:"dead_letters"`
 	}
-	if err := json.Unmarshal(answer, &got); err != nil || got.Letters == nil {
+	if err := json.Unmarshal(answer, &got); err != nil || got.DeadLetters == nil {
 		return fmt.Errorf("the server answered with something else than letters; is that a countmill?")
 	}
-	for _, o := range got.Letters {
+	for _, o := range got.DeadLetters {
 		t.add(o)
 		switch {
 		case o.Result == "gone":

@@ -99,7 +99,7 @@ func (c *getVerb) Run(ctx context.Context) error {
 		return err
 	}
 	c.sayMissing(answer)
-	saySetAside(c.stderr, answer)
+	sayDeadLetters(c.stderr, answer)
 	if cli.IsTerminal(c.stdout) {
 		fmt.Fprintln(c.stderr, ageOf(answer, time.Now()))
 	}
@@ -129,21 +129,21 @@ func asOfQuery(minAsOf string) url.Values {
 	return url.Values{"min_as_of": {minAsOf}}
 }
 
-// saySetAside names the dead letters with increments of a receipt.
-func saySetAside(out io.Writer, answer []byte) {
+// sayDeadLetters names the dead letters with increments of a receipt.
+func sayDeadLetters(out io.Writer, answer []byte) {
 	var got struct {
-		SetAside []struct {
-			Letter    string `json:"letter"`
+		DeadLetters []struct {
+			Key       string `json:"key"`
 			Discarded bool   `json:"discarded"`
-		} `json:"set_aside"`
+		} `json:"dead_letters"`
 	}
 	_ = json.Unmarshal(answer, &got) // printTotals has read it
-	for _, s := range got.SetAside {
-		state := "see countmill dead show " + s.Letter
+	for _, s := range got.DeadLetters {
+		state := "see countmill dead show " + s.Key
 		if s.Discarded {
 			state = "it was discarded"
 		}
-		fmt.Fprintf(out, "countmill: increments of the receipt are in dead letter %s: %s\n", s.Letter, state)
+		fmt.Fprintf(out, "countmill: increments of the receipt are in dead letter %s: %s\n", s.Key, state)
 	}
 }
 

@@ -76,7 +76,7 @@ var indexWorkCommand = cli.Command{
 	Short: "run only a worker that builds, checks and deletes indexes",
 	Long: `Works at the indexes of a store that other processes write. "countmill up" does that by itself: on one
 machine this command is not needed. Several workers share the work. A killed worker loses
-nothing: after a minute another one takes its piece.
+nothing: after a minute another one takes its range.
 
   countmill index work --store datastore://my-project
 `,
@@ -96,8 +96,8 @@ func (c *indexing) waitFlag() cli.Flag {
 // An indexState is an index of GET /v1/indexes.
 type indexState struct {
 	Name, Match, Group, State string
-	Pieces                    int64
-	Done                      int64 `json:"pieces_done"`
+	Ranges                    int64
+	Done                      int64 `json:"ranges_done"`
 	Shards                    int64 `json:"shards_read"`
 	Corrected                 int64 `json:"corrected"`
 	Since                     time.Time
@@ -107,10 +107,10 @@ type indexState struct {
 
 // progress is in words: a percentage while the state is about to change.
 func (x *indexState) progress() string {
-	if x.State == "serving" || x.Pieces == 0 {
+	if x.State == "serving" || x.Ranges == 0 {
 		return x.State
 	}
-	return fmt.Sprintf("%s %d %%", x.State, 100*x.Done/x.Pieces)
+	return fmt.Sprintf("%s %d %%", x.State, 100*x.Done/x.Ranges)
 }
 
 type indexCreateVerb struct {
@@ -231,8 +231,8 @@ func (c *indexing) waitForIndex(ctx context.Context, name, verb string, done fun
 			return answer, nil
 		case x == nil:
 			return nil, fmt.Errorf("index %q is gone: somebody has deleted it, or the token may not read its groups", name)
-		case x.Pieces > 0:
-			part := whole * x.Done / x.Pieces
+		case x.Ranges > 0:
+			part := whole * x.Done / x.Ranges
 			bar.Add(max(part-shown, 0), max(x.Shards-shards, 0))
 			shown, shards = max(shown, part), max(shards, x.Shards)
 		}
