@@ -107,7 +107,7 @@ func (c *Cost) index(l Load, of []class, b batch, w window, aggregators float64,
 
 const (
 	indexRanges  = 16.0           // of a new index (package indexer)
-	recheckEvery = 24 * 3600.0    // the default of --index-recheck, in seconds
+	recheckEvery = 24 * 3600.0    // how often workers read an index again, in seconds
 	lookEvery    = 5.0            // seconds; a worker reads the rules
 	keysARead    = 1000.0         // a query for keys costs a read for so many
 	groupedBytes = float64(3 + 8) // the property of a shard with its grouped part

@@ -124,7 +124,7 @@ func TestIndexNotes(t *testing.T) {
 	t.Parallel()
 	p := planned(t, func(l *Load) { l.Rate, l.Counters, l.Publishers, l.Aggregators, l.Groups = 1e6, 10_000, 100, 40, 20 })
 	p.wantNote(t, "and writes 640, for ")
-	p.wantNote(t, "--max-shards 128 binds for 20 of the groups")
+	p.wantNote(t, "128 shards, which a counter gets by itself, are too few for 20 of the groups")
 	if p = planned(t, func(l *Load) {}); strings.Contains(strings.Join(p.Notes, "\n"), "index") {
 		t.Errorf("%q, without an index", p.Notes)
 	}

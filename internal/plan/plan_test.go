@@ -114,7 +114,7 @@ func TestShardsAtTheCap(t *testing.T) {
 	if c := p.Countmill; c.MostShards != 128 || c.Commits < 400 {
 		t.Errorf("%g shards for %g commits/s, want the cap of 128 for 50 aggregators' 8 or more a second", c.MostShards, c.Commits)
 	}
-	p.wantNote(t, "--max-shards 128 binds for 1 of the counters, which get up to 3.")
+	p.wantNote(t, "128 shards, which a counter gets by itself, are too few for 1 of the counters, which get up to 3.")
 }
 
 func TestClassic(t *testing.T) {
@@ -329,12 +329,12 @@ func TestAnyLoad(t *testing.T) {
 func TestCheckNamesEverything(t *testing.T) {
 	t.Parallel()
 	l := Defaults()
-	l.Rate, l.IDs, l.StartShards, l.MaxShards, l.Asked, l.Watched, l.Series, l.IndexCounters, l.Groups, l.Linger, l.Prices.Reads = math.NaN(), 2, 20, 5, 2, 3, 4, 5, 6, time.Hour, -1
+	l.Rate, l.IDs, l.Asked, l.Watched, l.Series, l.IndexCounters, l.Groups, l.CommitTime, l.Prices.Reads = math.NaN(), 2, 2, 3, 4, 5, 6, time.Hour, -1
 	_, err := Make(l)
 	for _, want := range []string{
-		"--rate: must be from 0.001 to 1e+10, got NaN", "--ids: must be from 0 to 1, got 2", "--max-shards: must be from 20 to 999, got 5",
+		"--rate: must be from 0.001 to 1e+10, got NaN", "--ids: must be from 0 to 1, got 2",
 		"--asked: must be from 0 to 1, got 2", "--watched: must be from 0 to 1, got 3", "--series-counters: must be from 0 to 1, got 4",
-		"--index-counters: must be from 0 to 1, got 5", "--groups: must be from 0 to 5, got 6", "--linger: must be from 1ms to 1m0s, got 1h0m0s", "--price-read: must be from 0 to 1e+06, got -1",
+		"--index-counters: must be from 0 to 1, got 5", "--groups: must be from 0 to 5, got 6", "--commit-time: must be from 1ms to 10s, got 1h0m0s", "--price-read: must be from 0 to 1e+06, got -1",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in %v", want, err)
