@@ -37,7 +37,7 @@ type outcome struct {
 	conflicts   []*part // their ids were applied with another fingerprint
 	rest        []*part
 	completions []*part // of the job, not applied
-	completed   []*part // completion markers that are in the store
+	completed   []*part // completions that are in the store
 	verdict     verdict
 	err         error
 	wants       []store.Growth // counters that need more shards than this process knew of

@@ -11,19 +11,19 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// A message that somebody may have a receipt for (wire.Receipt) has a completion marker: a marker that is inserted
-// when all its other parts are settled. It goes into the commit of the last of them if that commit has
-// all that are left, and otherwise into the next commit:
+// A message that somebody may have a receipt for (wire.Receipt) has a completion marker, here called its completion.
+// It is a marker that is inserted when all other parts of the message are settled. It goes into the commit of the last
+// of them if that commit has all that are left, and otherwise into the next commit:
 //
 //	message with parts 1 2 3
-//	one job has 1 2 3       its commit has the markers 1 2 3 and the completion marker
-//	two jobs, 1 2 and 3     the completion marker waits until both are applied
-//	3 is refused            the completion marker waits until 3 is durably in a dead letter, and says so
+//	one job has 1 2 3       its commit has the markers 1 2 3 and the completion
+//	two jobs, 1 2 and 3     the completion waits until both are applied
+//	3 is refused            the completion waits until 3 is durably in a dead letter, and says so
 //
-// A message that is only one anonymous part needs no completion marker: the part's marker says the same. An
+// A message that is only one anonymous part needs no completion: the part's marker says the same. An
 // identified part is not enough, because its marker may be another message's.
 
-// completionOf returns the id of the message's completion marker; zero if nobody can have a receipt. batch is nil if the
+// completionOf returns the id of the message's completion; zero if nobody can have a receipt. batch is nil if the
 // message cannot be read.
 func (a *Aggregator) completionOf(m *message.Message, batch *wire.Batch) wire.PartID {
 	id := m.Metadata.Get(wire.MetaBrokerID)
@@ -37,7 +37,7 @@ func (a *Aggregator) completionOf(m *message.Message, batch *wire.Batch) wire.Pa
 	return wire.PartID{}
 }
 
-// flushCompletion is the completion marker of a message of a publisher.
+// flushCompletion is the completion of a message of a publisher.
 func flushCompletion(batch *wire.Batch) (id wire.PartID) {
 	if batch.Flush != (wire.FlushID{}) {
 		id = batch.Flush.Hash().Completion(batch.Number)
@@ -47,13 +47,13 @@ func flushCompletion(batch *wire.Batch) (id wire.PartID) {
 
 func (p *part) isCompletion() bool { return p.ID.Class() == wire.CompletionClass }
 
-// needsCompletion reports whether the message's completion marker is yet to be inserted. A single part in a dead letter has
+// needsCompletion reports whether the message's completion is yet to be inserted. A single part in a dead letter has
 // no marker.
 func (h *held) needsCompletion() bool {
 	return h.completionID != (wire.PartID{}) && !h.completed && (!h.single || h.deadLettered)
 }
 
-// completionFor returns the completion marker of a message.
+// completionFor returns the completion of a message.
 func (l *loop) completionFor(h *held) *part {
 	if h.completion == nil {
 		h.completion = &part{Part: wire.Part{ID: h.completionID}, holder: h, at: h.time, from: earlier(h.time, h.born), marked: true, fold: l.a.cfg.env.Uint64()}
@@ -64,7 +64,7 @@ func (l *loop) completionFor(h *held) *part {
 	return h.completion
 }
 
-// ride lets the completion markers of the messages commit with the job, if it has all of their parts that are not
+// ride lets the completions of the messages commit with the job, if it has all of their parts that are not
 // settled.
 func (l *loop) ride(j *job) {
 	here := make(map[*held]int)
@@ -97,7 +97,7 @@ func (l *loop) ride(j *job) {
 	}
 }
 
-// admitCompletion lets the completion marker of a message be committed: every other part is settled.
+// admitCompletion lets the completion of a message be committed: every other part is settled.
 func (l *loop) admitCompletion(h *held) {
 	h.open = 1
 	t, stored := l.completionFor(h), l.a.clock.Now()
@@ -114,7 +114,7 @@ func (l *loop) admitCompletion(h *held) {
 	l.completions = append(l.completions, t)
 }
 
-// packCompletions makes jobs of the completion markers, unless a commit is under way: when it ends, more of them may be
+// packCompletions makes jobs of the completions, unless a commit is under way: when it ends, more of them may be
 // ready. A window that closes before that takes them.
 func (l *loop) packCompletions() bool {
 	if len(l.completions) == 0 || l.running > 0 || l.isAway() {
@@ -130,7 +130,7 @@ func (l *loop) takeCompletions() []*part {
 	return completions
 }
 
-// completionApplied ends a completion marker that was committed with other parts of its message, or was found. Its
+// completionApplied ends a completion that was committed with other parts of its message, or was found. Its
 // message is settled with those parts.
 func (l *loop) completionApplied(t *part) {
 	t.endCompletion()
@@ -143,7 +143,7 @@ func (l *loop) completionApplied(t *part) {
 	}
 }
 
-// dropCompletion gives a completion marker up: the store refuses it, or its message is beyond the deduplication window.
+// dropCompletion gives a completion up: the store refuses it, or its message is beyond the deduplication window.
 // Whoever has its receipt learns that the receipt has expired.
 func (l *loop) dropCompletion(t *part) {
 	t.endCompletion()
@@ -151,14 +151,14 @@ func (l *loop) dropCompletion(t *part) {
 	t.eachHolder(l.done)
 }
 
-// endCompletion notes that the messages wait for their completion marker no longer.
+// endCompletion notes that the messages wait for their completion no longer.
 func (p *part) endCompletion() {
 	if p.isCompletion() {
 		p.eachHolder(func(h *held) { h.completed = true })
 	}
 }
 
-// dropCompletions takes the completion markers off that were found: another aggregator has inserted them, or an earlier
+// dropCompletions takes the completions off that were found: another aggregator has inserted them, or an earlier
 // try of this job.
 func (o *outcome) dropCompletions(found map[wire.PartID]store.Marker) {
 	var left []*part

@@ -15,7 +15,7 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// A flushedBatch is a batch with a flush, and what has to be true of its completion marker.
+// A flushedBatch is a batch with a flush, and what has to be true of its completion.
 type flushedBatch struct {
 	flush wire.FlushID
 	parts []wire.Part
@@ -29,7 +29,7 @@ func (m *flushedBatch) payloadAt(at time.Time) []byte {
 	return wire.Append(nil, &wire.Batch{Time: at.Truncate(time.Microsecond), Flush: m.flush, Parts: m.parts})
 }
 
-// watch makes the store fail the test if the completion marker is committed before every part is in the store, in
+// watch makes the store fail the test if the completion is committed before every part is in the store, in
 // the same commit or in a dead letter. answer is the store's, nil for OK.
 func (m *flushedBatch) watch(t *testing.T, st *fakestore.Store, answer func(n int, c *store.Commit) fakestore.Answer) {
 	st.OnFold(func(n int, c *store.Commit) fakestore.Answer {
@@ -39,7 +39,7 @@ func (m *flushedBatch) watch(t *testing.T, st *fakestore.Store, answer func(n in
 		if has(m.completion()) {
 			for _, p := range m.parts {
 				if _, ok := st.Marker(p.ID); !ok && !has(p.ID) && !inDeadLetters(st, p.ID) {
-					t.Errorf("commit %d has the completion marker, and part %s is nowhere", n, p.ID)
+					t.Errorf("commit %d has the completion, and part %s is nowhere", n, p.ID)
 				}
 			}
 		}
@@ -57,11 +57,11 @@ func inDeadLetters(st *fakestore.Store, id wire.PartID) bool {
 	})
 }
 
-// says fails the test unless the completion marker is there and says so.
+// says fails the test unless the completion is there and says so.
 func (m *flushedBatch) says(t *testing.T, st *fakestore.Store, want wire.Fingerprint) {
 	t.Helper()
 	if got, ok := st.Marker(m.completion()); !ok || got.Fingerprint != want {
-		t.Errorf("the completion marker is there: %t, and says %d; want %d", ok, got.Fingerprint, want)
+		t.Errorf("the completion is there: %t, and says %d; want %d", ok, got.Fingerprint, want)
 	}
 }
 
@@ -76,7 +76,7 @@ func wideParts(n int) (parts []wire.Part) {
 	return parts
 }
 
-// The completion marker is in the commit of the last parts if they are in one, and otherwise in a later commit.
+// The completion is in the commit of the last parts if they are in one, and otherwise in a later commit.
 func TestCompletionsComeWithTheLastPart(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -130,10 +130,10 @@ func TestCompletionsDoNotWaitForAWindow(t *testing.T) {
 	})
 }
 
-// While a commit is under way the completion markers wait for its end, or for the next window.
+// While a commit is under way the completions wait for its end, or for the next window.
 func TestCompletionsWaitForACommit(t *testing.T) {
 	for name, tc := range map[string]struct {
-		takes, at time.Duration // the slow commit, and the completion marker's after it began
+		takes, at time.Duration // the slow commit, and the completion's after it began
 	}{
 		"until it ends":              {500 * time.Millisecond, 500 * time.Millisecond},
 		"until the next window ends": {5 * time.Second, 1100 * time.Millisecond},
@@ -155,7 +155,7 @@ func TestCompletionsWaitForACommit(t *testing.T) {
 				r.send(t, anonymous(one("next", 1)))
 				settle(tc.at - 110*time.Millisecond)
 				if _, ok := st.Marker(m.completion()); ok {
-					t.Error("the completion marker is there already")
+					t.Error("the completion is there already")
 				}
 				settle(20 * time.Millisecond)
 				m.says(t, st, store.CompletionCounted)
@@ -164,7 +164,7 @@ func TestCompletionsWaitForACommit(t *testing.T) {
 	}
 }
 
-// A single anonymous part whose id says so has no other completion marker. Any other single part has one.
+// A single anonymous part whose id says so has no other completion. Any other single part has one.
 func TestSinglePartsAreTheirOwnCompletions(t *testing.T) {
 	flush := wire.FlushID{1}
 	own := anonymous(one("a", 1))
@@ -188,7 +188,7 @@ func TestSinglePartsAreTheirOwnCompletions(t *testing.T) {
 	}
 }
 
-// Whatever the store answers, the completion marker waits for every part, and comes.
+// Whatever the store answers, the completion waits for every part, and comes.
 func TestCompletionsWaitForEveryAnswer(t *testing.T) {
 	for _, first := range []fakestore.Answer{
 		fakestore.UnknownApplied, fakestore.UnknownNotApplied, fakestore.ContendedApplied, fakestore.ContendedNotApplied,
@@ -215,7 +215,7 @@ func TestCompletionsWaitForEveryAnswer(t *testing.T) {
 	}
 }
 
-// A part in a dead letter is noted under its message's completion marker before the completion marker comes, also when the
+// A part in a dead letter is noted under its message's completion before the completion comes, also when the
 // store has refused the content of a large commit, and when the writing of letters fails.
 func TestCompletionsSayWhatWasDeadLettered(t *testing.T) {
 	poison := anonymous(one("poison", 1))
@@ -253,7 +253,7 @@ func TestCompletionsSayWhatWasDeadLettered(t *testing.T) {
 	}
 }
 
-// JSON of other programs has a completion marker by the broker's id, also if nobody can read it.
+// JSON of other programs has a completion by the broker's id, also if nobody can read it.
 func TestForeignMessagesHaveCompletions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
@@ -264,7 +264,7 @@ func TestForeignMessagesHaveCompletions(t *testing.T) {
 		for id, want := range map[string]wire.Fingerprint{"7": store.CompletionCounted, "8": store.CompletionDeadLettered} {
 			completion := wire.ForeignHash("countmill", id).Completion(0)
 			if m, ok := st.Marker(completion); !ok || m.Fingerprint != want {
-				t.Errorf("message %s: the completion marker is there: %t, and says %d; want %d", id, ok, m.Fingerprint, want)
+				t.Errorf("message %s: the completion is there: %t, and says %d; want %d", id, ok, m.Fingerprint, want)
 			}
 			if refs, _ := st.DeadLetterRefs(t.Context(), []wire.PartID{completion}); len(refs) != int(want-store.CompletionCounted) {
 				t.Errorf("message %s: dead-letter references %+v", id, refs)
@@ -273,7 +273,7 @@ func TestForeignMessagesHaveCompletions(t *testing.T) {
 	})
 }
 
-// Two parts of a message are too far ahead. Its completion marker would be, too: the store does not get it.
+// Two parts of a message are too far ahead. Its completion would be, too: the store does not get it.
 func TestAMessageTooFarAheadHasNoCompletion(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
@@ -285,16 +285,16 @@ func TestAMessageTooFarAheadHasNoCompletion(t *testing.T) {
 			t.Errorf("acknowledged: %t, with %d dead letters; want both parts there", acked(sent), got)
 		}
 		if _, ok := st.Marker(m.completion()); ok {
-			t.Error("the completion marker is there")
+			t.Error("the completion is there")
 		}
 	})
 }
 
-// Two copies of a message wait for one completion marker, which is in the commit of the second:
+// Two copies of a message wait for one completion, which is in the commit of the second:
 //
 //	0:00  the first is too far ahead, and its letter cannot be written
-//	0:59  the second is not too far ahead any more; its commit has the completion marker, and takes an hour
-//	1:00  the letter is written: the first waits for the completion marker in that commit
+//	0:59  the second is not too far ahead any more; its commit has the completion, and takes an hour
+//	1:00  the letter is written: the first waits for the completion in that commit
 func TestACopyWaitsForTheCompletionOfAnother(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st, began := large(t), time.Now()

@@ -146,7 +146,7 @@ func TestCommitsWithoutSumsAreMadeAgain(t *testing.T) {
 	}{
 		"sums that cancel":                  {parts: []wire.Part{event(5), event(-5)}, markers: 2, want: 2},
 		"sums that cancel, without markers": {parts: []wire.Part{anonymous(one("a", 5)), anonymous(one("a", -5))}, want: 2},
-		"a completion marker alone":         {before: completion.parts, flushed: completion, markers: 1},
+		"a completion alone":                {before: completion.parts, flushed: completion, markers: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -354,7 +354,7 @@ func TestAJobThatGrowsWithAnIndexIsHalved(t *testing.T) {
 	})
 }
 
-// The completion marker of a message goes out of a commit that an index has made too large by one entity, and into the
+// The completion of a message goes out of a commit that an index has made too large by one entity, and into the
 // next commit. The message's only part counts.
 func TestACompletionLeavesAJobThatGrowsWithAnIndex(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -381,7 +381,7 @@ func TestACompletionLeavesAJobThatGrowsWithAnIndex(t *testing.T) {
 		r.want(t, want)
 		m.says(t, st, store.CompletionCounted)
 		if c := st.Counts(); c.OverLimit > 0 || c.Folds != 2 {
-			t.Errorf("%d commits, %d refused for their size; want one of the part and one of its completion marker", c.Folds, c.OverLimit)
+			t.Errorf("%d commits, %d refused for their size; want one of the part and one of its completion", c.Folds, c.OverLimit)
 		}
 	})
 }

@@ -29,7 +29,7 @@ type loop struct {
 	pace        pace
 	jobs        []*job
 	completions []*part // of messages whose other parts are settled; in no job yet
-	// known has every part with a marker that is in the window, in completion markers or in a job.
+	// known has every part with a marker that is in the window, in completions or in a job.
 	known map[wire.PartID]*part
 
 	running  int

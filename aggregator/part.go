@@ -29,10 +29,10 @@ type held struct {
 	// deadLettered is true if a part went to a dead letter.
 	deadLettered bool
 
-	completionID wire.PartID // zero if the message has no completion marker
+	completionID wire.PartID // zero if the message has no completion
 	completion   *part       // made when it is needed
-	single       bool        // the message has one part, which is its own completion marker
-	completed    bool        // the completion marker is in the store, or never will be
+	single       bool        // the message has one part, which is its own completion
+	completed    bool        // the completion is in the store, or never will be
 }
 
 // A part is a part in process. After admission only the loop touches its fields; nobody changes

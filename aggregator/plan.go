@@ -13,7 +13,7 @@ import (
 // A job is a set of parts that are committed together.
 type job struct {
 	parts    []*part
-	closed   time.Time     // when its window closed; zero if all of its parts are completion markers
+	closed   time.Time     // when its window closed; zero if all of its parts are completions
 	widened  time.Duration // pace.widened when its window closed
 	attempts int           // attempts that failed or had an unknown outcome
 	after    time.Time     // no attempt before this time

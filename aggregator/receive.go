@@ -99,7 +99,7 @@ func (l *loop) done(h *held) {
 	if h.open > 0 {
 		return
 	}
-	// The completion marker comes last: it says that every other part is settled.
+	// The completion comes last: it says that every other part is settled.
 	if h.needsCompletion() {
 		l.admitCompletion(h)
 		return

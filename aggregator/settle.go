@@ -13,7 +13,7 @@ import (
 func (l *loop) settle(o outcome) {
 	l.a.stats.add(&o)
 	l.countLate(o.applied)
-	// Before the parts: a message whose completion marker was in their commit needs no other.
+	// Before the parts: a message whose completion was in their commit needs no other.
 	for _, t := range o.completed {
 		l.completionApplied(t)
 	}

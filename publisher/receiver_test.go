@@ -95,7 +95,7 @@ func TestLimitedSendersHaveIDsOfTheirOwn(t *testing.T) {
 				t.Errorf("%+v: got id %s", from, id)
 			}
 			if kept := sent.Flush == (wire.FlushID{7}); kept == from.Limited {
-				t.Errorf("%+v: the sender's own flush, which names its completion markers, was kept: %t", from, kept)
+				t.Errorf("%+v: the sender's own flush, which names its completions, was kept: %t", from, kept)
 			}
 			if want := wire.IncrementID("page:a", "order-1"); sent.Parts[1].ID != want {
 				t.Errorf("%+v: the id of an identified increment is %s, want %s", from, sent.Parts[1].ID, want)
@@ -107,8 +107,8 @@ func TestLimitedSendersHaveIDsOfTheirOwn(t *testing.T) {
 	}
 }
 
-// The receipt names the completion marker of the message on the bus, and not the one that the sender computes. A
-// repeat gets the same receipt. Two limited senders with the same flush have different completion markers.
+// The receipt names the completion of the message on the bus, and not the one that the sender computes. A
+// repeat gets the same receipt. Two limited senders with the same flush have different completions.
 func TestReceiverReceipts(t *testing.T) {
 	t.Parallel()
 	flush := wire.FlushID{7}
@@ -138,10 +138,10 @@ func TestReceiverReceipts(t *testing.T) {
 				_, alone := bus.completions[flush.Hash().Single(3)]
 				_, apart := bus.completions[flush.Hash().Completion(3)]
 				if own := alone || apart; own == from.Limited {
-					t.Errorf("%s of %+v: the completion marker that the sender computes was kept: %t", name, from, own)
+					t.Errorf("%s of %+v: the completion that the sender computes was kept: %t", name, from, own)
 				}
 				if want := name == "single" || name == "one left" && !from.Limited; want != (bus.single == 1) {
-					t.Errorf("%s of %+v: the part is its own completion marker: %t, want %t", name, from, bus.single == 1, want)
+					t.Errorf("%s of %+v: the part is its own completion: %t, want %t", name, from, bus.single == 1, want)
 				}
 			}
 		}
@@ -151,7 +151,7 @@ func TestReceiverReceipts(t *testing.T) {
 	}
 }
 
-// A batch without a flush has no completion marker, and one without parts nothing to wait for. A bus that counts says so.
+// A batch without a flush has no completion, and one without parts nothing to wait for. A bus that counts says so.
 func TestReceiverWithoutAReceipt(t *testing.T) {
 	t.Parallel()
 	unflushed := wire.Append(nil, &wire.Batch{Time: receiverTime, Parts: []wire.Part{anonymous(1, "a")}})

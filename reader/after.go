@@ -16,7 +16,7 @@ const (
 	// MaxWait is the longest time that TotalsAfter waits.
 	MaxWait = 5 * time.Second
 
-	// The pause before the next look-up of a receipt's completion markers is 1/pollShare of the time so far, from firstPoll
+	// The pause before the next look-up of a receipt's completions is 1/pollShare of the time so far, from firstPoll
 	// to lastPoll. So it delays the answer by an eleventh on average. A caller that waits for seconds
 	// does not mind a quarter.
 	pollShare           = 5
@@ -68,13 +68,13 @@ func (r *Reader) TotalsAfter(ctx context.Context, counters []string, receipt wir
 	if err != nil {
 		return After{}, err
 	}
-	// The totals come last. All parts were settled before their completion markers were seen, and this read begins
+	// The totals come last. All parts were settled before their completions were seen, and this read begins
 	// after that, so it has all of their commits.
 	totals, err := r.TotalsSince(ctx, counters, 0, minAsOf)
 	return After{totals, refs}, err
 }
 
-// await waits until all completion markers of a receipt are there. It returns the completion markers that say that parts of
+// await waits until all completions of a receipt are there. It returns the completions that say that parts of
 // their messages were set aside.
 func (r *Reader) await(ctx context.Context, receipt *wire.Receipt, wait time.Duration) (flagged []wire.PartID, err error) {
 	if err := r.checkReceipt(ctx, receipt); err != nil {
@@ -97,7 +97,7 @@ func (r *Reader) await(ctx context.Context, receipt *wire.Receipt, wait time.Dur
 	}
 }
 
-// lastLook looks for the completion markers of single parts, which have one only if the part is in a dead letter.
+// lastLook looks for the completions of single parts, which have one only if the part is in a dead letter.
 func (r *Reader) lastLook(ctx context.Context, receipt *wire.Receipt, left, flagged []wire.PartID) ([]wire.PartID, error) {
 	var singles []wire.PartID
 	for _, id := range left {
@@ -120,7 +120,7 @@ func (r *Reader) lastLook(ctx context.Context, receipt *wire.Receipt, left, flag
 	return nil, fmt.Errorf("%w: %d of the %d messages of the receipt are not counted", countmill.ErrNotCountedYet, missing, receipt.Messages())
 }
 
-// checkReceipt refuses a receipt that no look-up can answer. A receipt whose completion marker was not seen before
+// checkReceipt refuses a receipt that no look-up can answer. A receipt whose completion was not seen before
 // the window ended may have been counted, or refused: the markers are gone.
 func (r *Reader) checkReceipt(ctx context.Context, receipt *wire.Receipt) error {
 	var none wire.DatabaseTag
@@ -141,7 +141,7 @@ func (r *Reader) checkExpired(receipt *wire.Receipt) error {
 	return nil
 }
 
-// lookCompletions looks up completion markers once. It returns those that are missing, and adds those that say that a part
+// lookCompletions looks up completions once. It returns those that are missing, and adds those that say that a part
 // was set aside to flagged.
 func (r *Reader) lookCompletions(ctx context.Context, completions, flagged []wire.PartID) (missing, _ []wire.PartID, err error) {
 	found, err := r.markers(ctx, completions)
@@ -183,7 +183,7 @@ func (r *Reader) markers(ctx context.Context, ids []wire.PartID) (map[wire.PartI
 // since. Beyond it they count as not counted.
 const maxResolved = 10_000
 
-// deadLetterRefs returns the dead letters that still have parts of the messages with these completion markers. A part that
+// deadLetterRefs returns the dead letters that still have parts of the messages with these completions. A part that
 // was counted since, because its letter was replayed or its message came again, has a marker.
 func (r *Reader) deadLetterRefs(ctx context.Context, completions []wire.PartID) ([]DeadLetterRef, error) {
 	if len(completions) == 0 {

@@ -19,8 +19,8 @@ func receiptOf(spans ...wire.Span) wire.Receipt {
 	return wire.Receipt{Time: time.Now().Truncate(time.Microsecond), Spans: spans}
 }
 
-// The totals are those after the last completion marker, however long that takes within the wait. One call looks up
-// all completion markers that are missing, and the pauses grow.
+// The totals are those after the last completion, however long that takes within the wait. One call looks up
+// all completions that are missing, and the pauses grow.
 func TestTotalsAfter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -43,7 +43,7 @@ func TestTotalsAfter(t *testing.T) {
 			t.Errorf("%+v, %v after %s; want 7", got, err, time.Since(began))
 		}
 		if st.completions[0] != 3 || st.completions[1] != 2 || st.completions[len(st.completions)-1] != 1 || len(st.completions) > 25 {
-			t.Errorf("looked up %v completion markers, want 3, then 2 and 1, in few calls", st.completions)
+			t.Errorf("looked up %v completions, want 3, then 2 and 1, in few calls", st.completions)
 		}
 		s := r.Stats()
 		if s.Awaited != 1 || s.CompletionLookups != int64(len(st.completions)) || s.Completions == 0 {
@@ -134,7 +134,7 @@ func TestTotalsAfterNamesDeadLetters(t *testing.T) {
 	})
 }
 
-// A part that is its own completion marker is found by one look-up. Only if it is not, a completion marker says that it is in a
+// A part that is its own completion is found by one look-up. Only if it is not, a completion says that it is in a
 // letter.
 func TestTotalsAfterASinglePart(t *testing.T) {
 	t.Parallel()

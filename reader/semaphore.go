@@ -37,8 +37,8 @@ func callerOf(ctx context.Context) caller {
 	return by
 }
 
-// A semaphore bounds the keys that are read at once. Who finds it full waits in the caller's line, and the lines take turns. Reads
-// are cut into calls of the store, so an expensive one waits for its turn again and again.
+// A semaphore bounds the keys that are read at once. A read that finds it full waits in the caller's line, and the lines take
+// turns. Reads are cut into calls of the store, so an expensive one waits for its turn again and again.
 type semaphore struct {
 	most, mostWaiting int
 

@@ -23,7 +23,7 @@ type Stats struct {
 	// Refreshes are reads before a cached total was too old. LockWaits are reads that waited for
 	// another process.
 	Refreshes, LockWaits int64
-	// Awaited are calls of TotalsAfter. CompletionLookups are their look-ups of completion markers, and Completions the markers
+	// Awaited are calls of TotalsAfter. CompletionLookups are their look-ups of completions, and Completions the markers
 	// in them; each is an entity read.
 	Awaited, CompletionLookups, Completions int64
 	// Overflows are totals that did not fit 64 bits.

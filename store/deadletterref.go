@@ -9,8 +9,8 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// The fingerprints of completion markers (wire.Receipt). An aggregator inserts a completion marker when all other parts
-// of its message are settled: in the store, or durably in a dead letter.
+// The fingerprints of completion markers (wire.Receipt). An aggregator inserts one when all other parts of
+// its message are settled: in the store, or durably in a dead letter.
 const (
 	CompletionCounted      wire.Fingerprint = 1 + iota // every part was applied
 	CompletionDeadLettered                             // a part went to a dead letter: DeadLetterRefs say which
@@ -20,8 +20,8 @@ const (
 const MaxDeadLetterRefParts = 1000
 
 // A DeadLetterRef notes that parts of a message went to a dead letter. It stays as long as the message's
-// completion marker, also when the letter is gone: the markers of the parts say whether they were counted since,
-// and the letter's Decision whether they were discarded.
+// completion marker, also when the letter is gone. The markers of the parts say whether they were counted
+// since, and the letter's Decision whether they were discarded.
 type DeadLetterRef struct {
 	// Completion is the id of the message's completion marker.
 	Completion wire.PartID
@@ -36,8 +36,8 @@ type DeadLetterRef struct {
 
 // DeadLetterRefs shows which letters have parts of messages. Concurrent calls are allowed.
 type DeadLetterRefs interface {
-	// DeadLetterRefs returns the notes under these completion markers, in any order. Removing a letter does not remove them:
-	// the store removes them as it removes markers. At and ExpireAt are as in the answers of Applied.
+	// DeadLetterRefs returns the references of messages with these completion markers, in any order. Removing
+	// a letter does not remove them: the store removes them as it removes markers. At and ExpireAt are as in the answers of Applied.
 	DeadLetterRefs(ctx context.Context, completions []wire.PartID) ([]DeadLetterRef, error)
 }
 

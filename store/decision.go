@@ -8,7 +8,7 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// A Decision is the decision about a dead letter: count it, or discard it. The first marker under
+// A Decision says what becomes of a dead letter: it is counted, or discarded. The first marker under
 // the letter's name decides. So a discarded letter is never counted, even by an aggregator that
 // had read it before.
 type Decision wire.Fingerprint

@@ -6,9 +6,9 @@ import (
 )
 
 // An IndexRange is the part of an index's work that one worker does at a time. Every shard has a place, a
-// hash by which the store keeps it: wire.Order of the counter, or the upper half of wire.ShardHash. A range
-// has the shards of a range of places. The ranges of an index together have every place exactly once, but for retired
-// ones, which have none.
+// hash by which the store keeps it: wire.Order of the counter, or the upper half of wire.ShardHash. A range has the
+// shards at its places. The ranges of an index together have every place exactly once, but for retired ones, which
+// have none.
 type IndexRange struct {
 	// Index is Index.Number, and ID the range's number within the index, from 1.
 	Index int64
@@ -58,7 +58,7 @@ type GroupRemainder struct {
 type Ungrouped struct {
 	Counter   string
 	Remainder int64 // not 0, unless Overflow
-	// Overflow means that the count or the rest does not fit int64.
+	// Overflow means that the count or the remainder does not fit int64.
 	Overflow bool
 }
 

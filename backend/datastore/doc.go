@@ -20,8 +20,8 @@
 //	CountmillApplied   the part's or reset's id in hex  fingerprint, fold, expire_at (for a TTL policy);
 //	                                                    removed, reset_at instead of fingerprint, fold for
 //	                                                    a reset; first, count for values of a sequence
-//	                   a completion marker's id in hex:letter's key  parts, expire_at: parts of a message in a dead
-//	                                                    letter (store.DeadLetterRef), beside the message's completion marker
+//	                   the id in hex of a completion    parts, expire_at: parts of a message in a dead
+//	                   marker:letter's key              letter (store.DeadLetterRef), beside the marker
 //	CountmillJournal   16 random digits, 16 of the time place (indexed), data, expire_at (for a TTL policy)
 //	CountmillJournalRow HHHHHHHH:name:place             the same, for one entry of a paged counter
 //	CountmillDead      the letter's key                 source, time, reason, maybe, at, payload or chunks
@@ -33,9 +33,9 @@
 //	CountmillMeta      "meta"                           format, id, created, cache_key; the settings:
 //	                                                    version, window, since, forget_before,
 //	                                                    pace, pace_until, rules
-//	CountmillIndexRange     index:range                      from, to, retired, worker, until, round, read,
+//	CountmillIndexRange index:range                     from, to, retired, worker, until, round, read,
 //	                                                    shards, remainders, corrected: see store.IndexRange
-//	CountmillRemainder      index:range:group                remainder: the range's part of the group's remainder
+//	CountmillRemainder index:range:group                remainder: the range's part of the group's remainder
 //	CountmillSequence  HHHHHHHH:name                    last: the last value; deleted_at, or null
 //	CountmillProbe     random                           for a moment, when a store is opened
 //

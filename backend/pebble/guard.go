@@ -35,70 +35,70 @@ type landmark struct {
 
 func newGuard(dir string) *guard { return &guard{dir: dir, ended: make(chan struct{})} }
 
-func (h *guard) lockFile() string { return filepath.Join(h.dir, "LOCK") }
+func (g *guard) lockFile() string { return filepath.Join(g.dir, "LOCK") }
 
 // settle records the lock file. From then on check compares it.
-func (h *guard) settle() error {
-	info, err := os.Stat(h.lockFile())
+func (g *guard) settle() error {
+	info, err := os.Stat(g.lockFile())
 	if err == nil {
-		h.lock.Store(&landmark{h.lockFile(), info})
+		g.lock.Store(&landmark{g.lockFile(), info})
 	}
 	return err
 }
 
 // follow records the log that Pebble has just made. If it cannot, check uses the lock alone.
-func (h *guard) follow(path string) {
-	if h == nil {
+func (g *guard) follow(path string) {
+	if g == nil {
 		return
 	}
 	mark := &landmark{path: path}
 	if info, err := os.Stat(path); err == nil {
 		mark.info = info
 	}
-	h.log.Store(mark)
+	g.log.Store(mark)
 }
 
 // check returns an error if the directory was removed, moved or replaced. It costs two stats.
-func (h *guard) check() error {
-	if h == nil {
+func (g *guard) check() error {
+	if g == nil {
 		return nil
 	}
-	if err := h.same(); err != nil || h.lock.Load() == nil {
+	if err := g.same(); err != nil || g.lock.Load() == nil {
 		return err
 	}
 	for {
-		log := h.log.Load()
+		log := g.log.Load()
 		if log == nil || log.info == nil {
 			return nil
 		}
-		err := h.look(log)
-		if err == nil || h.log.Load() == log { // otherwise Pebble removed it and has another log now
+		err := g.look(log)
+		if err == nil || g.log.Load() == log { // otherwise Pebble removed it and has another log now
 			return err
 		}
 	}
 }
 
 // same compares the lock file only. It says whether a new file would be made in the right directory.
-func (h *guard) same() error {
-	if h == nil {
+func (g *guard) same() error {
+	if g == nil {
 		return nil
 	}
-	if lock := h.lock.Load(); lock != nil {
-		return h.look(lock)
+	if lock := g.lock.Load(); lock != nil {
+		return g.look(lock)
 	}
 	return nil
 }
 
-func (h *guard) look(at *landmark) error {
+func (g *guard) look(at *landmark) error {
 	info, err := os.Stat(at.path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("data directory %s: %w", h.dir, err)
+		return fmt.Errorf("data directory %s: %w", g.dir, err)
 	}
 	if err != nil {
-		return fmt.Errorf("%w: data directory %s is gone: put it back, or restart: %w", store.ErrOtherDatabase, h.dir, err)
+		return fmt.Errorf("%w: data directory %s is gone: put it back, or restart: %w", store.ErrOtherDatabase, g.dir, err)
 	}
 	if !os.SameFile(info, at.info) {
-		return fmt.Errorf("%w: data directory %s was replaced while in use: put it back, or restart: %s is another file", store.ErrOtherDatabase, h.dir, filepath.Base(at.path))
+		return fmt.Errorf("%w: data directory %s was replaced while in use: put it back, or restart: %s is another file", store.ErrOtherDatabase, g.dir, filepath.Base(at.path))
 	}
 	return nil
 }
@@ -109,23 +109,23 @@ const guardEvery = 100 * time.Millisecond
 // await returns when the directory is in its place. A commit waits here after its sync: it cannot be
 // called durable while its files are elsewhere, and it may become durable yet. An error means that the
 // store is closing and the commit's outcome is unknown.
-func (h *guard) await() error {
+func (g *guard) await() error {
 	for {
-		err := h.check()
+		err := g.check()
 		if err == nil {
 			return nil
 		}
 		select {
 		case <-time.After(guardEvery):
-		case <-h.ended:
+		case <-g.ended:
 			return err
 		}
 	}
 }
 
 // end ends all waits.
-func (h *guard) end() {
-	if h != nil {
-		h.ending.Do(func() { close(h.ended) })
+func (g *guard) end() {
+	if g != nil {
+		g.ending.Do(func() { close(g.ended) })
 	}
 }

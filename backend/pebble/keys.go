@@ -19,7 +19,7 @@ import (
 //	3 n namespace 'r' name                 a counter's record, in byte order of names
 //	3 n namespace 'm' epoch id             a marker: 2 bytes of epoch, 16 of id
 //	3 n namespace 'd' key                  a dead letter
-//	3 n namespace 'a' completion marker key             parts of a message in a dead letter: 16 bytes
+//	3 n namespace 'a' completion key       parts of a message in a dead letter: 16 bytes
 //	                                       of the completion marker's id, the letter's key
 //	3 n namespace 'w' id                   a worker
 //	3 n namespace 'b' day order name       a day of a counter's series: 4 bytes of the day

@@ -8,28 +8,28 @@ type Usage struct {
 }
 
 // Used is what all use together.
-func (s *Usage) Used() int { return s.used }
+func (u *Usage) Used() int { return u.used }
 
 // Of is what a caller uses.
-func (s *Usage) Of(caller string) int { return s.by[caller] }
+func (u *Usage) Of(caller string) int { return u.by[caller] }
 
 // Take adds n to the caller's share, unless the share would exceed most.
-func (s *Usage) Take(caller string, n, most int) bool {
-	if s.by[caller]+n > most {
+func (u *Usage) Take(caller string, n, most int) bool {
+	if u.by[caller]+n > most {
 		return false
 	}
-	if s.by == nil {
-		s.by = make(map[string]int)
+	if u.by == nil {
+		u.by = make(map[string]int)
 	}
-	s.used += n
-	s.by[caller] += n
+	u.used += n
+	u.by[caller] += n
 	return true
 }
 
 // Give takes n off the caller's share.
-func (s *Usage) Give(caller string, n int) {
-	s.used -= n
-	if s.by[caller] -= n; s.by[caller] == 0 {
-		delete(s.by, caller)
+func (u *Usage) Give(caller string, n int) {
+	u.used -= n
+	if u.by[caller] -= n; u.by[caller] == 0 {
+		delete(u.by, caller)
 	}
 }

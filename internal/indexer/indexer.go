@@ -12,9 +12,9 @@
 // range: the round of the range has changed, so its remainders are refused. A range whose lease ran out before it
 // was read was perhaps too large, and is split in two.
 //
-// App Engine split a range into n that each scan its whole range of rows, and take a row if hash(key) mod
-// n is theirs. Here shards are stored in the order of a hash, their place. So a range is a range of
-// places, and its halves are two ranges: as even as by mod n, and no shard is scanned twice.
+// App Engine split a range of rows into n that each scan all of it, and take a row if hash(key) mod n is theirs.
+// Here shards are stored in the order of a hash, their place. So the halves of a range are ranges of places: as
+// even as by mod n, and no shard is scanned twice.
 package indexer
 
 import (

@@ -10,9 +10,9 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// A range is the names whose wire.Order is in a range, both ends included. It begins a larger range, which ends at
-// End. The token of the range is FROM-END, 16 hexadecimal digits each. If a range was made smaller, the token of the rest is
-// FROM-END-SIZE: the next range has the same size.
+// A keyRange has the names whose wire.Order is from From to To. It begins a larger range, which ends at End. A token is
+// FROM-END, 16 hexadecimal digits each. If a keyRange was made smaller, the token of what is left is FROM-END-SIZE: the
+// next one has the same size.
 type keyRange struct{ From, To, End uint64 }
 
 // everything is the range of an empty token.

@@ -12,7 +12,7 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// DeadLetterRefs are found under their completion markers, are written again without effect, and stay when their letter is
+// DeadLetterRefs are found under their completions, are written again without effect, and stay when their letter is
 // gone.
 func testDeadLetterRefsAreFoundByCompletion(t *testing.T, su *suite) {
 	s := su.open(t)
@@ -47,16 +47,16 @@ func testDeadLetterRefsAreFoundByCompletion(t *testing.T, su *suite) {
 		return strings.Compare(a.Completion.String()+a.Key, b.Completion.String()+b.Key)
 	})
 	if diff := cmp.Diff(want, found(completions...), same); diff != "" {
-		t.Errorf("of three completion markers (-want +got):\n%s", diff)
+		t.Errorf("of three completions (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]store.DeadLetterRef{of[1]}, found(completions[1]), same); diff != "" {
-		t.Errorf("of one completion marker (-want +got):\n%s", diff)
+		t.Errorf("of one completion (-want +got):\n%s", diff)
 	}
 	if got := found(completions[2]); len(got) != 0 {
-		t.Errorf("of a completion marker without any: %+v", got)
+		t.Errorf("of a completion without any: %+v", got)
 	}
 	if got := found(); len(got) != 0 {
-		t.Errorf("of no completion marker: %+v", got)
+		t.Errorf("of no completion: %+v", got)
 	}
 	if err := s.DeleteDeadLetters(t.Context(), []string{"a", "b"}); err != nil {
 		t.Fatal(err)
@@ -66,6 +66,6 @@ func testDeadLetterRefsAreFoundByCompletion(t *testing.T, su *suite) {
 	}
 	// No look-up takes one for a marker.
 	if markers, err := s.Applied(t.Context(), completions); err != nil || len(markers) != 0 {
-		t.Errorf("markers of these completion markers: %v, %v", markers, err)
+		t.Errorf("markers of these completions: %v, %v", markers, err)
 	}
 }
