@@ -203,6 +203,7 @@ func TestTheLastHourGoesOn(t *testing.T) {
 			}
 			return fakestore.OK
 		})
+		time.Sleep(time.Minute)
 		go func() { _, _ = r.Top(t.Context(), boardQuery(t, "")) }()
 		synctest.Wait()
 		want("behind a scan of 70 minutes", 0)
