@@ -124,16 +124,16 @@ func (d *dead) pages(ctx context.Context, limit int, visit func(raw []byte, page
 			return err
 		}
 		var page struct {
-			Letters []deadLetter `json:"letters"`
-			Next    string       `json:"next_page_token"`
+			DeadLetters []deadLetter `json:"dead_letters"`
+			Next        string       `json:"next_page_token"`
 		}
-		if err := json.Unmarshal(raw, &page); err != nil || page.Letters == nil {
+		if err := json.Unmarshal(raw, &page); err != nil || page.DeadLetters == nil {
 			return fmt.Errorf("the server answered with something else than dead letters; is that a countmill?")
 		}
-		if err := visit(raw, page.Letters); err != nil {
+		if err := visit(raw, page.DeadLetters); err != nil {
 			return err
 		}
-		seen += len(page.Letters)
+		seen += len(page.DeadLetters)
 		if token = page.Next; token == "" || limit > 0 && seen >= limit {
 			return nil
 		}
@@ -165,7 +165,7 @@ func (d *dead) list(ctx context.Context, _ []string) error {
 		return nil
 	})
 	if err == nil && n == 0 && !d.json {
-		_, err = fmt.Fprintln(d.stderr, errNoLetters)
+		_, err = fmt.Fprintln(d.stderr, errNoDeadLetters)
 	}
 	return err
 }
@@ -188,15 +188,15 @@ func (d *dead) show(ctx context.Context, keys []string) error {
 		_, err = d.stdout.Write(raw)
 		return err
 	}
-	var got shownLetter
+	var got shownDeadLetter
 	if err := json.Unmarshal(raw, &got); err != nil || got.Key == "" {
 		return fmt.Errorf("the server answered with something else than a dead letter; is that a countmill?")
 	}
 	return got.print(d.call)
 }
 
-// A shownLetter is the answer of GET /v1/dead-letters/KEY.
-type shownLetter struct {
+// A shownDeadLetter is the answer of GET /v1/dead-letters/KEY.
+type shownDeadLetter struct {
 	deadLetter
 	Replay string `json:"replay"`
 	Why    string `json:"why"`
@@ -212,7 +212,7 @@ type shownLetter struct {
 	Truncated bool            `json:"truncated"`
 }
 
-func (l *shownLetter) print(c call) error {
+func (l *shownDeadLetter) print(c call) error {
 	replay := map[string]string{"ids": "yes, under its own ids", "as_new": "with --as-new", "never": "no"}[l.Replay]
 	if l.Why != "" {
 		replay += ": " + l.Why

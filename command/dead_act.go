@@ -27,8 +27,8 @@ type deadOutcome struct {
 // A deadTally counts what became of letters.
 type deadTally struct{ asked, refused, gone, discarded, removed int }
 
-// errNoLetters: --all means none.
-var errNoLetters = errors.New("no dead letters")
+// errNoDeadLetters: --all means none.
+var errNoDeadLetters = errors.New("no dead letters")
 
 func (d *dead) replay(ctx context.Context, keys []string) error {
 	if d.all || d.asNew {
@@ -63,13 +63,13 @@ func (d *dead) discard(ctx context.Context, keys []string) error {
 
 // orNone: without dead letters all of them are done, and standard error says so.
 func (d *dead) orNone(err error) error {
-	if !errors.Is(err, errNoLetters) {
+	if !errors.Is(err, errNoDeadLetters) {
 		return err
 	}
 	if d.json {
 		return nil
 	}
-	_, err = fmt.Fprintln(d.stderr, errNoLetters)
+	_, err = fmt.Fprintln(d.stderr, errNoDeadLetters)
 	return err
 }
 
@@ -94,7 +94,7 @@ func (d *dead) ask(ctx context.Context, keys []string, verb string) error {
 		return d.confirm(verb + " dead letters?")
 	}
 	letters, unknown := 0, 0
-	err := d.countLetters(ctx, keys, func(page []deadLetter) {
+	err := d.countDeadLetters(ctx, keys, func(page []deadLetter) {
 		for _, l := range page {
 			letters++
 			if l.Applied != "no" {
@@ -106,7 +106,7 @@ func (d *dead) ask(ctx context.Context, keys []string, verb string) error {
 		return err
 	}
 	if letters == 0 {
-		return errNoLetters
+		return errNoDeadLetters
 	}
 	question := fmt.Sprintf("%s %d dead letters?", verb, letters)
 	if d.asNew && unknown > 0 {
@@ -115,8 +115,8 @@ func (d *dead) ask(ctx context.Context, keys []string, verb string) error {
 	return d.confirm(question)
 }
 
-// countLetters calls count with the letters that are meant.
-func (d *dead) countLetters(ctx context.Context, keys []string, count func([]deadLetter)) error {
+// countDeadLetters calls count with the letters that are meant.
+func (d *dead) countDeadLetters(ctx context.Context, keys []string, count func([]deadLetter)) error {
 	if d.all {
 		return d.pages(ctx, 0, func(_ []byte, page []deadLetter) error { count(page); return nil })
 	}
@@ -168,7 +168,7 @@ func (d *dead) act(ctx context.Context, keys []string, path string, asked map[st
 		return post(lot)
 	})
 	if err == nil && !found {
-		err = errNoLetters
+		err = errNoDeadLetters
 	}
 	return t, err
 }
@@ -179,12 +179,12 @@ func (d *dead) post(ctx context.Context, path string, asked any, t *deadTally) e
 		return err
 	}
 	var got struct {
-		Letters []deadOutcome `json:"letters"`
+		DeadLetters []deadOutcome `json:"dead_letters"`
 	}
-	if err := json.Unmarshal(answer, &got); err != nil || got.Letters == nil {
+	if err := json.Unmarshal(answer, &got); err != nil || got.DeadLetters == nil {
 		return fmt.Errorf("the server answered with something else than letters; is that a countmill?")
 	}
-	for _, o := range got.Letters {
+	for _, o := range got.DeadLetters {
 		t.add(o)
 		switch {
 		case o.Result == "gone":

@@ -80,7 +80,7 @@ func runGet(ctx context.Context, c call) error {
 		return err
 	}
 	c.sayMissing(answer)
-	saySetAside(c, answer)
+	sayDeadLetters(c, answer)
 	if isTerminal(c.stdout) {
 		fmt.Fprintln(c.stderr, ageOf(answer, time.Now()))
 	}
@@ -105,21 +105,21 @@ func (c call) readQuery() url.Values {
 	return query
 }
 
-// saySetAside names the dead letters with increments of a receipt.
-func saySetAside(c call, answer []byte) {
+// sayDeadLetters names the dead letters with increments of a receipt.
+func sayDeadLetters(c call, answer []byte) {
 	var got struct {
-		SetAside []struct {
-			Letter    string `json:"letter"`
+		DeadLetters []struct {
+			Key       string `json:"key"`
 			Discarded bool   `json:"discarded"`
-		} `json:"set_aside"`
+		} `json:"dead_letters"`
 	}
 	_ = json.Unmarshal(answer, &got) // printTotals has read it
-	for _, s := range got.SetAside {
-		state := "see countmill dead show " + s.Letter
+	for _, s := range got.DeadLetters {
+		state := "see countmill dead show " + s.Key
 		if s.Discarded {
 			state = "it was discarded"
 		}
-		fmt.Fprintf(c.stderr, "countmill: increments of the receipt are in dead letter %s: %s\n", s.Letter, state)
+		fmt.Fprintf(c.stderr, "countmill: increments of the receipt are in dead letter %s: %s\n", s.Key, state)
 	}
 }
 

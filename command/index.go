@@ -77,7 +77,7 @@ var indexWorkCommand = command{
 	short: "run only a worker that builds, checks and deletes indexes",
 	long: `Works at the indexes of a store that other processes write. "countmill up" does that by itself: on one
 machine this command is not needed. Several workers share the work. A killed worker loses
-nothing: after --index-lease another one takes its piece.
+nothing: after --index-lease another one takes its range.
 
   countmill index work --store datastore://my-project
 `,
@@ -87,8 +87,8 @@ nothing: after --index-lease another one takes its piece.
 // An indexState is an index of GET /v1/indexes.
 type indexState struct {
 	Name, Match, Group, State string
-	Pieces                    int64
-	Done                      int64 `json:"pieces_done"`
+	Ranges                    int64
+	Done                      int64 `json:"ranges_done"`
 	Shards                    int64 `json:"shards_read"`
 	Corrected                 int64 `json:"corrected"`
 	Since                     time.Time
@@ -98,10 +98,10 @@ type indexState struct {
 
 // progress is in words: a percentage while the state is about to change.
 func (x *indexState) progress() string {
-	if x.State == "serving" || x.Pieces == 0 {
+	if x.State == "serving" || x.Ranges == 0 {
 		return x.State
 	}
-	return fmt.Sprintf("%s %d %%", x.State, 100*x.Done/x.Pieces)
+	return fmt.Sprintf("%s %d %%", x.State, 100*x.Done/x.Ranges)
 }
 
 func runIndexCreate(ctx context.Context, c call) error {
@@ -203,8 +203,8 @@ func (c call) waitForIndex(ctx context.Context, name, verb string, done func(x *
 			return answer, nil
 		case x == nil:
 			return nil, fmt.Errorf("index %q is gone: somebody has deleted it, or the token may not read its groups", name)
-		case x.Pieces > 0:
-			part := whole * x.Done / x.Pieces
+		case x.Ranges > 0:
+			part := whole * x.Done / x.Ranges
 			bar.Add(max(part-shown, 0), max(x.Shards-shards, 0))
 			shown, shards = max(shown, part), max(shards, x.Shards)
 		}

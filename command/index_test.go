@@ -11,7 +11,7 @@ import (
 )
 
 func indexAnswer(state string, done int) string {
-	return `{"version":3,"indexes":[{"name":"sites","match":"page:{site}:*","group":"site:{site}","state":"` + state + `","pieces":4,"pieces_done":` + string(rune('0'+done)) +
+	return `{"version":3,"indexes":[{"name":"sites","match":"page:{site}:*","group":"site:{site}","state":"` + state + `","ranges":4,"ranges_done":` + string(rune('0'+done)) +
 		`,"shards_read":100,"corrected":0,"since":"2026-11-25T10:00:00.000000Z","serving_at":null,"checked_at":null,"ended_at":null}]}` + "\n"
 }
 

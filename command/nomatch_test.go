@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// recountAnswer is the answer about one piece without findings.
+// recountAnswer is the answer about one range without findings.
 func recountAnswer(counters, buckets, opened int, notCovered string) string {
 	return fmt.Sprintf(`{"findings":[],"counters":%d,"buckets":%d,"entries":9,"opened":%d,"not_covered":{%s},"not_covered_names":[],"done":1000}`+"\n",
 		counters, buckets, opened, notCovered)

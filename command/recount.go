@@ -54,7 +54,7 @@ Exit code 3: something is wrong, and was not corrected, or nothing was compared.
 	run: runRecount,
 }
 
-// A recounted is the answer about one piece.
+// A recounted is the answer about one range.
 type recounted struct {
 	Findings []struct {
 		Kind    string `json:"kind"`
@@ -203,7 +203,7 @@ func (r *recounting) runRange(ctx context.Context, x *recountRange) error {
 	return nil
 }
 
-// add takes the answer about a piece: it is printed before the state has it, so a stop in between prints it twice.
+// add takes the answer about a range: it is printed before the state has it, so a stop in between prints it twice.
 func (r *recounting) add(x *recountRange, answer []byte, page *recounted) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -211,13 +211,13 @@ func (r *recounting) add(x *recountRange, answer []byte, page *recounted) error 
 		return err
 	}
 	r.state.add(page)
-	x.Piece, x.Over, x.Done = page.Next, page.Next == "", page.Done
+	x.Range, x.Over, x.Done = page.Next, page.Next == "", page.Done
 	r.progress(x, page.Done, page.Entries)
 	x.entries = 0
 	return transfer.SaveState(r.recountState, &r.state)
 }
 
-// progressEvery is how often the server is asked how far a piece is.
+// progressEvery is how often the server is asked how far a range is.
 const progressEvery = time.Second
 
 // ask sends one request, and shows how far the server is with it. Without an answer about that the bar waits.
@@ -225,8 +225,8 @@ func (r *recounting) ask(ctx context.Context, x *recountRange) ([]byte, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	request := maps.Clone(r.request)
 	run := rand.Text()
-	if request["run"] = run; x.Piece != "" {
-		request["piece"] = x.Piece
+	if request["run"] = run; x.Range != "" {
+		request["range"] = x.Range
 	}
 	var asking sync.WaitGroup
 	asking.Go(func() {

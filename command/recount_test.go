@@ -24,7 +24,7 @@ func TestRecount(t *testing.T) {
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	for i, part := range []string{`"from":"2026-11-01T00:00:00Z","prefix":"billing:","run":`, `"piece":"ff","prefix":"billing:"`} {
+	for i, part := range []string{`"from":"2026-11-01T00:00:00Z","prefix":"billing:","run":`, `"prefix":"billing:","range":"ff"`} {
 		if !strings.Contains(f.bodies[i], part) || strings.Contains(f.bodies[i], "repair") {
 			t.Errorf("sent %s, want %s", f.bodies[i], part)
 		}
@@ -52,19 +52,19 @@ func TestRecountInRanges(t *testing.T) {
 	if want := (result{0, "", "9 counters and 3 buckets compared\n3 not compared: no rule\n"}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	var pieces []string
+	var ranges []string
 	for _, b := range f.bodies {
-		pieces = append(pieces, b[strings.Index(b, `"piece":"`)+9:][:33])
+		ranges = append(ranges, b[strings.Index(b, `"range":"`)+9:][:33])
 	}
-	slices.Sort(pieces)
+	slices.Sort(ranges)
 	want := []string{"0000000000000000-5555555555555555", "5555555555555556-aaaaaaaaaaaaaaab", "aaaaaaaaaaaaaaac-ffffffffffffffff"}
-	if !slices.Equal(pieces, want) {
-		t.Errorf("recounted %q, want %q", pieces, want)
+	if !slices.Equal(ranges, want) {
+		t.Errorf("recounted %q, want %q", ranges, want)
 	}
 	cli(t, nil, "recount", "--parallel", "65", "--server", f.URL).wantError(t, 2, "--parallel")
 }
 
-// A recount that was stopped goes on behind the last piece that has an answer.
+// A recount that was stopped goes on behind the last range that has an answer.
 func TestRecountGoesOn(t *testing.T) {
 	t.Parallel()
 	state := filepath.Join(t.TempDir(), "state")
@@ -84,8 +84,8 @@ func TestRecountGoesOn(t *testing.T) {
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	if len(f.bodies) != 3 || !strings.Contains(f.bodies[2], `"piece":"NEXT"`) {
-		t.Errorf("sent %q, want the piece NEXT as the last", f.bodies)
+	if len(f.bodies) != 3 || !strings.Contains(f.bodies[2], `"range":"NEXT"`) {
+		t.Errorf("sent %q, want the range NEXT as the last", f.bodies)
 	}
 	if _, err := os.Stat(state); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the state of a recount that is over is there: %v", err)

@@ -59,10 +59,10 @@ type pipeline struct {
 		Duplicates  int64 `json:"duplicates"`
 		DeadLetters int64 `json:"dead_letters"`
 	} `json:"since_start"`
-	AtLimit    []string  `json:"at_limit"`
-	AsOf       time.Time `json:"as_of"`
-	LastLetter time.Time `json:"last_dead_letter"`
-	LastBackup time.Time `json:"last_backup"`
+	AtLimit        []string  `json:"at_limit"`
+	AsOf           time.Time `json:"as_of"`
+	LastDeadLetter time.Time `json:"last_dead_letter"`
+	LastBackup     time.Time `json:"last_backup"`
 	// BackupEvery is in seconds; 0 without regular backups.
 	BackupEvery float64 `json:"backup_every"`
 	// Unbalanced is the number of rules for the journal that lack opening balances; 0 also if the process does not know it.

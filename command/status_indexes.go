@@ -57,8 +57,8 @@ func (p *pipeline) indexRows() []string {
 		row := plain(x.Name) + ": " + plain(x.progress())
 		if x.State == "serving" {
 			row += p.ago(", checked ", x.Checked)
-		} else if x.Pieces > 0 {
-			row += fmt.Sprintf(", %d of %d pieces", x.Done, x.Pieces)
+		} else if x.Ranges > 0 {
+			row += fmt.Sprintf(", %d of %d ranges", x.Done, x.Ranges)
 		}
 		if x.Corrected > 0 {
 			row += fmt.Sprintf("; %d corrections of groups, which is a fault", x.Corrected)

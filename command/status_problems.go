@@ -10,10 +10,10 @@ import (
 
 // The limits beyond which status reports a problem: those of deploy/prometheus/alerts.yaml.
 const (
-	longLag       = 30 * time.Second
-	longSkew      = time.Minute
-	recentLetter  = 10 * time.Minute
-	missedBackups = 3
+	longLag          = 30 * time.Second
+	longSkew         = time.Minute
+	recentDeadLetter = 10 * time.Minute
+	missedBackups    = 3
 )
 
 // problems are the ones that an overview shows, the worst first.
@@ -122,11 +122,11 @@ func (p *pipeline) behind() (backend.Finding, bool) {
 
 func (p *pipeline) letters() (backend.Finding, bool) {
 	return backend.Finding{
-		Check: "dead letters", What: "A dead letter was written " + p.ago("", p.LastLetter) + ".",
+		Check: "dead letters", What: "A dead letter was written " + p.ago("", p.LastDeadLetter) + ".",
 		Why:  "Its increments are in no total until a person decides.",
 		Do:   "Read the reasons: countmill dead list --limit 20.",
 		Page: "runbook.md#countmilldeadletters",
-	}, !p.LastLetter.IsZero() && p.AsOf.Sub(p.LastLetter) < recentLetter
+	}, !p.LastDeadLetter.IsZero() && p.AsOf.Sub(p.LastDeadLetter) < recentDeadLetter
 }
 
 func (p *pipeline) crowded() (backend.Finding, bool) {

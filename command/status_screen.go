@@ -34,7 +34,7 @@ func (p *pipeline) screen(server string, found []backend.Finding) string {
 			{"increments", rate(p.Increments) + perWrite(p.PerWrite)},
 			{"commits", rate(p.Commits)},
 			{"duplicates", fmt.Sprintf("%d parts since the aggregators started", start.Duplicates)},
-			{"dead letters", fmt.Sprintf("%d since the aggregators started", start.DeadLetters) + p.ago(", the last ", p.LastLetter)},
+			{"dead letters", fmt.Sprintf("%d since the aggregators started", start.DeadLetters) + p.ago(", the last ", p.LastDeadLetter)},
 			{"shards", p.limited()},
 			{"disk", p.space()},
 			{"last backup", strings.TrimSpace(p.ago("", p.LastBackup))},

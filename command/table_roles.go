@@ -162,7 +162,7 @@ var roleFlags = []flag{
 			return durationValue{to: &c.Reader.DefaultStaleness, max: time.Hour, auto: true}
 		}),
 	role("index-lease", "DURATION", app.Indexer,
-		"How long other workers leave a piece of an index to a worker that does not answer. A worker makes its lease longer as it works.",
+		"How long other workers leave a range of an index to a worker that does not answer. A worker makes its lease longer as it works.",
 		func(c *app.Config) pflag.Value {
 			return durationValue{to: &c.Indexer.Lease, min: 5 * time.Second, max: time.Hour}
 		}),

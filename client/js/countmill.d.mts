@@ -54,8 +54,8 @@ export class ReceiptGoneError extends CountmillError {
 /** Nothing was given. The time of the request is before the deduplication window. */
 export class IDExpiredError extends CountmillError {
 }
-/** Increments of the receipt are in dead letters: problem has set_aside and totals. */
-export class SetAsideError extends CountmillError {
+/** Increments of the receipt are in dead letters: problem has dead_letters and totals. */
+export class DeadLetteredError extends CountmillError {
 }
 /** Talks to one countmill, or to several behind one address. */
 export class Client {
@@ -292,30 +292,32 @@ export type SequenceState = {
 };
 /**
  * Puts the counters of match into groups, counters whose names begin with =. Groups have totals while state is
- * serving, and not building or deleting. pieces are null if the token may not read all its counters. checkedAt: when it was last compared with the shards of its counters.
+ * serving, and not building or deleting. ranges are null if the token may not read all its counters. checkedAt: when it was last compared with the shards of its counters.
  */
 export type Index = {
     name: string;
     match: string;
     group: string;
     state: string;
-    pieces: number | null;
-    piecesDone: number | null;
+    ranges: number | null;
+    rangesDone: number | null;
     checkedAt: string | null;
 };
 /**
- * All counters were looked at as of completeAsOf; all totals and places are of it. partial: the window began before the
- * rule for its series, or no rule keeps a series of the overflow group.
+ * Totals are exact as of asOf, and all counters were looked at as of completeAsOf. complete: it is proved that no
+ * other counter belongs in the answer. partial: the window began before the rule for its series.
  */
-export type Scan = {
+export type Proof = {
+    asOf: string;
     completeAsOf: string;
+    complete: boolean;
     partial: boolean;
 };
 /**
  * The best counters, the best first, with their totals or the sums of the window, and their places. Equal totals share
  * a place. overflowed have none, because their totals do not fit 64 bits.
  */
-export type Top = Scan & {
+export type Top = Proof & {
     top: {
         counter: string;
         total: bigint;
@@ -326,7 +328,7 @@ export type Top = Scan & {
 /**
  * rank is null if the counter does not exist, or has 0 in the window. of: how many were ordered.
  */
-export type Rank = Scan & {
+export type Rank = Proof & {
     counter: string;
     total: bigint;
     rank: number | null;

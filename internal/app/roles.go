@@ -73,9 +73,9 @@ func makeRoles(cfg Config, b *backends, disks []*onDisk) ([]named, error) {
 type publishing struct {
 	idle
 	*publisher.Publisher
-	door   *publisher.Door
-	routes api.IncrementsConfig
-	folded bool // when Publish returns
+	receiver *publisher.BatchReceiver
+	routes   api.IncrementsConfig
+	folded   bool // when Publish returns
 }
 
 func newPublishing(cfg Config, b *backends, window func() time.Duration, journal func(counter string) bool) (*publishing, error) {
@@ -87,7 +87,7 @@ func newPublishing(cfg Config, b *backends, window func() time.Duration, journal
 	}
 	routes := incrementsConfig(cfg, b, window)
 	routes.Journal = journal
-	return &publishing{Publisher: p, door: publisher.NewDoor(b.bus, b.bus.Topic, b.database()), routes: routes, folded: b.inProcess}, nil
+	return &publishing{Publisher: p, receiver: publisher.NewBatchReceiver(b.bus, b.bus.Topic, b.database()), routes: routes, folded: b.inProcess}, nil
 }
 
 func publisherConfig(cfg Config, b *backends, window func() time.Duration) publisher.Config {
@@ -123,7 +123,7 @@ func incrementsConfig(cfg Config, b *backends, window func() time.Duration) api.
 
 // Routes comes before that of a disk, which refuses increments.
 func (p *publishing) Routes(s *surface) {
-	s.Sender, s.Door, s.Increments, s.Folded = p.Publisher, p.door, p.routes, p.folded
+	s.Sender, s.BatchReceiver, s.Increments, s.Folded = p.Publisher, p.receiver, p.routes, p.folded
 }
 
 func (p *publishing) Ready(context.Context) (string, error) { return "", p.Publisher.Ready() }

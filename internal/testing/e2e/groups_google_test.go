@@ -104,11 +104,11 @@ func (g *googleGroups) build() {
 	}
 	f.end()
 	took := time.Since(began)
-	t.Logf("%d counters served within %s, %s of them after the first piece, %d kills, %d pieces; %d increments/s acknowledged meanwhile, %d requests repeated; resident at most: an aggregator %d MiB, a worker %d MiB",
-		g.shape.counters, took.Round(time.Second), time.Since(f.read).Round(time.Second), f.killed, state.Pieces, int(float64(g.acked.Load()-acked)/took.Seconds()), g.resent.Load(),
+	t.Logf("%d counters served within %s, %s of them after the first range, %d kills, %d ranges; %d increments/s acknowledged meanwhile, %d requests repeated; resident at most: an aggregator %d MiB, a worker %d MiB",
+		g.shape.counters, took.Round(time.Second), time.Since(f.read).Round(time.Second), f.killed, state.Ranges, int(float64(g.acked.Load()-acked)/took.Seconds()), g.resent.Load(),
 		aggregator>>20, worker>>20)
-	if state.Pieces <= 16 {
-		t.Errorf("%d pieces: none was split, although workers lost their leases", state.Pieces)
+	if state.Ranges <= 16 {
+		t.Errorf("%d ranges: none was split, although workers lost their leases", state.Ranges)
 	}
 	if state.Wrong != 0 {
 		t.Errorf("%d groups were corrected: increments were folded without the index", state.Wrong)
@@ -129,7 +129,7 @@ type buildFaults struct {
 	*googleGroups
 	began   time.Time
 	next    time.Time // of the next fault, or of the end of the stop
-	read    time.Time // when the first piece was read; zero before
+	read    time.Time // when the first range was read; zero before
 	killed  int
 	stopped bool
 	resume  func() // ends the stop; nil if no worker is stopped
@@ -139,7 +139,7 @@ type buildFaults struct {
 func (f *buildFaults) step(read bool) {
 	if f.read.IsZero() && read {
 		f.read = time.Now()
-		f.t.Logf("%s after its creation the first piece is read, after %d kills", time.Since(f.began).Round(time.Second), f.killed)
+		f.t.Logf("%s after its creation the first range is read, after %d kills", time.Since(f.began).Round(time.Second), f.killed)
 		f.next = time.Now()
 	}
 	if time.Now().Before(f.next) {

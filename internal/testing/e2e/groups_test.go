@@ -265,8 +265,8 @@ func (g *grouping) remove() {
 // A groupState is the index as the server shows it.
 type groupState struct {
 	State  string
-	Pieces int
-	Done   int `json:"pieces_done"`
+	Ranges int
+	Done   int `json:"ranges_done"`
 	Wrong  int `json:"corrected"`
 }
 
@@ -312,7 +312,7 @@ func (g *grouping) build(which string, kills int) {
 		<-time.After(50 * time.Millisecond)
 	}
 	took := time.Since(before)
-	t.Logf("%s index: %d counters served within %s, %d kills (%d after a piece was done), %d increments/s acknowledged meanwhile, %d requests repeated so far, %d MiB resident at most (%d before)",
+	t.Logf("%s index: %d counters served within %s, %d kills (%d after a range was done), %d increments/s acknowledged meanwhile, %d requests repeated so far, %d MiB resident at most (%d before)",
 		which, g.shape.counters, took.Round(time.Second/10), killed, onTheWay, int(float64(g.acked.Load()-acked)/took.Seconds()), g.resent.Load(), most>>20, resident>>20)
 	if killed < kills {
 		t.Errorf("killed %d times while it built, want %d", killed, kills)
@@ -322,11 +322,11 @@ func (g *grouping) build(which string, kills int) {
 	}
 }
 
-// untilKill is 0.3 to 2 times the work of one of the 16 pieces: some kills come while a piece is read for the
-// second time, and some pieces are done in between.
+// untilKill is 0.3 to 2 times the work of one of the 16 ranges: some kills come while a range is read for the
+// second time, and some ranges are done in between.
 func (g *grouping) untilKill() time.Time {
-	piece := float64(g.shape.counters) / float64(g.shape.work) / 16
-	return time.Now().Add(time.Duration(piece * (0.3 + 1.7*g.rand.Float64()) * float64(time.Second)))
+	keyRange := float64(g.shape.counters) / float64(g.shape.work) / 16
+	return time.Now().Add(time.Duration(keyRange * (0.3 + 1.7*g.rand.Float64()) * float64(time.Second)))
 }
 
 // nowResident is the memory of a process, in bytes; 0 if it is not known.

@@ -134,10 +134,10 @@ func (m *mixture) fill(t *testing.T, admin string) {
 		}
 	}
 	want(http.StatusOK, http.MethodPost, "/v1/indexes", `{"name":"sites","match":"page:{site}:*","group":"site:{site}"}`)
-	const piece = 10_000
-	for first := 0; first < mixedPages; first += piece {
+	const keyRange = 10_000
+	for first := 0; first < mixedPages; first += keyRange {
 		var body strings.Builder
-		for n := first; n < first+piece; n++ {
+		for n := first; n < first+keyRange; n++ {
 			fmt.Fprintf(&body, "{\"counter\":%q,\"delta\":%d}\n", page(n), n%97+1)
 		}
 		want(http.StatusAccepted, http.MethodPost, "/v1/increments", body.String())

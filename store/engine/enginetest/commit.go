@@ -185,7 +185,7 @@ func testUpdateMakesNothing(s *suite) {
 func testDeleteForgets(s *suite) {
 	a, d := placed(3, "a", 2), named(doc, "d")
 	s.commit(del(a), del(d))
-	for round := range 16 { // its bits say between which changes the engine rests
+	for round := range 16 { // its bits say between which changes the engine remainders
 		s.commit(engine.Change{Key: a, Set: one(due, 5), Add: numbers(fields{count: 5, minute + 3: 1})}, put(d, "old"))
 		s.rest(round&1 > 0)
 		s.commit(engine.Change{Key: a, Add: one(count, 2)})
