@@ -17,7 +17,7 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 }
 
 // Backoff is how long to wait after that many failures. Its ceiling is first, doubled for each of them, and at most
-// most. It has full jitter, so that those who failed together do not retry together (Brooker, Exponential Backoff And
+// most. It has full jitter, so that callers that failed together do not retry together (Brooker, Exponential Backoff And
 // Jitter, 2015).
 func (e *Env) Backoff(failures int, first, most time.Duration) time.Duration {
 	return e.Jitter(min(first<<min(failures, 12), most)) + time.Millisecond

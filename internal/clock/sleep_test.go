@@ -22,7 +22,7 @@ func TestSleep(t *testing.T) {
 	}
 }
 
-// Those who failed together must not retry together, nor without a pause.
+// Callers that failed together must not retry together, nor without a pause.
 func TestBackoffHasFullJitter(t *testing.T) {
 	t.Parallel()
 	for failures, most := range map[int]time.Duration{
