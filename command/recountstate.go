@@ -9,7 +9,7 @@ import (
 	"math"
 	"os"
 
-	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/command/cli"
 )
 
 // A recountState is how far a recount is. --state has it in a file, which is replaced after each range.
@@ -67,10 +67,10 @@ func loadRecount(path, server string, request []byte, parallel int) (recountStat
 	}
 	var s recountState
 	if err := json.Unmarshal(text, &s); err != nil || len(s.Ranges) == 0 || s.NotCovered == nil || s.Examples == nil {
-		return s, app.Usagef("--state: %s does not hold the state of a recount", path)
+		return s, cli.Usagef("--state: %s does not hold the state of a recount", path)
 	}
 	if s.Server != server || !bytes.Equal(s.Request, request) {
-		return s, app.Usagef("--state: %s is of the recount %s at %s, and this one is %s at %s; finish that one, or name another file", path, s.Request, s.Server, request, server)
+		return s, cli.Usagef("--state: %s is of the recount %s at %s, and this one is %s at %s; finish that one, or name another file", path, s.Request, s.Server, request, server)
 	}
 	for i := range s.Ranges {
 		s.Ranges[i].shown = s.Ranges[i].Begin

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/backend"
+	"github.com/countmill/countmill/command/cli"
 	"github.com/countmill/countmill/internal/units"
 )
 
@@ -20,7 +21,7 @@ func (p *pipeline) screen(server string, found []backend.Finding) string {
 	if len(found) > 0 {
 		fmt.Fprintf(&b, "%s:\n\n", (&problems{len(found)}).Error())
 		for _, f := range found {
-			fmt.Fprintf(&b, "  %s\n    %s\n    %s%s\n\n", plain(f.What), plain(f.Do), docs, f.Page)
+			fmt.Fprintf(&b, "  %s\n    %s\n    %s%s\n\n", cli.Plain(f.What), cli.Plain(f.Do), docs, f.Page)
 		}
 	}
 	type row struct{ name, value string }
@@ -75,7 +76,7 @@ func (p *pipeline) stalled() []string {
 	var ids []string
 	for _, m := range p.Fleet {
 		if m.Stalled {
-			ids = append(ids, plain(m.ID))
+			ids = append(ids, cli.Plain(m.ID))
 		}
 	}
 	return ids

@@ -304,20 +304,18 @@ export type Index = {
     checkedAt: string | null;
 };
 /**
- * Totals are exact as of asOf, and all counters were looked at as of completeAsOf. complete: it is proved that no
- * other counter belongs in the answer. partial: the window began before the rule for its series.
+ * All counters were looked at as of completeAsOf; all totals and places are of it. partial: the window began before the
+ * rule for its series, or no rule keeps a series of the overflow group.
  */
-export type Proof = {
-    asOf: string;
+export type Scan = {
     completeAsOf: string;
-    complete: boolean;
     partial: boolean;
 };
 /**
  * The best counters, the best first, with their totals or the sums of the window, and their places. Equal totals share
  * a place. overflowed have none, because their totals do not fit 64 bits.
  */
-export type Top = Proof & {
+export type Top = Scan & {
     top: {
         counter: string;
         total: bigint;
@@ -328,7 +326,7 @@ export type Top = Proof & {
 /**
  * rank is null if the counter does not exist, or has 0 in the window. of: how many were ordered.
  */
-export type Rank = Proof & {
+export type Rank = Scan & {
     counter: string;
     total: bigint;
     rank: number | null;

@@ -167,7 +167,7 @@ func aggregatorConfig(cfg Config, b *backends, folds prometheus.Observer) aggreg
 	c.OnFold = func(took time.Duration) { folds.Observe(took.Seconds()) }
 	c.Setup = map[string]string{
 		"version": BuildVersion().Version, "count-within": units.FormatDuration(cfg.CountWithin),
-		"shard-rate": strconv.FormatFloat(cfg.Aggregator.ShardRate, 'g', -1, 64), "max-shards": strconv.Itoa(cfg.Aggregator.MaxShards),
+		"shard-rate": strconv.FormatFloat(cfg.Aggregator.ShardRate, 'g', -1, 64),
 	}
 	if cfg.Traces != nil {
 		c.Tracer = cfg.Traces
@@ -269,10 +269,8 @@ func intakes(cfg Config, b *backends) []named {
 		return nil
 	}
 	return []named{{"intake", &taking{log: cfg.Logger, running: b.task(), Intake: aggregator.NewIntake(b.bus.GivenUp, b.store, aggregator.IntakeConfig{
-		Topic:   b.bus.GivenUpTopic,
-		Rate:    cfg.Aggregator.DeadLetterRate,
-		Timeout: cfg.Aggregator.CommitTimeout,
-		Logger:  cfg.Logger.With("role", "intake"),
+		Topic:  b.bus.GivenUpTopic,
+		Logger: cfg.Logger.With("role", "intake"),
 	})}}}
 }
 

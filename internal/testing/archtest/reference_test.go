@@ -118,7 +118,7 @@ var limitRows = []struct{ row, format, constant string }{
 	{"| message of countmill |", "| %d KiB |", "MaxBatch >> 10"},
 	{"| entries of a part |", "| %d |", "MaxEntries"},
 	{"| `--count-within` |", "to %d minute", "MaxCountWithin / time.Minute"},
-	{"| `--shard-rate` |", "to %d commits", "maxRate"},
+	{"| `--shard-rate` |", "to %d commits", "maxShardRate"},
 	{"| clocks of an aggregator", "%d minute apart", "maxSkew / time.Minute"},
 }
 

@@ -233,14 +233,14 @@ func answerBy(c *http.Client, req *http.Request) (status int, answer string) {
 }
 
 // change creates or deletes the index. It is repeated until it is answered.
-func (g *grouping) change(method, query, body string) {
+func (g *grouping) change(method, path, body string) {
 	g.t.Helper()
-	until(g.t, time.Minute, "an answer to "+method+" /v1/indexes", func() bool {
+	until(g.t, time.Minute, "an answer to "+method+" "+path, func() bool {
 		p := g.out.up()
 		if p == nil {
 			return false
 		}
-		req, err := http.NewRequest(method, p.url+"/v1/indexes"+query, strings.NewReader(body))
+		req, err := http.NewRequest(method, p.url+path, strings.NewReader(body))
 		if err != nil {
 			g.t.Fatal(err)
 		}
@@ -257,7 +257,7 @@ func (g *grouping) change(method, query, body string) {
 func (g *grouping) remove() {
 	g.t.Helper()
 	began := time.Now()
-	g.change(http.MethodDelete, "?name=sites", "")
+	g.change(http.MethodDelete, "/v1/indexes?name=sites", "")
 	until(g.t, time.Hour, "the index to be gone", func() bool { return g.state().State == "gone" })
 	g.t.Logf("deleted within %s", time.Since(began).Round(time.Second))
 }
@@ -292,7 +292,7 @@ func (g *grouping) build(which string, kills int) {
 	t := g.t
 	t.Helper()
 	before, acked, resident := time.Now(), g.acked.Load(), nowResident(g.out.current())
-	g.change(http.MethodPost, "", sitesIndex)
+	g.change(http.MethodPost, "/v1/indexes", sitesIndex)
 	most, onTheWay, killed := resident, 0, 0
 	next := g.untilKill()
 	deadline := before.Add(g.shape.serve)

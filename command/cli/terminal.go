@@ -1,4 +1,4 @@
-package command
+package cli
 
 import (
 	"bufio"
@@ -7,12 +7,10 @@ import (
 	"os"
 	"strings"
 	"unicode"
-
-	"github.com/countmill/countmill/internal/app"
 )
 
-// isTerminal reports whether a person is at the other end.
-func isTerminal(stream any) bool {
+// IsTerminal reports whether a person is at the other end.
+func IsTerminal(stream any) bool {
 	f, ok := stream.(*os.File)
 	if !ok {
 		return false
@@ -21,13 +19,13 @@ func isTerminal(stream any) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// confirm asks a person. Nobody to ask is an error, no is one too.
-func (c call) confirm(question string) error {
-	if c.person == nil {
-		return app.Usagef("%s Nobody can be asked here: say --yes", question)
+// Confirm asks a person. Nobody to ask, which is nil, is an error, and no is one too.
+func Confirm(person io.Reader, out io.Writer, question string) error {
+	if person == nil {
+		return Usagef("%s Nobody can be asked here: say --yes", question)
 	}
-	fmt.Fprintf(c.stderr, "%s [y/N] ", question)
-	line, err := bufio.NewReader(io.LimitReader(c.person, 1000)).ReadString('\n')
+	fmt.Fprintf(out, "%s [y/N] ", question)
+	line, err := bufio.NewReader(io.LimitReader(person, 1000)).ReadString('\n')
 	if err != nil && err != io.EOF {
 		return err
 	}
@@ -37,9 +35,9 @@ func (c call) confirm(question string) error {
 	return nil
 }
 
-// plain is text from elsewhere as a terminal may have it: on one line, with \u202E for a
+// Plain is text from elsewhere as a terminal may have it: on one line, with \u202E for a
 // character that moves the cursor, changes colours or turns the direction of writing.
-func plain(text string) string {
+func Plain(text string) string {
 	unprintable := func(r rune) bool { return !unicode.IsPrint(r) }
 	if strings.IndexFunc(text, unprintable) < 0 {
 		return text

@@ -1,4 +1,4 @@
-package command
+package cli
 
 import (
 	"regexp"
@@ -7,20 +7,18 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-
-	"github.com/countmill/countmill/internal/app"
 )
 
 // rewrite puts the words of a command first, then its flags, then its arguments, with -- between them, as a
 // negative number may be among the arguments. Flags may be written before the words, too.
-func rewrite(root *cobra.Command, args []string) ([]string, *cobra.Command, error) {
+func (p *Program) rewrite(root *cobra.Command, args []string) ([]string, *cobra.Command, error) {
 	if args[0] == "--version" {
 		args = append([]string{"version"}, args[1:]...)
 	}
 	if strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) || args[0] == "help" {
 		return args, root, nil
 	}
-	cmd, rest, err := takeWords(root, args)
+	cmd, rest, err := p.takeWords(root, args)
 	if err != nil || cmd == root {
 		return rest, cmd, err
 	}
@@ -28,29 +26,29 @@ func rewrite(root *cobra.Command, args []string) ([]string, *cobra.Command, erro
 	if err != nil {
 		return nil, cmd, err
 	}
-	all := append(strings.Fields(path(cmd)), flags...)
+	all := append(strings.Fields(p.path(cmd)), flags...)
 	return append(append(all, "--"), rest...), cmd, nil
 }
 
 // takeWords finds the command that args name by one word, or by two, and returns the other arguments. It returns
 // root for a call for help, which may have flags before it.
-func takeWords(root *cobra.Command, args []string) (cmd *cobra.Command, rest []string, err error) {
-	at := nextWord(root, args)
+func (p *Program) takeWords(root *cobra.Command, args []string) (cmd *cobra.Command, rest []string, err error) {
+	at := p.nextWord(root, args)
 	switch {
 	case at < len(args):
 	case slices.Contains(args, "--help") || slices.Contains(args, "-h"):
 		return root, []string{"--help"}, nil
 	default:
-		return root, nil, app.Usagef("no command is named: countmill COMMAND [ARGUMENTS] [FLAGS]")
+		return root, nil, Usagef("no command is named: %s COMMAND [ARGUMENTS] [FLAGS]", p.Name)
 	}
 	if args[at] == "help" { // a command of cobra, without flags
 		return root, args[at:], nil
 	}
 	if cmd = find(root, args[at]); cmd == nil {
-		return root, nil, app.Usagef("unknown command %q%s", args[at], orOneOf(args[at], subcommands(root)))
+		return root, nil, Usagef("unknown command %q%s", args[at], p.orOneOf(args[at], p.subcommands(root)))
 	}
 	rest = slices.Concat(args[:at], args[at+1:])
-	if at = nextWord(cmd, rest); at < len(rest) {
+	if at = p.nextWord(cmd, rest); at < len(rest) {
 		if sub := find(cmd, rest[at]); sub != nil {
 			return sub, slices.Concat(rest[:at], rest[at+1:]), nil
 		}
@@ -60,14 +58,14 @@ func takeWords(root *cobra.Command, args []string) (cmd *cobra.Command, rest []s
 
 // nextWord returns where the first argument is that is no flag and no flag's value; len(args) if there is none
 // before --. cmd is the command so far.
-func nextWord(cmd *cobra.Command, args []string) int {
+func (p *Program) nextWord(cmd *cobra.Command, args []string) int {
 	for i := 0; i < len(args); i++ {
 		switch arg := args[i]; {
 		case arg == "--":
 			return len(args)
 		case !strings.HasPrefix(arg, "-"):
 			return i
-		case i+1 < len(args) && valueFollows(cmd, arg, args[i+1]):
+		case i+1 < len(args) && p.valueFollows(cmd, arg, args[i+1]):
 			i++
 		}
 	}
@@ -76,14 +74,13 @@ func nextWord(cmd *cobra.Command, args []string) int {
 
 // valueFollows reports whether next is the value of the flag arg, before its command is known. A few names are
 // switches in one command, and take a value in another: next is then the value unless it is a command.
-func valueFollows(cmd *cobra.Command, arg, next string) bool {
+func (p *Program) valueFollows(cmd *cobra.Command, arg, next string) bool {
 	name := strings.TrimLeft(arg, "-")
 	takes, isSwitch := false, false
-	for _, s := range table() {
-		for _, f := range s.flags {
-			if f.name == name {
-				is := f.bind(&values{}).Type() == "bool"
-				takes, isSwitch = takes || !is, isSwitch || is
+	for _, c := range p.Commands {
+		for _, f := range c.New().Flags() {
+			if f.Name == name {
+				takes, isSwitch = takes || !f.isSwitch(), isSwitch || f.isSwitch()
 			}
 		}
 	}
@@ -113,7 +110,7 @@ func splitArgs(set *pflag.FlagSet, args []string) (flags, rest []string, err err
 		case arg == "--":
 			return flags, append(rest, args[i+1:]...), nil
 		case negative.MatchString(arg) && len(rest) == 0:
-			return nil, nil, app.Usagef("%q is given where NAME is expected; put -- before a name that begins with -", arg)
+			return nil, nil, Usagef("%q is given where NAME is expected; put -- before a name that begins with -", arg)
 		case !strings.HasPrefix(arg, "-") || arg == "-" || negative.MatchString(arg):
 			rest = append(rest, arg)
 		case !takesValue(set, arg):
@@ -121,7 +118,7 @@ func splitArgs(set *pflag.FlagSet, args []string) (flags, rest []string, err err
 		case i+1 == len(args) || args[i+1] == "--":
 			return nil, nil, errNoValue(arg)
 		case isFlag(set, args[i+1]):
-			return nil, nil, app.Usagef("flag needs a value: %s; %s is the next flag (write %s=%s if it is the value)", arg, args[i+1], arg, args[i+1])
+			return nil, nil, Usagef("flag needs a value: %s; %s is the next flag (write %s=%s if it is the value)", arg, args[i+1], arg, args[i+1])
 		default:
 			flags = append(flags, arg, args[i+1])
 			i++
@@ -130,7 +127,7 @@ func splitArgs(set *pflag.FlagSet, args []string) (flags, rest []string, err err
 	return flags, rest, nil
 }
 
-func errNoValue(flag string) error { return app.Usagef("flag needs a value: %s", flag) }
+func errNoValue(flag string) error { return Usagef("flag needs a value: %s", flag) }
 
 // takesValue reports whether the next argument is the value of this flag.
 func takesValue(set *pflag.FlagSet, arg string) bool {
