@@ -10,8 +10,9 @@
 // # Commits
 //
 // A commit is one round trip: BEGIN, a statement for each kind that takes arrays, COMMIT. It locks rows in the order of
-// their keys, so commits never wait for each other in a circle. An operand that differs between rows says its operation in
-// the column op. A condition fails as a division by zero (22012), whose statement says which error it means.
+// their keys; of one kind first those to update or delete, then those to insert, then the others. If commits wait for each other in a
+// circle all the same, PostgreSQL ends one, with ErrNotApplied. An operand that differs between rows says its operation in the column op.
+// A condition fails as a division by zero (22012), whose statement says which error it means.
 //
 // # Transactions
 //
@@ -29,6 +30,6 @@
 //
 // # PgBouncer
 //
-// The package works through PgBouncer in transaction mode. It uses no named statements, no session settings, session locks or
+// The package is made for PgBouncer in transaction mode. It uses no named statements, no session settings, session locks or
 // cursors. Statements are parsed each time: with arrays, a commit of 400 rows has as many statements as one of four.
 package postgres
