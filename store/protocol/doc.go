@@ -1,0 +1,13 @@
+// Package protocol is a store over any engine: it has everything that knows counters. [Store] implements store.Store.
+//
+//	kinds.go     all rows of a database, in one table
+//	facts.go     what follows from the limits of an engine
+//	store.go     opening, transactions, errors
+//	settings.go  the settings, and who may fold by older ones
+//	fold.go      commits: markers, shards, growths, series
+//	record.go    growths; reset.go: resets and deletions; sweep.go: the removal of deleted counters
+//	view.go      look-ups and lists
+//	series.go    sums over time: ring, days, their sweep
+//	index.go     pieces, grouped parts and rests; groupdrop.go: the removal of groups
+//	board.go     all sums of an index
+package protocol
