@@ -238,6 +238,15 @@ func (s *Store) dueOf(at, expireAt time.Time) engine.Field {
 	return field(fieldDue, micros(at))
 }
 
+// timesOf is the opposite of dueOf: one of the two is zero.
+func (s *Store) timesOf(r *engine.Row) (at, expireAt time.Time) {
+	due := timeOf(r.Int64(fieldDue))
+	if s.facts.expires {
+		return at, due
+	}
+	return due, expireAt
+}
+
 // Applied returns the markers that exist.
 func (s *Store) Applied(ctx context.Context, ids []wire.PartID) (found []store.Marker, err error) {
 	keys := make([]engine.Key, len(ids))
@@ -253,11 +262,7 @@ func (s *Store) Applied(ctx context.Context, ids []wire.PartID) (found []store.M
 			continue
 		}
 		m := store.Marker{ID: ids[i], Fingerprint: wire.Fingerprint(r.Int64(fieldFingerprint)), Fold: uint64(r.Int64(fieldFold))}
-		if due := timeOf(r.Int64(fieldDue)); s.facts.expires {
-			m.ExpireAt = due
-		} else {
-			m.At = due
-		}
+		m.At, m.ExpireAt = s.timesOf(r)
 		found = append(found, m)
 	}
 	return found, err

@@ -16,8 +16,8 @@ const (
 	kindJournal
 	kindJournalRow
 	kindAside
-	kindLetter
 	kindChunk
+	kindLetter
 	kindWorker
 	kindPiece
 	kindRest
@@ -37,7 +37,7 @@ const (
 	fieldTally                                 // the number of folds
 	fieldBuckets                               // about how many minutes the row has
 	fieldDue                                   // when a sweep looks, or when the row expires
-	fieldFingerprint                           // of a part
+	fieldFingerprint                           // of a part, or of a payload in chunks
 	fieldFold                                  // store.Marker.Fold
 	fieldRemoved                               // store.ResetResult.Removed
 	fieldAt                                    // store.ResetResult.At
@@ -45,6 +45,7 @@ const (
 	fieldValues                                // store.Given.Count
 	fieldOldest                                // the oldest settings by which a fold is taken; it only rises
 	fieldLast                                  // store.SequenceState.Last
+	fieldRestores                              // engine.Checked.Restores when the row was written
 
 	fieldMinute  engine.FieldID = 1 << 28 // and the minute since 1970: the sum of that minute
 	fieldQuarter engine.FieldID = 2 << 28 // and the first minute of a quarter hour: its sum
@@ -98,10 +99,11 @@ var Kinds = engine.Kinds{
 	kindJournalRow: {Name: "journalrow", Class: engine.Docs, Places: true, Binary: true, ByName: true, Due: fieldDue, Expires: true, Fields: []engine.FieldSpec{due}},
 	// By the 16 bytes of a tail and the letter's key. Written by PutDeadLetters. Due is like that of a marker.
 	kindAside: {Name: "aside", Class: engine.Docs, Binary: true, Due: fieldDue, Expires: true, Fields: []engine.FieldSpec{due}},
-	// By the letter's key. Written by PutDeadLetters after its chunks, deleted by DeleteDeadLetters before them.
-	kindLetter: {Name: "letter", Class: engine.Docs, Binary: true, ByName: true},
-	// By the letter's key and a hash of its payload: pieces of a large payload.
+	// By a hash of the letter's key and the fingerprint: what of a payload is not in the letter's row. Written by PutDeadLetters, deleted by
+	// DeleteDeadLetters.
 	kindChunk: {Name: "chunk", Class: engine.Docs, Parts: true},
+	// By the letter's key, with and after its chunks. The fingerprint is there if it has any.
+	kindLetter: {Name: "letter", Class: engine.Docs, Binary: true, Fields: []engine.FieldSpec{narrow(fieldFingerprint, "fingerprint")}},
 	// By the worker's id. Written by Beat. Due is a day after Worker.Expires.
 	kindWorker: {Name: "worker", Class: engine.Docs, Due: fieldDue, Expires: true, Fields: []engine.FieldSpec{due}},
 	// By index and piece. Written by SwapPieces; SetRests reads it in its transaction; RemoveIndex deletes piece 1.
@@ -109,7 +111,7 @@ var Kinds = engine.Kinds{
 	// By index, piece and group (restName). Written by SetRests, deleted by removals of groups.
 	kindRest: {Name: "rest", Class: engine.Docs, Fields: []engine.FieldSpec{wide(fieldRest, "rest")}},
 	// By sequence. Written by takes and by deletions.
-	kindSequence: {Name: "sequence", Class: engine.Docs, Places: true, Fields: []engine.FieldSpec{narrow(fieldDeletedAt, "deletedat"), narrow(fieldLast, "last")}},
+	kindSequence: {Name: "sequence", Class: engine.Docs, Places: true, Fields: []engine.FieldSpec{narrow(fieldDeletedAt, "deletedat"), narrow(fieldLast, "last"), narrow(fieldRestores, "restores")}},
 	// By day, where days are first: how far SweepSeries is.
 	kindStage: {Name: "stage", Class: engine.Docs},
 }

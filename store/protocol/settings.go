@@ -189,6 +189,7 @@ func (s *Store) Check(ctx context.Context) (store.Checked, error) {
 	if problem != nil && !errors.Is(problem, engine.ErrReadOnly) {
 		return store.Checked{}, outside(problem)
 	}
+	s.restores.Store(checked.Restores)
 	m, err := s.compare(&checked.Rows[0])
 	if err != nil {
 		return store.Checked{}, err

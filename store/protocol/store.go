@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"math"
 	"math/rand/v2"
@@ -61,6 +62,8 @@ type Store struct {
 	crowded  crowded
 	recent   recent
 	rounds   rounds
+	sweeping sync.Mutex   // held while markers are removed
+	restores atomic.Int64 // engine.Checked.Restores
 }
 
 // Open opens the store in the database of an engine, and makes its meta row if it has none. Close closes the engine too.
@@ -71,6 +74,9 @@ func Open(ctx context.Context, e engine.Engine, cfg Config) (*Store, error) {
 	}
 	if err := s.openMeta(ctx); err != nil {
 		return nil, outside(err)
+	}
+	if _, err := s.Check(ctx); err != nil && !errors.Is(err, store.ErrReadOnly) {
+		return nil, err
 	}
 	return s, nil
 }
@@ -106,10 +112,15 @@ func certain(err error) error {
 // attempts is how often transact begins when others change the same rows meanwhile.
 const attempts = 16
 
-// transact is Transact, repeated after a conflict: nothing was applied then. do runs once in each attempt, and makes its
-// results anew.
+// transact is atomically for what may change sums.
 func (s *Store) transact(ctx context.Context, soft bool, do func(tx engine.Tx) error) error {
 	defer s.changes.Add(1)
+	return s.atomically(ctx, soft, do)
+}
+
+// atomically is Transact, repeated after a conflict: nothing was applied then. do runs once in each attempt, and makes its
+// results anew.
+func (s *Store) atomically(ctx context.Context, soft bool, do func(tx engine.Tx) error) error {
 	for attempt := 1; ; attempt++ {
 		_, err := s.engine.Transact(ctx, soft, do)
 		if !errors.Is(err, engine.ErrConflict) || attempt == attempts {
@@ -186,6 +197,26 @@ func (s *Store) get(ctx context.Context, from reader, keys []engine.Key, fields 
 		all[at[i]] = rows[i]
 	}
 	return all, err
+}
+
+// scan reads a range. A bad row is an error, which ends it.
+func (s *Store) scan(ctx context.Context, v engine.View, r engine.Range, fields ...engine.FieldID) iter.Seq2[*engine.Row, error] {
+	return func(yield func(*engine.Row, error) bool) {
+		rows := v.Scan(ctx, r, fields...)
+		defer rows.Close()
+		for row := rows.Next(); row != nil; row = rows.Next() {
+			if row.Bad != "" {
+				yield(nil, fmt.Errorf("row %q of kind %s: %s", row.Key.Name, Kinds[r.Kind].Name, row.Bad))
+				return
+			}
+			if !yield(row, nil) {
+				return
+			}
+		}
+		if err := rows.Err(); err != nil {
+			yield(nil, outside(err))
+		}
+	}
 }
 
 // now returns the time of a transaction after its first read. An exclusive engine has moments, which come after all earlier
