@@ -9,40 +9,56 @@ import (
 )
 
 // Sweep removes markers and asides when ForgetBefore is past their time by store.MarkerSlack, and the rows of workers that ended a day
-// ago. Call it every store.SweepEvery. A database with a clock of its own for that needs no calls.
+// ago. Call it every store.SweepEvery. A database that removes them by its own clock needs no calls.
 func (s *Store) Sweep(ctx context.Context) error {
 	if s.facts.expires {
 		return nil
 	}
-	s.sweeping.Lock() // ForgetBefore in the meta row never goes back
-	defer s.sweeping.Unlock()
-	s.changing.RLock()
-	defer s.changing.RUnlock()
-	v := s.engine.View(time.Time{})
-	defer v.Close()
-	m, err := s.metaIn(ctx, v)
+	// Before the removal: no process takes ids whose markers are gone, also if the clock is set back.
+	settings, now, err := s.keepForgetBefore(ctx, 0)
 	if err != nil {
 		return err
 	}
-	settings := s.asOf(m.settings, v.At())
-	before := micros(settings.ForgetBefore.Add(-store.MarkerSlack))
-	var with []engine.Change
-	if s.facts.machineClock {
-		// The next process must not take ids whose markers are gone.
-		with = append(with, *m.change(engine.Update, settings))
-	}
-	for kind, before := range map[engine.KindID]int64{kindMarker: before, kindAside: before, kindWorker: micros(s.clock(v))} {
-		if err := s.engine.Expire(ctx, kind, before, with); err != nil {
+	before := settings.ForgetBefore.Add(-store.MarkerSlack)
+	return s.expire(ctx, expiring{kindMarker, before}, expiring{kindAside, before}, expiring{kindWorker, now})
+}
+
+type expiring struct {
+	kind   engine.KindID
+	before time.Time
+}
+
+func (s *Store) expire(ctx context.Context, all ...expiring) error {
+	for _, x := range all {
+		if err := s.engine.Expire(ctx, x.kind, micros(x.before), nil); err != nil {
 			return outside(err)
 		}
 	}
 	return nil
 }
 
-// clock returns the time for what ends by the clock. The moments of an exclusive engine stay ahead of a clock that showed 2040 once.
-func (s *Store) clock(v engine.View) time.Time {
+// keepForgetBefore writes ForgetBefore into the meta row if it has moved there by more than a duration, and returns the settings and
+// the time.
+func (s *Store) keepForgetBefore(ctx context.Context, by time.Duration) (settings store.Settings, now time.Time, err error) {
+	err = s.atomically(ctx, false, func(tx engine.Tx) error {
+		m, err := s.metaIn(ctx, tx)
+		if err != nil {
+			return err
+		}
+		now = s.clock(tx.Now())
+		if settings = s.asOf(m.settings, now); settings.ForgetBefore.Sub(m.settings.ForgetBefore) > by {
+			tx.Change(m.change(engine.Update, settings))
+		}
+		return nil
+	})
+	return settings, now, err
+}
+
+// clock returns the time for what ends by the clock. It is that of the database, or of the machine: the moments of an engine stay ahead
+// of a machine's clock that showed 2040 once.
+func (s *Store) clock(at time.Time) time.Time {
 	if s.facts.machineClock {
 		return s.cfg.Clock()
 	}
-	return v.At()
+	return at
 }

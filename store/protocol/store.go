@@ -62,8 +62,8 @@ type Store struct {
 	crowded  crowded
 	recent   recent
 	rounds   rounds
-	sweeping sync.Mutex   // held while markers are removed
 	restores atomic.Int64 // engine.Checked.Restores
+	journal  journal
 }
 
 // Open opens the store in the database of an engine, and makes its meta row if it has none. Close closes the engine too.
@@ -75,14 +75,30 @@ func Open(ctx context.Context, e engine.Engine, cfg Config) (*Store, error) {
 	if err := s.openMeta(ctx); err != nil {
 		return nil, outside(err)
 	}
+	if err := s.resume(ctx); err != nil {
+		return nil, outside(err)
+	}
 	if _, err := s.Check(ctx); err != nil && !errors.Is(err, store.ErrReadOnly) {
 		return nil, err
 	}
 	return s, nil
 }
 
-// Close closes the engine.
-func (s *Store) Close() error { return s.engine.Close() }
+const (
+	// keepAfter is a move of ForgetBefore that the next process makes up for within seconds.
+	keepAfter    = 10 * time.Minute
+	closeTimeout = 5 * time.Second
+)
+
+// Close closes the engine. Processes that each end before their first sweep would all begin at the same ForgetBefore.
+func (s *Store) Close() error {
+	if s.facts.machineClock {
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+		defer cancel()
+		_, _, _ = s.keepForgetBefore(ctx, keepAfter)
+	}
+	return s.engine.Close()
+}
 
 // outside returns an error of an engine in the words of package store.
 func outside(err error) error {
