@@ -19,6 +19,7 @@ import (
 var limits = map[string]engine.Limits{
 	"pebble":     {Exclusive: true, CertainOutcome: true, Conditions: true, ByName: true, FreeUpserts: true, Commits: 1, RowBytes: 8 << 20},
 	"datastore":  {RowsCost: true, ReadsCost: true, Spread: true, ByName: true, Returns: true, MaxThenAdd: true, Clock: true, Expires: true, Keys: 1000, Rows: 500, Fields: 500, RowBytes: 1 << 20, Bytes: 9 << 20, RowRate: 1, Past: time.Hour},
+	"cramped":    {RowsCost: true, ReadsCost: true, Spread: true, ByName: true, Returns: true, MaxThenAdd: true, Clock: true, Expires: true, Keys: 20, Rows: 200, Fields: 130, RowBytes: 1 << 20, Bytes: 9 << 20, RowRate: 1},
 	"postgresql": {Conditions: true, Clock: true, FreeUpserts: true, ByName: true, Keys: 1000, RowBytes: 8 << 20},
 }
 
@@ -75,7 +76,9 @@ func open(t *testing.T, l engine.Limits) tested {
 		Limits: l, Errorf: t.Errorf, Clock: func() time.Time { return time.Now().Add(time.Duration(clock.Load())) },
 	})
 	if l.ReadsCost { // it defers a third of all rows
-		db.OnCall(func(*memory.Call) memory.Answer { return memory.Answer{Defer: func(engine.Key) bool { return rand.IntN(3) == 0 }} })
+		db.OnCall(func(*memory.Call) memory.Answer {
+			return memory.Answer{Defer: func(engine.Key) bool { return rand.IntN(3) == 0 }}
+		})
 	}
 	return reopen(t, tested{clock: clock, db: db})
 }
