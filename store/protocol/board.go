@@ -43,7 +43,7 @@ func (s *Store) Sums(ctx context.Context, q *store.SumsQuery, visit func(*store.
 
 // Changes counts calls of this process.
 func (s *Store) Changes() (n uint64, known bool) {
-	if !s.facts.knowsChanges {
+	if !s.facts.certain {
 		return 0, false
 	}
 	return s.changes.Load(), true
@@ -110,6 +110,9 @@ func (w *sumWalk) run(ctx context.Context, prefix string) error {
 				sum, exists, value.Overflow = sum.Add(shard.Int(fieldCount)), true, value.Overflow || count.Overflow
 			}
 		}
+		if err := shards.Err(); err != nil {
+			return outside(err)
+		}
 		if err := w.counter(ctx, record, &c, sum, exists, value.Overflow); err != nil {
 			return err
 		}
@@ -117,10 +120,8 @@ func (w *sumWalk) run(ctx context.Context, prefix string) error {
 			return err
 		}
 	}
-	for _, rows := range []engine.Rows{records, shards} {
-		if err := rows.Err(); err != nil {
-			return outside(err)
-		}
+	if err := records.Err(); err != nil {
+		return outside(err)
 	}
 	return w.flush(ctx)
 }

@@ -62,9 +62,7 @@ func (s *Store) dropLots(ctx context.Context, x *store.Index, keys []engine.Key)
 			if err == nil && !m.settings.Rules.Ended(x) {
 				err = fmt.Errorf("index %q with the number %d is not being deleted: %w", x.Name, x.Number, store.ErrChanged)
 			}
-			for _, key := range lot {
-				tx.Change(&engine.Change{Key: key, Op: engine.Delete})
-			}
+			remove(tx, lot...)
 			return err
 		})
 		if err != nil {

@@ -102,7 +102,7 @@ func (s *Store) SwapPieces(ctx context.Context, old, next []store.Piece) error {
 				return err
 			}
 			if !has(next, keys[i]) {
-				tx.Change(&engine.Change{Key: keys[i], Op: engine.Delete})
+				remove(tx, keys[i])
 			}
 		}
 		for i := range rows[len(old):] {
@@ -294,7 +294,7 @@ func (s *Store) setRest(tx engine.Tx, r *engine.Row, set *store.GroupRest) {
 		return
 	}
 	if set.Rest == 0 {
-		tx.Change(&engine.Change{Key: r.Key, Op: engine.Delete})
+		remove(tx, r.Key)
 	} else {
 		tx.Change(&engine.Change{Key: r.Key, Set: []engine.Field{{ID: fieldRest, Value: want}}})
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/countmill/countmill/store"
@@ -117,8 +116,12 @@ func endOf(d day, keep time.Duration) wire.Minute {
 
 func isOver(m wire.Minute, now time.Time) bool { return m.Time().Before(now) }
 
-// seriesLot is the number of days that one transaction of a sweep reads and writes.
-const seriesLot = 50
+const (
+	// seriesLot is the number of days that one transaction of a sweep reads and writes.
+	seriesLot = 50
+	// seriesPage is the number of days that a view of a sweep lists.
+	seriesPage = 1000
+)
 
 // SweepSeries looks at the days of which something is kept no longer. Several processes may call it at once.
 func (s *Store) SweepSeries(ctx context.Context) error {
@@ -136,7 +139,7 @@ func (s *Store) SweepSeries(ctx context.Context) error {
 			return outside(problem)
 		}
 		for lot := range slices.Chunk(keys, seriesLot) {
-			if problem := s.sweepDays(ctx, lot); problem != nil {
+			if _, problem := s.sweepDays(ctx, lot); problem != nil {
 				inARow, err = inARow+1, problem
 			} else {
 				inARow = 0
@@ -151,13 +154,13 @@ func (s *Store) SweepSeries(ctx context.Context) error {
 	}
 }
 
-// sweepDays joins and removes what the rules, which it reads too, promise no longer. It goes on until no row of the lot has
-// more for a change.
-func (s *Store) sweepDays(ctx context.Context, lot []engine.Key) error {
+// sweepDays joins and removes what the rules, which it reads too, promise no longer, and returns how many of the days are
+// left. It goes on until no day of the lot has more for a change.
+func (s *Store) sweepDays(ctx context.Context, lot []engine.Key) (left int, err error) {
 	for more := true; more; {
 		// A soft commit is enough: before and after it the sums are the same, and another sweep repeats it.
 		err := s.transact(ctx, true, func(tx engine.Tx) error {
-			more = false
+			more, left = false, 0
 			m, err := s.metaIn(ctx, tx)
 			if err != nil {
 				return err
@@ -175,14 +178,17 @@ func (s *Store) sweepDays(ctx context.Context, lot []engine.Key) error {
 				if more = more || rest; c != nil {
 					tx.Change(c)
 				}
+				if rows[i].Exists && (c == nil || c.Op != engine.Delete) {
+					left++
+				}
 			}
 			return nil
 		})
 		if err != nil {
-			return fmt.Errorf("sweep %d days of series: %w", len(lot), err)
+			return 0, fmt.Errorf("sweep %d days of series: %w", len(lot), err)
 		}
 	}
-	return nil
+	return left, nil
 }
 
 // sweptDay makes the change of a day, or nil if it stays as it is. more means that there are more minutes to join than a change
@@ -239,41 +245,45 @@ func (s *Store) join(c *engine.Change, r *engine.Row) (more bool) {
 // swept, so a call without work costs a seek for each day. Folds go on: later sums of a day wait for the next
 // retention that ends.
 func (s *Store) sweepByDay(ctx context.Context) error {
+	over, err := s.daysOver(ctx)
+	for _, stage := range over {
+		if err == nil {
+			err = s.sweepDayRows(ctx, &stage)
+		}
+	}
+	return err
+}
+
+// daysOver returns the changes of the rows of days that have work. The part of a key is the day.
+func (s *Store) daysOver(ctx context.Context) (over []engine.Change, err error) {
 	v := s.view()
 	defer v.Close()
 	m, err := s.metaIn(ctx, v)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	now := v.At()
+	if s.facts.machineClock {
+		now = s.cfg.Clock()
 	}
 	days, err := v.days(ctx, 0, lastDay)
-	if err != nil {
-		return err
-	}
-	now := s.cfg.Clock()
-	if !s.facts.machineClock {
-		now = v.At()
-	}
+	var keys []engine.Key
 	for _, d := range days {
-		stage, over := stageOf(d, m.settings.Rules, now)
-		if !over {
-			continue
-		}
-		key := engine.Key{Kind: kindStage, Name: strconv.Itoa(int(d))}
-		rows, err := s.get(ctx, v, []engine.Key{key}, engine.Data)
-		if err != nil {
-			return err
-		}
-		if bytes.Equal(rows[0].Data, stage) {
-			continue
-		}
-		if err := s.sweepDayRows(ctx, d); err != nil {
-			return err
-		}
-		if err := s.noteStage(ctx, d, engine.Change{Key: key, Data: stage}); err != nil {
-			return err
+		if stage, ok := stageOf(d, m.settings.Rules, now); ok {
+			keys = append(keys, engine.Key{Kind: kindStage, Name: "day", Part: uint32(d)})
+			over = append(over, engine.Change{Key: keys[len(keys)-1], Data: stage})
 		}
 	}
-	return nil
+	if err != nil {
+		return nil, err
+	}
+	n := 0
+	err = s.each(ctx, v, keys, []engine.FieldID{engine.Data}, func(i int, r *engine.Row) {
+		if !bytes.Equal(r.Data, over[i].Data) {
+			over[n], n = over[i], n+1
+		}
+	})
+	return over[:n], err
 }
 
 // stageOf identifies the work of a sweep of a day: the promises of the rules that are over. over is false if none is.
@@ -290,42 +300,41 @@ func stageOf(d day, rules *store.Rules, now time.Time) (stage []byte, over bool)
 	return h.Sum(nil), over
 }
 
-func dayRange(d day) engine.Range {
-	return engine.Range{Kind: kindDay, From: engine.Key{Place: dayPlace(d)}, To: engine.Key{Place: dayPlace(d + 1)}}
-}
-
-// sweepDayRows sweeps all rows of a day.
-func (s *Store) sweepDayRows(ctx context.Context, d day) error {
-	v := s.view()
-	defer v.Close()
-	rows := v.Scan(ctx, dayRange(d))
-	defer rows.Close()
-	var lot []engine.Key
-	for row := rows.Next(); row != nil; row = rows.Next() {
-		if lot = append(lot, keyOf(row)); len(lot) < seriesLot {
-			continue
-		}
-		if err := s.sweepDays(ctx, lot); err != nil {
+// sweepDayRows sweeps all rows of a day, page by page, and notes it. If nothing is left of the day, it notes nothing.
+func (s *Store) sweepDayRows(ctx context.Context, stage *engine.Change) error {
+	d := day(stage.Key.Part)
+	r := engine.Range{Kind: kindDay, From: engine.Key{Place: dayPlace(d)}, To: engine.Key{Place: dayPlace(d + 1)}, Page: seriesPage}
+	for left := false; ; {
+		keys, err := s.page(ctx, r)
+		if err != nil {
 			return err
 		}
-		lot = lot[:0]
+		for lot := range slices.Chunk(keys, seriesLot) {
+			n, err := s.sweepDays(ctx, lot)
+			if left = left || n > 0; err != nil {
+				return err
+			}
+		}
+		if len(keys) > 0 {
+			r.From, r.After = keys[len(keys)-1], true
+		}
+		if len(keys) < seriesPage {
+			if !left {
+				stage = &engine.Change{Key: stage.Key, Op: engine.Delete}
+			}
+			return s.commit(ctx, true, []engine.Change{*stage})
+		}
 	}
-	if err := rows.Err(); err != nil || len(lot) == 0 {
-		return outside(err)
-	}
-	return s.sweepDays(ctx, lot)
 }
 
-// noteStage notes that a day was swept, or that nothing is left of it.
-func (s *Store) noteStage(ctx context.Context, d day, stage engine.Change) error {
+// page returns the keys of a page of a range.
+func (s *Store) page(ctx context.Context, r engine.Range) (keys []engine.Key, err error) {
 	v := s.view()
 	defer v.Close()
-	left, err := v.days(ctx, d, d)
-	if err == nil && len(left) == 0 {
-		stage = engine.Change{Key: stage.Key, Op: engine.Delete}
+	rows := v.Scan(ctx, r)
+	defer rows.Close()
+	for row := rows.Next(); row != nil && len(keys) < r.Page; row = rows.Next() {
+		keys = append(keys, keyOf(row))
 	}
-	if err != nil {
-		return err
-	}
-	return s.commit(ctx, true, []engine.Change{stage})
+	return keys, outside(rows.Err())
 }

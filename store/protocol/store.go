@@ -9,7 +9,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -55,14 +54,13 @@ type Store struct {
 	facts  facts
 	identity
 
-	// changing is held for writing while settings change, where the process is alone: no fold, no check and no sweep runs meanwhile.
-	changing sync.RWMutex
-	machine  machineSettings
-	closed   atomic.Bool
-	changes  atomic.Uint64 // calls that may have changed sums
-	crowded  crowded
-	recent   recent
-	rounds   rounds
+	gate    gate // is closed while settings change, where the process is alone
+	machine machineSettings
+	closed  atomic.Bool
+	changes atomic.Uint64 // calls that may have changed sums
+	crowded crowded
+	recent  recent
+	rounds  rounds
 }
 
 // Open opens the store in the database of an engine, and makes its meta row if it has none. Close closes the engine too.

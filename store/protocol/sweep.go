@@ -26,7 +26,7 @@ const (
 // deleted again is another deletion.
 type rounds struct {
 	mu    sync.Mutex
-	found map[deletion]int
+	found map[deletion]int // never changed, but replaced
 }
 
 type deletion struct {
@@ -37,8 +37,6 @@ type deletion struct {
 // SweepCounters looks at the counters that are deleted.
 func (s *Store) SweepCounters(ctx context.Context, after time.Duration) (removed int, err error) {
 	defer s.changes.Add(1)
-	s.rounds.mu.Lock()
-	defer s.rounds.mu.Unlock()
 	before, found := s.cfg.Clock(), make(map[deletion]int)
 	if s.facts.exclusive {
 		before = s.engine.Moment() // deletions have moments, which may be ahead of the clock
@@ -69,6 +67,8 @@ func (s *Store) SweepCounters(ctx context.Context, after time.Duration) (removed
 			break
 		}
 	}
+	s.rounds.mu.Lock()
+	defer s.rounds.mu.Unlock()
 	s.rounds.found = found
 	return removed, err
 }
@@ -78,11 +78,14 @@ func (s *Store) condemned(ctx context.Context, keys []engine.Key, found map[dele
 	if !s.facts.exclusive {
 		return keys, nil
 	}
+	s.rounds.mu.Lock()
+	before := s.rounds.found
+	s.rounds.mu.Unlock()
 	v := s.view()
 	defer v.Close()
 	err = s.each(ctx, v, keys, []engine.FieldID{fieldDeletedAt}, func(i int, r *engine.Row) {
 		d := deletion{keys[i].Name, r.Int64(fieldDeletedAt)}
-		if found[d] = s.rounds.found[d] + 1; found[d] >= sweepRounds {
+		if found[d] = before[d] + 1; found[d] >= sweepRounds {
 			now = append(now, keys[i])
 		}
 	})
@@ -154,9 +157,7 @@ func (s *Store) sweepPart(ctx context.Context, counter string, after time.Durati
 		if more = s.limits.Rows > 0 && len(all) > s.limits.Rows; more {
 			all = all[:min(len(days), s.limits.Rows)]
 		}
-		for _, key := range all {
-			tx.Change(&engine.Change{Key: key, Op: engine.Delete})
-		}
+		remove(tx, all...)
 		gone = !more
 		return nil
 	})
@@ -179,10 +180,9 @@ func (s *Store) daysOf(ctx context.Context, counter string) (keys []engine.Key, 
 	return keys, err
 }
 
-// deletes makes the changes that delete rows.
-func deletes(keys []engine.Key) (changes []engine.Change) {
+// remove deletes rows.
+func remove(tx engine.Tx, keys ...engine.Key) {
 	for _, key := range keys {
-		changes = append(changes, engine.Change{Key: key, Op: engine.Delete})
+		tx.Change(&engine.Change{Key: key, Op: engine.Delete})
 	}
-	return changes
 }
