@@ -37,7 +37,7 @@ func take(t *testing.T, s tested, sequence string) int64 {
 // A database that may have lost its end gives no value again, also of a sequence that it does not know.
 func TestSequencesAfterARestore(t *testing.T) {
 	t.Parallel()
-	s := open(t, directory, protocol.Config{})
+	s := open(t, limits["pebble"])
 	if got := take(t, s, "a"); got != 1 {
 		t.Fatalf("the first value is %d", got)
 	}
@@ -67,9 +67,9 @@ func letterOf(key string, size int) store.DeadLetter {
 // A letter has all its chunks, or there is no letter: beside deletions, and if a commit in between fails.
 func TestLettersAreWhole(t *testing.T) {
 	t.Parallel()
-	limits := service
-	limits.RowBytes = 100_000
-	s := open(t, limits, protocol.Config{})
+	small := limits["datastore"]
+	small.RowBytes = 100_000
+	s := open(t, small)
 	letters := []store.DeadLetter{letterOf("a", 49_999), letterOf("b", 50_001), letterOf("c", 500_000)}
 	var wg sync.WaitGroup
 	for range 2 {
@@ -126,8 +126,8 @@ func TestLettersAreWhole(t *testing.T) {
 		t.Errorf("beside a deletion: %d letters, %v", len(got), err)
 	}
 
-	limits.Bytes = 200_000 // too few for one commit
-	s, lost := open(t, limits, protocol.Config{}), errors.New("lost")
+	small.Bytes = 200_000 // too few for one commit
+	s, lost := open(t, small), errors.New("lost")
 	for fails := 1; ; fails++ {
 		n := 0
 		s.db.OnCall(func(c *memory.Call) memory.Answer {
@@ -154,7 +154,7 @@ func TestLettersAreWhole(t *testing.T) {
 
 func TestLongReasonsAreCut(t *testing.T) {
 	t.Parallel()
-	s := open(t, service, protocol.Config{})
+	s := open(t, limits["datastore"])
 	d := letterOf("a", 900_000)
 	d.Reason, d.Source = strings.Repeat("\x01", 1<<20), strings.Repeat("é", 1<<20)+"\xff"
 	if err := s.PutDeadLetters(t.Context(), []store.DeadLetter{d}); err != nil {
@@ -169,8 +169,8 @@ func TestLongReasonsAreCut(t *testing.T) {
 // Each start of a process leaves a row, which goes a day after it has expired.
 func TestOldWorkersGo(t *testing.T) {
 	t.Parallel()
-	for name, limits := range map[string]engine.Limits{"directory": directory, "service": service, "server": server} {
-		s := open(t, limits, protocol.Config{})
+	for name, l := range limits {
+		s := open(t, l)
 		now := time.Now()
 		for i, ago := range []time.Duration{25 * time.Hour, 23 * time.Hour, -time.Minute} {
 			if err := s.Beat(t.Context(), store.Worker{ID: fmt.Sprint(i), Expires: now.Add(-ago)}); err != nil {
@@ -178,7 +178,7 @@ func TestOldWorkersGo(t *testing.T) {
 			}
 		}
 		sweep(t, s)
-		if limits.Expires {
+		if l.Expires {
 			s.db.Expire(now)
 		}
 		if got, err := s.Workers(t.Context()); err != nil || len(got) != 2 || got[0].ID != "1" {
@@ -197,7 +197,7 @@ func TestForgetBeforeIsKept(t *testing.T) {
 		Clock: func() time.Time { mu.Lock(); defer mu.Unlock(); return now },
 		Age:   func() time.Duration { mu.Lock(); defer mu.Unlock(); return age },
 	}
-	s := open(t, directory, cfg)
+	s := openWith(t, limits["pebble"], cfg)
 	set := func(by time.Duration) { mu.Lock(); defer mu.Unlock(); now = now.Add(by) }
 	pass := func() store.Settings {
 		mu.Lock()
@@ -231,7 +231,7 @@ func (r *resumed) Resume(at time.Time) { r.at = at }
 
 func TestMomentsFollowTheJournal(t *testing.T) {
 	t.Parallel()
-	s := open(t, directory, protocol.Config{})
+	s := open(t, limits["pebble"])
 	at, done := s.JournalMoment(time.Time{})
 	defer done()
 	r := store.JournalRecord{Key: store.NewJournalKey(at, math.MaxUint64), ExpireAt: at.Add(time.Hour), Data: []byte("x")}
@@ -269,7 +269,7 @@ func (v *lateView) Get(ctx context.Context, keys []engine.Key, fields ...engine.
 // What a view calls settled has no further records in later views.
 func TestViewsHaveWhatIsSettled(t *testing.T) {
 	t.Parallel()
-	e := &late{Engine: open(t, directory, protocol.Config{}).db.Open()}
+	e := &late{Engine: open(t, limits["pebble"]).db.Open()}
 	s, err := protocol.Open(t.Context(), e, protocol.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -295,7 +295,7 @@ func TestViewsHaveWhatIsSettled(t *testing.T) {
 // A shard at a wrong place, or one that cannot be read, is listed as bad.
 func TestSurveyListsBadShards(t *testing.T) {
 	t.Parallel()
-	s := open(t, service, protocol.Config{})
+	s := open(t, limits["datastore"])
 	if _, err := s.Fold(t.Context(), &store.Commit{Adds: []store.ShardDelta{store.NewShardDelta("a", 0, 1)}}); err != nil {
 		t.Fatal(err)
 	}

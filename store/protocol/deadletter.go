@@ -102,7 +102,7 @@ func (s *Store) DeleteDeadLetters(ctx context.Context, keys []string) error {
 				if err != nil {
 					return err
 				}
-				all = append(all, engine.Change{Key: row.Key, Op: engine.Delete})
+				all = append(all, engine.Change{Key: keyOf(row), Op: engine.Delete})
 			}
 			if err := s.commit(ctx, true, append(all, removed)); err != nil {
 				return err
@@ -146,7 +146,7 @@ func (s *Store) ListDeadLetters(ctx context.Context, after string, limit int) (l
 	defer v.Close()
 	for row, err := range s.scan(ctx, v, engine.Range{Kind: kindLetter, From: letterKey(after), After: true, Page: limit}, engine.Data, fieldFingerprint) {
 		if err == nil {
-			letters, err = s.appendLetter(ctx, v, letters, row.Key.Name, row)
+			letters, err = s.appendLetter(ctx, v, letters, strings.Clone(row.Key.Name), row)
 		}
 		if err != nil || len(letters) == limit {
 			return letters, err
@@ -199,7 +199,7 @@ func (s *Store) Asides(ctx context.Context, tails []wire.PartID) (all []store.As
 			if !ok {
 				break
 			}
-			a := store.Aside{Tail: tail, Letter: letter}
+			a := store.Aside{Tail: tail, Letter: strings.Clone(letter)}
 			a.At, a.ExpireAt = s.timesOf(row)
 			if a.Parts, err = store.ParseAsideParts(row.Data); err != nil {
 				return nil, err

@@ -40,7 +40,7 @@ func (s *Store) expire(ctx context.Context, all ...expiring) error {
 // keepForgetBefore writes ForgetBefore into the meta row if it has moved there by more than a duration, and returns the settings and
 // the time.
 func (s *Store) keepForgetBefore(ctx context.Context, by time.Duration) (settings store.Settings, now time.Time, err error) {
-	err = s.atomically(ctx, false, func(tx engine.Tx) error {
+	err = s.transact(ctx, false, func(tx engine.Tx) error {
 		m, err := s.metaIn(ctx, tx)
 		if err != nil {
 			return err

@@ -16,15 +16,16 @@ type facts struct {
 	machineClock bool
 	// exclusive: one process has the database. It has moments, knows what has changed, and counts rounds of sweeps.
 	exclusive bool
-	// knowsChanges: no commit takes effect after its call has returned, so Changes is right.
-	knowsChanges bool
+	// certain: one process has the database, and no call takes effect after it has returned. So Changes is right, and a gate keeps
+	// folds by older rules out of a change of rules.
+	certain bool
 	// expires: rows go by the engine's clock and their ExpireAt, not by Sweep and their At.
 	expires bool
 	// refusesOld: a fold requires that its rules are not too old. Otherwise a change of rules waits until no such fold can be
 	// under way.
 	refusesOld bool
-	// settle is how long after the moment of a change of rules a fold by older rules may take effect. A process that is alone lets
-	// no fold run during a change. Where others fold, the change itself takes effect some time after its moment.
+	// settle is how long after the moment of a change of rules a fold by older rules may take effect. Where others fold, also a
+	// change that refuses them takes effect some time after its moment, and until then others read the rules before.
 	settle time.Duration
 	// growsInFold: a growth in a fold costs less than to ask for the record.
 	growsInFold bool
@@ -45,7 +46,7 @@ func factsOf(l *engine.Limits) facts {
 		spread:       l.Spread,
 		machineClock: !l.Clock,
 		exclusive:    l.Exclusive,
-		knowsChanges: l.Exclusive && l.CertainOutcome,
+		certain:      l.Exclusive && l.CertainOutcome,
 		expires:      l.Expires,
 		refusesOld:   l.Conditions,
 		growsInFold:  l.FreeUpserts && l.Rows == 0,
@@ -54,11 +55,8 @@ func factsOf(l *engine.Limits) facts {
 		stats:        l.RowRate > 0 && l.Returns && l.MaxThenAdd,
 		rests:        min(100, l.Keys-1),
 	}
-	switch {
-	case !f.refusesOld:
+	if !f.refusesOld || !f.certain {
 		f.settle = store.RulesSettle
-	case !f.exclusive:
-		f.settle = store.MaxTransaction
 	}
 	if l.Rows > 0 {
 		f.rests = min(f.rests, l.Rows/2)

@@ -3,6 +3,7 @@ package protocol
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -14,8 +15,10 @@ import (
 
 // Fold is one commit of the engine. It reads nothing.
 func (s *Store) Fold(ctx context.Context, c *store.Commit) (store.CommitResult, error) {
-	s.changing.RLock()
-	defer s.changing.RUnlock()
+	if err := s.gate.enter(ctx); err != nil {
+		return store.CommitResult{}, fmt.Errorf("%w: %w", store.ErrNotApplied, err)
+	}
+	defer s.gate.leave()
 	defer s.changes.Add(1)
 	f := &fold{store: s, Commit: c}
 	commit := &engine.Commit{Changes: f.changes}

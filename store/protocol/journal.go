@@ -253,7 +253,7 @@ func boundOf(prefix string, p store.JournalPlace) engine.Key {
 // ReplaceRecord is one transaction. Records expire meanwhile, and others replace them.
 func (s *Store) ReplaceRecord(ctx context.Context, old, next *store.JournalRecord, rows []store.JournalRow) error {
 	key := s.journalKey(old.Key)
-	return s.atomically(ctx, false, func(tx engine.Tx) error {
+	return s.transact(ctx, false, func(tx engine.Tx) error {
 		found, err := s.get(ctx, tx, []engine.Key{key}, engine.Data)
 		if err != nil {
 			return err

@@ -113,7 +113,7 @@ var Kinds = engine.Kinds{
 	// By sequence. Written by takes and by deletions.
 	kindSequence: {Name: "sequence", Class: engine.Docs, Places: true, Fields: []engine.FieldSpec{narrow(fieldDeletedAt, "deletedat"), narrow(fieldLast, "last"), narrow(fieldRestores, "restores")}},
 	// By day, where days are first: how far SweepSeries is.
-	kindStage: {Name: "stage", Class: engine.Docs},
+	kindStage: {Name: "stage", Class: engine.Docs, Parts: true},
 }
 
 var metaKey = engine.Key{Kind: kindMeta, Name: "meta"}

@@ -49,6 +49,7 @@ func (s *Store) Grow(ctx context.Context, growths []store.Growth) error {
 
 // GrowCounter uses a transaction, because it returns the number of shards after the change.
 func (s *Store) GrowCounter(ctx context.Context, counter string, shards int) (named int, err error) {
+	defer s.changes.Add(1)
 	key := recordKey(counter)
 	err = s.transact(ctx, false, func(tx engine.Tx) error {
 		rows, err := s.get(ctx, tx, []engine.Key{key}, fieldShards, fieldDeletedAt)

@@ -36,7 +36,7 @@ func (s *Store) NextValues(ctx context.Context, sequence string, takes []store.T
 	for i := range takes {
 		keys = append(keys, markerKey(takes[i].ID))
 	}
-	err = s.atomically(ctx, false, func(tx engine.Tx) error {
+	err = s.transact(ctx, false, func(tx engine.Tx) error {
 		rows, err := s.get(ctx, tx, keys, fieldDeletedAt, fieldFirst, fieldValues, fieldLast, fieldRestores)
 		if err != nil {
 			return err
@@ -79,7 +79,7 @@ func (s *Store) Sequence(ctx context.Context, sequence string) (store.SequenceSt
 // DeleteSequence keeps the row, because that has the last value.
 func (s *Store) DeleteSequence(ctx context.Context, sequence string) (before store.SequenceState, err error) {
 	key := s.sequenceKey(sequence)
-	err = s.atomically(ctx, false, func(tx engine.Tx) error {
+	err = s.transact(ctx, false, func(tx engine.Tx) error {
 		rows, err := s.get(ctx, tx, []engine.Key{key}, fieldDeletedAt, fieldLast, fieldRestores)
 		if err != nil {
 			return err

@@ -125,14 +125,6 @@ func (s *Store) compare(r *engine.Row) (m metaRecord, err error) {
 	return m, err
 }
 
-// rules reads the rules in force.
-func (s *Store) rules(ctx context.Context) (*store.Rules, error) {
-	v := s.engine.View(time.Time{})
-	defer v.Close()
-	m, err := s.metaIn(ctx, v)
-	return m.settings.Rules, err
-}
-
 // An identity separates the cached totals of different databases. A copied database has the original's id, but another name.
 type identity struct {
 	id, prefix string
@@ -183,8 +175,10 @@ func (s *Store) asOf(stored store.Settings, at time.Time) store.Settings {
 // Check waits for a change of settings under way: who read the older ones would use them for longer after its moment than
 // store.SettingsMaxAge.
 func (s *Store) Check(ctx context.Context) (store.Checked, error) {
-	s.changing.RLock()
-	defer s.changing.RUnlock()
+	if err := s.gate.enter(ctx); err != nil {
+		return store.Checked{}, err
+	}
+	defer s.gate.leave()
 	checked, problem := s.engine.Check(ctx, []engine.Key{metaKey})
 	if problem != nil && !errors.Is(problem, engine.ErrReadOnly) {
 		return store.Checked{}, outside(problem)
@@ -226,8 +220,11 @@ func (s *Store) ChangeRules(ctx context.Context, change store.RuleChange) (store
 func (s *Store) changeSettings(ctx context.Context, removed []engine.Key, change func(current store.Settings, now, moment time.Time) (store.Settings, error)) (set store.Settings, err error) {
 	if s.facts.exclusive {
 		// Folds by older rules have ended before the moment of the change.
-		s.changing.Lock()
-		defer s.changing.Unlock()
+		open, err := s.gate.close(ctx)
+		if err != nil {
+			return set, certain(fmt.Errorf("%w: %w", store.ErrNotApplied, err))
+		}
+		defer open()
 	}
 	var now time.Time
 	err = s.transact(ctx, false, func(tx engine.Tx) error {
@@ -244,9 +241,7 @@ func (s *Store) changeSettings(ctx context.Context, removed []engine.Key, change
 			return err
 		}
 		tx.Change(m.change(engine.Update, set))
-		for _, key := range removed {
-			tx.Change(&engine.Change{Key: key, Op: engine.Delete})
-		}
+		remove(tx, removed...)
 		return nil
 	})
 	if err != nil {

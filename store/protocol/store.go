@@ -9,7 +9,7 @@ import (
 	"log/slog"
 	"math"
 	"math/rand/v2"
-	"sync"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -55,15 +55,15 @@ type Store struct {
 	facts  facts
 	identity
 
-	// changing is held for writing while settings change, where the process is alone: no fold, no check and no sweep runs meanwhile.
-	changing sync.RWMutex
+	gate     gate // is closed while settings change, where the process is alone
 	machine  machineSettings
+	closed   atomic.Bool
 	changes  atomic.Uint64 // calls that may have changed sums
 	crowded  crowded
 	recent   recent
 	rounds   rounds
-	restores atomic.Int64 // engine.Checked.Restores
 	journal  journal
+	restores atomic.Int64 // engine.Checked.Restores
 }
 
 // Open opens the store in the database of an engine, and makes its meta row if it has none. Close closes the engine too.
@@ -97,6 +97,7 @@ func (s *Store) Close() error {
 		defer cancel()
 		_, _, _ = s.keepForgetBefore(ctx, keepAfter)
 	}
+	s.closed.Store(true)
 	return s.engine.Close()
 }
 
@@ -128,15 +129,9 @@ func certain(err error) error {
 // attempts is how often transact begins when others change the same rows meanwhile.
 const attempts = 16
 
-// transact is atomically for what may change sums.
-func (s *Store) transact(ctx context.Context, soft bool, do func(tx engine.Tx) error) error {
-	defer s.changes.Add(1)
-	return s.atomically(ctx, soft, do)
-}
-
-// atomically is Transact, repeated after a conflict: nothing was applied then. do runs once in each attempt, and makes its
+// transact is Transact, repeated after a conflict: nothing was applied then. do runs once in each attempt, and makes its
 // results anew.
-func (s *Store) atomically(ctx context.Context, soft bool, do func(tx engine.Tx) error) error {
+func (s *Store) transact(ctx context.Context, soft bool, do func(tx engine.Tx) error) error {
 	for attempt := 1; ; attempt++ {
 		_, err := s.engine.Transact(ctx, soft, do)
 		if !errors.Is(err, engine.ErrConflict) || attempt == attempts {
@@ -183,36 +178,49 @@ type reader interface {
 	Get(ctx context.Context, keys []engine.Key, fields ...engine.FieldID) ([]engine.Row, error)
 }
 
-// get reads any number of rows, and asks again for deferred ones. A bad row is an error.
+// each reads any number of rows and visits them, in lots that the engine takes. It asks again for deferred rows. A bad row is an error.
+func (s *Store) each(ctx context.Context, from reader, keys []engine.Key, fields []engine.FieldID, visit func(i int, r *engine.Row)) error {
+	open := make([]int, len(keys))
+	for i := range open {
+		open[i] = i
+	}
+	for len(open) > 0 {
+		lot := make([]engine.Key, min(s.limits.Keys, len(open)))
+		for i := range lot {
+			lot[i] = keys[open[i]]
+		}
+		rows, err := from.Get(ctx, lot, fields...)
+		if err != nil {
+			return outside(err)
+		}
+		for i := range rows {
+			at := open[i]
+			switch r := &rows[i]; {
+			case r.Deferred:
+				open = append(open, at)
+			case r.Bad != "":
+				return fmt.Errorf("row %q of kind %s: %s", keys[at].Name, Kinds[keys[at].Kind].Name, r.Bad)
+			default:
+				r.Key = keys[at]
+				visit(at, r)
+			}
+		}
+		open = open[len(lot):]
+	}
+	return nil
+}
+
+// get is each that keeps all rows.
 func (s *Store) get(ctx context.Context, from reader, keys []engine.Key, fields ...engine.FieldID) ([]engine.Row, error) {
 	all := make([]engine.Row, len(keys))
-	for begin := 0; begin < len(keys); {
-		end := min(begin+s.limits.Keys, len(keys))
-		rows, err := from.Get(ctx, keys[begin:end], fields...)
-		if err != nil {
-			return nil, outside(err)
-		}
-		copy(all[begin:], rows)
-		begin = end
-	}
-	var again []engine.Key
-	var at []int
-	for i := range all {
-		if all[i].Bad != "" {
-			return nil, fmt.Errorf("row %q of kind %s: %s", keys[i].Name, Kinds[keys[i].Kind].Name, all[i].Bad)
-		}
-		if all[i].Deferred {
-			again, at = append(again, keys[i]), append(at, i)
-		}
-	}
-	if len(again) == 0 {
-		return all, nil
-	}
-	rows, err := s.get(ctx, from, again, fields...)
-	for i := range rows {
-		all[at[i]] = rows[i]
-	}
-	return all, err
+	return all, s.each(ctx, from, keys, fields, func(i int, r *engine.Row) { all[i] = *r })
+}
+
+// keyOf copies the key of a row of a scan, which is the engine's.
+func keyOf(r *engine.Row) engine.Key {
+	key := r.Key
+	key.Name = strings.Clone(key.Name)
+	return key
 }
 
 // scan reads a range. A bad row is an error, which ends it.
