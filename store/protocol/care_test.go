@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	mathrand "math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -57,6 +58,42 @@ func TestSequencesAfterARestore(t *testing.T) {
 	}
 	if got, want := take(t, s, "b"), int64(2+3*store.RestoreSkip); got != want {
 		t.Errorf("after a check that finds another restore b gives %d, want %d", got, want)
+	}
+}
+
+// Whoever repeats a take after any answer gets its values, each value once.
+func TestTakesWhoseAnswersAreLost(t *testing.T) {
+	t.Parallel()
+	s := open(t, limits["datastore"])
+	s.db.OnCall(func(c *memory.Call) memory.Answer {
+		if c.Op == memory.Transact {
+			return []memory.Answer{{}, {Err: errLost, Applied: true}, {Err: errLost}, {Err: engine.ErrConflict}}[mathrand.IntN(4)]
+		}
+		return memory.Answer{}
+	})
+	var mu sync.Mutex
+	var all []int64
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 50 {
+				takes := []store.Take{{ID: wire.SequenceID("a", rand.Text()), Count: 1, At: time.Now(), ExpireAt: time.Now().Add(time.Hour)}}
+				given, err := s.NextValues(t.Context(), "a", takes)
+				for err != nil && t.Context().Err() == nil {
+					given, err = s.NextValues(t.Context(), "a", takes)
+				}
+				mu.Lock()
+				all = append(all, given[0].First)
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	slices.Sort(all)
+	for i, value := range all {
+		if value != int64(i+1) {
+			t.Fatalf("value %d is %d", i, value)
+		}
 	}
 }
 
@@ -218,6 +255,26 @@ func TestForgetBeforeIsKept(t *testing.T) {
 			t.Errorf("ForgetBefore was %s, and is %s, %v", want, checked.Settings.ForgetBefore, err)
 		}
 		set(time.Hour)
+	}
+}
+
+// A server whose clock is set back forgets no markers of parts that are taken.
+func TestForgetBeforeStaysOnAServer(t *testing.T) {
+	t.Parallel()
+	s := open(t, limits["postgresql"])
+	old := store.Marker{ID: wire.IncrementID("a", "b"), At: time.Now()}
+	if _, err := s.Fold(t.Context(), &store.Commit{Markers: []store.Marker{old}, Rules: store.AnyRules}); err != nil {
+		t.Fatal(err)
+	}
+	s.off.Store(int64(100 * 24 * time.Hour))
+	sweep(t, s)
+	s.off.Store(0)
+	checked, err := s.again(t).Check(t.Context())
+	if err != nil || !checked.Settings.Refuses(old.At) {
+		t.Errorf("a part whose marker is gone is taken: ForgetBefore is %s, %v", checked.Settings.ForgetBefore, err)
+	}
+	if found, err := s.Applied(t.Context(), []wire.PartID{old.ID}); err != nil || len(found) > 0 {
+		t.Errorf("the marker stays: %v, %v", found, err)
 	}
 }
 

@@ -10,4 +10,9 @@
 //	series.go    sums over time: ring, days, their sweep
 //	index.go     pieces, grouped parts and rests; groupdrop.go: the removal of groups
 //	board.go     all sums of an index
+//	journal.go   records and rows, and up to which time they are settled
+//	sequence.go  values, each given once
+//	deadletter.go  letters with their chunks, and asides
+//	worker.go    what aggregators report; expire.go: the removal of markers, asides and workers
+//	survey.go    shards as they are stored
 package protocol

@@ -68,8 +68,8 @@ var due = narrow(fieldDue, "due")
 
 // Kinds are all kinds. An engine gets them when it is opened.
 var Kinds = engine.Kinds{
-	// One row "meta": who the database is, and its settings (metaRecord). Written by Open and changeSettings, and by Sweep,
-	// which only moves ForgetBefore. Folds require fieldOldest; sweeps, pieces and removals of groups read it in their transactions.
+	// One row "meta": who the database is, and its settings (metaRecord). Written by Open and changeSettings, and by Sweep and
+	// Close, which only move ForgetBefore. Folds require fieldOldest; sweeps, pieces and removals of groups read it in their transactions.
 	kindMeta: {Name: "meta", Class: engine.Docs, Fields: []engine.FieldSpec{narrow(fieldOldest, "oldest")}},
 	// By the 16 bytes of an id. Inserted by folds, resets (removed, at) and takes of values (first, values). Due is
 	// Marker.ExpireAt with Limits.Expires, and otherwise Marker.At.
@@ -93,9 +93,9 @@ var Kinds = engine.Kinds{
 	kindDay: {Name: "day", Class: engine.Sums, Places: true, Parts: true, Due: fieldDue, Fields: []engine.FieldSpec{
 		due, open(fieldMinute, "m"), open(fieldQuarter, "q"),
 	}},
-	// By store.JournalKey. Inserted by folds, replaced by ReplaceRecord.
+	// By store.JournalKey. Written by folds; ReplaceRecord replaces its data.
 	kindJournal: {Name: "journal", Class: engine.Docs, Places: true, Binary: true, ByName: true, Due: fieldDue, Expires: true, Fields: []engine.FieldSpec{due}},
-	// By counter, a zero byte and the 20 bytes of store.JournalPlace. Inserted by folds, deleted by ReplaceRecord.
+	// By counter, a zero byte and the 20 bytes of store.JournalPlace. Written by folds, deleted by ReplaceRecord.
 	kindJournalRow: {Name: "journalrow", Class: engine.Docs, Places: true, Binary: true, ByName: true, Due: fieldDue, Expires: true, Fields: []engine.FieldSpec{due}},
 	// By the 16 bytes of a tail and the letter's key. Written by PutDeadLetters. Due is like that of a marker.
 	kindAside: {Name: "aside", Class: engine.Docs, Binary: true, Due: fieldDue, Expires: true, Fields: []engine.FieldSpec{due}},
