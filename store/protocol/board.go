@@ -94,7 +94,7 @@ func (w *sumWalk) run(ctx context.Context, prefix string) error {
 		if err != nil {
 			return err
 		}
-		sum, exists := record.Int(fieldRest).Sub(record.Int(fieldBaseline)), record.Int(fieldRest) != engine.Int{}
+		sum, exists := record.Int(fieldRemainder).Sub(record.Int(fieldBaseline)), record.Int(fieldRemainder) != engine.Int{}
 		c := windowed{sums: slotSums{}}
 		read := 1
 		for ; shard != nil && shard.Key.Name <= record.Key.Name; shard = shards.Next() {

@@ -31,7 +31,7 @@ const maxText = 32 << 10
 
 func letterKey(key string) engine.Key { return engine.Key{Kind: kindLetter, Name: key} }
 
-// PutDeadLetters writes asides, chunks and letters in this order, and in one commit if the limits allow: a letter that exists has all
+// PutDeadLetters writes references to letters, chunks and letters in this order, and in one commit if the limits allow: a letter that exists has all
 // its chunks.
 func (s *Store) PutDeadLetters(ctx context.Context, letters []store.DeadLetter) error {
 	var changes []engine.Change
@@ -56,8 +56,8 @@ func (s *Store) PutDeadLetters(ctx context.Context, letters []store.DeadLetter) 
 			changes = append(changes, engine.Change{Key: chunkKey(d.Key, fingerprint(d.Payload), part), Data: rest[:n]})
 			rest = rest[n:]
 		}
-		for j := range d.Asides {
-			changes = append(changes, s.asideChange(&d.Asides[j]))
+		for j := range d.DeadLetterRefs {
+			changes = append(changes, s.refChange(&d.DeadLetterRefs[j]))
 		}
 	}
 	sortChanges(changes)
@@ -178,20 +178,20 @@ func (s *Store) appendLetter(ctx context.Context, v engine.View, letters []store
 	}), nil
 }
 
-func (s *Store) asideChange(a *store.Aside) engine.Change {
+func (s *Store) refChange(r *store.DeadLetterRef) engine.Change {
 	return engine.Change{
-		Key: engine.Key{Kind: kindAside, Name: string(a.Tail[:]) + a.Letter}, Set: []engine.Field{s.dueOf(a.At, a.ExpireAt)},
-		Data: store.AppendAsideParts([]byte{}, a.Parts),
+		Key: engine.Key{Kind: kindLetterRef, Name: string(r.Completion[:]) + r.Key}, Set: []engine.Field{s.dueOf(r.At, r.ExpireAt)},
+		Data: store.AppendDeadLetterParts([]byte{}, r.Parts),
 	}
 }
 
-// Asides scans the names that begin with each tail. Few messages have any, and their tails say so.
-func (s *Store) Asides(ctx context.Context, tails []wire.PartID) (all []store.Aside, _ error) {
+// DeadLetterRefs scans the names that begin with each id. Few messages have any, and their completion markers say so.
+func (s *Store) DeadLetterRefs(ctx context.Context, completions []wire.PartID) (all []store.DeadLetterRef, _ error) {
 	v := s.engine.View(time.Time{})
 	defer v.Close()
-	for _, tail := range tails {
-		prefix := string(tail[:])
-		for row, err := range s.scan(ctx, v, engine.Range{Kind: kindAside, From: engine.Key{Name: prefix}}, engine.Data, fieldDue) {
+	for _, completion := range completions {
+		prefix := string(completion[:])
+		for row, err := range s.scan(ctx, v, engine.Range{Kind: kindLetterRef, From: engine.Key{Name: prefix}}, engine.Data, fieldDue) {
 			if err != nil {
 				return nil, err
 			}
@@ -199,12 +199,12 @@ func (s *Store) Asides(ctx context.Context, tails []wire.PartID) (all []store.As
 			if !ok {
 				break
 			}
-			a := store.Aside{Tail: tail, Letter: strings.Clone(letter)}
-			a.At, a.ExpireAt = s.timesOf(row)
-			if a.Parts, err = store.ParseAsideParts(row.Data); err != nil {
+			ref := store.DeadLetterRef{Completion: completion, Key: strings.Clone(letter)}
+			ref.At, ref.ExpireAt = s.timesOf(row)
+			if ref.Parts, err = store.ParseDeadLetterParts(row.Data); err != nil {
 				return nil, err
 			}
-			all = append(all, a)
+			all = append(all, ref)
 		}
 	}
 	return all, nil

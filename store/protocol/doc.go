@@ -8,11 +8,11 @@
 //	record.go    growths; reset.go: resets and deletions; sweep.go: the removal of deleted counters
 //	view.go      look-ups and lists
 //	series.go    sums over time: ring, days, their sweep
-//	index.go     pieces, grouped parts and rests; groupdrop.go: the removal of groups
+//	index.go     ranges, grouped parts and remainders; groupdrop.go: the removal of groups
 //	board.go     all sums of an index
 //	journal.go   records and rows, and up to which time they are settled
 //	sequence.go  values, each given once
-//	deadletter.go  letters with their chunks, and asides
-//	worker.go    what aggregators report; expire.go: the removal of markers, asides and workers
+//	deadletter.go  letters with their chunks, and references to them
+//	worker.go    what aggregators report; expire.go: the removal of markers, references and workers
 //	survey.go    shards as they are stored
 package protocol

@@ -8,7 +8,7 @@ import (
 	"github.com/countmill/countmill/store/engine"
 )
 
-// Sweep removes markers and asides when ForgetBefore is past their time by store.MarkerSlack, and the rows of workers that ended a day
+// Sweep removes markers and references when ForgetBefore is past their time by store.MarkerSlack, and the rows of workers that ended a day
 // ago. Call it every store.SweepEvery. A database that removes them by its own clock needs no calls.
 func (s *Store) Sweep(ctx context.Context) error {
 	if s.facts.expires {
@@ -20,7 +20,7 @@ func (s *Store) Sweep(ctx context.Context) error {
 		return err
 	}
 	before := settings.ForgetBefore.Add(-store.MarkerSlack)
-	return s.expire(ctx, expiring{kindMarker, before}, expiring{kindAside, before}, expiring{kindWorker, now})
+	return s.expire(ctx, expiring{kindMarker, before}, expiring{kindLetterRef, before}, expiring{kindWorker, now})
 }
 
 type expiring struct {

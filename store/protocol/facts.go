@@ -37,8 +37,8 @@ type facts struct {
 	daysFirst bool
 	// stats: a shard sustains few commits, and counts its folds at no cost.
 	stats bool
-	// rests is store.Limits.Rests: the transaction reads a row and writes two for each.
-	rests int
+	// remainders is store.Limits.Remainders: the transaction reads a row and writes two for each.
+	remainders int
 }
 
 func factsOf(l *engine.Limits) facts {
@@ -53,13 +53,13 @@ func factsOf(l *engine.Limits) facts {
 		ring:         l.RowsCost && l.Returns,
 		daysFirst:    !l.Spread && !l.ReadsCost,
 		stats:        l.RowRate > 0 && l.Returns && l.MaxThenAdd,
-		rests:        min(100, l.Keys-1),
+		remainders:   min(100, l.Keys-1),
 	}
 	if !f.refusesOld || !f.certain {
 		f.settle = store.RulesSettle
 	}
 	if l.Rows > 0 {
-		f.rests = min(f.rests, l.Rows/2)
+		f.remainders = min(f.remainders, l.Rows/2)
 	}
 	return f
 }
@@ -68,7 +68,7 @@ func factsOf(l *engine.Limits) facts {
 func (s *Store) Limits() store.Limits {
 	l := store.Limits{
 		Entities: s.limits.Rows, Keys: s.limits.Keys, Commits: s.limits.Commits, Shards: s.cfg.Shards, CertainOutcome: s.limits.CertainOutcome,
-		GrowsInFold: s.facts.growsInFold, RefusesOldRules: s.facts.refusesOld, Rests: s.facts.rests,
+		GrowsInFold: s.facts.growsInFold, RefusesOldRules: s.facts.refusesOld, Remainders: s.facts.remainders,
 	}
 	if s.facts.stats {
 		l.ShardRate = s.limits.RowRate

@@ -13,8 +13,8 @@ import (
 const (
 	// groupLot is the number of rows that one transaction of DropGroups removes.
 	groupLot = 400
-	// restLot is the most rests that one DropGroups removes.
-	restLot = 10_000
+	// remainderLot is the most remainders that one DropGroups removes.
+	remainderLot = 10_000
 )
 
 // DropGroups removes groups with transactions that read the meta row: each finds that the index is still being deleted. So a
@@ -43,7 +43,7 @@ func (s *Store) DropGroups(ctx context.Context, x *store.Index, limit int) (drop
 		return 0, err
 	}
 	if dropped = len(records); dropped == 0 {
-		return s.dropRests(ctx, x)
+		return s.dropRemainders(ctx, x)
 	}
 	return dropped, nil
 }
@@ -96,15 +96,15 @@ func (s *Store) groupsOf(ctx context.Context, x *store.Index, limit int) (record
 	return records, shards, nil
 }
 
-// dropRests removes rests of the index, and returns how many. It needs no look at the settings: no later index has the number
+// dropRemainders removes remainders of the index, and returns how many. It needs no look at the settings: no later index has the number
 // in their names.
-func (s *Store) dropRests(ctx context.Context, x *store.Index) (dropped int, err error) {
+func (s *Store) dropRemainders(ctx context.Context, x *store.Index) (dropped int, err error) {
 	v := s.view()
 	defer v.Close()
-	rows := v.Scan(ctx, engine.Range{Kind: kindRest, Prefix: strconv.FormatInt(x.Number, 10) + ":", Page: restLot})
+	rows := v.Scan(ctx, engine.Range{Kind: kindRemainder, Prefix: strconv.FormatInt(x.Number, 10) + ":", Page: remainderLot})
 	defer rows.Close()
 	var changes []engine.Change
-	for r := rows.Next(); r != nil && len(changes) < restLot; r = rows.Next() {
+	for r := rows.Next(); r != nil && len(changes) < remainderLot; r = rows.Next() {
 		changes = append(changes, engine.Change{Key: keyOf(r), Op: engine.Delete})
 	}
 	if err := rows.Err(); err != nil {

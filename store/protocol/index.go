@@ -21,66 +21,66 @@ import (
 // groupedBy is the field of a shard with its grouped part of an index.
 func groupedBy(index int64) engine.FieldID { return fieldGrouped + engine.FieldID(index) }
 
-func pieceKey(index int64, id int) engine.Key {
-	return engine.Key{Kind: kindPiece, Name: strconv.FormatInt(index, 10), Part: uint32(id)}
+func rangeKey(index int64, id int) engine.Key {
+	return engine.Key{Kind: kindRange, Name: strconv.FormatInt(index, 10), Part: uint32(id)}
 }
 
-func keyOfPiece(p *store.Piece) engine.Key { return pieceKey(p.Index, p.ID) }
+func keyOfRange(p *store.IndexRange) engine.Key { return rangeKey(p.Index, p.ID) }
 
-func pieceOf(r *engine.Row) (p store.Piece, err error) {
+func rangeOf(r *engine.Row) (p store.IndexRange, err error) {
 	if err = json.Unmarshal(r.Data, &p); err != nil {
-		err = fmt.Errorf("piece %d of index %s: %w", r.Key.Part, r.Key.Name, err)
+		err = fmt.Errorf("range %d of index %s: %w", r.Key.Part, r.Key.Name, err)
 	}
 	return p, err
 }
 
-// Pieces scans the pieces of an index.
-func (s *Store) Pieces(ctx context.Context, index int64) (pieces []store.Piece, err error) {
+// Ranges scans the ranges of an index.
+func (s *Store) Ranges(ctx context.Context, index int64) (ranges []store.IndexRange, err error) {
 	v := s.view()
 	defer v.Close()
-	rows := v.Scan(ctx, engine.Range{Kind: kindPiece, From: pieceKey(index, 0), To: pieceKey(index, 1<<24-1)}, engine.Data)
+	rows := v.Scan(ctx, engine.Range{Kind: kindRange, From: rangeKey(index, 0), To: rangeKey(index, 1<<24-1)}, engine.Data)
 	defer rows.Close()
 	for r := rows.Next(); r != nil; r = rows.Next() {
-		p, err := pieceOf(r)
+		p, err := rangeOf(r)
 		if err != nil {
 			return nil, err
 		}
-		pieces = append(pieces, p)
+		ranges = append(ranges, p)
 	}
-	return pieces, outside(rows.Err())
+	return ranges, outside(rows.Err())
 }
 
-// isStored returns store.ErrChanged unless the row has the piece. A transaction that has read the row fails if another one changes
-// it: so until its end the piece is its worker's.
-func isStored(p *store.Piece, r *engine.Row) error {
+// isStored returns store.ErrChanged unless the row has the range. A transaction that has read the row fails if another one changes
+// it: so until its end the range is its worker's.
+func isStored(p *store.IndexRange, r *engine.Row) error {
 	if !r.Exists {
-		return fmt.Errorf("piece %d is gone: %w", p.ID, store.ErrChanged)
+		return fmt.Errorf("range %d is gone: %w", p.ID, store.ErrChanged)
 	}
-	found, err := pieceOf(r)
+	found, err := rangeOf(r)
 	if err == nil && !found.Same(p) {
-		err = fmt.Errorf("piece %d: %w", p.ID, store.ErrChanged)
+		err = fmt.Errorf("range %d: %w", p.ID, store.ErrChanged)
 	}
 	return err
 }
 
-// maxSwapped is the most pieces of each side of SwapPieces.
+// maxSwapped is the most ranges of each side of SwapRanges.
 const maxSwapped = 100
 
-// SwapPieces replaces pieces in one transaction that reads them all. Of two workers that take one piece, the second one finds the
+// SwapRanges replaces ranges in one transaction that reads them all. Of two workers that take one range, the second one finds the
 // first one's, or its transaction begins again and finds it.
-func (s *Store) SwapPieces(ctx context.Context, old, next []store.Piece) error {
+func (s *Store) SwapRanges(ctx context.Context, old, next []store.IndexRange) error {
 	if len(old) > maxSwapped || len(next) > maxSwapped {
-		return fmt.Errorf("%w: %d pieces for %d (limit: %d)", store.ErrRefused, len(next), len(old), maxSwapped)
+		return fmt.Errorf("%w: %d ranges for %d (limit: %d)", store.ErrRefused, len(next), len(old), maxSwapped)
 	}
-	has := func(pieces []store.Piece, key engine.Key) bool {
-		return slices.ContainsFunc(pieces, func(p store.Piece) bool { return keyOfPiece(&p) == key })
+	has := func(ranges []store.IndexRange, key engine.Key) bool {
+		return slices.ContainsFunc(ranges, func(p store.IndexRange) bool { return keyOfRange(&p) == key })
 	}
 	var keys []engine.Key
 	for i := range old {
-		keys = append(keys, keyOfPiece(&old[i]))
+		keys = append(keys, keyOfRange(&old[i]))
 	}
 	for i := range next {
-		if key := keyOfPiece(&next[i]); !has(old, key) {
+		if key := keyOfRange(&next[i]); !has(old, key) {
 			keys = append(keys, key)
 		}
 	}
@@ -107,7 +107,7 @@ func (s *Store) SwapPieces(ctx context.Context, old, next []store.Piece) error {
 		}
 		for i := range rows[len(old):] {
 			if rows[len(old)+i].Exists {
-				return fmt.Errorf("piece %d exists: %w", keys[len(old)+i].Part, store.ErrChanged)
+				return fmt.Errorf("range %d exists: %w", keys[len(old)+i].Part, store.ErrChanged)
 			}
 		}
 		for i := range next {
@@ -115,7 +115,7 @@ func (s *Store) SwapPieces(ctx context.Context, old, next []store.Piece) error {
 			if err != nil {
 				return err
 			}
-			tx.Change(&engine.Change{Key: keyOfPiece(&next[i]), Data: data})
+			tx.Change(&engine.Change{Key: keyOfRange(&next[i]), Data: data})
 		}
 		return nil
 	})
@@ -124,10 +124,10 @@ func (s *Store) SwapPieces(ctx context.Context, old, next []store.Piece) error {
 // maxExamined is the most keys that one page looks at.
 const maxExamined = 10_000
 
-// shardsOf lists up to limit shards of a piece whose counters begin as those of the index, and returns where the next page begins. It
+// shardsOf lists up to limit shards of a range whose counters begin as those of the index, and returns where the next page begins. It
 // looks at keys alone: the shards of other counters cost no read. It leaves out shards that no look-up finds: their counts are in no
 // total, and no group may have them.
-func (v *view) shardsOf(ctx context.Context, x *store.Index, p *store.Piece, from string, limit int) (keys []engine.Key, next string, err error) {
+func (v *view) shardsOf(ctx context.Context, x *store.Index, p *store.IndexRange, from string, limit int) (keys []engine.Key, next string, err error) {
 	if _, err := v.Get(ctx, nil); err != nil || p.Retired {
 		return nil, "", outside(err)
 	}
@@ -161,15 +161,15 @@ func (s *Store) lookedUp(k engine.Key) bool {
 	return k.Part < countmill.MaxShards && k == s.shardKey(k.Name, int(k.Part))
 }
 
-// Ungrouped reads the keys of a page, and then the counts, all at one moment. It changes nothing: two workers may read one piece,
-// and a worker past its lease reads in vain, because SetRests refuses it.
+// Ungrouped reads the keys of a page, and then the counts, all at one moment. It changes nothing: two workers may read one range,
+// and a worker past its lease reads in vain, because SetRemainders refuses it.
 //
-//   - A fold by the index, also one in flight, moves count and grouped part together: the rest is the same before and
+//   - A fold by the index, also one in flight, moves count and grouped part together: the remainder is the same before and
 //     after.
 //   - A fold without the index is over after Index.Since.
 //   - A growth writes no shard. A shard that a later fold makes is all grouped.
 //   - A sweep keeps the counters of the index.
-func (s *Store) Ungrouped(ctx context.Context, x *store.Index, p *store.Piece, from string, limit int) (page store.UngroupedPage, err error) {
+func (s *Store) Ungrouped(ctx context.Context, x *store.Index, p *store.IndexRange, from string, limit int) (page store.UngroupedPage, err error) {
 	v := s.view()
 	defer v.Close()
 	keys, next, err := v.shardsOf(ctx, x, p, from, limit)
@@ -182,13 +182,13 @@ func (s *Store) Ungrouped(ctx context.Context, x *store.Index, p *store.Piece, f
 	}
 	err = s.each(ctx, v, keys, []engine.FieldID{fieldCount, groupedBy(x.Number)}, func(i int, r *engine.Row) {
 		u := store.Ungrouped{Counter: keys[i].Name}
-		rest := r.Int(fieldCount).Sub(r.Int(groupedBy(x.Number)))
+		remainder := r.Int(fieldCount).Sub(r.Int(groupedBy(x.Number)))
 		_, wrong := within(r.Int(fieldCount))
-		if u.Rest, u.Overflow = within(rest); u.Overflow || wrong {
-			u.Rest, u.Overflow = clamped(rest), true
+		if u.Remainder, u.Overflow = within(remainder); u.Overflow || wrong {
+			u.Remainder, u.Overflow = clamped(remainder), true
 		}
-		if rest != (engine.Int{}) || u.Overflow {
-			page.Rests = append(page.Rests, u)
+		if remainder != (engine.Int{}) || u.Overflow {
+			page.Remainders = append(page.Remainders, u)
 		}
 	})
 	return page, err
@@ -212,7 +212,7 @@ const dropLot = 100
 // DropGrouped removes the grouped part from the shards of a page, by updates that name no other field: a fold of the shard comes
 // before or after. Nobody adds to the part any more, and no later index has its number. So a repeat, a second worker and one
 // past its lease remove nothing else. A sweep keeps the counters of the index until the index is gone.
-func (s *Store) DropGrouped(ctx context.Context, x *store.Index, p *store.Piece, from string, limit int) (next string, err error) {
+func (s *Store) DropGrouped(ctx context.Context, x *store.Index, p *store.IndexRange, from string, limit int) (next string, err error) {
 	v := s.view()
 	defer v.Close()
 	keys, next, err := v.shardsOf(ctx, x, p, from, limit)
@@ -236,40 +236,40 @@ func (s *Store) DropGrouped(ctx context.Context, x *store.Index, p *store.Piece,
 	return next, nil
 }
 
-// restPrefix begins the names of a piece's rests. Behind it is the group. No other index ever has the number.
-func restPrefix(index int64, piece int) string { return fmt.Sprintf("%d:%d:", index, piece) }
+// remainderPrefix begins the names of a range's remainders. Behind it is the group. No other index ever has the number.
+func remainderPrefix(index int64, id int) string { return fmt.Sprintf("%d:%d:", index, id) }
 
-func restKey(p *store.Piece, group string) engine.Key {
-	return engine.Key{Kind: kindRest, Name: restPrefix(p.Index, p.ID) + group}
+func remainderKey(p *store.IndexRange, group string) engine.Key {
+	return engine.Key{Kind: kindRemainder, Name: remainderPrefix(p.Index, p.ID) + group}
 }
 
-// termOf is the part of a rest in the rest of its group. A rest at an end of int64 means an overflow: any sum of MaxPieces
-// rests with it is beyond int64.
-func termOf(rest int64) engine.Int {
-	if rest == math.MaxInt64 || rest == math.MinInt64 {
+// termOf is the part of a remainder in the remainder of its group. A remainder at an end of int64 means an overflow: any sum of MaxRanges
+// remainders with it is beyond int64.
+func termOf(remainder int64) engine.Int {
+	if remainder == math.MaxInt64 || remainder == math.MinInt64 {
 		return engine.Int{Hi: 1 << 16}
 	}
-	return engine.IntOf(rest)
+	return engine.IntOf(remainder)
 }
 
-// SetRests sets a piece's part of groups in one transaction that reads the piece and the rests that it had. It moves the record
+// SetRemainders sets a range's part of groups in one transaction that reads the range and the remainders that it had. It moves the record
 // of each group by the difference, by additions without a look: so it does not wait for growths of the record, nor for workers with
-// other pieces of the group.
+// other ranges of the group.
 //
-//   - A worker past its lease: another one has changed the piece, so this one finds it changed.
-//   - A repeat, also of a call that was maybe applied: it finds the rests that it sets, and moves nothing.
+//   - A worker past its lease: another one has changed the range, so this one finds it changed.
+//   - A repeat, also of a call that was maybe applied: it finds the remainders that it sets, and moves nothing.
 //   - A fold, also one in flight: it writes shards of the group, and of its record at most the number of shards.
-//   - A sweep, a reset or a growth by a person: these read the record in a transaction, which fails if the rest moves.
-//   - A sweep of a deleted group takes the record with its rest, which its baseline has. A later difference makes a new record with
+//   - A sweep, a reset or a growth by a person: these read the record in a transaction, which fails if the remainder moves.
+//   - A sweep of a deleted group takes the record with its remainder, which its baseline has. A later difference makes a new record with
 //     the difference alone, as a later fold does.
-func (s *Store) SetRests(ctx context.Context, p *store.Piece, rests []store.GroupRest) error {
+func (s *Store) SetRemainders(ctx context.Context, p *store.IndexRange, remainders []store.GroupRemainder) error {
 	defer s.changes.Add(1)
-	if len(rests) > s.facts.rests {
-		return fmt.Errorf("%w: %d rests (limit: %d)", store.ErrRefused, len(rests), s.facts.rests)
+	if len(remainders) > s.facts.remainders {
+		return fmt.Errorf("%w: %d remainders (limit: %d)", store.ErrRefused, len(remainders), s.facts.remainders)
 	}
-	keys := []engine.Key{keyOfPiece(p)}
-	for i := range rests {
-		keys = append(keys, restKey(p, rests[i].Group))
+	keys := []engine.Key{keyOfRange(p)}
+	for i := range remainders {
+		keys = append(keys, remainderKey(p, remainders[i].Group))
 	}
 	return s.transact(ctx, false, func(tx engine.Tx) error {
 		rows, err := s.get(ctx, tx, keys, engine.All)
@@ -279,43 +279,43 @@ func (s *Store) SetRests(ctx context.Context, p *store.Piece, rests []store.Grou
 		if err := isStored(p, &rows[0]); err != nil {
 			return err
 		}
-		for i := range rests {
-			s.setRest(tx, &rows[1+i], &rests[i])
+		for i := range remainders {
+			s.setRemainder(tx, &rows[1+i], &remainders[i])
 		}
 		return nil
 	})
 }
 
-// setRest makes a rest the one of its piece, and moves the group's record.
-func (s *Store) setRest(tx engine.Tx, r *engine.Row, set *store.GroupRest) {
-	had := r.Int(fieldRest)
-	want := engine.IntOf(set.Rest)
+// setRemainder makes a remainder the one of its range, and moves the group's record.
+func (s *Store) setRemainder(tx engine.Tx, r *engine.Row, set *store.GroupRemainder) {
+	had := r.Int(fieldRemainder)
+	want := engine.IntOf(set.Remainder)
 	if had == want {
 		return
 	}
-	if set.Rest == 0 {
+	if set.Remainder == 0 {
 		remove(tx, r.Key)
 	} else {
-		tx.Change(&engine.Change{Key: r.Key, Set: []engine.Field{{ID: fieldRest, Value: want}}})
+		tx.Change(&engine.Change{Key: r.Key, Set: []engine.Field{{ID: fieldRemainder, Value: want}}})
 	}
 	record := growth(set.Group, s.cfg.Shards)
-	record.Add = []engine.Field{{ID: fieldRest, Value: termOf(set.Rest).Sub(termOf(clamped(had)))}}
+	record.Add = []engine.Field{{ID: fieldRemainder, Value: termOf(set.Remainder).Sub(termOf(clamped(had)))}}
 	tx.Change(record)
 }
 
-// RestsOf scans the names of rests.
-func (s *Store) RestsOf(ctx context.Context, p *store.Piece, after string, limit int) (rests []store.GroupRest, err error) {
+// RemaindersOf scans the names of remainders.
+func (s *Store) RemaindersOf(ctx context.Context, p *store.IndexRange, after string, limit int) (remainders []store.GroupRemainder, err error) {
 	v := s.engine.View(time.Time{})
 	defer v.Close()
-	prefix := restPrefix(p.Index, p.ID)
-	rows := v.Scan(ctx, engine.Range{Kind: kindRest, Prefix: prefix, From: restKey(p, after), After: true, Page: limit}, fieldRest)
+	prefix := remainderPrefix(p.Index, p.ID)
+	rows := v.Scan(ctx, engine.Range{Kind: kindRemainder, Prefix: prefix, From: remainderKey(p, after), After: true, Page: limit}, fieldRemainder)
 	defer rows.Close()
-	for len(rests) < limit {
+	for len(remainders) < limit {
 		r := rows.Next()
 		if r == nil {
 			break
 		}
-		rests = append(rests, store.GroupRest{Group: strings.Clone(r.Key.Name[len(prefix):]), Rest: clamped(r.Int(fieldRest))})
+		remainders = append(remainders, store.GroupRemainder{Group: strings.Clone(r.Key.Name[len(prefix):]), Remainder: clamped(r.Int(fieldRemainder))})
 	}
-	return rests, outside(rows.Err())
+	return remainders, outside(rows.Err())
 }

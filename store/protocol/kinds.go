@@ -15,12 +15,12 @@ const (
 	kindDay
 	kindJournal
 	kindJournalRow
-	kindAside
+	kindLetterRef
 	kindChunk
 	kindLetter
 	kindWorker
-	kindPiece
-	kindRest
+	kindRange
+	kindRemainder
 	kindSequence
 	kindStage
 )
@@ -31,7 +31,7 @@ const (
 	fieldDeletedAt                             // microseconds since 1970, as all times
 	fieldResetAt                               // the moment of the baseline
 	fieldBaseline                              // what a reset takes from the sum
-	fieldRest                                  // of a group: what its counters had counted without it
+	fieldRemainder                             // of a group: what its counters had counted without it
 	fieldCount                                 // the sum of all deltas
 	fieldBucketed                              // the part of count with buckets
 	fieldTally                                 // the number of folds
@@ -69,7 +69,7 @@ var due = narrow(fieldDue, "due")
 // Kinds are all kinds. An engine gets them when it is opened.
 var Kinds = engine.Kinds{
 	// One row "meta": who the database is, and its settings (metaRecord). Written by Open and changeSettings, and by Sweep and
-	// Close, which only move ForgetBefore. Folds require fieldOldest; sweeps, pieces and removals of groups read it in their transactions.
+	// Close, which only move ForgetBefore. Folds require fieldOldest; sweeps, ranges and removals of groups read it in their transactions.
 	kindMeta: {Name: "meta", Class: engine.Docs, Fields: []engine.FieldSpec{narrow(fieldOldest, "oldest")}},
 	// By the 16 bytes of an id. Inserted by folds, resets (removed, at) and takes of values (first, values). Due is
 	// Marker.ExpireAt with Limits.Expires, and otherwise Marker.At.
@@ -77,10 +77,10 @@ var Kinds = engine.Kinds{
 		due, narrow(fieldFingerprint, "fingerprint"), narrow(fieldFold, "fold"), wide(fieldRemoved, "removed"), narrow(fieldAt, "at"),
 		narrow(fieldFirst, "first"), narrow(fieldValues, "values"),
 	}},
-	// By counter. Growths raise shards, and SetRests adds to rest, both blind; both end a deletion. Resets set the rest. Sweeps and
-	// removals of groups delete it.
+	// By counter. Growths raise shards, and SetRemainders adds to the remainder, both blind; both end a deletion. Resets set the
+	// other fields. Sweeps and removals of groups delete it.
 	kindRecord: {Name: "record", Class: engine.Sums, ByName: true, Due: fieldDeletedAt, Fields: []engine.FieldSpec{
-		narrow(fieldShards, "shards"), narrow(fieldDeletedAt, "deletedat"), narrow(fieldResetAt, "resetat"), wide(fieldBaseline, "baseline"), wide(fieldRest, "rest"),
+		narrow(fieldShards, "shards"), narrow(fieldDeletedAt, "deletedat"), narrow(fieldResetAt, "resetat"), wide(fieldBaseline, "baseline"), wide(fieldRemainder, "remainder"),
 	}},
 	// By counter and number, at Store.place. Folds add to it. Moves take minutes away, and DropGrouped grouped parts. Sweeps and removals
 	// of groups delete it.
@@ -97,8 +97,8 @@ var Kinds = engine.Kinds{
 	kindJournal: {Name: "journal", Class: engine.Docs, Places: true, Binary: true, ByName: true, Due: fieldDue, Expires: true, Fields: []engine.FieldSpec{due}},
 	// By counter, a zero byte and the 20 bytes of store.JournalPlace. Written by folds, deleted by ReplaceRecord.
 	kindJournalRow: {Name: "journalrow", Class: engine.Docs, Places: true, Binary: true, ByName: true, Due: fieldDue, Expires: true, Fields: []engine.FieldSpec{due}},
-	// By the 16 bytes of a tail and the letter's key. Written by PutDeadLetters. Due is like that of a marker.
-	kindAside: {Name: "aside", Class: engine.Docs, Binary: true, Due: fieldDue, Expires: true, Fields: []engine.FieldSpec{due}},
+	// By the 16 bytes of the id of a completion marker and the letter's key. Written by PutDeadLetters. Due is like that of a marker.
+	kindLetterRef: {Name: "letterref", Class: engine.Docs, Binary: true, Due: fieldDue, Expires: true, Fields: []engine.FieldSpec{due}},
 	// By a hash of the letter's key and the fingerprint: what of a payload is not in the letter's row. Written by PutDeadLetters, deleted by
 	// DeleteDeadLetters.
 	kindChunk: {Name: "chunk", Class: engine.Docs, Parts: true},
@@ -106,10 +106,10 @@ var Kinds = engine.Kinds{
 	kindLetter: {Name: "letter", Class: engine.Docs, Binary: true, Fields: []engine.FieldSpec{narrow(fieldFingerprint, "fingerprint")}},
 	// By the worker's id. Written by Beat. Due is a day after Worker.Expires.
 	kindWorker: {Name: "worker", Class: engine.Docs, Due: fieldDue, Expires: true, Fields: []engine.FieldSpec{due}},
-	// By index and piece. Written by SwapPieces; SetRests reads it in its transaction; RemoveIndex deletes piece 1.
-	kindPiece: {Name: "piece", Class: engine.Docs, Parts: true},
-	// By index, piece and group (restName). Written by SetRests, deleted by removals of groups.
-	kindRest: {Name: "rest", Class: engine.Docs, Fields: []engine.FieldSpec{wide(fieldRest, "rest")}},
+	// By index and range. Written by SwapRanges; SetRemainders reads it in its transaction; RemoveIndex deletes range 1.
+	kindRange: {Name: "indexrange", Class: engine.Docs, Parts: true},
+	// By index, range and group (remainderPrefix). Written by SetRemainders, deleted by removals of groups.
+	kindRemainder: {Name: "remainder", Class: engine.Docs, Fields: []engine.FieldSpec{wide(fieldRemainder, "remainder")}},
 	// By sequence. Written by takes and by deletions.
 	kindSequence: {Name: "sequence", Class: engine.Docs, Places: true, Fields: []engine.FieldSpec{narrow(fieldDeletedAt, "deletedat"), narrow(fieldLast, "last"), narrow(fieldRestores, "restores")}},
 	// By day, where days are first: how far SweepSeries is.
@@ -125,7 +125,7 @@ func recordKey(counter string) engine.Key { return engine.Key{Kind: kindRecord, 
 // upper are the bits of a hash that a place has. Some engines keep no more.
 const upper = 1<<64 - 1<<32
 
-// shardKey returns the key of a shard. The place of a shard is store.Piece's.
+// shardKey returns the key of a shard. The place of a shard is store.IndexRange's.
 func (s *Store) shardKey(counter string, shard int) engine.Key {
 	return engine.Key{Kind: kindShard, Place: s.shardPlace(counter, shard), Name: counter, Part: uint32(shard)}
 }

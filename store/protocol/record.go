@@ -11,7 +11,7 @@ import (
 )
 
 // recordFields are all fields of a record.
-var recordFields = []engine.FieldID{fieldShards, fieldDeletedAt, fieldResetAt, fieldBaseline, fieldRest}
+var recordFields = []engine.FieldID{fieldShards, fieldDeletedAt, fieldResetAt, fieldBaseline, fieldRemainder}
 
 // growth makes the change that grows a record and ends its deletion. It needs no read.
 func growth(counter string, shards int) *engine.Change {

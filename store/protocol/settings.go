@@ -204,11 +204,11 @@ func (s *Store) SetWindow(ctx context.Context, window time.Duration) (store.Sett
 	})
 }
 
-// ChangeRules changes the meta row in a transaction. RemoveIndex removes piece 1 in it.
+// ChangeRules changes the meta row in a transaction. RemoveIndex removes range 1 in it.
 func (s *Store) ChangeRules(ctx context.Context, change store.RuleChange) (store.Settings, error) {
 	var removed []engine.Key
 	if x := change.Index; x != nil && x.Step == store.RemoveIndex {
-		removed = append(removed, pieceKey(x.Index.Number, 1))
+		removed = append(removed, rangeKey(x.Index.Number, 1))
 	}
 	return s.changeSettings(ctx, removed, func(current store.Settings, _, moment time.Time) (store.Settings, error) {
 		return current.ChangeRules(change, moment, s.facts.settle)

@@ -135,7 +135,7 @@ func (s *Store) sweepPart(ctx context.Context, counter string, after time.Durati
 		if err != nil {
 			return err
 		}
-		sum := record.Int(fieldRest)
+		sum := record.Int(fieldRemainder)
 		for i := range shards {
 			sum = sum.Add(shards[i].Int(fieldCount))
 		}

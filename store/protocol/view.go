@@ -69,7 +69,7 @@ func valueOf(key *engine.Key, r *engine.Row) (v store.Value, err error) {
 		return v, fmt.Errorf("%s %d of %q: %s", Kinds[key.Kind].Name, key.Part, key.Name, r.Bad)
 	case key.Kind == kindRecord:
 		v.Value, v.Reset = r.Int64(fieldShards), resetOf(r)
-		v.Rest, v.Overflow = within(r.Int(fieldRest))
+		v.Remainder, v.Overflow = within(r.Int(fieldRemainder))
 	default:
 		v.Value, v.Overflow = within(r.Int(fieldCount))
 		v.Bucketed, _ = within(r.Int(fieldBucketed))
@@ -100,7 +100,7 @@ func (v *view) List(ctx context.Context, prefix, after string, limit int) (recor
 		if err != nil {
 			return nil, err
 		}
-		records = append(records, store.Record{Counter: strings.Clone(r.Key.Name), Shards: int(value.Value), Reset: value.Reset, Rest: value.Rest, Overflow: value.Overflow})
+		records = append(records, store.Record{Counter: strings.Clone(r.Key.Name), Shards: int(value.Value), Reset: value.Reset, Remainder: value.Remainder, Overflow: value.Overflow})
 	}
 	return records, outside(rows.Err())
 }
