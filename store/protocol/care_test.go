@@ -301,6 +301,33 @@ func TestMomentsFollowTheJournal(t *testing.T) {
 	}
 }
 
+// Pages of large records end by their bytes, in both directions, and together have all.
+func TestPagesOfTheJournalEndByBytes(t *testing.T) {
+	t.Parallel()
+	s := open(t, limits["pebble"])
+	const records, whole = 10, store.JournalPageBytes / store.MaxJournalRecord
+	for range records {
+		at, done := s.JournalMoment(time.Time{})
+		r := store.JournalRecord{Key: store.NewJournalKey(at, 1), ExpireAt: at.Add(time.Hour), Data: make([]byte, store.MaxJournalRecord)}
+		if _, err := s.Fold(t.Context(), &store.Commit{Records: []store.JournalRecord{r}, Rules: store.AnyRules}); err != nil {
+			t.Fatal(err)
+		}
+		done()
+	}
+	for _, last := range []bool{false, true} {
+		q := store.JournalQuery{Limit: 100, Last: last}
+		for _, want := range []int{whole, records - whole} {
+			page, err := s.JournalRecords(t.Context(), q)
+			if err != nil || len(page.Records) != want || page.More != (want == whole) {
+				t.Fatalf("last %t: a page of %d records, more %t, %v; want %d", last, len(page.Records), page.More, err, want)
+			}
+			if q.From = page.Records[want-1].Place().Next(); last {
+				q.From, q.To = store.JournalPlace{}, page.Records[0].Place()
+			}
+		}
+	}
+}
+
 // A late engine does something after the first read of a view.
 type late struct {
 	engine.Engine
