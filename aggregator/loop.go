@@ -11,6 +11,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -25,11 +26,11 @@ type loop struct {
 	holding    map[*held]struct{}
 	heldMemory int // estimated, in bytes
 
-	window window
-	pace   pace
-	jobs   []*job
-	tails  []*part // of messages whose other parts are settled; in no job yet
-	// known has every part with a marker that is in the window, in tails or in a job.
+	window      window
+	pace        pace
+	jobs        []*job
+	completions []*part // of messages whose other parts are settled; in no job yet
+	// known has every part with a marker that is in the window, in completions or in a job.
 	known map[wire.PartID]*part
 
 	running  int
@@ -236,13 +237,9 @@ func (l *loop) subscribe(ctx context.Context, delay time.Duration) {
 	answer := make(chan subscription, 1)
 	l.resub = answer
 	l.a.cfg.env.Go(func() {
-		if delay > 0 {
-			select {
-			case <-time.After(delay):
-			case <-ctx.Done():
-				answer <- subscription{err: ctx.Err()}
-				return
-			}
+		if delay > 0 && !clock.Sleep(ctx, delay) {
+			answer <- subscription{err: ctx.Err()}
+			return
 		}
 		messages, err := l.a.bus.Subscribe(ctx, l.a.cfg.Topic)
 		answer <- subscription{messages, err, delay}
@@ -270,7 +267,7 @@ func (l *loop) launch() {
 		l.audit()
 	}
 	l.giveBack(now)
-	l.putLetters(now)
+	l.putDeadLetters(now)
 	if l.halted != nil || l.checked != nil || l.fatal != nil {
 		return
 	}
@@ -282,7 +279,7 @@ func (l *loop) launch() {
 	for l.running < l.a.cfg.Commits {
 		j := l.nextJob(now)
 		if j == nil {
-			if !l.closeWindow(now) && !l.packTails() {
+			if !l.closeWindow(now) && !l.packCompletions() {
 				return
 			}
 			continue
@@ -335,7 +332,7 @@ func (l *loop) closeWindow(now time.Time) bool {
 	for _, p := range parts {
 		contended[p] = true
 	}
-	for _, j := range l.pack(slices.Concat(parts, l.takeTails(), w.take())) {
+	for _, j := range l.pack(slices.Concat(parts, l.takeCompletions(), w.take())) {
 		if slices.ContainsFunc(j.parts, func(p *part) bool { return contended[p] }) {
 			j.contended, j.attempts = true, attempts
 		}
@@ -383,13 +380,10 @@ func (l *loop) setTimer() {
 	l.timer.Reset(wake.Sub(now))
 }
 
-// backoff is how long to wait after that many attempts: at most 30 s, with full jitter, so that
-// aggregators that failed together do not retry together (Brooker, Exponential Backoff And
-// Jitter, 2015). During a drain it stays below a second.
+// backoff is how long to wait after that many attempts: at most 30 s, and during a drain less than one.
 func (l *loop) backoff(attempts int) time.Duration {
 	if l.draining {
 		attempts = min(attempts, 4)
 	}
-	ceiling := min(50*time.Millisecond<<min(attempts, 12), 30*time.Second)
-	return l.a.cfg.env.Jitter(ceiling) + time.Millisecond
+	return l.a.cfg.env.Backoff(attempts, 50*time.Millisecond, 30*time.Second)
 }

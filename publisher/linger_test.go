@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"math"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -76,9 +75,9 @@ func TestABatchThatFillsWhileTheSenderLooks(t *testing.T) {
 // A Flush ends the linger of the increments before it, and of no others.
 func TestAFlushKeepsTheLingerOfLaterIncrements(t *testing.T) {
 	t.Parallel()
-	for name, flush := range map[string]func(t *testing.T, p *Publisher, bus *fakeBus, sealing *func()){
-		"added while it is sealed": func(t *testing.T, p *Publisher, _ *fakeBus, sealing *func()) {
-			*sealing = func() { must(t, p.Add("later", 1)) }
+	for name, flush := range map[string]func(t *testing.T, p *Publisher, bus *fakeBus, flushing *func()){
+		"added while it is flushed": func(t *testing.T, p *Publisher, _ *fakeBus, flushing *func()) {
+			*flushing = func() { must(t, p.Add("later", 1)) }
 			must(t, errOf(p.Flush(ctx)))
 		},
 		"added after it was given up": func(t *testing.T, p *Publisher, bus *fakeBus, _ *func()) {
@@ -100,17 +99,17 @@ func TestAFlushKeepsTheLingerOfLaterIncrements(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				bus := newBus(t)
-				var sealing func() // called once, by the sender
+				var flushing func() // called once, by the sender
 				entropy := readFunc(func(b []byte) (int, error) {
-					if f := sealing; f != nil {
-						sealing = nil
+					if f := flushing; f != nil {
+						flushing = nil
 						f()
 					}
 					return rand.Read(b)
 				})
 				p := open(t, bus, Config{Linger: time.Minute, MaxInFlight: 1, env: &clock.Env{Entropy: entropy}})
 				must(t, p.Add("a", 1))
-				flush(t, p, bus, &sealing)
+				flush(t, p, bus, &flushing)
 				synctest.Wait()
 				bus.wantTotals(map[string]int64{"a": 1})
 				time.Sleep(time.Minute)
@@ -125,31 +124,6 @@ func TestAFlushKeepsTheLingerOfLaterIncrements(t *testing.T) {
 type readFunc func([]byte) (int, error)
 
 func (f readFunc) Read(b []byte) (int, error) { return f(b) }
-
-// Publishers that failed together must not retry together, nor without a pause.
-func TestBackoffHasFullJitter(t *testing.T) {
-	t.Parallel()
-	p := open(t, newBus(t), Config{env: &clock.Env{}})
-	for _, tc := range []struct {
-		try  int
-		most time.Duration
-	}{
-		{0, 50 * time.Millisecond}, {1, 100 * time.Millisecond}, {6, 3200 * time.Millisecond}, {7, 5 * time.Second}, {100, 5 * time.Second},
-	} {
-		for source, want := range map[constant]time.Duration{1: 1, math.MaxUint64: tc.most} {
-			p.cfg.env.Random = source
-			if got := p.backoff(tc.try); got != want {
-				t.Errorf("try %d: backoff of %s, want %s of at most %s", tc.try, got, want, tc.most)
-			}
-		}
-	}
-	closeNow(t, p)
-}
-
-// A constant is a random source at one of its extremes.
-type constant uint64
-
-func (c constant) Uint64() uint64 { return uint64(c) }
 
 // Without a linger the first increment leaves at once. Increments that arrive during its call
 // leave together, when that call ends, or 10 ms later because a call can hang.

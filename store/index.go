@@ -14,14 +14,14 @@ import (
 // An Index puts counters into groups. A group is a counter whose name begins with
 // countmill.GroupMark. It gets each increment of its counters in the commit that counts the increment.
 //
-// Increments that were folded without the index are the group's rest. Each shard keeps how much of its
+// Increments that were folded without the index are the group's remainder. Each shard keeps how much of its
 // count was folded with the index: the shard's grouped part. So at every moment
 //
 //	total of a group = sum of its shards + sum of (count - grouped) over the shards of its counters
 //
 // and the second term moves only while somebody folds without the index. After Since nobody does.
-// The index is built by reading that term piece by piece after Since, and setting it (SetRests). A
-// piece can be read twice, late and by two workers at once, because a set has no effect twice.
+// The index is built by reading that term range by range after Since, and setting it (SetRemainders). A
+// range can be read twice, late and by two workers at once, because a set has no effect twice.
 //
 // The states are those of App Engine's indexes: building, serving, deleting.
 type Index struct {
@@ -40,7 +40,7 @@ type Index struct {
 	Since time.Time
 	// Serving is when the index was built; zero before.
 	Serving time.Time
-	// Checked is when the oldest piece was read last; zero before the index is built.
+	// Checked is when the oldest range was read last; zero before the index is built.
 	Checked time.Time
 	// Ended is when the deletion of the index began; zero before.
 	Ended time.Time
@@ -232,37 +232,28 @@ func (r *Rules) Kept(counter string) bool { return r.Indexed(counter) || r.Journ
 
 // IndexOf returns the index that has the group, or nil.
 func (r *Rules) IndexOf(group string) *Index {
-	if r == nil || !countmill.IsGroup(group) {
+	if !countmill.IsGroup(group) {
 		return nil
 	}
-	for i := range r.Indexes {
-		if r.Indexes[i].HasGroup(group) {
-			return &r.Indexes[i]
-		}
-	}
-	return nil
+	return r.find(func(x *Index) bool { return x.HasGroup(group) })
 }
 
 // Numbered returns the index with that number, or nil.
 func (r *Rules) Numbered(number int64) *Index {
-	if r == nil {
-		return nil
-	}
-	for i := range r.Indexes {
-		if r.Indexes[i].Number == number {
-			return &r.Indexes[i]
-		}
-	}
-	return nil
+	return r.find(func(x *Index) bool { return x.Number == number })
 }
 
 // Index returns the index of that name, or nil.
 func (r *Rules) Index(name string) *Index {
+	return r.find(func(x *Index) bool { return x.Name == name })
+}
+
+func (r *Rules) find(is func(*Index) bool) *Index {
 	if r == nil {
 		return nil
 	}
 	for i := range r.Indexes {
-		if r.Indexes[i].Name == name {
+		if is(&r.Indexes[i]) {
 			return &r.Indexes[i]
 		}
 	}

@@ -69,9 +69,9 @@ func (s *Store) commit(b *pebbledb.Batch) error {
 	return nil
 }
 
-// atHome returns an error that means "not applied" if the directory is missing.
-func (s *Store) atHome() error {
-	if err := s.home.check(); err != nil {
+// isGuarded returns an error that means "not applied" if the directory is missing.
+func (s *Store) isGuarded() error {
+	if err := s.guard.check(); err != nil {
 		return fmt.Errorf("%w: %w", store.ErrDeployment, err)
 	}
 	return nil
@@ -91,7 +91,7 @@ func (s *Store) keepCommitCount() error {
 	if n == s.commits.written && last.Equal(s.commits.moment) {
 		return nil
 	}
-	if err := s.home.check(); err != nil { // the path may name another database's file now
+	if err := s.guard.check(); err != nil { // the path may name another database's file now
 		return err
 	}
 	if err := writeCommitCount(s.fs, s.cfg.Dir, commitCount{s.id, n, last}); err != nil {

@@ -52,12 +52,12 @@ func Open(cfg Config) (*Store, error) {
 	p := newPauses(cfg.pause, s.ending.Done())
 	s.health = newHealth(cfg.Dir, files, cfg.Logger, d, p)
 	if cfg.FS == nil {
-		s.home = newHome(cfg.Dir)
-		s.syncs.kept = s.home.await
+		s.guard = newGuard(cfg.Dir)
+		s.syncs.kept = s.guard.await
 	}
 	listener := s.health.listener()
 	files, s.files = vfs.WithDiskHealthChecks(files, slowDisk, nil, listener.DiskSlow)
-	db, err := pebbledb.Open(cfg.Dir, options(cfg, logFS{files, cfg.Dir, d, s.home, p}, logger{cfg.Logger, d}, listener))
+	db, err := pebbledb.Open(cfg.Dir, options(cfg, logFS{files, cfg.Dir, d, s.guard, p}, logger{cfg.Logger, d}, listener))
 	if err != nil {
 		s.end()
 		return nil, errors.Join(explain(cfg.Dir, err), s.files.Close())
@@ -107,8 +107,8 @@ func (s *Store) start() error {
 	if err := s.keepCommitCount(); err != nil {
 		return err
 	}
-	if s.home != nil {
-		if err := s.home.settle(); err != nil {
+	if s.guard != nil {
+		if err := s.guard.settle(); err != nil {
 			return explain(s.cfg.Dir, err)
 		}
 	}

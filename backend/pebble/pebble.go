@@ -117,7 +117,7 @@ type Store struct {
 	db     *pebbledb.DB
 	id     string // the database's id, from its meta record
 	fs     vfs.FS
-	home   *home // nil with Config.FS
+	guard  *guard // nil with Config.FS
 	health *health
 	files  io.Closer // stops the disk watcher
 
@@ -169,7 +169,7 @@ const maxKeys = 1000
 // Limits says that a commit may have any size, and that one commit at a time is best: one already uses
 // the whole disk, and the increments that wait make the next one larger.
 func (s *Store) Limits() store.Limits {
-	return store.Limits{Entities: 0, Keys: maxKeys, Commits: 1, Shards: 1, GrowsInFold: true, CertainOutcome: true, RefusesOldRules: true, Rests: maxRests}
+	return store.Limits{Entities: 0, Keys: maxKeys, Commits: 1, Shards: 1, GrowsInFold: true, CertainOutcome: true, RefusesOldRules: true, Remainders: maxRemainders}
 }
 
 // Dir is Config.Dir.
@@ -197,7 +197,7 @@ func (s *Store) enter() error {
 // second call does nothing.
 func (s *Store) Close() error {
 	s.end()
-	s.home.end()
+	s.guard.end()
 	s.closing.Lock()
 	defer s.closing.Unlock()
 	if s.closed {

@@ -60,7 +60,7 @@ func (s *Store) hasRoom() bool {
 
 // Writable returns an error that means "not applied" if the directory is missing, or if the disk refused the last table.
 func (s *Store) Writable() error {
-	if err := cmp.Or(s.home.check(), s.health.refused()); err != nil {
+	if err := cmp.Or(s.guard.check(), s.health.refused()); err != nil {
 		return fmt.Errorf("%w: %w", store.ErrDeployment, err)
 	}
 	return nil
