@@ -108,7 +108,7 @@ func testSweepAndFold(t *testing.T, s tested) {
 
 func testSweepAndDeletion(t *testing.T, s tested) {
 	deleted(t, s, "again")
-	s.clock.Store(int64(2 * time.Hour))
+	s.off.Store(int64(2 * time.Hour))
 	s.between(memory.TxGet, func() {
 		if _, err := s.GrowCounter(t.Context(), "again", 1); err != nil {
 			t.Error(err)
