@@ -30,6 +30,6 @@
 //
 // # PgBouncer
 //
-// The package is made for PgBouncer in transaction mode. It uses no named statements, no session settings, session locks or
+// The package works through PgBouncer in transaction mode: the suite passes through version 1.18.0. It uses no named statements, no session settings, session locks or
 // cursors. Statements are parsed each time: with arrays, a commit of 400 rows has as many statements as one of four.
 package postgres
