@@ -31,7 +31,7 @@ var (
 	roles     = []string{"/publisher", "/aggregator", "/reader", "/admin", "/sequence"}
 	telemetry = []string{"github.com/prometheus", "go.opentelemetry.io"}
 	cloudSDKs = []string{"cloud.google.com/go", "google.golang.org/api", "google.golang.org/grpc", "github.com/bradfitz/gomemcache"}
-	stores    = []string{"github.com/cockroachdb/pebble"}
+	stores    = []string{"github.com/cockroachdb/pebble", "github.com/jackc/pgx"}
 )
 
 // forbidden is the picture in CONTRIBUTING.md, arrow by arrow.

@@ -18,6 +18,9 @@
 //
 // memcached is the real one of the PATH, a server of its own for each test that asks.
 //
+// PostgreSQL is the one of the PATH, or the newest of /usr/lib/postgresql, one server for all tests of a package. As root
+// the user postgres runs it. COUNTMILL_TEST_POSTGRES is the URL of a running one.
+//
 // Without one, or without Java, the test is skipped and names the missing program. With
 // COUNTMILL_TEST_REQUIRE=emulators it fails instead. A variable that is "off" skips the
 // tests of that emulator in any case.

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -137,20 +138,27 @@ type serverProcess struct {
 	log   *os.File      // its output
 	ended chan struct{} // closed when it has ended
 	guard *child.Guard
+	// signal ends it in good order. 0 if there is no need.
+	signal syscall.Signal
 }
 
-// run starts Java, and beside it a guard that kills it when this process has ended in
+// run starts a program, and beside it a guard that kills it when this process has ended in
 // any way: a panic, a test time-out and SIGKILL run no cleanup.
-func run(java string, args []string) (*serverProcess, error) {
+func run(path string, args []string) (*serverProcess, error) {
 	dir, err := os.MkdirTemp("", "countmill-emulator-")
 	if err != nil {
 		return nil, err
 	}
+	return runIn(dir, exec.Command(path, args...))
+}
+
+// runIn is run with a directory, which it removes at the end.
+func runIn(dir string, cmd *exec.Cmd) (*serverProcess, error) {
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	c := &serverProcess{cmd: exec.Command(java, args...), dir: dir, log: log, ended: make(chan struct{})}
+	c := &serverProcess{cmd: cmd, dir: dir, log: log, ended: make(chan struct{})}
 	c.cmd.Dir = dir // the Datastore emulator leaves files in its working directory
 	c.cmd.Stdout, c.cmd.Stderr = log, log
 	if err := c.cmd.Start(); err != nil {
@@ -205,6 +213,12 @@ func (c *serverProcess) printed() string {
 func (c *serverProcess) stop() {
 	if c.guard != nil { // first: it must not outlive the process whose number it knows
 		c.guard.End()
+	}
+	if c.signal != 0 && c.cmd.Process.Signal(c.signal) == nil {
+		select {
+		case <-c.ended:
+		case <-time.After(10 * time.Second):
+		}
 	}
 	_ = c.cmd.Process.Kill() // does nothing when it has ended
 	<-c.ended

@@ -248,7 +248,9 @@ func (s *suite) scan(v engine.View, r engine.Range, f ...engine.FieldID) (keys [
 
 func (s *suite) wantScan(r engine.Range, want ...engine.Key) {
 	s.Helper()
-	if diff := cmp.Diff(slices.Concat(want), s.scan(s.view(), r)); diff != "" {
+	v := s.Engine.View(time.Time{})
+	defer v.Close()
+	if diff := cmp.Diff(slices.Concat(want), s.scan(v, r)); diff != "" {
 		s.Errorf("scan %+v (-want +got):\n%s", r, diff)
 	}
 }

@@ -1,0 +1,142 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/countmill/countmill/store/engine"
+)
+
+// Commit applies c in one round trip.
+func (e *Engine) Commit(ctx context.Context, c *engine.Commit) (engine.Result, error) {
+	if err := given(ctx); err != nil {
+		return engine.Result{}, err
+	}
+	u := e.begin(new(batch), c.Soft)
+	u.require(c.Require)
+	if c.Changes != nil {
+		if err := e.change(u.batch, c.Changes); err != nil {
+			return engine.Result{}, err
+		}
+	}
+	return u.apply(ctx)
+}
+
+// A unit is a transaction of one round trip.
+type unit struct {
+	*batch
+	e  *Engine
+	at int64 // now(), after the answer
+}
+
+// statementTime bounds a statement, waits for locks included.
+const statementTime = "30s"
+
+// begin adds BEGIN and the settings of the transaction: a pooler shares sessions, so no setting outlives it.
+func (e *Engine) begin(b *batch, soft bool) *unit {
+	u, durable := &unit{batch: b, e: e}, e.durable
+	if soft {
+		durable = "off"
+	}
+	b.do("begin isolation level read committed")
+	b.want(nil, func(v [][]byte) error { u.at = int64Of(v[0]) + epoch; return nil },
+		"select now(), set_config('synchronous_commit', $1, true), set_config('statement_timeout', $2, true)", text(durable), text(statementTime))
+	return u
+}
+
+// require adds conditions: a lock of the row, and then a statement that reads it as it is under the lock.
+func (u *unit) require(all []engine.Require) {
+	all = slices.SortedFunc(slices.Values(all), func(a, b engine.Require) int { return a.Key.Compare(b.Key) })
+	for _, q := range all {
+		t := u.e.tables[q.Key.Kind]
+		var args []param
+		where := ""
+		for i, k := range t.key {
+			where += fmt.Sprintf("%s %s = %s", []string{"where", " and"}[min(i, 1)], k, arg(i+1))
+			args = append(args, t.keyParam(k, &q.Key))
+		}
+		u.do(fmt.Sprintf("select from %s %s for share", t.name, where), args...)
+		u.want(engine.ErrOutdated, nil, fmt.Sprintf("select 1 / (coalesce((select %s from %s %s), 0) <= %s)::int",
+			t.columns[t.column(q.Field)].low, t.name, where, arg(len(args)+1)), append(args, number(q.AtMost))...)
+	}
+}
+
+// apply adds COMMIT, and sends all.
+func (u *unit) apply(ctx context.Context) (engine.Result, error) {
+	conn, err := u.e.acquire(ctx)
+	if err != nil {
+		return engine.Result{}, notSent(err)
+	}
+	defer release(conn)
+	return u.applyOn(ctx, conn)
+}
+
+func (u *unit) applyOn(ctx context.Context, conn *pgxpool.Conn) (engine.Result, error) {
+	last := len(u.statements)
+	u.do("commit")
+	c := conn.Conn().PgConn()
+	delete(c.CustomData(), warned)
+	done, err := u.run(ctx, c)
+	switch {
+	case err == nil && c.CustomData()[warned] != nil:
+		return engine.Result{}, fmt.Errorf("postgres: the commit is perhaps not on a standby: %v", c.CustomData()[warned])
+	case err == nil:
+		return engine.Result{At: time.UnixMicro(u.e.moments.after(u.at)).UTC()}, nil
+	case errors.Is(err, engine.ErrNotApplied):
+		return engine.Result{}, err
+	case done >= last:
+		return engine.Result{}, fmt.Errorf("postgres: maybe applied: %w", err)
+	}
+	return engine.Result{}, refusal(err, u.statements[done].meant)
+}
+
+// release ends what is left of a transaction, and gives a connection back.
+func release(conn *pgxpool.Conn) {
+	if c := conn.Conn().PgConn(); !c.IsClosed() && c.TxStatus() != 'I' {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		b := new(batch)
+		b.do("rollback")
+		_, _ = b.run(ctx, c) // a connection that is still in a transaction is closed
+	}
+	conn.Release()
+}
+
+// Expire removes rows in lots. The first is one with the changes, and the others come after them.
+func (e *Engine) Expire(ctx context.Context, kind engine.KindID, before int64, with []engine.Change) error {
+	if err := given(ctx); err != nil {
+		return err
+	}
+	for first := true; ; first = false {
+		u, removed := e.begin(new(batch), true), 0
+		if first {
+			if err := e.change(u.batch, sorted(with)); err != nil {
+				return err
+			}
+		}
+		t := e.tables[kind]
+		// The condition is there twice: a row may move while the deletion waits for it.
+		u.want(nil, func([][]byte) error { removed++; return nil }, fmt.Sprintf(`delete from %s where ctid = any (array(
+			select ctid from %[1]s where %[2]s <> 0 and %[2]s < $1 limit %[3]d)) and %[2]s <> 0 and %[2]s < $1 returning 1`, t.name, t.due(), expireLot), number(before))
+		if _, err := u.apply(ctx); err != nil && first {
+			return err
+		} else if err != nil {
+			return errors.Join(errors.New("postgres: some rows are left"), err)
+		}
+		if removed < expireLot {
+			return nil
+		}
+	}
+}
+
+const expireLot = 10_000
+
+func sorted(changes []engine.Change) iter.Seq[*engine.Change] {
+	return engine.Changes(slices.SortedStableFunc(slices.Values(changes), func(a, b engine.Change) int { return a.Key.Compare(b.Key) })...)
+}

@@ -1,0 +1,261 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/countmill/countmill/store/engine"
+)
+
+// Options of an engine.
+type Options struct {
+	// ViewTime bounds a view: an open one keeps old rows, and slows those that change often. Default 30 s.
+	ViewTime time.Duration
+}
+
+// An Engine is an open database.
+type Engine struct {
+	options  Options
+	pool     *pgxpool.Pool
+	schema   string
+	tables   []*table
+	identity string
+	durable  string // synchronous_commit of a commit that is not soft
+	moments  moments
+	closing  context.Context // ends with Close, and all views with it
+	close    context.CancelFunc
+	// Views have half of the connections, and transactions a quarter, so that a commit always has one.
+	views, transacts chan struct{}
+}
+
+var _ engine.Engine = (*Engine)(nil)
+
+// format is that of the tables. A later one is a migration: migrate brings each earlier one to it, and never back.
+const format = 1
+
+// minConns is what a view in a transaction and a commit need together.
+const minConns = 4
+
+// Open opens the database of a URL, as pgx and libpq have it, with the parameter schema (default countmill). It makes the schema
+// and its tables, and adds what they lack. It needs rights to do so only if something is missing.
+func Open(ctx context.Context, address string, kinds engine.Kinds, options Options) (*Engine, error) {
+	options.ViewTime = cmp.Or(options.ViewTime, 30*time.Second)
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, errors.New("postgres: the URL is not valid") // it may have a password
+	}
+	query := u.Query()
+	schema := cmp.Or(query.Get("schema"), "countmill")
+	query.Del("schema")
+	u.RawQuery = query.Encode()
+	config, err := pgxpool.ParseConfig(u.String())
+	if err != nil {
+		return nil, fmt.Errorf("postgres: %w", err)
+	}
+	if !query.Has("pool_max_conns") {
+		config.MaxConns = 16
+	}
+	config.MaxConns = max(config.MaxConns, minConns)
+	config.BeforeConnect = beforeConnect
+	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
+	config.ConnConfig.OnNotice = onNotice
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("postgres: %w", err)
+	}
+	e := &Engine{options: options, pool: pool, schema: schema, tables: tables(schema, kinds),
+		views: make(chan struct{}, config.MaxConns/2), transacts: make(chan struct{}, config.MaxConns/4)}
+	e.closing, e.close = context.WithCancel(context.Background())
+	for i, t := range e.tables {
+		if len(t.columns) > 31 || t.side != nil && (kinds[i].Class != engine.Sums || kinds[i].Expires) {
+			err = fmt.Errorf("postgres: the kind %s has more than 31 columns, or open fields that are no sums", kinds[i].Name)
+		}
+	}
+	if err = cmp.Or(err, e.prepare(ctx)); err != nil {
+		return nil, errors.Join(notSent(err), e.Close())
+	}
+	return e, nil
+}
+
+// beforeConnect makes a connection that sends no cancel requests. pgx sends one when it gives up a connection, and a
+// commit that waits for its standby would end as if it had arrived there.
+func beforeConnect(_ context.Context, config *pgx.ConnConfig) error {
+	connected, dial := new(atomic.Bool), config.DialFunc
+	config.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if connected.Load() {
+			return nil, errors.New("postgres: no cancel requests")
+		}
+		return dial(ctx, network, address)
+	}
+	config.AfterConnect = func(context.Context, *pgconn.PgConn) error { connected.Store(true); return nil }
+	return nil
+}
+
+// warned is the key of a warning in the data of a connection.
+const warned = "warned"
+
+// onNotice keeps a warning that PostgreSQL sends in place of an error: a commit is on this server, and perhaps not on its standby.
+func onNotice(c *pgconn.PgConn, n *pgconn.Notice) {
+	if n.SeverityUnlocalized == "WARNING" && (n.Code == "01000" || n.Code == "57P01") {
+		c.CustomData()[warned] = n.Message
+	}
+}
+
+func (e *Engine) acquire(ctx context.Context) (*pgxpool.Conn, error) { return e.pool.Acquire(ctx) }
+
+// prepare reads the settings of the server and the columns of the schema, and migrates it if it lacks any.
+func (e *Engine) prepare(ctx context.Context) error {
+	var fsync string
+	err := e.pool.QueryRow(ctx, `select current_setting('fsync'), (select reset_val from pg_settings where name = 'synchronous_commit')`).Scan(&fsync, &e.durable)
+	if err != nil {
+		return err
+	}
+	if fsync == "off" {
+		return fmt.Errorf("%w: postgres: fsync is off, and a loss of power would lose counts", engine.ErrDeployment)
+	}
+	if e.durable == "off" {
+		e.durable = "on"
+	}
+	complete, err := e.complete(ctx)
+	if err != nil || complete {
+		return err
+	}
+	return pgx.BeginFunc(ctx, e.pool, e.migrate)
+}
+
+// complete reports whether the schema has everything, and reads the identity of the database.
+func (e *Engine) complete(ctx context.Context) (bool, error) {
+	found := make(map[string]bool)
+	rows, err := e.pool.Query(ctx, "select table_name::text || '.' || quote_ident(column_name) from information_schema.columns where table_schema = $1", e.schema)
+	if err != nil {
+		return false, err
+	}
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	for _, name := range names {
+		found[name] = true
+	}
+	if err != nil || len(found) == 0 {
+		return false, err
+	}
+	var has int
+	err = e.pool.QueryRow(ctx, "select format, identity from "+quoted(e.schema, metaTable)).Scan(&has, &e.identity)
+	if undefined := new(pgconn.PgError); errors.As(err, &undefined) && undefined.Code == "42P01" {
+		return false, fmt.Errorf("%w: postgres: the schema %s has other tables; name an empty schema", engine.ErrDeployment, e.schema)
+	}
+	if err == nil && has > format {
+		err = fmt.Errorf("%w: postgres: the schema %s has the format %d; this version knows %d", engine.ErrDeployment, e.schema, has, format)
+	}
+	if err != nil {
+		return false, err
+	}
+	for _, t := range e.all() {
+		columns, _ := t.definitions()
+		for _, c := range columns {
+			if !found[t.kind.Name+"."+strings.Trim(c, `"`)] {
+				return false, nil
+			}
+		}
+	}
+	return true, nil
+}
+
+// all are the tables with their side tables.
+func (e *Engine) all() (all []*table) {
+	for _, t := range e.tables {
+		if all = append(all, t); t.side != nil {
+			all = append(all, t.side)
+		}
+	}
+	return all
+}
+
+// metaTable has one row: who the database is.
+const metaTable = "countmill_format"
+
+// migrate makes the tables, and adds columns and indexes. One process at a time does it.
+func (e *Engine) migrate(tx pgx.Tx) error {
+	ctx := context.Background()
+	meta := quoted(e.schema, metaTable)
+	sql := []string{
+		"select pg_advisory_xact_lock(hashtext('countmill'), hashtext('" + strings.ReplaceAll(e.schema, "'", "''") + "'))",
+		"create schema if not exists " + quoted(e.schema),
+		fmt.Sprintf("create table if not exists %s (one boolean primary key default true check (one), format integer not null, identity text not null)", meta),
+		fmt.Sprintf("insert into %s (format, identity) values (%d, '%s') on conflict do nothing", meta, format, rand.Text()),
+	}
+	for _, t := range e.all() {
+		sql = append(sql, t.create()...)
+	}
+	for _, s := range sql {
+		if _, err := tx.Exec(ctx, s); err != nil {
+			return err
+		}
+	}
+	return tx.QueryRow(ctx, "select identity from "+meta).Scan(&e.identity)
+}
+
+// Limits returns the facts about PostgreSQL.
+func (e *Engine) Limits() engine.Limits {
+	return engine.Limits{
+		Name:     e.identity,
+		Bytes:    64 << 20, // a message has at most 1 GiB
+		RowBytes: 16 << 20,
+		Keys:     5000,
+		Commits:  8,
+		// A row is locked until its commit is on the disk: some 3 ms.
+		RowRate: 300,
+		ByName:  true, Conditions: true, Clock: true,
+	}
+}
+
+// Moment returns zero: other processes have the database too.
+func (e *Engine) Moment() time.Time { return time.Time{} }
+
+// Resume does nothing.
+func (e *Engine) Resume(time.Time) {}
+
+// Check compares the identity, and reads rows in the same trip. Restores is the timeline, which rises whenever a standby is promoted.
+func (e *Engine) Check(ctx context.Context, with []engine.Key) (engine.Checked, error) {
+	checked := engine.Checked{Rows: make([]engine.Row, len(with))}
+	identity, readOnly := "", false
+	v := &view{e: e, slots: e.views}
+	defer v.Close()
+	err := v.ask(ctx, func(b *batch) {
+		b.want(nil, func(v [][]byte) error {
+			identity, readOnly = string(v[0]), v[1][0] != 0
+			checked.Restores = int64Of(v[2])
+			return nil
+		}, fmt.Sprintf(`select identity, pg_is_in_recovery() or current_setting('default_transaction_read_only')::boolean,
+			case when pg_is_in_recovery() then 0 else ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint end from %s`, quoted(e.schema, metaTable)))
+		clear(checked.Rows)
+		e.look(b, with, []engine.FieldID{engine.All}, checked.Rows, nil)
+	})
+	checked.At = v.At()
+	switch {
+	case err != nil:
+		return engine.Checked{}, err
+	case identity != e.identity:
+		return engine.Checked{}, fmt.Errorf("%w: postgres: its identity is %q, and was %q", engine.ErrOtherDatabase, identity, e.identity)
+	case readOnly:
+		return checked, fmt.Errorf("%w: postgres: a standby, or a database that is read only", engine.ErrReadOnly)
+	}
+	return checked, nil
+}
+
+// Close closes all connections. Views that are open fail.
+func (e *Engine) Close() error {
+	e.close()
+	e.pool.Close()
+	return nil
+}

@@ -1,0 +1,122 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/countmill/countmill/store/engine"
+	"github.com/countmill/countmill/store/engine/enginetest"
+)
+
+func add(name string, fields ...engine.Field) *engine.Commit {
+	return &engine.Commit{Changes: engine.Changes(engine.Change{Key: engine.Key{Kind: record, Name: name}, Add: fields})}
+}
+
+// Each condition of the server has its error, and nothing is applied.
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	url := schema(t)
+	e := open(t, url, enginetest.Kinds())
+	readOnly := open(t, url+"&default_transaction_read_only=on", enginetest.Kinds())
+	full := add("a", engine.Field{ID: tally, Value: engine.IntOf(math.MaxInt64)})
+	if _, err := e.Commit(t.Context(), full); err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		e    *Engine
+		c    *engine.Commit
+		want error
+	}{
+		"a number out of range":      {e, full, engine.ErrRefused},
+		"a name that no index takes": {e, add(random(6000)), engine.ErrRefused},
+		"a name with a zero":         {e, add("a\x00"), engine.ErrRefused},
+		"a read-only database":       {readOnly, add("b"), engine.ErrNotApplied},
+	} {
+		if _, err := tt.e.Commit(t.Context(), tt.c); !errors.Is(err, tt.want) {
+			t.Errorf("%s: got %v, want %v", name, err, tt.want)
+		}
+	}
+	if _, err := readOnly.Check(t.Context(), nil); !errors.Is(err, engine.ErrReadOnly) {
+		t.Errorf("the check of a read-only database: %v", err)
+	}
+	if row := read(t, e, engine.Key{Kind: record, Name: "a"}); row.Int64(tally) != math.MaxInt64 || row.Int64(count) != 0 {
+		t.Errorf("the row is %+v", row)
+	}
+}
+
+// random returns a name that does not get smaller by compression.
+func random(n int) string {
+	name, state := make([]byte, n), uint64(1)
+	for i := range name {
+		state = state*6364136223846793005 + 1442695040888963407
+		name[i] = byte(' ' + state>>58)
+	}
+	return string(name)
+}
+
+// Open refuses a schema of another program and of a later version, and takes one that lacks tables.
+func TestOpen(t *testing.T) {
+	t.Parallel()
+	url := schema(t)
+	old := open(t, url, enginetest.Kinds()[:3])
+	if e := open(t, url, enginetest.Kinds()); e.identity != old.identity || e.identity == "" {
+		t.Errorf("the identity is %q, and was %q", e.identity, old.identity)
+	}
+	other := open(t, schema(t), nil)
+	for _, tt := range []struct {
+		sql string
+		url string
+	}{
+		{"update " + quoted(old.schema, metaTable) + " set format = 99", url},
+		{"drop table " + quoted(old.schema, metaTable), url},
+	} {
+		if _, err := other.pool.Exec(t.Context(), tt.sql); err != nil {
+			t.Fatal(err)
+		}
+		if e, err := Open(t.Context(), tt.url, enginetest.Kinds(), Options{}); !errors.Is(err, engine.ErrDeployment) {
+			t.Errorf("after %q: got %v and %v, want ErrDeployment", tt.sql, e, err)
+		}
+	}
+}
+
+// A view that is open for too long ends, and gives its connection back.
+func TestViewsEnd(t *testing.T) {
+	t.Parallel()
+	e, err := Open(t.Context(), schema(t), enginetest.Kinds(), Options{ViewTime: 300 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for range cap(e.views) + 1 { // one more than there are connections for
+		v := e.View(time.Time{})
+		defer v.Close()
+		for err = error(nil); err == nil; {
+			_, err = v.Get(ctx, nil)
+		}
+		if !errors.Is(err, engine.ErrExpired) {
+			t.Fatalf("got %v, want ErrExpired", err)
+		}
+	}
+}
+
+// Views have the order of their snapshots, whatever the times of their BEGINs are.
+func TestMoments(t *testing.T) {
+	t.Parallel()
+	var m moments
+	for i, step := range []struct {
+		at, shown int64
+		force     bool
+		want      int64
+	}{
+		{10, 5, false, 10}, {9, 5, false, 10}, {12, 5, false, 12}, {11, 6, false, 13}, {20, 5, false, 0}, {20, 7, false, 20}, {5, 1, true, 21},
+	} {
+		if got, ok := m.give(step.at, step.shown, step.force); got != step.want || ok != (step.want > 0) {
+			t.Errorf("step %d: the moment is %d (%t), want %d", i, got, ok, step.want)
+		}
+	}
+}

@@ -1,0 +1,257 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/countmill/countmill/store/engine"
+)
+
+// moments order the views of this process. Snapshots of one server have an order: a later one shows more
+// transactions that have ended. The time of BEGIN does not follow it, because the snapshot comes after BEGIN.
+type moments struct {
+	mu    sync.Mutex
+	shown int64 // the number of ended transactions that a view has shown
+	at    int64 // the latest moment
+}
+
+// give returns the moment of a view that began at a time and shows a number of transactions. It is false if an earlier view has
+// shown more: the view then needs a later snapshot. force is for a server that has begun to count anew.
+func (m *moments) give(at, shown int64, force bool) (moment int64, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case shown < m.shown && !force:
+		return 0, false
+	case shown == m.shown:
+		m.at = max(m.at, at)
+	default:
+		m.at = max(m.at+1, at)
+	}
+	m.shown = shown
+	return m.at, true
+}
+
+// after returns a time that is not before a moment that was given.
+func (m *moments) after(at int64) int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return max(m.at, at)
+}
+
+// A view is a repeatable-read transaction.
+type view struct {
+	e     *Engine
+	slots chan struct{}
+
+	mu    sync.Mutex
+	conn  *pgxpool.Conn // nil before the first call, and after the end
+	at    time.Time
+	ended error
+	stop  context.CancelFunc // of the call of expire
+}
+
+// View opens a view of the present.
+func (e *Engine) View(past time.Time) engine.View {
+	v := &view{e: e, slots: e.views}
+	if !past.IsZero() {
+		v.ended = fmt.Errorf("%w: this database has no past", engine.ErrExpired)
+	}
+	return v
+}
+
+var errClosed = errors.New("postgres: closed")
+
+// ask runs statements in the view. The first call begins it.
+func (v *view) ask(ctx context.Context, build func(*batch)) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.ended != nil {
+		return v.ended
+	}
+	begun := v.conn != nil
+	if !begun {
+		if err := v.beginLocked(ctx); err != nil {
+			return err
+		}
+	}
+	for attempt := 0; ; attempt++ {
+		var at, shown int64
+		b := new(batch)
+		if !begun {
+			b.do("begin isolation level repeatable read read only")
+			b.want(nil, func(val [][]byte) (err error) {
+				at = int64Of(val[0]) + epoch
+				shown, err = transactionsOf(string(val[1]))
+				return err
+			}, "select now(), pg_current_snapshot()::text, set_config('statement_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $1, true)",
+				text(strconv.FormatInt(v.e.options.ViewTime.Milliseconds(), 10)))
+		}
+		build(b)
+		_, err := b.run(ctx, v.conn.Conn().PgConn())
+		if err != nil {
+			if begun && ctx.Err() != nil && !v.conn.Conn().PgConn().IsClosed() {
+				return err // nothing was sent
+			}
+			if begun { // its snapshot is gone with its transaction
+				err = fmt.Errorf("%w: %w", engine.ErrExpired, err)
+				v.ended = err
+			} else {
+				err = refusal(err, nil)
+			}
+			v.endLocked()
+			return err
+		}
+		if begun {
+			return nil
+		}
+		if moment, ok := v.e.moments.give(at, shown, attempt == 3); ok {
+			v.at = time.UnixMicro(moment).UTC()
+			life, stop := context.WithTimeout(v.e.closing, v.e.options.ViewTime)
+			end := context.AfterFunc(life, v.expire)
+			v.stop = func() { end(); stop() }
+			return nil
+		}
+		again := new(batch)
+		again.do("rollback")
+		if _, err := again.run(ctx, v.conn.Conn().PgConn()); err != nil {
+			v.endLocked()
+			return err
+		}
+	}
+}
+
+// transactionsOf returns how many transactions have ended for a snapshot, which is xmin:xmax:the numbers of those that go on.
+func transactionsOf(snapshot string) (int64, error) {
+	parts := strings.SplitN(snapshot, ":", 3)
+	if len(parts) < 3 {
+		return 0, fmt.Errorf("postgres: the snapshot %q", snapshot)
+	}
+	next, err := strconv.ParseInt(parts[1], 10, 64)
+	if parts[2] != "" {
+		next -= int64(strings.Count(parts[2], ",")) + 1
+	}
+	return next, err
+}
+
+func (v *view) beginLocked(ctx context.Context) error {
+	select {
+	case v.slots <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	conn, err := v.e.acquire(ctx)
+	if err != nil {
+		<-v.slots
+		return notSent(err)
+	}
+	v.conn = conn
+	return nil
+}
+
+func (v *view) endLocked() {
+	if v.stop != nil {
+		v.stop()
+	}
+	if v.conn != nil {
+		release(v.conn)
+		v.conn = nil
+		<-v.slots
+	}
+}
+
+func (v *view) end(err error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.ended == nil {
+		v.ended = err
+	}
+	v.endLocked()
+}
+
+func (v *view) expire() {
+	v.end(fmt.Errorf("%w: the view was open for %s, or the engine is closed", engine.ErrExpired, v.e.options.ViewTime))
+}
+
+// take ends the view, and returns its connection, which is in its transaction; nil if it has none.
+func (v *view) take() *pgxpool.Conn {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	conn := v.conn
+	if conn != nil {
+		v.stop()
+		v.conn = nil
+		<-v.slots
+	}
+	v.ended = errClosed
+	return conn
+}
+
+// Close releases the view.
+func (v *view) Close() { v.end(errors.New("postgres: the view is closed")) }
+
+// At returns the moment.
+func (v *view) At() time.Time {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.at
+}
+
+// Get reads rows by their keys.
+func (v *view) Get(ctx context.Context, keys []engine.Key, fields ...engine.FieldID) ([]engine.Row, error) {
+	return v.get(ctx, keys, fields, nil)
+}
+
+// get reads rows, and their versions if versions is not nil.
+func (v *view) get(ctx context.Context, keys []engine.Key, fields []engine.FieldID, versions []int64) ([]engine.Row, error) {
+	var rows []engine.Row
+	err := v.ask(ctx, func(b *batch) {
+		rows = make([]engine.Row, len(keys))
+		v.e.look(b, keys, fields, rows, versions)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return rows, nil
+}
+
+// look adds a statement for each kind of the keys.
+func (e *Engine) look(b *batch, keys []engine.Key, fields []engine.FieldID, rows []engine.Row, versions []int64) {
+	type group struct {
+		keys []*array
+		at   []int // positions in keys
+	}
+	groups := make([]group, len(e.tables))
+	for i := range keys {
+		g, t := &groups[keys[i].Kind], e.tables[keys[i].Kind]
+		if g.keys == nil {
+			g.keys = t.keyArrays()
+		}
+		t.appendKey(g.keys, &keys[i])
+		g.at = append(g.at, i)
+	}
+	for kind := range groups {
+		g, t := &groups[kind], e.tables[kind]
+		if g.keys == nil {
+			continue
+		}
+		s := t.selects(fields)
+		// offset 0 keeps the look-ups apart: an index for each, whatever the planner knows of the table.
+		b.want(nil, func(values [][]byte) error {
+			i := g.at[int64Of(values[0])-1]
+			if versions != nil {
+				versions[i] = int64Of(values[1])
+			}
+			s.scan(&rows[i], values[2:])
+			return nil
+		}, fmt.Sprintf("select s.ord, l.* from %s, lateral (select t.xmin%s from %s t where %s offset 0) l", t.from(), list(s.sql...), t.name, t.same()),
+			params(g.keys)...)
+	}
+}
