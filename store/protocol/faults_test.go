@@ -147,6 +147,35 @@ func TestChangesOfRulesAreAlone(t *testing.T) {
 	all.Wait()
 }
 
+// A change of rules begins when the folds under way have ended: its moment is after them.
+func TestChangesOfRulesWait(t *testing.T) {
+	t.Parallel()
+	s := open(t, limits["pebble"])
+	changing, inside := make(chan struct{}), make(chan struct{})
+	changes := sync.OnceFunc(func() { close(changing) })
+	s.db.OnCall(func(c *memory.Call) memory.Answer {
+		switch c.Op {
+		case memory.TxGet:
+			changes()
+		case memory.Commit:
+			close(inside)
+			select {
+			case <-changing:
+				t.Error("rules change beside a fold")
+			case <-time.After(20 * time.Millisecond): // a slow machine only finds less
+			}
+		}
+		return memory.Answer{}
+	})
+	var all sync.WaitGroup
+	all.Go(func() { fold(t, s, "a", 1) })
+	<-inside
+	if _, err := s.ChangeRules(t.Context(), store.RuleChange{Pattern: "*", Keep: store.Retention{Quarters: store.MinKeep}}); err != nil {
+		t.Errorf("ChangeRules: %v", err)
+	}
+	all.Wait()
+}
+
 // A call whose answer was lost may be repeated, and calls of others in between make a transaction begin again.
 func TestRepeats(t *testing.T) {
 	t.Parallel()
