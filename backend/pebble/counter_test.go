@@ -32,7 +32,7 @@ func mustRaise(t *testing.T, s *Store, counter string) {
 }
 
 // A counter is removed by the fourth of four calls in a row that find it deleted. The calls start again
-// at one after a growth, a restart, or a call before the deletion was due.
+// at one after a growth, another deletion, a restart, or a call before the deletion was due.
 func TestSweepNeedsRounds(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -45,6 +45,11 @@ func TestSweepNeedsRounds(t *testing.T) {
 	}
 	mustRaise(t, s, "a")
 	fold(t, s, nil, "a", 5)
+	remove(t, s, "a", 5)
+	for range 3 {
+		sweep(0, 0)
+	}
+	mustRaise(t, s, "a") // and deleted again before a call
 	remove(t, s, "a", 5)
 	for range 3 {
 		sweep(0, 0)

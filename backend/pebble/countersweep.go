@@ -25,6 +25,12 @@ const (
 	sweepLot = 20
 )
 
+// A deletion is one of a counter: rounds of an earlier one say nothing about who remembers its record now.
+type deletion struct {
+	counter string
+	at      int64 // in nanoseconds since 1970
+}
+
 // SweepCounters removes counters that it has found deleted in sweepRounds calls in a row.
 func (s *Store) SweepCounters(ctx context.Context, after time.Duration) (removed int, err error) {
 	if err := s.enter(); err != nil {
@@ -35,7 +41,7 @@ func (s *Store) SweepCounters(ctx context.Context, after time.Duration) (removed
 	if err = cmp.Or(err, ctx.Err()); err != nil {
 		return 0, err
 	}
-	found := make(map[string]int)
+	found := make(map[deletion]int)
 	for lot := range slices.Chunk(names, sweepLot) {
 		n, err := s.sweepLot(lot, found, after)
 		if removed += n; err != nil {
@@ -69,7 +75,7 @@ func (s *Store) due(ctx context.Context, after time.Duration) (names []string, e
 }
 
 // sweepLot examines counters again, and counts in found how often each one was deleted.
-func (s *Store) sweepLot(names []string, found map[string]int, after time.Duration) (removed int, err error) {
+func (s *Store) sweepLot(names []string, found map[deletion]int, after time.Duration) (removed int, err error) {
 	s.sweeping.Lock()
 	defer s.sweeping.Unlock()
 	b := s.db.NewBatch()
@@ -90,8 +96,8 @@ func (s *Store) sweepLot(names []string, found map[string]int, after time.Durati
 		if r.DeletedAt.After(by) || rules.Kept(name) {
 			continue
 		}
-		found[name] = s.condemned[name] + 1
-		if found[name] < sweepRounds {
+		d := deletion{name, r.DeletedAt.UnixNano()}
+		if found[d] = s.condemned[d] + 1; found[d] < sweepRounds {
 			continue
 		}
 		gone, err := s.removeCounter(b, name, r)

@@ -145,7 +145,7 @@ type Store struct {
 	// sweeping is held for reading by folds and growths, and for writing while counters are removed. So
 	// a counter does not change between being examined and being removed.
 	sweeping  sync.RWMutex
-	condemned map[string]int // how often each counter was found deleted; guarded by sweeping
+	condemned map[deletion]int // how often each was found; guarded by sweeping
 
 	nexts    nexts
 	restores int64 // how often the directory was restored; see copy.go
