@@ -84,6 +84,12 @@ func (d *Directory) Apply(b *pebbledb.Batch) (wait func() error, err error) {
 	}, nil
 }
 
+// ApplySoft makes a batch visible that need not survive a crash. It is not counted.
+func (d *Directory) ApplySoft(b *pebbledb.Batch) error {
+	d.unseen.Add(int64(b.Len()))
+	return d.db.Apply(b, pebbledb.NoSync)
+}
+
 // atHome returns an error that means "not applied" if the directory is missing.
 func (d *Directory) atHome() error {
 	if err := d.home.check(); err != nil {
