@@ -23,6 +23,13 @@ type write struct {
 	added   []once          // the epochs of the batch
 	alone   bool            // it is more than additions
 	tried   bool            // the outcome is open
+	scratch
+}
+
+// A scratch is memory for one change after the other.
+type scratch struct {
+	key, value, fields []byte
+	terms, change      terms
 }
 
 type check struct {
@@ -41,16 +48,11 @@ func (e *Engine) encode(b *pebbledb.Batch, changes iter.Seq[*engine.Change]) (*w
 	if changes == nil {
 		return w, nil
 	}
-	var keySpace, valueSpace [256]byte
-	var few [8]term
-	key, value, all := keySpace[:0], valueSpace[:0], terms(few[:0])
 	var err error
 	for c := range changes {
 		class := e.kinds[c.Key.Kind].Class
 		if class == engine.Sums && c.Op == engine.Upsert {
-			all = all.of(c)
-			key, value = e.row(key[:0], &c.Key), all.append(value[:0], false)
-			err = w.Merge(key, value, nil)
+			err = e.mergeSums(w, c)
 		} else {
 			err = e.encodeChecked(w, c, class)
 		}
@@ -61,28 +63,33 @@ func (e *Engine) encode(b *pebbledb.Batch, changes iter.Seq[*engine.Change]) (*w
 	return w, nil
 }
 
+func (e *Engine) mergeSums(w *write, c *engine.Change) error {
+	w.change = w.change.of(c)
+	w.key, w.value = e.row(w.key[:0], &c.Key), w.change.append(w.value[:0], false)
+	return w.Merge(w.key, w.value, nil)
+}
+
 // encodeChecked encodes a change that needs a row to be as it is, or that makes others wait.
 func (e *Engine) encodeChecked(w *write, c *engine.Change, class engine.Class) error {
 	w.alone = true
 	if c.Op == engine.Delete {
-		return w.Delete(e.row(nil, &c.Key), nil)
+		return w.Delete(e.row(w.key[:0], &c.Key), nil)
 	}
 	if c.Op != engine.Upsert {
 		w.checks = append(w.checks, check{c.Key, c.Op == engine.Update})
 	}
 	switch {
 	case class == engine.Sums:
-		return w.Merge(e.row(nil, &c.Key), terms(nil).of(c).append(nil, false), nil)
+		return e.mergeSums(w, c)
 	case class == engine.Docs && c.Op != engine.Insert:
 		w.docs = append(w.docs, c.Clone())
 		return nil
 	}
-	value, err := changed(nil, nil, c)
-	if err != nil {
+	if err := w.changed(nil, c); err != nil {
 		return err
 	}
 	if class == engine.Docs {
-		return w.Set(e.row(nil, &c.Key), value, nil)
+		return w.Set(e.row(w.key[:0], &c.Key), w.value, nil)
 	}
 	r := engine.Row{Fields: c.Set}
 	at, err := epochOf(r.Int64(e.kinds[c.Key.Kind].Due))
@@ -92,7 +99,8 @@ func (e *Engine) encodeChecked(w *write, c *engine.Change, class engine.Class) e
 	if o := (once{c.Key.Kind, at}); len(w.added) == 0 || w.added[len(w.added)-1] != o {
 		w.added = append(w.added, o)
 	}
-	return w.Set(append(e.epoch(nil, c.Key.Kind, at), c.Key.Name...), value, nil)
+	w.key = append(e.epoch(w.key[:0], c.Key.Kind, at), c.Key.Name...)
+	return w.Set(w.key, w.value, nil)
 }
 
 // Commit looks at ctx before it begins. After that it waits for the disk without a limit.
@@ -220,11 +228,10 @@ func (e *Engine) putDoc(w *write, c *engine.Change) error {
 	if err != nil {
 		return err
 	}
-	value, err := changed(nil, old, c)
-	if err != nil {
+	if err := w.changed(old, c); err != nil {
 		return fmt.Errorf("%q: %w", c.Key.Name, err)
 	}
-	return w.Set(key, value, nil)
+	return w.Set(key, w.value, nil)
 }
 
 // addEpochs comes before a batch is applied: its outcome may be unknown, and whoever sees its rows must know the epoch.

@@ -201,28 +201,27 @@ func split(class engine.Class, value []byte) (fields, data []byte, err error) {
 	return value[size:][:n], value[size:][n:], nil
 }
 
-// changed appends the value of a row of Docs or Once after a change; old is nil if there is none.
-func changed(dst, old []byte, c *engine.Change) ([]byte, error) {
-	var fields, data []byte
-	var err error
-	if old != nil {
-		if fields, data, err = split(engine.Docs, old); err != nil {
-			return nil, err
+// changed makes the value of a row of Docs or Once after a change; old is nil if there is none.
+func (s *scratch) changed(old []byte, c *engine.Change) error {
+	var data []byte
+	s.change = s.change.of(c)
+	if s.terms = append(s.terms[:0], s.change...); old != nil {
+		fields, before, err := split(engine.Docs, old)
+		if err == nil {
+			err = s.terms.merge(fields, true)
 		}
+		if err != nil {
+			return err
+		}
+		data = before
 	}
 	if c.Data != nil {
 		data = c.Data
 	}
-	var space [4]term
-	var spaces [80]byte
-	all := terms(space[:0])
-	change := terms(nil).of(c).append(spaces[:0], false)
-	if err := errors.Join(all.merge(fields, false), all.merge(change, false)); err != nil {
-		return nil, err
-	}
-	fields = all.append(nil, true)
-	dst = append(binary.AppendUvarint(dst, uint64(len(fields))), fields...)
-	return append(dst, data...), nil
+	s.fields = s.terms.append(s.fields[:0], true)
+	s.value = append(binary.AppendUvarint(s.value[:0], uint64(len(s.fields))), s.fields...)
+	s.value = append(s.value, data...)
+	return nil
 }
 
 // fill makes a row of a value and the fields that were asked for. The row borrows value.
