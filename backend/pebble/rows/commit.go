@@ -309,7 +309,7 @@ func (t *tx) Get(ctx context.Context, keys []engine.Key, fields ...engine.FieldI
 	return rows, err
 }
 
-// unchanged returns ErrConflict unless every row is as it was read. The same row can have several values on the disk.
+// unchanged returns ErrConflict unless every row is as it was read. The same row always has the same value: see terms.append.
 func (t *tx) unchanged() error {
 	for i := range t.read {
 		s := &t.read[i]
@@ -317,20 +317,11 @@ func (t *tx) unchanged() error {
 		if err != nil {
 			return notApplied(err)
 		}
-		if (now == nil) != (s.value == nil) || !bytes.Equal(now, s.value) && !bytes.Equal(whole(t.e, s, now), whole(t.e, s, s.value)) {
+		if (now == nil) != (s.value == nil) || !bytes.Equal(now, s.value) {
 			return fmt.Errorf("%w: %q", engine.ErrConflict, s.key.Name)
 		}
 	}
 	return nil
-}
-
-// whole returns the one value of a row, whatever operands it was merged from.
-func whole(e *Engine, s *seen, value []byte) []byte {
-	var all terms
-	if e.kinds[s.key.Kind].Class != engine.Sums || all.merge(value, false) != nil {
-		return value
-	}
-	return all.append(nil, true)
 }
 
 func (t *tx) Now() time.Time { return t.now }

@@ -10,16 +10,20 @@ import (
 
 // form is what this package writes into a directory. Its name is stored in every database and can never change.
 var form = pebble.NewForm(4, "countmill.rows.v1", func(_, value []byte) (pebbledb.ValueMerger, error) {
-	m := &merger{}
-	m.terms = m.few[:0]
-	return m, m.MergeNewer(value)
+	return newMerger(value)
 })
 
 // A merger merges the terms of a row of Sums. Pebble groups them as it likes, over years.
 type merger struct {
 	terms terms
-	few   [4]term
-	buf   [40]byte
+	few   [2]term
+	buf   [24]byte
+}
+
+func newMerger(value []byte) (*merger, error) {
+	m := &merger{}
+	m.terms = m.few[:0]
+	return m, m.MergeNewer(value)
 }
 
 func (m *merger) MergeNewer(value []byte) error { return m.terms.merge(value, false) }
