@@ -138,7 +138,7 @@ func renew(d *DeadLetter, b *wire.Batch, s store.Settings, now time.Time) *wire.
 // underAnother is a part of a dead letter about an id that is taken. An increment with an id beside
 // it was refused with it, and has its own id still.
 func underAnother(p wire.Part, taken string) wire.Part {
-	if p.Kind == wire.IdentifiedRest && p.ID.String() != taken {
+	if p.Kind == wire.IdentifiedFollower && p.ID.String() != taken {
 		p.Kind, p.Request = wire.Identified, 0
 		return p
 	}

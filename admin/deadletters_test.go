@@ -20,17 +20,17 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// A fakeStore keeps dead letters of any size, and fates.
+// A fakeStore keeps dead letters of any size, and decisions.
 type fakeStore struct {
-	dead   map[string]store.DeadLetter
-	fates  map[wire.PartID]store.Marker
-	most   int // dead letters in one answer
-	err    error
-	window time.Duration
+	dead      map[string]store.DeadLetter
+	decisions map[wire.PartID]store.Marker
+	most      int // dead letters in one answer
+	err       error
+	window    time.Duration
 }
 
 func newStore(all ...store.DeadLetter) *fakeStore {
-	f := &fakeStore{dead: map[string]store.DeadLetter{}, fates: map[wire.PartID]store.Marker{}, window: countmill.DefaultDedupWindow}
+	f := &fakeStore{dead: map[string]store.DeadLetter{}, decisions: map[wire.PartID]store.Marker{}, window: countmill.DefaultDedupWindow}
 	for _, d := range all {
 		f.dead[d.Key] = d
 	}
@@ -40,9 +40,9 @@ func newStore(all ...store.DeadLetter) *fakeStore {
 // asked returns the replay request of a dead letter; zero if there is none.
 func (f *fakeStore) asked(key string) store.DeadLetter { return f.dead[store.ReplayKey(key)] }
 
-func (f *fakeStore) decide(key string, fate store.Fate) {
-	id := wire.LetterID(key)
-	f.fates[id] = store.Marker{ID: id, Fingerprint: wire.Fingerprint(fate)}
+func (f *fakeStore) decide(key string, decision store.Decision) {
+	id := wire.DeadLetterID(key)
+	f.decisions[id] = store.Marker{ID: id, Fingerprint: wire.Fingerprint(decision)}
 }
 
 func (f *fakeStore) Check(context.Context) (store.Checked, error) {
@@ -87,17 +87,17 @@ func (f *fakeStore) Limits() store.Limits { return store.Limits{} }
 
 func (f *fakeStore) Fold(_ context.Context, c *store.Commit) (store.CommitResult, error) {
 	for _, m := range c.Markers {
-		if _, ok := f.fates[m.ID]; ok {
+		if _, ok := f.decisions[m.ID]; ok {
 			return store.CommitResult{}, store.ErrMarkerExists
 		}
-		f.fates[m.ID] = m
+		f.decisions[m.ID] = m
 	}
 	return store.CommitResult{}, f.err
 }
 
 func (f *fakeStore) Applied(_ context.Context, ids []wire.PartID) (found []store.Marker, err error) {
 	for _, id := range ids {
-		if m, ok := f.fates[id]; ok {
+		if m, ok := f.decisions[id]; ok {
 			found = append(found, m)
 		}
 	}
@@ -178,7 +178,7 @@ func TestWhatAReplayAsksFor(t *testing.T) {
 				f.dead[store.ReplayKey("k")] = store.DeadLetter{Key: store.ReplayKey("k")}
 			}
 			if name == "discarded before" {
-				f.decide("k", store.FateDiscarded)
+				f.decide("k", store.DecisionDiscarded)
 			}
 			o := replay(t, f, asNew)
 			got := f.asked("k")
@@ -373,7 +373,7 @@ func TestGoneAndDiscarded(t *testing.T) {
 			}
 		}
 	}
-	f.decide(keys[22], store.FateCounted)
+	f.decide(keys[22], store.DecisionCounted)
 	if done, err := l.Discard(t.Context(), keys[22:]); err != nil || done[0].Result != admin.ResultRemoved || !strings.Contains(done[0].Why, "may still be") {
 		t.Errorf("a letter that an aggregator counts: got %+v, %v; want it removed, and why", done, err)
 	}
@@ -420,8 +420,8 @@ func TestPagesOfDeadLetters(t *testing.T) {
 	}
 }
 
-// Letters may have 10 MB each.
-func TestAPageOfLargeLettersEndsEarly(t *testing.T) {
+// Dead letters may have 10 MB each.
+func TestAPageOfLargeDeadLettersEndsEarly(t *testing.T) {
 	t.Parallel()
 	f := newStore()
 	large := make([]byte, 10_000_000)

@@ -123,7 +123,7 @@ func (c *groupCheck) of(group string) *groupSum {
 	return s
 }
 
-// each visits the counters with a prefix, each shard and the rest of a group apart.
+// each visits the counters with a prefix, each shard and the remainder of a group apart.
 func (c *groupCheck) each(ctx context.Context, prefix string, visit func(counter string, sum int64, overflow bool)) error {
 	for after := ""; ; {
 		records, err := c.view.List(ctx, prefix, after, store.MaxSurveyPage)
@@ -133,7 +133,7 @@ func (c *groupCheck) each(ctx context.Context, prefix string, visit func(counter
 		var keys []store.Key
 		for i := range records {
 			rec := &records[i]
-			visit(rec.Counter, rec.Rest, rec.Overflow)
+			visit(rec.Counter, rec.Remainder, rec.Overflow)
 			for n := range rec.Shards {
 				keys = append(keys, store.Key{Counter: rec.Counter, Shard: n})
 			}

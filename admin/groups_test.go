@@ -207,19 +207,19 @@ func TestIndexesAreChangedOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		x, err := a.Index(t.Context(), "sites")
-		if err != nil || x.State != admin.IndexBuilding || x.Number != 2 || x.Pieces != 0 {
+		if err != nil || x.State != admin.IndexBuilding || x.Number != 2 || x.Ranges != 0 {
 			t.Errorf("got %+v, %v", x, err)
 		}
-		pieces := []store.Piece{
+		ranges := []store.IndexRange{
 			{Index: 2, ID: 1, To: 9, Read: x.Since.Add(time.Second), Shards: 7, Corrected: 1},
 			{Index: 2, ID: 2, From: 10, To: math.MaxUint64, Read: x.Since, Shards: 9},
 		}
-		if err := st.SwapPieces(t.Context(), nil, pieces); err != nil {
+		if err := st.SwapRanges(t.Context(), nil, ranges); err != nil {
 			t.Fatal(err)
 		}
 		all, version, err := a.Indexes(t.Context())
-		if err != nil || version != 2 || len(all) != 1 || all[0].Pieces != 2 || all[0].Done != 1 || all[0].Shards != 7 || all[0].Corrected != 1 {
-			t.Errorf("got %+v, version %d, %v; want one of two pieces", all, version, err)
+		if err != nil || version != 2 || len(all) != 1 || all[0].Ranges != 2 || all[0].Done != 1 || all[0].Shards != 7 || all[0].Corrected != 1 {
+			t.Errorf("got %+v, version %d, %v; want one of two ranges", all, version, err)
 		}
 		changeIndex(t, st, store.ServeIndex, store.Index{Number: 2, Checked: x.Since.Add(time.Second)})
 		if x, _ = a.Index(t.Context(), "sites"); x.State != admin.IndexServing {
@@ -255,9 +255,9 @@ func TestIndexErrors(t *testing.T) {
 		if err := a.CreateIndex(t.Context(), "sites", "page:{a}", "b:{a}"); err != nil {
 			t.Fatal(err)
 		}
-		st.On(fakestore.Pieces, func(int) fakestore.Answer { return fakestore.UnknownNotApplied })
+		st.On(fakestore.Ranges, func(int) fakestore.Answer { return fakestore.UnknownNotApplied })
 		if _, _, err := a.Indexes(t.Context()); !errors.Is(err, countmill.ErrUnavailable) {
-			t.Errorf("without pieces: got %v", err)
+			t.Errorf("without ranges: got %v", err)
 		}
 		st.On(fakestore.Check, func(int) fakestore.Answer { return fakestore.UnknownNotApplied })
 		_, _, list := a.Indexes(t.Context())

@@ -23,10 +23,10 @@ type IndexState struct {
 	store.Index
 	// State is one of the constants above.
 	State string
-	// Pieces are the pieces of the present work, and Done the finished ones. Both are 0 before the work
+	// Ranges are the ranges of the present work, and Done the finished ones. Both are 0 before the work
 	// begins.
-	Pieces, Done int
-	// Shards is the number of shards that the finished pieces have read, and Corrected the number
+	Ranges, Done int
+	// Shards is the number of shards that the finished ranges have read, and Corrected the number
 	// of groups that later readings have corrected.
 	Shards, Corrected int64
 }
@@ -74,16 +74,16 @@ func (a *Admin) Index(ctx context.Context, name string) (IndexState, error) {
 
 func (a *Admin) stateOf(ctx context.Context, x store.Index) (IndexState, error) {
 	state := IndexState{Index: x, State: StateOf(&x)}
-	var pieces []store.Piece
+	var ranges []store.IndexRange
 	err := a.retry(ctx, func(ctx context.Context) (err error) {
-		if pieces, err = a.store.Pieces(ctx, x.Number); err != nil {
-			return undone{fmt.Errorf("%w: reading the pieces of index %q: %w", countmill.ErrUnavailable, x.Name, err)}
+		if ranges, err = a.store.Ranges(ctx, x.Number); err != nil {
+			return undone{fmt.Errorf("%w: reading the ranges of index %q: %w", countmill.ErrUnavailable, x.Name, err)}
 		}
 		return nil
 	})
-	state.Pieces = len(pieces)
-	for i := range pieces {
-		p := &pieces[i]
+	state.Ranges = len(ranges)
+	for i := range ranges {
+		p := &ranges[i]
 		if p.Read.After(x.Since) {
 			state.Done++
 			state.Shards += p.Shards

@@ -126,17 +126,17 @@ func TestErasingWithALostAnswer(t *testing.T) {
 	}
 }
 
-// Opening balances and corrections of a counter are erased too, and are no entries.
+// OpeningBalance balances and corrections of a counter are erased too, and are no entries.
 func TestErasingBalances(t *testing.T) {
 	t.Parallel()
 	e := newEvidence()
 	e.rule(t, "*", "30d")
 	e.fold(t, wire.PartID{1}, "a", "b")
 	e.fold(t, wire.PartID{2}, "a")
-	for i, kind := range []journal.Kind{journal.CorrectionKind, journal.OpeningKind} {
+	for i, kind := range []journal.Kind{journal.CorrectionKind, journal.OpeningBalanceKind} {
 		r := journal.Record{Kind: kind, Parts: []journal.Part{{ID: wire.PartID{9}, Entries: []journal.Entry{{Counter: "a", Delta: 7}, {Counter: "b", Delta: 7}}}}}
-		if kind == journal.OpeningKind {
-			r.Opening = new(journal.Opening)
+		if kind == journal.OpeningBalanceKind {
+			r.OpeningBalance = new(journal.OpeningBalance)
 		}
 		at, done := e.JournalMoment(time.Now())
 		e.WriteRecords(&store.Commit{Records: []store.JournalRecord{{Key: store.NewJournalKey(at, uint64(i)), ExpireAt: at.Add(time.Hour), Data: r.Encode(nil)}}})

@@ -125,7 +125,7 @@ func TestAReplayAndOneAsNewCountOnce(t *testing.T) {
 					p.want(7, "after the second")
 					// The window may have passed before it could be removed. Then there is a new
 					// letter, which says that it may have been counted.
-					for _, d := range p.store.Letters() {
+					for _, d := range p.store.DeadLetters() {
 						if !d.Maybe {
 							t.Errorf("a letter is left that was counted, and says that it was not: %s, %s", d.Key, d.Reason)
 						}
@@ -133,7 +133,7 @@ func TestAReplayAndOneAsNewCountOnce(t *testing.T) {
 					}
 					time.Sleep(time.Minute)
 					p.want(7, "after a replay of what was left")
-					if n := len(p.store.Letters()); n > 0 {
+					if n := len(p.store.DeadLetters()); n > 0 {
 						t.Errorf("%d letters are left", n)
 					}
 				})

@@ -18,6 +18,6 @@ type Sums interface {
 type Store interface {
 	store.Counters
 	store.Meta
-	// Pieces is the method of store.Indexing.
-	Pieces(ctx context.Context, index int64) ([]store.Piece, error)
+	// Ranges is the method of store.Indexing.
+	Ranges(ctx context.Context, index int64) ([]store.IndexRange, error)
 }

@@ -49,12 +49,12 @@ func (w waiting) find(ctx context.Context, keys []string) ([]DeadLetter, error) 
 	for i, d := range dead {
 		found[i].DeadLetter, keys[i] = d, d.Key
 	}
-	fates, err := store.Fates(ctx, w, keys)
+	decisions, err := store.Decisions(ctx, w, keys)
 	if err != nil {
 		return nil, err
 	}
 	for i := range found {
-		found[i].Discarded = fates[i] == store.FateDiscarded
+		found[i].Discarded = decisions[i] == store.DecisionDiscarded
 	}
 	return w.markAsked(ctx, found)
 }
@@ -91,10 +91,10 @@ func (w waiting) ask(ctx context.Context, d store.DeadLetter) error {
 // if an aggregator has taken it to count it. The store remembers the decision for as long as a
 // part of the time latest, by the settings s. It may be repeated.
 func (w waiting) discard(ctx context.Context, key string, latest time.Time, s store.Settings) (uncounted bool, err error) {
-	fate, err := store.DecideFate(ctx, w, key, store.FateDiscarded, latest, s)
+	decision, err := store.DecideDeadLetter(ctx, w, key, store.DecisionDiscarded, latest, s)
 	if err != nil {
 		return false, err
 	}
 	err = w.DeleteDeadLetters(ctx, []string{store.ReplayKey(key), key})
-	return fate == store.FateDiscarded, err
+	return decision == store.DecisionDiscarded, err
 }

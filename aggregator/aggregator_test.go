@@ -68,7 +68,7 @@ func (r *rig) want(t *testing.T, totals map[string]int64) {
 }
 
 func (r *rig) reasons() (reasons []string) {
-	for _, d := range r.store.Letters() {
+	for _, d := range r.store.DeadLetters() {
 		reasons = append(reasons, d.Reason)
 	}
 	return reasons
@@ -335,7 +335,7 @@ func TestNothingIsAcknowledgedBeforeItsDeadLetterIsWritten(t *testing.T) {
 			t.Error("acknowledged although the dead letter is not written")
 		}
 		settle(time.Minute)
-		if got := st.Letters(); !acked(m) || len(got) != 1 || string(got[0].Payload) != "garbage" {
+		if got := st.DeadLetters(); !acked(m) || len(got) != 1 || string(got[0].Payload) != "garbage" {
 			t.Errorf("acknowledged %v, dead letters %v, want the garbage", acked(m), got)
 		}
 	})
@@ -348,14 +348,14 @@ func TestDeadLettersAreLimitedInRate(t *testing.T) {
 			r.sendBytes(t, fmt.Appendf(nil, "garbage %d", i))
 		}
 		settle(2 * time.Second)
-		if got := len(r.store.Letters()); got > 31 {
+		if got := len(r.store.DeadLetters()); got > 31 {
 			t.Errorf("%d dead letters after 2 s at 10 a second, burst 10", got)
 		}
 		r.send(t, anonymous(one("a", 1)))
 		settle(time.Second)
 		r.want(t, map[string]int64{"a": 1})
 		settle(20 * time.Second)
-		if got := len(r.store.Letters()); got != 100 {
+		if got := len(r.store.DeadLetters()); got != 100 {
 			t.Errorf("%d dead letters in the end, want 100", got)
 		}
 	})
@@ -398,7 +398,7 @@ func keyed(t *testing.T, key string, counters, delta int, ids ...string) []wire.
 	return parts
 }
 
-// A longer request under a used key has a head that is refused, and rests with new ids.
+// A longer request under a used key has a head that is refused, and followers with new ids.
 func TestAKeyReusedForALongerRequestCountsNothingOfIt(t *testing.T) {
 	for name, between := range map[string]time.Duration{"together": 0, "later": time.Hour} {
 		t.Run(name, func(t *testing.T) {
@@ -416,7 +416,7 @@ func TestAKeyReusedForALongerRequestCountsNothingOfIt(t *testing.T) {
 				if got := r.reasons(); len(got) != 1 || !acked(second) {
 					t.Errorf("dead letters %q, acknowledged %v, want one for the whole request", got, acked(second))
 				}
-				b, err := wire.Decode(r.store.Letters()[0].Payload)
+				b, err := wire.Decode(r.store.DeadLetters()[0].Payload)
 				if err != nil || b.Entries() != 102 {
 					t.Errorf("the dead letter holds %v, %v, want all 102 entries", b, err)
 				}
@@ -430,7 +430,7 @@ func TestARepeatedRequestCountsItsMissingParts(t *testing.T) {
 		st := small(t)
 		r := run(t, st, aggregator.Config{})
 		parts := keyed(t, "k", 100, 3, "e1")
-		r.send(t, parts[:2]...) // as if the rests had been in a message that was lost
+		r.send(t, parts[:2]...) // as if the followers had been in a message that was lost
 		settle(time.Minute)
 		m := r.send(t, parts...)
 		again := r.send(t, parts...)
@@ -477,7 +477,7 @@ func TestAPartThatWaitsPastTheWindowIsNotTried(t *testing.T) {
 		settle(2 * time.Minute)
 		st.OnFold(nil)
 		settle(time.Hour)
-		letters := st.Letters()
+		letters := st.DeadLetters()
 		if len(letters) != 1 || !letters[0].Maybe || !acked(m) {
 			t.Errorf("dead letters %+v, acknowledged %v, want one with Maybe", letters, acked(m))
 		}
@@ -583,8 +583,8 @@ func TestWhileTheDeploymentIsWrongNothingIsLostOrTaken(t *testing.T) {
 		settle(24 * time.Hour)
 		st.OnFold(nil)
 		settle(time.Minute)
-		if !acked(m) || len(st.Letters()) > 0 {
-			t.Errorf("acknowledged %v, dead letters %v, want the increment counted", acked(m), st.Letters())
+		if !acked(m) || len(st.DeadLetters()) > 0 {
+			t.Errorf("acknowledged %v, dead letters %v, want the increment counted", acked(m), st.DeadLetters())
 		}
 		r.want(t, map[string]int64{"a": 1})
 		if err := r.agg.Ready(); err != nil {

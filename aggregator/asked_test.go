@@ -10,15 +10,15 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// batchLetter is a dead letter that holds the parts.
-func batchLetter(key string, at time.Time, parts ...wire.Part) store.DeadLetter {
+// batchDeadLetter is a dead letter that holds the parts.
+func batchDeadLetter(key string, at time.Time, parts ...wire.Part) store.DeadLetter {
 	return store.DeadLetter{
 		Key: key, Source: "message-1", Reason: "given up", Maybe: true, Time: at, At: time.Now(),
 		Payload: wire.Append(nil, &wire.Batch{Time: at, Parts: parts}),
 	}
 }
 
-func putLetters(t *testing.T, st *fakestore.Store, letters ...store.DeadLetter) {
+func putDeadLetters(t *testing.T, st *fakestore.Store, letters ...store.DeadLetter) {
 	t.Helper()
 	if err := st.PutDeadLetters(t.Context(), letters); err != nil {
 		t.Fatal(err)
@@ -29,21 +29,21 @@ func putLetters(t *testing.T, st *fakestore.Store, letters ...store.DeadLetter) 
 func ask(t *testing.T, st *fakestore.Store, d store.DeadLetter) {
 	t.Helper()
 	d.Key = store.ReplayKey(d.Key)
-	putLetters(t, st, d)
+	putDeadLetters(t, st, d)
 }
 
 // decide decides about a letter of an hour ahead.
-func decide(t *testing.T, st *fakestore.Store, letter string, want store.Fate) (store.Fate, error) {
+func decide(t *testing.T, st *fakestore.Store, letter string, want store.Decision) (store.Decision, error) {
 	t.Helper()
 	checked, err := st.Check(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return store.DecideFate(t.Context(), st, letter, want, time.Now().Add(time.Hour), checked.Settings)
+	return store.DecideDeadLetter(t.Context(), st, letter, want, time.Now().Add(time.Hour), checked.Settings)
 }
 
 func (r *rig) keys() (keys []string) {
-	for _, d := range r.store.Letters() {
+	for _, d := range r.store.DeadLetters() {
 		keys = append(keys, d.Key)
 	}
 	return keys
@@ -63,12 +63,12 @@ func (r *rig) wantKeys(t *testing.T, want ...string) {
 	}
 }
 
-func TestALetterIsReplayedWhenAskedFor(t *testing.T) {
+func TestADeadLetterIsReplayedWhenAskedFor(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
 		a, b := anonymous(one("a", 1)), anonymous(one("b", 2))
-		first, other := batchLetter("aa", time.Now(), a, identified("x", 10)), batchLetter("bb", time.Now(), b)
-		putLetters(t, st, first, other)
+		first, other := batchDeadLetter("aa", time.Now(), a, identified("x", 10)), batchDeadLetter("bb", time.Now(), b)
+		putDeadLetters(t, st, first, other)
 		r := run(t, st, aggregator.Config{})
 		ask(t, st, first)
 		settle(time.Minute)
@@ -79,7 +79,7 @@ func TestALetterIsReplayedWhenAskedFor(t *testing.T) {
 		}
 		// The letter comes back, its replay is requested again, and its parts are delivered in a
 		// message too.
-		putLetters(t, st, first)
+		putDeadLetters(t, st, first)
 		ask(t, st, first)
 		r.send(t, a, identified("x", 10))
 		settle(time.Minute)
@@ -92,8 +92,8 @@ func TestALetterIsReplayedWhenAskedFor(t *testing.T) {
 func TestAReplayThatIsRepeatedCountsOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := certain(t)
-		d := batchLetter("aa", time.Now(), anonymous(one("a", 1)))
-		putLetters(t, st, d)
+		d := batchDeadLetter("aa", time.Now(), anonymous(one("a", 1)))
+		putDeadLetters(t, st, d)
 		ask(t, st, d)
 		st.On(fakestore.DeleteDeadLetters, fakestore.Script(fakestore.UnknownNotApplied, fakestore.UnknownNotApplied))
 		r := run(t, st, aggregator.Config{})
@@ -105,7 +105,7 @@ func TestAReplayThatIsRepeatedCountsOnce(t *testing.T) {
 }
 
 // A letter is removed only when it is counted.
-func TestALetterThatIsSetAsideAgainStays(t *testing.T) {
+func TestADeadLetterThatIsDeadLetteredAgainStays(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := windowed(t, time.Hour)
 		r := run(t, st, aggregator.Config{})
@@ -119,7 +119,7 @@ func TestALetterThatIsSetAsideAgainStays(t *testing.T) {
 			t.Fatalf("letters %q, want one beyond the window and one of a reused id", r.reasons())
 		}
 		for range 2 {
-			for _, d := range st.Letters() {
+			for _, d := range st.DeadLetters() {
 				ask(t, st, d)
 			}
 			settle(time.Minute)
@@ -133,14 +133,14 @@ func TestALetterThatIsSetAsideAgainStays(t *testing.T) {
 }
 
 // The parts of a message that cannot be counted become a letter of their own.
-func TestPartOfALetterIsCounted(t *testing.T) {
+func TestPartOfADeadLetterIsCounted(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
 		r := run(t, st, aggregator.Config{})
 		r.send(t, identified("x", 1))
 		settle(time.Minute)
-		d := batchLetter("aa", time.Now(), anonymous(one("b", 2)), identified("x", 5))
-		putLetters(t, st, d)
+		d := batchDeadLetter("aa", time.Now(), anonymous(one("b", 2)), identified("x", 5))
+		putDeadLetters(t, st, d)
 		ask(t, st, d)
 		settle(time.Minute)
 		r.want(t, map[string]int64{"a": 1, "b": 2})
@@ -154,26 +154,26 @@ func TestPartOfALetterIsCounted(t *testing.T) {
 func TestAReplayDoesNotForgetMaybe(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
-		d := batchLetter("aa", time.Now(), anonymous(one("a", 1)))
-		putLetters(t, st, d)
+		d := batchDeadLetter("aa", time.Now(), anonymous(one("a", 1)))
+		putDeadLetters(t, st, d)
 		ask(t, st, d)
 		st.OnFold(onAdds(func() fakestore.Answer { return fakestore.Refused }))
 		run(t, st, aggregator.Config{})
 		settle(time.Minute)
-		if got := st.Letters(); len(got) != 1 || !got[0].Maybe {
+		if got := st.DeadLetters(); len(got) != 1 || !got[0].Maybe {
 			t.Errorf("letters %+v, want one with Maybe", got)
 		}
 	})
 }
 
 // A newer process may have requested the replay. Other letters do not wait for it.
-func TestAReplayedLetterThatCannotBeReadStays(t *testing.T) {
+func TestAReplayedDeadLetterThatCannotBeReadStays(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
 		newer := store.DeadLetter{Key: "aa", Payload: versioned(wire.Version+1, time.Now(), anonymous(one("a", 1))), Time: time.Now()}
-		other := batchLetter("bb", time.Now(), anonymous(one("b", 1)))
+		other := batchDeadLetter("bb", time.Now(), anonymous(one("b", 1)))
 		for _, d := range []store.DeadLetter{newer, other} {
-			putLetters(t, st, d)
+			putDeadLetters(t, st, d)
 			ask(t, st, d)
 		}
 		r := run(t, st, aggregator.Config{})
@@ -191,8 +191,8 @@ func TestAReplayedLetterThatCannotBeReadStays(t *testing.T) {
 func TestAReplayRequestCanBeWithdrawn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
-		d := batchLetter("aa", time.Now(), anonymous(one("b", 1)))
-		putLetters(t, st, d)
+		d := batchDeadLetter("aa", time.Now(), anonymous(one("b", 1)))
+		putDeadLetters(t, st, d)
 		ask(t, st, d)
 		if err := st.DeleteDeadLetters(t.Context(), []string{store.ReplayKey("aa")}); err != nil {
 			t.Fatal(err)
@@ -210,12 +210,12 @@ func TestADiscardOrTheCountComesFirst(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				st := large(t)
-				d := batchLetter("aa", time.Now(), anonymous(one("a", 7)))
-				putLetters(t, st, d)
+				d := batchDeadLetter("aa", time.Now(), anonymous(one("a", 7)))
+				putDeadLetters(t, st, d)
 				ask(t, st, d)
 				gate, reached := make(chan struct{}), make(chan struct{}, 10)
 				st.OnFold(func(_ int, c *store.Commit) fakestore.Answer {
-					if (len(c.Adds) == 0) == before && c.Markers[0].Fingerprint != wire.Fingerprint(store.FateDiscarded) {
+					if (len(c.Adds) == 0) == before && c.Markers[0].Fingerprint != wire.Fingerprint(store.DecisionDiscarded) {
 						reached <- struct{}{}
 						<-gate
 					}
@@ -223,7 +223,7 @@ func TestADiscardOrTheCountComesFirst(t *testing.T) {
 				})
 				r := run(t, st, aggregator.Config{CommitTimeout: time.Hour})
 				<-reached
-				fate, err := decide(t, st, d.Key, store.FateDiscarded)
+				decision, err := decide(t, st, d.Key, store.DecisionDiscarded)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -232,15 +232,15 @@ func TestADiscardOrTheCountComesFirst(t *testing.T) {
 				}
 				close(gate)
 				settle(10 * time.Minute)
-				want, total := store.FateCounted, int64(7)
+				want, total := store.DecisionCounted, int64(7)
 				if before {
-					want, total = store.FateDiscarded, 0
+					want, total = store.DecisionDiscarded, 0
 				}
-				if got := st.Total("a"); fate != want || got != total {
-					t.Errorf("fate %d, total %d; want %d and %d", fate, got, want, total)
+				if got := st.Total("a"); decision != want || got != total {
+					t.Errorf("decision %d, total %d; want %d and %d", decision, got, want, total)
 				}
 				// The letter comes back, and its replay is requested.
-				putLetters(t, st, d)
+				putDeadLetters(t, st, d)
 				ask(t, st, d)
 				settle(10 * time.Minute)
 				if got := st.Total("a"); got != total {
@@ -253,40 +253,40 @@ func TestADiscardOrTheCountComesFirst(t *testing.T) {
 }
 
 // One decision is made, also after a call with an unknown outcome.
-func TestAFateIsDecidedOnce(t *testing.T) {
+func TestADecisionIsDecidedOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		for name, answer := range map[string]fakestore.Answer{"applied": fakestore.UnknownApplied, "not applied": fakestore.UnknownNotApplied} {
 			st := large(t)
 			st.OnFold(fakestore.FoldScript(answer))
-			if fate, err := decide(t, st, "k", store.FateDiscarded); err == nil {
-				t.Fatalf("%s: decided %d, want an error", name, fate)
+			if decision, err := decide(t, st, "k", store.DecisionDiscarded); err == nil {
+				t.Fatalf("%s: decided %d, want an error", name, decision)
 			}
-			want := store.FateCounted
+			want := store.DecisionCounted
 			if answer == fakestore.UnknownApplied {
-				want = store.FateDiscarded
+				want = store.DecisionDiscarded
 			}
-			for _, ask := range []store.Fate{store.FateCounted, store.FateDiscarded} {
-				if fate, err := decide(t, st, "k", ask); fate != want || err != nil {
-					t.Errorf("%s: decided %d, %v; want %d", name, fate, err, want)
+			for _, ask := range []store.Decision{store.DecisionCounted, store.DecisionDiscarded} {
+				if decision, err := decide(t, st, "k", ask); decision != want || err != nil {
+					t.Errorf("%s: decided %d, %v; want %d", name, decision, err, want)
 				}
 			}
 			st.On(fakestore.Applied, func(int) fakestore.Answer { return fakestore.Blank })
-			if fate, err := decide(t, st, "k", store.FateCounted); err == nil {
-				t.Errorf("%s: decided %d when the marker was not found, want an error", name, fate)
+			if decision, err := decide(t, st, "k", store.DecisionCounted); err == nil {
+				t.Errorf("%s: decided %d when the marker was not found, want an error", name, decision)
 			}
 			st.On(fakestore.Applied, nil)
-			if fates, err := store.Fates(t.Context(), st, []string{"other", "k"}); err != nil || fates[0] != 0 || fates[1] != want {
-				t.Errorf("%s: fates %v, %v; want none and %d", name, fates, err, want)
+			if decisions, err := store.Decisions(t.Context(), st, []string{"other", "k"}); err != nil || decisions[0] != 0 || decisions[1] != want {
+				t.Errorf("%s: decisions %v, %v; want none and %d", name, decisions, err, want)
 			}
 		}
 	})
 }
 
-func TestFatesOfNoLettersMakeNoCall(t *testing.T) {
+func TestDecisionsOfNoDeadLettersMakeNoCall(t *testing.T) {
 	t.Parallel()
 	st := large(t)
-	fates, err := store.Fates(t.Context(), st, nil)
-	if err != nil || len(fates) != 0 || st.Calls(fakestore.Applied) != 0 {
-		t.Errorf("got %v, %v after %d calls, want nothing after none", fates, err, st.Calls(fakestore.Applied))
+	decisions, err := store.Decisions(t.Context(), st, nil)
+	if err != nil || len(decisions) != 0 || st.Calls(fakestore.Applied) != 0 {
+		t.Errorf("got %v, %v after %d calls, want nothing after none", decisions, err, st.Calls(fakestore.Applied))
 	}
 }

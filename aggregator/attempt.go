@@ -31,18 +31,18 @@ const (
 
 // An outcome is the result of one attempt at a job.
 type outcome struct {
-	job        *job
-	applied    []*part
-	duplicates []*part // applied before, by any aggregator
-	conflicts  []*part // their ids were applied with another fingerprint
-	rest       []*part
-	tails      []*part // of the job, not applied
-	tailed     []*part // tails that are in the store
-	verdict    verdict
-	err        error
-	wants      []store.Growth // counters that need more shards than this process knew of
-	freed      int64          // inflight.freed before the attempt asked for shards
-	work       work
+	job         *job
+	applied     []*part
+	duplicates  []*part // applied before, by any aggregator
+	conflicts   []*part // their ids were applied with another fingerprint
+	rest        []*part
+	completions []*part // of the job, not applied
+	completed   []*part // completions that are in the store
+	verdict     verdict
+	err         error
+	wants       []store.Growth // counters that need more shards than this process knew of
+	freed       int64          // inflight.freed before the attempt asked for shards
+	work        work
 }
 
 // work counts the calls and entities of an attempt.
@@ -53,7 +53,7 @@ type work struct {
 
 // attempt tries a job once. It runs beside the loop and touches none of the loop's state.
 func (a *Aggregator) attempt(j *job) (o outcome) {
-	o = outcome{job: j, rest: j.parts, tails: j.tails}
+	o = outcome{job: j, rest: j.parts, completions: j.completions}
 	if j.lookup && !a.dropApplied(&o) {
 		return o
 	}
@@ -114,9 +114,9 @@ func (a *Aggregator) learn(o *outcome, adds []store.ShardDelta) (known, []store.
 // fold commits the rest of the job and interprets the answer. It uses one snapshot of the
 // settings, both for the markers and to refuse old parts.
 func (a *Aggregator) fold(o *outcome, t taken, x *tally, growths []store.Growth, records *known, s *snapshot) (got answer) {
-	o.tails = slices.DeleteFunc(slices.Clone(o.tails), s.refuses)
+	o.completions = slices.DeleteFunc(slices.Clone(o.completions), s.refuses)
 	// Missing records are written in the commit: readers ignore a shard that no record names.
-	c := store.Commit{Adds: t.adds, KnownShards: t.known, Tally: shards.Floor(a.clock.Now()), Markers: a.markers(slices.Concat(o.rest, o.tails), s), Growths: growths}
+	c := store.Commit{Adds: t.adds, KnownShards: t.known, Tally: shards.Floor(a.clock.Now()), Markers: a.markers(slices.Concat(o.rest, o.completions), s), Growths: growths}
 	// Totals and series are one commit, under the same markers.
 	c.Buckets, c.Grouped, c.Archive, c.Rules = x.buckets, x.grouped, o.job.archive, x.version
 	defer a.record(&c, o, x, s)()
@@ -202,20 +202,20 @@ func (a *Aggregator) fold(o *outcome, t taken, x *tally, growths []store.Growth,
 // tooLarge reports whether the store would refuse the commit for its size, and not a smaller one with
 // the same parts.
 func (a *Aggregator) tooLarge(o *outcome, c *store.Commit) bool {
-	return a.limits.Entities > 0 && c.Entities() > a.limits.Entities && len(o.rest)+len(o.tails) > 1
+	return a.limits.Entities > 0 && c.Entities() > a.limits.Entities && len(o.rest)+len(o.completions) > 1
 }
 
 // afterMarkerExists drops the parts that are applied already. If no marker is found, the store
 // does not say which one it refused, so each part is tried alone.
 func (a *Aggregator) afterMarkerExists(o *outcome) {
-	before := len(o.rest) + len(o.tails)
+	before := len(o.rest) + len(o.completions)
 	if !a.dropApplied(o) {
 		return
 	}
 	switch {
 	case len(o.rest) == 0:
 		o.verdict = settled
-	case len(o.rest)+len(o.tails) < before:
+	case len(o.rest)+len(o.completions) < before:
 		o.verdict = again
 	default:
 		o.verdict = alone
@@ -225,7 +225,7 @@ func (a *Aggregator) afterMarkerExists(o *outcome) {
 // settle notes that the rest was applied, in addition to the parts that a look-up has found.
 func (o *outcome) settle() {
 	o.applied, o.rest = append(o.applied, o.rest...), nil
-	o.tailed, o.tails = append(o.tailed, o.tails...), nil
+	o.completed, o.completions = append(o.completed, o.completions...), nil
 }
 
 func (a *Aggregator) markers(parts []*part, s *snapshot) []store.Marker {
@@ -253,7 +253,7 @@ func (a *Aggregator) markers(parts []*part, s *snapshot) []store.Marker {
 func (a *Aggregator) dropApplied(o *outcome) bool {
 	found := make(map[wire.PartID]store.Marker)
 	var ids []wire.PartID
-	for _, p := range slices.Concat(o.rest, o.tails) {
+	for _, p := range slices.Concat(o.rest, o.completions) {
 		if p.marked {
 			ids = append(ids, p.ID)
 		}
@@ -278,7 +278,7 @@ func (a *Aggregator) dropApplied(o *outcome) bool {
 		switch {
 		case !ok || !p.marked:
 			rest = append(rest, p)
-		case p.isTail(): // whatever it says of the parts: its first insert was right
+		case p.isCompletion(): // whatever it says of the parts: its first insert was right
 			o.duplicates = append(o.duplicates, p)
 		// The same id with other deltas: this part was never applied.
 		case m.Fingerprint != p.fingerprint:
@@ -291,9 +291,9 @@ func (a *Aggregator) dropApplied(o *outcome) bool {
 			o.duplicates = append(o.duplicates, p)
 		}
 	}
-	o.dropTails(found)
+	o.dropCompletions(found)
 	if len(rest) < len(o.rest) {
-		o.tails = nil // some parts go other ways from here on
+		o.completions = nil // some parts go other ways from here on
 	}
 	o.rest = rest
 	return true

@@ -60,7 +60,7 @@ func TestAWaitingPublisherGetsConflicts(t *testing.T) {
 				wantReused(t, "first", won)
 				wantReused(t, "second", lost, identified("x", 10), identified("x", 20))
 				wantReused(t, "other", none)
-				if !acked(first) || !acked(second) || !acked(other) || len(r.store.Letters()) != 0 {
+				if !acked(first) || !acked(second) || !acked(other) || len(r.store.DeadLetters()) != 0 {
 					t.Errorf("acknowledged %v %v %v, letters %q, want all and none", acked(first), acked(second), acked(other), r.reasons())
 				}
 				if got := r.agg.Stats().Conflicts; got != 2 {
@@ -85,7 +85,7 @@ func TestAWaitingPublisherGetsARefusedHead(t *testing.T) {
 		r.want(t, map[string]int64{"c0": 1})
 		wantReused(t, "whole", whole, parts[0])
 		wantReused(t, "one", one, parts[0])
-		if !acked(m) || len(r.store.Letters()) != 0 {
+		if !acked(m) || len(r.store.DeadLetters()) != 0 {
 			t.Errorf("acknowledged %v, letters %q, want true and none", acked(m), r.reasons())
 		}
 	})
@@ -108,7 +108,7 @@ func TestAWaitingPublisherGetsAConflictInARequestWithAKey(t *testing.T) {
 }
 
 // Of two copies of one part, one message's publisher waits and the other's does not.
-func TestOneCopyBecomesAReplyAndTheOtherALetter(t *testing.T) {
+func TestOneCopyBecomesAReplyAndTheOtherADeadLetter(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := run(t, large(t), aggregator.Config{})
 		r.send(t, identified("x", 1))
@@ -118,8 +118,8 @@ func TestOneCopyBecomesAReplyAndTheOtherALetter(t *testing.T) {
 		settle(time.Minute)
 		r.want(t, map[string]int64{"a": 1})
 		wantReused(t, "second", reply, identified("x", 2))
-		if got := r.deadTotals(t)["a"]; got != 2 || len(r.store.Letters()) != 1 {
-			t.Errorf("%d dead letters hold %d, want 1 that holds 2", len(r.store.Letters()), got)
+		if got := r.deadTotals(t)["a"]; got != 2 || len(r.store.DeadLetters()) != 1 {
+			t.Errorf("%d dead letters hold %d, want 1 that holds 2", len(r.store.DeadLetters()), got)
 		}
 	})
 }
@@ -135,7 +135,7 @@ func many(n int, delta int64) []wire.Part {
 
 // Waiting letters are joined, so that their messages and other messages do not wait for long.
 // None is lost, and each can be read and replayed under new ids.
-func TestLettersInACrowdAreJoined(t *testing.T) {
+func TestDeadLettersInACrowdAreJoined(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const n = 5000
 		r := run(t, large(t), aggregator.Config{})
@@ -151,7 +151,7 @@ func TestLettersInACrowdAreJoined(t *testing.T) {
 			t.Errorf("the messages waited %s for their letters", took)
 		}
 		r.want(t, map[string]int64{"a": n + 7, "b": 1})
-		letters := r.store.Letters()
+		letters := r.store.DeadLetters()
 		if got := r.deadTotals(t)["a"]; got != 10*n || len(letters) > n/500 {
 			t.Errorf("%d letters hold %d, want at most %d that hold %d", len(letters), got, n/500, 10*n)
 		}
@@ -163,9 +163,9 @@ func TestLettersInACrowdAreJoined(t *testing.T) {
 	})
 }
 
-// Letters of requests with a key, of increments in them and of other parts are joined, and each
+// Dead letters of requests with a key, of increments in them and of other parts are joined, and each
 // part keeps its time.
-func TestJoinedLettersKeepTheirParts(t *testing.T) {
+func TestJoinedDeadLettersKeepTheirParts(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := run(t, large(t), aggregator.Config{DeadLetterRate: 1})
 		r.send(t, append(keyed(t, "k1", 1, 1), keyed(t, "k2", 1, 1, "x")...)...)
@@ -177,7 +177,7 @@ func TestJoinedLettersKeepTheirParts(t *testing.T) {
 		r.send(t, append(keyed(t, "k3", 1, 9, "x"), identified("late", 4))...)
 		settle(time.Hour)
 		parts := make(map[wire.Kind]int)
-		for _, d := range st.Letters() {
+		for _, d := range st.DeadLetters() {
 			b, err := wire.Decode(d.Payload)
 			if err != nil {
 				t.Fatal(err)
@@ -190,15 +190,15 @@ func TestJoinedLettersKeepTheirParts(t *testing.T) {
 			}
 		}
 		kinds := slices.Sorted(maps.Keys(parts))
-		t.Log(kinds, parts, len(st.Letters()))
-		if parts[wire.Head] == 0 || parts[wire.Rest] != 1 || parts[wire.IdentifiedRest]+parts[wire.Identified] != 3 {
+		t.Log(kinds, parts, len(st.DeadLetters()))
+		if parts[wire.Head] == 0 || parts[wire.Follower] != 1 || parts[wire.IdentifiedFollower]+parts[wire.Identified] != 3 {
 			t.Errorf("the letters hold %v", parts)
 		}
 	})
 }
 
 // Waiting letters are reported, although everything else is taken and folded.
-func TestLettersThatWaitAreSeen(t *testing.T) {
+func TestDeadLettersThatWaitAreSeen(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
 		r := run(t, st, aggregator.Config{})
@@ -217,8 +217,8 @@ func TestLettersThatWaitAreSeen(t *testing.T) {
 		}
 		st.On(fakestore.PutDeadLetters, fakestore.Script())
 		settle(time.Minute)
-		if got := r.agg.Degraded(); got != "" || !acked(waiting) || len(st.Letters()) != 1 {
-			t.Errorf("written: degraded %q, acknowledged %v, %d letters", got, acked(waiting), len(st.Letters()))
+		if got := r.agg.Degraded(); got != "" || !acked(waiting) || len(st.DeadLetters()) != 1 {
+			t.Errorf("written: degraded %q, acknowledged %v, %d letters", got, acked(waiting), len(st.DeadLetters()))
 		}
 	})
 }
@@ -237,7 +237,7 @@ func TestAWaitingPublisherGetsConflictsOfMergedIncrements(t *testing.T) {
 		settle(time.Minute)
 		r.want(t, map[string]int64{"a": 1, "c": 1})
 		wantReused(t, "merged increments", reply, other)
-		if !acked(m) || len(r.store.Letters()) != 0 {
+		if !acked(m) || len(r.store.DeadLetters()) != 0 {
 			t.Errorf("acknowledged %t, letters %q, want the ack and none", acked(m), r.reasons())
 		}
 	})

@@ -23,15 +23,15 @@ type deadLetter struct {
 	// unmarked is true for a part without a marker: if its message came again, the part could be
 	// counted as well.
 	unmarked bool
-	// asides has an entry for each message with a tail, without the letter's key.
-	asides []store.Aside
+	// refs has an entry for each message with a completion marker, without the letter's key.
+	refs []store.DeadLetterRef
 }
 
 // refuse sets a part aside for good. The followers of a head go into the same letter: nothing of
 // a refused request is counted.
 func (l *loop) refuse(p *part, reason string, maybe bool) {
-	if p.isTail() {
-		l.dropTail(p)
+	if p.isCompletion() {
+		l.dropCompletion(p)
 		return
 	}
 	dead := &deadLetter{unmarked: !p.marked, dead: store.DeadLetter{Time: p.from, Reason: reason, Maybe: maybe}}
@@ -44,7 +44,7 @@ func (l *loop) refuse(p *part, reason string, maybe bool) {
 				reported = append(reported, h)
 				return
 			}
-			dead.holders, h.aside = append(dead.holders, h), true
+			dead.holders, h.deadLettered = append(dead.holders, h), true
 			dead.note(h, q)
 		})
 		if len(dead.holders) > waiting {
@@ -59,16 +59,16 @@ func (l *loop) refuse(p *part, reason string, maybe bool) {
 		l.done(h)
 	}
 	if len(dead.parts) > 0 {
-		l.setAside(dead)
+		l.queueDeadLetter(dead)
 	}
 }
 
 // report adds a part to the reply of the message: it was not counted, because its id was applied
 // with other increments. It returns false if nobody reads the reply, or if the sender does not
-// know the part's id: a rest of a request has none of its own. A sender that could make dead letters
+// know the part's id: a follower of a request has none of its own. A sender that could make dead letters
 // of such parts could stop all others.
 func (h *held) report(p *part) bool {
-	if h.reply == nil || p.Kind == wire.Rest {
+	if h.reply == nil || p.Kind == wire.Follower {
 		return false
 	}
 	// The sender drops it and goes on.
@@ -94,7 +94,7 @@ func partsKey(d *store.DeadLetter, kept []*part) string {
 	if strings.HasPrefix(cause, beyondWindow) {
 		cause = beyondWindow // one cause for every length of the window
 	}
-	return letterKey(d.Source, cause, content(kept))
+	return deadLetterKey(d.Source, cause, content(kept))
 }
 
 // distinct removes duplicate parts. They appear if a request with a key was delivered twice.
@@ -121,26 +121,26 @@ func content(parts []*part) []byte {
 
 // refuseMessage sets aside a message that cannot be read.
 func (l *loop) refuseMessage(h *held, payload []byte, err error) {
-	h.open, h.aside = 1, true
-	l.setAside(&deadLetter{
+	h.open, h.deadLettered = 1, true
+	l.queueDeadLetter(&deadLetter{
 		dead: store.DeadLetter{
-			Key: letterKey(h.source, err.Error(), payload), Source: h.source, Payload: payload, Time: h.time, Reason: err.Error(),
+			Key: deadLetterKey(h.source, err.Error(), payload), Source: h.source, Payload: payload, Time: h.time, Reason: err.Error(),
 			Maybe: errors.As(err, new(tooOld)),
 		},
-		holders: []*held{h}, asides: wholeAside(h),
+		holders: []*held{h}, refs: wholeDeadLetterRef(h),
 	})
 }
 
-// letterKey is the same if the same content is set aside for the same reason. The source is not
+// deadLetterKey is the same if the same content is set aside for the same reason. The source is not
 // enough to distinguish letters: one id may be reused with different deltas, and every message of
 // a request begins with a copy of its head.
-func letterKey(source, reason string, content []byte) string {
+func deadLetterKey(source, reason string, content []byte) string {
 	sum := sha256.Sum256(append([]byte(source+"\x00"+reason+"\x00"), content...))
 	return hex.EncodeToString(sum[:16])
 }
 
-// setAside queues a letter to be written.
-func (l *loop) setAside(dead *deadLetter) {
+// queueDeadLetter queues a letter to be written.
+func (l *loop) queueDeadLetter(dead *deadLetter) {
 	dead.dead.At = l.a.clock.Now()
 	l.letters = append(l.letters, dead)
 }

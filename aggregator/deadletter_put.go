@@ -24,9 +24,9 @@ const (
 	maxJoined = 1000
 )
 
-// putLetters writes as many dead letters as the rate allows, and holds the others. So a flood of
+// putDeadLetters writes as many dead letters as the rate allows, and holds the others. So a flood of
 // unreadable messages shows in the lag and in the held messages, and does not fill the store.
-func (l *loop) putLetters(now time.Time) {
+func (l *loop) putDeadLetters(now time.Time) {
 	if l.putting || len(l.letters) == 0 || now.Before(l.putAfter) {
 		return
 	}
@@ -38,7 +38,7 @@ func (l *loop) putLetters(now time.Time) {
 		l.putAfter = now.Add(time.Second / time.Duration(l.a.cfg.DeadLetterRate))
 		return
 	}
-	batch := l.nextLetters(n)
+	batch := l.nextDeadLetters(n)
 	l.limiter.AllowN(now, len(batch))
 	for _, joined := range batch {
 		for _, dead := range joined {
@@ -54,10 +54,10 @@ func (l *loop) putLetters(now time.Time) {
 // crowded reports whether more letters wait than can be written within a second.
 func (l *loop) crowded() bool { return len(l.letters) > l.a.cfg.DeadLetterRate }
 
-// nextLetters takes up to n letters off the queue. If the queue is crowded, it joins letters with
+// nextDeadLetters takes up to n letters off the queue. If the queue is crowded, it joins letters with
 // the same reason: one request can have thousands of refused parts, and no other message may wait
 // behind their letters. After a failed write each letter goes alone.
-func (l *loop) nextLetters(n int) (batch [][]*deadLetter) {
+func (l *loop) nextDeadLetters(n int) (batch [][]*deadLetter) {
 	join := l.crowded() && l.putFails == 0
 	open := make(map[cause]*joint)
 	taken := 0
@@ -113,10 +113,10 @@ func (j *joint) takes(d *deadLetter) bool {
 // joinedTime is the most bytes that a time of its own adds to an encoded part.
 const joinedTime = 12
 
-// joins reports whether a letter can be joined with others. A letter of a rest of a request
+// joins reports whether a letter can be joined with others. A letter of a follower of a request
 // cannot: it needs a copy of the head before it.
 func (d *deadLetter) joins() bool {
-	if d.parts == nil || d.unmarked || d.parts[0].Kind == wire.Rest {
+	if d.parts == nil || d.unmarked || d.parts[0].Kind == wire.Follower {
 		return false
 	}
 	// A replay request must keep its key: the person who asked finds the letter by it.
@@ -145,7 +145,7 @@ func joined(letters []*deadLetter) store.DeadLetter {
 			q := p.Part
 			q.Time = p.at
 			// Its head was counted, so it need not follow one any more.
-			if q.Kind == wire.IdentifiedRest && p == d.parts[0] {
+			if q.Kind == wire.IdentifiedFollower && p == d.parts[0] {
 				q.Kind, q.Request = wire.Identified, 0
 			}
 			all, batch.Parts = append(all, p), append(batch.Parts, q)
@@ -162,7 +162,7 @@ func (a *Aggregator) putAll(batch [][]*deadLetter) putResult {
 		if dead[i] = letters[0].complete(); len(letters) > 1 {
 			dead[i] = joined(letters)
 		}
-		dead[i].Asides = a.asidesOf(letters, dead[i].Key)
+		dead[i].DeadLetterRefs = a.refsOf(letters, dead[i].Key)
 	}
 	ctx, cancel := a.callContext()
 	defer cancel()
@@ -180,7 +180,7 @@ func (l *loop) afterPut(b putResult) {
 	}
 	l.putFails = 0
 	l.a.stats.deadLetters.Add(int64(len(b.dead)))
-	l.a.stats.lastLetter.Store(l.a.cfg.env.Now().UnixMicro())
+	l.a.stats.lastDeadLetter.Store(l.a.cfg.env.Now().UnixMicro())
 	for i := range b.dead {
 		l.writtenLog.add(&b.dead[i])
 		for _, d := range b.letters[i] {

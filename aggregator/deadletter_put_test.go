@@ -15,11 +15,11 @@ func putSizes(st *fakestore.Store, answers ...fakestore.Answer) (written func() 
 	var before []int
 	script := fakestore.Script(answers...)
 	st.On(fakestore.PutDeadLetters, func(n int) fakestore.Answer {
-		before = append(before, len(st.Letters()))
+		before = append(before, len(st.DeadLetters()))
 		return script(n)
 	})
 	return func() (each []int) {
-		for i, n := range append(before[1:], len(st.Letters())) {
+		for i, n := range append(before[1:], len(st.DeadLetters())) {
 			each = append(each, n-before[i])
 		}
 		return each
@@ -27,7 +27,7 @@ func putSizes(st *fakestore.Store, answers ...fakestore.Answer) (written func() 
 }
 
 // A letter that cannot be written would block the others of its call for ever.
-func TestAfterAFailureLettersAreWrittenAloneUntilOneIs(t *testing.T) {
+func TestAfterAFailureDeadLettersAreWrittenAloneUntilOneIs(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
 		written := putSizes(st, fakestore.UnknownNotApplied)
@@ -43,7 +43,7 @@ func TestAfterAFailureLettersAreWrittenAloneUntilOneIs(t *testing.T) {
 		if most := slices.Max(got[2:]); most < 5 {
 			t.Errorf("letters written in each call: %v, want several at once after one was written", got)
 		}
-		if n := len(st.Letters()); n != 30 {
+		if n := len(st.DeadLetters()); n != 30 {
 			t.Errorf("%d of 30 letters written", n)
 		}
 	})
@@ -57,20 +57,20 @@ func TestDeadLettersAreWrittenAtTheirRate(t *testing.T) {
 			r.sendBytes(t, []byte(strings.Repeat("y", i+1)))
 		}
 		settle(4 * time.Second)
-		if got := len(r.store.Letters()); got < 200 || got > 260 {
+		if got := len(r.store.DeadLetters()); got < 200 || got > 260 {
 			t.Errorf("%d letters in 4 s at 50 a second, want 200 and the first second's 50 at once", got)
 		}
 	})
 }
 
-func TestALetterSaysWhenItWasSetAside(t *testing.T) {
+func TestADeadLetterSaysWhenItWasDeadLettered(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := run(t, large(t), aggregator.Config{})
 		settle(time.Hour)
 		r.sendBytes(t, []byte("y"))
 		at := time.Now()
 		settle(time.Second)
-		if letters := r.store.Letters(); len(letters) != 1 || !letters[0].At.Equal(at) {
+		if letters := r.store.DeadLetters(); len(letters) != 1 || !letters[0].At.Equal(at) {
 			t.Errorf("letters %+v, want one of %s", letters, at)
 		}
 	})

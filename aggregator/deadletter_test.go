@@ -26,7 +26,7 @@ func identified(id string, delta int64) wire.Part {
 func (r *rig) deadTotals(t *testing.T) map[string]int64 {
 	t.Helper()
 	sums := make(map[string]int64)
-	for _, d := range r.store.Letters() {
+	for _, d := range r.store.DeadLetters() {
 		b, err := wire.Decode(d.Payload)
 		if err != nil {
 			t.Errorf("dead letter %s (%s) cannot be replayed: %v", d.Key, d.Reason, err)
@@ -49,8 +49,8 @@ func TestEachUseOfAReusedIDIsADeadLetterOfItsOwn(t *testing.T) {
 			settle(time.Minute)
 		}
 		r.want(t, map[string]int64{"a": 1})
-		if got := r.deadTotals(t)["a"]; got != 110 || len(r.store.Letters()) != 2 {
-			t.Errorf("%d dead letters hold %d, want 2 that hold 110", len(r.store.Letters()), got)
+		if got := r.deadTotals(t)["a"]; got != 110 || len(r.store.DeadLetters()) != 2 {
+			t.Errorf("%d dead letters hold %d, want 2 that hold 110", len(r.store.DeadLetters()), got)
 		}
 	})
 }
@@ -68,7 +68,7 @@ func TestARefusedRequestOfSeveralMessagesIsKeptWhole(t *testing.T) {
 		settle(time.Minute)
 		r.want(t, map[string]int64{"c0": 1})
 		held := make(map[wire.PartID]bool)
-		for _, d := range r.store.Letters() {
+		for _, d := range r.store.DeadLetters() {
 			b, err := wire.Decode(d.Payload)
 			if err != nil {
 				t.Fatal(err)
@@ -99,7 +99,7 @@ func TestADeadLetterOfAFollowerCanBeReplayed(t *testing.T) {
 		r := run(t, st, aggregator.Config{})
 		r.send(t, keyed(t, "k", 30, 1, "e1")...)
 		settle(time.Minute)
-		letters := st.Letters()
+		letters := st.DeadLetters()
 		if len(letters) != 1 {
 			t.Fatalf("dead letters %q, want one", r.reasons())
 		}
@@ -116,7 +116,7 @@ func TestADeadLetterOfAFollowerCanBeReplayed(t *testing.T) {
 }
 
 // Beyond the window nobody knows whether an earlier delivery was applied.
-func TestALetterBeyondTheWindowSaysMaybeApplied(t *testing.T) {
+func TestADeadLetterBeyondTheWindowSaysMaybeApplied(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := run(t, windowed(t, time.Hour), aggregator.Config{})
 		p, now := anonymous(one("a", 1)), time.Now()
@@ -124,7 +124,7 @@ func TestALetterBeyondTheWindowSaysMaybeApplied(t *testing.T) {
 		settle(2 * time.Hour)
 		r.sendAt(t, now, p) // delivered again, as its acknowledgement was lost
 		settle(time.Minute)
-		letters := r.store.Letters()
+		letters := r.store.DeadLetters()
 		if len(letters) != 1 || !letters[0].Maybe {
 			t.Errorf("dead letters %+v, want one with Maybe", letters)
 		}
@@ -139,7 +139,7 @@ func TestADeadLetterThatCannotBeWrittenHoldsUpNoOther(t *testing.T) {
 			r.sendBytes(t, []byte(strings.Repeat("y", len(r.sent))))
 		}
 		settle(10 * time.Minute)
-		if got := len(r.store.Letters()); got != 30 {
+		if got := len(r.store.DeadLetters()); got != 30 {
 			t.Errorf("%d dead letters, want the 30 that can be written", got)
 		}
 		if acked(huge) {
@@ -165,21 +165,21 @@ func TestNotReadyWhileDeadLettersKeepMessagesOut(t *testing.T) {
 		}
 		st.On(fakestore.PutDeadLetters, nil)
 		settle(2 * time.Minute)
-		if err := r.agg.Ready(); err != nil || len(st.Letters()) != 20 {
-			t.Errorf("after recovery: %v, %d dead letters, want 20", err, len(st.Letters()))
+		if err := r.agg.Ready(); err != nil || len(st.DeadLetters()) != 20 {
+			t.Errorf("after recovery: %v, %d dead letters, want 20", err, len(st.DeadLetters()))
 		}
 	})
 }
 
 // A client that sends one id with new deltas all the time must not slow down others.
-func TestManyRivalsOfOneIDAreSetAsideTogether(t *testing.T) {
+func TestManyRivalsOfOneIDAreDeadLetteredTogether(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := run(t, large(t), aggregator.Config{DeadLetterRate: 1000})
 		for i := range 1000 {
 			r.send(t, identified("x", int64(i+1)))
 		}
 		settle(3 * time.Second)
-		if got := len(r.store.Letters()); got != 999 {
+		if got := len(r.store.DeadLetters()); got != 999 {
 			t.Errorf("%d dead letters after 3 s, want 999", got)
 		}
 		r.want(t, map[string]int64{"a": 1})
@@ -218,7 +218,7 @@ func TestADeadLetterHasTheBrokersTime(t *testing.T) {
 		published := time.Now().Add(-time.Hour)
 		r.sendJSON(t, "m1", `{"counter":""}`, published)
 		settle(time.Minute)
-		letters := r.store.Letters()
+		letters := r.store.DeadLetters()
 		if len(letters) != 1 || !letters[0].Time.Equal(published) {
 			t.Errorf("dead letters %+v, want one with time %s", letters, published)
 		}
@@ -241,7 +241,7 @@ func TestDeadLettersAreLoggedOnceASecond(t *testing.T) {
 			n, _ := strconv.Atoi(line[1])
 			counted += n
 		}
-		if want := len(r.store.Letters()); counted != want || want < 50 || len(lines) > 25 {
+		if want := len(r.store.DeadLetters()); counted != want || want < 50 || len(lines) > 25 {
 			t.Errorf("%d lines say %d, of %d dead letters in 22 s", len(lines), counted, want)
 		}
 	})
@@ -255,7 +255,7 @@ func TestCopiesOfARefusedRequestAreOnceInItsDeadLetter(t *testing.T) {
 		parts := keyed(t, "k", 72, 7)
 		first, second := r.send(t, parts...), r.send(t, parts...)
 		settle(time.Minute)
-		letters := r.store.Letters()
+		letters := r.store.DeadLetters()
 		if len(letters) != 1 || !acked(first) || !acked(second) {
 			t.Fatalf("dead letters %q, acknowledged %v, %v, want one and both", r.reasons(), acked(first), acked(second))
 		}

@@ -75,7 +75,7 @@
 //
 // A person may ask for the replay of any dead letter that holds a batch (store.ReplayKey). An
 // aggregator takes the letter as it takes a message, and removes it when its parts are settled.
-// Before it takes a letter it inserts a marker for it (store.DecideFate), and it drops a letter
+// Before it takes a letter it inserts a marker for it (store.DecideDeadLetter), and it drops a letter
 // that was discarded.
 //
 // A part without an id needs no marker if its bus delivers it once (wire.DeliverOnce) and the

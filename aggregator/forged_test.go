@@ -37,10 +37,10 @@ func number(field protowire.Number, v uint64) []byte {
 // wantRefused checks that the message became a dead letter and nothing of it was counted.
 func (r *rig) wantRefused(t *testing.T, name, reason string, payload []byte) {
 	t.Helper()
-	before := len(r.store.Letters())
+	before := len(r.store.DeadLetters())
 	r.sendBytes(t, payload)
 	settle(time.Minute)
-	letters := r.store.Letters()
+	letters := r.store.DeadLetters()
 	if len(letters) != before+1 {
 		t.Errorf("%s: %d dead letters more, want 1", name, len(letters)-before)
 		return
@@ -125,7 +125,7 @@ func TestARequestThatIsCutAtTwoSizesCountsOnce(t *testing.T) {
 	})
 }
 
-// A head may claim any number of rests. No memory is allocated for rests that are absent.
+// A head may claim any number of followers. No memory is allocated for followers that are absent.
 func TestAHeadThatClaimsManyPartsTakesNoRoom(t *testing.T) {
 	alone(t, func(t *testing.T) {
 		r := run(t, large(t), aggregator.Config{})
@@ -157,7 +157,7 @@ func TestADeadLetterKeepsTheMinuteOfItsParts(t *testing.T) {
 		r.sendAt(t, now.Add(-40*24*time.Hour), q)
 		settle(time.Minute)
 		want := map[string]wire.Minute{p.ID.String(): p.Minute, q.ID.String(): wire.MinuteOf(now.Add(-40 * 24 * time.Hour))}
-		for _, d := range r.store.Letters() {
+		for _, d := range r.store.DeadLetters() {
 			b, err := wire.Decode(d.Payload)
 			if err != nil {
 				t.Fatal(err)

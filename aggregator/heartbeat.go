@@ -82,7 +82,7 @@ func (a *Aggregator) beat(ctx context.Context, limit time.Duration, expires time
 	err := a.store.Beat(ctx, store.Worker{
 		ID: a.cfg.WorkerID, Lag: s.Lag, Stalled: s.Stalled, Skew: s.Skew, LastCommit: s.LastCommit, Expires: expires,
 		Increments: s.Increments, Entries: s.Entries, Commits: s.Commits, Entities: s.EntitiesWritten, Duplicates: s.Duplicates,
-		DeadLetters: s.DeadLetters, LastLetter: s.LastLetter, AtLimit: a.inflight.atLimit(), Setup: a.cfg.Setup, Busiest: a.busiest.take(a.cfg.HeartbeatEvery), Settings: a.Settings().Version,
+		DeadLetters: s.DeadLetters, LastDeadLetter: s.LastDeadLetter, AtLimit: a.inflight.atLimit(), Setup: a.cfg.Setup, Busiest: a.busiest.take(a.cfg.HeartbeatEvery), Settings: a.Settings().Version,
 	})
 	if err == nil {
 		a.beatsMissed.Store(0)
@@ -168,7 +168,7 @@ func (l *loop) audit() {
 	reason := l.reason()
 	s := &l.a.stats
 	s.widened.Store(int64(l.pace.widened))
-	s.waitingLetters.Store(int64(len(l.letters)))
+	s.waitingDeadLetters.Store(int64(len(l.letters)))
 	s.heldParts.Store(int64(len(l.known)))
 	s.jobs.Store(int64(len(l.jobs) + l.running))
 	s.taking.Store(reason == nil && !l.draining)

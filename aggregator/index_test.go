@@ -136,17 +136,17 @@ func TestCommitsWithoutSumsAreMadeAgain(t *testing.T) {
 	event := func(delta int64) wire.Part {
 		return wire.CutIdentified(countmill.Increment{Counter: "a", Delta: delta, ID: fmt.Sprint(delta)})
 	}
-	tail := &tailed{wire.SealID{1}, []wire.Part{event(5)}}
+	completion := &flushedBatch{wire.FlushID{1}, []wire.Part{event(5)}}
 	for name, tc := range map[string]struct {
 		before  []wire.Part // counted by the old rules
 		parts   []wire.Part // each is a message
-		sealed  *tailed
+		flushed *flushedBatch
 		markers int // of the commit
 		want    int // entries of the journal
 	}{
 		"sums that cancel":                  {parts: []wire.Part{event(5), event(-5)}, markers: 2, want: 2},
 		"sums that cancel, without markers": {parts: []wire.Part{anonymous(one("a", 5)), anonymous(one("a", -5))}, want: 2},
-		"a tail alone":                      {before: tail.parts, sealed: tail, markers: 1},
+		"a completion alone":                {before: completion.parts, flushed: completion, markers: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -169,8 +169,8 @@ func TestCommitsWithoutSumsAreMadeAgain(t *testing.T) {
 				for _, p := range tc.parts {
 					sent = append(sent, r.send(t, p))
 				}
-				if tc.sealed != nil {
-					sent = append(sent, r.sendBytes(t, tc.sealed.payload()))
+				if tc.flushed != nil {
+					sent = append(sent, r.sendBytes(t, tc.flushed.payload()))
 				}
 				settle(3 * time.Second)
 				if got, entries := st.FoldCalls()-before, len(journalOf(t, st)); got != 2 || entries != tc.want {
@@ -181,8 +181,8 @@ func TestCommitsWithoutSumsAreMadeAgain(t *testing.T) {
 						t.Errorf("message %d is not acknowledged", i)
 					}
 				}
-				if tc.sealed != nil {
-					tc.sealed.says(t, st, store.TailCounted)
+				if tc.flushed != nil {
+					tc.flushed.says(t, st, store.CompletionCounted)
 				}
 			})
 		})
@@ -230,13 +230,13 @@ func TestRefusedCommitsDoNotTurnInALoop(t *testing.T) {
 }
 
 // A decision about a dead letter has no rules, and is never refused for them.
-func TestDecisionsAboutLettersNeedNoRules(t *testing.T) {
+func TestDecisionsAboutDeadLettersNeedNoRules(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := strict(t, embeddedOptions)
 		index(t, st, store.CreateIndex)
-		fate, err := store.DecideFate(t.Context(), st, "letter", store.FateDiscarded, time.Now(), mustCheck(t, st).Settings)
-		if err != nil || fate != store.FateDiscarded {
-			t.Errorf("got fate %d, %v", fate, err)
+		decision, err := store.DecideDeadLetter(t.Context(), st, "letter", store.DecisionDiscarded, time.Now(), mustCheck(t, st).Settings)
+		if err != nil || decision != store.DecisionDiscarded {
+			t.Errorf("got decision %d, %v", decision, err)
 		}
 	})
 }
@@ -303,9 +303,9 @@ func TestIncrementsThatDoNotFitAGroup(t *testing.T) {
 		}
 		index(t, st, store.DeleteIndex)
 		settle(2 * store.CheckEvery)
-		ask(t, st, st.Letters()[0])
+		ask(t, st, st.DeadLetters()[0])
 		settle(5 * time.Minute)
-		if got := st.Total("page:s1:a"); got != 1<<62 || len(st.Letters()) != 0 {
+		if got := st.Total("page:s1:a"); got != 1<<62 || len(st.DeadLetters()) != 0 {
 			t.Errorf("the counter is %d, and letters %q are left after a replay without the index", got, r.reasons())
 		}
 	})
@@ -354,12 +354,12 @@ func TestAJobThatGrowsWithAnIndexIsHalved(t *testing.T) {
 	})
 }
 
-// The tail of a message goes out of a commit that an index has made too large by one entity, and into the
+// The completion of a message goes out of a commit that an index has made too large by one entity, and into the
 // next commit. The message's only part counts.
-func TestATailLeavesAJobThatGrowsWithAnIndex(t *testing.T) {
+func TestACompletionLeavesAJobThatGrowsWithAnIndex(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := strict(t, fakestore.Options{Entities: 2*wire.MaxEntries + 1, Shards: 1})
-		m := &tailed{seal: wire.SealID{1}}
+		m := &flushedBatch{flush: wire.FlushID{1}}
 		want := make(map[string]int64)
 		var entries []wire.Entry
 		for i := range wire.MaxEntries {
@@ -379,9 +379,9 @@ func TestATailLeavesAJobThatGrowsWithAnIndex(t *testing.T) {
 		release()
 		settle(time.Minute)
 		r.want(t, want)
-		m.says(t, st, store.TailCounted)
+		m.says(t, st, store.CompletionCounted)
 		if c := st.Counts(); c.OverLimit > 0 || c.Folds != 2 {
-			t.Errorf("%d commits, %d refused for their size; want one of the part and one of its tail", c.Folds, c.OverLimit)
+			t.Errorf("%d commits, %d refused for their size; want one of the part and one of its completion", c.Folds, c.OverLimit)
 		}
 	})
 }

@@ -142,6 +142,6 @@ func givenUp(m *message.Message, now time.Time) store.DeadLetter {
 			break
 		}
 	}
-	d.Key = letterKey(d.Source, "given up", m.Payload)
+	d.Key = deadLetterKey(d.Source, "given up", m.Payload)
 	return d
 }

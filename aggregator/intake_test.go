@@ -75,7 +75,7 @@ func TestAMessageThatWasGivenUpIsADeadLetter(t *testing.T) {
 			}
 		}
 		other := in.deliver(t, []byte("garbage"), wire.MetaBrokerID, "copy-2", wire.MetaPublished, published.Format(time.RFC3339Nano))
-		letters := st.Letters()
+		letters := st.DeadLetters()
 		if len(letters) != 2 || !acked(other) || in.intake.Taken() != 3 {
 			t.Fatalf("%d letters, %d taken; want 2 of 3", len(letters), in.intake.Taken())
 		}
@@ -94,14 +94,14 @@ func TestAMessageThatWasGivenUpIsADeadLetter(t *testing.T) {
 		}
 		settle(time.Minute)
 		r.want(t, map[string]int64{"a": 3})
-		if got := st.Letters(); len(got) != 1 || got[0].Source != "copy-2" || got[0].Reason != "given up by the bus" {
+		if got := st.DeadLetters(); len(got) != 1 || got[0].Source != "copy-2" || got[0].Reason != "given up by the bus" {
 			t.Errorf("letters %+v, want only the garbage", got)
 		}
 	})
 }
 
 // While the store is unavailable messages are held; at the end they go back.
-func TestAnIntakeHoldsUnwrittenLetters(t *testing.T) {
+func TestAnIntakeHoldsUnwrittenDeadLetters(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
 		st.On(fakestore.PutDeadLetters, fakestore.Script(fakestore.UnknownNotApplied, fakestore.Deployment, fakestore.UnknownApplied))
@@ -111,8 +111,8 @@ func TestAnIntakeHoldsUnwrittenLetters(t *testing.T) {
 			t.Error("settled before it is written")
 		}
 		settle(time.Minute)
-		if !acked(m) || len(st.Letters()) != 1 {
-			t.Errorf("acked %t, %d letters; want the one", acked(m), len(st.Letters()))
+		if !acked(m) || len(st.DeadLetters()) != 1 {
+			t.Errorf("acked %t, %d letters; want the one", acked(m), len(st.DeadLetters()))
 		}
 		st.On(fakestore.PutDeadLetters, func(int) fakestore.Answer { return fakestore.UnknownNotApplied })
 		m = in.deliver(t, []byte("y"), wire.MetaBrokerID, "2")
@@ -129,8 +129,8 @@ func TestAnIntakeFinishesItsWrite(t *testing.T) {
 		st := strict(t, fakestore.Options{Latency: time.Second})
 		in := takeIn(t, st, aggregator.IntakeConfig{})
 		m := in.deliver(t, []byte("x"))
-		if err := in.finish(); err != nil || !acked(m) || len(st.Letters()) != 1 {
-			t.Errorf("finish: %v; acked %t, %d letters; want one", err, acked(m), len(st.Letters()))
+		if err := in.finish(); err != nil || !acked(m) || len(st.DeadLetters()) != 1 {
+			t.Errorf("finish: %v; acked %t, %d letters; want one", err, acked(m), len(st.DeadLetters()))
 		}
 	})
 }
@@ -199,7 +199,7 @@ func TestATimeOutOfRangeIsNoneOfTheBrokers(t *testing.T) {
 				t.Errorf("first published at %s: not acknowledged", first)
 			}
 		}
-		for _, d := range st.Letters() {
+		for _, d := range st.DeadLetters() {
 			if !d.Time.Equal(published) {
 				t.Errorf("a letter is of %s, want %s, as the copy says", d.Time, published)
 			}

@@ -9,19 +9,19 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// setAside is a letter about a part of one entry.
-func setAside(id byte, counter string, at time.Time) *deadLetter {
+// aDeadLetter is a letter about a part of one entry.
+func aDeadLetter(id byte, counter string, at time.Time) *deadLetter {
 	p := &part{at: at, from: at, holder: &held{time: at}, Part: wire.Part{
 		ID: wire.PartID{byte(wire.AnonymousClass) << 4, id}, Entries: []wire.Entry{{Counter: counter, Delta: 1}}}}
 	return &deadLetter{dead: store.DeadLetter{Time: at, Reason: "r"}, parts: []*part{p}, holders: []*held{p.holder}}
 }
 
 // A letter's time is compared with the window, so it must be that of its oldest part.
-func TestAJoinedLetterHasTheOldestTimeAndEachPartOnce(t *testing.T) {
+func TestAJoinedDeadLetterHasTheOldestTimeAndEachPartOnce(t *testing.T) {
 	t.Parallel()
 	at := time.Now().Truncate(time.Microsecond)
 	old := at.Add(-time.Hour)
-	d := joined([]*deadLetter{setAside(1, "a", at), setAside(2, "b", old), setAside(1, "a", at), setAside(3, "c", at)})
+	d := joined([]*deadLetter{aDeadLetter(1, "a", at), aDeadLetter(2, "b", old), aDeadLetter(1, "a", at), aDeadLetter(3, "c", at)})
 	if !d.Time.Equal(old) {
 		t.Errorf("the letter is of %s, want %s", d.Time, old)
 	}
@@ -36,17 +36,17 @@ func TestAJoinedLetterHasTheOldestTimeAndEachPartOnce(t *testing.T) {
 	}
 }
 
-func TestAJoinedLetterIsNoLargerThanABatch(t *testing.T) {
+func TestAJoinedDeadLetterIsNoLargerThanABatch(t *testing.T) {
 	t.Parallel()
 	large := func(id byte) *deadLetter {
-		d := setAside(id, strings.Repeat("n", 1000), time.Now())
+		d := aDeadLetter(id, strings.Repeat("n", 1000), time.Now())
 		for range 300 {
 			d.parts[0].Entries = append(d.parts[0].Entries, d.parts[0].Entries[0])
 		}
 		return d
 	}
 	var j joint
-	if !j.takes(large(1)) || j.takes(large(2)) || !j.takes(setAside(3, "a", time.Now())) {
+	if !j.takes(large(1)) || j.takes(large(2)) || !j.takes(aDeadLetter(3, "a", time.Now())) {
 		t.Errorf("%d letters of %d bytes were joined, want a large and a small one", j.letters, j.bytes)
 	}
 	if j.letters != 2 || j.bytes > wire.MaxBatch {
@@ -56,13 +56,13 @@ func TestAJoinedLetterIsNoLargerThanABatch(t *testing.T) {
 
 // A replayed letter that cannot be counted keeps its key. In a joined letter it would have
 // another key, and a second request for it would be lost.
-func TestAReplayedLetterIsNotJoined(t *testing.T) {
+func TestAReplayedDeadLetterIsNotJoined(t *testing.T) {
 	t.Parallel()
-	asked := setAside(2, "b", time.Now())
+	asked := aDeadLetter(2, "b", time.Now())
 	asked.holders[0].letter = store.ReplayKey("k")
 	l := loop{a: &Aggregator{cfg: Config{DeadLetterRate: 1}}}
-	l.letters = []*deadLetter{setAside(1, "a", time.Now()), asked, setAside(3, "c", time.Now())}
-	batch := l.nextLetters(10)
+	l.letters = []*deadLetter{aDeadLetter(1, "a", time.Now()), asked, aDeadLetter(3, "c", time.Now())}
+	batch := l.nextDeadLetters(10)
 	if len(batch) != 2 || len(batch[0]) != 2 || len(batch[1]) != 1 || batch[1][0] != asked {
 		t.Errorf("the letters are written as %v, want the first and the last as one", batch)
 	}

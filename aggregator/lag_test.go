@@ -137,7 +137,7 @@ func TestTheRecordReportsAStalledAggregator(t *testing.T) {
 
 // A dead letter was set aside days ago. Its replay does not count as lag, by which operators
 // scale.
-func TestLettersInReplayAreNoLag(t *testing.T) {
+func TestDeadLettersInReplayAreNoLag(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
 		letter := store.DeadLetter{

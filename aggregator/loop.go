@@ -25,11 +25,11 @@ type loop struct {
 	holding    map[*held]struct{}
 	heldMemory int // estimated, in bytes
 
-	window window
-	pace   pace
-	jobs   []*job
-	tails  []*part // of messages whose other parts are settled; in no job yet
-	// known has every part with a marker that is in the window, in tails or in a job.
+	window      window
+	pace        pace
+	jobs        []*job
+	completions []*part // of messages whose other parts are settled; in no job yet
+	// known has every part with a marker that is in the window, in completions or in a job.
 	known map[wire.PartID]*part
 
 	running  int
@@ -270,7 +270,7 @@ func (l *loop) launch() {
 		l.audit()
 	}
 	l.giveBack(now)
-	l.putLetters(now)
+	l.putDeadLetters(now)
 	if l.halted != nil || l.checked != nil || l.fatal != nil {
 		return
 	}
@@ -282,7 +282,7 @@ func (l *loop) launch() {
 	for l.running < l.a.cfg.Commits {
 		j := l.nextJob(now)
 		if j == nil {
-			if !l.closeWindow(now) && !l.packTails() {
+			if !l.closeWindow(now) && !l.packCompletions() {
 				return
 			}
 			continue
@@ -335,7 +335,7 @@ func (l *loop) closeWindow(now time.Time) bool {
 	for _, p := range parts {
 		contended[p] = true
 	}
-	for _, j := range l.pack(slices.Concat(parts, l.takeTails(), w.take())) {
+	for _, j := range l.pack(slices.Concat(parts, l.takeCompletions(), w.take())) {
 		if slices.ContainsFunc(j.parts, func(p *part) bool { return contended[p] }) {
 			j.contended, j.attempts = true, attempts
 		}

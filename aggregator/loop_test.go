@@ -94,9 +94,9 @@ func TestSourceOf(t *testing.T) {
 }
 
 // If the key changed, the same letter would be stored twice after an upgrade.
-func TestLetterKeyIsForEver(t *testing.T) {
+func TestDeadLetterKeyIsForEver(t *testing.T) {
 	t.Parallel()
-	if got, want := letterKey("17", "reason", []byte("content")), "fadab131d57088d34a29bf81b36e58c5"; got != want {
+	if got, want := deadLetterKey("17", "reason", []byte("content")), "fadab131d57088d34a29bf81b36e58c5"; got != want {
 		t.Errorf("key %q, want %q", got, want)
 	}
 }

@@ -78,7 +78,7 @@ func keyedParts(heads int, ahead time.Duration) func(n int) *message.Message {
 	return func(n int) *message.Message {
 		return fullBatch(n, func(i int) wire.Part {
 			if i > 0 {
-				p := wire.Part{Kind: wire.IdentifiedRest, Request: 7, Entries: []wire.Entry{{Counter: "c", Delta: 1}}}
+				p := wire.Part{Kind: wire.IdentifiedFollower, Request: 7, Entries: []wire.Entry{{Counter: "c", Delta: 1}}}
 				if ahead > 0 {
 					p.Time = time.Now().Add(ahead)
 				}
@@ -203,7 +203,7 @@ func measure(t *testing.T, st Store, next func(n int) *message.Message) {
 	s := a.Stats()
 	factor := float64(after-before) / float64(bound)
 	t.Logf("%6d messages of %5.1f MiB, %7d parts, %7d letters: heap %5.1f MiB (%.2f of the bound), %5.1f MiB from the system", messages,
-		mebi(payload), s.Parts, s.WaitingLetters, mebi(after-before), factor, mebi(peak))
+		mebi(payload), s.Parts, s.WaitingDeadLetters, mebi(after-before), factor, mebi(peak))
 	if factor > mostFactor {
 		t.Errorf("the heap is %.2f times the bound, at most %.1f was to be", factor, mostFactor)
 	}

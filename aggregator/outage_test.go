@@ -81,7 +81,7 @@ func TestADrainDoesNotSitOutABackoff(t *testing.T) {
 	})
 }
 
-func TestADrainDoesNotSitOutTheBackoffOfALetter(t *testing.T) {
+func TestADrainDoesNotSitOutTheBackoffOfADeadLetter(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
 		var puts atomic.Int64
@@ -94,7 +94,7 @@ func TestADrainDoesNotSitOutTheBackoffOfALetter(t *testing.T) {
 			settle(time.Millisecond)
 		}
 		st.On(fakestore.PutDeadLetters, nil)
-		if err := r.finish(); err != nil || !acked(m) || len(st.Letters()) != 1 {
+		if err := r.finish(); err != nil || !acked(m) || len(st.DeadLetters()) != 1 {
 			t.Errorf("the store is back, but: %v, acknowledged %v, dead letters %q", err, acked(m), r.reasons())
 		}
 	})
@@ -176,7 +176,7 @@ func TestACommitThatNeverBeganIsTriedAgain(t *testing.T) {
 		good, bad := r.send(t, anonymous(one("a", 1))), r.send(t, wire.CutIdentified(countmill.Increment{Counter: "poison", Delta: 1, ID: "x"}))
 		settle(time.Hour)
 		r.want(t, map[string]int64{"a": 1})
-		if got := st.Letters(); !acked(good) || !acked(bad) || len(got) != 1 || got[0].Maybe {
+		if got := st.DeadLetters(); !acked(good) || !acked(bad) || len(got) != 1 || got[0].Maybe {
 			t.Errorf("acknowledged %v and %v, dead letters %+v, want the one that was refused, which does not say maybe", acked(good), acked(bad), got)
 		}
 		if sizes[2] != 7 || st.Calls(fakestore.Applied) != 0 {

@@ -35,7 +35,7 @@ func (p *pace) due(w *window) time.Time {
 		return w.opened.Add(max(p.linger, 0))
 	}
 	due := w.oldest.Add(p.budget - p.takes - p.budget/marginShare)
-	// Publishers seal together, so other messages follow the first. If increments are too late
+	// Publishers flush together, so other messages follow the first. If increments are too late
 	// already, for instance after an outage, small commits do not help: the next increments would
 	// be even later.
 	least := p.budget / leastShare

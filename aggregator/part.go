@@ -26,13 +26,13 @@ type held struct {
 	// final is true if a part without a marker was applied, or may be in a dead letter. The
 	// message must then not be delivered again.
 	final bool
-	// aside is true if a part went to a dead letter.
-	aside bool
+	// deadLettered is true if a part went to a dead letter.
+	deadLettered bool
 
-	tailID wire.PartID // zero if the message has no tail
-	tail   *part       // made when it is needed
-	sole   bool        // the message has one part, which is its own tail
-	tailed bool        // the tail is in the store, or never will be
+	completionID wire.PartID // zero if the message has no completion
+	completion   *part       // made when it is needed
+	single       bool        // the message has one part, which is its own completion
+	completed    bool        // the completion is in the store, or never will be
 }
 
 // A part is a part in process. After admission only the loop touches its fields; nobody changes

@@ -13,7 +13,7 @@ import (
 // A job is a set of parts that are committed together.
 type job struct {
 	parts    []*part
-	closed   time.Time     // when its window closed; zero if all of its parts are tails
+	closed   time.Time     // when its window closed; zero if all of its parts are completions
 	widened  time.Duration // pace.widened when its window closed
 	attempts int           // attempts that failed or had an unknown outcome
 	after    time.Time     // no attempt before this time
@@ -26,9 +26,9 @@ type job struct {
 	entities  int  // that its commit writes, if the store bounds them
 	// archive is store.Commit.Archive: entities has the buckets before it.
 	archive wire.Minute
-	// tails are committed with the parts, after which every part of their messages is settled. They stay
+	// completions are committed with the parts, after which every part of their messages is settled. They stay
 	// behind as soon as the job does not commit all of its parts at once.
-	tails []*part
+	completions []*part
 }
 
 // pack cuts parts into jobs by the present rules.
@@ -114,7 +114,7 @@ func (j *job) halve() []*job {
 	}
 	a, b := *j, *j
 	a.half, b.half = true, true
-	a.tails, b.tails = nil, nil
+	a.completions, b.completions = nil, nil
 	middle := len(j.parts) / 2
 	a.parts, b.parts = j.parts[:middle:middle], j.parts[middle:]
 	return []*job{&a, &b}
@@ -125,7 +125,7 @@ func (j *job) singles() []*job {
 	jobs := make([]*job, 0, len(j.parts))
 	for _, p := range j.parts {
 		one := *j
-		one.parts, one.contended, one.tails = []*part{p}, false, nil // else the next window would put them together again
+		one.parts, one.contended, one.completions = []*part{p}, false, nil // else the next window would put them together again
 		jobs = append(jobs, &one)
 	}
 	return jobs

@@ -20,7 +20,7 @@ func (l *loop) receive(m *message.Message) {
 	}
 	h.born = h.time
 	batch, err := l.a.decode(m)
-	h.tailID = l.a.tailOf(m, batch)
+	h.completionID = l.a.completionOf(m, batch)
 	if later, ok := errors.AsType[wire.NewerError](err); ok {
 		l.postpone(m, later)
 		return
@@ -47,7 +47,7 @@ func (l *loop) take(h *held, batch *wire.Batch, published time.Time, skipAnonymo
 	}
 	l.hold(h)
 	h.open = len(batch.Parts)
-	h.sole = !skipAnonymous && batch.IsSole()
+	h.single = !skipAnonymous && batch.IsSingle()
 	if h.open == 0 { // JSON whose increments cancel out
 		h.open = 1
 		l.done(h)
@@ -99,9 +99,9 @@ func (l *loop) done(h *held) {
 	if h.open > 0 {
 		return
 	}
-	// The tail comes last: it says that every other part is settled.
-	if h.needsTail() {
-		l.admitTail(h)
+	// The completion comes last: it says that every other part is settled.
+	if h.needsCompletion() {
+		l.admitCompletion(h)
 		return
 	}
 	delete(l.holding, h)
@@ -112,7 +112,7 @@ func (l *loop) done(h *held) {
 		l.replay.settled(h)
 		return
 	}
-	if h.reply != nil && !h.aside {
+	if h.reply != nil && !h.deadLettered {
 		h.reply.Count()
 	}
 	h.msg.Ack()
@@ -142,7 +142,7 @@ func (l *loop) dropExpired(j *job) {
 	kept, s := j.parts[:0], l.a.settings.Load()
 	for _, p := range j.parts {
 		if s.refuses(p) {
-			j.tails = nil
+			j.completions = nil
 			l.refuse(p, beyondWindow+s.Window.String(), true)
 			continue
 		}

@@ -13,7 +13,7 @@ import (
 // its removal. A letter beyond the window becomes a dead letter again.
 //
 // Before it takes a letter, the replay inserts the decision that the letter is counted
-// (store.DecideFate). A letter that a person has discarded by then is only removed.
+// (store.DecideDeadLetter). A letter that a person has discarded by then is only removed.
 //
 // The next page of letters is read when all letters of the page before are settled and removed.
 type replay struct {
@@ -36,12 +36,12 @@ type found struct {
 
 // A replayAnswer is the result of a read of letters, of a decision, or of a removal.
 type replayAnswer struct {
-	letters []store.DeadLetter
-	decided *found
-	fate    store.Fate
-	removed bool
-	counted int // number of removed letters that were counted
-	err     error
+	letters  []store.DeadLetter
+	decided  *found
+	decision store.Decision
+	removed  bool
+	counted  int // number of removed letters that were counted
+	err      error
 }
 
 const (
@@ -71,11 +71,11 @@ func (l *loop) advanceReplay(now time.Time) {
 	case len(r.spent) > 0:
 		keys, counted := r.spent, r.counted
 		r.calling, r.spent, r.counted = true, nil, 0
-		l.a.cfg.env.Go(func() { r.answers <- l.a.removeLetters(keys, counted) })
+		l.a.cfg.env.Go(func() { r.answers <- l.a.removeDeadLetters(keys, counted) })
 	case len(r.found) == 0 && !rests && !now.Before(r.next):
 		after := r.after
 		r.calling = true
-		l.a.cfg.env.Go(func() { r.answers <- l.a.readLetters(max(after, store.ReplayKey(""))) })
+		l.a.cfg.env.Go(func() { r.answers <- l.a.readDeadLetters(max(after, store.ReplayKey(""))) })
 	}
 }
 
@@ -92,17 +92,17 @@ func (a *Aggregator) decide(f *found) replayAnswer {
 	if s.outdated(a.aging.age()) {
 		return replayAnswer{decided: f, err: errOutdated}
 	}
-	fate, err := store.DecideFate(ctx, a.store, nameOf(f.Key), store.FateCounted, store.Latest(f.Time, a.clock.Now()), s.Settings)
-	return replayAnswer{decided: f, fate: fate, err: err}
+	decision, err := store.DecideDeadLetter(ctx, a.store, nameOf(f.Key), store.DecisionCounted, store.Latest(f.Time, a.clock.Now()), s.Settings)
+	return replayAnswer{decided: f, decision: decision, err: err}
 }
 
-func (a *Aggregator) removeLetters(keys []string, counted int) replayAnswer {
+func (a *Aggregator) removeDeadLetters(keys []string, counted int) replayAnswer {
 	ctx, cancel := a.callContext()
 	defer cancel()
 	return replayAnswer{removed: true, counted: counted, err: a.store.DeleteDeadLetters(ctx, keys)}
 }
 
-func (a *Aggregator) readLetters(after string) replayAnswer {
+func (a *Aggregator) readDeadLetters(after string) replayAnswer {
 	ctx, cancel := a.callContext()
 	defer cancel()
 	letters, err := a.store.ListDeadLetters(ctx, after, replayPage)
@@ -124,7 +124,7 @@ func (l *loop) afterReplay(e replayAnswer) {
 		l.a.cfg.Logger.Info("dead letters replayed", "letters", e.counted)
 	case l.draining:
 	case e.decided != nil:
-		l.replayOne(e.decided, e.fate)
+		l.replayOne(e.decided, e.decision)
 	case !l.sift(e.letters):
 		l.endRound()
 	default:
@@ -161,15 +161,15 @@ func (l *loop) sift(letters []store.DeadLetter) bool {
 }
 
 // replayOne takes a letter, unless a person has discarded it.
-func (l *loop) replayOne(f *found, fate store.Fate) {
+func (l *loop) replayOne(f *found, decision store.Decision) {
 	r := &l.replay
-	if fate == store.FateDiscarded {
+	if decision == store.DecisionDiscarded {
 		l.a.cfg.Logger.Info("dead letter not replayed: it was discarded", "key", f.Key)
 		r.spend(f.Key)
 		return
 	}
 	h := &held{letter: f.Key, source: f.Source, memory: f.memory, time: f.Time, maybe: f.Maybe}
-	h.born, h.tailID = f.Time, sealTail(f.batch)
+	h.born, h.completionID = f.Time, flushCompletion(f.batch)
 	// The letter stays in the store until its parts are settled.
 	r.open++
 	// A letter may come again even if the bus never repeats a message, so its parts have markers.

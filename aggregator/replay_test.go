@@ -23,7 +23,7 @@ func askAll(t *testing.T, st *fakestore.Store, payloads ...[]byte) {
 	t.Helper()
 	for i, payload := range payloads {
 		d := store.DeadLetter{Key: fmt.Sprintf("%032x", i), Payload: payload, Time: time.Now(), At: time.Now()}
-		putLetters(t, st, d)
+		putDeadLetters(t, st, d)
 		ask(t, st, d)
 	}
 }
@@ -38,27 +38,27 @@ func onAdds(answer func() fakestore.Answer) func(int, *store.Commit) fakestore.A
 	}
 }
 
-func TestALetterStaysUntilItsFoldIsDone(t *testing.T) {
+func TestADeadLetterStaysUntilItsFoldIsDone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
 		askAll(t, st, batchAt(time.Now(), anonymous(one("a", 1)), anonymous(one("b", 1))))
 		st.OnFold(onAdds(func() fakestore.Answer { return fakestore.UnknownNotApplied }))
 		r := run(t, st, aggregator.Config{DrainTimeout: time.Second})
 		settle(10 * time.Minute)
-		if len(st.Letters()) != 2 || st.Calls(fakestore.DeleteDeadLetters) != 0 {
+		if len(st.DeadLetters()) != 2 || st.Calls(fakestore.DeleteDeadLetters) != 0 {
 			t.Errorf("dead letters %q before the fold is done, want the letter and its request", r.reasons())
 		}
 		if err := r.finish(); err != nil {
 			t.Errorf("an end with a letter in process: %v; it went back to no bus", err)
 		}
-		if len(st.Letters()) != 2 {
+		if len(st.DeadLetters()) != 2 {
 			t.Errorf("dead letters %q after a drain, want the letter and its request", r.reasons())
 		}
 	})
 }
 
 // The letter's time is compared with the window, not that of its replay.
-func TestALetterBeyondTheWindowIsNotCounted(t *testing.T) {
+func TestADeadLetterBeyondTheWindowIsNotCounted(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := windowed(t, time.Hour)
 		at := time.Now()
@@ -75,7 +75,7 @@ func TestALetterBeyondTheWindowIsNotCounted(t *testing.T) {
 }
 
 // Many letters are read a page at a time, at the rate of dead letters, while messages go on.
-func TestLettersAreReplayedInPages(t *testing.T) {
+func TestDeadLettersAreReplayedInPages(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
 		var payloads [][]byte
@@ -92,7 +92,7 @@ func TestLettersAreReplayedInPages(t *testing.T) {
 		}
 		close(gate)
 		settle(25 * time.Second)
-		if got := len(st.Letters()) / 2; got < 15 || got > 45 {
+		if got := len(st.DeadLetters()) / 2; got < 15 || got > 45 {
 			t.Errorf("%d letters left after 25 s at one a second, want about 25", got)
 		}
 		settle(time.Minute)
@@ -101,7 +101,7 @@ func TestLettersAreReplayedInPages(t *testing.T) {
 }
 
 // The memory of letters that are replayed is bounded too. One letter alone always fits.
-func TestLettersAreReplayedWithinTheirShareOfMemory(t *testing.T) {
+func TestDeadLettersAreReplayedWithinTheirShareOfMemory(t *testing.T) {
 	for held, want := range map[int]int64{1: 1, 8 * 3000: 3, 1 << 20: 10} {
 		t.Run(fmt.Sprint(held), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -126,7 +126,7 @@ func TestLettersAreReplayedWithinTheirShareOfMemory(t *testing.T) {
 	}
 }
 
-func TestTwoAggregatorsReplayTheSameLetters(t *testing.T) {
+func TestTwoAggregatorsReplayTheSameDeadLetters(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := fakestore.New(fakestore.Options{Latency: 100 * time.Millisecond, Errorf: t.Errorf})
 		var payloads [][]byte
@@ -138,27 +138,27 @@ func TestTwoAggregatorsReplayTheSameLetters(t *testing.T) {
 			run(t, st, aggregator.Config{})
 		}
 		settle(5 * time.Minute)
-		if got := st.Total("a"); got != 30 || len(st.Letters()) != 0 {
-			t.Errorf("a is %d, %d letters are left, want 30 and none", got, len(st.Letters()))
+		if got := st.Total("a"); got != 30 || len(st.DeadLetters()) != 0 {
+			t.Errorf("a is %d, %d letters are left, want 30 and none", got, len(st.DeadLetters()))
 		}
 	})
 }
 
 // A batch is at most wire.MaxBatch bytes.
-func TestALetterLargerThanABatchWaitsForAPerson(t *testing.T) {
+func TestADeadLetterLargerThanABatchWaitsForAPerson(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
 		askAll(t, st, append(batchAt(time.Now(), anonymous(one("a", 1))), make([]byte, wire.MaxBatch)...))
 		r := run(t, st, aggregator.Config{})
 		settle(time.Hour)
-		if len(st.Letters()) != 2 || st.Calls(fakestore.DeleteDeadLetters) != 0 {
+		if len(st.DeadLetters()) != 2 || st.Calls(fakestore.DeleteDeadLetters) != 0 {
 			t.Errorf("dead letters %q, %d discarded; want it left alone", r.reasons(), st.Calls(fakestore.DeleteDeadLetters))
 		}
 	})
 }
 
-// Letters that stay are read now and then, not all the time.
-func TestLettersThatStayAreReadOnceARound(t *testing.T) {
+// Dead letters that stay are read now and then, not all the time.
+func TestDeadLettersThatStayAreReadOnceARound(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
 		askAll(t, st, []byte("garbage"))
@@ -172,7 +172,7 @@ func TestLettersThatStayAreReadOnceARound(t *testing.T) {
 }
 
 // A page ends when its last letter is settled: no more letters are taken meanwhile.
-func TestALetterThatIsNotSettledHoldsBackTheNextPage(t *testing.T) {
+func TestADeadLetterThatIsNotSettledHoldsBackTheNextPage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
 		payloads := [][]byte{batchAt(time.Now(), anonymous(one("slow", 1)))}
@@ -206,7 +206,7 @@ func TestALetterThatIsNotSettledHoldsBackTheNextPage(t *testing.T) {
 
 // Run waits for a store's answer about letters, also when the drain's time is over: the store is
 // closed after Run.
-func TestTheEndWaitsForAReadOfLetters(t *testing.T) {
+func TestTheEndWaitsForAReadOfDeadLetters(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
 		gate := make(chan struct{})
@@ -227,7 +227,7 @@ func TestTheEndWaitsForAReadOfLetters(t *testing.T) {
 }
 
 // The keys of other letters are not touched, also keys that sort after them.
-func TestOtherLettersAreLeftAlone(t *testing.T) {
+func TestOtherDeadLettersAreLeftAlone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
 		other := store.DeadLetter{Key: "other", Payload: wire.Append(nil, &wire.Batch{Time: time.Now(), Parts: []wire.Part{anonymous(one("a", 1))}})}
@@ -237,14 +237,14 @@ func TestOtherLettersAreLeftAlone(t *testing.T) {
 		r := run(t, st, aggregator.Config{})
 		settle(10 * time.Minute)
 		r.want(t, map[string]int64{})
-		if len(st.Letters()) != 1 {
+		if len(st.DeadLetters()) != 1 {
 			t.Error("a letter that waits for a person is gone")
 		}
 	})
 }
 
 // Aggregators that start together do not all ask for letters at once.
-func TestTheFirstLookForLettersIsPutOffAtRandom(t *testing.T) {
+func TestTheFirstLookForDeadLettersIsPutOffAtRandom(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
 		var looks atomic.Int64

@@ -80,7 +80,7 @@ func TestTheSettingsAreLookedAtRightBeforeTheCommit(t *testing.T) {
 		r := run(t, st, clock.With(aggregator.Config{}, l.env()))
 		m := r.sendAt(t, l.now(), anonymous(one("a", 1)))
 		settle(time.Minute)
-		if got := st.FoldCalls(); got != 0 || !acked(m) || len(st.Letters()) != 1 {
+		if got := st.FoldCalls(); got != 0 || !acked(m) || len(st.DeadLetters()) != 1 {
 			t.Errorf("%d commits, acknowledged %v, dead letters %q", got, acked(m), r.reasons())
 		}
 	})
@@ -97,7 +97,7 @@ func TestAPartRefusedMeanwhileIsNotCommitted(t *testing.T) {
 		r := run(t, st, aggregator.Config{CommitTimeout: time.Minute})
 		m := r.sendAt(t, time.Now().Add(-time.Hour+5*time.Second), anonymous(one("a", 1)))
 		settle(time.Minute)
-		if got := st.FoldCalls(); got != 0 || !acked(m) || len(st.Letters()) != 1 {
+		if got := st.FoldCalls(); got != 0 || !acked(m) || len(st.DeadLetters()) != 1 {
 			t.Errorf("%d commits, acknowledged %v, dead letters %q", got, acked(m), r.reasons())
 		}
 	})
@@ -251,12 +251,12 @@ func TestAMessageBeyondTheWindowMayHaveBeenCounted(t *testing.T) {
 				t.Errorf("message %s is not acknowledged", id)
 			}
 		}
-		for _, d := range r.store.Letters() {
+		for _, d := range r.store.DeadLetters() {
 			if d.Maybe != strings.Contains(d.Reason, "time") {
 				t.Errorf("maybe applied: %v, %s", d.Maybe, d.Reason)
 			}
 		}
-		if got := len(r.store.Letters()); got != 2 {
+		if got := len(r.store.DeadLetters()); got != 2 {
 			t.Errorf("%d dead letters, want 2", got)
 		}
 	})

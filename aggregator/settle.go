@@ -13,9 +13,9 @@ import (
 func (l *loop) settle(o outcome) {
 	l.a.stats.add(&o)
 	l.countLate(o.applied)
-	// Before the parts: a message whose tail was in their commit needs no other.
-	for _, t := range o.tailed {
-		l.tailApplied(t)
+	// Before the parts: a message whose completion was in their commit needs no other.
+	for _, t := range o.completed {
+		l.completionApplied(t)
 	}
 	// Folds use new shards only after the record that names them is durable.
 	l.growth.want(o.wants)
@@ -23,7 +23,7 @@ func (l *loop) settle(o outcome) {
 		l.applied(p)
 	}
 	for _, p := range o.duplicates {
-		if !p.isTail() {
+		if !p.isCompletion() {
 			l.a.stats.duplicates.Add(1)
 		}
 		l.applied(p)
@@ -46,7 +46,7 @@ func (l *loop) settle(o outcome) {
 		l.answered()
 		return
 	}
-	o.job.parts, o.job.tails = o.rest, o.tails
+	o.job.parts, o.job.completions = o.rest, o.completions
 	l.retry(o)
 }
 
@@ -58,7 +58,7 @@ func (l *loop) countLate(applied []*part) {
 	}
 	now := l.a.clock.Now()
 	for _, p := range applied {
-		if !p.isTail() && now.Sub(p.holder.born) > budget {
+		if !p.isCompletion() && now.Sub(p.holder.born) > budget {
 			l.a.stats.late.Add(1)
 		}
 	}
@@ -70,7 +70,7 @@ const idReused = "id reused: applied before with other counters or deltas"
 // without asking the store.
 func (l *loop) applied(p *part) {
 	p.holder.final = p.holder.final || !p.marked
-	p.endTail()
+	p.endCompletion()
 	for _, rival := range p.takeRivals() {
 		l.refuse(rival, idReused, false)
 	}
@@ -82,7 +82,7 @@ func (l *loop) applied(p *part) {
 // wait parks a job until another commit ends. If some commit has released its shards since the
 // job asked for them, the job may have missed the wake-up, so it is tried again at once.
 func (l *loop) wait(o outcome) {
-	o.job.parts, o.job.tails = o.rest, o.tails
+	o.job.parts, o.job.completions = o.rest, o.completions
 	o.job.waits = l.running > 0 && o.freed == l.a.inflight.freed.Load()
 	l.jobs = append(l.jobs, o.job)
 }
@@ -146,8 +146,8 @@ func (l *loop) split(j *job) {
 	switch {
 	case len(j.parts) > 1:
 		l.jobs = append(l.jobs, j.halve()...)
-	case len(j.tails) > 0:
-		j.tails = nil
+	case len(j.completions) > 0:
+		j.completions = nil
 		l.jobs = append(l.jobs, j)
 	default:
 		l.afterRefusal(j, errTooLarge)

@@ -41,10 +41,10 @@ func acked(p *part) bool {
 
 // queued is the state of the queue after a verdict.
 type queued struct {
-	Jobs                                      []int // parts of each
-	Later, Attempts, Lookup, Maybe            bool  // of all of them
-	Failures                                  int
-	Stuck, Halted, Fatal, Lettered, FirstOnly bool
+	Jobs                                          []int // parts of each
+	Later, Attempts, Lookup, Maybe                bool  // of all of them
+	Failures                                      int
+	Stuck, Halted, Fatal, DeadLettered, FirstOnly bool
 }
 
 // TestSettle checks the right-hand side of doc.go's table: the loop's reaction to each verdict
@@ -62,10 +62,10 @@ func TestSettle(t *testing.T) {
 	}{
 		"again":                               {verdict: again, before: 3, want: queued{Jobs: []int{4}}},
 		"split":                               {verdict: split, before: 3, want: queued{Jobs: []int{2, 2}, Failures: 3}},
-		"split, a part alone":                 {verdict: split, parts: 1, before: 3, want: queued{Lettered: true}},
+		"split, a part alone":                 {verdict: split, parts: 1, before: 3, want: queued{DeadLettered: true}},
 		"superseded":                          {verdict: superseded, before: 3, want: queued{Jobs: []int{4}, Later: true, Attempts: true}},
 		"refused":                             {verdict: refused, before: 3, want: queued{Jobs: []int{2, 2}}},
-		"refused alone":                       {verdict: refused, parts: 1, before: 3, want: queued{Lettered: true}},
+		"refused alone":                       {verdict: refused, parts: 1, before: 3, want: queued{DeadLettered: true}},
 		"alone":                               {verdict: alone, before: 3, want: queued{Jobs: []int{1, 1, 1, 1}, Later: true, Attempts: true}},
 		"unreached":                           {verdict: unreached, before: 3, want: queued{Jobs: []int{4}, Later: true, Attempts: true, Failures: 4}},
 		"stuck":                               {verdict: stuck, before: 3, want: queued{Jobs: []int{4}, Later: true, Attempts: true, Failures: 3, Stuck: true}},
@@ -91,7 +91,7 @@ func TestSettle(t *testing.T) {
 				done, rest := j.parts[0], j.parts[1:]
 				j.attempts, l.failures = c.attempts, c.before
 				l.settle(outcome{job: j, applied: []*part{done}, rest: rest, verdict: c.verdict, err: noAnswer})
-				got := queued{Failures: l.failures, Stuck: l.stuck, Halted: l.halted != nil, Fatal: l.fatal != nil, Lettered: len(l.letters) == 1}
+				got := queued{Failures: l.failures, Stuck: l.stuck, Halted: l.halted != nil, Fatal: l.fatal != nil, DeadLettered: len(l.letters) == 1}
 				for _, j := range l.jobs {
 					got.Jobs = append(got.Jobs, len(j.parts))
 					got.Later = j.after.After(time.Now())
@@ -235,8 +235,8 @@ func TestContendedJobsAreNotHalvedForEver(t *testing.T) {
 	})
 }
 
-// A budget depends on what the commits of windows take. Tails have no increments.
-func TestTailsDoNotSetThePace(t *testing.T) {
+// A budget depends on what the commits of windows take. Completions have no increments.
+func TestCompletionsDoNotSetThePace(t *testing.T) {
 	t.Parallel()
 	l := newLoop(newTestAggregator(t))
 	l.pace.budget, l.pace.takes = time.Minute, 10*time.Second

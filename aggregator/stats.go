@@ -27,9 +27,9 @@ type Stats struct {
 
 	EntitiesWritten, EntitiesRead int64
 
-	HeldMessages   int64 // not acknowledged yet, with the dead letters in replay
-	HeldMemory     int64 // memory of the held messages, estimated in bytes
-	WaitingLetters int64 // dead letters not written yet
+	HeldMessages       int64 // not acknowledged yet, with the dead letters in replay
+	HeldMemory         int64 // memory of the held messages, estimated in bytes
+	WaitingDeadLetters int64 // dead letters not written yet
 
 	HeldParts  int64 // parts with markers in process
 	Jobs       int64 // commits under way or waiting
@@ -51,8 +51,8 @@ type Stats struct {
 	Skew time.Duration
 	// LastCommit is zero before the first commit.
 	LastCommit time.Time
-	// LastLetter is when a dead letter was last written; zero before the first.
-	LastLetter time.Time
+	// LastDeadLetter is when a dead letter was last written; zero before the first.
+	LastDeadLetter time.Time
 }
 
 type stats struct {
@@ -60,14 +60,14 @@ type stats struct {
 
 	written, read atomic.Int64
 
-	heldMessages, heldMemory, waitingLetters, replaying, heldParts, jobs atomic.Int64
+	heldMessages, heldMemory, waitingDeadLetters, replaying, heldParts, jobs atomic.Int64
 
 	widened atomic.Int64 // nanoseconds
 
 	waits, replays atomic.Pointer[wait] // of messages, and of letters
 	taking         atomic.Bool          // messages
 	lastCommit     atomic.Int64         // Unix microseconds, 0 for none
-	lastLetter     atomic.Int64         // the same
+	lastDeadLetter atomic.Int64         // the same
 }
 
 func (s *stats) add(o *outcome) {
@@ -94,7 +94,7 @@ func (a *Aggregator) Stats() Stats {
 		Conflicts: s.conflicts.Load(), DeadLetters: s.deadLetters.Load(), Replayed: s.replayed.Load(), RecordsWritten: s.recordsWritten.Load(), Grown: s.grown.Load(), Contended: s.contended.Load(), Overflowed: s.overflowed.Load(),
 		EntitiesWritten: s.written.Load(), EntitiesRead: s.read.Load(),
 		HeldMessages: s.heldMessages.Load(), HeldMemory: s.heldMemory.Load(),
-		WaitingLetters: s.waitingLetters.Load(), Replaying: s.replaying.Load(),
+		WaitingDeadLetters: s.waitingDeadLetters.Load(), Replaying: s.replaying.Load(),
 		HeldParts: s.heldParts.Load(), Jobs: s.jobs.Load(), OpenShards: a.inflight.open(),
 		Late: s.late.Load(), Widened: time.Duration(s.widened.Load()), Skew: a.clock.Skew(),
 	}
@@ -105,8 +105,8 @@ func (a *Aggregator) Stats() Stats {
 	if at := s.lastCommit.Load(); at != 0 {
 		got.LastCommit = time.UnixMicro(at)
 	}
-	if at := s.lastLetter.Load(); at != 0 {
-		got.LastLetter = time.UnixMicro(at)
+	if at := s.lastDeadLetter.Load(); at != 0 {
+		got.LastDeadLetter = time.UnixMicro(at)
 	}
 	return got
 }

@@ -26,7 +26,7 @@ func TestStatsCountTheWork(t *testing.T) {
 			t.Helper()
 			settle(time.Minute)
 			got := r.agg.Stats()
-			got.LastCommit, got.LastLetter = time.Time{}, time.Time{}
+			got.LastCommit, got.LastDeadLetter = time.Time{}, time.Time{}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", what, diff)
 			}
@@ -55,7 +55,7 @@ func TestStatsCountTheWork(t *testing.T) {
 		r.send(t, identified("y", 5))
 		want.Messages, want.Parts, want.Commits, want.Retries, want.DeadLetters = 3, 5, 3, 1, 1
 		check("a refusal")
-		if ago := time.Since(r.agg.Stats().LastLetter); ago > time.Minute || ago < 59*time.Second {
+		if ago := time.Since(r.agg.Stats().LastDeadLetter); ago > time.Minute || ago < 59*time.Second {
 			t.Errorf("last letter %s ago, want the minute since it, less the linger", ago)
 		}
 	})

@@ -184,7 +184,7 @@ func TestARefusalAfterAnUnknownOutcomeSaysMaybeApplied(t *testing.T) {
 		r := run(t, st, aggregator.Config{})
 		r.send(t, anonymous(one("a", 1)))
 		settle(time.Minute)
-		if got := st.Letters(); len(got) != 1 || !got[0].Maybe {
+		if got := st.DeadLetters(); len(got) != 1 || !got[0].Maybe {
 			t.Errorf("dead letters %+v, want one that says maybe applied", got)
 		}
 	})
@@ -198,7 +198,7 @@ func TestARefusalAfterAWrongDeploymentSaysNotApplied(t *testing.T) {
 		r := run(t, st, aggregator.Config{})
 		r.send(t, anonymous(one("a", 1)))
 		settle(time.Minute)
-		if got := st.Letters(); len(got) != 1 || got[0].Maybe {
+		if got := st.DeadLetters(); len(got) != 1 || got[0].Maybe {
 			t.Errorf("dead letters %+v, want one that does not say maybe applied", got)
 		}
 	})

@@ -555,7 +555,7 @@ func TestReadsAfterAReceipt(t *testing.T) {
 	t.Parallel()
 	found := func(aside string) func(http.ResponseWriter) {
 		return func(w http.ResponseWriter) {
-			_, _ = io.WriteString(w, `{"totals":[{"counter":"a","total":3,"as_of":"2026-11-21T04:04:03.120000Z","source":"store","exists":true}],"lag":null,"set_aside":[`+aside+`]}`)
+			_, _ = io.WriteString(w, `{"totals":[{"counter":"a","total":3,"as_of":"2026-11-21T04:04:03.120000Z","source":"store","exists":true}],"lag":null,"dead_letters":[`+aside+`]}`)
 		}
 	}
 	for name, tc := range map[string]struct {
@@ -563,7 +563,7 @@ func TestReadsAfterAReceipt(t *testing.T) {
 		want   error
 	}{
 		"counted":          {found(""), nil},
-		"set aside":        {found(`{"letter":"l-1","discarded":true}`), client.ErrSetAside},
+		"set aside":        {found(`{"key":"l-1","discarded":true}`), client.ErrDeadLettered},
 		"not counted yet":  {answer(409, "not-counted-yet"), countmill.ErrNotCountedYet},
 		"another count":    {answer(409, "other-count"), countmill.ErrConflict},
 		"id expired":       {answer(410, "id-expired"), countmill.ErrIDExpired},
@@ -578,11 +578,11 @@ func TestReadsAfterAReceipt(t *testing.T) {
 			if !errors.Is(err, tc.want) {
 				t.Fatalf("got %v, want %v", err, tc.want)
 			}
-			if want := map[bool]int64{true: 3}[tc.want == nil || tc.want == client.ErrSetAside]; got.Total != want {
+			if want := map[bool]int64{true: 3}[tc.want == nil || tc.want == client.ErrDeadLettered]; got.Total != want {
 				t.Errorf("got total %d beside %v, want %d", got.Total, err, want)
 			}
-			aside, ok := errors.AsType[*client.SetAsideError](err)
-			if ok != (tc.want == client.ErrSetAside) || ok && (len(aside.Letters) != 1 || aside.Letters[0] != (client.SetAside{Letter: "l-1", Discarded: true})) {
+			aside, ok := errors.AsType[*client.DeadLetteredError](err)
+			if ok != (tc.want == client.ErrDeadLettered) || ok && (len(aside.DeadLetters) != 1 || aside.DeadLetters[0] != (client.DeadLetterRef{Key: "l-1", Discarded: true})) {
 				t.Errorf("got the letters %v", aside)
 			}
 			if want := "after=r-1&min_as_of=2026-11-21T04%3A04%3A03.5Z&wait=2s"; s.query != want {

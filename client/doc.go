@@ -21,7 +21,7 @@
 //	countmill.ErrExhausted       a sequence has fewer values left
 //	countmill.ErrReceiptExpired  the receipt is older than the deduplication window
 //	countmill.ErrOtherDatabase   the receipt is of another database
-//	ErrSetAside                  the totals lack increments that are in dead letters
+//	ErrDeadLettered                  the totals lack increments that are in dead letters
 //	ErrDenied                    the token is missing or may not do this; nothing was done
 //
 // The client repeats a call by itself while that is safe and there is time, by the table in

@@ -25,25 +25,25 @@ var ErrNotFound = errors.New("not found")
 // ErrSilent is matched by the error of a stream on which nothing came for as long as WithSilence allows.
 var ErrSilent = errors.New("the server sent nothing")
 
-// ErrSetAside: the totals lack increments of the receipt that are in dead letters.
-var ErrSetAside = errors.New("set aside")
+// ErrDeadLettered: the totals lack increments of the receipt that are in dead letters.
+var ErrDeadLettered = errors.New("in dead letters")
 
-// A SetAside is a dead letter with increments of a receipt.
-type SetAside struct {
-	Letter    string `json:"letter"`    // its key, for the dead-letter routes
+// A DeadLetterRef is a dead letter with increments of a receipt.
+type DeadLetterRef struct {
+	Key       string `json:"key"`       // its key, for the dead-letter routes
 	Discarded bool   `json:"discarded"` // otherwise it waits for a person
 }
 
-// A SetAsideError comes with totals that lack increments of the receipt. It matches ErrSetAside.
-type SetAsideError struct{ Letters []SetAside }
+// A DeadLetteredError comes with totals that lack increments of the receipt. It matches ErrDeadLettered.
+type DeadLetteredError struct{ DeadLetters []DeadLetterRef }
 
 // Error is one line.
-func (e *SetAsideError) Error() string {
-	return fmt.Sprintf("%v: increments of the receipt are in %d dead letters (first: %s)", ErrSetAside, len(e.Letters), e.Letters[0].Letter)
+func (e *DeadLetteredError) Error() string {
+	return fmt.Sprintf("%v: increments of the receipt are in %d dead letters (first: %s)", ErrDeadLettered, len(e.DeadLetters), e.DeadLetters[0].Key)
 }
 
-// Is makes errors.Is(err, ErrSetAside) true.
-func (e *SetAsideError) Is(target error) bool { return target == ErrSetAside }
+// Is makes errors.Is(err, ErrDeadLettered) true.
+func (e *DeadLetteredError) Is(target error) bool { return target == ErrDeadLettered }
 
 // An Error is a problem that the server answered with.
 type Error struct {

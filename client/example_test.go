@@ -238,7 +238,7 @@ func ExampleClient_Do() {
 	}
 	answer, err := c.Do(context.Background(), client.Request{Path: "/v1/dead-letters"})
 	fmt.Println(strings.TrimSpace(string(answer)), err)
-	// Output: {"letters":[]} <nil>
+	// Output: {"dead_letters":[]} <nil>
 }
 
 // An Error has the status, the type and the field of the answer.

@@ -24,10 +24,10 @@ type Index struct {
 	Group string `json:"group"`
 	// State is building, serving or deleting. Groups have totals while it is serving.
 	State string `json:"state"`
-	// Pieces is the number of pieces of the work. PiecesDone of them are done. Both are 0 before the work begins, and for a token
+	// Ranges is the number of ranges of the work. RangesDone of them are done. Both are 0 before the work begins, and for a token
 	// that may not read all counters of the index.
-	Pieces     int `json:"pieces"`
-	PiecesDone int `json:"pieces_done"`
+	Ranges     int `json:"ranges"`
+	RangesDone int `json:"ranges_done"`
 	// CheckedAt is when the index was last compared with the shards of its counters; nil before it serves.
 	CheckedAt *time.Time `json:"checked_at"`
 }

@@ -63,7 +63,7 @@ func WithMinAsOf(t time.Time) ReadOption {
 // WithAfter asks for totals that contain every increment of a receipt (Accepted.Receipt). The server
 // waits for up to wait, at most 5 s, and then answers an error that matches
 // countmill.ErrNotCountedYet, which the client does not repeat. Increments in dead letters are in no
-// total: the totals then come with a *SetAsideError.
+// total: the totals then come with a *DeadLetteredError.
 func WithAfter(receipt string, wait time.Duration) ReadOption {
 	return func(q url.Values) {
 		q.Set("after", receipt)
@@ -93,8 +93,8 @@ func (c *Client) Totals(ctx context.Context, counters []string, options ...ReadO
 		return nil, err
 	}
 	var answer struct {
-		Totals   []Total    `json:"totals"`
-		SetAside []SetAside `json:"set_aside"`
+		Totals      []Total         `json:"totals"`
+		DeadLetters []DeadLetterRef `json:"dead_letters"`
 	}
 	err = c.call(ctx, Request{Method: http.MethodPost, Path: "/v1/totals", Query: query, Body: body, Safe: true, read: true}, &answer)
 	switch {
@@ -102,8 +102,8 @@ func (c *Client) Totals(ctx context.Context, counters []string, options ...ReadO
 		return nil, err
 	case len(answer.Totals) != len(counters):
 		return nil, &broken{c.base, errShort}
-	case len(answer.SetAside) > 0:
-		err = &SetAsideError{answer.SetAside}
+	case len(answer.DeadLetters) > 0:
+		err = &DeadLetteredError{answer.DeadLetters}
 	}
 	if _, overflowed := split(answer.Totals); len(overflowed) > 0 {
 		err = errors.Join(fmt.Errorf("%w: %q", countmill.ErrOverflow, overflowed), err)

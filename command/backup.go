@@ -7,15 +7,15 @@ import (
 	"net/http"
 
 	"github.com/countmill/countmill/client"
-	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/command/cli"
 )
 
-var backupCommand = command{
-	path:  "backup",
-	group: "look",
-	args:  "[TO]",
-	short: "take a backup of a running countmill",
-	long: `Copies a running countmill's pebble: store while it goes on counting, and returns when the
+var backupCommand = cli.Command{
+	Path:  "backup",
+	Group: "look",
+	Args:  "[TO]",
+	Short: "take a backup of a running countmill",
+	Long: `Copies a running countmill's pebble: store while it goes on counting, and returns when the
 backup is whole. Everything that was accepted before is in it. Later increments may be.
 
   countmill up --backup-root /backups
@@ -35,26 +35,26 @@ countmill-backup, which has all commands of countmill.
 A backup that is interrupted is not listed, and the next one continues it. "countmill restore"
 writes a backup to a directory.
 `,
-	run: runBackup,
+	New: func() cli.Verb { return new(backupVerb) },
 }
 
-func runBackup(ctx context.Context, c call) error {
+type backupVerb struct{ calling }
+
+func (c *backupVerb) Flags() []cli.Flag { return c.flags(serverTimeout, oneAnswer) }
+
+func (c *backupVerb) Run(ctx context.Context) error {
 	request := make(map[string]string)
 	switch args := c.args; len(args) {
 	case 0:
 	case 1:
 		request["to"] = args[0]
 	default:
-		return app.Usagef("name one place at most, got %s", quoted(args))
+		return cli.Usagef("name one place at most, got %s", cli.Quoted(args))
 	}
-	answer, err := c.ask(ctx, client.Request{Method: http.MethodPost, Path: "/v1/backup", Body: body(request)})
-	if err != nil {
-		return err
-	}
-	if c.json {
-		_, err = c.stdout.Write(answer)
-		return err
-	}
+	return c.shown(ctx, client.Request{Method: http.MethodPost, Path: "/v1/backup", Body: body(request)}, c.print)
+}
+
+func (c *backupVerb) print(answer []byte) error {
 	var taken struct {
 		URL, ID string
 		Bytes   int64

@@ -14,19 +14,19 @@ func TestBackupRestores(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "made", "backups")
 	p := up(t, t.TempDir(), "--backup-root", root)
 	env := []string{"COUNTMILL_SERVER=" + p.url}
-	cli(t, env, "incr", "a", "41")
-	if got := cli(t, env, "backup"); got.code != 0 || !strings.HasPrefix(got.out, "file://"+filepath.ToSlash(root)+": backup 2") {
+	try(t, env, "incr", "a", "41")
+	if got := try(t, env, "backup"); got.code != 0 || !strings.HasPrefix(got.out, "file://"+filepath.ToSlash(root)+": backup 2") {
 		t.Fatalf("backup: got %+v", got)
 	}
-	cli(t, env, "incr", "a")
+	try(t, env, "incr", "a")
 	for _, to := range []string{"below/it", filepath.Join(root, "below"), "file://" + filepath.ToSlash(root)} {
-		if got := cli(t, env, "backup", to); got.code != 0 {
+		if got := try(t, env, "backup", to); got.code != 0 {
 			t.Fatalf("backup %s: got %+v", to, got)
 		}
 	}
-	cli(t, env, "backup", "/etc").wantError(t, 1, "it is not below file://")
-	cli(t, env, "backup", "gs://bucket").wantError(t, 1, "it is not below file://")
-	list := cli(t, nil, "restore", root, "--list")
+	try(t, env, "backup", "/etc").wantError(t, 1, "it is not below file://")
+	try(t, env, "backup", "gs://bucket").wantError(t, 1, "it is not below file://")
+	list := try(t, nil, "restore", root, "--list")
 	lines := strings.Split(strings.TrimSpace(list.out), "\n")
 	if list.code != 0 || len(lines) != 4 || !strings.Contains(lines[1], " below/it ") {
 		t.Fatalf("restore --list: got %+v, want 4 lines", list)
@@ -37,17 +37,17 @@ func TestBackupRestores(t *testing.T) {
 		want string
 	}{{nil, "42\n"}, {[]string{"--at", first}, "41\n"}} {
 		dir := filepath.Join(t.TempDir(), "data")
-		if got := cli(t, nil, append([]string{"restore", root, dir}, tc.args...)...); got.code != 0 || !strings.Contains(got.errOut, "countmill up --data "+dir) {
+		if got := try(t, nil, append([]string{"restore", root, dir}, tc.args...)...); got.code != 0 || !strings.Contains(got.errOut, "countmill up --data "+dir) {
 			t.Fatalf("restore %q: got %+v", tc.args, got)
 		}
 		again := up(t, dir)
-		if got := cli(t, nil, "get", "a", "--server", again.url); got.out != tc.want {
+		if got := try(t, nil, "get", "a", "--server", again.url); got.out != tc.want {
 			t.Errorf("restored %q: got %+v, want %s", tc.args, got, tc.want)
 		}
-		cli(t, nil, "backup", "--server", again.url).wantError(t, 1, "--backup-root PLACE or COUNTMILL_BACKUP_ROOT")
-		cli(t, nil, "restore", root, dir).wantError(t, 1, "is not empty")
+		try(t, nil, "backup", "--server", again.url).wantError(t, 1, "--backup-root PLACE or COUNTMILL_BACKUP_ROOT")
+		try(t, nil, "restore", root, dir).wantError(t, 1, "is not empty")
 	}
-	cli(t, nil, "restore", root, "new", "--at", "2020-01-01T00:00:00Z").wantError(t, 1, "no backup is that old")
+	try(t, nil, "restore", root, "new", "--at", "2020-01-01T00:00:00Z").wantError(t, 1, "no backup is that old")
 }
 
 // Two databases share a root by mistake. The second takes no backup there, also below it. If both are below a place,
@@ -57,27 +57,27 @@ func TestBackupRootOfTwoDatabases(t *testing.T) {
 	place := t.TempDir()
 	root := filepath.Join(place, "first")
 	first := up(t, t.TempDir(), "--backup-root", root)
-	cli(t, nil, "incr", "a", "41", "--server", first.url)
+	try(t, nil, "incr", "a", "41", "--server", first.url)
 	second := up(t, t.TempDir(), "--backup-root", root)
 	third := up(t, t.TempDir(), "--backup-root", filepath.Join(place, "third"))
 	for _, of := range []string{first.url, third.url} {
-		if got := cli(t, nil, "backup", "--server", of); got.code != 0 {
+		if got := try(t, nil, "backup", "--server", of); got.code != 0 {
 			t.Fatalf("backup: got %+v", got)
 		}
 	}
 	for _, to := range [][]string{nil, {"below"}} {
-		cli(t, nil, append([]string{"backup", "--server", second.url}, to...)...).wantError(t, 1, "has backups of another database")
+		try(t, nil, append([]string{"backup", "--server", second.url}, to...)...).wantError(t, 1, "has backups of another database")
 	}
-	cli(t, nil, "restore", place, filepath.Join(t.TempDir(), "r")).wantError(t, 1, "choose one with --database")
-	list := strings.Fields(cli(t, nil, "restore", place, "--list").out) // time, place, database and backup
+	try(t, nil, "restore", place, filepath.Join(t.TempDir(), "r")).wantError(t, 1, "choose one with --database")
+	list := strings.Fields(try(t, nil, "restore", place, "--list").out) // time, place, database and backup
 	if len(list) != 8 || list[1] != "first" || list[5] != "third" || list[2] == list[6] {
 		t.Fatalf("got the list %q", list)
 	}
 	dir := filepath.Join(t.TempDir(), "r")
-	if got := cli(t, nil, "restore", place, dir, "--database", list[2]); got.code != 0 {
+	if got := try(t, nil, "restore", place, dir, "--database", list[2]); got.code != 0 {
 		t.Fatalf("restore: got %+v", got)
 	}
-	if got := cli(t, nil, "get", "a", "--server", up(t, dir).url); got.out != "41\n" {
+	if got := try(t, nil, "get", "a", "--server", up(t, dir).url); got.out != "41\n" {
 		t.Errorf("restored: got %+v", got)
 	}
 }
@@ -86,7 +86,7 @@ func TestBackupRootOfTwoDatabases(t *testing.T) {
 func TestRestoreAfterAKill(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
-	if got := cli(t, nil, "backup", "--server", up(t, t.TempDir(), "--backup-root", root).url); got.code != 0 {
+	if got := try(t, nil, "backup", "--server", up(t, t.TempDir(), "--backup-root", root).url); got.code != 0 {
 		t.Fatalf("backup: got %+v", got)
 	}
 	dir := filepath.Join(t.TempDir(), "made", "r")
@@ -98,12 +98,12 @@ func TestRestoreAfterAKill(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cli(t, nil, "restore", root, dir).wantError(t, 1, "another command works with it")
+	try(t, nil, "restore", root, dir).wantError(t, 1, "another command works with it")
 	if _, err := os.Stat(left); err != nil {
 		t.Errorf("beside another restore: %v", err)
 	}
 	release()
-	if got := cli(t, nil, "restore", root, dir); got.code != 0 || !strings.Contains(got.errOut, "removed "+left) {
+	if got := try(t, nil, "restore", root, dir); got.code != 0 || !strings.Contains(got.errOut, "removed "+left) {
 		t.Errorf("got %+v, want %s removed", got, left)
 	}
 	if entries, err := os.ReadDir(filepath.Dir(dir)); err != nil || len(entries) != 1 {
@@ -115,25 +115,25 @@ func TestBackupArguments(t *testing.T) {
 	t.Parallel()
 	const taken = `{"url":"file:///b","id":"x","began_at":"","taken_at":"","bytes":12,"sent_bytes":3}`
 	f := newFakeServer(t, answer(200, taken), answer(200, taken), answer(501, `{"detail":"no pebble: store"}`))
-	if got := cli(t, nil, "backup", "copy", "--json", "--server", f.URL); got.out != taken {
+	if got := try(t, nil, "backup", "copy", "--json", "--server", f.URL); got.out != taken {
 		t.Errorf("got %+v", got)
 	}
 	if want := `{"to":"copy"}`; f.paths[0] != "/v1/backup" || f.bodies[0] != want {
 		t.Errorf("asked %s with %s, want %s", f.paths[0], f.bodies[0], want)
 	}
-	if got := cli(t, nil, "backup", "--server", f.URL); got.out != "file:///b: backup x of 12 bytes, 3 of them sent\n" || f.bodies[1] != "{}" {
+	if got := try(t, nil, "backup", "--server", f.URL); got.out != "file:///b: backup x of 12 bytes, 3 of them sent\n" || f.bodies[1] != "{}" {
 		t.Errorf("got %+v after %s", got, f.bodies[1])
 	}
-	cli(t, nil, "backup", "/copy", "--server", f.URL).wantError(t, 1, "no pebble: store (HTTP 501)")
-	cli(t, nil, "backup", "a", "b").wantError(t, 2, "name one place at most")
-	cli(t, nil, "backup", "/copy", "--server", "127.0.0.1:1", "--timeout", "5m").wantError(t, 1, "start one with `countmill up`")
-	cli(t, nil, "restore", "a").wantError(t, 2, "name one PLACE and one DIR")
-	cli(t, nil, "restore", "--list").wantError(t, 2, "name one PLACE")
-	cli(t, nil, "restore", "s3://bucket/a", "dir").wantError(t, 2, "countmill-backup has gs:// and s3:// too")
-	cli(t, nil, "restore", t.TempDir(), "dir").wantError(t, 1, "there is no backup")
-	cli(t, nil, "restore", filepath.Join(t.TempDir(), "no"), "dir").wantError(t, 1, "no such file")
-	cli(t, nil, "up", "--backup-every", "15m").wantError(t, 2, "--backup-root")
-	cli(t, nil, "up", "--backup-root", "s3://bucket").wantError(t, 2, "unknown scheme")
-	cli(t, nil, "up", "--backup-root", t.TempDir(), "--backup-keep", "7d").wantError(t, 2, "--backup-every")
-	cli(t, nil, "up", "--backup-root", t.TempDir(), "--backup-every", "2h", "--backup-keep", "1h").wantError(t, 2, "--backup-keep")
+	try(t, nil, "backup", "/copy", "--server", f.URL).wantError(t, 1, "no pebble: store (HTTP 501)")
+	try(t, nil, "backup", "a", "b").wantError(t, 2, "name one place at most")
+	try(t, nil, "backup", "/copy", "--server", "127.0.0.1:1", "--timeout", "5m").wantError(t, 1, "start one with `countmill up`")
+	try(t, nil, "restore", "a").wantError(t, 2, "name one PLACE and one DIR")
+	try(t, nil, "restore", "--list").wantError(t, 2, "name one PLACE")
+	try(t, nil, "restore", "s3://bucket/a", "dir").wantError(t, 2, "countmill-backup has gs:// and s3:// too")
+	try(t, nil, "restore", t.TempDir(), "dir").wantError(t, 1, "there is no backup")
+	try(t, nil, "restore", filepath.Join(t.TempDir(), "no"), "dir").wantError(t, 1, "no such file")
+	try(t, nil, "up", "--backup-every", "15m").wantError(t, 2, "--backup-root")
+	try(t, nil, "up", "--backup-root", "s3://bucket").wantError(t, 2, "unknown scheme")
+	try(t, nil, "up", "--backup-root", t.TempDir(), "--backup-keep", "7d").wantError(t, 2, "--backup-every")
+	try(t, nil, "up", "--backup-root", t.TempDir(), "--backup-every", "2h", "--backup-keep", "1h").wantError(t, 2, "--backup-keep")
 }

@@ -6,8 +6,8 @@
 //	countmill get page:/home     read the total
 //	countmill dead list          list increments that could not be counted
 //
-// One table has the flags of all commands: name, argument, variable, default and help. Parsing,
-// help, completion and docs/reference/flags.md are made of it.
+// A file has a command: its help, its flags, its request and its output. Package cli makes parsing, help,
+// completion and docs/reference/flags.md of them.
 //
 // Exit codes: 0 it worked, 1 it did not, 2 the command line or the environment is wrong,
 // 3 verify or recount found something wrong or nothing to check, or status or doctor could not reach the server.
@@ -25,57 +25,58 @@ import (
 	"syscall"
 
 	"github.com/countmill/countmill/backend"
+	"github.com/countmill/countmill/command/cli"
 	"github.com/countmill/countmill/internal/app"
 	"github.com/countmill/countmill/internal/auth"
 )
 
 // An Option changes what Main takes from the process.
-type Option func(*call)
+type Option func(*host)
 
 // Args are the arguments after the program's name. Default os.Args[1:].
-func Args(args ...string) Option { return func(c *call) { c.args = args } }
+func Args(args ...string) Option { return func(c *host) { c.argv = args } }
 
 // Environ is the variables, each as NAME=VALUE; the last of several wins. Default os.Environ().
-func Environ(environ []string) Option { return func(c *call) { c.environ = environ } }
+func Environ(environ []string) Option { return func(c *host) { c.environ = environ } }
 
 // Streams are standard input, output and error. Default those of the process.
 func Streams(in io.Reader, out, err io.Writer) Option {
-	return func(c *call) { c.stdin, c.stdout, c.stderr = in, out, err }
+	return func(c *host) { c.stdin, c.stdout, c.stderr = in, out, err }
 }
 
 // WithStore adds a store of another module: --store SCHEME:... opens it. Its scheme must be a new one.
-func WithStore(s backend.Store) Option { return func(c *call) { c.stores = append(c.stores, s) } }
+func WithStore(s backend.Store) Option { return func(c *host) { c.stores = append(c.stores, s) } }
 
 // WithBus adds a bus of another module: --bus SCHEME:... opens it. Its scheme must be a new one.
-func WithBus(b backend.Bus) Option { return func(c *call) { c.buses = append(c.buses, b) } }
+func WithBus(b backend.Bus) Option { return func(c *host) { c.buses = append(c.buses, b) } }
 
 // WithBuckets adds a place for backups of another module: --backup-root SCHEME://... opens it.
 func WithBuckets(b backend.Buckets) Option {
-	return func(c *call) { c.buckets = append(c.buckets, b) }
+	return func(c *host) { c.buckets = append(c.buckets, b) }
 }
 
 // WithJournalFormat adds a format of files to `countmill journal export`: --format NAME writes it.
 func WithJournalFormat(f backend.JournalFormat) Option {
-	return func(c *call) { c.journalFormats = append(c.journalFormats, f) }
+	return func(c *host) { c.journalFormats = append(c.journalFormats, f) }
 }
 
 // WithTraces adds an exporter of spans of another module, for the commands that run roles. open reads its own
 // variables, and returns nil if they ask for no traces. Its error is about them.
 func WithTraces(open func(ctx context.Context, log *slog.Logger) (backend.Traces, error)) Option {
-	return func(c *call) { c.traces = open }
+	return func(c *host) { c.traces = open }
 }
 
 // Context ends the command as an interrupt does. With it, Main leaves signals alone.
-func Context(ctx context.Context) Option { return func(c *call) { c.ctx = ctx } }
+func Context(ctx context.Context) Option { return func(c *host) { c.ctx = ctx } }
 
 // Main runs the command line and returns its exit code. By default it is that of the process: the
 // first interrupt or SIGTERM stops the command, the second ends the process at once.
 func Main(options ...Option) int {
-	c := call{args: os.Args[1:], environ: os.Environ(), stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
+	c := host{argv: os.Args[1:], environ: os.Environ(), stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
 	for _, option := range options {
 		option(&c)
 	}
-	if isTerminal(c.stdin) {
+	if cli.IsTerminal(c.stdin) {
 		c.person = c.stdin
 	}
 	if c.ctx != nil {
@@ -95,10 +96,8 @@ func Main(options ...Option) int {
 	return run(ctx, c)
 }
 
-// A call is the input of a command.
-type call struct {
-	*parser // the flags
-
+// A host has what verbs get beside flags and arguments.
+type host struct {
 	stores  []backend.Store // of other modules
 	buses   []backend.Bus
 	buckets []backend.Buckets
@@ -108,7 +107,7 @@ type call struct {
 	traces func(context.Context, *slog.Logger) (backend.Traces, error) // nil: this program has none
 
 	ctx            context.Context // of the option; nil for the process's signals
-	args           []string
+	argv           []string
 	environ        []string
 	stdin          io.Reader
 	stdout, stderr io.Writer
@@ -116,7 +115,7 @@ type call struct {
 }
 
 // lookup is os.LookupEnv for environ. The last of several values wins.
-func (c call) lookup(name string) (string, bool) {
+func (c *host) lookup(name string) (string, bool) {
 	for i := len(c.environ) - 1; i >= 0; i-- {
 		if value, ok := strings.CutPrefix(c.environ[i], name+"="); ok {
 			return value, true
@@ -126,22 +125,23 @@ func (c call) lookup(name string) (string, bool) {
 }
 
 // run is the command line as a function. It returns the exit code.
-func run(ctx context.Context, c call) int {
-	if len(c.args) == 0 {
-		fmt.Fprint(c.stderr, overview(newRoot(c)))
+func run(ctx context.Context, c host) int {
+	p := program()
+	if len(c.argv) == 0 {
+		fmt.Fprint(c.stderr, p.Overview())
 		return 2
 	}
-	cmd, err := execute(ctx, c)
-	return report(c, err, strings.TrimSpace("countmill help "+path(cmd)))
+	path, err := p.Execute(ctx, cli.Process{Args: c.argv, Lookup: c.lookup, Stdout: c.stdout, Stderr: c.stderr, Host: &c})
+	return report(c, err, strings.TrimSpace("countmill help "+path))
 }
 
 // report writes an error on one line and returns the exit code.
-func report(c call, err error, help string) int {
+func report(c host, err error, help string) int {
 	if err == nil {
 		return 0
 	}
 	line := auth.Redact(strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; "))
-	if errors.Is(err, app.ErrUsage) {
+	if errors.Is(err, app.ErrUsage) || errors.Is(err, cli.ErrUsage) {
 		fmt.Fprintf(c.stderr, "countmill: %s (see %s)\n", line, help)
 		return 2
 	}

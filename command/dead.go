@@ -3,49 +3,48 @@ package command
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"math"
+	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/countmill/countmill/client"
-	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/command/cli"
 )
 
-var deadFamily = command{
-	path:  "dead",
-	group: "look",
-	args:  "VERB [KEY...]",
-	short: "list, show, replay or discard dead letters",
-	long: `A part or message that can never be counted as it is becomes a dead letter: it is out of
+var deadFamily = cli.Command{
+	Path:  "dead",
+	Group: "look",
+	Args:  "VERB [KEY...]",
+	Short: "list, show, replay or discard dead letters",
+	Long: `A part or message that can never be counted as it is becomes a dead letter: it is out of
 the totals, and kept until it is replayed or discarded.
 `,
 }
 
-var deadListCommand = command{
-	path:  "dead list",
-	short: "list dead letters, and why they could not be counted",
-	run:   func(ctx context.Context, c call) error { return runDead(ctx, c, (*dead).list) },
+var deadListCommand = cli.Command{
+	Path:  "dead list",
+	Short: "list dead letters, and why they could not be counted",
+	New:   func() cli.Verb { return new(deadListVerb) },
 }
 
-var deadShowCommand = command{
-	path:  "dead show",
-	args:  "KEY",
-	short: "show the contents of a dead letter",
-	run: func(ctx context.Context, c call) error {
-		if len(c.args) != 1 {
-			return app.Usagef("name one KEY, got %s", quoted(c.args))
-		}
-		return runDead(ctx, c, (*dead).show)
-	},
+var deadShowCommand = cli.Command{
+	Path:  "dead show",
+	Args:  "KEY",
+	Short: "show the contents of a dead letter",
+	New:   func() cli.Verb { return new(deadShowVerb) },
 }
 
-var deadReplayCommand = command{
-	path:  "dead replay",
-	args:  "KEY...",
-	short: "count dead letters after all",
-	long: `An aggregator counts a replayed dead letter within about half a minute, and removes it. One
+var deadReplayCommand = cli.Command{
+	Path:  "dead replay",
+	Args:  "KEY...",
+	Short: "count dead letters after all",
+	Long: `An aggregator counts a replayed dead letter within about half a minute, and removes it. One
 that cannot be counted stays. It keeps its ids and its time: replayed twice, or counted
 before, it counts once.
 
@@ -57,17 +56,17 @@ whether it was counted before, the output says that it would count a second time
 
 Exit code 1: a dead letter could not be replayed, and the output says why.
 `,
-	run: func(ctx context.Context, c call) error { return runKeys(ctx, c, (*dead).replay) },
+	New: func() cli.Verb { return new(deadReplayVerb) },
 }
 
-var deadDiscardCommand = command{
-	path:  "dead discard",
-	args:  "KEY...",
-	short: "remove dead letters uncounted",
-	long: `A discarded dead letter is never counted, even if a replay was asked for. "removed" says that
+var deadDiscardCommand = cli.Command{
+	Path:  "dead discard",
+	Args:  "KEY...",
+	Short: "remove dead letters uncounted",
+	Long: `A discarded dead letter is never counted, even if a replay was asked for. "removed" says that
 an aggregator had already taken it: it was counted, or may be within the next minute.
 `,
-	run: func(ctx context.Context, c call) error { return runKeys(ctx, c, (*dead).discard) },
+	New: func() cli.Verb { return new(deadDiscardVerb) },
 }
 
 // A deadLetter is a letter as GET /v1/dead-letters has it.
@@ -82,29 +81,34 @@ type deadLetter struct {
 	Asked   bool   `json:"replay_asked"`
 }
 
-// dead is one call of a command on dead letters.
+// A dead verb is about dead letters.
 type dead struct {
-	call
-	client *client.Client
+	calling
+	client          *client.Client
+	all, asNew, yes bool
 }
 
-func runDead(ctx context.Context, c call, run func(*dead, context.Context, []string) error) error {
-	cl, err := c.client()
-	if err != nil {
-		return err
-	}
-	return run(&dead{call: c, client: cl}, ctx, c.args)
+// connect comes before all calls.
+func (d *dead) connect() (err error) {
+	d.client, err = d.calling.client()
+	return err
 }
 
-// runKeys is runDead for keys or --all.
-func runKeys(ctx context.Context, c call, run func(*dead, context.Context, []string) error) error {
+// chosen is connect for a verb that takes keys or --all.
+func (d *dead) chosen() error {
 	switch {
-	case c.all && len(c.args) > 0:
-		return app.Usagef("--all takes no KEY, got %q", c.args[0])
-	case !c.all && len(c.args) == 0:
-		return app.Usagef("KEY is missing; --all for every dead letter")
+	case d.all && len(d.args) > 0:
+		return cli.Usagef("--all takes no KEY, got %q", d.args[0])
+	case !d.all && len(d.args) == 0:
+		return cli.Usagef("KEY is missing; --all for every dead letter")
 	}
-	return runDead(ctx, c, run)
+	return d.connect()
+}
+
+func (d *dead) allFlag() cli.Flag { return cli.Switch("all", &d.all, "All dead letters.") }
+
+func (d *dead) yesFlag() cli.Flag {
+	return cli.Switch("yes", &d.yes, "Do not ask. --all, --as-new and discard need it if no person can be asked.")
 }
 
 // pages calls visit with each page of letters, as it came too, until limit of them have
@@ -124,23 +128,35 @@ func (d *dead) pages(ctx context.Context, limit int, visit func(raw []byte, page
 			return err
 		}
 		var page struct {
-			Letters []deadLetter `json:"letters"`
-			Next    string       `json:"next_page_token"`
+			DeadLetters []deadLetter `json:"dead_letters"`
+			Next        string       `json:"next_page_token"`
 		}
-		if err := json.Unmarshal(raw, &page); err != nil || page.Letters == nil {
+		if err := json.Unmarshal(raw, &page); err != nil || page.DeadLetters == nil {
 			return fmt.Errorf("the server answered with something else than dead letters; is that a countmill?")
 		}
-		if err := visit(raw, page.Letters); err != nil {
+		if err := visit(raw, page.DeadLetters); err != nil {
 			return err
 		}
-		seen += len(page.Letters)
+		seen += len(page.DeadLetters)
 		if token = page.Next; token == "" || limit > 0 && seen >= limit {
 			return nil
 		}
 	}
 }
 
-func (d *dead) list(ctx context.Context, _ []string) error {
+type deadListVerb struct {
+	dead
+	limit int
+}
+
+func (d *deadListVerb) Flags() []cli.Flag {
+	return d.flags(usual, pages, cli.New("limit", "N", cli.Count{To: &d.limit, Max: math.MaxInt32}, "Stop after N dead letters. 0: all."))
+}
+
+func (d *deadListVerb) Run(ctx context.Context) error {
+	if err := d.connect(); err != nil {
+		return err
+	}
 	n := 0
 	const row = "%-32s  %-20s  %-7s  %8v  %s\n"
 	err := d.pages(ctx, d.limit, func(raw []byte, page []deadLetter) error {
@@ -157,7 +173,7 @@ func (d *dead) list(ctx context.Context, _ []string) error {
 			if l.Asked {
 				reason = "(replay asked for) " + reason
 			}
-			_, err := fmt.Fprintf(d.stdout, row, plain(l.Key), shortTime(l.At), plain(l.Applied), l.Bytes, plain(reason))
+			_, err := fmt.Fprintf(d.stdout, row, cli.Plain(l.Key), shortTime(l.At), cli.Plain(l.Applied), l.Bytes, cli.Plain(reason))
 			if err != nil {
 				return err
 			}
@@ -165,38 +181,39 @@ func (d *dead) list(ctx context.Context, _ []string) error {
 		return nil
 	})
 	if err == nil && n == 0 && !d.json {
-		_, err = fmt.Fprintln(d.stderr, errNoLetters)
+		_, err = fmt.Fprintln(d.stderr, errNoDeadLetters)
 	}
 	return err
 }
 
 // shortTime leaves fractions of a second out.
 func shortTime(t string) string {
-	whole, _, cut := strings.Cut(plain(t), ".")
+	whole, _, cut := strings.Cut(cli.Plain(t), ".")
 	if cut {
 		whole += "Z"
 	}
 	return whole
 }
 
-func (d *dead) show(ctx context.Context, keys []string) error {
-	raw, err := d.client.Do(ctx, client.Request{Path: "/v1/dead-letters/" + url.PathEscape(keys[0])})
-	if err != nil {
-		return err
+type deadShowVerb struct{ dead }
+
+func (d *deadShowVerb) Run(ctx context.Context) error {
+	if len(d.args) != 1 {
+		return cli.Usagef("name one KEY, got %s", cli.Quoted(d.args))
 	}
-	if d.json {
-		_, err = d.stdout.Write(raw)
-		return err
-	}
-	var got shownLetter
-	if err := json.Unmarshal(raw, &got); err != nil || got.Key == "" {
-		return fmt.Errorf("the server answered with something else than a dead letter; is that a countmill?")
-	}
-	return got.print(d.call)
+	return d.shown(ctx, client.Request{Path: "/v1/dead-letters/" + url.PathEscape(d.args[0])}, d.print)
 }
 
-// A shownLetter is the answer of GET /v1/dead-letters/KEY.
-type shownLetter struct {
+func (d *deadShowVerb) print(answer []byte) error {
+	var got shownDeadLetter
+	if err := json.Unmarshal(answer, &got); err != nil || got.Key == "" {
+		return fmt.Errorf("the server answered with something else than a dead letter; is that a countmill?")
+	}
+	return got.print(d.stdout)
+}
+
+// A shownDeadLetter is the answer of GET /v1/dead-letters/KEY.
+type shownDeadLetter struct {
 	deadLetter
 	Replay string `json:"replay"`
 	Why    string `json:"why"`
@@ -212,7 +229,7 @@ type shownLetter struct {
 	Truncated bool            `json:"truncated"`
 }
 
-func (l *shownLetter) print(c call) error {
+func (l *shownDeadLetter) print(out io.Writer) error {
 	replay := map[string]string{"ids": "yes, under its own ids", "as_new": "with --as-new", "never": "no"}[l.Replay]
 	if l.Why != "" {
 		replay += ": " + l.Why
@@ -220,12 +237,12 @@ func (l *shownLetter) print(c call) error {
 	if l.Asked {
 		replay += " (asked for)"
 	}
-	table := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, row := range [][2]string{
 		{"key", l.Key}, {"source", l.Source}, {"time", l.Time}, {"set aside", l.At}, {"reason", l.Reason},
 		{"applied", l.Applied}, {"bytes", strconv.Itoa(l.Bytes)}, {"can be replayed", replay},
 	} {
-		fmt.Fprintf(table, "%s\t%s\n", row[0], plain(row[1]))
+		fmt.Fprintf(table, "%s\t%s\n", row[0], cli.Plain(row[1]))
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -233,15 +250,241 @@ func (l *shownLetter) print(c call) error {
 	switch {
 	case l.Batch != nil:
 		for _, p := range l.Batch.Parts {
-			fmt.Fprintf(c.stdout, "\npart %s, %s\n", plain(p.ID), plain(p.Kind))
+			fmt.Fprintf(out, "\npart %s, %s\n", cli.Plain(p.ID), cli.Plain(p.Kind))
 			for _, e := range p.Entries {
-				fmt.Fprintf(c.stdout, "%+d\t%s\n", e.Delta, plain(e.Counter))
+				fmt.Fprintf(out, "%+d\t%s\n", e.Delta, cli.Plain(e.Counter))
 			}
 		}
 	case l.JSON != nil:
-		fmt.Fprintf(c.stdout, "\n%s\n", plain(string(l.JSON)))
+		fmt.Fprintf(out, "\n%s\n", cli.Plain(string(l.JSON)))
 	default:
-		fmt.Fprintf(c.stdout, "\nbase64 %s\n", plain(l.Base64))
+		fmt.Fprintf(out, "\nbase64 %s\n", cli.Plain(l.Base64))
 	}
 	return nil
+}
+
+// maxDeadKeys is the most letters of one POST /v1/dead-letters/replay or discard.
+const maxDeadKeys = 100
+
+// A deadOutcome is what became of one letter.
+type deadOutcome struct {
+	Key    string `json:"key"`
+	Result string `json:"result"`
+	Why    string `json:"why"`
+	New    bool   `json:"as_new"`
+	Twice  bool   `json:"maybe_counted_before"`
+}
+
+// A deadTally counts what became of letters.
+type deadTally struct{ asked, refused, gone, discarded, removed int }
+
+// errNoDeadLetters: --all means none.
+var errNoDeadLetters = errors.New("no dead letters")
+
+type deadReplayVerb struct{ dead }
+
+func (d *deadReplayVerb) Flags() []cli.Flag {
+	return d.flags(usual, oneAnswer, d.allFlag(),
+		cli.Switch("as-new", &d.asNew, "Count dead letters as new whose ids are forgotten, lost or taken."), d.yesFlag())
+}
+
+func (d *deadReplayVerb) Run(ctx context.Context) error {
+	if err := d.chosen(); err != nil {
+		return err
+	}
+	if d.all || d.asNew {
+		if err := d.sure(ctx, "Replay"); err != nil {
+			return d.orNone(err)
+		}
+	}
+	asked := map[string]any{}
+	if d.asNew {
+		asked["as_new"] = true
+	}
+	t, err := d.act(ctx, "/v1/dead-letters/replay", asked)
+	if err != nil {
+		return d.orNone(d.soFar(t, err))
+	}
+	if t.asked > 0 && !d.json {
+		fmt.Fprintf(d.stderr, "%d to be counted by an aggregator within half a minute or so; `countmill dead list` shows the rest\n", t.asked)
+	}
+	if t.refused > 0 {
+		return fmt.Errorf("%d of %d letters cannot be replayed like that", t.refused, t.asked+t.refused)
+	}
+	return nil
+}
+
+type deadDiscardVerb struct{ dead }
+
+func (d *deadDiscardVerb) Flags() []cli.Flag {
+	return d.flags(usual, oneAnswer, d.allFlag(), d.yesFlag())
+}
+
+func (d *deadDiscardVerb) Run(ctx context.Context) error {
+	if err := d.chosen(); err != nil {
+		return err
+	}
+	if err := d.sure(ctx, "Remove uncounted, for good,"); err != nil {
+		return d.orNone(err)
+	}
+	t, err := d.act(ctx, "/v1/dead-letters/discard", map[string]any{})
+	return d.orNone(d.soFar(t, err))
+}
+
+// orNone: without dead letters all of them are done, and standard error says so.
+func (d *dead) orNone(err error) error {
+	if !errors.Is(err, errNoDeadLetters) {
+		return err
+	}
+	if d.json {
+		return nil
+	}
+	_, err = fmt.Fprintln(d.stderr, errNoDeadLetters)
+	return err
+}
+
+// soFar says how far it came before an error. A repeat does no harm.
+func (d *dead) soFar(t deadTally, err error) error {
+	if err == nil || t == (deadTally{}) {
+		return err
+	}
+	return fmt.Errorf("after %s: %w; repeat it: nothing is done twice", t, err)
+}
+
+func (t deadTally) String() string {
+	return fmt.Sprintf("%d letters", t.asked+t.refused+t.gone+t.discarded+t.removed)
+}
+
+// sure lets a person confirm, and says what there is to lose.
+func (d *dead) sure(ctx context.Context, verb string) error {
+	if d.yes {
+		return nil
+	}
+	if d.person == nil {
+		return cli.Confirm(d.person, d.stderr, verb+" dead letters?")
+	}
+	letters, unknown := 0, 0
+	err := d.countDeadLetters(ctx, func(page []deadLetter) {
+		for _, l := range page {
+			letters++
+			if l.Applied != "no" {
+				unknown++
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if letters == 0 {
+		return errNoDeadLetters
+	}
+	question := fmt.Sprintf("%s %d dead letters?", verb, letters)
+	if d.asNew && unknown > 0 {
+		question = fmt.Sprintf("%d of them were maybe counted (applied: unknown). Those whose ids are forgotten or lost may then count twice. %s", unknown, question)
+	}
+	return cli.Confirm(d.person, d.stderr, question)
+}
+
+// countDeadLetters calls count with the letters that are meant.
+func (d *dead) countDeadLetters(ctx context.Context, count func([]deadLetter)) error {
+	if d.all {
+		return d.pages(ctx, 0, func(_ []byte, page []deadLetter) error { count(page); return nil })
+	}
+	for _, key := range d.args {
+		raw, err := d.client.Do(ctx, client.Request{Path: "/v1/dead-letters/" + url.PathEscape(key)})
+		if err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+		var l deadLetter
+		if err := json.Unmarshal(raw, &l); err != nil {
+			return fmt.Errorf("%s: the server answered with no dead letter: %w", key, err)
+		}
+		count([]deadLetter{l})
+	}
+	return nil
+}
+
+// act posts the keys, or those of all letters, in lots.
+func (d *dead) act(ctx context.Context, path string, asked map[string]any) (t deadTally, err error) {
+	post := func(lot []string) error {
+		asked["keys"] = lot
+		err := d.post(ctx, path, asked, &t)
+		if cli.IsTerminal(d.stderr) {
+			fmt.Fprintf(d.stderr, "\r%s", t)
+		}
+		return err
+	}
+	if cli.IsTerminal(d.stderr) {
+		defer fmt.Fprintln(d.stderr)
+	}
+	if !d.all {
+		for from := 0; from < len(d.args); from += maxDeadKeys {
+			if err := post(d.args[from:min(from+maxDeadKeys, len(d.args))]); err != nil {
+				return t, err
+			}
+		}
+		return t, nil
+	}
+	found := false
+	err = d.pages(ctx, 0, func(_ []byte, page []deadLetter) error {
+		if len(page) == 0 {
+			return nil
+		}
+		found = true
+		lot := make([]string, len(page))
+		for i, l := range page {
+			lot[i] = l.Key
+		}
+		return post(lot)
+	})
+	if err == nil && !found {
+		err = errNoDeadLetters
+	}
+	return t, err
+}
+
+func (d *dead) post(ctx context.Context, path string, asked any, t *deadTally) error {
+	answer, err := d.client.Do(ctx, client.Request{Method: http.MethodPost, Path: path, Body: body(asked)})
+	if err != nil {
+		return err
+	}
+	var got struct {
+		DeadLetters []deadOutcome `json:"dead_letters"`
+	}
+	if err := json.Unmarshal(answer, &got); err != nil || got.DeadLetters == nil {
+		return fmt.Errorf("the server answered with something else than letters; is that a countmill?")
+	}
+	for _, o := range got.DeadLetters {
+		t.add(o)
+		switch {
+		case o.Result == "gone":
+			o.Why = "it was counted or discarded, or never there"
+		case o.Twice:
+			o.Why = "as new; it may have been counted before, and would count twice"
+		case o.New:
+			o.Why = "as new"
+		}
+		if !d.json {
+			fmt.Fprintln(d.stdout, strings.TrimSuffix(cli.Plain(o.Key)+"\t"+cli.Plain(o.Result)+": "+cli.Plain(o.Why), ": "))
+		}
+	}
+	if d.json {
+		_, err = d.stdout.Write(answer)
+	}
+	return err
+}
+
+func (t *deadTally) add(o deadOutcome) {
+	switch o.Result {
+	case "asked":
+		t.asked++
+	case "refused":
+		t.refused++
+	case "discarded":
+		t.discarded++
+	case "removed":
+		t.removed++
+	default:
+		t.gone++
+	}
 }

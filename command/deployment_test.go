@@ -100,7 +100,7 @@ func (d *deployment) serve(t *testing.T) (url string) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		run(t.Context(), call{args: []string{"reader", "--listen", "127.0.0.1:0", "--store", "rigged:"}, stdout: in, stderr: &log, stores: []backend.Store{d.rigged()}})
+		run(t.Context(), host{argv: []string{"reader", "--listen", "127.0.0.1:0", "--store", "rigged:"}, stdout: in, stderr: &log, stores: []backend.Store{d.rigged()}})
 		_ = in.Close()
 	}()
 	t.Cleanup(func() { <-ended }) // the context has ended by then
@@ -167,8 +167,8 @@ func (d *deployment) examine(t *testing.T) doctorReport {
 func (d *deployment) doctor(t *testing.T, args ...string) doctorReport {
 	t.Helper()
 	var out, errOut bytes.Buffer
-	code := run(t.Context(), call{
-		args: append([]string{"doctor", "--json"}, args...), stdout: &out, stderr: &errOut,
+	code := run(t.Context(), host{
+		argv: append([]string{"doctor", "--json"}, args...), stdout: &out, stderr: &errOut,
 		stores: []backend.Store{d.rigged(), d.slowDisk()}, buses: []backend.Bus{d.spoiltBus()},
 	})
 	return readReport(t, result{code, out.String(), errOut.String()})

@@ -9,14 +9,15 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/backend"
+	"github.com/countmill/countmill/command/cli"
 	"github.com/countmill/countmill/internal/app"
 )
 
-var doctorCommand = command{
-	path:  "doctor",
-	group: "look",
-	short: "look for mistakes of a deployment, from where it runs",
-	long: `Examines a running countmill (--server), and the backends of a role: give it the --store, --bus and
+var doctorCommand = cli.Command{
+	Path:  "doctor",
+	Group: "look",
+	Short: "look for mistakes of a deployment, from where it runs",
+	Long: `Examines a running countmill (--server), and the backends of a role: give it the --store, --bus and
 --cache of that role, or run it where their variables are set. Each finding says what is wrong, why it
 matters and what to do. It needs no running role for the backends, and disturbs none.
 With --store and --bus the account is that of an aggregator, and must be able to write to the store. With
@@ -32,20 +33,40 @@ The limit of open files is that of doctor and of its shell. A running countmill 
 
 Exit code: 0 without findings, 1 with findings, 3 if the server cannot be reached.
 `,
-	run: runDoctor,
+	New: func() cli.Verb { return new(doctorVerb) },
+}
+
+func examined(name, help string, to *string) cli.Flag {
+	return cli.New(name, "URL", cli.Any(to), help).FromEnv().Default("not examined")
 }
 
 // mostServerSkew is the difference between the clocks of two machines from which it is a finding.
 const mostServerSkew = 5 * time.Second
 
-func runDoctor(ctx context.Context, c call) error {
+type doctorVerb struct {
+	calling
+	cfg app.Config // of the backends to examine
+}
+
+func (c *doctorVerb) Flags() []cli.Flag {
+	c.cfg = app.Defaults(0)
+	return c.flags(usual, "",
+		examined("store", "The store of a role, as the role has it.", &c.cfg.Store),
+		examined("bus", "The bus of a role, as the role has it.", &c.cfg.Bus),
+		examined("cache", "The cache of a reader, as the reader has it.", &c.cfg.Cache),
+		cli.Switch("json", &c.json, "Write the report as JSON.").In(otherSection),
+	)
+}
+
+func (c *doctorVerb) Run(ctx context.Context) error {
 	r := &backend.Report{Findings: []backend.Finding{}, Checked: []backend.Checked{}, Unchecked: []backend.Unchecked{}}
-	which := app.Exams{Store: c.given("store"), Bus: c.given("bus"), Cache: c.given("cache")}
-	if err := app.Examine(ctx, c.roles, which, r); err != nil {
+	which := app.Exams{Store: c.Given("store"), Bus: c.Given("bus"), Cache: c.Given("cache")}
+	c.cfg.Stores, c.cfg.Buses, c.cfg.Buckets = c.stores, c.buses, c.buckets
+	if err := app.Examine(ctx, c.cfg, which, r); err != nil {
 		return err
 	}
 	var failed error
-	if c.given("server") || which == (app.Exams{}) {
+	if c.Given("server") || which == (app.Exams{}) {
 		failed = c.examineServer(ctx, r)
 	}
 	if failed != nil {
@@ -63,7 +84,7 @@ func runDoctor(ctx context.Context, c call) error {
 }
 
 // examineServer adds the problems of the pipeline and the settings in which aggregators differ.
-func (c call) examineServer(ctx context.Context, r *backend.Report) error {
+func (c *doctorVerb) examineServer(ctx context.Context, r *backend.Report) error {
 	cl, err := c.client()
 	if err != nil {
 		return err
@@ -121,13 +142,13 @@ func different(setting string, values []string) backend.Finding {
 }
 
 // printReport says that nothing was found only if it has asked all that it was to ask.
-func (c call) printReport(r *backend.Report, reached bool) error {
+func (c *doctorVerb) printReport(r *backend.Report, reached bool) error {
 	if c.json {
 		return writeJSON(c.stdout, r)
 	}
 	var b strings.Builder
 	for _, f := range r.Findings {
-		fmt.Fprintf(&b, "%s: %s\n  Why: %s\n  Do:  %s\n  See: %s%s\n\n", f.Check, plain(f.What), plain(f.Why), plain(f.Do), docs, f.Page)
+		fmt.Fprintf(&b, "%s: %s\n  Why: %s\n  Do:  %s\n  See: %s%s\n\n", f.Check, cli.Plain(f.What), cli.Plain(f.Why), cli.Plain(f.Do), docs, f.Page)
 	}
 	switch {
 	case len(r.Findings) > 0:
@@ -137,10 +158,10 @@ func (c call) printReport(r *backend.Report, reached bool) error {
 		b.WriteString("The server was not reached. The other checks found nothing.\n")
 	}
 	for _, done := range r.Checked {
-		fmt.Fprintf(&b, "checked      %s\n", strings.TrimSuffix(done.Check+": "+plain(done.Note), ": "))
+		fmt.Fprintf(&b, "checked      %s\n", strings.TrimSuffix(done.Check+": "+cli.Plain(done.Note), ": "))
 	}
 	for _, left := range r.Unchecked {
-		fmt.Fprintf(&b, "not checked  %s: %s\n", left.Check, plain(left.Why))
+		fmt.Fprintf(&b, "not checked  %s: %s\n", left.Check, cli.Plain(left.Why))
 	}
 	_, err := io.WriteString(c.stdout, b.String())
 	return err

@@ -109,8 +109,8 @@ var doctorFaults = map[string]fault{
 	}, []string{"data directory: cannot be written"}},
 
 	"settings differ": {func(_ *testing.T, d *deployment) {
-		d.workers[1].Setup = map[string]string{"max-shards": "99", "version": "v2"}
-	}, []string{"settings of the fleet: Aggregators differ in --max-shards: 99, 999", "settings of the fleet: different versions: v1, v2"}},
+		d.workers[1].Setup = map[string]string{"shard-rate": "2", "version": "v2"}
+	}, []string{"settings of the fleet: Aggregators differ in --shard-rate: 1, 2", "settings of the fleet: different versions: v1, v2"}},
 	"settings of two versions": {func(_ *testing.T, d *deployment) { d.workers[1].Settings++ },
 		[]string{"settings of the fleet: different versions of the database's settings: 1, 2"}},
 	"a problem of the pipeline": {func(_ *testing.T, d *deployment) { d.workers[1].AtLimit = []string{"page:/"} },
@@ -176,7 +176,7 @@ func TestDoctorWithoutTheFleet(t *testing.T) {
 		f := newFakeServer(t, func(w http.ResponseWriter, r *http.Request) {
 			answer(200, `{"status":"ready",`+overview+`,"as_of":"`+time.Now().UTC().Format(time.RFC3339Nano)+`"}`)(w, r)
 		})
-		r := readReport(t, cli(t, nil, "doctor", "--server", f.URL, "--json"))
+		r := readReport(t, try(t, nil, "doctor", "--server", f.URL, "--json"))
 		r.wantChecks(t, map[string]string{"settings of the fleet": "not checked", "server": "ready"})
 		if len(r.Unchecked) != 1 || !strings.Contains(r.Unchecked[0].Why, why) {
 			t.Errorf("got %+v, want %q", r.Unchecked, why)
@@ -194,7 +194,7 @@ func TestDoctorByURLs(t *testing.T) { // not parallel: Google's variables are th
 		"COUNTMILL_BUS=pubsub://" + d.bus.Project + "/" + d.bus.Topic + "?subscription=" + d.bus.Subscription + "&dead_letter=" + d.bus.DeadLetterTopic,
 		"COUNTMILL_CACHE=memcached://" + d.cache,
 	}
-	got := cli(t, env, "doctor", "--server", d.serve(t))
+	got := try(t, env, "doctor", "--server", d.serve(t))
 	for _, want := range []string{
 		"No findings.\n", "checked      transforms\n", "checked      subscription\n", "checked      memcached: " + d.cache + " 1.", "checked      server: ready\n",
 		"not checked  database mode: an emulator has no admin API\n",
@@ -205,7 +205,7 @@ func TestDoctorByURLs(t *testing.T) { // not parallel: Google's variables are th
 	}
 
 	env = append(env, "COUNTMILL_BUS=pubsub://"+d.bus.Project+"/"+d.bus.Topic+"?subscription="+d.bus.Subscription)
-	got = cli(t, env, "doctor")
+	got = try(t, env, "doctor")
 	want := "dead letters of Pub/Sub: Nobody reads the messages that Pub/Sub gives up and moves to projects/" + d.bus.Project + "/topics/countmill-dead.\n" +
 		"  Why: Their increments are in no total, and Pub/Sub deletes them after some days.\n" +
 		"  Do:  Add dead_letter=SUBSCRIPTION to --bus, with a subscription of that topic.\n" +
@@ -218,12 +218,12 @@ func TestDoctorByURLs(t *testing.T) { // not parallel: Google's variables are th
 func TestDoctorExits(t *testing.T) {
 	t.Parallel()
 	gone, dir := "http://"+nobody(t), t.TempDir()
-	cli(t, nil, "doctor", "--store", "pebbles:x").wantError(t, 2, "--store: unknown scheme")
-	cli(t, nil, "doctor", "--cache", "memcached://nowhere").wantError(t, 2, "--cache: ")
-	cli(t, nil, "doctor", "x").wantError(t, 2, "takes no arguments")
-	cli(t, nil, "doctor", "--server", newFakeServer(t, answer(401, `{"detail":"no"}`)).URL).wantError(t, 1, "--token-file")
+	try(t, nil, "doctor", "--store", "pebbles:x").wantError(t, 2, "--store: unknown scheme")
+	try(t, nil, "doctor", "--cache", "memcached://nowhere").wantError(t, 2, "--cache: ")
+	try(t, nil, "doctor", "x").wantError(t, 2, "takes no arguments")
+	try(t, nil, "doctor", "--server", newFakeServer(t, answer(401, `{"detail":"no"}`)).URL).wantError(t, 1, "--token-file")
 	for _, store := range []string{"pebble:" + dir, "pebble:" + filepath.Join(dir, "not-made-yet")} {
-		r := readReport(t, cli(t, nil, "doctor", "--json", "--store", store)).onAnyDisk()
+		r := readReport(t, try(t, nil, "doctor", "--json", "--store", store)).onAnyDisk()
 		r.wantFindings(t, nil)
 		if i := slices.IndexFunc(r.Checked, func(c backend.Checked) bool { return c.Check == "disk sync" }); i < 0 || r.Checked[i].Note == "" {
 			t.Errorf("%s: got %+v, want the time of a sync", store, r.Checked)
@@ -233,17 +233,17 @@ func TestDoctorExits(t *testing.T) {
 	if err != nil || len(left) > 0 {
 		t.Errorf("doctor left %v, %v", left, err)
 	}
-	got := cli(t, nil, "doctor", "--store", "pebble:"+dir, "--server", gone)
+	got := try(t, nil, "doctor", "--store", "pebble:"+dir, "--server", gone)
 	if got.code != 3 || !strings.Contains(got.out, "checked      disk sync: ") || !strings.Contains(got.errOut, "countmill up") {
 		t.Errorf("got %+v, want exit 3 and the findings of the store", got)
 	}
-	if got := cli(t, nil, "doctor", "--server", gone); got.code != 3 || strings.Contains(got.out, "open files") || strings.Contains(got.out, "No findings") || !strings.Contains(got.out, "was not reached") {
+	if got := try(t, nil, "doctor", "--server", gone); got.code != 3 || strings.Contains(got.out, "open files") || strings.Contains(got.out, "No findings") || !strings.Contains(got.out, "was not reached") {
 		t.Errorf("without a backend: got %+v, want exit 3, and nothing of this machine", got)
 	}
-	if got := cli(t, nil, "doctor", "--bus", "inproc:", "--cache", "memory:"); !strings.Contains(got.out, "not checked  bus: inproc: has no checks") || !strings.Contains(got.out, "not checked  cache: memory:") {
+	if got := try(t, nil, "doctor", "--bus", "inproc:", "--cache", "memory:"); !strings.Contains(got.out, "not checked  bus: inproc: has no checks") || !strings.Contains(got.out, "not checked  cache: memory:") {
 		t.Errorf("backends within a process: got %+v", got)
 	}
-	if got := cli(t, []string{"COUNTMILL_SERVER=" + gone}, "doctor"); got.code != 3 {
+	if got := try(t, []string{"COUNTMILL_SERVER=" + gone}, "doctor"); got.code != 3 {
 		t.Errorf("with nothing but a variable: got %+v, want exit 3", got)
 	}
 }
@@ -256,10 +256,10 @@ func TestDoctorClockOfTheServer(t *testing.T) {
 	}
 	for _, off := range []time.Duration{-time.Hour, time.Hour} {
 		f := newFakeServer(t, func(w http.ResponseWriter, r *http.Request) { answer(200, well(time.Now().Add(off)))(w, r) })
-		readReport(t, cli(t, nil, "doctor", "--server", f.URL, "--json")).wantFindings(t, []string{"clock: differ by 1h0m0s"})
+		readReport(t, try(t, nil, "doctor", "--server", f.URL, "--json")).wantFindings(t, []string{"clock: differ by 1h0m0s"})
 	}
 	f := newFakeServer(t, func(w http.ResponseWriter, r *http.Request) { answer(200, well(time.Now().Add(-time.Second)))(w, r) })
-	readReport(t, cli(t, nil, "doctor", "--server", f.URL, "--json")).wantFindings(t, nil)
+	readReport(t, try(t, nil, "doctor", "--server", f.URL, "--json")).wantFindings(t, nil)
 }
 
 // The admin API may refuse, or answer something else. Then doctor says which checks it left out.
@@ -398,7 +398,7 @@ func twoWorkers() []store.Worker {
 	now := time.Now()
 	one := store.Worker{
 		ID: "one", LastCommit: now, Expires: now.Add(time.Hour), Settings: 1,
-		Setup: map[string]string{"max-shards": "999", "version": "v1"},
+		Setup: map[string]string{"shard-rate": "1", "version": "v1"},
 	}
 	two := one
 	two.ID = "two"

@@ -7,16 +7,16 @@ import (
 	"strings"
 
 	"github.com/countmill/countmill/client"
-	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/command/cli"
 	"github.com/countmill/countmill/internal/transfer"
 )
 
-var exportCommand = command{
-	path:  "export",
-	group: "move",
-	args:  "[PREFIX]",
-	short: "write all totals as rows that import takes",
-	long: `Writes the totals of all counters, or of those whose names begin with PREFIX, as rows of
+var exportCommand = cli.Command{
+	Path:  "export",
+	Group: "move",
+	Args:  "[PREFIX]",
+	Short: "write all totals as rows that import takes",
+	Long: `Writes the totals of all counters, or of those whose names begin with PREFIX, as rows of
 counter and delta. Imported where none of them is, they are the same totals again:
 
   countmill export --output totals.csv
@@ -33,14 +33,28 @@ Increments during the export may be in it. A stopped export starts again from th
 --output the file is there when it is whole. Exit code 1 as well when a counter's total
 fits no 64 bits: it is named, and the others are written.
 `,
-	run: runExport,
+	New: func() cli.Verb { return new(exportVerb) },
 }
 
-func runExport(ctx context.Context, c call) error {
+type exportVerb struct {
+	calling
+	format, output string
+	spreadsheet    bool
+}
+
+func (c *exportVerb) Flags() []cli.Flag {
+	return c.flags(usual, "Short for --format ndjson.",
+		cli.New("format", "FORMAT", cli.Text{To: &c.format, Of: formats}, "csv or ndjson.").Default("by the end of --output, or csv"),
+		spreadsheetFlag(&c.spreadsheet),
+		outputFlag(&c.output),
+	)
+}
+
+func (c *exportVerb) Run(ctx context.Context) error {
 	if len(c.args) > 1 {
-		return app.Usagef("name one PREFIX at most, got %s", quoted(c.args))
+		return cli.Usagef("name one PREFIX at most, got %s", cli.Quoted(c.args))
 	}
-	e := transfer.Export{Timeout: c.timeout, Prefix: strings.Join(c.args, ""), Progress: c.showProgress}
+	e := transfer.Export{Timeout: c.timeout, Prefix: strings.Join(c.args, ""), Progress: progressOn(c.stderr)}
 	var err error
 	if e.Format, err = exportFormat(c.format, c.output, c.json); err != nil {
 		return err
@@ -53,8 +67,8 @@ func runExport(ctx context.Context, c call) error {
 	}
 	var done *transfer.Exported
 	if c.output == "-" {
-		if isTerminal(c.stdout) { // the rows show how far it is, and a bar would be among them
-			e.Progress = call{stderr: io.Discard}.showProgress
+		if cli.IsTerminal(c.stdout) { // the rows show how far it is, and a bar would be among them
+			e.Progress = progressOn(io.Discard)
 		}
 		done, err = e.Run(ctx, c.stdout)
 	} else {
@@ -74,7 +88,7 @@ func runExport(ctx context.Context, c call) error {
 }
 
 func errSpreadsheet() error {
-	return app.Usagef("--spreadsheet is given without CSV (limit: with --format csv)")
+	return cli.Usagef("--spreadsheet is given without CSV (limit: with --format csv)")
 }
 
 func exportFormat(format, output string, ndjson bool) (transfer.Format, error) {
@@ -86,13 +100,13 @@ func exportFormat(format, output string, ndjson bool) (transfer.Format, error) {
 	}
 	f, err := transfer.FormatOf(format, output)
 	if err != nil {
-		return "", app.Usagef("--format: %s", err)
+		return "", cli.Usagef("--format: %s", err)
 	}
 	return f, nil
 }
 
 // reportExport sums up on standard error: the rows may be on standard output.
-func (c call) reportExport(e *transfer.Exported) error {
+func (c *exportVerb) reportExport(e *transfer.Exported) error {
 	fmt.Fprintf(c.stderr, "countmill: %s in %s", counted(e.Counters, "counter"), counted(e.Rows, "row"))
 	if e.Zero > 0 {
 		fmt.Fprintf(c.stderr, ", %d left out as their total is 0", e.Zero)

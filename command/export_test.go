@@ -24,7 +24,7 @@ func TestExportPages(t *testing.T) {
 	script := []http.HandlerFunc{page("t&1", "a=1", "b,\"=-2"), answer(503, "{}"), cut, page("t2", "c=0", "d=9007199254740992"), page("", "e=5")}
 	f := newFakeServer(t, script...)
 	var out, errOut bytes.Buffer
-	code := run(t.Context(), call{args: []string{"export", "--server", f.URL}, stdout: &out, stderr: &errOut})
+	code := run(t.Context(), host{argv: []string{"export", "--server", f.URL}, stdout: &out, stderr: &errOut})
 	if want := "counter,delta\na,1\n\"b,\"\"\",-2\nd,9007199254740991\nd,1\ne,5\n"; code != 0 || out.String() != want {
 		t.Errorf("got exit %d and %q, want %q", code, out.String(), want)
 	}
@@ -37,7 +37,7 @@ func TestExportPages(t *testing.T) {
 		}
 	}
 	again := newFakeServer(t, page("", "a=1"))
-	if got := cli(t, nil, "export", "a b:", "--json", "--server", again.URL); got.out != "{\"counter\":\"a\",\"delta\":1}\n" || again.paths[0] != "/v1/counters?limit=1000&prefix=a+b%3A" {
+	if got := try(t, nil, "export", "a b:", "--json", "--server", again.URL); got.out != "{\"counter\":\"a\",\"delta\":1}\n" || again.paths[0] != "/v1/counters?limit=1000&prefix=a+b%3A" {
 		t.Errorf("got %+v, asked %q", got, again.paths)
 	}
 }
@@ -47,11 +47,11 @@ func TestExportToAFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "totals.ndjson")
 	f := newFakeServer(t, page("t", "a=1"), answer(400, `{"detail":"what token?"}`), page("", "a=1"))
-	cli(t, nil, "export", "--output", path, "--server", f.URL).wantError(t, 1, "the export is not whole: what token? (HTTP 400)")
+	try(t, nil, "export", "--output", path, "--server", f.URL).wantError(t, 1, "the export is not whole: what token? (HTTP 400)")
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
 		t.Errorf("a stopped export left %v, %v", left, err)
 	}
-	if got := cli(t, nil, "export", "--output", path, "--server", f.URL); got.code != 0 || got.out != "" {
+	if got := try(t, nil, "export", "--output", path, "--server", f.URL); got.code != 0 || got.out != "" {
 		t.Errorf("got %+v", got)
 	}
 	if text, err := os.ReadFile(path); string(text) != "{\"counter\":\"a\",\"delta\":1}\n" {
@@ -62,7 +62,7 @@ func TestExportToAFile(t *testing.T) {
 func TestExportSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	overflowed := newFakeServer(t, answer(200, `{"totals":[],"overflowed":["huge"],"lag":0}`))
-	got := cli(t, nil, "export", "--server", overflowed.URL)
+	got := try(t, nil, "export", "--server", overflowed.URL)
 	if got.code != 1 || got.out != "counter,delta\n" || !strings.Contains(got.errOut, `1 counter left out, because of a total that does not fit 64 bits: ["huge"]`) {
 		t.Errorf("overflow: got %+v", got)
 	}
@@ -72,13 +72,13 @@ func TestExportSaysWhatIsWrong(t *testing.T) {
 		`{"totals":[{"counter":"a","total":9223372036854775808}]}`: `the total "9223372036854775808" of "a"`,
 	} {
 		f := newFakeServer(t, answer(200, body))
-		if got := cli(t, nil, "export", "--server", f.URL); got.code != 1 || !strings.Contains(got.errOut, want) {
+		if got := try(t, nil, "export", "--server", f.URL); got.code != 1 || !strings.Contains(got.errOut, want) {
 			t.Errorf("%s: got %+v, want %q", body, got, want)
 		}
 	}
-	cli(t, nil, "export", "a", "b").wantError(t, 2, "name one PREFIX at most")
-	cli(t, nil, "export", "--output", "x.txt").wantError(t, 2, "does not end in .csv")
-	cli(t, nil, "export", "--output", "/no/such/x.csv", "--server", overflowed.URL).wantError(t, 1, "no such file")
+	try(t, nil, "export", "a", "b").wantError(t, 2, "name one PREFIX at most")
+	try(t, nil, "export", "--output", "x.txt").wantError(t, 2, "does not end in .csv")
+	try(t, nil, "export", "--output", "/no/such/x.csv", "--server", overflowed.URL).wantError(t, 1, "no such file")
 }
 
 // export | import is the same totals elsewhere, in both formats.
@@ -90,24 +90,24 @@ func TestExportIsImportedElsewhere(t *testing.T) {
 {"counter":"page:ünï","delta":-5}
 {"counter":"other"}
 `)
-	if got := cli(t, nil, "import", path, "--server", from.url); got.code != 0 {
+	if got := try(t, nil, "import", path, "--server", from.url); got.code != 0 {
 		t.Fatalf("got %+v", got)
 	}
 	for _, delta := range []string{"1", "-1"} {
-		cli(t, nil, "incr", "page:zero", delta, "--server", from.url)
+		try(t, nil, "incr", "page:zero", delta, "--server", from.url)
 	}
 	for _, format := range []string{"csv", "ndjson"} {
 		to := up(t, t.TempDir())
 		out := filepath.Join(t.TempDir(), "totals."+format)
 		for range 2 { // the same file the second time: it is counted once
-			if got := cli(t, nil, "export", "page:", "--output", out, "--server", from.url); got.code != 0 || !strings.Contains(got.errOut, "2 counters in 3 rows, 1 left out") {
+			if got := try(t, nil, "export", "page:", "--output", out, "--server", from.url); got.code != 0 || !strings.Contains(got.errOut, "2 counters in 3 rows, 1 left out") {
 				t.Errorf("%s: export: got %+v", format, got)
 			}
-			if got := cli(t, nil, "import", out, "--server", to.url); got.code != 0 {
+			if got := try(t, nil, "import", out, "--server", to.url); got.code != 0 {
 				t.Errorf("%s: import: got %+v", format, got)
 			}
 		}
-		got := cli(t, nil, "get", "page:a,\"b\"", "page:ünï", "page:zero", "other", "--server", to.url)
+		got := try(t, nil, "get", "page:a,\"b\"", "page:ünï", "page:zero", "other", "--server", to.url)
 		if want := "18014398509481982\tpage:a,\"b\"\n-5\tpage:ünï\n0\tpage:zero\n0\tother\n"; got.out != want {
 			t.Errorf("%s: got %q, want %q", format, got.out, want)
 		}
@@ -119,14 +119,14 @@ func TestExportOfTheLargestTotals(t *testing.T) {
 	t.Parallel()
 	f := newFakeServer(t, page("", "max=9223372036854775806", "min=-9223372036854775807"))
 	out := filepath.Join(t.TempDir(), "totals.csv")
-	if got := cli(t, nil, "export", "--output", out, "--server", f.URL); got.code != 0 || !strings.Contains(got.errOut, "2 counters in 2050 rows") {
+	if got := try(t, nil, "export", "--output", out, "--server", f.URL); got.code != 0 || !strings.Contains(got.errOut, "2 counters in 2050 rows") {
 		t.Fatalf("got %+v", got)
 	}
 	to := up(t, t.TempDir())
-	if got := cli(t, nil, "import", out, "--server", to.url); got.code != 0 {
+	if got := try(t, nil, "import", out, "--server", to.url); got.code != 0 {
 		t.Fatalf("got %+v", got)
 	}
-	if got := cli(t, nil, "get", "max", "min", "--server", to.url); got.out != "9223372036854775806\tmax\n-9223372036854775807\tmin\n" {
+	if got := try(t, nil, "get", "max", "min", "--server", to.url); got.out != "9223372036854775806\tmax\n-9223372036854775807\tmin\n" {
 		t.Errorf("got %+v", got)
 	}
 }

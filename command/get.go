@@ -4,23 +4,25 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"time"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/client"
+	"github.com/countmill/countmill/command/cli"
 )
 
 // maxNames is the most counters of one POST /v1/totals.
 const maxNames = 1000
 
-var getCommand = command{
-	path:  "get",
-	group: "count",
-	args:  "NAME...",
-	short: "print totals",
-	long: `Prints the total of the counter NAME. With several names it prints a line for each, the
+var getCommand = cli.Command{
+	Path:  "get",
+	Group: "count",
+	Args:  "NAME...",
+	Short: "print totals",
+	Long: `Prints the total of the counter NAME. With several names it prints a line for each, the
 total, a tab and the name; all of one moment, at most 1,000. A counter that nobody has
 incremented is 0. On a terminal a further line on standard error says how old the totals are,
 and how far the aggregators are behind (lag).
@@ -34,7 +36,7 @@ roles are apart. A line on standard error names each dead letter that has some o
 
   countmill get orders --after RECEIPT --wait 2s
 `,
-	run: runGet,
+	New: func() cli.Verb { return new(getVerb) },
 }
 
 // A total is one of the objects that the read routes answer with.
@@ -52,8 +54,25 @@ func (t *total) text() string {
 	return t.Total.String()
 }
 
-func runGet(ctx context.Context, c call) error {
-	names, err := c.withGroups()
+type getVerb struct {
+	calling
+	maxStaleness, wait time.Duration
+	minAsOf, after     string
+	groups             []string
+}
+
+func (c *getVerb) Flags() []cli.Flag {
+	return c.flags(usual, oneAnswer,
+		cli.New("max-staleness", "DURATION", cli.Duration{To: &c.maxStaleness, Max: time.Hour}, "How old a total may be; 0s reads the store.").Default("the server's"),
+		minAsOfFlag(&c.minAsOf),
+		cli.New("after", "RECEIPT", cli.Any(&c.after), "Only totals that contain every increment of this receipt.").Default("none"),
+		cli.New("wait", "DURATION", cli.Duration{To: &c.wait, Max: 5 * time.Second}, "With --after: how long to wait until the increments are counted.").Default("0s"),
+		groupFlag(&c.groups),
+	)
+}
+
+func (c *getVerb) Run(ctx context.Context) error {
+	names, err := withGroups(c.args, c.groups)
 	if err != nil {
 		return err
 	}
@@ -73,53 +92,58 @@ func runGet(ctx context.Context, c call) error {
 		}
 		return overflowOf(answer)
 	}
-	if err := printTotals(c, answer, len(names)); err != nil {
+	if err := printTotals(c.stdout, answer, len(names)); err != nil {
 		return err
 	}
 	if err := overflowOf(answer); err != nil {
 		return err
 	}
 	c.sayMissing(answer)
-	saySetAside(c, answer)
-	if isTerminal(c.stdout) {
+	sayDeadLetters(c.stderr, answer)
+	if cli.IsTerminal(c.stdout) {
 		fmt.Fprintln(c.stderr, ageOf(answer, time.Now()))
 	}
 	return nil
 }
 
 // readQuery is the parameters of a read that flags gave.
-func (c call) readQuery() url.Values {
-	query := url.Values{}
-	if c.given("max-staleness") {
+func (c *getVerb) readQuery() url.Values {
+	query := asOfQuery(c.minAsOf)
+	if c.Given("max-staleness") {
 		query.Set("max_staleness", c.maxStaleness.String())
 	}
-	if c.given("min-as-of") {
-		query.Set("min_as_of", c.minAsOf)
-	}
-	if c.given("after") {
+	if c.Given("after") {
 		query.Set("after", c.after)
 	}
-	if c.given("wait") {
+	if c.Given("wait") {
 		query.Set("wait", c.wait.String())
 	}
 	return query
 }
 
-// saySetAside names the dead letters with increments of a receipt.
-func saySetAside(c call, answer []byte) {
+// asOfQuery is the parameter of --min-as-of, if it is given.
+func asOfQuery(minAsOf string) url.Values {
+	if minAsOf == "" {
+		return url.Values{}
+	}
+	return url.Values{"min_as_of": {minAsOf}}
+}
+
+// sayDeadLetters names the dead letters with increments of a receipt.
+func sayDeadLetters(out io.Writer, answer []byte) {
 	var got struct {
-		SetAside []struct {
-			Letter    string `json:"letter"`
+		DeadLetters []struct {
+			Key       string `json:"key"`
 			Discarded bool   `json:"discarded"`
-		} `json:"set_aside"`
+		} `json:"dead_letters"`
 	}
 	_ = json.Unmarshal(answer, &got) // printTotals has read it
-	for _, s := range got.SetAside {
-		state := "see countmill dead show " + s.Letter
+	for _, s := range got.DeadLetters {
+		state := "see countmill dead show " + s.Key
 		if s.Discarded {
 			state = "it was discarded"
 		}
-		fmt.Fprintf(c.stderr, "countmill: increments of the receipt are in dead letter %s: %s\n", s.Letter, state)
+		fmt.Fprintf(out, "countmill: increments of the receipt are in dead letter %s: %s\n", s.Key, state)
 	}
 }
 
@@ -142,7 +166,7 @@ func ageOf(answer []byte, now time.Time) string {
 	return line + fmt.Sprintf("; lag %.1fs", *got.Lag)
 }
 
-func printTotals(c call, answer []byte, want int) error {
+func printTotals(out io.Writer, answer []byte, want int) error {
 	var got struct {
 		Totals []total `json:"totals"`
 	}
@@ -152,9 +176,9 @@ func printTotals(c call, answer []byte, want int) error {
 	for _, t := range got.Totals {
 		switch {
 		case want > 1:
-			fmt.Fprintf(c.stdout, "%s\t%s\n", t.text(), t.Counter)
+			fmt.Fprintf(out, "%s\t%s\n", t.text(), t.Counter)
 		case t.Error == "":
-			fmt.Fprintln(c.stdout, t.Total)
+			fmt.Fprintln(out, t.Total)
 		}
 	}
 	return nil
@@ -175,5 +199,5 @@ func overflowOf(answer []byte) error {
 	if len(names) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: counter %s", countmill.ErrOverflow, quoted(names))
+	return fmt.Errorf("%w: counter %s", countmill.ErrOverflow, cli.Quoted(names))
 }

@@ -8,44 +8,40 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/client"
-	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/command/cli"
 )
 
-var growCommand = command{
-	path:  "grow",
-	group: "change",
-	args:  "NAME SHARDS",
-	short: "give a counter more shards",
-	long: `Grows the number of shards of the counter NAME to SHARDS, 1 to 999. More shards take
+var growCommand = cli.Command{
+	Path:  "grow",
+	Group: "change",
+	Args:  "NAME SHARDS",
+	Short: "give a counter more shards",
+	Long: `Grows the number of shards of the counter NAME to SHARDS, 1 to 999. More shards take
 more commits a second, where a store is distributed, and make totals dearer. A number of
 shards is never lowered. A counter that nobody has incremented is made. Aggregators use
 the new shards when they hear of them, within the hour; totals are right all the while.
 
   countmill grow page:/home 40
 `,
-	run: runGrow,
+	New: func() cli.Verb { return new(growVerb) },
 }
 
-func runGrow(ctx context.Context, c call) error {
+type growVerb struct{ calling }
+
+func (c *growVerb) Run(ctx context.Context) error {
 	args := c.args
 	if len(args) != 2 {
-		return app.Usagef("name one NAME and its SHARDS, got %s", quoted(args))
+		return cli.Usagef("name one NAME and its SHARDS, got %s", cli.Quoted(args))
 	}
 	if err := checkCounter(args[0]); err != nil {
 		return err
 	}
 	shards, err := strconv.Atoi(args[1])
 	if err != nil || shards < 1 || shards > countmill.MaxShards {
-		return app.Usagef("SHARDS %q: must be a number from 1 to %d", args[1], countmill.MaxShards)
+		return cli.Usagef("SHARDS %q: must be a number from 1 to %d", args[1], countmill.MaxShards)
 	}
-	answer, err := c.ask(ctx, client.Request{Method: http.MethodPatch, Path: client.CounterPath(args[0]), Body: body(map[string]int{"shards": shards})})
-	if err != nil {
+	return c.shown(ctx, client.Request{Method: http.MethodPatch, Path: client.CounterPath(args[0]), Body: body(map[string]int{"shards": shards})}, func([]byte) error {
+		_, err := fmt.Fprintf(c.stdout, "%s has %d shards\n", args[0], shards)
 		return err
-	}
-	if c.json {
-		_, err = c.stdout.Write(answer)
-		return err
-	}
-	fmt.Fprintf(c.stdout, "%s has %d shards\n", args[0], shards)
-	return nil
+	})
 }

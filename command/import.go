@@ -9,18 +9,19 @@ import (
 	"strings"
 	"time"
 
+	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/client"
-	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/command/cli"
 	"github.com/countmill/countmill/internal/transfer"
 	"github.com/countmill/countmill/store"
 )
 
-var importCommand = command{
-	path:  "import",
-	group: "move",
-	args:  "FILE|-",
-	short: "count the rows of a file, each once",
-	long: `Counts each row of a CSV or NDJSON file once, whatever happens on the way: when it is
+var importCommand = cli.Command{
+	Path:  "import",
+	Group: "move",
+	Args:  "FILE|-",
+	Short: "count the rows of a file, each once",
+	Long: `Counts each row of a CSV or NDJSON file once, whatever happens on the way: when it is
 stopped, or the server is, run it again with the same file, and what was counted before
 is not counted again.
 
@@ -67,15 +68,43 @@ import goes on with all other rows, and names some of those at its end.
 Exit code 0: all rows are counted, but those that --skip-bad left out. 1: not all are, and
 the error says how many. 2: the command line is wrong, and none is.
 `,
-	run: runImport,
+	New: func() cli.Verb { return new(importVerb) },
 }
 
-func runImport(ctx context.Context, c call) error {
+type importVerb struct {
+	calling
+	format, columns, template, tz, prefix, rejects, state, complete string
+	dryRun, history, sameCaller                                     bool
+	window                                                          time.Duration
+}
+
+func (c *importVerb) Flags() []cli.Flag {
+	c.tz, c.window = "UTC", countmill.DefaultDedupWindow
+	return c.flags(2*time.Minute, "Write the result as JSON.",
+		cli.New("format", "FORMAT", cli.Text{To: &c.format, Of: append(formats, string(transfer.CLF))}, "csv, ndjson, or clf: an access log in the common or combined format.").Default("by the end of the file's name"),
+		cli.New("columns", "COLUMNS", cli.Any(&c.columns),
+			"Names of CSV columns, such as counter=path,delta=hits,time=date. Other columns are ignored; without delta each row counts 1.").Default("those named counter, delta, id and time; no others"),
+		cli.New("counter", "TEMPLATE", cli.Any(&c.template),
+			"Counter of a line of an access log, such as page:{path}. It may have {host}, {method}, {path} and {status}. The path is without its query.").Default("none; needed with --format clf"),
+		cli.New("tz", "ZONE", cli.Any(&c.tz), "The time zone of dates and times that name none, such as Asia/Kolkata."),
+		cli.New("prefix", "PREFIX", cli.Any(&c.prefix), "Text to put before every name.").Default("none"),
+		cli.Switch("dry-run", &c.dryRun, "Print the increments that would be counted, as NDJSON, and count nothing."),
+		cli.New("skip-bad", "REJECTS", cli.Any(&c.rejects), "Leave out rows that cannot be counted, and write them to the file REJECTS: NDJSON with line, reason and row.").Default("refuse the file"),
+		cli.New("state", "STATE", cli.Any(&c.state), "File that remembers when the import began.").Default("FILE.countmill-import; none for -"),
+		cli.Switch("series", &c.history, "Each row counts in the series of its counter at its own time, which may be years ago."),
+		cli.New("complete", "FROM/TO", cli.Any(&c.complete),
+			"A period of which the file has all counts of all counters of its rules, as two times, or dates in --tz. With --series: rows of that period are not partial.").Default("none"),
+		cli.Switch("same-caller", &c.sameCaller, "Go on with another token than the import began with, if both have the same name."),
+		cli.New("dedup-window", "DURATION", cli.Duration{To: &c.window, Min: time.Second, Max: store.MaxWindow}, "The server's --dedup-window.").FromEnv(),
+	)
+}
+
+func (c *importVerb) Run(ctx context.Context) error {
 	if len(c.args) != 1 {
-		return app.Usagef("name one FILE, or - for standard input, got %s", quoted(c.args))
+		return cli.Usagef("name one FILE, or - for standard input, got %s", cli.Quoted(c.args))
 	}
 	im := transfer.Import{Timeout: c.timeout, Window: c.window, Name: c.args[0], Rejects: c.rejects, State: c.state,
-		SameCaller: c.sameCaller, Stdin: c.stdin, Stderr: c.stderr, Progress: c.showProgress}
+		SameCaller: c.sameCaller, Stdin: c.stdin, Stderr: c.stderr, Progress: progressOn(c.stderr)}
 	if im.Name != "-" {
 		if _, err := os.Stat(im.Name); err != nil {
 			return fmt.Errorf("import: %w", err)
@@ -99,49 +128,52 @@ func runImport(ctx context.Context, c call) error {
 	}
 	done, err := im.Run(ctx)
 	if errors.Is(err, transfer.ErrSameFile) {
-		return app.Usagef("%s", err)
+		return cli.Usagef("%s", err)
 	}
 	if err != nil {
 		return err
+	}
+	if c.dryRun {
+		return c.dryRunText(done)
 	}
 	return c.printImported(done)
 }
 
 // importForm is the form of the file, as flags say.
-func (c call) importForm(file string) (f transfer.Form, err error) {
+func (c *importVerb) importForm(file string) (f transfer.Form, err error) {
 	f.Prefix, f.Series = c.prefix, c.history
 	if f.Format, err = transfer.FormatOf(c.format, file); err != nil {
-		return f, app.Usagef("--format: %s", err)
+		return f, cli.Usagef("--format: %s", err)
 	}
-	if f.Zone, err = c.zone(); err != nil {
+	if f.Zone, err = zone(c.tz); err != nil {
 		return f, err
 	}
-	if c.given("columns") {
+	if c.Given("columns") {
 		if f.Format != transfer.CSV {
-			return f, app.Usagef("--columns is given without CSV (limit: with --format csv)")
+			return f, cli.Usagef("--columns is given without CSV (limit: with --format csv)")
 		}
 		if f.Columns, err = transfer.ParseColumns(c.columns); err != nil {
-			return f, app.Usagef("--columns: %s", err)
+			return f, cli.Usagef("--columns: %s", err)
 		}
 	}
-	if c.given("counter") != (f.Format == transfer.CLF) {
-		return f, app.Usagef("--format clf and --counter 'page:{path}' need each other")
+	if c.Given("counter") != (f.Format == transfer.CLF) {
+		return f, cli.Usagef("--format clf and --counter 'page:{path}' need each other")
 	}
-	if c.given("counter") {
+	if c.Given("counter") {
 		if f.Counter, err = transfer.ParseTemplate(c.template); err != nil {
-			return f, app.Usagef("--counter: %s", err)
+			return f, cli.Usagef("--counter: %s", err)
 		}
 	}
 	return f, nil
 }
 
 // completePeriod reads --complete.
-func (c call) completePeriod(zone *time.Location) (p store.Period, err error) {
-	if !c.given("complete") {
+func (c *importVerb) completePeriod(zone *time.Location) (p store.Period, err error) {
+	if !c.Given("complete") {
 		return p, nil
 	}
 	if !c.history {
-		return p, app.Usagef("--complete is given without --series")
+		return p, cli.Usagef("--complete is given without --series")
 	}
 	from, to, _ := strings.Cut(c.complete, "/")
 	if p.From, err = timeOrDate("complete", from, zone); err != nil {
@@ -151,16 +183,13 @@ func (c call) completePeriod(zone *time.Location) (p store.Period, err error) {
 		return p, err
 	}
 	if !p.From.Before(p.To) || p.To.After(time.Now()) {
-		return p, app.Usagef("--complete: must be like 2026-01-01/2026-11-01, a period that is over, got %q", c.complete)
+		return p, cli.Usagef("--complete: must be like 2026-01-01/2026-11-01, a period that is over, got %q", c.complete)
 	}
 	return p, nil
 }
 
 // printImported reports an import. It returns an error if rows were dropped for their ids.
-func (c call) printImported(d *transfer.Imported) error {
-	if c.dryRun {
-		return c.dryRunText(d)
-	}
+func (c *importVerb) printImported(d *transfer.Imported) error {
 	var err error
 	if c.json {
 		err = json.NewEncoder(c.stdout).Encode(d)
@@ -179,7 +208,7 @@ func (c call) printImported(d *transfer.Imported) error {
 }
 
 // dryRunText sums up on standard error: the increments are on standard output.
-func (c call) dryRunText(d *transfer.Imported) error {
+func (c *importVerb) dryRunText(d *transfer.Imported) error {
 	fmt.Fprintf(c.stderr, "countmill: %s would be counted", counted(d.Accepted, "row"))
 	if d.LeftOut > 0 {
 		fmt.Fprintf(c.stderr, ", %d left out and written to %s", d.LeftOut, d.Rejects)
@@ -188,7 +217,7 @@ func (c call) dryRunText(d *transfer.Imported) error {
 	return err
 }
 
-func (c call) importedText(d *transfer.Imported) error {
+func (c *importVerb) importedText(d *transfer.Imported) error {
 	if d.Accepted == 1 {
 		fmt.Fprintf(c.stdout, "%s: 1 row is counted, once", d.File)
 	} else {

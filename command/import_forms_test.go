@@ -20,7 +20,7 @@ func copyOf(t *testing.T, name string) string {
 // wantTotals compares the totals of all counters with a prefix.
 func wantTotals(t *testing.T, env []string, prefix, want string) {
 	t.Helper()
-	if got := cli(t, env, "ls", prefix); got.out != want {
+	if got := try(t, env, "ls", prefix); got.out != want {
 		t.Errorf("got totals\n%s%s, want\n%s", got.out, got.errOut, want)
 	}
 }
@@ -33,16 +33,16 @@ func TestImportOfPages(t *testing.T) {
 	path := copyOf(t, "pages.csv")
 	views := []string{"import", path, "--columns", "counter=page path,delta=views", "--prefix", "page:"}
 	for range 2 {
-		if got := cli(t, env, views...); got.code != 0 || !strings.HasPrefix(got.out, path+": 5 rows are counted, each once") {
+		if got := try(t, env, views...); got.code != 0 || !strings.HasPrefix(got.out, path+": 5 rows are counted, each once") {
 			t.Fatalf("got %+v", got)
 		}
 	}
 	const pages = "215\tpage:/\n1\tpage:/@sale\n19\tpage:/shoes/red\n"
 	wantTotals(t, env, "page:", pages)
 	users := []string{"import", path, "--columns", "counter=Page path,delta=Active users", "--prefix", "users:"}
-	cli(t, env, users...).wantError(t, 1, `began with --format csv --columns "counter=page path,delta=views" --prefix "page:", and not with --format csv --columns`)
+	try(t, env, users...).wantError(t, 1, `began with --format csv --columns "counter=page path,delta=views" --prefix "page:", and not with --format csv --columns`)
 	wantTotals(t, env, "users:", "")
-	if got := cli(t, env, append(users, "--state", path+".users")...); got.code != 0 {
+	if got := try(t, env, append(users, "--state", path+".users")...); got.code != 0 {
 		t.Errorf("got %+v", got)
 	}
 	wantTotals(t, env, "users:", "141\tusers:/\n1\tusers:/@sale\n16\tusers:/shoes/red\n")
@@ -53,7 +53,7 @@ func TestImportOfPages(t *testing.T) {
 func TestImportOfURLs(t *testing.T) {
 	t.Parallel()
 	env := newSeriesServer(t)
-	if got := cli(t, env, "rule", "add", "series", "page:*=15m:3660d"); got.code != 0 {
+	if got := try(t, env, "rule", "add", "series", "page:*=15m:3660d"); got.code != 0 {
 		t.Fatalf("got %+v", got)
 	}
 	path := copyOf(t, "urls.tsv")
@@ -63,19 +63,19 @@ func TestImportOfURLs(t *testing.T) {
 {"counter":"page:/über-uns","delta":7,"time":"2025-10-25T22:00:00Z"}
 {"counter":"page:/über-uns","delta":12,"time":"2025-10-26T23:00:00Z"}
 `
-	if got := cli(t, env, append(all, "--dry-run")...); got != (result{0, want, "countmill: 4 rows would be counted; nothing was\n"}) {
+	if got := try(t, env, append(all, "--dry-run")...); got != (result{0, want, "countmill: 4 rows would be counted; nothing was\n"}) {
 		t.Fatalf("got %+v", got)
 	}
 	wantTotals(t, env, "page:", "")
 	for range 2 {
-		if got := cli(t, env, all...); got.code != 0 {
+		if got := try(t, env, all...); got.code != 0 {
 			t.Fatalf("got %+v", got)
 		}
 	}
 	wantTotals(t, env, "page:", "215\tpage:/\n19\tpage:/über-uns\n")
 	wantDays := func(want string) {
 		t.Helper()
-		got := cli(t, env, "series", "page:/über-uns", "--from", "2025-10-25", "--to", "2025-10-28", "--step", "1d", "--tz", "Europe/Berlin")
+		got := try(t, env, "series", "page:/über-uns", "--from", "2025-10-25", "--to", "2025-10-28", "--step", "1d", "--tz", "Europe/Berlin")
 		var days []string
 		for line := range strings.Lines(got.out) {
 			days = append(days, strings.Join(strings.Split(line, "\t")[1:3], " "))
@@ -87,20 +87,20 @@ func TestImportOfURLs(t *testing.T) {
 	wantDays("0 partial, 7 partial, 12 partial")
 	// A later run may say which period the file completes, and extend that of an earlier one.
 	for _, period := range []string{"2025-10-26/2025-10-28", "2025-10-25/2025-10-27", "2025-10-26/2025-10-27"} {
-		if got := cli(t, env, append(all, "--complete", period)...); got.code != 0 {
+		if got := try(t, env, append(all, "--complete", period)...); got.code != 0 {
 			t.Fatalf("got %+v", got)
 		}
 	}
 	wantDays("0 whole, 7 whole, 12 whole")
 	wantTotals(t, env, "page:", "215\tpage:/\n19\tpage:/über-uns\n")
-	if got := cli(t, env, "rule", "list"); !strings.Contains(got.out, ", and 2025-10-24T22:00:00Z to 2025-10-27T23:00:00Z") {
+	if got := try(t, env, "rule", "list"); !strings.Contains(got.out, ", and 2025-10-24T22:00:00Z to 2025-10-27T23:00:00Z") {
 		t.Errorf("got %+v", got)
 	}
-	cli(t, env, append(all, "--complete", "2024-01-01/2024-02-01")...).wantError(t, 1, `the rule for "page:*" has a complete period already, from 2025-10-24T22:00:00Z to 2025-10-27T23:00:00Z`)
+	try(t, env, append(all, "--complete", "2024-01-01/2024-02-01")...).wantError(t, 1, `the rule for "page:*" has a complete period already, from 2025-10-24T22:00:00Z to 2025-10-27T23:00:00Z`)
 	for _, period := range []string{"2025-10-26", "2025-10-26/2025-10-26", "2025-10-26/2199-01-01", "x/y"} {
-		cli(t, env, append(all, "--complete", period)...).wantError(t, 2, "--complete: must be")
+		try(t, env, append(all, "--complete", period)...).wantError(t, 2, "--complete: must be")
 	}
-	cli(t, env, "import", path, "--complete", "2025-10-26/2025-10-27").wantError(t, 2, "--complete is given without --series")
+	try(t, env, "import", path, "--complete", "2025-10-26/2025-10-27").wantError(t, 2, "--complete is given without --series")
 }
 
 // An access log counts however old it is, and a dry run counts and remembers nothing.
@@ -111,10 +111,10 @@ func TestImportOfAnAccessLog(t *testing.T) {
 	const probe = `192.0.2.9 - - [26/Oct/2025:10:00:00 +0100] "\x16\x03\x01" 400 5` + "\n"
 	path := importFile(t, "access.log", line+probe+line)
 	all := []string{"import", path, "--format", "clf", "--counter", "page:{path}"}
-	cli(t, env, all...).wantError(t, 1, `line 2: its request "\\x16\\x03\\x01" has no path; 1 of 3 rows cannot be counted, and nothing was`)
+	try(t, env, all...).wantError(t, 1, `line 2: its request "\\x16\\x03\\x01" has no path; 1 of 3 rows cannot be counted, and nothing was`)
 	all = append(all, "--skip-bad", path+".rejects")
 	row := `{"counter":"page:/a","delta":1}` + "\n"
-	if got := cli(t, env, append(all, "--dry-run")...); got != (result{0, row + row, "countmill: 2 rows would be counted, 1 left out and written to " + path + ".rejects; nothing was\n"}) {
+	if got := try(t, env, append(all, "--dry-run")...); got != (result{0, row + row, "countmill: 2 rows would be counted, 1 left out and written to " + path + ".rejects; nothing was\n"}) {
 		t.Errorf("got %+v", got)
 	}
 	wantTotals(t, env, "", "")
@@ -122,7 +122,7 @@ func TestImportOfAnAccessLog(t *testing.T) {
 		t.Errorf("a dry run left %v, %v; want the log and the rejects", left, err)
 	}
 	for range 2 {
-		if got := cli(t, env, all...); got.code != 0 || !strings.HasPrefix(got.out, path+": 2 rows are counted, each once, 1 left out") {
+		if got := try(t, env, all...); got.code != 0 || !strings.HasPrefix(got.out, path+": 2 rows are counted, each once, 1 left out") {
 			t.Errorf("got %+v", got)
 		}
 	}
@@ -135,23 +135,23 @@ func TestExportForASpreadsheet(t *testing.T) {
 	from, to := up(t, t.TempDir()), up(t, t.TempDir())
 	names := []string{"+1", "-2+3", "'quoted", "@SUM(A1)", "a;=1"}
 	for _, name := range names {
-		if got := cli(t, nil, "incr", "--server", from.url, "--", name, "-7"); got.code != 0 {
+		if got := try(t, nil, "incr", "--server", from.url, "--", name, "-7"); got.code != 0 {
 			t.Fatalf("got %+v", got)
 		}
 	}
 	path := filepath.Join(t.TempDir(), "totals.csv")
-	if got := cli(t, nil, "export", "--spreadsheet", "--output", path, "--server", from.url); got.code != 0 || !strings.Contains(got.errOut, "5 counters in 5 rows") {
+	if got := try(t, nil, "export", "--spreadsheet", "--output", path, "--server", from.url); got.code != 0 || !strings.Contains(got.errOut, "5 counters in 5 rows") {
 		t.Fatalf("got %+v", got)
 	}
 	want := "'counter,delta\n\"''quoted\",-7\n\"'+1\",-7\n\"'-2+3\",-7\n\"'@SUM(A1)\",-7\n\"a;=1\",-7\n"
 	if text, err := os.ReadFile(path); err != nil || string(text) != want {
 		t.Errorf("got %s, %v, want %s", text, err, want)
 	}
-	if got := cli(t, nil, "import", path, "--server", to.url); got.code != 0 {
+	if got := try(t, nil, "import", path, "--server", to.url); got.code != 0 {
 		t.Fatalf("got %+v", got)
 	}
 	wantTotals(t, []string{"COUNTMILL_SERVER=" + to.url}, "", "-7\t'quoted\n-7\t+1\n-7\t-2+3\n-7\t@SUM(A1)\n-7\ta;=1\n")
 	for _, command := range [][]string{{"export"}, {"journal", "export", "--from", "2025-01-01", "--to", "2025-01-02"}} {
-		cli(t, nil, append(command, "--spreadsheet", "--format", "ndjson")...).wantError(t, 2, "--spreadsheet is given without CSV")
+		try(t, nil, append(command, "--spreadsheet", "--format", "ndjson")...).wantError(t, 2, "--spreadsheet is given without CSV")
 	}
 }

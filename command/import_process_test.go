@@ -74,7 +74,7 @@ func checkTotals(t *testing.T, p *process, want map[string]int64) {
 	for counter := range want {
 		names = append(names, counter)
 	}
-	got := cli(t, nil, names...)
+	got := try(t, nil, names...)
 	if got.code != 0 {
 		t.Fatalf("get: %+v", got)
 	}
@@ -127,7 +127,7 @@ func importThroughKills(t *testing.T, rows int) (kills int) {
 	j := startJob(t, "import", path, "--server", p.url)
 	for last := ""; kills < 3; kills++ {
 		waitFor(t, "more of the import", func() bool {
-			got := cli(t, nil, "get", "c1", "c2", "c3", "--server", p.url)
+			got := try(t, nil, "get", "c1", "c2", "c3", "--server", p.url)
 			more := got.code == 0 && got.out != last && !strings.HasPrefix(got.out, "0\t")
 			if more {
 				last = got.out
@@ -178,7 +178,7 @@ func importGoesOn(t *testing.T, rows int) bool {
 		}
 	}
 	for range 2 {
-		if got := cli(t, nil, "import", path, "--server", p.url); got.code != 0 || !strings.Contains(got.out, "was not counted again") {
+		if got := try(t, nil, "import", path, "--server", p.url); got.code != 0 || !strings.Contains(got.out, "was not counted again") {
 			t.Errorf("next run: got %+v", got)
 		}
 		checkTotals(t, p, want)
@@ -191,11 +191,11 @@ func TestImportIsRefusedByTheServerToo(t *testing.T) {
 	t.Parallel()
 	p := up(t, t.TempDir(), "--dedup-window", "1h")
 	path := importFile(t, "a.csv", "counter,delta\na,1\n")
-	if got := cli(t, nil, "import", path, "--server", p.url); got.code != 0 {
+	if got := try(t, nil, "import", path, "--server", p.url); got.code != 0 {
 		t.Fatalf("got %+v", got)
 	}
 	beganAt(t, path, time.Now().Add(-2*time.Hour))
-	cli(t, nil, "import", path, "--server", p.url).wantError(t, 1, "nothing was counted: the request of line 2 was refused: line 1: time is beyond the deduplication window (limit: at most 1h0m0s ago)")
+	try(t, nil, "import", path, "--server", p.url).wantError(t, 1, "nothing was counted: the request of line 2 was refused: line 1: time is beyond the deduplication window (limit: at most 1h0m0s ago)")
 	if got := totalOf(t, p, "a"); got != 1 {
 		t.Errorf("a is %d, want 1", got)
 	}

@@ -46,32 +46,32 @@ func newSeriesServer(t *testing.T) (env []string) {
 func TestImportSeriesIntoUp(t *testing.T) {
 	t.Parallel()
 	env := newSeriesServer(t)
-	if got := cli(t, env, "rule", "add", "series", "page:*=15m:400d"); got.code != 0 {
+	if got := try(t, env, "rule", "add", "series", "page:*=15m:400d"); got.code != 0 {
 		t.Fatalf("got %+v", got)
 	}
 	day := time.Now().UTC().Add(-300 * 24 * time.Hour).Truncate(24 * time.Hour)
 	good := fmt.Sprintf("counter,delta,time\npage:/home,120,%s\npage:/home,95,%s\n", day.Add(9*time.Hour).Format(time.RFC3339), day.Add(9*time.Hour+15*time.Minute).Format(time.RFC3339))
 	path := importFile(t, "good.csv", good)
-	if want, got := (result{0, path + ": 2 rows are counted, each once\n", ""}), cli(t, env, "import", "--series", path); got != want {
+	if want, got := (result{0, path + ": 2 rows are counted, each once\n", ""}), try(t, env, "import", "--series", path); got != want {
 		t.Fatalf("got %+v, want %+v", got, want)
 	}
 	old := time.Now().UTC().Add(-401 * 24 * time.Hour).Format(time.RFC3339)
 	why := fmt.Sprintf("line 4: time %s is older than the rule for %q keeps of counter %q (limit: 15m:400d)", old, "page:*", "page:/home")
 	path = importFile(t, "old.csv", good+"page:/home,7,"+old+"\n")
-	cli(t, env, "import", "--series", path).wantError(t, 1, why+"; 1 of 3 rows cannot be counted, and nothing was")
+	try(t, env, "import", "--series", path).wantError(t, 1, why+"; 1 of 3 rows cannot be counted, and nothing was")
 	wantCurve := func(total string) {
 		t.Helper()
-		if got := cli(t, env, "get", "page:/home"); got.code != 0 || got.out != total+"\n" {
+		if got := try(t, env, "get", "page:/home"); got.code != 0 || got.out != total+"\n" {
 			t.Errorf("got total %+v, want %s", got, total)
 		}
-		got := cli(t, env, "series", "page:/home", "--step", "1d", "--last", "500d")
+		got := try(t, env, "series", "page:/home", "--step", "1d", "--last", "500d")
 		if want := fmt.Sprintf("%s\t%s\t", day.Format(time.RFC3339), total); got.code != 0 || strings.Count(got.out, "\t0\t") != strings.Count(got.out, "\n")-1 || !strings.Contains(got.out, want) {
 			t.Errorf("got rows\n%s%s\nwant one that is not 0: %s", got.out, got.errOut, want)
 		}
 	}
 	wantCurve("215")
 	rejects := path + ".rejects"
-	if got := cli(t, env, "import", "--series", path, "--skip-bad", rejects); got.code != 0 || !strings.Contains(got.out, "2 rows are counted, each once, 1 left out") {
+	if got := try(t, env, "import", "--series", path, "--skip-bad", rejects); got.code != 0 || !strings.Contains(got.out, "2 rows are counted, each once, 1 left out") {
 		t.Errorf("got %+v", got)
 	}
 	if text, err := os.ReadFile(rejects); err != nil || !strings.Contains(string(text), old) {

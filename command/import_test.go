@@ -100,7 +100,7 @@ func TestImportSendsFrozenBlocks(t *testing.T) {
 	path := importFile(t, "a.csv", text)
 	s := newIngestServer(t)
 	want := result{0, path + ": 25000 rows are counted, each once\n", ""}
-	if got := cli(t, nil, "import", path, "--server", s.URL); got != want {
+	if got := try(t, nil, "import", path, "--server", s.URL); got != want {
 		t.Fatalf("got %+v, want %+v", got, want)
 	}
 	sum := fmt.Sprintf("%x", sha256.Sum256([]byte(text)))
@@ -115,7 +115,7 @@ func TestImportSendsFrozenBlocks(t *testing.T) {
 	if err := os.Rename(path, again); err != nil {
 		t.Fatal(err)
 	}
-	if got := cli(t, nil, "import", again, "--format", "csv", "--state", path+transfer.StateSuffix, "--server", s.URL, "--json"); got.code != 0 || !strings.Contains(got.out, `"repeated":true`) {
+	if got := try(t, nil, "import", again, "--format", "csv", "--state", path+transfer.StateSuffix, "--server", s.URL, "--json"); got.code != 0 || !strings.Contains(got.out, `"repeated":true`) {
 		t.Errorf("second run: got %+v", got)
 	}
 	if n := s.frozen(t); n != 3 {
@@ -127,7 +127,7 @@ func TestImportRepeatsWhatMayBeRepeated(t *testing.T) {
 	t.Parallel()
 	path := importFile(t, "a.csv", csvRows(10))
 	s := newIngestServer(t, answer(503, "{}"), answer(504, "{}"), cut, answer(500, "{}"), answer(429, "{}"), answer(502, "{}"), answer(408, "{}"))
-	if got := cli(t, nil, "import", path, "--server", s.URL); got.code != 0 || !strings.Contains(got.out, "10 rows are counted, each once") {
+	if got := try(t, nil, "import", path, "--server", s.URL); got.code != 0 || !strings.Contains(got.out, "10 rows are counted, each once") {
 		t.Errorf("got %+v", got)
 	}
 	if n := s.frozen(t); n != 1 {
@@ -157,7 +157,7 @@ func TestImportSaysHowItEnded(t *testing.T) {
 			f := newFakeServer(t, test.script...)
 			timeout := enough(t)
 			test.want = strings.ReplaceAll(test.want, "TIMEOUT", timeout)
-			got := cli(t, nil, "import", path, "--server", f.URL, "--timeout", timeout)
+			got := try(t, nil, "import", path, "--server", f.URL, "--timeout", timeout)
 			if lines := strings.Split(strings.TrimSpace(got.errOut), "\n"); got.code != 1 || got.out != "" || !strings.Contains(lines[len(lines)-1], test.want) {
 				t.Errorf("got %+v, want exit 1 and %q", got, test.want)
 			}
@@ -167,7 +167,7 @@ func TestImportSaysHowItEnded(t *testing.T) {
 		})
 	}
 	path := importFile(t, "a.csv", csvRows(10))
-	if got := cli(t, nil, "import", path, "--server", "127.0.0.1:1", "--timeout", enough(t)); got.code != 1 || !strings.Contains(got.errOut, "start one with `countmill up`") {
+	if got := try(t, nil, "import", path, "--server", "127.0.0.1:1", "--timeout", enough(t)); got.code != 1 || !strings.Contains(got.errOut, "start one with `countmill up`") {
 		t.Errorf("no server: got %+v", got)
 	}
 }
@@ -179,7 +179,7 @@ func enough(t *testing.T) string {
 	f := newFakeServer(t, answer(503, "{}"))
 	begin := time.Now()
 	for range 10 {
-		cli(t, nil, "get", "a", "--server", f.URL)
+		try(t, nil, "get", "a", "--server", f.URL)
 	}
 	return (5*time.Second + 20*time.Since(begin)).Round(time.Second).String()
 }
@@ -190,10 +190,10 @@ func TestImportRefusesBadRows(t *testing.T) {
 	t.Parallel()
 	s := newIngestServer(t)
 	one := importFile(t, "one.csv", "counter,delta\na,1\nb,0\n")
-	cli(t, nil, "import", one, "--server", s.URL).wantError(t, 1,
+	try(t, nil, "import", one, "--server", s.URL).wantError(t, 1,
 		one+": line 3: delta is 0 (limit: not 0); 1 of 2 rows cannot be counted, and nothing was: fix them")
 	path := importFile(t, "a.csv", someBad)
-	got := cli(t, nil, "import", path, "--server", s.URL)
+	got := try(t, nil, "import", path, "--server", s.URL)
 	if got.code != 1 || strings.Count(got.errOut, "\n") != 4 || !strings.Contains(got.errOut, "\n"+path+": line 5: delta ") || !strings.Contains(got.errOut, "3 of 5 rows") {
 		t.Errorf("got %+v, want three lines of rows and one of the end", got)
 	}
@@ -212,7 +212,7 @@ func TestImportLeavesBadRowsOut(t *testing.T) {
 	s := newIngestServer(t)
 	path := importFile(t, "a.csv", someBad)
 	rejects := filepath.Join(t.TempDir(), "rejects.ndjson")
-	got := cli(t, nil, "import", path, "--server", s.URL, "--skip-bad", rejects)
+	got := try(t, nil, "import", path, "--server", s.URL, "--skip-bad", rejects)
 	if want := (result{0, path + ": 2 rows are counted, each once, 3 left out and written to " + rejects + "\n", ""}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -237,7 +237,7 @@ func TestImportLeavesBadRowsOut(t *testing.T) {
 	if ids := s.bodies[""]; len(ids) != 1 || !strings.HasPrefix(ids[0], `{"counter":"c","delta":2,"id":"i","time":`) {
 		t.Errorf("the row with an id was sent as %q", ids)
 	}
-	cli(t, nil, "import", path, "--server", s.URL, "--skip-bad", path).wantError(t, 2, "is the file that is imported")
+	try(t, nil, "import", path, "--server", s.URL, "--skip-bad", path).wantError(t, 2, "is the file that is imported")
 	if text, _ := os.ReadFile(path); string(text) != someBad {
 		t.Errorf("the file is %q now", text)
 	}
@@ -276,7 +276,7 @@ func TestImportBeyondTheWindow(t *testing.T) {
 	t.Parallel()
 	s := newIngestServer(t)
 	path := importFile(t, "a.csv", csvRows(10))
-	if got := cli(t, nil, "import", path, "--server", s.URL); got.code != 0 {
+	if got := try(t, nil, "import", path, "--server", s.URL); got.code != 0 {
 		t.Fatalf("got %+v", got)
 	}
 	sum := beganAt(t, path, time.Now().Add(-191*time.Hour))
@@ -285,7 +285,7 @@ func TestImportBeyondTheWindow(t *testing.T) {
 		defer s.mu.Unlock()
 		return len(s.bodies[blockKey(sum, "--format csv", 0)])
 	}
-	if got := cli(t, nil, "import", path, "--server", s.URL); got.code != 0 || sent() != 2 {
+	if got := try(t, nil, "import", path, "--server", s.URL); got.code != 0 || sent() != 2 {
 		t.Errorf("within the deduplication window: got %+v and %d requests", got, sent())
 	}
 	if body := s.bodies[blockKey(sum, "--format csv", 0)][1]; !strings.Contains(body, `"time":"`+began(t, path)+`"`) {
@@ -301,7 +301,7 @@ func TestImportBeyondTheWindow(t *testing.T) {
 		{began: time.Now().Add(-2 * time.Hour), env: []string{"COUNTMILL_DEDUP_WINDOW=1h"}},
 	} {
 		beganAt(t, path, test.began)
-		cli(t, test.env, append([]string{"import", path, "--server", s.URL}, test.args...)...).wantError(t, 1, "longer ago than the server remembers")
+		try(t, test.env, append([]string{"import", path, "--server", s.URL}, test.args...)...).wantError(t, 1, "longer ago than the server remembers")
 	}
 	if sent() != 2 {
 		t.Errorf("got %d requests, want 2", sent())
@@ -312,15 +312,15 @@ func TestImportOfAnotherFile(t *testing.T) {
 	t.Parallel()
 	s := newIngestServer(t)
 	path := importFile(t, "a.csv", csvRows(10))
-	cli(t, nil, "import", path, "--server", s.URL)
+	try(t, nil, "import", path, "--server", s.URL)
 	write(t, path, csvRows(11))
-	cli(t, nil, "import", path, "--server", s.URL).wantError(t, 1, "has changed since its import began")
+	try(t, nil, "import", path, "--server", s.URL).wantError(t, 1, "has changed since its import began")
 	write(t, path+transfer.StateSuffix, "not a state")
-	cli(t, nil, "import", path, "--server", s.URL).wantError(t, 1, "is not the state of an import")
+	try(t, nil, "import", path, "--server", s.URL).wantError(t, 1, "is not the state of an import")
 	write(t, path+transfer.StateSuffix, `{"cut":1,"sha256":"x","began":"`+time.Now().Format(time.RFC3339)+`"}`)
-	cli(t, nil, "import", path, "--server", s.URL).wantError(t, 1, "cuts files in another way")
+	try(t, nil, "import", path, "--server", s.URL).wantError(t, 1, "cuts files in another way")
 	write(t, path, csvRows(10))
-	cli(t, nil, "import", path, "--server", s.URL, "--state", "/proc/no/such").wantError(t, 1, "--state names another place")
+	try(t, nil, "import", path, "--server", s.URL, "--state", "/proc/no/such").wantError(t, 1, "--state names another place")
 	if n := s.frozen(t); n != 1 {
 		t.Errorf("got %d keys, want 1", n)
 	}
@@ -332,7 +332,7 @@ func TestImportWithAnotherToken(t *testing.T) {
 	path := importFile(t, "a.csv", csvRows(10))
 	s := newIngestServer(t)
 	with := func(args ...string) result {
-		return cli(t, nil, append([]string{"import", path, "--server", s.URL}, args...)...)
+		return try(t, nil, append([]string{"import", path, "--server", s.URL}, args...)...)
 	}
 	for range 2 {
 		if got := with("--token", "one"); got.code != 0 {
@@ -377,7 +377,7 @@ func TestImportOfAFileThatChanges(t *testing.T) {
 		}
 		return err
 	})
-	if got := cli(t, nil, "import", appended, "--server", s.URL); got.code != 0 || !strings.Contains(got.out, "120000 rows are counted") {
+	if got := try(t, nil, "import", appended, "--server", s.URL); got.code != 0 || !strings.Contains(got.out, "120000 rows are counted") {
 		t.Errorf("appended to: got %+v", got)
 	}
 	over := importFile(t, "b.csv", csvRows(120_000))
@@ -386,7 +386,7 @@ func TestImportOfAFileThatChanges(t *testing.T) {
 		text[len(text)-2] = '9' // of the last row
 		return os.WriteFile(over, text, 0o600)
 	})
-	if got := cli(t, nil, "import", over, "--server", s.URL); got.code != 1 || !strings.Contains(got.errOut, "changed during the import") {
+	if got := try(t, nil, "import", over, "--server", s.URL); got.code != 1 || !strings.Contains(got.errOut, "changed during the import") {
 		t.Errorf("written over: got %+v", got)
 	}
 }
@@ -396,7 +396,7 @@ func TestImportFromStandardInput(t *testing.T) {
 	s := newIngestServer(t)
 	run := func(text string, args ...string) result {
 		var out, errOut bytes.Buffer
-		code := run(t.Context(), call{args: append([]string{"import", "-", "--server", s.URL}, args...), stdin: strings.NewReader(text), stdout: &out, stderr: &errOut})
+		code := run(t.Context(), host{argv: append([]string{"import", "-", "--server", s.URL}, args...), stdin: strings.NewReader(text), stdout: &out, stderr: &errOut})
 		return result{code, out.String(), errOut.String()}
 	}
 	for range 2 {
@@ -413,23 +413,23 @@ func TestImportFromStandardInput(t *testing.T) {
 func TestImportArguments(t *testing.T) {
 	t.Parallel()
 	path := importFile(t, "a.csv", csvRows(1))
-	cli(t, nil, "import").wantError(t, 2, "name one FILE")
-	cli(t, nil, "import", path, path).wantError(t, 2, "name one FILE")
-	cli(t, nil, "import", importFile(t, "a.log", csvRows(1))).wantError(t, 2, "does not end in .csv")
-	cli(t, nil, "import", importFile(t, "a.log", ""), "--format", "clf").wantError(t, 2, "--format clf and --counter 'page:{path}' need each other")
-	cli(t, nil, "import", path, "--counter", "page:{path}").wantError(t, 2, "need each other")
-	cli(t, nil, "import", path, "--format", "clf", "--counter", "page:{url}").wantError(t, 2, "--counter: must be like page:{path}")
-	cli(t, nil, "import", path, "--columns", "path").wantError(t, 2, "--columns: must be like counter=path")
-	cli(t, nil, "import", path, "--columns", "counter=a", "--format", "ndjson").wantError(t, 2, "--columns is given without CSV")
+	try(t, nil, "import").wantError(t, 2, "name one FILE")
+	try(t, nil, "import", path, path).wantError(t, 2, "name one FILE")
+	try(t, nil, "import", importFile(t, "a.log", csvRows(1))).wantError(t, 2, "does not end in .csv")
+	try(t, nil, "import", importFile(t, "a.log", ""), "--format", "clf").wantError(t, 2, "--format clf and --counter 'page:{path}' need each other")
+	try(t, nil, "import", path, "--counter", "page:{path}").wantError(t, 2, "need each other")
+	try(t, nil, "import", path, "--format", "clf", "--counter", "page:{url}").wantError(t, 2, "--counter: must be like page:{path}")
+	try(t, nil, "import", path, "--columns", "path").wantError(t, 2, "--columns: must be like counter=path")
+	try(t, nil, "import", path, "--columns", "counter=a", "--format", "ndjson").wantError(t, 2, "--columns is given without CSV")
 	for _, zone := range []string{"Local", "", "Mars/Olympus"} {
-		cli(t, nil, "import", path, "--tz", zone).wantError(t, 2, "--tz: must be a time zone such as Asia/Kolkata")
+		try(t, nil, "import", path, "--tz", zone).wantError(t, 2, "--tz: must be a time zone such as Asia/Kolkata")
 	}
-	cli(t, nil, "import", path, "--format", "xml").wantError(t, 2, `--format: must be one of csv, ndjson, clf, got "xml"`)
-	cli(t, nil, "import", path, "--dedup-window", "0s").wantError(t, 2, "--dedup-window: must be a duration such as 250ms, 2h or 8d from 1s to 8784h")
-	cli(t, []string{"COUNTMILL_DEDUP_WINDOW=x"}, "import", path).wantError(t, 2, "COUNTMILL_DEDUP_WINDOW: must be a duration")
-	cli(t, nil, "import", "/no/such.csv").wantError(t, 1, "no such file")
-	cli(t, nil, "import", filepath.Dir(path), "--format", "csv").wantError(t, 1, "is a directory")
-	cli(t, nil, "import", importFile(t, "empty.csv", "")).wantError(t, 1, "it is empty")
+	try(t, nil, "import", path, "--format", "xml").wantError(t, 2, `--format: must be one of csv, ndjson, clf, got "xml"`)
+	try(t, nil, "import", path, "--dedup-window", "0s").wantError(t, 2, "--dedup-window: must be a duration such as 250ms, 2h or 8d from 1s to 8784h")
+	try(t, []string{"COUNTMILL_DEDUP_WINDOW=x"}, "import", path).wantError(t, 2, "COUNTMILL_DEDUP_WINDOW: must be a duration")
+	try(t, nil, "import", "/no/such.csv").wantError(t, 1, "no such file")
+	try(t, nil, "import", filepath.Dir(path), "--format", "csv").wantError(t, 1, "is a directory")
+	try(t, nil, "import", importFile(t, "empty.csv", "")).wantError(t, 1, "it is empty")
 }
 
 func TestProgressLines(t *testing.T) {
@@ -512,7 +512,7 @@ func TestImportGoesOnWithoutReusedIDs(t *testing.T) {
 		if asJSON {
 			args, out = append(args, "--json"), `"accepted":10039,"left_out":0,"conflicts":12,`
 		}
-		got := cli(t, nil, args...)
+		got := try(t, nil, args...)
 		want := `not counted, because other deltas were counted under their ids: 12 of 10051 rows (counter "a", id "e0"; counter "a", id "e2"; `
 		if got.code != 1 || !strings.Contains(got.out, out) || !strings.Contains(got.errOut, want) || !strings.Contains(got.errOut, `id "e18"; ...)`) || strings.Contains(got.errOut, "e20") {
 			t.Errorf("got %+v, want exit 1, %q and %q", got, out, want)

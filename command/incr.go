@@ -11,15 +11,15 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/client"
-	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/command/cli"
 )
 
-var incrCommand = command{
-	path:  "incr",
-	group: "count",
-	args:  "NAME [DELTA]",
-	short: "add DELTA, or 1, to a counter",
-	long: `Adds DELTA, or 1, to the counter NAME and returns when that is durable.
+var incrCommand = cli.Command{
+	Path:  "incr",
+	Group: "count",
+	Args:  "NAME [DELTA]",
+	Short: "add DELTA, or 1, to a counter",
+	Long: `Adds DELTA, or 1, to the counter NAME and returns when that is durable.
 
   countmill incr page:/home
   countmill incr stock:apples -3
@@ -29,7 +29,7 @@ It repeats by itself for a while if the server is unavailable or does not answer
 counts once: without --id it sends an Idempotency-Key of its own.
 A name that begins with - is written after --.
 `,
-	run: runIncr,
+	New: func() cli.Verb { return new(incrVerb) },
 }
 
 // An increment is the body of POST /v1/increments.
@@ -40,7 +40,20 @@ type increment struct {
 	Time    string `json:"time,omitempty"`
 }
 
-func runIncr(ctx context.Context, c call) error {
+type incrVerb struct {
+	calling
+	id, key, at string
+}
+
+func (c *incrVerb) Flags() []cli.Flag {
+	return c.flags(usual, oneAnswer,
+		cli.New("id", "ID", cli.Any(&c.id), "Name of the event: the same ID on the same counter counts once.").Default("none"),
+		cli.New("key", "KEY", cli.Any(&c.key), "Idempotency-Key of the request: the same KEY with the same request counts once.").Default("random, without --id"),
+		cli.New("time", "TIME", cli.Any(&c.at), "When it happened, as 2006-01-02T15:04:05Z.").Default("now"),
+	)
+}
+
+func (c *incrVerb) Run(ctx context.Context) error {
 	inc, err := parseIncrement(c.args, c.at)
 	if err != nil {
 		return err
@@ -63,29 +76,27 @@ func runIncr(ctx context.Context, c call) error {
 	if err != nil {
 		return outcome(err, key, own)
 	}
-	if c.json {
-		_, err = c.stdout.Write(answer)
+	return c.show(answer, func([]byte) error {
+		_, err := fmt.Fprintf(c.stdout, "%s %+d\n", inc.Counter, inc.Delta)
 		return err
-	}
-	fmt.Fprintf(c.stdout, "%s %+d\n", inc.Counter, inc.Delta)
-	return nil
+	})
 }
 
 // requestID is the id of --id, or a random one.
-func (c call) requestID() (string, error) {
-	if !c.given("id") {
+func (c *call) requestID(id string) (string, error) {
+	if !c.Given("id") {
 		return rand.Text(), nil
 	}
-	return c.id, c.checkID("id", c.id)
+	return id, c.checkID("id", id)
 }
 
 // checkID refuses an empty or bad id that a flag gave.
-func (c call) checkID(flag, text string) error {
-	if !c.given(flag) {
+func (c *call) checkID(flag, text string) error {
+	if !c.Given(flag) {
 		return nil
 	}
 	if err := countmill.CheckID("--"+flag, text); err != nil {
-		return app.Usagef("%s", err)
+		return cli.Usagef("%s", err)
 	}
 	return nil
 }
@@ -93,10 +104,10 @@ func (c call) checkID(flag, text string) error {
 func parseIncrement(args []string, at string) (increment, error) {
 	inc := increment{Delta: 1}
 	if len(args) == 0 {
-		return inc, app.Usagef("NAME is missing")
+		return inc, cli.Usagef("NAME is missing")
 	}
 	if len(args) > 2 {
-		return inc, app.Usagef("too many arguments: %q (quote a name that holds spaces)", args[2])
+		return inc, cli.Usagef("too many arguments: %q (quote a name that holds spaces)", args[2])
 	}
 	inc.Counter = args[0]
 	if err := countmill.CheckCounter(inc.Counter); err != nil {
@@ -111,7 +122,7 @@ func parseIncrement(args []string, at string) (increment, error) {
 	}
 	if at != "" {
 		if _, err := time.Parse(time.RFC3339, at); err != nil {
-			return inc, app.Usagef("--time: must be like 2006-01-02T15:04:05Z, got %q", at)
+			return inc, cli.Usagef("--time: must be like 2006-01-02T15:04:05Z, got %q", at)
 		}
 	}
 	inc.Time = at
@@ -121,10 +132,10 @@ func parseIncrement(args []string, at string) (increment, error) {
 func parseDelta(text string) (int64, error) {
 	delta, err := strconv.ParseInt(text, 10, 64)
 	if errors.Is(err, strconv.ErrSyntax) || text[0] == '+' {
-		return 0, app.Usagef("DELTA %q is not an integer (limit: -9007199254740991 to 9007199254740991, not 0)", text)
+		return 0, cli.Usagef("DELTA %q is not an integer (limit: -9007199254740991 to 9007199254740991, not 0)", text)
 	}
 	if err := countmill.CheckDelta(delta); err != nil {
-		return 0, app.Usagef("DELTA %s: %s", text, err)
+		return 0, cli.Usagef("DELTA %s: %s", text, err)
 	}
 	return delta, nil
 }

@@ -10,19 +10,19 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/client"
+	"github.com/countmill/countmill/command/cli"
 	"github.com/countmill/countmill/internal/app"
 	"github.com/countmill/countmill/internal/units"
 	"github.com/countmill/countmill/store"
 )
 
-var indexFamily = command{
-	path:  "index",
-	group: "change",
-	args:  "VERB",
-	short: "put counters into groups, whose totals are their sums",
-	long: `An index names counters and the group of each. Each increment is added to its counter and
+var indexFamily = cli.Command{
+	Path:  "index",
+	Group: "change",
+	Args:  "VERB",
+	Short: "put counters into groups, whose totals are their sums",
+	Long: `An index names counters and the group of each. Each increment is added to its counter and
 to its group in one commit. Increments that were counted before the index are added to the groups
 while everything runs. Until that is done the index is building, and its groups have no totals.
 
@@ -33,11 +33,11 @@ docs/howto/groups.md has the whole story.
 `,
 }
 
-var indexCreateCommand = command{
-	path:  "index create",
-	args:  "NAME",
-	short: "create an index, and build its groups from the totals so far",
-	long: `--match names counters: text, variables in braces, and perhaps a * at the end for any rest. --group names
+var indexCreateCommand = cli.Command{
+	Path:  "index create",
+	Args:  "NAME",
+	Short: "create an index, and build its groups from the totals so far",
+	Long: `--match names counters: text, variables in braces, and perhaps a * at the end for any rest. --group names
 the group of a counter by those variables. A variable is at least one byte, up to the first place
 where the text after it comes. Groups are counters whose names begin with =. Nobody can increment
 them. Repeating the command changes nothing.
@@ -50,45 +50,54 @@ for the groups. Curves and the top of a day need them. With tokens it needs a to
 
 --wait shows the progress until the groups can be read. It needs the scope read beside admin.
 `,
-	run: runIndexCreate,
+	New: func() cli.Verb { return new(indexCreateVerb) },
 }
 
-var indexListCommand = command{
-	path:  "index list",
-	short: "list the indexes, and how far the work at each is",
-	run:   runIndexList,
+var indexListCommand = cli.Command{
+	Path:  "index list",
+	Short: "list the indexes, and how far the work at each is",
+	New:   func() cli.Verb { return new(indexListVerb) },
 }
 
-var indexDeleteCommand = command{
-	path:  "index delete",
-	args:  "NAME",
-	short: "delete an index and all its groups",
-	long: `The groups cannot be read from now on. Workers remove them after a minute, with datastore: after
+var indexDeleteCommand = cli.Command{
+	Path:  "index delete",
+	Args:  "NAME",
+	Short: "delete an index and all its groups",
+	Long: `The groups cannot be read from now on. Workers remove them after a minute, with datastore: after
 five and a half, and the name of the index is free when everything of it is gone. The counters stay.
 
 --wait shows the progress until then. It needs the scope read beside admin.
 `,
-	run: runIndexDelete,
+	New: func() cli.Verb { return new(indexDeleteVerb) },
 }
 
-var indexWorkCommand = command{
-	path:  "index work",
-	roles: app.Indexer,
-	short: "run only a worker that builds, checks and deletes indexes",
-	long: `Works at the indexes of a store that other processes write. "countmill up" does that by itself: on one
+var indexWorkCommand = cli.Command{
+	Path:  "index work",
+	Short: "run only a worker that builds, checks and deletes indexes",
+	Long: `Works at the indexes of a store that other processes write. "countmill up" does that by itself: on one
 machine this command is not needed. Several workers share the work. A killed worker loses
-nothing: after --index-lease another one takes its piece.
+nothing: after a minute another one takes its range.
 
   countmill index work --store datastore://my-project
 `,
-	run: runRoles,
+	New: func() cli.Verb { return newRoles(app.Indexer) },
+}
+
+// An indexing verb may wait for the work at an index.
+type indexing struct {
+	calling
+	waits bool
+}
+
+func (c *indexing) waitFlag() cli.Flag {
+	return cli.Switch("wait", &c.waits, "Show the progress, and end when the work is done.")
 }
 
 // An indexState is an index of GET /v1/indexes.
 type indexState struct {
 	Name, Match, Group, State string
-	Pieces                    int64
-	Done                      int64 `json:"pieces_done"`
+	Ranges                    int64
+	Done                      int64 `json:"ranges_done"`
 	Shards                    int64 `json:"shards_read"`
 	Corrected                 int64 `json:"corrected"`
 	Since                     time.Time
@@ -98,25 +107,40 @@ type indexState struct {
 
 // progress is in words: a percentage while the state is about to change.
 func (x *indexState) progress() string {
-	if x.State == "serving" || x.Pieces == 0 {
+	if x.State == "serving" || x.Ranges == 0 {
 		return x.State
 	}
-	return fmt.Sprintf("%s %d %%", x.State, 100*x.Done/x.Pieces)
+	return fmt.Sprintf("%s %d %%", x.State, 100*x.Done/x.Ranges)
 }
 
-func runIndexCreate(ctx context.Context, c call) error {
+type indexCreateVerb struct {
+	indexing
+	match, group, series string
+}
+
+func (c *indexCreateVerb) Flags() []cli.Flag {
+	return c.flags(usual, oneAnswer,
+		cli.New("match", "PATTERN", cli.Any(&c.match), "The counters of the index, such as 'page:{site}:*'.").Default("none; needed"),
+		cli.New("group", "PATTERN", cli.Any(&c.group), "The group of a counter, such as 'site:{site}'.").Default("none; needed"),
+		cli.New("series", "KEEP", cli.Any(&c.series),
+			"First add rules by which the counters and the groups keep series, such as 1m:6h,15m:400d. A rule that keeps something else is not changed: the command then does nothing.").Default("none"),
+		c.waitFlag(),
+	)
+}
+
+func (c *indexCreateVerb) Run(ctx context.Context) error {
 	name, err := c.oneIndex()
 	if err != nil {
 		return err
 	}
-	if c.match == "" || c.groupPattern == "" {
-		return app.Usagef("--match and --group are needed, such as --match 'page:{site}:*' --group 'site:{site}'")
+	if c.match == "" || c.group == "" {
+		return cli.Usagef("--match and --group are needed, such as --match 'page:{site}:*' --group 'site:{site}'")
 	}
 	if err := c.addIndexSeries(ctx, name); err != nil {
 		return err
 	}
 	answer, err := c.ask(ctx, client.Request{
-		Method: http.MethodPost, Path: "/v1/indexes", Body: body(map[string]any{"name": name, "match": c.match, "group": c.groupPattern}), Safe: true,
+		Method: http.MethodPost, Path: "/v1/indexes", Body: body(map[string]any{"name": name, "match": c.match, "group": c.group}), Safe: true,
 	})
 	if err == nil && c.waits {
 		answer, err = c.waitForIndex(ctx, name, "building", func(x *indexState) bool { return x != nil && x.State == "serving" })
@@ -124,18 +148,22 @@ func runIndexCreate(ctx context.Context, c call) error {
 	if err != nil {
 		return err
 	}
-	return c.printIndexes(answer)
+	return c.show(answer, c.printIndexes)
 }
 
-func runIndexList(ctx context.Context, c call) error {
-	answer, err := c.ask(ctx, client.Request{Path: "/v1/indexes"})
-	if err != nil {
-		return err
-	}
-	return c.printIndexes(answer)
+type indexListVerb struct{ calling }
+
+func (c *indexListVerb) Run(ctx context.Context) error {
+	return c.shown(ctx, client.Request{Path: "/v1/indexes"}, c.printIndexes)
 }
 
-func runIndexDelete(ctx context.Context, c call) error {
+type indexDeleteVerb struct{ indexing }
+
+func (c *indexDeleteVerb) Flags() []cli.Flag {
+	return c.flags(usual, oneAnswer, c.waitFlag())
+}
+
+func (c *indexDeleteVerb) Run(ctx context.Context) error {
 	name, err := c.oneIndex()
 	if err != nil {
 		return err
@@ -148,11 +176,11 @@ func runIndexDelete(ctx context.Context, c call) error {
 	if err != nil {
 		return err
 	}
-	return c.printIndexes(answer)
+	return c.show(answer, c.printIndexes)
 }
 
 // explainDeletion says from when on anything is removed: before it, other processes may still use the index.
-func (c call) explainDeletion(answer []byte, name string) {
+func (c *indexing) explainDeletion(answer []byte, name string) {
 	all, err := readIndexes(answer)
 	x := findIndex(all, name)
 	if err != nil || x == nil || x.Ended.IsZero() {
@@ -166,9 +194,9 @@ func (c call) explainDeletion(answer []byte, name string) {
 		units.FormatDuration(from.Sub(x.Ended).Round(time.Second)))
 }
 
-func (c call) oneIndex() (string, error) {
+func (c *call) oneIndex() (string, error) {
 	if len(c.args) != 1 {
-		return "", app.Usagef("name one index, got %s", quoted(c.args))
+		return "", cli.Usagef("name one index, got %s", cli.Quoted(c.args))
 	}
 	return c.args[0], nil
 }
@@ -178,7 +206,7 @@ const indexEvery = time.Second
 
 // waitForIndex shows the progress of an index until it is as wanted; x is nil if it is not there. A server that
 // cannot be reached for a time may come back.
-func (c call) waitForIndex(ctx context.Context, name, verb string, done func(x *indexState) bool) ([]byte, error) {
+func (c *indexing) waitForIndex(ctx context.Context, name, verb string, done func(x *indexState) bool) ([]byte, error) {
 	const whole = 1000
 	bar := startProgress(c.stderr, verb+" "+name, "shards", whole)
 	defer bar.Stop()
@@ -203,8 +231,8 @@ func (c call) waitForIndex(ctx context.Context, name, verb string, done func(x *
 			return answer, nil
 		case x == nil:
 			return nil, fmt.Errorf("index %q is gone: somebody has deleted it, or the token may not read its groups", name)
-		case x.Pieces > 0:
-			part := whole * x.Done / x.Pieces
+		case x.Ranges > 0:
+			part := whole * x.Done / x.Ranges
 			bar.Add(max(part-shown, 0), max(x.Shards-shards, 0))
 			shown, shards = max(shown, part), max(shards, x.Shards)
 		}
@@ -240,18 +268,14 @@ func readIndexes(answer []byte) ([]indexState, error) {
 	return got.Indexes, nil
 }
 
-func (c call) printIndexes(answer []byte) error {
-	if c.json {
-		_, err := c.stdout.Write(answer)
-		return err
-	}
+func (c *calling) printIndexes(answer []byte) error {
 	all, err := readIndexes(answer)
 	if err != nil {
 		return err
 	}
 	switch {
 	case len(all) > 0:
-	case c.given("token") || c.given("token-file"): // the server shows no others
+	case c.Given("token") || c.Given("token-file"): // the server shows no others
 		fmt.Fprintln(c.stderr, "no indexes whose groups this token may read")
 		return nil
 	default:
@@ -262,21 +286,9 @@ func (c call) printIndexes(answer []byte) error {
 	fmt.Fprintln(table, "INDEX\tSTATE\tMATCH\tGROUP\tCHECKED")
 	for i := range all {
 		x := &all[i]
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", plain(x.Name), plain(x.progress()), plain(x.Match), plain(x.Group), checkedAt(x))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", cli.Plain(x.Name), cli.Plain(x.progress()), cli.Plain(x.Match), cli.Plain(x.Group), checkedAt(x))
 	}
 	return table.Flush()
-}
-
-// withGroups are the names of the arguments and of --group.
-func (c call) withGroups() ([]string, error) {
-	names := append([]string{}, c.args...)
-	for _, g := range c.groups {
-		if g == "" || countmill.IsGroup(g) {
-			return nil, app.Usagef("--group: %q is empty or begins with = (limit: the name of a group without its =)", g)
-		}
-		names = append(names, countmill.GroupMark+g)
-	}
-	return names, nil
 }
 
 // checkedAt is empty for an index that is not built yet.
@@ -285,4 +297,55 @@ func checkedAt(x *indexState) string {
 		return ""
 	}
 	return x.Checked.UTC().Format(time.RFC3339Nano)
+}
+
+// addIndexSeries adds the rules of --series for an index that is to be created. They come before the index, so
+// that a mistake leaves nothing behind that counts without them.
+func (c *indexCreateVerb) addIndexSeries(ctx context.Context, name string) error {
+	if !c.Given("series") {
+		return nil
+	}
+	keep, err := store.ParseRetention(store.KindSeries, c.series)
+	if err != nil {
+		return cli.Usagef("--series %q: %s", c.series, err)
+	}
+	x, err := store.ParseIndex(name, c.match, c.group)
+	if err != nil {
+		return cli.Usagef("%s", err)
+	}
+	patterns := []string{x.Prefix() + "*", x.GroupPrefix() + "*"}
+	if err := c.checkRules(ctx, patterns, keep.String()); err != nil {
+		return err
+	}
+	for _, pattern := range patterns {
+		if _, err := c.ask(ctx, addRule("series", pattern, keep.String())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkRules refuses to change a rule: another index may need its longer times.
+func (c *indexCreateVerb) checkRules(ctx context.Context, patterns []string, keep string) error {
+	answer, err := c.ask(ctx, client.Request{Path: "/v1/rules"})
+	if err != nil {
+		return err
+	}
+	rules, err := readRules(answer)
+	if err != nil {
+		return err
+	}
+	for _, pattern := range patterns {
+		for _, r := range rules.Series {
+			if r.Pattern == pattern && r.Ended == "" && r.Keep != keep {
+				return cli.Usagef("--series: the rule for %q keeps %s; give that, or change it with countmill rule add series '%s=%s'", pattern, r.Keep, pattern, keep)
+			}
+		}
+	}
+	return nil
+}
+
+// addRule is the request that adds a rule. It may be repeated.
+func addRule(kind, pattern, keep string) client.Request {
+	return client.Request{Method: http.MethodPost, Path: "/v1/rules/" + kind, Body: body(map[string]any{"pattern": pattern, "keep": keep}), Safe: true}
 }

@@ -9,14 +9,14 @@ import (
 	"strings"
 
 	"github.com/countmill/countmill/client"
-	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/command/cli"
 )
 
-var journalEraseCommand = command{
-	path:  "journal erase",
-	args:  "NAME",
-	short: "remove the entries of a counter from the journal",
-	long: `Removes the counter's name and its deltas from all records. End the counter's rule first: entries
+var journalEraseCommand = cli.Command{
+	Path:  "journal erase",
+	Args:  "NAME",
+	Short: "remove the entries of a counter from the journal",
+	Long: `Removes the counter's name and its deltas from all records. End the counter's rule first: entries
 of the last moments stay, and the last line says from when on.
 
 NAME is one counter. Recounts of its prefix begin at a new opening balance: run
@@ -26,23 +26,28 @@ NAME is one counter. Recounts of its prefix begin at a new opening balance: run
 
 Exit code 1 as well if there was nothing to erase.
 `,
-	run: runJournalErase,
+	New: func() cli.Verb { return new(journalEraseVerb) },
 }
 
-func runJournalErase(ctx context.Context, c call) error {
+type journalEraseVerb struct {
+	calling
+	yes bool
+}
+
+func (c *journalEraseVerb) Flags() []cli.Flag {
+	return c.flags(usual, "", cli.Switch("yes", &c.yes, "Erase. Nothing can undo that."))
+}
+
+func (c *journalEraseVerb) Run(ctx context.Context) error {
 	if err := checkNames(c.args, 1); err != nil {
 		return err
 	}
 	if !c.yes {
-		return app.Usagef("erased entries cannot be restored: add --yes to erase the entries of %q", c.args[0])
-	}
-	cl, err := c.client()
-	if err != nil {
-		return err
+		return cli.Usagef("erased entries cannot be restored: add --yes to erase the entries of %q", c.args[0])
 	}
 	erased, others, request := 0, 0, map[string]any{"counter": c.args[0]}
 	for {
-		answer, err := cl.Do(ctx, client.Request{Method: http.MethodPost, Path: "/v1/journal/erase", Body: body(request), Safe: true})
+		answer, err := c.ask(ctx, client.Request{Method: http.MethodPost, Path: "/v1/journal/erase", Body: body(request), Safe: true})
 		if err != nil {
 			return err
 		}
@@ -57,7 +62,7 @@ func runJournalErase(ctx context.Context, c call) error {
 		}
 		erased, others = erased+got.Erased, others+got.Others
 		if got.Next == "" {
-			return c.reportErased(erased, others, plain(got.Settled))
+			return c.reportErased(erased, others, cli.Plain(got.Settled))
 		}
 		request["after"] = got.Next
 	}
@@ -65,7 +70,7 @@ func runJournalErase(ctx context.Context, c call) error {
 
 // reportErased prints the number of erased entries. Nothing is an error: the name may be wrong, and its owner waits for the erasure. An
 // earlier run may have erased all, and so may a call of this one whose answer was lost.
-func (c call) reportErased(erased, others int, settled string) error {
+func (c *call) reportErased(erased, others int, settled string) error {
 	if erased+others == 0 {
 		text := fmt.Sprintf("there was nothing to erase: the journal has no entries of the counter %q up to %s, or no more of them", c.args[0], settled)
 		if strings.HasSuffix(c.args[0], "*") {

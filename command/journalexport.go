@@ -11,6 +11,7 @@ import (
 
 	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/client"
+	"github.com/countmill/countmill/command/cli"
 	"github.com/countmill/countmill/internal/app"
 	"github.com/countmill/countmill/internal/transfer"
 	"github.com/countmill/countmill/internal/transfer/journalfile"
@@ -18,11 +19,11 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-var journalExportCommand = command{
-	path:  "journal export",
-	args:  "[NAME|PREFIX*]",
-	short: "write the entries of a period to a file",
-	long: `Writes the entries from --from on and before --to, of the counter NAME, of the counters that begin
+var journalExportCommand = cli.Command{
+	Path:  "journal export",
+	Args:  "[NAME|PREFIX*]",
+	Short: "write the entries of a period to a file",
+	Long: `Writes the entries from --from on and before --to, of the counter NAME, of the counters that begin
 with PREFIX, or of all counters, in the order of their keys:
 
   countmill journal export 'billing:*' --from 2026-11-01T00:00:00Z --to 2026-12-01T00:00:00Z --output nov.ndjson
@@ -41,14 +42,32 @@ FILE.countmill-export has what it needs. Standard output begins anew.
 
 A token needs the scope admin, and no prefixes unless NAME is given.
 `,
-	run: runJournalExport,
+	New: func() cli.Verb { return new(journalExportVerb) },
 }
 
-func runJournalExport(ctx context.Context, c call) error {
+var journalFormats = []string{"ndjson", "csv", "parquet"}
+
+type journalExportVerb struct {
+	calling
+	format, output, from, to string
+	spreadsheet              bool
+}
+
+func (c *journalExportVerb) Flags() []cli.Flag {
+	return c.flags(usual, "",
+		spreadsheetFlag(&c.spreadsheet),
+		cli.New("format", "FORMAT", cli.Text{To: &c.format, Of: journalFormats}, "ndjson, csv or parquet. countmill-backup writes parquet.").Default("by the end of --output, or ndjson"),
+		cli.New("from", "TIME", cli.Day(&c.from), "The first moment of the period, as 2006-01-02T15:04:05Z, or a date, which begins in UTC. At most six digits follow the seconds.").Default("none; needed"),
+		cli.New("to", "TIME", cli.Day(&c.to), "The moment, or the date, after the period. The journal must be complete up to it.").Default("none; needed"),
+		outputFlag(&c.output),
+	)
+}
+
+func (c *journalExportVerb) Run(ctx context.Context) error {
 	if len(c.args) > 1 {
-		return app.Usagef("name one counter or prefix at most, got %s", quoted(c.args))
+		return cli.Usagef("name one counter or prefix at most, got %s", cli.Quoted(c.args))
 	}
-	x := &journalfile.Export{Server: c.server, Timeout: c.timeout, Progress: c.showProgress, Version: app.BuildVersion().Version}
+	x := &journalfile.Export{Server: c.server, Timeout: c.timeout, Progress: progressOn(c.stderr), Version: app.BuildVersion().Version}
 	var err error
 	if x.Period, err = c.period(strings.Join(c.args, "")); err != nil {
 		return err
@@ -67,8 +86,8 @@ func runJournalExport(ctx context.Context, c call) error {
 	}
 	var done journalfile.Exported
 	if c.output == "-" {
-		if isTerminal(c.stdout) { // a bar would be among the entries
-			x.Progress = call{stderr: io.Discard}.showProgress
+		if cli.IsTerminal(c.stdout) { // a bar would be among the entries
+			x.Progress = progressOn(io.Discard)
 		}
 		done, err = x.Stream(ctx, c.stdout)
 	} else {
@@ -95,7 +114,7 @@ func runJournalExport(ctx context.Context, c call) error {
 }
 
 // warnNoEntries warns that an export has nothing of a counter or a prefix.
-func (c call) warnNoEntries(counters string) {
+func (c *call) warnNoEntries(counters string) {
 	prefix, isPrefix := strings.CutSuffix(counters, "*")
 	switch {
 	case counters == "":
@@ -107,39 +126,39 @@ func (c call) warnNoEntries(counters string) {
 }
 
 // period is the part of the journal that the flags and the argument name.
-func (c call) period(counters string) (p journalfile.Period, err error) {
+func (c *journalExportVerb) period(counters string) (p journalfile.Period, err error) {
 	if counters != "" {
 		if err := store.CheckPattern(counters); err != nil {
-			return p, app.Usagef("NAME|PREFIX*: %s", err)
+			return p, cli.Usagef("NAME|PREFIX*: %s", err)
 		}
 	}
 	p.Counters = counters
 	for _, side := range []struct {
 		name, text string
 		to         *time.Time
-	}{{"from", c.periodFrom, &p.From}, {"to", c.periodTo, &p.To}} {
+	}{{"from", c.from, &p.From}, {"to", c.to, &p.To}} {
 		if side.text == "" {
-			return p, app.Usagef("--%s is missing: name both ends of the period", side.name)
+			return p, cli.Usagef("--%s is missing: name both ends of the period", side.name)
 		}
 		at, err := time.Parse(time.RFC3339Nano, side.text)
 		switch {
 		case err != nil:
-			return p, app.Usagef("--%s: %s", side.name, err)
+			return p, cli.Usagef("--%s: %s", side.name, err)
 		case !wire.InRange(at):
-			return p, app.Usagef("--%s: must be from 1970 to 2261, got %q", side.name, side.text)
+			return p, cli.Usagef("--%s: must be from 1970 to 2261, got %q", side.name, side.text)
 		case at != at.Truncate(time.Microsecond):
-			return p, app.Usagef("--%s: must have at most six digits after the seconds, got %q", side.name, side.text)
+			return p, cli.Usagef("--%s: must have at most six digits after the seconds, got %q", side.name, side.text)
 		}
 		*side.to = at.UTC()
 	}
 	if !p.From.Before(p.To) {
-		return p, app.Usagef("--to: must be after --from, got %s and %s", c.periodTo, c.periodFrom)
+		return p, cli.Usagef("--to: must be after --from, got %s and %s", c.to, c.from)
 	}
 	return p, nil
 }
 
 // journalFormat is that of --format, or of the end of --output.
-func (c call) journalFormat() (backend.JournalFormat, error) {
+func (c *journalExportVerb) journalFormat() (backend.JournalFormat, error) {
 	name := c.format
 	if name == "" && c.output == "-" {
 		name = "ndjson"
@@ -150,13 +169,13 @@ func (c call) journalFormat() (backend.JournalFormat, error) {
 			name = "ndjson"
 		}
 		if !slices.Contains(journalFormats, name) {
-			return backend.JournalFormat{}, app.Usagef("--format: choose ndjson, csv or parquet: the name %q does not end in .ndjson, .jsonl, .csv or .parquet", c.output)
+			return backend.JournalFormat{}, cli.Usagef("--format: choose ndjson, csv or parquet: the name %q does not end in .ndjson, .jsonl, .csv or .parquet", c.output)
 		}
 	}
 	all := append(journalfile.Formats(), c.journalFormats...)
 	i := slices.IndexFunc(all, func(f backend.JournalFormat) bool { return f.Name == name })
 	if i < 0 {
-		return backend.JournalFormat{}, app.Usagef("--format: this program has no %s; countmill-backup has it", name)
+		return backend.JournalFormat{}, cli.Usagef("--format: this program has no %s; countmill-backup has it", name)
 	}
 	return all[i], nil
 }

@@ -27,12 +27,12 @@ func TestJournalExport(t *testing.T) {
 	server := journaltest.Serve(t, journaltest.Store(records)).URL
 	e := all[0]
 	first := `{"key":"` + e.Key + `","time":"` + e.Time.Format("2006-01-02T15:04:05.000000Z") + `"`
-	got := cli(t, nil, exportArgs("--server", server)...)
+	got := try(t, nil, exportArgs("--server", server)...)
 	if lines := strings.Count(got.out, "\n"); got.code != 0 || lines != len(all) || !strings.HasPrefix(got.out, first) || !strings.Contains(got.errOut, "entries in") {
 		t.Errorf("got %d lines of %d entries, %+v, want %s", lines, len(all), got, first)
 	}
 	path := filepath.Join(t.TempDir(), "day.csv")
-	if got := cli(t, nil, exportArgs("billing:*", "--output", path, "--server", server)...); got.code != 0 || got.out != "" {
+	if got := try(t, nil, exportArgs("billing:*", "--output", path, "--server", server)...); got.code != 0 || got.out != "" {
 		t.Errorf("got %+v", got)
 	}
 	if text, err := os.ReadFile(path); !strings.HasPrefix(string(text), "key,time,counter,delta,part,sender\n000") || strings.Contains(string(text), "shop:") {
@@ -46,8 +46,8 @@ func TestJournalExportFromAnotherServer(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "day.csv")
 	args := exportArgs("--output", path, "--server")
 	forbidden := answer(403, `{"type":"urn:countmill:problem:forbidden"}`)
-	cli(t, nil, append(args, newFakeServer(t, forbidden).URL)...).wantError(t, 1, "the export is not whole")
-	cli(t, nil, append(args, newFakeServer(t, forbidden).URL)...).wantError(t, 1, "is of another export")
+	try(t, nil, append(args, newFakeServer(t, forbidden).URL)...).wantError(t, 1, "the export is not whole")
+	try(t, nil, append(args, newFakeServer(t, forbidden).URL)...).wantError(t, 1, "is of another export")
 }
 
 func TestJournalExportSaysWhatIsWrong(t *testing.T) {
@@ -73,7 +73,7 @@ func TestJournalExportSaysWhatIsWrong(t *testing.T) {
 		{"--from 2026-11-25T00:00:00Z --to 2027-11-25T00:00:00Z", 1, "--to: 2027-11-25T00:00:00.000000Z is after 2027-03-04T"},
 	} {
 		args := append([]string{"journal", "export", "--server", server}, strings.Fields(tt.args)...)
-		cli(t, nil, args...).wantError(t, tt.code, tt.want)
+		try(t, nil, args...).wantError(t, tt.code, tt.want)
 	}
 }
 

@@ -13,7 +13,7 @@ func TestLs(t *testing.T) {
 	first := `{"totals":[{"counter":"a b","total":9223372036854775807},{"counter":"c","total":-1}],"overflowed":["aa","d"],"next_page_token":"x"}` + "\n"
 	second := `{"totals":[{"counter":"e","total":0}]}` + "\n"
 	f := newFakeServer(t, answer(200, first), answer(200, second))
-	got := cli(t, nil, "ls", "a:", "--server", f.URL)
+	got := try(t, nil, "ls", "a:", "--server", f.URL)
 	if want := (result{0, "9223372036854775807\ta b\noverflow\taa\n-1\tc\noverflow\td\n0\te\n", ""}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -21,16 +21,16 @@ func TestLs(t *testing.T) {
 		t.Errorf("asked %q", f.paths)
 	}
 	f = newFakeServer(t, answer(200, first), answer(200, second))
-	if got := cli(t, nil, "ls", "--json", "--limit", "5", "--server", f.URL); got != (result{0, first + second, ""}) || f.paths[1] != "/v1/counters?limit=1&page_token=x" {
+	if got := try(t, nil, "ls", "--json", "--limit", "5", "--server", f.URL); got != (result{0, first + second, ""}) || f.paths[1] != "/v1/counters?limit=1&page_token=x" {
 		t.Errorf("--json --limit 5: got %+v, asked %q", got, f.paths)
 	}
 	f = newFakeServer(t, answer(200, first))
-	if got := cli(t, nil, "ls", "--limit", "4", "--server", f.URL); got.code != 0 || len(f.paths) != 1 {
+	if got := try(t, nil, "ls", "--limit", "4", "--server", f.URL); got.code != 0 || len(f.paths) != 1 {
 		t.Errorf("--limit 4: got %+v, asked %q", got, f.paths)
 	}
-	cli(t, nil, "ls", "--server", newFakeServer(t, answer(200, "<html>")).URL).wantError(t, 1, "is that a countmill?")
-	cli(t, nil, "ls", "a", "b").wantError(t, 2, "too many arguments")
-	cli(t, nil, "ls", "--limit", "-1").wantError(t, 2, "--limit: must be an integer from 0 to")
+	try(t, nil, "ls", "--server", newFakeServer(t, answer(200, "<html>")).URL).wantError(t, 1, "is that a countmill?")
+	try(t, nil, "ls", "a", "b").wantError(t, 2, "too many arguments")
+	try(t, nil, "ls", "--limit", "-1").wantError(t, 2, "--limit: must be an integer from 0 to")
 }
 
 const fourShards = `{"counter":"a/b","as_of":"2026-11-21T04:04:03.120000Z","exists":true,"shards":3,"counts":[{"shard":0,"count":30,"updated":"2026-11-21T04:03:03.120000Z"},` +
@@ -39,19 +39,19 @@ const fourShards = `{"counter":"a/b","as_of":"2026-11-21T04:04:03.120000Z","exis
 func TestShards(t *testing.T) {
 	t.Parallel()
 	f := newFakeServer(t, answer(200, fourShards))
-	got := cli(t, nil, "shards", "a/b", "--server", f.URL)
+	got := try(t, nil, "shards", "a/b", "--server", f.URL)
 	if want := (result{0, "0\t30\t2026-11-21T04:03:03Z\n1\t-1\n2\toverflow\n7\t15\t\tbeyond\n", ""}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	if f.paths[0] != "/v1/shards?counter=a%2Fb" {
 		t.Errorf("asked %s", f.paths[0])
 	}
-	if got := cli(t, nil, "shards", "a/b", "--json", "--server", f.URL); got.out != fourShards {
+	if got := try(t, nil, "shards", "a/b", "--json", "--server", f.URL); got.out != fourShards {
 		t.Errorf("--json: got %+v", got)
 	}
-	cli(t, nil, "shards", "--server", f.URL).wantError(t, 2, "NAME is missing")
-	cli(t, nil, "shards", "a", "b", "--server", f.URL).wantError(t, 2, "too many arguments")
-	cli(t, nil, "shards", "a", "--server", newFakeServer(t, answer(200, "<html>")).URL).wantError(t, 1, "is that a countmill?")
+	try(t, nil, "shards", "--server", f.URL).wantError(t, 2, "NAME is missing")
+	try(t, nil, "shards", "a", "b", "--server", f.URL).wantError(t, 2, "too many arguments")
+	try(t, nil, "shards", "a", "--server", newFakeServer(t, answer(200, "<html>")).URL).wantError(t, 1, "is that a countmill?")
 }
 
 func TestShardsOnATerminal(t *testing.T) {
@@ -61,7 +61,7 @@ func TestShardsOnATerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	if err := list.print(call{stdout: &out}, true); err != nil {
+	if err := list.print(&out, true); err != nil {
 		t.Fatal(err)
 	}
 	want := "a/b: 4 shards written, 3 in the record\n" +
@@ -79,7 +79,7 @@ func TestVerify(t *testing.T) {
 	bad := `{"problems":[{"kind":"beyond","counter":"a","shard":4,"detail":"holds 5"},{"kind":"cached","counter":"b","detail":"7 as of"}],"shards":9,"cached":0,"unchecked":0,"next_page_token":"t"}` + "\n"
 	good := `{"problems":[],"shards":1,"cached":3,"unchecked":2}` + "\n"
 	f := newFakeServer(t, answer(200, bad), answer(200, good))
-	got := cli(t, nil, "verify", "a:", "--server", f.URL)
+	got := try(t, nil, "verify", "a:", "--server", f.URL)
 	want := result{3, "beyond\ta\tshard 4\tholds 5\ncached\tb\t7 as of\n",
 		"10 shards and 3 cached totals checked (2 of these could not be compared with the past)\ncountmill: 2 problems, 0 fixed\n"}
 	if got != want {
@@ -89,20 +89,20 @@ func TestVerify(t *testing.T) {
 		t.Errorf("asked %q", f.paths)
 	}
 	f = newFakeServer(t, answer(200, bad), answer(200, good))
-	if got := cli(t, nil, "verify", "--json", "--server", f.URL); got.code != 3 || got.out != bad+good {
+	if got := try(t, nil, "verify", "--json", "--server", f.URL); got.code != 3 || got.out != bad+good {
 		t.Errorf("--json: got %+v", got)
 	}
 	mended := strings.ReplaceAll(bad, `"detail"`, `"fixed":true,"detail"`)
 	f = newFakeServer(t, answer(200, mended), answer(200, good))
-	if got := cli(t, nil, "verify", "--fix", "--server", f.URL); got.code != 0 || !strings.Contains(got.out, "holds 5\tfixed\n") || f.bodies[1] != `{"page_token":"t","prefix":""}` {
+	if got := try(t, nil, "verify", "--fix", "--server", f.URL); got.code != 0 || !strings.Contains(got.out, "holds 5\tfixed\n") || f.bodies[1] != `{"page_token":"t","prefix":""}` {
 		t.Errorf("--fix: got %+v, sent %q", got, f.bodies)
 	}
 	away := newFakeServer(t, answer(200, bad), answer(503, `{"detail":"away"}`))
-	if got := cli(t, nil, "verify", "--server", away.URL); got.code != 1 || !strings.Contains(got.errOut, "away (HTTP 503)") {
+	if got := try(t, nil, "verify", "--server", away.URL); got.code != 1 || !strings.Contains(got.errOut, "away (HTTP 503)") {
 		t.Errorf("away: got %+v, want exit 1", got)
 	}
-	cli(t, nil, "verify", "a", "b").wantError(t, 2, "too many arguments")
-	cli(t, nil, "verify", "--server", newFakeServer(t, answer(200, "<html>")).URL).wantError(t, 1, "is that a countmill?")
+	try(t, nil, "verify", "a", "b").wantError(t, 2, "too many arguments")
+	try(t, nil, "verify", "--server", newFakeServer(t, answer(200, "<html>")).URL).wantError(t, 1, "is that a countmill?")
 }
 
 // The commands against a real server.
@@ -110,8 +110,8 @@ func TestLookingAfterCounters(t *testing.T) {
 	t.Parallel()
 	p := up(t, t.TempDir())
 	env := []string{"COUNTMILL_SERVER=" + p.url}
-	cli(t, env, "incr", "a/b", "7")
-	cli(t, env, "incr", "a", "-2")
+	try(t, env, "incr", "a/b", "7")
+	try(t, env, "incr", "a", "-2")
 	for _, test := range []struct {
 		args []string
 		out  string
@@ -124,11 +124,36 @@ func TestLookingAfterCounters(t *testing.T) {
 		{[]string{"dead", "list"}, ""},
 		{[]string{"dead", "replay", "--all", "--yes"}, ""},
 	} {
-		if got := cli(t, env, test.args...); got.code != 0 || got.out != test.out {
+		if got := try(t, env, test.args...); got.code != 0 || got.out != test.out {
 			t.Errorf("%q: got %+v, want %q", test.args, got, test.out)
 		}
 	}
-	if got := cli(t, env, "verify"); got.errOut != "2 shards and 0 cached totals checked\n" {
+	if got := try(t, env, "verify"); got.errOut != "2 shards and 0 cached totals checked\n" {
 		t.Errorf("verify: %+v", got)
 	}
+}
+
+func TestReady(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]string{
+		`{"status":"ready"}`:                       "ready\n",
+		`{"status":"degraded","reason":"no milk"}`: "degraded: no milk\n",
+	} {
+		f := newFakeServer(t, answer(200, body))
+		if got := try(t, nil, "ready", "--server", f.URL); got != (result{0, want, ""}) {
+			t.Errorf("%s: got %+v, want %q", body, got, want)
+		}
+		if f.paths[0] != "/readyz" {
+			t.Errorf("asked %s, want /readyz", f.paths[0])
+		}
+		if got := try(t, []string{"COUNTMILL_SERVER=" + f.URL}, "ready", "--json"); got != (result{0, body, ""}) {
+			t.Errorf("%s --json: got %+v", body, got)
+		}
+	}
+	away := newFakeServer(t, answer(503, `{"title":"not ready","detail":"store is away"}`))
+	try(t, nil, "ready", "--server", away.URL).wantError(t, 1, "store is away (HTTP 503)")
+	html := newFakeServer(t, answer(200, "<html>"))
+	try(t, nil, "ready", "--server", html.URL).wantError(t, 1, "is that a countmill?")
+	try(t, nil, "ready", "now").wantError(t, 2, `takes no arguments, got "now"`)
+	try(t, nil, "ready", "--server", "127.0.0.1:1").wantError(t, 1, "nothing answers")
 }

@@ -4,17 +4,19 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 
 	"github.com/countmill/countmill/client"
+	"github.com/countmill/countmill/command/cli"
 )
 
-var lsCommand = command{
-	path:  "ls",
-	group: "count",
-	args:  "[PREFIX]",
-	short: "print the totals of all counters that begin with PREFIX",
-	long: `Prints a line for each counter whose name begins with PREFIX, or for all: the total, a tab
+var lsCommand = cli.Command{
+	Path:  "ls",
+	Group: "count",
+	Args:  "[PREFIX]",
+	Short: "print the totals of all counters that begin with PREFIX",
+	Long: `Prints a line for each counter whose name begins with PREFIX, or for all: the total, a tab
 and the name, in the order of names as bytes. It reads them page by page; the totals of one
 page are of one moment. A total that does not fit 64 bits is shown as overflow. Characters
 that a terminal would not print are written as \u202E; --json has names as they are.
@@ -22,35 +24,44 @@ that a terminal would not print are written as \u202E; --json has names as they 
   countmill ls page:
   countmill ls page: --limit 20
 `,
-	run: runLs,
+	New: func() cli.Verb { return new(lsVerb) },
 }
 
 // lsPage is how many counters are asked for at a time.
 const lsPage = 1000
 
-func runLs(ctx context.Context, c call) error {
+type lsVerb struct {
+	calling
+	minAsOf string
+	limit   int
+}
+
+func (c *lsVerb) Flags() []cli.Flag {
+	return c.flags(usual, pages,
+		minAsOfFlag(&c.minAsOf),
+		cli.New("limit", "N", cli.Count{To: &c.limit, Max: math.MaxInt32}, "Stop after N counters. 0: all."),
+	)
+}
+
+func (c *lsVerb) Run(ctx context.Context) error {
 	prefix, err := c.onePrefix()
 	if err != nil {
 		return err
 	}
-	query := c.readQuery()
+	query := asOfQuery(c.minAsOf)
 	if len(c.args) > 0 {
 		query.Set("prefix", prefix)
-	}
-	cl, err := c.client()
-	if err != nil {
-		return err
 	}
 	for left, seen := c.limit, 0; ; {
 		query.Set("limit", strconv.Itoa(lsPage))
 		if c.limit > 0 {
 			query.Set("limit", strconv.Itoa(min(left, lsPage)))
 		}
-		answer, err := cl.Do(ctx, client.Request{Path: "/v1/counters", Query: query})
+		answer, err := c.ask(ctx, client.Request{Path: "/v1/counters", Query: query})
 		if err != nil {
 			return err
 		}
-		n, next, err := printPage(c, answer, c.json)
+		n, next, err := c.print(answer)
 		left, seen = left-n, seen+n
 		if err == nil && next == "" && seen == 0 {
 			c.warnNoMatch(prefix)
@@ -62,8 +73,8 @@ func runLs(ctx context.Context, c call) error {
 	}
 }
 
-// printPage returns how many counters the page has, and what names the next.
-func printPage(c call, answer []byte, asJSON bool) (n int, next string, err error) {
+// print returns how many counters the page has, and what names the next.
+func (c *lsVerb) print(answer []byte) (n int, next string, err error) {
 	var page struct {
 		Totals     []total  `json:"totals"`
 		Overflowed []string `json:"overflowed"`
@@ -73,21 +84,21 @@ func printPage(c call, answer []byte, asJSON bool) (n int, next string, err erro
 		return 0, "", fmt.Errorf("the server answered with something else than counters; is that a countmill?")
 	}
 	n = len(page.Totals) + len(page.Overflowed)
-	if asJSON {
+	if c.json {
 		_, err := c.stdout.Write(answer)
 		return n, page.Next, err
 	}
 	for _, t := range page.Totals {
 		for len(page.Overflowed) > 0 && page.Overflowed[0] < t.Counter {
-			fmt.Fprintf(c.stdout, "overflow\t%s\n", plain(page.Overflowed[0]))
+			fmt.Fprintf(c.stdout, "overflow\t%s\n", cli.Plain(page.Overflowed[0]))
 			page.Overflowed = page.Overflowed[1:]
 		}
-		if _, err := fmt.Fprintf(c.stdout, "%s\t%s\n", t.Total, plain(t.Counter)); err != nil {
+		if _, err := fmt.Fprintf(c.stdout, "%s\t%s\n", t.Total, cli.Plain(t.Counter)); err != nil {
 			return n, "", err
 		}
 	}
 	for _, name := range page.Overflowed {
-		fmt.Fprintf(c.stdout, "overflow\t%s\n", plain(name))
+		fmt.Fprintf(c.stdout, "overflow\t%s\n", cli.Plain(name))
 	}
 	return n, page.Next, nil
 }

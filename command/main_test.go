@@ -32,11 +32,11 @@ type result struct {
 	out, errOut string
 }
 
-// cli runs the command line in this process.
-func cli(t *testing.T, env []string, args ...string) result {
+// try runs the command line in this process.
+func try(t *testing.T, env []string, args ...string) result {
 	t.Helper()
 	var out, errOut bytes.Buffer
-	code := run(t.Context(), call{args: args, environ: env, stdout: &out, stderr: &errOut})
+	code := run(t.Context(), host{argv: args, environ: env, stdout: &out, stderr: &errOut})
 	return result{code, out.String(), errOut.String()}
 }
 
@@ -80,11 +80,11 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"publisher"}, "use `countmill up`"},
 		{[]string{"aggregator"}, "use `countmill up`"},
 		{[]string{"reader"}, "use `countmill up`"},
-		{[]string{"config", "--shards", "x"}, "--shards: must be an integer"},
+		{[]string{"config", "--index-rate", "x"}, "--index-rate: must be an integer"},
 		{[]string{"config", "--bus", "x:"}, "--bus: unknown scheme"},
 		{[]string{"version", "x"}, `the command takes no arguments, got "x"`},
 		{[]string{"config", "extra"}, `the command takes no arguments, got "extra" (see countmill help config)`},
-		{[]string{"up", "--commits", "x", "--log-level", "y"}, `got "x"; --log-level: must be`},
+		{[]string{"up", "--memory", "x", "--log-level", "y"}, `got "x"; --log-level: must be`},
 		{[]string{"get", "a", "--timeout", "x"}, `--timeout: must be a duration such as 250ms, 2h or 8d from 1ms to 720h, got "x"`},
 		{[]string{"get", "a", "--json=x"}, `--json: must be true or false, got "x"`},
 		{[]string{"incr"}, "NAME is missing"},
@@ -126,14 +126,14 @@ func TestUsageErrors(t *testing.T) {
 	} {
 		t.Run(strings.Join(test.args[:min(len(test.args), 4)], " "), func(t *testing.T) {
 			t.Parallel()
-			cli(t, nil, test.args...).wantError(t, 2, test.want)
+			try(t, nil, test.args...).wantError(t, 2, test.want)
 		})
 	}
 }
 
 func TestNoArgumentsShowsHowToBegin(t *testing.T) {
 	t.Parallel()
-	got := cli(t, nil)
+	got := try(t, nil)
 	if got.code != 2 || !strings.Contains(got.errOut, "countmill up") {
 		t.Errorf("got exit %d and %q, want 2 and the overview", got.code, got.errOut)
 	}
@@ -142,15 +142,15 @@ func TestNoArgumentsShowsHowToBegin(t *testing.T) {
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"help"}, {"--help"}, {"-h"}, {"help", "--help"}} {
-		if got := cli(t, nil, args...); got.code != 0 || !strings.Contains(got.out, "Usage: countmill COMMAND") {
+		if got := try(t, nil, args...); got.code != 0 || !strings.Contains(got.out, "Usage: countmill COMMAND") {
 			t.Errorf("%q: got exit %d and %q, want the overview", args, got.code, got.out)
 		}
 	}
-	for _, cmd := range append(commands(), families...) {
-		words := strings.Fields(cmd.path)
+	for _, cmd := range append(program().Commands, program().Families...) {
+		words := strings.Fields(cmd.Path)
 		for _, args := range [][]string{append([]string{"help"}, words...), append(words, "--help")} {
-			got := cli(t, nil, args...)
-			if got.code != 0 || !strings.HasPrefix(got.out, "Usage: countmill "+cmd.path) || got.errOut != "" {
+			got := try(t, nil, args...)
+			if got.code != 0 || !strings.HasPrefix(got.out, "Usage: countmill "+cmd.Path) || got.errOut != "" {
 				t.Errorf("%q: got exit %d, %q, %q; want help", args, got.code, got.out, got.errOut)
 			}
 		}
@@ -159,7 +159,7 @@ func TestHelp(t *testing.T) {
 
 func TestConfigShowsWhereSettingsComeFrom(t *testing.T) {
 	t.Parallel()
-	got := cli(t, []string{"COUNTMILL_LISTEN=127.0.0.1:1"}, "config", "--data", "x")
+	got := try(t, []string{"COUNTMILL_LISTEN=127.0.0.1:1"}, "config", "--data", "x")
 	for _, want := range [][]string{
 		{"listen", "127.0.0.1:1", "env", "COUNTMILL_LISTEN"},
 		{"store", "pebble:x", "flag", "COUNTMILL_STORE"},
@@ -173,7 +173,7 @@ func TestConfigShowsWhereSettingsComeFrom(t *testing.T) {
 			t.Errorf("no line %q in:\n%s", want, got.out)
 		}
 	}
-	asJSON := cli(t, nil, "config", "--json")
+	asJSON := try(t, nil, "config", "--json")
 	if asJSON.code != 0 || !strings.Contains(asJSON.out, `"from": "default"`) {
 		t.Errorf("--json: got exit %d and %s", asJSON.code, asJSON.out)
 	}
@@ -181,13 +181,13 @@ func TestConfigShowsWhereSettingsComeFrom(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	t.Parallel()
-	if got := cli(t, nil, "version"); got.code != 0 || !strings.HasPrefix(got.out, "countmill ") {
+	if got := try(t, nil, "version"); got.code != 0 || !strings.HasPrefix(got.out, "countmill ") {
 		t.Errorf("got exit %d and %q", got.code, got.out)
 	}
-	if got := cli(t, nil, "--version"); got.code != 0 || !strings.HasPrefix(got.out, "countmill ") {
+	if got := try(t, nil, "--version"); got.code != 0 || !strings.HasPrefix(got.out, "countmill ") {
 		t.Errorf("--version: got exit %d and %q", got.code, got.out)
 	}
-	if got := cli(t, nil, "version", "--json"); got.code != 0 || !strings.Contains(got.out, `"go": "go1.`) {
+	if got := try(t, nil, "version", "--json"); got.code != 0 || !strings.Contains(got.out, `"go": "go1.`) {
 		t.Errorf("--json: got exit %d and %q", got.code, got.out)
 	}
 }
@@ -197,7 +197,7 @@ func TestInterruptedCommandEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var errOut bytes.Buffer
-	code := run(ctx, call{args: []string{"get", "a"}, stdout: &errOut, stderr: &errOut})
+	code := run(ctx, host{argv: []string{"get", "a"}, stdout: &errOut, stderr: &errOut})
 	if code != 1 {
 		t.Errorf("got exit %d, want 1", code)
 	}

@@ -9,34 +9,49 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/client"
+	"github.com/countmill/countmill/command/cli"
 )
 
-var nextCommand = command{
-	path:  "next",
-	group: "count",
-	args:  "SEQUENCE",
-	short: "print the next value of a sequence",
-	long: `Prints the next value of SEQUENCE: 1, 2, 3 and so on. No value is given twice. A sequence needs
+var nextCommand = cli.Command{
+	Path:  "next",
+	Group: "count",
+	Args:  "SEQUENCE",
+	Short: "print the next value of a sequence",
+	Long: `Prints the next value of SEQUENCE: 1, 2, 3 and so on. No value is given twice. A sequence needs
 no creation, and has nothing to do with a counter of the same name.
 
   countmill next user:42
   countmill next user:42 --id comment-7     the same value, however often it is run
   countmill next invoices --count 100       the first and the last of 100 values
 `,
-	run: runNext,
+	New: func() cli.Verb { return new(nextVerb) },
 }
 
-func runNext(ctx context.Context, c call) error {
+type nextVerb struct {
+	calling
+	id    string
+	count int
+}
+
+func (c *nextVerb) Flags() []cli.Flag {
+	c.count = 1
+	return c.flags(usual, oneAnswer,
+		cli.New("id", "ID", cli.Any(&c.id), "Name of this request, 1 to 128 bytes. A repeat with the same ID within the deduplication window prints the same.").Default("random"),
+		cli.New("count", "N", cli.Count{To: &c.count, Min: 1, Max: countmill.MaxValues}, "How many values, at most 1000. With it the command prints the first and the last one."),
+	)
+}
+
+func (c *nextVerb) Run(ctx context.Context) error {
 	name, err := c.oneName()
 	if err != nil {
 		return err
 	}
-	id, err := c.requestID()
+	id, err := c.requestID(c.id)
 	if err != nil {
 		return err
 	}
 	request := map[string]any{"sequence": name, "id": id}
-	if c.given("count") {
+	if c.Given("count") {
 		request["count"] = c.count
 	}
 	answer, err := c.ask(ctx, client.Request{Method: http.MethodPost, Path: "/v1/sequences/next", Body: body(request), Safe: true})
@@ -46,14 +61,10 @@ func runNext(ctx context.Context, c call) error {
 		}
 		return fmt.Errorf("no value: %w", err)
 	}
-	return c.printValues(answer)
+	return c.show(answer, c.print)
 }
 
-func (c call) printValues(answer []byte) error {
-	if c.json {
-		_, err := c.stdout.Write(answer)
-		return err
-	}
+func (c *nextVerb) print(answer []byte) error {
 	var got struct{ Value, First, Last json.Number }
 	err := json.Unmarshal(answer, &got)
 	switch {

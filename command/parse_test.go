@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/countmill/countmill/command/cli"
 	"github.com/countmill/countmill/internal/app"
 )
 
@@ -27,43 +28,48 @@ func setting(t *testing.T, settings []Setting, name string) Setting {
 
 // other is a valid value of each flag that is not its default. A new flag needs one.
 var otherValue = map[string]string{
-	"listen": "127.0.0.1:1", "data": "d", "bus": "b:", "store": "s:", "cache": "c:", "create": "true", "tokens": "t", "insecure": "true", "cors-origin": "https://a.example,http://b:1", "shards": "7",
-	"series": "a*=1m:1h,15m:30d", "journal": "b*=30d,paged", "journal-prefixes": "b*", "backup-root": "b", "backup-every": "15m", "backup-keep": "168h", "backup-rate": "8MiB", "max-shards": "200", "shard-rate": "2.5",
-	"dedup-window": "24h", "linger": "3ms", "open-entries": "5000", "open-bytes": "2MiB", "min-free": "2GiB", "window-linger": "4ms", "count-within": "3s",
-	"window-messages": "11", "window-counters": "12", "window-memory": "128KiB", "commits": "3",
-	"commit-timeout": "9s", "dead-letter-rate": "8", "worker-id": "w", "max-staleness": "5s", "board-age": "14s", "board-rate": "15", "connections": "13",
-	"request-timeout": "6s", "index-lease": "14s", "index-rate": "15", "index-recheck": "16m", "index-timeout": "17s", "shutdown-timeout": "7s", "pprof": "127.0.0.1:2", "log-level": "debug", "log-format": "json",
+	"listen": "127.0.0.1:1", "data": "d", "bus": "b:", "store": "s:", "cache": "c:", "create": "true", "tokens": "t", "insecure": "true", "cors-origin": "https://a.example,http://b:1",
+	"journal-prefixes": "b*", "backup-root": "b", "backup-every": "15m", "backup-keep": "168h", "shard-rate": "2.5",
+	"dedup-window": "24h", "memory": "64MiB", "min-free": "2GiB", "count-within": "3s", "max-staleness": "5s", "board-rate": "15",
+	"request-timeout": "6s", "index-rate": "15", "shutdown-timeout": "7s", "pprof": "127.0.0.1:2", "log-level": "debug", "log-format": "json",
 }
 
 func TestEveryFlagHasAVariableThatTheFlagWinsOver(t *testing.T) {
 	t.Parallel()
-	for _, o := range roleFlags {
-		t.Run(o.name, func(t *testing.T) {
+	cfg, help := app.Defaults(app.Up), try(t, nil, "help", "up").out
+	for _, o := range roleFlags(&cfg) {
+		t.Run(o.Name, func(t *testing.T) {
 			t.Parallel()
-			value, shown := otherValue[o.name], o.name
+			value, shown := otherValue[o.Name], o.Name
+			variable := "COUNTMILL_" + strings.ToUpper(strings.ReplaceAll(o.Name, "-", "_"))
 			want := value
-			if o.name == "data" {
+			if o.Name == "data" {
 				shown, want = "store", "pebble:d"
 			}
-			env := map[string]string{o.variable(): value}
+			env := map[string]string{variable: value}
 			byDefault := parsed(t, nil, nil)
 			byEnv := parsed(t, nil, env)
-			byFlag := parsed(t, []string{"--" + o.name + "=" + value}, map[string]string{o.variable(): "nonsense"})
-			byEmpty := parsed(t, nil, map[string]string{o.variable(): ""})
-			if got := setting(t, byDefault, shown); got.From != FromDefault || got.Value == want {
+			byFlag := parsed(t, []string{"--" + o.Name + "=" + value}, map[string]string{variable: "nonsense"})
+			byEmpty := parsed(t, nil, map[string]string{variable: ""})
+			if got := setting(t, byDefault, shown); got.From != cli.FromDefault || got.Value == want {
 				t.Errorf("unset: got %+v, want a default that is not %q", got, want)
 			}
-			if got := setting(t, byEnv, shown); got.From != FromEnv || got.Value != want {
+			if got := setting(t, byEnv, shown); got.From != cli.FromEnv || got.Value != want {
 				t.Errorf("by variable: got %+v, want %q from env", got, want)
 			}
-			if got := setting(t, byFlag, shown); got.From != FromFlag || got.Value != want {
+			if got := setting(t, byFlag, shown); got.From != cli.FromFlag || got.Value != want {
 				t.Errorf("by flag: got %+v, want %q from flag", got, want)
+			}
+			for i, s := range byFlag { // the default of --max-staleness depends on the store
+				if s.Name != shown && s.Name != "max-staleness" && s.Value != byDefault[i].Value {
+					t.Errorf("it sets --%s too: %q", s.Name, s.Value)
+				}
 			}
 			if diff := cmp.Diff(byDefault, byEmpty); diff != "" {
 				t.Errorf("an empty variable changes something:\n%s", diff)
 			}
-			if o.help == "" || !strings.Contains(flagHelp(flagsOf("up")), "["+o.variable()+"]") {
-				t.Errorf("help does not say what --%s and %s are", o.name, o.variable())
+			if !strings.Contains(help, "["+variable+"]") {
+				t.Errorf("help does not say what --%s and %s are", o.Name, variable)
 			}
 		})
 	}
@@ -89,43 +95,30 @@ func TestParseRefuses(t *testing.T) {
 		{[]string{"--listen"}, nil, "--listen"},
 		{[]string{"--listen", ""}, nil, "--listen: must not be empty"},
 		{[]string{"extra"}, nil, `"extra"`},
-		{[]string{"--shards", "0"}, nil, "--shards: must be an integer from 1 to 999, or auto"},
-		{[]string{"--shards", "1000"}, nil, "from 1 to 999"},
-		{[]string{"--max-shards", "auto"}, nil, "--max-shards: must be an integer from 1 to 999, got"},
+		{[]string{"--index-rate", "0"}, nil, "--index-rate: must be an integer from 1 to 100000000, got"},
+		{[]string{"--board-rate", "1000001"}, nil, "from 0 to 1000000"},
 		{[]string{"--shard-rate", "0"}, nil, "--shard-rate: must be a number from 0.1 to 1000, or auto, or off"},
 		{[]string{"--shard-rate", "NaN"}, nil, "from 0.1"},
 		{[]string{"--dedup-window", "8w"}, nil, "--dedup-window: must be a duration"},
 		{[]string{"--dedup-window", "1m"}, nil, "from 1h to"},
-		{[]string{"--linger", "-1s"}, nil, "--linger"},
 		{[]string{"--count-within", "99ms"}, nil, "--count-within: must be a duration such as 250ms, 2h or 8d from 100ms to 1m, or none"},
 		{[]string{"--count-within", "61s"}, nil, "from 100ms to 1m, or none"},
 		{[]string{"--count-within", "0s"}, nil, "from 100ms to 1m, or none"},
-		{[]string{"--window-memory", "1GB"}, nil, "--window-memory: must be a size such as"},
-		{[]string{"--window-memory", "4294967295GiB"}, nil, "--window-memory"},
+		{[]string{"--memory", "1GB"}, nil, "--memory: must be a size such as 65536 or 64MiB from 16MiB to 16GiB"},
+		{[]string{"--memory", "4294967295GiB"}, nil, "--memory"},
 		{[]string{"--log-level", "loud"}, nil, "must be one of debug, info, warn, error"},
 		{[]string{"--data", "d", "--store", "pebble:e"}, nil, "--data and --store: give one of them: --data DIR is short for --store"},
 		{nil, map[string]string{"COUNTMILL_DATA": "d", "COUNTMILL_STORE": "pebble:e"}, "COUNTMILL_DATA and COUNTMILL_STORE: set one of them"},
-		{nil, map[string]string{"COUNTMILL_SHARDS": "x", "COUNTMILL_LINGER": "y"}, "COUNTMILL_LINGER: must be"},
-		{nil, map[string]string{"COUNTMILL_SHARDS": "x", "COUNTMILL_LINGER": "y"}, "COUNTMILL_SHARDS: must be"},
+		{nil, map[string]string{"COUNTMILL_MEMORY": "x", "COUNTMILL_INDEX_RATE": "y"}, "COUNTMILL_INDEX_RATE: must be"},
+		{nil, map[string]string{"COUNTMILL_MEMORY": "x", "COUNTMILL_INDEX_RATE": "y"}, "COUNTMILL_MEMORY: must be"},
 	} {
 		_, err := Settings("up", test.args, lookupIn(test.env))
-		if !errors.Is(err, app.ErrUsage) || !strings.Contains(err.Error(), test.want) {
+		if !errors.Is(err, cli.ErrUsage) || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("Settings(%q, %q): got error %v, want a usage error with %q", test.args, test.env, err, test.want)
 		}
 		if err != nil && strings.Contains(err.Error(), "\n") {
 			t.Errorf("Settings(%q, %q): error has several lines: %v", test.args, test.env, err)
 		}
-	}
-}
-
-func TestEverythingWrongIsNamedAtOnce(t *testing.T) {
-	t.Parallel()
-	_, err := Settings("up", []string{"--shards", "0", "--dedup-window=1s"}, lookupIn(map[string]string{"COUNTMILL_COMMITS": "x"}))
-	want := `--shards: must be an integer from 1 to 999, or auto, got "0"; ` +
-		`--dedup-window: must be a duration such as 250ms, 2h or 8d from 1h to 8784h, or auto, got "1s"; ` +
-		`COUNTMILL_COMMITS: must be an integer from 1 to 1024, or auto, got "x"`
-	if !errors.Is(err, app.ErrUsage) || err.Error() != want {
-		t.Errorf("Parse: got error %v, want %s", err, want)
 	}
 }
 
@@ -141,43 +134,8 @@ func TestSingleRolesHaveTheirFlagsOnly(t *testing.T) {
 	t.Parallel()
 	for role, flag := range map[string]string{"publisher": "--data", "aggregator": "--cache", "reader": "--bus"} {
 		_, err := Settings(role, []string{flag, "x:"}, lookupIn(nil))
-		if !errors.Is(err, app.ErrUsage) || !strings.Contains(err.Error(), "unknown flag: "+flag) {
+		if !errors.Is(err, cli.ErrUsage) || !strings.Contains(err.Error(), "unknown flag: "+flag) {
 			t.Errorf("%s %s: got error %v, want unknown flag", role, flag, err)
-		}
-	}
-}
-
-func TestUnknownVariables(t *testing.T) {
-	t.Parallel()
-	got := UnknownEnv([]string{
-		"COUNTMILL_LISTN=x", "COUNTMILL_LISTEN=x", "COUNTMILL_SERVER=x", "COUNTMILL_TIMEOUT=1s", "PATH=x",
-		"COUNTMILL_SERVICE_HOST=10.0.0.1", "COUNTMILL_PORT=tcp://10.0.0.1:80", "COUNTMILL_READER_SERVICE_PORT=80",
-	})
-	if diff := cmp.Diff([]string{"COUNTMILL_LISTN"}, got); diff != "" {
-		t.Errorf("unknown variables (-want +got):\n%s", diff)
-	}
-}
-
-// With a budget of staleness the roles have their parts of it, if nobody chose a linger.
-func TestABudgetDecidesLingers(t *testing.T) {
-	t.Parallel()
-	bus := []string{"--bus", "pubsub://p/t?subscription=s", "--count-within", "2s"}
-	for name, c := range map[string]struct {
-		args           []string
-		linger, window string
-	}{
-		"alone":               {nil, "auto", "auto"},
-		"beside a linger":     {[]string{"--linger", "3s"}, "3s", "auto"},
-		"beside a window's":   {[]string{"--window-linger", "0s"}, "auto", "0s"},
-		"taken back":          {[]string{"--count-within", "none"}, "250ms", "100ms"},
-		"longer, with linger": {[]string{"--count-within", "1m", "--linger", "1s"}, "1s", "auto"},
-	} {
-		settings := parsed(t, append(slices.Clone(bus), c.args...), nil)
-		if got := setting(t, settings, "linger").Value; got != c.linger {
-			t.Errorf("%s: linger %s, want %s", name, got, c.linger)
-		}
-		if got := setting(t, settings, "window-linger").Value; got != c.window {
-			t.Errorf("%s: window's linger %s, want %s", name, got, c.window)
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 func TestPlan(t *testing.T) {
 	t.Parallel()
-	got := cli(t, nil, "plan", "--rate", "1e5", "--publishers", "10", "--shards", "20", "--totals", "100")
+	got := try(t, nil, "plan", "--rate", "1e5", "--publishers", "10", "--totals", "100")
 	if got.code != 0 || got.errOut != "" {
 		t.Fatalf("got %+v", got)
 	}
@@ -21,7 +21,7 @@ func TestPlan(t *testing.T) {
 	}
 	for row, want := range map[string]string{
 		"":                         "countmill classic counter",
-		"shards":                   "20 100,000",
+		"shards":                   "10 100,000",
 		"aggregators":              "1 -",
 		"messages/s":               "40 -",
 		"commits/s":                "8 100,000",
@@ -44,14 +44,14 @@ func TestPlan(t *testing.T) {
 // Every price and the rate at which they are charged is the caller's to say.
 func TestPlanAsJSON(t *testing.T) {
 	t.Parallel()
-	got := cli(t, nil, "plan", "--json", "--rate", "1e4", "--counters", "1e3", "--zipf=1.1", "--ids", "0.5", "--aggregators", "3",
+	got := try(t, nil, "plan", "--json", "--rate", "1e4", "--counters", "1e3", "--zipf=1.1", "--ids", "0.5", "--aggregators", "3",
 		"--price-write", "0", "--price-read", "0", "--price-pubsub", "0", "--price-storage", "0", "--price-delete", "10", "--prices-as-of", "today")
 	var a planAnswer
 	if err := json.Unmarshal([]byte(got.out), &a); err != nil || got.code != 0 {
 		t.Fatalf("got %+v, error %v", got, err)
 	}
 	month := a.Countmill.Month
-	if a.Aggregators != 3 || a.Flags["counters"] != "1000" || a.Flags["prices-as-of"] != "today" || a.Flags["linger"] != "250ms" {
+	if a.Aggregators != 3 || a.Flags["counters"] != "1000" || a.Flags["prices-as-of"] != "today" || a.Flags["commit-time"] != "50ms" {
 		t.Errorf("got %d aggregators, flags %v", a.Aggregators, a.Flags)
 	}
 	if a.Countmill.MarkersWritten < 5000 || month.Total != month.Deletes || month.Total == 0 || a.Classic.Month.Total != 0 {
@@ -64,7 +64,7 @@ func TestPlanAsJSON(t *testing.T) {
 func TestPlanOfAnIndex(t *testing.T) {
 	t.Parallel()
 	args := []string{"plan", "--rate", "1e4", "--counters", "1e5", "--publishers", "10", "--groups", "100", "--index-counters", "5e4", "--board-rate", "50", "--board-counters", "1e5"}
-	got := cli(t, nil, args...)
+	got := try(t, nil, args...)
 	for _, want := range []string{
 		"\n  groups     ", "\n  by index workers     ",
 		"- the build of the index reads 51700 entities, a shard of each counter or more, and writes 3200, for 0.04 dollars",
@@ -75,7 +75,7 @@ func TestPlanOfAnIndex(t *testing.T) {
 		}
 	}
 	var a planAnswer
-	got = cli(t, nil, append(args, "--json")...)
+	got = try(t, nil, append(args, "--json")...)
 	if err := json.Unmarshal([]byte(got.out), &a); err != nil || got.code != 0 {
 		t.Fatalf("got %+v, error %v", got, err)
 	}
@@ -83,7 +83,7 @@ func TestPlanOfAnIndex(t *testing.T) {
 	if c.GroupsWritten <= 0 || c.IndexRead <= 0 || math.Round(c.IndexBuild.Read) != 51_700 || math.Round(c.IndexBuild.Written) != 3200 || c.IndexBuild.Dollars <= 0 || c.BoardScanDollars <= 0 || a.Flags["groups"] != "100" {
 		t.Errorf("got %+v and flags %v", c, a.Flags)
 	}
-	if got = cli(t, nil, "plan", "--rate", "1", "--counters", "5"); strings.Contains(got.out, "index") || strings.Contains(got.out, "groups") {
+	if got = try(t, nil, "plan", "--rate", "1", "--counters", "5"); strings.Contains(got.out, "index") || strings.Contains(got.out, "groups") {
 		t.Errorf("without an index:\n%s", got.out)
 	}
 }
@@ -91,21 +91,19 @@ func TestPlanOfAnIndex(t *testing.T) {
 func TestPlanRefuses(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
-		"":                                     "--rate is missing",
-		"--rate 0":                             "--rate: must be from 0.001 to 1e+10, got 0",
-		"--rate x":                             `--rate: must be a number such as 1e6, got "x"`,
-		"--rate 1 --counters 1.5":              `--counters: must be a whole number such as 1000 or 1e6, got "1.5"`,
-		"--rate 1 --ids 2 --linger 2m":         "--ids: must be from 0 to 1, got 2; --linger: must be from 1ms to 1m0s, got 2m0s",
-		"--rate 1 --shards 20 --max-shards 10": "--max-shards: must be from 20 to 999, got 10",
-		"--rate 1 page:":                       `the command takes no arguments, got "page:"`,
-		"--rate 1 --colour":                    "unknown flag: --colour (see countmill help plan)",
-		"--rate 1 --counters 5 --asked 6":      "--asked: must be from 0 to 5, got 6",
-		"--rate 1 --counters 5 --groups 6":     "--groups: must be from 0 to 5, got 6",
-		"--rate 1 --price-write -1":            "--price-write: must be from 0 to 1e+06, got -1",
+		"":                                  "--rate is missing",
+		"--rate 0":                          "--rate: must be from 0.001 to 1e+10, got 0",
+		"--rate x":                          `--rate: must be a number such as 1e6, got "x"`,
+		"--rate 1 --counters 1.5":           `--counters: must be a whole number such as 1000 or 1e6, got "1.5"`,
+		"--rate 1 --ids 2 --commit-time 2m": "--ids: must be from 0 to 1, got 2; --commit-time: must be from 1ms to 10s, got 2m0s",
+		"--rate 1 page:":                    `the command takes no arguments, got "page:"`,
+		"--rate 1 --colour":                 "unknown flag: --colour (see countmill help plan)",
+		"--rate 1 --counters 5 --asked 6":   "--asked: must be from 0 to 5, got 6",
+		"--rate 1 --counters 5 --groups 6":  "--groups: must be from 0 to 5, got 6",
+		"--rate 1 --price-write -1":         "--price-write: must be from 0 to 1e+06, got -1",
 	} {
-		cli(t, nil, append([]string{"plan"}, strings.Fields(args)...)...).wantError(t, 2, want)
+		try(t, nil, append([]string{"plan"}, strings.Fields(args)...)...).wantError(t, 2, want)
 	}
-	cli(t, nil, "plan", "--rate", "1", "--count-within", "1s", "--linger", "1s").wantError(t, 2, "--count-within sets --linger and --window-linger: leave them out")
 }
 
 func TestShortNumbers(t *testing.T) {

@@ -174,7 +174,7 @@ func (l *ledger) check(t *testing.T, p *process) {
 
 func totalOf(t *testing.T, p *process, counter string) int64 {
 	t.Helper()
-	got := cli(t, nil, "get", counter, "--server", p.url)
+	got := try(t, nil, "get", counter, "--server", p.url)
 	n, err := strconv.ParseInt(strings.TrimSpace(got.out), 10, 64)
 	if got.code != 0 || err != nil {
 		t.Fatalf("get %s: %+v", counter, got)

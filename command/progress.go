@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/countmill/countmill/command/cli"
 	"github.com/countmill/countmill/internal/transfer"
 )
 
@@ -36,13 +37,13 @@ type progress struct {
 	wg      sync.WaitGroup
 }
 
-// showProgress shows a transfer's progress on standard error.
-func (c call) showProgress(verb, what string, total int64) transfer.Progress {
-	return startProgress(c.stderr, verb, what, total)
+// progressOn shows the progress of transfers.
+func progressOn(out io.Writer) func(verb, what string, total int64) transfer.Progress {
+	return func(verb, what string, total int64) transfer.Progress { return startProgress(out, verb, what, total) }
 }
 
 func startProgress(out io.Writer, verb, what string, total int64) *progress {
-	p := &progress{out: out, live: isTerminal(out), verb: verb, what: what, total: total, began: time.Now(), stopped: make(chan struct{})}
+	p := &progress{out: out, live: cli.IsTerminal(out), verb: verb, what: what, total: total, began: time.Now(), stopped: make(chan struct{})}
 	p.wg.Go(p.run)
 	return p
 }
@@ -125,4 +126,15 @@ func (p *progress) line(took time.Duration) string {
 		b.WriteString("  waiting")
 	}
 	return b.String()
+}
+
+// counted is a number of things: 1 row, 2 rows, 2 entries.
+func counted[N int | int64](n N, what string) string {
+	if n == 1 {
+		return fmt.Sprintf("1 %s", what)
+	}
+	if stem, y := strings.CutSuffix(what, "y"); y {
+		what = stem + "ie"
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }

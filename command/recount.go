@@ -16,16 +16,16 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/countmill/countmill/client"
-	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/command/cli"
 	"github.com/countmill/countmill/internal/transfer"
 )
 
-var recountCommand = command{
-	path:  "recount",
-	group: "look",
-	args:  "[PREFIX]",
-	short: "compare totals and series with the journal",
-	long: `Computes the totals and series of the counters that begin with PREFIX again from the journal, and
+var recountCommand = cli.Command{
+	Path:  "recount",
+	Group: "look",
+	Args:  "[PREFIX]",
+	Short: "compare totals and series with the journal",
+	Long: `Computes the totals and series of the counters that begin with PREFIX again from the journal, and
 compares them with the stored sums, while counting goes on. It prints a line for each sum that
 differs:
 
@@ -51,10 +51,10 @@ repeat the command.
 
 Exit code 3: something is wrong, and was not corrected, or nothing was compared.
 `,
-	run: runRecount,
+	New: func() cli.Verb { return new(recountVerb) },
 }
 
-// A recounted is the answer about one piece.
+// A recounted is the answer about one range.
 type recounted struct {
 	Findings []struct {
 		Kind    string `json:"kind"`
@@ -80,7 +80,7 @@ type recounted struct {
 
 // A recounting is one run through all ranges.
 type recounting struct {
-	call
+	*recountVerb
 	client  *client.Client
 	request map[string]any
 	bar     *progress
@@ -90,7 +90,26 @@ type recounting struct {
 	shown int64 // thousandths
 }
 
-func runRecount(ctx context.Context, c call) error {
+type recountVerb struct {
+	calling
+	from, to, file  string
+	repair, opening bool
+	parallel        int
+}
+
+func (c *recountVerb) Flags() []cli.Flag {
+	c.parallel = 1
+	return c.flags(time.Hour, pages,
+		cli.New("from", "TIME", cli.Day(&c.from), "Compare only buckets from this time or date on, and no totals.").Default("any"),
+		cli.New("to", "TIME", cli.Day(&c.to), "Compare only buckets before this time or date, and no totals.").Default("any"),
+		cli.Switch("repair", &c.repair, "Correct the sums that differ from the journal."),
+		cli.Switch("opening", &c.opening, "Write opening balances, from which later recounts begin."),
+		cli.New("parallel", "N", cli.Count{To: &c.parallel, Min: 1, Max: 64}, "Ranges of the counters that are recounted at the same time, each by a call that reads the whole journal."),
+		cli.New("state", "STATE", cli.Any(&c.file), "File that remembers how far a recount is, so that the same command goes on.").Default("none"),
+	)
+}
+
+func (c *recountVerb) Run(ctx context.Context) error {
 	prefix, err := c.onePrefix()
 	if err != nil {
 		return err
@@ -98,8 +117,8 @@ func runRecount(ctx context.Context, c call) error {
 	if err := c.checkRecountPeriod(); err != nil {
 		return err
 	}
-	r := &recounting{call: c, request: map[string]any{"prefix": prefix}}
-	for name, at := range map[string]string{"from": c.recountFrom, "to": c.recountTo} {
+	r := &recounting{recountVerb: c, request: map[string]any{"prefix": prefix}}
+	for name, at := range map[string]string{"from": c.from, "to": c.to} {
 		if at != "" {
 			r.request[name] = at
 		}
@@ -110,7 +129,7 @@ func runRecount(ctx context.Context, c call) error {
 	if c.opening {
 		r.request["opening"] = true
 	}
-	release, err := transfer.Hold(c.recountState)
+	release, err := transfer.Hold(c.file)
 	if err != nil {
 		return err
 	}
@@ -119,7 +138,7 @@ func runRecount(ctx context.Context, c call) error {
 	if err != nil {
 		return err
 	}
-	if r.state, err = loadRecount(c.recountState, c.server, request, c.parallel); err != nil {
+	if r.state, err = loadRecount(c.file, c.server, request, c.parallel); err != nil {
 		return err
 	}
 	if r.client, err = c.client(); err != nil {
@@ -129,7 +148,7 @@ func runRecount(ctx context.Context, c call) error {
 	err = r.run(ctx)
 	r.bar.Stop()
 	if err != nil {
-		if c.recountState != "" {
+		if c.file != "" {
 			err = fmt.Errorf("%w; the same command goes on", err)
 		}
 		return err
@@ -156,21 +175,21 @@ func (r *recounting) verdict(prefix string) error {
 }
 
 // checkRecountPeriod refuses a period without a minute.
-func (c call) checkRecountPeriod() error {
-	if c.recountFrom == "" || c.recountTo == "" {
+func (c *recountVerb) checkRecountPeriod() error {
+	if c.from == "" || c.to == "" {
 		return nil
 	}
-	from, _ := time.Parse(time.RFC3339Nano, c.recountFrom) // their flags have checked them
-	to, _ := time.Parse(time.RFC3339Nano, c.recountTo)
+	from, _ := time.Parse(time.RFC3339Nano, c.from) // their flags have checked them
+	to, _ := time.Parse(time.RFC3339Nano, c.to)
 	if !from.Truncate(time.Minute).Before(to.Truncate(time.Minute)) {
-		return app.Usagef("--to: must be a minute after --from, or later, got %s and %s", c.recountTo, c.recountFrom)
+		return cli.Usagef("--to: must be a minute after --from, or later, got %s and %s", c.to, c.from)
 	}
 	return nil
 }
 
 // run works at all ranges at the same time. After an error in one of them the others end.
 func (r *recounting) run(ctx context.Context) error {
-	if err := transfer.SaveState(r.recountState, &r.state); err != nil {
+	if err := transfer.SaveState(r.file, &r.state); err != nil {
 		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
@@ -180,10 +199,10 @@ func (r *recounting) run(ctx context.Context) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	if r.recountState == "" {
+	if r.file == "" {
 		return nil
 	}
-	return os.Remove(r.recountState) // it is over
+	return os.Remove(r.file) // it is over
 }
 
 func (r *recounting) runRange(ctx context.Context, x *recountRange) error {
@@ -203,7 +222,7 @@ func (r *recounting) runRange(ctx context.Context, x *recountRange) error {
 	return nil
 }
 
-// add takes the answer about a piece: it is printed before the state has it, so a stop in between prints it twice.
+// add takes the answer about a range: it is printed before the state has it, so a stop in between prints it twice.
 func (r *recounting) add(x *recountRange, answer []byte, page *recounted) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -211,13 +230,13 @@ func (r *recounting) add(x *recountRange, answer []byte, page *recounted) error 
 		return err
 	}
 	r.state.add(page)
-	x.Piece, x.Over, x.Done = page.Next, page.Next == "", page.Done
+	x.Range, x.Over, x.Done = page.Next, page.Next == "", page.Done
 	r.progress(x, page.Done, page.Entries)
 	x.entries = 0
-	return transfer.SaveState(r.recountState, &r.state)
+	return transfer.SaveState(r.file, &r.state)
 }
 
-// progressEvery is how often the server is asked how far a piece is.
+// progressEvery is how often the server is asked how far a range is.
 const progressEvery = time.Second
 
 // ask sends one request, and shows how far the server is with it. Without an answer about that the bar waits.
@@ -225,8 +244,8 @@ func (r *recounting) ask(ctx context.Context, x *recountRange) ([]byte, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	request := maps.Clone(r.request)
 	run := rand.Text()
-	if request["run"] = run; x.Piece != "" {
-		request["piece"] = x.Piece
+	if request["run"] = run; x.Range != "" {
+		request["range"] = x.Range
 	}
 	var asking sync.WaitGroup
 	asking.Go(func() {
@@ -281,16 +300,16 @@ func (r *recounting) print(answer []byte, page *recounted) error {
 }
 
 func (r *recounting) line(kind, counter, at, sums string, fixed bool, detail string) error {
-	line := plain(kind) + "\t" + plain(counter)
+	line := cli.Plain(kind) + "\t" + cli.Plain(counter)
 	if at != "" {
-		line += "\t" + plain(at)
+		line += "\t" + cli.Plain(at)
 	}
 	line += "\t" + sums
 	switch {
 	case fixed:
 		line += "\tcorrected"
 	case detail != "":
-		line += "\t" + plain(detail)
+		line += "\t" + cli.Plain(detail)
 	}
 	_, err := fmt.Fprintln(r.stdout, line)
 	return err
@@ -298,7 +317,7 @@ func (r *recounting) line(kind, counter, at, sums string, fixed bool, detail str
 
 func (r *recounting) summary() {
 	t := &r.state
-	if r.recountFrom+r.recountTo != "" {
+	if r.from+r.to != "" {
 		fmt.Fprintf(r.stderr, "%s of %s compared, and no totals\n", counted(t.Buckets, "bucket"), counted(t.Counters, "counter"))
 	} else {
 		fmt.Fprintf(r.stderr, "%s and %s compared\n", counted(t.Counters, "counter"), counted(t.Buckets, "bucket"))
@@ -309,8 +328,8 @@ func (r *recounting) summary() {
 	for _, reason := range slices.Sorted(maps.Keys(t.NotCovered)) {
 		example := ""
 		if name := t.Examples[reason]; name != "" { // older servers do not name one of each reason
-			example = ", such as " + plain(name)
+			example = ", such as " + cli.Plain(name)
 		}
-		fmt.Fprintf(r.stderr, "%d not compared%s: %s\n", t.NotCovered[reason], example, plain(reason))
+		fmt.Fprintf(r.stderr, "%d not compared%s: %s\n", t.NotCovered[reason], example, cli.Plain(reason))
 	}
 }

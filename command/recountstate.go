@@ -9,10 +9,10 @@ import (
 	"math"
 	"os"
 
-	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/command/cli"
 )
 
-// A recountState is how far a recount is. --state has it in a file, which is replaced after each piece.
+// A recountState is how far a recount is. --state has it in a file, which is replaced after each range.
 type recountState struct {
 	Server  string          `json:"server"`  // another one may have another journal
 	Request json.RawMessage `json:"request"` // the query of the recount
@@ -27,9 +27,9 @@ type recountState struct {
 	Examples   map[string]string `json:"examples"` // a name for each reason
 }
 
-// A recountRange is a part of the counters, which one worker recounts piece by piece.
+// A recountRange is a part of the counters, which one worker recounts range by range.
 type recountRange struct {
-	Piece string `json:"piece"` // the next one
+	Range string `json:"range"` // the next one
 	Over  bool   `json:"over"`
 	// The places of the range are from Begin to End, and it is done up to Done, in thousandths.
 	Begin int64 `json:"begin"`
@@ -39,14 +39,14 @@ type recountRange struct {
 	shown, entries int64 // of the bar
 }
 
-// newRecount divides all places evenly. One range has the empty piece, which servers without ranges know too.
+// newRecount divides all places evenly. One range has the empty range, which servers without ranges know too.
 func newRecount(server string, request []byte, n int) recountState {
 	s := recountState{Server: server, Request: request, Ranges: make([]recountRange, n), NotCovered: make(map[string]int), Examples: make(map[string]string)}
 	size := uint64(math.MaxUint64)/uint64(n) + 1
 	for i := range s.Ranges {
 		x := &s.Ranges[i]
 		if x.Begin, x.End = int64(1000*i/n), int64(1000*(i+1)/n); n > 1 {
-			x.Piece = fmt.Sprintf("%016x-%016x", uint64(i)*size, min(uint64(i)*size, math.MaxUint64-(size-1))+(size-1))
+			x.Range = fmt.Sprintf("%016x-%016x", uint64(i)*size, min(uint64(i)*size, math.MaxUint64-(size-1))+(size-1))
 		}
 		x.Done = x.Begin
 	}
@@ -67,10 +67,10 @@ func loadRecount(path, server string, request []byte, parallel int) (recountStat
 	}
 	var s recountState
 	if err := json.Unmarshal(text, &s); err != nil || len(s.Ranges) == 0 || s.NotCovered == nil || s.Examples == nil {
-		return s, app.Usagef("--state: %s does not hold the state of a recount", path)
+		return s, cli.Usagef("--state: %s does not hold the state of a recount", path)
 	}
 	if s.Server != server || !bytes.Equal(s.Request, request) {
-		return s, app.Usagef("--state: %s is of the recount %s at %s, and this one is %s at %s; finish that one, or name another file", path, s.Request, s.Server, request, server)
+		return s, cli.Usagef("--state: %s is of the recount %s at %s, and this one is %s at %s; finish that one, or name another file", path, s.Request, s.Server, request, server)
 	}
 	for i := range s.Ranges {
 		s.Ranges[i].shown = s.Ranges[i].Begin
@@ -78,7 +78,7 @@ func loadRecount(path, server string, request []byte, parallel int) (recountStat
 	return s, nil
 }
 
-// add takes the counts of a piece.
+// add takes the counts of a range.
 func (s *recountState) add(page *recounted) {
 	s.Counters, s.Buckets, s.Opened = s.Counters+page.Counters, s.Buckets+page.Buckets, s.Opened+page.Opened
 	for reason, n := range page.NotCovered {

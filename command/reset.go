@@ -9,14 +9,15 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/client"
+	"github.com/countmill/countmill/command/cli"
 )
 
-var resetCommand = command{
-	path:  "reset",
-	group: "change",
-	args:  "NAME",
-	short: "set a counter back to 0",
-	long: `Sets the total of the counter NAME back to 0 and prints the old total. An increment
+var resetCommand = cli.Command{
+	Path:  "reset",
+	Group: "change",
+	Args:  "NAME",
+	Short: "set a counter back to 0",
+	Long: `Sets the total of the counter NAME back to 0 and prints the old total. An increment
 made meanwhile is in that total or in the new one, once. Increments that
 no aggregator has folded yet count after the reset.
 
@@ -25,15 +26,15 @@ no aggregator has folded yet count after the reset.
 
 Totals that callers take from a cache (--max-staleness) may be from before it.
 `,
-	run: runReset,
+	New: func() cli.Verb { return new(resetVerb) },
 }
 
-var deleteCommand = command{
-	path:  "delete",
-	group: "change",
-	args:  "NAME",
-	short: "set a counter back to 0 and hide it",
-	long: `Deletes the counter NAME and prints what its total was. It does not exist then and is
+var deleteCommand = cli.Command{
+	Path:  "delete",
+	Group: "change",
+	Args:  "NAME",
+	Short: "set a counter back to 0 and hide it",
+	Long: `Deletes the counter NAME and prints what its total was. It does not exist then and is
 in no list, until somebody increments it: it begins again from 0. Its record and shards
 are removed a day later.
 
@@ -41,15 +42,26 @@ are removed a day later.
 
 Totals that callers take from a cache (--max-staleness) may be from before it.
 `,
-	run: runDelete,
+	New: func() cli.Verb { return new(deleteVerb) },
 }
 
-func runReset(ctx context.Context, c call) error {
+type resetVerb struct {
+	calling
+	id string
+}
+
+func (c *resetVerb) Flags() []cli.Flag {
+	return c.flags(usual, oneAnswer,
+		cli.New("id", "ID", cli.Any(&c.id), "Name of this reset, 1 to 128 bytes. A repeat with the same ID within the deduplication window changes nothing and prints the same.").Default("random"),
+	)
+}
+
+func (c *resetVerb) Run(ctx context.Context) error {
 	name, err := c.oneName()
 	if err != nil {
 		return err
 	}
-	id, err := c.requestID()
+	id, err := c.requestID(c.id)
 	if err != nil {
 		return err
 	}
@@ -63,7 +75,9 @@ func runReset(ctx context.Context, c call) error {
 	return c.printRemoved(name, answer)
 }
 
-func runDelete(ctx context.Context, c call) error {
+type deleteVerb struct{ calling }
+
+func (c *deleteVerb) Run(ctx context.Context) error {
 	name, err := c.oneName()
 	if err != nil {
 		return err
@@ -78,7 +92,7 @@ func runDelete(ctx context.Context, c call) error {
 	return c.printRemoved(name, answer)
 }
 
-func (c call) printRemoved(name string, answer []byte) error {
+func (c *calling) printRemoved(name string, answer []byte) error {
 	var got struct {
 		Removed json.Number `json:"removed"`
 		Exists  *bool       `json:"exists"`

@@ -8,18 +8,19 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/countmill/countmill/command/cli"
 	"github.com/countmill/countmill/internal/app"
 	"github.com/countmill/countmill/internal/backup"
 	"github.com/countmill/countmill/internal/httpserver"
 	"github.com/countmill/countmill/internal/transfer"
 )
 
-var restoreCommand = command{
-	path:  "restore",
-	group: "look",
-	args:  "PLACE [DIR]",
-	short: "write a backup to a directory",
-	long: `Writes the newest backup in PLACE, or in a path below it, to DIR, which is new or empty. It
+var restoreCommand = cli.Command{
+	Path:  "restore",
+	Group: "look",
+	Args:  "PLACE [DIR]",
+	Short: "write a backup to a directory",
+	Long: `Writes the newest backup in PLACE, or in a path below it, to DIR, which is new or empty. It
 asks no server. PLACE is a directory or a URL like that of --backup-root.
 
   countmill restore /backups restored
@@ -37,19 +38,33 @@ DIR.countmill-restore, which is no copy. The next restore to DIR removes it.
 Stop the old countmill first. What it accepted after the backup is not in DIR. Senders may repeat
 that: ids that the backup does not know count again.
 `,
-	run: runRestore,
+	New: func() cli.Verb { return new(restoreVerb) },
 }
 
-func runRestore(ctx context.Context, c call) error {
+type restoreVerb struct {
+	call
+	at, database string
+	list         bool
+}
+
+func (c *restoreVerb) Flags() []cli.Flag {
+	return []cli.Flag{
+		cli.New("at", "TIME", cli.Moment(&c.at), "Take the newest backup that was taken at TIME or before, as 2006-01-02T15:04:05Z. It has nothing that was accepted after TIME.").Default("the newest"),
+		cli.New("database", "ID", cli.Any(&c.database), "Take a backup of this database. --list shows the ids. Needed if PLACE has backups of several databases.").Default("the only one"),
+		cli.Switch("list", &c.list, "List the backups, the oldest first, and restore none."),
+	}
+}
+
+func (c *restoreVerb) Run(ctx context.Context) error {
 	if c.list {
-		return listBackups(ctx, c)
+		return c.listAll(ctx)
 	}
 	if len(c.args) != 2 {
-		return app.Usagef("name one PLACE and one DIR, got %s", quoted(c.args))
+		return cli.Usagef("name one PLACE and one DIR, got %s", cli.Quoted(c.args))
 	}
 	choice := backup.Choice{Database: c.database}
-	if c.before != "" {
-		choice.At, _ = time.Parse(time.RFC3339Nano, c.before) // the flag's value has checked it
+	if c.at != "" {
+		choice.At, _ = time.Parse(time.RFC3339Nano, c.at) // the flag's value has checked it
 	}
 	place, dir := c.args[0], c.args[1]
 	release, err := holdDir(dir)
@@ -57,7 +72,7 @@ func runRestore(ctx context.Context, c call) error {
 		return err
 	}
 	defer release()
-	r, err := app.Restore(ctx, c.roles.Buckets, place, choice, dir)
+	r, err := app.Restore(ctx, c.buckets, place, choice, dir)
 	if r.Left != "" {
 		fmt.Fprintf(c.stderr, "countmill: removed %s, which a restore that was killed had left\n", r.Left)
 	}
@@ -81,12 +96,12 @@ func holdDir(dir string) (release func(), err error) {
 	return transfer.Hold(dir)
 }
 
-// listBackups prints a line for each backup.
-func listBackups(ctx context.Context, c call) error {
+// listAll prints a line for each backup.
+func (c *restoreVerb) listAll(ctx context.Context) error {
 	if len(c.args) != 1 {
-		return app.Usagef("name one PLACE, got %s", quoted(c.args))
+		return cli.Usagef("name one PLACE, got %s", cli.Quoted(c.args))
 	}
-	found, err := app.Backups(ctx, c.roles.Buckets, c.args[0])
+	found, err := app.Backups(ctx, c.buckets, c.args[0])
 	if err != nil {
 		return err
 	}

@@ -9,16 +9,16 @@ import (
 	"text/tabwriter"
 
 	"github.com/countmill/countmill/client"
-	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/command/cli"
 	"github.com/countmill/countmill/store"
 )
 
-var ruleFamily = command{
-	path:  "rule",
-	group: "change",
-	args:  "VERB",
-	short: "choose the counters that keep a series or a journal",
-	long: `A rule names counters. Counters under a rule for series keep their sums over time, and of counters
+var ruleFamily = cli.Command{
+	Path:  "rule",
+	Group: "change",
+	Args:  "VERB",
+	Short: "choose the counters that keep a series or a journal",
+	Long: `A rule names counters. Counters under a rule for series keep their sums over time, and of counters
 under a rule for the journal each increment stays as evidence. The database has the rules, so all
 processes go by the same ones, within a minute of a change. A series or a journal begins with its
 rule: nothing that was counted before is in it.
@@ -28,11 +28,11 @@ wins over prefixes, and a longer prefix over a shorter one.
 `,
 }
 
-var ruleAddCommand = command{
-	path:  "rule add",
-	args:  "series|journal PATTERN=KEEP",
-	short: "add a rule, or change how long it keeps",
-	long: `For series KEEP says how long sums stay by the minute and by the quarter hour. All longer steps, in
+var ruleAddCommand = cli.Command{
+	Path:  "rule add",
+	Args:  "series|journal PATTERN=KEEP",
+	Short: "add a rule, or change how long it keeps",
+	Long: `For series KEEP says how long sums stay by the minute and by the quarter hour. All longer steps, in
 any time zone, are made of quarter hours.
 
   countmill rule add series 'page:*=1m:6h,15m:400d'
@@ -43,72 +43,63 @@ under its counter, so that a page of "countmill journal" costs what it shows.
   countmill rule add journal 'billing:*=400d'
   countmill rule add journal 'invoice:*=400d,paged'
 `,
-	run: runRuleAdd,
+	New: func() cli.Verb { return new(ruleAddVerb) },
 }
 
-var ruleListCommand = command{
-	path:  "rule list",
-	short: "list the rules, and from when each is complete",
-	run:   runRuleList,
+var ruleListCommand = cli.Command{
+	Path:  "rule list",
+	Short: "list the rules, and from when each is complete",
+	New:   func() cli.Verb { return new(ruleListVerb) },
 }
 
-var ruleRemoveCommand = command{
-	path:  "rule remove",
-	args:  "series|journal PATTERN",
-	short: "end a rule",
-	long: `Increments after this count without a series or a journal. What was kept under the rule stays for
+var ruleRemoveCommand = cli.Command{
+	Path:  "rule remove",
+	Args:  "series|journal PATTERN",
+	Short: "end a rule",
+	Long: `Increments after this count without a series or a journal. What was kept under the rule stays for
 the promised time, and can be read.
 
   countmill rule remove series 'page:*'
   countmill rule remove journal 'billing:*'
 `,
-	run: runRuleRemove,
+	New: func() cli.Verb { return new(ruleRemoveVerb) },
 }
 
-func runRuleAdd(ctx context.Context, c call) error {
+type ruleAddVerb struct{ calling }
+
+func (c *ruleAddVerb) Run(ctx context.Context) error {
 	kind, text, err := c.oneRule("PATTERN=KEEP")
 	if err != nil {
 		return err
 	}
 	pattern, keep, err := parseRule(kind, text)
 	if err != nil {
-		return app.Usagef("%q: %s", text, err)
+		return cli.Usagef("%q: %s", text, err)
 	}
 	c.warnInnerStar(pattern)
-	answer, err := c.ask(ctx, addRule(kind, pattern, keep))
-	if err != nil {
-		return err
-	}
-	return c.printRules(answer)
+	return c.shown(ctx, addRule(kind, pattern, keep), c.printRules)
 }
 
-func runRuleList(ctx context.Context, c call) error {
-	if len(c.args) > 0 {
-		return errArguments(c.args[0])
-	}
-	answer, err := c.ask(ctx, client.Request{Path: "/v1/rules"})
-	if err != nil {
-		return err
-	}
-	return c.printRules(answer)
+type ruleListVerb struct{ calling }
+
+func (c *ruleListVerb) Run(ctx context.Context) error {
+	return c.shown(ctx, client.Request{Path: "/v1/rules"}, c.printRules)
 }
 
-func runRuleRemove(ctx context.Context, c call) error {
+type ruleRemoveVerb struct{ calling }
+
+func (c *ruleRemoveVerb) Run(ctx context.Context) error {
 	kind, pattern, err := c.oneRule("PATTERN")
 	if err != nil {
 		return err
 	}
-	answer, err := c.ask(ctx, client.Request{Method: http.MethodDelete, Path: "/v1/rules/" + kind, Query: url.Values{"pattern": {pattern}}, Safe: true})
-	if err != nil {
-		return err
-	}
-	return c.printRules(answer)
+	return c.shown(ctx, client.Request{Method: http.MethodDelete, Path: "/v1/rules/" + kind, Query: url.Values{"pattern": {pattern}}, Safe: true}, c.printRules)
 }
 
 // oneRule is the kind of rule and the argument after it.
-func (c call) oneRule(what string) (kind, text string, err error) {
+func (c *call) oneRule(what string) (kind, text string, err error) {
 	if len(c.args) != 2 || c.args[0] != "series" && c.args[0] != "journal" {
-		return "", "", app.Usagef("name the kind of rule, series or journal, and one %s, got %s", what, quoted(c.args))
+		return "", "", cli.Usagef("name the kind of rule, series or journal, and one %s, got %s", what, cli.Quoted(c.args))
 	}
 	return c.args[0], c.args[1], nil
 }
@@ -139,11 +130,7 @@ func readRules(answer []byte) (got ruleStates, err error) {
 	return got, nil
 }
 
-func (c call) printRules(answer []byte) error {
-	if c.json {
-		_, err := c.stdout.Write(answer)
-		return err
-	}
+func (c *calling) printRules(answer []byte) error {
 	got, err := readRules(answer)
 	if err != nil {
 		return err
@@ -155,11 +142,11 @@ func (c call) printRules(answer []byte) error {
 	table := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "RULE\tPATTERN\tKEEP\tCOMPLETE FROM\tENDED")
 	line := func(kind string, r ruleState) {
-		begin := plain(r.Begin)
+		begin := cli.Plain(r.Begin)
 		if r.FilledTo != "" {
-			begin += fmt.Sprintf(", and %s to %s", plain(r.FilledFrom), plain(r.FilledTo))
+			begin += fmt.Sprintf(", and %s to %s", cli.Plain(r.FilledFrom), cli.Plain(r.FilledTo))
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", kind, plain(r.Pattern), plain(r.Keep), begin, plain(r.Ended))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", kind, cli.Plain(r.Pattern), cli.Plain(r.Keep), begin, cli.Plain(r.Ended))
 	}
 	for _, r := range got.Series {
 		line("series", r)

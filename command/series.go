@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -15,15 +16,16 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/client"
-	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/command/cli"
+	"github.com/countmill/countmill/store"
 )
 
-var seriesCommand = command{
-	path:  "series",
-	group: "count",
-	args:  "NAME...",
-	short: "draw the counts of a counter over time",
-	long: `Draws a chart of what was counted under the counter NAME, for each of several names. It needs a
+var seriesCommand = cli.Command{
+	Path:  "series",
+	Group: "count",
+	Args:  "NAME...",
+	Short: "draw the counts of a counter over time",
+	Long: `Draws a chart of what was counted under the counter NAME, for each of several names. It needs a
 rule for series ("countmill help rule"). Where no terminal is, it prints a line for each row: its
 beginning, the count, partial or whole, and the name, with tabs between. The last line of the
 charts says how much was counted without a rule, if that is not 0.
@@ -34,7 +36,7 @@ charts says how much was counted without a rule, if that is not 0.
 
 A row is partial if it is not over, or if the rule does not cover all of it.
 `,
-	run: runSeries,
+	New: func() cli.Verb { return new(seriesVerb) },
 }
 
 // A seriesRow is one of the rows that GET /v1/series answers with.
@@ -60,11 +62,30 @@ func overflowIn(rows []seriesRow) error {
 	if at < 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: counter %q at %s", countmill.ErrOverflow, plain(rows[at].Counter), plain(rows[at].Time))
+	return fmt.Errorf("%w: counter %q at %s", countmill.ErrOverflow, cli.Plain(rows[at].Counter), cli.Plain(rows[at].Time))
 }
 
-func runSeries(ctx context.Context, c call) error {
-	names, err := c.withGroups()
+type seriesVerb struct {
+	calling
+	groups             []string
+	last               time.Duration
+	from, to, step, tz string
+}
+
+func (c *seriesVerb) Flags() []cli.Flag {
+	c.last = 24 * time.Hour
+	return c.flags(usual, oneAnswer,
+		groupFlag(&c.groups),
+		cli.New("last", "DURATION", cli.Duration{To: &c.last, Min: time.Minute, Max: store.MaxKeep}, "How far back to go, from 1m to 3660d."),
+		cli.New("from", "TIME", cli.Any(&c.from), "The beginning, as 2006-01-02T15:04:05Z, or a date in --tz.").Default("--last before --to"),
+		cli.New("to", "TIME", cli.Any(&c.to), "The end, as 2006-01-02T15:04:05Z, or a date in --tz.").Default("now"),
+		cli.New("step", "STEP", cli.Any(&c.step), "The time of a row: 1m, 5m, 15m, 1h, 1d, 1w, 1mo, 1y and others. Steps below 15m need minutes, which the rule keeps for hours.").Default("fits a terminal"),
+		zoneFlag(&c.tz),
+	)
+}
+
+func (c *seriesVerb) Run(ctx context.Context) error {
+	names, err := withGroups(c.args, c.groups)
 	if err != nil {
 		return err
 	}
@@ -93,8 +114,8 @@ func runSeries(ctx context.Context, c call) error {
 	switch {
 	case c.json:
 		_, err = c.stdout.Write(answer)
-	case !isTerminal(c.stdout):
-		err = printRows(c, rows)
+	case !cli.IsTerminal(c.stdout):
+		err = printRows(c.stdout, rows)
 	default:
 		_, err = fmt.Fprint(c.stdout, charts(rows, query.Get("step"), without))
 	}
@@ -105,41 +126,41 @@ func runSeries(ctx context.Context, c call) error {
 }
 
 // seriesPeriod is the query for --from, --to, --last, --step and --tz.
-func (c call) seriesPeriod(now time.Time) (url.Values, error) {
-	if c.given("from") && c.given("last") {
-		return nil, app.Usagef("--from and --last exclude each other: --last goes back from --to")
+func (c *seriesVerb) seriesPeriod(now time.Time) (url.Values, error) {
+	if c.Given("from") && c.Given("last") {
+		return nil, cli.Usagef("--from and --last exclude each other: --last goes back from --to")
 	}
-	zone, err := c.zone()
+	in, err := zone(c.tz)
 	if err != nil {
 		return nil, err
 	}
 	query := url.Values{"tz": {c.tz}} // dates go as they are: the server knows where a day begins
 	to := now
-	if query.Set("to", now.Format(time.RFC3339)); c.given("to") {
-		if to, err = timeOrDate("to", c.periodTo, zone); err != nil {
+	if query.Set("to", now.Format(time.RFC3339)); c.Given("to") {
+		if to, err = timeOrDate("to", c.to, in); err != nil {
 			return nil, err
 		}
-		query.Set("to", c.periodTo)
+		query.Set("to", c.to)
 	}
 	from := to.Add(-c.last)
-	if query.Set("from", from.UTC().Format(time.RFC3339)); c.given("from") {
-		if from, err = timeOrDate("from", c.periodFrom, zone); err != nil {
+	if query.Set("from", from.UTC().Format(time.RFC3339)); c.Given("from") {
+		if from, err = timeOrDate("from", c.from, in); err != nil {
 			return nil, err
 		}
-		query.Set("from", c.periodFrom)
+		query.Set("from", c.from)
 	}
 	if !from.Before(to) {
-		return nil, app.Usagef("--from: must be earlier than --to")
+		return nil, cli.Usagef("--from: must be earlier than --to")
 	}
 	query.Set("step", cmp.Or(c.step, stepFor(to.Sub(from))))
 	return query, nil
 }
 
-// zone is that of --tz.
-func (c call) zone() (*time.Location, error) {
-	zone, err := time.LoadLocation(c.tz)
-	if err != nil || c.tz == "" || c.tz == "Local" { // these would depend on the machine
-		return nil, app.Usagef("--tz: must be a time zone such as Asia/Kolkata, got %q", c.tz)
+// zone is the value of --tz.
+func zone(tz string) (*time.Location, error) {
+	zone, err := time.LoadLocation(tz)
+	if err != nil || tz == "" || tz == "Local" { // these would depend on the machine
+		return nil, cli.Usagef("--tz: must be a time zone such as Asia/Kolkata, got %q", tz)
 	}
 	return zone, nil
 }
@@ -151,7 +172,7 @@ func timeOrDate(flag, text string, zone *time.Location) (time.Time, error) {
 	}
 	day, err := time.ParseInLocation(time.DateOnly, text, zone)
 	if err != nil {
-		return day, app.Usagef("--%s: must be a time such as 2006-01-02T15:04:05Z, or a date such as 2006-01-02, got %q", flag, text)
+		return day, cli.Usagef("--%s: must be a time such as 2006-01-02T15:04:05Z, or a date such as 2006-01-02, got %q", flag, text)
 	}
 	return day, nil
 }
@@ -187,13 +208,13 @@ func stepFor(last time.Duration) string {
 	return "1mo"
 }
 
-func printRows(c call, rows []seriesRow) error {
+func printRows(out io.Writer, rows []seriesRow) error {
 	for _, r := range rows {
 		whole := "whole"
 		if r.Partial {
 			whole = "partial"
 		}
-		if _, err := fmt.Fprintf(c.stdout, "%s\t%s\t%s\t%s\n", plain(r.Time), r.text(), whole, plain(r.Counter)); err != nil {
+		if _, err := fmt.Fprintf(out, "%s\t%s\t%s\t%s\n", cli.Plain(r.Time), r.text(), whole, cli.Plain(r.Counter)); err != nil {
 			return err
 		}
 	}
@@ -216,7 +237,7 @@ func chart(rows []seriesRow, step string) string {
 	if overflowIn(rows) != nil {
 		total = "overflow"
 	}
-	fmt.Fprintf(&b, "%s: %s in %s of %s, at most %.0f in one\n", plain(rows[0].Counter), total, counted(len(rows), "row"), step, most)
+	fmt.Fprintf(&b, "%s: %s in %s of %s, at most %.0f in one\n", cli.Plain(rows[0].Counter), total, counted(len(rows), "row"), step, most)
 	for line := chartHeight - 1; line >= 0; line-- {
 		text := ""
 		for _, r := range rows {

@@ -11,7 +11,7 @@ const twoRows = `[{"time":"2026-11-23T00:00:00Z","counter":"a","value":5,"partia
 func TestSeries(t *testing.T) {
 	t.Parallel()
 	f := newFakeServer(t, answer(200, twoRows))
-	got := cli(t, nil, "series", "a", "--last", "24h", "--server", f.URL)
+	got := try(t, nil, "series", "a", "--last", "24h", "--server", f.URL)
 	if want := (result{0, "2026-11-23T00:00:00Z\t5\twhole\ta\n2026-11-23T00:15:00Z\t-1\tpartial\ta\n", ""}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -19,18 +19,18 @@ func TestSeries(t *testing.T) {
 		t.Errorf("asked %q", f.paths)
 	}
 	f = newFakeServer(t, answer(200, twoRows))
-	if got := cli(t, nil, "series", "a", "b", "--json", "--step", "1d", "--tz", "Asia/Kolkata", "--server", f.URL); got.out != twoRows || !strings.Contains(f.paths[0], "counter=a&counter=b&") ||
+	if got := try(t, nil, "series", "a", "b", "--json", "--step", "1d", "--tz", "Asia/Kolkata", "--server", f.URL); got.out != twoRows || !strings.Contains(f.paths[0], "counter=a&counter=b&") ||
 		!strings.Contains(f.paths[0], "step=1d&") || !strings.HasSuffix(f.paths[0], "tz=Asia%2FKolkata") {
 		t.Errorf("--json: got %+v, asked %q", got, f.paths)
 	}
 	// Minutes are not kept for that long: quarter hours are.
 	f = newFakeServer(t, answer(400, `{"type":"urn:countmill:problem:invalid","status":400,"detail":"step is finer than what is kept"}`), answer(200, twoRows))
-	if got := cli(t, nil, "series", "a", "--last", "1h", "--server", f.URL); got.code != 0 || len(f.paths) != 2 || !strings.Contains(f.paths[1], "step=15m") {
+	if got := try(t, nil, "series", "a", "--last", "1h", "--server", f.URL); got.code != 0 || len(f.paths) != 2 || !strings.Contains(f.paths[1], "step=15m") {
 		t.Errorf("got %+v, asked %q", got, f.paths)
 	}
-	cli(t, nil, "series", "a", "--server", newFakeServer(t, answer(200, "{}")).URL).wantError(t, 1, "is that a countmill?")
-	cli(t, nil, "series").wantError(t, 2, "NAME is missing")
-	cli(t, nil, "series", "a", "--last", "1s").wantError(t, 2, "--last: must be a duration")
+	try(t, nil, "series", "a", "--server", newFakeServer(t, answer(200, "{}")).URL).wantError(t, 1, "is that a countmill?")
+	try(t, nil, "series").wantError(t, 2, "NAME is missing")
+	try(t, nil, "series", "a", "--last", "1s").wantError(t, 2, "--last: must be a duration")
 }
 
 func TestSeriesOfAPeriod(t *testing.T) {
@@ -42,19 +42,19 @@ func TestSeriesOfAPeriod(t *testing.T) {
 		"--from 2026-11-01T10:00:00Z --to 2026-11-01T11:00:00Z --step 5m": "from=2026-11-01T10%3A00%3A00Z&step=5m&to=2026-11-01T11%3A00%3A00Z&tz=UTC",
 	} {
 		f := newFakeServer(t, answer(200, twoRows))
-		got := cli(t, nil, append([]string{"series", "a", "--server", f.URL}, strings.Fields(args)...)...)
+		got := try(t, nil, append([]string{"series", "a", "--server", f.URL}, strings.Fields(args)...)...)
 		if got.code != 0 || f.paths[0] != "/v1/series?counter=a&"+want {
 			t.Errorf("%s: got %+v, asked %q, want %q", args, got, f.paths, want)
 		}
 	}
 	f := newFakeServer(t, answer(200, twoRows))
-	if got := cli(t, nil, "series", "a", "--to", "2026-11-03", "--last", "1d", "--tz", "Asia/Kolkata", "--server", f.URL); got.code != 0 || !strings.Contains(f.paths[0], "from=2026-11-01T18%3A30%3A00Z&step=15m&to=2026-11-03&") {
+	if got := try(t, nil, "series", "a", "--to", "2026-11-03", "--last", "1d", "--tz", "Asia/Kolkata", "--server", f.URL); got.code != 0 || !strings.Contains(f.paths[0], "from=2026-11-01T18%3A30%3A00Z&step=15m&to=2026-11-03&") {
 		t.Errorf("a day before a date: got %+v, asked %q", got, f.paths)
 	}
-	cli(t, nil, "series", "a", "--from", "2026-11-01", "--last", "1h").wantError(t, 2, "--from and --last exclude each other")
-	cli(t, nil, "series", "a", "--from", "yesterday").wantError(t, 2, `--from: must be a time such as 2006-01-02T15:04:05Z, or a date such as 2006-01-02, got "yesterday"`)
-	cli(t, nil, "series", "a", "--from", "2026-11-02", "--to", "2026-11-02").wantError(t, 2, "--from: must be earlier than --to")
-	cli(t, nil, "series", "a", "--tz", "Nowhere").wantError(t, 2, "--tz: must be a time zone")
+	try(t, nil, "series", "a", "--from", "2026-11-01", "--last", "1h").wantError(t, 2, "--from and --last exclude each other")
+	try(t, nil, "series", "a", "--from", "yesterday").wantError(t, 2, `--from: must be a time such as 2006-01-02T15:04:05Z, or a date such as 2006-01-02, got "yesterday"`)
+	try(t, nil, "series", "a", "--from", "2026-11-02", "--to", "2026-11-02").wantError(t, 2, "--from: must be earlier than --to")
+	try(t, nil, "series", "a", "--tz", "Nowhere").wantError(t, 2, "--tz: must be a time zone")
 }
 
 // The tallest column has all lines, and a count that is not 0 is seen.
@@ -95,18 +95,18 @@ func TestRules(t *testing.T) {
 		{[]string{"rule", "remove", "series", "page:*"}, "/v1/rules/series?pattern=page%3A%2A"},
 	} {
 		f := newFakeServer(t, answer(200, rulesAnswer))
-		got := cli(t, nil, append(tt.args, "--server", f.URL)...)
+		got := try(t, nil, append(tt.args, "--server", f.URL)...)
 		if got.code != 0 || got.out != table || f.paths[0] != tt.path {
 			t.Errorf("%q: got %+v, asked %q", tt.args, got, f.paths)
 		}
 	}
-	if got := cli(t, nil, "rule", "list", "--json", "--server", newFakeServer(t, answer(200, rulesAnswer)).URL); got.out != rulesAnswer {
+	if got := try(t, nil, "rule", "list", "--json", "--server", newFakeServer(t, answer(200, rulesAnswer)).URL); got.out != rulesAnswer {
 		t.Errorf("--json: got %+v", got)
 	}
-	cli(t, nil, "rule", "add", "series", "page:*").wantError(t, 2, "has no =")
-	cli(t, nil, "rule", "add", "series", "page:*=1m:6h").wantError(t, 2, "keep")
-	cli(t, nil, "rule", "add", "page:*=1m:6h,15m:400d").wantError(t, 2, "name the kind of rule, series or journal")
-	cli(t, nil, "rule", "list", "x").wantError(t, 2, "takes no arguments")
+	try(t, nil, "rule", "add", "series", "page:*").wantError(t, 2, "has no =")
+	try(t, nil, "rule", "add", "series", "page:*=1m:6h").wantError(t, 2, "keep")
+	try(t, nil, "rule", "add", "page:*=1m:6h,15m:400d").wantError(t, 2, "name the kind of rule, series or journal")
+	try(t, nil, "rule", "list", "x").wantError(t, 2, "takes no arguments")
 }
 
 // A sum that does not fit prints as overflow, and the command fails.
@@ -114,7 +114,7 @@ func TestSeriesWithAnOverflow(t *testing.T) {
 	t.Parallel()
 	f := newFakeServer(t, answer(200, `[{"time":"2026-01-02T00:00:00Z","counter":"a","value":7,"partial":false},`+
 		`{"time":"2026-01-02T00:15:00Z","counter":"a","value":null,"error":"urn:countmill:problem:overflow","partial":false}]`))
-	got := cli(t, nil, "series", "a", "--server", f.URL)
+	got := try(t, nil, "series", "a", "--server", f.URL)
 	if want := "2026-01-02T00:00:00Z\t7\twhole\ta\n2026-01-02T00:15:00Z\toverflow\twhole\ta\n"; got.code != 1 || got.out != want || !strings.Contains(got.errOut, `does not fit 64 bits: counter "a" at 2026-01-02T00:15:00Z`) {
 		t.Errorf("got %+v, want %q and an error", got, want)
 	}

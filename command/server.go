@@ -12,15 +12,63 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/client"
+	"github.com/countmill/countmill/command/cli"
 	"github.com/countmill/countmill/internal/app"
 )
 
+// A calling verb calls a server.
+type calling struct {
+	call
+	server, token, tokenFile string
+	insecure, json           bool
+	timeout                  time.Duration
+
+	asked *client.Client // by ask
+}
+
+// The usual help of --json.
+const (
+	oneAnswer = "Write the server's answer as it is."
+	pages     = "Write the server's answers as they are, a page a line."
+)
+
+// usual is the default of --timeout. The longest time-out is for backups of large stores.
+const (
+	usual                  = 15 * time.Second
+	minTimeout, maxTimeout = time.Millisecond, 30 * 24 * time.Hour
+)
+
+// Flags are those of a verb that has no other ones.
+func (c *calling) Flags() []cli.Flag { return c.flags(usual, oneAnswer) }
+
+// flags are those of a call and then the verb's own. json is the help of --json; empty for none.
+func (c *calling) flags(timeout time.Duration, json string, own ...cli.Flag) []cli.Flag {
+	c.server, c.timeout = "http://"+app.DefaultListen, timeout
+	all := []cli.Flag{
+		cli.New("server", "URL", cli.Any(&c.server), "The countmill to call.").FromEnv(),
+		cli.New("timeout", "DURATION", cli.Duration{To: &c.timeout, Min: minTimeout, Max: maxTimeout},
+			"How long the server may take to answer one call, repeats included. It does not bound how long a command or a stream lives.").FromEnv(),
+		cli.New("token", "TOKEN", cli.Any(&c.token), "The bearer token to send. Other users of this machine see it in the list of processes: prefer the variable or --token-file.").
+			FromEnv().Default("none").Instead("token-file", "both name the token to send"),
+		cli.New("token-file", "FILE", cli.Any(&c.tokenFile), "File with the token alone.").FromEnv().Default("none"),
+		cli.Switch("insecure", &c.insecure, "Send the token over plain http to other machines too."),
+	}
+	if json != "" {
+		all = append(all, cli.Switch("json", &c.json, json))
+	}
+	for i := range all {
+		all[i] = all[i].In(callsSection)
+	}
+	return append(all, own...)
+}
+
 // client is for the server and the token that the flags name. It sends each call once unless
 // options say otherwise.
-func (c call) client(options ...client.Option) (*client.Client, error) {
+func (c *calling) client(options ...client.Option) (*client.Client, error) {
 	token, err := c.sentToken()
 	if err != nil {
 		return nil, err
@@ -38,7 +86,7 @@ func (c call) client(options ...client.Option) (*client.Client, error) {
 	}
 	cl, err := client.New(base, append(all, options...)...)
 	if err != nil {
-		return nil, app.Usagef("%s", inFlags.Replace(err.Error()))
+		return nil, cli.Usagef("%s", inFlags.Replace(err.Error()))
 	}
 	return cl, nil
 }
@@ -48,7 +96,7 @@ var inFlags = strings.NewReplacer("client: the address must hold no name and no 
 	"client: the address", "--server:", "client: a token", "--token:", "WithInsecure", "--insecure")
 
 // remedied adds the flag that helps after an error of package client.
-func (c call) remedied(err error) error {
+func (c *calling) remedied(err error) error {
 	if e, ok := errors.AsType[*client.Error](err); ok {
 		return c.remediedAnswer(err, e)
 	}
@@ -65,7 +113,7 @@ func (c call) remedied(err error) error {
 }
 
 // remediedAnswer adds what helps after the answer e of a server, which err has.
-func (c call) remediedAnswer(err error, e *client.Error) error {
+func (c *calling) remediedAnswer(err error, e *client.Error) error {
 	token := c.sentBy()
 	switch {
 	case e.Status == http.StatusUnauthorized && token != "":
@@ -81,18 +129,18 @@ func (c call) remediedAnswer(err error, e *client.Error) error {
 }
 
 // sentBy names the flag or the variable of the token that is sent; empty for none.
-func (c call) sentBy() string {
+func (c *calling) sentBy() string {
 	switch {
 	case c.tokenFile != "":
-		return c.typed("token-file") + " " + c.tokenFile
+		return c.Typed("token-file") + " " + c.tokenFile
 	case c.token != "":
-		return c.typed("token")
+		return c.Typed("token")
 	}
 	return ""
 }
 
 // sentToken is the token to send, empty for none.
-func (c call) sentToken() (string, error) {
+func (c *calling) sentToken() (string, error) {
 	if c.tokenFile != "" {
 		token, err := readToken(c.tokenFile)
 		if err != nil {
@@ -100,8 +148,8 @@ func (c call) sentToken() (string, error) {
 		}
 		return token, nil
 	}
-	if c.given("token") && !tokenText.MatchString(c.token) {
-		return "", app.Usagef("--token: is not a token; `countmill token new` makes one")
+	if c.Given("token") && !tokenText.MatchString(c.token) {
+		return "", cli.Usagef("--token: is not a token; `countmill token new` makes one")
 	}
 	return c.token, nil
 }
@@ -126,13 +174,34 @@ func readToken(path string) (string, error) {
 	return token, nil
 }
 
-// ask gets one answer of the server.
-func (c call) ask(ctx context.Context, r client.Request) ([]byte, error) {
-	cl, err := c.client()
-	if err != nil {
-		return nil, err
+// ask gets one answer of the server. The first call of a verb must not be at the same time as others.
+func (c *calling) ask(ctx context.Context, r client.Request) ([]byte, error) {
+	if c.asked == nil {
+		cl, err := c.client()
+		if err != nil {
+			return nil, err
+		}
+		c.asked = cl
 	}
-	return cl.Do(ctx, r)
+	return c.asked.Do(ctx, r)
+}
+
+// shown asks the server and shows its answer.
+func (c *calling) shown(ctx context.Context, r client.Request, text func(answer []byte) error) error {
+	answer, err := c.ask(ctx, r)
+	if err != nil {
+		return err
+	}
+	return c.show(answer, text)
+}
+
+// show writes an answer: as it is with --json, and otherwise as text does.
+func (c *calling) show(answer []byte, text func(answer []byte) error) error {
+	if !c.json {
+		return text(answer)
+	}
+	_, err := c.stdout.Write(answer)
+	return err
 }
 
 // body is v as JSON, which any value of this package can be.
@@ -144,21 +213,25 @@ func body(v any) []byte {
 	return b.Bytes()
 }
 
-// quoted is arguments as an error shows them.
-func quoted(args []string) string {
-	if len(args) == 0 {
-		return "none"
+// withGroups are the names of the arguments and of --group.
+func withGroups(args, groups []string) ([]string, error) {
+	names := append([]string{}, args...)
+	for _, g := range groups {
+		if g == "" || countmill.IsGroup(g) {
+			return nil, cli.Usagef("--group: %q is empty or begins with = (limit: the name of a group without its =)", g)
+		}
+		names = append(names, countmill.GroupMark+g)
 	}
-	return strings.Trim(fmt.Sprintf("%q", args), "[]")
+	return names, nil
 }
 
 // checkNames refuses names that the server would refuse.
 func checkNames(names []string, most int) error {
 	if len(names) == 0 {
-		return app.Usagef("NAME is missing")
+		return cli.Usagef("NAME is missing")
 	}
 	if len(names) > most {
-		return app.Usagef("%d names are too many (limit: %d)", len(names), most)
+		return cli.Usagef("%d names are too many (limit: %d)", len(names), most)
 	}
 	for _, name := range names {
 		if err := checkCounter(name); err != nil {
@@ -181,23 +254,23 @@ const maxShown = 60
 // errName is the error about a NAME.
 func errName(name string, err error) error {
 	if len(name) <= maxShown {
-		return app.Usagef("NAME %q: %s", name, err)
+		return cli.Usagef("NAME %q: %s", name, err)
 	}
-	return app.Usagef("NAME %q... of %d bytes: %s", strings.ToValidUTF8(name[:maxShown], ""), len(name), err)
+	return cli.Usagef("NAME %q... of %d bytes: %s", strings.ToValidUTF8(name[:maxShown], ""), len(name), err)
 }
 
 // oneName is the NAME of a command that takes one.
-func (c call) oneName() (string, error) {
+func (c *call) oneName() (string, error) {
 	if len(c.args) > 1 {
-		return "", app.Usagef("too many arguments: %q; name one (quote a name that holds spaces)", c.args[1])
+		return "", cli.Usagef("too many arguments: %q; name one (quote a name that holds spaces)", c.args[1])
 	}
 	return strings.Join(c.args, ""), checkNames(c.args, 1)
 }
 
 // onePrefix is the PREFIX of a command that takes one or none.
-func (c call) onePrefix() (string, error) {
+func (c *call) onePrefix() (string, error) {
 	if len(c.args) > 1 {
-		return "", app.Usagef("too many arguments: %q (quote a prefix that holds spaces)", c.args[1])
+		return "", cli.Usagef("too many arguments: %q (quote a prefix that holds spaces)", c.args[1])
 	}
 	return strings.Join(c.args, ""), nil
 }

@@ -4,20 +4,22 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"net/url"
 	"strings"
 	"time"
 
 	"github.com/countmill/countmill/client"
+	"github.com/countmill/countmill/command/cli"
 )
 
-var shardsCommand = command{
-	path:  "shards",
-	group: "look",
-	args:  "NAME",
-	short: "print the count of each shard of a counter",
-	long: `Prints a line for each shard of the counter NAME that was written: its number, its count,
+var shardsCommand = cli.Command{
+	Path:  "shards",
+	Group: "look",
+	Args:  "NAME",
+	Short: "print the count of each shard of a counter",
+	Long: `Prints a line for each shard of the counter NAME that was written: its number, its count,
 when it was last written, if the store knows that, and its problem, if it has one
 ("countmill help verify" says more). On a terminal there is a bar for each count. Negative
 counts have bars too: they show the size.
@@ -26,7 +28,7 @@ Counts differ, as commits do. A shard that was never written is not shown. Shard
 later have less. Aggregators give a counter more of them when it needs more. A reset or delete
 changes no shard: the total is the sum of the counts, minus the part that resets subtracted.
 `,
-	run: runShards,
+	New: func() cli.Verb { return new(shardsVerb) },
 }
 
 // A shardCount is one of a counter's shards.
@@ -46,7 +48,9 @@ type shardList struct {
 	Counts  []shardCount `json:"counts"`
 }
 
-func runShards(ctx context.Context, c call) error {
+type shardsVerb struct{ calling }
+
+func (c *shardsVerb) Run(ctx context.Context) error {
 	name, err := c.oneName()
 	if err != nil {
 		return err
@@ -65,13 +69,13 @@ func runShards(ctx context.Context, c call) error {
 	if err != nil || got.Counts == nil {
 		return fmt.Errorf("the server answered with something else than shards; is that a countmill?")
 	}
-	return got.print(c, isTerminal(c.stdout))
+	return got.print(c.stdout, cli.IsTerminal(c.stdout))
 }
 
 // print draws bars for a person; a program gets the columns alone.
-func (l *shardList) print(c call, bars bool) error {
+func (l *shardList) print(out io.Writer, bars bool) error {
 	if bars {
-		fmt.Fprintf(c.stdout, "%s: %d shards written, %d in the record\n", l.Counter, len(l.Counts), l.Shards)
+		fmt.Fprintf(out, "%s: %d shards written, %d in the record\n", l.Counter, len(l.Counts), l.Shards)
 	}
 	largest := 0.0
 	for _, s := range l.Counts {
@@ -84,11 +88,11 @@ func (l *shardList) print(c call, bars bool) error {
 		if s.Count != nil {
 			count = fmt.Sprint(*s.Count)
 		}
-		line := fmt.Sprintf("%d\t%s\t%s\t%s", s.Shard, count, shortTime(s.Updated), plain(s.Problem))
+		line := fmt.Sprintf("%d\t%s\t%s\t%s", s.Shard, count, shortTime(s.Updated), cli.Plain(s.Problem))
 		if bars {
-			line = fmt.Sprintf("%3d %20s %s %s %s", s.Shard, count, bar(s.Count, largest), l.age(s.Updated), plain(s.Problem))
+			line = fmt.Sprintf("%3d %20s %s %s %s", s.Shard, count, bar(s.Count, largest), l.age(s.Updated), cli.Plain(s.Problem))
 		}
-		if _, err := fmt.Fprintln(c.stdout, strings.TrimRight(line, " \t")); err != nil {
+		if _, err := fmt.Fprintln(out, strings.TrimRight(line, " \t")); err != nil {
 			return err
 		}
 	}

@@ -8,16 +8,17 @@ import (
 	"strings"
 	"time"
 
+	"github.com/countmill/countmill/command/cli"
 	"github.com/countmill/countmill/internal/app"
 	"github.com/countmill/countmill/internal/auth"
 )
 
-var shareCommand = command{
-	path:  "share",
-	group: "set",
-	args:  "PREFIX",
-	short: "make a read-only link to the page, for the counters under a prefix",
-	long: `Makes a token that may read the counters whose names begin with PREFIX, and nothing else, without
+var shareCommand = cli.Command{
+	Path:  "share",
+	Group: "set",
+	Args:  "PREFIX",
+	Short: "make a read-only link to the page, for the counters under a prefix",
+	Long: `Makes a token that may read the counters whose names begin with PREFIX, and nothing else, without
 asking a server. It prints a link to the page of --server that carries the token, and the line for
 the file that the server reads (--tokens FILE). With --file it appends the line there.
 
@@ -30,21 +31,38 @@ may read until it expires, or until "countmill token remove" removes it.
 Put one counter into another page with a frame of .../frame.html#token=TOKEN&counter=NAME. --public
 also gives each counter under PREFIX a badge without a token: /badge/NAME.svg.
 `,
-	run: runShare,
+	New: func() cli.Verb { return new(shareVerb) },
 }
 
 // shareFor is how long a link works unless --expires says it.
 const shareFor = "30d"
 
-func runShare(_ context.Context, c call) error {
+type shareVerb struct {
+	call
+	expires, file, name, server string
+	public                      bool
+}
+
+func (c *shareVerb) Flags() []cli.Flag {
+	c.server = "http://" + app.DefaultListen
+	return []cli.Flag{
+		expiresFlag(&c.expires),
+		addToFlag(&c.file),
+		cli.New("name", "NAME", cli.Any(&c.name), "Name of the link's token, in the file and in logs.").Default("share- and the prefix"),
+		cli.Switch("public", &c.public, "Let everybody see badges of the counters under PREFIX, without a token."),
+		cli.New("server", "URL", cli.Any(&c.server), "The address of the page in the link.").FromEnv(),
+	}
+}
+
+func (c *shareVerb) Run(context.Context) error {
 	if len(c.args) != 1 || c.args[0] == "" {
-		return app.Usagef("name one PREFIX: countmill share page:")
+		return cli.Usagef("name one PREFIX: countmill share page:")
 	}
 	prefix := c.args[0]
 	c.warnStars(prefix)
 	base, err := url.Parse(c.server)
 	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" {
-		return app.Usagef("--server: must be the address of the page, such as https://count.example.com, got %q", c.server)
+		return cli.Usagef("--server: must be the address of the page, such as https://count.example.com, got %q", c.server)
 	}
 	expires := c.expires
 	if expires == "" {
@@ -59,7 +77,7 @@ func runShare(_ context.Context, c call) error {
 	}
 	secret, token, err := auth.New(token)
 	if err != nil {
-		return app.Usagef("%s", ofShare.Replace(err.Error()))
+		return cli.Usagef("%s", ofShare.Replace(err.Error()))
 	}
 	if c.file != "" {
 		if err := auth.Append(c.file, token); err != nil {

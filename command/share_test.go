@@ -14,7 +14,7 @@ import (
 func TestShareWritesALinkThatReadsOnePrefix(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tokens")
-	got := cli(t, nil, "share", "page:", "--expires", "2d", "--public", "--server", "https://count.example.com/mill/", "--file", path)
+	got := try(t, nil, "share", "page:", "--expires", "2d", "--public", "--server", "https://count.example.com/mill/", "--file", path)
 	link, err := url.Parse(strings.TrimSpace(got.out))
 	if got.code != 0 || err != nil {
 		t.Fatalf("got %+v, %v", got, err)
@@ -58,7 +58,7 @@ func TestShareWritesALinkThatReadsOnePrefix(t *testing.T) {
 
 func TestShareEndsAfterThirtyDays(t *testing.T) {
 	t.Parallel()
-	got := cli(t, nil, "share", "a/b c")
+	got := try(t, nil, "share", "a/b c")
 	link, line, _ := strings.Cut(strings.TrimSpace(got.out), "\n")
 	if !strings.HasPrefix(link, "http://127.0.0.1:8080/#token=cmtok_") {
 		t.Errorf("got the link %q", link)
@@ -85,6 +85,6 @@ func TestShareRefuses(t *testing.T) {
 		{[]string{"page:", "--expires", "soon"}, "--expires: must be a time to come"},
 		{[]string{"page:", "--name", "a b"}, "--name: has other characters than A-Z"},
 	} {
-		cli(t, nil, append([]string{"share"}, tc.args...)...).wantError(t, 2, tc.want)
+		try(t, nil, append([]string{"share"}, tc.args...)...).wantError(t, 2, tc.want)
 	}
 }

@@ -9,13 +9,14 @@ import (
 
 	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/client"
+	"github.com/countmill/countmill/command/cli"
 )
 
-var statusCommand = command{
-	path:  "status",
-	group: "look",
-	short: "show the whole pipeline on one screen, problems first",
-	long: `Asks a reader, or "countmill up", for the state of the pipeline. The aggregators' heartbeats have it, so
+var statusCommand = cli.Command{
+	Path:  "status",
+	Group: "look",
+	Short: "show the whole pipeline on one screen, problems first",
+	Long: `Asks a reader, or "countmill up", for the state of the pipeline. The aggregators' heartbeats have it, so
 it is some seconds old, and no counter is read. Each problem comes with what to do and with the
 page of the runbook. "countmill doctor" looks deeper.
 
@@ -32,7 +33,7 @@ aggregators, the lag, and the indexes of its counters and groups.
 Exit code: 0 without problems, 1 with problems, 3 if the server cannot be reached. With --watch the
 screen comes again every 2 s, until Ctrl-C, which ends it with 0.
 `,
-	run: runStatus,
+	New: func() cli.Verb { return new(statusVerb) },
 }
 
 // statusEvery is how often --watch looks. Heartbeats come every 5 s.
@@ -59,10 +60,10 @@ type pipeline struct {
 		Duplicates  int64 `json:"duplicates"`
 		DeadLetters int64 `json:"dead_letters"`
 	} `json:"since_start"`
-	AtLimit    []string  `json:"at_limit"`
-	AsOf       time.Time `json:"as_of"`
-	LastLetter time.Time `json:"last_dead_letter"`
-	LastBackup time.Time `json:"last_backup"`
+	AtLimit        []string  `json:"at_limit"`
+	AsOf           time.Time `json:"as_of"`
+	LastDeadLetter time.Time `json:"last_dead_letter"`
+	LastBackup     time.Time `json:"last_backup"`
 	// BackupEvery is in seconds; 0 without regular backups.
 	BackupEvery float64 `json:"backup_every"`
 	// Unbalanced is the number of rules for the journal that lack opening balances; 0 also if the process does not know it.
@@ -104,7 +105,16 @@ func look(ctx context.Context, cl *client.Client) (p pipeline, answer []byte, er
 	return p, answer, nil
 }
 
-func runStatus(ctx context.Context, c call) error {
+type statusVerb struct {
+	calling
+	repeat bool
+}
+
+func (c *statusVerb) Flags() []cli.Flag {
+	return c.flags(usual, "Write the problems, and the server's answer as it is, as one JSON object a look.", cli.Switch("watch", &c.repeat, "Look again every 2 s, until Ctrl-C."))
+}
+
+func (c *statusVerb) Run(ctx context.Context) error {
 	cl, err := c.client()
 	if err != nil {
 		return err
@@ -115,7 +125,7 @@ func runStatus(ctx context.Context, c call) error {
 	tick := time.NewTicker(statusEvery)
 	defer tick.Stop()
 	for {
-		if isTerminal(c.stdout) {
+		if cli.IsTerminal(c.stdout) {
 			fmt.Fprint(c.stdout, "\x1b[H\x1b[2J")
 		}
 		err := c.remedied(c.status(ctx, cl))
@@ -144,7 +154,7 @@ func (e *problems) Error() string {
 }
 
 // status looks once.
-func (c call) status(ctx context.Context, cl *client.Client) error {
+func (c *statusVerb) status(ctx context.Context, cl *client.Client) error {
 	p, answer, err := look(ctx, cl)
 	if err != nil {
 		return err

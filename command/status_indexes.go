@@ -11,6 +11,7 @@ import (
 
 	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/client"
+	"github.com/countmill/countmill/command/cli"
 )
 
 // longIndex is how long an index may be built or deleted before status reports a problem:
@@ -49,16 +50,16 @@ func (x *indexState) rank() int {
 // indexRows are a row for each index: a state and its progress, or when it was checked.
 func (p *pipeline) indexRows() []string {
 	if p.noIndexes != nil {
-		return []string{"unknown: " + plain(p.noIndexes.Error())}
+		return []string{"unknown: " + cli.Plain(p.noIndexes.Error())}
 	}
 	var rows []string
 	for i := range p.indexes[:min(len(p.indexes), mostIndexes)] {
 		x := &p.indexes[i]
-		row := plain(x.Name) + ": " + plain(x.progress())
+		row := cli.Plain(x.Name) + ": " + cli.Plain(x.progress())
 		if x.State == "serving" {
 			row += p.ago(", checked ", x.Checked)
-		} else if x.Pieces > 0 {
-			row += fmt.Sprintf(", %d of %d pieces", x.Done, x.Pieces)
+		} else if x.Ranges > 0 {
+			row += fmt.Sprintf(", %d of %d ranges", x.Done, x.Ranges)
 		}
 		if x.Corrected > 0 {
 			row += fmt.Sprintf("; %d corrections of groups, which is a fault", x.Corrected)
@@ -80,7 +81,7 @@ func (p *pipeline) indexLate() (backend.Finding, bool) {
 			begun = x.Ended
 		}
 		if x.State != "serving" && p.AsOf.Sub(begun) > longIndex {
-			late = append(late, plain(x.Name)+" is "+plain(x.progress()))
+			late = append(late, cli.Plain(x.Name)+" is "+cli.Plain(x.progress()))
 		}
 	}
 	return backend.Finding{

@@ -6,14 +6,15 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/backend"
+	"github.com/countmill/countmill/command/cli"
 )
 
 // The limits beyond which status reports a problem: those of deploy/prometheus/alerts.yaml.
 const (
-	longLag       = 30 * time.Second
-	longSkew      = time.Minute
-	recentLetter  = 10 * time.Minute
-	missedBackups = 3
+	longLag          = 30 * time.Second
+	longSkew         = time.Minute
+	recentDeadLetter = 10 * time.Minute
+	missedBackups    = 3
 )
 
 // problems are the ones that an overview shows, the worst first.
@@ -72,7 +73,7 @@ func (p *pipeline) unread() (backend.Finding, bool) {
 func (p *pipeline) someLate() (backend.Finding, bool) {
 	late := make([]string, len(p.Late))
 	for i, id := range p.Late {
-		late[i] = plain(id)
+		late[i] = cli.Plain(id)
 	}
 	f := backend.Finding{
 		Check: "aggregators", What: "The heartbeats of these aggregators are late: " + strings.Join(late, ", ") + ".",
@@ -100,7 +101,7 @@ func (p *pipeline) clockOff() (backend.Finding, bool) {
 	var off []string
 	for _, m := range p.Fleet {
 		if m.Skew > longSkew.Seconds() {
-			off = append(off, fmt.Sprintf("%s by %s", plain(m.ID), seconds(&m.Skew)))
+			off = append(off, fmt.Sprintf("%s by %s", cli.Plain(m.ID), seconds(&m.Skew)))
 		}
 	}
 	return backend.Finding{
@@ -122,18 +123,18 @@ func (p *pipeline) behind() (backend.Finding, bool) {
 
 func (p *pipeline) letters() (backend.Finding, bool) {
 	return backend.Finding{
-		Check: "dead letters", What: "A dead letter was written " + p.ago("", p.LastLetter) + ".",
+		Check: "dead letters", What: "A dead letter was written " + p.ago("", p.LastDeadLetter) + ".",
 		Why:  "Its increments are in no total until a person decides.",
 		Do:   "Read the reasons: countmill dead list --limit 20.",
 		Page: "runbook.md#countmilldeadletters",
-	}, !p.LastLetter.IsZero() && p.AsOf.Sub(p.LastLetter) < recentLetter
+	}, !p.LastDeadLetter.IsZero() && p.AsOf.Sub(p.LastDeadLetter) < recentDeadLetter
 }
 
 func (p *pipeline) crowded() (backend.Finding, bool) {
 	return backend.Finding{
-		Check: "shards", What: "These counters need more shards than --max-shards allows: " + strings.Join(p.AtLimit, ", ") + ".",
+		Check: "shards", What: "These counters need more than the 128 shards that a counter gets by itself: " + strings.Join(p.AtLimit, ", ") + ".",
 		Why:  "Commits to them wait for one another, and are repeated.",
-		Do:   "Give them more: countmill grow NAME SHARDS. If they are many, raise --max-shards.",
+		Do:   "Give them more: countmill grow NAME SHARDS.",
 		Page: "runbook.md#countmillcommitscontended",
 	}, len(p.AtLimit) > 0
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/backend"
+	"github.com/countmill/countmill/command/cli"
 	"github.com/countmill/countmill/internal/units"
 )
 
@@ -20,7 +21,7 @@ func (p *pipeline) screen(server string, found []backend.Finding) string {
 	if len(found) > 0 {
 		fmt.Fprintf(&b, "%s:\n\n", (&problems{len(found)}).Error())
 		for _, f := range found {
-			fmt.Fprintf(&b, "  %s\n    %s\n    %s%s\n\n", plain(f.What), plain(f.Do), docs, f.Page)
+			fmt.Fprintf(&b, "  %s\n    %s\n    %s%s\n\n", cli.Plain(f.What), cli.Plain(f.Do), docs, f.Page)
 		}
 	}
 	type row struct{ name, value string }
@@ -34,7 +35,7 @@ func (p *pipeline) screen(server string, found []backend.Finding) string {
 			{"increments", rate(p.Increments) + perWrite(p.PerWrite)},
 			{"commits", rate(p.Commits)},
 			{"duplicates", fmt.Sprintf("%d parts since the aggregators started", start.Duplicates)},
-			{"dead letters", fmt.Sprintf("%d since the aggregators started", start.DeadLetters) + p.ago(", the last ", p.LastLetter)},
+			{"dead letters", fmt.Sprintf("%d since the aggregators started", start.DeadLetters) + p.ago(", the last ", p.LastDeadLetter)},
 			{"shards", p.limited()},
 			{"disk", p.space()},
 			{"last backup", strings.TrimSpace(p.ago("", p.LastBackup))},
@@ -75,7 +76,7 @@ func (p *pipeline) stalled() []string {
 	var ids []string
 	for _, m := range p.Fleet {
 		if m.Stalled {
-			ids = append(ids, plain(m.ID))
+			ids = append(ids, cli.Plain(m.ID))
 		}
 	}
 	return ids

@@ -47,7 +47,7 @@ func TestStatusScreen(t *testing.T) {
 				t.Fatal(err)
 			}
 			f := statusServer(t, string(text))
-			got := cli(t, nil, "status", "--server", f.URL)
+			got := try(t, nil, "status", "--server", f.URL)
 			shown := strings.ReplaceAll(got.out, f.URL, "http://count.example.com")
 			golden := strings.TrimSuffix(input, "json") + "txt"
 			if os.Getenv("COUNTMILL_WRITE_GOLDEN") != "" {
@@ -84,13 +84,13 @@ func TestStatusOfUp(t *testing.T) {
 		}
 	})
 	env := []string{"COUNTMILL_SERVER=" + server.URL}
-	cli(t, env, "incr", "a", "7")
-	if got := cli(t, env, "index", "create", "sites", "--match", "page:{site}:*", "--group", "site:{site}", "--wait"); got.code != 0 {
+	try(t, env, "incr", "a", "7")
+	if got := try(t, env, "index", "create", "sites", "--match", "page:{site}:*", "--group", "site:{site}", "--wait"); got.code != 0 {
 		t.Fatalf("creating an index: got %+v", got)
 	}
 	got := result{}
 	for end := time.Now().Add(patience); time.Now().Before(end); <-time.After(100 * time.Millisecond) { // until the aggregator's second heartbeat
-		if got = cli(t, env, "status"); got.code == 0 && !strings.Contains(got.out, "unknown") {
+		if got = try(t, env, "status"); got.code == 0 && !strings.Contains(got.out, "unknown") {
 			break
 		}
 	}
@@ -104,7 +104,7 @@ func TestStatusOfUp(t *testing.T) {
 		Overview struct{ Fleet []struct{ ID string } }
 		Indexes  struct{ Indexes []struct{ State string } }
 	}
-	asJSON := cli(t, env, "status", "--json")
+	asJSON := try(t, env, "status", "--json")
 	if err := json.Unmarshal([]byte(asJSON.out), &both); err != nil || both.Problems == nil || len(both.Overview.Fleet) != 1 || len(both.Indexes.Indexes) != 1 || strings.Count(asJSON.out, "\n") != 1 {
 		t.Errorf("--json: %v, got %s", err, asJSON.out)
 	}
@@ -114,11 +114,11 @@ func TestStatusExits(t *testing.T) {
 	t.Parallel()
 	gone := newFakeServer(t, answer(200, "{}"))
 	gone.Close()
-	cli(t, nil, "status", "--server", gone.URL).wantError(t, 3, "countmill up")
-	cli(t, nil, "status", "--server", newFakeServer(t, answer(200, "<html>")).URL).wantError(t, 1, "is that a countmill")
-	cli(t, nil, "status", "--server", newFakeServer(t, answer(401, `{"detail":"no"}`)).URL).wantError(t, 1, "--token-file")
-	cli(t, nil, "status", "--server", newFakeServer(t, answer(404, `{"detail":"this process runs the role publisher"}`)).URL).wantError(t, 1, "role publisher")
-	cli(t, nil, "status", "x").wantError(t, 2, "takes no arguments")
+	try(t, nil, "status", "--server", gone.URL).wantError(t, 3, "countmill up")
+	try(t, nil, "status", "--server", newFakeServer(t, answer(200, "<html>")).URL).wantError(t, 1, "is that a countmill")
+	try(t, nil, "status", "--server", newFakeServer(t, answer(401, `{"detail":"no"}`)).URL).wantError(t, 1, "--token-file")
+	try(t, nil, "status", "--server", newFakeServer(t, answer(404, `{"detail":"this process runs the role publisher"}`)).URL).wantError(t, 1, "role publisher")
+	try(t, nil, "status", "x").wantError(t, 2, "takes no arguments")
 }
 
 // --watch looks again and again, also while nothing answers, and ends with 0.
@@ -134,7 +134,7 @@ func TestStatusWatches(t *testing.T) {
 		answer(200, string(text))(w, r)
 	})
 	var out, errOut bytes.Buffer
-	code := run(ctx, call{args: []string{"status", "--watch", "--server", f.URL}, stdout: &out, stderr: &errOut})
+	code := run(ctx, host{argv: []string{"status", "--watch", "--server", f.URL}, stdout: &out, stderr: &errOut})
 	if code != 0 || strings.Count(out.String(), "status        ready") < 1 || !strings.Contains(errOut.String(), "still watching") {
 		t.Errorf("got exit %d,\n%s\n%s", code, out.String(), errOut.String())
 	}

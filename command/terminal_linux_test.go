@@ -36,7 +36,7 @@ func onTerminal(t *testing.T, args ...string) string {
 		read <- strings.ReplaceAll(string(text), "\r\n", "\n")
 	}()
 	var errOut bytes.Buffer
-	if code := run(t.Context(), call{args: args, stdout: terminal, stderr: &errOut}); code != 0 {
+	if code := run(t.Context(), host{argv: args, stdout: terminal, stderr: &errOut}); code != 0 {
 		t.Errorf("got exit %d and %q", code, errOut.String())
 	}
 	if err := terminal.Close(); err != nil {

@@ -1,32 +1,36 @@
 package command
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
+	"text/tabwriter"
 	"time"
 
-	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/command/cli"
 	"github.com/countmill/countmill/internal/auth"
 	"github.com/countmill/countmill/internal/units"
 )
 
-var tokenFamily = command{
-	path:  "token",
-	group: "set",
-	args:  "VERB",
-	short: "make, list or remove bearer tokens of a server's --tokens file",
-	long: `The file has a line for each token, with its SHA-256 and what it may do. These commands work on the
+var tokenFamily = cli.Command{
+	Path:  "token",
+	Group: "set",
+	Args:  "VERB",
+	Short: "make, list or remove bearer tokens of a server's --tokens file",
+	Long: `The file has a line for each token, with its SHA-256 and what it may do. These commands work on the
 file, and ask no server. Servers see a changed file within 2 s.
 `,
 }
 
-var tokenCommand = command{
-	path:  "token new",
-	args:  "NAME",
-	short: "make a bearer token for a server's --tokens file",
-	long: `Makes a token. It prints two lines: the token, which countmill keeps nowhere and cannot show
+var tokenCommand = cli.Command{
+	Path:  "token new",
+	Args:  "NAME",
+	Short: "make a bearer token for a server's --tokens file",
+	Long: `Makes a token. It prints two lines: the token, which countmill keeps nowhere and cannot show
 again, and the line for the file that the server reads (--tokens FILE). With --file it adds the line
 there, and prints the token only.
 
@@ -39,25 +43,25 @@ NAME identifies the caller, in logs and in the ids of requests with an Idempoten
 token, make a second one with the same NAME, hand it out, and remove the first. Under another NAME, a
 repeated request counts again.
 `,
-	run: runToken,
+	New: func() cli.Verb { return new(tokenVerb) },
 }
 
-var tokenListCommand = command{
-	path:  "token list",
-	short: "list the tokens of a file",
-	long: `Lists the tokens of --file: names, what they may do, and until when. Links of "countmill share" are
+var tokenListCommand = cli.Command{
+	Path:  "token list",
+	Short: "list the tokens of a file",
+	Long: `Lists the tokens of --file: names, what they may do, and until when. Links of "countmill share" are
 tokens too. ID is the beginning of the token's SHA-256; it distinguishes tokens of one name.
 
 Exit code 1: a line of the file has a mistake. Its tokens are listed all the same.
 `,
-	run: runTokenList,
+	New: func() cli.Verb { return new(tokenListVerb) },
 }
 
-var tokenRemoveCommand = command{
-	path:  "token remove",
-	args:  "NAME [ID]",
-	short: "remove a token from a file",
-	long: `Removes the line of a token from --file. Servers refuse the token within 2 s. All other lines stay
+var tokenRemoveCommand = cli.Command{
+	Path:  "token remove",
+	Args:  "NAME [ID]",
+	Short: "remove a token from a file",
+	Long: `Removes the line of a token from --file. Servers refuse the token within 2 s. All other lines stay
 as they are, comments too.
 
   countmill token remove web --file tokens
@@ -65,12 +69,35 @@ as they are, comments too.
 
 If several tokens have the NAME, say which by its ID, as "countmill token list" shows it.
 `,
-	run: runTokenRemove,
+	New: func() cli.Verb { return new(tokenRemoveVerb) },
 }
 
-func runToken(_ context.Context, c call) error {
+type tokenVerb struct {
+	call
+	limits        auth.Limits
+	scopes        []string
+	prefixes      []string
+	expires, file string
+}
+
+func (c *tokenVerb) Flags() []cli.Flag {
+	return []cli.Flag{
+		cli.New("scope", "SCOPES", cli.List{To: &c.scopes, Split: true},
+			"Scopes of the token, one or more with commas between: publish (count), read (totals), metrics (/metrics), admin (change, copy and correct). None implies another.").Default("none; needed"),
+		cli.New("prefix", "PREFIX", cli.List{To: &c.prefixes},
+			"Only counters whose names begin with PREFIX; may be repeated. backup, dead, verify, rule and recount are about all counters and are refused then.").Default("all counters"),
+		expiresFlag(&c.expires),
+		cli.New("increments-per-second", "N", cli.Whole(&c.limits.Increments),
+			"Most increments that the token may count in a second in one process. countmill admits a request while no limit is reached, however large it is. It refuses later ones with 429 until that is made up for. 0: no limit."),
+		cli.New("bytes-per-second", "N", cli.Whole(&c.limits.Bytes), "Most bytes of requests' bodies in a second. 0: no limit."),
+		cli.New("new-counters-per-hour", "N", cli.Whole(&c.limits.NewCounters), "Most counters in an hour that the token has not named within the hour before. 0: no limit."),
+		addToFlag(&c.file),
+	}
+}
+
+func (c *tokenVerb) Run(context.Context) error {
 	if len(c.args) != 1 {
-		return app.Usagef("name one NAME: countmill token new NAME --scope SCOPES")
+		return cli.Usagef("name one NAME: countmill token new NAME --scope SCOPES")
 	}
 	token := auth.Token{Name: c.args[0], Limits: c.limits, Prefixes: c.prefixes}
 	var err error
@@ -80,7 +107,7 @@ func runToken(_ context.Context, c call) error {
 	if token.Expires, err = parseExpiry(c.expires, time.Now()); err != nil {
 		return err
 	}
-	if err := makeToken(c, token, c.file); err != nil {
+	if err := c.make(token); err != nil {
 		return err
 	}
 	c.warnStars(token.Prefixes...)
@@ -95,7 +122,7 @@ func parseScopes(words []string) (scopes []auth.Scope, err error) {
 	}
 	for _, word := range words {
 		if word = strings.TrimSpace(word); !slices.Contains(known, word) {
-			return nil, app.Usagef("--scope: %q is not a scope (limit: %s)%s", word, strings.Join(known, ", "), didYouMean("", word, known))
+			return nil, cli.Usagef("--scope: %q is not a scope (limit: %s)%s", word, strings.Join(known, ", "), program().DidYouMean("", word, known))
 		}
 		scopes = append(scopes, auth.Scope(word))
 	}
@@ -112,25 +139,172 @@ func parseExpiry(text string, now time.Time) (time.Time, error) {
 	if d, err := units.ParseDuration(text); err == nil && d >= time.Second {
 		return now.UTC().Add(d).Truncate(time.Second), nil
 	}
-	return time.Time{}, app.Usagef("--expires: must be a time to come such as 2027-01-02T15:04:05Z, or a duration such as 720h or 90d, got %q", text)
+	return time.Time{}, cli.Usagef("--expires: must be a time to come such as 2027-01-02T15:04:05Z, or a duration such as 720h or 90d, got %q", text)
 }
 
 // ofToken turns the fields of the file into the words of the command line.
 var ofToken = strings.NewReplacer("name:", "NAME:", "scopes:", "--scope:", "prefixes:", "--prefix:", "field", "flag",
 	"increments_per_second:", "--increments-per-second:", "bytes_per_second:", "--bytes-per-second:", "new_counters_per_hour:", "--new-counters-per-hour:")
 
-func makeToken(c call, token auth.Token, file string) error {
+func (c *tokenVerb) make(token auth.Token) error {
 	secret, token, err := auth.New(token)
 	if err != nil {
-		return app.Usagef("%s", ofToken.Replace(err.Error()))
+		return cli.Usagef("%s", ofToken.Replace(err.Error()))
 	}
-	if file == "" {
+	if c.file == "" {
 		_, err := fmt.Fprintf(c.stdout, "%s\n%s\n", secret, token.Line())
 		return err
 	}
-	if err := auth.Append(file, token); err != nil {
+	if err := auth.Append(c.file, token); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintln(c.stdout, secret)
 	return err
+}
+
+// A tokenRow is a token as "token list --json" writes it.
+type tokenRow struct {
+	Name     string       `json:"name"`
+	ID       string       `json:"id"`
+	Line     int          `json:"line"`
+	Scopes   []auth.Scope `json:"scopes"`
+	Prefixes []string     `json:"prefixes,omitempty"`
+	Expires  *time.Time   `json:"expires,omitempty"`
+	Expired  bool         `json:"expired,omitempty"`
+	Public   bool         `json:"public,omitempty"`
+
+	Increments  int64 `json:"increments_per_second,omitempty"`
+	Bytes       int64 `json:"bytes_per_second,omitempty"`
+	NewCounters int64 `json:"new_counters_per_hour,omitempty"`
+}
+
+func tokenRowOf(e auth.Entry, now time.Time) tokenRow {
+	t := e.Token
+	row := tokenRow{Name: t.Name, ID: t.ID(), Line: e.Line, Scopes: t.Scopes, Prefixes: t.Prefixes, Public: t.Public, Expired: t.Expired(now),
+		Increments: t.Limits.Increments, Bytes: t.Limits.Bytes, NewCounters: t.Limits.NewCounters}
+	if !t.Expires.IsZero() {
+		row.Expires = &t.Expires
+	}
+	return row
+}
+
+type tokenListVerb struct {
+	call
+	file string
+	json bool
+}
+
+func (c *tokenListVerb) Flags() []cli.Flag {
+	return []cli.Flag{tokensFlag(&c.file), cli.Switch("json", &c.json, "Write one JSON array.").In(otherSection)}
+}
+
+func (c *tokenListVerb) Run(context.Context) error {
+	text, err := readTokens(c.file)
+	if err != nil {
+		return err
+	}
+	rows, wrong := []tokenRow{}, []error(nil)
+	for _, e := range auth.Entries(text) {
+		if e.Err != nil {
+			wrong = append(wrong, fmt.Errorf("%s: line %d: %w", c.file, e.Line, e.Err))
+			continue
+		}
+		rows = append(rows, tokenRowOf(e, time.Now()))
+	}
+	if c.json {
+		err = writeJSON(c.stdout, rows)
+	} else {
+		err = printTokens(c.stdout, rows)
+	}
+	return errors.Join(append(wrong, err)...)
+}
+
+func readTokens(file string) ([]byte, error) {
+	if file == "" {
+		return nil, cli.Usagef("--file is missing: name the file of the server's --tokens")
+	}
+	text, err := auth.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return text, nil
+}
+
+func printTokens(out io.Writer, rows []tokenRow) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "NAME\tID\tSCOPES\tCOUNTERS\tEXPIRES\tLIMITS")
+	for _, r := range rows {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.Name, r.ID, r.scopes(), cli.Plain(r.counters()), r.expiry(), cmp.Or(r.limits(), "none"))
+	}
+	return w.Flush()
+}
+
+func (r tokenRow) scopes() string {
+	words := make([]string, len(r.Scopes))
+	for i, s := range r.Scopes {
+		words[i] = string(s)
+	}
+	if r.Public {
+		words = append(words, "badges for everybody")
+	}
+	return strings.Join(words, ",")
+}
+
+func (r tokenRow) counters() string {
+	if r.Prefixes == nil {
+		return "all"
+	}
+	return strings.Join(r.Prefixes, "*,") + "*"
+}
+
+func (r tokenRow) expiry() string {
+	switch {
+	case r.Expires == nil:
+		return "never"
+	case r.Expired:
+		return r.Expires.Format(time.RFC3339) + " (over)"
+	}
+	return r.Expires.Format(time.RFC3339)
+}
+
+func (r tokenRow) limits() string {
+	var words []string
+	for _, l := range []struct {
+		limit int64
+		unit  string
+	}{{r.Increments, "increments/s"}, {r.Bytes, "bytes/s"}, {r.NewCounters, "new counters/h"}} {
+		if l.limit > 0 {
+			words = append(words, fmt.Sprintf("%d %s", l.limit, l.unit))
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+type tokenRemoveVerb struct {
+	call
+	file string
+}
+
+func (c *tokenRemoveVerb) Flags() []cli.Flag { return []cli.Flag{tokensFlag(&c.file)} }
+
+func (c *tokenRemoveVerb) Run(context.Context) error {
+	if len(c.args) < 1 || len(c.args) > 2 {
+		return cli.Usagef("name one NAME, and an ID if several tokens have it: countmill token remove NAME [ID] --file FILE")
+	}
+	if _, err := readTokens(c.file); err != nil {
+		return err
+	}
+	removed, err := auth.Remove(c.file, c.args[0], strings.Join(c.args[1:], ""))
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(c.stdout, "removed %s %s\n", removed.Name, removed.ID())
+	text, err := readTokens(c.file)
+	if err == nil {
+		_, err = auth.Parse(text)
+	}
+	if err != nil {
+		return fmt.Errorf("the file has another mistake, so servers still take the token: %w", err)
+	}
+	return nil
 }

@@ -9,15 +9,15 @@ import (
 	"text/tabwriter"
 
 	"github.com/countmill/countmill/client"
-	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/command/cli"
 )
 
-var topCommand = command{
-	path:  "top",
-	group: "count",
-	args:  "INDEX",
-	short: "print the best counters of an index",
-	long: `Prints a line for each of the best counters of the index: its place, its total, and its name.
+var topCommand = cli.Command{
+	Path:  "top",
+	Group: "count",
+	Args:  "INDEX",
+	Short: "print the best counters of an index",
+	Long: `Prints a line for each of the best counters of the index: its place, its total, and its name.
 Equal totals share a place, and the next place counts them.
 The order is that of a look at all counters, some seconds ago; a line on standard error says when.
 A window orders by the increments of a calendar day, week or month of a zone, or in the last hour; it needs a
@@ -27,55 +27,75 @@ rule for series ("countmill help rule").
   countmill top sites -n 100 --window today --tz Asia/Kolkata
   countmill top sites --of groups
 `,
-	run: runTop,
+	New: func() cli.Verb { return new(topVerb) },
 }
 
-var rankCommand = command{
-	path:  "rank",
-	group: "count",
-	args:  "INDEX COUNTER",
-	short: "print the place of a counter in an index",
-	long: `Prints the place of the counter, or of the group, among all of the index, and its total.
+var rankCommand = cli.Command{
+	Path:  "rank",
+	Group: "count",
+	Args:  "INDEX COUNTER",
+	Short: "print the place of a counter in an index",
+	Long: `Prints the place of the counter, or of the group, among all of the index, and its total.
 
   countmill rank sites page:s1:/home
   countmill rank sites --group site:s1
 `,
-	run: runRank,
+	New: func() cli.Verb { return new(rankVerb) },
 }
 
-// boardQuery is the parameters that top and rank have in common.
-func (c call) boardQuery(index string) (url.Values, error) {
+// A board has the flags that top and rank have in common.
+type board struct{ window, tz string }
+
+func (b *board) windowFlag() cli.Flag {
+	return cli.New("window", "WINDOW", cli.Text{To: &b.window, Of: []string{"today", "this-week", "this-month", "1h"}},
+		"Order by the increments of today, this-week or this-month of --tz, or of the last 1h.").Default("none: totals")
+}
+
+func (b *board) query(c *call, index string) (url.Values, error) {
 	query := url.Values{"index": {index}}
-	if c.given("tz") && c.boardWindow == "" {
-		return nil, app.Usagef("--tz is given without --window (limit: with --window today, this-week or this-month)")
+	if c.Given("tz") && b.window == "" {
+		return nil, cli.Usagef("--tz is given without --window (limit: with --window today, this-week or this-month)")
 	}
-	if c.boardWindow != "" {
-		query.Set("window", c.boardWindow)
-		query.Set("tz", c.tz)
+	if b.window != "" {
+		query.Set("window", b.window)
+		query.Set("tz", b.tz)
 	}
 	return query, nil
 }
 
-func runTop(ctx context.Context, c call) error {
+type topVerb struct {
+	calling
+	board
+	best int
+	of   string
+}
+
+func (c *topVerb) Flags() []cli.Flag {
+	c.best, c.of = 10, "counters"
+	return c.flags(usual, oneAnswer,
+		cli.New("n", "N", cli.Count{To: &c.best, Min: 1, Max: 1000}, "How many counters. -n N is the same."),
+		c.windowFlag(),
+		cli.New("of", "WHAT", cli.Text{To: &c.of, Of: []string{"counters", "groups"}}, "Order the counters of the index, or its groups."),
+		zoneFlag(&c.tz),
+	)
+}
+
+func (c *topVerb) Run(ctx context.Context) error {
 	if len(c.args) != 1 {
-		return app.Usagef("name one INDEX, got %s", quoted(c.args))
+		return cli.Usagef("name one INDEX, got %s", cli.Quoted(c.args))
 	}
-	query, err := c.boardQuery(c.args[0])
+	query, err := c.query(&c.call, c.args[0])
 	if err != nil {
 		return err
 	}
 	query.Set("n", strconv.Itoa(c.best))
-	if c.bestOf != "counters" {
-		query.Set("of", c.bestOf)
+	if c.of != "counters" {
+		query.Set("of", c.of)
 	}
-	answer, err := c.ask(ctx, client.Request{Path: "/v1/top", Query: query})
-	if err != nil {
-		return err
-	}
-	if c.json {
-		_, err := c.stdout.Write(answer)
-		return err
-	}
+	return c.shown(ctx, client.Request{Path: "/v1/top", Query: query}, c.print)
+}
+
+func (c *topVerb) print(answer []byte) error {
 	var got struct {
 		Top []struct {
 			Counter string `json:"counter"`
@@ -90,46 +110,56 @@ func runTop(ctx context.Context, c call) error {
 	}
 	table := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, t := range got.Top {
-		fmt.Fprintf(table, "%d\t%d\t  %s\n", t.Rank, t.Total, plain(t.Counter))
+		fmt.Fprintf(table, "%d\t%d\t  %s\n", t.Rank, t.Total, cli.Plain(t.Counter))
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
 	if len(got.Overflowed) > 0 {
-		fmt.Fprintf(c.stderr, "these have no place, because their totals do not fit 64 bits: %s\n", quoted(got.Overflowed))
+		fmt.Fprintf(c.stderr, "these have no place, because their totals do not fit 64 bits: %s\n", cli.Quoted(got.Overflowed))
 	}
 	switch {
-	case len(got.Top) == 0 && c.boardWindow != "":
-		fmt.Fprintf(c.stderr, "no %s counted in this window\n", c.bestOf)
+	case len(got.Top) == 0 && c.window != "":
+		fmt.Fprintf(c.stderr, "no %s counted in this window\n", c.of)
 	case len(got.Top) == 0:
-		fmt.Fprintf(c.stderr, "no %s of the index have a total\n", c.bestOf)
+		fmt.Fprintf(c.stderr, "no %s of the index have a total\n", c.of)
 	}
-	got.say(c)
+	got.say(&c.call)
 	return nil
 }
 
-func runRank(ctx context.Context, c call) error {
-	names, err := c.withGroups()
+type rankVerb struct {
+	calling
+	board
+	groups []string
+}
+
+func (c *rankVerb) Flags() []cli.Flag {
+	return c.flags(usual, oneAnswer,
+		groupFlag(&c.groups),
+		c.windowFlag(),
+		zoneFlag(&c.tz),
+	)
+}
+
+func (c *rankVerb) Run(ctx context.Context) error {
+	names, err := withGroups(c.args, c.groups)
 	if err != nil {
 		return err
 	}
 	if len(names) != 2 || len(c.args) == 0 {
-		return app.Usagef("name one INDEX and one COUNTER or --group, got %s", quoted(names))
+		return cli.Usagef("name one INDEX and one COUNTER or --group, got %s", cli.Quoted(names))
 	}
 	counter := names[1]
-	query, err := c.boardQuery(c.args[0])
+	query, err := c.query(&c.call, c.args[0])
 	if err != nil {
 		return err
 	}
 	query.Set("counter", counter)
-	answer, err := c.ask(ctx, client.Request{Path: "/v1/rank", Query: query})
-	if err != nil {
-		return err
-	}
-	if c.json {
-		_, err := c.stdout.Write(answer)
-		return err
-	}
+	return c.shown(ctx, client.Request{Path: "/v1/rank", Query: query}, func(answer []byte) error { return c.print(answer, counter) })
+}
+
+func (c *rankVerb) print(answer []byte, counter string) error {
 	var got struct {
 		Total *int64 `json:"total"`
 		Rank  *int   `json:"rank"`
@@ -140,12 +170,12 @@ func runRank(ctx context.Context, c call) error {
 		return fmt.Errorf("the server answered with something else than a rank; is that a countmill?")
 	}
 	if got.Rank == nil {
-		return fmt.Errorf("counter %q has no place: it counted nothing", plain(counter))
+		return fmt.Errorf("counter %q has no place: it counted nothing", cli.Plain(counter))
 	}
-	if _, err := fmt.Fprintf(c.stdout, "%d of %d\t%d\t%s\n", *got.Rank, got.Of, *got.Total, plain(counter)); err != nil {
+	if _, err := fmt.Fprintf(c.stdout, "%d of %d\t%d\t%s\n", *got.Rank, got.Of, *got.Total, cli.Plain(counter)); err != nil {
 		return err
 	}
-	got.say(c)
+	got.say(&c.call)
 	return nil
 }
 
@@ -156,8 +186,8 @@ type boardScan struct {
 }
 
 // say writes to standard error.
-func (s *boardScan) say(c call) {
-	fmt.Fprintf(c.stderr, "complete as of %s\n", plain(s.CompleteAsOf))
+func (s *boardScan) say(c *call) {
+	fmt.Fprintf(c.stderr, "complete as of %s\n", cli.Plain(s.CompleteAsOf))
 	if s.Partial {
 		fmt.Fprintln(c.stderr, "increments of the window are missing: it began before its rule for series, or no rule keeps the overflow group")
 	}

@@ -1,15 +1,25 @@
 package command
 
 import (
+	"bytes"
+	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
+	"runtime/metrics"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
+
+	"github.com/countmill/countmill/backend"
 )
 
 func TestUpPrintsWhereItIs(t *testing.T) {
@@ -31,7 +41,7 @@ func TestVerbs(t *testing.T) {
 	env := []string{"COUNTMILL_SERVER=" + p.url}
 	want := func(out string, args ...string) {
 		t.Helper()
-		if got := cli(t, env, args...); got != (result{0, out, ""}) {
+		if got := try(t, env, args...); got != (result{0, out, ""}) {
 			t.Errorf("%q: got %+v, want %q", args, got, out)
 		}
 	}
@@ -47,14 +57,14 @@ func TestVerbs(t *testing.T) {
 		want("order +1\n", "incr", "order", "--id", "o1")
 		want("key +2\n", "incr", "key", "2", "--key", "k1")
 	}
-	if got := cli(t, env, "get", "order", "key", "nobody"); got != (result{0, "1\torder\n2\tkey\n0\tnobody\n", "countmill: no counter is named \"nobody\"\n"}) {
+	if got := try(t, env, "get", "order", "key", "nobody"); got != (result{0, "1\torder\n2\tkey\n0\tnobody\n", "countmill: no counter is named \"nobody\"\n"}) {
 		t.Errorf("get order key nobody: got %+v", got)
 	}
-	if got := cli(t, env, "get", "order", "--json"); !strings.Contains(got.out, `"counter":"order","total":1,`) {
+	if got := try(t, env, "get", "order", "--json"); !strings.Contains(got.out, `"counter":"order","total":1,`) {
 		t.Errorf("get --json: got %+v", got)
 	}
-	cli(t, env, "incr", "key", "7", "--key", "k1").wantError(t, 1, "not counted: ")
-	cli(t, env, "incr", "a", "--time", "2001-01-01T00:00:00Z").wantError(t, 1, "time is beyond the deduplication window (limit: ")
+	try(t, env, "incr", "key", "7", "--key", "k1").wantError(t, 1, "not counted: ")
+	try(t, env, "incr", "a", "--time", "2001-01-01T00:00:00Z").wantError(t, 1, "time is beyond the deduplication window (limit: ")
 	want("2\n", "get", "key")
 }
 
@@ -83,7 +93,7 @@ func TestUpSaysWhatIsWrongWithTheDirectory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cli(t, nil, "up", "--listen", "127.0.0.1:0", "--data", test.dir).wantError(t, 1, test.want)
+			try(t, nil, "up", "--listen", "127.0.0.1:0", "--data", test.dir).wantError(t, 1, test.want)
 		})
 	}
 }
@@ -96,7 +106,7 @@ func TestUpOnAUsedPort(t *testing.T) {
 	}
 	defer ln.Close()
 	addr := ln.Addr().String()
-	cli(t, nil, "up", "--listen", addr, "--data", t.TempDir()).
+	try(t, nil, "up", "--listen", addr, "--data", t.TempDir()).
 		wantError(t, 1, "--listen "+addr+": the address is in use; is another countmill running?")
 }
 
@@ -126,3 +136,115 @@ type quiet struct{}
 func (quiet) Infof(string, ...any)  {}
 func (quiet) Errorf(string, ...any) {}
 func (quiet) Fatalf(string, ...any) {}
+
+func TestBallastPutsCollectionsOff(t *testing.T) {
+	goal := func() uint64 {
+		runtime.GC()
+		s := []metrics.Sample{{Name: "/gc/heap/goal:bytes"}}
+		metrics.Read(s)
+		return s[0].Value.Uint64()
+	}
+	held := ballast((&host{}).lookup)
+	if with := goal(); with < 2*ballastBytes {
+		t.Errorf("garbage is collected at a heap of %d bytes, want twice %d at least", with, ballastBytes)
+	}
+	runtime.KeepAlive(held)
+	for _, setting := range []string{"GOGC=50", "GOMEMLIMIT=100MiB"} {
+		if held := ballast((&host{environ: []string{setting}}).lookup); held != nil {
+			t.Errorf("with %s the ballast has %d bytes, want none", setting, len(held))
+		}
+	}
+}
+
+// A variable that asks for traces is not ignored in silence.
+func TestAProgramWithoutTracesSaysSo(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		environ []string
+		lines   int
+	}{
+		{nil, 0}, {[]string{"OTEL_EXPORTER_OTLP_ENDPOINT="}, 0}, {[]string{"OTEL_SERVICE_NAME=a"}, 0},
+		{[]string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://secret@localhost:4318"}, 1}, {[]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://secret@localhost:4318"}, 1},
+	} {
+		var log bytes.Buffer
+		got, err := (&host{environ: tt.environ}).openTraces(t.Context(), slog.New(slog.NewTextHandler(&log, nil)))
+		if got != nil || err != nil {
+			t.Errorf("%q: got %v, %v", tt.environ, got, err)
+		}
+		if text := log.String(); strings.Count(text, "\n") != tt.lines || strings.Count(text, "countmill-backup") != tt.lines || strings.Contains(text, "secret") {
+			t.Errorf("%q: the log has %q, want %d lines", tt.environ, text, tt.lines)
+		}
+	}
+}
+
+// An exporter that another module adds is opened before anything else, and its error is one of usage.
+func TestTheErrorOfAnExporterEndsTheCommand(t *testing.T) {
+	t.Parallel()
+	var out, errOut bytes.Buffer
+	code := Main(Context(t.Context()), Args("up", "--listen", "127.0.0.1:0", "--data", t.TempDir()), Environ(nil), Streams(nil, &out, &errOut),
+		WithTraces(func(context.Context, *slog.Logger) (backend.Traces, error) {
+			return nil, errors.New("THE_VARIABLE is wrong")
+		}))
+	if code != 2 || !strings.Contains(errOut.String(), "traces: THE_VARIABLE is wrong") || out.Len() > 0 {
+		t.Errorf("exit %d, output %q, errors %q", code, out.String(), errOut.String())
+	}
+}
+
+// SIGTERM ends a process that waits for a server while it starts: within 2 s on a machine
+// that has nothing else to do, and long before the server would be given up.
+func TestSIGTERMEndsAStart(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("builds and runs the command")
+	}
+	binary, err := buildOnce()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		variable string
+		args     []string
+	}{
+		"reader":     {"DATASTORE_EMULATOR_HOST", []string{"reader", "--store", "datastore://p"}},
+		"publisher":  {"PUBSUB_EMULATOR_HOST", []string{"publisher", "--bus", "pubsub://p/topic"}},
+		"aggregator": {"DATASTORE_EMULATOR_HOST", []string{"aggregator", "--bus", "pubsub://p/topic?subscription=sub", "--store", "datastore://p"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			silent, err := net.Listen("tcp", "127.0.0.1:0") // a server that never answers
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer silent.Close()
+			var said bytes.Buffer
+			cmd := exec.Command(binary, append(tc.args, "--listen", "127.0.0.1:0")...)
+			cmd.Env = append(os.Environ(), tc.variable+"="+silent.Addr().String())
+			cmd.Stdout, cmd.Stderr = &said, &said
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { cmd.Process.Kill() })
+			_ = silent.(*net.TCPListener).SetDeadline(time.Now().Add(patience))
+			conn, err := silent.Accept()
+			if err != nil {
+				t.Fatalf("it asked no server: %v", err)
+			}
+			defer conn.Close()
+			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			began, exited := time.Now(), make(chan error, 1)
+			go func() { exited <- cmd.Wait() }()
+			select {
+			case err := <-exited:
+				took := time.Since(began)
+				t.Logf("ended %s after SIGTERM", took)
+				if err != nil || took > 8*time.Second {
+					t.Errorf("ended %s after SIGTERM with %v, want exit 0 at once:\n%s", took, err, said.String())
+				}
+			case <-time.After(patience):
+				t.Error("it goes on after SIGTERM")
+			}
+		})
+	}
+}

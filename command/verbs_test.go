@@ -71,7 +71,7 @@ const accepted = `{"accepted":1}` + "\n"
 func TestIncrRepeatsWithOneKey(t *testing.T) {
 	t.Parallel()
 	f := newFakeServer(t, answer(503, "{}"), answer(504, "{}"), answer(429, "{}"), cut, answer(202, accepted))
-	got := cli(t, nil, "incr", "--server", f.URL, "page:/home", "-3")
+	got := try(t, nil, "incr", "--server", f.URL, "page:/home", "-3")
 	if got != (result{0, "page:/home -3\n", ""}) {
 		t.Errorf("got %+v", got)
 	}
@@ -83,7 +83,7 @@ func TestIncrRepeatsWithOneKey(t *testing.T) {
 			t.Errorf("request %d has key %q and body %s, the first %q and %s", i, key, f.bodies[i], f.keys[0], f.bodies[0])
 		}
 	}
-	cli(t, nil, "incr", "--server", f.URL, "page:/home")
+	try(t, nil, "incr", "--server", f.URL, "page:/home")
 	if last := f.keys[len(f.keys)-1]; last == f.keys[0] {
 		t.Errorf("two increments have one key %q", last)
 	}
@@ -93,14 +93,14 @@ func TestIncrSendsWhatItWasTold(t *testing.T) {
 	t.Parallel()
 	f := newFakeServer(t, answer(202, accepted))
 	env := []string{"COUNTMILL_SERVER=" + strings.TrimPrefix(f.URL, "http://")}
-	got := cli(t, env, "incr", "a//b", "2", "--id", "i", "--key", "k", "--time", "2026-01-02T03:04:05Z", "--json")
+	got := try(t, env, "incr", "a//b", "2", "--id", "i", "--key", "k", "--time", "2026-01-02T03:04:05Z", "--json")
 	if got != (result{0, accepted, ""}) {
 		t.Errorf("got %+v", got)
 	}
 	if want := `{"counter":"a//b","delta":2,"id":"i","time":"2026-01-02T03:04:05Z"}`; f.bodies[0] != want || f.keys[0] != "k" {
 		t.Errorf("sent %s with key %q, want %s with key k", f.bodies[0], f.keys[0], want)
 	}
-	if cli(t, env, "incr", "a", "--id", "i"); f.keys[1] != "" {
+	if try(t, env, "incr", "a", "--id", "i"); f.keys[1] != "" {
 		t.Errorf("an increment with an id has the key %q too", f.keys[1])
 	}
 }
@@ -133,7 +133,7 @@ func TestIncrSaysWhetherItWasCounted(t *testing.T) {
 			if name == "silent" {
 				timeout = "10s" // for two of half of that
 			}
-			cli(t, nil, "incr", "a", "--server", f.URL, "--timeout", timeout).wantError(t, 1, test.want)
+			try(t, nil, "incr", "a", "--server", f.URL, "--timeout", timeout).wantError(t, 1, test.want)
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			if len(f.keys) < test.tries || test.tries == 1 && len(f.keys) != 1 {
@@ -149,16 +149,16 @@ func TestVerbsSayHowToStartAServer(t *testing.T) {
 	const addr = "127.0.0.1:1"
 	for _, args := range [][]string{{"incr", "a"}, {"get", "a"}, {"watch", "a"}} {
 		args = append(args, "--server", addr, "--timeout", "5m") // which none of them takes
-		cli(t, nil, args...).wantError(t, 1, "start one with `countmill up`")
+		try(t, nil, args...).wantError(t, 1, "start one with `countmill up`")
 	}
-	cli(t, nil, "incr", "a", "--server", addr, "--timeout", "5m").wantError(t, 1, "not counted")
+	try(t, nil, "incr", "a", "--server", addr, "--timeout", "5m").wantError(t, 1, "not counted")
 }
 
 func TestGet(t *testing.T) {
 	t.Parallel()
 	const totals = `{"totals":[{"counter":"a","total":9223372036854775807},{"counter":"a b","total":-1}],"lag":null}`
 	f := newFakeServer(t, answer(200, totals))
-	got := cli(t, nil, "get", "a", "a b", "--server", f.URL, "--max-staleness", "2s")
+	got := try(t, nil, "get", "a", "a b", "--server", f.URL, "--max-staleness", "2s")
 	if want := (result{0, "9223372036854775807\ta\n-1\ta b\n", ""}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -166,20 +166,20 @@ func TestGet(t *testing.T) {
 		t.Errorf("asked %s with %s", f.paths[0], f.bodies[0])
 	}
 	one := newFakeServer(t, answer(200, `{"totals":[{"counter":"a","total":7}]}`))
-	if got := cli(t, nil, "get", "a", "--server", one.URL); got.out != "7\n" {
+	if got := try(t, nil, "get", "a", "--server", one.URL); got.out != "7\n" {
 		t.Errorf("one name: got %+v, want 7", got)
 	}
 	over := newFakeServer(t, answer(200, `{"totals":[{"counter":"a","total":7},{"counter":"o","total":null,"error":"urn:countmill:problem:overflow"}]}`))
-	if got := cli(t, nil, "get", "a", "o", "--server", over.URL); got.code != 1 || got.out != "7\ta\noverflow\to\n" || !strings.Contains(got.errOut, `does not fit 64 bits: counter "o"`) {
+	if got := try(t, nil, "get", "a", "o", "--server", over.URL); got.code != 1 || got.out != "7\ta\noverflow\to\n" || !strings.Contains(got.errOut, `does not fit 64 bits: counter "o"`) {
 		t.Errorf("a total that does not fit: got %+v", got)
 	}
 	over = newFakeServer(t, answer(200, `{"totals":[{"counter":"o","total":null,"error":"urn:countmill:problem:overflow"}]}`))
-	if got := cli(t, nil, "get", "o", "--server", over.URL); got.code != 1 || got.out != "" {
+	if got := try(t, nil, "get", "o", "--server", over.URL); got.code != 1 || got.out != "" {
 		t.Errorf("only a total that does not fit: got %+v", got)
 	}
-	cli(t, nil, "get", "a", "b", "--server", one.URL).wantError(t, 1, "something else than 2 totals")
+	try(t, nil, "get", "a", "b", "--server", one.URL).wantError(t, 1, "something else than 2 totals")
 	html := newFakeServer(t, answer(200, "<html>"))
-	cli(t, nil, "get", "a", "--server", html.URL).wantError(t, 1, "is that a countmill?")
+	try(t, nil, "get", "a", "--server", html.URL).wantError(t, 1, "is that a countmill?")
 }
 
 func TestWatchPrintsChanges(t *testing.T) {
@@ -191,11 +191,11 @@ func TestWatchPrintsChanges(t *testing.T) {
 		}
 		fmt.Fprint(w, "event: problem\ndata: {\"status\":503,\"detail\":\"away\"}\n\n")
 	})
-	got := cli(t, nil, "watch", "a", "--server", f.URL)
+	got := try(t, nil, "watch", "a", "--server", f.URL)
 	if got.code != 1 || got.out != "1\ta\n2\ta\n" || !strings.Contains(got.errOut, "ended the stream") || !strings.Contains(got.errOut, "away (HTTP 503); still watching") {
 		t.Errorf("got %+v", got)
 	}
-	if got := cli(t, nil, "watch", "a", "--json", "--server", f.URL); strings.Count(got.out, `"total":`) != 3 {
+	if got := try(t, nil, "watch", "a", "--json", "--server", f.URL); strings.Count(got.out, `"total":`) != 3 {
 		t.Errorf("--json: got %q, want three events", got.out)
 	}
 }
@@ -212,7 +212,7 @@ func TestWatchPrefixPrintsChanges(t *testing.T) {
 			fmt.Fprintf(w, "event: totals\ndata: %s\n\n", data)
 		}
 	})
-	got := cli(t, nil, "watch", "--prefix", "a&", "--rates", "--limit", "7", "--server", f.URL)
+	got := try(t, nil, "watch", "--prefix", "a&", "--rates", "--limit", "7", "--server", f.URL)
 	if want := "1\ta\n2\tb\\u202E\n3\ta\t2.5/s\n3\ta\t0/s\n"; got.out != want {
 		t.Errorf("got %q, want %q", got.out, want)
 	}
@@ -222,7 +222,7 @@ func TestWatchPrefixPrintsChanges(t *testing.T) {
 	if want := "/v1/watch?limit=7&prefix=a%26&rates=true"; f.paths[0] != want {
 		t.Errorf("asked for %q, want %q", f.paths[0], want)
 	}
-	if cli(t, nil, "watch", "--prefix", "", "--server", f.URL); f.paths[1] != "/v1/watch?limit=100&prefix=" {
+	if try(t, nil, "watch", "--prefix", "", "--server", f.URL); f.paths[1] != "/v1/watch?limit=100&prefix=" {
 		t.Errorf("asked for %q, want all counters", f.paths[1])
 	}
 }
@@ -234,7 +234,7 @@ func TestWatchGivesUpOnSilence(t *testing.T) {
 		<-r.Context().Done()
 	})
 	begin := time.Now()
-	cli(t, nil, "watch", "a", "--silence", "100ms", "--server", f.URL).wantError(t, 1, "sent nothing for 100ms (--silence)")
+	try(t, nil, "watch", "a", "--silence", "100ms", "--server", f.URL).wantError(t, 1, "sent nothing for 100ms (--silence)")
 	if took := time.Since(begin); took > patience {
 		t.Errorf("took %s", took)
 	}
@@ -254,16 +254,16 @@ func TestWatchOutlivesItsTimeout(t *testing.T) {
 		}
 		fmt.Fprint(w, "event: totals\ndata: {\"totals\":[{\"counter\":\"a\",\"total\":7}]}\n\n")
 	})
-	if got := cli(t, []string{env}, "watch", "a", "--server", f.URL); got.out != "7\ta\n" || !strings.Contains(got.errOut, "ended the stream") {
+	if got := try(t, []string{env}, "watch", "a", "--server", f.URL); got.out != "7\ta\n" || !strings.Contains(got.errOut, "ended the stream") {
 		t.Errorf("silent for longer than its time-out: got %+v", got)
 	}
 	hang := newFakeServer(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	begin := time.Now()
-	cli(t, []string{"COUNTMILL_TIMEOUT=100ms"}, "watch", "a", "--server", hang.URL).wantError(t, 1, "did not answer in time (--timeout 100ms)")
+	try(t, []string{"COUNTMILL_TIMEOUT=100ms"}, "watch", "a", "--server", hang.URL).wantError(t, 1, "did not answer in time (--timeout 100ms)")
 	if took := time.Since(begin); took > 25*time.Second { // --silence is 30s
 		t.Errorf("no answer within 100ms: it ended after %s", took)
 	}
-	cli(t, []string{"COUNTMILL_TIMEOUT=100ms"}, "get", "a", "--server", hang.URL).wantError(t, 1, "did not answer in time (--timeout 100ms)")
+	try(t, []string{"COUNTMILL_TIMEOUT=100ms"}, "get", "a", "--server", hang.URL).wantError(t, 1, "did not answer in time (--timeout 100ms)")
 }
 
 func TestChangesAskForWhatTheyWereTold(t *testing.T) {
@@ -285,7 +285,7 @@ func TestChangesAskForWhatTheyWereTold(t *testing.T) {
 		{[]string{"delete", "é ?"}, removed, "/v1/counters/%C3%A9%20%3F", ``, "-9007199254740993\n"},
 	} {
 		f := newFakeServer(t, answer(200, test.answer))
-		got := cli(t, nil, append(test.args, "--server", f.URL)...)
+		got := try(t, nil, append(test.args, "--server", f.URL)...)
 		if got != (result{0, test.want, ""}) || f.paths[0] != test.path || f.bodies[0] != test.body {
 			t.Errorf("%q: got %+v, asked for %s with %s; want %q, %s and %s", test.args, got, f.paths[0], f.bodies[0], test.want, test.path, test.body)
 		}
@@ -310,11 +310,11 @@ func TestChangesSayWhetherTheyWereDone(t *testing.T) {
 		{[]string{"delete", "a"}, answer(200, `{}`), "something else than what was removed"},
 	} {
 		f := newFakeServer(t, test.script)
-		cli(t, nil, append(test.args, "--server", f.URL)...).wantError(t, 1, test.want)
+		try(t, nil, append(test.args, "--server", f.URL)...).wantError(t, 1, test.want)
 	}
 	f := newFakeServer(t, answer(504, "{}"))
-	cli(t, nil, "reset", "a", "--server", f.URL)
-	cli(t, nil, "reset", "a", "--server", f.URL)
+	try(t, nil, "reset", "a", "--server", f.URL)
+	try(t, nil, "reset", "a", "--server", f.URL)
 	if f.bodies[0] == f.bodies[1] || !strings.Contains(f.bodies[0], `"id":"`) {
 		t.Errorf("two resets without --id sent %s and %s, want two ids", f.bodies[0], f.bodies[1])
 	}

@@ -8,14 +8,15 @@ import (
 	"net/url"
 
 	"github.com/countmill/countmill/client"
+	"github.com/countmill/countmill/command/cli"
 )
 
-var verifyCommand = command{
-	path:  "verify",
-	group: "look",
-	args:  "[PREFIX]",
-	short: "check the stored data: shards, records, cached totals and groups",
-	long: `Reads all shards of the counters that begin with PREFIX, or of all, the counters' records,
+var verifyCommand = cli.Command{
+	Path:  "verify",
+	Group: "look",
+	Args:  "[PREFIX]",
+	Short: "check the stored data: shards, records, cached totals and groups",
+	Long: `Reads all shards of the counters that begin with PREFIX, or of all, the counters' records,
 and the totals in the server's cache, while counting goes on. It prints a line for each
 problem:
 
@@ -32,7 +33,7 @@ wrong cached totals. A person has to fix the rest.
 
 Exit code 3: something is wrong, and was not fixed, or nothing that begins with PREFIX was checked.
 `,
-	run: runVerify,
+	New: func() cli.Verb { return new(verifyVerb) },
 }
 
 // A verified page is the answer of /v1/verify.
@@ -51,31 +52,31 @@ type verified struct {
 	Next      string `json:"next_page_token"`
 }
 
-// A verification is one run through all pages.
-type verification struct {
-	call
-	client *client.Client
+type verifyVerb struct {
+	calling
+	fix    bool
 	prefix string
 
 	shards, cached, unchecked, groups, problems, fixed int
 }
 
-func runVerify(ctx context.Context, c call) error {
+func (c *verifyVerb) Flags() []cli.Flag {
+	return c.flags(serverTimeout, pages, cli.Switch("fix", &c.fix, "Fix problems whose fix is safe."))
+}
+
+func (c *verifyVerb) Run(ctx context.Context) error {
 	prefix, err := c.onePrefix()
 	if err != nil {
 		return err
 	}
-	v := &verification{call: c, prefix: prefix}
-	if v.client, err = c.client(); err != nil {
+	c.prefix = prefix
+	if err := c.run(ctx); err != nil {
 		return err
 	}
-	if err := v.run(ctx); err != nil {
-		return err
+	if left := c.problems - c.fixed; left > 0 {
+		return &inconsistent{fmt.Sprintf("%d problems, %d fixed", c.problems, c.fixed)}
 	}
-	if left := v.problems - v.fixed; left > 0 {
-		return &inconsistent{fmt.Sprintf("%d problems, %d fixed", v.problems, v.fixed)}
-	}
-	if prefix != "" && v.shards+v.groups == 0 {
+	if prefix != "" && c.shards+c.groups == 0 {
 		return &inconsistent{fmt.Sprintf("nothing was checked: no shard and no group has a name that begins with %q%s", prefix, withoutStar(prefix))}
 	}
 	return nil
@@ -86,10 +87,10 @@ type inconsistent struct{ text string }
 
 func (e *inconsistent) Error() string { return e.text }
 
-func (v *verification) run(ctx context.Context) error {
-	progress := isTerminal(v.stderr)
+func (c *verifyVerb) run(ctx context.Context) error {
+	progress := cli.IsTerminal(c.stderr)
 	for token, again := "", true; again; again = token != "" {
-		answer, err := v.page(ctx, token)
+		answer, err := c.page(ctx, token)
 		if err != nil {
 			return err
 		}
@@ -98,77 +99,77 @@ func (v *verification) run(ctx context.Context) error {
 			return fmt.Errorf("the server answered with something else than problems; is that a countmill?")
 		}
 		if progress {
-			fmt.Fprint(v.stderr, "\r\x1b[K")
+			fmt.Fprint(c.stderr, "\r\x1b[K")
 		}
-		if err := v.print(answer, &page); err != nil {
+		if err := c.print(answer, &page); err != nil {
 			return err
 		}
 		if progress {
-			fmt.Fprint(v.stderr, v.seen())
+			fmt.Fprint(c.stderr, c.seen())
 		}
 		token = page.Next
 	}
 	if progress {
-		fmt.Fprintln(v.stderr)
+		fmt.Fprintln(c.stderr)
 	} else {
-		fmt.Fprintln(v.stderr, v.seen())
+		fmt.Fprintln(c.stderr, c.seen())
 	}
 	return nil
 }
 
-func (v *verification) page(ctx context.Context, token string) ([]byte, error) {
-	if v.fix {
-		return v.client.Do(ctx, client.Request{
-			Method: http.MethodPost, Path: "/v1/verify", Body: body(map[string]string{"prefix": v.prefix, "page_token": token}),
+func (c *verifyVerb) page(ctx context.Context, token string) ([]byte, error) {
+	if c.fix {
+		return c.ask(ctx, client.Request{
+			Method: http.MethodPost, Path: "/v1/verify", Body: body(map[string]string{"prefix": c.prefix, "page_token": token}),
 		})
 	}
 	query := url.Values{}
-	if v.prefix != "" {
-		query.Set("prefix", v.prefix)
+	if c.prefix != "" {
+		query.Set("prefix", c.prefix)
 	}
 	if token != "" {
 		query.Set("page_token", token)
 	}
-	return v.client.Do(ctx, client.Request{Path: "/v1/verify", Query: query})
+	return c.ask(ctx, client.Request{Path: "/v1/verify", Query: query})
 }
 
-func (v *verification) print(answer []byte, page *verified) error {
-	v.shards, v.cached, v.unchecked = v.shards+page.Shards, v.cached+page.Cached, v.unchecked+page.Unchecked
-	v.groups += page.Groups
-	v.problems += len(page.Problems)
+func (c *verifyVerb) print(answer []byte, page *verified) error {
+	c.shards, c.cached, c.unchecked = c.shards+page.Shards, c.cached+page.Cached, c.unchecked+page.Unchecked
+	c.groups += page.Groups
+	c.problems += len(page.Problems)
 	for _, p := range page.Problems {
 		if p.Fixed {
-			v.fixed++
+			c.fixed++
 		}
-		if v.json {
+		if c.json {
 			continue
 		}
-		line := plain(p.Kind) + "\t" + plain(p.Counter)
+		line := cli.Plain(p.Kind) + "\t" + cli.Plain(p.Counter)
 		if p.Shard != nil {
 			line += fmt.Sprintf("\tshard %d", *p.Shard)
 		}
-		line += "\t" + plain(p.Detail)
+		line += "\t" + cli.Plain(p.Detail)
 		if p.Fixed {
 			line += "\tfixed"
 		}
-		if _, err := fmt.Fprintln(v.stdout, line); err != nil {
+		if _, err := fmt.Fprintln(c.stdout, line); err != nil {
 			return err
 		}
 	}
-	if v.json {
-		_, err := v.stdout.Write(answer)
+	if c.json {
+		_, err := c.stdout.Write(answer)
 		return err
 	}
 	return nil
 }
 
-func (v *verification) seen() string {
-	text := fmt.Sprintf("%d shards and %d cached totals checked", v.shards, v.cached)
-	if v.unchecked > 0 {
-		text += fmt.Sprintf(" (%d of these could not be compared with the past)", v.unchecked)
+func (c *verifyVerb) seen() string {
+	text := fmt.Sprintf("%d shards and %d cached totals checked", c.shards, c.cached)
+	if c.unchecked > 0 {
+		text += fmt.Sprintf(" (%d of these could not be compared with the past)", c.unchecked)
 	}
-	if v.groups > 0 {
-		text += fmt.Sprintf(", and %d groups", v.groups)
+	if c.groups > 0 {
+		text += fmt.Sprintf(", and %d groups", c.groups)
 	}
 	return text
 }

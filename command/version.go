@@ -6,17 +6,29 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/countmill/countmill/command/cli"
 	"github.com/countmill/countmill/internal/app"
 )
 
-var versionCommand = command{
-	path:  "version",
-	group: "set",
-	short: "say which countmill this is",
-	run:   runVersion,
+var versionCommand = cli.Command{
+	Path:  "version",
+	Group: "set",
+	Short: "say which countmill this is",
+	New:   func() cli.Verb { return new(versionVerb) },
 }
 
-func runVersion(_ context.Context, c call) error {
+type versionVerb struct {
+	call
+	json bool
+}
+
+func (c *versionVerb) Flags() []cli.Flag {
+	return []cli.Flag{
+		cli.Switch("json", &c.json, "Write one JSON object."),
+	}
+}
+
+func (c *versionVerb) Run(context.Context) error {
 	v := app.BuildVersion()
 	if c.json {
 		return writeJSON(c.stdout, v)

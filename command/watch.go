@@ -5,18 +5,20 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
+	"time"
 
 	"github.com/countmill/countmill/client"
-	"github.com/countmill/countmill/internal/app"
+	"github.com/countmill/countmill/command/cli"
 )
 
-var watchCommand = command{
-	path:  "watch",
-	group: "count",
-	args:  "[NAME...]",
-	short: "print totals as they change, until Ctrl-C",
-	long: `Prints a line for the total of each counter, and one whenever it changes: the total, a tab
+var watchCommand = cli.Command{
+	Path:  "watch",
+	Group: "count",
+	Args:  "[NAME...]",
+	Short: "print totals as they change, until Ctrl-C",
+	Long: `Prints a line for the total of each counter, and one whenever it changes: the total, a tab
 and the name; with --rates also a tab and the change a second. Give at most 100 names, or
 --prefix for the counters whose names begin so. A new counter is there within 10 s.
 
@@ -29,7 +31,7 @@ the server's events as one line: the first has all totals, and others the change
 Ctrl-C ends it with 0. It ends with 1 if the server ends or sends nothing for --silence, and
 does not reconnect.
 `,
-	run: runWatch,
+	New: func() cli.Verb { return new(watchVerb) },
 }
 
 const (
@@ -40,7 +42,32 @@ const (
 	maxWatchLimit = 1000
 )
 
-func runWatch(ctx context.Context, c call) error {
+type watchVerb struct {
+	calling
+	silence         time.Duration
+	minAsOf, prefix string
+	groups          []string
+	limit           int
+	rates           bool
+
+	last      map[string]string // the lines printed last, by counter
+	truncated bool              // a line has reported it
+}
+
+func (c *watchVerb) Flags() []cli.Flag {
+	c.limit, c.silence = 100, 30*time.Second
+	flags := c.flags(usual, "Write the server's events as they are.",
+		minAsOfFlag(&c.minAsOf),
+		groupFlag(&c.groups),
+		cli.New("prefix", "PREFIX", cli.Any(&c.prefix), "Watch the counters whose names begin with PREFIX, instead of NAMEs.").Default("none"),
+		cli.New("limit", "N", cli.Count{To: &c.limit, Min: 1, Max: maxWatchLimit}, "With --prefix: the most counters, the first ones by name."),
+		cli.Switch("rates", &c.rates, "Print the change a second too. A line then appears for each change of it."),
+	)
+	silence := cli.New("silence", "DURATION", cli.Duration{To: &c.silence, Min: minTimeout, Max: maxTimeout}, "The longest silence of the server, which sends something every 15s.")
+	return slices.Insert(flags, 2, silence.In(callsSection)) // behind --timeout
+}
+
+func (c *watchVerb) Run(ctx context.Context) error {
 	query, err := c.watchQuery()
 	if err != nil {
 		return err
@@ -49,13 +76,13 @@ func runWatch(ctx context.Context, c call) error {
 	if err != nil {
 		return err
 	}
-	w := &watcher{call: c, last: make(map[string]string)}
+	c.last = make(map[string]string)
 	for e, err := range cl.Events(ctx, client.Request{Path: "/v1/watch", Query: query}) {
 		if ctx.Err() != nil {
 			return nil // Ctrl-C is how it ends
 		}
 		if err == nil {
-			err = w.print(e)
+			err = c.print(e)
 		}
 		if err != nil {
 			return err
@@ -65,53 +92,46 @@ func runWatch(ctx context.Context, c call) error {
 }
 
 // watchQuery is the query for the names, or for the prefix.
-func (c call) watchQuery() (url.Values, error) {
-	names, err := c.withGroups()
+func (c *watchVerb) watchQuery() (url.Values, error) {
+	names, err := withGroups(c.args, c.groups)
 	if err != nil {
 		return nil, err
 	}
-	query := c.readQuery()
+	query := asOfQuery(c.minAsOf)
 	if c.rates {
 		query.Set("rates", "true")
 	}
 	switch {
-	case c.given("prefix") && len(names) > 0:
-		return nil, app.Usagef("--prefix and NAME exclude each other")
-	case c.given("prefix"):
-		c.warnStars(c.watchPrefix)
-		query.Set("prefix", c.watchPrefix)
+	case c.Given("prefix") && len(names) > 0:
+		return nil, cli.Usagef("--prefix and NAME exclude each other")
+	case c.Given("prefix"):
+		c.warnStars(c.prefix)
+		query.Set("prefix", c.prefix)
 		query.Set("limit", strconv.Itoa(c.limit))
 		return query, nil
-	case c.given("limit"):
-		return nil, app.Usagef("--limit needs --prefix")
+	case c.Given("limit"):
+		return nil, cli.Usagef("--limit needs --prefix")
 	case len(names) == 0:
-		return nil, app.Usagef("NAME is missing, or --prefix")
+		return nil, cli.Usagef("NAME is missing, or --prefix")
 	}
 	query["counter"] = names
 	return query, checkNames(names, maxWatched)
 }
 
-// A watcher prints the events of one stream.
-type watcher struct {
-	call
-	last      map[string]string // the lines printed last, by counter
-	truncated bool              // a line has reported it
-}
-
-func (w *watcher) print(e client.Event) error {
-	if w.json {
-		_, err := fmt.Fprintf(w.stdout, "%s\n", e.Data)
+func (c *watchVerb) print(e client.Event) error {
+	if c.json {
+		_, err := fmt.Fprintf(c.stdout, "%s\n", e.Data)
 		return err
 	}
 	if problem := e.Problem(); problem != nil {
-		_, err := fmt.Fprintf(w.stderr, "countmill: %v; still watching\n", problem)
+		_, err := fmt.Fprintf(c.stderr, "countmill: %v; still watching\n", problem)
 		return err
 	}
 	var got watchEvent
 	if err := json.Unmarshal(e.Data, &got); err != nil {
 		return fmt.Errorf("the server sent an event that is not JSON: %w; is that a countmill?", err)
 	}
-	return w.printTotals(&got)
+	return c.printTotals(&got)
 }
 
 // A watchEvent is the data of an event with totals.
@@ -125,30 +145,30 @@ type watchEvent struct {
 	Truncated bool     `json:"truncated"`
 }
 
-func (w *watcher) printTotals(e *watchEvent) error {
+func (c *watchVerb) printTotals(e *watchEvent) error {
 	for _, t := range e.Totals {
-		line := t.text() + "\t" + plain(t.Counter)
+		line := t.text() + "\t" + cli.Plain(t.Counter)
 		if t.Rate != nil {
 			line += "\t" + t.Rate.String() + "/s"
 		}
-		if w.last[t.Counter] == line { // its shards have changed
+		if c.last[t.Counter] == line { // its shards have changed
 			continue
 		}
-		if w.last[t.Counter] == "" {
-			w.sayMissingOne(t.Counter, t.Exists)
+		if c.last[t.Counter] == "" {
+			c.sayMissingOne(t.Counter, t.Exists)
 		}
-		w.last[t.Counter] = line
-		if _, err := fmt.Fprintln(w.stdout, line); err != nil {
+		c.last[t.Counter] = line
+		if _, err := fmt.Fprintln(c.stdout, line); err != nil {
 			return err
 		}
 	}
 	for _, name := range e.Removed {
-		delete(w.last, name)
-		fmt.Fprintf(w.stderr, "countmill: %s is watched no longer\n", plain(name))
+		delete(c.last, name)
+		fmt.Fprintf(c.stderr, "countmill: %s is watched no longer\n", cli.Plain(name))
 	}
-	if e.Truncated && !w.truncated {
-		fmt.Fprintf(w.stderr, "countmill: more counters begin with the prefix (--limit %d)\n", w.limit)
+	if e.Truncated && !c.truncated {
+		fmt.Fprintf(c.stderr, "countmill: more counters begin with the prefix (--limit %d)\n", c.limit)
 	}
-	w.truncated = e.Truncated
+	c.truncated = e.Truncated
 	return nil
 }

@@ -437,7 +437,7 @@ func TestTerraformIsThePage(t *testing.T) {
 	}
 	// The names are those of the code.
 	for file, pattern := range map[string]string{
-		"entity.go":  `(?s)kindApplied = "CountmillApplied".*kindJournal = "CountmillJournal".*kindRow\s+= "CountmillJournalRow"`,
+		"entity.go":  `(?s)kindApplied\s+= "CountmillApplied".*kindJournal\s+= "CountmillJournal".*kindRow\s+= "CountmillJournalRow"`,
 		"fold.go":    `"expire_at":\s+instant\(m\.ExpireAt\)`,
 		"journal.go": `"expire_at": instant\(expireAt\)`,
 	} {

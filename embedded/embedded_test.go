@@ -277,7 +277,7 @@ func TestHandlerBelowAPrefix(t *testing.T) {
 		"/metrics":                                    "\ncountmill_increments_total 3\n",
 		"/v1/shards?counter=a":                        `"shards":1,`,
 		"/metrics/counters?match=a*":                  "countmill_value{counter=\"a\"} 1\n",
-		"/v1/dead-letters":                            `"letters":[]`,
+		"/v1/dead-letters":                            `"dead_letters":[]`,
 		"/v1/totals?counter=a&max_staleness=1h&x=1":   `"field":"x"`,
 		"/v1/nothing":                                 `"status":404`,
 		"/v1/counters/a%2F%2Fb?max_staleness=0&y=%zz": `"field":"query"`,

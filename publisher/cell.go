@@ -107,7 +107,7 @@ func (c *cell) mayOverflow(delta int64) bool {
 	return overflows(c.wide, max(delta, 0)+words) || overflows(c.wide, min(delta, 0)-words)
 }
 
-// An item is an entry to be sealed, with its wire.Order.
+// An item is an entry to be flushed, with its wire.Order.
 type item struct {
 	order   uint64
 	counter string

@@ -75,7 +75,7 @@ func TestLayersAreAsManyAsTheDeepestCounterNeeds(t *testing.T) {
 		"two sums beyond": {slices.Concat(items("a", wire.MaxSum, 2), items("b", wire.MaxSum, wire.MaxSum, 1)), []int{2, 2, 1}},
 	} {
 		var got []int
-		h := new(harvest)
+		h := new(drain)
 		for _, it := range c.items {
 			h.add(it)
 		}
@@ -88,7 +88,7 @@ func TestLayersAreAsManyAsTheDeepestCounterNeeds(t *testing.T) {
 	}
 }
 
-// The memory of a seal is used again, without its references. It is released if the next seal
+// The memory of a flush is used again, without its references. It is released if the next flush
 // needs little of it.
 func TestReuse(t *testing.T) {
 	t.Parallel()

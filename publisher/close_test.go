@@ -74,8 +74,8 @@ func TestNothingIsSentOnceCloseHasGivenUp(t *testing.T) {
 	})
 }
 
-// Close gives up while the sender seals the next batch.
-func TestABatchThatIsSealedTooLateIsNotSent(t *testing.T) {
+// Close gives up while the sender flushes the next batch.
+func TestABatchThatIsFlushedTooLateIsNotSent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		bus := newBus(t)

@@ -6,8 +6,8 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// The parts of a seal say together how many increments they are the sums of.
-func TestSealSaysItsIncrements(t *testing.T) {
+// The parts of a flush say together how many increments they are the sums of.
+func TestFlushSaysItsIncrements(t *testing.T) {
 	t.Parallel()
 	entries := func(n int) []wire.Entry { return make([]wire.Entry, n) }
 	for _, tc := range []struct {
@@ -21,7 +21,7 @@ func TestSealSaysItsIncrements(t *testing.T) {
 		{1 << 50, []wire.Part{{Entries: entries(1)}}, wire.MaxIncrements},
 		{2, nil, 0}, // they cancelled out
 	} {
-		(&seal{increments: tc.increments}).countIn(tc.parts)
+		(&flush{increments: tc.increments}).countIn(tc.parts)
 		got := int64(0)
 		for i := range tc.parts {
 			got += tc.parts[i].CountIncrements()

@@ -6,7 +6,7 @@
 //	PublishKeyed ──────> requests, cut already ────┘  long ones one after the other
 //	                                               │  linger, or a flush, and a free slot
 //	                                               v
-//	                        seal: sums in wire.Order, cut into parts, packed
+//	                        flush: sums in wire.Order, cut into parts, packed
 //	                                               │  bytes that never change again
 //	                                               v
 //	                        at most MaxInFlight calls to the bus at once
@@ -21,7 +21,7 @@
 // bus has its batch, or if Close reports it. Publish returns nil when the bus has the increments
 // durably.
 //
-// The publisher repeats a sealed message byte for byte. Its parts keep their ids, so that an
+// The publisher repeats a flushed message byte for byte. Its parts keep their ids, so that an
 // aggregator counts them once.
 //
 // # When things fail
@@ -34,7 +34,7 @@
 //	... until the open batch      ErrOverloaded       ErrOverloaded, nothing of the call is counted
 //	    is full
 //	the context ends before the   -                   ErrUnavailable: withdrawn whole, never counted
-//	    seal
+//	    flush
 //	the context ends after it     -                   ErrOutcomeUnknown: it is still being sent
 //	the bus is closed (its error  accepted, and       ErrOutcomeUnknown
 //	    matches ErrClosed)        counted in the errors
@@ -55,15 +55,15 @@
 // # Memory
 //
 // MaxEntries and MaxBytes bound the open batch by distinct counters, not by increments. The
-// publisher seals a batch only when all messages of the last one are on the bus or in one of the
-// MaxInFlight calls. It seals a long request, of over 5,000 increments that are cut already, by itself in the same way. So
+// publisher flushes a batch only when all messages of the last one are on the bus or in one of the
+// MaxInFlight calls. It flushes a long request, of over 5,000 increments that are cut already, by itself in the same way. So
 // the messages under way are at most one batch, one long request, and MaxInFlight messages of 512 KiB. The batch has its sums and its encoded bytes, together less than twice MaxBytes.
 //
 // Unused counters stay in memory for a minute or two, so that their next increment needs no
 // allocation. There are at most 2*MaxEntries of them, in at most MaxBytes, or a quarter more than
-// the open batch if that is larger. The memory of a seal is used again for the next seal.
+// the open batch if that is larger. The memory of a flush is used again for the next flush.
 //
 // In the worst case all this is less than six times MaxBytes. That needs a full open batch behind
-// a full seal, after a flood of other names. An Idempotency-Key is remembered as 16 bytes. A call
+// a full flush, after a flood of other names. An Idempotency-Key is remembered as 16 bytes. A call
 // that waits counts with its request, but the memory of its goroutine is the caller's.
 package publisher

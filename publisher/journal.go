@@ -71,7 +71,7 @@ type kept struct {
 }
 
 // takeKept takes the increments that a request keeps apart. came is the minute at which it came.
-func (s *seal) takeKept(r *request, came wire.Minute) {
+func (s *flush) takeKept(r *request, came wire.Minute) {
 	if r.apart == nil {
 		return
 	}
@@ -85,7 +85,7 @@ func (s *seal) takeKept(r *request, came wire.Minute) {
 }
 
 // cutKept visits the layers of each sender and minute.
-func (s *seal) cutKept(visit func(sender string, minute wire.Minute, layers [][]wire.Entry)) {
+func (s *flush) cutKept(visit func(sender string, minute wire.Minute, layers [][]wire.Entry)) {
 	slices.SortFunc(s.kept, func(a, b kept) int {
 		return cmp.Or(strings.Compare(a.sender, b.sender), cmp.Compare(a.minute, b.minute), compareItems(a.item, b.item))
 	})

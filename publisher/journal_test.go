@@ -115,7 +115,7 @@ func TestSendersAreKeptApartByMinute(t *testing.T) {
 }
 
 // A batch that comes in gets the name of its real sender where there is evidence of it.
-func TestDoorNamesTheSender(t *testing.T) {
+func TestReceiverNamesTheSender(t *testing.T) {
 	t.Parallel()
 	now := time.Now().Truncate(time.Microsecond)
 	part := func(sender, counter string) wire.Part {
@@ -157,7 +157,7 @@ func BenchmarkJournal(b *testing.B) {
 				must(b, err)
 				var parts, entries, bytes int
 				for b.Loop() {
-					s := &seal{oldest: time.Now()}
+					s := &flush{oldest: time.Now()}
 					for i := range 1000 {
 						incs := make([]countmill.Increment, 10)
 						for k := range incs {
@@ -169,9 +169,9 @@ func BenchmarkJournal(b *testing.B) {
 						r.keepApart(cfg.Journal, fmt.Sprint("sender-", i*senders/1000))
 						s.requests = append(s.requests, r)
 					}
-					h := &harvest{minute: wire.MinuteOf(s.oldest)}
+					h := &drain{minute: wire.MinuteOf(s.oldest)}
 					parts, entries, bytes = 0, 0, 0
-					for _, m := range p.pack(s, []*harvest{h}) {
+					for _, m := range p.pack(s, []*drain{h}) {
 						batch, err := wire.Decode(m.payload)
 						must(b, err)
 						parts, entries, bytes = parts+len(batch.Parts), entries+batch.Entries(), bytes+len(m.payload)

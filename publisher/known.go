@@ -17,7 +17,7 @@ type knownKeys struct {
 type knownKey struct {
 	id      wire.PartID // id of the request's head, from principal and key
 	request wire.Fingerprint
-	copies  int // requests admitted and not withdrawn; sealed ones stay
+	copies  int // requests admitted and not withdrawn; flushed ones stay
 }
 
 func newKnownKeys(size int) *knownKeys {
@@ -45,7 +45,7 @@ func (k *knownKeys) admit(head *wire.Part) *knownKey {
 	return known
 }
 
-// withdraw removes a copy that was not sealed. The last copy removes the key too, so that the
+// withdraw removes a copy that was not flushed. The last copy removes the key too, so that the
 // caller may use it for another body.
 func (k *knownKeys) withdraw(known *knownKey) {
 	known.copies--

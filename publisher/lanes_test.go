@@ -24,14 +24,14 @@ func (p *Publisher) contend(counter string) {
 	}
 }
 
-// An Add that has read lanes may come after the seal that removed or emptied them.
+// An Add that has read lanes may come after the flush that removed or emptied them.
 func TestRemovedLanesTakeNothing(t *testing.T) {
 	t.Parallel()
-	gone, sealed := &cell{}, &cell{}
+	gone, flushed := &cell{}, &cell{}
 	gone.word.Store(listed | spread)
-	sealed.word.Store(listed | spread)
-	sealed.lanes.Store(new(lanes))
-	for name, c := range map[string]*cell{"gone": gone, "sealed": sealed} {
+	flushed.word.Store(listed | spread)
+	flushed.lanes.Store(new(lanes))
+	for name, c := range map[string]*cell{"gone": gone, "flushed": flushed} {
 		if c.add(1) {
 			t.Errorf("%s: the increment was taken, want it to go the slow way", name)
 		}

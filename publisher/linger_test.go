@@ -76,9 +76,9 @@ func TestABatchThatFillsWhileTheSenderLooks(t *testing.T) {
 // A Flush ends the linger of the increments before it, and of no others.
 func TestAFlushKeepsTheLingerOfLaterIncrements(t *testing.T) {
 	t.Parallel()
-	for name, flush := range map[string]func(t *testing.T, p *Publisher, bus *fakeBus, sealing *func()){
-		"added while it is sealed": func(t *testing.T, p *Publisher, _ *fakeBus, sealing *func()) {
-			*sealing = func() { must(t, p.Add("later", 1)) }
+	for name, flush := range map[string]func(t *testing.T, p *Publisher, bus *fakeBus, flushing *func()){
+		"added while it is flushed": func(t *testing.T, p *Publisher, _ *fakeBus, flushing *func()) {
+			*flushing = func() { must(t, p.Add("later", 1)) }
 			must(t, errOf(p.Flush(ctx)))
 		},
 		"added after it was given up": func(t *testing.T, p *Publisher, bus *fakeBus, _ *func()) {
@@ -100,17 +100,17 @@ func TestAFlushKeepsTheLingerOfLaterIncrements(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				bus := newBus(t)
-				var sealing func() // called once, by the sender
+				var flushing func() // called once, by the sender
 				entropy := readFunc(func(b []byte) (int, error) {
-					if f := sealing; f != nil {
-						sealing = nil
+					if f := flushing; f != nil {
+						flushing = nil
 						f()
 					}
 					return rand.Read(b)
 				})
 				p := open(t, bus, Config{Linger: time.Minute, MaxInFlight: 1, env: &clock.Env{Entropy: entropy}})
 				must(t, p.Add("a", 1))
-				flush(t, p, bus, &sealing)
+				flush(t, p, bus, &flushing)
 				synctest.Wait()
 				bus.wantTotals(map[string]int64{"a": 1})
 				time.Sleep(time.Minute)

@@ -14,31 +14,31 @@ const (
 	longShare   = 4
 )
 
-// long has the long requests. Each is sealed by itself, one after the other, and its messages take turns with those of all
+// long has the long requests. Each is flushed by itself, one after the other, and its messages take turns with those of all
 // others: a request with few increments waits for a part of a long one, and not for all of it.
 type long struct {
-	requests list.List // of *request, not sealed, oldest first
-	queue    []*sealed // messages of the sealed one that wait for a slot
+	requests list.List     // of *request, not flushed, oldest first
+	queue    []*busMessage // messages of the flushed one that wait for a slot
 	inFlight int
 	had      bool // the last turn
 }
 
 func (r *request) isLong() bool { return len(r.parts) > 0 && r.increments > longRequest }
 
-// waitingLocked is the number of requests that are not sealed.
+// waitingLocked is the number of requests that are not flushed.
 func (p *Publisher) waitingLocked() int { return p.requests.Len() + p.long.requests.Len() }
 
-// takeLongLocked seals the oldest long request, if all messages of the last one are on their way and a
+// takeLongLocked flushes the oldest long request, if all messages of the last one are on their way and a
 // slot is free.
-func (p *Publisher) takeLongLocked() (*seal, []*harvest) {
+func (p *Publisher) takeLongLocked() (*flush, []*drain) {
 	if p.long.requests.Len() == 0 || len(p.long.queue) > 0 || !p.mayLongLocked() || p.inFlight >= p.cfg.MaxInFlight {
 		return nil, nil
 	}
 	h := &p.taken
-	s := p.newSeal(h)
+	s := p.newFlush(h)
 	s.long = true
-	p.sealLocked(s, s.take(p.long.requests.Remove(p.long.requests.Front()).(*request)))
-	return s, []*harvest{h}
+	p.flushLocked(s, s.take(p.long.requests.Remove(p.long.requests.Front()).(*request)))
+	return s, []*drain{h}
 }
 
 // mayLongLocked reports whether a message of a long request may be sent beside those that are.
@@ -47,9 +47,9 @@ func (p *Publisher) mayLongLocked() bool {
 }
 
 // nextLocked takes the message whose turn it is; nil if none may be sent.
-func (p *Publisher) nextLocked() (m *sealed) {
+func (p *Publisher) nextLocked() (m *busMessage) {
 	from := &p.queue
-	// Others that are not sealed yet need a slot too.
+	// Others that are not flushed yet need a slot too.
 	others := len(p.queue) > 0 || p.requests.Len() > 0 && p.inFlight == p.cfg.MaxInFlight-1
 	// A long request and all others take turns.
 	isLong := len(p.long.queue) > 0 && p.mayLongLocked() && !(others && p.long.had)

@@ -44,7 +44,7 @@ func TestOpenMemory(t *testing.T) {
 	}
 }
 
-// waiting is the nth request of that kind, while it waits for its seal.
+// waiting is the nth request of that kind, while it waits for its flush.
 func waiting(t *testing.T, n, each, id int, keyed bool) *request {
 	incs := make([]countmill.Increment, each)
 	for i := range incs {

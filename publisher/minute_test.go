@@ -80,7 +80,7 @@ func TestAnOutageLeavesEachMinuteItsIncrements(t *testing.T) {
 	})
 }
 
-// Each seal may hold increments of two minutes, also without an outage.
+// Each flush may hold increments of two minutes, also without an outage.
 func TestALingerAcrossAMinuteIsDivided(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -196,8 +196,8 @@ func TestIncrementsCountAtTheirEventTimes(t *testing.T) {
 	})
 }
 
-// All messages of a seal name it, and are numbered.
-func TestMessagesNameTheirSeal(t *testing.T) {
+// All messages of a flush name it, and are numbered.
+func TestMessagesNameTheirFlush(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		bus := newBus(t)
@@ -209,20 +209,20 @@ func TestMessagesNameTheirSeal(t *testing.T) {
 		if len(bus.batches) < 2 {
 			t.Fatalf("%d messages, want several", len(bus.batches))
 		}
-		seals, numbers := map[wire.SealID]bool{}, map[int]bool{}
+		flushes, numbers := map[wire.FlushID]bool{}, map[int]bool{}
 		for _, b := range bus.batches {
-			seals[b.Seal], numbers[b.Number] = true, true
-			if _, ok := bus.payloads[b.Seal.MessageUUID(b.Number)]; !ok {
-				t.Errorf("message %d of its seal has another name", b.Number)
+			flushes[b.Flush], numbers[b.Number] = true, true
+			if _, ok := bus.payloads[b.Flush.MessageUUID(b.Number)]; !ok {
+				t.Errorf("message %d of its flush has another name", b.Number)
 			}
 		}
-		if len(seals) != 1 || seals[wire.SealID{}] || len(numbers) != len(bus.batches) || !numbers[0] {
-			t.Errorf("%d messages are of the seals %v, with the numbers %v", len(bus.batches), seals, numbers)
+		if len(flushes) != 1 || flushes[wire.FlushID{}] || len(numbers) != len(bus.batches) || !numbers[0] {
+			t.Errorf("%d messages are of the flushes %v, with the numbers %v", len(bus.batches), flushes, numbers)
 		}
 		must(t, p.Add("a", 1))
 		closeNow(t, p)
-		if last := bus.batches[len(bus.batches)-1]; seals[last.Seal] || last.Number != 0 {
-			t.Errorf("a later seal is %x too, its first message has number %d", last.Seal, last.Number)
+		if last := bus.batches[len(bus.batches)-1]; flushes[last.Flush] || last.Number != 0 {
+			t.Errorf("a later flush is %x too, its first message has number %d", last.Flush, last.Number)
 		}
 	})
 }

@@ -147,7 +147,7 @@ func (c Config) validate() error {
 type Publisher struct {
 	bus Bus
 	cfg Config
-	// together is true if batches are sealed at multiples of the linger by the wall clock
+	// together is true if batches are flushed at multiples of the linger by the wall clock
 	// (CountWithin). Messages of all publishers then arrive together, so windows only cover their spread.
 	together bool
 	wake     chan struct{} // wakes the sender; has room for one signal
@@ -163,28 +163,28 @@ type Publisher struct {
 
 	started atomic.Bool   // the sender runs, or has run
 	done    chan struct{} // closed when the sender has returned
-	taken   harvest       // used by the sender, again for each seal
+	taken   drain         // used by the sender, again for each flush
 
 	deliveries sync.WaitGroup // waited for by the sender
 
-	mu       sync.Mutex // for all below; locked before a stripe's mutex, never after it
-	closed   bool
-	final    *harvest           // the last harvest of the stripes, by Close, until it is sealed
-	past     []*harvest         // harvests of past minutes, by turnLocked, oldest first
-	requests *list.List         // of *request, admitted and not sealed, oldest first
-	long     long               // requests that take turns with all others
-	urgent   bool               // a Flush or Close waits: no linger
-	known    *knownKeys         // keys admitted
-	seals    map[*seal]struct{} // not settled
-	sealed   int                // seals so far
-	recent   recent             // for the receipts of Flush
-	queue    []*sealed          // messages that wait for a slot
-	inFlight int
-	busy     time.Duration // how long the last settled seal took, if it was large
-	lost     error         // error of the last message whose outcome stays unknown
-	lostAdds int64         // number of increments of Add in such messages
-	stats    Stats
-	health   health
+	mu             sync.Mutex // for all below; locked before a stripe's mutex, never after it
+	closed         bool
+	final          *drain              // the last drain of the stripes, by Close, until it is flushed
+	past           []*drain            // drains of past minutes, by turnLocked, oldest first
+	requests       *list.List          // of *request, admitted and not flushed, oldest first
+	long           long                // requests that take turns with all others
+	urgent         bool                // a Flush or Close waits: no linger
+	known          *knownKeys          // keys admitted
+	pendingFlushes map[*flush]struct{} // not settled
+	flushCount     int                 // flushes so far
+	recent         recent              // for the receipts of Flush
+	queue          []*busMessage       // messages that wait for a slot
+	inFlight       int
+	busy           time.Duration // how long the last settled flush took, if it was large
+	lost           error         // error of the last message whose outcome stays unknown
+	lostAdds       int64         // number of increments of Add in such messages
+	stats          Stats
+	health         health
 }
 
 // New returns a Publisher that sends over bus. It starts no goroutine: the first increment does.
@@ -198,15 +198,15 @@ func New(bus Bus, cfg Config) (*Publisher, error) {
 		return nil, errors.New("publisher: bus is nil")
 	}
 	p := &Publisher{
-		bus:      bus,
-		seed:     maphash.MakeSeed(),
-		cfg:      cfg,
-		together: together,
-		wake:     make(chan struct{}, 1),
-		done:     make(chan struct{}),
-		requests: list.New(),
-		known:    newKnownKeys(cfg.KnownKeys),
-		seals:    make(map[*seal]struct{}),
+		bus:            bus,
+		seed:           maphash.MakeSeed(),
+		cfg:            cfg,
+		together:       together,
+		wake:           make(chan struct{}, 1),
+		done:           make(chan struct{}),
+		requests:       list.New(),
+		known:          newKnownKeys(cfg.KnownKeys),
+		pendingFlushes: make(map[*flush]struct{}),
 	}
 	p.open.maxEntries, p.open.maxBytes = int64(cfg.MaxEntries), int64(cfg.MaxBytes)
 	p.life, p.abort = context.WithCancel(context.Background())
@@ -241,7 +241,7 @@ func (p *Publisher) Close(ctx context.Context) error {
 		return countmill.ErrClosed
 	}
 	p.closed, p.urgent = true, true
-	p.final = p.harvest(new(harvest), true)
+	p.final = p.drain(new(drain), true)
 	idle := !p.started.Load() && p.final.increments == 0 && p.waitingLocked() == 0
 	p.mu.Unlock()
 	defer p.abort()
@@ -263,7 +263,7 @@ func (p *Publisher) unsettled(cause error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := p.stats.Unknown
-	for s := range p.seals {
+	for s := range p.pendingFlushes {
 		n += s.increments
 	}
 	for _, waiting := range []*list.List{p.requests, &p.long.requests} {

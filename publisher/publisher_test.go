@@ -88,7 +88,7 @@ func TestABatchHasTheTimeOfItsOldestRequest(t *testing.T) {
 	})
 }
 
-// Flush must not report a message as sent that the bus does not have, whether it was sealed
+// Flush must not report a message as sent that the bus does not have, whether it was flushed
 // before the call or for it.
 func TestFlushReportsAnUnknownOutcome(t *testing.T) {
 	t.Parallel()
@@ -98,10 +98,10 @@ func TestFlushReportsAnUnknownOutcome(t *testing.T) {
 		bus.blockUntil(release)
 		p := open(t, bus, Config{Linger: time.Hour})
 		must(t, p.Add("a", 1))
-		for _, sealed := range []string{"for it", "before it"} {
+		for _, flushed := range []string{"for it", "before it"} {
 			short, cancel := context.WithTimeout(ctx, time.Second)
 			if _, err := p.Flush(short); !errors.Is(err, countmill.ErrOutcomeUnknown) || !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("sealed %s: got %v, want ErrOutcomeUnknown and the deadline", sealed, err)
+				t.Errorf("flushed %s: got %v, want ErrOutcomeUnknown and the deadline", flushed, err)
 			}
 			cancel()
 		}
@@ -162,7 +162,7 @@ func TestReadyReportsAnUnavailableBus(t *testing.T) {
 	})
 }
 
-func TestRequestIsWithdrawnBeforeTheSealAndUnknownAfter(t *testing.T) {
+func TestRequestIsWithdrawnBeforeTheFlushAndUnknownAfter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		bus := newBus(t)
@@ -173,7 +173,7 @@ func TestRequestIsWithdrawnBeforeTheSealAndUnknownAfter(t *testing.T) {
 		short, cancel := context.WithTimeoutCause(ctx, time.Second, cause)
 		defer cancel()
 		errs := make(chan error, 2)
-		go func() { errs <- errOf(p.Publish(short, inc("sealed", 1))) }()
+		go func() { errs <- errOf(p.Publish(short, inc("flushed", 1))) }()
 		synctest.Wait()
 		go func() { errs <- errOf(p.PublishKeyed(short, "", "k", inc("open", 1))) }()
 		synctest.Wait()
@@ -183,7 +183,7 @@ func TestRequestIsWithdrawnBeforeTheSealAndUnknownAfter(t *testing.T) {
 			a, b = b, a
 		}
 		if !errors.Is(a, countmill.ErrOutcomeUnknown) || !errors.Is(a, cause) {
-			t.Errorf("sealed: got %v, want ErrOutcomeUnknown with the cause", a)
+			t.Errorf("flushed: got %v, want ErrOutcomeUnknown with the cause", a)
 		}
 		if !errors.Is(b, countmill.ErrUnavailable) || !errors.Is(b, cause) {
 			t.Errorf("open: got %v, want ErrUnavailable with the cause", b)
@@ -194,7 +194,7 @@ func TestRequestIsWithdrawnBeforeTheSealAndUnknownAfter(t *testing.T) {
 		close(release)
 		must(t, errOf(p.PublishKeyed(ctx, "", "k", inc("other", 2)))) // the key was forgotten
 		closeNow(t, p)
-		bus.wantTotals(map[string]int64{"sealed": 1, "other": 2})
+		bus.wantTotals(map[string]int64{"flushed": 1, "other": 2})
 	})
 }
 
@@ -254,7 +254,7 @@ func TestKeyConflictsUntilItsLastCopyIsWithdrawn(t *testing.T) {
 			t.Errorf("withdrawn repeat: got %v, want ErrUnavailable", err)
 		}
 		if err := other("me"); !errors.Is(err, countmill.ErrConflict) {
-			t.Errorf("sealed: got %v, want ErrConflict", err)
+			t.Errorf("flushed: got %v, want ErrConflict", err)
 		}
 		closeNow(t, p)
 		bus.wantTotals(map[string]int64{"a": 1})

@@ -27,17 +27,17 @@ type request struct {
 	merged     int64 // increments in items and timed
 	bytes      int64
 
-	// first and last are the places of its own parts among those of its seal, first > last if it has
-	// none. After the seal is packed they are messages.
+	// first and last are the places of its own parts among those of its flush, first > last if it has
+	// none. After the flush is packed they are messages.
 	first, last int32
 
 	trace *wire.Trace // the span that called; nil if it is not sampled, or there is no Tracer
 
-	place *list.Element // in Publisher.requests or long.requests; nil once sealed or withdrawn
+	place *list.Element // in Publisher.requests or long.requests; nil once flushed or withdrawn
 	done  chan struct{} // closed when the outcome is known
 	err   error         // read it after done
-	seal  *seal         // nil before the seal
-	// reused has the parts of its seal whose ids were applied with other increments, also parts
+	flush *flush        // nil before the flush
+	// reused has the parts of its flush whose ids were applied with other increments, also parts
 	// of other requests. Read it after done.
 	reused map[wire.Use]struct{}
 }
@@ -53,7 +53,7 @@ type timed struct {
 //
 //   - countmill.ErrInvalid: a *countmill.FieldError with the Index of the first wrong increment.
 //   - ErrOverloaded, ErrClosed: nothing of the call is counted.
-//   - ErrUnavailable: ctx ended before anything was sealed, or this machine's clock must be
+//   - ErrUnavailable: ctx ended before anything was flushed, or this machine's clock must be
 //     wrong. Nothing is or will be counted.
 //   - ErrOutcomeUnknown: ctx ended later, or the bus was closed. Repeat the call only with the
 //     same ids.
@@ -161,12 +161,12 @@ func (p *Publisher) Flush(ctx context.Context) (Sent, error) {
 		p.mu.Unlock()
 		return Sent{}, countmill.ErrClosed
 	}
-	before := slices.SortedFunc(maps.Keys(p.seals), func(a, b *seal) int { return cmp.Compare(a.n, b.n) })
+	before := slices.SortedFunc(maps.Keys(p.pendingFlushes), func(a, b *flush) int { return cmp.Compare(a.n, b.n) })
 	r.place = p.requests.PushBack(r)
 	p.urgent = true
 	p.mu.Unlock()
 	p.signal()
-	// Sealed before the call, and perhaps still on the way to the bus.
+	// Flushed before the call, and perhaps still on the way to the bus.
 	for _, s := range before {
 		if err := p.await(ctx, s.done, func() error { return s.err }); err != nil {
 			p.withdraw(r)
@@ -234,7 +234,7 @@ func atIndex(err error, i int) error {
 }
 
 // newRequest keeps only strings of incs: the caller may use its slice again while the request is
-// sealed.
+// flushed.
 func newRequest(incs []countmill.Increment, minute wire.Minute) (*request, error) {
 	type name struct{ counter, id string }
 	var seen map[name]int // its index in parts
@@ -360,7 +360,7 @@ func (p *Publisher) admit(r *request) (first bool, err error) {
 	return first, nil
 }
 
-// giveUp withdraws a request that is not sealed yet. A sealed request may be counted.
+// giveUp withdraws a request that is not flushed yet. A flushed request may be counted.
 func (p *Publisher) giveUp(r *request, cause error) error {
 	if p.withdraw(r) {
 		return fmt.Errorf("%w: %w", countmill.ErrUnavailable, cause)
@@ -371,14 +371,14 @@ func (p *Publisher) giveUp(r *request, cause error) error {
 	return fmt.Errorf("%w: %w", countmill.ErrOutcomeUnknown, cause)
 }
 
-// withdraw takes a request out of the open batch. It returns false if the request is sealed.
+// withdraw takes a request out of the open batch. It returns false if the request is flushed.
 func (p *Publisher) withdraw(r *request) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if r.place == nil {
 		return false
 	}
-	// Taken off the list, it is in no seal: the caller may say that nothing is counted.
+	// Taken off the list, it is in no flush: the caller may say that nothing is counted.
 	p.requests.Remove(r.place)
 	p.long.requests.Remove(r.place) // it is in one of them
 	r.place = nil

@@ -13,7 +13,7 @@ import (
 var errKeyUsed = fmt.Errorf("%w: the Idempotency-Key was used before with another body", countmill.ErrConflict)
 
 // addReused adds the reply of one message.
-func (s *seal) addReused(uses map[wire.Use]struct{}) {
+func (s *flush) addReused(uses map[wire.Use]struct{}) {
 	if len(uses) == 0 {
 		return
 	}
@@ -28,7 +28,7 @@ func (s *seal) addReused(uses map[wire.Use]struct{}) {
 var errMergedRefused = errors.New("a part of merged increments was not counted: its id was counted with others")
 
 // mergedErr is the outcome of the increments without ids or keys; nil if all were counted.
-func (s *seal) mergedErr() error {
+func (s *flush) mergedErr() error {
 	if s.err != nil {
 		return s.err
 	}

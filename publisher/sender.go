@@ -42,7 +42,7 @@ const (
 	gatherShare = 4
 )
 
-// run is the sender. It seals batches and starts deliveries until the publisher is closed and
+// run is the sender. It flushes batches and starts deliveries until the publisher is closed and
 // empty, or Close runs out of time. Only in the second case it leaves deliveries behind that a
 // bus does not end.
 func (p *Publisher) run() {
@@ -85,7 +85,7 @@ func (p *Publisher) advance() (wait time.Duration, finished bool) {
 		due, ok := p.dueLocked()
 		if !ok {
 			p.urgent = p.closed
-			finished = p.closed && p.final == nil && len(p.seals) == 0 && p.waitingLocked() == 0
+			finished = p.closed && p.final == nil && len(p.pendingFlushes) == 0 && p.waitingLocked() == 0
 			p.mu.Unlock()
 			return time.Hour, finished
 		}
@@ -104,7 +104,7 @@ func (p *Publisher) advance() (wait time.Duration, finished bool) {
 	}
 }
 
-// dueLocked is the time at which the open batch must be sealed; false if it is empty.
+// dueLocked is the time at which the open batch must be flushed; false if it is empty.
 func (p *Publisher) dueLocked() (time.Time, bool) {
 	oldest := p.sinceStripes()
 	for _, h := range p.past {
@@ -121,7 +121,7 @@ func (p *Publisher) dueLocked() (time.Time, bool) {
 	case p.open.filled():
 		return time.Time{}, true
 	}
-	return p.sealAtLocked(oldest), true
+	return p.flushAtLocked(oldest), true
 }
 
 // lingerLocked is how long the open batch waits for more after its first increment.
@@ -143,8 +143,8 @@ func (p *Publisher) lingerLocked() time.Duration {
 	return gather
 }
 
-// enqueue queues the messages of a seal. A seal whose sums are all 0 has none.
-func (p *Publisher) enqueue(s *seal, messages []*sealed) {
+// enqueue queues the messages of a flush. A flush whose sums are all 0 has none.
+func (p *Publisher) enqueue(s *flush, messages []*busMessage) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s.unsent = len(messages)
@@ -177,7 +177,7 @@ func (p *Publisher) dispatchLocked() {
 }
 
 // deliver sends one message until the bus has it, or never can.
-func (p *Publisher) deliver(m *sealed) {
+func (p *Publisher) deliver(m *busMessage) {
 	span := m.traces.Start(p.cfg.Tracer, wire.SendStep, "send")
 	m.trace = span.Trace() // before any try
 	for try := 0; ; try++ {
@@ -201,22 +201,22 @@ func (p *Publisher) deliver(m *sealed) {
 }
 
 // message makes a new envelope: Watermill's envelope has the state of one delivery.
-func (m *sealed) message(ctx context.Context) *message.Message {
+func (m *busMessage) message(ctx context.Context) *message.Message {
 	envelope := message.NewMessageWithContext(ctx, m.uuid, m.payload)
 	m.trace.Mark(envelope.Metadata)
 	return envelope
 }
 
 // receipt names the message alone.
-func (m *sealed) receipt() wire.Receipt {
-	span := wire.Span{Seal: m.seal.hash, First: m.number, Last: m.number, Sole: m.seal.sole}
-	return wire.Receipt{Time: m.seal.oldest, Spans: []wire.Span{span}}
+func (m *busMessage) receipt() wire.Receipt {
+	span := wire.Span{Flush: m.flush.hash, First: m.number, Last: m.number, Single: m.flush.single}
+	return wire.Receipt{Time: m.flush.oldest, Spans: []wire.Span{span}}
 }
 
-func (p *Publisher) settle(m *sealed, err error, reply *wire.Reply) {
+func (p *Publisher) settle(m *busMessage, err error, reply *wire.Reply) {
 	p.mu.Lock()
 	p.inFlight--
-	if m.seal.long {
+	if m.flush.long {
 		p.long.inFlight--
 	}
 	p.settleMessageLocked(m, err, reply)
@@ -224,19 +224,19 @@ func (p *Publisher) settle(m *sealed, err error, reply *wire.Reply) {
 	p.signal()
 }
 
-func (p *Publisher) settleMessageLocked(m *sealed, err error, reply *wire.Reply) {
+func (p *Publisher) settleMessageLocked(m *busMessage, err error, reply *wire.Reply) {
 	if err == nil {
-		m.seal.addReused(reply.Reused())
-		m.seal.messages[m.number] = sentOf(reply, m.receipt())
+		m.flush.addReused(reply.Reused())
+		m.flush.messages[m.number] = sentOf(reply, m.receipt())
 		p.stats.Messages++
 		p.stats.Bytes += int64(len(m.payload))
 		p.stats.Entries += int64(m.entries)
 	} else {
 		p.lost = unclosed{err}
-		m.seal.err = fmt.Errorf("%w: %w", countmill.ErrOutcomeUnknown, p.lost)
+		m.flush.err = fmt.Errorf("%w: %w", countmill.ErrOutcomeUnknown, p.lost)
 	}
-	if m.seal.unsent--; m.seal.unsent == 0 {
-		p.settleLocked(m.seal)
+	if m.flush.unsent--; m.flush.unsent == 0 {
+		p.settleLocked(m.flush)
 	}
 }
 
@@ -257,7 +257,7 @@ func (p *Publisher) drop() {
 	}
 }
 
-func (p *Publisher) note(m *sealed, err error, try int) {
+func (p *Publisher) note(m *busMessage, err error, try int) {
 	p.mu.Lock()
 	if try > 0 {
 		p.stats.Resends++

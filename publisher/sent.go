@@ -20,7 +20,7 @@ type Sent struct {
 	// added calls Flush soon after.
 	Since time.Time
 	// Counted is true if the bus has reported that the increments are in the store. Only a bus inside
-	// the process does, and the door of a process that has one (backend/httpbus).
+	// the process does, and the batch receiver of a process that has one (backend/httpbus).
 	Counted bool
 	// CountedAsOf is a moment of the store: totals of it, or of a later one, contain the increments. It
 	// is zero if the bus reports none, as inside the process.
@@ -80,7 +80,7 @@ func (j *joined) sent() Sent {
 
 // place turns places of parts into messages. first has the place of the first part of each message,
 // and own is the place of the first part that a request was cut into before.
-func (s *seal) place(first []int, own int) {
+func (s *flush) place(first []int, own int) {
 	message := func(part int) int {
 		at, found := slices.BinarySearch(first, part)
 		if !found {
@@ -100,7 +100,7 @@ func (s *seal) place(first []int, own int) {
 
 // messagesOf are the messages with the increments of a request, from first to before end; none if its sums
 // are all 0.
-func (s *seal) messagesOf(r *request) (first, end int) {
+func (s *flush) messagesOf(r *request) (first, end int) {
 	first, last := int(r.first), int(r.last)
 	if r.merged > 0 && s.adds >= 0 {
 		if first > last {
@@ -114,35 +114,35 @@ func (s *seal) messagesOf(r *request) (first, end int) {
 	return first, last + 1
 }
 
-// sent is the answer to a request whose seal the bus has.
+// sent is the answer to a request whose flush the bus has.
 func (p *Publisher) sent(r *request) Sent {
-	all := joined{receipt: wire.Receipt{Database: p.cfg.Database, Time: r.seal.oldest}}
-	first, end := r.seal.messagesOf(r)
-	all.add(r.seal.messages[first:end])
+	all := joined{receipt: wire.Receipt{Database: p.cfg.Database, Time: r.flush.oldest}}
+	first, end := r.flush.messagesOf(r)
+	all.add(r.flush.messages[first:end])
 	return all.sent()
 }
 
-// recent has the last seals with increments of Add.
+// recent has the last flushes with increments of Add.
 type recent struct {
-	seals   []*seal
-	dropped time.Time // when the latest seal was taken that had no room
+	flushes []*flush
+	dropped time.Time // when the latest flush was taken that had no room
 }
 
-func (rc *recent) add(s *seal) {
+func (rc *recent) add(s *flush) {
 	if s.added == 0 || s.adds < 0 {
 		return
 	}
 	rc.forget(time.Now())
-	if len(rc.seals) == wire.MaxReceiptSpans {
-		rc.dropped = rc.seals[0].taken
-		rc.seals = slices.Delete(rc.seals, 0, 1)
+	if len(rc.flushes) == wire.MaxReceiptSpans {
+		rc.dropped = rc.flushes[0].taken
+		rc.flushes = slices.Delete(rc.flushes, 0, 1)
 	}
-	rc.seals = append(rc.seals, s)
+	rc.flushes = append(rc.flushes, s)
 }
 
-// forget removes the seals that settled before a Flush at the time now covers them.
+// forget removes the flushes that settled before a Flush at the time now covers them.
 func (rc *recent) forget(now time.Time) {
-	rc.seals = slices.DeleteFunc(rc.seals, func(s *seal) bool {
+	rc.flushes = slices.DeleteFunc(rc.flushes, func(s *flush) bool {
 		return !s.settled.IsZero() && now.Sub(s.settled) > flushCovers
 	})
 }
@@ -154,7 +154,7 @@ func (p *Publisher) flushed() Sent {
 	now := p.cfg.env.Now()
 	p.recent.forget(time.Now())
 	all := joined{receipt: wire.Receipt{Database: p.cfg.Database, Time: now.Truncate(time.Microsecond)}}
-	for _, s := range p.recent.seals {
+	for _, s := range p.recent.flushes {
 		if s.settled.IsZero() {
 			continue // of increments that came later
 		}

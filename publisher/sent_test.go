@@ -15,36 +15,36 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// A tailBus keeps which tail has which counters, as an aggregator would insert them.
-type tailBus struct {
-	mu    sync.Mutex
-	tails map[wire.PartID]map[string]bool
-	sole  int
+// A completionBus keeps which completion marker has which counters, as an aggregator would insert them.
+type completionBus struct {
+	mu          sync.Mutex
+	completions map[wire.PartID]map[string]bool
+	single      int
 }
 
-func (b *tailBus) Publish(_ string, messages ...*message.Message) error {
+func (b *completionBus) Publish(_ string, messages ...*message.Message) error {
 	batch, err := wire.Decode(messages[0].Payload)
 	if err != nil {
 		return err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	id := batch.Seal.Hash().Tail(batch.Number)
-	if p := &batch.Parts[0]; len(batch.Parts) == 1 && p.Kind == wire.Anonymous && p.ID.Whole() == id {
-		b.sole++
+	id := batch.Flush.Hash().Completion(batch.Number)
+	if p := &batch.Parts[0]; len(batch.Parts) == 1 && p.Kind == wire.Anonymous && p.ID.Completion() == id {
+		b.single++
 		id = p.ID
 	}
-	b.tails[id] = make(map[string]bool)
+	b.completions[id] = make(map[string]bool)
 	for _, p := range batch.Parts {
 		for _, e := range p.Entries {
-			b.tails[id][e.Counter] = true
+			b.completions[id][e.Counter] = true
 		}
 	}
 	return nil
 }
 
 // has reports whether the messages of a receipt have a counter.
-func (b *tailBus) has(t *testing.T, r wire.Receipt, counter string) (has bool) {
+func (b *completionBus) has(t *testing.T, r wire.Receipt, counter string) (has bool) {
 	t.Helper()
 	parsed, err := wire.ParseReceipt(r.String())
 	if err != nil {
@@ -52,8 +52,8 @@ func (b *tailBus) has(t *testing.T, r wire.Receipt, counter string) (has bool) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, id := range parsed.Tails() {
-		counters, ok := b.tails[id]
+	for _, id := range parsed.Completions() {
+		counters, ok := b.completions[id]
 		if !ok {
 			t.Errorf("the receipt names message %s, which the bus does not have", id)
 		}
@@ -67,7 +67,7 @@ func TestReceiptsNameTheirMessages(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		leave2000()
-		bus := &tailBus{tails: make(map[wire.PartID]map[string]bool)}
+		bus := &completionBus{completions: make(map[wire.PartID]map[string]bool)}
 		p, err := New(bus, Config{Linger: time.Second, Database: wire.TagOf("db")})
 		must(t, err)
 		defer p.Close(context.Background())
@@ -107,10 +107,10 @@ func TestReceiptsNameTheirMessages(t *testing.T) {
 		if n := sent["plain"].Receipt.Messages(); n != 1 {
 			t.Errorf("one increment has a receipt of %d messages", n)
 		}
-		// Alone, it is its own tail. Increments that cancel out are in no message.
+		// Alone, it is its own completion marker. Increments that cancel out are in no message.
 		s, err := p.Publish(t.Context(), inc("alone", 1))
-		if must(t, err); bus.sole != 1 || !bus.has(t, s.Receipt, "alone") {
-			t.Errorf("%d sole parts, want 1: %+v", bus.sole, s)
+		if must(t, err); bus.single != 1 || !bus.has(t, s.Receipt, "alone") {
+			t.Errorf("%d single parts, want 1: %+v", bus.single, s)
 		}
 		s, err = p.Publish(t.Context(), inc("zero", 1), inc("zero", -1))
 		if must(t, err); s.Receipt.IsZero() || s.Receipt.Messages() != 0 {
@@ -124,7 +124,7 @@ func TestReceiptsOfFlush(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		leave2000()
-		bus := &tailBus{tails: make(map[wire.PartID]map[string]bool)}
+		bus := &completionBus{completions: make(map[wire.PartID]map[string]bool)}
 		p, err := New(bus, Config{Linger: 100 * time.Millisecond})
 		must(t, err)
 		defer p.Close(context.Background())
@@ -195,8 +195,8 @@ func (b tellingBus) Publish(_ string, messages ...*message.Message) error {
 func TestAnswersOfSeveralMessages(t *testing.T) {
 	t.Parallel()
 	early, late := time.UnixMicro(1_800_000_000_000_000), time.UnixMicro(1_800_000_001_000_000)
-	named := func(seal byte, number int) told {
-		span := wire.Span{Seal: wire.SealHash{seal}, First: number, Last: number}
+	named := func(flush byte, number int) told {
+		span := wire.Span{Flush: wire.FlushHash{flush}, First: number, Last: number}
 		return told{receipt: wire.Receipt{Database: wire.TagOf("theirs"), Time: early, Spans: []wire.Span{span}}}
 	}
 	for name, tc := range map[string]struct {
@@ -205,10 +205,10 @@ func TestAnswersOfSeveralMessages(t *testing.T) {
 		counted bool
 		asOf    time.Time
 	}{
-		"named":             {bus: tellingBus{named(1, 0), named(1, 1)}, spans: []wire.Span{{Seal: wire.SealHash{1}, Last: 1}}},
-		"of two servers":    {bus: tellingBus{named(1, 0), named(2, 1)}, spans: []wire.Span{{Seal: wire.SealHash{1}}, {Seal: wire.SealHash{2}, First: 1, Last: 1}}},
+		"named":             {bus: tellingBus{named(1, 0), named(1, 1)}, spans: []wire.Span{{Flush: wire.FlushHash{1}, Last: 1}}},
+		"of two servers":    {bus: tellingBus{named(1, 0), named(2, 1)}, spans: []wire.Span{{Flush: wire.FlushHash{1}}, {Flush: wire.FlushHash{2}, First: 1, Last: 1}}},
 		"counted":           {bus: tellingBus{{asOf: late}, {asOf: early}}, counted: true, asOf: late},
-		"one is counted":    {bus: tellingBus{{asOf: late}, named(1, 1)}, spans: []wire.Span{{Seal: wire.SealHash{1}, First: 1, Last: 1}}},
+		"one is counted":    {bus: tellingBus{{asOf: late}, named(1, 1)}, spans: []wire.Span{{Flush: wire.FlushHash{1}, First: 1, Last: 1}}},
 		"one is not known":  {bus: tellingBus{named(1, 0), {}}},
 		"the other neither": {bus: tellingBus{{asOf: late}, {}}},
 	} {

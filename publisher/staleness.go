@@ -15,13 +15,13 @@ func lingerWithin(budget time.Duration) time.Duration {
 	return budget - budget/20 - min(budget, time.Second)*3/20
 }
 
-// sealAtLocked is the time at which a batch with the oldest increment of that time is sealed.
+// flushAtLocked is the time at which a batch with the oldest increment of that time is flushed.
 //
-// Publishers that seal together share one window of an aggregator, and each of them waits for
-// nearly the whole budget. If each sealed at a time of its own, a window would have the messages
+// Publishers that flush together share one window of an aggregator, and each of them waits for
+// nearly the whole budget. If each flushed at a time of its own, a window would have the messages
 // of few publishers. A window that waits for more of them would have to take that time from the
 // publishers.
-func (p *Publisher) sealAtLocked(oldest time.Time) time.Time {
+func (p *Publisher) flushAtLocked(oldest time.Time) time.Time {
 	if p.together {
 		return oldest.Truncate(p.cfg.Linger).Add(p.cfg.Linger)
 	}

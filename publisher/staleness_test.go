@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Publishers whose increments come at different times seal at the same moment, and none later
+// Publishers whose increments come at different times flush at the same moment, and none later
 // than the budget allows.
-func TestPublishersWithABudgetSealTogether(t *testing.T) {
+func TestPublishersWithABudgetFlushTogether(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const budget, linger = 2 * time.Second, 1750 * time.Millisecond

@@ -11,9 +11,9 @@ import (
 
 // Stats are counts since the Publisher was made, and its present state.
 type Stats struct {
-	Increments int64 // increments sealed: taken out of the open batch to be sent
-	Durable    int64 // sealed increments whose whole batch is on the bus
-	Unknown    int64 // sealed increments whose outcome stays unknown
+	Increments int64 // increments flushed: taken out of the open batch to be sent
+	Durable    int64 // flushed increments whose whole batch is on the bus
+	Unknown    int64 // flushed increments whose outcome stays unknown
 	Refused    int64 // increments refused with ErrOverloaded, ErrClosed or ErrConflict
 
 	Entries  int64 // entries on the bus; a batch of several messages counts with its first
@@ -24,12 +24,12 @@ type Stats struct {
 	OpenEntries int64 // entries in the open batch
 	OpenBytes   int64 // approximate bytes of the open batch
 	InFlight    int64 // calls to the bus under way
-	Queued      int64 // sealed messages that wait for a free call
-	Unsettled   int64 // sealed batches that are not completely on the bus
+	Queued      int64 // flushed messages that wait for a free call
+	Unsettled   int64 // flushed batches that are not completely on the bus
 	Waiting     int64 // calls of Publish and Flush in the open batch
 }
 
-// Stats returns the counts so far. Increments count when their batch is sealed. It may be called
+// Stats returns the counts so far. Increments count when their batch is flushed. It may be called
 // at any time.
 func (p *Publisher) Stats() Stats {
 	p.mu.Lock()
@@ -38,7 +38,7 @@ func (p *Publisher) Stats() Stats {
 	s.Refused = p.refused.Load()
 	s.OpenEntries, s.OpenBytes = p.open.entries.Load(), p.open.bytes.Load()
 	s.InFlight, s.Queued = int64(p.inFlight), int64(len(p.queue)+len(p.long.queue))
-	s.Unsettled, s.Waiting = int64(len(p.seals)), int64(p.waitingLocked())
+	s.Unsettled, s.Waiting = int64(len(p.pendingFlushes)), int64(p.waitingLocked())
 	return s
 }
 

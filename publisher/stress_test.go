@@ -240,8 +240,8 @@ func BenchmarkHandleParallel(b *testing.B) {
 	})
 }
 
-// BenchmarkSeal measures a million counters from the first Add to the bus.
-func BenchmarkSeal(b *testing.B) {
+// BenchmarkFlush measures a million counters from the first Add to the bus.
+func BenchmarkFlush(b *testing.B) {
 	names := make([]string, 1_000_000)
 	for i := range names {
 		names[i] = fmt.Sprintf("counter/%d", i)

@@ -14,9 +14,9 @@ const (
 	stripeBits  = 6
 	stripeCount = 1 << stripeBits
 
-	// harvestBits is the number of leading bits of the order by which a harvest is divided before
+	// drainBits is the number of leading bits of the order by which a drain is divided before
 	// sorting.
-	harvestBits = 6
+	drainBits = 6
 
 	// minCells is the least number of cells that a stripe remembers.
 	minCells = 64
@@ -201,9 +201,9 @@ func (s *stripe) roomFor(cells size) size {
 	}
 }
 
-// harvest takes everything out of the stripe. If last is true, the stripe refuses later
+// drain takes everything out of the stripe. If last is true, the stripe refuses later
 // increments.
-func (s *stripe) harvest(h *harvest, last bool) {
+func (s *stripe) drain(h *drain, last bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = s.closed || last
@@ -260,25 +260,25 @@ func (g *gauge) room(bytes int64) bool {
 }
 
 // filled reports whether three quarters of the open batch are full, which ends the linger. The
-// last quarter is for increments that arrive before the batch is sealed. A higher share would let
+// last quarter is for increments that arrive before the batch is flushed. A higher share would let
 // more increments share an entry.
 func (g *gauge) filled() bool {
 	return 4*g.entries.Load() > 3*g.maxEntries || 4*g.bytes.Load() > 3*g.maxBytes
 }
 
-// A harvest has the increments of one minute that left the open batch.
-type harvest struct {
+// A drain has the increments of one minute that left the open batch.
+type drain struct {
 	minute     wire.Minute
-	held       size                     // still counted in the open batch
-	items      [1 << harvestBits][]item // divided by the first bits of their order
+	held       size                   // still counted in the open batch
+	items      [1 << drainBits][]item // divided by the first bits of their order
 	oldest     time.Time
 	increments int64
 	entries    []wire.Entry // memory of the first layer
 }
 
-// reset empties the harvest, and keeps its memory for the next one unless most of it was not
+// reset empties the drain, and keeps its memory for the next one unless most of it was not
 // used.
-func (h *harvest) reset() {
+func (h *drain) reset() {
 	for i, items := range h.items {
 		h.items[i] = reuse(items)
 	}
@@ -295,9 +295,9 @@ func reuse[T any](s []T) []T {
 	return s[:0]
 }
 
-func (h *harvest) add(it item) {
+func (h *drain) add(it item) {
 	if it.delta != 0 {
-		at := it.order >> (64 - harvestBits)
+		at := it.order >> (64 - drainBits)
 		h.items[at] = append(h.items[at], it)
 	}
 }

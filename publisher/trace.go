@@ -11,7 +11,7 @@ func sampled(t wire.Trace) *wire.Trace {
 }
 
 // trace notes the sampled requests of each message.
-func (s *seal) trace(messages []*sealed) {
+func (s *flush) trace(messages []*busMessage) {
 	for _, r := range s.requests {
 		if r.trace == nil {
 			continue
@@ -24,7 +24,7 @@ func (s *seal) trace(messages []*sealed) {
 }
 
 // end ends the span of a message. It has no text of the error, which may hold the names of counters.
-func (m *sealed) end(span wire.Recording, err error, try int) {
+func (m *busMessage) end(span wire.Recording, err error, try int) {
 	failure := ""
 	if err != nil {
 		failure = "unknown_outcome"

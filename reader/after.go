@@ -16,22 +16,22 @@ const (
 	// MaxWait is the longest time that TotalsAfter waits.
 	MaxWait = 5 * time.Second
 
-	// The pause before the next look-up of a receipt's tails is 1/pollShare of the time so far, from firstPoll
+	// The pause before the next look-up of a receipt's completions is 1/pollShare of the time so far, from firstPoll
 	// to lastPoll. So it delays the answer by an eleventh on average. A caller that waits for seconds
 	// does not mind a quarter.
 	pollShare           = 5
 	firstPoll, lastPoll = 20 * time.Millisecond, 250 * time.Millisecond
 )
 
-// After is totals that contain the increments of a receipt, without those in SetAside.
+// After is totals that contain the increments of a receipt, without those in DeadLetters.
 type After struct {
-	Totals   []Total
-	SetAside []SetAside
+	Totals      []Total
+	DeadLetters []DeadLetterRef
 }
 
-// A SetAside is a dead letter with increments of a receipt that are not counted.
-type SetAside struct {
-	Letter string
+// A DeadLetterRef is a dead letter with increments of a receipt that are not counted.
+type DeadLetterRef struct {
+	Key string
 	// Discarded means that a person has discarded the letter. Otherwise it waits for one.
 	Discarded bool
 }
@@ -39,7 +39,7 @@ type SetAside struct {
 // TotalsAfter returns totals that contain every increment of the receipt. If some are not counted, it
 // waits for up to wait (at most MaxWait) and then returns an error that matches
 // countmill.ErrNotCountedYet. It looks up one marker for each message of the receipt, all of them in
-// one call, every 20 to 250 ms. Increments in dead letters are not in the totals: SetAside names the
+// one call, every 20 to 250 ms. Increments in dead letters are not in the totals: DeadLetters names the
 // letters.
 //
 // Other errors are those of TotalsSince, also the one that comes with totals, countmill.ErrReceiptExpired for a receipt beyond the
@@ -51,14 +51,14 @@ func (r *Reader) TotalsAfter(ctx context.Context, counters []string, receipt wir
 		}
 	}
 	r.stats.awaited.Add(1)
-	// Wait for the tails first, then read: a read that begins before may lack a commit.
+	// Wait for the completion markers first, then read: a read that begins before may lack a commit.
 	flagged, err := r.await(ctx, &receipt, min(max(wait, 0), MaxWait))
 	if err != nil {
 		return After{}, err
 	}
-	aside, err := r.asides(ctx, flagged)
+	refs, err := r.deadLetterRefs(ctx, flagged)
 	if err == nil && len(flagged) > 0 {
-		// Asides go when their receipt has expired. The last check may be older than it looks, because a
+		// DeadLetterRefs go when their receipt has expired. The last check may be older than it looks, because a
 		// machine may be suspended. So ask again, after the look-up.
 		err = r.askStore(ctx)
 	}
@@ -68,21 +68,21 @@ func (r *Reader) TotalsAfter(ctx context.Context, counters []string, receipt wir
 	if err != nil {
 		return After{}, err
 	}
-	// The totals come last. All parts were settled before their tails were seen, and this read begins
+	// The totals come last. All parts were settled before their completions were seen, and this read begins
 	// after that, so it has all of their commits.
 	totals, err := r.TotalsSince(ctx, counters, 0, minAsOf)
-	return After{totals, aside}, err
+	return After{totals, refs}, err
 }
 
-// await waits until all tails of a receipt are there. It returns the tails that say that parts of
+// await waits until all completions of a receipt are there. It returns the completions that say that parts of
 // their messages were set aside.
 func (r *Reader) await(ctx context.Context, receipt *wire.Receipt, wait time.Duration) (flagged []wire.PartID, err error) {
 	if err := r.checkReceipt(ctx, receipt); err != nil {
 		return nil, err
 	}
-	began, left := time.Now(), receipt.Tails()
+	began, left := time.Now(), receipt.Completions()
 	for {
-		if left, flagged, err = r.lookTails(ctx, left, flagged); err != nil || len(left) == 0 {
+		if left, flagged, err = r.lookCompletions(ctx, left, flagged); err != nil || len(left) == 0 {
 			return flagged, err
 		}
 		soFar := time.Since(began)
@@ -97,21 +97,21 @@ func (r *Reader) await(ctx context.Context, receipt *wire.Receipt, wait time.Dur
 	}
 }
 
-// lastLook looks for the tails of sole parts, which have one only if the part is in a dead letter.
+// lastLook looks for the completions of single parts, which have one only if the part is in a dead letter.
 func (r *Reader) lastLook(ctx context.Context, receipt *wire.Receipt, left, flagged []wire.PartID) ([]wire.PartID, error) {
-	var soles []wire.PartID
+	var singles []wire.PartID
 	for _, id := range left {
 		if id.Class() == wire.AnonymousClass {
-			soles = append(soles, id.Whole())
+			singles = append(singles, id.Completion())
 		}
 	}
 	missing := len(left)
-	if len(soles) > 0 {
-		still, more, err := r.lookTails(ctx, soles, flagged)
+	if len(singles) > 0 {
+		still, more, err := r.lookCompletions(ctx, singles, flagged)
 		if err != nil {
 			return nil, err
 		}
-		missing -= len(soles) - len(still)
+		missing -= len(singles) - len(still)
 		flagged = more
 	}
 	if missing == 0 {
@@ -120,7 +120,7 @@ func (r *Reader) lastLook(ctx context.Context, receipt *wire.Receipt, left, flag
 	return nil, fmt.Errorf("%w: %d of the %d messages of the receipt are not counted", countmill.ErrNotCountedYet, missing, receipt.Messages())
 }
 
-// checkReceipt refuses a receipt that no look-up can answer. A receipt whose tail was not seen before
+// checkReceipt refuses a receipt that no look-up can answer. A receipt whose completion was not seen before
 // the window ended may have been counted, or refused: the markers are gone.
 func (r *Reader) checkReceipt(ctx context.Context, receipt *wire.Receipt) error {
 	var none wire.DatabaseTag
@@ -141,19 +141,19 @@ func (r *Reader) checkExpired(receipt *wire.Receipt) error {
 	return nil
 }
 
-// lookTails looks up tails once. It returns those that are missing, and adds those that say that a part
+// lookCompletions looks up completions once. It returns those that are missing, and adds those that say that a part
 // was set aside to flagged.
-func (r *Reader) lookTails(ctx context.Context, tails, flagged []wire.PartID) (missing, _ []wire.PartID, err error) {
-	found, err := r.markers(ctx, tails)
+func (r *Reader) lookCompletions(ctx context.Context, completions, flagged []wire.PartID) (missing, _ []wire.PartID, err error) {
+	found, err := r.markers(ctx, completions)
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, id := range tails {
+	for _, id := range completions {
 		m, ok := found[id]
 		switch {
 		case !ok:
 			missing = append(missing, id)
-		case id.Class() == wire.TailClass && m.Fingerprint != store.TailCounted:
+		case id.Class() == wire.CompletionClass && m.Fingerprint != store.CompletionCounted:
 			flagged = append(flagged, id)
 		}
 	}
@@ -167,8 +167,8 @@ func (r *Reader) markers(ctx context.Context, ids []wire.PartID) (map[wire.PartI
 		call, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
 		markers, err := r.store.Applied(call, chunk)
 		cancel()
-		r.stats.tailLookups.Add(1)
-		r.stats.tails.Add(int64(len(chunk)))
+		r.stats.completionLookups.Add(1)
+		r.stats.completions.Add(int64(len(chunk)))
 		if err != nil {
 			return nil, r.storeError(ctx, "looking up a receipt", err)
 		}
@@ -183,21 +183,21 @@ func (r *Reader) markers(ctx context.Context, ids []wire.PartID) (map[wire.PartI
 // since. Beyond it they count as not counted.
 const maxResolved = 10_000
 
-// asides returns the dead letters that still have parts of the messages with these tails. A part that
+// deadLetterRefs returns the dead letters that still have parts of the messages with these completions. A part that
 // was counted since, because its letter was replayed or its message came again, has a marker.
-func (r *Reader) asides(ctx context.Context, tails []wire.PartID) ([]SetAside, error) {
-	if len(tails) == 0 {
+func (r *Reader) deadLetterRefs(ctx context.Context, completions []wire.PartID) ([]DeadLetterRef, error) {
+	if len(completions) == 0 {
 		return nil, nil
 	}
 	call, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
 	defer cancel()
-	all, err := r.store.Asides(call, tails)
+	all, err := r.store.DeadLetterRefs(call, completions)
 	if err != nil {
 		return nil, r.storeError(ctx, "looking up dead letters of a receipt", err)
 	}
 	var ids []wire.PartID
 	for i := range all {
-		ids = append(ids, wire.LetterID(all[i].Letter))
+		ids = append(ids, wire.DeadLetterID(all[i].Key))
 		for j := range all[i].Parts {
 			ids = append(ids, all[i].Parts[j].Markers()...)
 		}
@@ -206,22 +206,22 @@ func (r *Reader) asides(ctx context.Context, tails []wire.PartID) ([]SetAside, e
 	if err != nil {
 		return nil, err
 	}
-	var aside []SetAside
+	var refs []DeadLetterRef
 	for i := range all {
 		a := &all[i]
-		if counted(a, found) || slices.ContainsFunc(aside, func(s SetAside) bool { return s.Letter == a.Letter }) {
+		if counted(a, found) || slices.ContainsFunc(refs, func(s DeadLetterRef) bool { return s.Key == a.Key }) {
 			continue
 		}
-		fate := found[wire.LetterID(a.Letter)].Fingerprint
+		decision := found[wire.DeadLetterID(a.Key)].Fingerprint
 		// A discarded letter is not counted either.
-		aside = append(aside, SetAside{a.Letter, store.Fate(fate) == store.FateDiscarded})
+		refs = append(refs, DeadLetterRef{a.Key, store.Decision(decision) == store.DecisionDiscarded})
 	}
-	slices.SortFunc(aside, func(a, b SetAside) int { return strings.Compare(a.Letter, b.Letter) })
-	return aside, nil
+	slices.SortFunc(refs, func(a, b DeadLetterRef) int { return strings.Compare(a.Key, b.Key) })
+	return refs, nil
 }
 
 // counted reports whether all parts were counted after they were set aside.
-func counted(a *store.Aside, found map[wire.PartID]store.Marker) bool {
+func counted(a *store.DeadLetterRef, found map[wire.PartID]store.Marker) bool {
 	for i := range a.Parts {
 		if !a.Parts[i].Counted(found) {
 			return false

@@ -19,34 +19,34 @@ func receiptOf(spans ...wire.Span) wire.Receipt {
 	return wire.Receipt{Time: time.Now().Truncate(time.Microsecond), Spans: spans}
 }
 
-// The totals are those after the last tail, however long that takes within the wait. One call looks up
-// all tails that are missing, and the pauses grow.
+// The totals are those after the last completion, however long that takes within the wait. One call looks up
+// all completions that are missing, and the pauses grow.
 func TestTotalsAfter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := &fakeStore{}
 		st.put("c", 1)
 		r := newReader(t, st, nil, reader.Config{})
-		seal := wire.SealHash{1}
-		receipt := receiptOf(wire.Span{Seal: seal, First: 2, Last: 4})
-		st.mark(seal.Tail(3), store.TailCounted)
+		flush := wire.FlushHash{1}
+		receipt := receiptOf(wire.Span{Flush: flush, First: 2, Last: 4})
+		st.mark(flush.Completion(3), store.CompletionCounted)
 		go func() {
 			time.Sleep(time.Second)
-			st.mark(seal.Tail(2), store.TailCounted)
+			st.mark(flush.Completion(2), store.CompletionCounted)
 			time.Sleep(time.Second / 2)
 			st.put("c", 7)
-			st.mark(seal.Tail(4), store.TailCounted)
+			st.mark(flush.Completion(4), store.CompletionCounted)
 		}()
 		began := time.Now()
 		got, err := r.TotalsAfter(t.Context(), []string{"c"}, receipt, 2*time.Second, time.Time{})
-		if err != nil || got.Totals[0].Total != 7 || got.SetAside != nil || time.Since(began) > 1750*time.Millisecond {
+		if err != nil || got.Totals[0].Total != 7 || got.DeadLetters != nil || time.Since(began) > 1750*time.Millisecond {
 			t.Errorf("%+v, %v after %s; want 7", got, err, time.Since(began))
 		}
-		if st.tails[0] != 3 || st.tails[1] != 2 || st.tails[len(st.tails)-1] != 1 || len(st.tails) > 25 {
-			t.Errorf("looked up %v tails, want 3, then 2 and 1, in few calls", st.tails)
+		if st.completions[0] != 3 || st.completions[1] != 2 || st.completions[len(st.completions)-1] != 1 || len(st.completions) > 25 {
+			t.Errorf("looked up %v completions, want 3, then 2 and 1, in few calls", st.completions)
 		}
 		s := r.Stats()
-		if s.Awaited != 1 || s.TailLookups != int64(len(st.tails)) || s.Tails == 0 {
+		if s.Awaited != 1 || s.CompletionLookups != int64(len(st.completions)) || s.Completions == 0 {
 			t.Errorf("stats: %+v", s)
 		}
 	})
@@ -59,7 +59,7 @@ func TestTotalsAfterRefuses(t *testing.T) {
 		st := &fakeStore{expired: time.Now().Add(-time.Hour)}
 		st.put("c", 1)
 		r := newReader(t, st, nil, reader.Config{Database: wire.TagOf("mine")})
-		receipt := receiptOf(wire.Span{Seal: wire.SealHash{1}})
+		receipt := receiptOf(wire.Span{Flush: wire.FlushHash{1}})
 		old, other, unknown := receipt, receipt, receipt
 		old.Time = st.expired.Add(-time.Microsecond)
 		other.Database, unknown.Database = wire.TagOf("another"), wire.DatabaseTag{}
@@ -100,78 +100,78 @@ func TestTotalsAfterRefuses(t *testing.T) {
 }
 
 // A letter is named while any of its parts is not counted. The markers of parts decide, not the letter.
-func TestTotalsAfterNamesLetters(t *testing.T) {
+func TestTotalsAfterNamesDeadLetters(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		st := &fakeStore{aside: make(map[wire.PartID][]store.Aside)}
+		st := &fakeStore{refs: make(map[wire.PartID][]store.DeadLetterRef)}
 		st.put("c", 1)
 		r := newReader(t, st, nil, reader.Config{})
-		seal := wire.SealHash{1}
-		tail := seal.Tail(0)
-		st.mark(tail, store.TailAside)
-		a, b, rest := wire.IncrementID("c", "a"), wire.IncrementID("c", "b"), wire.KeyID("", "k", 1)
-		st.aside[tail] = []store.Aside{
-			{Tail: tail, Letter: "two", Parts: []store.AsidePart{{ID: a, Fingerprint: 1}, {ID: b, Fingerprint: 2}}},
-			{Tail: tail, Letter: "rest", Parts: []store.AsidePart{{ID: rest, Fingerprint: 3}}},
-			{Tail: tail, Letter: "unread"},
+		flush := wire.FlushHash{1}
+		completion := flush.Completion(0)
+		st.mark(completion, store.CompletionDeadLettered)
+		a, b, follower := wire.IncrementID("c", "a"), wire.IncrementID("c", "b"), wire.KeyID("", "k", 1)
+		st.refs[completion] = []store.DeadLetterRef{
+			{Completion: completion, Key: "two", Parts: []store.DeadLetterPart{{ID: a, Fingerprint: 1}, {ID: b, Fingerprint: 2}}},
+			{Completion: completion, Key: "follower", Parts: []store.DeadLetterPart{{ID: follower, Fingerprint: 3}}},
+			{Completion: completion, Key: "unread"},
 		}
-		check := func(when string, want ...reader.SetAside) {
+		check := func(when string, want ...reader.DeadLetterRef) {
 			t.Helper()
-			got, err := r.TotalsAfter(t.Context(), []string{"c"}, receiptOf(wire.Span{Seal: seal}), 0, time.Time{})
-			if diff := cmp.Diff(want, got.SetAside); diff != "" || err != nil {
+			got, err := r.TotalsAfter(t.Context(), []string{"c"}, receiptOf(wire.Span{Flush: flush}), 0, time.Time{})
+			if diff := cmp.Diff(want, got.DeadLetters); diff != "" || err != nil {
 				t.Errorf("%s: %v, set aside (-want +got):\n%s", when, err, diff)
 			}
 		}
-		check("at first", reader.SetAside{Letter: "rest"}, reader.SetAside{Letter: "two"}, reader.SetAside{Letter: "unread"})
+		check("at first", reader.DeadLetterRef{Key: "follower"}, reader.DeadLetterRef{Key: "two"}, reader.DeadLetterRef{Key: "unread"})
 		st.mark(a, 1)
 		st.mark(b, 99) // another increment's
-		check("one part counted, an id used by another", reader.SetAside{Letter: "rest"}, reader.SetAside{Letter: "two"}, reader.SetAside{Letter: "unread"})
+		check("one part counted, an id used by another", reader.DeadLetterRef{Key: "follower"}, reader.DeadLetterRef{Key: "two"}, reader.DeadLetterRef{Key: "unread"})
 		st.mark(wire.RenewedOf(b, 2), 2)
-		st.mark(wire.LetterID("unread"), wire.Fingerprint(store.FateDiscarded))
-		check("the other as new, a letter discarded", reader.SetAside{Letter: "rest"}, reader.SetAside{Letter: "unread", Discarded: true})
-		st.mark(rest, 3)
-		check("a part of a request counted", reader.SetAside{Letter: "unread", Discarded: true})
+		st.mark(wire.DeadLetterID("unread"), wire.Fingerprint(store.DecisionDiscarded))
+		check("the other as new, a letter discarded", reader.DeadLetterRef{Key: "follower"}, reader.DeadLetterRef{Key: "unread", Discarded: true})
+		st.mark(follower, 3)
+		check("a part of a request counted", reader.DeadLetterRef{Key: "unread", Discarded: true})
 	})
 }
 
-// A part that is its own tail is found by one look-up. Only if it is not, a tail says that it is in a
+// A part that is its own completion is found by one look-up. Only if it is not, a completion says that it is in a
 // letter.
-func TestTotalsAfterASolePart(t *testing.T) {
+func TestTotalsAfterASinglePart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		st := &fakeStore{aside: make(map[wire.PartID][]store.Aside)}
+		st := &fakeStore{refs: make(map[wire.PartID][]store.DeadLetterRef)}
 		st.put("c", 1)
 		r := newReader(t, st, nil, reader.Config{})
-		seal := wire.SealHash{1}
-		receipt := receiptOf(wire.Span{Seal: seal, Sole: true})
-		st.mark(seal.Sole(0), 12345)
-		if got, err := r.TotalsAfter(t.Context(), []string{"c"}, receipt, 0, time.Time{}); err != nil || got.SetAside != nil || len(st.tails) != 1 {
-			t.Errorf("%+v, %v with look-ups of %v; want one", got, err, st.tails)
+		flush := wire.FlushHash{1}
+		receipt := receiptOf(wire.Span{Flush: flush, Single: true})
+		st.mark(flush.Single(0), 12345)
+		if got, err := r.TotalsAfter(t.Context(), []string{"c"}, receipt, 0, time.Time{}); err != nil || got.DeadLetters != nil || len(st.completions) != 1 {
+			t.Errorf("%+v, %v with look-ups of %v; want one", got, err, st.completions)
 		}
-		other := wire.SealHash{2}
-		receipt = receiptOf(wire.Span{Seal: other, Sole: true})
+		other := wire.FlushHash{2}
+		receipt = receiptOf(wire.Span{Flush: other, Single: true})
 		if _, err := r.TotalsAfter(t.Context(), []string{"c"}, receipt, 0, time.Time{}); !errors.Is(err, countmill.ErrNotCountedYet) {
 			t.Errorf("nothing is there: %v", err)
 		}
-		st.mark(other.Tail(0), store.TailAside)
-		st.aside[other.Tail(0)] = []store.Aside{{Tail: other.Tail(0), Letter: "x"}}
+		st.mark(other.Completion(0), store.CompletionDeadLettered)
+		st.refs[other.Completion(0)] = []store.DeadLetterRef{{Completion: other.Completion(0), Key: "x"}}
 		got, err := r.TotalsAfter(t.Context(), []string{"c"}, receipt, 0, time.Time{})
-		if diff := cmp.Diff([]reader.SetAside{{Letter: "x"}}, got.SetAside); diff != "" || err != nil {
+		if diff := cmp.Diff([]reader.DeadLetterRef{{Key: "x"}}, got.DeadLetters); diff != "" || err != nil {
 			t.Errorf("%v, set aside (-want +got):\n%s", err, diff)
 		}
 	})
 }
 
-// A reader that was suspended believes that a receipt has not expired. It does not take removed asides
+// A reader that was suspended believes that a receipt has not expired. It does not take removed dead-letter references
 // for increments that were counted.
-func TestTotalsAfterAsidesAreGone(t *testing.T) {
+func TestTotalsAfterDeadLetterRefsAreGone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := &fakeStore{}
 		st.put("c", 1)
 		r := newReader(t, st, nil, reader.Config{})
-		receipt := receiptOf(wire.Span{Seal: wire.SealHash{1}})
-		st.mark(wire.SealHash{1}.Tail(0), store.TailAside)
+		receipt := receiptOf(wire.Span{Flush: wire.FlushHash{1}})
+		st.mark(wire.FlushHash{1}.Completion(0), store.CompletionDeadLettered)
 		ask := func() error {
 			_, err := r.TotalsAfter(t.Context(), []string{"c"}, receipt, 0, time.Time{})
 			return err
@@ -186,21 +186,23 @@ func TestTotalsAfterAsidesAreGone(t *testing.T) {
 	})
 }
 
-// noLetters is a store that cannot look up dead letters.
-type noLetters struct{ fakeStore }
+// noDeadLetters is a store that cannot look up dead letters.
+type noDeadLetters struct{ fakeStore }
 
-func (*noLetters) Asides(context.Context, []wire.PartID) ([]store.Aside, error) { return nil, errAway }
+func (*noDeadLetters) DeadLetterRefs(context.Context, []wire.PartID) ([]store.DeadLetterRef, error) {
+	return nil, errAway
+}
 
 // Without its dead letters a receipt has no answer: a message that was set aside would count as counted.
-func TestTotalsAfterWithoutLetters(t *testing.T) {
+func TestTotalsAfterWithoutDeadLetters(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		st := &noLetters{}
+		st := &noDeadLetters{}
 		st.put("c", 1)
 		r := newReader(t, st, nil, reader.Config{})
-		seal := wire.SealHash{1}
-		st.mark(seal.Tail(0), store.TailAside)
-		got, err := r.TotalsAfter(t.Context(), []string{"c"}, receiptOf(wire.Span{Seal: seal}), 0, time.Time{})
+		flush := wire.FlushHash{1}
+		st.mark(flush.Completion(0), store.CompletionDeadLettered)
+		got, err := r.TotalsAfter(t.Context(), []string{"c"}, receiptOf(wire.Span{Flush: flush}), 0, time.Time{})
 		if !errors.Is(err, countmill.ErrUnavailable) || !errors.Is(err, errAway) || r.Stats().StoreErrors != 1 {
 			t.Errorf("%+v, %v, after %d errors of the store; want ErrUnavailable with the store's, after 1", got, err, r.Stats().StoreErrors)
 		}

@@ -31,21 +31,21 @@ type fakeStore struct {
 	// deferred reports whether the n-th look-up leaves the key out.
 	deferred func(n int, key store.Key) bool
 
-	mu       sync.Mutex
-	counters map[string][]store.Value // by shard; its length is the record
-	records  map[string]int           // unless the record is here
-	resets   map[string]store.ResetState
-	lookups  [][]store.Key
-	open     int // views
-	workers  []store.Worker
-	asked    int // calls of Workers
-	broken   error
-	checks   int
-	foreign  error
-	expired  time.Time // Settings.ForgetBefore
-	markers  map[wire.PartID]store.Marker
-	aside    map[wire.PartID][]store.Aside
-	tails    []int // keys of each call of Applied
+	mu          sync.Mutex
+	counters    map[string][]store.Value // by shard; its length is the record
+	records     map[string]int           // unless the record is here
+	resets      map[string]store.ResetState
+	lookups     [][]store.Key
+	open        int // views
+	workers     []store.Worker
+	asked       int // calls of Workers
+	broken      error
+	checks      int
+	foreign     error
+	expired     time.Time // Settings.ForgetBefore
+	markers     map[wire.PartID]store.Marker
+	refs        map[wire.PartID][]store.DeadLetterRef
+	completions []int // keys of each call of Applied
 }
 
 // put sets a counter's shards.
@@ -123,7 +123,7 @@ func (s *fakeStore) Workers(context.Context) ([]store.Worker, error) {
 func (s *fakeStore) Applied(_ context.Context, ids []wire.PartID) (found []store.Marker, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.tails = append(s.tails, len(ids))
+	s.completions = append(s.completions, len(ids))
 	for _, id := range ids {
 		if m, ok := s.markers[id]; ok {
 			found = append(found, m)
@@ -132,11 +132,11 @@ func (s *fakeStore) Applied(_ context.Context, ids []wire.PartID) (found []store
 	return found, s.broken
 }
 
-func (s *fakeStore) Asides(_ context.Context, tails []wire.PartID) (found []store.Aside, err error) {
+func (s *fakeStore) DeadLetterRefs(_ context.Context, completions []wire.PartID) (found []store.DeadLetterRef, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, tail := range tails {
-		found = append(found, s.aside[tail]...)
+	for _, completion := range completions {
+		found = append(found, s.refs[completion]...)
 	}
 	return found, s.broken
 }

@@ -21,11 +21,11 @@ import (
 
 // A groupRig is a reader of a store with an index of sites, in virtual time.
 type groupRig struct {
-	t     *testing.T
-	store *fakestore.Store
-	rdr   *reader.Reader
-	piece store.Piece
-	slept time.Duration // of which the machine's wall clock knows
+	t        *testing.T
+	store    *fakestore.Store
+	rdr      *reader.Reader
+	keyRange store.IndexRange
+	slept    time.Duration // of which the machine's wall clock knows
 }
 
 func groupBubble(t *testing.T, f func(t *testing.T, r *groupRig)) {
@@ -62,8 +62,8 @@ func (r *groupRig) step(step store.IndexStep) *store.Index {
 	return s.Rules.Index("sites")
 }
 
-// put folds into counters or groups, and sets rests of groups.
-func (r *groupRig) put(x *store.Index, sums, rests map[string]int64) {
+// put folds into counters or groups, and sets remainders of groups.
+func (r *groupRig) put(x *store.Index, sums, remainders map[string]int64) {
 	r.t.Helper()
 	checked, _ := r.store.Check(r.t.Context())
 	for name, sum := range sums {
@@ -73,19 +73,19 @@ func (r *groupRig) put(x *store.Index, sums, rests map[string]int64) {
 			r.t.Fatal(err)
 		}
 	}
-	var all []store.GroupRest
-	for name, rest := range rests {
-		all = append(all, store.GroupRest{Group: name, Rest: rest})
+	var all []store.GroupRemainder
+	for name, remainder := range remainders {
+		all = append(all, store.GroupRemainder{Group: name, Remainder: remainder})
 	}
-	next := r.piece
+	next := r.keyRange
 	next.Index, next.ID, next.To = x.Number, 1, math.MaxUint64
-	if r.piece.ID == 0 {
-		if err := r.store.SwapPieces(r.t.Context(), nil, []store.Piece{next}); err != nil {
+	if r.keyRange.ID == 0 {
+		if err := r.store.SwapRanges(r.t.Context(), nil, []store.IndexRange{next}); err != nil {
 			r.t.Fatal(err)
 		}
-		r.piece = next
+		r.keyRange = next
 	}
-	if err := r.store.SetRests(r.t.Context(), &r.piece, all); err != nil {
+	if err := r.store.SetRemainders(r.t.Context(), &r.keyRange, all); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -114,7 +114,7 @@ func (r *groupRig) wantTotal(what string, want int64, state string) {
 	}
 }
 
-// A group has a total only while its index serves: its shards and its rest.
+// A group has a total only while its index serves: its shards and its remainder.
 func TestAGroupIsServedWhenItIsBuilt(t *testing.T) {
 	groupBubble(t, func(t *testing.T, r *groupRig) {
 		r.wantTotal("without an index", 0, "serving")
@@ -336,8 +336,8 @@ func TestAReaderAfterASuspension(t *testing.T) {
 	})
 }
 
-// A rest that does not fit is an overflow of the group, and of nothing else.
-func TestARestThatDoesNotFit(t *testing.T) {
+// A remainder that does not fit is an overflow of the group, and of nothing else.
+func TestARemainderThatDoesNotFit(t *testing.T) {
 	groupBubble(t, func(t *testing.T, r *groupRig) {
 		x := r.step(store.CreateIndex)
 		r.put(x, map[string]int64{"page:s1:a": 1, "=site:s1": -10, "=site:s2": 3}, map[string]int64{"=site:s1": math.MaxInt64, "=site:s2": 4})

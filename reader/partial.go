@@ -16,7 +16,7 @@ type partial struct {
 	exists   bool
 	shards   int
 	reset    store.ResetState
-	sum      sum   // of the shards, and of a group's rest
+	sum      sum   // of the shards, and of a group's remainder
 	bucketed int64 // the part of sum that series have; it wraps if that does not fit
 	overflow bool
 	early    []answer
@@ -47,7 +47,7 @@ func (t *partial) takeRecord(v store.Value) error {
 	t.known, t.exists = true, v.Exists
 	if v.Exists {
 		t.shards, t.reset, t.overflow = int(v.Value), v.Reset, v.Overflow
-		t.sum.add(v.Rest)
+		t.sum.add(v.Remainder)
 	}
 	for _, a := range t.early {
 		t.add(a.shard, a.value)

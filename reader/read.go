@@ -105,7 +105,7 @@ func (rd *reading) askOf(t *partial) {
 // askRecorded requests the shards of a counter whose record was read in this view.
 func (rd *reading) askRecorded(rec store.Record) error {
 	t := &partial{counter: rec.Counter}
-	if err := t.takeRecord(store.Value{Exists: true, Value: int64(rec.Shards), Reset: rec.Reset, Rest: rec.Rest, Overflow: rec.Overflow}); err != nil {
+	if err := t.takeRecord(store.Value{Exists: true, Value: int64(rec.Shards), Reset: rec.Reset, Remainder: rec.Remainder, Overflow: rec.Overflow}); err != nil {
 		return err
 	}
 	rd.adopt(t)
@@ -208,12 +208,12 @@ func (r *Reader) lookup(ctx context.Context, view store.View, keys []store.Key) 
 func (r *Reader) call(ctx context.Context, n int, doing string, read func(context.Context) error) error {
 	call, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
 	defer cancel()
-	err := r.room.enter(call, n)
+	err := r.semaphore.enter(call, n)
 	if errors.Is(err, countmill.ErrUnavailable) {
 		return err
 	}
 	if err == nil {
-		defer r.room.leave(n)
+		defer r.semaphore.leave(n)
 		err = read(call)
 	}
 	if err != nil {

@@ -26,7 +26,7 @@ type Reader struct {
 	cfg   Config
 
 	shards     *lru.Cache[string, int] // the last known number of shards of a counter
-	room       room                    // of all reads
+	semaphore  semaphore               // of all reads
 	flights    flights[[]Total]
 	refreshing busy
 	clock      clock.Store
@@ -49,7 +49,7 @@ func New(st Store, cache store.Cache, cfg Config) (*Reader, error) {
 		return nil, fmt.Errorf("reader: %w", err)
 	}
 	r := &Reader{store: st, cfg: cfg.withDefaults()}
-	r.room = room{most: r.cfg.KeysAtOnce, mostWaiting: maxKeysWaiting}
+	r.semaphore = semaphore{most: r.cfg.KeysAtOnce, mostWaiting: maxKeysWaiting}
 	r.workers.every = r.cfg.LagEvery
 	r.clock.Env, r.workers.clock.Env = r.cfg.env, r.cfg.env
 	r.clock.NeverEarly = true // a total in the cache must not be older than the caller permits

@@ -23,9 +23,9 @@ type Stats struct {
 	// Refreshes are reads before a cached total was too old. LockWaits are reads that waited for
 	// another process.
 	Refreshes, LockWaits int64
-	// Awaited are calls of TotalsAfter. TailLookups are their look-ups of tails, and Tails the markers
+	// Awaited are calls of TotalsAfter. CompletionLookups are their look-ups of completions, and Completions the markers
 	// in them; each is an entity read.
-	Awaited, TailLookups, Tails int64
+	Awaited, CompletionLookups, Completions int64
 	// Overflows are totals that did not fit 64 bits.
 	Overflows int64
 	// Scans are looks at all sums of an index, for boards, and Scanned the entities that they read.
@@ -36,17 +36,17 @@ type Stats struct {
 
 // counts has the counters behind Stats.
 type counts struct {
-	fromCache, fromStore      atomic.Int64
-	lookups, keys, lists      atomic.Int64
-	storeErrors               atomic.Int64
-	cacheHits, cacheMisses    atomic.Int64
-	cacheErrors, cacheSkipped atomic.Int64
-	shared                    atomic.Int64
-	refreshes, lockWaits      atomic.Int64
-	overflows                 atomic.Int64
-	awaited                   atomic.Int64
-	tailLookups, tails        atomic.Int64
-	scans, scanned            atomic.Int64
+	fromCache, fromStore           atomic.Int64
+	lookups, keys, lists           atomic.Int64
+	storeErrors                    atomic.Int64
+	cacheHits, cacheMisses         atomic.Int64
+	cacheErrors, cacheSkipped      atomic.Int64
+	shared                         atomic.Int64
+	refreshes, lockWaits           atomic.Int64
+	overflows                      atomic.Int64
+	awaited                        atomic.Int64
+	completionLookups, completions atomic.Int64
+	scans, scanned                 atomic.Int64
 }
 
 // Stats returns the counts so far. Its numbers are not of one instant. It may be called at any
@@ -63,7 +63,7 @@ func (r *Reader) Stats() Stats {
 		Refreshes: c.refreshes.Load(), LockWaits: c.lockWaits.Load(),
 		Overflows: c.overflows.Load(),
 		Scans:     c.scans.Load(), Scanned: c.scanned.Load(),
-		Awaited: c.awaited.Load(), TailLookups: c.tailLookups.Load(), Tails: c.tails.Load(),
+		Awaited: c.awaited.Load(), CompletionLookups: c.completionLookups.Load(), Completions: c.completions.Load(),
 		Reading: int64(r.flights.len() + r.workers.flights.len() + r.refreshing.len() + r.workers.fetching.len()),
 	}
 }

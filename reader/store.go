@@ -17,9 +17,9 @@ type Store interface {
 	// Check is the method of store.Meta.
 	Check(ctx context.Context) (store.Checked, error)
 
-	// Applied is the method of store.Folder. Only TotalsAfter calls it, and Asides.
+	// Applied is the method of store.Folder. Only TotalsAfter calls it, and DeadLetterRefs.
 	Applied(ctx context.Context, ids []wire.PartID) ([]store.Marker, error)
-	store.Asides
+	store.DeadLetterRefs
 
 	// store.Boards is for Top and Rank alone.
 	store.Boards

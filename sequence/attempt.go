@@ -9,7 +9,7 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// attempt makes one transaction for the calls of a lane, and sets their answers. An
+// attempt makes one transaction for the calls of a queue, and sets their answers. An
 // error means that the others are to be repeated later.
 func (x *Issuer) attempt(sequence string, batch []*call) error {
 	ctx, cancel := context.WithTimeout(x.calls, x.cfg.CallTimeout)

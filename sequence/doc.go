@@ -1,13 +1,13 @@
 // Package sequence gives out the values of sequences: named rows of integers from 1. An [Issuer] gives
 // each value once.
 //
-//	Next ──> lane of the sequence: calls in order ──┐
-//	Next ──> lane of another one ───────────────────┤  lanes take turns,
+//	Next ──> queue of the sequence: calls in order ──┐
+//	Next ──> queue of another one ───────────────────┤  queues take turns,
 //	                                                v  at most Transactions at once
 //	             one transaction: the sequence's last value
 //	             and a marker for each call's id
 //
-// Calls for one sequence wait in its lane, and one transaction answers up to store.MaxTakes of them. So
+// Calls for one sequence wait in its queue, and one transaction answers up to store.MaxTakes of them. So
 // callers of one sequence do not contend for its entity, and callers of many sequences do not wait for
 // each other.
 //
@@ -41,6 +41,6 @@
 //
 // # Memory
 //
-// MaxCalls bounds the calls that wait, and MaxCallsOfOne those of one sequence. A lane exists only while
+// MaxCalls bounds the calls that wait, and MaxCallsOfOne those of one sequence. A queue exists only while
 // it has calls.
 package sequence

@@ -91,10 +91,10 @@ type Issuer struct {
 	cancel context.CancelFunc
 
 	mu      sync.Mutex
-	lanes   map[string]*lane
-	ready   []*lane // they have calls and wait for a turn, the first one longest
-	running int     // transactions
-	waiting int     // calls
+	queues  map[string]*queue
+	ready   []*queue // they have calls and wait for a turn, the first one longest
+	running int      // transactions
+	waiting int      // calls
 	closed  bool
 	empty   chan struct{} // closed when the Issuer is closed and nothing runs
 }
@@ -104,7 +104,7 @@ func New(s Store, cfg Config) (*Issuer, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("sequence: %w", err)
 	}
-	x := &Issuer{store: s, cfg: cfg.withDefaults(), lanes: make(map[string]*lane), empty: make(chan struct{})}
+	x := &Issuer{store: s, cfg: cfg.withDefaults(), queues: make(map[string]*queue), empty: make(chan struct{})}
 	x.clock.Env, x.known.checking = x.cfg.env, make(chan struct{}, 1)
 	x.calls, x.cancel = context.WithCancel(context.Background())
 	return x, nil
@@ -177,7 +177,7 @@ func (x *Issuer) Close(ctx context.Context) error {
 
 // endLocked reports the end of the last work of a closed Issuer.
 func (x *Issuer) endLocked() {
-	if x.closed && len(x.lanes) == 0 && x.running == 0 {
+	if x.closed && len(x.queues) == 0 && x.running == 0 {
 		select {
 		case <-x.empty:
 		default:

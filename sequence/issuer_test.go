@@ -180,7 +180,7 @@ func TestSequencesDoNotWaitForEachOther(t *testing.T) {
 }
 
 // Two busy sequences take turns where only one transaction may run.
-func TestLanesTakeTurns(t *testing.T) {
+func TestQueuesTakeTurns(t *testing.T) {
 	inBubble(t, sequence.Config{Transactions: 1}, func(t *testing.T, x *sequence.Issuer, s *fakestore.Store) {
 		var busy sync.WaitGroup
 		for range 900 { // nine transactions

@@ -47,7 +47,7 @@ type Counters interface {
 	// may need several calls.
 	//
 	// It leaves the counters of indexes, also of one that is being deleted, and of the journal
-	// (Rules.Kept). Groups keep what such a counter has counted, and a later reading of its piece must find that
+	// (Rules.Kept). Groups keep what such a counter has counted, and a later reading of its range must find that
 	// again. A recount must find the increments of its records.
 	//
 	// Records.Shards answers 0 for a deleted counter, and the aggregator's growth then ends

@@ -22,8 +22,8 @@ type DeadLetter struct {
 	Maybe bool
 	// At is when the letter was set aside.
 	At time.Time
-	// Asides are written with the letter; no look-up of a letter returns them.
-	Asides []Aside
+	// DeadLetterRefs are written with the letter; no look-up of a letter returns them.
+	DeadLetterRefs []DeadLetterRef
 }
 
 // ReasonIDReused is the reason of a letter whose id was applied before with other increments.
@@ -36,7 +36,7 @@ func (d *DeadLetter) IDTaken() bool { return d.Reason == ReasonIDReused }
 // DeadLetters keeps dead letters until a person replays or discards them, or until an
 // aggregator of a newer version counts them. Concurrent calls are allowed.
 type DeadLetters interface {
-	// PutDeadLetters writes dead letters durably, and their Asides before them. It may be repeated: the
+	// PutDeadLetters writes dead letters durably, and their DeadLetterRefs before them. It may be repeated: the
 	// keys decide.
 	PutDeadLetters(ctx context.Context, letters []DeadLetter) error
 

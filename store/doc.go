@@ -5,7 +5,7 @@
 //	counters.go     the records of counters: shards, resets, sweeps
 //	view.go         consistent reads
 //	series.go       sums over time
-//	deadletters.go  letters that could not be counted; replay.go and fate.go: how one is replayed once
+//	deadletters.go  letters that could not be counted; replay.go and decision.go: how one is replayed once
 //	heartbeat.go    what aggregators report, and the meta record
 //	settings.go     the deduplication window, kept in the database, and with it the rules
 //	rules.go        which counters keep a series; they are settings too

@@ -78,7 +78,7 @@ type Commit struct {
 	Rows    []JournalRow
 }
 
-// AnyRules is Commit.Rules of a commit that no rule concerns: it records the fate of a dead letter, and
+// AnyRules is Commit.Rules of a commit that no rule concerns: it records the decision of a dead letter, and
 // counts nothing.
 const AnyRules = math.MaxInt64
 
@@ -157,8 +157,8 @@ type Limits struct {
 	// RefusesOldRules is true if Fold answers ErrOutdated. An index and a journal are then complete from
 	// their creation on.
 	RefusesOldRules bool
-	// Rests is the most rests of one SetRests; 0 if the store has no indexes.
-	Rests int
+	// Remainders is the most remainders of one SetRemainders; 0 if the store has no indexes.
+	Remainders int
 }
 
 // A Folder applies commits. Concurrent calls are allowed.

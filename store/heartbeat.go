@@ -25,8 +25,8 @@ type Worker struct {
 	// Duplicates counts the parts that were not applied because they had been before, and
 	// DeadLetters the dead letters written, since the aggregator started.
 	Duplicates, DeadLetters int64
-	// LastLetter is when the aggregator last wrote a dead letter; zero if it has not since its start.
-	LastLetter time.Time
+	// LastDeadLetter is when the aggregator last wrote a dead letter; zero if it has not since its start.
+	LastDeadLetter time.Time
 	// AtLimit are counters that need more shards and may not get them, at most MaxAtLimit.
 	AtLimit []string
 	// Setup are settings by their names that all aggregators of a database should share, for people.

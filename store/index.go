@@ -14,14 +14,14 @@ import (
 // An Index puts counters into groups. A group is a counter whose name begins with
 // countmill.GroupMark. It gets each increment of its counters in the commit that counts the increment.
 //
-// Increments that were folded without the index are the group's rest. Each shard keeps how much of its
+// Increments that were folded without the index are the group's remainder. Each shard keeps how much of its
 // count was folded with the index: the shard's grouped part. So at every moment
 //
 //	total of a group = sum of its shards + sum of (count - grouped) over the shards of its counters
 //
 // and the second term moves only while somebody folds without the index. After Since nobody does.
-// The index is built by reading that term piece by piece after Since, and setting it (SetRests). A
-// piece can be read twice, late and by two workers at once, because a set has no effect twice.
+// The index is built by reading that term range by range after Since, and setting it (SetRemainders). A
+// range can be read twice, late and by two workers at once, because a set has no effect twice.
 //
 // The states are those of App Engine's indexes: building, serving, deleting.
 type Index struct {
@@ -40,7 +40,7 @@ type Index struct {
 	Since time.Time
 	// Serving is when the index was built; zero before.
 	Serving time.Time
-	// Checked is when the oldest piece was read last; zero before the index is built.
+	// Checked is when the oldest range was read last; zero before the index is built.
 	Checked time.Time
 	// Ended is when the deletion of the index began; zero before.
 	Ended time.Time

@@ -18,7 +18,7 @@ const (
 	CreateIndex IndexStep = 1 + iota
 	ServeIndex            // it is built, or was checked again
 	DeleteIndex           // folds stop going by it, and its groups are removed
-	RemoveIndex           // nothing of it is left but piece 1, which this step removes in its transaction
+	RemoveIndex           // nothing of it is left but range 1, which this step removes in its transaction
 )
 
 // An IndexChange is one step of an index.

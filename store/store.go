@@ -6,7 +6,7 @@ type Store interface {
 	Folder
 	Records
 	DeadLetters
-	Asides
+	DeadLetterRefs
 	Heartbeat
 	Meta
 	Reads

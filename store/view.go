@@ -29,10 +29,10 @@ type Value struct {
 	// Bucketed is the part of a shard's count that was added together with buckets of a series.
 	// The rest is without a curve.
 	Bucketed int64
-	// Overflow means that the shard's count, or the Rest, left int64 or is at either end of it.
+	// Overflow means that the shard's count, or the Remainder, left int64 or is at either end of it.
 	Overflow bool
-	// Rest is, in the record of a group, what its counters had counted without the group (Index).
-	Rest int64
+	// Remainder is, in the record of a group, what its counters had counted without the group (Index).
+	Remainder int64
 }
 
 // A View is the store as it was at one moment. It is not safe for concurrent use, but after its first call has
@@ -74,7 +74,7 @@ type Record struct {
 	Counter string
 	Shards  int
 	Reset   ResetState
-	// Rest is that of a group: see Value. Overflow means that it does not fit int64.
-	Rest     int64
-	Overflow bool
+	// Remainder is that of a group: see Value. Overflow means that it does not fit int64.
+	Remainder int64
+	Overflow  bool
 }

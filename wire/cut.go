@@ -84,7 +84,7 @@ func cutRequest(key Key, newest time.Time, incs []countmill.Increment, at func(*
 	parts[0].Kind, parts[0].Key, parts[0].Number = Head, &key, int32(len(parts)-1)
 	for _, inc := range ids {
 		p := CutIdentified(inc)
-		if p.Kind = IdentifiedRest; p.Time.IsZero() {
+		if p.Kind = IdentifiedFollower; p.Time.IsZero() {
 			p.Time = newest
 		}
 		parts = append(parts, p)
@@ -101,7 +101,7 @@ func cutSums(key Key, sums []minuteSums, newest time.Time) (parts []Part) {
 	for _, s := range sums {
 		for chunk := range slices.Chunk(s.entries, MaxEntries) {
 			n := len(parts)
-			p := Part{Kind: Rest, ID: KeyID(key.Principal, key.Key, n), Number: int32(n), Time: newest, Minute: s.minute, Entries: chunk}
+			p := Part{Kind: Follower, ID: KeyID(key.Principal, key.Key, n), Number: int32(n), Time: newest, Minute: s.minute, Entries: chunk}
 			if s.minute == MinuteOf(newest) {
 				p.Minute = 0 // that of its time
 			}

@@ -85,25 +85,25 @@ func decodeHeader(fields *cursor, b *Batch) error {
 	if b.Time, err = timeOf(us); err != nil {
 		return invalid("batch: %w", err)
 	}
-	if err := decodeSeal(fields, b); err != nil {
+	if err := decodeFlush(fields, b); err != nil {
 		return invalid("batch: %w", err)
 	}
 	return nil
 }
 
-func decodeSeal(fields *cursor, b *Batch) error {
-	if !fields.next(batchSeal) {
+func decodeFlush(fields *cursor, b *Batch) error {
+	if !fields.next(batchFlush) {
 		return nil
 	}
-	seal, err := fields.message(batchSeal)
+	flush, err := fields.message(batchFlush)
 	if err != nil {
 		return err
 	}
-	if len(seal.bytes) != len(b.Seal) {
-		return fmt.Errorf("seal has %d bytes, want %d", len(seal.bytes), len(b.Seal))
+	if len(flush.bytes) != len(b.Flush) {
+		return fmt.Errorf("flush has %d bytes, want %d", len(flush.bytes), len(b.Flush))
 	}
-	if copy(b.Seal[:], seal.bytes); b.Seal == (SealID{}) {
-		return errors.New("seal is all zeros")
+	if copy(b.Flush[:], flush.bytes); b.Flush == (FlushID{}) {
+		return errors.New("flush is all zeros")
 	}
 	if fields.next(batchNumber) {
 		number, err := fields.varint(batchNumber)
@@ -210,7 +210,7 @@ func (d *partsDecoder) identify(p *Part, carried bool) error {
 		p.ID = IncrementID(p.Entries[0].Counter, p.Event)
 	case KeyClass:
 		place := 0
-		if p.Kind == Rest {
+		if p.Kind == Follower {
 			place = int(p.Number)
 		}
 		p.ID = KeyID(d.request.key.Principal, d.request.key.Key, place)
@@ -305,7 +305,7 @@ func decodeNames(body *cursor, p *Part) (err error) {
 			return err
 		}
 	}
-	if p.Kind == Rest || p.Kind == Head && body.next(partNumber) {
+	if p.Kind == Follower || p.Kind == Head && body.next(partNumber) {
 		number, err := body.varint(partNumber)
 		if err != nil {
 			return err

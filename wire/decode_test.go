@@ -38,7 +38,7 @@ func TestDecodeRefusesTruncatedInput(t *testing.T) {
 	p := Part{
 		Kind: Head, Request: 7, Time: epoch, Minute: MinuteOf(epoch), Key: &Key{"me", "k"}, Entries: []Entry{{"a", 300}, {"b", -300}},
 	}
-	start := Batch{Time: epoch, Seal: SealID{1}, Number: 300}
+	start := Batch{Time: epoch, Flush: FlushID{1}, Number: 300}
 	header, part, entry := appendHeader(nil, &start), appendPart(nil, &p), appendEntry(nil, &p.Entries[0])
 	check := func(what string, cut int, payload []byte, want bool) {
 		if b, err := Decode(payload); errors.Is(err, countmill.ErrInvalid) != want {
@@ -108,7 +108,7 @@ func TestDecodeRefusesFieldsThatAreNotTheFormats(t *testing.T) {
 		{"identified with an event too long", [][]byte{kind(Identified), wrap(partEvent, bytes.Repeat([]byte("x"), 129)), entry}, false},
 		{"identified with a key", [][]byte{kind(Identified), wrap(partEvent, []byte("x")), wrap(partKey, []byte("k")), entry}, false},
 		{"identified with a request", [][]byte{kind(Identified), request(1), wrap(partEvent, []byte("x")), entry}, false},
-		{"the last that follows, without its head", [][]byte{kind(IdentifiedRest), request(1), wrap(partEvent, []byte("x")), entry}, false},
+		{"the last that follows, without its head", [][]byte{kind(IdentifiedFollower), request(1), wrap(partEvent, []byte("x")), entry}, false},
 		{"head with a request", [][]byte{kind(Head), request(1), key, entry}, true},
 		{"head of a principal", [][]byte{kind(Head), request(1), wrap(partPrincipal, []byte("me")), key, entry}, true},
 		{"head with an empty principal", [][]byte{kind(Head), request(1), wrap(partPrincipal, nil), key, entry}, false},

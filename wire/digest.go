@@ -15,17 +15,17 @@ type digest struct {
 	out  [sha256.Size]byte
 }
 
-// digestPiece is the number of bytes that are hashed at once.
-const digestPiece = 4 << 10
+// digestChunk is the number of bytes that are hashed at once.
+const digestChunk = 4 << 10
 
-var digests = sync.Pool{New: func() any { return &digest{hash: sha256.New(), fed: make([]byte, 0, digestPiece)} }}
+var digests = sync.Pool{New: func() any { return &digest{hash: sha256.New(), fed: make([]byte, 0, digestChunk)} }}
 
 func newDigest() *digest { return digests.Get().(*digest) }
 
 func (d *digest) field(f string) {
 	d.fed = binary.BigEndian.AppendUint32(d.fed, uint32(len(f)))
-	for len(d.fed)+len(f) > digestPiece {
-		n := digestPiece - len(d.fed)
+	for len(d.fed)+len(f) > digestChunk {
+		n := digestChunk - len(d.fed)
 		d.fed = append(d.fed, f[:max(n, 0)]...)
 		f = f[max(n, 0):]
 		d.hash.Write(d.fed)

@@ -13,7 +13,7 @@ import (
 // buffered.
 func TestDigestIsOfLengthsAndFields(t *testing.T) {
 	t.Parallel()
-	lengths := []int{0, 1, 3, 4, 499, 500, digestPiece - 13, digestPiece - 12, digestPiece - 8, digestPiece - 5, digestPiece - 4, digestPiece - 3, digestPiece, 3 * digestPiece}
+	lengths := []int{0, 1, 3, 4, 499, 500, digestChunk - 13, digestChunk - 12, digestChunk - 8, digestChunk - 5, digestChunk - 4, digestChunk - 3, digestChunk, 3 * digestChunk}
 	var group sync.WaitGroup
 	for seed := range uint64(8) { // at once: digests are used again
 		group.Go(func() {

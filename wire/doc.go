@@ -7,7 +7,7 @@
 //
 // The publisher cuts parts, and no other code cuts or joins them again. The reason is that one
 // marker in the store records that one part was applied. If a part changed after its marker was
-// written, increments could be lost or counted twice. For the same reason a batch is sealed when
+// written, increments could be lost or counted twice. For the same reason a batch is flushed when
 // it is first sent: its bytes never change.
 //
 // # Bytes

@@ -10,7 +10,7 @@ import (
 const (
 	batchVersion = 1
 	batchTime    = 2
-	batchSeal    = 3
+	batchFlush   = 3
 	batchNumber  = 4
 	batchParts   = 7
 
@@ -40,18 +40,18 @@ func Append(dst []byte, b *Batch) []byte {
 	return dst
 }
 
-// Pack encodes parts as the messages of a seal, in order. Each is a batch of at most limit bytes
+// Pack encodes parts as the messages of a flush, in order. Each is a batch of at most limit bytes
 // (MaxBatch, except in tests). If a request with a key continues in the next batch, that batch
 // begins with a copy of the request's head. A single part always fits: 24 entries have at most 13
 // KiB.
-func Pack(t time.Time, seal SealID, parts []Part, limit int) [][]byte {
-	batches, _ := PackFirst(t, seal, parts, limit)
+func Pack(t time.Time, flush FlushID, parts []Part, limit int) [][]byte {
+	batches, _ := PackFirst(t, flush, parts, limit)
 	return batches
 }
 
 // PackFirst is Pack. It also returns the position of the first part of each message, without copies of
 // heads.
-func PackFirst(t time.Time, seal SealID, parts []Part, limit int) (batches [][]byte, first []int) {
+func PackFirst(t time.Time, flush FlushID, parts []Part, limit int) (batches [][]byte, first []int) {
 	var open []byte
 	head := -1 // the head that the next parts may follow
 	inOpen := false
@@ -66,7 +66,7 @@ func PackFirst(t time.Time, seal SealID, parts []Part, limit int) (batches [][]b
 			open, inOpen = nil, p.Kind == Head
 		}
 		if open == nil {
-			open = appendHeader(make([]byte, 0, openCapacity(parts[i:], limit)), &Batch{Time: t, Seal: seal, Number: len(batches)})
+			open = appendHeader(make([]byte, 0, openCapacity(parts[i:], limit)), &Batch{Time: t, Flush: flush, Number: len(batches)})
 			first = append(first, i)
 		}
 		if p.Kind.Follows() && !inOpen && head >= 0 {
@@ -95,11 +95,11 @@ func openCapacity(parts []Part, limit int) int {
 func appendHeader(dst []byte, b *Batch) []byte {
 	dst = appendVarint(dst, batchVersion, Version)
 	dst = appendVarint(dst, batchTime, uint64(b.Time.UnixMicro()))
-	if b.Seal == (SealID{}) {
+	if b.Flush == (FlushID{}) {
 		return dst
 	}
-	dst = protowire.AppendTag(dst, batchSeal, protowire.BytesType)
-	dst = protowire.AppendBytes(dst, b.Seal[:])
+	dst = protowire.AppendTag(dst, batchFlush, protowire.BytesType)
+	dst = protowire.AppendBytes(dst, b.Flush[:])
 	if b.Number != 0 {
 		dst = appendVarint(dst, batchNumber, uint64(b.Number))
 	}

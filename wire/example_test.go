@@ -38,7 +38,7 @@ func ExampleCutRequest() {
 	}
 	// Output:
 	// head [{page:/ 2}]
-	// identified rest [{orders 1}]
+	// identified follower [{orders 1}]
 }
 
 // Anonymous increments are cut into parts of at most 24 counters, with random ids.
@@ -50,7 +50,7 @@ func ExampleCutAnonymous() {
 	wire.SortEntries(entries)
 	parts := wire.CutAnonymous(rand.Reader, entries)
 
-	messages := wire.Pack(noon, wire.NewSealID(rand.Reader), parts, wire.MaxBatch)
+	messages := wire.Pack(noon, wire.NewFlushID(rand.Reader), parts, wire.MaxBatch)
 	fmt.Println(len(parts), "parts in", len(messages), "message")
 	// Output: 3 parts in 1 message
 }

@@ -9,7 +9,7 @@ import (
 type request struct {
 	key         *Key // nil before the first head
 	fingerprint Fingerprint
-	rests       int32 // number of rests
+	followers   int32 // number of followers
 }
 
 // take refuses a follower without its head, and a numbered part that its head does not count.
@@ -20,8 +20,8 @@ func (r *request) take(p *Part) error {
 	case !p.Kind.Follows():
 	case r.key == nil || r.fingerprint != p.Request:
 		return errors.New("no head of its request comes before it")
-	case p.Kind == Rest && p.Number > r.rests:
-		return fmt.Errorf("rest %d is beyond the head's number of rests, %d", p.Number, r.rests)
+	case p.Kind == Follower && p.Number > r.followers:
+		return fmt.Errorf("follower %d is beyond the head's number of followers, %d", p.Number, r.followers)
 	}
 	return nil
 }

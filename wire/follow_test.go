@@ -40,7 +40,7 @@ func TestDecodeRefusesFollowersWithoutTheirHead(t *testing.T) {
 	}
 }
 
-func TestDecodeRefusesRestsThatTheirHeadDoesNotCount(t *testing.T) {
+func TestDecodeRefusesFollowersThatTheirHeadDoesNotCount(t *testing.T) {
 	t.Parallel()
 	var incs []countmill.Increment
 	for i := range 2*MaxEntries + 1 {

@@ -19,9 +19,9 @@ const (
 	KeyClass              // the principal and the Idempotency-Key of a request
 	MessageClass          // the topic and the broker's id of a message in JSON
 	RenewedClass          // another part, whose own id can no longer be counted
-	TailClass             // a message: its tail (Receipt)
+	CompletionClass       // a message: its completion marker (Receipt)
 	ResetClass            // the counter and the id of a reset
-	LetterClass           // the key of a dead letter
+	DeadLetterClass       // the key of a dead letter
 	SequenceClass         // a sequence and the id of a request for its values
 	RecountClass          // a corrected sum, and the correction of it before
 )
@@ -71,8 +71,8 @@ func RenewedOf(id PartID, f Fingerprint) PartID {
 	return hashID(RenewedClass, string(id[:]), strconv.FormatUint(uint64(f), 16))
 }
 
-// LetterID is the id of the decision about the dead letter with this key.
-func LetterID(key string) PartID { return hashID(LetterClass, key) }
+// DeadLetterID is the id of the decision about the dead letter with this key.
+func DeadLetterID(key string) PartID { return hashID(DeadLetterClass, key) }
 
 // SentID replaces the random id of a part that came from the sender of that name, whose batches
 // must not take ids of others. No two senders share an id, and the same part always gets the same
@@ -81,10 +81,10 @@ func SentID(sender string, id PartID) PartID {
 	return hashID(id.Class(), "http", sender, string(id[:]))
 }
 
-// SentSeal replaces the seal of a batch that came from the sender of that name, whose messages must
-// not have tails of others. No two senders share a seal, and the same batch always gets the same one.
-func SentSeal(sender string, seal SealID) SealID {
-	return SealID(hashID(0, "http seal", sender, string(seal[:])))
+// SentFlush replaces the flush of a batch that came from the sender of that name, whose messages must
+// not have completion markers of others. No two senders share a flush, and the same batch always gets the same one.
+func SentFlush(sender string, flush FlushID) FlushID {
+	return FlushID(hashID(0, "http flush", sender, string(flush[:])))
 }
 
 // ResetID is the id of a reset of a counter.
@@ -111,20 +111,20 @@ func hashID(class Class, fields ...string) PartID {
 	return PartID(sum[:16]).in(class)
 }
 
-// A SealID names a seal: everything that a publisher took out of its open batch at one moment.
-// It is random. The zero SealID means none.
-type SealID [16]byte
+// A FlushID names a flush: everything that a publisher took out of its open batch at one moment.
+// It is random. The zero FlushID means none.
+type FlushID [16]byte
 
-// NewSealID returns a random SealID. See RandomIDs about random.
-func NewSealID(random io.Reader) (s SealID) {
+// NewFlushID returns a random FlushID. See RandomIDs about random.
+func NewFlushID(random io.Reader) (s FlushID) {
 	if _, err := io.ReadFull(random, s[:]); err != nil {
 		panic(err)
 	}
 	return s
 }
 
-// MessageUUID is the name of message number of the seal.
-func (s SealID) MessageUUID(number int) string {
+// MessageUUID is the name of message number of the flush.
+func (s FlushID) MessageUUID(number int) string {
 	id := hashID(0, "message", string(s[:]), strconv.Itoa(number))
 	return hex.EncodeToString(id[:])
 }

@@ -52,11 +52,11 @@ const (
 	Identified
 	// Head is part 0 of a request with a key.
 	Head
-	// Rest is a further part of a request with a key. It follows the head.
-	Rest
-	// IdentifiedRest is one increment with an id in a request with a key. It follows
+	// Follower is a further part of a request with a key. It follows the head.
+	Follower
+	// IdentifiedFollower is one increment with an id in a request with a key. It follows
 	// the head, but its id is that of an Identified part.
-	IdentifiedRest
+	IdentifiedFollower
 	// Foreign parts come from a message in JSON. Their ids are computed from the broker's message
 	// id.
 	Foreign
@@ -69,9 +69,9 @@ func (k Kind) Class() Class {
 	switch k {
 	case Anonymous:
 		return AnonymousClass
-	case Identified, IdentifiedRest:
+	case Identified, IdentifiedFollower:
 		return IdentifiedClass
-	case Head, Rest:
+	case Head, Follower:
 		return KeyClass
 	case Foreign:
 		return MessageClass
@@ -93,14 +93,14 @@ func (k Kind) Local() bool { return k == Foreign || k == Renewed }
 
 // Follows reports whether a part of this kind may be applied only after the head
 // before it in its batch.
-func (k Kind) Follows() bool { return k == Rest || k == IdentifiedRest }
+func (k Kind) Follows() bool { return k == Follower || k == IdentifiedFollower }
 
 // Keyed reports whether a part of this kind carries the fingerprint of a request.
 func (k Kind) Keyed() bool { return k == Head || k.Follows() }
 
 // String returns the kind's name.
 func (k Kind) String() string {
-	names := [...]string{"anonymous", "identified", "head", "rest", "identified rest", "foreign", "renewed"}
+	names := [...]string{"anonymous", "identified", "head", "follower", "identified follower", "foreign", "renewed"}
 	if int(k) < len(names) {
 		return names[k]
 	}
@@ -141,13 +141,13 @@ type Part struct {
 	// the fields below.
 	ID   PartID
 	Kind Kind
-	// Number is the place of a Rest in its request, from 1. For a Head it is the number of rests
+	// Number is the place of a Follower in its request, from 1. For a Head it is the number of followers
 	// in all messages together. Other kinds have 0.
 	Number int32
 	// Minute is the event time at which the entries count in a curve over time. It has no effect
 	// on ids, fingerprints and the deduplication window. If it is 0, Batch.Minute decides.
 	Minute Minute
-	// Event is the increment's id, for Identified and IdentifiedRest.
+	// Event is the increment's id, for Identified and IdentifiedFollower.
 	Event string
 	// Key is the key of a Head. Other kinds have none.
 	Key *Key
@@ -164,18 +164,18 @@ type Part struct {
 	Entries []Entry
 	// Increments is how many increments the entries are the sums of, up to MaxIncrements; 0 for
 	// one an entry. It serves statistics, and has no effect on ids and fingerprints. A publisher
-	// knows the number for a whole seal, and says it in one part of the seal.
+	// knows the number for a whole flush, and says it in one part of the flush.
 	Increments int64
 }
 
 // CountIncrements returns how many increments the entries are the sums of.
 func (p *Part) CountIncrements() int64 { return max(p.Increments, int64(len(p.Entries))) }
 
-// Fingerprint returns the fingerprint for the part's marker. For Head and Rest it is the
+// Fingerprint returns the fingerprint for the part's marker. For Head and Follower it is the
 // fingerprint of the request, else that of the part's entries. So an increment with an id has the
 // same fingerprint inside and outside a request with a key.
 func (p *Part) Fingerprint() Fingerprint {
-	if p.Kind == Head || p.Kind == Rest {
+	if p.Kind == Head || p.Kind == Follower {
 		return p.Request
 	}
 	return fingerprintEntries(p.Entries)
@@ -185,9 +185,9 @@ func (p *Part) Fingerprint() Fingerprint {
 type Batch struct {
 	// Time is when the batch's oldest increment was added, in microseconds.
 	Time time.Time
-	// Seal and Number identify the message: it is message Number of the seal, from 0. Dead
-	// letters have no Seal.
-	Seal   SealID
+	// Flush and Number identify the message: it is message Number of the flush, from 0. Dead
+	// letters have no Flush.
+	Flush  FlushID
 	Number int
 	Parts  []Part
 }

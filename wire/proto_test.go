@@ -29,7 +29,7 @@ func everyKind(t testing.TB) *Batch {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &Batch{Time: epoch, Seal: SealID{1, 2, 3}, Number: 7}
+	b := &Batch{Time: epoch, Flush: FlushID{1, 2, 3}, Number: 7}
 	b.Parts = []Part{{ID: anyID, Minute: MinuteOf(epoch) + 1, Entries: []Entry{{"least", -MaxSum}, {"most", MaxSum}}, Increments: 1_000_000}}
 	b.Parts = append(b.Parts, CutIdentified(countmill.Increment{Counter: "a", Delta: 3, ID: "x", Time: epoch}))
 	b.Parts = append(b.Parts, keyed...)
@@ -43,8 +43,8 @@ func everyKind(t testing.TB) *Batch {
 // toProto makes the message that a program with generated code would send.
 func toProto(b *Batch) *batchpb.Batch {
 	m := &batchpb.Batch{Version: Version, TimeUs: b.Time.UnixMicro(), Number: uint32(b.Number), Parts: make([]*batchpb.Part, len(b.Parts))}
-	if b.Seal != (SealID{}) {
-		m.Seal = b.Seal[:]
+	if b.Flush != (FlushID{}) {
+		m.Flush = b.Flush[:]
 	}
 	for i := range b.Parts {
 		p := &b.Parts[i]
@@ -72,7 +72,7 @@ func toProto(b *Batch) *batchpb.Batch {
 // fromProto makes a Batch of what generated code read, without checking it.
 func fromProto(m *batchpb.Batch) *Batch {
 	b := &Batch{Time: time.UnixMicro(m.GetTimeUs()), Number: int(m.GetNumber()), Parts: make([]Part, len(m.GetParts()))}
-	copy(b.Seal[:], m.GetSeal())
+	copy(b.Flush[:], m.GetFlush())
 	for i, q := range m.GetParts() {
 		p := &b.Parts[i]
 		copy(p.ID[:], q.GetId())

@@ -27,7 +27,7 @@ const (
 // A Receipt names messages on the bus. A reader that gets it answers totals that contain all
 // increments of these messages, or reports that they are not counted yet.
 //
-// Each of its messages has a tail: a marker that is applied when every other part of the message is
+// Each of its messages has a completion marker: a marker that is applied when every other part of the message is
 // settled. So one look-up per message shows whether all of it was settled, whatever its size.
 type Receipt struct {
 	// Database tells databases apart; 0 if the publisher has none.
@@ -39,12 +39,12 @@ type Receipt struct {
 	Spans []Span
 }
 
-// A Span is the messages First to Last of one seal.
+// A Span is the messages First to Last of one flush.
 type Span struct {
-	Seal        SealHash
+	Flush       FlushHash
 	First, Last int
-	// Sole means that Last has a single anonymous part, which is its own tail.
-	Sole bool
+	// Single means that Last has a single anonymous part, which is its own completion marker.
+	Single bool
 }
 
 // A DatabaseTag is four bytes that are the same for all processes of a database. Two databases have
@@ -61,39 +61,39 @@ func TagOf(id string) (t DatabaseTag) {
 	return t
 }
 
-// A SealHash names a seal in receipts. Whoever has a receipt cannot make a message of its seal.
-type SealHash [16]byte
+// A FlushHash names a flush in receipts. Whoever has a receipt cannot make a message of its flush.
+type FlushHash [16]byte
 
-// Hash returns the seal's name in receipts.
-func (s SealID) Hash() SealHash { return SealHash(hashID(0, "seal", string(s[:]))) }
+// Hash returns the flush's name in receipts.
+func (s FlushID) Hash() FlushHash { return FlushHash(hashID(0, "flush", string(s[:]))) }
 
 // ForeignHash is the name in receipts of a message that another program put on the topic. Its
 // number is 0.
-func ForeignHash(topic, brokerID string) SealHash {
-	return SealHash(hashID(0, "foreign", topic, brokerID))
+func ForeignHash(topic, brokerID string) FlushHash {
+	return FlushHash(hashID(0, "foreign", topic, brokerID))
 }
 
-// Tail is the id of the marker that says that message number is settled.
-func (h SealHash) Tail(number int) PartID {
-	return hashID(TailClass, string(h[:]), strconv.Itoa(number))
+// Completion is the id of the marker that says that message number is settled.
+func (h FlushHash) Completion(number int) PartID {
+	return hashID(CompletionClass, string(h[:]), strconv.Itoa(number))
 }
 
-// Sole is the id of the anonymous part that is alone in message number, and so its own tail. An
+// Single is the id of the anonymous part that is alone in message number, and so its own completion marker. An
 // identified part cannot be: its marker may be of another message.
-func (h SealHash) Sole(number int) PartID { return h.Tail(number).in(AnonymousClass) }
+func (h FlushHash) Single(number int) PartID { return h.Completion(number).in(AnonymousClass) }
 
-// Whole is the tail behind the id of a sole part.
-func (id PartID) Whole() PartID { return id.in(TailClass) }
+// Completion is the completion marker behind the id of a single part.
+func (id PartID) Completion() PartID { return id.in(CompletionClass) }
 
-// IsSole reports whether the batch's only part is its own tail.
-func (b *Batch) IsSole() bool {
-	return b.Seal != (SealID{}) && len(b.Parts) == 1 && b.Parts[0].Kind == Anonymous &&
-		b.Parts[0].ID == b.Seal.Hash().Sole(b.Number)
+// IsSingle reports whether the batch's only part is its own completion marker.
+func (b *Batch) IsSingle() bool {
+	return b.Flush != (FlushID{}) && len(b.Parts) == 1 && b.Parts[0].Kind == Anonymous &&
+		b.Parts[0].ID == b.Flush.Hash().Single(b.Number)
 }
 
-// Span is the batch's message in receipts. The batch must have a seal.
+// Span is the batch's message in receipts. The batch must have a flush.
 func (b *Batch) Span() Span {
-	return Span{Seal: b.Seal.Hash(), First: b.Number, Last: b.Number, Sole: b.IsSole()}
+	return Span{Flush: b.Flush.Hash(), First: b.Number, Last: b.Number, Single: b.IsSingle()}
 }
 
 // Add adds messages to the receipt. Spans that follow each other become one.
@@ -101,8 +101,8 @@ func (r *Receipt) Add(spans ...Span) {
 	for _, s := range spans {
 		if n := len(r.Spans); n > 0 {
 			last := &r.Spans[n-1]
-			if last.Seal == s.Seal && !last.Sole && last.Last+1 == s.First {
-				last.Last, last.Sole = s.Last, s.Sole
+			if last.Flush == s.Flush && !last.Single && last.Last+1 == s.First {
+				last.Last, last.Single = s.Last, s.Single
 				continue
 			}
 		}
@@ -121,16 +121,16 @@ func (r Receipt) Messages() (n int) {
 	return n
 }
 
-// Tails returns the ids of the tails, one for each message.
-func (r Receipt) Tails() []PartID {
+// Completions returns the ids of the completion markers, one for each message.
+func (r Receipt) Completions() []PartID {
 	ids := make([]PartID, 0, r.Messages())
 	for _, s := range r.Spans {
 		for n := s.First; n <= s.Last; n++ {
-			if s.Sole && n == s.Last {
-				ids = append(ids, s.Seal.Sole(n))
+			if s.Single && n == s.Last {
+				ids = append(ids, s.Flush.Single(n))
 				continue
 			}
-			ids = append(ids, s.Seal.Tail(n))
+			ids = append(ids, s.Flush.Completion(n))
 		}
 	}
 	return ids
@@ -145,10 +145,10 @@ func (r Receipt) String() string {
 	b := append([]byte{receiptVersion}, r.Database[:]...)
 	b = binary.AppendUvarint(b, uint64(r.Time.UnixMicro()))
 	for _, s := range r.Spans {
-		b = append(b, s.Seal[:]...)
+		b = append(b, s.Flush[:]...)
 		b = binary.AppendUvarint(b, uint64(s.First))
 		more := uint64(s.Last-s.First) << 1
-		if s.Sole {
+		if s.Single {
 			more |= 1
 		}
 		b = binary.AppendUvarint(b, more)
@@ -201,10 +201,10 @@ func ParseReceipt(text string) (r Receipt, err error) {
 }
 
 func parseSpan(b []byte) (s Span, rest []byte, err error) {
-	if len(b) < len(s.Seal) {
+	if len(b) < len(s.Flush) {
 		return s, nil, badReceipt("is not a receipt")
 	}
-	b = b[copy(s.Seal[:], b):]
+	b = b[copy(s.Flush[:], b):]
 	first, n := binary.Uvarint(b)
 	if n <= 0 || first > math.MaxInt32 {
 		return s, nil, badReceipt("is not a receipt")
@@ -214,7 +214,7 @@ func parseSpan(b []byte) (s Span, rest []byte, err error) {
 	if n <= 0 || more>>1 >= MaxReceiptMessages {
 		return s, nil, badReceipt("is about too many messages")
 	}
-	s.First, s.Last, s.Sole = int(first), int(first+more>>1), more&1 != 0
+	s.First, s.Last, s.Single = int(first), int(first+more>>1), more&1 != 0
 	return s, b[n:], nil
 }
 
@@ -227,7 +227,7 @@ func parseForeign(text string) (r Receipt, err error) {
 	if err != nil || seconds <= 0 || !InRange(time.Unix(seconds, 0)) {
 		return r, badReceipt("has a time that is no number of seconds since 1970")
 	}
-	return Receipt{Time: time.Unix(seconds, 0).UTC(), Spans: []Span{{Seal: ForeignHash(pieces[1], pieces[2])}}}, nil
+	return Receipt{Time: time.Unix(seconds, 0).UTC(), Spans: []Span{{Flush: ForeignHash(pieces[1], pieces[2])}}}, nil
 }
 
 func badReceipt(problem string) error {

@@ -16,12 +16,12 @@ func TestReceiptText(t *testing.T) {
 	at := time.Date(2026, 11, 23, 7, 0, 0, 123_000, time.UTC)
 	most := Receipt{Database: TagOf("a"), Time: at}
 	for i := range MaxReceiptSpans {
-		most.Spans = append(most.Spans, Span{Seal: SealHash{byte(i)}, First: 1 << 30, Last: 1<<30 + 14})
+		most.Spans = append(most.Spans, Span{Flush: FlushHash{byte(i)}, First: 1 << 30, Last: 1<<30 + 14})
 	}
 	for name, r := range map[string]Receipt{
 		"nothing": {Time: at},
-		"one":     {Database: TagOf("b"), Time: at, Spans: []Span{{Seal: SealHash{1, 2, 3}, Sole: true}}},
-		"two":     {Time: at, Spans: []Span{{Seal: SealHash{1}, First: 3, Last: 7}, {Seal: SealHash{2}, Last: 900, Sole: true}}},
+		"one":     {Database: TagOf("b"), Time: at, Spans: []Span{{Flush: FlushHash{1, 2, 3}, Single: true}}},
+		"two":     {Time: at, Spans: []Span{{Flush: FlushHash{1}, First: 3, Last: 7}, {Flush: FlushHash{2}, Last: 900, Single: true}}},
 		"most":    most,
 	} {
 		text := r.String()
@@ -63,33 +63,33 @@ func TestParseReceiptRefuses(t *testing.T) {
 	}
 }
 
-// A message of another program has the tail that its aggregator computes.
+// A message of another program has the completion marker that its aggregator computes.
 func TestForeignReceipt(t *testing.T) {
 	t.Parallel()
 	const topic = "projects/p/topics/t"
 	got, err := ParseReceipt("message:1795417200:" + topic + ":12:3")
-	want := Receipt{Time: time.Unix(1795417200, 0).UTC(), Spans: []Span{{Seal: ForeignHash(topic, "12:3")}}}
+	want := Receipt{Time: time.Unix(1795417200, 0).UTC(), Spans: []Span{{Flush: ForeignHash(topic, "12:3")}}}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 }
 
 // Stored markers depend on these ids: they never change.
-func TestTailsAreFrozen(t *testing.T) {
+func TestCompletionsAreFrozen(t *testing.T) {
 	t.Parallel()
-	seal := SealID{1}.Hash()
+	flush := FlushID{1}.Hash()
 	for want, got := range map[string]PartID{
-		"63cf9459069acd9a34ee01b3c689abbf": seal.Tail(0),
-		"13cf9459069acd9a34ee01b3c689abbf": seal.Sole(0),
-		"64f3d59e132367b5aac2d28165285246": seal.Tail(7),
-		"6a286a3aa80e77c9f3ec9c71e06f95c0": ForeignHash("t", "1").Tail(0),
+		"6d7a80075a3429998e5a865a949d97dc": flush.Completion(0),
+		"1d7a80075a3429998e5a865a949d97dc": flush.Single(0),
+		"608f940a8c607259b02cc2038785af09": flush.Completion(7),
+		"6a286a3aa80e77c9f3ec9c71e06f95c0": ForeignHash("t", "1").Completion(0),
 	} {
 		if got.String() != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	}
-	if seal.Sole(3).Whole() != seal.Tail(3) || seal.Sole(3).Class() != AnonymousClass || seal.Tail(3).Class() != TailClass {
-		t.Errorf("a sole part %s and its tail %s do not belong together", seal.Sole(3), seal.Tail(3))
+	if flush.Single(3).Completion() != flush.Completion(3) || flush.Single(3).Class() != AnonymousClass || flush.Completion(3).Class() != CompletionClass {
+		t.Errorf("a single part %s and its completion marker %s do not belong together", flush.Single(3), flush.Completion(3))
 	}
 	if TagOf("") != (DatabaseTag{}) || TagOf("a") == TagOf("b") {
 		t.Errorf("tags: %x, %x, %x", TagOf(""), TagOf("a"), TagOf("b"))

@@ -97,7 +97,7 @@ func ReplyOf(ctx context.Context) *Reply {
 }
 
 // Answer notes what the other end of the bus says of the message. receipt is the message's name there,
-// where it may have another seal; zero if it has none. If the message is counted already, totals of
+// where it may have another flush; zero if it has none. If the message is counted already, totals of
 // countedAsOf or later contain it; otherwise countedAsOf is zero.
 func (r *Reply) Answer(receipt Receipt, countedAsOf time.Time) {
 	r.passed, r.counted = true, !countedAsOf.IsZero()

@@ -19,11 +19,11 @@ var epoch = time.UnixMicro(1_700_000_000_000_000)
 
 func TestDecodeReadsTheOutputOfAppend(t *testing.T) {
 	t.Parallel()
-	want := &Batch{Time: epoch, Seal: SealID{9}, Number: 2, Parts: []Part{
+	want := &Batch{Time: epoch, Flush: FlushID{9}, Number: 2, Parts: []Part{
 		{ID: anyID, Minute: 28_000_000, Entries: []Entry{{"a", 1}, {"b", -MaxSum}}},
 		CutIdentified(countmill.Increment{Counter: "c", Delta: 3, ID: "x", Time: epoch}),
 		{ID: KeyID("me", "k", 0), Kind: Head, Number: 3, Request: 7, Key: &Key{"me", "k"}},
-		{ID: KeyID("me", "k", 3), Kind: Rest, Number: 3, Request: 7, Entries: []Entry{{"é", MaxSum}}},
+		{ID: KeyID("me", "k", 3), Kind: Follower, Number: 3, Request: 7, Entries: []Entry{{"é", MaxSum}}},
 		{ID: MessageID("t", "1", 0), Kind: Foreign, Entries: []Entry{{"f", 1}}},
 		{ID: RenewedID(&Part{ID: anyID}), Kind: Renewed, Entries: []Entry{{"g", 1}}},
 	}}
@@ -59,39 +59,39 @@ func TestDecodeRefuses(t *testing.T) {
 		header := appendHeader(nil, &Batch{Time: epoch})
 		return slices.Concat(header, slices.Concat(fields...), good[len(header):])
 	}
-	if _, err := Decode(withHeader(wrap(batchSeal, anyID[:]), []byte{batchNumber << 3, 1})); err != nil {
-		t.Fatalf("seal and number: %v", err)
+	if _, err := Decode(withHeader(wrap(batchFlush, anyID[:]), []byte{batchNumber << 3, 1})); err != nil {
+		t.Fatalf("flush and number: %v", err)
 	}
 	for name, payload := range map[string][]byte{
-		"empty":              {},
-		"no parts":           Append(nil, &Batch{Time: epoch}),
-		"no entries":         one(Part{}),
-		"too many entries":   one(Part{Entries: many}),
-		"counter twice":      one(Part{Entries: []Entry{{"a", 1}, {"a", 2}}}),
-		"delta 0":            one(Part{Entries: []Entry{{"a", 0}}}),
-		"delta beyond 2^62":  one(Part{Entries: []Entry{{"a", MaxSum + 1}}}),
-		"empty counter":      one(Part{Entries: []Entry{{"", 1}}}),
-		"bad counter":        one(Part{Entries: []Entry{{"a\n", 1}}}),
-		"unknown kind":       one(Part{Kind: 9, Entries: []Entry{{"a", 1}}}),
-		"rest without head":  one(Part{Kind: Rest, Number: 1, Request: 7, Entries: []Entry{{"a", 1}}}),
-		"request, not keyed": one(Part{Request: 7, Entries: []Entry{{"a", 1}}}),
-		"two in identified":  one(Part{Kind: Identified, Event: "x", Entries: []Entry{{"a", 1}, {"b", 1}}}),
-		"part of year 1970":  one(Part{Time: time.UnixMicro(0), Entries: []Entry{{"a", 1}}}),
-		"part before 1970":   one(Part{Time: time.UnixMicro(-1), Entries: []Entry{{"a", 1}}}),
-		"part of year 2262":  one(Part{Time: MaxTime, Entries: []Entry{{"a", 1}}}),
-		"batch before 1970":  Append(nil, &Batch{Time: time.UnixMicro(-1), Parts: []Part{{ID: anyID, Entries: []Entry{{"a", 1}}}}}),
-		"batch of year 2262": Append(nil, &Batch{Time: MaxTime, Parts: []Part{{ID: anyID, Entries: []Entry{{"a", 1}}}}}),
-		"batch of the end":   Append(nil, &Batch{Time: time.UnixMicro(math.MaxInt64), Parts: []Part{{ID: anyID, Entries: []Entry{{"a", 1}}}}}),
-		"version 0":          append([]byte{8, 0}, good[2:]...),
-		"version 1":          append([]byte{8, 1}, good[2:]...),
-		"seal of 15 bytes":   withHeader(wrap(batchSeal, make([]byte, 15))),
-		"seal of zeros":      withHeader(wrap(batchSeal, make([]byte, 16))),
-		"number, no seal":    withHeader([]byte{batchNumber << 3, 1}),
-		"number 0":           withHeader(wrap(batchSeal, anyID[:]), []byte{batchNumber << 3, 0}),
-		"instance":           withHeader(wrap(batchSeal, anyID[:]), wrap(5, anyID[:])),
-		"sequence":           withHeader(wrap(batchSeal, anyID[:]), []byte{6 << 3, 1}),
-		"trailing field":     append(append([]byte{}, good...), 8, 1),
-		"json":               []byte(`{"counter":"a"}`),
+		"empty":                 {},
+		"no parts":              Append(nil, &Batch{Time: epoch}),
+		"no entries":            one(Part{}),
+		"too many entries":      one(Part{Entries: many}),
+		"counter twice":         one(Part{Entries: []Entry{{"a", 1}, {"a", 2}}}),
+		"delta 0":               one(Part{Entries: []Entry{{"a", 0}}}),
+		"delta beyond 2^62":     one(Part{Entries: []Entry{{"a", MaxSum + 1}}}),
+		"empty counter":         one(Part{Entries: []Entry{{"", 1}}}),
+		"bad counter":           one(Part{Entries: []Entry{{"a\n", 1}}}),
+		"unknown kind":          one(Part{Kind: 9, Entries: []Entry{{"a", 1}}}),
+		"follower without head": one(Part{Kind: Follower, Number: 1, Request: 7, Entries: []Entry{{"a", 1}}}),
+		"request, not keyed":    one(Part{Request: 7, Entries: []Entry{{"a", 1}}}),
+		"two in identified":     one(Part{Kind: Identified, Event: "x", Entries: []Entry{{"a", 1}, {"b", 1}}}),
+		"part of year 1970":     one(Part{Time: time.UnixMicro(0), Entries: []Entry{{"a", 1}}}),
+		"part before 1970":      one(Part{Time: time.UnixMicro(-1), Entries: []Entry{{"a", 1}}}),
+		"part of year 2262":     one(Part{Time: MaxTime, Entries: []Entry{{"a", 1}}}),
+		"batch before 1970":     Append(nil, &Batch{Time: time.UnixMicro(-1), Parts: []Part{{ID: anyID, Entries: []Entry{{"a", 1}}}}}),
+		"batch of year 2262":    Append(nil, &Batch{Time: MaxTime, Parts: []Part{{ID: anyID, Entries: []Entry{{"a", 1}}}}}),
+		"batch of the end":      Append(nil, &Batch{Time: time.UnixMicro(math.MaxInt64), Parts: []Part{{ID: anyID, Entries: []Entry{{"a", 1}}}}}),
+		"version 0":             append([]byte{8, 0}, good[2:]...),
+		"version 1":             append([]byte{8, 1}, good[2:]...),
+		"flush of 15 bytes":     withHeader(wrap(batchFlush, make([]byte, 15))),
+		"flush of zeros":        withHeader(wrap(batchFlush, make([]byte, 16))),
+		"number, no flush":      withHeader([]byte{batchNumber << 3, 1}),
+		"number 0":              withHeader(wrap(batchFlush, anyID[:]), []byte{batchNumber << 3, 0}),
+		"instance":              withHeader(wrap(batchFlush, anyID[:]), wrap(5, anyID[:])),
+		"sequence":              withHeader(wrap(batchFlush, anyID[:]), []byte{6 << 3, 1}),
+		"trailing field":        append(append([]byte{}, good...), 8, 1),
+		"json":                  []byte(`{"counter":"a"}`),
 	} {
 		if _, err := Decode(payload); !errors.Is(err, countmill.ErrInvalid) {
 			t.Errorf("%s: got error %v, want ErrInvalid", name, err)
@@ -132,11 +132,11 @@ func TestFrozen(t *testing.T) {
 		fmt.Sprintf("%016x", Order("page:/home")), fmt.Sprintf("%016x", Order("page:de:/home")), fmt.Sprintf("%016x", Order("page:de")),
 		fmt.Sprintf("%016x", ShardHash("page:/home", 3)),
 		MessageID("t", "123", 0).String(), RenewedID(&parts[1]).String(),
-		ResetID("page:/home", "r1").String(), LetterID("1234").String(), SealID{1}.MessageUUID(3))
+		ResetID("page:/home", "r1").String(), DeadLetterID("1234").String(), FlushID{1}.MessageUUID(3))
 	want := []string{
 		"3772bde4e06f2f94e26de12d53d22499 head 611f61f2ab7e069a 24 {page:/29 30}",
-		"3b2a531a58ca653a7dc84d051910a182 rest 611f61f2ab7e069a 8 {page:/1 2}",
-		"2629a04fd73aa6b0547268d7a720be53 identified rest ec171ffc68efe465 1 {a 1}",
+		"3b2a531a58ca653a7dc84d051910a182 follower 611f61f2ab7e069a 8 {page:/1 2}",
+		"2629a04fd73aa6b0547268d7a720be53 identified follower ec171ffc68efe465 1 {a 1}",
 		"d022ad0bce210e62",
 		"d022ad0bce210e62", "e7576c18684170f7", "e7576c18f02cc0c2",
 		"aac91a384c0082a1",
@@ -215,7 +215,7 @@ func TestCutRequestByMinute(t *testing.T) {
 		t.Errorf("got the minutes %q, want %q", got, want)
 	}
 	if parts[0].Kind != Head || parts[0].Number != 2 {
-		t.Errorf("the head is %+v, want one with 2 rests", parts[0])
+		t.Errorf("the head is %+v, want one with 2 followers", parts[0])
 	}
 	same := func(a, b []Part) bool {
 		return slices.EqualFunc(a, b, func(a, b Part) bool {
@@ -347,7 +347,7 @@ func TestPackRepeatsTheHeadInEveryBatch(t *testing.T) {
 	}
 	parts := append(CutAnonymous(rand.Reader, []Entry{{"x", 1}}), keyed...)
 	const limit = 4000
-	batches := Pack(epoch, SealID{1}, parts, limit)
+	batches := Pack(epoch, FlushID{1}, parts, limit)
 	if len(batches) < 4 {
 		t.Fatalf("got %d batches, want several", len(batches))
 	}
@@ -360,8 +360,8 @@ func TestPackRepeatsTheHeadInEveryBatch(t *testing.T) {
 		if err != nil {
 			t.Fatalf("batch %d: %v", i, err)
 		}
-		if b.Seal != (SealID{1}) || b.Number != i || !b.Time.Equal(epoch) {
-			t.Errorf("batch %d is message %d of seal %x of %s", i, b.Number, b.Seal, b.Time)
+		if b.Flush != (FlushID{1}) || b.Number != i || !b.Time.Equal(epoch) {
+			t.Errorf("batch %d is message %d of flush %x of %s", i, b.Number, b.Flush, b.Time)
 		}
 		for _, p := range b.Parts {
 			seen[p.ID]++
@@ -385,7 +385,7 @@ func TestPackFillsBatchesToTheLimit(t *testing.T) {
 	var parts []Part
 	for i := range 3 {
 		parts = append(parts, Part{
-			ID: KeyID("", "k", i), Kind: Rest, Number: int32(i), Request: 7, Time: epoch, Entries: entries[i*MaxEntries:][:MaxEntries],
+			ID: KeyID("", "k", i), Kind: Follower, Number: int32(i), Request: 7, Time: epoch, Entries: entries[i*MaxEntries:][:MaxEntries],
 		})
 	}
 	parts[0].Kind, parts[0].Key, parts[0].Number = Head, &Key{"", "k"}, 2
@@ -399,7 +399,7 @@ func TestPackFillsBatchesToTheLimit(t *testing.T) {
 		{size(parts[:2]...), [][]Part{parts[:2], {parts[0], parts[2]}}},
 	} {
 		var got [][]Part
-		for i, payload := range Pack(epoch, SealID{}, parts, tt.limit) {
+		for i, payload := range Pack(epoch, FlushID{}, parts, tt.limit) {
 			b, err := Decode(payload)
 			if err != nil || len(payload) > tt.limit {
 				t.Fatalf("limit %d: batch %d has %d bytes, error %v", tt.limit, i, len(payload), err)

@@ -196,7 +196,7 @@ func BenchmarkUngroupedPage(b *testing.B) {
 		b.Fatal(err)
 	}
 	x.Number = 3
-	p := store.Piece{Index: 3, ID: 1, To: math.MaxUint64}
+	p := store.IndexRange{Index: 3, ID: 1, To: math.MaxUint64}
 	for _, size := range []int{100, 1000, 5000} {
 		b.Run(strconv.Itoa(size), func(b *testing.B) {
 			b.ReportAllocs()
@@ -218,7 +218,7 @@ func BenchmarkUngroupedPage(b *testing.B) {
 }
 
 // BenchmarkIndexWork reads 8,000 shards in pages of 1,000, of which the index has all or one in twenty, and sets
-// 10,000 rests.
+// 10,000 remainders.
 func BenchmarkIndexWork(b *testing.B) {
 	s := openStore(b, fresh(b))
 	const n = 8_000
@@ -229,7 +229,7 @@ func BenchmarkIndexWork(b *testing.B) {
 			b.Fatal(err)
 		}
 		x.Number = 3
-		p := store.Piece{Index: 3, ID: 1, To: math.MaxUint64}
+		p := store.IndexRange{Index: 3, ID: 1, To: math.MaxUint64}
 		b.Run(match, func(b *testing.B) {
 			for b.Loop() {
 				for from, first := "", true; first || from != ""; first = false {
@@ -243,22 +243,22 @@ func BenchmarkIndexWork(b *testing.B) {
 			b.ReportMetric(n*float64(b.N)/b.Elapsed().Seconds(), "shards/s")
 		})
 	}
-	b.Run("rests", func(b *testing.B) {
-		p := store.Piece{Index: createIndex(b, s).Number, ID: 2, To: math.MaxUint64}
-		if err := s.SwapPieces(b.Context(), nil, []store.Piece{p}); err != nil && !errors.Is(err, store.ErrChanged) {
+	b.Run("remainders", func(b *testing.B) {
+		p := store.IndexRange{Index: createIndex(b, s).Number, ID: 2, To: math.MaxUint64}
+		if err := s.SwapRanges(b.Context(), nil, []store.IndexRange{p}); err != nil && !errors.Is(err, store.ErrChanged) {
 			b.Fatal(err)
 		}
 		for round := int64(1); b.Loop(); round++ {
-			for i := 0; i < 10_000; i += maxRests {
-				var rests []store.GroupRest
-				for j := range maxRests {
-					rests = append(rests, store.GroupRest{Group: fmt.Sprintf("=b:%07d", i+j), Rest: round * int64(i+j+1)})
+			for i := 0; i < 10_000; i += maxRemainders {
+				var remainders []store.GroupRemainder
+				for j := range maxRemainders {
+					remainders = append(remainders, store.GroupRemainder{Group: fmt.Sprintf("=b:%07d", i+j), Remainder: round * int64(i+j+1)})
 				}
-				if err := s.SetRests(b.Context(), &p, rests); err != nil {
+				if err := s.SetRemainders(b.Context(), &p, remainders); err != nil {
 					b.Fatal(err)
 				}
 			}
 		}
-		b.ReportMetric(10_000*float64(b.N)/b.Elapsed().Seconds(), "rests/s")
+		b.ReportMetric(10_000*float64(b.N)/b.Elapsed().Seconds(), "remainders/s")
 	})
 }

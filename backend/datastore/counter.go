@@ -17,9 +17,9 @@ import (
 
 // A record is a CountmillCounter.
 type record struct {
-	shards   int64
-	rest     int64 // of a group
-	overflow bool  // of the rest
+	shards    int64
+	remainder int64 // of a group
+	overflow  bool  // of the remainder
 	store.ResetState
 }
 
@@ -32,8 +32,8 @@ func recordOf(e *pb.Entity) (record, error) {
 	if f.has("deleted_at") {
 		r.DeletedAt = f.instant("deleted_at")
 	}
-	if f.has(restLow) {
-		r.rest, r.overflow = restParts{f.integer(restLow), f.integer(restHigh)}.total()
+	if f.has(remainderLow) {
+		r.remainder, r.overflow = remainderParts{f.integer(remainderLow), f.integer(remainderHigh)}.total()
 	}
 	return r, f.err
 }

@@ -197,7 +197,7 @@ func (s *Store) counterRefs(ctx context.Context, counter string) ([]ref, error) 
 }
 
 // sweepable reports whether the counter was deleted by that moment and has no shards beyond refs (due).
-// It also reports whether its shards and its rest sum to its baseline, so that it has counted nothing since
+// It also reports whether its shards and its remainder sum to its baseline, so that it has counted nothing since
 // (same).
 func sweepable(found map[ref]*pb.Entity, refs []ref, by time.Time) (due, same bool, err error) {
 	e := found[refs[0]]
@@ -211,7 +211,7 @@ func sweepable(found map[ref]*pb.Entity, refs []ref, by time.Time) (due, same bo
 	if rec.overflow {
 		return true, false, nil
 	}
-	sum := rec.rest
+	sum := rec.remainder
 	for _, r := range refs[1:] {
 		value, err := valueOf(r, found[r])
 		if err != nil {

@@ -116,7 +116,7 @@ func (s *Store) learn(ctx context.Context) error {
 
 // Limits returns the limits of a commit.
 func (s *Store) Limits() store.Limits {
-	limits := store.Limits{Entities: maxEntities, Keys: maxKeys, Commits: 4, Shards: 1, ShardRate: 1, Ring: s.ring, Rests: maxRests}
+	limits := store.Limits{Entities: maxEntities, Keys: maxKeys, Commits: 4, Shards: 1, ShardRate: 1, Ring: s.ring, Remainders: maxRemainders}
 	if s.untallied {
 		limits.Shards = fixedShards
 	}

@@ -23,8 +23,8 @@ const (
 	maxText = 32 << 10
 )
 
-// PutDeadLetters writes dead letters. It writes the pieces of a large letter before the letter that
-// names them, and a piece's key has a hash of its content. So no reader ever sees a part of a letter.
+// PutDeadLetters writes dead letters. It writes the chunks of a large letter before the letter that
+// names them, and a chunk's key has a hash of its content. So no reader ever sees a part of a letter.
 func (s *Store) PutDeadLetters(ctx context.Context, letters []store.DeadLetter) error {
 	ctx, cancel, err := s.call(ctx) // not write: a process that only reads totals may ask for a replay
 	if err != nil {
@@ -35,11 +35,11 @@ func (s *Store) PutDeadLetters(ctx context.Context, letters []store.DeadLetter) 
 	for i := range letters {
 		chunks, head := s.letter(&letters[i])
 		mutations, heads = append(mutations, chunks...), append(heads, head)
-		for j := range letters[i].Asides {
-			mutations = append(mutations, s.aside(&letters[i].Asides[j]))
+		for j := range letters[i].DeadLetterRefs {
+			mutations = append(mutations, s.refMutation(&letters[i].DeadLetterRefs[j]))
 		}
 	}
-	// The letters last: their pieces and their asides are there then.
+	// The letters last: their chunks and their dead-letter references are there then.
 	if err := s.commitLots(ctx, append(mutations, heads...)); err != nil {
 		return s.explain("bury", err)
 	}
@@ -57,8 +57,8 @@ func (s *Store) letter(d *store.DeadLetter) (chunks []*pb.Mutation, head *pb.Mut
 	} else {
 		refs := chunkRefs(d.Key, sum[:], (len(d.Payload)+maxPayload-1)/maxPayload)
 		for i, r := range refs {
-			piece := d.Payload[i*maxPayload : min((i+1)*maxPayload, len(d.Payload))]
-			chunks = append(chunks, s.replace(r, map[string]*pb.Value{"payload": blob(piece)}))
+			chunk := d.Payload[i*maxPayload : min((i+1)*maxPayload, len(d.Payload))]
+			chunks = append(chunks, s.replace(r, map[string]*pb.Value{"payload": blob(chunk)}))
 		}
 		properties["chunks"] = integer(int64(len(refs)))
 	}
@@ -81,8 +81,8 @@ func clean(v string) string {
 	return strings.ToValidUTF8(v, "\ufffd")
 }
 
-// DeleteDeadLetters removes dead letters, then their pieces: an existing letter has all its pieces. If
-// the process is killed in between, pieces remain, and do no harm.
+// DeleteDeadLetters removes dead letters, then their chunks: an existing letter has all its chunks. If
+// the process is killed in between, chunks remain, and do no harm.
 func (s *Store) DeleteDeadLetters(ctx context.Context, keys []string) error {
 	ctx, cancel, err := s.call(ctx) // not write: a process that only reads totals may discard letters
 	if err != nil {
@@ -90,13 +90,13 @@ func (s *Store) DeleteDeadLetters(ctx context.Context, keys []string) error {
 	}
 	defer cancel()
 	var mutations []*pb.Mutation
-	for lot := range slices.Chunk(keys, maxLetters) {
+	for lot := range slices.Chunk(keys, maxDeadLetters) {
 		heads, err := s.lookupAll(ctx, deadRefs(lot))
 		if err != nil {
 			return s.explain("look up dead letters", err)
 		}
 		for _, key := range lot {
-			// The letter first: it no longer exists when its pieces go.
+			// The letter first: it no longer exists when its chunks go.
 			mutations = append(mutations, s.remove(ref{kindDead, key}))
 			refs, err := chunksOf(key, heads[ref{kindDead, key}])
 			if err != nil {
@@ -113,8 +113,8 @@ func (s *Store) DeleteDeadLetters(ctx context.Context, keys []string) error {
 	return s.confirm(ctx, "discard dead letters")
 }
 
-// maxLetters is the most letters of one look-up: each may have 900 KiB.
-const maxLetters = 10
+// maxDeadLetters is the most letters of one look-up: each may have 900 KiB.
+const maxDeadLetters = 10
 
 func deadRefs(keys []string) []ref {
 	refs := make([]ref, len(keys))
@@ -132,7 +132,7 @@ func (s *Store) GetDeadLetters(ctx context.Context, keys []string) ([]store.Dead
 	}
 	defer cancel()
 	var letters []store.DeadLetter
-	for lot := range slices.Chunk(keys, maxLetters) {
+	for lot := range slices.Chunk(keys, maxDeadLetters) {
 		heads, err := s.lookupAll(ctx, deadRefs(lot))
 		if err != nil {
 			return nil, s.explain("look up dead letters", err)
@@ -142,7 +142,7 @@ func (s *Store) GetDeadLetters(ctx context.Context, keys []string) ([]store.Dead
 			if e == nil {
 				continue
 			}
-			d, err := s.readLetter(ctx, e)
+			d, err := s.readDeadLetter(ctx, e)
 			if err != nil {
 				return nil, err
 			}
@@ -172,14 +172,14 @@ func (s *Store) ListDeadLetters(ctx context.Context, after string, limit int) ([
 	}
 	letters := make([]store.DeadLetter, len(heads))
 	for i, e := range heads {
-		if letters[i], err = s.readLetter(ctx, e); err != nil {
+		if letters[i], err = s.readDeadLetter(ctx, e); err != nil {
 			return nil, err
 		}
 	}
 	return letters, nil
 }
 
-func (s *Store) readLetter(ctx context.Context, e *pb.Entity) (store.DeadLetter, error) {
+func (s *Store) readDeadLetter(ctx context.Context, e *pb.Entity) (store.DeadLetter, error) {
 	f := fields{entity: e}
 	d := store.DeadLetter{
 		Key: refOf(e.GetKey()).name, Source: f.text("source"), Time: f.instant("time"), Reason: f.text("reason"),
@@ -195,12 +195,12 @@ func (s *Store) readLetter(ctx context.Context, e *pb.Entity) (store.DeadLetter,
 	}
 	d.Payload, err = s.readChunks(ctx, refs)
 	if got := sha256.Sum256(d.Payload); err == nil && hex.EncodeToString(got[:]) != f.text("sha256") {
-		err = fmt.Errorf("dead letter %q: its pieces do not make up its payload", d.Key)
+		err = fmt.Errorf("dead letter %q: its chunks do not make up its payload", d.Key)
 	}
 	return d, cmp.Or(err, f.err)
 }
 
-// chunksOf returns the keys of a letter's pieces. A small letter, and a missing one, has none.
+// chunksOf returns the keys of a letter's chunks. A small letter, and a missing one, has none.
 func chunksOf(key string, e *pb.Entity) ([]ref, error) {
 	if e == nil {
 		return nil, nil
@@ -212,7 +212,7 @@ func chunksOf(key string, e *pb.Entity) ([]ref, error) {
 	}
 	want, err := hex.DecodeString(sum)
 	if f.err != nil || err != nil || len(want) != sha256.Size || chunks < 0 || chunks > maxKeys {
-		return nil, fmt.Errorf("dead letter %q names %d pieces of %q: %w", key, chunks, sum, f.err)
+		return nil, fmt.Errorf("dead letter %q names %d chunks of %q: %w", key, chunks, sum, f.err)
 	}
 	return chunkRefs(key, want, int(chunks)), nil
 }
@@ -220,13 +220,13 @@ func chunksOf(key string, e *pb.Entity) ([]ref, error) {
 func (s *Store) readChunks(ctx context.Context, refs []ref) ([]byte, error) {
 	found, err := s.lookupAll(ctx, refs)
 	if err != nil {
-		return nil, s.explain("look up the pieces of a dead letter", err)
+		return nil, s.explain("look up the chunks of a dead letter", err)
 	}
 	var payload []byte
 	for _, r := range refs {
 		e := found[r]
 		if e == nil {
-			return nil, fmt.Errorf("piece %q of a dead letter is gone", r.name)
+			return nil, fmt.Errorf("chunk %q of a dead letter is gone", r.name)
 		}
 		f := fields{entity: e}
 		payload = append(payload, f.blob("payload")...)

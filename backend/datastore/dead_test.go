@@ -20,7 +20,7 @@ func payload(n int) []byte {
 }
 
 // The largest message of Pub/Sub has 10 MB; an entity has at most 1 MiB.
-func TestDeadLettersInPieces(t *testing.T) {
+func TestDeadLettersInChunks(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, fresh(t))
 	var want []store.DeadLetter
@@ -42,18 +42,18 @@ func TestDeadLettersInPieces(t *testing.T) {
 		}
 	}
 	if n := rows(t, s, kindChunk); n != 2+2+11 {
-		t.Errorf("%d pieces, want 15", n)
+		t.Errorf("%d chunks, want 15", n)
 	}
 	if err := s.DeleteDeadLetters(t.Context(), []string{"d", "e", "f", "nobody's"}); err != nil {
 		t.Fatalf("Discard: %v", err)
 	}
 	if left, n := rows(t, s, kindDead), rows(t, s, kindChunk); left != 3 || n != 0 {
-		t.Errorf("%d letters and %d pieces after a discard, want 3 and none", left, n)
+		t.Errorf("%d letters and %d chunks after a discard, want 3 and none", left, n)
 	}
 }
 
-// A letter without all its pieces is an error; a part of it is never returned.
-func TestDeadLetterWithoutAPiece(t *testing.T) {
+// A letter without all its chunks is an error; a part of it is never returned.
+func TestDeadLetterWithoutAChunk(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, fresh(t))
 	d := store.DeadLetter{Key: "k", Payload: payload(maxPayload + 1), Time: now(), At: now()}
@@ -70,7 +70,7 @@ func TestDeadLetterWithoutAPiece(t *testing.T) {
 }
 
 // If a process ends while it stores or discards letters, every existing letter still has all its
-// pieces.
+// chunks.
 func TestDeadLettersOfAKilledProcess(t *testing.T) {
 	t.Parallel()
 	calls := &tap{}
@@ -78,7 +78,7 @@ func TestDeadLettersOfAKilledProcess(t *testing.T) {
 	cfg.DialOptions = append(cfg.DialOptions, calls.option())
 	s := openStore(t, cfg)
 	s.lot = 1     // so that the process may end between any two
-	const all = 7 // letters and pieces
+	const all = 7 // letters and chunks
 	for commits := range all + 1 {
 		keys := []string{fmt.Sprint("a", commits), fmt.Sprint("b", commits), fmt.Sprint("c", commits)}
 		letters := make([]store.DeadLetter, len(keys))
@@ -128,14 +128,14 @@ func TestDeadLettersOfAReader(t *testing.T) {
 	if got, err := s.GetDeadLetters(t.Context(), []string{"k", "x"}); err != nil || len(got) != 1 || !bytes.Equal(got[0].Payload, d.Payload) {
 		t.Fatalf("DeadByKey: %d letters, %v; want the one", len(got), err)
 	}
-	if fate, err := store.DecideFate(t.Context(), s, "k", store.FateDiscarded, now(), store.NewSettings(time.Hour, now())); fate != store.FateDiscarded || err != nil {
-		t.Errorf("decided %d, %v; want it discarded", fate, err)
+	if decision, err := store.DecideDeadLetter(t.Context(), s, "k", store.DecisionDiscarded, now(), store.NewSettings(time.Hour, now())); decision != store.DecisionDiscarded || err != nil {
+		t.Errorf("decided %d, %v; want it discarded", decision, err)
 	}
 	if err := s.DeleteDeadLetters(t.Context(), []string{"k"}); err != nil {
 		t.Fatalf("Discard: %v", err)
 	}
 	if n := rows(t, s, kindDead) + rows(t, s, kindChunk); n != 0 {
-		t.Errorf("%d letters and pieces are left, want none", n)
+		t.Errorf("%d letters and chunks are left, want none", n)
 	}
 }
 

@@ -28,7 +28,7 @@ const (
 	// metadata server that does not exist.
 	detecting = 4 * time.Second
 
-	// maxAnswer is the most bytes of an answer. A dead letter of 10 MB in pieces of 900 KiB must fit.
+	// maxAnswer is the most bytes of an answer. A dead letter of 10 MB in chunks of 900 KiB must fit.
 	maxAnswer = 64 << 20
 )
 

@@ -6,7 +6,7 @@
 //	CountmillCounter   the counter's name               shards, created (microseconds since 1970);
 //	                                                    baseline, reset_at after a reset;
 //	                                                    deleted_at (indexed) while it is deleted;
-//	                                                    a group's rest, rest_high: see SetRests
+//	                                                    a group's remainder, remainder_high: see SetRemainders
 //	CountmillShard     HHHHHHHH:name:n                  counter (indexed), count; tally: the number
 //	                                                    of its folds; shards: the largest number of
 //	                                                    shards that one of their aggregators used;
@@ -20,12 +20,12 @@
 //	CountmillApplied   the part's or reset's id in hex  fingerprint, fold, expire_at (for a TTL policy);
 //	                                                    removed, reset_at instead of fingerprint, fold for
 //	                                                    a reset; first, count for values of a sequence
-//	                   a tail's id in hex:letter's key  parts, expire_at: parts of a message in a dead
-//	                                                    letter (store.Aside), beside the message's tail
+//	                   the id in hex of a completion    parts, expire_at: parts of a message in a dead
+//	                   marker:letter's key              letter (store.DeadLetterRef), beside the marker
 //	CountmillJournal   16 random digits, 16 of the time place (indexed), data, expire_at (for a TTL policy)
 //	CountmillJournalRow HHHHHHHH:name:place             the same, for one entry of a paged counter
 //	CountmillDead      the letter's key                 source, time, reason, maybe, at, payload or chunks
-//	CountmillDeadChunk the letter's key:hash:n          payload: a piece of a letter over 900 KiB
+//	CountmillDeadChunk the letter's key:hash:n          payload: a chunk of a letter over 900 KiB
 //	CountmillWorker    the worker's id                  lag, last_commit, increments, entries, commits,
 //	                                                    entities, duplicates, dead_letters, expire_at;
 //	                                                    busiest: a list in JSON;
@@ -33,9 +33,9 @@
 //	CountmillMeta      "meta"                           format, id, created, cache_key; the settings:
 //	                                                    version, window, since, forget_before,
 //	                                                    pace, pace_until, rules
-//	CountmillPiece     index:piece                      from, to, retired, worker, until, round, read,
-//	                                                    shards, rests, corrected: see store.Piece
-//	CountmillRest      index:piece:group                rest: the piece's part of the group's rest
+//	CountmillIndexRange index:range                     from, to, retired, worker, until, round, read,
+//	                                                    shards, remainders, corrected: see store.IndexRange
+//	CountmillRemainder index:range:group                remainder: the range's part of the group's remainder
 //	CountmillSequence  HHHHHHHH:name                    last: the last value; deleted_at, or null
 //	CountmillProbe     random                           for a moment, when a store is opened
 //
@@ -76,8 +76,8 @@
 //
 // A fold by an index adds its delta to count and to g<index>, in one mutation. So the difference of the two
 // moves only with folds without the index, and those end with Index.Since: a fold is blind, and this
-// store cannot refuse one by older rules. The comment of SetRests says why workers that build an index
-// beside each other leave the right rests.
+// store cannot refuse one by older rules. The comment of SetRemainders says why workers that build an index
+// beside each other leave the right remainders.
 //
 // # Resets
 //

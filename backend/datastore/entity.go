@@ -16,19 +16,19 @@ import (
 // The kinds. They share a prefix, because Google's own example of a sharded counter has a kind Counter
 // that is keyed by the counter's name.
 const (
-	kindCounter = "CountmillCounter"
-	kindShard   = "CountmillShard"
-	kindApplied = "CountmillApplied"
-	kindDead    = "CountmillDead"
-	kindChunk   = "CountmillDeadChunk"
-	kindWorker  = "CountmillWorker"
-	kindMeta    = "CountmillMeta"
-	kindProbe   = "CountmillProbe"
-	kindSeries  = "CountmillSeries"
-	kindPiece   = "CountmillPiece"
-	kindRest    = "CountmillRest"
-	kindJournal = "CountmillJournal"
-	kindRow     = "CountmillJournalRow"
+	kindCounter    = "CountmillCounter"
+	kindShard      = "CountmillShard"
+	kindApplied    = "CountmillApplied"
+	kindDead       = "CountmillDead"
+	kindChunk      = "CountmillDeadChunk"
+	kindWorker     = "CountmillWorker"
+	kindMeta       = "CountmillMeta"
+	kindProbe      = "CountmillProbe"
+	kindSeries     = "CountmillSeries"
+	kindIndexRange = "CountmillIndexRange"
+	kindRemainder  = "CountmillRemainder"
+	kindJournal    = "CountmillJournal"
+	kindRow        = "CountmillJournalRow"
 )
 
 // A ref is a key without its partition.

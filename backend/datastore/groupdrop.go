@@ -11,8 +11,8 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// restLots is the most commits with which one DropGroups removes rests.
-const restLots = 10
+// remainderLots is the most commits with which one DropGroups removes remainders.
+const remainderLots = 10
 
 // DropGroups removes groups with transactions that read the meta record: each finds that the index is still
 // being deleted, or its commit fails. So a worker that was stopped for any time removes no group of a
@@ -40,8 +40,8 @@ func (s *Store) DropGroups(ctx context.Context, x *store.Index, limit int) (drop
 		}
 	}
 	if dropped = len(groups); dropped == 0 {
-		if dropped, err = s.dropRests(ctx, x); err != nil {
-			return 0, s.explain("remove rests", err)
+		if dropped, err = s.dropRemainders(ctx, x); err != nil {
+			return 0, s.explain("remove remainders", err)
 		}
 	}
 	return dropped, s.confirm(ctx, "remove groups")
@@ -130,12 +130,12 @@ func (s *Store) groupsOf(ctx context.Context, x *store.Index, limit int) (found 
 	return found, nil
 }
 
-// dropRests removes rests of the index, and returns how many. It needs no look at the settings: no later
+// dropRemainders removes remainders of the index, and returns how many. It needs no look at the settings: no later
 // index has the number in their names.
-func (s *Store) dropRests(ctx context.Context, x *store.Index) (dropped int, err error) {
-	for range restLots {
+func (s *Store) dropRemainders(ctx context.Context, x *store.Index) (dropped int, err error) {
+	for range remainderLots {
 		var deletes []*pb.Mutation
-		_, err := s.keysOf(ctx, nil, prefixed(kindRest, indexPrefix(x.Number)), maxKeys, func(r ref) {
+		_, err := s.keysOf(ctx, nil, prefixed(kindRemainder, indexPrefix(x.Number)), maxKeys, func(r ref) {
 			deletes = append(deletes, s.remove(r))
 		})
 		if err != nil || len(deletes) == 0 {

@@ -18,7 +18,7 @@ import (
 )
 
 // Indexes. The part of a shard's count that was folded by an index is a property of the shard, in the
-// mutation of the count. The place of a shard (store.Piece) is the hash that its key begins with: the upper
+// mutation of the count. The place of a shard (store.IndexRange) is the hash that its key begins with: the upper
 // half of wire.ShardHash.
 
 // groupedBy is the property of a shard with its grouped part of an index.
@@ -58,11 +58,11 @@ func lookedUp(r ref, counter string, shard int) bool {
 	return shard >= 0 && shard < countmill.MaxShards && r == shardRef(wire.ShardHash(counter, shard), counter, shard)
 }
 
-// placeSpan returns the keys of a piece's shards after the key from; some is false if there are none.
-func placeSpan(p *store.Piece, from string) (sp span, some bool) {
+// placeSpan returns the keys of a range's shards after the key from; some is false if there are none.
+func placeSpan(p *store.IndexRange, from string) (sp span, some bool) {
 	first, last := p.From>>placeBits, p.To>>placeBits
 	if p.From&(1<<placeBits-1) != 0 {
-		first++ // the place itself is before the piece
+		first++ // the place itself is before the range
 	}
 	// A semicolon is the byte after the colon that follows the place.
 	sp = span{kind: kindShard, from: fmt.Sprintf("%08x:", first), to: fmt.Sprintf("%08x;", last)}
@@ -75,7 +75,7 @@ func placeSpan(p *store.Piece, from string) (sp span, some bool) {
 // maxExamined is the most keys that one page looks at.
 const maxExamined = 10 * maxKeys
 
-// A shardList is the keys of one page of a piece, as of one moment.
+// A shardList is the keys of one page of a range, as of one moment.
 type shardList struct {
 	refs     []ref
 	counters []string
@@ -84,9 +84,9 @@ type shardList struct {
 	next     string
 }
 
-// listShards lists up to limit shards of a piece whose counters begin as those of the index. It looks at keys
+// listShards lists up to limit shards of a range whose counters begin as those of the index. It looks at keys
 // alone, in the order of their places: the shards of other counters cost no read.
-func (s *Store) listShards(ctx context.Context, x *store.Index, p *store.Piece, from string, limit int) (l shardList, err error) {
+func (s *Store) listShards(ctx context.Context, x *store.Index, p *store.IndexRange, from string, limit int) (l shardList, err error) {
 	sp, some := placeSpan(p, from)
 	if !some { // only the time is wanted
 		sp.from, sp.past, sp.to = "z", "", "z"
@@ -138,15 +138,15 @@ func (s *Store) keysOf(ctx context.Context, when *timestamppb.Timestamp, sp span
 }
 
 // Ungrouped reads the keys of a page, and then the counts, all at the moment of the first answer. It changes
-// nothing: two workers may read one piece, and a worker past its lease reads in vain, because SetRests
+// nothing: two workers may read one range, and a worker past its lease reads in vain, because SetRemainders
 // refuses it.
 //
-//   - A fold by the index, also one in flight, moves count and grouped part together: the rest is the
+//   - A fold by the index, also one in flight, moves count and grouped part together: the remainder is the
 //     same before and after.
 //   - A fold without the index is over after Index.Since.
 //   - A growth writes no shard. A shard that a later fold makes is all grouped.
 //   - A sweep keeps the counters of the index.
-func (s *Store) Ungrouped(ctx context.Context, x *store.Index, p *store.Piece, from string, limit int) (page store.UngroupedPage, err error) {
+func (s *Store) Ungrouped(ctx context.Context, x *store.Index, p *store.IndexRange, from string, limit int) (page store.UngroupedPage, err error) {
 	ctx, cancel, err := s.call(ctx)
 	if err != nil {
 		return page, err
@@ -160,8 +160,8 @@ func (s *Store) Ungrouped(ctx context.Context, x *store.Index, p *store.Piece, f
 	err = s.eachFound(ctx, l.when, l.refs, []string{"count", groupedBy(x.Number)}, func(i int, e *pb.Entity) error {
 		page.Shards++
 		u, err := ungroupedOf(e, x.Number)
-		if u.Counter = l.counters[i]; u.Rest != 0 || u.Overflow {
-			page.Rests = append(page.Rests, u)
+		if u.Counter = l.counters[i]; u.Remainder != 0 || u.Overflow {
+			page.Remainders = append(page.Remainders, u)
 		}
 		return err
 	})
@@ -178,9 +178,9 @@ func ungroupedOf(e *pb.Entity, index int64) (u store.Ungrouped, err error) {
 	if f.has(groupedBy(index)) {
 		grouped = f.integer(groupedBy(index))
 	}
-	u.Rest, u.Overflow = partsOf(count).minus(partsOf(grouped)).total()
+	u.Remainder, u.Overflow = partsOf(count).minus(partsOf(grouped)).total()
 	if saturated(count) || saturated(grouped) {
-		u.Rest, u.Overflow = count, true
+		u.Remainder, u.Overflow = count, true
 	}
 	return u, f.err
 }
@@ -193,7 +193,7 @@ const dropLot = 100
 // repeat, a second worker and one past its lease remove nothing else. A sweep keeps the counters of the index
 // until the index is gone. The property is gone from a page when DropGrouped returns; after an error it
 // may be gone from some shards.
-func (s *Store) DropGrouped(ctx context.Context, x *store.Index, p *store.Piece, from string, limit int) (next string, err error) {
+func (s *Store) DropGrouped(ctx context.Context, x *store.Index, p *store.IndexRange, from string, limit int) (next string, err error) {
 	ctx, cancel, err := s.write(ctx)
 	if err != nil {
 		return "", err

@@ -32,10 +32,10 @@ func createIndex(t testing.TB, s *Store) *store.Index {
 	return changeIndex(t, s, store.CreateIndex, store.Index{Match: "page:{site}:*", Group: "site:{site}"})
 }
 
-func onePiece(t testing.TB, s *Store, x *store.Index) store.Piece {
+func oneRange(t testing.TB, s *Store, x *store.Index) store.IndexRange {
 	t.Helper()
-	p := store.Piece{Index: x.Number, ID: 1, To: math.MaxUint64}
-	if err := s.SwapPieces(t.Context(), nil, []store.Piece{p}); err != nil {
+	p := store.IndexRange{Index: x.Number, ID: 1, To: math.MaxUint64}
+	if err := s.SwapRanges(t.Context(), nil, []store.IndexRange{p}); err != nil {
 		t.Fatal(err)
 	}
 	return p
@@ -83,35 +83,35 @@ func retried(t *testing.T, call func() error) error {
 	return err
 }
 
-// A worker is stopped in the middle of SetRests, and another one takes its piece and sets other rests.
-func TestAnotherWorkerInTheMiddleOfSetRests(t *testing.T) {
+// A worker is stopped in the middle of SetRemainders, and another one takes its range and sets other remainders.
+func TestAnotherWorkerInTheMiddleOfSetRemainders(t *testing.T) {
 	t.Parallel()
 	cfg := fresh(t)
 	other := openStore(t, cfg)
 	s, tap := tapped(t, cfg)
-	p := onePiece(t, other, createIndex(t, other))
+	p := oneRange(t, other, createIndex(t, other))
 	taken := p
 	taken.Worker, taken.Round = "other", 1
 	ended := tap.beforeCommit(func() {
 		if err := retried(t, func() error {
-			return other.SwapPieces(t.Context(), []store.Piece{p}, []store.Piece{taken})
+			return other.SwapRanges(t.Context(), []store.IndexRange{p}, []store.IndexRange{taken})
 		}); err != nil {
-			t.Errorf("the other worker takes the piece: %v", err)
+			t.Errorf("the other worker takes the range: %v", err)
 		}
 		if err := retried(t, func() error {
-			return other.SetRests(t.Context(), &taken, []store.GroupRest{{Group: "=site:a", Rest: 8}})
+			return other.SetRemainders(t.Context(), &taken, []store.GroupRemainder{{Group: "=site:a", Remainder: 8}})
 		}); err != nil {
-			t.Errorf("the other worker sets its rests: %v", err)
+			t.Errorf("the other worker sets its remainders: %v", err)
 		}
 	})
-	_ = s.SetRests(t.Context(), &p, []store.GroupRest{{Group: "=site:a", Rest: 5}})
+	_ = s.SetRemainders(t.Context(), &p, []store.GroupRemainder{{Group: "=site:a", Remainder: 5}})
 	<-ended
-	rests, err := other.RestsOf(t.Context(), &taken, "", 10)
-	if err != nil || len(rests) != 1 || rests[0].Rest != 8 {
-		t.Errorf("the rests are %+v, %v, want 8", rests, err)
+	remainders, err := other.RemaindersOf(t.Context(), &taken, "", 10)
+	if err != nil || len(remainders) != 1 || remainders[0].Remainder != 8 {
+		t.Errorf("the remainders are %+v, %v, want 8", remainders, err)
 	}
-	if got := value(t, other, "=site:a", store.RecordKey); got.Rest != 8 {
-		t.Errorf("the rest of the group is %+v, want 8", got)
+	if got := value(t, other, "=site:a", store.RecordKey); got.Remainder != 8 {
+		t.Errorf("the remainder of the group is %+v, want 8", got)
 	}
 }
 
@@ -231,7 +231,7 @@ func TestUngroupedPassesOtherCounters(t *testing.T) {
 		mustFold(t, s, &store.Commit{Adds: lot})
 	}
 	x := createIndex(t, s)
-	p := store.Piece{Index: x.Number, ID: 1, To: math.MaxUint64}
+	p := store.IndexRange{Index: x.Number, ID: 1, To: math.MaxUint64}
 	looked := 0
 	tap.set(func(_ string, req, _ any) (bool, error) {
 		if r, ok := req.(*pb.LookupRequest); ok && refOf(r.GetKeys()[0]).kind == kindShard {
@@ -247,8 +247,8 @@ func TestUngroupedPassesOtherCounters(t *testing.T) {
 			if err != nil || page.Shards > limit || pages > 20 {
 				t.Fatalf("page %d of at most %d: %+v, %v", pages, limit, page, err)
 			}
-			for _, u := range page.Rests {
-				found[u.Counter] += u.Rest
+			for _, u := range page.Remainders {
+				found[u.Counter] += u.Remainder
 			}
 			from = page.Next
 		}
@@ -296,7 +296,7 @@ func TestShardGoesInTheMiddleOfDropGrouped(t *testing.T) {
 		Adds:    []store.ShardDelta{add("page:a:1", 0, 2), add("page:a:2", 0, 2)},
 		Grouped: []store.Grouping{{Add: 0, Indexes: []int64{x.Number}}, {Add: 1, Indexes: []int64{x.Number}}},
 	})
-	p := store.Piece{Index: x.Number, ID: 1, To: math.MaxUint64}
+	p := store.IndexRange{Index: x.Number, ID: 1, To: math.MaxUint64}
 	begun := false
 	tap.set(func(_ string, req, _ any) (bool, error) {
 		if _, ok := req.(*pb.CommitRequest); ok && !begun {
@@ -342,13 +342,13 @@ func TestOlderBuildsRefuseIndexes(t *testing.T) {
 	}
 }
 
-// The sums of rests are exact within int64, also after sums beyond it.
-func TestRestParts(t *testing.T) {
+// The sums of remainders are exact within int64, also after sums beyond it.
+func TestRemainderParts(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		rests    []int64
-		want     int64
-		overflow bool
+		remainders []int64
+		want       int64
+		overflow   bool
 	}{
 		{[]int64{0}, 0, false}, {[]int64{-1, -1, 3}, 1, false}, {[]int64{1<<32 - 1, 1}, 1 << 32, false},
 		{[]int64{math.MaxInt64 - 1, math.MaxInt64 - 1, 5 - math.MaxInt64}, 0, true},
@@ -358,19 +358,19 @@ func TestRestParts(t *testing.T) {
 		{[]int64{math.MaxInt64 - 1, 1}, 0, true}, {[]int64{math.MinInt64, math.MaxInt64}, 0, true},
 		{[]int64{math.MinInt64, 1 - math.MaxInt64, 1 - math.MaxInt64}, 0, true},
 	} {
-		var sum restParts
-		for _, r := range tt.rests {
-			sum = sum.minus(restParts{}.minus(partsOf(r)))
+		var sum remainderParts
+		for _, r := range tt.remainders {
+			sum = sum.minus(remainderParts{}.minus(partsOf(r)))
 		}
 		if got, overflow := sum.total(); got != tt.want || overflow != tt.overflow {
-			t.Errorf("the sum of %d is %d, %t; want %d, %t", tt.rests, got, overflow, tt.want, tt.overflow)
+			t.Errorf("the sum of %d is %d, %t; want %d, %t", tt.remainders, got, overflow, tt.want, tt.overflow)
 		}
 	}
-	most := restParts{}
-	for range store.MaxPieces {
-		most = most.minus(restParts{}.minus(partsOf(math.MaxInt64)))
+	most := remainderParts{}
+	for range store.MaxRanges {
+		most = most.minus(remainderParts{}.minus(partsOf(math.MaxInt64)))
 	}
 	if _, overflow := most.total(); !overflow || saturated(most.high) || most.high < 0 {
-		t.Errorf("the rests of all pieces at an end: %+v, an overflow: %t", most, overflow)
+		t.Errorf("the remainders of all ranges at an end: %+v, an overflow: %t", most, overflow)
 	}
 }

@@ -33,7 +33,7 @@ func (s *Store) SetWindow(ctx context.Context, window time.Duration) (store.Sett
 func (s *Store) ChangeRules(ctx context.Context, change store.RuleChange) (store.Settings, error) {
 	var removed []ref
 	if x := change.Index; x != nil && x.Step == store.RemoveIndex {
-		removed = append(removed, pieceRef(x.Index.Number, 1))
+		removed = append(removed, rangeRef(x.Index.Number, 1))
 	}
 	return s.changeSettings(ctx, "change the rules", removed, func(current store.Settings, when time.Time) (store.Settings, error) {
 		return current.ChangeRules(change, when, store.RulesSettle)

@@ -236,7 +236,7 @@ func (m *sumMerge) counter(ctx context.Context, e *pb.Entity) error {
 // sumShards sums the shards that a record names, and gathers the rings of all shards if ring is not nil. exists is
 // false for a counter that was never incremented.
 func (m *sumMerge) sumShards(ctx context.Context, name string, rec *store.Value, ring *windowed) (sum wide, exists bool, err error) {
-	sum, exists = wide{}.plus(rec.Rest).plus(-max(rec.Reset.Baseline, -largest)), rec.Rest != 0
+	sum, exists = wide{}.plus(rec.Remainder).plus(-max(rec.Reset.Baseline, -largest)), rec.Remainder != 0
 	for {
 		r, err := m.shards.peek(ctx)
 		if err != nil || r == nil {

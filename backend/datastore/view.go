@@ -45,7 +45,7 @@ func (v *view) pin(when *timestamppb.Timestamp) error {
 
 // ofTotals are the properties of records and shards that totals need. The buckets of a series and grouped
 // parts stay in the server.
-var ofTotals = []string{"shards", "baseline", "reset_at", "deleted_at", restLow, restHigh, "count", "bucketed"}
+var ofTotals = []string{"shards", "baseline", "reset_at", "deleted_at", remainderLow, remainderHigh, "count", "bucketed"}
 
 // Lookup makes one call.
 func (v *view) Lookup(ctx context.Context, keys []store.Key) ([]store.Value, error) {
@@ -99,7 +99,7 @@ func valueOf(r ref, e *pb.Entity) (store.Value, error) {
 	f := fields{entity: e}
 	if r.kind == kindCounter {
 		rec, err := recordOf(e)
-		return store.Value{Exists: true, Value: rec.shards, Reset: rec.reset(), Rest: rec.rest, Overflow: rec.overflow}, err
+		return store.Value{Exists: true, Value: rec.shards, Reset: rec.reset(), Remainder: rec.remainder, Overflow: rec.overflow}, err
 	}
 	v := store.Value{Exists: true, Value: f.integer("count")}
 	if f.has("bucketed") {
@@ -126,7 +126,7 @@ func (v *view) List(ctx context.Context, prefix, after string, limit int) ([]sto
 	when, err := v.store.query(ctx, v.when, sp, min(limit, math.MaxInt32), func(e *pb.Entity) error {
 		rec, err := recordOf(e)
 		records = append(records, store.Record{
-			Counter: refOf(e.GetKey()).name, Shards: int(rec.shards), Reset: rec.reset(), Rest: rec.rest, Overflow: rec.overflow,
+			Counter: refOf(e.GetKey()).name, Shards: int(rec.shards), Reset: rec.reset(), Remainder: rec.remainder, Overflow: rec.overflow,
 		})
 		return err
 	})

@@ -42,7 +42,7 @@ func workerProperties(w *store.Worker) (map[string]*pb.Value, error) {
 		"lag": integer(int64(w.Lag)), "stalled": boolean(w.Stalled), "skew": integer(int64(w.Skew)), "last_commit": instant(w.LastCommit), "entries": integer(w.Entries),
 		"commits": integer(w.Commits), "settings": integer(w.Settings), "expire_at": instant(w.Expires),
 		"increments": integer(w.Increments), "entities": integer(w.Entities), "duplicates": integer(w.Duplicates),
-		"dead_letters": integer(w.DeadLetters), "last_letter": instant(w.LastLetter),
+		"dead_letters": integer(w.DeadLetters), "last_dead_letter": instant(w.LastDeadLetter),
 	}
 	for name, list := range map[string]any{"busiest": w.Busiest, "at_limit": w.AtLimit, "setup": w.Setup} {
 		text, err := json.Marshal(list)
@@ -109,8 +109,8 @@ func workerOf(e *pb.Entity) (store.Worker, error) {
 	if f.has("skew") {
 		w.Skew = time.Duration(f.integer("skew"))
 	}
-	if f.has("last_letter") {
-		w.LastLetter = f.instant("last_letter")
+	if f.has("last_dead_letter") {
+		w.LastDeadLetter = f.instant("last_dead_letter")
 	}
 	for name, to := range map[string]any{"busiest": &w.Busiest, "at_limit": &w.AtLimit, "setup": &w.Setup} {
 		if f.has(name) && json.Unmarshal(f.blob(name), to) != nil {

@@ -1,5 +1,5 @@
 // Package httpbus is the publisher's end of a bus over HTTP. It implements Watermill's
-// message.Publisher: each message is a sealed batch, and goes to POST /v1/batches of a countmill that
+// message.Publisher: each message is a flushed batch, and goes to POST /v1/batches of a countmill that
 // runs `up` or the publisher role.
 //
 //	bus, err := httpbus.Open("http://127.0.0.1:8080")

@@ -87,7 +87,7 @@ func part(n int) wire.Part {
 
 // payload is a batch of at least size bytes, but for the bytes of a part.
 func payload(n, size int) []byte {
-	b := wire.Batch{Time: time.Now(), Seal: wire.SealID{1}, Number: n, Parts: []wire.Part{part(n)}}
+	b := wire.Batch{Time: time.Now(), Flush: wire.FlushID{1}, Number: n, Parts: []wire.Part{part(n)}}
 	for length := 64 + wire.SizePart(&b.Parts[0]); length < size; {
 		p := part(n + len(b.Parts)<<32)
 		if length += wire.SizePart(&p); length >= size {
@@ -263,7 +263,7 @@ func TestConflictsAreSettledByPart(t *testing.T) {
 // read, of a newer server, is none.
 func TestReceiptsOfTheServer(t *testing.T) {
 	t.Parallel()
-	receipt := wire.Receipt{Time: time.UnixMicro(1_800_000_000_000_000).UTC(), Spans: []wire.Span{{Seal: wire.SealHash{9}, First: 4, Last: 4}}}
+	receipt := wire.Receipt{Time: time.UnixMicro(1_800_000_000_000_000).UTC(), Spans: []wire.Span{{Flush: wire.FlushHash{9}, First: 4, Last: 4}}}
 	asOf := time.UnixMicro(1_800_000_000_123_456)
 	for said, want := range map[string]publisher.Sent{
 		`"receipt":"` + receipt.String() + `"`:                    {Receipt: receipt},

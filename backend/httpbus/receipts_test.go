@@ -86,9 +86,9 @@ func (l *losing) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// A program behind a door reads back what it wrote: at once, whatever it called, although the first
+// A program behind a batch receiver reads back what it wrote: at once, whatever it called, although the first
 // answer to each batch was lost. Its token may be limited to prefixes.
-func TestReadBackThroughADoor(t *testing.T) {
+func TestReadBackThroughAReceiver(t *testing.T) {
 	t.Parallel()
 	path, secrets := authtest.File(t,
 		auth.Token{Name: "all", Scopes: auth.Scopes()}, auth.Token{Name: "page", Scopes: auth.Scopes(), Prefixes: []string{"page:"}})
@@ -102,8 +102,8 @@ func TestReadBackThroughADoor(t *testing.T) {
 	alone := cfg
 	alone.Roles = app.Publisher
 	for _, place := range []struct {
-		name, door, reader string
-		counted            bool // when the door answers
+		name, receiver, reader string
+		counted                bool // when the batch receiver answers
 	}{
 		{"up", together, together, true}, {"up with a bus", apart, apart, false}, {"publisher role", runs(t, onShared(t, alone, inner)), apart, false},
 	} {
@@ -115,13 +115,13 @@ func TestReadBackThroughADoor(t *testing.T) {
 					t.Fatal(err)
 				}
 				d := &behind{t: t, reader: c, counted: place.counted, prefix: fmt.Sprintf("page:%.3s:%d:", place.name, i)}
-				d.run(place.door, token)
+				d.run(place.receiver, token)
 			})
 		}
 	}
 }
 
-// behind is a program behind a door.
+// behind is a program behind a batch receiver.
 type behind struct {
 	*publisher.Publisher
 	t       *testing.T
@@ -130,10 +130,10 @@ type behind struct {
 	prefix  string // of its counters
 }
 
-func (d *behind) run(door, token string) {
+func (d *behind) run(receiver, token string) {
 	network := &losing{t: d.t, transport: http.DefaultTransport.(*http.Transport).Clone(), lost: make(map[string]string)}
 	defer network.transport.CloseIdleConnections()
-	bus, err := httpbus.Open(door, httpbus.WithToken(token), httpbus.WithHTTPClient(&http.Client{Transport: network}))
+	bus, err := httpbus.Open(receiver, httpbus.WithToken(token), httpbus.WithHTTPClient(&http.Client{Transport: network}))
 	if err != nil {
 		d.t.Fatal(err)
 	}

@@ -33,8 +33,8 @@ func (s *Store) PutDeadLetters(ctx context.Context, letters []store.DeadLetter) 
 	b := s.db.NewBatch()
 	defer b.Close()
 	for i := range letters {
-		// In the letter's own batch: whoever finds the message's tail finds them too.
-		if err := s.putAsides(b, letters[i].Asides); err != nil {
+		// In the letter's own batch: whoever finds the message's completion marker finds them too.
+		if err := s.putDeadLetterRefs(b, letters[i].DeadLetterRefs); err != nil {
 			return err
 		}
 		value, err := encodeDead(&letters[i])
@@ -172,9 +172,9 @@ type workerRecord struct {
 	DeadLetters int64        `json:"dead_letters,omitempty"`
 	Busiest     []store.Busy `json:"busiest,omitempty"`
 
-	LastLetter int64             `json:"last_letter,omitempty"`
-	AtLimit    []string          `json:"at_limit,omitempty"`
-	Setup      map[string]string `json:"setup,omitempty"`
+	LastDeadLetter int64             `json:"last_dead_letter,omitempty"`
+	AtLimit        []string          `json:"at_limit,omitempty"`
+	Setup          map[string]string `json:"setup,omitempty"`
 }
 
 func workerRecordOf(w *store.Worker) workerRecord {
@@ -184,8 +184,8 @@ func workerRecordOf(w *store.Worker) workerRecord {
 		Increments: w.Increments, Entities: w.Entities, Duplicates: w.Duplicates, DeadLetters: w.DeadLetters, Busiest: w.Busiest,
 		AtLimit: w.AtLimit, Setup: w.Setup,
 	}
-	if !w.LastLetter.IsZero() {
-		r.LastLetter = w.LastLetter.UnixMicro()
+	if !w.LastDeadLetter.IsZero() {
+		r.LastDeadLetter = w.LastDeadLetter.UnixMicro()
 	}
 	return r
 }
@@ -197,8 +197,8 @@ func (r *workerRecord) worker(id string) store.Worker {
 		Increments: r.Increments, Entities: r.Entities, Duplicates: r.Duplicates, DeadLetters: r.DeadLetters, Busiest: r.Busiest,
 		AtLimit: r.AtLimit, Setup: r.Setup,
 	}
-	if r.LastLetter != 0 {
-		w.LastLetter = time.UnixMicro(r.LastLetter).UTC()
+	if r.LastDeadLetter != 0 {
+		w.LastDeadLetter = time.UnixMicro(r.LastDeadLetter).UTC()
 	}
 	return w
 }

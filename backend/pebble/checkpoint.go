@@ -102,7 +102,7 @@ func (d *Directory) copyTo(dir string) (err error) {
 }
 
 // trimLogs cuts off what is behind the last record of each log. Pebble writes a new log over an old file,
-// whose rest is up to 64 MiB.
+// whose remainder is up to 64 MiB.
 func trimLogs(dir string) error {
 	logs, err := filepath.Glob(filepath.Join(dir, "*.log"))
 	if err != nil {

@@ -90,9 +90,9 @@ func (d *Directory) ApplySoft(b *pebbledb.Batch) error {
 	return d.db.Apply(b, pebbledb.NoSync)
 }
 
-// atHome returns an error that means "not applied" if the directory is missing.
-func (d *Directory) atHome() error {
-	if err := d.home.check(); err != nil {
+// isGuarded returns an error that means "not applied" if the directory is missing.
+func (d *Directory) isGuarded() error {
+	if err := d.guard.check(); err != nil {
 		return fmt.Errorf("%w: %w", store.ErrDeployment, err)
 	}
 	return nil
@@ -112,7 +112,7 @@ func (d *Directory) keepCommitCount() error {
 	if n == d.commits.written && last.Equal(d.commits.moment) {
 		return nil
 	}
-	if err := d.home.check(); err != nil { // the path may name another database's file now
+	if err := d.guard.check(); err != nil { // the path may name another database's file now
 		return err
 	}
 	if err := writeCommitCount(d.fs, d.cfg.Dir, commitCount{d.id, n, last}); err != nil {

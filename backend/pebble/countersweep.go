@@ -115,12 +115,12 @@ func (s *Store) sweepLot(names []string, found map[string]int, after time.Durati
 // removeCounter removes a deleted counter unless it has counted something since. Such a counter exists
 // again, and only its deletion record goes.
 func (s *Store) removeCounter(b *pebbledb.Batch, name string, r record) (bool, error) {
-	rest := s.keys.named(nil, kindRest, name) // of a group
-	total, _, err := getSum(s.db, rest)
+	remainder := s.keys.named(nil, kindRemainder, name) // of a group
+	total, _, err := getSum(s.db, remainder)
 	if err != nil {
 		return false, err
 	}
-	keys := [][]byte{s.keys.named(nil, kindRecord, name), s.keys.named(nil, kindGone, name), rest}
+	keys := [][]byte{s.keys.named(nil, kindRecord, name), s.keys.named(nil, kindGone, name), remainder}
 	for n := range r.shards {
 		key := s.keys.shard(nil, wire.Order(name), name, n)
 		sum, exists, err := getShard(s.db, key)

@@ -35,7 +35,7 @@ type Directory struct {
 	db     *pebbledb.DB
 	id     string // the database's id, from its meta record
 	fs     vfs.FS
-	home   *home // nil with Config.FS
+	guard  *guard // nil with Config.FS
 	health *health
 	files  io.Closer // stops the disk watcher
 
@@ -68,7 +68,7 @@ func (d *Directory) Restores() int64 { return d.restores }
 
 // Readable returns an error if the directory was removed or replaced, or has damaged files.
 func (d *Directory) Readable() error {
-	if err := d.home.check(); err != nil {
+	if err := d.guard.check(); err != nil {
 		return err
 	}
 	return d.health.unreadable()
@@ -111,7 +111,7 @@ func (d *Directory) enter() error {
 // CloseAfter waits for running calls, calls last, and releases the directory. A second call does nothing.
 func (d *Directory) CloseAfter(last func()) error {
 	d.end()
-	d.home.end()
+	d.guard.end()
 	d.closing.Lock()
 	defer d.closing.Unlock()
 	if d.closed {

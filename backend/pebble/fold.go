@@ -211,7 +211,7 @@ func (s *Store) Applied(ctx context.Context, ids []wire.PartID) ([]store.Marker,
 		}
 		found = append(found, m)
 	}
-	return found, s.atHome()
+	return found, s.isGuarded()
 }
 
 // findMarkerLocked looks in every epoch, because a copy may carry another time. With the default window

@@ -19,67 +19,67 @@ import (
 )
 
 // Indexes. A shard's value has its grouped parts, so a fold by an index writes no further key but
-// the groups' own. The place of a shard (store.Piece) is wire.Order of its counter, by which shards lie on
+// the groups' own. The place of a shard (store.IndexRange) is wire.Order of its counter, by which shards lie on
 // disk.
 
-// maxRests is the most rests of one SetRests.
-const maxRests = 1000
+// maxRemainders is the most remainders of one SetRemainders.
+const maxRemainders = 1000
 
 func (k keyspace) index(dst []byte, kind byte, index int64) []byte {
 	return binary.BigEndian.AppendUint64(k.kind(dst, kind), uint64(index))
 }
 
-func (k keyspace) piece(dst []byte, index int64, id int) []byte {
-	return binary.BigEndian.AppendUint32(k.index(dst, kindPiece, index), uint32(id))
+func (k keyspace) keyRange(dst []byte, index int64, id int) []byte {
+	return binary.BigEndian.AppendUint32(k.index(dst, kindIndexRange, index), uint32(id))
 }
 
-// rests appends the prefix of the rests of a piece.
-func (k keyspace) rests(dst []byte, index int64, id int) []byte {
-	return binary.BigEndian.AppendUint32(k.index(dst, kindRests, index), uint32(id))
+// remainders appends the prefix of the remainders of a range.
+func (k keyspace) remainders(dst []byte, index int64, id int) []byte {
+	return binary.BigEndian.AppendUint32(k.index(dst, kindRemainders, index), uint32(id))
 }
 
-// pieceRecord is a piece as it is stored, in JSON.
-type pieceRecord struct {
-	From      uint64    `json:"from"`
-	To        uint64    `json:"to"`
-	Retired   bool      `json:"retired,omitempty"`
-	Worker    string    `json:"worker,omitempty"`
-	Until     time.Time `json:"until,omitzero"`
-	Round     int64     `json:"round,omitempty"`
-	Read      time.Time `json:"read,omitzero"`
-	Shards    int64     `json:"shards,omitempty"`
-	Rests     int64     `json:"rests,omitempty"`
-	Corrected int64     `json:"corrected,omitempty"`
+// rangeRecord is a range as it is stored, in JSON.
+type rangeRecord struct {
+	From       uint64    `json:"from"`
+	To         uint64    `json:"to"`
+	Retired    bool      `json:"retired,omitempty"`
+	Worker     string    `json:"worker,omitempty"`
+	Until      time.Time `json:"until,omitzero"`
+	Round      int64     `json:"round,omitempty"`
+	Read       time.Time `json:"read,omitzero"`
+	Shards     int64     `json:"shards,omitempty"`
+	Remainders int64     `json:"remainders,omitempty"`
+	Corrected  int64     `json:"corrected,omitempty"`
 }
 
-func encodePiece(p *store.Piece) ([]byte, error) {
-	return json.Marshal(pieceRecord{p.From, p.To, p.Retired, p.Worker, p.Until.UTC(), p.Round, p.Read.UTC(), p.Shards, p.Rests, p.Corrected})
+func encodeRange(p *store.IndexRange) ([]byte, error) {
+	return json.Marshal(rangeRecord{p.From, p.To, p.Retired, p.Worker, p.Until.UTC(), p.Round, p.Read.UTC(), p.Shards, p.Remainders, p.Corrected})
 }
 
-func decodePiece(index int64, id int, b []byte) (store.Piece, error) {
-	var r pieceRecord
+func decodeRange(index int64, id int, b []byte) (store.IndexRange, error) {
+	var r rangeRecord
 	if err := json.Unmarshal(b, &r); err != nil {
-		return store.Piece{}, fmt.Errorf("piece %d of index %d: %w", id, index, err)
+		return store.IndexRange{}, fmt.Errorf("range %d of index %d: %w", id, index, err)
 	}
-	return store.Piece{
+	return store.IndexRange{
 		Index: index, ID: id, From: r.From, To: r.To, Retired: r.Retired, Worker: r.Worker, Until: r.Until,
-		Round: r.Round, Read: r.Read, Shards: r.Shards, Rests: r.Rests, Corrected: r.Corrected,
+		Round: r.Round, Read: r.Read, Shards: r.Shards, Remainders: r.Remainders, Corrected: r.Corrected,
 	}, nil
 }
 
-// Pieces returns the pieces by their numbers.
-func (s *Store) Pieces(ctx context.Context, index int64) (pieces []store.Piece, err error) {
+// Ranges returns the ranges by their numbers.
+func (s *Store) Ranges(ctx context.Context, index int64) (ranges []store.IndexRange, err error) {
 	if err := s.enter(); err != nil {
 		return nil, err
 	}
 	defer s.closing.RUnlock()
-	prefix := s.keys.index(nil, kindPiece, index)
+	prefix := s.keys.index(nil, kindIndexRange, index)
 	err = s.each(ctx, s.db, prefix, nil, func(key, value []byte) (bool, error) {
-		p, err := decodePiece(index, int(binary.BigEndian.Uint32(key[len(prefix):])), value)
-		pieces = append(pieces, p)
+		p, err := decodeRange(index, int(binary.BigEndian.Uint32(key[len(prefix):])), value)
+		ranges = append(ranges, p)
 		return true, err
 	})
-	return pieces, err
+	return ranges, err
 }
 
 // each visits the keys with a prefix that come after after.
@@ -106,20 +106,20 @@ func (s *Store) each(ctx context.Context, from pebbledb.Reader, prefix, afterKey
 	return errors.Join(err, iter.Error(), iter.Close())
 }
 
-// isStored reports whether the piece is in the database exactly so.
-func (s *Store) isStored(p *store.Piece) error {
-	found, exists, err := get(s.db, s.keys.piece(nil, p.Index, p.ID), func(b []byte) (store.Piece, error) { return decodePiece(p.Index, p.ID, b) })
+// isStored reports whether the range is in the database exactly so.
+func (s *Store) isStored(p *store.IndexRange) error {
+	found, exists, err := get(s.db, s.keys.keyRange(nil, p.Index, p.ID), func(b []byte) (store.IndexRange, error) { return decodeRange(p.Index, p.ID, b) })
 	switch {
 	case err != nil:
 		return err
 	case !exists || !found.Same(p):
-		return fmt.Errorf("piece %d: %w", p.ID, store.ErrChanged)
+		return fmt.Errorf("range %d: %w", p.ID, store.ErrChanged)
 	}
 	return nil
 }
 
-// SwapPieces replaces pieces in one synced batch.
-func (s *Store) SwapPieces(ctx context.Context, old, next []store.Piece) error {
+// SwapRanges replaces ranges in one synced batch.
+func (s *Store) SwapRanges(ctx context.Context, old, next []store.IndexRange) error {
 	return s.change(ctx, func(b *pebbledb.Batch, _ time.Time) error {
 		if len(old) == 0 && len(next) > 0 && s.settings.rules().Numbered(next[0].Index) == nil {
 			return fmt.Errorf("index %d is gone: %w", next[0].Index, store.ErrNoIndex)
@@ -128,19 +128,19 @@ func (s *Store) SwapPieces(ctx context.Context, old, next []store.Piece) error {
 			if err := s.isStored(&old[i]); err != nil {
 				return err
 			}
-			if err := b.Delete(s.keys.piece(nil, old[i].Index, old[i].ID), nil); err != nil {
+			if err := b.Delete(s.keys.keyRange(nil, old[i].Index, old[i].ID), nil); err != nil {
 				return err
 			}
 		}
 		for i := range next {
 			p := &next[i]
-			key := s.keys.piece(nil, p.Index, p.ID)
-			if !slices.ContainsFunc(old, func(o store.Piece) bool { return o.ID == p.ID }) {
+			key := s.keys.keyRange(nil, p.Index, p.ID)
+			if !slices.ContainsFunc(old, func(o store.IndexRange) bool { return o.ID == p.ID }) {
 				if _, exists, err := get(s.db, key, func([]byte) (struct{}, error) { return struct{}{}, nil }); err != nil || exists {
-					return errors.Join(err, fmt.Errorf("piece %d exists: %w", p.ID, store.ErrChanged))
+					return errors.Join(err, fmt.Errorf("range %d exists: %w", p.ID, store.ErrChanged))
 				}
 			}
-			value, err := encodePiece(p)
+			value, err := encodeRange(p)
 			if err != nil {
 				return err
 			}
@@ -153,7 +153,7 @@ func (s *Store) SwapPieces(ctx context.Context, old, next []store.Piece) error {
 }
 
 // Ungrouped reads a page from a snapshot of its own.
-func (s *Store) Ungrouped(ctx context.Context, x *store.Index, p *store.Piece, from string, limit int) (page store.UngroupedPage, err error) {
+func (s *Store) Ungrouped(ctx context.Context, x *store.Index, p *store.IndexRange, from string, limit int) (page store.UngroupedPage, err error) {
 	v := s.View().(*view)
 	defer v.Close()
 	if err := s.enter(); err != nil {
@@ -166,19 +166,19 @@ func (s *Store) Ungrouped(ctx context.Context, x *store.Index, p *store.Piece, f
 	page.At = v.at
 	page.Next, err = s.eachShard(ctx, v.snapshot, x, p, from, limit, func(_ []byte, place uint64, counter string, sum shardSum) error {
 		page.Shards, page.Place = page.Shards+1, place
-		rest, overflow := sum.count.plus(sum.groupedBy(x.Number).negative()).total()
-		if _, wrong := sum.count.total(); rest != 0 || overflow || wrong {
-			page.Rests = append(page.Rests, store.Ungrouped{Counter: counter, Rest: rest, Overflow: overflow || wrong})
+		remainder, overflow := sum.count.plus(sum.groupedBy(x.Number).negative()).total()
+		if _, wrong := sum.count.total(); remainder != 0 || overflow || wrong {
+			page.Remainders = append(page.Remainders, store.Ungrouped{Counter: counter, Remainder: remainder, Overflow: overflow || wrong})
 		}
 		return nil
 	})
 	return page, err
 }
 
-// eachShard visits at most limit shards of a piece whose counters begin as the index says, and examines at most
+// eachShard visits at most limit shards of a range whose counters begin as the index says, and examines at most
 // maxScanned. It leaves out shards that no look-up finds: they are in no total, so no group may have them. It returns the start of the next page: the last key, without what all shards' keys begin
 // with.
-func (s *Store) eachShard(ctx context.Context, reader pebbledb.Reader, x *store.Index, p *store.Piece, from string, limit int,
+func (s *Store) eachShard(ctx context.Context, reader pebbledb.Reader, x *store.Index, p *store.IndexRange, from string, limit int,
 	visit func(key []byte, place uint64, counter string, sum shardSum) error,
 ) (next string, err error) {
 	if p.Retired {
@@ -234,16 +234,16 @@ func (s *Store) eachShard(ctx context.Context, reader pebbledb.Reader, x *store.
 	return "", iter.Error()
 }
 
-// SetRests sets a piece's part of groups in one synced batch. No other change runs beside it, and no sweep.
+// SetRemainders sets a range's part of groups in one synced batch. No other change runs beside it, and no sweep.
 // Folds do: they write shards of groups, and at most records, by merges.
-func (s *Store) SetRests(ctx context.Context, p *store.Piece, rests []store.GroupRest) error {
+func (s *Store) SetRemainders(ctx context.Context, p *store.IndexRange, remainders []store.GroupRemainder) error {
 	return s.change(ctx, func(b *pebbledb.Batch, _ time.Time) error {
 		if err := s.isStored(p); err != nil {
 			return err
 		}
-		prefix := s.keys.rests(nil, p.Index, p.ID)
-		for _, r := range rests {
-			if err := s.setRest(b, append(slices.Clone(prefix), r.Group...), &r); err != nil {
+		prefix := s.keys.remainders(nil, p.Index, p.ID)
+		for _, r := range remainders {
+			if err := s.setRemainder(b, append(slices.Clone(prefix), r.Group...), &r); err != nil {
 				return err
 			}
 		}
@@ -251,57 +251,57 @@ func (s *Store) SetRests(ctx context.Context, p *store.Piece, rests []store.Grou
 	})
 }
 
-// setRest sets a piece's part of a group, at key, and moves the group's rest by the difference.
-func (s *Store) setRest(b *pebbledb.Batch, key []byte, r *store.GroupRest) error {
+// setRemainder sets a range's part of a group, at key, and moves the group's remainder by the difference.
+func (s *Store) setRemainder(b *pebbledb.Batch, key []byte, r *store.GroupRemainder) error {
 	sum, _, err := getSum(s.db, key)
 	had, _ := sum.total()
-	if err != nil || had == r.Rest {
+	if err != nil || had == r.Remainder {
 		return err
 	}
-	if r.Rest == 0 {
+	if r.Remainder == 0 {
 		err = b.Delete(key, nil)
 	} else {
-		err = b.Set(key, fromInt64(r.Rest).encode(nil), nil)
+		err = b.Set(key, fromInt64(r.Remainder).encode(nil), nil)
 	}
-	record := s.keys.named(nil, kindRest, r.Group)
+	record := s.keys.named(nil, kindRemainder, r.Group)
 	total, _, getErr := getSum(s.db, record)
-	delta := termOf(r.Rest).plus(termOf(had).negative())
+	delta := termOf(r.Remainder).plus(termOf(had).negative())
 	return errors.Join(err, getErr, b.Set(record, total.plus(delta).encode(nil), nil),
 		b.Merge(s.keys.named(nil, kindRecord, r.Group), encodeRecord(nil, 1), nil))
 }
 
-// termOf is the part of a rest in the sum of its group's. A rest at an end of int64 means an overflow: any sum of
-// MaxPieces rests with it is beyond int64.
-func termOf(rest int64) int128 {
-	if rest == math.MaxInt64 || rest == math.MinInt64 {
+// termOf is the part of a remainder in the sum of its group's. A remainder at an end of int64 means an overflow: any sum of
+// MaxRanges remainders with it is beyond int64.
+func termOf(remainder int64) int128 {
+	if remainder == math.MaxInt64 || remainder == math.MinInt64 {
 		return int128{hi: 1 << 40}
 	}
-	return fromInt64(rest)
+	return fromInt64(remainder)
 }
 
-// RestsOf lists a piece's parts of groups.
-func (s *Store) RestsOf(ctx context.Context, p *store.Piece, afterGroup string, limit int) (rests []store.GroupRest, err error) {
+// RemaindersOf lists a range's parts of groups.
+func (s *Store) RemaindersOf(ctx context.Context, p *store.IndexRange, afterGroup string, limit int) (remainders []store.GroupRemainder, err error) {
 	if err := s.enter(); err != nil {
 		return nil, err
 	}
 	defer s.closing.RUnlock()
-	prefix := s.keys.rests(nil, p.Index, p.ID)
+	prefix := s.keys.remainders(nil, p.Index, p.ID)
 	var from []byte
 	if afterGroup != "" {
 		from = append(slices.Clone(prefix), afterGroup...)
 	}
 	err = s.each(ctx, s.db, prefix, from, func(key, value []byte) (bool, error) {
 		sum, err := decodeSum(value)
-		rest, _ := sum.total()
-		rests = append(rests, store.GroupRest{Group: string(key[len(prefix):]), Rest: rest})
-		return len(rests) < limit, err
+		remainder, _ := sum.total()
+		remainders = append(remainders, store.GroupRemainder{Group: string(key[len(prefix):]), Remainder: remainder})
+		return len(remainders) < limit, err
 	})
-	return rests, err
+	return remainders, err
 }
 
 // DropGrouped subtracts the grouped part of each shard, as it reads it. Nothing else changes it meanwhile:
 // folds by the index are refused, and no two calls run at once.
-func (s *Store) DropGrouped(ctx context.Context, x *store.Index, p *store.Piece, from string, limit int) (next string, err error) {
+func (s *Store) DropGrouped(ctx context.Context, x *store.Index, p *store.IndexRange, from string, limit int) (next string, err error) {
 	err = s.change(ctx, func(b *pebbledb.Batch, _ time.Time) (err error) {
 		next, err = s.eachShard(ctx, s.db, x, p, from, limit, func(key []byte, _ uint64, _ string, sum shardSum) error {
 			grouped := sum.groupedBy(x.Number)
@@ -331,7 +331,7 @@ func (s *Store) DropGroups(ctx context.Context, x *store.Index, limit int) (drop
 			}
 		}
 		dropped = len(groups)
-		prefix := s.keys.index(nil, kindRests, x.Number)
+		prefix := s.keys.index(nil, kindRemainders, x.Number)
 		return b.DeleteRange(prefix, after(prefix), nil)
 	})
 	return dropped, err
@@ -359,7 +359,7 @@ func (s *Store) dropGroup(b *pebbledb.Batch, group string) error {
 	if err != nil {
 		return err
 	}
-	keys := [][]byte{s.keys.named(nil, kindRecord, group), s.keys.named(nil, kindRest, group), s.keys.named(nil, kindGone, group)}
+	keys := [][]byte{s.keys.named(nil, kindRecord, group), s.keys.named(nil, kindRemainder, group), s.keys.named(nil, kindGone, group)}
 	for n := range r.shards {
 		keys = append(keys, s.keys.shard(nil, wire.Order(group), group, n))
 	}

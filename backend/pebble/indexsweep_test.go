@@ -7,7 +7,7 @@ import (
 )
 
 // The sweep keeps a deleted counter of an index, until nothing of the index is left: another reading of the
-// piece would take its increments from its group.
+// range would take its increments from its group.
 func TestSweepKeepsCountersOfIndexes(t *testing.T) {
 	t.Parallel()
 	s := open(t, Config{Dir: t.TempDir()})

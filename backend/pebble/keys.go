@@ -19,15 +19,15 @@ import (
 //	3 n namespace 'r' name                 a counter's record, in byte order of names
 //	3 n namespace 'm' epoch id             a marker: 2 bytes of epoch, 16 of id
 //	3 n namespace 'd' key                  a dead letter
-//	3 n namespace 'a' tail key             parts of a message in a dead letter: 16 bytes
-//	                                       of the tail's id, the letter's key
+//	3 n namespace 'a' completion key       parts of a message in a dead letter: 16 bytes
+//	                                       of the completion marker's id, the letter's key
 //	3 n namespace 'w' id                   a worker
 //	3 n namespace 'b' day order name       a day of a counter's series: 4 bytes of the day
 //	3 n namespace 'j' day                  what the last sweep did with a day
-//	3 n namespace 'i' index piece          a piece of an index's work: 8 bytes of the
-//	                                       index's number, 4 of the piece's
-//	3 n namespace 't' index piece group    a piece's part of a group's rest
-//	3 n namespace 'g' group                a group's rest: the sum of its pieces' parts
+//	3 n namespace 'i' index range          a range of an index's work: 8 bytes of the
+//	                                       index's number, 4 of the range's
+//	3 n namespace 't' index range group    a range's part of a group's remainder
+//	3 n namespace 'g' group                a group's remainder: the sum of its ranges' parts
 //	3 n namespace 'q' name                 a sequence
 //	3 n namespace 'l' key                  a record of the journal: store.JournalKey
 //	3 n namespace 'p' length counter place a row of the journal: 2 bytes of length, 20
@@ -41,18 +41,18 @@ import (
 const (
 	format = 3
 
-	kindShard  = 's'
-	kindRecord = 'r'
-	kindMarker = 'm'
-	kindDead   = 'd'
-	kindAside  = 'a'
-	kindGone   = 'x'
-	kindWorker = 'w'
-	kindSeries = 'b'
-	kindStage  = 'j'
-	kindPiece  = 'i'
-	kindRests  = 't'
-	kindRest   = 'g'
+	kindShard         = 's'
+	kindRecord        = 'r'
+	kindMarker        = 'm'
+	kindDead          = 'd'
+	kindDeadLetterRef = 'a'
+	kindGone          = 'x'
+	kindWorker        = 'w'
+	kindSeries        = 'b'
+	kindStage         = 'j'
+	kindIndexRange    = 'i'
+	kindRemainders    = 't'
+	kindRemainder     = 'g'
 
 	kindSequence = 'q'
 	kindJournal  = 'l'

@@ -18,9 +18,9 @@ import (
 // Files in other directories belong to backups. Their errors do not end the process.
 type logFS struct {
 	vfs.FS
-	dir  string
-	doom *doom
-	home *home
+	dir   string
+	doom  *doom
+	guard *guard
 	// pauses delays tables after a refused one.
 	pauses *pauses
 }
@@ -81,7 +81,7 @@ func (f logFS) mayChange(name string) error {
 	if f.FS.PathDir(name) != f.dir {
 		return nil
 	}
-	return f.home.same()
+	return f.guard.same()
 }
 
 // OpenDir returns a directory whose failed sync ends the process. Pebble would panic, even while it
@@ -114,7 +114,7 @@ func (f logFS) wrap(name string, file vfs.File, err error) (vfs.File, error) {
 	if f.check(err) != nil {
 		return file, err
 	}
-	f.home.follow(name)
+	f.guard.follow(name)
 	return logFile{file, f}, nil
 }
 

@@ -119,7 +119,7 @@ func (s *Store) sweepLocked() error {
 	if err := s.sweepWorkers(b, s.cfg.clock()); err != nil {
 		return err
 	}
-	if err := s.sweepAsides(b, settings.ForgetBefore); err != nil {
+	if err := s.sweepDeadLetterRefs(b, settings.ForgetBefore); err != nil {
 		return err
 	}
 	// No sync: if a crash undoes it, the next sweep repeats it.

@@ -249,13 +249,13 @@ func TestSweepsAfterAClockThatWasAhead(t *testing.T) {
 	}
 }
 
-// Asides go when their tails may.
-func TestAsidesAreSwept(t *testing.T) {
+// DeadLetterRefs go when their completion markers may.
+func TestDeadLetterRefsAreSwept(t *testing.T) {
 	t.Parallel()
 	clock := newTestClock()
 	s := open(t, clock.config(Config{Dir: t.TempDir(), Window: day}))
-	tail := wire.SealHash{1}.Tail(0)
-	d := store.DeadLetter{Key: "a", At: clockStart, Asides: []store.Aside{{Tail: tail, Letter: "a", At: clockStart}}}
+	completion := wire.FlushHash{1}.Completion(0)
+	d := store.DeadLetter{Key: "a", At: clockStart, DeadLetterRefs: []store.DeadLetterRef{{Completion: completion, Key: "a", At: clockStart}}}
 	if err := s.PutDeadLetters(t.Context(), []store.DeadLetter{d}); err != nil {
 		t.Fatal(err)
 	}
@@ -267,7 +267,7 @@ func TestAsidesAreSwept(t *testing.T) {
 		if err := s.Sweep(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := s.Asides(t.Context(), []wire.PartID{tail}); err != nil || len(got) != step.left {
+		if got, err := s.DeadLetterRefs(t.Context(), []wire.PartID{completion}); err != nil || len(got) != step.left {
 			t.Errorf("after %s more: %+v, %v; want %d", step.pass, got, err, step.left)
 		}
 	}

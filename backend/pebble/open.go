@@ -86,12 +86,12 @@ func OpenDirectory(cfg Config, form Form) (*Directory, error) {
 	p := newPauses(cfg.pause, d.ending.Done())
 	d.health = newHealth(cfg.Dir, files, cfg.Logger, doom, p)
 	if cfg.FS == nil {
-		d.home = newHome(cfg.Dir)
-		d.syncs.kept = d.home.await
+		d.guard = newGuard(cfg.Dir)
+		d.syncs.kept = d.guard.await
 	}
 	listener := d.health.listener()
 	files, d.files = vfs.WithDiskHealthChecks(files, slowDisk, nil, listener.DiskSlow)
-	db, err := pebbledb.Open(cfg.Dir, options(cfg, logFS{files, cfg.Dir, doom, d.home, p}, logger{cfg.Logger, doom}, listener))
+	db, err := pebbledb.Open(cfg.Dir, options(cfg, logFS{files, cfg.Dir, doom, d.guard, p}, logger{cfg.Logger, doom}, listener))
 	if err != nil {
 		d.end()
 		return nil, errors.Join(explain(cfg.Dir, err), d.files.Close())
@@ -133,8 +133,8 @@ func (d *Directory) start() error {
 	if err := d.keepCommitCount(); err != nil {
 		return err
 	}
-	if d.home != nil {
-		if err := d.home.settle(); err != nil {
+	if d.guard != nil {
+		if err := d.guard.settle(); err != nil {
 			return explain(d.cfg.Dir, err)
 		}
 	}
@@ -144,7 +144,7 @@ func (d *Directory) start() error {
 // abandon closes a directory that was not opened to the end.
 func (d *Directory) abandon() error {
 	d.end()
-	d.home.end()
+	d.guard.end()
 	return errors.Join(d.db.Close(), d.files.Close())
 }
 

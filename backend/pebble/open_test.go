@@ -196,7 +196,7 @@ func TestCheckSeesRemovedDirectory(t *testing.T) {
 	}
 	// Without its own lock file, another process could open the directory now. This process refuses
 	// because it still has the lock.
-	if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(s.home.lockFile(), nil, 0o600)); err != nil {
+	if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(s.guard.lockFile(), nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Check(t.Context()); !errors.Is(err, store.ErrOtherDatabase) || !strings.Contains(err.Error(), "was replaced") {

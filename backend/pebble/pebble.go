@@ -152,7 +152,7 @@ const maxKeys = 1000
 // Limits says that a commit may have any size, and that one commit at a time is best: one already uses
 // the whole disk, and the increments that wait make the next one larger.
 func (s *Store) Limits() store.Limits {
-	return store.Limits{Entities: 0, Keys: maxKeys, Commits: 1, Shards: 1, GrowsInFold: true, CertainOutcome: true, RefusesOldRules: true, Rests: maxRests}
+	return store.Limits{Entities: 0, Keys: maxKeys, Commits: 1, Shards: 1, GrowsInFold: true, CertainOutcome: true, RefusesOldRules: true, Remainders: maxRemainders}
 }
 
 // Keys is the most keys of one Lookup.

@@ -60,7 +60,7 @@ func (d *Directory) hasRoom() bool {
 
 // Writable returns an error that means "not applied" if the directory is missing, or if the disk refused the last table.
 func (d *Directory) Writable() error {
-	if err := cmp.Or(d.home.check(), d.health.refused()); err != nil {
+	if err := cmp.Or(d.guard.check(), d.health.refused()); err != nil {
 		return fmt.Errorf("%w: %w", store.ErrDeployment, err)
 	}
 	return nil

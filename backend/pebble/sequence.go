@@ -80,7 +80,7 @@ func (s *Store) Sequence(ctx context.Context, sequence string) (store.SequenceSt
 	if err != nil {
 		return state, err
 	}
-	return state, s.atHome()
+	return state, s.isGuarded()
 }
 
 // DeleteSequence keeps the record, because that has the last value.

@@ -106,7 +106,7 @@ func (s *Store) ChangeRules(ctx context.Context, change store.RuleChange) (store
 		// machine's clock was set back.
 		next, err := current.ChangeRules(change, s.moments.next(), 0)
 		if x := change.Index; err == nil && x != nil && x.Step == store.RemoveIndex {
-			err = b.Delete(s.keys.piece(nil, x.Index.Number, 1), nil)
+			err = b.Delete(s.keys.keyRange(nil, x.Index.Number, 1), nil)
 		}
 		return next, err
 	})

@@ -123,13 +123,13 @@ func (w *sumWalk) lookUp(ctx context.Context) error {
 			sum, exists, overflow = sum.plus(count), exists || some, overflow || wrong
 		}
 		if w.q.Groups {
-			v.key = v.store.keys.named(v.key[:0], kindRest, name)
-			rest, some, err := getSum(v.snapshot, v.key)
+			v.key = v.store.keys.named(v.key[:0], kindRemainder, name)
+			remainder, some, err := getSum(v.snapshot, v.key)
 			if err != nil {
-				return false, fmt.Errorf("rest of %q: %w", name, err)
+				return false, fmt.Errorf("remainder of %q: %w", name, err)
 			}
-			_, wrong := rest.total()
-			sum, exists, overflow = sum.plus(rest), exists || some, overflow || wrong
+			_, wrong := remainder.total()
+			sum, exists, overflow = sum.plus(remainder), exists || some, overflow || wrong
 		}
 		if !exists || !r.DeletedAt.IsZero() && sum == (int128{}) {
 			return true, nil

@@ -91,7 +91,7 @@ func (v *view) get(key store.Key) (store.Value, error) {
 		r, exists, err := getRecord(v.snapshot, v.key)
 		value := store.Value{Exists: exists, Value: int64(r.shards), Reset: r.reset()}
 		if err == nil && countmill.IsGroup(key.Counter) {
-			value.Rest, value.Overflow, err = v.rest(key.Counter)
+			value.Remainder, value.Overflow, err = v.remainder(key.Counter)
 		}
 		return value, err
 	}
@@ -102,12 +102,12 @@ func (v *view) get(key store.Key) (store.Value, error) {
 	return store.Value{Exists: exists, Value: total, Bucketed: bucketed, Overflow: overflow}, err
 }
 
-// rest is what the counters of a group had counted without it.
-func (v *view) rest(group string) (rest int64, overflow bool, err error) {
-	v.key = v.store.keys.named(v.key[:0], kindRest, group)
+// remainder is what the counters of a group had counted without it.
+func (v *view) remainder(group string) (remainder int64, overflow bool, err error) {
+	v.key = v.store.keys.named(v.key[:0], kindRemainder, group)
 	sum, _, err := getSum(v.snapshot, v.key)
-	rest, overflow = sum.total()
-	return rest, overflow, err
+	remainder, overflow = sum.total()
+	return remainder, overflow, err
 }
 
 // List returns the records in the order of their names.
@@ -131,7 +131,7 @@ func (v *view) List(ctx context.Context, prefix, after string, limit int) ([]sto
 		}
 		rec := store.Record{Counter: name, Shards: r.shards, Reset: r.reset()}
 		if countmill.IsGroup(name) {
-			if rec.Rest, rec.Overflow, err = v.rest(name); err != nil {
+			if rec.Remainder, rec.Overflow, err = v.remainder(name); err != nil {
 				return false, fmt.Errorf("record of %q: %w", name, err)
 			}
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/countmill/countmill/internal/plan"
 )
 
-// A worker reads as many shards, and sets as many rests, as countmill plan has for the build of an index. A recheck
+// A worker reads as many shards, and sets as many remainders, as countmill plan has for the build of an index. A recheck
 // reads the shards again, and sets nothing.
 func TestIndexBuild(t *testing.T) {
 	const counters = 3000
@@ -37,9 +37,9 @@ func TestIndexBuild(t *testing.T) {
 			}
 			c := planned.Countmill
 			within(t, "shards read by a build", float64(built.Shards), c.IndexBuild.Shards)
-			within(t, "rests set by a build", float64(built.Rests), c.IndexBuild.Rests)
-			if rechecked.Shards != 2*built.Shards || rechecked.Rests != built.Rests {
-				t.Errorf("%d groups: a recheck reads %d shards and sets %d rests, want %d and 0", of, rechecked.Shards-built.Shards, rechecked.Rests-built.Rests, built.Shards)
+			within(t, "remainders set by a build", float64(built.Remainders), c.IndexBuild.Remainders)
+			if rechecked.Shards != 2*built.Shards || rechecked.Remainders != built.Remainders {
+				t.Errorf("%d groups: a recheck reads %d shards and sets %d remainders, want %d and 0", of, rechecked.Shards-built.Shards, rechecked.Remainders-built.Remainders, built.Shards)
 			}
 		})
 	}

@@ -124,7 +124,7 @@ func TestMessageSizes(t *testing.T) {
 	}
 }
 
-// Each increment with an id is a part, and so has a marker. A message has one more, its tail.
+// Each increment with an id is a part, and so has a marker. A message has one more, its completion marker.
 func TestIncrementsWithIDs(t *testing.T) {
 	for _, counters := range []int{1, 1000} {
 		synctest.Test(t, func(t *testing.T) {

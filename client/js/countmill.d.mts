@@ -54,8 +54,8 @@ export class ReceiptGoneError extends CountmillError {
 /** Nothing was given. The time of the request is before the deduplication window. */
 export class IDExpiredError extends CountmillError {
 }
-/** Increments of the receipt are in dead letters: problem has set_aside and totals. */
-export class SetAsideError extends CountmillError {
+/** Increments of the receipt are in dead letters: problem has dead_letters and totals. */
+export class DeadLetteredError extends CountmillError {
 }
 /** Talks to one countmill, or to several behind one address. */
 export class Client {
@@ -292,15 +292,15 @@ export type SequenceState = {
 };
 /**
  * Puts the counters of match into groups, counters whose names begin with =. Groups have totals while state is
- * serving, and not building or deleting. pieces are null if the token may not read all its counters. checkedAt: when it was last compared with the shards of its counters.
+ * serving, and not building or deleting. ranges are null if the token may not read all its counters. checkedAt: when it was last compared with the shards of its counters.
  */
 export type Index = {
     name: string;
     match: string;
     group: string;
     state: string;
-    pieces: number | null;
-    piecesDone: number | null;
+    ranges: number | null;
+    rangesDone: number | null;
     checkedAt: string | null;
 };
 /**

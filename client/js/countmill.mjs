@@ -37,9 +37,9 @@
  *   given; empty at the beginning. The journal is complete up to settledUntil; later entries are not shown yet.
  * @typedef {{sequence: string, last: number, exists: boolean}} SequenceState
  *   last is the last value, 0 if there was none. exists is false if nobody has used it since its delete, or ever.
- * @typedef {{name: string, match: string, group: string, state: string, pieces: number | null, piecesDone: number | null, checkedAt: string | null}} Index
+ * @typedef {{name: string, match: string, group: string, state: string, ranges: number | null, rangesDone: number | null, checkedAt: string | null}} Index
  *   Puts the counters of match into groups, counters whose names begin with =. Groups have totals while state is
- *   serving, and not building or deleting. pieces are null if the token may not read all its counters. checkedAt: when it was last compared with the shards of its counters.
+ *   serving, and not building or deleting. ranges are null if the token may not read all its counters. checkedAt: when it was last compared with the shards of its counters.
  * @typedef {{completeAsOf: string, partial: boolean}} Scan
  *   All counters were looked at as of completeAsOf; all totals and places are of it. partial: the window began before the
  *   rule for its series, or no rule keeps a series of the overflow group.
@@ -140,8 +140,8 @@ export class NotCountedYetError extends CountmillError {}
 export class ReceiptGoneError extends CountmillError {}
 /** Nothing was given. The time of the request is before the deduplication window. */
 export class IDExpiredError extends CountmillError {}
-/** Increments of the receipt are in dead letters: problem has set_aside and totals. */
-export class SetAsideError extends CountmillError {}
+/** Increments of the receipt are in dead letters: problem has dead_letters and totals. */
+export class DeadLetteredError extends CountmillError {}
 
 /** By the problem's type, else by the status. @type {Record<string | number, typeof CountmillError>} */
 const ERRORS = {
@@ -336,7 +336,7 @@ export class Client {
     const got = await this.#call({ path, body, read: true, exact: true, maybe: 0 }, this.#deadline(timeout), (a) => ({ ...a, ...totalsOf(a) }));
     if (got.totals.length + got.overflowed.length !== counters.length) throw new UnavailableError("the answer has another number of totals than was asked for");
     if (got.overflowed.length) throw new TotalOverflowError("totals that do not fit 64 bits: " + JSON.stringify(got.overflowed), { problem: got });
-    if (got.set_aside?.length) throw new SetAsideError("increments of the receipt are in dead letters: " + JSON.stringify(got.set_aside), { problem: got });
+    if (got.dead_letters?.length) throw new DeadLetteredError("increments of the receipt are in dead letters: " + JSON.stringify(got.dead_letters), { problem: got });
     return got.totals;
   }
 
@@ -773,7 +773,7 @@ function state(a) {
 /** @param {any} a @returns {Index[]} */
 function indexes(a) {
   return a.indexes.map((/** @type {any} */ x) => (
-    { name: x.name, match: x.match, group: x.group, state: x.state, pieces: x.pieces, piecesDone: x.pieces_done, checkedAt: x.checked_at }));
+    { name: x.name, match: x.match, group: x.group, state: x.state, ranges: x.ranges, rangesDone: x.ranges_done, checkedAt: x.checked_at }));
 }
 
 /** @param {any} a @returns {Scan} */

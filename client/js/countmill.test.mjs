@@ -318,7 +318,7 @@ test("scripted server", { concurrency: 4, timeout: 60_000 }, async (suite) => {
     const { c, s } = await scripted(t, [
       answer(202, "", { accepted: 1, receipt: "AQ_-" }), read, answer(202, "", { accepted: 1, counted_as_of: late }), read, read, read,
       answer(409, "not-counted-yet"), answer(410, "receipt-expired"), answer(410, "other-database"),
-      answer(200, "", { totals: [sum("a", 1)], set_aside: [{ letter: "l-1", discarded: false }] })]);
+      answer(200, "", { totals: [sum("a", 1)], dead_letters: [{ key: "l-1", discarded: false }] })]);
     let done = await c.increment("a");
     assert.deepEqual(done, { receipt: "AQ_-", countedAsOf: "" });
     await c.total("a", { after: done, wait: 500, minAsOf: early });
@@ -332,7 +332,7 @@ test("scripted server", { concurrency: 4, timeout: 60_000 }, async (suite) => {
       await assert.rejects(c.total("a", { after: "AQ_-" }), countmill[name]);
     }
     await assert.rejects(c.total("a", { after: "AQ_-" }), (e) =>
-      e instanceof countmill.SetAsideError && e.problem.set_aside[0].letter === "l-1" && e.problem.totals[0].total === 1n);
+      e instanceof countmill.DeadLetteredError && e.problem.dead_letters[0].key === "l-1" && e.problem.totals[0].total === 1n);
     const asked = s.got.filter((g) => g.url.startsWith("/v1/totals")).map((g) => decodeURIComponent(g.url).slice("/v1/totals?".length, -"&format=string".length));
     assert.deepEqual(asked, ["min_as_of=" + early + "&after=AQ_-&wait=500.000ms", "min_as_of=" + late, "min_as_of=" + late, "min_as_of=" + early, ...Array(4).fill("after=AQ_-&wait=2000.000ms")]);
   });
@@ -480,7 +480,7 @@ test("scripted server", { concurrency: 4, timeout: 60_000 }, async (suite) => {
       "/v1/rank?index=sites&counter=a&window=1h&tz=Asia%2FKolkata&format=string"]);
   });
 
-  const index = { name: "sites", match: "page:{site}:*", group: "site:{site}", state: "building", pieces: 2, pieces_done: 1, checked_at: null };
+  const index = { name: "sites", match: "page:{site}:*", group: "site:{site}", state: "building", ranges: 2, ranges_done: 1, checked_at: null };
   for (const [call, method, url, members] of [
     [(c) => c.addSeries("a*", "15m:400d"), "POST", "/v1/rules/series", { version: 1, series: [], journal: [] }],
     [(c) => c.removeSeries("a*"), "DELETE", "/v1/rules/series?pattern=a*", { version: 1, series: [], journal: [] }],

@@ -446,7 +446,7 @@ class Scripted(Fixture):
         c, s = self.open(
             answer(202, accepted=1, receipt="AQ_-"), read, answer(202, accepted=1, counted_as_of=late), read, read, read,
             answer(409, "not-counted-yet"), answer(410, "receipt-expired"), answer(410, "other-database"),
-            answer(200, totals=[total("a", 1)], set_aside=[{"letter": "l-1", "discarded": False}]))
+            answer(200, totals=[total("a", 1)], dead_letters=[{"key": "l-1", "discarded": False}]))
         done = c.increment("a")
         self.assertEqual((done.receipt, done.counted_as_of), ("AQ_-", None))
         c.total("a", after=done, wait=0.5, min_as_of=datetime.fromisoformat(early.replace("Z", "+00:00")))
@@ -456,10 +456,10 @@ class Scripted(Fixture):
         self.assertEqual(str(first.as_of), "2026-01-02 15:04:05.123456+00:00")
         c.total("a", after=done, min_as_of=first.as_of)
         c.total("a", min_as_of=first.as_of)
-        for error in (countmill.NotCountedYetError, countmill.ReceiptGoneError, countmill.ReceiptGoneError, countmill.SetAsideError):
+        for error in (countmill.NotCountedYetError, countmill.ReceiptGoneError, countmill.ReceiptGoneError, countmill.DeadLetteredError):
             with self.assertRaises(error) as got:
                 c.total("a", after="AQ_-")
-        self.assertEqual((got.exception.problem["set_aside"][0]["letter"], got.exception.problem["totals"][0].total), ("l-1", 1))
+        self.assertEqual((got.exception.problem["dead_letters"][0]["key"], got.exception.problem["totals"][0].total), ("l-1", 1))
         asked = [unquote(g[2]).replace("+00:00", "Z") for g in s.got if g[2] != "/v1/increments"]
         self.assertEqual(asked, ["/v1/totals?min_as_of=" + early + "&after=AQ_-&wait=0.500000s"] + ["/v1/totals?min_as_of=" + late] * 2 + ["/v1/totals?min_as_of=" + early]
                          + ["/v1/totals?after=AQ_-&wait=2.000000s"] * 4)
@@ -617,7 +617,7 @@ class Scripted(Fixture):
         self.assertEqual((caught.exception.problem["overflowed"], [t.total for t in caught.exception.problem["totals"]]), (["o"], [7]))
 
     def test_changes_that_may_be_repeated(self):
-        index = {"name": "sites", "match": "page:{site}:*", "group": "site:{site}", "state": "building", "pieces": 2, "pieces_done": 1, "checked_at": None}
+        index = {"name": "sites", "match": "page:{site}:*", "group": "site:{site}", "state": "building", "ranges": 2, "ranges_done": 1, "checked_at": None}
         for call, method, path, made in (
             (lambda c: c.create_index("sites", "page:{site}:*", "site:{site}"), "POST", "/v1/indexes", answer(200, indexes=[index])),
             (lambda c: c.delete_index("a&b"), "DELETE", "/v1/indexes?name=a%26b", answer(200, indexes=[index])),

@@ -106,7 +106,7 @@ func (f *fleet) apart(cfg config) (err error) {
 	}
 	for i := range cfg.aggregators {
 		name := fmt.Sprintf("aggregator-%d", i+1)
-		f.victim = add(newCountmill(cfg, f.dir, name, "aggregator", "--bus", cfg.bus, "--store", cfg.store, "--worker-id", name))
+		f.victim = add(newCountmill(cfg, f.dir, name, "aggregator", "--bus", cfg.bus, "--store", cfg.store))
 		if err != nil {
 			return err
 		}

@@ -20,15 +20,15 @@ import (
 // Services are the things that routes call. A route whose service is nil answers 404 and names
 // the role that has the route.
 type Services struct {
-	Sender      Sender             // of role publisher
-	Door        Door               // of role publisher
-	Reader      Reader             // of role reader
-	Admin       Admin              // of role reader
-	DeadLetters *admin.DeadLetters // of roles reader and aggregator
-	Verifier    *admin.Verifier    // of roles reader and aggregator
-	Sequences   Sequences          // of roles reader and aggregator
-	Journal     *admin.Journal     // of roles reader and aggregator
-	Recounter   Recounter          // of roles reader and aggregator
+	Sender        Sender             // of role publisher
+	BatchReceiver BatchReceiver      // of role publisher
+	Reader        Reader             // of role reader
+	Admin         Admin              // of role reader
+	DeadLetters   *admin.DeadLetters // of roles reader and aggregator
+	Verifier      *admin.Verifier    // of roles reader and aggregator
+	Sequences     Sequences          // of roles reader and aggregator
+	Journal       *admin.Journal     // of roles reader and aggregator
+	Recounter     Recounter          // of roles reader and aggregator
 
 	// Folded means that increments are in the totals of Reader when Sender returns nil.
 	Folded bool

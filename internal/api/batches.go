@@ -18,9 +18,9 @@ import (
 // typeBatch is the type of a body that is one batch of the wire format.
 const typeBatch = "application/vnd.countmill.batch"
 
-// A Door puts batches on the bus that other processes have sealed. *publisher.Door is one; it has the
+// A BatchReceiver puts batches on the bus that other processes have flushed. *publisher.BatchReceiver is one; it has the
 // promises.
-type Door interface {
+type BatchReceiver interface {
 	Send(ctx context.Context, in *publisher.Delivery, received time.Time) (publisher.Outcome, error)
 }
 
@@ -94,7 +94,7 @@ func (a *API) takeBatch(w http.ResponseWriter, r *http.Request) (out publisher.O
 		return out, err
 	}
 	err = a.send(r.Context(), q, func(ctx context.Context) error {
-		out, err = a.services.Door.Send(ctx, in, received)
+		out, err = a.services.BatchReceiver.Send(ctx, in, received)
 		return err
 	})
 	return out, err

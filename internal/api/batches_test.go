@@ -23,8 +23,8 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// A fakeDoor counts the batches that it gets, and answers.
-type fakeDoor struct {
+// A fakeReceiver counts the batches that it gets, and answers.
+type fakeReceiver struct {
 	mu   sync.Mutex
 	got  int
 	out  publisher.Outcome
@@ -34,7 +34,7 @@ type fakeDoor struct {
 	trace wire.Trace
 }
 
-func (d *fakeDoor) Send(ctx context.Context, _ *publisher.Delivery, _ time.Time) (publisher.Outcome, error) {
+func (d *fakeReceiver) Send(ctx context.Context, _ *publisher.Delivery, _ time.Time) (publisher.Outcome, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.got++
@@ -45,10 +45,10 @@ func (d *fakeDoor) Send(ctx context.Context, _ *publisher.Delivery, _ time.Time)
 	return d.out, d.err
 }
 
-func newDoor(t *testing.T, d *fakeDoor, cfg IncrementsConfig) publisherAPI {
+func newReceiver(t *testing.T, d *fakeReceiver, cfg IncrementsConfig) publisherAPI {
 	t.Helper()
 	moment := func() time.Time { return time.Date(2026, 11, 23, 7, 0, 0, 123456000, time.UTC) }
-	a, err := New(Services{Sender: &recorder{}, Door: d, Moment: moment}, Config{Roles: []string{"publisher"}, Increments: cfg})
+	a, err := New(Services{Sender: &recorder{}, BatchReceiver: d, Moment: moment}, Config{Roles: []string{"publisher"}, Increments: cfg})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func sendBatch(h http.Handler, body string, header ...string) *httptest.Response
 }
 
 // wantRefusal checks a problem, and that nothing reached the bus.
-func wantRefusal(t *testing.T, what string, d *fakeDoor, w *httptest.ResponseRecorder, status int, word, field string) {
+func wantRefusal(t *testing.T, what string, d *fakeReceiver, w *httptest.ResponseRecorder, status int, word, field string) {
 	t.Helper()
 	var p httpserver.Problem
 	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || w.Code != status || p.Type != "urn:countmill:problem:"+word || p.Field != field {
@@ -92,14 +92,14 @@ func wantRefusal(t *testing.T, what string, d *fakeDoor, w *httptest.ResponseRec
 // The answer lists the parts that were not counted.
 func TestBatchAnswer(t *testing.T) {
 	t.Parallel()
-	receipt := wire.Receipt{Time: time.UnixMicro(1_800_000_000_000_000), Spans: []wire.Span{{Seal: wire.SealHash{9}}}}
+	receipt := wire.Receipt{Time: time.UnixMicro(1_800_000_000_000_000), Spans: []wire.Span{{Flush: wire.FlushHash{9}}}}
 	for want, out := range map[string]publisher.Outcome{
 		`{"parts":2}`: {Parts: 2},
 		`{"parts":3,"receipt":"` + receipt.String() + `"}`:                                                                        {Parts: 3, Sent: publisher.Sent{Receipt: receipt}},
 		`{"parts":1,"counted_as_of":"2026-11-23T07:00:00.123456Z"}`:                                                               {Parts: 1, Sent: publisher.Sent{Counted: true}},
 		`{"parts":4,"conflicts":[{"part":0,"reason":"id-reused"},{"part":3,"reason":"id-reused"},{"part":1,"reason":"expired"}]}`: {Parts: 4, Reused: []int{0, 3}, Expired: []int{1}},
 	} {
-		w := sendBatch(newDoor(t, &fakeDoor{out: out}, IncrementsConfig{}), aBatch(time.Now(), "a", "b"))
+		w := sendBatch(newReceiver(t, &fakeReceiver{out: out}, IncrementsConfig{}), aBatch(time.Now(), "a", "b"))
 		if w.Code != http.StatusAccepted || strings.TrimSpace(w.Body.String()) != want {
 			t.Errorf("got %d %s, want 202 %s", w.Code, w.Body, want)
 		}
@@ -128,8 +128,8 @@ func TestBatchesAreRefusedWhole(t *testing.T) {
 		{"an hour ahead", aBatch(time.Now().Add(61*time.Minute), "page:a"), typeBatch, 400, "clock-skew", "time"},
 		{"another's key", keyedBatch(t, "shop"), typeBatch, 403, "forbidden", "principal"},
 	} {
-		d := &fakeDoor{}
-		h := authtest.As(t, newDoor(t, d, IncrementsConfig{}), "x", "page:")
+		d := &fakeReceiver{}
+		h := authtest.As(t, newReceiver(t, d, IncrementsConfig{}), "x", "page:")
 		wantRefusal(t, tc.what, d, sendBatch(h, tc.body, "Content-Type", tc.contentType), tc.status, tc.word, tc.field)
 	}
 }
@@ -146,10 +146,10 @@ func keyedBatch(t *testing.T, principal string) string {
 // A batch within the prefixes of its sender is sent. The position in a 403 is that of the part.
 func TestBatchNamesThePartOutside(t *testing.T) {
 	t.Parallel()
-	if w := sendBatch(authtest.As(t, newDoor(t, &fakeDoor{}, IncrementsConfig{}), "x", "page:"), aBatch(time.Now(), "page:a", "page:b")); w.Code != http.StatusAccepted {
+	if w := sendBatch(authtest.As(t, newReceiver(t, &fakeReceiver{}, IncrementsConfig{}), "x", "page:"), aBatch(time.Now(), "page:a", "page:b")); w.Code != http.StatusAccepted {
 		t.Errorf("inside: got %d %s, want 202", w.Code, w.Body)
 	}
-	w := sendBatch(authtest.As(t, newDoor(t, &fakeDoor{}, IncrementsConfig{}), "x", "page:"), aBatch(time.Now(), "page:a", "page:b", "shop:a"))
+	w := sendBatch(authtest.As(t, newReceiver(t, &fakeReceiver{}, IncrementsConfig{}), "x", "page:"), aBatch(time.Now(), "page:a", "page:b", "shop:a"))
 	var p httpserver.Problem
 	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || p.Index == nil || *p.Index != 2 {
 		t.Errorf("got %s (%v), want index 2", w.Body, err)
@@ -184,8 +184,8 @@ func TestOnlyAdminsSendBatchesOfThePast(t *testing.T) {
 			t.Fatal(err)
 		}
 		b := &bus{}
-		api := newDoor(t, &fakeDoor{}, IncrementsConfig{})
-		api.services.Door = publisher.NewDoor(b, "", wire.DatabaseTag{1})
+		api := newReceiver(t, &fakeReceiver{}, IncrementsConfig{})
+		api.services.BatchReceiver = publisher.NewBatchReceiver(b, "", wire.DatabaseTag{1})
 		h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			api.ServeHTTP(w, r.WithContext(auth.With(r.Context(), caller)))
 		})
@@ -209,8 +209,8 @@ func TestQuotasCountEntriesOfBatches(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := &fakeDoor{}
-		api := newDoor(t, d, IncrementsConfig{})
+		d := &fakeReceiver{}
+		api := newReceiver(t, d, IncrementsConfig{})
 		h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			api.ServeHTTP(w, r.WithContext(auth.With(r.Context(), caller)))
 		})
@@ -241,20 +241,20 @@ func TestBatchErrors(t *testing.T) {
 	for err, want := range map[error]int{
 		countmill.ErrUnavailable: 503, countmill.ErrOutcomeUnknown: 504, errors.New("x"): 500,
 	} {
-		if w := sendBatch(newDoor(t, &fakeDoor{err: err}, IncrementsConfig{}), aBatch(time.Now(), "a")); w.Code != want {
+		if w := sendBatch(newReceiver(t, &fakeReceiver{err: err}, IncrementsConfig{}), aBatch(time.Now(), "a")); w.Code != want {
 			t.Errorf("%v: got %d, want %d", err, w.Code, want)
 		}
 	}
-	full := newDoor(t, &fakeDoor{}, IncrementsConfig{Admit: func() error { return httpserver.NewProblem(http.StatusInsufficientStorage, "x", "x", "x") }})
+	full := newReceiver(t, &fakeReceiver{}, IncrementsConfig{Admit: func() error { return httpserver.NewProblem(http.StatusInsufficientStorage, "x", "x", "x") }})
 	if w := sendBatch(full, aBatch(time.Now(), "a")); w.Code != http.StatusInsufficientStorage {
 		t.Errorf("without disk: got %d, want 507", w.Code)
 	}
-	slow := &fakeDoor{wait: true, err: countmill.ErrOutcomeUnknown}
-	if w := sendBatch(newDoor(t, slow, IncrementsConfig{Timeout: time.Millisecond}), aBatch(time.Now(), "a")); w.Code != 504 {
+	slow := &fakeReceiver{wait: true, err: countmill.ErrOutcomeUnknown}
+	if w := sendBatch(newReceiver(t, slow, IncrementsConfig{Timeout: time.Millisecond}), aBatch(time.Now(), "a")); w.Code != 504 {
 		t.Errorf("a slow bus: got %d, want 504", w.Code)
 	}
-	d := &fakeDoor{}
-	stopped := newDoor(t, d, IncrementsConfig{})
+	d := &fakeReceiver{}
+	stopped := newReceiver(t, d, IncrementsConfig{})
 	if left := stopped.StopIncrements(t.Context()); left != 0 {
 		t.Errorf("%d requests are left", left)
 	}
@@ -264,7 +264,7 @@ func TestBatchErrors(t *testing.T) {
 // Bodies of batches share the bound of all increments.
 func TestBatchesShareTheMemoryOfIncrements(t *testing.T) {
 	t.Parallel()
-	a := newDoor(t, &fakeDoor{}, IncrementsConfig{MaxPending: 1, MaxBody: 4096})
+	a := newReceiver(t, &fakeReceiver{}, IncrementsConfig{MaxPending: 1, MaxBody: 4096})
 	if w := sendBatch(a, aBatch(time.Now(), strings.Repeat("x", 500))); w.Code != http.StatusAccepted {
 		t.Errorf("a small batch: got %d %s", w.Code, w.Body)
 	}

@@ -37,14 +37,14 @@ func deadLetterOf(d *admin.DeadLetter, bytes int) deadLetter {
 }
 
 type deadPage struct {
-	Letters       []deadLetter `json:"letters"`
+	DeadLetters   []deadLetter `json:"dead_letters"`
 	NextPageToken string       `json:"next_page_token,omitempty"`
 }
 
 func deadPageOf(p admin.DeadLetterPage) deadPage {
-	out := deadPage{Letters: make([]deadLetter, len(p.DeadLetters)), NextPageToken: httpserver.PageToken(p.Next)}
+	out := deadPage{DeadLetters: make([]deadLetter, len(p.DeadLetters)), NextPageToken: httpserver.PageToken(p.Next)}
 	for i := range p.DeadLetters {
-		out.Letters[i] = deadLetterOf(&p.DeadLetters[i], p.Bytes[i])
+		out.DeadLetters[i] = deadLetterOf(&p.DeadLetters[i], p.Bytes[i])
 	}
 	return out
 }
@@ -111,7 +111,7 @@ func optional(t time.Time) string {
 }
 
 type outcomes struct {
-	Letters []outcome `json:"letters"`
+	DeadLetters []outcome `json:"dead_letters"`
 }
 
 type outcome struct {
@@ -123,9 +123,9 @@ type outcome struct {
 }
 
 func outcomesOf(done []admin.DeadLetterOutcome) outcomes {
-	out := outcomes{Letters: make([]outcome, len(done))}
+	out := outcomes{DeadLetters: make([]outcome, len(done))}
 	for i, o := range done {
-		out.Letters[i] = outcome(o)
+		out.DeadLetters[i] = outcome(o)
 	}
 	return out
 }

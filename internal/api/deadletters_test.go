@@ -143,13 +143,13 @@ func TestListPages(t *testing.T) {
 	for range 2 {
 		_, body := s.call(t, "GET", "/v1/dead-letters?limit=2"+token, "")
 		var page struct {
-			Letters []struct{ Key string }
-			Next    string `json:"next_page_token"`
+			DeadLetters []struct{ Key string } `json:"dead_letters"`
+			Next        string                 `json:"next_page_token"`
 		}
 		if err := json.Unmarshal([]byte(body), &page); err != nil {
 			t.Fatal(err)
 		}
-		for _, l := range page.Letters {
+		for _, l := range page.DeadLetters {
 			keys += l.Key
 		}
 		token = "&page_token=" + page.Next
@@ -157,7 +157,7 @@ func TestListPages(t *testing.T) {
 	if keys != "abc" || token != "&page_token=" {
 		t.Errorf("got %s and then %s, want abc and the end", keys, token)
 	}
-	deadLetters(t, newStore(t)).want(t, "GET", "/v1/dead-letters", "", 200, `{"letters":[]}`)
+	deadLetters(t, newStore(t)).want(t, "GET", "/v1/dead-letters", "", 200, `{"dead_letters":[]}`)
 	for path, want := range map[string]string{
 		"?limit=0": "limit", "?limit=1001": "limit", "?limit=x": "limit", "?page_token=x": "page_token", "?page_token=": "page_token",
 		"?page_token=MQ": "page_token", "?prefix=a": "prefix is not a parameter",
@@ -175,15 +175,15 @@ func TestReplayAndDiscard(t *testing.T) {
 	)
 	s := deadLetters(t, f)
 	s.want(t, "POST", "/v1/dead-letters/replay", `{"keys":["a","b","c"]}`, 200,
-		`{"letters":[{"key":"a","result":"asked"},{"key":"b","result":"refused","why":"beyond the deduplication window of 192h0m0s: its ids are forgotten; it can only be counted as new"},{"key":"c","result":"gone"}]}`)
+		`{"dead_letters":[{"key":"a","result":"asked"},{"key":"b","result":"refused","why":"beyond the deduplication window of 192h0m0s: its ids are forgotten; it can only be counted as new"},{"key":"c","result":"gone"}]}`)
 	s.want(t, "GET", "/v1/dead-letters", "", 200, `"replay_asked":true}`)
 	s.want(t, "POST", "/v1/dead-letters/replay", `{"keys":["b"],"as_new":true}`, 200,
-		`{"letters":[{"key":"b","result":"asked","as_new":true,"maybe_counted_before":true}]}`)
-	s.want(t, "POST", "/v1/dead-letters/discard", `{"keys":["a","c"]}`, 200, `{"letters":[{"key":"a","result":"discarded"},{"key":"c","result":"gone"}]}`)
-	if _, err := store.DecideFate(t.Context(), f, "b", store.FateCounted, time.Now(), store.NewSettings(time.Hour, time.Now())); err != nil {
+		`{"dead_letters":[{"key":"b","result":"asked","as_new":true,"maybe_counted_before":true}]}`)
+	s.want(t, "POST", "/v1/dead-letters/discard", `{"keys":["a","c"]}`, 200, `{"dead_letters":[{"key":"a","result":"discarded"},{"key":"c","result":"gone"}]}`)
+	if _, err := store.DecideDeadLetter(t.Context(), f, "b", store.DecisionCounted, time.Now(), store.NewSettings(time.Hour, time.Now())); err != nil {
 		t.Fatal(err)
 	}
-	s.want(t, "POST", "/v1/dead-letters/discard", `{"keys":["b"]}`, 200, `{"letters":[{"key":"b","result":"removed","why":"an aggregator had taken it`)
+	s.want(t, "POST", "/v1/dead-letters/discard", `{"keys":["b"]}`, 200, `{"dead_letters":[{"key":"b","result":"removed","why":"an aggregator had taken it`)
 	f.err = errors.New("away")
 	s.want(t, "POST", "/v1/dead-letters/discard", `{"keys":["a"]}`, 503, "unavailable")
 	for _, path := range []string{"/v1/dead-letters/replay", "/v1/dead-letters/discard"} {

@@ -30,8 +30,8 @@
 //
 //	watch.go        parameters, and the life of a stream
 //	watch_feed.go   a feed reads counters for all watchers with the same prefix
-//	watch_board.go  a board is the counters after a read; a mark says how much of it a client has
-//	watch_event.go  an event is the difference, written in pieces of 16 KiB
+//	watch_snapshot.go  a snapshot is the counters after a read; a mark says how much of it a client has
+//	watch_event.go  an event is the difference, written in chunks of 16 KiB
 //
 // # POST /v1/increments
 //

@@ -188,7 +188,7 @@ func TestAccepts(t *testing.T) {
 func TestAcceptedComesWithAReceipt(t *testing.T) {
 	t.Parallel()
 	moment := func() time.Time { return time.Date(2026, 11, 21, 4, 4, 3, 120_000_000, time.UTC) }
-	receipt := wire.Receipt{Time: time.UnixMicro(1_790_000_000_000_000), Spans: []wire.Span{{Seal: wire.SealHash{1}}}}
+	receipt := wire.Receipt{Time: time.UnixMicro(1_790_000_000_000_000), Spans: []wire.Span{{Flush: wire.FlushHash{1}}}}
 	known := `{"accepted":1,"receipt":"` + receipt.String() + `"`
 	for name, tc := range map[string]struct {
 		sent   publisher.Sent

@@ -33,8 +33,8 @@ type index struct {
 	Group string `json:"group"`
 	State string `json:"state"`
 	// The progress depends on all counters of the index: null for a caller who may not read them.
-	Pieces     *int    `json:"pieces"`
-	PiecesDone *int    `json:"pieces_done"`
+	Ranges     *int    `json:"ranges"`
+	RangesDone *int    `json:"ranges_done"`
 	ShardsRead *int64  `json:"shards_read"`
 	Corrected  *int64  `json:"corrected"`
 	Since      string  `json:"since"`
@@ -49,7 +49,7 @@ func indexOf(caller auth.Caller, s *admin.IndexState) index {
 		Since: httpserver.FormatTime(s.Since), ServingAt: timeOrNull(s.Serving), CheckedAt: timeOrNull(s.Checked), EndedAt: timeOrNull(s.Ended),
 	}
 	if caller.May(s.Prefix()) {
-		shown.Pieces, shown.PiecesDone, shown.ShardsRead, shown.Corrected = &s.Pieces, &s.Done, &s.Shards, &s.Corrected
+		shown.Ranges, shown.RangesDone, shown.ShardsRead, shown.Corrected = &s.Ranges, &s.Done, &s.Shards, &s.Corrected
 	}
 	return shown
 }
@@ -175,8 +175,8 @@ func (a *API) asReadProblem(c call, err error) error {
 	if a.services.Admin == nil {
 		return p
 	}
-	if x, err := a.services.Admin.Index(c.ctx, none.Index); err == nil && x.Pieces > 0 && c.caller().May(x.Prefix()) {
-		p.Progress = &httpserver.Progress{Pieces: x.Pieces, Done: x.Done}
+	if x, err := a.services.Admin.Index(c.ctx, none.Index); err == nil && x.Ranges > 0 && c.caller().May(x.Prefix()) {
+		p.Progress = &httpserver.Progress{Ranges: x.Ranges, Done: x.Done}
 	}
 	return p
 }

@@ -25,7 +25,7 @@ func indexState(t *testing.T, state string) admin.IndexState {
 		t.Fatal(err)
 	}
 	x.Since = asOf
-	return admin.IndexState{Index: x, State: state, Pieces: 16, Done: 4, Shards: 1000}
+	return admin.IndexState{Index: x, State: state, Ranges: 16, Done: 4, Shards: 1000}
 }
 
 // A group has one name in requests, without its =, and is not empty.
@@ -55,7 +55,7 @@ func TestIndexes(t *testing.T) {
 	doc := apitest.Load(t)
 	serving := indexState(t, admin.IndexServing)
 	serving.Serving, serving.Checked, serving.Ended = asOf, asOf, asOf
-	const building = `{"name":"sites","match":"page:{site}:*","group":"site:{site}","state":"building","pieces":16,"pieces_done":4,"shards_read":1000,"corrected":0,` +
+	const building = `{"name":"sites","match":"page:{site}:*","group":"site:{site}","state":"building","ranges":16,"ranges_done":4,"shards_read":1000,"corrected":0,` +
 		`"since":"2026-11-21T04:04:03.120000Z","serving_at":null,"checked_at":null,"ended_at":null}`
 	const good = `{"name":"sites","match":"page:{site}:*","group":"site:{site}"}`
 	for _, tc := range []struct {
@@ -111,8 +111,8 @@ func TestIndexesAreLimitedToPrefixes(t *testing.T) {
 		shown    string
 	}{
 		{[]string{"page:", "=site:"}, 200, all, all},
-		{[]string{"=site:"}, 403, `"field":"match","limit":"=site:*"`, `"pieces":null,"pieces_done":null,"shards_read":null,"corrected":null`},
-		{[]string{"page:", "site:"}, 403, `"field":"group","limit":"page:*, site:*"`, `"pieces":16,"pieces_done":4,"shards_read":1000,"corrected":0`},
+		{[]string{"=site:"}, 403, `"field":"match","limit":"=site:*"`, `"ranges":null,"ranges_done":null,"shards_read":null,"corrected":null`},
+		{[]string{"page:", "site:"}, 403, `"field":"group","limit":"page:*, site:*"`, `"ranges":16,"ranges_done":4,"shards_read":1000,"corrected":0`},
 	} {
 		caller := s.of(t, tc.prefixes...)
 		caller.want(t, "GET", "/v1/indexes", "", 200, tc.shown)
@@ -210,7 +210,7 @@ func TestGroupsThatDoNotServe(t *testing.T) {
 			rt.ServeHTTP(rec, req)
 			doc.CheckAnswer(t, tc.method, tc.pattern, rec.Code, rec.Header(), rec.Body.Bytes())
 			text, retry := rec.Body.String(), rec.Header().Get("Retry-After")
-			if rec.Code != http.StatusConflict || !strings.Contains(text, ":not-serving") || strings.Contains(text, `"progress":{"pieces":16,"pieces_done":4}`) != tc.progress {
+			if rec.Code != http.StatusConflict || !strings.Contains(text, ":not-serving") || strings.Contains(text, `"progress":{"ranges":16,"ranges_done":4}`) != tc.progress {
 				t.Errorf("%s %s: got %d %s", tc.method, tc.target, rec.Code, text)
 			}
 			if want := map[bool]string{false: "5", true: "60"}[deleting]; retry != want {

@@ -11,7 +11,7 @@ import (
 )
 
 // onJournal is the processes that read the journal.
-var onJournal = &home{"reader or aggregator", func(s *Services) bool { return s.Journal != nil }, true}
+var onJournal = &role{"reader or aggregator", func(s *Services) bool { return s.Journal != nil }, true}
 
 // defaultJournalPage is the number of entries of a page.
 const defaultJournalPage = 50

@@ -15,12 +15,12 @@ import (
 // totals is an answer, which clients see as {"totals": [...], "lag": 0.1}. It is written
 // without encoding/json, which costs more than finding a total in the cache.
 type totals struct {
-	totals []reader.Total
-	quoted bool     // totals are strings
-	lag    *float64 // seconds; nil if no aggregator is fresh
-	unseen *float64 // seconds; nil if the bus cannot say
-	after  bool     // they were asked for by a receipt
-	aside  []reader.SetAside
+	totals      []reader.Total
+	quoted      bool     // totals are strings
+	lag         *float64 // seconds; nil if no aggregator is fresh
+	unseen      *float64 // seconds; nil if the bus cannot say
+	after       bool     // they were asked for by a receipt
+	deadLetters []reader.DeadLetterRef
 }
 
 // A counter is the only one of totals, with lag among its members.
@@ -48,12 +48,12 @@ func (t *totals) appendRest(b []byte) []byte {
 	if !t.after {
 		return b
 	}
-	b = append(b, `,"set_aside":[`...)
-	for i, s := range t.aside {
+	b = append(b, `,"dead_letters":[`...)
+	for i, s := range t.deadLetters {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendString(append(b, `{"letter":`...), s.Letter)
+		b = appendString(append(b, `{"key":`...), s.Key)
 		b = strconv.AppendBool(append(b, `,"discarded":`...), s.Discarded)
 		b = append(b, '}')
 	}

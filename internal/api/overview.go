@@ -32,10 +32,10 @@ type overview struct {
 // inside is the part of an overview that is about the deployment, or about all counters. A caller that is limited to
 // prefixes does not get it, nor rates: which of its counters are among the busiest depends on the others.
 type inside struct {
-	SinceStart *sinceStart `json:"since_start,omitzero"`
-	Busiest    []busy      `json:"busiest,omitzero"`
-	AtLimit    []string    `json:"at_limit,omitzero"`
-	LastLetter string      `json:"last_dead_letter,omitzero"`
+	SinceStart     *sinceStart `json:"since_start,omitzero"`
+	Busiest        []busy      `json:"busiest,omitzero"`
+	AtLimit        []string    `json:"at_limit,omitzero"`
+	LastDeadLetter string      `json:"last_dead_letter,omitzero"`
 
 	Reason      string       `json:"reason,omitzero"`
 	Fleet       []member     `json:"fleet,omitempty"`
@@ -102,7 +102,7 @@ func (a *API) overview(c call) (any, error) {
 }
 
 func (a *API) inside(fleet []store.Worker, reason string) inside {
-	in := inside{Busiest: []busy{}, AtLimit: atLimit(fleet), LastLetter: lastLetter(fleet), Reason: reason, Differences: differences(fleet)}
+	in := inside{Busiest: []busy{}, AtLimit: atLimit(fleet), LastDeadLetter: lastDeadLetter(fleet), Reason: reason, Differences: differences(fleet)}
 	for _, w := range fleet[:min(len(fleet), mostMembers)] {
 		in.Fleet = append(in.Fleet, member{ID: w.ID, Stalled: w.Stalled, Lag: *rounded(w.Lag.Seconds()), Skew: *rounded(w.Skew.Seconds()), LastCommit: timeText(w.LastCommit)})
 	}
@@ -129,11 +129,11 @@ func timeText(t time.Time) string {
 	return string(appendTime(nil, t))
 }
 
-func lastLetter(fleet []store.Worker) string {
+func lastDeadLetter(fleet []store.Worker) string {
 	var last time.Time
 	for _, w := range fleet {
-		if w.LastLetter.After(last) {
-			last = w.LastLetter
+		if w.LastDeadLetter.After(last) {
+			last = w.LastDeadLetter
 		}
 	}
 	return timeText(last)

@@ -24,9 +24,9 @@ func busyReader() *fakeReader {
 			Folded: 9000, Written: 60, Duplicates: 7, DeadLetters: 1,
 		},
 		fleet: []store.Worker{
-			{ID: "a", Lag: 250 * time.Millisecond, LastCommit: asOf, LastLetter: asOf.Add(-time.Hour), Settings: 3, AtLimit: []string{"shop:a", "page:/home"},
+			{ID: "a", Lag: 250 * time.Millisecond, LastCommit: asOf, LastDeadLetter: asOf.Add(-time.Hour), Settings: 3, AtLimit: []string{"shop:a", "page:/home"},
 				Setup: map[string]string{"max-shards": "128", "shard-rate": "1"}},
-			{ID: "b", Stalled: true, Skew: time.Hour, Settings: 4, AtLimit: []string{"shop:a"}, LastLetter: asOf, Setup: map[string]string{"max-shards": "64"}},
+			{ID: "b", Stalled: true, Skew: time.Hour, Settings: 4, AtLimit: []string{"shop:a"}, LastDeadLetter: asOf, Setup: map[string]string{"max-shards": "64"}},
 		},
 		busiest: []store.Busy{{Counter: "page:/home", Rate: 1200.0004}, {Counter: "shop:a", Rate: 3}, {Counter: "page:<script>", Rate: 1}},
 	}

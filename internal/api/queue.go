@@ -23,8 +23,8 @@ type queue struct {
 	bus   time.Duration // how long the sender takes for a single increment
 
 	mu    sync.Mutex
-	under int         // increments under way, without pass
-	pass  fair.Shares // increments under way of requests that passed the lines
+	under int        // increments under way, without pass
+	pass  fair.Usage // increments under way of requests that passed the lines
 	speed speed
 	lines fair.Lines // by their increments
 }

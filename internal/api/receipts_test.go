@@ -17,7 +17,7 @@ import (
 func aReceipt() wire.Receipt {
 	return wire.Receipt{
 		Database: wire.TagOf("here"), Time: time.UnixMicro(1_790_000_000_000_000).UTC(),
-		Spans: []wire.Span{{Seal: wire.SealHash{1, 2}, First: 0, Last: 2}},
+		Spans: []wire.Span{{Flush: wire.FlushHash{1, 2}, First: 0, Last: 2}},
 	}
 }
 
@@ -32,11 +32,11 @@ func TestTotalsAfterAReceipt(t *testing.T) {
 		t.Run(tc.method+" "+tc.path, func(t *testing.T) {
 			t.Parallel()
 			f := newFake()
-			f.aside = []reader.SetAside{{Letter: "l-1"}, {Letter: "l-2", Discarded: true}}
+			f.deadLetters = []reader.DeadLetterRef{{Key: "l-1"}, {Key: "l-2", Discarded: true}}
 			srv, _ := start(t, f, api.Config{})
 			url := srv.URL + tc.path + "wait=1500ms&min_as_of=2026-11-21T04:04:03.5Z&after=" + receipt.String()
 			status, got, _ := call(t, tc.method, url, tc.body, "Content-Type", "application/json")
-			const want = `"set_aside":[{"letter":"l-1","discarded":false},{"letter":"l-2","discarded":true}]}`
+			const want = `"dead_letters":[{"key":"l-1","discarded":false},{"key":"l-2","discarded":true}]}`
 			if status != 200 || !strings.HasSuffix(got, want) {
 				t.Errorf("got %d %s, want 200 and at its end %s", status, got, want)
 			}

@@ -15,11 +15,11 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// recounting bounds one piece of a recount, which waits for its turn and reads the journal from the opening balances on.
+// recounting bounds one range of a recount, which waits for its turn and reads the journal from the opening balances on.
 const recounting = time.Hour
 
 // onRecounter is the processes that recount.
-var onRecounter = &home{roles: "reader or aggregator", here: func(s *Services) bool { return s.Recounter != nil }}
+var onRecounter = &role{roles: "reader or aggregator", here: func(s *Services) bool { return s.Recounter != nil }}
 
 // A Recounter recounts counters from the journal. *recount.Recounter is one; its method has the promises.
 type Recounter interface {
@@ -28,16 +28,16 @@ type Recounter interface {
 
 var recountBody = &body{
 	empty: func() any { return new(recountRequest) }, max: smallBody,
-	want:   `{"prefix": "billing:", "from": "...", "to": "...", "piece": "...", "repair": false, "opening": false, "run": "..."}, each only if wanted`,
+	want:   `{"prefix": "billing:", "from": "...", "to": "...", "range": "...", "repair": false, "opening": false, "run": "..."}, each only if wanted`,
 	fields: map[string]string{"run": "1 to 128 bytes"},
 }
 
-// A recountRequest names a piece of a recount.
+// A recountRequest names a range of a recount.
 type recountRequest struct {
 	Prefix  text `json:"prefix"`
 	From    text `json:"from"`
 	To      text `json:"to"`
-	Piece   text `json:"piece"`
+	Range   text `json:"range"`
 	Repair  flag `json:"repair"`
 	Opening flag `json:"opening"`
 	Run     text `json:"run"`
@@ -49,7 +49,7 @@ type recounts struct {
 	of map[string]recountProgress
 }
 
-// A recountProgress is how far the present piece is.
+// A recountProgress is how far the present range is.
 type recountProgress struct {
 	Entries int64 `json:"entries"`
 	// Done is the share of the journal, in thousandths.
@@ -84,7 +84,7 @@ func (a *API) recountProgress(c call) (any, error) {
 
 func (a *API) recount(c call) (any, error) {
 	request := c.body.(*recountRequest)
-	q := recount.Query{Prefix: request.Prefix.value, Piece: request.Piece.value, Repair: bool(request.Repair), Open: bool(request.Opening)}
+	q := recount.Query{Prefix: request.Prefix.value, Range: request.Range.value, Repair: bool(request.Repair), Open: bool(request.Opening)}
 	if len(q.Prefix) > countmill.MaxCounterName || !utf8.ValidString(q.Prefix) {
 		return nil, &countmill.FieldError{Field: "prefix", Problem: "is no beginning of a name", Limit: "0 to 500 bytes of valid UTF-8"}
 	}
@@ -132,7 +132,7 @@ func (a *API) recount(c call) (any, error) {
 	return nil, err
 }
 
-// recounted is the result of a piece as clients see it.
+// recounted is the result of a range as clients see it.
 type recounted struct {
 	AsOf     string           `json:"as_of"`
 	Findings []recountFinding `json:"findings"`

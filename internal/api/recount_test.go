@@ -51,13 +51,13 @@ func TestRecount(t *testing.T) {
 	}}
 	s := surface{serve(t, api.Services{Recounter: f}, api.Config{}), apitest.Load(t)}
 	f.during = func() { s.want(t, "GET", "/v1/recount?run=mine", "", 200, `{"entries":7,"done":300}`) }
-	s.want(t, "POST", "/v1/recount", `{"prefix":"billing:","from":"2026-11-25T12:00:00Z","to":"2026-11-25T13:00:00Z","piece":"ee","repair":true,"opening":true,"run":"mine"}`, 200,
+	s.want(t, "POST", "/v1/recount", `{"prefix":"billing:","from":"2026-11-25T12:00:00Z","to":"2026-11-25T13:00:00Z","range":"ee","repair":true,"opening":true,"run":"mine"}`, 200,
 		`{"as_of":"2026-11-21T04:04:03.120000Z","findings":[{"kind":"total","counter":"billing:a","stored":-5,"counted":7,"fixed":true},`+
 			`{"kind":"bucket","counter":"billing:b","time":"2026-11-25T12:00:00.000000Z","quarter":true,"stored":1,"counted":2,"detail":"recount again"}],`+
 			`"counters":2,"buckets":3,"entries":9,"opened":4,"not_covered":{"no rule":2},"not_covered_names":[{"counter":"other","reason":"no rule"}],"done":500,"next":"ff"}`)
 	q := f.asked
 	q.Progress = nil
-	if got, want := fmt.Sprintf("%+v", q), fmt.Sprintf("%+v", recount.Query{Prefix: "billing:", From: minute, To: minute + 60, Piece: "ee", Repair: true, Open: true}); got != want {
+	if got, want := fmt.Sprintf("%+v", q), fmt.Sprintf("%+v", recount.Query{Prefix: "billing:", From: minute, To: minute + 60, Range: "ee", Repair: true, Open: true}); got != want {
 		t.Errorf("asked for %s, want %s", got, want)
 	}
 	s.want(t, "GET", "/v1/recount?run=mine", "", 200, `{"entries":0,"done":0}`)
@@ -82,6 +82,6 @@ func TestRecount(t *testing.T) {
 	s.want(t, "POST", "/v1/recount", `{}`, 503, "complete from noon")
 	f.err = fmt.Errorf("%w: %w: it may only read", countmill.ErrUnavailable, store.ErrDeployment)
 	s.want(t, "POST", "/v1/recount", `{"repair":true}`, 503, "give it the right to write")
-	f.err = &countmill.FieldError{Field: "piece", Problem: "is no piece", Limit: "the next of an answer"}
-	s.want(t, "POST", "/v1/recount", `{"piece":"x"}`, 400, "piece")
+	f.err = &countmill.FieldError{Field: "range", Problem: "is no range", Limit: "the next of an answer"}
+	s.want(t, "POST", "/v1/recount", `{"range":"x"}`, 400, "range")
 }

@@ -16,7 +16,7 @@ import (
 type route struct {
 	method, path string
 	need         auth.Need
-	home         *home
+	role         *role
 
 	// once are the parameters that may be given once, often the parameters that may be
 	// repeated. Any other is refused, unless free.
@@ -37,8 +37,8 @@ type route struct {
 
 const forever = -1
 
-// A home is the processes that have a route.
-type home struct {
+// A role is the processes that have a route.
+type role struct {
 	roles    string // in words
 	here     func(*Services) bool
 	contents bool // its requests take a share of them
@@ -69,12 +69,12 @@ func (a *API) Register(rt *httpserver.Router) {
 
 // handler serves one line of the table.
 func (a *API) handler(to *route) http.Handler {
-	if !to.home.here(&a.services) {
+	if !to.role.here(&a.services) {
 		return a.elsewhere(to)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := call{ctx: r.Context(), w: w, r: r}
-		if to.home == onReader {
+		if to.role == onReader {
 			c.ctx = reader.WithCaller(c.ctx, sharesAs(c))
 		}
 		if to.within != forever {
@@ -114,7 +114,7 @@ func (a *API) serve(to *route, c call) (v any, err error) {
 			return nil, err
 		}
 	}
-	if to.home.contents {
+	if to.role.contents {
 		give, err := a.pools.take(contents, sharesAs(c), 1)
 		if err != nil {
 			return nil, err
@@ -146,6 +146,6 @@ func (a *API) elsewhere(to *route) http.Handler {
 		running = strings.Replace(running, "role", "roles", 1)
 	}
 	p := httpserver.NewProblem(http.StatusNotFound, "not-found", "not found",
-		"this process runs "+running+"; "+to.method+" "+to.path+" is served by the role "+to.home.roles)
+		"this process runs "+running+"; "+to.method+" "+to.path+" is served by the role "+to.role.roles)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { httpserver.WriteError(w, r, a.cfg.Logger, p) })
 }

@@ -10,15 +10,15 @@ import (
 )
 
 var (
-	everywhere  = &home{roles: "any", here: func(*Services) bool { return true }}
-	onPublisher = &home{roles: "publisher", here: func(s *Services) bool { return s.Sender != nil }}
-	onDoor      = &home{roles: "publisher", here: func(s *Services) bool { return s.Door != nil }}
-	onReader    = &home{roles: "reader", here: func(s *Services) bool { return s.Reader != nil }}
-	onAdmin     = &home{roles: "reader", here: func(s *Services) bool { return s.Admin != nil }}
-	onStore     = &home{"reader or aggregator", func(s *Services) bool { return s.DeadLetters != nil }, true}
-	onVerifier  = &home{"reader or aggregator", func(s *Services) bool { return s.Verifier != nil }, true}
-	onSequences = &home{roles: "reader or aggregator", here: func(s *Services) bool { return s.Sequences != nil }}
-	onMetrics   = &home{roles: "any", here: func(s *Services) bool { return s.Metrics != nil }}
+	everywhere      = &role{roles: "any", here: func(*Services) bool { return true }}
+	onPublisher     = &role{roles: "publisher", here: func(s *Services) bool { return s.Sender != nil }}
+	onBatchReceiver = &role{roles: "publisher", here: func(s *Services) bool { return s.BatchReceiver != nil }}
+	onReader        = &role{roles: "reader", here: func(s *Services) bool { return s.Reader != nil }}
+	onAdmin         = &role{roles: "reader", here: func(s *Services) bool { return s.Admin != nil }}
+	onStore         = &role{"reader or aggregator", func(s *Services) bool { return s.DeadLetters != nil }, true}
+	onVerifier      = &role{"reader or aggregator", func(s *Services) bool { return s.Verifier != nil }, true}
+	onSequences     = &role{roles: "reader or aggregator", here: func(s *Services) bool { return s.Sequences != nil }}
+	onMetrics       = &role{roles: "any", here: func(s *Services) bool { return s.Metrics != nil }}
 )
 
 // The needs of callers.
@@ -95,61 +95,61 @@ var (
 
 // routes is every route. /openapi.json describes the same ones.
 var routes = []route{
-	{method: http.MethodPost, path: "/v1/increments", need: publish, home: onPublisher, within: forever, traced: true, once: []string{"return", "format", "at"}, writes: (*API).increments},
+	{method: http.MethodPost, path: "/v1/increments", need: publish, role: onPublisher, within: forever, traced: true, once: []string{"return", "format", "at"}, writes: (*API).increments},
 
-	{method: http.MethodPost, path: "/v1/batches", need: publish, home: onDoor, within: forever, traced: true, writes: (*API).batches},
+	{method: http.MethodPost, path: "/v1/batches", need: publish, role: onBatchReceiver, within: forever, traced: true, writes: (*API).batches},
 
-	{method: http.MethodGet, path: "/v1/totals", need: read, home: onReader, once: afterParams, often: byName, answer: (*API).totals},
-	{method: http.MethodPost, path: "/v1/totals", need: read, home: onReader, once: afterParams, body: totalsBody, answer: (*API).manyTotals},
-	{method: http.MethodGet, path: "/v1/counters", need: read, home: onReader, once: []string{"prefix", "limit", "page_token", "min_as_of", "format"}, answer: (*API).list},
-	{method: http.MethodGet, path: "/v1/counters/{name}", need: read, home: onReader, once: afterParams, answer: (*API).counter},
-	{method: http.MethodGet, path: "/v1/watch", need: read, home: onReader, once: []string{"prefix", "limit", "rates", "max_staleness", "min_as_of", "format", "interval"}, often: byName, within: forever, writes: (*API).watch},
-	{method: http.MethodGet, path: "/v1/series", need: read, home: onReader, once: []string{"step", "tz", "from", "to", "rate", "compare", "format"}, often: byName, writes: (*API).series},
-	{method: http.MethodGet, path: "/v1/top", need: read, home: onReader, once: topParams, answer: (*API).top},
-	{method: http.MethodGet, path: "/v1/rank", need: read, home: onReader, once: rankParams, answer: (*API).rank},
-	{method: http.MethodGet, path: "/v1/watch/top", need: read, home: onReader, once: topParams, within: forever, writes: (*API).watchTop},
-	{method: http.MethodGet, path: "/v1/watch/rank", need: read, home: onReader, once: rankParams, within: forever, writes: (*API).watchRank},
-	{method: http.MethodGet, path: "/v1/overview", need: read, home: onReader, answer: (*API).overview},
-	{method: http.MethodGet, path: "/metrics/counters", need: read, home: onReader, once: []string{"limit", "max_staleness", "min_as_of"}, often: []string{"match"}, within: forever, writes: (*API).scrapeCounters},
+	{method: http.MethodGet, path: "/v1/totals", need: read, role: onReader, once: afterParams, often: byName, answer: (*API).totals},
+	{method: http.MethodPost, path: "/v1/totals", need: read, role: onReader, once: afterParams, body: totalsBody, answer: (*API).manyTotals},
+	{method: http.MethodGet, path: "/v1/counters", need: read, role: onReader, once: []string{"prefix", "limit", "page_token", "min_as_of", "format"}, answer: (*API).list},
+	{method: http.MethodGet, path: "/v1/counters/{name}", need: read, role: onReader, once: afterParams, answer: (*API).counter},
+	{method: http.MethodGet, path: "/v1/watch", need: read, role: onReader, once: []string{"prefix", "limit", "rates", "max_staleness", "min_as_of", "format", "interval"}, often: byName, within: forever, writes: (*API).watch},
+	{method: http.MethodGet, path: "/v1/series", need: read, role: onReader, once: []string{"step", "tz", "from", "to", "rate", "compare", "format"}, often: byName, writes: (*API).series},
+	{method: http.MethodGet, path: "/v1/top", need: read, role: onReader, once: topParams, answer: (*API).top},
+	{method: http.MethodGet, path: "/v1/rank", need: read, role: onReader, once: rankParams, answer: (*API).rank},
+	{method: http.MethodGet, path: "/v1/watch/top", need: read, role: onReader, once: topParams, within: forever, writes: (*API).watchTop},
+	{method: http.MethodGet, path: "/v1/watch/rank", need: read, role: onReader, once: rankParams, within: forever, writes: (*API).watchRank},
+	{method: http.MethodGet, path: "/v1/overview", need: read, role: onReader, answer: (*API).overview},
+	{method: http.MethodGet, path: "/metrics/counters", need: read, role: onReader, once: []string{"limit", "max_staleness", "min_as_of"}, often: []string{"match"}, within: forever, writes: (*API).scrapeCounters},
 
-	{method: http.MethodPatch, path: "/v1/counters/{name}", need: change, home: onAdmin, within: forever, body: growBody, answer: (*API).grow},
-	{method: http.MethodDelete, path: "/v1/counters/{name}", need: change, home: onAdmin, within: forever, once: []string{"format"}, answer: (*API).delete},
-	{method: http.MethodGet, path: "/v1/rules", need: whole, home: onAdmin, within: forever, answer: (*API).rules},
-	{method: http.MethodPost, path: "/v1/rules/series", need: whole, home: onAdmin, within: forever, body: ruleBodies[store.KindSeries], answer: addRule(store.KindSeries)},
-	{method: http.MethodDelete, path: "/v1/rules/series", need: whole, home: onAdmin, within: forever, once: []string{"pattern"}, answer: removeRule(store.KindSeries)},
-	{method: http.MethodPost, path: "/v1/rules/series/filled", need: whole, home: onAdmin, within: forever, body: filledBody, answer: (*API).fillSeriesRule},
-	{method: http.MethodGet, path: "/v1/indexes", need: read, home: onAdmin, within: forever, answer: (*API).indexes},
-	{method: http.MethodPost, path: "/v1/indexes", need: change, home: onAdmin, within: forever, body: indexBody, answer: (*API).createIndex},
-	{method: http.MethodDelete, path: "/v1/indexes", need: change, home: onAdmin, within: forever, once: []string{"name"}, answer: (*API).deleteIndex},
-	{method: http.MethodPost, path: "/v1/rules/journal", need: whole, home: onAdmin, within: forever, body: ruleBodies[store.KindJournal], answer: addRule(store.KindJournal)},
-	{method: http.MethodDelete, path: "/v1/rules/journal", need: whole, home: onAdmin, within: forever, once: []string{"pattern"}, answer: removeRule(store.KindJournal)},
-	{method: http.MethodPost, path: "/v1/reset", need: change, home: onAdmin, within: forever, once: []string{"format"}, body: resetBody, answer: (*API).reset},
+	{method: http.MethodPatch, path: "/v1/counters/{name}", need: change, role: onAdmin, within: forever, body: growBody, answer: (*API).grow},
+	{method: http.MethodDelete, path: "/v1/counters/{name}", need: change, role: onAdmin, within: forever, once: []string{"format"}, answer: (*API).delete},
+	{method: http.MethodGet, path: "/v1/rules", need: whole, role: onAdmin, within: forever, answer: (*API).rules},
+	{method: http.MethodPost, path: "/v1/rules/series", need: whole, role: onAdmin, within: forever, body: ruleBodies[store.KindSeries], answer: addRule(store.KindSeries)},
+	{method: http.MethodDelete, path: "/v1/rules/series", need: whole, role: onAdmin, within: forever, once: []string{"pattern"}, answer: removeRule(store.KindSeries)},
+	{method: http.MethodPost, path: "/v1/rules/series/filled", need: whole, role: onAdmin, within: forever, body: filledBody, answer: (*API).fillSeriesRule},
+	{method: http.MethodGet, path: "/v1/indexes", need: read, role: onAdmin, within: forever, answer: (*API).indexes},
+	{method: http.MethodPost, path: "/v1/indexes", need: change, role: onAdmin, within: forever, body: indexBody, answer: (*API).createIndex},
+	{method: http.MethodDelete, path: "/v1/indexes", need: change, role: onAdmin, within: forever, once: []string{"name"}, answer: (*API).deleteIndex},
+	{method: http.MethodPost, path: "/v1/rules/journal", need: whole, role: onAdmin, within: forever, body: ruleBodies[store.KindJournal], answer: addRule(store.KindJournal)},
+	{method: http.MethodDelete, path: "/v1/rules/journal", need: whole, role: onAdmin, within: forever, once: []string{"pattern"}, answer: removeRule(store.KindJournal)},
+	{method: http.MethodPost, path: "/v1/reset", need: change, role: onAdmin, within: forever, once: []string{"format"}, body: resetBody, answer: (*API).reset},
 
-	{method: http.MethodPost, path: "/v1/sequences/next", need: publish, home: onSequences, within: forever, body: nextBody, answer: (*API).nextValues},
-	{method: http.MethodGet, path: "/v1/sequences", need: read, home: onSequences, once: []string{"sequence"}, answer: (*API).sequence},
-	{method: http.MethodDelete, path: "/v1/sequences", need: change, home: onSequences, within: forever, once: []string{"sequence"}, answer: (*API).deleteSequence},
+	{method: http.MethodPost, path: "/v1/sequences/next", need: publish, role: onSequences, within: forever, body: nextBody, answer: (*API).nextValues},
+	{method: http.MethodGet, path: "/v1/sequences", need: read, role: onSequences, once: []string{"sequence"}, answer: (*API).sequence},
+	{method: http.MethodDelete, path: "/v1/sequences", need: change, role: onSequences, within: forever, once: []string{"sequence"}, answer: (*API).deleteSequence},
 
-	{method: http.MethodGet, path: "/v1/dead-letters", need: whole, home: onStore, within: long, once: []string{"limit", "page_token"}, answer: (*API).listDeadLetters},
-	{method: http.MethodGet, path: "/v1/dead-letters/{name}", need: whole, home: onStore, within: long, answer: (*API).showDeadLetter},
-	{method: http.MethodPost, path: "/v1/dead-letters/replay", need: whole, home: onStore, within: long, body: replayBody, answer: (*API).replay},
-	{method: http.MethodPost, path: "/v1/dead-letters/discard", need: whole, home: onStore, within: long, body: discardBody, answer: (*API).discard},
+	{method: http.MethodGet, path: "/v1/dead-letters", need: whole, role: onStore, within: long, once: []string{"limit", "page_token"}, answer: (*API).listDeadLetters},
+	{method: http.MethodGet, path: "/v1/dead-letters/{name}", need: whole, role: onStore, within: long, answer: (*API).showDeadLetter},
+	{method: http.MethodPost, path: "/v1/dead-letters/replay", need: whole, role: onStore, within: long, body: replayBody, answer: (*API).replay},
+	{method: http.MethodPost, path: "/v1/dead-letters/discard", need: whole, role: onStore, within: long, body: discardBody, answer: (*API).discard},
 
-	{method: http.MethodGet, path: "/v1/journal", need: change, home: onJournal, within: long, once: []string{"counter", "id", "after", "before", "limit", "format"}, answer: (*API).journal},
-	{method: http.MethodPost, path: "/v1/journal/erase", need: whole, home: onJournal, within: long, body: eraseBody, answer: (*API).eraseJournal},
-	{method: http.MethodGet, path: "/v1/journal/records", need: whole, home: onJournal, within: long, once: []string{"from", "to", "after", "limit"}, answer: (*API).journalRecords},
+	{method: http.MethodGet, path: "/v1/journal", need: change, role: onJournal, within: long, once: []string{"counter", "id", "after", "before", "limit", "format"}, answer: (*API).journal},
+	{method: http.MethodPost, path: "/v1/journal/erase", need: whole, role: onJournal, within: long, body: eraseBody, answer: (*API).eraseJournal},
+	{method: http.MethodGet, path: "/v1/journal/records", need: whole, role: onJournal, within: long, once: []string{"from", "to", "after", "limit"}, answer: (*API).journalRecords},
 
-	{method: http.MethodGet, path: "/v1/recount", need: whole, home: onRecounter, once: []string{"run"}, answer: (*API).recountProgress},
-	{method: http.MethodPost, path: "/v1/recount", need: whole, home: onRecounter, within: recounting, body: recountBody, answer: (*API).recount},
+	{method: http.MethodGet, path: "/v1/recount", need: whole, role: onRecounter, once: []string{"run"}, answer: (*API).recountProgress},
+	{method: http.MethodPost, path: "/v1/recount", need: whole, role: onRecounter, within: recounting, body: recountBody, answer: (*API).recount},
 
-	{method: http.MethodGet, path: "/v1/shards", need: read, home: onVerifier, within: long, once: []string{"counter"}, answer: (*API).shards},
-	{method: http.MethodGet, path: "/v1/verify", need: whole, home: onVerifier, within: verifying, once: []string{"prefix", "limit", "page_token"}, answer: (*API).verify},
-	{method: http.MethodPost, path: "/v1/verify", need: whole, home: onVerifier, within: verifying, body: verifyBody, answer: (*API).repair},
+	{method: http.MethodGet, path: "/v1/shards", need: read, role: onVerifier, within: long, once: []string{"counter"}, answer: (*API).shards},
+	{method: http.MethodGet, path: "/v1/verify", need: whole, role: onVerifier, within: verifying, once: []string{"prefix", "limit", "page_token"}, answer: (*API).verify},
+	{method: http.MethodPost, path: "/v1/verify", need: whole, role: onVerifier, within: verifying, body: verifyBody, answer: (*API).repair},
 
-	{method: http.MethodPost, path: "/v1/backup", need: whole, home: everywhere, within: forever, body: backupBody, answer: (*API).backup},
-	{method: http.MethodGet, path: "/badge/{name}", need: auth.Anyone, home: onReader, once: []string{"label"}, writes: (*API).badge},
+	{method: http.MethodPost, path: "/v1/backup", need: whole, role: everywhere, within: forever, body: backupBody, answer: (*API).backup},
+	{method: http.MethodGet, path: "/badge/{name}", need: auth.Anyone, role: onReader, once: []string{"label"}, writes: (*API).badge},
 	// Supervisors and scrapers add parameters of their own, and a refusal would restart the process.
-	{method: http.MethodGet, path: "/healthz", need: auth.Anyone, home: everywhere, free: true, answer: (*API).healthz},
-	{method: http.MethodGet, path: "/readyz", need: auth.Anyone, home: everywhere, free: true, within: readyTimeout, answer: (*API).readyz},
-	{method: http.MethodGet, path: "/openapi.json", need: auth.Anyone, home: everywhere, free: true, within: forever, writes: (*API).openAPI},
-	{method: http.MethodGet, path: "/metrics", need: metrics, home: onMetrics, free: true, within: forever, writes: (*API).metrics},
+	{method: http.MethodGet, path: "/healthz", need: auth.Anyone, role: everywhere, free: true, answer: (*API).healthz},
+	{method: http.MethodGet, path: "/readyz", need: auth.Anyone, role: everywhere, free: true, within: readyTimeout, answer: (*API).readyz},
+	{method: http.MethodGet, path: "/openapi.json", need: auth.Anyone, role: everywhere, free: true, within: forever, writes: (*API).openAPI},
+	{method: http.MethodGet, path: "/metrics", need: metrics, role: onMetrics, free: true, within: forever, writes: (*API).metrics},
 }

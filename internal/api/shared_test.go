@@ -31,7 +31,7 @@ var sharing = map[string]string{
 	"bytes of other bodies":                             `POST /v1/totals {"counters":[` + strings.Repeat(`"a",`, 999) + strings.Repeat(" ", 4096) + `"a"]}`,
 	"watchers":                                          "HEAD /v1/watch?counter=a ",
 	"watched counters":                                  "HEAD /v1/watch?counter=a ",
-	"requests that wait for receipts":                   "GET /v1/totals?counter=a&wait=1s&after=" + wire.Receipt{Time: asOf, Spans: []wire.Span{{Seal: wire.SealHash{1}}}}.String() + " ",
+	"requests that wait for receipts":                   "GET /v1/totals?counter=a&wait=1s&after=" + wire.Receipt{Time: asOf, Spans: []wire.Span{{Flush: wire.FlushHash{1}}}}.String() + " ",
 	"answers with metrics of counters":                  "GET /metrics/counters?match=a ",
 	"series that are being read":                        "GET /v1/series?counter=a ",
 	"requests that wait for boards":                     "GET /v1/top?index=sites ",

@@ -95,7 +95,7 @@ func (a *API) totalsAfter(c call, counters []string, minAsOf time.Time, quoted b
 	if withoutTotals(err) {
 		return nil, a.asReadProblem(c, err)
 	}
-	return &totals{totals: after.Totals, aside: after.SetAside, after: true, quoted: quoted, lag: lagOf(a.services.Reader.Pipeline(c.ctx)), unseen: a.unseen()}, nil
+	return &totals{totals: after.Totals, deadLetters: after.DeadLetters, after: true, quoted: quoted, lag: lagOf(a.services.Reader.Pipeline(c.ctx)), unseen: a.unseen()}, nil
 }
 
 func receiptParams(query httpserver.Params) (receipt wire.Receipt, wait time.Duration, err error) {

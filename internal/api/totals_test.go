@@ -44,7 +44,7 @@ type fakeReader struct {
 	minAsOf      time.Time
 	receipt      wire.Receipt
 	wait         time.Duration
-	aside        []reader.SetAside
+	deadLetters  []reader.DeadLetterRef
 	listed       [3]any
 
 	query     reader.SeriesQuery // of the last call of Series
@@ -104,7 +104,7 @@ func (f *fakeReader) TotalsAfter(ctx context.Context, counters []string, receipt
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.receipt, f.wait = receipt, wait
-	return reader.After{Totals: totals, SetAside: f.aside}, err
+	return reader.After{Totals: totals, DeadLetters: f.deadLetters}, err
 }
 
 func (f *fakeReader) ListSince(_ context.Context, prefix, after string, limit int, minAsOf time.Time) (reader.Page, error) {

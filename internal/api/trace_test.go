@@ -15,10 +15,10 @@ import (
 )
 
 // newTraced is an API that records its requests.
-func newTraced(t *testing.T, s *recorder, d *fakeDoor) (http.Handler, *tracetest.Recorder) {
+func newTraced(t *testing.T, s *recorder, d *fakeReceiver) (http.Handler, *tracetest.Recorder) {
 	t.Helper()
 	spans := new(tracetest.Recorder)
-	a, err := New(Services{Sender: s, Door: d}, Config{Roles: []string{"publisher"}, Tracer: spans})
+	a, err := New(Services{Sender: s, BatchReceiver: d}, Config{Roles: []string{"publisher"}, Tracer: spans})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func ask(h http.Handler, method, path, body string, traceparent ...string) int {
 
 func TestARequestIsASpan(t *testing.T) {
 	t.Parallel()
-	s, d := &recorder{}, &fakeDoor{}
+	s, d := &recorder{}, &fakeReceiver{}
 	h, spans := newTraced(t, s, d)
 	caller := tracetest.Caller(1)
 	for _, tt := range []struct{ path, body string }{
@@ -59,14 +59,14 @@ func TestARequestIsASpan(t *testing.T) {
 		}
 	}
 	if n := len(spans.Spans()); n != 2 || s.trace != spans.Spans()[0].Trace || d.trace != spans.Spans()[1].Trace {
-		t.Errorf("%d spans; the sender and the door got %v and %v", n, s.trace, d.trace)
+		t.Errorf("%d spans; the sender and the batch receiver got %v and %v", n, s.trace, d.trace)
 	}
 }
 
 // Only requests of the way to a fold are spans, and a caller's decision is followed.
 func TestOtherRequestsAreNoSpans(t *testing.T) {
 	t.Parallel()
-	h, spans := newTraced(t, &recorder{}, &fakeDoor{})
+	h, spans := newTraced(t, &recorder{}, &fakeReceiver{})
 	unsampled := tracetest.Caller(1)
 	unsampled.Sampled = false
 	ask(h, "GET", "/healthz", "", tracetest.Caller(1).String())
@@ -79,7 +79,7 @@ func TestOtherRequestsAreNoSpans(t *testing.T) {
 
 func TestAMalformedHeaderIsIgnored(t *testing.T) {
 	t.Parallel()
-	h, spans := newTraced(t, &recorder{}, &fakeDoor{})
+	h, spans := newTraced(t, &recorder{}, &fakeReceiver{})
 	good := tracetest.Caller(1).String()
 	for i, values := range [][]string{{}, {""}, {"x"}, {good + "0"}, {strings.Repeat(good, 1000)}, {good, good}, {good + "," + good}} {
 		if status := ask(h, "POST", "/v1/increments", `{"counter":"a"}`, values...); status != http.StatusAccepted {
@@ -95,7 +95,7 @@ func TestAMalformedHeaderIsIgnored(t *testing.T) {
 func TestASpanHasTheStatus(t *testing.T) {
 	t.Parallel()
 	s := &recorder{}
-	h, spans := newTraced(t, s, &fakeDoor{})
+	h, spans := newTraced(t, s, &fakeReceiver{})
 	for i, tt := range []struct {
 		err     error
 		status  int

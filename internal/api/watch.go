@@ -113,7 +113,7 @@ func (wa *watcher) run(ctx context.Context, f *feed) error {
 
 // show sends an event if there is anything new, or else a comment in time for
 // KeepAlive. A failed read is an event too, named problem; the stream goes on.
-func (wa *watcher) show(b *board) error {
+func (wa *watcher) show(b *snapshot) error {
 	if b.err != nil {
 		data := encode(httpserver.AsProblem(b.err))
 		if bytes.Equal(data, wa.problem) {
@@ -143,8 +143,8 @@ func (wa *watcher) show(b *board) error {
 	return http.NewResponseController(wa.w).Flush()
 }
 
-// showWhole sends the event of a board that is one event, if it has news.
-func (wa *watcher) showWhole(b *board) error {
+// showWhole sends the event of a snapshot that is one event, if it has news.
+func (wa *watcher) showWhole(b *snapshot) error {
 	if wa.problem == nil && bytes.Equal(b.news, wa.ending) {
 		return wa.keepAlive()
 	}

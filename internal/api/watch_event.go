@@ -9,19 +9,19 @@ import (
 	"github.com/countmill/countmill/reader"
 )
 
-// pieceSize is how much of an event is written at once. It bounds the memory of a watcher:
+// chunkSize is how much of an event is written at once. It bounds the memory of a watcher:
 // an event of 1,000 counters may have over a MiB.
-const pieceSize = 16 << 10
+const chunkSize = 16 << 10
 
-// A piecewise writes to w in pieces.
-type piecewise struct {
+// A chunkWriter writes to w in chunks.
+type chunkWriter struct {
 	w   io.Writer
 	buf []byte
 	err error
 }
 
 // flush writes the buffer if it has at least so many bytes. After an error it discards it.
-func (p *piecewise) flush(least int) {
+func (p *chunkWriter) flush(least int) {
 	if len(p.buf) < least {
 		return
 	}
@@ -31,10 +31,10 @@ func (p *piecewise) flush(least int) {
 	p.buf = p.buf[:0]
 }
 
-// write writes the event that brings a client from the mark to the board. ending is that of the
+// write writes the event that brings a client from the mark to the snapshot. ending is that of the
 // view.
-func (v view) write(w io.Writer, b *board, m mark, ending []byte) error {
-	p := piecewise{w: w, buf: append(make([]byte, 0, 1024), "event: totals\ndata: {\"totals\":["...)}
+func (v view) write(w io.Writer, b *snapshot, m mark, ending []byte) error {
+	p := chunkWriter{w: w, buf: append(make([]byte, 0, 1024), "event: totals\ndata: {\"totals\":["...)}
 	first := true
 	for r := range v.news(b, m) {
 		if !first {
@@ -42,14 +42,14 @@ func (v view) write(w io.Writer, b *board, m mark, ending []byte) error {
 		}
 		first = false
 		p.buf = append(v.appendRow(append(p.buf, '{'), r), '}')
-		p.flush(pieceSize)
+		p.flush(chunkSize)
 	}
 	p.buf = append(p.buf, ']')
 	open := `,"removed":[`
 	for _, name := range v.removed(b, m) {
 		p.buf = appendString(append(p.buf, open...), name)
 		open = ","
-		p.flush(pieceSize)
+		p.flush(chunkSize)
 	}
 	if open == "," {
 		p.buf = append(p.buf, ']')
@@ -72,7 +72,7 @@ func (v view) appendRow(b []byte, r *row) []byte {
 }
 
 // ending is the end of an event: everything that is not about a single counter.
-func (v view) ending(b *board) []byte {
+func (v view) ending(b *snapshot) []byte {
 	var text []byte
 	if v.truncated(b) {
 		text = append(text, `,"truncated":true`...)

@@ -52,9 +52,9 @@ type feed struct {
 	done     chan struct{} // closed when run has ended
 	limits   map[int]int   // how many watchers have each limit; protected by feeds.mu
 
-	mu      sync.Mutex
-	board   *board        // the last one; nil before the first read
-	renewed chan struct{} // closed with the next board
+	mu       sync.Mutex
+	snapshot *snapshot     // the last one; nil before the first read
+	renewed  chan struct{} // closed with the next snapshot
 }
 
 // join returns the feed of an order, with one watcher more. The watcher has to leave it.
@@ -123,7 +123,7 @@ func (f *feed) run(ctx context.Context) {
 	defer close(f.done)
 	tick := time.NewTicker(f.interval)
 	defer tick.Stop()
-	for b := new(board); ; {
+	for b := new(snapshot); ; {
 		if b = f.read(ctx, b); ctx.Err() != nil {
 			return
 		}
@@ -137,7 +137,7 @@ func (f *feed) run(ctx context.Context) {
 }
 
 // read takes at most half of KeepAlive, so that problems show before a silence does.
-func (f *feed) read(ctx context.Context, last *board) *board {
+func (f *feed) read(ctx context.Context, last *snapshot) *snapshot {
 	ctx, cancel := context.WithTimeout(ctx, min(f.a.cfg.Timeout, f.a.cfg.KeepAlive/2))
 	defer cancel()
 	limit := f.most()
@@ -148,23 +148,23 @@ func (f *feed) read(ctx context.Context, last *board) *board {
 	return last.next(r, limit, f.a.services.Reader.Pipeline(ctx))
 }
 
-func (f *feed) publish(b *board) {
+func (f *feed) publish(b *snapshot) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.board = b
+	f.snapshot = b
 	close(f.renewed)
 	f.renewed = make(chan struct{})
 }
 
-// look returns the last board, and a channel that is closed with the next one.
-func (f *feed) look() (*board, <-chan struct{}) {
+// look returns the last snapshot, and a channel that is closed with the next one.
+func (f *feed) look() (*snapshot, <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.board, f.renewed
+	return f.snapshot, f.renewed
 }
 
-// first waits for a board with as many counters as a new watcher wants, or with an error.
-func (f *feed) first(ctx context.Context, limit int) (*board, error) {
+// first waits for a snapshot with as many counters as a new watcher wants, or with an error.
+func (f *feed) first(ctx context.Context, limit int) (*snapshot, error) {
 	for {
 		b, renewed := f.look()
 		if b != nil && (b.err != nil || b.limit >= limit) {

@@ -449,7 +449,7 @@ func TestSlowWatcherOfAPrefixGetsTheNewest(t *testing.T) {
 	})
 }
 
-// A board forgets in time which counters left. A watcher that would have to know is dropped, and begins
+// A snapshot forgets in time which counters left. A watcher that would have to know is dropped, and begins
 // anew when it comes back.
 func TestWatcherFarBehindIsDropped(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -691,8 +691,8 @@ func (r *recorder) Write(p []byte) (int, error) {
 }
 func (r *recorder) SetWriteDeadline(time.Time) error { return nil }
 
-// A watcher holds a piece of an event, not all of it: many may be slow at once.
-func TestLargeEventsAreWrittenInPieces(t *testing.T) {
+// A watcher holds a chunk of an event, not all of it: many may be slow at once.
+func TestLargeEventsAreWrittenInChunks(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newPrefixReader(0)
 		for i := range 1000 {
@@ -711,7 +711,7 @@ func TestLargeEventsAreWrittenInPieces(t *testing.T) {
 			t.Fatalf("the event has %d bytes", n)
 		}
 		if r.largest > 20<<10 {
-			t.Errorf("a piece has %d bytes, want at most 20 KiB", r.largest)
+			t.Errorf("a chunk has %d bytes, want at most 20 KiB", r.largest)
 		}
 	})
 }

@@ -83,9 +83,6 @@ func (a *App) assemble(b *backends, guards []*guarding, listeners []net.Listener
 	if err := setWindow(a.cfg, b.store); err != nil {
 		return err
 	}
-	if err := setRules(a.cfg, b); err != nil {
-		return err
-	}
 	disks, err := disks(a.cfg, b)
 	if err != nil {
 		return err

@@ -56,6 +56,9 @@ func checkBackups(c Config) error {
 	return nil
 }
 
+// backupRate is the most bytes that backups read in a second. It is a guess.
+const backupRate = 64 << 20
+
 // newKeeper is nil without a place for backups.
 func newKeeper(cfg Config, disk backend.Disk) (*backup.Keeper, error) {
 	if cfg.BackupRoot == "" {
@@ -66,7 +69,7 @@ func newKeeper(cfg Config, disk backend.Disk) (*backup.Keeper, error) {
 		panic(err) // Check refuses it
 	}
 	k, err := backup.New(disk, backup.Config{
-		Root: root, Open: open, Every: cfg.BackupEvery, Keep: cfg.BackupKeep, Rate: cfg.BackupRate, Logger: cfg.Logger.With("backups", root.Redacted()),
+		Root: root, Open: open, Every: cfg.BackupEvery, Keep: cfg.BackupKeep, Rate: backupRate, Logger: cfg.Logger.With("backups", root.Redacted()),
 	})
 	if err != nil {
 		return nil, usage("backup-root", err)

@@ -57,7 +57,7 @@ func TestBatchesCountOnce(t *testing.T) {
 	for counter, want := range map[string]int64{"own": 2, "a": 1, "b": 1, "c": 0} {
 		r.wantTotal(t, counter, want)
 	}
-	if _, text := r.call(t, "GET", "/v1/dead-letters", ""); !strings.Contains(text, `"letters":[]`) {
+	if _, text := r.call(t, "GET", "/v1/dead-letters", ""); !strings.Contains(text, `"dead_letters":[]`) {
 		t.Errorf("a conflict made a dead letter: %s", text)
 	}
 }

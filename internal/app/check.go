@@ -36,7 +36,7 @@ func checkStaleness(c Config) error {
 	case inProcess:
 		return Usagef("--count-within: with --bus inproc: an increment is in the total before its caller is answered, " +
 			"and nothing waits: leave it out")
-	case c.Roles.Has(Publisher) && c.Publisher.Linger == 0 && c.CountWithin > c.RequestTimeout/4:
+	case c.Roles.Has(Publisher) && c.CountWithin > c.RequestTimeout/4:
 		return Usagef("--count-within: requests for increments wait for most of it: must be at most a quarter of --request-timeout, "+
 			"which is %s, got %s", units.FormatDuration(c.RequestTimeout/4), units.FormatDuration(c.CountWithin))
 	}

@@ -8,9 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend"
-	"github.com/countmill/countmill/publisher"
 )
 
 func TestCheckRefuses(t *testing.T) {
@@ -103,9 +101,21 @@ func TestLingersSuitTheBus(t *testing.T) {
 	if there.Publisher.Linger != 250*time.Millisecond || there.Aggregator.Linger != 100*time.Millisecond {
 		t.Errorf("elsewhere: got lingers %s and %s, want 250ms and 100ms", there.Publisher.Linger, there.Aggregator.Linger)
 	}
-	chosen := Config{Publisher: publisher.Config{Linger: -1}, Aggregator: aggregator.Config{Linger: 5 * time.Millisecond}}.withDefaults().Resolved()
-	if chosen.Publisher.Linger >= 0 || chosen.Aggregator.Linger != 5*time.Millisecond {
-		t.Errorf("chosen: got lingers %s and %s, want none and 5ms", chosen.Publisher.Linger, chosen.Aggregator.Linger)
+}
+
+// Bounds follow Memory. With the default they are those that limits.md and package plan have.
+func TestMemoryIsSplit(t *testing.T) {
+	t.Parallel()
+	for mib, want := range map[int][5]int{
+		0:    {2_000_000, 256 << 20, 10_000, 100_000, 64 << 20},
+		64:   {500_000, 64 << 20, 2500, 25_000, 16 << 20},
+		5120: {40_000_000, 5 << 30, 200_000, 2_000_000, 1280 << 20},
+	} {
+		c := Config{Memory: mib << 20}.withDefaults()
+		got := [5]int{c.Publisher.MaxEntries, c.Publisher.MaxBytes, c.Aggregator.WindowMessages, c.Aggregator.WindowCounters, c.Aggregator.WindowMemory}
+		if got != want {
+			t.Errorf("%d MiB: got %v, want %v", mib, got, want)
+		}
 	}
 }
 

@@ -69,8 +69,6 @@ type Config struct {
 	// BackupEvery is the time between regular backups to BackupRoot, and BackupKeep how long these are kept.
 	// Defaults 0: there are none; all are kept.
 	BackupEvery, BackupKeep time.Duration
-	// BackupRate bounds the bytes that backups read in a second. Default 64 MiB, a guess.
-	BackupRate int
 	// Bus, Store and Cache are URLs. Defaults inproc:, pebble:countmill-data, memory:.
 	Bus, Store, Cache string
 
@@ -87,8 +85,8 @@ type Config struct {
 	// and functions, Publisher.CountWithin, Aggregator.CountWithin and DrainTimeout, and
 	// Reader.Guess itself.
 	//
-	// Publisher.Linger and Aggregator.Linger: by default CountWithin decides. Without it, they are
-	// none with inproc:, or 250ms and 100ms. The bus holds twice Aggregator.WindowMessages.
+	// Memory and CountWithin, if it is set, decide the bounds and the lingers of Publisher and Aggregator.
+	// Lingers are otherwise none with inproc:, or 250ms and 100ms by default.
 	// Reader.DefaultStaleness: negative always reads the store; the default is that with pebble:,
 	// else 2s.
 	Publisher  publisher.Config
@@ -96,21 +94,17 @@ type Config struct {
 	Reader     reader.Config
 
 	// Indexer sets up the work at indexes. The process sets its name, logger and function itself. Defaults:
-	// leases of a minute, calls of 30 s, 20,000 shards a second, and each reading at most a day old.
+	// 20,000 shards a second, and each reading at most a day old.
 	Indexer indexer.Config
+
+	// Memory bounds the increments that a publisher gathers, and the messages that an aggregator holds.
+	// Their other bounds are in proportion to it. Default 256 MiB.
+	Memory int
 
 	// DedupWindow is the deduplication window: for how long ids are remembered. An aggregator
 	// writes it into the database; a publisher refuses increments whose time is older.
 	// Default 0: the window in the database, or 8 days if the database is new or there is none.
 	DedupWindow time.Duration
-
-	// Series are rules for series, each as PATTERN=KEEP. An aggregator writes them into the
-	// database at its start. Default: none.
-	Series []string
-
-	// Journal are rules for the journal, each as PATTERN=KEEP. An aggregator writes them into the
-	// database at its start.
-	Journal []string
 
 	// JournalPrefixes are the patterns of rules for the journal, for a publisher in a process without a
 	// database. It then does not sum the increments of different tokens. Default: none.
@@ -155,20 +149,12 @@ func (c Config) withDefaults() Config {
 	c.Bus = cmp.Or(c.Bus, "inproc:")
 	c.Store = cmp.Or(c.Store, "pebble:countmill-data")
 	c.Cache = cmp.Or(c.Cache, "memory:")
-	c.Publisher.MaxEntries = cmp.Or(c.Publisher.MaxEntries, 2_000_000)
-	c.Publisher.MaxBytes = cmp.Or(c.Publisher.MaxBytes, 256<<20)
-	c.Aggregator.WindowMessages = cmp.Or(c.Aggregator.WindowMessages, 10_000)
-	c.Aggregator.WindowCounters = cmp.Or(c.Aggregator.WindowCounters, 100_000)
-	c.Aggregator.WindowMemory = cmp.Or(c.Aggregator.WindowMemory, 64<<20)
-	c.Aggregator.MaxShards = cmp.Or(c.Aggregator.MaxShards, 128)
-	c.Aggregator.CommitTimeout = cmp.Or(c.Aggregator.CommitTimeout, 10*time.Second)
-	c.Aggregator.DeadLetterRate = cmp.Or(c.Aggregator.DeadLetterRate, 100)
-	c.Indexer.Lease = cmp.Or(c.Indexer.Lease, time.Minute)
-	c.Indexer.CallTimeout = cmp.Or(c.Indexer.CallTimeout, 30*time.Second)
+	c.Memory = cmp.Or(c.Memory, defaultMemory)
+	c.Publisher.MaxEntries, c.Publisher.MaxBytes = c.share(2_000_000), c.Memory
+	c.Aggregator.WindowMessages, c.Aggregator.WindowCounters = c.share(10_000), c.share(100_000)
+	c.Aggregator.WindowMemory = c.Memory / 4 // an aggregator holds four times as much
 	c.Indexer.Rate = cmp.Or(c.Indexer.Rate, 20_000)
 	c.Indexer.Recheck = cmp.Or(c.Indexer.Recheck, 24*time.Hour)
-	c.Reader.BoardAge = cmp.Or(c.Reader.BoardAge, 10*time.Second)
-	c.BackupRate = cmp.Or(c.BackupRate, 64<<20)
 	c.RequestTimeout = cmp.Or(c.RequestTimeout, 10*time.Second)
 	c.ShutdownTimeout = cmp.Or(c.ShutdownTimeout, 25*time.Second)
 	c.LogLevel = cmp.Or(c.LogLevel, "info")
@@ -178,6 +164,11 @@ func (c Config) withDefaults() Config {
 	}
 	return c
 }
+
+const defaultMemory = 256 << 20
+
+// share is a bound that is atDefault with the default Memory, and in proportion to it.
+func (c Config) share(atDefault int) int { return c.Memory * atDefault / defaultMemory }
 
 // Resolved sets the values that depend on the backends. Within one process a commit is so
 // cheap that waiting for more increments gains nothing. A read is so cheap that an old total

@@ -96,7 +96,7 @@ func examineFiles(most uint64, r *backend.Report) {
 	if most < fewFiles {
 		r.Find(backend.Finding{
 			Check: check, What: fmt.Sprintf("Doctor, and a process that its shell starts, may have %d files and connections open.", most),
-			Why: "A countmill with that limit serves fewer connections than the 10,000 of --connections.",
+			Why: "A countmill with that limit serves fewer connections than 10,000.",
 			Do:  "Look at the limit of the running process in /proc/PID/limits. If it is as low, raise it: LimitNOFILE= of systemd, or ulimit -n.", Page: "howto/one-machine.md",
 		})
 	}

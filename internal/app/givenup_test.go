@@ -74,7 +74,7 @@ func TestGivenUpMessagesAreTakenIn(t *testing.T) {
 	}
 	// It is counted after its letter was written.
 	await(t, "countmill_given_up_messages_total is 1", func() bool { return r.metric(t, "countmill_given_up_messages_total") == 1 })
-	r.replay(t, fmt.Sprintf(`{"keys":[%q]}`, key), fmt.Sprintf(`{"letters":[{"key":%q,"result":"asked"}]}`, key))
+	r.replay(t, fmt.Sprintf(`{"keys":[%q]}`, key), fmt.Sprintf(`{"dead_letters":[{"key":%q,"result":"asked"}]}`, key))
 	await(t, "the letter goes", func() bool { return len(r.deadKeys(t)) == 0 })
 	r.wantTotal(t, "a", 5)
 }

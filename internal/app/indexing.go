@@ -87,9 +87,9 @@ func indexerSamples(x *indexer.Indexer) []sample {
 	s := x.Stats()
 	const name, help = "countmill_indexes", "Indexes by their state, as this process read them last."
 	samples := []sample{
-		counter("countmill_index_pieces_total", "Pieces of indexes read, or cleared of a deleted index.", s.Pieces),
+		counter("countmill_index_ranges_total", "Ranges of indexes read, or cleared of a deleted index.", s.Ranges),
 		counter("countmill_index_shards_read_total", "Shards read for indexes.", s.Shards),
-		counter("countmill_index_rests_total", "Parts of groups set that were counted before the index.", s.Rests),
+		counter("countmill_index_remainders_total", "Parts of groups set that were counted before the index.", s.Remainders),
 		counter("countmill_index_corrected_groups_total", "Groups whose total a later reading has corrected. Anything but 0 is a fault: increments were folded without the index.", s.Corrected),
 		counter("countmill_index_failures_total", "Steps of index work that failed; they are repeated.", s.Failures),
 	}

@@ -99,24 +99,6 @@ func TestReaderWritesNoOpeningBalances(t *testing.T) {
 	}
 }
 
-func TestJournalFlagWritesTheRule(t *testing.T) {
-	t.Parallel()
-	url := "pebble:" + escapeDir(t.TempDir())
-	a, err := New(Config{Listen: "127.0.0.1:0", Store: url, Journal: []string{"billing:*=400d,paged"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := run(t, a)
-	defer r.stop(t)
-	r.incr(t, `[{"counter":"billing:a","delta":5},{"counter":"b"}]`)
-	if page := r.journal(t, "counter=billing:a"); len(page.Entries) != 1 || page.Entries[0].Delta != 5 {
-		t.Errorf("the first increment: %+v", page)
-	}
-	if _, err := New(Config{Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(t.TempDir()), Journal: []string{"a=1h"}}); err == nil {
-		t.Error("a journal of an hour is taken")
-	}
-}
-
 // Before the aggregator has read the rules any counter may have a journal, so that its first increments name their senders too.
 func TestJournalBeforeTheRulesAreKnown(t *testing.T) {
 	t.Parallel()
@@ -134,12 +116,13 @@ func TestJournalNamesSenders(t *testing.T) {
 	t.Parallel()
 	scopes := []auth.Scope{auth.Publish, auth.Admin}
 	file, secrets := authtest.File(t, auth.Token{Name: "shop", Scopes: scopes}, auth.Token{Name: "web", Scopes: scopes})
-	a, err := New(Config{Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(t.TempDir()), Tokens: file, Journal: []string{"billing:*=400d"}})
+	a, err := New(Config{Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(t.TempDir()), Tokens: file})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := run(t, a)
 	defer r.stop(t)
+	r.addRule(t, "journal", "billing:*", "400d", "Authorization", "Bearer "+secrets[0])
 	var all sync.WaitGroup
 	for i, secret := range secrets {
 		all.Go(func() {

@@ -42,7 +42,7 @@ func TestReceiptsThroughPubSub(t *testing.T) {
 			status, text = r.call(t, "GET", path, "")
 			return !strings.Contains(text, ":not-counted-yet")
 		})
-		if status != http.StatusOK || !strings.Contains(text, want) || !strings.Contains(text, `"set_aside":[]`) {
+		if status != http.StatusOK || !strings.Contains(text, want) || !strings.Contains(text, `"dead_letters":[]`) {
 			t.Errorf("after %s: got %d %s, want %s in it", receipt, status, text, want)
 		}
 	}
@@ -86,7 +86,7 @@ func typeRecipe(t *testing.T, env ...string) {
 		cmd := exec.CommandContext(ctx, "sh", "-euc", commands[1])
 		cmd.Env = append(os.Environ(), env...)
 		out, err := cmd.CombinedOutput()
-		if want := fmt.Sprintf(`"counter":"orders","total":%d,`, n); err != nil || !strings.Contains(string(out), want) || !strings.Contains(string(out), `"set_aside":[]`) {
+		if want := fmt.Sprintf(`"counter":"orders","total":%d,`, n); err != nil || !strings.Contains(string(out), want) || !strings.Contains(string(out), `"dead_letters":[]`) {
 			t.Errorf("the commands of the page answer %s (%v), want %s", out, err, want)
 		}
 	}

@@ -73,9 +73,9 @@ func makeRoles(cfg Config, b *backends, disks []*onDisk) ([]named, error) {
 type publishing struct {
 	idle
 	*publisher.Publisher
-	door   *publisher.Door
-	routes api.IncrementsConfig
-	folded bool // when Publish returns
+	receiver *publisher.BatchReceiver
+	routes   api.IncrementsConfig
+	folded   bool // when Publish returns
 }
 
 func newPublishing(cfg Config, b *backends, window func() time.Duration, journal func(counter string) bool) (*publishing, error) {
@@ -87,7 +87,7 @@ func newPublishing(cfg Config, b *backends, window func() time.Duration, journal
 	}
 	routes := incrementsConfig(cfg, b, window)
 	routes.Journal = journal
-	return &publishing{Publisher: p, door: publisher.NewDoor(b.bus, b.bus.Topic, b.database()), routes: routes, folded: b.inProcess}, nil
+	return &publishing{Publisher: p, receiver: publisher.NewBatchReceiver(b.bus, b.bus.Topic, b.database()), routes: routes, folded: b.inProcess}, nil
 }
 
 func publisherConfig(cfg Config, b *backends, window func() time.Duration) publisher.Config {
@@ -123,7 +123,7 @@ func incrementsConfig(cfg Config, b *backends, window func() time.Duration) api.
 
 // Routes comes before that of a disk, which refuses increments.
 func (p *publishing) Routes(s *surface) {
-	s.Sender, s.Door, s.Increments, s.Folded = p.Publisher, p.door, p.routes, p.folded
+	s.Sender, s.BatchReceiver, s.Increments, s.Folded = p.Publisher, p.receiver, p.routes, p.folded
 }
 
 func (p *publishing) Ready(context.Context) (string, error) { return "", p.Publisher.Ready() }
@@ -167,7 +167,7 @@ func aggregatorConfig(cfg Config, b *backends, folds prometheus.Observer) aggreg
 	c.OnFold = func(took time.Duration) { folds.Observe(took.Seconds()) }
 	c.Setup = map[string]string{
 		"version": BuildVersion().Version, "count-within": units.FormatDuration(cfg.CountWithin),
-		"shard-rate": strconv.FormatFloat(cfg.Aggregator.ShardRate, 'g', -1, 64), "max-shards": strconv.Itoa(cfg.Aggregator.MaxShards),
+		"shard-rate": strconv.FormatFloat(cfg.Aggregator.ShardRate, 'g', -1, 64),
 	}
 	if cfg.Traces != nil {
 		c.Tracer = cfg.Traces
@@ -269,10 +269,8 @@ func intakes(cfg Config, b *backends) []named {
 		return nil
 	}
 	return []named{{"intake", &taking{log: cfg.Logger, running: b.task(), Intake: aggregator.NewIntake(b.bus.GivenUp, b.store, aggregator.IntakeConfig{
-		Topic:   b.bus.GivenUpTopic,
-		Rate:    cfg.Aggregator.DeadLetterRate,
-		Timeout: cfg.Aggregator.CommitTimeout,
-		Logger:  cfg.Logger.With("role", "intake"),
+		Topic:  b.bus.GivenUpTopic,
+		Logger: cfg.Logger.With("role", "intake"),
 	})}}}
 }
 

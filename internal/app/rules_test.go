@@ -2,7 +2,7 @@ package app
 
 import (
 	"encoding/json"
-	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -11,28 +11,28 @@ import (
 	"github.com/countmill/countmill/internal/testing/emulator"
 )
 
-func TestSeriesFlagWritesTheRule(t *testing.T) {
+func TestSeries(t *testing.T) {
 	t.Parallel()
-	testSeriesFlag(t, "pebble:"+escapeDir(t.TempDir()))
+	testSeries(t, "pebble:"+escapeDir(t.TempDir()))
 }
 
-func TestSeriesFlagOnDatastore(t *testing.T) {
+func TestSeriesOnDatastore(t *testing.T) {
 	t.Setenv("DATASTORE_EMULATOR_HOST", emulator.Firestore(t))
-	testSeriesFlag(t, "datastore://"+emulator.Project())
+	testSeries(t, "datastore://"+emulator.Project())
 }
 
-// testSeriesFlag: a rule of --series holds from the first increment on, in the total and in the rows,
-// also in the next process.
-func testSeriesFlag(t *testing.T, url string) {
+// testSeries: a rule holds from the next increment on, in the total and in the rows, also in the next process.
+func testSeries(t *testing.T, url string) {
 	t.Helper()
-	begin := func(series ...string) *running {
-		a, err := New(Config{Listen: "127.0.0.1:0", Store: url, Series: series})
+	begin := func() *running {
+		a, err := New(Config{Listen: "127.0.0.1:0", Store: url})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return run(t, a)
 	}
-	r := begin("page:*=1m:6h,15m:400d")
+	r := begin()
+	r.addRule(t, "series", "page:*", "1m:6h,15m:400d")
 	yesterday := time.Now().Add(-24 * time.Hour).UTC()
 	r.incr(t, `[{"counter":"page:a","delta":5},{"counter":"page:a","delta":-2,"time":"`+yesterday.Format(time.RFC3339)+`"},{"counter":"b"}]`)
 	// Of the past: beyond the deduplication window, and once for its key.
@@ -140,9 +140,11 @@ func TestPastBeyondTheRule(t *testing.T) {
 	}
 }
 
-func TestSeriesFlagNeedsARetention(t *testing.T) {
-	t.Parallel()
-	if _, err := New(Config{Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(t.TempDir()), Series: []string{"a"}}); !errors.Is(err, ErrUsage) {
-		t.Errorf("a rule without a retention: got %v", err)
+// addRule adds a rule for series or for the journal.
+func (r *running) addRule(t *testing.T, kind, pattern, keep string, headers ...string) {
+	t.Helper()
+	body := fmt.Sprintf(`{"pattern":%q,"keep":%q}`, pattern, keep)
+	if status, text := r.call(t, "POST", "/v1/rules/"+kind, body, append(headers, "Content-Type", "application/json")...); status != 200 {
+		t.Fatalf("the rule for %s: got %d %s", pattern, status, text)
 	}
 }

@@ -2,13 +2,13 @@ package clock
 
 import "testing"
 
-type hooked struct{ env *Env }
+type hookTarget struct{ env *Env }
 
-var _ = Hook(func(c *hooked, e *Env) { c.env = e })
+var _ = Hook(func(c *hookTarget, e *Env) { c.env = e })
 
 func TestWithSetsTheFieldOfACopy(t *testing.T) {
 	t.Parallel()
-	before, e := hooked{}, &Env{}
+	before, e := hookTarget{}, &Env{}
 	if after := With(before, e); after.env != e || before.env != nil {
 		t.Errorf("With set %p in the copy and %p in its argument, want %p and nil", after.env, before.env, e)
 	}

@@ -9,8 +9,8 @@ import "sync"
 type Pool struct {
 	most, keen int
 
-	mu     sync.Mutex
-	shares Shares
+	mu    sync.Mutex
+	usage Usage
 }
 
 // NewPool returns a pool. Larger keen leaves less free: use 1 where the pool has few places.
@@ -26,28 +26,28 @@ func (p *Pool) Own() int { return max(p.most*p.keen/(p.keen+1), 1) }
 func (p *Pool) Used() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.shares.Used()
+	return p.usage.Used()
 }
 
 // Take gives n to the caller, or returns false if that is more than the caller's share.
 func (p *Pool) Take(caller string, n int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return n == 0 || p.shares.Take(caller, n, p.ownLocked(caller, n))
+	return n == 0 || p.usage.Take(caller, n, p.ownLocked(caller, n))
 }
 
 // Fits reports whether Take would return true.
 func (p *Pool) Fits(caller string, n int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return n == 0 || p.shares.Of(caller)+n <= p.ownLocked(caller, n)
+	return n == 0 || p.usage.Of(caller)+n <= p.ownLocked(caller, n)
 }
 
 // ownLocked is the caller's share once n more is taken.
 func (p *Pool) ownLocked(caller string, n int) int {
-	free := p.most - p.shares.Used() - n
+	free := p.most - p.usage.Used() - n
 	// A caller with nothing gets one that is free, or the last one would never be used.
-	if n == 1 && free == 0 && p.shares.Of(caller) == 0 {
+	if n == 1 && free == 0 && p.usage.Of(caller) == 0 {
 		return 1
 	}
 	return p.keen * free
@@ -58,6 +58,6 @@ func (p *Pool) Give(caller string, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if n != 0 {
-		p.shares.Give(caller, n)
+		p.usage.Give(caller, n)
 	}
 }

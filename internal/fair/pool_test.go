@@ -32,8 +32,8 @@ func TestPool(t *testing.T) {
 		for n, all := range got {
 			p.Give(fmt.Sprint(n), all)
 		}
-		if p.Used() != 0 || len(p.shares.by) != 0 {
-			t.Errorf("%d are left, of %v", p.Used(), p.shares.by)
+		if p.Used() != 0 || len(p.usage.by) != 0 {
+			t.Errorf("%d are left, of %v", p.Used(), p.usage.by)
 		}
 	}
 }

@@ -31,7 +31,7 @@ func TestAnswersDoNotWaitForTheRest(t *testing.T) {
 			t.Run(tc.name+", "+form, func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
-					visitor := newTown(t, true, 8).visitor(tc.token)
+					visitor := newTestServer(t, true, 8).visitor(tc.token)
 					began := time.Now()
 					visitor.begins(tc.method, tc.path, rest)
 					if got := visitor.reads(); got != tc.want || time.Since(began) > 0 {
@@ -49,7 +49,7 @@ func TestAnswersDoNotWaitForTheRest(t *testing.T) {
 func TestRefusedRequestsThatArriveKeepTheirConnection(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		visitor := newTown(t, true, 8).visitor("")
+		visitor := newTestServer(t, true, 8).visitor("")
 		visitor.begins("POST", "/count", "Content-Length: 9\r\n\r\n{")
 		if got := visitor.reads(); got != 401 {
 			t.Fatalf("got %d, want 401", got)
@@ -76,7 +76,7 @@ func TestAnswersSayThatTheirConnectionEnds(t *testing.T) {
 		"chunks": {"Transfer-Encoding: chunked\r\n\r\n4\r\n{\r\n", true},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			visitor := newTown(t, true, 8).visitor("")
+			visitor := newTestServer(t, true, 8).visitor("")
 			visitor.begins("POST", "/count", tc.rest)
 			resp, err := http.ReadResponse(visitor.from, nil)
 			if err != nil {
@@ -105,7 +105,7 @@ func TestTheRestIsNoRequest(t *testing.T) {
 		"Transfer-Encoding: chunked\r\n\r\n5\r\nabcdefg" + hidden: 0, // a bad chunk
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			visitor := newTown(t, true, 8).visitor("")
+			visitor := newTestServer(t, true, 8).visitor("")
 			visitor.begins("POST", "/count", rest)
 			if got := visitor.reads(); got != 401 {
 				t.Fatalf("got %d, want 401", got)
@@ -128,7 +128,7 @@ func TestTheRestIsNoRequest(t *testing.T) {
 
 // A process that stops waits a moment for requests that have not arrived whole. Nothing of them was done.
 func TestShutdownDoesNotWaitForBodies(t *testing.T) {
-	eachTown(t, 8, func(t *testing.T, v *town, alice, bob string) {
+	eachTestServer(t, 8, func(t *testing.T, v *testServer, alice, bob string) {
 		v.visitor("")                                             // silent
 		v.visitor("").begins("GET", "/healthz", "X-Header: part") // no whole header
 		half, refused, slow := v.visitor(alice), v.visitor("eve"), v.visitor(bob)

@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// eachTown runs a test with tokens and without.
-func eachTown(t *testing.T, conns int, test func(t *testing.T, v *town, alice, bob string)) {
+// eachTestServer runs a test with tokens and without.
+func eachTestServer(t *testing.T, conns int, test func(t *testing.T, v *testServer, alice, bob string)) {
 	t.Parallel()
 	t.Run("with tokens", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) { test(t, newTown(t, true, conns), "alice", "bob") })
+		synctest.Test(t, func(t *testing.T) { test(t, newTestServer(t, true, conns), "alice", "bob") })
 	})
 	t.Run("without tokens", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) { test(t, newTown(t, false, conns), "", "") })
+		synctest.Test(t, func(t *testing.T) { test(t, newTestServer(t, false, conns), "", "") })
 	})
 }
 
 // However many connections strangers open, kept ones of callers are not replaced, and a new caller and a probe get
 // their answers.
 func TestStrangersReplaceOnlyEachOther(t *testing.T) {
-	eachTown(t, 8, func(t *testing.T, v *town, alice, _ string) {
+	eachTestServer(t, 8, func(t *testing.T, v *testServer, alice, _ string) {
 		kept := v.visitor(alice)
 		if got := kept.asks("/read"); got != 200 {
 			t.Fatalf("a call is answered with %d", got)
@@ -52,7 +52,7 @@ func TestStrangersReplaceOnlyEachOther(t *testing.T) {
 // The longest wait among the connections of callers gives way, and no connection with a request under way.
 // If all have one, a further call is refused at once, and a probe is answered.
 func TestCallersReplaceThoseThatWait(t *testing.T) {
-	eachTown(t, 8, func(t *testing.T, v *town, alice, bob string) { // 6 of them for callers
+	eachTestServer(t, 8, func(t *testing.T, v *testServer, alice, bob string) { // 6 of them for callers
 		busy := v.visitor(alice)
 		busy.begins("GET", "/busy", noBody)
 		var kept []*visitor
@@ -92,7 +92,7 @@ func TestCallersReplaceThoseThatWait(t *testing.T) {
 func TestCallersHaveAShareOfConnections(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		v := newTown(t, true, 40) // 30 for callers
+		v := newTestServer(t, true, 40) // 30 for callers
 		for range 40 {
 			hog := v.visitor("alice")
 			hog.begins("GET", "/busy", noBody)
@@ -111,7 +111,7 @@ func TestCallersHaveAShareOfConnections(t *testing.T) {
 
 // Callers that send half of a request hold nothing: the connection that waited longest for the rest gives way.
 func TestHalfRequestsGiveWay(t *testing.T) {
-	eachTown(t, 8, func(t *testing.T, v *town, alice, bob string) {
+	eachTestServer(t, 8, func(t *testing.T, v *testServer, alice, bob string) {
 		for range 20 {
 			v.visitor(alice).begins("POST", "/count", halfBody)
 		}

@@ -115,7 +115,7 @@ func LetIn(r *http.Request, caller string) error {
 
 func tooManyConns(most int) error {
 	p := NewProblem(http.StatusTooManyRequests, "overloaded", "overloaded",
-		fmt.Sprintf("too many connections have requests under way (limit: %d of all callers, three quarters of --connections, and a share of them for each token): nothing of this request was done, repeat it later", most))
+		fmt.Sprintf("too many connections have requests under way (limit: %d of all callers, and a share of them for each token): nothing of this request was done, repeat it later", most))
 	p.Field, p.Limit = "connections", fmt.Sprint(most)
 	return p.RetryAfter(retryOverloaded)
 }

@@ -47,10 +47,10 @@ type Problem struct {
 	Header http.Header `json:"-"`
 }
 
-// Progress is how many pieces of some work there are, and how many are done.
+// Progress is how many ranges of some work there are, and how many are done.
 type Progress struct {
-	Pieces int `json:"pieces"`
-	Done   int `json:"pieces_done"`
+	Ranges int `json:"ranges"`
+	Done   int `json:"ranges_done"`
 }
 
 // Error is the detail, or the title if there is none.

@@ -17,8 +17,8 @@ import (
 // gone checks that nothing of a deleted index is left.
 func (r *rig) gone(x *store.Index) {
 	r.t.Helper()
-	if n := len(r.pieces(x)); n > 0 {
-		r.t.Errorf("%d pieces are left", n)
+	if n := len(r.ranges(x)); n > 0 {
+		r.t.Errorf("%d ranges are left", n)
 	}
 	totals := r.store.Totals()
 	for counter := range totals {
@@ -38,7 +38,7 @@ func TestAnIndexIsDeleted(t *testing.T) {
 	forKinds(t, func(t *testing.T, r *rig) {
 		r.fold(pages(300, 120, 1))
 		r.change(store.CreateIndex)
-		_, stop := r.worker(Config{Page: 50, Pieces: 4})
+		_, stop := r.worker(Config{Page: 50, Ranges: 4})
 		defer stop()
 		r.await("serving", settled, r.serves)
 		r.fold(pages(200, 120, 5))
@@ -103,7 +103,7 @@ func TestAnIndexIsDeletedWhileItIsBuilt(t *testing.T) {
 			return fakestore.OK
 		})
 		for range 2 {
-			_, stop := r.worker(Config{Page: 20, Pieces: 4, CallTimeout: time.Hour})
+			_, stop := r.worker(Config{Page: 20, Ranges: 4, CallTimeout: time.Hour})
 			defer stop()
 		}
 		r.await("the removal", time.Hour, func() bool { return deleted.Load() && r.index() == nil })
@@ -189,7 +189,7 @@ func newTrouble(t *testing.T, seed uint64, opts fakestore.Options) *trouble {
 		fakestore.UnknownApplied, fakestore.UnknownNotApplied, fakestore.SlowApplied, fakestore.SlowNotApplied, fakestore.Deployment,
 	}
 	for _, op := range []fakestore.Op{
-		fakestore.Pieces, fakestore.SwapPieces, fakestore.Ungrouped, fakestore.SetRests, fakestore.RestsOf, fakestore.DropGrouped, fakestore.DropGroups,
+		fakestore.Ranges, fakestore.SwapRanges, fakestore.Ungrouped, fakestore.SetRemainders, fakestore.RemaindersOf, fakestore.DropGrouped, fakestore.DropGroups,
 	} {
 		tr.store.On(op, func(int) fakestore.Answer {
 			tr.mu.Lock()
@@ -206,7 +206,7 @@ func newTrouble(t *testing.T, seed uint64, opts fakestore.Options) *trouble {
 		})
 	}
 	tr.cfg = Config{
-		Pieces: 1 + tr.rng.IntN(5), Page: 1 + tr.rng.IntN(40), MostGroups: 1 + tr.rng.IntN(40),
+		Ranges: 1 + tr.rng.IntN(5), Page: 1 + tr.rng.IntN(40), MostGroups: 1 + tr.rng.IntN(40),
 		Recheck: []time.Duration{0, 30 * time.Minute}[tr.rng.IntN(2)], CallTimeout: time.Hour,
 	}
 	return tr

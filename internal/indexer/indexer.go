@@ -1,20 +1,20 @@
 // Package indexer builds, checks and deletes indexes, while everything runs. How App Engine does it is
-// the model: an index is built by many small pieces of work that leave no harm when they are done twice
-// (see store.Index and store.Piece).
+// the model: an index is built by many small ranges of work that leave no harm when they are done twice
+// (see store.Index and store.IndexRange).
 //
-//	created             pieces are made
-//	building            each piece is read after Index.Since, and its rests are set
-//	serving             when every piece was; then pieces are read again, now and then
-//	deleting            the grouped parts are removed, piece by piece, then the groups, then the pieces
+//	created             ranges are made
+//	building            each range is read after Index.Since, and its remainders are set
+//	serving             when every range was; then ranges are read again, now and then
+//	deleting            the grouped parts are removed, range by range, then the groups, then the ranges
 //
-// Workers need no coordination but the pieces themselves. A worker leases a piece, and nobody else takes
+// Workers need no coordination but the ranges themselves. A worker leases a range, and nobody else takes
 // it until the lease is over. A worker that was stopped for longer than its lease loses the
-// piece: the round of the piece has changed, so its rests are refused. A piece whose lease ran out before it
+// range: the round of the range has changed, so its remainders are refused. A range whose lease ran out before it
 // was read was perhaps too large, and is split in two.
 //
-// App Engine split a piece into n that each scan its whole range of rows, and take a row if hash(key) mod
-// n is theirs. Here shards are stored in the order of a hash, their place. So a piece is a range of
-// places, and its halves are two ranges: as even as by mod n, and no shard is scanned twice.
+// App Engine split a range of rows into n that each scan all of it, and take a row if hash(key) mod n is theirs.
+// Here shards are stored in the order of a hash, their place. So the halves of a range are ranges of places: as
+// even as by mod n, and no shard is scanned twice.
 package indexer
 
 import (
@@ -41,9 +41,9 @@ type Store interface {
 
 // Stats count what an Indexer has done.
 type Stats struct {
-	// Shards, Pieces and Rests are those that were read or set.
-	Shards, Pieces, Rests int64
-	// Corrected counts the rests that a later reading of a piece has changed: increments were folded
+	// Shards, Ranges and Remainders are those that were read or set.
+	Shards, Ranges, Remainders int64
+	// Corrected counts the remainders that a later reading of a range has changed: increments were folded
 	// without an index that was complete.
 	Corrected int64
 	// Failures counts the steps of Run that ended with an error. Run repeats them.
@@ -58,9 +58,9 @@ type Indexer struct {
 	cfg   Config
 	poked chan struct{}
 
-	shards, pieces, rests, corrected, failures atomic.Int64
-	building, serving, deleting                atomic.Int64
-	failing                                    atomic.Pointer[error] // of the last step; nil before the first
+	shards, ranges, remainders, corrected, failures atomic.Int64
+	building, serving, deleting                     atomic.Int64
+	failing                                         atomic.Pointer[error] // of the last step; nil before the first
 }
 
 // New returns an Indexer. It does nothing before Run or Step.
@@ -71,7 +71,7 @@ func New(s Store, cfg Config) *Indexer {
 // Stats returns the counts so far.
 func (x *Indexer) Stats() Stats {
 	return Stats{
-		Shards: x.shards.Load(), Pieces: x.pieces.Load(), Rests: x.rests.Load(), Corrected: x.corrected.Load(), Failures: x.failures.Load(),
+		Shards: x.shards.Load(), Ranges: x.ranges.Load(), Remainders: x.remainders.Load(), Corrected: x.corrected.Load(), Failures: x.failures.Load(),
 		Building: x.building.Load(), Serving: x.serving.Load(), Deleting: x.deleting.Load(),
 	}
 }
@@ -127,7 +127,7 @@ func (x *Indexer) Run(ctx context.Context) {
 	}
 }
 
-// Step does one piece of work, and reports whether there was any. After an error the piece is done
+// Step does one range of work, and reports whether there was any. After an error the range is done
 // again, by this worker or by another one. The error may be about one index, and the work for
 // another.
 func (x *Indexer) Step(ctx context.Context) (worked bool, err error) {
@@ -226,32 +226,32 @@ func (x *Indexer) count(rules *store.Rules) {
 	x.deleting.Store(deleting)
 }
 
-// work does one piece of work for an index.
+// work does one range of work for an index.
 func (x *Indexer) work(ctx context.Context, w *work, index *store.Index) (bool, error) {
 	if x.idle(index, w.at()) {
 		return false, nil
 	}
-	pieces, err := x.allPieces(ctx, index)
+	ranges, err := x.allRanges(ctx, index)
 	if err != nil {
 		return false, err
 	}
 	now := w.at()
 	switch {
-	case len(pieces) == 0:
-		return true, x.swap(ctx, nil, firstPieces(index.Number, x.cfg.Pieces))
+	case len(ranges) == 0:
+		return true, x.swap(ctx, nil, firstRanges(index.Number, x.cfg.Ranges))
 	case !now.After(since(index)):
 		return false, nil
 	}
-	oldest, all := readSince(pieces, since(index))
+	oldest, all := readSince(ranges, since(index))
 	switch {
 	case !all:
 	case !index.InForce():
-		return true, x.remove(ctx, index, pieces)
+		return true, x.remove(ctx, index, ranges)
 	case index.Serving.IsZero(), x.cfg.Recheck > 0 && oldest.Sub(index.Checked) >= x.cfg.Recheck: // although some may be due again
 		return true, x.serve(ctx, index, oldest)
 	}
-	if p := x.next(pieces, index, now); p != nil {
-		return true, x.take(ctx, w, index, pieces, *p)
+	if p := x.next(ranges, index, now); p != nil {
+		return true, x.take(ctx, w, index, ranges, *p)
 	}
 	if all && oldest.After(index.Checked) {
 		return true, x.serve(ctx, index, oldest)
@@ -259,21 +259,21 @@ func (x *Indexer) work(ctx context.Context, w *work, index *store.Index) (bool, 
 	return false, nil // or others are at work
 }
 
-// readSince returns when the oldest piece was read, and reports whether all were read after since.
-func readSince(pieces []store.Piece, since time.Time) (oldest time.Time, all bool) {
-	oldest = pieces[0].Read
-	for i := range pieces {
-		if p := &pieces[i]; p.Read.Before(oldest) {
+// readSince returns when the oldest range was read, and reports whether all were read after since.
+func readSince(ranges []store.IndexRange, since time.Time) (oldest time.Time, all bool) {
+	oldest = ranges[0].Read
+	for i := range ranges {
+		if p := &ranges[i]; p.Read.Before(oldest) {
 			oldest = p.Read
 		}
 	}
 	return oldest, oldest.After(since)
 }
 
-// next returns the piece to work at: the free and due piece whose last read is the oldest. It returns nil if there is none.
-func (x *Indexer) next(pieces []store.Piece, index *store.Index, now time.Time) (next *store.Piece) {
-	for i := range pieces {
-		p := &pieces[i]
+// next returns the range to work at: the free and due range whose last read is the oldest. It returns nil if there is none.
+func (x *Indexer) next(ranges []store.IndexRange, index *store.Index, now time.Time) (next *store.IndexRange) {
+	for i := range ranges {
+		p := &ranges[i]
 		isFree := p.Worker == "" || p.Worker == x.cfg.WorkerID || !now.Before(p.Until)
 		if isFree && x.due(p, index, now) && (next == nil || p.Read.Before(next.Read)) {
 			next = p
@@ -282,7 +282,7 @@ func (x *Indexer) next(pieces []store.Piece, index *store.Index, now time.Time) 
 	return next
 }
 
-// since is the moment after which the pieces are read, or their grouped parts removed. Before it, commits
+// since is the moment after which the ranges are read, or their grouped parts removed. Before it, commits
 // by older rules may come, and for a deleted index readers that serve its groups, and workers that
 // build it.
 func since(index *store.Index) time.Time {
@@ -293,61 +293,61 @@ func since(index *store.Index) time.Time {
 	return at
 }
 
-// idle reports whether the index is built, and none of its pieces is old. It costs no call of the store.
+// idle reports whether the index is built, and none of its ranges is old. It costs no call of the store.
 func (x *Indexer) idle(index *store.Index, now time.Time) bool {
 	return index.InForce() && !index.Serving.IsZero() && (x.cfg.Recheck <= 0 || now.Sub(index.Checked) < x.cfg.Recheck)
 }
 
-// due reports whether the piece must be read.
-func (x *Indexer) due(p *store.Piece, index *store.Index, now time.Time) bool {
+// due reports whether the range must be read.
+func (x *Indexer) due(p *store.IndexRange, index *store.Index, now time.Time) bool {
 	if !p.Read.After(since(index)) {
 		return true
 	}
 	return index.InForce() && x.cfg.Recheck > 0 && now.Sub(p.Read) >= x.cfg.Recheck
 }
 
-func (x *Indexer) allPieces(ctx context.Context, index *store.Index) ([]store.Piece, error) {
+func (x *Indexer) allRanges(ctx context.Context, index *store.Index) ([]store.IndexRange, error) {
 	ctx, cancel := context.WithTimeout(ctx, x.cfg.CallTimeout)
 	defer cancel()
-	pieces, err := x.store.Pieces(ctx, index.Number)
+	ranges, err := x.store.Ranges(ctx, index.Number)
 	if err != nil {
-		return nil, fmt.Errorf("listing the pieces of index %q: %w", index.Name, err)
+		return nil, fmt.Errorf("listing the ranges of index %q: %w", index.Name, err)
 	}
-	slices.SortFunc(pieces, func(a, b store.Piece) int { return cmp.Compare(a.ID, b.ID) })
-	return pieces, nil
+	slices.SortFunc(ranges, func(a, b store.IndexRange) int { return cmp.Compare(a.ID, b.ID) })
+	return ranges, nil
 }
 
-// firstPieces divides all places evenly.
-func firstPieces(index int64, n int) []store.Piece {
-	pieces := make([]store.Piece, n)
+// firstRanges divides all places evenly.
+func firstRanges(index int64, n int) []store.IndexRange {
+	ranges := make([]store.IndexRange, n)
 	size := math.MaxUint64/uint64(n) + 1
 	if n == 1 {
 		size = 0
 	}
-	for i := range pieces {
-		pieces[i] = store.Piece{Index: index, ID: i + 1, From: uint64(i) * size, To: uint64(i+1)*size - 1}
+	for i := range ranges {
+		ranges[i] = store.IndexRange{Index: index, ID: i + 1, From: uint64(i) * size, To: uint64(i+1)*size - 1}
 	}
-	pieces[n-1].To = math.MaxUint64
-	return pieces
+	ranges[n-1].To = math.MaxUint64
+	return ranges
 }
 
-func (x *Indexer) swap(ctx context.Context, old, next []store.Piece) error {
+func (x *Indexer) swap(ctx context.Context, old, next []store.IndexRange) error {
 	ctx, cancel := context.WithTimeout(ctx, x.cfg.CallTimeout)
 	defer cancel()
-	return x.store.SwapPieces(ctx, old, next)
+	return x.store.SwapRanges(ctx, old, next)
 }
 
-// take leases a piece and does its work, or splits it.
-func (x *Indexer) take(ctx context.Context, w *work, index *store.Index, pieces []store.Piece, p store.Piece) error {
+// take leases a range and does its work, or splits it.
+func (x *Indexer) take(ctx context.Context, w *work, index *store.Index, ranges []store.IndexRange, p store.IndexRange) error {
 	lost := p.Worker != "" && p.Worker != x.cfg.WorkerID
-	if lost && p.Read.IsZero() && !p.Retired && index.InForce() && len(pieces) < store.MaxPieces && p.From < p.To {
-		x.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "a piece of an index is split: its worker was lost", slog.String("index", index.Name),
-			slog.Int("piece", p.ID), slog.String("worker", p.Worker))
-		return x.split(ctx, pieces, p, p.From+(p.To-p.From)/2)
+	if lost && p.Read.IsZero() && !p.Retired && index.InForce() && len(ranges) < store.MaxRanges && p.From < p.To {
+		x.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "a range of an index is split: its worker was lost", slog.String("index", index.Name),
+			slog.Int("range", p.ID), slog.String("worker", p.Worker))
+		return x.split(ctx, ranges, p, p.From+(p.To-p.From)/2)
 	}
 	leased := p
 	leased.Worker, leased.Until, leased.Round = x.cfg.WorkerID, w.at().Add(x.cfg.Lease), p.Round+1
-	if err := x.swap(ctx, []store.Piece{p}, []store.Piece{leased}); err != nil {
+	if err := x.swap(ctx, []store.IndexRange{p}, []store.IndexRange{leased}); err != nil {
 		return err
 	}
 	h := &holding{x: x, w: w, index: index, p: leased}
@@ -357,20 +357,20 @@ func (x *Indexer) take(ctx context.Context, w *work, index *store.Index, pieces 
 	return h.read(ctx)
 }
 
-// split retires a piece, and makes two of it: up to last, and the rest. A retired piece gives back the
-// rests that its worker may have set. It stays as long as the index: a worker that was stopped before it
-// made the first pieces must find that they were made.
-func (x *Indexer) split(ctx context.Context, pieces []store.Piece, p store.Piece, last uint64) error {
-	id := pieces[len(pieces)-1].ID
-	retired := store.Piece{Index: p.Index, ID: p.ID, Retired: true, Round: p.Round + 1}
-	return x.swap(ctx, []store.Piece{p}, []store.Piece{
+// split retires a range, and makes two of it: up to last, and the remainder. A retired range gives back the
+// remainders that its worker may have set. It stays as long as the index: a worker that was stopped before it
+// made the first ranges must find that they were made.
+func (x *Indexer) split(ctx context.Context, ranges []store.IndexRange, p store.IndexRange, last uint64) error {
+	id := ranges[len(ranges)-1].ID
+	retired := store.IndexRange{Index: p.Index, ID: p.ID, Retired: true, Round: p.Round + 1}
+	return x.swap(ctx, []store.IndexRange{p}, []store.IndexRange{
 		retired,
 		{Index: p.Index, ID: id + 1, From: p.From, To: last},
 		{Index: p.Index, ID: id + 2, From: last + 1, To: p.To},
 	})
 }
 
-// serve notes that every piece was read.
+// serve notes that every range was read.
 func (x *Indexer) serve(ctx context.Context, index *store.Index, checked time.Time) error {
 	change := store.IndexChange{Step: store.ServeIndex, Index: store.Index{Name: index.Name, Number: index.Number, Checked: checked}}
 	if err := x.change(ctx, change); err != nil {

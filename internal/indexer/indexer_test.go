@@ -40,9 +40,9 @@ func TestAnIndexIsBuilt(t *testing.T) {
 		if x = r.index(); !x.Checked.After(x.Since) || called != 1 {
 			t.Errorf("checked at %s, since %s, OnRules called %d times", x.Checked, x.Since, called)
 		}
-		for _, p := range r.pieces(x) {
+		for _, p := range r.ranges(x) {
 			if !p.Read.After(x.Since) || p.Worker != "" {
-				t.Errorf("piece %d was read at %s by %q, since %s", p.ID, p.Read, p.Worker, x.Since)
+				t.Errorf("range %d was read at %s by %q, since %s", p.ID, p.Read, p.Worker, x.Since)
 			}
 		}
 	})
@@ -57,7 +57,7 @@ func TestAnIdleIndexCostsNothing(t *testing.T) {
 		defer stop()
 		r.await("serving", time.Minute, r.serves)
 		calls := func() (n int) {
-			for _, op := range []fakestore.Op{fakestore.Pieces, fakestore.SwapPieces, fakestore.Ungrouped, fakestore.RestsOf, fakestore.SetRests, fakestore.ChangeRules} {
+			for _, op := range []fakestore.Op{fakestore.Ranges, fakestore.SwapRanges, fakestore.Ungrouped, fakestore.RemaindersOf, fakestore.SetRemainders, fakestore.ChangeRules} {
 				n += r.store.Calls(op)
 			}
 			return n
@@ -92,11 +92,11 @@ func TestARecheckCorrects(t *testing.T) {
 		r.await("the recheck", 3*time.Hour, func() bool { return r.index().Checked.After(first) })
 		r.check("after the recheck", true)
 		corrected := int64(0)
-		for _, p := range r.pieces(r.index()) {
+		for _, p := range r.ranges(r.index()) {
 			corrected += p.Corrected
 		}
 		if got := x.Stats().Corrected; got != 1 || corrected != 1 {
-			t.Errorf("the worker has corrected %d groups, the pieces %d, want 1", got, corrected)
+			t.Errorf("the worker has corrected %d groups, the ranges %d, want 1", got, corrected)
 		}
 		before := x.Stats().Corrected
 		second := r.index().Checked
@@ -107,52 +107,52 @@ func TestARecheckCorrects(t *testing.T) {
 	})
 }
 
-// A worker that ends keeps its lease. Another one then splits the piece, and the rests that the first
+// A worker that ends keeps its lease. Another one then splits the range, and the remainders that the first
 // has set are taken back.
-func TestThePieceOfALostWorkerIsSplit(t *testing.T) {
+func TestTheRangeOfALostWorkerIsSplit(t *testing.T) {
 	forKinds(t, func(t *testing.T, r *rig) {
-		r.fold(pages(200, 60, 1)) // more groups than one SetRests takes
+		r.fold(pages(200, 60, 1)) // more groups than one SetRemainders takes
 		r.change(store.CreateIndex)
 		time.Sleep(settled)
 		ctx, kill := context.WithCancel(context.Background())
 		sets := 0
-		r.store.On(fakestore.SetRests, func(int) fakestore.Answer {
+		r.store.On(fakestore.SetRemainders, func(int) fakestore.Answer {
 			if sets++; sets == 2 {
 				kill()
 				return fakestore.UnknownApplied
 			}
 			return fakestore.OK
 		})
-		New(r.store, Config{WorkerID: "first", Logger: quiet, Pieces: 1}).Run(ctx)
-		if n := len(r.pieces(r.index())); n != 1 || r.serves() {
-			t.Fatalf("%d pieces, serving: %t", n, r.serves())
+		New(r.store, Config{WorkerID: "first", Logger: quiet, Ranges: 1}).Run(ctx)
+		if n := len(r.ranges(r.index())); n != 1 || r.serves() {
+			t.Fatalf("%d ranges, serving: %t", n, r.serves())
 		}
-		r.store.On(fakestore.SetRests, nil)
+		r.store.On(fakestore.SetRemainders, nil)
 		_, stop := r.worker(Config{})
 		defer stop()
 		time.Sleep(50 * time.Second)
 		synctest.Wait()
-		if n := len(r.pieces(r.index())); n != 1 || r.serves() {
-			t.Errorf("%d pieces during the lease, serving: %t", n, r.serves())
+		if n := len(r.ranges(r.index())); n != 1 || r.serves() {
+			t.Errorf("%d ranges during the lease, serving: %t", n, r.serves())
 		}
 		r.await("serving", 2*time.Minute, r.serves)
 		r.check("serving", true)
-		pieces := slices.DeleteFunc(r.pieces(r.index()), func(p store.Piece) bool { return p.Retired })
-		if len(pieces) != 2 || pieces[0].From != 0 || pieces[0].To+1 != pieces[1].From || pieces[1].To != math.MaxUint64 {
-			t.Errorf("pieces %+v, want two halves", pieces)
+		ranges := slices.DeleteFunc(r.ranges(r.index()), func(p store.IndexRange) bool { return p.Retired })
+		if len(ranges) != 2 || ranges[0].From != 0 || ranges[0].To+1 != ranges[1].From || ranges[1].To != math.MaxUint64 {
+			t.Errorf("ranges %+v, want two halves", ranges)
 		}
 	})
 }
 
 // A worker that is stopped for longer than its lease, in each of its calls in turn, sets nothing once
-// another one has its piece.
+// another one has its range.
 func TestAWorkerStoppedPastItsLease(t *testing.T) {
 	forKinds(t, func(t *testing.T, r *rig) {
 		r.fold(pages(200, 60, 1))
 		r.change(store.CreateIndex)
 		time.Sleep(settled)
 		var stopped atomic.Int64
-		for _, op := range []fakestore.Op{fakestore.Pieces, fakestore.SwapPieces, fakestore.Ungrouped, fakestore.RestsOf, fakestore.SetRests, fakestore.ChangeRules} {
+		for _, op := range []fakestore.Op{fakestore.Ranges, fakestore.SwapRanges, fakestore.Ungrouped, fakestore.RemaindersOf, fakestore.SetRemainders, fakestore.ChangeRules} {
 			r.store.On(op, func(n int) fakestore.Answer {
 				if n%3 == 0 && stopped.Add(1) < 30 {
 					time.Sleep(3 * time.Minute) // a call takes longer than its time-out, as the process is stopped
@@ -161,7 +161,7 @@ func TestAWorkerStoppedPastItsLease(t *testing.T) {
 			})
 		}
 		for range 3 {
-			_, stop := r.worker(Config{CallTimeout: time.Hour, Pieces: 4, Page: 20})
+			_, stop := r.worker(Config{CallTimeout: time.Hour, Ranges: 4, Page: 20})
 			defer stop()
 		}
 		r.await("serving", 3*time.Hour, r.serves)
@@ -175,39 +175,39 @@ func TestAWorkerStoppedPastItsLease(t *testing.T) {
 	})
 }
 
-// A piece of too many groups for the memory is split where the worker is.
-func TestAPieceOfManyGroupsIsSplit(t *testing.T) {
+// A range of too many groups for the memory is split where the worker is.
+func TestARangeOfManyGroupsIsSplit(t *testing.T) {
 	forKinds(t, func(t *testing.T, r *rig) {
 		r.fold(pages(300, 100, 1))
 		r.change(store.CreateIndex)
-		_, stop := r.worker(Config{Pieces: 2, Page: 7, MostGroups: 20})
+		_, stop := r.worker(Config{Ranges: 2, Page: 7, MostGroups: 20})
 		defer stop()
 		r.await("serving", settled, r.serves)
 		r.check("serving", true)
-		var live []store.Piece
+		var live []store.IndexRange
 		places := uint64(0)
-		for _, p := range r.pieces(r.index()) {
+		for _, p := range r.ranges(r.index()) {
 			if !p.Retired {
 				live, places = append(live, p), places+p.To-p.From+1
 			}
-			if p.Rests > 20+7 {
-				t.Errorf("piece %d has %d rests", p.ID, p.Rests)
+			if p.Remainders > 20+7 {
+				t.Errorf("range %d has %d remainders", p.ID, p.Remainders)
 			}
 		}
 		if len(live) < 10 || places != 0 {
-			t.Errorf("%d pieces, which have %x places more than there are", len(live), places)
+			t.Errorf("%d ranges, which have %x places more than there are", len(live), places)
 		}
 	})
 }
 
-// A page without any shard has no place. A piece is not split there.
-func TestAPieceIsNotSplitWithoutAPlace(t *testing.T) {
+// A page without any shard has no place. A range is not split there.
+func TestARangeIsNotSplitWithoutAPlace(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, kinds["embedded"])
 		r.fold(pages(300, 100, 1))
 		r.change(store.CreateIndex)
 		time.Sleep(time.Second)
-		x := New(&sparse{r.store}, Config{WorkerID: "w", Logger: quiet, Pieces: 4, Page: 10, MostGroups: 20})
+		x := New(&sparse{r.store}, Config{WorkerID: "w", Logger: quiet, Ranges: 4, Page: 10, MostGroups: 20})
 		for range 1000 {
 			if worked, err := x.Step(context.Background()); err != nil {
 				t.Fatal(err)
@@ -217,9 +217,9 @@ func TestAPieceIsNotSplitWithoutAPlace(t *testing.T) {
 		}
 		r.check("serving", r.serves())
 		covered := uint64(0)
-		for _, p := range r.pieces(r.index()) {
+		for _, p := range r.ranges(r.index()) {
 			if p.From > p.To {
-				t.Errorf("piece %d is from %x to %x", p.ID, p.From, p.To)
+				t.Errorf("range %d is from %x to %x", p.ID, p.From, p.To)
 			}
 			if p.Retired {
 				continue
@@ -227,7 +227,7 @@ func TestAPieceIsNotSplitWithoutAPlace(t *testing.T) {
 			covered += p.To - p.From + 1
 		}
 		if covered != 0 || !r.serves() {
-			t.Errorf("the pieces have %x places more than there are, serving: %t", covered, r.serves())
+			t.Errorf("the ranges have %x places more than there are, serving: %t", covered, r.serves())
 		}
 	})
 }
@@ -235,7 +235,7 @@ func TestAPieceIsNotSplitWithoutAPlace(t *testing.T) {
 // sparse answers every second page without shards, as a store does that has looked at many others.
 type sparse struct{ *fakestore.Store }
 
-func (s *sparse) Ungrouped(ctx context.Context, x *store.Index, p *store.Piece, from string, limit int) (store.UngroupedPage, error) {
+func (s *sparse) Ungrouped(ctx context.Context, x *store.Index, p *store.IndexRange, from string, limit int) (store.UngroupedPage, error) {
 	if cut := len(from) - 1; cut >= 0 && from[cut] == '!' {
 		return s.Store.Ungrouped(ctx, x, p, from[:cut], limit)
 	} else if cut >= 0 {
@@ -244,7 +244,7 @@ func (s *sparse) Ungrouped(ctx context.Context, x *store.Index, p *store.Piece, 
 	return s.Store.Ungrouped(ctx, x, p, from, limit)
 }
 
-// Many workers build the index once: no rest is doubled.
+// Many workers build the index once: no remainder is doubled.
 func TestManyWorkersShareTheWork(t *testing.T) {
 	forKinds(t, func(t *testing.T, r *rig) {
 		r.fold(pages(300, 20, 3))
@@ -257,24 +257,24 @@ func TestManyWorkersShareTheWork(t *testing.T) {
 		}
 		r.await("serving", settled, r.serves)
 		r.check("serving", true)
-		pieces := int64(0)
+		ranges := int64(0)
 		for _, x := range all {
-			pieces += x.Stats().Pieces
+			ranges += x.Stats().Ranges
 		}
-		if pieces != defaultPieces {
-			t.Errorf("%d pieces were read, want %d", pieces, defaultPieces)
+		if ranges != defaultRanges {
+			t.Errorf("%d ranges were read, want %d", ranges, defaultRanges)
 		}
 	})
 }
 
-// The reading of a slow piece keeps its lease, and the pauses between its pages are short.
-func TestASlowPieceKeepsItsLease(t *testing.T) {
+// The reading of a slow range keeps its lease, and the pauses between its pages are short.
+func TestASlowRangeKeepsItsLease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, kinds["embedded"])
 		r.fold(pages(250, 5, 1))
 		r.change(store.CreateIndex)
 		for range 2 {
-			_, stop := r.worker(Config{Rate: 1, Pieces: 1})
+			_, stop := r.worker(Config{Rate: 1, Ranges: 1})
 			defer stop()
 		}
 		began := time.Now()
@@ -282,8 +282,8 @@ func TestASlowPieceKeepsItsLease(t *testing.T) {
 		if took := time.Since(began); took < 4*time.Minute {
 			t.Errorf("250 shards at one a second took %s", took)
 		}
-		if n := len(r.pieces(r.index())); n != 1 {
-			t.Errorf("%d pieces: the lease was lost", n)
+		if n := len(r.ranges(r.index())); n != 1 {
+			t.Errorf("%d ranges: the lease was lost", n)
 		}
 	})
 }
@@ -320,15 +320,15 @@ type failing struct {
 	calls atomic.Int64
 }
 
-func (f *failing) Pieces(ctx context.Context, index int64) ([]store.Piece, error) {
+func (f *failing) Ranges(ctx context.Context, index int64) ([]store.IndexRange, error) {
 	if index == f.index {
 		f.calls.Add(1)
 		return nil, errors.New("no answer")
 	}
-	return f.Store.Pieces(ctx, index)
+	return f.Store.Ranges(ctx, index)
 }
 
-// A sum beyond int64 is an overflow of the group, for any sums of the other pieces.
+// A sum beyond int64 is an overflow of the group, for any sums of the other ranges.
 func TestAnOverflowOfAGroup(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, kinds["embedded"])
@@ -339,14 +339,14 @@ func TestAnOverflowOfAGroup(t *testing.T) {
 		}
 		r.fold(map[string]int64{"page:s1:c": -5, "page:s2:c": 7})
 		r.change(store.CreateIndex)
-		_, stop := r.worker(Config{Pieces: 1})
+		_, stop := r.worker(Config{Ranges: 1})
 		defer stop()
 		r.await("serving", time.Minute, r.serves)
 		view := r.store.View()
 		defer view.Close()
 		values, err := view.Lookup(t.Context(), []store.Key{{Counter: "=site:s1", Shard: store.RecordKey}, {Counter: "=site:s2", Shard: store.RecordKey}})
-		if err != nil || !values[0].Overflow || values[1].Overflow || values[1].Rest != 7 {
-			t.Errorf("records %+v, %v; want an overflow, and a rest of 7", values, err)
+		if err != nil || !values[0].Overflow || values[1].Overflow || values[1].Remainder != 7 {
+			t.Errorf("records %+v, %v; want an overflow, and a remainder of 7", values, err)
 		}
 	})
 }

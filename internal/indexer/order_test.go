@@ -42,12 +42,12 @@ func TestAnIndexIsBuiltAfterTheClockWasSetBack(t *testing.T) {
 	}
 }
 
-// Pieces that are always due keep no index from its end, nor any piece from being checked.
+// Ranges that are always due keep no index from its end, nor any range from being checked.
 func TestChecksThatAreAlwaysDue(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, kinds["embedded"])
 		r.fold(pages(30, 3, 1))
-		x := New(r.store, Config{WorkerID: "worker", Logger: quiet, Pieces: 2, Recheck: time.Nanosecond})
+		x := New(r.store, Config{WorkerID: "worker", Logger: quiet, Ranges: 2, Recheck: time.Nanosecond})
 		for _, of := range []store.Index{{Name: "sites", Match: "page:{site}:*", Group: "site:{site}"}, {Name: "views", Match: "page:{site}:*", Group: "view:{site}"}} {
 			r.change(store.CreateIndex, of)
 			for range 20 {

@@ -8,15 +8,15 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// remove removes groups, pieces and the index, when no shard has a grouped part any more. Piece 1 goes in
-// the same transaction as the index: while it exists, nobody makes the first pieces again, and after it
+// remove removes groups, ranges and the index, when no shard has a grouped part any more. Range 1 goes in
+// the same transaction as the index: while it exists, nobody makes the first ranges again, and after it
 // nobody can.
-func (x *Indexer) remove(ctx context.Context, index *store.Index, pieces []store.Piece) error {
+func (x *Indexer) remove(ctx context.Context, index *store.Index, ranges []store.IndexRange) error {
 	dropped, err := x.dropGroups(ctx, index)
 	if err != nil || dropped > 0 {
 		return err
 	}
-	for some := range slices.Chunk(pieces[1:], mostSwapped) {
+	for some := range slices.Chunk(ranges[1:], mostSwapped) {
 		if err := x.swap(ctx, some, nil); err != nil {
 			return err
 		}
@@ -29,7 +29,7 @@ func (x *Indexer) remove(ctx context.Context, index *store.Index, pieces []store
 	return nil
 }
 
-// mostSwapped is the most pieces of one SwapPieces.
+// mostSwapped is the most ranges of one SwapRanges.
 const mostSwapped = 100
 
 func (x *Indexer) dropGroups(ctx context.Context, index *store.Index) (int, error) {

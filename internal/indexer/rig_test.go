@@ -208,12 +208,12 @@ func (r *rig) await(what string, d time.Duration, ok func() bool) {
 
 func (r *rig) serves() bool { x := r.index(); return x != nil && !x.Serving.IsZero() && x.InForce() }
 
-func (r *rig) pieces(x *store.Index) []store.Piece {
-	pieces, err := r.store.Pieces(context.Background(), x.Number)
+func (r *rig) ranges(x *store.Index) []store.IndexRange {
+	ranges, err := r.store.Ranges(context.Background(), x.Number)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return pieces
+	return ranges
 }
 
 // settled is longer than commits by older rules may come, and readers serve deleted groups.

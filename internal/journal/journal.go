@@ -4,8 +4,8 @@
 // A record is
 //
 //	1 byte     format, 1
-//	1 byte     0, or 1 for a correction, or 2 for an opening
-//	an opening's header (Opening), only in an opening
+//	1 byte     0, or 1 for a correction, or 2 for an opening balance
+//	an opening balance's header (OpeningBalance), only in an opening balance
 //	varint     number of parts; for each part:
 //	  16 bytes   the part's id
 //	  8 bytes    the fingerprint of the whole part, also of the entries that are not here
@@ -59,9 +59,9 @@ type Entry struct {
 // A Record is the content of store.JournalRecord.Data.
 type Record struct {
 	Kind Kind
-	// Opening is the header of an opening; nil for other kinds.
-	Opening *Opening
-	Parts   []Part
+	// OpeningBalance is the header of an opening balance; nil for other kinds.
+	OpeningBalance *OpeningBalance
+	Parts          []Part
 }
 
 // MaxPartSize is the most bytes that a part adds to a record, beside those of its entries.
@@ -80,8 +80,8 @@ const MaxRecord = store.MaxJournalRecord - 2 - binary.MaxVarintLen32
 // Encode appends a record to dst.
 func (r *Record) Encode(dst []byte) []byte {
 	dst = append(dst, format, byte(r.Kind))
-	if r.Kind == OpeningKind {
-		dst = r.Opening.Encode(dst)
+	if r.Kind == OpeningBalanceKind {
+		dst = r.OpeningBalance.Encode(dst)
 	}
 	dst = binary.AppendUvarint(dst, uint64(len(r.Parts)))
 	for i := range r.Parts {
@@ -116,15 +116,15 @@ func Decode(data []byte) (r Record, err error) {
 		return r, fmt.Errorf("a record of format %d, this version reads %d", f, format)
 	}
 	r.Kind = Kind(d.octet())
-	if r.Kind == OpeningKind {
-		r.Opening = d.opening()
+	if r.Kind == OpeningBalanceKind {
+		r.OpeningBalance = d.opening()
 	}
 	for range d.count(idLen + fingerprintLen + 3) {
 		r.Parts = append(r.Parts, d.part())
 	}
 	switch {
 	case d.err != nil:
-	case r.Kind > OpeningKind:
+	case r.Kind > OpeningBalanceKind:
 		d.err = fmt.Errorf("a record of kind %d", r.Kind)
 	case len(d.left) > 0:
 		d.err = fmt.Errorf("%d bytes after its end", len(d.left))

@@ -19,38 +19,38 @@ const (
 	// of a part is that of the corrected bucket; 0 for a total. These are no increments: they bring a sum back to the
 	// increments that the journal has.
 	CorrectionKind
-	// OpeningKind: opening balances.
-	OpeningKind
+	// OpeningBalanceKind: opening balances.
+	OpeningBalanceKind
 )
 
-// An Opening says of which counters a record has the opening balances: the sums of their shards at a place of the
-// journal. A counter of the opening that has no entry did not exist there. A recount adds the increments after
+// An OpeningBalance says of which counters a record has the opening balances: the sums of their shards at a place of the
+// journal. A counter of the opening balance that has no entry did not exist there. A recount adds the increments after
 // the place.
-type Opening struct {
-	// Prefix begins the names of all counters of the opening. From and To are the first and the last
+type OpeningBalance struct {
+	// Prefix begins the names of all counters of the opening balance. From and To are the first and the last
 	// wire.Order of them.
 	Prefix   string
 	From, To uint64
 	// Cut is the place: the balances have the commits of records before it, and no others.
 	Cut store.JournalPlace
-	// Settings is the version of the settings by which the opening was made.
+	// Settings is the version of the settings by which the opening balance was made.
 	Settings int64
 }
 
-// OpeningRows is the name under which each opening has a row (store.JournalRow), whose data is its header.
+// OpeningBalanceRows is the name under which each opening balance has a row (store.JournalRow), whose data is its header.
 // Increments of groups are not in the journal, so no counter has it.
-const OpeningRows = countmill.GroupMark + "openings"
+const OpeningBalanceRows = countmill.GroupMark + "openings"
 
 // Encode appends the header to dst.
-func (o *Opening) Encode(dst []byte) []byte {
+func (o *OpeningBalance) Encode(dst []byte) []byte {
 	dst = appendText(dst, o.Prefix)
 	dst = binary.BigEndian.AppendUint64(dst, o.From)
 	dst = binary.BigEndian.AppendUint64(dst, o.To)
 	return binary.AppendUvarint(o.Cut.Append(dst), uint64(o.Settings))
 }
 
-// DecodeOpening is the opposite of Encode.
-func DecodeOpening(data []byte) (*Opening, error) {
+// DecodeOpeningBalance is the opposite of Encode.
+func DecodeOpeningBalance(data []byte) (*OpeningBalance, error) {
 	d := decoder{left: data}
 	o := d.opening()
 	if d.err == nil && len(d.left) > 0 {
@@ -61,8 +61,8 @@ func DecodeOpening(data []byte) (*Opening, error) {
 
 const placeLen = 20
 
-func (d *decoder) opening() *Opening {
-	o := &Opening{Prefix: d.text()}
+func (d *decoder) opening() *OpeningBalance {
+	o := &OpeningBalance{Prefix: d.text()}
 	if b := d.take(16); b != nil {
 		o.From, o.To = binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])
 	}

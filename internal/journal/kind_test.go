@@ -10,21 +10,21 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// Corrections and openings travel like records of commits, and have no increments.
+// Corrections and opening balances travel like records of commits, and have no increments.
 func TestKinds(t *testing.T) {
 	t.Parallel()
 	cut := store.JournalAt(time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC))
 	correction, opening := record(), record()
 	correction.Kind = CorrectionKind
-	opening.Kind, opening.Opening = OpeningKind, &Opening{Prefix: "billing:", From: 1, To: math.MaxUint64, Cut: cut, Settings: 7}
-	header, err := DecodeOpening(opening.Opening.Encode(nil))
-	if diff := cmp.Diff(opening.Opening, header); err != nil || diff != "" {
+	opening.Kind, opening.OpeningBalance = OpeningBalanceKind, &OpeningBalance{Prefix: "billing:", From: 1, To: math.MaxUint64, Cut: cut, Settings: 7}
+	header, err := DecodeOpeningBalance(opening.OpeningBalance.Encode(nil))
+	if diff := cmp.Diff(opening.OpeningBalance, header); err != nil || diff != "" {
 		t.Errorf("a header: %v (-want +got):\n%s", err, diff)
 	}
-	if _, err := DecodeOpening(append(opening.Opening.Encode(nil), 0)); err == nil {
+	if _, err := DecodeOpeningBalance(append(opening.OpeningBalance.Encode(nil), 0)); err == nil {
 		t.Error("a header with a byte more is taken")
 	}
-	for name, r := range map[string]*Record{"a correction": correction, "an opening": opening} {
+	for name, r := range map[string]*Record{"a correction": correction, "an opening balance": opening} {
 		got := decoded(t, r.Encode(nil))
 		if diff := cmp.Diff(r, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)

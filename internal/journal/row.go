@@ -14,7 +14,7 @@ type Line struct {
 }
 
 // Lines visits the increments of a record in the order of their places. It leaves out erased ones. Corrections
-// and openings have no increments.
+// and opening balances have no increments.
 func (r *Record) Lines(key store.JournalKey, visit func(Line)) {
 	if r.Kind == AppliedKind {
 		r.Entries(key, visit)

@@ -118,7 +118,7 @@ func TestMeasuredWindows(t *testing.T) {
 			of := classes(c.counters, c.zipf)
 			w := pack(of, l.batch(of, c.increments), c.batches, c.stray)
 			if c.ids > 0 {
-				w.commits++ // all messages come together, and their tails have a commit of their own
+				w.commits++ // all messages come together, and their completion markers have a commit of their own
 			}
 			million := 1e6 / (c.increments * c.batches)
 			near(t, "markers", w.markers*million, c.markers, 0.02)

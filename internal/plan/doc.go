@@ -8,7 +8,7 @@
 //	publisher   sends a message for each linger, which begins with an increment: every
 //	            linger + publishers/rate. The message has the distinct counters of that
 //	            many draws, in parts of 24. Each part has a marker, and a message of several
-//	            parts has one more, its tail.
+//	            parts has one more, its completion marker.
 //	aggregator  opens a window with a message and closes it after the window's linger:
 //	            linger + aggregators/messages from one to the next, because messages of many
 //	            publishers arrive like a Poisson process. For each commit, of at most 400

@@ -70,10 +70,10 @@ func distinct(of []class, n float64) (mean, stray float64) {
 	return mean, math.Sqrt(variance)
 }
 
-// pieces is the expected number of pieces of at most size, for a normally distributed total with
+// ranges is the expected number of ranges of at most size, for a normally distributed total with
 // that mean and standard deviation (stray). It is the sum over k of the probability that more
-// than k pieces are needed.
-func pieces(mean, stray, size float64) float64 {
+// than k ranges are needed.
+func ranges(mean, stray, size float64) float64 {
 	if mean <= 0 {
 		return 0
 	}

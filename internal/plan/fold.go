@@ -41,14 +41,14 @@ type window struct {
 // a counter's parts, in the ratio u to 1-u. If it is more, rho-1 commits have 1/rho of the parts
 // each, and the two commits at the ends have a random part u of that.
 func pack(of []class, b batch, m, stray float64) window {
-	w := window{messages: m * b.messages, markers: m * (b.parts + b.tails), in: make([]float64, len(of))}
+	w := window{messages: m * b.messages, markers: m * (b.parts + b.completions), in: make([]float64, len(of))}
 	marginal := 0.0 // entities that one more batch adds
 	for i, c := range of {
 		w.in[i] = drawn(c.share, b.increments*m)
 		w.shards += c.counters * w.in[i]
 		marginal += c.counters * (w.in[i] - drawn(c.share, b.increments*(m-1)))
 	}
-	stray *= marginal + b.parts + b.tails
+	stray *= marginal + b.parts + b.completions
 	cut := (b.entries - b.ids) / max(b.parts-b.ids, 1e-9) // entries in a part
 	// A part that does not fit begins the next commit, and leaves half of its entities free on
 	// average. None are free if all parts have the largest size, because 16 times 25 is 400. More
@@ -57,7 +57,7 @@ func pack(of []class, b batch, m, stray float64) window {
 	for range 50 {
 		before := w.commits
 		all := w.shards + w.markers + w.groups
-		w.commits = pieces(all, stray, commitEntities-(all/w.markers-1)/2)
+		w.commits = ranges(all, stray, commitEntities-(all/w.markers-1)/2)
 		if math.Abs(w.commits-before) < 1e-3*w.commits {
 			break
 		}
@@ -113,7 +113,7 @@ func (l Load) fold(of []class, b batch, aggregators int) window {
 		m := max(rate*every, 1)
 		// The number of messages in an open window is Poisson distributed.
 		w := pack(of, b, m, math.Sqrt(m-1))
-		w.commits += l.tailCommits(b, w.commits, every)
+		w.commits += l.completionCommits(b, w.commits, every)
 		w.every = every
 		return w
 	}
@@ -143,11 +143,11 @@ func (l Load) fold(of []class, b batch, aggregators int) window {
 	return w
 }
 
-// tailCommits is the number of further commits of a window, because of tails. A tail is in the commit
+// completionCommits is the number of further commits of a window, because of completion markers. A completion marker is in the commit
 // of its message's parts if they are all in one. Otherwise it is committed after them, or in the next
 // window if that ends before them.
-func (l Load) tailCommits(b batch, commits, every float64) float64 {
-	if b.tails == 0 || l.CommitTime.Seconds() > every {
+func (l Load) completionCommits(b batch, commits, every float64) float64 {
+	if b.completions == 0 || l.CommitTime.Seconds() > every {
 		return 0
 	}
 	return min(max(commits-1, 0), 1) // the part of the windows that several commits divide, if that many do on average

@@ -106,16 +106,16 @@ func (c *Cost) index(l Load, of []class, b batch, w window, aggregators float64,
 }
 
 const (
-	indexPieces  = 16.0           // of a new index (package indexer)
-	recheckEvery = 24 * 3600.0    // the default of --index-recheck, in seconds
+	indexRanges  = 16.0           // of a new index (package indexer)
+	recheckEvery = 24 * 3600.0    // how often workers read an index again, in seconds
 	lookEvery    = 5.0            // seconds; a worker reads the rules
 	keysARead    = 1000.0         // a query for keys costs a read for so many
 	groupedBytes = float64(3 + 8) // the property of a shard with its grouped part
 )
 
 // indexWork has the reads and writes of one worker. It lists the keys of all counters' shards, and reads the shards
-// of the index. The rest of a group is set for each piece that has shards of the group, in a transaction that
-// reads it and writes it and the group's record (backend/datastore, SetRests). Each recheck reads all of that
+// of the index. The remainder of a group is set for each range that has shards of the group, in a transaction that
+// reads it and writes it and the group's record (backend/datastore, SetRemainders). Each recheck reads all of that
 // again.
 func (c *Cost) indexWork(l Load, of []class, shards []float64) {
 	read, left := 0.0, matched(l.IndexCounters, l.Counters)
@@ -124,9 +124,9 @@ func (c *Cost) indexWork(l Load, of []class, shards []float64) {
 		read += n * shards[i]
 		left -= n
 	}
-	rests := float64(l.Groups) * indexPieces * -math.Expm1(read/float64(l.Groups)*math.Log1p(-1/indexPieces))
-	c.IndexBuild = Build{Shards: read, Rests: rests, Read: read + c.Shards/keysARead + rests, Written: 2 * rests}
+	remainders := float64(l.Groups) * indexRanges * -math.Expm1(read/float64(l.Groups)*math.Log1p(-1/indexRanges))
+	c.IndexBuild = Build{Shards: read, Remainders: remainders, Read: read + c.Shards/keysARead + remainders, Written: 2 * remainders}
 	c.IndexBuild.Dollars = l.Prices.once(c.IndexBuild.Read, c.IndexBuild.Written)
 	c.IndexRead = c.IndexBuild.Read/recheckEvery + 1/lookEvery
-	c.StoredBytes += read*groupedBytes + rests*l.restBytes()
+	c.StoredBytes += read*groupedBytes + remainders*l.remainderBytes()
 }

@@ -94,17 +94,17 @@ func TestPlannedIndex(t *testing.T) {
 	if grown := all.Shards - none.Shards; grown < 100 || all.MostShards < 2 {
 		t.Errorf("%g shards of 100 groups, and %g of the busiest, want more: all commits write each group", grown, all.MostShards)
 	}
-	// Each counter has a shard. 1,000 shards of a group are in all 16 pieces, and 10 are in 7.6.
-	rests, fewer := 1600.0, 100*16*(1-math.Pow(15.0/16, 10))
-	near(t, "rests", all.IndexBuild.Rests, rests, 1e-9)
-	near(t, "rests of 1,000 counters", some.IndexBuild.Rests, fewer, 1e-9)
-	near(t, "entities read by a build", all.IndexBuild.Read, 100_000+100+rests, 1e-9)
+	// Each counter has a shard. 1,000 shards of a group are in all 16 ranges, and 10 are in 7.6.
+	remainders, fewer := 1600.0, 100*16*(1-math.Pow(15.0/16, 10))
+	near(t, "remainders", all.IndexBuild.Remainders, remainders, 1e-9)
+	near(t, "remainders of 1,000 counters", some.IndexBuild.Remainders, fewer, 1e-9)
+	near(t, "entities read by a build", all.IndexBuild.Read, 100_000+100+remainders, 1e-9)
 	near(t, "entities read by a build of 1,000 counters", some.IndexBuild.Read, 1000+100+fewer, 1e-9)
-	near(t, "entities written by a build", all.IndexBuild.Written, 2*rests, 1e-9)
+	near(t, "entities written by a build", all.IndexBuild.Written, 2*remainders, 1e-9)
 	near(t, "dollars of a build", all.IndexBuild.Dollars, (101_700*0.06+3200*0.18)/100_000, 1e-9)
 	near(t, "entities read by workers", all.IndexRead, 101_700/86_400.0+0.2, 1e-9)
 	near(t, "stored bytes", all.StoredBytes-none.StoredBytes,
-		(all.Shards-none.Shards)*Defaults().shardBytes()+100*Defaults().recordBytes()+100_000*11+rests*101, 1e-9)
+		(all.Shards-none.Shards)*Defaults().shardBytes()+100*Defaults().recordBytes()+100_000*11+remainders*101, 1e-9)
 	if all.Month.Reads <= none.Month.Reads || all.Month.Writes <= none.Month.Writes {
 		t.Errorf("an index adds nothing to the bill: %+v, without %+v", all.Month, none.Month)
 	}
@@ -124,7 +124,7 @@ func TestIndexNotes(t *testing.T) {
 	t.Parallel()
 	p := planned(t, func(l *Load) { l.Rate, l.Counters, l.Publishers, l.Aggregators, l.Groups = 1e6, 10_000, 100, 40, 20 })
 	p.wantNote(t, "and writes 640, for ")
-	p.wantNote(t, "--max-shards 128 binds for 20 of the groups")
+	p.wantNote(t, "128 shards, which a counter gets by itself, are too few for 20 of the groups")
 	if p = planned(t, func(l *Load) {}); strings.Contains(strings.Join(p.Notes, "\n"), "index") {
 		t.Errorf("%q, without an index", p.Notes)
 	}

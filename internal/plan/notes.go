@@ -26,7 +26,7 @@ func (p *Plan) notes(of []class, b batch, w window) {
 				over = max(over, commits/float64(l.MaxShards))
 			}
 		}
-		say(some > 0, "--max-shards %d binds for %.0f of the %s, which get up to %.1f times the commits that so many take; fewer aggregators or a longer --window-linger",
+		say(some > 0, "%d shards, which a counter gets by itself, are too few for %.0f of the %s, which get up to %.1f times the commits that so many take; fewer aggregators or a longer --count-within",
 			l.MaxShards, some, what, over)
 	}
 	capped("counters", of, w.in)
@@ -35,11 +35,11 @@ func (p *Plan) notes(of []class, b batch, w window) {
 	say(b.full, "publishers' lingers end early, at %d counters or %d MiB: after %.0f ms", openEntries, openBytes>>20, b.every*1000)
 	stream := float64(l.Publishers) / b.every * b.bytes / float64(p.Aggregators)
 	say(stream > streamBytes, "an aggregator gets %.0f MB/s, where a stream of Pub/Sub carries some %.0f: more aggregators", stream/1e6, streamBytes/1e6)
-	say(c.MarkersWritten > 2*c.ShardsWritten && l.IDs < 0.5, "markers are %.0f %% of what is written: a longer --linger or fewer publishers save most",
+	say(c.MarkersWritten > 2*c.ShardsWritten && l.IDs < 0.5, "markers are %.0f %% of what is written: a longer --count-within or fewer publishers save most",
 		100*c.MarkersWritten/c.EntitiesWritten)
 	say(l.IDs > 0 && l.Rate*l.IDs > c.MarkersWritten/2, "increments with ids have a marker each, %.0f %% of what is written; an Idempotency-Key has one for 24 counters",
 		100*l.Rate*l.IDs/c.EntitiesWritten)
-	say(c.ShardsWritten > 0.5*l.Rate && l.Rate > 1, "little is added up: %.0f shards are written for 100 increments; a longer --linger or --window-linger helps",
+	say(c.ShardsWritten > 0.5*l.Rate && l.Rate > 1, "little is added up: %.0f shards are written for 100 increments; a longer --count-within helps",
 		100*c.ShardsWritten/l.Rate)
 	say(c.RecordsRead > 10*float64(l.Counters)*float64(p.Aggregators)/recordsFor, "an aggregator remembers %.1f million counters, and reads %.0f records/s for the others",
 		recordsKept/1e6, c.RecordsRead)
@@ -61,6 +61,6 @@ func (p *Plan) boardNotes(say func(ok bool, format string, args ...any)) {
 
 func (p *Plan) indexNotes(say func(ok bool, format string, args ...any)) {
 	b := &p.Countmill.IndexBuild
-	say(p.Load.Groups > 0, "the build of the index reads %.0f entities, a shard of each counter or more, and writes %.0f, for %.2f dollars; each --index-recheck reads as many again",
+	say(p.Load.Groups > 0, "the build of the index reads %.0f entities, a shard of each counter or more, and writes %.0f, for %.2f dollars; each day workers read as many again",
 		b.Read, b.Written, b.Dollars)
 }

@@ -55,11 +55,11 @@ type Cost struct {
 
 // A Build is the one-off work for a new index.
 type Build struct {
-	Shards  float64 `json:"shards"` // that are read
-	Rests   float64 `json:"rests"`  // that are set
-	Read    float64 `json:"entities_read"`
-	Written float64 `json:"entities_written"`
-	Dollars float64 `json:"dollars"`
+	Shards     float64 `json:"shards"`     // that are read
+	Remainders float64 `json:"remainders"` // that are set
+	Read       float64 `json:"entities_read"`
+	Written    float64 `json:"entities_written"`
+	Dollars    float64 `json:"dollars"`
 }
 
 // Make computes the plan of a load. The error has every field that is out of range.

@@ -42,15 +42,15 @@ func TestClassesAreTheDistribution(t *testing.T) {
 	}
 }
 
-func TestPieces(t *testing.T) {
+func TestRanges(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ mean, stray, size, want float64 }{
 		{0, 0, 24, 0}, {0.3, 0, 24, 1}, {1, 0, 24, 1}, {24, 0, 24, 1}, {25, 0, 24, 2}, {100, 0, 24, 5}, {2400, 0, 24, 100},
 		{10, 3, 24, 1}, // 15 sigma are missing
 	} {
-		near1(t, c.mean, pieces(c.mean, c.stray, c.size), c.want)
+		near1(t, c.mean, ranges(c.mean, c.stray, c.size), c.want)
 	}
-	// With a large deviation, all sizes of the last piece are equally likely.
+	// With a large deviation, all sizes of the last range are equally likely.
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, c := range []struct{ mean, stray float64 }{{2213, 40}, {60, 8}, {30, 4}} {
 		const n = 200_000
@@ -58,14 +58,14 @@ func TestPieces(t *testing.T) {
 		for range n {
 			sum += max(math.Ceil(math.Round(c.mean+c.stray*random.NormFloat64())/24), 1)
 		}
-		near(t, "pieces", pieces(c.mean, c.stray, 24), sum/n, 0.005)
+		near(t, "ranges", ranges(c.mean, c.stray, 24), sum/n, 0.005)
 	}
 }
 
 func near1(t *testing.T, mean, got, want float64) {
 	t.Helper()
 	if math.Abs(got-want) > 1e-6 {
-		t.Errorf("pieces of %g: got %g, want %g", mean, got, want)
+		t.Errorf("ranges of %g: got %g, want %g", mean, got, want)
 	}
 }
 
@@ -114,7 +114,7 @@ func TestShardsAtTheCap(t *testing.T) {
 	if c := p.Countmill; c.MostShards != 128 || c.Commits < 400 {
 		t.Errorf("%g shards for %g commits/s, want the cap of 128 for 50 aggregators' 8 or more a second", c.MostShards, c.Commits)
 	}
-	p.wantNote(t, "--max-shards 128 binds for 1 of the counters, which get up to 3.")
+	p.wantNote(t, "128 shards, which a counter gets by itself, are too few for 1 of the counters, which get up to 3.")
 }
 
 func TestClassic(t *testing.T) {
@@ -158,14 +158,14 @@ func TestStoredMarkers(t *testing.T) {
 	t.Parallel()
 	p := planned(t, func(l *Load) { l.Publishers, l.Rate, l.DedupWindow = 10, 1e5, 10*time.Hour })
 	c := p.Countmill
-	divided := 0.25 / 60 // of the batches: at the end of a minute, which adds a part and a tail
+	divided := 0.25 / 60 // of the batches: at the end of a minute, which adds a part and a completion marker
 	near(t, "markers", c.Markers, 40*(1+2*divided)*12*3600, 0.001)
 	if c.EntitiesDeleted != c.MarkersWritten || c.Month.Deletes == 0 {
 		t.Errorf("%g deleted and %g written a second", c.EntitiesDeleted, c.MarkersWritten)
 	}
 }
 
-// With CountWithin all publishers seal at the same moments, and an aggregator has one window of
+// With CountWithin all publishers flush at the same moments, and an aggregator has one window of
 // that.
 func TestStaleness(t *testing.T) {
 	t.Parallel()
@@ -305,19 +305,19 @@ func TestAnyLoad(t *testing.T) {
 		}
 		c := p.Countmill
 		for what, ok := range map[string]bool{
-			"finite":                   !math.IsNaN(c.Month.Total) && !math.IsInf(c.Month.Total, 0) && c.Month.Total > 0,
-			"shards at most rate":      c.ShardsWritten <= l.Rate*1.0001,
-			"parts at most rate":       c.Parts <= l.Rate*1.0001,
-			"a marker a part":          c.MarkersWritten > c.Parts*(1-1e-6),
-			"at most a tail a message": c.MarkersWritten < (c.Parts+c.Messages)*(1+1e-6),
-			"a part a message":         c.Parts > c.Messages*0.999 || l.Rate < 10,
-			"400 entities a commit":    c.ShardsWritten+c.MarkersWritten+c.GroupsWritten <= 400.01*c.Commits,
-			"groups at most shards":    c.GroupsWritten <= 1.001*c.ShardsWritten,
-			"an index costs something": (c.GroupsWritten > 0 && c.IndexRead > 0) == (l.Groups > 0),
-			"an entity a commit":       c.ShardsWritten+c.MarkersWritten >= c.Commits*0.99,
-			"shards up to the cap":     c.Shards <= 128.001*float64(l.Counters+l.Groups) && c.Shards >= 0.999*float64(l.StartShards)*float64(l.Counters+l.Groups),
-			"series at most folds":     c.SeriesWritten <= 3.1*c.ShardsWritten,
-			"writes are what they are": math.Abs(c.EntitiesWritten-c.ShardsWritten-c.MarkersWritten-c.WorkersWritten-c.SeriesWritten-c.GroupsWritten) < 1e-6*c.EntitiesWritten,
+			"finite":                                !math.IsNaN(c.Month.Total) && !math.IsInf(c.Month.Total, 0) && c.Month.Total > 0,
+			"shards at most rate":                   c.ShardsWritten <= l.Rate*1.0001,
+			"parts at most rate":                    c.Parts <= l.Rate*1.0001,
+			"a marker a part":                       c.MarkersWritten > c.Parts*(1-1e-6),
+			"at most a completion marker a message": c.MarkersWritten < (c.Parts+c.Messages)*(1+1e-6),
+			"a part a message":                      c.Parts > c.Messages*0.999 || l.Rate < 10,
+			"400 entities a commit":                 c.ShardsWritten+c.MarkersWritten+c.GroupsWritten <= 400.01*c.Commits,
+			"groups at most shards":                 c.GroupsWritten <= 1.001*c.ShardsWritten,
+			"an index costs something":              (c.GroupsWritten > 0 && c.IndexRead > 0) == (l.Groups > 0),
+			"an entity a commit":                    c.ShardsWritten+c.MarkersWritten >= c.Commits*0.99,
+			"shards up to the cap":                  c.Shards <= 128.001*float64(l.Counters+l.Groups) && c.Shards >= 0.999*float64(l.StartShards)*float64(l.Counters+l.Groups),
+			"series at most folds":                  c.SeriesWritten <= 3.1*c.ShardsWritten,
+			"writes are what they are":              math.Abs(c.EntitiesWritten-c.ShardsWritten-c.MarkersWritten-c.WorkersWritten-c.SeriesWritten-c.GroupsWritten) < 1e-6*c.EntitiesWritten,
 		} {
 			if !ok {
 				t.Errorf("%s: not so for %+v:\n%+v", what, l, c)
@@ -329,12 +329,12 @@ func TestAnyLoad(t *testing.T) {
 func TestCheckNamesEverything(t *testing.T) {
 	t.Parallel()
 	l := Defaults()
-	l.Rate, l.IDs, l.StartShards, l.MaxShards, l.Asked, l.Watched, l.Series, l.IndexCounters, l.Groups, l.Linger, l.Prices.Reads = math.NaN(), 2, 20, 5, 2, 3, 4, 5, 6, time.Hour, -1
+	l.Rate, l.IDs, l.Asked, l.Watched, l.Series, l.IndexCounters, l.Groups, l.CommitTime, l.Prices.Reads = math.NaN(), 2, 2, 3, 4, 5, 6, time.Hour, -1
 	_, err := Make(l)
 	for _, want := range []string{
-		"--rate: must be from 0.001 to 1e+10, got NaN", "--ids: must be from 0 to 1, got 2", "--max-shards: must be from 20 to 999, got 5",
+		"--rate: must be from 0.001 to 1e+10, got NaN", "--ids: must be from 0 to 1, got 2",
 		"--asked: must be from 0 to 1, got 2", "--watched: must be from 0 to 1, got 3", "--series-counters: must be from 0 to 1, got 4",
-		"--index-counters: must be from 0 to 1, got 5", "--groups: must be from 0 to 5, got 6", "--linger: must be from 1ms to 1m0s, got 1h0m0s", "--price-read: must be from 0 to 1e+06, got -1",
+		"--index-counters: must be from 0 to 1, got 5", "--groups: must be from 0 to 5, got 6", "--commit-time: must be from 1ms to 10s, got 1h0m0s", "--price-read: must be from 0 to 1e+06, got -1",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in %v", want, err)

@@ -91,8 +91,8 @@ func (l Load) recordBytes() float64 {
 	return float64(17 + l.NameBytes + 1 + 16 + 7 + 8 + 8 + 8 + 32) // shards, created
 }
 
-// restBytes is of a group's rest in one piece of an index. Its key has the numbers of the index and the piece.
-func (l Load) restBytes() float64 {
+// remainderBytes is of a group's remainder in one range of an index. Its key has the numbers of the index and the range.
+func (l Load) remainderBytes() float64 {
 	return float64(14 + len("1:16:") + l.NameBytes + 1 + 16 + 5 + 8 + 32)
 }
 

@@ -16,22 +16,22 @@ const (
 
 // A batch is the average batch of a publisher: one message, or several if it does not fit one.
 type batch struct {
-	every      float64 // seconds
-	increments float64 // number of increments
-	ids        float64 // increments with ids, each a part
-	parts      float64 // each with a marker
-	tails      float64 // markers of whole messages
-	entries    float64
-	messages   float64
-	bytes      float64 // encoded bytes of all messages
-	full       bool    // sealed before the end of the linger
-	groups     []group // that its counters are in
+	every       float64 // seconds
+	increments  float64 // number of increments
+	ids         float64 // increments with ids, each a part
+	parts       float64 // each with a marker
+	completions float64 // markers of whole messages
+	entries     float64
+	messages    float64
+	bytes       float64 // encoded bytes of all messages
+	full        bool    // flushed before the end of the linger
+	groups      []group // that its counters are in
 }
 
 // send computes the batch of each publisher.
 //
-// A batch begins with an increment, publishers/rate after the last batch was sealed, and gathers
-// for the linger. With CountWithin all publishers that have increments seal at the same moments.
+// A batch begins with an increment, publishers/rate after the last batch was flushed, and gathers
+// for the linger. With CountWithin all publishers that have increments flush at the same moments.
 func (l Load) send(of []class) batch {
 	gap := float64(l.Publishers) / l.Rate
 	n := (l.Linger.Seconds() + gap) / gap
@@ -56,12 +56,12 @@ func (l Load) send(of []class) batch {
 	return b.overMinutes(gap)
 }
 
-// overMinutes divides a batch that is open when a minute ends. It then has one part more, and a tail if it
+// overMinutes divides a batch that is open when a minute ends. It then has one part more, and a completion marker if it
 // had none. gap is the time in seconds between two increments of a publisher.
 func (b batch) overMinutes(gap float64) batch {
 	ends := max(b.every-gap, 0) / 60 // of minutes, while it is open
 	b.parts += min(ends, max(b.increments-b.parts, 0))
-	b.tails += (b.messages - b.tails) * min(ends, 1)
+	b.completions += (b.messages - b.completions) * min(ends, 1)
 	return b
 }
 
@@ -81,7 +81,7 @@ func (b batch) fits(l Load) bool {
 	return b.entries <= openEntries && b.entries*float64(entryCost+l.NameBytes) <= openBytes
 }
 
-// batch computes a batch of n increments. Its messages have tails, except a message that is one
+// batch computes a batch of n increments. Its messages have completion markers, except a message that is one
 // part of increments without ids. If a batch has between one part and two on average, some have one.
 func (l Load) batch(of []class, n float64) batch {
 	b := batch{every: n * float64(l.Publishers) / l.Rate, increments: n, ids: n * l.IDs}
@@ -90,11 +90,11 @@ func (l Load) batch(of []class, n float64) batch {
 	if coalesced < 1 && coalesced > 0 { // fewer than one increment on average
 		sums, stray = coalesced, 0
 	}
-	cut := min(pieces(sums, stray, wire.MaxEntries), coalesced)
+	cut := min(ranges(sums, stray, wire.MaxEntries), coalesced)
 	b.parts, b.entries = cut+b.ids, sums+b.ids
 	b.bytes = 12 + cut*21 + sums*l.entryBytes(coalesced/max(sums, 1e-9)) + b.ids*(23+l.entryBytes(1))
 	b.messages = math.Ceil(b.bytes / wire.MaxBatch)
-	b.tails = b.messages * (1 - math.Exp(-b.ids)*max(2-max(cut, 1), 0))
+	b.completions = b.messages * (1 - math.Exp(-b.ids)*max(2-max(cut, 1), 0))
 	b.groups = l.groupsOf(of, coalesced)
 	return b
 }

@@ -153,7 +153,7 @@ func TestPartsInTwoRecords(t *testing.T) {
 	})
 }
 
-// Small bounds of memory change nothing but the number of pieces.
+// Small bounds of memory change nothing but the number of ranges.
 func TestBoundsOfMemory(t *testing.T) {
 	t.Parallel()
 	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
@@ -162,15 +162,15 @@ func TestBoundsOfMemory(t *testing.T) {
 		want := r.Recount(recount.Query{})
 		small := r.RecountBy(r.Recounter(r.Store, recount.Config{MostParts: 40, MostSums: 300}), recount.Query{})
 		if diff := cmp.Diff(recounttest.Named(want.Findings), recounttest.Named(small.Findings)); diff != "" {
-			t.Errorf("in small pieces (-whole +small):\n%s", diff)
+			t.Errorf("in small ranges (-whole +small):\n%s", diff)
 		}
 		if small.Counters != want.Counters || small.Buckets != want.Buckets || small.Entries <= want.Entries {
-			t.Errorf("in small pieces: %+v, want the same as %+v in several pieces", small, want)
+			t.Errorf("in small ranges: %+v, want the same as %+v in several ranges", small, want)
 		}
 	})
 }
 
-// Findings take memory too: with many of them a piece is smaller.
+// Findings take memory too: with many of them a range is smaller.
 func TestBoundOfFindings(t *testing.T) {
 	t.Parallel()
 	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
@@ -182,7 +182,7 @@ func TestBoundOfFindings(t *testing.T) {
 		}
 		got := r.RecountBy(r.Recounter(r.Store, recount.Config{MostSums: counters + counters/2}), recount.Query{Prefix: "billing:"})
 		if len(got.Findings) != counters || got.Entries <= counters {
-			t.Errorf("%d findings and %d entries read, want %d findings in several pieces", len(got.Findings), got.Entries, counters)
+			t.Errorf("%d findings and %d entries read, want %d findings in several ranges", len(got.Findings), got.Entries, counters)
 		}
 	})
 }
@@ -247,8 +247,8 @@ func TestNotCovered(t *testing.T) {
 		"the rule came back": {func(_ *testing.T, r *recounttest.Rig) {
 			r.Change(end("billing:*"))
 			r.Change(journalRule("billing:*", "30d"))
-		}, "no opening"},
-		"kept for less":     {func(_ *testing.T, r *recounttest.Rig) { r.Change(journalRule("billing:*", "1d")) }, "no opening"},
+		}, "no opening balance"},
+		"kept for less":     {func(_ *testing.T, r *recounttest.Rig) { r.Change(journalRule("billing:*", "1d")) }, "no opening balance"},
 		"another rule":      {func(_ *testing.T, r *recounttest.Rig) { r.Change(journalRule(total, "400d")) }, "was changed"},
 		"a rule for others": {func(_ *testing.T, r *recounttest.Rig) { r.Change(journalRule("billing:2", "400d")) }, ""},
 		"records went":      {func(_ *testing.T, r *recounttest.Rig) { r.Pass(31 * 24 * time.Hour) }, "are gone"},
@@ -282,7 +282,7 @@ func TestNotCovered(t *testing.T) {
 }
 
 // A counter that is older than its rule has an opening balance, and a new one leaves damage as it is.
-func TestOpenings(t *testing.T) {
+func TestOpeningBalances(t *testing.T) {
 	t.Parallel()
 	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
 		keep, err := store.ParseRetention(store.KindJournal, "30d")
@@ -297,14 +297,14 @@ func TestOpenings(t *testing.T) {
 		if !r.Limits().RefusesOldRules {
 			_, err := r.Recounter(r.Store, recount.Config{}).Recount(t.Context(), recount.Query{Prefix: "old:", Open: true})
 			if !errors.Is(err, recount.ErrEarly) || !errors.Is(err, countmill.ErrUnavailable) {
-				t.Errorf("an opening right after the rule: got %v, want ErrEarly", err)
+				t.Errorf("an opening balance right after the rule: got %v, want ErrEarly", err)
 			}
 			r.Pass(2 * store.RulesSettle)
 		}
 		fold(t, r, "old:1", 7)
 		for range 3 {
 			if got := r.Recount(recount.Query{Prefix: "old:", Open: true}); got.Opened != 1 || len(got.Findings) > 0 {
-				t.Fatalf("an opening: %+v", got)
+				t.Fatalf("an opening balance: %+v", got)
 			}
 			fold(t, r, "old:1", 1)
 			r.Pass(time.Hour)
@@ -314,7 +314,7 @@ func TestOpenings(t *testing.T) {
 			t.Errorf("found %+v, want 60 counted", got.Findings)
 		}
 		if got := r.Recount(recount.Query{Prefix: "old:", Repair: true}); len(got.Findings) != 1 || got.Counters != 1 {
-			t.Errorf("after another opening found %+v", got)
+			t.Errorf("after another opening balance found %+v", got)
 		}
 		sums{"old:1": 60}.want(t, r)
 	})
@@ -426,7 +426,7 @@ func TestMissingRecords(t *testing.T) {
 	})
 }
 
-// Records of corrections and openings are no increments.
+// Records of corrections and opening balances are no increments.
 func TestRecordsOfRecounts(t *testing.T) {
 	t.Parallel()
 	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
@@ -445,13 +445,13 @@ func TestRecordsOfRecounts(t *testing.T) {
 			kinds[content.Kind]++
 			content.Lines(record.Key, func(l journal.Line) { t.Errorf("an increment of %s", l.Entry.Counter) })
 		}
-		if kinds[journal.CorrectionKind] != 1 || kinds[journal.OpeningKind] != 1 || len(kinds) != 2 {
-			t.Errorf("records %v, want a correction and an opening", kinds)
+		if kinds[journal.CorrectionKind] != 1 || kinds[journal.OpeningBalanceKind] != 1 || len(kinds) != 2 {
+			t.Errorf("records %v, want a correction and an opening balance", kinds)
 		}
 	})
 }
 
-// Tend opens a rule that has no opening, and one whose opening is old, and no other.
+// Tend opens a rule that has no opening balance, and one whose opening balance is old, and no other.
 func TestTend(t *testing.T) {
 	t.Parallel()
 	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
@@ -464,7 +464,7 @@ func TestTend(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := len(st.Journaled()) - before; got != want || n != lacking {
-				t.Errorf("%d openings were written, and %d rules lack some; want %d and %d", got, n, want, lacking)
+				t.Errorf("%d opening balances were written, and %d rules lack some; want %d and %d", got, n, want, lacking)
 			}
 		}
 		fold(t, r, total, 7)

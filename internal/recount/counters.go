@@ -83,7 +83,7 @@ func (x *run) read(ctx context.Context, records []store.Record) ([]stored, error
 	return sums, nil
 }
 
-// judgeCounters compares the counters of the piece.
+// judgeCounters compares the counters of the range.
 func (x *run) judgeCounters(ctx context.Context) error {
 	recorded := make(map[string]bool)
 	err := x.eachRecord(ctx, x.q.Prefix, func(records []store.Record) error {

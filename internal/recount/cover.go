@@ -15,13 +15,13 @@ import (
 
 // The reasons why a name is not judged.
 const (
-	noRule      = "no rule for the journal has it"
-	noOpening   = "no opening balance"
-	ruleChanged = "its rule for the journal was changed after the opening balance"
-	expired     = "records since the opening balance are gone by now"
-	wasErased   = "entries were erased since the opening balance"
-	noSeries    = "no rule for series has it, and only buckets have a period"
-	tooLarge    = "its total does not fit 64 bits"
+	noRule           = "no rule for the journal has it"
+	noOpeningBalance = "no opening balance"
+	ruleChanged      = "its rule for the journal was changed after the opening balance"
+	expired          = "records since the opening balance are gone by now"
+	wasErased        = "entries were erased since the opening balance"
+	noSeries         = "no rule for series has it, and only buckets have a period"
+	tooLarge         = "its total does not fit 64 bits"
 )
 
 // What follows the reasons that an opening balance removes. It takes damage as right, so it comes last.
@@ -30,25 +30,25 @@ const (
 	openedNow = " until now: this recount took the present sum as right"
 )
 
-// An opening is an opening balance that this run can use.
-type opening struct {
-	journal.Opening
+// An opening balance is an opening balance that this run can use.
+type openingBalance struct {
+	journal.OpeningBalance
 	place store.JournalPlace
 }
 
-// A coverage says of which names the journal has everything since an opening.
+// A coverage says of which names the journal has everything since an opening balance.
 type coverage struct {
-	rules    *store.Rules
-	openings []opening // the newest first
-	at       time.Time
-	erased   store.JournalPlace // the last record with an erased entry
+	rules           *store.Rules
+	openingBalances []openingBalance // the newest first
+	at              time.Time
+	erased          store.JournalPlace // the last record with an erased entry
 }
 
-// find returns the newest opening of a counter, or nil.
-func (c *coverage) find(counter string) *opening {
+// find returns the newest opening balance of a counter, or nil.
+func (c *coverage) find(counter string) *openingBalance {
 	order := uint64(0)
-	for i := range c.openings {
-		o := &c.openings[i]
+	for i := range c.openingBalances {
+		o := &c.openingBalances[i]
 		if !strings.HasPrefix(counter, o.Prefix) {
 			continue
 		}
@@ -62,14 +62,14 @@ func (c *coverage) find(counter string) *opening {
 	return nil
 }
 
-// problem returns why the journal does not prove the counter's total since the opening; empty if it does.
-func (c *coverage) problem(counter string, o *opening) string {
+// problem returns why the journal does not prove the counter's total since the opening balance; empty if it does.
+func (c *coverage) problem(counter string, o *openingBalance) string {
 	rule := c.rules.JournalOf(counter)
 	switch {
 	case rule == nil:
 		return noRule
 	case o == nil:
-		return noOpening
+		return noOpeningBalance
 	case o.Settings < c.rules.JournalFrom || rule.Since.After(o.Cut.Key.Time()):
 		return ruleChanged
 	case !c.at.Before(o.Cut.Key.Time().Add(rule.Keep.Entries - time.Hour)):
@@ -85,13 +85,13 @@ func (c *coverage) problem(counter string, o *opening) string {
 	return ""
 }
 
-// readOpenings pins the view, reads the rules, and finds the openings. By rules from before the view a counter could seem
+// readOpeningBalances pins the view, reads the rules, and finds the opening balances. By rules from before the view a counter could seem
 // covered whose commits had no records any more.
-func (x *run) readOpenings(ctx context.Context) error {
+func (x *run) readOpeningBalances(ctx context.Context) error {
 	q := store.JournalQuery{Limit: 1000}
 	for {
 		page, err := timed(ctx, x.Recounter, func(ctx context.Context) (store.JournalPage, error) {
-			return x.view.JournalRows(ctx, journal.OpeningRows, q)
+			return x.view.JournalRows(ctx, journal.OpeningBalanceRows, q)
 		})
 		if err != nil {
 			return err
@@ -101,12 +101,12 @@ func (x *run) readOpenings(ctx context.Context) error {
 			x.cut = store.JournalAt(page.SettledUntil.Add(time.Microsecond))
 		}
 		for i := range page.Rows {
-			o, err := journal.DecodeOpening(page.Rows[i].Data)
+			o, err := journal.DecodeOpeningBalance(page.Rows[i].Data)
 			if err != nil {
 				return fmt.Errorf("the opening balance %s: %w", page.Rows[i].Place, err)
 			}
 			if page.Rows[i].ExpireAt.After(x.at) { // otherwise its record may be gone already
-				x.cover.openings = append(x.cover.openings, opening{*o, page.Rows[i].Place})
+				x.cover.openingBalances = append(x.cover.openingBalances, openingBalance{*o, page.Rows[i].Place})
 			}
 		}
 		if !page.More {
@@ -120,21 +120,21 @@ func (x *run) readOpenings(ctx context.Context) error {
 	}
 	x.set, x.rules = checked.Settings, checked.Settings.Rules
 	x.cover.rules, x.cover.at = x.rules, x.at
-	slices.SortStableFunc(x.cover.openings, func(a, b opening) int { return b.Cut.Compare(a.Cut) })
+	slices.SortStableFunc(x.cover.openingBalances, func(a, b openingBalance) int { return b.Cut.Compare(a.Cut) })
 	x.cover.drop(x.q.Prefix)
 	return nil
 }
 
-// drop leaves out openings that the rules have outdated, of other counters, and those of which a newer one has
+// drop leaves out opening balances that the rules have outdated, of other counters, and those of which a newer one has
 // everything: the scan of the journal then begins later.
 func (c *coverage) drop(prefix string) {
 	if c.rules == nil {
-		c.openings = nil
+		c.openingBalances = nil
 		return
 	}
-	var used []opening
-	for _, o := range c.openings {
-		covered := slices.ContainsFunc(used, func(n opening) bool {
+	var used []openingBalance
+	for _, o := range c.openingBalances {
+		covered := slices.ContainsFunc(used, func(n openingBalance) bool {
 			return strings.HasPrefix(o.Prefix, n.Prefix) && n.From <= o.From && n.To >= o.To
 		})
 		related := strings.HasPrefix(o.Prefix, prefix) || strings.HasPrefix(prefix, o.Prefix)
@@ -142,13 +142,13 @@ func (c *coverage) drop(prefix string) {
 			used = append(used, o)
 		}
 	}
-	c.openings = used
+	c.openingBalances = used
 }
 
 // readBalances reads the balances of the run's counters.
 func (x *run) readBalances(ctx context.Context) error {
-	for i := range x.cover.openings {
-		o := &x.cover.openings[i]
+	for i := range x.cover.openingBalances {
+		o := &x.cover.openingBalances[i]
 		page, err := timed(ctx, x.Recounter, func(ctx context.Context) (store.JournalPage, error) {
 			return x.view.JournalRecords(ctx, store.JournalQuery{From: o.place, To: o.place.Next(), Limit: 1})
 		})

@@ -44,7 +44,7 @@ func (l lost) ShardPage(ctx context.Context, prefix, from string, limit int) (st
 }
 
 // An opening balance has the counters without a record too: when it is back, the sum is right.
-func TestOpeningsHaveCountersWithoutRecords(t *testing.T) {
+func TestOpeningBalancesHaveCountersWithoutRecords(t *testing.T) {
 	t.Parallel()
 	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
 		fold(t, r, total, 7)
@@ -170,7 +170,7 @@ func TestIncrementsThatCancel(t *testing.T) {
 	})
 }
 
-// The balance of a counter that does not fit 64 bits is in no opening. When the counter fits again it is not judged.
+// The balance of a counter that does not fit 64 bits is in no opening balance. When the counter fits again it is not judged.
 func TestBalancesThatNobodyKnows(t *testing.T) {
 	t.Parallel()
 	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
@@ -190,21 +190,21 @@ func TestBalancesThatNobodyKnows(t *testing.T) {
 				t.Fatal(err)
 			}
 			if n := len(r.Store.(*fakestore.Store).Journaled()) - before; n != 2*(1-i) {
-				t.Errorf("%d records of openings in round %d, want one on each side of the counter, once", n, i)
+				t.Errorf("%d records of opening balances in round %d, want one on each side of the counter, once", n, i)
 			}
 		}
 		damage(t, r, "old:2", -100) // an increment
 		writeRecord(r, "old:2", -100)
 		fold(t, r, "old:3", 5)
 		got := r.Recount(recount.Query{Prefix: "old:", Repair: true})
-		if len(got.Findings) > 0 || got.Counters != 2 || len(got.Reasons) != 1 || !strings.Contains(fmt.Sprint(got.Reasons), "no opening") {
-			t.Errorf("got %+v, want 2 counters, nothing found, and one without an opening", got)
+		if len(got.Findings) > 0 || got.Counters != 2 || len(got.Reasons) != 1 || !strings.Contains(fmt.Sprint(got.Reasons), "no opening balance") {
+			t.Errorf("got %+v, want 2 counters, nothing found, and one without an opening balance", got)
 		}
 		sums{"old:1": 30, "old:2": math.MaxInt64 - 100, "old:3": 55}.want(t, r)
 	})
 }
 
-// A client reads answers up to a size: with many findings a piece is smaller.
+// A client reads answers up to a size: with many findings a range is smaller.
 func TestBoundOfAnswers(t *testing.T) {
 	t.Parallel()
 	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
@@ -218,10 +218,10 @@ func TestBoundOfAnswers(t *testing.T) {
 		for q := (recount.Query{Prefix: "billing:"}); ; {
 			got, err := x.Recount(t.Context(), q)
 			if err != nil || len(got.Findings) > most {
-				t.Fatalf("a piece has %d findings, %v; want %d at most", len(got.Findings), err, most)
+				t.Fatalf("a range has %d findings, %v; want %d at most", len(got.Findings), err, most)
 			}
 			found += len(got.Findings)
-			if q.Piece = got.Next; q.Piece == "" {
+			if q.Range = got.Next; q.Range == "" {
 				break
 			}
 		}

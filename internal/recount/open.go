@@ -12,7 +12,7 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// open notes the balance of a counter for an opening that this run writes: the journal's sum if the journal
+// open notes the balance of a counter for an opening balance that this run writes: the journal's sum if the journal
 // is complete, so that damage stays damage, and otherwise the stored sum. If that does not fit 64 bits, nobody knows the
 // balance.
 func (x *run) open(name string, balance stored) error {
@@ -31,7 +31,7 @@ func (x *run) open(name string, balance stored) error {
 	return nil
 }
 
-// mayOpen reports whether this run can write openings, if it is to write any. It is asked before anything is changed.
+// mayOpen reports whether this run can write opening balances, if it is to write any. It is asked before anything is changed.
 func (x *run) mayOpen() error {
 	if !x.q.Open {
 		return nil
@@ -46,8 +46,8 @@ func (x *run) mayOpen() error {
 	return nil
 }
 
-// writeOpenings writes the balances of the counters of the piece at the place cut.
-func (x *run) writeOpenings(ctx context.Context) error {
+// writeOpeningBalances writes the balances of the counters of the range at the place cut.
+func (x *run) writeOpeningBalances(ctx context.Context) error {
 	var all []*sum
 	for _, s := range x.sums {
 		if s.opened && !countmill.IsGroup(s.name) {
@@ -57,9 +57,9 @@ func (x *run) writeOpenings(ctx context.Context) error {
 	slices.SortFunc(all, func(a, b *sum) int {
 		return cmp.Or(cmp.Compare(wire.Order(a.name), wire.Order(b.name)), cmp.Compare(a.name, b.name))
 	})
-	// An opening without a counter says that it did not exist, so no opening covers the gaps.
+	// An opening balance without a counter says that it did not exist, so no opening balance covers the gaps.
 	slices.Sort(x.gaps)
-	from := x.piece.From
+	from := x.keyRange.From
 	for _, gap := range slices.Compact(x.gaps) {
 		n := before(all, gap)
 		if gap > from {
@@ -67,13 +67,13 @@ func (x *run) writeOpenings(ctx context.Context) error {
 				return err
 			}
 		}
-		if gap == x.piece.To {
+		if gap == x.keyRange.To {
 			return nil
 		}
 		all = all[n:]
 		from, all = gap+1, all[before(all, gap+1):]
 	}
-	return x.writeRange(ctx, all, from, x.piece.To)
+	return x.writeRange(ctx, all, from, x.keyRange.To)
 }
 
 // before is the number of the sums, in the order of their places, before a place.
@@ -82,11 +82,11 @@ func before(all []*sum, place uint64) int {
 	return n
 }
 
-// writeRange writes the openings of a range of places.
+// writeRange writes the opening balances of a range of places.
 func (x *run) writeRange(ctx context.Context, all []*sum, from, last uint64) error {
 	for {
 		n, to := fitting(all, last)
-		if err := x.writeOpening(ctx, all[:n], from, to); err != nil {
+		if err := x.writeOpeningBalance(ctx, all[:n], from, to); err != nil {
 			return err
 		}
 		x.result.Opened += n
@@ -112,11 +112,11 @@ func fitting(all []*sum, last uint64) (n int, to uint64) {
 	return n, last
 }
 
-func (x *run) writeOpening(ctx context.Context, sums []*sum, from, to uint64) error {
-	o := &journal.Opening{Prefix: x.q.Prefix, From: from, To: to, Cut: x.cut, Settings: x.set.Version}
+func (x *run) writeOpeningBalance(ctx context.Context, sums []*sum, from, to uint64) error {
+	o := &journal.OpeningBalance{Prefix: x.q.Prefix, From: from, To: to, Cut: x.cut, Settings: x.set.Version}
 	var id [1]wire.PartID
 	wire.RandomIDs(x.cfg.env, wire.RecountClass, id[:])
-	r := &journal.Record{Kind: journal.OpeningKind, Opening: o, Parts: []journal.Part{{ID: id[0]}}}
+	r := &journal.Record{Kind: journal.OpeningBalanceKind, OpeningBalance: o, Parts: []journal.Part{{ID: id[0]}}}
 	for _, s := range sums {
 		r.Parts[0].Entries = append(r.Parts[0].Entries, journal.Entry{Counter: s.name, Delta: s.delta - s.recent})
 	}
@@ -128,8 +128,8 @@ func (x *run) writeOpening(ctx context.Context, sums []*sum, from, to uint64) er
 	at, done := x.store.JournalMoment(now)
 	defer done()
 	c := &store.Commit{Rules: checked.Settings.Version}
-	x.addRecord(c, r, at, x.keep(&checked.Settings), journal.OpeningRows, o.Encode(nil))
-	// Without a marker: two openings of one content are as good as one.
+	x.addRecord(c, r, at, x.keep(&checked.Settings), journal.OpeningBalanceRows, o.Encode(nil))
+	// Without a marker: two opening balances of one content are as good as one.
 	_, err = timed(ctx, x.Recounter, func(ctx context.Context) (store.CommitResult, error) { return x.store.Fold(ctx, c) })
 	return err
 }

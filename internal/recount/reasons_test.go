@@ -49,8 +49,8 @@ func TestEachReasonHasAName(t *testing.T) {
 	})
 }
 
-// An opening takes the present sums as right. A recount says so before it advises one, and advises none after it wrote one.
-func TestAdviceToWriteOpenings(t *testing.T) {
+// An opening balance takes the present sums as right. A recount says so before it advises one, and advises none after it wrote one.
+func TestAdviceToWriteOpeningBalances(t *testing.T) {
 	t.Parallel()
 	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
 		oldCounters(t, r, 1)

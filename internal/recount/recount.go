@@ -1,22 +1,22 @@
 // Package recount computes the sums of counters again from the journal, compares them with the stored sums, and
 // corrects the stored ones.
 //
-// Proof. A counter's total is its opening balance (journal.Opening), and the increments of the
-// journal since the place of the opening. An opening says which counters existed at its place, so a
+// Proof. A counter's total is its opening balance (journal.OpeningBalance), and the increments of the
+// journal since the place of the opening balance. An opening balance says which counters existed at its place, so a
 // counter that is not in it began at 0. A recount judges a counter only if a rule for the journal had it
-// without a gap since an opening, and no record since then has gone or was erased. Of other counters it
+// without a gap since an opening balance, and no record since then has gone or was erased. Of other counters it
 // says why it does not judge them, and never guesses.
 //
 //	total of a counter   opening balance + increments since
-//	bucket of a series   increments of its minute, if no fold before the opening can have added to it
+//	bucket of a series   increments of its minute, if no fold before the opening balance can have added to it
 //
 // Groups are not recounted: "countmill verify" compares them with their counters, and a new index of the same pattern mends one.
 //
 // Journal and sums are read in one view, so folds beside it never look like damage. Each part counts once,
 // in however many records it is.
 //
-// Memory. At most Config.AtOnce calls work at the same time. A call works at a piece: the counters whose wire.Order is in a range. Parts are compared
-// with each other in several rounds over the journal, each for a share of the ids, and a piece with too many
+// Memory. At most Config.AtOnce calls work at the same time. A call works at a range: the counters whose wire.Order is in a range. Parts are compared
+// with each other in several rounds over the journal, each for a share of the ids, and a range with too many
 // counters is made smaller. So the journal may be larger than memory: a call holds at most
 // Config.MostParts ids of 16 bytes, in a table at least half full, and Config.MostSums sums and findings.
 //
@@ -59,7 +59,7 @@ type Config struct {
 	AtOnce int
 	// MostSums is the most totals, buckets and findings in memory. Default 500,000.
 	MostSums int
-	// MostFindings is the most findings of a piece, unless it has one place. Default 20,000: a client reads an answer of 16 MiB.
+	// MostFindings is the most findings of a range, unless it has one place. Default 20,000: a client reads an answer of 16 MiB.
 	MostFindings int
 	// MostTended is the most counters of a rule for which Tend writes opening balances. For more a person does, at a quiet
 	// hour (Query.Open). Default 10,000.
@@ -92,9 +92,9 @@ type Query struct {
 	// From and To bound the minutes of buckets: From <= minute < To. A zero To bounds nothing. If one of them is
 	// given, totals are not compared: a total has no period. The counters of the Result are then those with a series.
 	From, To wire.Minute
-	// Piece is empty for the first piece of all, FROM-END for the first one of a range of wire.Order, in 16 hexadecimal
+	// Range is empty for the first range of all, FROM-END for the first one of a range of wire.Order, in 16 hexadecimal
 	// digits each, or the Next of the Result before. Ranges may be recounted at the same time, also by other processes.
-	Piece string
+	Range string
 	// Repair corrects what differs.
 	Repair bool
 	// Open writes opening balances after the comparison.
@@ -133,7 +133,7 @@ type Unjudged struct{ Name, Reason string }
 // maxUnjudged is the most names of Result.Unjudged, beside the first one of each reason.
 const maxUnjudged = 100
 
-// A Result is that of one piece.
+// A Result is that of one range.
 type Result struct {
 	// At is the moment of all sums, and of the journal.
 	At       time.Time
@@ -144,12 +144,12 @@ type Result struct {
 	// each reason.
 	Reasons  map[string]int
 	Unjudged []Unjudged
-	// Entries is the number of entries of the journal that were read; each piece reads all.
+	// Entries is the number of entries of the journal that were read; each range reads all.
 	Entries int64
 	// Opened is the number of counters with a new opening balance.
 	Opened int
-	// Next is the Piece of the next call; empty at the end of the range. Done is the share of all places up to the end of
-	// this piece, in thousandths.
+	// Next is the Range of the next call; empty at the end of the range. Done is the share of all places up to the end of
+	// this range, in thousandths.
 	Next string
 	Done int
 }
@@ -157,10 +157,10 @@ type Result struct {
 // ErrEarly is the answer to Query.Open right after a rule was added: commits without it may still come.
 var ErrEarly = errors.New("a rule for the journal does not hold yet")
 
-// Recount recounts one piece. Errors match countmill.ErrInvalid, countmill.ErrUnavailable, also with ErrEarly, or for a
-// correction or an opening countmill.ErrOutcomeUnknown. You may repeat the call.
+// Recount recounts one range. Errors match countmill.ErrInvalid, countmill.ErrUnavailable, also with ErrEarly, or for a
+// correction or an opening balance countmill.ErrOutcomeUnknown. You may repeat the call.
 func (r *Recounter) Recount(ctx context.Context, q Query) (Result, error) {
-	p, err := parsePiece(q.Piece)
+	p, err := parseRange(q.Range)
 	if err != nil {
 		return Result{}, err
 	}
@@ -213,36 +213,36 @@ const maxRounds = 4096
 // A fullError ends a run that would need more memory than it may.
 type fullError struct{ rounds uint64 } // 0: too many sums
 
-func (e *fullError) Error() string { return "the piece is too large" }
+func (e *fullError) Error() string { return "the range is too large" }
 
-// A run is one attempt at a piece, in one view.
+// A run is one attempt at a range, in one view.
 type run struct {
 	*Recounter
-	q      *Query
-	piece  piece
-	rules  *store.Rules
-	set    store.Settings
-	view   store.JournalView
-	at     time.Time          // the view's moment
-	cut    store.JournalPlace // of openings that this run writes
-	cover  coverage
-	sums   map[string]*sum
-	held   int            // sums, buckets and findings
-	gaps   []uint64       // the places of counters whose balance nobody knows
-	shards map[string]int // of the records of wrong totals
-	result Result
+	q        *Query
+	keyRange keyRange
+	rules    *store.Rules
+	set      store.Settings
+	view     store.JournalView
+	at       time.Time          // the view's moment
+	cut      store.JournalPlace // of opening balances that this run writes
+	cover    coverage
+	sums     map[string]*sum
+	held     int            // sums, buckets and findings
+	gaps     []uint64       // the places of counters whose balance nobody knows
+	shards   map[string]int // of the records of wrong totals
+	result   Result
 }
 
-func (r *Recounter) run(ctx context.Context, q *Query, p piece, seen *partSet, rounds uint64) (Result, error) {
+func (r *Recounter) run(ctx context.Context, q *Query, p keyRange, seen *partSet, rounds uint64) (Result, error) {
 	checked, err := timed(ctx, r, r.store.Check)
 	if err != nil {
 		return Result{}, err
 	}
-	x := &run{Recounter: r, q: q, piece: p, set: checked.Settings, rules: checked.Settings.Rules, sums: make(map[string]*sum), shards: make(map[string]int)}
+	x := &run{Recounter: r, q: q, keyRange: p, set: checked.Settings, rules: checked.Settings.Rules, sums: make(map[string]*sum), shards: make(map[string]int)}
 	x.result.Reasons = make(map[string]int)
 	x.view = r.store.JournalView()
 	defer x.view.Close()
-	if err := x.readOpenings(ctx); err != nil {
+	if err := x.readOpeningBalances(ctx); err != nil {
 		return Result{}, err
 	}
 	x.result.At = x.at
@@ -266,7 +266,7 @@ func (r *Recounter) run(ctx context.Context, q *Query, p piece, seen *partSet, r
 		}
 	}
 	if q.Open {
-		if err := x.writeOpenings(ctx); err != nil {
+		if err := x.writeOpeningBalances(ctx); err != nil {
 			return Result{}, fmt.Errorf("%w: writing opening balances, some may be written: %w", countmill.ErrOutcomeUnknown, err)
 		}
 	}
@@ -285,7 +285,7 @@ func (q *Query) totals() bool { return q.From == 0 && q.To == 0 }
 
 // has reports whether this run is about the name.
 func (x *run) has(name string) bool {
-	return strings.HasPrefix(name, x.q.Prefix) && x.piece.has(name)
+	return strings.HasPrefix(name, x.q.Prefix) && x.keyRange.has(name)
 }
 
 // uncovered notes a counter without a proof by the journal, with a hint for the operator.
@@ -294,7 +294,7 @@ func (x *run) uncovered(name, reason string, overflow bool) {
 	case reason == noRule:
 	case !x.q.Open:
 		reason += openLater
-	case overflow: // its balance is in no opening
+	case overflow: // its balance is in no opening balance
 		reason = tooLarge
 	default:
 		reason += openedNow
@@ -312,7 +312,7 @@ func (x *run) unjudged(name, reason string) {
 // find adds a finding, which takes as much memory as a sum.
 func (x *run) find(f Finding) error {
 	x.result.Findings = append(x.result.Findings, f)
-	if len(x.result.Findings) > x.cfg.MostFindings && x.piece.From < x.piece.To {
+	if len(x.result.Findings) > x.cfg.MostFindings && x.keyRange.From < x.keyRange.To {
 		return &fullError{}
 	}
 	return x.hold()

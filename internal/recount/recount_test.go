@@ -68,7 +68,7 @@ func TestRepairsWhereIndexesAreChecked(t *testing.T) {
 	forKinds(t, func(t *testing.T, r *recounttest.Rig) { recounttest.Repairs(t, r, true) })
 }
 
-// Ranges that are recounted at the same time, in small pieces, find and correct together the same as one recount.
+// Ranges that are recounted at the same time, in small ranges, find and correct together the same as one recount.
 func TestRangesAtOnce(t *testing.T) {
 	t.Parallel()
 	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
@@ -97,22 +97,22 @@ func inRanges(t *testing.T, x *recount.Recounter, repair bool) (all recount.Resu
 	all.Reasons = make(map[string]int)
 	var g errgroup.Group
 	var mu sync.Mutex
-	pieces := 0
-	for _, piece := range []string{"0000000000000000-3fffffffffffffff", "4000000000000000-cfffffffffffffff", "d000000000000000-ffffffffffffffff"} {
+	ranges := 0
+	for _, keyRange := range []string{"0000000000000000-3fffffffffffffff", "4000000000000000-cfffffffffffffff", "d000000000000000-ffffffffffffffff"} {
 		g.Go(func() error {
-			for q := (recount.Query{Piece: piece, Repair: repair}); ; {
+			for q := (recount.Query{Range: keyRange, Repair: repair}); ; {
 				got, err := x.Recount(t.Context(), q)
 				if err != nil {
 					return err
 				}
 				mu.Lock()
-				pieces++
+				ranges++
 				all.Findings, all.Counters = append(all.Findings, got.Findings...), all.Counters+got.Counters
 				for reason, n := range got.Reasons {
 					all.Reasons[reason] += n
 				}
 				mu.Unlock()
-				if q.Piece = got.Next; q.Piece == "" {
+				if q.Range = got.Next; q.Range == "" {
 					return nil
 				}
 			}
@@ -121,8 +121,8 @@ func inRanges(t *testing.T, x *recount.Recounter, repair bool) (all recount.Resu
 	if err := g.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	if pieces <= 3 {
-		t.Errorf("%d pieces in 3 ranges: none was made smaller", pieces)
+	if ranges <= 3 {
+		t.Errorf("%d ranges in 3 ranges: none was made smaller", ranges)
 	}
 	return all
 }
@@ -145,10 +145,10 @@ func TestRangesOfManyCounters(t *testing.T) {
 		x, found, judged := r.Recounter(r.Store, recount.Config{}), 0, 0
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
-		for _, piece := range []string{"0000000000000000-7fffffffffffffff", "8000000000000000-ffffffffffffffff"} {
-			got, err := x.Recount(ctx, recount.Query{Piece: piece})
+		for _, keyRange := range []string{"0000000000000000-7fffffffffffffff", "8000000000000000-ffffffffffffffff"} {
+			got, err := x.Recount(ctx, recount.Query{Range: keyRange})
 			if err != nil || got.Next != "" {
-				t.Fatalf("the range %s: %v, next %q", piece, err, got.Next)
+				t.Fatalf("the range %s: %v, next %q", keyRange, err, got.Next)
 			}
 			found, judged = found+len(got.Findings), judged+got.Counters
 		}

@@ -73,7 +73,7 @@ func endJournal(pattern string) store.RuleChange {
 	return store.RuleChange{Kind: store.KindJournal, Pattern: pattern, Remove: true}
 }
 
-// An opening right after a change of rules does not rely on records by the rules before, which go earlier.
+// An opening balance right after a change of rules does not rely on records by the rules before, which go earlier.
 func TestRecordsByOlderRules(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]store.RuleChange{"kept for longer": keepJournal(t, "billing:*", "400d"), "another one ended": endJournal(total)} {
@@ -89,7 +89,7 @@ func TestRecordsByOlderRules(t *testing.T) {
 				open := recount.Query{Prefix: total, Open: true}
 				if _, err := r.Recounter(r.Store, recount.Config{}).Recount(t.Context(), open); err != nil {
 					if !errors.Is(err, recount.ErrEarly) || r.Limits().RefusesOldRules {
-						t.Fatalf("an opening right after the change: %v", err)
+						t.Fatalf("an opening balance right after the change: %v", err)
 					}
 					r.Pass(2 * store.RulesSettle)
 					r.Recount(open)
@@ -170,7 +170,7 @@ func TestRuleChangesBeforeTheCorrection(t *testing.T) {
 			t.Errorf("found %+v, want damage that was not corrected", got.Findings)
 		}
 		if got := r.Recount(recount.Query{Prefix: total}); got.Counters != 1 || len(got.Findings) > 0 {
-			t.Errorf("by the new opening: %+v", got)
+			t.Errorf("by the new opening balance: %+v", got)
 		}
 	})
 }
@@ -194,26 +194,26 @@ func (v lateRowsView) JournalRecords(ctx context.Context, q store.JournalQuery) 
 	return page, err
 }
 
-// An opening that is over is none, also while its row is still there.
-func TestOpeningsEnd(t *testing.T) {
+// An opening balance that is over is none, also while its row is still there.
+func TestOpeningBalancesEnd(t *testing.T) {
 	t.Parallel()
 	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
 		fold(t, r, total, 7)
 		r.Pass(401 * 24 * time.Hour)
 		got := r.RecountBy(r.Recounter(lateRows{r.Store, r.Now}, recount.Config{}), recount.Query{Prefix: total})
 		for reason := range got.Reasons {
-			if !strings.Contains(reason, "no opening") {
+			if !strings.Contains(reason, "no opening balance") {
 				t.Errorf("not judged, because %s", reason)
 			}
 		}
 		if got.Counters != 0 || len(got.Reasons) != 1 {
-			t.Errorf("got %+v, want a counter without an opening", got)
+			t.Errorf("got %+v, want a counter without an opening balance", got)
 		}
 	})
 }
 
-// An answer that says that nothing was done is right: a call that may not write openings yet corrects nothing either.
-func TestNothingIsCorrectedWhereOpeningsComeTooEarly(t *testing.T) {
+// An answer that says that nothing was done is right: a call that may not write opening balances yet corrects nothing either.
+func TestNothingIsCorrectedWhereOpeningBalancesComeTooEarly(t *testing.T) {
 	t.Parallel()
 	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
 		if r.Limits().RefusesOldRules {
@@ -232,16 +232,16 @@ func TestNothingIsCorrectedWhereOpeningsComeTooEarly(t *testing.T) {
 	})
 }
 
-// A call that has corrected a sum, or maybe has, does not say that nothing was done if its opening fails then.
-func TestOpeningsFailAfterCorrections(t *testing.T) {
+// A call that has corrected a sum, or maybe has, does not say that nothing was done if its opening balance fails then.
+func TestOpeningBalancesFailAfterCorrections(t *testing.T) {
 	t.Parallel()
 	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
 		fold(t, r, total, 7)
 		damage(t, r, total, 5)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		opening := 4 // after two checks of the recount itself, and one of the correction
-		x := r.Recounter(endedCheck{nthCheck{r.Store, &opening, cancel}}, recount.Config{})
+		openingBalance := 4 // after two checks of the recount itself, and one of the correction
+		x := r.Recounter(endedCheck{nthCheck{r.Store, &openingBalance, cancel}}, recount.Config{})
 		if _, err := x.Recount(ctx, recount.Query{Prefix: total, Repair: true, Open: true}); !errors.Is(err, countmill.ErrOutcomeUnknown) {
 			t.Errorf("got %v, want ErrOutcomeUnknown", err)
 		}

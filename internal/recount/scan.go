@@ -17,9 +17,9 @@ type sum struct {
 	// delta is the opening balance and the increments since. It wraps: the stored total does not fit
 	// either, or the true sum fits.
 	delta int64
-	// recent is the part of delta after the place of a new opening.
+	// recent is the part of delta after the place of a new opening balance.
 	recent int64
-	opened bool                  // the opening has the counter
+	opened bool                  // the opening balance has the counter
 	series bool                  // it has buckets
 	of     map[wire.Minute]int64 // buckets
 }
@@ -74,9 +74,9 @@ func (x *run) readJournal(ctx context.Context, seen *partSet, round, rounds uint
 		return nil
 	}
 	seen.clear()
-	from := x.cut // without an opening an opening can still be made
-	for i := range x.cover.openings {
-		if o := &x.cover.openings[i]; o.Cut.Compare(from) < 0 {
+	from := x.cut // without an opening balance an opening balance can still be made
+	for i := range x.cover.openingBalances {
+		if o := &x.cover.openingBalances[i]; o.Cut.Compare(from) < 0 {
 			from = o.Cut
 		}
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // Tend writes opening balances for each rule for the journal that has none, or old ones: then records since the
-// opening would be gone before the next one is there. Call it after rules were changed, and now and
+// opening balance would be gone before the next one is there. Call it after rules were changed, and now and
 // then. It may be called at the same time by several processes.
 //
 // lacking is the number of rules that still have none, or old ones: too many counters, a rule that does not hold yet, or an error. If
@@ -46,10 +46,10 @@ func (r *Recounter) Tend(ctx context.Context, log *slog.Logger) (lacking int, er
 // tend returns nil if the rule has young opening balances, which it writes if they are missing.
 func (r *Recounter) tend(ctx context.Context, log *slog.Logger, rules *store.Rules, rule *store.Rule) error {
 	prefix := strings.TrimSuffix(rule.Pattern, "*")
-	x := &run{Recounter: r, q: &Query{Prefix: prefix}, piece: everything, rules: rules, sums: make(map[string]*sum)}
+	x := &run{Recounter: r, q: &Query{Prefix: prefix}, keyRange: everything, rules: rules, sums: make(map[string]*sum)}
 	x.view = r.store.JournalView()
 	defer x.view.Close()
-	if err := x.readOpenings(ctx); err != nil {
+	if err := x.readOpeningBalances(ctx); err != nil {
 		return err
 	}
 	if x.cover.young(prefix, rule) {
@@ -64,12 +64,12 @@ func (r *Recounter) tend(ctx context.Context, log *slog.Logger, rules *store.Rul
 	if err != nil {
 		return err
 	}
-	for piece := ""; ; {
-		got, err := r.Recount(ctx, Query{Prefix: prefix, Piece: piece, Open: true})
+	for keyRange := ""; ; {
+		got, err := r.Recount(ctx, Query{Prefix: prefix, Range: keyRange, Open: true})
 		if err != nil {
 			return err
 		}
-		if piece = got.Next; piece == "" {
+		if keyRange = got.Next; keyRange == "" {
 			log.LogAttrs(ctx, slog.LevelInfo, "opening balances written for recounts", slog.String("pattern", rule.Pattern), slog.Int("counters", counters))
 			return nil
 		}
@@ -94,18 +94,18 @@ func (x *run) tended(ctx context.Context, prefix string) (counters int, err erro
 	return counters, err
 }
 
-// young reports whether openings of all counters with the prefix are of the present rule, and less than half as old as
+// young reports whether opening balances of all counters with the prefix are of the present rule, and less than half as old as
 // its records become.
 func (c *coverage) young(prefix string, rule *store.Rule) bool {
-	var usable []*opening
-	for i := range c.openings {
-		o := &c.openings[i]
+	var usable []*openingBalance
+	for i := range c.openingBalances {
+		o := &c.openingBalances[i]
 		cut := o.Cut.Key.Time()
 		if strings.HasPrefix(prefix, o.Prefix) && o.Settings >= rule.Version && !rule.Since.After(cut) && c.at.Before(cut.Add(rule.Keep.Entries/2)) {
 			usable = append(usable, o)
 		}
 	}
-	slices.SortFunc(usable, func(a, b *opening) int { return cmp.Compare(a.From, b.From) })
+	slices.SortFunc(usable, func(a, b *openingBalance) int { return cmp.Compare(a.From, b.From) })
 	next := uint64(0)
 	for _, o := range usable {
 		if o.From > next && o.From-next > 1 { // a gap of one place is a counter whose balance nobody knows

@@ -49,12 +49,12 @@ func TestTendIsBounded(t *testing.T) {
 		grow(0, most, "z:%d")
 		add("*")
 		if n := tended(0); n == 0 {
-			t.Errorf("no opening was written for %d counters", most)
+			t.Errorf("no opening balance was written for %d counters", most)
 		}
 		add("z:*")
 		grow(most, most+1, "z:%d")
 		if n := tended(1); n != 0 {
-			t.Errorf("%d records of openings for %d counters, want none", n, most+1)
+			t.Errorf("%d records of opening balances for %d counters, want none", n, most+1)
 		}
 		r.Recount(recount.Query{Prefix: "z:", Open: true})
 		tended(0)

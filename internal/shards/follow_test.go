@@ -13,10 +13,10 @@ type crowd struct {
 	patience time.Duration
 	most     int
 
-	tally, known         []int64         // of each shard; known is the largest number of shards that a committer used
-	due                  []time.Duration // after which it has caught up with its writes
-	record               int             // the shards that the counter's record names
-	tries, lost, written int
+	tally, known []int64         // of each shard; known is the largest number of shards that a committer used
+	due          []time.Duration // after which it has caught up with its writes
+	record       int             // the shards that the counter's record names
+	written      int
 }
 
 // commit makes that many commits a second for a minute, and returns the applied ones of the last 15 s.

@@ -128,7 +128,7 @@ func TestMemoryHasNamesOfItsOwn(t *testing.T) {
 	for _, half := range []map[string]*heat{p.heat.newer, p.heat.older} {
 		for name := range half {
 			if unsafe.StringData(name) == unsafe.StringData(message) {
-				t.Errorf("%q is a piece of a message", name)
+				t.Errorf("%q is a range of a message", name)
 			}
 		}
 	}

@@ -25,7 +25,7 @@
 //
 //   - T1. Every row that a Tx asked for, present or absent, is the same in the moment in which its changes take
 //     effect. Otherwise the answer is ErrConflict, and nothing is applied. An engine does not answer ErrConflict unless
-//     somebody has written one of these rows, perhaps without a difference. Resets, sweeps, moves of series, pieces of indexes and sequences rely on it. T1 is more
+//     somebody has written one of these rows, perhaps without a difference. Resets, sweeps, moves of series, ranges of indexes and sequences rely on it. T1 is more
 //     than serialisability, which puts a blind addition to an absent row "later".
 //   - T2. A Tx has no scan, so no engine has to guard a gap. A caller that needs a range asks for a row that every writer
 //     of the range changes too, and then opens a View: a sweep lists the days of a counter so.

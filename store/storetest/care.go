@@ -21,7 +21,7 @@ func testBeatReplaces(t *testing.T, su *suite) {
 	now := time.Now().Truncate(time.Microsecond)
 	a := store.Worker{ID: "host-1/a:b", Lag: 1500 * time.Millisecond, LastCommit: now, Expires: now.Add(time.Minute), Entries: 1 << 40, Commits: 7, Settings: 3,
 		Increments: 1 << 41, Entities: 9, Duplicates: 2, DeadLetters: 1, Busiest: busiestNames(),
-		LastLetter: now.Add(-time.Second), AtLimit: []string{"a b", "é"}, Setup: map[string]string{"shard-rate": "1"}}
+		LastDeadLetter: now.Add(-time.Second), AtLimit: []string{"a b", "é"}, Setup: map[string]string{"shard-rate": "1"}}
 	b := store.Worker{ID: "b", Expires: now.Add(-time.Hour)}
 	for _, w := range []store.Worker{a, b} {
 		if err := s.Beat(t.Context(), w); err != nil {
@@ -41,8 +41,8 @@ func testBeatReplaces(t *testing.T, su *suite) {
 	if diff := cmp.Diff(want, got, sameTimes); diff != "" {
 		t.Errorf("Workers (-want +got):\n%s", diff)
 	}
-	if len(got) == 2 && (!got[0].LastCommit.IsZero() || !got[0].LastLetter.IsZero()) {
-		t.Errorf("a worker that wrote nothing: last commit %s, last dead letter %s, want zero", got[0].LastCommit, got[0].LastLetter)
+	if len(got) == 2 && (!got[0].LastCommit.IsZero() || !got[0].LastDeadLetter.IsZero()) {
+		t.Errorf("a worker that wrote nothing: last commit %s, last dead letter %s, want zero", got[0].LastCommit, got[0].LastDeadLetter)
 	}
 }
 
@@ -111,16 +111,18 @@ func calls(s store.Store, m store.Marker) map[string]func(ctx context.Context) e
 		"ByKey":    func(ctx context.Context) error { return first(s.GetDeadLetters(ctx, []string{"a"})) },
 		"Survey":   func(ctx context.Context) error { return first(s.ShardPage(ctx, "", "", 10)) },
 		"ShardsOf": func(ctx context.Context) error { return first(s.ShardsOf(ctx, "a")) },
-		"Pieces":   func(ctx context.Context) error { return first(s.Pieces(ctx, 5)) },
-		"SwapPieces": func(ctx context.Context) error {
-			if err := s.SwapPieces(ctx, nil, []store.Piece{{Index: 5, ID: 1}}); !errors.Is(err, store.ErrNoIndex) {
+		"Ranges":   func(ctx context.Context) error { return first(s.Ranges(ctx, 5)) },
+		"SwapRanges": func(ctx context.Context) error {
+			if err := s.SwapRanges(ctx, nil, []store.IndexRange{{Index: 5, ID: 1}}); !errors.Is(err, store.ErrNoIndex) {
 				return err
 			}
 			return nil
 		},
-		"Ungrouped":     func(ctx context.Context) error { return first(s.Ungrouped(ctx, sites(), &store.Piece{}, "", 1)) },
-		"DropGrouped":   func(ctx context.Context) error { return first(s.DropGrouped(ctx, sites(), &store.Piece{}, "", 1)) },
-		"RestsOf":       func(ctx context.Context) error { return first(s.RestsOf(ctx, &store.Piece{Index: 5, ID: 1}, "", 1)) },
+		"Ungrouped":   func(ctx context.Context) error { return first(s.Ungrouped(ctx, sites(), &store.IndexRange{}, "", 1)) },
+		"DropGrouped": func(ctx context.Context) error { return first(s.DropGrouped(ctx, sites(), &store.IndexRange{}, "", 1)) },
+		"RemaindersOf": func(ctx context.Context) error {
+			return first(s.RemaindersOf(ctx, &store.IndexRange{Index: 5, ID: 1}, "", 1))
+		},
 		"GrowCounter":   func(ctx context.Context) error { return first(s.GrowCounter(ctx, "b", 1)) },
 		"SweepCounters": func(ctx context.Context) error { return first(s.SweepCounters(ctx, time.Hour)) },
 		"ResetCounter": func(ctx context.Context) error {

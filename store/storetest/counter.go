@@ -280,7 +280,7 @@ func look(t testing.TB, s store.Store, counter string) store.Sum {
 	got := store.Sum{Exists: rec.Exists, At: v.ReadTime(), ResetState: store.ResetState{
 		Baseline: rec.Reset.Baseline, ResetAt: rec.Reset.ResetAt, DeletedAt: rec.Reset.DeletedAt,
 	}}
-	got.Sum = rec.Rest // of a group
+	got.Sum = rec.Remainder // of a group
 	for _, value := range values[1:] {
 		got.Sum += value.Value
 	}

@@ -16,11 +16,11 @@ import (
 // oddIndexing is wrong in the calls that are set.
 type oddIndexing struct {
 	*fakestore.Store
-	swap      func(s *fakestore.Store, old, next []store.Piece) error
-	ungrouped func(s *fakestore.Store, x *store.Index, p *store.Piece, from string, limit int) (store.UngroupedPage, error)
-	setRests  func(s *fakestore.Store, p *store.Piece, rests []store.GroupRest) error
-	drop      func(s *fakestore.Store, x *store.Index, p *store.Piece, from string, limit int) (string, error)
-	groups    func(s *fakestore.Store, x *store.Index, limit int) (int, error)
+	swap          func(s *fakestore.Store, old, next []store.IndexRange) error
+	ungrouped     func(s *fakestore.Store, x *store.Index, p *store.IndexRange, from string, limit int) (store.UngroupedPage, error)
+	setRemainders func(s *fakestore.Store, p *store.IndexRange, remainders []store.GroupRemainder) error
+	drop          func(s *fakestore.Store, x *store.Index, p *store.IndexRange, from string, limit int) (string, error)
+	groups        func(s *fakestore.Store, x *store.Index, limit int) (int, error)
 }
 
 func indexing(odd oddIndexing) func(*fakestore.Store) store.Store {
@@ -31,28 +31,28 @@ func indexing(odd oddIndexing) func(*fakestore.Store) store.Store {
 	}
 }
 
-func (o oddIndexing) SwapPieces(ctx context.Context, old, next []store.Piece) error {
+func (o oddIndexing) SwapRanges(ctx context.Context, old, next []store.IndexRange) error {
 	if o.swap == nil {
-		return o.Store.SwapPieces(ctx, old, next)
+		return o.Store.SwapRanges(ctx, old, next)
 	}
 	return o.swap(o.Store, old, next)
 }
 
-func (o oddIndexing) Ungrouped(ctx context.Context, x *store.Index, p *store.Piece, from string, limit int) (store.UngroupedPage, error) {
+func (o oddIndexing) Ungrouped(ctx context.Context, x *store.Index, p *store.IndexRange, from string, limit int) (store.UngroupedPage, error) {
 	if o.ungrouped == nil {
 		return o.Store.Ungrouped(ctx, x, p, from, limit)
 	}
 	return o.ungrouped(o.Store, x, p, from, limit)
 }
 
-func (o oddIndexing) SetRests(ctx context.Context, p *store.Piece, rests []store.GroupRest) error {
-	if o.setRests == nil {
-		return o.Store.SetRests(ctx, p, rests)
+func (o oddIndexing) SetRemainders(ctx context.Context, p *store.IndexRange, remainders []store.GroupRemainder) error {
+	if o.setRemainders == nil {
+		return o.Store.SetRemainders(ctx, p, remainders)
 	}
-	return o.setRests(o.Store, p, rests)
+	return o.setRemainders(o.Store, p, remainders)
 }
 
-func (o oddIndexing) DropGrouped(ctx context.Context, x *store.Index, p *store.Piece, from string, limit int) (string, error) {
+func (o oddIndexing) DropGrouped(ctx context.Context, x *store.Index, p *store.IndexRange, from string, limit int) (string, error) {
 	if o.drop == nil {
 		return o.Store.DropGrouped(ctx, x, p, from, limit)
 	}
@@ -68,12 +68,12 @@ func (o oddIndexing) DropGroups(ctx context.Context, x *store.Index, limit int) 
 
 var background = context.Background()
 
-// storedAs returns the pieces of the same numbers, as they are stored.
-func storedAs(s *fakestore.Store, pieces []store.Piece) (stored []store.Piece) {
-	for i := range pieces {
-		all, _ := s.Pieces(background, pieces[i].Index)
+// storedAs returns the ranges of the same numbers, as they are stored.
+func storedAs(s *fakestore.Store, ranges []store.IndexRange) (stored []store.IndexRange) {
+	for i := range ranges {
+		all, _ := s.Ranges(background, ranges[i].Index)
 		for _, p := range all {
-			if p.ID == pieces[i].ID {
+			if p.ID == ranges[i].ID {
 				stored = append(stored, p)
 			}
 		}
@@ -81,64 +81,64 @@ func storedAs(s *fakestore.Store, pieces []store.Piece) (stored []store.Piece) {
 	return stored
 }
 
-// swapAnyway replaces pieces that have changed.
-func swapAnyway(s *fakestore.Store, old, next []store.Piece) error {
-	return s.SwapPieces(background, storedAs(s, old), next)
+// swapAnyway replaces ranges that have changed.
+func swapAnyway(s *fakestore.Store, old, next []store.IndexRange) error {
+	return s.SwapRanges(background, storedAs(s, old), next)
 }
 
-// swapOver replaces pieces that are new and exist.
-func swapOver(s *fakestore.Store, old, next []store.Piece) error {
+// swapOver replaces ranges that are new and exist.
+func swapOver(s *fakestore.Store, old, next []store.IndexRange) error {
 	for _, p := range storedAs(s, next) {
-		if !slices.ContainsFunc(old, func(o store.Piece) bool { return o.ID == p.ID }) {
+		if !slices.ContainsFunc(old, func(o store.IndexRange) bool { return o.ID == p.ID }) {
 			old = append(slices.Clone(old), p)
 		}
 	}
-	return s.SwapPieces(background, old, next)
+	return s.SwapRanges(background, old, next)
 }
 
-// swapForNoIndex accepts pieces of an index that is gone.
-func swapForNoIndex(s *fakestore.Store, old, next []store.Piece) error {
-	if err := s.SwapPieces(background, old, next); !errors.Is(err, store.ErrNoIndex) {
+// swapForNoIndex accepts ranges of an index that is gone.
+func swapForNoIndex(s *fakestore.Store, old, next []store.IndexRange) error {
+	if err := s.SwapRanges(background, old, next); !errors.Is(err, store.ErrNoIndex) {
 		return err
 	}
 	return nil
 }
 
-// leavingPieces has the first pieces also when their index is gone.
-type leavingPieces struct {
+// leavingRanges has the first ranges also when their index is gone.
+type leavingRanges struct {
 	*fakestore.Store
-	first []store.Piece
+	first []store.IndexRange
 }
 
-func (l *leavingPieces) SwapPieces(ctx context.Context, old, next []store.Piece) error {
-	err := l.Store.SwapPieces(ctx, old, next)
+func (l *leavingRanges) SwapRanges(ctx context.Context, old, next []store.IndexRange) error {
+	err := l.Store.SwapRanges(ctx, old, next)
 	if err == nil && old == nil {
 		l.first = append(l.first, next[0])
 	}
 	return err
 }
 
-func (l *leavingPieces) Pieces(ctx context.Context, index int64) ([]store.Piece, error) {
-	pieces, err := l.Store.Pieces(ctx, index)
+func (l *leavingRanges) Ranges(ctx context.Context, index int64) ([]store.IndexRange, error) {
+	ranges, err := l.Store.Ranges(ctx, index)
 	for _, p := range l.first {
-		if p.Index == index && len(pieces) == 0 {
-			return []store.Piece{p}, err
+		if p.Index == index && len(ranges) == 0 {
+			return []store.IndexRange{p}, err
 		}
 	}
-	return pieces, err
+	return ranges, err
 }
 
-func swapFew(s *fakestore.Store, old, next []store.Piece) error {
+func swapFew(s *fakestore.Store, old, next []store.IndexRange) error {
 	if len(old)+len(next) > 100 {
 		return store.ErrRefused
 	}
-	return s.SwapPieces(background, old, next)
+	return s.SwapRanges(background, old, next)
 }
 
 // lookThenSwap lets others swap between its look and its change.
-func lookThenSwap(s *fakestore.Store, old, next []store.Piece) error {
+func lookThenSwap(s *fakestore.Store, old, next []store.IndexRange) error {
 	stored := storedAs(s, old)
-	if !slices.EqualFunc(stored, old, func(a, b store.Piece) bool { return a.Same(&b) }) {
+	if !slices.EqualFunc(stored, old, func(a, b store.IndexRange) bool { return a.Same(&b) }) {
 		return store.ErrChanged
 	}
 	time.Sleep(time.Millisecond)
@@ -173,16 +173,16 @@ func groupsPlainOnly(c *store.Commit) {
 	}
 }
 
-func losesTheLastOfAPage(s *fakestore.Store, x *store.Index, p *store.Piece, from string, limit int) (store.UngroupedPage, error) {
+func losesTheLastOfAPage(s *fakestore.Store, x *store.Index, p *store.IndexRange, from string, limit int) (store.UngroupedPage, error) {
 	page, err := s.Ungrouped(background, x, p, from, limit)
-	if page.Next != "" && len(page.Rests) > 0 {
-		page.Shards, page.Rests = page.Shards-1, page.Rests[:len(page.Rests)-1]
+	if page.Next != "" && len(page.Remainders) > 0 {
+		page.Shards, page.Remainders = page.Shards-1, page.Remainders[:len(page.Remainders)-1]
 	}
 	return page, err
 }
 
-// startsOverlap reads the place before the piece too.
-func startsOverlap(s *fakestore.Store, x *store.Index, p *store.Piece, from string, limit int) (store.UngroupedPage, error) {
+// startsOverlap reads the place before the range too.
+func startsOverlap(s *fakestore.Store, x *store.Index, p *store.IndexRange, from string, limit int) (store.UngroupedPage, error) {
 	wider := *p
 	if wider.From > 0 {
 		wider.From--
@@ -190,90 +190,90 @@ func startsOverlap(s *fakestore.Store, x *store.Index, p *store.Piece, from stri
 	return s.Ungrouped(background, x, &wider, from, limit)
 }
 
-func hidesOverflow(s *fakestore.Store, x *store.Index, p *store.Piece, from string, limit int) (store.UngroupedPage, error) {
+func hidesOverflow(s *fakestore.Store, x *store.Index, p *store.IndexRange, from string, limit int) (store.UngroupedPage, error) {
 	page, err := s.Ungrouped(background, x, p, from, limit)
-	for i := range page.Rests {
-		page.Rests[i].Overflow = false
+	for i := range page.Remainders {
+		page.Remainders[i].Overflow = false
 	}
 	return page, err
 }
 
 // readsTwice has the counts of a later moment than the grouped parts.
-func readsTwice(s *fakestore.Store, x *store.Index, p *store.Piece, from string, limit int) (store.UngroupedPage, error) {
+func readsTwice(s *fakestore.Store, x *store.Index, p *store.IndexRange, from string, limit int) (store.UngroupedPage, error) {
 	before := s.Totals()
 	page, err := s.Ungrouped(background, x, p, from, limit)
 	time.Sleep(time.Millisecond)
-	for i := range page.Rests {
-		u := &page.Rests[i]
-		u.Rest += s.Total(u.Counter) - before[u.Counter]
+	for i := range page.Remainders {
+		u := &page.Remainders[i]
+		u.Remainder += s.Total(u.Counter) - before[u.Counter]
 	}
 	return page, err
 }
 
-// addRests adds rests to those before.
-func addRests(s *fakestore.Store, p *store.Piece, rests []store.GroupRest) error {
-	have, _ := s.RestsOf(background, p, "", 1000)
-	rests = slices.Clone(rests)
-	for i := range rests {
+// addRemainders adds remainders to those before.
+func addRemainders(s *fakestore.Store, p *store.IndexRange, remainders []store.GroupRemainder) error {
+	have, _ := s.RemaindersOf(background, p, "", 1000)
+	remainders = slices.Clone(remainders)
+	for i := range remainders {
 		for _, h := range have {
-			if h.Group == rests[i].Group {
-				rests[i].Rest += h.Rest
+			if h.Group == remainders[i].Group {
+				remainders[i].Remainder += h.Remainder
 			}
 		}
 	}
-	return s.SetRests(background, p, rests)
+	return s.SetRemainders(background, p, remainders)
 }
 
-// setAnybodys sets rests for a worker that has lost its piece.
-func setAnybodys(s *fakestore.Store, p *store.Piece, rests []store.GroupRest) error {
-	stored := storedAs(s, []store.Piece{*p})
+// setAnybodys sets remainders for a worker that has lost its range.
+func setAnybodys(s *fakestore.Store, p *store.IndexRange, remainders []store.GroupRemainder) error {
+	stored := storedAs(s, []store.IndexRange{*p})
 	if len(stored) == 0 {
 		return nil
 	}
-	return s.SetRests(background, &stored[0], rests)
+	return s.SetRemainders(background, &stored[0], remainders)
 }
 
-func setFew(s *fakestore.Store, p *store.Piece, rests []store.GroupRest) error {
-	if len(rests) == s.Limits().Rests {
+func setFew(s *fakestore.Store, p *store.IndexRange, remainders []store.GroupRemainder) error {
+	if len(remainders) == s.Limits().Remainders {
 		return store.ErrRefused
 	}
-	return s.SetRests(background, p, rests)
+	return s.SetRemainders(background, p, remainders)
 }
 
-func setCleaned(s *fakestore.Store, p *store.Piece, rests []store.GroupRest) error {
-	rests = slices.Clone(rests)
-	for i := range rests {
-		rests[i].Group = path.Clean(rests[i].Group)
+func setCleaned(s *fakestore.Store, p *store.IndexRange, remainders []store.GroupRemainder) error {
+	remainders = slices.Clone(remainders)
+	for i := range remainders {
+		remainders[i].Group = path.Clean(remainders[i].Group)
 	}
-	return s.SetRests(background, p, rests)
+	return s.SetRemainders(background, p, remainders)
 }
 
-// racing keeps the rests of records itself, and reads a rest before it moves it.
+// racing keeps the remainders of records itself, and reads a remainder before it moves it.
 type racing struct {
 	*fakestore.Store
-	mu    sync.Mutex
-	rests map[string]int64
+	mu         sync.Mutex
+	remainders map[string]int64
 }
 
-func (r *racing) SetRests(ctx context.Context, p *store.Piece, rests []store.GroupRest) error {
-	had, _ := r.RestsOf(ctx, p, "", 1000)
+func (r *racing) SetRemainders(ctx context.Context, p *store.IndexRange, remainders []store.GroupRemainder) error {
+	had, _ := r.RemaindersOf(ctx, p, "", 1000)
 	r.mu.Lock()
 	moved := make(map[string]int64)
-	for _, set := range rests {
-		moved[set.Group] = r.rests[set.Group] + set.Rest
+	for _, set := range remainders {
+		moved[set.Group] = r.remainders[set.Group] + set.Remainder
 		for _, h := range had {
 			if h.Group == set.Group {
-				moved[set.Group] -= h.Rest
+				moved[set.Group] -= h.Remainder
 			}
 		}
 	}
 	r.mu.Unlock()
-	err := r.Store.SetRests(ctx, p, rests)
+	err := r.Store.SetRemainders(ctx, p, remainders)
 	time.Sleep(time.Millisecond)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for group, rest := range moved {
-		r.rests[group] = rest
+		r.remainders[group] = rest
 	}
 	return err
 }
@@ -291,14 +291,14 @@ func (v racingView) Lookup(ctx context.Context, keys []store.Key) ([]store.Value
 	defer v.store.mu.Unlock()
 	for i, key := range keys {
 		if key.Shard == store.RecordKey && i < len(values) {
-			values[i].Rest = v.store.rests[key.Counter]
+			values[i].Remainder = v.store.remainders[key.Counter]
 		}
 	}
 	return values, err
 }
 
 // dropAll removes the grouped parts of all indexes.
-func dropAll(s *fakestore.Store, x *store.Index, p *store.Piece, from string, limit int) (string, error) {
+func dropAll(s *fakestore.Store, x *store.Index, p *store.IndexRange, from string, limit int) (string, error) {
 	checked, _ := s.Check(background)
 	for i := range checked.Settings.Rules.Indexes {
 		_, _ = s.DropGrouped(background, &checked.Settings.Rules.Indexes[i], p, from, limit)
@@ -307,7 +307,7 @@ func dropAll(s *fakestore.Store, x *store.Index, p *store.Piece, from string, li
 }
 
 // dropFirst removes the grouped parts of one page.
-func dropFirst(s *fakestore.Store, x *store.Index, p *store.Piece, from string, limit int) (string, error) {
+func dropFirst(s *fakestore.Store, x *store.Index, p *store.IndexRange, from string, limit int) (string, error) {
 	_, err := s.DropGrouped(background, x, p, from, limit)
 	return "", err
 }
@@ -378,34 +378,34 @@ func untimed(r *ruling, c store.RuleChange) (store.Settings, error) {
 // oldRules folds by any rules.
 func oldRules(c *store.Commit) { c.Rules = 1 << 62 }
 
-// withoutRest shows records without their rests.
-type withoutRest struct{ *fakestore.Store }
+// withoutRemainder shows records without their remainders.
+type withoutRemainder struct{ *fakestore.Store }
 
-func (w withoutRest) View() store.View { return restlessView{w.Store.View()} }
+func (w withoutRemainder) View() store.View { return restlessView{w.Store.View()} }
 
 type restlessView struct{ store.View }
 
 func (v restlessView) List(ctx context.Context, prefix, after string, limit int) ([]store.Record, error) {
 	records, err := v.View.List(ctx, prefix, after, limit)
 	for i := range records {
-		records[i].Rest = 0
+		records[i].Remainder = 0
 	}
 	return records, err
 }
 
-// prefixing lists the rests of pieces whose numbers begin alike.
+// prefixing lists the remainders of ranges whose numbers begin alike.
 type prefixing struct{ *fakestore.Store }
 
-func (l prefixing) RestsOf(ctx context.Context, p *store.Piece, after string, limit int) (rests []store.GroupRest, err error) {
+func (l prefixing) RemaindersOf(ctx context.Context, p *store.IndexRange, after string, limit int) (remainders []store.GroupRemainder, err error) {
 	for id := p.ID; id < p.ID+20; id++ {
 		q := *p
 		q.ID = id
-		more, err := l.Store.RestsOf(ctx, &q, after, limit)
+		more, err := l.Store.RemaindersOf(ctx, &q, after, limit)
 		if err != nil {
 			return nil, err
 		}
-		rests = append(rests, more...)
+		remainders = append(remainders, more...)
 	}
-	slices.SortFunc(rests, func(a, b store.GroupRest) int { return strings.Compare(a.Group, b.Group) })
-	return rests[:min(len(rests), limit)], nil
+	slices.SortFunc(remainders, func(a, b store.GroupRemainder) int { return strings.Compare(a.Group, b.Group) })
+	return remainders[:min(len(remainders), limit)], nil
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/countmill/countmill/store/storetest/fakestore"
 )
 
-// owning keeps settings of its own, and makes a wrong change of them.
-type owning struct {
+// ownSettings keeps settings of its own, and makes a wrong change of them.
+type ownSettings struct {
 	*fakestore.Store
 	change func(before, after store.Settings) store.Settings
 
@@ -20,12 +20,12 @@ type owning struct {
 
 // settings makes stores in which change replaces the result of SetWindow.
 func settings(change func(before, after store.Settings) store.Settings) func(*fakestore.Store) store.Store {
-	return func(s *fakestore.Store) store.Store { return &owning{Store: s, change: change} }
+	return func(s *fakestore.Store) store.Store { return &ownSettings{Store: s, change: change} }
 }
 
-func (o *owning) below() *fakestore.Store { return o.Store }
+func (o *ownSettings) below() *fakestore.Store { return o.Store }
 
-func (o *owning) Check(ctx context.Context) (store.Checked, error) {
+func (o *ownSettings) Check(ctx context.Context) (store.Checked, error) {
 	checked, err := o.Store.Check(ctx)
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -41,7 +41,7 @@ func (o *owning) Check(ctx context.Context) (store.Checked, error) {
 	return checked, err
 }
 
-func (o *owning) SetWindow(ctx context.Context, window time.Duration) (store.Settings, error) {
+func (o *ownSettings) SetWindow(ctx context.Context, window time.Duration) (store.Settings, error) {
 	if _, err := o.Check(ctx); err != nil {
 		return store.Settings{}, err
 	}
@@ -54,16 +54,16 @@ func (o *owning) SetWindow(ctx context.Context, window time.Duration) (store.Set
 	return o.own, nil
 }
 
-// counting treats every call as a change.
-type counting struct {
+// callCounter treats every call as a change.
+type callCounter struct {
 	*fakestore.Store
 	mu    sync.Mutex
 	calls int64
 }
 
-func (c *counting) below() *fakestore.Store { return c.Store }
+func (c *callCounter) below() *fakestore.Store { return c.Store }
 
-func (c *counting) Check(ctx context.Context) (store.Checked, error) {
+func (c *callCounter) Check(ctx context.Context) (store.Checked, error) {
 	checked, err := c.Store.Check(ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -71,7 +71,7 @@ func (c *counting) Check(ctx context.Context) (store.Checked, error) {
 	return checked, err
 }
 
-func (c *counting) SetWindow(ctx context.Context, window time.Duration) (store.Settings, error) {
+func (c *callCounter) SetWindow(ctx context.Context, window time.Duration) (store.Settings, error) {
 	before, err := c.Check(ctx)
 	if err != nil {
 		return store.Settings{}, err
@@ -128,14 +128,14 @@ func (s *stale) SetWindow(ctx context.Context, window time.Duration) (store.Sett
 	return next, nil
 }
 
-// drawing has another store's identity.
-type drawing struct {
+// otherIdentity has another store's identity.
+type otherIdentity struct {
 	*fakestore.Store
 	other *fakestore.Store
 }
 
 var everybody = fakestore.New(fakestore.Options{})
 
-func (d drawing) below() *fakestore.Store { return d.Store }
+func (d otherIdentity) below() *fakestore.Store { return d.Store }
 
-func (d drawing) CacheIdentity() (prefix string, key [32]byte) { return d.other.CacheIdentity() }
+func (d otherIdentity) CacheIdentity() (prefix string, key [32]byte) { return d.other.CacheIdentity() }

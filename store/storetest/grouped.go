@@ -46,8 +46,8 @@ func fold1(t testing.TB, s store.Store, x *store.Index, counter string, shard in
 	}
 }
 
-// ungrouped reads a piece in pages of limit shards.
-func ungrouped(t testing.TB, s store.Store, x *store.Index, p *store.Piece, limit int) (rests []store.Ungrouped, shards int) {
+// ungrouped reads a range in pages of limit shards.
+func ungrouped(t testing.TB, s store.Store, x *store.Index, p *store.IndexRange, limit int) (remainders []store.Ungrouped, shards int) {
 	t.Helper()
 	last := p.From
 	for from, pages := "", 0; ; pages++ {
@@ -55,34 +55,34 @@ func ungrouped(t testing.TB, s store.Store, x *store.Index, p *store.Piece, limi
 		switch {
 		case err != nil:
 			t.Fatalf("Ungrouped from %q: %v", from, err)
-		case page.Shards > limit || len(page.Rests) > page.Shards:
-			t.Errorf("a page of at most %d shards has %d, and %d rests", limit, page.Shards, len(page.Rests))
+		case page.Shards > limit || len(page.Remainders) > page.Shards:
+			t.Errorf("a page of at most %d shards has %d, and %d remainders", limit, page.Shards, len(page.Remainders))
 		case page.Shards > 0 && (page.Place < last || page.Place > p.To):
 			t.Errorf("a page ends at the place %x, after %x and within %x", page.Place, last, p.To)
 		case page.At.IsZero() || pages > 10_000:
-			t.Fatalf("page %d of a piece: %+v", pages, page)
+			t.Fatalf("page %d of a range: %+v", pages, page)
 		}
 		if page.Shards > 0 {
 			last = page.Place
 		}
 		shards += page.Shards
-		rests = append(rests, page.Rests...)
+		remainders = append(remainders, page.Remainders...)
 		if from = page.Next; from == "" {
-			return rests, shards
+			return remainders, shards
 		}
 	}
 }
 
-// wantUngrouped compares the sums of a piece by counter.
-func wantUngrouped(t testing.TB, what string, s store.Store, x *store.Index, p *store.Piece, want map[string]int64) {
+// wantUngrouped compares the sums of a range by counter.
+func wantUngrouped(t testing.TB, what string, s store.Store, x *store.Index, p *store.IndexRange, want map[string]int64) {
 	t.Helper()
-	rests, _ := ungrouped(t, s, x, p, 1000)
+	remainders, _ := ungrouped(t, s, x, p, 1000)
 	got := make(map[string]int64)
-	for _, u := range rests {
+	for _, u := range remainders {
 		if u.Overflow {
 			t.Errorf("%s: %q overflows", what, u.Counter)
 		}
-		got[u.Counter] += u.Rest
+		got[u.Counter] += u.Remainder
 	}
 	if diff := cmp.Diff(want, got, equateEmpty); diff != "" {
 		t.Errorf("%s: ungrouped (-want +got):\n%s", what, diff)
@@ -141,7 +141,7 @@ func testGroupedSeries(t *testing.T, su *suite) {
 	}
 }
 
-// Pieces that cover all places have every shard once, in pages of any size and after any split.
+// Ranges that cover all places have every shard once, in pages of any size and after any split.
 func testUngroupedCoversEachShardOnce(t *testing.T, su *suite) {
 	s := su.open(t)
 	want := make(map[string]int64)
@@ -167,17 +167,17 @@ func testUngroupedCoversEachShardOnce(t *testing.T, su *suite) {
 		t.Fatalf("a page of 3 shards: %+v, %v", first, err)
 	}
 	for what, cuts := range map[string][]uint64{
-		"one piece": nil, "halves": {math.MaxUint64 / 2}, "odd places": {12345, 1<<40 + 17, 1<<63 + 1, math.MaxUint64 - 1},
+		"one range": nil, "halves": {math.MaxUint64 / 2}, "odd places": {12345, 1<<40 + 17, 1<<63 + 1, math.MaxUint64 - 1},
 		"where a page ends": {first.Place}, "before and after a shard": {first.Place - 1, first.Place}, "within a place": {first.Place | math.MaxUint16},
 	} {
 		for _, limit := range []int{2, 1000} {
 			got, read := make(map[string]int64), 0
 			from := uint64(0)
 			for i, to := range append(slices.Clone(cuts), math.MaxUint64) {
-				p := store.Piece{Index: x.Number, ID: i + 1, From: from, To: to}
-				rests, n := ungrouped(t, s, x, &p, limit)
-				for _, u := range rests {
-					got[u.Counter] += u.Rest
+				p := store.IndexRange{Index: x.Number, ID: i + 1, From: from, To: to}
+				remainders, n := ungrouped(t, s, x, &p, limit)
+				for _, u := range remainders {
+					got[u.Counter] += u.Remainder
 				}
 				from, read = to+1, read+n
 			}
@@ -186,9 +186,9 @@ func testUngroupedCoversEachShardOnce(t *testing.T, su *suite) {
 			}
 		}
 	}
-	retired := store.Piece{Index: x.Number, ID: 1, Retired: true}
+	retired := store.IndexRange{Index: x.Number, ID: 1, Retired: true}
 	if _, n := ungrouped(t, s, x, &retired, 10); n != 0 {
-		t.Errorf("a retired piece has %d shards", n)
+		t.Errorf("a retired range has %d shards", n)
 	}
 }
 
@@ -202,13 +202,13 @@ func testUngroupedReportsOverflow(t *testing.T, su *suite) {
 	x := createIndex(t, s, "sites")
 	mustFold(t, s, grouped(commit(nil, add("page:c:1", 0, -7)), x))
 	p := allPlaces(x, 1)
-	rests, _ := ungrouped(t, s, x, &p, 10)
-	if len(rests) != 3 {
-		t.Fatalf("got %+v, want three shards", rests)
+	remainders, _ := ungrouped(t, s, x, &p, 10)
+	if len(remainders) != 3 {
+		t.Fatalf("got %+v, want three shards", remainders)
 	}
-	for _, u := range rests {
+	for _, u := range remainders {
 		overflow, sign := u.Counter != "page:c:1", u.Counter == "page:b:1"
-		if u.Overflow != overflow || u.Rest < 0 != sign || !overflow && u.Rest != math.MaxInt64-1 {
+		if u.Overflow != overflow || u.Remainder < 0 != sign || !overflow && u.Remainder != math.MaxInt64-1 {
 			t.Errorf("got %+v; want an overflow: %t, below zero: %t", u, overflow, sign)
 		}
 	}
@@ -235,10 +235,10 @@ func testUngroupedBesideFolds(t *testing.T, su *suite) {
 		})
 	}
 	for range max(su.rounds/10, 3) {
-		rests, _ := ungrouped(t, s, x, &p, 3)
+		remainders, _ := ungrouped(t, s, x, &p, 3)
 		got := make(map[string]int64)
-		for _, u := range rests {
-			got[u.Counter] += u.Rest
+		for _, u := range remainders {
+			got[u.Counter] += u.Remainder
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("beside folds by the index (-want +got):\n%s", diff)

@@ -127,151 +127,151 @@ func testReopenedIndexes(t *testing.T, su *suite) {
 	addRule(t, s, "a*", keep)
 	x := createIndex(t, s, "sites")
 	set := check(t, s).Settings
-	p := newPiece(t, s, x)
+	p := newRange(t, s, x)
 	fold1(t, s, x, "page:a:1", 0, 5)
-	setRests(t, s, p, store.GroupRest{Group: "=sites:a", Rest: -7})
+	setRemainders(t, s, p, store.GroupRemainder{Group: "=sites:a", Remainder: -7})
 	s = su.reopen(t, s)
 	wantIndexes(t, "opened again", s, set)
-	wantPieces(t, "opened again", s, x, *p)
-	wantRests(t, "opened again", s, p, store.GroupRest{Group: "=sites:a", Rest: -7})
+	wantRanges(t, "opened again", s, x, *p)
+	wantRemainders(t, "opened again", s, p, store.GroupRemainder{Group: "=sites:a", Remainder: -7})
 	wantRecord(t, "opened again", s, "=sites:a", -7, false)
 	wantUngrouped(t, "opened again", s, x, p, nil)
 }
 
-// allPlaces is a piece of an index with all shards.
-func allPlaces(x *store.Index, id int) store.Piece {
-	return store.Piece{Index: x.Number, ID: id, To: math.MaxUint64}
+// allPlaces is a range of an index with all shards.
+func allPlaces(x *store.Index, id int) store.IndexRange {
+	return store.IndexRange{Index: x.Number, ID: id, To: math.MaxUint64}
 }
 
-// newPiece stores a piece with all shards.
-func newPiece(t testing.TB, s store.Store, x *store.Index) *store.Piece {
+// newRange stores a range with all shards.
+func newRange(t testing.TB, s store.Store, x *store.Index) *store.IndexRange {
 	t.Helper()
 	p := allPlaces(x, 1)
-	mustSwap(t, s, nil, []store.Piece{p})
+	mustSwap(t, s, nil, []store.IndexRange{p})
 	return &p
 }
 
-// swap repeats a call with an unclear outcome. Its own earlier attempt may have changed the pieces.
-func swap(t testing.TB, s store.Store, old, next []store.Piece) (err error) {
+// swap repeats a call with an unclear outcome. Its own earlier attempt may have changed the ranges.
+func swap(t testing.TB, s store.Store, old, next []store.IndexRange) (err error) {
 	t.Helper()
 	for range 100 {
-		if err = s.SwapPieces(t.Context(), old, next); err == nil || errors.Is(err, store.ErrChanged) || errors.Is(err, store.ErrNoIndex) || certain(err) {
+		if err = s.SwapRanges(t.Context(), old, next); err == nil || errors.Is(err, store.ErrChanged) || errors.Is(err, store.ErrNoIndex) || certain(err) {
 			return err
 		}
 	}
 	return err
 }
 
-func mustSwap(t testing.TB, s store.Store, old, next []store.Piece) {
+func mustSwap(t testing.TB, s store.Store, old, next []store.IndexRange) {
 	t.Helper()
 	if err := swap(t, s, old, next); err != nil {
-		t.Fatalf("SwapPieces of %d pieces for %d: %v", len(next), len(old), err)
+		t.Fatalf("SwapRanges of %d ranges for %d: %v", len(next), len(old), err)
 	}
 }
 
-func piecesOf(t testing.TB, s store.Store, x *store.Index) []store.Piece {
+func rangesOf(t testing.TB, s store.Store, x *store.Index) []store.IndexRange {
 	t.Helper()
-	pieces, err := s.Pieces(t.Context(), x.Number)
+	ranges, err := s.Ranges(t.Context(), x.Number)
 	if err != nil {
-		t.Fatalf("Pieces: %v", err)
+		t.Fatalf("Ranges: %v", err)
 	}
-	slices.SortFunc(pieces, func(a, b store.Piece) int { return a.ID - b.ID })
-	return pieces
+	slices.SortFunc(ranges, func(a, b store.IndexRange) int { return a.ID - b.ID })
+	return ranges
 }
 
-func wantPieces(t testing.TB, what string, s store.Store, x *store.Index, want ...store.Piece) {
+func wantRanges(t testing.TB, what string, s store.Store, x *store.Index, want ...store.IndexRange) {
 	t.Helper()
-	got := piecesOf(t, s, x)
-	if !slices.EqualFunc(want, got, func(a, b store.Piece) bool { return a.Same(&b) }) {
-		t.Errorf("%s: pieces\n got %+v\nwant %+v", what, got, want)
+	got := rangesOf(t, s, x)
+	if !slices.EqualFunc(want, got, func(a, b store.IndexRange) bool { return a.Same(&b) }) {
+		t.Errorf("%s: ranges\n got %+v\nwant %+v", what, got, want)
 	}
 }
 
-// Pieces are swapped if the old ones are stored exactly so, all of them or none.
-func testPiecesSwap(t *testing.T, su *suite) {
+// Ranges are swapped if the old ones are stored exactly so, all of them or none.
+func testRangesSwap(t *testing.T, su *suite) {
 	s := su.open(t)
 	x, other := createIndex(t, s, "sites"), createIndex(t, s, "other")
 	at := time.Date(2026, 1, 2, 3, 4, 5, 678_901_234, time.UTC) // a worker's clock has nanoseconds
 	one, two := allPlaces(x, 1), allPlaces(x, 12)
 	one.To, two.From = math.MaxUint64/2, math.MaxUint64/2+1
 	foreign := allPlaces(other, 1)
-	mustSwap(t, s, nil, []store.Piece{one, two})
-	mustSwap(t, s, nil, []store.Piece{foreign})
-	wantPieces(t, "made", s, x, one, two)
-	full := store.Piece{
+	mustSwap(t, s, nil, []store.IndexRange{one, two})
+	mustSwap(t, s, nil, []store.IndexRange{foreign})
+	wantRanges(t, "made", s, x, one, two)
+	full := store.IndexRange{
 		Index: x.Number, ID: 1, From: 1, To: math.MaxUint64 - 1, Worker: "w 1", Until: at, Round: 3, Read: at.Add(time.Hour),
-		Shards: 1 << 40, Rests: 5, Corrected: 6,
+		Shards: 1 << 40, Remainders: 5, Corrected: 6,
 	}
-	mustSwap(t, s, []store.Piece{one}, []store.Piece{full})
-	wantPieces(t, "changed", s, x, full, two)
-	for what, change := range map[string]func(p *store.Piece){
-		"another worker": func(p *store.Piece) { p.Worker = "w 2" }, "another round": func(p *store.Piece) { p.Round++ },
-		"another lease": func(p *store.Piece) { p.Until = p.Until.Add(time.Second) }, "another range": func(p *store.Piece) { p.From++ },
-		"a piece that is missing": func(p *store.Piece) { p.ID = 5 }, "a piece before its change": func(p *store.Piece) { *p = one },
+	mustSwap(t, s, []store.IndexRange{one}, []store.IndexRange{full})
+	wantRanges(t, "changed", s, x, full, two)
+	for what, change := range map[string]func(p *store.IndexRange){
+		"another worker": func(p *store.IndexRange) { p.Worker = "w 2" }, "another round": func(p *store.IndexRange) { p.Round++ },
+		"another lease": func(p *store.IndexRange) { p.Until = p.Until.Add(time.Second) }, "another range": func(p *store.IndexRange) { p.From++ },
+		"a range that is missing": func(p *store.IndexRange) { p.ID = 5 }, "a range before its change": func(p *store.IndexRange) { *p = one },
 	} {
 		wrong := full
 		change(&wrong)
-		next := []store.Piece{{Index: x.Number, ID: 30}}
-		if err := swap(t, s, []store.Piece{two, wrong}, next); !errors.Is(err, store.ErrChanged) {
+		next := []store.IndexRange{{Index: x.Number, ID: 30}}
+		if err := swap(t, s, []store.IndexRange{two, wrong}, next); !errors.Is(err, store.ErrChanged) {
 			t.Errorf("%s: got %v, want ErrChanged", what, err)
 		}
 	}
-	if err := swap(t, s, []store.Piece{full}, []store.Piece{two}); !errors.Is(err, store.ErrChanged) {
-		t.Errorf("a new piece that exists: got %v, want ErrChanged", err)
+	if err := swap(t, s, []store.IndexRange{full}, []store.IndexRange{two}); !errors.Is(err, store.ErrChanged) {
+		t.Errorf("a new range that exists: got %v, want ErrChanged", err)
 	}
-	wantPieces(t, "after refused changes", s, x, full, two)
-	retired := store.Piece{Index: x.Number, ID: 1, Retired: true, Round: 4}
+	wantRanges(t, "after refused changes", s, x, full, two)
+	retired := store.IndexRange{Index: x.Number, ID: 1, Retired: true, Round: 4}
 	third, fourth := allPlaces(x, 13), allPlaces(x, 14)
-	mustSwap(t, s, []store.Piece{full}, []store.Piece{retired, third, fourth})
-	wantPieces(t, "split", s, x, retired, two, third, fourth)
-	mustSwap(t, s, []store.Piece{retired, two, third, fourth}, nil)
-	wantPieces(t, "removed", s, x)
-	wantPieces(t, "of another index", s, other, foreign)
+	mustSwap(t, s, []store.IndexRange{full}, []store.IndexRange{retired, third, fourth})
+	wantRanges(t, "split", s, x, retired, two, third, fourth)
+	mustSwap(t, s, []store.IndexRange{retired, two, third, fourth}, nil)
+	wantRanges(t, "removed", s, x)
+	wantRanges(t, "of another index", s, other, foreign)
 }
 
-// The first pieces are made only while the rules have the index, and piece 1 goes with it.
-func testPiecesEndWithTheirIndex(t *testing.T, su *suite) {
+// The first ranges are made only while the rules have the index, and range 1 goes with it.
+func testRangesEndWithTheirIndex(t *testing.T, su *suite) {
 	s := su.open(t)
 	x, other := createIndex(t, s, "sites"), createIndex(t, s, "other")
-	p, foreign := newPiece(t, s, x), newPiece(t, s, other)
+	p, foreign := newRange(t, s, x), newRange(t, s, other)
 	changeIndex(t, s, store.DeleteIndex, store.Index{Name: "sites"})
-	if err := swap(t, s, nil, []store.Piece{*p}); !errors.Is(err, store.ErrChanged) {
-		t.Errorf("the first piece again while the index is deleted: got %v, want ErrChanged", err)
+	if err := swap(t, s, nil, []store.IndexRange{*p}); !errors.Is(err, store.ErrChanged) {
+		t.Errorf("the first range again while the index is deleted: got %v, want ErrChanged", err)
 	}
-	wantPieces(t, "the index is deleted", s, x, *p)
+	wantRanges(t, "the index is deleted", s, x, *p)
 	changeIndex(t, s, store.RemoveIndex, store.Index{Name: "sites", Number: x.Number})
-	wantPieces(t, "the index is gone", s, x)
+	wantRanges(t, "the index is gone", s, x)
 	next := createIndex(t, s, "sites")
-	if err := swap(t, s, nil, []store.Piece{*p}); !errors.Is(err, store.ErrNoIndex) {
-		t.Errorf("the first piece of an index that is gone: got %v, want ErrNoIndex", err)
+	if err := swap(t, s, nil, []store.IndexRange{*p}); !errors.Is(err, store.ErrNoIndex) {
+		t.Errorf("the first range of an index that is gone: got %v, want ErrNoIndex", err)
 	}
-	wantPieces(t, "after a refused piece", s, x)
-	wantPieces(t, "another index of the name", s, next, *newPiece(t, s, next))
-	wantPieces(t, "another index", s, other, *foreign)
+	wantRanges(t, "after a refused range", s, x)
+	wantRanges(t, "another index of the name", s, next, *newRange(t, s, next))
+	wantRanges(t, "another index", s, other, *foreign)
 }
 
-func testPiecesTakeLimits(t *testing.T, su *suite) {
+func testRangesTakeLimits(t *testing.T, su *suite) {
 	s := su.open(t)
 	x := createIndex(t, s, "sites")
-	var pieces, next []store.Piece
+	var ranges, next []store.IndexRange
 	for i := range 100 {
 		p := allPlaces(x, i+1)
-		pieces = append(pieces, p)
+		ranges = append(ranges, p)
 		p.Round++
 		next = append(next, p)
 	}
-	mustSwap(t, s, nil, pieces)
-	mustSwap(t, s, pieces, next)
-	wantPieces(t, "a hundred at once", s, x, next...)
+	mustSwap(t, s, nil, ranges)
+	mustSwap(t, s, ranges, next)
+	wantRanges(t, "a hundred at once", s, x, next...)
 	mustSwap(t, s, next, nil)
-	wantPieces(t, "a hundred removed", s, x)
+	wantRanges(t, "a hundred removed", s, x)
 }
 
-// Of several workers that take a piece at once, one gets it.
-func testOneWorkerTakesAPiece(t *testing.T, su *suite) {
+// Of several workers that take a range at once, one gets it.
+func testOneWorkerTakesARange(t *testing.T, su *suite) {
 	s := su.open(t)
 	x := createIndex(t, s, "sites")
-	p := *newPiece(t, s, x)
+	p := *newRange(t, s, x)
 	for range max(su.rounds/20, 3) {
 		var got atomic.Int64
 		var all sync.WaitGroup
@@ -279,16 +279,16 @@ func testOneWorkerTakesAPiece(t *testing.T, su *suite) {
 			all.Go(func() {
 				taken := p
 				taken.Worker, taken.Round = fmt.Sprint("w", i), p.Round+1
-				if s.SwapPieces(t.Context(), []store.Piece{p}, []store.Piece{taken}) == nil {
+				if s.SwapRanges(t.Context(), []store.IndexRange{p}, []store.IndexRange{taken}) == nil {
 					got.Add(1)
 				}
 			})
 		}
 		all.Wait()
-		pieces := piecesOf(t, s, x)
-		if len(pieces) != 1 || got.Load() > 1 || got.Load() == 1 && pieces[0].Round != p.Round+1 || pieces[0].Round > p.Round+1 {
-			t.Fatalf("%d workers got the piece %+v, which is now %+v", got.Load(), p, pieces)
+		ranges := rangesOf(t, s, x)
+		if len(ranges) != 1 || got.Load() > 1 || got.Load() == 1 && ranges[0].Round != p.Round+1 || ranges[0].Round > p.Round+1 {
+			t.Fatalf("%d workers got the range %+v, which is now %+v", got.Load(), p, ranges)
 		}
-		p = pieces[0]
+		p = ranges[0]
 	}
 }

@@ -99,7 +99,7 @@ func testSumsAreTotals(t *testing.T, su *suite) {
 
 func testSumsOfGroups(t *testing.T, su *suite) {
 	s := su.open(t)
-	if s.Limits().Rests == 0 {
+	if s.Limits().Remainders == 0 {
 		t.Skip("the store has no indexes")
 	}
 	x := indexOf(t, changeIndex(t, s, store.CreateIndex, store.Index{Name: "sites", Match: "page:{site}:*", Group: "site:{site}"}), "sites")
@@ -107,14 +107,14 @@ func testSumsOfGroups(t *testing.T, su *suite) {
 	folded := commit(nil, add("=site:a", 0, 5), add("=site:a", 1, -7), add("=site:b", 0, 3), add("=sites", 0, 100))
 	folded.Rules = x.Version
 	mustFold(t, s, folded)
-	p := store.Piece{Index: x.Number, ID: 1, To: 1<<64 - 1}
-	if err := s.SwapPieces(t.Context(), nil, []store.Piece{p}); err != nil {
+	p := store.IndexRange{Index: x.Number, ID: 1, To: 1<<64 - 1}
+	if err := s.SwapRanges(t.Context(), nil, []store.IndexRange{p}); err != nil {
 		t.Fatal(err)
 	}
 	q := &store.SumsQuery{Index: x, Groups: true}
 	_, before := sumsOf(t, s, q)
-	rests := []store.GroupRest{{Group: "=site:b", Rest: 40}, {Group: "=site:c", Rest: 8}, {Group: x.Overflow(), Rest: -1}}
-	if err := s.SetRests(t.Context(), &p, rests); err != nil {
+	remainders := []store.GroupRemainder{{Group: "=site:b", Remainder: 40}, {Group: "=site:c", Remainder: 8}, {Group: x.Overflow(), Remainder: -1}}
+	if err := s.SetRemainders(t.Context(), &p, remainders); err != nil {
 		t.Fatal(err)
 	}
 	got, _ := sumsOf(t, s, q)
@@ -122,22 +122,22 @@ func testSumsOfGroups(t *testing.T, su *suite) {
 		t.Errorf("sums of groups (-want +got):\n%s", diff)
 	}
 	if n, known := s.Changes(); known && n == before.Changes {
-		t.Error("a group got 40 from a piece, and that is no change")
+		t.Error("a group got 40 from a range, and that is no change")
 	}
 }
 
 // The names of groups can begin as that of their overflow group does.
 func testSumsOfGroupsOfAnyName(t *testing.T, su *suite) {
 	s := su.open(t)
-	if s.Limits().Rests == 0 {
+	if s.Limits().Remainders == 0 {
 		t.Skip("the store has no indexes")
 	}
 	x := indexOf(t, changeIndex(t, s, store.CreateIndex, store.Index{Name: "any", Match: "page:{site}:*", Group: "{site}"}), "any")
-	p := store.Piece{Index: x.Number, ID: 1, To: 1<<64 - 1}
-	if err := s.SwapPieces(t.Context(), nil, []store.Piece{p}); err != nil {
+	p := store.IndexRange{Index: x.Number, ID: 1, To: 1<<64 - 1}
+	if err := s.SwapRanges(t.Context(), nil, []store.IndexRange{p}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.SetRests(t.Context(), &p, []store.GroupRest{{Group: "=a", Rest: 3}, {Group: x.Overflow(), Rest: 5}}); err != nil {
+	if err := s.SetRemainders(t.Context(), &p, []store.GroupRemainder{{Group: "=a", Remainder: 3}, {Group: x.Overflow(), Remainder: 5}}); err != nil {
 		t.Fatal(err)
 	}
 	got, sums := sumsOf(t, s, &store.SumsQuery{Index: x, Groups: true})

@@ -92,7 +92,7 @@ func (c *config) aggregator(ctx context.Context, site *command.Site) ([]result, 
 	if c.Quick {
 		linger = 10 * time.Second
 	}
-	early, held, wide, err := c.peaks(ctx, site, "--window-counters", "2000000", "--window-memory", "256MiB", "--window-linger", linger.String())
+	early, held, wide, err := c.peaks(ctx, site, "--memory", "5GiB", "--count-within", linger.String())
 	if err != nil {
 		return nil, err
 	}

@@ -113,7 +113,7 @@ func (g *Google) open(ctx context.Context, aggregators, publishers int) error {
 
 func (g *Google) aggregator(ctx context.Context, i int) error {
 	name := fmt.Sprintf("aggregator-%d", i+1)
-	args := append([]string{"aggregator", "--worker-id", name, "--bus", "pubsub://" + project + "/" + topic + "?subscription=aggregators"}, g.flags...)
+	args := append([]string{"aggregator", "--bus", "pubsub://" + project + "/" + topic + "?subscription=aggregators"}, g.flags...)
 	p, addr, err := g.role(ctx, name, args...)
 	if err != nil {
 		return err

@@ -12,38 +12,38 @@ import (
 	"github.com/countmill/countmill/publisher"
 )
 
-func doorSystems() []System {
+func httpBusSystems() []System {
 	const how = "publisher and backend/httpbus in this process, `countmill up` in another, default settings; clock from the first Add to the return of Flush"
 	return []System{
 		{
 			Name: "httpbus/name", Ack: "Flush has returned: " + acceptedUp, Loads: names,
 			How:    how + "; Publisher.Add by name from as many goroutines as there are CPUs",
 			Family: "httpbus/name", Against: "redis/pipelined", Version: goVersion,
-			Open: func(ctx context.Context, at Place) (Instance, error) { return openDoor(ctx, at, false) },
+			Open: func(ctx context.Context, at Place) (Instance, error) { return openHTTPBus(ctx, at, false) },
 		},
 		{
 			Name: "httpbus/handle", Ack: "Flush has returned: " + acceptedUp, Loads: names,
 			How:    how + "; Counter.Add by handle, likewise",
 			Family: "httpbus/handle", Against: "redis/pipelined", Version: goVersion,
-			Open: func(ctx context.Context, at Place) (Instance, error) { return openDoor(ctx, at, true) },
+			Open: func(ctx context.Context, at Place) (Instance, error) { return openHTTPBus(ctx, at, true) },
 		},
 	}
 }
 
-// door is a publisher whose bus is HTTP.
-type door struct {
+// httpBus is a publisher whose bus is HTTP.
+type httpBus struct {
 	closers
 	addr      string
 	publisher *publisher.Publisher
 	handles   []*publisher.Counter // nil for increments by name
 }
 
-func openDoor(ctx context.Context, at Place, byHandle bool) (Instance, error) {
-	d := &door{}
+func openHTTPBus(ctx context.Context, at Place, byHandle bool) (Instance, error) {
+	d := &httpBus{}
 	return opened(d, d.open(ctx, at, byHandle))
 }
 
-func (d *door) open(ctx context.Context, at Place, byHandle bool) error {
+func (d *httpBus) open(ctx context.Context, at Place, byHandle bool) error {
 	var err error
 	if d.addr, _, err = server.FreeAddr(); err != nil {
 		return err
@@ -76,7 +76,7 @@ func (d *door) open(ctx context.Context, at Place, byHandle bool) error {
 }
 
 // Count adds until the goal, and flushes.
-func (d *door) Count(ctx context.Context, r *load.Run) error {
+func (d *httpBus) Count(ctx context.Context, r *load.Run) error {
 	var err error
 	if d.handles != nil {
 		err = addByHandle(ctx, r, d.handles)
@@ -101,6 +101,6 @@ func (d *door) Count(ctx context.Context, r *load.Run) error {
 }
 
 // Check reads every total from the server.
-func (d *door) Check(ctx context.Context, r *load.Run) error {
+func (d *httpBus) Check(ctx context.Context, r *load.Run) error {
 	return r.Check(ctx, func(ctx context.Context, names []string) ([]int64, error) { return Totals(ctx, d.addr, names) })
 }

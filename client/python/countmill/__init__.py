@@ -75,7 +75,7 @@ class NotFoundError(CountmillError): """Nothing was done. There is no such thing
 class NotCountedYetError(CountmillError): """Increments of the receipt were not counted within wait. Ask again later."""
 class ReceiptGoneError(CountmillError): """The receipt is beyond the deduplication window, or of another database."""
 class IDExpiredError(CountmillError): """Nothing was given. The time of the request is before the deduplication window."""
-class SetAsideError(CountmillError): """Increments of the receipt are in dead letters: problem has set_aside and totals."""
+class DeadLetteredError(CountmillError): """Increments of the receipt are in dead letters: problem has dead_letters and totals."""
 
 
 _ERRORS = {  # by the problem's type, else by the status
@@ -176,8 +176,8 @@ class Index:
     match: str  # the counters: page:{site}:*
     group: str  # the name of a counter's group without the =: site:{site}
     state: str  # building, serving or deleting; groups have totals while it is serving
-    pieces: Optional[int]  # of the work; None if the token may not read all counters of the index
-    pieces_done: Optional[int]
+    ranges: Optional[int]  # of the work; None if the token may not read all counters of the index
+    ranges_done: Optional[int]
     checked_at: Optional[datetime]  # when it was last compared with the shards of its counters
 
 
@@ -418,8 +418,8 @@ class Client:
             raise UnavailableError("the answer has another number of totals than was asked for")
         if got["overflowed"]:
             raise TotalOverflowError(f"totals that do not fit 64 bits: {got['overflowed']}", problem=got)
-        if got.get("set_aside"):
-            raise SetAsideError(f"increments of the receipt are in dead letters: {got['set_aside']}", problem=got)
+        if got.get("dead_letters"):
+            raise DeadLetteredError(f"increments of the receipt are in dead letters: {got['dead_letters']}", problem=got)
         return got["totals"]
 
     def list(self, prefix: str = "", *, timeout: Optional[float] = None) -> Iterator[Total]:
@@ -806,7 +806,7 @@ def _sequence(answer: dict) -> SequenceState:
 
 
 def _indexes(answer: dict) -> List[Index]:
-    return [Index(x["name"], x["match"], x["group"], x["state"], x["pieces"], x["pieces_done"], _maybe_moment(x["checked_at"]))
+    return [Index(x["name"], x["match"], x["group"], x["state"], x["ranges"], x["ranges_done"], _maybe_moment(x["checked_at"]))
             for x in answer["indexes"]]
 
 

@@ -43,6 +43,8 @@ func forbidden() []arrow {
 		{from: "/store/...", dep: "/backend", why: "the contract knows no technology"},
 		{from: "/cmd/...", dep: "/backend", direct: true, why: "internal/app is the one place where backends are chosen"},
 		{from: "/command/...", dep: "/backend", direct: true, below: true, why: "internal/app is the one place where backends are chosen"},
+		{from: "/command/cli/...", dep: "/internal/app", why: "package cli is a command line of any program"},
+		{from: "/command/cli/...", dep: "/client", why: "package cli is a command line of any program"},
 		{from: "/internal/app/...", dep: "/command", why: "internal/app has the configuration; package command reads it from flags"},
 		{from: "/internal/transfer", dep: "/backend", why: "files are moved over HTTP, like every caller's increments"},
 		{from: "/internal/transfer/...", dep: "/internal/app", why: "files are moved over HTTP, like every caller's increments"},

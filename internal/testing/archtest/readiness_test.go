@@ -20,7 +20,7 @@ var reasons = map[string][]string{
 	"aggregator":        {"errUnchecked", "errOutdated", "reason", "degraded", "Ready"},
 	"reader":            {"Ready", "askStore"},
 	"backend/gcppubsub": {"Ready", "err"},
-	"backend/pebble":    {"home.look"},
+	"backend/pebble":    {"guard.look"},
 	"backend/datastore": {"another", "metaOf", "compare"},
 	"store":             {"ErrNotCounted"},
 }
@@ -57,7 +57,7 @@ func TestReadinessReference(t *testing.T) {
 }
 
 // declared are the functions, methods and package variables of a name, which may begin with the
-// type of a method: home.look.
+// type of a method: guard.look.
 func declared(file *ast.File, name string) []ast.Node {
 	var all []ast.Node
 	for _, d := range file.Decls {

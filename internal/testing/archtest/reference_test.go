@@ -100,7 +100,7 @@ var limitRows = []struct{ row, format, constant string }{
 	{"| page of `GET /v1/verify` |", "%d cached totals", "maxCached"},
 	{"| `limit` of `GET /v1/watch?prefix=` |", "1 to %d counters", "MaxWatchLimit"},
 	{"| `limit` of `GET /v1/watch?prefix=` |", "%d by default", "defaultLimit"},
-	{"| a watcher that reads nothing |", "%d KiB", "pieceSize >> 10"},
+	{"| a watcher that reads nothing |", "%d KiB", "chunkSize >> 10"},
 	{"| `interval` of `GET /v1/watch?counter=` |", "to %d s", "maxInterval / time.Second"},
 	{"| label of a badge |", "at %d letters", "badgeLabel"},
 	{"| busiest counters of `GET /v1/overview` |", "| %d |", "MaxBusiest"},
@@ -118,7 +118,7 @@ var limitRows = []struct{ row, format, constant string }{
 	{"| message of countmill |", "| %d KiB |", "MaxBatch >> 10"},
 	{"| entries of a part |", "| %d |", "MaxEntries"},
 	{"| `--count-within` |", "to %d minute", "MaxCountWithin / time.Minute"},
-	{"| `--shard-rate` |", "to %d commits", "maxRate"},
+	{"| `--shard-rate` |", "to %d commits", "maxShardRate"},
 	{"| clocks of an aggregator", "%d minute apart", "maxSkew / time.Minute"},
 }
 

@@ -16,7 +16,8 @@ func TestGroups(t *testing.T) {
 	t.Parallel()
 	tb := open(t)
 	defer tb.close()
-	m := up(t, "--index-rate", "10", "--series", "=site:*=1m:6h,15m:30d")
+	m := up(t, "--index-rate", "10")
+	run(t, "rule", "add", "series", "=site:*=1m:6h,15m:30d", "--server", m.url)
 	var names []string
 	for i := range 60 {
 		names = append(names, fmt.Sprintf("page:a:%02d", i), "page:b:0")

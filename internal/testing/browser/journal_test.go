@@ -37,7 +37,8 @@ func TestJournal(t *testing.T) {
 	t.Parallel()
 	tb := open(t)
 	defer tb.close()
-	m := up(t, "--journal", "billing:*=30d")
+	m := up(t)
+	run(t, "rule", "add", "journal", "billing:*=30d", "--server", m.url)
 	is := func(want string) {
 		t.Helper()
 		tb.until(fmt.Sprintf(`%s === %q`, deltas, want))
@@ -113,7 +114,8 @@ func TestJournalNeedsAdmin(t *testing.T) {
 	tokens := filepath.Join(t.TempDir(), "tokens")
 	secret := run(t, "token", "new", "viewer", "--scope", "read,publish", "--file", tokens)
 	admin := run(t, "token", "new", "boss", "--scope", "read,publish,admin", "--file", tokens)
-	m := up(t, "--tokens", tokens, "--journal", "billing:*=30d")
+	m := up(t, "--tokens", tokens)
+	run(t, "rule", "add", "journal", "billing:*=30d", "--server", m.url, "--token", admin)
 	m.token = admin
 	m.post(t, []byte(`{"counter":"billing:a","delta":5,"id":"o-1"}`))
 	tb.visit(m.url + "/#counter=billing:a&journal=newest&token=" + secret)

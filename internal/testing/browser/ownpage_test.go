@@ -42,7 +42,8 @@ func TestOwnPage(t *testing.T) {
 <pre id="totals"></pre><svg id="curve" viewBox="0 0 600 100"></svg>
 <script type="module">%s</script><script type="module">%s</script>`, totals, curve), "http://127.0.0.1:8080", server))
 	}))
-	m := up(t, "--series", "page:*=1m:6h,15m:400d", "--cors-origin", page)
+	m := up(t, "--cors-origin", page)
+	run(t, "rule", "add", "series", "page:*=1m:6h,15m:400d", "--server", m.url)
 	server = m.url
 	m.count(t, "page:/home", "page:/about")
 	m.countAt(t, time.Now().Add(-10*time.Minute), "page:/home", 7)

@@ -242,7 +242,8 @@ func TestNothingShifts(t *testing.T) {
 	t.Parallel()
 	tb := open(t)
 	defer tb.close()
-	m := up(t, "--series", "*=1m:6h,15m:400d")
+	m := up(t)
+	run(t, "rule", "add", "series", "*=1m:6h,15m:400d", "--server", m.url)
 	m.count(t, "a", "b", "c")
 	for _, width := range []int64{1280, 360} {
 		tb.size(width, 740)

@@ -31,7 +31,8 @@ func TestThousandSeries(t *testing.T) {
 	}
 	tb := open(t)
 	defer tb.close()
-	m := up(t, "--series", "*=1m:6h,15m:400d")
+	m := up(t)
+	run(t, "rule", "add", "series", "*=1m:6h,15m:400d", "--server", m.url)
 	names := make([]string, 1000)
 	for i := range names {
 		names[i] = fmt.Sprintf("page:/%03d", i)

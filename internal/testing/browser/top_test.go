@@ -20,7 +20,8 @@ func TestTop(t *testing.T) {
 	t.Parallel()
 	tb := open(t, "404")
 	defer tb.close()
-	m := up(t, "--series", "=site:*=15m:40d", "--board-age", "1s")
+	m := up(t)
+	run(t, "rule", "add", "series", "=site:*=15m:40d", "--server", m.url)
 	strange := "page:b:" + script
 	m.count(t, "page:a:x", "page:a:x", "page:a:x", strange, strange, "page:a:y")
 	tb.visit(m.url + "/")

@@ -97,10 +97,10 @@ func newChaos(t *testing.T, seed uint64, pace time.Duration) *chaos {
 	c.ledger.apart = time.Second
 	var publishers, readers []*member
 	for range 2 {
-		publishers = append(publishers, c.add("publisher", "--bus", c.d.bus(), "--linger", "50ms"))
+		publishers = append(publishers, c.add("publisher", "--bus", c.d.bus()))
 	}
 	for range 3 {
-		c.add("aggregator", "--bus", c.d.bus(), "--store", c.d.store(), "--shards", "4")
+		c.add("aggregator", "--bus", c.d.bus(), "--store", c.d.store())
 	}
 	for range 2 {
 		readers = append(readers, c.add("reader", "--store", c.d.store()))

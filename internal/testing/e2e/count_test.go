@@ -18,7 +18,7 @@ func TestShardsSumToTotals(t *testing.T) {
 	t.Parallel()
 	d := deploy(t)
 	aggregators := []*process{d.aggregator(t), d.aggregator(t), d.aggregator(t)}
-	publisher, reader := d.publisher(t, "--linger", "20ms"), d.reader(t)
+	publisher, reader := d.publisher(t), d.reader(t)
 	l := startLoad(t, publisher, 8, 100)
 	l.wait(t, 20_000)
 	for i, a := range aggregators {

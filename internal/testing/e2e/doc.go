@@ -15,7 +15,7 @@
 //	COUNTMILL_TEST_OVERLOAD_TIMES   the required ratio of offered to accepted load
 //	COUNTMILL_TEST_CHAOS            how long all of that happens at once (20s)
 //	COUNTMILL_TEST_UP_KILLS         how often countmill up is killed (20)
-//	COUNTMILL_TEST_DOORS            how long publishers over HTTP and countmill up are killed (5s)
+//	COUNTMILL_TEST_REMOTE            how long publishers over HTTP and countmill up are killed (5s)
 //	COUNTMILL_TEST_SEED             repeats the random draws of the last three; the speed of processes
 //	                                still varies
 //	COUNTMILL_TEST_OVERLAY          builds countmill with a bug in it

@@ -50,9 +50,9 @@ type drill struct {
 	base       map[string]int64 // totals when the process of this round started
 }
 
-// up starts countmill. Backups read so slowly that about every second kill interrupts one.
+// up starts countmill.
 func (d *drill) up() *process {
-	return start(d.t, nil, "up", "--data", d.data, "--backup-root", d.root, "--backup-every", "1s", "--backup-keep", "3s", "--backup-rate", "1MiB").ready(d.t)
+	return start(d.t, nil, "up", "--data", d.data, "--backup-root", d.root, "--backup-every", "1s", "--backup-keep", "3s").ready(d.t)
 }
 
 // lose counts until the process has taken some backups, kills it, removes its directory, restores it, and
@@ -69,6 +69,12 @@ func (d *drill) lose(n int) {
 	j := startJournal(p)
 	until(d.t, 2*time.Minute, "two backups", func() bool { return p.metric(d.t, "countmill_backups_total") >= before+2 })
 	<-time.After(time.Duration(d.rand.IntN(1500)) * time.Millisecond)
+	if n%2 == 0 { // the kill interrupts a backup, which has a mark
+		until(d.t, time.Minute, "a backup to begin", func() bool {
+			marks, _ := filepath.Glob(filepath.Join(d.root, "busy", "*"))
+			return len(marks) > 0
+		})
+	}
 	p.kill()
 	if err := os.RemoveAll(d.data); err != nil {
 		d.t.Fatal(err)

@@ -233,14 +233,14 @@ func answerBy(c *http.Client, req *http.Request) (status int, answer string) {
 }
 
 // change creates or deletes the index. It is repeated until it is answered.
-func (g *grouping) change(method, query, body string) {
+func (g *grouping) change(method, path, body string) {
 	g.t.Helper()
-	until(g.t, time.Minute, "an answer to "+method+" /v1/indexes", func() bool {
+	until(g.t, time.Minute, "an answer to "+method+" "+path, func() bool {
 		p := g.out.up()
 		if p == nil {
 			return false
 		}
-		req, err := http.NewRequest(method, p.url+"/v1/indexes"+query, strings.NewReader(body))
+		req, err := http.NewRequest(method, p.url+path, strings.NewReader(body))
 		if err != nil {
 			g.t.Fatal(err)
 		}
@@ -257,7 +257,7 @@ func (g *grouping) change(method, query, body string) {
 func (g *grouping) remove() {
 	g.t.Helper()
 	began := time.Now()
-	g.change(http.MethodDelete, "?name=sites", "")
+	g.change(http.MethodDelete, "/v1/indexes?name=sites", "")
 	until(g.t, time.Hour, "the index to be gone", func() bool { return g.state().State == "gone" })
 	g.t.Logf("deleted within %s", time.Since(began).Round(time.Second))
 }
@@ -265,8 +265,8 @@ func (g *grouping) remove() {
 // A groupState is the index as the server shows it.
 type groupState struct {
 	State  string
-	Pieces int
-	Done   int `json:"pieces_done"`
+	Ranges int
+	Done   int `json:"ranges_done"`
 	Wrong  int `json:"corrected"`
 }
 
@@ -292,7 +292,7 @@ func (g *grouping) build(which string, kills int) {
 	t := g.t
 	t.Helper()
 	before, acked, resident := time.Now(), g.acked.Load(), nowResident(g.out.current())
-	g.change(http.MethodPost, "", sitesIndex)
+	g.change(http.MethodPost, "/v1/indexes", sitesIndex)
 	most, onTheWay, killed := resident, 0, 0
 	next := g.untilKill()
 	deadline := before.Add(g.shape.serve)
@@ -312,7 +312,7 @@ func (g *grouping) build(which string, kills int) {
 		<-time.After(50 * time.Millisecond)
 	}
 	took := time.Since(before)
-	t.Logf("%s index: %d counters served within %s, %d kills (%d after a piece was done), %d increments/s acknowledged meanwhile, %d requests repeated so far, %d MiB resident at most (%d before)",
+	t.Logf("%s index: %d counters served within %s, %d kills (%d after a range was done), %d increments/s acknowledged meanwhile, %d requests repeated so far, %d MiB resident at most (%d before)",
 		which, g.shape.counters, took.Round(time.Second/10), killed, onTheWay, int(float64(g.acked.Load()-acked)/took.Seconds()), g.resent.Load(), most>>20, resident>>20)
 	if killed < kills {
 		t.Errorf("killed %d times while it built, want %d", killed, kills)
@@ -322,11 +322,11 @@ func (g *grouping) build(which string, kills int) {
 	}
 }
 
-// untilKill is 0.3 to 2 times the work of one of the 16 pieces: some kills come while a piece is read for the
-// second time, and some pieces are done in between.
+// untilKill is 0.3 to 2 times the work of one of the 16 ranges: some kills come while a range is read for the
+// second time, and some ranges are done in between.
 func (g *grouping) untilKill() time.Time {
-	piece := float64(g.shape.counters) / float64(g.shape.work) / 16
-	return time.Now().Add(time.Duration(piece * (0.3 + 1.7*g.rand.Float64()) * float64(time.Second)))
+	keyRange := float64(g.shape.counters) / float64(g.shape.work) / 16
+	return time.Now().Add(time.Duration(keyRange * (0.3 + 1.7*g.rand.Float64()) * float64(time.Second)))
 }
 
 // nowResident is the memory of a process, in bytes; 0 if it is not known.

@@ -114,7 +114,7 @@ func newMixture(t *testing.T) *mixture {
 		tokens = append(tokens, auth.Token{Name: fmt.Sprintf("small-%d", n), Scopes: []auth.Scope{auth.Read, auth.Publish}})
 	}
 	file, secrets := authtest.File(t, tokens...)
-	up := start(t, []string{"GOMEMLIMIT=", "GOGC="}, "up", "--tokens", file, "--data", t.TempDir(), "--series", "page:*=1m:6h,15m:400d").ready(t)
+	up := start(t, []string{"GOMEMLIMIT=", "GOGC="}, "up", "--tokens", file, "--data", t.TempDir()).ready(t)
 	m := &mixture{
 		up: up, reader: secrets[1], sender: secrets[2], others: secrets[3:],
 		client: &http.Client{Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: mixedReaders + mixedBodies + mixedOthers}},
@@ -133,11 +133,12 @@ func (m *mixture) fill(t *testing.T, admin string) {
 			t.Fatalf("%s %s was answered with %d, want %d", method, path, got, status)
 		}
 	}
+	want(http.StatusOK, http.MethodPost, "/v1/rules/series", `{"pattern":"page:*","keep":"1m:6h,15m:400d"}`)
 	want(http.StatusOK, http.MethodPost, "/v1/indexes", `{"name":"sites","match":"page:{site}:*","group":"site:{site}"}`)
-	const piece = 10_000
-	for first := 0; first < mixedPages; first += piece {
+	const keyRange = 10_000
+	for first := 0; first < mixedPages; first += keyRange {
 		var body strings.Builder
-		for n := first; n < first+piece; n++ {
+		for n := first; n < first+keyRange; n++ {
 			fmt.Fprintf(&body, "{\"counter\":%q,\"delta\":%d}\n", page(n), n%97+1)
 		}
 		want(http.StatusAccepted, http.MethodPost, "/v1/increments", body.String())

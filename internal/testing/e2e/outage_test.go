@@ -71,7 +71,7 @@ func TestPubSubAway(t *testing.T) {
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()
 			d := own(t)
-			publisher := d.publisher(t, "--linger", "20ms")
+			publisher := d.publisher(t)
 			o := outage{
 				d: d, fault: f, server: d.pubsubServer, way: d.pubsubWay,
 				publisher: publisher, reader: d.reader(t), aggregators: []*process{d.aggregator(t), d.aggregator(t)},
@@ -108,7 +108,7 @@ func TestDatastoreAway(t *testing.T) {
 			d := own(t)
 			o := outage{
 				d: d, fault: f, server: d.datastoreServer, way: d.datastoreWay,
-				publisher: d.publisher(t, "--linger", "20ms"), reader: d.reader(t), aggregators: []*process{d.aggregator(t), d.aggregator(t)},
+				publisher: d.publisher(t), reader: d.reader(t), aggregators: []*process{d.aggregator(t), d.aggregator(t)},
 				after: func() {},
 			}
 			o.loses = append([]*process{o.reader}, o.aggregators...)

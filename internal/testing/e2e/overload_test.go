@@ -190,7 +190,7 @@ func TestOverloadWithoutPubSub(t *testing.T) {
 	way := faultproxy.Start(t, server.Host)
 	d := &deployment{project: emulator.Project(), pubsub: server.Host, env: []string{"PUBSUB_EMULATOR_HOST=" + way.Host(), "GOMEMLIMIT=", "GOGC="}}
 	d.provide(t)
-	o := newOffer(t, d.publisher(t, "--open-entries", "200000", "--open-bytes", "32MiB", "--request-timeout", "3s"), 64, 1000)
+	o := newOffer(t, d.publisher(t, "--memory", "32MiB", "--request-timeout", "3s"), 64, 1000)
 	if status := o.one("before"); status != http.StatusAccepted {
 		t.Fatalf("an increment before all was answered with %d", status)
 	}

@@ -29,7 +29,7 @@ func TestPlanted(t *testing.T) {
 		{"TestChaos", "01-ack-before-commit"},
 		{"TestChaos", "02-marker-in-its-own-commit"},
 		{"TestChaos", "06-resent-under-new-ids"},
-		{"TestChaos", "20-unavailable-after-sealing"},
+		{"TestChaos", "20-unavailable-after-flushing"},
 		{"TestChaos", "22-no-marker-where-the-bus-repeats"},
 	} {
 		t.Run(tt.test+"/"+tt.bug, func(t *testing.T) {

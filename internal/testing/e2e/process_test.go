@@ -26,7 +26,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if address := os.Getenv(doorVariable); address != "" {
+	if address := os.Getenv(remoteVariable); address != "" {
 		if err := publishFor(address); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)

@@ -76,7 +76,7 @@ func newRecounted(t *testing.T, seed uint64) *recounted {
 		t: t, rand: mathrand.New(mathrand.NewPCG(seed, 1<<35)), dir: filepath.Join(dir, "data"), address: port.Addr(),
 		counters: make(map[string]int64), groups: make(map[string]int64),
 	}
-	r.flags = []string{"--data", r.dir, "--listen", r.address, "--journal", "page:*=30d"}
+	r.flags = []string{"--data", r.dir, "--listen", r.address}
 	r.start()
 	return r
 }
@@ -92,11 +92,12 @@ func (r *recounted) start() {
 func (r *recounted) fill() {
 	t := r.t
 	t.Helper()
+	r.totals.change(http.MethodPost, "/v1/rules/journal", `{"pattern":"page:*","keep":"30d"}`)
 	until(t, time.Minute, "an opening balance", func() bool {
 		code, _ := r.recount(0, "--opening")
 		return code == 0
 	})
-	r.totals.change(http.MethodPost, "", sitesIndex)
+	r.totals.change(http.MethodPost, "/v1/indexes", sitesIndex)
 	until(t, time.Minute, "the index to serve", func() bool { return r.totals.state().State == "serving" })
 	for n := range 80 {
 		var body bytes.Buffer

@@ -16,7 +16,7 @@ func TestTermMakesNoDuplicates(t *testing.T) {
 	t.Parallel()
 	d := deploy(t)
 	others := []*process{d.aggregator(t), d.aggregator(t)}
-	publisher, reader := d.publisher(t, "--linger", "20ms"), d.reader(t)
+	publisher, reader := d.publisher(t), d.reader(t)
 	l := startLoad(t, publisher, 8, 100)
 	var duplicates, redeliveries, messages float64
 	const stops = 3
@@ -57,7 +57,7 @@ func TestKillOneOfThree(t *testing.T) {
 	}
 	d := deploy(t)
 	aggregators := []*process{d.aggregator(t), d.aggregator(t), d.aggregator(t)}
-	publisher, reader := d.publisher(t, "--linger", "20ms"), d.reader(t)
+	publisher, reader := d.publisher(t), d.reader(t)
 	want := make(map[string]int64)
 	// counted returns how long it takes from now on until everything is counted.
 	counted := func(l *load) time.Duration {
@@ -95,7 +95,7 @@ func TestLag(t *testing.T) {
 	t.Parallel()
 	d := deploy(t)
 	const hold = 25 * time.Second
-	aggregator, publisher, reader := d.aggregator(t, "--window-linger", hold.String()), d.publisher(t, "--linger", "0s"), d.reader(t)
+	aggregator, publisher, reader := d.aggregator(t, "--count-within", hold.String()), d.publisher(t), d.reader(t)
 	began := time.Now()
 	if status := post(publisher, `{"counter":"a"}`, "first"); status != http.StatusAccepted {
 		t.Fatalf("got status %d, want 202", status)
@@ -136,16 +136,16 @@ func TestLag(t *testing.T) {
 func TestLagOfStopped(t *testing.T) {
 	t.Parallel()
 	d := deploy(t)
-	const hold = 45 * time.Second
-	publisher, reader := d.publisher(t, "--linger", "0s"), d.reader(t)
-	first := d.aggregator(t, "--window-linger", hold.String())
+	const hold = time.Minute
+	publisher, reader := d.publisher(t), d.reader(t)
+	first := d.aggregator(t, "--count-within", hold.String())
 	if status := post(publisher, `{"counter":"a"}`, "first"); status != http.StatusAccepted {
 		t.Fatalf("got status %d, want 202", status)
 	}
 	reader.lagGrows(t, "held by the first")
 	first.pause(t)
 	null := until(t, 30*time.Second, "a lag of null, the only aggregator stands still", func() bool { return reader.lag(t) == nil })
-	second := d.aggregator(t, "--window-linger", hold.String())
+	second := d.aggregator(t, "--count-within", hold.String())
 	taken := reader.lagGrows(t, "held by the second, the first stands still")
 	second.pause(t)
 	until(t, 30*time.Second, "a lag of null, both stand still", func() bool { return reader.lag(t) == nil })

@@ -69,7 +69,7 @@ func (r *Rig) Nothing(what string) {
 }
 
 // Repairs tests that a recount finds each of 100 damaged shards and buckets, and corrects exactly these, although the
-// process is killed between. With checked the index is checked after the damage, so the rests of groups follow it.
+// process is killed between. With checked the index is checked after the damage, so the remainders of groups follow it.
 func Repairs(t *testing.T, r *Rig, checked bool) {
 	r.History(400)
 	r.Nothing("before the damage")

@@ -83,12 +83,12 @@ func (r *Rig) Change(c store.RuleChange) {
 	r.T.Fatalf("no change of %+v", c)
 }
 
-// Check1 has the index checked once: its pieces are read again.
+// Check1 has the index checked once: its ranges are read again.
 func (r *Rig) Check1() {
 	r.T.Helper()
 	r.Pass(time.Minute)
 	env := &clock.Env{Wall: r.Now}
-	x := indexer.New(r.Store, clock.With(indexer.Config{WorkerID: "w", Pieces: 3, Recheck: 30 * time.Second, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}, env))
+	x := indexer.New(r.Store, clock.With(indexer.Config{WorkerID: "w", Ranges: 3, Recheck: 30 * time.Second, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}, env))
 	for worked := true; worked; {
 		var err error
 		worked, err = x.Step(context.Background())
@@ -110,13 +110,13 @@ func (r *Rig) Recounter(s recount.Store, cfg recount.Config) *recount.Recounter 
 	return recount.New(s, clock.With(cfg, &clock.Env{Wall: r.Now}))
 }
 
-// Recount recounts all pieces.
+// Recount recounts all ranges.
 func (r *Rig) Recount(q recount.Query) recount.Result {
 	r.T.Helper()
 	return r.RecountBy(r.Recounter(r.Store, recount.Config{}), q)
 }
 
-// RecountBy is Recount by another Recounter. It returns the sums of all pieces.
+// RecountBy is Recount by another Recounter. It returns the sums of all ranges.
 func (r *Rig) RecountBy(x *recount.Recounter, q recount.Query) (all recount.Result) {
 	r.T.Helper()
 	all.Reasons = make(map[string]int)
@@ -131,7 +131,7 @@ func (r *Rig) RecountBy(x *recount.Recounter, q recount.Query) (all recount.Resu
 		for reason, n := range got.Reasons {
 			all.Reasons[reason] += n
 		}
-		if q.Piece = got.Next; q.Piece == "" {
+		if q.Range = got.Next; q.Range == "" {
 			return all
 		}
 	}
@@ -154,7 +154,7 @@ func (r *Rig) State() State {
 	r.ok(err)
 	for i := range records {
 		rec := &records[i]
-		total := rec.Rest
+		total := rec.Remainder
 		for n := range rec.Shards {
 			values, err := v.Lookup(context.Background(), []store.Key{{Counter: rec.Counter, Shard: n}})
 			r.ok(err)

@@ -21,7 +21,7 @@ func (b *bus) Publish(_ string, messages ...*message.Message) (err error) {
 	m := messages[0]
 	uuid, payload := m.UUID, encode(b.p.version, m.Payload)
 	var settled chan error
-	if !b.park(&step{p: b.p, op: "publish", key: xxhash.Sum64(payload), ctx: m.Context(), run: func(f fate) {
+	if !b.park(&step{p: b.p, op: "publish", key: xxhash.Sum64(payload), ctx: m.Context(), run: func(f callEnd) {
 		settled, err = b.publish(b.p, m.Context(), uuid, payload, f)
 	}, asks: func() string { return payloadText(payload) }, gets: func() string { return answerText(err, nil) }}) {
 		return fmt.Errorf("sim: %w", countmill.ErrClosed)
@@ -32,7 +32,7 @@ func (b *bus) Publish(_ string, messages ...*message.Message) (err error) {
 	return err
 }
 
-func (b *broker) publish(p *proc, from context.Context, uuid string, payload []byte, f fate) (chan error, error) {
+func (b *broker) publish(p *proc, from context.Context, uuid string, payload []byte, f callEnd) (chan error, error) {
 	b.watch.handedOver(uuid, payload)
 	put := func() error { b.put(uuid, payload, false); return nil }
 	if b.embedded {
@@ -66,7 +66,7 @@ func (b *broker) publish(p *proc, from context.Context, uuid string, payload []b
 
 // Subscribe opens a stream.
 func (b *bus) Subscribe(ctx context.Context, _ string) (out <-chan *message.Message, err error) {
-	if !b.park(&step{p: b.p, op: "subscribe", ctx: ctx, run: func(f fate) {
+	if !b.park(&step{p: b.p, op: "subscribe", ctx: ctx, run: func(f callEnd) {
 		if f != released || b.away(BusAway) || b.strikes(SubscribeFails) {
 			err = errLost
 			return

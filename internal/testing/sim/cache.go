@@ -30,7 +30,7 @@ var errCache = errors.New("sim: the cache failed")
 
 func (c *cache) call(ctx context.Context, op string, key uint64, asks, found text, do func() error) (err error) {
 	gets := func() string { return answerText(err, found) }
-	if !c.park(&step{p: c.p, op: op, key: key, ctx: ctx, aside: true, asks: asks, gets: gets, run: func(f fate) {
+	if !c.park(&step{p: c.p, op: op, key: key, ctx: ctx, aside: true, asks: asks, gets: gets, run: func(f callEnd) {
 		switch {
 		case f == ended:
 			err = context.DeadlineExceeded

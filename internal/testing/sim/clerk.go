@@ -37,7 +37,7 @@ func (d personStore) DeleteDeadLetters(ctx context.Context, keys []string) error
 func (s *simStore) GetDeadLetters(ctx context.Context, keys []string) (found []store.DeadLetter, err error) {
 	keys = slices.Clone(keys)
 	err = s.call(ctx, "letters by key", stringsKey(keys), DeadLettersFail,
-		joined(keys), func() string { return lettersText(found) }, func() (err error) {
+		joined(keys), func() string { return deadLettersText(found) }, func() (err error) {
 			found, err = s.fake.GetDeadLetters(background, keys)
 			return err
 		})
@@ -108,7 +108,7 @@ func (opr *operator) lookAfter(kind string) bool {
 		return false
 	}
 	p, d := pick(opr.rng, lives), pick(opr.rng, all)
-	o := opr.newOp(kind, opr.finishLetter)
+	o := opr.newOp(kind, opr.finishDeadLetter)
 	o.letter, o.names = d, []string{d.Key}
 	for _, s := range opr.oracles.ledger.increments(d) {
 		s.discarded = s.discarded || kind == discardOp
@@ -132,8 +132,8 @@ func (opr *operator) lookAfter(kind string) bool {
 	return true
 }
 
-// finishLetter takes in what became of a letter.
-func (opr *operator) finishLetter(o *op) {
+// finishDeadLetter takes in what became of a letter.
+func (opr *operator) finishDeadLetter(o *op) {
 	switch {
 	case o.err != nil || o.p.dead:
 	case o.became.Twice:

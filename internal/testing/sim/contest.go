@@ -31,7 +31,7 @@ type race struct {
 	began time.Time
 
 	letters int  // at the last look for the request
-	aside   bool // the request was in one of them
+	dead    bool // the request was in one of them
 }
 
 // A raceStage is how far a race is.
@@ -69,7 +69,7 @@ func (pl *plan) drawContest() *contest {
 		c.flood, c.n = bulk, wire.MaxBatch/countmill.MaxCounterName+100
 	}
 	s := &pl.shape
-	s.maxEntries, s.maxBytes, s.inFlight, s.letterRate, s.budget = 10_000, 32<<20, max(s.inFlight, 2), 100, -1
+	s.maxEntries, s.maxBytes, s.inFlight, s.deadLetterRate, s.budget = 10_000, 32<<20, max(s.inFlight, 2), 100, -1
 	return c
 }
 
@@ -78,7 +78,7 @@ func (pl *plan) drawContest() *contest {
 func (rn *race) within() time.Duration {
 	within := max(rn.shape.linger, 0) + max(rn.shape.window, 0) + 2*time.Second
 	if rn.contest.flood == unreadable {
-		within += time.Second * time.Duration(rn.contest.n) / time.Duration(rn.shape.letterRate)
+		within += time.Second * time.Duration(rn.contest.n) / time.Duration(rn.shape.deadLetterRate)
 	}
 	return within
 }
@@ -98,7 +98,7 @@ func (rn *race) compete() bool {
 	}
 	switch rn.stage {
 	case resting, readying:
-		if !rn.ready() || len(rn.clients.asked)+len(rn.clients.again)+len(rn.bus.queue)+len(rn.bus.held)+len(rn.delayed) > 0 || rn.db.lettersWait() {
+		if !rn.ready() || len(rn.clients.asked)+len(rn.clients.again)+len(rn.bus.queue)+len(rn.bus.held)+len(rn.delayed) > 0 || rn.db.deadLettersWait() {
 			return false
 		}
 		if rn.stage++; c.flood == reusedIDs && rn.stage == readying {
@@ -179,12 +179,12 @@ func (rn *race) sendRequest() {
 	rn.stage = over
 }
 
-// inLetter reports whether an increment is in a dead letter. It looks when their number has changed.
-func (rn *race) inLetter(s *sum) bool {
-	if letters := rn.db.fake.Letters(); len(letters) != rn.letters {
-		rn.letters, rn.aside = len(letters), s.setAside(letterSums(letters))
+// inDeadLetter reports whether an increment is in a dead letter. It looks when their number has changed.
+func (rn *race) inDeadLetter(s *sum) bool {
+	if letters := rn.db.fake.DeadLetters(); len(letters) != rn.letters {
+		rn.letters, rn.dead = len(letters), s.deadLettered(deadLetterSums(letters))
 	}
-	return rn.aside
+	return rn.dead
 }
 
 // checkRace: the request is counted in time.
@@ -196,7 +196,7 @@ func (rn *race) checkRace() {
 		rn.say(nil, "the request behind the flood was counted after %s", took)
 		rn.Shapes[map[string]Shape{reusedIDs: BehindReusedIDs, unreadable: BehindUnreadable, bulk: BehindBulk}[c.flood]]++
 		rn.stage = over
-	case rn.inLetter(s): // a window or a clock that has changed: as good as counted, for a flood
+	case rn.inDeadLetter(s): // a window or a clock that has changed: as good as counted, for a flood
 		rn.stage = over
 	case took > rn.within():
 		rn.violate("a request behind %d %s was not counted within %s", c.n, c.flood, rn.within())

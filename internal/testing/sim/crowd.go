@@ -69,8 +69,8 @@ func (c *crowd) overflows(counter string) bool {
 	return c.is(counter) && c.counter == flood && c.sent > 1024
 }
 
-// inLetters is how many were set aside.
-func (c *crowd) inLetters(sums map[string][]int64) (n int64) {
+// inDeadLetters is how many were set aside.
+func (c *crowd) inDeadLetters(sums map[string][]int64) (n int64) {
 	for _, delta := range sums[c.counter] {
 		n += delta / c.delta
 	}

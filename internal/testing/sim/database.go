@@ -15,16 +15,16 @@ func (db *database) forget() {
 
 // readable is the letters that can be read.
 func (db *database) readable() []store.DeadLetter {
-	return slices.DeleteFunc(db.fake.Letters(), func(d store.DeadLetter) bool {
+	return slices.DeleteFunc(db.fake.DeadLetters(), func(d store.DeadLetter) bool {
 		_, asked := store.ReplayOf(d.Key)
 		_, err := decode(d.Payload)
 		return asked || err != nil
 	})
 }
 
-// lettersWait reports whether there are letters that an aggregator can read and is asked to count.
-func (db *database) lettersWait() bool {
-	return slices.ContainsFunc(db.fake.Letters(), func(d store.DeadLetter) bool {
+// deadLettersWait reports whether there are letters that an aggregator can read and is asked to count.
+func (db *database) deadLettersWait() bool {
+	return slices.ContainsFunc(db.fake.DeadLetters(), func(d store.DeadLetter) bool {
 		_, asked := store.ReplayOf(d.Key)
 		_, err := decode(d.Payload)
 		return err == nil && asked

@@ -102,9 +102,9 @@ func (w *World) awaitAnswers() {
 func (w *World) awaitFolds() {
 	w.procs.restartHalted()
 	switch {
-	case len(w.bus.queue)+len(w.bus.held)+len(w.delayed) > 0 || w.procs.atDoors.Load() > 0 || w.db.lettersWait():
+	case len(w.bus.queue)+len(w.bus.held)+len(w.delayed) > 0 || w.procs.atRemotes.Load() > 0 || w.db.deadLettersWait():
 	case w.oracles.inProcess():
-		w.forgetLetters()
+		w.forgetDeadLetters()
 	default:
 		w.oracles.ledger.check()
 		if w.shape.operator {
@@ -145,9 +145,9 @@ func (w *World) awaitReads() {
 	}
 }
 
-// forgetLetters starts all aggregators again, so that they forget the letters that they have read.
-func (w *World) forgetLetters() {
-	w.oracles.removedLetters = nil
+// forgetDeadLetters starts all aggregators again, so that they forget the letters that they have read.
+func (w *World) forgetDeadLetters() {
+	w.oracles.removedDeadLetters = nil
 	for _, p := range w.procs.lives(aggregating) {
 		w.procs.kill(p)
 		w.procs.start(p.role, p.slot, false)

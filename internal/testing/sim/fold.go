@@ -50,7 +50,7 @@ func (s *simStore) Fold(ctx context.Context, c *store.Commit) (folded store.Comm
 	st := &step{p: s.p, op: "fold", key: commitKey(&commit), ctx: ctx, commit: &commit}
 	var got Row
 	begun := s.wall()
-	st.run = func(f fate) {
+	st.run = func(f callEnd) {
 		var row Row
 		s.noteCommit(s.p, &commit)
 		folded, row, err = s.fold(s.p, &commit, f, st.came, begun)
@@ -72,7 +72,7 @@ func (s *simStore) Fold(ctx context.Context, c *store.Commit) (folded store.Comm
 }
 
 // fold answers a commit of p, which was asked for in step called, when it was begun.
-func (db *database) fold(p *proc, c *store.Commit, f fate, called int, begun time.Time) (store.CommitResult, Row, error) {
+func (db *database) fold(p *proc, c *store.Commit, f callEnd, called int, begun time.Time) (store.CommitResult, Row, error) {
 	row, err := db.failFold(c, f, func() error {
 		if db.expired(begun) {
 			return errExpired
@@ -107,7 +107,7 @@ func (db *database) fold(p *proc, c *store.Commit, f fate, called int, begun tim
 
 // failFold breaks a fold in one of the ways that a store can, and returns the error for the caller.
 // The error is nil if no fault happens, or a fault that callers do not notice.
-func (db *database) failFold(c *store.Commit, f fate, apply func() error) (Row, error) {
+func (db *database) failFold(c *store.Commit, f callEnd, apply func() error) (Row, error) {
 	switch {
 	case f != released:
 		db.mayApply(apply)

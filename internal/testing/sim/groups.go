@@ -23,7 +23,7 @@ func newGroupOracle(k *kernel, db *database) *groupOracle {
 	return &groupOracle{kernel: k, db: db, known: make(map[int64]store.Index)}
 }
 
-// ruled notes the states of all indexes. An index never serves by pieces that were read before it held.
+// ruled notes the states of all indexes. An index never serves by ranges that were read before it held.
 func (g *groupOracle) ruled(rules *store.Rules) {
 	if rules == nil {
 		return

@@ -91,7 +91,7 @@ func (p *proc) holds() (all []holding) {
 		s := p.agg.Stats()
 		all = append(all, holding{"held messages", s.HeldMessages}, holding{"bytes of memory", s.HeldMemory},
 			holding{"held parts", s.HeldParts}, holding{"jobs", s.Jobs}, holding{"shards in commits", s.OpenShards},
-			holding{"waiting letters", s.WaitingLetters}, holding{"letters in replay", s.Replaying}, holding{"hours of lag", int64(math.Ceil(s.Lag.Hours()))})
+			holding{"waiting letters", s.WaitingDeadLetters}, holding{"letters in replay", s.Replaying}, holding{"hours of lag", int64(math.Ceil(s.Lag.Hours()))})
 	}
 	if p.rdr != nil {
 		all = append(all, holding{"reads under way", p.rdr.Stats().Reading})

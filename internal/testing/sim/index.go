@@ -47,7 +47,7 @@ func (pl *plan) drawIndexes() {
 	rng.Shuffle(len(ip.indexes), func(i, j int) { ip.indexes[i], ip.indexes[j] = ip.indexes[j], ip.indexes[i] })
 	ip.cfg = indexer.Config{
 		Lease: time.Minute, Every: []time.Duration{5 * time.Second, 30 * time.Second}[rng.IntN(2)],
-		Pieces: 1 + rng.IntN(4), Page: []int{3, 20, 100}[rng.IntN(3)], MostGroups: []int{3, 10, 1000}[rng.IntN(3)],
+		Ranges: 1 + rng.IntN(4), Page: []int{3, 20, 100}[rng.IntN(3)], MostGroups: []int{3, 10, 1000}[rng.IntN(3)],
 		Recheck: []time.Duration{0, 3 * time.Minute, time.Hour}[rng.IntN(3)],
 	}
 	pl.indexed = ip
@@ -145,11 +145,11 @@ func (lp *leaps) passSettle() bool {
 	return true
 }
 
-// stopIndexer stops a worker that is about to set the rests of a piece, for longer than its lease, and reports whether
-// it did. Another one is there to take the piece. Most stopped workers go on when nothing breaks any more.
+// stopIndexer stops a worker that is about to set the remainders of a range, for longer than its lease, and reports whether
+// it did. Another one is there to take the range. Most stopped workers go on when nothing breaks any more.
 func (w *World) stopIndexer(s *step) bool {
 	others := slices.ContainsFunc(w.procs.lives(indexing), func(p *proc) bool { return p != s.p && !p.frozen })
-	if s.op != "set rests" || !others || !w.strikes(IndexerStopped) {
+	if s.op != "set remainders" || !others || !w.strikes(IndexerStopped) {
 		return false
 	}
 	s.p.frozen = true

@@ -39,42 +39,42 @@ func (s indexStore) ChangeRules(ctx context.Context, c store.RuleChange) (set st
 	return set, err
 }
 
-func pieceKey(op string, pieces ...store.Piece) uint64 {
+func rangeKey(op string, ranges ...store.IndexRange) uint64 {
 	names := []string{op}
-	for _, p := range pieces {
+	for _, p := range ranges {
 		names = append(names, fmt.Sprint(p.Index, p.ID, p.Round, p.Worker, p.Until.UnixMicro()))
 	}
 	return stringsKey(names)
 }
 
-func piecesText(pieces []store.Piece) string {
+func rangesText(ranges []store.IndexRange) string {
 	var b strings.Builder
-	for _, p := range pieces {
+	for _, p := range ranges {
 		fmt.Fprintf(&b, "[%d/%d %x-%x round %d of %q, retired: %t, read %s] ", p.Index, p.ID, p.From>>48, p.To>>48, p.Round, p.Worker, p.Retired, p.Read.Format(clockFormat))
 	}
 	return b.String()
 }
 
-// Pieces lists the pieces of an index.
-func (s indexStore) Pieces(ctx context.Context, index int64) (pieces []store.Piece, err error) {
-	err = s.call(ctx, "pieces", uint64(index), IndexFails, nil, func() string { return piecesText(pieces) }, func() (err error) {
-		pieces, err = s.fake.Pieces(background, index)
+// Ranges lists the ranges of an index.
+func (s indexStore) Ranges(ctx context.Context, index int64) (ranges []store.IndexRange, err error) {
+	err = s.call(ctx, "ranges", uint64(index), IndexFails, nil, func() string { return rangesText(ranges) }, func() (err error) {
+		ranges, err = s.fake.Ranges(background, index)
 		return err
 	})
-	return pieces, err
+	return ranges, err
 }
 
-// SwapPieces replaces pieces.
-func (s indexStore) SwapPieces(ctx context.Context, old, next []store.Piece) error {
-	return s.change(ctx, "swap", pieceKey("swap", append(old, next...)...), IndexLost, IndexAnswerLost, IndexLate,
-		func() string { return piecesText(old) + "by " + piecesText(next) },
-		func() error { return s.fake.SwapPieces(background, old, next) })
+// SwapRanges replaces ranges.
+func (s indexStore) SwapRanges(ctx context.Context, old, next []store.IndexRange) error {
+	return s.change(ctx, "swap", rangeKey("swap", append(old, next...)...), IndexLost, IndexAnswerLost, IndexLate,
+		func() string { return rangesText(old) + "by " + rangesText(next) },
+		func() error { return s.fake.SwapRanges(background, old, next) })
 }
 
-// Ungrouped reads a page of a piece.
-func (s indexStore) Ungrouped(ctx context.Context, x *store.Index, p *store.Piece, from string, limit int) (page store.UngroupedPage, err error) {
-	err = s.call(ctx, "ungrouped", pieceKey("ungrouped"+from, *p), IndexFails,
-		func() string { return fmt.Sprintf("%s from %q", piecesText([]store.Piece{*p}), from) }, func() string { return fmt.Sprint(page.Rests) },
+// Ungrouped reads a page of a range.
+func (s indexStore) Ungrouped(ctx context.Context, x *store.Index, p *store.IndexRange, from string, limit int) (page store.UngroupedPage, err error) {
+	err = s.call(ctx, "ungrouped", rangeKey("ungrouped"+from, *p), IndexFails,
+		func() string { return fmt.Sprintf("%s from %q", rangesText([]store.IndexRange{*p}), from) }, func() string { return fmt.Sprint(page.Remainders) },
 		func() (err error) {
 			page, err = s.fake.Ungrouped(background, x, p, from, limit)
 			return err
@@ -82,27 +82,27 @@ func (s indexStore) Ungrouped(ctx context.Context, x *store.Index, p *store.Piec
 	return page, err
 }
 
-// SetRests sets rests, now or later.
-func (s indexStore) SetRests(ctx context.Context, p *store.Piece, rests []store.GroupRest) error {
-	piece := *p
-	return s.change(ctx, "set rests", pieceKey(fmt.Sprint("set", rests), piece), IndexLost, IndexAnswerLost, IndexLate,
-		func() string { return piecesText([]store.Piece{piece}) + fmt.Sprint(rests) },
-		func() error { return s.fake.SetRests(background, &piece, rests) })
+// SetRemainders sets remainders, now or later.
+func (s indexStore) SetRemainders(ctx context.Context, p *store.IndexRange, remainders []store.GroupRemainder) error {
+	keyRange := *p
+	return s.change(ctx, "set remainders", rangeKey(fmt.Sprint("set", remainders), keyRange), IndexLost, IndexAnswerLost, IndexLate,
+		func() string { return rangesText([]store.IndexRange{keyRange}) + fmt.Sprint(remainders) },
+		func() error { return s.fake.SetRemainders(background, &keyRange, remainders) })
 }
 
-// RestsOf lists the rests of a piece.
-func (s indexStore) RestsOf(ctx context.Context, p *store.Piece, after string, limit int) (rests []store.GroupRest, err error) {
-	err = s.call(ctx, "rests", pieceKey("rests"+after, *p), IndexFails,
-		func() string { return piecesText([]store.Piece{*p}) }, func() string { return fmt.Sprint(rests) }, func() (err error) {
-			rests, err = s.fake.RestsOf(background, p, after, limit)
+// RemaindersOf lists the remainders of a range.
+func (s indexStore) RemaindersOf(ctx context.Context, p *store.IndexRange, after string, limit int) (remainders []store.GroupRemainder, err error) {
+	err = s.call(ctx, "remainders", rangeKey("remainders"+after, *p), IndexFails,
+		func() string { return rangesText([]store.IndexRange{*p}) }, func() string { return fmt.Sprint(remainders) }, func() (err error) {
+			remainders, err = s.fake.RemaindersOf(background, p, after, limit)
 			return err
 		})
-	return rests, err
+	return remainders, err
 }
 
 // DropGrouped removes grouped parts.
-func (s indexStore) DropGrouped(ctx context.Context, x *store.Index, p *store.Piece, from string, limit int) (next string, err error) {
-	err = s.change(ctx, "drop grouped", pieceKey("drop"+from, *p), IndexLost, IndexAnswerLost, IndexLate, nil, func() error {
+func (s indexStore) DropGrouped(ctx context.Context, x *store.Index, p *store.IndexRange, from string, limit int) (next string, err error) {
+	err = s.change(ctx, "drop grouped", rangeKey("drop"+from, *p), IndexLost, IndexAnswerLost, IndexLate, nil, func() error {
 		found, err := s.fake.DropGrouped(background, x, p, from, limit)
 		if err == nil {
 			next = found

@@ -125,7 +125,7 @@ func (lp *leaps) pass(far time.Duration) {
 		case !s.limited():
 		case !s.slow && s.ctx.Err() == nil && lp.strikes(AnswerWaits):
 			s.run(released)
-			s.run = func(fate) {}
+			s.run = func(callEnd) {}
 			lp.Outlasted++
 		default:
 			lp.cutOff(s)
@@ -136,7 +136,7 @@ func (lp *leaps) pass(far time.Duration) {
 
 func (lp *leaps) cutOff(s *step) {
 	s.run(ended)
-	s.run, s.slow = func(fate) {}, true
+	s.run, s.slow = func(callEnd) {}, true
 }
 
 // jump lets time pass that only wall clocks see. Late calls arrive before, unless the journal is read meanwhile.

@@ -76,17 +76,17 @@ func (lg *ledger) increments(d store.DeadLetter) []*sum {
 // check compares the ledger with the store, when all has come to rest.
 func (lg *ledger) check() {
 	totals := lg.totals.folded
-	letters := lg.db.fake.Letters()
-	aside := letterSums(letters)
+	letters := lg.db.fake.DeadLetters()
+	dead := deadLetterSums(letters)
 	type group struct{ times int }
 	groups := make(map[*int]*group)
 	for _, s := range lg.sums {
 		times := s.times(totals[s.counter])
-		inLetter := s.setAside(aside)
+		inDeadLetter := s.deadLettered(dead)
 		switch {
 		case times > s.most:
 			lg.violate("increment %d of %s was counted %d times, at most %d", s.digit, s.counter, times, s.most)
-		case times < s.least && !inLetter && !s.discarded:
+		case times < s.least && !inDeadLetter && !s.discarded:
 			lg.violate("increment %d of %s was counted %d times, at least %d, and no dead letter has it", s.digit, s.counter, times, s.least)
 		}
 		if s.group != nil && !s.renewed {
@@ -101,18 +101,18 @@ func (lg *ledger) check() {
 		}
 	}
 	for counter, total := range totals {
-		lg.checkRest(counter, total)
+		lg.checkRemainder(counter, total)
 	}
 	lg.totals.checkRemoved()
 	lg.series.check(lg.sums, totals)
 	lg.kept.check()
 	lg.checkRivals(totals)
 	lg.checkRefused(totals)
-	lg.checkLetters(letters, totals)
+	lg.checkDeadLetters(letters, totals)
 }
 
-// checkRest finds increments that nobody sent.
-func (lg *ledger) checkRest(counter string, total int64) {
+// checkRemainder finds increments that nobody sent.
+func (lg *ledger) checkRemainder(counter string, total int64) {
 	if lg.crowd.is(counter) || counter == hostile || countmill.IsGroup(counter) {
 		return
 	}
@@ -139,14 +139,14 @@ func (lg *ledger) checkFlood(counter string, total int64) {
 	}
 }
 
-// checkLetters: a message that can never be counted is in a dead letter, and no part is refused for
+// checkDeadLetters: a message that can never be counted is in a dead letter, and no part is refused for
 // the content of another one.
-func (lg *ledger) checkLetters(letters []store.DeadLetter, totals map[string]int64) {
+func (lg *ledger) checkDeadLetters(letters []store.DeadLetter, totals map[string]int64) {
 	payloads := make(map[string]bool)
 	for _, d := range letters {
 		payloads[string(d.Payload)] = true
 		parts := partsIn(d)
-		lg.checkLetter(&d, parts, totals)
+		lg.checkDeadLetter(&d, parts, totals)
 		lg.checkYoung(&d, parts)
 		if len(parts) > 0 && len(d.Reason) > 4 && d.Reason[:4] == "sim:" && !hasPoison(parts) {
 			lg.violate("a dead letter holds parts that the store did not refuse: %s", d.Reason)
@@ -159,9 +159,9 @@ func (lg *ledger) checkLetters(letters []store.DeadLetter, totals map[string]int
 	}
 }
 
-// checkLetter: a dead letter gives the right reason. If it says that its parts were not applied,
+// checkDeadLetter: a dead letter gives the right reason. If it says that its parts were not applied,
 // they were not.
-func (lg *ledger) checkLetter(d *store.DeadLetter, parts []wire.Part, totals map[string]int64) {
+func (lg *ledger) checkDeadLetter(d *store.DeadLetter, parts []wire.Part, totals map[string]int64) {
 	reused := strings.HasPrefix(d.Reason, "id reused")
 	if d.Maybe && !reused {
 		return
@@ -183,7 +183,7 @@ func (lg *ledger) checkLetter(d *store.DeadLetter, parts []wire.Part, totals map
 // checkYoung: on one machine nobody repeats a part without an id, and its age does not matter.
 func (lg *ledger) checkYoung(d *store.DeadLetter, parts []wire.Part) {
 	judged := strings.HasPrefix(d.Reason, "beyond the deduplication window") || strings.HasPrefix(d.Reason, "time is more than")
-	if lg.embedded && lg.doors == 0 && judged && slices.ContainsFunc(parts, func(p wire.Part) bool { return p.Kind == wire.Anonymous }) {
+	if lg.embedded && lg.remotes == 0 && judged && slices.ContainsFunc(parts, func(p wire.Part) bool { return p.Kind == wire.Anonymous }) {
 		lg.violate("a part without a marker is in a dead letter for its time: %s", d.Reason)
 	}
 }

@@ -117,9 +117,9 @@ func (s adminStore) Check(ctx context.Context) (checked store.Checked, err error
 	return checked, err
 }
 
-// Pieces is for the progress of indexes, which no operator of a simulation asks for.
-func (s adminStore) Pieces(_ context.Context, index int64) ([]store.Piece, error) {
-	return s.fake.Pieces(background, index)
+// Ranges is for the progress of indexes, which no operator of a simulation asks for.
+func (s adminStore) Ranges(_ context.Context, index int64) ([]store.IndexRange, error) {
+	return s.fake.Ranges(background, index)
 }
 
 // GrowCounter raises for an operator.

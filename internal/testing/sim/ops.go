@@ -54,7 +54,7 @@ type op struct {
 	staleness time.Duration
 	minAsOf   time.Time
 	written   *written // that it reads back; nil for most
-	aside     []reader.SetAside
+	dead      []reader.DeadLetterRef
 	from      time.Time     // when it was asked, by clocks that are right
 	doubt     time.Duration // how far its process may have been wrong about the store's clock
 	totals    []reader.Total

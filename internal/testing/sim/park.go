@@ -12,13 +12,13 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// A fate is how a parked call ends.
-type fate int
+// A callEnd is how a parked call ends.
+type callEnd int
 
 const (
-	released fate = iota // it is its turn
-	ended                // its context ended
-	killed               // its process was killed while it was under way
+	released callEnd = iota // it is its turn
+	ended                   // its context ended
+	killed                  // its process was killed while it was under way
 )
 
 // A step is a goroutine that waits for its turn.
@@ -34,7 +34,7 @@ type step struct {
 	came       int           // when it came, in steps of the schedule
 	asks, gets text          // its arguments and its answer, in words; may be nil
 	// run makes the call, in the simulator's goroutine. nil for a first step.
-	run    func(fate)
+	run    func(callEnd)
 	commit *store.Commit // that a fold asks for; until it is answered
 	resume chan struct{}
 	fenced bool

@@ -14,19 +14,19 @@ type partOracle struct {
 	db  *database
 	bus *broker
 
-	sealed   map[string]string // the payload of each message
+	flushed  map[string]string // the payload of each message
 	requests requests
 	marked   map[wire.PartID]bool
 
-	discardedParts map[wire.PartID]bool // parts of discarded letters
-	forbidden      map[wire.PartID]int  // since which step nobody may count a part
-	removedLetters []store.DeadLetter   // letters that were removed and not discarded
-	decided        map[string]bool      // letters that were to be discarded when the store forgot it, by key
+	discardedParts     map[wire.PartID]bool // parts of discarded letters
+	forbidden          map[wire.PartID]int  // since which step nobody may count a part
+	removedDeadLetters []store.DeadLetter   // letters that were removed and not discarded
+	decided            map[string]bool      // letters that were to be discarded when the store forgot it, by key
 }
 
 func newPartOracle(k *kernel, db *database, bus *broker) *partOracle {
 	return &partOracle{
-		kernel: k, db: db, bus: bus, sealed: make(map[string]string), requests: make(requests), marked: make(map[wire.PartID]bool),
+		kernel: k, db: db, bus: bus, flushed: make(map[string]string), requests: make(requests), marked: make(map[wire.PartID]bool),
 		discardedParts: make(map[wire.PartID]bool), forbidden: make(map[wire.PartID]int),
 		decided: make(map[string]bool),
 	}
@@ -34,10 +34,10 @@ func newPartOracle(k *kernel, db *database, bus *broker) *partOracle {
 
 // handedOver: a message keeps its bytes.
 func (po *partOracle) handedOver(uuid string, payload []byte) {
-	if before, ok := po.sealed[uuid]; ok && before != string(payload) {
+	if before, ok := po.flushed[uuid]; ok && before != string(payload) {
 		po.violate("message %s has other bytes than before", uuid)
 	}
-	po.sealed[uuid] = string(payload)
+	po.flushed[uuid] = string(payload)
 }
 
 // requests are the parts of each request with a key that were published, by its head's use.
@@ -89,15 +89,15 @@ func (po *partOracle) acknowledged(d *delivery) {
 		return
 	}
 	for i := range b.Parts {
-		if id := b.Parts[i].ID; po.marked[id] || po.discardedParts[id] || po.inLetter(id) {
+		if id := b.Parts[i].ID; po.marked[id] || po.discardedParts[id] || po.inDeadLetter(id) {
 			continue
 		}
 		po.violate("%s acknowledged message %d with part %s neither applied nor set aside", d.sub.p.name, d.message.n, b.Parts[i].ID)
 	}
 }
 
-func (po *partOracle) inLetter(id wire.PartID) bool {
-	return holdPart(po.db.fake.Letters(), id)
+func (po *partOracle) inDeadLetter(id wire.PartID) bool {
+	return holdPart(po.db.fake.DeadLetters(), id)
 }
 
 // holdPart reports whether a letter holds the part, or the part that it is another id of.
@@ -110,7 +110,7 @@ func holdPart(letters []store.DeadLetter, id wire.PartID) bool {
 // removing: a dead letter is removed after each of its parts got a marker, or while another dead
 // letter holds the part.
 func (po *partOracle) removing(p *proc, keys []string) {
-	letters := po.db.fake.Letters()
+	letters := po.db.fake.DeadLetters()
 	po.discarding(slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return !po.discarded(key) }))
 	for _, d := range letters {
 		if !slices.Contains(keys, d.Key) {
@@ -127,7 +127,7 @@ func (po *partOracle) removing(p *proc, keys []string) {
 		if po.discarded(d.Key) {
 			continue
 		}
-		po.removedLetters = append(po.removedLetters, d)
+		po.removedDeadLetters = append(po.removedDeadLetters, d)
 		letter, asked := store.ReplayOf(d.Key)
 		if !asked {
 			po.Replayed++
@@ -145,12 +145,12 @@ func (po *partOracle) removing(p *proc, keys []string) {
 
 // discarding notes the parts of discarded letters that somebody is about to remove.
 func (po *partOracle) discarding(keys []string) {
-	for _, d := range po.db.fake.Letters() {
+	for _, d := range po.db.fake.DeadLetters() {
 		if !slices.Contains(keys, d.Key) {
 			continue
 		}
 		if !po.discarded(d.Key) {
-			po.removedLetters = append(po.removedLetters, d)
+			po.removedDeadLetters = append(po.removedDeadLetters, d)
 		}
 		for _, p := range partsIn(d) {
 			po.discardedParts[p.ID], po.discardedParts[wire.RenewedID(&p)] = true, true
@@ -161,8 +161,8 @@ func (po *partOracle) discarding(keys []string) {
 // discarded reports whether it was decided that no aggregator counts the letter.
 func (po *partOracle) discarded(key string) bool {
 	letter, _ := store.ReplayOf(key)
-	if m, ok := po.db.fake.Marker(wire.LetterID(letter)); ok {
-		return store.Fate(m.Fingerprint) == store.FateDiscarded
+	if m, ok := po.db.fake.Marker(wire.DeadLetterID(letter)); ok {
+		return store.Decision(m.Fingerprint) == store.DecisionDiscarded
 	}
 	return po.decided[letter]
 }
@@ -170,7 +170,7 @@ func (po *partOracle) discarded(key string) bool {
 // forgetting notes the letters that somebody decided to discard, before the store forgets the
 // decisions: a process that has read such a decision may still act on it.
 func (po *partOracle) forgetting() {
-	for _, d := range po.db.fake.Letters() {
+	for _, d := range po.db.fake.DeadLetters() {
 		if letter, _ := store.ReplayOf(d.Key); po.discarded(letter) {
 			po.decided[letter] = true
 		}
@@ -181,7 +181,7 @@ func (po *partOracle) forgetting() {
 // from another letter, which an aggregator may have read before somebody removed it, or from a
 // message that somebody holds or gets.
 func (po *partOracle) forbid(d *store.DeadLetter) {
-	others := slices.DeleteFunc(append(po.db.fake.Letters(), po.removedLetters...), func(o store.DeadLetter) bool {
+	others := slices.DeleteFunc(append(po.db.fake.DeadLetters(), po.removedDeadLetters...), func(o store.DeadLetter) bool {
 		letter, _ := store.ReplayOf(o.Key)
 		return letter == d.Key
 	})
@@ -223,7 +223,7 @@ func (po *partOracle) applied(p *proc, c *store.Commit, called int) {
 // inProcess reports whether a letter that somebody removed may still be counted, by an aggregator
 // that had read it before.
 func (po *partOracle) inProcess() bool {
-	return slices.ContainsFunc(po.removedLetters, func(d store.DeadLetter) bool {
+	return slices.ContainsFunc(po.removedDeadLetters, func(d store.DeadLetter) bool {
 		return slices.ContainsFunc(partsIn(d), func(p wire.Part) bool {
 			return !po.marked[p.ID] && !po.marked[wire.RenewedID(&p)]
 		})

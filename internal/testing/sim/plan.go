@@ -22,7 +22,7 @@ type plan struct {
 	journal   map[string]int // days by pattern; nil in a third of the schedules
 	crowd     *crowd         // nil in most schedules
 	contest   *contest       // nil in most schedules
-	doors     int            // publishers outside `up`; 0 in most schedules
+	remotes   int            // publishers outside `up`; 0 in most schedules
 	outside   bool           // with roles apart: all publishers send over HTTP
 	indexed   *indexPlan     // nil in most schedules
 	pages     *pagePlan      // nil in most schedules
@@ -48,7 +48,7 @@ func drawPlan(rng *rand.Rand, seed uint64) *plan {
 	if pl.embedded {
 		pl.calm()
 	}
-	pl.drawDoors()
+	pl.drawRemotes()
 	if pl.changing {
 		pl.shape.minSteps += 200
 		pl.shape.works += 10
@@ -99,19 +99,19 @@ func weather(rng *rand.Rand) (rates [faultCount]float64) {
 
 // shape has the settings of a schedule's processes, and how much happens.
 type shape struct {
-	linger, window, timeout, drain, announce           time.Duration
-	maxEntries, maxBytes, inFlight                     int
-	windowMessages, windowCounters, held, commits      int
-	remember, letterRate, shards, counters, publishers int
-	maxShards                                          int
-	shardRate                                          float64
-	aggregators, readers, entities                     int
-	flood                                              bool
-	staleness                                          time.Duration
-	budget                                             time.Duration // instead of lingers; 0 for none
-	works, minSteps                                    int
-	operator                                           bool
-	eventRate, advanceRate                             float64
+	linger, window, timeout, drain, announce               time.Duration
+	maxEntries, maxBytes, inFlight                         int
+	windowMessages, windowCounters, held, commits          int
+	remember, deadLetterRate, shards, counters, publishers int
+	maxShards                                              int
+	shardRate                                              float64
+	aggregators, readers, entities                         int
+	flood                                                  bool
+	staleness                                              time.Duration
+	budget                                                 time.Duration // instead of lingers; 0 for none
+	works, minSteps                                        int
+	operator                                               bool
+	eventRate, advanceRate                                 float64
 }
 
 func drawShape(r *rand.Rand) shape {
@@ -127,7 +127,7 @@ func drawShape(r *rand.Rand) shape {
 		maxEntries: numbers(8, 40, 1000), maxBytes: numbers(1500, 5000, 1<<20), inFlight: numbers(1, 2, 8),
 		windowMessages: numbers(1, 2, 5, 100), windowCounters: numbers(3, 10, 1000),
 		held: numbers(1, 3, 10), commits: numbers(1, 2, 4), remember: numbers(2, 4, 100),
-		letterRate: numbers(1, 100), shards: r.IntN(4), counters: r.IntN(4),
+		deadLetterRate: numbers(1, 100), shards: r.IntN(4), counters: r.IntN(4),
 		publishers: numbers(1, 2, 3), aggregators: numbers(1, 2, 3), readers: numbers(1, 2),
 		maxShards: numbers(2, 5, 16, 128), shardRate: []float64{-1, 0.001, 0.01, 0.1, 1}[r.IntN(5)],
 		entities: numbers(25, 30, 400), flood: r.IntN(25) == 0, staleness: drawStaleness(r),
@@ -173,7 +173,7 @@ func (s *shape) lingerOf(linger time.Duration) time.Duration {
 	return linger
 }
 
-// budgetOf is a little more for each process: publishers with the same one would seal at the
+// budgetOf is a little more for each process: publishers with the same one would flush at the
 // same instant.
 func (s *shape) budgetOf(p *proc) time.Duration {
 	if s.budget <= 0 {

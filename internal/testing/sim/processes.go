@@ -23,11 +23,11 @@ type processes struct {
 	db    *database
 	cache *cacheServer
 
-	started int
-	all     []*proc           // in the order of their starts
-	alive   [node + 1][]*proc // by role and slot; a dead one until it lives again
-	ending  bool              // a closed publisher has no successor from now on
-	atDoors atomic.Int32      // batches over HTTP that a process has taken and not answered
+	started   int
+	all       []*proc           // in the order of their starts
+	alive     [node + 1][]*proc // by role and slot; a dead one until it lives again
+	ending    bool              // a closed publisher has no successor from now on
+	atRemotes atomic.Int32      // batches over HTTP that a process has taken and not answered
 }
 
 // startAll begins the first life of each process.
@@ -81,7 +81,7 @@ func (ps *processes) start(r role, slot int, restored bool) *proc {
 		ps.startAggregator(p, clock.With(aggregator.Config{
 			Linger: s.lingerOf(s.window), CountWithin: s.budgetOf(p), WindowMessages: s.windowMessages, WindowCounters: s.windowCounters,
 			HeldMessages: s.held, HeldMemory: s.held * memoryEach, Commits: s.commits, CommitTimeout: s.timeout,
-			Remember: s.remember, DeadLetterRate: s.letterRate, DrainTimeout: s.drain,
+			Remember: s.remember, DeadLetterRate: s.deadLetterRate, DrainTimeout: s.drain,
 			MaxShards: s.maxShards, ShardRate: s.shardRate,
 			HeartbeatEvery: s.announce, WorkerID: fmt.Sprint("worker", slot),
 			Decode: reads(p.version),
@@ -298,7 +298,7 @@ func (ps *processes) everybody() []*proc {
 func (ps *processes) count(r role) int {
 	switch {
 	case ps.embedded:
-		return map[role]int{node: 1, publishing: ps.doors}[r]
+		return map[role]int{node: 1, publishing: ps.remotes}[r]
 	case r == publishing:
 		return ps.shape.publishers
 	case r == aggregating:

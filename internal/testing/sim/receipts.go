@@ -57,7 +57,7 @@ func (rc *readClients) readBack(p *proc, w *written) {
 	rc.ask(o, p, func(ctx context.Context) error {
 		o.from = rc.wall().Truncate(time.Microsecond)
 		after, err := p.rdr.TotalsAfter(ctx, o.names, w.receipt, wait, o.minAsOf)
-		o.totals, o.aside = after.Totals, after.SetAside
+		o.totals, o.dead = after.Totals, after.DeadLetters
 		return err
 	})
 }
@@ -101,16 +101,16 @@ func (to *totalOracle) checkWritten(o *op) {
 		if _, swept := to.db.swept[s.counter]; at < 0 || swept || s.refused {
 			continue
 		}
-		if s.times(to.db.fake.TotalAt(s.counter, o.totals[at].AsOf)) == 0 && !to.inAside(s, o.aside) {
+		if s.times(to.db.fake.TotalAt(s.counter, o.totals[at].AsOf)) == 0 && !to.inDeadLetters(s, o.dead) {
 			to.violate("%s answered after the receipt of increment %d of %s, and the total as of %s lacks it", o.p.name, s.digit, s.counter, o.totals[at].AsOf.Format(clockFormat))
 		}
 	}
 }
 
-// inAside reports whether a letter that the answer names has the increment.
-func (to *totalOracle) inAside(s *sum, aside []reader.SetAside) bool {
-	return slices.ContainsFunc(aside, func(a reader.SetAside) bool {
-		d, ok := to.db.buried[a.Letter]
+// inDeadLetters reports whether a letter that the answer names has the increment.
+func (to *totalOracle) inDeadLetters(s *sum, dead []reader.DeadLetterRef) bool {
+	return slices.ContainsFunc(dead, func(a reader.DeadLetterRef) bool {
+		d, ok := to.db.buried[a.Key]
 		return ok && slices.ContainsFunc(partsIn(d), func(p wire.Part) bool { return s.in(&p) })
 	})
 }
@@ -146,4 +146,4 @@ func (to *totalOracle) forgotten() time.Time {
 	return checked.Settings.ForgetBefore
 }
 
-var _ store.Asides = (*simStore)(nil)
+var _ store.DeadLetterRefs = (*simStore)(nil)

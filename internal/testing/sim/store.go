@@ -79,7 +79,7 @@ func (s *simStore) Keys() int { return s.fake.Keys() }
 // call parks for a call that changes nothing that outlives it, and does it when it is
 // its turn. lost is the fault that loses it.
 func (s *simStore) call(ctx context.Context, op string, key uint64, lost Fault, asks, found text, do func() error) (err error) {
-	if !s.park(&step{p: s.p, op: op, key: key, ctx: ctx, asks: asks, gets: func() string { return answerText(err, found) }, run: func(f fate) {
+	if !s.park(&step{p: s.p, op: op, key: key, ctx: ctx, asks: asks, gets: func() string { return answerText(err, found) }, run: func(f callEnd) {
 		switch {
 		case f == ended:
 			err = fmt.Errorf("sim: no answer: %w", context.DeadlineExceeded)
@@ -102,7 +102,7 @@ var errDeployment = fmt.Errorf("sim: %w: permission denied", store.ErrDeployment
 // change parks for a call that changes the store and may be repeated. A lost call may have had its
 // effect, or have it later.
 func (s *simStore) change(ctx context.Context, op string, key uint64, lost, answerLost, late Fault, asks text, do func() error) (err error) {
-	if !s.park(&step{p: s.p, op: op, key: key, ctx: ctx, asks: asks, gets: func() string { return answerText(err, nil) }, run: func(f fate) {
+	if !s.park(&step{p: s.p, op: op, key: key, ctx: ctx, asks: asks, gets: func() string { return answerText(err, nil) }, run: func(f callEnd) {
 		switch {
 		case f != released:
 			err = fmt.Errorf("sim: no answer: %w", context.DeadlineExceeded)
@@ -208,7 +208,7 @@ func (s *simStore) PutDeadLetters(ctx context.Context, letters []store.DeadLette
 	for i := range letters {
 		keys[i] = letters[i].Key
 	}
-	return s.change(ctx, "bury", stringsKey(keys), DeadLetterLost, DeadLetterAnswerLost, -1, func() string { return lettersText(letters) }, func() error {
+	return s.change(ctx, "bury", stringsKey(keys), DeadLetterLost, DeadLetterAnswerLost, -1, func() string { return deadLettersText(letters) }, func() error {
 		for _, d := range letters {
 			s.buried[d.Key] = d
 		}
@@ -219,19 +219,19 @@ func (s *simStore) PutDeadLetters(ctx context.Context, letters []store.DeadLette
 // ListDeadLetters reads dead letters.
 func (s *simStore) ListDeadLetters(ctx context.Context, after string, limit int) (letters []store.DeadLetter, err error) {
 	err = s.call(ctx, "letters", stringsKey([]string{after}), DeadLettersFail,
-		joined([]string{after}), func() string { return lettersText(letters) }, func() (err error) {
+		joined([]string{after}), func() string { return deadLettersText(letters) }, func() (err error) {
 			letters, err = s.fake.ListDeadLetters(background, after, limit)
 			return err
 		})
 	return letters, err
 }
 
-// Asides looks up which letters have parts of messages.
-func (s *simStore) Asides(ctx context.Context, tails []wire.PartID) (found []store.Aside, err error) {
-	tails = slices.Clone(tails)
-	err = s.call(ctx, "asides", idsKey(tails), DeadLettersFail,
-		func() string { return idsText(tails) }, func() string { return fmt.Sprint(len(found), " letters") }, func() (err error) {
-			found, err = s.fake.Asides(background, tails)
+// DeadLetterRefs looks up which letters have parts of messages.
+func (s *simStore) DeadLetterRefs(ctx context.Context, completions []wire.PartID) (found []store.DeadLetterRef, err error) {
+	completions = slices.Clone(completions)
+	err = s.call(ctx, "dead-letter references", idsKey(completions), DeadLettersFail,
+		func() string { return idsText(completions) }, func() string { return fmt.Sprint(len(found), " letters") }, func() (err error) {
+			found, err = s.fake.DeadLetterRefs(background, completions)
 			return err
 		})
 	return found, err

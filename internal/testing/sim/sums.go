@@ -53,9 +53,9 @@ func (s *sum) times(total int64) int {
 	return int(total>>(2*s.digit)) & 3
 }
 
-// setAside reports whether a dead letter has the increment; aside is that of letterSums.
-func (s *sum) setAside(aside map[string][]int64) bool {
-	return slices.ContainsFunc(aside[s.counter], func(delta int64) bool { return s.times(delta) > 0 })
+// deadLettered reports whether a dead letter has the increment; dead is that of deadLetterSums.
+func (s *sum) deadLettered(dead map[string][]int64) bool {
+	return slices.ContainsFunc(dead[s.counter], func(delta int64) bool { return s.times(delta) > 0 })
 }
 
 // in reports whether the part holds the increment.

@@ -196,7 +196,7 @@ func (to *totalOracle) checkCrowdTotal(o *op, total int64) {
 	if total%c.delta != 0 || n < 0 || n > int64(c.sent) {
 		to.violate("the total of %s is %d: not a multiple of its increments, of which %d were sent", c.counter, total, c.sent)
 	}
-	if n += c.inLetters(letterSums(to.db.fake.Letters())); o.final && n < int64(c.durable) {
+	if n += c.inDeadLetters(deadLetterSums(to.db.fake.DeadLetters())); o.final && n < int64(c.durable) {
 		to.violate("the total of %s and its dead letters are %d increments, %d are durable", c.counter, n, c.durable)
 	}
 }

@@ -70,13 +70,13 @@ func (w *World) verdict() {
 	if !w.verbose {
 		return
 	}
-	totals, aside := w.oracles.totals.folded, letterSums(w.db.fake.Letters())
+	totals, dead := w.oracles.totals.folded, deadLetterSums(w.db.fake.DeadLetters())
 	w.say(nil, "the ledger: what callers were told, and what the store has")
 	for _, s := range w.oracles.ledger.sums {
 		times := s.times(totals[s.counter])
 		promise := map[[2]int]string{{0, 0}: "not counted", {0, 1}: "perhaps", {1, 1}: "durable"}[[2]int{s.least, s.most}]
 		set := ""
-		if slices.ContainsFunc(aside[s.counter], func(delta int64) bool { return s.times(delta) > 0 }) {
+		if slices.ContainsFunc(dead[s.counter], func(delta int64) bool { return s.times(delta) > 0 }) {
 			set = ", in a dead letter"
 		}
 		mark := ""
@@ -189,7 +189,7 @@ func markersText(markers []store.Marker) string {
 	return strings.Join(names, " ")
 }
 
-func lettersText(letters []store.DeadLetter) string {
+func deadLettersText(letters []store.DeadLetter) string {
 	reasons := make([]string, len(letters))
 	for i, d := range letters {
 		reasons[i] = fmt.Sprintf("%s: %.80s", payloadText(d.Payload), d.Reason)

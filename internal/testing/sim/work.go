@@ -231,9 +231,9 @@ func (cs *clients) smallMessages() {
 		return
 	}
 	cs.hit(Foreign)
-	messages := wire.Pack(cs.wall(), wire.SealID{}, parts, 500)
+	messages := wire.Pack(cs.wall(), wire.FlushID{}, parts, 500)
 	if cs.rng.IntN(2) == 0 {
-		messages = append(messages, wire.Pack(cs.wall(), wire.SealID{}, parts, wire.MaxBatch)...)
+		messages = append(messages, wire.Pack(cs.wall(), wire.FlushID{}, parts, wire.MaxBatch)...)
 	}
 	cs.rng.Shuffle(len(messages), func(i, j int) { messages[i], messages[j] = messages[j], messages[i] })
 	for _, payload := range messages {

@@ -59,8 +59,8 @@ export class Groups {
 const prefixOf = (x) => "=" + x.group.split("{")[0];
 
 function words(x) {
-  if (x.state === "serving" || !x.pieces) return x.state;
-  return `${x.state}, ${Math.floor((100 * x.pieces_done) / x.pieces)} %`;
+  if (x.state === "serving" || !x.ranges) return x.state;
+  return `${x.state}, ${Math.floor((100 * x.ranges_done) / x.ranges)} %`;
 }
 
 // entry makes the elements of an index. The link lists its groups.
@@ -80,7 +80,7 @@ function show(item, x) {
   if (item.name.textContent !== x.name) item.name.textContent = x.name;
   if (item.state.textContent !== words(x)) item.state.textContent = words(x);
   item.bar.hidden = x.state === "serving";
-  item.bar.max = Math.max(x.pieces, 1);
-  item.bar.value = x.pieces_done;
+  item.bar.max = Math.max(x.ranges, 1);
+  item.bar.value = x.ranges_done;
   item.bar.setAttribute("aria-label", x.name);
 }

@@ -27,7 +27,7 @@ type naive struct {
 var naives = map[string]naive{
 	"checks only rows that it writes":         {caught: "ReadRowIsTheSame", make: rechecks(func(_ *engine.Row, written bool) bool { return written })},
 	"checks only rows that it has found":      {caught: "AbsentRowStaysAbsent", make: rechecks(func(r *engine.Row, _ bool) bool { return r.Exists })},
-	"runs a function again":                   {caught: "TransactIsOneAttempt", make: transacts(runsAgain)},
+	"runs a function again":                   {caught: "ReadRowIsTheSame", make: transacts(runsAgain)},
 	"applies the changes of an error":         {caught: "ErrorAppliesNothing", make: transacts(ignoresErrors)},
 	"commits one kind after the other":        {caught: "CommitIsWhole", make: commits(byKind)},
 	"makes rows by updates":                   {caught: "UpdateMakesNothing", make: changes(func(c *engine.Change) { c.Op = map[engine.Op]engine.Op{engine.Update: engine.Upsert}[c.Op] })},
@@ -40,7 +40,7 @@ var naives = map[string]naive{
 	"views the newest rows":                   {caught: "ViewIsPinned", make: views(func(v *oddView) { v.unpinned = true })},
 	"reads, and then looks at the clock":      {caught: "MomentsCoverCommits", limits: "service", make: views(func(v *oddView) { v.late = time.Second })},
 	"ends a prefix with the next byte":        {caught: "ScanPrefixes", make: views(func(v *oddView) { v.spoil = nextByte })},
-	"begins a page with the last row":         {caught: "ScanPages", make: views(func(v *oddView) { v.spoil = func(r *engine.Range) { r.After = false } })},
+	"begins a page with the last row":         {caught: "ScanByKeys", make: views(func(v *oddView) { v.spoil = func(r *engine.Range) { r.After = false } })},
 	"says what the disk does not have":        {caught: "AnswersAreDurable", make: func(e engine.Engine) engine.Engine { return &hasty{Engine: e, inserted: map[string]bool{}} }},
 	"writes soft commits later":               {caught: "SoftIsImplied", make: func(e engine.Engine) engine.Engine { return &lazy{Engine: e} }},
 	"expires, and then writes it down":        {caught: "ExpireIsOneWithItsChanges", make: func(e engine.Engine) engine.Engine { return forgetful{e} }},

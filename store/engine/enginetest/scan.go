@@ -11,9 +11,7 @@ var scanTests = []suiteTest{
 	{"ScanByKeys", testScanByKeys},
 	{"ScanByNames", testScanByNames},
 	{"ScanPrefixes", testScanPrefixes},
-	{"ScanPages", testScanPages},
-	{"ScansSideBySide", testScansSideBySide},
-	{"ScanBesideCommits", testScanBesideCommits},
+	{"ScansBesideCommits", testScansBesideCommits},
 }
 
 // shards makes rows of several places, names and parts, and returns them in the order of keys.
@@ -116,86 +114,35 @@ func testScanPrefixes(s *suite) {
 	}
 }
 
-// Pages that begin after the last key of the page before have each row once, also beside commits.
-func testScanPages(s *suite) {
-	var all []engine.Key
-	for i := range 40 {
-		key := placed(uint64(i/4), fmt.Sprintf("name %d", i%4/2), uint32(i%2))
-		all = append(all, key)
-		s.commit(add(key, 1))
+// V3: scans have the rows of their moment, beside commits that write, make and delete rows. Several are open at once, because a
+// merge walks over them together.
+func testScansBesideCommits(s *suite) {
+	key := func(place, i int) engine.Key { return placed(uint64(place), fmt.Sprintf("%03d", i), 0) }
+	const n, scans = 40, 2
+	var changes []engine.Change
+	for i := range n {
+		changes = append(changes, add(key(0, 2*i), 1), add(key(1, 2*i), 2))
 	}
-	var got []engine.Key
-	for r := (engine.Range{Kind: shard, Page: 7}); ; r.After = true {
-		rows := s.view().Scan(s.ctx(), r, count)
-		n := 0
-		for row := (*engine.Row)(nil); n < r.Page; n++ {
-			if row = rows.Next(); row == nil {
-				break
-			}
-			key := row.Key
-			key.Name = string([]byte(key.Name))
-			got, r.From = append(got, key), key
-		}
-		if err := rows.Err(); err != nil {
-			s.Fatal(err)
-		}
-		rows.Close()
-		if n < r.Page {
-			break
-		}
-		s.commit(add(all[0], 1), add(all[39], 1))
-	}
-	if !slices.Equal(got, all) {
-		s.Errorf("the pages have %d rows, want %d: %v", len(got), len(all), got)
-	}
-}
-
-// Several scans of a view are open at once: a merge walks over them together.
-func testScansSideBySide(s *suite) {
-	for place := range uint64(3) {
-		for i := range 30 {
-			s.commit(add(placed(place, fmt.Sprintf("%02d", i), 0), int64(place)+1))
-		}
-	}
+	s.commit(changes...)
 	v := s.view()
-	var scans []engine.Rows
-	for place := range uint64(3) {
-		scans = append(scans, v.Scan(s.ctx(), engine.Range{Kind: shard, From: engine.Key{Place: place}, To: engine.Key{Place: place + 1}}, count))
-		defer scans[place].Close()
+	var open [scans]engine.Rows
+	for place := range open {
+		from := uint64(place)
+		open[place] = v.Scan(s.ctx(), engine.Range{Kind: shard, From: engine.Key{Place: from}, To: engine.Key{Place: from + 1}, Page: 10}, count)
+		defer open[place].Close()
 	}
-	for i := range 30 {
-		for place, rows := range scans {
-			row := rows.Next()
-			if row == nil || row.Key.Name != fmt.Sprintf("%02d", i) || row.Int64(count) != int64(place)+1 {
-				s.Fatalf("row %d of place %d is %+v (%v)", i, place, row, rows.Err())
+	for i := range n {
+		for place, rows := range open {
+			if row := rows.Next(); row == nil || row.Key != key(place, 2*i) || row.Int64(count) != int64(place)+1 {
+				s.Fatalf("row %d of the place %d is %+v (%v)", i, place, row, rows.Err())
 			}
-			s.in(v, placed(0, "00", 0))
 		}
+		s.commit(add(key(0, 2*i+1), 1), add(key(1, 2*i+2), 5), del(key(0, max(0, 2*i-2))))
+		s.in(v, key(0, 0))
 	}
-	for _, rows := range scans {
+	for _, rows := range open {
 		if row := rows.Next(); row != nil || rows.Err() != nil {
 			s.Errorf("a scan goes on with %+v (%v)", row, rows.Err())
 		}
-	}
-}
-
-// V3: a scan has the rows of its moment, beside commits that write, make and delete rows.
-func testScanBesideCommits(s *suite) {
-	key := func(i int) engine.Key { return placed(uint64(i), "a", 0) }
-	const n = 60
-	for i := range n {
-		s.commit(add(key(2*i), 1))
-	}
-	rows := s.view().Scan(s.ctx(), engine.Range{Kind: shard, Page: 10}, count)
-	defer rows.Close()
-	for i := range n {
-		row := rows.Next()
-		if row == nil || row.Key != key(2*i) || row.Int64(count) != 1 {
-			s.Fatalf("row %d is %+v (%v)", i, row, rows.Err())
-		}
-		s.commit(add(key(2*i+1), 1), add(key(2*i+2), 5), del(key(max(0, 2*i-2))))
-	}
-	if row := rows.Next(); row != nil || rows.Err() != nil {
-		s.Errorf("the scan goes on with %+v (%v)", row, rows.Err())
 	}
 }

@@ -15,7 +15,6 @@ var transactTests = []suiteTest{
 	{"UnsetBesideAnAddition", testUnsetBesideAnAddition},
 	{"BlindAdditionsMeet", testBlindAdditionsMeet},
 	{"ConflictNeedsAChange", testConflictNeedsAChange},
-	{"TransactIsOneAttempt", testTransactIsOneAttempt},
 	{"ErrorAppliesNothing", testErrorAppliesNothing},
 	{"TransactChangesAll", testTransactChangesAll},
 	{"TransactInserts", testTransactInserts},
@@ -30,8 +29,11 @@ func (s *suite) beside(reads []engine.Key, meanwhile ...engine.Change) {
 	s.Helper()
 	result := named(record, "result of the transaction")
 	var done chan struct{}
-	came := false
+	came, runs := false, 0
 	_, err := s.Engine.Transact(s.ctx(), false, func(tx engine.Tx) error {
+		if runs++; runs > 1 {
+			s.Fatal("the function runs again") // T4
+		}
 		s.read(tx, reads...)
 		done, came = s.meanwhile(meanwhile...)
 		tx.Change(&engine.Change{Key: result, Set: one(tally, 1)})
@@ -140,26 +142,6 @@ func testConflictNeedsAChange(s *suite) {
 	}
 	s.want(a, fields{count: 6})
 	s.want(b, fields{count: 6})
-}
-
-// T4.
-func testTransactIsOneAttempt(s *suite) {
-	a, b := named(record, "a"), named(record, "b")
-	runs, came := 0, false
-	var done chan struct{}
-	_, err := s.Engine.Transact(s.ctx(), false, func(tx engine.Tx) error {
-		runs++
-		s.read(tx, a)
-		if runs == 1 {
-			done, came = s.meanwhile(add(a, 1))
-		}
-		tx.Change(&engine.Change{Key: b, Set: one(tally, 1)})
-		return nil
-	})
-	<-done
-	if runs != 1 || came && !errors.Is(err, engine.ErrConflict) {
-		s.Errorf("the function ran %d times, and the answer is %v; want once and ErrConflict", runs, err)
-	}
 }
 
 // Interleaving 18.

@@ -13,9 +13,9 @@ import (
 
 // A record is a version of a counter's record. After a sweep it does not exist.
 type record struct {
-	exists bool
-	shards int64
-	rest   restSum // of a group
+	exists    bool
+	shards    int64
+	remainder remainderSum // of a group
 	store.ResetState
 }
 
@@ -114,7 +114,7 @@ func (s *Store) SweepCounters(ctx context.Context, after time.Duration) (removed
 // sweepLocked removes a deleted counter. If it has counted something since, it exists again.
 func (s *Store) sweepLocked(counter string, r record, at time.Time) bool {
 	keep := s.oldestLocked()
-	sum, overflow := r.rest.total()
+	sum, overflow := r.remainder.total()
 	for n := range int(r.shards) {
 		v, _ := s.shards[shardKey{counter, n}].newest()
 		sum += v

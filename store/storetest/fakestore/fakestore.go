@@ -129,8 +129,8 @@ type Store struct {
 	shardStats map[shardKey]store.ShardStats
 	bucketed   map[shardKey]history[int64]
 	grouped    map[shardKey]map[int64]int64 // by index; newest
-	pieces     map[pieceKey]store.Piece
-	rests      map[pieceKey]map[string]int64
+	ranges     map[rangeKey]store.IndexRange
+	remainders map[rangeKey]map[string]int64
 	series     map[string]map[bucketKey]history[int64] // the archive
 	ring       map[string]map[ringKey]history[cell]
 	changed    map[shardKey]time.Time // when a shard with a series was changed last
@@ -140,7 +140,7 @@ type Store struct {
 	sequences  map[string]store.SequenceState
 	given      map[wire.PartID]store.Given // the content of the markers of sequences
 	dead       map[string]store.DeadLetter
-	asides     map[wire.PartID]map[string]store.Aside // by letter
+	refs       map[wire.PartID]map[string]store.DeadLetterRef // by letter
 	workers    map[string]store.Worker
 	journal    journal
 	views      map[*View]struct{}
@@ -172,10 +172,10 @@ func New(opts Options) *Store {
 		sequences:  make(map[string]store.SequenceState),
 		given:      make(map[wire.PartID]store.Given),
 		dead:       make(map[string]store.DeadLetter),
-		asides:     make(map[wire.PartID]map[string]store.Aside),
+		refs:       make(map[wire.PartID]map[string]store.DeadLetterRef),
 		grouped:    make(map[shardKey]map[int64]int64),
-		pieces:     make(map[pieceKey]store.Piece),
-		rests:      make(map[pieceKey]map[string]int64),
+		ranges:     make(map[rangeKey]store.IndexRange),
+		remainders: make(map[rangeKey]map[string]int64),
 		workers:    make(map[string]store.Worker),
 		journal:    newJournal(),
 		views:      make(map[*View]struct{}),
@@ -197,7 +197,7 @@ func (s *Store) Limits() store.Limits {
 	limits := store.Limits{
 		Entities: s.opts.Entities, Keys: s.opts.Keys, Commits: s.opts.Commits, Shards: s.opts.Shards,
 		GrowsInFold: s.opts.GrowsInFold, CertainOutcome: s.opts.CertainOutcome, ShardRate: 1,
-		RefusesOldRules: s.opts.GrowsInFold, Rests: maxRests,
+		RefusesOldRules: s.opts.GrowsInFold, Remainders: maxRemainders,
 		Ring: s.opts.Ring,
 	}
 	if s.opts.GrowsInFold {

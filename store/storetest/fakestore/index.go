@@ -17,16 +17,16 @@ import (
 )
 
 const (
-	maxRests  = 50
-	maxPieces = 100
+	maxRemainders = 50
+	maxRanges     = 100
 )
 
-type pieceKey struct {
+type rangeKey struct {
 	index int64
 	id    int
 }
 
-func keyOf(p *store.Piece) pieceKey { return pieceKey{p.Index, p.ID} }
+func keyOf(p *store.IndexRange) rangeKey { return rangeKey{p.Index, p.ID} }
 
 // settle is how long after a change commits by older rules may come.
 func (s *Store) settle() time.Duration {
@@ -49,26 +49,26 @@ func (s *Store) groupedLocked(c *store.Commit) {
 	}
 }
 
-// Pieces returns the pieces of an index.
-func (s *Store) Pieces(ctx context.Context, index int64) (pieces []store.Piece, err error) {
-	err = s.run(ctx, Pieces, func() error {
-		for key, p := range s.pieces {
+// Ranges returns the ranges of an index.
+func (s *Store) Ranges(ctx context.Context, index int64) (ranges []store.IndexRange, err error) {
+	err = s.run(ctx, Ranges, func() error {
+		for key, p := range s.ranges {
 			if key.index == index {
-				pieces = append(pieces, p)
+				ranges = append(ranges, p)
 			}
 		}
-		slices.SortFunc(pieces, func(a, b store.Piece) int { return cmp.Compare(a.ID, b.ID) })
+		slices.SortFunc(ranges, func(a, b store.IndexRange) int { return cmp.Compare(a.ID, b.ID) })
 		return nil
 	})
-	return pieces, err
+	return ranges, err
 }
 
-// SwapPieces replaces pieces.
-func (s *Store) SwapPieces(ctx context.Context, old, next []store.Piece) error {
-	if len(old) > maxPieces || len(next) > maxPieces {
-		return s.mistake("%d and %d pieces", len(old), len(next))
+// SwapRanges replaces ranges.
+func (s *Store) SwapRanges(ctx context.Context, old, next []store.IndexRange) error {
+	if len(old) > maxRanges || len(next) > maxRanges {
+		return s.mistake("%d and %d ranges", len(old), len(next))
 	}
-	return s.run(ctx, SwapPieces, func() error {
+	return s.run(ctx, SwapRanges, func() error {
 		if len(old) == 0 && len(next) > 0 && s.settings.Rules.Numbered(next[0].Index) == nil {
 			return fmt.Errorf("fakestore: index %d is gone: %w", next[0].Index, store.ErrNoIndex)
 		}
@@ -78,29 +78,29 @@ func (s *Store) SwapPieces(ctx context.Context, old, next []store.Piece) error {
 			}
 		}
 		for i := range next {
-			isNew := !slices.ContainsFunc(old, func(p store.Piece) bool { return p.ID == next[i].ID })
-			if _, exists := s.pieces[keyOf(&next[i])]; exists && isNew {
+			isNew := !slices.ContainsFunc(old, func(p store.IndexRange) bool { return p.ID == next[i].ID })
+			if _, exists := s.ranges[keyOf(&next[i])]; exists && isNew {
 				return fmt.Errorf("fakestore: %w", store.ErrChanged)
 			}
 		}
 		for i := range old {
-			delete(s.pieces, keyOf(&old[i]))
+			delete(s.ranges, keyOf(&old[i]))
 		}
 		for _, p := range next {
-			s.pieces[keyOf(&p)] = p
+			s.ranges[keyOf(&p)] = p
 		}
 		return nil
 	})
 }
 
-func (s *Store) isStoredLocked(p *store.Piece) bool {
-	found, ok := s.pieces[keyOf(p)]
+func (s *Store) isStoredLocked(p *store.IndexRange) bool {
+	found, ok := s.ranges[keyOf(p)]
 	return ok && found.Same(p)
 }
 
-// placedLocked returns the shards of a page of a piece, in the order of their places. The start of a page
+// placedLocked returns the shards of a page of a range, in the order of their places. The start of a page
 // is a place and a name.
-func (s *Store) placedLocked(x *store.Index, p *store.Piece, from string, limit int) (keys []shardKey, next string) {
+func (s *Store) placedLocked(x *store.Index, p *store.IndexRange, from string, limit int) (keys []shardKey, next string) {
 	if p.Retired {
 		return nil, ""
 	}
@@ -121,8 +121,8 @@ func startOf(key shardKey) string {
 	return fmt.Sprintf("%016x %s %s", wire.ShardHash(key.counter, key.shard), key.counter, strconv.Itoa(key.shard))
 }
 
-// Ungrouped returns a page of a piece.
-func (s *Store) Ungrouped(ctx context.Context, x *store.Index, p *store.Piece, from string, limit int) (page store.UngroupedPage, err error) {
+// Ungrouped returns a page of a range.
+func (s *Store) Ungrouped(ctx context.Context, x *store.Index, p *store.IndexRange, from string, limit int) (page store.UngroupedPage, err error) {
 	err = s.run(ctx, Ungrouped, func() error {
 		var keys []shardKey
 		page.At = s.readTimeLocked()
@@ -132,8 +132,8 @@ func (s *Store) Ungrouped(ctx context.Context, x *store.Index, p *store.Piece, f
 			grouped := s.grouped[key][x.Number]
 			page.Shards, page.Place = page.Shards+1, wire.ShardHash(key.counter, key.shard)
 			overflow := count == math.MaxInt64 || count == math.MinInt64
-			if rest := count - grouped; rest != 0 || overflow {
-				page.Rests = append(page.Rests, store.Ungrouped{Counter: key.counter, Rest: rest, Overflow: overflow})
+			if remainder := count - grouped; remainder != 0 || overflow {
+				page.Remainders = append(page.Remainders, store.Ungrouped{Counter: key.counter, Remainder: remainder, Overflow: overflow})
 			}
 		}
 		return nil
@@ -141,14 +141,14 @@ func (s *Store) Ungrouped(ctx context.Context, x *store.Index, p *store.Piece, f
 	return page, err
 }
 
-// A restSum is a sum of rests: of their lower 32 bits, and of the upper ones. A rest at an end of int64 is no
+// A remainderSum is a sum of remainders: of their lower 32 bits, and of the upper ones. A remainder at an end of int64 is no
 // number: it makes the sum one too.
-type restSum struct{ low, high int64 }
+type remainderSum struct{ low, high int64 }
 
-func (a restSum) moved(from, to int64) restSum {
-	for _, m := range []struct{ rest, sign int64 }{{from, -1}, {to, 1}} {
-		low, high := m.rest&(1<<32-1), m.rest>>32
-		if m.rest == math.MaxInt64 || m.rest == math.MinInt64 {
+func (a remainderSum) moved(from, to int64) remainderSum {
+	for _, m := range []struct{ remainder, sign int64 }{{from, -1}, {to, 1}} {
+		low, high := m.remainder&(1<<32-1), m.remainder>>32
+		if m.remainder == math.MaxInt64 || m.remainder == math.MinInt64 {
 			low, high = 0, 1<<50
 		}
 		a.low, a.high = a.low+m.sign*low, a.high+m.sign*high
@@ -156,36 +156,36 @@ func (a restSum) moved(from, to int64) restSum {
 	return a
 }
 
-func (a restSum) total() (rest int64, overflow bool) {
+func (a remainderSum) total() (remainder int64, overflow bool) {
 	high := a.high + a.low>>32
-	rest = high<<32 | a.low&(1<<32-1)
-	return rest, rest>>32 != high || rest == math.MaxInt64 || rest == math.MinInt64
+	remainder = high<<32 | a.low&(1<<32-1)
+	return remainder, remainder>>32 != high || remainder == math.MaxInt64 || remainder == math.MinInt64
 }
 
-// SetRests sets a piece's parts of the totals of groups.
-func (s *Store) SetRests(ctx context.Context, p *store.Piece, rests []store.GroupRest) error {
-	if len(rests) > maxRests {
-		return s.mistake("%d rests", len(rests))
+// SetRemainders sets a range's parts of the totals of groups.
+func (s *Store) SetRemainders(ctx context.Context, p *store.IndexRange, remainders []store.GroupRemainder) error {
+	if len(remainders) > maxRemainders {
+		return s.mistake("%d remainders", len(remainders))
 	}
-	return s.run(ctx, SetRests, func() error {
+	return s.run(ctx, SetRemainders, func() error {
 		if !s.isStoredLocked(p) {
 			return fmt.Errorf("fakestore: %w", store.ErrChanged)
 		}
-		if s.rests[keyOf(p)] == nil {
-			s.rests[keyOf(p)] = make(map[string]int64)
+		if s.remainders[keyOf(p)] == nil {
+			s.remainders[keyOf(p)] = make(map[string]int64)
 		}
-		have := s.rests[keyOf(p)]
+		have := s.remainders[keyOf(p)]
 		at := s.commitTimeLocked()
-		for _, r := range rests {
-			if r.Rest == have[r.Group] {
+		for _, r := range remainders {
+			if r.Remainder == have[r.Group] {
 				continue
 			}
 			rec, _ := s.records[r.Group].newest()
 			rec.exists, rec.shards, rec.DeletedAt = true, max(rec.shards, int64(max(s.opts.Shards, 1))), time.Time{}
-			rec.rest = rec.rest.moved(have[r.Group], r.Rest)
+			rec.remainder = rec.remainder.moved(have[r.Group], r.Remainder)
 			s.changes++
 			s.records[r.Group] = s.records[r.Group].set(at, rec, s.oldestLocked())
-			if have[r.Group] = r.Rest; r.Rest == 0 {
+			if have[r.Group] = r.Remainder; r.Remainder == 0 {
 				delete(have, r.Group)
 			}
 		}
@@ -193,22 +193,22 @@ func (s *Store) SetRests(ctx context.Context, p *store.Piece, rests []store.Grou
 	})
 }
 
-// RestsOf lists the rests of a piece.
-func (s *Store) RestsOf(ctx context.Context, p *store.Piece, after string, limit int) (rests []store.GroupRest, err error) {
-	err = s.run(ctx, RestsOf, func() error {
-		have := s.rests[keyOf(p)]
+// RemaindersOf lists the remainders of a range.
+func (s *Store) RemaindersOf(ctx context.Context, p *store.IndexRange, after string, limit int) (remainders []store.GroupRemainder, err error) {
+	err = s.run(ctx, RemaindersOf, func() error {
+		have := s.remainders[keyOf(p)]
 		for _, group := range slices.Sorted(maps.Keys(have)) {
-			if group > after && len(rests) < limit {
-				rests = append(rests, store.GroupRest{Group: group, Rest: have[group]})
+			if group > after && len(remainders) < limit {
+				remainders = append(remainders, store.GroupRemainder{Group: group, Remainder: have[group]})
 			}
 		}
 		return nil
 	})
-	return rests, err
+	return remainders, err
 }
 
 // DropGrouped removes grouped parts.
-func (s *Store) DropGrouped(ctx context.Context, x *store.Index, p *store.Piece, from string, limit int) (next string, err error) {
+func (s *Store) DropGrouped(ctx context.Context, x *store.Index, p *store.IndexRange, from string, limit int) (next string, err error) {
 	err = s.run(ctx, DropGrouped, func() error {
 		var keys []shardKey
 		keys, next = s.placedLocked(x, p, from, limit)
@@ -244,7 +244,7 @@ func (s *Store) DropGroups(ctx context.Context, x *store.Index, limit int) (drop
 			s.records[group] = h.set(at, record{}, keep)
 			dropped++
 		}
-		maps.DeleteFunc(s.rests, func(key pieceKey, _ map[string]int64) bool { return key.index == x.Number })
+		maps.DeleteFunc(s.remainders, func(key rangeKey, _ map[string]int64) bool { return key.index == x.Number })
 		return nil
 	})
 	return dropped, err

@@ -78,8 +78,8 @@ func (s *Store) ServedAt(counter string, at time.Time) (total int64, exists bool
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r, _ := s.records[counter].at(at)
-	rest, _ := r.rest.total()
-	total = sum + rest - r.Baseline
+	remainder, _ := r.remainder.total()
+	total = sum + remainder - r.Baseline
 	return total, r.exists && (r.DeletedAt.IsZero() || total != 0)
 }
 
@@ -135,8 +135,8 @@ func (s *Store) Marker(id wire.PartID) (store.Marker, bool) {
 	return m, ok
 }
 
-// Letters returns all dead letters in the order of their keys.
-func (s *Store) Letters() []store.DeadLetter {
+// DeadLetters returns all dead letters in the order of their keys.
+func (s *Store) DeadLetters() []store.DeadLetter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var letters []store.DeadLetter

@@ -119,8 +119,8 @@ func (s *Store) PutDeadLetters(ctx context.Context, letters []store.DeadLetter) 
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for _, d := range letters {
-			s.putAsidesLocked(d.Asides)
-			d.Payload, d.Asides = slices.Clone(d.Payload), nil
+			s.putDeadLetterRefsLocked(d.DeadLetterRefs)
+			d.Payload, d.DeadLetterRefs = slices.Clone(d.Payload), nil
 			s.dead[d.Key] = d
 		}
 		s.counts.Buried += len(letters)
@@ -185,28 +185,28 @@ func (s *Store) GetDeadLetters(ctx context.Context, keys []string) ([]store.Dead
 	return letters, err
 }
 
-func (s *Store) putAsidesLocked(asides []store.Aside) {
-	for _, a := range asides {
-		if s.asides[a.Tail] == nil {
-			s.asides[a.Tail] = make(map[string]store.Aside)
+func (s *Store) putDeadLetterRefsLocked(refs []store.DeadLetterRef) {
+	for _, a := range refs {
+		if s.refs[a.Completion] == nil {
+			s.refs[a.Completion] = make(map[string]store.DeadLetterRef)
 		}
 		a.Parts = slices.Clone(a.Parts)
-		s.asides[a.Tail][a.Letter] = a
+		s.refs[a.Completion][a.Key] = a
 	}
 }
 
-// Asides returns the notes under these tails.
-func (s *Store) Asides(ctx context.Context, tails []wire.PartID) (found []store.Aside, err error) {
-	answer, err := s.begin(ctx, Asides, nil)
+// DeadLetterRefs returns the notes under these completion markers.
+func (s *Store) DeadLetterRefs(ctx context.Context, completions []wire.PartID) (found []store.DeadLetterRef, err error) {
+	answer, err := s.begin(ctx, DeadLetterRefs, nil)
 	if err != nil {
 		return nil, err
 	}
 	err = s.do(ctx, answer, func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		for _, tail := range tails {
-			for _, letter := range slices.Sorted(maps.Keys(s.asides[tail])) {
-				found = append(found, s.asides[tail][letter])
+		for _, completion := range completions {
+			for _, letter := range slices.Sorted(maps.Keys(s.refs[completion])) {
+				found = append(found, s.refs[completion][letter])
 			}
 		}
 		return nil

@@ -87,7 +87,7 @@ func (s *Store) ChangeRules(ctx context.Context, change store.RuleChange) (set s
 		}
 		s.settings, s.oldest = next, max(s.oldest, next.Rules.Oldest())
 		if x := change.Index; x != nil && x.Step == store.RemoveIndex {
-			delete(s.pieces, pieceKey{x.Index.Number, 1})
+			delete(s.ranges, rangeKey{x.Index.Number, 1})
 		}
 		set = s.settingsLocked(now)
 		return nil
@@ -100,7 +100,7 @@ func (s *Store) Expire(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	maps.DeleteFunc(s.markers, func(_ wire.PartID, m store.Marker) bool { return !m.ExpireAt.After(now) })
-	s.forgetAsidesLocked(func(a store.Aside) bool { return !a.ExpireAt.After(now) })
+	s.forgetDeadLetterRefsLocked(func(a store.DeadLetterRef) bool { return !a.ExpireAt.After(now) })
 }
 
 // Forget removes all markers that the store may remove now.
@@ -115,13 +115,13 @@ func (s *Store) Forget() {
 		}
 		return m.At.Before(oldest)
 	})
-	s.forgetAsidesLocked(func(a store.Aside) bool {
+	s.forgetDeadLetterRefsLocked(func(a store.DeadLetterRef) bool {
 		return s.opts.Age == nil && !a.ExpireAt.After(now) || s.opts.Age != nil && a.At.Before(oldest)
 	})
 }
 
-func (s *Store) forgetAsidesLocked(over func(a store.Aside) bool) {
-	for _, letters := range s.asides {
-		maps.DeleteFunc(letters, func(_ string, a store.Aside) bool { return over(a) })
+func (s *Store) forgetDeadLetterRefsLocked(over func(a store.DeadLetterRef) bool) {
+	for _, letters := range s.refs {
+		maps.DeleteFunc(letters, func(_ string, a store.DeadLetterRef) bool { return over(a) })
 	}
 }

@@ -33,8 +33,8 @@ func (s *Store) Sums(ctx context.Context, q *store.SumsQuery, visit func(*store.
 func (s *Store) sumLocked(counter string, q *store.SumsQuery) (c store.CounterSum, ok bool) {
 	c.Counter = []byte(counter)
 	r, _ := s.records[counter].newest()
-	rest, overflow := r.rest.total()
-	sum, exists := new(big.Int).Sub(big.NewInt(rest), big.NewInt(r.Baseline)), rest != 0
+	remainder, overflow := r.remainder.total()
+	sum, exists := new(big.Int).Sub(big.NewInt(remainder), big.NewInt(r.Baseline)), remainder != 0
 	c.Overflow = overflow
 	for n := range int(r.shards) {
 		v, some := s.shards[shardKey{counter, n}].newest()

@@ -71,8 +71,8 @@ func (v *View) lookup(keys []store.Key) []store.Value {
 func (s *Store) valueLocked(key store.Key, at time.Time) store.Value {
 	if key.Shard == store.RecordKey {
 		r, _ := s.records[key.Counter].at(at)
-		rest, overflow := r.rest.total()
-		return store.Value{Exists: r.exists, Value: r.shards, Reset: r.reset(), Rest: rest, Overflow: overflow}
+		remainder, overflow := r.remainder.total()
+		return store.Value{Exists: r.exists, Value: r.shards, Reset: r.reset(), Remainder: remainder, Overflow: overflow}
 	}
 	sum, ok := s.shards[shardKey{key.Counter, key.Shard}].at(at)
 	bucketed, _ := s.bucketed[shardKey{key.Counter, key.Shard}].at(at)
@@ -94,8 +94,8 @@ func (v *View) List(ctx context.Context, prefix, after string, limit int) ([]sto
 		for counter, h := range s.records {
 			r, _ := h.at(at)
 			if r.exists && strings.HasPrefix(counter, prefix) && counter > after {
-				rest, overflow := r.rest.total()
-				records = append(records, store.Record{Counter: counter, Shards: int(r.shards), Reset: r.reset(), Rest: rest, Overflow: overflow})
+				remainder, overflow := r.remainder.total()
+				records = append(records, store.Record{Counter: counter, Shards: int(r.shards), Reset: r.reset(), Remainder: remainder, Overflow: overflow})
 			}
 		}
 		slices.SortFunc(records, func(a, b store.Record) int { return strings.Compare(a.Counter, b.Counter) })

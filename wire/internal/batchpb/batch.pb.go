@@ -32,9 +32,9 @@ type Batch struct {
 	// Microseconds since 1970 UTC: when the oldest increment of the batch was added. The
 	// deduplication window counts from here. Not negative, and before the year 2262.
 	TimeUs int64 `protobuf:"varint,2,opt,name=time_us,json=timeUs,proto3" json:"time_us,omitempty"`
-	// 16 random bytes, not all 0, the same for all messages of one seal; absent in dead letters.
-	Seal []byte `protobuf:"bytes,3,opt,name=seal,proto3" json:"seal,omitempty"`
-	// Of the message in its seal, from 0. Only with a seal.
+	// 16 random bytes, not all 0, the same for all messages of one flush; absent in dead letters.
+	Flush []byte `protobuf:"bytes,3,opt,name=flush,proto3" json:"flush,omitempty"`
+	// Of the message in its flush, from 0. Only with a flush.
 	Number        uint32  `protobuf:"varint,4,opt,name=number,proto3" json:"number,omitempty"`
 	Parts         []*Part `protobuf:"bytes,7,rep,name=parts,proto3" json:"parts,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -85,9 +85,9 @@ func (x *Batch) GetTimeUs() int64 {
 	return 0
 }
 
-func (x *Batch) GetSeal() []byte {
+func (x *Batch) GetFlush() []byte {
 	if x != nil {
-		return x.Seal
+		return x.Flush
 	}
 	return nil
 }
@@ -318,11 +318,11 @@ var File_batch_proto protoreflect.FileDescriptor
 
 const file_batch_proto_rawDesc = "" +
 	"\n" +
-	"\vbatch.proto\x12\fcountmill.v1\"\x9c\x01\n" +
+	"\vbatch.proto\x12\fcountmill.v1\"\x9e\x01\n" +
 	"\x05Batch\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x17\n" +
-	"\atime_us\x18\x02 \x01(\x03R\x06timeUs\x12\x12\n" +
-	"\x04seal\x18\x03 \x01(\fR\x04seal\x12\x16\n" +
+	"\atime_us\x18\x02 \x01(\x03R\x06timeUs\x12\x14\n" +
+	"\x05flush\x18\x03 \x01(\fR\x05flush\x12\x16\n" +
 	"\x06number\x18\x04 \x01(\rR\x06number\x12(\n" +
 	"\x05parts\x18\a \x03(\v2\x12.countmill.v1.PartR\x05partsJ\x04\b\x05\x10\x06J\x04\b\x06\x10\a\"\xba\x02\n" +
 	"\x04Part\x12\x0e\n" +

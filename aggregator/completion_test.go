@@ -1,0 +1,357 @@
+package aggregator_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/wire"
+)
+
+// A flushedBatch is a batch with a flush, and what has to be true of its completion.
+type flushedBatch struct {
+	flush wire.FlushID
+	parts []wire.Part
+}
+
+func (m *flushedBatch) completion() wire.PartID { return m.flush.Hash().Completion(0) }
+
+func (m *flushedBatch) payload() []byte { return m.payloadAt(time.Now()) }
+
+func (m *flushedBatch) payloadAt(at time.Time) []byte {
+	return wire.Append(nil, &wire.Batch{Time: at.Truncate(time.Microsecond), Flush: m.flush, Parts: m.parts})
+}
+
+// watch makes the store fail the test if the completion is committed before every part is in the store, in
+// the same commit or in a dead letter. answer is the store's, nil for OK.
+func (m *flushedBatch) watch(t *testing.T, st *fakestore.Store, answer func(n int, c *store.Commit) fakestore.Answer) {
+	st.OnFold(func(n int, c *store.Commit) fakestore.Answer {
+		has := func(id wire.PartID) bool {
+			return slices.ContainsFunc(c.Markers, func(o store.Marker) bool { return o.ID == id })
+		}
+		if has(m.completion()) {
+			for _, p := range m.parts {
+				if _, ok := st.Marker(p.ID); !ok && !has(p.ID) && !inDeadLetters(st, p.ID) {
+					t.Errorf("commit %d has the completion, and part %s is nowhere", n, p.ID)
+				}
+			}
+		}
+		if answer == nil {
+			return fakestore.OK
+		}
+		return answer(n, c)
+	})
+}
+
+func inDeadLetters(st *fakestore.Store, id wire.PartID) bool {
+	return slices.ContainsFunc(st.DeadLetters(), func(d store.DeadLetter) bool {
+		b, err := wire.Decode(d.Payload)
+		return err == nil && slices.ContainsFunc(b.Parts, func(p wire.Part) bool { return p.ID == id })
+	})
+}
+
+// says fails the test unless the completion is there and says so.
+func (m *flushedBatch) says(t *testing.T, st *fakestore.Store, want wire.Fingerprint) {
+	t.Helper()
+	if got, ok := st.Marker(m.completion()); !ok || got.Fingerprint != want {
+		t.Errorf("the completion is there: %t, and says %d; want %d", ok, got.Fingerprint, want)
+	}
+}
+
+func wideParts(n int) (parts []wire.Part) {
+	for i := range n {
+		var entries []wire.Entry
+		for j := range wire.MaxEntries {
+			entries = append(entries, wire.Entry{Counter: fmt.Sprint("c", i, ":", j), Delta: 1})
+		}
+		parts = append(parts, anonymous(entries...))
+	}
+	return parts
+}
+
+// The completion is in the commit of the last parts if they are in one, and otherwise in a later commit.
+func TestCompletionsComeWithTheLastPart(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		open    func(*testing.T) *fakestore.Store
+		parts   []wire.Part
+		commits int
+	}{
+		{"one commit", large, []wire.Part{anonymous(one("a", 1)), anonymous(one("b", 1)), identified("x", 1)}, 1},
+		{"two commits and a later one", small, wideParts(2), 3},
+		{"a full commit and a later one", small, wideParts(1), 2},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				st := tc.open(t)
+				m := &flushedBatch{wire.FlushID{1}, tc.parts}
+				m.watch(t, st, nil)
+				r := run(t, st, aggregator.Config{})
+				r.sendBytes(t, m.payload())
+				settle(time.Minute)
+				m.says(t, st, store.CompletionCounted)
+				if got := st.FoldCalls(); got != tc.commits {
+					t.Errorf("%d commits, want %d", got, tc.commits)
+				}
+				r.sendBytes(t, m.payload()) // delivered again
+				r.sendBytes(t, m.payload())
+				settle(time.Minute)
+				m.says(t, st, store.CompletionCounted)
+			})
+		})
+	}
+}
+
+// Completions neither wait for a window nor open one: they are committed when no other commit is under way.
+func TestCompletionsDoNotWaitForAWindow(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := small(t)
+		m := &flushedBatch{wire.FlushID{1}, wideParts(2)}
+		r := run(t, st, aggregator.Config{Linger: 10 * time.Second})
+		r.sendBytes(t, m.payload())
+		settle(10*time.Second + 100*time.Millisecond)
+		m.says(t, st, store.CompletionCounted)
+		r.send(t, anonymous(one("next", 1)))
+		settle(10*time.Second - 50*time.Millisecond)
+		if got := st.FoldCalls(); got != 3 {
+			t.Errorf("%d commits, want 3: the next window closed before its linger", got)
+		}
+		settle(100 * time.Millisecond)
+		if got := st.FoldCalls(); got != 4 {
+			t.Errorf("%d commits, want 4: the next window is still open", got)
+		}
+	})
+}
+
+// While a commit is under way the completions wait for its end, or for the next window.
+func TestCompletionsWaitForACommit(t *testing.T) {
+	for name, tc := range map[string]struct {
+		takes, at time.Duration // the slow commit, and the completion's after it began
+	}{
+		"until it ends":              {500 * time.Millisecond, 500 * time.Millisecond},
+		"until the next window ends": {5 * time.Second, 1100 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				st := small(t)
+				m := &flushedBatch{wire.FlushID{1}, wideParts(2)}
+				m.watch(t, st, func(n int, c *store.Commit) fakestore.Answer {
+					if len(c.Adds) == 1 && c.Adds[0].Counter == "slow" {
+						time.Sleep(tc.takes)
+					}
+					return fakestore.OK
+				})
+				r := run(t, st, aggregator.Config{Linger: time.Second})
+				r.send(t, anonymous(one("slow", 1)))
+				r.sendBytes(t, m.payload())
+				settle(1100 * time.Millisecond)
+				r.send(t, anonymous(one("next", 1)))
+				settle(tc.at - 110*time.Millisecond)
+				if _, ok := st.Marker(m.completion()); ok {
+					t.Error("the completion is there already")
+				}
+				settle(20 * time.Millisecond)
+				m.says(t, st, store.CompletionCounted)
+			})
+		})
+	}
+}
+
+// A single anonymous part whose id says so has no other completion. Any other single part has one.
+func TestSinglePartsAreTheirOwnCompletions(t *testing.T) {
+	flush := wire.FlushID{1}
+	own := anonymous(one("a", 1))
+	own.ID = flush.Hash().Single(0)
+	for name, tc := range map[string]struct {
+		part    wire.Part
+		markers int
+	}{"its own": {own, 1}, "another id": {anonymous(one("a", 1)), 2}, "identified": {identified("x", 1), 2}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				st := large(t)
+				m := &flushedBatch{flush, []wire.Part{tc.part}}
+				r := run(t, st, aggregator.Config{})
+				r.sendBytes(t, m.payload())
+				settle(time.Minute)
+				if got := st.Counts(); got.Markers != tc.markers || got.Folds != 1 {
+					t.Errorf("%d markers in %d commits, want %d in 1", got.Markers, got.Folds, tc.markers)
+				}
+			})
+		})
+	}
+}
+
+// Whatever the store answers, the completion waits for every part, and comes.
+func TestCompletionsWaitForEveryAnswer(t *testing.T) {
+	for _, first := range []fakestore.Answer{
+		fakestore.UnknownApplied, fakestore.UnknownNotApplied, fakestore.ContendedApplied, fakestore.ContendedNotApplied,
+		fakestore.MarkerExists, fakestore.NotApplied, fakestore.SlowApplied, fakestore.SlowNotApplied, fakestore.Deployment,
+	} {
+		for n := 1; n <= 4; n++ {
+			t.Run(fmt.Sprint("answer ", first, ", ", n, " times"), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					st := small(t)
+					m := &flushedBatch{wire.FlushID{1}, append(wideParts(2), identified("x", 1), identified("y", 1))}
+					m.watch(t, st, func(call int, c *store.Commit) fakestore.Answer {
+						if call <= n {
+							return first
+						}
+						return fakestore.OK
+					})
+					r := run(t, st, aggregator.Config{})
+					r.sendBytes(t, m.payload())
+					settle(5 * time.Minute)
+					m.says(t, st, store.CompletionCounted)
+				})
+			})
+		}
+	}
+}
+
+// A part in a dead letter is noted under its message's completion before the completion comes, also when the
+// store has refused the content of a large commit, and when the writing of letters fails.
+func TestCompletionsSayWhatWasDeadLettered(t *testing.T) {
+	poison := anonymous(one("poison", 1))
+	for name, tc := range map[string]struct {
+		bad    wire.Part
+		reason error
+	}{"refused": {poison, store.ErrRefused}, "id reused": {identified("x", 2), nil}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				st := large(t)
+				r := run(t, st, aggregator.Config{})
+				r.send(t, identified("x", 1))
+				settle(time.Minute)
+				m := &flushedBatch{wire.FlushID{1}, []wire.Part{anonymous(one("a", 1)), tc.bad, anonymous(one("b", 1)), identified("y", 1)}}
+				m.watch(t, st, func(_ int, c *store.Commit) fakestore.Answer {
+					if errors.Is(tc.reason, store.ErrRefused) && slices.ContainsFunc(c.Adds, func(a store.ShardDelta) bool { return a.Counter == "poison" }) {
+						return fakestore.Refused
+					}
+					return fakestore.OK
+				})
+				st.On(fakestore.PutDeadLetters, fakestore.Script(fakestore.UnknownNotApplied, fakestore.UnknownApplied))
+				r.sendBytes(t, m.payload())
+				settle(5 * time.Minute)
+				m.says(t, st, store.CompletionDeadLettered)
+				refs, err := st.DeadLetterRefs(t.Context(), []wire.PartID{m.completion()})
+				letters := st.DeadLetters()
+				if err != nil || len(refs) != 1 || len(letters) != 1 || refs[0].Key != letters[0].Key {
+					t.Fatalf("dead-letter references %+v, %v of letters %+v", refs, err, letters)
+				}
+				if got := refs[0].Parts; len(got) != 1 || got[0].ID != tc.bad.ID || got[0].Fingerprint != tc.bad.Fingerprint() {
+					t.Errorf("the reference has parts %+v, want %s", got, tc.bad.ID)
+				}
+			})
+		})
+	}
+}
+
+// JSON of other programs has a completion by the broker's id, also if nobody can read it.
+func TestForeignMessagesHaveCompletions(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := large(t)
+		r := run(t, st, aggregator.Config{})
+		r.sendJSON(t, "7", `[{"counter":"a"},{"counter":"b","id":"x"}]`, time.Now())
+		r.sendJSON(t, "8", `[{"counter":"a","delta":1.5}]`, time.Now())
+		settle(time.Minute)
+		for id, want := range map[string]wire.Fingerprint{"7": store.CompletionCounted, "8": store.CompletionDeadLettered} {
+			completion := wire.ForeignHash("countmill", id).Completion(0)
+			if m, ok := st.Marker(completion); !ok || m.Fingerprint != want {
+				t.Errorf("message %s: the completion is there: %t, and says %d; want %d", id, ok, m.Fingerprint, want)
+			}
+			if refs, _ := st.DeadLetterRefs(t.Context(), []wire.PartID{completion}); len(refs) != int(want-store.CompletionCounted) {
+				t.Errorf("message %s: dead-letter references %+v", id, refs)
+			}
+		}
+	})
+}
+
+// Two parts of a message are too far ahead. Its completion would be, too: the store does not get it.
+func TestAMessageTooFarAheadHasNoCompletion(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := large(t)
+		m := &flushedBatch{wire.FlushID{1}, []wire.Part{anonymous(one("a", 1)), anonymous(one("b", 1))}}
+		r := run(t, st, aggregator.Config{})
+		sent := r.sendBytes(t, m.payloadAt(time.Now().Add(store.MaxAhead+time.Hour)))
+		settle(time.Minute)
+		if got := len(st.DeadLetters()); !acked(sent) || got != 2 {
+			t.Errorf("acknowledged: %t, with %d dead letters; want both parts there", acked(sent), got)
+		}
+		if _, ok := st.Marker(m.completion()); ok {
+			t.Error("the completion is there")
+		}
+	})
+}
+
+// Two copies of a message wait for one completion, which is in the commit of the second:
+//
+//	0:00  the first is too far ahead, and its letter cannot be written
+//	0:59  the second is not too far ahead any more; its commit has the completion, and takes an hour
+//	1:00  the letter is written: the first waits for the completion in that commit
+func TestACopyWaitsForTheCompletionOfAnother(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st, began := large(t), time.Now()
+		at := func(minutes time.Duration) { time.Sleep(time.Until(began.Add(minutes * time.Minute))) }
+		st.On(fakestore.PutDeadLetters, func(int) fakestore.Answer {
+			if time.Since(began) < time.Hour {
+				return fakestore.UnknownNotApplied
+			}
+			return fakestore.OK
+		})
+		m := &flushedBatch{wire.FlushID{1}, []wire.Part{anonymous(one("a", 1))}}
+		m.watch(t, st, func(int, *store.Commit) fakestore.Answer { at(120); return fakestore.OK })
+		r := run(t, st, aggregator.Config{CommitTimeout: 2 * time.Hour})
+		payload := m.payloadAt(began.Add(store.MaxAhead + 30*time.Minute))
+		first := r.sendBytes(t, payload)
+		at(59)
+		second := r.sendBytes(t, payload)
+		at(90)
+		synctest.Wait()
+		if len(st.DeadLetters()) != 1 || st.FoldCalls() != 1 || acked(first) || acked(second) {
+			t.Errorf("%d letters and %d commits, acknowledged: %t and %t; want one letter, one commit and neither", len(st.DeadLetters()), st.FoldCalls(), acked(first), acked(second))
+		}
+		at(120)
+		synctest.Wait() // no time passes: both wait for nothing else
+		if !acked(first) || !acked(second) {
+			t.Errorf("acknowledged after the commit: %t and %t, want both", acked(first), acked(second))
+		}
+		m.says(t, st, store.CompletionCounted)
+	})
+}
+
+// A dead-letter reference names store.MaxDeadLetterRefParts parts of a letter, or none if there are more.
+func TestAnDeadLetterRefHasABoundedNumberOfParts(t *testing.T) {
+	for parts, named := range map[int]int{store.MaxDeadLetterRefParts: store.MaxDeadLetterRefParts, store.MaxDeadLetterRefParts + 1: 0} {
+		t.Run(fmt.Sprint(parts), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				st := large(t)
+				incs := make([]countmill.Increment, parts-1) // the head is a part, too
+				for i := range incs {
+					incs[i] = countmill.Increment{Counter: "a", Delta: 1, ID: fmt.Sprint(i)}
+				}
+				request, err := wire.CutRequest("", "key", incs)
+				if err != nil {
+					t.Fatal(err)
+				}
+				m := &flushedBatch{wire.FlushID{1}, request}
+				r := run(t, st, aggregator.Config{})
+				r.sendBytes(t, m.payloadAt(time.Now().Add(store.MaxAhead+time.Hour))) // all are refused in one letter
+				settle(time.Minute)
+				refs, err := st.DeadLetterRefs(t.Context(), []wire.PartID{m.completion()})
+				if err != nil || len(refs) != 1 || len(st.DeadLetters()) != 1 {
+					t.Fatalf("%d dead-letter references of %d letters, %v; want one", len(refs), len(st.DeadLetters()), err)
+				}
+				if got := len(refs[0].Parts); got != named {
+					t.Errorf("the reference of %d parts names %d, want %d", parts, got, named)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,316 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/countmill/countmill/store"
+)
+
+func remainder(group string, n int64) store.GroupRemainder {
+	return store.GroupRemainder{Group: group, Remainder: n}
+}
+
+// setting repeats a call with an unclear outcome: a set has no effect twice.
+func setting(ctx context.Context, s store.Store, p *store.IndexRange, remainders ...store.GroupRemainder) (err error) {
+	for range 100 {
+		if err = s.SetRemainders(ctx, p, remainders); err == nil || errors.Is(err, store.ErrChanged) || certain(err) || ctx.Err() != nil {
+			return err
+		}
+	}
+	return err
+}
+
+func setRemainders(t testing.TB, s store.Store, p *store.IndexRange, remainders ...store.GroupRemainder) {
+	t.Helper()
+	if err := setting(t.Context(), s, p, remainders...); err != nil {
+		t.Fatalf("SetRemainders of %d: %v", len(remainders), err)
+	}
+}
+
+// wantRemainders reads the remainders of a range in pages of two.
+func wantRemainders(t testing.TB, what string, s store.Store, p *store.IndexRange, want ...store.GroupRemainder) {
+	t.Helper()
+	var got []store.GroupRemainder
+	for after := ""; ; {
+		page, err := s.RemaindersOf(t.Context(), p, after, 2)
+		if err != nil || len(page) > 2 {
+			t.Fatalf("%s: RemaindersOf after %q: %+v, %v", what, after, page, err)
+		}
+		if got = append(got, page...); len(page) < 2 {
+			break
+		}
+		after = page[1].Group
+	}
+	if diff := cmp.Diff(want, got, equateEmpty); diff != "" {
+		t.Errorf("%s: remainders (-want +got):\n%s", what, diff)
+	}
+}
+
+// wantRecord checks the remainder of a group's record, in a look-up and in a list.
+func wantRecord(t testing.TB, what string, s store.Store, group string, want int64, overflow bool) {
+	t.Helper()
+	v := s.View()
+	defer v.Close()
+	got := lookup(t, v, store.Key{Counter: group, Shard: store.RecordKey})[0]
+	if !got.Exists || got.Value < 1 || got.Overflow != overflow || !overflow && got.Remainder != want {
+		t.Errorf("%s: the record of %q is %+v; want a remainder of %d, an overflow: %t", what, group, got, want, overflow)
+	}
+	listed, err := v.List(t.Context(), group, "", 1)
+	if err != nil || len(listed) != 1 || listed[0].Counter != group || listed[0].Overflow != overflow || !overflow && listed[0].Remainder != want {
+		t.Errorf("%s: the list has %+v, %v; want %q with a remainder of %d, an overflow: %t", what, listed, err, group, want, overflow)
+	}
+}
+
+// A remainder replaces the one before, and the record has the sum over the ranges.
+func testSetRemainders(t *testing.T, su *suite) {
+	s := su.open(t)
+	x := createIndex(t, s, "sites")
+	p, q := allPlaces(x, 1), allPlaces(x, 2)
+	mustSwap(t, s, nil, []store.IndexRange{p, q})
+	grow(t, s, store.Growth{Counter: "=sites:b", Shards: 7})
+	setRemainders(t, s, &p, remainder("=sites:a", 5), remainder("=sites:b", -3), remainder("=sites:c", 0), remainder("=sites:d", 1<<40+3))
+	wantRemainders(t, "set", s, &p, remainder("=sites:a", 5), remainder("=sites:b", -3), remainder("=sites:d", 1<<40+3))
+	wantRecord(t, "set", s, "=sites:a", 5, false)
+	wantRecord(t, "set", s, "=sites:b", -3, false)
+	wantRecord(t, "set", s, "=sites:d", 1<<40+3, false)
+	if got := shards(t, s, "=sites:b", "=sites:c"); got[0] != 7 || got[1] != 0 {
+		t.Errorf("numbers of shards: got %d, want 7 as before, and no record for a remainder of 0", got)
+	}
+	v := s.View()
+	defer v.Close()
+	lookup(t, v, store.Key{Counter: "zzz"})
+	for range 2 {
+		setRemainders(t, s, &p, remainder("=sites:a", 8), remainder("=sites:b", 0))
+		setRemainders(t, s, &q, remainder("=sites:a", -20), remainder("=sites:b", math.MinInt64+9))
+	}
+	wantRemainders(t, "set again", s, &p, remainder("=sites:a", 8), remainder("=sites:d", 1<<40+3))
+	wantRemainders(t, "of another range", s, &q, remainder("=sites:a", -20), remainder("=sites:b", math.MinInt64+9))
+	wantRecord(t, "of both ranges", s, "=sites:a", -12, false)
+	wantRecord(t, "of the other range", s, "=sites:b", math.MinInt64+9, false)
+	if got := lookup(t, v, store.Key{Counter: "=sites:a", Shard: store.RecordKey})[0]; got.Remainder != 5 {
+		t.Errorf("a view from before shows a remainder of %d, want 5", got.Remainder)
+	}
+	setRemainders(t, s, &p, remainder("=sites:a", 0))
+	setRemainders(t, s, &q, remainder("=sites:a", 0))
+	wantRecord(t, "taken back", s, "=sites:a", 0, false)
+	mustFold(t, s, withRules(commit(nil, add("=sites:d", 0, 4)), x.Version))
+	if got := look(t, s, "=sites:d"); got.Sum != 1<<40+7 {
+		t.Errorf("a group of a remainder and a shard: got %+v, want 2^40+7", got)
+	}
+	if got := look(t, s, "page:a:1"); got.Exists {
+		t.Errorf("a counter was made: %+v", got)
+	}
+}
+
+// A worker that lost its range sets nothing.
+func testSetRemaindersNeedsTheRange(t *testing.T, su *suite) {
+	s := su.open(t)
+	x := createIndex(t, s, "sites")
+	p := *newRange(t, s, x)
+	setRemainders(t, s, &p, remainder("=sites:a", 5))
+	taken := p
+	taken.Worker, taken.Round = "another", 1
+	mustSwap(t, s, []store.IndexRange{p}, []store.IndexRange{taken})
+	gone := allPlaces(x, 9)
+	for what, lost := range map[string]*store.IndexRange{"a range in other hands": &p, "a range that is missing": &gone} {
+		if err := setting(t.Context(), s, lost, remainder("=sites:a", 50), remainder("=sites:b", 1)); !errors.Is(err, store.ErrChanged) {
+			t.Errorf("%s: got %v, want ErrChanged", what, err)
+		}
+	}
+	wantRemainders(t, "after refused remainders", s, &taken, remainder("=sites:a", 5))
+	wantRecord(t, "after refused remainders", s, "=sites:a", 5, false)
+	if got := shards(t, s, "=sites:b"); got[0] != 0 {
+		t.Errorf("a refused remainder made a record of %d shards", got[0])
+	}
+	setRemainders(t, s, &taken, remainder("=sites:a", 6))
+	wantRecord(t, "of the new worker", s, "=sites:a", 6, false)
+}
+
+func testSetRemaindersTakesLimits(t *testing.T, su *suite) {
+	s := su.open(t)
+	x := createIndex(t, s, "sites")
+	p := newRange(t, s, x)
+	n := s.Limits().Remainders
+	if n < 1 {
+		t.Fatal("Limits.Remainders is 0")
+	}
+	var remainders []store.GroupRemainder
+	for i := range n {
+		remainders = append(remainders, remainder(fmt.Sprintf("=sites:%05d%s", i, long("é")[:400]), int64(i+1)))
+	}
+	setRemainders(t, s, p, remainders...)
+	found, err := s.RemaindersOf(t.Context(), p, "", n+1)
+	if diff := cmp.Diff(remainders, found); err != nil || diff != "" {
+		t.Errorf("%d remainders: %v (-want +got):\n%s", n, err, diff)
+	}
+	wantRecord(t, "the last of many", s, remainders[n-1].Group, int64(n), false)
+}
+
+func testRemaindersTakeAnyName(t *testing.T, su *suite) {
+	s := su.open(t)
+	x := createIndex(t, s, "sites")
+	p, q := allPlaces(x, 1), allPlaces(x, 11)
+	mustSwap(t, s, nil, []store.IndexRange{p, q})
+	var remainders []store.GroupRemainder
+	for i, name := range oddNames {
+		if len(name) < 400 {
+			remainders = append(remainders, remainder("=sites:"+name, int64(i+1)))
+		}
+	}
+	for some := range slices.Chunk(remainders, s.Limits().Remainders) {
+		setRemainders(t, s, &p, some...)
+	}
+	setRemainders(t, s, &q, remainder("=sites:q", 1))
+	slices.SortFunc(remainders, func(a, b store.GroupRemainder) int { return strings.Compare(a.Group, b.Group) })
+	wantRemainders(t, "odd names", s, &p, remainders...)
+	wantRemainders(t, "of a range whose number begins with the other's", s, &q, remainder("=sites:q", 1))
+	for _, r := range remainders {
+		if got := look(t, s, r.Group); !got.Exists || got.Sum != r.Remainder {
+			t.Errorf("group %q is %+v, want %d", r.Group, got, r.Remainder)
+		}
+	}
+}
+
+// A remainder of math.MaxInt64 makes its group overflow, and leaves no trace when it goes. A sum beyond int64 is an
+// overflow too, until it fits again.
+func testRemaindersReportOverflow(t *testing.T, su *suite) {
+	s := su.open(t)
+	x := createIndex(t, s, "sites")
+	p, q := allPlaces(x, 1), allPlaces(x, 2)
+	mustSwap(t, s, nil, []store.IndexRange{p, q})
+	const group = "=sites:a"
+	setRemainders(t, s, &q, remainder(group, -5))
+	setRemainders(t, s, &p, remainder(group, math.MaxInt64))
+	wantRecord(t, "a remainder that does not fit", s, group, 0, true)
+	wantRemainders(t, "a remainder that does not fit", s, &p, remainder(group, math.MaxInt64))
+	setRemainders(t, s, &q, remainder(group, math.MinInt64+9))
+	wantRecord(t, "with another far below 0", s, group, 0, true)
+	setRemainders(t, s, &q, remainder(group, math.MaxInt64))
+	wantRecord(t, "two that do not fit", s, group, 0, true)
+	setRemainders(t, s, &q, remainder(group, math.MaxInt64-1))
+	setRemainders(t, s, &p, remainder(group, 12))
+	wantRecord(t, "a sum beyond int64", s, group, 0, true)
+	setRemainders(t, s, &q, remainder(group, -7))
+	wantRecord(t, "back in range", s, group, 5, false)
+	setRemainders(t, s, &p, remainder(group, math.MinInt64+1))
+	setRemainders(t, s, &q, remainder(group, -9))
+	wantRecord(t, "a sum below int64", s, group, 0, true)
+	setRemainders(t, s, &q, remainder(group, 100))
+	wantRecord(t, "back in range again", s, group, math.MinInt64+101, false)
+}
+
+// Ranges move one record at once, beside growths.
+func testRemaindersBesideGrowths(t *testing.T, su *suite) {
+	s := su.open(t)
+	x := createIndex(t, s, "sites")
+	ranges := []store.IndexRange{allPlaces(x, 1), allPlaces(x, 2), allPlaces(x, 3)}
+	mustSwap(t, s, nil, ranges)
+	rounds := max(su.rounds/20, 3)
+	var all sync.WaitGroup
+	for i := range ranges {
+		all.Go(func() {
+			for n := range rounds {
+				if err := setting(t.Context(), s, &ranges[i], remainder("=sites:a", int64(n-3)), remainder("=sites:b", int64(10*n))); err != nil {
+					t.Errorf("SetRemainders beside others: %v", err)
+				}
+			}
+		})
+	}
+	all.Go(func() {
+		for n := range rounds {
+			for try := 0; s.Grow(t.Context(), []store.Growth{{Counter: "=sites:a", Shards: n + 1}}) != nil && try < 100; try++ {
+			}
+			_, _ = foldRetrying(t.Context(), s, withRules(commit(one(marker()), add("=sites:a", 0, 1)), x.Version))
+		}
+	})
+	all.Wait()
+	last := int64(rounds - 1)
+	wantRecord(t, "after remainders at once", s, "=sites:a", 3*(last-3), false)
+	wantRecord(t, "after remainders at once", s, "=sites:b", 30*last, false)
+	if got := shards(t, s, "=sites:a"); got[0] != rounds {
+		t.Errorf("the record names %d shards, want %d", got[0], rounds)
+	}
+}
+
+// No group of another index goes, nor any counter, and a later index begins with nothing.
+func testDropGroups(t *testing.T, su *suite) {
+	s := seriesStore(t, su)
+	m := today(t, s)
+	x, y := createIndex(t, s, "sites"), createIndex(t, s, "site")
+	p, q := allPlaces(x, 1), allPlaces(y, 1)
+	mustSwap(t, s, nil, []store.IndexRange{p})
+	mustSwap(t, s, nil, []store.IndexRange{q})
+	groups := []string{"=sites:a", "=sites:b", "=sites:c", x.Overflow()}
+	for _, name := range append(groups, "=site:a", y.Overflow(), "page:a:1") {
+		grow(t, s, store.Growth{Counter: name, Shards: 3})
+		c := seriesCommit(nil, bucketed{name, 0, m, 1}, bucketed{name, 2, m - 3*store.DayMinutes, 1})
+		c.Archive = archiveOf(t, s)
+		mustFold(t, s, withRules(c, y.Version))
+	}
+	setRemainders(t, s, &p, remainder("=sites:a", 5), remainder("=sites:d", 6))
+	setRemainders(t, s, &q, remainder("=site:a", 7))
+	before := look(t, s, "=site:a")
+	for what, wrong := range map[string]*store.Index{"an index in force": x, "an index of another number": {Name: "sites", Number: x.Number + 1000, Match: x.Match, Group: x.Group}} {
+		if err := wrong.Parse(); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := s.DropGroups(t.Context(), wrong, 10); !errors.Is(err, store.ErrChanged) || n != 0 {
+			t.Errorf("DropGroups of %s: got %d, %v, want ErrChanged", what, n, err)
+		}
+	}
+	x = indexOf(t, changeIndex(t, s, store.DeleteIndex, store.Index{Name: "sites"}), "sites")
+	for calls := 0; ; calls++ {
+		n, err := s.DropGroups(t.Context(), x, 2)
+		if err != nil || calls > 100 {
+			t.Fatalf("call %d of DropGroups: %d, %v", calls, n, err)
+		}
+		if n == 0 {
+			break
+		}
+	}
+	for _, name := range append(groups, "=sites:d") {
+		checkLook(t, s, name, store.Sum{})
+		wantSeries(t, name, seriesOf(t, s, name))
+		if got := sum(t, s, name, 3); got != 0 {
+			t.Errorf("the shards of group %q hold %d", name, got)
+		}
+	}
+	wantRemainders(t, "of an index that is gone", s, &p)
+	if after := look(t, s, "=site:a"); after.Sum != 9 || after.Sum != before.Sum || look(t, s, y.Overflow()).Sum != 2 || look(t, s, "page:a:1").Sum != 2 {
+		t.Errorf("a group of another index is %+v, and was %+v; or another counter has changed", after, before)
+	}
+	wantRemainders(t, "of another index", s, &q, remainder("=site:a", 7))
+}
+
+// A group that was deleted goes with its remainder, unless the remainder has moved since.
+func testSweepTakesGroups(t *testing.T, su *suite) {
+	s := su.open(t)
+	x := createIndex(t, s, "sites")
+	p := newRange(t, s, x)
+	setRemainders(t, s, p, remainder("=sites:gone", 5), remainder("=sites:moved", 6))
+	mustFold(t, s, withRules(commit(nil, add("=sites:gone", 0, 2)), x.Version))
+	for _, group := range []string{"=sites:gone", "=sites:moved"} {
+		d := resetOf(group, look(t, s, group))
+		d.Delete = true
+		reset(t, s, d)
+	}
+	setRemainders(t, s, p, remainder("=sites:moved", 10))
+	sweepAll(t, s, 1)
+	checkLook(t, s, "=sites:gone", store.Sum{})
+	if got := look(t, s, "=sites:moved"); got.Sum-got.Baseline != 4 || !got.DeletedAt.IsZero() {
+		t.Errorf("a group whose remainder has moved since its delete: %+v, want a total of 4, and not deleted", got)
+	}
+	setRemainders(t, s, p, remainder("=sites:gone", 8))
+	if got := look(t, s, "=sites:gone"); got.Sum != 3 {
+		t.Errorf("a group that was swept, and whose remainder moved by 3: %+v, want 3", got)
+	}
+}
