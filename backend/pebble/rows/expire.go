@@ -3,6 +3,8 @@ package rows
 import (
 	"context"
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -47,20 +49,31 @@ func (e *Engine) Expire(ctx context.Context, kind engine.KindID, before int64, w
 	if last, looked := e.swept[kind]; looked && before < last+epochLength {
 		return nil
 	}
+	whole := true
 	for next := ""; ; {
-		keys, more, err := e.Due(ctx, kind, before-1, next, maxKeys)
+		keys, more, err := e.Due(ctx, kind, before-1, next, removed)
 		if err == nil {
 			err = e.removeDue(ctx, kind, keys, before)
 		}
+		if errors.Is(err, engine.ErrConflict) { // one of them was written meanwhile: the next look finds the others
+			err, whole = nil, false
+		}
 		if err != nil {
-			return err
+			// Not %w: it would say that nothing was applied.
+			return fmt.Errorf("the changes are applied, and some rows that are due are still there: %v", err)
 		}
 		if next = more; next == "" {
-			e.swept[kind] = before
-			return nil
+			break
 		}
 	}
+	if whole {
+		e.swept[kind] = before
+	}
+	return nil
 }
+
+// removed is how many rows go in one transaction, during which no other commit is applied.
+const removed = 200
 
 // dropEpochs removes the epochs that are over, in one batch with the changes.
 func (e *Engine) dropEpochs(ctx context.Context, kind engine.KindID, before int64, with []engine.Change) error {
@@ -71,7 +84,6 @@ func (e *Engine) dropEpochs(ctx context.Context, kind engine.KindID, before int6
 	if err := e.room(ctx); err != nil {
 		return err
 	}
-	slices.SortStableFunc(with, func(a, b engine.Change) int { return a.Key.Compare(b.Key) })
 	w, err := e.encode(e.db.NewBatch(), engine.Changes(with...))
 	defer w.Close()
 	if err != nil {
