@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/store"
 )
 
@@ -35,7 +36,7 @@ func (a *Admin) retry(ctx context.Context, try func(ctx context.Context) error) 
 			return err
 		}
 		if attempt > 1 || !errors.Is(err, store.ErrChanged) {
-			a.pause(ctx, attempt)
+			clock.Sleep(ctx, a.cfg.env.Backoff(attempt, 20*time.Millisecond, 2*time.Second)) // others may be at the same record
 		}
 		if ctx.Err() == nil {
 			continue
@@ -58,15 +59,4 @@ func (a *Admin) call(ctx context.Context, try func(ctx context.Context) error) e
 func certain(err error) bool {
 	var look undone
 	return errors.As(err, &look) || errors.Is(err, countmill.ErrUnavailable) || errors.Is(err, countmill.ErrOverflow)
-}
-
-// pause waits with full jitter: others may be at the same record.
-func (a *Admin) pause(ctx context.Context, attempt int) {
-	ceiling := min(20*time.Millisecond<<min(attempt, 10), 2*time.Second)
-	timer := time.NewTimer(a.cfg.env.Jitter(ceiling) + time.Millisecond)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

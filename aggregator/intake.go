@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
@@ -69,7 +69,7 @@ func (in *Intake) Run(ctx context.Context) error {
 		case ctx.Err() == nil:
 			in.cfg.Logger.Warn("not subscribed to undeliverable messages, will try again", "topic", in.cfg.Topic, "err", err)
 		}
-		in.pause(ctx, attempts)
+		clock.Sleep(ctx, in.backoff(attempts))
 	}
 	in.writtenLog.write(in.cfg.Logger, in.writtenLog.next)
 	return nil
@@ -103,7 +103,7 @@ func (in *Intake) take(ctx context.Context, m *message.Message) bool {
 	for attempts := 1; in.limiter.Wait(ctx) == nil; attempts++ {
 		if err := in.put(ctx, d); err != nil {
 			in.cfg.Logger.Warn("dead letter not written, will try again", "source", d.Source, "attempts", attempts, "err", err)
-			in.pause(ctx, attempts)
+			clock.Sleep(ctx, in.backoff(attempts))
 			continue
 		}
 		in.taken.Add(1)
@@ -122,13 +122,8 @@ func (in *Intake) put(ctx context.Context, d store.DeadLetter) error {
 	return in.letters.PutDeadLetters(ctx, []store.DeadLetter{d})
 }
 
-func (in *Intake) pause(ctx context.Context, attempts int) {
-	timer := time.NewTimer(rand.N(min(100*time.Millisecond<<min(attempts, 12), 30*time.Second)) + time.Millisecond)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
+func (in *Intake) backoff(attempts int) time.Duration {
+	return new(clock.Env).Backoff(attempts, 100*time.Millisecond, 30*time.Second)
 }
 
 // givenUp makes the letter of a message. Its time is the first publish time if that is known. The

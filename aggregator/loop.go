@@ -11,6 +11,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -236,13 +237,9 @@ func (l *loop) subscribe(ctx context.Context, delay time.Duration) {
 	answer := make(chan subscription, 1)
 	l.resub = answer
 	l.a.cfg.env.Go(func() {
-		if delay > 0 {
-			select {
-			case <-time.After(delay):
-			case <-ctx.Done():
-				answer <- subscription{err: ctx.Err()}
-				return
-			}
+		if delay > 0 && !clock.Sleep(ctx, delay) {
+			answer <- subscription{err: ctx.Err()}
+			return
 		}
 		messages, err := l.a.bus.Subscribe(ctx, l.a.cfg.Topic)
 		answer <- subscription{messages, err, delay}
@@ -383,13 +380,10 @@ func (l *loop) setTimer() {
 	l.timer.Reset(wake.Sub(now))
 }
 
-// backoff is how long to wait after that many attempts: at most 30 s, with full jitter, so that
-// aggregators that failed together do not retry together (Brooker, Exponential Backoff And
-// Jitter, 2015). During a drain it stays below a second.
+// backoff is how long to wait after that many attempts: at most 30 s, and during a drain less than one.
 func (l *loop) backoff(attempts int) time.Duration {
 	if l.draining {
 		attempts = min(attempts, 4)
 	}
-	ceiling := min(50*time.Millisecond<<min(attempts, 12), 30*time.Second)
-	return l.a.cfg.env.Jitter(ceiling) + time.Millisecond
+	return l.a.cfg.env.Backoff(attempts, 50*time.Millisecond, 30*time.Second)
 }

@@ -21,7 +21,7 @@ func program() *cli.Program {
 			{ID: "change", Title: "Change counters"},
 			{ID: "look", Title: "Look after a countmill"},
 			{ID: "move", Title: "Bring counters in and out"},
-			{ID: "set", Title: "Plan and set up"},
+			{ID: "set", Title: "Set up"},
 		},
 		Families: []cli.Command{ruleFamily, indexFamily, deadFamily, tokenFamily},
 		Commands: []cli.Command{
@@ -32,7 +32,7 @@ func program() *cli.Program {
 			statusCommand, doctorCommand, readyCommand, shardsCommand, verifyCommand, recountCommand, backupCommand, restoreCommand, journalEraseCommand, journalExportCommand,
 			deadListCommand, deadShowCommand, deadReplayCommand, deadDiscardCommand,
 			importCommand, exportCommand,
-			planCommand, tokenCommand, tokenListCommand, tokenRemoveCommand, shareCommand, configCommand,
+			tokenCommand, tokenListCommand, tokenRemoveCommand, shareCommand, configCommand,
 		},
 		// add is incr, "rule add" and "token new".
 		Words: [][]string{
@@ -88,7 +88,6 @@ command, ` + "`" + `countmill config` + "`" + ` the settings in force. [Contribu
 			{Title: "dead", Of: []string{"dead list", "dead replay", "dead discard"}},
 			{Title: "import, export, journal export", Of: []string{"import", "export", "journal export"}},
 			{Title: "token, share", Of: []string{"token new", "token list", "token remove", "share"}},
-			{Title: "plan", Intro: "`plan` starts nothing and asks no server. Numbers may be written as 1e6.", Of: []string{"plan"}},
 			{Title: otherSection, Of: []string{"version", "config"}},
 		},
 		Explain: explain,

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"math"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -125,31 +124,6 @@ func TestAFlushKeepsTheLingerOfLaterIncrements(t *testing.T) {
 type readFunc func([]byte) (int, error)
 
 func (f readFunc) Read(b []byte) (int, error) { return f(b) }
-
-// Publishers that failed together must not retry together, nor without a pause.
-func TestBackoffHasFullJitter(t *testing.T) {
-	t.Parallel()
-	p := open(t, newBus(t), Config{env: &clock.Env{}})
-	for _, tc := range []struct {
-		try  int
-		most time.Duration
-	}{
-		{0, 50 * time.Millisecond}, {1, 100 * time.Millisecond}, {6, 3200 * time.Millisecond}, {7, 5 * time.Second}, {100, 5 * time.Second},
-	} {
-		for source, want := range map[constant]time.Duration{1: 1, math.MaxUint64: tc.most} {
-			p.cfg.env.Random = source
-			if got := p.backoff(tc.try); got != want {
-				t.Errorf("try %d: backoff of %s, want %s of at most %s", tc.try, got, want, tc.most)
-			}
-		}
-	}
-	closeNow(t, p)
-}
-
-// A constant is a random source at one of its extremes.
-type constant uint64
-
-func (c constant) Uint64() uint64 { return uint64(c) }
 
 // Without a linger the first increment leaves at once. Increments that arrive during its call
 // leave together, when that call ends, or 10 ms later because a call can hang.

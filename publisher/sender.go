@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -192,7 +193,7 @@ func (p *Publisher) deliver(m *busMessage) {
 			return
 		}
 		// Send the same bytes again: with the same part ids they count once.
-		if !sleep(p.life, p.pause(try, err)) {
+		if !clock.Sleep(p.life, p.pause(try, err)) {
 			m.end(span, err, try)
 			p.settle(m, err, reply)
 			return
@@ -270,32 +271,11 @@ func (p *Publisher) note(m *busMessage, err error, try int) {
 	}
 }
 
-// backoff is at most maxBackoff, with full jitter, so that publishers that failed together do not
-// retry together (Brooker, Exponential Backoff And Jitter, 2015).
-func (p *Publisher) backoff(try int) time.Duration {
-	most := maxBackoff
-	if try < 7 {
-		most = min(most, minBackoff<<try)
-	}
-	return p.cfg.env.Jitter(most) + 1
-}
-
 // pause is the wait after a failed try. A bus that holds its messages may ask for a longer one.
 func (p *Publisher) pause(try int, err error) time.Duration {
-	wait := p.backoff(try)
+	wait := p.cfg.env.Backoff(try, minBackoff, maxBackoff)
 	if held, ok := errors.AsType[*wire.HeldError](err); ok {
 		wait = max(wait, min(held.After, maxHeld))
 	}
 	return wait
-}
-
-// sleep returns false if ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-	return ctx.Err() == nil
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/clock"
 )
 
 // MaxAhead is how far the moment that a caller asks for may be ahead of the store's.
@@ -52,12 +53,8 @@ func reach(ctx context.Context, since time.Time, read func() (time.Time, error))
 
 // pause waits, and returns an error if ctx ends first.
 func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
+	if !clock.Sleep(ctx, d) {
 		return fmt.Errorf("%w: reading totals: %w", countmill.ErrUnavailable, context.Cause(ctx))
 	}
+	return nil
 }

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"sync/atomic"
-	"time"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/store"
 )
 
@@ -46,10 +46,8 @@ func (x *Issuer) Delete(ctx context.Context, sequence string) (before store.Sequ
 		if undone && !maybe {
 			return store.SequenceState{}, fmt.Errorf("delete sequence %q: %w", sequence, err)
 		}
-		select {
-		case <-time.After(x.cfg.env.Jitter(min(10*time.Millisecond<<min(failures, 10), 2*time.Second)) + time.Millisecond):
+		if clock.Sleep(ctx, x.backoff(failures)) {
 			continue
-		case <-ctx.Done():
 		}
 		outcome := countmill.ErrUnavailable
 		if maybe {

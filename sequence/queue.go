@@ -144,15 +144,18 @@ func (x *Issuer) finish(l *queue, batch []*call, failed error) {
 	}
 }
 
-// pauseLocked gives the queue its next turn later, with full jitter: another process may be at the same
-// sequence. A pausing queue holds up no other one.
+// pauseLocked gives the queue its next turn later: another process may be at the same sequence. A pausing queue
+// holds up no other one.
 func (x *Issuer) pauseLocked(l *queue) {
-	ceiling := min(10*time.Millisecond<<min(l.failures, 10), 2*time.Second)
-	time.AfterFunc(x.cfg.env.Jitter(ceiling)+time.Millisecond, func() {
+	time.AfterFunc(x.backoff(l.failures), func() {
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		x.queueLocked(l)
 	})
+}
+
+func (x *Issuer) backoff(failures int) time.Duration {
+	return x.cfg.env.Backoff(failures, 10*time.Millisecond, 2*time.Second)
 }
 
 // leave ends a call whose context has ended. A call that has its answer keeps it. Its answer does

@@ -232,37 +232,28 @@ func (r *Rules) Kept(counter string) bool { return r.Indexed(counter) || r.Journ
 
 // IndexOf returns the index that has the group, or nil.
 func (r *Rules) IndexOf(group string) *Index {
-	if r == nil || !countmill.IsGroup(group) {
+	if !countmill.IsGroup(group) {
 		return nil
 	}
-	for i := range r.Indexes {
-		if r.Indexes[i].HasGroup(group) {
-			return &r.Indexes[i]
-		}
-	}
-	return nil
+	return r.find(func(x *Index) bool { return x.HasGroup(group) })
 }
 
 // Numbered returns the index with that number, or nil.
 func (r *Rules) Numbered(number int64) *Index {
-	if r == nil {
-		return nil
-	}
-	for i := range r.Indexes {
-		if r.Indexes[i].Number == number {
-			return &r.Indexes[i]
-		}
-	}
-	return nil
+	return r.find(func(x *Index) bool { return x.Number == number })
 }
 
 // Index returns the index of that name, or nil.
 func (r *Rules) Index(name string) *Index {
+	return r.find(func(x *Index) bool { return x.Name == name })
+}
+
+func (r *Rules) find(is func(*Index) bool) *Index {
 	if r == nil {
 		return nil
 	}
 	for i := range r.Indexes {
-		if r.Indexes[i].Name == name {
+		if is(&r.Indexes[i]) {
 			return &r.Indexes[i]
 		}
 	}

@@ -37,8 +37,6 @@ func (b slowBus) Publish(topic string, messages ...*message.Message) error {
 type setup struct {
 	publishers, aggregators int
 	linger                  time.Duration     // of publishers; default theirs
-	window                  time.Duration     // how long one waits for more; default the aggregators'
-	staleness               time.Duration     // default none
 	series                  bool              // all counters have a rule
 	groups                  map[string]string // groupedIndex exists, and these are the groups of the counters
 }
@@ -87,7 +85,7 @@ func open(t *testing.T, s setup) *pipeline {
 	ctx, cancel := context.WithCancel(t.Context())
 	p.stop = cancel
 	for range s.aggregators {
-		agg, err := aggregator.New(bus, p.store, aggregator.Config{Linger: s.window, CountWithin: s.staleness})
+		agg, err := aggregator.New(bus, p.store, aggregator.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,7 +97,7 @@ func open(t *testing.T, s setup) *pipeline {
 		})
 	}
 	for range s.publishers {
-		pub, err := publisher.New(p.bus, publisher.Config{Linger: s.linger, CountWithin: s.staleness})
+		pub, err := publisher.New(p.bus, publisher.Config{Linger: s.linger})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -81,7 +81,7 @@ func completeValues(made *cobra.Command, flags []Flag) {
 			if len(value.Of) > 0 {
 				_ = made.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(value.Of, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
 			}
-		case Duration, Count, Size, Rate, *numberValue, wholeValue:
+		case Duration, Count, Size, Rate, wholeValue:
 			_ = made.RegisterFlagCompletionFunc(f.Name, cobra.NoFileCompletions)
 		}
 	}

@@ -114,23 +114,6 @@ func (v Count) Set(s string) error {
 	return nil
 }
 
-// Number is a number that its verb bounds.
-func Number(to *float64) pflag.Value { return (*numberValue)(to) }
-
-type numberValue float64
-
-func (v *numberValue) String() string { return strconv.FormatFloat(float64(*v), 'g', -1, 64) }
-func (v *numberValue) Type() string   { return "number" }
-
-func (v *numberValue) Set(s string) error {
-	n, err := strconv.ParseFloat(s, 64)
-	if err != nil {
-		return errors.New("must be a number such as 1e6")
-	}
-	*v = numberValue(n)
-	return nil
-}
-
 // Whole is a whole number, which may be written as 1e6, and that its verb bounds.
 func Whole(to *int64) pflag.Value { return wholeValue{to} }
 

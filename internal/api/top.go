@@ -15,31 +15,62 @@ import (
 
 const defaultTop = 10
 
-// A topCall is a request for the best counters.
-type topCall struct {
-	reader.TopQuery
-	quoted bool
+// A boardSource reads a board. In a stream each read is an event of its own.
+type boardSource struct {
+	event string
+	key   string // those with the same key and the same rights share a read of a stream
+	limit int    // of the counters in an answer
+	ask   func(ctx context.Context) (boardAnswer, error)
 }
 
-func (a *API) readTopCall(c call) (q topCall, err error) {
+type boardAnswer interface {
+	httpserver.Appender
+	appendNews([]byte) []byte
+}
+
+// bestCounters is the board of a request for the best counters.
+func (a *API) bestCounters(c call) (s boardSource, err error) {
+	q := reader.TopQuery{N: defaultTop}
 	if q.BoardQuery, err = boardQuery(c); err != nil {
-		return q, err
+		return s, err
 	}
 	switch of := c.params.Get("of"); of {
 	case "", "counters":
 	case "groups":
 		q.Groups = true
 	default:
-		return q, &countmill.FieldError{Field: "of", Problem: "is not known", Limit: "counters, groups"}
+		return s, &countmill.FieldError{Field: "of", Problem: "is not known", Limit: "counters, groups"}
 	}
-	q.N = defaultTop
 	if c.params.Has("n") {
 		if q.N, err = strconv.Atoi(c.params.Get("n")); err != nil || q.N < 1 || q.N > reader.MaxTop {
-			return q, &countmill.FieldError{Field: "n", Problem: "is not a number in range", Limit: "1 to " + strconv.Itoa(reader.MaxTop)}
+			return s, &countmill.FieldError{Field: "n", Problem: "is not a number in range", Limit: "1 to " + strconv.Itoa(reader.MaxTop)}
 		}
 	}
-	q.quoted, err = asString(c.params)
-	return q, err
+	quoted, err := asString(c.params)
+	return boardSource{"top", fmt.Sprintf("top %q %s %t %d %t", q.Index, q.Window, q.Groups, q.N, quoted), q.N, func(ctx context.Context) (boardAnswer, error) {
+		found, err := a.services.Reader.Top(ctx, q)
+		return &topAnswer{found, quoted}, err
+	}}, err
+}
+
+// place is the board of a request for the place of a counter.
+func (a *API) place(c call) (s boardSource, err error) {
+	counter := c.params.Get("counter")
+	if counter == "" {
+		return s, &countmill.FieldError{Field: "counter", Problem: "is missing", Limit: "1 to 500 bytes"}
+	}
+	if err := c.caller().Check(counter); err != nil {
+		return s, err
+	}
+	q, err := boardQuery(c)
+	if err != nil {
+		return s, err
+	}
+	quoted, err := asString(c.params)
+	return boardSource{"rank", fmt.Sprintf("rank %q %s %q %t", q.Index, q.Window, counter, quoted), 1, func(ctx context.Context) (boardAnswer, error) {
+		found, err := a.services.Reader.Rank(ctx, q, counter)
+		return &rankAnswer{found, quoted}, err
+	}}, err
 }
 
 // boardQuery reads what top and rank have in common.
@@ -62,30 +93,35 @@ func boardQuery(c call) (q reader.BoardQuery, err error) {
 	return q, err
 }
 
-func (a *API) top(c call) (any, error) {
-	q, err := a.readTopCall(c)
-	if err != nil {
-		return nil, err
-	}
-	var found reader.Top
-	err = a.onBoard(c, func() (err error) {
-		found, err = a.services.Reader.Top(c.ctx, q.TopQuery)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &topAnswer{found, q.quoted}, nil
-}
+func (a *API) top(c call) (any, error)  { return a.answerBoard(c, a.bestCounters) }
+func (a *API) rank(c call) (any, error) { return a.answerBoard(c, a.place) }
+func (a *API) watchTop(c call) error    { return a.watchBoard(c, a.bestCounters) }
+func (a *API) watchRank(c call) error   { return a.watchBoard(c, a.place) }
 
-// onBoard calls read, unless too many others wait for boards.
-func (a *API) onBoard(c call, read func() error) error {
+// answerBoard answers once, unless too many others wait for boards.
+func (a *API) answerBoard(c call, source func(call) (boardSource, error)) (any, error) {
+	s, err := source(c)
+	if err != nil {
+		return nil, err
+	}
 	give, err := a.pools.take(boardReads, sharesAs(c), 1)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer give()
-	return asBoardProblem(read())
+	answer, err := s.ask(c.ctx)
+	return answer, asBoardProblem(err)
+}
+
+// watchBoard streams answers as watch streams totals. An event has the whole answer. Those who watch the same with the same
+// prefixes share its reads, which ask for the rights of one of them.
+func (a *API) watchBoard(c call, source func(call) (boardSource, error)) error {
+	s, err := source(c)
+	if err != nil {
+		return err
+	}
+	key := fmt.Sprintf("%s %q", s.key, c.caller().Prefixes())
+	return a.stream(c, &watcher{a: a, caller: c.caller(), w: c.w}, order{key: key, limit: s.limit, interval: prefixInterval, source: s})
 }
 
 func asBoardProblem(err error) error {
@@ -102,43 +138,6 @@ func asBoardProblem(err error) error {
 		return httpserver.NewProblem(http.StatusConflict, "no-boards", "no boards", err.Error())
 	}
 	return err
-}
-
-// rankCall is a request for the place of a counter.
-type rankCall struct {
-	reader.BoardQuery
-	counter string
-	quoted  bool
-}
-
-func (a *API) readRankCall(c call) (q rankCall, err error) {
-	if q.counter = c.params.Get("counter"); q.counter == "" {
-		return q, &countmill.FieldError{Field: "counter", Problem: "is missing", Limit: "1 to 500 bytes"}
-	}
-	if err := c.caller().Check(q.counter); err != nil {
-		return q, err
-	}
-	if q.BoardQuery, err = boardQuery(c); err != nil {
-		return q, err
-	}
-	q.quoted, err = asString(c.params)
-	return q, err
-}
-
-func (a *API) rank(c call) (any, error) {
-	q, err := a.readRankCall(c)
-	if err != nil {
-		return nil, err
-	}
-	var found reader.Rank
-	err = a.onBoard(c, func() (err error) {
-		found, err = a.services.Reader.Rank(c.ctx, q.BoardQuery, q.counter)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &rankAnswer{found, q.quoted}, nil
 }
 
 // topAnswer is how clients see a Top.
@@ -203,47 +202,6 @@ func (r *rankAnswer) appendNews(b []byte) []byte {
 // AppendJSON makes it an httpserver.Appender.
 func (r *rankAnswer) AppendJSON(b []byte) []byte {
 	return append(appendScan(r.appendNews(append(b, '{')), &r.Scan), '}')
-}
-
-// watchTop streams a top as watch streams totals. An event has the whole answer. Those who watch the same with the same
-// prefixes share its reads, which ask for the rights of one of them.
-func (a *API) watchTop(c call) error {
-	q, err := a.readTopCall(c)
-	if err != nil {
-		return err
-	}
-	return a.stream(c, &watcher{a: a, caller: c.caller(), w: c.w}, order{
-		key: fmt.Sprintf("top %q %s %t %d %t %q", q.Index, q.Window, q.Groups, q.N, q.quoted, c.caller().Prefixes()), limit: q.N, interval: prefixInterval,
-		source: boardSource{"top", func(ctx context.Context) (boardAnswer, error) {
-			found, err := a.services.Reader.Top(ctx, q.TopQuery)
-			return &topAnswer{found, q.quoted}, err
-		}},
-	})
-}
-
-func (a *API) watchRank(c call) error {
-	q, err := a.readRankCall(c)
-	if err != nil {
-		return err
-	}
-	return a.stream(c, &watcher{a: a, caller: c.caller(), w: c.w}, order{
-		key: fmt.Sprintf("rank %q %s %q %t %q", q.Index, q.Window, q.counter, q.quoted, c.caller().Prefixes()), limit: 1, interval: prefixInterval,
-		source: boardSource{"rank", func(ctx context.Context) (boardAnswer, error) {
-			found, err := a.services.Reader.Rank(ctx, q.BoardQuery, q.counter)
-			return &rankAnswer{found, q.quoted}, err
-		}},
-	})
-}
-
-type boardAnswer interface {
-	httpserver.Appender
-	appendNews([]byte) []byte
-}
-
-// A boardSource makes each read an event of its own.
-type boardSource struct {
-	event string
-	ask   func(ctx context.Context) (boardAnswer, error)
 }
 
 func (s boardSource) read(ctx context.Context, _ int) (reading, error) {

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/internal/systemd"
 )
 
@@ -51,7 +52,7 @@ func (s *supervised) Run(ctx context.Context) error {
 			if s.Watchdog > 0 {
 				s.report(ctx, systemd.Alive)
 			}
-			if ready && s.Watchdog == 0 || !sleep(ctx, s.pause(ready)) {
+			if ready && s.Watchdog == 0 || !clock.Sleep(ctx, s.pause(ready)) {
 				return nil
 			}
 		}

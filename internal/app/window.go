@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/store"
 )
 
@@ -33,20 +34,8 @@ func setWindow(cfg Config, s store.Store) error {
 				slog.Duration("from", was), slog.Duration("to", set.Window), slog.Int64("settings_version", set.Version))
 			return nil
 		}
-		if errors.Is(err, store.ErrDeployment) || !sleep(ctx, time.Second) {
+		if errors.Is(err, store.ErrDeployment) || !clock.Sleep(ctx, time.Second) {
 			return fmt.Errorf("--dedup-window: setting the window of the database from %s to %s: %w", was, cfg.DedupWindow, err)
 		}
-	}
-}
-
-// sleep returns false if ctx ends first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"runtime"
 	"sync/atomic"
 	"time"
+
+	"github.com/countmill/countmill/internal/clock"
 )
 
 // The reasons for refusing a token.
@@ -124,12 +126,8 @@ func (t *Tokens) Watch(ctx context.Context, every time.Duration) {
 		case <-tick.C:
 			t.Reload(ctx)
 		}
-		if t.emptied.Load() {
-			select {
-			case <-ctx.Done():
-			case <-time.After(againAfter):
-				t.Reload(ctx)
-			}
+		if t.emptied.Load() && clock.Sleep(ctx, againAfter) {
+			t.Reload(ctx)
 		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"time"
+
+	"github.com/countmill/countmill/internal/clock"
 )
 
 // retryEvery is the longest time between a failed regular backup and the next try.
@@ -16,11 +18,8 @@ const sweepEvery = 24 * time.Hour
 // within a minute. A restart does not begin a new interval: the newest backup of the root counts.
 func (k *Keeper) Run(ctx context.Context) error {
 	for {
-		wait := k.step(ctx)
-		select {
-		case <-ctx.Done():
+		if !clock.Sleep(ctx, k.step(ctx)) {
 			return nil
-		case <-time.After(wait):
 		}
 	}
 }

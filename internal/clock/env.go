@@ -1,5 +1,5 @@
-// Package clock has what the roles know of time: the wall clock, randomness and goroutines of the
-// machine, which a simulation replaces (Env, With); the time of a store (Store); and bounds of calls
+// Package clock has time for the roles: the wall clock, randomness and goroutines of the
+// machine, which a simulation replaces (Env, With); the time of a store (Store); waits; and bounds of calls
 // that cost almost nothing (Timeout).
 package clock
 

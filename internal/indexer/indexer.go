@@ -111,8 +111,8 @@ func (x *Indexer) Run(ctx context.Context) {
 		case worked:
 			continue
 		case err != nil:
-			fails = min(fails+1, 5)
-			wait = x.cfg.env.Jitter(x.cfg.Every<<fails) + time.Millisecond
+			fails++
+			wait = x.cfg.env.Backoff(fails, x.cfg.Every, 32*x.cfg.Every)
 			x.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "index work failed, will try again", slog.Any("err", err), slog.Duration("in", wait))
 		default:
 			fails = 0

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/store"
 )
 
@@ -134,12 +135,7 @@ func (h *holding) pace(ctx context.Context, shards int) error {
 		return ctx.Err()
 	}
 	h.paced += shards
-	timer := time.NewTimer(time.Until(h.begun.Add(time.Duration(h.paced) * time.Second / time.Duration(h.x.cfg.Rate))))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
+	clock.Sleep(ctx, time.Until(h.begun.Add(time.Duration(h.paced)*time.Second/time.Duration(h.x.cfg.Rate))))
 	return ctx.Err()
 }
 

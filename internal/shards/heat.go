@@ -135,17 +135,3 @@ func next(n int, seen, expected, lost float64) int {
 	}
 	return int(math.Ceil(times * float64(n)))
 }
-
-// Grown is the number of shards to which a counter grows from start, at a steady load of commits
-// a second without contention. rate is the number of commits a second that a shard sustains, and
-// most bounds the result. If many processes commit to the counter, it can grow to half as many
-// again.
-func Grown(start int, commits, rate float64, most int) int {
-	for n := start; ; {
-		after := next(n, commits*fade.Seconds(), rate*float64(n)*fade.Seconds(), 0)
-		if after == n || n >= most {
-			return max(start, min(n, most))
-		}
-		n = after
-	}
-}

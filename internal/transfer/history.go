@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/store"
 )
 
@@ -156,10 +157,8 @@ func (h *history) wait(ctx context.Context, say io.Writer) error {
 		return fmt.Errorf("%s: repeat then", why)
 	}
 	fmt.Fprintf(say, "countmill: waiting: %s\n", why)
-	select {
-	case <-time.After(left):
-		return nil
-	case <-ctx.Done():
+	if !clock.Sleep(ctx, left) {
 		return ErrInterrupted
 	}
+	return nil
 }

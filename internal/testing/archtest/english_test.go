@@ -28,7 +28,6 @@ var plainFolders = []string{
 	"internal/clock",
 	"internal/api",
 	"internal/webui",
-	"internal/plan",
 	"internal/shards",
 	"internal/systemd",
 	"internal/testing/archtest",

@@ -1,0 +1,187 @@
+package protocol_test
+
+import (
+	"maps"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/engine/memory"
+	"github.com/countmill/countmill/wire"
+)
+
+// between calls f once, without a lock, when the next call of op begins. The op Transact begins when its function has run.
+func (s tested) between(op memory.Op, f func()) {
+	var done atomic.Bool
+	s.db.OnCall(func(c *memory.Call) memory.Answer {
+		if c.Op == op && !done.Swap(true) {
+			f()
+		}
+		return memory.Answer{}
+	})
+}
+
+// foldMinutes adds 1 to each minute, in days if they are old.
+func foldMinutes(t *testing.T, s store.Store, counter string, minutes ...wire.Minute) {
+	t.Helper()
+	c := &store.Commit{Adds: []store.ShardDelta{store.NewShardDelta(counter, 0, int64(len(minutes)))}, Rules: store.AnyRules, Archive: s.Limits().Ring.Archive(time.Now())}
+	for _, m := range minutes {
+		c.Buckets = append(c.Buckets, store.BucketDelta{Minute: m, Delta: 1})
+	}
+	if _, err := s.Fold(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantWhole checks that the series of a counter with one shard has all of its count.
+func wantWhole(t *testing.T, s store.Store, counter string, want int64) (buckets []store.Bucket) {
+	t.Helper()
+	v := s.View()
+	defer v.Close()
+	found, err := v.Series(t.Context(), []store.Record{{Counter: counter, Shards: 1}}, 0, wire.MinuteOf(wire.MaxTime))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := int64(0)
+	for _, b := range found[0] {
+		sum += b.Sum
+	}
+	if got, _ := look(t, s, counter); sum != want || got.Sum != want {
+		t.Errorf("%q has a series of %d and a count of %d, want %d", counter, sum, got.Sum, want)
+	}
+	return found[0]
+}
+
+// Folds, growths and deletions between the reads of a transaction and its end are neither lost nor doubled.
+func TestBetween(t *testing.T) {
+	t.Parallel()
+	for name, l := range limits {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := open(t, l)
+			if _, err := s.ChangeRules(t.Context(), store.RuleChange{Pattern: "*", Keep: store.Retention{Quarters: 400 * 24 * time.Hour}}); err != nil {
+				t.Fatal(err)
+			}
+			t.Run("sweep and fold", func(t *testing.T) { testSweepAndFold(t, s) })
+			t.Run("sweep and deletion", func(t *testing.T) { testSweepAndDeletion(t, s) })
+			t.Run("move", func(t *testing.T) { testMove(t, s) })
+			t.Run("join", func(t *testing.T) { testJoin(t, s) })
+		})
+	}
+}
+
+// deleted makes a counter that is deleted, and that the next sweep looks at.
+func deleted(t *testing.T, s tested, counter string) {
+	t.Helper()
+	if _, err := s.GrowCounter(t.Context(), counter, 2); err != nil {
+		t.Fatal(err)
+	}
+	foldMinutes(t, s, counter, 100)
+	remove(t, s, counter)
+	for range 3 {
+		if s.Limits().CertainOutcome {
+			sweepOnce(t, s, 0, 0)
+		}
+	}
+}
+
+func sweepOnce(t *testing.T, s tested, after time.Duration, want int) {
+	t.Helper()
+	time.Sleep(time.Millisecond)
+	if n, err := s.SweepCounters(t.Context(), after); err != nil || n != want {
+		t.Errorf("a sweep removed %d counters, %v; want %d", n, err, want)
+	}
+}
+
+func testSweepAndFold(t *testing.T, s tested) {
+	deleted(t, s, "gone")
+	s.between(memory.Transact, func() { foldMinutes(t, s, "gone", 100, 101) })
+	sweepOnce(t, s, 0, 0)
+	wantWhole(t, s, "gone", 3)
+	if got, _ := look(t, s, "gone"); got.Sum-got.Baseline != 2 || !got.DeletedAt.IsZero() {
+		t.Errorf("a counter that was counted during its sweep: %+v", got)
+	}
+}
+
+func testSweepAndDeletion(t *testing.T, s tested) {
+	deleted(t, s, "again")
+	s.off.Store(int64(2 * time.Hour))
+	s.between(memory.TxGet, func() {
+		if _, err := s.GrowCounter(t.Context(), "again", 1); err != nil {
+			t.Error(err)
+		}
+		foldMinutes(t, s, "again", 100)
+		remove(t, s, "again")
+	})
+	sweepOnce(t, s, time.Hour, 0)
+	wantWhole(t, s, "again", 2)
+}
+
+func testMove(t *testing.T, s tested) {
+	if s.Limits().Ring.Buckets == 0 {
+		t.Skip("no ring")
+	}
+	var minutes []wire.Minute
+	for i := range s.Limits().Ring.Buckets + 6 {
+		minutes = append(minutes, wire.MinuteOf(time.Now().Add(2*time.Hour))+wire.Minute(i))
+	}
+	foldMinutes(t, s, "moved", minutes...)
+	s.between(memory.Transact, func() { foldMinutes(t, s, "moved", minutes...) })
+	if n, err := s.MoveSeries(t.Context()); n != 1 || err != nil {
+		t.Errorf("moved %d shards, %v", n, err)
+	}
+	wantWhole(t, s, "moved", int64(2*len(minutes)))
+}
+
+// A day has more minutes than one change may have.
+func testJoin(t *testing.T, s tested) {
+	day := wire.MinuteOf(time.Now())/store.DayMinutes*store.DayMinutes - 5*store.DayMinutes
+	for i := range wire.Minute(300) {
+		foldMinutes(t, s, "joined", day+i)
+	}
+	s.between(memory.Transact, func() { foldMinutes(t, s, "joined", day, day+400) })
+	if err := s.SweepSeries(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	buckets := wantWhole(t, s, "joined", 302)
+	if len(buckets) < 20 || len(buckets) > 23 {
+		t.Errorf("300 minutes became %d buckets, want 20 quarter hours and at most 3 more", len(buckets))
+	}
+	began := false
+	s.between(memory.Transact, func() { began = true })
+	if err := s.SweepSeries(t.Context()); err != nil || began {
+		t.Errorf("a sweep of days that were swept changed something (%v)", err)
+	}
+}
+
+// Shards without a record, and shards beyond its number, are in no sum.
+func TestSumsGoByRecords(t *testing.T) {
+	t.Parallel()
+	s := open(t, limits["datastore"])
+	x, err := store.ParseIndex("pages", "page:{x}", "pages:{x}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, counter := range []string{"page:b", "page:d"} {
+		if _, err := s.GrowCounter(t.Context(), counter, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, a := range []store.ShardDelta{
+		store.NewShardDelta("page:a", 0, 1), store.NewShardDelta("page:b", 0, 10), store.NewShardDelta("page:b", 1, 100), store.NewShardDelta("page:c", 0, 1000), store.NewShardDelta("page:d", 0, 5),
+	} {
+		if _, err := s.Fold(t.Context(), &store.Commit{Adds: []store.ShardDelta{a}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := make(map[string]int64)
+	if _, err := s.Sums(t.Context(), &store.SumsQuery{Index: &x}, func(c *store.CounterSum) error { got[string(c.Counter)] = c.Sum; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if want := map[string]int64{"page:b": 10, "page:d": 5}; !maps.Equal(got, want) {
+		t.Error(cmp.Diff(want, got))
+	}
+}

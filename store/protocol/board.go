@@ -1,0 +1,197 @@
+package protocol
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/engine"
+	"github.com/countmill/countmill/wire"
+)
+
+// sumsPage is the most rows of one page of a look at all sums, if it has a rate, and of one look-up of days.
+const sumsPage = 500
+
+// Sums reads the records and the shards of the query side by side, both in the order of names and at one moment. Of minutes, it
+// looks up the days of the counters too.
+func (s *Store) Sums(ctx context.Context, q *store.SumsQuery, visit func(*store.CounterSum) error) (sums store.Sums, err error) {
+	sums.Changes = s.changes.Load() // a commit that the view lacks is counted later
+	v := s.view()
+	defer v.Close()
+	if _, err := v.Get(ctx, nil); err != nil {
+		return sums, outside(err)
+	}
+	sums.At = v.At()
+	w := &sumWalk{view: v, q: q, visit: visit, began: time.Now(), page: sumsPage}
+	if q.Rate > 0 {
+		w.page = max(1, min(sumsPage, int(q.Rate)))
+	}
+	prefixes := []string{q.Index.Prefix()}
+	if q.Groups {
+		prefixes = q.Index.GroupPrefixes()
+	}
+	for _, prefix := range prefixes {
+		if err = w.run(ctx, prefix); err != nil {
+			break
+		}
+	}
+	sums.Read = w.read
+	return sums, err
+}
+
+// Changes counts calls of this process.
+func (s *Store) Changes() (n uint64, known bool) {
+	if !s.facts.certain {
+		return 0, false
+	}
+	return s.changes.Load(), true
+}
+
+// A sumWalk is one look at all sums.
+type sumWalk struct {
+	*view
+	q       *store.SumsQuery
+	visit   func(*store.CounterSum) error
+	began   time.Time
+	page    int
+	read    int64
+	waiting []windowed
+}
+
+// A windowed is a counter and its sums in the window of a query.
+type windowed struct {
+	counter string
+	sums    slotSums
+}
+
+// took counts rows, and waits until so many were due.
+func (w *sumWalk) took(ctx context.Context, n int) error {
+	before := w.read / int64(w.page)
+	if w.read += int64(n); w.read/int64(w.page) == before {
+		return nil
+	}
+	if w.q.Rate == 0 {
+		return ctx.Err()
+	}
+	return pause(ctx, time.Until(w.began.Add(time.Duration(float64(w.read)/w.q.Rate*float64(time.Second)))))
+}
+
+// run joins the records and the shards of a prefix. Shards without a record are of no counter.
+func (w *sumWalk) run(ctx context.Context, prefix string) error {
+	fields := []engine.FieldID{fieldCount}
+	if w.q.To > 0 && w.store.facts.ring {
+		fields = []engine.FieldID{engine.All}
+	}
+	records := w.Scan(ctx, engine.Range{Kind: kindRecord, Prefix: prefix, Page: w.page}, recordFields...)
+	defer records.Close()
+	shards := w.Scan(ctx, engine.Range{Kind: kindShard, ByName: true, Prefix: prefix, Page: w.page}, fields...)
+	defer shards.Close()
+	shard := shards.Next()
+	for record := records.Next(); record != nil; record = records.Next() {
+		value, err := valueOf(&record.Key, record)
+		if err != nil {
+			return err
+		}
+		sum, exists := record.Int(fieldRemainder).Sub(record.Int(fieldBaseline)), record.Int(fieldRemainder) != engine.Int{}
+		c := windowed{sums: slotSums{}}
+		read := 1
+		for ; shard != nil && shard.Key.Name <= record.Key.Name; shard = shards.Next() {
+			read++
+			if shard.Key.Name < record.Key.Name || !w.store.lookedUp(shard.Key) {
+				continue
+			}
+			count, err := valueOf(&shard.Key, shard)
+			if err != nil {
+				return err
+			}
+			if c.sums.gather(shard, w.q.From, w.q.To); int64(shard.Key.Part) < value.Value {
+				sum, exists, value.Overflow = sum.Add(shard.Int(fieldCount)), true, value.Overflow || count.Overflow
+			}
+		}
+		if err := shards.Err(); err != nil {
+			return outside(err)
+		}
+		if err := w.counter(ctx, record, &c, sum, exists, value.Overflow); err != nil {
+			return err
+		}
+		if err := w.took(ctx, read); err != nil {
+			return err
+		}
+	}
+	if err := records.Err(); err != nil {
+		return outside(err)
+	}
+	return w.flush(ctx)
+}
+
+// counter visits a counter of the query, or lets it wait for its days.
+func (w *sumWalk) counter(ctx context.Context, record *engine.Row, c *windowed, sum engine.Int, exists, overflow bool) error {
+	deleted := record.Int64(fieldDeletedAt) != 0 && sum == engine.Int{} && !overflow
+	if !w.q.Has(record.Key.Name) || deleted || !exists && w.q.To == 0 {
+		return nil
+	}
+	if w.q.To == 0 {
+		n, wrong := within(sum)
+		return w.visit(&store.CounterSum{Counter: []byte(record.Key.Name), Sum: n, Overflow: overflow || wrong})
+	}
+	c.counter = strings.Clone(record.Key.Name)
+	if w.waiting = append(w.waiting, *c); len(w.waiting) < w.page {
+		return nil
+	}
+	return w.flush(ctx)
+}
+
+// archiveAhead is how far a bucket may lie ahead of the database's clock, at most: store.SeriesAhead, and what the clock of a fold may
+// be wrong. It costs a look-up only in the last minutes of a day.
+const archiveAhead = store.SeriesAhead + 10*time.Minute
+
+// flush looks up the days of the waiting counters, and visits them. Nobody knows which days exist.
+func (w *sumWalk) flush(ctx context.Context) error {
+	if len(w.waiting) == 0 {
+		return nil
+	}
+	first, last := dayOf(max(w.q.From, 0)), dayOf(min(w.q.To, wire.MinuteOf(w.At().Add(archiveAhead)))-1)
+	counters := make([]string, len(w.waiting))
+	for i := range w.waiting {
+		counters[i] = w.waiting[i].counter
+	}
+	days, err := w.dayKeys(ctx, counters, first, last)
+	if err != nil {
+		return err
+	}
+	var keys []engine.Key
+	var whose []slotSums
+	for i := range w.waiting {
+		keys = append(keys, days[i]...)
+		whose = append(whose, slices.Repeat([]slotSums{w.waiting[i].sums}, len(days[i]))...)
+	}
+	for len(keys) > 0 {
+		n := min(w.page, len(keys))
+		err := w.store.each(ctx, w, keys[:n], []engine.FieldID{engine.All}, func(i int, r *engine.Row) { whose[i].gather(r, w.q.From, w.q.To) })
+		if err != nil {
+			return err
+		}
+		if err := w.took(ctx, n); err != nil {
+			return err
+		}
+		keys, whose = keys[n:], whose[n:]
+	}
+	for i := range w.waiting {
+		c := &w.waiting[i]
+		total, found := engine.Int{}, false
+		for _, sum := range c.sums {
+			total, found = total.Add(sum), true
+		}
+		n, overflow := within(total)
+		if !found || n == 0 && !overflow {
+			continue
+		}
+		if err := w.visit(&store.CounterSum{Counter: []byte(c.counter), Sum: n, Overflow: overflow}); err != nil {
+			return err
+		}
+	}
+	w.waiting = w.waiting[:0]
+	return nil
+}

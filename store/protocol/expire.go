@@ -1,0 +1,64 @@
+package protocol
+
+import (
+	"context"
+	"time"
+
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/engine"
+)
+
+// Sweep removes markers and references when ForgetBefore is past their time by store.MarkerSlack, and the rows of workers that ended a day
+// ago. Call it every store.SweepEvery. A database that removes them by its own clock needs no calls.
+func (s *Store) Sweep(ctx context.Context) error {
+	if s.facts.expires {
+		return nil
+	}
+	// Before the removal: no process takes ids whose markers are gone, also if the clock is set back.
+	settings, now, err := s.keepForgetBefore(ctx, 0)
+	if err != nil {
+		return err
+	}
+	before := settings.ForgetBefore.Add(-store.MarkerSlack)
+	return s.expire(ctx, expiring{kindMarker, before}, expiring{kindLetterRef, before}, expiring{kindWorker, now})
+}
+
+type expiring struct {
+	kind   engine.KindID
+	before time.Time
+}
+
+func (s *Store) expire(ctx context.Context, all ...expiring) error {
+	for _, x := range all {
+		if err := s.engine.Expire(ctx, x.kind, micros(x.before), nil); err != nil {
+			return outside(err)
+		}
+	}
+	return nil
+}
+
+// keepForgetBefore writes ForgetBefore into the meta row if it has moved there by more than a duration, and returns the settings and
+// the time.
+func (s *Store) keepForgetBefore(ctx context.Context, by time.Duration) (settings store.Settings, now time.Time, err error) {
+	err = s.transact(ctx, false, func(tx engine.Tx) error {
+		m, err := s.metaIn(ctx, tx)
+		if err != nil {
+			return err
+		}
+		now = s.clock(tx.Now())
+		if settings = s.asOf(m.settings, now); settings.ForgetBefore.Sub(m.settings.ForgetBefore) > by {
+			tx.Change(m.change(engine.Update, settings))
+		}
+		return nil
+	})
+	return settings, now, err
+}
+
+// clock returns the time for what ends by the clock. It is that of the database, or of the machine: the moments of an engine stay ahead
+// of a machine's clock that showed 2040 once.
+func (s *Store) clock(at time.Time) time.Time {
+	if s.facts.machineClock {
+		return s.cfg.Clock()
+	}
+	return at
+}

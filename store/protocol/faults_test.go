@@ -1,0 +1,189 @@
+package protocol_test
+
+import (
+	"errors"
+	"math"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/engine"
+	"github.com/countmill/countmill/store/engine/memory"
+	"github.com/countmill/countmill/wire"
+)
+
+var errLost = errors.New("the answer is lost")
+
+func fold(t *testing.T, s store.Store, counter string, delta int64) {
+	t.Helper()
+	c := &store.Commit{Adds: []store.ShardDelta{store.NewShardDelta(counter, 0, delta)}, Rules: store.AnyRules}
+	if _, err := s.Fold(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func look(t *testing.T, s store.Store, counter string) (look store.Sum, overflow bool) {
+	t.Helper()
+	v := s.View()
+	defer v.Close()
+	keys := []store.Key{{Counter: counter, Shard: store.RecordKey}, {Counter: counter}}
+	values := make([]store.Value, 2)
+	for i := 0; i < len(keys); {
+		got, err := v.Lookup(t.Context(), keys[i:i+1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if values[i] = got[0]; !got[0].Deferred {
+			i++
+		}
+	}
+	return store.Sum{Exists: values[0].Exists, Sum: values[1].Value, ResetState: values[0].Reset, At: v.ReadTime()}, values[1].Overflow
+}
+
+// A total beyond int64 is an overflow, and later increments bring it back.
+func TestSumsAreExact(t *testing.T) {
+	t.Parallel()
+	s := open(t, limits["pebble"])
+	for range 5 {
+		fold(t, s, "a", math.MaxInt64)
+	}
+	if _, overflow := look(t, s, "a"); !overflow {
+		t.Error("five times the largest number is no overflow")
+	}
+	for range 5 {
+		fold(t, s, "a", -math.MaxInt64)
+	}
+	fold(t, s, "a", 7)
+	if got, overflow := look(t, s, "a"); got.Sum != 7 || overflow {
+		t.Errorf("back again: %d, overflow %t", got.Sum, overflow)
+	}
+}
+
+func remove(t *testing.T, s store.Store, counter string) {
+	t.Helper()
+	sum, _ := look(t, s, counter)
+	now := time.Now()
+	id := wire.ResetID(counter, now.String())
+	if _, err := s.ResetCounter(t.Context(), store.ResetRequest{ID: id, Counter: counter, Look: sum, Delete: true, At: now, ExpireAt: now.Add(time.Hour)}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A counter that was counted after a deletion, and deleted again, stays for as many sweeps as any other: an aggregator remembers its
+// record.
+func TestSweepsCountOneDeletion(t *testing.T) {
+	t.Parallel()
+	s := open(t, limits["pebble"])
+	sweep := func(times, want int) {
+		t.Helper()
+		removed := 0
+		for range times {
+			n, err := s.SweepCounters(t.Context(), 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			removed += n
+		}
+		if removed != want {
+			t.Errorf("%d sweeps removed %d counters, want %d", times, removed, want)
+		}
+	}
+	again := func() {
+		t.Helper()
+		if _, err := s.GrowCounter(t.Context(), "a", 1); err != nil {
+			t.Fatal(err)
+		}
+		fold(t, s, "a", 1)
+		remove(t, s, "a")
+	}
+	again()
+	sweep(3, 0)
+	again()
+	sweep(3, 0)
+	sweep(1, 1)
+	again() // right after the sweep that removed it
+	sweep(3, 0)
+	sweep(1, 1)
+}
+
+// No fold by older rules takes effect after the moment of a change, and no check that ends after it shows the rules before.
+func TestChangesOfRulesAreAlone(t *testing.T) {
+	t.Parallel()
+	s := open(t, limits["pebble"])
+	began, goOn := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	s.db.OnCall(func(c *memory.Call) memory.Answer {
+		if c.Op == memory.Transact {
+			once.Do(func() { close(began); <-goOn })
+		}
+		return memory.Answer{}
+	})
+	before, err := s.Check(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	all.Go(func() {
+		change := store.RuleChange{Kind: store.KindJournal, Pattern: "*", Keep: store.Retention{Entries: store.MinKeep}}
+		if _, err := s.ChangeRules(t.Context(), change); err != nil {
+			t.Errorf("ChangeRules: %v", err)
+		}
+	})
+	<-began
+	all.Go(func() {
+		_, err := s.Fold(t.Context(), &store.Commit{Adds: []store.ShardDelta{store.NewShardDelta("a", 0, 1)}, Rules: before.Settings.Version})
+		if !errors.Is(err, store.ErrOutdated) {
+			t.Errorf("a fold by the rules before, during a change: %v", err)
+		}
+	})
+	all.Go(func() {
+		if after, err := s.Check(t.Context()); err != nil || after.Settings.Version == before.Settings.Version {
+			t.Errorf("a check during a change: version %d, %v", after.Settings.Version, err)
+		}
+	})
+	time.Sleep(10 * time.Millisecond) // a slow machine only finds less
+	close(goOn)
+	all.Wait()
+}
+
+// A call whose answer was lost may be repeated, and calls of others in between make a transaction begin again.
+func TestRepeats(t *testing.T) {
+	t.Parallel()
+	for name, l := range limits {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := open(t, l)
+			if _, err := s.GrowCounter(t.Context(), "a", 1); err != nil {
+				t.Fatal(err)
+			}
+			fold(t, s, "a", 5)
+			sum, _ := look(t, s, "a")
+			now := time.Now()
+			r := store.ResetRequest{ID: wire.ResetID("a", "id"), Counter: "a", Look: sum, At: now, ExpireAt: now.Add(time.Hour)}
+			n := 0
+			s.db.OnCall(func(c *memory.Call) memory.Answer {
+				if c.Op != memory.Transact {
+					return memory.Answer{}
+				}
+				switch n++; n {
+				case 1, 2:
+					return memory.Answer{Err: engine.ErrConflict}
+				case 3:
+					return memory.Answer{Err: errLost, Applied: true}
+				}
+				return memory.Answer{}
+			})
+			if _, err := s.ResetCounter(t.Context(), r); !errors.Is(err, errLost) {
+				t.Errorf("a lost answer after two conflicts: %v", err)
+			}
+			fold(t, s, "a", 100)
+			if done, err := s.ResetCounter(t.Context(), r); err != nil || done.Removed != 5 || !done.At.Equal(sum.At) {
+				t.Errorf("the repeat: %+v, %v; want 5", done, err)
+			}
+			if got, _ := look(t, s, "a"); got.Sum-got.Baseline != 100 || n != 3 {
+				t.Errorf("a total of %d after %d transactions, want 100 after 3", got.Sum-got.Baseline, n)
+			}
+		})
+	}
+}

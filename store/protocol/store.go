@@ -1,0 +1,283 @@
+package protocol
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/engine"
+)
+
+// Config fits a store to its process.
+type Config struct {
+	// Window is the deduplication window of a new database. Default countmill.DefaultDedupWindow.
+	Window time.Duration
+	// Shards is the number of shards of a new counter. Default 1.
+	Shards int
+	// Clock is the machine's clock. Age is how long the process has run; setting the clock does not change it. Default those
+	// of package time.
+	Clock func() time.Time
+	Age   func() time.Duration
+	// Logger gets what a person should know. Default none.
+	Logger *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	c.Window, c.Shards = cmp.Or(c.Window, countmill.DefaultDedupWindow), cmp.Or(c.Shards, 1)
+	if c.Clock == nil {
+		c.Clock = time.Now
+	}
+	if c.Age == nil {
+		began := time.Now()
+		c.Age = func() time.Duration { return time.Since(began) }
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// A Store keeps counters in an engine.
+type Store struct {
+	engine engine.Engine
+	cfg    Config
+	limits engine.Limits
+	facts  facts
+	identity
+
+	gate     gate // is closed while settings change, where the process is alone
+	machine  machineSettings
+	closed   atomic.Bool
+	changes  atomic.Uint64 // calls that may have changed sums
+	crowded  crowded
+	recent   recent
+	rounds   rounds
+	journal  journal
+	restores atomic.Int64 // engine.Checked.Restores
+}
+
+// Open opens the store in the database of an engine, and makes its meta row if it has none. Close closes the engine too.
+func Open(ctx context.Context, e engine.Engine, cfg Config) (*Store, error) {
+	s := &Store{engine: e, cfg: cfg.withDefaults(), limits: e.Limits()}
+	if s.facts = factsOf(&s.limits); s.facts.machineClock && !s.facts.exclusive || !s.limits.ByName {
+		return nil, fmt.Errorf("%w: an engine that several processes share needs a clock, and every engine needs the order of names", store.ErrDeployment)
+	}
+	if err := s.openMeta(ctx); err != nil {
+		return nil, outside(err)
+	}
+	if err := s.resume(ctx); err != nil {
+		return nil, outside(err)
+	}
+	if _, err := s.Check(ctx); err != nil && !errors.Is(err, store.ErrReadOnly) {
+		return nil, err
+	}
+	return s, nil
+}
+
+const (
+	// keepAfter is a move of ForgetBefore that the next process makes up for within seconds.
+	keepAfter    = 10 * time.Minute
+	closeTimeout = 5 * time.Second
+)
+
+// Close closes the engine. Processes that each end before their first sweep would all begin at the same ForgetBefore.
+func (s *Store) Close() error {
+	if s.facts.machineClock {
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+		defer cancel()
+		_, _, _ = s.keepForgetBefore(ctx, keepAfter)
+	}
+	s.closed.Store(true)
+	return s.engine.Close()
+}
+
+// outside returns an error of an engine in the words of package store.
+func outside(err error) error {
+	for _, pair := range [][2]error{
+		{engine.ErrExists, store.ErrMarkerExists}, {engine.ErrOutdated, store.ErrOutdated}, {engine.ErrRefused, store.ErrRefused},
+		{engine.ErrNotApplied, store.ErrNotApplied}, {engine.ErrDeployment, store.ErrDeployment}, {engine.ErrContended, store.ErrContended},
+		{engine.ErrConflict, store.ErrContended}, {engine.ErrNotCounted, store.ErrNotCounted},
+		{engine.ErrOtherDatabase, store.ErrOtherDatabase}, {engine.ErrReadOnly, store.ErrReadOnly},
+	} {
+		if errors.Is(err, pair[0]) && !errors.Is(err, pair[1]) {
+			return fmt.Errorf("%w: %w", pair[1], err)
+		}
+	}
+	return err
+}
+
+// certain marks errors after which a change was not made and a caller may say so.
+func certain(err error) error {
+	for _, nothing := range []error{store.ErrDeployment, store.ErrRefused, engine.ErrConflict} {
+		if errors.Is(err, nothing) {
+			return fmt.Errorf("%w: %w", countmill.ErrUnavailable, err)
+		}
+	}
+	return err
+}
+
+// attempts is how often transact begins when others change the same rows meanwhile.
+const attempts = 16
+
+// transact is Transact, repeated after a conflict: nothing was applied then. do runs once in each attempt, and makes its
+// results anew.
+func (s *Store) transact(ctx context.Context, soft bool, do func(tx engine.Tx) error) error {
+	for attempt := 1; ; attempt++ {
+		_, err := s.engine.Transact(ctx, soft, do)
+		if !errors.Is(err, engine.ErrConflict) || attempt == attempts {
+			return outside(err)
+		}
+		if err := pause(ctx, rand.N(time.Millisecond<<min(attempt, 6))); err != nil {
+			return fmt.Errorf("%w: %w", store.ErrNotApplied, err)
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return ctx.Err()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// commit applies changes in order, in as few commits as the limits allow. They may be repeated, and need not be applied together.
+func (s *Store) commit(ctx context.Context, soft bool, changes []engine.Change) error {
+	for len(changes) > 0 {
+		n, size := 0, 0
+		for n < len(changes) && (n < s.limits.Rows || s.limits.Rows == 0) {
+			size += len(changes[n].Data) + len(changes[n].Key.Name) + 100
+			if n > 0 && (s.limits.Bytes > 0 && size > s.limits.Bytes || changes[n-1].Key.Compare(changes[n].Key) >= 0) {
+				break
+			}
+			n++
+		}
+		if _, err := s.engine.Commit(ctx, &engine.Commit{Changes: engine.Changes(changes[:n]...), Soft: soft}); err != nil {
+			return outside(err)
+		}
+		changes = changes[n:]
+	}
+	return nil
+}
+
+// A reader is a view or a transaction.
+type reader interface {
+	Get(ctx context.Context, keys []engine.Key, fields ...engine.FieldID) ([]engine.Row, error)
+}
+
+// each reads any number of rows and visits them, in lots that the engine takes. It asks again for deferred rows. A bad row is an error.
+func (s *Store) each(ctx context.Context, from reader, keys []engine.Key, fields []engine.FieldID, visit func(i int, r *engine.Row)) error {
+	open := make([]int, len(keys))
+	for i := range open {
+		open[i] = i
+	}
+	for len(open) > 0 {
+		lot := make([]engine.Key, min(s.limits.Keys, len(open)))
+		for i := range lot {
+			lot[i] = keys[open[i]]
+		}
+		rows, err := from.Get(ctx, lot, fields...)
+		if err != nil {
+			return outside(err)
+		}
+		for i := range rows {
+			at := open[i]
+			switch r := &rows[i]; {
+			case r.Deferred:
+				open = append(open, at)
+			case r.Bad != "":
+				return fmt.Errorf("row %q of kind %s: %s", keys[at].Name, Kinds[keys[at].Kind].Name, r.Bad)
+			default:
+				r.Key = keys[at]
+				visit(at, r)
+			}
+		}
+		open = open[len(lot):]
+	}
+	return nil
+}
+
+// get is each that keeps all rows.
+func (s *Store) get(ctx context.Context, from reader, keys []engine.Key, fields ...engine.FieldID) ([]engine.Row, error) {
+	all := make([]engine.Row, len(keys))
+	return all, s.each(ctx, from, keys, fields, func(i int, r *engine.Row) { all[i] = *r })
+}
+
+// keyOf copies the key of a row of a scan, which is the engine's.
+func keyOf(r *engine.Row) engine.Key {
+	key := r.Key
+	key.Name = strings.Clone(key.Name)
+	return key
+}
+
+// scan reads a range. A bad row is an error, which ends it.
+func (s *Store) scan(ctx context.Context, v engine.View, r engine.Range, fields ...engine.FieldID) iter.Seq2[*engine.Row, error] {
+	return func(yield func(*engine.Row, error) bool) {
+		rows := v.Scan(ctx, r, fields...)
+		defer rows.Close()
+		for row := rows.Next(); row != nil; row = rows.Next() {
+			if row.Bad != "" {
+				yield(nil, fmt.Errorf("row %q of kind %s: %s", row.Key.Name, Kinds[r.Kind].Name, row.Bad))
+				return
+			}
+			if !yield(row, nil) {
+				return
+			}
+		}
+		if err := rows.Err(); err != nil {
+			yield(nil, outside(err))
+		}
+	}
+}
+
+// now returns the time of a transaction after its first read. An exclusive engine has moments, which come after all earlier
+// ones, also if the clock was set back.
+func (s *Store) now(tx engine.Tx) time.Time {
+	if s.facts.exclusive {
+		return s.engine.Moment()
+	}
+	return tx.Now()
+}
+
+// within returns a sum as int64. A sum beyond it, or at an end of it, is an overflow, and 0.
+func within(sum engine.Int) (n int64, overflow bool) {
+	n, fits := sum.Int64()
+	if !fits || n == math.MaxInt64 || n == math.MinInt64 {
+		return 0, true
+	}
+	return n, false
+}
+
+// field makes a narrow field.
+func field(id engine.FieldID, n int64) engine.Field {
+	return engine.Field{ID: id, Value: engine.IntOf(n)}
+}
+
+// micros returns a time as a number; 0 for the zero time.
+func micros(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
+// timeOf is the opposite of micros.
+func timeOf(us int64) time.Time {
+	if us == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(us).UTC()
+}

@@ -1,0 +1,76 @@
+package protocol
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/engine"
+)
+
+// ShardsOf scans the shards of a counter.
+func (s *Store) ShardsOf(ctx context.Context, counter string) (store.ShardPage, error) {
+	page, err := s.survey(ctx, engine.Range{From: engine.Key{Name: counter}, To: engine.Key{Name: counter + "\x00"}}, math.MaxInt)
+	slices.SortFunc(page.Shards, func(a, b store.Shard) int { return a.Number - b.Number })
+	return page, err
+}
+
+// ShardPage scans shards in the order of their names. The Next of a page is its last key.
+func (s *Store) ShardPage(ctx context.Context, prefix, from string, limit int) (store.ShardPage, error) {
+	r := engine.Range{Prefix: prefix, Page: limit}
+	if len(from) > 12 {
+		r.From = engine.Key{Place: binary.BigEndian.Uint64([]byte(from)), Part: binary.BigEndian.Uint32([]byte(from[8:])), Name: from[12:]}
+		r.After = true
+	}
+	return s.survey(ctx, r, limit)
+}
+
+// survey reads shards, and then the records of their counters at the same moment.
+func (s *Store) survey(ctx context.Context, r engine.Range, limit int) (page store.ShardPage, err error) {
+	v := s.engine.View(time.Time{})
+	defer v.Close()
+	r.Kind, r.ByName = kindShard, true
+	var records []engine.Key
+	rows := v.Scan(ctx, r, fieldCount)
+	defer rows.Close()
+	for len(page.Shards) < limit {
+		row := rows.Next()
+		if row == nil {
+			page.Next = ""
+			break
+		}
+		if page.Shards = append(page.Shards, s.shardOf(row)); len(records) == 0 || records[len(records)-1].Name != row.Key.Name {
+			records = append(records, recordKey(row.Key.Name)) // shards of one counter follow each other
+		}
+		at := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(nil, row.Key.Place), row.Key.Part)
+		page.Next = string(at) + row.Key.Name
+	}
+	if err := rows.Err(); err != nil {
+		return store.ShardPage{}, outside(err)
+	}
+	found, err := s.get(ctx, v, records, fieldShards)
+	if err != nil {
+		return store.ShardPage{}, err
+	}
+	page.At, page.Records = v.At(), make(map[string]int)
+	for i := range found {
+		if found[i].Exists {
+			page.Records[records[i].Name] = int(found[i].Int64(fieldShards))
+		}
+	}
+	return page, nil
+}
+
+// shardOf reads a shard. One with another key than readers look up is bad.
+func (s *Store) shardOf(r *engine.Row) store.Shard {
+	shard := store.Shard{Counter: r.Key.Name, Number: int(r.Key.Part), Updated: r.Updated, Bad: r.Bad}
+	if want := s.shardPlace(shard.Counter, shard.Number); shard.Bad == "" && r.Key.Place != want {
+		shard.Bad = fmt.Sprintf("its place is %016x, and readers look at %016x", r.Key.Place, want)
+	}
+	shard.Count, shard.Overflow = within(r.Int(fieldCount))
+	return shard
+}
