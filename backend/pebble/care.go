@@ -259,10 +259,10 @@ func (s *Store) Check(ctx context.Context) (store.Checked, error) {
 		return store.Checked{}, err
 	}
 	defer s.closing.RUnlock()
-	if err := cmp.Or(ctx.Err(), s.guard.check(), s.health.unreadable(), s.settings.settle(ctx)); err != nil {
+	if err := cmp.Or(ctx.Err(), s.Readable(), s.settings.settle(ctx)); err != nil {
 		return store.Checked{}, err
 	}
-	err := cmp.Or(s.health.unwritable(), s.keepCommitCountNowAndThen())
+	err := s.Kept()
 	if errors.Is(err, store.ErrOtherDatabase) {
 		return store.Checked{}, err
 	}

@@ -31,36 +31,36 @@ const checkpointPrefix = "checkpoint-"
 //
 // The memtable is written to a table first, so that the copy has hardly any log: a table is in the next
 // copy too.
-func (s *Store) Checkpoint(ctx context.Context, use func(ctx context.Context, dir string) error) (err error) {
-	if err := s.enter(); err != nil {
+func (d *Directory) Checkpoint(ctx context.Context, use func(ctx context.Context, dir string) error) (err error) {
+	if err := d.enter(); err != nil {
 		return err
 	}
-	defer s.closing.RUnlock()
+	defer d.closing.RUnlock()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(s.ending, cancel)()
-	if err := s.flush(ctx); err != nil {
+	defer context.AfterFunc(d.ending, cancel)()
+	if err := d.flush(ctx); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
-	dir := s.fs.PathJoin(s.cfg.Dir, checkpointPrefix+strings.ToLower(rand.Text()[:8]))
+	dir := d.fs.PathJoin(d.cfg.Dir, checkpointPrefix+strings.ToLower(rand.Text()[:8]))
 	defer func() {
-		if err := s.fs.RemoveAll(dir); err != nil { // the next start tries again
-			s.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "a copy for a backup was not removed", slog.String("dir", dir), slog.Any("err", err))
+		if err := d.fs.RemoveAll(dir); err != nil { // the next start tries again
+			d.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "a copy for a backup was not removed", slog.String("dir", dir), slog.Any("err", err))
 		}
 	}()
-	if err := s.copyTo(dir); err != nil {
+	if err := d.copyTo(dir); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
 	return use(ctx, dir)
 }
 
 // flush writes the memtable to a table. It gives up when the disk refuses one.
-func (s *Store) flush(ctx context.Context) error {
-	refused := s.health.refusal() // before the flush can fail
-	if err := s.awaitRoom(); err != nil {
+func (d *Directory) flush(ctx context.Context) error {
+	refused := d.health.refusal() // before the flush can fail
+	if err := d.AwaitRoom(); err != nil {
 		return err
 	}
-	done, err := s.db.AsyncFlush()
+	done, err := d.db.AsyncFlush()
 	if err != nil {
 		return err
 	}
@@ -68,37 +68,37 @@ func (s *Store) flush(ctx context.Context) error {
 	case <-done:
 		return ctx.Err()
 	case <-refused:
-		return cmp.Or(s.Writable(), fmt.Errorf("data directory %s: a table was refused, and a later one was not: try again", s.cfg.Dir))
+		return cmp.Or(d.Writable(), fmt.Errorf("data directory %s: a table was refused, and a later one was not: try again", d.cfg.Dir))
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
 // copyTo makes the copy and checks it.
-func (s *Store) copyTo(dir string) (err error) {
+func (d *Directory) copyTo(dir string) (err error) {
 	defer func() {
 		if r := recover(); r != nil { // Pebble panics if a directory cannot be synced
 			err = fmt.Errorf("%v", r)
 		}
 	}()
-	kept := commitCount{s.id, s.commits.synced.Load(), s.moments.newest()}
-	if err := s.db.Checkpoint(dir, pebbledb.WithFlushedWAL()); err != nil {
+	kept := commitCount{d.id, d.commits.synced.Load(), d.moments.newest()}
+	if err := d.db.Checkpoint(dir, pebbledb.WithFlushedWAL()); err != nil {
 		return err
 	}
-	if err := writeCommitCount(s.fs, dir, kept); err != nil {
+	if err := writeCommitCount(d.fs, dir, kept); err != nil {
 		return err
 	}
-	if err := markCopy(s.fs, dir); err != nil {
+	if err := markCopy(d.fs, dir); err != nil {
 		return err
 	}
-	if s.cfg.FS == nil {
+	if d.cfg.FS == nil {
 		if err := trimLogs(dir); err != nil {
 			return err
 		}
 	}
-	cfg := s.cfg
+	cfg := d.cfg
 	cfg.Dir = dir
-	return look(cfg, s.fs) // it has as many commits as were synced, also after the trim
+	return look(cfg, d.fs) // it has as many commits as were synced, also after the trim
 }
 
 // trimLogs cuts off what is behind the last record of each log. Pebble writes a new log over an old file,
@@ -145,15 +145,15 @@ func endOfLog(log *pebblelog.Reader) (end int64) {
 }
 
 // removeCheckpoints removes copies that killed processes have left. The directory must be open.
-func (s *Store) removeCheckpoints() error {
-	names, err := s.fs.List(s.cfg.Dir)
+func (d *Directory) removeCheckpoints() error {
+	names, err := d.fs.List(d.cfg.Dir)
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, name := range names {
 		if strings.HasPrefix(name, checkpointPrefix) {
-			errs = append(errs, s.fs.RemoveAll(s.fs.PathJoin(s.cfg.Dir, name)))
+			errs = append(errs, d.fs.RemoveAll(d.fs.PathJoin(d.cfg.Dir, name)))
 		}
 	}
 	return errors.Join(errs...)

@@ -54,24 +54,45 @@ type commits struct {
 }
 
 // commit syncs a batch and counts it. It begins nothing while the directory is missing or the disk is full.
-func (s *Store) commit(b *pebbledb.Batch) error {
-	if err := s.awaitRoom(); err != nil {
+func (d *Directory) commit(b *pebbledb.Batch) error {
+	if err := d.AwaitRoom(); err != nil {
 		return err
 	}
+	wait, err := d.Apply(b)
+	if err != nil {
+		return err
+	}
+	return wait()
+}
+
+// Apply makes a batch visible. wait returns when it is synced, and counts it. Call AwaitRoom before.
+func (d *Directory) Apply(b *pebbledb.Batch) (wait func() error, err error) {
 	if err := b.Merge(commitsKey, oneCommit, nil); err != nil {
-		return err
+		return nil, err
 	}
-	s.unseen.Add(int64(b.Len()))
-	if err := s.syncs.commit(b); err != nil {
-		return err
+	d.unseen.Add(int64(b.Len()))
+	synced, err := d.syncs.apply(d.db, b)
+	if err != nil {
+		return nil, err
 	}
-	s.commits.synced.Add(1)
-	return nil
+	return func() error {
+		if err := synced(); err != nil {
+			return err
+		}
+		d.commits.synced.Add(1)
+		return nil
+	}, nil
+}
+
+// ApplySoft makes a batch visible that need not survive a crash. It is not counted.
+func (d *Directory) ApplySoft(b *pebbledb.Batch) error {
+	d.unseen.Add(int64(b.Len()))
+	return d.db.Apply(b, pebbledb.NoSync)
 }
 
 // isGuarded returns an error that means "not applied" if the directory is missing.
-func (s *Store) isGuarded() error {
-	if err := s.guard.check(); err != nil {
+func (d *Directory) isGuarded() error {
+	if err := d.guard.check(); err != nil {
 		return fmt.Errorf("%w: %w", store.ErrDeployment, err)
 	}
 	return nil
@@ -84,36 +105,36 @@ func getCommits(from pebbledb.Reader) (int64, error) {
 }
 
 // keepCommitCount writes the number of commits and the last moment, unless the file has them already.
-func (s *Store) keepCommitCount() error {
-	s.commits.mu.Lock()
-	defer s.commits.mu.Unlock()
-	n, last := s.commits.synced.Load(), s.moments.newest()
-	if n == s.commits.written && last.Equal(s.commits.moment) {
+func (d *Directory) keepCommitCount() error {
+	d.commits.mu.Lock()
+	defer d.commits.mu.Unlock()
+	n, last := d.commits.synced.Load(), d.moments.newest()
+	if n == d.commits.written && last.Equal(d.commits.moment) {
 		return nil
 	}
-	if err := s.guard.check(); err != nil { // the path may name another database's file now
+	if err := d.guard.check(); err != nil { // the path may name another database's file now
 		return err
 	}
-	if err := writeCommitCount(s.fs, s.cfg.Dir, commitCount{s.id, n, last}); err != nil {
-		return explain(s.cfg.Dir, err)
+	if err := writeCommitCount(d.fs, d.cfg.Dir, commitCount{d.id, n, last}); err != nil {
+		return explain(d.cfg.Dir, err)
 	}
-	s.commits.written, s.commits.moment, s.commits.at = n, last, time.Now()
-	if ahead := last.Sub(s.cfg.clock()); ahead > mostAhead && !s.commits.warned {
-		s.commits.warned = true
-		s.cfg.Logger.Warn("the times of totals are ahead of the machine's clock, which was further ahead before: they never go back",
-			"dir", s.cfg.Dir, "last", last, "ahead", ahead.Round(time.Second))
+	d.commits.written, d.commits.moment, d.commits.at = n, last, time.Now()
+	if ahead := last.Sub(d.cfg.clock()); ahead > mostAhead && !d.commits.warned {
+		d.commits.warned = true
+		d.cfg.Logger.Warn("the times of totals are ahead of the machine's clock, which was further ahead before: they never go back",
+			"dir", d.cfg.Dir, "last", last, "ahead", ahead.Round(time.Second))
 	}
 	return nil
 }
 
-func (s *Store) keepCommitCountNowAndThen() error {
-	s.commits.mu.Lock()
-	soon := time.Since(s.commits.at) < commitCountEvery
-	s.commits.mu.Unlock()
+func (d *Directory) keepCommitCountNowAndThen() error {
+	d.commits.mu.Lock()
+	soon := time.Since(d.commits.at) < commitCountEvery
+	d.commits.mu.Unlock()
 	if soon {
 		return nil
 	}
-	return s.keepCommitCount()
+	return d.keepCommitCount()
 }
 
 // A commitCount is the content of the file.
@@ -206,7 +227,7 @@ func compare(cfg Config, db *pebbledb.DB, kept commitCount, found bool) error {
 	if err != nil {
 		return explain(cfg.Dir, err)
 	}
-	m, err := getMeta(cfg.Dir, db)
+	m, err := getMeta(cfg, db)
 	if err != nil {
 		return err
 	}

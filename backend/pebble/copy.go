@@ -29,26 +29,26 @@ func markCopy(files vfs.FS, dir string) error {
 
 // countRestore counts a restore if the directory is a copy. A kill between its two steps counts the
 // restore twice: sequences then leave out more values.
-func (s *Store) countRestore() error {
-	name := s.fs.PathJoin(s.cfg.Dir, copyFile)
-	if _, err := s.fs.Stat(name); err != nil {
+func (d *Directory) countRestore() error {
+	name := d.fs.PathJoin(d.cfg.Dir, copyFile)
+	if _, err := d.fs.Stat(name); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
 		return err
 	}
-	b := s.db.NewBatch()
+	b := d.db.NewBatch()
 	defer b.Close()
-	s.restores++
-	if err := s.changeMeta(b, func(m *meta) { m.Restores = s.restores }); err != nil {
+	d.restores++
+	if err := d.changeMeta(b, func(m *meta) { m.Restores = d.restores }); err != nil {
 		return err
 	}
 	if err := b.Commit(pebbledb.Sync); err != nil {
 		return err
 	}
-	s.cfg.Logger.Info("this directory was restored from a backup: sequences leave out values", "dir", s.cfg.Dir, "values", int64(store.RestoreSkip))
-	if err := s.fs.Remove(name); err != nil {
+	d.cfg.Logger.Info("this directory was restored from a backup: sequences leave out values", "dir", d.cfg.Dir, "values", int64(store.RestoreSkip))
+	if err := d.fs.Remove(name); err != nil {
 		return err
 	}
-	return syncDir(s.fs, s.cfg.Dir)
+	return syncDir(d.fs, d.cfg.Dir)
 }

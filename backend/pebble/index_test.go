@@ -92,7 +92,7 @@ func TestOlderBuildsRefuseIndexes(t *testing.T) {
 	s := open(t, Config{Dir: t.TempDir()})
 	kind := func(what string, want int64) {
 		t.Helper()
-		m, err := getMeta(s.cfg.Dir, s.db)
+		m, err := getMeta(s.cfg, s.db)
 		if err != nil || m.Rules != want {
 			t.Errorf("%s: the kind of rules is %d, %v, want %d", what, m.Rules, err, want)
 		}

@@ -17,27 +17,31 @@ const mergerName = "countmill.sum.v1"
 // merger adds up shards and merges records. Pebble groups the operands of a key as it likes, over
 // years, so both operations must be associative. A sum beyond int64 is therefore kept in 128 bits
 // instead of saturating: later deltas can bring it back to the right number.
-var merger = &pebbledb.Merger{
-	Name: mergerName,
-	Merge: func(key, value []byte) (pebbledb.ValueMerger, error) {
+var merger = newMerger(mergerName, func(key, value []byte) (pebbledb.ValueMerger, error) {
+	switch kind := kindOf(key); kind {
+	case kindShard:
+		m := &shardMerger{}
+		return m, m.MergeNewer(value)
+	case kindRecord:
+		m := &recordMerger{}
+		return m, m.MergeNewer(value)
+	case kindSeries:
+		m := &seriesMerger{}
+		return m, m.MergeNewer(value)
+	default:
+		return nil, fmt.Errorf("merge into a key of kind %q", kind)
+	}
+})
+
+// newMerger returns a merger that counts commits too.
+func newMerger(name string, merge func(key, value []byte) (pebbledb.ValueMerger, error)) *pebbledb.Merger {
+	return &pebbledb.Merger{Name: name, Merge: func(key, value []byte) (pebbledb.ValueMerger, error) {
 		if bytes.Equal(key, commitsKey) {
 			m := &sumMerger{}
 			return m, m.MergeNewer(value)
 		}
-		switch kind := kindOf(key); kind {
-		case kindShard:
-			m := &shardMerger{}
-			return m, m.MergeNewer(value)
-		case kindRecord:
-			m := &recordMerger{}
-			return m, m.MergeNewer(value)
-		case kindSeries:
-			m := &seriesMerger{}
-			return m, m.MergeNewer(value)
-		default:
-			return nil, fmt.Errorf("merge into a key of kind %q", kind)
-		}
-	},
+		return merge(key, value)
+	}}
 }
 
 // An int128 is a sum in two's complement.

@@ -41,15 +41,18 @@ func (m *moments) next() time.Time {
 
 // Moment returns a new moment. Every view of this moment or a later one shows every fold that returned
 // before the call.
-func (s *Store) Moment() time.Time { return s.moments.next() }
+func (d *Directory) Moment() time.Time { return d.moments.next() }
 
-// resume continues after another process's last moment, and returns how far that is ahead of the clock.
-// A zero last means that there was none.
+// Resume makes all later moments come after at.
+func (d *Directory) Resume(at time.Time) { d.moments.resume(at) }
+
+// resume continues after another process's last moment, unless these moments are later, and returns how far the last
+// one is ahead of the clock. A zero last means that there was none.
 func (m *moments) resume(last time.Time) (ahead time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.last, m.at = last, time.Now()
-	return last.Sub(m.clock())
+	m.last, m.at = later(m.last, last), time.Now()
+	return m.last.Sub(m.clock())
 }
 
 // newest returns the last moment that was given out.

@@ -23,6 +23,44 @@ import (
 
 // Open opens the directory, or makes it. Its errors name the directory and the remedy.
 func Open(cfg Config) (*Store, error) {
+	d, err := OpenDirectory(cfg, Form{format, merger})
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{
+		directory: d, keys: newKeyspace(d.cfg.Namespace), identity: newIdentity(),
+		views: make(map[*view]struct{}), marking: make(chan struct{}, 1),
+	}
+	if err := s.start(); err != nil {
+		return nil, errors.Join(err, d.abandon())
+	}
+	return s, nil
+}
+
+// start reads the state that an open store keeps in memory.
+func (s *Store) start() error {
+	m, err := getMeta(s.cfg, s.db)
+	if err != nil {
+		return err
+	}
+	if s.settings.current, err = m.Settings.decode(); err != nil {
+		return fmt.Errorf("data directory %s is damaged: its settings are %+v: restore a backup: %w", s.cfg.Dir, *m.Settings, err)
+	}
+	s.settings.oldest.Store(s.settings.current.Rules.Oldest())
+	if err := s.loadEpochs(); err != nil {
+		return explain(s.cfg.Dir, err)
+	}
+	recorded, err := s.lastRecorded()
+	if err != nil {
+		return explain(s.cfg.Dir, err)
+	}
+	s.moments.resume(recorded)
+	return nil
+}
+
+// OpenDirectory opens a directory, or makes it.
+func OpenDirectory(cfg Config, form Form) (*Directory, error) {
+	cfg.form = form
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("pebble store: %w", err)
@@ -42,84 +80,79 @@ func Open(cfg Config) (*Store, error) {
 	if err := look(cfg, files); err != nil {
 		return nil, err
 	}
-	d := &doom{dir: cfg.Dir, log: cfg.Logger, exit: cfg.Exit}
-	s := &Store{
-		cfg: cfg, fs: files, keys: newKeyspace(cfg.Namespace),
-		identity: newIdentity(), moments: moments{clock: cfg.clock},
-		views: make(map[*view]struct{}), marking: make(chan struct{}, 1),
-	}
-	s.ending, s.end = context.WithCancel(context.Background())
-	p := newPauses(cfg.pause, s.ending.Done())
-	s.health = newHealth(cfg.Dir, files, cfg.Logger, d, p)
+	doom := &doom{dir: cfg.Dir, log: cfg.Logger, exit: cfg.Exit}
+	d := &Directory{cfg: cfg, fs: files, moments: moments{clock: cfg.clock}}
+	d.ending, d.end = context.WithCancel(context.Background())
+	p := newPauses(cfg.pause, d.ending.Done())
+	d.health = newHealth(cfg.Dir, files, cfg.Logger, doom, p)
 	if cfg.FS == nil {
-		s.guard = newGuard(cfg.Dir)
-		s.syncs.kept = s.guard.await
+		d.guard = newGuard(cfg.Dir)
+		d.syncs.kept = d.guard.await
 	}
-	listener := s.health.listener()
-	files, s.files = vfs.WithDiskHealthChecks(files, slowDisk, nil, listener.DiskSlow)
-	db, err := pebbledb.Open(cfg.Dir, options(cfg, logFS{files, cfg.Dir, d, s.guard, p}, logger{cfg.Logger, d}, listener))
+	listener := d.health.listener()
+	files, d.files = vfs.WithDiskHealthChecks(files, slowDisk, nil, listener.DiskSlow)
+	db, err := pebbledb.Open(cfg.Dir, options(cfg, logFS{files, cfg.Dir, doom, d.guard, p}, logger{cfg.Logger, doom}, listener))
 	if err != nil {
-		s.end()
-		return nil, errors.Join(explain(cfg.Dir, err), s.files.Close())
+		d.end()
+		return nil, errors.Join(explain(cfg.Dir, err), d.files.Close())
 	}
-	s.db = db
-	if err := s.start(); err != nil {
-		s.end()
-		return nil, errors.Join(err, db.Close(), s.files.Close())
+	d.db = db
+	if err := d.start(); err != nil {
+		return nil, errors.Join(err, d.abandon())
 	}
-	d.opened.Store(true)
-	cfg.Logger.Info("store opened", "dir", cfg.Dir, "id", s.id, "disk_bytes", db.Metrics().DiskSpaceUsage())
-	return s, nil
+	doom.opened.Store(true)
+	cfg.Logger.Info("store opened", "dir", cfg.Dir, "id", d.id, "disk_bytes", db.Metrics().DiskSpaceUsage())
+	return d, nil
 }
 
 // slowDisk is how long a write may take before the store logs it.
 const slowDisk = 5 * time.Second
 
-// start reads the state that an open store keeps in memory.
-func (s *Store) start() error {
-	if err := s.readMeta(); err != nil {
+// start reads the state that an open directory keeps in memory.
+func (d *Directory) start() error {
+	if err := d.readMeta(); err != nil {
 		return err
 	}
-	if err := s.removeCheckpoints(); err != nil {
-		return explain(s.cfg.Dir, err)
+	if err := d.removeCheckpoints(); err != nil {
+		return explain(d.cfg.Dir, err)
 	}
-	if err := s.loadEpochs(); err != nil {
-		return explain(s.cfg.Dir, err)
+	if err := d.countRestore(); err != nil {
+		return explain(d.cfg.Dir, err)
 	}
-	if err := s.countRestore(); err != nil {
-		return explain(s.cfg.Dir, err)
-	}
-	n, err := getCommits(s.db)
+	n, err := getCommits(d.db)
 	if err != nil {
-		return explain(s.cfg.Dir, err)
+		return explain(d.cfg.Dir, err)
 	}
-	s.commits.synced.Store(n)
-	s.commits.written = -1
-	kept, _, err := readCommitCount(s.fs, s.cfg.Dir)
+	d.commits.synced.Store(n)
+	d.commits.written = -1
+	kept, _, err := readCommitCount(d.fs, d.cfg.Dir)
 	if err != nil {
 		return err
 	}
-	recorded, err := s.lastRecorded()
-	if err != nil {
-		return explain(s.cfg.Dir, err)
-	}
-	s.moments.resume(later(kept.moment, recorded))
-	if err := s.keepCommitCount(); err != nil {
+	d.moments.resume(kept.moment)
+	if err := d.keepCommitCount(); err != nil {
 		return err
 	}
-	if s.guard != nil {
-		if err := s.guard.settle(); err != nil {
-			return explain(s.cfg.Dir, err)
+	if d.guard != nil {
+		if err := d.guard.settle(); err != nil {
+			return explain(d.cfg.Dir, err)
 		}
 	}
 	return nil
+}
+
+// abandon closes a directory that was not opened to the end.
+func (d *Directory) abandon() error {
+	d.end()
+	d.guard.end()
+	return errors.Join(d.db.Close(), d.files.Close())
 }
 
 // options gives a reason for each setting. The package's benchmarks measure them.
 func options(cfg Config, files vfs.FS, log pebbledb.Logger, listener *pebbledb.EventListener) *pebbledb.Options {
 	opts := &pebbledb.Options{
 		FS:                 files,
-		Merger:             merger,
+		Merger:             cfg.form.merger,
 		FormatMajorVersion: pebbledb.FormatValueSeparation,
 		// Memtables take their memory from the cache, so it has room for two more: the one that is
 		// written and the one being flushed. Otherwise blocks would have no room, and each read
@@ -128,7 +161,7 @@ func options(cfg Config, files vfs.FS, log pebbledb.Logger, listener *pebbledb.E
 		// A fold of 100,000 counters takes some 4 MB. A memtable of 64 MB merges the folds of a second
 		// or more into one run before anything is compacted.
 		MemTableSize:                cfg.memTable,
-		MemTableStopWritesThreshold: 2 * mostMemTables, // never reached: see awaitRoom
+		MemTableStopWritesThreshold: 2 * mostMemTables, // never reached: see AwaitRoom
 		// Level 0 is compacted when it is 4 tables deep. Uniform folds rewrite everything below it each
 		// time, so a lower limit costs writes. A higher one costs each read a filter per table.
 		L0CompactionThreshold: 8,              // Pebble counts each table twice
@@ -257,26 +290,23 @@ func (m *meta) setSettings(x store.Settings) {
 }
 
 // readMeta refuses a database of another program, and completes the meta record.
-func (s *Store) readMeta() error {
-	m, err := getMeta(s.cfg.Dir, s.db)
+func (d *Directory) readMeta() error {
+	m, err := getMeta(d.cfg, d.db)
 	if err != nil {
 		return err
 	}
 	if m.ID == "" {
-		if m, err = s.writeMeta(); err != nil {
+		if m, err = d.writeMeta(); err != nil {
 			return err
 		}
 	}
-	s.id, s.restores = m.ID, m.Restores
-	if s.settings.current, err = m.Settings.decode(); err != nil {
-		return fmt.Errorf("data directory %s is damaged: its settings are %+v: restore a backup: %w", s.cfg.Dir, *m.Settings, err)
-	}
-	s.settings.oldest.Store(s.settings.current.Rules.Oldest())
+	d.id, d.restores = m.ID, m.Restores
 	return nil
 }
 
 // getMeta returns the meta record, or a zero meta if there is none.
-func getMeta(dir string, db *pebbledb.DB) (m meta, err error) {
+func getMeta(cfg Config, db *pebbledb.DB) (m meta, err error) {
+	dir, format := cfg.Dir, cfg.form.Number
 	value, closer, err := db.Get(metaKey)
 	if errors.Is(err, pebbledb.ErrNotFound) {
 		return m, nil
@@ -291,52 +321,54 @@ func getMeta(dir string, db *pebbledb.DB) (m meta, err error) {
 		return m, newer(dir)
 	case err == nil && 0 < m.Format && m.Format < format:
 		return m, fmt.Errorf("data directory %s was written by countmill before its first release (format %d, this is %d): name an empty directory", dir, m.Format, format)
-	case err != nil || m.Format < 1 || m.Settings == nil:
+	case err != nil || m.Format < 1 || m.Settings == nil && cfg.form.hasSettings():
 		return m, fmt.Errorf("data directory %s is damaged: its meta record is %q: restore a backup: %w", dir, value, err)
 	}
 	return m, nil
 }
 
 // writeMeta makes an empty database a countmill database.
-func (s *Store) writeMeta() (m meta, _ error) {
-	if err := s.checkEmpty(); err != nil {
+func (d *Directory) writeMeta() (m meta, _ error) {
+	if err := d.checkEmpty(); err != nil {
 		return m, err
 	}
 	var id [16]byte
 	_, _ = rand.Read(id[:])
-	m = meta{Format: format, ID: hex.EncodeToString(id[:]), Created: time.Now().UTC()}
-	m.Settings = encodeSettings(store.NewSettings(s.cfg.Window, s.cfg.clock()))
+	m = meta{Format: d.cfg.form.Number, ID: hex.EncodeToString(id[:]), Created: time.Now().UTC()}
+	if d.cfg.form.hasSettings() {
+		m.Settings = encodeSettings(store.NewSettings(d.cfg.Window, d.cfg.clock()))
+	}
 	value, err := json.Marshal(m)
 	if err != nil {
 		return m, err
 	}
-	if err := s.db.Set(metaKey, value, pebbledb.Sync); err != nil {
-		return m, explain(s.cfg.Dir, err)
+	if err := d.db.Set(metaKey, value, pebbledb.Sync); err != nil {
+		return m, explain(d.cfg.Dir, err)
 	}
 	return m, nil
 }
 
 // checkEmpty refuses a database that contains another program's keys. A process that was killed before
 // it wrote the meta record leaves a database without keys, which is accepted.
-func (s *Store) checkEmpty() error {
-	iter, err := s.db.NewIter(nil)
+func (d *Directory) checkEmpty() error {
+	iter, err := d.db.NewIter(nil)
 	if err != nil {
-		return explain(s.cfg.Dir, err)
+		return explain(d.cfg.Dir, err)
 	}
 	empty := !iter.First()
 	if err := iter.Close(); err != nil {
-		return explain(s.cfg.Dir, err)
+		return explain(d.cfg.Dir, err)
 	}
 	if !empty {
-		return foreign(s.cfg.Dir)
+		return foreign(d.cfg.Dir)
 	}
 	return nil
 }
 
 // changeMeta puts a changed meta record into the batch. The caller holds marking or is closing the
 // store, so there is never a second change at the same time.
-func (s *Store) changeMeta(b *pebbledb.Batch, change func(m *meta)) error {
-	m, err := getMeta(s.cfg.Dir, s.db)
+func (d *Directory) changeMeta(b *pebbledb.Batch, change func(m *meta)) error {
+	m, err := getMeta(d.cfg, d.db)
 	if err != nil {
 		return err
 	}

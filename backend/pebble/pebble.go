@@ -18,10 +18,8 @@ package pebble
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"sync"
@@ -32,7 +30,6 @@ import (
 	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/store"
 
-	pebbledb "github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/countmill/countmill"
@@ -69,6 +66,7 @@ type Config struct {
 	// change it. Tests replace both.
 	clock func() time.Time
 	age   func() time.Duration
+	form  Form
 }
 
 func (c Config) withDefaults() Config {
@@ -85,6 +83,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.clock == nil {
 		c.clock = func() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
+	}
+	if c.form.merger == nil {
+		c.form = Form{format, merger}
 	}
 	if c.age == nil {
 		began := time.Now()
@@ -112,25 +113,8 @@ func (c Config) validate() error {
 
 // A Store is an open directory. All methods are safe for concurrent use.
 type Store struct {
-	cfg    Config
-	keys   keyspace
-	db     *pebbledb.DB
-	id     string // the database's id, from its meta record
-	fs     vfs.FS
-	guard  *guard // nil with Config.FS
-	health *health
-	files  io.Closer // stops the disk watcher
-
-	// closing is held for reading by every call that uses db.
-	closing sync.RWMutex
-	closed  bool
-	ending  context.Context // ends when Close is called
-	end     context.CancelFunc
-
-	commits commits
-	unseen  atomic.Int64 // bytes of commits since hasRoom asked Pebble
-	moments moments
-	syncs   syncs
+	*directory
+	keys    keyspace
 	changes atomic.Uint64 // of sums
 
 	viewsMu sync.Mutex
@@ -147,8 +131,7 @@ type Store struct {
 	sweeping  sync.RWMutex
 	condemned map[deletion]int // how often each was found; guarded by sweeping
 
-	nexts    nexts
-	restores int64 // how often the directory was restored; see copy.go
+	nexts nexts
 
 	settings settings
 	identity identity
@@ -172,65 +155,18 @@ func (s *Store) Limits() store.Limits {
 	return store.Limits{Entities: 0, Keys: maxKeys, Commits: 1, Shards: 1, GrowsInFold: true, CertainOutcome: true, RefusesOldRules: true, Remainders: maxRemainders}
 }
 
-// Dir is Config.Dir.
-func (s *Store) Dir() string { return s.cfg.Dir }
-
 // Keys is the most keys of one Lookup.
 func (s *Store) Keys() int { return maxKeys }
-
-// ID identifies this database. No other database has the same id, except copies and backups of it.
-func (s *Store) ID() string { return s.id }
-
-// enter begins a call that uses the database, and never waits: a Close may wait for the disk. The caller defers
-// s.closing.RUnlock.
-func (s *Store) enter() error {
-	if s.closing.TryRLock() {
-		if !s.closed {
-			return nil
-		}
-		s.closing.RUnlock()
-	}
-	return fmt.Errorf("%w: the store in %s is closed", countmill.ErrUnavailable, s.cfg.Dir)
-}
 
 // Close waits for running calls, closes the views that are still open, and releases the directory. A
 // second call does nothing.
 func (s *Store) Close() error {
-	s.end()
-	s.guard.end()
-	s.closing.Lock()
-	defer s.closing.Unlock()
-	if s.closed {
-		return nil
-	}
-	s.closed = true
-	for v := range s.views {
-		v.closeLocked()
-	}
-	if err := s.keepSettings(); err != nil { // not fatal either
-		s.cfg.Logger.Warn("settings were not written: the next process remembers ids for longer", "dir", s.cfg.Dir, "err", err)
-	}
-	if err := s.keepCommitCount(); err != nil { // an older count loses no data
-		s.cfg.Logger.Warn("commit count was not written: the loss of the last commits would not be noticed", "dir", s.cfg.Dir, "err", err)
-	}
-	if err := errors.Join(s.db.Close(), s.files.Close()); err != nil {
-		return fmt.Errorf("close %s: %w", s.cfg.Dir, err)
-	}
-	s.cfg.Logger.Info("store closed", "dir", s.cfg.Dir)
-	return nil
-}
-
-// FileSystem returns the free bytes of the directory's file system, and its size in bytes.
-func (s *Store) FileSystem() (free, size uint64, err error) {
-	usage, err := s.fs.GetDiskUsage(s.cfg.Dir)
-	return usage.AvailBytes, usage.TotalBytes, err
-}
-
-// DiskUsage returns the bytes that the store uses on disk, or 0 when it is closed.
-func (s *Store) DiskUsage() uint64 {
-	if s.enter() != nil {
-		return 0
-	}
-	defer s.closing.RUnlock()
-	return s.db.Metrics().DiskSpaceUsage()
+	return s.CloseAfter(func() {
+		for v := range s.views {
+			v.closeLocked()
+		}
+		if err := s.keepSettings(); err != nil { // not fatal either
+			s.cfg.Logger.Warn("settings were not written: the next process remembers ids for longer", "dir", s.cfg.Dir, "err", err)
+		}
+	})
 }

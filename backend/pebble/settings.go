@@ -149,7 +149,7 @@ func (s *Store) changeSettings(ctx context.Context, change func(b *pebbledb.Batc
 // Without it, a series of processes that each end before their first sweep would all begin at the same
 // ForgetBefore.
 func (s *Store) keepSettings() error {
-	m, err := getMeta(s.cfg.Dir, s.db)
+	m, err := getMeta(s.cfg, s.db)
 	if err != nil {
 		return err
 	}

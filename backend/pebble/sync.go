@@ -13,13 +13,13 @@ type syncs struct {
 	mu   sync.Mutex
 	open map[chan struct{}]struct{} // each is closed when its commit is synced
 
-	// kept returns when the files of a synced commit are in their directory. If it is nil, commit does
-	// not wait.
+	// kept returns when the files of a synced commit are in their directory. If it is nil, nobody
+	// waits.
 	kept func() error
 }
 
-// commit commits and syncs b.
-func (s *syncs) commit(b *pebbledb.Batch) error {
+// apply makes b visible. wait returns when b is synced.
+func (s *syncs) apply(db *pebbledb.DB, b *pebbledb.Batch) (wait func() error, err error) {
 	done := make(chan struct{})
 	s.mu.Lock()
 	if s.open == nil {
@@ -27,18 +27,23 @@ func (s *syncs) commit(b *pebbledb.Batch) error {
 	}
 	s.open[done] = struct{}{}
 	s.mu.Unlock()
-	err := b.Commit(pebbledb.Sync)
-	if err == nil && s.kept != nil {
-		err = s.kept()
+	if err := db.ApplyNoSyncWait(b, pebbledb.Sync); err != nil {
+		return nil, err // and the process ends: nobody may act on data of this batch
 	}
-	if err != nil {
-		return err // and the process ends: nobody may act on data of this batch
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.open, done)
-	close(done)
-	return nil
+	return func() error {
+		err := b.SyncWait()
+		if err == nil && s.kept != nil {
+			err = s.kept()
+		}
+		if err != nil {
+			return err // and the process ends here too
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.open, done)
+		close(done)
+		return nil
+	}, nil
 }
 
 // underWay returns the channels of the running commits; each is closed when its commit is synced.

@@ -1,0 +1,154 @@
+// Package rows is the engine for one machine: rows in an embedded Pebble database. Package pebble opens its directory and keeps
+// that safe. One process at a time has it open.
+//
+// A commit is one batch of the write-ahead log. It is applied under a lock, and synced outside of it, so that commits and
+// transactions share their syncs. A change of Sums is a merge operand: it reads nothing. Rows of Once are grouped by
+// their Due into epochs of four days, and a whole epoch is dropped at once.
+//
+// An applied batch is visible before it is synced. A call that writes nothing answers when the commits that it may have seen
+// are synced. A call that writes needs no such wait: its own batch is behind theirs in the log.
+package rows
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	pebbledb "github.com/cockroachdb/pebble/v2"
+
+	"github.com/countmill/countmill/backend/pebble"
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/engine"
+)
+
+// Open opens the directory with rows of these kinds, or makes it. Config.Window does not count.
+func Open(cfg pebble.Config, kinds engine.Kinds) (*Engine, error) {
+	d, err := pebble.OpenDirectory(cfg, form)
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{
+		Directory: d, db: d.DB(), keyspace: newKeyspace(cfg.Namespace, kinds), epochs: make([][]epoch, len(kinds)),
+		swept: make(map[engine.KindID]int64), snapshots: make(map[*snapshot]struct{}), scans: make(map[*scan]struct{}),
+	}
+	if err := e.loadEpochs(); err != nil {
+		return nil, errors.Join(fmt.Errorf("data directory %s: %w", d.Dir(), err), d.CloseAfter(func() {}))
+	}
+	return e, nil
+}
+
+// An Engine is an open directory.
+type Engine struct {
+	*pebble.Directory
+	keyspace
+	db *pebbledb.DB
+
+	// gate is held for reading while a commit is applied, and for writing while a transaction compares what it has read
+	// and is applied. Nobody waits for the disk's sync with it.
+	gate sync.RWMutex
+	// checking is held together with gate by commits that need rows to be as they are, or that are not additions alone.
+	checking sync.Mutex
+	size     atomic.Int64 // of the last commit, and some more
+
+	expiring sync.Mutex
+	swept    map[engine.KindID]int64 // the horizon of the last look at all rows; guarded by expiring
+
+	// mu is held while a snapshot is taken and while epochs change.
+	mu        sync.Mutex
+	epochs    [][]epoch // that have rows, by kind, ascending; replaced and never changed
+	snapshots map[*snapshot]struct{}
+	scans     map[*scan]struct{}
+}
+
+var _ engine.Engine = (*Engine)(nil)
+
+// maxKeys bounds the time of a read and the size of its answer. Pebble needs no such limit.
+const maxKeys = 1000
+
+// Limits says that one commit at a time is best: it uses the whole disk, and what waits makes the next one larger.
+func (e *Engine) Limits() engine.Limits {
+	return engine.Limits{Keys: maxKeys, Commits: 1, FreeUpserts: true, MaxThenAdd: true, Exclusive: true, CertainOutcome: true, Conditions: true}
+}
+
+// Check writes the commit count to its file now and then.
+func (e *Engine) Check(ctx context.Context, with []engine.Key) (engine.Checked, error) {
+	if err := e.Enter(); err != nil {
+		return engine.Checked{}, err
+	}
+	defer e.Leave()
+	if err := e.Readable(); err != nil {
+		return engine.Checked{}, translated(err)
+	}
+	v := e.View(time.Time{})
+	defer v.Close()
+	rows, err := v.Get(ctx, with, engine.All)
+	if err != nil {
+		return engine.Checked{}, err
+	}
+	err = e.Kept()
+	if errors.Is(err, store.ErrOtherDatabase) {
+		return engine.Checked{}, translated(err)
+	}
+	if err != nil {
+		err = fmt.Errorf("%w: %w", engine.ErrReadOnly, err)
+	}
+	return engine.Checked{Restores: e.Restores(), Rows: rows}, err
+}
+
+// translated adds the engine's name to an error of the directory.
+func translated(err error) error {
+	for is, means := range map[error]error{
+		store.ErrOtherDatabase: engine.ErrOtherDatabase, store.ErrDeployment: engine.ErrDeployment, store.ErrNotApplied: engine.ErrNotApplied,
+	} {
+		if errors.Is(err, is) {
+			return fmt.Errorf("%w: %w", means, err)
+		}
+	}
+	return err
+}
+
+// notApplied wraps an error that came before a commit began.
+func notApplied(err error) error { return fmt.Errorf("%w: %w", engine.ErrNotApplied, translated(err)) }
+
+// Close waits for running calls, closes scans and views that are open, and releases the directory.
+func (e *Engine) Close() error {
+	return e.CloseAfter(func() {
+		for s := range e.scans {
+			_ = s.iter.Close()
+		}
+		for s := range e.snapshots {
+			_ = s.db.Close()
+		}
+	})
+}
+
+// value returns the value of a row, or nil if there is none.
+func (e *Engine) value(from pebbledb.Reader, epochs [][]epoch, k *engine.Key) ([]byte, error) {
+	var space [160]byte
+	if e.kinds[k.Kind].Class != engine.Once {
+		return read(from, e.row(space[:0], k))
+	}
+	// In every epoch: the same row may be inserted with another Due.
+	in := epochs[k.Kind]
+	for i := len(in) - 1; i >= 0; i-- {
+		value, err := read(from, append(e.epoch(space[:0], k.Kind, in[i]), k.Name...))
+		if value != nil || err != nil {
+			return value, err
+		}
+	}
+	return nil, nil
+}
+
+func read(from pebbledb.Reader, key []byte) ([]byte, error) {
+	value, closer, err := from.Get(key)
+	if errors.Is(err, pebbledb.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return append(make([]byte, 0, len(value)), value...), closer.Close() // never nil
+}
