@@ -57,7 +57,7 @@ func (e *Engine) encode(b *pebbledb.Batch, changes iter.Seq[*engine.Change]) (*w
 			err = e.encodeChecked(w, c, class)
 		}
 		if err != nil {
-			return w, err
+			return nil, errors.Join(err, w.Close())
 		}
 	}
 	return w, nil
@@ -114,10 +114,10 @@ func (e *Engine) Commit(ctx context.Context, c *engine.Commit) (engine.Result, e
 	}
 	// The next one has mostly the same size.
 	w, err := e.encode(e.db.NewBatchWithSize(int(e.size.Load())), c.Changes)
-	defer w.Close()
 	if err != nil {
 		return engine.Result{}, err
 	}
+	defer w.Close()
 	e.size.Store(int64(w.Len() + w.Len()/8))
 	w.require, w.alone = c.Require, w.alone || len(c.Require) > 0
 	e.gate.RLock()
@@ -264,10 +264,10 @@ func (e *Engine) Transact(ctx context.Context, soft bool, do func(engine.Tx) err
 	}
 	slices.SortStableFunc(t.changes, func(a, b engine.Change) int { return a.Key.Compare(b.Key) })
 	w, err := e.encode(e.db.NewBatch(), engine.Changes(t.changes...))
-	defer w.Close()
 	if err != nil {
 		return engine.Result{}, err
 	}
+	defer w.Close()
 	e.gate.Lock()
 	var wait func() error
 	if err = t.unchanged(); err == nil {

@@ -85,10 +85,10 @@ func (e *Engine) dropEpochs(ctx context.Context, kind engine.KindID, before int6
 		return err
 	}
 	w, err := e.encode(e.db.NewBatch(), engine.Changes(with...))
-	defer w.Close()
 	if err != nil {
 		return err
 	}
+	defer w.Close()
 	e.gate.Lock()
 	defer e.gate.Unlock()
 	in, ended := e.epochs[kind], 0
