@@ -66,7 +66,11 @@ func startPostgres() (url string, server *serverProcess, err error) {
 	if err != nil {
 		return "", nil, err
 	}
-	dir, err := os.MkdirTemp("", "countmill-postgres-")
+	parent := os.TempDir()
+	if os.Getuid() == 0 {
+		parent = "/tmp" // that of root may be closed to the user postgres
+	}
+	dir, err := os.MkdirTemp(parent, "countmill-postgres-")
 	if err != nil {
 		return "", nil, err
 	}
