@@ -8,7 +8,7 @@
 //	deadletters.go  letters that could not be counted; replay.go and decision.go: how one is replayed once
 //	heartbeat.go    what aggregators report, and the meta record
 //	settings.go     the deduplication window, kept in the database, and with it the rules
-//	rules.go        which counters keep a series; they are settings too
+//	rules.go        which counters keep a series or a journal; they are settings too. retention.go: for how long
 //	safety.go       every duration that a proof rests on, with their relations
 //	survey.go       shards as they are stored, for verification and export
 //	sequence.go     numbers that are given out once each
