@@ -160,7 +160,7 @@ func roleFlags(c *app.Config) (flags []cli.Flag) {
 	add(app.Aggregator|app.Reader, cli.New("backup-keep", "DURATION", cli.Duration{To: &c.BackupKeep, Min: time.Second, Max: 3660 * 24 * time.Hour, None: true},
 		"How long backups in --backup-root are kept. The newest one stays. Backups in paths below it stay. none: all stay."))
 	add(app.Publisher|app.Aggregator, cli.New("bus", "URL", cli.Text{To: &c.Bus},
-		"How batches travel from publishers to aggregators: inproc: (within the process) or pubsub://PROJECT/TOPIC?subscription=NAME[&dead_letter=SUBSCRIPTION] (Google Pub/Sub). A publisher needs no subscription. Aggregators read dead_letter for messages that Pub/Sub could not deliver, and store them as dead letters."))
+		"How batches travel from publishers to aggregators: inproc: (within the process), nats://HOST:PORT[,HOST:PORT...]/STREAM[?consumer=NAME&credentials=FILE&ca=FILE&replicas=N] (NATS JetStream), or pubsub://PROJECT/TOPIC?subscription=NAME[&dead_letter=SUBSCRIPTION] (Google Pub/Sub). A publisher needs no subscription. Aggregators read dead_letter for messages that Pub/Sub could not deliver, and store them as dead letters. With --create the replicas= are those of a new stream."))
 	add(app.Aggregator|app.Reader|app.Indexer, cli.New("store", "URL", cli.Text{To: &c.Store},
 		"Where counters are kept: pebble:DIR[?namespace=NS] (a directory of this machine) or datastore://PROJECT[/DATABASE][?namespace=NS] (Google's Firestore in Datastore mode)."))
 	add(app.Reader, cli.New("cache", "URL", cli.Text{To: &c.Cache}, "Where totals are kept for callers that accept older ones: memory:[?totals=N] (within the process) or memcached://HOST:PORT[,HOST:PORT...] (shared by readers)."))

@@ -11,7 +11,7 @@ import (
 // stores, buses and caches are the backends that the program brings.
 func stores() []backend.Store { return []backend.Store{pebbleStore(), datastoreStore()} }
 
-func buses() []backend.Bus { return []backend.Bus{inprocBus(), pubsubBus()} }
+func buses() []backend.Bus { return []backend.Bus{inprocBus(), natsBus(), pubsubBus()} }
 
 func caches() []backend.Cache { return []backend.Cache{memoryCache(), memcachedCache()} }
 
