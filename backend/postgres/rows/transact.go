@@ -46,6 +46,7 @@ func (e *Engine) Transact(ctx context.Context, soft bool, do func(engine.Tx) err
 	}
 	defer release(conn)
 	u := e.begin(b, soft)
+	u.want(engine.ErrNotApplied, nil, "select 1 / ("+server+" = $1)::int", text(*e.origin.Load()))
 	u.lock(t.read, t.changes)
 	if err := e.change(b, sorted(t.changes)); err != nil {
 		return engine.Result{}, err
