@@ -15,7 +15,7 @@ import (
 
 // ShardsOf scans the shards of a counter.
 func (s *Store) ShardsOf(ctx context.Context, counter string) (store.ShardPage, error) {
-	r := engine.Range{From: engine.Key{Name: counter}, To: engine.Key{Name: counter + "\x00"}}
+	r := engine.Range{From: engine.Key{Name: counter}, To: engine.Key{Name: counter, Place: math.MaxUint64, Part: 1<<24 - 1}}
 	if !s.facts.byName {
 		r.From.Place, r.To.Place = s.place(counter), s.place(counter)
 	}
