@@ -10,6 +10,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -58,6 +59,7 @@ type Store struct {
 	gate     gate // is closed while settings change, where the process is alone
 	machine  machineSettings
 	closed   atomic.Bool
+	folds    sync.Pool     // of *fold
 	changes  atomic.Uint64 // calls that may have changed sums
 	crowded  crowded
 	recent   recent
