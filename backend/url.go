@@ -18,7 +18,7 @@ type URL struct {
 	Text   string // the whole URL, with its password if it has one: see Shown
 }
 
-var secrets = []*regexp.Regexp{regexp.MustCompile(`(://[^:@]*:).*(@)`), regexp.MustCompile(`(password=)[^&]*()`)}
+var secrets = []*regexp.Regexp{regexp.MustCompile(`^(\w+:[^:@]*:).*(@)`), regexp.MustCompile(`(password=)[^&]*()`)}
 
 // Shown is a URL for messages, without a password.
 func Shown(text string) string {

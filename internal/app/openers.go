@@ -9,7 +9,9 @@ import (
 )
 
 // stores, buses and caches are the backends that the program brings.
-func stores() []backend.Store { return []backend.Store{pebbleStore(), postgresStore(), datastoreStore()} }
+func stores() []backend.Store {
+	return []backend.Store{pebbleStore(), postgresStore(), datastoreStore()}
+}
 
 func buses() []backend.Bus { return []backend.Bus{inprocBus(), pubsubBus()} }
 
@@ -114,6 +116,12 @@ func usage(flag string, err error) error {
 		return nil
 	}
 	return Usagef("--%s: %s", flag, err)
+}
+
+// freeReads reports whether reads of the store cost next to nothing.
+func (c Config) freeReads() bool {
+	s, _ := chooseStore(c)
+	return s.opener.OneProcess || s.opener.FreeReads
 }
 
 // oneProcess reports whether only this process can have the store, and the bus.

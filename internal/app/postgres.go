@@ -12,7 +12,7 @@ import (
 // have it, or the part of the URL before the @, which no message shows.
 func postgresStore() backend.Store {
 	return backend.Store{
-		Scheme: "postgres", Usage: "postgres://[USER@]HOST[:PORT]/DATABASE[?schema=NAME]", Params: postgres.Params,
+		Scheme: "postgres", Usage: "postgres://[USER@]HOST[:PORT]/DATABASE[?schema=NAME]", Params: postgres.Params, FreeReads: true,
 		Check: func(u backend.URL) error { return postgres.CheckURL(u.Text) },
 		Open: func(ctx context.Context, u backend.URL, c backend.StoreConfig) (store.Store, error) {
 			s, err := postgres.Open(ctx, postgres.Config{URL: u.Text, Window: c.Window, ReadOnly: c.ReadOnly, Create: c.Create, Logger: c.Logger})
@@ -20,6 +20,9 @@ func postgresStore() backend.Store {
 				return nil, err
 			}
 			return s, nil
+		},
+		Examine: func(ctx context.Context, u backend.URL, c backend.StoreConfig, r *backend.Report) {
+			postgres.Examine(ctx, postgres.Exam{Config: postgres.Config{URL: u.Text, ReadOnly: c.ReadOnly}}, r)
 		},
 	}
 }

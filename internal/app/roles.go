@@ -328,7 +328,7 @@ func readerConfig(cfg Config, b *backends, ages *prometheus.HistogramVec) reader
 	if b.store.Limits().CertainOutcome {
 		c.KeysAtOnce = cmp.Or(c.KeysAtOnce, 1000*max(runtime.GOMAXPROCS(0)/2, 1))
 	}
-	if b.store.Limits().Entities == 0 { // who counts entities charges for them
+	if cfg.freeReads() {
 		c.BoardRate = -1
 	}
 	c.Guess, c.Database = cmp.Or(cfg.Aggregator.Shards, 1), b.database()

@@ -68,7 +68,7 @@ func (u *unit) require(all []engine.Require) {
 
 // apply adds COMMIT, and sends all.
 func (u *unit) apply(ctx context.Context) (engine.Result, error) {
-	conn, err := u.e.acquire(ctx)
+	conn, err := u.e.pool.Acquire(ctx)
 	if err != nil {
 		return engine.Result{}, notSent(err)
 	}

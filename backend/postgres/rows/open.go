@@ -37,7 +37,7 @@ type Engine struct {
 	tables   []*table
 	identity string
 	origin   atomic.Pointer[string] // the server that Check has found
-	durable  string // synchronous_commit of a commit that is not soft
+	durable  string                 // synchronous_commit of a commit that is not soft
 	moments  moments
 	closing  context.Context // ends with Close, and all views with it
 	close    context.CancelFunc
@@ -53,28 +53,36 @@ const format = 1
 // minConns is what a view in a transaction and a commit need together.
 const minConns = 4
 
-// Open opens the database of a URL, as pgx and libpq have it, with the parameter schema (default countmill). It adds what tables of an
-// older version lack. It needs rights to do so only if something is missing.
-func Open(ctx context.Context, address string, kinds engine.Kinds, options Options) (*Engine, error) {
-	options.ViewTime = cmp.Or(options.ViewTime, 30*time.Second)
+// Parse returns how to connect to the database of a URL, and the parameter schema. Its error does not show the URL: it may have a password.
+func Parse(address string) (config *pgxpool.Config, schema string, err error) {
 	u, err := url.Parse(address)
 	if err != nil {
-		return nil, errors.New("postgres: the URL is not valid") // it may have a password
+		return nil, "", errors.New("postgres: the URL is not valid")
 	}
 	query := u.Query()
-	schema := cmp.Or(query.Get("schema"), "countmill")
+	schema = cmp.Or(query.Get("schema"), "countmill")
 	query.Del("schema")
 	u.RawQuery = query.Encode()
-	config, err := pgxpool.ParseConfig(u.String())
-	if err != nil {
-		return nil, fmt.Errorf("postgres: %w", err)
+	if config, err = pgxpool.ParseConfig(u.String()); err != nil {
+		return nil, "", fmt.Errorf("postgres: %w", err) // without the password
 	}
 	if !query.Has("pool_max_conns") {
 		config.MaxConns = 16
 	}
 	config.MaxConns = max(config.MaxConns, minConns)
-	config.BeforeConnect = beforeConnect
 	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
+	return config, schema, nil
+}
+
+// Open opens the database of a URL, as pgx and libpq have it, with the parameter schema (default countmill). It adds what tables of an
+// older version lack. It needs rights to do so only if something is missing.
+func Open(ctx context.Context, address string, kinds engine.Kinds, options Options) (*Engine, error) {
+	options.ViewTime = cmp.Or(options.ViewTime, 30*time.Second)
+	config, schema, err := Parse(address)
+	if err != nil {
+		return nil, err
+	}
+	config.BeforeConnect = beforeConnect
 	config.ConnConfig.OnNotice = onNotice
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
@@ -119,8 +127,6 @@ func onNotice(c *pgconn.PgConn, n *pgconn.Notice) {
 	}
 }
 
-func (e *Engine) acquire(ctx context.Context) (*pgxpool.Conn, error) { return e.pool.Acquire(ctx) }
-
 // prepare reads the settings of the server and the columns of the schema, and migrates it if it lacks any.
 func (e *Engine) prepare(ctx context.Context) error {
 	var fsync string
@@ -156,7 +162,7 @@ const (
 // lacks reports what the schema lacks, and reads the identity of the database.
 func (e *Engine) lacks(ctx context.Context) (int, error) {
 	found := make(map[string]bool)
-	rows, err := e.pool.Query(ctx, "select table_name::text || '.' || quote_ident(column_name) from information_schema.columns where table_schema = $1", e.schema)
+	rows, err := e.pool.Query(ctx, "select table_name::text || '.' || column_name from information_schema.columns where table_schema = $1 union all select indexname from pg_indexes where schemaname = $1", e.schema)
 	if err != nil {
 		return 0, err
 	}
@@ -179,9 +185,12 @@ func (e *Engine) lacks(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	for _, t := range e.all() {
-		columns, _ := t.definitions()
-		for _, c := range columns {
-			if !found[t.kind.Name+"."+strings.Trim(c, `"`)] {
+		needed, _ := t.definitions()
+		for i := range needed {
+			needed[i] = t.kind.Name + "." + strings.Trim(needed[i], `"`)
+		}
+		for _, name := range append(needed, Indexes(t.kind)...) {
+			if !found[name] {
 				return something, nil
 			}
 		}
@@ -226,7 +235,7 @@ func (e *Engine) migrate(ctx context.Context, tx pgx.Tx) error {
 	return tx.QueryRow(ctx, "select identity, origin from "+meta).Scan(&e.identity, e.origin.Load())
 }
 
-// Limits returns the facts about PostgreSQL.
+// Limits are the facts about PostgreSQL.
 func (e *Engine) Limits() engine.Limits {
 	return engine.Limits{
 		Name:     e.identity,

@@ -41,7 +41,7 @@ func (e *Engine) Transact(ctx context.Context, soft bool, do func(engine.Tx) err
 	conn := t.view.take()
 	if conn != nil {
 		b.do("commit") // of the reads
-	} else if conn, err = e.acquire(ctx); err != nil {
+	} else if conn, err = e.pool.Acquire(ctx); err != nil {
 		return engine.Result{}, notSent(err)
 	}
 	defer release(conn)
