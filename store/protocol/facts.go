@@ -82,7 +82,7 @@ func (s *Store) Limits() store.Limits {
 		l.ShardRate = s.limits.RowRate
 	}
 	if s.facts.ring {
-		l.Ring = store.Ring{Buckets: store.SeriesBuckets, Window: store.SeriesRing, Minutes: store.SeriesMinutes}
+		l.Ring = s.cfg.Ring
 	}
 	return l
 }

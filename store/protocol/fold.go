@@ -281,7 +281,7 @@ func (f *fold) answers(got []int64) []store.ShardStats {
 		if !w.buckets {
 			continue
 		}
-		if got[0] > store.SeriesBuckets {
+		if got[0] > int64(f.store.cfg.Ring.Buckets) {
 			f.store.crowded.note(store.Key{Counter: f.Adds[w.add].Counter, Shard: f.Adds[w.add].Shard})
 		}
 		got = got[1:]
