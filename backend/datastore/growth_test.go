@@ -80,5 +80,5 @@ func TestHotCounterGrows(t *testing.T) {
 // grownTo returns the number of shards that a reader adds up.
 func grownTo(t *testing.T, s *Store, counter string) int64 {
 	t.Helper()
-	return value(t, s, counter, store.RecordKey).Value
+	return int64(value(t, s, counter, store.RecordKey).Shards)
 }

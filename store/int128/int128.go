@@ -3,8 +3,10 @@ package int128
 
 import (
 	"cmp"
+	"fmt"
 	"math/big"
 	"math/bits"
+	"strconv"
 )
 
 // An Int is a sum of 128 bits in two's complement. Ints compare with ==.
@@ -39,9 +41,15 @@ func (a Int) Int64() (n int64, fits bool) { return int64(a.Lo), a.Hi == int64(a.
 
 // String returns the decimal digits.
 func (a Int) String() string {
+	if n, fits := a.Int64(); fits {
+		return strconv.FormatInt(n, 10)
+	}
 	n := new(big.Int).Lsh(big.NewInt(a.Hi), 64)
 	return n.Add(n, new(big.Int).SetUint64(a.Lo)).String()
 }
+
+// Format writes the decimal digits, whatever the verb is.
+func (a Int) Format(s fmt.State, _ rune) { _, _ = s.Write([]byte(a.String())) }
 
 // Split returns two numbers for an engine whose columns have 64 bits: a is low + 2^32 * high. low is from -2^31
 // to 2^31-1, so high is 0 for an ordinary delta, and an engine that adds only numbers other than 0 writes one

@@ -94,7 +94,7 @@ func (w *sumWalk) run(ctx context.Context, prefix string) error {
 		if err != nil {
 			return err
 		}
-		sum, exists := record.Int(fieldRemainder).Sub(record.Int(fieldBaseline)), record.Int(fieldRemainder) != engine.Int{}
+		sum, exists := value.Remainder.Sub(value.Reset.Baseline), value.Remainder != engine.Int{}
 		c := windowed{sums: slotSums{}}
 		read := 1
 		for ; shard != nil && shard.Key.Name <= record.Key.Name; shard = shards.Next() {
@@ -106,14 +106,14 @@ func (w *sumWalk) run(ctx context.Context, prefix string) error {
 			if err != nil {
 				return err
 			}
-			if c.sums.gather(shard, w.q.From, w.q.To); int64(shard.Key.Part) < value.Value {
-				sum, exists, value.Overflow = sum.Add(shard.Int(fieldCount)), true, value.Overflow || count.Overflow
+			if c.sums.gather(shard, w.q.From, w.q.To); int(shard.Key.Part) < value.Shards {
+				sum, exists = sum.Add(count.Count), true
 			}
 		}
 		if err := shards.Err(); err != nil {
 			return outside(err)
 		}
-		if err := w.counter(ctx, record, &c, sum, exists, value.Overflow); err != nil {
+		if err := w.counter(ctx, record, &c, sum, exists); err != nil {
 			return err
 		}
 		if err := w.took(ctx, read); err != nil {
@@ -127,20 +127,27 @@ func (w *sumWalk) run(ctx context.Context, prefix string) error {
 }
 
 // counter visits a counter of the query, or lets it wait for its days.
-func (w *sumWalk) counter(ctx context.Context, record *engine.Row, c *windowed, sum engine.Int, exists, overflow bool) error {
-	deleted := record.Int64(fieldDeletedAt) != 0 && sum == engine.Int{} && !overflow
+func (w *sumWalk) counter(ctx context.Context, record *engine.Row, c *windowed, sum engine.Int, exists bool) error {
+	deleted := record.Int64(fieldDeletedAt) != 0 && sum == engine.Int{}
 	if !w.q.Has(record.Key.Name) || deleted || !exists && w.q.To == 0 {
 		return nil
 	}
 	if w.q.To == 0 {
-		n, wrong := within(sum)
-		return w.visit(&store.CounterSum{Counter: []byte(record.Key.Name), Sum: n, Overflow: overflow || wrong})
+		return w.visitSum([]byte(record.Key.Name), sum)
 	}
 	c.counter = strings.Clone(record.Key.Name)
 	if w.waiting = append(w.waiting, *c); len(w.waiting) < w.page {
 		return nil
 	}
 	return w.flush(ctx)
+}
+
+func (w *sumWalk) visitSum(counter []byte, sum engine.Int) error {
+	n, fits := sum.Int64()
+	if !fits {
+		n = 0
+	}
+	return w.visit(&store.CounterSum{Counter: counter, Sum: n, Overflow: !fits})
 }
 
 // archiveAhead is how far a bucket may lie ahead of the database's clock, at most: store.SeriesAhead, and what the clock of a fold may
@@ -184,11 +191,10 @@ func (w *sumWalk) flush(ctx context.Context) error {
 		for _, sum := range c.sums {
 			total, found = total.Add(sum), true
 		}
-		n, overflow := within(total)
-		if !found || n == 0 && !overflow {
+		if !found || total == (engine.Int{}) {
 			continue
 		}
-		if err := w.visit(&store.CounterSum{Counter: []byte(c.counter), Sum: n, Overflow: overflow}); err != nil {
+		if err := w.visitSum([]byte(c.counter), total); err != nil {
 			return err
 		}
 	}
