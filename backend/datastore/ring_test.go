@@ -60,7 +60,7 @@ func wantMinutes(t *testing.T, what string, s *Store, counter string, sum int64,
 	}
 	var want []store.Bucket
 	for _, m := range minutes {
-		want = append(want, store.Bucket{Minute: m, Sum: sum})
+		want = append(want, store.Bucket{Minute: m, Sum: int128.Of(sum)})
 	}
 	if !slices.Equal(got[0], want) {
 		t.Errorf("%s: the series of %q is %+v, want %+v", what, counter, got, want)

@@ -292,9 +292,9 @@ func (l *ledger) checkFold(ctx context.Context, s *Store, view store.View, d *de
 	if err != nil {
 		return unknown, err
 	}
-	count := values[0].Count
+	count := int64(values[0].Count.Lo)
 	for i, v := range values {
-		if v.Count != count {
+		if int64(v.Count.Lo) != count {
 			complain("fold %d: %v has %d, %v has %d", d.id, keys[0], count, keys[i], v.Count)
 		}
 	}

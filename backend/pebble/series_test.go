@@ -123,8 +123,8 @@ func TestADayIsSweptOncePerPromise(t *testing.T) {
 			t.Errorf("%s (%v, -want +got):\n%s", what, err, diff)
 		}
 	}
-	quarter := func(sum int64) store.Bucket { return store.Bucket{Minute: m, Quarter: true, Sum: sum} }
-	minute := store.Bucket{Minute: m + 2, Sum: 1}
+	quarter := func(sum int64) store.Bucket { return store.Bucket{Minute: m, Quarter: true, Sum: sums.Of(sum)} }
+	minute := store.Bucket{Minute: m + 2, Sum: sums.Of(1)}
 	count(m + 2)
 	want("on the same day", minute)
 	c.set(m.Time().Add(day + 2*time.Hour - time.Minute))

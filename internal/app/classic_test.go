@@ -118,7 +118,7 @@ var classicSentences = []struct {
 		c.raise(t, "there", made, 200)
 		c.count(t, "there", 20)
 		c.want(t, "there", 20)
-		if got := c.named(t, "there"); got != int64(made) {
+		if got := c.named(t, "there"); got != made {
 			t.Errorf("it has %d shards, want the %d that it was made with", got, made)
 		}
 	}},
