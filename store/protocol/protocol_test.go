@@ -1,6 +1,7 @@
 package protocol_test
 
 import (
+	"errors"
 	"math/rand/v2"
 	"sync/atomic"
 	"testing"
@@ -15,7 +16,7 @@ import (
 
 // The limits of three databases, and of one with little room.
 var limits = map[string]engine.Limits{
-	"pebble":     {Exclusive: true, CertainOutcome: true, Conditions: true, ByName: true, FreeUpserts: true, Commits: 1, RowBytes: 8 << 20},
+	"pebble":     {Exclusive: true, CertainOutcome: true, Conditions: true, FreeUpserts: true, Commits: 1, RowBytes: 8 << 20},
 	"datastore":  {RowsCost: true, ReadsCost: true, Spread: true, ByName: true, Returns: true, MaxThenAdd: true, Clock: true, Expires: true, Keys: 1000, Rows: 500, Fields: 500, RowBytes: 900 << 10, Bytes: 9 << 20, RowRate: 1, Past: time.Hour},
 	"cramped":    {RowsCost: true, ReadsCost: true, Spread: true, ByName: true, Returns: true, MaxThenAdd: true, Clock: true, Expires: true, Keys: 20, Rows: 200, Fields: 130, RowBytes: 600 << 10, Bytes: 1 << 20, RowRate: 1},
 	"postgresql": {Conditions: true, Clock: true, FreeUpserts: true, ByName: true, Keys: 1000, RowBytes: 8 << 20},
@@ -82,6 +83,7 @@ func open(t *testing.T, l engine.Limits) tested {
 func openWith(t *testing.T, l engine.Limits, cfg protocol.Config) tested {
 	t.Helper()
 	s := tested{off: new(atomic.Int64), cfg: cfg}
+	s.cfg.Create = true
 	if cfg.Clock == nil {
 		s.cfg.Clock = func() time.Time { return time.Now().Add(time.Duration(s.off.Load())) }
 	}
@@ -103,4 +105,25 @@ func (s tested) again(t *testing.T) tested {
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	return s
+}
+
+// A database that several processes share gets its meta row only from a process that may make it.
+func TestCreate(t *testing.T) {
+	t.Parallel()
+	for name, l := range limits {
+		db, ids := memory.New(protocol.Kinds, memory.Options{Limits: l, Errorf: t.Errorf, Clock: time.Now}), map[string]bool{}
+		for i, create := range []bool{false, true, false} {
+			s, err := protocol.Open(t.Context(), db.Open(), protocol.Config{Create: create})
+			if refused := errors.Is(err, store.ErrDeployment); refused != (i == 0 && !l.Exclusive) || err != nil && !refused {
+				t.Errorf("%s: opening %d: %v", name, i, err)
+			}
+			if err == nil {
+				ids[s.ID()] = true
+				_ = s.Close()
+			}
+		}
+		if len(ids) != 1 || ids[""] {
+			t.Errorf("%s: the ids are %v, want one", name, ids)
+		}
+	}
 }

@@ -91,6 +91,9 @@ func (s *Store) openMeta(ctx context.Context) error {
 			s.identity, s.machine.current, s.machine.moved = s.identityOf(&m), m.settings, s.cfg.Age()
 			return err
 		}
+		if !s.facts.exclusive && !s.cfg.Create {
+			return fmt.Errorf("%w: the database has no meta record, so countmill has not used it yet: open it once with --create", store.ErrDeployment)
+		}
 		if s.facts.machineClock {
 			at = s.cfg.Clock()
 		}
@@ -142,6 +145,9 @@ func (s *Store) identityOf(m *metaRecord) identity {
 	return x
 }
 
+// ID identifies the database. Copies of it have the same.
+func (s *Store) ID() string { return s.id }
+
 // CacheIdentity returns the same in all processes.
 func (s *Store) CacheIdentity() (prefix string, key [32]byte) { return s.prefix, s.key }
 
@@ -159,6 +165,16 @@ func (s *Store) asOf(stored store.Settings, at time.Time) store.Settings {
 		return stored.At(at)
 	}
 	x := &s.machine
+	x.replace(stored)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	age := s.cfg.Age()
+	x.current, x.moved = x.current.Advance(s.cfg.Clock(), age-x.moved), age
+	return x.current
+}
+
+// replace puts newer settings from the meta row into effect, and returns the current ones.
+func (x *machineSettings) replace(stored store.Settings) store.Settings {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if stored.Version > x.current.Version {
@@ -167,8 +183,6 @@ func (s *Store) asOf(stored store.Settings, at time.Time) store.Settings {
 		}
 		x.current = stored
 	}
-	age := s.cfg.Age()
-	x.current, x.moved = x.current.Advance(s.cfg.Clock(), age-x.moved), age
 	return x.current
 }
 
@@ -247,5 +261,8 @@ func (s *Store) changeSettings(ctx context.Context, removed []engine.Key, change
 	if err != nil {
 		return store.Settings{}, certain(err)
 	}
-	return s.asOf(set, now), nil
+	if s.facts.machineClock {
+		return s.machine.replace(set), nil // as they are written: the next process begins there
+	}
+	return set.At(now), nil
 }

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,6 +22,8 @@ import (
 type Config struct {
 	// Window is the deduplication window of a new database. Default countmill.DefaultDedupWindow.
 	Window time.Duration
+	// Create allows Open to make the meta row in a database that several processes share. Otherwise Open refuses one without it.
+	Create bool
 	// Shards is the number of shards of a new counter. Default 1.
 	Shards int
 	// Clock is the machine's clock. Age is how long the process has run; setting the clock does not change it. Default those
@@ -57,6 +60,7 @@ type Store struct {
 	gate     gate // is closed while settings change, where the process is alone
 	machine  machineSettings
 	closed   atomic.Bool
+	folds    sync.Pool     // of *fold
 	changes  atomic.Uint64 // calls that may have changed sums
 	crowded  crowded
 	recent   recent
@@ -65,11 +69,13 @@ type Store struct {
 	restores atomic.Int64 // engine.Checked.Restores
 }
 
-// Open opens the store in the database of an engine, and makes its meta row if it has none. Close closes the engine too.
+// Open opens the store in the database of an engine, and makes its meta row if it has none and if it may. Close closes the engine too,
+// and an error of Open leaves it open.
 func Open(ctx context.Context, e engine.Engine, cfg Config) (*Store, error) {
 	s := &Store{engine: e, cfg: cfg.withDefaults(), limits: e.Limits()}
-	if s.facts = factsOf(&s.limits); s.facts.machineClock && !s.facts.exclusive || !s.limits.ByName {
-		return nil, fmt.Errorf("%w: an engine that several processes share needs a clock, and every engine needs the order of names", store.ErrDeployment)
+	s.facts = factsOf(&s.limits)
+	if f := &s.facts; f.machineClock && !f.exclusive || !f.byName && (f.ring || !f.daysFirst) {
+		return nil, fmt.Errorf("%w: an engine that several processes share needs a clock, and one whose rows or reads cost money needs the order of names", store.ErrDeployment)
 	}
 	if err := s.openMeta(ctx); err != nil {
 		return nil, outside(err)
@@ -193,16 +199,16 @@ func (s *Store) each(ctx context.Context, from reader, keys []engine.Key, fields
 			return outside(err)
 		}
 		for i := range rows {
-			at := open[i]
-			switch r := &rows[i]; {
-			case r.Deferred:
+			at, r := open[i], &rows[i]
+			if r.Deferred {
 				open = append(open, at)
-			case r.Bad != "":
-				return fmt.Errorf("row %q of kind %s: %s", keys[at].Name, Kinds[keys[at].Kind].Name, r.Bad)
-			default:
-				r.Key = keys[at]
-				visit(at, r)
+				continue
 			}
+			r.Key = keys[at]
+			if err := notBad(r); err != nil {
+				return err
+			}
+			visit(at, r)
 		}
 		open = open[len(lot):]
 	}
@@ -213,6 +219,13 @@ func (s *Store) each(ctx context.Context, from reader, keys []engine.Key, fields
 func (s *Store) get(ctx context.Context, from reader, keys []engine.Key, fields ...engine.FieldID) ([]engine.Row, error) {
 	all := make([]engine.Row, len(keys))
 	return all, s.each(ctx, from, keys, fields, func(i int, r *engine.Row) { all[i] = *r })
+}
+
+func notBad(r *engine.Row) error {
+	if r.Bad == "" {
+		return nil
+	}
+	return fmt.Errorf("row %q of kind %s: %s", r.Key.Name, Kinds[r.Key.Kind].Name, r.Bad)
 }
 
 // keyOf copies the key of a row of a scan, which is the engine's.
@@ -228,11 +241,8 @@ func (s *Store) scan(ctx context.Context, v engine.View, r engine.Range, fields 
 		rows := v.Scan(ctx, r, fields...)
 		defer rows.Close()
 		for row := rows.Next(); row != nil; row = rows.Next() {
-			if row.Bad != "" {
-				yield(nil, fmt.Errorf("row %q of kind %s: %s", row.Key.Name, Kinds[r.Kind].Name, row.Bad))
-				return
-			}
-			if !yield(row, nil) {
+			err := notBad(row)
+			if !yield(row, err) || err != nil {
 				return
 			}
 		}
