@@ -305,9 +305,9 @@ func (db *database) noteMarker(c *memory.Call, x *engine.Change, row *engine.Row
 		db.watch.gave(c.Changes[len(c.Changes)-1].Key.Name, id, store.Given{First: first, Count: int(row.Int64(fieldValues))})
 	case r != nil:
 		by, _ := c.Ctx.Value(opKey{}).(int)
-		done := store.ResetResult{Removed: row.Int64(fieldRemoved), At: time.UnixMicro(row.Int64(fieldAt)).UTC()}
+		done := store.ResetResult{Removed: row.Int(fieldRemoved), At: time.UnixMicro(row.Int64(fieldAt)).UTC()}
 		db.Resets++
-		if was := db.totalAt(r.Counter, done.At); was != r.Look.Sum {
+		if was := db.totalAt(r.Counter, done.At); was != int64(r.Look.Sum.Lo) {
 			db.violate("a reset of %s as of %s takes %d for its sum, when it was %d", r.Counter, done.At.Format(clockFormat), r.Look.Sum, was)
 		}
 		db.watch.reset(r, &done, by)

@@ -75,13 +75,13 @@ func (db *database) servedAt(counter string, at time.Time) (total int64, exists 
 	defer v.Close()
 	values := must(v.Lookup(background, keys))
 	for _, shard := range values[1:] {
-		total += shard.Value
+		total += int64(shard.Count.Lo)
 	}
 	if sum := db.totalAt(counter, at); sum != total && !db.crowd.overflows(counter) {
 		db.violate("the shards of %s sum to %d as of %s, when %d were folded", counter, total, at.Format(clockFormat), sum)
 	}
 	r := &values[0]
-	total += r.Remainder - r.Reset.Baseline
+	total += int64(r.Remainder.Sub(r.Reset.Baseline).Lo)
 	return total, r.Exists && (r.Reset.DeletedAt.IsZero() || total != 0)
 }
 
