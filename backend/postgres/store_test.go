@@ -11,6 +11,7 @@ import (
 	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/backend/postgres"
 	"github.com/countmill/countmill/internal/testing/emulator"
+	"github.com/countmill/countmill/internal/testing/longtest"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/engine"
 	"github.com/countmill/countmill/store/storetest"
@@ -39,7 +40,20 @@ type opened struct {
 
 func TestStore(t *testing.T) {
 	t.Parallel()
-	storetest.RunStore(t, func(t *testing.T) store.Store { return open(t, postgres.Config{URL: emulator.PostgresSchema(t)}) },
+	testStore(t, func(url string) string { return url })
+}
+
+// PgBouncer in transaction mode gives each transaction another session of the server.
+func TestStoreThroughPgBouncer(t *testing.T) {
+	longtest.Only(t, "it repeats TestStore through another server")
+	t.Parallel()
+	bouncer := emulator.Bouncer(t, emulator.Postgres(t))
+	testStore(t, func(address string) string { return strings.Split(bouncer, "?")[0] + "?" + strings.Split(address, "?")[1] })
+}
+
+func testStore(t *testing.T, through func(url string) string) {
+	t.Helper()
+	storetest.RunStore(t, func(t *testing.T) store.Store { return open(t, postgres.Config{URL: through(emulator.PostgresSchema(t))}) },
 		storetest.Durable(func(t *testing.T, s store.Store) store.Store {
 			if err := s.Close(); err != nil {
 				t.Errorf("Close: %v", err)
