@@ -16,6 +16,7 @@ import (
 	"github.com/countmill/countmill/internal/testing/longtest"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/engine"
+	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/store/storetest"
 )
 
@@ -166,7 +167,7 @@ func TestTaken(t *testing.T) {
 		t.Errorf("left are %+v, %v, want the third", left, err)
 	}
 	page, err := s.ShardsOf(t.Context(), "a")
-	if err != nil || len(page.Shards) != 1 || page.Shards[0].Count != 10 {
+	if err != nil || len(page.Shards) != 1 || page.Shards[0].Count != int128.Of(10) {
 		t.Errorf("the shards are %+v, %v, want a sum of 10", page, err)
 	}
 }
