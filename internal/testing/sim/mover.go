@@ -3,7 +3,7 @@ package sim
 import (
 	"math/rand/v2"
 
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/internal/testing/sim/fakestore"
 )
 
 // A mover is the processes that move series to the archive. Any of them may die between any two steps.

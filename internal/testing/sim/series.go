@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/internal/testing/sim/fakestore"
 	"github.com/countmill/countmill/wire"
 )
 

@@ -13,7 +13,7 @@ import (
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/internal/testing/sim/fakestore"
 	"github.com/countmill/countmill/wire"
 )
 

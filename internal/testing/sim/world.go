@@ -9,7 +9,7 @@ import (
 	"github.com/countmill/countmill/backend/memory"
 	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/internal/testing/sim/fakestore"
 )
 
 // A World is one schedule.
