@@ -1,6 +1,7 @@
 package protocol_test
 
 import (
+	"errors"
 	"math/rand/v2"
 	"sync/atomic"
 	"testing"
@@ -82,6 +83,7 @@ func open(t *testing.T, l engine.Limits) tested {
 func openWith(t *testing.T, l engine.Limits, cfg protocol.Config) tested {
 	t.Helper()
 	s := tested{off: new(atomic.Int64), cfg: cfg}
+	s.cfg.Create = true
 	if cfg.Clock == nil {
 		s.cfg.Clock = func() time.Time { return time.Now().Add(time.Duration(s.off.Load())) }
 	}
@@ -103,4 +105,25 @@ func (s tested) again(t *testing.T) tested {
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	return s
+}
+
+// A database that several processes share gets its meta row only from a process that may make it.
+func TestCreate(t *testing.T) {
+	t.Parallel()
+	for name, l := range limits {
+		db, ids := memory.New(protocol.Kinds, memory.Options{Limits: l, Errorf: t.Errorf, Clock: time.Now}), map[string]bool{}
+		for i, create := range []bool{false, true, false} {
+			s, err := protocol.Open(t.Context(), db.Open(), protocol.Config{Create: create})
+			if refused := errors.Is(err, store.ErrDeployment); refused != (i == 0 && !l.Exclusive) || err != nil && !refused {
+				t.Errorf("%s: opening %d: %v", name, i, err)
+			}
+			if err == nil {
+				ids[s.ID()] = true
+				_ = s.Close()
+			}
+		}
+		if len(ids) != 1 || ids[""] {
+			t.Errorf("%s: the ids are %v, want one", name, ids)
+		}
+	}
 }

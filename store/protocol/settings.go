@@ -91,6 +91,9 @@ func (s *Store) openMeta(ctx context.Context) error {
 			s.identity, s.machine.current, s.machine.moved = s.identityOf(&m), m.settings, s.cfg.Age()
 			return err
 		}
+		if !s.facts.exclusive && !s.cfg.Create {
+			return fmt.Errorf("%w: the database has no meta record, so countmill has not used it yet: open it once with --create", store.ErrDeployment)
+		}
 		if s.facts.machineClock {
 			at = s.cfg.Clock()
 		}
@@ -141,6 +144,9 @@ func (s *Store) identityOf(m *metaRecord) identity {
 	mac.Sum(x.key[:0])
 	return x
 }
+
+// ID identifies the database. Copies of it have the same.
+func (s *Store) ID() string { return s.id }
 
 // CacheIdentity returns the same in all processes.
 func (s *Store) CacheIdentity() (prefix string, key [32]byte) { return s.prefix, s.key }

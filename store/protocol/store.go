@@ -22,6 +22,8 @@ import (
 type Config struct {
 	// Window is the deduplication window of a new database. Default countmill.DefaultDedupWindow.
 	Window time.Duration
+	// Create allows Open to make the meta row in a database that several processes share. Otherwise Open refuses one without it.
+	Create bool
 	// Shards is the number of shards of a new counter. Default 1.
 	Shards int
 	// Clock is the machine's clock. Age is how long the process has run; setting the clock does not change it. Default those
@@ -66,7 +68,8 @@ type Store struct {
 	restores atomic.Int64 // engine.Checked.Restores
 }
 
-// Open opens the store in the database of an engine, and makes its meta row if it has none. Close closes the engine too.
+// Open opens the store in the database of an engine, and makes its meta row if it has none and if it may. Close closes the engine too,
+// and an error of Open leaves it open.
 func Open(ctx context.Context, e engine.Engine, cfg Config) (*Store, error) {
 	s := &Store{engine: e, cfg: cfg.withDefaults(), limits: e.Limits()}
 	if s.facts = factsOf(&s.limits); s.facts.machineClock && !s.facts.exclusive || !s.limits.ByName {

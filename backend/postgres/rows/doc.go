@@ -1,4 +1,4 @@
-// Package postgres is an engine (package engine) on PostgreSQL 14 and later: a table for each kind, in a schema of its own.
+// Package rows is an engine (package engine) on PostgreSQL 14 and later: a table for each kind, in a schema of its own.
 //
 // # Tables
 //
@@ -32,4 +32,4 @@
 //
 // The package works through PgBouncer in transaction mode: the suite passes through version 1.18.0. It uses no named statements, no session settings, session locks or
 // cursors. Statements are parsed each time: with arrays, a commit of 400 rows has as many statements as one of four.
-package postgres
+package rows
