@@ -2,9 +2,6 @@ package datastore
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
-	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -12,8 +9,6 @@ import (
 
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/countmill/countmill/store/engine"
@@ -39,20 +34,23 @@ type database struct {
 	conn  *grpc.ClientConn
 	stub  pb.DatastoreClient
 
-	id       string // the database's id
-	oneOfTwo bool   // the server takes only one transform of a property
-
-	server, began time.Time // the server's and the machine's time when it was opened
+	oneOfTwo bool         // the server takes only one transform of a property
+	ahead    atomic.Int64 // the server's clock minus the machine's, at the last read
 
 	links   *links
-	checked atomic.Int64 // how many connections there had been at the last check of the database's id
+	same    func(ctx context.Context) error // says whether this is the database that was opened; nil while it is opened
+	checked atomic.Int64                    // how many connections there had been when it last said so
 	closed  atomic.Bool
 }
 
 var _ engine.Engine = (*database)(nil)
 
-// dialed returns a database that knows nothing yet.
+// dialed connects to a database. It makes no call.
 func dialed(ctx context.Context, cfg Config, kinds engine.Kinds, detect detectFunc) (*database, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("datastore store: %w", err)
+	}
 	d := &database{kinds: kinds, links: &links{}}
 	cfg.DialOptions = append(slices.Clip(cfg.DialOptions), grpc.WithStatsHandler(d.links))
 	conn, err := dial(ctx, cfg, detect)
@@ -63,150 +61,13 @@ func dialed(ctx context.Context, cfg Config, kinds engine.Kinds, detect detectFu
 	return d, nil
 }
 
-// openDatabase connects, and checks that the database belongs to countmill, and that commits work there.
-func openDatabase(ctx context.Context, cfg Config, kinds engine.Kinds, detect detectFunc) (*database, error) {
-	cfg = cfg.withDefaults()
-	if err := cfg.validate(); err != nil {
-		return nil, fmt.Errorf("datastore store: %w", err)
-	}
-	d, err := dialed(ctx, cfg, kinds, detect)
-	if err != nil {
-		return nil, err
-	}
-	if err := d.start(ctx); err != nil {
-		_ = d.Close()
-		return nil, err
-	}
-	return d, nil
-}
-
-// start waits for a server that is not running yet, or that other starting processes keep busy. It does not wait after a
-// refusal.
-func (d *database) start(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, d.cfg.OpenTimeout)
-	defer cancel()
-	var last error
-	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		err := d.learn(ctx)
-		if err == nil || saysNo(err) {
-			d.checked.Store(d.links.made.Load())
-			return err
-		}
-		if last == nil || ctx.Err() == nil { // the error before the end of ctx says more
-			last = err
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%s is not usable within %s: %w", d.cfg, d.cfg.OpenTimeout, last)
-		case <-time.After(pause):
-		}
-	}
-}
-
-func saysNo(err error) bool {
-	return errors.Is(err, engine.ErrDeployment) || errors.Is(err, engine.ErrRefused) || errors.Is(err, engine.ErrNotCounted)
-}
-
-func (d *database) learn(ctx context.Context) error {
-	id, at, err := d.identity(ctx)
-	d.server, d.began = at, time.Now()
-	switch {
-	case err != nil:
-		return err
-	case id == "" && !d.cfg.Create:
-		return fmt.Errorf("%w: %s has no meta record, so countmill has not used it yet: open it once with --create", engine.ErrDeployment, d.cfg)
-	case id == "":
-		id, err = d.makeIdentity(ctx)
-	}
-	if d.id = id; err != nil || d.cfg.ReadOnly {
-		return err
-	}
-	return d.probe(ctx)
-}
-
-// format is the format of all data of this package. A process refuses to open a database of another format, and stops if the
-// format changes while it has the database open.
-const format = 4
-
-// The identity is no row of the kind, and has the name that this entity always had.
-var identityRef = ref{prefix + "Meta", "meta"}
-
-// identity returns the id of the database, and the database's time. Without one the id is empty.
-func (d *database) identity(ctx context.Context) (id string, at time.Time, _ error) {
-	resp, err := d.stub.Lookup(ctx, &pb.LookupRequest{ProjectId: d.cfg.Project, DatabaseId: d.cfg.Database, Keys: []*pb.Key{d.key(identityRef)}})
-	if err == nil && len(resp.GetDeferred()) > 0 {
-		err = errors.New("the server deferred it")
-	}
-	if err != nil {
-		return "", at, d.explain("look up the meta record", err, false)
-	}
-	if err := d.timed(resp.GetReadTime()); err != nil {
-		return "", at, err
-	}
-	at = resp.GetReadTime().AsTime()
-	if len(resp.GetFound()) == 0 {
-		return "", at, nil
-	}
-	properties := resp.GetFound()[0].GetEntity().GetProperties()
-	id = properties["id"].GetStringValue()
-	switch is := properties["format"].GetIntegerValue(); {
-	case 0 < is && is < format:
-		err = fmt.Errorf("%w: %s was written by countmill before its first release (format %d, this is %d): use another namespace or database", engine.ErrDeployment, d.cfg, is, format)
-	case is > format:
-		err = fmt.Errorf("%w: %s was written by a newer version of countmill: run that version or a later one", engine.ErrDeployment, d.cfg)
-	case is < 1 || id == "":
-		err = fmt.Errorf("%w: %s: its meta record names format %d and id %q: another program wrote it", engine.ErrDeployment, d.cfg, is, id)
-	}
-	return id, at, err
-}
-
-// makeIdentity makes the identity, or returns that of a process that was faster.
-func (d *database) makeIdentity(ctx context.Context) (id string, err error) {
-	var b [16]byte
-	_, _ = rand.Read(b[:])
-	id = hex.EncodeToString(b[:])
-	_, err = d.commit(ctx, nil, []*pb.Mutation{{Operation: &pb.Mutation_Insert{Insert: &pb.Entity{
-		Key: d.key(identityRef), Properties: map[string]*pb.Value{"format": integer(format), "id": text(id)},
-	}}}})
-	if err == nil {
-		d.cfg.Logger.Info("meta record made", "store", d.cfg.String(), "id", id, "window", d.cfg.Window)
-		return id, nil
-	}
-	if status.Code(err) != codes.AlreadyExists {
-		return "", d.explain("make the meta record", err, false)
-	}
-	if id, _, err = d.identity(ctx); err == nil && id == "" {
-		err = fmt.Errorf("%w: %s: the meta record appears and disappears", engine.ErrDeployment, d.cfg)
-	}
-	return id, err
-}
-
-// compareIdentity compares the identity with the one that Open has found. If it is missing or has changed, the database is another
-// one, for example an emulator that was restarted empty.
-func (d *database) compareIdentity(ctx context.Context) error {
-	id, _, err := d.identity(ctx)
-	switch what := "is gone"; {
-	case err != nil || id == d.id:
-		return err
-	case id != "":
-		what = fmt.Sprintf("has changed from id %s to %s", d.id, id)
-		fallthrough
-	default:
-		return fmt.Errorf("%w: %w: the meta record of %s %s: this is not the database that was opened, or it was emptied; restart only if that is intended",
-			engine.ErrDeployment, engine.ErrOtherDatabase, d.cfg, what)
-	}
-}
-
-// Check compares the identity and reads rows at that moment.
+// Check reads rows. Whoever opened the database knows by them whether it is the same one.
 func (d *database) Check(ctx context.Context, with []engine.Key) (checked engine.Checked, err error) {
 	ctx, cancel, err := d.bound(ctx)
 	if err != nil {
 		return checked, err
 	}
 	defer cancel()
-	if err := d.compareIdentity(ctx); err != nil {
-		return checked, err
-	}
 	checked.Rows = make([]engine.Row, len(with))
 	var when *timestamppb.Timestamp
 	if when, err = d.lookupAll(ctx, nil, with, []engine.FieldID{engine.All}, checked.Rows); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"cloud.google.com/go/auth/credentials"
 
@@ -28,26 +29,65 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 }
 
 func open(ctx context.Context, cfg Config, detect detectFunc) (*Store, error) {
-	d, err := openDatabase(ctx, cfg, protocol.Kinds, detect)
-	if errors.Is(err, engine.ErrDeployment) {
-		err = fmt.Errorf("%w: %w", store.ErrDeployment, err)
-	}
+	d, err := dialed(ctx, cfg, protocol.Kinds, detect)
 	if err != nil {
 		return nil, err
 	}
-	cfg = d.cfg
-	p := protocol.Config{Window: cfg.Window, Logger: cfg.Logger}
-	if d.oneOfTwo {
-		p.Shards = fixedShards
-	}
 	s := &Store{db: d}
-	if s.Store, err = protocol.Open(ctx, d, p); err != nil {
+	if err := s.start(ctx); err != nil {
 		_ = d.Close()
 		return nil, err
 	}
-	cfg.Logger.Info("store opened", "store", cfg.String(), "id", d.id, "emulator", cfg.Emulator, "read_only", cfg.ReadOnly)
+	d.checked.Store(d.links.made.Load())
+	d.same = func(ctx context.Context) error {
+		_, err := s.Check(ctx)
+		return err
+	}
+	d.cfg.Logger.Info("store opened", "store", d.cfg.String(), "id", s.ID(), "emulator", d.cfg.Emulator, "read_only", d.cfg.ReadOnly)
 	return s, nil
 }
 
-// ID identifies this database. No other database has the same id, except copies of it.
-func (s *Store) ID() string { return s.db.id }
+// start waits for a server that is not running yet, or that other starting processes keep busy. It does not wait after a
+// refusal.
+func (s *Store) start(ctx context.Context) error {
+	cfg := &s.db.cfg
+	ctx, cancel := context.WithTimeout(ctx, cfg.OpenTimeout)
+	defer cancel()
+	var last error
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		err := s.learn(ctx)
+		if err == nil || errors.Is(err, store.ErrDeployment) || errors.Is(err, store.ErrRefused) || errors.Is(err, store.ErrNotCounted) {
+			return err
+		}
+		if last == nil || ctx.Err() == nil { // the error before the end of ctx says more
+			last = err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s is not usable within %s: %w", cfg, cfg.OpenTimeout, last)
+		case <-time.After(pause):
+		}
+	}
+}
+
+// learn opens the protocols, and then checks that folds work. Only a database of countmill gets entities of the probe.
+func (s *Store) learn(ctx context.Context) (err error) {
+	cfg := protocol.Config{Window: s.db.cfg.Window, Create: s.db.cfg.Create, Logger: s.db.cfg.Logger}
+	if s.Store, err = protocol.Open(ctx, s.db, cfg); err != nil {
+		return fmt.Errorf("%s: %w", s.db.cfg, err)
+	}
+	if s.db.cfg.ReadOnly {
+		return nil
+	}
+	if err := s.db.probe(ctx); err != nil {
+		if errors.Is(err, engine.ErrDeployment) {
+			err = fmt.Errorf("%w: %w", store.ErrDeployment, err)
+		}
+		return err
+	}
+	if s.db.oneOfTwo {
+		cfg.Shards = fixedShards
+		s.Store, err = protocol.Open(ctx, s.db, cfg)
+	}
+	return err
+}

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(emulator.Around(m)) }
 // openEngine opens the engine of a database alone.
 func openEngine(t testing.TB, cfg Config, kinds engine.Kinds) *database {
 	t.Helper()
-	d, err := openDatabase(t.Context(), cfg, kinds, credentials.DetectDefault)
+	d, err := dialed(t.Context(), cfg, kinds, credentials.DetectDefault)
 	if err != nil {
 		t.Fatalf("open: %v", err)
 	}

@@ -88,9 +88,10 @@ func (e Exam) meta(ctx context.Context, d *database, r *backend.Report) bool {
 	ctx, cancel := context.WithTimeout(ctx, examTimeout)
 	defer cancel()
 	began := e.NowFunc()
-	id, at, err := d.identity(ctx)
-	took := e.NowFunc().Sub(began)
-	if err != nil && !errors.Is(err, engine.ErrDeployment) || status.Code(err) != codes.OK && status.Code(err) != codes.Unknown {
+	v := d.View(time.Time{})
+	_, err := v.Get(ctx, nil)
+	took, at := e.NowFunc().Sub(began), v.At()
+	if err != nil && (!errors.Is(err, engine.ErrDeployment) || status.Code(err) != codes.OK && status.Code(err) != codes.Unknown) {
 		e.find(checkReached, err, "No role that has the store can work.", r)
 		return false
 	}
@@ -100,12 +101,10 @@ func (e Exam) meta(ctx context.Context, d *database, r *backend.Report) bool {
 		return false
 	}
 	e.clock(at.Sub(began.Add(took/2)), took/2, r)
-	switch {
-	case err != nil:
-		r.Find(backend.Finding{Check: checkMeta, What: err.Error() + ".", Why: "Roles refuse this database.", Do: "Name another database or namespace in --store.", Page: "howto/google-cloud.md"})
-	case id == "" && e.Emulator == "":
-		r.Find(backend.Finding{Check: checkMeta, What: e.String() + " has no meta record.", Why: "Roles refuse a database that countmill has not used yet.",
-			Do: "Start the first aggregator once with --create.", Page: "howto/google-cloud.md"})
+	switch _, err = protocol.Open(ctx, d, protocol.Config{}); {
+	case err != nil && (e.Emulator == "" || !errors.Is(err, protocol.ErrUnused)):
+		r.Find(backend.Finding{Check: checkMeta, What: err.Error() + ".", Why: "Roles refuse this database.",
+			Do: "Start the first aggregator of a new database once with --create, or name another database or namespace in --store.", Page: "howto/google-cloud.md"})
 	default:
 		r.Done(checkMeta, "")
 	}
