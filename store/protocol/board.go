@@ -8,7 +8,6 @@ import (
 
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/engine"
-	"github.com/countmill/countmill/wire"
 )
 
 // sumsPage is the most rows of one page of a look at all sums, if it has a rate, and of one look-up of days.
@@ -143,16 +142,12 @@ func (w *sumWalk) counter(ctx context.Context, record *engine.Row, c *windowed, 
 	return w.flush(ctx)
 }
 
-// archiveAhead is how far a bucket may lie ahead of the database's clock, at most: store.SeriesAhead, and what the clock of a fold may
-// be wrong. It costs a look-up only in the last minutes of a day.
-const archiveAhead = store.SeriesAhead + 10*time.Minute
-
 // flush looks up the days of the waiting counters, and visits them. Nobody knows which days exist.
 func (w *sumWalk) flush(ctx context.Context) error {
 	if len(w.waiting) == 0 {
 		return nil
 	}
-	first, last := dayOf(max(w.q.From, 0)), dayOf(min(w.q.To, wire.MinuteOf(w.At().Add(archiveAhead)))-1)
+	first, last := dayOf(max(w.q.From, 0)), w.lastDay(w.q.To)
 	counters := make([]string, len(w.waiting))
 	for i := range w.waiting {
 		counters[i] = w.waiting[i].counter

@@ -27,13 +27,23 @@ func (s *Store) MoveSeries(ctx context.Context) (moved int, err error) {
 	if len(shards) == 0 || ctx.Err() != nil {
 		return 0, ctx.Err()
 	}
+	// Not in each transaction: a move by older rules only makes a sweep look at the day earlier or later.
+	v := s.view()
+	m, err := s.metaIn(ctx, v)
+	v.Close()
+	if err != nil {
+		for k := range shards {
+			s.crowded.note(k)
+		}
+		return 0, err
+	}
 	inARow := 0
 	for k := range shards {
 		if inARow == sweepErrors || ctx.Err() != nil {
 			s.crowded.note(k) // for the next call
 			continue
 		}
-		did, problem := s.moveShard(ctx, k)
+		did, problem := s.moveShard(ctx, k, m.settings.Rules)
 		switch {
 		case problem != nil:
 			inARow, err = inARow+1, fmt.Errorf("move the series of counter %q: %w", k.Counter, problem)
@@ -47,14 +57,10 @@ func (s *Store) MoveSeries(ctx context.Context) (moved int, err error) {
 
 // moveShard moves buckets in one transaction that reads them. A fold in between makes it fail, or comes after it and makes
 // its bucket anew.
-func (s *Store) moveShard(ctx context.Context, k store.Key) (did bool, err error) {
+func (s *Store) moveShard(ctx context.Context, k store.Key, rules *store.Rules) (did bool, err error) {
 	key := s.shardKey(k.Counter, k.Shard)
 	err = s.transact(ctx, false, func(tx engine.Tx) error {
 		did = false
-		m, err := s.metaIn(ctx, tx)
-		if err != nil {
-			return err
-		}
 		rows, err := s.get(ctx, tx, []engine.Key{key}, engine.All)
 		if err != nil || rows[0].Int64(fieldBuckets) <= store.SeriesBuckets {
 			return err // another process has moved it
@@ -68,7 +74,7 @@ func (s *Store) moveShard(ctx context.Context, k store.Key) (did bool, err error
 		}
 		tx.Change(&shard)
 		// What is added here is removed there.
-		keep := m.settings.Rules.KeepOf(k.Counter)
+		keep := rules.KeepOf(k.Counter)
 		for len(moved) > 0 {
 			d := dayOfField(moved[0].ID)
 			n := 1
