@@ -22,16 +22,16 @@ const (
 
 // A scan reads a range page by page. It is an engine.Rows.
 type scan struct {
-	view   *view
-	ctx    context.Context
-	r      engine.Range
-	fields []engine.FieldID
-	query  *pb.Query
-	page   int
-	batch  []*pb.EntityResult
-	row    engine.Row
-	err    error
-	ended  bool
+	view    *view
+	ctx     context.Context
+	r       engine.Range
+	fields  []engine.FieldID
+	queries []*pb.Query // one after the other
+	page    int
+	fetched int // of the page
+	batch   []*pb.EntityResult
+	row     engine.Row
+	err     error
 }
 
 // Scan makes no call. The bounds of its query may have too many rows, never too few: Next leaves those out.
@@ -40,13 +40,15 @@ func (v *view) Scan(ctx context.Context, r engine.Range, fields ...engine.FieldI
 	if s.page == 0 {
 		s.page = scanPage
 	}
-	q, ok := v.d.rangeQuery(&r)
-	if s.ended, s.query = !ok, q; len(fields) == 0 {
+	s.queries = v.d.rangeQueries(&r)
+	if len(fields) == 0 {
 		s.page = max(s.page, keysPage)
-		q.Projection = keysAlone
+		for _, q := range s.queries {
+			q.Projection = keysAlone
+		}
 	}
 	if v.closed.Load() {
-		s.ended, s.err = true, errors.New("the view is closed")
+		s.queries, s.err = nil, errors.New("the view is closed")
 	}
 	return s
 }
@@ -55,45 +57,54 @@ const keyProperty = "__key__"
 
 var keysAlone = []*pb.Projection{{Property: &pb.PropertyReference{Name: keyProperty}}}
 
-// rangeQuery makes the query of a range; ok is false if the range is empty.
-func (d *database) rangeQuery(r *engine.Range) (q *pb.Query, ok bool) {
-	kind := &d.kinds[r.Kind]
-	from, to, after := r.From, r.To, r.After
-	if from.Name < r.Prefix {
-		from, after = engine.Key{Name: r.Prefix}, false
+// rangeQueries makes the queries of a range, none if the range is empty. One that begins among the rows of a name has one for the
+// others of that name: it reads none again.
+func (d *database) rangeQueries(r *engine.Range) (queries []*pb.Query) {
+	const from, after, before = pb.PropertyFilter_GREATER_THAN_OR_EQUAL, pb.PropertyFilter_GREATER_THAN, pb.PropertyFilter_LESS_THAN
+	kind, first, end, op := &d.kinds[r.Kind], r.From, r.To, from
+	if r.After {
+		op = after
 	}
-	if end := successor(r.Prefix, kind.Binary); end != "" && (to == engine.Key{} || to.Name > end) {
-		to = engine.Key{Name: end}
+	if first.Name < r.Prefix {
+		first, op = engine.Key{Name: r.Prefix}, from
 	}
-	from.Kind, to.Kind = r.Kind, r.Kind
-	bounded := to != engine.Key{Kind: r.Kind}
-	property, lower, upper := keyProperty, d.keyValue(from), d.keyValue(to)
+	if next := successor(r.Prefix, kind.Binary); next != "" && (end == engine.Key{} || end.Name > next) {
+		end = engine.Key{Name: next}
+	}
+	first.Kind, end.Kind = r.Kind, r.Kind
+	bounded := end != engine.Key{Kind: r.Kind}
+	if bounded && r.Compare(first, end) >= 0 {
+		return nil
+	}
+	property, lower, upper := keyProperty, d.keyValue(first), d.keyValue(end)
 	if r.ByName && hasName(kind) {
-		property, lower, upper, after = nameProperty, nameValue(kind, from.Name), nameValue(kind, to.Name), false
-		if to.Place != 0 || to.Part != 0 { // some rows of this name are in the range
-			upper = nameValue(kind, to.Name+"\x00")
+		property, lower, upper = nameProperty, nameValue(kind, first.Name), nameValue(kind, end.Name)
+		if end.Place != 0 || end.Part != 0 { // some rows of this name are in the range
+			upper = nameValue(kind, end.Name+"\x00")
+		}
+		if among := first.Place != 0 || first.Part != 0 || op == after; among && !r.Reverse {
+			queries = append(queries, d.query(kind, keyProperty, compare(property, pb.PropertyFilter_EQUAL, lower), compare(keyProperty, op, d.keyValue(first))))
+			op = after
+		} else if among {
+			op = from
 		}
 	}
-	op := pb.PropertyFilter_GREATER_THAN_OR_EQUAL
-	if after {
-		op = pb.PropertyFilter_GREATER_THAN
-	}
 	var filters []*pb.Filter
-	if from != (engine.Key{Kind: r.Kind}) {
+	if first != (engine.Key{Kind: r.Kind}) {
 		filters = append(filters, compare(property, op, lower))
 	}
 	if bounded {
-		filters = append(filters, compare(property, pb.PropertyFilter_LESS_THAN, upper))
+		filters = append(filters, compare(property, before, upper))
 	}
-	q = d.query(kind, property, filters)
+	q := d.query(kind, property, filters...)
 	if r.Reverse {
 		q.Order[0].Direction = pb.PropertyOrder_DESCENDING
 	}
-	return q, !bounded || r.Compare(from, to) < 0
+	return append(queries, q)
 }
 
 // query makes a query in the order of a property.
-func (d *database) query(kind *engine.Kind, property string, filters []*pb.Filter) *pb.Query {
+func (d *database) query(kind *engine.Kind, property string, filters ...*pb.Filter) *pb.Query {
 	q := &pb.Query{
 		Kind:  []*pb.KindExpression{{Name: kindName(kind)}},
 		Order: []*pb.PropertyOrder{{Property: &pb.PropertyReference{Name: property}, Direction: pb.PropertyOrder_ASCENDING}},
@@ -140,7 +151,7 @@ func successor(prefix string, binary bool) string {
 // Next makes a call for each page.
 func (s *scan) Next() *engine.Row {
 	for {
-		if len(s.batch) == 0 && s.ended {
+		if len(s.batch) == 0 && len(s.queries) == 0 {
 			return nil
 		}
 		if len(s.batch) == 0 {
@@ -181,15 +192,18 @@ func (s *scan) fetch() error {
 	}
 	defer cancel()
 	d := s.view.d
-	batch, err := d.runQuery(ctx, s.query, s.page, at(s.view.when))
+	q, limit := s.queries[0], s.page-s.fetched%s.page
+	batch, err := d.runQuery(ctx, q, limit, at(s.view.when))
 	if err != nil {
 		return s.view.explain("query", err)
 	}
 	if err := s.view.pin(batch.GetReadTime()); err != nil {
 		return err
 	}
-	s.batch, s.query.StartCursor = batch.GetEntityResults(), batch.GetEndCursor()
-	s.ended = batch.GetMoreResults() != pb.QueryResultBatch_NOT_FINISHED && len(s.batch) < s.page
+	s.batch, q.StartCursor = batch.GetEntityResults(), batch.GetEndCursor()
+	if s.fetched += len(s.batch); batch.GetMoreResults() != pb.QueryResultBatch_NOT_FINISHED && len(s.batch) < limit {
+		s.queries = s.queries[1:]
+	}
 	return d.confirm(ctx, "query")
 }
 
@@ -207,7 +221,7 @@ func (d *database) runQuery(ctx context.Context, q *pb.Query, limit int, options
 func (s *scan) Err() error { return s.err }
 
 // Close ends the scan.
-func (s *scan) Close() { s.batch, s.ended = nil, true }
+func (s *scan) Close() { s.batch, s.queries = nil, nil }
 
 // Due is a query of keys alone, by the index of the field. after is the cursor of a page.
 func (d *database) Due(ctx context.Context, kind engine.KindID, before int64, after string, limit int) (keys []engine.Key, next string, err error) {
@@ -218,10 +232,9 @@ func (d *database) Due(ctx context.Context, kind engine.KindID, before int64, af
 	defer cancel()
 	k := &d.kinds[kind]
 	property, _ := propertyOf(k, k.Due)
-	q := d.query(k, property, []*pb.Filter{
+	q := d.query(k, property,
 		compare(property, pb.PropertyFilter_GREATER_THAN, number(k, k.Due, 0)),
-		compare(property, pb.PropertyFilter_LESS_THAN_OR_EQUAL, number(k, k.Due, before)),
-	})
+		compare(property, pb.PropertyFilter_LESS_THAN_OR_EQUAL, number(k, k.Due, before)))
 	q.Projection, q.StartCursor = keysAlone, []byte(after)
 	for {
 		batch, err := d.runQuery(ctx, q, limit, nil)

@@ -87,7 +87,8 @@ func (w *sumWalk) run(ctx context.Context, prefix string) error {
 	defer records.Close()
 	shards := w.Scan(ctx, engine.Range{Kind: kindShard, ByName: true, Prefix: prefix, Page: w.page}, fields...)
 	defer shards.Close()
-	shard := shards.Next()
+	var shard *engine.Row
+	begun := false
 	for record := records.Next(); record != nil; record = records.Next() {
 		value, err := valueOf(&record.Key, record)
 		if err != nil {
@@ -96,6 +97,9 @@ func (w *sumWalk) run(ctx context.Context, prefix string) error {
 		sum, exists := record.Int(fieldRemainder).Sub(record.Int(fieldBaseline)), record.Int(fieldRemainder) != engine.Int{}
 		c := windowed{sums: slotSums{}}
 		read := 1
+		if !begun { // without records there is nothing to read
+			shard, begun = shards.Next(), true
+		}
 		for ; shard != nil && shard.Key.Name <= record.Key.Name; shard = shards.Next() {
 			read++
 			if shard.Key.Name < record.Key.Name || !w.store.lookedUp(shard.Key) {
