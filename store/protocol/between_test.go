@@ -1,12 +1,9 @@
 package protocol_test
 
 import (
-	"maps"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/engine/memory"
@@ -154,34 +151,5 @@ func testJoin(t *testing.T, s tested) {
 	s.between(memory.TxGet, func() { began = true })
 	if err := s.SweepSeries(t.Context()); err != nil || began {
 		t.Errorf("a sweep looked again at days that were swept (%v)", err)
-	}
-}
-
-// Shards without a record, and shards beyond its number, are in no sum.
-func TestSumsGoByRecords(t *testing.T) {
-	t.Parallel()
-	s := open(t, limits["datastore"])
-	x, err := store.ParseIndex("pages", "page:{x}", "pages:{x}")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, counter := range []string{"page:b", "page:d"} {
-		if _, err := s.GrowCounter(t.Context(), counter, 1); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, a := range []store.ShardDelta{
-		store.NewShardDelta("page:a", 0, 1), store.NewShardDelta("page:b", 0, 10), store.NewShardDelta("page:b", 1, 100), store.NewShardDelta("page:c", 0, 1000), store.NewShardDelta("page:d", 0, 5),
-	} {
-		if _, err := s.Fold(t.Context(), &store.Commit{Adds: []store.ShardDelta{a}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got := make(map[string]int64)
-	if _, err := s.Sums(t.Context(), &store.SumsQuery{Index: &x}, func(c *store.CounterSum) error { got[string(c.Counter)] = c.Sum; return nil }); err != nil {
-		t.Fatal(err)
-	}
-	if want := map[string]int64{"page:b": 10, "page:d": 5}; !maps.Equal(got, want) {
-		t.Error(cmp.Diff(want, got))
 	}
 }

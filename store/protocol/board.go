@@ -13,8 +13,8 @@ import (
 // sumsPage is the most rows of one page of a look at all sums, if it has a rate, and of one look-up of days.
 const sumsPage = 500
 
-// Sums reads the records and the shards of the query side by side, both in the order of names and at one moment. Of minutes, it
-// looks up the days of the counters too.
+// Sums looks at all sums of the query at one moment. In the order of names it reads records and shards side by side, and looks
+// up the days of the counters for a window. Otherwise see boardwalk.go.
 func (s *Store) Sums(ctx context.Context, q *store.SumsQuery, visit func(*store.CounterSum) error) (sums store.Sums, err error) {
 	sums.Changes = s.changes.Load() // a commit that the view lacks is counted later
 	v := s.view()
@@ -27,14 +27,14 @@ func (s *Store) Sums(ctx context.Context, q *store.SumsQuery, visit func(*store.
 	if q.Rate > 0 {
 		w.page = max(1, min(sumsPage, int(q.Rate)))
 	}
-	prefixes := []string{q.Index.Prefix()}
-	if q.Groups {
-		prefixes = q.Index.GroupPrefixes()
-	}
-	for _, prefix := range prefixes {
-		if err = w.run(ctx, prefix); err != nil {
-			break
+	if s.facts.byName {
+		for _, prefix := range w.prefixes() {
+			if err = w.run(ctx, prefix); err != nil {
+				break
+			}
 		}
+	} else {
+		err = w.walk(ctx)
 	}
 	sums.Read = w.read
 	return sums, err
@@ -57,6 +57,15 @@ type sumWalk struct {
 	page    int
 	read    int64
 	waiting []windowed
+	found   store.CounterSum
+}
+
+// prefixes are the texts with which the names begin.
+func (w *sumWalk) prefixes() []string {
+	if w.q.Groups {
+		return w.q.Index.GroupPrefixes()
+	}
+	return []string{w.q.Index.Prefix()}
 }
 
 // A windowed is a counter and its sums in the window of a query.
@@ -136,14 +145,21 @@ func (w *sumWalk) counter(ctx context.Context, record *engine.Row, c *windowed, 
 		return nil
 	}
 	if w.q.To == 0 {
-		n, wrong := within(sum)
-		return w.visit(&store.CounterSum{Counter: []byte(record.Key.Name), Sum: n, Overflow: overflow || wrong})
+		return w.emit(record.Key.Name, sum, overflow)
 	}
 	c.counter = strings.Clone(record.Key.Name)
 	if w.waiting = append(w.waiting, *c); len(w.waiting) < w.page {
 		return nil
 	}
 	return w.flush(ctx)
+}
+
+// emit visits a counter.
+func (w *sumWalk) emit(counter string, sum engine.Int, overflow bool) error {
+	w.found.Counter = append(w.found.Counter[:0], counter...)
+	w.found.Sum, w.found.Overflow = within(sum)
+	w.found.Overflow = w.found.Overflow || overflow
+	return w.visit(&w.found)
 }
 
 // flush looks up the days of the waiting counters, and visits them. Nobody knows which days exist.
@@ -183,11 +199,10 @@ func (w *sumWalk) flush(ctx context.Context) error {
 		for _, sum := range c.sums {
 			total, found = total.Add(sum), true
 		}
-		n, overflow := within(total)
-		if !found || n == 0 && !overflow {
+		if !found || total == (engine.Int{}) {
 			continue
 		}
-		if err := w.visit(&store.CounterSum{Counter: []byte(c.counter), Sum: n, Overflow: overflow}); err != nil {
+		if err := w.emit(c.counter, total, false); err != nil {
 			return err
 		}
 	}

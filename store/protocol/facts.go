@@ -35,6 +35,8 @@ type facts struct {
 	// daysFirst: the rows of a day are neighbours, so a fold writes one range, and a sweep goes from day to day. Otherwise the days of
 	// a counter are neighbours, and a sweep goes by their Due: where places are hashes, or reads cost money.
 	daysFirst bool
+	// byName: shards are scanned in the order of names. Otherwise boards and surveys scan them in the order of places.
+	byName bool
 	// stats: a shard sustains few commits, and counts its folds at no cost.
 	stats bool
 	// remainders is store.Limits.Remainders: the transaction reads a row and writes two for each.
@@ -52,6 +54,7 @@ func factsOf(l *engine.Limits) facts {
 		growsInFold:  l.FreeUpserts && l.Rows == 0,
 		ring:         l.RowsCost && l.Returns,
 		daysFirst:    !l.Spread && !l.ReadsCost,
+		byName:       l.ByName,
 		stats:        l.RowRate > 0 && l.Returns && l.MaxThenAdd,
 		remainders:   min(100, l.Keys-1),
 	}

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -20,7 +21,12 @@ func (s *Store) Fold(ctx context.Context, c *store.Commit) (store.CommitResult, 
 	}
 	defer s.gate.leave()
 	defer s.changes.Add(1)
-	f := &fold{store: s, Commit: c}
+	f, _ := s.folds.Get().(*fold)
+	if f == nil {
+		f = &fold{store: s}
+	}
+	defer f.release()
+	f.Commit = c
 	commit := &engine.Commit{Changes: f.changes}
 	if s.facts.refusesOld {
 		commit.Require = []engine.Require{{Key: metaKey, Field: fieldOldest, AtMost: c.Rules}}
@@ -36,8 +42,22 @@ func (s *Store) Fold(ctx context.Context, c *store.Commit) (store.CommitResult, 
 type fold struct {
 	store *Store
 	*store.Commit
-	change engine.Change
-	wanted []wanted // of the adds in the order of their changes
+	change          engine.Change
+	wanted          []wanted // of the adds in the order of their changes
+	bucket, grouped int      // the first ones of the next add
+
+	// Memory for one commit after the other.
+	markers []store.Marker
+	ids     []byte
+	slots   []slot
+}
+
+// release lets a later commit have the memory.
+func (f *fold) release() {
+	clear(f.slots) // they have names
+	f.slots = f.slots[:0]
+	f.Commit, f.change.Key, f.bucket, f.grouped, f.wanted = nil, engine.Key{}, 0, 0, f.wanted[:0]
+	f.store.folds.Put(f)
 }
 
 // wanted says which numbers of an add's shard the answer has.
@@ -48,7 +68,7 @@ type wanted struct {
 
 // changes yields the rows in the order of their kinds. Markers and sums are one commit: after a crash there are both or neither.
 func (f *fold) changes(yield func(*engine.Change) bool) {
-	_ = f.markers(yield) && f.growths(yield) && f.adds(yield) && f.days(yield) && f.store.journalChanges(f.Commit, yield)
+	_ = f.inserts(yield) && f.growths(yield) && f.adds(yield) && f.days(yield) && f.store.journalChanges(f.Commit, yield)
 }
 
 // begin empties the change for another row.
@@ -58,12 +78,16 @@ func (f *fold) begin(key engine.Key, op engine.Op) *engine.Change {
 	return c
 }
 
-func (f *fold) markers(yield func(*engine.Change) bool) bool {
-	sorted := slices.Clone(f.Markers)
-	slices.SortFunc(sorted, func(a, b store.Marker) int { return strings.Compare(string(a.ID[:]), string(b.ID[:])) })
-	for i := range sorted {
-		m := &sorted[i]
-		c := f.begin(markerKey(m.ID), engine.Insert)
+func (f *fold) inserts(yield func(*engine.Change) bool) bool {
+	f.markers, f.ids = append(f.markers[:0], f.Markers...), f.ids[:0]
+	slices.SortFunc(f.markers, func(a, b store.Marker) int { return bytes.Compare(a.ID[:], b.ID[:]) })
+	for i := range f.markers {
+		f.ids = append(f.ids, f.markers[i].ID[:]...)
+	}
+	names := string(f.ids)
+	for i := range f.markers {
+		m := &f.markers[i]
+		c := f.begin(engine.Key{Kind: kindMarker, Name: names[i*len(m.ID):][:len(m.ID)]}, engine.Insert)
 		c.Set = append(c.Set, f.store.dueOf(m.At, m.ExpireAt), field(fieldFingerprint, int64(m.Fingerprint)), field(fieldFold, int64(m.Fold)))
 		if !yield(c) {
 			return false
@@ -83,78 +107,96 @@ func (f *fold) growths(yield func(*engine.Change) bool) bool {
 	return true
 }
 
-// adds yields the shards. An add with buckets counts as bucketed too, and one in groups as grouped.
+// adds yields the shards. Where places are no hashes, the order of the adds is that of their keys.
 func (f *fold) adds(yield func(*engine.Change) bool) bool {
-	for _, i := range f.order() {
-		a := &f.Adds[i]
-		place := a.Order
-		if f.store.facts.spread {
-			place = a.Hash & upper
-		}
-		c := f.begin(engine.Key{Kind: kindShard, Place: place, Name: a.Counter, Part: uint32(a.Shard)}, engine.Upsert)
-		w := wanted{add: i}
-		if f.store.facts.stats {
-			c.Max = append(c.Max, field(fieldShards, int64(f.known(i))), field(fieldTally, f.Tally))
-			c.Want = append(c.Want, fieldShards, fieldTally)
-		}
-		buckets := f.bucketsOf(i)
-		c.Add = append(c.Add, field(fieldCount, a.Delta))
-		if len(buckets) > 0 {
-			c.Add = append(c.Add, field(fieldBucketed, a.Delta))
-		}
-		if f.store.facts.stats {
-			c.Add = append(c.Add, field(fieldTally, 1))
-		}
-		if f.store.facts.ring {
-			young := buckets[f.old(buckets):]
-			if fresh := f.store.recent.fresh(a.Hash, young); fresh > 0 {
-				c.Add, c.Want, w.buckets = append(c.Add, field(fieldBuckets, fresh)), append(c.Want, fieldBuckets), true
-			}
-			for _, b := range young {
-				c.Add = append(c.Add, field(fieldMinute+engine.FieldID(b.Minute), b.Delta))
+	if f.store.facts.spread {
+		for _, i := range f.order() {
+			if !f.add(i, f.Adds[i].Hash&upper, yield) {
+				return false
 			}
 		}
-		for _, index := range f.groupsOf(i) {
-			c.Add = append(c.Add, field(groupedBy(index), a.Delta))
-		}
-		if f.wanted = append(f.wanted, w); !yield(c) {
+		return true
+	}
+	for i := range f.Adds {
+		if !f.add(i, f.Adds[i].Order, yield) {
 			return false
 		}
 	}
 	return true
 }
 
-// order returns the adds in the order of their keys. Where places are no hashes, that is theirs.
+// add yields a shard. An add with buckets counts as bucketed too, and one in groups as grouped.
+func (f *fold) add(i int, place uint64, yield func(*engine.Change) bool) bool {
+	a, facts := &f.Adds[i], &f.store.facts
+	c := f.begin(engine.Key{Kind: kindShard, Place: place, Name: a.Counter, Part: uint32(a.Shard)}, engine.Upsert)
+	if facts.stats {
+		c.Max = append(c.Max, field(fieldShards, int64(f.known(i))), field(fieldTally, f.Tally))
+		c.Want = append(c.Want, fieldShards, fieldTally)
+	}
+	buckets, ring := f.bucketsOf(i), false
+	c.Add = append(c.Add, field(fieldCount, a.Delta))
+	if len(buckets) > 0 {
+		c.Add = append(c.Add, field(fieldBucketed, a.Delta))
+	}
+	if facts.stats {
+		c.Add = append(c.Add, field(fieldTally, 1))
+	}
+	if facts.ring {
+		young := buckets[f.old(buckets):]
+		if fresh := f.store.recent.fresh(a.Hash, young); fresh > 0 {
+			c.Add, c.Want, ring = append(c.Add, field(fieldBuckets, fresh)), append(c.Want, fieldBuckets), true
+		}
+		for _, b := range young {
+			c.Add = append(c.Add, field(fieldMinute+engine.FieldID(b.Minute), b.Delta))
+		}
+	}
+	for _, index := range f.groupsOf(i) {
+		c.Add = append(c.Add, field(groupedBy(index), a.Delta))
+	}
+	if len(c.Want) > 0 {
+		f.wanted = append(f.wanted, wanted{i, ring})
+	}
+	return yield(c)
+}
+
+// order returns the adds in the order of hashes.
 func (f *fold) order() []int {
 	order := make([]int, len(f.Adds))
 	for i := range order {
 		order[i] = i
 	}
-	if f.store.facts.spread {
-		slices.SortFunc(order, func(i, j int) int {
-			a, b := &f.Adds[i], &f.Adds[j]
-			return cmp.Or(cmp.Compare(a.Hash&upper, b.Hash&upper), strings.Compare(a.Counter, b.Counter), cmp.Compare(a.Shard, b.Shard))
-		})
-	}
+	slices.SortFunc(order, func(i, j int) int {
+		a, b := &f.Adds[i], &f.Adds[j]
+		return cmp.Or(cmp.Compare(a.Hash&upper, b.Hash&upper), strings.Compare(a.Counter, b.Counter), cmp.Compare(a.Shard, b.Shard))
+	})
 	return order
 }
 
 // bucketsOf returns the buckets of an add, and groupsOf the indexes.
 func (f *fold) bucketsOf(add int) []store.BucketDelta {
-	at, _ := slices.BinarySearchFunc(f.Buckets, add, func(b store.BucketDelta, add int) int { return cmp.Compare(b.Add, add) })
-	n := at
-	for n < len(f.Buckets) && f.Buckets[n].Add == add {
-		n++
+	at := firstOf(f.Buckets, f.bucket, add, func(b *store.BucketDelta) int { return b.Add })
+	for f.bucket = at; f.bucket < len(f.Buckets) && f.Buckets[f.bucket].Add == add; {
+		f.bucket++
 	}
-	return f.Buckets[at:n]
+	return f.Buckets[at:f.bucket]
 }
 
 func (f *fold) groupsOf(add int) []int64 {
-	at, found := slices.BinarySearchFunc(f.Grouped, add, func(g store.Grouping, add int) int { return cmp.Compare(g.Add, add) })
-	if !found {
+	f.grouped = firstOf(f.Grouped, f.grouped, add, func(g *store.Grouping) int { return g.Add })
+	if f.grouped == len(f.Grouped) || f.Grouped[f.grouped].Add != add {
 		return nil
 	}
-	return f.Grouped[at].Indexes
+	f.grouped++
+	return f.Grouped[f.grouped-1].Indexes
+}
+
+// firstOf returns the position of the first one that is not before an add. Mostly it is the next one.
+func firstOf[T any](all []T, next, add int, of func(*T) int) int {
+	if (next == 0 || of(&all[next-1]) < add) && (next == len(all) || of(&all[next]) >= add) {
+		return next
+	}
+	at, _ := slices.BinarySearchFunc(all, add, func(x T, add int) int { return cmp.Compare(of(&x), add) })
+	return at
 }
 
 // old is the number of buckets that go to days.
@@ -173,35 +215,49 @@ func (f *fold) known(add int) int {
 	return f.KnownShards[add]
 }
 
+// A slot is a bucket that goes to a day.
+type slot struct {
+	key    engine.Key
+	minute wire.Minute
+	delta  int64
+}
+
+func (a *slot) compare(b *slot) int {
+	return cmp.Or(a.key.Compare(b.key), cmp.Compare(a.minute, b.minute))
+}
+
 // days yields the days of the buckets that are not in shards. Several shards of a counter may have the same day.
 func (f *fold) days(yield func(*engine.Change) bool) bool {
-	type sum struct {
-		key    engine.Key
-		minute wire.Minute
-		delta  int64
-	}
-	var sums []sum
+	slots := f.slots[:0]
+	sorted := true
 	for buckets := f.Buckets; len(buckets) > 0; {
-		add := buckets[0].Add
-		own := f.bucketsOf(add)
+		a := &f.Adds[buckets[0].Add]
+		own := f.bucketsOf(buckets[0].Add)
 		buckets = buckets[len(own):]
-		counter := f.Adds[add].Counter
-		place := f.store.place(counter)
+		place := a.Order
+		if f.store.facts.spread {
+			place = f.store.place(a.Counter)
+		}
 		for _, b := range own[:f.old(own)] {
-			sums = append(sums, sum{f.store.dayKeyAt(counter, place, dayOf(b.Minute)), b.Minute, b.Delta})
+			slots = append(slots, slot{f.store.dayKeyAt(a.Counter, place, dayOf(b.Minute)), b.Minute, b.Delta})
+			if n := len(slots) - 1; sorted && n > 0 {
+				sorted = slots[n-1].compare(&slots[n]) <= 0
+			}
 		}
 	}
-	slices.SortStableFunc(sums, func(a, b sum) int { return cmp.Or(a.key.Compare(b.key), cmp.Compare(a.minute, b.minute)) })
-	for i := 0; i < len(sums); {
-		key := sums[i].key
-		c := f.begin(key, engine.Upsert)
+	if f.slots = slots; !sorted {
+		slices.SortFunc(slots, func(a, b slot) int { return a.compare(&b) })
+	}
+	for i := 0; i < len(slots); {
+		key := &slots[i].key
+		c := f.begin(*key, engine.Upsert)
 		if !f.store.facts.daysFirst {
 			c.Set = append(c.Set, field(fieldDue, int64(day(key.Part+1).first())))
 		}
-		for i < len(sums) && sums[i].key == key {
-			minute, total := sums[i].minute, engine.Int{}
-			for ; i < len(sums) && sums[i].key == key && sums[i].minute == minute; i++ {
-				total = total.Add(engine.IntOf(sums[i].delta))
+		for i < len(slots) && slots[i].key == *key {
+			minute, total := slots[i].minute, engine.Int{}
+			for ; i < len(slots) && slots[i].key == *key && slots[i].minute == minute; i++ {
+				total = total.Add(engine.IntOf(slots[i].delta))
 			}
 			c.Add = append(c.Add, engine.Field{ID: fieldMinute + engine.FieldID(minute), Value: total})
 		}

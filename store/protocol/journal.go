@@ -14,7 +14,8 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// The names of records and rows have the order of places. A record is at position 0 of its key.
+// The names of records and rows have the order of places in the journal. A record is at position 0 of its key. Without the order of
+// names all keys have the same engine.Key.Place, so they have that order too.
 
 func (s *Store) journalKey(k store.JournalKey) engine.Key {
 	key := engine.Key{Kind: kindJournal, Name: string(k[:])}
@@ -102,7 +103,7 @@ func (s *Store) resume(ctx context.Context) error {
 	}
 	v := s.engine.View(time.Time{})
 	defer v.Close()
-	for row, err := range s.scan(ctx, v, engine.Range{Kind: kindJournal, ByName: true, Reverse: true, Page: 1}) {
+	for row, err := range s.scan(ctx, v, engine.Range{Kind: kindJournal, ByName: s.facts.byName, Reverse: true, Page: 1}) {
 		if err != nil {
 			return err
 		}
@@ -218,7 +219,7 @@ func (v *journalView) journal(ctx context.Context, kind engine.KindID, prefix st
 	if q.From.Compare(q.To) >= 0 {
 		return nil
 	}
-	r := engine.Range{Kind: kind, ByName: true, From: boundOf(prefix, q.From), To: boundOf(prefix, q.To), Reverse: q.Last, Page: q.Limit + 1}
+	r := engine.Range{Kind: kind, ByName: v.store.facts.byName, From: boundOf(prefix, q.From), To: boundOf(prefix, q.To), Reverse: q.Last, Page: q.Limit + 1}
 	n, size := 0, 0
 	for row, err := range v.store.scan(ctx, v, r, engine.Data, fieldDue) {
 		if err != nil {

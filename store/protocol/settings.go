@@ -168,6 +168,16 @@ func (s *Store) asOf(stored store.Settings, at time.Time) store.Settings {
 		return stored.At(at)
 	}
 	x := &s.machine
+	x.replace(stored)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	age := s.cfg.Age()
+	x.current, x.moved = x.current.Advance(s.cfg.Clock(), age-x.moved), age
+	return x.current
+}
+
+// replace puts newer settings from the meta row into effect, and returns the current ones.
+func (x *machineSettings) replace(stored store.Settings) store.Settings {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if stored.Version > x.current.Version {
@@ -176,8 +186,6 @@ func (s *Store) asOf(stored store.Settings, at time.Time) store.Settings {
 		}
 		x.current = stored
 	}
-	age := s.cfg.Age()
-	x.current, x.moved = x.current.Advance(s.cfg.Clock(), age-x.moved), age
 	return x.current
 }
 
@@ -256,5 +264,8 @@ func (s *Store) changeSettings(ctx context.Context, removed []engine.Key, change
 	if err != nil {
 		return store.Settings{}, certain(err)
 	}
-	return s.asOf(set, now), nil
+	if s.facts.machineClock {
+		return s.machine.replace(set), nil // as they are written: the next process begins there
+	}
+	return set.At(now), nil
 }

@@ -10,6 +10,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -60,6 +61,7 @@ type Store struct {
 	gate     gate // is closed while settings change, where the process is alone
 	machine  machineSettings
 	closed   atomic.Bool
+	folds    sync.Pool     // of *fold
 	changes  atomic.Uint64 // calls that may have changed sums
 	crowded  crowded
 	recent   recent
@@ -72,8 +74,9 @@ type Store struct {
 // and an error of Open leaves it open.
 func Open(ctx context.Context, e engine.Engine, cfg Config) (*Store, error) {
 	s := &Store{engine: e, cfg: cfg.withDefaults(), limits: e.Limits()}
-	if s.facts = factsOf(&s.limits); s.facts.machineClock && !s.facts.exclusive || !s.limits.ByName {
-		return nil, fmt.Errorf("%w: an engine that several processes share needs a clock, and every engine needs the order of names", store.ErrDeployment)
+	s.facts = factsOf(&s.limits)
+	if f := &s.facts; f.machineClock && !f.exclusive || !f.byName && (f.ring || !f.daysFirst) {
+		return nil, fmt.Errorf("%w: an engine that several processes share needs a clock, and one whose rows or reads cost money needs the order of names", store.ErrDeployment)
 	}
 	if err := s.openMeta(ctx); err != nil {
 		return nil, outside(err)
@@ -197,16 +200,16 @@ func (s *Store) each(ctx context.Context, from reader, keys []engine.Key, fields
 			return outside(err)
 		}
 		for i := range rows {
-			at := open[i]
-			switch r := &rows[i]; {
-			case r.Deferred:
+			at, r := open[i], &rows[i]
+			if r.Deferred {
 				open = append(open, at)
-			case r.Bad != "":
-				return fmt.Errorf("row %q of kind %s: %s", keys[at].Name, Kinds[keys[at].Kind].Name, r.Bad)
-			default:
-				r.Key = keys[at]
-				visit(at, r)
+				continue
 			}
+			r.Key = keys[at]
+			if err := notBad(r); err != nil {
+				return err
+			}
+			visit(at, r)
 		}
 		open = open[len(lot):]
 	}
@@ -217,6 +220,13 @@ func (s *Store) each(ctx context.Context, from reader, keys []engine.Key, fields
 func (s *Store) get(ctx context.Context, from reader, keys []engine.Key, fields ...engine.FieldID) ([]engine.Row, error) {
 	all := make([]engine.Row, len(keys))
 	return all, s.each(ctx, from, keys, fields, func(i int, r *engine.Row) { all[i] = *r })
+}
+
+func notBad(r *engine.Row) error {
+	if r.Bad == "" {
+		return nil
+	}
+	return fmt.Errorf("row %q of kind %s: %s", r.Key.Name, Kinds[r.Key.Kind].Name, r.Bad)
 }
 
 // keyOf copies the key of a row of a scan, which is the engine's.
@@ -232,11 +242,8 @@ func (s *Store) scan(ctx context.Context, v engine.View, r engine.Range, fields 
 		rows := v.Scan(ctx, r, fields...)
 		defer rows.Close()
 		for row := rows.Next(); row != nil; row = rows.Next() {
-			if row.Bad != "" {
-				yield(nil, fmt.Errorf("row %q of kind %s: %s", row.Key.Name, Kinds[r.Kind].Name, row.Bad))
-				return
-			}
-			if !yield(row, nil) {
+			err := notBad(row)
+			if !yield(row, err) || err != nil {
 				return
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/countmill/countmill/store"
@@ -14,40 +15,53 @@ import (
 
 // ShardsOf scans the shards of a counter.
 func (s *Store) ShardsOf(ctx context.Context, counter string) (store.ShardPage, error) {
-	page, err := s.survey(ctx, engine.Range{From: engine.Key{Name: counter}, To: engine.Key{Name: counter + "\x00"}}, math.MaxInt)
+	r := engine.Range{From: engine.Key{Name: counter}, To: engine.Key{Name: counter, Place: math.MaxUint64, Part: 1<<24 - 1}}
+	if !s.facts.byName {
+		r.From.Place, r.To.Place = s.place(counter), s.place(counter)
+	}
+	page, err := s.survey(ctx, "", r, math.MaxInt)
 	slices.SortFunc(page.Shards, func(a, b store.Shard) int { return a.Number - b.Number })
 	return page, err
 }
 
-// ShardPage scans shards in the order of their names. The Next of a page is its last key.
+// ShardPage scans shards in the order of names or of places. The Next of a page is the last key that it looked at.
 func (s *Store) ShardPage(ctx context.Context, prefix, from string, limit int) (store.ShardPage, error) {
-	r := engine.Range{Prefix: prefix, Page: limit}
+	r := engine.Range{Page: limit}
+	if s.facts.byName {
+		r.Prefix = prefix
+	}
 	if len(from) > 12 {
 		r.From = engine.Key{Place: binary.BigEndian.Uint64([]byte(from)), Part: binary.BigEndian.Uint32([]byte(from[8:])), Name: from[12:]}
 		r.After = true
 	}
-	return s.survey(ctx, r, limit)
+	return s.survey(ctx, prefix, r, limit)
 }
 
-// survey reads shards, and then the records of their counters at the same moment.
-func (s *Store) survey(ctx context.Context, r engine.Range, limit int) (page store.ShardPage, err error) {
+// surveyed is the most shards that one page looks at. In the order of places few of them may have the prefix.
+const surveyed = 20_000
+
+// survey reads the shards of a range whose names begin with prefix, and then the records of their counters at the same moment.
+func (s *Store) survey(ctx context.Context, prefix string, r engine.Range, limit int) (page store.ShardPage, err error) {
 	v := s.engine.View(time.Time{})
 	defer v.Close()
-	r.Kind, r.ByName = kindShard, true
+	r.Kind, r.ByName = kindShard, s.facts.byName
 	var records []engine.Key
 	rows := v.Scan(ctx, r, fieldCount)
 	defer rows.Close()
-	for len(page.Shards) < limit {
+	for n := 0; len(page.Shards) < limit && n < surveyed; n++ {
 		row := rows.Next()
 		if row == nil {
 			page.Next = ""
 			break
 		}
-		if page.Shards = append(page.Shards, s.shardOf(row)); len(records) == 0 || records[len(records)-1].Name != row.Key.Name {
-			records = append(records, recordKey(row.Key.Name)) // shards of one counter follow each other
+		page.Next = string(binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(nil, row.Key.Place), row.Key.Part)) + row.Key.Name
+		if !strings.HasPrefix(row.Key.Name, prefix) {
+			continue
 		}
-		at := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(nil, row.Key.Place), row.Key.Part)
-		page.Next = string(at) + row.Key.Name
+		shard := s.shardOf(row)
+		if page.Shards = append(page.Shards, shard); len(records) == 0 || records[len(records)-1].Name != shard.Counter {
+			records = append(records, recordKey(shard.Counter)) // shards of one counter follow each other
+		}
 	}
 	if err := rows.Err(); err != nil {
 		return store.ShardPage{}, outside(err)
@@ -67,7 +81,7 @@ func (s *Store) survey(ctx context.Context, r engine.Range, limit int) (page sto
 
 // shardOf reads a shard. One with another key than readers look up is bad.
 func (s *Store) shardOf(r *engine.Row) store.Shard {
-	shard := store.Shard{Counter: r.Key.Name, Number: int(r.Key.Part), Updated: r.Updated, Bad: r.Bad}
+	shard := store.Shard{Counter: strings.Clone(r.Key.Name), Number: int(r.Key.Part), Updated: r.Updated, Bad: r.Bad}
 	if want := s.shardPlace(shard.Counter, shard.Number); shard.Bad == "" && r.Key.Place != want {
 		shard.Bad = fmt.Sprintf("its place is %016x, and readers look at %016x", r.Key.Place, want)
 	}

@@ -15,9 +15,12 @@ import (
 	"testing"
 	"time"
 
+	pebbledb "github.com/cockroachdb/pebble/v2"
+
 	"github.com/countmill/countmill/backend/pebble"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/engine"
+	"github.com/countmill/countmill/store/protocol"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -153,7 +156,15 @@ func (f rowFolder) grow(ctx context.Context, counter string) error {
 
 func (f rowFolder) logged() uint64 { return f.e.db.Metrics().WAL.BytesWritten }
 
-type storeFolder struct{ s *pebble.Store }
+type folding interface {
+	Fold(ctx context.Context, c *store.Commit) (store.CommitResult, error)
+	GrowCounter(ctx context.Context, counter string, shards int) (int, error)
+}
+
+type storeFolder struct {
+	s  folding
+	db *pebbledb.DB
+}
 
 func (f storeFolder) fold(ctx context.Context, n int, adds []store.ShardDelta, ids []wire.PartID, ruled bool) error {
 	now := time.Now()
@@ -176,7 +187,7 @@ func (f storeFolder) grow(ctx context.Context, counter string) error {
 	return err
 }
 
-func (f storeFolder) logged() uint64 { return f.s.DB().Metrics().WAL.BytesWritten }
+func (f storeFolder) logged() uint64 { return f.db.Metrics().WAL.BytesWritten }
 
 func folders(b *testing.B, run func(b *testing.B, f folder)) {
 	b.Run("store", func(b *testing.B) {
@@ -185,7 +196,15 @@ func folders(b *testing.B, run func(b *testing.B, f folder)) {
 			b.Fatal(err)
 		}
 		defer s.Close()
-		run(b, storeFolder{s})
+		run(b, storeFolder{s, s.DB()})
+	})
+	b.Run("protocol", func(b *testing.B) {
+		e := open(b, pebble.Config{Dir: b.TempDir()}, protocol.Kinds)
+		s, err := protocol.Open(b.Context(), e, protocol.Config{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		run(b, storeFolder{s, e.db})
 	})
 	b.Run("rows", func(b *testing.B) { run(b, rowFolder{open(b, pebble.Config{Dir: b.TempDir()}, counterKinds())}) })
 }

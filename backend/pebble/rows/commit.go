@@ -17,6 +17,7 @@ import (
 // A write is a batch that is on its way.
 type write struct {
 	*pebbledb.Batch
+	e       *Engine
 	require []engine.Require
 	checks  []check         // rows of Inserts and Updates
 	docs    []engine.Change // changes of parts of documents, which are put into the batch under the lock
@@ -42,9 +43,22 @@ type once struct {
 	epoch epoch
 }
 
+// Close releases the batch, and lets a later write have the memory.
+func (w *write) Close() error {
+	err := w.Batch.Close()
+	clear(w.checks) // they have names
+	*w = write{e: w.e, checks: w.checks[:0], added: w.added[:0], scratch: w.scratch}
+	w.e.writes.Put(w)
+	return err
+}
+
 // encode makes a batch of changes, without reads. The caller closes it.
 func (e *Engine) encode(b *pebbledb.Batch, changes iter.Seq[*engine.Change]) (*write, error) {
-	w := &write{Batch: b}
+	w, _ := e.writes.Get().(*write)
+	if w == nil {
+		w = &write{e: e}
+	}
+	w.Batch = b
 	if changes == nil {
 		return w, nil
 	}
@@ -64,8 +78,15 @@ func (e *Engine) encode(b *pebbledb.Batch, changes iter.Seq[*engine.Change]) (*w
 }
 
 func (e *Engine) mergeSums(w *write, c *engine.Change) error {
-	w.change = w.change.of(c)
-	w.key, w.value = e.row(w.key[:0], &c.Key), w.change.append(w.value[:0], false)
+	if w.value = w.value[:0]; len(c.Unset)+len(c.Set)+len(c.Max) == 0 {
+		for i := range c.Add {
+			w.value = appendAdd(w.value, &c.Add[i])
+		}
+	} else {
+		w.change = w.change.of(c)
+		w.value = w.change.append(w.value, false)
+	}
+	w.key = e.row(w.key[:0], &c.Key)
 	return w.Merge(w.key, w.value, nil)
 }
 

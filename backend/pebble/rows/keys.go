@@ -27,12 +27,12 @@ func newKeyspace(namespace string, kinds engine.Kinds) keyspace {
 }
 
 // kind appends the prefix that all keys of a kind share.
-func (s keyspace) kind(dst []byte, kind engine.KindID) []byte {
+func (s *keyspace) kind(dst []byte, kind engine.KindID) []byte {
 	return append(append(dst, s.prefix...), byte(kind))
 }
 
 // row appends the key of a row of Sums or Docs.
-func (s keyspace) row(dst []byte, k *engine.Key) []byte {
+func (s *keyspace) row(dst []byte, k *engine.Key) []byte {
 	kind := &s.kinds[k.Kind]
 	dst = s.kind(dst, k.Kind)
 	if kind.Places {
@@ -55,7 +55,7 @@ func (s keyspace) row(dst []byte, k *engine.Key) []byte {
 }
 
 // decode returns the key of a row of Sums or Docs. Its name is the memory of b.
-func (s keyspace) decode(id engine.KindID, b []byte) (k engine.Key, ok bool) {
+func (s *keyspace) decode(id engine.KindID, b []byte) (k engine.Key, ok bool) {
 	kind := &s.kinds[id]
 	k.Kind = id
 	if b = b[len(s.prefix)+1:]; kind.Places {
@@ -85,7 +85,7 @@ func (s keyspace) decode(id engine.KindID, b []byte) (k engine.Key, ok bool) {
 }
 
 // bounds are the first key of a range, and the first one after it.
-func (s keyspace) bounds(r *engine.Range) (lower, upper []byte) {
+func (s *keyspace) bounds(r *engine.Range) (lower, upper []byte) {
 	from, to := r.From, r.To
 	from.Kind, to.Kind = r.Kind, r.Kind
 	lower, upper = s.row(nil, &from), after(s.kind(nil, r.Kind))
@@ -143,6 +143,6 @@ func epochOf(due int64) (epoch, error) {
 func (e epoch) over(before int64) bool { return e != endless && int64(e)*epochLength < before }
 
 // epoch appends the prefix that all keys of an epoch share.
-func (s keyspace) epoch(dst []byte, kind engine.KindID, e epoch) []byte {
+func (s *keyspace) epoch(dst []byte, kind engine.KindID, e epoch) []byte {
 	return binary.BigEndian.AppendUint16(s.kind(dst, kind), uint16(e))
 }

@@ -51,6 +51,7 @@ type Engine struct {
 	gate sync.RWMutex
 	// checking is held together with gate by commits that need rows to be as they are, or that are not additions alone.
 	checking sync.Mutex
+	writes   sync.Pool    // of *write
 	size     atomic.Int64 // of the last commit, and some more
 
 	expiring sync.Mutex
