@@ -208,21 +208,12 @@ func (d *database) maskOf(keys []engine.Key, fields []engine.FieldID) *pb.Proper
 
 // rowOf reads fields of an entity.
 func (d *database) rowOf(key engine.Key, e *pb.EntityResult, fields []engine.FieldID) engine.Row {
-	r := engine.Row{Key: key, Exists: true}
-	if at := e.GetUpdateTime(); at != nil {
-		r.Updated = at.AsTime()
-	}
+	r := engine.Row{Key: key, Exists: true, Updated: updated(e)}
 	kind, all := &d.kinds[key.Kind], slices.Contains(fields, engine.All)
 	bad := func(property, want string) engine.Row {
 		return engine.Row{Key: key, Exists: true, Updated: r.Updated, Bad: fmt.Sprintf("its property %s is not %s: another program wrote it", property, want)}
 	}
 	for property, v := range e.GetEntity().GetProperties() {
-		if property == nameProperty && hasName(kind) {
-			if want := nameValue(kind, key.Name); v.GetStringValue() != want.GetStringValue() || string(v.GetBlobValue()) != string(want.GetBlobValue()) {
-				return bad(property, "the name in its key")
-			}
-			continue
-		}
 		if property == dataProperty && kind.Class != engine.Sums {
 			data, ok := v.GetValueType().(*pb.Value_BlobValue)
 			if !ok {
@@ -258,4 +249,11 @@ func (d *database) rowOf(key engine.Key, e *pb.EntityResult, fields []engine.Fie
 	}
 	r.Fields = slices.DeleteFunc(sums, func(f engine.Field) bool { return f.Value == engine.Int{} })
 	return r
+}
+
+func updated(e *pb.EntityResult) time.Time {
+	if e.GetUpdateTime() == nil {
+		return time.Time{}
+	}
+	return e.GetUpdateTime().AsTime()
 }

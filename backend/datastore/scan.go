@@ -1,10 +1,11 @@
 package datastore
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"math"
-	"strings"
 	"unicode/utf8"
 
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
@@ -164,25 +165,17 @@ func (s *scan) Next() *engine.Row {
 		s.batch = s.batch[1:]
 		r := refOf(e.GetEntity().GetKey())
 		key, ok := s.view.d.keyOf(s.r.Kind, r)
-		switch {
-		case !ok:
-			s.row = engine.Row{Key: engine.Key{Kind: s.r.Kind, Name: foreignName(e, r)}, Exists: true, Bad: "its key " + r.name + " is of no row"}
-		case !s.r.Has(key):
+		name := e.GetEntity().GetProperties()[nameProperty]
+		if found := name.GetStringValue() + string(name.GetBlobValue()); !ok || found != "" && found != key.Name {
+			key = engine.Key{Kind: s.r.Kind, Name: cmp.Or(found, r.name)}
+			s.row = engine.Row{Key: key, Exists: true, Updated: updated(e), Bad: fmt.Sprintf("its key %q is not that of a row of this name", r.name)}
+		} else if !s.r.Has(key) {
 			continue
-		default:
+		} else {
 			s.row = s.view.d.rowOf(key, e, s.fields)
 		}
 		return &s.row
 	}
-}
-
-// foreignName is the name by which a query has found an entity that is no row.
-func foreignName(e *pb.EntityResult, r ref) string {
-	v := e.GetEntity().GetProperties()[nameProperty]
-	if name := v.GetStringValue() + string(v.GetBlobValue()); name != "" {
-		return name
-	}
-	return strings.Clone(r.name)
 }
 
 func (s *scan) fetch() error {
