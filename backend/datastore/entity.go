@@ -89,10 +89,12 @@ func (d *database) keyOf(id engine.KindID, r ref) (k engine.Key, ok bool) {
 	return k, k.Name != "" && d.ref(k) == r
 }
 
-// The properties that are no fields. A row has its name where rows with places are scanned in the order of names.
+// The properties that are not named by a field. A row has its name where rows with places are scanned in the order of names.
 const (
 	dataProperty = "data"
 	nameProperty = "name"
+	// expiresProperty is the due of a kind that expires: that of the TTL policy.
+	expiresProperty = "expire_at"
 	// noProperty is a property that no entity has.
 	noProperty = "none"
 )
@@ -112,10 +114,12 @@ func nameValue(k *engine.Kind, name string) *pb.Value {
 
 // propertyOf is the property of a field.
 func propertyOf(k *engine.Kind, id engine.FieldID) (property string, spec *engine.FieldSpec) {
-	if spec = k.Field(id); spec == nil {
+	switch spec = k.Field(id); {
+	case spec == nil:
 		return noProperty, &engine.FieldSpec{}
-	}
-	if spec.Open {
+	case id == k.Due && k.Expires:
+		return expiresProperty, spec
+	case spec.Open:
 		return spec.Name + strconv.FormatUint(uint64(id-spec.ID), 10), spec
 	}
 	return spec.Name, spec
@@ -123,6 +127,9 @@ func propertyOf(k *engine.Kind, id engine.FieldID) (property string, spec *engin
 
 // fieldOf is the opposite of propertyOf, also for the property of the upper part.
 func fieldOf(k *engine.Kind, property string) (id engine.FieldID, upper, ok bool) {
+	if property == expiresProperty && k.Expires {
+		return k.Due, false, true
+	}
 	name, upper := strings.CutSuffix(property, high)
 	for i := range k.Fields {
 		spec := &k.Fields[i]

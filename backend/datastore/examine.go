@@ -9,6 +9,8 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 	"time"
 
 	"cloud.google.com/go/auth/credentials"
@@ -150,27 +152,11 @@ func unsuitable(err error, r *backend.Report) {
 		Do: "Use Firestore in Datastore mode, or its emulator.", Page: "howto/google-cloud.md"})
 }
 
-// A policy is a TTL policy of a kind.
-type policy struct{ check, kind, property string }
-
-// policies are those that a database needs: one of each kind whose rows expire.
-func policies() (needed []policy) {
-	for i := range protocol.Kinds {
-		if k := &protocol.Kinds[i]; k.Expires {
-			property, _ := propertyOf(k, k.Due)
-			needed = append(needed, policy{checkTTL + " of " + kindName(k), kindName(k), property})
-		}
-	}
-	return needed
-}
-
 // admin asks the admin API for the mode and the TTL policies.
 func (e Exam) admin(ctx context.Context, r *backend.Report) {
 	if e.Emulator != "" && e.Admin == "" {
 		r.Skip(checkMode, "an emulator has no admin API")
-		for _, p := range policies() {
-			r.Skip(p.check, "an emulator has no admin API")
-		}
+		r.Skip(checkTTL, "an emulator has no admin API")
 		return
 	}
 	name := "/v1/projects/" + url.PathEscape(e.Project) + "/databases/" + url.PathEscape(cmp.Or(e.Database, "(default)"))
@@ -180,19 +166,40 @@ func (e Exam) admin(ctx context.Context, r *backend.Report) {
 	} else {
 		e.mode(database.Type, database.ConcurrencyMode, r)
 	}
-	for _, p := range policies() {
-		var field struct{ TTLConfig *struct{ State string } }
-		code, err := e.ask(ctx, name+"/collectionGroups/"+p.kind+"/fields/"+p.property, &field)
-		if err != nil && code != http.StatusNotFound {
-			r.Skip(p.check, adminError(code, err))
+	e.policies(ctx, name, r)
+}
+
+// policies examines the TTL policy of each kind whose rows expire.
+func (e Exam) policies(ctx context.Context, database string, r *backend.Report) {
+	var states []string
+	for i := range protocol.Kinds {
+		if !protocol.Kinds[i].Expires {
 			continue
+		}
+		kind := kindName(&protocol.Kinds[i])
+		var field struct{ TTLConfig *struct{ State string } }
+		code, err := e.ask(ctx, database+"/collectionGroups/"+kind+"/fields/"+expiresProperty, &field)
+		if err != nil && code != http.StatusNotFound {
+			r.Skip(checkTTL, adminError(code, err))
+			return
 		}
 		state := "none"
 		if field.TTLConfig != nil {
 			state = field.TTLConfig.State
 		}
-		e.policy(p, state, r)
+		if states = append(states, state); state == "ACTIVE" || state == "CREATING" {
+			continue
+		}
+		r.Find(backend.Finding{
+			Check: checkTTL, What: fmt.Sprintf("The TTL policy on %s of %s is: %s.", expiresProperty, kind, state),
+			Why: "Nothing removes its entities when their time is over, and storage grows.",
+			Do: fmt.Sprintf("gcloud firestore fields ttls update %s --project=%s --database='%s' --collection-group=%s --enable-ttl",
+				expiresProperty, e.Project, cmp.Or(e.Database, "(default)"), kind),
+			Page: "howto/google-cloud.md",
+		})
 	}
+	slices.Sort(states)
+	r.Done(checkTTL, strings.Join(slices.Compact(states), ", "))
 }
 
 func (e Exam) mode(kind, concurrency string, r *backend.Report) {
@@ -204,21 +211,6 @@ func (e Exam) mode(kind, concurrency string, r *backend.Report) {
 		Check: checkMode, What: fmt.Sprintf("%s is a database of type %s with the concurrency mode %s.", e, kind, concurrency),
 		Why: "countmill relies on Datastore mode and PESSIMISTIC. In other modes commits conflict more often, or fail.",
 		Do:  "Set the concurrency mode to PESSIMISTIC. A database of another type must be made anew.", Page: "howto/google-cloud.md",
-	})
-}
-
-func (e Exam) policy(p policy, state string, r *backend.Report) {
-	r.Done(p.check, state)
-	if state == "ACTIVE" || state == "CREATING" {
-		return
-	}
-	database := cmp.Or(e.Database, "(default)")
-	r.Find(backend.Finding{
-		Check: p.check, What: fmt.Sprintf("The TTL policy on %s of %s is: %s.", p.property, p.kind, state),
-		Why: "Nothing removes its entities when their time is over, and storage grows.",
-		Do: fmt.Sprintf("gcloud firestore fields ttls update %s --project=%s --database='%s' --collection-group=%s --enable-ttl",
-			p.property, e.Project, database, p.kind),
-		Page: "howto/google-cloud.md",
 	})
 }
 
