@@ -16,6 +16,7 @@ import (
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/engine"
 	"github.com/countmill/countmill/store/engine/enginetest"
+	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/wire"
 
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
@@ -169,7 +170,7 @@ func TestResetAnswers(t *testing.T) {
 		}
 	}
 	calls.set(nil)
-	if got := value(t, s, "a", store.RecordKey); got.Value != 1 || got.Reset != (store.ResetState{}) {
+	if got := value(t, s, "a", store.RecordKey); got.Shards != 1 || got.Reset != (store.ResetState{}) {
 		t.Errorf("the record is %+v, want one shard and no reset", got)
 	}
 }
@@ -185,7 +186,7 @@ func statusOf(name string) error {
 
 func removal(counter string, sum int64) store.ResetRequest {
 	return store.ResetRequest{ID: wire.ResetID(counter, rand.Text()), Counter: counter, Delete: true, ExpireAt: now().Add(time.Hour),
-		Look: store.Sum{Exists: true, Sum: sum, At: now()}}
+		Look: store.Sum{Exists: true, Sum: int128.Of(sum), At: now()}}
 }
 
 // The server may defer keys of a look-up in a transaction. The entities that it would have found exist.
@@ -240,13 +241,13 @@ func TestDeferredKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := gocmp.Diff([]store.Value{{Exists: true, Value: 1}, {Deferred: true}}, first); diff != "" {
+	if diff := gocmp.Diff([]store.Value{{Exists: true, Count: int128.Of(1)}, {Deferred: true}}, first); diff != "" {
 		t.Errorf("first look-up (-want +got):\n%s", diff)
 	}
 	at := v.ReadTime()
 	mustFold(t, s, &store.Commit{Adds: []store.ShardDelta{add("a", 1, 10)}})
 	second, err := v.Lookup(t.Context(), []store.Key{{Counter: "a", Shard: 1}})
-	if err != nil || second[0].Value != 2 || !v.ReadTime().Equal(at) {
+	if err != nil || second[0].Count != int128.Of(2) || !v.ReadTime().Equal(at) {
 		t.Errorf("second look-up at %s: %v, %v; want 2 at %s", v.ReadTime(), second, err, at)
 	}
 }
@@ -291,7 +292,7 @@ func TestSurveySeesForeignShards(t *testing.T) {
 	for _, sh := range page.Shards {
 		if sh.Bad != "" {
 			bad++
-		} else if sh.Count != 3 {
+		} else if sh.Count != int128.Of(3) {
 			t.Errorf("shard %+v, want the one of 3", sh)
 		}
 		if age := page.At.Sub(sh.Updated); age < 0 || age > time.Minute {
@@ -406,13 +407,13 @@ func TestSumsBeyondInt64(t *testing.T) {
 	for range 4 {
 		fold(1 << 62)
 	}
-	if v := value(t, s, "a", 0); !v.Overflow {
-		t.Errorf("2^64 is shown as %d", v.Value)
+	if v := value(t, s, "a", 0); v.Count != (int128.Int{Hi: 1}) {
+		t.Errorf("2^64 is shown as %s", v.Count)
 	}
 	for range 3 {
 		fold(-1 << 62)
 	}
-	if v := value(t, s, "a", 0); v.Overflow || v.Value != 1<<62 {
-		t.Errorf("2^62 is shown as %d, overflow %t", v.Value, v.Overflow)
+	if v := value(t, s, "a", 0); v.Count != int128.Of(1<<62) {
+		t.Errorf("2^62 is shown as %s", v.Count)
 	}
 }
