@@ -155,10 +155,6 @@ func integer(n int64) *pb.Value {
 	return &pb.Value{ExcludeFromIndexes: true, ValueType: &pb.Value_IntegerValue{IntegerValue: n}}
 }
 
-func text(v string) *pb.Value {
-	return &pb.Value{ExcludeFromIndexes: true, ValueType: &pb.Value_StringValue{StringValue: v}}
-}
-
 func blob(v []byte) *pb.Value {
 	return &pb.Value{ExcludeFromIndexes: true, ValueType: &pb.Value_BlobValue{BlobValue: v}}
 }
