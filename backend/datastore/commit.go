@@ -137,7 +137,7 @@ func (d *database) remove(r ref) *pb.Mutation {
 	return &pb.Mutation{Operation: &pb.Mutation_Delete{Delete: d.key(r)}}
 }
 
-// Commit is one call. Commits write rows in the order of keys: those that share rows then lock them in the same order
+// Commit is one call. Commits write rows in the order of keys: two that share rows then lock them in the same order
 // and queue up, instead of waiting for each other in a circle.
 func (d *database) Commit(ctx context.Context, c *engine.Commit) (engine.Result, error) {
 	if len(c.Require) > 0 {

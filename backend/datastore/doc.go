@@ -1,11 +1,11 @@
 // Package datastore is the store on Google's Firestore in Datastore mode. Package protocol has all that knows counters; this
 // package is an engine below it (package engine), and how to open and examine one.
 //
-//	datastore.go  opening; probe.go: what a server must know; links.go: the same database over a new connection
+//	datastore.go  opening; probe.go: tests of a server; links.go: the same database over a new connection
 //	dial.go, config.go  the connection
 //	database.go   the engine and its limits
 //	entity.go     rows as entities
-//	commit.go     commits and transactions; answer.go: what their answers mean
+//	commit.go     commits and transactions; answer.go: the meaning of their answers
 //	view.go       look-ups and moments; scan.go: queries
 //	examine.go    for countmill doctor
 //

@@ -58,7 +58,7 @@ const keyProperty = "__key__"
 
 var keysAlone = []*pb.Projection{{Property: &pb.PropertyReference{Name: keyProperty}}}
 
-// rangeQueries makes the queries of a range, none if the range is empty. One that begins among the rows of a name has one for the
+// rangeQueries makes the queries of a range, none if the range is empty. A range that begins among the rows of a name has one more for the
 // others of that name: it reads none again.
 func (d *database) rangeQueries(r *engine.Range) (queries []*pb.Query) {
 	const from, after, before = pb.PropertyFilter_GREATER_THAN_OR_EQUAL, pb.PropertyFilter_GREATER_THAN, pb.PropertyFilter_LESS_THAN
@@ -232,7 +232,7 @@ func (d *database) Due(ctx context.Context, kind engine.KindID, before int64, af
 	for {
 		batch, err := d.runQuery(ctx, q, limit, nil)
 		if err != nil {
-			return nil, "", d.explain("list what is due", err, false)
+			return nil, "", d.explain("list due rows", err, false)
 		}
 		for _, e := range batch.GetEntityResults() {
 			if key, ok := d.keyOf(kind, refOf(e.GetEntity().GetKey())); ok {
@@ -242,10 +242,10 @@ func (d *database) Due(ctx context.Context, kind engine.KindID, before int64, af
 		limit -= len(batch.GetEntityResults())
 		q.StartCursor = batch.GetEndCursor()
 		if limit <= 0 {
-			return keys, string(q.StartCursor), d.confirm(ctx, "list what is due")
+			return keys, string(q.StartCursor), d.confirm(ctx, "list due rows")
 		}
 		if batch.GetMoreResults() != pb.QueryResultBatch_NOT_FINISHED {
-			return keys, "", d.confirm(ctx, "list what is due")
+			return keys, "", d.confirm(ctx, "list due rows")
 		}
 	}
 }
