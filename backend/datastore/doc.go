@@ -42,7 +42,7 @@
 //
 // # Transactions and views
 //
-// The service locks what a transaction has read, also entities that do not exist, until it ends. So a commit of these rows
+// The service locks the entities that a transaction has read, also absent ones, until it ends. So a commit of these rows
 // waits, or the transaction fails with ABORTED and has applied nothing.
 //
 // The first call of a view is strong, and its read_time fixes the moment of all others. A server that
