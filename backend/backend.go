@@ -24,6 +24,9 @@ type Store struct {
 	// OneProcess means that two processes cannot have the store open at once. Only
 	// `countmill up` then takes it.
 	OneProcess bool
+	// FreeReads means that reads cost no money and little time, as those of one process. Totals are then read from the store unless their callers
+	// accept older ones, and scans for leaderboards need no rate.
+	FreeReads bool
 	// Check refuses a URL that Open would refuse, without opening anything. nil refuses none.
 	Check func(u URL) error
 	// Open opens the store. It must end with ctx.

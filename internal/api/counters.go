@@ -76,16 +76,12 @@ func (n number) MarshalJSON() ([]byte, error) {
 }
 
 func (a *API) delete(c call) (any, error) {
-	quoted, err := asString(c.params)
-	if err != nil {
-		return nil, err
-	}
 	name := c.name()
 	if err := c.caller().Check(name); err != nil {
 		return nil, err
 	}
 	d, err := a.services.Admin.Delete(c.ctx, name)
-	return removedOf(name, d, quoted), asChange(err)
+	return removedOf(name, d, c.quoted()), asChange(err)
 }
 
 // A resetRequest names a counter and, if it has one, the id of the reset.
@@ -95,10 +91,6 @@ type resetRequest struct {
 }
 
 func (a *API) reset(c call) (any, error) {
-	quoted, err := asString(c.params)
-	if err != nil {
-		return nil, err
-	}
 	request := c.body.(*resetRequest)
 	if !request.Counter.given {
 		return nil, resetBody.missing("counter")
@@ -113,5 +105,5 @@ func (a *API) reset(c call) (any, error) {
 		return nil, err
 	}
 	d, err := a.services.Admin.Reset(c.ctx, name, request.ID.value)
-	return removedOf(name, d, quoted), asChange(err)
+	return removedOf(name, d, c.quoted()), asChange(err)
 }

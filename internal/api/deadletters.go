@@ -19,15 +19,11 @@ const (
 )
 
 func (a *API) listDeadLetters(c call) (any, error) {
-	limit, err := c.params.Limit(defaultLimit, admin.MaxDeadLetterPage)
-	if err != nil {
-		return nil, err
-	}
 	after, err := c.params.After(func(after string) error { return checkKey("page_token", after) })
 	if err != nil {
 		return nil, err
 	}
-	p, err := a.services.DeadLetters.List(c.ctx, after, limit)
+	p, err := a.services.DeadLetters.List(c.ctx, after, c.number("limit"))
 	if err != nil {
 		return nil, asRefused(err)
 	}

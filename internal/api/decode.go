@@ -17,6 +17,7 @@ import (
 // A body is a JSON object that a route takes. Increments are no body: package wire reads them,
 // as strictly.
 type body struct {
+	name   string            // of its schema
 	empty  func() any        // a pointer to the struct to fill in; its fields are text, integer, flag and texts
 	max    int               // bytes
 	want   string            // the object in words

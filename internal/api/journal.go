@@ -13,9 +13,6 @@ import (
 // onJournal is the processes that read the journal.
 var onJournal = &role{"reader or aggregator", func(s *Services) bool { return s.Journal != nil }, true}
 
-// defaultJournalPage is the number of entries of a page.
-const defaultJournalPage = 50
-
 // journalPage is some entries as clients see them.
 type journalPage struct {
 	Entries      []journalEntry `json:"entries"`
@@ -46,19 +43,12 @@ func (a *API) journal(c call) (any, error) {
 			return nil, &countmill.FieldError{Field: name, Problem: "is empty", Limit: "leave it out"}
 		}
 	}
-	var err error
-	if q.Limit, err = c.params.Limit(defaultJournalPage, admin.MaxJournalPage); err != nil {
-		return nil, err
-	}
-	quoted, err := asString(c.params)
-	if err != nil {
-		return nil, err
-	}
+	q.Limit = c.number("limit")
 	page, err := a.services.Journal.Page(c.ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	return journalPageOf(&page, quoted), nil
+	return journalPageOf(&page, c.quoted()), nil
 }
 
 func journalPageOf(page *admin.JournalPage, quoted bool) journalPage {
@@ -113,9 +103,7 @@ func (a *API) journalRecords(c call) (any, error) {
 			q.From = next
 		}
 	}
-	if q.Limit, err = c.params.Limit(admin.MaxJournalPage, admin.MaxJournalPage); err != nil {
-		return nil, err
-	}
+	q.Limit = c.number("limit")
 	page, err := a.services.Journal.Records(c.ctx, q)
 	if err != nil {
 		return nil, err
@@ -132,7 +120,7 @@ func (a *API) journalRecords(c call) (any, error) {
 }
 
 var eraseBody = &body{
-	empty: func() any { return new(eraseRequest) }, max: smallBody,
+	name: "EraseRequest", empty: func() any { return new(eraseRequest) }, max: smallBody,
 	want: `{"counter": "...", "after": "..."}, after only for a further call`, fields: map[string]string{"counter": "1 to 500 bytes", "after": "a key of an earlier answer"},
 }
 

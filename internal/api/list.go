@@ -21,15 +21,7 @@ type page struct {
 }
 
 func (a *API) list(c call) (any, error) {
-	limit, err := c.params.Limit(defaultLimit, reader.MaxPage)
-	if err != nil {
-		return nil, err
-	}
 	after, err := c.params.After(countmill.CheckName)
-	if err != nil {
-		return nil, err
-	}
-	quoted, err := asString(c.params)
 	if err != nil {
 		return nil, err
 	}
@@ -41,12 +33,12 @@ func (a *API) list(c call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := a.listRanges(c.ctx, ranges, after, limit, minAsOf)
+	p, err := a.listRanges(c.ctx, ranges, after, c.number("limit"), minAsOf)
 	if err != nil {
 		return nil, err
 	}
 	return page{
-		Totals: appendTotals(nil, p.Totals, quoted), Overflowed: p.Overflowed,
+		Totals: appendTotals(nil, p.Totals, c.quoted()), Overflowed: p.Overflowed,
 		NextPageToken: httpserver.PageToken(p.Next), Lag: lagOf(a.services.Reader.Pipeline(c.ctx)),
 	}, nil
 }

@@ -57,17 +57,6 @@ func freshness(query httpserver.Params) (maxStaleness time.Duration, minAsOf tim
 	return maxStaleness, minAsOf, err
 }
 
-// asString reports whether totals are to be strings.
-func asString(query httpserver.Params) (bool, error) {
-	switch format := query.Get("format"); {
-	case !query.Has("format") || format == "number":
-		return false, nil
-	case format == "string":
-		return true, nil
-	}
-	return false, &countmill.FieldError{Field: "format", Problem: "is not known", Limit: "number, string"}
-}
-
 // checkCount is about the number of counters; the reader checks their names.
 func checkCount(field string, n, most int) error {
 	switch {

@@ -27,7 +27,7 @@ type Recounter interface {
 }
 
 var recountBody = &body{
-	empty: func() any { return new(recountRequest) }, max: smallBody,
+	name: "RecountRequest", empty: func() any { return new(recountRequest) }, max: smallBody,
 	want:   `{"prefix": "billing:", "from": "...", "to": "...", "range": "...", "repair": false, "opening": false, "run": "..."}, each only if wanted`,
 	fields: map[string]string{"run": "1 to 128 bytes"},
 }

@@ -26,16 +26,11 @@ func (a *API) returning(c call) (ret returning, err error) {
 	if len(c.params) == 0 {
 		return ret, nil
 	}
-	if ret.quoted, err = asString(c.params); err != nil {
-		return ret, err
-	}
-	ret.totals = c.params.Has("return")
+	ret.quoted, ret.totals = c.quoted(), c.params.Has("return")
 	switch {
 	case !ret.totals && !c.params.Has("format"):
 	case !ret.totals:
 		return ret, &countmill.FieldError{Field: "format", Problem: "is about totals", Limit: "with return=totals only"}
-	case c.params.Get("return") != "totals":
-		return ret, &countmill.FieldError{Field: "return", Problem: "is not known", Limit: "totals"}
 	case !a.services.Folded:
 		return ret, &countmill.FieldError{Field: "return", Limit: "`countmill up` with --bus inproc:",
 			Problem: "needs publisher, aggregator and reader in one process: this one answers before increments are in their totals; leave it out and read the totals later"}

@@ -3,29 +3,40 @@ package api
 import (
 	"context"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/auth"
 	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/internal/httpserver"
 	"github.com/countmill/countmill/reader"
 )
 
-// A route is a line of the table.
+// A route is a line of the table. The OpenAPI document, the pages of the reference and of the scopes, and the checks of requests
+// are made of it.
 type route struct {
+	op           string // a verb and a noun
 	method, path string
-	need         auth.Need
 	role         *role
+	right        right
+	says, more   string // a title, and what callers need to know
 
-	// once are the parameters that may be given once, often the parameters that may be
-	// repeated. Any other is refused, unless free.
-	once, often []string
+	// in are the parameters. Any other is refused, unless free.
+	in   []*param
+	body *body // nil: the request has none, or takes has it
+	// takes are the types of a body that answers reads, and most is the largest one in words.
+	takes []media
+	most  string
+	out   success
+	// fails are the problems that do not follow from the rest of the route, by status.
+	fails fails
+
 	// free parameters are ignored.
-	free bool
-
+	free   bool
 	traced bool          // a Tracer records its requests
-	body   *body         // nil: the request has none, or answers reads it
 	within time.Duration // bounds the answer; 0: Config.Timeout; forever: answer has a bound of its own
 
 	// answer returns the value of a 200, or the error of a problem.
@@ -33,7 +44,72 @@ type route struct {
 	// writes replaces answer if the answer is not a JSON value. It has written nothing if it
 	// returns an error.
 	writes func(*API, call) error
+
+	tag         string   // its heading
+	once, often []string // in: the parameters that may be given once, and repeatedly
 }
+
+// A param is a parameter. The table declares it once, and several routes may have it.
+type param struct {
+	name, says string
+	in         string // "" is the query
+	shared     string // its name in the document; empty for one that is described at its route
+	required   bool
+	often      bool // 1 to 100 times
+
+	most     int      // of a number, which is at least 1
+	oneOf    []string // of a text
+	schema   string   // of any other value, as in the tags of package client
+	fallback any
+}
+
+// check refuses a value that the table does not allow.
+func (p *param) check(value string) error {
+	switch {
+	case p.most > 0:
+		if n, err := strconv.Atoi(value); err != nil || n < 1 || n > p.most {
+			return &countmill.FieldError{Field: p.name, Problem: "is not a number in range", Limit: "1 to " + strconv.Itoa(p.most)}
+		}
+	case p.oneOf != nil && !slices.Contains(p.oneOf, value):
+		return &countmill.FieldError{Field: p.name, Problem: "is not known", Limit: strings.Join(p.oneOf, ", ")}
+	}
+	return nil
+}
+
+// param is the parameter of that name.
+func (to *route) param(name string) *param {
+	for _, p := range to.in {
+		if p.name == name {
+			return p
+		}
+	}
+	return nil
+}
+
+// A media is a type of a body, and its schema.
+type media struct {
+	kind string
+	of   any    // a type of package client, or a schema as in its tags
+	with string // further members, as JSON
+}
+
+// A success is what a route answers if all goes well.
+type success struct {
+	status  int // 0 is 200
+	says    string
+	as      []media
+	headers []header
+}
+
+type header struct{ name, kind, says string }
+
+// gives is a success of one type.
+func gives(says string, of any) success {
+	return success{says: says, as: []media{{kind: typeJSON, of: of}}}
+}
+
+// fails are names of problems by status. One with spaces is a text.
+type fails map[int]string
 
 const forever = -1
 
@@ -50,6 +126,7 @@ type call struct {
 	ctx    context.Context // of the request, bounded by the route's time
 	w      http.ResponseWriter
 	r      *http.Request
+	to     *route
 	params httpserver.Params
 	body   any // what body.empty returned, filled in
 	size   int // of the body, in bytes
@@ -60,10 +137,24 @@ func (c call) caller() auth.Caller { return auth.From(c.ctx) }
 // name is the last segment of a path that ends in {name}.
 func (c call) name() string { return c.r.PathValue("name") }
 
+// number is a parameter, or its fallback.
+func (c call) number(name string) int {
+	if n, err := strconv.Atoi(c.params.Get(name)); err == nil {
+		return n
+	}
+	return c.to.param(name).fallback.(int)
+}
+
+// is reports whether a parameter has that value.
+func (c call) is(name, value string) bool { return c.params.Get(name) == value }
+
+// quoted reports whether totals are to be strings.
+func (c call) quoted() bool { return c.is("format", "string") }
+
 // Register adds every route to a router, also those of other roles.
 func (a *API) Register(rt *httpserver.Router) {
 	for i := range routes {
-		rt.Handle(routes[i].method, routes[i].path, routes[i].need, a.handler(&routes[i]))
+		rt.Handle(routes[i].method, routes[i].path, routes[i].right.need, a.handler(&routes[i]))
 	}
 }
 
@@ -73,7 +164,7 @@ func (a *API) handler(to *route) http.Handler {
 		return a.elsewhere(to)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := call{ctx: r.Context(), w: w, r: r}
+		c := call{ctx: r.Context(), w: w, r: r, to: to}
 		if to.role == onReader {
 			c.ctx = reader.WithCaller(c.ctx, sharesAs(c))
 		}
@@ -105,6 +196,11 @@ func (a *API) serve(to *route, c call) (v any, err error) {
 	if !to.free {
 		if c.params, err = httpserver.Query(c.r, to.once, to.often); err != nil {
 			return nil, err
+		}
+		for _, p := range c.params {
+			if err := to.param(p.Name).check(p.Value); err != nil {
+				return nil, err
+			}
 		}
 	}
 	if to.body != nil {

@@ -1,12 +1,13 @@
 package api
 
 import (
-	"github.com/countmill/countmill/store"
-	"net/http"
+	"slices"
 	"time"
 
 	"github.com/countmill/countmill/internal/auth"
 	"github.com/countmill/countmill/internal/httpserver"
+	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store"
 )
 
 var (
@@ -21,14 +22,42 @@ var (
 	onMetrics       = &role{roles: "any", here: func(s *Services) bool { return s.Metrics != nil }}
 )
 
-// The needs of callers.
-var (
-	publish = auth.PerCounter(auth.Publish)
-	read    = auth.PerCounter(auth.Read)
-	change  = auth.PerCounter(auth.Admin)
-	whole   = auth.Whole(auth.Admin)   // the answer may hold any counter
-	metrics = auth.Whole(auth.Metrics) // they are of all counters
+// A right is what callers need, the rows on which answers depend, and what guards those rows.
+type right struct {
+	need        auth.Need
+	rows, guard string
+}
+
+// The guards of rows.
+const (
+	none     = "none"
+	anyScope = "the scope, and no prefixes"
+	eachName = "each name that the request has"
+	within   = "the prefix of the request, cut to the caller's prefixes"
+	// OfBoard guards the order of an index.
+	OfBoard = "match up to its first variable or, for groups, group up to it; else 404, as for an index that does not exist"
 )
+
+// Rows are the rows on which the answers of a route depend, and what guards them; empty if there is no such route.
+func Rows(method, path string) (rows, guard string) {
+	for i := range routes {
+		if to := &routes[i]; to.method == method && to.path == path {
+			return to.right.rows, to.right.guard
+		}
+	}
+	return "", ""
+}
+
+// perCounter is the right to answers that hold what the caller's prefixes allow. The function checks every name.
+func perCounter(s auth.Scope, rows, guard string) right {
+	return right{auth.PerCounter(s), rows, guard}
+}
+
+// whole is the right to answers that may hold any counter.
+func whole(s auth.Scope, rows string) right { return right{auth.Whole(s), rows, anyScope} }
+
+// anyone is the right of callers without a token.
+func anyone(rows, guard string) right { return right{auth.Anyone, rows, guard} }
 
 // Guesses: a page of dead letters may have 32 MB, and a page of shards 1000 of them.
 const long = 30 * time.Second
@@ -41,115 +70,89 @@ const smallBody = 64 << 10
 
 var (
 	totalsBody = &body{
-		empty: func() any { return new(totalsRequest) }, max: httpserver.MaxBody,
+		name: "CountersRequest", empty: func() any { return new(totalsRequest) }, max: httpserver.MaxBody,
 		want: `{"counters": [...], "groups": [...]}, 1 to 1000 strings together`,
 	}
 	growBody = &body{
-		empty: func() any { return new(growRequest) }, max: smallBody,
+		name: "Grow", empty: func() any { return new(growRequest) }, max: smallBody,
 		want: `{"shards": N}`, fields: map[string]string{"shards": "1 to 999"},
 	}
 	resetBody = &body{
-		empty: func() any { return new(resetRequest) }, max: smallBody,
+		name: "Reset", empty: func() any { return new(resetRequest) }, max: smallBody,
 		want: `{"counter": "...", "id": "..."}, the id only if wanted`, fields: map[string]string{"counter": "1 to 500 bytes"},
 	}
 	replayBody = &body{
-		empty: func() any { return new(replayRequest) }, max: smallBody,
+		name: "DeadReplay", empty: func() any { return new(replayRequest) }, max: smallBody,
 		want: `{"keys": [...], "as_new": false}, 1 to 100 keys`,
 	}
 	discardBody = &body{
-		empty: func() any { return new(discardRequest) }, max: smallBody,
+		name: "DeadKeys", empty: func() any { return new(discardRequest) }, max: smallBody,
 		want: `{"keys": [...]}, 1 to 100 keys`,
 	}
 	verifyBody = &body{
-		empty: func() any { return new(verifyRequest) }, max: smallBody,
+		name: "VerifyRequest", empty: func() any { return new(verifyRequest) }, max: smallBody,
 		want: `{"prefix": "", "limit": 1000, "page_token": ""}`, fields: map[string]string{"limit": "1 to 1000"},
 	}
 	ruleBodies = []*body{
-		store.KindSeries:  {empty: func() any { return new(ruleRequest) }, max: smallBody, want: `{"pattern": "page:*", "keep": "1m:6h,15m:400d"}`},
-		store.KindJournal: {empty: func() any { return new(ruleRequest) }, max: smallBody, want: `{"pattern": "billing:*", "keep": "400d"}`},
+		store.KindSeries:  {name: "SeriesRuleRequest", empty: func() any { return new(ruleRequest) }, max: smallBody, want: `{"pattern": "page:*", "keep": "1m:6h,15m:400d"}`},
+		store.KindJournal: {name: "JournalRuleRequest", empty: func() any { return new(ruleRequest) }, max: smallBody, want: `{"pattern": "billing:*", "keep": "400d"}`},
 	}
 	filledBody = &body{
-		empty: func() any { return new(filledRequest) }, max: smallBody,
+		name: "FilledRequest", empty: func() any { return new(filledRequest) }, max: smallBody,
 		want: `{"pattern": "page:*", "from": "2026-01-01T00:00:00Z", "to": "2026-11-01T00:00:00Z"}`,
 	}
 	indexBody = &body{
-		empty: func() any { return new(indexRequest) }, max: smallBody,
+		name: "IndexRequest", empty: func() any { return new(indexRequest) }, max: smallBody,
 		want: `{"name": "sites", "match": "page:{site}:*", "group": "site:{site}"}`,
 	}
 	backupBody = &body{
-		empty: func() any { return new(backupRequest) }, max: smallBody,
+		name: "BackupRequest", empty: func() any { return new(backupRequest) }, max: smallBody,
 		want: `{"to": "monday"}, a path below the server's --backup-root, or {} for the root itself`,
 	}
 )
 
-// afterParams are those of the routes that take a receipt.
-var afterParams = []string{"max_staleness", "min_as_of", "after", "wait", "format"}
-
-// byName are the parameters that name counters and groups.
-var byName = []string{"counter", "group"}
-
+// The parameters of several routes.
 var (
-	topParams  = []string{"index", "n", "window", "tz", "of", "format"}
-	rankParams = []string{"index", "counter", "window", "tz", "format"}
+	formatParam    = &param{name: "format", shared: "Format", oneOf: []string{"number", "string"}, fallback: "number", says: "`string` if your language loses digits past 2^53."}
+	countersParam  = &param{name: "counter", shared: "Counters", often: true, schema: "CounterName", says: "A counter's name; with `group` 1 to 100 times."}
+	groupsParam    = &param{name: "group", shared: "Groups", often: true, schema: "GroupName", says: "A group without the `=` of its name, beside `counter` or instead of it."}
+	stalenessParam = &param{name: "max_staleness", shared: "MaxStaleness", schema: "Duration", says: "How old a total may be. With 0 it is read from the store after the request has arrived. Default: the server's, 0 with pebble and 2s with Datastore."}
+	minAsOfParam   = &param{name: "min_as_of", shared: "MinAsOf", schema: "date-time", says: "No total is of a moment before this one: pass the `as_of` of an earlier answer and the counter never goes back, or the `counted_as_of` of a 202 and the total has its increments. A cached total that is younger will do; otherwise the store is read. More than 1 s ahead of the store's time is refused with 400."}
+	afterParam     = &param{name: "after", shared: "After", schema: "len 1..4096", says: "The `receipt` of a 202, or `message:TIME:TOPIC:ID` for a message in JSON that another program has published (TIME in seconds since 1970, TOPIC the topic's full name, ID the broker's message id). The totals contain every increment of it, but for those in the dead letters that `dead_letters` names. They are read from the store."}
+	waitParam      = &param{name: "wait", shared: "Wait", schema: "Duration", says: "With `after`: how long to wait until the increments are counted, 0s to 5s. If it is over, the answer is 409 not-counted-yet. Default 0s."}
+	prefixParam    = &param{name: "prefix", schema: "len ..500", says: "The first characters of the names, up to 500 bytes."}
+	nameParam      = &param{name: "name", shared: "Name", in: "path", schema: "CounterName", says: "The counter's name as one path segment: write `/` in it as %2F. Any other form is a 404, never a redirect to another counter."}
+	sequenceParam  = &param{name: "sequence", required: true, schema: "CounterName", says: "Its name."}
+	patternParam   = &param{name: "pattern", required: true, schema: "Pattern", says: "The pattern of the rule."}
+	indexParam     = &param{name: "index", shared: "BoardIndex", required: true, schema: "IndexName", says: "The name of an index."}
+	topParam       = &param{name: "n", most: reader.MaxTop, fallback: 10, says: "The most counters."}
+	windowParam    = &param{name: "window", shared: "Window", schema: "=today|this-week|this-month|1h", says: "The time in place of totals: the calendar day, week (from Monday) or month in `tz`, or the last hour by whole minutes."}
+	zoneParam      = &param{name: "tz", shared: "WindowZone", schema: "default UTC like Asia/Kolkata", says: "The zone of a calendar window, by its name in the IANA database. Only with `window`."}
+	ofParam        = &param{name: "of", oneOf: []string{"counters", "groups"}, fallback: "counters", says: "`groups` orders the groups of the index in place of its counters."}
+	memberParam    = &param{name: "counter", required: true, schema: "CounterName", says: "A counter or a group of the index."}
+	counterParam   = &param{name: "counter", required: true, schema: "CounterName", says: "Its name."}
 )
 
-// routes is every route. /openapi.json describes the same ones.
-var routes = []route{
-	{method: http.MethodPost, path: "/v1/increments", need: publish, role: onPublisher, within: forever, traced: true, once: []string{"return", "format", "at"}, writes: (*API).increments},
+// routes is every route, under the headings of the document.
+var routes = slices.Concat(
+	under("increments", incrementRoutes), under("totals", totalRoutes), under("changes", changeRoutes), under("sequences", sequenceRoutes),
+	under("dead letters", deadLetterRoutes), under("care", careRoutes), under("operations", operationRoutes),
+)
 
-	{method: http.MethodPost, path: "/v1/batches", need: publish, role: onBatchReceiver, within: forever, traced: true, writes: (*API).batches},
-
-	{method: http.MethodGet, path: "/v1/totals", need: read, role: onReader, once: afterParams, often: byName, answer: (*API).totals},
-	{method: http.MethodPost, path: "/v1/totals", need: read, role: onReader, once: afterParams, body: totalsBody, answer: (*API).manyTotals},
-	{method: http.MethodGet, path: "/v1/counters", need: read, role: onReader, once: []string{"prefix", "limit", "page_token", "min_as_of", "format"}, answer: (*API).list},
-	{method: http.MethodGet, path: "/v1/counters/{name}", need: read, role: onReader, once: afterParams, answer: (*API).counter},
-	{method: http.MethodGet, path: "/v1/watch", need: read, role: onReader, once: []string{"prefix", "limit", "rates", "max_staleness", "min_as_of", "format", "interval"}, often: byName, within: forever, writes: (*API).watch},
-	{method: http.MethodGet, path: "/v1/series", need: read, role: onReader, once: []string{"step", "tz", "from", "to", "rate", "compare", "format"}, often: byName, writes: (*API).series},
-	{method: http.MethodGet, path: "/v1/top", need: read, role: onReader, once: topParams, answer: (*API).top},
-	{method: http.MethodGet, path: "/v1/rank", need: read, role: onReader, once: rankParams, answer: (*API).rank},
-	{method: http.MethodGet, path: "/v1/watch/top", need: read, role: onReader, once: topParams, within: forever, writes: (*API).watchTop},
-	{method: http.MethodGet, path: "/v1/watch/rank", need: read, role: onReader, once: rankParams, within: forever, writes: (*API).watchRank},
-	{method: http.MethodGet, path: "/v1/overview", need: read, role: onReader, answer: (*API).overview},
-	{method: http.MethodGet, path: "/metrics/counters", need: read, role: onReader, once: []string{"limit", "max_staleness", "min_as_of"}, often: []string{"match"}, within: forever, writes: (*API).scrapeCounters},
-
-	{method: http.MethodPatch, path: "/v1/counters/{name}", need: change, role: onAdmin, within: forever, body: growBody, answer: (*API).grow},
-	{method: http.MethodDelete, path: "/v1/counters/{name}", need: change, role: onAdmin, within: forever, once: []string{"format"}, answer: (*API).delete},
-	{method: http.MethodGet, path: "/v1/rules", need: whole, role: onAdmin, within: forever, answer: (*API).rules},
-	{method: http.MethodPost, path: "/v1/rules/series", need: whole, role: onAdmin, within: forever, body: ruleBodies[store.KindSeries], answer: addRule(store.KindSeries)},
-	{method: http.MethodDelete, path: "/v1/rules/series", need: whole, role: onAdmin, within: forever, once: []string{"pattern"}, answer: removeRule(store.KindSeries)},
-	{method: http.MethodPost, path: "/v1/rules/series/filled", need: whole, role: onAdmin, within: forever, body: filledBody, answer: (*API).fillSeriesRule},
-	{method: http.MethodGet, path: "/v1/indexes", need: read, role: onAdmin, within: forever, answer: (*API).indexes},
-	{method: http.MethodPost, path: "/v1/indexes", need: change, role: onAdmin, within: forever, body: indexBody, answer: (*API).createIndex},
-	{method: http.MethodDelete, path: "/v1/indexes", need: change, role: onAdmin, within: forever, once: []string{"name"}, answer: (*API).deleteIndex},
-	{method: http.MethodPost, path: "/v1/rules/journal", need: whole, role: onAdmin, within: forever, body: ruleBodies[store.KindJournal], answer: addRule(store.KindJournal)},
-	{method: http.MethodDelete, path: "/v1/rules/journal", need: whole, role: onAdmin, within: forever, once: []string{"pattern"}, answer: removeRule(store.KindJournal)},
-	{method: http.MethodPost, path: "/v1/reset", need: change, role: onAdmin, within: forever, once: []string{"format"}, body: resetBody, answer: (*API).reset},
-
-	{method: http.MethodPost, path: "/v1/sequences/next", need: publish, role: onSequences, within: forever, body: nextBody, answer: (*API).nextValues},
-	{method: http.MethodGet, path: "/v1/sequences", need: read, role: onSequences, once: []string{"sequence"}, answer: (*API).sequence},
-	{method: http.MethodDelete, path: "/v1/sequences", need: change, role: onSequences, within: forever, once: []string{"sequence"}, answer: (*API).deleteSequence},
-
-	{method: http.MethodGet, path: "/v1/dead-letters", need: whole, role: onStore, within: long, once: []string{"limit", "page_token"}, answer: (*API).listDeadLetters},
-	{method: http.MethodGet, path: "/v1/dead-letters/{name}", need: whole, role: onStore, within: long, answer: (*API).showDeadLetter},
-	{method: http.MethodPost, path: "/v1/dead-letters/replay", need: whole, role: onStore, within: long, body: replayBody, answer: (*API).replay},
-	{method: http.MethodPost, path: "/v1/dead-letters/discard", need: whole, role: onStore, within: long, body: discardBody, answer: (*API).discard},
-
-	{method: http.MethodGet, path: "/v1/journal", need: change, role: onJournal, within: long, once: []string{"counter", "id", "after", "before", "limit", "format"}, answer: (*API).journal},
-	{method: http.MethodPost, path: "/v1/journal/erase", need: whole, role: onJournal, within: long, body: eraseBody, answer: (*API).eraseJournal},
-	{method: http.MethodGet, path: "/v1/journal/records", need: whole, role: onJournal, within: long, once: []string{"from", "to", "after", "limit"}, answer: (*API).journalRecords},
-
-	{method: http.MethodGet, path: "/v1/recount", need: whole, role: onRecounter, once: []string{"run"}, answer: (*API).recountProgress},
-	{method: http.MethodPost, path: "/v1/recount", need: whole, role: onRecounter, within: recounting, body: recountBody, answer: (*API).recount},
-
-	{method: http.MethodGet, path: "/v1/shards", need: read, role: onVerifier, within: long, once: []string{"counter"}, answer: (*API).shards},
-	{method: http.MethodGet, path: "/v1/verify", need: whole, role: onVerifier, within: verifying, once: []string{"prefix", "limit", "page_token"}, answer: (*API).verify},
-	{method: http.MethodPost, path: "/v1/verify", need: whole, role: onVerifier, within: verifying, body: verifyBody, answer: (*API).repair},
-
-	{method: http.MethodPost, path: "/v1/backup", need: whole, role: everywhere, within: forever, body: backupBody, answer: (*API).backup},
-	{method: http.MethodGet, path: "/badge/{name}", need: auth.Anyone, role: onReader, once: []string{"label"}, writes: (*API).badge},
-	// Supervisors and scrapers add parameters of their own, and a refusal would restart the process.
-	{method: http.MethodGet, path: "/healthz", need: auth.Anyone, role: everywhere, free: true, answer: (*API).healthz},
-	{method: http.MethodGet, path: "/readyz", need: auth.Anyone, role: everywhere, free: true, within: readyTimeout, answer: (*API).readyz},
-	{method: http.MethodGet, path: "/openapi.json", need: auth.Anyone, role: everywhere, free: true, within: forever, writes: (*API).openAPI},
-	{method: http.MethodGet, path: "/metrics", need: metrics, role: onMetrics, free: true, within: forever, writes: (*API).metrics},
+// under completes routes: it lists their parameters as package httpserver checks them.
+func under(tag string, some []route) []route {
+	for i := range some {
+		to := &some[i]
+		to.tag = tag
+		for _, p := range to.in {
+			switch {
+			case p.in != "":
+			case p.often:
+				to.often = append(to.often, p.name)
+			default:
+				to.once = append(to.once, p.name)
+			}
+		}
+	}
+	return some
 }

@@ -90,15 +90,11 @@ func (a *API) scrape(ctx context.Context, c call) (*scrape, error) {
 	if err != nil {
 		return nil, err
 	}
-	limit, err := c.params.Limit(defaultMetrics, MaxMetrics)
-	if err != nil {
-		return nil, err
-	}
 	names, prefixes, err := parseMatches(c.caller(), c.params.All("match"))
 	if err != nil {
 		return nil, err
 	}
-	s := &scrape{reader: a.services.Reader, minAsOf: minAsOf, limit: limit, totals: make(map[string]int64), overflow: make(map[string]bool)}
+	s := &scrape{reader: a.services.Reader, minAsOf: minAsOf, limit: c.number("limit"), totals: make(map[string]int64), overflow: make(map[string]bool)}
 	if err := s.readNames(ctx, names, maxStaleness); err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ type Sequences interface {
 }
 
 var nextBody = &body{
-	empty: func() any { return new(nextRequest) }, max: smallBody,
+	name: "NextRequest", empty: func() any { return new(nextRequest) }, max: smallBody,
 	want: `{"sequence": "...", "id": "...", "count": N, "time": "..."}, only the sequence is required`,
 	fields: map[string]string{
 		"sequence": "1 to 500 bytes", "id": "1 to 128 bytes", "count": "1 to 1000", "time": "RFC 3339, as in 2006-01-02T15:04:05.000000Z",

@@ -86,12 +86,7 @@ func readSeriesCall(c call, now time.Time) (q seriesCall, err error) {
 			return q, err
 		}
 	}
-	if q.quoted, err = asString(c.params); err != nil {
-		return q, err
-	}
-	if q.rate, err = yes(c.params, "rate"); err != nil {
-		return q, err
-	}
+	q.quoted, q.rate = c.quoted(), c.is("rate", "true")
 	q.csv = acceptsCSV(c.r.Header.Values("Accept"))
 	zone, err := zoneOf(c.params)
 	if err != nil {
@@ -113,16 +108,6 @@ func acceptsCSV(accept []string) bool {
 		}
 	}
 	return false
-}
-
-func yes(query httpserver.Params, name string) (bool, error) {
-	switch value := query.Get(name); {
-	case !query.Has(name) || value == "false":
-		return false, nil
-	case value == "true":
-		return true, nil
-	}
-	return false, &countmill.FieldError{Field: name, Problem: "is not known", Limit: "true, false"}
 }
 
 // zoneOf returns the zone of tz; UTC if there is none.

@@ -13,8 +13,6 @@ import (
 	"github.com/countmill/countmill/reader"
 )
 
-const defaultTop = 10
-
 // A boardSource reads a board. In a stream each read is an event of its own.
 type boardSource struct {
 	event string
@@ -30,23 +28,12 @@ type boardAnswer interface {
 
 // bestCounters is the board of a request for the best counters.
 func (a *API) bestCounters(c call) (s boardSource, err error) {
-	q := reader.TopQuery{N: defaultTop}
+	q := reader.TopQuery{N: c.number("n")}
 	if q.BoardQuery, err = boardQuery(c); err != nil {
 		return s, err
 	}
-	switch of := c.params.Get("of"); of {
-	case "", "counters":
-	case "groups":
-		q.Groups = true
-	default:
-		return s, &countmill.FieldError{Field: "of", Problem: "is not known", Limit: "counters, groups"}
-	}
-	if c.params.Has("n") {
-		if q.N, err = strconv.Atoi(c.params.Get("n")); err != nil || q.N < 1 || q.N > reader.MaxTop {
-			return s, &countmill.FieldError{Field: "n", Problem: "is not a number in range", Limit: "1 to " + strconv.Itoa(reader.MaxTop)}
-		}
-	}
-	quoted, err := asString(c.params)
+	q.Groups = c.is("of", "groups")
+	quoted := c.quoted()
 	return boardSource{"top", fmt.Sprintf("top %q %s %t %d %t", q.Index, q.Window, q.Groups, q.N, quoted), q.N, func(ctx context.Context) (boardAnswer, error) {
 		found, err := a.services.Reader.Top(ctx, q)
 		return &topAnswer{found, quoted}, err
@@ -66,7 +53,7 @@ func (a *API) place(c call) (s boardSource, err error) {
 	if err != nil {
 		return s, err
 	}
-	quoted, err := asString(c.params)
+	quoted := c.quoted()
 	return boardSource{"rank", fmt.Sprintf("rank %q %s %q %t", q.Index, q.Window, counter, quoted), 1, func(ctx context.Context) (boardAnswer, error) {
 		found, err := a.services.Reader.Rank(ctx, q, counter)
 		return &rankAnswer{found, quoted}, err

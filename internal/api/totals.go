@@ -56,10 +56,7 @@ func (a *API) readTotals(c call, counters []string) (*totals, error) {
 	if err != nil {
 		return nil, err
 	}
-	quoted, err := asString(c.params)
-	if err != nil {
-		return nil, err
-	}
+	quoted := c.quoted()
 	if err := c.caller().CheckAll(counters); err != nil {
 		return nil, err
 	}

@@ -29,15 +29,11 @@ func (a *API) shards(c call) (any, error) {
 }
 
 func (a *API) verify(c call) (any, error) {
-	limit, err := c.params.Limit(store.MaxSurveyPage, store.MaxSurveyPage)
-	if err != nil {
-		return nil, err
-	}
 	from, err := c.params.After(anyToken)
 	if err != nil {
 		return nil, err
 	}
-	return a.verifyPage(c, c.params.Get("prefix"), from, limit, false)
+	return a.verifyPage(c, c.params.Get("prefix"), from, c.number("limit"), false)
 }
 
 // A verifyRequest names a page.

@@ -178,12 +178,7 @@ func (wa *watcher) send(event []byte) error {
 
 // orderOf reads the parameters of a watcher, and asks whether the caller may have the counters.
 func (wa *watcher) orderOf(c call) (o order, err error) {
-	if wa.view.quoted, err = asString(c.params); err != nil {
-		return o, err
-	}
-	if wa.view.rates, err = withRates(c.params); err != nil {
-		return o, err
-	}
+	wa.view.quoted, wa.view.rates = c.quoted(), c.is("rates", "true")
 	if c.params.Has("prefix") {
 		o, err = wa.a.orderPrefix(c)
 	} else {
@@ -201,10 +196,7 @@ func (a *API) orderPrefix(c call) (order, error) {
 			return order{}, &countmill.FieldError{Field: name, Problem: "is given beside prefix", Limit: "prefix with limit, or counter with interval, max_staleness and min_as_of"}
 		}
 	}
-	limit, err := c.params.Limit(defaultLimit, MaxWatchLimit)
-	if err != nil {
-		return order{}, err
-	}
+	limit := c.number("limit")
 	ranges, err := c.caller().Ranges("prefix", c.params.Get("prefix"))
 	if err != nil {
 		return order{}, err
@@ -255,14 +247,4 @@ func watchInterval(query httpserver.Params) (time.Duration, error) {
 			Limit: fmt.Sprintf("%s to %s", minInterval, maxInterval)}
 	}
 	return d, nil
-}
-
-func withRates(query httpserver.Params) (bool, error) {
-	switch value := query.Get("rates"); {
-	case !query.Has("rates") || value == "false":
-		return false, nil
-	case value == "true":
-		return true, nil
-	}
-	return false, &countmill.FieldError{Field: "rates", Problem: "is not known", Limit: "true, false"}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -25,7 +26,7 @@ func TestCheckRefuses(t *testing.T) {
 		{Config{Bus: "loopback"}, "--bus: unknown scheme"},
 		{Config{Bus: "inproc:?x=1"}, `unknown parameter "x" of inproc: (valid: none)`},
 		{Config{Bus: "inproc:x"}, "takes nothing after the colon"},
-		{Config{Store: "redis:x"}, "(valid: pebble:DIR, datastore://PROJECT[/DATABASE][?namespace=NS])"},
+		{Config{Store: "redis:x"}, "(valid: pebble:DIR, postgres://[USER@]HOST[:PORT]/DATABASE[?schema=NAME], datastore://PROJECT[/DATABASE][?namespace=NS])"},
 		{Config{Bus: "pubsub:p/t?subscription=s"}, `--bus: "pubsub:p/t" is not of the form pubsub://PROJECT/TOPIC?subscription=NAME`},
 		{Config{Bus: "pubsub://p?subscription=s"}, "is not of the form pubsub://PROJECT/TOPIC"},
 		{Config{Bus: "pubsub://p/t/x?subscription=s"}, "is not of the form pubsub://PROJECT/TOPIC"},
@@ -42,6 +43,10 @@ func TestCheckRefuses(t *testing.T) {
 		{Config{Store: "datastore://p/"}, "is not of the form datastore://PROJECT[/DATABASE]"},
 		{Config{Store: "datastore://p/d/x"}, "is not of the form datastore://PROJECT[/DATABASE]"},
 		{Config{Store: "datastore://p?ns=x"}, `unknown parameter "ns" of datastore: (valid: namespace)`},
+		{Config{Store: "postgres:db"}, "not of the form postgres://[USER@]HOST[:PORT]/DATABASE"},
+		{Config{Store: "postgresql://"}, "not of the form postgres://[USER@]HOST[:PORT]/DATABASE"},
+		{Config{Store: "postgres://h/d?schma=x"}, `unknown parameter "schma" of postgres: (valid: schema, host, `},
+		{Config{Store: "postgres://h/d?password=x"}, `unknown parameter "password" of postgres:`},
 		{Config{Store: "pebble:"}, "names no directory"},
 		{Config{Store: "pebble://host/dir"}, "names a host"},
 		{Config{Store: "pebble:%zz"}, "--store: invalid URL escape"},
@@ -137,6 +142,30 @@ func TestCheckNamesEverythingWrong(t *testing.T) {
 	for _, flag := range []string{"--listen: ", "--bus: ", "--store: ", "--cache: "} {
 		if !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), flag) {
 			t.Errorf("Check: got error %v, want a usage error that names %s", err, flag)
+		}
+	}
+}
+
+// No message about a URL shows its password, however wrong the URL is.
+func TestPasswordsAreNotShown(t *testing.T) {
+	t.Parallel()
+	const secret = "s3cret"
+	for _, text := range []string{
+		"postgres://u:s3cret@127.0.0.1:1/d?connect_timeout=1", "postgresql://u:s3cret@127.0.0.1:1/d?sslmode=wrong", "postgre://u:s3cret@h/d", "postgres://u:s3cret%zz@h/d", "postgres://u:s3cret/@h/d",
+		"postgres://u:s3cret@h:port/d", "postgres://u:s3cret@h/d?schma=x", "postgres://u:s3cret@h/d?schema=%zz", "postgres:u:s3cret@h/d", "postgres://h/d?password=s3cret", "x://h/d?password=s3cret&y=z",
+	} {
+		var log strings.Builder
+		cfg := Config{Listen: "127.0.0.1:0", Store: text, MinFree: 1, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		r := &backend.Report{}
+		exam := Examine(t.Context(), cfg, Exams{Store: true}, r)
+		_, err := New(cfg)
+		if err == nil {
+			t.Errorf("%s: no error", text)
+		}
+		cfg.MinFree = 0
+		_, err2 := New(cfg)
+		if all := fmt.Sprint(cfg.Check(), err, err2, exam, *r, log.String(), backend.Shown(text)); strings.Contains(all, secret) {
+			t.Errorf("%s: %s", text, all)
 		}
 	}
 }

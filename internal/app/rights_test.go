@@ -14,30 +14,15 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/internal/auth"
 	"github.com/countmill/countmill/internal/auth/authtest"
 	"github.com/countmill/countmill/internal/httpserver"
 	"github.com/countmill/countmill/reader"
 )
 
-// A source is the rows on which the answers of an operation depend, and the right that guards them.
-type source struct {
-	rows, right string
-	// asks are requests that those rows would answer, by callers without the right on some of them.
-	asks []ask
-}
-
 // An ask is a request. Its name is the {name} of the path.
 type ask struct{ as, name, query, contentType, body string }
-
-// The rights.
-const (
-	none     = "none"
-	anyScope = "the scope, and no prefixes"
-	eachName = "each name that the request has"
-	within   = "the prefix of the request, cut to the caller's prefixes"
-	ofBoard  = "match up to its first variable or, for groups, group up to it; else 404, as for an index that does not exist"
-)
 
 func queried(queries ...string) (asks []ask) {
 	for _, q := range queries {
@@ -78,67 +63,51 @@ func everybody() (asks []ask) {
 	return asks
 }
 
-// sources has every operation. Beside these rows, answers depend on the state of the process, the age of the oldest increment that waits
+// asks are requests that the rows of an operation (api.Rows) would answer, by callers without the right on some of them. Every operation
+// has some, but for those that refuse all callers with prefixes. Beside these rows, answers depend on the state of the process, the age of the oldest increment that waits
 // (lag), the settings' version, the names of indexes that are taken, and what is left of bounds that all share.
-var sources = map[string]source{
-	"POST /v1/increments": {"the counters of the request", eachName, []ask{
+var asks = map[string][]ask{
+	"POST /v1/increments": {
 		{contentType: "application/json", body: `{"counter":"secret:x"}`}, {contentType: "application/json", body: `{"counter":"page:r"}`, query: "?return=totals"},
 		{contentType: "application/json", body: `[{"counter":"page:r"},{"counter":"secret:x"}]`, query: "?return=totals"},
-	}},
-	"POST /v1/batches":        {"the counters of the batch", eachName, []ask{{contentType: typeBatch, body: aBatch("secret:x")}}},
-	"GET /v1/totals":          {"the counters and groups of the request", eachName, queried("?counter=secret:x", "?counter=page:a:1", "?counter=page:a:1&counter=secret:x", "?group=tot:page", "?group=hid:x")},
-	"POST /v1/totals":         {"the counters and groups of the request", eachName, sent(`{"counters":["page:a:1"]}`, `{"counters":["secret:x"]}`, `{"groups":["hid:x"]}`)},
-	"GET /v1/counters":        {"the counters of the prefix", within, queried("", "?limit=1", "?limit=2&page_token="+httpserver.PageToken("page:a:1"), "?prefix=secret:", "?prefix=%3D", "?page_token="+httpserver.PageToken("r"))},
-	"GET /v1/counters/{name}": {"the counter", eachName, []ask{{name: "secret:x"}, {name: "page:a:1"}, {name: "=hid:x"}}},
-	"GET /v1/watch":           {"the counters of the request; the pace of all counters, for callers without prefixes only", eachName + "; " + within, queried("?prefix=", "?prefix=secret:", "?prefix=&limit=1", "?counter=page:a:1", "?counter=secret:x", "?group=hid:x")},
-	"GET /v1/series":          {"the counters and groups of the request", eachName, queried("?counter=page:a:1&step=1y&from=2001-01-01&to=2100-01-01", "?counter=secret:x&step=1y&from=2001-01-01&to=2100-01-01", "?group=hid:x")},
-	"GET /v1/top":             {"all counters or all groups of the index", ofBoard, boardsOf()},
-	"GET /v1/watch/top":       {"all counters or all groups of the index", ofBoard, boardsOf()},
-	"GET /v1/rank":            {"the counter, and all counters or all groups of the index", eachName + "; " + ofBoard, boards},
-	"GET /v1/watch/rank":      {"the counter, and all counters or all groups of the index", eachName + "; " + ofBoard, boards},
-	"GET /v1/overview":        {"all counters; for callers with prefixes none", anyScope, everybody()},
-	"GET /metrics/counters":   {"the counters of match", eachName + "; " + within, queried("?match=*", "?match=secret:x", "?match=*&limit=1", "?match=page:*&match=secret:*")},
-	"GET /metrics":            {"all counters", anyScope, nil},
+	},
+	"POST /v1/batches":        {{contentType: typeBatch, body: aBatch("secret:x")}},
+	"GET /v1/totals":          queried("?counter=secret:x", "?counter=page:a:1", "?counter=page:a:1&counter=secret:x", "?group=tot:page", "?group=hid:x"),
+	"POST /v1/totals":         sent(`{"counters":["page:a:1"]}`, `{"counters":["secret:x"]}`, `{"groups":["hid:x"]}`),
+	"GET /v1/counters":        queried("", "?limit=1", "?limit=2&page_token="+httpserver.PageToken("page:a:1"), "?prefix=secret:", "?prefix=%3D", "?page_token="+httpserver.PageToken("r")),
+	"GET /v1/counters/{name}": {{name: "secret:x"}, {name: "page:a:1"}, {name: "=hid:x"}},
+	"GET /v1/watch":           queried("?prefix=", "?prefix=secret:", "?prefix=&limit=1", "?counter=page:a:1", "?counter=secret:x", "?group=hid:x"),
+	"GET /v1/series":          queried("?counter=page:a:1&step=1y&from=2001-01-01&to=2100-01-01", "?counter=secret:x&step=1y&from=2001-01-01&to=2100-01-01", "?group=hid:x"),
+	"GET /v1/top":             boardsOf(),
+	"GET /v1/watch/top":       boardsOf(),
+	"GET /v1/rank":            boards,
+	"GET /v1/watch/rank":      boards,
+	"GET /v1/overview":        everybody(),
+	"GET /metrics/counters":   queried("?match=*", "?match=secret:x", "?match=*&limit=1", "?match=page:*&match=secret:*"),
 
-	"PATCH /v1/counters/{name}":  {"the counter", eachName, []ask{{name: "secret:x", contentType: "application/json", body: `{"shards":1}`}, {name: "page:a:1", contentType: "application/json", body: `{"shards":1}`}}},
-	"DELETE /v1/counters/{name}": {"the counter", eachName, []ask{{name: "secret:x"}, {name: "page:del"}}},
-	"POST /v1/reset":             {"the counter", eachName, sent(`{"counter":"secret:x","id":"r"}`, `{"counter":"page:r","id":"r"}`)},
+	"PATCH /v1/counters/{name}":  {{name: "secret:x", contentType: "application/json", body: `{"shards":1}`}, {name: "page:a:1", contentType: "application/json", body: `{"shards":1}`}},
+	"DELETE /v1/counters/{name}": {{name: "secret:x"}, {name: "page:del"}},
+	"POST /v1/reset":             sent(`{"counter":"secret:x","id":"r"}`, `{"counter":"page:r","id":"r"}`),
 
-	"GET /v1/rules":                {"the patterns of all rules", anyScope, nil},
-	"POST /v1/rules/series":        {"the patterns of all rules", anyScope, nil},
-	"DELETE /v1/rules/series":      {"the patterns of all rules", anyScope, nil},
-	"POST /v1/rules/series/filled": {"the patterns of all rules", anyScope, nil},
-	"POST /v1/rules/journal":       {"the patterns of all rules", anyScope, nil},
-	"DELETE /v1/rules/journal":     {"the patterns of all rules", anyScope, nil},
-	"GET /v1/indexes":              {"the index; its progress depends on all of its counters", "match or group up to its first variable; for the progress that of match", everybody()},
-	"POST /v1/indexes": {"the index, its counters and its groups", "match and group up to their first variables", sent(
-		`{"name":"x","match":"secret:{x}","group":"page:{x}"}`, `{"name":"x","match":"{x}","group":"x:{x}"}`, `{"name":"x","match":"page:x:{x}","group":"page:{x}"}`)},
-	"DELETE /v1/indexes": {"the index", "that of GET to learn that it exists, and that of POST", []ask{{query: "?name=hidden"}, {query: "?name=all"}, {as: "groups", query: "?name=hidden"}, {as: "one", query: "?name=shops"}, {as: "groups", query: "?name=sites"}}},
+	"GET /v1/indexes": everybody(),
+	"POST /v1/indexes": sent(
+		`{"name":"x","match":"secret:{x}","group":"page:{x}"}`, `{"name":"x","match":"{x}","group":"x:{x}"}`, `{"name":"x","match":"page:x:{x}","group":"page:{x}"}`),
+	"DELETE /v1/indexes": {{query: "?name=hidden"}, {query: "?name=all"}, {as: "groups", query: "?name=hidden"}, {as: "one", query: "?name=shops"}, {as: "groups", query: "?name=sites"}},
 
-	"POST /v1/sequences/next": {"the sequence", eachName, sent(`{"sequence":"secret:s"}`, `{"sequence":"page:s","id":"n"}`)},
-	"GET /v1/sequences":       {"the sequence", eachName, queried("?sequence=secret:s", "?sequence=page:s")},
-	"DELETE /v1/sequences":    {"the sequence", eachName, queried("?sequence=secret:s", "?sequence=page:s")},
+	"POST /v1/sequences/next": sent(`{"sequence":"secret:s"}`, `{"sequence":"page:s","id":"n"}`),
+	"GET /v1/sequences":       queried("?sequence=secret:s", "?sequence=page:s"),
+	"DELETE /v1/sequences":    queried("?sequence=secret:s", "?sequence=page:s"),
 
-	"GET /v1/dead-letters":          {"all counters of messages", anyScope, nil},
-	"GET /v1/dead-letters/{name}":   {"all counters of a message", anyScope, []ask{{name: "page:a"}}},
-	"POST /v1/dead-letters/replay":  {"all counters of messages", anyScope, nil},
-	"POST /v1/dead-letters/discard": {"all counters of messages", anyScope, nil},
+	"GET /v1/dead-letters/{name}": {{name: "page:a"}},
 
-	"GET /v1/journal":         {"the increments of the counter", eachName, queried("?counter=secret:x", "?counter=page:a:1")},
-	"POST /v1/journal/erase":  {"the increments of all counters", anyScope, nil},
-	"GET /v1/journal/records": {"the increments of all counters", anyScope, nil},
-	"GET /v1/recount":         {"the increments of all counters", anyScope, nil},
-	"POST /v1/recount":        {"the increments of all counters", anyScope, nil},
+	"GET /v1/journal": queried("?counter=secret:x", "?counter=page:a:1"),
 
-	"GET /v1/shards":  {"the shards of the counter", eachName, queried("?counter=secret:x", "?counter=page:a:1")},
-	"GET /v1/verify":  {"all counters", anyScope, nil},
-	"POST /v1/verify": {"all counters", anyScope, nil},
-	"POST /v1/backup": {"all counters", anyScope, nil},
+	"GET /v1/shards": queried("?counter=secret:x", "?counter=page:a:1"),
 
-	"GET /badge/{name}": {"the counter", "its name, or a line of the file of tokens that is public", []ask{{name: "secret:x.json"}, {name: "page:a:1.json"}, {name: "page:a:1.svg"}}},
-	"GET /healthz":      {"nothing", none, []ask{{}}},
-	"GET /readyz":       {"nothing", none, []ask{}}, // it may differ by chance
-	"GET /openapi.json": {"nothing", none, []ask{{}}},
+	"GET /badge/{name}": {{name: "secret:x.json"}, {name: "page:a:1.json"}, {name: "page:a:1.svg"}},
+	"GET /healthz":      {{}},
+	"GET /readyz":       {}, // it may differ by chance
+	"GET /openapi.json": {{}},
 }
 
 // callers are the tokens of a world, each with all scopes.
@@ -251,25 +220,22 @@ func TestRightsFollowTheData(t *testing.T) {
 	for _, route := range routesOf(t, with.running) {
 		name := route.Method + " " + route.Pattern
 		routes[name] = route
-		of, known := sources[name]
-		if !known || of.rows == "" || of.right == "" {
-			t.Errorf("%s: say in sources on which rows its answers depend, and which right guards them", name)
-		}
-		if whole := !route.Need.ForAnyone() && !route.Need.PerCounter(); whole && of.right != anyScope || !whole && of.asks == nil {
-			t.Errorf("%s: the right is %q with %d requests, and the route is for callers without prefixes: %t", name, of.right, len(of.asks), whole)
+		if whole := !route.Need.ForAnyone() && !route.Need.PerCounter(); !whole && asks[name] == nil {
+			t.Errorf("%s: add requests to asks that its rows would answer", name)
 		}
 	}
-	for _, name := range readsFirst(slices.Collect(maps.Keys(sources))) {
+	for _, name := range readsFirst(slices.Collect(maps.Keys(asks))) {
 		route, ok := routes[name]
 		if !ok {
 			t.Errorf("there is no operation %s", name)
 			continue
 		}
+		_, guard := api.Rows(route.Method, route.Pattern)
 		noticed := route.Method != http.MethodGet || route.Need.ForAnyone() || !route.Need.PerCounter()
-		for _, q := range sources[name].asks {
+		for _, q := range asks[name] {
 			notices := checkAsk(t, with, without, route, q)
 			noticed = noticed || notices
-			if got := with.asOfNoIndex(t, route, q); got != "" && strings.HasSuffix(sources[name].right, ofBoard) {
+			if got := with.asOfNoIndex(t, route, q); got != "" && strings.HasSuffix(guard, api.OfBoard) {
 				t.Errorf("%s%s as %q: %s", name, q.query, q.as, got)
 			}
 		}

@@ -328,6 +328,9 @@ func readerConfig(cfg Config, b *backends, ages *prometheus.HistogramVec) reader
 	if b.store.Limits().CertainOutcome {
 		c.KeysAtOnce = cmp.Or(c.KeysAtOnce, 1000*max(runtime.GOMAXPROCS(0)/2, 1))
 	}
+	if cfg.freeReads() {
+		c.BoardRate = -1
+	}
 	c.Guess, c.Database = cmp.Or(cfg.Aggregator.Shards, 1), b.database()
 	c.OnServe = func(age time.Duration, source string) {
 		if source == reader.SourceCache {

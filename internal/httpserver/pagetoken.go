@@ -2,23 +2,10 @@ package httpserver
 
 import (
 	"encoding/base64"
-	"strconv"
 	"strings"
 
 	"github.com/countmill/countmill"
 )
-
-// Limit is the parameter limit, from 1 to most; fallback if there is none.
-func (p Params) Limit(fallback, most int) (int, error) {
-	if !p.Has("limit") {
-		return fallback, nil
-	}
-	n, err := strconv.Atoi(p.Get("limit"))
-	if err != nil || n < 1 || n > most {
-		return 0, &countmill.FieldError{Field: "limit", Problem: "is not a number in range", Limit: "1 to " + strconv.Itoa(most)}
-	}
-	return n, nil
-}
 
 // tokenVersion is the start of a decoded page token, so that the meaning of tokens can change.
 const tokenVersion = "1"

@@ -5,22 +5,6 @@ import (
 	"testing"
 )
 
-func TestLimit(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct {
-		params Params
-		want   int // 0: refused
-	}{
-		{nil, 7}, {Params{{"limit", "1"}}, 1}, {Params{{"limit", "20"}}, 20},
-		{Params{{"limit", "0"}}, 0}, {Params{{"limit", "21"}}, 0}, {Params{{"limit", "-1"}}, 0}, {Params{{"limit", ""}}, 0}, {Params{{"limit", "1.0"}}, 0},
-	} {
-		got, err := tc.params.Limit(7, 20)
-		if got != tc.want || (err == nil) != (tc.want > 0) {
-			t.Errorf("%v: %d, %v, want %d", tc.params, got, err, tc.want)
-		}
-	}
-}
-
 func TestPageTokens(t *testing.T) {
 	t.Parallel()
 	errOther := errors.New("not one of these")

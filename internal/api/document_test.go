@@ -1,0 +1,503 @@
+package api
+
+import (
+	"bytes"
+	_ "embed"
+	cli "flag"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/countmill/countmill/internal/auth"
+)
+
+var update = cli.Bool("update", false, "write the OpenAPI document anew")
+
+// documentBase has what no route says.
+//
+//go:embed testdata/document.json
+var documentBase []byte
+
+const documentFile = "../httpserver/openapi.json"
+
+// The OpenAPI document is made of the table of routes: `go test ./internal/api -run TestDocument -update` writes it.
+func TestDocument(t *testing.T) {
+	t.Parallel()
+	d, err := documentOf(routes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := append(appendValue(nil, d, ""), '\n')
+	if *update {
+		if err := os.WriteFile(documentFile, want, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(documentFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(string(got), "\n")); diff != "" {
+		t.Errorf("%s is not what the routes say; run this test with -update (-said +is):\n%s", documentFile, diff)
+	}
+}
+
+// The page about tokens has what each scope allows, between two comments.
+func TestScopesOfThePage(t *testing.T) {
+	t.Parallel()
+	const file, begin, end = "../../docs/howto/secure.md", "<!-- The scopes: go test ./internal/api -run TestScopesOfThePage -update -->\n\n", "\n<!-- End of the scopes -->"
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(text), begin)
+	_, after, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		t.Fatalf("%s has no %q and %q", file, begin, end)
+	}
+	want := before + begin + scopeTable() + end + after
+	if *update {
+		err = os.WriteFile(file, []byte(want), 0o644)
+	} else if diff := cmp.Diff(want, string(text)); diff != "" {
+		t.Errorf("%s is not what the routes say; run this test with -update (-said +is):\n%s", file, diff)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func scopeTable() string {
+	table := "| scope | allows | and, without `--prefix` alone |\n| --- | --- | --- |\n"
+	for _, scope := range auth.Scopes() {
+		var some, all []string
+		for i := range routes {
+			switch call := "`" + routes[i].method + " " + routes[i].path + "`"; {
+			case routes[i].right.need == auth.PerCounter(scope):
+				some = append(some, call)
+			case routes[i].right.need == auth.Whole(scope):
+				all = append(all, call)
+			}
+		}
+		table += fmt.Sprintf("| `%s` | %s | %s |\n", scope, strings.Join(some, ", "), strings.Join(all, ", "))
+	}
+	return table
+}
+
+// documentOf is the document of the routes.
+func documentOf(all []route) (object, error) {
+	base, err := parseValue(documentBase)
+	if err != nil {
+		return nil, err
+	}
+	d := base.(object)
+	var paths, params, failures object
+	for i := range all {
+		to := &all[i]
+		if to.op == "" || to.says == "" || to.right.rows == "" || to.right.guard == "" || to.out.says == "" {
+			return nil, fmt.Errorf("%s %s lacks its name, a title, the rows on which its answers depend, their guard, or what it answers", to.method, to.path)
+		}
+		of, _ := paths.get(to.path).(object)
+		paths = paths.with(to.path, of.with(strings.ToLower(to.method), to.operation()))
+		for _, p := range to.in {
+			if p.shared != "" {
+				params = params.with(p.shared, p.document())
+			}
+		}
+	}
+	for _, p := range problems {
+		failures = failures.with(p.name, p.document())
+	}
+	components := d.get("components").(object)
+	components = components.with("parameters", params).with("responses", failures)
+	return d.with("paths", paths).with("components", components), nil
+}
+
+// operation is the route in the document.
+func (to *route) operation() object {
+	op := object{
+		{"tags", []any{to.tag}}, {"operationId", to.op}, {"security", []any{}}, {"summary", to.says},
+	}
+	if !to.right.need.ForAnyone() {
+		op = op.with("security", []any{object{{"bearer", []any{string(to.right.need.Scope())}}}})
+	}
+	if to.more != "" {
+		op = op.with("description", to.more)
+	}
+	var params []any
+	for _, p := range to.in {
+		if p.shared != "" {
+			params = append(params, refTo("parameters", p.shared))
+		} else {
+			params = append(params, p.document())
+		}
+	}
+	if params != nil {
+		op = op.with("parameters", params)
+	}
+	if takes, most := to.request(); takes != nil {
+		op = op.with("requestBody", object{{"required", true}, {"description", "At most " + most + "."}, {"content", contentOf(takes)}})
+	}
+	return op.with("responses", to.responses())
+}
+
+// request is the types of the body, and the largest one in words.
+func (to *route) request() ([]media, string) {
+	if to.body == nil {
+		return to.takes, to.most
+	}
+	most := fmt.Sprintf("%d KiB", to.body.max>>10)
+	if to.body.max >= 1<<20 {
+		most = fmt.Sprintf("%d MiB", to.body.max>>20)
+	}
+	return []media{{kind: typeJSON, of: to.body.name}}, most
+}
+
+// responses are the success, and the problems by status.
+func (to *route) responses() object {
+	fails := fails{405: "MethodNotAllowed"}
+	if !to.free {
+		maps.Copy(fails, map[int]string{400: "Invalid", 500: "Internal", 503: "Unavailable"})
+	}
+	if !to.right.need.ForAnyone() {
+		maps.Copy(fails, map[int]string{401: "Unauthorized", 403: "Forbidden"})
+	}
+	if to.role.roles != "any" {
+		fails[404] = "NotFound"
+	}
+	takes, _ := to.request()
+	if takes != nil {
+		maps.Copy(fails, map[int]string{408: "Timeout", 413: "TooLarge", 415: "UnsupportedMediaType"})
+	}
+	if takes != nil || to.role.contents {
+		fails[429] = "Overloaded"
+	}
+	maps.Copy(fails, to.fails)
+	all := object{{strconv.Itoa(max(to.out.status, http.StatusOK)), to.out.document()}}
+	for _, status := range slices.Sorted(maps.Keys(fails)) {
+		if name := fails[status]; strings.Contains(name, " ") {
+			all = all.with(strconv.Itoa(status), success{says: name, as: []media{{kind: "text/plain"}}}.document())
+		} else {
+			all = all.with(strconv.Itoa(status), refTo("responses", name))
+		}
+	}
+	return all
+}
+
+func (s success) document() object {
+	o := object{{"description", s.says}}
+	var headers object
+	for _, h := range s.headers {
+		headers = headers.with(h.name, h.document())
+	}
+	if headers != nil {
+		o = o.with("headers", headers)
+	}
+	return o.with("content", contentOf(s.as))
+}
+
+func (h header) document() object {
+	return object{{"description", h.says}, {"schema", schemaOf(h.kind, "string")}}
+}
+
+func contentOf(types []media) (content object) {
+	for _, m := range types {
+		words, _ := m.of.(string)
+		o := object{{"schema", schemaOf(words, "string")}}
+		if m.with != "" {
+			with, err := parseValue([]byte("{" + m.with + "}"))
+			if err != nil {
+				panic(err)
+			}
+			o = append(o, with.(object)...)
+		}
+		content = content.with(m.kind, o)
+	}
+	return content
+}
+
+func (p *param) document() object {
+	o := object{{"name", p.name}, {"in", "query"}}
+	if p.in != "" {
+		o = o.with("in", p.in)
+	}
+	if p.required || p.in == "path" {
+		o = o.with("required", true)
+	}
+	o = o.with("description", p.says)
+	if p.often {
+		return append(o, object{{"style", "form"}, {"explode", true}, {"schema", schemaOf("[] #1..100 "+p.schema, "string")}}...)
+	}
+	var schema object
+	switch {
+	case p.most > 0:
+		schema = object{{"type", "integer"}, {"minimum", jsontext.Value("1")}, {"maximum", jsontext.Value(strconv.Itoa(p.most))}}
+	case p.oneOf != nil:
+		schema = schemaOf("="+strings.Join(p.oneOf, "|"), "string")
+	default:
+		schema = schemaOf(p.schema, "string")
+	}
+	if p.fallback != nil {
+		schema = schema.with("default", p.fallback)
+	}
+	return o.with("schema", schema)
+}
+
+// A failure is a problem that several routes answer with.
+type failure struct{ name, header, says string }
+
+var failureHeaders = map[string]header{
+	"Retry-After":      {"Retry-After", "integer 1..", "Seconds to wait before the repeat."},
+	"Allow":            {"Allow", "", "The methods that are."},
+	"WWW-Authenticate": {"WWW-Authenticate", "", "Bearer, with the error (RFC 6750)."},
+}
+
+func (f failure) document() object {
+	s := success{says: f.says, as: []media{{kind: "application/problem+json", of: "Problem"}}}
+	if f.header != "" {
+		s.headers = []header{failureHeaders[f.header]}
+	}
+	return s.document()
+}
+
+var problems = []failure{
+	{"Invalid", "", "invalid: the request can never succeed. `field` and `limit` name the mistake, `index` or `line` its place."},
+	{"NotCountedYet", "Retry-After", "not-counted-yet: some increments of the receipt in `after` were not counted within `wait`. Ask again later. Or not-serving: the index of a group is being built, with `progress`, or deleted."},
+	{"NoValues", "", "other-count: the id came with another count before. exhausted: the sequence has fewer values left. Nothing was given."},
+	{"IdExpired", "", "id-expired: the time of the request is before the deduplication window, so the values of its id are not known any more. Nothing was given."},
+	{"ReceiptGone", "", "receipt-expired: the receipt is beyond the deduplication window, and nobody can tell any more whether its increments were counted. other-database: the receipt is of another database than this reader's."},
+	{"Unauthorized", "WWW-Authenticate", "unauthorized: there is no token, or it is unknown or has expired. Nothing was done."},
+	{"Forbidden", "", "forbidden: the token lacks the scope, or may not see and change this counter, which `field`, `limit`, and `index` or `line` name. Or a web page of an origin sent it that `--cors-origin` does not list. Or the server has no tokens and the request names a host that is neither localhost nor an address. Nothing was done."},
+	{"NotFound", "", "not-found: no such path or dead letter, the name is not one path segment, or this process does not run the role that has the path. `detail` names its roles, and that role."},
+	{"MethodNotAllowed", "Allow", "method-not-allowed: use one of the methods in `Allow`."},
+	{"Timeout", "", "timeout: the body did not arrive in time. Nothing was done."},
+	{"TooLarge", "", "too-large: the body is over the limit. Nothing was done."},
+	{"UnsupportedMediaType", "", "unsupported-media-type: Content-Type, charset or Content-Encoding is not supported."},
+	{"IdReused", "", "id-reused: the Idempotency-Key was used with another body. Nothing of this one was counted. ids-reused: the increments in `conflicts` were not counted, because another delta was counted under their ids. All others of the request were counted, and a repeat gets the same answer. Only servers whose publisher and aggregator are one process (`countmill up`) answer ids-reused; others answer 202, and such increments become dead letters."},
+	{"Overloaded", "Retry-After", "overloaded: a bound was reached. Nothing was done; repeat later."},
+	{"OverloadedOrQuota", "Retry-After", "overloaded: a bound was reached. quota: the token has reached one of its limits, which `field` names. Nothing was done; repeat later."},
+	{"InsufficientStorage", "Retry-After", "insufficient-storage: the disk of the counters is nearly full. Nothing was done; repeat later."},
+	{"Lower", "", "lower: the counter has more shards. `limit` names the numbers that are allowed."},
+	{"NoSeriesOfCounter", "", "no-series: no rule keeps a series of one of the counters. Or not-found: this process does not serve the path."},
+	{"NoIndex", "", "no-index: there is no such index. Or not-found: this process does not serve the path."},
+	{"NotServing", "Retry-After", "not-serving: the index of a group is being built, with `progress`, or deleted."},
+	{"NoBoardOfIndex", "", "no-index: there is no such index. no-series: no rule keeps a series of all its counters; `detail` names the rule to add. Or not-found: this process does not serve the path."},
+	{"NoBoards", "", "no-boards: the store charges for reads, and its operator has set no `--board-rate`. not-serving: the groups of the index are being built, and `Retry-After` has the seconds to wait."},
+	{"NoRule", "", "no-rule: there is no such rule. Or not-found: this process does not serve the path."},
+	{"Busy", "", "busy: another backup is under way."},
+	{"NotSupported", "", "not-supported: this store, or this server without `--backup-root`, cannot do it."},
+	{"Internal", "", "internal: the server's log has the text. Or backup-failed: there is no backup, and `detail` has the reason. Or overflow: a counter's total does not fit 64 bits, so there is no number."},
+	{"Unavailable", "Retry-After", "unavailable: the bus or the store does not answer. Or closed: the process is stopping. Nothing was done; repeat later."},
+	{"NotReady", "", "not-ready: with the reason."},
+	{"OutcomeUnknown", "", "outcome-unknown: the request may have been done. Repeat increments only with the same ids or the same Idempotency-Key, and a reset with the same id."},
+}
+
+func refTo(kind, name string) object { return object{{"$ref", "#/components/" + kind + "/" + name}} }
+
+// schemaOf is the schema that the words of a tag say, for a value of that type:
+//
+//	Name            the schema of that name
+//	integer         the type
+//	date-time       the format; also int64
+//	=a|b            one of these texts
+//	1..9  1..       a number in these bounds
+//	len 1..9        a text of so many characters
+//	[] #1..9        an array of so many of the other words
+//	default x       the value of an absent one
+//	like x          an example
+func schemaOf(words, kind string) object {
+	var o, array object
+	list := strings.Fields(words)
+	for i := 0; i < len(list); i++ {
+		word := list[i]
+		least, most, bounds := strings.Cut(strings.TrimLeft(word, "#"), "..")
+		next := func() string { i++; return list[i] }
+		switch {
+		case word == "[]" || strings.HasPrefix(word, "[]"):
+			array = object{{"type", "array"}}
+			if rest := word[2:]; rest != "" {
+				o = refTo("schemas", rest)
+			}
+		case word == "len":
+			least, most, _ := strings.Cut(next(), "..")
+			o = o.bounds("minLength", "maxLength", least, most)
+		case word == "default":
+			o = o.with("default", literal(next(), kind))
+		case word == "like":
+			o = o.with("examples", []any{next()})
+		case word == "integer" || word == "boolean":
+			kind = word
+		case word == "date-time" || word == "int64":
+			o = o.with("format", word)
+		case word[0] == '=':
+			var all []any
+			for _, one := range strings.Split(strings.ReplaceAll(word[1:], "_", " "), "|") {
+				all = append(all, one)
+			}
+			o = o.with("enum", all)
+		case bounds && word[0] == '#':
+			array = array.bounds("minItems", "maxItems", least, most)
+		case bounds:
+			o = o.bounds("minimum", "maximum", least, most)
+		default:
+			o = append(refTo("schemas", word), o...)
+		}
+	}
+	if o.get("$ref") == nil {
+		o = append(object{{"type", kind}}, o...)
+	}
+	if array != nil {
+		return array.with("items", o)
+	}
+	return o
+}
+
+func literal(text, kind string) any {
+	if kind == "string" {
+		return text
+	}
+	return jsontext.Value(text)
+}
+
+// An object is a JSON object that keeps its order.
+type object []field
+
+type field struct {
+	name  string
+	value any
+}
+
+func (o object) get(name string) any {
+	for _, m := range o {
+		if m.name == name {
+			return m.value
+		}
+	}
+	return nil
+}
+
+// with sets a member.
+func (o object) with(name string, value any) object {
+	for i := range o {
+		if o[i].name == name {
+			o[i].value = value
+			return o
+		}
+	}
+	return append(o, field{name, value})
+}
+
+func (o object) bounds(lower, upper, least, most string) object {
+	if least != "" {
+		o = o.with(lower, jsontext.Value(least))
+	}
+	if most != "" {
+		o = o.with(upper, jsontext.Value(most))
+	}
+	return o
+}
+
+func parseValue(text []byte) (any, error) {
+	return parseNext(jsontext.NewDecoder(bytes.NewReader(text)))
+}
+
+func parseNext(dec *jsontext.Decoder) (any, error) {
+	switch dec.PeekKind() {
+	case '{':
+		o := object{}
+		for _, err := dec.ReadToken(); dec.PeekKind() != '}'; {
+			if err != nil {
+				return nil, err
+			}
+			name, err := dec.ReadToken()
+			if err != nil {
+				return nil, err
+			}
+			key := name.String()
+			value, err := parseNext(dec)
+			if err != nil {
+				return nil, err
+			}
+			o = append(o, field{key, value})
+		}
+		_, err := dec.ReadToken()
+		return o, err
+	case '[':
+		list := []any{}
+		for _, err := dec.ReadToken(); dec.PeekKind() != ']'; {
+			if err != nil {
+				return nil, err
+			}
+			value, err := parseNext(dec)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, value)
+		}
+		_, err := dec.ReadToken()
+		return list, err
+	}
+	v, err := dec.ReadValue()
+	return v.Clone(), err
+}
+
+// lineWidth is how long a line of the document may be before it is broken.
+const lineWidth = 140
+
+// appendValue appends a value: in one line if that is short.
+func appendValue(b []byte, v any, indent string) []byte {
+	if line := appendLine(nil, v); len(indent)+len(line) <= lineWidth {
+		return append(b, line...)
+	}
+	within := indent + "  "
+	switch v := v.(type) {
+	case object:
+		for i, m := range v {
+			b = append(b, [2]string{"{\n", ",\n"}[min(i, 1)]+within+quoted(m.name)+": "...)
+			b = appendValue(b, m.value, within)
+		}
+		return append(b, "\n"+indent+"}"...)
+	case []any:
+		for i, one := range v {
+			b = append(b, [2]string{"[\n", ",\n"}[min(i, 1)]+within...)
+			b = appendValue(b, one, within)
+		}
+		return append(b, "\n"+indent+"]"...)
+	}
+	return appendLine(b, v)
+}
+
+func appendLine(b []byte, v any) []byte {
+	switch v := v.(type) {
+	case object:
+		b = append(b, '{')
+		for i, m := range v {
+			b = append(b, [2]string{"", ", "}[min(i, 1)]+quoted(m.name)+": "...)
+			b = appendLine(b, m.value)
+		}
+		return append(b, '}')
+	case []any:
+		b = append(b, '[')
+		for i, one := range v {
+			b = appendLine(append(b, [2]string{"", ", "}[min(i, 1)]...), one)
+		}
+		return append(b, ']')
+	case jsontext.Value:
+		return append(b, v...)
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return append(b, text...)
+}
+
+func quoted(s string) string { return string(appendLine(nil, s)) }
