@@ -117,6 +117,28 @@ type Observer interface {
 	Unseen() time.Duration
 }
 
+// A Counting bus counts its messages, for /metrics.
+type Counting interface {
+	Stats() BusStats
+}
+
+// BusStats are counts of a bus since it was opened.
+type BusStats struct {
+	// Deliveries counts the messages that the broker sent here. Redeliveries counts those among them that
+	// it had sent before, to any process, as far as it says so.
+	Deliveries, Redeliveries int64
+	// Acks and Nacks count the acks and nacks that were sent. A message that was not settled when its
+	// subscription ended is a nack.
+	Acks, Nacks int64
+	// AcksLost counts acks that had not been sent when the subscription ended: those messages are delivered
+	// again.
+	AcksLost int64
+	// Held is the number of messages here that are not settled.
+	Held int64
+	// StreamErrors counts connections to the broker that ended with an error or could not be opened.
+	StreamErrors int64
+}
+
 // A Channel is a bus in Watermill's two interfaces.
 type Channel interface {
 	message.Publisher

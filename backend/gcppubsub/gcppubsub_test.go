@@ -13,6 +13,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/backend/gcppubsub"
 	"github.com/countmill/countmill/internal/testing/emulator"
 	"github.com/countmill/countmill/internal/testing/longtest"
@@ -171,7 +172,7 @@ func TestRedeliveriesAreCounted(t *testing.T) {
 	if err := bus.Close(); err != nil {
 		t.Error(err)
 	}
-	want := gcppubsub.Stats{Deliveries: 2, Redeliveries: 1, Acks: 1, Nacks: 1}
+	want := backend.BusStats{Deliveries: 2, Redeliveries: 1, Acks: 1, Nacks: 1}
 	if got := bus.Stats(); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

@@ -13,7 +13,7 @@ func stores() []backend.Store {
 	return []backend.Store{pebbleStore(), postgresStore(), datastoreStore()}
 }
 
-func buses() []backend.Bus { return []backend.Bus{inprocBus(), pubsubBus()} }
+func buses() []backend.Bus { return []backend.Bus{inprocBus(), natsBus(), pubsubBus()} }
 
 func caches() []backend.Cache { return []backend.Cache{memoryCache(), memcachedCache()} }
 

@@ -30,7 +30,7 @@ type arrow struct {
 var (
 	roles     = []string{"/publisher", "/aggregator", "/reader", "/admin", "/sequence"}
 	telemetry = []string{"github.com/prometheus", "go.opentelemetry.io"}
-	cloudSDKs = []string{"cloud.google.com/go", "google.golang.org/api", "google.golang.org/grpc", "github.com/bradfitz/gomemcache"}
+	cloudSDKs = []string{"cloud.google.com/go", "google.golang.org/api", "google.golang.org/grpc", "github.com/bradfitz/gomemcache", "github.com/nats-io"}
 	stores    = []string{"github.com/cockroachdb/pebble", "github.com/jackc/pgx"}
 )
 
