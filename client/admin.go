@@ -17,8 +17,11 @@ var errShort = errors.New("the answer has another number of totals than was aske
 // Removed is the effect of a reset or a delete.
 type Removed struct {
 	Counter string `json:"counter"`
-	// Removed was subtracted from the total.
-	Removed int64 `json:"removed"`
+	// Removed was subtracted from the total. Overflow means that it does not fit 64 bits: Removed is then 0, and Exact has
+	// the decimal digits.
+	Removed  int64  `json:"removed"`
+	Overflow bool   `json:"overflow"`
+	Exact    string `json:"removed_exact"`
 	// AsOf is the moment: every commit until then was subtracted, by this reset or an earlier
 	// one.
 	AsOf time.Time `json:"as_of"`

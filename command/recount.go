@@ -57,13 +57,13 @@ Exit code 3: something is wrong, and was not corrected, or nothing was compared.
 // A recounted is the answer about one range.
 type recounted struct {
 	Findings []struct {
-		Kind    string `json:"kind"`
-		Counter string `json:"counter"`
-		Time    string `json:"time"`
-		Stored  int64  `json:"stored"`
-		Counted int64  `json:"counted"`
-		Fixed   bool   `json:"fixed"`
-		Detail  string `json:"detail"`
+		Kind    string      `json:"kind"`
+		Counter string      `json:"counter"`
+		Time    string      `json:"time"`
+		Stored  json.Number `json:"stored"`
+		Counted json.Number `json:"counted"`
+		Fixed   bool        `json:"fixed"`
+		Detail  string      `json:"detail"`
 	} `json:"findings"`
 	Counters   int            `json:"counters"`
 	Buckets    int            `json:"buckets"`
@@ -288,7 +288,7 @@ func (r *recounting) print(answer []byte, page *recounted) error {
 		if r.json {
 			continue
 		}
-		if err := r.line(f.Kind, f.Counter, f.Time, fmt.Sprintf("%d, and the journal has %d", f.Stored, f.Counted), f.Fixed, f.Detail); err != nil {
+		if err := r.line(f.Kind, f.Counter, f.Time, fmt.Sprintf("%s, and the journal has %s", f.Stored, f.Counted), f.Fixed, f.Detail); err != nil {
 			return err
 		}
 	}

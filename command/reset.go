@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -95,6 +96,7 @@ func (c *deleteVerb) Run(ctx context.Context) error {
 func (c *calling) printRemoved(name string, answer []byte) error {
 	var got struct {
 		Removed json.Number `json:"removed"`
+		Exact   json.Number `json:"removed_exact"`
 		Exists  *bool       `json:"exists"`
 	}
 	err := json.Unmarshal(answer, &got)
@@ -103,7 +105,7 @@ func (c *calling) printRemoved(name string, answer []byte) error {
 		_, err := c.stdout.Write(answer)
 		return err
 	}
-	if err != nil || got.Removed == "" {
+	if got.Removed = cmp.Or(got.Removed, got.Exact); err != nil || got.Removed == "" {
 		return errors.New("the server answered with something else than what was removed; is that a countmill?")
 	}
 	fmt.Fprintln(c.stdout, got.Removed)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -178,4 +179,41 @@ func TestDamagedRows(t *testing.T) {
 		scan.Close()
 		v.Close()
 	}
+}
+
+// Stored bytes are refused, or a merge of them reads as they do.
+func FuzzStored(f *testing.F) {
+	for _, c := range []engine.Change{
+		{Add: []engine.Field{{ID: 1, Value: engine.IntOf(-7)}, {ID: 1 << 28, Value: engine.Int{Hi: 3}}}},
+		{Unset: []engine.FieldID{2}, Max: []engine.Field{{ID: 3, Value: engine.IntOf(9)}}, Add: []engine.Field{{ID: 3, Value: engine.IntOf(1)}}},
+	} {
+		f.Add(terms(nil).of(&c).append(nil, false))
+	}
+	all := []engine.FieldID{engine.All}
+	f.Fuzz(func(t *testing.T, value []byte) {
+		var row, again engine.Row
+		fill(&row, engine.Sums, value, all, nil)
+		m, err := merger.Merge(nil, value)
+		if (err != nil) != (row.Bad != "") {
+			t.Fatalf("%x: a read says %q, and a merge %v", value, row.Bad, err)
+		}
+		if err != nil {
+			return
+		}
+		last := engine.FieldID(0)
+		for rest := value; len(rest) > 0; {
+			var x term
+			if x, rest, _ = nextTerm(rest); x.id <= last {
+				return // nobody writes such a row
+			}
+			last = x.id
+		}
+		whole, _, err := m.Finish(true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if fill(&again, engine.Sums, whole, all, nil); !slices.Equal(again.Fields, row.Fields) {
+			t.Errorf("%x reads %v, and merged %v", value, row.Fields, again.Fields)
+		}
+	})
 }

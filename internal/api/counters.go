@@ -51,14 +51,22 @@ func (a *API) grow(c call) (any, error) {
 
 // removed is the effect of a reset or a delete as clients see it.
 type removed struct {
-	Counter string `json:"counter"`
-	Removed number `json:"removed"`
-	AsOf    string `json:"as_of"`
-	Exists  bool   `json:"exists"`
+	Counter  string  `json:"counter"`
+	Removed  *number `json:"removed"` // null if it does not fit 64 bits
+	Exact    string  `json:"removed_exact,omitempty"`
+	Overflow bool    `json:"overflow,omitempty"`
+	AsOf     string  `json:"as_of"`
+	Exists   bool    `json:"exists"`
 }
 
 func removedOf(counter string, d admin.Done, asString bool) removed {
-	return removed{counter, number{d.Removed, asString}, httpserver.FormatTime(d.At), d.Existed}
+	r := removed{Counter: counter, AsOf: httpserver.FormatTime(d.At), Exists: d.Existed}
+	if n, fits := d.Removed.Int64(); fits {
+		r.Removed = &number{n, asString}
+	} else {
+		r.Exact, r.Overflow = d.Removed.String(), true
+	}
+	return r
 }
 
 // A number is written as a JSON integer, or as a string of one.

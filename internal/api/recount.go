@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -12,6 +13,7 @@ import (
 	"github.com/countmill/countmill/internal/httpserver"
 	"github.com/countmill/countmill/internal/recount"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -152,10 +154,21 @@ type recountFinding struct {
 	Counter string `json:"counter"`
 	Time    string `json:"time,omitempty"`
 	Quarter bool   `json:"quarter,omitempty"`
-	Stored  int64  `json:"stored"`
-	Counted int64  `json:"counted"`
+	Stored  exact  `json:"stored"`
+	Counted exact  `json:"counted"`
 	Fixed   bool   `json:"fixed,omitempty"`
 	Detail  string `json:"detail,omitempty"`
+}
+
+// An exact sum is written as a JSON integer, or as a string of one if it does not fit 64 bits.
+type exact int128.Int
+
+func (e exact) MarshalJSON() ([]byte, error) {
+	n, fits := int128.Int(e).Int64()
+	if !fits {
+		return []byte(strconv.Quote(int128.Int(e).String())), nil
+	}
+	return strconv.AppendInt(nil, n, 10), nil
 }
 
 type notCovered struct {
@@ -170,7 +183,7 @@ func recountedOf(r *recount.Result) recounted {
 	}
 	for i := range r.Findings {
 		f := &r.Findings[i]
-		out.Findings[i] = recountFinding{f.Kind, f.Name, "", f.Quarter, f.Stored, f.Counted, f.Fixed, f.Detail}
+		out.Findings[i] = recountFinding{f.Kind, f.Name, "", f.Quarter, exact(f.Stored), exact(f.Counted), f.Fixed, f.Detail}
 		if f.Minute != 0 {
 			out.Findings[i].Time = httpserver.FormatTime(f.Minute.Time())
 		}

@@ -28,8 +28,8 @@ func shardsOf(counter string, page store.ShardPage) counterShards {
 	for i := range page.Shards {
 		s := &page.Shards[i]
 		out.Counts[i] = count{Shard: s.Number, Updated: optional(s.Updated)}
-		if !s.Overflow && s.Bad == "" {
-			out.Counts[i].Count = &s.Count
+		if n, fits := s.Count.Int64(); fits && s.Bad == "" {
+			out.Counts[i].Count = &n
 		}
 		if problem, wrong := admin.ShardProblem(&page, s); wrong {
 			out.Counts[i].Problem = problem.Kind
