@@ -154,9 +154,6 @@ func (w *sumWalk) counter(ctx context.Context, record *engine.Row, c *windowed, 
 // emit visits a counter.
 func (w *sumWalk) emit(counter string, sum engine.Int) error {
 	n, fits := sum.Int64()
-	if !fits {
-		n = 0
-	}
 	w.found.Counter, w.found.Sum, w.found.Overflow = append(w.found.Counter[:0], counter...), n, !fits
 	return w.visit(&w.found)
 }

@@ -6,7 +6,9 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/countmill/countmill/store"
@@ -28,7 +30,7 @@ func (s *Store) MoveSeries(ctx context.Context) (moved int, err error) {
 		return 0, ctx.Err()
 	}
 	inARow := 0
-	for k := range shards {
+	for _, k := range slices.SortedFunc(maps.Keys(shards), func(a, b store.Key) int { return cmp.Or(strings.Compare(a.Counter, b.Counter), a.Shard-b.Shard) }) {
 		if inARow == sweepErrors || ctx.Err() != nil {
 			s.crowded.note(k) // for the next call
 			continue
@@ -56,7 +58,7 @@ func (s *Store) moveShard(ctx context.Context, k store.Key) (did bool, err error
 			return err
 		}
 		rows, err := s.get(ctx, tx, []engine.Key{key}, engine.All)
-		if err != nil || rows[0].Int64(fieldBuckets) <= store.SeriesBuckets {
+		if err != nil || rows[0].Int64(fieldBuckets) <= int64(s.cfg.Ring.Buckets) {
 			return err // another process has moved it
 		}
 		buckets := slices.Clone(rows[0].Fields)

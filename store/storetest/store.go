@@ -135,6 +135,7 @@ func RunStore(t *testing.T, open func(t *testing.T) store.Store, features ...Fea
 		{"ResetAfterAClockAhead", testResetAfterAClockAhead},
 		{"ResetRefusesOldLooks", testResetRefusesOldLooks},
 		{"ResetsBesideFolds", testResetsBesideFolds},
+		{"ResetsBeyondInt64", testResetsBeyondInt64},
 		{"DeleteEndsWithAGrowth", testDeleteEndsWithAGrowth},
 		{"SweepRemovesDeletedCounters", testSweepRemovesDeletedCounters},
 		{"SweepBesideFolds", testSweepBesideFolds},
