@@ -6,13 +6,12 @@ import (
 	"github.com/countmill/countmill/internal/testing/bugtest"
 )
 
-// suiteBugs break one promise each.
-const suiteBugs = "testdata/suitebugs"
+const bugs = "testdata/bugs"
 
 // Every planted bug still applies to the code.
 func TestBugsCanBePlanted(t *testing.T) {
 	t.Parallel()
-	bugtest.Check(t, bugtest.Read(t, suiteBugs))
+	bugtest.Check(t, bugtest.Read(t, bugs))
 }
 
-func TestPlantedSuiteBugs(t *testing.T) { bugtest.Found(t, suiteBugs) }
+func TestPlantedBugs(t *testing.T) { bugtest.Found(t, bugs) }

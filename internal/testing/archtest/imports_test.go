@@ -273,7 +273,7 @@ func TestViolationsAreFound(t *testing.T) {
 		{"/examples/identifiers", "/internal/testing/faultproxy", true},
 		{"/internal/httpserver", "/internal/testing/sim", true},
 		{"/backend/pebble", "/internal/testing/powertest", true},
-		{"/internal/testing/sim", "/store/storetest/fakestore", false},
+		{"/internal/testing/sim", "/store/engine/memory", false},
 		{"/internal/app", "/backend/pebble", false},
 		{"/internal/app", "/cmd/countmill", true},
 		{"/cmd/countmill", "/command", false},
