@@ -5,7 +5,10 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"reflect"
+	"strconv"
 	"strings"
+	"time"
 )
 
 // A Request is one call of the API, for the routes that have no method here, or for the bytes of an
@@ -38,6 +41,65 @@ func (c *Client) Do(ctx context.Context, r Request) ([]byte, error) {
 	var body []byte
 	err := c.call(ctx, r.complete(), &body)
 	return body, err
+}
+
+// WithAnswer returns a context for one call. The call stores the body of its answer in body, too.
+func WithAnswer(ctx context.Context, body *[]byte) context.Context {
+	return context.WithValue(ctx, answerKey{}, body)
+}
+
+type answerKey struct{}
+
+// read returns the answer to a call that changes nothing.
+func read[T any](ctx context.Context, c *Client, path string, query url.Values) (v T, err error) {
+	return v, c.call(ctx, Request{Path: path, Query: query}.complete(), &v)
+}
+
+// change returns the answer to a call that may be repeated. body is sent as JSON; nil sends none.
+func change[T any](ctx context.Context, c *Client, method, path string, query url.Values, body any) (v T, err error) {
+	r := Request{Method: method, Path: path, Query: query, Safe: true}
+	if body != nil {
+		if r.Body, err = encode(body); err != nil {
+			return v, err
+		}
+	}
+	return v, c.call(ctx, r, &v)
+}
+
+// params makes a query of names and values. Empty values are left out.
+func params(pairs ...string) url.Values {
+	query := url.Values{}
+	for i := 0; i < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			query.Set(pairs[i], pairs[i+1])
+		}
+	}
+	return query
+}
+
+// number is empty for 0.
+func number(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
+}
+
+// lacks names a member that an answer of v's type has, and v has not; empty for none. Another program may have sent it.
+func lacks(v any) string {
+	of := reflect.Indirect(reflect.ValueOf(v))
+	if of.Kind() != reflect.Struct {
+		return ""
+	}
+	for i := range of.NumField() {
+		name, options, _ := strings.Cut(of.Type().Field(i).Tag.Get("json"), ",")
+		switch f := of.Field(i); {
+		case name == "" || options != "":
+		case f.Kind() == reflect.Slice && f.IsNil(), f.Type() == reflect.TypeFor[time.Time]() && f.IsZero():
+			return name
+		}
+	}
+	return ""
 }
 
 func (r Request) complete() Request {

@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/admin"
+	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/httpserver"
 )
 
@@ -28,51 +28,22 @@ func asChange(err error) error {
 
 // A growRequest is the number of shards that a counter is to have.
 type growRequest struct {
-	Shards integer `json:"shards"`
-}
-
-// A grown counter as clients see it.
-type grown struct {
-	Counter string `json:"counter"`
-	Shards  int    `json:"shards"`
+	// An integer literal: neither 40.0 nor 4e1.
+	Shards integer `json:"shards" schema:"1..999"`
 }
 
 func (a *API) grow(c call) (any, error) {
 	request := c.body.(*growRequest)
-	if !request.Shards.given {
-		return nil, growBody.missing("shards")
-	}
 	name, shards := c.name(), request.Shards.value
 	if err := c.caller().Check(name); err != nil {
 		return nil, err
 	}
-	return grown{name, shards}, asChange(a.services.Admin.Grow(c.ctx, name, shards))
+	return client.Grown{Counter: name, Shards: shards}, asChange(a.services.Admin.Grow(c.ctx, name, shards))
 }
 
-// removed is the effect of a reset or a delete as clients see it.
-type removed struct {
-	Counter string `json:"counter"`
-	Removed number `json:"removed"`
-	AsOf    string `json:"as_of"`
-	Exists  bool   `json:"exists"`
-}
-
-func removedOf(counter string, d admin.Done, asString bool) removed {
-	return removed{counter, number{d.Removed, asString}, httpserver.FormatTime(d.At), d.Existed}
-}
-
-// A number is written as a JSON integer, or as a string of one.
-type number struct {
-	value    int64
-	asString bool
-}
-
-func (n number) MarshalJSON() ([]byte, error) {
-	text := strconv.FormatInt(n.value, 10)
-	if n.asString {
-		text = strconv.Quote(text)
-	}
-	return []byte(text), nil
+// removedOf is the answer to a reset or a delete.
+func removedOf(c call, counter string, d admin.Done) any {
+	return c.formatted(client.Removed{Counter: counter, Removed: d.Removed, AsOf: d.At, Exists: d.Existed})
 }
 
 func (a *API) delete(c call) (any, error) {
@@ -81,20 +52,18 @@ func (a *API) delete(c call) (any, error) {
 		return nil, err
 	}
 	d, err := a.services.Admin.Delete(c.ctx, name)
-	return removedOf(name, d, c.quoted()), asChange(err)
+	return removedOf(c, name, d), asChange(err)
 }
 
 // A resetRequest names a counter and, if it has one, the id of the reset.
 type resetRequest struct {
-	Counter text `json:"counter"`
-	ID      text `json:"id"`
+	Counter text `json:"counter" schema:"CounterName"`
+	// The same id on the same counter is one reset, whoever sends it.
+	ID text `json:"id,omitzero" schema:"len 1..128"`
 }
 
 func (a *API) reset(c call) (any, error) {
 	request := c.body.(*resetRequest)
-	if !request.Counter.given {
-		return nil, resetBody.missing("counter")
-	}
 	if request.ID.given {
 		if err := countmill.CheckID("id", request.ID.value); err != nil {
 			return nil, err
@@ -105,5 +74,5 @@ func (a *API) reset(c call) (any, error) {
 		return nil, err
 	}
 	d, err := a.services.Admin.Reset(c.ctx, name, request.ID.value)
-	return removedOf(name, d, c.quoted()), asChange(err)
+	return removedOf(c, name, d), asChange(err)
 }
