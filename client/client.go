@@ -216,11 +216,8 @@ func (c *Client) try(ctx context.Context, r Request, v any) error {
 	if err != nil {
 		return &broken{c.base, err}
 	}
-	if r.OnHeader != nil {
-		r.OnHeader(res.Header)
-	}
-	if raw, ok := ctx.Value(answerKey{}).(*[]byte); ok {
-		*raw = body
+	if a, ok := ctx.Value(answerKey{}).(*Answer); ok {
+		*a = Answer{res.Header, body}
 	}
 	if raw, ok := v.(*[]byte); ok {
 		*raw = body

@@ -29,8 +29,6 @@ type Request struct {
 	Safe bool
 	// OnRetry is called before each wait for a repeat, with the error of the try. It must not block.
 	OnRetry func(error)
-	// OnHeader is called with the header of the answer, once its body was read. It must not block.
-	OnHeader func(http.Header)
 
 	read bool // the call changes nothing
 }
@@ -43,9 +41,15 @@ func (c *Client) Do(ctx context.Context, r Request) ([]byte, error) {
 	return body, err
 }
 
-// WithAnswer returns a context for one call. The call stores the body of its answer in body, too.
-func WithAnswer(ctx context.Context, body *[]byte) context.Context {
-	return context.WithValue(ctx, answerKey{}, body)
+// An Answer is an answer as the server sent it.
+type Answer struct {
+	Header http.Header
+	Body   []byte
+}
+
+// WithAnswer returns a context for calls, each of which stores its answer in a, too.
+func WithAnswer(ctx context.Context, a *Answer) context.Context {
+	return context.WithValue(ctx, answerKey{}, a)
 }
 
 type answerKey struct{}
@@ -85,21 +89,28 @@ func number(n int) string {
 	return strconv.Itoa(n)
 }
 
-// lacks names a member that an answer of v's type has, and v has not; empty for none. Another program may have sent it.
-func lacks(v any) string {
+// lacks names the list, or else the moment, that every answer of v's type has, if v has none: another program has answered.
+func lacks(v any) (missing string) {
 	of := reflect.Indirect(reflect.ValueOf(v))
 	if of.Kind() != reflect.Struct {
 		return ""
 	}
+	moment := false
 	for i := range of.NumField() {
 		name, options, _ := strings.Cut(of.Type().Field(i).Tag.Get("json"), ",")
 		switch f := of.Field(i); {
 		case name == "" || options != "":
-		case f.Kind() == reflect.Slice && f.IsNil(), f.Type() == reflect.TypeFor[time.Time]() && f.IsZero():
+		case f.Kind() == reflect.Slice && f.IsNil():
 			return name
+		case f.Kind() == reflect.Slice:
+			return ""
+		case f.Type() == reflect.TypeFor[time.Time]() && !moment:
+			if moment = true; f.IsZero() {
+				missing = name
+			}
 		}
 	}
-	return ""
+	return missing
 }
 
 func (r Request) complete() Request {

@@ -65,8 +65,12 @@ func (q *SeriesQuery) values() url.Values {
 // Series returns rows by counter, in the order asked, and by time; at most 10,000. All are as of one
 // moment. Each counter needs a rule (AddSeries): ErrNotFound names one without. If some values do not fit 64 bits, the
 // other rows come with an error that matches countmill.ErrOverflow.
-func (c *Client) Series(ctx context.Context, q SeriesQuery) (rows []Row, err error) {
-	rows, err = read[[]Row](ctx, c, "/v1/series", q.values())
+func (c *Client) Series(ctx context.Context, q SeriesQuery, options ...ReadOption) (rows []Row, err error) {
+	query := q.values()
+	for _, o := range options {
+		o(query)
+	}
+	rows, err = read[[]Row](ctx, c, "/v1/series", query)
 	if at := slices.IndexFunc(rows, func(r Row) bool { return r.Error != "" }); err == nil && at >= 0 {
 		err = fmt.Errorf("%w: counter %q at %s", countmill.ErrOverflow, rows[at].Counter, rows[at].Time.Format(time.RFC3339))
 	}

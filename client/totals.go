@@ -30,7 +30,7 @@ type Total struct {
 	// Of a group: when its index was last compared with the shards of its counters. Absent for other counters.
 	CheckedAt time.Time `json:"checked_at,omitzero"`
 	// Of GET /v1/watch with `rates=true`: the change a second between the last two reads, in hundredths. Null until there were two.
-	Rate float64 `json:"rate,omitzero" schema:"null"`
+	Rate *float64 `json:"rate,omitzero" schema:"null"`
 	// For a person. Present if the counter does not exist and its name has a comma, as a list of names would. A name is never
 	// split.
 	Hint string `json:"hint,omitzero"`
@@ -117,21 +117,10 @@ func (c *Client) Total(ctx context.Context, counter string, options ...ReadOptio
 // "store" are of one moment. If some do not fit 64 bits, the others come with an error that matches
 // countmill.ErrOverflow and names these counters.
 func (c *Client) Totals(ctx context.Context, counters []string, options ...ReadOption) ([]Total, error) {
-	query := url.Values{}
-	for _, o := range options {
-		o(query)
-	}
-	body, err := encode(map[string][]string{"counters": counters})
-	if err != nil {
-		return nil, err
-	}
-	var answer Totals
-	err = c.call(ctx, Request{Method: http.MethodPost, Path: "/v1/totals", Query: query, Body: body, Safe: true, read: true}, &answer)
+	answer, err := c.QueryTotals(ctx, counters, options...)
 	switch {
 	case err != nil:
 		return nil, err
-	case len(answer.Totals) != len(counters):
-		return nil, &broken{c.base, errShort}
 	case len(answer.DeadLetters) > 0:
 		err = &DeadLetteredError{answer.DeadLetters}
 	}
@@ -139,6 +128,27 @@ func (c *Client) Totals(ctx context.Context, counters []string, options ...ReadO
 		err = errors.Join(fmt.Errorf("%w: %q", countmill.ErrOverflow, overflowed), err)
 	}
 	return answer.Totals, err
+}
+
+// QueryTotals is Totals with all of the answer: counters without a total have an Error, and DeadLetters may lack increments of a receipt.
+func (c *Client) QueryTotals(ctx context.Context, counters []string, options ...ReadOption) (t Totals, err error) {
+	body, err := encode(map[string][]string{"counters": counters})
+	if err != nil {
+		return t, err
+	}
+	err = c.call(ctx, Request{Method: http.MethodPost, Path: "/v1/totals", Query: queryOf(options), Body: body, Safe: true, read: true}, &t)
+	if err == nil && len(t.Totals) != len(counters) {
+		err = &broken{c.base, errShort}
+	}
+	return t, err
+}
+
+func queryOf(options []ReadOption) url.Values {
+	query := url.Values{}
+	for _, o := range options {
+		o(query)
+	}
+	return query
 }
 
 // split returns the totals, and the names of the counters that have none.
@@ -209,9 +219,5 @@ func (c *Client) ListPage(ctx context.Context, q ListQuery, options ...ReadOptio
 
 // Counter returns the total of one counter, with how far the pipeline is behind.
 func (c *Client) Counter(ctx context.Context, counter string, options ...ReadOption) (CounterTotal, error) {
-	query := url.Values{}
-	for _, o := range options {
-		o(query)
-	}
-	return read[CounterTotal](ctx, c, CounterPath(counter), query)
+	return read[CounterTotal](ctx, c, CounterPath(counter), queryOf(options))
 }

@@ -160,12 +160,20 @@ func (w *watch) sinceBreak(u Update) Update {
 	for _, t := range all {
 		old, known := gone[t.Counter]
 		delete(gone, t.Counter)
-		if !known || t.Total != old.Total || t.Exists != old.Exists || t.Shards != old.Shards || t.Rate != old.Rate {
+		if !known || t.Total != old.Total || t.Exists != old.Exists || t.Shards != old.Shards || rateOf(t) != rateOf(old) {
 			u.Totals = append(u.Totals, t)
 		}
 	}
 	u.Removed = append(u.Removed, slices.Sorted(maps.Keys(gone))...)
 	return u
+}
+
+// rateOf is a rate, or 0 if it is not known.
+func rateOf(t Total) float64 {
+	if t.Rate == nil {
+		return 0
+	}
+	return *t.Rate
 }
 
 func (w *watch) run(ctx context.Context) {
