@@ -140,7 +140,7 @@ type Done struct {
 // Reset sets the counter's total back to 0, and returns the removed total. With an id, 1 to 128
 // bytes, a repeat within the deduplication window changes nothing and returns the same. An empty
 // id is the same as no id.
-// Errors match countmill.ErrInvalid, countmill.ErrUnavailable, countmill.ErrOverflow, and
+// Errors match countmill.ErrInvalid, countmill.ErrUnavailable, and
 // countmill.ErrOutcomeUnknown, after which only a repeat with the same id is safe.
 func (a *Admin) Reset(ctx context.Context, counter, id string) (Done, error) {
 	key := a.randomID()
@@ -173,7 +173,7 @@ func (a *Admin) Delete(ctx context.Context, counter string) (Done, error) {
 
 func (a *Admin) log(ctx context.Context, message, counter string, done Done) {
 	a.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, message, slog.String("counter", counter),
-		slog.Int64("removed", done.Removed), slog.Time("as_of", done.At))
+		slog.String("removed", done.Removed.String()), slog.Time("as_of", done.At))
 }
 
 // randomID lets a reset without an id be tried again: the marker shows whether it was applied.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 )
 
 // WrongGroup is the Kind of a group whose total is not the sum of its counters.
@@ -86,28 +87,24 @@ type groupCheck struct {
 	sums   map[string]*groupSum
 }
 
-// A groupSum is the total of a group and that of its counters. They wrap, and so do both of equal
-// sums.
-type groupSum struct {
-	total, counted int64
-	overflow       bool
-}
+// A groupSum is the total of a group and that of its counters.
+type groupSum struct{ total, counted int128.Int }
 
 func (c *groupCheck) read(ctx context.Context) error {
-	err := c.each(ctx, c.index.Prefix(), func(counter string, sum int64, overflow bool) {
+	err := c.each(ctx, c.index.Prefix(), func(counter string, sum int128.Int) {
 		if group, ok := c.index.GroupOf(counter); ok && strings.HasPrefix(group, c.prefix) {
 			s := c.of(group)
-			s.counted, s.overflow = s.counted+sum, s.overflow || overflow
+			s.counted = s.counted.Add(sum)
 		}
 	})
 	for _, prefix := range c.index.GroupPrefixes() {
 		if err != nil {
 			return err
 		}
-		err = c.each(ctx, prefix, func(group string, sum int64, overflow bool) {
+		err = c.each(ctx, prefix, func(group string, sum int128.Int) {
 			if c.index.HasGroup(group) && strings.HasPrefix(group, c.prefix) {
 				s := c.of(group)
-				s.total, s.overflow = s.total+sum, s.overflow || overflow
+				s.total = s.total.Add(sum)
 			}
 		})
 	}
@@ -124,7 +121,7 @@ func (c *groupCheck) of(group string) *groupSum {
 }
 
 // each visits the counters with a prefix, each shard and the remainder of a group apart.
-func (c *groupCheck) each(ctx context.Context, prefix string, visit func(counter string, sum int64, overflow bool)) error {
+func (c *groupCheck) each(ctx context.Context, prefix string, visit func(counter string, sum int128.Int)) error {
 	for after := ""; ; {
 		records, err := c.view.List(ctx, prefix, after, store.MaxSurveyPage)
 		if err != nil {
@@ -133,7 +130,7 @@ func (c *groupCheck) each(ctx context.Context, prefix string, visit func(counter
 		var keys []store.Key
 		for i := range records {
 			rec := &records[i]
-			visit(rec.Counter, rec.Remainder, rec.Overflow)
+			visit(rec.Counter, rec.Remainder)
 			for n := range rec.Shards {
 				keys = append(keys, store.Key{Counter: rec.Counter, Shard: n})
 			}
@@ -151,7 +148,7 @@ func (c *groupCheck) each(ctx context.Context, prefix string, visit func(counter
 	}
 }
 
-func (c *groupCheck) lookup(ctx context.Context, keys []store.Key, visit func(counter string, sum int64, overflow bool)) error {
+func (c *groupCheck) lookup(ctx context.Context, keys []store.Key, visit func(counter string, sum int128.Int)) error {
 	for len(keys) > 0 {
 		n := min(len(keys), c.keys)
 		asked := keys[:n]
@@ -165,7 +162,7 @@ func (c *groupCheck) lookup(ctx context.Context, keys []store.Key, visit func(co
 				keys = append(keys, asked[i])
 				continue
 			}
-			visit(asked[i].Counter, v.Value, v.Overflow)
+			visit(asked[i].Counter, v.Count)
 		}
 	}
 	return nil
@@ -175,7 +172,7 @@ func (c *groupCheck) result() VerifyResult {
 	r := VerifyResult{At: c.view.ReadTime()}
 	for _, group := range slices.Sorted(maps.Keys(c.sums)) {
 		s := c.sums[group]
-		if r.Groups++; s.overflow || s.total == s.counted {
+		if r.Groups++; s.total == s.counted {
 			continue
 		}
 		r.Problems = append(r.Problems, Problem{

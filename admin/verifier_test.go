@@ -15,6 +15,7 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/store/storetest/fakestore"
 )
 
@@ -159,7 +160,7 @@ func TestShardsThatNoTotalHas(t *testing.T) {
 func TestOnlyAPersonRepairs(t *testing.T) {
 	t.Parallel()
 	page := store.ShardPage{At: asOf, Records: map[string]int{"a": 1}, Shards: []store.Shard{
-		{Counter: "a", Number: countmill.MaxShards, Count: 3}, {Counter: "a", Number: countmill.MaxShards - 1, Count: 4}, {Counter: "a", Number: 2, Bad: "cut off"},
+		{Counter: "a", Number: countmill.MaxShards, Count: int128.Of(3)}, {Counter: "a", Number: countmill.MaxShards - 1, Count: int128.Of(4)}, {Counter: "a", Number: 2, Bad: "cut off"},
 	}}
 	raised := growths{}
 	result, err := admin.NewVerifier(onePage{page}, raised, nil).Page(t.Context(), "", "", 10, true)

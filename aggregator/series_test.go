@@ -33,7 +33,7 @@ func wantSeries(t *testing.T, st *fakestore.Store, counter string, want map[wire
 	t.Helper()
 	got := make(map[wire.Minute]int64)
 	for _, b := range st.Buckets(counter) {
-		got[b.Minute] += b.Sum
+		got[b.Minute] += int64(b.Sum.Lo)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("series of %q (-want +got):\n%s", counter, diff)

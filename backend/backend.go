@@ -2,7 +2,7 @@
 // below it are one technology each; they know nothing of each other and nothing of the roles.
 //
 // A backend of another module joins the same way: it returns a [Store] or a [Bus] for
-// command.WithStore and command.WithBus, and its own suite calls the tests of store/storetest.
+// command.WithStore and command.WithBus, and its own suite calls the tests of store/storetest or backend/bustest.
 package backend
 
 import (
@@ -24,6 +24,9 @@ type Store struct {
 	// OneProcess means that two processes cannot have the store open at once. Only
 	// `countmill up` then takes it.
 	OneProcess bool
+	// FreeReads means that reads cost no money and little time, as those of one process. Totals are then read from the store unless their callers
+	// accept older ones, and scans for leaderboards need no rate.
+	FreeReads bool
 	// Check refuses a URL that Open would refuse, without opening anything. nil refuses none.
 	Check func(u URL) error
 	// Open opens the store. It must end with ctx.
@@ -112,6 +115,28 @@ type BusConfig struct {
 type Observer interface {
 	// Unseen returns the age of the oldest of them, 0 if there is none.
 	Unseen() time.Duration
+}
+
+// A Counting bus counts its messages, for /metrics.
+type Counting interface {
+	Stats() BusStats
+}
+
+// BusStats are counts of a bus since it was opened.
+type BusStats struct {
+	// Deliveries counts the messages that the broker sent here. Redeliveries counts those among them that
+	// it had sent before, to any process, as far as it says so.
+	Deliveries, Redeliveries int64
+	// Acks and Nacks count the acks and nacks that were sent. A message that was not settled when its
+	// subscription ended is a nack.
+	Acks, Nacks int64
+	// AcksLost counts acks that had not been sent when the subscription ended: those messages are delivered
+	// again.
+	AcksLost int64
+	// Held is the number of messages here that are not settled.
+	Held int64
+	// StreamErrors counts connections to the broker that ended with an error or could not be opened.
+	StreamErrors int64
 }
 
 // A Channel is a bus in Watermill's two interfaces.

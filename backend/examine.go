@@ -1,5 +1,11 @@
 package backend
 
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
 // A Finding is a fault of the deployment, for the person on call. Each text is a sentence or
 // several, without the names of secrets.
 type Finding struct {
@@ -42,3 +48,26 @@ func (r *Report) Done(check, note string) { r.Checked = append(r.Checked, Checke
 
 // Skip notes that a check could not be made.
 func (r *Report) Skip(check, why string) { r.Unchecked = append(r.Unchecked, Unchecked{check, why}) }
+
+// Error adds the finding of an error. What to do is its remedy, if it has one.
+func (r *Report) Error(check string, err error, why, page string) {
+	f := Finding{Check: check, What: err.Error() + ".", Why: why, Do: "Read the page: the error names no remedy.", Page: page}
+	if of, ok := errors.AsType[*remediedError](err); ok {
+		f.What, f.Do = of.err.Error()+".", strings.ToUpper(of.remedy[:1])+of.remedy[1:]
+		if !strings.HasSuffix(f.Do, "?") {
+			f.Do += "."
+		}
+	}
+	r.Find(f)
+}
+
+// Remedied returns err with what a person can do about it.
+func Remedied(err error, remedy string) error { return &remediedError{err, remedy} }
+
+type remediedError struct {
+	err    error
+	remedy string
+}
+
+func (e *remediedError) Error() string { return fmt.Sprintf("%v (%s)", e.err, e.remedy) }
+func (e *remediedError) Unwrap() error { return e.err }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,22 +15,33 @@ type URL struct {
 	Scheme string
 	Rest   string // without escapes
 	Params url.Values
+	Text   string // the whole URL, with its password if it has one: see Shown
+}
+
+var secrets = []*regexp.Regexp{regexp.MustCompile(`^(\w+:[^:@]*:).*(@)`), regexp.MustCompile(`(password=)[^&]*()`)}
+
+// Shown is a URL for messages, without a password.
+func Shown(text string) string {
+	for _, secret := range secrets {
+		text = secret.ReplaceAllString(text, "${1}xxxxx${2}")
+	}
+	return text
 }
 
 // Parse parses a URL. It refuses a parameter that is not in params, and one that is given twice.
 func Parse(text string, params []string) (URL, error) {
 	scheme, rest, ok := strings.Cut(text, ":")
 	if !ok {
-		return URL{}, fmt.Errorf("%q has no scheme", text)
+		return URL{}, fmt.Errorf("%q has no scheme", Shown(text))
 	}
 	rest, query, _ := strings.Cut(rest, "?")
-	u := URL{Scheme: scheme}
+	u := URL{Scheme: scheme, Text: text}
 	var err error
 	if u.Rest, err = url.PathUnescape(rest); err != nil {
-		return u, fmt.Errorf("%w in %q (write %%25 for %%)", err, text)
+		return u, fmt.Errorf("%w in %q (write %%25 for %%)", err, Shown(text))
 	}
 	if u.Params, err = url.ParseQuery(query); err != nil {
-		return u, fmt.Errorf("%w in %q", err, text)
+		return u, fmt.Errorf("%w in %q", err, Shown(text))
 	}
 	for name, values := range u.Params {
 		if !slices.Contains(params, name) {

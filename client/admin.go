@@ -17,7 +17,12 @@ var errShort = errors.New("the answer has another number of totals than was aske
 // Removed is the effect of a reset or a delete.
 type Removed struct {
 	Counter string `json:"counter" schema:"CounterName"`
-	Removed int64  `json:"removed" schema:"Number"`
+	// Null if it does not fit 64 bits.
+	Removed int64 `json:"removed" schema:"Number null"`
+	// All digits, if they do not fit 64 bits.
+	Exact string `json:"removed_exact,omitzero" schema:"pattern ^-?[1-9][0-9]*$"`
+	// Whether `removed` does not fit 64 bits. Absent if it does.
+	Overflow bool `json:"overflow,omitzero"`
 	// Every increment folded by then is removed, by this reset or an earlier one.
 	AsOf time.Time `json:"as_of"`
 	// Whether the counter existed at the time of this call. False for a name that nobody has incremented, or not since it was

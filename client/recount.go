@@ -2,7 +2,9 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
+	"strconv"
 	"time"
 )
 
@@ -71,14 +73,33 @@ type RecountFinding struct {
 	Time time.Time `json:"time,omitzero"`
 	// The bucket is a quarter hour, not a minute.
 	Quarter bool `json:"quarter,omitzero"`
-	// The stored sum.
-	Stored int64 `json:"stored" schema:"int64"`
-	// The sum of the journal.
-	Counted int64 `json:"counted" schema:"int64"`
+	// The stored sum; a string if it does not fit 64 bits.
+	Stored Sum `json:"stored"`
+	// The sum of the journal; a string if it does not fit 64 bits.
+	Counted Sum `json:"counted"`
 	// It was corrected by this call.
 	Fixed bool `json:"fixed,omitzero"`
 	// Why it was not corrected.
 	Detail string `json:"detail,omitzero"`
+}
+
+// A Sum has all digits of a number. In JSON it is an integer, or a string if it does not fit 64 bits.
+type Sum string
+
+// MarshalJSON returns an integer or a string.
+func (s Sum) MarshalJSON() ([]byte, error) {
+	if _, err := strconv.ParseInt(string(s), 10, 64); err != nil {
+		return json.Marshal(string(s))
+	}
+	return []byte(s), nil
+}
+
+// UnmarshalJSON takes an integer or a string of one.
+func (s *Sum) UnmarshalJSON(text []byte) error {
+	var n json.Number
+	err := json.Unmarshal(text, &n)
+	*s = Sum(n)
+	return err
 }
 
 // Recount compares the sums of a range of counters with the journal. Repeat it with the Next of the answer as Range, until that is empty.

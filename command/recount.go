@@ -243,7 +243,7 @@ func (r *recounting) print(answer []byte, page *client.Recounted) error {
 		if r.json {
 			continue
 		}
-		if err := r.line(f.Kind, f.Counter, stamp(f.Time), fmt.Sprintf("%d, and the journal has %d", f.Stored, f.Counted), f.Fixed, f.Detail); err != nil {
+		if err := r.line(f.Kind, f.Counter, stamp(f.Time), fmt.Sprintf("%s, and the journal has %s", f.Stored, f.Counted), f.Fixed, f.Detail); err != nil {
 			return err
 		}
 	}

@@ -1,9 +1,11 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/client"
@@ -95,7 +97,7 @@ func (c *calling) printRemoved(r client.Removed) error {
 	if c.json {
 		return c.writeJSON()
 	}
-	_, err := fmt.Fprintln(c.stdout, r.Removed)
+	_, err := fmt.Fprintln(c.stdout, cmp.Or(r.Exact, strconv.FormatInt(r.Removed, 10)))
 	return err
 }
 

@@ -160,13 +160,13 @@ func roleFlags(c *app.Config) (flags []cli.Flag) {
 	add(app.Aggregator|app.Reader, cli.New("backup-keep", "DURATION", cli.Duration{To: &c.BackupKeep, Min: time.Second, Max: 3660 * 24 * time.Hour, None: true},
 		"How long backups in --backup-root are kept. The newest one stays. Backups in paths below it stay. none: all stay."))
 	add(app.Publisher|app.Aggregator, cli.New("bus", "URL", cli.Text{To: &c.Bus},
-		"How batches travel from publishers to aggregators: inproc: (within the process) or pubsub://PROJECT/TOPIC?subscription=NAME[&dead_letter=SUBSCRIPTION] (Google Pub/Sub). A publisher needs no subscription. Aggregators read dead_letter for messages that Pub/Sub could not deliver, and store them as dead letters."))
+		"How batches travel from publishers to aggregators: inproc: (within the process), nats://HOST:PORT[,HOST:PORT...]/STREAM[?consumer=NAME&credentials=FILE&ca=FILE&replicas=N] (NATS JetStream), or pubsub://PROJECT/TOPIC?subscription=NAME[&dead_letter=SUBSCRIPTION] (Google Pub/Sub). A publisher needs no subscription. Aggregators read dead_letter for messages that Pub/Sub could not deliver, and store them as dead letters. With --create the replicas= are those of a new stream."))
 	add(app.Aggregator|app.Reader|app.Indexer, cli.New("store", "URL", cli.Text{To: &c.Store},
-		"Where counters are kept: pebble:DIR[?namespace=NS] (a directory of this machine) or datastore://PROJECT[/DATABASE][?namespace=NS] (Google's Firestore in Datastore mode)."))
+		"Where counters are kept: pebble:DIR[?namespace=NS] (a directory of this machine), postgres://[USER@]HOST[:PORT]/DATABASE[?schema=NAME] (a schema of PostgreSQL, and parameters of libpq such as sslmode) or datastore://PROJECT[/DATABASE][?namespace=NS] (Google's Firestore in Datastore mode)."))
 	add(app.Reader, cli.New("cache", "URL", cli.Text{To: &c.Cache}, "Where totals are kept for callers that accept older ones: memory:[?totals=N] (within the process) or memcached://HOST:PORT[,HOST:PORT...] (shared by readers)."))
-	add(app.Publisher|app.Aggregator, cli.Switch("create", &c.Create, "Make the topic, the subscription and the database's meta record if they are missing. On an emulator countmill makes them without this flag."))
+	add(app.Publisher|app.Aggregator, cli.Switch("create", &c.Create, "Make the topic, the subscription, the stream of NATS, the schema of PostgreSQL and the database's meta record if they are missing. On an emulator countmill makes them without this flag."))
 	add(app.Aggregator, cli.New("shard-rate", "RATE", cli.Rate{To: &c.Aggregator.ShardRate, Min: minShardRate, Max: maxShardRate},
-		"How many commits a second one shard sustains. A counter gets more shards when its shards take more commits, or when commits conflict. off: counters get none by themselves. auto: 1 with datastore:, off with pebble:."))
+		"How many commits a second one shard sustains. A counter gets more shards when its shards take more commits, or when commits conflict. off: counters get none by themselves. auto: 1 with datastore:, else off."))
 	add(app.Publisher|app.Aggregator, cli.New("dedup-window", "DURATION", cli.Duration{To: &c.DedupWindow, Min: store.MinWindow, Max: store.MaxWindow, Auto: true},
 		"The deduplication window: how long countmill remembers ids and Idempotency-Keys, those of resets too, and how old an increment's time may be. The database keeps it. An aggregator with another value writes that at its start; the last one to start wins. auto: the database's window, 192h in a new one. A publisher alone uses its own, 192h with auto."))
 	add(app.Publisher, cli.New("journal-prefixes", "PATTERN", cli.List{To: &c.JournalPrefixes, Check: store.CheckPattern, Empty: "none"},
@@ -178,10 +178,10 @@ func roleFlags(c *app.Config) (flags []cli.Flag) {
 	add(app.Publisher|app.Aggregator, cli.New("count-within", "DURATION", cli.Duration{To: &c.CountWithin, Min: app.MinCountWithin, Max: app.MaxCountWithin, None: true},
 		"How old an increment may be at its commit. Batches and windows then wait as long as this allows, which writes least. Give all publishers and aggregators the same value, and set their clocks. none: batches wait 250ms and windows 100ms, and nothing with inproc:."))
 	add(app.Reader, cli.New("max-staleness", "DURATION", cli.Duration{To: &c.Reader.DefaultStaleness, Max: time.Hour, Auto: true},
-		"How old a total may be if the caller does not say. 0s always reads the store. auto: 0s with pebble:, else 2s."))
+		"How old a total may be if the caller does not say. 0s always reads the store. auto: 2s with datastore:, else 0s."))
 	add(app.Indexer, cli.New("index-rate", "N", cli.Count{To: &c.Indexer.Rate, Min: 1, Max: 100_000_000}, "Most shards that a worker reads in a second to build or delete an index."))
 	add(app.Reader, cli.New("board-rate", "N", cli.Count{To: &c.Reader.BoardRate, Max: 1_000_000},
-		"How many entities a second a scan for leaderboards reads from datastore:, which charges for each. It must read an index within 55 minutes. 0: no leaderboards there. pebble: needs no rate."))
+		"How many entities a second a scan for leaderboards reads from datastore:, which charges for each. It must read an index within 55 minutes. 0: no leaderboards there. Other stores need no rate."))
 	add(app.Up, cli.New("request-timeout", "DURATION", cli.Duration{To: &c.RequestTimeout, Min: 100 * time.Millisecond, Max: 10 * time.Minute},
 		"How long a request may take before countmill answers with an error. A request for increments is refused with 429 if it would wait longer than a quarter of this for its turn."))
 	add(app.Up, cli.New("shutdown-timeout", "DURATION", cli.Duration{To: &c.ShutdownTimeout, Min: time.Second, Max: 10 * time.Minute},

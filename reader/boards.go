@@ -101,7 +101,7 @@ func (b *boards) get(ctx context.Context, q store.SumsQuery, by *BoardQuery) (*b
 	if key.slides {
 		key.from = 0
 	}
-	if _, known := b.r.store.Changes(); !known {
+	if _, known := b.r.store.Changes(); !known && b.r.cfg.BoardRate >= 0 {
 		if q.Rate = float64(b.r.cfg.BoardRate); q.Rate == 0 {
 			return nil, ErrNoBoards
 		}

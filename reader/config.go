@@ -61,7 +61,8 @@ type Config struct {
 	BoardAge time.Duration
 
 	// BoardRate is how many entities a second a scan for a board may read, where reads cost
-	// money: in a store that other processes fold to. Default 0: no boards are made of such a store.
+	// money: in a store that other processes fold to. Default 0: no boards are made of such a store. A negative
+	// one says that they cost nothing.
 	BoardRate int
 
 	// Database tells the store's database from others, for receipts. Default 0: receipts of all
@@ -116,9 +117,6 @@ func (c Config) validate() error {
 		if d.val < 0 {
 			errs = append(errs, fmt.Errorf("%s must not be negative, got %s", d.name, d.val))
 		}
-	}
-	if c.BoardRate < 0 {
-		errs = append(errs, fmt.Errorf("BoardRate must not be negative, got %d", c.BoardRate))
 	}
 	if c.KeysAtOnce < 0 {
 		errs = append(errs, fmt.Errorf("KeysAtOnce must not be negative, got %d", c.KeysAtOnce))

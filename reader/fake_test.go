@@ -12,6 +12,7 @@ import (
 
 	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -52,7 +53,7 @@ type fakeStore struct {
 func (s *fakeStore) put(counter string, shards ...int64) {
 	values := make([]store.Value, len(shards))
 	for i, v := range shards {
-		values[i] = store.Value{Exists: true, Value: v}
+		values[i] = store.Value{Exists: true, Count: int128.Of(v)}
 	}
 	s.putValues(counter, values...)
 }
@@ -210,9 +211,9 @@ func (v *fakeView) value(key store.Key) store.Value {
 	shards, ok := v.state[key.Counter]
 	switch {
 	case key.Shard == store.RecordKey && v.store.records[key.Counter] != 0:
-		return store.Value{Exists: true, Value: int64(v.store.records[key.Counter])}
+		return store.Value{Exists: true, Shards: v.store.records[key.Counter]}
 	case key.Shard == store.RecordKey:
-		return store.Value{Exists: ok, Value: int64(len(shards)), Reset: v.store.resets[key.Counter]}
+		return store.Value{Exists: ok, Shards: len(shards), Reset: v.store.resets[key.Counter]}
 	case key.Shard < len(shards):
 		return shards[key.Shard]
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/store/storetest/fakestore"
 	"github.com/countmill/countmill/wire"
 )
@@ -75,7 +76,7 @@ func (r *groupRig) put(x *store.Index, sums, remainders map[string]int64) {
 	}
 	var all []store.GroupRemainder
 	for name, remainder := range remainders {
-		all = append(all, store.GroupRemainder{Group: name, Remainder: remainder})
+		all = append(all, store.GroupRemainder{Group: name, Remainder: int128.Of(remainder)})
 	}
 	next := r.keyRange
 	next.Index, next.ID, next.To = x.Number, 1, math.MaxUint64
@@ -336,11 +337,11 @@ func TestAReaderAfterASuspension(t *testing.T) {
 	})
 }
 
-// A remainder that does not fit is an overflow of the group, and of nothing else.
-func TestARemainderThatDoesNotFit(t *testing.T) {
+// A total that does not fit is an overflow of the group, and of nothing else.
+func TestAGroupThatOverflows(t *testing.T) {
 	groupBubble(t, func(t *testing.T, r *groupRig) {
 		x := r.step(store.CreateIndex)
-		r.put(x, map[string]int64{"page:s1:a": 1, "=site:s1": -10, "=site:s2": 3}, map[string]int64{"=site:s1": math.MaxInt64, "=site:s2": 4})
+		r.put(x, map[string]int64{"page:s1:a": 1, "=site:s1": 10, "=site:s2": 3}, map[string]int64{"=site:s1": math.MaxInt64, "=site:s2": 4})
 		r.step(store.ServeIndex)
 		if _, err := r.rdr.Totals(t.Context(), []string{"=site:s1"}, 0); !errors.Is(err, countmill.ErrOverflow) {
 			t.Errorf("got %v, want an overflow", err)
@@ -404,7 +405,7 @@ func TestTheSeriesOfAGroupBeginsWithItsIndex(t *testing.T) {
 		}
 		r.step(store.ServeIndex)
 		got, err := r.rdr.Series(t.Context(), q)
-		if first := x.Since.Add(store.SeriesAhead); err != nil || got.Begin.Before(first) || got.Begin.Sub(first) > time.Minute || got.Unbucketed != 13 {
+		if first := x.Since.Add(store.SeriesAhead); err != nil || got.Begin.Before(first) || got.Begin.Sub(first) > time.Minute || got.Unbucketed != int128.Of(13) {
 			t.Errorf("the series begins at %s and lacks %d, %v; want from %s on, and 13", got.Begin, got.Unbucketed, err, first)
 		}
 	})

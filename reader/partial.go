@@ -5,6 +5,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 )
 
 // A partial is the total of one counter while it is being read. The record decides how many
@@ -16,9 +17,8 @@ type partial struct {
 	exists   bool
 	shards   int
 	reset    store.ResetState
-	sum      sum   // of the shards, and of a group's remainder
-	bucketed int64 // the part of sum that series have; it wraps if that does not fit
-	overflow bool
+	sum      int128.Int // of the shards, and of a group's remainder
+	bucketed int128.Int // the part of sum that series have
 	early    []answer
 }
 
@@ -41,13 +41,12 @@ func (t *partial) take(shard int, v store.Value) error {
 }
 
 func (t *partial) takeRecord(v store.Value) error {
-	if v.Value < 0 || v.Value > countmill.MaxShards {
-		return fmt.Errorf("the record of counter %q names %d shards (limit: 0 to %d)", t.counter, v.Value, countmill.MaxShards)
+	if v.Shards < 0 || v.Shards > countmill.MaxShards {
+		return fmt.Errorf("the record of counter %q names %d shards (limit: 0 to %d)", t.counter, v.Shards, countmill.MaxShards)
 	}
 	t.known, t.exists = true, v.Exists
 	if v.Exists {
-		t.shards, t.reset, t.overflow = int(v.Value), v.Reset, v.Overflow
-		t.sum.add(v.Remainder)
+		t.shards, t.reset, t.sum = v.Shards, v.Reset, v.Remainder
 	}
 	for _, a := range t.early {
 		t.add(a.shard, a.value)
@@ -62,18 +61,17 @@ func (t *partial) add(shard int, v store.Value) {
 	if shard >= t.shards {
 		return
 	}
-	t.overflow = t.overflow || v.Overflow
-	t.sum.add(v.Value)
-	t.bucketed += v.Bucketed
+	t.sum, t.bucketed = t.sum.Add(v.Count), t.bucketed.Add(v.Bucketed)
 }
+
+// since is the sum since the last reset.
+func (t *partial) since() int128.Int { return t.sum.Sub(t.reset.Baseline) }
 
 // total is the counter's total: the sum of its shards minus the baseline of the last reset. The
 // error is an *OverflowError. A deleted counter does not exist while that is 0.
 func (t *partial) total() (Total, error) {
-	since := t.sum
-	since.subtract(t.reset.Baseline)
-	v, fits := since.int64()
-	if !fits || t.overflow {
+	v, fits := t.since().Int64()
+	if !fits {
 		return Total{}, &OverflowError{Counter: t.counter}
 	}
 	if v == 0 && !t.reset.DeletedAt.IsZero() {

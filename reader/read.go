@@ -64,7 +64,7 @@ func (r *Reader) readTotals(ctx context.Context, counters []string) ([]Total, er
 }
 
 // Sum reads one counter's record and shards from the store, at a moment that is not before the
-// call. Its errors are those of Totals.
+// call. Its errors are those of Totals, but for overflows.
 func (r *Reader) Sum(ctx context.Context, counter string) (store.Sum, error) {
 	if err := countmill.CheckName(counter); err != nil {
 		return store.Sum{}, err
@@ -78,11 +78,7 @@ func (r *Reader) Sum(ctx context.Context, counter string) (store.Sum, error) {
 	}
 	// The sum and the moment are of one view: a reset relies on both.
 	t := rd.partials[0]
-	v, fits := t.sum.int64()
-	if !fits || t.overflow {
-		return store.Sum{}, &OverflowError{Counter: counter}
-	}
-	return store.Sum{Exists: t.exists, Sum: v, ResetState: t.reset, At: at}, nil
+	return store.Sum{Exists: t.exists, Sum: t.sum, ResetState: t.reset, At: at}, nil
 }
 
 func (r *Reader) newReading(view store.View) *reading {
@@ -105,7 +101,7 @@ func (rd *reading) askOf(t *partial) {
 // askRecorded requests the shards of a counter whose record was read in this view.
 func (rd *reading) askRecorded(rec store.Record) error {
 	t := &partial{counter: rec.Counter}
-	if err := t.takeRecord(store.Value{Exists: true, Value: int64(rec.Shards), Reset: rec.Reset, Remainder: rec.Remainder, Overflow: rec.Overflow}); err != nil {
+	if err := t.takeRecord(store.Value{Exists: true, Shards: rec.Shards, Reset: rec.Reset, Remainder: rec.Remainder}); err != nil {
 		return err
 	}
 	rd.adopt(t)

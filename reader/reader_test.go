@@ -20,6 +20,7 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -209,9 +210,11 @@ func move(m map[string][]store.Value, names []string) {
 	if rand.IntN(10) == 0 && len(m[to]) < 20 {
 		m[to] = append(m[to], store.Value{})
 	}
-	n := int64(rand.IntN(100))
-	m[from][rand.IntN(len(m[from]))].Value -= n
-	m[to][rand.IntN(len(m[to]))].Value += n
+	n := int128.Of(int64(rand.IntN(100)))
+	less := &m[from][rand.IntN(len(m[from]))].Count
+	*less = less.Sub(n)
+	more := &m[to][rand.IntN(len(m[to]))].Count
+	*more = more.Add(n)
 }
 
 func TestOverflowIsAnErrorAndNeverANumber(t *testing.T) {
@@ -227,7 +230,7 @@ func TestOverflowIsAnErrorAndNeverANumber(t *testing.T) {
 		"below the bottom":  {vals(math.MinInt64, -1), 0, true},
 		"fits in the end":   {vals(math.MaxInt64, math.MaxInt64, math.MinInt64, math.MinInt64), -2, false},
 		"twice round":       {vals(math.MaxInt64, math.MaxInt64, 2), 0, true},
-		"a shard saturated": {[]store.Value{{Exists: true, Value: 5, Overflow: true}}, 0, true},
+		"a shard too large": {[]store.Value{{Exists: true, Count: int128.Int{Hi: 1}}}, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -254,7 +257,7 @@ func TestOverflowIsAnErrorAndNeverANumber(t *testing.T) {
 func vals(vs ...int64) []store.Value {
 	var values []store.Value
 	for _, v := range vs {
-		values = append(values, store.Value{Exists: true, Value: v})
+		values = append(values, store.Value{Exists: true, Count: int128.Of(v)})
 	}
 	return values
 }

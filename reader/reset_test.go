@@ -14,16 +14,17 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 )
 
 // resetStore has counters a to f, of which all but a were reset, and d to f deleted.
 func resetStore() *fakeStore {
 	at := time.Now().Add(-time.Hour)
 	s := &fakeStore{resets: map[string]store.ResetState{
-		"b": {Baseline: 5, ResetAt: at},
-		"c": {Baseline: -7, ResetAt: at},
-		"d": {Baseline: 6, ResetAt: at, DeletedAt: at},
-		"e": {Baseline: 7, ResetAt: at, DeletedAt: at},
+		"b": {Baseline: int128.Of(5), ResetAt: at},
+		"c": {Baseline: int128.Of(-7), ResetAt: at},
+		"d": {Baseline: int128.Of(6), ResetAt: at, DeletedAt: at},
+		"e": {Baseline: int128.Of(7), ResetAt: at, DeletedAt: at},
 		"f": {ResetAt: at, DeletedAt: at},
 	}}
 	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
@@ -78,7 +79,7 @@ func TestOverflowOfTheDifference(t *testing.T) {
 		"and back":                  {vals(-1), math.MinInt64, math.MaxInt64, false},
 		"the sum alone is too much": {vals(math.MaxInt64-1, 9), 10, math.MaxInt64 - 2, false},
 	} {
-		st := &fakeStore{resets: map[string]store.ResetState{"c": {Baseline: tc.baseline, ResetAt: time.Now()}}}
+		st := &fakeStore{resets: map[string]store.ResetState{"c": {Baseline: int128.Of(tc.baseline), ResetAt: time.Now()}}}
 		st.putValues("c", tc.shards...)
 		r := newReader(t, st, nil, reader.Config{})
 		totals, err := r.Totals(t.Context(), []string{"c"}, 0)
@@ -94,7 +95,7 @@ func TestSum(t *testing.T) {
 	st := resetStore()
 	r := newReader(t, st, nil, reader.Config{})
 	for counter, want := range map[string]store.Sum{
-		"b": {Exists: true, Sum: 6}, "d": {Exists: true, Sum: 6}, "x": {},
+		"b": {Exists: true, Sum: int128.Of(6)}, "d": {Exists: true, Sum: int128.Of(6)}, "x": {},
 	} {
 		want.ResetState = st.resets[counter]
 		before := time.Now()
@@ -104,8 +105,8 @@ func TestSum(t *testing.T) {
 		}
 	}
 	st.putValues("over", vals(math.MaxInt64, 1)...)
-	if _, err := r.Sum(t.Context(), "over"); !errors.Is(err, countmill.ErrOverflow) {
-		t.Errorf("Sum of what does not fit: got %v", err)
+	if got, err := r.Sum(t.Context(), "over"); err != nil || got.Sum != int128.Of(math.MaxInt64).Add(int128.Of(1)) {
+		t.Errorf("Sum beyond int64: got %+v, %v", got, err)
 	}
 	if _, err := r.Sum(t.Context(), ""); !errors.Is(err, countmill.ErrInvalid) {
 		t.Errorf("Sum of no counter: got %v", err)
@@ -137,7 +138,7 @@ func TestResetIsVisibleWithinTheStaleness(t *testing.T) {
 				t.Errorf("with %s permitted: got %+v, want %d from the %s", step.staleness, got, step.want, step.source)
 			}
 			st.mu.Lock()
-			st.resets["b"] = store.ResetState{Baseline: 6, ResetAt: time.Now(), DeletedAt: time.Now()}
+			st.resets["b"] = store.ResetState{Baseline: int128.Of(6), ResetAt: time.Now(), DeletedAt: time.Now()}
 			st.mu.Unlock()
 		}
 	})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -38,7 +39,7 @@ type Series struct {
 	Begin time.Time
 	// Unbucketed is the part of the counters' sums that no series ever had, resets aside: it was
 	// counted without a rule.
-	Unbucketed int64
+	Unbucketed int128.Int
 }
 
 // A Row is the sum of the increments between Time and End.
@@ -185,12 +186,9 @@ func (s *seriesReading) read(ctx context.Context) (Series, error) {
 	if found.Rows, err = s.rows(ctx, curves); err != nil {
 		return Series{}, err
 	}
-	var unbucketed sum
 	for _, t := range rd.partials {
-		n, _ := t.unbucketed()
-		unbucketed.add(n)
+		found.Unbucketed = found.Unbucketed.Add(t.sum.Sub(t.bucketed))
 	}
-	found.Unbucketed, _ = unbucketed.int64()
 	if at := slices.IndexFunc(found.Rows, func(r Row) bool { return r.Overflow }); at >= 0 {
 		return found, &OverflowError{Counter: found.Rows[at].Counter}
 	}
@@ -337,7 +335,7 @@ const daysCost = 5
 // sumRow sums the buckets that begin in the row. A quarter hour that is longer than the row says
 // nothing about it.
 func sumRow(row *Row, buckets []store.Bucket) {
-	var total sum
+	var total int128.Int
 	for _, b := range buckets {
 		begin := b.Minute.Time()
 		if !begin.Before(row.End) {
@@ -350,11 +348,10 @@ func sumRow(row *Row, buckets []store.Bucket) {
 		if begin.Before(row.Time) {
 			continue
 		}
-		row.Overflow = row.Overflow || b.Overflow
-		total.add(b.Sum)
+		total = total.Add(b.Sum)
 	}
-	v, fits := total.int64()
-	if row.Overflow = row.Overflow || !fits; !row.Overflow {
+	v, fits := total.Int64()
+	if row.Overflow = !fits; fits {
 		row.Value = v
 	}
 }
@@ -396,17 +393,5 @@ func (s *seriesReading) coverage(counter string) (coverage, error) {
 
 // deleted reports whether the counter is hidden: it was deleted, and has counted nothing since.
 func (t *partial) deleted() bool {
-	if t.reset.DeletedAt.IsZero() {
-		return false
-	}
-	since := t.sum
-	since.subtract(t.reset.Baseline)
-	return since == sum{}
-}
-
-// unbucketed is the part of the sum that was counted without a series.
-func (t *partial) unbucketed() (int64, bool) {
-	rest := t.sum
-	rest.subtract(t.bucketed)
-	return rest.int64()
+	return !t.reset.DeletedAt.IsZero() && t.since() == int128.Int{}
 }

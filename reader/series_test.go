@@ -14,6 +14,7 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/store/storetest/fakestore"
 	"github.com/countmill/countmill/wire"
 )
@@ -232,7 +233,7 @@ func TestSeriesBeginWithTheirRule(t *testing.T) {
 	found := s.read(t, q)
 	wantRows(t, "of a new rule", found.Rows[4:], brief{"23 11:00", 5, true}, brief{"23 11:30", 0, true}, brief{"23 12:00", 0, true}, brief{"23 12:30", 6, false})
 	least := noon.Add(store.OldSettings + store.SeriesAhead)
-	if begin := found.Begin; begin.Before(least) || begin.After(least.Add(time.Minute)) || found.Unbucketed != 70 {
+	if begin := found.Begin; begin.Before(least) || begin.After(least.Add(time.Minute)) || found.Unbucketed != int128.Of(70) {
 		t.Errorf("begins at %s, %d without a curve; want a minute after %s or less, and 70", begin, found.Unbucketed, least)
 	}
 	s.rule(t, store.RuleChange{Pattern: "b", Remove: true})

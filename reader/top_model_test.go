@@ -13,6 +13,7 @@ import (
 	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/reader/board"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/store/storetest/fakestore"
 	"github.com/countmill/countmill/wire"
 )
@@ -142,7 +143,7 @@ func (w *world) look() {
 	}
 	w.looks = append(w.looks, store.ResetRequest{
 		ID: id[0], Counter: name, Delete: w.random.IntN(2) == 0, At: time.Now(), ExpireAt: time.Now().Add(time.Hour),
-		Look: store.Sum{Exists: exists, Sum: m.sum, ResetState: values[0].Reset, At: v.ReadTime()},
+		Look: store.Sum{Exists: exists, Sum: int128.Of(m.sum), ResetState: values[0].Reset, At: v.ReadTime()},
 	})
 }
 
@@ -163,7 +164,7 @@ func (w *world) reset() {
 		return
 	}
 	// It is hidden only while nothing is left: increments after the look-up are.
-	m.baseline, m.deleted = r.Look.Sum, m.deleted || r.Delete
+	m.baseline, m.deleted = int64(r.Look.Sum.Lo), m.deleted || r.Delete
 	w.counters[r.Counter] = m
 }
 

@@ -2,7 +2,6 @@ package reader
 
 import (
 	"fmt"
-	"math/bits"
 	"time"
 
 	"github.com/countmill/countmill"
@@ -54,28 +53,4 @@ func overflowOf(totals []Total) error {
 		}
 	}
 	return nil
-}
-
-// A sum adds shards in 128 bits. So only the final sum must fit 64 bits, not the sums on the way.
-type sum struct {
-	hi int64
-	lo uint64
-}
-
-func (s *sum) add(v int64) {
-	var carry uint64
-	s.lo, carry = bits.Add64(s.lo, uint64(v), 0)
-	s.hi += v>>63 + int64(carry)
-}
-
-func (s *sum) subtract(v int64) {
-	var borrow uint64
-	s.lo, borrow = bits.Sub64(s.lo, uint64(v), 0)
-	s.hi -= v>>63 + int64(borrow)
-}
-
-// int64 returns the sum, and whether it fits 64 bits.
-func (s *sum) int64() (int64, bool) {
-	v := int64(s.lo)
-	return v, s.hi == v>>63
 }

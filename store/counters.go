@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"time"
+
+	"github.com/countmill/countmill/store/int128"
 )
 
 // Records keeps the record of each counter: its number of shards. Concurrent calls are
@@ -37,8 +39,7 @@ type Counters interface {
 	// in the marker. Folds neither wait nor abort: they do not touch the record.
 	//
 	// It may be repeated with the same ID; repeat it if the outcome is not known. An error
-	// that matches ErrChanged, countmill.ErrUnavailable or countmill.ErrOverflow means that
-	// nothing was changed.
+	// that matches ErrChanged or countmill.ErrUnavailable means that nothing was changed.
 	ResetCounter(ctx context.Context, r ResetRequest) (ResetResult, error)
 
 	// SweepCounters removes counters that were deleted at least after ago, by the store's
@@ -61,7 +62,7 @@ type Sum struct {
 	// Exists is true if there is a record, deleted or not.
 	Exists bool
 	// Sum is the sum of the shards, before the baseline is subtracted.
-	Sum int64
+	Sum int128.Int
 	ResetState
 	// At is the moment, by the store's clock.
 	At time.Time

@@ -72,7 +72,7 @@ func ExampleView() {
 	later := s.View()
 	defer later.Close()
 	values, err = later.Lookup(ctx, []store.Key{{Counter: "orders", Shard: store.RecordKey}})
-	fmt.Println(values[0].Exists, values[0].Value, err)
+	fmt.Println(values[0].Exists, values[0].Shards, err)
 	// Output:
 	// false <nil>
 	// true 4 <nil>

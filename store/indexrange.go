@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"time"
+
+	"github.com/countmill/countmill/store/int128"
 )
 
 // An IndexRange is the part of an index's work that one worker does at a time. Every shard has a place, a
@@ -48,18 +50,14 @@ const MaxRanges = 4096
 // A GroupRemainder is the part of a range in the total of a group: the sum of (count - grouped) over the
 // range's shards whose counters are in the group.
 type GroupRemainder struct {
-	Group string
-	// Remainder is math.MaxInt64 if the sum does not fit int64. The group then has no total, whatever the
-	// remainders of other ranges are: Value.Overflow of its record is true.
-	Remainder int64
+	Group     string
+	Remainder int128.Int
 }
 
 // An Ungrouped is the part of a shard's count that was folded without an index.
 type Ungrouped struct {
 	Counter   string
-	Remainder int64 // not 0, unless Overflow
-	// Overflow means that the count or the remainder does not fit int64.
-	Overflow bool
+	Remainder int128.Int // not 0
 }
 
 // An UngroupedPage is some shards of a range.

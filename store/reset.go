@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -25,7 +25,7 @@ type ResetRequest struct {
 type ResetResult struct {
 	// Removed is the amount that the reset subtracted from the total: everything folded by
 	// At and not subtracted before.
-	Removed int64
+	Removed int128.Int
 	// At is the moment from which the counter counts again.
 	At time.Time
 }
@@ -34,7 +34,7 @@ type ResetResult struct {
 // if there were none.
 type ResetState struct {
 	// Baseline is subtracted from the sum of the shards to get the total.
-	Baseline int64
+	Baseline int128.Int
 	// ResetAt is the moment at which Baseline was the sum.
 	ResetAt time.Time
 	// DeletedAt is zero for a counter that is not deleted. A deleted counter exists again
@@ -71,25 +71,14 @@ func (r *ResetRequest) Apply(found *ResetState, now time.Time) (after *ResetStat
 	case !found.ResetAt.Equal(r.Look.ResetAt):
 		return nil, done, ErrChanged
 	}
-	if done.Removed, err = less(r.Look.Sum, found.Baseline); err != nil {
-		return nil, done, fmt.Errorf("%w: counter %q", err, r.Counter)
-	}
+	done.Removed = r.Look.Sum.Sub(found.Baseline)
 	next := *found
 	next.Baseline, next.ResetAt = r.Look.Sum, r.Look.At
 	if !next.ResetAt.After(found.ResetAt) {
 		next.ResetAt = found.ResetAt.Add(time.Microsecond)
 	}
-	if r.Delete && (done.Removed != 0 || found.DeletedAt.IsZero()) {
+	if r.Delete && (done.Removed != int128.Int{} || found.DeletedAt.IsZero()) {
 		next.DeletedAt = now
 	}
 	return &next, done, nil
-}
-
-// less is a-b, or countmill.ErrOverflow.
-func less(a, b int64) (int64, error) {
-	d := a - b
-	if (d < a) != (b > 0) {
-		return 0, countmill.ErrOverflow
-	}
-	return d, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -26,9 +27,7 @@ type Bucket struct {
 	// Quarter is true for a quarter hour. Its sum has the minutes that were joined to it; a minute
 	// that is not joined yet has a bucket of its own.
 	Quarter bool
-	Sum     int64
-	// Overflow means that the sum does not fit int64.
-	Overflow bool
+	Sum     int128.Int
 }
 
 // A Ring is how a store keeps the newest buckets of a series: in the shards of the counter, at no

@@ -3,15 +3,15 @@ package store
 import (
 	"context"
 	"time"
+
+	"github.com/countmill/countmill/store/int128"
 )
 
 // A Shard is a shard as it is stored.
 type Shard struct {
 	Counter string
 	Number  int
-	Count   int64
-	// Overflow means that the count left int64 or is at either end of it.
-	Overflow bool
+	Count   int128.Int
 	// Updated is when the shard was last written; zero if the store does not know.
 	Updated time.Time
 	// Bad is the reason why readers cannot find the shard or use its count; empty for a good

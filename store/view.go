@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -18,21 +19,21 @@ type Key struct {
 
 // A Value answers a key.
 type Value struct {
-	// Exists is false if the store has nothing under the key. Value is then 0.
+	// Exists is false if the store has nothing under the key. The rest is then 0.
 	Exists bool
 	// Deferred means that the store did not look this time: ask again in the same view.
 	Deferred bool
-	// Value is the number of shards in a record, or the count of a shard.
-	Value int64
+	// Shards is the number of shards in a record.
+	Shards int
+	// Count is the count of a shard.
+	Count int128.Int
 	// Reset is the reset state of a record.
 	Reset ResetState
 	// Bucketed is the part of a shard's count that was added together with buckets of a series.
 	// The rest is without a curve.
-	Bucketed int64
-	// Overflow means that the shard's count, or the Remainder, left int64 or is at either end of it.
-	Overflow bool
+	Bucketed int128.Int
 	// Remainder is, in the record of a group, what its counters had counted without the group (Index).
-	Remainder int64
+	Remainder int128.Int
 }
 
 // A View is the store as it was at one moment. It is not safe for concurrent use, but after its first call has
@@ -74,7 +75,6 @@ type Record struct {
 	Counter string
 	Shards  int
 	Reset   ResetState
-	// Remainder is that of a group: see Value. Overflow means that it does not fit int64.
-	Remainder int64
-	Overflow  bool
+	// Remainder is that of a group: see Value.
+	Remainder int128.Int
 }

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/stats"
 
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -252,7 +253,7 @@ func BenchmarkIndexWork(b *testing.B) {
 			for i := 0; i < 10_000; i += maxRemainders {
 				var remainders []store.GroupRemainder
 				for j := range maxRemainders {
-					remainders = append(remainders, store.GroupRemainder{Group: fmt.Sprintf("=b:%07d", i+j), Remainder: round * int64(i+j+1)})
+					remainders = append(remainders, store.GroupRemainder{Group: fmt.Sprintf("=b:%07d", i+j), Remainder: int128.Of(round * int64(i+j+1))})
 				}
 				if err := s.SetRemainders(b.Context(), &p, remainders); err != nil {
 					b.Fatal(err)

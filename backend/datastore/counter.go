@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 
@@ -27,7 +28,7 @@ func recordOf(e *pb.Entity) (record, error) {
 	f := fields{entity: e}
 	r := record{shards: f.integer("shards")}
 	if f.has("reset_at") {
-		r.Baseline, r.ResetAt = f.integer("baseline"), f.instant("reset_at")
+		r.Baseline, r.ResetAt = int128.Of(f.integer("baseline")), f.instant("reset_at")
 	}
 	if f.has("deleted_at") {
 		r.DeletedAt = f.instant("deleted_at")
@@ -133,7 +134,7 @@ func (s *Store) applyReset(r *store.ResetRequest, e *pb.Entity, when time.Time) 
 	if err != nil || after == nil {
 		return nil, done, err
 	}
-	properties := map[string]*pb.Value{"baseline": integer(after.Baseline), "reset_at": instant(after.ResetAt)}
+	properties := map[string]*pb.Value{"baseline": integer(near(after.Baseline)), "reset_at": instant(after.ResetAt)}
 	if !after.DeletedAt.IsZero() {
 		properties["deleted_at"] = indexedInstant(after.DeletedAt)
 	}
@@ -144,14 +145,14 @@ func (s *Store) applyReset(r *store.ResetRequest, e *pb.Entity, when time.Time) 
 func (s *Store) insertDone(r *store.ResetRequest, done store.ResetResult) *pb.Mutation {
 	k := ref{kindApplied, r.ID.String()}
 	properties := map[string]*pb.Value{
-		"removed": integer(done.Removed), "reset_at": instant(done.At), "expire_at": instant(r.ExpireAt),
+		"removed": integer(near(done.Removed)), "reset_at": instant(done.At), "expire_at": instant(r.ExpireAt),
 	}
 	return s.insert(k, properties)
 }
 
 func doneOf(e *pb.Entity) (store.ResetResult, error) {
 	f := fields{entity: e}
-	done := store.ResetResult{Removed: f.integer("removed"), At: f.instant("reset_at")}
+	done := store.ResetResult{Removed: int128.Of(f.integer("removed")), At: f.instant("reset_at")}
 	return done, f.err
 }
 

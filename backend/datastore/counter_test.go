@@ -12,6 +12,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -34,7 +35,7 @@ func remove(t *testing.T, s *Store, counter string, sum int64) store.ResetResult
 
 func removal(counter string, sum int64) store.ResetRequest {
 	return store.ResetRequest{ID: wire.ResetID(counter, rand.Text()), Counter: counter, Delete: true, ExpireAt: now().Add(time.Hour),
-		Look: store.Sum{Exists: true, Sum: sum, At: now()}}
+		Look: store.Sum{Exists: true, Sum: int128.Of(sum), At: now()}}
 }
 
 // People change counters through readers, which open the store with ReadOnly. Only processes that fold
@@ -50,7 +51,7 @@ func TestReadOnlyStoresChangeRecords(t *testing.T) {
 	if n, err := ro.GrowCounter(t.Context(), "b", 7); n != 7 || err != nil {
 		t.Errorf("GrowCounter: got %d, %v, want 7", n, err)
 	}
-	if done := remove(t, ro, "a", 5); done.Removed != 5 {
+	if done := remove(t, ro, "a", 5); done.Removed != int128.Of(5) {
 		t.Errorf("ResetCounter: removed %d, want 5", done.Removed)
 	}
 	if n, err := ro.SweepCounters(t.Context(), 0); n != 0 || err != nil {
@@ -135,7 +136,7 @@ func TestResetAnswers(t *testing.T) {
 		}
 	}
 	calls.set(nil)
-	if got := value(t, s, "a", store.RecordKey); got.Value != 1 || got.Reset != (store.ResetState{}) {
+	if got := value(t, s, "a", store.RecordKey); got.Shards != 1 || got.Reset != (store.ResetState{}) {
 		t.Errorf("the record is %+v, want one shard and no reset", got)
 	}
 }

@@ -208,19 +208,13 @@ func sweepable(found map[ref]*pb.Entity, refs []ref, by time.Time) (due, same bo
 	if err != nil || rec.DeletedAt.IsZero() || rec.DeletedAt.After(by) || int(rec.shards) != len(refs)-1 {
 		return false, false, err
 	}
-	if rec.overflow {
-		return true, false, nil
-	}
-	sum := rec.remainder
+	sum := exact(rec.remainder, rec.overflow)
 	for _, r := range refs[1:] {
 		value, err := valueOf(r, found[r])
 		if err != nil {
 			return false, false, err
 		}
-		if value.Overflow {
-			return true, false, nil
-		}
-		sum += value.Value // the sum may wrap and end at the same number
+		sum = sum.Add(value.Count)
 	}
 	return true, sum == rec.Baseline, nil
 }

@@ -81,7 +81,7 @@ func TestStore(t *testing.T) {
 	storetest.RunStore(t, func(t *testing.T) store.Store {
 		return openStore(t, Config{Project: emulator.Project(), Emulator: host})
 	}, storetest.Slow(), storetest.Durable(reopen), storetest.Settles(50*time.Millisecond),
-		storetest.Shared(again), storetest.RemovesByTime(expire))
+		storetest.Shared(again), storetest.RemovesByTime(expire), storetest.Saturates())
 }
 
 // The machine's clock is a month ahead of the database's, and decides nothing. With a clock that is
@@ -92,5 +92,5 @@ func TestStoreBehindTheMachine(t *testing.T) {
 	storetest.RunStore(t, func(t *testing.T) store.Store {
 		return openStore(t, Config{Project: emulator.Project(), Emulator: host, DialOptions: []grpc.DialOption{ahead(-30 * 24 * time.Hour).option()}})
 	}, storetest.Slow(), storetest.Durable(reopen), storetest.Settles(50*time.Millisecond),
-		storetest.Shared(again), storetest.RemovesByTime(expire))
+		storetest.Shared(again), storetest.RemovesByTime(expire), storetest.Saturates())
 }

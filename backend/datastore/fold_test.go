@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 	"google.golang.org/grpc"
@@ -184,7 +185,7 @@ func TestFoldsBesideOlderVersions(t *testing.T) {
 		if err != nil || !slices.Equal(folded.Shards, []store.ShardStats{want}) {
 			t.Errorf("the shard has the statistics %+v, want %+v; %v", folded.Shards, want, err)
 		}
-		if got, want := value(t, s, "a", 0).Value, int64(105*(i+1)); got != want {
+		if got, want := value(t, s, "a", 0).Count, int128.Of(int64(105*(i+1))); got != want {
 			t.Errorf("after fold %d the count is %d, want %d", i+1, got, want)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 	"google.golang.org/grpc/codes"
@@ -160,7 +161,7 @@ func (s *Store) Ungrouped(ctx context.Context, x *store.Index, p *store.IndexRan
 	err = s.eachFound(ctx, l.when, l.refs, []string{"count", groupedBy(x.Number)}, func(i int, e *pb.Entity) error {
 		page.Shards++
 		u, err := ungroupedOf(e, x.Number)
-		if u.Counter = l.counters[i]; u.Remainder != 0 || u.Overflow {
+		if u.Counter = l.counters[i]; u.Remainder != (int128.Int{}) {
 			page.Remainders = append(page.Remainders, u)
 		}
 		return err
@@ -178,9 +179,9 @@ func ungroupedOf(e *pb.Entity, index int64) (u store.Ungrouped, err error) {
 	if f.has(groupedBy(index)) {
 		grouped = f.integer(groupedBy(index))
 	}
-	u.Remainder, u.Overflow = partsOf(count).minus(partsOf(grouped)).total()
+	u.Remainder = int128.Of(count).Sub(int128.Of(grouped))
 	if saturated(count) || saturated(grouped) {
-		u.Remainder, u.Overflow = count, true
+		u.Remainder = exact(count, true)
 	}
 	return u, f.err
 }

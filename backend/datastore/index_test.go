@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -99,18 +100,18 @@ func TestAnotherWorkerInTheMiddleOfSetRemainders(t *testing.T) {
 			t.Errorf("the other worker takes the range: %v", err)
 		}
 		if err := retried(t, func() error {
-			return other.SetRemainders(t.Context(), &taken, []store.GroupRemainder{{Group: "=site:a", Remainder: 8}})
+			return other.SetRemainders(t.Context(), &taken, []store.GroupRemainder{{Group: "=site:a", Remainder: int128.Of(8)}})
 		}); err != nil {
 			t.Errorf("the other worker sets its remainders: %v", err)
 		}
 	})
-	_ = s.SetRemainders(t.Context(), &p, []store.GroupRemainder{{Group: "=site:a", Remainder: 5}})
+	_ = s.SetRemainders(t.Context(), &p, []store.GroupRemainder{{Group: "=site:a", Remainder: int128.Of(5)}})
 	<-ended
 	remainders, err := other.RemaindersOf(t.Context(), &taken, "", 10)
-	if err != nil || len(remainders) != 1 || remainders[0].Remainder != 8 {
+	if err != nil || len(remainders) != 1 || remainders[0].Remainder != int128.Of(8) {
 		t.Errorf("the remainders are %+v, %v, want 8", remainders, err)
 	}
-	if got := value(t, other, "=site:a", store.RecordKey); got.Remainder != 8 {
+	if got := value(t, other, "=site:a", store.RecordKey); got.Remainder != int128.Of(8) {
 		t.Errorf("the remainder of the group is %+v, want 8", got)
 	}
 }
@@ -143,7 +144,7 @@ func TestDropGroupsLeavesALaterIndexAlone(t *testing.T) {
 	if n, err := s.DropGroups(t.Context(), x, 10); !errors.Is(err, store.ErrChanged) || n != 0 {
 		t.Errorf("DropGroups of an index that is gone: got %d, %v, want ErrChanged", n, err)
 	}
-	if got := value(t, other, "=site:a", 0); got.Value != 5 || !value(t, other, "=site:a", store.RecordKey).Exists {
+	if got := value(t, other, "=site:a", 0); got.Count != int128.Of(5) || !value(t, other, "=site:a", store.RecordKey).Exists {
 		t.Errorf("a group of the later index is %+v, want 5 with a record", got)
 	}
 }
@@ -210,7 +211,7 @@ func TestIndexesCostTotalsNothing(t *testing.T) {
 		}
 		return false, nil
 	})
-	if v := value(t, s, "page:a:1", 0); v.Value != 2 || looked == 0 {
+	if v := value(t, s, "page:a:1", 0); v.Count != int128.Of(2) || looked == 0 {
 		t.Errorf("after %d look-ups the shard is %+v, want 2", looked, v)
 	}
 }
@@ -248,7 +249,7 @@ func TestUngroupedPassesOtherCounters(t *testing.T) {
 				t.Fatalf("page %d of at most %d: %+v, %v", pages, limit, page, err)
 			}
 			for _, u := range page.Remainders {
-				found[u.Counter] += u.Remainder
+				found[u.Counter] += int64(u.Remainder.Lo)
 			}
 			from = page.Next
 		}

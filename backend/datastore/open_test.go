@@ -18,6 +18,7 @@ import (
 	"cloud.google.com/go/compute/metadata"
 
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 	"google.golang.org/grpc"
@@ -353,11 +354,11 @@ func TestProbeGoesWithoutTallies(t *testing.T) {
 			t.Fatalf("got %+v, %v; want no tally and 1 shard", folded, err)
 		}
 	}
-	if got := value(t, s, "a", 0).Value; got != 6 {
+	if got := value(t, s, "a", 0).Count; got != int128.Of(6) {
 		t.Errorf("got %d, want 6", got)
 	}
 	cfg.DialOptions = nil
-	if s := openStore(t, cfg); s.untallied || s.Limits().Shards != 1 || value(t, s, "a", 0).Value != 6 {
+	if s := openStore(t, cfg); s.untallied || s.Limits().Shards != 1 || value(t, s, "a", 0).Count != int128.Of(6) {
 		t.Errorf("a server that takes them: untallied %t, %d shards", s.untallied, s.Limits().Shards)
 	}
 }
@@ -394,7 +395,7 @@ func TestReadOnly(t *testing.T) {
 	mustFold(t, openStore(t, cfg), &store.Commit{Adds: []store.ShardDelta{add("a", 0, 3)}})
 	cfg.ReadOnly, cfg.DialOptions = true, []grpc.DialOption{p.option()}
 	s := openStore(t, cfg)
-	if got := value(t, s, "a", 0).Value; got != 3 {
+	if got := value(t, s, "a", 0).Count; got != int128.Of(3) {
 		t.Errorf("got %d, want 3", got)
 	}
 	if _, err := s.Check(t.Context()); err != nil {

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 
 	ds "cloud.google.com/go/datastore"
 
@@ -220,13 +221,13 @@ func TestDeferredKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := gocmp.Diff([]store.Value{{Exists: true, Value: 1}, {Deferred: true}}, first); diff != "" {
+	if diff := gocmp.Diff([]store.Value{{Exists: true, Count: int128.Of(1)}, {Deferred: true}}, first); diff != "" {
 		t.Errorf("first look-up (-want +got):\n%s", diff)
 	}
 	at := v.ReadTime()
 	mustFold(t, s, &store.Commit{Adds: []store.ShardDelta{add("a", 1, 10)}})
 	second, err := v.Lookup(t.Context(), []store.Key{{Counter: "a", Shard: 1}})
-	if err != nil || second[0].Value != 2 || !v.ReadTime().Equal(at) {
+	if err != nil || second[0].Count != int128.Of(2) || !v.ReadTime().Equal(at) {
 		t.Errorf("second look-up at %s: %v, %v; want 2 at %s", v.ReadTime(), second, err, at)
 	}
 }

@@ -105,15 +105,15 @@ func (s *Store) SetRemainders(ctx context.Context, p *store.IndexRange, remainde
 // setRemainder adds the mutations that make a remainder the one of its range, and move the group's record.
 func (s *Store) setRemainder(mutations []*pb.Mutation, r ref, e *pb.Entity, set *store.GroupRemainder) ([]*pb.Mutation, error) {
 	had, err := remainderOf(e)
-	if err != nil || had == set.Remainder {
+	if err != nil || had == near(set.Remainder) {
 		return mutations, err
 	}
-	if set.Remainder == 0 {
+	if near(set.Remainder) == 0 {
 		mutations = append(mutations, s.remove(r))
 	} else {
-		mutations = append(mutations, s.replace(r, map[string]*pb.Value{"remainder": integer(set.Remainder)}))
+		mutations = append(mutations, s.replace(r, map[string]*pb.Value{"remainder": integer(near(set.Remainder))}))
 	}
-	moved := partsOf(set.Remainder).minus(partsOf(had))
+	moved := partsOf(near(set.Remainder)).minus(partsOf(had))
 	m := s.growth(store.Growth{Counter: set.Group, Shards: s.Limits().Shards}, now().UnixMicro())
 	// Increments, not a set: other ranges move the same record.
 	m.PropertyTransforms = append(m.PropertyTransforms, plus(remainderLow, moved.low), plus(remainderHigh, moved.high))
@@ -141,7 +141,7 @@ func (s *Store) RemaindersOf(ctx context.Context, p *store.IndexRange, after str
 	sp.from, sp.past = "", prefix+after
 	_, err = s.query(ctx, nil, sp, limit, func(e *pb.Entity) error {
 		remainder, err := remainderOf(e)
-		remainders = append(remainders, store.GroupRemainder{Group: refOf(e.GetKey()).name[len(prefix):], Remainder: remainder})
+		remainders = append(remainders, store.GroupRemainder{Group: refOf(e.GetKey()).name[len(prefix):], Remainder: exact(remainder, saturated(remainder))})
 		return err
 	})
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/countmill/countmill/internal/testing/longtest"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -59,7 +60,7 @@ func wantMinutes(t *testing.T, what string, s *Store, counter string, sum int64,
 	}
 	var want []store.Bucket
 	for _, m := range minutes {
-		want = append(want, store.Bucket{Minute: m, Sum: sum})
+		want = append(want, store.Bucket{Minute: m, Sum: int128.Of(sum)})
 	}
 	if !slices.Equal(got[0], want) {
 		t.Errorf("%s: the series of %q is %+v, want %+v", what, counter, got, want)
@@ -386,7 +387,7 @@ func TestBucketsCostTotalsNothing(t *testing.T) {
 		}
 		return false, nil
 	})
-	if v := value(t, s, "a", 0); v.Value != 2 || v.Bucketed != 2 || looked == 0 {
+	if v := value(t, s, "a", 0); v.Count != int128.Of(2) || v.Bucketed != v.Count || looked == 0 {
 		t.Errorf("after %d look-ups the shard is %+v, want 2 of 2 bucketed", looked, v)
 	}
 }
@@ -455,7 +456,7 @@ func TestSweepOfManyDaysBesideAFold(t *testing.T) {
 	}
 	p.set(nil)
 	v := value(t, s, "a", store.RecordKey)
-	if count := value(t, s, "a", 0); !v.Exists || !v.Reset.DeletedAt.IsZero() || count.Value-v.Reset.Baseline != 1 {
+	if count := value(t, s, "a", 0); !v.Exists || !v.Reset.DeletedAt.IsZero() || count.Count.Sub(v.Reset.Baseline) != int128.Of(1) {
 		t.Errorf("the record is %+v and the shard %+v, want a counter that counts 1", v, count)
 	}
 	if buckets, f := inShard(t, s, "a"); len(buckets) != 1 || buckets[0].minute != late {

@@ -217,10 +217,7 @@ func (s *slotSums) buckets() []store.Bucket {
 		if sum == (wide{}) {
 			continue
 		}
-		b := store.Bucket{Minute: at.minute, Quarter: at.quarter}
-		if b.Sum, b.Overflow = sum.total(); b.Overflow {
-			b.Sum = 0
-		}
+		b := store.Bucket{Minute: at.minute, Quarter: at.quarter, Sum: exact(sum.total())}
 		found = append(found, b)
 	}
 	slices.SortFunc(found, func(a, b store.Bucket) int {

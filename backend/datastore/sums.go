@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -219,9 +220,9 @@ func (m *sumMerge) counter(ctx context.Context, e *pb.Entity) error {
 	if err != nil || !m.q.Has(name) {
 		return err
 	}
-	c := store.CounterSum{Counter: []byte(name), Overflow: rec.Overflow}
-	total, overflow := sum.total()
-	c.Sum, c.Overflow = total, c.Overflow || overflow
+	c := store.CounterSum{Counter: []byte(name)}
+	total, fits := sum.Int64()
+	c.Sum, c.Overflow = total, !fits
 	switch deleted := !rec.Reset.DeletedAt.IsZero() && total == 0 && !c.Overflow; {
 	case deleted:
 		return nil
@@ -235,8 +236,8 @@ func (m *sumMerge) counter(ctx context.Context, e *pb.Entity) error {
 
 // sumShards sums the shards that a record names, and gathers the rings of all shards if ring is not nil. exists is
 // false for a counter that was never incremented.
-func (m *sumMerge) sumShards(ctx context.Context, name string, rec *store.Value, ring *windowed) (sum wide, exists bool, err error) {
-	sum, exists = wide{}.plus(rec.Remainder).plus(-max(rec.Reset.Baseline, -largest)), rec.Remainder != 0
+func (m *sumMerge) sumShards(ctx context.Context, name string, rec *store.Value, ring *windowed) (sum int128.Int, exists bool, err error) {
+	sum, exists = rec.Remainder.Sub(rec.Reset.Baseline), rec.Remainder != int128.Int{}
 	for {
 		r, err := m.shards.peek(ctx)
 		if err != nil || r == nil {
@@ -255,15 +256,12 @@ func (m *sumMerge) sumShards(ctx context.Context, name string, rec *store.Value,
 				return sum, exists, err
 			}
 		}
-		if shard.Number >= int(rec.Value) {
+		if shard.Number >= rec.Shards {
 			continue
 		}
 		if shard.Bad != "" {
 			return sum, exists, fmt.Errorf("shard %d of %q: %s", shard.Number, name, shard.Bad)
 		}
-		sum, exists = sum.plus(shard.Count), true
+		sum, exists = sum.Add(shard.Count), true
 	}
 }
-
-// largest is the largest baseline: a sum at an end of int64 is none.
-const largest = 1<<63 - 1

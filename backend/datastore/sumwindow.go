@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -132,11 +133,11 @@ func (c *windowed) gather(e *pb.Entity) error { return c.sums.gather(e) }
 // sum is that of the window; some is false if the counter has no bucket there.
 func (c *windowed) sum() (sum store.CounterSum, some bool) {
 	sum = store.CounterSum{Counter: []byte(c.counter)}
-	total := wide{}
+	total := int128.Int{}
 	for _, b := range c.sums.buckets() {
-		total, sum.Overflow = total.plus(b.Sum), sum.Overflow || b.Overflow
+		total = total.Add(b.Sum)
 	}
-	n, wrong := total.total()
-	sum.Sum, sum.Overflow = n, sum.Overflow || wrong
+	n, fits := total.Int64()
+	sum.Sum, sum.Overflow = n, !fits
 	return sum, sum.Overflow || sum.Sum != 0
 }

@@ -125,8 +125,8 @@ func shardOf(r *pb.EntityResult) store.Shard {
 	if shard.Number = n; err != nil || n < 0 || key != shardRef(wire.ShardHash(shard.Counter, n), shard.Counter, n) {
 		shard.Number, shard.Bad = max(n, 0), fmt.Sprintf("its key %q does not belong to a shard of this counter", key.name)
 	}
-	shard.Count = f.integer("count")
-	shard.Overflow = saturated(shard.Count)
+	count := f.integer("count")
+	shard.Count = exact(count, saturated(count))
 	if f.err != nil {
 		shard.Bad = f.err.Error()
 	}

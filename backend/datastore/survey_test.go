@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 
@@ -33,7 +34,7 @@ func TestSurveySeesForeignShards(t *testing.T) {
 	for _, sh := range page.Shards {
 		if sh.Bad != "" {
 			bad++
-		} else if sh.Count != 3 {
+		} else if sh.Count != int128.Of(3) {
 			t.Errorf("shard %+v, want the one of 3", sh)
 		}
 		if age := page.At.Sub(sh.Updated); age < 0 || age > time.Minute {

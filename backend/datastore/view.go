@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -91,6 +92,23 @@ func (v *view) Lookup(ctx context.Context, keys []store.Key) ([]store.Value, err
 // saturated reports whether n is at an end of int64, where increments have no effect: it is not a sum.
 func saturated(n int64) bool { return n == math.MaxInt64 || n == math.MinInt64 }
 
+// exact returns a sum that is not known, because it left int64, as a number far beyond int64.
+func exact(n int64, overflow bool) int128.Int {
+	if overflow {
+		return int128.Int{Hi: 1 << 40}
+	}
+	return int128.Of(n)
+}
+
+// near is the opposite of exact.
+func near(sum int128.Int) int64 {
+	n, fits := sum.Int64()
+	if !fits {
+		return math.MaxInt64
+	}
+	return n
+}
+
 // valueOf reads a record or a shard.
 func valueOf(r ref, e *pb.Entity) (store.Value, error) {
 	if e == nil {
@@ -99,14 +117,12 @@ func valueOf(r ref, e *pb.Entity) (store.Value, error) {
 	f := fields{entity: e}
 	if r.kind == kindCounter {
 		rec, err := recordOf(e)
-		return store.Value{Exists: true, Value: rec.shards, Reset: rec.reset(), Remainder: rec.remainder, Overflow: rec.overflow}, err
+		return store.Value{Exists: true, Shards: int(rec.shards), Reset: rec.reset(), Remainder: exact(rec.remainder, rec.overflow)}, err
 	}
-	v := store.Value{Exists: true, Value: f.integer("count")}
+	count := f.integer("count")
+	v := store.Value{Exists: true, Count: exact(count, saturated(count))}
 	if f.has("bucketed") {
-		v.Bucketed = f.integer("bucketed")
-	}
-	if v.Overflow = saturated(v.Value); v.Overflow {
-		v.Value = 0
+		v.Bucketed = int128.Of(f.integer("bucketed"))
 	}
 	return v, f.err
 }
@@ -126,7 +142,7 @@ func (v *view) List(ctx context.Context, prefix, after string, limit int) ([]sto
 	when, err := v.store.query(ctx, v.when, sp, min(limit, math.MaxInt32), func(e *pb.Entity) error {
 		rec, err := recordOf(e)
 		records = append(records, store.Record{
-			Counter: refOf(e.GetKey()).name, Shards: int(rec.shards), Reset: rec.reset(), Remainder: rec.remainder, Overflow: rec.overflow,
+			Counter: refOf(e.GetKey()).name, Shards: int(rec.shards), Reset: rec.reset(), Remainder: exact(rec.remainder, rec.overflow),
 		})
 		return err
 	})

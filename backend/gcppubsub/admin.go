@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/countmill/countmill/backend"
 )
 
 // The settings of a subscription that Create makes.
@@ -141,7 +143,7 @@ func (b *Bus) checkTopic(ctx context.Context) error {
 	}
 	_, err := b.admin.TopicAdminClient.ListTopicSubscriptions(ctx, &pubsubpb.ListTopicSubscriptionsRequest{Topic: name, PageSize: 1}).Next()
 	if errors.Is(err, iterator.Done) {
-		return remedied(fmt.Errorf("topic %s has no subscription, and Pub/Sub drops messages published to it", name), b.subscriptionCommand())
+		return backend.Remedied(fmt.Errorf("topic %s has no subscription, and Pub/Sub drops messages published to it", name), b.subscriptionCommand())
 	}
 	return b.explain(err, "topic "+name)
 }
@@ -156,13 +158,13 @@ func (b *Bus) lookUp(ctx context.Context) (*pubsubpb.Subscription, error) {
 	case err != nil:
 		return nil, b.explain(err, "subscription "+name)
 	case s.Topic == "_deleted-topic_":
-		return nil, remedied(fmt.Errorf("the topic of subscription %s was deleted, so it gets no more messages", name), "delete it and "+b.subscriptionCommand())
+		return nil, backend.Remedied(fmt.Errorf("the topic of subscription %s was deleted, so it gets no more messages", name), "delete it and "+b.subscriptionCommand())
 	case s.Topic != b.cfg.topicName() && !b.cfg.AnyTopic:
-		return nil, remedied(fmt.Errorf("subscription %s belongs to %s, not to %s", name, s.Topic, b.cfg.topicName()), "name a subscription of the topic in --bus, or the subscription's topic")
+		return nil, backend.Remedied(fmt.Errorf("subscription %s belongs to %s, not to %s", name, s.Topic, b.cfg.topicName()), "name a subscription of the topic in --bus, or the subscription's topic")
 	case s.Detached:
-		return nil, remedied(fmt.Errorf("subscription %s is detached from its topic, so it gets no more messages", name), "delete it and "+b.subscriptionCommand())
+		return nil, backend.Remedied(fmt.Errorf("subscription %s is detached from its topic, so it gets no more messages", name), "delete it and "+b.subscriptionCommand())
 	case s.PushConfig.GetPushEndpoint() != "" || s.BigqueryConfig != nil || s.CloudStorageConfig != nil:
-		return nil, remedied(fmt.Errorf("subscription %s pushes its messages elsewhere", name), "name a pull subscription in --bus")
+		return nil, backend.Remedied(fmt.Errorf("subscription %s pushes its messages elsewhere", name), "name a pull subscription in --bus")
 	}
 	return s, nil
 }
@@ -226,21 +228,10 @@ func (b *Bus) explain(err error, what string) error {
 		}
 	}
 	if hint != "" {
-		return remedied(fmt.Errorf("%s: %w", what, err), hint)
+		return backend.Remedied(fmt.Errorf("%s: %w", what, err), hint)
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }
-
-// A remediedError is an error with what to do about it.
-type remediedError struct {
-	err    error
-	remedy string
-}
-
-func remedied(err error, remedy string) error { return &remediedError{err, remedy} }
-
-func (e *remediedError) Error() string { return fmt.Sprintf("%v (%s)", e.err, e.remedy) }
-func (e *remediedError) Unwrap() error { return e.err }
 
 // missing returns the command that creates the missing topic or subscription.
 func (b *Bus) missing(what string) string {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"cloud.google.com/go/auth/credentials"
@@ -63,14 +62,6 @@ func (e *examination) connect(ctx context.Context) (err error) {
 	return err
 }
 
-func sentence(text string) string {
-	text = strings.ToUpper(text[:1]) + text[1:]
-	if strings.HasSuffix(text, "?") {
-		return text
-	}
-	return text + "."
-}
-
 // find turns an error of Pub/Sub into a finding.
 func (e *examination) find(check string, err error, why string) {
 	switch status.Code(err) {
@@ -79,11 +70,7 @@ func (e *examination) find(check string, err error, why string) {
 	case codes.Unavailable, codes.DeadlineExceeded:
 		check = checkPubSubReached
 	}
-	do := "Read the page: the error names no remedy."
-	if r, ok := errors.AsType[*remediedError](err); ok {
-		err, do = r.err, sentence(r.remedy)
-	}
-	e.r.Find(backend.Finding{Check: check, What: err.Error() + ".", Why: why, Do: do, Page: "howto/google-cloud.md"})
+	e.r.Error(check, err, why, "howto/google-cloud.md")
 }
 
 // topic examines the topic. It returns false if Pub/Sub does not answer.

@@ -13,10 +13,11 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/countmill/countmill/backend"
+	"github.com/countmill/countmill/backend/bustest"
 	"github.com/countmill/countmill/backend/gcppubsub"
 	"github.com/countmill/countmill/internal/testing/emulator"
 	"github.com/countmill/countmill/internal/testing/longtest"
-	"github.com/countmill/countmill/store/storetest"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -92,9 +93,9 @@ func receive(t testing.TB, messages <-chan *message.Message, within time.Duratio
 func TestBus(t *testing.T) {
 	t.Parallel()
 	host := emulator.PubSub(t)
-	storetest.RunBus(t, func(t *testing.T) storetest.Bus {
+	bustest.Run(t, func(t *testing.T) bustest.Bus {
 		bus := open(t, host)
-		return storetest.Bus{Publisher: bus, Subscriber: bus, Topic: "increments", Redelivers: true, AnswersClosed: true}
+		return bustest.Bus{Publisher: bus, Subscriber: bus, Topic: "increments", Redelivers: true, AnswersClosed: true}
 	})
 }
 
@@ -171,7 +172,7 @@ func TestRedeliveriesAreCounted(t *testing.T) {
 	if err := bus.Close(); err != nil {
 		t.Error(err)
 	}
-	want := gcppubsub.Stats{Deliveries: 2, Redeliveries: 1, Acks: 1, Nacks: 1}
+	want := backend.BusStats{Deliveries: 2, Redeliveries: 1, Acks: 1, Nacks: 1}
 	if got := bus.Stats(); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

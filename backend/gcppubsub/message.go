@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill-googlecloud/v2/pkg/googlecloud"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -66,31 +67,14 @@ func sayGivenUp(metadata message.Metadata, attributes map[string]string) {
 	}
 }
 
-// Stats are counts since Open.
-type Stats struct {
-	// Deliveries counts the messages that Pub/Sub sent here. Redeliveries counts those among them that
-	// it had sent before, to any process. Pub/Sub reports that only on a subscription with a
-	// dead-letter policy, and roughly.
-	Deliveries, Redeliveries int64
-	// Acks and Nacks count the acks and nacks that were sent. A message that was not settled when its
-	// subscription ended is a nack.
-	Acks, Nacks int64
-	// Held is the number of delivered messages that are not settled.
-	Held int64
-	// StreamErrors counts streams that ended with an error or could not be opened. Pub/Sub closes
-	// streams now and then.
-	StreamErrors int64
-	// AcksLost counts acks that were not sent within CloseTimeout: those messages are delivered again.
-	AcksLost int64
-}
-
 type stats struct {
 	deliveries, redeliveries, acks, nacks, held, streamErrors, acksLost atomic.Int64
 }
 
-// Stats returns the counts.
-func (b *Bus) Stats() Stats {
-	return Stats{
+// Stats returns the counts since Open. Pub/Sub reports redeliveries only on a subscription with a dead-letter
+// policy, and roughly. It closes streams now and then.
+func (b *Bus) Stats() backend.BusStats {
+	return backend.BusStats{
 		Deliveries:   b.stats.deliveries.Load(),
 		Redeliveries: b.stats.redeliveries.Load(),
 		Acks:         b.stats.acks.Load(),

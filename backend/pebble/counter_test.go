@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/store"
+	sums "github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -17,7 +18,7 @@ func remove(t *testing.T, s *Store, counter string, sum int64) {
 	}
 	_, err = s.ResetCounter(t.Context(), store.ResetRequest{
 		ID: wire.ResetID(counter, rand.Text()), Counter: counter, Delete: true, At: s.cfg.clock(),
-		Look: store.Sum{Exists: true, Sum: sum, ResetState: seen.ResetState, At: s.cfg.clock().UTC().Truncate(time.Microsecond)},
+		Look: store.Sum{Exists: true, Sum: sums.Of(sum), ResetState: seen.ResetState, At: s.cfg.clock().UTC().Truncate(time.Microsecond)},
 	})
 	if err != nil {
 		t.Fatalf("ResetCounter: %v", err)

@@ -137,7 +137,7 @@ func (s *Store) removeCounter(b *pebbledb.Batch, name string, r record) (bool, e
 			keys = append(keys, key)
 		}
 	}
-	if total != fromInt64(r.Baseline) {
+	if total != fromExact(r.Baseline) {
 		return false, nil
 	}
 	for _, key := range keys {

@@ -239,10 +239,11 @@ func (i *image) compare(ctx context.Context, s *Store) (missing int64, err error
 		if err != nil {
 			return 0, err
 		}
-		if got := values[0].Value; got > want || got < want-i.uncounted[counter] {
+		got := int64(values[0].Count.Lo)
+		if got > want || got < want-i.uncounted[counter] {
 			return 0, fmt.Errorf("wrong: %.12s is %d, want %d", counter, got, want)
 		}
-		missing += want - values[0].Value
+		missing += want - got
 	}
 	for ids := range slices.Chunk(i.marks, 1000) {
 		found, err := s.Applied(ctx, ids)

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/countmill/countmill/store"
+	sums "github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -27,7 +28,7 @@ func FuzzStored(f *testing.F) {
 	}
 	for _, value := range [][]byte{
 		nil, encodeSeries(nil, []slotSum{{3, fromInt64(-1)}, {quarterSlots, fromInt64(1 << 62)}}), shardSum{count: fromInt64(5), bucketed: fromInt64(3)}.encode(nil), shardSum{count: fromInt64(5), grouped: []indexSum{{2, fromInt64(3)}, {300, fromInt64(-1)}}}.encode(nil), appendOperand(nil, 7, true, []int64{2, 300}), fromInt64(-5).encode(nil), int128{1, 2}.encode(nil), encodeRecord(nil, 20),
-		record{shards: 20, wasReset: true, ResetState: store.ResetState{Baseline: -5, ResetAt: at, DeletedAt: at}}.encode(nil),
+		record{shards: 20, wasReset: true, ResetState: store.ResetState{Baseline: sums.Of(-5), ResetAt: at, DeletedAt: at}}.encode(nil),
 		encodeMarker(nil, &store.Marker{Fingerprint: 7, Fold: 8, At: at}), letter, []byte(commitCount{"id", 5, at}.encode()), []byte(commitCount{"id", 5, at}.encode() + "x"),
 	} {
 		f.Add(value)

@@ -166,9 +166,8 @@ func (s *Store) Ungrouped(ctx context.Context, x *store.Index, p *store.IndexRan
 	page.At = v.at
 	page.Next, err = s.eachShard(ctx, v.snapshot, x, p, from, limit, func(_ []byte, place uint64, counter string, sum shardSum) error {
 		page.Shards, page.Place = page.Shards+1, place
-		remainder, overflow := sum.count.plus(sum.groupedBy(x.Number).negative()).total()
-		if _, wrong := sum.count.total(); remainder != 0 || overflow || wrong {
-			page.Remainders = append(page.Remainders, store.Ungrouped{Counter: counter, Remainder: remainder, Overflow: overflow || wrong})
+		if remainder := sum.count.plus(sum.groupedBy(x.Number).negative()); remainder != (int128{}) {
+			page.Remainders = append(page.Remainders, store.Ungrouped{Counter: counter, Remainder: remainder.exact()})
 		}
 		return nil
 	})
@@ -253,30 +252,21 @@ func (s *Store) SetRemainders(ctx context.Context, p *store.IndexRange, remainde
 
 // setRemainder sets a range's part of a group, at key, and moves the group's remainder by the difference.
 func (s *Store) setRemainder(b *pebbledb.Batch, key []byte, r *store.GroupRemainder) error {
-	sum, _, err := getSum(s.db, key)
-	had, _ := sum.total()
-	if err != nil || had == r.Remainder {
+	had, _, err := getSum(s.db, key)
+	want := fromExact(r.Remainder)
+	if err != nil || had == want {
 		return err
 	}
-	if r.Remainder == 0 {
+	if want == (int128{}) {
 		err = b.Delete(key, nil)
 	} else {
-		err = b.Set(key, fromInt64(r.Remainder).encode(nil), nil)
+		err = b.Set(key, want.encode(nil), nil)
 	}
 	record := s.keys.named(nil, kindRemainder, r.Group)
 	total, _, getErr := getSum(s.db, record)
-	delta := termOf(r.Remainder).plus(termOf(had).negative())
+	delta := want.plus(had.negative())
 	return errors.Join(err, getErr, b.Set(record, total.plus(delta).encode(nil), nil),
 		b.Merge(s.keys.named(nil, kindRecord, r.Group), encodeRecord(nil, 1), nil))
-}
-
-// termOf is the part of a remainder in the sum of its group's. A remainder at an end of int64 means an overflow: any sum of
-// MaxRanges remainders with it is beyond int64.
-func termOf(remainder int64) int128 {
-	if remainder == math.MaxInt64 || remainder == math.MinInt64 {
-		return int128{hi: 1 << 40}
-	}
-	return fromInt64(remainder)
 }
 
 // RemaindersOf lists a range's parts of groups.
@@ -292,8 +282,7 @@ func (s *Store) RemaindersOf(ctx context.Context, p *store.IndexRange, afterGrou
 	}
 	err = s.each(ctx, s.db, prefix, from, func(key, value []byte) (bool, error) {
 		sum, err := decodeSum(value)
-		remainder, _ := sum.total()
-		remainders = append(remainders, store.GroupRemainder{Group: string(key[len(prefix):]), Remainder: remainder})
+		remainders = append(remainders, store.GroupRemainder{Group: string(key[len(prefix):]), Remainder: sum.exact()})
 		return len(remainders) < limit, err
 	})
 	return remainders, err

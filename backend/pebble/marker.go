@@ -39,16 +39,18 @@ func decodeMarker(id wire.PartID, b []byte) (store.Marker, error) {
 
 // encodeDone encodes the marker of a reset; at is the marker's time.
 func encodeDone(dst []byte, d store.ResetResult, at time.Time) []byte {
-	dst = binary.BigEndian.AppendUint64(dst, uint64(d.Removed))
+	dst = fromExact(d.Removed).encode(dst)
 	dst = binary.BigEndian.AppendUint64(dst, microseconds(d.At))
 	return binary.BigEndian.AppendUint64(dst, uint64(at.UnixMicro()))
 }
 
 func decodeDone(id wire.PartID, b []byte) (store.ResetResult, error) {
-	if len(b) != markerLen {
+	n := len(b) - 16
+	if n < 0 {
 		return store.ResetResult{}, fmt.Errorf("marker %s of a reset has %d bytes", id, len(b))
 	}
-	return store.ResetResult{Removed: int64(binary.BigEndian.Uint64(b)), At: moment(binary.BigEndian.Uint64(b[8:]))}, nil
+	removed, err := decodeSum(b[:n])
+	return store.ResetResult{Removed: removed.exact(), At: moment(binary.BigEndian.Uint64(b[n:]))}, err
 }
 
 // loadEpochs finds the epochs that contain markers, with one seek for each.

@@ -9,6 +9,8 @@ import (
 	"math/bits"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
+
+	sums "github.com/countmill/countmill/store/int128"
 )
 
 // mergerName is stored in every database and can never change.
@@ -64,8 +66,7 @@ func (a int128) negative() int128 {
 
 func (a int128) fits64() bool { return a.hi == int64(a.lo)>>63 }
 
-// total returns the sum as an int64, and whether it overflowed. A sum outside int64, or equal to one of
-// its ends, has overflowed; total returns the nearest end.
+// total returns the sum as an int64, and whether it overflowed: then total returns the nearest end.
 func (a int128) total() (v int64, overflow bool) {
 	switch v = int64(a.lo); {
 	case !a.fits64() && a.hi < 0:
@@ -73,9 +74,14 @@ func (a int128) total() (v int64, overflow bool) {
 	case !a.fits64():
 		return math.MaxInt64, true
 	default:
-		return v, v == math.MinInt64 || v == math.MaxInt64
+		return v, false
 	}
 }
+
+// exact and fromExact convert sums to and from those of package store.
+func (a int128) exact() sums.Int { return sums.Int{Hi: a.hi, Lo: a.lo} }
+
+func fromExact(a sums.Int) int128 { return int128{a.Hi, a.Lo} }
 
 // encode writes 8 bytes if the sum fits an int64, otherwise 16: each sum has one encoding.
 func (a int128) encode(dst []byte) []byte {

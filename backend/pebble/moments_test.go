@@ -12,6 +12,7 @@ import (
 
 	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/store"
+	sums "github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -141,8 +142,8 @@ func TestViewsShowWhatReturnedByTheirMoment(t *testing.T) {
 		between.Store(&f)
 		v := s.View()
 		got, err := v.Lookup(t.Context(), []store.Key{{Counter: "a"}})
-		if err != nil || returned.IsZero() || v.ReadTime().Before(returned) || got[0].Value != want {
-			t.Errorf("as of %s: got %d, %v; want %d, as the last fold returned at %s", v.ReadTime(), got[0].Value, err, want, returned)
+		if err != nil || returned.IsZero() || v.ReadTime().Before(returned) || got[0].Count != sums.Of(want) {
+			t.Errorf("as of %s: got %d, %v; want %d, as the last fold returned at %s", v.ReadTime(), got[0].Count, err, want, returned)
 		}
 		v.Close()
 	}
@@ -184,7 +185,7 @@ func TestMomentOfFolds(t *testing.T) {
 		}
 		v := s.View()
 		got, err := v.Lookup(t.Context(), []store.Key{{Counter: "a"}})
-		if err != nil || !v.ReadTime().After(counted) || got[0].Value != int64(i+1) {
+		if err != nil || !v.ReadTime().After(counted) || got[0].Count != sums.Of(int64(i+1)) {
 			t.Errorf("clock %d: %v as of %s, %v; want %d after %s", i, got, v.ReadTime(), err, i+1, counted)
 		}
 		before = v.ReadTime()

@@ -76,7 +76,7 @@ func total(t testing.TB, s *Store, counter string) int64 {
 	if err != nil {
 		t.Fatalf("Lookup: %v", err)
 	}
-	return got[0].Value
+	return int64(got[0].Count.Lo)
 }
 
 func marker(at time.Time) []store.Marker {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/store"
+	sums "github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -258,8 +259,8 @@ func (l *ledger) check(ctx context.Context, s *Store) (wrong []string, err error
 	if err != nil {
 		return nil, err
 	}
-	if values[0].Value != hot {
-		complain("the hot counter is %d, but the folds that are there add %d", values[0].Value, hot)
+	if values[0].Count != sums.Of(hot) {
+		complain("the hot counter is %d, but the folds that are there add %d", values[0].Count, hot)
 	}
 	shards, err := s.Shards(ctx, []string{wideCounter})
 	if err != nil {
@@ -291,10 +292,10 @@ func (l *ledger) checkFold(ctx context.Context, s *Store, view store.View, d *de
 	if err != nil {
 		return unknown, err
 	}
-	count := values[0].Value
+	count := int64(values[0].Count.Lo)
 	for i, v := range values {
-		if v.Value != count {
-			complain("fold %d: %v has %d, %v has %d", d.id, keys[0], count, keys[i], v.Value)
+		if int64(v.Count.Lo) != count {
+			complain("fold %d: %v has %d, %v has %d", d.id, keys[0], count, keys[i], v.Count)
 		}
 	}
 	ids := make([]wire.PartID, len(d.commit.Markers))

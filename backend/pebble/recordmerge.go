@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/store"
+	sums "github.com/countmill/countmill/store/int128"
 )
 
 // A record is a counter's record, or a change of it: a growth (8 bytes) or a reset (32 bytes). Merging
@@ -49,7 +50,8 @@ func (r record) encode(dst []byte) []byte {
 	if !r.wasReset {
 		return dst
 	}
-	dst = binary.BigEndian.AppendUint64(dst, uint64(r.Baseline))
+	dst = binary.BigEndian.AppendUint64(dst, uint64(r.Baseline.Hi))
+	dst = binary.BigEndian.AppendUint64(dst, r.Baseline.Lo)
 	dst = binary.BigEndian.AppendUint64(dst, microseconds(r.ResetAt))
 	return binary.BigEndian.AppendUint64(dst, microseconds(r.DeletedAt))
 }
@@ -58,10 +60,10 @@ func decodeRecord(b []byte) (record, error) {
 	switch len(b) {
 	case 8:
 		return record{shards: int(binary.BigEndian.Uint64(b))}, nil
-	case 32:
+	case 40:
 		return record{shards: int(binary.BigEndian.Uint64(b)), wasReset: true, ResetState: store.ResetState{
-			Baseline: int64(binary.BigEndian.Uint64(b[8:])),
-			ResetAt:  moment(binary.BigEndian.Uint64(b[16:])), DeletedAt: moment(binary.BigEndian.Uint64(b[24:])),
+			Baseline: sums.Int{Hi: int64(binary.BigEndian.Uint64(b[8:])), Lo: binary.BigEndian.Uint64(b[16:])},
+			ResetAt:  moment(binary.BigEndian.Uint64(b[24:])), DeletedAt: moment(binary.BigEndian.Uint64(b[32:])),
 		}}, nil
 	}
 	return record{}, fmt.Errorf("a record of %d bytes", len(b))

@@ -122,7 +122,7 @@ func bucketsOf(d seriesDay, pairs []slotSum, from, to wire.Minute) (buckets []st
 		if b.Minute < from || b.Minute >= to {
 			continue
 		}
-		b.Sum, b.Overflow = p.sum.total()
+		b.Sum = p.sum.exact()
 		buckets = append(buckets, b)
 	}
 	slices.SortStableFunc(buckets, func(x, y store.Bucket) int { return cmp.Compare(x.Minute, y.Minute) })

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/countmill/countmill/store"
+	sums "github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -122,8 +123,8 @@ func TestADayIsSweptOncePerPromise(t *testing.T) {
 			t.Errorf("%s (%v, -want +got):\n%s", what, err, diff)
 		}
 	}
-	quarter := func(sum int64) store.Bucket { return store.Bucket{Minute: m, Quarter: true, Sum: sum} }
-	minute := store.Bucket{Minute: m + 2, Sum: 1}
+	quarter := func(sum int64) store.Bucket { return store.Bucket{Minute: m, Quarter: true, Sum: sums.Of(sum)} }
+	minute := store.Bucket{Minute: m + 2, Sum: sums.Of(1)}
 	count(m + 2)
 	want("on the same day", minute)
 	c.set(m.Time().Add(day + 2*time.Hour - time.Minute))
@@ -176,7 +177,7 @@ func TestARuleKeepsLongerDuringASweep(t *testing.T) {
 	v := s.View()
 	defer v.Close()
 	got, err := v.Series(t.Context(), []store.Record{{Counter: "a"}}, 0, wire.MinuteOf(wire.MaxTime))
-	if err != nil || len(got[0]) != 1 || got[0][0].Sum != 3 {
+	if err != nil || len(got[0]) != 1 || got[0][0].Sum != sums.Of(3) {
 		t.Errorf("after the sweep: %+v, %v; want the 3 that the rule keeps for 400 days", got, err)
 	}
 }

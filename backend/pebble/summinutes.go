@@ -45,7 +45,7 @@ func (w *sumWalk) minutes(ctx context.Context) (err error) {
 			continue
 		}
 		if err = m.sum(); err == nil && (m.overflow || m.total != int128{}) {
-			err = w.emit(m.name(), m.total, m.overflow)
+			err = w.emit(m.name(), m.total)
 		}
 	}
 	return errors.Join(err, m.err)
@@ -63,7 +63,7 @@ func (w *sumWalk) hidden(ctx context.Context, visit func(name string)) error {
 			if err != nil || r.DeletedAt.IsZero() {
 				return true, err
 			}
-			sum := fromInt64(r.Baseline).negative()
+			sum := fromExact(r.Baseline).negative()
 			for n := range r.shards {
 				count, _, err := get(v.snapshot, keys.shard(nil, wire.Order(name), name, n), countOf)
 				if err != nil {
@@ -151,7 +151,7 @@ func (m *dayMerge) name() []byte { return m.key[8:] }
 
 // sum sums the buckets of the counter that begin in the window.
 func (m *dayMerge) sum() error {
-	m.total, m.overflow = int128{}, false
+	m.total = int128{}
 	for _, d := range m.days {
 		if d.key == nil || !bytes.Equal(d.key, m.key) {
 			continue
@@ -165,8 +165,7 @@ func (m *dayMerge) sum() error {
 		}
 		for _, p := range m.pairs {
 			if at := d.day.first() + p.slot.minute(); at >= m.q.From && at < m.q.To {
-				_, wrong := p.sum.total()
-				m.total, m.overflow = m.total.plus(p.sum), m.overflow || wrong
+				m.total = m.total.plus(p.sum)
 			}
 		}
 	}

@@ -65,9 +65,9 @@ type sumWalk struct {
 }
 
 // emit visits a counter.
-func (w *sumWalk) emit(counter []byte, sum int128, overflow bool) error {
-	n, wrong := sum.total()
-	w.found = store.CounterSum{Counter: counter, Sum: n, Overflow: overflow || wrong}
+func (w *sumWalk) emit(counter []byte, sum int128) error {
+	n, overflow := sum.total()
+	w.found = store.CounterSum{Counter: counter, Sum: n, Overflow: overflow}
 	return w.visit(&w.found)
 }
 
@@ -112,15 +112,14 @@ func (w *sumWalk) records(ctx context.Context, visit func(name string, r record)
 func (w *sumWalk) lookUp(ctx context.Context) error {
 	v := w.view
 	return w.records(ctx, func(name string, r record) (bool, error) {
-		sum, exists, overflow := fromInt64(r.Baseline).negative(), false, false
+		sum, exists := fromExact(r.Baseline).negative(), false
 		for n := range r.shards {
 			v.key = v.store.keys.shard(v.key[:0], wire.Order(name), name, n)
 			count, some, err := get(v.snapshot, v.key, countOf)
 			if err != nil {
 				return false, fmt.Errorf("shard %d of %q: %w", n, name, err)
 			}
-			_, wrong := count.total()
-			sum, exists, overflow = sum.plus(count), exists || some, overflow || wrong
+			sum, exists = sum.plus(count), exists || some
 		}
 		if w.q.Groups {
 			v.key = v.store.keys.named(v.key[:0], kindRemainder, name)
@@ -128,13 +127,12 @@ func (w *sumWalk) lookUp(ctx context.Context) error {
 			if err != nil {
 				return false, fmt.Errorf("remainder of %q: %w", name, err)
 			}
-			_, wrong := remainder.total()
-			sum, exists, overflow = sum.plus(remainder), exists || some, overflow || wrong
+			sum, exists = sum.plus(remainder), exists || some
 		}
 		if !exists || !r.DeletedAt.IsZero() && sum == (int128{}) {
 			return true, nil
 		}
-		return true, w.emit([]byte(name), sum, overflow)
+		return true, w.emit([]byte(name), sum)
 	})
 }
 
@@ -142,7 +140,7 @@ func (w *sumWalk) lookUp(ctx context.Context) error {
 // one shard. The name is a hash with a seed, because names of 500 bytes would take too much memory.
 type special struct {
 	order, name uint64
-	baseline    int64
+	baseline    int128
 	shards      int
 	deleted     bool
 }
@@ -153,7 +151,7 @@ func (w *sumWalk) specials(ctx context.Context, seed maphash.Seed) (all []specia
 	err = w.records(ctx, func(name string, r record) (bool, error) {
 		n++
 		if r.shards != 1 || r.wasReset {
-			all = append(all, special{wire.Order(name), maphash.String(seed, name), r.Baseline, r.shards, !r.DeletedAt.IsZero()})
+			all = append(all, special{wire.Order(name), maphash.String(seed, name), fromExact(r.Baseline), r.shards, !r.DeletedAt.IsZero()})
 		}
 		return true, nil
 	})
@@ -204,11 +202,10 @@ type current struct {
 	seed     maphash.Seed
 	specials []special // those of this place and later ones
 
-	place    uint64
-	name     []byte // empty for none
-	record   special
-	sum      int128
-	overflow bool
+	place  uint64
+	name   []byte // empty for none
+	record special
+	sum    int128
 }
 
 // begin begins a counter, or none if the query does not have it, or no look-up finds shards at this place.
@@ -217,7 +214,7 @@ func (c *current) begin(order uint64, name []byte) {
 	if !c.walk.q.Index.Has(string(name)) || wire.Order(string(name)) != order {
 		return
 	}
-	c.name, c.sum, c.overflow = append(c.name, name...), int128{}, false
+	c.name, c.sum = append(c.name, name...), int128{}
 	c.record = special{shards: 1}
 	for len(c.specials) > 0 && c.specials[0].order < order {
 		c.specials = c.specials[1:]
@@ -242,16 +239,15 @@ func (c *current) add(shard int, value []byte) error {
 	if err != nil {
 		return fmt.Errorf("shard %d of %q: %w", shard, c.name, err)
 	}
-	_, wrong := count.total()
-	c.sum, c.overflow = c.sum.plus(count), c.overflow || wrong
+	c.sum = c.sum.plus(count)
 	return nil
 }
 
 // done visits the counter.
 func (c *current) done() error {
-	total := c.sum.plus(fromInt64(c.record.baseline).negative())
+	total := c.sum.plus(c.record.baseline.negative())
 	if len(c.name) == 0 || c.record.deleted && total == (int128{}) {
 		return nil
 	}
-	return c.walk.emit(c.name, total, c.overflow)
+	return c.walk.emit(c.name, total)
 }

@@ -36,7 +36,7 @@ func (s *Store) ShardsOf(ctx context.Context, counter string) (store.ShardPage, 
 	page := store.ShardPage{At: v.at}
 	for i, value := range values {
 		if value.Exists {
-			page.Shards = append(page.Shards, store.Shard{Counter: counter, Number: i, Count: value.Value, Overflow: value.Overflow})
+			page.Shards = append(page.Shards, store.Shard{Counter: counter, Number: i, Count: value.Count})
 		}
 	}
 	page.Records, err = v.records(ctx, []string{counter})
@@ -73,7 +73,7 @@ func (v *view) records(ctx context.Context, counters []string) (map[string]int, 
 	records := make(map[string]int, len(counters))
 	for i, value := range values {
 		if value.Exists {
-			records[counters[i]] = int(value.Value)
+			records[counters[i]] = value.Shards
 		}
 	}
 	return records, nil
@@ -135,6 +135,6 @@ func shardOf(key string, value []byte) store.Shard {
 	if err != nil {
 		shard.Bad = err.Error()
 	}
-	shard.Count, shard.Overflow = sum.count.total()
+	shard.Count = sum.count.exact()
 	return shard
 }

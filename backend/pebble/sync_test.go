@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/countmill/countmill/store"
+	sums "github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -87,7 +88,7 @@ func TestViewWaitsForSync(t *testing.T) {
 		}
 		cancel()
 		mu.Unlock()
-		if got, err := v.Lookup(t.Context(), []store.Key{{Counter: "a", Shard: 0}}); err != nil || got[0].Value != int64(i+2) {
+		if got, err := v.Lookup(t.Context(), []store.Key{{Counter: "a", Shard: 0}}); err != nil || got[0].Count != sums.Of(int64(i+2)) {
 			t.Errorf("after the sync: got %v, %v, want %d", got, err, i+2)
 		}
 		v.Close()

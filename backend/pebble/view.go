@@ -8,6 +8,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/store"
+	sums "github.com/countmill/countmill/store/int128"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
 
@@ -89,25 +90,22 @@ func (v *view) get(key store.Key) (store.Value, error) {
 	if key.Shard == store.RecordKey {
 		v.key = keys.named(v.key[:0], kindRecord, key.Counter)
 		r, exists, err := getRecord(v.snapshot, v.key)
-		value := store.Value{Exists: exists, Value: int64(r.shards), Reset: r.reset()}
+		value := store.Value{Exists: exists, Shards: r.shards, Reset: r.reset()}
 		if err == nil && countmill.IsGroup(key.Counter) {
-			value.Remainder, value.Overflow, err = v.remainder(key.Counter)
+			value.Remainder, err = v.remainder(key.Counter)
 		}
 		return value, err
 	}
 	v.key = keys.shard(v.key[:0], wire.Order(key.Counter), key.Counter, key.Shard)
 	sum, exists, err := getShard(v.snapshot, v.key)
-	total, overflow := sum.count.total()
-	bucketed, _ := sum.bucketed.total()
-	return store.Value{Exists: exists, Value: total, Bucketed: bucketed, Overflow: overflow}, err
+	return store.Value{Exists: exists, Count: sum.count.exact(), Bucketed: sum.bucketed.exact()}, err
 }
 
 // remainder is what the counters of a group had counted without it.
-func (v *view) remainder(group string) (remainder int64, overflow bool, err error) {
+func (v *view) remainder(group string) (remainder sums.Int, err error) {
 	v.key = v.store.keys.named(v.key[:0], kindRemainder, group)
 	sum, _, err := getSum(v.snapshot, v.key)
-	remainder, overflow = sum.total()
-	return remainder, overflow, err
+	return sum.exact(), err
 }
 
 // List returns the records in the order of their names.
@@ -131,7 +129,7 @@ func (v *view) List(ctx context.Context, prefix, after string, limit int) ([]sto
 		}
 		rec := store.Record{Counter: name, Shards: r.shards, Reset: r.reset()}
 		if countmill.IsGroup(name) {
-			if rec.Remainder, rec.Overflow, err = v.remainder(name); err != nil {
+			if rec.Remainder, err = v.remainder(name); err != nil {
 				return false, fmt.Errorf("record of %q: %w", name, err)
 			}
 		}

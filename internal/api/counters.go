@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/admin"
@@ -41,9 +42,23 @@ func (a *API) grow(c call) (any, error) {
 	return client.Grown{Counter: name, Shards: shards}, asChange(a.services.Admin.Grow(c.ctx, name, shards))
 }
 
-// removedOf is the answer to a reset or a delete.
-func removedOf(c call, counter string, d admin.Done) any {
-	return c.formatted(client.Removed{Counter: counter, Removed: d.Removed, AsOf: d.At, Exists: d.Existed})
+// removed is an answer, which clients see as a client.Removed.
+type removed struct {
+	counter string
+	admin.Done
+	quoted bool
+}
+
+// AppendJSON makes it an httpserver.Appender.
+func (r *removed) AppendJSON(b []byte) []byte {
+	b = append(appendString(append(b, `{"counter":`...), r.counter), `,"removed":`...)
+	if n, fits := r.Removed.Int64(); fits {
+		b = appendQuoted(b, n, r.quoted)
+	} else {
+		b = fmt.Appendf(b, `null,"removed_exact":"%s","overflow":true`, r.Removed)
+	}
+	b = append(appendTime(append(b, `,"as_of":"`...), r.At), '"')
+	return append(strconv.AppendBool(append(b, `,"exists":`...), r.Existed), '}')
 }
 
 func (a *API) delete(c call) (any, error) {
@@ -52,7 +67,7 @@ func (a *API) delete(c call) (any, error) {
 		return nil, err
 	}
 	d, err := a.services.Admin.Delete(c.ctx, name)
-	return removedOf(c, name, d), asChange(err)
+	return &removed{name, d, c.quoted()}, asChange(err)
 }
 
 // A resetRequest names a counter and, if it has one, the id of the reset.
@@ -74,5 +89,5 @@ func (a *API) reset(c call) (any, error) {
 		return nil, err
 	}
 	d, err := a.services.Admin.Reset(c.ctx, name, request.ID.value)
-	return removedOf(c, name, d), asChange(err)
+	return &removed{name, d, c.quoted()}, asChange(err)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/internal/api/apitest"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 )
 
 // A fakeAdmin records each request, and always gives the same answer.
@@ -122,7 +123,7 @@ func TestChanges(t *testing.T) {
 		{"POST", "/v1/reset", `{"counter":"a"}`, `reset "a" ""`, fmt.Sprintf(removed, "a")},
 		{"POST", "/v1/reset?format=number", `{"id":"1","counter":"a b"}`, `reset "a b" "1"`, fmt.Sprintf(removed, "a b")},
 	} {
-		f := &fakeAdmin{done: admin.Done{ResetResult: store.ResetResult{Removed: -1 << 63, At: asOf}, Existed: true}}
+		f := &fakeAdmin{done: admin.Done{ResetResult: store.ResetResult{Removed: int128.Of(-1 << 63), At: asOf}, Existed: true}}
 		rec := change(t, f, doc, tc.method, tc.target, jsonType, tc.body)
 		if got := strings.TrimSpace(rec.Body.String()); rec.Code != 200 || f.asked != tc.asked || got != tc.want {
 			t.Errorf("%s %s %s: got %d %s, asked for %s; want %s and %s", tc.method, tc.target, tc.body, rec.Code, got, f.asked, tc.want, tc.asked)

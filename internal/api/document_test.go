@@ -535,6 +535,8 @@ func (r *typeReader) value(t reflect.Type, words string) object {
 	switch t {
 	case reflect.TypeFor[time.Time]():
 		return schemaOf(cmp.Or(words, "Time"), "string")
+	case reflect.TypeFor[client.Sum]():
+		return object{{"oneOf", []any{refTo("schemas", "Integer"), schemaOf(words, "string")}}}
 	case reflect.TypeFor[[]byte]():
 		return object{{"type", "string"}, {"contentEncoding", "base64"}}
 	case reflect.TypeFor[stdjson.RawMessage]():

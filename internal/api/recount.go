@@ -143,7 +143,7 @@ func recountedOf(r *recount.Result) client.Recounted {
 	}
 	for i := range r.Findings {
 		f := &r.Findings[i]
-		out.Findings[i] = client.RecountFinding{Kind: f.Kind, Counter: f.Name, Quarter: f.Quarter, Stored: f.Stored, Counted: f.Counted, Fixed: f.Fixed, Detail: f.Detail}
+		out.Findings[i] = client.RecountFinding{Kind: f.Kind, Counter: f.Name, Quarter: f.Quarter, Stored: client.Sum(f.Stored.String()), Counted: client.Sum(f.Counted.String()), Fixed: f.Fixed, Detail: f.Detail}
 		if f.Minute != 0 {
 			out.Findings[i].Time = f.Minute.Time()
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/countmill/countmill/internal/api/apitest"
 	"github.com/countmill/countmill/internal/recount"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -44,8 +45,8 @@ func TestRecount(t *testing.T) {
 	f := &fakeRecounts{result: recount.Result{
 		At: at, Counters: 2, Buckets: 3, Entries: 9, Opened: 4, Next: "ff", Done: 500,
 		Findings: []recount.Finding{
-			{Kind: recount.WrongTotal, Name: "billing:a", Stored: -5, Counted: 7, Fixed: true},
-			{Kind: recount.WrongBucket, Name: "billing:b", Minute: minute, Quarter: true, Stored: 1, Counted: 2, Detail: "recount again"},
+			{Kind: recount.WrongTotal, Name: "billing:a", Stored: int128.Of(-5), Counted: int128.Of(7), Fixed: true},
+			{Kind: recount.WrongBucket, Name: "billing:b", Minute: minute, Quarter: true, Stored: int128.Of(1), Counted: int128.Of(2), Detail: "recount again"},
 		},
 		Reasons: map[string]int{"no rule": 2}, Unjudged: []recount.Unjudged{{Name: "other", Reason: "no rule"}},
 	}}

@@ -42,7 +42,7 @@ func (a *API) series(c call) error {
 	header := c.w.Header()
 	header.Set("Countmill-As-Of", httpserver.FormatTime(found.AsOf))
 	header.Set("Countmill-Begin", found.Begin.UTC().Format(time.RFC3339))
-	header.Set("Countmill-Without-Curve", strconv.FormatInt(found.Unbucketed, 10))
+	header.Set("Countmill-Without-Curve", found.Unbucketed.String())
 	header.Add("Vary", "Accept")
 	if q.csv {
 		return a.writeLarge(c, "text/csv; charset=utf-8", q.csvOf(&found))

@@ -13,6 +13,7 @@ import (
 	"github.com/countmill/countmill/internal/api/apitest"
 	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 )
 
 func zoned(t *testing.T, name string) *time.Location {
@@ -34,7 +35,7 @@ func twoRows(t *testing.T) reader.Series {
 			{Counter: `a"b`, Time: day(22), End: day(23), Value: 86400, Earlier: &earlier},
 			{Counter: `a"b`, Time: day(23), End: day(24), Value: -30, Partial: true},
 		},
-		AsOf: day(23).Add(time.Minute), Begin: day(1).UTC(), Unbucketed: 12,
+		AsOf: day(23).Add(time.Minute), Begin: day(1).UTC(), Unbucketed: int128.Of(12),
 	}
 }
 

@@ -13,8 +13,8 @@ func shardsOf(counter string, page store.ShardPage) client.Shards {
 	for i := range page.Shards {
 		s := &page.Shards[i]
 		out.Counts[i] = client.ShardCount{Shard: s.Number, Updated: s.Updated}
-		if !s.Overflow && s.Bad == "" {
-			out.Counts[i].Count = &s.Count
+		if n, fits := s.Count.Int64(); fits && s.Bad == "" {
+			out.Counts[i].Count = &n
 		}
 		if problem, wrong := admin.ShardProblem(&page, s); wrong {
 			out.Counts[i].Problem = problem.Kind

@@ -12,6 +12,7 @@ import (
 	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/internal/api/apitest"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/store/storetest/fakestore"
 )
 
@@ -97,7 +98,7 @@ func TestShardsOverHTTP(t *testing.T) {
 	s.want(t, "GET", "/v1/shards", "", 400, "counter is empty")
 	s.want(t, "GET", "/v1/shards?counter=a&counter=b", "", 400, "counter is given more than once")
 	odd := onePage{store.ShardPage{At: asOf, Records: map[string]int{"a": 9}, Shards: []store.Shard{
-		{Counter: "a", Overflow: true, Count: 1, Updated: asOf.Add(-time.Minute)}, {Counter: "a", Number: 1, Bad: "cut off"},
+		{Counter: "a", Count: int128.Int{Hi: 1}, Updated: asOf.Add(-time.Minute)}, {Counter: "a", Number: 1, Bad: "cut off"},
 	}}}
 	verifying(t, admin.NewVerifier(odd, nil, nil)).want(t, "GET", "/v1/shards?counter=a", "", 200,
 		`{"counter":"a","as_of":"2026-11-21T04:04:03.120000Z","exists":true,"shards":9,"counts":[{"shard":0,"count":null,"updated":"2026-11-21T04:03:03.120000Z"},{"shard":1,"count":null,"problem":"unreadable"}]}`)

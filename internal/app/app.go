@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/internal/httpserver"
 	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/reader"
@@ -206,7 +207,7 @@ func (a *App) logRunning(ctx context.Context) {
 	}{
 		{a.addr != "", "listen", a.addr},
 		{a.cfg.Roles.Has(needBus), "bus", a.cfg.Bus},
-		{a.cfg.Roles.Has(needStore), "store", a.cfg.Store},
+		{a.cfg.Roles.Has(needStore), "store", backend.Shown(a.cfg.Store)},
 		{a.cfg.Roles.Has(needCache), "cache", a.cfg.Cache},
 	} {
 		if of.has {

@@ -14,9 +14,10 @@ import (
 
 // backends are the open backends of the roles. No role uses a backend that it did not ask for.
 type backends struct {
-	bus   backend.OpenBus
-	store store.Store
-	cache store.Cache
+	bus     backend.OpenBus
+	busName string // the scheme
+	store   store.Store
+	cache   store.Cache
 
 	// inProcess is true for a bus within the process: nobody would take its messages when the
 	// aggregator has ended.
@@ -98,7 +99,7 @@ func (b *backends) openBus(c chosen, cfg Config) (err error) {
 	if b.bus, err = o.Open(ctx, c.bus.url, config); err != nil {
 		return &FlagError{"bus", err}
 	}
-	b.inProcess = o.OneProcess
+	b.busName, b.inProcess = o.Scheme, o.OneProcess
 	before := []func() error{b.closeBus}
 	if b.bus.GivenUp != nil {
 		before = append(before, b.bus.GivenUp.Close)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/countmill/countmill/backend/datastore"
 	"github.com/countmill/countmill/backend/pebble"
+	"github.com/countmill/countmill/backend/postgres"
 	"github.com/countmill/countmill/internal/testing/emulator"
 	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
@@ -81,6 +82,28 @@ func TestBoardsOfDatastore(t *testing.T) { // not parallel: it sets a variable
 	}
 	indexSites(t, s)
 	a, err := New(Config{Listen: "127.0.0.1:0", Store: "datastore://" + project, Reader: reader.Config{BoardRate: 100_000}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := run(t, a)
+	defer r.stop(t)
+	r.waitReady(t)
+	r.countSites(t)
+	for _, query := range []string{"", "&window=today&tz=Asia/Kolkata", "&window=this-month"} {
+		r.wantTop(t, query, "{[{page:s1:/49 491} {page:s0:/48 481}]}")
+	}
+}
+
+// On PostgreSQL they need none.
+func TestBoardsOfPostgreSQL(t *testing.T) {
+	t.Parallel()
+	url := emulator.PostgresSchema(t)
+	s, err := postgres.Open(t.Context(), postgres.Config{URL: url, Create: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	indexSites(t, s)
+	a, err := New(Config{Listen: "127.0.0.1:0", Store: url})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/internal/httpserver"
 	"github.com/countmill/countmill/internal/units"
 )
@@ -21,7 +22,7 @@ func (c Config) Check() error {
 // checkMinFree refuses a limit for a disk that is not there.
 func checkMinFree(c Config) error {
 	if alone, _ := c.oneProcess(); c.MinFree > 0 && !alone {
-		return Usagef("--min-free: bounds the disk of a pebble: store, and --store is %s: leave it out", c.Store)
+		return Usagef("--min-free: bounds the disk of a pebble: store, and --store is %s: leave it out", backend.Shown(c.Store))
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -21,11 +22,11 @@ func TestCheckRefuses(t *testing.T) {
 		{Config{Stores: []backend.Store{{Scheme: "a:b", Open: pebbleStore().Open}}}, `--store: scheme "a:b" of another module must be a word`},
 		{Config{Stores: []backend.Store{{Scheme: "other"}}}, `--store: scheme "other" of another module has no Open`},
 		{Config{Buses: []backend.Bus{inprocBus()}}, `--bus: scheme "inproc" has two openers`},
-		{Config{Bus: "kafka:"}, `--bus: unknown scheme in "kafka:" (valid: inproc:, pubsub://PROJECT/TOPIC?subscription=NAME)`},
+		{Config{Bus: "kafka:"}, `--bus: unknown scheme in "kafka:" (valid: inproc:, nats://HOST:PORT[,HOST:PORT...]/STREAM, pubsub://PROJECT/TOPIC?subscription=NAME)`},
 		{Config{Bus: "loopback"}, "--bus: unknown scheme"},
 		{Config{Bus: "inproc:?x=1"}, `unknown parameter "x" of inproc: (valid: none)`},
 		{Config{Bus: "inproc:x"}, "takes nothing after the colon"},
-		{Config{Store: "redis:x"}, "(valid: pebble:DIR, datastore://PROJECT[/DATABASE][?namespace=NS])"},
+		{Config{Store: "redis:x"}, "(valid: pebble:DIR, postgres://[USER@]HOST[:PORT]/DATABASE[?schema=NAME], datastore://PROJECT[/DATABASE][?namespace=NS])"},
 		{Config{Bus: "pubsub:p/t?subscription=s"}, `--bus: "pubsub:p/t" is not of the form pubsub://PROJECT/TOPIC?subscription=NAME`},
 		{Config{Bus: "pubsub://p?subscription=s"}, "is not of the form pubsub://PROJECT/TOPIC"},
 		{Config{Bus: "pubsub://p/t/x?subscription=s"}, "is not of the form pubsub://PROJECT/TOPIC"},
@@ -36,12 +37,23 @@ func TestCheckRefuses(t *testing.T) {
 		{Config{Bus: "pubsub://p/t?sub=s"}, `unknown parameter "sub" of pubsub: (valid: subscription, dead_letter)`},
 		{Config{Bus: "pubsub://p/t?subscription=s&dead_letter="}, "parameter dead_letter must name the subscription"},
 		{Config{Bus: "pubsub://p/t?subscription=s&dead_letter=s"}, "parameter dead_letter must name the subscription"},
+		{Config{Bus: "nats://h:1"}, `--bus: "nats://h:1" is not of the form nats://HOST:PORT[,HOST:PORT...]/STREAM`},
+		{Config{Bus: "nats://h/s"}, `--bus: "h" is not HOST:PORT`},
+		{Config{Bus: "nats://u:secret@h:1/s"}, `--bus: "h:1" has a user; name a file with USER:PASSWORD in the parameter credentials`},
+		{Config{Bus: "nats://h:1/a.b"}, `--bus: the name of the stream must be 1 to 255 printable ASCII characters`},
+		{Config{Bus: "nats://h:1/s?consumer=a*"}, `--bus: the name of the consumer must be`},
+		{Config{Bus: "nats://h:1/s?replicas=6"}, `--bus: replicas must be from 1 to 5, got 6`},
+		{Config{Bus: "nats://h:1/s?subscription=s"}, `unknown parameter "subscription" of nats: (valid: consumer, credentials, ca, replicas)`},
 		{Config{Bus: "pubsub://p/t?subscription=s&dead_letter=t"}, "parameter dead_letter must name the subscription"},
 		{Config{Store: "datastore:p"}, "is not of the form datastore://PROJECT[/DATABASE]"},
 		{Config{Store: "datastore://"}, "is not of the form datastore://PROJECT[/DATABASE]"},
 		{Config{Store: "datastore://p/"}, "is not of the form datastore://PROJECT[/DATABASE]"},
 		{Config{Store: "datastore://p/d/x"}, "is not of the form datastore://PROJECT[/DATABASE]"},
 		{Config{Store: "datastore://p?ns=x"}, `unknown parameter "ns" of datastore: (valid: namespace)`},
+		{Config{Store: "postgres:db"}, "not of the form postgres://[USER@]HOST[:PORT]/DATABASE"},
+		{Config{Store: "postgresql://"}, "not of the form postgres://[USER@]HOST[:PORT]/DATABASE"},
+		{Config{Store: "postgres://h/d?schma=x"}, `unknown parameter "schma" of postgres: (valid: schema, host, `},
+		{Config{Store: "postgres://h/d?password=x"}, `unknown parameter "password" of postgres:`},
 		{Config{Store: "pebble:"}, "names no directory"},
 		{Config{Store: "pebble://host/dir"}, "names a host"},
 		{Config{Store: "pebble:%zz"}, "--store: invalid URL escape"},
@@ -137,6 +149,30 @@ func TestCheckNamesEverythingWrong(t *testing.T) {
 	for _, flag := range []string{"--listen: ", "--bus: ", "--store: ", "--cache: "} {
 		if !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), flag) {
 			t.Errorf("Check: got error %v, want a usage error that names %s", err, flag)
+		}
+	}
+}
+
+// No message about a URL shows its password, however wrong the URL is.
+func TestPasswordsAreNotShown(t *testing.T) {
+	t.Parallel()
+	const secret = "s3cret"
+	for _, text := range []string{
+		"postgres://u:s3cret@127.0.0.1:1/d?connect_timeout=1", "postgresql://u:s3cret@127.0.0.1:1/d?sslmode=wrong", "postgre://u:s3cret@h/d", "postgres://u:s3cret%zz@h/d", "postgres://u:s3cret/@h/d",
+		"postgres://u:s3cret@h:port/d", "postgres://u:s3cret@h/d?schma=x", "postgres://u:s3cret@h/d?schema=%zz", "postgres:u:s3cret@h/d", "postgres://h/d?password=s3cret", "x://h/d?password=s3cret&y=z",
+	} {
+		var log strings.Builder
+		cfg := Config{Listen: "127.0.0.1:0", Store: text, MinFree: 1, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		r := &backend.Report{}
+		exam := Examine(t.Context(), cfg, Exams{Store: true}, r)
+		_, err := New(cfg)
+		if err == nil {
+			t.Errorf("%s: no error", text)
+		}
+		cfg.MinFree = 0
+		_, err2 := New(cfg)
+		if all := fmt.Sprint(cfg.Check(), err, err2, exam, *r, log.String(), backend.Shown(text)); strings.Contains(all, secret) {
+			t.Errorf("%s: %s", text, all)
 		}
 	}
 }

@@ -118,7 +118,7 @@ var classicSentences = []struct {
 		c.raise(t, "there", made, 200)
 		c.count(t, "there", 20)
 		c.want(t, "there", 20)
-		if got := c.named(t, "there"); got != int64(made) {
+		if got := c.named(t, "there"); got != made {
 			t.Errorf("it has %d shards, want the %d that it was made with", got, made)
 		}
 	}},
@@ -209,9 +209,9 @@ func (c *classic) lookup(t *testing.T, keys ...store.Key) []store.Value {
 }
 
 // named is how many shards the counter's record names.
-func (c *classic) named(t *testing.T, counter string) int64 {
+func (c *classic) named(t *testing.T, counter string) int {
 	t.Helper()
-	return c.lookup(t, store.Key{Counter: counter, Shard: store.RecordKey})[0].Value
+	return c.lookup(t, store.Key{Counter: counter, Shard: store.RecordKey})[0].Shards
 }
 
 // shards returns the shards that exist, with their counts.
@@ -224,7 +224,7 @@ func (c *classic) shards(t *testing.T, counter string, n int) map[int]int64 {
 	found := make(map[int]int64)
 	for i, v := range c.lookup(t, keys...) {
 		if v.Exists {
-			found[i] = v.Value
+			found[i] = int64(v.Count.Lo)
 		}
 	}
 	return found

@@ -175,7 +175,7 @@ func (c Config) share(atDefault int) int { return c.Memory * atDefault / default
 // gains nothing either.
 func (c Config) Resolved() Config {
 	linger, window := 250*time.Millisecond, 100*time.Millisecond
-	aloneStore, inProcess := c.oneProcess()
+	_, inProcess := c.oneProcess()
 	switch {
 	case inProcess:
 		linger, window = -1, -1
@@ -185,7 +185,7 @@ func (c Config) Resolved() Config {
 	c.Publisher.Linger = cmp.Or(c.Publisher.Linger, linger)
 	c.Aggregator.Linger = cmp.Or(c.Aggregator.Linger, window)
 	staleness := 2 * time.Second
-	if aloneStore {
+	if c.freeReads() {
 		staleness = -1
 	}
 	c.Reader.DefaultStaleness = cmp.Or(c.Reader.DefaultStaleness, staleness)

@@ -153,6 +153,17 @@ func lagSamples(lag time.Duration, known bool) []sample {
 	return []sample{gauge("countmill_lag_seconds", "Age of the oldest increment held uncommitted: by this aggregator, or in a process without one by any of them.", lag.Seconds())}
 }
 
+func busSamples(bus string, s backend.BusStats) []sample {
+	return []sample{
+		counter("countmill_bus_deliveries_total", "Messages that the broker delivered.", s.Deliveries, "bus", bus),
+		counter("countmill_bus_redeliveries_total", "Messages that the broker had delivered before. Pub/Sub reports them only on a subscription with a dead-letter policy.", s.Redeliveries, "bus", bus),
+		counter("countmill_bus_acks_total", "Acks passed on to the broker.", s.Acks, "bus", bus),
+		counter("countmill_bus_acks_lost_total", "Acks that had not left when the subscription ended: those messages come again.", s.AcksLost, "bus", bus),
+		counter("countmill_bus_nacks_total", "Messages given back to the broker.", s.Nacks, "bus", bus),
+		counter("countmill_bus_stream_errors_total", "Connections to the broker that ended with an error or could not be opened.", s.StreamErrors, "bus", bus),
+	}
+}
+
 func unseenSamples(bus backend.Observer) []sample {
 	return []sample{gauge("countmill_unseen_seconds", "Age of the oldest message on the bus that no aggregator has taken; 0 if there is none.", bus.Unseen().Seconds())}
 }
@@ -211,7 +222,7 @@ func adminSamples(a *admin.Admin) []sample {
 }
 
 func intakeSamples(in *aggregator.Intake) []sample {
-	return []sample{counter("countmill_given_up_messages_total", "Messages that Pub/Sub gave up, taken in as dead letters.", in.Taken())}
+	return []sample{counter("countmill_given_up_messages_total", "Messages that the broker gave up, taken in as dead letters.", in.Taken())}
 }
 
 func diskSamples(d backend.Disk) []sample {

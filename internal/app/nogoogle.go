@@ -31,10 +31,3 @@ func pubsubBus() backend.Bus {
 		},
 	}
 }
-
-// No bus of this program counts as Pub/Sub does.
-type pubsubStats interface{ Stats() nothing }
-
-type nothing struct{}
-
-func pubsubSamples(nothing) []sample { return nil }

@@ -9,9 +9,11 @@ import (
 )
 
 // stores, buses and caches are the backends that the program brings.
-func stores() []backend.Store { return []backend.Store{pebbleStore(), datastoreStore()} }
+func stores() []backend.Store {
+	return []backend.Store{pebbleStore(), postgresStore(), datastoreStore()}
+}
 
-func buses() []backend.Bus { return []backend.Bus{inprocBus(), pubsubBus()} }
+func buses() []backend.Bus { return []backend.Bus{inprocBus(), natsBus(), pubsubBus()} }
 
 func caches() []backend.Cache { return []backend.Cache{memoryCache(), memcachedCache()} }
 
@@ -39,7 +41,7 @@ func choose[T any](flag, text string, roles Roles, openers []T, formOf func(T) f
 		for i, o := range openers {
 			usages[i] = formOf(o).usage
 		}
-		return c, Usagef("--%s: unknown scheme in %q (valid: %s)", flag, text, strings.Join(usages, ", "))
+		return c, Usagef("--%s: unknown scheme in %q (valid: %s)", flag, backend.Shown(text), strings.Join(usages, ", "))
 	}
 	c.opener = openers[i]
 	f := formOf(c.opener)
@@ -76,6 +78,9 @@ func chooseBackends(cfg Config) (c chosen, err error) {
 }
 
 func chooseStore(cfg Config) (choice[backend.Store], error) {
+	if rest, ok := strings.CutPrefix(cfg.Store, "postgresql:"); ok { // libpq has two names
+		cfg.Store = "postgres:" + rest
+	}
 	c, err := choose("store", cfg.Store, cfg.Roles, slices.Concat(stores(), cfg.Stores), func(o backend.Store) form {
 		return form{o.Scheme, o.Usage, o.Params, o.OneProcess}
 	})
@@ -111,6 +116,12 @@ func usage(flag string, err error) error {
 		return nil
 	}
 	return Usagef("--%s: %s", flag, err)
+}
+
+// freeReads reports whether reads of the store cost next to nothing.
+func (c Config) freeReads() bool {
+	s, _ := chooseStore(c)
+	return s.opener.OneProcess || s.opener.FreeReads
 }
 
 // oneProcess reports whether only this process can have the store, and the bus.

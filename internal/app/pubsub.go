@@ -81,17 +81,3 @@ func pubsubNames(u backend.URL, c backend.BusConfig) (n names, err error) {
 	}
 	return n, nil
 }
-
-// pubsubStats is a bus that counts as Pub/Sub does.
-type pubsubStats interface{ Stats() gcppubsub.Stats }
-
-func pubsubSamples(s gcppubsub.Stats) []sample {
-	return []sample{
-		counter("countmill_pubsub_deliveries_total", "Messages that Pub/Sub delivered.", s.Deliveries),
-		counter("countmill_pubsub_redeliveries_total", "Messages that Pub/Sub had delivered before; known only on a subscription with a dead-letter policy.", s.Redeliveries),
-		counter("countmill_pubsub_acks_total", "Acks passed on to Pub/Sub.", s.Acks),
-		counter("countmill_pubsub_acks_lost_total", "Acks that had not left when the subscription ended: those messages come again.", s.AcksLost),
-		counter("countmill_pubsub_nacks_total", "Messages given back to Pub/Sub.", s.Nacks),
-		counter("countmill_pubsub_stream_errors_total", "Streams that ended with an error or could not be opened.", s.StreamErrors),
-	}
-}

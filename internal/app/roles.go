@@ -38,7 +38,7 @@ func makeRoles(cfg Config, b *backends, disks []*onDisk) ([]named, error) {
 		}
 		window, onRules, journal = agg.window, agg.ReadSettings, agg.journal
 		before = append(before, intakes(cfg, b)...)
-		before = append(before, named{"aggregator", agg}, named{"bus", newReceiving(b.bus)})
+		before = append(before, named{"aggregator", agg}, named{"bus", newReceiving(b.bus, b.busName)})
 		after = append(after, named{"backlog", backlog{aggregator: agg.Aggregator}})
 	}
 	if cfg.Roles.Has(Publisher) {
@@ -236,16 +236,16 @@ type receiving struct {
 	stats []prometheus.Collector
 }
 
-func newReceiving(bus backend.OpenBus) receiving {
+func newReceiving(bus backend.OpenBus, name string) receiving {
 	r := receiving{why: bus.Ready}
 	if r.why == nil {
 		r.why = func() error { return nil }
 	}
-	switch bus := bus.Channel.(type) {
-	case pubsubStats:
-		r.stats = samples(func() []sample { return pubsubSamples(bus.Stats()) })
-	case backend.Observer:
-		r.stats = samples(func() []sample { return unseenSamples(bus) })
+	if c, ok := bus.Channel.(backend.Counting); ok {
+		r.stats = samples(func() []sample { return busSamples(name, c.Stats()) })
+	}
+	if o, ok := bus.Channel.(backend.Observer); ok {
+		r.stats = append(r.stats, samples(func() []sample { return unseenSamples(o) })...)
 	}
 	return r
 }
@@ -327,6 +327,9 @@ func readerConfig(cfg Config, b *backends, ages *prometheus.HistogramVec) reader
 	// A store of this process reads with its processors. Half of them serve everything else.
 	if b.store.Limits().CertainOutcome {
 		c.KeysAtOnce = cmp.Or(c.KeysAtOnce, 1000*max(runtime.GOMAXPROCS(0)/2, 1))
+	}
+	if cfg.freeReads() {
+		c.BoardRate = -1
 	}
 	c.Guess, c.Database = cmp.Or(cfg.Aggregator.Shards, 1), b.database()
 	c.OnServe = func(age time.Duration, source string) {

@@ -21,11 +21,16 @@ func TestSeriesOnDatastore(t *testing.T) {
 	testSeries(t, "datastore://"+emulator.Project())
 }
 
+func TestSeriesOnPostgreSQL(t *testing.T) {
+	t.Parallel()
+	testSeries(t, emulator.PostgresSchema(t))
+}
+
 // testSeries: a rule holds from the next increment on, in the total and in the rows, also in the next process.
 func testSeries(t *testing.T, url string) {
 	t.Helper()
 	begin := func() *running {
-		a, err := New(Config{Listen: "127.0.0.1:0", Store: url})
+		a, err := New(Config{Listen: "127.0.0.1:0", Store: url, Create: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -34,7 +34,7 @@ type chore struct {
 // if the store does not do that by itself, counters that were deleted a day ago, and series that end.
 func sweeps(cfg Config, b *backends) []named {
 	s := &sweeping{log: cfg.Logger, every: b.task(), balances: &b.balances}
-	if sweeper, ok := b.store.(backend.Sweeper); ok {
+	if sweeper, ok := b.store.(backend.Sweeper); ok && cfg.Roles.Has(Aggregator|Indexer) { // others may not write
 		s.chores = append(s.chores, chore{"old markers not dropped, will try again", sweeper.Sweep})
 	}
 	if cfg.Roles.Has(Aggregator) {

@@ -30,7 +30,7 @@ func TestSweepsGoOnAfterAnError(t *testing.T) {
 		}}
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Hour+time.Minute)
 		defer cancel()
-		if err := startAll(ctx, sweeps(Config{Roles: Reader, Logger: slog.New(slog.DiscardHandler)}, &backends{store: store})).rest(true); err != nil {
+		if err := startAll(ctx, sweeps(Config{Roles: Indexer, Logger: slog.New(slog.DiscardHandler)}, &backends{store: store})).rest(true); err != nil {
 			t.Error(err)
 		}
 		if n != 3 {
@@ -47,7 +47,7 @@ func TestSweepsEndWithTheProcess(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		}}}
-		runs := startAll(t.Context(), sweeps(Config{Roles: Reader, Logger: slog.New(slog.DiscardHandler)}, b))
+		runs := startAll(t.Context(), sweeps(Config{Roles: Indexer, Logger: slog.New(slog.DiscardHandler)}, b))
 		time.Sleep(store.SweepEvery + time.Minute)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

@@ -55,7 +55,7 @@ func TestUnseenMetric(t *testing.T) {
 func unseenOf(t *testing.T, channel backend.Channel) (values []float64) {
 	t.Helper()
 	r := prometheus.NewRegistry()
-	r.MustRegister(newReceiving(backend.OpenBus{Channel: channel}).Collect()...)
+	r.MustRegister(newReceiving(backend.OpenBus{Channel: channel}, "").Collect()...)
 	families, err := r.Gather()
 	if err != nil {
 		t.Fatal(err)

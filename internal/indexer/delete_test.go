@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/store/storetest/fakestore"
 )
 
@@ -122,7 +123,7 @@ func TestSweepsLeaveTheCountersOfAnIndex(t *testing.T) {
 		defer stop()
 		r.await("serving", time.Minute, r.serves)
 		at := r.store.Moment()
-		look := store.Sum{Exists: true, Sum: r.store.Total("page:s1:1"), At: at}
+		look := store.Sum{Exists: true, Sum: int128.Of(r.store.Total("page:s1:1")), At: at}
 		if _, err := r.store.ResetCounter(t.Context(), store.ResetRequest{Counter: "page:s1:1", ID: resetID, Delete: true, Look: look, At: at, ExpireAt: at.Add(time.Hour)}); err != nil {
 			t.Fatal(err)
 		}

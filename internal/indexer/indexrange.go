@@ -4,13 +4,13 @@ import (
 	"context"
 	"log/slog"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 )
 
 // A holding is a range that the worker has leased.
@@ -30,7 +30,7 @@ type holding struct {
 // Since Index.Since these parts do not move. So the shards may be read one after another, each at a
 // moment of its own, and two workers that read the same range get the same.
 func (h *holding) read(ctx context.Context) error {
-	sums := make(map[string]int64)
+	sums := make(map[string]int128.Int)
 	var read time.Time
 	shards, from := int64(0), ""
 	for {
@@ -83,19 +83,14 @@ func (h *holding) read(ctx context.Context) error {
 	return h.finish(ctx, done)
 }
 
-// add adds the part of a shard to the sum of its group. A sum that does not fit stays at
-// math.MaxInt64 (store.GroupRemainder).
-func (h *holding) add(sums map[string]int64, u *store.Ungrouped) {
+// add adds the part of a shard to the sum of its group.
+func (h *holding) add(sums map[string]int128.Int, u *store.Ungrouped) {
 	group, ok := h.index.GroupOf(u.Counter)
 	if !ok {
 		return
 	}
-	a, b := sums[group], u.Remainder
-	sum := a + b
-	if a == math.MaxInt64 || u.Overflow || sum == math.MaxInt64 || (sum > a) != (b > 0) {
-		sum = math.MaxInt64
-	}
-	if sums[group] = sum; sum == 0 {
+	sum := sums[group].Add(u.Remainder)
+	if sums[group] = sum; sum == (int128.Int{}) {
 		delete(sums, group)
 	}
 }
@@ -156,7 +151,7 @@ func (h *holding) extend(ctx context.Context) error {
 }
 
 // compare returns the remainders that differ from those of the range, by group.
-func (h *holding) compare(ctx context.Context, sums map[string]int64) (changed []store.GroupRemainder, err error) {
+func (h *holding) compare(ctx context.Context, sums map[string]int128.Int) (changed []store.GroupRemainder, err error) {
 	left := maps.Clone(sums)
 	for after := ""; ; {
 		have, err := h.remaindersAfter(ctx, after)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 )
 
 // A Kind is the meaning of the entries of a record.
@@ -47,6 +48,38 @@ func (o *OpeningBalance) Encode(dst []byte) []byte {
 	dst = binary.BigEndian.AppendUint64(dst, o.From)
 	dst = binary.BigEndian.AppendUint64(dst, o.To)
 	return binary.AppendUvarint(o.Cut.Append(dst), uint64(o.Settings))
+}
+
+// The balances of a record are entries of its first part. One that does not fit int64 is split (int128.Int.Split): the second part has its upper
+// half.
+
+// AddBalance adds the balance of a counter to an opening balance that has one part or two.
+func (r *Record) AddBalance(counter string, balance int128.Int) {
+	low, fits := balance.Int64()
+	if !fits {
+		var high int64
+		if low, high, _ = balance.Split(); len(r.Parts) == 1 {
+			r.Parts = append(r.Parts, Part{ID: r.Parts[0].ID})
+		}
+		r.Parts[1].Entries = append(r.Parts[1].Entries, Entry{Counter: counter, Delta: high})
+	}
+	r.Parts[0].Entries = append(r.Parts[0].Entries, Entry{Counter: counter, Delta: low})
+}
+
+// Balance is the term of a balance that is in an entry of a part.
+func Balance(part int, delta int64) int128.Int {
+	if part == 0 {
+		return int128.Of(delta)
+	}
+	return int128.Join(0, delta)
+}
+
+// MaxBalanceSize is the most bytes that AddBalance adds to a record, beside those of two parts.
+func MaxBalanceSize(counter string, balance int128.Int) int {
+	if _, fits := balance.Int64(); fits {
+		return MaxEntrySize(counter)
+	}
+	return 2 * MaxEntrySize(counter)
 }
 
 // DecodeOpeningBalance is the opposite of Encode.

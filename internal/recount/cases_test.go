@@ -17,6 +17,7 @@ import (
 	"github.com/countmill/countmill/internal/recount"
 	"github.com/countmill/countmill/internal/testing/recounttest"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/store/storetest/fakestore"
 	"github.com/countmill/countmill/wire"
 )
@@ -64,7 +65,7 @@ func TestDamageComesAgain(t *testing.T) {
 		for range 3 {
 			damage(t, r, total, -5)
 			got := r.Recount(recount.Query{Prefix: "billing:", Repair: true})
-			if len(got.Findings) != 1 || !got.Findings[0].Fixed || got.Findings[0].Stored != 2 || got.Findings[0].Counted != 7 {
+			if len(got.Findings) != 1 || !got.Findings[0].Fixed || got.Findings[0].Stored != int128.Of(2) || got.Findings[0].Counted != int128.Of(7) {
 				t.Fatalf("found %+v", got.Findings)
 			}
 			sums{total: 7}.want(t, r)
@@ -310,7 +311,7 @@ func TestOpeningBalances(t *testing.T) {
 			r.Pass(time.Hour)
 		}
 		damage(t, r, "old:1", 5)
-		if got := r.Recount(recount.Query{Prefix: "old:", Open: true}); len(got.Findings) != 1 || got.Findings[0].Counted != 60 {
+		if got := r.Recount(recount.Query{Prefix: "old:", Open: true}); len(got.Findings) != 1 || got.Findings[0].Counted != int128.Of(60) {
 			t.Errorf("found %+v, want 60 counted", got.Findings)
 		}
 		if got := r.Recount(recount.Query{Prefix: "old:", Repair: true}); len(got.Findings) != 1 || got.Counters != 1 {
@@ -390,7 +391,7 @@ func TestResetsAreNoDamage(t *testing.T) {
 			for _, n := range state.Shards[name] {
 				sum += n
 			}
-			look := store.Sum{Exists: true, Sum: sum, At: r.Now().UTC().Truncate(time.Microsecond)}
+			look := store.Sum{Exists: true, Sum: int128.Of(sum), At: r.Now().UTC().Truncate(time.Microsecond)}
 			request := store.ResetRequest{ID: wire.ResetID(name, "x"), Counter: name, Look: look, Delete: gone, At: r.Now(), ExpireAt: r.Now().Add(time.Hour)}
 			if _, err := r.ResetCounter(t.Context(), request); err != nil {
 				t.Fatal(err)

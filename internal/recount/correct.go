@@ -157,18 +157,17 @@ func (x *run) attempt(ctx context.Context, unit []Finding, id wire.PartID, fold 
 	return "", cmp.Or(ctx.Err(), errAgain)
 }
 
-// difference is the amount that corrects a sum. A damaged sum, for example without its sign, can differ by more than fits 64 bits:
-// it is then corrected by as much as fits, and by the rest next time.
+// difference is the amount that corrects a sum. A sum that differs by more than fits 64 bits is corrected by as much as fits, and by the
+// rest next time.
 func (f *Finding) difference() (delta int64, part bool) {
-	delta = f.Counted - f.Stored
-	switch {
-	case f.wraps: // so does the difference
-	case f.Counted >= 0 && f.Stored < 0 && delta < 0:
-		return math.MaxInt64, true
-	case f.Counted < 0 && f.Stored >= 0 && delta >= 0:
+	exact := f.Counted.Sub(f.Stored)
+	switch delta, fits := exact.Int64(); {
+	case fits:
+		return delta, false
+	case exact.Hi < 0:
 		return math.MinInt64, true
 	}
-	return delta, false
+	return math.MaxInt64, true
 }
 
 // halfway is the detail of a unit that a commit has corrected; empty if it has so wholly.

@@ -3,12 +3,12 @@ package recount
 import (
 	"context"
 	"maps"
-	"math/bits"
 	"slices"
 	"strings"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -34,21 +34,11 @@ func (x *run) eachRecord(ctx context.Context, prefix string, visit func([]store.
 	}
 }
 
-// A stored is the sum of a counter's shards. It wraps.
+// A stored is the sum of a counter's shards.
 type stored struct {
-	sum      int64
-	overflow bool
-	shards   int   // that the record names; 0 without a record
-	high     int64 // above the 64 bits of sum
+	sum    int128.Int
+	shards int // that the record names; 0 without a record
 }
-
-func (s *stored) add(n int64) {
-	low, carry := bits.Add64(uint64(s.sum), uint64(n), 0)
-	s.sum, s.high = int64(low), s.high+n>>63+int64(carry)
-}
-
-// wraps reports whether the true sum does not fit 64 bits.
-func (s *stored) wraps() bool { return s.high != s.sum>>63 }
 
 // read sums the shards of counters.
 func (x *run) read(ctx context.Context, records []store.Record) ([]stored, error) {
@@ -57,7 +47,7 @@ func (x *run) read(ctx context.Context, records []store.Record) ([]stored, error
 	var of []int
 	for i := range records {
 		rec := &records[i]
-		sums[i] = stored{overflow: rec.Overflow, shards: rec.Shards}
+		sums[i] = stored{shards: rec.Shards}
 		for n := range rec.Shards {
 			keys, of = append(keys, store.Key{Counter: rec.Counter, Shard: n}), append(of, i)
 		}
@@ -76,8 +66,7 @@ func (x *run) read(ctx context.Context, records []store.Record) ([]stored, error
 				continue
 			}
 			s := &sums[askedOf[i]]
-			s.add(v.Value)
-			s.overflow = s.overflow || v.Overflow
+			s.sum = s.sum.Add(v.Count)
 		}
 	}
 	return sums, nil
@@ -119,34 +108,30 @@ func (x *run) judgeCounters(ctx context.Context) error {
 // none.
 func (x *run) judgeMissing(s *sum) error {
 	if reason := x.cover.problem(s.name, x.cover.find(s.name)); reason != "" {
-		x.uncovered(s.name, reason, false)
+		x.uncovered(s.name, reason)
 		return nil
 	}
 	x.result.Counters++
-	if s.delta == 0 && !slices.ContainsFunc(slices.Collect(maps.Values(s.of)), func(sum int64) bool { return sum != 0 }) {
+	if s.delta == (int128.Int{}) && !slices.ContainsFunc(slices.Collect(maps.Values(s.of)), func(sum int128.Int) bool { return sum != int128.Int{} }) {
 		return nil
 	}
 	if err := x.find(Finding{Kind: MissingRecord, Name: s.name, Counted: s.delta}); err != nil {
 		return err
 	}
-	return x.open(s.name, stored{sum: s.delta})
+	return x.open(s.name, s.delta)
 }
 
 func (x *run) judgeCounter(ctx context.Context, name string, have stored) error {
 	o := x.cover.find(name)
 	if reason := x.cover.problem(name, o); reason != "" {
-		x.uncovered(name, reason, have.overflow)
-		return x.open(name, have)
+		x.uncovered(name, reason)
+		return x.open(name, have.sum)
 	}
 	s := x.sums[name]
 	if s == nil {
 		s = &sum{name: name}
 	}
 	existed := s.opened
-	if have.overflow {
-		x.unjudged(name, tooLarge)
-		return x.open(name, stored{sum: s.delta})
-	}
 	if x.compares(name) {
 		x.result.Counters++
 	} else {
@@ -154,11 +139,11 @@ func (x *run) judgeCounter(ctx context.Context, name string, have stored) error 
 	}
 	if x.q.totals() && have.sum != s.delta {
 		x.shards[name] = have.shards
-		if err := x.find(Finding{Kind: WrongTotal, Name: name, Stored: have.sum, Counted: s.delta, wraps: have.wraps()}); err != nil {
+		if err := x.find(Finding{Kind: WrongTotal, Name: name, Stored: have.sum, Counted: s.delta}); err != nil {
 			return err
 		}
 	}
-	if err := x.open(name, stored{sum: s.delta}); err != nil {
+	if err := x.open(name, s.delta); err != nil {
 		return err
 	}
 	from := wire.Minute(0)
@@ -221,18 +206,14 @@ func (x *run) quarters(s *sum, buckets []store.Bucket, from, to wire.Minute) map
 // only the sum of all is compared.
 func (x *run) judgeQuarter(s *sum, q wire.Minute, have []store.Bucket, from, to wire.Minute) error {
 	joined := false
-	sums, whole, counted := make(map[wire.Minute]int64), int64(0), int64(0)
+	sums, whole, counted := make(map[wire.Minute]int128.Int), int128.Int{}, int128.Int{}
 	for _, b := range have {
-		if b.Overflow {
-			x.unjudged(s.name, tooLarge)
-			return nil
-		}
 		joined = joined || b.Quarter
-		sums[b.Minute] += b.Sum
-		whole += b.Sum
+		sums[b.Minute] = sums[b.Minute].Add(b.Sum)
+		whole = whole.Add(b.Sum)
 	}
 	for m := q; m < q+store.QuarterMinutes; m++ {
-		counted += s.of[m]
+		counted = counted.Add(s.of[m])
 	}
 	if joined {
 		if q < from || q+store.QuarterMinutes > to {
@@ -244,7 +225,7 @@ func (x *run) judgeQuarter(s *sum, q wire.Minute, have []store.Bucket, from, to 
 		return nil
 	}
 	for m := max(q, from); m < min(q+store.QuarterMinutes, to); m++ {
-		if sums[m] != 0 || s.of[m] != 0 {
+		if none := (int128.Int{}); sums[m] != none || s.of[m] != none {
 			x.result.Buckets++
 		}
 		if sums[m] != s.of[m] {

@@ -21,7 +21,6 @@ const (
 	expired          = "records since the opening balance are gone by now"
 	wasErased        = "entries were erased since the opening balance"
 	noSeries         = "no rule for series has it, and only buckets have a period"
-	tooLarge         = "its total does not fit 64 bits"
 )
 
 // What follows the reasons that an opening balance removes. It takes damage as right, so it comes last.
@@ -172,7 +171,7 @@ func (x *run) readBalances(ctx context.Context) error {
 					if err != nil {
 						return err
 					}
-					s.opened, s.delta = true, s.delta+entry.Delta
+					s.opened, s.delta = true, s.delta.Add(journal.Balance(p, entry.Delta))
 				}
 			}
 		}

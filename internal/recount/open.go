@@ -9,25 +9,21 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/journal"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/wire"
 )
 
 // open notes the balance of a counter for an opening balance that this run writes: the journal's sum if the journal
-// is complete, so that damage stays damage, and otherwise the stored sum. If that does not fit 64 bits, nobody knows the
-// balance.
-func (x *run) open(name string, balance stored) error {
+// is complete, so that damage stays damage, and otherwise the stored sum.
+func (x *run) open(name string, balance int128.Int) error {
 	if !x.q.Open || x.rules.JournalOf(name) == nil {
 		return nil
-	}
-	if balance.overflow {
-		x.gaps = append(x.gaps, wire.Order(name))
-		return x.hold()
 	}
 	s, err := x.sum(name)
 	if err != nil {
 		return err
 	}
-	s.opened, s.delta = true, balance.sum
+	s.opened, s.delta = true, balance
 	return nil
 }
 
@@ -57,29 +53,7 @@ func (x *run) writeOpeningBalances(ctx context.Context) error {
 	slices.SortFunc(all, func(a, b *sum) int {
 		return cmp.Or(cmp.Compare(wire.Order(a.name), wire.Order(b.name)), cmp.Compare(a.name, b.name))
 	})
-	// An opening balance without a counter says that it did not exist, so no opening balance covers the gaps.
-	slices.Sort(x.gaps)
-	from := x.keyRange.From
-	for _, gap := range slices.Compact(x.gaps) {
-		n := before(all, gap)
-		if gap > from {
-			if err := x.writeRange(ctx, all[:n], from, gap-1); err != nil {
-				return err
-			}
-		}
-		if gap == x.keyRange.To {
-			return nil
-		}
-		all = all[n:]
-		from, all = gap+1, all[before(all, gap+1):]
-	}
-	return x.writeRange(ctx, all, from, x.keyRange.To)
-}
-
-// before is the number of the sums, in the order of their places, before a place.
-func before(all []*sum, place uint64) int {
-	n, _ := slices.BinarySearchFunc(all, place, func(s *sum, p uint64) int { return cmp.Compare(wire.Order(s.name), p) })
-	return n
+	return x.writeRange(ctx, all, x.keyRange.From, x.keyRange.To)
 }
 
 // writeRange writes the opening balances of a range of places.
@@ -100,12 +74,12 @@ func (x *run) writeRange(ctx context.Context, all []*sum, from, last uint64) err
 // fitting returns how many of the first sums fit one record, and the last place that it then covers, last at most. Names of one
 // place stay together.
 func fitting(all []*sum, last uint64) (n int, to uint64) {
-	room := journal.MaxRecord - countmill.MaxCounterName - 64 - journal.MaxPartSize("")
+	room := journal.MaxRecord - countmill.MaxCounterName - 64 - 2*journal.MaxPartSize("")
 	for whole := 0; n < len(all); n++ {
 		if n > 0 && wire.Order(all[n].name) != wire.Order(all[n-1].name) {
 			whole = n
 		}
-		if room -= journal.MaxEntrySize(all[n].name); room < 0 && whole > 0 {
+		if room -= journal.MaxBalanceSize(all[n].name, all[n].balance()); room < 0 && whole > 0 {
 			return whole, wire.Order(all[whole].name) - 1
 		}
 	}
@@ -118,7 +92,7 @@ func (x *run) writeOpeningBalance(ctx context.Context, sums []*sum, from, to uin
 	wire.RandomIDs(x.cfg.env, wire.RecountClass, id[:])
 	r := &journal.Record{Kind: journal.OpeningBalanceKind, OpeningBalance: o, Parts: []journal.Part{{ID: id[0]}}}
 	for _, s := range sums {
-		r.Parts[0].Entries = append(r.Parts[0].Entries, journal.Entry{Counter: s.name, Delta: s.delta - s.recent})
+		r.AddBalance(s.name, s.balance())
 	}
 	checked, err := timed(ctx, x.Recounter, x.store.Check)
 	if err != nil {

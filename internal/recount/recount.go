@@ -36,6 +36,7 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -119,12 +120,10 @@ type Finding struct {
 	Minute  wire.Minute
 	Quarter bool
 	// Stored is the sum in the store, and Counted that of the journal.
-	Stored, Counted int64
+	Stored, Counted int128.Int
 	// Fixed says that this call has corrected it. Detail says why not; empty without Repair.
 	Fixed  bool
 	Detail string
-
-	wraps bool // Stored is what 64 bits keep of a sum of several shards
 }
 
 // An Unjudged is a counter that was not compared.
@@ -228,7 +227,6 @@ type run struct {
 	cover    coverage
 	sums     map[string]*sum
 	held     int            // sums, buckets and findings
-	gaps     []uint64       // the places of counters whose balance nobody knows
 	shards   map[string]int // of the records of wrong totals
 	result   Result
 }
@@ -289,13 +287,11 @@ func (x *run) has(name string) bool {
 }
 
 // uncovered notes a counter without a proof by the journal, with a hint for the operator.
-func (x *run) uncovered(name, reason string, overflow bool) {
+func (x *run) uncovered(name, reason string) {
 	switch {
 	case reason == noRule:
 	case !x.q.Open:
 		reason += openLater
-	case overflow: // its balance is in no opening balance
-		reason = tooLarge
 	default:
 		reason += openedNow
 	}

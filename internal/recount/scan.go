@@ -8,21 +8,24 @@ import (
 
 	"github.com/countmill/countmill/internal/journal"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/wire"
 )
 
 // A sum is the journal's sum of a counter.
 type sum struct {
 	name string
-	// delta is the opening balance and the increments since. It wraps: the stored total does not fit
-	// either, or the true sum fits.
-	delta int64
+	// delta is the opening balance and the increments since.
+	delta int128.Int
 	// recent is the part of delta after the place of a new opening balance.
-	recent int64
-	opened bool                  // the opening balance has the counter
-	series bool                  // it has buckets
-	of     map[wire.Minute]int64 // buckets
+	recent int128.Int
+	opened bool                       // the opening balance has the counter
+	series bool                       // it has buckets
+	of     map[wire.Minute]int128.Int // buckets
 }
+
+// balance is the sum at the place of a new opening balance.
+func (s *sum) balance() int128.Int { return s.delta.Sub(s.recent) }
 
 // sum returns the sum of a name, and makes it.
 func (x *run) sum(name string) (*sum, error) {
@@ -33,7 +36,7 @@ func (x *run) sum(name string) (*sum, error) {
 		}
 		s = &sum{name: strings.Clone(name)}
 		if s.series = x.rules.SeriesOf(name) != nil; s.series {
-			s.of = make(map[wire.Minute]int64)
+			s.of = make(map[wire.Minute]int128.Int)
 		}
 		x.sums[s.name] = s
 	}
@@ -48,12 +51,12 @@ func (x *run) hold() error {
 	return nil
 }
 
-func (x *run) addBucket(s *sum, m wire.Minute, delta int64) error {
+func (x *run) addBucket(s *sum, m wire.Minute, delta int128.Int) error {
 	if !s.series {
 		return nil
 	}
 	was, ok := s.of[m]
-	if s.of[m] = was + delta; ok {
+	if s.of[m] = was.Add(delta); ok {
 		return nil
 	}
 	return x.hold()
@@ -165,14 +168,15 @@ func (s *scanner) entry(p *journal.Part, e *journal.Entry) error {
 	if err != nil {
 		return err
 	}
+	delta := int128.Of(e.Delta)
 	if recent {
-		sum.recent += e.Delta
+		sum.recent = sum.recent.Add(delta)
 	}
 	if !covered {
 		return nil
 	}
-	sum.delta += e.Delta
-	return s.addBucket(sum, p.Minute, e.Delta)
+	sum.delta = sum.delta.Add(delta)
+	return s.addBucket(sum, p.Minute, delta)
 }
 
 // usedAt is the minute by which partSet distinguishes a copy of a part from a later use of its id: that of the part. Increments of the past

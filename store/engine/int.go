@@ -1,57 +1,12 @@
 package engine
 
-import (
-	"cmp"
-	"math/big"
-	"math/bits"
-)
+import "github.com/countmill/countmill/store/int128"
 
-// An Int is a sum of 128 bits in two's complement. Every engine keeps a wide field exactly from -2^94 to 2^94.
-type Int struct {
-	Hi int64
-	Lo uint64
-}
+// An Int is the value of a field. Every engine keeps a wide field exactly from -2^94 to 2^94.
+type Int = int128.Int
 
 // IntOf returns n as an Int.
-func IntOf(n int64) Int { return Int{n >> 63, uint64(n)} }
+func IntOf(n int64) Int { return int128.Of(n) }
 
-// Add returns a+b.
-func (a Int) Add(b Int) Int {
-	lo, carry := bits.Add64(a.Lo, b.Lo, 0)
-	return Int{a.Hi + b.Hi + int64(carry), lo}
-}
-
-// Sub returns a-b.
-func (a Int) Sub(b Int) Int {
-	lo, borrow := bits.Sub64(a.Lo, b.Lo, 0)
-	return Int{a.Hi - b.Hi - int64(borrow), lo}
-}
-
-// Neg returns -a.
-func (a Int) Neg() Int { return Int{}.Sub(a) }
-
-// Cmp compares a and b as numbers.
-func (a Int) Cmp(b Int) int { return cmp.Or(cmp.Compare(a.Hi, b.Hi), cmp.Compare(a.Lo, b.Lo)) }
-
-// Int64 returns the lower 64 bits, and whether they are all of a.
-func (a Int) Int64() (n int64, fits bool) { return int64(a.Lo), a.Hi == int64(a.Lo)>>63 }
-
-// String returns the decimal digits.
-func (a Int) String() string {
-	n := new(big.Int).Lsh(big.NewInt(a.Hi), 64)
-	return n.Add(n, new(big.Int).SetUint64(a.Lo)).String()
-}
-
-// Split returns two numbers for an engine whose columns have 64 bits: a is low + 2^32 * high. low is from -2^31
-// to 2^31-1, so high is 0 for an ordinary delta, and an engine that adds only numbers other than 0 writes one
-// column. Additions of low reach an end of int64 after 2^32 changes of one row at the soonest. fits is false
-// beyond 95 bits.
-func (a Int) Split() (low, high int64, fits bool) {
-	low = int64(int32(a.Lo))
-	rest := a.Sub(IntOf(low))
-	high = rest.Hi<<32 | int64(rest.Lo>>32)
-	return low, high, rest.Hi == high>>32
-}
-
-// Join is the opposite of Split, also for sums of the two numbers.
-func Join(low, high int64) Int { return Int{high >> 32, uint64(high) << 32}.Add(IntOf(low)) }
+// Join is int128.Join.
+func Join(low, high int64) Int { return int128.Join(low, high) }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/engine/memory"
+	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -42,11 +43,11 @@ func wantWhole(t *testing.T, s store.Store, counter string, want int64) (buckets
 	if err != nil {
 		t.Fatal(err)
 	}
-	sum := int64(0)
+	sum := int128.Int{}
 	for _, b := range found[0] {
-		sum += b.Sum
+		sum = sum.Add(b.Sum)
 	}
-	if got, _ := look(t, s, counter); sum != want || got.Sum != want {
+	if got := look(t, s, counter); sum != int128.Of(want) || got.Sum != sum {
 		t.Errorf("%q has a series of %d and a count of %d, want %d", counter, sum, got.Sum, want)
 	}
 	return found[0]
@@ -98,7 +99,7 @@ func testSweepAndFold(t *testing.T, s tested) {
 	s.between(memory.Transact, func() { foldMinutes(t, s, "gone", 100, 101) })
 	sweepOnce(t, s, 0, 0)
 	wantWhole(t, s, "gone", 3)
-	if got, _ := look(t, s, "gone"); got.Sum-got.Baseline != 2 || !got.DeletedAt.IsZero() {
+	if got := look(t, s, "gone"); got.Sum.Sub(got.Baseline) != int128.Of(2) || !got.DeletedAt.IsZero() {
 		t.Errorf("a counter that was counted during its sweep: %+v", got)
 	}
 }

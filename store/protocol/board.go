@@ -103,7 +103,7 @@ func (w *sumWalk) run(ctx context.Context, prefix string) error {
 		if err != nil {
 			return err
 		}
-		sum, exists := record.Int(fieldRemainder).Sub(record.Int(fieldBaseline)), record.Int(fieldRemainder) != engine.Int{}
+		sum, exists := value.Remainder.Sub(value.Reset.Baseline), value.Remainder != engine.Int{}
 		c := windowed{sums: slotSums{}}
 		read := 1
 		for ; shard != nil && shard.Key.Name <= record.Key.Name; shard = shards.Next() {
@@ -115,14 +115,14 @@ func (w *sumWalk) run(ctx context.Context, prefix string) error {
 			if err != nil {
 				return err
 			}
-			if c.sums.gather(shard, w.q.From, w.q.To); int64(shard.Key.Part) < value.Value {
-				sum, exists, value.Overflow = sum.Add(shard.Int(fieldCount)), true, value.Overflow || count.Overflow
+			if c.sums.gather(shard, w.q.From, w.q.To); int(shard.Key.Part) < value.Shards {
+				sum, exists = sum.Add(count.Count), true
 			}
 		}
 		if err := shards.Err(); err != nil {
 			return outside(err)
 		}
-		if err := w.counter(ctx, record, &c, sum, exists, value.Overflow); err != nil {
+		if err := w.counter(ctx, record, &c, sum, exists); err != nil {
 			return err
 		}
 		if err := w.took(ctx, read); err != nil {
@@ -136,13 +136,13 @@ func (w *sumWalk) run(ctx context.Context, prefix string) error {
 }
 
 // counter visits a counter of the query, or lets it wait for its days.
-func (w *sumWalk) counter(ctx context.Context, record *engine.Row, c *windowed, sum engine.Int, exists, overflow bool) error {
-	deleted := record.Int64(fieldDeletedAt) != 0 && sum == engine.Int{} && !overflow
+func (w *sumWalk) counter(ctx context.Context, record *engine.Row, c *windowed, sum engine.Int, exists bool) error {
+	deleted := record.Int64(fieldDeletedAt) != 0 && sum == engine.Int{}
 	if !w.q.Has(record.Key.Name) || deleted || !exists && w.q.To == 0 {
 		return nil
 	}
 	if w.q.To == 0 {
-		return w.emit(record.Key.Name, sum, overflow)
+		return w.emit(record.Key.Name, sum)
 	}
 	c.counter = strings.Clone(record.Key.Name)
 	if w.waiting = append(w.waiting, *c); len(w.waiting) < w.page {
@@ -152,10 +152,12 @@ func (w *sumWalk) counter(ctx context.Context, record *engine.Row, c *windowed, 
 }
 
 // emit visits a counter.
-func (w *sumWalk) emit(counter string, sum engine.Int, overflow bool) error {
-	w.found.Counter = append(w.found.Counter[:0], counter...)
-	w.found.Sum, w.found.Overflow = within(sum)
-	w.found.Overflow = w.found.Overflow || overflow
+func (w *sumWalk) emit(counter string, sum engine.Int) error {
+	n, fits := sum.Int64()
+	if !fits {
+		n = 0
+	}
+	w.found.Counter, w.found.Sum, w.found.Overflow = append(w.found.Counter[:0], counter...), n, !fits
 	return w.visit(&w.found)
 }
 
@@ -203,7 +205,7 @@ func (w *sumWalk) flush(ctx context.Context) error {
 		if !found || total == (engine.Int{}) {
 			continue
 		}
-		if err := w.emit(c.counter, total, false); err != nil {
+		if err := w.emit(c.counter, total); err != nil {
 			return err
 		}
 	}

@@ -55,20 +55,19 @@ func (w *sumWalk) records(ctx context.Context, visit func(r *engine.Row) error) 
 
 // A counted is a counter with its record and the sum of its shards.
 type counted struct {
-	name             string
-	sum              engine.Int
-	exists, overflow bool
-	deleted          bool
+	name            string
+	sum             engine.Int
+	exists, deleted bool
 }
 
 // isHidden reports whether the counter was deleted and has counted nothing since.
-func (c *counted) isHidden() bool { return c.deleted && !c.overflow && c.sum == engine.Int{} }
+func (c *counted) isHidden() bool { return c.deleted && c.sum == engine.Int{} }
 
 func (w *sumWalk) emitCounted(c *counted) error {
 	if c.isHidden() || !c.exists {
 		return nil
 	}
-	return w.emit(c.name, c.sum, c.overflow)
+	return w.emit(c.name, c.sum)
 }
 
 // lookUp looks up the shards of the counters of the query, or of the deleted ones alone.
@@ -79,9 +78,7 @@ func (w *sumWalk) lookUp(ctx context.Context, deleted bool, visit func(*counted)
 	flush := func() error {
 		err := w.store.each(ctx, w, keys, []engine.FieldID{fieldCount}, func(i int, r *engine.Row) {
 			c := &all[whose[i]]
-			count := r.Int(fieldCount)
-			_, wrong := within(count)
-			c.sum, c.exists, c.overflow = c.sum.Add(count), c.exists || r.Exists, c.overflow || wrong
+			c.sum, c.exists = c.sum.Add(r.Int(fieldCount)), c.exists || r.Exists
 		})
 		for i := 0; i < len(all) && err == nil; i++ {
 			err = visit(&all[i])
@@ -98,9 +95,7 @@ func (w *sumWalk) lookUp(ctx context.Context, deleted bool, visit func(*counted)
 			return nil
 		}
 		c.name = strings.Clone(r.Key.Name)
-		remainder := r.Int(fieldRemainder)
-		_, c.overflow = within(remainder)
-		c.exists = remainder != engine.Int{}
+		c.exists = r.Int(fieldRemainder) != engine.Int{}
 		for n := range r.Int64(fieldShards) {
 			keys, whose = append(keys, w.store.shardKey(c.name, int(n))), append(whose, len(all))
 		}
@@ -155,7 +150,7 @@ func (w *sumWalk) shards(ctx context.Context, seed maphash.Seed, specials []spec
 		if at.deleted = record.deleted; at.isHidden() {
 			return nil
 		}
-		return w.emit(string(name), at.sum, at.overflow)
+		return w.emit(string(name), at.sum)
 	}
 	for row, err := range w.store.scan(ctx, w, engine.Range{Kind: kindShard, Page: w.page}, fieldCount) {
 		if err == nil {
@@ -186,9 +181,7 @@ func (w *sumWalk) shards(ctx context.Context, seed maphash.Seed, specials []spec
 			}
 		}
 		if int64(key.Part) < record.shards {
-			count := row.Int(fieldCount)
-			_, wrong := within(count)
-			at.sum, at.exists, at.overflow = at.sum.Add(count), true, at.overflow || wrong
+			at.sum, at.exists = at.sum.Add(row.Int(fieldCount)), true
 		}
 	}
 	return done()
@@ -254,7 +247,7 @@ func (w *sumWalk) days(ctx context.Context) error {
 		if gone || total == (engine.Int{}) {
 			continue
 		}
-		if err := w.emit(string(name), total, false); err != nil {
+		if err := w.emit(string(name), total); err != nil {
 			return err
 		}
 	}

@@ -181,29 +181,11 @@ func (s *Store) Ungrouped(ctx context.Context, x *store.Index, p *store.IndexRan
 		page.Place = keys[len(keys)-1].Place
 	}
 	err = s.each(ctx, v, keys, []engine.FieldID{fieldCount, groupedBy(x.Number)}, func(i int, r *engine.Row) {
-		u := store.Ungrouped{Counter: keys[i].Name}
-		remainder := r.Int(fieldCount).Sub(r.Int(groupedBy(x.Number)))
-		_, wrong := within(r.Int(fieldCount))
-		if u.Remainder, u.Overflow = within(remainder); u.Overflow || wrong {
-			u.Remainder, u.Overflow = clamped(remainder), true
-		}
-		if remainder != (engine.Int{}) || u.Overflow {
-			page.Remainders = append(page.Remainders, u)
+		if remainder := r.Int(fieldCount).Sub(r.Int(groupedBy(x.Number))); remainder != (engine.Int{}) {
+			page.Remainders = append(page.Remainders, store.Ungrouped{Counter: keys[i].Name, Remainder: remainder})
 		}
 	})
 	return page, err
-}
-
-// clamped is the number of int64 that is next to a sum.
-func clamped(sum engine.Int) int64 {
-	n, fits := sum.Int64()
-	switch {
-	case fits:
-		return n
-	case sum.Hi < 0:
-		return math.MinInt64
-	}
-	return math.MaxInt64
 }
 
 // dropLot is the number of shards of one commit of DropGrouped. A fold of one of them may wait for it.
@@ -243,15 +225,6 @@ func remainderKey(p *store.IndexRange, group string) engine.Key {
 	return engine.Key{Kind: kindRemainder, Name: remainderPrefix(p.Index, p.ID) + group}
 }
 
-// termOf is the part of a remainder in the remainder of its group. A remainder at an end of int64 means an overflow: any sum of MaxRanges
-// remainders with it is beyond int64.
-func termOf(remainder int64) engine.Int {
-	if remainder == math.MaxInt64 || remainder == math.MinInt64 {
-		return engine.Int{Hi: 1 << 16}
-	}
-	return engine.IntOf(remainder)
-}
-
 // SetRemainders sets a range's part of groups in one transaction that reads the range and the remainders that it had. It moves the record
 // of each group by the difference, by additions without a look: so it does not wait for growths of the record, nor for workers with
 // other ranges of the group.
@@ -289,17 +262,16 @@ func (s *Store) SetRemainders(ctx context.Context, p *store.IndexRange, remainde
 // setRemainder makes a remainder the one of its range, and moves the group's record.
 func (s *Store) setRemainder(tx engine.Tx, r *engine.Row, set *store.GroupRemainder) {
 	had := r.Int(fieldRemainder)
-	want := engine.IntOf(set.Remainder)
-	if had == want {
+	if had == set.Remainder {
 		return
 	}
-	if set.Remainder == 0 {
+	if set.Remainder == (engine.Int{}) {
 		remove(tx, r.Key)
 	} else {
-		tx.Change(&engine.Change{Key: r.Key, Set: []engine.Field{{ID: fieldRemainder, Value: want}}})
+		tx.Change(&engine.Change{Key: r.Key, Set: []engine.Field{{ID: fieldRemainder, Value: set.Remainder}}})
 	}
 	record := growth(set.Group, s.cfg.Shards)
-	record.Add = []engine.Field{{ID: fieldRemainder, Value: termOf(set.Remainder).Sub(termOf(clamped(had)))}}
+	record.Add = []engine.Field{{ID: fieldRemainder, Value: set.Remainder.Sub(had)}}
 	tx.Change(record)
 }
 
@@ -315,7 +287,7 @@ func (s *Store) RemaindersOf(ctx context.Context, p *store.IndexRange, after str
 		if r == nil {
 			break
 		}
-		remainders = append(remainders, store.GroupRemainder{Group: strings.Clone(r.Key.Name[len(prefix):]), Remainder: clamped(r.Int(fieldRemainder))})
+		remainders = append(remainders, store.GroupRemainder{Group: strings.Clone(r.Key.Name[len(prefix):]), Remainder: r.Int(fieldRemainder)})
 	}
 	return remainders, outside(rows.Err())
 }

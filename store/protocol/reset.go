@@ -24,8 +24,7 @@ func (s *Store) ResetCounter(ctx context.Context, r store.ResetRequest) (done st
 		}
 		if m := &rows[0]; m.Exists {
 			// It is durable, so the first attempt is.
-			done.Removed, _ = m.Int(fieldRemoved).Int64()
-			done.At = timeOf(m.Int64(fieldAt))
+			done = store.ResetResult{Removed: m.Int(fieldRemoved), At: timeOf(m.Int64(fieldAt))}
 			return nil
 		}
 		var found *store.ResetState
@@ -39,11 +38,11 @@ func (s *Store) ResetCounter(ctx context.Context, r store.ResetRequest) (done st
 		}
 		if after != nil {
 			tx.Change(&engine.Change{Key: record, Op: engine.Update, Set: []engine.Field{
-				field(fieldDeletedAt, micros(after.DeletedAt)), field(fieldResetAt, micros(after.ResetAt)), field(fieldBaseline, after.Baseline),
+				field(fieldDeletedAt, micros(after.DeletedAt)), field(fieldResetAt, micros(after.ResetAt)), {ID: fieldBaseline, Value: after.Baseline},
 			}})
 		}
 		tx.Change(&engine.Change{Key: marker, Op: engine.Insert, Set: []engine.Field{
-			s.dueOf(r.At, r.ExpireAt), field(fieldRemoved, done.Removed), field(fieldAt, micros(done.At)),
+			s.dueOf(r.At, r.ExpireAt), {ID: fieldRemoved, Value: done.Removed}, field(fieldAt, micros(done.At)),
 		}})
 		return nil
 	})

@@ -142,9 +142,8 @@ func (s slotSums) buckets() []store.Bucket {
 		if sum == (engine.Int{}) {
 			continue
 		}
-		var b store.Bucket
+		b := store.Bucket{Sum: sum}
 		b.Minute, b.Quarter, _ = slotOf(id)
-		b.Sum, b.Overflow = within(sum)
 		found = append(found, b)
 	}
 	slices.SortFunc(found, func(a, b store.Bucket) int {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
-	"math"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -260,15 +259,6 @@ func (s *Store) now(tx engine.Tx) time.Time {
 		return s.engine.Moment()
 	}
 	return tx.Now()
-}
-
-// within returns a sum as int64. A sum beyond it, or at an end of it, is an overflow, and 0.
-func within(sum engine.Int) (n int64, overflow bool) {
-	n, fits := sum.Int64()
-	if !fits || n == math.MaxInt64 || n == math.MinInt64 {
-		return 0, true
-	}
-	return n, false
 }
 
 // field makes a narrow field.

@@ -81,10 +81,9 @@ func (s *Store) survey(ctx context.Context, prefix string, r engine.Range, limit
 
 // shardOf reads a shard. One with another key than readers look up is bad.
 func (s *Store) shardOf(r *engine.Row) store.Shard {
-	shard := store.Shard{Counter: strings.Clone(r.Key.Name), Number: int(r.Key.Part), Updated: r.Updated, Bad: r.Bad}
+	shard := store.Shard{Counter: strings.Clone(r.Key.Name), Number: int(r.Key.Part), Count: r.Int(fieldCount), Updated: r.Updated, Bad: r.Bad}
 	if want := s.shardPlace(shard.Counter, shard.Number); shard.Bad == "" && r.Key.Place != want {
 		shard.Bad = fmt.Sprintf("its place is %016x, and readers look at %016x", r.Key.Place, want)
 	}
-	shard.Count, shard.Overflow = within(r.Int(fieldCount))
 	return shard
 }

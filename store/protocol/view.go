@@ -68,20 +68,16 @@ func valueOf(key *engine.Key, r *engine.Row) (v store.Value, err error) {
 	case r.Bad != "":
 		return v, fmt.Errorf("%s %d of %q: %s", Kinds[key.Kind].Name, key.Part, key.Name, r.Bad)
 	case key.Kind == kindRecord:
-		v.Value, v.Reset = r.Int64(fieldShards), resetOf(r)
-		v.Remainder, v.Overflow = within(r.Int(fieldRemainder))
+		v.Shards, v.Remainder, v.Reset = int(r.Int64(fieldShards)), r.Int(fieldRemainder), resetOf(r)
 	default:
-		v.Value, v.Overflow = within(r.Int(fieldCount))
-		v.Bucketed, _ = within(r.Int(fieldBucketed))
+		v.Count, v.Bucketed = r.Int(fieldCount), r.Int(fieldBucketed)
 	}
 	return v, nil
 }
 
 // resetOf reads what resets have written into a record.
-func resetOf(r *engine.Row) (x store.ResetState) {
-	x.Baseline, _ = r.Int(fieldBaseline).Int64()
-	x.ResetAt, x.DeletedAt = timeOf(r.Int64(fieldResetAt)), timeOf(r.Int64(fieldDeletedAt))
-	return x
+func resetOf(r *engine.Row) store.ResetState {
+	return store.ResetState{Baseline: r.Int(fieldBaseline), ResetAt: timeOf(r.Int64(fieldResetAt)), DeletedAt: timeOf(r.Int64(fieldDeletedAt))}
 }
 
 // List scans records.
@@ -100,7 +96,7 @@ func (v *view) List(ctx context.Context, prefix, after string, limit int) (recor
 		if err != nil {
 			return nil, err
 		}
-		records = append(records, store.Record{Counter: strings.Clone(r.Key.Name), Shards: int(value.Value), Reset: value.Reset, Remainder: value.Remainder, Overflow: value.Overflow})
+		records = append(records, store.Record{Counter: strings.Clone(r.Key.Name), Shards: value.Shards, Reset: value.Reset, Remainder: value.Remainder})
 	}
 	return records, outside(rows.Err())
 }

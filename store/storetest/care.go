@@ -252,6 +252,7 @@ func testReopen(t *testing.T, su *suite) {
 	}
 	s := su.open(t)
 	m := marker()
+	beyond := of(0)
 	for round := range 3 {
 		grow(t, s, store.Growth{Counter: "a", Shards: round + 2})
 		mustFold(t, s, commit(nil, add("a", 0, 1), add("a", round+1, 5)))
@@ -259,6 +260,7 @@ func testReopen(t *testing.T, su *suite) {
 			mustFold(t, s, commit(one(m), add("b", 0, wire.MaxSum)))
 		}
 		mustFold(t, s, commit(one(marker()), add("b", 0, wire.MaxSum)))
+		beyond = beyond.Add(of(wire.MaxSum))
 		put(t, s, letter(fmt.Sprint(round)))
 
 		s = su.reopen(t, s)
@@ -278,8 +280,8 @@ func testReopen(t *testing.T, su *suite) {
 			t.Errorf("reopened %d times: %d dead letters, want %d", round+1, len(got), round+1)
 		}
 		v := s.View()
-		if got := lookup(t, v, store.Key{Counter: "b", Shard: 0})[0]; !got.Overflow {
-			t.Errorf("reopened %d times: got %+v, want an overflow", round+1, got)
+		if got := lookup(t, v, store.Key{Counter: "b", Shard: 0})[0]; got.Count != beyond.Add(of(wire.MaxSum)) {
+			t.Errorf("reopened %d times: got %+v, want %d and %d", round+1, got, beyond, wire.MaxSum)
 		}
 		v.Close()
 	}

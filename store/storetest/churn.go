@@ -103,7 +103,7 @@ func totalsOf(t testing.TB, s store.Store, names []string) map[string]int64 {
 	found := make(map[string]int64)
 	for _, name := range names {
 		sum := look(t, s, name)
-		total := sum.Sum - sum.Baseline
+		total := small(t, sum.Sum.Sub(sum.Baseline))
 		if sum.Exists && (total != 0 || sum.DeletedAt.IsZero()) {
 			found[name] = total
 		}

@@ -102,13 +102,13 @@ func testSweepRemovesDeletedCounters(t *testing.T, su *suite) {
 	if diff := cmp.Diff([]string{"counted", "kept", "regrown"}, listed); diff != "" {
 		t.Errorf("List (-want +got):\n%s", diff)
 	}
-	if got := look(t, s, "counted"); got.Sum-got.Baseline != 1 || !got.DeletedAt.IsZero() {
+	if got := look(t, s, "counted"); got.Sum.Sub(got.Baseline) != of(1) || !got.DeletedAt.IsZero() {
 		t.Errorf("a counter that was counted after its delete: got %+v, want a total of 1, and not deleted", got)
 	}
 	sweep(time.Microsecond, 0)
 	grow(t, s, store.Growth{Counter: "gone", Shards: 2})
 	mustFold(t, s, commit(nil, add("gone", 1, 9)))
-	checkLook(t, s, "gone", store.Sum{Exists: true, Sum: 9})
+	checkLook(t, s, "gone", store.Sum{Exists: true, Sum: of(9)})
 }
 
 // A fold during a sweep comes before or after it. The sweep never removes the fold's increments.

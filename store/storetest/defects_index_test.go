@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/store/storetest/fakestore"
 )
 
@@ -190,10 +191,10 @@ func startsOverlap(s *fakestore.Store, x *store.Index, p *store.IndexRange, from
 	return s.Ungrouped(background, x, &wider, from, limit)
 }
 
-func hidesOverflow(s *fakestore.Store, x *store.Index, p *store.IndexRange, from string, limit int) (store.UngroupedPage, error) {
+func wrapsRemainders(s *fakestore.Store, x *store.Index, p *store.IndexRange, from string, limit int) (store.UngroupedPage, error) {
 	page, err := s.Ungrouped(background, x, p, from, limit)
 	for i := range page.Remainders {
-		page.Remainders[i].Overflow = false
+		page.Remainders[i].Remainder = wrapped(page.Remainders[i].Remainder)
 	}
 	return page, err
 }
@@ -205,7 +206,7 @@ func readsTwice(s *fakestore.Store, x *store.Index, p *store.IndexRange, from st
 	time.Sleep(time.Millisecond)
 	for i := range page.Remainders {
 		u := &page.Remainders[i]
-		u.Remainder += s.Total(u.Counter) - before[u.Counter]
+		u.Remainder = u.Remainder.Add(int128.Of(s.Total(u.Counter) - before[u.Counter]))
 	}
 	return page, err
 }
@@ -217,7 +218,7 @@ func addRemainders(s *fakestore.Store, p *store.IndexRange, remainders []store.G
 	for i := range remainders {
 		for _, h := range have {
 			if h.Group == remainders[i].Group {
-				remainders[i].Remainder += h.Remainder
+				remainders[i].Remainder = remainders[i].Remainder.Add(h.Remainder)
 			}
 		}
 	}
@@ -252,18 +253,18 @@ func setCleaned(s *fakestore.Store, p *store.IndexRange, remainders []store.Grou
 type racing struct {
 	*fakestore.Store
 	mu         sync.Mutex
-	remainders map[string]int64
+	remainders map[string]int128.Int
 }
 
 func (r *racing) SetRemainders(ctx context.Context, p *store.IndexRange, remainders []store.GroupRemainder) error {
 	had, _ := r.RemaindersOf(ctx, p, "", 1000)
 	r.mu.Lock()
-	moved := make(map[string]int64)
+	moved := make(map[string]int128.Int)
 	for _, set := range remainders {
-		moved[set.Group] = r.remainders[set.Group] + set.Remainder
+		moved[set.Group] = r.remainders[set.Group].Add(set.Remainder)
 		for _, h := range had {
 			if h.Group == set.Group {
-				moved[set.Group] -= h.Remainder
+				moved[set.Group] = moved[set.Group].Sub(h.Remainder)
 			}
 		}
 	}
@@ -388,7 +389,7 @@ type restlessView struct{ store.View }
 func (v restlessView) List(ctx context.Context, prefix, after string, limit int) ([]store.Record, error) {
 	records, err := v.View.List(ctx, prefix, after, limit)
 	for i := range records {
-		records[i].Remainder = 0
+		records[i].Remainder = int128.Int{}
 	}
 	return records, err
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/store/storetest/fakestore"
 	"github.com/countmill/countmill/wire"
 )
@@ -59,9 +60,9 @@ func withoutQuarters(_ *fakestore.Store, _ string, found []store.Bucket) []store
 	return slices.DeleteFunc(found, func(b store.Bucket) bool { return b.Quarter })
 }
 
-func withoutOverflow(_ *fakestore.Store, _ string, found []store.Bucket) []store.Bucket {
+func wrapsBuckets(_ *fakestore.Store, _ string, found []store.Bucket) []store.Bucket {
 	for i := range found {
-		found[i].Overflow = false
+		found[i].Sum = wrapped(found[i].Sum)
 	}
 	return found
 }
@@ -101,7 +102,7 @@ func (s *setting) View() store.View {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for i := range found {
-			found[i].Sum = s.last[counter][found[i].Minute]
+			found[i].Sum = int128.Of(s.last[counter][found[i].Minute])
 		}
 		return found
 	}}}
@@ -185,7 +186,7 @@ type untoldView struct{ store.View }
 func (v untoldView) Lookup(ctx context.Context, keys []store.Key) ([]store.Value, error) {
 	values, err := v.View.Lookup(ctx, keys)
 	for i := range values {
-		values[i].Bucketed = 0
+		values[i].Bucketed = int128.Int{}
 	}
 	return values, err
 }

@@ -88,7 +88,7 @@ func showsDeleted(ctx context.Context, s *fakestore.Store, q *store.SumsQuery, v
 		return sums, err
 	}
 	for _, b := range buckets[0] {
-		err = errors.Join(err, visit(&store.CounterSum{Counter: []byte(name), Sum: b.Sum}))
+		err = errors.Join(err, visit(&store.CounterSum{Counter: []byte(name), Sum: int64(b.Sum.Lo)}))
 	}
 	return sums, err
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/store/storetest"
 	"github.com/countmill/countmill/store/storetest/fakestore"
 	"github.com/countmill/countmill/wire"
@@ -77,7 +78,7 @@ var defects = map[string]*defect{
 	"lowers records":                     {caught: "GrowNeverLowers", make: func(s *fakestore.Store) store.Store { return &lowering{s, map[string]int{}} }},
 	"grows before it folds":              {caught: "FoldGrows", make: folds(growFirst), opts: fakestore.Options{GrowsInFold: true}},
 	"folds and does not grow":            {caught: "FoldGrows", make: folds(foldOnly), opts: fakestore.Options{GrowsInFold: true}},
-	"shows overflows":                    {caught: "LookupReportsOverflow", make: views(func(v *odd) { v.hideOverflow = true })},
+	"wraps sums":                         {caught: "SumsBeyondInt64", make: views(func(v *odd) { v.wraps = true })},
 	"claims to be newer":                 {caught: "ReadTimeCoversFolds", make: views(func(v *odd) { v.shift = time.Hour })},
 	"goes back with its clock":           {caught: "ReadTimeNeverGoesBack", make: func(s *fakestore.Store) store.Store { return &turning{Store: s} }},
 	"claims to be older":                 {caught: "ReadTimeCoversFolds", make: views(func(v *odd) { v.shift = -time.Hour })},
@@ -131,79 +132,81 @@ var defects = map[string]*defect{
 	"sets buckets": {caught: "SeriesSums", make: func(s *fakestore.Store) store.Store {
 		return &setting{Store: s, last: make(map[string]map[wire.Minute]int64)}
 	}},
-	"does not say what it bucketed":         {caught: "SeriesSums", make: func(s *fakestore.Store) store.Store { return untold{s} }},
-	"answers series by name":                {caught: "SeriesOfManyCounters", make: func(s *fakestore.Store) store.Store { return unordered{s} }},
-	"finds a series by a prefix":            {caught: "SeriesTakesAnyName", make: series(byPrefix)},
-	"commits series after totals":           {caught: "SeriesIsOneWithItsCommit", make: folds(apartFold), opts: slow},
-	"adds refused buckets":                  {caught: "SeriesIsOneWithItsCommit", make: folds(bucketsAnyway)},
-	"reads series unpinned":                 {caught: "SeriesIsPinned", make: series(newestSeries)},
-	"shows overflows of series":             {caught: "SeriesReportsOverflow", make: series(withoutOverflow)},
-	"loses what it joins":                   {caught: "SweepSeriesKeepsPromises", make: series(withoutQuarters)},
-	"keeps all series":                      {caught: "SweepSeriesKeepsPromises", make: func(s *fakestore.Store) store.Store { return keepingAll{s} }},
-	"joins and keeps":                       {caught: "SweepSeriesBesideFolds", make: func(s *fakestore.Store) store.Store { return doubling{s} }},
-	"keeps the series of swept counters":    {caught: "SeriesGoesWithItsCounter", make: func(s *fakestore.Store) store.Store { return &sharing{s, make(map[string][]store.Bucket)} }},
-	"forgets series":                        {caught: "ReopenedSeries"},
-	"removes an index at once":              {caught: "IndexesChange", make: ruled(removesAtOnce)},
-	"settles at once":                       {caught: "IndexesChange", make: ruled(settlesAtOnce)},
-	"forgets when an index is served":       {caught: "IndexesChange", make: ruled(untimed)},
-	"takes any index":                       {caught: "IndexesRefused", make: ruled(takesAnyIndex)},
-	"forgets indexes":                       {caught: "ReopenedIndexes"},
-	"swaps ranges that have changed":        {caught: "RangesSwap", make: indexing(oddIndexing{swap: swapAnyway})},
-	"swaps over new ranges":                 {caught: "RangesSwap", make: indexing(oddIndexing{swap: swapOver})},
-	"makes ranges of no index":              {caught: "RangesEndWithTheirIndex", make: indexing(oddIndexing{swap: swapForNoIndex})},
-	"leaves the first range":                {caught: "RangesEndWithTheirIndex", make: func(s *fakestore.Store) store.Store { return &leavingRanges{Store: s} }},
-	"swaps few ranges":                      {caught: "RangesTakeLimits", make: indexing(oddIndexing{swap: swapFew})},
-	"looks at a range, then swaps":          {caught: "OneWorkerTakesARange", make: indexing(oddIndexing{swap: lookThenSwap}), opts: slow},
-	"forgets what is grouped":               {caught: "GroupedFolds", make: grouping(func(c *store.Commit) { c.Grouped = nil })},
-	"groups by one index":                   {caught: "GroupedFolds", make: grouping(groupsFirstOnly)},
-	"groups what has no series":             {caught: "GroupedSeries", make: grouping(groupsPlainOnly)},
-	"folds by old rules":                    {caught: "OldRulesRefused", make: grouping(oldRules), opts: fakestore.Options{GrowsInFold: true}},
-	"loses the last shard of a page":        {caught: "UngroupedCoversEachShardOnce", make: indexing(oddIndexing{ungrouped: losesTheLastOfAPage})},
-	"reads a place twice":                   {caught: "UngroupedCoversEachShardOnce", make: indexing(oddIndexing{ungrouped: startsOverlap})},
-	"hides overflows of shards":             {caught: "UngroupedReportsOverflow", make: indexing(oddIndexing{ungrouped: hidesOverflow})},
-	"reads a shard at two moments":          {caught: "UngroupedBesideFolds", make: indexing(oddIndexing{ungrouped: readsTwice}), opts: slow},
-	"adds remainders":                       {caught: "SetRemainders", make: indexing(oddIndexing{setRemainders: addRemainders})},
-	"lists no remainders":                   {caught: "SetRemainders", make: func(s *fakestore.Store) store.Store { return withoutRemainder{s} }},
-	"sets remainders for anybody":           {caught: "SetRemaindersNeedsTheRange", make: indexing(oddIndexing{setRemainders: setAnybodys})},
-	"sets few remainders":                   {caught: "SetRemaindersTakesLimits", make: indexing(oddIndexing{setRemainders: setFew})},
-	"cleans names of groups":                {caught: "RemaindersTakeAnyName", make: indexing(oddIndexing{setRemainders: setCleaned})},
-	"finds remainders by a prefix":          {caught: "RemaindersTakeAnyName", make: func(s *fakestore.Store) store.Store { return prefixing{s} }},
-	"shows overflows of remainders":         {caught: "RemaindersReportOverflow", make: views(func(v *odd) { v.hideOverflow = true })},
-	"moves a remainder that it read before": {caught: "RemaindersBesideGrowths", make: func(s *fakestore.Store) store.Store { return &racing{Store: s, remainders: make(map[string]int64)} }},
-	"drops the parts of all indexes":        {caught: "DropGrouped", make: indexing(oddIndexing{drop: dropAll})},
-	"drops the parts of a page":             {caught: "DropGrouped", make: indexing(oddIndexing{drop: dropFirst})},
-	"drops groups in force":                 {caught: "DropGroups", make: indexing(oddIndexing{groups: dropGroupsAnyway})},
-	"drops no groups":                       {caught: "DropGroups", make: indexing(oddIndexing{groups: dropNone})},
-	"sweeps counters of indexes":            {caught: "SweepKeepsCountersOfIndexes", make: ruled(apart)},
-	"sweeps no groups":                      {caught: "SweepTakesGroups", make: func(s *fakestore.Store) store.Store { return untidy{s} }},
-	"gives new values to a repeat":          {caught: "SequenceRemembersIDs", make: nexts(givesAgain)},
-	"gives one value to all takes":          {caught: "SequenceGivesEachOnce", make: nexts(givesFirst)},
-	"reads and then writes a sequence":      {caught: "SequencesBesideEachOther", make: func(s *fakestore.Store) store.Store { return &numbering{Store: s, last: map[string]int64{}} }, opts: slow},
-	"writes the marker afterwards":          {caught: "RepeatsBesideEachOther", make: nexts(markAfter), opts: fakestore.Options{Latency: time.Millisecond}},
-	"begins again after a delete":           {caught: "SequenceIsDeleted", make: func(s *fakestore.Store) store.Store { return &restarting{Store: s, begins: map[string]string{}} }},
-	"counts past the end":                   {caught: "SequenceEnds", make: nexts(wraps)},
-	"forgets sequences":                     {caught: "ReopenedSequences"},
-	"journals refused commits":              {caught: "JournalIsOneWithItsCommit", make: journals(journaling{fold: recordsFirst})},
-	"pages forward only":                    {caught: "JournalPages", make: journals(journaling{records: alwaysFirst})},
-	"confuses rows":                         {caught: "JournalRows", make: journals(journaling{rows: rowsOfAny})},
-	"settles before commits":                {caught: "JournalSettles", make: journals(journaling{moment: momentsOver}), opts: slowMachines},
-	"replaces records blindly":              {caught: "ReplaceRecord", make: journals(journaling{replace: replacesBlindly})},
-	"keeps replaced rows":                   {caught: "ReplaceRecord", make: journals(journaling{replace: keepsRows})},
-	"keeps records for ever":                {caught: "SweepJournal", make: journals(journaling{sweep: neverSweeps})},
-	"forgets the journal":                   {caught: "ReopenedJournal"},
-	"views the newest journal":              {caught: "JournalView", opts: fakestore.Options{Unpinned: true}},
-	"views records of other moments":        {caught: "JournalViewIsOfOneMoment", make: journals(journaling{fold: recordsBefore})},
-	"counts corrected buckets":              {caught: "Corrections", make: journals(journaling{fold: countsCorrections})},
-	"sums positive counters only":           {caught: "SumsAreTotals", make: boards(summing{sums: spoils(positiveOnly)})},
-	"sums no overflow group":                {caught: "SumsOfGroups", make: boards(summing{sums: spoils(withoutOverflowGroup)})},
-	"sums the overflow group twice":         {caught: "SumsOfGroupsOfAnyName", make: boards(summing{sums: overflowTwice})},
-	"sums a minute more":                    {caught: "SumsOfMinutes", make: boards(summing{sums: minuteMore})},
-	"sums at two moments":                   {caught: "SumsAreOfOneMoment", make: boards(summing{sums: twoMoments}), opts: slow},
-	"visits on after an error":              {caught: "SumsEndWithTheirVisitor", make: boards(summing{sums: visitsOn})},
-	"shows windows of deleted counters":     {caught: "SumsHideDeletedCounters", make: boards(summing{sums: showsDeleted})},
-	"counts no changes":                     {caught: "ChangesAreCounted", make: boards(summing{still: true}), opts: machines},
-	"counts changes after its sums":         {caught: "ChangesAreCounted", make: boards(summing{sums: changesLater}), opts: machines},
-	"believes the clock":                    {caught: "WrongClockForgetsNothing", make: settings(func(_, x store.Settings) store.Settings { return x })},
+	"does not say what it bucketed":      {caught: "SeriesSums", make: func(s *fakestore.Store) store.Store { return untold{s} }},
+	"answers series by name":             {caught: "SeriesOfManyCounters", make: func(s *fakestore.Store) store.Store { return unordered{s} }},
+	"finds a series by a prefix":         {caught: "SeriesTakesAnyName", make: series(byPrefix)},
+	"commits series after totals":        {caught: "SeriesIsOneWithItsCommit", make: folds(apartFold), opts: slow},
+	"adds refused buckets":               {caught: "SeriesIsOneWithItsCommit", make: folds(bucketsAnyway)},
+	"reads series unpinned":              {caught: "SeriesIsPinned", make: series(newestSeries)},
+	"wraps sums of series":               {caught: "SeriesBeyondInt64", make: series(wrapsBuckets)},
+	"loses what it joins":                {caught: "SweepSeriesKeepsPromises", make: series(withoutQuarters)},
+	"keeps all series":                   {caught: "SweepSeriesKeepsPromises", make: func(s *fakestore.Store) store.Store { return keepingAll{s} }},
+	"joins and keeps":                    {caught: "SweepSeriesBesideFolds", make: func(s *fakestore.Store) store.Store { return doubling{s} }},
+	"keeps the series of swept counters": {caught: "SeriesGoesWithItsCounter", make: func(s *fakestore.Store) store.Store { return &sharing{s, make(map[string][]store.Bucket)} }},
+	"forgets series":                     {caught: "ReopenedSeries"},
+	"removes an index at once":           {caught: "IndexesChange", make: ruled(removesAtOnce)},
+	"settles at once":                    {caught: "IndexesChange", make: ruled(settlesAtOnce)},
+	"forgets when an index is served":    {caught: "IndexesChange", make: ruled(untimed)},
+	"takes any index":                    {caught: "IndexesRefused", make: ruled(takesAnyIndex)},
+	"forgets indexes":                    {caught: "ReopenedIndexes"},
+	"swaps ranges that have changed":     {caught: "RangesSwap", make: indexing(oddIndexing{swap: swapAnyway})},
+	"swaps over new ranges":              {caught: "RangesSwap", make: indexing(oddIndexing{swap: swapOver})},
+	"makes ranges of no index":           {caught: "RangesEndWithTheirIndex", make: indexing(oddIndexing{swap: swapForNoIndex})},
+	"leaves the first range":             {caught: "RangesEndWithTheirIndex", make: func(s *fakestore.Store) store.Store { return &leavingRanges{Store: s} }},
+	"swaps few ranges":                   {caught: "RangesTakeLimits", make: indexing(oddIndexing{swap: swapFew})},
+	"looks at a range, then swaps":       {caught: "OneWorkerTakesARange", make: indexing(oddIndexing{swap: lookThenSwap}), opts: slow},
+	"forgets what is grouped":            {caught: "GroupedFolds", make: grouping(func(c *store.Commit) { c.Grouped = nil })},
+	"groups by one index":                {caught: "GroupedFolds", make: grouping(groupsFirstOnly)},
+	"groups what has no series":          {caught: "GroupedSeries", make: grouping(groupsPlainOnly)},
+	"folds by old rules":                 {caught: "OldRulesRefused", make: grouping(oldRules), opts: fakestore.Options{GrowsInFold: true}},
+	"loses the last shard of a page":     {caught: "UngroupedCoversEachShardOnce", make: indexing(oddIndexing{ungrouped: losesTheLastOfAPage})},
+	"reads a place twice":                {caught: "UngroupedCoversEachShardOnce", make: indexing(oddIndexing{ungrouped: startsOverlap})},
+	"wraps remainders of shards":         {caught: "UngroupedBeyondInt64", make: indexing(oddIndexing{ungrouped: wrapsRemainders})},
+	"reads a shard at two moments":       {caught: "UngroupedBesideFolds", make: indexing(oddIndexing{ungrouped: readsTwice}), opts: slow},
+	"adds remainders":                    {caught: "SetRemainders", make: indexing(oddIndexing{setRemainders: addRemainders})},
+	"lists no remainders":                {caught: "SetRemainders", make: func(s *fakestore.Store) store.Store { return withoutRemainder{s} }},
+	"sets remainders for anybody":        {caught: "SetRemaindersNeedsTheRange", make: indexing(oddIndexing{setRemainders: setAnybodys})},
+	"sets few remainders":                {caught: "SetRemaindersTakesLimits", make: indexing(oddIndexing{setRemainders: setFew})},
+	"cleans names of groups":             {caught: "RemaindersTakeAnyName", make: indexing(oddIndexing{setRemainders: setCleaned})},
+	"finds remainders by a prefix":       {caught: "RemaindersTakeAnyName", make: func(s *fakestore.Store) store.Store { return prefixing{s} }},
+	"wraps remainders of groups":         {caught: "RemaindersBeyondInt64", make: views(func(v *odd) { v.wraps = true })},
+	"moves a remainder that it read before": {caught: "RemaindersBesideGrowths", make: func(s *fakestore.Store) store.Store {
+		return &racing{Store: s, remainders: make(map[string]int128.Int)}
+	}},
+	"drops the parts of all indexes":    {caught: "DropGrouped", make: indexing(oddIndexing{drop: dropAll})},
+	"drops the parts of a page":         {caught: "DropGrouped", make: indexing(oddIndexing{drop: dropFirst})},
+	"drops groups in force":             {caught: "DropGroups", make: indexing(oddIndexing{groups: dropGroupsAnyway})},
+	"drops no groups":                   {caught: "DropGroups", make: indexing(oddIndexing{groups: dropNone})},
+	"sweeps counters of indexes":        {caught: "SweepKeepsCountersOfIndexes", make: ruled(apart)},
+	"sweeps no groups":                  {caught: "SweepTakesGroups", make: func(s *fakestore.Store) store.Store { return untidy{s} }},
+	"gives new values to a repeat":      {caught: "SequenceRemembersIDs", make: nexts(givesAgain)},
+	"gives one value to all takes":      {caught: "SequenceGivesEachOnce", make: nexts(givesFirst)},
+	"reads and then writes a sequence":  {caught: "SequencesBesideEachOther", make: func(s *fakestore.Store) store.Store { return &numbering{Store: s, last: map[string]int64{}} }, opts: slow},
+	"writes the marker afterwards":      {caught: "RepeatsBesideEachOther", make: nexts(markAfter), opts: fakestore.Options{Latency: time.Millisecond}},
+	"begins again after a delete":       {caught: "SequenceIsDeleted", make: func(s *fakestore.Store) store.Store { return &restarting{Store: s, begins: map[string]string{}} }},
+	"counts past the end":               {caught: "SequenceEnds", make: nexts(wraps)},
+	"forgets sequences":                 {caught: "ReopenedSequences"},
+	"journals refused commits":          {caught: "JournalIsOneWithItsCommit", make: journals(journaling{fold: recordsFirst})},
+	"pages forward only":                {caught: "JournalPages", make: journals(journaling{records: alwaysFirst})},
+	"confuses rows":                     {caught: "JournalRows", make: journals(journaling{rows: rowsOfAny})},
+	"settles before commits":            {caught: "JournalSettles", make: journals(journaling{moment: momentsOver}), opts: slowMachines},
+	"replaces records blindly":          {caught: "ReplaceRecord", make: journals(journaling{replace: replacesBlindly})},
+	"keeps replaced rows":               {caught: "ReplaceRecord", make: journals(journaling{replace: keepsRows})},
+	"keeps records for ever":            {caught: "SweepJournal", make: journals(journaling{sweep: neverSweeps})},
+	"forgets the journal":               {caught: "ReopenedJournal"},
+	"views the newest journal":          {caught: "JournalView", opts: fakestore.Options{Unpinned: true}},
+	"views records of other moments":    {caught: "JournalViewIsOfOneMoment", make: journals(journaling{fold: recordsBefore})},
+	"counts corrected buckets":          {caught: "Corrections", make: journals(journaling{fold: countsCorrections})},
+	"sums positive counters only":       {caught: "SumsAreTotals", make: boards(summing{sums: spoils(positiveOnly)})},
+	"sums no overflow group":            {caught: "SumsOfGroups", make: boards(summing{sums: spoils(withoutOverflowGroup)})},
+	"sums the overflow group twice":     {caught: "SumsOfGroupsOfAnyName", make: boards(summing{sums: overflowTwice})},
+	"sums a minute more":                {caught: "SumsOfMinutes", make: boards(summing{sums: minuteMore})},
+	"sums at two moments":               {caught: "SumsAreOfOneMoment", make: boards(summing{sums: twoMoments}), opts: slow},
+	"visits on after an error":          {caught: "SumsEndWithTheirVisitor", make: boards(summing{sums: visitsOn})},
+	"shows windows of deleted counters": {caught: "SumsHideDeletedCounters", make: boards(summing{sums: showsDeleted})},
+	"counts no changes":                 {caught: "ChangesAreCounted", make: boards(summing{still: true}), opts: machines},
+	"counts changes after its sums":     {caught: "ChangesAreCounted", make: boards(summing{sums: changesLater}), opts: machines},
+	"believes the clock":                {caught: "WrongClockForgetsNothing", make: settings(func(_, x store.Settings) store.Settings { return x })},
 }
 
 // machines is a store that uses its machine's clock.
@@ -493,9 +496,9 @@ func (l *lowering) Shards(_ context.Context, counters []string) ([]int, error) {
 // An odd view is wrong in one way.
 type odd struct {
 	store.View
-	hideOverflow bool
-	shift        time.Duration
-	more         int
+	wraps bool
+	shift time.Duration
+	more  int
 }
 
 type oddViews struct {
@@ -516,10 +519,15 @@ func (s oddViews) View() store.View {
 func (v *odd) Lookup(ctx context.Context, keys []store.Key) ([]store.Value, error) {
 	values, err := v.View.Lookup(ctx, keys)
 	for i := range values {
-		values[i].Overflow = values[i].Overflow && !v.hideOverflow
+		if value := &values[i]; v.wraps {
+			value.Count, value.Remainder = wrapped(value.Count), wrapped(value.Remainder)
+		}
 	}
 	return values, err
 }
+
+// wrapped is what 64 bits keep of a sum.
+func wrapped(sum int128.Int) int128.Int { return int128.Of(int64(sum.Lo)) }
 
 func (v *odd) List(ctx context.Context, prefix, after string, limit int) ([]store.Record, error) {
 	return v.View.List(ctx, prefix, after, limit+v.more)
@@ -603,7 +611,7 @@ func resets(spoil func(*store.ResetRequest)) func(*fakestore.Store) store.Store 
 
 // resetToPresent also removes increments that were folded since the look-up.
 func resetToPresent(s *fakestore.Store) store.Store {
-	return resetting{s, func(r *store.ResetRequest) { r.Look.Sum = s.Total(r.Counter) }}
+	return resetting{s, func(r *store.ResetRequest) { r.Look.Sum = int128.Of(s.Total(r.Counter)) }}
 }
 
 // resetUnseen applies a reset whether or not its look-up has seen the last one.
@@ -642,7 +650,7 @@ func (s showing) Shards(ctx context.Context, counters []string) ([]int, error) {
 		if err != nil {
 			return nil, err
 		}
-		shards[i] = int(values[0].Value)
+		shards[i] = values[0].Shards
 	}
 	return shards, nil
 }

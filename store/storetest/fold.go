@@ -113,7 +113,7 @@ func testFoldTakesAnyName(t *testing.T, su *suite) {
 	for i, name := range oddNames {
 		values := lookup(t, v, store.Key{Counter: name, Shard: store.RecordKey},
 			store.Key{Counter: name, Shard: 0}, store.Key{Counter: name, Shard: i + 1})
-		want := []store.Value{{Exists: true, Value: int64(i + 1)}, {Exists: true, Value: int64(i + 1)}, {Exists: true, Value: int64(1000 + i)}}
+		want := []store.Value{{Exists: true, Shards: i + 1}, {Exists: true, Count: of(int64(i + 1))}, {Exists: true, Count: of(int64(1000 + i))}}
 		if diff := cmp.Diff(want, values); diff != "" {
 			t.Errorf("counter %q: record and shards (-want +got):\n%s", name, diff)
 		}
@@ -339,8 +339,8 @@ func testCommitIsAtomicForReaders(t *testing.T, su *suite) {
 		v := su.view(t, s)
 		var a, b int64
 		together := su.settled(func() bool {
-			a = lookup(t, v, store.Key{Counter: "a", Shard: 0})[0].Value
-			b = lookup(t, v, store.Key{Counter: "b", Shard: 3})[0].Value
+			a, _ = lookup(t, v, store.Key{Counter: "a", Shard: 0})[0].Count.Int64()
+			b, _ = lookup(t, v, store.Key{Counter: "b", Shard: 3})[0].Count.Int64()
 			return a+b == 0
 		})
 		v.Close()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -147,32 +148,33 @@ func lookup(t testing.TB, v store.View, keys ...store.Key) []store.Value {
 	return values
 }
 
+// of makes a sum.
+func of(n int64) int128.Int { return int128.Of(n) }
+
+// small returns a sum that fits int64.
+func small(t testing.TB, sum int128.Int) int64 {
+	t.Helper()
+	n, fits := sum.Int64()
+	if !fits {
+		t.Fatalf("a sum of %d", sum)
+	}
+	return n
+}
+
 // count reads one shard in a view of its own.
 func count(t testing.TB, s store.Store, counter string, shard int) int64 {
 	t.Helper()
 	v := s.View()
 	defer v.Close()
-	got := lookup(t, v, store.Key{Counter: counter, Shard: shard})[0]
-	if got.Overflow {
-		t.Fatalf("shard %d of %q overflows", shard, counter)
-	}
-	return got.Value
+	return small(t, lookup(t, v, store.Key{Counter: counter, Shard: shard})[0].Count)
 }
 
 // sum adds up shards 0 to n-1 in a view of its own.
 func sum(t testing.TB, s store.Store, counter string, n int) int64 {
 	t.Helper()
-	keys := make([]store.Key, n)
-	for i := range keys {
-		keys[i] = store.Key{Counter: counter, Shard: i}
-	}
 	v := s.View()
 	defer v.Close()
-	var total int64
-	for _, value := range lookup(t, v, keys...) {
-		total += value.Value
-	}
-	return total
+	return sumView(t, v, counter, n)
 }
 
 func applied(t testing.TB, s store.Store, ids ...wire.PartID) []store.Marker {

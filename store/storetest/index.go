@@ -129,12 +129,12 @@ func testReopenedIndexes(t *testing.T, su *suite) {
 	set := check(t, s).Settings
 	p := newRange(t, s, x)
 	fold1(t, s, x, "page:a:1", 0, 5)
-	setRemainders(t, s, p, store.GroupRemainder{Group: "=sites:a", Remainder: -7})
+	setRemainders(t, s, p, store.GroupRemainder{Group: "=sites:a", Remainder: of(-7)})
 	s = su.reopen(t, s)
 	wantIndexes(t, "opened again", s, set)
 	wantRanges(t, "opened again", s, x, *p)
-	wantRemainders(t, "opened again", s, p, store.GroupRemainder{Group: "=sites:a", Remainder: -7})
-	wantRecord(t, "opened again", s, "=sites:a", -7, false)
+	wantRemainders(t, "opened again", s, p, store.GroupRemainder{Group: "=sites:a", Remainder: of(-7)})
+	wantRecord(t, "opened again", s, "=sites:a", of(-7))
 	wantUngrouped(t, "opened again", s, x, p, nil)
 }
 

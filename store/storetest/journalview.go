@@ -26,7 +26,7 @@ func viewed(t testing.TB, v store.JournalView) (records []store.JournalRecord, s
 		}
 		q.From = records[len(records)-1].Place().Next()
 	}
-	return records, settled, lookup(t, v, store.Key{Counter: "a"})[0].Value
+	return records, settled, small(t, lookup(t, v, store.Key{Counter: "a"})[0].Count)
 }
 
 // A view shows the journal as it was at its moment, with records that are not settled.
@@ -112,12 +112,12 @@ func testCorrections(t *testing.T, su *suite) {
 	}
 	v := s.View()
 	defer v.Close()
-	if got := lookup(t, v, store.Key{Counter: "a"})[0]; got.Value != 7 || got.Bucketed != 10 {
-		t.Errorf("after corrections: a count of %d, %d bucketed, want 7 and 10", got.Value, got.Bucketed)
+	if got := lookup(t, v, store.Key{Counter: "a"})[0]; got.Count != of(7) || got.Bucketed != of(10) {
+		t.Errorf("after corrections: a count of %d, %d bucketed, want 7 and 10", got.Count, got.Bucketed)
 	}
 	got := make(map[int]int64)
 	for _, b := range seriesIn(t, v, "a", 0, allTime) {
-		got[int(b.Minute-minute)] = b.Sum
+		got[int(b.Minute-minute)] = small(t, b.Sum)
 	}
 	if len(got) != 2 || got[0] != 15 || got[1] != -2 {
 		t.Errorf("after corrections: buckets %v, want 15 and -2", got)

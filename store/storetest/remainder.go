@@ -13,10 +13,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 )
 
 func remainder(group string, n int64) store.GroupRemainder {
-	return store.GroupRemainder{Group: group, Remainder: n}
+	return store.GroupRemainder{Group: group, Remainder: of(n)}
 }
 
 // setting repeats a call with an unclear outcome: a set has no effect twice.
@@ -56,17 +57,17 @@ func wantRemainders(t testing.TB, what string, s store.Store, p *store.IndexRang
 }
 
 // wantRecord checks the remainder of a group's record, in a look-up and in a list.
-func wantRecord(t testing.TB, what string, s store.Store, group string, want int64, overflow bool) {
+func wantRecord(t testing.TB, what string, s store.Store, group string, want int128.Int) {
 	t.Helper()
 	v := s.View()
 	defer v.Close()
 	got := lookup(t, v, store.Key{Counter: group, Shard: store.RecordKey})[0]
-	if !got.Exists || got.Value < 1 || got.Overflow != overflow || !overflow && got.Remainder != want {
-		t.Errorf("%s: the record of %q is %+v; want a remainder of %d, an overflow: %t", what, group, got, want, overflow)
+	if !got.Exists || got.Shards < 1 || got.Remainder != want {
+		t.Errorf("%s: the record of %q is %+v; want a remainder of %d", what, group, got, want)
 	}
 	listed, err := v.List(t.Context(), group, "", 1)
-	if err != nil || len(listed) != 1 || listed[0].Counter != group || listed[0].Overflow != overflow || !overflow && listed[0].Remainder != want {
-		t.Errorf("%s: the list has %+v, %v; want %q with a remainder of %d, an overflow: %t", what, listed, err, group, want, overflow)
+	if err != nil || len(listed) != 1 || listed[0].Counter != group || listed[0].Remainder != want {
+		t.Errorf("%s: the list has %+v, %v; want %q with a remainder of %d", what, listed, err, group, want)
 	}
 }
 
@@ -79,9 +80,9 @@ func testSetRemainders(t *testing.T, su *suite) {
 	grow(t, s, store.Growth{Counter: "=sites:b", Shards: 7})
 	setRemainders(t, s, &p, remainder("=sites:a", 5), remainder("=sites:b", -3), remainder("=sites:c", 0), remainder("=sites:d", 1<<40+3))
 	wantRemainders(t, "set", s, &p, remainder("=sites:a", 5), remainder("=sites:b", -3), remainder("=sites:d", 1<<40+3))
-	wantRecord(t, "set", s, "=sites:a", 5, false)
-	wantRecord(t, "set", s, "=sites:b", -3, false)
-	wantRecord(t, "set", s, "=sites:d", 1<<40+3, false)
+	wantRecord(t, "set", s, "=sites:a", of(5))
+	wantRecord(t, "set", s, "=sites:b", of(-3))
+	wantRecord(t, "set", s, "=sites:d", of(1<<40+3))
 	if got := shards(t, s, "=sites:b", "=sites:c"); got[0] != 7 || got[1] != 0 {
 		t.Errorf("numbers of shards: got %d, want 7 as before, and no record for a remainder of 0", got)
 	}
@@ -94,16 +95,16 @@ func testSetRemainders(t *testing.T, su *suite) {
 	}
 	wantRemainders(t, "set again", s, &p, remainder("=sites:a", 8), remainder("=sites:d", 1<<40+3))
 	wantRemainders(t, "of another range", s, &q, remainder("=sites:a", -20), remainder("=sites:b", math.MinInt64+9))
-	wantRecord(t, "of both ranges", s, "=sites:a", -12, false)
-	wantRecord(t, "of the other range", s, "=sites:b", math.MinInt64+9, false)
-	if got := lookup(t, v, store.Key{Counter: "=sites:a", Shard: store.RecordKey})[0]; got.Remainder != 5 {
+	wantRecord(t, "of both ranges", s, "=sites:a", of(-12))
+	wantRecord(t, "of the other range", s, "=sites:b", of(math.MinInt64+9))
+	if got := lookup(t, v, store.Key{Counter: "=sites:a", Shard: store.RecordKey})[0]; got.Remainder != of(5) {
 		t.Errorf("a view from before shows a remainder of %d, want 5", got.Remainder)
 	}
 	setRemainders(t, s, &p, remainder("=sites:a", 0))
 	setRemainders(t, s, &q, remainder("=sites:a", 0))
-	wantRecord(t, "taken back", s, "=sites:a", 0, false)
+	wantRecord(t, "taken back", s, "=sites:a", of(0))
 	mustFold(t, s, withRules(commit(nil, add("=sites:d", 0, 4)), x.Version))
-	if got := look(t, s, "=sites:d"); got.Sum != 1<<40+7 {
+	if got := look(t, s, "=sites:d"); got.Sum != of(1<<40+7) {
 		t.Errorf("a group of a remainder and a shard: got %+v, want 2^40+7", got)
 	}
 	if got := look(t, s, "page:a:1"); got.Exists {
@@ -127,12 +128,12 @@ func testSetRemaindersNeedsTheRange(t *testing.T, su *suite) {
 		}
 	}
 	wantRemainders(t, "after refused remainders", s, &taken, remainder("=sites:a", 5))
-	wantRecord(t, "after refused remainders", s, "=sites:a", 5, false)
+	wantRecord(t, "after refused remainders", s, "=sites:a", of(5))
 	if got := shards(t, s, "=sites:b"); got[0] != 0 {
 		t.Errorf("a refused remainder made a record of %d shards", got[0])
 	}
 	setRemainders(t, s, &taken, remainder("=sites:a", 6))
-	wantRecord(t, "of the new worker", s, "=sites:a", 6, false)
+	wantRecord(t, "of the new worker", s, "=sites:a", of(6))
 }
 
 func testSetRemaindersTakesLimits(t *testing.T, su *suite) {
@@ -152,7 +153,7 @@ func testSetRemaindersTakesLimits(t *testing.T, su *suite) {
 	if diff := cmp.Diff(remainders, found); err != nil || diff != "" {
 		t.Errorf("%d remainders: %v (-want +got):\n%s", n, err, diff)
 	}
-	wantRecord(t, "the last of many", s, remainders[n-1].Group, int64(n), false)
+	wantRecord(t, "the last of many", s, remainders[n-1].Group, of(int64(n)))
 }
 
 func testRemaindersTakeAnyName(t *testing.T, su *suite) {
@@ -180,32 +181,27 @@ func testRemaindersTakeAnyName(t *testing.T, su *suite) {
 	}
 }
 
-// A remainder of math.MaxInt64 makes its group overflow, and leaves no trace when it goes. A sum beyond int64 is an
-// overflow too, until it fits again.
-func testRemaindersReportOverflow(t *testing.T, su *suite) {
+// Remainders and their sums are exact beyond int64, and leave no trace when they go.
+func testRemaindersBeyondInt64(t *testing.T, su *suite) {
 	s := su.open(t)
 	x := createIndex(t, s, "sites")
 	p, q := allPlaces(x, 1), allPlaces(x, 2)
 	mustSwap(t, s, nil, []store.IndexRange{p, q})
 	const group = "=sites:a"
+	far := of(math.MaxInt64).Add(of(math.MaxInt64))
+	large := store.GroupRemainder{Group: group, Remainder: far}
 	setRemainders(t, s, &q, remainder(group, -5))
-	setRemainders(t, s, &p, remainder(group, math.MaxInt64))
-	wantRecord(t, "a remainder that does not fit", s, group, 0, true)
-	wantRemainders(t, "a remainder that does not fit", s, &p, remainder(group, math.MaxInt64))
-	setRemainders(t, s, &q, remainder(group, math.MinInt64+9))
-	wantRecord(t, "with another far below 0", s, group, 0, true)
-	setRemainders(t, s, &q, remainder(group, math.MaxInt64))
-	wantRecord(t, "two that do not fit", s, group, 0, true)
-	setRemainders(t, s, &q, remainder(group, math.MaxInt64-1))
+	setRemainders(t, s, &p, large)
+	wantRecord(t, "a remainder beyond int64", s, group, far.Sub(of(5)))
+	wantRemainders(t, "a remainder beyond int64", s, &p, large)
+	setRemainders(t, s, &q, large)
+	wantRecord(t, "two of them", s, group, far.Add(far))
+	setRemainders(t, s, &p, store.GroupRemainder{Group: group, Remainder: far.Neg()})
+	wantRecord(t, "above and below", s, group, of(0))
+	setRemainders(t, s, &q, remainder(group, math.MinInt64))
+	wantRecord(t, "below", s, group, of(math.MinInt64).Sub(far))
 	setRemainders(t, s, &p, remainder(group, 12))
-	wantRecord(t, "a sum beyond int64", s, group, 0, true)
-	setRemainders(t, s, &q, remainder(group, -7))
-	wantRecord(t, "back in range", s, group, 5, false)
-	setRemainders(t, s, &p, remainder(group, math.MinInt64+1))
-	setRemainders(t, s, &q, remainder(group, -9))
-	wantRecord(t, "a sum below int64", s, group, 0, true)
-	setRemainders(t, s, &q, remainder(group, 100))
-	wantRecord(t, "back in range again", s, group, math.MinInt64+101, false)
+	wantRecord(t, "back in range", s, group, of(math.MinInt64+12))
 }
 
 // Ranges move one record at once, beside growths.
@@ -234,8 +230,8 @@ func testRemaindersBesideGrowths(t *testing.T, su *suite) {
 	})
 	all.Wait()
 	last := int64(rounds - 1)
-	wantRecord(t, "after remainders at once", s, "=sites:a", 3*(last-3), false)
-	wantRecord(t, "after remainders at once", s, "=sites:b", 30*last, false)
+	wantRecord(t, "after remainders at once", s, "=sites:a", of(3*(last-3)))
+	wantRecord(t, "after remainders at once", s, "=sites:b", of(30*last))
 	if got := shards(t, s, "=sites:a"); got[0] != rounds {
 		t.Errorf("the record names %d shards, want %d", got[0], rounds)
 	}
@@ -285,7 +281,7 @@ func testDropGroups(t *testing.T, su *suite) {
 		}
 	}
 	wantRemainders(t, "of an index that is gone", s, &p)
-	if after := look(t, s, "=site:a"); after.Sum != 9 || after.Sum != before.Sum || look(t, s, y.Overflow()).Sum != 2 || look(t, s, "page:a:1").Sum != 2 {
+	if after := look(t, s, "=site:a"); after.Sum != of(9) || after.Sum != before.Sum || look(t, s, y.Overflow()).Sum != of(2) || look(t, s, "page:a:1").Sum != of(2) {
 		t.Errorf("a group of another index is %+v, and was %+v; or another counter has changed", after, before)
 	}
 	wantRemainders(t, "of another index", s, &q, remainder("=site:a", 7))
@@ -306,11 +302,11 @@ func testSweepTakesGroups(t *testing.T, su *suite) {
 	setRemainders(t, s, p, remainder("=sites:moved", 10))
 	sweepAll(t, s, 1)
 	checkLook(t, s, "=sites:gone", store.Sum{})
-	if got := look(t, s, "=sites:moved"); got.Sum-got.Baseline != 4 || !got.DeletedAt.IsZero() {
+	if got := look(t, s, "=sites:moved"); got.Sum.Sub(got.Baseline) != of(4) || !got.DeletedAt.IsZero() {
 		t.Errorf("a group whose remainder has moved since its delete: %+v, want a total of 4, and not deleted", got)
 	}
 	setRemainders(t, s, p, remainder("=sites:gone", 8))
-	if got := look(t, s, "=sites:gone"); got.Sum != 3 {
+	if got := look(t, s, "=sites:gone"); got.Sum != of(3) {
 		t.Errorf("a group that was swept, and whose remainder moved by 3: %+v, want 3", got)
 	}
 }

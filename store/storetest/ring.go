@@ -49,7 +49,7 @@ func testMoveChangesNoSum(t *testing.T, su *suite) {
 	for i := range n {
 		want = append(want, minuteOf(m+wire.Minute(i), 1))
 	}
-	want[0].Sum = 101
+	want[0].Sum = of(101)
 	mustFold(t, s, few)
 	mustFold(t, s, lots)
 	wantSeries(t, "before a move", seriesOf(t, s, "lots"), want...)
@@ -67,7 +67,7 @@ func testMoveChangesNoSum(t *testing.T, su *suite) {
 	// Late folds make buckets anew.
 	mustFold(t, s, lots)
 	for i := range want {
-		want[i].Sum *= 2
+		want[i].Sum = want[i].Sum.Add(want[i].Sum)
 	}
 	wantSeries(t, "after a late fold", seriesOf(t, s, "lots"), want...)
 	// Further minutes fill the ring again, and the next move meets minutes that the archive has.
@@ -80,7 +80,7 @@ func testMoveChangesNoSum(t *testing.T, su *suite) {
 	}
 	wantSeries(t, "after another move", seriesOf(t, s, "lots"), want...)
 	wantSeries(t, "of few", seriesOf(t, s, "few"), minuteOf(m, 1), minuteOf(m+1, 1), minuteOf(m+2, 1))
-	if got := lookup(t, s.View(), store.Key{Counter: "lots"})[0]; got.Value != int64(3*n) || got.Bucketed != int64(3*n) {
+	if got := lookup(t, s.View(), store.Key{Counter: "lots"})[0]; got.Count != of(int64(3*n)) || got.Bucketed != got.Count {
 		t.Errorf("the moves changed the shard: %+v, want a count of %d, all of it bucketed", got, 3*n)
 	}
 }
@@ -170,7 +170,7 @@ func evenly(found []store.Bucket, m wire.Minute, n, rounds int) bool {
 	}
 	for i := range rounds {
 		for j := range 1 + i%5 {
-			want[j].Sum++
+			want[j].Sum = want[j].Sum.Add(of(1))
 		}
 	}
 	return slices.Equal(found, want)

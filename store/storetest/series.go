@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -85,7 +86,7 @@ func wantSeries(t testing.TB, what string, got []store.Bucket, want ...store.Buc
 	}
 }
 
-func minuteOf(m wire.Minute, sum int64) store.Bucket { return store.Bucket{Minute: m, Sum: sum} }
+func minuteOf(m wire.Minute, sum int64) store.Bucket { return store.Bucket{Minute: m, Sum: of(sum)} }
 
 // seriesStore is an empty store with a rule for all counters.
 func seriesStore(t *testing.T, su *suite) store.Store {
@@ -116,7 +117,7 @@ func testSeriesSums(t *testing.T, su *suite) {
 	wantSeries(t, "a part of a", seriesIn(t, v, "a", m-1, m+1), minuteOf(m-1, 7), minuteOf(m, 5))
 	wantSeries(t, "nothing of a", seriesIn(t, v, "a", m+2, m+2))
 	values := lookup(t, v, store.Key{Counter: "a", Shard: 0}, store.Key{Counter: "a", Shard: 1}, store.Key{Counter: "c", Shard: 0})
-	if a0, a1, c := values[0], values[1], values[2]; a0.Value != 1005 || a0.Bucketed != 5 || a1.Value != 1 || a1.Bucketed != 1 || c.Value != 0 || c.Bucketed != 0 {
+	if a0, a1, c := values[0], values[1], values[2]; a0.Count != of(1005) || a0.Bucketed != of(5) || a1.Count != of(1) || a1.Bucketed != of(1) || c.Count != of(0) || c.Bucketed != of(0) {
 		t.Errorf("counts and bucketed parts: got %+v, want 1005 and 5, 1 and 1, 0 and 0", values)
 	}
 }
@@ -188,7 +189,7 @@ func testSeriesIsOneWithItsCommit(t *testing.T, su *suite) {
 		v := su.view(t, s)
 		right := su.settled(func() bool {
 			found := seriesIn(t, v, "a", 0, allTime)
-			return len(found) == 1 && found[0].Sum == lookup(t, v, store.Key{Counter: "a"})[0].Value
+			return len(found) == 1 && found[0].Sum == lookup(t, v, store.Key{Counter: "a"})[0].Count
 		})
 		if !right {
 			t.Errorf("in one view the count is %+v and the series %+v", lookup(t, v, store.Key{Counter: "a"}), seriesIn(t, v, "a", 0, allTime))
@@ -221,14 +222,26 @@ func testSeriesIsPinned(t *testing.T, su *suite) {
 	}
 }
 
-func testSeriesReportsOverflow(t *testing.T, su *suite) {
+// A bucket is exact beyond int64, in a shard and over several, before and after a move, and when it comes back.
+func testSeriesBeyondInt64(t *testing.T, su *suite) {
 	s := seriesStore(t, su)
-	m := today(t, s)
-	mustFold(t, s, seriesCommit(nil, bucketed{"a", 0, m, math.MaxInt64 - 1}, bucketed{"b", 0, m, 1}))
-	mustFold(t, s, seriesCommit(nil, bucketed{"a", 1, m, 5}))
-	if found := seriesOf(t, s, "a"); len(found) != 1 || !found[0].Overflow {
-		t.Errorf("a sum beyond int64: got %+v, want an overflow", found)
+	m := today(t, s) - 30
+	mustFold(t, s, seriesCommit(nil, bucketed{"a", 0, m, math.MaxInt64}, bucketed{"b", 0, m, 1}))
+	mustFold(t, s, seriesCommit(nil, bucketed{"a", 0, m, math.MaxInt64}, bucketed{"a", 1, m, 5}))
+	far := store.Bucket{Minute: m, Sum: of(math.MaxInt64).Add(of(math.MaxInt64)).Add(of(5))}
+	wantSeries(t, "beyond int64", seriesOf(t, s, "a"), far)
+	n := many(s)
+	mustFold(t, s, seriesCommit(nil, spread("a", m+1, n)...))
+	move(t, s)
+	want := []store.Bucket{far}
+	for i := range n {
+		want = append(want, minuteOf(m+1+wire.Minute(i), 1))
 	}
+	wantSeries(t, "after a move", seriesOf(t, s, "a"), want...)
+	mustFold(t, s, seriesCommit(nil, bucketed{"a", 1, m, -math.MaxInt64}))
+	mustFold(t, s, seriesCommit(nil, bucketed{"a", 0, m, -math.MaxInt64}))
+	want[0] = minuteOf(m, 5)
+	wantSeries(t, "back again", seriesOf(t, s, "a"), want...)
 }
 
 // Sums are joined and removed when their promises are over, and not before.
@@ -245,7 +258,9 @@ func testSweepSeriesKeepsPromises(t *testing.T, su *suite) {
 		c.Archive = archiveOf(t, s)
 		mustFold(t, s, c)
 	}
-	quarter := func(m wire.Minute, sum int64) store.Bucket { return store.Bucket{Minute: m, Quarter: true, Sum: sum} }
+	quarter := func(m wire.Minute, sum int64) store.Bucket {
+		return store.Bucket{Minute: m, Quarter: true, Sum: of(sum)}
+	}
 	wantSwept := func(what string) {
 		t.Helper()
 		sweepSeries(t, s)
@@ -269,7 +284,7 @@ func testSweepSeriesKeepsPromises(t *testing.T, su *suite) {
 	var late int64
 	for _, b := range seriesOf(t, s, "short") {
 		if store.QuarterOf(b.Minute) == days4+15 {
-			late += b.Sum
+			late += small(t, b.Sum)
 		}
 	}
 	if late != 105 {
@@ -319,11 +334,11 @@ func wantWholeSeries(t testing.TB, s store.Store, counter string) {
 	t.Helper()
 	v := s.View()
 	defer v.Close()
-	var sum int64
+	var sum int128.Int
 	for _, b := range seriesIn(t, v, counter, 0, allTime) {
-		sum += b.Sum
+		sum = sum.Add(b.Sum)
 	}
-	if want := lookup(t, v, store.Key{Counter: counter})[0].Value; sum != want {
+	if want := lookup(t, v, store.Key{Counter: counter})[0].Count; sum != want {
 		t.Errorf("the series of %q sums to %d, its count is %d", counter, sum, want)
 	}
 }

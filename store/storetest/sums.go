@@ -113,7 +113,7 @@ func testSumsOfGroups(t *testing.T, su *suite) {
 	}
 	q := &store.SumsQuery{Index: x, Groups: true}
 	_, before := sumsOf(t, s, q)
-	remainders := []store.GroupRemainder{{Group: "=site:b", Remainder: 40}, {Group: "=site:c", Remainder: 8}, {Group: x.Overflow(), Remainder: -1}}
+	remainders := []store.GroupRemainder{{Group: "=site:b", Remainder: of(40)}, {Group: "=site:c", Remainder: of(8)}, {Group: x.Overflow(), Remainder: of(-1)}}
 	if err := s.SetRemainders(t.Context(), &p, remainders); err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func testSumsOfGroupsOfAnyName(t *testing.T, su *suite) {
 	if err := s.SwapRanges(t.Context(), nil, []store.IndexRange{p}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.SetRemainders(t.Context(), &p, []store.GroupRemainder{{Group: "=a", Remainder: 3}, {Group: x.Overflow(), Remainder: 5}}); err != nil {
+	if err := s.SetRemainders(t.Context(), &p, []store.GroupRemainder{{Group: "=a", Remainder: of(3)}, {Group: x.Overflow(), Remainder: of(5)}}); err != nil {
 		t.Fatal(err)
 	}
 	got, sums := sumsOf(t, s, &store.SumsQuery{Index: x, Groups: true})
@@ -180,7 +180,7 @@ func wantSumsOfSeries(t *testing.T, s store.Store, names []string, from, to wire
 	defer v.Close()
 	for _, name := range names {
 		for _, b := range seriesIn(t, v, name, from, to) {
-			want[name] += b.Sum
+			want[name] += small(t, b.Sum)
 		}
 	}
 	for name, n := range want {

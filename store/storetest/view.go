@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"fmt"
-	"math"
 	"sync"
 	"testing"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -24,7 +24,7 @@ func testLookupAnswersInOrder(t *testing.T, su *suite) {
 		store.Key{Counter: "a", Shard: 2}, store.Key{Counter: "x", Shard: 0}, store.Key{Counter: "a", Shard: store.RecordKey},
 		store.Key{Counter: "a", Shard: 1}, store.Key{Counter: "x", Shard: store.RecordKey},
 		store.Key{Counter: "a", Shard: 0}, store.Key{Counter: "gone", Shard: 0})
-	want := []store.Value{{Exists: true, Value: -6}, {}, {Exists: true, Value: 3}, {}, {}, {Exists: true, Value: 5}, {Exists: true}}
+	want := []store.Value{{Exists: true, Count: of(-6)}, {}, {Exists: true, Shards: 3}, {}, {}, {Exists: true, Count: of(5)}, {Exists: true}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("Lookup (-want +got):\n%s", diff)
 	}
@@ -44,40 +44,33 @@ func testLookupTakesLimits(t *testing.T, su *suite) {
 	v := s.View()
 	defer v.Close()
 	for i, got := range lookup(t, v, keys...) {
-		want := map[int]int64{0: 999, 1: 1, 999: 2}[i]
-		if got.Value != want {
-			t.Errorf("key %v: got %d, want %d", keys[i], got.Value, want)
+		want := map[int]store.Value{0: {Exists: true, Shards: 999}, 1: {Exists: true, Count: of(1)}, 999: {Exists: true, Count: of(2)}}[i]
+		if got != want {
+			t.Errorf("key %v: got %+v, want %+v", keys[i], got, want)
 		}
 	}
 }
 
-// A shard that left int64, or is at either end of it, is never shown as a number that looks like a sum.
-func testLookupReportsOverflow(t *testing.T, su *suite) {
+// A shard is exact beyond int64, and when it comes back.
+func testSumsBeyondInt64(t *testing.T, su *suite) {
 	s := su.open(t)
-	for _, c := range []struct {
-		counter  string
-		deltas   []int64
-		overflow bool
-		want     int64
-	}{
-		{"top", []int64{wire.MaxSum, wire.MaxSum - 1}, true, 0},
-		{"beyond the top", []int64{wire.MaxSum, wire.MaxSum, 5}, true, 0},
-		{"far beyond the top", []int64{wire.MaxSum, wire.MaxSum, wire.MaxSum, wire.MaxSum, wire.MaxSum}, true, 0},
-		{"bottom", []int64{-wire.MaxSum, -wire.MaxSum}, true, 0},
-		{"beyond the bottom", []int64{-wire.MaxSum, -wire.MaxSum, -1}, true, 0},
-		{"below the top", []int64{wire.MaxSum, wire.MaxSum - 2}, false, math.MaxInt64 - 1},
-		{"above the bottom", []int64{-wire.MaxSum, 1 - wire.MaxSum}, false, math.MinInt64 + 1},
-		{"up and down", []int64{wire.MaxSum, -wire.MaxSum, -wire.MaxSum, 3}, false, 3 - wire.MaxSum},
+	for counter, deltas := range map[string][]int64{
+		"top": {wire.MaxSum, wire.MaxSum - 1}, "beyond the top": {wire.MaxSum, wire.MaxSum, 5},
+		"far beyond the top": {wire.MaxSum, wire.MaxSum, wire.MaxSum, wire.MaxSum, wire.MaxSum},
+		"bottom":             {-wire.MaxSum, -wire.MaxSum}, "beyond the bottom": {-wire.MaxSum, -wire.MaxSum, -1},
+		"there and back": {wire.MaxSum, wire.MaxSum, wire.MaxSum, wire.MaxSum, -wire.MaxSum, -wire.MaxSum, -wire.MaxSum, 3},
+		"below and back": {-wire.MaxSum, -wire.MaxSum, -wire.MaxSum, wire.MaxSum, wire.MaxSum, wire.MaxSum, -3},
 	} {
-		for _, d := range c.deltas {
-			mustFold(t, s, commit(nil, add(c.counter, 0, d)))
+		want := int128.Int{}
+		for _, d := range deltas {
+			mustFold(t, s, commit(nil, add(counter, 0, d)))
+			want = want.Add(of(d))
 		}
 		v := s.View()
-		got := lookup(t, v, store.Key{Counter: c.counter, Shard: 0})[0]
-		v.Close()
-		if got.Overflow != c.overflow || !got.Exists || !c.overflow && got.Value != c.want {
-			t.Errorf("%s: got %+v, want overflow %t, value %d", c.counter, got, c.overflow, c.want)
+		if got := lookup(t, v, store.Key{Counter: counter, Shard: 0})[0]; got != (store.Value{Exists: true, Count: want}) {
+			t.Errorf("%s: got %+v, want %d", counter, got, want)
 		}
+		v.Close()
 	}
 }
 
@@ -95,7 +88,7 @@ func testViewIsPinned(t *testing.T, su *suite) {
 	for range 3 {
 		got := lookup(t, v, store.Key{Counter: "a", Shard: 0}, store.Key{Counter: "a", Shard: store.RecordKey},
 			store.Key{Counter: "b", Shard: 0}, store.Key{Counter: "b", Shard: store.RecordKey})
-		want := []store.Value{{Exists: true, Value: 1}, {Exists: true, Value: 1}, {}, {}}
+		want := []store.Value{{Exists: true, Count: of(1)}, {Exists: true, Shards: 1}, {}, {}}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("a view saw data that was written after its first call (-want +got):\n%s", diff)
 		}
@@ -127,7 +120,7 @@ func testListPins(t *testing.T, s store.Store) {
 		t.Errorf("no read time after List")
 	}
 	mustFold(t, s, commit(nil, add("a", 0, 100)))
-	if got := lookup(t, v, store.Key{Counter: "a", Shard: 0})[0].Value; got != 11 {
+	if got := lookup(t, v, store.Key{Counter: "a", Shard: 0})[0].Count; got != of(11) {
 		t.Errorf("a view that began with List: got %d, want 11", got)
 	}
 }
@@ -140,7 +133,7 @@ func testViewBeginsAtFirstCall(t *testing.T, su *suite) {
 		t.Errorf("before the first call the read time is %s, want zero", v.ReadTime())
 	}
 	mustFold(t, s, commit(nil, add("a", 0, 1)))
-	if got := lookup(t, v, store.Key{Counter: "a", Shard: 0})[0].Value; got != 1 {
+	if got := lookup(t, v, store.Key{Counter: "a", Shard: 0})[0].Count; got != of(1) {
 		t.Errorf("a fold between View and the first call: got %d, want 1", got)
 	}
 }
@@ -252,7 +245,7 @@ func testReadTimeIsRecent(t *testing.T, s store.Store) {
 	}
 	v := s.View()
 	defer v.Close()
-	if got := lookup(t, v, store.Key{Counter: "b", Shard: 0})[0].Value; got != 1 {
+	if got := lookup(t, v, store.Key{Counter: "b", Shard: 0})[0].Count; got != of(1) {
 		t.Errorf("just folded: got %d, want 1", got)
 	}
 	if v.ReadTime().Before(at) {
@@ -274,11 +267,8 @@ func sumView(t testing.TB, v store.View, counter string, n int) int64 {
 		keys[i] = store.Key{Counter: counter, Shard: i}
 	}
 	var total int64
-	for i, value := range lookup(t, v, keys...) {
-		if value.Overflow {
-			t.Fatalf("shard %d of %q overflows", i, counter)
-		}
-		total += value.Value
+	for _, value := range lookup(t, v, keys...) {
+		total += small(t, value.Count)
 	}
 	return total
 }

@@ -12,8 +12,8 @@ import (
 
 // The types of parameters, by their numbers in every PostgreSQL.
 const (
-	oidBytea, oidInt8, oidText, oidJSONB           = 17, 20, 25, 3802
-	oidBytes, oidInt8s, oidTexts, oidJSONBs uint32 = 1001, 1016, 1009, 3807
+	oidBytea, oidInt8, oidText          = 17, 20, 25
+	oidBytes, oidInt8s, oidTexts uint32 = 1001, 1016, 1009
 )
 
 // elements are the types of the elements of arrays.

@@ -32,7 +32,7 @@ func (e *Engine) Commit(ctx context.Context, c *engine.Commit) (engine.Result, e
 type unit struct {
 	*batch
 	e  *Engine
-	at int64 // now(), after the answer
+	at int64 // a time when others see the commit, after the answer
 }
 
 // statementTime bounds a statement, waits for locks included.
@@ -45,8 +45,7 @@ func (e *Engine) begin(b *batch, soft bool) *unit {
 		durable = "off"
 	}
 	b.do("begin isolation level read committed")
-	b.want(nil, func(v [][]byte) error { u.at = int64Of(v[0]) + epoch; return nil },
-		"select now(), set_config('synchronous_commit', $1, true), set_config('statement_timeout', $2, true)", text(durable), text(statementTime))
+	b.do("select set_config('synchronous_commit', $1, true), set_config('statement_timeout', $2, true)", text(durable), text(statementTime))
 	return u
 }
 
@@ -69,7 +68,7 @@ func (u *unit) require(all []engine.Require) {
 
 // apply adds COMMIT, and sends all.
 func (u *unit) apply(ctx context.Context) (engine.Result, error) {
-	conn, err := u.e.acquire(ctx)
+	conn, err := u.e.pool.Acquire(ctx)
 	if err != nil {
 		return engine.Result{}, notSent(err)
 	}
@@ -80,6 +79,7 @@ func (u *unit) apply(ctx context.Context) (engine.Result, error) {
 func (u *unit) applyOn(ctx context.Context, conn *pgxpool.Conn) (engine.Result, error) {
 	last := len(u.statements)
 	u.do("commit")
+	u.want(nil, func(v [][]byte) error { u.at = int64Of(v[0]) + epoch; return nil }, "select clock_timestamp()")
 	c := conn.Conn().PgConn()
 	delete(c.CustomData(), warned)
 	done, err := u.run(ctx, c)

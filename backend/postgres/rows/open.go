@@ -23,6 +23,10 @@ import (
 type Options struct {
 	// ViewTime bounds a view: an open one keeps old rows, and slows those that change often. Default 30 s.
 	ViewTime time.Duration
+	// Create allows Open to make the schema. Otherwise it refuses a database without.
+	Create bool
+	// ReadOnly is for a process that has no right to make tables: it refuses a schema that lacks any.
+	ReadOnly bool
 }
 
 // An Engine is an open database.
@@ -32,7 +36,8 @@ type Engine struct {
 	schema   string
 	tables   []*table
 	identity string
-	durable  string // synchronous_commit of a commit that is not soft
+	origin   atomic.Pointer[string] // the server that Check has found
+	durable  string                 // synchronous_commit of a commit that is not soft
 	moments  moments
 	closing  context.Context // ends with Close, and all views with it
 	close    context.CancelFunc
@@ -48,28 +53,36 @@ const format = 1
 // minConns is what a view in a transaction and a commit need together.
 const minConns = 4
 
-// Open opens the database of a URL, as pgx and libpq have it, with the parameter schema (default countmill). It makes the schema
-// and its tables, and adds what they lack. It needs rights to do so only if something is missing.
-func Open(ctx context.Context, address string, kinds engine.Kinds, options Options) (*Engine, error) {
-	options.ViewTime = cmp.Or(options.ViewTime, 30*time.Second)
+// Parse returns how to connect to the database of a URL, and the parameter schema. Its error does not show the URL: it may have a password.
+func Parse(address string) (config *pgxpool.Config, schema string, err error) {
 	u, err := url.Parse(address)
 	if err != nil {
-		return nil, errors.New("postgres: the URL is not valid") // it may have a password
+		return nil, "", errors.New("postgres: the URL is not valid")
 	}
 	query := u.Query()
-	schema := cmp.Or(query.Get("schema"), "countmill")
+	schema = cmp.Or(query.Get("schema"), "countmill")
 	query.Del("schema")
 	u.RawQuery = query.Encode()
-	config, err := pgxpool.ParseConfig(u.String())
-	if err != nil {
-		return nil, fmt.Errorf("postgres: %w", err)
+	if config, err = pgxpool.ParseConfig(u.String()); err != nil {
+		return nil, "", fmt.Errorf("postgres: %w", err) // without the password
 	}
 	if !query.Has("pool_max_conns") {
 		config.MaxConns = 16
 	}
 	config.MaxConns = max(config.MaxConns, minConns)
-	config.BeforeConnect = beforeConnect
 	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
+	return config, schema, nil
+}
+
+// Open opens the database of a URL, as pgx and libpq have it, with the parameter schema (default countmill). It adds what tables of an
+// older version lack. It needs rights to do so only if something is missing.
+func Open(ctx context.Context, address string, kinds engine.Kinds, options Options) (*Engine, error) {
+	options.ViewTime = cmp.Or(options.ViewTime, 30*time.Second)
+	config, schema, err := Parse(address)
+	if err != nil {
+		return nil, err
+	}
+	config.BeforeConnect = beforeConnect
 	config.ConnConfig.OnNotice = onNotice
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
@@ -77,6 +90,7 @@ func Open(ctx context.Context, address string, kinds engine.Kinds, options Optio
 	}
 	e := &Engine{options: options, pool: pool, schema: schema, tables: tables(schema, kinds),
 		views: make(chan struct{}, config.MaxConns/2), transacts: make(chan struct{}, config.MaxConns/4)}
+	e.origin.Store(new(string))
 	e.closing, e.close = context.WithCancel(context.Background())
 	for i, t := range e.tables {
 		if len(t.columns) > 31 || t.side != nil && (kinds[i].Class != engine.Sums || kinds[i].Expires) {
@@ -113,8 +127,6 @@ func onNotice(c *pgconn.PgConn, n *pgconn.Notice) {
 	}
 }
 
-func (e *Engine) acquire(ctx context.Context) (*pgxpool.Conn, error) { return e.pool.Acquire(ctx) }
-
 // prepare reads the settings of the server and the columns of the schema, and migrates it if it lacks any.
 func (e *Engine) prepare(ctx context.Context) error {
 	var fsync string
@@ -128,47 +140,62 @@ func (e *Engine) prepare(ctx context.Context) error {
 	if e.durable == "off" {
 		e.durable = "on"
 	}
-	complete, err := e.complete(ctx)
-	if err != nil || complete {
+	lacks, err := e.lacks(ctx)
+	switch {
+	case err != nil || lacks == nothing:
 		return err
+	case lacks == everything && !e.options.Create:
+		return fmt.Errorf("%w: postgres: the database has no schema %s, so countmill has not used it yet: open it once with --create", engine.ErrDeployment, e.schema)
+	case e.options.ReadOnly && !e.options.Create:
+		return fmt.Errorf("%w: postgres: the schema %s is of an older version: start an aggregator of this version first", engine.ErrDeployment, e.schema)
 	}
-	return pgx.BeginFunc(ctx, e.pool, e.migrate)
+	return pgx.BeginFunc(ctx, e.pool, func(tx pgx.Tx) error { return e.migrate(ctx, tx) })
 }
 
-// complete reports whether the schema has everything, and reads the identity of the database.
-func (e *Engine) complete(ctx context.Context) (bool, error) {
+// What a schema lacks.
+const (
+	nothing = iota
+	something
+	everything
+)
+
+// lacks reports what the schema lacks, and reads the identity of the database.
+func (e *Engine) lacks(ctx context.Context) (int, error) {
 	found := make(map[string]bool)
-	rows, err := e.pool.Query(ctx, "select table_name::text || '.' || quote_ident(column_name) from information_schema.columns where table_schema = $1", e.schema)
+	rows, err := e.pool.Query(ctx, "select table_name::text || '.' || column_name from information_schema.columns where table_schema = $1 union all select indexname from pg_indexes where schemaname = $1", e.schema)
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	for _, name := range names {
 		found[name] = true
 	}
 	if err != nil || len(found) == 0 {
-		return false, err
+		return everything, err
 	}
 	var has int
-	err = e.pool.QueryRow(ctx, "select format, identity from "+quoted(e.schema, metaTable)).Scan(&has, &e.identity)
+	err = e.pool.QueryRow(ctx, "select format, identity, origin from "+quoted(e.schema, metaTable)).Scan(&has, &e.identity, e.origin.Load())
 	if undefined := new(pgconn.PgError); errors.As(err, &undefined) && undefined.Code == "42P01" {
-		return false, fmt.Errorf("%w: postgres: the schema %s has other tables; name an empty schema", engine.ErrDeployment, e.schema)
+		return 0, fmt.Errorf("%w: postgres: the schema %s has other tables; name an empty schema", engine.ErrDeployment, e.schema)
 	}
 	if err == nil && has > format {
 		err = fmt.Errorf("%w: postgres: the schema %s has the format %d; this version knows %d", engine.ErrDeployment, e.schema, has, format)
 	}
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	for _, t := range e.all() {
-		columns, _ := t.definitions()
-		for _, c := range columns {
-			if !found[t.kind.Name+"."+strings.Trim(c, `"`)] {
-				return false, nil
+		needed, _ := t.definitions()
+		for i := range needed {
+			needed[i] = t.kind.Name + "." + strings.Trim(needed[i], `"`)
+		}
+		for _, name := range append(needed, Indexes(t.kind)...) {
+			if !found[name] {
+				return something, nil
 			}
 		}
 	}
-	return true, nil
+	return nothing, nil
 }
 
 // all are the tables with their side tables.
@@ -181,18 +208,21 @@ func (e *Engine) all() (all []*table) {
 	return all
 }
 
-// metaTable has one row: who the database is.
+// metaTable has one row: who the database is, the last server that it was on, and how often it came to another one.
 const metaTable = "countmill_format"
 
+// server is the server with its timeline, which rises when a standby is promoted, and when a backup is restored to a point in time.
+const server = `(select system_identifier || ' ' || case when pg_is_in_recovery() then '' else substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) end from pg_control_system())`
+
 // migrate makes the tables, and adds columns and indexes. One process at a time does it.
-func (e *Engine) migrate(tx pgx.Tx) error {
-	ctx := context.Background()
-	meta := quoted(e.schema, metaTable)
+func (e *Engine) migrate(ctx context.Context, tx pgx.Tx) error {
+	meta, literal := quoted(e.schema, metaTable), "'"+strings.ReplaceAll(e.schema, "'", "''")+"'"
 	sql := []string{
-		"select pg_advisory_xact_lock(hashtext('countmill'), hashtext('" + strings.ReplaceAll(e.schema, "'", "''") + "'))",
-		"create schema if not exists " + quoted(e.schema),
-		fmt.Sprintf("create table if not exists %s (one boolean primary key default true check (one), format integer not null, identity text not null)", meta),
-		fmt.Sprintf("insert into %s (format, identity) values (%d, '%s') on conflict do nothing", meta, format, rand.Text()),
+		"select pg_advisory_xact_lock(hashtext('countmill'), hashtext(" + literal + "))",
+		// A role without the right to make schemas may not say "if not exists" of its own.
+		fmt.Sprintf("do $do$ begin if to_regnamespace(quote_ident(%s)) is null then create schema %s; end if; end $do$", literal, quoted(e.schema)),
+		fmt.Sprintf("create table if not exists %s (one boolean primary key default true check (one), format integer not null, identity text not null, origin text not null, restores bigint not null default 0)", meta),
+		fmt.Sprintf("insert into %s (format, identity, origin) values (%d, '%s', %s) on conflict do nothing", meta, format, rand.Text(), server),
 	}
 	for _, t := range e.all() {
 		sql = append(sql, t.create()...)
@@ -202,10 +232,10 @@ func (e *Engine) migrate(tx pgx.Tx) error {
 			return err
 		}
 	}
-	return tx.QueryRow(ctx, "select identity from "+meta).Scan(&e.identity)
+	return tx.QueryRow(ctx, "select identity, origin from "+meta).Scan(&e.identity, e.origin.Load())
 }
 
-// Limits returns the facts about PostgreSQL.
+// Limits are the facts about PostgreSQL.
 func (e *Engine) Limits() engine.Limits {
 	return engine.Limits{
 		Name:     e.identity,
@@ -225,31 +255,43 @@ func (e *Engine) Moment() time.Time { return time.Time{} }
 // Resume does nothing.
 func (e *Engine) Resume(time.Time) {}
 
-// Check compares the identity, and reads rows in the same trip. Restores is the timeline, which rises whenever a standby is promoted.
+// Check compares the identity, and reads rows in the same trip. Another server than the last one may lack the end of the database: it
+// counts as a restore, and no Transact is taken before that is durable.
 func (e *Engine) Check(ctx context.Context, with []engine.Key) (engine.Checked, error) {
 	checked := engine.Checked{Rows: make([]engine.Row, len(with))}
-	identity, readOnly := "", false
+	var identity, last, now string
+	var readOnly, standby bool
+	meta := quoted(e.schema, metaTable)
 	v := &view{e: e, slots: e.views}
 	defer v.Close()
 	err := v.ask(ctx, func(b *batch) {
 		b.want(nil, func(v [][]byte) error {
-			identity, readOnly = string(v[0]), v[1][0] != 0
-			checked.Restores = int64Of(v[2])
+			identity, last, now, checked.Restores = string(v[0]), string(v[1]), string(v[2]), int64Of(v[3])
+			standby, readOnly = v[4][0] != 0, v[5][0] != 0
 			return nil
-		}, fmt.Sprintf(`select identity, pg_is_in_recovery() or current_setting('default_transaction_read_only')::boolean,
-			case when pg_is_in_recovery() then 0 else ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint end from %s`, quoted(e.schema, metaTable)))
+		}, "select identity, origin, "+server+", restores, pg_is_in_recovery(), current_setting('default_transaction_read_only')::boolean from "+meta)
 		clear(checked.Rows)
 		e.look(b, with, []engine.FieldID{engine.All}, checked.Rows, nil)
 	})
 	checked.At = v.At()
+	v.Close()
 	switch {
 	case err != nil:
 		return engine.Checked{}, err
 	case identity != e.identity:
 		return engine.Checked{}, fmt.Errorf("%w: postgres: its identity is %q, and was %q", engine.ErrOtherDatabase, identity, e.identity)
-	case readOnly:
+	case readOnly || standby:
 		return checked, fmt.Errorf("%w: postgres: a standby, or a database that is read only", engine.ErrReadOnly)
+	case now != last:
+		checked.Restores++
+		_, err = e.pool.Exec(ctx, "update "+meta+" set restores = restores + 1, origin = $1 where origin = $2", now, last)
+		if errors.Is(refusal(err, nil), engine.ErrDeployment) { // a role that may only read
+			return checked, nil
+		} else if err != nil {
+			return engine.Checked{}, notSent(err)
+		}
 	}
+	e.origin.Store(&now)
 	return checked, nil
 }
 

@@ -23,7 +23,7 @@ func schema(t testing.TB) string {
 
 func open(t testing.TB, url string, kinds engine.Kinds) *Engine {
 	t.Helper()
-	e, err := Open(context.Background(), url, kinds, Options{})
+	e, err := Open(context.Background(), url, kinds, Options{Create: true})
 	if err != nil {
 		t.Fatal(err)
 	}

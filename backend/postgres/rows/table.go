@@ -106,6 +106,17 @@ func (t *table) create() (sql []string) {
 	return sql
 }
 
+// Indexes are the names of the indexes of a kind beside its primary key.
+func Indexes(kind *engine.Kind) (names []string) {
+	if kind.ByName && kind.Places {
+		names = append(names, kind.Name+"_name")
+	}
+	if kind.Due != 0 {
+		names = append(names, kind.Name+"_due")
+	}
+	return names
+}
+
 func (t *table) due() string { return t.columns[t.column(t.kind.Due)].low }
 
 // column returns the position of a field, or -1 for an open one, and -2 if there is no such field.
@@ -251,7 +262,7 @@ func (t *table) selects(fields []engine.FieldID) *selection {
 	return s
 }
 
-// openFields is a column with the open fields as a jsonb object: all of them without fields, none if n is 0.
+// openFields is a column with the open fields as text: all of them without fields, none if n is 0.
 func (t *table) openFields(fields []engine.FieldID, n int) string {
 	var some []string
 	for _, id := range fields {
@@ -266,7 +277,7 @@ func (t *table) openFields(fields []engine.FieldID, n int) string {
 	if some != nil {
 		where += " and o.field in (" + strings.Join(some, ", ") + ")"
 	}
-	return fmt.Sprintf("(select jsonb_object_agg(o.field, o.low + o.high * 4294967296::numeric) from %s o where %s)", t.side.name, where)
+	return fmt.Sprintf("(select string_agg(o.field || ' ' || o.low || ' ' || o.high, ' ') from %s o where %s)", t.side.name, where)
 }
 
 func field(row *engine.Row, id engine.FieldID, value engine.Int) error {

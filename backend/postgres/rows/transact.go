@@ -41,11 +41,12 @@ func (e *Engine) Transact(ctx context.Context, soft bool, do func(engine.Tx) err
 	conn := t.view.take()
 	if conn != nil {
 		b.do("commit") // of the reads
-	} else if conn, err = e.acquire(ctx); err != nil {
+	} else if conn, err = e.pool.Acquire(ctx); err != nil {
 		return engine.Result{}, notSent(err)
 	}
 	defer release(conn)
 	u := e.begin(b, soft)
+	u.want(engine.ErrNotApplied, nil, "select 1 / ("+server+" = $1)::int", text(*e.origin.Load()))
 	u.lock(t.read, t.changes)
 	if err := e.change(b, sorted(t.changes)); err != nil {
 		return engine.Result{}, err

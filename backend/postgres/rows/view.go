@@ -147,7 +147,7 @@ func (v *view) beginLocked(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	conn, err := v.e.acquire(ctx)
+	conn, err := v.e.pool.Acquire(ctx)
 	if err != nil {
 		<-v.slots
 		return notSent(err)

@@ -30,7 +30,7 @@ type arrow struct {
 var (
 	roles     = []string{"/publisher", "/aggregator", "/reader", "/admin", "/sequence"}
 	telemetry = []string{"github.com/prometheus", "go.opentelemetry.io"}
-	cloudSDKs = []string{"cloud.google.com/go", "google.golang.org/api", "google.golang.org/grpc", "github.com/bradfitz/gomemcache"}
+	cloudSDKs = []string{"cloud.google.com/go", "google.golang.org/api", "google.golang.org/grpc", "github.com/bradfitz/gomemcache", "github.com/nats-io"}
 	stores    = []string{"github.com/cockroachdb/pebble", "github.com/jackc/pgx"}
 )
 
@@ -196,7 +196,7 @@ func broken(from, dep string) string {
 		return "commands, examples and tests are the top: nothing imports them"
 	case under(dep, "/wire/internal/batchpb") && from != dep:
 		return "protoc's code is for tests of package wire: countmill reads and writes batches with package wire"
-	case under(dep, "/store/storetest") && !under(from, "/store/storetest/...") || under(dep, "/store/engine/enginetest"):
+	case under(dep, "/store/storetest") && !under(from, "/store/storetest/...") || under(dep, "/store/engine/enginetest") || under(dep, "/backend/bustest"):
 		return "conformance suites are for tests"
 	case under(from, "/store/engine/...") && under(dep, module+"/...") && !under(dep, "/store/engine/..."):
 		return "an engine knows rows and no counters"

@@ -28,7 +28,7 @@ var metricGroups = []struct{ title, of, functions string }{
 	{"Reader", "`countmill reader` and `countmill up`.", "readerSamples pipelineSamples totalAges"},
 	{"Changes of counters", "`countmill reader` and `countmill up`.", "adminSamples"},
 	{"Sequences", "`countmill aggregator`, `countmill reader` and `countmill up`.", "sequenceSamples"},
-	{"Pub/Sub", "`countmill aggregator` with `pubsub:`. The last one needs `dead_letter=` in `--bus`.", "pubsubSamples intakeSamples"},
+	{"Broker", "`countmill aggregator` with `nats:` or `pubsub:`. With `pubsub:` the last one needs `dead_letter=` in `--bus`.", "busSamples intakeSamples"},
 	{"Indexer", "`countmill index work` and `countmill up`: [groups](../howto/groups.md).", "indexerSamples"},
 	{"Journal", "`countmill aggregator` and `countmill up`, after the first look: [journal](../howto/journal.md). A process looks each hour, and when it writes or changes a rule.", "journalSamples"},
 	{"Disk", "`countmill up` with `pebble:`.", "diskSamples spaceSamples"},

@@ -20,6 +20,7 @@ var reasons = map[string][]string{
 	"aggregator":        {"errUnchecked", "errOutdated", "reason", "degraded", "Ready"},
 	"reader":            {"Ready", "askStore"},
 	"backend/gcppubsub": {"Ready", "err"},
+	"backend/nats":      {"Ready", "probe"},
 	"backend/pebble":    {"guard.look"},
 	"backend/datastore": {"another", "metaOf", "compare"},
 	"store":             {"ErrNotCounted"},

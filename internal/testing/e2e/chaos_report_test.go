@@ -11,7 +11,7 @@ import (
 
 // Metrics of aggregators about repeats. A killed process loses its metrics, so they are read again and
 // again.
-var repeatMetrics = []string{"countmill_duplicate_parts_total", "countmill_pubsub_redeliveries_total"}
+var repeatMetrics = []string{"countmill_duplicate_parts_total", "countmill_bus_redeliveries_total"}
 
 // kills returns how many of the faults were SIGKILL.
 func (c *chaos) kills() (kills, all int) {

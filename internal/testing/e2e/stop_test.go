@@ -29,7 +29,7 @@ func TestTermMakesNoDuplicates(t *testing.T) {
 	reader.exact(t, 2*time.Minute, l.end())
 	for _, a := range others {
 		duplicates += a.metric(t, "countmill_duplicate_parts_total")
-		redeliveries += a.metric(t, "countmill_pubsub_redeliveries_total")
+		redeliveries += a.metric(t, "countmill_bus_redeliveries_total")
 	}
 	t.Logf("%d stops after %v messages, %d increments: %v parts came again, Pub/Sub delivered %v messages again",
 		stops, messages, l.accepted(), duplicates, redeliveries)

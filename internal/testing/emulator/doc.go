@@ -21,6 +21,8 @@
 // PostgreSQL is the one of the PATH, or the newest of /usr/lib/postgresql, one server for all tests of a package. As root
 // the user postgres runs it. COUNTMILL_TEST_POSTGRES is the URL of a running one.
 //
+// NATS is the nats-server of the module tools/nats, which is built at the first call. Each test has a server of its own.
+//
 // Without one, or without Java, the test is skipped and names the missing program. With
 // COUNTMILL_TEST_REQUIRE=emulators it fails instead. A variable that is "off" skips the
 // tests of that emulator in any case.

@@ -1,6 +1,7 @@
 package emulator
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -46,6 +47,12 @@ func Postgres(t testing.TB) string {
 		t.Fatalf("PostgreSQL: %v", err)
 	}
 	return postgres.url
+}
+
+// PostgresSchema returns the URL of a schema of its own on that server.
+func PostgresSchema(t testing.TB) string {
+	t.Helper()
+	return Postgres(t) + "&pool_max_conns=8&schema=test_" + strings.ToLower(rand.Text())
 }
 
 // postgresPath returns the path of a program of PostgreSQL.

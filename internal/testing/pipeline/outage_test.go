@@ -20,6 +20,7 @@ import (
 	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/store/storetest/fakestore"
 )
 
@@ -171,7 +172,7 @@ func (d *day) wantCurve(t *testing.T, began time.Time) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s by the minute (-counted +curve):\n%s", counter, diff)
 		}
-		if found.Unbucketed != 0 {
+		if found.Unbucketed != (int128.Int{}) {
 			t.Errorf("%s: %d without a curve", counter, found.Unbucketed)
 		}
 	}

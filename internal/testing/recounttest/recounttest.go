@@ -154,19 +154,19 @@ func (r *Rig) State() State {
 	r.ok(err)
 	for i := range records {
 		rec := &records[i]
-		total := rec.Remainder
+		total := int64(rec.Remainder.Lo)
 		for n := range rec.Shards {
 			values, err := v.Lookup(context.Background(), []store.Key{{Counter: rec.Counter, Shard: n}})
 			r.ok(err)
-			s.Shards[rec.Counter] = append(s.Shards[rec.Counter], values[0].Value)
-			total += values[0].Value
+			s.Shards[rec.Counter] = append(s.Shards[rec.Counter], int64(values[0].Count.Lo))
+			total += int64(values[0].Count.Lo)
 		}
 		s.Totals[rec.Counter] = total
 		buckets, err := v.Series(context.Background(), records[i:i+1], r.first-store.DayMinutes, r.first+store.DayMinutes)
 		r.ok(err)
 		of := make(map[string]int64)
 		for _, b := range buckets[0] {
-			of[fmt.Sprint(b.Minute, b.Quarter)] = b.Sum
+			of[fmt.Sprint(b.Minute, b.Quarter)] = int64(b.Sum.Lo)
 		}
 		s.Series[rec.Counter] = of
 	}

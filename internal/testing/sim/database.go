@@ -47,7 +47,7 @@ func (db *database) reset(p *proc, r store.ResetRequest, by int) (store.ResetRes
 		return done, err
 	}
 	db.Resets++
-	if was := db.fake.TotalAt(r.Counter, done.At); was != r.Look.Sum {
+	if was := db.fake.TotalAt(r.Counter, done.At); was != int64(r.Look.Sum.Lo) {
 		db.violate("a reset of %s as of %s takes %d for its sum, when it was %d", r.Counter, done.At.Format(clockFormat), r.Look.Sum, was)
 	}
 	db.watch.reset(&r, &done, by)

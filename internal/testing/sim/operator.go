@@ -139,7 +139,7 @@ func (s *simStore) ResetCounter(ctx context.Context, r store.ResetRequest) (done
 	by, _ := ctx.Value(opKey{}).(int)
 	err = s.change(ctx, "reset", stringsKey([]string{r.Counter, r.ID.String()}), ResetLost, ResetAnswerLost, ResetLate,
 		func() string {
-			return fmt.Sprintf("%s id %s, %s as of %s, delete %t", r.Counter, short(r.ID), sumText(r.Counter, r.Look.Sum), r.Look.At.Format(clockFormat), r.Delete)
+			return fmt.Sprintf("%s id %s, %s as of %s, delete %t", r.Counter, short(r.ID), sumText(r.Counter, int64(r.Look.Sum.Lo)), r.Look.At.Format(clockFormat), r.Delete)
 		}, func() (err error) {
 			answer, err = s.reset(s.p, r, by)
 			return err

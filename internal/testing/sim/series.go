@@ -200,7 +200,7 @@ func (so *seriesOracle) compare(where, counter string, folded map[wire.Minute]in
 		left[place(minute)] += sum
 	}
 	for _, b := range found {
-		left[place(b.Minute)] -= b.Sum
+		left[place(b.Minute)] -= int64(b.Sum.Lo)
 	}
 	for minute, off := range left {
 		if off != 0 {

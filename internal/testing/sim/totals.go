@@ -39,8 +39,8 @@ func (to *totalOracle) applied(c *store.Commit) {
 
 // reset takes in a reset, once.
 func (to *totalOracle) reset(r *store.ResetRequest, done *store.ResetResult, by int) {
-	to.removed[r.Counter] += done.Removed
-	to.did[by] += done.Removed
+	to.removed[r.Counter] += int64(done.Removed.Lo)
+	to.did[by] += int64(done.Removed.Lo)
 }
 
 // checkRemoved: folded increments are either removed by resets or still in the store.
@@ -76,11 +76,11 @@ func (to *totalOracle) checkChange(o *op) {
 		return
 	}
 	counter := o.names[0]
-	if !increments(counter, o.done.Removed) {
+	if !increments(counter, int64(o.done.Removed.Lo)) {
 		to.violate("a %s removed %d of %s, which is no sum of its increments", o.kind, o.done.Removed, counter)
 	}
 	if o.id == "" {
-		if did := to.did[o.n]; did != o.done.Removed {
+		if did := to.did[o.n]; did != int64(o.done.Removed.Lo) {
 			to.violate("a %s of %s says that it removed %d, and removed %d", o.kind, counter, o.done.Removed, did)
 		}
 		return

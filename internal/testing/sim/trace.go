@@ -217,9 +217,9 @@ func valuesText(keys []store.Key, values []store.Value) string {
 		case !v.Exists:
 			names[i] = "none"
 		case keys[i].Shard == store.RecordKey:
-			names[i] = fmt.Sprint(v.Value, " shards")
+			names[i] = fmt.Sprint(v.Shards, " shards")
 		default:
-			names[i] = sumText(keys[i].Counter, v.Value)
+			names[i] = sumText(keys[i].Counter, int64(v.Count.Lo))
 		}
 	}
 	return strings.Join(names, ", ")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -15,7 +16,7 @@ import (
 type record struct {
 	exists    bool
 	shards    int64
-	remainder remainderSum // of a group
+	remainder int128.Int // of a group
 	store.ResetState
 }
 
@@ -114,12 +115,12 @@ func (s *Store) SweepCounters(ctx context.Context, after time.Duration) (removed
 // sweepLocked removes a deleted counter. If it has counted something since, it exists again.
 func (s *Store) sweepLocked(counter string, r record, at time.Time) bool {
 	keep := s.oldestLocked()
-	sum, overflow := r.remainder.total()
+	sum := r.remainder
 	for n := range int(r.shards) {
 		v, _ := s.shards[shardKey{counter, n}].newest()
-		sum += v
+		sum = sum.Add(v)
 	}
-	if sum != r.Baseline || overflow {
+	if sum != r.Baseline {
 		r.DeletedAt = time.Time{}
 		s.records[counter] = s.records[counter].set(at, r, keep)
 		return false
@@ -127,8 +128,8 @@ func (s *Store) sweepLocked(counter string, r record, at time.Time) bool {
 	for n := range int(r.shards) {
 		key := shardKey{counter, n}
 		if _, ok := s.shards[key]; ok {
-			s.shards[key] = s.shards[key].set(at, 0, keep)
-			s.bucketed[key] = s.bucketed[key].set(at, 0, keep)
+			s.shards[key] = s.shards[key].set(at, int128.Int{}, keep)
+			s.bucketed[key] = s.bucketed[key].set(at, int128.Int{}, keep)
 			delete(s.shardStats, key)
 			delete(s.grouped, key)
 		}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -125,13 +126,13 @@ type Store struct {
 	oldest     int64         // the highest Rules.Oldest since New
 	moved      time.Duration // Options.Age when ForgetBefore last advanced
 	cacheKey   [32]byte
-	shards     map[shardKey]history[int64]
+	shards     map[shardKey]history[int128.Int]
 	shardStats map[shardKey]store.ShardStats
-	bucketed   map[shardKey]history[int64]
-	grouped    map[shardKey]map[int64]int64 // by index; newest
+	bucketed   map[shardKey]history[int128.Int]
+	grouped    map[shardKey]map[int64]int128.Int // by index; newest
 	ranges     map[rangeKey]store.IndexRange
-	remainders map[rangeKey]map[string]int64
-	series     map[string]map[bucketKey]history[int64] // the archive
+	remainders map[rangeKey]map[string]int128.Int
+	series     map[string]map[bucketKey]history[int128.Int] // the archive
 	ring       map[string]map[ringKey]history[cell]
 	changed    map[shardKey]time.Time // when a shard with a series was changed last
 	records    map[string]history[record]
@@ -160,10 +161,10 @@ func New(opts Options) *Store {
 	s := &Store{
 		opts:       opts,
 		settings:   settings,
-		shards:     make(map[shardKey]history[int64]),
+		shards:     make(map[shardKey]history[int128.Int]),
 		shardStats: make(map[shardKey]store.ShardStats),
-		bucketed:   make(map[shardKey]history[int64]),
-		series:     make(map[string]map[bucketKey]history[int64]),
+		bucketed:   make(map[shardKey]history[int128.Int]),
+		series:     make(map[string]map[bucketKey]history[int128.Int]),
 		ring:       make(map[string]map[ringKey]history[cell]),
 		changed:    make(map[shardKey]time.Time),
 		records:    make(map[string]history[record]),
@@ -173,9 +174,9 @@ func New(opts Options) *Store {
 		given:      make(map[wire.PartID]store.Given),
 		dead:       make(map[string]store.DeadLetter),
 		refs:       make(map[wire.PartID]map[string]store.DeadLetterRef),
-		grouped:    make(map[shardKey]map[int64]int64),
+		grouped:    make(map[shardKey]map[int64]int128.Int),
 		ranges:     make(map[rangeKey]store.IndexRange),
-		remainders: make(map[rangeKey]map[string]int64),
+		remainders: make(map[rangeKey]map[string]int128.Int),
 		workers:    make(map[string]store.Worker),
 		journal:    newJournal(),
 		views:      make(map[*View]struct{}),

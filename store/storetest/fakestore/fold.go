@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -68,7 +68,7 @@ func (s *Store) apply(c *store.Commit, answer Answer) (store.CommitResult, error
 	for i, a := range c.Adds {
 		key := shardKey{a.Counter, a.Shard}
 		sum, _ := s.shards[key].newest()
-		s.shards[key] = s.shards[key].set(at, saturatingAdd(sum, a.Delta), keep)
+		s.shards[key] = s.shards[key].set(at, sum.Add(int128.Of(a.Delta)), keep)
 		reported[i] = s.shardStats[key]
 		reported[i].Tally = max(reported[i].Tally, c.Tally) + 1
 		reported[i].KnownShards = max(reported[i].KnownShards, a.Shard+1)
@@ -89,18 +89,6 @@ func (s *Store) apply(c *store.Commit, answer Answer) (store.CommitResult, error
 		reported = nil
 	}
 	return store.CommitResult{At: at, Shards: reported}, nil
-}
-
-// saturatingAdd stops at the ends of int64, as Datastore's Increment does.
-func saturatingAdd(a, b int64) int64 {
-	switch sum := a + b; {
-	case a > 0 && b > 0 && sum < 0:
-		return math.MaxInt64
-	case a < 0 && b < 0 && sum >= 0:
-		return math.MinInt64
-	default:
-		return sum
-	}
 }
 
 // checkCommit refuses commits that Datastore refuses, and commits that no aggregator should send.

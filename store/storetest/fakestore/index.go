@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -41,10 +41,10 @@ func (s *Store) groupedLocked(c *store.Commit) {
 		a := &c.Adds[g.Add]
 		key := shardKey{a.Counter, a.Shard}
 		if s.grouped[key] == nil {
-			s.grouped[key] = make(map[int64]int64)
+			s.grouped[key] = make(map[int64]int128.Int)
 		}
 		for _, index := range g.Indexes {
-			s.grouped[key][index] = saturatingAdd(s.grouped[key][index], a.Delta)
+			s.grouped[key][index] = s.grouped[key][index].Add(int128.Of(a.Delta))
 		}
 	}
 }
@@ -131,35 +131,13 @@ func (s *Store) Ungrouped(ctx context.Context, x *store.Index, p *store.IndexRan
 			count, _ := s.shards[key].newest()
 			grouped := s.grouped[key][x.Number]
 			page.Shards, page.Place = page.Shards+1, wire.ShardHash(key.counter, key.shard)
-			overflow := count == math.MaxInt64 || count == math.MinInt64
-			if remainder := count - grouped; remainder != 0 || overflow {
-				page.Remainders = append(page.Remainders, store.Ungrouped{Counter: key.counter, Remainder: remainder, Overflow: overflow})
+			if remainder := count.Sub(grouped); remainder != (int128.Int{}) {
+				page.Remainders = append(page.Remainders, store.Ungrouped{Counter: key.counter, Remainder: remainder})
 			}
 		}
 		return nil
 	})
 	return page, err
-}
-
-// A remainderSum is a sum of remainders: of their lower 32 bits, and of the upper ones. A remainder at an end of int64 is no
-// number: it makes the sum one too.
-type remainderSum struct{ low, high int64 }
-
-func (a remainderSum) moved(from, to int64) remainderSum {
-	for _, m := range []struct{ remainder, sign int64 }{{from, -1}, {to, 1}} {
-		low, high := m.remainder&(1<<32-1), m.remainder>>32
-		if m.remainder == math.MaxInt64 || m.remainder == math.MinInt64 {
-			low, high = 0, 1<<50
-		}
-		a.low, a.high = a.low+m.sign*low, a.high+m.sign*high
-	}
-	return a
-}
-
-func (a remainderSum) total() (remainder int64, overflow bool) {
-	high := a.high + a.low>>32
-	remainder = high<<32 | a.low&(1<<32-1)
-	return remainder, remainder>>32 != high || remainder == math.MaxInt64 || remainder == math.MinInt64
 }
 
 // SetRemainders sets a range's parts of the totals of groups.
@@ -172,7 +150,7 @@ func (s *Store) SetRemainders(ctx context.Context, p *store.IndexRange, remainde
 			return fmt.Errorf("fakestore: %w", store.ErrChanged)
 		}
 		if s.remainders[keyOf(p)] == nil {
-			s.remainders[keyOf(p)] = make(map[string]int64)
+			s.remainders[keyOf(p)] = make(map[string]int128.Int)
 		}
 		have := s.remainders[keyOf(p)]
 		at := s.commitTimeLocked()
@@ -182,10 +160,10 @@ func (s *Store) SetRemainders(ctx context.Context, p *store.IndexRange, remainde
 			}
 			rec, _ := s.records[r.Group].newest()
 			rec.exists, rec.shards, rec.DeletedAt = true, max(rec.shards, int64(max(s.opts.Shards, 1))), time.Time{}
-			rec.remainder = rec.remainder.moved(have[r.Group], r.Remainder)
+			rec.remainder = rec.remainder.Add(r.Remainder).Sub(have[r.Group])
 			s.changes++
 			s.records[r.Group] = s.records[r.Group].set(at, rec, s.oldestLocked())
-			if have[r.Group] = r.Remainder; r.Remainder == 0 {
+			if have[r.Group] = r.Remainder; r.Remainder == (int128.Int{}) {
 				delete(have, r.Group)
 			}
 		}
@@ -235,8 +213,8 @@ func (s *Store) DropGroups(ctx context.Context, x *store.Index, limit int) (drop
 			for n := range int(rec.shards) {
 				key := shardKey{group, n}
 				if _, ok := s.shards[key]; ok {
-					s.shards[key] = s.shards[key].set(at, 0, keep)
-					s.bucketed[key] = s.bucketed[key].set(at, 0, keep)
+					s.shards[key] = s.shards[key].set(at, int128.Int{}, keep)
+					s.bucketed[key] = s.bucketed[key].set(at, int128.Int{}, keep)
 					delete(s.shardStats, key)
 				}
 			}
@@ -244,7 +222,7 @@ func (s *Store) DropGroups(ctx context.Context, x *store.Index, limit int) (drop
 			s.records[group] = h.set(at, record{}, keep)
 			dropped++
 		}
-		maps.DeleteFunc(s.remainders, func(key rangeKey, _ map[string]int64) bool { return key.index == x.Number })
+		maps.DeleteFunc(s.remainders, func(key rangeKey, _ map[string]int128.Int) bool { return key.index == x.Number })
 		return nil
 	})
 	return dropped, err
@@ -254,5 +232,5 @@ func (s *Store) DropGroups(ctx context.Context, x *store.Index, limit int) (drop
 func (s *Store) Grouped(counter string, shard int, index int64) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.grouped[shardKey{counter, shard}][index]
+	return int64(s.grouped[shardKey{counter, shard}][index].Lo)
 }

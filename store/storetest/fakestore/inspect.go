@@ -41,14 +41,14 @@ func (s *Store) Calls(op Op) int {
 // FoldCalls returns how often Fold was called, with any result.
 func (s *Store) FoldCalls() int { return s.Calls(fold) }
 
-// Totals sums the shards of every counter.
+// Totals sums the shards of every counter. Like the other sums here it wraps.
 func (s *Store) Totals() map[string]int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	totals := make(map[string]int64)
 	for key, h := range s.shards {
 		sum, _ := h.newest()
-		totals[key.counter] += sum
+		totals[key.counter] += int64(sum.Lo)
 	}
 	return totals
 }
@@ -65,7 +65,7 @@ func (s *Store) TotalAt(counter string, at time.Time) int64 {
 	for key, h := range s.shards {
 		if key.counter == counter {
 			sum, _ := h.at(at)
-			total += sum
+			total += int64(sum.Lo)
 		}
 	}
 	return total
@@ -78,8 +78,7 @@ func (s *Store) ServedAt(counter string, at time.Time) (total int64, exists bool
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r, _ := s.records[counter].at(at)
-	remainder, _ := r.remainder.total()
-	total = sum + remainder - r.Baseline
+	total = sum + int64(r.remainder.Lo) - int64(r.Baseline.Lo)
 	return total, r.exists && (r.DeletedAt.IsZero() || total != 0)
 }
 
@@ -90,7 +89,7 @@ func (s *Store) Left() map[string]int64 {
 	defer s.mu.Unlock()
 	for counter, h := range s.records {
 		r, _ := h.newest()
-		left[counter] -= r.Baseline
+		left[counter] -= int64(r.Baseline.Lo)
 	}
 	return left
 }

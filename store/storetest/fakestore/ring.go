@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -23,10 +24,10 @@ type ringKey struct {
 // A cell is a version of a bucket in a ring. A bucket of sum 0 takes room until it is moved.
 type cell struct {
 	there bool
-	sum   int64
+	sum   int128.Int
 }
 
-func (s *Store) addCellLocked(key shardKey, minute wire.Minute, delta int64, at, keep time.Time) {
+func (s *Store) addCellLocked(key shardKey, minute wire.Minute, delta int128.Int, at, keep time.Time) {
 	cells := s.ring[key.counter]
 	if cells == nil {
 		cells = make(map[ringKey]history[cell])
@@ -34,7 +35,7 @@ func (s *Store) addCellLocked(key shardKey, minute wire.Minute, delta int64, at,
 	}
 	in := ringKey{key.shard, minute}
 	was, _ := cells[in].newest()
-	cells[in] = cells[in].set(at, cell{true, saturatingAdd(was.sum, delta)}, keep)
+	cells[in] = cells[in].set(at, cell{true, was.sum.Add(delta)}, keep)
 }
 
 // dropCellLocked removes a bucket, and forgets it if no view can see it.
@@ -46,7 +47,7 @@ func (s *Store) dropCellLocked(counter string, in ringKey, at, keep time.Time) {
 }
 
 // cellsAtLocked visits the buckets of a counter's shards at a moment.
-func (s *Store) cellsAtLocked(counter string, at time.Time, visit func(wire.Minute, int64)) {
+func (s *Store) cellsAtLocked(counter string, at time.Time, visit func(wire.Minute, int128.Int)) {
 	for key, h := range s.ring[counter] {
 		if c, _ := h.at(at); c.there {
 			visit(key.minute, c.sum)
@@ -59,7 +60,7 @@ type Move struct {
 	counter string
 	shard   int
 	at      time.Time // when it read
-	found   map[wire.Minute]int64
+	found   map[wire.Minute]int128.Int
 }
 
 // String names the shard and the number of its buckets.
@@ -88,7 +89,7 @@ func (s *Store) readMovesLocked() (moves []*Move) {
 				continue
 			}
 			if shards[key.shard] == nil {
-				shards[key.shard] = &Move{counter, key.shard, at, make(map[wire.Minute]int64)}
+				shards[key.shard] = &Move{counter, key.shard, at, make(map[wire.Minute]int128.Int)}
 			}
 			shards[key.shard].found[key.minute] = c.sum
 		}
@@ -120,7 +121,7 @@ func (s *Store) commitMoveLocked(m *Move) error {
 	days := make(map[wire.Minute]struct{})
 	for _, minute := range slices.Sorted(maps.Keys(m.found)) {
 		days[minute/store.DayMinutes] = struct{}{}
-		if sum := m.found[minute]; sum != 0 {
+		if sum := m.found[minute]; sum != (int128.Int{}) {
 			// What is added here is removed there.
 			s.addBucketLocked(m.counter, bucketKey{minute: minute}, sum, at, keep)
 		}

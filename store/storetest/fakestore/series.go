@@ -2,11 +2,11 @@ package fakestore
 
 import (
 	"context"
-	"math"
 	"slices"
 	"time"
 
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -75,27 +75,27 @@ func (s *Store) bucketsLocked(c *store.Commit, at, keep time.Time) {
 		key := shardKey{a.Counter, a.Shard}
 		s.changed[key] = at
 		if s.opts.Ring.Buckets > 0 && b.Minute >= c.Archive {
-			s.addCellLocked(key, b.Minute, b.Delta, at, keep)
+			s.addCellLocked(key, b.Minute, int128.Of(b.Delta), at, keep)
 		} else {
 			// Too old for the ring: the fold itself adds it to the archive.
-			s.addBucketLocked(a.Counter, bucketKey{minute: b.Minute}, b.Delta, at, keep)
+			s.addBucketLocked(a.Counter, bucketKey{minute: b.Minute}, int128.Of(b.Delta), at, keep)
 		}
 		if c.Correction {
 			continue
 		}
 		was, _ := s.bucketed[key].newest()
-		s.bucketed[key] = s.bucketed[key].set(at, saturatingAdd(was, b.Delta), keep)
+		s.bucketed[key] = s.bucketed[key].set(at, was.Add(int128.Of(b.Delta)), keep)
 	}
 }
 
-func (s *Store) addBucketLocked(counter string, key bucketKey, delta int64, at, keep time.Time) {
+func (s *Store) addBucketLocked(counter string, key bucketKey, delta int128.Int, at, keep time.Time) {
 	buckets := s.series[counter]
 	if buckets == nil {
-		buckets = make(map[bucketKey]history[int64])
+		buckets = make(map[bucketKey]history[int128.Int])
 		s.series[counter] = buckets
 	}
 	was, _ := buckets[key].newest()
-	buckets[key] = buckets[key].set(at, saturatingAdd(was, delta), keep)
+	buckets[key] = buckets[key].set(at, was.Add(delta), keep)
 }
 
 // Series returns the buckets of the counters at the view's moment.
@@ -119,20 +119,20 @@ func (v *View) Series(ctx context.Context, of []store.Record, from, to wire.Minu
 }
 
 func (s *Store) seriesLocked(counter string, from, to wire.Minute, at time.Time) (found []store.Bucket) {
-	sums := make(map[bucketKey]int64)
+	sums := make(map[bucketKey]int128.Int)
 	for key, h := range s.series[counter] {
 		sum, _ := h.at(at)
 		sums[key] = sum
 	}
 	// Ring and archive are of one moment: a move between two would show its sums twice or not at all.
-	s.cellsAtLocked(counter, at, func(minute wire.Minute, sum int64) {
+	s.cellsAtLocked(counter, at, func(minute wire.Minute, sum int128.Int) {
 		key := bucketKey{minute: minute}
-		sums[key] = saturatingAdd(sums[key], sum)
+		sums[key] = sums[key].Add(sum)
 	})
 	for key, sum := range sums {
-		if sum != 0 && key.minute >= from && key.minute < to {
+		if none := (int128.Int{}); sum != none && key.minute >= from && key.minute < to {
 			found = append(found, store.Bucket{
-				Minute: key.minute, Quarter: key.quarter, Sum: sum, Overflow: sum == math.MaxInt64 || sum == math.MinInt64,
+				Minute: key.minute, Quarter: key.quarter, Sum: sum,
 			})
 		}
 	}
@@ -180,7 +180,7 @@ func (s *Store) sweepBucketsLocked(counter string, promised store.Retention, at,
 		sum, _ := h.newest()
 		quarter := bucketKey{store.QuarterOf(key.minute), true}
 		switch {
-		case sum == 0:
+		case sum == int128.Int{}:
 			continue
 		case over(quarter, promised.Quarters):
 		case !key.quarter && over(quarter, promised.Minutes):
@@ -189,7 +189,7 @@ func (s *Store) sweepBucketsLocked(counter string, promised store.Retention, at,
 			continue
 		}
 		s.counts.Swept++
-		s.series[counter][key] = s.series[counter][key].set(at, 0, keep)
+		s.series[counter][key] = s.series[counter][key].set(at, int128.Int{}, keep)
 	}
 }
 
@@ -200,6 +200,6 @@ func (s *Store) dropSeriesLocked(counter string, at, keep time.Time) {
 		s.changed[shardKey{counter, in.shard}] = at
 	}
 	for key, h := range s.series[counter] {
-		s.series[counter][key] = h.set(at, 0, keep)
+		s.series[counter][key] = h.set(at, int128.Int{}, keep)
 	}
 }

@@ -2,11 +2,10 @@ package fakestore
 
 import (
 	"context"
-	"math"
-	"math/big"
 	"slices"
 
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 )
 
 // Sums visits the counters of a query in the order of their names.
@@ -33,27 +32,28 @@ func (s *Store) Sums(ctx context.Context, q *store.SumsQuery, visit func(*store.
 func (s *Store) sumLocked(counter string, q *store.SumsQuery) (c store.CounterSum, ok bool) {
 	c.Counter = []byte(counter)
 	r, _ := s.records[counter].newest()
-	remainder, overflow := r.remainder.total()
-	sum, exists := new(big.Int).Sub(big.NewInt(remainder), big.NewInt(r.Baseline)), remainder != 0
-	c.Overflow = overflow
+	remainder := r.remainder
+	sum, exists := remainder.Sub(r.Baseline), remainder != int128.Int{}
 	for n := range int(r.shards) {
 		v, some := s.shards[shardKey{counter, n}].newest()
-		sum.Add(sum, big.NewInt(v))
-		exists, c.Overflow = exists || some, c.Overflow || v == math.MaxInt64 || v == math.MinInt64
+		sum, exists = sum.Add(v), exists || some
 	}
-	if c.Sum = sum.Int64(); !sum.IsInt64() {
-		c.Overflow = true
-	}
+	c.Sum, c.Overflow = inInt64(sum)
 	hidden := !r.DeletedAt.IsZero() && c.Sum == 0 && !c.Overflow
 	if q.To == 0 {
 		return c, r.exists && exists && !hidden
 	}
-	c.Sum, c.Overflow = 0, false
+	sum = int128.Int{}
 	for _, b := range s.seriesLocked(counter, q.From, q.To, s.last) {
-		c.Sum, c.Overflow = saturatingAdd(c.Sum, b.Sum), c.Overflow || b.Overflow
+		sum = sum.Add(b.Sum)
 	}
-	c.Overflow = c.Overflow || c.Sum == math.MaxInt64 || c.Sum == math.MinInt64
-	return c, !hidden && (c.Sum != 0 || c.Overflow)
+	c.Sum, c.Overflow = inInt64(sum)
+	return c, !hidden && sum != int128.Int{}
+}
+
+func inInt64(sum int128.Int) (n int64, overflow bool) {
+	n, fits := sum.Int64()
+	return n, !fits
 }
 
 // Changes counts the calls that change sums. Without Options.GrowsInFold others may change them too, as in Datastore.

@@ -49,11 +49,11 @@ func (s *Store) survey(ctx context.Context, match func(string) bool, from string
 			}
 			count, _ := s.shards[key].newest()
 			page.Shards = append(page.Shards, store.Shard{
-				Counter: key.counter, Number: key.shard, Count: count, Overflow: count == math.MaxInt64 || count == math.MinInt64,
+				Counter: key.counter, Number: key.shard, Count: count,
 			})
 			page.Next = place
 			if record := s.valueLocked(store.Key{Counter: key.counter, Shard: store.RecordKey}, page.At); record.Exists {
-				page.Records[key.counter] = int(record.Value)
+				page.Records[key.counter] = int(record.Shards)
 			}
 		}
 		page.Next = ""

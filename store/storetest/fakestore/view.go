@@ -2,7 +2,6 @@ package fakestore
 
 import (
 	"context"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -71,12 +70,11 @@ func (v *View) lookup(keys []store.Key) []store.Value {
 func (s *Store) valueLocked(key store.Key, at time.Time) store.Value {
 	if key.Shard == store.RecordKey {
 		r, _ := s.records[key.Counter].at(at)
-		remainder, overflow := r.remainder.total()
-		return store.Value{Exists: r.exists, Value: r.shards, Reset: r.reset(), Remainder: remainder, Overflow: overflow}
+		return store.Value{Exists: r.exists, Shards: int(r.shards), Reset: r.reset(), Remainder: r.remainder}
 	}
 	sum, ok := s.shards[shardKey{key.Counter, key.Shard}].at(at)
 	bucketed, _ := s.bucketed[shardKey{key.Counter, key.Shard}].at(at)
-	return store.Value{Exists: ok, Value: sum, Bucketed: bucketed, Overflow: sum == math.MaxInt64 || sum == math.MinInt64}
+	return store.Value{Exists: ok, Count: sum, Bucketed: bucketed}
 }
 
 // List returns records at the view's moment.
@@ -94,8 +92,7 @@ func (v *View) List(ctx context.Context, prefix, after string, limit int) ([]sto
 		for counter, h := range s.records {
 			r, _ := h.at(at)
 			if r.exists && strings.HasPrefix(counter, prefix) && counter > after {
-				remainder, overflow := r.remainder.total()
-				records = append(records, store.Record{Counter: counter, Shards: int(r.shards), Reset: r.reset(), Remainder: remainder, Overflow: overflow})
+				records = append(records, store.Record{Counter: counter, Shards: int(r.shards), Reset: r.reset(), Remainder: r.remainder})
 			}
 		}
 		slices.SortFunc(records, func(a, b store.Record) int { return strings.Compare(a.Counter, b.Counter) })

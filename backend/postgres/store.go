@@ -1,0 +1,69 @@
+// Package postgres keeps counters in a schema of PostgreSQL 14 or later, which any number of processes share. Package rows
+// is its engine.
+package postgres
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/url"
+	"time"
+
+	"github.com/countmill/countmill/backend/postgres/rows"
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/protocol"
+)
+
+// Config of a store.
+type Config struct {
+	// URL is one of pgx and libpq, with the parameter schema (default countmill).
+	URL string
+	// Window is the deduplication window of a new database. Default 8 days.
+	Window time.Duration
+	// Create allows Open to make the schema. Otherwise it refuses a database without.
+	Create bool
+	// ReadOnly is for a process without an aggregator: Open writes nothing unless it may create.
+	ReadOnly bool
+	Logger   *slog.Logger // default none
+}
+
+// A Store is a store that other processes have open too. It hides the moments and the past of protocol.Store: PostgreSQL has none.
+type Store struct {
+	store.Store
+	protocol *protocol.Store
+}
+
+// Params are the parameters that a URL may have: schema, and some of those of pgx. A password is none of them, because messages
+// show parameters.
+var Params = []string{
+	"schema", "host", "port", "user", "passfile", "service", "servicefile", "connect_timeout", "application_name", "target_session_attrs", "require_auth", "channel_binding",
+	"sslmode", "sslcert", "sslkey", "sslrootcert", "sslnegotiation", "sslsni", "pool_max_conns", "pool_max_conn_lifetime", "pool_max_conn_idle_time",
+}
+
+// CheckURL refuses what cannot be a URL. Its error shows nothing of it, because it may have a password.
+func CheckURL(text string) error {
+	if u, err := url.Parse(text); err != nil || u.Opaque != "" || u.Host == "" && u.Path == "" {
+		return errors.New("not of the form postgres://[USER@]HOST[:PORT]/DATABASE; in the password, write %40 for @ and %2F for /")
+	}
+	return nil
+}
+
+// Open opens the store.
+func Open(ctx context.Context, c Config) (*Store, error) {
+	e, err := rows.Open(ctx, c.URL, protocol.Kinds, rows.Options{Create: c.Create, ReadOnly: c.ReadOnly})
+	if err != nil {
+		return nil, err
+	}
+	s, err := protocol.Open(ctx, e, protocol.Config{Window: c.Window, Create: c.Create, Logger: c.Logger})
+	if err != nil {
+		_ = e.Close() // the first error is the reason
+		return nil, err
+	}
+	return &Store{s, s}, nil
+}
+
+// ID identifies the database. Copies of it have the same.
+func (s *Store) ID() string { return s.protocol.ID() }
+
+// Sweep removes old markers. Call it every store.SweepEvery.
+func (s *Store) Sweep(ctx context.Context) error { return s.protocol.Sweep(ctx) }
