@@ -105,7 +105,7 @@ func TestVerifierComparesGroups(t *testing.T) {
 // More counters than a page, and shards that the store looks up later.
 func TestVerifierComparesLargeGroups(t *testing.T) {
 	t.Parallel()
-	st, set := indexed(t, fakestore.Options{Defer: fakestore.DeferSome(0.3, 1)})
+	st, set := indexed(t, fakestore.Options{Defers: true})
 	deltas := make(map[string]int64)
 	for i := range 2500 {
 		deltas[fmt.Sprintf("page:s%d:%d", i%3, i)] = 1

@@ -25,7 +25,7 @@ type evidence struct {
 }
 
 func newEvidence() *evidence {
-	opts := fakestore.Options{GrowsInFold: true, Entities: 1 << 20, Age: func() time.Duration { return 0 }}
+	opts := fakestore.Options{GrowsInFold: true, Entities: 1 << 20, MachineClock: true}
 	return &evidence{fakestore.New(opts), make(map[string][]admin.JournalEntry)}
 }
 

@@ -11,7 +11,6 @@ import (
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend/inproc"
-	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/storetest/fakestore"
 	"github.com/countmill/countmill/wire"
@@ -28,7 +27,6 @@ func inPostOffice(t *testing.T, f func(t *testing.T, p *postOffice)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(time.Until(clock.Earliest)) // a bubble begins in the year 2000
 		p := &postOffice{t: t, store: fakestore.New(fakestore.Options{NeedRecords: true, Errorf: t.Errorf})}
 		p.letters = admin.NewDeadLetters(p.store)
 		f(t, p)

@@ -39,7 +39,7 @@ func TestRulesAreChangedOnce(t *testing.T) {
 		if got, err := a.Rules(t.Context()); err != nil || got.Version != 2 || got.Rules.SeriesOf("a").Keep != keep {
 			t.Errorf("Rules: got %+v, %v", got, err)
 		}
-		filled := store.Period{From: time.Now().Add(-time.Hour), To: time.Now()}
+		filled := store.Period{From: time.Now().Add(-time.Hour), To: st.Now()}
 		if set, err = a.FillSeries(t.Context(), "a*", filled); err != nil || !set.Rules.SeriesOf("ab").Filled.To.Equal(filled.To) {
 			t.Errorf("FillSeries: got %+v, %v", set, err)
 		}

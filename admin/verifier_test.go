@@ -108,6 +108,7 @@ func (r *rig) all(t *testing.T, prefix string, limit int, fix bool) (problems []
 		}
 		sum.Shards, sum.Cached, sum.Unchecked = sum.Shards+page.Shards, sum.Cached+page.Cached, sum.Unchecked+page.Unchecked
 		if from = page.Next; from == "" {
+			slices.Sort(problems)
 			return problems, sum
 		}
 	}

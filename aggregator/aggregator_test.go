@@ -86,7 +86,7 @@ func bubble(t *testing.T, f func(t *testing.T)) {
 func alone(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(time.Until(clock.Earliest))
+		time.Sleep(time.Until(clock.Earliest.Add(store.MaxWindow)))
 		f(t)
 	})
 }

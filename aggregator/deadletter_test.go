@@ -13,6 +13,8 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/engine"
+	"github.com/countmill/countmill/store/engine/memory"
 	"github.com/countmill/countmill/store/storetest/fakestore"
 	"github.com/countmill/countmill/wire"
 )
@@ -133,8 +135,15 @@ func TestADeadLetterBeyondTheWindowSaysMaybeApplied(t *testing.T) {
 
 func TestADeadLetterThatCannotBeWrittenHoldsUpNoOther(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := run(t, large(t), aggregator.Config{})
-		huge := r.sendBytes(t, bytes.Repeat([]byte("x"), 2<<20)) // more than an entity takes
+		st := large(t)
+		st.DB.OnCall(func(c *memory.Call) (a memory.Answer) {
+			if slices.ContainsFunc(c.Changes, func(x engine.Change) bool { return bytes.Contains(x.Data, []byte("xxx")) }) {
+				a.Err = engine.ErrRefused
+			}
+			return a
+		})
+		r := run(t, st, aggregator.Config{})
+		huge := r.sendBytes(t, bytes.Repeat([]byte("x"), 2<<20))
 		for range 30 {
 			r.sendBytes(t, []byte(strings.Repeat("y", len(r.sent))))
 		}

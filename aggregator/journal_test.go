@@ -73,9 +73,6 @@ func wantJournal(t *testing.T, st *fakestore.Store, totals map[string]int64, pre
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the journal's sums and the totals differ (-totals +journal):\n%s", diff)
 	}
-	if over := st.Counts().OverLimit; over > 0 {
-		t.Errorf("%d commits were larger than they were packed for", over)
-	}
 }
 
 // A record has the entries with a rule of each part that its commit applies, with their minute, sender

@@ -54,7 +54,7 @@ func TestNoCommitWithMarkersByOldSettings(t *testing.T) {
 		settle(5 * time.Second)
 		r.want(t, map[string]int64{"a": 1})
 		l.suspend(4 * time.Hour)
-		r.store.Expire(l.now())
+		r.store.Expire()
 		m := r.sendAt(t, at, p) // its acknowledgement was lost
 		settle(500 * time.Millisecond)
 		if err := r.agg.Ready(); acked(m) || len(r.reasons()) > 0 {
@@ -126,7 +126,7 @@ func TestAnAnswerIsAsOldAsItsQuestion(t *testing.T) {
 		seen := hanging{st, func() {}, func() {
 			if suspends.CompareAndSwap(true, false) {
 				l.suspend(4 * time.Hour)
-				st.Expire(l.now())
+				st.Expire()
 			}
 		}}
 		r := runOver(t, st, seen, clock.With(aggregator.Config{}, l.env()))

@@ -36,7 +36,7 @@ func groupBubble(t *testing.T, f func(t *testing.T, r *groupRig)) {
 		time.Sleep(time.Until(clock.Earliest))
 		r := &groupRig{t: t}
 		wall := func() time.Time { return time.Now().Add(r.slept) }
-		r.store = fakestore.New(fakestore.Options{GrowsInFold: true, Errorf: t.Errorf, Clock: wall})
+		r.store = fakestore.New(fakestore.Options{GrowsInFold: true, CertainOutcome: true, Errorf: t.Errorf, Clock: wall})
 		rdr, err := reader.New(r.store, nil, clock.With(reader.Config{}, &clock.Env{Wall: wall}))
 		if err != nil {
 			t.Fatal(err)

@@ -288,11 +288,11 @@ func TestSeriesEndWithTheirRetention(t *testing.T) {
 	// A quarter hour that was joined early says nothing about minutes.
 	s.count(t, "a", noon.Add(-50*time.Minute), 9, true)
 	s.rule(t, store.RuleChange{Pattern: "a*", Keep: store.Retention{Quarters: 2 * day}})
-	s.set(noon.Add(time.Hour))
+	s.set(noon.Add(day))
 	if err := s.SweepSeries(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.rule(t, store.RuleChange{Pattern: "a*", Keep: store.Retention{Minutes: 6 * time.Hour, Quarters: 2 * day}})
+	s.rule(t, store.RuleChange{Pattern: "a*", Keep: store.Retention{Minutes: 30 * time.Hour, Quarters: 2 * day}})
 	q.From, q.To, q.Step = noon.Add(-time.Hour), noon.Add(-30*time.Minute), step(t, "10m")
 	wantRows(t, "minutes that were joined", s.rows(t, q), brief{"23 11:00", 0, true}, brief{"23 11:10", 0, true}, brief{"23 11:20", 0, false})
 }

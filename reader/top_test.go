@@ -19,7 +19,7 @@ import (
 )
 
 // embedded is a store as Pebble.
-var embedded = fakestore.Options{GrowsInFold: true}
+var embedded = fakestore.Options{GrowsInFold: true, CertainOutcome: true}
 
 func newTopReader(t *testing.T, s reader.Store, cfg reader.Config) *reader.Reader {
 	t.Helper()

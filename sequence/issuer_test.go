@@ -120,7 +120,7 @@ func TestRepeatAfterTheWindow(t *testing.T) {
 		next(t, x, plain)
 		for range 9 * 24 {
 			time.Sleep(time.Hour)
-			s.Forget()
+			s.Expire()
 			v, err := x.Next(t.Context(), timed)
 			if err == nil && v.First != 1 || err != nil && !errors.Is(err, countmill.ErrIDExpired) {
 				t.Fatalf("%s after the first request: got %v, %v", time.Since(first), v, err)

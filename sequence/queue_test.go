@@ -87,7 +87,7 @@ func TestSuspendedWhileReadingSettings(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var slept, sleep time.Duration
 			wall := func() time.Time { return time.Now().Add(slept) }
-			s := fakestore.New(fakestore.Options{Clock: wall, Age: age, Errorf: t.Errorf})
+			s := fakestore.New(fakestore.Options{Clock: wall, MachineClock: age != nil, Age: age, Errorf: t.Errorf})
 			x := newIssuer(t, suspendedReader{s, func() { slept, sleep = slept+sleep, 0 }}, clock.With(Config{}, &clock.Env{Wall: wall}))
 			r := countmill.NextRequest{Sequence: "a", ID: "x", Time: wall()}
 			if v, err := x.Next(t.Context(), r); err != nil || v.First != 1 {

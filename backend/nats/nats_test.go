@@ -19,9 +19,9 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/backend"
-	"github.com/countmill/countmill/backend/bustest"
 	"github.com/countmill/countmill/backend/nats"
 	"github.com/countmill/countmill/internal/testing/emulator"
+	"github.com/countmill/countmill/store/storetest"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -124,9 +124,9 @@ func js(t testing.TB, addr string) jetstream.JetStream {
 
 func TestBus(t *testing.T) {
 	t.Parallel()
-	bustest.Run(t, func(t *testing.T) bustest.Bus {
+	storetest.RunBus(t, func(t *testing.T) storetest.Bus {
 		bus := open(t, emulator.NATS(t).Addr())
-		return bustest.Bus{Publisher: bus, Subscriber: bus, Topic: stream, Redelivers: true, AnswersClosed: true, Lease: time.Second}
+		return storetest.Bus{Publisher: bus, Subscriber: bus, Topic: stream, Redelivers: true, AnswersClosed: true}
 	})
 }
 

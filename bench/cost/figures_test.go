@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/countmill/countmill/store/storetest/fakestore"
 )
 
 var (
@@ -81,8 +83,8 @@ func (p *pipeline) figures() figures {
 		written, read = written+s.EntitiesWritten, read+s.EntitiesRead
 	}
 	c := p.store.Counts()
-	f.Shards, f.Markers, f.Records, f.Workers = c.Adds, c.Markers, c.Raised, c.Announced
-	f.Moved, f.Moves = c.MoveEntities, c.Moves
+	f.Shards, f.Markers, f.Records, f.Workers = c.Adds, c.Markers, c.Raised, p.store.Calls(fakestore.Beat)
+	f.Moved, f.Moves = int(p.moved.Load()), int(p.moves.Load())
 	f.Commits, f.Reads = c.Folds, c.RecordsRead+c.MarkersRead
 	if int(written) != f.folded()+f.Records || int(read) != f.Reads {
 		p.t.Errorf("the aggregators say they wrote %d entities and read %d; the store has %d and %d", written, read, f.folded()+f.Records, f.Reads)

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +16,9 @@ import (
 	"github.com/countmill/countmill/backend/inproc"
 	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/publisher"
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/engine/memory"
+	"github.com/countmill/countmill/store/protocol"
 	"github.com/countmill/countmill/store/storetest/fakestore"
 )
 
@@ -53,7 +57,8 @@ type pipeline struct {
 	stop   context.CancelFunc
 	ended  sync.WaitGroup
 
-	begun figures // the cost before the first increment
+	begun        figures      // the cost before the first increment
+	moves, moved atomic.Int64 // of series into their archive, and the rows that they wrote
 
 	mu   sync.Mutex
 	sent map[string]int64
@@ -65,7 +70,7 @@ const settled = 2 * time.Minute
 
 func open(t *testing.T, s setup) *pipeline {
 	t.Helper()
-	time.Sleep(time.Until(clock.Earliest)) // a bubble begins in the year 2000
+	time.Sleep(time.Until(clock.Earliest.Add(store.MaxWindow))) // a bubble begins in the year 2000
 	bus, err := inproc.New(inproc.Config{MaxBytes: 1 << 30})
 	if err != nil {
 		t.Fatal(err)
@@ -82,6 +87,13 @@ func open(t *testing.T, s setup) *pipeline {
 			t.Fatal(err)
 		}
 	}
+	p.store.DB.OnCall(func(c *memory.Call) memory.Answer {
+		if c.Op == memory.Transact && protocol.Kinds[c.Changes[0].Key.Kind].Name == "shard" {
+			p.moves.Add(1)
+			p.moved.Add(int64(len(c.Changes)))
+		}
+		return memory.Answer{}
+	})
 	ctx, cancel := context.WithCancel(t.Context())
 	p.stop = cancel
 	for range s.aggregators {

@@ -21,14 +21,14 @@ func (r *rig) gone(x *store.Index) {
 	if n := len(r.ranges(x)); n > 0 {
 		r.t.Errorf("%d ranges are left", n)
 	}
+	for key, part := range r.store.Grouped(x.Number) {
+		if part != 0 {
+			r.t.Errorf("%d of %v are still grouped", part, key)
+		}
+	}
 	totals := r.store.Totals()
 	for counter := range totals {
-		for n := range 3 {
-			if got := r.store.Grouped(counter, n, x.Number); got != 0 {
-				r.t.Errorf("%d of %s are still grouped", got, counter)
-			}
-		}
-		if x.HasGroup(counter) && (totals[counter] != 0 || r.store.Recorded(counter)) {
+		if x.HasGroup(counter) && (totals[counter] != 0 || r.store.Record(counter).Shards > 0) {
 			r.t.Errorf("%s is left: %d", counter, totals[counter])
 		}
 	}
@@ -48,7 +48,7 @@ func TestAnIndexIsDeleted(t *testing.T) {
 		x := r.change(store.DeleteIndex)
 		time.Sleep(store.SettingsMaxAge - 5*time.Second)
 		synctest.Wait()
-		if at := r.store.Moment(); r.store.Totals()["=site:s1"] != counters["=site:s1"] {
+		if at := r.store.ReadTime(); r.store.Totals()["=site:s1"] != counters["=site:s1"] {
 			t.Errorf("a group changed by %s, within a minute of the deletion", at)
 		}
 		r.apply(r.commit(old, pages(200, 120, 7))) // late, where the store takes it
@@ -122,7 +122,7 @@ func TestSweepsLeaveTheCountersOfAnIndex(t *testing.T) {
 		x, stop := r.worker(Config{Recheck: time.Hour})
 		defer stop()
 		r.await("serving", time.Minute, r.serves)
-		at := r.store.Moment()
+		at := r.store.ReadTime()
 		look := store.Sum{Exists: true, Sum: int128.Of(r.store.Total("page:s1:1")), At: at}
 		if _, err := r.store.ResetCounter(t.Context(), store.ResetRequest{Counter: "page:s1:1", ID: resetID, Delete: true, Look: look, At: at, ExpireAt: at.Add(time.Hour)}); err != nil {
 			t.Fatal(err)
@@ -139,8 +139,15 @@ func TestSweepsLeaveTheCountersOfAnIndex(t *testing.T) {
 		}
 		r.change(store.DeleteIndex)
 		r.await("the removal", time.Hour, func() bool { return r.index() == nil })
-		if n, err := r.store.SweepCounters(t.Context(), store.SweepAfter); n != 1 || err != nil {
-			t.Errorf("%d counters swept without the index, %v, want 1", n, err)
+		swept := 0
+		for range 4 { // a sweep looks a few times where it does not trust the clock
+			n, err := r.store.SweepCounters(t.Context(), store.SweepAfter)
+			if swept += n; err != nil {
+				t.Fatal(err)
+			}
+		}
+		if swept != 1 {
+			t.Errorf("%d counters swept without the index, want 1", swept)
 		}
 	})
 }

@@ -328,7 +328,7 @@ func TestJoinedMinutes(t *testing.T) {
 		r.History(60)
 		want := r.State()
 		damaged := r.Damage(20)
-		r.Pass(8 * time.Hour)
+		r.Pass(24 * time.Hour)
 		for range 3 {
 			if _, err := r.MoveSeries(t.Context()); err != nil {
 				t.Fatal(err)

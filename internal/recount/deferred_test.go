@@ -15,7 +15,7 @@ func TestAStoreThatDefersKeys(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := &clock{at: time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)}
-			opts.Clock, opts.Errorf, opts.Defer = c.now, t.Errorf, fakestore.DeferSome(0.3, 1)
+			opts.Clock, opts.Errorf, opts.Defers = c.now, t.Errorf, true
 			r := recounttest.New(t, fakestore.New(opts), c.pass, c.now)
 			r.History(300)
 			r.Nothing("of a store that defers")

@@ -42,7 +42,7 @@ var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
 // kinds are a store that settles at once, and one that takes minutes.
 var kinds = map[string]fakestore.Options{
-	"embedded": {GrowsInFold: true, CertainOutcome: true, Entities: 1 << 20, Age: func() time.Duration { return 0 }},
+	"embedded": {GrowsInFold: true, CertainOutcome: true, Entities: 1 << 20, MachineClock: true},
 	"apart":    {},
 }
 

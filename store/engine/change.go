@@ -52,6 +52,9 @@ type Commit struct {
 	// Require are conditions of the moment in which the commit takes effect, also without any change. They need
 	// Limits.Conditions. The commit itself does not change their rows.
 	Require []Require
+	// Taken are rows that other programs have added beside the kinds, by their ids (Limits.Takes). The commit removes them. If one is gone, it
+	// ends with ErrExists.
+	Taken []int64
 	// Soft commits need not survive a crash. A later commit that survives it implies them, and views show them.
 	Soft bool
 }
@@ -95,7 +98,7 @@ func (k Kinds) Check(c *Change, l *Limits, inTransact bool) error {
 		text   string
 	}{
 		{len(c.Data) > l.RowBytes && l.RowBytes > 0, "its data are too long"},
-		{l.Fields > 0 && len(c.Unset)+len(c.Set)+len(c.Max)+len(c.Add) > l.Fields, "it changes too many fields"},
+		{l.Fields > 0 && len(c.Max)+len(c.Add) > l.Fields, "it adds to too many fields"},
 		{c.Op == Delete && len(c.Unset)+len(c.Set)+len(c.Max)+len(c.Add)+len(c.Data)+len(c.Want) > 0, "a Delete changes something else too"},
 		{kind.Class == Once && c.Op != Insert, "rows of Once are inserted only"},
 		{kind.Class != Sums && len(c.Max)+len(c.Add) > 0, "only Sums have Max and Add"},

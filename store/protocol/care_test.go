@@ -262,7 +262,7 @@ func TestForgetBeforeIsKept(t *testing.T) {
 func TestForgetBeforeStaysOnAServer(t *testing.T) {
 	t.Parallel()
 	s := open(t, limits["postgresql"])
-	old := store.Marker{ID: wire.IncrementID("a", "b"), At: time.Now()}
+	old := store.Marker{ID: wire.IncrementID("a", "b"), At: time.Now(), ExpireAt: time.Now().Add(10 * 24 * time.Hour)}
 	if _, err := s.Fold(t.Context(), &store.Commit{Markers: []store.Marker{old}, Rules: store.AnyRules}); err != nil {
 		t.Fatal(err)
 	}
@@ -275,6 +275,28 @@ func TestForgetBeforeStaysOnAServer(t *testing.T) {
 	}
 	if found, err := s.Applied(t.Context(), []wire.PartID{old.ID}); err != nil || len(found) > 0 {
 		t.Errorf("the marker stays: %v, %v", found, err)
+	}
+}
+
+// A shorter window removes no markers that other processes still rely on.
+func TestMarkersOutliveAShorterWindow(t *testing.T) {
+	t.Parallel()
+	s := open(t, limits["postgresql"])
+	old := store.Marker{ID: wire.IncrementID("a", "b"), At: time.Now().Add(-20 * time.Hour)}
+	before, err := s.Check(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	old.ExpireAt = before.Settings.Expiry(before.At, old.At)
+	if _, err := s.Fold(t.Context(), &store.Commit{Markers: []store.Marker{old}, Rules: store.AnyRules}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.SetWindow(t.Context(), time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	sweep(t, s)
+	if found, err := s.Applied(t.Context(), []wire.PartID{old.ID}); err != nil || len(found) != 1 {
+		t.Errorf("the marker of a part that a process with the window before takes: %v, %v", found, err)
 	}
 }
 

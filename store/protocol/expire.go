@@ -8,8 +8,8 @@ import (
 	"github.com/countmill/countmill/store/engine"
 )
 
-// Sweep removes markers and references when ForgetBefore is past their time by store.MarkerSlack, and the rows of workers that ended a day
-// ago. Call it every store.SweepEvery. A database that removes them by its own clock needs no calls.
+// Sweep removes markers and references whose ExpireAt is over or, by the machine's clock, when ForgetBefore is past their time by
+// store.MarkerSlack. It removes the rows of workers that ended a day ago too. Call it every store.SweepEvery. A database that removes them by its own clock needs no calls.
 func (s *Store) Sweep(ctx context.Context) error {
 	if s.facts.expires {
 		return nil
@@ -20,6 +20,9 @@ func (s *Store) Sweep(ctx context.Context) error {
 		return err
 	}
 	before := settings.ForgetBefore.Add(-store.MarkerSlack)
+	if s.facts.byExpiry {
+		before = now
+	}
 	return s.expire(ctx, expiring{kindMarker, before}, expiring{kindLetterRef, before}, expiring{kindWorker, now})
 }
 

@@ -19,8 +19,12 @@ type facts struct {
 	// certain: one process has the database, and no call takes effect after it has returned. So Changes is right, and a gate keeps
 	// folds by older rules out of a change of rules.
 	certain bool
-	// expires: rows go by the engine's clock and their ExpireAt, not by Sweep and their At.
+	// expires: rows go by themselves, and Sweep does nothing.
 	expires bool
+	// byExpiry: markers go by the database's clock and their ExpireAt. By the machine's clock they go by ForgetBefore and their At. A
+	// shorter window moves ForgetBefore at once where it does not move by the process's age, and others fold by the
+	// settings before.
+	byExpiry bool
 	// refusesOld: a fold requires that its rules are not too old. Otherwise a change of rules waits until no such fold can be
 	// under way.
 	refusesOld bool
@@ -50,6 +54,7 @@ func factsOf(l *engine.Limits) facts {
 		exclusive:    l.Exclusive,
 		certain:      l.Exclusive && l.CertainOutcome,
 		expires:      l.Expires,
+		byExpiry:     l.Clock,
 		refusesOld:   l.Conditions,
 		growsInFold:  l.FreeUpserts && l.Rows == 0,
 		ring:         l.RowsCost && l.Returns,
@@ -77,7 +82,7 @@ func (s *Store) Limits() store.Limits {
 		l.ShardRate = s.limits.RowRate
 	}
 	if s.facts.ring {
-		l.Ring = store.Ring{Buckets: store.SeriesBuckets, Window: store.SeriesRing, Minutes: store.SeriesMinutes}
+		l.Ring = s.cfg.Ring
 	}
 	return l
 }

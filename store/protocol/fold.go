@@ -27,7 +27,7 @@ func (s *Store) Fold(ctx context.Context, c *store.Commit) (store.CommitResult, 
 	}
 	defer f.release()
 	f.Commit = c
-	commit := &engine.Commit{Changes: f.changes}
+	commit := &engine.Commit{Changes: f.changes, Taken: c.Taken}
 	if s.facts.refusesOld {
 		commit.Require = []engine.Require{{Key: metaKey, Field: fieldOldest, AtMost: c.Rules}}
 	}
@@ -281,7 +281,7 @@ func (f *fold) answers(got []int64) []store.ShardStats {
 		if !w.buckets {
 			continue
 		}
-		if got[0] > store.SeriesBuckets {
+		if got[0] > int64(f.store.cfg.Ring.Buckets) {
 			f.store.crowded.note(store.Key{Counter: f.Adds[w.add].Counter, Shard: f.Adds[w.add].Shard})
 		}
 		got = got[1:]
@@ -291,7 +291,7 @@ func (f *fold) answers(got []int64) []store.ShardStats {
 
 // dueOf makes the due of a marker: one of its two times.
 func (s *Store) dueOf(at, expireAt time.Time) engine.Field {
-	if s.facts.expires {
+	if s.facts.byExpiry {
 		at = expireAt
 	}
 	return field(fieldDue, micros(at))
@@ -300,7 +300,7 @@ func (s *Store) dueOf(at, expireAt time.Time) engine.Field {
 // timesOf is the opposite of dueOf: one of the two is zero.
 func (s *Store) timesOf(r *engine.Row) (at, expireAt time.Time) {
 	due := timeOf(r.Int64(fieldDue))
-	if s.facts.expires {
+	if s.facts.byExpiry {
 		return at, due
 	}
 	return due, expireAt

@@ -72,7 +72,7 @@ var Kinds = engine.Kinds{
 	// Close, which only move ForgetBefore. Folds require fieldOldest; sweeps, ranges and removals of groups read it in their transactions.
 	kindMeta: {Name: "meta", Class: engine.Docs, Fields: []engine.FieldSpec{narrow(fieldOldest, "oldest")}},
 	// By the 16 bytes of an id. Inserted by folds, resets (removed, at) and takes of values (first, values). Due is
-	// Marker.ExpireAt with Limits.Expires, and otherwise Marker.At.
+	// Marker.ExpireAt with Limits.Clock, and otherwise Marker.At.
 	kindMarker: {Name: "marker", Class: engine.Once, Binary: true, Due: fieldDue, Expires: true, Fields: []engine.FieldSpec{
 		due, narrow(fieldFingerprint, "fingerprint"), narrow(fieldFold, "fold"), wide(fieldRemoved, "removed"), narrow(fieldAt, "at"),
 		narrow(fieldFirst, "first"), narrow(fieldValues, "values"),

@@ -76,6 +76,9 @@ func metaOf(r *engine.Row) (m metaRecord, err error) {
 	return m, nil
 }
 
+// ErrUnused is the error of Open for a database without a meta row that it may not make.
+var ErrUnused = fmt.Errorf("%w: the database has no meta record, so countmill has not used it yet: open it once with --create", store.ErrDeployment)
+
 // openMeta reads the meta row, or makes it. Another process may be faster.
 func (s *Store) openMeta(ctx context.Context) error {
 	for {
@@ -92,7 +95,7 @@ func (s *Store) openMeta(ctx context.Context) error {
 			return err
 		}
 		if !s.facts.exclusive && !s.cfg.Create {
-			return fmt.Errorf("%w: the database has no meta record, so countmill has not used it yet: open it once with --create", store.ErrDeployment)
+			return ErrUnused
 		}
 		if s.facts.machineClock {
 			at = s.cfg.Clock()
@@ -117,15 +120,29 @@ func (s *Store) metaIn(ctx context.Context, from reader) (m metaRecord, err erro
 	return s.compare(&rows[0])
 }
 
-// compare refuses the meta row of another database.
+// compare refuses the meta row of another database. It reads a row that it knows only once.
 func (s *Store) compare(r *engine.Row) (m metaRecord, err error) {
+	if known := s.known.Load(); known != nil && bytes.Equal(known.data, r.Data) {
+		m = known.metaRecord
+		m.oldest = r.Int64(fieldOldest)
+		return m, nil
+	}
 	if !r.Exists {
 		return m, fmt.Errorf("%w: %w: its meta row is gone; restart only if that is intended", store.ErrDeployment, store.ErrOtherDatabase)
 	}
 	if m, err = metaOf(r); err == nil && m.ID != s.id {
 		err = fmt.Errorf("%w: %w: its id is %s and was %s; restart only if that is intended", store.ErrDeployment, store.ErrOtherDatabase, m.ID, s.id)
 	}
+	if err == nil {
+		s.known.Store(&knownMeta{m, r.Data})
+	}
 	return m, err
+}
+
+// A knownMeta is a meta row that was read.
+type knownMeta struct {
+	metaRecord
+	data []byte
 }
 
 // An identity separates the cached totals of different databases. A copied database has the original's id, but another name.

@@ -30,6 +30,10 @@ type Config struct {
 	// of package time.
 	Clock func() time.Time
 	Age   func() time.Duration
+	// Jitter returns a random duration below another one. Default rand.N.
+	Jitter func(time.Duration) time.Duration
+	// Ring bounds the buckets of a shard, where rows cost money. Default store.SeriesBuckets and so on.
+	Ring store.Ring
 	// Logger gets what a person should know. Default none.
 	Logger *slog.Logger
 }
@@ -42,6 +46,12 @@ func (c Config) withDefaults() Config {
 	if c.Age == nil {
 		began := time.Now()
 		c.Age = func() time.Duration { return time.Since(began) }
+	}
+	if c.Jitter == nil {
+		c.Jitter = rand.N[time.Duration]
+	}
+	if c.Ring == (store.Ring{}) {
+		c.Ring = store.Ring{Buckets: store.SeriesBuckets, Window: store.SeriesRing, Minutes: store.SeriesMinutes}
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -59,6 +69,7 @@ type Store struct {
 
 	gate     gate // is closed while settings change, where the process is alone
 	machine  machineSettings
+	known    atomic.Pointer[knownMeta]
 	closed   atomic.Bool
 	folds    sync.Pool     // of *fold
 	changes  atomic.Uint64 // calls that may have changed sums
@@ -142,7 +153,7 @@ func (s *Store) transact(ctx context.Context, soft bool, do func(tx engine.Tx) e
 		if !errors.Is(err, engine.ErrConflict) || attempt == attempts {
 			return outside(err)
 		}
-		if err := pause(ctx, rand.N(time.Millisecond<<min(attempt, 6))); err != nil {
+		if err := pause(ctx, s.cfg.Jitter(time.Millisecond<<min(attempt, 6))); err != nil {
 			return fmt.Errorf("%w: %w", store.ErrNotApplied, err)
 		}
 	}

@@ -180,6 +180,51 @@ func testResetRefusesOldLooks(t *testing.T, su *suite) {
 	checkLook(t, s, "c", store.Sum{})
 }
 
+// Resets, deletes and sweeps work for any sum. Nothing is removed of a counter that has counted a multiple of 2^64 since.
+func testResetsBeyondInt64(t *testing.T, su *suite) {
+	s := su.open(t)
+	far := of(math.MaxInt64).Add(of(math.MaxInt64)) // in two shards
+	for name, sign := range map[string]int64{"above": 1, "below": -1, "counted": 1} {
+		grow(t, s, store.Growth{Counter: name, Shards: 2})
+		for shard := range 2 {
+			mustFold(t, s, commit(nil, add(name, shard, sign*math.MaxInt64)))
+		}
+		want := far
+		if sign < 0 {
+			want = far.Neg()
+		}
+		seen := look(t, s, name)
+		r := resetOf(name, seen)
+		for range 2 { // one id, one answer
+			if got, want := reset(t, s, r), (store.ResetResult{Removed: want, At: seen.At}); !cmp.Equal(got, want, sameTimes) {
+				t.Errorf("%s: reset: got %+v, want %+v", name, got, want)
+			}
+		}
+		checkLook(t, s, name, store.Sum{Exists: true, Sum: want, ResetState: store.ResetState{Baseline: want, ResetAt: seen.At}})
+		mustFold(t, s, commit(nil, add(name, 0, -sign*math.MaxInt64), add(name, 1, -sign*math.MaxInt64)))
+		d := resetOf(name, look(t, s, name))
+		d.Delete = true
+		if got := reset(t, s, d); got.Removed != want.Neg() {
+			t.Errorf("%s: delete: removed %d, want %d", name, got.Removed, want.Neg())
+		}
+	}
+	for range 4 {
+		mustFold(t, s, commit(nil, add("counted", 1, 1<<62)))
+	}
+	removed := 0
+	<-time.After(2 * time.Millisecond)
+	for range 5 { // a store may need several calls
+		n, err := s.SweepCounters(t.Context(), time.Microsecond)
+		if err != nil {
+			t.Fatalf("SweepCounters: %v", err)
+		}
+		removed += n
+	}
+	if total := of(1 << 62).Add(of(1 << 62)); removed != 2 || look(t, s, "counted").Sum != total.Add(total) {
+		t.Errorf("a sweep removed %d counters, and left %+v; want two, and 2^64", removed, look(t, s, "counted"))
+	}
+}
+
 // With concurrent folds and growths, each increment is either removed by one reset or in the total.
 func testResetsBesideFolds(t *testing.T, su *suite) {
 	s := su.open(t)

@@ -242,6 +242,15 @@ func testSeriesBeyondInt64(t *testing.T, su *suite) {
 	mustFold(t, s, seriesCommit(nil, bucketed{"a", 0, m, -math.MaxInt64}))
 	want[0] = minuteOf(m, 5)
 	wantSeries(t, "back again", seriesOf(t, s, "a"), want...)
+	old := store.QuarterOf(m - 5*store.DayMinutes)
+	for minute := range wire.Minute(3) {
+		c := seriesCommit(nil, bucketed{"joined", 0, old + minute/2, math.MaxInt64})
+		c.Archive = archiveOf(t, s)
+		mustFold(t, s, c)
+	}
+	sweepSeries(t, s)
+	sum := of(math.MaxInt64).Add(of(math.MaxInt64)).Add(of(math.MaxInt64))
+	wantSeries(t, "joined", seriesOf(t, s, "joined"), store.Bucket{Minute: old, Quarter: true, Sum: sum})
 }
 
 // Sums are joined and removed when their promises are over, and not before.

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"errors"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -32,6 +33,8 @@ type suiteTest struct {
 
 var sumsTests = []suiteTest{
 	{"SumsAreTotals", testSumsAreTotals},
+	{"BoardsBeyondInt64", testBoardsBeyondInt64},
+	{"BoardsBeyondInt64", testBoardsBeyondInt64},
 	{"SumsOfGroups", testSumsOfGroups},
 	{"SumsOfGroupsOfAnyName", testSumsOfGroupsOfAnyName},
 	{"SumsOfMinutes", testSumsOfMinutes},
@@ -89,11 +92,27 @@ func testSumsAreTotals(t *testing.T, su *suite) {
 			t.Errorf("%d sums at %s, %d entities read", len(got), sums.At, sums.Read)
 		}
 	}
-	for range 3 { // beyond int64
-		mustFoldRetrying(t, s, grouped(commit(one(marker()), add("page:s1:/1", 0, wire.MaxSum)), sites()))
+}
+
+// A sum beyond int64 is an overflow, also in a window, and the parts of a sum that fits may be beyond it.
+func testBoardsBeyondInt64(t *testing.T, su *suite) {
+	s := seriesStore(t, su)
+	m := today(t, s)
+	fold := func(counter string, shard int, minute wire.Minute, delta int64) {
+		grow(t, s, store.Growth{Counter: counter, Shards: 2})
+		mustFoldRetrying(t, s, seriesCommit(one(marker()), bucketed{counter, shard, minute, delta}))
 	}
-	if got, _ := sumsOf(t, s, q); got["page:s1:/1"] != 0 {
-		t.Errorf("a counter that overflowed has the sum %d", got["page:s1:/1"])
+	for i := range 3 {
+		fold("page:a:over", i%2, m, math.MaxInt64)
+		fold("page:a:back", 0, m, math.MaxInt64)
+		fold("page:a:back", 1, m+1, -math.MaxInt64)
+	}
+	fold("page:a:back", 0, m+1, math.MaxInt64)
+	fold("page:a:one", 0, m, 1)
+	for what, q := range map[string]*store.SumsQuery{"totals": {Index: sites()}, "a window": {Index: sites(), From: m, To: m + 2}} {
+		if got, _ := sumsOf(t, s, q); len(got) != 2 || got["page:a:back"] != math.MaxInt64 || got["page:a:one"] != 1 {
+			t.Errorf("%s: got %v, want 1, and 2^63-1 that was beyond it", what, got)
+		}
 	}
 }
 

@@ -196,7 +196,7 @@ func broken(from, dep string) string {
 		return "commands, examples and tests are the top: nothing imports them"
 	case under(dep, "/wire/internal/batchpb") && from != dep:
 		return "protoc's code is for tests of package wire: countmill reads and writes batches with package wire"
-	case under(dep, "/store/storetest") && !under(from, "/store/storetest/...") || under(dep, "/store/engine/enginetest") || under(dep, "/backend/bustest"):
+	case under(dep, "/store/storetest") && !under(from, "/store/storetest/...") || under(dep, "/store/engine/enginetest"):
 		return "conformance suites are for tests"
 	case under(from, "/store/engine/...") && under(dep, module+"/...") && !under(dep, "/store/engine/..."):
 		return "an engine knows rows and no counters"
@@ -273,7 +273,7 @@ func TestViolationsAreFound(t *testing.T) {
 		{"/examples/identifiers", "/internal/testing/faultproxy", true},
 		{"/internal/httpserver", "/internal/testing/sim", true},
 		{"/backend/pebble", "/internal/testing/powertest", true},
-		{"/internal/testing/sim", "/store/storetest/fakestore", false},
+		{"/internal/testing/sim", "/store/engine/memory", false},
 		{"/internal/app", "/backend/pebble", false},
 		{"/internal/app", "/cmd/countmill", true},
 		{"/cmd/countmill", "/command", false},

@@ -187,7 +187,7 @@ func TestCurveThroughOutages(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string]fakestore.Options{
 		"ring":           {},
-		"ring of 1 hour": {Ring: store.Ring{Buckets: 64, Window: time.Hour, Minutes: 100}},
+		"ring of 1 hour": {RingWindow: time.Hour},
 		"archive":        {GrowsInFold: true, CertainOutcome: true},
 	} {
 		t.Run(name, func(t *testing.T) {

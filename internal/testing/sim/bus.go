@@ -347,7 +347,7 @@ func (b *broker) giveUp(db *database) bool {
 	b.queue, l.acked = slices.Delete(b.queue, i, i+1), true
 	b.say(nil, "message %d is given up", l.n)
 	b.watch.delivered(l)
-	_ = db.fake.PutDeadLetters(background, []store.DeadLetter{{
+	_ = db.other.PutDeadLetters(background, []store.DeadLetter{{
 		Key: fmt.Sprintf("%032x", l.n), Payload: l.payload, Source: "copy of " + strconv.Itoa(l.n),
 		Time: l.published, Reason: givenUp, Maybe: true, At: b.wall(),
 	}})

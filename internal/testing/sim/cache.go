@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
+
 	"github.com/countmill/countmill/backend/memory"
 	"github.com/countmill/countmill/store"
 )
@@ -120,4 +122,14 @@ func (cs *cacheServer) checkSet(before, after []store.CachedTotal) {
 			}
 		}
 	}
+}
+
+func stringsKey(names []string) uint64 {
+	var h xxhash.Digest
+	h.Reset()
+	for _, name := range names {
+		_, _ = h.WriteString(name)
+		_, _ = h.Write([]byte{0})
+	}
+	return h.Sum64()
 }

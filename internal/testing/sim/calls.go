@@ -19,8 +19,6 @@ type callOracle struct {
 func (co *callOracle) begin(s *step) {
 	p := s.p
 	switch s.op {
-	case "check":
-		p.asks()
 	case "announce":
 		co.checkLag(p, s)
 	case "fold", "lookup", "list":
@@ -40,9 +38,6 @@ func (co *callOracle) begin(s *step) {
 
 // end takes in a call that goes on.
 func (co *callOracle) end(s *step) {
-	if s.op == "check" {
-		s.p.answered(time.Now())
-	}
 	if s.commit == nil {
 		return
 	}

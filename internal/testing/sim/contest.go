@@ -181,7 +181,7 @@ func (rn *race) sendRequest() {
 
 // inDeadLetter reports whether an increment is in a dead letter. It looks when their number has changed.
 func (rn *race) inDeadLetter(s *sum) bool {
-	if letters := rn.db.fake.DeadLetters(); len(letters) != rn.letters {
+	if letters := rn.db.deadLetters(); len(letters) != rn.letters {
 		rn.letters, rn.dead = len(letters), s.deadLettered(deadLetterSums(letters))
 	}
 	return rn.dead

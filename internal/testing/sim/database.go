@@ -1,21 +1,107 @@
 package sim
 
 import (
+	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/engine"
+	"github.com/countmill/countmill/store/engine/memory"
+	"github.com/countmill/countmill/store/protocol"
+	"github.com/countmill/countmill/wire"
 )
 
-// forget lets the store drop the markers that have expired: at once, the worst case.
+// A database is the engine below the stores of all processes, whose answers get lost.
+type database struct {
+	*kernel
+
+	mem     *memory.Database
+	engines map[engine.Engine]*proc // guarded by kernel.mu
+	engine  engine.Engine           // of the simulator itself: its calls do not park
+	own     *protocol.Store         // for oracles
+	other   *protocol.Store         // of other processes, whose calls do not park
+	watch   storeWatch
+	set     store.Settings              // that were written last
+	swapped bool                        // another one has taken its place
+	sweptAt time.Duration               // kernel.jumped at the last sweep
+	swept   map[string]int              // in which step each counter was swept last
+	buried  map[string]store.DeadLetter // all letters that ever were, by key
+	folds   map[string][]foldedTo       // by counter
+	most    map[string]int              // shards of each counter that were folded to
+	letters []store.DeadLetter          // all, by key
+}
+
+// A storeWatch sees what reaches the store.
+type storeWatch interface {
+	// applied sees a commit after it was applied. called is the step in which p asked for it.
+	applied(p *proc, c *store.Commit, called int)
+	// reset sees the first application of a reset by operation by.
+	reset(r *store.ResetRequest, done *store.ResetResult, by int)
+	// removing comes before p removes dead letters, discarding before a person does.
+	removing(p *proc, keys []string)
+	discarding(keys []string)
+	// forgetting comes before the store drops expired markers.
+	forgetting()
+	// gave sees values of a sequence that are given for the first time.
+	gave(name string, id wire.PartID, g store.Given)
+	// ruled sees the rules after a change of the settings.
+	ruled(rules *store.Rules)
+}
+
+func newDatabase(k *kernel) *database {
+	db := &database{
+		kernel: k, engines: make(map[engine.Engine]*proc), swept: make(map[string]int), buried: make(map[string]store.DeadLetter),
+		folds: make(map[string][]foldedTo), most: make(map[string]int),
+	}
+	db.mem = memory.New(protocol.Kinds, memory.Options{Limits: k.limits, Clock: k.storeNow, Errorf: func(format string, args ...any) { k.violate(format, args...) }})
+	db.engine = db.mem.Open()
+	db.own, db.other = db.openWith(db.engine, 1, 0), db.openWith(db.mem.Open(), 1, 0)
+	db.mem.Around(db.around)
+	return db
+}
+
+// newJitter returns a source of random durations.
+func (k *kernel) newJitter(n uint64) func(time.Duration) time.Duration {
+	rng := rand.New(rand.NewPCG(k.seed^n<<32, 0x6a6974746572))
+	return func(d time.Duration) time.Duration {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		return time.Duration(rng.Int64N(int64(d)))
+	}
+}
+
+// forget lets the store drop what has expired: at once, the worst case.
 func (db *database) forget() {
-	db.watch.forgetting()
-	db.fake.Forget()
+	if db.limits.Expires {
+		db.watch.forgetting()
+		db.mem.Expire(db.storeNow())
+		return
+	}
+	if s := db.sweeper(); s != nil {
+		_ = s.Sweep(alone())
+	}
+}
+
+// sweeper is a store that sweeps for the simulator: that of the process that has the database alone.
+func (db *database) sweeper() *protocol.Store {
+	if !db.embedded {
+		return db.other
+	}
+	var found *protocol.Store
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	for _, p := range db.engines {
+		if !p.dead {
+			found = p.store
+		}
+	}
+	return found
 }
 
 // readable is the letters that can be read.
 func (db *database) readable() []store.DeadLetter {
-	return slices.DeleteFunc(db.fake.DeadLetters(), func(d store.DeadLetter) bool {
+	return slices.DeleteFunc(db.deadLetters(), func(d store.DeadLetter) bool {
 		_, asked := store.ReplayOf(d.Key)
 		_, err := decode(d.Payload)
 		return asked || err != nil
@@ -24,7 +110,7 @@ func (db *database) readable() []store.DeadLetter {
 
 // deadLettersWait reports whether there are letters that an aggregator can read and is asked to count.
 func (db *database) deadLettersWait() bool {
-	return slices.ContainsFunc(db.fake.DeadLetters(), func(d store.DeadLetter) bool {
+	return slices.ContainsFunc(db.deadLetters(), func(d store.DeadLetter) bool {
 		_, asked := store.ReplayOf(d.Key)
 		_, err := decode(d.Payload)
 		return err == nil && asked
@@ -33,41 +119,50 @@ func (db *database) deadLettersWait() bool {
 
 // putAhead has the store's clock have been ahead, by far, at the last reset of a counter.
 func (db *database) putAhead(counter string) {
-	if by := 5 * 365 * 24 * time.Hour; db.fake.Ahead(counter, by) {
-		db.say(nil, "the last reset of %s was by a clock that was %s ahead", counter, by)
+	r := db.rowOf(kindRecord, counter)
+	at := r.Int64(fieldResetAt)
+	if at == 0 {
+		return
 	}
-}
-
-// reset applies a reset. It checks that the reset removes the total of its moment.
-func (db *database) reset(p *proc, r store.ResetRequest, by int) (store.ResetResult, error) {
-	_, repeated := db.fake.Marker(r.ID)
-	done, err := db.fake.ResetCounter(background, r)
-	db.say(p, "   reset %s reaches the store: removes %d, %v", short(r.ID), done.Removed, err)
-	if err != nil || repeated {
-		return done, err
-	}
-	db.Resets++
-	if was := db.fake.TotalAt(r.Counter, done.At); was != int64(r.Look.Sum.Lo) {
-		db.violate("a reset of %s as of %s takes %d for its sum, when it was %d", r.Counter, done.At.Format(clockFormat), r.Look.Sum, was)
-	}
-	db.watch.reset(&r, &done, by)
-	return done, nil
+	by := 5 * 365 * 24 * time.Hour
+	must(db.engine.Transact(background, false, func(tx engine.Tx) error {
+		tx.Change(&engine.Change{Key: engine.Key{Kind: kindRecord, Name: counter}, Op: engine.Update, Set: []engine.Field{{ID: fieldResetAt, Value: engine.IntOf(at + by.Microseconds())}}})
+		return nil
+	}))
+	db.say(nil, "the last reset of %s was by a clock that was %s ahead", counter, by)
 }
 
 // sweep removes deleted counters, as an aggregator does every hour.
 func (db *database) sweep() bool {
-	had := db.recorded()
-	n, _ := db.fake.SweepCounters(background, store.SweepAfter)
-	_ = db.fake.SweepSeries(background)
-	db.noteSweep(had)
+	s := db.sweeper()
+	if s == nil || !db.maySweep() {
+		return false
+	}
+	n, _ := s.SweepCounters(alone(), store.SweepAfter)
+	_ = s.SweepSeries(alone())
 	db.trace("sweep", nil, "", uint64(n))
 	db.say(nil, "%d deleted counters are swept", n)
-	db.Swept += n
 	return n > 0
+}
+
+// maySweep reports whether a sweep may begin now. A process that has the database alone sweeps once in an hour, in which aggregators
+// forget what they have read.
+func (db *database) maySweep() bool {
+	if db.embedded && db.jumped-db.sweptAt < store.SweepEvery {
+		return false
+	}
+	db.sweptAt = db.jumped
+	return true
 }
 
 // growAny gives a counter more shards.
 func (db *database) growAny() bool {
-	_ = db.fake.Grow(background, []store.Growth{{Counter: pick(db.rng, counters), Shards: 1 + db.rng.IntN(8)}})
+	_ = db.other.Grow(background, []store.Growth{{Counter: pick(db.rng, counters), Shards: 1 + db.rng.IntN(8)}})
 	return true
+}
+
+// expired reports whether a commit that was begun then can reach the store no more. A store with older
+// rules than its own takes it until its transaction has ended.
+func (db *database) expired(begun time.Time) bool {
+	return (db.indexed != nil || db.pages != nil) && !db.embedded && db.wall().Sub(begun) > store.MaxTransaction
 }

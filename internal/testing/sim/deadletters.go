@@ -51,7 +51,7 @@ func (opr *operator) askUnreadable() bool {
 		d := store.DeadLetter{Key: fmt.Sprintf("-%031x", i), Payload: fmt.Appendf(nil, "\xffletter %d", i), Time: opr.wall(), At: opr.wall()}
 		wish := d
 		wish.Key = store.ReplayKey(d.Key)
-		_ = opr.db.fake.PutDeadLetters(background, []store.DeadLetter{d, wish})
+		_ = opr.db.other.PutDeadLetters(background, []store.DeadLetter{d, wish})
 	}
 	opr.say(nil, "letters that nobody can read are asked for")
 	return true
@@ -67,7 +67,7 @@ func (opr *operator) askReplay() bool {
 	opr.replays = append(opr.replays, d)
 	opr.say(nil, "letter %s is asked for", d.Key)
 	d.Key = store.ReplayKey(d.Key)
-	_ = opr.db.fake.PutDeadLetters(background, []store.DeadLetter{d})
+	_ = opr.db.other.PutDeadLetters(background, []store.DeadLetter{d})
 	return true
 }
 

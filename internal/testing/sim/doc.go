@@ -6,7 +6,7 @@
 //	make replay SEED=n
 //
 // Virtual time alone does not make it the same run: goroutines that wake up at the same
-// moment race each other. So every call to the bus, the store and the cache, and every new
+// moment race each other. So every call to the bus, the engine of the store and the cache, and every new
 // goroutine's first step, parks in the simulator. When nothing moves any more (World.settle)
 // the simulator takes one step: it lets a parked call go, delivers a message, lets time pass
 // or breaks something. It draws the step from the seed. Parked calls are sorted by their
@@ -23,10 +23,11 @@
 //
 //	World        the schedule: draws each step and each fault, ends in stages
 //	  operator, clients, readClients, race    ask processes for something: callers
+//	  chores                                  sweeps, moves, changes of the settings: callers
 //	  pageClients, sequenceClients            the same, for the journal and for values
 //	  leaps        let much time pass at once, or set clocks
 //	  processes    start, stop and kill the roles
-//	    broker, database, cacheServer         the bus, the store and the cache
+//	    broker, database, cacheServer         the bus, the engine and the cache
 //	  oracles      partOracle, totalOracle, journalOracle, valueOracle, ledger, callOracle, idleOracle
 //	kernel       chance, time, parked calls, trace; a plan is drawn before it all
 //
@@ -36,10 +37,11 @@
 //
 // # Real and simulated
 //
-// The publisher, aggregator and reader are the real ones, with their real time-outs and
+// The publisher, aggregator, reader and store are the real ones, with their real time-outs and
 // back-offs; so are the wire format and the memory cache. The bus is a list of messages that
-// are not acknowledged yet. The store is the fake that the backends' suites compare with the
-// real ones. HTTP, the backends and the processes are missing here: internal/testing/e2e and
+// are not acknowledged yet. The database is the engine that the engines' suite compares with the
+// real ones: it has the limits of one of them. Its calls are lost, take effect late, are refused, deferred
+// or meet others. HTTP, the backends and the processes are missing here: internal/testing/e2e and
 // the conformance suites have them.
 //
 // # The ledger

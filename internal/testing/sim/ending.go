@@ -76,7 +76,7 @@ func (w *World) calmDown() {
 		w.hit(Image)
 	}
 	w.procs.upgrade()
-	w.db.createIndexes()
+	w.chores.createIndexes()
 	for range 3 {
 		for _, f := range []Fault{ReplayAsked, AskedAsNew, DeadLetterDiscarded} {
 			if w.rates[f] > 0 && w.happen(f) {

@@ -53,11 +53,11 @@ func (w *World) newEvents() map[Fault]func() bool {
 		StoreClockJumps:     w.leaps.stepStore,
 		PastWindow:          w.leaps.passWindow,
 		Suspended:           w.suspendAll,
-		WindowLonger:        func() bool { return w.db.changeWindow(true) },
-		WindowShorter:       func() bool { return w.db.changeWindow(false) },
+		WindowLonger:        func() bool { return w.chores.changeWindow(true) },
+		WindowShorter:       func() bool { return w.chores.changeWindow(false) },
 		NearWindow:          w.leaps.nearWindow,
 		DayPasses:           w.leaps.passDay,
-		Swept:               w.db.sweep,
+		Swept:               w.chores.sweep,
 		Redelivered:         w.bus.redeliver,
 		AckForgotten:        w.bus.forgetAck,
 		StreamEnds:          w.bus.endOne,
@@ -68,9 +68,9 @@ func (w *World) newEvents() map[Fault]func() bool {
 		DeadLetterDiscarded: func() bool { return w.operator.lookAfter(discardOp) },
 		ShardsGrown:         w.db.growAny,
 		KillIndexer:         func() bool { return w.procs.killOne(indexing) },
-		IndexChanged:        w.db.changeIndex,
+		IndexChanged:        w.chores.changeIndex,
 		RulesSettled:        w.leaps.passSettle,
-		JournalRuled:        w.db.changeJournal,
+		JournalRuled:        w.chores.changeJournal,
 	}
 }
 

@@ -108,6 +108,13 @@ const (
 	SequenceAnswerLost
 	SequenceLate
 	JournalRuled
+	Conflicts
+	RulesLost
+	RulesAnswerLost
+	RulesLate
+	SweepLost
+	SweepAnswerLost
+	SweepLate
 
 	faultCount
 )
@@ -137,6 +144,8 @@ var faultNames = [faultCount]string{
 	"reading for an index fails", "change for an index lost", "answer of a change for an index lost", "change for an index applied later",
 	"index worker killed", "index worker stopped past its lease", "index created or deleted", "rules settle",
 	"change of a sequence lost", "answer of a change of a sequence lost", "change of a sequence applied later", "rule for the journal changed",
+	"transaction meets another", "change of the settings lost", "answer of a change of the settings lost", "change of the settings applied later",
+	"step of a sweep or a move lost", "answer of such a step lost", "such a step applied later",
 }
 
 func (f Fault) String() string { return faultNames[f] }

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,6 +9,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/engine"
 )
 
 // A Row is an answer of the store to a fold: the rows of the aggregator's table, with
@@ -44,65 +44,38 @@ var rowNames = [rowCount]string{
 
 func (r Row) String() string { return rowNames[r] }
 
-// Fold applies a commit, and answers with a row of the table.
-func (s *simStore) Fold(ctx context.Context, c *store.Commit) (folded store.CommitResult, err error) {
-	commit := store.Commit{Markers: slices.Clone(c.Markers), Adds: slices.Clone(c.Adds), KnownShards: slices.Clone(c.KnownShards), Buckets: slices.Clone(c.Buckets), Archive: c.Archive, Tally: c.Tally, Growths: slices.Clone(c.Growths), Grouped: slices.Clone(c.Grouped), Rules: c.Rules, Records: slices.Clone(c.Records), Rows: slices.Clone(c.Rows)}
-	st := &step{p: s.p, op: "fold", key: commitKey(&commit), ctx: ctx, commit: &commit}
-	var got Row
-	begun := s.wall()
-	st.run = func(f callEnd) {
-		var row Row
-		s.noteCommit(s.p, &commit)
-		folded, row, err = s.fold(s.p, &commit, f, st.came, begun)
-		s.Rows[row]++
-		s.trace("answer", s.p, rowNames[row], 0)
-		got = row
-	}
-	st.asks = func() string { return commitText(&commit) }
-	st.gets = func() string { return got.String() }
-	s.noteSettings(s.p, &commit)
-	began := s.begins()
-	if !s.park(st) {
-		return store.CommitResult{}, errFenced
-	}
-	if err == nil && commit.Tally > 0 { // a decision about a letter has none, and nobody looks at its time
-		s.learns(began, folded.At)
-	}
-	return folded, err
+// A foldCall is a fold of an aggregator.
+type foldCall struct {
+	begun  time.Time // by clocks that are right
+	commit store.Commit
+	row    Row
 }
 
-// fold answers a commit of p, which was asked for in step called, when it was begun.
-func (db *database) fold(p *proc, c *store.Commit, f callEnd, called int, begun time.Time) (store.CommitResult, Row, error) {
-	row, err := db.failFold(c, f, func() error {
-		if db.expired(begun) {
-			return errExpired
-		}
-		_, err := db.apply(p, c, called)
-		return err
-	})
-	if err == nil && db.expired(begun) {
-		row, err = RowMaybeNot, errLost
+// fold answers the commit of a fold.
+func (db *database) fold(s *step, f *foldCall, end callEnd, do func() error) (err error) {
+	db.noteCommit(s.p, &f.commit)
+	apply := func() error { return db.apply(s, f, do) }
+	f.row, err = db.failFold(&f.commit, end, apply)
+	if err == nil && db.expired(f.begun) {
+		f.row, err = RowMaybeNot, errLost
 	}
 	if errors.Is(err, errLost) {
-		p.unsure = true
+		s.p.unsure = true
 	}
-	if err != nil {
-		return store.CommitResult{}, row, err
+	if err == nil {
+		err = apply()
+		for _, known := range []struct {
+			err error
+			row Row
+		}{{engine.ErrRefused, RowRefused}, {engine.ErrOutdated, RowOutdated}, {engine.ErrExists, RowExists}} {
+			if errors.Is(err, known.err) && f.row != RowMaybeTwice {
+				f.row = known.row
+			}
+		}
 	}
-	if db.poisoned(c) {
-		return store.CommitResult{}, RowRefused, fmt.Errorf("sim: %w: content", store.ErrRefused)
-	}
-	folded, err := db.apply(p, c, called)
-	switch {
-	case err == nil || row == RowMaybeTwice:
-	case errors.Is(err, store.ErrMarkerExists):
-		row = RowExists
-	case errors.Is(err, store.ErrRefused):
-		row = RowRefused
-	case errors.Is(err, store.ErrOutdated):
-		row = RowOutdated
-	}
-	return folded, row, err
+	db.Rows[f.row]++
+	db.trace("answer", s.p, rowNames[f.row], 0)
+	return err
 }
 
 // failFold breaks a fold in one of the ways that a store can, and returns the error for the caller.
@@ -115,7 +88,7 @@ func (db *database) failFold(c *store.Commit, f callEnd, apply func() error) (Ro
 	case db.away(StoreAway):
 		return db.maybe(apply), errLost
 	case db.strikes(FoldNotBegun):
-		return RowNotBegun, fmt.Errorf("sim: %w", store.ErrNotApplied)
+		return RowNotBegun, fmt.Errorf("sim: %w", engine.ErrNotApplied)
 	case db.strikes(FoldNotApplied):
 		return RowMaybeNot, errLost
 	case db.strikes(FoldApplied):
@@ -128,7 +101,7 @@ func (db *database) failFold(c *store.Commit, f callEnd, apply func() error) (Ro
 		return RowMaybeLater, errLost
 	case db.strikes(FoldContended):
 		db.maybe(apply)
-		return RowContended, fmt.Errorf("sim: %w", store.ErrContended)
+		return RowContended, fmt.Errorf("sim: %w", engine.ErrContended)
 	case db.strikes(FoldResent):
 		if apply() == nil {
 			return RowMaybeTwice, nil
@@ -150,29 +123,33 @@ func (db *database) mayApply(apply func() error) {
 func (db *database) refuseFold(c *store.Commit) (Row, error) {
 	switch {
 	case db.strikes(FoldExists) && len(c.Markers) > 0:
-		return RowExistsNoneFound, fmt.Errorf("sim: %w", store.ErrMarkerExists)
+		return RowExistsNoneFound, fmt.Errorf("sim: %w", engine.ErrExists)
 	case db.refused():
 		return RowDeployment, errDeployment
 	case db.strikes(FoldIgnored):
 		// Its parts are neither counted nor marked: the answer says OK, and lacks results.
-		return RowNotAdded, fmt.Errorf("sim: %w", store.ErrNotCounted)
+		return RowNotAdded, fmt.Errorf("sim: %w", engine.ErrNotCounted)
 	}
 	return RowOK, nil
 }
 
 // apply applies a commit, now or later.
-func (db *database) apply(p *proc, c *store.Commit, called int) (store.CommitResult, error) {
-	if db.poisoned(c) {
-		return store.CommitResult{}, store.ErrRefused
+func (db *database) apply(s *step, f *foldCall, do func() error) error {
+	switch {
+	case db.expired(f.begun):
+		return errExpired
+	case db.poisoned(&f.commit):
+		return fmt.Errorf("sim: %w: content", engine.ErrRefused)
 	}
-	folded, err := db.fake.Fold(background, c)
+	err := do()
 	if db.verbose {
-		db.say(p, "   %s reaches the store: %s", commitName(c), answerText(err, nil))
+		db.say(s.p, "   %s reaches the store: %s", commitName(&f.commit), answerText(err, nil))
 	}
 	if err == nil {
-		db.watch.applied(p, c, called)
+		db.noteFolded(&f.commit)
+		db.watch.applied(s.p, &f.commit, s.came)
 	}
-	return folded, err
+	return err
 }
 
 // poisoned reports whether the store refuses the commit for its content.

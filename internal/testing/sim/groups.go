@@ -87,9 +87,9 @@ func (g *groupOracle) check(o *op, t *reader.Total) {
 	}
 	g.Groups++
 	var want int64
-	for counter := range g.db.fake.Totals() {
+	for counter := range g.db.folds {
 		if group, ok := x.GroupOf(counter); ok && group == t.Counter {
-			want += g.db.fake.TotalAt(counter, t.AsOf)
+			want += g.db.totalAt(counter, t.AsOf)
 		}
 	}
 	if want != t.Total {
@@ -113,21 +113,21 @@ func (g *groupOracle) look() {
 	if g.indexed == nil || !slices.ContainsFunc(slices.Collect(maps.Values(g.known)), func(x store.Index) bool { return x.InForce() && !x.Serving.IsZero() }) {
 		return
 	}
-	totals, now := g.db.fake.Totals(), g.db.fake.Moment()
+	now := g.db.moment()
 	for _, number := range slices.Sorted(maps.Keys(g.known)) {
 		x := g.known[number]
 		if !x.InForce() || x.Serving.IsZero() {
 			continue
 		}
 		want := make(map[string]int64)
-		for counter, total := range totals {
+		for counter := range g.db.folds {
 			if group, ok := x.GroupOf(counter); ok {
-				want[group] += total
+				want[group] += g.db.totals(counter)
 			}
 		}
 		for _, group := range slices.Sorted(maps.Keys(want)) {
 			g.Groups++
-			if got, _ := g.db.fake.ServedAt(group, now); got != want[group] {
+			if got, _ := g.db.servedAt(group, now); got != want[group] {
 				g.violate("%s is %d, when its counters sum to %d", group, got, want[group])
 			}
 		}
@@ -136,7 +136,7 @@ func (g *groupOracle) look() {
 
 // checkLast compares each group with the ledger, when all has come to rest.
 func (g *groupOracle) checkLast(folded map[string]int64) {
-	rules, now := g.db.rulesNow(), g.db.fake.Moment()
+	rules, now := g.db.rulesNow(), g.db.moment()
 	if rules == nil {
 		return
 	}
@@ -151,7 +151,7 @@ func (g *groupOracle) checkLast(folded map[string]int64) {
 			}
 		}
 		for _, group := range slices.Sorted(maps.Keys(want)) {
-			if got, _ := g.db.fake.ServedAt(group, now); got != want[group] && !swept[group] {
+			if got, _ := g.db.servedAt(group, now); got != want[group] && !swept[group] {
 				g.violate("at the end %s is %d, and %d were folded into its counters", group, got, want[group])
 			}
 		}

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -79,8 +78,8 @@ func (ps *processes) startIndexer(p *proc, e *clock.Env) {
 	// Ends of waiting of its own: no two fall on the same instant.
 	cfg.Every += time.Duration(p.n)*1019 + 7
 	cfg.CallTimeout = 30*time.Second + time.Duration(p.n)*29 + 11
-	p.idx = indexer.New(indexStore{&simStore{ps.db, p, nil}}, clock.With(cfg, e))
-	ctx, cancel := context.WithCancel(background)
+	p.idx = indexer.New(ps.db.storeOf(p, nil), clock.With(cfg, e))
+	ctx, cancel := context.WithCancel(context.WithValue(background, indexKey{}, true))
 	p.stopIndexer = cancel
 	ps.running.Add(1)
 	go func() {
@@ -90,47 +89,11 @@ func (ps *processes) startIndexer(p *proc, e *clock.Env) {
 	}()
 }
 
-// changeIndex creates an index, or deletes it.
-func (db *database) changeIndex() bool {
-	x := pick(db.rng, db.indexed.indexes)
-	step := store.CreateIndex
-	if found := db.rulesNow().Index(x.Name); found != nil {
-		if !found.InForce() || db.rng.IntN(2) == 0 {
-			return false
-		}
-		step = store.DeleteIndex
-	}
-	db.stepIndex(step, x)
-	return true
-}
-
-func (db *database) rulesNow() *store.Rules { return must(db.fake.Check(background)).Settings.Rules }
-
-func (db *database) stepIndex(step store.IndexStep, x store.Index) {
-	s, err := db.fake.ChangeRules(background, store.RuleChange{Index: &store.IndexChange{Step: step, Index: x}})
-	db.trace("index", nil, x.Name, uint64(step))
-	db.say(nil, "index %s: step %d, %v", x.Name, step, err)
-	if err == nil {
-		db.watch.ruled(s.Rules)
-	}
-}
-
 // createFirst creates an index before anything is counted.
 func (db *database) createFirst() {
 	if db.indexed != nil && db.indexed.first {
-		db.stepIndex(store.CreateIndex, db.indexed.indexes[0])
-	}
-}
-
-// createIndexes creates all indexes that do not exist, when nothing breaks any more: late rules over
-// all that was counted.
-func (db *database) createIndexes() {
-	if db.indexed == nil {
-		return
-	}
-	for _, x := range db.indexed.indexes {
-		if db.rulesNow().Index(x.Name) == nil {
-			db.stepIndex(store.CreateIndex, x)
+		if err := stepIndex(store.CreateIndex, db.indexed.indexes[0])(background, db.other); err != nil {
+			panic(err)
 		}
 	}
 }
@@ -149,7 +112,7 @@ func (lp *leaps) passSettle() bool {
 // it did. Another one is there to take the range. Most stopped workers go on when nothing breaks any more.
 func (w *World) stopIndexer(s *step) bool {
 	others := slices.ContainsFunc(w.procs.lives(indexing), func(p *proc) bool { return p != s.p && !p.frozen })
-	if s.op != "set remainders" || !others || !w.strikes(IndexerStopped) {
+	if s.op != "transact remainder" || !others || !w.strikes(IndexerStopped) {
 		return false
 	}
 	s.p.frozen = true
@@ -163,7 +126,7 @@ func (lp *leaps) settleIndexes() bool {
 	if lp.indexed == nil {
 		return true
 	}
-	rules, now, all := lp.db.rulesNow(), lp.db.fake.Now(), true
+	rules, now, all := lp.db.rulesNow(), lp.db.storeNow(), true
 	if rules == nil {
 		return true
 	}
@@ -180,11 +143,3 @@ func (lp *leaps) settleIndexes() bool {
 	}
 	return all
 }
-
-// expired reports whether a commit that was begun then can reach the store no more. A store with older
-// rules than its own takes it until its transaction has ended.
-func (db *database) expired(begun time.Time) bool {
-	return (db.indexed != nil || db.pages != nil) && !db.embedded && db.wall().Sub(begun) > store.MaxTransaction
-}
-
-var errExpired = errors.New("sim: the transaction has expired")

@@ -10,11 +10,6 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// JournalMoment is a call that does not reach the store.
-func (s *simStore) JournalMoment(now time.Time) (at time.Time, done func()) {
-	return s.fake.JournalMoment(now)
-}
-
 // A journalOracle compares the journal with all that was ever added, and what its readers saw with the journal.
 type journalOracle struct {
 	*kernel
@@ -34,7 +29,7 @@ func (jo *journalOracle) applied(c *store.Commit) {
 
 // lines visits all entries of the journal in their order.
 func (jo *journalOracle) lines(visit func(journal.Line)) {
-	for _, r := range jo.db.fake.Journaled() {
+	for _, r := range jo.db.journaled() {
 		content, err := journal.Decode(r.Data)
 		if err != nil {
 			jo.violate("record %x of the journal: %v", r.Key, err)
@@ -49,7 +44,7 @@ func (jo *journalOracle) check() {
 	if jo.plan.journal == nil {
 		return
 	}
-	rules := must(jo.db.fake.Check(background)).Settings.Rules
+	rules := jo.db.rulesNow()
 	type once struct {
 		part    wire.PartID
 		counter string
@@ -78,7 +73,7 @@ func (jo *journalOracle) check() {
 
 // newest is the time of the newest entry.
 func (jo *journalOracle) newest() (at time.Time) {
-	if records := jo.db.fake.Journaled(); len(records) > 0 {
+	if records := jo.db.journaled(); len(records) > 0 {
 		at = records[len(records)-1].Key.Time()
 	}
 	return at
@@ -129,7 +124,7 @@ func (jo *journalOracle) checkRows() {
 	jo.lines(func(l journal.Line) {
 		counter := l.Entry.Counter
 		if _, ok := rows[counter]; !ok {
-			rows[counter] = must(jo.db.fake.JournalRows(background, counter, store.JournalQuery{Limit: math.MaxInt})).Rows
+			rows[counter] = jo.rowsOf(counter)
 		}
 		if left := rows[counter]; len(left) > 0 && left[0].Place == l.Place {
 			if row, err := journal.DecodeRow(&left[0]); err != nil || *row.Entry != (journal.Entry{Counter: counter, Delta: l.Entry.Delta}) || row.Part.ID != l.Part.ID {
@@ -147,4 +142,11 @@ func (jo *journalOracle) checkRows() {
 			jo.violate("the row %s of %s is out of order, or has no entry", left[0].Place, counter)
 		}
 	}
+}
+
+// rowsOf returns all rows of a counter.
+func (jo *journalOracle) rowsOf(counter string) []store.JournalRow {
+	v := jo.db.own.JournalView()
+	defer v.Close()
+	return must(v.JournalRows(background, counter, store.JournalQuery{Limit: math.MaxInt32})).Rows
 }

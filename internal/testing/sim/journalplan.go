@@ -18,7 +18,7 @@ type pagePlan struct {
 // drawJournal draws the counters that have a journal, and for how many days: none, some or all.
 func (pl *plan) drawJournal() {
 	rng := rand.New(rand.NewPCG(pl.seed, 0x6a6f75726e616c))
-	pl.journal = []map[string]int{nil, {"a": 30, "page:*": 400}, {"*": 60, "a": 30}}[rng.IntN(3)]
+	pl.journal = []map[string]int{nil, {"a": 300, "page:*": 400}, {"*": 360, "a": 300}}[rng.IntN(3)]
 }
 
 // drawPages draws, with a generator of its own, the schedules whose journal is read.
@@ -55,20 +55,9 @@ func (db *database) addJournal() {
 		if days := db.plan.journal[pattern]; days > 0 {
 			keep := store.Retention{Entries: time.Duration(days) * 24 * time.Hour}
 			keep.Paged = db.pages != nil && db.pages.paged[pattern]
-			must(db.fake.ChangeRules(background, store.RuleChange{Kind: store.KindJournal, Pattern: pattern, Keep: keep}))
+			must(db.other.ChangeRules(background, store.RuleChange{Kind: store.KindJournal, Pattern: pattern, Keep: keep}))
 		}
 	}
-}
-
-// changeJournal changes whether new entries of a pattern have rows.
-func (db *database) changeJournal() bool {
-	rule := pick(db.rng, db.rulesNow().Journal)
-	change := rule.Keep
-	change.Paged = !change.Paged
-	must(db.fake.ChangeRules(background, store.RuleChange{Kind: store.KindJournal, Pattern: rule.Pattern, Keep: change}))
-	db.trace("journal rule", nil, rule.Pattern, 0)
-	db.say(nil, "new entries of %s have rows: %t", rule.Pattern, change.Paged)
-	return true
 }
 
 // settleJournal lets time pass until no commit can add anything to the journal.

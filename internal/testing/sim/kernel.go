@@ -101,7 +101,7 @@ func (k *kernel) violate(format string, args ...any) {
 
 // strikes reports whether a fault happens to the current call.
 func (k *kernel) strikes(f Fault) bool {
-	if !k.stormy || k.rates[f] == 0 || k.rng.Float64() >= k.rates[f] {
+	if !k.stormy || f < 0 || k.rates[f] == 0 || k.rng.Float64() >= k.rates[f] {
 		return false
 	}
 	k.hit(f)

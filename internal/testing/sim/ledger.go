@@ -76,7 +76,7 @@ func (lg *ledger) increments(d store.DeadLetter) []*sum {
 // check compares the ledger with the store, when all has come to rest.
 func (lg *ledger) check() {
 	totals := lg.totals.folded
-	letters := lg.db.fake.DeadLetters()
+	letters := lg.db.deadLetters()
 	dead := deadLetterSums(letters)
 	type group struct{ times int }
 	groups := make(map[*int]*group)

@@ -90,8 +90,10 @@ func (w *World) advance() {
 	for _, sub := range w.bus.subscriptions {
 		sub.idle = false
 	}
-	w.db.forget()
-	w.db.moveSeries()
+	if d >= time.Second {
+		w.db.forget()
+	}
+	w.chores.moveSeries()
 	w.oracles.series.look()
 	w.oracles.groups.look()
 }

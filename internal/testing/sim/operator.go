@@ -2,10 +2,8 @@ package sim
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
-	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/store"
 )
 
@@ -69,7 +67,7 @@ func (opr *operator) resetLast() bool {
 	for len(opr.unreset) > 0 {
 		counter := opr.unreset[0]
 		if opr.lastReset != nil && opr.lastReset.err == nil {
-			if left := opr.db.fake.Left()[counter]; left != 0 {
+			if left := opr.db.left(counter); left != 0 {
 				opr.violate("%d of %s are left after a reset, when nothing is counted any more", left, counter)
 			}
 			opr.unreset, opr.lastReset, opr.tries = opr.unreset[1:], nil, 0
@@ -99,58 +97,4 @@ func (opr *operator) askReset(p *proc, counter, id string) *op {
 		return err
 	})
 	return o
-}
-
-// An adminStore is the store as an admin sees it. Its checks of the database do not reach the other
-// roles of its process.
-type adminStore struct{ *simStore }
-
-// Check reads the settings.
-func (s adminStore) Check(ctx context.Context) (checked store.Checked, err error) {
-	err = s.call(ctx, "settings", 0, CheckFails, nil, nil, func() (err error) {
-		if s.swapped {
-			return errSwapped
-		}
-		checked, err = s.fake.Check(background)
-		return err
-	})
-	return checked, err
-}
-
-// Ranges is for the progress of indexes, which no operator of a simulation asks for.
-func (s adminStore) Ranges(_ context.Context, index int64) ([]store.IndexRange, error) {
-	return s.fake.Ranges(background, index)
-}
-
-// GrowCounter raises for an operator.
-func (s *simStore) GrowCounter(ctx context.Context, counter string, shards int) (named int, err error) {
-	var answer int
-	err = s.change(ctx, "growth one", stringsKey([]string{counter}), GrowthLost, GrowthAnswerLost, GrowthLate,
-		func() string { return fmt.Sprint(counter, " to ", shards) }, func() (err error) {
-			answer, err = s.fake.GrowCounter(background, counter, shards)
-			return err
-		})
-	return answer, refusal(err)
-}
-
-// ResetCounter resets for an operator.
-func (s *simStore) ResetCounter(ctx context.Context, r store.ResetRequest) (done store.ResetResult, err error) {
-	var answer store.ResetResult
-	by, _ := ctx.Value(opKey{}).(int)
-	err = s.change(ctx, "reset", stringsKey([]string{r.Counter, r.ID.String()}), ResetLost, ResetAnswerLost, ResetLate,
-		func() string {
-			return fmt.Sprintf("%s id %s, %s as of %s, delete %t", r.Counter, short(r.ID), sumText(r.Counter, int64(r.Look.Sum.Lo)), r.Look.At.Format(clockFormat), r.Delete)
-		}, func() (err error) {
-			answer, err = s.reset(s.p, r, by)
-			return err
-		})
-	return answer, refusal(err)
-}
-
-// refusal is how a store says that nothing was done.
-func refusal(err error) error {
-	if errors.Is(err, errDeployment) {
-		return fmt.Errorf("%w: %w", countmill.ErrUnavailable, err)
-	}
-	return err
 }

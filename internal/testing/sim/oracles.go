@@ -1,6 +1,9 @@
 package sim
 
-import "github.com/countmill/countmill/store"
+import (
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/wire"
+)
 
 // The oracles watch the bus and the store.
 type oracles struct {
@@ -40,7 +43,7 @@ func (o *oracles) published(payload []byte) {
 
 func (o *oracles) ruled(rules *store.Rules) { o.groups.ruled(rules) }
 
-func (o *oracles) gave(name string, t *store.Take, g store.Given) { o.values.gave(name, t, g) }
+func (o *oracles) gave(name string, id wire.PartID, g store.Given) { o.values.gave(name, id, g) }
 
 func (o *oracles) reset(r *store.ResetRequest, done *store.ResetResult, by int) {
 	o.totals.reset(r, done, by)

@@ -97,7 +97,7 @@ func (po *partOracle) acknowledged(d *delivery) {
 }
 
 func (po *partOracle) inDeadLetter(id wire.PartID) bool {
-	return holdPart(po.db.fake.DeadLetters(), id)
+	return holdPart(po.db.deadLetters(), id)
 }
 
 // holdPart reports whether a letter holds the part, or the part that it is another id of.
@@ -110,7 +110,7 @@ func holdPart(letters []store.DeadLetter, id wire.PartID) bool {
 // removing: a dead letter is removed after each of its parts got a marker, or while another dead
 // letter holds the part.
 func (po *partOracle) removing(p *proc, keys []string) {
-	letters := po.db.fake.DeadLetters()
+	letters := po.db.deadLetters()
 	po.discarding(slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return !po.discarded(key) }))
 	for _, d := range letters {
 		if !slices.Contains(keys, d.Key) {
@@ -145,7 +145,7 @@ func (po *partOracle) removing(p *proc, keys []string) {
 
 // discarding notes the parts of discarded letters that somebody is about to remove.
 func (po *partOracle) discarding(keys []string) {
-	for _, d := range po.db.fake.DeadLetters() {
+	for _, d := range po.db.deadLetters() {
 		if !slices.Contains(keys, d.Key) {
 			continue
 		}
@@ -161,7 +161,7 @@ func (po *partOracle) discarding(keys []string) {
 // discarded reports whether it was decided that no aggregator counts the letter.
 func (po *partOracle) discarded(key string) bool {
 	letter, _ := store.ReplayOf(key)
-	if m, ok := po.db.fake.Marker(wire.DeadLetterID(letter)); ok {
+	if m, ok := po.db.marker(wire.DeadLetterID(letter)); ok {
 		return store.Decision(m.Fingerprint) == store.DecisionDiscarded
 	}
 	return po.decided[letter]
@@ -170,7 +170,7 @@ func (po *partOracle) discarded(key string) bool {
 // forgetting notes the letters that somebody decided to discard, before the store forgets the
 // decisions: a process that has read such a decision may still act on it.
 func (po *partOracle) forgetting() {
-	for _, d := range po.db.fake.DeadLetters() {
+	for _, d := range po.db.deadLetters() {
 		if letter, _ := store.ReplayOf(d.Key); po.discarded(letter) {
 			po.decided[letter] = true
 		}
@@ -181,7 +181,7 @@ func (po *partOracle) forgetting() {
 // from another letter, which an aggregator may have read before somebody removed it, or from a
 // message that somebody holds or gets.
 func (po *partOracle) forbid(d *store.DeadLetter) {
-	others := slices.DeleteFunc(append(po.db.fake.DeadLetters(), po.removedDeadLetters...), func(o store.DeadLetter) bool {
+	others := slices.DeleteFunc(append(po.db.deadLetters(), po.removedDeadLetters...), func(o store.DeadLetter) bool {
 		letter, _ := store.ReplayOf(o.Key)
 		return letter == d.Key
 	})

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/engine"
 )
 
 // A plan is drawn from the seed before the schedule begins. It says which faults the schedule may
@@ -14,6 +15,7 @@ type plan struct {
 	rates     [faultCount]float64
 	shape     shape
 	embedded  bool
+	limits    engine.Limits  // of the database
 	changing  bool           // the window will change
 	rules     []string       // the patterns of counters with series
 	ring      store.Ring     // of a store that is not embedded
@@ -63,7 +65,30 @@ func drawPlan(rng *rand.Rand, seed uint64) *plan {
 	pl.drawIndexes()
 	pl.drawPages()
 	pl.drawSequences()
+	pl.drawEngine()
 	return pl
+}
+
+// drawEngine draws, with a generator of its own, the facts about the database: those of Pebble where one process has it, and otherwise
+// those of Datastore or PostgreSQL.
+func (pl *plan) drawEngine() {
+	rng := rand.New(rand.NewPCG(pl.seed, 0x656e67696e65))
+	pl.limits = engine.Limits{Commits: pl.shape.commits, Keys: []int{20, 1000}[rng.IntN(2)], RowBytes: 8 << 20, Past: 100 * 365 * 24 * time.Hour}
+	l := &pl.limits
+	switch {
+	case pl.embedded:
+		l.Exclusive, l.CertainOutcome, l.Conditions, l.FreeUpserts = true, true, true, true
+	case rng.IntN(3) == 0:
+		l.Conditions, l.Clock, l.FreeUpserts, l.ByName = true, true, true, true
+	default:
+		l.RowsCost, l.ReadsCost, l.Spread, l.Returns, l.MaxThenAdd, l.Clock, l.Expires, l.ByName = true, true, true, true, true, true, true, true
+		l.Rows, l.Fields, l.RowBytes, l.Bytes, l.RowRate = pl.shape.entities, 500, 900<<10, 9<<20, 1
+	}
+	for _, f := range []Fault{Conflicts, RulesLost, RulesAnswerLost, RulesLate, SweepLost, SweepAnswerLost, SweepLate} {
+		if pl.rates[f] = []float64{0, 0.1, 0.3}[rng.IntN(3)]; pl.embedded {
+			pl.rates[f] = 0
+		}
+	}
 }
 
 // drawOperator makes room for an operator: time that passes, counters to sweep, and more to do.

@@ -11,6 +11,7 @@ import (
 	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/sequence"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/protocol"
 )
 
 // A role is the task of a process; a node has all tasks.
@@ -59,7 +60,8 @@ type proc struct {
 	records  []store.Worker // that it has read last; guarded by kernel.mu
 	goesBy   int64          // version of the settings that it read last; guarded by kernel.mu
 
-	version      int // of the wire format: that it writes, and the newest it reads
+	store        *protocol.Store // of its roles; nil for one that only publishes
+	version      int             // of the wire format: that it writes, and the newest it reads
 	shards       int
 	heldMessages int
 	first        *busMessage // that was delivered to it

@@ -59,6 +59,12 @@ func (ps *processes) start(r role, slot int, restored bool) *proc {
 	ps.trace("start", p, "", 0)
 	ps.say(p, "starts, its clock %s off, of wire version %d", p.skew, p.version)
 	e := ps.newEnv(p, p.image)
+	if p.shards = 1 + (p.slot+ps.shape.shards)%4; ps.embedded {
+		p.shards = 1
+	}
+	if r != publishing && r != client {
+		ps.db.openStore(p)
+	}
 	s := ps.shape
 	if r.has(publishing) {
 		p.pub = must(publisher.New(ps.busOf(p), clock.With(publisher.Config{
@@ -66,16 +72,16 @@ func (ps *processes) start(r role, slot int, restored bool) *proc {
 		}, e)))
 	}
 	if r.has(reading) {
-		p.rdr = must(reader.New(&simStore{ps.db, p, &p.rdrClock}, &cache{ps.cache, p}, clock.With(reader.Config{
+		p.rdr = must(reader.New(ps.db.storeOf(p, &p.rdrClock), &cache{ps.cache, p}, clock.With(reader.Config{
 			DefaultStaleness: 2 * time.Second, Guess: 1 + slot, Remember: 4, Timeout: s.timeout,
 		}, e)))
 	}
 	if r.has(reading) {
 		// Ends of waiting of its own: no two fall on the same instant.
-		p.adm = must(admin.New(p.rdr, adminStore{&simStore{ps.db, p, nil}}, clock.With(admin.Config{
+		p.adm = must(admin.New(p.rdr, ps.db.storeOf(p, nil), clock.With(admin.Config{
 			Timeout: 3*s.timeout + 53*time.Microsecond, CallTimeout: s.timeout + 37*time.Microsecond,
 		}, e)))
-		p.jnl = admin.NewJournal(journalStore{adminStore{&simStore{ps.db, p, nil}}}, s.timeout+41*time.Microsecond+time.Duration(p.n)*31)
+		p.jnl = admin.NewJournal(ps.db.storeOf(p, nil), s.timeout+41*time.Microsecond+time.Duration(p.n)*31)
 	}
 	if r.has(aggregating) {
 		ps.startAggregator(p, clock.With(aggregator.Config{
@@ -98,12 +104,11 @@ func (ps *processes) start(r role, slot int, restored bool) *proc {
 
 func (ps *processes) startAggregator(p *proc, cfg aggregator.Config) {
 	p.heldMessages = cfg.HeldMessages
-	p.shards = 1 + (p.slot+ps.shape.shards)%4
 	if ps.embedded {
-		p.shards, cfg.ShardRate = 1, 0
+		cfg.ShardRate = 0
 	}
 	cfg.Shards = p.shards
-	p.agg = must(aggregator.New(&bus{ps.bus, p}, &simStore{ps.db, p, &p.aggClock}, cfg))
+	p.agg = must(aggregator.New(&bus{ps.bus, p}, ps.db.storeOf(p, &p.aggClock), cfg))
 	ctx, cancel := context.WithCancel(background)
 	p.stop = cancel
 	ps.running.Add(1)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/reader"
-	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -24,7 +23,7 @@ type written struct {
 func (cs *clients) noteWritten(o *op, sums []*sum) {
 	w := &written{receipt: o.sent.Receipt, sums: sums, asked: o.wrote.Add(-time.Minute)}
 	if w.counted = o.sent.CountedAsOf; o.sent.Counted && w.counted.IsZero() {
-		w.counted = cs.procs.db.fake.Moment()
+		w.counted = cs.procs.db.moment()
 	}
 	if len(sums) > 0 && (o.sent.Counted || !w.receipt.IsZero()) {
 		cs.written = append(cs.written, w)
@@ -101,7 +100,7 @@ func (to *totalOracle) checkWritten(o *op) {
 		if _, swept := to.db.swept[s.counter]; at < 0 || swept || s.refused {
 			continue
 		}
-		if s.times(to.db.fake.TotalAt(s.counter, o.totals[at].AsOf)) == 0 && !to.inDeadLetters(s, o.dead) {
+		if s.times(to.db.totalAt(s.counter, o.totals[at].AsOf)) == 0 && !to.inDeadLetters(s, o.dead) {
 			to.violate("%s answered after the receipt of increment %d of %s, and the total as of %s lacks it", o.p.name, s.digit, s.counter, o.totals[at].AsOf.Format(clockFormat))
 		}
 	}
@@ -142,8 +141,5 @@ func (to *totalOracle) mayHaveExpired(w *written) bool {
 
 // forgotten is the time before which the store forgets increments.
 func (to *totalOracle) forgotten() time.Time {
-	checked, _ := to.db.fake.Check(background)
-	return checked.Settings.ForgetBefore
+	return to.db.settings().ForgetBefore
 }
-
-var _ store.DeadLetterRefs = (*simStore)(nil)

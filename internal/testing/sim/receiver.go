@@ -174,7 +174,7 @@ func (d *receiverNetwork) serve(q *proc, payload []byte) *http.Response {
 	}
 	answer := map[string]any{"parts": out.Parts, "conflicts": conflicts}
 	if out.Sent.Counted {
-		answer["counted_as_of"] = d.procs.db.fake.Moment()
+		answer["counted_as_of"] = d.procs.db.moment()
 	}
 	if r := out.Sent.Receipt; !r.IsZero() {
 		answer["receipt"] = r.String()

@@ -11,8 +11,8 @@ import (
 
 // recounter recounts the database by its clock. The same schedule writes the same records.
 func (db *database) recounter() *recount.Recounter {
-	return recount.New(db.fake, clock.With(recount.Config{}, &clock.Env{
-		Wall: func() time.Time { return db.fake.Now() }, Random: rand.NewPCG(db.plan.seed, 0x7265636f756e74), Entropy: rand.NewChaCha8([32]byte{7}),
+	return recount.New(db.own, clock.With(recount.Config{}, &clock.Env{
+		Wall: func() time.Time { return db.storeNow() }, Random: rand.NewPCG(db.plan.seed, 0x7265636f756e74), Entropy: rand.NewChaCha8([32]byte{7}),
 	}))
 }
 

@@ -23,6 +23,7 @@ var rooms = map[string][]string{
 	"readClients":     {"callers", "processes", "totalOracle"},
 	"pageClients":     {"callers", "processes"},
 	"sequenceClients": {"callers", "processes"},
+	"chores":          {"callers", "processes", "database"},
 	"operator":        {"callers", "processes", "database", "oracles"},
 	"race":            {"kernel", "clients", "broker", "database", "processes", "ledger", "totalOracle"},
 	"leaps":           {"kernel", "broker", "database", "processes", "callers"},

@@ -2,16 +2,13 @@ package sim
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/sequence"
-	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -37,63 +34,11 @@ func (pl *plan) drawSequences() {
 
 // startIssuer starts what gives values, in a process that reads.
 func (ps *processes) startIssuer(p *proc, e *clock.Env) {
-	p.seq = must(sequence.New(sequenceStore{adminStore{&simStore{ps.db, p, nil}}}, clock.With(sequence.Config{
+	p.seq = must(sequence.New(ps.db.storeOf(p, nil), clock.With(sequence.Config{
 		// Longer than clients wait. Ends of waiting of its own: no two fall on the same instant.
 		Timeout:     2*time.Minute + time.Duration(p.n)*1031,
 		CallTimeout: ps.shape.timeout + time.Duration(p.n)*43 + 61*time.Microsecond, Transactions: 1 + p.slot,
 	}, e)))
-}
-
-// A sequenceStore is the store as an Issuer sees it.
-type sequenceStore struct{ adminStore }
-
-var _ sequence.Store = sequenceStore{}
-
-// NextValues gives values, now or until its transaction has ended.
-func (s sequenceStore) NextValues(ctx context.Context, name string, takes []store.Take) (given []store.Given, err error) {
-	takes = slices.Clone(takes)
-	ids := make([]wire.PartID, len(takes))
-	for i := range takes {
-		ids[i] = takes[i].ID
-	}
-	begun := s.wall()
-	err = s.change(ctx, "next", idsKey(ids)^stringsKey([]string{name}), SequenceLost, SequenceAnswerLost, SequenceLate,
-		func() string { return name + " for " + idsText(ids) }, func() error {
-			if !s.embedded && s.wall().Sub(begun) > store.MaxTransaction {
-				return errExpired
-			}
-			got, err := s.give(name, takes)
-			if err == nil {
-				given = got
-			}
-			return err
-		})
-	return given, refusal(err)
-}
-
-// give gives values, and reports the new ones.
-func (db *database) give(name string, takes []store.Take) ([]store.Given, error) {
-	known := make([]bool, len(takes))
-	for i := range takes {
-		_, known[i] = db.fake.Marker(takes[i].ID)
-	}
-	given, err := db.fake.NextValues(background, name, takes)
-	for i := range given {
-		if !known[i] {
-			db.watch.gave(name, &takes[i], given[i])
-		}
-	}
-	return given, err
-}
-
-// Sequence is for whoever shows sequences.
-func (s sequenceStore) Sequence(context.Context, string) (store.SequenceState, error) {
-	return store.SequenceState{}, errors.New("sim: nobody calls this")
-}
-
-// DeleteSequence is for operators.
-func (s sequenceStore) DeleteSequence(context.Context, string) (store.SequenceState, error) {
-	return store.SequenceState{}, errors.New("sim: nobody calls this")
 }
 
 // Sequence clients ask for values of sequences.

@@ -1,10 +1,6 @@
 package sim
 
-import (
-	"slices"
-
-	"github.com/countmill/countmill/store"
-)
+import "github.com/countmill/countmill/store"
 
 // A Shape is something that has to happen in some schedules, and that no single fault brings about.
 type Shape int
@@ -45,18 +41,4 @@ func (db *database) noteCommit(p *proc, c *store.Commit) {
 		}
 		p.looked[a.Counter] = db.Steps
 	}
-}
-
-// noteSweep notes which of the counters a sweep removed.
-func (db *database) noteSweep(had []string) {
-	for _, c := range had {
-		if !db.fake.Recorded(c) {
-			db.swept[c] = db.Steps
-		}
-	}
-}
-
-// recorded are the counters that have records, also deleted ones.
-func (db *database) recorded() []string {
-	return slices.DeleteFunc(slices.Clone(counters), func(c string) bool { return !db.fake.Recorded(c) })
 }

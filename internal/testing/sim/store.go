@@ -2,304 +2,202 @@ package sim
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
-	"github.com/cespare/xxhash/v2"
-
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/internal/indexer"
 	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/sequence"
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/engine"
+	"github.com/countmill/countmill/store/protocol"
 	"github.com/countmill/countmill/wire"
 )
 
-// A database is the store of a schedule: the fake one, whose answers get lost.
-type database struct {
-	*kernel
-	store.Boards // of no schedule
-
-	fake    *fakestore.Store
-	watch   storeWatch
-	swapped bool                        // another one has taken its place
-	swept   map[string]int              // in which step each counter was swept last
-	buried  map[string]store.DeadLetter // all letters that processes wrote, by key
-	mover   *mover
-}
-
-// A storeWatch sees what reaches the store.
-type storeWatch interface {
-	// applied sees a commit after it was applied. called is the step in which p asked for it.
-	applied(p *proc, c *store.Commit, called int)
-	// reset sees the first application of a reset by operation by.
-	reset(r *store.ResetRequest, done *store.ResetResult, by int)
-	// removing comes before p removes dead letters, discarding before a person does.
-	removing(p *proc, keys []string)
-	discarding(keys []string)
-	// forgetting comes before the store drops expired markers.
-	forgetting()
-	// gave sees values of a sequence that are given for the first time.
-	gave(name string, t *store.Take, g store.Given)
-	// ruled sees the rules after a step of an index.
-	ruled(rules *store.Rules)
-}
-
-// simStore is the store as one process sees it.
+// simStore is the store as a role of a process sees it: the real one of the process, whose engine parks.
 type simStore struct {
-	*database
+	*protocol.Store
+	db    *database
 	p     *proc
-	clock *accuracy // of the role that has it
+	clock *accuracy // of an aggregator or a reader; nil for others, whose checks do not reach those two
 }
 
 var (
-	_ aggregator.Store = (*simStore)(nil)
-	_ reader.Store     = (*simStore)(nil)
-	_ admin.Store      = adminStore{}
+	_ aggregator.Store      = (*simStore)(nil)
+	_ reader.Store          = (*simStore)(nil)
+	_ admin.Store           = (*simStore)(nil)
+	_ admin.JournalStore    = (*simStore)(nil)
+	_ admin.DeadLetterStore = (*simStore)(nil)
+	_ sequence.Store        = (*simStore)(nil)
+	_ indexer.Store         = (*simStore)(nil)
 )
 
-var (
-	errFenced = errors.New("sim: the process is dead")
-	errLost   = fmt.Errorf("sim: the answer was lost: %w", context.DeadlineExceeded)
-)
-
-// background is what calls of the fake store run under: their time is the simulator's.
+// background is what calls of the simulator itself run under.
 var background = context.Background()
 
-func (s *simStore) Limits() store.Limits {
-	l := s.fake.Limits()
-	l.Commits, l.Shards = s.shape.commits, s.p.shards
-	return l
+// storeOf returns the store of p for a role.
+func (db *database) storeOf(p *proc, clock *accuracy) *simStore {
+	return &simStore{p.store, db, p, clock}
 }
 
-func (s *simStore) Keys() int { return s.fake.Keys() }
-
-// call parks for a call that changes nothing that outlives it, and does it when it is
-// its turn. lost is the fault that loses it.
-func (s *simStore) call(ctx context.Context, op string, key uint64, lost Fault, asks, found text, do func() error) (err error) {
-	if !s.park(&step{p: s.p, op: op, key: key, ctx: ctx, asks: asks, gets: func() string { return answerText(err, found) }, run: func(f callEnd) {
-		switch {
-		case f == ended:
-			err = fmt.Errorf("sim: no answer: %w", context.DeadlineExceeded)
-		case f == killed:
-		case s.away(StoreAway), s.strikes(lost):
-			err = errLost
-		case s.refused():
-			err = errDeployment
-		default:
-			err = do()
-		}
-	}}) {
-		return errFenced
-	}
-	return err
+// openStore opens the store of a process.
+func (db *database) openStore(p *proc) {
+	e := db.mem.Open()
+	p.store = db.openWith(e, p.shards, p.n)
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.engines[e] = p
 }
 
-var errDeployment = fmt.Errorf("sim: %w: permission denied", store.ErrDeployment)
-
-// change parks for a call that changes the store and may be repeated. A lost call may have had its
-// effect, or have it later.
-func (s *simStore) change(ctx context.Context, op string, key uint64, lost, answerLost, late Fault, asks text, do func() error) (err error) {
-	if !s.park(&step{p: s.p, op: op, key: key, ctx: ctx, asks: asks, gets: func() string { return answerText(err, nil) }, run: func(f callEnd) {
-		switch {
-		case f != released:
-			err = fmt.Errorf("sim: no answer: %w", context.DeadlineExceeded)
-			s.maybe(do)
-		case s.away(StoreAway):
-			err = errLost
-			s.maybe(do)
-		case s.strikes(lost):
-			err = errLost
-		case s.strikes(answerLost):
-			_ = do()
-			err = errLost
-		case late >= 0 && s.strikes(late):
-			s.later(do)
-			err = errLost
-		case s.refused():
-			err = errDeployment
-		default:
-			err = do()
-		}
-	}}) {
-		return errFenced
-	}
-	return err
+func (db *database) openWith(e engine.Engine, shards, n int) *protocol.Store {
+	return must(protocol.Open(background, e, protocol.Config{
+		Window: db.window1, Create: true, Shards: shards, Clock: db.storeNow, Age: db.age, Ring: db.ring, Jitter: db.newJitter(uint64(n)),
+	}))
 }
 
-func idsKey(ids []wire.PartID) uint64 {
-	var h xxhash.Digest
-	h.Reset()
-	for _, id := range ids {
-		_, _ = h.Write(id[:])
-	}
-	return h.Sum64()
-}
+// Keys of the contexts of calls.
+type (
+	foldKey  struct{} // a *foldCall
+	resetKey struct{} // a *store.ResetRequest
+	nameKey  struct{} // what a call is called in the trace
+	indexKey struct{} // set by a worker of indexes
+	aloneKey struct{} // set where the simulator calls the store of a process: it does not park
+)
 
-func stringsKey(names []string) uint64 {
-	var h xxhash.Digest
-	h.Reset()
-	for _, name := range names {
-		_, _ = h.WriteString(name)
-		_, _ = h.Write([]byte{0})
-	}
-	return h.Sum64()
+// named names the calls of an op.
+func named(ctx context.Context, name string) context.Context {
+	return context.WithValue(ctx, nameKey{}, name)
 }
 
 // Applied looks markers up.
-func (s *simStore) Applied(ctx context.Context, ids []wire.PartID) (found []store.Marker, err error) {
-	ids = slices.Clone(ids)
-	err = s.call(ctx, "applied", idsKey(ids), LookupFails,
-		func() string { return idsText(ids) }, func() string { return markersText(found) }, func() (err error) {
-			found, err = s.fake.Applied(background, ids)
-			if s.strikes(LookupBlank) {
-				found = nil
-			}
-			return err
-		})
+func (s *simStore) Applied(ctx context.Context, ids []wire.PartID) ([]store.Marker, error) {
+	found, err := s.Store.Applied(named(ctx, "applied"), ids)
+	if err == nil && s.db.strikes(LookupBlank) {
+		found = nil
+	}
 	return found, err
 }
 
 // Shards reads records.
-func (s *simStore) Shards(ctx context.Context, counters []string) (shards []int, err error) {
-	counters = slices.Clone(counters)
-	err = s.call(ctx, "shards", stringsKey(counters), LookupFails,
-		joined(counters), func() string { return fmt.Sprint(shards) }, func() (err error) {
-			shards, err = s.fake.Shards(background, counters)
-			if s.strikes(LookupBlank) {
-				clear(shards)
-			}
-			if err == nil {
-				s.noteLookUp(s.p, counters, shards)
-			}
-			return err
-		})
-	return shards, err
-}
-
-// Grow writes records.
-func (s *simStore) Grow(ctx context.Context, growths []store.Growth) error {
-	growths = slices.Clone(growths)
-	names := make([]string, len(growths))
-	for i := range growths {
-		names[i] = growths[i].Counter
+func (s *simStore) Shards(ctx context.Context, counters []string) ([]int, error) {
+	shards, err := s.Store.Shards(named(ctx, "shards"), counters)
+	if err != nil {
+		return shards, err
 	}
-	return s.change(ctx, "grow", stringsKey(names), GrowthLost, GrowthAnswerLost, GrowthLate, func() string { return fmt.Sprint(growths) }, func() error {
-		s.noteGrowth(growths)
-		return s.fake.Grow(background, growths)
-	})
-}
-
-// noteGrowth counts the records that are about to name more shards than they did.
-func (db *database) noteGrowth(growths []store.Growth) {
-	for _, r := range growths {
-		if named := must(db.fake.Shards(background, []string{r.Counter}))[0]; named > 0 && named < r.Shards {
-			db.Grown++
-		}
+	if s.db.strikes(LookupBlank) {
+		clear(shards)
 	}
+	s.db.noteLookUp(s.p, counters, shards)
+	return shards, nil
 }
 
-// PutDeadLetters writes dead letters.
-func (s *simStore) PutDeadLetters(ctx context.Context, letters []store.DeadLetter) error {
-	letters = slices.Clone(letters)
-	keys := make([]string, len(letters))
-	for i := range letters {
-		keys[i] = letters[i].Key
+// Fold folds. A person who decides about a letter folds a marker alone.
+func (s *simStore) Fold(ctx context.Context, c *store.Commit) (store.CommitResult, error) {
+	if s.clock == nil {
+		return s.Store.Fold(named(ctx, "decide"), c)
 	}
-	return s.change(ctx, "bury", stringsKey(keys), DeadLetterLost, DeadLetterAnswerLost, -1, func() string { return deadLettersText(letters) }, func() error {
-		for _, d := range letters {
-			s.buried[d.Key] = d
-		}
-		return s.fake.PutDeadLetters(background, letters)
-	})
+	f := &foldCall{begun: s.db.wall(), commit: store.Commit{
+		Markers: slices.Clone(c.Markers), Adds: slices.Clone(c.Adds), KnownShards: slices.Clone(c.KnownShards), Buckets: slices.Clone(c.Buckets), Archive: c.Archive, Tally: c.Tally,
+		Growths: slices.Clone(c.Growths), Grouped: slices.Clone(c.Grouped), Rules: c.Rules, Records: slices.Clone(c.Records), Rows: slices.Clone(c.Rows),
+	}}
+	s.db.noteSettings(s.p, &f.commit)
+	began := s.begins()
+	folded, err := s.Store.Fold(context.WithValue(named(ctx, "fold"), foldKey{}, f), &f.commit)
+	if err == nil && c.Tally > 0 { // a decision about a letter has none, and nobody looks at its time
+		s.learns(began, folded.At)
+	}
+	return folded, err
 }
 
-// ListDeadLetters reads dead letters.
-func (s *simStore) ListDeadLetters(ctx context.Context, after string, limit int) (letters []store.DeadLetter, err error) {
-	err = s.call(ctx, "letters", stringsKey([]string{after}), DeadLettersFail,
-		joined([]string{after}), func() string { return deadLettersText(letters) }, func() (err error) {
-			letters, err = s.fake.ListDeadLetters(background, after, limit)
-			return err
-		})
-	return letters, err
-}
-
-// DeadLetterRefs looks up which letters have parts of messages.
-func (s *simStore) DeadLetterRefs(ctx context.Context, completions []wire.PartID) (found []store.DeadLetterRef, err error) {
-	completions = slices.Clone(completions)
-	err = s.call(ctx, "dead-letter references", idsKey(completions), DeadLettersFail,
-		func() string { return idsText(completions) }, func() string { return fmt.Sprint(len(found), " letters") }, func() (err error) {
-			found, err = s.fake.DeadLetterRefs(background, completions)
-			return err
-		})
-	return found, err
-}
-
-// DeleteDeadLetters removes dead letters.
+// DeleteDeadLetters removes letters, for a person or after a replay.
 func (s *simStore) DeleteDeadLetters(ctx context.Context, keys []string) error {
-	keys = slices.Clone(keys)
-	return s.change(ctx, "discard", stringsKey(keys), DiscardLost, DiscardAnswerLost, DiscardLate, joined(keys), func() error {
-		s.watch.removing(s.p, keys)
-		return s.fake.DeleteDeadLetters(background, keys)
-	})
+	if s.clock == nil {
+		ctx = named(ctx, "discard")
+	}
+	return s.Store.DeleteDeadLetters(ctx, keys)
 }
 
 // Beat writes the worker's record.
 func (s *simStore) Beat(ctx context.Context, worker store.Worker) error {
-	s.mu.Lock()
+	s.db.mu.Lock()
 	s.p.lag = worker.Lag
-	s.mu.Unlock()
+	s.db.mu.Unlock()
 	s.p.checkExpiry(&worker)
-	return s.call(ctx, "announce", 0, HeartbeatLost, nil, nil, func() error { return s.fake.Beat(background, worker) })
+	return s.Store.Beat(named(ctx, "announce"), worker)
 }
 
 // Workers reads them.
-func (s *simStore) Workers(ctx context.Context) (workers []store.Worker, err error) {
-	err = s.call(ctx, "workers", 0, ReadFails, nil, nil, func() (err error) {
-		workers, err = s.fake.Workers(background)
-		return err
-	})
+func (s *simStore) Workers(ctx context.Context) ([]store.Worker, error) {
+	workers, err := s.Store.Workers(ctx)
 	if err == nil {
-		s.setClocks(func() { s.p.records = slices.Clone(workers) })
+		s.db.setClocks(func() { s.p.records = slices.Clone(workers) })
 	}
 	return workers, err
 }
 
-var errSwapped = fmt.Errorf("sim: this is %w", store.ErrOtherDatabase)
-
 // Check reports whether this is still the database that was opened.
-func (s *simStore) Check(ctx context.Context) (checked store.Checked, err error) {
-	began, asked := s.wall(), s.begins()
-	defer func() { s.p.hears(ctx, err) }()
-	err = s.call(ctx, "check", 0, CheckFails, nil, func() string { return "it is " + checked.At.Format(clockFormat) }, func() error {
-		if s.swapped {
-			return errSwapped
-		}
-		checked, _ = s.fake.Check(background)
-		checked.At = s.storeNow() // also where the store's clock is the machine's
-		s.setClocks(func() { s.p.goesBy = checked.Settings.Version })
-		return nil
-	})
+func (s *simStore) Check(ctx context.Context) (store.Checked, error) {
+	if s.clock == nil {
+		return s.Store.Check(named(ctx, "settings"))
+	}
+	s.p.asks()
+	defer func() { s.p.answered(time.Now()) }()
+	began, asked := s.db.wall(), s.begins()
+	checked, err := s.Store.Check(named(ctx, "check"))
 	if err == nil {
+		checked.At = s.db.storeNow() // also where the store's clock is the machine's
+		s.db.setClocks(func() { s.p.goesBy = checked.Settings.Version })
 		s.p.taught(began)
 		s.learns(asked, checked.At)
 	}
+	s.p.hears(ctx, err)
 	return checked, err
 }
 
-// SetWindow is for whoever starts a process; here the world does it (changeWindow).
-func (s *simStore) SetWindow(context.Context, time.Duration) (store.Settings, error) {
-	return store.Settings{}, errors.New("sim: nobody calls this")
+// ResetCounter resets for an operator.
+func (s *simStore) ResetCounter(ctx context.Context, r store.ResetRequest) (store.ResetResult, error) {
+	return s.Store.ResetCounter(context.WithValue(ctx, resetKey{}, &r), r)
 }
 
-// ChangeRules is for whoever starts a process; here the world does it (changeRules).
-func (s *simStore) ChangeRules(context.Context, store.RuleChange) (store.Settings, error) {
-	return store.Settings{}, errors.New("sim: nobody calls this")
+// View opens a view.
+func (s *simStore) View() store.View { return &view{View: s.Store.View(), s: s} }
+
+type view struct {
+	store.View
+	s     *simStore
+	read  bool      // from
+	began time.Time // the first call
 }
 
-// SweepCounters is for whoever aggregates; here the world does it (sweep).
-func (s *simStore) SweepCounters(ctx context.Context, after time.Duration) (int, error) {
-	return 0, errors.New("sim: nobody calls this")
+func (v *view) Lookup(ctx context.Context, keys []store.Key) ([]store.Value, error) {
+	return v.View.Lookup(v.begin(ctx, "lookup"), keys)
 }
+
+func (v *view) List(ctx context.Context, prefix, after string, limit int) ([]store.Record, error) {
+	return v.View.List(v.begin(ctx, "list"), prefix, after, limit)
+}
+
+func (v *view) Series(ctx context.Context, of []store.Record, from, to wire.Minute) ([][]store.Bucket, error) {
+	return v.View.Series(v.begin(ctx, "series"), of, from, to)
+}
+
+// begin notes when the first call began. The quicker the call, the more exact is the store's time in
+// its answer.
+func (v *view) begin(ctx context.Context, name string) context.Context {
+	if v.read {
+		return named(ctx, "further "+name)
+	}
+	v.read, v.began = true, v.s.db.wall()
+	return named(ctx, name)
+}
+
+// ReadTime is asked for when the reader learns from it, or has.
+func (v *view) ReadTime() time.Time {
+	v.s.p.taught(v.began)
+	return v.View.ReadTime()
+}
+
+var errLost = fmt.Errorf("sim: the answer was lost: %w", context.DeadlineExceeded)

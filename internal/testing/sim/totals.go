@@ -45,12 +45,11 @@ func (to *totalOracle) reset(r *store.ResetRequest, done *store.ResetResult, by 
 
 // checkRemoved: folded increments are either removed by resets or still in the store.
 func (to *totalOracle) checkRemoved() {
-	all := to.db.fake.Left()
 	for counter, folded := range to.folded {
 		if countmill.IsGroup(counter) {
 			continue
 		}
-		if left := all[counter]; !to.crowd.overflows(counter) && left+to.removed[counter] != folded {
+		if left := to.db.left(counter); !to.crowd.overflows(counter) && left+to.removed[counter] != folded {
 			to.violate("%d of %s were folded, resets removed %d, and %d are left", folded, counter, to.removed[counter], left)
 		}
 	}
@@ -148,7 +147,7 @@ func (to *totalOracle) checkRead(o *op) {
 
 // checkTotal: the store had this total at that time.
 func (to *totalOracle) checkTotal(o *op, t *reader.Total) {
-	was, exists := to.db.fake.ServedAt(t.Counter, t.AsOf)
+	was, exists := to.db.servedAt(t.Counter, t.AsOf)
 	if was != t.Total || exists != t.Exists {
 		to.violate("%s read %d of %s as of %s (exists: %t), when it was %d (%t)", o.p.name, t.Total, t.Counter, t.AsOf.Format(clockFormat), t.Exists, was, exists)
 	}
@@ -196,7 +195,7 @@ func (to *totalOracle) checkCrowdTotal(o *op, total int64) {
 	if total%c.delta != 0 || n < 0 || n > int64(c.sent) {
 		to.violate("the total of %s is %d: not a multiple of its increments, of which %d were sent", c.counter, total, c.sent)
 	}
-	if n += c.inDeadLetters(deadLetterSums(to.db.fake.DeadLetters())); o.final && n < int64(c.durable) {
+	if n += c.inDeadLetters(deadLetterSums(to.db.deadLetters())); o.final && n < int64(c.durable) {
 		to.violate("the total of %s and its dead letters are %d increments, %d are durable", c.counter, n, c.durable)
 	}
 }

@@ -70,7 +70,7 @@ func (w *World) verdict() {
 	if !w.verbose {
 		return
 	}
-	totals, dead := w.oracles.totals.folded, deadLetterSums(w.db.fake.DeadLetters())
+	totals, dead := w.oracles.totals.folded, deadLetterSums(w.db.deadLetters())
 	w.say(nil, "the ledger: what callers were told, and what the store has")
 	for _, s := range w.oracles.ledger.sums {
 		times := s.times(totals[s.counter])
@@ -169,61 +169,6 @@ func commitText(c *store.Commit) string {
 func commitName(c *store.Commit) string { return fmt.Sprintf("commit %04x", commitKey(c)&0xffff) }
 
 func joined(names []string) text { return func() string { return strings.Join(names, " ") } }
-
-func idsText(ids []wire.PartID) string {
-	names := make([]string, len(ids))
-	for i, id := range ids {
-		names[i] = short(id)
-	}
-	return strings.Join(names, " ")
-}
-
-func markersText(markers []store.Marker) string {
-	if len(markers) == 0 {
-		return "none"
-	}
-	names := make([]string, len(markers))
-	for i, m := range markers {
-		names[i] = short(m.ID)
-	}
-	return strings.Join(names, " ")
-}
-
-func deadLettersText(letters []store.DeadLetter) string {
-	reasons := make([]string, len(letters))
-	for i, d := range letters {
-		reasons[i] = fmt.Sprintf("%s: %.80s", payloadText(d.Payload), d.Reason)
-	}
-	return strings.Join(reasons, "; ")
-}
-
-func keysText(keys []store.Key) string {
-	names := make([]string, len(keys))
-	for i, k := range keys {
-		if names[i] = fmt.Sprint(k.Counter, "/", k.Shard); k.Shard == store.RecordKey {
-			names[i] = k.Counter
-		}
-	}
-	return strings.Join(names, " ")
-}
-
-// valuesText describes the values of the keys: a number of shards, or increments.
-func valuesText(keys []store.Key, values []store.Value) string {
-	names := make([]string, len(values))
-	for i, v := range values {
-		switch {
-		case v.Deferred:
-			names[i] = "deferred"
-		case !v.Exists:
-			names[i] = "none"
-		case keys[i].Shard == store.RecordKey:
-			names[i] = fmt.Sprint(v.Shards, " shards")
-		default:
-			names[i] = sumText(keys[i].Counter, int64(v.Count.Lo))
-		}
-	}
-	return strings.Join(names, ", ")
-}
 
 func cachedText(totals []store.CachedTotal) string {
 	names := make([]string, len(totals))

@@ -28,11 +28,11 @@ func (v *valueOracle) excused(r *valueRequest) bool {
 }
 
 // gave sees values that the store gives for the first time.
-func (v *valueOracle) gave(name string, t *store.Take, g store.Given) {
-	if before, ok := v.given[t.ID]; ok && !v.excused(v.named[t.ID]) {
-		v.violate("the id %s got %d values from %d of %s, and then %d from %d", short(t.ID), before.Count, before.First, name, g.Count, g.First)
+func (v *valueOracle) gave(name string, id wire.PartID, g store.Given) {
+	if before, ok := v.given[id]; ok && !v.excused(v.named[id]) {
+		v.violate("the id %s got %d values from %d of %s, and then %d from %d", short(id), before.Count, before.First, name, g.Count, g.First)
 	}
-	v.given[t.ID] = g
+	v.given[id] = g
 }
 
 // answered takes an answer in: the values of a request are the same each time, nobody else's, and greater than

@@ -3,7 +3,6 @@ package sim
 import (
 	"cmp"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/countmill/countmill/store"
@@ -50,31 +49,11 @@ func (ps *processes) trusted(p *proc) func() time.Duration {
 	}
 }
 
-// changeWindow sets the database's window, as a process does that starts with another one.
-func (db *database) changeWindow(longer bool) bool {
-	others := slices.DeleteFunc(slices.Clone(windows), func(d time.Duration) bool {
-		return d == db.window() || d > db.window() != longer
-	})
-	if len(others) == 0 {
-		return false
-	}
-	to := pick(db.rng, others)
-	set, err := db.fake.SetWindow(background, to)
-	if err != nil {
-		db.violate("the window was not set: %v", err)
-	}
-	db.windows = append(db.windows, to)
-	db.trace("window", nil, "", uint64(to))
-	db.say(nil, "the window is %s from now on, nothing of before %s counts", to, set.ForgetBefore.Format(clockFormat))
-	db.forget()
-	return true
-}
-
 // noteSettings counts the folds with markers that begin by settings which were changed since.
 func (db *database) noteSettings(p *proc, c *store.Commit) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	if len(c.Markers) > 0 && p.goesBy < int64(len(db.windows)+len(db.rules)) {
+	if len(c.Markers) > 0 && p.goesBy < db.set.Version {
 		db.Outdated++
 	}
 }

@@ -32,17 +32,17 @@ func (a *accuracy) sets(by time.Duration) {
 
 // begins is when a call begins.
 func (s *simStore) begins() lesson {
-	wall := s.wall()
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	wall := s.db.wall()
+	s.db.mu.Lock()
+	defer s.db.mu.Unlock()
 	return lesson{time.Now(), wall, s.clock.moved}
 }
 
 // learns takes the answer of a call in.
 func (s *simStore) learns(l lesson, told time.Time) {
-	took, ahead := s.wall().Sub(l.wall), told.Sub(s.storeNow())
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	took, ahead := s.db.wall().Sub(l.wall), told.Sub(s.db.storeNow())
+	s.db.mu.Lock()
+	defer s.db.mu.Unlock()
 	a := s.clock
 	moved := a.moved - l.moved
 	took += moved

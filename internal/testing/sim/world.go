@@ -9,7 +9,6 @@ import (
 	"github.com/countmill/countmill/backend/memory"
 	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/storetest/fakestore"
 )
 
 // A World is one schedule.
@@ -30,6 +29,7 @@ type World struct {
 	sequencers *sequenceClients
 	race       *race
 	leaps      *leaps
+	chores     *chores
 
 	events map[Fault]func() bool
 	stage  stage
@@ -49,27 +49,14 @@ func Run(seed uint64, verbose bool) *Result {
 
 func newWorld(seed uint64, verbose bool) *World {
 	w := &World{kernel: newKernel(seed, verbose)}
-	options := fakestore.Options{
-		Window:   w.window1,
-		Entities: w.shape.entities, History: true, NeedRecords: true, GrowsInFold: w.embedded, CertainOutcome: w.embedded, Clock: w.storeNow,
-		Errorf: func(format string, args ...any) { w.violate(format, args...) },
-		Defer:  func(int, store.Key) bool { return w.strikes(LookupDeferred) },
-	}
-	if w.embedded && (w.rng.IntN(2) == 0 || w.pages != nil) {
-		options.Age = w.age
-	}
-	if !w.embedded {
-		options.Ring = w.ring
-	}
-	w.db = &database{kernel: w.kernel, fake: fakestore.New(options), swept: make(map[string]int), buried: make(map[string]store.DeadLetter), mover: newMover(w.kernel)}
+	w.db, w.bus = newDatabase(w.kernel), &broker{kernel: w.kernel}
+	w.oracles = newOracles(w.kernel, w.db, w.bus)
+	w.bus.watch, w.db.watch = w.oracles, w.oracles
 	w.db.addRules()
 	w.db.addJournal()
 	w.db.openJournal()
 	w.describe()
 	w.cache = &cacheServer{kernel: w.kernel, cache: must(memory.New(memory.Config{Totals: 16})), sets: make(map[string][]store.CachedTotal)}
-	w.bus = &broker{kernel: w.kernel}
-	w.oracles = newOracles(w.kernel, w.db, w.bus)
-	w.bus.watch, w.db.watch = w.oracles, w.oracles
 	w.db.createFirst()
 	w.calls, w.takeIn = &callOracle{w.kernel, w.bus, w.db}, w.absorb
 	w.procs = &processes{kernel: w.kernel, bus: w.bus, db: w.db, cache: w.cache}
@@ -82,6 +69,7 @@ func newWorld(seed uint64, verbose bool) *World {
 	w.sequencers = &sequenceClients{callers: w.callers, procs: w.procs, values: w.oracles.values}
 	w.race = &race{kernel: w.kernel, clients: w.clients, bus: w.bus, db: w.db, procs: w.procs, ledger: w.oracles.ledger, totals: w.oracles.totals}
 	w.leaps = &leaps{kernel: w.kernel, bus: w.bus, db: w.db, procs: w.procs, callers: w.callers}
+	w.chores = &chores{callers: w.callers, procs: w.procs, db: w.db}
 	w.events = w.newEvents()
 	w.procs.startAll()
 	return w

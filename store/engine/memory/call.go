@@ -22,14 +22,25 @@ const (
 	Check
 )
 
-// A Call is a call that begins. Its function runs without any lock: it may block until Ctx ends, so that the call is late, and
-// may call the database.
+// A Call is a call that begins.
 type Call struct {
+	By      engine.Engine
 	Ctx     context.Context
 	Op      Op
 	Kind    engine.KindID   // of Scan, Due and Expire
 	Keys    []engine.Key    // of Get, TxGet and Check
 	Changes []engine.Change // of Commit, Transact and Expire
+	// Defer says which keys a Get does not look at; nil for none. The function of Around sets it.
+	Defer func(engine.Key) bool
+}
+
+// Around sets a function that decides the answer of each call from now on; nil for none. It makes the call with do: once, never,
+// twice, or after it has returned, so that changes take effect later. What it returns is the answer; nil needs a call of do that
+// succeeded. It runs without any lock, may block, and may call the database.
+func (d *Database) Around(f func(c *Call, do func() error) error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.around = f
 }
 
 // An Answer is the result of a call. The zero value lets the call go on.
@@ -43,23 +54,31 @@ type Answer struct {
 	Defer func(engine.Key) bool
 }
 
-// OnCall sets a function that decides the answer of each call from now on; nil for none.
+// OnCall is Around with a function that names the answer before the call. It may block until Ctx ends, so that the call is late.
 func (d *Database) OnCall(f func(*Call) Answer) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.call = f
+	d.Around(func(c *Call, do func() error) error {
+		answer := f(c)
+		if answer.Err != nil && !answer.Applied {
+			return answer.Err
+		}
+		c.Defer = answer.Defer
+		if err := do(); err != nil {
+			return err
+		}
+		return answer.Err
+	})
 }
 
-// begin asks OnCall's function.
-func (p *process) begin(c *Call) Answer {
+// call asks Around's function.
+func (p *process) call(c *Call, do func() error) error {
 	p.d.mu.Lock()
-	f, err := p.d.call, p.openLocked()
+	f, err := p.d.around, p.openLocked()
 	p.d.mu.Unlock()
-	switch {
+	switch c.By = p; {
 	case err != nil:
-		return Answer{Err: err}
+		return err
 	case f == nil:
-		return Answer{}
+		return do()
 	}
-	return f(c)
+	return f(c, do)
 }

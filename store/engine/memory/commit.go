@@ -37,23 +37,22 @@ func (p *process) apply(ctx context.Context, call *Call, c *commit) (engine.Resu
 	if err := p.d.checkChanges(call.Changes, c); err != nil {
 		return engine.Result{}, err
 	}
-	answer := p.begin(call)
-	if answer.Err != nil && !answer.Applied {
-		return engine.Result{}, answer.Err
-	}
-	p.d.mu.Lock()
-	result, at, err := p.applyLocked(call.Changes, c)
-	p.d.mu.Unlock()
-	if !c.soft || err != nil {
-		// An error such as ErrExists has to rest on durable rows too.
-		if late := p.durable(ctx, at); late != nil {
-			return engine.Result{}, late
+	var done engine.Result
+	err := p.call(call, func() error {
+		p.d.mu.Lock()
+		result, at, err := p.applyLocked(call.Changes, c)
+		p.d.mu.Unlock()
+		if !c.soft || err != nil {
+			// An error such as ErrExists has to rest on durable rows too.
+			err = cmp.Or(p.durable(ctx, at), err)
 		}
-	}
-	if err = cmp.Or(err, answer.Err); err != nil {
+		done = result
+		return err
+	})
+	if err != nil {
 		return engine.Result{}, err
 	}
-	return result, nil
+	return done, nil
 }
 
 // checkChanges refuses mistakes of the caller.
@@ -212,11 +211,8 @@ func (p *process) Transact(ctx context.Context, soft bool, do func(engine.Tx) er
 }
 
 func (t *tx) Get(ctx context.Context, keys []engine.Key, fields ...engine.FieldID) ([]engine.Row, error) {
-	if answer := t.view.p.begin(&Call{Ctx: ctx, Op: TxGet, Keys: keys}); answer.Err != nil {
-		return nil, answer.Err
-	}
 	t.read = append(t.read, keys...)
-	return t.view.read(ctx, keys, fields, nil)
+	return t.view.read(&Call{Ctx: ctx, Op: TxGet, Keys: keys}, fields)
 }
 
 func (t *tx) Now() time.Time { return t.view.At() }

@@ -43,7 +43,7 @@ type Database struct {
 	held    chan struct{}
 	views   map[*view]struct{}
 	removed []engine.Key // rows that are still in rows, because a view or a power cut may show them
-	call    func(*Call) Answer
+	around  func(*Call, func() error) error
 	check   error
 	restore int64
 	lives   int // rises when the power is cut
@@ -283,20 +283,21 @@ func (p *process) durable(ctx context.Context, at int64) error {
 	}
 }
 
-func (p *process) Check(ctx context.Context, with []engine.Key) (engine.Checked, error) {
-	d := p.d
-	if a := p.begin(&Call{Ctx: ctx, Op: Check, Keys: with}); a.Err != nil {
-		return engine.Checked{}, a.Err
-	}
-	v := &view{p: p}
-	defer v.Close()
-	rows, err := v.read(ctx, with, []engine.FieldID{engine.All}, nil)
-	if err != nil {
-		return engine.Checked{}, err
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return engine.Checked{At: d.answered(v.at), Restores: d.restore, Rows: rows}, d.check
+func (p *process) Check(ctx context.Context, with []engine.Key) (checked engine.Checked, err error) {
+	c := &Call{Ctx: ctx, Op: Check, Keys: with}
+	err = p.call(c, func() error {
+		d, v := p.d, &view{p: p}
+		defer v.Close()
+		rows, err := v.readNow(c, []engine.FieldID{engine.All})
+		if err != nil {
+			return err
+		}
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		checked = engine.Checked{At: d.answered(v.at), Restores: d.restore, Rows: rows}
+		return d.check
+	})
+	return checked, err
 }
 
 // answered is the time of an answer.
@@ -309,30 +310,32 @@ func (d *Database) answered(at int64) time.Time {
 
 // Due sorts all rows of the kind by texts that begin with their Due.
 func (p *process) Due(ctx context.Context, kind engine.KindID, before int64, after string, limit int) (keys []engine.Key, next string, err error) {
-	if a := p.begin(&Call{Ctx: ctx, Op: Due, Kind: kind}); a.Err != nil {
-		return nil, "", a.Err
-	}
 	d := p.d
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if err := cmp.Or(p.openLocked(), ctx.Err()); err != nil {
-		return nil, "", err
-	}
-	due := make(map[string]engine.Key)
-	for _, key := range d.scanned[kind].sortedLocked(d, false) {
-		at, ok := d.dueLocked(key)
-		text := fmt.Sprintf("%016x%016x%08x%s", uint64(at)^1<<63, key.Place, key.Part, key.Name)
-		if ok && at <= before && text > after {
-			due[text] = key
+	err = p.call(&Call{Ctx: ctx, Op: Due, Kind: kind}, func() error {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if err := cmp.Or(p.openLocked(), ctx.Err()); err != nil {
+			return err
 		}
-	}
-	for _, text := range slices.Sorted(maps.Keys(due)) {
-		if len(keys) == limit {
-			return keys, next, nil
+		due := make(map[string]engine.Key)
+		for _, key := range d.scanned[kind].sortedLocked(d, false) {
+			at, ok := d.dueLocked(key)
+			text := fmt.Sprintf("%016x%016x%08x%s", uint64(at)^1<<63, key.Place, key.Part, key.Name)
+			if ok && at <= before && text > after {
+				due[text] = key
+			}
 		}
-		keys, next = append(keys, due[text]), text
-	}
-	return keys, "", nil
+		texts := slices.Sorted(maps.Keys(due))
+		for i, text := range texts[:min(len(texts), limit)] {
+			if keys = append(keys, due[text]); i+1 < len(texts) {
+				next = text
+			} else {
+				next = ""
+			}
+		}
+		return nil
+	})
+	return keys, next, err
 }
 
 // dueLocked returns the Due of a row.
@@ -355,4 +358,11 @@ func (d *Database) expireLocked(kind engine.KindID, before, at int64) {
 			d.removed = append(d.removed, key)
 		}
 	}
+}
+
+// Latest returns the latest moment of a commit or a view.
+func (d *Database) Latest() time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return timeOf(d.last)
 }

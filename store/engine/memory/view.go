@@ -66,26 +66,33 @@ func (v *view) takeLocked() error {
 }
 
 func (v *view) Get(ctx context.Context, keys []engine.Key, fields ...engine.FieldID) ([]engine.Row, error) {
-	answer := v.p.begin(&Call{Ctx: ctx, Op: Get, Keys: keys})
-	if answer.Err != nil {
-		return nil, answer.Err
-	}
-	return v.read(ctx, keys, fields, answer.Defer)
+	return v.read(&Call{Ctx: ctx, Op: Get, Keys: keys}, fields)
 }
 
-func (v *view) read(ctx context.Context, keys []engine.Key, fields []engine.FieldID, later func(engine.Key) bool) ([]engine.Row, error) {
-	d := v.p.d
-	if len(keys) > d.Limits.Keys {
-		return nil, d.mistake("%d keys in a read", len(keys))
+func (v *view) read(c *Call, fields []engine.FieldID) (rows []engine.Row, err error) {
+	err = v.p.call(c, func() (err error) {
+		rows, err = v.readNow(c, fields)
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
-	if err := v.pin(ctx); err != nil {
+	return rows, nil
+}
+
+func (v *view) readNow(c *Call, fields []engine.FieldID) ([]engine.Row, error) {
+	d := v.p.d
+	if len(c.Keys) > d.Limits.Keys {
+		return nil, d.mistake("%d keys in a read", len(c.Keys))
+	}
+	if err := v.pin(c.Ctx); err != nil {
 		return nil, err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	rows := make([]engine.Row, len(keys))
-	for i, key := range keys {
-		if rows[i].Deferred = later != nil && later(key); !rows[i].Deferred {
+	rows := make([]engine.Row, len(c.Keys))
+	for i, key := range c.Keys {
+		if rows[i].Deferred = c.Op == Get && c.Defer != nil && c.Defer(key); !rows[i].Deferred {
 			d.rows[key].as(v.at).fill(&rows[i], fields)
 		}
 	}
@@ -177,9 +184,6 @@ func (v *view) Scan(ctx context.Context, r engine.Range, fields ...engine.FieldI
 // begin finds the keys of the range.
 func (s *rows) begin() error {
 	d, r := s.v.p.d, &s.r
-	if answer := s.v.p.begin(&Call{Ctx: s.ctx, Op: Scan, Kind: r.Kind}); answer.Err != nil {
-		return answer.Err
-	}
 	if err := s.v.pin(s.ctx); err != nil {
 		return err
 	}
@@ -201,7 +205,7 @@ func (s *rows) begin() error {
 
 func (s *rows) Next() *engine.Row {
 	if !s.begun && s.err == nil {
-		s.begun, s.err = true, s.begin()
+		s.begun, s.err = true, s.v.p.call(&Call{Ctx: s.ctx, Op: Scan, Kind: s.r.Kind}, s.begin)
 	}
 	d := s.v.p.d
 	d.mu.Lock()

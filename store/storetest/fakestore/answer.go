@@ -1,10 +1,13 @@
 package fakestore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/engine"
 )
 
 // An Answer is the result of a call, and whether the call was applied.
@@ -16,9 +19,10 @@ const (
 	OK Answer = iota
 	// MarkerExists refuses a fold with ErrMarkerExists, whether or not a marker exists.
 	MarkerExists
-	// Refused and Deployment apply nothing and return the error of that name.
+	// Refused, Deployment and NotApplied apply nothing and return the error of that name.
 	Refused
 	Deployment
+	NotApplied
 	// NotCounted inserts a fold's markers and drops its adds, as the older Datastore emulator does, and
 	// returns ErrNotCounted.
 	NotCounted
@@ -29,63 +33,11 @@ const (
 	// ContendedApplied and ContendedNotApplied return ErrContended: again the caller cannot know.
 	ContendedApplied
 	ContendedNotApplied
-	// NotApplied refuses a fold with ErrNotApplied: it never began.
-	NotApplied
 	// SlowApplied and SlowNotApplied return when the caller's context ends.
 	SlowApplied
 	SlowNotApplied
 	// Blank makes Applied find no markers and Shards find no records, because a look-up is only a hint.
-	// For other calls it is OK.
 	Blank
-)
-
-// An Op names a call.
-type Op string
-
-// The calls that take hooks. OnFold is for Fold.
-const (
-	Applied           Op = "Applied"
-	Shards            Op = "Shards"
-	Grow              Op = "Grow"
-	PutDeadLetters    Op = "PutDeadLetters"
-	ListDeadLetters   Op = "ListDeadLetters"
-	DeleteDeadLetters Op = "DeleteDeadLetters"
-	GetDeadLetters    Op = "GetDeadLetters"
-	DeadLetterRefs    Op = "DeadLetterRefs"
-	Beat              Op = "Beat"
-	Check             Op = "Check"
-	// SetWindow is a change of settings.
-	SetWindow Op = "SetWindow"
-	// ChangeRules is a change of rules.
-	ChangeRules   Op = "ChangeRules"
-	Workers       Op = "Workers"
-	Lookup        Op = "Lookup"
-	Reset         Op = "ResetCounter"
-	Sweep         Op = "SweepCounters"
-	SweepSeries   Op = "SweepSeries"
-	MoveSeries    Op = "MoveSeries"
-	Series        Op = "Series"
-	GrowCounter   Op = "GrowCounter"
-	List          Op = "List"
-	Ranges        Op = "Ranges"
-	SwapRanges    Op = "SwapRanges"
-	Ungrouped     Op = "Ungrouped"
-	SetRemainders Op = "SetRemainders"
-	RemaindersOf  Op = "RemaindersOf"
-	DropGrouped   Op = "DropGrouped"
-	DropGroups    Op = "DropGroups"
-	Sums          Op = "Sums"
-	Survey        Op = "Survey" // ShardsOf and ShardPage
-	// Journal is a read of the journal.
-	Journal       Op = "Journal"
-	ReplaceRecord Op = "ReplaceRecord"
-	SweepJournal  Op = "SweepJournal"
-
-	NextValues     Op = "NextValues"
-	Sequence       Op = "Sequence"
-	DeleteSequence Op = "DeleteSequence"
-
-	fold Op = "Fold"
 )
 
 // OnFold sets a hook that is called before each fold. n counts folds from 1. The hook must not keep c.
@@ -120,64 +72,62 @@ func FoldScript(answers ...Answer) func(n int, c *store.Commit) Answer {
 	return func(n int, _ *store.Commit) Answer { return script(n) }
 }
 
-// begin numbers the call and calls its hook, without the lock.
-func (s *Store) begin(ctx context.Context, op Op, c *store.Commit) (Answer, error) {
+// refusals are answers that the database gives to a call.
+var refusals = map[Answer]error{Refused: engine.ErrRefused, Deployment: engine.ErrDeployment, NotApplied: engine.ErrNotApplied}
+
+type answerKey struct{}
+
+// answerOf returns the answer that a call gets.
+func answerOf(ctx context.Context) Answer {
+	answer, _ := ctx.Value(answerKey{}).(Answer)
+	return answer
+}
+
+// call runs a call as the hook of its op demands. c is of a fold.
+func call[T any](ctx context.Context, s *Store, op Op, run func(context.Context) (T, error), c ...*store.Commit) (result T, err error) {
 	if err := ctx.Err(); err != nil {
-		return OK, fmt.Errorf("fakestore: %w", err)
+		return result, fmt.Errorf("fakestore: %w", err)
 	}
 	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
-		return OK, errClosed
-	}
 	s.calls[op]++
-	n, hook, onFold := s.calls[op], s.hooks[op], s.onFold
+	n, hook := s.calls[op], s.hooks[op]
+	if onFold := s.onFold; onFold != nil && op == fold {
+		hook = func(n int) Answer { return onFold(n, c[0]) }
+	}
 	s.mu.Unlock()
-	switch {
-	case op == fold && onFold != nil:
-		return onFold(n, c), nil
-	case hook != nil:
-		return hook(n), nil
+	answer := OK
+	if hook != nil {
+		answer = hook(n)
 	}
-	return OK, nil
-}
-
-// run is begin and do, for a call that holds the lock all the time.
-func (s *Store) run(ctx context.Context, op Op, locked func() error) error {
-	answer, err := s.begin(ctx, op, nil)
-	if err != nil {
-		return err
+	if op == fold {
+		if err := cmp.Or(s.check(c[0]), s.claim(c[0], true)); err != nil {
+			err = fmt.Errorf("%w: mistake of the caller: %w", store.ErrRefused, err)
+			s.opts.Errorf("fakestore: %v", err)
+			return result, err
+		}
+		defer func() { _ = s.claim(c[0], false) }()
 	}
-	return s.do(ctx, answer, func() error {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return locked()
-	})
-}
-
-// do runs a call as the answer demands. run takes the lock itself.
-func (s *Store) do(ctx context.Context, answer Answer, run func() error) error {
-	if err := s.wait(ctx); err != nil {
-		return err
+	if s.opts.Latency > 0 {
+		select {
+		case <-time.After(s.opts.Latency):
+		case <-ctx.Done():
+			return result, fmt.Errorf("fakestore: %w", ctx.Err())
+		}
 	}
 	switch answer {
-	case Refused:
-		return fmt.Errorf("fakestore: %w", store.ErrRefused)
-	case Deployment:
-		return fmt.Errorf("fakestore: %w: permission denied", store.ErrDeployment)
-	case NotApplied:
-		return fmt.Errorf("fakestore: %w: it never began", store.ErrNotApplied)
 	case UnknownApplied, SlowApplied, ContendedApplied:
-		_ = run() // its result does not matter: the answer is lost
+		_, _ = run(ctx) // its result does not matter: the answer is lost
 	}
 	switch answer {
 	case UnknownApplied, UnknownNotApplied:
-		return fmt.Errorf("fakestore: the answer was lost: %w", context.DeadlineExceeded)
+		err = fmt.Errorf("the answer was lost: %w", context.DeadlineExceeded)
 	case ContendedApplied, ContendedNotApplied:
-		return fmt.Errorf("fakestore: %w", store.ErrContended)
+		err = store.ErrContended
 	case SlowApplied, SlowNotApplied:
 		<-ctx.Done()
-		return fmt.Errorf("fakestore: no answer: %w", ctx.Err())
+		err = fmt.Errorf("no answer: %w", ctx.Err())
+	default:
+		return run(context.WithValue(ctx, answerKey{}, answer))
 	}
-	return run()
+	return result, fmt.Errorf("fakestore: %w", err)
 }

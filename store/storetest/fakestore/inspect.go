@@ -1,34 +1,46 @@
 package fakestore
 
 import (
-	"maps"
+	"context"
+	"errors"
+	"math"
 	"slices"
 	"time"
 
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/engine"
+	"github.com/countmill/countmill/store/protocol"
 	"github.com/countmill/countmill/wire"
 )
 
-// Counts counts the applied calls so far, including those whose answer was lost.
+// Counts counts what was applied or read, including calls whose answer was lost.
 type Counts struct {
-	Folds, Entities, Markers, Adds int
-	LargestFold                    int // in entities
-	Collisions                     int // folds that got ErrMarkerExists
-	OverLimit, Mistakes            int // calls refused because of the caller
-	Raises, Raised                 int // calls and records
-	MarkersRead, RecordsRead       int
-	Lookups, KeysRead, Lists       int
-	Buried, Discarded, Announced   int
-	Resets                         int
-	Moves, MoveEntities            int // of shards into the archive, and what they wrote
-	Swept                          int // buckets of the archive
+	Folds, Markers, Adds                       int
+	LargestFold                                int // in entities
+	Collisions                                 int // folds that got ErrMarkerExists
+	Raised, MarkersRead, RecordsRead, KeysRead int
+}
+
+func (n *Counts) folded(c *store.Commit, err error) {
+	switch {
+	case errors.Is(err, store.ErrMarkerExists):
+		n.Collisions++
+	case err == nil:
+		n.Folds, n.Markers, n.Adds = n.Folds+1, n.Markers+len(c.Markers), n.Adds+len(c.Adds)
+		n.Raised, n.LargestFold = n.Raised+len(c.Growths), max(n.LargestFold, c.Entities())
+	}
+}
+
+func (s *Store) count(f func(*Counts)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f(&s.counts)
 }
 
 // Counts returns the counts so far.
-func (s *Store) Counts() Counts {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.counts
+func (s *Store) Counts() (n Counts) {
+	s.count(func(c *Counts) { n = *c })
+	return n
 }
 
 // Calls returns how often op was called, with any result.
@@ -41,14 +53,19 @@ func (s *Store) Calls(op Op) int {
 // FoldCalls returns how often Fold was called, with any result.
 func (s *Store) FoldCalls() int { return s.Calls(fold) }
 
-// Totals sums the shards of every counter. Like the other sums here it wraps.
+// must is for reads that nothing disturbs.
+func must[T any](result T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return result
+}
+
+// Totals sums the shards of every counter, also those that its record does not name.
 func (s *Store) Totals() map[string]int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	totals := make(map[string]int64)
-	for key, h := range s.shards {
-		sum, _ := h.newest()
-		totals[key.counter] += int64(sum.Lo)
+	for _, shard := range must(s.Store.ShardPage(context.Background(), "", "", math.MaxInt)).Shards {
+		totals[shard.Counter] += int64(shard.Count.Lo) // modulo 2^64
 	}
 	return totals
 }
@@ -56,98 +73,90 @@ func (s *Store) Totals() map[string]int64 {
 // Total sums the shards of one counter.
 func (s *Store) Total(counter string) int64 { return s.Totals()[counter] }
 
-// TotalAt sums all shards of one counter at a moment, including those that its record does not name. It
-// needs Options.History.
-func (s *Store) TotalAt(counter string, at time.Time) int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var total int64
-	for key, h := range s.shards {
-		if key.counter == counter {
-			sum, _ := h.at(at)
-			total += int64(sum.Lo)
+// Record returns a counter's record, also that of a deleted one; the zero record if it has none.
+func (s *Store) Record(counter string) store.Record {
+	v := s.Store.View()
+	defer v.Close()
+	for _, r := range must(v.List(context.Background(), counter, "", 1)) {
+		if r.Counter == counter {
+			return r
 		}
 	}
-	return total
+	return store.Record{}
 }
 
-// ServedAt returns the total that a reader should show of a counter at a moment: the sum of all its
-// shards, including those that its record does not name, less its baseline. It needs Options.History.
-func (s *Store) ServedAt(counter string, at time.Time) (total int64, exists bool) {
-	sum := s.TotalAt(counter, at)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r, _ := s.records[counter].at(at)
-	total = sum + int64(r.remainder.Lo) - int64(r.Baseline.Lo)
-	return total, r.exists && (r.DeletedAt.IsZero() || total != 0)
+// Buckets returns the series of a counter.
+func (s *Store) Buckets(counter string) []store.Bucket {
+	v := s.Store.View()
+	defer v.Close()
+	return must(v.Series(context.Background(), []store.Record{s.Record(counter)}, 0, wire.MinuteOf(wire.MaxTime)))[0]
 }
 
-// Left returns for each counter the sum of its shards less its baseline.
-func (s *Store) Left() map[string]int64 {
-	left := s.Totals()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for counter, h := range s.records {
-		r, _ := h.newest()
-		left[counter] -= int64(r.Baseline.Lo)
+// Grouped returns the parts of all shards that were folded by an index.
+func (s *Store) Grouped(index int64) map[store.Key]int64 {
+	v := s.DB.Open().View(time.Time{})
+	defer v.Close()
+	kind := slices.IndexFunc(protocol.Kinds, func(k engine.Kind) bool { return k.Name == "shard" })
+	fields := protocol.Kinds[kind].Fields
+	field := fields[slices.IndexFunc(fields, func(f engine.FieldSpec) bool { return f.Name == "g" })].ID + engine.FieldID(index)
+	parts := make(map[store.Key]int64)
+	rows := v.Scan(context.Background(), engine.Range{Kind: engine.KindID(kind)}, field)
+	for r := rows.Next(); r != nil; r = rows.Next() {
+		parts[store.Key{Counter: r.Key.Name, Shard: int(r.Key.Part)}] = r.Int64(field)
 	}
-	return left
-}
-
-// Recorded reports whether the counter has a record, even if the counter is deleted.
-func (s *Store) Recorded(counter string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r, _ := s.records[counter].newest()
-	return r.shards > 0
-}
-
-// Now is the store's time.
-func (s *Store) Now() time.Time { return s.opts.now() }
-
-// Moment is a moment of the store: every view of it or of a later one shows all folds so far.
-func (s *Store) Moment() time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.readTimeLocked()
-}
-
-// Ahead changes a counter's last reset to one whose clock was ahead, and reports whether there was a
-// reset.
-func (s *Store) Ahead(counter string, by time.Duration) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r, _ := s.records[counter].newest()
-	if r.ResetAt.IsZero() {
-		return false
-	}
-	r.ResetAt = r.ResetAt.Add(by)
-	s.records[counter] = s.records[counter].set(s.commitTimeLocked(), r, s.oldestLocked())
-	return true
+	return parts
 }
 
 // Marker returns the marker of a part, if it exists.
-func (s *Store) Marker(id wire.PartID) (store.Marker, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	m, ok := s.markers[id]
-	return m, ok
+func (s *Store) Marker(id wire.PartID) (m store.Marker, ok bool) {
+	for _, m := range must(s.Store.Applied(context.Background(), []wire.PartID{id})) {
+		return m, true
+	}
+	return m, false
 }
 
 // DeadLetters returns all dead letters in the order of their keys.
 func (s *Store) DeadLetters() []store.DeadLetter {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var letters []store.DeadLetter
-	for _, key := range slices.Sorted(maps.Keys(s.dead)) {
-		letters = append(letters, s.dead[key])
-	}
-	return letters
+	return must(s.Store.ListDeadLetters(context.Background(), "", math.MaxInt))
 }
 
-// OpenViews returns the number of views that have been read from and not closed.
-func (s *Store) OpenViews() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.views)
+// Journaled returns all records of the journal in the order of their keys.
+func (s *Store) Journaled() (records []store.JournalRecord) {
+	v := s.Store.JournalView()
+	defer v.Close()
+	for q := (store.JournalQuery{Limit: math.MaxInt}); ; {
+		page := must(v.JournalRecords(context.Background(), q))
+		records = append(records, page.Records...)
+		if !page.More {
+			return records
+		}
+		q.From = records[len(records)-1].Place().Next()
+	}
+}
+
+// WriteRecords writes the records and rows of a commit, and nothing else of it.
+func (s *Store) WriteRecords(c *store.Commit) {
+	for lot := range slices.Chunk(c.Records, 100) {
+		must(s.Store.Fold(context.Background(), &store.Commit{Records: lot, Rules: store.AnyRules}))
+	}
+	for lot := range slices.Chunk(c.Rows, 100) {
+		must(s.Store.Fold(context.Background(), &store.Commit{Rows: lot, Rules: store.AnyRules}))
+	}
+}
+
+// ReadTime is the moment of a view of the present.
+func (s *Store) ReadTime() time.Time {
+	v := s.Store.View()
+	defer v.Close()
+	_ = must(v.Lookup(context.Background(), nil))
+	return v.ReadTime()
+}
+
+// Expire removes what the store may remove now.
+func (s *Store) Expire() {
+	if s.DB.Limits.Expires {
+		s.DB.Expire(s.Now())
+	} else if err := s.Sweep(context.Background()); err != nil {
+		panic(err)
+	}
 }
