@@ -49,7 +49,7 @@ func newDeployment(t *testing.T) *deployment {
 	t.Helper()
 	d := &deployment{
 		made:    datastore.Config{Project: emulator.Project(), Emulator: emulator.Firestore(t)},
-		google:  &fakeAdmin{kind: "DATASTORE_MODE", mode: "PESSIMISTIC", ttl: "ACTIVE", journalTTL: "ACTIVE", rowTTL: "ACTIVE"},
+		google:  &fakeAdmin{kind: "DATASTORE_MODE", mode: "PESSIMISTIC", ttl: "ACTIVE"},
 		cache:   emulator.Memcached(t).Host(),
 		disk:    pebble.Exam{Dir: t.TempDir(), SyncFunc: fastDisk},
 		workers: twoWorkers(),
@@ -174,25 +174,6 @@ func (d *deployment) doctor(t *testing.T, args ...string) doctorReport {
 	return readReport(t, result{code, out.String(), errOut.String()})
 }
 
-// keepJournal adds a rule for the journal to the database.
-func (d *deployment) keepJournal(t *testing.T, keep string) {
-	t.Helper()
-	s, err := datastore.Open(t.Context(), d.made)
-	if err != nil {
-		t.Fatal(err)
-	}
-	change, err := store.ParseRetention(store.KindJournal, keep)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.ChangeRules(t.Context(), store.RuleChange{Kind: store.KindJournal, Pattern: "billing:*", Keep: change}); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // newerFormat writes a meta record of a format that this build does not know.
 func (d *deployment) newerFormat(t *testing.T) {
 	t.Helper()
@@ -204,12 +185,12 @@ func (d *deployment) newerFormat(t *testing.T) {
 	defer conn.Close()
 	key := &pb.Key{
 		PartitionId: &pb.PartitionId{ProjectId: d.made.Project, NamespaceId: "newer"},
-		Path:        []*pb.Key_PathElement{{Kind: "CountmillMeta", IdType: &pb.Key_PathElement_Name{Name: "meta"}}},
+		Path:        []*pb.Key_PathElement{{Kind: "CountmillMeta", IdType: &pb.Key_PathElement_Name{Name: "-meta"}}},
 	}
 	_, err = pb.NewDatastoreClient(conn).Commit(t.Context(), &pb.CommitRequest{
 		ProjectId: d.made.Project, Mode: pb.CommitRequest_NON_TRANSACTIONAL,
 		Mutations: []*pb.Mutation{{Operation: &pb.Mutation_Upsert{Upsert: &pb.Entity{Key: key, Properties: map[string]*pb.Value{
-			"format": {ValueType: &pb.Value_IntegerValue{IntegerValue: 1000}},
+			"data": {ValueType: &pb.Value_BlobValue{BlobValue: []byte(`{"format":1000,"rest":"unknown"}`)}},
 		}}}}},
 	})
 	if err != nil {
@@ -278,17 +259,20 @@ func (r *rights) TestIamPermissions(_ context.Context, req *iampb.TestIamPermiss
 // A fakeAdmin answers as Google's documents say of the Firestore admin API: a database, and a field of each
 // kind with its TTL policy, which is missing if there is none.
 type fakeAdmin struct {
-	project, kind, mode     string
-	ttl, journalTTL, rowTTL string // of markers, records of the journal, and rows of paged rules
-	code                    int    // of all answers, unless 0
+	project, kind, mode string
+	ttl                 string // of all kinds
+	rowTTL              string // of rows of the journal, unless empty
+	code                int    // of all answers, unless 0
 }
 
 func (f *fakeAdmin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	database := "/v1/projects/" + f.project + "/databases/(default)"
 	field, _ := strings.CutPrefix(r.URL.Path, database+"/collectionGroups/")
-	state, known := map[string]string{
-		"CountmillApplied/fields/expire_at": f.ttl, "CountmillJournal/fields/expire_at": f.journalTTL, "CountmillJournalRow/fields/expire_at": f.rowTTL,
-	}[field]
+	kind, known := strings.CutSuffix(field, "/fields/expire_at")
+	state := f.ttl
+	if kind == "CountmillJournalrow" && f.rowTTL != "" {
+		state = f.rowTTL
+	}
 	policy := ""
 	if state != "" {
 		policy = fmt.Sprintf(`"ttlConfig":{"state":%q},`, state)

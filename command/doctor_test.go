@@ -50,17 +50,11 @@ var doctorFaults = map[string]fault{
 		[]string{"database mode: concurrency mode OPTIMISTIC"}},
 	"another type of database": {func(_ *testing.T, d *deployment) { d.google.kind = "FIRESTORE_NATIVE" },
 		[]string{"database mode: type FIRESTORE_NATIVE"}},
-	"no TTL policy":            {func(_ *testing.T, d *deployment) { d.google.ttl = "" }, []string{"TTL policy: is: none"}},
-	"the TTL policy is broken": {func(_ *testing.T, d *deployment) { d.google.ttl = "NEEDS_REPAIR" }, []string{"TTL policy: is: NEEDS_REPAIR"}},
-	"no TTL policies of the journal": {func(t *testing.T, d *deployment) {
-		d.keepJournal(t, "400d,paged")
-		d.google.journalTTL, d.google.rowTTL = "", "NEEDS_REPAIR"
-	}, []string{"TTL policy of the journal: CountmillJournal is: none", "TTL policy of paged rules: CountmillJournalRow is: NEEDS_REPAIR"}},
-	"a journal without paged rules needs one policy": {func(t *testing.T, d *deployment) {
-		d.keepJournal(t, "400d")
-		d.google.rowTTL = ""
-	}, nil},
-	"no journal needs no policy of it": {func(_ *testing.T, d *deployment) { d.google.journalTTL = "" }, nil},
+	"no TTL policies": {func(_ *testing.T, d *deployment) { d.google.ttl = "" }, []string{
+		"TTL policy: CountmillMarker is: none", "TTL policy: CountmillJournal is: none", "TTL policy: CountmillJournalrow is: none",
+		"TTL policy: CountmillLetterref is: none", "TTL policy: CountmillWorker is: none",
+	}},
+	"a TTL policy is broken": {func(_ *testing.T, d *deployment) { d.google.rowTTL = "NEEDS_REPAIR" }, []string{"TTL policy: CountmillJournalrow is: NEEDS_REPAIR"}},
 	"the clock is behind": {func(_ *testing.T, d *deployment) {
 		d.database.NowFunc = func() time.Time { return time.Now().Add(-time.Hour) }
 	}, []string{"clock: 1h0m0s behind that of the database"}},
@@ -68,7 +62,7 @@ var doctorFaults = map[string]fault{
 		d.database.NowFunc = func() time.Time { return time.Now().Add(time.Hour) }
 	}, []string{"clock: 1h0m0s ahead of that of the database"}},
 	"the database is of a newer version": {func(t *testing.T, d *deployment) { d.newerFormat(t) },
-		[]string{"meta record: was written by a newer version"}},
+		[]string{"meta record: run the version that wrote it"}},
 
 	"harmful settings of the subscription": {func(t *testing.T, d *deployment) {
 		d.subscribe(t, &pubsubpb.Subscription{
@@ -135,7 +129,6 @@ func TestDoctorChecks(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
 	d.fakePubSub(t, "pubsub.topics.publish", "pubsub.subscriptions.consume")
-	d.keepJournal(t, "400d,paged")
 	r := d.examine(t)
 	var got []string
 	for _, c := range r.Checked {
@@ -143,7 +136,7 @@ func TestDoctorChecks(t *testing.T) {
 	}
 	slices.Sort(got)
 	want := []string{
-		"TTL policy", "TTL policy of paged rules", "TTL policy of the journal", "clock", "clock of the server", "data directory", "database mode", "dead letters of Pub/Sub", "disk sync", "memcached",
+		"TTL policy", "clock", "clock of the server", "data directory", "database mode", "dead letters of Pub/Sub", "disk sync", "memcached",
 		"meta record", "open files", "permissions of Pub/Sub", "permissions of the database", "reachability of the database", "server",
 		"settings of the fleet", "subscription", "topic", "transforms",
 	}

@@ -7,7 +7,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/engine"
 )
 
 // sentinel returns the meaning of a code for an aggregator. After ErrContended, and if it is nil, the
@@ -19,13 +19,13 @@ import (
 func sentinel(code codes.Code) error {
 	switch code {
 	case codes.AlreadyExists:
-		return store.ErrMarkerExists
+		return engine.ErrExists
 	case codes.InvalidArgument, codes.OutOfRange:
-		return store.ErrRefused
+		return engine.ErrRefused
 	case codes.Aborted:
-		return store.ErrContended
+		return engine.ErrContended
 	case codes.PermissionDenied, codes.Unauthenticated, codes.NotFound, codes.FailedPrecondition, codes.Unimplemented:
-		return store.ErrDeployment
+		return engine.ErrDeployment
 	default:
 		return nil
 	}
@@ -34,21 +34,22 @@ func sentinel(code codes.Code) error {
 // notApplied adds ErrNotApplied to an error from before a commit was sent, if it has no meaning yet.
 // After sending nothing is certain: the server may have the commit although the connection failed.
 func notApplied(err error) error {
-	for _, meaning := range []error{store.ErrDeployment, store.ErrContended, store.ErrRefused, store.ErrMarkerExists} {
+	for _, meaning := range []error{engine.ErrDeployment, engine.ErrContended, engine.ErrRefused, engine.ErrExists} {
 		if err == nil || errors.Is(err, meaning) {
 			return err
 		}
 	}
-	return fmt.Errorf("%w: %w", store.ErrNotApplied, err)
+	return fmt.Errorf("%w: %w", engine.ErrNotApplied, err)
 }
 
-// explain adds the operation and the meaning of the code.
-func (s *Store) explain(doing string, err error) error {
-	if err == nil {
-		return nil
+// explain adds the operation and the meaning of the code. updates says that the call needs rows that exist.
+func (d *database) explain(doing string, err error, updates bool) error {
+	meaning := sentinel(status.Code(err))
+	if updates && status.Code(err) == codes.NotFound {
+		meaning = engine.ErrMissing
 	}
-	if meaning := sentinel(status.Code(err)); meaning != nil {
-		return fmt.Errorf("%w: %s: %s: %w", meaning, s.cfg, doing, err)
+	if meaning != nil && !errors.Is(err, meaning) {
+		return fmt.Errorf("%w: %s: %s: %w", meaning, d.cfg, doing, err)
 	}
-	return fmt.Errorf("%s: %s: %w", s.cfg, doing, err)
+	return fmt.Errorf("%s: %s: %w", d.cfg, doing, err)
 }

@@ -1,35 +1,26 @@
 package datastore
 
 import (
+	"cmp"
+	"encoding/hex"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
-
-	"github.com/countmill/countmill/store"
 
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/countmill/countmill/wire"
+	"github.com/countmill/countmill/store/engine"
 )
 
-// The kinds. They share a prefix, because Google's own example of a sharded counter has a kind Counter
-// that is keyed by the counter's name.
-const (
-	kindCounter    = "CountmillCounter"
-	kindShard      = "CountmillShard"
-	kindApplied    = "CountmillApplied"
-	kindDead       = "CountmillDead"
-	kindChunk      = "CountmillDeadChunk"
-	kindWorker     = "CountmillWorker"
-	kindMeta       = "CountmillMeta"
-	kindProbe      = "CountmillProbe"
-	kindSeries     = "CountmillSeries"
-	kindIndexRange = "CountmillIndexRange"
-	kindRemainder  = "CountmillRemainder"
-	kindJournal    = "CountmillJournal"
-	kindRow        = "CountmillJournalRow"
-)
+// The kinds share a prefix, because Google's own example of a sharded counter has a kind Counter that is keyed by the
+// counter's name.
+const prefix = "Countmill"
+
+// kindName is the name of a kind in the database.
+func kindName(k *engine.Kind) string { return prefix + strings.ToUpper(k.Name[:1]) + k.Name[1:] }
 
 // A ref is a key without its partition.
 type ref struct{ kind, name string }
@@ -42,175 +33,230 @@ func refOf(k *pb.Key) ref {
 	return ref{path[0].GetKind(), path[0].GetName()}
 }
 
-func (s *Store) key(r ref) *pb.Key {
+func (d *database) key(r ref) *pb.Key {
 	return &pb.Key{
-		PartitionId: s.partition(),
+		PartitionId: d.partition(),
 		Path:        []*pb.Key_PathElement{{Kind: r.kind, IdType: &pb.Key_PathElement_Name{Name: r.name}}},
 	}
 }
 
 // partition returns nil for the default namespace, as Google's client does.
-func (s *Store) partition() *pb.PartitionId {
-	if s.cfg.Namespace == "" {
+func (d *database) partition() *pb.PartitionId {
+	if d.cfg.Namespace == "" {
 		return nil
 	}
-	return &pb.PartitionId{NamespaceId: s.cfg.Namespace}
+	return &pb.PartitionId{NamespaceId: d.cfg.Namespace}
 }
 
-// shardRef returns the key of a shard; hash is the shard's wire.ShardHash.
-func shardRef(hash uint64, counter string, shard int) ref {
-	name := append(hashed(hash, counter, 3), ':')
-	return ref{kindShard, string(strconv.AppendInt(name, int64(shard), 10))}
-}
-
-// hashed returns the beginning of a key, with room for more bytes after a colon.
-func hashed(hash uint64, counter string, more int) []byte {
-	const digits = "0123456789abcdef"
-	name := make([]byte, 0, 8+1+len(counter)+1+more)
-	for shift := 60; shift >= 32; shift -= 4 {
-		name = append(name, digits[hash>>shift&0xf])
+// ref returns the key of a row. Names of keys have the order of rows: in ASCII a tab comes before the names of kinds with
+// parts, and - before the digits. None has the form __x__, which Datastore reserves.
+func (d *database) ref(k engine.Key) ref {
+	kind := &d.kinds[k.Kind]
+	var name []byte
+	if kind.Places {
+		if name = fmt.Appendf(name, "%08x", k.Place>>32); uint32(k.Place) != 0 {
+			name = fmt.Appendf(name, "%08x", uint32(k.Place))
+		}
 	}
-	return append(append(name, ':'), counter...)
-}
-
-// readerRef returns the key of the entity that a reader asks for.
-func readerRef(k store.Key) ref {
-	if k.Shard == store.RecordKey {
-		return ref{kindCounter, k.Counter}
+	if name = append(name, '-'); kind.Binary {
+		name = hex.AppendEncode(name, []byte(k.Name))
+	} else {
+		name = append(name, k.Name...)
 	}
-	return shardRef(wire.ShardHash(k.Counter, k.Shard), k.Counter, k.Shard)
+	if kind.Parts {
+		name = fmt.Appendf(name, "\t%06x", k.Part)
+	}
+	return ref{kindName(kind), string(name)}
 }
 
-// Properties are not indexed. An index costs a write, and an index on times or counts would limit the
+// keyOf is the opposite of ref; ok is false for the key of another program.
+func (d *database) keyOf(id engine.KindID, r ref) (k engine.Key, ok bool) {
+	kind := &d.kinds[id]
+	place, name, _ := strings.Cut(r.name, "-")
+	k.Kind = id
+	if len(place) == 8 {
+		place += "00000000"
+	}
+	k.Place, _ = strconv.ParseUint(place, 16, 64)
+	if at := strings.LastIndexByte(name, '\t'); kind.Parts && at >= 0 {
+		part, _ := strconv.ParseUint(name[at+1:], 16, 24)
+		name, k.Part = name[:at], uint32(part)
+	}
+	if k.Name = name; kind.Binary {
+		bytes, _ := hex.DecodeString(name)
+		k.Name = string(bytes)
+	}
+	return k, k.Name != "" && d.ref(k) == r
+}
+
+// The properties that are not named by a field. A row has its name where rows with places are scanned in the order of names.
+const (
+	dataProperty = "data"
+	nameProperty = "name"
+	// expiresProperty is the due of a kind that expires: that of the TTL policy.
+	expiresProperty = "expire_at"
+	// noProperty is a property that no entity has.
+	noProperty = "none"
+)
+
+// high ends the property with the upper part of a wide field (engine.Int.Split).
+const high = "_high"
+
+func hasName(k *engine.Kind) bool { return k.Places && k.ByName }
+
+// nameValue is the value of the property name. It is indexed.
+func nameValue(k *engine.Kind, name string) *pb.Value {
+	if k.Binary {
+		return &pb.Value{ValueType: &pb.Value_BlobValue{BlobValue: []byte(name)}}
+	}
+	return &pb.Value{ValueType: &pb.Value_StringValue{StringValue: name}}
+}
+
+// propertyOf is the property of a field.
+func propertyOf(k *engine.Kind, id engine.FieldID) (property string, spec *engine.FieldSpec) {
+	switch spec = k.Field(id); {
+	case spec == nil:
+		return noProperty, &engine.FieldSpec{}
+	case id == k.Due && k.Expires:
+		return expiresProperty, spec
+	case spec.Open:
+		return spec.Name + strconv.FormatUint(uint64(id-spec.ID), 10), spec
+	}
+	return spec.Name, spec
+}
+
+// fieldOf is the opposite of propertyOf, also for the property of the upper part.
+func fieldOf(k *engine.Kind, property string) (id engine.FieldID, upper, ok bool) {
+	if property == expiresProperty && k.Expires {
+		return k.Due, false, true
+	}
+	name, upper := strings.CutSuffix(property, high)
+	for i := range k.Fields {
+		spec := &k.Fields[i]
+		if upper && !spec.Wide {
+			continue
+		}
+		if !spec.Open && spec.Name == name {
+			return spec.ID, upper, true
+		}
+		if digits, found := strings.CutPrefix(name, spec.Name); spec.Open && found {
+			if n, err := strconv.ParseUint(digits, 10, 31); err == nil && strconv.FormatUint(n, 10) == digits {
+				return spec.ID + engine.FieldID(n), upper, true
+			}
+		}
+	}
+	return 0, false, false
+}
+
+// Properties are not indexed, but for those of queries. An index costs a write, and an index on times or counts would limit the
 // whole kind to 500 writes a second.
 
 func integer(n int64) *pb.Value {
 	return &pb.Value{ExcludeFromIndexes: true, ValueType: &pb.Value_IntegerValue{IntegerValue: n}}
 }
 
-func indexedInteger(n int64) *pb.Value {
-	return &pb.Value{ValueType: &pb.Value_IntegerValue{IntegerValue: n}}
-}
-
-func text(v string) *pb.Value {
-	return &pb.Value{ExcludeFromIndexes: true, ValueType: &pb.Value_StringValue{StringValue: v}}
-}
-
-func indexedText(v string) *pb.Value {
-	return &pb.Value{ValueType: &pb.Value_StringValue{StringValue: v}}
-}
-
 func blob(v []byte) *pb.Value {
 	return &pb.Value{ExcludeFromIndexes: true, ValueType: &pb.Value_BlobValue{BlobValue: v}}
 }
 
-func boolean(v bool) *pb.Value {
-	return &pb.Value{ExcludeFromIndexes: true, ValueType: &pb.Value_BooleanValue{BooleanValue: v}}
-}
-
-// instant returns null for the zero time.
-func instant(t time.Time) *pb.Value {
-	if t.IsZero() {
-		return &pb.Value{ExcludeFromIndexes: true, ValueType: &pb.Value_NullValue{}}
+// number is the value of a narrow field, or of one part of a wide one. A TTL policy needs a time, and Due an index.
+func number(k *engine.Kind, id engine.FieldID, n int64) *pb.Value {
+	v := integer(n)
+	if id == k.Due && k.Expires {
+		v.ValueType = &pb.Value_TimestampValue{TimestampValue: timestamppb.New(time.UnixMicro(n))}
+	} else if id == k.Due {
+		v.ExcludeFromIndexes = false
 	}
-	return &pb.Value{ExcludeFromIndexes: true, ValueType: &pb.Value_TimestampValue{
-		TimestampValue: timestamppb.New(t.Truncate(time.Microsecond)),
-	}}
-}
-
-// indexedInstant returns an indexed time, for properties that queries use.
-func indexedInstant(t time.Time) *pb.Value {
-	v := instant(t)
-	v.ExcludeFromIndexes = false
 	return v
 }
 
-// fields reads the properties of an entity, and keeps the first error.
-type fields struct {
-	entity *pb.Entity
-	err    error
-}
-
-func (f *fields) wrong(name, want string) {
-	if f.err == nil {
-		r := refOf(f.entity.GetKey())
-		f.err = fmt.Errorf("entity %s %q: property %s is not %s: another program wrote it", r.kind, r.name, name, want)
-	}
-}
-
-// has reports whether the property exists and is not null.
-func (f *fields) has(name string) bool {
-	v := f.entity.GetProperties()[name]
-	_, null := v.GetValueType().(*pb.Value_NullValue)
-	return v != nil && !null
-}
-
-func (f *fields) integer(name string) int64 {
-	v, ok := f.entity.GetProperties()[name].GetValueType().(*pb.Value_IntegerValue)
-	if !ok {
-		f.wrong(name, "an integer")
-		return 0
-	}
-	return v.IntegerValue
-}
-
-func (f *fields) text(name string) string {
-	v, ok := f.entity.GetProperties()[name].GetValueType().(*pb.Value_StringValue)
-	if !ok {
-		f.wrong(name, "a string")
-		return ""
-	}
-	return v.StringValue
-}
-
-// duration reads a positive duration in Go's notation.
-func (f *fields) duration(name string) time.Duration {
-	d, err := time.ParseDuration(f.text(name))
-	if err != nil || d <= 0 {
-		f.wrong(name, "a duration")
-	}
-	return d
-}
-
-func (f *fields) boolean(name string) bool {
-	v, ok := f.entity.GetProperties()[name].GetValueType().(*pb.Value_BooleanValue)
-	if !ok {
-		f.wrong(name, "a boolean")
-		return false
-	}
-	return v.BooleanValue
-}
-
-func (f *fields) blob(name string) []byte {
-	v, ok := f.entity.GetProperties()[name].GetValueType().(*pb.Value_BlobValue)
-	if !ok {
-		f.wrong(name, "bytes")
-		return nil
-	}
-	return v.BlobValue
-}
-
-func (f *fields) instant(name string) time.Time {
-	switch v := f.entity.GetProperties()[name].GetValueType().(type) {
-	case *pb.Value_NullValue:
-		return time.Time{}
+// numberOf is the opposite of number.
+func numberOf(v *pb.Value) (n int64, ok bool) {
+	switch v := v.GetValueType().(type) {
+	case *pb.Value_IntegerValue:
+		return v.IntegerValue, true
 	case *pb.Value_TimestampValue:
-		return v.TimestampValue.AsTime()
+		return v.TimestampValue.AsTime().UnixMicro(), true
 	}
-	f.wrong(name, "a time")
-	return time.Time{}
+	return 0, false
 }
 
-// insert fails the commit if the entity exists.
-func (s *Store) insert(r ref, properties map[string]*pb.Value) *pb.Mutation {
-	return &pb.Mutation{Operation: &pb.Mutation_Insert{Insert: &pb.Entity{Key: s.key(r), Properties: properties}}}
+// maskOf are the properties of fields in the kinds of keys, or nil for all.
+func (d *database) maskOf(keys []engine.Key, fields []engine.FieldID) *pb.PropertyMask {
+	mask := &pb.PropertyMask{Paths: []string{noProperty}}
+	var done []engine.KindID
+	for i := range keys {
+		kind := &d.kinds[keys[i].Kind]
+		if slices.Contains(done, keys[i].Kind) {
+			continue
+		}
+		done = append(done, keys[i].Kind)
+		for _, id := range fields {
+			switch property, spec := propertyOf(kind, id); {
+			case id == engine.All:
+				return nil
+			case id == engine.Data:
+				mask.Paths = append(mask.Paths, dataProperty)
+			case spec.Wide:
+				mask.Paths = append(mask.Paths, property, property+high)
+			case property != noProperty:
+				mask.Paths = append(mask.Paths, property)
+			}
+		}
+	}
+	slices.Sort(mask.Paths)
+	mask.Paths = slices.Compact(mask.Paths)
+	return mask
 }
 
-// replace writes the entity with these properties alone.
-func (s *Store) replace(r ref, properties map[string]*pb.Value) *pb.Mutation {
-	return &pb.Mutation{Operation: &pb.Mutation_Upsert{Upsert: &pb.Entity{Key: s.key(r), Properties: properties}}}
+// rowOf reads fields of an entity.
+func (d *database) rowOf(key engine.Key, e *pb.EntityResult, fields []engine.FieldID) engine.Row {
+	r := engine.Row{Key: key, Exists: true, Updated: updated(e)}
+	kind, all := &d.kinds[key.Kind], slices.Contains(fields, engine.All)
+	bad := func(property, want string) engine.Row {
+		return engine.Row{Key: key, Exists: true, Updated: r.Updated, Bad: fmt.Sprintf("its property %s is not %s: another program wrote it", property, want)}
+	}
+	for property, v := range e.GetEntity().GetProperties() {
+		if property == dataProperty && kind.Class != engine.Sums {
+			data, ok := v.GetValueType().(*pb.Value_BlobValue)
+			if !ok {
+				return bad(property, "bytes")
+			}
+			if all || slices.Contains(fields, engine.Data) {
+				r.Data = data.BlobValue
+			}
+			continue
+		}
+		id, upper, known := fieldOf(kind, property)
+		if !known || !all && !slices.Contains(fields, id) {
+			continue
+		}
+		n, ok := numberOf(v)
+		if !ok {
+			return bad(property, "a number")
+		}
+		field := engine.Field{ID: id, Value: engine.IntOf(n)}
+		if upper {
+			field.Value = engine.Join(0, n)
+		}
+		r.Fields = append(r.Fields, field)
+	}
+	slices.SortFunc(r.Fields, func(a, b engine.Field) int { return cmp.Compare(a.ID, b.ID) })
+	sums := r.Fields[:0]
+	for _, f := range r.Fields {
+		if n := len(sums); n > 0 && sums[n-1].ID == f.ID {
+			sums[n-1].Value = sums[n-1].Value.Add(f.Value)
+		} else {
+			sums = append(sums, f)
+		}
+	}
+	r.Fields = slices.DeleteFunc(sums, func(f engine.Field) bool { return f.Value == engine.Int{} })
+	return r
 }
 
-func (s *Store) remove(r ref) *pb.Mutation {
-	return &pb.Mutation{Operation: &pb.Mutation_Delete{Delete: s.key(r)}}
+func updated(e *pb.EntityResult) time.Time {
+	if e.GetUpdateTime() == nil {
+		return time.Time{}
+	}
+	return e.GetUpdateTime().AsTime()
 }

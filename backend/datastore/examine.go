@@ -10,15 +10,16 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"cloud.google.com/go/auth/credentials"
-	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/countmill/countmill/backend"
-	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/engine"
+	"github.com/countmill/countmill/store/protocol"
 )
 
 // The checks of an examination.
@@ -61,20 +62,16 @@ func Examine(ctx context.Context, e Exam, r *backend.Report) {
 	if e.NowFunc == nil {
 		e.NowFunc = time.Now
 	}
-	made := &links{}
-	conn, err := dial(ctx, e.Config, credentials.DetectDefault)
+	d, err := dialed(ctx, e.Config, protocol.Kinds, credentials.DetectDefault)
 	if err != nil {
 		e.find(checkReached, err, "Nothing of the database could be examined.", r)
 		return
 	}
-	s := &Store{cfg: e.Config, conn: conn, stub: pb.NewDatastoreClient(conn), lot: maxEntities, links: made}
-	defer func() { _ = s.Close() }()
-	settings, ok := e.meta(ctx, s, r)
-	if !ok {
-		return
+	defer func() { _ = d.Close() }()
+	if e.meta(ctx, d, r) {
+		e.transforms(ctx, d, r)
+		e.admin(ctx, r)
 	}
-	e.transforms(ctx, s, r)
-	e.admin(ctx, policiesFor(settings.Rules), r)
 }
 
 func (e Exam) find(check string, err error, why string, r *backend.Report) {
@@ -88,34 +85,32 @@ func (e Exam) find(check string, err error, why string, r *backend.Report) {
 	r.Find(backend.Finding{Check: check, What: err.Error() + ".", Why: why, Do: do, Page: "howto/google-cloud.md"})
 }
 
-// meta looks the meta record up, and returns the settings in it. It returns false if the rest cannot be
-// examined.
-func (e Exam) meta(ctx context.Context, s *Store, r *backend.Report) (store.Settings, bool) {
+// meta looks the meta record up. It returns false if the rest cannot be examined.
+func (e Exam) meta(ctx context.Context, d *database, r *backend.Report) bool {
 	ctx, cancel := context.WithTimeout(ctx, examTimeout)
 	defer cancel()
 	began := e.NowFunc()
-	m, at, err := s.lookupMeta(ctx)
-	took := e.NowFunc().Sub(began)
-	if err != nil && !errors.Is(err, store.ErrDeployment) || status.Code(err) != codes.OK && status.Code(err) != codes.Unknown {
+	v := d.View(time.Time{})
+	_, err := v.Get(ctx, nil)
+	took, at := e.NowFunc().Sub(began), v.At()
+	if err != nil && (!errors.Is(err, engine.ErrDeployment) || status.Code(err) != codes.OK && status.Code(err) != codes.Unknown) {
 		e.find(checkReached, err, "No role that has the store can work.", r)
-		return store.Settings{}, false
+		return false
 	}
 	r.Done(checkReached, "")
 	if at.IsZero() { // no role takes a server that does not say when it read
 		unsuitable(err, r)
-		return store.Settings{}, false
+		return false
 	}
 	e.clock(at.Sub(began.Add(took/2)), took/2, r)
-	switch {
-	case err != nil:
-		r.Find(backend.Finding{Check: checkMeta, What: err.Error() + ".", Why: "Roles refuse this database.", Do: "Name another database or namespace in --store.", Page: "howto/google-cloud.md"})
-	case m.id == "" && e.Emulator == "":
-		r.Find(backend.Finding{Check: checkMeta, What: e.String() + " has no meta record.", Why: "Roles refuse a database that countmill has not used yet.",
-			Do: "Start the first aggregator once with --create.", Page: "howto/google-cloud.md"})
+	switch _, err = protocol.Open(ctx, d, protocol.Config{}); {
+	case err != nil && (e.Emulator == "" || !errors.Is(err, protocol.ErrUnused)):
+		r.Find(backend.Finding{Check: checkMeta, What: err.Error() + ".", Why: "Roles refuse this database.",
+			Do: "Start the first aggregator of a new database once with --create, or name another database or namespace in --store.", Page: "howto/google-cloud.md"})
 	default:
 		r.Done(checkMeta, "")
 	}
-	return m.settings, true
+	return true
 }
 
 // clock examines the difference: the store's time minus this machine's. It may be wrong by slack.
@@ -134,17 +129,17 @@ func (e Exam) clock(skew, slack time.Duration, r *backend.Report) {
 	})
 }
 
-func (e Exam) transforms(ctx context.Context, s *Store, r *backend.Report) {
+func (e Exam) transforms(ctx context.Context, d *database, r *backend.Report) {
 	ctx, cancel := context.WithTimeout(ctx, examTimeout)
 	defer cancel()
-	switch err := s.probe(ctx); {
+	switch err := d.probe(ctx); {
 	case err == nil:
 		r.Done(checkTransforms, "")
 		r.Done(checkRights, "")
 	case e.ReadOnly && status.Code(err) == codes.PermissionDenied:
 		r.Skip(checkTransforms, "this account may not write, and a reader need not; for an aggregator give its --bus too")
 		r.Done(checkRights, "may read, not write")
-	case errors.Is(err, store.ErrDeployment) && status.Code(err) != codes.PermissionDenied && status.Code(err) != codes.Unauthenticated:
+	case errors.Is(err, engine.ErrDeployment) && status.Code(err) != codes.PermissionDenied && status.Code(err) != codes.Unauthenticated:
 		unsuitable(err, r)
 	default:
 		e.find(checkTransforms, err, "An aggregator with these rights cannot fold.", r)
@@ -157,30 +152,11 @@ func unsuitable(err error, r *backend.Report) {
 		Do: "Use Firestore in Datastore mode, or its emulator.", Page: "howto/google-cloud.md"})
 }
 
-// A policy is a TTL policy on expire_at of a kind.
-type policy struct{ check, kind, why string }
-
-// policiesFor are the policies that a database with these rules needs. Records of the journal stay
-// after its rule was removed.
-func policiesFor(rules *store.Rules) []policy {
-	needed := []policy{{checkTTL, kindApplied, "Nothing removes markers: storage grows by one entity for each part."}}
-	if rules == nil || len(rules.Journal) == 0 {
-		return needed
-	}
-	needed = append(needed, policy{checkTTL + " of the journal", kindJournal, "Nothing removes records of the journal when their time is over."})
-	if slices.ContainsFunc(rules.Journal, func(r store.Rule) bool { return r.Keep.Paged }) {
-		needed = append(needed, policy{checkTTL + " of paged rules", kindRow, "Nothing removes the rows of paged rules when their time is over."})
-	}
-	return needed
-}
-
 // admin asks the admin API for the mode and the TTL policies.
-func (e Exam) admin(ctx context.Context, policies []policy, r *backend.Report) {
+func (e Exam) admin(ctx context.Context, r *backend.Report) {
 	if e.Emulator != "" && e.Admin == "" {
 		r.Skip(checkMode, "an emulator has no admin API")
-		for _, p := range policies {
-			r.Skip(p.check, "an emulator has no admin API")
-		}
+		r.Skip(checkTTL, "an emulator has no admin API")
 		return
 	}
 	name := "/v1/projects/" + url.PathEscape(e.Project) + "/databases/" + url.PathEscape(cmp.Or(e.Database, "(default)"))
@@ -190,19 +166,40 @@ func (e Exam) admin(ctx context.Context, policies []policy, r *backend.Report) {
 	} else {
 		e.mode(database.Type, database.ConcurrencyMode, r)
 	}
-	for _, p := range policies {
-		var field struct{ TTLConfig *struct{ State string } }
-		code, err := e.ask(ctx, name+"/collectionGroups/"+p.kind+"/fields/expire_at", &field)
-		if err != nil && code != http.StatusNotFound {
-			r.Skip(p.check, adminError(code, err))
+	e.policies(ctx, name, r)
+}
+
+// policies examines the TTL policy of each kind whose rows expire.
+func (e Exam) policies(ctx context.Context, database string, r *backend.Report) {
+	var states []string
+	for i := range protocol.Kinds {
+		if !protocol.Kinds[i].Expires {
 			continue
+		}
+		kind := kindName(&protocol.Kinds[i])
+		var field struct{ TTLConfig *struct{ State string } }
+		code, err := e.ask(ctx, database+"/collectionGroups/"+kind+"/fields/"+expiresProperty, &field)
+		if err != nil && code != http.StatusNotFound {
+			r.Skip(checkTTL, adminError(code, err))
+			return
 		}
 		state := "none"
 		if field.TTLConfig != nil {
 			state = field.TTLConfig.State
 		}
-		e.policy(p, state, r)
+		if states = append(states, state); state == "ACTIVE" || state == "CREATING" {
+			continue
+		}
+		r.Find(backend.Finding{
+			Check: checkTTL, What: fmt.Sprintf("The TTL policy on %s of %s is: %s.", expiresProperty, kind, state),
+			Why: "Nothing removes its entities when their time is over, and storage grows.",
+			Do: fmt.Sprintf("gcloud firestore fields ttls update %s --project=%s --database='%s' --collection-group=%s --enable-ttl",
+				expiresProperty, e.Project, cmp.Or(e.Database, "(default)"), kind),
+			Page: "howto/google-cloud.md",
+		})
 	}
+	slices.Sort(states)
+	r.Done(checkTTL, strings.Join(slices.Compact(states), ", "))
 }
 
 func (e Exam) mode(kind, concurrency string, r *backend.Report) {
@@ -214,21 +211,6 @@ func (e Exam) mode(kind, concurrency string, r *backend.Report) {
 		Check: checkMode, What: fmt.Sprintf("%s is a database of type %s with the concurrency mode %s.", e, kind, concurrency),
 		Why: "countmill relies on Datastore mode and PESSIMISTIC. In other modes commits conflict more often, or fail.",
 		Do:  "Set the concurrency mode to PESSIMISTIC. A database of another type must be made anew.", Page: "howto/google-cloud.md",
-	})
-}
-
-func (e Exam) policy(p policy, state string, r *backend.Report) {
-	r.Done(p.check, state)
-	if state == "ACTIVE" || state == "CREATING" {
-		return
-	}
-	database := cmp.Or(e.Database, "(default)")
-	r.Find(backend.Finding{
-		Check: p.check, What: fmt.Sprintf("The TTL policy on expire_at of %s is: %s.", p.kind, state),
-		Why: p.why,
-		Do: fmt.Sprintf("gcloud firestore fields ttls update expire_at --project=%s --database='%s' --collection-group=%s --enable-ttl",
-			e.Project, database, p.kind),
-		Page: "howto/google-cloud.md",
 	})
 }
 

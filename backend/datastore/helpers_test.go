@@ -172,12 +172,5 @@ func value(t testing.TB, s *Store, counter string, shard int) store.Value {
 	return values[0]
 }
 
-// rows counts the entities of a kind.
-func rows(t testing.TB, s *Store, kind string) int {
-	t.Helper()
-	n := 0
-	if _, err := s.query(t.Context(), nil, span{kind: kind}, 1<<20, func(*pb.Entity) error { n++; return nil }); err != nil {
-		t.Fatalf("query of %s: %v", kind, err)
-	}
-	return n
-}
+// now is the local clock in the service's granularity.
+func now() time.Time { return time.Now().Truncate(time.Microsecond) }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/int128"
+	"github.com/countmill/countmill/store/protocol"
 
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 	"google.golang.org/grpc"
@@ -26,6 +27,7 @@ import (
 
 	grpcmetadata "google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/countmill/countmill/internal/testing/emulator"
@@ -34,10 +36,10 @@ import (
 // A recorder is a server that keeps the headers of every call and answers as an empty database would.
 type recorder struct {
 	pb.UnimplementedDatastoreServer
-	empty bool                // has no meta record
-	fail  func(req any) error // returns an error for a request; may be nil
+	fail func(req any) error // returns an error for a request; may be nil
 
 	mu      sync.Mutex
+	meta    *pb.Entity       // the one entity that it keeps
 	counts  map[string]int64 // of the probe's entities
 	headers []grpcmetadata.MD
 	methods []string
@@ -55,13 +57,7 @@ func (r *recorder) note(ctx context.Context, req any, info *grpc.UnaryServerInfo
 	}
 	switch info.FullMethod {
 	case pb.Datastore_Lookup_FullMethodName:
-		if r.empty {
-			return &pb.LookupResponse{Missing: []*pb.EntityResult{{}}, ReadTime: timestamppb.Now()}, nil
-		}
-		return &pb.LookupResponse{Found: []*pb.EntityResult{{Entity: &pb.Entity{
-			Key:        &pb.Key{Path: []*pb.Key_PathElement{{Kind: kindMeta, IdType: &pb.Key_PathElement_Name{Name: "meta"}}}},
-			Properties: metaProperties("x"),
-		}}}, ReadTime: timestamppb.Now()}, nil
+		return r.lookup(req.(*pb.LookupRequest)), nil
 	case pb.Datastore_Commit_FullMethodName:
 		if req.(*pb.CommitRequest).GetTransaction() != nil {
 			return nil, status.Error(codes.Aborted, "contention")
@@ -75,6 +71,20 @@ func (r *recorder) note(ctx context.Context, req any, info *grpc.UnaryServerInfo
 	return &pb.RollbackResponse{}, nil
 }
 
+func (r *recorder) lookup(req *pb.LookupRequest) *pb.LookupResponse {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	resp := &pb.LookupResponse{ReadTime: timestamppb.Now()}
+	for _, key := range req.Keys {
+		if r.meta != nil && proto.Equal(key, r.meta.Key) {
+			resp.Found = append(resp.Found, &pb.EntityResult{Entity: r.meta})
+		} else {
+			resp.Missing = append(resp.Missing, &pb.EntityResult{Entity: &pb.Entity{Key: key}})
+		}
+	}
+	return resp
+}
+
 // commit answers every transform with the sum of its entity's increments.
 func (r *recorder) commit(req *pb.CommitRequest) *pb.CommitResponse {
 	r.mu.Lock()
@@ -85,9 +95,12 @@ func (r *recorder) commit(req *pb.CommitRequest) *pb.CommitResponse {
 	resp := &pb.CommitResponse{}
 	for _, m := range req.Mutations {
 		result := &pb.MutationResult{}
+		if e := m.GetInsert(); refOf(e.GetKey()).kind == prefix+"Meta" {
+			r.meta = e
+		}
 		for i, tr := range m.PropertyTransforms {
 			name := m.GetUpsert().GetKey().String()
-			if i == resultCount {
+			if i == 0 {
 				r.counts[name] += tr.GetIncrement().GetIntegerValue()
 			}
 			result.TransformResults = append(result.TransformResults, integer(r.counts[name]))
@@ -249,8 +262,10 @@ func (l *logbook) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l,
 
 func TestProbeLeavesNothing(t *testing.T) {
 	t.Parallel()
-	if n := rows(t, openStore(t, fresh(t)), kindProbe); n != 0 {
-		t.Errorf("the probe left %d entities", n)
+	s := openStore(t, fresh(t))
+	batch, err := s.db.runQuery(t.Context(), &pb.Query{Kind: []*pb.KindExpression{{Name: kindProbe}}}, 100, nil)
+	if n := len(batch.GetEntityResults()); n != 0 || err != nil {
+		t.Errorf("the probe left %d entities (%v)", n, err)
 	}
 }
 
@@ -350,16 +365,16 @@ func TestProbeGoesWithoutTallies(t *testing.T) {
 	}
 	for range 2 {
 		folded, err := s.Fold(t.Context(), &store.Commit{Adds: []store.ShardDelta{add("a", 0, 3)}, Tally: 100})
-		if err != nil || folded.Shards[0] != (store.ShardStats{KnownShards: 1}) {
-			t.Fatalf("got %+v, %v; want no tally and 1 shard", folded, err)
+		if err != nil || folded.Shards != nil {
+			t.Fatalf("got %+v, %v; want no tally", folded, err)
 		}
 	}
 	if got := value(t, s, "a", 0).Count; got != int128.Of(6) {
 		t.Errorf("got %d, want 6", got)
 	}
 	cfg.DialOptions = nil
-	if s := openStore(t, cfg); s.untallied || s.Limits().Shards != 1 || value(t, s, "a", 0).Count != int128.Of(6) {
-		t.Errorf("a server that takes them: untallied %t, %d shards", s.untallied, s.Limits().Shards)
+	if s := openStore(t, cfg); s.db.oneOfTwo || s.Limits().Shards != 1 || value(t, s, "a", 0).Count != int128.Of(6) {
+		t.Errorf("a server that takes them: untallied %t, %d shards", s.db.oneOfTwo, s.Limits().Shards)
 	}
 }
 
@@ -402,15 +417,101 @@ func TestReadOnly(t *testing.T) {
 		t.Errorf("Check: %v", err)
 	}
 	_, foldErr := s.Fold(t.Context(), &store.Commit{Adds: []store.ShardDelta{add("a", 0, 1)}})
-	for name, err := range map[string]error{
-		"Fold": foldErr, "Raise": s.Grow(t.Context(), []store.Growth{{Counter: "a", Shards: 1}}),
-		"Announce": s.Beat(t.Context(), store.Worker{ID: "a"}),
-	} {
+	for name, err := range map[string]error{"Fold": foldErr, "Grow": s.Grow(t.Context(), []store.Growth{{Counter: "a", Shards: 1}})} {
 		if !errors.Is(err, store.ErrDeployment) {
 			t.Errorf("%s: got error %v, want ErrDeployment", name, err)
 		}
 	}
 	if calls := p.take(); slices.ContainsFunc(calls, func(c string) bool { return c != "Lookup" }) {
 		t.Errorf("a store opened for reading made the calls %v", calls)
+	}
+	// People change counters and settle dead letters through readers.
+	if n, err := s.GrowCounter(t.Context(), "b", 7); n != 7 || err != nil {
+		t.Errorf("GrowCounter: got %d, %v, want 7", n, err)
+	}
+	if _, err := s.SetWindow(t.Context(), 16*24*time.Hour); err != nil {
+		t.Errorf("SetWindow: %v", err)
+	}
+	if err := s.PutDeadLetters(t.Context(), []store.DeadLetter{{Key: "k"}}); err != nil {
+		t.Errorf("PutDeadLetters: %v", err)
+	}
+}
+
+// Processes that start at once agree on one id, and each namespace has an id of its own.
+func TestOpenAtOnce(t *testing.T) {
+	t.Parallel()
+	cfg := fresh(t)
+	cfg.ReadOnly = true // without probes
+	ids := make([]string, 5)
+	var wg sync.WaitGroup
+	for i := range ids {
+		wg.Go(func() {
+			s, err := Open(t.Context(), cfg)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			ids[i] = s.ID()
+			_ = s.Close()
+		})
+	}
+	wg.Wait()
+	for _, id := range ids {
+		if id != ids[0] || id == "" {
+			t.Errorf("ids %q, want one", ids)
+		}
+	}
+	cfg.Namespace = "other"
+	if s := openStore(t, cfg); s.ID() == ids[0] {
+		t.Errorf("two namespaces have the id %s", ids[0])
+	}
+}
+
+// A restarted emulator is empty. No fold that reached it may count as applied, and no total may come
+// from it, even before the next Check.
+func TestServerComesBackEmpty(t *testing.T) {
+	t.Parallel()
+	before, after := &recorder{}, &recorder{}
+	host, stop := serveOn(t, before, "127.0.0.1:0")
+	s := openStore(t, Config{Project: "p-1", Emulator: host})
+	fold := func() error {
+		_, err := s.Fold(t.Context(), &store.Commit{Markers: []store.Marker{newMarker()}})
+		return err
+	}
+	if err := fold(); err != nil {
+		t.Fatalf("Fold: %v", err)
+	}
+	stop()
+	serveOn(t, after, host)
+	deadline := time.Now().Add(2 * time.Minute)
+	err := fold()
+	for ; !errors.Is(err, store.ErrDeployment) && time.Now().Before(deadline); err = fold() {
+		if err == nil {
+			t.Fatal("a fold went to the empty database")
+		}
+	}
+	if !strings.Contains(err.Error(), "another database") {
+		t.Errorf("Fold: got error %v, want one about another database", err)
+	}
+	v := s.View()
+	if got, err := v.Lookup(t.Context(), []store.Key{{Counter: "a"}}); err == nil {
+		t.Errorf("a total of the empty database: %v", got)
+	}
+}
+
+// Without Create, Open refuses an empty database, and writes nothing there. Against an emulator it always creates.
+func TestCreate(t *testing.T) {
+	t.Parallel()
+	cfg := fresh(t).withDefaults()
+	d := openEngine(t, cfg, protocol.Kinds)
+	d.cfg.Create = false
+	if err := (&Store{db: d}).learn(t.Context()); !errors.Is(err, protocol.ErrUnused) {
+		t.Errorf("without Create: got error %v, want one that names --create", err)
+	}
+	if batch, err := d.runQuery(t.Context(), &pb.Query{}, 100, nil); len(batch.GetEntityResults()) > 0 || err != nil {
+		t.Errorf("it wrote %v (%v)", batch.GetEntityResults(), err)
+	}
+	if c := (Config{Project: "p", Endpoint: "x:443"}).withDefaults(); !cfg.Create || c.Create && c.Emulator == "" {
+		t.Error("Create is off against an emulator, or on against the service")
 	}
 }

@@ -3,189 +3,180 @@ package datastore
 import (
 	"context"
 	"errors"
-	"math"
+	"fmt"
+	"sync/atomic"
 	"time"
-	"unicode/utf8"
 
-	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/int128"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/countmill/countmill/store/engine"
 )
 
-// View opens a view. It costs nothing until the first call.
-func (s *Store) View() store.View { return &view{store: s} }
+// View opens a view. It holds no resources: the service keeps the past for an hour.
+func (d *database) View(past time.Time) engine.View {
+	v := &view{d: d}
+	if !past.IsZero() {
+		v.when, v.at = timestamppb.New(past), past
+	}
+	return v
+}
 
-// A view reads at one moment. It holds no resources: the service keeps the past for an hour.
 type view struct {
-	store *Store
-	when  *timestamppb.Timestamp // nil before the first call
-	asOf  time.Time
-	done  bool
+	d      *database
+	when   *timestamppb.Timestamp // nil before the first call
+	at     time.Time
+	closed atomic.Bool
 }
 
-func (v *view) call(ctx context.Context) (context.Context, context.CancelFunc, error) {
-	if v.done {
-		return nil, nil, errors.New("the view is closed")
-	}
-	return v.store.call(ctx)
-}
-
-// pin sets the view's moment to the time of its first answer.
-func (v *view) pin(when *timestamppb.Timestamp) error {
-	if !v.asOf.IsZero() {
-		return nil
-	}
-	if err := v.store.timed(when); err != nil {
-		return err
-	}
-	v.when, v.asOf = when, when.AsTime()
-	return nil
-}
-
-// ofTotals are the properties of records and shards that totals need. The buckets of a series and grouped
-// parts stay in the server.
-var ofTotals = []string{"shards", "baseline", "reset_at", "deleted_at", remainderLow, remainderHigh, "count", "bucketed"}
-
-// Lookup makes one call.
-func (v *view) Lookup(ctx context.Context, keys []store.Key) ([]store.Value, error) {
-	ctx, cancel, err := v.call(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer cancel()
-	if len(keys) > maxKeys {
-		return nil, tooManyKeys(len(keys))
-	}
-	refs := make([]ref, len(keys))
-	for i, k := range keys {
-		refs[i] = readerRef(k)
-	}
-	found, deferred, resp, err := v.store.lookup(ctx, at(v.when), refs, ofTotals...)
-	if err != nil {
-		return nil, v.store.explain("look up", err)
-	}
-	if err := v.pin(resp.GetReadTime()); err != nil {
-		return nil, err
-	}
-	if err := v.store.confirm(ctx, "look up"); err != nil {
-		return nil, err
-	}
-	later := make(map[ref]bool, len(deferred))
-	for _, r := range deferred {
-		later[r] = true
-	}
-	values := make([]store.Value, len(keys))
-	for i, r := range refs {
-		if later[r] {
-			values[i].Deferred = true
-			continue
-		}
-		if values[i], err = valueOf(r, found[r]); err != nil {
-			return nil, err
-		}
-	}
-	return values, nil
-}
-
-// saturated reports whether n is at an end of int64, where increments have no effect: it is not a sum.
-func saturated(n int64) bool { return n == math.MaxInt64 || n == math.MinInt64 }
-
-// exact returns a sum that is not known, because it left int64, as a number far beyond int64.
-func exact(n int64, overflow bool) int128.Int {
-	if overflow {
-		return int128.Int{Hi: 1 << 40}
-	}
-	return int128.Of(n)
-}
-
-// near is the opposite of exact.
-func near(sum int128.Int) int64 {
-	n, fits := sum.Int64()
-	if !fits {
-		return math.MaxInt64
-	}
-	return n
-}
-
-// valueOf reads a record or a shard.
-func valueOf(r ref, e *pb.Entity) (store.Value, error) {
-	if e == nil {
-		return store.Value{}, nil
-	}
-	f := fields{entity: e}
-	if r.kind == kindCounter {
-		rec, err := recordOf(e)
-		return store.Value{Exists: true, Shards: int(rec.shards), Reset: rec.reset(), Remainder: exact(rec.remainder, rec.overflow)}, err
-	}
-	count := f.integer("count")
-	v := store.Value{Exists: true, Count: exact(count, saturated(count))}
-	if f.has("bucketed") {
-		v.Bucketed = int128.Of(f.integer("bucketed"))
-	}
-	return v, f.err
-}
-
-// List queries the keys of records.
-func (v *view) List(ctx context.Context, prefix, after string, limit int) ([]store.Record, error) {
-	ctx, cancel, err := v.call(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer cancel()
-	sp, some := prefixSpan(prefix, after)
-	if limit <= 0 || !some {
-		return nil, nil
-	}
-	var records []store.Record
-	when, err := v.store.query(ctx, v.when, sp, min(limit, math.MaxInt32), func(e *pb.Entity) error {
-		rec, err := recordOf(e)
-		records = append(records, store.Record{
-			Counter: refOf(e.GetKey()).name, Shards: int(rec.shards), Reset: rec.reset(), Remainder: exact(rec.remainder, rec.overflow),
-		})
-		return err
-	})
-	if err != nil {
-		return nil, v.store.explain("list", err)
-	}
-	return records, v.pin(when)
-}
-
-// prefixSpan returns the range of counters that begin with prefix and come after after. If one of the
-// two is not UTF-8 there are none, because names are UTF-8.
-func prefixSpan(prefix, after string) (sp span, some bool) {
-	if !utf8.ValidString(prefix) || !utf8.ValidString(after) {
-		return span{}, false
-	}
-	sp = span{kind: kindCounter, to: successor(prefix)}
-	if after >= prefix {
-		sp.past = after
-	} else {
-		sp.from = prefix
-	}
-	return sp, sp.to == "" || after < sp.to
-}
-
-// successor returns the first string after all that begin with prefix, or "" if there is none. It is
-// UTF-8: the last character that has a successor is replaced by it.
-func successor(prefix string) string {
-	for prefix != "" {
-		r, size := utf8.DecodeLastRuneInString(prefix)
-		prefix = prefix[:len(prefix)-size]
-		if r == utf8.MaxRune {
-			continue
-		}
-		if r++; r == 0xd800 {
-			r = 0xe000 // the numbers in between are not characters
-		}
-		return prefix + string(r)
-	}
-	return ""
-}
-
-// ReadTime returns the view's moment, or zero before the first call.
-func (v *view) ReadTime() time.Time { return v.asOf }
+// At returns the moment.
+func (v *view) At() time.Time { return v.at }
 
 // Close ends the view.
-func (v *view) Close() { v.done = true }
+func (v *view) Close() { v.closed.Store(true) }
+
+func (v *view) call(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	if v.closed.Load() {
+		return nil, nil, errors.New("the view is closed")
+	}
+	if v.when != nil && time.Since(v.at)+time.Duration(v.d.ahead.Load()) > past { // an emulator would answer
+		return nil, nil, fmt.Errorf("%w: %s", engine.ErrExpired, v.at)
+	}
+	return v.d.call(ctx)
+}
+
+// pin sets the moment to the time of the first answer, which is strong.
+func (v *view) pin(when *timestamppb.Timestamp) error {
+	if v.when != nil {
+		return nil
+	}
+	err := v.d.timed(when)
+	if err == nil {
+		v.when, v.at = when, when.AsTime()
+	}
+	return err
+}
+
+// explain says of a refused read at a moment that the service has forgotten the moment.
+func (v *view) explain(doing string, err error) error {
+	err = v.d.explain(doing, err, false)
+	switch status.Code(err) {
+	case codes.InvalidArgument, codes.FailedPrecondition, codes.OutOfRange:
+		if v.when != nil {
+			err = fmt.Errorf("%w: %v", engine.ErrExpired, err)
+		}
+	}
+	return err
+}
+
+// Get makes one call. One without keys looks for an entity that does not exist.
+func (v *view) Get(ctx context.Context, keys []engine.Key, fields ...engine.FieldID) ([]engine.Row, error) {
+	if len(keys) == 0 && v.when != nil {
+		return nil, nil
+	}
+	ctx, cancel, err := v.call(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	rows := make([]engine.Row, len(keys))
+	when, err := v.d.lookup(ctx, at(v.when), keys, fields, rows)
+	if err != nil {
+		return nil, v.explain("look up", err)
+	}
+	if err := v.pin(when); err != nil {
+		return nil, err
+	}
+	return rows, v.d.confirm(ctx, "look up")
+}
+
+// at makes options for reading the database at a moment; with nil, as it is now.
+func at(t *timestamppb.Timestamp) *pb.ReadOptions {
+	if t == nil {
+		return nil
+	}
+	return &pb.ReadOptions{ConsistencyType: &pb.ReadOptions_ReadTime{ReadTime: t}}
+}
+
+// maxKeys is the service's limit for a look-up.
+const maxKeys = 1000
+
+// lookup makes one call for some fields, and fills rows in the order of keys. The server may defer some of them.
+func (d *database) lookup(ctx context.Context, options *pb.ReadOptions, keys []engine.Key, fields []engine.FieldID, rows []engine.Row) (when *timestamppb.Timestamp, err error) {
+	if len(keys) > maxKeys {
+		return nil, fmt.Errorf("%w: %d keys (limit: %d)", engine.ErrRefused, len(keys), maxKeys)
+	}
+	req := &pb.LookupRequest{ProjectId: d.cfg.Project, DatabaseId: d.cfg.Database, ReadOptions: options, PropertyMask: d.maskOf(keys, fields)}
+	places := make(map[ref][]int, len(keys))
+	for i := range keys {
+		r := d.ref(keys[i])
+		if places[r] = append(places[r], i); len(places[r]) == 1 {
+			req.Keys = append(req.Keys, d.key(r))
+		}
+	}
+	if len(keys) == 0 {
+		req.Keys = []*pb.Key{d.key(ref{kindProbe, "moment"})}
+	}
+	resp, err := d.stub.Lookup(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	if n := len(resp.GetFound()) + len(resp.GetMissing()) + len(resp.GetDeferred()); n != len(req.Keys) {
+		return nil, fmt.Errorf("%d answers for %d keys", n, len(req.Keys))
+	}
+	for _, e := range resp.GetFound() {
+		for _, i := range places[refOf(e.GetEntity().GetKey())] {
+			rows[i] = d.rowOf(keys[i], e, fields)
+		}
+	}
+	for _, k := range resp.GetDeferred() {
+		for _, i := range places[refOf(k)] {
+			rows[i].Deferred = true
+		}
+	}
+	return resp.GetReadTime(), nil
+}
+
+// lookupAll repeats the call until nothing is deferred, and returns the time of the first answer.
+func (d *database) lookupAll(ctx context.Context, options *pb.ReadOptions, keys []engine.Key, fields []engine.FieldID, rows []engine.Row) (first *timestamppb.Timestamp, err error) {
+	for open := keys; ; {
+		found := make([]engine.Row, len(open))
+		when, err := d.lookup(ctx, options, open, fields, found)
+		if err == nil {
+			err = d.timed(when)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if first == nil {
+			first = when
+		}
+		open = nil
+		n := 0
+		for i := range rows {
+			if first != when && !rows[i].Deferred {
+				continue
+			}
+			if rows[i] = found[n]; rows[i].Deferred {
+				open = append(open, keys[i])
+			}
+			n++
+		}
+		if len(open) == 0 {
+			return first, nil
+		}
+	}
+}
+
+// timed refuses an answer without a read time. Google's older Datastore emulator, for example, sends none, and cannot read twice
+// at one moment.
+func (d *database) timed(read *timestamppb.Timestamp) error {
+	if read == nil {
+		return fmt.Errorf("%w: %s: the server does not say when it read; %s", engine.ErrDeployment, d.cfg, useFirestore)
+	}
+	d.ahead.Store(int64(time.Until(read.AsTime())))
+	return nil
+}

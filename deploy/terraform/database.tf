@@ -12,18 +12,10 @@ resource "google_firestore_database" "counters" {
   depends_on = [google_project_service.apis]
 }
 
-# Only these policies remove markers, and records and rows of the journal. The property has no index, so there is
-# nothing to exempt: no index_config.
-resource "google_firestore_field" "markers" {
-  database   = google_firestore_database.counters.name
-  collection = "CountmillApplied"
-  field      = "expire_at"
-
-  ttl_config {}
-}
-
-resource "google_firestore_field" "journal" {
-  for_each = toset(["CountmillJournal", "CountmillJournalRow"])
+# Only these policies remove markers, records and rows of the journal, references to dead letters, and workers that have
+# ended. The property has no index, so there is nothing to exempt: no index_config.
+resource "google_firestore_field" "expiring" {
+  for_each = toset(["CountmillJournal", "CountmillJournalrow", "CountmillLetterref", "CountmillMarker", "CountmillWorker"])
 
   database   = google_firestore_database.counters.name
   collection = each.key

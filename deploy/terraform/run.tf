@@ -284,8 +284,7 @@ resource "google_cloud_run_v2_worker_pool" "aggregator" {
   }
 
   depends_on = [
-    google_firestore_field.journal,
-    google_firestore_field.markers,
+    google_firestore_field.expiring,
     google_project_iam_member.aggregator,
     google_pubsub_subscription_iam_member.aggregator,
     google_pubsub_subscription_iam_member.aggregator_dead,

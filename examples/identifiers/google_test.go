@@ -81,7 +81,7 @@ func counterKeys(ctx context.Context, host, project string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	query := &pb.Query{
-		Kind:       []*pb.KindExpression{{Name: "CountmillCounter"}},
+		Kind:       []*pb.KindExpression{{Name: "CountmillRecord"}},
 		Projection: []*pb.Projection{{Property: &pb.PropertyReference{Name: "__key__"}}},
 	}
 	var counters []string

@@ -98,7 +98,7 @@ func (k Kinds) Check(c *Change, l *Limits, inTransact bool) error {
 		text   string
 	}{
 		{len(c.Data) > l.RowBytes && l.RowBytes > 0, "its data are too long"},
-		{l.Fields > 0 && len(c.Unset)+len(c.Set)+len(c.Max)+len(c.Add) > l.Fields, "it changes too many fields"},
+		{l.Fields > 0 && len(c.Max)+len(c.Add) > l.Fields, "it adds to too many fields"},
 		{c.Op == Delete && len(c.Unset)+len(c.Set)+len(c.Max)+len(c.Add)+len(c.Data)+len(c.Want) > 0, "a Delete changes something else too"},
 		{kind.Class == Once && c.Op != Insert, "rows of Once are inserted only"},
 		{kind.Class != Sums && len(c.Max)+len(c.Add) > 0, "only Sums have Max and Add"},

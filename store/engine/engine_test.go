@@ -12,7 +12,7 @@ import (
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	const once, shard, record, doc = 1, 2, 3, 4
-	kinds, limits := enginetest.Kinds(), engine.Limits{RowBytes: 10, Fields: 4}
+	kinds, limits := enginetest.Kinds(), engine.Limits{RowBytes: 10, Fields: 2}
 	one := func(id engine.FieldID, n int64) []engine.Field {
 		return []engine.Field{{ID: id, Value: engine.IntOf(n)}}
 	}
@@ -35,6 +35,7 @@ func TestCheck(t *testing.T) {
 		"a document":                 {c: letter(func(*engine.Change) {}), wantRight: true, transact: true},
 		"a wide field that was read": {c: sum(func(c *engine.Change) { c.Set, c.Add, c.Want = c.Add, nil, nil }), wantRight: true, transact: true},
 		"an open field":              {c: sum(func(c *engine.Change) { c.Unset = []engine.FieldID{16, 1 << 30} }), wantRight: true},
+		"many fields unset":          {c: sum(func(c *engine.Change) { c.Unset = []engine.FieldID{16, 17, 18} }), wantRight: true},
 		"a deletion":                 {c: engine.Change{Key: engine.Key{Kind: record, Name: "a"}, Op: engine.Delete}, wantRight: true},
 		"no kind":                    {c: sum(func(c *engine.Change) { c.Key.Kind = 99 })},
 		"a place":                    {c: letter(func(c *engine.Change) { c.Key.Place = 1 })},
@@ -44,7 +45,7 @@ func TestCheck(t *testing.T) {
 		"a name of bytes":            {c: sum(func(c *engine.Change) { c.Key.Name = "\xff" })},
 		"a control character":        {c: sum(func(c *engine.Change) { c.Key.Name = "a\x1f" })},
 		"long data":                  {c: letter(func(c *engine.Change) { c.Data = make([]byte, 11) })},
-		"many fields":                {c: sum(func(c *engine.Change) { c.Unset = []engine.FieldID{16, 17, 18} })},
+		"many fields":                {c: sum(func(c *engine.Change) { c.Add = append(c.Add, one(16, 1)...) })},
 		"a deletion of more":         {c: letter(func(c *engine.Change) { c.Op = engine.Delete })},
 		"an upsert of once":          {c: engine.Change{Key: engine.Key{Kind: once, Name: "a"}}},
 		"an addition to a document":  {c: letter(func(c *engine.Change) { c.Add = one(2, 1) })},

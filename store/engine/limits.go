@@ -7,8 +7,8 @@ type Limits struct {
 	// Name distinguishes this database from its copies and from all others, where several processes share it.
 	Name string
 
-	// Rows is the most rows of one commit, and Bytes about the most bytes. Fields is the most fields of one Change, and
-	// RowBytes the most of its Data.
+	// Rows is the most rows of one commit, and Bytes about the most bytes. Fields is the most fields that one Change raises or
+	// adds to, at least 200, and RowBytes the most bytes of its Data.
 	Rows, Bytes, Fields, RowBytes int
 	// Keys is the most keys of one Get; at least 1.
 	Keys int

@@ -8,7 +8,6 @@ import (
 
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/engine"
-	"github.com/countmill/countmill/wire"
 )
 
 // sumsPage is the most rows of one page of a look at all sums, if it has a rate, and of one look-up of days.
@@ -97,7 +96,8 @@ func (w *sumWalk) run(ctx context.Context, prefix string) error {
 	defer records.Close()
 	shards := w.Scan(ctx, engine.Range{Kind: kindShard, ByName: true, Prefix: prefix, Page: w.page}, fields...)
 	defer shards.Close()
-	shard := shards.Next()
+	var shard *engine.Row
+	begun := false
 	for record := records.Next(); record != nil; record = records.Next() {
 		value, err := valueOf(&record.Key, record)
 		if err != nil {
@@ -106,6 +106,9 @@ func (w *sumWalk) run(ctx context.Context, prefix string) error {
 		sum, exists := value.Remainder.Sub(value.Reset.Baseline), value.Remainder != engine.Int{}
 		c := windowed{sums: slotSums{}}
 		read := 1
+		if !begun { // without records there is nothing to read
+			shard, begun = shards.Next(), true
+		}
 		for ; shard != nil && shard.Key.Name <= record.Key.Name; shard = shards.Next() {
 			read++
 			if shard.Key.Name < record.Key.Name || !w.store.lookedUp(shard.Key) {
@@ -158,16 +161,12 @@ func (w *sumWalk) emit(counter string, sum engine.Int) error {
 	return w.visit(&w.found)
 }
 
-// archiveAhead is how far a bucket may lie ahead of the database's clock, at most: store.SeriesAhead, and what the clock of a fold may
-// be wrong. It costs a look-up only in the last minutes of a day.
-const archiveAhead = store.SeriesAhead + 10*time.Minute
-
 // flush looks up the days of the waiting counters, and visits them. Nobody knows which days exist.
 func (w *sumWalk) flush(ctx context.Context) error {
 	if len(w.waiting) == 0 {
 		return nil
 	}
-	first, last := dayOf(max(w.q.From, 0)), dayOf(min(w.q.To, wire.MinuteOf(w.At().Add(archiveAhead)))-1)
+	first, last := dayOf(max(w.q.From, 0)), w.lastDay(w.q.To)
 	counters := make([]string, len(w.waiting))
 	for i := range w.waiting {
 		counters[i] = w.waiting[i].counter

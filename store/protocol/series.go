@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/engine"
@@ -18,6 +19,15 @@ func dayOf(m wire.Minute) day { return day(m / store.DayMinutes) }
 
 // first is the first minute of the day.
 func (d day) first() wire.Minute { return wire.Minute(d) * store.DayMinutes }
+
+// archiveAhead is how far a bucket may lie ahead of the database's clock, at most: store.SeriesAhead, and what the clock of a fold may
+// be wrong. It costs a look-up only in the last minutes of a day.
+const archiveAhead = store.SeriesAhead + 10*time.Minute
+
+// lastDay is the last day before a minute that can have buckets at the view's moment.
+func (v *view) lastDay(before wire.Minute) day {
+	return dayOf(min(before, wire.MinuteOf(v.At().Add(archiveAhead))) - 1)
+}
 
 // lastDay is after all days of increments.
 var lastDay = dayOf(wire.MinuteOf(wire.MaxTime))
@@ -83,7 +93,10 @@ func (v *view) Series(ctx context.Context, of []store.Record, from, to wire.Minu
 		counters[i], sums[i] = of[i].Counter, slotSums{}
 	}
 	from = max(from, 0)
-	days, err := v.dayKeys(ctx, counters, dayOf(from), min(dayOf(to-1), lastDay))
+	if _, err := v.Get(ctx, nil); err != nil {
+		return nil, outside(err)
+	}
+	days, err := v.dayKeys(ctx, counters, dayOf(from), v.lastDay(to))
 	if err != nil {
 		return nil, err
 	}
@@ -97,9 +110,6 @@ func (v *view) Series(ctx context.Context, of []store.Record, from, to wire.Minu
 		}
 		keys = append(keys, days[i]...)
 		whose = append(whose, slices.Repeat(sums[i:i+1], len(keys)-len(whose))...)
-	}
-	if _, err := v.Get(ctx, nil); err != nil { // there may be no key
-		return nil, outside(err)
 	}
 	err = v.store.each(ctx, v, keys, []engine.FieldID{engine.All}, func(i int, r *engine.Row) { whose[i].gather(r, from, to) })
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// mostMoved is the most buckets of a move, where the engine takes as many fields.
-const mostMoved = 400
+// mostMoved is the most buckets of a move.
+const mostMoved = 200
 
 // MoveSeries moves the buckets of the shards that folds of this process have found crowded. Several processes may find the
 // same shard: the first one moves it.
@@ -25,9 +25,22 @@ func (s *Store) MoveSeries(ctx context.Context) (moved int, err error) {
 	if s.closed.Load() {
 		return 0, fmt.Errorf("%w: the store is closed", store.ErrNotApplied)
 	}
-	shards := s.crowded.take()
-	if len(shards) == 0 || ctx.Err() != nil {
+	if ctx.Err() != nil {
 		return 0, ctx.Err()
+	}
+	shards := s.crowded.take()
+	if len(shards) == 0 {
+		return 0, nil
+	}
+	// Not in each transaction: a move by older rules only makes a sweep look at the day earlier or later.
+	v := s.view()
+	m, err := s.metaIn(ctx, v)
+	v.Close()
+	if err != nil {
+		for k := range shards {
+			s.crowded.note(k)
+		}
+		return 0, err
 	}
 	inARow := 0
 	for _, k := range slices.SortedFunc(maps.Keys(shards), func(a, b store.Key) int { return cmp.Or(strings.Compare(a.Counter, b.Counter), a.Shard-b.Shard) }) {
@@ -35,7 +48,7 @@ func (s *Store) MoveSeries(ctx context.Context) (moved int, err error) {
 			s.crowded.note(k) // for the next call
 			continue
 		}
-		did, problem := s.moveShard(ctx, k)
+		did, problem := s.moveShard(ctx, k, m.settings.Rules)
 		switch {
 		case problem != nil:
 			inARow, err = inARow+1, fmt.Errorf("move the series of counter %q: %w", k.Counter, problem)
@@ -49,28 +62,24 @@ func (s *Store) MoveSeries(ctx context.Context) (moved int, err error) {
 
 // moveShard moves buckets in one transaction that reads them. A fold in between makes it fail, or comes after it and makes
 // its bucket anew.
-func (s *Store) moveShard(ctx context.Context, k store.Key) (did bool, err error) {
+func (s *Store) moveShard(ctx context.Context, k store.Key, rules *store.Rules) (did bool, err error) {
 	key := s.shardKey(k.Counter, k.Shard)
 	err = s.transact(ctx, false, func(tx engine.Tx) error {
 		did = false
-		m, err := s.metaIn(ctx, tx)
-		if err != nil {
-			return err
-		}
 		rows, err := s.get(ctx, tx, []engine.Key{key}, engine.All)
 		if err != nil || rows[0].Int64(fieldBuckets) <= int64(s.cfg.Ring.Buckets) {
 			return err // another process has moved it
 		}
 		buckets := slices.Clone(rows[0].Fields)
 		buckets = slices.DeleteFunc(buckets, func(f engine.Field) bool { _, _, ok := slotOf(f.ID); return !ok })
-		moved := buckets[:min(len(buckets), s.mostFields(mostMoved))]
+		moved := buckets[:min(len(buckets), mostMoved)]
 		shard := engine.Change{Key: key, Op: engine.Update, Set: []engine.Field{field(fieldBuckets, int64(len(buckets)-len(moved)))}}
 		for _, f := range moved {
 			shard.Unset = append(shard.Unset, f.ID)
 		}
 		tx.Change(&shard)
 		// What is added here is removed there.
-		keep := m.settings.Rules.KeepOf(k.Counter)
+		keep := rules.KeepOf(k.Counter)
 		for len(moved) > 0 {
 			d := dayOfField(moved[0].ID)
 			n := 1
@@ -84,14 +93,6 @@ func (s *Store) moveShard(ctx context.Context, k store.Key) (did bool, err error
 		return nil
 	})
 	return did, err
-}
-
-// mostFields is the most fields of a change beside a due, and at most n.
-func (s *Store) mostFields(n int) int {
-	if s.limits.Fields == 0 {
-		return n
-	}
-	return min(n, s.limits.Fields-1)
 }
 
 func dayOfField(id engine.FieldID) day {
@@ -157,90 +158,79 @@ func (s *Store) SweepSeries(ctx context.Context) error {
 }
 
 // sweepDays joins and removes what the rules, which it reads too, promise no longer, and returns how many of the days are
-// left. It goes on until no day of the lot has more for a change.
+// left.
 func (s *Store) sweepDays(ctx context.Context, lot []engine.Key) (left int, err error) {
-	for more := true; more; {
-		// A soft commit is enough: before and after it the sums are the same, and another sweep repeats it.
-		err := s.transact(ctx, true, func(tx engine.Tx) error {
-			more, left = false, 0
-			m, err := s.metaIn(ctx, tx)
-			if err != nil {
-				return err
-			}
-			rows, err := s.get(ctx, tx, lot, engine.All)
-			if err != nil {
-				return err
-			}
-			now := tx.Now()
-			if s.facts.machineClock {
-				now = s.cfg.Clock() // and no moment: a clock that showed 2040 once leaves those there
-			}
-			for i := range rows {
-				c, rest := s.sweptDay(&rows[i], m.settings.Rules, now)
-				if more = more || rest; c != nil {
-					tx.Change(c)
-				}
-				if rows[i].Exists && (c == nil || c.Op != engine.Delete) {
-					left++
-				}
-			}
-			return nil
-		})
+	// A soft commit is enough: before and after it the sums are the same, and another sweep repeats it.
+	err = s.transact(ctx, true, func(tx engine.Tx) error {
+		left = 0
+		m, err := s.metaIn(ctx, tx)
 		if err != nil {
-			return 0, fmt.Errorf("sweep %d days of series: %w", len(lot), err)
+			return err
 		}
+		rows, err := s.get(ctx, tx, lot, engine.All)
+		if err != nil {
+			return err
+		}
+		now := tx.Now()
+		if s.facts.machineClock {
+			now = s.cfg.Clock() // and no moment: a clock that showed 2040 once leaves those there
+		}
+		for i := range rows {
+			c := s.sweptDay(&rows[i], m.settings.Rules, now)
+			if c != nil {
+				tx.Change(c)
+			}
+			if rows[i].Exists && (c == nil || c.Op != engine.Delete) {
+				left++
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("sweep %d days of series: %w", len(lot), err)
 	}
 	return left, nil
 }
 
-// sweptDay makes the change of a day, or nil if it stays as it is. more means that there are more minutes to join than a change
-// takes.
-func (s *Store) sweptDay(r *engine.Row, rules *store.Rules, now time.Time) (c *engine.Change, more bool) {
+// sweptDay makes the change of a day, or nil if it stays as it is.
+func (s *Store) sweptDay(r *engine.Row, rules *store.Rules, now time.Time) *engine.Change {
 	if !r.Exists {
-		return nil, false
+		return nil
 	}
 	d, keep := day(r.Key.Part), rules.KeepOf(r.Key.Name)
 	if isOver(removesAt(d, keep), now) {
-		return &engine.Change{Key: r.Key, Op: engine.Delete}, false
+		return &engine.Change{Key: r.Key, Op: engine.Delete}
 	}
-	c = &engine.Change{Key: r.Key, Op: engine.Update}
+	c := &engine.Change{Key: r.Key, Op: engine.Update}
 	due := joinsAt(d, keep)
 	if isOver(due, now) {
-		if more = s.join(c, r); !more {
-			due = removesAt(d, keep)
-		}
+		join(c, r)
+		due = removesAt(d, keep)
 	}
 	if r.Int64(fieldDue) != int64(due) {
 		c.Set = s.dueAt(due)
 	}
 	if len(c.Unset)+len(c.Set) == 0 {
-		return nil, false
+		return nil
 	}
-	return c, more
+	return c
 }
 
-// join moves minutes to their quarter hours.
-func (s *Store) join(c *engine.Change, r *engine.Row) (more bool) {
-	most := s.mostFields(store.DayMinutes * 2)
+// join moves minutes to their quarter hours, of which a day has 96.
+func join(c *engine.Change, r *engine.Row) {
 	for _, f := range r.Fields {
 		m, quarter, ok := slotOf(f.ID)
 		if !ok || quarter {
 			continue
 		}
 		to := fieldQuarter + engine.FieldID(store.QuarterOf(m))
-		last := len(c.Add) - 1
-		if isNew := last < 0 || c.Add[last].ID != to; isNew {
+		if n := len(c.Add); n == 0 || c.Add[n-1].ID != to {
 			c.Add = append(c.Add, engine.Field{ID: to})
-			last++
-		}
-		if len(c.Unset)+1+len(c.Add) > most {
-			c.Add = slices.DeleteFunc(c.Add, func(a engine.Field) bool { return a.Value == (engine.Int{}) })
-			return true
 		}
 		c.Unset = append(c.Unset, f.ID)
-		c.Add[last].Value = c.Add[last].Value.Add(f.Value)
+		sum := &c.Add[len(c.Add)-1].Value
+		*sum = sum.Add(f.Value)
 	}
-	return false
 }
 
 // sweepByDay looks at each day once for every retention that has ended for the whole day. A row of its own says how far a day was

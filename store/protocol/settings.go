@@ -76,6 +76,9 @@ func metaOf(r *engine.Row) (m metaRecord, err error) {
 	return m, nil
 }
 
+// ErrUnused is the error of Open for a database without a meta row that it may not make.
+var ErrUnused = fmt.Errorf("%w: the database has no meta record, so countmill has not used it yet: open it once with --create", store.ErrDeployment)
+
 // openMeta reads the meta row, or makes it. Another process may be faster.
 func (s *Store) openMeta(ctx context.Context) error {
 	for {
@@ -92,7 +95,7 @@ func (s *Store) openMeta(ctx context.Context) error {
 			return err
 		}
 		if !s.facts.exclusive && !s.cfg.Create {
-			return fmt.Errorf("%w: the database has no meta record, so countmill has not used it yet: open it once with --create", store.ErrDeployment)
+			return ErrUnused
 		}
 		if s.facts.machineClock {
 			at = s.cfg.Clock()

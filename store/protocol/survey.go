@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/engine"
@@ -30,7 +31,10 @@ func (s *Store) ShardPage(ctx context.Context, prefix, from string, limit int) (
 	if s.facts.byName {
 		r.Prefix = prefix
 	}
-	if len(from) > 12 {
+	if from != "" {
+		if len(from) <= 12 || !utf8.ValidString(from[12:]) {
+			return store.ShardPage{}, fmt.Errorf("%w: %q is no start of a page", store.ErrRefused, from)
+		}
 		r.From = engine.Key{Place: binary.BigEndian.Uint64([]byte(from)), Part: binary.BigEndian.Uint32([]byte(from[8:])), Name: from[12:]}
 		r.After = true
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -169,8 +170,8 @@ func (s *Store) daysOf(ctx context.Context, counter string) (keys []engine.Key, 
 	v := s.view()
 	defer v.Close()
 	days, err := v.dayKeys(ctx, []string{counter}, 0, lastDay)
-	if err != nil {
-		return nil, err
+	if err != nil || !s.facts.daysFirst { // then they come from a scan
+		return slices.Concat(days...), err
 	}
 	err = s.each(ctx, v, days[0], nil, func(i int, r *engine.Row) {
 		if r.Exists {

@@ -7,7 +7,6 @@
 package storetest
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -37,15 +36,11 @@ func Clock(set func(s store.Store, off time.Duration)) Feature {
 	return func(su *suite) { su.setClock = set }
 }
 
-// Saturates says that sums stop at the ends of int64.
-func Saturates() Feature { return func(su *suite) { su.saturates = true } }
-
 type suite struct {
-	open      func(t *testing.T) store.Store
-	reopen    func(t *testing.T, s store.Store) store.Store
-	rounds    int
-	saturates bool
-	settle    time.Duration
+	open   func(t *testing.T) store.Store
+	reopen func(t *testing.T, s store.Store) store.Store
+	rounds int
+	settle time.Duration
 
 	again    func(t *testing.T, s store.Store, window time.Duration) store.Store
 	expire   func(t *testing.T, s store.Store)
@@ -212,9 +207,6 @@ func RunStore(t *testing.T, open func(t *testing.T) store.Store, features ...Fea
 	}, sumsTests...) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			if su.saturates && (strings.HasSuffix(test.name, "BeyondInt64") || test.name == "Reopen" || test.name == "ShardsOf") {
-				t.Skip("the store's sums stop at the ends of int64")
-			}
 			test.run(t, su)
 		})
 	}

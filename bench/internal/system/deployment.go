@@ -212,7 +212,7 @@ func (g *Google) Taken(ctx context.Context, messages int) (folded int, err error
 
 // CheckOnes returns an error unless the store has that many counters, of 1 each.
 func (g *Google) CheckOnes(ctx context.Context, counters int) error {
-	totals, err := sums(ctx, g.Firestore, "CountmillShard", "counter", "count")
+	totals, err := sums(ctx, g.Firestore, "CountmillShard", "name", "count")
 	if err != nil {
 		return err
 	}

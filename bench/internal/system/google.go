@@ -139,7 +139,7 @@ func (g *google) countPaced(ctx context.Context, r *load.Run) error {
 
 // Check sums the shards without using countmill.
 func (g *google) Check(ctx context.Context, r *load.Run) error {
-	totals, err := sums(ctx, g.Firestore, "CountmillShard", "counter", "count")
+	totals, err := sums(ctx, g.Firestore, "CountmillShard", "name", "count")
 	if err != nil {
 		return err
 	}

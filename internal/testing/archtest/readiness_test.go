@@ -22,8 +22,8 @@ var reasons = map[string][]string{
 	"backend/gcppubsub": {"Ready", "err"},
 	"backend/nats":      {"Ready", "probe"},
 	"backend/pebble":    {"guard.look"},
-	"backend/datastore": {"another", "metaOf", "compare"},
 	"store":             {"ErrNotCounted"},
+	"store/protocol":    {"metaOf", "compare"},
 }
 
 // Each reason that /readyz can give is explained. Texts of a database, a disk or a network are not in

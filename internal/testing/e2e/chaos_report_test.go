@@ -52,7 +52,7 @@ func (c *chaos) report(length time.Duration) {
 	c.callers.only(t)
 	c.ended()
 	c.d.noDeadLetters(t)
-	if n := countEntities(t, c.d.deployment, "CountmillDead"); n != 0 {
+	if n := countEntities(t, c.d.deployment, "CountmillLetter"); n != 0 {
 		t.Errorf("the store has %d dead letters, want none", n)
 	}
 	if !d.none() {

@@ -49,7 +49,7 @@ func sumShards(t *testing.T, d *deployment) (shards int, sums map[string]int64) 
 	t.Helper()
 	c := d.client(t)
 	var entities []struct {
-		Counter string `datastore:"counter"`
+		Counter string `datastore:"name"`
 		Count   int64  `datastore:"count"`
 		Tally   int64  `datastore:"tally"`
 		Shards  int64  `datastore:"shards"`
@@ -95,7 +95,7 @@ func TestJSONOnTheTopic(t *testing.T) {
 	if n := aggregator.metric(t, "countmill_dead_letters_total"); n != 1 {
 		t.Errorf("got %v dead letters, want 1", n)
 	}
-	if n := countEntities(t, d, "CountmillDead"); n != 1 {
+	if n := countEntities(t, d, "CountmillLetter"); n != 1 {
 		t.Errorf("the store has %d dead letters, want 1", n)
 	}
 	d.noDeadLetters(t)

@@ -189,7 +189,7 @@ func (o *outage) recovers(t *testing.T, back time.Time, length time.Duration) {
 		}
 	}
 	o.d.noDeadLetters(t)
-	if n := countEntities(t, o.d.deployment, "CountmillDead"); n != 0 {
+	if n := countEntities(t, o.d.deployment, "CountmillLetter"); n != 0 {
 		t.Errorf("the store has %d dead letters, want none", n)
 	}
 	t.Logf("away for %s: all ready %s after, %d increments exact %s later; answers %v",

@@ -134,10 +134,17 @@ spec:
         # The directory, not the file: then a changed Secret arrives.
         - {name: tokens, mountPath: /etc/countmill, readOnly: true}
         {{- end }}
+        {{- if and $.Values.busSecret (has $role (list "publisher" "aggregator")) }}
+        - {name: bus, mountPath: /etc/bus, readOnly: true}
+        {{- end }}
   volumes:
     {{- if $.Values.tokens.secret }}
     - name: tokens
       secret: {secretName: {{ $.Values.tokens.secret | quote }}, defaultMode: 0440}
+    {{- end }}
+    {{- if and $.Values.busSecret (has $role (list "publisher" "aggregator")) }}
+    - name: bus
+      secret: {secretName: {{ $.Values.busSecret | quote }}, defaultMode: 0440}
     {{- end }}
     {{- if and (eq $role "up") $.Values.up.backups.volume }}
     - name: backups
