@@ -86,6 +86,17 @@ func (a *Aggregator) Run(ctx context.Context) error {
 		a.state.Store(&state{reason: errors.New("stopped")})
 		a.stats.taking.Store(false)
 	}()
+	adder, ok := a.store.(store.Adder)
+	if !ok {
+		return newLoop(a).run(ctx)
+	}
+	taking, stop := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	a.cfg.env.Go(func() {
+		defer close(ended)
+		a.takeAdded(taking, adder)
+	})
+	defer func() { stop(); <-ended }()
 	return newLoop(a).run(ctx)
 }
 

@@ -29,6 +29,8 @@ type job struct {
 	// completions are committed with the parts, after which every part of their messages is settled. They stay
 	// behind as soon as the job does not commit all of its parts at once.
 	completions []*part
+	// taken is store.Commit.Taken: the parts are sums of these increments.
+	taken []int64
 }
 
 // pack cuts parts into jobs by the present rules.

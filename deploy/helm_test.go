@@ -30,8 +30,9 @@ const (
 
 // needs are the values without which a mode does not work.
 var needs = map[string]map[string]any{
-	"up":    {"mode": "up"},
-	"roles": {"mode": "roles", "bus": "pubsub://p/t?subscription=s", "store": "datastore://p/d"},
+	"up":     {"mode": "up"},
+	"shared": {"mode": "shared", "store": "postgres://countmill@db/countmill"},
+	"roles":  {"mode": "roles", "bus": "pubsub://p/t?subscription=s", "store": "datastore://p/d"},
 }
 
 // A toggle is a switch of the chart: its values when on and off, and how many objects of a kind it adds.
@@ -46,10 +47,10 @@ type toggle struct {
 // toggles are all switches but the mode.
 var toggles = []toggle{
 	{name: "tokens", on: map[string]any{"tokens.secret": "t", "serviceMonitor.tokenSecret": "m"}, off: map[string]any{"tokens.insecure": true}},
-	{name: "account", on: nil, off: map[string]any{"serviceAccount.create": false}, kind: "ServiceAccount", objects: map[string]int{"up": 1, "roles": 1}},
-	{name: "disruption", on: nil, off: map[string]any{"podDisruptionBudget.enabled": false}, kind: "PodDisruptionBudget", objects: map[string]int{"roles": 4}},
-	{name: "network", on: nil, off: map[string]any{"networkPolicy.enabled": false}, kind: "NetworkPolicy", objects: map[string]int{"up": 1, "roles": 1}},
-	{name: "monitor", on: map[string]any{"serviceMonitor.enabled": true}, off: nil, kind: "ServiceMonitor", objects: map[string]int{"up": 1, "roles": 1}},
+	{name: "account", on: nil, off: map[string]any{"serviceAccount.create": false}, kind: "ServiceAccount", objects: map[string]int{"up": 1, "shared": 1, "roles": 1}},
+	{name: "disruption", on: nil, off: map[string]any{"podDisruptionBudget.enabled": false}, kind: "PodDisruptionBudget", objects: map[string]int{"shared": 1, "roles": 4}},
+	{name: "network", on: nil, off: map[string]any{"networkPolicy.enabled": false}, kind: "NetworkPolicy", objects: map[string]int{"up": 1, "shared": 1, "roles": 1}},
+	{name: "monitor", on: map[string]any{"serviceMonitor.enabled": true}, off: nil, kind: "ServiceMonitor", objects: map[string]int{"up": 1, "shared": 1, "roles": 1}},
 	{name: "keda", only: "roles", on: map[string]any{"keda.enabled": true, "keda.prometheus": "http://p:9090"}, off: nil, kind: "ScaledObject", objects: map[string]int{"roles": 1}},
 	{name: "backups", only: "up", on: map[string]any{
 		"up.backups.root": "/backups/a", "up.backups.volume": map[string]any{"persistentVolumeClaim": map[string]any{"claimName": "b"}},
@@ -60,7 +61,7 @@ var toggles = []toggle{
 // Kubernetes, KEDA and Prometheus Operator.
 func TestChart(t *testing.T) {
 	t.Parallel()
-	longtest.Only(t, "renders the chart 256 times")
+	longtest.Only(t, "renders the chart 384 times")
 	helm := needed(t, "helm")
 	dir := t.TempDir()
 	for mode := range needs {
@@ -94,7 +95,10 @@ func TestChart(t *testing.T) {
 func combination(mode string, bits int) (name string, refused bool, set map[string]any, objects map[string]int) {
 	name, set = mode, maps.Clone(needs[mode])
 	objects = map[string]int{"StatefulSet": 1, "Service": 1}
-	if mode == "roles" {
+	switch mode {
+	case "shared":
+		objects = map[string]int{"Deployment": 1, "Service": 1}
+	case "roles":
 		objects = map[string]int{"Deployment": 4, "Service": 4}
 	}
 	for i, s := range toggles {
@@ -140,7 +144,9 @@ func TestChartMistakes(t *testing.T) {
 		want string
 	}{
 		{"up", nil, "set tokens.secret, or tokens.insecure=true"},
-		{"up", map[string]any{"tokens.insecure": true, "mode": "down"}, `mode is "down"; use up or roles`},
+		{"up", map[string]any{"tokens.insecure": true, "mode": "down"}, `mode is "down"; use up, shared or roles`},
+		{"shared", map[string]any{"tokens.insecure": true, "store": ""}, "mode shared needs store, or storeSecret"},
+		{"shared", map[string]any{"tokens.insecure": true, "up.backups.root": "gs://b"}, "up.backups.root needs mode up"},
 		{"roles", map[string]any{"tokens.insecure": true, "bus": ""}, "mode roles needs bus and store"},
 		{"roles", map[string]any{"tokens.insecure": true, "keda.enabled": true, "keda.prometheus": "http://p", "keda.minReplicas": 0}, "keda.minReplicas must be 1 or more"},
 		{"roles", map[string]any{"tokens.insecure": true, "keda.enabled": true}, "keda.enabled needs keda.prometheus"},
@@ -163,7 +169,7 @@ type change struct {
 	with map[string]any
 }
 
-// changed has another value for each value of values.yaml but mode, whose two values TestChart has.
+// changed has another value for each value of values.yaml but mode, whose values TestChart has.
 var changed = map[string]change{
 	"image.repository":                     to("registry.example.com/countmill"),
 	"image.tag":                            to("v1.2.3", "7"),
@@ -174,14 +180,17 @@ var changed = map[string]change{
 	"serviceAccount.create":                to(false),
 	"serviceAccount.name":                  to("others", "7"),
 	"serviceAccount.annotations":           to(map[string]any{"iam.gke.io/gcp-service-account": "a@p.iam.gserviceaccount.com", "seven": "7"}),
+	"up.replicas":                          to(7),
 	"up.storage.size":                      to("20Gi"),
 	"up.storage.class":                     to("fast", "7"),
 	"up.backups.root":                      to("/backups", "gs://bucket/counters", "s3://bucket/counters?region=eu-west-1"),
 	"up.backups.every":                     to("30m"),
 	"up.backups.keep":                      to("30d"),
 	"up.backups.volume":                    to(map[string]any{"nfs": map[string]any{"server": "nfs.example.com", "path": "/backups"}}),
-	"bus":                                  to("pubsub://p/t?subscription=s&dead_letter=d"),
+	"bus":                                  to("pubsub://p/t?subscription=s&dead_letter=d", "nats://nats:4222/increments?credentials=/etc/bus/user&replicas=3"),
+	"busSecret":                            to("others", "7"),
 	"store":                                to("datastore://p/other"),
+	"storeSecret":                          {to("s", "7").to, map[string]any{"store": ""}},
 	"cache":                                to("memcached://memcached:11211"),
 	"publisher.replicas":                   to(7),
 	"aggregator.replicas":                  {to(7).to, map[string]any{"keda.enabled": false}},
@@ -223,7 +232,8 @@ func to(values ...any) change { return change{to: values} }
 
 // refusals are the values that one mode refuses, by the mode and the path.
 var refusals = map[string]string{
-	"roles up.backups.root": "up.backups.root needs mode up",
+	"roles up.backups.root":  "up.backups.root needs mode up",
+	"shared up.backups.root": "up.backups.root needs mode up",
 }
 
 // Each value of values.yaml changes the objects, in one of the modes, and the changed objects pass the

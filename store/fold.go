@@ -76,6 +76,23 @@ type Commit struct {
 	// is in it twice.
 	Records []JournalRecord
 	Rows    []JournalRow
+	// Taken are increments that a store with Adder lists, by their ids. The commit removes them, with the rest. If one is gone, the
+	// commit is refused like one whose marker exists. Their increments are in Adds.
+	Taken []int64
+}
+
+// An Adder is a store in which other programs add increments, each within a transaction of its own.
+type Adder interface {
+	// Added returns up to limit of them, the oldest first. They stay until a Fold takes them (Commit.Taken).
+	Added(ctx context.Context, limit int) ([]Added, error)
+}
+
+// An Added is an increment that another program has added.
+type Added struct {
+	ID      int64
+	Counter string
+	Delta   int64
+	At      time.Time
 }
 
 // AnyRules is Commit.Rules of a commit that no rule concerns: it records the decision of a dead letter, and

@@ -31,7 +31,7 @@ const checkpointPrefix = "checkpoint-"
 //
 // The memtable is written to a table first, so that the copy has hardly any log: a table is in the next
 // copy too.
-func (d *Directory) Checkpoint(ctx context.Context, use func(ctx context.Context, dir string) error) (err error) {
+func (d *directory) Checkpoint(ctx context.Context, use func(ctx context.Context, dir string) error) (err error) {
 	if err := d.enter(); err != nil {
 		return err
 	}
@@ -55,9 +55,9 @@ func (d *Directory) Checkpoint(ctx context.Context, use func(ctx context.Context
 }
 
 // flush writes the memtable to a table. It gives up when the disk refuses one.
-func (d *Directory) flush(ctx context.Context) error {
+func (d *directory) flush(ctx context.Context) error {
 	refused := d.health.refusal() // before the flush can fail
-	if err := d.AwaitRoom(); err != nil {
+	if err := d.awaitRoom(); err != nil {
 		return err
 	}
 	done, err := d.db.AsyncFlush()
@@ -75,7 +75,7 @@ func (d *Directory) flush(ctx context.Context) error {
 }
 
 // copyTo makes the copy and checks it.
-func (d *Directory) copyTo(dir string) (err error) {
+func (d *directory) copyTo(dir string) (err error) {
 	defer func() {
 		if r := recover(); r != nil { // Pebble panics if a directory cannot be synced
 			err = fmt.Errorf("%v", r)
@@ -145,7 +145,7 @@ func endOfLog(log *pebblelog.Reader) (end int64) {
 }
 
 // removeCheckpoints removes copies that killed processes have left. The directory must be open.
-func (d *Directory) removeCheckpoints() error {
+func (d *directory) removeCheckpoints() error {
 	names, err := d.fs.List(d.cfg.Dir)
 	if err != nil {
 		return err

@@ -37,7 +37,7 @@ func TestCheckpointUnderLoad(t *testing.T) {
 			for ctx.Err() == nil {
 				begun.Add(1)
 				m := marker(time.Now())
-				c := &store.Commit{Markers: m, Adds: []store.ShardDelta{add("a", 0, 1), add("b", 0, -1)}}
+				c := &store.Commit{Markers: m, Adds: []store.ShardDelta{addTo("a", 0, 1), addTo("b", 0, -1)}}
 				if c.Adds[0].Order > c.Adds[1].Order {
 					c.Adds[0], c.Adds[1] = c.Adds[1], c.Adds[0]
 				}
@@ -74,7 +74,7 @@ func TestCheckpointUnderLoad(t *testing.T) {
 		if got < b.min || got > b.max || total(t, copied, "b") != -got {
 			t.Errorf("restored: a is %d and b %d, want %d to %d and the same below 0", got, total(t, copied, "b"), b.min, b.max)
 		}
-		if found := applied(t, copied, ids); found != got {
+		if found := countApplied(t, copied, ids); found != got {
 			t.Errorf("restored: %d markers for %d folds", found, got)
 		}
 		if copied.ID() != s.ID() {
@@ -87,7 +87,7 @@ func TestCheckpointUnderLoad(t *testing.T) {
 	}
 }
 
-func applied(t *testing.T, s *Store, ids []wire.PartID) (n int64) {
+func countApplied(t *testing.T, s *Store, ids []wire.PartID) (n int64) {
 	t.Helper()
 	for ; len(ids) > 0; ids = ids[min(len(ids), maxKeys):] {
 		found, err := s.Applied(t.Context(), ids[:min(len(ids), maxKeys)])

@@ -2,7 +2,6 @@ package pebble
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -13,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/engine"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -39,7 +38,7 @@ const mostAhead = time.Minute
 
 var (
 	commitsKey = []byte("\x00countmill-commits")
-	oneCommit  = binary.BigEndian.AppendUint64(nil, 1)
+	oneCommit  = term{id: 1, by: engine.IntOf(1)}.append(nil)
 )
 
 // commits has the number of synced commits, and the values that were last written to the file.
@@ -53,20 +52,8 @@ type commits struct {
 	warned  bool // whether it was logged that moments are ahead of the clock
 }
 
-// commit syncs a batch and counts it. It begins nothing while the directory is missing or the disk is full.
-func (d *Directory) commit(b *pebbledb.Batch) error {
-	if err := d.AwaitRoom(); err != nil {
-		return err
-	}
-	wait, err := d.Apply(b)
-	if err != nil {
-		return err
-	}
-	return wait()
-}
-
-// Apply makes a batch visible. wait returns when it is synced, and counts it. Call AwaitRoom before.
-func (d *Directory) Apply(b *pebbledb.Batch) (wait func() error, err error) {
+// apply makes a batch visible. wait returns when it is synced, and counts it. Call awaitRoom before.
+func (d *directory) apply(b *pebbledb.Batch) (wait func() error, err error) {
 	if err := b.Merge(commitsKey, oneCommit, nil); err != nil {
 		return nil, err
 	}
@@ -84,28 +71,25 @@ func (d *Directory) Apply(b *pebbledb.Batch) (wait func() error, err error) {
 	}, nil
 }
 
-// ApplySoft makes a batch visible that need not survive a crash. It is not counted.
-func (d *Directory) ApplySoft(b *pebbledb.Batch) error {
+// applySoft makes a batch visible that need not survive a crash. It is not counted.
+func (d *directory) applySoft(b *pebbledb.Batch) error {
 	d.unseen.Add(int64(b.Len()))
 	return d.db.Apply(b, pebbledb.NoSync)
 }
 
-// isGuarded returns an error that means "not applied" if the directory is missing.
-func (d *Directory) isGuarded() error {
-	if err := d.guard.check(); err != nil {
-		return fmt.Errorf("%w: %w", store.ErrDeployment, err)
-	}
-	return nil
-}
-
+// getCommits returns the number of commits. It is a row of Sums with one field.
 func getCommits(from pebbledb.Reader) (int64, error) {
-	sum, _, err := getSum(from, commitsKey)
-	n, _ := sum.total()
+	value, err := read(from, commitsKey)
+	if value == nil || err != nil {
+		return 0, err
+	}
+	t, _, err := nextTerm(value)
+	n, _ := t.by.Int64()
 	return n, err
 }
 
 // keepCommitCount writes the number of commits and the last moment, unless the file has them already.
-func (d *Directory) keepCommitCount() error {
+func (d *directory) keepCommitCount() error {
 	d.commits.mu.Lock()
 	defer d.commits.mu.Unlock()
 	n, last := d.commits.synced.Load(), d.moments.newest()
@@ -127,7 +111,7 @@ func (d *Directory) keepCommitCount() error {
 	return nil
 }
 
-func (d *Directory) keepCommitCountNowAndThen() error {
+func (d *directory) keepCommitCountNowAndThen() error {
 	d.commits.mu.Lock()
 	soon := time.Since(d.commits.at) < commitCountEvery
 	d.commits.mu.Unlock()
@@ -223,13 +207,13 @@ func look(cfg Config, files vfs.FS) error {
 }
 
 func compare(cfg Config, db *pebbledb.DB, kept commitCount, found bool) error {
+	m, err := getMeta(cfg.Dir, db) // first: it refuses other formats
+	if err != nil {
+		return err
+	}
 	n, err := getCommits(db)
 	if err != nil {
 		return explain(cfg.Dir, err)
-	}
-	m, err := getMeta(cfg, db)
-	if err != nil {
-		return err
 	}
 	switch {
 	case found && m.ID != kept.id:

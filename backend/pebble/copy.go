@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io/fs"
 
-	pebbledb "github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/countmill/countmill/store"
@@ -29,7 +28,7 @@ func markCopy(files vfs.FS, dir string) error {
 
 // countRestore counts a restore if the directory is a copy. A kill between its two steps counts the
 // restore twice: sequences then leave out more values.
-func (d *Directory) countRestore() error {
+func (d *directory) countRestore() error {
 	name := d.fs.PathJoin(d.cfg.Dir, copyFile)
 	if _, err := d.fs.Stat(name); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -37,15 +36,15 @@ func (d *Directory) countRestore() error {
 		}
 		return err
 	}
-	b := d.db.NewBatch()
-	defer b.Close()
-	d.restores++
-	if err := d.changeMeta(b, func(m *meta) { m.Restores = d.restores }); err != nil {
+	m, err := getMeta(d.cfg.Dir, d.db)
+	if err != nil {
 		return err
 	}
-	if err := b.Commit(pebbledb.Sync); err != nil {
+	m.Restores++
+	if err := d.setMeta(m); err != nil {
 		return err
 	}
+	d.restores = m.Restores
 	d.cfg.Logger.Info("this directory was restored from a backup: sequences leave out values", "dir", d.cfg.Dir, "values", int64(store.RestoreSkip))
 	if err := d.fs.Remove(name); err != nil {
 		return err

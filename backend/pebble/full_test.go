@@ -46,7 +46,7 @@ func foldOnAFullDisk(dir string) {
 	}
 	filler := strings.Repeat("x", 400)
 	for i := range fullFolds {
-		adds := []store.ShardDelta{add("a", 0, 1), add(fmt.Sprint(filler, i), 0, 1)}
+		adds := []store.ShardDelta{addTo("a", 0, 1), addTo(fmt.Sprint(filler, i), 0, 1)}
 		if adds[0].Order > adds[1].Order {
 			adds[0], adds[1] = adds[1], adds[0]
 		}
@@ -100,7 +100,7 @@ func TestFullAtAnyMoment(t *testing.T) {
 		for i := range fullFolds {
 			ids = append(ids, drawnMarkers(text, i)[0].ID)
 		}
-		there := applied(t, s, ids)
+		there := countApplied(t, s, ids)
 		if acked := int64(strings.Count(stdout.String(), "\n")); there < acked || there > acked+1 {
 			t.Fatalf("seed %s: %d folds are there, %d were acknowledged", text, there, acked)
 		}

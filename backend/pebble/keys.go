@@ -4,141 +4,114 @@ import (
 	"encoding/binary"
 	"errors"
 	"time"
+	"unsafe"
 
-	"github.com/countmill/countmill/wire"
+	"github.com/countmill/countmill/store/engine"
 )
 
-// Keys. Two keys are whole names. Every other key begins with the format, the length of the namespace,
-// the namespace, and a kind.
+// Keys. Two keys are whole names. Every other key begins with the format, the length of the namespace, the namespace and the
+// number of a kind.
 //
-//	0 "countmill"                          meta
-//	0 "countmill-commits"                  the number of synced commits
-//	3 n namespace 's' order name shard     a shard: 8 bytes of wire.Order, so that
-//	                                       the adds of a sorted commit are in key order;
-//	                                       2 bytes of shard number
-//	3 n namespace 'r' name                 a counter's record, in byte order of names
-//	3 n namespace 'm' epoch id             a marker: 2 bytes of epoch, 16 of id
-//	3 n namespace 'd' key                  a dead letter
-//	3 n namespace 'a' completion key       parts of a message in a dead letter: 16 bytes
-//	                                       of the completion marker's id, the letter's key
-//	3 n namespace 'w' id                   a worker
-//	3 n namespace 'b' day order name       a day of a counter's series: 4 bytes of the day
-//	3 n namespace 'j' day                  what the last sweep did with a day
-//	3 n namespace 'i' index range          a range of an index's work: 8 bytes of the
-//	                                       index's number, 4 of the range's
-//	3 n namespace 't' index range group    a range's part of a group's remainder
-//	3 n namespace 'g' group                a group's remainder: the sum of its ranges' parts
-//	3 n namespace 'q' name                 a sequence
-//	3 n namespace 'l' key                  a record of the journal: store.JournalKey
-//	3 n namespace 'p' length counter place a row of the journal: 2 bytes of length, 20
-//	                                       of the place
-//	3 n namespace 'e' hour key             when a record of the journal may go: 4 bytes
-//	                                       of the hour
-//	3 n namespace 'x' name                 a counter that was deleted; its record may say
-//	                                       by now that it exists again
+//	0 "countmill"                        the meta record
+//	0 "countmill-commits"                the number of synced commits
+//	4 n namespace kind place name part   a row of Sums or Docs: 8 bytes of the place, and the part as a byte with its
+//	                                     length and so many bytes, if the kind has places or parts
+//	4 n namespace kind epoch name        a row of Once: 2 bytes of its epoch
 //
-// Numbers are big-endian.
-const (
-	format = 3
-
-	kindShard         = 's'
-	kindRecord        = 'r'
-	kindMarker        = 'm'
-	kindDead          = 'd'
-	kindDeadLetterRef = 'a'
-	kindGone          = 'x'
-	kindWorker        = 'w'
-	kindSeries        = 'b'
-	kindStage         = 'j'
-	kindIndexRange    = 'i'
-	kindRemainders    = 't'
-	kindRemainder     = 'g'
-
-	kindSequence = 'q'
-	kindJournal  = 'l'
-	kindRow      = 'p'
-	kindExpiry   = 'e'
-
-	maxNamespace = 100
-)
-
-var metaKey = []byte("\x00countmill")
-
-// A keyspace makes the keys of one namespace.
-type keyspace struct{ prefix string }
-
-func newKeyspace(namespace string) keyspace {
-	return keyspace{string([]byte{format, byte(len(namespace))}) + namespace}
+// The length of a part is below every byte of a name, so rows are in the order of engine.Key.Compare.
+type keyspace struct {
+	prefix string
+	kinds  engine.Kinds
 }
 
-// kindOf returns the kind of a key, or 0 if the key has none.
-func kindOf(key []byte) byte {
-	if len(key) < 3 || key[0] != format {
-		return 0
-	}
-	if at := 2 + int(key[1]); at < len(key) {
-		return key[at]
-	}
-	return 0
+const maxNamespace = 100
+
+func newKeyspace(namespace string, kinds engine.Kinds) keyspace {
+	return keyspace{string([]byte{format, byte(len(namespace))}) + namespace, kinds}
 }
 
 // kind appends the prefix that all keys of a kind share.
-func (k keyspace) kind(dst []byte, kind byte) []byte {
-	return append(append(dst, k.prefix...), kind)
+func (s *keyspace) kind(dst []byte, kind engine.KindID) []byte {
+	return append(append(dst, s.prefix...), byte(kind))
 }
 
-// named appends the key of a kind and a name.
-func (k keyspace) named(dst []byte, kind byte, name string) []byte {
-	return append(k.kind(dst, kind), name...)
-}
-
-func (k keyspace) namedLen(name string) int { return len(k.prefix) + 1 + len(name) }
-
-func (k keyspace) shardLen(counter string) int { return len(k.prefix) + 1 + 8 + len(counter) + 2 }
-
-func (k keyspace) shard(dst []byte, order uint64, counter string, shard int) []byte {
-	dst = k.kind(dst, kindShard)
-	dst = binary.BigEndian.AppendUint64(dst, order)
-	dst = append(dst, counter...)
-	return binary.BigEndian.AppendUint16(dst, uint16(shard))
-}
-
-// An epoch is a period of four days. The markers of parts from that period are dropped together.
-type epoch uint16
-
-const (
-	epochLength = 4 * 24 * time.Hour
-	lastEpoch   = 1<<16 - 1
-)
-
-// epochOf returns the epoch that contains t.
-func epochOf(t time.Time) (epoch, error) {
-	us := t.UnixMicro()
-	if us <= 0 {
-		return 0, nil
+// row appends the key of a row of Sums or Docs.
+func (s *keyspace) row(dst []byte, k *engine.Key) []byte {
+	kind := &s.kinds[k.Kind]
+	dst = s.kind(dst, k.Kind)
+	if kind.Places {
+		dst = binary.BigEndian.AppendUint64(dst, k.Place)
 	}
-	length := epochLength.Microseconds()
-	n := (us-1)/length + 1
-	if n > lastEpoch {
-		return 0, errors.New("a marker has a time after the year 2687")
+	dst = append(dst, k.Name...)
+	if !kind.Parts {
+		return dst
 	}
-	return epoch(n), nil
+	switch p := k.Part; {
+	case p == 0:
+		return append(dst, 0)
+	case p < 1<<8:
+		return append(dst, 1, byte(p))
+	case p < 1<<16:
+		return append(dst, 2, byte(p>>8), byte(p))
+	default:
+		return append(dst, 3, byte(p>>16), byte(p>>8), byte(p))
+	}
 }
 
-// end is the latest time of a part in the epoch.
-func (e epoch) end() time.Time { return time.UnixMicro(int64(e) * epochLength.Microseconds()) }
-
-// epoch appends the prefix that all keys of an epoch share.
-func (k keyspace) epoch(dst []byte, e epoch) []byte {
-	return binary.BigEndian.AppendUint16(k.kind(dst, kindMarker), uint16(e))
+// decode returns the key of a row of Sums or Docs. Its name is the memory of b.
+func (s *keyspace) decode(id engine.KindID, b []byte) (k engine.Key, ok bool) {
+	kind := &s.kinds[id]
+	k.Kind = id
+	if b = b[len(s.prefix)+1:]; kind.Places {
+		if len(b) < 8 {
+			return k, false
+		}
+		k.Place, b = binary.BigEndian.Uint64(b), b[8:]
+	}
+	if kind.Parts {
+		length := 3
+		for length >= 0 && (len(b) < length+2 || b[len(b)-length-1] != byte(length)) {
+			length--
+		}
+		if length < 0 {
+			return k, false
+		}
+		for _, x := range b[len(b)-length:] {
+			k.Part = k.Part<<8 | uint32(x)
+		}
+		b = b[:len(b)-length-1]
+	}
+	if len(b) == 0 {
+		return k, false
+	}
+	k.Name = unsafe.String(&b[0], len(b))
+	return k, true
 }
 
-func (k keyspace) marker(dst []byte, e epoch, id wire.PartID) []byte {
-	return append(k.epoch(dst, e), id[:]...)
+// bounds are the first key of a range, and the first one after it.
+func (s *keyspace) bounds(r *engine.Range) (lower, upper []byte) {
+	from, to := r.From, r.To
+	from.Kind, to.Kind = r.Kind, r.Kind
+	lower, upper = s.row(nil, &from), after(s.kind(nil, r.Kind))
+	if r.After {
+		lower = append(lower, 0)
+	}
+	if r.To != (engine.Key{}) {
+		upper = s.row(nil, &to)
+	}
+	if r.Prefix != "" {
+		first := append(s.kind(nil, r.Kind), r.Prefix...)
+		if string(first) > string(lower) {
+			lower = first
+		}
+		if end := after(first); string(end) < string(upper) {
+			upper = end
+		}
+	}
+	return lower, upper
 }
 
-// after returns the first key behind all keys that begin with prefix. The prefix must contain a byte
-// below 0xff; every prefix here does.
+// after returns the first key behind all keys that begin with prefix. A prefix has a byte below 0xff: the form.
 func after(prefix []byte) []byte {
 	end := append([]byte(nil), prefix...)
 	for i := len(end) - 1; ; i-- {
@@ -146,4 +119,34 @@ func after(prefix []byte) []byte {
 			return end[:i+1]
 		}
 	}
+}
+
+// An epoch is a period of four days. The rows of Once whose Due is in it are dropped together.
+type epoch uint16
+
+// Rows without a Due are in the epoch that never ends.
+const (
+	epochLength       = int64(4 * 24 * time.Hour / time.Microsecond)
+	endless     epoch = 1<<16 - 1
+)
+
+func epochOf(due int64) (epoch, error) {
+	switch n := (due-1)/epochLength + 1; {
+	case due == 0:
+		return endless, nil
+	case due < 0:
+		return 0, nil
+	case n >= int64(endless):
+		return 0, errors.New("a row expires after the year 2687")
+	default:
+		return epoch(n), nil
+	}
+}
+
+// over reports whether every Due of the epoch is below before.
+func (e epoch) over(before int64) bool { return e != endless && int64(e)*epochLength < before }
+
+// epoch appends the prefix that all keys of an epoch share.
+func (s *keyspace) epoch(dst []byte, kind engine.KindID, e epoch) []byte {
+	return binary.BigEndian.AppendUint16(s.kind(dst, kind), uint16(e))
 }

@@ -39,13 +39,6 @@ func (m *moments) next() time.Time {
 	return m.last
 }
 
-// Moment returns a new moment. Every view of this moment or a later one shows every fold that returned
-// before the call.
-func (d *Directory) Moment() time.Time { return d.moments.next() }
-
-// Resume makes all later moments come after at.
-func (d *Directory) Resume(at time.Time) { d.moments.resume(at) }
-
 // resume continues after another process's last moment, unless these moments are later, and returns how far the last
 // one is ahead of the clock. A zero last means that there was none.
 func (m *moments) resume(last time.Time) (ahead time.Duration) {

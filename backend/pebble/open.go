@@ -18,49 +18,24 @@ import (
 	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/protocol"
 )
 
 // Open opens the directory, or makes it. Its errors name the directory and the remedy.
 func Open(cfg Config) (*Store, error) {
-	d, err := OpenDirectory(cfg, Form{format, merger})
+	db, err := openDatabase(cfg, protocol.Kinds)
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{
-		directory: d, keys: newKeyspace(d.cfg.Namespace), identity: newIdentity(),
-		views: make(map[*view]struct{}), marking: make(chan struct{}, 1),
+	s, err := protocol.Open(context.Background(), db, protocol.Config{Window: cfg.Window, Clock: db.cfg.clock, Age: cfg.age, Logger: db.cfg.Logger})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("data directory %s: %w", db.cfg.Dir, err), db.abandon())
 	}
-	if err := s.start(); err != nil {
-		return nil, errors.Join(err, d.abandon())
-	}
-	return s, nil
+	return &Store{s, db.directory}, nil
 }
 
-// start reads the state that an open store keeps in memory.
-func (s *Store) start() error {
-	m, err := getMeta(s.cfg, s.db)
-	if err != nil {
-		return err
-	}
-	if s.settings.current, err = m.Settings.decode(); err != nil {
-		return fmt.Errorf("data directory %s is damaged: its settings are %+v: restore a backup: %w", s.cfg.Dir, *m.Settings, err)
-	}
-	s.settings.oldest.Store(s.settings.current.Rules.Oldest())
-	if err := s.loadEpochs(); err != nil {
-		return explain(s.cfg.Dir, err)
-	}
-	recorded, err := s.lastRecorded()
-	if err != nil {
-		return explain(s.cfg.Dir, err)
-	}
-	s.moments.resume(recorded)
-	return nil
-}
-
-// OpenDirectory opens a directory, or makes it.
-func OpenDirectory(cfg Config, form Form) (*Directory, error) {
-	cfg.form = form
+// openDirectory opens a directory, or makes it.
+func openDirectory(cfg Config) (*directory, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("pebble store: %w", err)
@@ -81,7 +56,7 @@ func OpenDirectory(cfg Config, form Form) (*Directory, error) {
 		return nil, err
 	}
 	doom := &doom{dir: cfg.Dir, log: cfg.Logger, exit: cfg.Exit}
-	d := &Directory{cfg: cfg, fs: files, moments: moments{clock: cfg.clock}}
+	d := &directory{cfg: cfg, fs: files, moments: moments{clock: cfg.clock}}
 	d.ending, d.end = context.WithCancel(context.Background())
 	p := newPauses(cfg.pause, d.ending.Done())
 	d.health = newHealth(cfg.Dir, files, cfg.Logger, doom, p)
@@ -109,7 +84,7 @@ func OpenDirectory(cfg Config, form Form) (*Directory, error) {
 const slowDisk = 5 * time.Second
 
 // start reads the state that an open directory keeps in memory.
-func (d *Directory) start() error {
+func (d *directory) start() error {
 	if err := d.readMeta(); err != nil {
 		return err
 	}
@@ -142,7 +117,7 @@ func (d *Directory) start() error {
 }
 
 // abandon closes a directory that was not opened to the end.
-func (d *Directory) abandon() error {
+func (d *directory) abandon() error {
 	d.end()
 	d.guard.end()
 	return errors.Join(d.db.Close(), d.files.Close())
@@ -152,7 +127,7 @@ func (d *Directory) abandon() error {
 func options(cfg Config, files vfs.FS, log pebbledb.Logger, listener *pebbledb.EventListener) *pebbledb.Options {
 	opts := &pebbledb.Options{
 		FS:                 files,
-		Merger:             cfg.form.merger,
+		Merger:             merger,
 		FormatMajorVersion: pebbledb.FormatValueSeparation,
 		// Memtables take their memory from the cache, so it has room for two more: the one that is
 		// written and the one being flushed. Otherwise blocks would have no room, and each read
@@ -161,7 +136,7 @@ func options(cfg Config, files vfs.FS, log pebbledb.Logger, listener *pebbledb.E
 		// A fold of 100,000 counters takes some 4 MB. A memtable of 64 MB merges the folds of a second
 		// or more into one run before anything is compacted.
 		MemTableSize:                cfg.memTable,
-		MemTableStopWritesThreshold: 2 * mostMemTables, // never reached: see AwaitRoom
+		MemTableStopWritesThreshold: 2 * mostMemTables, // never reached: see awaitRoom
 		// Level 0 is compacted when it is 4 tables deep. Uniform folds rewrite everything below it each
 		// time, so a lower limit costs writes. A higher one costs each read a filter per table.
 		L0CompactionThreshold: 8,              // Pebble counts each table twice
@@ -253,104 +228,78 @@ func ours(name string) bool {
 	return name == commitCountFile || name == copyFile || name == commitCountTemp || name == "LOCK" || name == "lost+found" || name == "archive"
 }
 
-// meta is the meta record, in JSON. Its key and its field format mean the same in every version. A
-// program refuses a database of another format than its own.
+// format is that of all keys and values.
+const format = 4
+
+var metaKey = []byte("\x00countmill")
+
+// meta is the meta record of a directory, in JSON. Its key and its field format mean the same in every version. A program refuses a
+// directory of another format than its own.
 type meta struct {
-	Format   int             `json:"format"`
-	ID       string          `json:"id"`
-	Created  time.Time       `json:"created"`
-	Settings *settingsRecord `json:"settings"`
-	// Rules is the latest kind of rules that the database ever had: 1 for series, 2 for indexes, 3 for the
-	// journal. A program
-	// that does not know the kind refuses the database, because it would fold without the rules.
-	Rules int64 `json:"rules,omitempty"`
+	Format  int       `json:"format"`
+	ID      string    `json:"id"`
+	Created time.Time `json:"created"`
 	// Restores is how often the directory was restored from a backup.
 	Restores int64 `json:"restores,omitempty"`
 }
 
-// The kinds of rules. journalRules is the latest one that this version knows.
-const (
-	seriesRules  = 1
-	indexRules   = 2
-	journalRules = 3
-)
-
-// setSettings writes settings into the record.
-func (m *meta) setSettings(x store.Settings) {
-	m.Settings = encodeSettings(x)
-	switch {
-	case x.Rules == nil:
-	case len(x.Rules.Journal) > 0:
-		m.Rules = max(m.Rules, journalRules)
-	case len(x.Rules.Indexes) > 0:
-		m.Rules = max(m.Rules, indexRules)
-	default:
-		m.Rules = max(m.Rules, seriesRules)
-	}
-}
-
-// readMeta refuses a database of another program, and completes the meta record.
-func (d *Directory) readMeta() error {
-	m, err := getMeta(d.cfg, d.db)
-	if err != nil {
-		return err
-	}
-	if m.ID == "" {
-		if m, err = d.writeMeta(); err != nil {
-			return err
-		}
+// readMeta refuses a database of another program, and makes the meta record of a new one.
+func (d *directory) readMeta() error {
+	m, err := getMeta(d.cfg.Dir, d.db)
+	if err == nil && m.ID == "" {
+		m, err = d.newMeta()
 	}
 	d.id, d.restores = m.ID, m.Restores
-	return nil
+	return err
 }
 
 // getMeta returns the meta record, or a zero meta if there is none.
-func getMeta(cfg Config, db *pebbledb.DB) (m meta, err error) {
-	dir, format := cfg.Dir, cfg.form.Number
-	value, closer, err := db.Get(metaKey)
-	if errors.Is(err, pebbledb.ErrNotFound) {
-		return m, nil
-	}
+func getMeta(dir string, db *pebbledb.DB) (m meta, err error) {
+	value, err := read(db, metaKey)
 	if err != nil {
 		return m, explain(dir, err)
 	}
-	defer closer.Close()
+	if value == nil {
+		return m, nil
+	}
 	err = json.Unmarshal(value, &m)
 	switch {
-	case err == nil && m.Format > format, err == nil && m.Rules > journalRules:
+	case err == nil && m.Format > format:
 		return m, newer(dir)
 	case err == nil && 0 < m.Format && m.Format < format:
 		return m, fmt.Errorf("data directory %s was written by countmill before its first release (format %d, this is %d): name an empty directory", dir, m.Format, format)
-	case err != nil || m.Format < 1 || m.Settings == nil && cfg.form.hasSettings():
+	case err != nil || m.Format < 1 || m.ID == "":
 		return m, fmt.Errorf("data directory %s is damaged: its meta record is %q: restore a backup: %w", dir, value, err)
 	}
 	return m, nil
 }
 
-// writeMeta makes an empty database a countmill database.
-func (d *Directory) writeMeta() (m meta, _ error) {
+// newMeta makes an empty database a countmill database.
+func (d *directory) newMeta() (m meta, _ error) {
 	if err := d.checkEmpty(); err != nil {
 		return m, err
 	}
 	var id [16]byte
 	_, _ = rand.Read(id[:])
-	m = meta{Format: d.cfg.form.Number, ID: hex.EncodeToString(id[:]), Created: time.Now().UTC()}
-	if d.cfg.form.hasSettings() {
-		m.Settings = encodeSettings(store.NewSettings(d.cfg.Window, d.cfg.clock()))
-	}
+	m = meta{Format: format, ID: hex.EncodeToString(id[:]), Created: time.Now().UTC()}
+	return m, d.setMeta(m)
+}
+
+// setMeta is called while the directory is being opened.
+func (d *directory) setMeta(m meta) error {
 	value, err := json.Marshal(m)
 	if err != nil {
-		return m, err
+		return err
 	}
 	if err := d.db.Set(metaKey, value, pebbledb.Sync); err != nil {
-		return m, explain(d.cfg.Dir, err)
+		return explain(d.cfg.Dir, err)
 	}
-	return m, nil
+	return nil
 }
 
 // checkEmpty refuses a database that contains another program's keys. A process that was killed before
 // it wrote the meta record leaves a database without keys, which is accepted.
-func (d *Directory) checkEmpty() error {
+func (d *directory) checkEmpty() error {
 	iter, err := d.db.NewIter(nil)
 	if err != nil {
 		return explain(d.cfg.Dir, err)
@@ -363,21 +312,6 @@ func (d *Directory) checkEmpty() error {
 		return foreign(d.cfg.Dir)
 	}
 	return nil
-}
-
-// changeMeta puts a changed meta record into the batch. The caller holds marking or is closing the
-// store, so there is never a second change at the same time.
-func (d *Directory) changeMeta(b *pebbledb.Batch, change func(m *meta)) error {
-	m, err := getMeta(d.cfg, d.db)
-	if err != nil {
-		return err
-	}
-	change(&m)
-	value, err := json.Marshal(m)
-	if err != nil {
-		return err
-	}
-	return b.Set(metaKey, value, nil)
 }
 
 func foreign(dir string) error {

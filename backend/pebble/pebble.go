@@ -22,17 +22,14 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"sync"
-	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
 	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/protocol"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-
-	"github.com/countmill/countmill"
 )
 
 // Config says where the store is and how it runs.
@@ -60,21 +57,16 @@ type Config struct {
 	memTable uint64
 	// pause is the wait after a first refused table. Default shortPause.
 	pause time.Duration
-	// looked is the most counters that Sums looks up one by one. It is negative in tests of the walk.
-	looked int
 	// clock is the machine's clock. age is how long the process has run; setting the clock does not
 	// change it. Tests replace both.
 	clock func() time.Time
 	age   func() time.Duration
-	form  Form
 }
 
 func (c Config) withDefaults() Config {
 	c.Cache = cmp.Or(c.Cache, 128<<20)
-	c.Window = cmp.Or(c.Window, countmill.DefaultDedupWindow)
 	c.memTable = cmp.Or(c.memTable, 64<<20)
 	c.pause = cmp.Or(c.pause, shortPause)
-	c.looked = cmp.Or(c.looked, 20_000)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -83,13 +75,6 @@ func (c Config) withDefaults() Config {
 	}
 	if c.clock == nil {
 		c.clock = func() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
-	}
-	if c.form.merger == nil {
-		c.form = Form{format, merger}
-	}
-	if c.age == nil {
-		began := time.Now()
-		c.age = func() time.Duration { return time.Since(began) }
 	}
 	return c
 }
@@ -113,29 +98,8 @@ func (c Config) validate() error {
 
 // A Store is an open directory. All methods are safe for concurrent use.
 type Store struct {
+	*protocol.Store
 	*directory
-	keys    keyspace
-	changes atomic.Uint64 // of sums
-
-	viewsMu sync.Mutex
-	views   map[*view]struct{} // open views with a snapshot
-
-	// marking has room for one. Its holder may check and insert markers. It is a channel and not a
-	// mutex, so that a waiting call notices the end of its context.
-	marking chan struct{}
-	epochs  []epoch       // epochs that contain markers, ascending; guarded by marking
-	swept   time.Duration // the process's age at the last sweep
-
-	// sweeping is held for reading by folds and growths, and for writing while counters are removed. So
-	// a counter does not change between being examined and being removed.
-	sweeping  sync.RWMutex
-	condemned map[deletion]int // how often each was found; guarded by sweeping
-
-	nexts nexts
-
-	settings settings
-	identity identity
-	journal  journal
 }
 
 var (
@@ -145,28 +109,5 @@ var (
 	_ backend.Moments = (*Store)(nil)
 )
 
-// maxKeys is the most keys of one call. Pebble needs no such limit: it bounds the time of a call and
-// the size of its answer.
-const maxKeys = 1000
-
-// Limits says that a commit may have any size, and that one commit at a time is best: one already uses
-// the whole disk, and the increments that wait make the next one larger.
-func (s *Store) Limits() store.Limits {
-	return store.Limits{Entities: 0, Keys: maxKeys, Commits: 1, Shards: 1, GrowsInFold: true, CertainOutcome: true, RefusesOldRules: true, Remainders: maxRemainders}
-}
-
-// Keys is the most keys of one Lookup.
-func (s *Store) Keys() int { return maxKeys }
-
-// Close waits for running calls, closes the views that are still open, and releases the directory. A
-// second call does nothing.
-func (s *Store) Close() error {
-	return s.CloseAfter(func() {
-		for v := range s.views {
-			v.closeLocked()
-		}
-		if err := s.keepSettings(); err != nil { // not fatal either
-			s.cfg.Logger.Warn("settings were not written: the next process remembers ids for longer", "dir", s.cfg.Dir, "err", err)
-		}
-	})
-}
+// ID identifies the database. No other database has the same id, except copies and backups of it.
+func (s *Store) ID() string { return s.id }

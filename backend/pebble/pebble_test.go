@@ -53,7 +53,7 @@ func TestStore(t *testing.T) {
 			if err := s.Close(); err != nil {
 				t.Fatalf("Close: %v", err)
 			}
-			return clocked{open(t, s.(clocked).cfg), s.(clocked).clock}
+			return clocked{open(t, s.(clocked).directory.cfg), s.(clocked).clock}
 		}),
 		storetest.RemovesByForgetBefore(func(t *testing.T, m *storetest.Machine) store.Store {
 			return open(t, Config{Dir: t.TempDir(), clock: m.Now, age: m.Age})
@@ -106,34 +106,6 @@ func TestNamespacesAreApart(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-	}
-}
-
-// A store keeps nothing of a closed view, even after years of reading.
-func TestClosedViewsAreForgotten(t *testing.T) {
-	t.Parallel()
-	s := open(t, Config{Dir: t.TempDir()})
-	for range 3 {
-		total(t, s, "a")
-	}
-	if len(s.views) != 0 {
-		t.Errorf("%d views are kept, and all are closed", len(s.views))
-	}
-}
-
-func TestSweepDropsSilentWorkers(t *testing.T) {
-	t.Parallel()
-	s, now := open(t, Config{Dir: t.TempDir()}), time.Now()
-	for id, expires := range map[string]time.Duration{"live": time.Minute, "stale": -time.Hour, "gone": -25 * time.Hour} {
-		if err := s.Beat(t.Context(), store.Worker{ID: id, Expires: now.Add(expires)}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := s.Sweep(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := s.Workers(t.Context()); err != nil || len(got) != 2 {
-		t.Errorf("got %v, %v, want live and stale", got, err)
 	}
 }
 

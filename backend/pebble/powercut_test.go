@@ -158,22 +158,26 @@ func (m *machine) step(ctx context.Context, s *Store, random *rand.Rand) (bool, 
 		return l.bury(ctx, s, random)
 	case 1:
 		m.folding.Lock()
-		_, err := s.Check(ctx)
+		_, err := l.look(ctx, s)
 		m.folding.Unlock()
 		return true, errors.Join(err, s.keepCommitCount()) // Check writes it only now and then
 	case 2:
 		return true, s.Beat(ctx, store.Worker{ID: "w", Expires: time.Now().Add(time.Hour)})
 	case 3: // a finished epoch is dropped; the others must stay
-		_, err := s.Fold(ctx, &store.Commit{Markers: marker(forgetBefore(s).Add(-10 * day))})
+		_, err := s.Fold(ctx, &store.Commit{Markers: marker(l.forgetBefore.Load().Add(-10 * day))})
 		if err != nil {
 			return false, err
 		}
 		m.folding.Lock()
-		for range random.IntN(int(2 * day / (store.ForgetPace * store.CheckEvery))) {
-			s.advance()
+		defer m.folding.Unlock()
+		for range random.IntN(int(2*day/(store.ForgetPace*store.CheckEvery))) + 1 {
+			if _, err := l.look(ctx, s); err != nil {
+				return true, err
+			}
 		}
-		m.folding.Unlock()
-		return true, s.Sweep(ctx)
+		err = s.Sweep(ctx)
+		_, looked := l.look(ctx, s)
+		return true, errors.Join(err, looked)
 	case 12:
 		return l.setWindow(ctx, s, random)
 	case 4, 5:
@@ -188,14 +192,14 @@ func (m *machine) fold(ctx context.Context, s *Store, random *rand.Rand, again b
 	m.folding.RLock()
 	defer m.folding.RUnlock()
 	if again {
-		if d := l.unsettled(s, random); d != nil {
+		if d := l.unsettled(random); d != nil {
 			if random.IntN(2) == 0 {
 				return l.ask(ctx, s, d)
 			}
 			return l.fold(ctx, s, d)
 		}
 	}
-	return l.fold(ctx, s, l.newFold(s, random))
+	return l.fold(ctx, s, l.newFold(random))
 }
 
 // keep copies the machine's disk, as it is now, to a directory that stays.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/countmill/countmill/store"
@@ -45,6 +46,8 @@ type ledger struct {
 	deeds []*deed
 	next  int
 	set   store.Settings // the newest settings that were answered
+
+	forgetBefore atomic.Pointer[time.Time] // that an aggregator knows
 }
 
 // do records that the deed begins, performs it, and records its outcome. It returns false after the
@@ -82,37 +85,37 @@ const (
 	wideCounter = "wide"
 )
 
-func add(counter string, shard int, delta int64) store.ShardDelta {
+func addTo(counter string, shard int, delta int64) store.ShardDelta {
 	return store.NewShardDelta(counter, shard, delta)
 }
 
-// forgetBefore is the ForgetBefore that an aggregator knows.
-func forgetBefore(s *Store) time.Time {
-	s.settings.mu.Lock()
-	defer s.settings.mu.Unlock()
-	return s.settings.current.ForgetBefore
+// look reads the settings, which moves ForgetBefore, as an aggregator does.
+func (l *ledger) look(ctx context.Context, s *Store) (store.Settings, error) {
+	checked, err := s.Check(ctx)
+	l.forgetBefore.Store(&checked.Settings.ForgetBefore)
+	return checked.Settings, err
 }
 
 // newFold draws a fold: a few counters or hundreds, with or without markers, and perhaps on a further
 // shard.
-func (l *ledger) newFold(s *Store, random *rand.Rand) *deed {
+func (l *ledger) newFold(random *rand.Rand) *deed {
 	d := &deed{id: l.number(), hot: random.Int64N(1000) - 500, commit: &store.Commit{}}
 	c := d.commit
-	c.Adds = append(c.Adds, add(d.counter(), 0, 1))
+	c.Adds = append(c.Adds, addTo(d.counter(), 0, 1))
 	if d.hot != 0 {
-		c.Adds = append(c.Adds, add(hotCounter, 0, d.hot))
+		c.Adds = append(c.Adds, addTo(hotCounter, 0, d.hot))
 	}
 	if random.IntN(4) == 0 {
-		c.Adds = append(c.Adds, add(wideCounter, d.id, 1))
+		c.Adds = append(c.Adds, addTo(wideCounter, d.id, 1))
 	}
 	if random.IntN(8) == 0 {
 		for n := range 20 + random.IntN(200) {
-			c.Adds = append(c.Adds, add(fmt.Sprintf("%s-%d-%s", "filler", n, strings.Repeat("x", random.IntN(200))), 0, 1))
+			c.Adds = append(c.Adds, addTo(fmt.Sprintf("%s-%d-%s", "filler", n, strings.Repeat("x", random.IntN(200))), 0, 1))
 		}
 	}
 	slices.SortFunc(c.Adds, func(a, b store.ShardDelta) int { return cmpAdds(a, b) })
 	if random.IntN(2) == 0 {
-		at := forgetBefore(s).Add(time.Duration(random.IntN(200)) * time.Hour)
+		at := l.forgetBefore.Load().Add(time.Duration(random.IntN(200)) * time.Hour)
 		for range 1 + random.IntN(3) {
 			m := store.Marker{Fingerprint: wire.Fingerprint(d.id), Fold: uint64(d.id), At: at}
 			for i := range m.ID {
@@ -192,11 +195,11 @@ func (l *ledger) setWindow(ctx context.Context, s *Store, random *rand.Rand) (bo
 
 // unsettled draws a fold with markers and without an answer, or nil: a bus would deliver its message
 // again. A part from before ForgetBefore is refused.
-func (l *ledger) unsettled(s *Store, random *rand.Rand) *deed {
+func (l *ledger) unsettled(random *rand.Rand) *deed {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var all []*deed
-	oldest := forgetBefore(s)
+	oldest := *l.forgetBefore.Load()
 	for _, d := range l.deeds {
 		if d.commit != nil && len(d.commit.Markers) > 0 && d.outcome != done && !d.commit.Markers[0].At.Before(oldest) {
 			all = append(all, d)
@@ -218,7 +221,10 @@ func (l *ledger) check(ctx context.Context, s *Store) (wrong []string, err error
 	if l.id != "" && s.ID() != l.id {
 		complain("the database was %s and is %s", l.id, s.ID())
 	}
-	got := s.advance()
+	got, err := l.look(ctx, s)
+	if err != nil {
+		return nil, err
+	}
 	if got.Version < l.set.Version || got.Version == l.set.Version && got.Window != l.set.Window {
 		complain("the settings were %+v and are %+v", l.set, got)
 	}
@@ -306,7 +312,7 @@ func (l *ledger) checkFold(ctx context.Context, s *Store, view store.View, d *de
 	if err != nil {
 		return unknown, err
 	}
-	forgotten := len(ids) > 0 && d.commit.Markers[0].At.Add(store.MarkerSlack).Before(forgetBefore(s))
+	forgotten := len(ids) > 0 && d.commit.Markers[0].At.Add(store.MarkerSlack).Before(*l.forgetBefore.Load())
 	if want := int(count) * len(ids); len(found) != want && !(forgotten && len(found) == 0) {
 		complain("fold %d is there %d times, with %d of %d markers", d.id, count, len(found), len(ids))
 	}

@@ -24,9 +24,9 @@ const (
 // roomEvery is how often a waiting commit looks for room.
 const roomEvery = 10 * time.Millisecond
 
-// AwaitRoom waits until Pebble takes a commit at once. Its error means "not applied": the disk refuses tables, or the
+// awaitRoom waits until Pebble takes a commit at once. Its error means "not applied": the disk refuses tables, or the
 // store closes.
-func (d *Directory) AwaitRoom() error {
+func (d *directory) awaitRoom() error {
 	for waited := false; ; waited = true {
 		if err := d.Writable(); err != nil {
 			return err
@@ -40,13 +40,13 @@ func (d *Directory) AwaitRoom() error {
 		select {
 		case <-time.After(roomEvery):
 		case <-d.ending.Done():
-			return notApplied(fmt.Errorf("%w: the store in %s closes", countmill.ErrUnavailable, d.cfg.Dir))
+			return fmt.Errorf("%w: %w: the store in %s closes", store.ErrNotApplied, countmill.ErrUnavailable, d.cfg.Dir)
 		}
 	}
 }
 
 // hasRoom asks Pebble only after a quarter of a memtable: Metrics waits while a manifest is written.
-func (d *Directory) hasRoom() bool {
+func (d *directory) hasRoom() bool {
 	if d.unseen.Load() < int64(d.cfg.memTable/4) {
 		return true
 	}
@@ -59,7 +59,7 @@ func (d *Directory) hasRoom() bool {
 }
 
 // Writable returns an error that means "not applied" if the directory is missing, or if the disk refused the last table.
-func (d *Directory) Writable() error {
+func (d *directory) Writable() error {
 	if err := cmp.Or(d.guard.check(), d.health.refused()); err != nil {
 		return fmt.Errorf("%w: %w", store.ErrDeployment, err)
 	}

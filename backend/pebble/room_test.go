@@ -43,11 +43,11 @@ func newTableDisk() *tableDisk {
 }
 
 // fill folds until an error, and returns the number of folds before it.
-func fill(t *testing.T, s *Store) (folds int64, err error) {
+func fillUp(t *testing.T, s *Store) (folds int64, err error) {
 	t.Helper()
 	filler := strings.Repeat("x", 400)
 	for ; err == nil && folds < 100_000; folds++ {
-		adds := []store.ShardDelta{add("a", 0, 1), add(fmt.Sprint(filler, folds), 0, 1)}
+		adds := []store.ShardDelta{addTo("a", 0, 1), addTo(fmt.Sprint(filler, folds), 0, 1)}
 		if adds[0].Order > adds[1].Order {
 			adds[0], adds[1] = adds[1], adds[0]
 		}
@@ -82,7 +82,7 @@ func TestNoRoomForTables(t *testing.T) {
 			t.Errorf("the next backup: got %v, want ErrDeployment", err)
 		}
 	}
-	if n, err := fill(t, s); n != 0 || !errors.Is(err, store.ErrDeployment) || !errors.Is(err, syscall.ENOSPC) {
+	if n, err := fillUp(t, s); n != 0 || !errors.Is(err, store.ErrDeployment) || !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("a fold: got %v after %d folds, want ErrDeployment", err, n)
 	}
 	if _, err := s.NextValues(t.Context(), "s", []store.Take{take(1)}); !errors.Is(err, store.ErrNotApplied) {
@@ -104,7 +104,7 @@ func TestNoRoomForTables(t *testing.T) {
 	disk.full.Store(false)
 	s = open(t, Config{Dir: "/data", FS: disk, memTable: 64 << 10, pause: time.Millisecond})
 	disk.full.Store(true)
-	n, err := fill(t, s)
+	n, err := fillUp(t, s)
 	if !errors.Is(err, store.ErrDeployment) {
 		t.Fatalf("got %v after %d folds, want ErrDeployment", err, n)
 	}
@@ -113,7 +113,7 @@ func TestNoRoomForTables(t *testing.T) {
 	}
 	disk.full.Store(false)
 	waitFor(t, "a fold", func() bool {
-		_, err := s.Fold(t.Context(), &store.Commit{Adds: []store.ShardDelta{add("a", 0, 1)}})
+		_, err := s.Fold(t.Context(), &store.Commit{Adds: []store.ShardDelta{addTo("a", 0, 1)}})
 		return err == nil
 	})
 	if got := total(t, s, "a"); got != n+1 {
@@ -138,7 +138,7 @@ func TestFoldsWaitForTheDisk(t *testing.T) {
 		}
 		ended := make(chan end, 1)
 		go func() {
-			n, err := fill(t, s)
+			n, err := fillUp(t, s)
 			ended <- end{n, err}
 		}()
 		waitFor(t, "folds that wait", func() bool { return s.db.Metrics().MemTable.Size >= mostMemTables*s.cfg.memTable })

@@ -1,193 +1,246 @@
 package pebble
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
-	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/store"
-	sums "github.com/countmill/countmill/store/int128"
-
 	pebbledb "github.com/cockroachdb/pebble/v2"
 
-	"github.com/countmill/countmill/wire"
+	"github.com/countmill/countmill/store/engine"
 )
 
-// A view is a Pebble snapshot, taken at the first call.
-type view struct {
-	store    *Store
-	snapshot *pebbledb.Snapshot // nil before the first call and after Close
-	unsynced []chan struct{}    // commits that the snapshot may show and that may not be synced yet
-	done     bool
+// A snapshot is the database at a moment.
+type snapshot struct {
+	db       *pebbledb.Snapshot
 	at       time.Time
-	recorded time.Time // the snapshot has every journal record of this time or an earlier one
-	key      []byte
+	epochs   [][]epoch
+	unsynced []chan struct{} // commits that it may show and that may not be synced yet
 }
 
-// View opens a view. An open view keeps old versions of all data on disk: close it.
-func (s *Store) View() store.View { return &view{store: s} }
+// snapshot takes a snapshot under a lock. Of two snapshots, the one with the later moment therefore shows everything that the
+// other one shows.
+func (e *database) snapshot() *snapshot {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	// The moment first: a commit that returned before this moment is in the snapshot. One that returns between the two
+	// may be.
+	s := &snapshot{at: e.moments.next()}
+	s.db, s.epochs = e.db.NewSnapshot(), e.epochs
+	e.snapshots[s] = struct{}{}
+	s.unsynced = e.syncs.underWay()
+	return s
+}
 
-// pin takes the snapshot, and waits until everything that it shows is on disk: a total that was shown
-// must not go back when the process is killed.
+// release needs enter. Close releases the other snapshots.
+func (e *database) release(s *snapshot) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, open := e.snapshots[s]; open {
+		delete(e.snapshots, s)
+		_ = s.db.Close() // nil, unless it is closed already
+	}
+}
+
+// get reads rows in a snapshot, and returns their values too.
+func (e *database) get(ctx context.Context, s *snapshot, keys []engine.Key, fields []engine.FieldID) ([]engine.Row, [][]byte, error) {
+	if len(keys) > maxKeys {
+		return nil, nil, fmt.Errorf("%w: a read of %d keys", engine.ErrRefused, len(keys))
+	}
+	rows, values := make([]engine.Row, len(keys)), make([][]byte, len(keys))
+	var found []engine.Field // of all rows
+	for i := range keys {
+		if err := ctx.Err(); err != nil {
+			return nil, nil, err
+		}
+		value, err := e.value(s.db, s.epochs, &keys[i])
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s %q: %w", e.kinds[keys[i].Kind].Name, keys[i].Name, err)
+		}
+		if values[i] = value; value != nil {
+			found = fill(&rows[i], e.kinds[keys[i].Kind].Class, value, fields, found)
+		}
+	}
+	return rows, values, nil
+}
+
+// A view is a snapshot that is taken at the first call.
+type view struct {
+	e    *database
+	past bool
+	done bool
+	s    *snapshot
+}
+
+// View opens a view. An open view keeps old versions of all rows on disk: close it.
+func (e *database) View(past time.Time) engine.View { return &view{e: e, past: !past.IsZero()} }
+
+// pin takes the snapshot, and waits until everything that it shows is on disk: what was shown must not go back when the
+// process is killed.
 func (v *view) pin(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
+	switch err := ctx.Err(); {
+	case err != nil:
 		return err
-	}
-	if v.done {
+	case v.done:
 		return errors.New("the view is closed")
+	case v.past:
+		return fmt.Errorf("%w: this engine keeps no past", engine.ErrExpired)
 	}
-	if v.snapshot == nil {
-		v.take()
+	if v.s == nil {
+		v.s = v.e.snapshot()
 	}
-	if len(v.unsynced) == 0 {
-		return nil // and nothing is written: calls of Series may run beside each other
+	if len(v.s.unsynced) == 0 {
+		return nil // and nothing is written: further calls run beside each other
 	}
 	var err error
-	v.unsynced, err = settled(ctx, v.unsynced)
+	v.s.unsynced, err = settled(ctx, v.s.unsynced)
 	return err
 }
 
-// take takes the snapshot under a lock. Of two snapshots, the one with the later time therefore shows
-// everything that the other one shows.
-func (v *view) take() {
-	v.store.viewsMu.Lock()
-	defer v.store.viewsMu.Unlock()
-	// The moment first: a fold that returned before this moment is in the snapshot. A fold that returns
-	// between the two may be.
-	v.at = v.store.moments.next()
-	v.recorded = v.store.journalSettled()
-	v.snapshot = v.store.db.NewSnapshot()
-	v.store.views[v] = struct{}{}
-	v.unsynced = v.store.syncs.underWay()
-}
-
-// Lookup answers every key; it defers none.
-func (v *view) Lookup(ctx context.Context, keys []store.Key) ([]store.Value, error) {
-	if err := v.store.enter(); err != nil {
+func (v *view) Get(ctx context.Context, keys []engine.Key, fields ...engine.FieldID) ([]engine.Row, error) {
+	if err := v.e.enter(); err != nil {
 		return nil, err
 	}
-	defer v.store.closing.RUnlock()
+	defer v.e.closing.RUnlock()
 	if err := v.pin(ctx); err != nil {
 		return nil, err
 	}
-	values := make([]store.Value, len(keys))
-	for i, key := range keys {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		var err error
-		if values[i], err = v.get(key); err != nil {
-			return nil, fmt.Errorf("shard %d of %q: %w", key.Shard, key.Counter, err)
-		}
+	rows, _, err := v.e.get(ctx, v.s, keys, fields)
+	if err == nil && len(keys) > 0 && v.e.kinds[keys[0].Kind].Class == engine.Once {
+		// Who finds a row of Once acknowledges what it stands for.
+		err = v.e.isGuarded()
 	}
-	return values, nil
+	return rows, err
 }
 
-func (v *view) get(key store.Key) (store.Value, error) {
-	keys := v.store.keys
-	if key.Shard == store.RecordKey {
-		v.key = keys.named(v.key[:0], kindRecord, key.Counter)
-		r, exists, err := getRecord(v.snapshot, v.key)
-		value := store.Value{Exists: exists, Shards: r.shards, Reset: r.reset()}
-		if err == nil && countmill.IsGroup(key.Counter) {
-			value.Remainder, err = v.remainder(key.Counter)
-		}
-		return value, err
+func (v *view) At() time.Time {
+	if v.s == nil {
+		return time.Time{}
 	}
-	v.key = keys.shard(v.key[:0], wire.Order(key.Counter), key.Counter, key.Shard)
-	sum, exists, err := getShard(v.snapshot, v.key)
-	return store.Value{Exists: exists, Count: sum.count.exact(), Bucketed: sum.bucketed.exact()}, err
+	return v.s.at
 }
 
-// remainder is what the counters of a group had counted without it.
-func (v *view) remainder(group string) (remainder sums.Int, err error) {
-	v.key = v.store.keys.named(v.key[:0], kindRemainder, group)
-	sum, _, err := getSum(v.snapshot, v.key)
-	return sum.exact(), err
-}
-
-// List returns the records in the order of their names.
-func (v *view) List(ctx context.Context, prefix, after string, limit int) ([]store.Record, error) {
-	s := v.store
-	if err := s.enter(); err != nil {
-		return nil, err
-	}
-	defer s.closing.RUnlock()
-	if err := v.pin(ctx); err != nil {
-		return nil, err
-	}
-	if limit <= 0 {
-		return nil, nil
-	}
-	var records []store.Record
-	err := scan(v.snapshot, s.keys, kindRecord, prefix, after, func(name string, value []byte) (bool, error) {
-		r, err := decodeRecord(value)
-		if err != nil {
-			return false, fmt.Errorf("record of %q: %w", name, err)
-		}
-		rec := store.Record{Counter: name, Shards: r.shards, Reset: r.reset()}
-		if countmill.IsGroup(name) {
-			if rec.Remainder, err = v.remainder(name); err != nil {
-				return false, fmt.Errorf("record of %q: %w", name, err)
-			}
-		}
-		records = append(records, rec)
-		return len(records) < limit, ctx.Err()
-	})
-	if err != nil {
-		return nil, err
-	}
-	return records, nil
-}
-
-// ReadTime returns the moment of the snapshot, or zero before it was taken.
-func (v *view) ReadTime() time.Time { return v.at }
-
-// Close releases the snapshot.
 func (v *view) Close() {
-	v.store.closing.RLock()
-	defer v.store.closing.RUnlock()
-	v.closeLocked()
-}
-
-// closeLocked needs store.closing, for reading or writing.
-func (v *view) closeLocked() {
-	v.store.viewsMu.Lock()
-	defer v.store.viewsMu.Unlock()
 	v.done = true
-	if v.snapshot == nil {
+	if v.s == nil || v.e.enter() != nil {
 		return
 	}
-	delete(v.store.views, v) // The store closes the others when it closes.
-	_ = v.snapshot.Close()   // nil, unless the view is closed already
-	v.snapshot = nil
+	defer v.e.closing.RUnlock()
+	v.e.release(v.s)
 }
 
-// scan visits the keys of a kind whose names begin with prefix and come after afterName.
-func scan(from pebbledb.Reader, keys keyspace, kind byte, prefix, afterName string, visit func(name string, value []byte) (more bool, err error)) error {
-	lower := keys.named(nil, kind, prefix)
-	upper := after(lower)
-	if afterName != "" && afterName >= prefix {
-		lower = append(keys.named(nil, kind, afterName), 0)
+// A scan is an iterator. Its row is in the iterator's memory.
+type scan struct {
+	v      *view
+	ctx    context.Context
+	r      engine.Range
+	ask    []engine.FieldID
+	iter   *pebbledb.Iterator // nil before the first row
+	ended  bool
+	row    engine.Row
+	fields []engine.Field
+	err    error
+}
+
+func (v *view) Scan(ctx context.Context, r engine.Range, fields ...engine.FieldID) engine.Rows {
+	return &scan{v: v, ctx: ctx, r: r, ask: fields}
+}
+
+func (s *scan) begin() error {
+	e, r := s.v.e, &s.r
+	kind := e.kinds.Of(r.Kind)
+	if kind == nil || kind.Class == engine.Once || r.ByName || r.Prefix != "" && kind.Places || r.Reverse && !kind.ByName {
+		return fmt.Errorf("%w: a scan of the kind %d in an order that it does not have", engine.ErrRefused, r.Kind)
 	}
-	iter, err := from.NewIter(&pebbledb.IterOptions{LowerBound: lower, UpperBound: upper})
+	if err := s.v.pin(s.ctx); err != nil {
+		return err
+	}
+	lower, upper := e.bounds(r)
+	if bytes.Compare(lower, upper) >= 0 {
+		s.ended = true
+		return nil
+	}
+	iter, err := s.v.s.db.NewIterWithContext(s.ctx, &pebbledb.IterOptions{LowerBound: lower, UpperBound: upper})
 	if err != nil {
 		return err
 	}
-	skip := len(keys.prefix) + 1
-	more := true
-	for ok := iter.First(); ok && more && err == nil; ok = more && iter.Next() {
-		var value []byte
-		if value, err = iter.ValueAndErr(); err == nil {
-			more, err = visit(string(iter.Key()[skip:]), value)
-		}
-	}
-	return errors.Join(err, iter.Close())
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s.iter, e.scans[s] = iter, struct{}{}
+	return nil
 }
 
-// scan visits the newest state.
-func (s *Store) scan(kind byte, after string, visit func(name string, value []byte) (more bool, err error)) error {
-	return scan(s.db, s.keys, kind, "", after, visit)
+func (s *scan) Next() *engine.Row {
+	if s.ended || s.err != nil {
+		return nil
+	}
+	if s.err = s.v.e.enter(); s.err != nil {
+		return nil
+	}
+	defer s.v.e.closing.RUnlock()
+	valid := false
+	switch begun := s.iter != nil; {
+	case s.v.done:
+		s.err = errors.New("the view is closed")
+	case !begun:
+		if s.err = s.begin(); s.err != nil || s.ended {
+			return nil
+		}
+		if s.r.Reverse {
+			valid = s.iter.Last()
+		} else {
+			valid = s.iter.First()
+		}
+	case s.r.Reverse:
+		valid = s.iter.Prev()
+	default:
+		valid = s.iter.Next()
+	}
+	if s.err == nil && !valid {
+		s.ended, s.err = true, s.iter.Error()
+	}
+	if s.err == nil && !s.ended {
+		s.err = s.fill()
+	}
+	if s.err == nil {
+		s.err = s.ctx.Err()
+	}
+	if s.err != nil || s.ended {
+		return nil
+	}
+	return &s.row
+}
+
+// fill reads the value only if it is asked for.
+func (s *scan) fill() error {
+	var ok bool
+	if s.row.Key, ok = s.v.e.decode(s.r.Kind, s.iter.Key()); !ok {
+		return fmt.Errorf("a row of the kind %d has the key %q", s.r.Kind, s.iter.Key())
+	}
+	if s.row.Exists = true; len(s.ask) == 0 {
+		return nil
+	}
+	value, err := s.iter.ValueAndErr()
+	if err == nil {
+		s.fields = fill(&s.row, s.v.e.kinds[s.r.Kind].Class, value, s.ask, s.fields[:0])
+	}
+	return err
+}
+
+func (s *scan) Err() error { return s.err }
+
+func (s *scan) Close() {
+	s.ended = true
+	if s.iter == nil || s.v.e.enter() != nil {
+		return
+	}
+	defer s.v.e.closing.RUnlock()
+	s.v.e.mu.Lock()
+	defer s.v.e.mu.Unlock()
+	if _, open := s.v.e.scans[s]; open {
+		delete(s.v.e.scans, s)
+		_ = s.iter.Close() // its error was in Error
+	}
 }

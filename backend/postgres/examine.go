@@ -49,9 +49,10 @@ func Examine(ctx context.Context, e Exam, r *backend.Report) {
 	if e.NowFunc == nil {
 		e.NowFunc = time.Now
 	}
-	config, schema, err := rows.Parse(e.URL)
+	config, schema, err := parse(e.URL)
 	var conn *pgx.Conn
 	if err == nil {
+		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec // as PgBouncer needs it
 		conn, err = pgx.ConnectConfig(ctx, config.ConnConfig)
 	}
 	x := &examination{Exam: e, Report: r, conn: conn, schema: schema}

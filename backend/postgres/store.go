@@ -3,11 +3,15 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"net/url"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/countmill/countmill/backend/postgres/rows"
 	"github.com/countmill/countmill/store"
@@ -31,6 +35,8 @@ type Config struct {
 type Store struct {
 	store.Store
 	protocol *protocol.Store
+	engine   *rows.Engine
+	added    string // the table of increments that other programs add
 }
 
 // Params are the parameters that a URL may have: schema, and some of those of pgx. A password is none of them, because messages
@@ -48,9 +54,32 @@ func CheckURL(text string) error {
 	return nil
 }
 
+// parse returns how to connect to the database of a URL, and the schema. Its errors do not show the password.
+func parse(text string) (config *pgxpool.Config, schema string, err error) {
+	if err := CheckURL(text); err != nil {
+		return nil, "", err
+	}
+	u, _ := url.Parse(text)
+	query := u.Query()
+	schema = cmp.Or(query.Get("schema"), "countmill")
+	query.Del("schema")
+	u.RawQuery = query.Encode()
+	if config, err = pgxpool.ParseConfig(u.String()); err != nil {
+		return nil, "", err
+	}
+	if !query.Has("pool_max_conns") {
+		config.MaxConns = 16
+	}
+	return config, schema, nil
+}
+
 // Open opens the store.
 func Open(ctx context.Context, c Config) (*Store, error) {
-	e, err := rows.Open(ctx, c.URL, protocol.Kinds, rows.Options{Create: c.Create, ReadOnly: c.ReadOnly})
+	config, schema, err := parse(c.URL)
+	if err != nil {
+		return nil, err
+	}
+	e, err := rows.Open(ctx, config, schema, protocol.Kinds, rows.Options{Create: c.Create, ReadOnly: c.ReadOnly, Also: adding(schema), Taken: addedTable})
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +88,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		_ = e.Close() // the first error is the reason
 		return nil, err
 	}
-	return &Store{s, s}, nil
+	return &Store{s, s, e, pgx.Identifier{schema, addedTable}.Sanitize()}, nil
 }
 
 // ID identifies the database. Copies of it have the same.

@@ -1,18 +1,22 @@
 package postgres_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
 
 	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/backend/postgres"
 	"github.com/countmill/countmill/internal/testing/emulator"
+	"github.com/countmill/countmill/internal/testing/longtest"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/engine"
+	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/store/storetest"
 )
 
@@ -39,7 +43,24 @@ type opened struct {
 
 func TestStore(t *testing.T) {
 	t.Parallel()
-	storetest.RunStore(t, func(t *testing.T) store.Store { return open(t, postgres.Config{URL: emulator.PostgresSchema(t)}) },
+	testStore(t, func(url string) string { return url })
+}
+
+// PgBouncer in transaction mode gives each transaction another session of the server.
+func TestStoreThroughPgBouncer(t *testing.T) {
+	longtest.Only(t, "it repeats TestStore through another server")
+	t.Parallel()
+	bouncer := emulator.Bouncer(t, emulator.Postgres(t))
+	testStore(t, func(address string) string {
+		return strings.Split(bouncer, "?")[0] + "?" + strings.Split(address, "?")[1]
+	})
+}
+
+func testStore(t *testing.T, through func(url string) string) {
+	t.Helper()
+	storetest.RunStore(t, func(t *testing.T) store.Store {
+		return open(t, postgres.Config{URL: through(emulator.PostgresSchema(t))})
+	},
 		storetest.Durable(func(t *testing.T, s store.Store) store.Store {
 			if err := s.Close(); err != nil {
 				t.Errorf("Close: %v", err)
@@ -92,5 +113,61 @@ func TestOpen(t *testing.T) {
 	}
 	if _, err := r.Fold(t.Context(), &store.Commit{Adds: []store.ShardDelta{{Counter: "a", Delta: 5}}}); !errors.Is(err, store.ErrDeployment) {
 		t.Errorf("a fold by a reader: got %v, want ErrDeployment", err)
+	}
+}
+
+// A fold that takes what another one has taken, or is about to take, applies nothing and waits for nobody.
+func TestTaken(t *testing.T) {
+	t.Parallel()
+	c := postgres.Config{URL: emulator.PostgresSchema(t)}
+	s := open(t, c)
+	other := open(t, c)
+	name := schemaOf(t, c.URL)
+	for range 3 {
+		exec(t, "select "+name+".add('a', 5)")
+	}
+	added, err := s.Added(t.Context(), 2)
+	if err != nil || len(added) != 2 || added[0].Counter != "a" || added[0].Delta != 5 || added[0].At.IsZero() {
+		t.Fatalf("got %+v, %v, want two increments", added, err)
+	}
+	take := func(s store.Store, ids ...int64) error {
+		_, err := s.Fold(t.Context(), &store.Commit{
+			Adds: []store.ShardDelta{store.NewShardDelta("a", 0, 5*int64(len(ids)))}, Taken: ids, Rules: store.AnyRules,
+		})
+		return err
+	}
+	conn, err := pgx.Connect(t.Context(), emulator.Postgres(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	tx, err := conn.Begin(t.Context())
+	if err == nil {
+		_, err = tx.Exec(t.Context(), "delete from "+name+".added where id = $1", added[1].ID)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, second := added[0].ID, added[1].ID
+	if err := take(s, first, second); !errors.Is(err, store.ErrMarkerExists) {
+		t.Errorf("beside another transaction: %v, want ErrMarkerExists", err)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := take(s, first, second); err != nil {
+		t.Error(err)
+	}
+	for _, ids := range [][]int64{{first, second}, {second, second + 1}} {
+		if err := take(other, ids...); !errors.Is(err, store.ErrMarkerExists) {
+			t.Errorf("taking %d again: %v, want ErrMarkerExists", ids, err)
+		}
+	}
+	if left, err := other.Added(t.Context(), 10); err != nil || len(left) != 1 || left[0].ID != second+1 {
+		t.Errorf("left are %+v, %v, want the third", left, err)
+	}
+	page, err := s.ShardsOf(t.Context(), "a")
+	if err != nil || len(page.Shards) != 1 || page.Shards[0].Count != int128.Of(10) {
+		t.Errorf("the shards are %+v, %v, want a sum of 10", page, err)
 	}
 }

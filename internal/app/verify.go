@@ -61,6 +61,9 @@ func (p past) At(ctx context.Context, counter string, moment time.Time) (total i
 		return 0, false, nil
 	}
 	view := s.ViewAt(moment)
+	if view == nil {
+		return 0, false, nil
+	}
 	r, err := reader.New(oneView{p.store, view}, nil, reader.Config{Remember: 1})
 	if err != nil {
 		return 0, false, err

@@ -52,6 +52,9 @@ type Commit struct {
 	// Require are conditions of the moment in which the commit takes effect, also without any change. They need
 	// Limits.Conditions. The commit itself does not change their rows.
 	Require []Require
+	// Taken are rows that other programs have added beside the kinds, by their ids (Limits.Takes). The commit removes them. If one is gone, it
+	// ends with ErrExists.
+	Taken []int64
 	// Soft commits need not survive a crash. A later commit that survives it implies them, and views show them.
 	Soft bool
 }

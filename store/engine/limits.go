@@ -38,6 +38,8 @@ type Limits struct {
 	CertainOutcome bool
 	// Conditions says that commits may have Require.
 	Conditions bool
+	// Takes says that commits may have Taken.
+	Takes bool
 	// Expires says that the database removes rows of kinds with Kind.Expires itself, some time after their Due, by
 	// its own clock.
 	Expires bool

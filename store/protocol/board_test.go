@@ -11,6 +11,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/engine/memory"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -96,4 +97,22 @@ func folded(t *testing.T, s store.Store, c *store.Commit) {
 func sortCommit(c *store.Commit) {
 	slices.SortFunc(c.Adds, func(a, b store.ShardDelta) int { return cmp.Compare(a.Order, b.Order) })
 	slices.SortFunc(c.Growths, func(a, b store.Growth) int { return strings.Compare(a.Counter, b.Counter) })
+}
+
+// A fold that comes after the moment of a look at all sums is a change since then.
+func TestChangesUnderWay(t *testing.T) {
+	t.Parallel()
+	s := open(t, limits["pebble"])
+	x, err := store.ParseIndex("pages", "page:{x}", "pages:{x}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.between(memory.Scan, func() { fold(t, s, "page:a", 1) })
+	sums, err := s.Sums(t.Context(), &store.SumsQuery{Index: &x}, func(*store.CounterSum) error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if now, known := s.Changes(); !known || now == sums.Changes {
+		t.Errorf("the look knows %d changes, and after a fold there are %d", sums.Changes, now)
+	}
 }

@@ -27,7 +27,7 @@ func (s *Store) Fold(ctx context.Context, c *store.Commit) (store.CommitResult, 
 	}
 	defer f.release()
 	f.Commit = c
-	commit := &engine.Commit{Changes: f.changes}
+	commit := &engine.Commit{Changes: f.changes, Taken: c.Taken}
 	if s.facts.refusesOld {
 		commit.Require = []engine.Require{{Key: metaKey, Field: fieldOldest, AtMost: c.Rules}}
 	}

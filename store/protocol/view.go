@@ -17,8 +17,11 @@ func (s *Store) Keys() int { return max(s.limits.Keys, 1000) }
 // View opens a view. It costs nothing until the first call.
 func (s *Store) View() store.View { return s.view() }
 
-// ViewAt opens a view of a past moment (engine.Limits.Past).
+// ViewAt opens a view of a past moment (engine.Limits.Past). It is nil if the database keeps no past.
 func (s *Store) ViewAt(at time.Time) store.View {
+	if s.limits.Past == 0 {
+		return nil
+	}
 	return &view{store: s, View: s.engine.View(at)}
 }
 

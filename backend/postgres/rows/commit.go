@@ -19,6 +19,15 @@ func (e *Engine) Commit(ctx context.Context, c *engine.Commit) (engine.Result, e
 		return engine.Result{}, err
 	}
 	u := e.begin(new(batch), c.Soft)
+	if len(c.Taken) > 0 {
+		ids := newArray(oidInt8s)
+		for _, id := range c.Taken {
+			ids.int64(id)
+		}
+		// Rows that another commit holds count as gone: its outcome decides, and nobody waits for it.
+		u.want(engine.ErrExists, nil, fmt.Sprintf("with taken as (delete from %s where id in (select id from %[1]s where id = any ($1) for update skip locked) returning 1) select 1 / (count(*) = %[2]d)::int from taken",
+			quoted(e.schema, e.options.Taken), len(c.Taken)), ids.param())
+	}
 	u.require(c.Require)
 	if c.Changes != nil {
 		if err := e.change(u.batch, c.Changes); err != nil {

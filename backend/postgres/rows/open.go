@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -27,6 +26,10 @@ type Options struct {
 	Create bool
 	// ReadOnly is for a process that has no right to make tables: it refuses a schema that lacks any.
 	ReadOnly bool
+	// Also are statements that make what is in the schema beside the tables of kinds. They may run again.
+	Also []string
+	// Taken is the table of the rows of engine.Commit.Taken, in the schema; empty if there are none.
+	Taken string
 }
 
 // An Engine is an open database.
@@ -53,35 +56,12 @@ const format = 1
 // minConns is what a view in a transaction and a commit need together.
 const minConns = 4
 
-// Parse returns how to connect to the database of a URL, and the parameter schema. Its error does not show the URL: it may have a password.
-func Parse(address string) (config *pgxpool.Config, schema string, err error) {
-	u, err := url.Parse(address)
-	if err != nil {
-		return nil, "", errors.New("postgres: the URL is not valid")
-	}
-	query := u.Query()
-	schema = cmp.Or(query.Get("schema"), "countmill")
-	query.Del("schema")
-	u.RawQuery = query.Encode()
-	if config, err = pgxpool.ParseConfig(u.String()); err != nil {
-		return nil, "", fmt.Errorf("postgres: %w", err) // without the password
-	}
-	if !query.Has("pool_max_conns") {
-		config.MaxConns = 16
-	}
+// Open opens a schema of the database that config leads to. It adds what tables of an older version lack, and needs rights to do so only if
+// something is missing.
+func Open(ctx context.Context, config *pgxpool.Config, schema string, kinds engine.Kinds, options Options) (*Engine, error) {
+	options.ViewTime = cmp.Or(options.ViewTime, 30*time.Second)
 	config.MaxConns = max(config.MaxConns, minConns)
 	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
-	return config, schema, nil
-}
-
-// Open opens the database of a URL, as pgx and libpq have it, with the parameter schema (default countmill). It adds what tables of an
-// older version lack. It needs rights to do so only if something is missing.
-func Open(ctx context.Context, address string, kinds engine.Kinds, options Options) (*Engine, error) {
-	options.ViewTime = cmp.Or(options.ViewTime, 30*time.Second)
-	config, schema, err := Parse(address)
-	if err != nil {
-		return nil, err
-	}
 	config.BeforeConnect = beforeConnect
 	config.ConnConfig.OnNotice = onNotice
 	pool, err := pgxpool.NewWithConfig(ctx, config)
@@ -227,7 +207,7 @@ func (e *Engine) migrate(ctx context.Context, tx pgx.Tx) error {
 	for _, t := range e.all() {
 		sql = append(sql, t.create()...)
 	}
-	for _, s := range sql {
+	for _, s := range append(sql, e.options.Also...) {
 		if _, err := tx.Exec(ctx, s); err != nil {
 			return err
 		}
@@ -245,7 +225,7 @@ func (e *Engine) Limits() engine.Limits {
 		Commits:  8,
 		// A row is locked until its commit is on the disk: some 3 ms.
 		RowRate: 300,
-		ByName:  true, Conditions: true, Clock: true,
+		ByName:  true, Conditions: true, Clock: true, Takes: e.options.Taken != "",
 	}
 }
 
@@ -294,6 +274,9 @@ func (e *Engine) Check(ctx context.Context, with []engine.Key) (engine.Checked, 
 	e.origin.Store(&now)
 	return checked, nil
 }
+
+// Pool has the connections, for statements beside the engine's.
+func (e *Engine) Pool() *pgxpool.Pool { return e.pool }
 
 // Close closes all connections. Views that are open fail.
 func (e *Engine) Close() error {

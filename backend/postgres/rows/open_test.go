@@ -76,7 +76,7 @@ func TestOpen(t *testing.T) {
 		if _, err := other.pool.Exec(t.Context(), tt.sql); err != nil {
 			t.Fatal(err)
 		}
-		if e, err := Open(t.Context(), tt.url, enginetest.Kinds(), Options{Create: true}); !errors.Is(err, engine.ErrDeployment) {
+		if e, err := openWith(tt.url, enginetest.Kinds(), Options{Create: true}); !errors.Is(err, engine.ErrDeployment) {
 			t.Errorf("after %q: got %v and %v, want ErrDeployment", tt.sql, e, err)
 		}
 	}
@@ -85,7 +85,7 @@ func TestOpen(t *testing.T) {
 // A view that is open for too long ends, and gives its connection back.
 func TestViewsEnd(t *testing.T) {
 	t.Parallel()
-	e, err := Open(t.Context(), schema(t), enginetest.Kinds(), Options{ViewTime: 300 * time.Millisecond, Create: true})
+	e, err := openWith(schema(t), enginetest.Kinds(), Options{ViewTime: 300 * time.Millisecond, Create: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/goleak"
 
 	"github.com/countmill/countmill/internal/testing/emulator"
@@ -21,9 +22,20 @@ func schema(t testing.TB) string {
 	return emulator.Postgres(t) + "&pool_max_conns=24&schema=test_" + strings.ToLower(rand.Text())
 }
 
+// openWith opens the schema of a URL, which is its last parameter.
+func openWith(url string, kinds engine.Kinds, options Options) (*Engine, error) {
+	address, schema, _ := strings.Cut(url, "&schema=")
+	schema, more, _ := strings.Cut(schema, "&")
+	config, err := pgxpool.ParseConfig(address + "&" + more)
+	if err != nil {
+		return nil, err
+	}
+	return Open(context.Background(), config, schema, kinds, options)
+}
+
 func open(t testing.TB, url string, kinds engine.Kinds) *Engine {
 	t.Helper()
-	e, err := Open(context.Background(), url, kinds, Options{Create: true})
+	e, err := openWith(url, kinds, Options{Create: true})
 	if err != nil {
 		t.Fatal(err)
 	}

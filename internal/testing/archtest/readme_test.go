@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/countmill/countmill/internal/app"
 	"github.com/countmill/countmill/internal/testing/child"
+	"github.com/countmill/countmill/internal/testing/emulator"
 )
 
 const (
@@ -88,8 +90,11 @@ func TestDocumentCommands(t *testing.T) {
 	bin := curl(t)
 	shell(t, root, os.Environ(), "go build -o '"+bin+"/countmill' ./cmd/countmill")
 	path := bin + string(os.PathListSeparator) + os.Getenv("PATH")
+	database := postgresEnv(t)
 	for _, document := range documents(t, "docs/README.md", "docs/start.md", "docs/recipes.md", "docs/howto/*.md", "docs/reference/*.md", "docs/runbook.md") {
-		all := blocks(t, document)
+		all := slices.DeleteFunc(blocks(t, document), func(b block) bool {
+			return b.language == "sh" && database == nil && regexp.MustCompile(`createdb|postgres://`).MatchString(b.text)
+		})
 		if !slices.ContainsFunc(all, func(b block) bool { return b.language == "sh" }) {
 			continue
 		}
@@ -97,9 +102,23 @@ func TestDocumentCommands(t *testing.T) {
 			listen := keep(t)
 			r := &typist{listen: listen, dir: t.TempDir(), env: append(os.Environ(),
 				"COUNTMILL_LISTEN="+listen, "COUNTMILL_SERVER=http://"+listen, "GOBIN="+bin, "PATH="+path)}
+			r.env = append(r.env, database...)
 			r.typeAll(t, all)
 		})
 	}
+}
+
+// postgresEnv has the variables by which commands find a PostgreSQL; nil without one, and then no command that needs it is typed.
+func postgresEnv(t *testing.T) (env []string) {
+	t.Helper()
+	t.Run("PostgreSQL", func(t *testing.T) {
+		u, err := url.Parse(emulator.Postgres(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		env = []string{"PGHOST=" + u.Hostname(), "PGPORT=" + u.Port(), "PGUSER=" + u.User.Username()}
+	})
+	return env
 }
 
 // A typist follows one document.

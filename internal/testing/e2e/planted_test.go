@@ -25,6 +25,7 @@ func TestPlanted(t *testing.T) {
 	for _, tt := range []struct{ test, bug string }{
 		{"TestKills", "01-ack-before-commit"},
 		{"TestKills", "02-marker-in-its-own-commit"},
+		{"TestKillsOnPostgreSQL", "01-ack-before-commit"},
 		{"TestFullDisk", "01-ack-before-commit"},
 		{"TestChaos", "01-ack-before-commit"},
 		{"TestChaos", "02-marker-in-its-own-commit"},

@@ -42,8 +42,7 @@ var natsPath = sync.OnceValues(func() (string, error) {
 	return strings.TrimSpace(string(out)), err
 })
 
-// NATS starts a server, and ends it with the test. config are further lines of its configuration.
-func NATS(t testing.TB, config ...string) *NATSServer {
+func natsProgram(t testing.TB) string {
 	t.Helper()
 	path, err := natsPath()
 	switch {
@@ -52,6 +51,25 @@ func NATS(t testing.TB, config ...string) *NATSServer {
 	case err != nil:
 		t.Fatalf("nats-server: %v", err)
 	}
+	return path
+}
+
+// NATSConfig fails the test if a server does not accept a whole configuration.
+func NATSConfig(t testing.TB, config string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "config")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(natsProgram(t), "-t", "-c", file).CombinedOutput(); err != nil {
+		t.Errorf("nats-server -t: %v\n%s", err, out)
+	}
+}
+
+// NATS starts a server, and ends it with the test. config are further lines of its configuration.
+func NATS(t testing.TB, config ...string) *NATSServer {
+	t.Helper()
+	path := natsProgram(t)
 	s := &NATSServer{path: path, dir: t.TempDir()}
 	t.Cleanup(func() {
 		s.Kill()
@@ -59,6 +77,7 @@ func NATS(t testing.TB, config ...string) *NATSServer {
 			_ = s.port.Free()
 		}
 	})
+	var err error
 	if s.port, err = child.KeepPort(); err != nil {
 		t.Fatalf("nats-server: %v", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"os/user"
@@ -20,10 +21,9 @@ import (
 )
 
 var postgres struct {
-	once   sync.Once
-	url    string
-	err    error
-	server *serverProcess
+	once sync.Once
+	url  string
+	err  error
 }
 
 // Postgres returns the URL of a PostgreSQL server, and starts it where no test has yet. It has durable commits and an empty
@@ -35,18 +35,26 @@ func Postgres(t testing.TB) string {
 		case "off":
 			postgres.err = fmt.Errorf("%w by COUNTMILL_TEST_POSTGRES", errOff)
 		case "":
-			if postgres.url, postgres.server, postgres.err = startPostgres(); postgres.err == nil {
-				children.add(postgres.server)
+			var s *PostgresServer
+			if s, postgres.err = newPostgres(); postgres.err == nil {
+				postgres.url = s.URL
+				children.add(s)
 			}
 		}
 	})
-	switch err := postgres.err; {
-	case errors.Is(err, errOff), errors.Is(err, errMissing) && !required():
-		t.Skipf("PostgreSQL is %v", err)
-	case err != nil:
-		t.Fatalf("PostgreSQL: %v", err)
-	}
+	without(t, "PostgreSQL", postgres.err)
 	return postgres.url
+}
+
+// without ends a test that lacks a server.
+func without(t testing.TB, name string, err error) {
+	t.Helper()
+	switch {
+	case errors.Is(err, errOff), errors.Is(err, errMissing) && !required():
+		t.Skipf("%s is %v", name, err)
+	case err != nil:
+		t.Fatalf("%s: %v", name, err)
+	}
 }
 
 // PostgresSchema returns the URL of a schema of its own on that server.
@@ -67,46 +75,138 @@ func postgresPath(name string) (string, error) {
 	return slices.Max(found), nil
 }
 
-// startPostgres makes a database in a temporary directory, and serves it on a port of the loopback interface.
-func startPostgres() (url string, server *serverProcess, err error) {
-	initdb, err := postgresPath("initdb")
-	if err != nil {
-		return "", nil, err
+// A PostgresServer is a server on a port of the loopback interface, which stays the same when it is started again.
+type PostgresServer struct {
+	URL string
+
+	dir   string // of the data
+	attr  *syscall.SysProcAttr
+	port  *child.Port
+	child *serverProcess // nil while it is stopped
+	guard *child.Guard   // of the directory
+}
+
+// NewPostgres starts a server for one test alone.
+func NewPostgres(t testing.TB, settings ...string) *PostgresServer {
+	t.Helper()
+	s, err := newPostgres(settings...)
+	without(t, "PostgreSQL", err)
+	t.Cleanup(s.stop)
+	return s
+}
+
+// newPostgres makes a database in a temporary directory, and starts its server.
+func newPostgres(settings ...string) (s *PostgresServer, err error) {
+	s = &PostgresServer{}
+	defer func() {
+		if err != nil {
+			s.stop()
+		}
+	}()
+	if err = s.place(); err == nil {
+		err = s.run("initdb", "-D", s.data(), "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "--no-sync")
 	}
+	if err == nil {
+		err = s.Set(append([]string{"lc_messages = 'C'", "listen_addresses = '127.0.0.1'", "unix_socket_directories = ''", "max_connections = 400",
+			"dynamic_shared_memory_type = mmap", "shared_buffers = '256MB'", "port = " + strconv.Itoa(s.port.Number())}, settings...)...)
+	}
+	if err == nil {
+		err = s.Start()
+	}
+	return s, err
+}
+
+// place makes the directory, and takes a port until this process ends.
+func (s *PostgresServer) place() (err error) {
 	parent := os.TempDir()
 	if os.Getuid() == 0 {
 		parent = "/tmp" // that of root may be closed to the user postgres
 	}
-	dir, err := os.MkdirTemp(parent, "countmill-postgres-")
-	if err != nil {
-		return "", nil, err
+	if s.dir, err = os.MkdirTemp(parent, "countmill-postgres-"); err != nil {
+		return err
 	}
-	attr, err := asPostgres(dir)
-	data := filepath.Join(dir, "data")
+	if s.guard, err = child.GuardDirs(s.dir); err == nil {
+		s.attr, err = asPostgres(s.dir)
+	}
 	if err == nil {
-		cmd := exec.Command(initdb, "-D", data, "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "--no-sync")
-		cmd.SysProcAttr, cmd.Dir = attr, dir
-		var out []byte
-		if out, err = cmd.CombinedOutput(); err != nil {
-			err = fmt.Errorf("initdb: %w\n%s", err, out)
-		}
+		s.port, err = child.KeepPort()
 	}
-	port, portErr := child.KeepPort() // until this process ends
-	if err = errors.Join(err, portErr); err != nil {
-		return "", nil, errors.Join(err, os.RemoveAll(dir))
+	if err == nil {
+		s.URL = "postgres://postgres@" + s.port.Addr() + "/postgres?sslmode=disable"
 	}
-	cmd := exec.Command(filepath.Join(filepath.Dir(initdb), "postgres"), "-D", data, "-p", strconv.Itoa(port.Number()), "-k", "",
-		"-c", "lc_messages=C", "-c", "listen_addresses=127.0.0.1", "-c", "max_connections=400", "-c", "dynamic_shared_memory_type=mmap", "-c", "shared_buffers=256MB")
-	cmd.SysProcAttr = attr
-	if server, err = runIn(dir, cmd); err != nil {
-		return "", nil, err
+	return err
+}
+
+func (s *PostgresServer) data() string { return filepath.Join(s.dir, "data") }
+
+// run runs a program of PostgreSQL to its end.
+func (s *PostgresServer) run(program string, args ...string) error {
+	path, err := postgresPath(program)
+	if err != nil {
+		return err
 	}
-	server.signal = syscall.SIGQUIT // it ends its own processes
-	if err := server.accepts(); err != nil {
-		server.stop()
-		return "", nil, err
+	cmd := exec.Command(path, args...)
+	cmd.SysProcAttr, cmd.Dir = s.attr, s.dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", program, err, out)
 	}
-	return "postgres://postgres@" + port.Addr() + "/postgres?sslmode=disable", server, nil
+	return nil
+}
+
+// Set adds settings, which the next start reads.
+func (s *PostgresServer) Set(settings ...string) error {
+	f, err := os.OpenFile(filepath.Join(s.data(), "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString("\n" + strings.Join(settings, "\n") + "\n")
+	return errors.Join(err, f.Close())
+}
+
+// Start starts a server that is stopped, and waits until it accepts connections.
+func (s *PostgresServer) Start() error {
+	path, err := postgresPath("postgres")
+	if err != nil {
+		return err
+	}
+	return s.serve("database system is ready to accept connections", path, "-D", s.data())
+}
+
+// serve starts a program, and waits until it prints that it is ready.
+func (s *PostgresServer) serve(ready, path string, args ...string) error {
+	logs, err := os.MkdirTemp(s.dir, "log-")
+	if err == nil {
+		_, err = asPostgres(logs)
+	}
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(path, args...)
+	cmd.SysProcAttr = s.attr
+	if s.child, err = runIn(logs, cmd); err != nil {
+		return err
+	}
+	s.child.signal = syscall.SIGQUIT // it ends its own processes, and leaves the rest to a recovery
+	return s.child.prints(ready)
+}
+
+// Crash ends the server at once, without a checkpoint.
+func (s *PostgresServer) Crash() {
+	if s.child != nil {
+		s.child.stop()
+		s.child = nil
+	}
+}
+
+func (s *PostgresServer) stop() {
+	s.Crash()
+	if s.guard != nil {
+		s.guard.End()
+	}
+	if s.port != nil {
+		_ = s.port.Free()
+	}
+	_ = os.RemoveAll(s.dir)
 }
 
 // asPostgres gives a directory to the user postgres if this process is root's, which PostgreSQL refuses.
@@ -126,15 +226,15 @@ func asPostgres(dir string) (*syscall.SysProcAttr, error) {
 	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}, nil
 }
 
-// accepts waits until the server accepts connections.
-func (c *serverProcess) accepts() error {
+// prints waits until the program has printed a text.
+func (c *serverProcess) prints(ready string) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	deadline := time.After(starting)
 	for {
 		select {
 		case <-tick.C:
-			if strings.Contains(c.printed(), "database system is ready to accept connections") {
+			if strings.Contains(c.printed(), ready) {
 				return nil
 			}
 		case <-c.ended:
@@ -143,4 +243,43 @@ func (c *serverProcess) accepts() error {
 			return fmt.Errorf("not ready within %s:\n%s", starting, c.printed())
 		}
 	}
+}
+
+// Bouncer starts a PgBouncer in transaction mode before the server of a URL, and returns its URL. It ends with the test.
+func Bouncer(t testing.TB, address string) string {
+	t.Helper()
+	path, err := exec.LookPath("pgbouncer")
+	if err != nil {
+		without(t, "PgBouncer", fmt.Errorf("%w: %w", errMissing, err))
+	}
+	server, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &PostgresServer{}
+	t.Cleanup(s.stop)
+	if err := s.place(); err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(s.dir, "pgbouncer.ini")
+	err = os.WriteFile(config, fmt.Appendf(nil, `[databases]
+* = host=%s port=%s user=postgres
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = %d
+unix_socket_dir =
+auth_type = any
+pool_mode = transaction
+max_client_conn = 1000
+default_pool_size = 40
+ignore_startup_parameters = extra_float_digits
+`, server.Hostname(), server.Port(), s.port.Number()), 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.serve("process up", path, config); err != nil {
+		t.Fatal(err)
+	}
+	server.Host = s.port.Addr()
+	return server.String()
 }

@@ -230,10 +230,10 @@ var children running
 
 type running struct {
 	mu  sync.Mutex
-	all []*serverProcess
+	all []interface{ stop() }
 }
 
-func (r *running) add(c *serverProcess) {
+func (r *running) add(c interface{ stop() }) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.all = append(r.all, c)

@@ -22,16 +22,17 @@ app.kubernetes.io/component: {{ index . 1 }}
 
 {{/* The roles that the release runs, with spaces between them. */}}
 {{- define "countmill.roles" -}}
-{{- eq .Values.mode "up" | ternary "up" (.Values.indexer.enabled | ternary "publisher aggregator reader indexer" "publisher aggregator reader") -}}
+{{- ne .Values.mode "roles" | ternary "up" (.Values.indexer.enabled | ternary "publisher aggregator reader indexer" "publisher aggregator reader") -}}
 {{- end }}
 
 {{/* The mistakes that a template would hide. */}}
 {{- define "countmill.check" -}}
-{{- if not (has .Values.mode (list "up" "roles")) }}{{ fail (printf "mode is %q; use up or roles" .Values.mode) }}{{ end }}
+{{- if not (has .Values.mode (list "up" "shared" "roles")) }}{{ fail (printf "mode is %q; use up, shared or roles" .Values.mode) }}{{ end }}
 {{- if and (not .Values.tokens.secret) (not .Values.tokens.insecure) }}{{ fail "set tokens.secret, or tokens.insecure=true to let anybody call" }}{{ end }}
 {{- if eq .Values.mode "roles" }}
-{{- if not (and .Values.bus .Values.store) }}{{ fail "mode roles needs bus and store" }}{{ end }}
+{{- if not (and .Values.bus (or .Values.store .Values.storeSecret)) }}{{ fail "mode roles needs bus and store" }}{{ end }}
 {{- end }}
+{{- if and (eq .Values.mode "shared") (not (or .Values.store .Values.storeSecret)) }}{{ fail "mode shared needs store, or storeSecret" }}{{ end }}
 {{- with .Values.up.backups.root }}
 {{- if ne $.Values.mode "up" }}{{ fail "up.backups.root needs mode up: of a store apart there are no backups" }}{{ end }}
 {{- if not (or (eq . "/backups") (hasPrefix "/backups/" .) (contains "://" .)) }}{{ fail (printf "up.backups.root is %q; use /backups, or a URL of a bucket" .) }}{{ end }}
@@ -82,7 +83,7 @@ spec:
         {{- else }}
         - --insecure
         {{- end }}
-        {{- if eq $role "up" }}
+        {{- if eq $.Values.mode "up" }}
         - --data=/data/countmill-data
         {{- with $.Values.up.backups }}{{ if .root }}
         - {{ printf "--backup-root=%s" .root | quote }}
@@ -93,16 +94,19 @@ spec:
         {{- if has $role (list "publisher" "aggregator") }}
         - {{ printf "--bus=%s" $.Values.bus | quote }}
         {{- end }}
-        {{- if has $role (list "aggregator" "reader" "indexer") }}
+        {{- if and $.Values.store (or (has $role (list "aggregator" "reader" "indexer")) (eq $.Values.mode "shared")) }}
         - {{ printf "--store=%s" $.Values.store | quote }}
         {{- end }}
         {{- if and (eq $role "reader") $.Values.cache }}
         - {{ printf "--cache=%s" $.Values.cache | quote }}
         {{- end }}
-      {{- with $.Values.env }}
+      {{- if or $.Values.env $.Values.storeSecret }}
       env:
-        {{- range $name, $value := . }}
+        {{- range $name, $value := $.Values.env }}
         - {name: {{ $name | quote }}, value: {{ $value | quote }}}
+        {{- end }}
+        {{- if and $.Values.storeSecret (ne $.Values.mode "up") (ne $role "publisher") }}
+        - {name: COUNTMILL_STORE, valueFrom: {secretKeyRef: {name: {{ $.Values.storeSecret | quote }}, key: url}}}
         {{- end }}
       {{- end }}
       ports: [{name: http, containerPort: 8080}]
@@ -120,7 +124,7 @@ spec:
         readOnlyRootFilesystem: true
         capabilities: {drop: [ALL]}
       volumeMounts:
-        {{- if eq $role "up" }}
+        {{- if eq $.Values.mode "up" }}
         - {name: data, mountPath: /data}
         {{- with $.Values.up.backups.volume }}
         - {name: backups, mountPath: /backups}
@@ -130,10 +134,17 @@ spec:
         # The directory, not the file: then a changed Secret arrives.
         - {name: tokens, mountPath: /etc/countmill, readOnly: true}
         {{- end }}
+        {{- if and $.Values.busSecret (has $role (list "publisher" "aggregator")) }}
+        - {name: bus, mountPath: /etc/bus, readOnly: true}
+        {{- end }}
   volumes:
     {{- if $.Values.tokens.secret }}
     - name: tokens
       secret: {secretName: {{ $.Values.tokens.secret | quote }}, defaultMode: 0440}
+    {{- end }}
+    {{- if and $.Values.busSecret (has $role (list "publisher" "aggregator")) }}
+    - name: bus
+      secret: {secretName: {{ $.Values.busSecret | quote }}, defaultMode: 0440}
     {{- end }}
     {{- if and (eq $role "up") $.Values.up.backups.volume }}
     - name: backups

@@ -1,0 +1,96 @@
+package aggregator
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/wire"
+)
+
+const (
+	// mostAdded is the most increments of other programs in one commit.
+	mostAdded = 10_000
+	// addedEvery is the longest pause between two looks at them. Half of it is random.
+	addedEvery = 500 * time.Millisecond
+)
+
+// takeAdded folds the increments that other programs add to the store (store.Adder), until ctx ends. The commit that counts them removes them.
+// So they need no markers, and no attempt is repeated: after any outcome a further look finds exactly those that are not counted. Aggregators do not
+// divide them. If two take the same one, the commit of one of them applies nothing.
+func (a *Aggregator) takeAdded(ctx context.Context, from store.Adder) {
+	most := mostAdded
+	for ctx.Err() == nil {
+		added, err := a.added(from, most)
+		if err != nil {
+			a.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "increments of other programs not read, will try again", slog.Any("err", err))
+		}
+		pause := addedEvery/2 + a.cfg.env.Jitter(addedEvery/2)
+		if len(added) > 0 {
+			o := a.attempt(a.jobOf(added))
+			a.stats.add(&o)
+			switch {
+			case o.verdict == settled && len(added) == most:
+				pause = 0
+			case o.verdict == split, o.verdict == refused: // a sum does not fit
+				most, pause = max(1, len(added)/2), 0
+			case o.err != nil && o.verdict != alone && o.verdict != superseded:
+				a.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "increments of other programs not folded, will try again", slog.Any("err", o.err))
+			}
+			if o.verdict == settled {
+				most = min(2*most, mostAdded)
+			} else if o.verdict == refused && len(added) == 1 {
+				pause = addedEvery
+			}
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (a *Aggregator) added(from store.Adder, most int) ([]store.Added, error) {
+	ctx, cancel := a.callContext()
+	defer cancel()
+	return from.Added(ctx, most)
+}
+
+// jobOf sums increments by minute and counter.
+func (a *Aggregator) jobOf(added []store.Added) *job {
+	j := &job{taken: make([]int64, len(added))}
+	for i := range added {
+		j.taken[i] = added[i].ID
+	}
+	slices.SortFunc(added, func(x, y store.Added) int {
+		return cmp.Or(cmp.Compare(wire.MinuteOf(x.At), wire.MinuteOf(y.At)), strings.Compare(x.Counter, y.Counter))
+	})
+	holder := new(held)
+	var open *part
+	for i := range added {
+		x := &added[i]
+		minute := wire.MinuteOf(x.At)
+		if open != nil && open.minute == minute {
+			if last := &open.Entries[len(open.Entries)-1]; last.Counter == x.Counter {
+				if sum, fits := plus(last.Delta, x.Delta); fits && -wire.MaxSum <= sum && sum <= wire.MaxSum {
+					last.Delta, open.Increments = sum, open.Increments+1
+					continue
+				}
+				open = nil // a part has a counter once
+			}
+		}
+		if open == nil || open.minute != minute || len(open.Entries) == wire.MaxEntries {
+			open = &part{at: x.At, from: x.At, minute: minute, holder: holder}
+			binary.LittleEndian.PutUint64(open.ID[:], a.cfg.env.Uint64())
+			binary.LittleEndian.PutUint64(open.ID[8:], a.cfg.env.Uint64())
+			j.parts = append(j.parts, open)
+		}
+		open.Entries, open.Increments = append(open.Entries, wire.Entry{Counter: x.Counter, Delta: x.Delta}), open.Increments+1
+	}
+	return j
+}

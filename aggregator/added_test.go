@@ -1,0 +1,162 @@
+package aggregator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/storetest/fakestore"
+)
+
+// addingStore keeps increments of other programs beside a store.
+type addingStore struct {
+	*fakestore.Store
+	mu      sync.Mutex
+	rows    map[int64]store.Added
+	last    int64
+	answers []func(fold func() error) error // of the next folds that take rows
+	unread  error
+}
+
+func (s *addingStore) add(counter string, deltas ...int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, delta := range deltas {
+		s.last++
+		s.rows[s.last] = store.Added{ID: s.last, Counter: counter, Delta: delta, At: time.Now()}
+	}
+}
+
+func (s *addingStore) Added(_ context.Context, limit int) (all []store.Added, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range slices.Sorted(maps.Keys(s.rows)) {
+		if len(all) < limit {
+			all = append(all, s.rows[id])
+		}
+	}
+	return all, s.unread
+}
+
+func (s *addingStore) Fold(ctx context.Context, c *store.Commit) (result store.CommitResult, err error) {
+	if len(c.Taken) == 0 {
+		return s.Store.Fold(ctx, c)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fold := func() error {
+		for _, id := range c.Taken {
+			if _, ok := s.rows[id]; !ok {
+				return store.ErrMarkerExists
+			}
+		}
+		var err error
+		if result, err = s.Store.Fold(ctx, c); err == nil {
+			for _, id := range c.Taken {
+				delete(s.rows, id)
+			}
+		}
+		return err
+	}
+	answer := func(fold func() error) error { return fold() }
+	if len(s.answers) > 0 {
+		answer, s.answers = s.answers[0], s.answers[1:]
+	}
+	return result, answer(fold)
+}
+
+func (s *addingStore) left() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.rows)
+}
+
+func adding(t *testing.T) *addingStore {
+	return &addingStore{Store: large(t), rows: make(map[int64]store.Added)}
+}
+
+// What other programs add counts once, whatever the store answers, and whoever takes it first.
+func TestAddedCountsOnce(t *testing.T) {
+	unknown := errors.New("no answer")
+	for name, answer := range map[string]func(fold func() error) error{
+		"applied":              func(fold func() error) error { return fold() },
+		"applied, no answer":   func(fold func() error) error { return errors.Join(fold(), unknown) },
+		"not applied":          func(func() error) error { return unknown },
+		"not begun":            func(func() error) error { return store.ErrNotApplied },
+		"the deployment":       func(func() error) error { return store.ErrDeployment },
+		"refused for a while":  func(func() error) error { return store.ErrRefused },
+		"taken by another one": func(func() error) error { return store.ErrMarkerExists },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				st := adding(t)
+				for range 3 {
+					st.answers = append(st.answers, answer)
+				}
+				for range 30 {
+					st.add("a", 1, 2)
+					st.add("b", 5, -5)
+				}
+				for i := range 40 { // more counters than a part has
+					st.add(fmt.Sprintf("n%d", i), 1)
+				}
+				r := runOver(t, st.Store, st, aggregator.Config{})
+				settle(2 * time.Minute)
+				st.add("a", 100)
+				settle(time.Second)
+				if got := st.Totals(); got["a"] != 190 || got["b"] != 0 || got["n39"] != 1 || st.left() != 0 {
+					t.Errorf("totals are %v with %d left, want 190 of a", got, st.left())
+				}
+				if err := r.finish(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// Two aggregators take what there is, and nothing counts twice. Sums beyond int64 are taken in smaller lots.
+func TestAddedBesideEachOther(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := adding(t)
+		runOver(t, st.Store, st, aggregator.Config{})
+		runOver(t, st.Store, st, aggregator.Config{})
+		for range 200 {
+			st.add("a", 1, 1, 1)
+			settle(20 * time.Millisecond)
+		}
+		st.add("b", slices.Repeat([]int64{-countmill.MaxDelta}, 1000)...)
+		settle(time.Minute)
+		st.add("b", slices.Repeat([]int64{countmill.MaxDelta}, 2000)...) // together beyond int64
+		settle(time.Minute)
+		if got := st.Totals(); got["a"] != 600 || got["b"] != 1000*countmill.MaxDelta || st.left() != 0 {
+			t.Errorf("totals are %v with %d left, want 600 of a", got, st.left())
+		}
+	})
+}
+
+// A store that does not answer is asked again.
+func TestAddedAfterAnOutage(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := adding(t)
+		st.unread = errors.New("away")
+		st.add("a", 1)
+		runOver(t, st.Store, st, aggregator.Config{})
+		settle(time.Minute)
+		st.mu.Lock()
+		st.unread = nil
+		st.mu.Unlock()
+		settle(time.Minute)
+		if got := st.Totals(); got["a"] != 1 {
+			t.Errorf("totals are %v, want 1 of a", got)
+		}
+	})
+}

@@ -1,0 +1,155 @@
+package app
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver pgx of database/sql
+
+	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/backend/postgres/addtx"
+	"github.com/countmill/countmill/internal/testing/emulator"
+)
+
+// Other programs count inside their own transactions: from Go, by SQL as Rails and Django send it, and by a trigger. What is committed counts
+// once, whichever of two `countmill up` takes it. What is rolled back, also to a savepoint, does not.
+func TestCountingInTransactions(t *testing.T) {
+	t.Parallel()
+	server := emulator.NewPostgres(t)
+	ctx := t.Context()
+	var ups []*running
+	for range 2 {
+		a, err := New(Config{Listen: "127.0.0.1:0", Store: server.URL, Create: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := run(t, a)
+		defer r.stop(t)
+		ups = append(ups, r)
+	}
+	conn, err := pgx.Connect(ctx, server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	do := func(statements ...string) {
+		t.Helper()
+		for _, s := range statements {
+			if _, err := conn.Exec(ctx, s); err != nil {
+				t.Fatalf("%s: %v", s, err)
+			}
+		}
+	}
+	ups[0].waitReady(t)
+
+	// A role that has nothing but its own tables, with a counter cache by trigger.
+	do("create role blog", "grant usage on schema countmill to blog", "create schema blog authorization blog", "set role blog",
+		"create table blog.comments (id bigint generated always as identity primary key, post bigint not null)",
+		`create function blog.counted() returns trigger language plpgsql as $$ begin
+			perform countmill.add('comments:post-' || coalesce(new.post, old.post), case tg_op when 'DELETE' then -1 else 1 end);
+			return null;
+		end $$`,
+		"create trigger counted after insert or delete on blog.comments for each row execute function blog.counted()")
+	if _, err := conn.Exec(ctx, "insert into countmill.added (counter, delta) values ('forged', 1)"); err == nil {
+		t.Error("the role of another program writes to the table itself")
+	}
+
+	// pgx, with a transaction that is rolled back and one that continues after a savepoint.
+	failed := errors.New("the caller gives up")
+	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		if err := addtx.Add(ctx, tx, "likes", 5); err != nil {
+			return err
+		}
+		return failed
+	})
+	if !errors.Is(err, failed) {
+		t.Fatal(err)
+	}
+	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		if err := addtx.Add(ctx, tx, "likes", 2); err != nil {
+			return err
+		}
+		if err := addtx.Add(ctx, tx, "", 1); !errors.Is(err, countmill.ErrInvalid) {
+			return fmt.Errorf("a counter without a name: %w", err)
+		}
+		if err := pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) error { return errors.Join(addtx.Add(ctx, savepoint, "likes", 100), failed) }); !errors.Is(err, failed) {
+			return err
+		}
+		return addtx.Add(ctx, tx, "likes", 1)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// database/sql.
+	db, err := sql.Open("pgx", server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	tx, err := db.BeginTx(ctx, nil)
+	if err == nil {
+		err = errors.Join(addtx.AddSQL(ctx, tx, "likes", 10), tx.Commit())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	// ActiveRecord quotes values; Django sends parameters. Bulk paths pass no callback by: they are triggers, or a select.
+	do("BEGIN", "SELECT countmill.add('likes', 20)", "SAVEPOINT active_record_1", "SELECT countmill.add('likes', 1000)", "ROLLBACK TO SAVEPOINT active_record_1", "RELEASE SAVEPOINT active_record_1", "COMMIT",
+		"insert into blog.comments (post) select i % 3 from generate_series(1, 3000) i", "delete from blog.comments where post = 1",
+		"select countmill.add('adopted', n) from (values (7), (8)) v(n)")
+	if _, err := conn.Exec(ctx, "SELECT countmill.add(%s, %s)", "likes", 1); err == nil {
+		t.Error("a statement of another driver's form works")
+	}
+	if _, err := conn.Exec(ctx, "select countmill.add($1)", "likes"); err != nil {
+		t.Error(err)
+	}
+	for _, wrong := range []string{"''", "' a'", "'a '", "'=g'", "'__a__'", "E'a\\x01'", "repeat('a', 501)", "'a', 0", "'a', 9007199254740992", "null"} {
+		if _, err := conn.Exec(ctx, "select countmill.add("+wrong+")"); err == nil {
+			t.Errorf("countmill.add(%s) works", wrong)
+		}
+	}
+
+	// Transactions that count the same parents in opposite orders wait for nobody.
+	var group sync.WaitGroup
+	for worker := range 4 {
+		group.Go(func() {
+			c, err := pgx.Connect(ctx, server.URL)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer c.Close(context.Background())
+			names := []string{"parent:a", "parent:b"}
+			for range 50 {
+				err := pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
+					return errors.Join(addtx.Add(ctx, tx, names[worker%2], 1), addtx.Add(ctx, tx, names[1-worker%2], 1))
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	for counter, want := range map[string]int64{
+		"likes": 34, "adopted": 15, "parent:a": 200, "parent:b": 200, "comments:post-0": 1000, "comments:post-1": 0, "comments:post-2": 1000,
+	} {
+		for _, r := range ups {
+			r.poll(t, fmt.Sprintf("%s to be %d", counter, want), func() bool {
+				_, text := r.call(t, "GET", "/v1/totals?counter="+counter, "")
+				return strings.Contains(text, fmt.Sprintf(`"total":%d,`, want))
+			})
+		}
+	}
+	var left int
+	do("reset role")
+	if err := conn.QueryRow(ctx, "select count(*) from countmill.added").Scan(&left); err != nil || left != 0 {
+		t.Errorf("%d increments are left (%v)", left, err)
+	}
+}
