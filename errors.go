@@ -53,7 +53,7 @@ var (
 	// ErrExhausted: a sequence has fewer values left than were asked for. Nothing was given.
 	ErrExhausted = errors.New("sequence exhausted")
 
-	// ErrOverflow: a total or a shard does not fit a signed 64-bit integer.
+	// ErrOverflow: a total does not fit a signed 64-bit integer. Later increments, or a reset, bring it back.
 	ErrOverflow = errors.New("total does not fit 64 bits")
 )
 

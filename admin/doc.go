@@ -45,7 +45,7 @@
 //	                                 folds since the other's look
 //	the store's clock was ahead at   nothing: the reset works, and its answer names the
 //	the last reset                   moment that the clock shows now
-//	a total does not fit 64 bits     countmill.ErrOverflow: nothing was done
+//	a total does not fit 64 bits     nothing: the reset works
 //	this process freezes between     nothing: a look-up over a minute old is not
 //	look-up and transaction          applied, it looks again
 //	the counter is swept and comes   nothing: the transaction sees that the record is

@@ -58,5 +58,5 @@ func (a *Admin) call(ctx context.Context, try func(ctx context.Context) error) e
 // say the same.
 func certain(err error) bool {
 	var look undone
-	return errors.As(err, &look) || errors.Is(err, countmill.ErrUnavailable) || errors.Is(err, countmill.ErrOverflow)
+	return errors.As(err, &look) || errors.Is(err, countmill.ErrUnavailable)
 }

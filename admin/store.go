@@ -9,8 +9,7 @@ import (
 // Sums looks counters up.
 type Sums interface {
 	// Sum reads the counter's record and all its shards at one moment: it includes every fold
-	// that was committed by then, and no later one. Errors match countmill.ErrUnavailable, or
-	// countmill.ErrOverflow if the sum does not fit 64 bits.
+	// that was committed by then, and no later one. Errors match countmill.ErrUnavailable.
 	Sum(ctx context.Context, counter string) (store.Sum, error)
 }
 

@@ -1,6 +1,7 @@
 package aggregator
 
 import (
+	"encoding/binary"
 	"time"
 
 	"github.com/countmill/countmill/internal/journal"
@@ -179,8 +180,10 @@ func (r *openRecord) take(s *share, minute wire.Minute) {
 
 // close adds a record to the commit.
 func (a *Aggregator) close(c *store.Commit, r *openRecord, at time.Time, keep time.Duration) {
-	// The random part keeps apart the records of commits of one microsecond.
-	record := store.JournalRecord{Key: store.NewJournalKey(at, a.cfg.env.Uint64()), ExpireAt: at.Add(keep)}
+	// The random part keeps apart the records of one microsecond, also where a restored machine image would repeat random numbers.
+	var random [8]byte
+	_, _ = a.cfg.env.Read(random[:])
+	record := store.JournalRecord{Key: store.NewJournalKey(at, binary.NativeEndian.Uint64(random[:])), ExpireAt: at.Add(keep)}
 	record.Data = r.Encode(make([]byte, 0, journal.MaxRecord-r.room+64))
 	c.Records = append(c.Records, record)
 	for _, row := range r.rows {

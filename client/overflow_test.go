@@ -1,6 +1,7 @@
 package client
 
 import (
+	"encoding/json"
 	"slices"
 	"testing"
 )
@@ -35,5 +36,15 @@ func TestOverflowInUpdates(t *testing.T) {
 	}
 	if totals, overflowed := split([]Total{{Counter: "a"}, {Counter: "o", Error: "x"}}); len(totals) != 1 || !slices.Equal(overflowed, []string{"o"}) {
 		t.Errorf("split: %v and %v", totals, overflowed)
+	}
+}
+
+// What a reset has removed may not fit 64 bits.
+func TestRemovedBeyondInt64(t *testing.T) {
+	t.Parallel()
+	var r Removed
+	err := json.Unmarshal([]byte(`{"counter":"a","removed":null,"removed_exact":"18446744073709551616","overflow":true,"exists":true}`), &r)
+	if want := (Removed{Counter: "a", Overflow: true, Exact: "18446744073709551616", Exists: true}); err != nil || r != want {
+		t.Errorf("got %+v, %v, want %+v", r, err, want)
 	}
 }

@@ -146,6 +146,7 @@ func TestNamesThatDoNotExist(t *testing.T) {
 			"no counter is named \"a,b\"; the name looks like a list of names: run the command once for each\n"},
 		{"reset a", `{"counter":"a","removed":5,"exists":true}`, "5\n", ""},
 		{"reset a", `{"counter":"a","removed":0}`, "0\n", ""},
+		{"delete a", `{"counter":"a","removed":null,"removed_exact":"18446744073709551616","overflow":true,"exists":true}`, "18446744073709551616\n", ""},
 		{"delete a", `{"counter":"a","removed":0` + no + `}`, "0\n", "no counter is named \"a\"\n"},
 		{"delete a,b", `{"counter":"a,b","removed":0` + no + `}`, "0\n",
 			"no counter is named \"a,b\"; the name looks like a list of names: run the command once for each\n"},

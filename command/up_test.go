@@ -79,7 +79,7 @@ func TestUpSaysWhatIsWrongWithTheDirectory(t *testing.T) {
 	if err := p.signal(t, syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	putKey(t, newer, &pebbledb.Merger{Name: "countmill.sum.v1"}, "\x00countmill", `{"format":99}`)
+	putKey(t, newer, &pebbledb.Merger{Name: "countmill.sum.v1", Merge: pebbledb.DefaultMerger.Merge}, "\x00countmill", `{"format":99}`)
 	file := filepath.Join(t.TempDir(), "file")
 	write(t, file, "")
 	for name, test := range map[string]struct{ dir, want string }{

@@ -2,7 +2,6 @@ package reader
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -111,10 +110,7 @@ func (r *Reader) lacksOverflow(ctx context.Context, w Window, x *store.Index) (b
 		}
 	}
 	sum, err := r.Sum(ctx, x.Overflow())
-	if err != nil && !errors.Is(err, countmill.ErrOverflow) {
-		return false, err
-	}
-	return sum.Exists || err != nil, nil
+	return sum.Exists, err
 }
 
 func (w Window) covers(r *store.Rule, prefix string) bool {

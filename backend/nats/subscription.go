@@ -160,14 +160,14 @@ func (s *subscription) poke() {
 func (s *subscription) receive(raw *nats.Msg) {
 	if raw.Reply == "" {
 		number, _ := strconv.Atoi(strings.TrimPrefix(raw.Subject, s.inbox+"."))
-		switch raw.Header.Get("Status") {
-		case "100": // a heartbeat
+		switch status, text := raw.Header.Get("Status"), raw.Header.Get("Description"); {
+		case status == "100": // a heartbeat
 			s.mu.Lock()
 			s.heard = time.Now()
 			s.mu.Unlock()
-		case "404", "408": // it has expired
-			s.ended(number, false)
-		default: // too many bytes, another leader, no consumer
+		case status == "408" || text == "Batch Completed" || text == "Message Size Exceeds MaxBytes":
+			s.ended(number, false) // it has expired, or brought what it could
+		default: // another leader, no consumer
 			s.ended(number, true)
 		}
 		return
@@ -223,6 +223,7 @@ func (s *subscription) settle(m *message.Message, reply string, deliveries uint6
 	case <-m.Acked():
 		s.answer(reply, "+ACK", &s.b.stats.acks)
 	default:
+		// Nobody has acked it: it goes to another process at once.
 		s.answer(reply, "-NAK", &s.b.stats.nacks)
 	}
 }

@@ -88,9 +88,8 @@ func TestExamine(t *testing.T) {
 		"insert into "+name+".shard (place, name, part) select i, 'dead', 0 from generate_series(1, 110000) i", "delete from "+name+".shard", "select pg_stat_force_next_flush()")
 	damaged := postgres.Exam{Config: postgres.Config{URL: made}}
 	wantFindings(t, damaged, "autovacuum: is off for: shard", "dead rows: shard: 110000 dead, 0 live", "indexes: missing, or not valid: shard_name")
-	exec(t, "vacuum "+name+".shard")
 	open(t, postgres.Config{URL: made}) // which makes the index again
-	wantFindings(t, damaged, "autovacuum: is off for: shard")
+	wantFindings(t, damaged, "autovacuum: is off for: shard", "dead rows: shard: 110000 dead, 0 live")
 }
 
 func wantFindings(t *testing.T, e postgres.Exam, want ...string) {

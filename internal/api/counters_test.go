@@ -129,6 +129,12 @@ func TestChanges(t *testing.T) {
 			t.Errorf("%s %s %s: got %d %s, asked for %s; want %s and %s", tc.method, tc.target, tc.body, rec.Code, got, f.asked, tc.want, tc.asked)
 		}
 	}
+	f := &fakeAdmin{done: admin.Done{ResetResult: store.ResetResult{Removed: int128.Int{Hi: -1}, At: asOf}, Existed: true}}
+	want := `{"counter":"a","removed":null,"removed_exact":"-18446744073709551616","overflow":true,"as_of":"2026-11-21T04:04:03.120000Z","exists":true}`
+	if rec := change(t, f, doc, "DELETE", "/v1/counters/a", jsonType, ""); rec.Code != 200 || strings.TrimSpace(rec.Body.String()) != want {
+		t.Errorf("beyond 64 bits: got %d %s, want %s", rec.Code, rec.Body, want)
+	}
+
 }
 
 // The answer says whether the name was known.

@@ -19,7 +19,7 @@ type Env struct {
 	Wall func() time.Time
 	// Random is the source of shards, fold ids and jitter. One goroutine at a time calls it.
 	Random rand.Source
-	// Entropy is the source of the ids of parts and messages. It must not be a generator that a
+	// Entropy is the source of the ids of parts and messages, and of the keys of the journal. It must not be a generator that a
 	// restored machine image would repeat. One goroutine at a time calls it.
 	Entropy io.Reader
 	// Spawn starts a function in a goroutine.

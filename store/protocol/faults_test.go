@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/engine"
 	"github.com/countmill/countmill/store/engine/memory"
@@ -172,6 +173,23 @@ func TestChangesOfRulesWait(t *testing.T) {
 		t.Errorf("ChangeRules: %v", err)
 	}
 	all.Wait()
+}
+
+// A process that was suspended in a transaction does not begin it again: the id of its take may be forgotten.
+func TestNoAttemptAfterASuspension(t *testing.T) {
+	t.Parallel()
+	s := open(t, limits["postgresql"])
+	s.db.OnCall(func(c *memory.Call) memory.Answer {
+		if c.Op != memory.Transact {
+			return memory.Answer{}
+		}
+		s.off.Add(int64(time.Hour))
+		return memory.Answer{Err: engine.ErrConflict}
+	})
+	take := store.Take{ID: wire.SequenceID("a", "id"), Count: 1, At: time.Now(), ExpireAt: time.Now().Add(time.Hour)}
+	if given, err := s.NextValues(t.Context(), "a", []store.Take{take}); !errors.Is(err, countmill.ErrUnavailable) || s.off.Load() != int64(time.Hour) {
+		t.Errorf("values %v, %v, after %s", given, err, time.Duration(s.off.Load()))
+	}
 }
 
 // A call whose answer was lost may be repeated, and calls of others in between make a transaction begin again.

@@ -146,11 +146,13 @@ func certain(err error) error {
 const attempts = 16
 
 // transact is Transact, repeated after a conflict: nothing was applied then. do runs once in each attempt, and makes its
-// results anew.
+// results anew. A process that was suspended meanwhile makes no further attempt: its caller has looked at the settings before, and
+// the marker of an id may be gone.
 func (s *Store) transact(ctx context.Context, soft bool, do func(tx engine.Tx) error) error {
+	began := s.cfg.Clock()
 	for attempt := 1; ; attempt++ {
 		_, err := s.engine.Transact(ctx, soft, do)
-		if !errors.Is(err, engine.ErrConflict) || attempt == attempts {
+		if late := s.cfg.Clock().Sub(began) > store.MaxTransaction; !errors.Is(err, engine.ErrConflict) || attempt == attempts || late {
 			return outside(err)
 		}
 		if err := pause(ctx, s.cfg.Jitter(time.Millisecond<<min(attempt, 6))); err != nil {

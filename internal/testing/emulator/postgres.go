@@ -169,7 +169,7 @@ func (s *PostgresServer) Start() error {
 	if err != nil {
 		return err
 	}
-	return s.serve("database system is ready to accept connections", path, "-D", s.data())
+	return s.serve("database system is ready to accept", path, "-D", s.data())
 }
 
 // serve starts a program, and waits until it prints that it is ready.
@@ -196,6 +196,27 @@ func (s *PostgresServer) Crash() {
 		s.child.stop()
 		s.child = nil
 	}
+}
+
+// Standby starts a copy of a server, which follows it until it is promoted. It ends with the test.
+func (s *PostgresServer) Standby(t testing.TB) *PostgresServer {
+	t.Helper()
+	n := &PostgresServer{}
+	t.Cleanup(n.stop)
+	err := n.place()
+	if err == nil {
+		err = n.run("pg_basebackup", "-D", n.data(), "-R", "-X", "stream", "-c", "fast", "-d", s.URL)
+	}
+	if err == nil {
+		err = n.Set("port = " + strconv.Itoa(n.port.Number()))
+	}
+	if err == nil {
+		err = n.Start()
+	}
+	if err != nil {
+		t.Fatalf("a standby: %v", err)
+	}
+	return n
 }
 
 func (s *PostgresServer) stop() {

@@ -1,0 +1,103 @@
+package postgres_test
+
+import (
+	"errors"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/countmill/countmill/backend/postgres"
+	"github.com/countmill/countmill/internal/testing/emulator"
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/wire"
+)
+
+// A standby that was promoted may lack values of sequences. A process that stays connected gives none before it has checked the
+// server, and then leaves 2^20 out. So does a process that opens the database later, once.
+func TestFailover(t *testing.T) {
+	t.Parallel()
+	primary := emulator.NewPostgres(t)
+	s := open(t, postgres.Config{URL: primary.URL})
+	if _, err := s.Fold(t.Context(), &store.Commit{Adds: []store.ShardDelta{store.NewShardDelta("a", 0, 5)}, Rules: store.AnyRules}); err != nil {
+		t.Fatal(err)
+	}
+	standby := primary.Standby(t)
+	reader, err := postgres.Open(t.Context(), postgres.Config{URL: standby.URL, ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	if checked, err := reader.Check(t.Context()); !errors.Is(err, store.ErrReadOnly) || checked.At.IsZero() {
+		t.Errorf("the check of a standby: %+v, %v, want ErrReadOnly", checked, err)
+	}
+
+	first, second := host(t, primary.URL), host(t, standby.URL)
+	both := open(t, postgres.Config{URL: "postgres://postgres@" + first + "," + second + "/postgres?sslmode=disable&target_session_attrs=read-write"})
+	if got, err := next(t, both, 1); err != nil || got != 1 {
+		t.Fatalf("the first value is %d, %v", got, err)
+	}
+	primary.Crash()
+	conn, err := pgx.Connect(t.Context(), standby.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	if _, err := conn.Exec(t.Context(), "select pg_promote()"); err != nil {
+		t.Fatal(err)
+	}
+	// Connections of the old server end one by one. A statement on the new one is refused by its condition, a division.
+	deadline := time.Now().Add(2 * time.Minute)
+	for id := 2; err == nil || !strings.Contains(err.Error(), "22012"); id++ {
+		var got int64
+		if got, err = next(t, both, id); err == nil || time.Now().After(deadline) {
+			t.Fatalf("a value before a check: %d, %v", got, err)
+		}
+	}
+	if !errors.Is(err, store.ErrNotApplied) {
+		t.Errorf("before a check: %v, want ErrNotApplied", err)
+	}
+	for time.Now().Before(deadline) {
+		if _, err = both.Check(t.Context()); err == nil {
+			break
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	const skipped = 1<<20 + 2
+	if got, err := next(t, both, 1_000_000); err != nil || got < skipped-1 || got > skipped {
+		t.Errorf("the next value is %d, %v, want about %d", got, err, skipped)
+	}
+	later := open(t, postgres.Config{URL: standby.URL})
+	if got, err := next(t, later, 1_000_001); err != nil || got > skipped+1 {
+		t.Errorf("another process gives %d, %v: it leaves values out again", got, err)
+	}
+	page, err := later.ShardsOf(t.Context(), "a")
+	if err != nil || len(page.Shards) != 1 {
+		t.Errorf("the shards are %+v, %v", page, err)
+	}
+}
+
+func host(t *testing.T, address string) string {
+	t.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u.Host
+}
+
+// next takes a value.
+func next(t *testing.T, s store.Store, id int) (int64, error) {
+	t.Helper()
+	part := wire.SequenceID("orders", strconv.Itoa(id))
+	given, err := s.NextValues(t.Context(), "orders", []store.Take{{ID: part, Count: 1, At: time.Now(), ExpireAt: time.Now().Add(time.Hour)}})
+	if err != nil {
+		return 0, err
+	}
+	return given[0].First, nil
+}
