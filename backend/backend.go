@@ -2,7 +2,7 @@
 // below it are one technology each; they know nothing of each other and nothing of the roles.
 //
 // A backend of another module joins the same way: it returns a [Store] or a [Bus] for
-// command.WithStore and command.WithBus, and its own suite calls the tests of store/storetest.
+// command.WithStore and command.WithBus, and its own suite calls the tests of store/storetest or backend/bustest.
 package backend
 
 import (

@@ -14,10 +14,10 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/countmill/countmill/backend"
+	"github.com/countmill/countmill/backend/bustest"
 	"github.com/countmill/countmill/backend/gcppubsub"
 	"github.com/countmill/countmill/internal/testing/emulator"
 	"github.com/countmill/countmill/internal/testing/longtest"
-	"github.com/countmill/countmill/store/storetest"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -93,9 +93,9 @@ func receive(t testing.TB, messages <-chan *message.Message, within time.Duratio
 func TestBus(t *testing.T) {
 	t.Parallel()
 	host := emulator.PubSub(t)
-	storetest.RunBus(t, func(t *testing.T) storetest.Bus {
+	bustest.Run(t, func(t *testing.T) bustest.Bus {
 		bus := open(t, host)
-		return storetest.Bus{Publisher: bus, Subscriber: bus, Topic: "increments", Redelivers: true, AnswersClosed: true}
+		return bustest.Bus{Publisher: bus, Subscriber: bus, Topic: "increments", Redelivers: true, AnswersClosed: true}
 	})
 }
 

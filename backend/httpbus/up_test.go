@@ -14,12 +14,12 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/backend"
+	"github.com/countmill/countmill/backend/bustest"
 	"github.com/countmill/countmill/backend/httpbus"
 	"github.com/countmill/countmill/backend/inproc"
 	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/app"
 	"github.com/countmill/countmill/publisher"
-	"github.com/countmill/countmill/store/storetest"
 )
 
 func gotConn(r *http.Request) {
@@ -73,7 +73,7 @@ func (t tap) Subscribe(ctx context.Context, _ string) (<-chan *message.Message, 
 // TestConformance: the suite of all buses, over HTTP to a real `up`.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	storetest.RunBus(t, func(t *testing.T) storetest.Bus {
+	bustest.Run(t, func(t *testing.T) bustest.Bus {
 		inner, err := inproc.New(inproc.Config{WaitForAck: true})
 		if err != nil {
 			t.Fatal(err)
@@ -88,7 +88,7 @@ func TestConformance(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return storetest.Bus{
+		return bustest.Bus{
 			Publisher: closing{bus}, Subscriber: inner, Topic: "t", WaitsForAck: true, AnswersClosed: true, PayloadOnly: true, Payload: payload,
 		}
 	})

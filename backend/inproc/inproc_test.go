@@ -12,8 +12,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/backend/bustest"
 	"github.com/countmill/countmill/backend/inproc"
-	"github.com/countmill/countmill/store/storetest"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -31,9 +31,9 @@ func open(t *testing.T, cfg inproc.Config) *inproc.Bus {
 func TestConformance(t *testing.T) {
 	for _, wait := range []bool{false, true} {
 		t.Run(fmt.Sprint("WaitForAck=", wait), func(t *testing.T) {
-			storetest.RunBus(t, func(t *testing.T) storetest.Bus {
+			bustest.Run(t, func(t *testing.T) bustest.Bus {
 				bus := open(t, inproc.Config{WaitForAck: wait})
-				return storetest.Bus{Publisher: bus, Subscriber: bus, Topic: "t", WaitsForAck: wait, Redelivers: !wait, AnswersClosed: true}
+				return bustest.Bus{Publisher: bus, Subscriber: bus, Topic: "t", WaitsForAck: wait, Redelivers: !wait, AnswersClosed: true}
 			})
 		})
 	}

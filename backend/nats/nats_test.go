@@ -23,11 +23,11 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/backend"
+	"github.com/countmill/countmill/backend/bustest"
 	"github.com/countmill/countmill/backend/nats"
 	"github.com/countmill/countmill/internal/testing/child"
 	"github.com/countmill/countmill/internal/testing/emulator"
 	"github.com/countmill/countmill/internal/testing/longtest"
-	"github.com/countmill/countmill/store/storetest"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -130,9 +130,9 @@ func js(t testing.TB, addr string) jetstream.JetStream {
 
 func TestBus(t *testing.T) {
 	t.Parallel()
-	storetest.RunBus(t, func(t *testing.T) storetest.Bus {
+	bustest.Run(t, func(t *testing.T) bustest.Bus {
 		bus := open(t, emulator.NATS(t).Addr())
-		return storetest.Bus{Publisher: bus, Subscriber: bus, Topic: stream, Redelivers: true, AnswersClosed: true}
+		return bustest.Bus{Publisher: bus, Subscriber: bus, Topic: stream, Redelivers: true, AnswersClosed: true, Lease: time.Second}
 	})
 }
 

@@ -196,7 +196,7 @@ func broken(from, dep string) string {
 		return "commands, examples and tests are the top: nothing imports them"
 	case under(dep, "/wire/internal/batchpb") && from != dep:
 		return "protoc's code is for tests of package wire: countmill reads and writes batches with package wire"
-	case under(dep, "/store/storetest") && !under(from, "/store/storetest/...") || under(dep, "/store/engine/enginetest"):
+	case under(dep, "/store/storetest") && !under(from, "/store/storetest/...") || under(dep, "/store/engine/enginetest") || under(dep, "/backend/bustest"):
 		return "conformance suites are for tests"
 	case under(from, "/store/engine/...") && under(dep, module+"/...") && !under(dep, "/store/engine/...") && !under(dep, "/store/int128"):
 		return "an engine knows rows and no counters"

@@ -1,7 +1,33 @@
-package storetest
+// Package bustest tests a bus: all that countmill needs of one. A program with a bus of its own runs it too:
+//
+//	func TestBus(t *testing.T) {
+//		bustest.Run(t, func(t *testing.T) bustest.Bus {
+//			return bustest.Bus{Publisher: newPublisher(t), Subscriber: newSubscriber(t), Topic: "increments", Redelivers: true}
+//		})
+//	}
+//
+// Each test is a promise of the bus:
+//
+//	test                      promise                                        without it
+//	ContentIsUnchanged        a message of 512 KiB arrives as it was         batches become dead letters
+//	ManyUnackedAtOnce         messages come before earlier ones are acked    a commit has one message: slow (AtOnce)
+//	HeldStays                 a held message is not delivered again          work is repeated
+//	AckedIsGone               an acked message is not delivered again        work is repeated
+//	NackedComesAgain          a nacked message is delivered again, with      increments are lost; messages of other
+//	                          the same id of the broker                      programs count twice
+//	ConcurrentPublishers      several calls of Publish at once               increments are lost
+//	CloseEndsTheChannel       Close ends, also while messages are held       a process does not stop
+//	PublishAfterCloseErrors   Publish fails after Close                      increments are lost
+//
+// Repeated work is no wrong total: the store counts each part once. Three promises no test can see. Publish
+// returns nil only when the broker keeps the message, also through a crash. A message that was not acked
+// comes again, however long that takes and whoever held it. After any error but countmill.ErrClosed the
+// message may have been sent.
+package bustest
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,9 +38,10 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/wire"
 )
 
-// A Bus is the input of RunBus: both ends of a bus, and the backend's promises beyond the minimum.
+// A Bus is the input of Run: both ends of a bus, and the backend's promises beyond the minimum.
 type Bus struct {
 	Publisher  message.Publisher
 	Subscriber message.Subscriber
@@ -30,18 +57,25 @@ type Bus struct {
 	// Payload makes the payload of message n, for a bus that carries batches alone. Default: size bytes,
 	// which depend on n.
 	Payload func(n, size int) []byte
+	// AtOnce is how many messages the bus delivers before the first is settled. countmill counts right with
+	// one, but then each of its commits has one message. Default 200.
+	AtOnce int
+	// Lease is how long the broker waits for an ack before it delivers a message again. HeldStays holds
+	// one for three times as long. Default 0: for ever.
+	Lease time.Duration
 	// PayloadOnly: neither UUID nor metadata are carried.
 	PayloadOnly bool
 	// Wait is how long a message may take. Default two minutes: longer than any machine needs.
 	Wait time.Duration
 }
 
-// RunBus tests that a bus does everything that countmill needs. Each call of open returns a bus with a
-// topic of its own; RunBus closes it.
-func RunBus(t *testing.T, open func(t *testing.T) Bus) {
+// Run tests that a bus does everything that countmill needs. Each call of open returns a bus with a
+// topic of its own; Run closes it.
+func Run(t *testing.T, open func(t *testing.T) Bus) {
 	for name, test := range map[string]func(*busTest){
 		"ContentIsUnchanged":      (*busTest).contentIsUnchanged,
 		"ManyUnackedAtOnce":       (*busTest).manyUnackedAtOnce,
+		"HeldStays":               (*busTest).heldStays,
 		"AckedIsGone":             (*busTest).ackedIsGone,
 		"NackedComesAgain":        (*busTest).nackedComesAgain,
 		"ConcurrentPublishers":    (*busTest).concurrentPublishers,
@@ -157,7 +191,7 @@ func (b *busTest) contentIsUnchanged() {
 
 // manyUnackedAtOnce holds messages as an aggregator does while a window fills.
 func (b *busTest) manyUnackedAtOnce() {
-	const n = 200
+	n := cmp.Or(b.AtOnce, 200)
 	for i := range n {
 		b.publish(b.message(i, 1, fmt.Sprint(i)), b.wantNil)
 	}
@@ -177,22 +211,38 @@ func (b *busTest) manyUnackedAtOnce() {
 	b.publishing.Wait()
 }
 
+// heldStays holds a message for longer than the broker waits for acks.
+func (b *busTest) heldStays() {
+	b.publish(b.message(1, 1, "held"), b.wantNil)
+	m := b.receive()
+	b.nothing(3*b.Lease, "while it was held")
+	m.Ack()
+	b.publishing.Wait()
+}
+
+// nothing fails if a message comes within d.
+func (b *busTest) nothing(d time.Duration, when string) {
+	b.Helper()
+	select {
+	case m := <-b.messages:
+		b.Errorf("message %s came again %s", m.UUID, when)
+	case <-time.After(d):
+	}
+}
+
 func (b *busTest) ackedIsGone() {
 	b.publish(b.message(1, 0, "gone"), b.wantNil)
 	b.receive().Ack()
 	b.publishing.Wait()
-	select {
-	case m := <-b.messages:
-		b.Errorf("message %s came again after its ack", m.UUID)
-	case <-time.After(300 * time.Millisecond):
-	}
+	b.nothing(300*time.Millisecond, "after its ack")
 }
 
 func (b *busTest) nackedComesAgain() {
 	answered := make(chan error, 1)
 	sent := b.message(1, 1, "again")
 	b.publish(sent, func(err error) { answered <- err })
-	b.receive().Nack()
+	first := b.receive()
+	first.Nack()
 	if b.WaitsForAck && !b.Redelivers {
 		if err := <-answered; err == nil || errors.Is(err, countmill.ErrClosed) {
 			b.Errorf("nacked: got %v, want an error after which the message is sent again", err)
@@ -204,6 +254,11 @@ func (b *busTest) nackedComesAgain() {
 	m := b.receive()
 	if b.name(m) != b.name(sent) || !bytes.Equal(m.Payload, sent.Payload) {
 		b.Errorf("got message %q %q after a nack", m.UUID, m.Payload)
+	}
+	for _, key := range []string{wire.MetaBrokerID, wire.MetaPublished, wire.MetaTopic} {
+		if got, want := m.Metadata.Get(key), first.Metadata.Get(key); got != want {
+			b.Errorf("%s is %q after a nack, and was %q", key, got, want)
+		}
 	}
 	m.Ack()
 	b.wantNil(<-answered)
