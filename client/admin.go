@@ -16,28 +16,30 @@ var errShort = errors.New("the answer has another number of totals than was aske
 
 // Removed is the effect of a reset or a delete.
 type Removed struct {
-	Counter string `json:"counter"`
-	// Removed was subtracted from the total. Overflow means that it does not fit 64 bits: Removed is then 0, and Exact has
-	// the decimal digits.
-	Removed  int64  `json:"removed"`
-	Overflow bool   `json:"overflow"`
-	Exact    string `json:"removed_exact"`
-	// AsOf is the moment: every commit until then was subtracted, by this reset or an earlier
-	// one.
+	Counter string `json:"counter" schema:"CounterName"`
+	// Null if it does not fit 64 bits.
+	Removed int64 `json:"removed" schema:"Number null"`
+	// All digits, if they do not fit 64 bits.
+	Exact string `json:"removed_exact,omitzero" schema:"pattern ^-?[1-9][0-9]*$"`
+	// Whether `removed` does not fit 64 bits. Absent if it does.
+	Overflow bool `json:"overflow,omitzero"`
+	// Every increment folded by then is removed, by this reset or an earlier one.
 	AsOf time.Time `json:"as_of"`
-	// Exists is false for a counter that nobody had incremented. Its name may be mistyped.
+	// Whether the counter existed at the time of this call. False for a name that nobody has incremented, or not since it was
+	// deleted: it may be mistyped.
 	Exists bool `json:"exists"`
+}
+
+// Grown is a counter with its number of shards.
+type Grown struct {
+	Counter string `json:"counter" schema:"CounterName"`
+	Shards  int    `json:"shards" schema:"1..999"`
 }
 
 // Grow gives the counter that many shards, 1 to 999. It never takes shards away. It may be
 // repeated.
 func (c *Client) Grow(ctx context.Context, counter string, shards int) error {
-	body, err := encode(map[string]int{"shards": shards})
-	if err != nil {
-		return err
-	}
-	var grown struct{ Counter string }
-	err = c.call(ctx, Request{Method: http.MethodPatch, Path: CounterPath(counter), Body: body, Safe: true}, &grown)
+	grown, err := change[Grown](ctx, c, http.MethodPatch, CounterPath(counter), nil, map[string]int{"shards": shards})
 	return about(grown.Counter, counter, err)
 }
 
@@ -53,11 +55,7 @@ func about(got, counter string, err error) error {
 // and gets the same answer. Without one, Reset draws one for its own repeats; the *CallError has it.
 func (c *Client) Reset(ctx context.Context, counter, id string) (r Removed, err error) {
 	id = cmp.Or(id, rand.Text())
-	body, err := encode(map[string]string{"counter": counter, "id": id})
-	if err != nil {
-		return r, err
-	}
-	err = c.call(ctx, Request{Method: http.MethodPost, Path: "/v1/reset", Body: body, Safe: true}, &r)
+	r, err = change[Removed](ctx, c, http.MethodPost, "/v1/reset", nil, map[string]string{"counter": counter, "id": id})
 	return r, keyed(id, about(r.Counter, counter, err))
 }
 
@@ -66,13 +64,4 @@ func (c *Client) Reset(ctx context.Context, counter, id string) (r Removed, err 
 func (c *Client) Delete(ctx context.Context, counter string) (r Removed, err error) {
 	err = c.call(ctx, Request{Method: http.MethodDelete, Path: CounterPath(counter)}, &r)
 	return r, about(r.Counter, counter, err)
-}
-
-// Ready returns nil if the server is able to work, and its reason if it is not. It asks once.
-func (c *Client) Ready(ctx context.Context) error {
-	r := Request{Path: "/readyz"}.complete()
-	if err := c.bounded(ctx, c.timeout, r, nil); err != nil {
-		return conclude(r, err, false)
-	}
-	return nil
 }

@@ -2,7 +2,8 @@ package client
 
 import (
 	"context"
-	"net/http"
+	"encoding/json"
+	"iter"
 	"net/url"
 	"strconv"
 	"time"
@@ -19,71 +20,107 @@ type BoardQuery struct {
 }
 
 func (q *BoardQuery) values() url.Values {
-	v := url.Values{"index": {q.Index}}
-	for name, text := range map[string]string{"window": q.Window, "tz": q.Zone} {
-		if text != "" {
-			v.Set(name, text)
-		}
-	}
-	return v
-}
-
-// A Scan says what the look at all counters was from which an answer comes.
-type Scan struct {
-	// CompleteAsOf is the moment of the look: all totals and places are as of then.
-	CompleteAsOf time.Time `json:"complete_as_of"`
-	// Partial is true if the window began before the rule for its series, or if no rule keeps a series of the overflow group.
-	Partial bool `json:"partial"`
+	query := params("window", q.Window, "tz", q.Zone)
+	query.Set("index", q.Index)
+	return query
 }
 
 // A Top is the best counters of an index, the best first.
 type Top struct {
-	Scan
-	Top []TopCounter `json:"top"`
-	// Overflowed are counters that have no place, because their total does not fit 64 bits.
-	Overflowed []string `json:"overflowed"`
+	Top []TopCounter `json:"top" schema:"#..1000"`
+	// Counters that have no place, because their total does not fit 64 bits: at most 100. Absent if there are none.
+	Overflowed []string `json:"overflowed,omitempty" schema:"CounterName"`
+	// All counters of the index were looked at as of this moment. All totals and places are of it.
+	CompleteAsOf time.Time `json:"complete_as_of" schema:"date-time"`
+	// The window began before the rule for its series, or no rule keeps a series of the overflow group.
+	Partial bool `json:"partial"`
 }
 
-// A TopCounter is a counter with its total, or with the sum of the window.
+// A TopCounter is a counter of a Top.
 type TopCounter struct {
-	Counter string `json:"counter"`
-	Total   int64  `json:"total"`
-	// Rank is its place. Equal totals share a place, and the next place counts them.
-	Rank int `json:"rank"`
+	Counter string `json:"counter" schema:"CounterName"`
+	// The total, or the sum of the window.
+	Total int64 `json:"total" schema:"Number"`
+	// Its place. Equal totals share a place, and the next place counts them, as in `/v1/rank`.
+	Rank int `json:"rank" schema:"1.."`
 }
 
 // A Rank is the place of a counter.
 type Rank struct {
-	Scan
-	Counter string `json:"counter"`
-	Total   int64  `json:"total"` // or the sum of the window
-	// Rank is 1 for the best; nil if the counter did not exist then, or had 0 in the window.
-	Rank *int `json:"rank"`
-	Of   int  `json:"of"` // how many counters were ordered
+	Counter string `json:"counter" schema:"CounterName"`
+	// The total, or the sum of the window.
+	Total int64 `json:"total" schema:"Number"`
+	// Null if the counter does not exist, or has 0 in the window.
+	Rank *int `json:"rank" schema:"1.."`
+	// How many counters were ordered.
+	Of int `json:"of" schema:"0.."`
+	// All counters of the index were looked at as of this moment. All totals and places are of it.
+	CompleteAsOf time.Time `json:"complete_as_of" schema:"date-time"`
+	// The window began before the rule for its series, or no rule keeps a series of the overflow group.
+	Partial bool `json:"partial"`
 }
 
 // Top returns the n best counters of an index; 1 to 1,000, and 10 if n is 0.
 func (c *Client) Top(ctx context.Context, q BoardQuery, n int) (Top, error) {
-	return c.top(ctx, q.values(), n)
+	return read[Top](ctx, c, "/v1/top", q.top(n))
 }
 
 // TopGroups returns the n best groups of an index.
 func (c *Client) TopGroups(ctx context.Context, q BoardQuery, n int) (Top, error) {
-	query := q.values()
+	query := q.top(n)
 	query.Set("of", "groups")
-	return c.top(ctx, query, n)
+	return read[Top](ctx, c, "/v1/top", query)
 }
 
-func (c *Client) top(ctx context.Context, query url.Values, n int) (t Top, err error) {
+func (q *BoardQuery) top(n int) url.Values {
+	query := q.values()
 	if n != 0 {
 		query.Set("n", strconv.Itoa(n))
 	}
-	return t, c.call(ctx, Request{Method: http.MethodGet, Path: "/v1/top", Query: query, Safe: true, read: true}, &t)
+	return query
 }
 
 // Rank returns the place of a counter.
-func (c *Client) Rank(ctx context.Context, q BoardQuery, counter string) (r Rank, err error) {
+func (c *Client) Rank(ctx context.Context, q BoardQuery, counter string) (Rank, error) {
 	query := q.values()
 	query.Set("counter", counter)
-	return r, c.call(ctx, Request{Method: http.MethodGet, Path: "/v1/rank", Query: query, Safe: true, read: true}, &r)
+	return read[Rank](ctx, c, "/v1/rank", query)
+}
+
+// WatchTop is Top at once, and again whenever it has changed, at most once a second. It connects again as Watch does.
+func (c *Client) WatchTop(ctx context.Context, q BoardQuery, n int) iter.Seq2[Top, error] {
+	return watchAnswers[Top](ctx, c, Request{Path: "/v1/watch/top", Query: q.top(n)})
+}
+
+// WatchRank is Rank at once, and again whenever it has changed, at most once a second. It connects again as Watch does.
+func (c *Client) WatchRank(ctx context.Context, q BoardQuery, counter string) iter.Seq2[Rank, error] {
+	query := q.values()
+	query.Set("counter", counter)
+	return watchAnswers[Rank](ctx, c, Request{Path: "/v1/watch/rank", Query: query})
+}
+
+// watchAnswers returns the answers of a stream, each of which is whole. It connects again after errors that a repeat may help, and
+// yields those too.
+func watchAnswers[T any](ctx context.Context, c *Client, r Request) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for try := 1; ; try++ {
+			last := context.Cause(ctx)
+			for e, err := range c.Events(ctx, r) {
+				var v T
+				if p := e.Problem(); err == nil && p != nil {
+					err = p
+				} else if err == nil {
+					if err = json.Unmarshal(e.Data, &v); err == nil {
+						try = 1
+					}
+				}
+				if last = err; !yield(v, err) {
+					return
+				}
+			}
+			if again, _ := judge(last); ctx.Err() != nil || !again || try == c.tries || !pause(ctx, try, last, nil) {
+				return
+			}
+		}
+	}
 }

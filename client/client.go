@@ -216,8 +216,8 @@ func (c *Client) try(ctx context.Context, r Request, v any) error {
 	if err != nil {
 		return &broken{c.base, err}
 	}
-	if r.OnHeader != nil {
-		r.OnHeader(res.Header)
+	if a, ok := ctx.Value(answerKey{}).(*Answer); ok {
+		*a = Answer{res.Header, body}
 	}
 	if raw, ok := v.(*[]byte); ok {
 		*raw = body
@@ -226,7 +226,11 @@ func (c *Client) try(ctx context.Context, r Request, v any) error {
 	if v == nil {
 		return nil
 	}
-	if err := json.Unmarshal(body, v); err != nil {
+	err = json.Unmarshal(body, v)
+	if name := lacks(v); err == nil && name != "" {
+		err = fmt.Errorf("it has no %s", name)
+	}
+	if err != nil {
 		return &broken{c.base, fmt.Errorf("the answer to %s %s: %w; is that a countmill?", r.Method, r.Path, err)}
 	}
 	return nil

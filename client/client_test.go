@@ -258,7 +258,7 @@ func answer(status int, kind string) func(http.ResponseWriter) {
 	return func(w http.ResponseWriter) {
 		w.Header().Set("Content-Type", "application/problem+json")
 		w.WriteHeader(status)
-		_ = json.NewEncoder(w).Encode(map[string]any{"type": "urn:countmill:problem:" + kind, "status": status, "detail": kind, "accepted": 1, "counter": "a"})
+		_ = json.NewEncoder(w).Encode(map[string]any{"type": "urn:countmill:problem:" + kind, "status": status, "detail": kind, "accepted": 1, "counter": "a", "as_of": time.Now()})
 	}
 }
 

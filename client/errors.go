@@ -30,8 +30,10 @@ var ErrDeadLettered = errors.New("in dead letters")
 
 // A DeadLetterRef is a dead letter with increments of a receipt.
 type DeadLetterRef struct {
-	Key       string `json:"key"`       // its key, for the dead-letter routes
-	Discarded bool   `json:"discarded"` // otherwise it waits for a person
+	// The key of a dead letter that has increments of the receipt. They are not counted.
+	Key string `json:"key"`
+	// Whether a person has discarded it. Otherwise it waits for one.
+	Discarded bool `json:"discarded"`
 }
 
 // A DeadLetteredError comes with totals that lack increments of the receipt. It matches ErrDeadLettered.

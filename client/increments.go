@@ -57,13 +57,14 @@ func (c *Client) Increment(ctx context.Context, inc countmill.Increment, options
 
 // Accepted is the answer to increments that are durable.
 type Accepted struct {
-	// Accepted is how many they are.
-	Accepted int `json:"accepted"`
-	// Receipt names them for WithAfter. It is empty if the server counts before it answers.
-	Receipt string `json:"receipt"`
-	// CountedAsOf is a moment since when totals have them, for WithMinAsOf; zero if the server does not
-	// know.
-	CountedAsOf time.Time `json:"counted_as_of"`
+	// How many increments the request had.
+	Accepted int `json:"accepted" schema:"1.."`
+	// Only with `return=totals`. Null if the totals could not be read: the increments are counted all the same.
+	Totals  *[]Total `json:"totals,omitzero" schema:"null"`
+	Receipt string   `json:"receipt,omitzero" schema:"Receipt"`
+	// With the bus inproc: and the store pebble: every increment of the request is in totals of this moment or a later one. Pass it
+	// as `min_as_of`.
+	CountedAsOf time.Time `json:"counted_as_of,omitzero" schema:"date-time"`
 }
 
 // WithAccepted calls f with the answer to each request whose increments are durable.

@@ -3,15 +3,16 @@ package client
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"time"
 )
 
-// Rules are the rules of the database, in the order in which they are tried.
+// Rules are the rules of the database.
 type Rules struct {
-	// Version rises by 1 with each change of the settings.
-	Version int64  `json:"version"`
-	Series  []Rule `json:"series"`
+	// Rises by 1 with each change of the settings.
+	Version int64 `json:"version"`
+	// In the order in which they are tried; at most 100.
+	Series []Rule `json:"series"`
+	// In the order in which they are tried; at most 100.
 	Journal []Rule `json:"journal"`
 }
 
@@ -26,48 +27,39 @@ const (
 
 // A Rule says that the counters of a pattern keep a series or a journal.
 type Rule struct {
-	// Pattern is the name of a counter, or a prefix followed by *.
-	Pattern string `json:"pattern"`
-	// Keep is how long sums stay: 1m:6h,15m:400d keeps minutes for 6 hours and quarter hours for
-	// 400 days. In a rule for the journal it is how long entries stay: 400d, or 400d,paged for fast pages.
+	Pattern string `json:"pattern" schema:"Pattern"`
+	// As the rule was added.
 	Keep string `json:"keep"`
-	// Begin is the first minute of a complete series, or the moment from which the journal is complete.
-	Begin time.Time `json:"begin"`
-	// FilledFrom and FilledTo are a period that is complete too, by an import; nil for none, and in Journal.
-	FilledFrom *time.Time `json:"filled_from"`
-	FilledTo   *time.Time `json:"filled_to"`
-	// Ended is when the rule was removed; nil for a rule in force.
-	Ended *time.Time `json:"ended"`
+	// From this minute the series is complete, or from this moment the journal.
+	Begin time.Time `json:"begin" schema:"date-time"`
+	// When the rule was removed; null for a rule in force.
+	Ended *time.Time `json:"ended" schema:"date-time"`
+	// The first moment of a period in which the series is complete too, by an import; null for none.
+	FilledFrom *time.Time `json:"filled_from" schema:"date-time"`
+	// The moment after that period.
+	FilledTo *time.Time `json:"filled_to" schema:"date-time"`
 }
 
 // Rules returns the rules.
-func (c *Client) Rules(ctx context.Context) (r Rules, err error) {
-	return r, c.call(ctx, Request{Method: http.MethodGet, Path: "/v1/rules", Safe: true, read: true}, &r)
+func (c *Client) Rules(ctx context.Context) (Rules, error) {
+	return read[Rules](ctx, c, "/v1/rules", nil)
 }
 
 // AddRule makes the counters of a pattern keep a series or a journal for as long as keep says. It may be
 // repeated.
-func (c *Client) AddRule(ctx context.Context, kind RuleKind, pattern, keep string) (r Rules, err error) {
-	body, err := encode(map[string]string{"pattern": pattern, "keep": keep})
-	if err != nil {
-		return r, err
-	}
-	return r, c.call(ctx, Request{Method: http.MethodPost, Path: "/v1/rules/" + string(kind), Body: body, Safe: true}, &r)
+func (c *Client) AddRule(ctx context.Context, kind RuleKind, pattern, keep string) (Rules, error) {
+	return change[Rules](ctx, c, http.MethodPost, "/v1/rules/"+string(kind), nil, map[string]string{"pattern": pattern, "keep": keep})
 }
 
 // RemoveRule ends the rule with the pattern. What its counters kept stays for as long as it promised. It
 // may be repeated.
-func (c *Client) RemoveRule(ctx context.Context, kind RuleKind, pattern string) (r Rules, err error) {
-	query := url.Values{"pattern": {pattern}}
-	return r, c.call(ctx, Request{Method: http.MethodDelete, Path: "/v1/rules/" + string(kind), Query: query, Safe: true}, &r)
+func (c *Client) RemoveRule(ctx context.Context, kind RuleKind, pattern string) (Rules, error) {
+	return change[Rules](ctx, c, http.MethodDelete, "/v1/rules/"+string(kind), params("pattern", pattern), nil)
 }
 
 // FillSeries says that the series of a rule are complete from one moment to another, too: an import counted all increments
 // of that time. It takes the place of an earlier period. It may be repeated.
-func (c *Client) FillSeries(ctx context.Context, pattern string, from, to time.Time) (r Rules, err error) {
-	body, err := encode(map[string]string{"pattern": pattern, "from": from.UTC().Format(time.RFC3339), "to": to.UTC().Format(time.RFC3339)})
-	if err != nil {
-		return r, err
-	}
-	return r, c.call(ctx, Request{Method: http.MethodPost, Path: "/v1/rules/series/filled", Body: body, Safe: true}, &r)
+func (c *Client) FillSeries(ctx context.Context, pattern string, from, to time.Time) (Rules, error) {
+	return change[Rules](ctx, c, http.MethodPost, "/v1/rules/series/filled", nil,
+		map[string]string{"pattern": pattern, "from": from.UTC().Format(time.RFC3339), "to": to.UTC().Format(time.RFC3339)})
 }

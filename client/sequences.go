@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"fmt"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/countmill/countmill"
@@ -22,9 +21,9 @@ func (c *Client) Next(ctx context.Context, r countmill.NextRequest) (v countmill
 	sent := struct {
 		Sequence string `json:"sequence"`
 		ID       string `json:"id"`
-		Count    int    `json:"count"`
+		Count    int    `json:"count,omitempty"`
 		Time     string `json:"time,omitempty"`
-	}{r.Sequence, r.ID, max(r.Count, 1), ""}
+	}{r.Sequence, r.ID, r.Count, ""}
 	if r.ID == "" {
 		sent.ID = rand.Text()
 	}
@@ -35,35 +34,43 @@ func (c *Client) Next(ctx context.Context, r countmill.NextRequest) (v countmill
 	if err != nil {
 		return v, err
 	}
-	var got struct{ First, Last int64 }
+	var got Values
 	err = c.call(ctx, Request{Method: http.MethodPost, Path: "/v1/sequences/next", Body: body, Safe: true}, &got)
-	if err == nil && (got.First < 1 || got.Last-got.First != int64(sent.Count)-1) {
-		err = fmt.Errorf("%w: the answer has the values %d to %d for a count of %d; is that a countmill?", countmill.ErrOutcomeUnknown, got.First, got.Last, sent.Count)
+	if got.Value != 0 {
+		got.First, got.Last = got.Value, got.Value
+	}
+	if err == nil && (got.First < 1 || got.Last-got.First != int64(max(sent.Count, 1))-1) {
+		err = fmt.Errorf("%w: the answer has the values %d to %d for a count of %d; is that a countmill?", countmill.ErrOutcomeUnknown, got.First, got.Last, max(sent.Count, 1))
 	}
 	if err != nil {
 		return v, keyed(sent.ID, err)
 	}
-	return countmill.Values(got), nil
+	return countmill.Values{First: got.First, Last: got.Last}, nil
+}
+
+// Values are `value` for a request without `count`, else `first` and `last`.
+type Values struct {
+	Value int64 `json:"value,omitzero" schema:"int64"`
+	First int64 `json:"first,omitzero" schema:"int64"`
+	Last  int64 `json:"last,omitzero" schema:"int64"`
 }
 
 // A SequenceState is the state of a sequence.
 type SequenceState struct {
 	Sequence string `json:"sequence"`
-	// Last is the last value; 0 if there was none.
-	Last int64 `json:"last"`
-	// Exists is false if nobody has used the sequence since its delete, or ever.
+	// The last value; 0 if there was none.
+	Last int64 `json:"last" schema:"int64"`
+	// False if nobody has used the sequence since its delete, or ever.
 	Exists bool `json:"exists"`
 }
 
 // Sequence returns the last value of a sequence.
-func (c *Client) Sequence(ctx context.Context, sequence string) (s SequenceState, err error) {
-	query := url.Values{"sequence": {sequence}}
-	return s, c.call(ctx, Request{Path: "/v1/sequences", Query: query}.complete(), &s)
+func (c *Client) Sequence(ctx context.Context, sequence string) (SequenceState, error) {
+	return read[SequenceState](ctx, c, "/v1/sequences", params("sequence", sequence))
 }
 
 // DeleteSequence marks a sequence as deleted, and returns its state before. Its last value stays, so no
 // value is given again. It is repeated after an unknown outcome; the state is then that after the delete.
-func (c *Client) DeleteSequence(ctx context.Context, sequence string) (s SequenceState, err error) {
-	query := url.Values{"sequence": {sequence}}
-	return s, c.call(ctx, Request{Method: http.MethodDelete, Path: "/v1/sequences", Query: query, Safe: true}, &s)
+func (c *Client) DeleteSequence(ctx context.Context, sequence string) (SequenceState, error) {
+	return change[SequenceState](ctx, c, http.MethodDelete, "/v1/sequences", params("sequence", sequence), nil)
 }

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"net/url"
 	"slices"
 	"time"
@@ -13,19 +12,19 @@ import (
 
 // A Row is the sum of a counter's increments in one step of time.
 type Row struct {
-	// Time is the beginning, in the zone of the query.
-	Time    time.Time `json:"time"`
-	Counter string    `json:"counter"`
-	Value   int64     `json:"value"`
-	// Error is the type of a problem if Value does not fit 64 bits. Value is then 0.
-	Error string `json:"error"`
-	// Partial is true for a row that is not over, or not wholly covered by the rule.
+	// The beginning of the row, in the zone of the request.
+	Time    time.Time `json:"time" schema:"date-time"`
+	Counter string    `json:"counter" schema:"CounterName"`
+	// The sum of the increments of this time. Null if it does not fit 64 bits: `error` then says so.
+	Value int64 `json:"value" schema:"Number null"`
+	// The type of the problem if there is no value. In CSV the value is then `overflow`.
+	Error string `json:"error,omitzero" schema:"=urn:countmill:problem:overflow"`
+	// The row is not over, or the rule does not cover all of it.
 	Partial bool `json:"partial"`
-	// Rate is Value a second; 0 without SeriesQuery.Rate.
-	Rate float64 `json:"rate"`
-	// Earlier is the value of the earlier row; nil without SeriesQuery.Compare, or if that row is
-	// not wholly covered.
-	Earlier *int64 `json:"earlier"`
+	// With `rate=true`: the value a second. Null without a value.
+	Rate float64 `json:"rate,omitzero" schema:"null"`
+	// With `compare`: the value of the earlier row.
+	Earlier *int64 `json:"earlier,omitzero" schema:"Number null"`
 }
 
 // A SeriesQuery asks for rows. Its zero value, with Counters, asks for the quarter hours of the last
@@ -66,8 +65,12 @@ func (q *SeriesQuery) values() url.Values {
 // Series returns rows by counter, in the order asked, and by time; at most 10,000. All are as of one
 // moment. Each counter needs a rule (AddSeries): ErrNotFound names one without. If some values do not fit 64 bits, the
 // other rows come with an error that matches countmill.ErrOverflow.
-func (c *Client) Series(ctx context.Context, q SeriesQuery) (rows []Row, err error) {
-	err = c.call(ctx, Request{Method: http.MethodGet, Path: "/v1/series", Query: q.values(), Safe: true, read: true}, &rows)
+func (c *Client) Series(ctx context.Context, q SeriesQuery, options ...ReadOption) (rows []Row, err error) {
+	query := q.values()
+	for _, o := range options {
+		o(query)
+	}
+	rows, err = read[[]Row](ctx, c, "/v1/series", query)
 	if at := slices.IndexFunc(rows, func(r Row) bool { return r.Error != "" }); err == nil && at >= 0 {
 		err = fmt.Errorf("%w: counter %q at %s", countmill.ErrOverflow, rows[at].Counter, rows[at].Time.Format(time.RFC3339))
 	}

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -16,16 +15,50 @@ import (
 
 // A Total is a counter's total at one moment.
 type Total struct {
-	Counter string    `json:"counter"`
-	Total   int64     `json:"total"`
-	AsOf    time.Time `json:"as_of"`  // every commit until then is in Total
-	Source  string    `json:"source"` // cache or store
-	Shards  int       `json:"shards"`
-	Exists  bool      `json:"exists"` // false for a counter that nobody has incremented
-	// Error is the type of a problem if Total does not fit 64 bits. Total is then 0.
-	Error string `json:"error"`
-	// Rate is the change a second, in an update of a watch WithRates. It is 0 until it is known.
-	Rate float64 `json:"rate"`
+	Counter string `json:"counter" schema:"CounterName"`
+	// Null if it does not fit 64 bits: `error` then says so.
+	Total int64 `json:"total" schema:"Number null"`
+	// The type of the problem if there is no total. The other totals of the answer are good. `GET /v1/counters/{name}` answers 500
+	// instead.
+	Error string `json:"error,omitzero" schema:"=urn:countmill:problem:overflow"`
+	// Every fold committed by then is in the total.
+	AsOf   time.Time `json:"as_of"`
+	Source string    `json:"source" schema:"=cache|store"`
+	Shards int       `json:"shards" schema:"0..999"`
+	// False for a counter that nobody has incremented, or not since it was deleted.
+	Exists bool `json:"exists"`
+	// Of a group: when its index was last compared with the shards of its counters. Absent for other counters.
+	CheckedAt time.Time `json:"checked_at,omitzero"`
+	// Of GET /v1/watch with `rates=true`: the change a second between the last two reads, in hundredths. Null until there were two.
+	Rate *float64 `json:"rate,omitzero" schema:"null"`
+	// For a person. Present if the counter does not exist and its name has a comma, as a list of names would. A name is never
+	// split.
+	Hint string `json:"hint,omitzero"`
+}
+
+// Totals are the totals of some counters.
+type Totals struct {
+	Totals      []Total         `json:"totals"`
+	Lag         *float64        `json:"lag" schema:"Lag"`
+	Unseen      *float64        `json:"unseen,omitzero" schema:"Unseen"`
+	DeadLetters []DeadLetterRef `json:"dead_letters,omitzero" schema:"DeadLetterRefs"`
+}
+
+// A CounterTotal is the total of one counter.
+type CounterTotal struct {
+	Counter string    `json:"counter" schema:"CounterName"`
+	Total   int64     `json:"total" schema:"Number"`
+	AsOf    time.Time `json:"as_of"`
+	Source  string    `json:"source" schema:"=cache|store"`
+	Shards  int       `json:"shards" schema:"0..999"`
+	Exists  bool      `json:"exists"`
+	// As in a Total.
+	CheckedAt time.Time `json:"checked_at,omitzero"`
+	// As in a Total.
+	Hint        string          `json:"hint,omitzero"`
+	Lag         *float64        `json:"lag" schema:"Lag"`
+	Unseen      *float64        `json:"unseen,omitzero" schema:"Unseen"`
+	DeadLetters []DeadLetterRef `json:"dead_letters,omitzero" schema:"DeadLetterRefs"`
 }
 
 // A ReadOption changes one read.
@@ -84,24 +117,10 @@ func (c *Client) Total(ctx context.Context, counter string, options ...ReadOptio
 // "store" are of one moment. If some do not fit 64 bits, the others come with an error that matches
 // countmill.ErrOverflow and names these counters.
 func (c *Client) Totals(ctx context.Context, counters []string, options ...ReadOption) ([]Total, error) {
-	query := url.Values{}
-	for _, o := range options {
-		o(query)
-	}
-	body, err := encode(map[string][]string{"counters": counters})
-	if err != nil {
-		return nil, err
-	}
-	var answer struct {
-		Totals      []Total         `json:"totals"`
-		DeadLetters []DeadLetterRef `json:"dead_letters"`
-	}
-	err = c.call(ctx, Request{Method: http.MethodPost, Path: "/v1/totals", Query: query, Body: body, Safe: true, read: true}, &answer)
+	answer, err := c.QueryTotals(ctx, counters, options...)
 	switch {
 	case err != nil:
 		return nil, err
-	case len(answer.Totals) != len(counters):
-		return nil, &broken{c.base, errShort}
 	case len(answer.DeadLetters) > 0:
 		err = &DeadLetteredError{answer.DeadLetters}
 	}
@@ -109,6 +128,27 @@ func (c *Client) Totals(ctx context.Context, counters []string, options ...ReadO
 		err = errors.Join(fmt.Errorf("%w: %q", countmill.ErrOverflow, overflowed), err)
 	}
 	return answer.Totals, err
+}
+
+// QueryTotals is Totals with all of the answer: counters without a total have an Error, and DeadLetters may lack increments of a receipt.
+func (c *Client) QueryTotals(ctx context.Context, counters []string, options ...ReadOption) (t Totals, err error) {
+	body, err := encode(map[string][]string{"counters": counters})
+	if err != nil {
+		return t, err
+	}
+	err = c.call(ctx, Request{Method: http.MethodPost, Path: "/v1/totals", Query: queryOf(options), Body: body, Safe: true, read: true}, &t)
+	if err == nil && len(t.Totals) != len(counters) {
+		err = &broken{c.base, errShort}
+	}
+	return t, err
+}
+
+func queryOf(options []ReadOption) url.Values {
+	query := url.Values{}
+	for _, o := range options {
+		o(query)
+	}
+	return query
 }
 
 // split returns the totals, and the names of the counters that have none.
@@ -129,7 +169,7 @@ func split(all []Total) (totals []Total, overflowed []string) {
 func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Total, error] {
 	return func(yield func(Total, error) bool) {
 		for token := ""; ; {
-			page, err := c.page(ctx, prefix, token)
+			page, err := c.ListPage(ctx, ListQuery{prefix, token, 1000})
 			if err != nil {
 				yield(Total{}, err)
 				return
@@ -151,33 +191,33 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Total, error
 	}
 }
 
-type page struct {
-	Totals     []Total  `json:"totals"`
-	Overflowed []string `json:"overflowed"`
-	Next       string   `json:"next_page_token"`
+// A Page is a page of counters.
+type Page struct {
+	Totals []Total `json:"totals"`
+	// Counters of this page without a total, because it does not fit 64 bits. Absent if there are none.
+	Overflowed []string `json:"overflowed,omitempty" schema:"CounterName #1.."`
+	// Opaque. Absent at the end.
+	Next string   `json:"next_page_token,omitzero" schema:"len 1.."`
+	Lag  *float64 `json:"lag" schema:"Lag"`
 }
 
-func (c *Client) page(ctx context.Context, prefix, token string) (p page, err error) {
-	query := url.Values{"prefix": {prefix}, "limit": {"1000"}}
-	if token != "" {
-		query.Set("page_token", token)
+// A ListQuery asks for a page. Its zero value asks for the first 100 counters.
+type ListQuery struct {
+	Prefix string
+	Token  string // the Next of the page before
+	Limit  int    // 1 to 1,000; default 100
+}
+
+// ListPage returns a page of List. WithMinAsOf is its only option.
+func (c *Client) ListPage(ctx context.Context, q ListQuery, options ...ReadOption) (Page, error) {
+	query := params("prefix", q.Prefix, "page_token", q.Token, "limit", number(q.Limit))
+	for _, o := range options {
+		o(query)
 	}
-	return p, c.call(ctx, Request{Path: "/v1/counters", Query: query}.complete(), &p)
+	return read[Page](ctx, c, "/v1/counters", query)
 }
 
-// seconds is a number of seconds in JSON, or null.
-type seconds struct {
-	known bool
-	d     time.Duration
+// Counter returns the total of one counter, with how far the pipeline is behind.
+func (c *Client) Counter(ctx context.Context, counter string, options ...ReadOption) (CounterTotal, error) {
+	return read[CounterTotal](ctx, c, CounterPath(counter), queryOf(options))
 }
-
-func (s *seconds) UnmarshalJSON(b []byte) error {
-	if string(b) == "null" {
-		return nil
-	}
-	f, err := strconv.ParseFloat(string(b), 64)
-	s.known, s.d = err == nil, time.Duration(f*float64(time.Second))
-	return err
-}
-
-var _ json.Unmarshaler = (*seconds)(nil)

@@ -10,6 +10,27 @@ import (
 	"time"
 )
 
+// A WatchEvent is an event of GET /v1/watch.
+type WatchEvent struct {
+	// All totals in the first event of a stream, and the changed ones in later events. Empty if only the rest of the event is new.
+	Totals []Total `json:"totals"`
+	// With `prefix`: counters that are watched no longer. They were deleted, are beyond `limit` now, or have totals that do not fit
+	// 64 bits. Absent if there are none.
+	Removed []string `json:"removed,omitempty" schema:"CounterName #1.."`
+	// Present if more counters have the prefix than `limit`.
+	Truncated bool     `json:"truncated,omitzero"`
+	Lag       *float64 `json:"lag" schema:"Lag"`
+	// Of all counters and aggregators together. Null until each aggregator has sent two heartbeats, and for a token that is limited
+	// to prefixes.
+	Pipeline *Rates `json:"pipeline"`
+}
+
+// Rates are those of all counters and aggregators together.
+type Rates struct {
+	EntriesPerSecond float64 `json:"entries_per_second" schema:"0.."`
+	CommitsPerSecond float64 `json:"commits_per_second" schema:"0.."`
+}
+
 // An Update is the difference to the update before it. The first one has all totals.
 type Update struct {
 	// Totals are the totals that have changed. They are empty if only the rest has changed.
@@ -139,12 +160,20 @@ func (w *watch) sinceBreak(u Update) Update {
 	for _, t := range all {
 		old, known := gone[t.Counter]
 		delete(gone, t.Counter)
-		if !known || t.Total != old.Total || t.Exists != old.Exists || t.Shards != old.Shards || t.Rate != old.Rate {
+		if !known || t.Total != old.Total || t.Exists != old.Exists || t.Shards != old.Shards || rateOf(t) != rateOf(old) {
 			u.Totals = append(u.Totals, t)
 		}
 	}
 	u.Removed = append(u.Removed, slices.Sorted(maps.Keys(gone))...)
 	return u
+}
+
+// rateOf is a rate, or 0 if it is not known.
+func rateOf(t Total) float64 {
+	if t.Rate == nil {
+		return 0
+	}
+	return *t.Rate
 }
 
 func (w *watch) run(ctx context.Context) {
@@ -198,15 +227,14 @@ func (w *watch) read(e Event) watched {
 	if p := e.Problem(); p != nil {
 		return watched{err: p}
 	}
-	var got struct {
-		Totals    []Total  `json:"totals"`
-		Removed   []string `json:"removed"`
-		Truncated bool     `json:"truncated"`
-		Lag       seconds  `json:"lag"`
-	}
+	var got WatchEvent
 	if err := json.Unmarshal(e.Data, &got); err != nil {
 		return watched{err: &broken{w.c.base, err}}
 	}
 	totals, overflowed := split(got.Totals)
-	return watched{Update: Update{Totals: totals, Removed: got.Removed, Overflowed: overflowed, Truncated: got.Truncated, Lag: got.Lag.d, LagKnown: got.Lag.known}}
+	u := Update{Totals: totals, Removed: got.Removed, Overflowed: overflowed, Truncated: got.Truncated, LagKnown: got.Lag != nil}
+	if u.LagKnown {
+		u.Lag = time.Duration(*got.Lag * float64(time.Second))
+	}
+	return watched{Update: u}
 }

@@ -2,9 +2,8 @@ package command
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"net/http"
+	"strings"
 
 	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/command/cli"
@@ -43,26 +42,15 @@ type backupVerb struct{ calling }
 func (c *backupVerb) Flags() []cli.Flag { return c.flags(serverTimeout, oneAnswer) }
 
 func (c *backupVerb) Run(ctx context.Context) error {
-	request := make(map[string]string)
-	switch args := c.args; len(args) {
-	case 0:
-	case 1:
-		request["to"] = args[0]
-	default:
-		return cli.Usagef("name one place at most, got %s", cli.Quoted(args))
+	if len(c.args) > 1 {
+		return cli.Usagef("name one place at most, got %s", cli.Quoted(c.args))
 	}
-	return c.shown(ctx, client.Request{Method: http.MethodPost, Path: "/v1/backup", Body: body(request)}, c.print)
-}
-
-func (c *backupVerb) print(answer []byte) error {
-	var taken struct {
-		URL, ID string
-		Bytes   int64
-		Sent    int64 `json:"sent_bytes"`
+	to := strings.Join(c.args, "")
+	if len(c.args) == 1 && to == "" {
+		return cli.Usagef("TO is empty: leave it out for the backup root itself")
 	}
-	if err := json.Unmarshal(answer, &taken); err != nil || taken.ID == "" {
-		return fmt.Errorf("the server answered %.200q, which names no backup", answer)
-	}
-	fmt.Fprintf(c.stdout, "%s: backup %s of %d bytes, %d of them sent\n", taken.URL, taken.ID, taken.Bytes, taken.Sent)
-	return nil
+	return shown(ctx, &c.calling, func(ctx context.Context, cl *client.Client) (client.Backup, error) { return cl.Backup(ctx, to) }, func(b client.Backup) error {
+		_, err := fmt.Fprintf(c.stdout, "%s: backup %s of %d bytes, %d of them sent\n", b.URL, b.ID, b.Bytes, b.SentBytes)
+		return err
+	})
 }

@@ -113,7 +113,7 @@ func TestRestoreAfterAKill(t *testing.T) {
 
 func TestBackupArguments(t *testing.T) {
 	t.Parallel()
-	const taken = `{"url":"file:///b","id":"x","began_at":"","taken_at":"","bytes":12,"sent_bytes":3}`
+	const taken = `{"url":"file:///b","id":"x","began_at":"2026-01-02T03:04:05.000000Z","taken_at":"2026-01-02T03:04:06.000000Z","bytes":12,"sent_bytes":3}`
 	f := newFakeServer(t, answer(200, taken), answer(200, taken), answer(501, `{"detail":"no pebble: store"}`))
 	if got := try(t, nil, "backup", "copy", "--json", "--server", f.URL); got.out != taken {
 		t.Errorf("got %+v", got)

@@ -2,13 +2,11 @@ package command
 
 import (
 	"context"
-	"encoding/json"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"math"
-	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -69,32 +67,13 @@ an aggregator had already taken it: it was counted, or may be within the next mi
 	New: func() cli.Verb { return new(deadDiscardVerb) },
 }
 
-// A deadLetter is a letter as GET /v1/dead-letters has it.
-type deadLetter struct {
-	Key     string `json:"key"`
-	Source  string `json:"source"`
-	Time    string `json:"time"`
-	At      string `json:"at"`
-	Reason  string `json:"reason"`
-	Applied string `json:"applied"`
-	Bytes   int    `json:"bytes"`
-	Asked   bool   `json:"replay_asked"`
-}
-
 // A dead verb is about dead letters.
 type dead struct {
 	calling
-	client          *client.Client
 	all, asNew, yes bool
 }
 
-// connect comes before all calls.
-func (d *dead) connect() (err error) {
-	d.client, err = d.calling.client()
-	return err
-}
-
-// chosen is connect for a verb that takes keys or --all.
+// chosen checks the arguments of a verb that takes keys or --all.
 func (d *dead) chosen() error {
 	switch {
 	case d.all && len(d.args) > 0:
@@ -102,7 +81,7 @@ func (d *dead) chosen() error {
 	case !d.all && len(d.args) == 0:
 		return cli.Usagef("KEY is missing; --all for every dead letter")
 	}
-	return d.connect()
+	return nil
 }
 
 func (d *dead) allFlag() cli.Flag { return cli.Switch("all", &d.all, "All dead letters.") }
@@ -111,30 +90,21 @@ func (d *dead) yesFlag() cli.Flag {
 	return cli.Switch("yes", &d.yes, "Do not ask. --all, --as-new and discard need it if no person can be asked.")
 }
 
-// pages calls visit with each page of letters, as it came too, until limit of them have
-// been seen; 0 for all.
-func (d *dead) pages(ctx context.Context, limit int, visit func(raw []byte, page []deadLetter) error) error {
+// pages calls visit with each page of letters until limit of them have been seen; 0 for all.
+func (d *dead) pages(ctx context.Context, limit int, visit func(page []client.DeadLetter) error) error {
 	token := ""
 	for seen := 0; ; {
-		query := url.Values{"limit": {"100"}}
+		most := 100
 		if limit > 0 {
-			query.Set("limit", strconv.Itoa(min(limit-seen, 100)))
+			most = min(limit-seen, most)
 		}
-		if token != "" {
-			query.Set("page_token", token)
-		}
-		raw, err := d.client.Do(ctx, client.Request{Path: "/v1/dead-letters", Query: query})
+		page, err := asked(ctx, &d.calling, func(ctx context.Context, cl *client.Client) (client.DeadPage, error) {
+			return cl.DeadLetters(ctx, token, most)
+		})
 		if err != nil {
 			return err
 		}
-		var page struct {
-			DeadLetters []deadLetter `json:"dead_letters"`
-			Next        string       `json:"next_page_token"`
-		}
-		if err := json.Unmarshal(raw, &page); err != nil || page.DeadLetters == nil {
-			return fmt.Errorf("the server answered with something else than dead letters; is that a countmill?")
-		}
-		if err := visit(raw, page.DeadLetters); err != nil {
+		if err := visit(page.DeadLetters); err != nil {
 			return err
 		}
 		seen += len(page.DeadLetters)
@@ -154,15 +124,11 @@ func (d *deadListVerb) Flags() []cli.Flag {
 }
 
 func (d *deadListVerb) Run(ctx context.Context) error {
-	if err := d.connect(); err != nil {
-		return err
-	}
 	n := 0
 	const row = "%-32s  %-20s  %-7s  %8v  %s\n"
-	err := d.pages(ctx, d.limit, func(raw []byte, page []deadLetter) error {
+	err := d.pages(ctx, d.limit, func(page []client.DeadLetter) error {
 		if d.json {
-			_, err := d.stdout.Write(raw)
-			return err
+			return d.writeJSON()
 		}
 		if n == 0 && len(page) > 0 {
 			fmt.Fprintf(d.stdout, row, "KEY", "SET ASIDE", "APPLIED", "BYTES", "REASON")
@@ -170,10 +136,10 @@ func (d *deadListVerb) Run(ctx context.Context) error {
 		n += len(page)
 		for _, l := range page {
 			reason := l.Reason
-			if l.Asked {
+			if l.ReplayAsked {
 				reason = "(replay asked for) " + reason
 			}
-			_, err := fmt.Fprintf(d.stdout, row, cli.Plain(l.Key), shortTime(l.At), cli.Plain(l.Applied), l.Bytes, cli.Plain(reason))
+			_, err := fmt.Fprintf(d.stdout, row, cli.Plain(l.Key), shortStamp(l.At), cli.Plain(l.Applied), l.Bytes, cli.Plain(reason))
 			if err != nil {
 				return err
 			}
@@ -186,60 +152,29 @@ func (d *deadListVerb) Run(ctx context.Context) error {
 	return err
 }
 
-// shortTime leaves fractions of a second out.
-func shortTime(t string) string {
-	whole, _, cut := strings.Cut(cli.Plain(t), ".")
-	if cut {
-		whole += "Z"
-	}
-	return whole
-}
-
 type deadShowVerb struct{ dead }
 
 func (d *deadShowVerb) Run(ctx context.Context) error {
 	if len(d.args) != 1 {
 		return cli.Usagef("name one KEY, got %s", cli.Quoted(d.args))
 	}
-	return d.shown(ctx, client.Request{Path: "/v1/dead-letters/" + url.PathEscape(d.args[0])}, d.print)
+	return shown(ctx, &d.calling, func(ctx context.Context, cl *client.Client) (client.DeadLetterShown, error) {
+		return cl.DeadLetter(ctx, d.args[0])
+	},
+		func(l client.DeadLetterShown) error { return printDeadLetter(d.stdout, &l) })
 }
 
-func (d *deadShowVerb) print(answer []byte) error {
-	var got shownDeadLetter
-	if err := json.Unmarshal(answer, &got); err != nil || got.Key == "" {
-		return fmt.Errorf("the server answered with something else than a dead letter; is that a countmill?")
-	}
-	return got.print(d.stdout)
-}
-
-// A shownDeadLetter is the answer of GET /v1/dead-letters/KEY.
-type shownDeadLetter struct {
-	deadLetter
-	Replay string `json:"replay"`
-	Why    string `json:"why"`
-	Batch  *struct {
-		Parts []struct {
-			ID      string
-			Kind    string
-			Entries []increment
-		}
-	} `json:"batch"`
-	JSON      json.RawMessage `json:"json"`
-	Base64    string          `json:"base64"`
-	Truncated bool            `json:"truncated"`
-}
-
-func (l *shownDeadLetter) print(out io.Writer) error {
+func printDeadLetter(out io.Writer, l *client.DeadLetterShown) error {
 	replay := map[string]string{"ids": "yes, under its own ids", "as_new": "with --as-new", "never": "no"}[l.Replay]
 	if l.Why != "" {
 		replay += ": " + l.Why
 	}
-	if l.Asked {
+	if l.ReplayAsked {
 		replay += " (asked for)"
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, row := range [][2]string{
-		{"key", l.Key}, {"source", l.Source}, {"time", l.Time}, {"set aside", l.At}, {"reason", l.Reason},
+		{"key", l.Key}, {"source", l.Source}, {"time", stamp(l.Time)}, {"set aside", stamp(l.At)}, {"reason", l.Reason},
 		{"applied", l.Applied}, {"bytes", strconv.Itoa(l.Bytes)}, {"can be replayed", replay},
 	} {
 		fmt.Fprintf(table, "%s\t%s\n", row[0], cli.Plain(row[1]))
@@ -258,22 +193,13 @@ func (l *shownDeadLetter) print(out io.Writer) error {
 	case l.JSON != nil:
 		fmt.Fprintf(out, "\n%s\n", cli.Plain(string(l.JSON)))
 	default:
-		fmt.Fprintf(out, "\nbase64 %s\n", cli.Plain(l.Base64))
+		fmt.Fprintf(out, "\nbase64 %s\n", base64.StdEncoding.EncodeToString(l.Base64))
 	}
 	return nil
 }
 
 // maxDeadKeys is the most letters of one POST /v1/dead-letters/replay or discard.
 const maxDeadKeys = 100
-
-// A deadOutcome is what became of one letter.
-type deadOutcome struct {
-	Key    string `json:"key"`
-	Result string `json:"result"`
-	Why    string `json:"why"`
-	New    bool   `json:"as_new"`
-	Twice  bool   `json:"maybe_counted_before"`
-}
 
 // A deadTally counts what became of letters.
 type deadTally struct{ asked, refused, gone, discarded, removed int }
@@ -297,11 +223,9 @@ func (d *deadReplayVerb) Run(ctx context.Context) error {
 			return d.orNone(err)
 		}
 	}
-	asked := map[string]any{}
-	if d.asNew {
-		asked["as_new"] = true
-	}
-	t, err := d.act(ctx, "/v1/dead-letters/replay", asked)
+	t, err := d.act(ctx, func(ctx context.Context, cl *client.Client, keys []string) (client.DeadOutcomes, error) {
+		return cl.ReplayDeadLetters(ctx, d.asNew, keys...)
+	})
 	if err != nil {
 		return d.orNone(d.soFar(t, err))
 	}
@@ -327,7 +251,9 @@ func (d *deadDiscardVerb) Run(ctx context.Context) error {
 	if err := d.sure(ctx, "Remove uncounted, for good,"); err != nil {
 		return d.orNone(err)
 	}
-	t, err := d.act(ctx, "/v1/dead-letters/discard", map[string]any{})
+	t, err := d.act(ctx, func(ctx context.Context, cl *client.Client, keys []string) (client.DeadOutcomes, error) {
+		return cl.DiscardDeadLetters(ctx, keys...)
+	})
 	return d.orNone(d.soFar(t, err))
 }
 
@@ -364,7 +290,7 @@ func (d *dead) sure(ctx context.Context, verb string) error {
 		return cli.Confirm(d.person, d.stderr, verb+" dead letters?")
 	}
 	letters, unknown := 0, 0
-	err := d.countDeadLetters(ctx, func(page []deadLetter) {
+	err := d.countDeadLetters(ctx, func(page []client.DeadLetter) {
 		for _, l := range page {
 			letters++
 			if l.Applied != "no" {
@@ -386,29 +312,29 @@ func (d *dead) sure(ctx context.Context, verb string) error {
 }
 
 // countDeadLetters calls count with the letters that are meant.
-func (d *dead) countDeadLetters(ctx context.Context, count func([]deadLetter)) error {
+func (d *dead) countDeadLetters(ctx context.Context, count func([]client.DeadLetter)) error {
 	if d.all {
-		return d.pages(ctx, 0, func(_ []byte, page []deadLetter) error { count(page); return nil })
+		return d.pages(ctx, 0, func(page []client.DeadLetter) error { count(page); return nil })
 	}
 	for _, key := range d.args {
-		raw, err := d.client.Do(ctx, client.Request{Path: "/v1/dead-letters/" + url.PathEscape(key)})
+		l, err := asked(ctx, &d.calling, func(ctx context.Context, cl *client.Client) (client.DeadLetterShown, error) {
+			return cl.DeadLetter(ctx, key)
+		})
 		if err != nil {
 			return fmt.Errorf("%s: %w", key, err)
 		}
-		var l deadLetter
-		if err := json.Unmarshal(raw, &l); err != nil {
-			return fmt.Errorf("%s: the server answered with no dead letter: %w", key, err)
-		}
-		count([]deadLetter{l})
+		count([]client.DeadLetter{{Key: l.Key, Applied: l.Applied}})
 	}
 	return nil
 }
 
-// act posts the keys, or those of all letters, in lots.
-func (d *dead) act(ctx context.Context, path string, asked map[string]any) (t deadTally, err error) {
+// An action does something with the letters of keys.
+type action func(ctx context.Context, cl *client.Client, keys []string) (client.DeadOutcomes, error)
+
+// act does it with the keys, or with those of all letters, in lots.
+func (d *dead) act(ctx context.Context, do action) (t deadTally, err error) {
 	post := func(lot []string) error {
-		asked["keys"] = lot
-		err := d.post(ctx, path, asked, &t)
+		err := d.post(ctx, do, lot, &t)
 		if cli.IsTerminal(d.stderr) {
 			fmt.Fprintf(d.stderr, "\r%s", t)
 		}
@@ -426,7 +352,7 @@ func (d *dead) act(ctx context.Context, path string, asked map[string]any) (t de
 		return t, nil
 	}
 	found := false
-	err = d.pages(ctx, 0, func(_ []byte, page []deadLetter) error {
+	err = d.pages(ctx, 0, func(page []client.DeadLetter) error {
 		if len(page) == 0 {
 			return nil
 		}
@@ -443,38 +369,29 @@ func (d *dead) act(ctx context.Context, path string, asked map[string]any) (t de
 	return t, err
 }
 
-func (d *dead) post(ctx context.Context, path string, asked any, t *deadTally) error {
-	answer, err := d.client.Do(ctx, client.Request{Method: http.MethodPost, Path: path, Body: body(asked)})
+func (d *dead) post(ctx context.Context, do action, keys []string, t *deadTally) error {
+	got, err := asked(ctx, &d.calling, func(ctx context.Context, cl *client.Client) (client.DeadOutcomes, error) { return do(ctx, cl, keys) })
 	if err != nil {
 		return err
-	}
-	var got struct {
-		DeadLetters []deadOutcome `json:"dead_letters"`
-	}
-	if err := json.Unmarshal(answer, &got); err != nil || got.DeadLetters == nil {
-		return fmt.Errorf("the server answered with something else than letters; is that a countmill?")
 	}
 	for _, o := range got.DeadLetters {
 		t.add(o)
 		switch {
 		case o.Result == "gone":
 			o.Why = "it was counted or discarded, or never there"
-		case o.Twice:
+		case o.MaybeCountedBefore:
 			o.Why = "as new; it may have been counted before, and would count twice"
-		case o.New:
+		case o.AsNew:
 			o.Why = "as new"
 		}
 		if !d.json {
 			fmt.Fprintln(d.stdout, strings.TrimSuffix(cli.Plain(o.Key)+"\t"+cli.Plain(o.Result)+": "+cli.Plain(o.Why), ": "))
 		}
 	}
-	if d.json {
-		_, err = d.stdout.Write(answer)
-	}
-	return err
+	return d.writeJSON()
 }
 
-func (t *deadTally) add(o deadOutcome) {
+func (t *deadTally) add(o client.DeadOutcome) {
 	switch o.Result {
 	case "asked":
 		t.asked++

@@ -63,9 +63,9 @@ func TestDeadAllOfNone(t *testing.T) {
 
 func TestDeadShow(t *testing.T) {
 	t.Parallel()
-	const letter = `{"key":"k","source":"s","at":"a","reason":"r","applied":"no","bytes":1,"replay":`
+	const letter = `{"key":"k","source":"s","at":"2026-01-02T03:04:05.000000Z","reason":"r","applied":"no","bytes":1,"replay":`
 	for holds, want := range map[string]string{
-		`"as_new","why":"old","batch":{"time":"x","parts":[{"id":"ab","kind":"head","entries":[{"counter":"a b","delta":-9223372036854775808}]}]}}`: "with --as-new: old\n\npart ab, head\n-9223372036854775808\ta b\n",
+		`"as_new","why":"old","batch":{"time":"2026-01-02T03:04:05.000000Z","parts":[{"id":"ab","kind":"head","entries":[{"counter":"a b","delta":-9223372036854775808}]}]}}`: "with --as-new: old\n\npart ab, head\n-9223372036854775808\ta b\n",
 		`"never","why":"bad","json":{"counter":"a","delta":0}}`: "no: bad\n\n{\"counter\":\"a\",\"delta\":0}\n",
 		`"ids","base64":"AAA="}`:                                "yes, under its own ids\n\nbase64 AAA=\n",
 	} {
@@ -119,7 +119,7 @@ func TestDeadAsksAPerson(t *testing.T) {
 	for _, args := range [][]string{{"discard", "k"}, {"discard", "--all"}, {"replay", "--all"}, {"replay", "k", "--as-new"}} {
 		try(t, nil, append([]string{"dead", "--server", f.URL}, args...)...).wantError(t, 2, "say --yes")
 	}
-	one := newFakeServer(t, answer(200, `{"key":"k","applied":"no"}`), answer(200, `{"dead_letters":[{"key":"k","result":"discarded"}]}`))
+	one := newFakeServer(t, answer(200, `{"key":"k","at":"2026-01-02T03:04:05.000000Z","applied":"no"}`), answer(200, `{"dead_letters":[{"key":"k","result":"discarded"}]}`))
 	if got := person(t, "yes", "dead", "discard", "k", "--server", one.URL); got.code != 0 || got.out != "k\tdiscarded\n" || one.paths[1] != "/v1/dead-letters/discard" {
 		t.Errorf("discard: got %+v, asked %q", got, one.paths)
 	}

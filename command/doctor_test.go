@@ -167,7 +167,7 @@ func TestDoctorWithoutTheFleet(t *testing.T) {
 	t.Parallel()
 	for overview, why := range map[string]string{`"aggregators":2`: "limited to prefixes", `"aggregators":0`: "no aggregator reports"} {
 		f := newFakeServer(t, func(w http.ResponseWriter, r *http.Request) {
-			answer(200, `{"status":"ready",`+overview+`,"as_of":"`+time.Now().UTC().Format(time.RFC3339Nano)+`"}`)(w, r)
+			answer(200, `{"roles":["reader"],"status":"ready",`+overview+`,"as_of":"`+time.Now().UTC().Format(time.RFC3339Nano)+`"}`)(w, r)
 		})
 		r := readReport(t, try(t, nil, "doctor", "--server", f.URL, "--json"))
 		r.wantChecks(t, map[string]string{"settings of the fleet": "not checked", "server": "ready"})
@@ -245,7 +245,7 @@ func TestDoctorExits(t *testing.T) {
 func TestDoctorClockOfTheServer(t *testing.T) {
 	t.Parallel()
 	well := func(at time.Time) string {
-		return `{"status":"ready","aggregators":1,"as_of":"` + at.UTC().Format(time.RFC3339Nano) + `"}`
+		return `{"roles":["up"],"status":"ready","aggregators":1,"as_of":"` + at.UTC().Format(time.RFC3339Nano) + `"}`
 	}
 	for _, off := range []time.Duration{-time.Hour, time.Hour} {
 		f := newFakeServer(t, func(w http.ResponseWriter, r *http.Request) { answer(200, well(time.Now().Add(off)))(w, r) })

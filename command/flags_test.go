@@ -107,7 +107,7 @@ func TestCompletion(t *testing.T) {
 
 func TestMainTakesOptions(t *testing.T) {
 	t.Parallel()
-	f := newFakeServer(t, answer(200, `{"totals":[{"counter":"a","total":7}]}`))
+	f := newFakeServer(t, answer(200, `{"totals":[{"counter":"a","total":7,"exists":true}]}`))
 	var out, errOut strings.Builder
 	code := Main(Args("get", "a"), Environ([]string{"COUNTMILL_SERVER=" + f.URL}), Streams(strings.NewReader(""), &out, &errOut), Context(t.Context()))
 	if code != 0 || out.String() != "7\n" || errOut.String() != "" {

@@ -2,11 +2,10 @@ package command
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/countmill/countmill"
@@ -39,19 +38,12 @@ roles are apart. A line on standard error names each dead letter that has some o
 	New: func() cli.Verb { return new(getVerb) },
 }
 
-// A total is one of the objects that the read routes answer with.
-type total struct {
-	Counter string      `json:"counter"`
-	Total   json.Number `json:"total"` // as the server wrote it, digit for digit
-	Error   string      `json:"error"` // the type of a problem if there is no total
-}
-
-// text is the total, or "overflow" as in ls.
-func (t *total) text() string {
+// totalText is the total, or "overflow" as in ls.
+func totalText(t *client.Total) string {
 	if t.Error != "" {
 		return "overflow"
 	}
-	return t.Total.String()
+	return strconv.FormatInt(t.Total, 10)
 }
 
 type getVerb struct {
@@ -79,66 +71,43 @@ func (c *getVerb) Run(ctx context.Context) error {
 	if err := checkNames(names, maxNames); err != nil {
 		return err
 	}
-	answer, err := c.ask(ctx, client.Request{
-		Method: http.MethodPost, Path: "/v1/totals", Query: c.readQuery(), Body: body(map[string]any{"counters": names}),
+	got, err := asked(ctx, &c.calling, func(ctx context.Context, cl *client.Client) (client.Totals, error) {
+		return cl.QueryTotals(ctx, names, c.readOptions()...)
 	})
 	if err != nil {
 		return err
 	}
 	if c.json {
-		c.sayMissing(answer)
-		if _, err := c.stdout.Write(answer); err != nil {
-			return err
-		}
-		return overflowOf(answer)
+		c.sayMissing(got.Totals)
+		return errors.Join(c.writeJSON(), overflowOf(got.Totals))
 	}
-	if err := printTotals(c.stdout, answer, len(names)); err != nil {
+	printTotals(c.stdout, got.Totals)
+	if err := overflowOf(got.Totals); err != nil {
 		return err
 	}
-	if err := overflowOf(answer); err != nil {
-		return err
-	}
-	c.sayMissing(answer)
-	sayDeadLetters(c.stderr, answer)
+	c.sayMissing(got.Totals)
+	sayDeadLetters(c.stderr, got.DeadLetters)
 	if cli.IsTerminal(c.stdout) {
-		fmt.Fprintln(c.stderr, ageOf(answer, time.Now()))
+		fmt.Fprintln(c.stderr, ageOf(&got, time.Now()))
 	}
 	return nil
 }
 
-// readQuery is the parameters of a read that flags gave.
-func (c *getVerb) readQuery() url.Values {
-	query := asOfQuery(c.minAsOf)
+// readOptions are those of a read that flags gave.
+func (c *getVerb) readOptions() []client.ReadOption {
+	options := []client.ReadOption{set("min_as_of", c.minAsOf), set("after", c.after)}
 	if c.Given("max-staleness") {
-		query.Set("max_staleness", c.maxStaleness.String())
-	}
-	if c.Given("after") {
-		query.Set("after", c.after)
+		options = append(options, client.WithMaxStaleness(c.maxStaleness))
 	}
 	if c.Given("wait") {
-		query.Set("wait", c.wait.String())
+		options = append(options, set("wait", c.wait.String()))
 	}
-	return query
-}
-
-// asOfQuery is the parameter of --min-as-of, if it is given.
-func asOfQuery(minAsOf string) url.Values {
-	if minAsOf == "" {
-		return url.Values{}
-	}
-	return url.Values{"min_as_of": {minAsOf}}
+	return options
 }
 
 // sayDeadLetters names the dead letters with increments of a receipt.
-func sayDeadLetters(out io.Writer, answer []byte) {
-	var got struct {
-		DeadLetters []struct {
-			Key       string `json:"key"`
-			Discarded bool   `json:"discarded"`
-		} `json:"dead_letters"`
-	}
-	_ = json.Unmarshal(answer, &got) // printTotals has read it
-	for _, s := range got.DeadLetters {
+func sayDeadLetters(out io.Writer, letters []client.DeadLetterRef) {
+	for _, s := range letters {
 		state := "see countmill dead show " + s.Key
 		if s.Discarded {
 			state = "it was discarded"
@@ -148,16 +117,7 @@ func sayDeadLetters(out io.Writer, answer []byte) {
 }
 
 // ageOf says how old the totals of an answer are, and how far the aggregators are behind.
-func ageOf(answer []byte, now time.Time) string {
-	var got struct {
-		Totals []struct {
-			AsOf time.Time `json:"as_of"`
-		} `json:"totals"`
-		Lag *float64 `json:"lag"`
-	}
-	if err := json.Unmarshal(answer, &got); err != nil || len(got.Totals) == 0 {
-		return "age and lag are unknown"
-	}
+func ageOf(got *client.Totals, now time.Time) string {
 	asOf := got.Totals[0].AsOf
 	line := fmt.Sprintf("as of %s, %.1fs ago", asOf.Format(time.RFC3339), max(now.Sub(asOf), 0).Seconds())
 	if got.Lag == nil {
@@ -166,32 +126,21 @@ func ageOf(answer []byte, now time.Time) string {
 	return line + fmt.Sprintf("; lag %.1fs", *got.Lag)
 }
 
-func printTotals(out io.Writer, answer []byte, want int) error {
-	var got struct {
-		Totals []total `json:"totals"`
-	}
-	if err := json.Unmarshal(answer, &got); err != nil || len(got.Totals) != want {
-		return fmt.Errorf("the server answered with something else than %d totals; is that a countmill?", want)
-	}
-	for _, t := range got.Totals {
+func printTotals(out io.Writer, totals []client.Total) {
+	for _, t := range totals {
 		switch {
-		case want > 1:
-			fmt.Fprintf(out, "%s\t%s\n", t.text(), t.Counter)
+		case len(totals) > 1:
+			fmt.Fprintf(out, "%s\t%s\n", totalText(&t), t.Counter)
 		case t.Error == "":
 			fmt.Fprintln(out, t.Total)
 		}
 	}
-	return nil
 }
 
-// overflowOf is the error that totals of an answer do not fit 64 bits.
-func overflowOf(answer []byte) error {
-	var got struct {
-		Totals []total `json:"totals"`
-	}
-	_ = json.Unmarshal(answer, &got) // printTotals has read it
+// overflowOf is the error that totals do not fit 64 bits.
+func overflowOf(totals []client.Total) error {
 	var names []string
-	for _, t := range got.Totals {
+	for _, t := range totals {
 		if t.Error != "" {
 			names = append(names, t.Counter)
 		}

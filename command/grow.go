@@ -3,7 +3,6 @@ package command
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"strconv"
 
 	"github.com/countmill/countmill"
@@ -40,7 +39,9 @@ func (c *growVerb) Run(ctx context.Context) error {
 	if err != nil || shards < 1 || shards > countmill.MaxShards {
 		return cli.Usagef("SHARDS %q: must be a number from 1 to %d", args[1], countmill.MaxShards)
 	}
-	return c.shown(ctx, client.Request{Method: http.MethodPatch, Path: client.CounterPath(args[0]), Body: body(map[string]int{"shards": shards})}, func([]byte) error {
+	return shown(ctx, &c.calling, func(ctx context.Context, cl *client.Client) (struct{}, error) {
+		return struct{}{}, cl.Grow(ctx, args[0], shards)
+	}, func(struct{}) error {
 		_, err := fmt.Fprintf(c.stdout, "%s has %d shards\n", args[0], shards)
 		return err
 	})

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
@@ -15,22 +14,15 @@ import (
 
 // sayMissing says on standard error which counters of an answer with totals do not exist: 0 alone
 // does not show a mistyped name.
-func (c *call) sayMissing(answer []byte) {
-	var got struct {
-		Totals []struct {
-			Counter string `json:"counter"`
-			Exists  *bool  `json:"exists"`
-		} `json:"totals"`
-	}
-	_ = json.Unmarshal(answer, &got) // its other reader reports an error
-	for _, t := range got.Totals {
+func (c *call) sayMissing(totals []client.Total) {
+	for _, t := range totals {
 		c.sayMissingOne(t.Counter, t.Exists)
 	}
 }
 
-// sayMissingOne says that no counter is named so, unless it exists or the server does not say.
-func (c *call) sayMissingOne(name string, exists *bool) {
-	if exists == nil || *exists {
+// sayMissingOne says that no counter is named so, unless it exists.
+func (c *call) sayMissingOne(name string, exists bool) {
+	if exists {
 		return
 	}
 	fmt.Fprintf(c.stderr, "countmill: %s\n", c.missing(name))

@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/countmill/countmill/client"
 )
 
 // The answer to a mistyped command shows the right one.
@@ -73,9 +76,12 @@ func TestAgeOf(t *testing.T) {
 	for answer, want := range map[string]string{
 		`{"totals":[{"as_of":"2026-01-02T15:04:05Z"}],"lag":0.25}`: "as of 2026-01-02T15:04:05Z, 1.0s ago; lag 0.2s",
 		`{"totals":[{"as_of":"2026-01-02T15:04:07Z"}],"lag":null}`: "as of 2026-01-02T15:04:07Z, 0.0s ago; lag unknown: no aggregator has reported lately",
-		`[]`: "age and lag are unknown",
 	} {
-		if got := ageOf([]byte(answer), now); got != want {
+		var totals client.Totals
+		if err := json.Unmarshal([]byte(answer), &totals); err != nil {
+			t.Fatal(err)
+		}
+		if got := ageOf(&totals, now); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
@@ -127,7 +133,7 @@ func TestErrorsInTheWordsOfTheCaller(t *testing.T) {
 // 0 is also the total of a mistyped name: standard error says that no counter has it.
 func TestNamesThatDoNotExist(t *testing.T) {
 	t.Parallel()
-	const no = `,"exists":false`
+	const no, at = `,"exists":false`, `,"as_of":"2026-01-02T03:04:05.000000Z"`
 	for _, test := range []struct{ args, answer, out, errOut string }{
 		{"get a", `{"totals":[{"counter":"a","total":0` + no + `}]}`, "0\n", "no counter is named \"a\"\n"},
 		{"get a b", `{"totals":[{"counter":"a","total":0,"exists":true},{"counter":"b","total":0` + no + `}]}`, "0\ta\n0\tb\n", "no counter is named \"b\"\n"},
@@ -140,15 +146,13 @@ func TestNamesThatDoNotExist(t *testing.T) {
 		{"get page:", `{"totals":[{"counter":"page:","total":0` + no + `}]}`, "0\n", "no counter is named \"page:\"; to see all that begin so: countmill ls page:\n"},
 		{"get --group a", `{"totals":[{"counter":"=a","total":0` + no + `}]}`, "0\n", "no counter is in a group named \"a\"; \"countmill index list\" shows how groups are named\n"},
 		{"get a,b", `{"totals":[{"counter":"a,b","total":3,"exists":true}]}`, "3\n", ""},
-		{"get a", `{"totals":[{"counter":"a","total":0}]}`, "0\n", ""},
-		{"reset a", `{"counter":"a","removed":0` + no + `}`, "0\n", "no counter is named \"a\"\n"},
-		{"reset a,b", `{"counter":"a,b","removed":0` + no + `}`, "0\n",
+		{"reset a", `{"counter":"a","removed":0` + at + no + `}`, "0\n", "no counter is named \"a\"\n"},
+		{"reset a,b", `{"counter":"a,b","removed":0` + at + no + `}`, "0\n",
 			"no counter is named \"a,b\"; the name looks like a list of names: run the command once for each\n"},
-		{"reset a", `{"counter":"a","removed":5,"exists":true}`, "5\n", ""},
-		{"reset a", `{"counter":"a","removed":0}`, "0\n", ""},
-		{"delete a", `{"counter":"a","removed":null,"removed_exact":"18446744073709551616","overflow":true,"exists":true}`, "18446744073709551616\n", ""},
-		{"delete a", `{"counter":"a","removed":0` + no + `}`, "0\n", "no counter is named \"a\"\n"},
-		{"delete a,b", `{"counter":"a,b","removed":0` + no + `}`, "0\n",
+		{"reset a", `{"counter":"a","removed":5` + at + `,"exists":true}`, "5\n", ""},
+		{"delete a", `{"counter":"a","removed":null,"removed_exact":"18446744073709551616","overflow":true` + at + `,"exists":true}`, "18446744073709551616\n", ""},
+		{"delete a", `{"counter":"a","removed":0` + at + no + `}`, "0\n", "no counter is named \"a\"\n"},
+		{"delete a,b", `{"counter":"a,b","removed":0` + at + no + `}`, "0\n",
 			"no counter is named \"a,b\"; the name looks like a list of names: run the command once for each\n"},
 		{"shards a", `{"counter":"a"` + no + `,"shards":0,"counts":[]}`, "", "no counter is named \"a\"\n"},
 		{"shards a", `{"counter":"a","exists":true,"shards":1,"counts":[]}`, "", ""},

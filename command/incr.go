@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net/http"
 	"strconv"
 	"time"
 
@@ -30,14 +29,6 @@ counts once: without --id it sends an Idempotency-Key of its own.
 A name that begins with - is written after --.
 `,
 	New: func() cli.Verb { return new(incrVerb) },
-}
-
-// An increment is the body of POST /v1/increments.
-type increment struct {
-	Counter string `json:"counter"`
-	Delta   int64  `json:"delta"`
-	ID      string `json:"id,omitempty"`
-	Time    string `json:"time,omitempty"`
 }
 
 type incrVerb struct {
@@ -72,14 +63,14 @@ func (c *incrVerb) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	answer, err := cl.Do(ctx, client.Request{Method: http.MethodPost, Path: "/v1/increments", Body: body(inc), Key: key, Safe: true})
-	if err != nil {
-		return outcome(err, key, own)
+	if err := cl.Increment(client.WithAnswer(ctx, &c.answer), inc, client.WithKey(key)); err != nil {
+		return outcome(withoutKey(err), key, own)
 	}
-	return c.show(answer, func([]byte) error {
-		_, err := fmt.Fprintf(c.stdout, "%s %+d\n", inc.Counter, inc.Delta)
-		return err
-	})
+	if c.json {
+		return c.writeJSON()
+	}
+	_, err = fmt.Fprintf(c.stdout, "%s %+d\n", inc.Counter, inc.Delta)
+	return err
 }
 
 // requestID is the id of --id, or a random one.
@@ -101,8 +92,8 @@ func (c *call) checkID(flag, text string) error {
 	return nil
 }
 
-func parseIncrement(args []string, at string) (increment, error) {
-	inc := increment{Delta: 1}
+func parseIncrement(args []string, at string) (inc countmill.Increment, err error) {
+	inc.Delta = 1
 	if len(args) == 0 {
 		return inc, cli.Usagef("NAME is missing")
 	}
@@ -121,11 +112,10 @@ func parseIncrement(args []string, at string) (increment, error) {
 		inc.Delta = delta
 	}
 	if at != "" {
-		if _, err := time.Parse(time.RFC3339, at); err != nil {
+		if inc.Time, err = time.Parse(time.RFC3339, at); err != nil {
 			return inc, cli.Usagef("--time: must be like 2006-01-02T15:04:05Z, got %q", at)
 		}
 	}
-	inc.Time = at
 	return inc, nil
 }
 

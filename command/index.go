@@ -2,11 +2,8 @@ package command
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/url"
 	"text/tabwriter"
 	"time"
 
@@ -93,24 +90,12 @@ func (c *indexing) waitFlag() cli.Flag {
 	return cli.Switch("wait", &c.waits, "Show the progress, and end when the work is done.")
 }
 
-// An indexState is an index of GET /v1/indexes.
-type indexState struct {
-	Name, Match, Group, State string
-	Ranges                    int64
-	Done                      int64 `json:"ranges_done"`
-	Shards                    int64 `json:"shards_read"`
-	Corrected                 int64 `json:"corrected"`
-	Since                     time.Time
-	Checked                   time.Time `json:"checked_at"`
-	Ended                     time.Time `json:"ended_at"`
-}
-
-// progress is in words: a percentage while the state is about to change.
-func (x *indexState) progress() string {
-	if x.State == "serving" || x.Ranges == 0 {
+// indexProgress is in words: a percentage while the state is about to change.
+func indexProgress(x *client.Index) string {
+	if x.State == "serving" || x.Ranges == nil || *x.Ranges == 0 {
 		return x.State
 	}
-	return fmt.Sprintf("%s %d %%", x.State, 100*x.Done/x.Ranges)
+	return fmt.Sprintf("%s %d %%", x.State, 100**x.RangesDone / *x.Ranges)
 }
 
 type indexCreateVerb struct {
@@ -139,22 +124,25 @@ func (c *indexCreateVerb) Run(ctx context.Context) error {
 	if err := c.addIndexSeries(ctx, name); err != nil {
 		return err
 	}
-	answer, err := c.ask(ctx, client.Request{
-		Method: http.MethodPost, Path: "/v1/indexes", Body: body(map[string]any{"name": name, "match": c.match, "group": c.group}), Safe: true,
+	got, err := asked(ctx, &c.calling, func(ctx context.Context, cl *client.Client) (client.Indexes, error) {
+		return cl.CreateIndex(ctx, name, c.match, c.group)
 	})
 	if err == nil && c.waits {
-		answer, err = c.waitForIndex(ctx, name, "building", func(x *indexState) bool { return x != nil && x.State == "serving" })
+		got, err = c.waitForIndex(ctx, name, "building", func(x *client.Index) bool { return x != nil && x.State == "serving" })
 	}
 	if err != nil {
 		return err
 	}
-	return c.show(answer, c.printIndexes)
+	if c.json {
+		return c.writeJSON()
+	}
+	return c.printIndexes(got)
 }
 
 type indexListVerb struct{ calling }
 
 func (c *indexListVerb) Run(ctx context.Context) error {
-	return c.shown(ctx, client.Request{Path: "/v1/indexes"}, c.printIndexes)
+	return shown(ctx, &c.calling, listIndexes, c.printIndexes)
 }
 
 type indexDeleteVerb struct{ indexing }
@@ -168,30 +156,31 @@ func (c *indexDeleteVerb) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	answer, err := c.ask(ctx, client.Request{Method: http.MethodDelete, Path: "/v1/indexes", Query: url.Values{"name": {name}}, Safe: true})
+	got, err := asked(ctx, &c.calling, func(ctx context.Context, cl *client.Client) (client.Indexes, error) { return cl.DeleteIndex(ctx, name) })
 	if err == nil && c.waits {
-		c.explainDeletion(answer, name)
-		answer, err = c.waitForIndex(ctx, name, "deleting", func(x *indexState) bool { return x == nil })
+		c.explainDeletion(findIndex(got.Indexes, name))
+		got, err = c.waitForIndex(ctx, name, "deleting", func(x *client.Index) bool { return x == nil })
 	}
 	if err != nil {
 		return err
 	}
-	return c.show(answer, c.printIndexes)
+	if c.json {
+		return c.writeJSON()
+	}
+	return c.printIndexes(got)
 }
 
 // explainDeletion says from when on anything is removed: before it, other processes may still use the index.
-func (c *indexing) explainDeletion(answer []byte, name string) {
-	all, err := readIndexes(answer)
-	x := findIndex(all, name)
-	if err != nil || x == nil || x.Ended.IsZero() {
+func (c *indexing) explainDeletion(x *client.Index) {
+	if x == nil || x.EndedAt == nil {
 		return
 	}
-	from := x.Ended.Add(store.SettingsMaxAge)
+	from := x.EndedAt.Add(store.SettingsMaxAge)
 	if x.Since.After(from) {
 		from = x.Since
 	}
 	fmt.Fprintf(c.stderr, "countmill: %s after the deletion began no process uses the index any more: its groups are removed then\n",
-		units.FormatDuration(from.Sub(x.Ended).Round(time.Second)))
+		units.FormatDuration(from.Sub(*x.EndedAt).Round(time.Second)))
 }
 
 func (c *call) oneIndex() (string, error) {
@@ -206,39 +195,35 @@ const indexEvery = time.Second
 
 // waitForIndex shows the progress of an index until it is as wanted; x is nil if it is not there. A server that
 // cannot be reached for a time may come back.
-func (c *indexing) waitForIndex(ctx context.Context, name, verb string, done func(x *indexState) bool) ([]byte, error) {
+func (c *indexing) waitForIndex(ctx context.Context, name, verb string, done func(x *client.Index) bool) (none client.Indexes, err error) {
 	const whole = 1000
 	bar := startProgress(c.stderr, verb+" "+name, "shards", whole)
 	defer bar.Stop()
-	var shown, shards int64
+	var seen, shards int64
 	for {
-		answer, err := c.ask(ctx, client.Request{Path: "/v1/indexes"})
-		var all []indexState
-		if err == nil {
-			all, err = readIndexes(answer)
-		}
+		all, err := asked(ctx, &c.calling, listIndexes)
 		switch refused, ok := errors.AsType[*client.Error](err); {
 		case ctx.Err() != nil:
-			return nil, errStopped(verb)
+			return none, errStopped(verb)
 		case ok && refused.Status < 500:
-			return nil, err
+			return none, err
 		}
-		x := findIndex(all, name)
+		x := findIndex(all.Indexes, name)
 		switch {
 		case err != nil:
 			bar.Wait(err.Error())
 		case done(x):
-			return answer, nil
+			return all, nil
 		case x == nil:
-			return nil, fmt.Errorf("index %q is gone: somebody has deleted it, or the token may not read its groups", name)
-		case x.Ranges > 0:
-			part := whole * x.Done / x.Ranges
-			bar.Add(max(part-shown, 0), max(x.Shards-shards, 0))
-			shown, shards = max(shown, part), max(shards, x.Shards)
+			return none, fmt.Errorf("index %q is gone: somebody has deleted it, or the token may not read its groups", name)
+		case x.Ranges != nil && *x.Ranges > 0:
+			part := int64(whole * *x.RangesDone / *x.Ranges)
+			bar.Add(max(part-seen, 0), max(*x.ShardsRead-shards, 0))
+			seen, shards = max(seen, part), max(shards, *x.ShardsRead)
 		}
 		select {
 		case <-ctx.Done():
-			return nil, errStopped(verb)
+			return none, errStopped(verb)
 		case <-time.After(indexEvery):
 		}
 	}
@@ -249,7 +234,7 @@ func errStopped(verb string) error {
 	return fmt.Errorf("stopped; the %s goes on, and \"countmill index list\" shows it", map[string]string{"building": "building", "deleting": "deletion"}[verb])
 }
 
-func findIndex(all []indexState, name string) *indexState {
+func findIndex(all []client.Index, name string) *client.Index {
 	for i := range all {
 		if all[i].Name == name {
 			return &all[i]
@@ -258,21 +243,12 @@ func findIndex(all []indexState, name string) *indexState {
 	return nil
 }
 
-func readIndexes(answer []byte) ([]indexState, error) {
-	var got struct {
-		Indexes []indexState `json:"indexes"`
-	}
-	if err := json.Unmarshal(answer, &got); err != nil || got.Indexes == nil {
-		return nil, fmt.Errorf("the server answered with something else than indexes; is that a countmill?")
-	}
-	return got.Indexes, nil
+func listIndexes(ctx context.Context, cl *client.Client) (client.Indexes, error) {
+	return cl.Indexes(ctx)
 }
 
-func (c *calling) printIndexes(answer []byte) error {
-	all, err := readIndexes(answer)
-	if err != nil {
-		return err
-	}
+func (c *calling) printIndexes(got client.Indexes) error {
+	all := got.Indexes
 	switch {
 	case len(all) > 0:
 	case c.Given("token") || c.Given("token-file"): // the server shows no others
@@ -286,17 +262,17 @@ func (c *calling) printIndexes(answer []byte) error {
 	fmt.Fprintln(table, "INDEX\tSTATE\tMATCH\tGROUP\tCHECKED")
 	for i := range all {
 		x := &all[i]
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", cli.Plain(x.Name), cli.Plain(x.progress()), cli.Plain(x.Match), cli.Plain(x.Group), checkedAt(x))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", cli.Plain(x.Name), cli.Plain(indexProgress(x)), cli.Plain(x.Match), cli.Plain(x.Group), checkedAt(x))
 	}
 	return table.Flush()
 }
 
 // checkedAt is empty for an index that is not built yet.
-func checkedAt(x *indexState) string {
-	if x.Checked.IsZero() {
+func checkedAt(x *client.Index) string {
+	if x.CheckedAt == nil {
 		return ""
 	}
-	return x.Checked.UTC().Format(time.RFC3339Nano)
+	return x.CheckedAt.UTC().Format(time.RFC3339Nano)
 }
 
 // addIndexSeries adds the rules of --series for an index that is to be created. They come before the index, so
@@ -318,7 +294,10 @@ func (c *indexCreateVerb) addIndexSeries(ctx context.Context, name string) error
 		return err
 	}
 	for _, pattern := range patterns {
-		if _, err := c.ask(ctx, addRule("series", pattern, keep.String())); err != nil {
+		_, err := asked(ctx, &c.calling, func(ctx context.Context, cl *client.Client) (client.Rules, error) {
+			return cl.AddRule(ctx, client.KindSeries, pattern, keep.String())
+		})
+		if err != nil {
 			return err
 		}
 	}
@@ -327,25 +306,16 @@ func (c *indexCreateVerb) addIndexSeries(ctx context.Context, name string) error
 
 // checkRules refuses to change a rule: another index may need its longer times.
 func (c *indexCreateVerb) checkRules(ctx context.Context, patterns []string, keep string) error {
-	answer, err := c.ask(ctx, client.Request{Path: "/v1/rules"})
-	if err != nil {
-		return err
-	}
-	rules, err := readRules(answer)
+	rules, err := asked(ctx, &c.calling, func(ctx context.Context, cl *client.Client) (client.Rules, error) { return cl.Rules(ctx) })
 	if err != nil {
 		return err
 	}
 	for _, pattern := range patterns {
 		for _, r := range rules.Series {
-			if r.Pattern == pattern && r.Ended == "" && r.Keep != keep {
+			if r.Pattern == pattern && r.Ended == nil && r.Keep != keep {
 				return cli.Usagef("--series: the rule for %q keeps %s; give that, or change it with countmill rule add series '%s=%s'", pattern, r.Keep, pattern, keep)
 			}
 		}
 	}
 	return nil
-}
-
-// addRule is the request that adds a rule. It may be repeated.
-func addRule(kind, pattern, keep string) client.Request {
-	return client.Request{Method: http.MethodPost, Path: "/v1/rules/" + kind, Body: body(map[string]any{"pattern": pattern, "keep": keep}), Safe: true}
 }

@@ -3,12 +3,9 @@ package command
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
-	"net/url"
 	"slices"
-	"strconv"
 
 	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/command/cli"
@@ -57,67 +54,48 @@ func (c *journalVerb) Run(ctx context.Context) error {
 	if c.after != "" && c.before != "" {
 		return cli.Usagef("--after and --before: name one of them")
 	}
-	query := url.Values{"counter": c.args}
-	for name, value := range map[string]string{"id": c.id, "after": c.after, "before": c.before} {
-		if value != "" {
-			query.Set(name, value)
-		}
-	}
-	printed, err := c.showPages(query, func() (*journalPage, error) {
-		answer, err := c.ask(ctx, client.Request{Path: "/v1/journal", Query: query})
-		if err != nil {
-			return nil, err
-		}
-		page := &journalPage{answer: answer}
-		if err := json.Unmarshal(answer, page); err != nil || page.Entries == nil {
-			return nil, fmt.Errorf("the server answered with something else than a journal; is that a countmill?")
-		}
-		return page, nil
-	})
+	printed, err := c.showPages(ctx, client.JournalQuery{Counter: c.args[0], ID: c.id, After: c.after, Before: c.before})
 	if err == nil && printed == 0 && !c.json {
 		fmt.Fprintln(c.stderr, "no entries; countmill rule list shows which counters have a journal")
 	}
 	return err
 }
 
-// A journalPage is an answer of the server.
-type journalPage struct {
-	Entries []struct {
-		Key, Time, Part, Sender string
-		Delta                   json.Number
-	}
-	Next, Previous string
-
-	answer []byte
+// A journalAnswer is a page, also as it came.
+type journalAnswer struct {
+	client.JournalPage
+	raw []byte
 }
 
 // showPages prints the pages of a query, and returns the number of their entries. Those before a key come from the last page to
 // the first one: a page may be short, or empty, although others are before it.
-func (c *journalVerb) showPages(query url.Values, ask func() (*journalPage, error)) (printed int, err error) {
+func (c *journalVerb) showPages(ctx context.Context, q client.JournalQuery) (printed int, err error) {
 	most, backward := c.limit, c.before != ""
 	if backward {
 		most = min(cmp.Or(c.limit, journalAsk), journalAsk)
 	}
-	var later []*journalPage
+	var later []journalAnswer
 	for more := true; more; {
-		limit := journalAsk
+		q.Limit = journalAsk
 		if most > 0 {
-			limit = min(most-printed, journalAsk)
+			q.Limit = min(most-printed, journalAsk)
 		}
-		query.Set("limit", strconv.Itoa(limit))
-		page, err := ask()
+		got, err := asked(ctx, &c.calling, func(ctx context.Context, cl *client.Client) (client.JournalPage, error) { return cl.Journal(ctx, q) })
 		if err != nil {
 			return printed, err
 		}
+		page := journalAnswer{got, c.answer.Body}
 		printed += len(page.Entries)
-		side, key := "after", page.Next
+		key := page.Next
 		if backward {
-			side, key = "before", page.Previous
-			later = append(later, page)
-		} else if err := page.print(c); err != nil {
-			return printed, err
+			key = page.Previous
+			q.Before, later = key, append(later, page)
+		} else {
+			q.After = key
+			if err := page.print(c); err != nil {
+				return printed, err
+			}
 		}
-		query.Set(side, key)
 		more = key != "" && (most == 0 || printed < most)
 	}
 	for _, page := range slices.Backward(later) {
@@ -128,17 +106,13 @@ func (c *journalVerb) showPages(query url.Values, ask func() (*journalPage, erro
 	return printed, nil
 }
 
-func (p *journalPage) print(c *journalVerb) error {
+func (p *journalAnswer) print(c *journalVerb) error {
 	if c.json {
-		_, err := c.stdout.Write(p.answer)
+		_, err := c.stdout.Write(p.raw)
 		return err
 	}
 	for _, e := range p.Entries {
-		sender := cli.Plain(e.Sender)
-		if sender == "" {
-			sender = "-"
-		}
-		if _, err := fmt.Fprintf(c.stdout, "%s\t%s\t%s\t%s\t%s\n", cli.Plain(e.Time), e.Delta, sender, cli.Plain(e.Part), cli.Plain(e.Key)); err != nil {
+		if _, err := fmt.Fprintf(c.stdout, "%s\t%d\t%s\t%s\t%s\n", stamp(e.Time), e.Delta, cmp.Or(cli.Plain(e.Sender), "-"), cli.Plain(e.Part), cli.Plain(e.Key)); err != nil {
 			return err
 		}
 	}

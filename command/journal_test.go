@@ -7,11 +7,11 @@ import (
 
 func TestJournal(t *testing.T) {
 	t.Parallel()
-	const first = `{"entries":[{"key":"k1","time":"2026-11-25T10:00:00Z","counter":"a","delta":5,"part":"p1","sender":"shop"}],"next":"k1","settled_until":"2026-11-25T10:00:01Z"}` + "\n"
-	const second = `{"entries":[{"key":"k2","time":"2026-11-25T10:00:00Z","counter":"a","delta":-7,"part":"p2"}],"settled_until":"2026-11-25T10:00:01Z"}` + "\n"
+	const first = `{"entries":[{"key":"k1","time":"2026-11-25T10:00:00.000000Z","counter":"a","delta":5,"part":"p1","sender":"shop"}],"next":"k1","settled_until":"2026-11-25T10:00:01.000000Z"}` + "\n"
+	const second = `{"entries":[{"key":"k2","time":"2026-11-25T10:00:00.000000Z","counter":"a","delta":-7,"part":"p2"}],"settled_until":"2026-11-25T10:00:01.000000Z"}` + "\n"
 	f := newFakeServer(t, answer(200, first), answer(200, second))
 	got := try(t, nil, "journal", "a", "--server", f.URL)
-	if want := (result{0, "2026-11-25T10:00:00Z\t5\tshop\tp1\tk1\n2026-11-25T10:00:00Z\t-7\t-\tp2\tk2\n", ""}); got != want {
+	if want := (result{0, "2026-11-25T10:00:00.000000Z\t5\tshop\tp1\tk1\n2026-11-25T10:00:00.000000Z\t-7\t-\tp2\tk2\n", ""}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	if want := []string{"/v1/journal?counter=a&limit=1000", "/v1/journal?after=k1&counter=a&limit=1000"}; strings.Join(f.paths, " ") != strings.Join(want, " ") {
@@ -25,16 +25,16 @@ func TestJournal(t *testing.T) {
 	if got := try(t, nil, "journal", "a", "--before", "k9", "--server", f.URL); got.code != 0 || len(f.paths) != 1 || f.paths[0] != "/v1/journal?before=k9&counter=a&limit=1000" {
 		t.Errorf("--before: got %+v, asked %q", got, f.paths)
 	}
-	const late = `{"entries":[],"previous":"k5","settled_until":"2026-11-25T10:00:01Z"}` + "\n"
+	const late = `{"entries":[],"previous":"k5","settled_until":"2026-11-25T10:00:01.000000Z"}` + "\n"
 	f = newFakeServer(t, answer(200, late), answer(200, strings.Replace(second, `,"settled`, `,"previous":"k2","settled`, 1)), answer(200, first))
 	got = try(t, nil, "journal", "a", "--before", "k9", "--limit", "2", "--server", f.URL)
-	if want := (result{0, "2026-11-25T10:00:00Z\t5\tshop\tp1\tk1\n2026-11-25T10:00:00Z\t-7\t-\tp2\tk2\n", ""}); got != want {
+	if want := (result{0, "2026-11-25T10:00:00.000000Z\t5\tshop\tp1\tk1\n2026-11-25T10:00:00.000000Z\t-7\t-\tp2\tk2\n", ""}); got != want {
 		t.Errorf("--before with short pages: got %+v, want %+v", got, want)
 	}
 	if want := []string{"/v1/journal?before=k9&counter=a&limit=2", "/v1/journal?before=k5&counter=a&limit=2", "/v1/journal?before=k2&counter=a&limit=1"}; strings.Join(f.paths, " ") != strings.Join(want, " ") {
 		t.Errorf("asked %q, want %q", f.paths, want)
 	}
-	const none = `{"entries":[],"settled_until":"2026-11-25T10:00:01Z"}` + "\n"
+	const none = `{"entries":[],"settled_until":"2026-11-25T10:00:01.000000Z"}` + "\n"
 	if got := try(t, nil, "journal", "a", "--server", newFakeServer(t, answer(200, none)).URL); got.code != 0 || got.out != "" || !strings.HasPrefix(got.errOut, "no entries; ") {
 		t.Errorf("of none: got %+v", got)
 	}
@@ -68,16 +68,16 @@ func TestRulesOfTheJournal(t *testing.T) {
 
 func TestJournalErase(t *testing.T) {
 	t.Parallel()
-	f := newFakeServer(t, answer(200, `{"erased":3,"next":"k1","settled_until":"2026-11-25T10:00:00Z"}`), answer(200, `{"erased":2,"settled_until":"2026-11-25T10:00:01Z"}`))
-	if got, want := try(t, nil, "journal", "erase", "user:42", "--yes", "--server", f.URL), (result{0, "5 entries erased, up to 2026-11-25T10:00:01Z\n", ""}); got != want || len(f.paths) != 2 {
+	f := newFakeServer(t, answer(200, `{"erased":3,"next":"k1","settled_until":"2026-11-25T10:00:00.000000Z"}`), answer(200, `{"erased":2,"settled_until":"2026-11-25T10:00:01.000000Z"}`))
+	if got, want := try(t, nil, "journal", "erase", "user:42", "--yes", "--server", f.URL), (result{0, "5 entries erased, up to 2026-11-25T10:00:01.000000Z\n", ""}); got != want || len(f.paths) != 2 {
 		t.Errorf("got %+v, want %+v; asked %q", got, want, f.paths)
 	}
-	f = newFakeServer(t, answer(200, `{"erased":0,"others":2,"settled_until":"2026-11-25T10:00:00Z"}`))
-	if got, want := try(t, nil, "journal", "erase", "user:42", "--yes", "--server", f.URL), (result{0, "0 entries erased, and 2 opening balances and corrections, up to 2026-11-25T10:00:00Z\n", ""}); got != want {
+	f = newFakeServer(t, answer(200, `{"erased":0,"others":2,"settled_until":"2026-11-25T10:00:00.000000Z"}`))
+	if got, want := try(t, nil, "journal", "erase", "user:42", "--yes", "--server", f.URL), (result{0, "0 entries erased, and 2 opening balances and corrections, up to 2026-11-25T10:00:00.000000Z\n", ""}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	none := answer(200, `{"erased":0,"settled_until":"2026-11-25T10:00:00Z"}`)
-	try(t, nil, "journal", "erase", "user:42", "--yes", "--server", newFakeServer(t, none).URL).wantError(t, 1, `there was nothing to erase: the journal has no entries of the counter "user:42" up to 2026-11-25T10:00:00Z, or no more of them`)
+	none := answer(200, `{"erased":0,"settled_until":"2026-11-25T10:00:00.000000Z"}`)
+	try(t, nil, "journal", "erase", "user:42", "--yes", "--server", newFakeServer(t, none).URL).wantError(t, 1, `there was nothing to erase: the journal has no entries of the counter "user:42" up to 2026-11-25T10:00:00.000000Z, or no more of them`)
 	try(t, nil, "journal", "erase", "billing:*", "--yes", "--server", newFakeServer(t, none).URL).wantError(t, 1, "no pattern")
 	try(t, nil, "journal", "erase", "user:42").wantError(t, 2, "--yes")
 	try(t, nil, "journal", "erase").wantError(t, 2, "NAME is missing")

@@ -2,10 +2,8 @@ package command
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 
 	"github.com/countmill/countmill/client"
@@ -45,26 +43,18 @@ func (c *journalEraseVerb) Run(ctx context.Context) error {
 	if !c.yes {
 		return cli.Usagef("erased entries cannot be restored: add --yes to erase the entries of %q", c.args[0])
 	}
-	erased, others, request := 0, 0, map[string]any{"counter": c.args[0]}
+	erased, others, after := 0, 0, ""
 	for {
-		answer, err := c.ask(ctx, client.Request{Method: http.MethodPost, Path: "/v1/journal/erase", Body: body(request), Safe: true})
+		got, err := asked(ctx, &c.calling, func(ctx context.Context, cl *client.Client) (client.Erased, error) {
+			return cl.EraseJournal(ctx, c.args[0], after)
+		})
 		if err != nil {
 			return err
 		}
-		var got struct {
-			Erased  int    `json:"erased"`
-			Others  int    `json:"others"`
-			Next    string `json:"next"`
-			Settled string `json:"settled_until"`
-		}
-		if err := json.Unmarshal(answer, &got); err != nil || got.Settled == "" {
-			return fmt.Errorf("the server answered with something else than a count of erased entries; is that a countmill?")
-		}
 		erased, others = erased+got.Erased, others+got.Others
-		if got.Next == "" {
-			return c.reportErased(erased, others, cli.Plain(got.Settled))
+		if after = got.Next; after == "" {
+			return c.reportErased(erased, others, stamp(got.SettledUntil))
 		}
-		request["after"] = got.Next
 	}
 }
 

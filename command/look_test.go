@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/countmill/countmill/client"
 )
 
 func TestLs(t *testing.T) {
@@ -56,12 +58,12 @@ func TestShards(t *testing.T) {
 
 func TestShardsOnATerminal(t *testing.T) {
 	t.Parallel()
-	var list shardList
+	var list client.Shards
 	if err := json.Unmarshal([]byte(fourShards), &list); err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	if err := list.print(&out, true); err != nil {
+	if err := printShards(&out, &list, true); err != nil {
 		t.Fatal(err)
 	}
 	want := "a/b: 4 shards written, 3 in the record\n" +

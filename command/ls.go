@@ -2,10 +2,8 @@ package command
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
-	"strconv"
 
 	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/command/cli"
@@ -48,57 +46,47 @@ func (c *lsVerb) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	query := asOfQuery(c.minAsOf)
-	if len(c.args) > 0 {
-		query.Set("prefix", prefix)
-	}
+	q := client.ListQuery{Prefix: prefix}
 	for left, seen := c.limit, 0; ; {
-		query.Set("limit", strconv.Itoa(lsPage))
-		if c.limit > 0 {
-			query.Set("limit", strconv.Itoa(min(left, lsPage)))
+		if q.Limit = lsPage; c.limit > 0 {
+			q.Limit = min(left, lsPage)
 		}
-		answer, err := c.ask(ctx, client.Request{Path: "/v1/counters", Query: query})
+		page, err := asked(ctx, &c.calling, func(ctx context.Context, cl *client.Client) (client.Page, error) {
+			return cl.ListPage(ctx, q, set("min_as_of", c.minAsOf))
+		})
 		if err != nil {
 			return err
 		}
-		n, next, err := c.print(answer)
+		n := len(page.Totals) + len(page.Overflowed)
 		left, seen = left-n, seen+n
-		if err == nil && next == "" && seen == 0 {
-			c.warnNoMatch(prefix)
-		}
-		if err != nil || next == "" || c.limit > 0 && left <= 0 {
+		if err := c.print(&page); err != nil {
 			return err
 		}
-		query.Set("page_token", next)
+		if page.Next == "" && seen == 0 {
+			c.warnNoMatch(prefix)
+		}
+		if page.Next == "" || c.limit > 0 && left <= 0 {
+			return nil
+		}
+		q.Token = page.Next
 	}
 }
 
-// print returns how many counters the page has, and what names the next.
-func (c *lsVerb) print(answer []byte) (n int, next string, err error) {
-	var page struct {
-		Totals     []total  `json:"totals"`
-		Overflowed []string `json:"overflowed"`
-		Next       string   `json:"next_page_token"`
-	}
-	if err := json.Unmarshal(answer, &page); err != nil || page.Totals == nil {
-		return 0, "", fmt.Errorf("the server answered with something else than counters; is that a countmill?")
-	}
-	n = len(page.Totals) + len(page.Overflowed)
+func (c *lsVerb) print(page *client.Page) error {
 	if c.json {
-		_, err := c.stdout.Write(answer)
-		return n, page.Next, err
+		return c.writeJSON()
 	}
 	for _, t := range page.Totals {
 		for len(page.Overflowed) > 0 && page.Overflowed[0] < t.Counter {
 			fmt.Fprintf(c.stdout, "overflow\t%s\n", cli.Plain(page.Overflowed[0]))
 			page.Overflowed = page.Overflowed[1:]
 		}
-		if _, err := fmt.Fprintf(c.stdout, "%s\t%s\n", t.Total, cli.Plain(t.Counter)); err != nil {
-			return n, "", err
+		if _, err := fmt.Fprintf(c.stdout, "%d\t%s\n", t.Total, cli.Plain(t.Counter)); err != nil {
+			return err
 		}
 	}
 	for _, name := range page.Overflowed {
 		fmt.Fprintf(c.stdout, "overflow\t%s\n", cli.Plain(name))
 	}
-	return n, page.Next, nil
+	return nil
 }

@@ -2,10 +2,8 @@ package command
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/client"
@@ -50,30 +48,22 @@ func (c *nextVerb) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	request := map[string]any{"sequence": name, "id": id}
+	request := countmill.NextRequest{Sequence: name, ID: id}
 	if c.Given("count") {
-		request["count"] = c.count
+		request.Count = c.count
 	}
-	answer, err := c.ask(ctx, client.Request{Method: http.MethodPost, Path: "/v1/sequences/next", Body: body(request), Safe: true})
-	if err != nil {
-		if errors.Is(err, countmill.ErrOutcomeUnknown) {
-			return fmt.Errorf("maybe given: %w; repeat it with --id %s", err, id)
-		}
+	got, err := asked(ctx, &c.calling, func(ctx context.Context, cl *client.Client) (countmill.Values, error) { return cl.Next(ctx, request) })
+	switch err = withoutKey(err); {
+	case errors.Is(err, countmill.ErrOutcomeUnknown):
+		return fmt.Errorf("maybe given: %w; repeat it with --id %s", err, id)
+	case err != nil:
 		return fmt.Errorf("no value: %w", err)
-	}
-	return c.show(answer, c.print)
-}
-
-func (c *nextVerb) print(answer []byte) error {
-	var got struct{ Value, First, Last json.Number }
-	err := json.Unmarshal(answer, &got)
-	switch {
-	case err == nil && got.Value != "":
-		fmt.Fprintln(c.stdout, got.Value)
-	case err == nil && got.First != "" && got.Last != "":
-		fmt.Fprintln(c.stdout, got.First, got.Last)
+	case c.json:
+		return c.writeJSON()
+	case c.Given("count"):
+		_, err = fmt.Fprintln(c.stdout, got.First, got.Last)
 	default:
-		return errors.New("the server answered with something else than values; is that a countmill?")
+		_, err = fmt.Fprintln(c.stdout, got.First)
 	}
-	return nil
+	return err
 }

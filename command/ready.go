@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/countmill/countmill/client"
@@ -23,17 +22,11 @@ error says why. For health checks of containers, which have no curl.
 type readyVerb struct{ calling }
 
 func (c *readyVerb) Run(ctx context.Context) error {
-	return c.shown(ctx, client.Request{Path: "/readyz"}, c.print)
-}
-
-func (c *readyVerb) print(answer []byte) error {
-	var got struct{ Status, Reason string }
-	if err := json.Unmarshal(answer, &got); err != nil || got.Status == "" {
-		return fmt.Errorf("the server answered with something else than a status; is that a countmill?")
-	}
-	if got.Reason != "" {
-		got.Status += ": " + got.Reason
-	}
-	_, err := fmt.Fprintln(c.stdout, got.Status)
-	return err
+	return shown(ctx, &c.calling, func(ctx context.Context, cl *client.Client) (client.Status, error) { return cl.Readiness(ctx) }, func(got client.Status) error {
+		if got.Reason != "" {
+			got.Status += ": " + got.Reason
+		}
+		_, err := fmt.Fprintln(c.stdout, got.Status)
+		return err
+	})
 }

@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/http"
-	"net/url"
 	"os"
 	"slices"
 	"sync"
@@ -54,35 +52,11 @@ Exit code 3: something is wrong, and was not corrected, or nothing was compared.
 	New: func() cli.Verb { return new(recountVerb) },
 }
 
-// A recounted is the answer about one range.
-type recounted struct {
-	Findings []struct {
-		Kind    string      `json:"kind"`
-		Counter string      `json:"counter"`
-		Time    string      `json:"time"`
-		Stored  json.Number `json:"stored"`
-		Counted json.Number `json:"counted"`
-		Fixed   bool        `json:"fixed"`
-		Detail  string      `json:"detail"`
-	} `json:"findings"`
-	Counters   int            `json:"counters"`
-	Buckets    int            `json:"buckets"`
-	Entries    int64          `json:"entries"`
-	Opened     int            `json:"opened"`
-	NotCovered map[string]int `json:"not_covered"`
-	Names      []struct {
-		Counter string `json:"counter"`
-		Reason  string `json:"reason"`
-	} `json:"not_covered_names"`
-	Done int64  `json:"done"`
-	Next string `json:"next"`
-}
-
 // A recounting is one run through all ranges.
 type recounting struct {
 	*recountVerb
 	client  *client.Client
-	request map[string]any
+	request client.RecountRequest
 	bar     *progress
 
 	mu    sync.Mutex // guards what follows, and the output
@@ -117,18 +91,7 @@ func (c *recountVerb) Run(ctx context.Context) error {
 	if err := c.checkRecountPeriod(); err != nil {
 		return err
 	}
-	r := &recounting{recountVerb: c, request: map[string]any{"prefix": prefix}}
-	for name, at := range map[string]string{"from": c.from, "to": c.to} {
-		if at != "" {
-			r.request[name] = at
-		}
-	}
-	if c.repair {
-		r.request["repair"] = true
-	}
-	if c.opening {
-		r.request["opening"] = true
-	}
+	r := &recounting{recountVerb: c, request: client.RecountRequest{Prefix: prefix, From: c.from, To: c.to, Repair: c.repair, Opening: c.opening}}
 	release, err := transfer.Hold(c.file)
 	if err != nil {
 		return err
@@ -207,13 +170,9 @@ func (r *recounting) run(ctx context.Context) error {
 
 func (r *recounting) runRange(ctx context.Context, x *recountRange) error {
 	for !x.Over {
-		answer, err := r.ask(ctx, x)
+		page, answer, err := r.ask(ctx, x)
 		if err != nil {
 			return err
-		}
-		var page recounted
-		if err := json.Unmarshal(answer, &page); err != nil || page.Findings == nil {
-			return fmt.Errorf("the server answered with something else than a recount; is that a countmill?")
 		}
 		if err := r.add(x, answer, &page); err != nil {
 			return err
@@ -223,7 +182,7 @@ func (r *recounting) runRange(ctx context.Context, x *recountRange) error {
 }
 
 // add takes the answer about a range: it is printed before the state has it, so a stop in between prints it twice.
-func (r *recounting) add(x *recountRange, answer []byte, page *recounted) error {
+func (r *recounting) add(x *recountRange, answer []byte, page *client.Recounted) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.print(answer, page); err != nil {
@@ -240,13 +199,10 @@ func (r *recounting) add(x *recountRange, answer []byte, page *recounted) error 
 const progressEvery = time.Second
 
 // ask sends one request, and shows how far the server is with it. Without an answer about that the bar waits.
-func (r *recounting) ask(ctx context.Context, x *recountRange) ([]byte, error) {
+func (r *recounting) ask(ctx context.Context, x *recountRange) (page client.Recounted, answer []byte, err error) {
 	ctx, cancel := context.WithCancel(ctx)
-	request := maps.Clone(r.request)
-	run := rand.Text()
-	if request["run"] = run; x.Range != "" {
-		request["range"] = x.Range
-	}
+	request := r.request
+	request.Run, request.Range = rand.Text(), x.Range
 	var asking sync.WaitGroup
 	asking.Go(func() {
 		tick := time.NewTicker(progressEvery)
@@ -257,19 +213,18 @@ func (r *recounting) ask(ctx context.Context, x *recountRange) ([]byte, error) {
 				return
 			case <-tick.C:
 			}
-			answer, err := r.client.Do(ctx, client.Request{Path: "/v1/recount", Query: url.Values{"run": {run}}})
-			var now struct{ Entries, Done int64 }
-			if err == nil && json.Unmarshal(answer, &now) == nil {
+			if now, err := r.client.RecountProgress(ctx, request.Run); err == nil {
 				r.mu.Lock()
 				r.progress(x, x.Done+(x.End-x.Done)*now.Done/1000, now.Entries)
 				r.mu.Unlock()
 			}
 		}
 	})
-	answer, err := r.client.Do(ctx, client.Request{Method: http.MethodPost, Path: "/v1/recount", Body: body(request), Safe: true})
+	var got client.Answer
+	page, err = r.client.Recount(client.WithAnswer(ctx, &got), request)
 	cancel()
 	asking.Wait()
-	return answer, err
+	return page, got.Body, err
 }
 
 // progress moves the bar forward. A range is done up to the place done, in thousandths of all places.
@@ -283,12 +238,12 @@ func (r *recounting) progress(x *recountRange, done, entries int64) {
 	r.shown, x.entries = max(r.shown, all), max(x.entries, entries)
 }
 
-func (r *recounting) print(answer []byte, page *recounted) error {
+func (r *recounting) print(answer []byte, page *client.Recounted) error {
 	for _, f := range page.Findings {
 		if r.json {
 			continue
 		}
-		if err := r.line(f.Kind, f.Counter, f.Time, fmt.Sprintf("%s, and the journal has %s", f.Stored, f.Counted), f.Fixed, f.Detail); err != nil {
+		if err := r.line(f.Kind, f.Counter, stamp(f.Time), fmt.Sprintf("%s, and the journal has %s", f.Stored, f.Counted), f.Fixed, f.Detail); err != nil {
 			return err
 		}
 	}

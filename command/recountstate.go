@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 
+	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/command/cli"
 )
 
@@ -79,12 +80,12 @@ func loadRecount(path, server string, request []byte, parallel int) (recountStat
 }
 
 // add takes the counts of a range.
-func (s *recountState) add(page *recounted) {
+func (s *recountState) add(page *client.Recounted) {
 	s.Counters, s.Buckets, s.Opened = s.Counters+page.Counters, s.Buckets+page.Buckets, s.Opened+page.Opened
 	for reason, n := range page.NotCovered {
 		s.NotCovered[reason] += n
 	}
-	for _, n := range page.Names {
+	for _, n := range page.NotCoveredNames {
 		if s.Examples[n.Reason] == "" {
 			s.Examples[n.Reason] = n.Counter
 		}

@@ -3,10 +3,9 @@ package command
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
+	"strconv"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/client"
@@ -66,14 +65,14 @@ func (c *resetVerb) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	answer, err := c.ask(ctx, client.Request{Method: http.MethodPost, Path: "/v1/reset", Body: body(map[string]string{"counter": name, "id": id})})
-	if err != nil {
+	removed, err := asked(ctx, &c.calling, func(ctx context.Context, cl *client.Client) (client.Removed, error) { return cl.Reset(ctx, name, id) })
+	if err = withoutKey(err); err != nil {
 		if errors.Is(err, countmill.ErrOutcomeUnknown) {
 			return fmt.Errorf("maybe reset: %w; repeat it with --id %s", err, id)
 		}
 		return fmt.Errorf("not reset: %w", err)
 	}
-	return c.printRemoved(name, answer)
+	return c.printRemoved(removed)
 }
 
 type deleteVerb struct{ calling }
@@ -83,31 +82,29 @@ func (c *deleteVerb) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	answer, err := c.ask(ctx, client.Request{Method: http.MethodDelete, Path: client.CounterPath(name)})
+	removed, err := asked(ctx, &c.calling, func(ctx context.Context, cl *client.Client) (client.Removed, error) { return cl.Delete(ctx, name) })
 	if err != nil {
 		if errors.Is(err, countmill.ErrOutcomeUnknown) {
 			return fmt.Errorf("maybe deleted: %w; repeat it", err)
 		}
 		return fmt.Errorf("not deleted: %w", err)
 	}
-	return c.printRemoved(name, answer)
+	return c.printRemoved(removed)
 }
 
-func (c *calling) printRemoved(name string, answer []byte) error {
-	var got struct {
-		Removed json.Number `json:"removed"`
-		Exact   json.Number `json:"removed_exact"`
-		Exists  *bool       `json:"exists"`
-	}
-	err := json.Unmarshal(answer, &got)
-	c.sayMissingOne(name, got.Exists)
+func (c *calling) printRemoved(r client.Removed) error {
+	c.sayMissingOne(r.Counter, r.Exists)
 	if c.json {
-		_, err := c.stdout.Write(answer)
-		return err
+		return c.writeJSON()
 	}
-	if got.Removed = cmp.Or(got.Removed, got.Exact); err != nil || got.Removed == "" {
-		return errors.New("the server answered with something else than what was removed; is that a countmill?")
+	_, err := fmt.Fprintln(c.stdout, cmp.Or(r.Exact, strconv.FormatInt(r.Removed, 10)))
+	return err
+}
+
+// withoutKey is an error of a call whose key the caller reports.
+func withoutKey(err error) error {
+	if e, ok := errors.AsType[*client.CallError](err); ok {
+		return e.Unwrap()
 	}
-	fmt.Fprintln(c.stdout, got.Removed)
-	return nil
+	return err
 }

@@ -2,11 +2,9 @@ package command
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"net/http"
-	"net/url"
 	"text/tabwriter"
+	"time"
 
 	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/command/cli"
@@ -77,13 +75,15 @@ func (c *ruleAddVerb) Run(ctx context.Context) error {
 		return cli.Usagef("%q: %s", text, err)
 	}
 	c.warnInnerStar(pattern)
-	return c.shown(ctx, addRule(kind, pattern, keep), c.printRules)
+	return shown(ctx, &c.calling, func(ctx context.Context, cl *client.Client) (client.Rules, error) {
+		return cl.AddRule(ctx, client.RuleKind(kind), pattern, keep)
+	}, c.printRules)
 }
 
 type ruleListVerb struct{ calling }
 
 func (c *ruleListVerb) Run(ctx context.Context) error {
-	return c.shown(ctx, client.Request{Path: "/v1/rules"}, c.printRules)
+	return shown(ctx, &c.calling, func(ctx context.Context, cl *client.Client) (client.Rules, error) { return cl.Rules(ctx) }, c.printRules)
 }
 
 type ruleRemoveVerb struct{ calling }
@@ -93,7 +93,9 @@ func (c *ruleRemoveVerb) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.shown(ctx, client.Request{Method: http.MethodDelete, Path: "/v1/rules/" + kind, Query: url.Values{"pattern": {pattern}}, Safe: true}, c.printRules)
+	return shown(ctx, &c.calling, func(ctx context.Context, cl *client.Client) (client.Rules, error) {
+		return cl.RemoveRule(ctx, client.RuleKind(kind), pattern)
+	}, c.printRules)
 }
 
 // oneRule is the kind of rule and the argument after it.
@@ -114,39 +116,19 @@ func parseRule(kind, text string) (pattern, keep string, err error) {
 	return pattern, retention.String(), err
 }
 
-// A ruleState is a rule of GET /v1/rules.
-type ruleState struct {
-	Pattern, Keep, Begin, Ended string
-	FilledFrom                  string `json:"filled_from"`
-	FilledTo                    string `json:"filled_to"`
-}
-
-type ruleStates struct{ Series, Journal []ruleState }
-
-func readRules(answer []byte) (got ruleStates, err error) {
-	if err := json.Unmarshal(answer, &got); err != nil || got.Series == nil {
-		return got, fmt.Errorf("the server answered with something else than rules; is that a countmill?")
-	}
-	return got, nil
-}
-
-func (c *calling) printRules(answer []byte) error {
-	got, err := readRules(answer)
-	if err != nil {
-		return err
-	}
+func (c *calling) printRules(got client.Rules) error {
 	if len(got.Series)+len(got.Journal) == 0 {
 		fmt.Fprintln(c.stderr, "no rules")
 		return nil
 	}
 	table := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "RULE\tPATTERN\tKEEP\tCOMPLETE FROM\tENDED")
-	line := func(kind string, r ruleState) {
-		begin := cli.Plain(r.Begin)
-		if r.FilledTo != "" {
-			begin += fmt.Sprintf(", and %s to %s", cli.Plain(r.FilledFrom), cli.Plain(r.FilledTo))
+	line := func(kind string, r client.Rule) {
+		begin := shortStamp(r.Begin)
+		if r.FilledFrom != nil && r.FilledTo != nil {
+			begin += fmt.Sprintf(", and %s to %s", shortStamp(*r.FilledFrom), shortStamp(*r.FilledTo))
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", kind, cli.Plain(r.Pattern), cli.Plain(r.Keep), begin, cli.Plain(r.Ended))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", kind, cli.Plain(r.Pattern), cli.Plain(r.Keep), begin, shortStamp(orZero(r.Ended)))
 	}
 	for _, r := range got.Series {
 		line("series", r)
@@ -155,4 +137,12 @@ func (c *calling) printRules(answer []byte) error {
 		line("journal", r)
 	}
 	return table.Flush()
+}
+
+// orZero is a time, or the zero time for none.
+func orZero(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return *t
 }

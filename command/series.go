@@ -3,18 +3,14 @@ package command
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/command/cli"
 	"github.com/countmill/countmill/store"
@@ -39,30 +35,12 @@ A row is partial if it is not over, or if the rule does not cover all of it.
 	New: func() cli.Verb { return new(seriesVerb) },
 }
 
-// A seriesRow is one of the rows that GET /v1/series answers with.
-type seriesRow struct {
-	Time    string
-	Counter string
-	Value   int64
-	Error   string // the type of a problem if there is no value
-	Partial bool
-}
-
-// text is the value, or "overflow" as in ls.
-func (r *seriesRow) text() string {
+// valueOf is the value, or "overflow" as in ls.
+func valueOf(r *client.Row) string {
 	if r.Error != "" {
 		return "overflow"
 	}
 	return strconv.FormatInt(r.Value, 10)
-}
-
-// overflowIn is the error that values of a series do not fit 64 bits.
-func overflowIn(rows []seriesRow) error {
-	at := slices.IndexFunc(rows, func(r seriesRow) bool { return r.Error != "" })
-	if at < 0 {
-		return nil
-	}
-	return fmt.Errorf("%w: counter %q at %s", countmill.ErrOverflow, cli.Plain(rows[at].Counter), cli.Plain(rows[at].Time))
 }
 
 type seriesVerb struct {
@@ -92,68 +70,65 @@ func (c *seriesVerb) Run(ctx context.Context) error {
 	if err := checkNames(names, 100); err != nil {
 		return err
 	}
-	query, err := c.seriesPeriod(time.Now().UTC())
+	q, options, err := c.seriesPeriod(time.Now().UTC())
 	if err != nil {
 		return err
 	}
-	query["counter"] = names
-	var without string
-	r := client.Request{Path: "/v1/series", Query: query, OnHeader: func(h http.Header) { without = h.Get("Countmill-Without-Curve") }}
-	answer, err := c.ask(ctx, r)
+	q.Counters = names
+	ask := func(ctx context.Context, cl *client.Client) ([]client.Row, error) {
+		return cl.Series(ctx, q, options...)
+	}
+	rows, err := asked(ctx, &c.calling, ask)
 	if problem, ok := errors.AsType[*client.Error](err); ok && strings.HasPrefix(problem.Detail, "step ") && c.step == "" {
-		query.Set("step", "15m") // minutes are not kept for that long
-		answer, err = c.ask(ctx, r)
+		q.Step = "15m" // minutes are not kept for that long
+		rows, err = asked(ctx, &c.calling, ask)
 	}
-	if err != nil {
+	if err != nil && len(rows) == 0 {
 		return err
 	}
-	var rows []seriesRow
-	if err := json.Unmarshal(answer, &rows); err != nil || rows == nil {
-		return fmt.Errorf("the server answered with something else than a series; is that a countmill?")
+	if err := c.print(rows, q.Step); err != nil {
+		return err
 	}
+	return err // some values do not fit 64 bits
+}
+
+func (c *seriesVerb) print(rows []client.Row, step string) (err error) {
 	switch {
 	case c.json:
-		_, err = c.stdout.Write(answer)
+		return c.writeJSON()
 	case !cli.IsTerminal(c.stdout):
-		err = printRows(c.stdout, rows)
-	default:
-		_, err = fmt.Fprint(c.stdout, charts(rows, query.Get("step"), without))
+		return printRows(c.stdout, rows)
 	}
-	if err != nil {
-		return err
-	}
-	return overflowIn(rows)
+	_, err = fmt.Fprint(c.stdout, charts(rows, step, c.answer.Header.Get("Countmill-Without-Curve")))
+	return err
 }
 
 // seriesPeriod is the query for --from, --to, --last, --step and --tz.
-func (c *seriesVerb) seriesPeriod(now time.Time) (url.Values, error) {
+func (c *seriesVerb) seriesPeriod(now time.Time) (q client.SeriesQuery, dates []client.ReadOption, err error) {
 	if c.Given("from") && c.Given("last") {
-		return nil, cli.Usagef("--from and --last exclude each other: --last goes back from --to")
+		return q, nil, cli.Usagef("--from and --last exclude each other: --last goes back from --to")
 	}
 	in, err := zone(c.tz)
 	if err != nil {
-		return nil, err
+		return q, nil, err
 	}
-	query := url.Values{"tz": {c.tz}} // dates go as they are: the server knows where a day begins
 	to := now
-	if query.Set("to", now.Format(time.RFC3339)); c.Given("to") {
+	if c.Given("to") {
 		if to, err = timeOrDate("to", c.to, in); err != nil {
-			return nil, err
+			return q, nil, err
 		}
-		query.Set("to", c.to)
 	}
 	from := to.Add(-c.last)
-	if query.Set("from", from.UTC().Format(time.RFC3339)); c.Given("from") {
+	if c.Given("from") {
 		if from, err = timeOrDate("from", c.from, in); err != nil {
-			return nil, err
+			return q, nil, err
 		}
-		query.Set("from", c.from)
 	}
 	if !from.Before(to) {
-		return nil, cli.Usagef("--from: must be earlier than --to")
+		return q, nil, cli.Usagef("--from: must be earlier than --to")
 	}
-	query.Set("step", cmp.Or(c.step, stepFor(to.Sub(from))))
-	return query, nil
+	q = client.SeriesQuery{Zone: c.tz, From: from, To: to, Step: cmp.Or(c.step, stepFor(to.Sub(from)))}
+	return q, []client.ReadOption{set("from", c.from), set("to", c.to)}, nil // dates go as they are: the server knows where a day begins
 }
 
 // zone is the value of --tz.
@@ -178,7 +153,7 @@ func timeOrDate(flag, text string, zone *time.Location) (time.Time, error) {
 }
 
 // charts draws the rows of each counter. without is the part of all their sums that no series ever had.
-func charts(rows []seriesRow, step, without string) string {
+func charts(rows []client.Row, step, without string) string {
 	var b strings.Builder
 	for len(rows) > 0 {
 		n := 1
@@ -208,13 +183,13 @@ func stepFor(last time.Duration) string {
 	return "1mo"
 }
 
-func printRows(out io.Writer, rows []seriesRow) error {
+func printRows(out io.Writer, rows []client.Row) error {
 	for _, r := range rows {
 		whole := "whole"
 		if r.Partial {
 			whole = "partial"
 		}
-		if _, err := fmt.Fprintf(out, "%s\t%s\t%s\t%s\n", cli.Plain(r.Time), r.text(), whole, cli.Plain(r.Counter)); err != nil {
+		if _, err := fmt.Fprintf(out, "%s\t%s\t%s\t%s\n", r.Time.Format(time.RFC3339), valueOf(&r), whole, cli.Plain(r.Counter)); err != nil {
 			return err
 		}
 	}
@@ -226,7 +201,7 @@ const chartHeight = 8
 
 // chart draws the rows of one counter, a column each. Negative counts have columns too: they show the
 // size.
-func chart(rows []seriesRow, step string) string {
+func chart(rows []client.Row, step string) string {
 	var sum, most float64
 	for _, r := range rows {
 		sum += float64(r.Value)
@@ -234,7 +209,7 @@ func chart(rows []seriesRow, step string) string {
 	}
 	var b strings.Builder
 	total := fmt.Sprintf("%.0f", sum)
-	if overflowIn(rows) != nil {
+	if slices.ContainsFunc(rows, func(r client.Row) bool { return r.Error != "" }) {
 		total = "overflow"
 	}
 	fmt.Fprintf(&b, "%s: %s in %s of %s, at most %.0f in one\n", cli.Plain(rows[0].Counter), total, counted(len(rows), "row"), step, most)
@@ -246,7 +221,7 @@ func chart(rows []seriesRow, step string) string {
 		b.WriteString(strings.TrimRight(text, " "))
 		b.WriteByte('\n')
 	}
-	first, last := shortTime(rows[0].Time), shortTime(rows[len(rows)-1].Time)
+	first, last := rows[0].Time.Format(time.RFC3339), rows[len(rows)-1].Time.Format(time.RFC3339)
 	fmt.Fprintf(&b, "%s%s%s\n\n", first, strings.Repeat(" ", max(1, len(rows)-len(first)-len(last))), last)
 	return b.String()
 }

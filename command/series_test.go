@@ -3,6 +3,9 @@ package command
 import (
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/countmill/countmill/client"
 )
 
 const twoRows = `[{"time":"2026-11-23T00:00:00Z","counter":"a","value":5,"partial":false},` +
@@ -60,7 +63,8 @@ func TestSeriesOfAPeriod(t *testing.T) {
 // The tallest column has all lines, and a count that is not 0 is seen.
 func TestChart(t *testing.T) {
 	t.Parallel()
-	got := chart([]seriesRow{{Time: "2026-11-23T00:00:00Z", Counter: "a", Value: 64}, {Value: 0}, {Value: 1}, {Value: -32}, {Time: "2026-11-23T01:00:00Z", Value: 9}}, "15m")
+	at := time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)
+	got := chart([]client.Row{{Time: at, Counter: "a", Value: 64}, {Value: 0}, {Value: 1}, {Value: -32}, {Time: at.Add(time.Hour), Value: 9}}, "15m")
 	want := `a: 42 in 5 rows of 15m, at most 64 in one
 █
 █
@@ -76,7 +80,7 @@ func TestChart(t *testing.T) {
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	if got := chart([]seriesRow{{Counter: "a"}}, "1d"); strings.ContainsAny(got, "▁█") {
+	if got := chart([]client.Row{{Counter: "a"}}, "1d"); strings.ContainsAny(got, "▁█") {
 		t.Errorf("nothing counted, and drawn\n%s", got)
 	}
 }

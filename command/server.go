@@ -1,14 +1,13 @@
 package command
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"regexp"
 	"strings"
@@ -27,7 +26,8 @@ type calling struct {
 	insecure, json           bool
 	timeout                  time.Duration
 
-	asked *client.Client // by ask
+	asks   *client.Client // of asked
+	answer client.Answer
 }
 
 // The usual help of --json.
@@ -174,43 +174,61 @@ func readToken(path string) (string, error) {
 	return token, nil
 }
 
-// ask gets one answer of the server. The first call of a verb must not be at the same time as others.
-func (c *calling) ask(ctx context.Context, r client.Request) ([]byte, error) {
-	if c.asked == nil {
-		cl, err := c.client()
-		if err != nil {
-			return nil, err
+// asked calls a method of the client. The answer as the server sent it is in c.answer. The first call of a verb must not be at the same time
+// as others.
+func asked[T any](ctx context.Context, c *calling, method func(ctx context.Context, cl *client.Client) (T, error)) (v T, err error) {
+	if c.asks == nil {
+		if c.asks, err = c.client(); err != nil {
+			return v, err
 		}
-		c.asked = cl
 	}
-	return c.asked.Do(ctx, r)
+	return method(client.WithAnswer(ctx, &c.answer), c.asks)
 }
 
-// shown asks the server and shows its answer.
-func (c *calling) shown(ctx context.Context, r client.Request, text func(answer []byte) error) error {
-	answer, err := c.ask(ctx, r)
-	if err != nil {
+// shown calls a method of the client and shows the answer: as it is with --json, and otherwise as text does.
+func shown[T any](ctx context.Context, c *calling, method func(ctx context.Context, cl *client.Client) (T, error), text func(T) error) error {
+	v, err := asked(ctx, c, method)
+	switch {
+	case err != nil:
 		return err
+	case c.json:
+		return c.writeJSON()
 	}
-	return c.show(answer, text)
+	return text(v)
 }
 
-// show writes an answer: as it is with --json, and otherwise as text does.
-func (c *calling) show(answer []byte, text func(answer []byte) error) error {
+// writeJSON writes the answer as it is, with --json.
+func (c *calling) writeJSON() error {
 	if !c.json {
-		return text(answer)
+		return nil
 	}
-	_, err := c.stdout.Write(answer)
+	_, err := c.stdout.Write(c.answer.Body)
 	return err
 }
 
-// body is v as JSON, which any value of this package can be.
-func body(v any) []byte {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(v)
-	return b.Bytes()
+// set is an option of a read: a parameter, unless its text is empty.
+func set(name, text string) client.ReadOption {
+	return func(query url.Values) {
+		if text != "" {
+			query.Set(name, text)
+		}
+	}
+}
+
+// stamp is a time as the server writes it; empty for none.
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02T15:04:05.000000Z")
+}
+
+// shortStamp leaves fractions of a second out.
+func shortStamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02T15:04:05Z")
 }
 
 // withGroups are the names of the arguments and of --group.

@@ -2,11 +2,9 @@ package command
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
-	"net/url"
 	"strings"
 	"time"
 
@@ -31,23 +29,6 @@ changes no shard: the total is the sum of the counts, minus the part that resets
 	New: func() cli.Verb { return new(shardsVerb) },
 }
 
-// A shardCount is one of a counter's shards.
-type shardCount struct {
-	Shard   int    `json:"shard"`
-	Count   *int64 `json:"count"`
-	Updated string `json:"updated"`
-	Problem string `json:"problem"`
-}
-
-// A shardList is the answer of GET /v1/shards.
-type shardList struct {
-	Counter string       `json:"counter"`
-	AsOf    string       `json:"as_of"`
-	Exists  *bool        `json:"exists"`
-	Shards  int          `json:"shards"`
-	Counts  []shardCount `json:"counts"`
-}
-
 type shardsVerb struct{ calling }
 
 func (c *shardsVerb) Run(ctx context.Context) error {
@@ -55,25 +36,19 @@ func (c *shardsVerb) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	answer, err := c.ask(ctx, client.Request{Path: "/v1/shards", Query: url.Values{"counter": {name}}})
+	got, err := asked(ctx, &c.calling, func(ctx context.Context, cl *client.Client) (client.Shards, error) { return cl.Shards(ctx, name) })
 	if err != nil {
 		return err
 	}
-	var got shardList
-	err = json.Unmarshal(answer, &got)
 	c.sayMissingOne(name, got.Exists)
 	if c.json {
-		_, err = c.stdout.Write(answer)
-		return err
+		return c.writeJSON()
 	}
-	if err != nil || got.Counts == nil {
-		return fmt.Errorf("the server answered with something else than shards; is that a countmill?")
-	}
-	return got.print(c.stdout, cli.IsTerminal(c.stdout))
+	return printShards(c.stdout, &got, cli.IsTerminal(c.stdout))
 }
 
-// print draws bars for a person; a program gets the columns alone.
-func (l *shardList) print(out io.Writer, bars bool) error {
+// printShards draws bars for a person; a program gets the columns alone.
+func printShards(out io.Writer, l *client.Shards, bars bool) error {
 	if bars {
 		fmt.Fprintf(out, "%s: %d shards written, %d in the record\n", l.Counter, len(l.Counts), l.Shards)
 	}
@@ -88,9 +63,9 @@ func (l *shardList) print(out io.Writer, bars bool) error {
 		if s.Count != nil {
 			count = fmt.Sprint(*s.Count)
 		}
-		line := fmt.Sprintf("%d\t%s\t%s\t%s", s.Shard, count, shortTime(s.Updated), cli.Plain(s.Problem))
+		line := fmt.Sprintf("%d\t%s\t%s\t%s", s.Shard, count, shortStamp(s.Updated), cli.Plain(s.Problem))
 		if bars {
-			line = fmt.Sprintf("%3d %20s %s %s %s", s.Shard, count, bar(s.Count, largest), l.age(s.Updated), cli.Plain(s.Problem))
+			line = fmt.Sprintf("%3d %20s %s %s %s", s.Shard, count, bar(s.Count, largest), ageOfShard(l.AsOf, s.Updated), cli.Plain(s.Problem))
 		}
 		if _, err := fmt.Fprintln(out, strings.TrimRight(line, " \t")); err != nil {
 			return err
@@ -109,12 +84,10 @@ func bar(count *int64, largest float64) string {
 	return fmt.Sprintf("%-*s", width, strings.Repeat("#", n))
 }
 
-// age is how long before the answer the shard was written.
-func (l *shardList) age(updated string) string {
-	then, err := time.Parse(time.RFC3339Nano, updated)
-	now, err2 := time.Parse(time.RFC3339Nano, l.AsOf)
-	if err != nil || err2 != nil {
+// ageOfShard is how long before the answer the shard was written.
+func ageOfShard(asOf, updated time.Time) string {
+	if updated.IsZero() {
 		return ""
 	}
-	return "written " + now.Sub(then).Round(time.Second).String() + " ago"
+	return "written " + asOf.Sub(updated).Round(time.Second).String() + " ago"
 }

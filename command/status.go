@@ -45,64 +45,23 @@ type unreached struct{ err error }
 func (e *unreached) Error() string { return e.err.Error() }
 func (e *unreached) Unwrap() error { return e.err }
 
-// A pipeline is the answer of GET /v1/overview.
+// A pipeline is what a server says of it.
 type pipeline struct {
-	Roles       []string `json:"roles"`
-	Aggregators int      `json:"aggregators"`
-	Status      string   `json:"status"`
-	Reason      string   `json:"reason"`
-	Lag         *float64 `json:"lag"`
-	Increments  *float64 `json:"increments_per_second"`
-	Commits     *float64 `json:"commits_per_second"`
-	PerWrite    *float64 `json:"increments_per_write"`
-	// SinceStart, like all that comes after it but AsOf, is absent if the token is limited to prefixes.
-	SinceStart *struct {
-		Duplicates  int64 `json:"duplicates"`
-		DeadLetters int64 `json:"dead_letters"`
-	} `json:"since_start"`
-	AtLimit        []string  `json:"at_limit"`
-	AsOf           time.Time `json:"as_of"`
-	LastDeadLetter time.Time `json:"last_dead_letter"`
-	LastBackup     time.Time `json:"last_backup"`
-	// BackupEvery is in seconds; 0 without regular backups.
-	BackupEvery float64 `json:"backup_every"`
-	// Unbalanced is the number of rules for the journal that lack opening balances; 0 also if the process does not know it.
-	Unbalanced int `json:"journal_rules_without_balance"`
-	Fleet      []struct {
-		ID      string  `json:"id"`
-		Stalled bool    `json:"stalled"`
-		Skew    float64 `json:"clock_skew"` // seconds
-	} `json:"fleet"`
-	Late        []string `json:"late"`              // aggregators whose last heartbeat ran out
-	Unread      bool     `json:"heartbeats_unread"` // the store did not give them
-	Differences []struct {
-		Setting string   `json:"setting"`
-		Values  []string `json:"values"`
-	} `json:"differences"`
-	Disk *struct {
-		Used    uint64 `json:"used"`
-		Free    uint64 `json:"free"`
-		MinFree uint64 `json:"min_free"`
-	} `json:"disk"`
+	client.Overview
 
-	// indexes are of GET /v1/indexes; noIndexes is why they are unknown.
-	indexes   []indexState
+	// indexes are those whose groups the token may read; noIndexes is why they are unknown.
+	indexes   []client.Index
 	noIndexes error
 }
 
-// look asks for the overview. The error matches *unreached if nothing answered.
+// look asks for the overview, and returns the answer as it came, too. The error matches *unreached if nothing answered.
 func look(ctx context.Context, cl *client.Client) (p pipeline, answer []byte, err error) {
-	answer, err = cl.Do(ctx, client.Request{Path: "/v1/overview"})
-	if _, answered := errors.AsType[*client.Error](err); err != nil && !answered {
-		return p, nil, &unreached{err}
+	var got client.Answer
+	p.Overview, err = cl.Overview(client.WithAnswer(ctx, &got))
+	if _, answered := errors.AsType[*client.Error](err); err != nil && !answered && got.Body == nil {
+		err = &unreached{err}
 	}
-	if err != nil {
-		return p, nil, err
-	}
-	if err := json.Unmarshal(answer, &p); err != nil || p.Status == "" || p.AsOf.IsZero() {
-		return p, nil, errors.New("the server answered with something else than an overview; is that a countmill of this version?")
-	}
-	return p, answer, nil
+	return p, got.Body, err
 }
 
 type statusVerb struct {

@@ -24,23 +24,22 @@ const mostIndexes = 10
 // lookAtIndexes asks for the indexes whose groups the token may read. The rest of the screen is worth
 // showing without them, so a failure becomes a row.
 func (p *pipeline) lookAtIndexes(ctx context.Context, cl *client.Client) (answer json.RawMessage) {
-	answer, err := cl.Do(ctx, client.Request{Path: "/v1/indexes"})
-	if err == nil {
-		p.indexes, err = readIndexes(answer)
-	}
+	var got client.Answer
+	all, err := cl.Indexes(client.WithAnswer(ctx, &got))
 	if err != nil {
 		p.noIndexes = err
 		return nil
 	}
+	p.indexes = all.Indexes
 	// Indexes that need attention come first.
-	slices.SortStableFunc(p.indexes, func(a, b indexState) int {
-		return cmp.Compare(a.rank(), b.rank())
+	slices.SortStableFunc(p.indexes, func(a, b client.Index) int {
+		return cmp.Compare(rankOfIndex(&a), rankOfIndex(&b))
 	})
-	return answer
+	return got.Body
 }
 
-// rank is higher for an index that needs no attention.
-func (x *indexState) rank() int {
+// rankOfIndex is higher for an index that needs no attention.
+func rankOfIndex(x *client.Index) int {
 	if x.State == "serving" {
 		return 1
 	}
@@ -55,14 +54,14 @@ func (p *pipeline) indexRows() []string {
 	var rows []string
 	for i := range p.indexes[:min(len(p.indexes), mostIndexes)] {
 		x := &p.indexes[i]
-		row := cli.Plain(x.Name) + ": " + cli.Plain(x.progress())
+		row := cli.Plain(x.Name) + ": " + cli.Plain(indexProgress(x))
 		if x.State == "serving" {
-			row += p.ago(", checked ", x.Checked)
-		} else if x.Ranges > 0 {
-			row += fmt.Sprintf(", %d of %d ranges", x.Done, x.Ranges)
+			row += p.ago(", checked ", orZero(x.CheckedAt))
+		} else if x.Ranges != nil && *x.Ranges > 0 {
+			row += fmt.Sprintf(", %d of %d ranges", *x.RangesDone, *x.Ranges)
 		}
-		if x.Corrected > 0 {
-			row += fmt.Sprintf("; %d corrections of groups, which is a fault", x.Corrected)
+		if x.Corrected != nil && *x.Corrected > 0 {
+			row += fmt.Sprintf("; %d corrections of groups, which is a fault", *x.Corrected)
 		}
 		rows = append(rows, row)
 	}
@@ -77,11 +76,11 @@ func (p *pipeline) indexLate() (backend.Finding, bool) {
 	for i := range p.indexes {
 		x := &p.indexes[i]
 		begun := x.Since
-		if !x.Ended.IsZero() {
-			begun = x.Ended
+		if x.EndedAt != nil {
+			begun = *x.EndedAt
 		}
 		if x.State != "serving" && p.AsOf.Sub(begun) > longIndex {
-			late = append(late, cli.Plain(x.Name)+" is "+cli.Plain(x.progress()))
+			late = append(late, cli.Plain(x.Name)+" is "+cli.Plain(indexProgress(x)))
 		}
 	}
 	return backend.Finding{

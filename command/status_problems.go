@@ -58,7 +58,7 @@ func (p *pipeline) noAggregator() (backend.Finding, bool) {
 		Check: "aggregators", What: "No aggregator takes messages: accepted increments wait on the bus.", Why: "Totals do not move.",
 		Do:   "Start an aggregator, or ask one for its reason: countmill ready --server ITS-ADDRESS.",
 		Page: "runbook.md#countmillnoaggregatoralive",
-	}, p.Aggregators == 0 && !p.Unread && len(p.Late) == 0
+	}, p.Aggregators == 0 && !p.HeartbeatsUnread && len(p.Late) == 0
 }
 
 // unread is of the store, and not of aggregators, which may all work.
@@ -67,7 +67,7 @@ func (p *pipeline) unread() (backend.Finding, bool) {
 		Check: "heartbeats", What: "The heartbeats of the aggregators cannot be read: the store is slow or does not answer.", Why: "Whether aggregators work is not known, and totals may be late.",
 		Do:   "Look at the store; then ask an aggregator: countmill ready --server ITS-ADDRESS.",
 		Page: "runbook.md#countmillnoaggregatoralive",
-	}, p.Unread
+	}, p.HeartbeatsUnread
 }
 
 func (p *pipeline) someLate() (backend.Finding, bool) {
@@ -100,8 +100,8 @@ func (p *pipeline) someStalled() (backend.Finding, bool) {
 func (p *pipeline) clockOff() (backend.Finding, bool) {
 	var off []string
 	for _, m := range p.Fleet {
-		if m.Skew > longSkew.Seconds() {
-			off = append(off, fmt.Sprintf("%s by %s", cli.Plain(m.ID), seconds(&m.Skew)))
+		if m.ClockSkew > longSkew.Seconds() {
+			off = append(off, fmt.Sprintf("%s by %s", cli.Plain(m.ID), seconds(&m.ClockSkew)))
 		}
 	}
 	return backend.Finding{

@@ -32,8 +32,8 @@ func (p *pipeline) screen(server string, found []backend.Finding) string {
 	}
 	if start := p.SinceStart; start != nil {
 		rows = append(rows, []row{
-			{"increments", rate(p.Increments) + perWrite(p.PerWrite)},
-			{"commits", rate(p.Commits)},
+			{"increments", rate(p.IncrementsPerSecond) + perWrite(p.IncrementsPerWrite)},
+			{"commits", rate(p.CommitsPerSecond)},
 			{"duplicates", fmt.Sprintf("%d parts since the aggregators started", start.Duplicates)},
 			{"dead letters", fmt.Sprintf("%d since the aggregators started", start.DeadLetters) + p.ago(", the last ", p.LastDeadLetter)},
 			{"shards", p.limited()},
@@ -66,10 +66,10 @@ func (p *pipeline) living() string {
 
 // unbalanced is no problem: with datastore: a new rule has no opening balance for up to two hours, and status does not know since when.
 func (p *pipeline) unbalanced() string {
-	if p.Unbalanced == 0 {
+	if p.JournalRulesWithoutBalance == nil || *p.JournalRulesWithoutBalance == 0 {
 		return ""
 	}
-	return fmt.Sprintf("rules without opening balances: %d, see %srunbook.md#countmilljournalwithoutbalance", p.Unbalanced, docs)
+	return fmt.Sprintf("rules without opening balances: %d, see %srunbook.md#countmilljournalwithoutbalance", *p.JournalRulesWithoutBalance, docs)
 }
 
 func (p *pipeline) stalled() []string {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/embedded"
 )
 
@@ -155,7 +156,7 @@ func TestOldBackups(t *testing.T) {
 		{0, now.Add(-time.Hour), ""},
 		{0, time.Time{}, ""},
 	} {
-		p := pipeline{AsOf: now, LastBackup: tc.last, BackupEvery: tc.every}
+		p := pipeline{Overview: client.Overview{AsOf: now, LastBackup: tc.last, BackupEvery: tc.every}}
 		f, bad := p.backupOld()
 		if bad != (tc.want != "") || bad && f.What != tc.want {
 			t.Errorf("every %gs, last %s: got %q, %t, want %q", tc.every, tc.last, f.What, bad, tc.want)
@@ -166,9 +167,9 @@ func TestOldBackups(t *testing.T) {
 // Of many indexes the screen has the unfinished ones, and the number of the others.
 func TestManyIndexes(t *testing.T) {
 	t.Parallel()
-	p := pipeline{indexes: []indexState{{Name: "new", State: "building"}}}
+	p := pipeline{indexes: []client.Index{{Name: "new", State: "building"}}}
 	for range mostIndexes {
-		p.indexes = append(p.indexes, indexState{Name: "old", State: "serving"})
+		p.indexes = append(p.indexes, client.Index{Name: "old", State: "serving"})
 	}
 	if rows := p.indexRows(); len(rows) != mostIndexes+1 || rows[0] != "new: building" || rows[mostIndexes] != "and 1 more: countmill index list" {
 		t.Errorf("got %q", rows)

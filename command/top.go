@@ -2,11 +2,9 @@ package command
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"net/url"
-	"strconv"
 	"text/tabwriter"
+	"time"
 
 	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/command/cli"
@@ -51,16 +49,15 @@ func (b *board) windowFlag() cli.Flag {
 		"Order by the increments of today, this-week or this-month of --tz, or of the last 1h.").Default("none: totals")
 }
 
-func (b *board) query(c *call, index string) (url.Values, error) {
-	query := url.Values{"index": {index}}
+func (b *board) query(c *call, index string) (client.BoardQuery, error) {
+	q := client.BoardQuery{Index: index}
 	if c.Given("tz") && b.window == "" {
-		return nil, cli.Usagef("--tz is given without --window (limit: with --window today, this-week or this-month)")
+		return q, cli.Usagef("--tz is given without --window (limit: with --window today, this-week or this-month)")
 	}
 	if b.window != "" {
-		query.Set("window", b.window)
-		query.Set("tz", b.tz)
+		q.Window, q.Zone = b.window, b.tz
 	}
-	return query, nil
+	return q, nil
 }
 
 type topVerb struct {
@@ -84,30 +81,19 @@ func (c *topVerb) Run(ctx context.Context) error {
 	if len(c.args) != 1 {
 		return cli.Usagef("name one INDEX, got %s", cli.Quoted(c.args))
 	}
-	query, err := c.query(&c.call, c.args[0])
+	q, err := c.query(&c.call, c.args[0])
 	if err != nil {
 		return err
 	}
-	query.Set("n", strconv.Itoa(c.best))
-	if c.of != "counters" {
-		query.Set("of", c.of)
-	}
-	return c.shown(ctx, client.Request{Path: "/v1/top", Query: query}, c.print)
+	return shown(ctx, &c.calling, func(ctx context.Context, cl *client.Client) (client.Top, error) {
+		if c.of == "groups" {
+			return cl.TopGroups(ctx, q, c.best)
+		}
+		return cl.Top(ctx, q, c.best)
+	}, c.print)
 }
 
-func (c *topVerb) print(answer []byte) error {
-	var got struct {
-		Top []struct {
-			Counter string `json:"counter"`
-			Total   int64  `json:"total"`
-			Rank    int    `json:"rank"`
-		} `json:"top"`
-		Overflowed []string `json:"overflowed"`
-		boardScan
-	}
-	if err := json.Unmarshal(answer, &got); err != nil || got.Top == nil {
-		return fmt.Errorf("the server answered with something else than a top; is that a countmill?")
-	}
+func (c *topVerb) print(got client.Top) error {
 	table := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, t := range got.Top {
 		fmt.Fprintf(table, "%d\t%d\t  %s\n", t.Rank, t.Total, cli.Plain(t.Counter))
@@ -124,7 +110,7 @@ func (c *topVerb) print(answer []byte) error {
 	case len(got.Top) == 0:
 		fmt.Fprintf(c.stderr, "no %s of the index have a total\n", c.of)
 	}
-	got.say(&c.call)
+	c.sayScan(got.CompleteAsOf, got.Partial)
 	return nil
 }
 
@@ -151,44 +137,28 @@ func (c *rankVerb) Run(ctx context.Context) error {
 		return cli.Usagef("name one INDEX and one COUNTER or --group, got %s", cli.Quoted(names))
 	}
 	counter := names[1]
-	query, err := c.query(&c.call, c.args[0])
+	q, err := c.query(&c.call, c.args[0])
 	if err != nil {
 		return err
 	}
-	query.Set("counter", counter)
-	return c.shown(ctx, client.Request{Path: "/v1/rank", Query: query}, func(answer []byte) error { return c.print(answer, counter) })
+	return shown(ctx, &c.calling, func(ctx context.Context, cl *client.Client) (client.Rank, error) { return cl.Rank(ctx, q, counter) }, c.print)
 }
 
-func (c *rankVerb) print(answer []byte, counter string) error {
-	var got struct {
-		Total *int64 `json:"total"`
-		Rank  *int   `json:"rank"`
-		Of    int    `json:"of"`
-		boardScan
-	}
-	if err := json.Unmarshal(answer, &got); err != nil || got.Total == nil {
-		return fmt.Errorf("the server answered with something else than a rank; is that a countmill?")
-	}
+func (c *rankVerb) print(got client.Rank) error {
 	if got.Rank == nil {
-		return fmt.Errorf("counter %q has no place: it counted nothing", cli.Plain(counter))
+		return fmt.Errorf("counter %q has no place: it counted nothing", cli.Plain(got.Counter))
 	}
-	if _, err := fmt.Fprintf(c.stdout, "%d of %d\t%d\t%s\n", *got.Rank, got.Of, *got.Total, cli.Plain(counter)); err != nil {
+	if _, err := fmt.Fprintf(c.stdout, "%d of %d\t%d\t%s\n", *got.Rank, got.Of, got.Total, cli.Plain(got.Counter)); err != nil {
 		return err
 	}
-	got.say(&c.call)
+	c.sayScan(got.CompleteAsOf, got.Partial)
 	return nil
 }
 
-// boardScan says what the look at all counters was from which an answer comes.
-type boardScan struct {
-	CompleteAsOf string `json:"complete_as_of"`
-	Partial      bool   `json:"partial"`
-}
-
-// say writes to standard error.
-func (s *boardScan) say(c *call) {
-	fmt.Fprintf(c.stderr, "complete as of %s\n", cli.Plain(s.CompleteAsOf))
-	if s.Partial {
+// sayScan says on standard error what the look at all counters was from which an answer comes.
+func (c *call) sayScan(completeAsOf time.Time, partial bool) {
+	fmt.Fprintf(c.stderr, "complete as of %s\n", stamp(completeAsOf))
+	if partial {
 		fmt.Fprintln(c.stderr, "increments of the window are missing: it began before its rule for series, or no rule keeps the overflow group")
 	}
 }

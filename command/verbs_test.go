@@ -156,7 +156,7 @@ func TestVerbsSayHowToStartAServer(t *testing.T) {
 
 func TestGet(t *testing.T) {
 	t.Parallel()
-	const totals = `{"totals":[{"counter":"a","total":9223372036854775807},{"counter":"a b","total":-1}],"lag":null}`
+	const totals = `{"totals":[{"counter":"a","total":9223372036854775807,"exists":true},{"counter":"a b","total":-1,"exists":true}],"lag":null}`
 	f := newFakeServer(t, answer(200, totals))
 	got := try(t, nil, "get", "a", "a b", "--server", f.URL, "--max-staleness", "2s")
 	if want := (result{0, "9223372036854775807\ta\n-1\ta b\n", ""}); got != want {
@@ -177,7 +177,7 @@ func TestGet(t *testing.T) {
 	if got := try(t, nil, "get", "o", "--server", over.URL); got.code != 1 || got.out != "" {
 		t.Errorf("only a total that does not fit: got %+v", got)
 	}
-	try(t, nil, "get", "a", "b", "--server", one.URL).wantError(t, 1, "something else than 2 totals")
+	try(t, nil, "get", "a", "b", "--server", one.URL).wantError(t, 1, "another number of totals than was asked for")
 	html := newFakeServer(t, answer(200, "<html>"))
 	try(t, nil, "get", "a", "--server", html.URL).wantError(t, 1, "is that a countmill?")
 }
@@ -268,21 +268,21 @@ func TestWatchOutlivesItsTimeout(t *testing.T) {
 
 func TestChangesAskForWhatTheyWereTold(t *testing.T) {
 	t.Parallel()
-	const removed = `{"counter":"a","removed":-9007199254740993,"as_of":"2026-01-02T03:04:05.000000Z"}` + "\n"
+	const removed = `{"counter":"a","removed":-9007199254740993,"as_of":"2026-01-02T03:04:05.000000Z","exists":true}` + "\n"
 	for _, test := range []struct {
 		args       []string
 		answer     string
 		path, body string
 		want       string
 	}{
-		{[]string{"grow", "a/b", "40"}, `{}`, "/v1/counters/a%2Fb", `{"shards":40}`, "a/b has 40 shards\n"},
-		{[]string{"grow", "..", "40", "--json"}, "{}\n", "/v1/counters/%2E%2E", `{"shards":40}`, "{}\n"},
+		{[]string{"grow", "a/b", "40"}, `{"counter":"a/b","shards":40}`, "/v1/counters/a%2Fb", `{"shards":40}`, "a/b has 40 shards\n"},
+		{[]string{"grow", "..", "40", "--json"}, `{"counter":".."}`, "/v1/counters/%2E%2E", `{"shards":40}`, `{"counter":".."}`},
 		{[]string{"reset", "a", "--id", "x"}, removed, "/v1/reset", `{"counter":"a","id":"x"}`, "-9007199254740993\n"},
 		{[]string{"reset", "a", "--id", "x", "--json"}, removed, "/v1/reset", `{"counter":"a","id":"x"}`, removed},
-		{[]string{"next", "user:42", "--id", "x"}, `{"value":7}`, "/v1/sequences/next", `{"id":"x","sequence":"user:42"}`, "7\n"},
-		{[]string{"next", "a", "--id", "x", "--count", "3"}, `{"first":8,"last":10}`, "/v1/sequences/next", `{"count":3,"id":"x","sequence":"a"}`, "8 10\n"},
-		{[]string{"next", "a", "--id", "x", "--json"}, "{\"value\":7}\n", "/v1/sequences/next", `{"id":"x","sequence":"a"}`, "{\"value\":7}\n"},
-		{[]string{"delete", "é ?"}, removed, "/v1/counters/%C3%A9%20%3F", ``, "-9007199254740993\n"},
+		{[]string{"next", "user:42", "--id", "x"}, `{"value":7}`, "/v1/sequences/next", `{"sequence":"user:42","id":"x"}`, "7\n"},
+		{[]string{"next", "a", "--id", "x", "--count", "3"}, `{"first":8,"last":10}`, "/v1/sequences/next", `{"sequence":"a","id":"x","count":3}`, "8 10\n"},
+		{[]string{"next", "a", "--id", "x", "--json"}, "{\"value\":7}\n", "/v1/sequences/next", `{"sequence":"a","id":"x"}`, "{\"value\":7}\n"},
+		{[]string{"delete", "é ?"}, strings.Replace(removed, `"a"`, `"é ?"`, 1), "/v1/counters/%C3%A9%20%3F", ``, "-9007199254740993\n"},
 	} {
 		f := newFakeServer(t, answer(200, test.answer))
 		got := try(t, nil, append(test.args, "--server", f.URL)...)
@@ -307,7 +307,7 @@ func TestChangesSayWhetherTheyWereDone(t *testing.T) {
 		{[]string{"reset", "a", "--id", "x"}, answer(503, "<html>"), "maybe reset: another program answers, a proxy or no countmill (HTTP 503); repeat it with --id x"},
 		{[]string{"delete", "a"}, answer(400, `{"detail":"bad"}`), "not deleted: bad (HTTP 400)"},
 		{[]string{"delete", "a"}, answer(500, `{"detail":"a fault"}`), "maybe deleted: a fault (HTTP 500); repeat it"},
-		{[]string{"delete", "a"}, answer(200, `{}`), "something else than what was removed"},
+		{[]string{"delete", "a"}, answer(200, `{}`), "it has no as_of; is that a countmill?"},
 	} {
 		f := newFakeServer(t, test.script)
 		try(t, nil, append(test.args, "--server", f.URL)...).wantError(t, 1, test.want)

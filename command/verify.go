@@ -2,10 +2,7 @@ package command
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"net/http"
-	"net/url"
 
 	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/command/cli"
@@ -34,22 +31,6 @@ wrong cached totals. A person has to fix the rest.
 Exit code 3: something is wrong, and was not fixed, or nothing that begins with PREFIX was checked.
 `,
 	New: func() cli.Verb { return new(verifyVerb) },
-}
-
-// A verified page is the answer of /v1/verify.
-type verified struct {
-	Problems []struct {
-		Kind    string `json:"kind"`
-		Counter string `json:"counter"`
-		Shard   *int   `json:"shard"`
-		Detail  string `json:"detail"`
-		Fixed   bool   `json:"fixed"`
-	} `json:"problems"`
-	Shards    int    `json:"shards"`
-	Cached    int    `json:"cached"`
-	Unchecked int    `json:"unchecked"`
-	Groups    int    `json:"groups"`
-	Next      string `json:"next_page_token"`
 }
 
 type verifyVerb struct {
@@ -90,18 +71,19 @@ func (e *inconsistent) Error() string { return e.text }
 func (c *verifyVerb) run(ctx context.Context) error {
 	progress := cli.IsTerminal(c.stderr)
 	for token, again := "", true; again; again = token != "" {
-		answer, err := c.page(ctx, token)
+		page, err := asked(ctx, &c.calling, func(ctx context.Context, cl *client.Client) (client.Verified, error) {
+			if c.fix {
+				return cl.Fix(ctx, c.prefix, token)
+			}
+			return cl.Verify(ctx, c.prefix, token)
+		})
 		if err != nil {
 			return err
-		}
-		var page verified
-		if err := json.Unmarshal(answer, &page); err != nil || page.Problems == nil {
-			return fmt.Errorf("the server answered with something else than problems; is that a countmill?")
 		}
 		if progress {
 			fmt.Fprint(c.stderr, "\r\x1b[K")
 		}
-		if err := c.print(answer, &page); err != nil {
+		if err := c.print(&page); err != nil {
 			return err
 		}
 		if progress {
@@ -117,23 +99,7 @@ func (c *verifyVerb) run(ctx context.Context) error {
 	return nil
 }
 
-func (c *verifyVerb) page(ctx context.Context, token string) ([]byte, error) {
-	if c.fix {
-		return c.ask(ctx, client.Request{
-			Method: http.MethodPost, Path: "/v1/verify", Body: body(map[string]string{"prefix": c.prefix, "page_token": token}),
-		})
-	}
-	query := url.Values{}
-	if c.prefix != "" {
-		query.Set("prefix", c.prefix)
-	}
-	if token != "" {
-		query.Set("page_token", token)
-	}
-	return c.ask(ctx, client.Request{Path: "/v1/verify", Query: query})
-}
-
-func (c *verifyVerb) print(answer []byte, page *verified) error {
+func (c *verifyVerb) print(page *client.Verified) error {
 	c.shards, c.cached, c.unchecked = c.shards+page.Shards, c.cached+page.Cached, c.unchecked+page.Unchecked
 	c.groups += page.Groups
 	c.problems += len(page.Problems)
@@ -156,11 +122,7 @@ func (c *verifyVerb) print(answer []byte, page *verified) error {
 			return err
 		}
 	}
-	if c.json {
-		_, err := c.stdout.Write(answer)
-		return err
-	}
-	return nil
+	return c.writeJSON()
 }
 
 func (c *verifyVerb) seen() string {

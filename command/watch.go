@@ -97,7 +97,8 @@ func (c *watchVerb) watchQuery() (url.Values, error) {
 	if err != nil {
 		return nil, err
 	}
-	query := asOfQuery(c.minAsOf)
+	query := url.Values{}
+	set("min_as_of", c.minAsOf)(query)
 	if c.rates {
 		query.Set("rates", "true")
 	}
@@ -127,29 +128,18 @@ func (c *watchVerb) print(e client.Event) error {
 		_, err := fmt.Fprintf(c.stderr, "countmill: %v; still watching\n", problem)
 		return err
 	}
-	var got watchEvent
+	var got client.WatchEvent
 	if err := json.Unmarshal(e.Data, &got); err != nil {
 		return fmt.Errorf("the server sent an event that is not JSON: %w; is that a countmill?", err)
 	}
 	return c.printTotals(&got)
 }
 
-// A watchEvent is the data of an event with totals.
-type watchEvent struct {
-	Totals []struct {
-		total
-		Exists *bool        `json:"exists"`
-		Rate   *json.Number `json:"rate"`
-	} `json:"totals"`
-	Removed   []string `json:"removed"`
-	Truncated bool     `json:"truncated"`
-}
-
-func (c *watchVerb) printTotals(e *watchEvent) error {
+func (c *watchVerb) printTotals(e *client.WatchEvent) error {
 	for _, t := range e.Totals {
-		line := t.text() + "\t" + cli.Plain(t.Counter)
+		line := totalText(&t) + "\t" + cli.Plain(t.Counter)
 		if t.Rate != nil {
-			line += "\t" + t.Rate.String() + "/s"
+			line += "\t" + strconv.FormatFloat(*t.Rate, 'f', -1, 64) + "/s"
 		}
 		if c.last[t.Counter] == line { // its shards have changed
 			continue

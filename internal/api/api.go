@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/admin"
+	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
@@ -39,7 +40,7 @@ type Services struct {
 
 	// Backup copies the store to a place below its backup root; "" is the root. Nil: the store cannot
 	// be copied.
-	Backup func(ctx context.Context, to string) (Backup, error)
+	Backup func(ctx context.Context, to string) (client.Backup, error)
 
 	// LastBackup is the moment until which the newest known backup has everything; zero if none is
 	// known. Nil: there are no backups.
@@ -52,7 +53,7 @@ type Services struct {
 	Unbalanced func() (rules int, known bool)
 
 	// Disk is the space of the store. Nil: it is on no disk of this machine.
-	Disk func() Disk
+	Disk func() client.DiskSpace
 
 	// Moment returns a moment of the store: views of it or of a later one show every fold that returned
 	// before the call. Nil: a moment costs a read.
@@ -68,13 +69,6 @@ type Services struct {
 
 	// Metrics are those of the process. Nil: there are none.
 	Metrics http.Handler
-}
-
-// A Disk is the space of a store, in bytes.
-type Disk struct {
-	Used    uint64 `json:"used"`     // by the store
-	Free    uint64 `json:"free"`     // on its file system
-	MinFree uint64 `json:"min_free"` // below so many free bytes increments are refused; 0: never
 }
 
 // A Reader gives totals. *reader.Reader is one; its methods have the promises.

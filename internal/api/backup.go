@@ -16,26 +16,8 @@ const backupTimeout = 10 * time.Minute
 
 // A backupRequest names the target.
 type backupRequest struct {
-	To text `json:"to"`
-}
-
-// A Backup is a finished backup.
-type Backup struct {
-	URL, ID string
-	// BeganAt: everything accepted before is in it. TakenAt: nothing accepted afterwards is.
-	BeganAt, TakenAt time.Time
-	// Bytes is its size, Sent the bytes that the target did not have.
-	Bytes, Sent int64
-}
-
-// backupTaken is the answer.
-type backupTaken struct {
-	URL     string `json:"url"`
-	ID      string `json:"id"`
-	BeganAt string `json:"began_at"`
-	TakenAt string `json:"taken_at"`
-	Bytes   int64  `json:"bytes"`
-	Sent    int64  `json:"sent_bytes"`
+	// A path relative to the server's `--backup-root`, or a URL or directory that is the root or below it. Absent: the root.
+	To text `json:"to,omitzero" schema:"len 1.. like before-upgrade like gs://bucket/counters/before-upgrade"`
 }
 
 // The errors of Services.Backup that have an answer of their own.
@@ -80,5 +62,5 @@ func (a *API) backup(c call) (any, error) {
 		late := httpserver.NewProblem(http.StatusServiceUnavailable, "timeout", "timeout", fmt.Sprintf("the backup did not end within %s: repeat it, and it continues", backupTimeout))
 		err = late.RetryAfter(time.Minute)
 	}
-	return backupTaken{b.URL, b.ID, httpserver.FormatTime(b.BeganAt), httpserver.FormatTime(b.TakenAt), b.Bytes, b.Sent}, err
+	return b, err
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/auth"
 	"github.com/countmill/countmill/internal/httpserver"
 	"github.com/countmill/countmill/reader"
@@ -20,18 +21,6 @@ const (
 	// badgeLabel is the most letters of a label: a badge is a line in a page.
 	badgeLabel = 40
 )
-
-// A shield is a badge as JSON. shields.io draws the first four members as an endpoint badge.
-type shield struct {
-	Version int    `json:"schemaVersion"`
-	Label   string `json:"label"`
-	Message string `json:"message"`
-	Color   string `json:"color"`
-
-	Counter string `json:"counter"`
-	Total   number `json:"total"`
-	AsOf    string `json:"as_of"`
-}
 
 // badge answers /badge/NAME.svg and /badge/NAME.json with the counter's total.
 func (a *API) badge(c call) error {
@@ -98,7 +87,7 @@ func (a *API) drawBadge(w http.ResponseWriter, form, label string, t *reader.Tot
 	var body []byte
 	if form == ".json" {
 		header.Set("Content-Type", "application/json")
-		body = append(encode(shield{1, label, message, badgeColor, t.Counter, number{t.Total, false}, httpserver.FormatTime(t.AsOf)}), '\n')
+		body = httpserver.AppendJSON(nil, client.Badge{SchemaVersion: 1, Label: label, Message: message, Color: badgeColor, Counter: t.Counter, Total: t.Total, AsOf: t.AsOf})
 	} else {
 		header.Set("Content-Type", "image/svg+xml")
 		body = []byte(svgBadge(label, message))

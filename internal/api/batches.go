@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/auth"
 	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/internal/httpserver"
@@ -24,21 +25,6 @@ type BatchReceiver interface {
 	Send(ctx context.Context, in *publisher.Delivery, received time.Time) (publisher.Outcome, error)
 }
 
-// A batchAnswer is the answer to a batch whose parts are durable, but for its conflicts.
-type batchAnswer struct {
-	Parts     int            `json:"parts"`
-	Conflicts []partConflict `json:"conflicts,omitempty"`
-	// Receipt and CountedAsOf are about the other parts.
-	Receipt     string `json:"receipt,omitempty"`
-	CountedAsOf string `json:"counted_as_of,omitempty"`
-}
-
-// A partConflict is a part that was not counted.
-type partConflict struct {
-	Part   int    `json:"part"` // in the batch, from 0
-	Reason string `json:"reason"`
-}
-
 // batches answers POST /v1/batches.
 func (a *API) batches(c call) error {
 	if !a.gate.enter() {
@@ -53,17 +39,14 @@ func (a *API) batches(c call) error {
 	return err
 }
 
-func (a *API) batchAnswerOf(out publisher.Outcome) batchAnswer {
+func (a *API) batchAnswerOf(out publisher.Outcome) client.AcceptedBatch {
 	read := a.acceptedOf(out.Parts, out.Sent)
-	answer := batchAnswer{Parts: out.Parts, Receipt: read.receipt}
-	if !read.countedAt.IsZero() {
-		answer.CountedAsOf = string(appendTime(nil, read.countedAt))
-	}
+	answer := client.AcceptedBatch{Parts: out.Parts, Receipt: read.receipt, CountedAsOf: read.countedAt}
 	for _, part := range out.Reused {
-		answer.Conflicts = append(answer.Conflicts, partConflict{part, "id-reused"})
+		answer.Conflicts = append(answer.Conflicts, client.PartConflict{Part: part, Reason: "id-reused"})
 	}
 	for _, part := range out.Expired {
-		answer.Conflicts = append(answer.Conflicts, partConflict{part, "expired"})
+		answer.Conflicts = append(answer.Conflicts, client.PartConflict{Part: part, Reason: "expired"})
 	}
 	return answer
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/admin"
+	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/httpserver"
 )
 
@@ -28,59 +29,36 @@ func asChange(err error) error {
 
 // A growRequest is the number of shards that a counter is to have.
 type growRequest struct {
-	Shards integer `json:"shards"`
-}
-
-// A grown counter as clients see it.
-type grown struct {
-	Counter string `json:"counter"`
-	Shards  int    `json:"shards"`
+	// An integer literal: neither 40.0 nor 4e1.
+	Shards integer `json:"shards" schema:"1..999"`
 }
 
 func (a *API) grow(c call) (any, error) {
 	request := c.body.(*growRequest)
-	if !request.Shards.given {
-		return nil, growBody.missing("shards")
-	}
 	name, shards := c.name(), request.Shards.value
 	if err := c.caller().Check(name); err != nil {
 		return nil, err
 	}
-	return grown{name, shards}, asChange(a.services.Admin.Grow(c.ctx, name, shards))
+	return client.Grown{Counter: name, Shards: shards}, asChange(a.services.Admin.Grow(c.ctx, name, shards))
 }
 
-// removed is the effect of a reset or a delete as clients see it.
+// removed is an answer, which clients see as a client.Removed.
 type removed struct {
-	Counter  string  `json:"counter"`
-	Removed  *number `json:"removed"` // null if it does not fit 64 bits
-	Exact    string  `json:"removed_exact,omitempty"`
-	Overflow bool    `json:"overflow,omitempty"`
-	AsOf     string  `json:"as_of"`
-	Exists   bool    `json:"exists"`
+	counter string
+	admin.Done
+	quoted bool
 }
 
-func removedOf(counter string, d admin.Done, asString bool) removed {
-	r := removed{Counter: counter, AsOf: httpserver.FormatTime(d.At), Exists: d.Existed}
-	if n, fits := d.Removed.Int64(); fits {
-		r.Removed = &number{n, asString}
+// AppendJSON makes it an httpserver.Appender.
+func (r *removed) AppendJSON(b []byte) []byte {
+	b = append(appendString(append(b, `{"counter":`...), r.counter), `,"removed":`...)
+	if n, fits := r.Removed.Int64(); fits {
+		b = appendQuoted(b, n, r.quoted)
 	} else {
-		r.Exact, r.Overflow = d.Removed.String(), true
+		b = fmt.Appendf(b, `null,"removed_exact":"%s","overflow":true`, r.Removed)
 	}
-	return r
-}
-
-// A number is written as a JSON integer, or as a string of one.
-type number struct {
-	value    int64
-	asString bool
-}
-
-func (n number) MarshalJSON() ([]byte, error) {
-	text := strconv.FormatInt(n.value, 10)
-	if n.asString {
-		text = strconv.Quote(text)
-	}
-	return []byte(text), nil
+	b = append(appendTime(append(b, `,"as_of":"`...), r.At), '"')
+	return append(strconv.AppendBool(append(b, `,"exists":`...), r.Existed), '}')
 }
 
 func (a *API) delete(c call) (any, error) {
@@ -89,20 +67,18 @@ func (a *API) delete(c call) (any, error) {
 		return nil, err
 	}
 	d, err := a.services.Admin.Delete(c.ctx, name)
-	return removedOf(name, d, c.quoted()), asChange(err)
+	return &removed{name, d, c.quoted()}, asChange(err)
 }
 
 // A resetRequest names a counter and, if it has one, the id of the reset.
 type resetRequest struct {
-	Counter text `json:"counter"`
-	ID      text `json:"id"`
+	Counter text `json:"counter" schema:"CounterName"`
+	// The same id on the same counter is one reset, whoever sends it.
+	ID text `json:"id,omitzero" schema:"len 1..128"`
 }
 
 func (a *API) reset(c call) (any, error) {
 	request := c.body.(*resetRequest)
-	if !request.Counter.given {
-		return nil, resetBody.missing("counter")
-	}
 	if request.ID.given {
 		if err := countmill.CheckID("id", request.ID.value); err != nil {
 			return nil, err
@@ -113,5 +89,5 @@ func (a *API) reset(c call) (any, error) {
 		return nil, err
 	}
 	d, err := a.services.Admin.Reset(c.ctx, name, request.ID.value)
-	return removedOf(name, d, c.quoted()), asChange(err)
+	return &removed{name, d, c.quoted()}, asChange(err)
 }

@@ -47,8 +47,11 @@ func (a *API) showDeadLetter(c call) (any, error) {
 
 // A replayRequest names dead letters.
 type replayRequest struct {
-	Keys  texts `json:"keys"`
-	AsNew flag  `json:"as_new"`
+	Keys texts `json:"keys" schema:"DeadKey #1..100"`
+	// Count dead letters as new if they cannot count under their own ids and time: with the time of this request if their own is
+	// beyond the deduplication window or a day ahead, and under other ids if their own are taken or lost. All others count as
+	// without it.
+	AsNew flag `json:"as_new,omitzero"`
 }
 
 func (a *API) replay(c call) (any, error) {
@@ -62,7 +65,7 @@ func (a *API) replay(c call) (any, error) {
 
 // A discardRequest names dead letters.
 type discardRequest struct {
-	Keys texts `json:"keys"`
+	Keys texts `json:"keys" schema:"DeadKey #1..100"`
 }
 
 func (a *API) discard(c call) (any, error) {

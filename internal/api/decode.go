@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"reflect"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -59,7 +61,7 @@ func (b *body) decode(text []byte, v any) error {
 	}
 	err := json.Unmarshal(text, v, json.RejectUnknownMembers(true))
 	if err == nil {
-		return nil
+		return b.complete(v)
 	}
 	if semantic, ok := errors.AsType[*json.SemanticError](err); ok {
 		field := firstOf(semantic.JSONPointer)
@@ -86,8 +88,17 @@ func (b *body) wrong(field, problem string) error {
 	return &countmill.FieldError{Field: field, Problem: problem, Limit: cmp.Or(b.fields[field], b.want)}
 }
 
-// missing refuses a body without a field.
-func (b *body) missing(field string) error { return b.wrong(field, "is missing") }
+// complete refuses a body without a field that is not omitzero.
+func (b *body) complete(v any) error {
+	of := reflect.ValueOf(v).Elem()
+	for i := range of.NumField() {
+		name, optional, _ := strings.Cut(of.Type().Field(i).Tag.Get("json"), ",")
+		if f, ok := of.Field(i).Interface().(interface{ isGiven() bool }); ok && optional == "" && !f.isGiven() {
+			return b.wrong(name, "is missing")
+		}
+	}
+	return nil
+}
 
 // firstOf is the field of the body that a pointer leads into; empty for the body itself.
 func firstOf(p jsontext.Pointer) string {
@@ -117,6 +128,8 @@ type text struct {
 	given bool
 }
 
+func (t text) isGiven() bool { return t.given }
+
 // UnmarshalJSONFrom takes a string.
 func (t *text) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	token, err := take(dec, '"', notText)
@@ -131,6 +144,8 @@ type integer struct {
 	value int
 	given bool
 }
+
+func (i integer) isGiven() bool { return i.given }
 
 // UnmarshalJSONFrom refuses 40.0 and 4e1.
 func (i *integer) UnmarshalJSONFrom(dec *jsontext.Decoder) error {

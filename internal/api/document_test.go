@@ -2,21 +2,30 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
+	stdjson "encoding/json"
 	cli "flag"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"maps"
 	"net/http"
 	"os"
+	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
+	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/auth"
 )
 
@@ -46,7 +55,7 @@ func TestDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(string(got), "\n")); diff != "" {
+	if diff := gocmp.Diff(strings.Split(string(want), "\n"), strings.Split(string(got), "\n")); diff != "" {
 		t.Errorf("%s is not what the routes say; run this test with -update (-said +is):\n%s", documentFile, diff)
 	}
 }
@@ -67,7 +76,7 @@ func TestScopesOfThePage(t *testing.T) {
 	want := before + begin + scopeTable() + end + after
 	if *update {
 		err = os.WriteFile(file, []byte(want), 0o644)
-	} else if diff := cmp.Diff(want, string(text)); diff != "" {
+	} else if diff := gocmp.Diff(want, string(text)); diff != "" {
 		t.Errorf("%s is not what the routes say; run this test with -update (-said +is):\n%s", file, diff)
 	}
 	if err != nil {
@@ -117,6 +126,11 @@ func documentOf(all []route) (object, error) {
 		failures = failures.with(p.name, p.document())
 	}
 	components := d.get("components").(object)
+	schemas, err := typesOf(all)
+	if err != nil {
+		return nil, err
+	}
+	components = components.with("schemas", append(components.get("schemas").(object), schemas...))
 	components = components.with("parameters", params).with("responses", failures)
 	return d.with("paths", paths).with("components", components), nil
 }
@@ -208,10 +222,17 @@ func (h header) document() object {
 	return object{{"description", h.says}, {"schema", schemaOf(h.kind, "string")}}
 }
 
+// words are the schema of the media.
+func (m media) words() string {
+	if words, ok := m.of.(string); ok || m.of == nil {
+		return words
+	}
+	return schemaName(reflect.TypeOf(m.of))
+}
+
 func contentOf(types []media) (content object) {
 	for _, m := range types {
-		words, _ := m.of.(string)
-		o := object{{"schema", schemaOf(words, "string")}}
+		o := object{{"schema", schemaOf(m.words(), "string")}}
 		if m.with != "" {
 			with, err := parseValue([]byte("{" + m.with + "}"))
 			if err != nil {
@@ -307,11 +328,13 @@ func refTo(kind, name string) object { return object{{"$ref", "#/components/" + 
 //	Name            the schema of that name
 //	integer         the type
 //	date-time       the format; also int64
-//	=a|b            one of these texts
+//	=a|b+c          one of these texts, with + for a space
 //	1..9  1..       a number in these bounds
 //	len 1..9        a text of so many characters
+//	pattern ^a$     a text like that
 //	[] #1..9        an array of so many of the other words
 //	default x       the value of an absent one
+//	above 0         a number larger than that
 //	like x          an example
 func schemaOf(words, kind string) object {
 	var o, array object
@@ -332,15 +355,20 @@ func schemaOf(words, kind string) object {
 		case word == "default":
 			o = o.with("default", literal(next(), kind))
 		case word == "like":
-			o = o.with("examples", []any{next()})
+			examples, _ := o.get("examples").([]any)
+			o = o.with("examples", append(examples, next()))
+		case word == "pattern":
+			o = o.with("pattern", next())
+		case word == "above":
+			o = o.with("exclusiveMinimum", literal(next(), "number"))
 		case word == "integer" || word == "boolean":
 			kind = word
 		case word == "date-time" || word == "int64":
 			o = o.with("format", word)
 		case word[0] == '=':
 			var all []any
-			for _, one := range strings.Split(strings.ReplaceAll(word[1:], "_", " "), "|") {
-				all = append(all, one)
+			for _, one := range strings.Split(strings.ReplaceAll(word[1:], "+", " "), "|") {
+				all = append(all, literal(one, kind))
 			}
 			o = o.with("enum", all)
 		case bounds && word[0] == '#':
@@ -365,6 +393,185 @@ func literal(text, kind string) any {
 		return text
 	}
 	return jsontext.Value(text)
+}
+
+// A typeReader makes schemas of Go types and their comments.
+type typeReader struct {
+	schemas  object
+	comments map[string]string // by TYPE and TYPE.FIELD
+}
+
+// typesOf are the schemas of all bodies and answers.
+func typesOf(all []route) (object, error) {
+	r := typeReader{comments: make(map[string]string)}
+	for _, dir := range []string{".", "../../client", "../httpserver"} {
+		if err := r.readComments(dir); err != nil {
+			return nil, err
+		}
+	}
+	for i := range all {
+		to := &all[i]
+		if to.body != nil {
+			r.object(to.body.name, reflect.TypeOf(to.body.empty()).Elem(), true)
+		}
+		for _, m := range slices.Concat(to.takes, to.out.as) {
+			if _, ok := m.of.(string); !ok && m.of != nil {
+				r.add(reflect.TypeOf(m.of))
+			}
+		}
+	}
+	r.add(reflect.TypeFor[client.Row]()) // the routes of series and streams name their schemas
+	r.add(reflect.TypeFor[client.WatchEvent]())
+	return r.schemas, nil
+}
+
+func (r *typeReader) readComments(dir string) error {
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		return err
+	}
+	for _, name := range files {
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		for _, d := range f.Decls {
+			of, ok := d.(*ast.GenDecl)
+			if !ok || of.Tok != token.TYPE {
+				continue
+			}
+			for _, spec := range of.Specs {
+				ts := spec.(*ast.TypeSpec)
+				r.comments[ts.Name.Name] = textOf(cmp.Or(ts.Doc, of.Doc))
+				st, ok := ts.Type.(*ast.StructType)
+				if !ok {
+					continue
+				}
+				for _, field := range st.Fields.List {
+					for _, n := range field.Names {
+						r.comments[ts.Name.Name+"."+n.Name] = textOf(cmp.Or(field.Doc, field.Comment))
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func textOf(c *ast.CommentGroup) string { return strings.Join(strings.Fields(c.Text()), " ") }
+
+// schemaName is the name of the schema of a type.
+func schemaName(t reflect.Type) string {
+	if t == reflect.TypeFor[client.Row]() {
+		return "SeriesRow"
+	}
+	return t.Name()
+}
+
+// add makes the schema of an answer.
+func (r *typeReader) add(t reflect.Type) {
+	if name := schemaName(t); r.schemas.get(name) == nil {
+		r.object(name, t, false)
+	}
+}
+
+// object makes the schema of a struct. Requests may have no other fields.
+func (r *typeReader) object(name string, t reflect.Type, request bool) {
+	at := len(r.schemas)
+	r.schemas = append(r.schemas, field{name, nil}) // before those of its fields
+	var required []any
+	var properties object
+	for i := range t.NumField() {
+		f := t.Field(i)
+		tag, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if tag == "" || tag == "-" {
+			continue
+		}
+		if options == "" {
+			required = append(required, tag)
+		}
+		p := r.property(f, options != "")
+		if text := r.comments[t.Name()+"."+f.Name]; text != "" {
+			p = p.with("description", text)
+		}
+		properties = properties.with(tag, p)
+	}
+	o := object{{"type", "object"}}
+	if text := r.comments[t.Name()]; text != "" && !request {
+		o = o.with("description", text)
+	}
+	if required != nil {
+		o = o.with("required", required)
+	}
+	if request {
+		o = o.with("additionalProperties", false)
+	}
+	r.schemas[at].value = o.with("properties", properties)
+}
+
+// property is the schema of a field. A pointer that is never absent may be null, and so may a value whose tag says so.
+func (r *typeReader) property(f reflect.StructField, optional bool) object {
+	t, words := f.Type, f.Tag.Get("schema")
+	words, null := strings.CutSuffix(words, "null")
+	if t.Kind() == reflect.Pointer {
+		null = null || !optional && words != "Lag"
+		t = t.Elem()
+	}
+	o := r.value(t, strings.TrimSpace(words))
+	if t.Kind() == reflect.Bool && optional && f.Type != reflect.TypeFor[flag]() {
+		o = o.with("const", true)
+	}
+	switch {
+	case null && o.get("$ref") != nil:
+		return object{{"oneOf", []any{object{{"type", "null"}}, o}}}
+	case null:
+		return o.with("type", []any{o.get("type"), "null"})
+	}
+	return o
+}
+
+// value is the schema of a type, with the words of a tag.
+func (r *typeReader) value(t reflect.Type, words string) object {
+	switch t {
+	case reflect.TypeFor[time.Time]():
+		return schemaOf(cmp.Or(words, "Time"), "string")
+	case reflect.TypeFor[client.Sum]():
+		return object{{"oneOf", []any{refTo("schemas", "Integer"), schemaOf(words, "string")}}}
+	case reflect.TypeFor[[]byte]():
+		return object{{"type", "string"}, {"contentEncoding", "base64"}}
+	case reflect.TypeFor[stdjson.RawMessage]():
+		return object{}
+	case reflect.TypeFor[text]():
+		return schemaOf(words, "string")
+	case reflect.TypeFor[integer]():
+		return schemaOf(words, "integer")
+	case reflect.TypeFor[flag]():
+		return object{{"type", "boolean"}, {"default", false}}
+	}
+	switch t.Kind() {
+	case reflect.Slice:
+		if t.Elem().Kind() == reflect.Struct && words != "DeadLetterRefs" {
+			r.add(t.Elem())
+			words = schemaName(t.Elem()) + " " + words
+		}
+		if words == "DeadLetterRefs" {
+			r.add(t.Elem())
+			return schemaOf(words, "")
+		}
+		return schemaOf("[] "+words, "string")
+	case reflect.Map:
+		return object{{"type", "object"}, {"additionalProperties", r.value(t.Elem(), "")}}
+	case reflect.Struct:
+		r.add(t)
+		return refTo("schemas", schemaName(t))
+	case reflect.Bool:
+		return schemaOf(words, "boolean")
+	case reflect.Float64:
+		return schemaOf(words, "number")
+	case reflect.String:
+		return schemaOf(words, "string")
+	}
+	return schemaOf(words, "integer")
 }
 
 // An object is a JSON object that keeps its order.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/admin"
+	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/auth"
 	"github.com/countmill/countmill/internal/httpserver"
 	"github.com/countmill/countmill/reader"
@@ -16,37 +17,17 @@ import (
 
 // An indexRequest is an index to create.
 type indexRequest struct {
-	Name  text `json:"name"`
-	Match text `json:"match"`
-	Group text `json:"group"`
+	Name text `json:"name" schema:"IndexName"`
+	// Names counters: text, variables in braces, and perhaps a `*` at the end for any rest.
+	Match text `json:"match" schema:"like page:{site}:*"`
+	// The group's name without its `=`: text and variables of `match`.
+	Group text `json:"group" schema:"like site:{site}"`
 }
 
-// indexes as clients see them.
-type indexes struct {
-	Version int64   `json:"version"`
-	Indexes []index `json:"indexes"`
-}
-
-type index struct {
-	Name  string `json:"name"`
-	Match string `json:"match"`
-	Group string `json:"group"`
-	State string `json:"state"`
-	// The progress depends on all counters of the index: null for a caller who may not read them.
-	Ranges     *int    `json:"ranges"`
-	RangesDone *int    `json:"ranges_done"`
-	ShardsRead *int64  `json:"shards_read"`
-	Corrected  *int64  `json:"corrected"`
-	Since      string  `json:"since"`
-	ServingAt  *string `json:"serving_at"`
-	CheckedAt  *string `json:"checked_at"`
-	EndedAt    *string `json:"ended_at"`
-}
-
-func indexOf(caller auth.Caller, s *admin.IndexState) index {
-	shown := index{
+func indexOf(caller auth.Caller, s *admin.IndexState) client.Index {
+	shown := client.Index{
 		Name: s.Name, Match: s.Match, Group: s.Index.Group, State: s.State,
-		Since: httpserver.FormatTime(s.Since), ServingAt: timeOrNull(s.Serving), CheckedAt: timeOrNull(s.Checked), EndedAt: timeOrNull(s.Ended),
+		Since: s.Since, ServingAt: orNull(s.Serving), CheckedAt: orNull(s.Checked), EndedAt: orNull(s.Ended),
 	}
 	if caller.May(s.Prefix()) {
 		shown.Ranges, shown.RangesDone, shown.ShardsRead, shown.Corrected = &s.Ranges, &s.Done, &s.Shards, &s.Corrected
@@ -60,21 +41,13 @@ func maySee(caller auth.Caller, x *store.Index) bool {
 	return caller.May(x.Prefix()) || caller.May(x.GroupPrefix())
 }
 
-func timeOrNull(t time.Time) *string {
-	if t.IsZero() {
-		return nil
-	}
-	text := httpserver.FormatTime(t)
-	return &text
-}
-
 // indexes lists the indexes that the caller may see.
 func (a *API) indexes(c call) (any, error) {
 	states, version, err := a.services.Admin.Indexes(c.ctx)
 	if err != nil {
 		return nil, err
 	}
-	shown := indexes{Version: version, Indexes: []index{}}
+	shown := client.Indexes{Version: version, Indexes: []client.Index{}}
 	for i := range states {
 		if maySee(c.caller(), &states[i].Index) {
 			shown.Indexes = append(shown.Indexes, indexOf(c.caller(), &states[i]))
@@ -85,14 +58,6 @@ func (a *API) indexes(c call) (any, error) {
 
 func (a *API) createIndex(c call) (any, error) {
 	request := c.body.(*indexRequest)
-	for _, of := range []struct {
-		name string
-		text text
-	}{{"name", request.Name}, {"match", request.Match}, {"group", request.Group}} {
-		if !of.text.given {
-			return nil, indexBody.missing(of.name)
-		}
-	}
 	name, match, group := request.Name.value, request.Match.value, request.Group.value
 	x, err := store.ParseIndex(name, match, group)
 	if err != nil {

@@ -1,34 +1,16 @@
 package api
 
 import (
-	"strconv"
 	"time"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/admin"
-	"github.com/countmill/countmill/internal/httpserver"
+	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/store"
 )
 
 // onJournal is the processes that read the journal.
 var onJournal = &role{"reader or aggregator", func(s *Services) bool { return s.Journal != nil }, true}
-
-// journalPage is some entries as clients see them.
-type journalPage struct {
-	Entries      []journalEntry `json:"entries"`
-	Next         string         `json:"next,omitempty"`
-	Previous     string         `json:"previous,omitempty"`
-	SettledUntil string         `json:"settled_until"`
-}
-
-type journalEntry struct {
-	Key     string `json:"key"`
-	Time    string `json:"time"`
-	Counter string `json:"counter"`
-	Delta   any    `json:"delta"`
-	Part    string `json:"part"`
-	Sender  string `json:"sender,omitempty"`
-}
 
 func (a *API) journal(c call) (any, error) {
 	q := admin.JournalQuery{Counter: c.params.Get("counter"), ID: c.params.Get("id"), After: c.params.Get("after"), Before: c.params.Get("before")}
@@ -48,32 +30,16 @@ func (a *API) journal(c call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return journalPageOf(&page, c.quoted()), nil
+	return c.formatted(journalPageOf(&page)), nil
 }
 
-func journalPageOf(page *admin.JournalPage, quoted bool) journalPage {
-	out := journalPage{Entries: make([]journalEntry, len(page.Entries)), Next: page.Next, Previous: page.Previous, SettledUntil: httpserver.FormatTime(page.SettledUntil)}
+func journalPageOf(page *admin.JournalPage) client.JournalPage {
+	out := client.JournalPage{Entries: make([]client.JournalEntry, len(page.Entries)), Next: page.Next, Previous: page.Previous, SettledUntil: page.SettledUntil}
 	for i := range page.Entries {
 		e := &page.Entries[i]
-		out.Entries[i] = journalEntry{Key: e.Key, Time: httpserver.FormatTime(e.Time), Counter: e.Counter, Delta: e.Delta, Part: e.Part.String(), Sender: e.Sender}
-		if quoted {
-			out.Entries[i].Delta = strconv.FormatInt(e.Delta, 10)
-		}
+		out.Entries[i] = client.JournalEntry{Key: e.Key, Time: e.Time, Counter: e.Counter, Delta: e.Delta, Part: e.Part.String(), Sender: e.Sender}
 	}
 	return out
-}
-
-// journalRecords is records as the store has them.
-type journalRecords struct {
-	Records      []journalRecord `json:"records"`
-	Next         string          `json:"next,omitempty"`
-	SettledUntil string          `json:"settled_until"`
-}
-
-type journalRecord struct {
-	Key      string `json:"key"`
-	ExpireAt string `json:"expire_at"`
-	Data     []byte `json:"data"`
 }
 
 // journalRecords answers with the records from a time on, or from a key on, before a time.
@@ -108,10 +74,10 @@ func (a *API) journalRecords(c call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := journalRecords{Records: make([]journalRecord, len(page.Records)), SettledUntil: httpserver.FormatTime(page.SettledUntil)}
+	out := client.JournalRecords{Records: make([]client.JournalRecord, len(page.Records)), SettledUntil: page.SettledUntil}
 	for i := range page.Records {
 		r := &page.Records[i]
-		out.Records[i] = journalRecord{Key: r.Place().String(), ExpireAt: httpserver.FormatTime(r.ExpireAt), Data: r.Data}
+		out.Records[i] = client.JournalRecord{Key: r.Place().String(), ExpireAt: r.ExpireAt, Data: r.Data}
 	}
 	if n := len(out.Records); page.More && n > 0 {
 		out.Next = out.Records[n-1].Key
@@ -126,24 +92,13 @@ var eraseBody = &body{
 
 // An eraseRequest names a counter, and where to go on.
 type eraseRequest struct {
-	Counter text `json:"counter"`
-	After   text `json:"after"`
-}
-
-// erasedPage is the result of a call as clients see it.
-type erasedPage struct {
-	Erased       int    `json:"erased"`
-	Others       int    `json:"others,omitempty"`
-	Next         string `json:"next,omitempty"`
-	SettledUntil string `json:"settled_until"`
+	Counter text `json:"counter" schema:"CounterName"`
+	After   text `json:"after,omitzero" schema:"JournalKey"`
 }
 
 // eraseJournal needs the right to all counters: it ends the recounts of all (docs/adr/040).
 func (a *API) eraseJournal(c call) (any, error) {
 	request := c.body.(*eraseRequest)
-	if !request.Counter.given {
-		return nil, eraseBody.missing("counter")
-	}
 	if err := countmill.CheckCounter(request.Counter.value); err != nil {
 		return nil, err
 	}
@@ -154,5 +109,5 @@ func (a *API) eraseJournal(c call) (any, error) {
 	if err != nil {
 		return nil, asChange(err)
 	}
-	return erasedPage{done.Erased, done.Others, done.Next, httpserver.FormatTime(done.SettledUntil)}, nil
+	return client.Erased{Erased: done.Erased, Others: done.Others, Next: done.Next, SettledUntil: done.SettledUntil}, nil
 }

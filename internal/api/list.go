@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"strings"
 	"time"
 
@@ -11,13 +10,33 @@ import (
 	"github.com/countmill/countmill/reader"
 )
 
-// A page of counters as clients see it.
+// A page is an answer, which clients see as a client.Page.
 type page struct {
-	Totals json.RawMessage `json:"totals"`
-	// Overflowed are counters of the page that have no total, as it fits no 64 bits.
-	Overflowed    []string `json:"overflowed,omitempty"`
-	NextPageToken string   `json:"next_page_token,omitempty"`
-	Lag           *float64 `json:"lag"`
+	reader.Page
+	quoted bool
+	lag    *float64
+}
+
+// AppendJSON makes it an httpserver.Appender.
+func (p *page) AppendJSON(b []byte) []byte {
+	b = appendTotals(append(b, `{"totals":`...), p.Totals, p.quoted)
+	if len(p.Overflowed) > 0 {
+		b = append(appendNames(append(b, `,"overflowed":[`...), p.Overflowed), ']')
+	}
+	if token := httpserver.PageToken(p.Next); token != "" {
+		b = append(append(append(b, `,"next_page_token":"`...), token...), '"')
+	}
+	return append(appendSeconds(append(b, `,"lag":`...), p.lag), '}')
+}
+
+func appendNames(b []byte, names []string) []byte {
+	for i, name := range names {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendString(b, name)
+	}
+	return b
 }
 
 func (a *API) list(c call) (any, error) {
@@ -37,10 +56,7 @@ func (a *API) list(c call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return page{
-		Totals: appendTotals(nil, p.Totals, c.quoted()), Overflowed: p.Overflowed,
-		NextPageToken: httpserver.PageToken(p.Next), Lag: lagOf(a.services.Reader.Pipeline(c.ctx)),
-	}, nil
+	return &page{p, c.quoted(), lagOf(a.services.Reader.Pipeline(c.ctx))}, nil
 }
 
 // listRanges is a page of the first of several prefixes that has any counter after

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/httpserver"
 )
 
@@ -12,29 +13,23 @@ import (
 // more.
 const readyTimeout = 900 * time.Millisecond
 
-// A status is the answer of /healthz and /readyz.
-type status struct {
-	Status string `json:"status"`
-	Reason string `json:"reason,omitempty"`
-}
-
 // healthz says that the process answers; it looks at nothing outside, so that an outage
 // elsewhere restarts nothing here.
-func (a *API) healthz(call) (any, error) { return status{Status: "ok"}, nil }
+func (a *API) healthz(call) (any, error) { return client.Status{Status: "ok"}, nil }
 
 // readyz says whether the roles can do their work.
 func (a *API) readyz(c call) (any, error) {
 	if a.services.Ready == nil {
-		return status{Status: "ready"}, nil
+		return client.Status{Status: "ready"}, nil
 	}
 	degraded, err := a.services.Ready(c.ctx)
 	switch {
 	case err != nil:
 		return nil, httpserver.NewProblem(http.StatusServiceUnavailable, "not-ready", "not ready", a.reasonFor(c, err.Error()))
 	case degraded != "":
-		return status{Status: "degraded", Reason: a.reasonFor(c, degraded)}, nil
+		return client.Status{Status: "degraded", Reason: a.reasonFor(c, degraded)}, nil
 	}
-	return status{Status: "ready"}, nil
+	return client.Status{Status: "ready"}, nil
 }
 
 // reasonFor returns the whole reason for a known caller. Another caller learns only the part

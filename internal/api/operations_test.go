@@ -12,6 +12,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/admin"
+	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/internal/api/apitest"
 	"github.com/countmill/countmill/store"
@@ -58,9 +59,9 @@ func TestBackup(t *testing.T) {
 	var err error
 	var asked []string
 	at := time.Date(2026, 11, 23, 9, 22, 1, 0, time.UTC)
-	s := ask(t, api.Services{Backup: func(_ context.Context, to string) (api.Backup, error) {
+	s := ask(t, api.Services{Backup: func(_ context.Context, to string) (client.Backup, error) {
 		asked = append(asked, to)
-		return api.Backup{URL: "file:///backups/" + to, ID: "x", BeganAt: at, TakenAt: at.Add(time.Second), Bytes: 12, Sent: 3}, err
+		return client.Backup{URL: "file:///backups/" + to, ID: "x", BeganAt: at, TakenAt: at.Add(time.Second), Bytes: 12, SentBytes: 3}, err
 	}}, api.Config{})
 	s.want(t, "POST", path, `{"to":"a"}`, 200,
 		`{"url":"file:///backups/a","id":"x","began_at":"2026-11-23T09:22:01.000000Z","taken_at":"2026-11-23T09:22:02.000000Z","bytes":12,"sent_bytes":3}`)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/internal/auth/authtest"
 	"github.com/countmill/countmill/reader"
@@ -36,7 +37,7 @@ func busyReader() *fakeReader {
 func wholeServices() api.Services {
 	return api.Services{
 		Reader: busyReader(), Ready: func(context.Context) (string, error) { return "cache: away", nil },
-		Disk: func() api.Disk { return api.Disk{Used: 1, Free: 2, MinFree: 3} }, LastBackup: func() time.Time { return asOf }, BackupEvery: 90 * time.Second,
+		Disk: func() client.DiskSpace { return client.DiskSpace{Used: 1, Free: 2, MinFree: 3} }, LastBackup: func() time.Time { return asOf }, BackupEvery: 90 * time.Second,
 		Unbalanced: func() (int, bool) { return 2, true },
 	}
 }

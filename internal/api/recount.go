@@ -4,16 +4,15 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strconv"
 	"sync"
 	"time"
 	"unicode/utf8"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/httpserver"
 	"github.com/countmill/countmill/internal/recount"
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -36,33 +35,34 @@ var recountBody = &body{
 
 // A recountRequest names a range of a recount.
 type recountRequest struct {
-	Prefix  text `json:"prefix"`
-	From    text `json:"from"`
-	To      text `json:"to"`
-	Range   text `json:"range"`
-	Repair  flag `json:"repair"`
-	Opening flag `json:"opening"`
-	Run     text `json:"run"`
+	// The first characters of the names; not of groups.
+	Prefix text `json:"prefix,omitzero" schema:"len ..500"`
+	// Only buckets from this time or date (UTC) on, and no totals.
+	From text `json:"from,omitzero"`
+	// Only buckets before this time or date, and no totals. At least a minute after `from`.
+	To text `json:"to,omitzero"`
+	// The `next` of the answer before, with the same prefix. A recount may begin with several ranges at once: `FROM-END`, the first
+	// and the last hash of names, 16 hexadecimal digits each. Two calls work at the same time, and further ones wait.
+	Range text `json:"range,omitzero"`
+	// Correct what differs.
+	Repair flag `json:"repair,omitzero"`
+	// Write opening balances, from which later recounts begin.
+	Opening flag `json:"opening,omitzero"`
+	// A name for `GET /v1/recount`, which answers how far this call is.
+	Run text `json:"run,omitzero" schema:"len 1..128"`
 }
 
 // recounts are the calls under way that have a name, each with its progress.
 type recounts struct {
 	mu sync.Mutex
-	of map[string]recountProgress
+	of map[string]client.RecountProgress
 }
 
-// A recountProgress is how far the present range is.
-type recountProgress struct {
-	Entries int64 `json:"entries"`
-	// Done is the share of the journal, in thousandths.
-	Done int `json:"done"`
-}
-
-func (r *recounts) set(run string, p recountProgress) {
+func (r *recounts) set(run string, p client.RecountProgress) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.of == nil {
-		r.of = make(map[string]recountProgress)
+		r.of = make(map[string]client.RecountProgress)
 	}
 	r.of[run] = p
 }
@@ -112,7 +112,9 @@ func (a *API) recount(c call) (any, error) {
 		if err := countmill.CheckID("run", run); err != nil {
 			return nil, err
 		}
-		q.Progress = func(entries int64, part int) { a.recounts.set(run, recountProgress{entries, part}) }
+		q.Progress = func(entries int64, part int) {
+			a.recounts.set(run, client.RecountProgress{Entries: entries, Done: int64(part)})
+		}
 		defer a.recounts.end(run)
 	}
 	// The server's own limit is for short answers. Tests write without a connection.
@@ -134,65 +136,23 @@ func (a *API) recount(c call) (any, error) {
 	return nil, err
 }
 
-// recounted is the result of a range as clients see it.
-type recounted struct {
-	AsOf     string           `json:"as_of"`
-	Findings []recountFinding `json:"findings"`
-	Counters int              `json:"counters"`
-	Buckets  int              `json:"buckets"`
-	Entries  int64            `json:"entries"`
-	Opened   int              `json:"opened"`
-	// NotCovered counts the names that were not compared, by reason.
-	NotCovered map[string]int `json:"not_covered"`
-	Names      []notCovered   `json:"not_covered_names"`
-	Done       int            `json:"done"`
-	Next       string         `json:"next,omitempty"`
-}
-
-type recountFinding struct {
-	Kind    string `json:"kind"`
-	Counter string `json:"counter"`
-	Time    string `json:"time,omitempty"`
-	Quarter bool   `json:"quarter,omitempty"`
-	Stored  exact  `json:"stored"`
-	Counted exact  `json:"counted"`
-	Fixed   bool   `json:"fixed,omitempty"`
-	Detail  string `json:"detail,omitempty"`
-}
-
-// An exact sum is written as a JSON integer, or as a string of one if it does not fit 64 bits.
-type exact int128.Int
-
-func (e exact) MarshalJSON() ([]byte, error) {
-	n, fits := int128.Int(e).Int64()
-	if !fits {
-		return []byte(strconv.Quote(int128.Int(e).String())), nil
-	}
-	return strconv.AppendInt(nil, n, 10), nil
-}
-
-type notCovered struct {
-	Counter string `json:"counter"`
-	Reason  string `json:"reason"`
-}
-
-func recountedOf(r *recount.Result) recounted {
-	out := recounted{
-		AsOf: httpserver.FormatTime(r.At), Findings: make([]recountFinding, len(r.Findings)), Counters: r.Counters, Buckets: r.Buckets,
-		Entries: r.Entries, Opened: r.Opened, NotCovered: r.Reasons, Names: make([]notCovered, len(r.Unjudged)), Done: r.Done, Next: r.Next,
+func recountedOf(r *recount.Result) client.Recounted {
+	out := client.Recounted{
+		AsOf: r.At, Findings: make([]client.RecountFinding, len(r.Findings)), Counters: r.Counters, Buckets: r.Buckets,
+		Entries: r.Entries, Opened: r.Opened, NotCovered: r.Reasons, NotCoveredNames: make([]client.NotCovered, len(r.Unjudged)), Done: int64(r.Done), Next: r.Next,
 	}
 	for i := range r.Findings {
 		f := &r.Findings[i]
-		out.Findings[i] = recountFinding{f.Kind, f.Name, "", f.Quarter, exact(f.Stored), exact(f.Counted), f.Fixed, f.Detail}
+		out.Findings[i] = client.RecountFinding{Kind: f.Kind, Counter: f.Name, Quarter: f.Quarter, Stored: client.Sum(f.Stored.String()), Counted: client.Sum(f.Counted.String()), Fixed: f.Fixed, Detail: f.Detail}
 		if f.Minute != 0 {
-			out.Findings[i].Time = httpserver.FormatTime(f.Minute.Time())
+			out.Findings[i].Time = f.Minute.Time()
 		}
 	}
 	if out.NotCovered == nil {
 		out.NotCovered = map[string]int{}
 	}
 	for i, u := range r.Unjudged {
-		out.Names[i] = notCovered{u.Name, u.Reason}
+		out.NotCoveredNames[i] = client.NotCovered{Counter: u.Name, Reason: u.Reason}
 	}
 	return out
 }

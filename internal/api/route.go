@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json"
+
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/auth"
 	"github.com/countmill/countmill/internal/clock"
@@ -150,6 +152,14 @@ func (c call) is(name, value string) bool { return c.params.Get(name) == value }
 
 // quoted reports whether totals are to be strings.
 func (c call) quoted() bool { return c.is("format", "string") }
+
+// formatted is an answer whose numbers are strings if the caller wants that.
+func (c call) formatted(v any) any {
+	if c.quoted() {
+		return httpserver.Formatted{Value: v, Options: json.StringifyNumbers(true)}
+	}
+	return v
+}
 
 // Register adds every route to a router, also those of other roles.
 func (a *API) Register(rt *httpserver.Router) {

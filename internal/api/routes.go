@@ -95,7 +95,7 @@ var (
 	}
 	ruleBodies = []*body{
 		store.KindSeries:  {name: "SeriesRuleRequest", empty: func() any { return new(ruleRequest) }, max: smallBody, want: `{"pattern": "page:*", "keep": "1m:6h,15m:400d"}`},
-		store.KindJournal: {name: "JournalRuleRequest", empty: func() any { return new(ruleRequest) }, max: smallBody, want: `{"pattern": "billing:*", "keep": "400d"}`},
+		store.KindJournal: {name: "JournalRuleRequest", empty: func() any { return new(journalRuleRequest) }, max: smallBody, want: `{"pattern": "billing:*", "keep": "400d"}`},
 	}
 	filledBody = &body{
 		name: "FilledRequest", empty: func() any { return new(filledRequest) }, max: smallBody,

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/countmill/countmill/admin"
+	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/auth"
 	"github.com/countmill/countmill/store"
 )
@@ -18,7 +19,7 @@ var deadLetterRoutes = []route{
 			{name: "limit", most: admin.MaxDeadLetterPage, fallback: defaultLimit, says: "The most letters of a page."},
 			{name: "page_token", says: "The `next_page_token` of the page before."},
 		},
-		out:    gives("A page.", "DeadPage"),
+		out:    gives("A page.", client.DeadPage{}),
 		within: long, answer: (*API).listDeadLetters,
 	},
 	{
@@ -28,7 +29,7 @@ var deadLetterRoutes = []route{
 		in: []*param{
 			{name: "name", in: "path", schema: "DeadKey", says: "The letter's `key`."},
 		},
-		out:    gives("The letter.", "DeadLetterShown"),
+		out:    gives("The letter.", client.DeadLetterShown{}),
 		within: long, answer: (*API).showDeadLetter,
 	},
 	{
@@ -37,7 +38,7 @@ var deadLetterRoutes = []route{
 		says:   "Count dead letters after all",
 		more:   "Asks aggregators to count the dead letters. Each disappears once it is counted, usually within half a minute, and stays if it cannot be counted. A dead letter keeps its ids and its time: replayed twice it counts once, and not at all if it was counted before. If its ids are forgotten (beyond the deduplication window), lost or taken, or its time is more than 24 h ahead, it is refused, unless `as_new` lets it count as new. All requests for one dead letter count it once together. Every call is safe to repeat.",
 		body:   replayBody,
-		out:    gives("The outcome for each dead letter, in the order of the request.", "DeadOutcomes"),
+		out:    gives("The outcome for each dead letter, in the order of the request.", client.DeadOutcomes{}),
 		within: long, answer: (*API).replay,
 	},
 	{
@@ -46,7 +47,7 @@ var deadLetterRoutes = []route{
 		says:   "Remove dead letters uncounted",
 		more:   "A dead letter that is `discarded` is never counted, also not by an aggregator that has already read it. If an aggregator had begun to count it, it is `removed`: it was counted, or may be within the next minute. Increments that their sender repeats still count. Every call is safe to repeat.",
 		body:   discardBody,
-		out:    gives("The outcome for each dead letter, in the order of the request.", "DeadOutcomes"),
+		out:    gives("The outcome for each dead letter, in the order of the request.", client.DeadOutcomes{}),
 		within: long, answer: (*API).discard,
 	},
 }
@@ -65,7 +66,7 @@ var careRoutes = []route{
 			{name: "limit", most: admin.MaxJournalPage, fallback: 50, says: "The most entries of a page."},
 			formatParam,
 		},
-		out:    gives("A page.", "JournalPage"),
+		out:    gives("A page.", client.JournalPage{}),
 		within: long, answer: (*API).journal,
 	},
 	{
@@ -74,7 +75,7 @@ var careRoutes = []route{
 		says:   "Remove a counter's name and deltas from the journal",
 		more:   "Goes over at most 2,000 records of all counters; repeat it with `after` until `next` is absent. Entries after `settled_until` are not erased: end the rule first. A token that is limited to prefixes may not call this, because recounts of all counters need an opening balance afterwards. Safe to repeat.",
 		body:   eraseBody,
-		out:    gives("What was erased.", "Erased"),
+		out:    gives("What was erased.", client.Erased{}),
 		fails:  fails{504: "OutcomeUnknown"},
 		within: long, answer: (*API).eraseJournal,
 	},
@@ -89,7 +90,7 @@ var careRoutes = []route{
 			{name: "after", schema: "JournalKey", says: "Records after this key."},
 			{name: "limit", most: admin.MaxJournalPage, fallback: 1000, says: "The most records of a page."},
 		},
-		out:    gives("A page.", "JournalRecords"),
+		out:    gives("A page.", client.JournalRecords{}),
 		within: long, answer: (*API).journalRecords,
 	},
 	{
@@ -100,7 +101,7 @@ var careRoutes = []route{
 		in: []*param{
 			{name: "run", required: true, schema: "len 1..128", says: "The `run` of the call."},
 		},
-		out:    gives("The progress of the present range.", "RecountProgress"),
+		out:    gives("The progress of the present range.", client.RecountProgress{}),
 		answer: (*API).recountProgress,
 	},
 	{
@@ -109,7 +110,7 @@ var careRoutes = []route{
 		says:   "Compare totals and series with the journal",
 		more:   "Computes the sums of one range of the counters from the journal, in one view with the stored sums, and with `repair` corrects the stored ones. Repeat it with `range` until `next` is absent. Counters that the journal does not cover are counted in `not_covered`, and are never changed. Increments may be counted meanwhile. Safe to repeat. It takes up to an hour.",
 		body:   recountBody,
-		out:    gives("The sums of the range that differ; those with `fixed` were corrected.", "Recounted"),
+		out:    gives("The sums of the range that differ; those with `fixed` were corrected.", client.Recounted{}),
 		fails:  fails{504: "OutcomeUnknown"},
 		within: recounting, answer: (*API).recount,
 	},
@@ -119,7 +120,7 @@ var careRoutes = []route{
 		says:   "The shards of one counter",
 		more:   "A reset or delete changes no shard: the total is the sum of the counts, less the amounts removed.",
 		in:     []*param{counterParam},
-		out:    gives("The shards, all of one moment.", "Shards"),
+		out:    gives("The shards, all of one moment.", client.Shards{}),
 		within: long, answer: (*API).shards,
 	},
 	{
@@ -132,7 +133,7 @@ var careRoutes = []route{
 			{name: "limit", most: store.MaxSurveyPage, fallback: 1000, says: "The most shards of a page."},
 			{name: "page_token", schema: "len 1..", says: "The `next_page_token` of the page before, with the same prefix."},
 		},
-		out:    gives("The problems found on the page.", "Verified"),
+		out:    gives("The problems found on the page.", client.Verified{}),
 		within: verifying, answer: (*API).verify,
 	},
 	{
@@ -141,7 +142,7 @@ var careRoutes = []route{
 		says:   "Check, and repair where that is safe",
 		more:   "Records are raised to cover the existing shards, and wrong cached totals are dropped. Safe to repeat.",
 		body:   verifyBody,
-		out:    gives("The problems found on the page; those with `fixed` were repaired.", "Verified"),
+		out:    gives("The problems found on the page; those with `fixed` were repaired.", client.Verified{}),
 		within: verifying, answer: (*API).repair,
 	},
 }

@@ -3,6 +3,7 @@ package api
 import (
 	"net/http"
 
+	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/auth"
 	"github.com/countmill/countmill/store"
 )
@@ -15,7 +16,7 @@ var changeRoutes = []route{
 		more:   "A number of shards is never lowered: 409 if the counter has more; the number that it has is accepted. A counter that nobody has incremented is created. Aggregators use the new shards within an hour; totals are right meanwhile. Safe to repeat.",
 		in:     []*param{nameParam},
 		body:   growBody,
-		out:    gives("The counter has that many shards.", "Grown"),
+		out:    gives("The counter has that many shards.", client.Grown{}),
 		fails:  fails{409: "Lower", 504: "OutcomeUnknown"},
 		within: forever, answer: (*API).grow,
 	},
@@ -25,7 +26,7 @@ var changeRoutes = []route{
 		says:   "Set a counter back to 0 and hide it",
 		more:   "Afterwards the counter does not exist and is in no list, until it is incremented again, from 0. Its record and shards are removed a day later. Older totals in a cache are still served to callers that accept their age. Safe to repeat; a counter that does not exist is accepted.",
 		in:     []*param{nameParam, formatParam},
-		out:    gives("The amount removed.", "Removed"),
+		out:    gives("The amount removed.", client.Removed{}),
 		fails:  fails{504: "OutcomeUnknown"},
 		within: forever, answer: (*API).delete,
 	},
@@ -36,7 +37,7 @@ var changeRoutes = []route{
 		more:   "Removes every increment folded by one moment, the answer's `as_of`; later ones count. Of several resets, each increment is in the `removed` of exactly one. With an id a repeat within the deduplication window (8 days) changes nothing and gets the same answer. Without one a repeat is another reset. Older totals in a cache are still served to callers that accept their age.",
 		in:     []*param{formatParam},
 		body:   resetBody,
-		out:    gives("The amount removed.", "Removed"),
+		out:    gives("The amount removed.", client.Removed{}),
 		fails:  fails{504: "OutcomeUnknown"},
 		within: forever, answer: (*API).reset,
 	},
@@ -45,7 +46,7 @@ var changeRoutes = []route{
 		right:  whole(auth.Admin, "the patterns of all rules"),
 		says:   "The rules",
 		more:   "Rules say which counters keep a series, which is sums over time, and of which counters the increments stay as evidence, in the journal. If several of one kind match a counter, its name wins over prefixes, and a longer prefix over a shorter one. A rule with `ended` takes no more increments; its series stays for as long as it promised.",
-		out:    gives("The rules in force, and those whose series stay.", "Rules"),
+		out:    gives("The rules in force, and those whose series stay.", client.Rules{}),
 		within: forever, answer: (*API).rules,
 	},
 	{
@@ -54,7 +55,7 @@ var changeRoutes = []route{
 		says:   "Keep a series of the counters of a pattern",
 		more:   "Aggregators go by the rule within a minute. A rule with the same pattern gets the new retention and goes on without a gap. Safe to repeat.",
 		body:   ruleBodies[store.KindSeries],
-		out:    gives("All rules.", "Rules"),
+		out:    gives("All rules.", client.Rules{}),
 		fails:  fails{504: "OutcomeUnknown"},
 		within: forever, answer: addRule(store.KindSeries),
 	},
@@ -64,7 +65,7 @@ var changeRoutes = []route{
 		says:   "End a rule for series",
 		more:   "Increments after this call count without a series. Its sums stay readable for the promised time. 404 no-rule: there is no rule with this pattern. Safe to repeat.",
 		in:     []*param{patternParam},
-		out:    gives("All rules.", "Rules"),
+		out:    gives("All rules.", client.Rules{}),
 		fails:  fails{404: "NoRule", 504: "OutcomeUnknown"},
 		within: forever, answer: removeRule(store.KindSeries),
 	},
@@ -74,7 +75,7 @@ var changeRoutes = []route{
 		says:   "Say that an import filled a period",
 		more:   "Rows of the period are not partial any more. It holds for all counters of the rule, and takes the place of an earlier period. 404 no-rule: there is no rule with this pattern. Safe to repeat.",
 		body:   filledBody,
-		out:    gives("All rules.", "Rules"),
+		out:    gives("All rules.", client.Rules{}),
 		fails:  fails{404: "NoRule", 504: "OutcomeUnknown"},
 		within: forever, answer: (*API).fillSeriesRule,
 	},
@@ -84,7 +85,7 @@ var changeRoutes = []route{
 		says:   "Keep the increments of the counters of a pattern as evidence",
 		more:   "Each commit of such a counter writes the parts that it applies (GET /v1/journal). Aggregators go by the rule within a minute. A rule with the same pattern gets the new retention, for what is written from then on, and goes on without a gap. Safe to repeat.",
 		body:   ruleBodies[store.KindJournal],
-		out:    gives("All rules.", "Rules"),
+		out:    gives("All rules.", client.Rules{}),
 		fails:  fails{504: "OutcomeUnknown"},
 		within: forever, answer: addRule(store.KindJournal),
 	},
@@ -94,7 +95,7 @@ var changeRoutes = []route{
 		says:   "End a rule for the journal",
 		more:   "Increments after this call count without evidence. Entries stay for the promised time. 404 no-rule: no rule has this pattern. Safe to repeat.",
 		in:     []*param{patternParam},
-		out:    gives("All rules.", "Rules"),
+		out:    gives("All rules.", client.Rules{}),
 		fails:  fails{404: "NoRule", 504: "OutcomeUnknown"},
 		within: forever, answer: removeRule(store.KindJournal),
 	},
@@ -104,7 +105,7 @@ var changeRoutes = []route{
 		says:   "Put counters into groups",
 		more:   "Each increment of a counter that `match` has is added to its group too, in the same commit. Earlier increments are added while everything runs; until then the index is `building`, and its groups cannot be read. A token that is limited to prefixes must have the prefix of `match` and that of the groups, with `=` before it. Safe to repeat.",
 		body:   indexBody,
-		out:    gives("The indexes that the token may read.", "Indexes"),
+		out:    gives("The indexes that the token may read.", client.Indexes{}),
 		fails:  fails{504: "OutcomeUnknown"},
 		within: forever, answer: (*API).createIndex,
 	},
@@ -116,7 +117,7 @@ var changeRoutes = []route{
 		in: []*param{
 			{name: "name", required: true, schema: "IndexName", says: "The name of the index."},
 		},
-		out:    gives("The indexes that the token may read.", "Indexes"),
+		out:    gives("The indexes that the token may read.", client.Indexes{}),
 		fails:  fails{404: "NoIndex", 504: "OutcomeUnknown"},
 		within: forever, answer: (*API).deleteIndex,
 	},

@@ -3,6 +3,7 @@ package api
 import (
 	"net/http"
 
+	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/auth"
 )
 
@@ -19,7 +20,7 @@ var incrementRoutes = []route{
 			formatParam,
 		},
 		takes: []media{{kind: typeJSON, of: "Increments", with: `"examples": {"one": {"value": {"counter": "page:home"}}, "several": {"value": [{"counter": "page:home", "delta": 3}, {"counter": "sales:eur-cent", "delta": -1250, "id": "order-7-refund"}]}}`}, {kind: typeNDJSON, of: "IncrementLines"}}, most: "8 MiB",
-		out:    success{status: 202, says: "All increments of the request are durable. With `return=totals` they are in `totals`.", as: []media{{kind: typeJSON, of: "Accepted"}}},
+		out:    success{status: 202, says: "All increments of the request are durable. With `return=totals` they are in `totals`.", as: []media{{kind: typeJSON, of: client.Accepted{}}}},
 		fails:  fails{422: "IdReused", 429: "OverloadedOrQuota", 504: "OutcomeUnknown", 507: "InsufficientStorage"},
 		traced: true, within: forever, writes: (*API).increments,
 	},
@@ -29,7 +30,7 @@ var incrementRoutes = []route{
 		says:  "Count a flushed batch",
 		more:  "One batch of the wire format (wire/batch.proto), as it goes over a bus: for publishers with a buffer of their own, such as the Go package backend/httpbus. Send the same bytes again until the answer is 202: repeats count once within the deduplication window. The whole batch is checked before any of it is counted. 400, 401, 403, 408, 413, 415, 429, 503 and 507 mean that nothing of it was or will be counted by this request. After 504 and 500 it may have been counted. A token that is limited to prefixes has part ids and a flush of its own: no other sender's part or completion marker meets them. The `receipt` names the message with the flush that it was taken with. A head without a principal gets the token's name as its principal; any other principal is refused.",
 		takes: []media{{kind: typeBatch, of: "EncodedBatch"}}, most: "512 KiB",
-		out:    success{status: 202, says: "All parts of the batch are durable, but for those in `conflicts`.", as: []media{{kind: typeJSON, of: "AcceptedBatch"}}},
+		out:    success{status: 202, says: "All parts of the batch are durable, but for those in `conflicts`.", as: []media{{kind: typeJSON, of: client.AcceptedBatch{}}}},
 		fails:  fails{429: "OverloadedOrQuota", 504: "OutcomeUnknown", 507: "InsufficientStorage"},
 		traced: true, within: forever, writes: (*API).batches,
 	},
@@ -42,7 +43,7 @@ var sequenceRoutes = []route{
 		says:   "Get the next values of a sequence",
 		more:   "A sequence is a named row of integers from 1, without creation, apart from the counter of the same name. No value is given to two requests, and each value is greater than all that were answered before the request. With an `id` a repeat within the deduplication window (8 days) gets the same values, whoever sends it. With its first `time` too, a later repeat is refused with 410. Without an `id` each call gets new values. A value is left out if the outcome of its request was unknown and nobody repeated it, or if the directory was restored from a backup. Values beyond 2^53 are numbers too.",
 		body:   nextBody,
-		out:    gives("The value; with `count` the first and the last of so many consecutive values.", "Values"),
+		out:    gives("The value; with `count` the first and the last of so many consecutive values.", client.Values{}),
 		fails:  fails{409: "NoValues", 410: "IdExpired", 429: "OverloadedOrQuota", 504: "OutcomeUnknown", 507: "InsufficientStorage"},
 		within: forever, answer: (*API).nextValues,
 	},
@@ -52,7 +53,7 @@ var sequenceRoutes = []route{
 		says:   "The last value of a sequence",
 		more:   "Every value that was answered before the request is at most `last`.",
 		in:     []*param{sequenceParam},
-		out:    gives("Its state.", "SequenceState"),
+		out:    gives("Its state.", client.SequenceState{}),
 		answer: (*API).sequence,
 	},
 	{
@@ -61,7 +62,7 @@ var sequenceRoutes = []route{
 		says:   "Mark a sequence as deleted",
 		more:   "Its last value stays, so that no value is given again: the next request gets a higher one, and the sequence exists again. Safe to repeat.",
 		in:     []*param{sequenceParam},
-		out:    gives("Its state before.", "SequenceState"),
+		out:    gives("Its state before.", client.SequenceState{}),
 		fails:  fails{504: "OutcomeUnknown"},
 		within: forever, answer: (*API).deleteSequence,
 	},

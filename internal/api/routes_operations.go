@@ -3,6 +3,7 @@ package api
 import (
 	"net/http"
 
+	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/auth"
 )
 
@@ -13,7 +14,7 @@ var operationRoutes = []route{
 		says:   "Take a backup",
 		more:   "Copies a `pebble:` store, while it goes on counting, to the server's `--backup-root` or to a path below it. Only files that the target does not have are sent. A backup is whole or does not exist. Every increment accepted before the call is in it. The call takes up to 10 minutes; a repeat continues where it ended. If the answer is not 200, there may be a backup. Without `--backup-root` the call is refused with 501.",
 		body:   backupBody,
-		out:    gives("The backup is whole: `countmill restore` writes it to a directory.", "Backup"),
+		out:    gives("The backup is whole: `countmill restore` writes it to a directory.", client.Backup{}),
 		fails:  fails{409: "Busy", 501: "NotSupported"},
 		within: forever, answer: (*API).backup,
 	},
@@ -22,7 +23,7 @@ var operationRoutes = []route{
 		right: anyone("nothing", none),
 		says:  "Does the process answer?",
 		more:  "Checks nothing outside the process.",
-		out:   gives("It does.", "Status"),
+		out:   gives("It does.", client.Status{}),
 		free:  true, answer: (*API).healthz,
 	},
 	{
@@ -30,7 +31,7 @@ var operationRoutes = []route{
 		right: anyone("nothing", none),
 		says:  "Can the roles do their work?",
 		more:  "503 with the reason if a role lacks something that it needs (publisher: bus; aggregator: bus and store; reader: store). If something is missing that the role can do without (the cache, disk space, room for dead letters, a valid file of tokens), the answer is 200 and `degraded`. If the server has tokens, a caller without one sees only the name of the part.",
-		out:   gives("They can.", "Status"),
+		out:   gives("They can.", client.Status{}),
 		fails: fails{503: "NotReady"},
 		free:  true, within: readyTimeout, answer: (*API).readyz,
 	},

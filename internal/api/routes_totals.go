@@ -3,6 +3,7 @@ package api
 import (
 	"net/http"
 
+	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/auth"
 	"github.com/countmill/countmill/reader"
 )
@@ -14,7 +15,7 @@ var totalRoutes = []route{
 		says:   "Totals of 1 to 100 counters",
 		more:   "Accepts any counter name. Totals come in the order of the request. All totals with source `store` are of one moment.",
 		in:     []*param{countersParam, groupsParam, stalenessParam, minAsOfParam, afterParam, waitParam, formatParam},
-		out:    success{says: "The totals.", as: []media{{kind: typeJSON, of: "Totals", with: `"example": {"totals": [{"counter": "page:home", "total": 42, "as_of": "2026-11-21T05:04:03.120000Z", "source": "store", "shards": 1, "exists": true}], "lag": 0.12}`}}},
+		out:    success{says: "The totals.", as: []media{{kind: typeJSON, of: client.Totals{}, with: `"example": {"totals": [{"counter": "page:home", "total": 42, "as_of": "2026-11-21T05:04:03.120000Z", "source": "store", "shards": 1, "exists": true}], "lag": 0.12}`}}},
 		fails:  fails{409: "NotCountedYet", 410: "ReceiptGone", 429: "Overloaded"},
 		answer: (*API).totals,
 	},
@@ -25,7 +26,7 @@ var totalRoutes = []route{
 		more:   "As GET, for more counters than fit into a query.",
 		in:     []*param{stalenessParam, minAsOfParam, afterParam, waitParam, formatParam},
 		body:   totalsBody,
-		out:    gives("The totals.", "Totals"),
+		out:    gives("The totals.", client.Totals{}),
 		fails:  fails{409: "NotCountedYet", 410: "ReceiptGone"},
 		answer: (*API).manyTotals,
 	},
@@ -40,7 +41,7 @@ var totalRoutes = []route{
 			{name: "page_token", says: "The `next_page_token` of the page before, with the same prefix."},
 			minAsOfParam, formatParam,
 		},
-		out:    gives("A page.", "Page"),
+		out:    gives("A page.", client.Page{}),
 		answer: (*API).list,
 	},
 	{
@@ -49,7 +50,7 @@ var totalRoutes = []route{
 		says:   "One counter",
 		more:   "A counter that nobody has incremented is answered too: total 0, exists false.",
 		in:     []*param{nameParam, stalenessParam, minAsOfParam, afterParam, waitParam, formatParam},
-		out:    gives("The total.", "CounterTotal"),
+		out:    gives("The total.", client.CounterTotal{}),
 		fails:  fails{409: "NotCountedYet", 410: "ReceiptGone", 429: "Overloaded"},
 		answer: (*API).counter,
 	},
@@ -58,7 +59,7 @@ var totalRoutes = []route{
 		right:  perCounter(auth.Read, "the index; its progress depends on all of its counters", "match or group up to its first variable; for the progress that of match"),
 		says:   "The indexes",
 		more:   "An index puts counters into groups. A token that is limited to prefixes gets those for which it has the text before the first variable of `match`, or of `group` with `=` before it.",
-		out:    gives("The indexes, with their progress.", "Indexes"),
+		out:    gives("The indexes, with their progress.", client.Indexes{}),
 		within: forever, answer: (*API).indexes,
 	},
 	{
@@ -109,7 +110,7 @@ var totalRoutes = []route{
 		says:   "The best counters of an index",
 		more:   "Ordered by total, and by name where totals are equal. All counters of the index were looked at as of `complete_as_of`: the answer has the order and the totals of that moment. A question begins the next look if the last one is older than 10 s, and something was counted since. Until it ends, answers are those of the last one. If nobody has asked for 20 s, and the last look took at most 2 s, the answer waits for the next one. A counter whose total does not fit 64 bits is in `overflowed` in place of `top`. A window needs a rule for series that covers all counters of the index, and leaves out counters with 0. An answer depends on all counters of the index, or on all groups. So a token that is limited to prefixes needs one of the text before the first variable of `match` or, for groups, of `group`, with `=` before it. Without it the index does not exist for the token. 409 no-boards: the operator has set no `--board-rate` for a store that charges for reads.",
 		in:     []*param{indexParam, topParam, windowParam, zoneParam, ofParam, formatParam},
-		out:    gives("The best counters, the best first.", "Top"),
+		out:    gives("The best counters, the best first.", client.Top{}),
 		fails:  fails{404: "NoBoardOfIndex", 409: "NoBoards", 429: "Overloaded"},
 		answer: (*API).top,
 	},
@@ -119,7 +120,7 @@ var totalRoutes = []route{
 		says:   "The place of a counter",
 		more:   "`rank` is 1 more than the number of counters with a larger total, so equal totals share a rank. It is the place in the order of which `/v1/top` has the beginning, as of `complete_as_of`. 500 overflow: the total of the counter does not fit 64 bits. As for `/v1/top` otherwise.",
 		in:     []*param{indexParam, memberParam, windowParam, zoneParam, formatParam},
-		out:    gives("The place.", "Rank"),
+		out:    gives("The place.", client.Rank{}),
 		fails:  fails{404: "NoBoardOfIndex", 409: "NoBoards", 429: "Overloaded"},
 		answer: (*API).rank,
 	},
@@ -148,7 +149,7 @@ var totalRoutes = []route{
 		right:  perCounter(auth.Read, "all counters; for callers with prefixes none", anyScope),
 		says:   "The pipeline now",
 		more:   "How fast increments are counted, by the last heartbeats of the aggregators, which are some seconds old. Asking reads those records at most every 5 s, and no counter. The figures are of all counters. So a token that is limited to prefixes gets the status, the aggregators and the lag.",
-		out:    gives("The figures.", "Overview"),
+		out:    gives("The figures.", client.Overview{}),
 		answer: (*API).overview,
 	},
 	{
@@ -175,7 +176,7 @@ var totalRoutes = []route{
 			{name: "name", in: "path", schema: "len 5..", says: "The counter's name and `.svg` or `.json`, percent-encoded: `/` is written as %2F."},
 			{name: "label", says: "The text before the total; the counter's name if it is absent. At most 40 letters are shown."},
 		},
-		out:    success{says: "The badge.", as: []media{{kind: "image/svg+xml"}, {kind: typeJSON, of: "Badge"}}},
+		out:    success{says: "The badge.", as: []media{{kind: "image/svg+xml"}, {kind: typeJSON, of: client.Badge{}}}},
 		fails:  fails{409: "NotServing", 429: "Overloaded"},
 		writes: (*API).badge,
 	},

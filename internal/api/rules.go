@@ -5,56 +5,52 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/go-json-experiment/json"
+
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/httpserver"
 	"github.com/countmill/countmill/store"
 )
 
 // A ruleRequest is a rule for series or for the journal.
 type ruleRequest struct {
-	Pattern text `json:"pattern"`
-	Keep    text `json:"keep"`
+	Pattern text `json:"pattern" schema:"Pattern"`
+	Keep    text `json:"keep" schema:"Keep"`
 }
 
-// rules as clients see them.
-type rules struct {
-	Version int64  `json:"version"`
-	Series  []rule `json:"series"`
-	Journal []rule `json:"journal"`
+// A journalRuleRequest differs in what KEEP is.
+type journalRuleRequest struct {
+	Pattern text `json:"pattern" schema:"Pattern"`
+	Keep    text `json:"keep" schema:"JournalKeep"`
 }
 
-type rule struct {
-	Pattern    string  `json:"pattern"`
-	Keep       string  `json:"keep"`
-	Begin      string  `json:"begin"`
-	Ended      *string `json:"ended"`
-	FilledFrom *string `json:"filled_from"`
-	FilledTo   *string `json:"filled_to"`
-}
-
-func rulesOf(set store.Settings) rules {
+// rulesOf are the rules as clients see them: their moments are seconds.
+func rulesOf(set store.Settings) any {
 	if set.Rules == nil {
 		set.Rules = new(store.Rules)
 	}
-	return rules{Version: set.Version, Series: shownRules(set.Rules.Series), Journal: shownRules(set.Rules.Journal)}
+	all := client.Rules{Version: set.Version, Series: shownRules(set.Rules.Series), Journal: shownRules(set.Rules.Journal)}
+	return httpserver.Formatted{Value: all, Options: json.WithMarshalers(nil)}
 }
 
-func shownRules(all []store.Rule) []rule {
-	shown := make([]rule, len(all))
+func shownRules(all []store.Rule) []client.Rule {
+	shown := make([]client.Rule, len(all))
 	for i, r := range all {
-		begin := r.Since.UTC().Format(time.RFC3339)
-		shown[i] = rule{r.Pattern, r.Keep.String(), begin, secondOrNull(r.Ended), secondOrNull(r.Filled.From), secondOrNull(r.Filled.To)}
+		shown[i] = client.Rule{Pattern: r.Pattern, Keep: r.Keep.String(), Begin: second(r.Since), Ended: orNull(second(r.Ended)),
+			FilledFrom: orNull(second(r.Filled.From)), FilledTo: orNull(second(r.Filled.To))}
 	}
 	return shown
 }
 
-// secondOrNull is null for the zero time.
-func secondOrNull(t time.Time) *string {
+func second(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
+
+// orNull is null for the zero time.
+func orNull(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}
-	text := t.UTC().Format(time.RFC3339)
-	return &text
+	return &t
 }
 
 func (a *API) rules(c call) (any, error) {
@@ -68,12 +64,9 @@ func (a *API) rules(c call) (any, error) {
 // addRule answers additions of rules of a kind.
 func addRule(kind store.RuleKind) func(*API, call) (any, error) {
 	return func(a *API, c call) (any, error) {
-		request := c.body.(*ruleRequest)
-		switch {
-		case !request.Pattern.given:
-			return nil, ruleBodies[kind].missing("pattern")
-		case !request.Keep.given:
-			return nil, ruleBodies[kind].missing("keep")
+		request, ok := c.body.(*ruleRequest)
+		if !ok {
+			request = (*ruleRequest)(c.body.(*journalRuleRequest))
 		}
 		keep, err := store.ParseRetention(kind, request.Keep.value)
 		if err != nil {
@@ -89,25 +82,21 @@ func addRule(kind store.RuleKind) func(*API, call) (any, error) {
 
 // A filledRequest names a period that an import made complete.
 type filledRequest struct {
-	Pattern text `json:"pattern"`
-	From    text `json:"from"`
-	To      text `json:"to"`
+	Pattern text `json:"pattern" schema:"Pattern"`
+	// The first moment of the period.
+	From text `json:"from" schema:"date-time"`
+	// The moment after the period; not in the future.
+	To text `json:"to" schema:"date-time"`
 }
 
 func (a *API) fillSeriesRule(c call) (any, error) {
 	request := c.body.(*filledRequest)
-	if !request.Pattern.given {
-		return nil, filledBody.missing("pattern")
-	}
 	var filled store.Period
 	for _, end := range []struct {
 		field string
 		text  text
 		to    *time.Time
 	}{{"from", request.From, &filled.From}, {"to", request.To, &filled.To}} {
-		if !end.text.given {
-			return nil, filledBody.missing(end.field)
-		}
 		at, err := time.Parse(time.RFC3339, end.text.value)
 		if err != nil || at.IsZero() {
 			return nil, &countmill.FieldError{Field: end.field, Problem: "is not a time", Limit: "as in RFC 3339, such as 2006-01-02T15:04:05Z"}

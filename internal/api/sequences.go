@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/auth"
 	"github.com/countmill/countmill/internal/httpserver"
 	"github.com/countmill/countmill/sequence"
@@ -31,18 +32,19 @@ var nextBody = &body{
 
 // A nextRequest asks for values of a sequence.
 type nextRequest struct {
-	Sequence text    `json:"sequence"`
-	ID       text    `json:"id"`
-	Count    integer `json:"count"`
-	Time     text    `json:"time"`
+	Sequence text `json:"sequence" schema:"CounterName"`
+	// At most 128 bytes. Identifies the request for repeats.
+	ID text `json:"id,omitzero" schema:"len 1..128"`
+	// How many values.
+	Count integer `json:"count,omitzero" schema:"1..1000"`
+	// When the request with this id was first made; needs an id. At most a day ahead.
+	Time text `json:"time,omitzero" schema:"date-time"`
 }
 
 // decoded returns the request as the role takes it.
 func (r *nextRequest) decoded() (next countmill.NextRequest, err error) {
 	next = countmill.NextRequest{Sequence: r.Sequence.value, ID: r.ID.value, Count: r.Count.value}
 	switch {
-	case !r.Sequence.given:
-		return next, nextBody.missing("sequence")
 	case r.ID.given && r.ID.value == "":
 		return next, nextBody.wrong("id", "is empty")
 	case r.Count.given && r.Count.value == 0:
@@ -54,17 +56,6 @@ func (r *nextRequest) decoded() (next countmill.NextRequest, err error) {
 	}
 	return next, nil
 }
-
-// The answers to a nextRequest: without a count, and with one.
-type (
-	oneValue struct {
-		Value int64 `json:"value"`
-	}
-	manyValues struct {
-		First int64 `json:"first"`
-		Last  int64 `json:"last"`
-	}
-)
 
 // nextValues gives values. A nearly full disk refuses them, as it refuses increments.
 func (a *API) nextValues(c call) (any, error) {
@@ -86,9 +77,9 @@ func (a *API) nextValues(c call) (any, error) {
 	case err != nil:
 		return nil, asSequenceProblem(err)
 	case request.Count.given:
-		return manyValues{given.First, given.Last}, nil
+		return client.Values{First: given.First, Last: given.Last}, nil
 	}
-	return oneValue{given.First}, nil
+	return client.Values{Value: given.First}, nil
 }
 
 // give charges the caller, and gives values. A call counts towards the limits of a token as an increment does, and a sequence as a
@@ -119,13 +110,6 @@ func mayUse(caller auth.Caller, r countmill.NextRequest) error {
 	return err
 }
 
-// sequenceState is a sequence as clients see it.
-type sequenceState struct {
-	Sequence string `json:"sequence"`
-	Last     int64  `json:"last"`
-	Exists   bool   `json:"exists"`
-}
-
 func (a *API) sequence(c call) (any, error) { return a.ofSequence(c, a.services.Sequences.State) }
 
 func (a *API) deleteSequence(c call) (any, error) {
@@ -141,7 +125,7 @@ func (a *API) ofSequence(c call, do func(context.Context, string) (store.Sequenc
 	if err != nil {
 		return nil, asSequenceProblem(err)
 	}
-	return sequenceState{name, state.Last, state.Exists()}, nil
+	return client.SequenceState{Sequence: name, Last: state.Last, Exists: state.Exists()}, nil
 }
 
 // asSequenceProblem returns err as a problem if it can say more than package countmill's errors do.

@@ -144,9 +144,8 @@ func (t *topAnswer) appendNews(b []byte) []byte {
 		b = appendQuoted(append(b, `,"total":`...), c.Sum, t.quoted)
 		b = append(strconv.AppendInt(append(b, `,"rank":`...), int64(c.Rank), 10), '}')
 	}
-	for i, name := range t.Overflowed {
-		b = append(b, [2]string{`],"overflowed":[`, ","}[min(i, 1)]...)
-		b = appendString(b, name)
+	if len(t.Overflowed) > 0 {
+		b = appendNames(append(b, `],"overflowed":[`...), t.Overflowed)
 	}
 	return append(b, ']')
 }

@@ -12,8 +12,9 @@ import (
 
 // A totalsRequest names counters, and groups without their first character.
 type totalsRequest struct {
-	Counters texts `json:"counters"`
-	Groups   texts `json:"groups"`
+	Counters texts `json:"counters,omitzero" schema:"CounterName #..1000"`
+	// Groups without their `=`, which come after the counters. Both together name 1 to 1,000.
+	Groups texts `json:"groups,omitzero" schema:"GroupName #..1000"`
 }
 
 func (a *API) totals(c call) (any, error) {

@@ -38,9 +38,9 @@ func (a *API) verify(c call) (any, error) {
 
 // A verifyRequest names a page.
 type verifyRequest struct {
-	Prefix    text    `json:"prefix"`
-	PageToken text    `json:"page_token"`
-	Limit     integer `json:"limit"`
+	Prefix    text    `json:"prefix,omitzero" schema:"len ..500"`
+	Limit     integer `json:"limit,omitzero" schema:"1..1000 default 1000"`
+	PageToken text    `json:"page_token,omitzero"`
 }
 
 func (a *API) repair(c call) (_ any, err error) {

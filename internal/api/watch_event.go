@@ -6,6 +6,7 @@ import (
 	"io"
 	"strconv"
 
+	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/reader"
 )
 
@@ -85,18 +86,12 @@ func (v view) ending(b *snapshot) []byte {
 	return append(append(text, encode(paceOf(b.pipeline))...), '}')
 }
 
-// A pace is that of all counters and aggregators together. Callers that are limited to prefixes do not get it.
-type pace struct {
-	Entries float64 `json:"entries_per_second"`
-	Commits float64 `json:"commits_per_second"`
-}
-
 // paceOf is nil until the aggregators have been seen twice.
-func paceOf(p reader.Pipeline) *pace {
+func paceOf(p reader.Pipeline) *client.Rates {
 	if !p.RatesKnown {
 		return nil
 	}
-	return &pace{p.Entries, p.Commits}
+	return &client.Rates{EntriesPerSecond: p.Entries, CommitsPerSecond: p.Commits}
 }
 
 // encode writes JSON on one line, as an event's data must be.

@@ -13,6 +13,7 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/backend/files"
+	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/internal/backup"
 )
@@ -78,25 +79,25 @@ func newKeeper(cfg Config, disk backend.Disk) (*backup.Keeper, error) {
 }
 
 // takeBackup copies the store to a place below the root.
-func (d *onDisk) takeBackup(ctx context.Context, to string) (api.Backup, error) {
+func (d *onDisk) takeBackup(ctx context.Context, to string) (client.Backup, error) {
 	if d.backups == nil {
-		return api.Backup{}, api.ErrNoBackupRoot
+		return client.Backup{}, api.ErrNoBackupRoot
 	}
 	b, err := d.backups.Backup(ctx, to)
 	switch {
 	case errors.Is(err, backup.ErrTarget):
-		return api.Backup{}, api.BackupTargetError(err.Error())
+		return client.Backup{}, api.BackupTargetError(err.Error())
 	case errors.Is(err, backup.ErrBusy):
-		return api.Backup{}, api.BackupBusyError(err)
+		return client.Backup{}, api.BackupBusyError(err)
 	case errors.Is(err, backup.ErrOther):
-		return api.Backup{}, api.BackupFailedError(err.Error())
+		return client.Backup{}, api.BackupFailedError(err.Error())
 	case errors.Is(err, countmill.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
-		return api.Backup{}, err
+		return client.Backup{}, err
 	case err != nil:
 		d.log.LogAttrs(ctx, slog.LevelError, "no backup", slog.Any("err", err))
-		return api.Backup{}, api.BackupFailedError(reason(err))
+		return client.Backup{}, api.BackupFailedError(reason(err))
 	}
-	return api.Backup{URL: b.URL, ID: b.ID, BeganAt: b.BeganAt, TakenAt: b.TakenAt, Bytes: b.Bytes, Sent: b.Sent}, nil
+	return client.Backup{URL: b.URL, ID: b.ID, BeganAt: b.BeganAt, TakenAt: b.TakenAt, Bytes: b.Bytes, SentBytes: b.Sent}, nil
 }
 
 // reason is the system's reason for a failed backup. It leaves out the names of files, which

@@ -96,14 +96,14 @@ func (c httpCall) handle(b *testing.B, h http.Handler) {
 }
 
 func (c httpCall) send(b *testing.B, addr string, conns int) {
-	clients := make([]*client, conns)
+	clients := make([]*caller, conns)
 	for i := range clients {
 		conn, err := net.Dial("tcp", addr)
 		if err != nil {
 			b.Fatal(err)
 		}
 		defer conn.Close()
-		clients[i] = &client{conn: conn, in: bufio.NewReader(conn)}
+		clients[i] = &caller{conn: conn, in: bufio.NewReader(conn)}
 	}
 	b.ReportAllocs()
 	b.ResetTimer()
@@ -123,13 +123,13 @@ func (c httpCall) send(b *testing.B, addr string, conns int) {
 	wg.Wait()
 }
 
-// A client looks only for the end of an answer.
-type client struct {
+// A caller looks only for the end of an answer.
+type caller struct {
 	conn net.Conn
 	in   *bufio.Reader
 }
 
-func (c *client) call(request string, status int) error {
+func (c *caller) call(request string, status int) error {
 	if _, err := io.WriteString(c.conn, request); err != nil {
 		return err
 	}

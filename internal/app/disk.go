@@ -11,7 +11,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/backend"
-	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/backup"
 )
 
@@ -77,9 +77,9 @@ func (d *onDisk) Run(ctx context.Context) error {
 	return d.regular.run(ctx, d.backups.Run)
 }
 
-func (d *onDisk) numbers() api.Disk {
+func (d *onDisk) numbers() client.DiskSpace {
 	free, _, _ := d.space.state()
-	return api.Disk{Used: d.DiskUsage(), Free: free, MinFree: d.space.min}
+	return client.DiskSpace{Used: d.DiskUsage(), Free: free, MinFree: d.space.min}
 }
 
 func (d *onDisk) Ready(context.Context) (degraded string, err error) {

@@ -2,11 +2,13 @@ package httpserver
 
 import (
 	"bytes"
-	"encoding/json"
 	"net/http"
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Header values that every answer shares; nothing may change them in place.
@@ -31,7 +33,7 @@ const maxBuffer = 16 << 10
 
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// WriteJSON answers with v, which encoding/json encodes unless it is an Appender. An
+// WriteJSON answers with v, which package json encodes unless it is an Appender. An
 // answer must not be stored by anyone in between, as totals age and problems pass.
 func WriteJSON(w http.ResponseWriter, status int, v any) {
 	write(w, status, typeJSON, v)
@@ -53,15 +55,35 @@ func write(w http.ResponseWriter, status int, contentType []string, v any) {
 	}
 }
 
+// Formatted is an answer that is encoded in a way of its own.
+type Formatted struct {
+	Value   any
+	Options json.Options
+}
+
+// answers are how answers are encoded: times are those of FormatTime, and a text of a client in a JSON value stays as it is.
+var answers = json.JoinOptions(
+	json.Deterministic(true), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true), jsontext.PreserveRawStrings(true), jsontext.EscapeForJS(true),
+	json.WithMarshalers(json.MarshalToFunc(func(e *jsontext.Encoder, t time.Time) error { return e.WriteToken(jsontext.String(FormatTime(t))) })),
+)
+
 // encode ends with a newline, for people who read answers in a terminal.
 func encode(body *bytes.Buffer, v any) {
+	body.Write(AppendJSON(body.AvailableBuffer(), v))
+}
+
+// AppendJSON appends an answer and a newline.
+func AppendJSON(b []byte, v any) []byte {
 	if a, ok := v.(Appender); ok {
-		body.Write(append(a.AppendJSON(body.AvailableBuffer()), '\n'))
-		return
+		return append(a.AppendJSON(b), '\n')
 	}
-	enc := json.NewEncoder(body)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
+	options := answers
+	if f, ok := v.(Formatted); ok {
+		v, options = f.Value, json.JoinOptions(answers, f.Options)
+	}
+	text := bytes.NewBuffer(b)
+	if err := json.MarshalWrite(text, v, options); err != nil {
 		panic(err) // a value that can never be JSON; Recover logs it and answers
 	}
+	return append(text.Bytes(), '\n')
 }

@@ -331,6 +331,12 @@ func (db *database) noteSwept(counter string) {
 	db.swept[counter] = db.Steps
 	db.folds[counter] = append(db.folds[counter], foldedTo{db.mem.Latest(), 0})
 	db.Swept++
+	if left := must(db.own.ShardsOf(background, counter)).Shards; len(left) > 0 {
+		db.violate("%s is removed, and %d of its shards are left", counter, len(left))
+	}
+	if left := db.buckets(counter); len(left) > 0 {
+		db.violate("%s is removed, and %d buckets of its series are left", counter, len(left))
+	}
 }
 
 // alone is the context of a call of the simulator by the store of a process.

@@ -104,6 +104,7 @@ func (lg *ledger) check() {
 		lg.checkRemainder(counter, total)
 	}
 	lg.totals.checkRemoved()
+	lg.totals.checkBoard()
 	lg.series.check(lg.sums, totals)
 	lg.kept.check()
 	lg.checkRivals(totals)

@@ -55,6 +55,31 @@ func (to *totalOracle) checkRemoved() {
 	}
 }
 
+// checkBoard: a leaderboard of all counters has what readers show, and nothing else.
+func (to *totalOracle) checkBoard() {
+	x := must(store.ParseIndex("board", "*", "board"))
+	left := make(map[string]int64)
+	for counter := range to.folded {
+		if total, exists := to.db.servedAt(counter, to.db.moment()); exists && x.Has(counter) && !to.crowd.overflows(counter) {
+			left[counter] = total
+		}
+	}
+	must(to.db.own.Sums(background, &store.SumsQuery{Index: &x}, func(sum *store.CounterSum) error {
+		counter := string(sum.Counter)
+		if want, ok := left[counter]; !to.crowd.overflows(counter) && (!ok || want != sum.Sum) {
+			to.violate("a board has %d of %s, and its total is %d (exists: %t)", sum.Sum, counter, want, ok)
+		}
+		delete(left, counter)
+		return nil
+	}))
+	for counter, total := range left {
+		if total == 0 {
+			continue // after a sweep it may not have counted again
+		}
+		to.violate("a board lacks %s, whose total is %d", counter, total)
+	}
+}
+
 // An answered is the answer to a reset with an id.
 type answered struct {
 	done   store.ResetResult
