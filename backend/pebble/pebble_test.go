@@ -48,6 +48,7 @@ func TestStore(t *testing.T) {
 			clock := &wrong{}
 			return clocked{open(t, Config{Dir: t.TempDir(), Namespace: "conformance", clock: clock.now}), clock}
 		},
+		storetest.OfEngine(),
 		storetest.Clock(func(s store.Store, off time.Duration) { s.(clocked).clock.set(off) }),
 		storetest.Durable(func(t *testing.T, s store.Store) store.Store {
 			if err := s.Close(); err != nil {

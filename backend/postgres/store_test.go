@@ -61,6 +61,7 @@ func testStore(t *testing.T, through func(url string) string) {
 	storetest.RunStore(t, func(t *testing.T) store.Store {
 		return open(t, postgres.Config{URL: through(emulator.PostgresSchema(t))})
 	},
+		storetest.OfEngine(),
 		storetest.Durable(func(t *testing.T, s store.Store) store.Store {
 			if err := s.Close(); err != nil {
 				t.Errorf("Close: %v", err)

@@ -1,6 +1,8 @@
 package protocol_test
 
 import (
+	"errors"
+	"math"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -152,5 +154,42 @@ func testJoin(t *testing.T, s tested) {
 	s.between(memory.TxGet, func() { began = true })
 	if err := s.SweepSeries(t.Context()); err != nil || began {
 		t.Errorf("a sweep looked again at days that were swept (%v)", err)
+	}
+}
+
+// A transaction begins again if another one changes what it has read.
+func TestTransactionsReadWhatTheyChange(t *testing.T) {
+	t.Parallel()
+	s := open(t, limits["postgresql"])
+	s.between(memory.Transact, func() {
+		if _, err := s.ChangeRules(t.Context(), store.RuleChange{Pattern: "a*", Keep: store.Retention{Quarters: store.MinKeep}}); err != nil {
+			t.Error(err)
+		}
+	})
+	set, err := s.ChangeRules(t.Context(), store.RuleChange{Index: &store.IndexChange{Step: store.CreateIndex, Index: store.Index{Name: "sites", Match: "page:{site}:*", Group: "sites:{site}"}}})
+	if err != nil || set.Version != 3 || set.Rules.SeriesOf("a") == nil {
+		t.Fatalf("two changes of rules: got %+v, %v", set, err)
+	}
+	p := store.IndexRange{Index: set.Rules.Index("sites").Number, ID: 1, To: math.MaxUint64}
+	taken := func(worker string) error {
+		q := p
+		q.Worker = worker
+		return s.SwapRanges(t.Context(), []store.IndexRange{p}, []store.IndexRange{q})
+	}
+	if err := s.SwapRanges(t.Context(), nil, []store.IndexRange{p}); err != nil {
+		t.Fatal(err)
+	}
+	s.between(memory.Transact, func() {
+		if err := taken("first"); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := taken("second"); !errors.Is(err, store.ErrChanged) {
+		t.Errorf("the second worker that takes a range: got %v", err)
+	}
+	var first int64
+	s.between(memory.Transact, func() { first = take(t, s, "values") })
+	if second := take(t, s, "values"); first != 1 || second != 2 {
+		t.Errorf("two takes of values: got %d and %d", first, second)
 	}
 }

@@ -241,7 +241,7 @@ func TestCallsReportDamage(t *testing.T) {
 					if kind == "meta" {
 						s.db.Damage(engine.Key{Kind: kindOf("meta"), Name: "meta"}, "a flipped bit")
 					}
-					s.db.OnCall(nil)
+					s.db.Around(nil)
 					if err := c.call(t.Context(), s); err == nil {
 						t.Errorf("%s, with rows of kind %s that are damaged: no error", call, kind)
 					}
@@ -355,7 +355,7 @@ func TestMoments(t *testing.T) {
 		t.Errorf("a view is not after the moment %s before it", at)
 	}
 	s = open(t, limits["datastore"])
-	s.db.OnCall(nil)
+	s.db.Around(nil)
 	fold(t, s, "a", 1)
 	before := look(t, s, "a").At
 	fold(t, s, "a", 10)

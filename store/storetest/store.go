@@ -7,6 +7,8 @@
 package storetest
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,11 +38,29 @@ func Clock(set func(s store.Store, off time.Duration)) Feature {
 	return func(su *suite) { su.setClock = set }
 }
 
+// OfEngine leaves out the tests whose answers rest on package protocol alone. They run over a database in memory with
+// the limits of each engine. What remains depends on the engine: commits beside each other, limits, orders, moments, expiry, and what is
+// there after a reopening.
+func OfEngine() Feature { return func(su *suite) { su.ofEngine = true } }
+
+// ofProtocol are the tests that OfEngine leaves out.
+var ofProtocol = strings.Fields(`
+	FoldAdds FoldKeepsNothing FoldTakesMarkersOnly MarkerIsFoundAtAnyTime AppliedFindsMarkers GrowNeverLowers FoldGrows
+	LookupAnswersInOrder ViewClosesTwice DeleteDeadLettersRemoves GetDeadLettersFinds DeadLetterRefsAreFoundByCompletion DecisionsAreDecidedOnce
+	ShardsOf BeatReplaces CheckIsFine GrowCounterNeverLowers ResetTakesOffWhatItSaw ResetIsIdempotent ResetSeesTheLastOne ResetRefusesOldLooks
+	DeleteEndsWithAGrowth NewStoreHasItsWindow WindowChanges EqualWindowChangesNothing SetWindowRefusesNonsense RulesChange RulesRefused
+	SeriesSums SeriesOfManyCounters SweepSeriesKeepsPromises FoldArchives IndexesChange IndexesRefused RangesSwap RangesEndWithTheirIndex
+	GroupedFolds GroupedSeries SetRemainders SetRemaindersNeedsTheRange DropGroups SweepKeepsCountersOfIndexes SweepTakesGroups
+	SequenceGivesEachOnce SequenceRemembersIDs SequenceEnds SequenceIsDeleted ReplaceRecord JournalSettles JournalView Corrections
+	SumsOfMinutes SumsOfOldMinutes SumsHideDeletedCounters SumsEndWithTheirVisitor`)
+
 type suite struct {
 	open   func(t *testing.T) store.Store
 	reopen func(t *testing.T, s store.Store) store.Store
 	rounds int
 	settle time.Duration
+
+	ofEngine bool
 
 	again    func(t *testing.T, s store.Store, window time.Duration) store.Store
 	expire   func(t *testing.T, s store.Store)
@@ -205,6 +225,9 @@ func RunStore(t *testing.T, open func(t *testing.T) store.Store, features ...Fea
 		{"JournalViewIsOfOneMoment", testJournalViewIsOfOneMoment},
 		{"Corrections", testCorrections},
 	}, sumsTests...) {
+		if su.ofEngine && slices.Contains(ofProtocol, test.name) {
+			continue
+		}
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			test.run(t, su)
