@@ -157,10 +157,14 @@ func (m *machine) step(ctx context.Context, s *Store, random *rand.Rand) (bool, 
 	case 0:
 		return l.bury(ctx, s, random)
 	case 1:
+		// Beside commits under way: Check waits for them, and writes the count only now and then.
+		if err := s.keepCommitCount(); err != nil {
+			return true, err
+		}
 		m.folding.Lock()
+		defer m.folding.Unlock()
 		_, err := l.look(ctx, s)
-		m.folding.Unlock()
-		return true, errors.Join(err, s.keepCommitCount()) // Check writes it only now and then
+		return true, err
 	case 2:
 		return true, s.Beat(ctx, store.Worker{ID: "w", Expires: time.Now().Add(time.Hour)})
 	case 3: // a finished epoch is dropped; the others must stay
