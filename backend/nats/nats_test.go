@@ -512,11 +512,13 @@ func TestSettings(t *testing.T) {
 			if c.consumer == nil {
 				c.consumer = func(*jetstream.ConsumerConfig) {}
 			}
-			s, err := other.CreateStream(ctx, work(c.stream))
-			if err == nil {
-				_, err = s.CreateConsumer(ctx, durable(c.consumer))
-			}
-			if err != nil {
+			var s jetstream.Stream
+			until(t, "the files of the stream before are gone", func() (made bool) {
+				var err error
+				s, err = other.CreateStream(ctx, work(c.stream))
+				return err == nil
+			})
+			if _, err := s.CreateConsumer(ctx, durable(c.consumer)); err != nil {
 				t.Fatal(err)
 			}
 			var report backend.Report
