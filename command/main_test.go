@@ -73,7 +73,7 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"help", "frobnicate"}, `unknown command "frobnicate" (try one of: up, publisher, `},
 		{[]string{"up", "--colour"}, "unknown flag: --colour (see countmill help up)"},
 		{[]string{"up", "extra"}, `takes no arguments, got "extra"`},
-		{[]string{"up", "--bus", "kafka:"}, `--bus: unknown scheme in "kafka:" (valid: inproc:, pubsub://PROJECT/TOPIC?subscription=NAME)`},
+		{[]string{"up", "--bus", "kafka:"}, `--bus: unknown scheme in "kafka:" (valid: inproc:, nats://HOST:PORT[,HOST:PORT...]/STREAM, pubsub://PROJECT/TOPIC?subscription=NAME)`},
 		{[]string{"up", "--store", "pebble:x?mode=1"}, `unknown parameter "mode" of pebble: (valid: namespace)`},
 		{[]string{"up", "--data", "a", "--store", "pebble:b"}, "--data DIR is short for --store pebble:DIR"},
 		{[]string{"up", "--listen", "nowhere"}, "--listen: must be HOST:PORT"},

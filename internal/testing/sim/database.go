@@ -71,7 +71,7 @@ func (k *kernel) newJitter(n uint64) func(time.Duration) time.Duration {
 	}
 }
 
-// forget lets the store drop what has expired: at once, the worst case.
+// forget lets the store drop expired rows: at once, the worst case.
 func (db *database) forget() {
 	if db.limits.Expires {
 		db.watch.forgetting()

@@ -103,7 +103,7 @@ func (db *database) answer(c *memory.Call, s *step, end callEnd, do func() error
 	return do()
 }
 
-// callFaults are what may happen to a call: none is below 0.
+// callFaults are the faults of a call: none is below 0.
 type callFaults struct{ lost, answerLost, late Fault }
 
 // ofIndexes are what happens to calls of workers of indexes.

@@ -40,7 +40,7 @@ func (w *World) move() {
 		late := w.delayed[i]
 		w.delayed = slices.Delete(w.delayed, i, i+1)
 		w.trace("arrives", nil, "", 0)
-		w.say(nil, "what was still on its way arrives")
+		w.say(nil, "late messages arrive")
 		_ = late()
 	}
 }

@@ -60,7 +60,7 @@ type proc struct {
 	records  []store.Worker // that it has read last; guarded by kernel.mu
 	goesBy   int64          // version of the settings that it read last; guarded by kernel.mu
 
-	store        *protocol.Store // of its roles; nil for one that only publishes
+	store        *protocol.Store // of its roles; nil if it only publishes
 	version      int             // of the wire format: that it writes, and the newest it reads
 	shards       int
 	heldMessages int

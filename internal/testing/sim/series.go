@@ -45,7 +45,7 @@ type seriesLook struct {
 	folded map[string]map[wire.Minute]int64
 }
 
-// look opens a view of all series now, or checks one that was opened before: folds and moves have come
+// look opens a view of all series now, or checks an open one: folds and moves have come
 // in between.
 func (so *seriesOracle) look() {
 	if len(so.rules) == 0 {
@@ -153,8 +153,8 @@ func (so *seriesOracle) check(sums []*sum, totals map[string]int64) {
 	}
 }
 
-// checkSum: an increment is in the series as often as in the total, and at its own minute. One that
-// was more than a minute ahead of the clock that folded it may be earlier.
+// checkSum: an increment is in the series as often as in the total, and at its own minute. An increment
+// more than a minute ahead of the clock that folded it may be earlier.
 func (so *seriesOracle) checkSum(s *sum, counted int) {
 	found := 0
 	if own := wire.MinuteOf(s.at); !s.at.IsZero() && slices.ContainsFunc(so.sent[s.counter][s.digit], func(m wire.Minute) bool { return m != own }) {
