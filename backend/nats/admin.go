@@ -14,7 +14,7 @@ import (
 	"github.com/countmill/countmill/backend"
 )
 
-// prepare makes what is missing if the configuration allows it, and looks the stream up. It returns an error if
+// prepare makes a missing stream or consumer if the configuration allows it, and looks the stream up. It returns an error if
 // nobody can use it as a bus.
 func (b *Bus) prepare(ctx context.Context) (cfg jetstream.StreamConfig, err error) {
 	if size := b.conn.MaxPayload(); size < leastPayload {

@@ -68,7 +68,7 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// checkName refuses what NATS does not accept in a name, and what has a meaning in a subject.
+// checkName refuses characters that NATS does not accept in a name, or that have a meaning in a subject.
 func checkName(what, name string) error {
 	odd := func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`.*>/\:`, r) }
 	if name == "" || len(name) > 255 || strings.ContainsFunc(name, odd) {

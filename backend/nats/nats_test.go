@@ -147,7 +147,7 @@ func TestLease(t *testing.T) {
 	held.Ack()
 }
 
-// What a bus holds at its end comes to another bus at once, delivered or not.
+// Messages that a bus holds at its end come to another bus at once, delivered or not.
 func TestGivenBack(t *testing.T) {
 	t.Parallel()
 	addr := emulator.NATS(t).Addr()
@@ -247,7 +247,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// A killed server comes back with the messages that it acknowledged. It may have forgotten what it delivered.
+// A killed server comes back with the messages that it acknowledged. It may have forgotten deliveries.
 func TestServerKilled(t *testing.T) {
 	t.Parallel()
 	server := emulator.NATS(t)
@@ -316,7 +316,7 @@ func TestServerHangs(t *testing.T) {
 	}
 }
 
-// A message that was delivered too often goes to those who take what is given up, with the reason.
+// A message that was delivered too often is given up, with the reason.
 func TestGivenUp(t *testing.T) {
 	t.Parallel()
 	addr := emulator.NATS(t).Addr()
@@ -404,7 +404,7 @@ func TestForeignMessages(t *testing.T) {
 	}
 }
 
-// Unseen is the age of what nobody takes.
+// Unseen is the age of a message that nobody takes.
 func TestUnseen(t *testing.T) {
 	t.Parallel()
 	addr := emulator.NATS(t).Addr()
@@ -648,8 +648,8 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// A cluster keeps messages on three servers. Each is killed in turn, so leaders change, and what was acknowledged
-// arrives.
+// A cluster keeps messages on three servers. Each is killed in turn, so leaders change, and all acknowledged messages
+// arrive.
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	longtest.Only(t, "waits for elections")

@@ -156,7 +156,7 @@ func (s *subscription) poke() {
 	}
 }
 
-// receive takes what the server sends: a message, or a line about a request.
+// receive takes an answer of the server: a message, or a line about a request.
 func (s *subscription) receive(raw *nats.Msg) {
 	if raw.Reply == "" {
 		number, _ := strconv.Atoi(strings.TrimPrefix(raw.Subject, s.inbox+"."))
@@ -262,7 +262,7 @@ func (s *subscription) drain(sub *nats.Subscription, lose context.CancelFunc) {
 	defer context.AfterFunc(ctx, lose)()
 	closed := make(chan struct{})
 	sub.SetClosedHandler(func(string) { close(closed) })
-	if sub.Drain() == nil { // what has come is still received, and given back
+	if sub.Drain() == nil { // messages that have come are still received, and given back
 		select {
 		case <-closed:
 		case <-ctx.Done():

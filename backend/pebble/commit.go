@@ -177,7 +177,7 @@ func (e *database) room(ctx context.Context) error {
 	return nil
 }
 
-// end waits until a batch is synced. An answer without a batch waits for those that it may have seen.
+// end waits until a batch is synced. An answer without a batch waits for the batches that it may have seen.
 func (e *database) end(ctx context.Context, w *write, wait func() error, err error) error {
 	if w.tried && err == nil {
 		return wait()
@@ -300,7 +300,7 @@ func (e *database) Transact(ctx context.Context, soft bool, do func(engine.Tx) e
 	return engine.Result{}, e.end(ctx, w, wait, err)
 }
 
-// A tx reads in a snapshot, and keeps what it has read.
+// A tx reads in a snapshot, and keeps the rows that it has read.
 type tx struct {
 	e       *database
 	at      *snapshot

@@ -27,7 +27,7 @@ func openRows(t testing.TB, cfg Config, kinds engine.Kinds) *database {
 	return e
 }
 
-// A disk syncs no log while it is held, and can lose what is not synced.
+// A disk syncs no log while it is held, and can lose unsynced writes.
 type disk struct {
 	vfs.FS
 	files *vfs.MemFS

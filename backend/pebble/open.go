@@ -29,7 +29,7 @@ func Open(cfg Config) (*Store, error) {
 	}
 	s, err := protocol.Open(context.Background(), db, protocol.Config{Window: cfg.Window, Clock: db.cfg.clock, Age: cfg.age, Logger: db.cfg.Logger})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("data directory %s: %w", db.cfg.Dir, err), db.abandon())
+		return nil, errors.Join(explain(db.cfg.Dir, err), db.abandon())
 	}
 	return &Store{s, db.directory}, nil
 }

@@ -189,7 +189,7 @@ func (x *examination) tables(ctx context.Context) error {
 	return nil
 }
 
-// vacuum examines what is left of old rows.
+// vacuum examines the space of old rows.
 func (x *examination) vacuum(ctx context.Context) error {
 	var off, dead, oldest string
 	err := x.conn.QueryRow(ctx, `select

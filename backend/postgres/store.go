@@ -46,7 +46,7 @@ var Params = []string{
 	"sslmode", "sslcert", "sslkey", "sslrootcert", "sslnegotiation", "sslsni", "pool_max_conns", "pool_max_conn_lifetime", "pool_max_conn_idle_time",
 }
 
-// CheckURL refuses what cannot be a URL. Its error shows nothing of it, because it may have a password.
+// CheckURL refuses a text that cannot be a URL. Its error shows nothing of it, because it may have a password.
 func CheckURL(text string) error {
 	if u, err := url.Parse(text); err != nil || u.Opaque != "" || u.Host == "" && u.Path == "" {
 		return errors.New("not of the form postgres://[USER@]HOST[:PORT]/DATABASE; in the password, write %40 for @ and %2F for /")

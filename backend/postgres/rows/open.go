@@ -20,13 +20,13 @@ import (
 
 // Options of an engine.
 type Options struct {
-	// ViewTime bounds a view: an open one keeps old rows, and slows those that change often. Default 30 s.
+	// ViewTime bounds a view: an open one keeps old rows, and slows changes of hot rows. Default 30 s.
 	ViewTime time.Duration
 	// Create allows Open to make the schema. Otherwise it refuses a database without.
 	Create bool
 	// ReadOnly is for a process that has no right to make tables: it refuses a schema that lacks any.
 	ReadOnly bool
-	// Also are statements that make what is in the schema beside the tables of kinds. They may run again.
+	// Also are statements that make the rest of the schema, beside the tables of kinds. They may run again.
 	Also []string
 	// Taken is the table of the rows of engine.Commit.Taken, in the schema; empty if there are none.
 	Taken string
