@@ -24,6 +24,9 @@ import (
 // Pebble's has their number and the last moment (see moments). Check writes that file, as do Open and
 // Close. A directory with fewer commits than the file says has lost synced commits.
 //
+// Damage to the manifest can also lose some commits and keep later ones. So each commit has a number, too, in the
+// order of the log. A loss of power leaves the first n commits; if the largest number is larger, others are gone.
+//
 // It does not protect from anyone who removes the file too.
 const (
 	commitCountFile = "countmill.seal"
@@ -36,14 +39,14 @@ const commitCountEvery = time.Second
 // mostAhead is how far moments may be ahead of the clock before the store logs it, once.
 const mostAhead = time.Minute
 
-var (
-	commitsKey = []byte("\x00countmill-commits")
-	oneCommit  = term{id: 1, by: engine.IntOf(1)}.append(nil)
-)
+var commitsKey = []byte("\x00countmill-commits")
 
 // commits has the number of synced commits, and the values that were last written to the file.
 type commits struct {
 	synced atomic.Int64
+
+	applying sync.Mutex // numbers have the order of the log
+	last     int64      // the number of the last commit
 
 	mu      sync.Mutex
 	written int64
@@ -54,7 +57,11 @@ type commits struct {
 
 // apply makes a batch visible. wait returns when it is synced, and counts it. Call awaitRoom before.
 func (d *directory) apply(b *pebbledb.Batch) (wait func() error, err error) {
-	if err := b.Merge(commitsKey, oneCommit, nil); err != nil {
+	c := &d.commits
+	c.applying.Lock()
+	defer c.applying.Unlock()
+	c.last++
+	if err := b.Merge(commitsKey, commitsRow(1, c.last), nil); err != nil {
 		return nil, err
 	}
 	d.unseen.Add(int64(b.Len()))
@@ -66,7 +73,7 @@ func (d *directory) apply(b *pebbledb.Batch) (wait func() error, err error) {
 		if err := synced(); err != nil {
 			return err
 		}
-		d.commits.synced.Add(1)
+		c.synced.Add(1)
 		return nil
 	}, nil
 }
@@ -77,15 +84,25 @@ func (d *directory) applySoft(b *pebbledb.Batch) error {
 	return d.db.Apply(b, pebbledb.NoSync)
 }
 
-// getCommits returns the number of commits. It is a row of Sums with one field.
-func getCommits(from pebbledb.Reader) (int64, error) {
+// commitsRow adds n commits, of which the largest number is last.
+func commitsRow(n, last int64) []byte {
+	return term{id: 2, op: raise, floor: last}.append(term{id: 1, by: engine.IntOf(n)}.append(nil))
+}
+
+// getCommits returns how many commits there are, and the largest of their numbers: the two fields of a row of Sums.
+func getCommits(from pebbledb.Reader) (n, last int64, err error) {
 	value, err := read(from, commitsKey)
 	if value == nil || err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	t, _, err := nextTerm(value)
-	n, _ := t.by.Int64()
-	return n, err
+	count, rest, err := nextTerm(value)
+	if err != nil {
+		return 0, 0, err
+	}
+	number, _, err := nextTerm(rest)
+	n, _ = count.value().Int64()
+	last, _ = number.value().Int64()
+	return n, last, err
 }
 
 // keepCommitCount writes the number of commits and the last moment, unless the file has them already.
@@ -211,7 +228,7 @@ func compare(cfg Config, db *pebbledb.DB, kept commitCount, found bool) error {
 	if err != nil {
 		return err
 	}
-	n, err := getCommits(db)
+	n, last, err := getCommits(db)
 	if err != nil {
 		return explain(cfg.Dir, err)
 	}
@@ -220,6 +237,8 @@ func compare(cfg Config, db *pebbledb.DB, kept commitCount, found bool) error {
 		return lost(cfg.Dir, kept, fmt.Sprintf("its files are of database %q", m.ID))
 	case n < kept.commits:
 		return lost(cfg.Dir, kept, fmt.Sprintf("%d of %d commits that were on disk are gone", kept.commits-n, kept.commits))
+	case found && n < last:
+		return lost(cfg.Dir, kept, fmt.Sprintf("%d of %d commits are gone, and later ones are not", last-n, last))
 	case !found && n > 0:
 		cfg.Logger.LogAttrs(context.Background(), slog.LevelWarn, "data directory has no commit count: the loss of commits would not be noticed",
 			slog.String("dir", cfg.Dir), slog.String("file", commitCountFile))

@@ -51,6 +51,101 @@ func TestDamage(t *testing.T) {
 	}
 }
 
+// The end of a manifest can name the commits before a kill, while later commits are in the log. Whatever of it is
+// lost, all totals are right, or the directory is refused. Without its commit count it opens with the rest.
+func TestCommitsLostBeforeOthers(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(1, 1))
+	i := &image{name: "killed", files: vfs.NewCrashableMem(), totals: map[string]int64{}, uncounted: map[string]int64{}}
+	for _, folds := range []int{3, 7, 20} {
+		s, err := Open(damageConfig(i.files))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range folds {
+			i.fold(t, s, random, i.totals)
+		}
+		waitFor(t, "the log of the process before goes", func() bool {
+			names, err := i.files.List("/data")
+			logs := slices.DeleteFunc(names, func(n string) bool { return !strings.HasSuffix(n, ".log") })
+			return err == nil && len(logs) == 1
+		})
+		i.files = i.files.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: random})
+		_ = s.Close()
+	}
+	names, err := i.files.List("/data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(names)
+	names = slices.DeleteFunc(names, func(n string) bool { return !strings.HasPrefix(n, "MANIFEST-") })
+	manifest := path.Join("/data", names[len(names)-1])
+	refused := 0
+	for cut := int64(1); cut < 200; cut += 5 {
+		files := vfs.NewMem()
+		if _, err := vfs.Clone(i.files, files, "/", "/"); err != nil {
+			t.Fatal(err)
+		}
+		data := readAll(t, files, manifest)
+		if int64(len(data)) <= cut {
+			break
+		}
+		writeAll(t, files, manifest, data[:int64(len(data))-cut])
+		s, err := Open(damageConfig(files))
+		if err != nil && strings.Contains(err.Error(), "later ones are not") {
+			refused++
+			if err := files.Remove("/data/" + commitCountFile); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 { // the second opening finds a commit count
+				if s, err = Open(damageConfig(files)); err != nil {
+					t.Fatalf("without %d bytes of %s, and without %s: %v", cut, manifest, commitCountFile, err)
+				}
+				i.fold(t, s, random)
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			continue
+		}
+		if err != nil {
+			continue
+		}
+		if _, err := i.sums(t.Context(), s); err != nil {
+			t.Errorf("without %d bytes of %s: %v", cut, manifest, err)
+		}
+		_ = s.Close()
+	}
+	if refused == 0 {
+		t.Error("no cut lost commits before others")
+	}
+}
+
+func readAll(t *testing.T, files vfs.FS, name string) []byte {
+	t.Helper()
+	f, err := files.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := io.ReadAll(f)
+	if err = errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func writeAll(t *testing.T, files vfs.FS, name string, data []byte) {
+	t.Helper()
+	f, err := files.Create(name, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // An image is a data directory, and the data that it must contain.
 type image struct {
 	name      string
@@ -232,18 +327,8 @@ func (i *image) compare(ctx context.Context, s *Store) (missing int64, err error
 	if s.ID() != i.id {
 		return 0, fmt.Errorf("wrong: database %q, want %q", s.ID(), i.id)
 	}
-	view := s.View()
-	defer view.Close()
-	for counter, want := range i.totals {
-		values, err := view.Lookup(ctx, []store.Key{{Counter: counter}})
-		if err != nil {
-			return 0, err
-		}
-		got := int64(values[0].Count.Lo)
-		if got > want || got < want-i.uncounted[counter] {
-			return 0, fmt.Errorf("wrong: %.12s is %d, want %d", counter, got, want)
-		}
-		missing += want - got
+	if missing, err = i.sums(ctx, s); err != nil {
+		return 0, err
 	}
 	for ids := range slices.Chunk(i.marks, 1000) {
 		found, err := s.Applied(ctx, ids)
@@ -260,6 +345,24 @@ func (i *image) compare(ctx context.Context, s *Store) (missing int64, err error
 	}
 	if len(letters) != 1 || string(letters[0].Payload) != i.letter {
 		return 0, fmt.Errorf("wrong: dead letters %v", letters)
+	}
+	return missing, nil
+}
+
+// sums returns how much of the totals is missing; uncounted folds may be.
+func (i *image) sums(ctx context.Context, s *Store) (missing int64, err error) {
+	view := s.View()
+	defer view.Close()
+	for counter, want := range i.totals {
+		values, err := view.Lookup(ctx, []store.Key{{Counter: counter}})
+		if err != nil {
+			return 0, err
+		}
+		got := int64(values[0].Count.Lo)
+		if got > want || got < want-i.uncounted[counter] {
+			return 0, fmt.Errorf("wrong: %.12s is %d, want %d", counter, got, want)
+		}
+		missing += want - got
 	}
 	return missing, nil
 }

@@ -94,11 +94,17 @@ func (d *directory) start() error {
 	if err := d.countRestore(); err != nil {
 		return explain(d.cfg.Dir, err)
 	}
-	n, err := getCommits(d.db)
+	n, last, err := getCommits(d.db)
 	if err != nil {
 		return explain(d.cfg.Dir, err)
 	}
+	if n < last { // and somebody has removed the file of the commit count
+		if err := d.db.Set(commitsKey, commitsRow(n, n), pebbledb.Sync); err != nil {
+			return explain(d.cfg.Dir, err)
+		}
+	}
 	d.commits.synced.Store(n)
+	d.commits.last = n
 	d.commits.written = -1
 	kept, _, err := readCommitCount(d.fs, d.cfg.Dir)
 	if err != nil {
