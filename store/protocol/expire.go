@@ -33,7 +33,7 @@ type expiring struct {
 
 func (s *Store) expire(ctx context.Context, all ...expiring) error {
 	for _, x := range all {
-		if err := s.engine.Expire(ctx, x.kind, micros(x.before), nil); err != nil {
+		if err := s.engine.Expire(ctx, x.kind, micros(x.before)); err != nil {
 			return outside(err)
 		}
 	}
