@@ -21,7 +21,7 @@ func (s *Store) Sweep(ctx context.Context) error {
 	}
 	before := settings.ForgetBefore.Add(-store.MarkerSlack)
 	if s.facts.byExpiry {
-		before = now
+		before = now // markers go by their own time
 	}
 	return s.expire(ctx, expiring{kindMarker, before}, expiring{kindLetterRef, before}, expiring{kindWorker, now})
 }
