@@ -61,13 +61,13 @@ func TestAnswersToIncrementsAreDocumented(t *testing.T) {
 		rec := httptest.NewRecorder()
 		req := httptest.NewRequest(http.MethodPost, "/v1/increments", strings.NewReader(tc.body))
 		req.Header.Set("Content-Type", tc.contentType)
-		serve(t, api.Services{Sender: failing{tc.err}}, api.Config{}).ServeHTTP(rec, req)
+		serve(api.Services{Sender: failing{tc.err}}, api.Config{}).ServeHTTP(rec, req)
 		if rec.Code != tc.status {
 			t.Errorf("%.40s with %v: got %d, want %d", tc.body, tc.err, rec.Code, tc.status)
 		}
 		doc.CheckAnswer(t, http.MethodPost, "/v1/increments", rec.Code, rec.Header(), rec.Body.Bytes())
 	}
 	rec := httptest.NewRecorder()
-	serve(t, api.Services{Sender: failing{}}, api.Config{}).ServeHTTP(rec, httptest.NewRequest(http.MethodPut, "/v1/increments", nil))
+	serve(api.Services{Sender: failing{}}, api.Config{}).ServeHTTP(rec, httptest.NewRequest(http.MethodPut, "/v1/increments", nil))
 	doc.CheckSchema(t, "Problem", rec.Body.Bytes())
 }

@@ -33,10 +33,7 @@ type publisherAPI struct {
 }
 
 func newIncrements(s Sender, cfg IncrementsConfig) publisherAPI {
-	a, err := New(Services{Sender: s}, Config{Roles: []string{"publisher"}, Increments: cfg})
-	if err != nil {
-		panic(err)
-	}
+	a := New(Services{Sender: s}, Config{Roles: []string{"publisher"}, Increments: cfg})
 	rt := httpserver.NewRouter(nil)
 	a.Register(rt)
 	return publisherAPI{a, rt}

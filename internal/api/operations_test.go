@@ -21,7 +21,7 @@ import (
 // ask is a surface of services.
 func ask(t *testing.T, s api.Services, cfg api.Config) surface {
 	t.Helper()
-	return surface{serve(t, s, cfg), apitest.Load(t)}
+	return surface{serve(s, cfg), apitest.Load(t)}
 }
 
 func TestReady(t *testing.T) {
@@ -44,7 +44,7 @@ func TestReady(t *testing.T) {
 
 func TestMetricsOfTheProcess(t *testing.T) {
 	t.Parallel()
-	a := serve(t, api.Services{Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "up 1") })}, api.Config{})
+	a := serve(api.Services{Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "up 1") })}, api.Config{})
 	rec := httptest.NewRecorder()
 	a.ServeHTTP(rec, httptest.NewRequest("GET", "/metrics?collect=go", nil))
 	if rec.Code != 200 || rec.Body.String() != "up 1" {
@@ -111,7 +111,7 @@ func TestAStoreThatRefusesTheProcess(t *testing.T) {
 // After StopIncrements a request for increments is refused, and the connection closed.
 func TestStoppedIncrements(t *testing.T) {
 	t.Parallel()
-	a := serve(t, api.Services{Sender: failing{}}, api.Config{})
+	a := serve(api.Services{Sender: failing{}}, api.Config{})
 	if left := a.StopIncrements(t.Context()); left != 0 || a.Sending() != 0 {
 		t.Errorf("%d requests are left, want none", left)
 	}

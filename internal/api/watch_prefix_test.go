@@ -614,10 +614,7 @@ func TestWatchPrefixOfALimitedToken(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newPrefixReader(6)
 		f.page = 2 // pages may be short
-		h, err := newReader(f, api.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := newReader(f, api.Config{})
 		t.Cleanup(h.CloseStreams)
 		srv := open(t, authtest.As(t, h, "x", "page:0001", "page:0004", "page:0005"))
 		srv.watch(t, "/v1/watch?prefix=page:&limit=2").wantEvent("0001=1 0004=4 ...")
@@ -698,10 +695,7 @@ func TestLargeEventsAreWrittenInChunks(t *testing.T) {
 		for i := range 1000 {
 			f.set(fmt.Sprintf("page:%s%04d", strings.Repeat("x", 480), i), 1)
 		}
-		h, err := newReader(f, api.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := newReader(f, api.Config{})
 		defer h.CloseStreams()
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()

@@ -109,12 +109,8 @@ func (a *App) assemble(b *backends, guards []*guarding, listeners []net.Listener
 	a.services = append([]named{{"ingest", ingest{routes: routes, log: a.log}}}, a.services...)
 	a.services = append(a.services, named{"streams", streams{routes: routes}})
 	for _, ln := range listeners {
-		server, err := newServing(ln, a.handler, a.cfg)
-		if err != nil {
-			return err
-		}
 		a.addr = ln.Addr().String()
-		a.services = append(a.services, named{"server", server})
+		a.services = append(a.services, named{"server", newServing(ln, a.handler, a.cfg)})
 	}
 	profiles, err := profiles(a.cfg) // last: nothing else would close its listener
 	if err != nil {
