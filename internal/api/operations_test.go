@@ -15,6 +15,7 @@ import (
 	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/internal/api/apitest"
+	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/store"
 )
 
@@ -132,4 +133,14 @@ func TestFlags(t *testing.T) {
 		s.want(t, "POST", "/v1/dead-letters/replay", `{"keys":["a"],"as_new":`+value+`}`, 400, "as_new is not true or false")
 	}
 	s.want(t, "POST", "/v1/dead-letters/replay", `{"keys":["a"],"as_new":false}`, 200, "gone")
+}
+
+// A failing sender answers every request alike.
+type failing struct {
+	api.Sender
+	err error
+}
+
+func (f failing) Publish(context.Context, ...countmill.Increment) (publisher.Sent, error) {
+	return publisher.Sent{}, f.err
 }

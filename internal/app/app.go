@@ -24,7 +24,6 @@ type App struct {
 	services []named // in the order of the stop (stop.go)
 	addr     string  // empty without a listener
 	kept     string
-	router   *httpserver.Router
 	handler  http.Handler // guards the router
 
 	stopping atomic.Bool

@@ -32,7 +32,6 @@ func (a *App) newHTTP() (*api.API, error) {
 	routes := api.New(s.Services, s.Config)
 	s.router.AllowOrigins(a.cfg.CORSOrigins...)
 	routes.Register(s.router)
-	a.router = s.router
 	handler, err := httpserver.GuardPages(s.router, httpserver.PagesConfig{
 		Origins: a.cfg.CORSOrigins, OnlyLocal: a.cfg.Tokens == "" && !a.cfg.Insecure, Log: a.log,
 	})
