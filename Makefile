@@ -1,6 +1,6 @@
 # Everything here also works by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := help
-.PHONY: help up test race coverage openapi lint golangci licences vulnerabilities screenshots page-load bench bench-peers bench-cost bench-staleness bench-memory plots billion e2e outage overload mixture chaos remote-chaos soak kills groups groups-google fulldisk simulate replay determinism planted planted-processes powercut fuzz examples identifiers identifiers-google generate release ci full
+.PHONY: help up test race coverage openapi lint golangci licences vulnerabilities screenshots page-load bench bench-peers bench-cost bench-staleness bench-memory plots billion e2e outage overload chaos remote-chaos soak kills groups fulldisk simulate replay determinism planted planted-processes powercut fuzz examples identifiers identifiers-google generate release ci full
 
 TMP ?= $(or $(TMPDIR),/tmp)
 OUTAGE ?= 10m
@@ -16,7 +16,6 @@ BILLION ?= 1e9
 LICENCES = Apache-2.0,BSD-2-Clause,BSD-3-Clause,ISC,MIT,MPL-2.0
 FUZZTIME ?= 5m
 OVERLOAD ?= 15s
-MIXTURE ?= 15s
 VERSION ?= v0.0.0-dev
 
 help: ## list the targets
@@ -115,9 +114,6 @@ outage: ## make Pub/Sub and Datastore unavailable for OUTAGE (10m), in three way
 	COUNTMILL_TEST_REQUIRE=emulators COUNTMILL_TEST_OUTAGE=$(OUTAGE) \
 		go test -count 1 -v -timeout 0 -parallel 6 -run 'TestPubSubAway|TestDatastoreAway' ./internal/testing/e2e
 
-mixture: ## 50 expensive reads and 8 bodies of 100,000 ids beside 40 callers of small requests, for MIXTURE (15s): none of those may fail or take over a second
-	COUNTMILL_TEST_MIXTURE=$(MIXTURE) COUNTMILL_TEST_MIXTURE_WITHIN=1s go test -count 1 -v -timeout 0 -run 'TestMixture$$' ./internal/testing/e2e
-
 overload: ## send ten times the load that `up`, a publisher without Pub/Sub and the library accept, and run a small caller next to bulk senders, for OVERLOAD (15s) each
 	COUNTMILL_TEST_OVERLOAD=$(OVERLOAD) COUNTMILL_TEST_OVERLOAD_TIMES=10 COUNTMILL_TEST_SHARES_P99=1s go test -count 1 -v -timeout 0 -run 'TestOverload' ./internal/testing/e2e
 
@@ -135,10 +131,6 @@ soak: ## run chaos for SOAK (8h)
 groups: ## build an index of COUNTERS (1000000) while RATE (100000) increments a second come in and countmill up is killed KILLS (20) times
 	exec env COUNTMILL_TEST_GROUPS=$(or $(COUNTERS),1000000),$(or $(RATE),100000),$(or $(KILLS),20) COUNTMILL_TEST_SEED=$(SEED) \
 		go test -count 1 -v -timeout 2h -run 'TestGroupsThroughKills$$' ./internal/testing/e2e
-
-groups-google: ## build and delete an index of COUNTERS (300) on Google's emulators while RATE (100) increments a second come in, with KILLS (8) of aggregators and index workers
-	exec env COUNTMILL_TEST_REQUIRE=emulators COUNTMILL_TEST_GROUPS_GOOGLE=$(or $(COUNTERS),300),$(or $(RATE),100),$(or $(KILLS),8) COUNTMILL_TEST_SEED=$(SEED) COUNTMILL_TEST_EMULATOR_HEAP=2g \
-		go test -count 1 -v -timeout 2h -run 'TestGroupsOnGoogle$$' ./internal/testing/e2e
 
 kills: ## SIGKILL countmill up KILLS (200) times under load, seeded by SEED; every total is checked
 	exec env COUNTMILL_TEST_UP_KILLS=$(or $(KILLS),200) COUNTMILL_TEST_SEED=$(SEED) \
