@@ -1,6 +1,6 @@
 # Everything here also works by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := help
-.PHONY: help up test race coverage openapi lint golangci licences vulnerabilities screenshots page-load bench bench-peers bench-cost bench-staleness bench-memory plots billion e2e outage overload chaos remote-chaos soak kills groups fulldisk simulate replay determinism planted planted-processes powercut fuzz examples identifiers identifiers-google generate release ci full
+.PHONY: help up test race coverage openapi lint golangci licences vulnerabilities screenshots page-load bench bench-peers bench-cost bench-staleness bench-memory billion e2e outage overload chaos remote-chaos soak kills groups fulldisk simulate replay determinism planted planted-processes powercut fuzz examples identifiers identifiers-google generate release ci full
 
 TMP ?= $(or $(TMPDIR),/tmp)
 OUTAGE ?= 10m
@@ -73,29 +73,26 @@ bench: ## run all benchmarks (or BENCHED) COUNT (6) times, and show the spread; 
 
 bench-peers: ## compare countmill with Redis, PostgreSQL and others, for hours; BENCH=-quick for three minutes
 	go -C bench build -o $(TMP)/countmill-bench .
-	cd bench && $(TMP)/countmill-bench -json $(TMP)/countmill-peers.json $(BENCH)
+	cd bench && $(TMP)/countmill-bench $(BENCH)
 	rm $(TMP)/countmill-bench
 	go -C bench test -run '^$$' -bench . -benchmem $(if $(findstring -quick,$(BENCH)),-benchtime 0.1s,-count 6) ./add
 
 bench-cost: ## measure entities written and read for increments and totals, in virtual time; 30 to 50 minutes
-	go -C bench test -count 1 -timeout 2h -v ./cost $(if $(findstring -quick,$(BENCH)),,-args -full -json $(TMP)/countmill-cost.json)
+	go -C bench test -count 1 -timeout 2h -v ./cost $(if $(findstring -quick,$(BENCH)),,-args -full)
 
 bench-staleness: ## measure the time from Publish to the total that shows it, embedded and on Google's emulators; an hour, or BENCH=-quick
 	go -C bench build -o $(TMP)/countmill-bench .
-	cd bench && $(TMP)/countmill-bench staleness -json $(TMP)/countmill-staleness.json $(BENCH)
+	cd bench && $(TMP)/countmill-bench staleness $(BENCH)
 	rm $(TMP)/countmill-bench
 
 bench-memory: ## measure the memory of an aggregator with 1M counters in flight, and bytes on disk; 10 minutes, or BENCH=-quick
 	go -C bench build -o $(TMP)/countmill-bench .
-	cd bench && $(TMP)/countmill-bench memory -json $(TMP)/countmill-memory.json $(BENCH)
+	cd bench && $(TMP)/countmill-bench memory $(BENCH)
 	rm $(TMP)/countmill-bench
-
-plots: ## draw docs/evidence/*.svg from what bench-peers, bench-cost and billion left in TMP
-	cd bench && go run . plot $(foreach of,peers cost billion,$(addprefix -$(of) ,$(wildcard $(TMP)/countmill-$(of).json)))
 
 billion: ## send BILLION (1e9) increments through `up`, killed every few seconds; every total is compared
 	go -C bench build -o $(TMP)/countmill-bench .
-	cd bench && $(TMP)/countmill-bench billion $(if $(findstring -quick,$(BENCH)),,-increments $(BILLION)) -json $(TMP)/countmill-billion.json $(BENCH)
+	cd bench && $(TMP)/countmill-bench billion $(if $(findstring -quick,$(BENCH)),,-increments $(BILLION)) $(BENCH)
 	rm $(TMP)/countmill-bench
 
 e2e: ## run the tests that build countmill, run it and kill it
