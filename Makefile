@@ -1,6 +1,6 @@
 # Everything here also works by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := help
-.PHONY: help up test race coverage openapi lint golangci licences vulnerabilities screenshots page-load bench bench-peers bench-cost bench-staleness bench-memory billion e2e outage overload chaos remote-chaos soak kills groups fulldisk simulate replay determinism planted planted-processes powercut fuzz examples identifiers identifiers-google generate release ci full
+.PHONY: help up test race coverage openapi lint golangci licences vulnerabilities screenshots bench bench-peers bench-cost bench-staleness bench-memory billion e2e outage overload chaos remote-chaos soak kills groups fulldisk simulate replay determinism planted planted-processes powercut fuzz examples identifiers identifiers-google generate release ci full
 
 TMP ?= $(or $(TMPDIR),/tmp)
 OUTAGE ?= 10m
@@ -61,9 +61,6 @@ vulnerabilities: ## list known vulnerabilities of the code in use; asks vuln.go.
 
 screenshots: ## take the pictures of the page in docs, with Chromium; two minutes
 	COUNTMILL_TEST_REQUIRE=browser COUNTMILL_SCREENSHOTS=$(CURDIR)/docs go -C internal/testing/browser test -count 1 -v -run 'TestScreenshots$$' .
-
-page-load: ## count 1,000 counters for two minutes with the page open in Chromium; each total is the sum of its series; a picture in TMP
-	COUNTMILL_TEST_REQUIRE=browser COUNTMILL_BROWSER_LASTS=2m COUNTMILL_SCREENSHOTS=$(TMP) go -C internal/testing/browser test -count 1 -v -run 'TestThousandSeries$$' .
 
 bench: ## run all benchmarks (or BENCHED) COUNT (6) times, and show the spread; BASE=REVISION compares with another revision
 	go test -run '^$$' -bench '$(BENCHED)' -benchmem -count $(COUNT) ./... >$(TMP)/countmill-bench.txt || { cat $(TMP)/countmill-bench.txt; exit 1; }
