@@ -1,13 +1,11 @@
 package e2e
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -78,10 +76,7 @@ func (d *onNATS) empty(t *testing.T) {
 func TestNATS(t *testing.T) {
 	t.Parallel()
 	d := deployNATS(t)
-	length, err := time.ParseDuration(cmp.Or(os.Getenv("COUNTMILL_TEST_CHAOS"), "20s"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	length := lengthOf(t, "COUNTMILL_TEST_CHAOS", 20*time.Second)
 	aggregators := []*process{d.aggregator(t).ready(t)}
 	publisher, reader := start(t, nil, "publisher", "--bus", d.bus).ready(t), start(t, nil, "reader", "--store", d.store).ready(t)
 	l := startLoad(t, publisher, 8, 100)
