@@ -10,6 +10,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/countmill/countmill/backend"
 )
 
 const (
@@ -106,7 +108,7 @@ func (b *Bus) probe(ctx context.Context) {
 }
 
 // intercept watches the streams that the client library opens. Those to an emulator turn.
-func (h *health) intercept(s *stats, emulator bool) grpc.StreamClientInterceptor {
+func (h *health) intercept(c *backend.BusCounts, emulator bool) grpc.StreamClientInterceptor {
 	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string,
 		streamer grpc.Streamer, opts ...grpc.CallOption,
 	) (stream grpc.ClientStream, err error) {
@@ -119,7 +121,7 @@ func (h *health) intercept(s *stats, emulator bool) grpc.StreamClientInterceptor
 		} else {
 			stream, err = open(ctx)
 		}
-		w := &watched{ClientStream: stream, health: h, stats: s, turns: emulator}
+		w := &watched{ClientStream: stream, health: h, counts: c, turns: emulator}
 		if err != nil {
 			w.failed(err)
 			return nil, err
@@ -133,7 +135,7 @@ func (h *health) intercept(s *stats, emulator bool) grpc.StreamClientInterceptor
 type watched struct {
 	grpc.ClientStream
 	health *health
-	stats  *stats
+	counts *backend.BusCounts
 	turns  bool
 }
 
@@ -153,6 +155,6 @@ func (w *watched) failed(err error) {
 	if code == codes.Canceled || w.turns && code == codes.DeadlineExceeded {
 		return // this process ended the stream
 	}
-	w.stats.streamErrors.Add(1)
+	w.counts.StreamErrors.Add(1)
 	w.health.failed(err)
 }

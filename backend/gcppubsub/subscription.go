@@ -68,13 +68,13 @@ func (b *Bus) subscribe(ctx context.Context) (*subscription, error) {
 	}
 	var done context.CancelFunc
 	s.stop, done = context.WithCancel(ctx)
-	unlink := context.AfterFunc(b.life, done)
+	unlink := context.AfterFunc(b.gate.Life, done)
 	s.cancel = func() { unlink(); done(); endReceiving() }
 	return s, nil
 }
 
 func (b *Bus) subscriberConfig() googlecloud.SubscriberConfig {
-	watch := option.WithGRPCDialOption(grpc.WithChainStreamInterceptor(b.health.intercept(&b.stats, b.cfg.EmulatorHost != "")))
+	watch := option.WithGRPCDialOption(grpc.WithChainStreamInterceptor(b.health.intercept(&b.counts, b.cfg.EmulatorHost != "")))
 	return googlecloud.SubscriberConfig{
 		GenerateSubscriptionName: func(string) string { return b.cfg.Subscription },
 		ProjectID:                b.cfg.Project,
@@ -84,7 +84,7 @@ func (b *Bus) subscriberConfig() googlecloud.SubscriberConfig {
 		DoNotEnforceSubscriptionAttachedToTopic: true,
 		ReceiveSettings:                         b.cfg.receiveSettings(),
 		ClientOptions:                           slices.Concat(b.options, []option.ClientOption{watch}),
-		Unmarshaler:                             unmarshaler{topic: b.cfg.topicName(), stats: &b.stats},
+		Unmarshaler:                             unmarshaler{topic: b.cfg.topicName(), counts: &b.counts},
 	}
 }
 
@@ -149,17 +149,17 @@ func (s *subscription) track(m *message.Message, ctx context.Context) {
 	s.mu.Lock()
 	s.held[m] = h
 	s.mu.Unlock()
-	s.b.stats.held.Add(1)
+	s.b.counts.Held.Add(1)
 	context.AfterFunc(ctx, func() {
 		defer close(h.counted)
 		s.mu.Lock()
 		delete(s.held, m)
 		s.mu.Unlock()
-		s.b.stats.held.Add(-1)
+		s.b.counts.Held.Add(-1)
 		if acked(m) {
-			s.b.stats.acks.Add(1)
+			s.b.counts.Acks.Add(1)
 		} else {
-			s.b.stats.nacks.Add(1)
+			s.b.counts.Nacks.Add(1)
 		}
 	})
 }
@@ -199,7 +199,7 @@ func (s *subscription) passAcks(ctx context.Context) {
 		select {
 		case <-h.passed.Done():
 		case <-ctx.Done():
-			s.b.stats.acksLost.Add(1)
+			s.b.counts.AcksLost.Add(1)
 		}
 	}
 }

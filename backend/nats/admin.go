@@ -16,23 +16,21 @@ import (
 
 // prepare makes a missing stream or consumer if the configuration allows it, and looks the stream up. It returns an error if
 // nobody can use it as a bus.
-func (b *Bus) prepare(ctx context.Context) (cfg jetstream.StreamConfig, err error) {
+func (b *Bus) prepare(ctx context.Context) (s jetstream.Stream, err error) {
 	if size := b.conn.MaxPayload(); size < leastPayload {
-		return cfg, backend.Remedied(fmt.Errorf("the server takes messages of up to %d bytes, and batches need %d", size, leastPayload), "set max_payload in the server's configuration")
+		return nil, backend.Remedied(fmt.Errorf("the server takes messages of up to %d bytes, and batches need %d", size, leastPayload), "set max_payload in the server's configuration")
 	}
 	if b.cfg.Create {
 		if err := b.create(ctx); err != nil {
-			return cfg, err
+			return nil, err
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	s, err := b.js.Stream(ctx, b.cfg.Stream)
-	if err != nil {
-		return cfg, b.explain(err, "stream "+b.cfg.Stream)
+	if s, err = b.js.Stream(ctx, b.cfg.Stream); err != nil {
+		return nil, b.explain(err, "stream "+b.cfg.Stream)
 	}
-	cfg = s.CachedInfo().Config
-	switch edit := "nats stream edit " + b.cfg.Stream; {
+	switch cfg, edit := s.CachedInfo().Config, "nats stream edit "+b.cfg.Stream; {
 	case !slices.Contains(cfg.Subjects, b.cfg.Stream):
 		err = backend.Remedied(fmt.Errorf("stream %s has the subjects %q, and countmill publishes on %s", b.cfg.Stream, cfg.Subjects, b.cfg.Stream),
 			edit+" --subjects="+strings.Join(append(cfg.Subjects, b.cfg.Stream), ","))
@@ -41,7 +39,7 @@ func (b *Bus) prepare(ctx context.Context) (cfg jetstream.StreamConfig, err erro
 	case cfg.MaxMsgSize > 0 && cfg.MaxMsgSize < leastPayload:
 		err = backend.Remedied(fmt.Errorf("stream %s takes messages of up to %d bytes, and batches need %d", b.cfg.Stream, cfg.MaxMsgSize, leastPayload), edit+" --max-msg-size=-1")
 	}
-	return cfg, err
+	return s, err
 }
 
 // create makes the stream and the consumer. Other processes may do the same at the same time.
@@ -68,7 +66,7 @@ func (b *Bus) create(ctx context.Context) error {
 }
 
 // consumer looks the consumer up. It returns an error if this process cannot receive from it.
-func (b *Bus) consumer(ctx context.Context) (*jetstream.ConsumerInfo, error) {
+func (b *Bus) consumer(ctx context.Context) (jetstream.Consumer, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	what := "consumer " + b.cfg.Consumer + " of stream " + b.cfg.Stream
@@ -79,22 +77,21 @@ func (b *Bus) consumer(ctx context.Context) (*jetstream.ConsumerInfo, error) {
 		}
 		return nil, b.explain(err, what)
 	}
-	info := c.CachedInfo()
-	switch {
-	case info.Config.AckPolicy != jetstream.AckExplicitPolicy:
+	switch cfg := c.CachedInfo().Config; {
+	case cfg.AckPolicy != jetstream.AckExplicitPolicy:
 		return nil, backend.Remedied(fmt.Errorf("%s does not wait for an ack of each message", what), "delete it and "+b.consumerCommand())
-	case info.Config.AckWait < time.Second:
-		return nil, backend.Remedied(fmt.Errorf("%s waits for acks for %s; the least is 1s", what, info.Config.AckWait), b.consumerEdit("--wait=30s"))
+	case cfg.AckWait < time.Second:
+		return nil, backend.Remedied(fmt.Errorf("%s waits for acks for %s; the least is 1s", what, cfg.AckWait), b.consumerEdit("--wait=30s"))
 	}
-	return info, nil
+	return c, nil
 }
 
 // A harm is a setting that causes harm: what it does, and the command that changes it.
 type harm struct{ what, do string }
 
 // harmful are the settings of stream and consumer that lose messages or keep them back.
-func (b *Bus) harmful(s jetstream.StreamConfig, c jetstream.ConsumerConfig) []harm {
-	var all []harm
+func (b *Bus) harmful(stream jetstream.Stream, consumer jetstream.Consumer) (all []harm) {
+	s, c := stream.CachedInfo().Config, consumer.CachedInfo().Config
 	add := func(bad bool, what, do string) {
 		if bad {
 			all = append(all, harm{what, do})

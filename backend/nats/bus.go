@@ -8,14 +8,12 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/backend"
 )
 
@@ -45,22 +43,16 @@ const (
 // A Bus is one stream, and at most one subscription of it. All methods are safe for concurrent use.
 // Close it after use.
 type Bus struct {
-	cfg   Config
-	conn  *nats.Conn
-	js    jetstream.JetStream
-	stats stats
-
-	life context.Context // ends with Close
-	end  context.CancelFunc
-
+	cfg     Config
+	conn    *nats.Conn
+	js      jetstream.JetStream
+	gate    *backend.Gate
+	counts  backend.BusCounts
 	givenUp chan *message.Message // nil if nobody takes them
 
-	mu         sync.Mutex // guards the fields below
-	closed     bool
-	publishing sync.WaitGroup // added to only while not closed
-	receiving  chan struct{}  // the current subscription's: closed when it has ended
-	probe      error          // of the latest probe
-	unseen     time.Time      // publish time of the oldest message that nobody has taken; zero if there is none
+	mu     sync.Mutex // guards the fields below
+	probe  error      // of the latest probe
+	unseen time.Time  // publish time of the oldest message that nobody has taken; zero if there is none
 }
 
 var _ backend.Channel = (*Bus)(nil)
@@ -84,8 +76,7 @@ func connect(cfg Config) (*Bus, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	b := &Bus{cfg: cfg.withDefaults()}
-	b.life, b.end = context.WithCancel(context.Background())
+	b := &Bus{cfg: cfg.withDefaults(), gate: backend.NewGate("nats")}
 	options, err := b.options()
 	if err != nil {
 		return nil, err
@@ -106,15 +97,15 @@ func (b *Bus) options() ([]nats.Option, error) {
 		nats.ReconnectBufSize(-1), nats.IgnoreAuthErrorAbort(),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil {
-				b.stats.streamErrors.Add(1)
-				b.cfg.Logger.LogAttrs(b.life, slog.LevelWarn, "lost the connection to NATS, will connect again", slog.Any("err", err))
+				b.counts.StreamErrors.Add(1)
+				b.cfg.Logger.LogAttrs(b.gate.Life, slog.LevelWarn, "lost the connection to NATS, will connect again", slog.Any("err", err))
 			}
 		}),
 		nats.ReconnectHandler(func(c *nats.Conn) {
-			b.cfg.Logger.LogAttrs(b.life, slog.LevelInfo, "connected to NATS again", slog.String("server", c.ConnectedAddr()))
+			b.cfg.Logger.LogAttrs(b.gate.Life, slog.LevelInfo, "connected to NATS again", slog.String("server", c.ConnectedAddr()))
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			b.cfg.Logger.LogAttrs(b.life, slog.LevelWarn, "NATS reports an error", slog.Any("err", err))
+			b.cfg.Logger.LogAttrs(b.gate.Life, slog.LevelWarn, "NATS reports an error", slog.Any("err", err))
 		}),
 	}
 	if b.cfg.CA != "" {
@@ -137,8 +128,8 @@ func (b *Bus) options() ([]nats.Option, error) {
 	return append(options, nats.UserInfo(user, password)), nil
 }
 
-// largest bounds the size of a message with its subjects.
-func (b *Bus) largest() int { return int(b.conn.MaxPayload()) + 4<<10 }
+// largest bounds the memory of a message.
+func (b *Bus) largest() int { return int(b.conn.MaxPayload()) + messageCost }
 
 // Publish sends the messages one after the other, and waits for the stream's ack of each. To send several
 // at once, call it from several goroutines. The package comment explains the errors.
@@ -149,14 +140,11 @@ func (b *Bus) Publish(topic string, messages ...*message.Message) error {
 	if err := b.checkTopic(topic); err != nil {
 		return err
 	}
-	b.mu.Lock()
-	if b.closed {
-		b.mu.Unlock()
-		return fmt.Errorf("nats: %w", countmill.ErrClosed)
+	done, err := b.gate.Publish()
+	if err != nil {
+		return err
 	}
-	b.publishing.Add(1)
-	b.mu.Unlock()
-	defer b.publishing.Done()
+	defer done()
 	for _, m := range messages {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(m.Context()), publishTimeout)
 		_, err := b.js.PublishMsg(ctx, marshal(topic, m), jetstream.WithExpectStream(b.cfg.Stream))
@@ -181,42 +169,21 @@ func (b *Bus) Subscribe(ctx context.Context, topic string) (<-chan *message.Mess
 	if err := b.checkTopic(topic); err != nil {
 		return nil, err
 	}
-	ended, err := b.claim()
+	done, err := b.gate.Subscribe()
 	if err != nil {
 		return nil, err
 	}
 	s, err := b.subscribe(ctx)
 	if err != nil {
-		b.release(ended)
+		done(nil)
 		return nil, fmt.Errorf("nats: %w", err)
 	}
 	go func() {
 		s.run()
-		b.release(ended)
+		done(nil)
 		close(s.out) // last, because a receiver of the close may subscribe again
 	}()
 	return s.out, nil
-}
-
-// claim reserves the place of the one subscription.
-func (b *Bus) claim() (ended chan struct{}, err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	switch {
-	case b.closed:
-		return nil, fmt.Errorf("nats: %w", countmill.ErrClosed)
-	case b.receiving != nil:
-		return nil, errors.New("nats: this bus has a subscription already; one is enough, because NATS shares messages among processes")
-	}
-	b.receiving = make(chan struct{})
-	return b.receiving, nil
-}
-
-func (b *Bus) release(ended chan struct{}) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.receiving, b.probe, b.unseen = nil, nil, time.Time{}
-	close(ended)
 }
 
 // GivenUp returns the bus of the messages that were delivered more than 100 times. Call it before Subscribe.
@@ -242,14 +209,11 @@ func (g givenUp) Close() error { return nil }
 // Ready returns nil while messages can arrive, and otherwise the reason why not. A process that only
 // publishes need not call it.
 func (b *Bus) Ready() error {
+	if err := b.gate.Ready(); err != nil {
+		return err
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	switch {
-	case b.closed:
-		return fmt.Errorf("nats: %w", countmill.ErrClosed)
-	case b.receiving == nil:
-		return errors.New("nats: not subscribed")
-	}
 	return b.probe
 }
 
@@ -268,28 +232,10 @@ func (b *Bus) Unseen() time.Duration {
 // Close the bus after its publisher and aggregator: later calls return countmill.ErrClosed. A second call
 // does nothing.
 func (b *Bus) Close() error {
-	b.mu.Lock()
-	b.closed = true
-	receiving := b.receiving
-	b.mu.Unlock()
-	b.end()
-	if receiving != nil {
-		<-receiving
-	}
-	b.publishing.Wait()
+	_ = b.gate.Close() // subscriptions end with nil
 	b.conn.Close()
 	return nil
 }
 
-type stats struct {
-	deliveries, redeliveries, acks, acksLost, nacks, held, streamErrors atomic.Int64
-}
-
 // Stats returns the counts since Open.
-func (b *Bus) Stats() backend.BusStats {
-	return backend.BusStats{
-		Deliveries: b.stats.deliveries.Load(), Redeliveries: b.stats.redeliveries.Load(),
-		Acks: b.stats.acks.Load(), AcksLost: b.stats.acksLost.Load(), Nacks: b.stats.nacks.Load(),
-		Held: b.stats.held.Load(), StreamErrors: b.stats.streamErrors.Load(),
-	}
-}
+func (b *Bus) Stats() backend.BusStats { return b.counts.Stats() }

@@ -30,7 +30,7 @@ func Examine(ctx context.Context, cfg Config, r *backend.Report) {
 		return
 	}
 	r.Done("consumer", "")
-	for _, h := range b.harmful(stream, consumer.Config) {
+	for _, h := range b.harmful(stream, consumer) {
 		r.Find(backend.Finding{Check: settings, What: fmt.Sprintf("Stream %s, consumer %s: %s.", b.cfg.Stream, b.cfg.Consumer, h.what), Why: "Increments are lost or late.", Do: h.do, Page: page})
 	}
 	r.Done(settings, "")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/countmill/countmill/wire"
 )
@@ -24,11 +25,12 @@ func marshal(subject string, m *message.Message) *nats.Msg {
 }
 
 // unmarshal makes a message of one of the stream. NATS's own data replaces headers of the same names.
-func (b *Bus) unmarshal(raw *nats.Msg, meta *nats.MsgMetadata) *message.Message {
-	b.stats.deliveries.Add(1)
-	id := cmp.Or(raw.Header.Get(nats.MsgIdHdr), fmt.Sprintf("%d@%d", meta.Sequence.Stream, meta.Timestamp.UnixNano()))
-	m := message.NewMessage(raw.Header.Get(uuidHeader), raw.Data)
-	for key, values := range raw.Header {
+func (b *Bus) unmarshal(raw jetstream.Msg, meta *jetstream.MsgMetadata) *message.Message {
+	header := raw.Headers()
+	b.counts.Deliveries.Add(1)
+	id := cmp.Or(header.Get(nats.MsgIdHdr), fmt.Sprintf("%d@%d", meta.Sequence.Stream, meta.Timestamp.UnixNano()))
+	m := message.NewMessage(header.Get(uuidHeader), raw.Data())
+	for key, values := range header {
 		if key != uuidHeader && len(values) > 0 && !strings.HasPrefix(key, "Nats-") {
 			m.Metadata.Set(key, values[0])
 		}
@@ -39,7 +41,7 @@ func (b *Bus) unmarshal(raw *nats.Msg, meta *nats.MsgMetadata) *message.Message 
 	m.Metadata.Set(wire.MetaTopic, b.cfg.Stream)
 	m.Metadata.Set(wire.MetaPublished, meta.Timestamp.UTC().Format(time.RFC3339Nano))
 	if meta.NumDelivered > 1 {
-		b.stats.redeliveries.Add(1)
+		b.counts.Redeliveries.Add(1)
 	}
 	if meta.NumDelivered > maxDeliveries {
 		m.Metadata.Set(wire.MetaGivenUp, fmt.Sprintf("given up after deliveries: %d, of stream %s to consumer %s", meta.NumDelivered-1, b.cfg.Stream, meta.Consumer))
