@@ -232,24 +232,27 @@ func (s *subscription) extend() {
 	}
 }
 
-// probe looks the consumer up every probeEvery until the subscription should end.
+// probe looks the consumer up every probeEvery until the subscription should end. A look that fails leaves the oldest
+// message as it was.
 func (s *subscription) probe() {
 	tick := time.NewTicker(probeEvery)
 	defer tick.Stop()
 	for {
 		unseen, err := s.look()
-		if s.stop.Err() != nil {
-			unseen, err = time.Time{}, nil
-		}
 		if err != nil {
 			err = fmt.Errorf("nats: nothing is received: %w", err)
 		}
 		s.b.mu.Lock()
-		s.b.probe, s.b.unseen = err, unseen
+		if s.b.probe = err; err == nil {
+			s.b.unseen = unseen
+		}
 		s.b.mu.Unlock()
 		select {
 		case <-tick.C:
 		case <-s.stop.Done():
+			s.b.mu.Lock()
+			s.b.probe, s.b.unseen = nil, time.Time{}
+			s.b.mu.Unlock()
 			return
 		}
 	}
