@@ -1,21 +1,26 @@
 package backend
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/countmill/countmill"
 )
 
-// A Gate lets calls of Publish and one subscription into a bus, until it is closed. It helps to write a bus.
+// A Gate lets calls of Publish and one subscription into a bus of one topic, until it is closed. It helps to write a bus.
 type Gate struct {
 	// Life ends with Close.
 	Life context.Context
 
-	name string // of the bus, for errors
-	end  context.CancelFunc
+	name, topic string // of the bus
+	end         context.CancelFunc
 
 	mu         sync.Mutex // guards the fields below
 	closed     bool
@@ -24,57 +29,93 @@ type Gate struct {
 	ended      error          // the error with which the latest one ended
 }
 
-// NewGate returns the open gate of a bus.
-func NewGate(name string) *Gate {
-	g := &Gate{name: name}
+// NewGate returns the open gate of a bus. Errors begin with its name.
+func NewGate(name, topic string) *Gate {
+	g := &Gate{name: name, topic: topic}
 	g.Life, g.end = context.WithCancel(context.Background())
 	return g
 }
 
-// Publish begins a call of Publish, which has to call done at its end.
-func (g *Gate) Publish() (done func(), err error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.closed {
-		return nil, fmt.Errorf("%s: %w", g.name, countmill.ErrClosed)
+// checkLocked refuses other topics, and all of them when the bus is closed.
+func (g *Gate) checkLocked(topic string) error {
+	switch {
+	case topic != g.topic:
+		return fmt.Errorf("%s: this bus carries topic %q, not %q", g.name, g.topic, topic)
+	case g.closed:
+		return fmt.Errorf("%s: %w", g.name, countmill.ErrClosed)
 	}
-	g.publishing.Add(1)
-	return g.publishing.Done, nil
+	return nil
 }
 
-// Subscribe begins the one subscription, which has to call done at its end, with nil or the reason.
-func (g *Gate) Subscribe() (done func(error), err error) {
+// Publish runs a call of Publish.
+func (g *Gate) Publish(topic string, publish func() error) error {
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	switch {
-	case g.closed:
-		return nil, fmt.Errorf("%s: %w", g.name, countmill.ErrClosed)
-	case g.receiving != nil:
-		return nil, fmt.Errorf("%s: this bus has a subscription already; one is enough, because the broker shares messages among processes", g.name)
+	err := g.checkLocked(topic)
+	if err == nil {
+		g.publishing.Add(1)
+	}
+	g.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	defer g.publishing.Done()
+	return g.named(publish())
+}
+
+func (g *Gate) named(err error) error {
+	if err != nil {
+		err = fmt.Errorf("%s: %w", g.name, err)
+	}
+	return err
+}
+
+// Subscribe runs the one subscription until ctx ends or the bus is closed, and then closes the returned channel. open returns
+// that channel, and run, which sends on it until its context ends and everything here is settled or given back.
+func (g *Gate) Subscribe(ctx context.Context, topic string, open func() (out chan *message.Message, run func(context.Context) error, err error)) (<-chan *message.Message, error) {
+	g.mu.Lock()
+	err := g.checkLocked(topic)
+	if err == nil && g.receiving != nil {
+		err = g.named(errors.New("this bus has a subscription already; one is enough, because the broker shares messages among processes"))
 	}
 	receiving := make(chan struct{})
-	g.receiving = receiving
-	return func(err error) {
+	if err == nil {
+		g.receiving = receiving
+	}
+	g.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	end := func(err error) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		g.receiving, g.ended = nil, err
 		close(receiving)
-	}, nil
+	}
+	out, run, err := open()
+	if err != nil {
+		err = g.named(err)
+		end(err)
+		return nil, err
+	}
+	go func() {
+		defer close(out) // last, because a receiver of the close may subscribe again
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(g.Life, cancel)()
+		end(g.named(run(ctx)))
+	}()
+	return out, nil
 }
 
 // Ready returns nil while there is a subscription, and otherwise the reason why there is none.
 func (g *Gate) Ready() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	switch {
-	case g.closed:
-		return fmt.Errorf("%s: %w", g.name, countmill.ErrClosed)
-	case g.receiving == nil && g.ended != nil:
-		return g.ended
-	case g.receiving == nil:
-		return fmt.Errorf("%s: not subscribed", g.name)
+	err := g.checkLocked(g.topic)
+	if err == nil && g.receiving == nil {
+		err = cmp.Or(g.ended, fmt.Errorf("%s: not subscribed", g.name))
 	}
-	return nil
+	return err
 }
 
 // Close refuses later calls, ends Life, and waits for the subscription and the calls of Publish. It returns the error
@@ -93,6 +134,20 @@ func (g *Gate) Close() (err error) {
 	}
 	g.publishing.Wait()
 	return err
+}
+
+// Every calls do every d until ctx ends.
+func Every(ctx context.Context, d time.Duration, do func()) {
+	tick := time.NewTicker(d)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			do()
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // BusCounts count what [BusStats] tells.

@@ -3,7 +3,6 @@ package gcppubsub
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -35,7 +34,7 @@ var _ backend.Channel = (*Bus)(nil)
 
 // newBus returns a bus without connections.
 func newBus(cfg Config) *Bus {
-	b := &Bus{cfg: cfg, gate: backend.NewGate("gcppubsub")}
+	b := &Bus{cfg: cfg, gate: backend.NewGate("gcppubsub", cfg.Topic)}
 	b.close = sync.OnceValue(b.closeOnce)
 	return b
 }
@@ -44,21 +43,10 @@ func newBus(cfg Config) *Bus {
 // from several goroutines. A call takes at most PublishTimeout. The package comment explains the
 // errors.
 func (b *Bus) Publish(topic string, messages ...*message.Message) error {
-	if err := b.checkName(topic); err != nil {
-		return err
-	}
 	if b.publisher == nil {
 		return errors.New("gcppubsub: opened with ReceiveOnly")
 	}
-	done, err := b.gate.Publish()
-	if err != nil {
-		return err
-	}
-	defer done()
-	if err := b.publish(topic, messages); err != nil {
-		return fmt.Errorf("gcppubsub: %w", err)
-	}
-	return nil
+	return b.gate.Publish(topic, func() error { return b.publish(topic, messages) })
 }
 
 // publish first waits for a subscription if the topic was gone before: Pub/Sub would accept messages
@@ -77,39 +65,20 @@ func (b *Bus) publish(topic string, messages []*message.Message) error {
 	return b.explain(err, "publish to topic "+b.cfg.topicName())
 }
 
-func (b *Bus) checkName(topic string) error {
-	if topic != b.cfg.Topic {
-		return fmt.Errorf("gcppubsub: this bus carries topic %q, not %q", b.cfg.Topic, topic)
-	}
-	return nil
-}
-
 // Subscribe receives messages until ctx ends. The package comment says what happens to messages that
 // are here at that time. Subscribe then closes the channel. It also closes the channel when Pub/Sub
 // ends the stream for good: subscribe again. There is one subscription at a time.
 func (b *Bus) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
-	if err := b.checkName(topic); err != nil {
-		return nil, err
-	}
 	if b.cfg.Subscription == "" {
 		return nil, errors.New("gcppubsub: Subscription is empty: name a subscription")
 	}
-	done, err := b.gate.Subscribe()
-	if err != nil {
-		return nil, err
-	}
-	s, err := b.subscribe(ctx)
-	if err != nil {
-		err = fmt.Errorf("gcppubsub: %w", err)
-		done(err)
-		return nil, err
-	}
-	go func() {
-		err := s.run()
-		defer close(s.out) // last, because a receiver of the close may subscribe again
-		done(err)
-	}()
-	return s.out, nil
+	return b.gate.Subscribe(ctx, topic, func() (chan *message.Message, func(context.Context) error, error) {
+		s, err := b.subscribe(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		return s.out, s.run, nil
+	})
 }
 
 // Ready returns nil while messages can arrive. Otherwise the error says why not: nothing is subscribed,

@@ -92,19 +92,12 @@ func (h *health) probed(err error) {
 // probe looks the subscription up every ProbeEvery until ctx ends.
 func (b *Bus) probe(ctx context.Context) {
 	defer b.health.probed(nil)
-	tick := time.NewTicker(b.cfg.ProbeEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
+	backend.Every(ctx, b.cfg.ProbeEvery, func() {
 		call, cancel := context.WithTimeout(ctx, callTimeout/2)
+		defer cancel()
 		_, err := b.lookUp(call)
-		cancel()
 		b.health.probed(err)
-	}
+	})
 }
 
 // intercept watches the streams that the client library opens. Those to an emulator turn.

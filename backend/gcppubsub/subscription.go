@@ -24,9 +24,9 @@ type subscription struct {
 	inner  interface{ Close() error } // this subscription's own Watermill subscriber
 	in     <-chan *message.Message
 	out    chan *message.Message
-	stop   context.Context // ends when the subscription should end
-	cancel context.CancelFunc
-	failed chan error // gets the reason when Pub/Sub ends the stream
+	stop   context.Context    // ends when the subscription should end
+	cancel context.CancelFunc // of the Watermill subscriber
+	failed chan error         // gets the reason when Pub/Sub ends the stream
 
 	mu   sync.Mutex
 	held map[*message.Message]heldMessage // delivered messages whose goroutine still runs
@@ -57,19 +57,16 @@ func (b *Bus) subscribe(ctx context.Context) (*subscription, error) {
 	}
 	s.inner = inner
 	// Not ctx: its end would give back messages whose acks are not sent yet.
-	receiving, endReceiving := context.WithCancel(context.WithoutCancel(ctx))
-	timer := time.AfterFunc(callTimeout, endReceiving)
+	receiving, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	s.cancel = cancel
+	timer := time.AfterFunc(callTimeout, cancel)
 	if s.in, err = inner.Subscribe(receiving, b.cfg.Topic); err == nil && !timer.Stop() {
 		err = context.DeadlineExceeded
 	}
 	if err != nil {
-		endReceiving()
+		cancel()
 		return nil, errors.Join(b.explain(err, "subscription "+b.cfg.subscriptionName()), inner.Close())
 	}
-	var done context.CancelFunc
-	s.stop, done = context.WithCancel(ctx)
-	unlink := context.AfterFunc(b.gate.Life, done)
-	s.cancel = func() { unlink(); done(); endReceiving() }
 	return s, nil
 }
 
@@ -96,17 +93,18 @@ func (s *subscription) fail(err error) {
 	}
 }
 
-// run delivers messages until the subscription should end or Pub/Sub has ended it. It returns when
-// every message here is settled or given back, or after CloseTimeout.
-func (s *subscription) run() error {
+// run delivers messages until stop ends or Pub/Sub has ended the stream. It returns when every message here is settled
+// or given back, or after CloseTimeout.
+func (s *subscription) run(stop context.Context) error {
+	s.stop = stop
 	defer s.cancel()
-	probing, endProbing := context.WithCancel(s.stop)
+	probing, endProbing := context.WithCancel(stop)
 	var probes sync.WaitGroup
 	probes.Go(func() { s.b.probe(probing) })
 	err := s.pump()
 	endProbing()
 	if err != nil {
-		s.b.cfg.Logger.LogAttrs(s.stop, slog.LevelWarn, "Pub/Sub has ended the stream", slog.Any("err", err))
+		s.b.cfg.Logger.LogAttrs(stop, slog.LevelWarn, "Pub/Sub has ended the stream", slog.Any("err", err))
 		s.b.health.ended(err)
 	}
 	err = errors.Join(err, s.close())
@@ -120,11 +118,11 @@ func (s *subscription) pump() error {
 		select {
 		case m, ok := <-s.in:
 			if !ok {
-				return errors.New("gcppubsub: receiving has ended")
+				return errors.New("receiving has ended")
 			}
 			s.deliver(m)
 		case err := <-s.failed:
-			return fmt.Errorf("gcppubsub: %w", s.b.explain(err, "subscription "+s.b.cfg.subscriptionName()))
+			return s.b.explain(err, "subscription "+s.b.cfg.subscriptionName())
 		case <-s.stop.Done():
 			return nil
 		}
@@ -186,7 +184,7 @@ func (s *subscription) close() error {
 		s.count()
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("gcppubsub: Pub/Sub did not take the last acks within %s: the latest messages may be delivered again", s.b.cfg.CloseTimeout)
+		return fmt.Errorf("Pub/Sub did not take the last acks within %s: the latest messages may be delivered again", s.b.cfg.CloseTimeout)
 	}
 }
 

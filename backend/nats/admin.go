@@ -14,6 +14,8 @@ import (
 	"github.com/countmill/countmill/backend"
 )
 
+const page, settings = "howto/nats.md", "settings of NATS"
+
 // prepare makes a missing stream or consumer if the configuration allows it, and looks the stream up. It returns an error if
 // nobody can use it as a bus.
 func (b *Bus) prepare(ctx context.Context) (s jetstream.Stream, err error) {
@@ -86,15 +88,12 @@ func (b *Bus) consumer(ctx context.Context) (jetstream.Consumer, error) {
 	return c, nil
 }
 
-// A harm is a setting that causes harm: what it does, and the command that changes it.
-type harm struct{ what, do string }
-
-// harmful are the settings of stream and consumer that lose messages or keep them back.
-func (b *Bus) harmful(stream jetstream.Stream, consumer jetstream.Consumer) (all []harm) {
+// harmful finds the settings of stream and consumer that lose messages or keep them back.
+func (b *Bus) harmful(stream jetstream.Stream, consumer jetstream.Consumer) (all []backend.Finding) {
 	s, c := stream.CachedInfo().Config, consumer.CachedInfo().Config
 	add := func(bad bool, what, do string) {
 		if bad {
-			all = append(all, harm{what, do})
+			all = append(all, backend.Finding{Check: settings, What: "Stream " + b.cfg.Stream + ", consumer " + b.cfg.Consumer + ": " + what + ".", Why: "Increments are lost or late.", Do: do, Page: page})
 		}
 	}
 	edit, again := "nats stream edit "+b.cfg.Stream, "Make the stream again with %s: this setting cannot be changed."
@@ -116,10 +115,6 @@ func (b *Bus) consumerEdit(flags string) string {
 	return fmt.Sprintf("nats consumer edit %s %s %s", b.cfg.Stream, b.cfg.Consumer, flags)
 }
 
-func (b *Bus) streamCommand() string {
-	return fmt.Sprintf("create it: nats stream add %s --subjects=%s --storage=file --retention=work --discard=new --defaults, or start one process with --create", b.cfg.Stream, b.cfg.Stream)
-}
-
 func (b *Bus) consumerCommand() string {
 	return fmt.Sprintf("create it: nats consumer add %s %s --pull --ack=explicit --wait=30s --max-deliver=-1 --max-pending=-1 --defaults, or start one process with --create", b.cfg.Stream, b.cfg.Consumer)
 }
@@ -132,7 +127,7 @@ func (b *Bus) explain(err error, what string) error {
 	hint := ""
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, jetstream.ErrNoStreamResponse):
-		hint = b.streamCommand()
+		hint = fmt.Sprintf("create it: nats stream add %s --subjects=%s --storage=file --retention=work --discard=new --defaults, or start one process with --create", b.cfg.Stream, b.cfg.Stream)
 	case errors.Is(err, jetstream.ErrConsumerNotFound):
 		hint = b.consumerCommand()
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount), errors.Is(err, nats.ErrNoResponders):
@@ -146,4 +141,32 @@ func (b *Bus) explain(err error, what string) error {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	return backend.Remedied(fmt.Errorf("%s: %w", what, err), hint)
+}
+
+// Examine looks for mistakes of the stream and of the consumer, and makes neither.
+func Examine(ctx context.Context, cfg Config, r *backend.Report) {
+	cfg.Create = false
+	b, err := connect(cfg)
+	if err != nil {
+		r.Error("reachability of NATS", err, "Increments are neither sent nor counted.", page)
+		return
+	}
+	defer func() { _ = b.Close() }() // it was only read
+	r.Done("reachability of NATS", "")
+	stream, err := b.prepare(ctx)
+	if err != nil {
+		r.Error("stream", err, "Increments are neither sent nor counted.", page)
+		return
+	}
+	r.Done("stream", "")
+	consumer, err := b.consumer(ctx)
+	if err != nil {
+		r.Error("consumer", err, "Aggregators get no messages.", page)
+		return
+	}
+	r.Done("consumer", "")
+	for _, f := range b.harmful(stream, consumer) {
+		r.Find(f)
+	}
+	r.Done(settings, "")
 }

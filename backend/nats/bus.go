@@ -1,6 +1,7 @@
 package nats
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,19 +19,13 @@ import (
 )
 
 const (
-	// connectTimeout bounds each attempt to connect to a server.
-	connectTimeout = 5 * time.Second
-
-	// callTimeout bounds each administrative call.
-	callTimeout = 5 * time.Second
-
-	// publishTimeout bounds the sending of a message.
+	callTimeout    = 5 * time.Second // of each attempt to connect, and of each administrative call
 	publishTimeout = 10 * time.Second
 
 	// probeEvery is how often the bus looks the consumer up while it receives.
 	probeEvery = 5 * time.Second
 
-	// closeTimeout bounds how long a subscription waits for its last acks to be sent.
+	// closeTimeout bounds how long a subscription waits for its last messages and acks.
 	closeTimeout = 10 * time.Second
 
 	// pingEvery is how often the client pings the server. After two pings without an answer it connects again.
@@ -39,6 +34,74 @@ const (
 	// leastPayload is the least max_payload of a server: a publisher's message has up to 512 KiB and its headers.
 	leastPayload = 1 << 20
 )
+
+// A Config names a stream and says how to use it. Servers and Stream are required.
+type Config struct {
+	// Servers are HOST:PORT of one or more servers of the cluster.
+	Servers []string
+	// Stream is the name of the stream, and the subject on which Publish publishes. It is also the topic:
+	// Publish and Subscribe refuse any other.
+	Stream string
+	// Consumer is the name of the durable consumer. Default "aggregators".
+	Consumer string
+	// Credentials is a file: NATS's own of a user, with a JWT and a seed, or a line USER:PASSWORD. Default
+	// "": none.
+	Credentials string
+	// CA is a file of certificates of authorities. With it, connections must be encrypted. Default "": the
+	// machine's authorities, and encryption if the server asks for it.
+	CA string
+	// Create makes a missing stream and consumer. Default false.
+	Create bool
+	// Replicas is the number of servers that keep the stream that Create makes. Default 1.
+	Replicas int
+	// AckWait is the ack wait of the consumer that Create makes: the messages of a process that died stay
+	// hidden for as long. Default 30s.
+	AckWait time.Duration
+	// MaxOutstanding is the most unacked messages. Each takes a goroutine. Default 20,000.
+	MaxOutstanding int
+	// MaxBytes is the most bytes of unacked messages. Two of the server's largest messages are always
+	// allowed. Default 128 MiB.
+	MaxBytes int
+	// Logger gets lost connections and harmful settings. Default discards.
+	Logger *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	c.Consumer = cmp.Or(c.Consumer, "aggregators")
+	c.Replicas = cmp.Or(c.Replicas, 1)
+	c.AckWait = cmp.Or(c.AckWait, 30*time.Second)
+	c.MaxOutstanding = cmp.Or(c.MaxOutstanding, 20_000)
+	c.MaxBytes = cmp.Or(c.MaxBytes, 128<<20)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Validate reports all problems at once.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	errs := []error{checkName("stream", c.Stream), checkName("consumer", c.Consumer)}
+	if len(c.Servers) == 0 {
+		errs = append(errs, errors.New("names no server"))
+	}
+	if c.Replicas < 1 || c.Replicas > 5 {
+		errs = append(errs, fmt.Errorf("replicas must be from 1 to 5, got %d", c.Replicas))
+	}
+	if c.AckWait < time.Second || c.MaxOutstanding < 1 || c.MaxBytes < 1 {
+		errs = append(errs, fmt.Errorf("AckWait must be at least 1s, MaxOutstanding and MaxBytes at least 1, got %s, %d and %d", c.AckWait, c.MaxOutstanding, c.MaxBytes))
+	}
+	return errors.Join(errs...)
+}
+
+// checkName refuses characters that NATS does not accept in a name, or that have a meaning in a subject.
+func checkName(what, name string) error {
+	odd := func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`.*>/\:`, r) }
+	if name == "" || len(name) > 255 || strings.ContainsFunc(name, odd) {
+		return fmt.Errorf(`the name of the %s must be 1 to 255 printable ASCII characters without . * > / \ : and spaces, got %q`, what, name)
+	}
+	return nil
+}
 
 // A Bus is one stream, and at most one subscription of it. All methods are safe for concurrent use.
 // Close it after use.
@@ -76,7 +139,7 @@ func connect(cfg Config) (*Bus, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	b := &Bus{cfg: cfg.withDefaults(), gate: backend.NewGate("nats")}
+	b := &Bus{cfg: cfg.withDefaults(), gate: backend.NewGate("nats", cfg.Stream)}
 	options, err := b.options()
 	if err != nil {
 		return nil, err
@@ -91,21 +154,24 @@ func connect(cfg Config) (*Bus, error) {
 
 // options has no buffer for the time without a connection: Publish then fails at once, and an ack waits.
 func (b *Bus) options() ([]nats.Option, error) {
+	log := func(level slog.Level, text string, attr slog.Attr) {
+		b.cfg.Logger.LogAttrs(b.gate.Life, level, text, attr)
+	}
 	options := []nats.Option{
-		nats.Name("countmill"), nats.Timeout(connectTimeout), nats.PingInterval(pingEvery), nats.MaxPingsOutstanding(2),
+		nats.Name("countmill"), nats.Timeout(callTimeout), nats.PingInterval(pingEvery),
 		nats.MaxReconnects(-1), nats.ReconnectWait(time.Second), nats.ReconnectJitter(500*time.Millisecond, 500*time.Millisecond),
 		nats.ReconnectBufSize(-1), nats.IgnoreAuthErrorAbort(),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil {
 				b.counts.StreamErrors.Add(1)
-				b.cfg.Logger.LogAttrs(b.gate.Life, slog.LevelWarn, "lost the connection to NATS, will connect again", slog.Any("err", err))
+				log(slog.LevelWarn, "lost the connection to NATS, will connect again", slog.Any("err", err))
 			}
 		}),
 		nats.ReconnectHandler(func(c *nats.Conn) {
-			b.cfg.Logger.LogAttrs(b.gate.Life, slog.LevelInfo, "connected to NATS again", slog.String("server", c.ConnectedAddr()))
+			log(slog.LevelInfo, "connected to NATS again", slog.String("server", c.ConnectedAddr()))
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			b.cfg.Logger.LogAttrs(b.gate.Life, slog.LevelWarn, "NATS reports an error", slog.Any("err", err))
+			log(slog.LevelWarn, "NATS reports an error", slog.Any("err", err))
 		}),
 	}
 	if b.cfg.CA != "" {
@@ -137,59 +203,35 @@ func (b *Bus) largest() int { return int(b.conn.MaxPayload()) + messageCost }
 // It sets no Nats-Msg-Id. NATS would drop a repeat by it, and so a message that NATS wrongly takes for a
 // repeat; the markers in the store do the same without a guess.
 func (b *Bus) Publish(topic string, messages ...*message.Message) error {
-	if err := b.checkTopic(topic); err != nil {
-		return err
-	}
-	done, err := b.gate.Publish()
-	if err != nil {
-		return err
-	}
-	defer done()
-	for _, m := range messages {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(m.Context()), publishTimeout)
-		_, err := b.js.PublishMsg(ctx, marshal(topic, m), jetstream.WithExpectStream(b.cfg.Stream))
-		cancel()
-		if err != nil {
-			return fmt.Errorf("nats: %w", b.explain(err, "publish to stream "+b.cfg.Stream))
+	return b.gate.Publish(topic, func() error {
+		for _, m := range messages {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(m.Context()), publishTimeout)
+			_, err := b.js.PublishMsg(ctx, marshal(topic, m), jetstream.WithExpectStream(b.cfg.Stream))
+			cancel()
+			if err != nil {
+				return b.explain(err, "publish to stream "+b.cfg.Stream)
+			}
 		}
-	}
-	return nil
-}
-
-func (b *Bus) checkTopic(topic string) error {
-	if topic != b.cfg.Stream {
-		return fmt.Errorf("nats: this bus carries topic %q, not %q", b.cfg.Stream, topic)
-	}
-	return nil
+		return nil
+	})
 }
 
 // Subscribe receives messages until ctx ends or the bus is closed. The package comment says what happens to
 // messages that are here at that time. Subscribe then closes the channel. There is one subscription at a time.
 func (b *Bus) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
-	if err := b.checkTopic(topic); err != nil {
-		return nil, err
-	}
-	done, err := b.gate.Subscribe()
-	if err != nil {
-		return nil, err
-	}
-	s, err := b.subscribe(ctx)
-	if err != nil {
-		done(nil)
-		return nil, fmt.Errorf("nats: %w", err)
-	}
-	go func() {
-		s.run()
-		done(nil)
-		close(s.out) // last, because a receiver of the close may subscribe again
-	}()
-	return s.out, nil
+	return b.gate.Subscribe(ctx, topic, func() (chan *message.Message, func(context.Context) error, error) {
+		s, err := b.subscribe(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		return s.out, s.run, nil
+	})
 }
 
-// GivenUp returns the bus of the messages that were delivered more than 100 times. Call it before Subscribe.
+// GivenUp returns the subscriber of the messages that were delivered more than 100 times. Call it before Subscribe.
 // Somebody must subscribe to it: the messages wait for that, and no other subscription gets them. Its channel
 // is not closed, and Close does nothing: both belong to the bus.
-func (b *Bus) GivenUp() backend.Channel {
+func (b *Bus) GivenUp() message.Subscriber {
 	b.givenUp = make(chan *message.Message)
 	return givenUp{b}
 }
@@ -198,10 +240,6 @@ type givenUp struct{ b *Bus }
 
 func (g givenUp) Subscribe(context.Context, string) (<-chan *message.Message, error) {
 	return g.b.givenUp, nil
-}
-
-func (g givenUp) Publish(string, ...*message.Message) error {
-	return errors.New("nats: nothing is published among the messages that are given up")
 }
 
 func (g givenUp) Close() error { return nil }

@@ -1,12 +1,14 @@
 package nats
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,6 +16,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/countmill/countmill/backend"
+	"github.com/countmill/countmill/wire"
 )
 
 const (
@@ -46,9 +51,7 @@ type subscription struct {
 
 	mu    sync.Mutex // guards the fields below
 	held  map[jetstream.Msg]bool
-	bytes int  // of the held messages
-	left  int  // messages that the request may still bring
-	over  bool // no message is taken any more
+	bytes int // of the held messages
 }
 
 func (b *Bus) subscribe(ctx context.Context) (*subscription, error) {
@@ -60,39 +63,39 @@ func (b *Bus) subscribe(ctx context.Context) (*subscription, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, h := range b.harmful(stream, consumer) {
-		b.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "a setting of NATS is harmful", slog.String("setting", h.what), slog.String("remedy", h.do))
+	for _, f := range b.harmful(stream, consumer) {
+		b.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "a setting of NATS is harmful", slog.String("setting", f.What), slog.String("remedy", f.Do))
 	}
 	return &subscription{
-		b: b, stream: stream, consumer: consumer, out: make(chan *message.Message), stop: ctx,
+		b: b, stream: stream, consumer: consumer, out: make(chan *message.Message),
 		wake: make(chan struct{}, 1), held: make(map[jetstream.Msg]bool),
 	}, nil
 }
 
-// run receives until the subscription should end. It returns when every message here is settled or given
-// back, or after closeTimeout.
-func (s *subscription) run() {
-	var cancel, giveBack, lose context.CancelFunc
-	s.stop, cancel = context.WithCancel(s.stop)
-	defer cancel()
-	defer context.AfterFunc(s.b.gate.Life, cancel)()
+// run receives until stop ends. It returns when every message here is settled or given back, or after closeTimeout.
+func (s *subscription) run(stop context.Context) error {
+	var giveBack, lose context.CancelFunc
+	s.stop = stop
 	s.lost, lose = context.WithCancel(context.Background())
 	defer lose()
 	s.back, giveBack = context.WithCancel(s.lost)
-	context.AfterFunc(s.stop, func() { time.AfterFunc(closeTimeout, lose) })
+	context.AfterFunc(stop, func() { time.AfterFunc(closeTimeout, lose) })
 	var beside sync.WaitGroup
-	beside.Go(s.probe)
-	beside.Go(s.extend)
-	for s.stop.Err() == nil {
+	beside.Go(func() { s.probe(); backend.Every(stop, probeEvery, s.probe) })
+	beside.Go(func() { backend.Every(stop, s.consumer.CachedInfo().Config.AckWait/3, s.extend) })
+	for stop.Err() == nil {
 		s.pull()
 	}
 	s.mu.Lock()
-	s.over = true
-	s.mu.Unlock()
 	giveBack()
+	s.mu.Unlock()
 	s.tasks.Wait()
 	_ = s.b.conn.FlushTimeout(callTimeout) // acks that do not arrive are counted by nobody: the messages come again
 	beside.Wait()
+	s.b.mu.Lock()
+	defer s.b.mu.Unlock()
+	s.b.probe, s.b.unseen = nil, time.Time{}
+	return nil
 }
 
 // pull asks for messages and waits until all have come, or the subscription should end. Then those that are on their way
@@ -107,26 +110,29 @@ func (s *subscription) pull() {
 		return
 	}
 	atOnce := max(1, nats.DefaultSubPendingBytesLimit/s.b.largest()) // the client drops messages beyond that limit
-	request, err := s.consumer.Consume(s.receive, jetstream.StopAfter(n), jetstream.PullMaxMessages(min(n, atOnce)), jetstream.PullHeartbeat(heartbeat))
-	if err == nil {
-		select {
-		case <-request.Closed():
-		case <-s.stop.Done():
-			request.Drain()
-			select {
-			case <-request.Closed():
-			case <-s.lost.Done():
-			}
-		}
+	request, err := s.consumer.Consume(s.receive, jetstream.StopAfter(n), jetstream.PullMaxMessages(min(n, atOnce)),
+		jetstream.PullHeartbeat(heartbeat), jetstream.ConsumeErrHandler(s.pause))
+	if err != nil {
+		s.pause(nil, err)
+		return
 	}
-	s.mu.Lock()
-	failed := s.left > 0
-	s.mu.Unlock()
-	if failed {
-		select {
-		case <-time.After(pause):
-		case <-s.stop.Done():
-		}
+	select {
+	case <-request.Closed():
+		return
+	case <-s.stop.Done():
+	}
+	request.Drain()
+	select {
+	case <-request.Closed():
+	case <-s.lost.Done():
+	}
+}
+
+// pause waits after a failure: the request is repeated.
+func (s *subscription) pause(jetstream.ConsumeContext, error) {
+	select {
+	case <-time.After(pause):
+	case <-s.stop.Done():
 	}
 }
 
@@ -134,8 +140,7 @@ func (s *subscription) pull() {
 func (s *subscription) room() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.left = max(0, min(s.b.cfg.MaxOutstanding-len(s.held), (s.b.cfg.MaxBytes-s.bytes)/s.b.largest()))
-	return s.left
+	return max(0, min(s.b.cfg.MaxOutstanding-len(s.held), (s.b.cfg.MaxBytes-s.bytes)/s.b.largest()))
 }
 
 // receive takes a message.
@@ -147,12 +152,11 @@ func (s *subscription) receive(raw jetstream.Msg) {
 	m, size := s.b.unmarshal(raw, meta), len(raw.Data())+messageCost
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.over {
+	if s.back.Err() != nil {
 		return
 	}
 	s.held[raw] = true
 	s.bytes += size
-	s.left--
 	s.b.counts.Held.Add(1)
 	s.tasks.Go(func() {
 		s.settle(m, raw, meta.NumDelivered)
@@ -176,22 +180,20 @@ func (s *subscription) settle(m *message.Message, raw jetstream.Msg, deliveries 
 	}
 	select {
 	case out <- m:
-	case <-s.back.Done():
-		s.answer(raw.Nak, &s.b.counts.Nacks)
-		return
-	}
-	select {
-	case <-m.Acked():
-	case <-m.Nacked():
-		// The subscriber cannot take it now.
-		delay := min(time.Second<<min(deliveries-1, 10), 10*time.Second)
-		s.answer(func() error { return raw.NakWithDelay(delay) }, &s.b.counts.Nacks)
-		return
+		select {
+		case <-m.Acked():
+		case <-m.Nacked():
+		case <-s.back.Done():
+		}
 	case <-s.back.Done():
 	}
 	select {
 	case <-m.Acked():
 		s.answer(raw.Ack, &s.b.counts.Acks)
+	case <-m.Nacked():
+		// The subscriber cannot take it now.
+		delay := min(time.Second<<min(deliveries-1, 10), 10*time.Second)
+		s.answer(func() error { return raw.NakWithDelay(delay) }, &s.b.counts.Nacks)
 	default:
 		// Nobody has acked it: it goes to another process at once.
 		s.answer(raw.Nak, &s.b.counts.Nacks)
@@ -213,48 +215,26 @@ func (s *subscription) answer(send func() error, count *atomic.Int64) {
 	count.Add(1)
 }
 
-// extend extends the lease of each message here, until the subscription should end.
+// extend extends the lease of each message here.
 func (s *subscription) extend() {
-	tick := time.NewTicker(s.consumer.CachedInfo().Config.AckWait / 3)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-		case <-s.stop.Done():
-			return
-		}
-		s.mu.Lock()
-		held := slices.Collect(maps.Keys(s.held))
-		s.mu.Unlock()
-		for _, raw := range held {
-			_ = raw.InProgress() // without a connection, or for a message that is settled now
-		}
+	s.mu.Lock()
+	held := slices.Collect(maps.Keys(s.held))
+	s.mu.Unlock()
+	for _, raw := range held {
+		_ = raw.InProgress() // it fails without a connection
 	}
 }
 
-// probe looks the consumer up every probeEvery until the subscription should end. A look that fails leaves the oldest
-// message as it was.
+// probe looks the consumer up. A look that fails leaves the oldest message as it was.
 func (s *subscription) probe() {
-	tick := time.NewTicker(probeEvery)
-	defer tick.Stop()
-	for {
-		unseen, err := s.look()
-		if err != nil {
-			err = fmt.Errorf("nats: nothing is received: %w", err)
-		}
-		s.b.mu.Lock()
-		if s.b.probe = err; err == nil {
-			s.b.unseen = unseen
-		}
-		s.b.mu.Unlock()
-		select {
-		case <-tick.C:
-		case <-s.stop.Done():
-			s.b.mu.Lock()
-			s.b.probe, s.b.unseen = nil, time.Time{}
-			s.b.mu.Unlock()
-			return
-		}
+	unseen, err := s.look()
+	if err != nil {
+		err = fmt.Errorf("nats: nothing is received: %w", err)
+	}
+	s.b.mu.Lock()
+	defer s.b.mu.Unlock()
+	if s.b.probe = err; err == nil {
+		s.b.unseen = unseen
 	}
 }
 
@@ -274,4 +254,40 @@ func (s *subscription) look() (unseen time.Time, err error) {
 		return unseen, s.b.explain(err, "oldest message of stream "+s.b.cfg.Stream)
 	}
 	return m.Time, nil
+}
+
+// uuidHeader has the UUID of a message, as the buses of Watermill name it.
+const uuidHeader = "_watermill_message_uuid"
+
+func marshal(subject string, m *message.Message) *nats.Msg {
+	out := &nats.Msg{Subject: subject, Data: m.Payload, Header: nats.Header{uuidHeader: {m.UUID}}}
+	for key, value := range m.Metadata {
+		out.Header[key] = []string{value}
+	}
+	return out
+}
+
+// unmarshal makes a message of one of the stream. NATS's own data replaces headers of the same names.
+func (b *Bus) unmarshal(raw jetstream.Msg, meta *jetstream.MsgMetadata) *message.Message {
+	header := raw.Headers()
+	b.counts.Deliveries.Add(1)
+	id := cmp.Or(header.Get(nats.MsgIdHdr), fmt.Sprintf("%d@%d", meta.Sequence.Stream, meta.Timestamp.UnixNano()))
+	m := message.NewMessage(header.Get(uuidHeader), raw.Data())
+	for key, values := range header {
+		if key != uuidHeader && len(values) > 0 && !strings.HasPrefix(key, "Nats-") {
+			m.Metadata.Set(key, values[0])
+		}
+	}
+	delete(m.Metadata, wire.MetaGivenUp)
+	delete(m.Metadata, wire.MetaFirstPublished)
+	m.Metadata.Set(wire.MetaBrokerID, id)
+	m.Metadata.Set(wire.MetaTopic, b.cfg.Stream)
+	m.Metadata.Set(wire.MetaPublished, meta.Timestamp.UTC().Format(time.RFC3339Nano))
+	if meta.NumDelivered > 1 {
+		b.counts.Redeliveries.Add(1)
+	}
+	if meta.NumDelivered > maxDeliveries {
+		m.Metadata.Set(wire.MetaGivenUp, fmt.Sprintf("given up after deliveries: %d, of stream %s to consumer %s", meta.NumDelivered-1, b.cfg.Stream, meta.Consumer))
+	}
+	return m
 }
