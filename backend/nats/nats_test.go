@@ -174,7 +174,7 @@ func TestGivenBack(t *testing.T) {
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	addr := emulator.NATS(t).Addr()
-	bus := open(t, addr)
+	bus := open(t, addr, func(c *nats.Config) { c.AckWait = 10 * time.Minute }) // longer than the test waits
 	const n = 400
 	for i := range n {
 		publish(t, bus, fmt.Sprint(i))
