@@ -27,6 +27,7 @@ type Gate struct {
 	publishing sync.WaitGroup // added to only while not closed
 	receiving  chan struct{}  // the current subscription's: closed when it has ended
 	ended      error          // the error with which the latest one ended
+	probed     error          // the result of its latest probe
 }
 
 // NewGate returns the open gate of a bus. Errors begin with its name.
@@ -69,9 +70,12 @@ func (g *Gate) named(err error) error {
 	return err
 }
 
-// Subscribe runs the one subscription until ctx ends or the bus is closed, and then closes the returned channel. open returns
-// that channel, and run, which sends on it until its context ends and everything here is settled or given back.
-func (g *Gate) Subscribe(ctx context.Context, topic string, open func() (out chan *message.Message, run func(context.Context) error, err error)) (<-chan *message.Message, error) {
+// An Opener opens a subscription. run sends on out until its context ends, and returns when everything here is settled or
+// given back.
+type Opener func(ctx context.Context) (out chan *message.Message, run func(context.Context) error, err error)
+
+// Subscribe opens the one subscription, runs it until ctx ends or the bus is closed, and then closes the returned channel.
+func (g *Gate) Subscribe(ctx context.Context, topic string, open Opener) (<-chan *message.Message, error) {
 	g.mu.Lock()
 	err := g.checkLocked(topic)
 	if err == nil && g.receiving != nil {
@@ -88,10 +92,10 @@ func (g *Gate) Subscribe(ctx context.Context, topic string, open func() (out cha
 	end := func(err error) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		g.receiving, g.ended = nil, err
+		g.receiving, g.ended, g.probed = nil, err, nil
 		close(receiving)
 	}
-	out, run, err := open()
+	out, run, err := open(ctx)
 	if err != nil {
 		err = g.named(err)
 		end(err)
@@ -107,15 +111,25 @@ func (g *Gate) Subscribe(ctx context.Context, topic string, open func() (out cha
 	return out, nil
 }
 
-// Ready returns nil while there is a subscription, and otherwise the reason why there is none.
+// Probed notes the result of a probe of the subscription.
+func (g *Gate) Probed(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.probed = g.named(err)
+}
+
+// Ready returns nil while there is a subscription whose latest probe was good, and otherwise the reason why not.
 func (g *Gate) Ready() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	err := g.checkLocked(g.topic)
-	if err == nil && g.receiving == nil {
-		err = cmp.Or(g.ended, fmt.Errorf("%s: not subscribed", g.name))
+	switch {
+	case err != nil:
+		return err
+	case g.receiving == nil:
+		return cmp.Or(g.ended, fmt.Errorf("%s: not subscribed", g.name))
 	}
-	return err
+	return g.probed
 }
 
 // Close refuses later calls, ends Life, and waits for the subscription and the calls of Publish. It returns the error

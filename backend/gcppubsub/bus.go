@@ -72,13 +72,7 @@ func (b *Bus) Subscribe(ctx context.Context, topic string) (<-chan *message.Mess
 	if b.cfg.Subscription == "" {
 		return nil, errors.New("gcppubsub: Subscription is empty: name a subscription")
 	}
-	return b.gate.Subscribe(ctx, topic, func() (chan *message.Message, func(context.Context) error, error) {
-		s, err := b.subscribe(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		return s.out, s.run, nil
-	})
+	return b.gate.Subscribe(ctx, topic, b.subscribe)
 }
 
 // Ready returns nil while messages can arrive. Otherwise the error says why not: nothing is subscribed,

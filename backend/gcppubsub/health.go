@@ -32,7 +32,6 @@ type health struct {
 	broken error     // why the latest stream ended, until another works
 	since  time.Time // when streams began to break
 	final  bool      // Pub/Sub has refused for good
-	probe  error     // the error of the latest probe
 }
 
 // err returns why nothing can arrive, or nil.
@@ -43,10 +42,7 @@ func (h *health) err() error {
 	if !h.opened.IsZero() && now.Sub(h.opened) >= settle {
 		h.broken, h.final = nil, false
 	}
-	switch {
-	case h.probe != nil:
-		return fmt.Errorf("gcppubsub: the subscription does not answer: %w", h.probe)
-	case h.broken != nil && (h.final || now.Sub(h.since) >= grace):
+	if h.broken != nil && (h.final || now.Sub(h.since) >= grace) {
 		return fmt.Errorf("gcppubsub: nothing is received since %s: %w", h.since.UTC().Format(time.RFC3339), h.broken)
 	}
 	return nil
@@ -83,20 +79,19 @@ func (h *health) ended(err error) {
 	h.final = true
 }
 
-func (h *health) probed(err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.probe = err
-}
-
 // probe looks the subscription up every ProbeEvery until ctx ends.
 func (b *Bus) probe(ctx context.Context) {
-	defer b.health.probed(nil)
 	backend.Every(ctx, b.cfg.ProbeEvery, func() {
 		call, cancel := context.WithTimeout(ctx, callTimeout/2)
 		defer cancel()
 		_, err := b.lookUp(call)
-		b.health.probed(err)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			err = fmt.Errorf("the subscription does not answer: %w", err)
+		}
+		b.gate.Probed(err)
 	})
 }
 

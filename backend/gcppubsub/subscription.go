@@ -39,10 +39,10 @@ type heldMessage struct {
 
 // subscribe makes a Watermill subscriber for each subscription: one cannot receive a second time while
 // its first Receive backs off.
-func (b *Bus) subscribe(ctx context.Context) (*subscription, error) {
+func (b *Bus) subscribe(ctx context.Context) (out chan *message.Message, run func(context.Context) error, err error) {
 	settings, err := b.lookUp(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	b.warn(settings)
 	s := &subscription{
@@ -53,7 +53,7 @@ func (b *Bus) subscribe(ctx context.Context) (*subscription, error) {
 	}
 	inner, err := googlecloud.NewSubscriber(b.subscriberConfig(), logger{b.cfg.Logger, s.fail})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	s.inner = inner
 	// Not ctx: its end would give back messages whose acks are not sent yet.
@@ -65,9 +65,9 @@ func (b *Bus) subscribe(ctx context.Context) (*subscription, error) {
 	}
 	if err != nil {
 		cancel()
-		return nil, errors.Join(b.explain(err, "subscription "+b.cfg.subscriptionName()), inner.Close())
+		return nil, nil, errors.Join(b.explain(err, "subscription "+b.cfg.subscriptionName()), inner.Close())
 	}
-	return s, nil
+	return s.out, s.run, nil
 }
 
 func (b *Bus) subscriberConfig() googlecloud.SubscriberConfig {

@@ -8,7 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -21,15 +21,9 @@ import (
 const (
 	callTimeout    = 5 * time.Second // of each attempt to connect, and of each administrative call
 	publishTimeout = 10 * time.Second
-
-	// probeEvery is how often the bus looks the consumer up while it receives.
-	probeEvery = 5 * time.Second
-
-	// closeTimeout bounds how long a subscription waits for its last messages and acks.
-	closeTimeout = 10 * time.Second
-
-	// pingEvery is how often the client pings the server. After two pings without an answer it connects again.
-	pingEvery = 10 * time.Second
+	closeTimeout   = 10 * time.Second // of the last messages and acks of a subscription
+	probeEvery     = 5 * time.Second  // is how often the bus looks the consumer up while it receives
+	pingEvery      = 10 * time.Second // is how often the client pings the server: after two pings without an answer it connects again
 
 	// leastPayload is the least max_payload of a server: a publisher's message has up to 512 KiB and its headers.
 	leastPayload = 1 << 20
@@ -111,11 +105,9 @@ type Bus struct {
 	js      jetstream.JetStream
 	gate    *backend.Gate
 	counts  backend.BusCounts
-	givenUp chan *message.Message // nil if nobody takes them
+	givenUp givenUp // nil if nobody takes them
 
-	mu     sync.Mutex // guards the fields below
-	probe  error      // of the latest probe
-	unseen time.Time  // publish time of the oldest message that nobody has taken; zero if there is none
+	unseen atomic.Int64 // publish time of the oldest message that nobody has taken, in Unix nanoseconds; 0 if there is none
 }
 
 var _ backend.Channel = (*Bus)(nil)
@@ -219,51 +211,35 @@ func (b *Bus) Publish(topic string, messages ...*message.Message) error {
 // Subscribe receives messages until ctx ends or the bus is closed. The package comment says what happens to
 // messages that are here at that time. Subscribe then closes the channel. There is one subscription at a time.
 func (b *Bus) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
-	return b.gate.Subscribe(ctx, topic, func() (chan *message.Message, func(context.Context) error, error) {
-		s, err := b.subscribe(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		return s.out, s.run, nil
-	})
+	return b.gate.Subscribe(ctx, topic, b.subscribe)
 }
 
 // GivenUp returns the subscriber of the messages that were delivered more than 100 times. Call it before Subscribe.
 // Somebody must subscribe to it: the messages wait for that, and no other subscription gets them. Its channel
 // is not closed, and Close does nothing: both belong to the bus.
 func (b *Bus) GivenUp() message.Subscriber {
-	b.givenUp = make(chan *message.Message)
-	return givenUp{b}
+	b.givenUp = make(givenUp)
+	return b.givenUp
 }
 
-type givenUp struct{ b *Bus }
+type givenUp chan *message.Message
 
-func (g givenUp) Subscribe(context.Context, string) (<-chan *message.Message, error) {
-	return g.b.givenUp, nil
-}
+func (g givenUp) Subscribe(context.Context, string) (<-chan *message.Message, error) { return g, nil }
 
 func (g givenUp) Close() error { return nil }
 
 // Ready returns nil while messages can arrive, and otherwise the reason why not. A process that only
 // publishes need not call it.
-func (b *Bus) Ready() error {
-	if err := b.gate.Ready(); err != nil {
-		return err
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.probe
-}
+func (b *Bus) Ready() error { return b.gate.Ready() }
 
 // Unseen returns the age of the oldest message that no process has taken, as the latest probe saw it; 0 if
 // there is none.
 func (b *Bus) Unseen() time.Duration {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.unseen.IsZero() {
+	since := b.unseen.Load()
+	if since == 0 {
 		return 0
 	}
-	return max(time.Since(b.unseen), 0)
+	return max(time.Since(time.Unix(0, since)), 0)
 }
 
 // Close ends the subscription as the end of its context does, waits for calls of Publish, and disconnects.

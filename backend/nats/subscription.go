@@ -22,18 +22,10 @@ import (
 )
 
 const (
-	// heartbeat is how often the server shows that it knows a request for messages. When two are missing, the client asks
-	// again.
-	heartbeat = 3 * time.Second
-
-	// pause is the least time between two requests of which the first has failed, and between two tries of an ack.
-	pause = 250 * time.Millisecond
-
-	// messageCost is about the memory of a message besides its payload: subjects, headers and a goroutine.
-	messageCost = 4 << 10
-
-	// maxDeliveries is how often a message is delivered before it is given up.
-	maxDeliveries = 100
+	heartbeat     = 3 * time.Second        // of a request for messages: when two are missing, the client asks again
+	pause         = 250 * time.Millisecond // after a failure
+	messageCost   = 4 << 10                // is about the memory of a message besides its payload: subjects, headers and a goroutine
+	maxDeliveries = 100                    // is how often a message is delivered before it is given up
 )
 
 // A subscription asks for as many messages as there is room for, and asks again when they have come. Each message has
@@ -54,22 +46,23 @@ type subscription struct {
 	bytes int // of the held messages
 }
 
-func (b *Bus) subscribe(ctx context.Context) (*subscription, error) {
+func (b *Bus) subscribe(ctx context.Context) (out chan *message.Message, run func(context.Context) error, err error) {
 	stream, err := b.prepare(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	consumer, err := b.consumer(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, f := range b.harmful(stream, consumer) {
 		b.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "a setting of NATS is harmful", slog.String("setting", f.What), slog.String("remedy", f.Do))
 	}
-	return &subscription{
+	s := &subscription{
 		b: b, stream: stream, consumer: consumer, out: make(chan *message.Message),
 		wake: make(chan struct{}, 1), held: make(map[jetstream.Msg]bool),
-	}, nil
+	}
+	return s.out, s.run, nil
 }
 
 // run receives until stop ends. It returns when every message here is settled or given back, or after closeTimeout.
@@ -92,9 +85,7 @@ func (s *subscription) run(stop context.Context) error {
 	s.tasks.Wait()
 	_ = s.b.conn.FlushTimeout(callTimeout) // acks that do not arrive are counted by nobody: the messages come again
 	beside.Wait()
-	s.b.mu.Lock()
-	defer s.b.mu.Unlock()
-	s.b.probe, s.b.unseen = nil, time.Time{}
+	s.b.unseen.Store(0)
 	return nil
 }
 
@@ -225,35 +216,35 @@ func (s *subscription) extend() {
 	}
 }
 
-// probe looks the consumer up. A look that fails leaves the oldest message as it was.
+// probe looks the consumer up. One that fails leaves the oldest message as it was.
 func (s *subscription) probe() {
 	unseen, err := s.look()
-	if err != nil {
-		err = fmt.Errorf("nats: nothing is received: %w", err)
-	}
-	s.b.mu.Lock()
-	defer s.b.mu.Unlock()
-	if s.b.probe = err; err == nil {
-		s.b.unseen = unseen
+	switch {
+	case s.stop.Err() != nil:
+	case err != nil:
+		s.b.gate.Probed(fmt.Errorf("nothing is received: %w", err))
+	default:
+		s.b.gate.Probed(nil)
+		s.b.unseen.Store(unseen)
 	}
 }
 
-// look returns the publish time of the oldest message that no process has taken; zero if there is none.
-func (s *subscription) look() (unseen time.Time, err error) {
+// look returns the publish time of the oldest message that no process has taken; 0 if there is none.
+func (s *subscription) look() (unseen int64, err error) {
 	consumer, err := s.b.consumer(s.stop)
 	if err != nil || consumer.CachedInfo().NumPending == 0 {
-		return unseen, err
+		return 0, err
 	}
 	ctx, cancel := context.WithTimeout(s.stop, callTimeout)
 	defer cancel()
 	m, err := s.stream.GetMsg(ctx, consumer.CachedInfo().Delivered.Stream+1, jetstream.WithGetMsgSubject(">"))
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound): // it was taken meanwhile
-		return unseen, nil
+		return 0, nil
 	case err != nil:
-		return unseen, s.b.explain(err, "oldest message of stream "+s.b.cfg.Stream)
+		return 0, s.b.explain(err, "oldest message of stream "+s.b.cfg.Stream)
 	}
-	return m.Time, nil
+	return m.Time.UnixNano(), nil
 }
 
 // uuidHeader has the UUID of a message, as the buses of Watermill name it.
