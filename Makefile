@@ -1,10 +1,11 @@
 # Everything here also works by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := help
-.PHONY: help up test race coverage openapi lint golangci licences vulnerabilities screenshots bench bench-peers bench-cost bench-staleness bench-memory billion e2e outage overload chaos remote-chaos soak kills groups fulldisk simulate replay determinism planted planted-processes powercut fuzz examples identifiers identifiers-google generate release ci full
+.PHONY: help up test race coverage openapi lint golangci licences vulnerabilities screenshots bench bench-peers bench-cost bench-staleness bench-memory billion e2e outage overload chaos chaos-nats remote-chaos soak kills groups fulldisk simulate replay determinism planted planted-processes powercut fuzz examples identifiers identifiers-google generate release ci full
 
 TMP ?= $(or $(TMPDIR),/tmp)
 OUTAGE ?= 10m
 CHAOS ?= 15m
+NATS ?= 5m
 REMOTE ?= 5m
 SOAK ?= 8h
 SCHEDULES ?= 20000
@@ -114,6 +115,10 @@ overload: ## send ten times the load that `up`, a publisher without Pub/Sub and 
 chaos: ## kill, suspend and cut off separate roles under load for CHAOS (15m), seeded by SEED; every total is checked
 	exec env COUNTMILL_TEST_REQUIRE=emulators COUNTMILL_TEST_CHAOS=$(CHAOS) COUNTMILL_TEST_SEED=$(SEED) COUNTMILL_TEST_EMULATOR_HEAP=2g \
 		go test -count 1 -v -timeout 0 -run 'TestChaos$$' ./internal/testing/e2e
+
+chaos-nats: ## kill and suspend three aggregators, and kill the broker, on NATS and PostgreSQL without Google's modules for NATS (5m), seeded by SEED; every total is checked
+	exec env COUNTMILL_TEST_LONG=1 COUNTMILL_TEST_REQUIRE=emulators COUNTMILL_TEST_CHAOS=$(NATS) COUNTMILL_TEST_SEED=$(SEED) \
+		go test -count 1 -v -timeout 0 -run 'TestNATS$$' ./internal/testing/e2e
 
 remote-chaos: ## kill countmill up and two publishers over HTTP, and cut their connections, for REMOTE (5m), seeded by SEED; every total is checked
 	exec env COUNTMILL_TEST_REMOTE=$(REMOTE) COUNTMILL_TEST_SEED=$(SEED) \
