@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"cmp"
 	"context"
 	"debug/buildinfo"
 	"encoding/json"
@@ -126,10 +125,7 @@ func TestNATS(t *testing.T) {
 	t.Parallel()
 	d := deployNATS(t)
 	d.modules(t)
-	length, err := time.ParseDuration(cmp.Or(os.Getenv("COUNTMILL_TEST_CHAOS"), "20s"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	length := lengthOf(t, "COUNTMILL_TEST_CHAOS", 20*time.Second)
 	aggregators := []*process{d.aggregator(t).ready(t)}
 	publisher, reader := d.others(t)
 	source := rand.New(rand.NewPCG(seed(t), 7))
