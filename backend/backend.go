@@ -162,7 +162,7 @@ type OpenBus struct {
 	Ready func() error
 	// GivenUp has the messages that the bus has given up delivering, under GivenUpTopic. nil if
 	// nobody keeps them.
-	GivenUp      Channel
+	GivenUp      message.Subscriber
 	GivenUpTopic string
 }
 
