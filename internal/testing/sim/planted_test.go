@@ -26,25 +26,23 @@ func TestBugsCanBePlanted(t *testing.T) {
 }
 
 // The simulator must be able to fail: every planted bug breaks a promise, and is found in
-// every run. COUNTMILL_TEST_PLANTED is how many runs there are for each. It builds the
-// simulator anew for each bug, which takes most of the time.
+// every run. COUNTMILL_TEST_PLANTED is how many runs there are for each.
 func TestPlanted(t *testing.T) {
 	runs, err := strconv.Atoi(os.Getenv("COUNTMILL_TEST_PLANTED"))
 	if err != nil {
 		t.Skip("COUNTMILL_TEST_PLANTED is not a number of runs: 5 take half an hour")
 	}
 	all := bugtest.Read(t, "testdata/bugs")
-	rows := make([]string, len(all))
+	planter, rows := bugtest.Build(t, all), make([]string, len(all))
 	t.Cleanup(func() {
 		t.Logf("schedules until a bug is found\n%-42s %6s %6s %6s  %s%s", "bug", "caught", "mean", "max", "by", strings.Join(rows, ""))
 	})
 	for i, b := range all {
 		t.Run(b.Name, func(t *testing.T) {
 			t.Parallel()
-			binary := b.Build(t)
 			var f findings
 			for range runs {
-				f.hunt(t, binary)
+				f.hunt(t, planter.Command(t, &b, "-test.run", "^TestHunt$", "-test.v", "-test.timeout", "20m"))
 			}
 			rows[i] = fmt.Sprintf("\n%-42s %d of %d %6d %6d  %s", b.Name, f.caught, runs, f.all/max(f.caught, 1), f.most,
 				strings.Join(f.by, fmt.Sprintf("\n%66s", "")))
@@ -65,11 +63,10 @@ type findings struct {
 var foundLine = regexp.MustCompile(`(?m)^found in schedule (\d+), seed \d+: (.*)$`)
 
 // hunt runs fresh schedules until something is wrong.
-func (f *findings) hunt(t *testing.T, binary string) {
+func (f *findings) hunt(t *testing.T, hunt *exec.Cmd) {
 	t.Helper()
 	start := rand.Uint64N(1 << 40)
-	hunt := exec.CommandContext(t.Context(), binary, "-test.run", "^TestHunt$", "-test.v", "-test.timeout", "20m")
-	hunt.Env = append(os.Environ(), fmt.Sprintf("COUNTMILL_SIM_HUNT=%d", start))
+	hunt.Env = append(hunt.Env, fmt.Sprintf("COUNTMILL_SIM_HUNT=%d", start))
 	out, err := hunt.CombinedOutput()
 	found := foundLine.FindStringSubmatch(string(out))
 	switch {
