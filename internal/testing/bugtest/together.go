@@ -76,7 +76,7 @@ type hosting struct {
 	imports []string
 }
 
-// hosted is a text that goes into a file, in place of what is there until to.
+// hosted is a text that replaces the bytes of a file between from and to.
 type hosted struct {
 	from, to int
 	text     string

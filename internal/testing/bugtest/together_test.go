@@ -44,7 +44,7 @@ func write(v any) {
 }
 `
 
-// A program with all bugs has the one that it is told, or none.
+// A program with all bugs runs with the bug that its environment names, or with none.
 func TestTogether(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds a program")
