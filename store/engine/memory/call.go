@@ -29,7 +29,7 @@ type Call struct {
 	Op      Op
 	Kind    engine.KindID   // of Scan, Due and Expire
 	Keys    []engine.Key    // of Get, TxGet and Check
-	Changes []engine.Change // of Commit, Transact and Expire
+	Changes []engine.Change // of Commit and Transact
 	// Defer says which keys a Get does not look at; nil for none. The function of Around sets it.
 	Defer func(engine.Key) bool
 	// Blank makes all rows of a Get absent. The function of Around sets it.
