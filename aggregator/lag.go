@@ -16,8 +16,11 @@ func (w wait) none() bool { return w.at.IsZero() }
 
 // over is the longer wait of two things.
 func (w wait) over(o wait) wait {
-	if w.none() {
+	switch {
+	case w.none():
 		return o
+	case o.none():
+		return w
 	}
 	return wait{earlier(w.born, o.born), earlier(w.taken, o.taken), earlier(w.at, o.at)}
 }
