@@ -214,7 +214,11 @@ type work struct {
 // change adds the statements of changes, which come by their keys.
 func (e *Engine) change(b *batch, changes iter.Seq[*engine.Change]) (err error) {
 	var w *work
+	n := 0
 	for c := range changes {
+		if n++; n > commitRows {
+			return fmt.Errorf("%w: a commit of more than %d rows", engine.ErrRefused, commitRows)
+		}
 		if int(c.Key.Kind) >= len(e.tables) {
 			return fmt.Errorf("%w: no kind %d", engine.ErrRefused, c.Key.Kind)
 		}
