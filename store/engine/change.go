@@ -55,7 +55,7 @@ type Commit struct {
 	// Taken are rows that other programs have added beside the kinds, by their ids (Limits.Takes). The commit removes them. If one is gone, it
 	// ends with ErrExists.
 	Taken []int64
-	// Soft commits need not survive a crash. A later commit that survives it implies them, and views show them.
+	// Soft commits need not survive a crash. A later commit, also of a process that outlives the crash, implies them, and views show them.
 	Soft bool
 }
 

@@ -18,8 +18,8 @@
 //     may refuse a change beyond 2^94.
 //   - C4. The engine never repeats a commit. Only a listed error means that nothing was applied. After any other error
 //     the caller inserts the same rows again, and ErrExists answers the question. Markers rely on it.
-//   - C5. A Soft commit survives a crash if a later commit does. Growths rely on it: no fold survives without the record
-//     that names its shard.
+//   - C5. A Soft commit survives a crash if a later commit does, also if a process outlives the crash and commits after it. So without
+//     Limits.Exclusive every commit is durable. Growths rely on it: no fold survives without the record that names its shard.
 //
 // # Transactions
 //

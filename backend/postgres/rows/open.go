@@ -40,7 +40,7 @@ type Engine struct {
 	tables   []*table
 	identity string
 	origin   atomic.Pointer[string] // the server that Check has found
-	durable  string                 // synchronous_commit of a commit that is not soft
+	durable  string                 // synchronous_commit of a commit
 	moments  moments
 	closing  context.Context // ends with Close, and all views with it
 	close    context.CancelFunc

@@ -24,7 +24,7 @@ type tx struct {
 var errEnded = errors.New("postgres: the transaction has ended")
 
 // Transact runs do, and then applies its changes if no row that it has read has another version.
-func (e *Engine) Transact(ctx context.Context, soft bool, do func(engine.Tx) error) (engine.Result, error) {
+func (e *Engine) Transact(ctx context.Context, _ bool, do func(engine.Tx) error) (engine.Result, error) {
 	if err := given(ctx); err != nil {
 		return engine.Result{}, err
 	}
@@ -45,7 +45,7 @@ func (e *Engine) Transact(ctx context.Context, soft bool, do func(engine.Tx) err
 		return engine.Result{}, notSent(err)
 	}
 	defer release(conn)
-	u := e.begin(b, soft)
+	u := e.begin(b)
 	u.want(engine.ErrNotApplied, nil, "select 1 / ("+server+" = $1)::int", text(*e.origin.Load()))
 	u.lock(t.read, t.changes)
 	if err := e.change(b, sorted(t.changes)); err != nil {

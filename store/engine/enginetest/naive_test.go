@@ -43,6 +43,7 @@ var naives = map[string]naive{
 	"begins a page with the last row":         {caught: "ScanByKeys", make: views(func(v *oddView) { v.spoil = func(r *engine.Range) { r.After = false } })},
 	"says what the disk does not have":        {caught: "AnswersAreDurable", make: func(e engine.Engine) engine.Engine { return &hasty{Engine: e, inserted: map[string]bool{}} }},
 	"writes soft commits later":               {caught: "SoftIsImplied", make: func(e engine.Engine) engine.Engine { return &lazy{Engine: e} }},
+	"writes soft commits before others only":  {caught: "SoftIsImplied", limits: "server", make: func(e engine.Engine) engine.Engine { return &lazy{Engine: e, ordered: true} }},
 	"expires, and then writes it down":        {caught: "ExpireIsOneWithItsChanges", make: func(e engine.Engine) engine.Engine { return forgetful{e} }},
 	"lists what was due before":               {caught: "DueMissesNothing", make: func(e engine.Engine) engine.Engine { return tardy{e} }},
 }
@@ -325,15 +326,19 @@ func (e *hasty) Commit(ctx context.Context, c *engine.Commit) (engine.Result, er
 	return e.Engine.Commit(ctx, with(c, all))
 }
 
-// lazy holds soft commits until somebody looks.
+// lazy holds soft commits until somebody looks, or until another commit.
 type lazy struct {
 	engine.Engine
-	mu   sync.Mutex
-	held []*engine.Commit
+	ordered bool
+	mu      sync.Mutex
+	held    []*engine.Commit
 }
 
 func (e *lazy) Commit(ctx context.Context, c *engine.Commit) (engine.Result, error) {
 	if !c.Soft {
+		if e.ordered {
+			e.View(time.Time{}).Close()
+		}
 		return e.Engine.Commit(ctx, c)
 	}
 	e.mu.Lock()

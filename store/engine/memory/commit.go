@@ -37,6 +37,7 @@ func (p *process) apply(ctx context.Context, call *Call, c *commit) (engine.Resu
 	if err := p.d.checkChanges(call.Changes, c); err != nil {
 		return engine.Result{}, err
 	}
+	c.soft = c.soft && p.d.Limits.Exclusive // else a process may outlive the crash
 	var done engine.Result
 	err := p.call(call, func() error {
 		p.d.mu.Lock()

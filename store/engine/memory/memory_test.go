@@ -151,10 +151,10 @@ func TestLate(t *testing.T) {
 	})
 }
 
-// A loss of power takes the soft commits after the last durable one, and ends every engine.
+// A loss of power takes the soft commits after the last durable one where one process has the database, and ends every engine.
 func TestPower(t *testing.T) {
 	t.Parallel()
-	d := memory.New(enginetest.Kinds(), memory.Options{})
+	d := memory.New(enginetest.Kinds(), memory.Options{Limits: engine.Limits{Exclusive: true}})
 	e := d.Open()
 	for i, soft := range []bool{true, false, true, true} {
 		if err := commit(t.Context(), e, soft, add("a"), add(fmt.Sprint("b", i))); err != nil {
