@@ -201,6 +201,13 @@ func (t *table) delete(b *batch, keys []*array) {
 	}
 }
 
+// exclude makes those wait who require rows of the table. A lock of the row would never be free: whoever requires a row shares it with the others.
+func (t *table) exclude(b *batch) {
+	if t.settings() {
+		b.do("lock table " + t.name + " in exclusive mode")
+	}
+}
+
 // A work is the changes of one kind.
 type work struct {
 	t                *table
@@ -256,6 +263,7 @@ func (w *work) write(b *batch) {
 	if w == nil {
 		return
 	}
+	w.t.exclude(b)
 	if w.must.n > 0 {
 		b.want(engine.ErrMissing, nil, fmt.Sprintf("select 1 / (count(*) filter (where s.must = 1) = %s)::int from %s, lateral (select from %s t where %s for no key update) l",
 			arg(len(w.locks)+2), w.t.from("must"), w.t.name, w.t.same()), params(append(w.locks, w.must), number(int64(w.updates)))...)

@@ -117,6 +117,12 @@ func Indexes(kind *engine.Kind) (names []string) {
 	return names
 }
 
+// settings reports whether commits may require rows of the table. Its key is a name.
+func (t *table) settings() bool {
+	k := t.kind
+	return k.Class == engine.Docs && len(t.key) == 1 && !k.Binary && !k.ByName && k.Due == 0
+}
+
 func (t *table) due() string { return t.columns[t.column(t.kind.Due)].low }
 
 // column returns the position of a field, or -1 for an open one, and -2 if there is no such field.
