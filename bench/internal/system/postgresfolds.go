@@ -44,26 +44,49 @@ func (f *postgresFolds) open(ctx context.Context, at Place) (err error) {
 	if err = f.pgServer.open(ctx, at); err != nil {
 		return err
 	}
-	if f.store, err = postgres.Open(ctx, postgres.Config{URL: f.url, Create: true}); err == nil {
-		f.add(func() { _ = f.store.Close() })
+	if f.store, err = postgres.Open(ctx, postgres.Config{URL: f.url, Create: true}); err != nil {
+		return err
 	}
+	f.add(func() { _ = f.store.Close() })
+	adds := make([]store.ShardDelta, len(at.Load.Names)) // all rows exist
+	for i, name := range at.Load.Names {
+		adds[i] = store.NewShardDelta(name, 0, 0)
+	}
+	sortAdds(adds)
+	for lot := range slices.Chunk(adds, foldRows) {
+		if _, err := f.store.Fold(ctx, &store.Commit{Rules: store.AnyRules, Adds: lot}); err != nil {
+			return err
+		}
+	}
+	_, err = f.pool.Exec(ctx, "vacuum analyze")
 	return err
+}
+
+func sortAdds(adds []store.ShardDelta) {
+	slices.SortFunc(adds, func(a, b store.ShardDelta) int {
+		return cmp.Or(cmp.Compare(a.Order, b.Order), strings.Compare(a.Counter, b.Counter))
+	})
 }
 
 // Count folds. A run of minutes also removes markers, which then expire after one minute, and prints every minute what the tables take.
 func (f *postgresFolds) Count(ctx context.Context, r *load.Run) error {
 	defer r.Stop()
-	watching, stop := context.WithCancel(ctx)
+	ctx, stop := context.WithCancelCause(ctx)
+	watching, end := context.WithCancel(ctx)
 	watched := make(chan error, 1)
-	go func() { watched <- f.watch(watching, r) }()
+	go func() {
+		err := f.watch(watching, r)
+		if err != nil {
+			stop(err)
+		}
+		watched <- err
+	}()
 	err := r.Walk(ctx, foldConns, foldRows, func(ctx context.Context, _, _ int, order []uint32) error {
 		adds := make([]store.ShardDelta, len(order))
 		for i, n := range order {
 			adds[i] = store.NewShardDelta(r.Names[n], 0, 1)
 		}
-		slices.SortFunc(adds, func(a, b store.ShardDelta) int {
-			return cmp.Or(cmp.Compare(a.Order, b.Order), strings.Compare(a.Counter, b.Counter))
-		})
+		sortAdds(adds)
 		c := &store.Commit{Rules: store.AnyRules}
 		for _, a := range adds {
 			if n := len(c.Adds); n > 0 && c.Adds[n-1].Counter == a.Counter {
@@ -80,8 +103,8 @@ func (f *postgresFolds) Count(ctx context.Context, r *load.Run) error {
 		_, err := f.store.Fold(ctx, c)
 		return err
 	})
-	stop()
-	return cmp.Or(err, <-watched)
+	end()
+	return cmp.Or(<-watched, err)
 }
 
 func (f *postgresFolds) watch(ctx context.Context, r *load.Run) error {
