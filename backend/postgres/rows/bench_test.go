@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
@@ -133,28 +132,5 @@ func BenchmarkHot(b *testing.B) {
 				b.ReportMetric(float64(processes)*b.Elapsed().Seconds()*1000/float64(b.N), "ms/commit")
 			})
 		}
-	}
-}
-
-// Commits of one row, alone and beside a view that was opened before. Run it with -benchtime 10s.
-func BenchmarkBesideView(b *testing.B) {
-	for _, viewed := range []bool{false, true} {
-		b.Run(fmt.Sprintf("view=%t", viewed), func(b *testing.B) {
-			e, keys := open(b, schema(b), enginetest.Kinds()), places()[:1]
-			fill(b, e, keys)
-			if viewed {
-				v := e.View(time.Time{})
-				defer v.Close()
-				if _, err := v.Get(b.Context(), keys); err != nil {
-					b.Fatal(err)
-				}
-			}
-			for b.Loop() {
-				if err := fold(e, keys, -1, nil); err != nil {
-					b.Fatal(err)
-				}
-			}
-			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "commits/s")
-		})
 	}
 }
