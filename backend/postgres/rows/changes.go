@@ -201,7 +201,7 @@ func (t *table) delete(b *batch, keys []*array) {
 	}
 }
 
-// exclude makes those wait who require rows of the table. A lock of the row would never be free: whoever requires a row shares it with the others.
+// exclude lets no commit require rows of the table meanwhile. The row alone would never be free: commits that require it share its lock.
 func (t *table) exclude(b *batch) {
 	if t.settings() {
 		b.do("lock table " + t.name + " in exclusive mode")

@@ -220,7 +220,7 @@ func (e *Engine) migrate(ctx context.Context, tx pgx.Tx) error {
 }
 
 // commitRows is the most rows of a commit. A fold locks its rows until its end: folds of many counters at once would wait for each other,
-// and those of one lot of counters that is cut have no row in common.
+// and folds of different counters have no row in common.
 const commitRows = 1000
 
 // Limits are the facts about PostgreSQL.

@@ -72,7 +72,7 @@ func (t *table) definitions() (names, types []string) {
 	return names, types
 }
 
-// create makes the table, and what it lacks of columns and indexes.
+// create makes the table, and adds missing columns and indexes.
 func (t *table) create() (sql []string) {
 	key := []string{}
 	for _, k := range t.key {

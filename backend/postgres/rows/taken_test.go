@@ -39,7 +39,7 @@ func TestTakenRows(t *testing.T) {
 	}
 }
 
-// A change of a row that commits require waits for the commits before it, and those after it wait for the change. The row would otherwise
+// A change of a row that commits require waits for the commits before it, and later ones wait for the change. The row would otherwise
 // never be free beside many commits.
 func TestChangesOfSettings(t *testing.T) {
 	t.Parallel()
