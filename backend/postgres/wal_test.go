@@ -50,7 +50,7 @@ func TestWALOfThePage(t *testing.T) {
 	random := mathrand.New(mathrand.NewPCG(1, 2))
 	names, markers := 0.0, 0.0
 	for _, load := range []struct{ names, commits, counters, markers int }{
-		{1, 1, 1, 0}, {1, 500, 1, 0}, {1, 500, 1, 1}, {5000, 1, 5000, 0}, {5000, 100, 400, 17}, {5000, 200, 40, 100}, {5000, 10, 4000, 0},
+		{1, 1, 1, 0}, {1, 500, 1, 0}, {1, 500, 1, 1}, {1000, 1, 1000, 0}, {1000, 100, 400, 17}, {1000, 200, 40, 100}, {1000, 10, 1000, 0},
 	} {
 		before := ask("pg_current_wal_lsn() - '0/0'")
 		for range load.commits {

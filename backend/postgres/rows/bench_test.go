@@ -38,7 +38,7 @@ func some(keys []engine.Key, n int) []engine.Key {
 
 // fill makes all rows.
 func fill(b *testing.B, e *Engine, keys []engine.Key) {
-	for part := range slices.Chunk(keys, 10_000) {
+	for part := range slices.Chunk(keys, commitRows) {
 		if err := fold(e, part, -1, nil); err != nil {
 			b.Fatal(err)
 		}
@@ -70,7 +70,7 @@ func BenchmarkCommit(b *testing.B) {
 	e, keys := open(b, schema(b), enginetest.Kinds()), places()
 	fill(b, e, keys)
 	for name, field := range map[string][]engine.Field{"": nil, ",series": {{ID: 16, Value: engine.IntOf(1)}}} {
-		for _, n := range []int{100, 400, 10_000} {
+		for _, n := range []int{100, 400, commitRows} {
 			b.Run(fmt.Sprintf("rows=%d%s", n, name), func(b *testing.B) {
 				first := rand.Int() % 1_000_000_000
 				for i := 0; b.Loop(); i++ {

@@ -201,6 +201,13 @@ func (t *table) delete(b *batch, keys []*array) {
 	}
 }
 
+// exclude lets no commit require rows of the table meanwhile. The row alone would never be free: commits that require it share its lock.
+func (t *table) exclude(b *batch) {
+	if t.settings() {
+		b.do("lock table " + t.name + " in exclusive mode")
+	}
+}
+
 // A work is the changes of one kind.
 type work struct {
 	t                *table
@@ -214,7 +221,11 @@ type work struct {
 // change adds the statements of changes, which come by their keys.
 func (e *Engine) change(b *batch, changes iter.Seq[*engine.Change]) (err error) {
 	var w *work
+	n := 0
 	for c := range changes {
+		if n++; n > commitRows {
+			return fmt.Errorf("%w: a commit of more than %d rows", engine.ErrRefused, commitRows)
+		}
 		if int(c.Key.Kind) >= len(e.tables) {
 			return fmt.Errorf("%w: no kind %d", engine.ErrRefused, c.Key.Kind)
 		}
@@ -252,6 +263,7 @@ func (w *work) write(b *batch) {
 	if w == nil {
 		return
 	}
+	w.t.exclude(b)
 	if w.must.n > 0 {
 		b.want(engine.ErrMissing, nil, fmt.Sprintf("select 1 / (count(*) filter (where s.must = 1) = %s)::int from %s, lateral (select from %s t where %s for no key update) l",
 			arg(len(w.locks)+2), w.t.from("must"), w.t.name, w.t.same()), params(append(w.locks, w.must), number(int64(w.updates)))...)

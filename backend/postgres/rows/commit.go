@@ -29,7 +29,9 @@ func (e *Engine) Commit(ctx context.Context, c *engine.Commit) (engine.Result, e
 		u.want(engine.ErrExists, nil, fmt.Sprintf("with taken as (delete from %s where id in (select id from %[1]s where id = any ($1) for update skip locked) returning 1) select 1 / (count(*) = %[2]d)::int from taken",
 			quoted(e.schema, e.options.Taken), len(c.Taken)), ids.param())
 	}
-	u.require(c.Require)
+	if err := u.require(c.Require); err != nil {
+		return engine.Result{}, err
+	}
 	if c.Changes != nil {
 		if err := e.change(u.batch, c.Changes); err != nil {
 			return engine.Result{}, err
@@ -56,21 +58,18 @@ func (e *Engine) begin(b *batch) *unit {
 	return u
 }
 
-// require adds conditions: a lock of the row, and then a statement that reads it as it is under the lock.
-func (u *unit) require(all []engine.Require) {
-	all = slices.SortedFunc(slices.Values(all), func(a, b engine.Require) int { return a.Key.Compare(b.Key) })
+// require adds conditions: a lock of the table, which also keeps absent rows as they are, and then a statement that reads under the lock.
+func (u *unit) require(all []engine.Require) error {
 	for _, q := range all {
 		t := u.e.tables[q.Key.Kind]
-		var args []param
-		where := ""
-		for i, k := range t.key {
-			where += fmt.Sprintf("%s %s = %s", []string{"where", " and"}[min(i, 1)], k, arg(i+1))
-			args = append(args, t.keyParam(k, &q.Key))
+		if !t.settings() {
+			return fmt.Errorf("%w: a condition on a row of %s", engine.ErrRefused, t.kind.Name)
 		}
-		u.do(fmt.Sprintf("select from %s %s for share", t.name, where), args...)
-		u.want(engine.ErrOutdated, nil, fmt.Sprintf("select 1 / (coalesce((select %s from %s %s), 0) <= %s)::int",
-			t.columns[t.column(q.Field)].low, t.name, where, arg(len(args)+1)), append(args, number(q.AtMost))...)
+		u.do("lock table " + t.name + " in row share mode")
+		u.want(engine.ErrOutdated, nil, fmt.Sprintf("select 1 / (coalesce((select %s from %s where name = $1), 0) <= $2)::int",
+			t.columns[t.column(q.Field)].low, t.name), t.keyParam("name", &q.Key), number(q.AtMost))
 	}
+	return nil
 }
 
 // apply adds COMMIT, and sends all.

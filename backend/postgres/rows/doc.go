@@ -12,7 +12,8 @@
 // A commit is one round trip: BEGIN, a statement for each kind that takes arrays, COMMIT. It locks rows in the order of
 // their keys; of one kind first those to update or delete, then those to insert, then the others. If commits wait for each other in a
 // circle all the same, PostgreSQL ends one, with ErrNotApplied. An operand that differs between rows says its operation in the column op.
-// A condition fails as a division by zero (22012), whose statement says which error it means.
+// A condition fails as a division by zero (22012), whose statement says which error it means. It holds a lock of its table, for which a change
+// of the table waits in a queue.
 //
 // # Transactions
 //

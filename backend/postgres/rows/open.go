@@ -219,10 +219,15 @@ func (e *Engine) migrate(ctx context.Context, tx pgx.Tx) error {
 	return tx.QueryRow(ctx, "select identity, origin from "+meta).Scan(&e.identity, e.origin.Load())
 }
 
+// commitRows is the most rows of a commit. A fold locks its rows until its end: folds of many counters at once would wait for each other,
+// and folds of different counters have no row in common.
+const commitRows = 1000
+
 // Limits are the facts about PostgreSQL.
 func (e *Engine) Limits() engine.Limits {
 	return engine.Limits{
 		Name:     e.identity,
+		Rows:     commitRows,
 		Bytes:    64 << 20, // a message has at most 1 GiB
 		RowBytes: 16 << 20,
 		Keys:     5000,

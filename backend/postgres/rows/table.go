@@ -72,7 +72,7 @@ func (t *table) definitions() (names, types []string) {
 	return names, types
 }
 
-// create makes the table, and what it lacks of columns and indexes.
+// create makes the table, and adds missing columns and indexes.
 func (t *table) create() (sql []string) {
 	key := []string{}
 	for _, k := range t.key {
@@ -115,6 +115,12 @@ func Indexes(kind *engine.Kind) (names []string) {
 		names = append(names, kind.Name+"_due")
 	}
 	return names
+}
+
+// settings reports whether commits may require rows of the table. Its key is a name.
+func (t *table) settings() bool {
+	k := t.kind
+	return k.Class == engine.Docs && len(t.key) == 1 && !k.Binary && !k.ByName && k.Due == 0
 }
 
 func (t *table) due() string { return t.columns[t.column(t.kind.Due)].low }

@@ -1,6 +1,7 @@
 package rows
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -35,6 +36,59 @@ func TestTakenRows(t *testing.T) {
 	}
 	if row := read(t, e, engine.Key{Kind: record, Name: "a"}); row.Int64(tally) != 2 {
 		t.Errorf("%d commits were applied, want 2", row.Int64(tally))
+	}
+}
+
+// A change of a row that commits require waits for the commits before it, and later ones wait for the change. The row would otherwise
+// never be free beside many commits.
+func TestChangesOfSettings(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	e := open(t, schema(t), enginetest.Kinds())
+	key := engine.Key{Kind: 0, Name: "settings"}
+	field := []engine.Field{{ID: e.tables[0].columns[0].id, Value: engine.IntOf(1)}}
+	before, err := e.Pool().Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer before.Rollback(context.Background())
+	if _, err := before.Exec(ctx, "lock table "+e.tables[0].name+" in row share mode"); err != nil { // as a commit does that requires a row
+		t.Fatal(err)
+	}
+	waiting := func(n int) {
+		t.Helper()
+		for got := 0; got < n; {
+			if err := e.Pool().QueryRow(ctx, "select count(*) from pg_locks where not granted and relation = to_regclass($1)", e.tables[0].name).Scan(&got); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	changed, after := make(chan error, 1), make(chan error, 1)
+	go func() {
+		_, err := e.Transact(ctx, false, func(tx engine.Tx) error {
+			_, err := tx.Get(ctx, []engine.Key{key}, engine.All)
+			tx.Change(&engine.Change{Key: key, Set: field})
+			return err
+		})
+		changed <- err
+	}()
+	waiting(1)
+	go func() {
+		c := add("a", engine.Field{ID: tally, Value: engine.IntOf(1)})
+		c.Require = []engine.Require{{Key: key, Field: field[0].ID}}
+		_, err := e.Commit(ctx, c)
+		after <- err
+	}()
+	waiting(2)
+	if err := before.Rollback(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-changed; err != nil {
+		t.Error(err)
+	}
+	if err := <-after; !errors.Is(err, engine.ErrOutdated) {
+		t.Errorf("a commit after the change: got %v, want ErrOutdated", err)
 	}
 }
 

@@ -47,6 +47,9 @@ func (e *Engine) Transact(ctx context.Context, _ bool, do func(engine.Tx) error)
 	defer release(conn)
 	u := e.begin(b)
 	u.want(engine.ErrNotApplied, nil, "select 1 / ("+e.server()+" = $1)::int", text(*e.origin.Load()))
+	for i := range t.changes {
+		e.tables[t.changes[i].Key.Kind].exclude(b)
+	}
 	u.lock(t.read, t.changes)
 	if err := e.change(b, sorted(t.changes)); err != nil {
 		return engine.Result{}, err

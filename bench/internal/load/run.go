@@ -109,10 +109,11 @@ func (r *Run) watch(ctx context.Context) {
 
 func (r *Run) reached() bool {
 	elapsed := time.Since(r.begin)
-	return elapsed >= r.Goal.Most || elapsed >= r.Goal.Least && r.walked() >= r.Goal.Increments
+	return elapsed >= r.Goal.Most || elapsed >= r.Goal.Least && r.Walked() >= r.Goal.Increments
 }
 
-func (r *Run) walked() int64 {
+// Walked returns how many increments have been walked so far.
+func (r *Run) Walked() int64 {
 	var n int64
 	for i := range r.workers {
 		n += r.workers[i].walked.Load()
@@ -125,7 +126,7 @@ func (r *Run) Stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.foreign {
-		r.increments, r.elapsed = r.walked(), time.Since(r.begin)
+		r.increments, r.elapsed = r.Walked(), time.Since(r.begin)
 	}
 }
 

@@ -40,16 +40,16 @@ type httpBus struct {
 
 func openHTTPBus(ctx context.Context, at Place, byHandle bool) (Instance, error) {
 	d := &httpBus{}
-	return opened(d, d.open(ctx, at, byHandle))
+	return opened(d, d.open(ctx, at, byHandle, "--data", filepath.Join(at.Dir, "data")))
 }
 
-func (d *httpBus) open(ctx context.Context, at Place, byHandle bool) error {
+func (d *httpBus) open(ctx context.Context, at Place, byHandle bool, flags ...string) error {
 	var err error
 	if d.addr, _, err = server.FreeAddr(); err != nil {
 		return err
 	}
 	p, err := server.Start(ctx, server.Spec{
-		Name: "up", Path: at.Countmill, Dir: at.Dir, Args: []string{"up", "--listen", d.addr, "--data", filepath.Join(at.Dir, "data")},
+		Name: "up", Path: at.Countmill, Dir: at.Dir, Args: append([]string{"up", "--listen", d.addr}, flags...),
 		Ready: Answers("http://" + d.addr + "/readyz"),
 	})
 	if err != nil {

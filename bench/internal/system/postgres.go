@@ -20,24 +20,40 @@ const (
 	postgresConns = 16 // concurrent upserts, one a statement
 	unnestConns   = 4
 	unnestRows    = 10_000
+	foldConns     = 8
+	foldRows      = 400
 )
 
 func postgresSystems() []System {
 	const ack = "committed, the WAL synced (synchronous_commit on); a repeat counts twice"
-	const how = "postgres with shared_buffers 512MB, max_wal_size 4GB, fillfactor 70, on a unix socket; pgx, prepared; "
-	system := func(name, how string, batch int) System {
+	const how = "postgres with shared_buffers 512MB, max_wal_size 4GB, fillfactor 70, on a unix socket, all rows exist; pgx, prepared; "
+	const ours = "the same postgres; "
+	system := func(name, ack, how string, open func() pgInstance) System {
 		return System{
-			Name: name, Ack: ack, How: how, Loads: names, Family: name, Against: "redis/pipelined", Version: postgresVersion,
+			Name: name, Ack: ack, How: how, Loads: names, Family: name, Against: "postgres/upsert", Version: postgresVersion,
 			Open: func(ctx context.Context, at Place) (Instance, error) {
-				p := &postgres{batch: batch}
-				return opened(p, p.open(ctx, at))
+				i := open()
+				return opened(i, i.open(ctx, at))
 			},
 		}
 	}
-	return []System{
-		system("postgres/upsert", how+fmt.Sprintf("one upsert a statement, %d connections", postgresConns), 1),
-		system("postgres/unnest", how+fmt.Sprintf("%d increments a statement with unnest, summed by GROUP BY, %d connections", unnestRows, unnestConns), unnestRows),
+	unnest := func(rows int) System {
+		return system(fmt.Sprint("postgres/unnest/", rows), ack, how+fmt.Sprintf("%d increments a statement with unnest, summed by GROUP BY, %d connections", rows, unnestConns),
+			func() pgInstance { return &pgStatements{batch: rows} })
 	}
+	return []System{
+		system("postgres/upsert", ack, how+fmt.Sprintf("one upsert a statement, %d connections", postgresConns), func() pgInstance { return &pgStatements{batch: 1} }),
+		unnest(foldRows), unnest(unnestRows),
+		system("postgres/folds", "committed, the WAL synced, exactly once", ours+fmt.Sprintf("countmill's store in this process, commits of the sums of %d increments, a marker for each 24 counters, %d at once", foldRows, foldConns),
+			func() pgInstance { return &postgresFolds{} }),
+		system("postgres/up", "Flush has returned: committed, the WAL synced, counted exactly once, in the total", ours+"publisher in this process, `countmill up --store postgres://` in another",
+			func() pgInstance { return &postgresUp{} }),
+	}
+}
+
+type pgInstance interface {
+	Instance
+	open(ctx context.Context, at Place) error
 }
 
 func postgresVersion() (string, error) {
@@ -55,13 +71,14 @@ func postgresProgram(name string) (string, error) {
 	return server.Find(name, "/usr/lib/postgresql/*/bin/"+name)
 }
 
-type postgres struct {
+// pgServer is a server.
+type pgServer struct {
 	closers
-	batch int
-	pool  *pgxpool.Pool
+	url  string
+	pool *pgxpool.Pool
 }
 
-func (p *postgres) open(ctx context.Context, at Place) error {
+func (p *pgServer) open(ctx context.Context, at Place) error {
 	user, err := server.Unprivileged("postgres")
 	if err != nil {
 		return err
@@ -74,7 +91,8 @@ func (p *postgres) open(ctx context.Context, at Place) error {
 	if err != nil {
 		return err
 	}
-	if p.pool, err = pgxpool.New(ctx, fmt.Sprintf("host=%s user=bench dbname=postgres pool_max_conns=%d", data, postgresConns)); err != nil {
+	p.url = "postgres:///postgres?user=bench&host=" + data
+	if p.pool, err = pgxpool.New(ctx, fmt.Sprintf("%s&pool_max_conns=%d", p.url, postgresConns)); err != nil {
 		return err
 	}
 	p.add(p.pool.Close)
@@ -88,8 +106,7 @@ func (p *postgres) open(ctx context.Context, at Place) error {
 		return err
 	}
 	p.add(process.Stop)
-	_, err = p.pool.Exec(ctx, "CREATE TABLE counters (name text PRIMARY KEY, n bigint NOT NULL) WITH (fillfactor = 70)")
-	return err
+	return nil
 }
 
 func initDB(ctx context.Context, dir string, user *server.User) (data string, err error) {
@@ -113,6 +130,26 @@ func initDB(ctx context.Context, dir string, user *server.User) (data string, er
 	return data, err
 }
 
+// pgStatements counts in a table by SQL.
+type pgStatements struct {
+	pgServer
+	batch int
+}
+
+func (p *pgStatements) open(ctx context.Context, at Place) error {
+	if err := p.pgServer.open(ctx, at); err != nil {
+		return err
+	}
+	_, err := p.pool.Exec(ctx, "CREATE TABLE counters (name text PRIMARY KEY, n bigint NOT NULL) WITH (fillfactor = 70)")
+	if err == nil { // all rows exist
+		_, err = p.pool.Exec(ctx, "INSERT INTO counters SELECT name, 0 FROM unnest($1::text[]) AS name", at.Load.Names)
+	}
+	if err == nil {
+		_, err = p.pool.Exec(ctx, "VACUUM ANALYZE")
+	}
+	return err
+}
+
 // Statements that add to several counters lock their rows in one order. Otherwise they would wait for
 // each other in a ring.
 const (
@@ -122,7 +159,7 @@ const (
 )
 
 // Count runs statements.
-func (p *postgres) Count(ctx context.Context, r *load.Run) error {
+func (p *pgStatements) Count(ctx context.Context, r *load.Run) error {
 	defer r.Stop()
 	if p.batch == 1 {
 		return r.Walk(ctx, postgresConns, 1, func(ctx context.Context, _, _ int, order []uint32) error {
@@ -144,9 +181,13 @@ func (p *postgres) Count(ctx context.Context, r *load.Run) error {
 }
 
 // Check reads every row.
-func (p *postgres) Check(ctx context.Context, r *load.Run) error {
+func (p *pgStatements) Check(ctx context.Context, r *load.Run) error {
+	return p.check(ctx, r, "SELECT name, n FROM counters WHERE name = ANY($1)")
+}
+
+func (p *pgServer) check(ctx context.Context, r *load.Run, sql string) error {
 	return r.Check(ctx, func(ctx context.Context, names []string) ([]int64, error) {
-		rows, err := p.pool.Query(ctx, "SELECT name, n FROM counters WHERE name = ANY($1)", names)
+		rows, err := p.pool.Query(ctx, sql, names)
 		if err != nil {
 			return nil, err
 		}

@@ -64,8 +64,12 @@ func must[T any](result T, err error) T {
 // Totals sums the shards of every counter, also those that its record does not name.
 func (s *Store) Totals() map[string]int64 {
 	totals := make(map[string]int64)
-	for _, shard := range must(s.Store.ShardPage(context.Background(), "", "", math.MaxInt)).Shards {
-		totals[shard.Counter] += int64(shard.Count.Lo) // modulo 2^64
+	for from, more := "", true; more; more = from != "" {
+		page := must(s.Store.ShardPage(context.Background(), "", from, math.MaxInt))
+		for _, shard := range page.Shards {
+			totals[shard.Counter] += int64(shard.Count.Lo) // modulo 2^64
+		}
+		from = page.Next
 	}
 	return totals
 }
