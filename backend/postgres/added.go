@@ -54,7 +54,7 @@ func adding(schema string) []string {
 	}
 }
 
-// Added lists increments of other programs' transactions. Those of transactions that are open are not there yet. First it releases some of those that
+// Added lists increments of other programs' transactions. Those of transactions that are open are not there yet. First it releases some increments that
 // an adoption has held.
 func (s *Store) Added(ctx context.Context, limit int) (all []store.Added, err error) {
 	b := new(pgx.Batch)
@@ -66,7 +66,7 @@ func (s *Store) Added(ctx context.Context, limit int) (all []store.Added, err er
 	return all, s.engine.Pool().SendBatch(ctx, b).Close()
 }
 
-// releasing moves increments of adoptions that have committed. The index is used for each adoption, whatever is held for others.
+// releasing moves increments of adoptions that have committed. The index is used for each adoption, however many others hold.
 func releasing(schema string) string {
 	table := func(name string) string { return pgx.Identifier{schema, name}.Sanitize() }
 	return fmt.Sprintf(`with free as (delete from %s where id = any (array(

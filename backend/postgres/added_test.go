@@ -37,7 +37,7 @@ func (s session) do(statements ...string) {
 	}
 }
 
-// sum adds up what an aggregator would count.
+// sum is the sum of the increments that are ready to be counted.
 func sum(t *testing.T, s opened) (n int64) {
 	t.Helper()
 	all, err := s.Added(t.Context(), 1000)
@@ -93,7 +93,7 @@ func TestAdoption(t *testing.T) {
 	}
 	adoption.do("rollback")
 
-	// What waits for an adoption that nobody runs is told.
+	// The exam names increments of an adoption that nobody runs.
 	after.do("select " + name + ".add('a', 1, 'typo')")
 	wantFindings(t, postgres.Exam{Config: postgres.Config{URL: made}})
 	after.do("update " + name + ".held set at = now() - interval '2 hours'")

@@ -19,7 +19,7 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// The WAL of commits is within 20 % of what the page says, and a counter and a marker are a row each.
+// The WAL of commits is within 20 % of the costs on the page, and a counter and a marker are a row each.
 func TestWALOfThePage(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/howto/postgresql.md")

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
 	"os"
@@ -97,17 +96,16 @@ func TestFeaturesOnPostgreSQL(t *testing.T) {
 			return err == nil && strings.Contains(out, piece)
 		})
 	}
-	sql := func(database, statement string) (text string) {
+	sql := func(statement string) {
 		t.Helper()
-		conn, err := pgx.Connect(t.Context(), database)
+		conn, err := pgx.Connect(t.Context(), server.URL)
 		if err == nil {
 			defer conn.Close(t.Context())
-			err = conn.QueryRow(t.Context(), statement).Scan(&text)
+			_, err = conn.Exec(t.Context(), statement)
 		}
-		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		if err != nil {
 			t.Fatalf("%s: %v", statement, err)
 		}
-		return text
 	}
 
 	want(a, "rule add journal page:*=30d", "page:*")
@@ -115,7 +113,7 @@ func TestFeaturesOnPostgreSQL(t *testing.T) {
 	want(a, "index create sites --match page:{site}:* --group site:{site}", "sites")
 	want(a, "incr page:one:a 3", "+3")
 	want(b, "incr page:one:b 4", "+4")
-	sql(server.URL, "select countmill.add('page:two:a', 10)::text")
+	sql("select countmill.add('page:two:a', 10)")
 	want(a, "next orders", "1")
 	want(b, "next orders", "2")
 	want(b, "get --group site:one", "7")
@@ -130,7 +128,7 @@ func TestFeaturesOnPostgreSQL(t *testing.T) {
 	want(b, "import "+totals+" --prefix copy:", "3 rows are counted")
 	want(a, "get copy:page:one:b", "4")
 
-	sql(server.URL, "update countmill.shard set f_count = f_count + 5 where name = 'page:one:a'")
+	sql("update countmill.shard set f_count = f_count + 5 where name = 'page:one:a'")
 	if out, err := run(a, "recount page:"); err == nil || !strings.Contains(out, "page:one:a") {
 		t.Errorf("a recount after damage: %v\n%s", err, out)
 	}
@@ -142,7 +140,7 @@ func TestFeaturesOnPostgreSQL(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sql(server.URL, "create database copy")
+	sql("create database copy")
 	copied := strings.Replace(server.URL, "/postgres?", "/copy?", 1)
 	psql := exec.Command("psql", "-q", "-v", "ON_ERROR_STOP=1", copied)
 	psql.Stdin = bytes.NewReader(dump)

@@ -146,7 +146,7 @@ spec:
     - name: bus
       secret: {secretName: {{ $.Values.busSecret | quote }}, defaultMode: 0440}
     {{- end }}
-    {{- if and (eq $role "up") $.Values.up.backups.volume }}
+    {{- if and (eq $.Values.mode "up") $.Values.up.backups.volume }}
     - name: backups
       {{- toYaml $.Values.up.backups.volume | nindent 6 }}
     {{- end }}
