@@ -192,7 +192,9 @@ func (e *Engine) all() (all []*table) {
 const metaTable = "countmill_format"
 
 // server is the server with its timeline, which rises when a standby is promoted, and when a backup is restored to a point in time.
-const server = `(select system_identifier || ' ' || case when pg_is_in_recovery() then '' else substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) end from pg_control_system())`
+const server = `(select system_identifier || ' ' || ` + timeline + ` from pg_control_system())`
+
+const timeline = `case when pg_is_in_recovery() then '' else substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) end`
 
 // migrate makes the tables, and adds columns and indexes. One process at a time does it.
 func (e *Engine) migrate(ctx context.Context, tx pgx.Tx) error {
