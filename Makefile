@@ -1,10 +1,11 @@
 # Everything here also works by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := help
-.PHONY: help up test race coverage openapi lint golangci licences vulnerabilities screenshots page-load bench bench-peers bench-cost bench-staleness bench-memory plots billion e2e outage overload mixture chaos remote-chaos soak kills groups groups-google fulldisk simulate replay determinism planted planted-processes powercut fuzz examples identifiers identifiers-google generate release ci full
+.PHONY: help up test race coverage openapi lint golangci licences vulnerabilities screenshots bench bench-peers bench-cost bench-staleness bench-memory billion e2e outage overload chaos chaos-nats remote-chaos soak kills groups fulldisk simulate replay determinism planted planted-processes powercut fuzz examples identifiers identifiers-google generate release ci full
 
 TMP ?= $(or $(TMPDIR),/tmp)
 OUTAGE ?= 10m
 CHAOS ?= 15m
+NATS ?= 5m
 REMOTE ?= 5m
 SOAK ?= 8h
 SCHEDULES ?= 20000
@@ -16,7 +17,6 @@ BILLION ?= 1e9
 LICENCES = Apache-2.0,BSD-2-Clause,BSD-3-Clause,ISC,MIT,MPL-2.0
 FUZZTIME ?= 5m
 OVERLOAD ?= 15s
-MIXTURE ?= 15s
 VERSION ?= v0.0.0-dev
 
 help: ## list the targets
@@ -63,9 +63,6 @@ vulnerabilities: ## list known vulnerabilities of the code in use; asks vuln.go.
 screenshots: ## take the pictures of the page in docs, with Chromium; two minutes
 	COUNTMILL_TEST_REQUIRE=browser COUNTMILL_SCREENSHOTS=$(CURDIR)/docs go -C internal/testing/browser test -count 1 -v -run 'TestScreenshots$$' .
 
-page-load: ## count 1,000 counters for two minutes with the page open in Chromium; each total is the sum of its series; a picture in TMP
-	COUNTMILL_TEST_REQUIRE=browser COUNTMILL_BROWSER_LASTS=2m COUNTMILL_SCREENSHOTS=$(TMP) go -C internal/testing/browser test -count 1 -v -run 'TestThousandSeries$$' .
-
 bench: ## run all benchmarks (or BENCHED) COUNT (6) times, and show the spread; BASE=REVISION compares with another revision
 	go test -run '^$$' -bench '$(BENCHED)' -benchmem -count $(COUNT) ./... >$(TMP)/countmill-bench.txt || { cat $(TMP)/countmill-bench.txt; exit 1; }
 	$(if $(BASE),git worktree add --force --detach $(TMP)/countmill-base $(BASE))
@@ -74,29 +71,26 @@ bench: ## run all benchmarks (or BENCHED) COUNT (6) times, and show the spread; 
 
 bench-peers: ## compare countmill with Redis, PostgreSQL and others, for hours; BENCH=-quick for three minutes
 	go -C bench build -o $(TMP)/countmill-bench .
-	cd bench && $(TMP)/countmill-bench -json $(TMP)/countmill-peers.json $(BENCH)
+	cd bench && $(TMP)/countmill-bench $(BENCH)
 	rm $(TMP)/countmill-bench
 	go -C bench test -run '^$$' -bench . -benchmem $(if $(findstring -quick,$(BENCH)),-benchtime 0.1s,-count 6) ./add
 
 bench-cost: ## measure entities written and read for increments and totals, in virtual time; 30 to 50 minutes
-	go -C bench test -count 1 -timeout 2h -v ./cost $(if $(findstring -quick,$(BENCH)),,-args -full -json $(TMP)/countmill-cost.json)
+	go -C bench test -count 1 -timeout 2h -v ./cost $(if $(findstring -quick,$(BENCH)),,-args -full)
 
 bench-staleness: ## measure the time from Publish to the total that shows it, embedded and on Google's emulators; an hour, or BENCH=-quick
 	go -C bench build -o $(TMP)/countmill-bench .
-	cd bench && $(TMP)/countmill-bench staleness -json $(TMP)/countmill-staleness.json $(BENCH)
+	cd bench && $(TMP)/countmill-bench staleness $(BENCH)
 	rm $(TMP)/countmill-bench
 
 bench-memory: ## measure the memory of an aggregator with 1M counters in flight, and bytes on disk; 10 minutes, or BENCH=-quick
 	go -C bench build -o $(TMP)/countmill-bench .
-	cd bench && $(TMP)/countmill-bench memory -json $(TMP)/countmill-memory.json $(BENCH)
+	cd bench && $(TMP)/countmill-bench memory $(BENCH)
 	rm $(TMP)/countmill-bench
-
-plots: ## draw docs/evidence/*.svg from what bench-peers, bench-cost and billion left in TMP
-	cd bench && go run . plot $(foreach of,peers cost billion,$(addprefix -$(of) ,$(wildcard $(TMP)/countmill-$(of).json)))
 
 billion: ## send BILLION (1e9) increments through `up`, killed every few seconds; every total is compared
 	go -C bench build -o $(TMP)/countmill-bench .
-	cd bench && $(TMP)/countmill-bench billion $(if $(findstring -quick,$(BENCH)),,-increments $(BILLION)) -json $(TMP)/countmill-billion.json $(BENCH)
+	cd bench && $(TMP)/countmill-bench billion $(if $(findstring -quick,$(BENCH)),,-increments $(BILLION)) $(BENCH)
 	rm $(TMP)/countmill-bench
 
 e2e: ## run the tests that build countmill, run it and kill it
@@ -115,15 +109,16 @@ outage: ## make Pub/Sub and Datastore unavailable for OUTAGE (10m), in three way
 	COUNTMILL_TEST_REQUIRE=emulators COUNTMILL_TEST_OUTAGE=$(OUTAGE) \
 		go test -count 1 -v -timeout 0 -parallel 6 -run 'TestPubSubAway|TestDatastoreAway' ./internal/testing/e2e
 
-mixture: ## 50 expensive reads and 8 bodies of 100,000 ids beside 40 callers of small requests, for MIXTURE (15s): none of those may fail or take over a second
-	COUNTMILL_TEST_MIXTURE=$(MIXTURE) COUNTMILL_TEST_MIXTURE_WITHIN=1s go test -count 1 -v -timeout 0 -run 'TestMixture$$' ./internal/testing/e2e
-
 overload: ## send ten times the load that `up`, a publisher without Pub/Sub and the library accept, and run a small caller next to bulk senders, for OVERLOAD (15s) each
 	COUNTMILL_TEST_OVERLOAD=$(OVERLOAD) COUNTMILL_TEST_OVERLOAD_TIMES=10 COUNTMILL_TEST_SHARES_P99=1s go test -count 1 -v -timeout 0 -run 'TestOverload' ./internal/testing/e2e
 
 chaos: ## kill, suspend and cut off separate roles under load for CHAOS (15m), seeded by SEED; every total is checked
 	exec env COUNTMILL_TEST_REQUIRE=emulators COUNTMILL_TEST_CHAOS=$(CHAOS) COUNTMILL_TEST_SEED=$(SEED) COUNTMILL_TEST_EMULATOR_HEAP=2g \
 		go test -count 1 -v -timeout 0 -run 'TestChaos$$' ./internal/testing/e2e
+
+chaos-nats: ## kill and suspend three aggregators, and kill the broker, on NATS and PostgreSQL without Google's modules for NATS (5m), seeded by SEED; every total is checked
+	exec env COUNTMILL_TEST_LONG=1 COUNTMILL_TEST_REQUIRE=emulators COUNTMILL_TEST_CHAOS=$(NATS) COUNTMILL_TEST_SEED=$(SEED) \
+		go test -count 1 -v -timeout 0 -run 'TestNATS$$' ./internal/testing/e2e
 
 remote-chaos: ## kill countmill up and two publishers over HTTP, and cut their connections, for REMOTE (5m), seeded by SEED; every total is checked
 	exec env COUNTMILL_TEST_REMOTE=$(REMOTE) COUNTMILL_TEST_SEED=$(SEED) \
@@ -135,10 +130,6 @@ soak: ## run chaos for SOAK (8h)
 groups: ## build an index of COUNTERS (1000000) while RATE (100000) increments a second come in and countmill up is killed KILLS (20) times
 	exec env COUNTMILL_TEST_GROUPS=$(or $(COUNTERS),1000000),$(or $(RATE),100000),$(or $(KILLS),20) COUNTMILL_TEST_SEED=$(SEED) \
 		go test -count 1 -v -timeout 2h -run 'TestGroupsThroughKills$$' ./internal/testing/e2e
-
-groups-google: ## build and delete an index of COUNTERS (300) on Google's emulators while RATE (100) increments a second come in, with KILLS (8) of aggregators and index workers
-	exec env COUNTMILL_TEST_REQUIRE=emulators COUNTMILL_TEST_GROUPS_GOOGLE=$(or $(COUNTERS),300),$(or $(RATE),100),$(or $(KILLS),8) COUNTMILL_TEST_SEED=$(SEED) COUNTMILL_TEST_EMULATOR_HEAP=2g \
-		go test -count 1 -v -timeout 2h -run 'TestGroupsOnGoogle$$' ./internal/testing/e2e
 
 kills: ## SIGKILL countmill up KILLS (200) times under load, seeded by SEED; every total is checked
 	exec env COUNTMILL_TEST_UP_KILLS=$(or $(KILLS),200) COUNTMILL_TEST_SEED=$(SEED) \

@@ -31,6 +31,9 @@ func (a *Aggregator) takeAdded(ctx context.Context, from store.Adder) {
 			a.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "increments of other programs not read, will try again", slog.Any("err", err))
 		}
 		pause := addedEvery/2 + a.cfg.env.Jitter(addedEvery/2)
+		if err == nil {
+			a.stats.waitingAdded(added, a.clock.Now())
+		}
 		if len(added) > 0 {
 			o := a.attempt(a.jobOf(added))
 			a.stats.add(&o)
@@ -43,6 +46,9 @@ func (a *Aggregator) takeAdded(ctx context.Context, from store.Adder) {
 				a.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "increments of other programs not folded, will try again", slog.Any("err", o.err))
 			}
 			if o.verdict == settled {
+				if len(added) < most {
+					a.stats.waitingAdded(nil, time.Time{})
+				}
 				most = min(2*most, mostAdded)
 			} else if o.verdict == refused && len(added) == 1 {
 				pause = addedEvery
@@ -53,6 +59,16 @@ func (a *Aggregator) takeAdded(ctx context.Context, from store.Adder) {
 		case <-ctx.Done():
 		}
 	}
+}
+
+// waitingAdded notes the increments of a look. They wait, and lag includes the oldest.
+func (s *stats) waitingAdded(added []store.Added, now time.Time) {
+	w := new(wait)
+	for i := range added {
+		*w = w.over(wait{added[i].At, now, time.Now()})
+	}
+	s.added.Store(w)
+	s.addedWaiting.Store(int64(len(added)))
 }
 
 func (a *Aggregator) added(from store.Adder, most int) ([]store.Added, error) {

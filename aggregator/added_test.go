@@ -160,3 +160,32 @@ func TestAddedAfterAnOutage(t *testing.T) {
 		}
 	})
 }
+
+// Increments that wait in the store are lag, from their own time on, and none once they are counted.
+func TestAddedIsLag(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := adding(t)
+		refused := func(func() error) error { return store.ErrNotApplied }
+		st.answers = slices.Repeat([]func(func() error) error{refused}, 1000)
+		st.add("a", 1, 2)
+		r := runOver(t, st.Store, st, aggregator.Config{})
+		settle(10 * time.Second)
+		if s := r.agg.Stats(); s.Added != 2 || s.Lag != 10*time.Second {
+			t.Errorf("%d increments and a lag of %s, want 2 and 10s", s.Added, s.Lag)
+		}
+		st.mu.Lock()
+		st.unread = errors.New("away") // the last look holds
+		st.mu.Unlock()
+		settle(10 * time.Second)
+		if s := r.agg.Stats(); s.Added != 2 || s.Lag != 20*time.Second {
+			t.Errorf("%d increments and a lag of %s, want 2 and 20s", s.Added, s.Lag)
+		}
+		st.mu.Lock()
+		st.answers, st.unread = nil, nil
+		st.mu.Unlock()
+		settle(time.Second)
+		if s := r.agg.Stats(); s.Added != 0 || s.Lag != 0 || st.left() != 0 {
+			t.Errorf("%d increments and a lag of %s, want none", s.Added, s.Lag)
+		}
+	})
+}

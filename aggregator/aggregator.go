@@ -65,6 +65,7 @@ func New(bus Bus, st Store, cfg Config) (*Aggregator, error) {
 	a.inflight = newInflight(&cfg, a.clock.Now)
 	a.state.Store(&state{reason: errors.New("not started")})
 	a.stats.waits.Store(new(wait))
+	a.stats.added.Store(new(wait))
 	a.stats.replays.Store(new(wait))
 	a.calls, a.endCalls = context.WithCancel(context.Background())
 	return a, nil

@@ -35,8 +35,11 @@ type Stats struct {
 	Jobs       int64 // commits under way or waiting
 	OpenShards int64 // shards in commits under way
 
+	// Added is the number of increments of other programs (store.Adder) that the last look found; 10,000 stand for more.
+	Added int64
+
 	// Lag is the age of the oldest increment that is held uncommitted, and at least the time that
-	// it was held. Dead letters in replay do not count: they were days old before.
+	// it was held; or of the oldest of Added, if that is older. Dead letters in replay do not count: they were days old before.
 	Lag time.Duration
 	// Stalled means that the aggregator takes no messages, so Lag does not cover the bus.
 	Stalled bool
@@ -65,6 +68,8 @@ type stats struct {
 	widened atomic.Int64 // nanoseconds
 
 	waits, replays atomic.Pointer[wait] // of messages, and of letters
+	added          atomic.Pointer[wait] // of increments of other programs
+	addedWaiting   atomic.Int64         // their number
 	taking         atomic.Bool          // messages
 	lastCommit     atomic.Int64         // Unix microseconds, 0 for none
 	lastDeadLetter atomic.Int64         // the same
@@ -93,12 +98,12 @@ func (a *Aggregator) Stats() Stats {
 		Commits: s.commits.Load(), Retries: s.retries.Load(), Duplicates: s.duplicates.Load(),
 		Conflicts: s.conflicts.Load(), DeadLetters: s.deadLetters.Load(), Replayed: s.replayed.Load(), RecordsWritten: s.recordsWritten.Load(), Grown: s.grown.Load(), Contended: s.contended.Load(), Overflowed: s.overflowed.Load(),
 		EntitiesWritten: s.written.Load(), EntitiesRead: s.read.Load(),
-		HeldMessages: s.heldMessages.Load(), HeldMemory: s.heldMemory.Load(),
+		HeldMessages: s.heldMessages.Load(), HeldMemory: s.heldMemory.Load(), Added: s.addedWaiting.Load(),
 		WaitingDeadLetters: s.waitingDeadLetters.Load(), Replaying: s.replaying.Load(),
 		HeldParts: s.heldParts.Load(), Jobs: s.jobs.Load(), OpenShards: a.inflight.open(),
 		Late: s.late.Load(), Widened: time.Duration(s.widened.Load()), Skew: a.clock.Skew(),
 	}
-	got.Lag, got.Stalled = s.waits.Load().age(a.clock.Now()), !s.taking.Load()
+	got.Lag, got.Stalled = s.waits.Load().over(*s.added.Load()).age(a.clock.Now()), !s.taking.Load()
 	if letters := s.replays.Load(); !letters.none() {
 		got.ReplayAge = time.Since(letters.at)
 	}

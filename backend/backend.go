@@ -77,6 +77,14 @@ type Sweeper interface {
 	Sweep(ctx context.Context) error
 }
 
+// A Pooled store has connections to a server.
+type Pooled interface {
+	Pool() PoolStats
+}
+
+// PoolStats are connections of a store: their present numbers, the most, and how many calls have waited for one.
+type PoolStats struct{ Used, Idle, Most, Waits int64 }
+
 // Moments is a store that gives out the moments of its views without a read. Every view whose
 // moment is not before that of a call shows all folds that returned before the call.
 type Moments interface {
@@ -154,7 +162,7 @@ type OpenBus struct {
 	Ready func() error
 	// GivenUp has the messages that the bus has given up delivering, under GivenUpTopic. nil if
 	// nobody keeps them.
-	GivenUp      Channel
+	GivenUp      message.Subscriber
 	GivenUpTopic string
 }
 

@@ -12,18 +12,18 @@ import (
 // A header says what was measured, and on which machine.
 type header struct {
 	report.Head
-	Work    string            `json:"work"`
-	Systems []describedSystem `json:"systems"`
+	Work    string
+	Systems []describedSystem
 
 	missing map[string]string // reasons by system
 }
 
 type describedSystem struct {
-	Name    string `json:"name"`
-	Version string `json:"version,omitempty"`
-	Missing string `json:"missing,omitempty"`
-	How     string `json:"how"`
-	Ack     string `json:"acknowledged_means"`
+	Name    string
+	Version string
+	Missing string
+	How     string
+	Ack     string
 }
 
 func newHeader(cfg config, plan []job) *header {

@@ -3,7 +3,7 @@
 // acknowledged, and prints a table. docs/evidence/benchmarks.md says how to read it.
 //
 //	go run . -quick                        does everything work here?
-//	go run . -json peers.json              all measurements; takes hours
+//	go run .                               all measurements; takes hours
 //	go run . -only countmill,redis -loads hot -rounds 3 -seconds 10
 //
 // Further commands measure other things; each has -h, -quick, and a make target:
@@ -11,7 +11,6 @@
 //	go run . staleness                     from Publish to the total that shows it
 //	go run . memory                        an aggregator's memory, bytes on disk
 //	go run . billion                       10^9 increments through up, which is killed meanwhile
-//	go run . plot -peers peers.json        draw the results as SVG
 //
 // It starts every server itself on loopback in a temporary directory, and removes all of them.
 package main
@@ -25,8 +24,6 @@ import (
 	"maps"
 	"os"
 	"os/signal"
-	"path/filepath"
-	"runtime/pprof"
 	"slices"
 	"strings"
 	"syscall"
@@ -35,7 +32,6 @@ import (
 	"github.com/countmill/countmill/bench/internal/billion"
 	"github.com/countmill/countmill/bench/internal/load"
 	"github.com/countmill/countmill/bench/internal/memory"
-	"github.com/countmill/countmill/bench/internal/plots"
 	"github.com/countmill/countmill/bench/internal/staleness"
 	"github.com/countmill/countmill/bench/internal/system"
 )
@@ -56,7 +52,6 @@ func main() {
 var commands = map[string]func(ctx context.Context, args []string, stdout, stderr io.Writer) error{
 	"billion":   billion.Run,
 	"memory":    memory.Run,
-	"plot":      plots.Run,
 	"staleness": staleness.Run,
 }
 
@@ -92,9 +87,8 @@ type config struct {
 	names, distinct int
 	quick, list     bool
 	timeout         time.Duration
-	json, dir       string
+	dir             string
 	countmill       string
-	cpuprofile      string
 }
 
 func parse(args []string, stderr io.Writer) (config, error) {
@@ -114,10 +108,8 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	flags.BoolVar(&c.quick, "quick", false, "one round of a moment each, over fewer counters: shows that everything works; the figures are useless")
 	flags.BoolVar(&c.list, "list", false, "list the systems and end")
 	flags.DurationVar(&c.timeout, "timeout", 12*time.Hour, "end everything after this time")
-	flags.StringVar(&c.json, "json", "", "write the results to this file as well")
 	flags.StringVar(&c.dir, "dir", "", "keep the servers' data below this directory, on the disk to measure (default the system's temporary one)")
 	flags.StringVar(&c.countmill, "countmill", "", "path of countmill (default: built from this tree)")
-	flags.StringVar(&c.cpuprofile, "cpuprofile", "", "write a CPU profile of this process, which countmill's library runs in, to this file")
 	if err := flags.Parse(args); err != nil {
 		return c, err
 	}
@@ -198,41 +190,9 @@ func compare(ctx context.Context, cfg config, stdout, stderr io.Writer) error {
 	if err := head.print(stdout); err != nil {
 		return err
 	}
-	stop, err := profile(cfg.cpuprofile)
-	if err != nil {
-		return err
-	}
 	results := m.all(ctx, plan, head.missing)
-	if err := stop(); err != nil {
-		return err
-	}
 	if err := printTables(stdout, plan, results); err != nil {
 		return err
 	}
-	if cfg.json != "" {
-		if err := writeJSON(cfg.json, head, results); err != nil {
-			return err
-		}
-		path, _ := filepath.Abs(cfg.json)
-		fmt.Fprintln(stderr, "results are in", path)
-	}
 	return errors.Join(context.Cause(ctx), failures(results))
-}
-
-// profile begins a CPU profile if one is requested.
-func profile(path string) (stop func() error, err error) {
-	if path == "" {
-		return func() error { return nil }, nil
-	}
-	f, err := os.Create(path)
-	if err != nil {
-		return nil, err
-	}
-	if err := pprof.StartCPUProfile(f); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return func() error {
-		pprof.StopCPUProfile()
-		return f.Close()
-	}, nil
 }

@@ -41,15 +41,15 @@ func choose(cfg config) []job {
 
 // A result is one measurement.
 type result struct {
-	System     string             `json:"system"`
-	Load       string             `json:"load"`
-	Round      int                `json:"round"`
-	Increments int64              `json:"increments,omitempty"`
-	Seconds    float64            `json:"seconds,omitempty"`
-	Rate       float64            `json:"per_second,omitempty"`
-	Notes      map[string]float64 `json:"notes,omitempty"`
-	Missing    string             `json:"missing,omitempty"`
-	Error      string             `json:"error,omitempty"`
+	System     string
+	Load       string
+	Round      int
+	Increments int64
+	Seconds    float64
+	Rate       float64
+	Notes      map[string]float64
+	Missing    string
+	Error      string
 }
 
 func (r result) ok() bool { return r.Missing == "" && r.Error == "" }

@@ -100,10 +100,3 @@ func remarks(results []result, j job) string {
 	text := strings.Join(append(wrong, notes...), "; ")
 	return strings.NewReplacer("|", "/", "\n", " ").Replace(text)
 }
-
-func writeJSON(path string, head *header, results []result) error {
-	return report.WriteJSON(path, struct {
-		*header
-		Results []result `json:"results"`
-	}{head, results})
-}

@@ -55,11 +55,6 @@ func WithBuckets(b backend.Buckets) Option {
 	return func(c *host) { c.buckets = append(c.buckets, b) }
 }
 
-// WithJournalFormat adds a format of files to `countmill journal export`: --format NAME writes it.
-func WithJournalFormat(f backend.JournalFormat) Option {
-	return func(c *host) { c.journalFormats = append(c.journalFormats, f) }
-}
-
 // WithTraces adds an exporter of spans of another module, for the commands that run roles. open reads its own
 // variables, and returns nil if they ask for no traces. Its error is about them.
 func WithTraces(open func(ctx context.Context, log *slog.Logger) (backend.Traces, error)) Option {
@@ -101,8 +96,6 @@ type host struct {
 	stores  []backend.Store // of other modules
 	buses   []backend.Bus
 	buckets []backend.Buckets
-
-	journalFormats []backend.JournalFormat
 
 	traces func(context.Context, *slog.Logger) (backend.Traces, error) // nil: this program has none
 

@@ -5,11 +5,9 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/command/cli"
 	"github.com/countmill/countmill/internal/app"
@@ -28,10 +26,9 @@ with PREFIX, or of all counters, in the order of their keys:
 
   countmill journal export 'billing:*' --from 2026-11-01T00:00:00Z --to 2026-12-01T00:00:00Z --output nov.ndjson
   countmill journal export --from 2026-11-01T00:00:00Z --to 2026-11-02T00:00:00Z --format csv > day.csv
-  countmill-backup journal export --from 2026-11-01T00:00:00Z --to 2026-12-01T00:00:00Z --output nov.parquet
 
 An entry has key, time, counter, delta, part and sender, as GET /v1/journal has them. An entry that is
-not known to have a sender has none: no field in NDJSON, no text in CSV, null in Parquet.
+not known to have a sender has none: no field in NDJSON, no text in CSV.
 
 The same period gives the same bytes, as long as its entries neither expire nor are erased. A period must be
 over: with datastore: the journal is complete up to five and a half minutes ago.
@@ -45,7 +42,7 @@ A token needs the scope admin, and no prefixes unless NAME is given.
 	New: func() cli.Verb { return new(journalExportVerb) },
 }
 
-var journalFormats = []string{"ndjson", "csv", "parquet"}
+var journalFormats = map[string]func() journalfile.Format{"ndjson": journalfile.NDJSON, "csv": journalfile.CSV}
 
 type journalExportVerb struct {
 	calling
@@ -56,7 +53,7 @@ type journalExportVerb struct {
 func (c *journalExportVerb) Flags() []cli.Flag {
 	return c.flags(usual, "",
 		spreadsheetFlag(&c.spreadsheet),
-		cli.New("format", "FORMAT", cli.Text{To: &c.format, Of: journalFormats}, "ndjson, csv or parquet. countmill-backup writes parquet.").Default("by the end of --output, or ndjson"),
+		cli.New("format", "FORMAT", cli.Text{To: &c.format, Of: []string{"ndjson", "csv"}}, "ndjson or csv.").Default("by the end of --output, or ndjson"),
 		cli.New("from", "TIME", cli.Day(&c.from), "The first moment of the period, as 2006-01-02T15:04:05Z, or a date, which begins in UTC. At most six digits follow the seconds.").Default("none; needed"),
 		cli.New("to", "TIME", cli.Day(&c.to), "The moment, or the date, after the period. The journal must be complete up to it.").Default("none; needed"),
 		outputFlag(&c.output),
@@ -158,7 +155,7 @@ func (c *journalExportVerb) period(counters string) (p journalfile.Period, err e
 }
 
 // journalFormat is that of --format, or of the end of --output.
-func (c *journalExportVerb) journalFormat() (backend.JournalFormat, error) {
+func (c *journalExportVerb) journalFormat() (journalfile.Format, error) {
 	name := c.format
 	if name == "" && c.output == "-" {
 		name = "ndjson"
@@ -168,14 +165,9 @@ func (c *journalExportVerb) journalFormat() (backend.JournalFormat, error) {
 		if name == "jsonl" {
 			name = "ndjson"
 		}
-		if !slices.Contains(journalFormats, name) {
-			return backend.JournalFormat{}, cli.Usagef("--format: choose ndjson, csv or parquet: the name %q does not end in .ndjson, .jsonl, .csv or .parquet", c.output)
+		if journalFormats[name] == nil {
+			return journalfile.Format{}, cli.Usagef("--format: choose ndjson or csv: the name %q does not end in .ndjson, .jsonl or .csv", c.output)
 		}
 	}
-	all := append(journalfile.Formats(), c.journalFormats...)
-	i := slices.IndexFunc(all, func(f backend.JournalFormat) bool { return f.Name == name })
-	if i < 0 {
-		return backend.JournalFormat{}, cli.Usagef("--format: this program has no %s; countmill-backup has it", name)
-	}
-	return all[i], nil
+	return journalFormats[name](), nil
 }

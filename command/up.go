@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
+	_ "net/http/pprof"
 	"runtime"
 	"strings"
 	"time"
@@ -83,7 +85,7 @@ func (c *rolesVerb) Flags() []cli.Flag { return roleFlags(&c.cfg) }
 // Run runs the roles until ctx ends or one of them fails.
 func (c *rolesVerb) Run(ctx context.Context) error {
 	cfg := c.cfg
-	cfg.Stores, cfg.Buses, cfg.Buckets = c.stores, c.buses, c.buckets
+	cfg.Stores, cfg.Buses, cfg.Buckets, cfg.Profiles = c.stores, c.buses, c.buckets, http.DefaultServeMux
 	cfg.Logger = app.NewLogger(cfg, c.stderr)
 	if unknown := UnknownEnv(c.environ); len(unknown) > 0 {
 		cfg.Logger.Warn("variables that no flag has are ignored", "names", strings.Join(unknown, " "))

@@ -23,20 +23,18 @@ import (
 	"github.com/countmill/countmill/internal/testing/longtest"
 )
 
-func load(t *testing.T) *types.Project {
+// load loads a compose file, which must work without any variables.
+func load(t *testing.T, name string) *types.Project {
 	t.Helper()
-	dir, err := filepath.Abs("..")
+	file, err := filepath.Abs(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	details := types.ConfigDetails{
-		WorkingDir:  dir,
-		ConfigFiles: []types.ConfigFile{{Filename: filepath.Join(dir, "docker-compose.yml")}},
-		Environment: types.Mapping{}, // the file must work without any variables
-	}
-	project, err := loader.LoadWithContext(t.Context(), details)
+	project, err := loader.LoadWithContext(t.Context(), types.ConfigDetails{
+		WorkingDir: filepath.Dir(file), ConfigFiles: []types.ConfigFile{{Filename: file}}, Environment: types.Mapping{},
+	})
 	if err != nil {
-		t.Fatalf("docker-compose.yml: %v", err)
+		t.Fatalf("%s: %v", name, err)
 	}
 	return project
 }
@@ -66,7 +64,7 @@ func pairs(env types.MappingWithEquals) []string {
 
 func TestServicesAreThere(t *testing.T) {
 	t.Parallel()
-	project := load(t)
+	project := load(t, "../docker-compose.yml")
 	want := []string{"aggregator", "datastore", "indexer", "memcached", "publisher", "pubsub", "reader"}
 	if got := project.ServiceNames(); !slices.Equal(got, want) {
 		t.Errorf("got services %q, want %q", got, want)
@@ -96,7 +94,7 @@ func TestServicesAreThere(t *testing.T) {
 // others use.
 func TestCommandsAndEnvironments(t *testing.T) {
 	t.Parallel()
-	project := load(t)
+	project := load(t, "../docker-compose.yml")
 	for name, want := range roles {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -151,7 +149,7 @@ func readByRole(settings []command.Setting, env types.MappingWithEquals) []strin
 
 func TestVariablesAreOfTheirRole(t *testing.T) {
 	t.Parallel()
-	project := load(t)
+	project := load(t, "../docker-compose.yml")
 	for name, want := range roles {
 		settings, err := command.Settings(want.role.String(), nil, lookupIn(nil))
 		if settings == nil {
@@ -171,7 +169,7 @@ func TestVariablesAreOfTheirRole(t *testing.T) {
 // dependency on them.
 func TestAddressesAreServices(t *testing.T) {
 	t.Parallel()
-	project := load(t)
+	project := load(t, "../docker-compose.yml")
 	for _, test := range []struct{ service, variable, listens string }{
 		{"pubsub", "PUBSUB_EMULATOR_HOST", "--host-port=0.0.0.0:8085"},
 		{"datastore", "DATASTORE_EMULATOR_HOST", "--host-port=0.0.0.0:8086"},
@@ -199,7 +197,7 @@ func TestAddressesAreServices(t *testing.T) {
 
 func TestRolesMeet(t *testing.T) {
 	t.Parallel()
-	project := load(t)
+	project := load(t, "../docker-compose.yml")
 	bus, store := value(project, "publisher", "COUNTMILL_BUS"), value(project, "reader", "COUNTMILL_STORE")
 	if got := value(project, "aggregator", "COUNTMILL_BUS"); got != bus {
 		t.Errorf("publisher and aggregator have different buses, %s and %s", bus, got)
@@ -321,7 +319,7 @@ func checkBinary(t *testing.T, program string) {
 	if unknown := strings.Contains(string(out), "unknown scheme"); err == nil || unknown != (program == "") {
 		t.Errorf("restore from a URL with a mistake says %q (%v)", out, err)
 	}
-	for name, s := range load(t).Services {
+	for name, s := range load(t, "../docker-compose.yml").Services {
 		if test := s.HealthCheck.Test; slices.Contains(test, "/countmill") {
 			out, err := entry(t, binary, append(slices.Clone(test[2:]), "--server", "127.0.0.1:1")...).CombinedOutput()
 			if err == nil || !strings.Contains(string(out), "nothing answers") {

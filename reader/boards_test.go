@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -75,110 +73,6 @@ func TestAScanFails(t *testing.T) {
 	})
 }
 
-// A board that nobody asked for does not serve hours later, because its names are of another time. That of a store that
-// charges does: the next one can take long.
-func TestABoardThatNobodyAskedFor(t *testing.T) {
-	t.Parallel()
-	for _, window := range []string{"", "1h"} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, 1, embedded)
-			r := newTopReader(t, w, reader.Config{}.SmallBoards(2))
-			defer r.Close()
-			time.Sleep(24 * time.Hour)
-			w.fold("page:a:1", 5, time.Now())
-			w.fold("page:b:1", 4, time.Now())
-			if top, err := r.Top(t.Context(), boardQuery(t, window)); err != nil || len(top.Top) != 2 {
-				t.Fatalf("%q: %+v, %v; want both", window, top, err)
-			}
-			time.Sleep(3 * time.Hour)
-			w.fold("page:c:1", 7, time.Now())
-			w.fold("page:d:1", 6, time.Now())
-			top, err := r.Top(t.Context(), boardQuery(t, window))
-			if err != nil || len(top.Top) != 2 || top.Top[0].Counter != "page:c:1" || top.Top[1].Counter != "page:d:1" {
-				t.Errorf("%q, three hours later: %+v, %v; want page:c:1 and page:d:1", window, top, err)
-			}
-			slow := newTopReader(t, slowSums{shared{w}}, reader.Config{BoardRate: 1})
-			defer slow.Close()
-			for _, want := range []string{"page:c:1", "page:c:1", "page:e:1"} { // the old board serves during a scan
-				if top, err := slow.Top(t.Context(), boardQuery(t, "")); err != nil || top.Top[0].Counter != want {
-					t.Errorf("a store that charges: %+v, %v; want %s first", top, err, want)
-				}
-				synctest.Wait()
-				time.Sleep(3 * time.Hour)
-				w.fold("page:e:1", 100, time.Now())
-			}
-		})
-	}
-}
-
-// A scan that ends with its reader does not count as an error of the store.
-func TestAClosedReaderCountsNoError(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r, err := reader.New(stuck{newWorld(t, 1, embedded)}, nil, reader.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ended := make(chan error, 1)
-		go func() {
-			_, err := r.Top(t.Context(), boardQuery(t, ""))
-			ended <- err
-		}()
-		synctest.Wait()
-		r.Close()
-		if err := <-ended; err == nil || r.Stats().StoreErrors != 0 {
-			t.Errorf("%v, and %d errors of the store, want an error and 0", err, r.Stats().StoreErrors)
-		}
-	})
-}
-
-// A counter without a sum has no place. The others are served.
-func TestASumOverflows(t *testing.T) {
-	t.Parallel()
-	for _, window := range []string{"", "today"} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, 1, embedded)
-			r := newTopReader(t, w, reader.Config{})
-			time.Sleep(time.Hour)
-			w.fold("page:a:1", math.MaxInt64-1, time.Now())
-			w.fold("page:a:1", 10, time.Now().Add(-time.Minute))
-			w.fold("page:b:1", 7, time.Now())
-			q := boardQuery(t, window)
-			top, err := r.Top(t.Context(), q)
-			if err != nil || len(top.Top) != 1 || top.Top[0].Counter != "page:b:1" || !slices.Equal(top.Overflowed, []string{"page:a:1"}) {
-				t.Errorf("%q: %+v, %v; want page:b:1 alone", window, top, err)
-			}
-			if rank, err := r.Rank(t.Context(), q.BoardQuery, "page:a:1"); !errors.Is(err, countmill.ErrOverflow) {
-				t.Errorf("%q: %+v, %v; want ErrOverflow", window, rank, err)
-			}
-		})
-	}
-}
-
-// A scan waits until the day of its board has ended. Nobody gets a board of the day before.
-func TestTheBoardOfYesterday(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 1, embedded)
-		r := newTopReader(t, w, reader.Config{})
-		midnight := time.Now().Truncate(24 * time.Hour).Add(48 * time.Hour)
-		time.Sleep(time.Until(midnight) - 100*time.Millisecond)
-		w.fold("page:a:1", 5, time.Now())
-		w.fold("page:b:1", 7, midnight)
-		w.On(fakestore.Sums, func(int) fakestore.Answer {
-			time.Sleep(time.Until(midnight))
-			return fakestore.OK
-		})
-		if top, err := r.Top(t.Context(), boardQuery(t, "today")); !errors.Is(err, countmill.ErrUnavailable) {
-			t.Errorf("while midnight passes: %+v, %v; want ErrUnavailable", top, err)
-		}
-		top, err := r.Top(t.Context(), boardQuery(t, "today"))
-		if err != nil || len(top.Top) != 1 || top.Top[0].Counter != "page:b:1" {
-			t.Errorf("after midnight: %+v, %v; want page:b:1 alone", top, err)
-		}
-	})
-}
-
 // The last hour goes on while nothing is counted, and while its scan waits for its turn.
 func TestTheLastHourGoesOn(t *testing.T) {
 	t.Parallel()
@@ -216,33 +110,6 @@ type stuck struct{ *world }
 func (s stuck) Sums(ctx context.Context, _ *store.SumsQuery, _ func(*store.CounterSum) error) (store.Sums, error) {
 	<-ctx.Done()
 	return store.Sums{}, ctx.Err()
-}
-
-// A caller waits for its first board as long as it likes. The scan goes on, and ends with the reader.
-func TestCloseEndsScans(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r, err := reader.New(stuck{newWorld(t, 1, embedded)}, nil, reader.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		q := reader.TopQuery{BoardQuery: reader.BoardQuery{Index: "sites"}, N: 1}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if _, err := r.Top(ctx, q); !errors.Is(err, countmill.ErrUnavailable) {
-			t.Errorf("while the first scan runs: %v, want ErrUnavailable", err)
-		}
-		ended := make(chan error)
-		go func() {
-			_, err := r.Top(t.Context(), q)
-			ended <- err
-		}()
-		synctest.Wait()
-		r.Close()
-		if err := <-ended; !errors.Is(err, countmill.ErrUnavailable) {
-			t.Errorf("a caller that waits for a scan when the reader closes: %v, want ErrUnavailable", err)
-		}
-	})
 }
 
 // Many windows have many boards, and a bound.

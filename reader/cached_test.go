@@ -100,26 +100,6 @@ func TestAFullDiskIsRead(t *testing.T) {
 	})
 }
 
-// If a refresh finds another database, no cached total is served.
-func TestAReadThatFindsAnotherDatabase(t *testing.T) {
-	t.Parallel()
-	for name, age := range map[string]time.Duration{"refreshes": 55 * time.Minute, "finds nothing": 2 * time.Hour} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				st, cache := &fakeStore{}, &fakeCache{}
-				st.put("c", 1)
-				r := newReader(t, st, cache, reader.Config{})
-				one(t, r, "c", time.Hour)
-				time.Sleep(age)
-				st.foreign = store.ErrOtherDatabase
-				if got, err := r.Totals(t.Context(), []string{"c"}, time.Hour); !errors.Is(err, countmill.ErrUnavailable) {
-					t.Errorf("got %+v, %v, want ErrUnavailable", got, err)
-				}
-			})
-		})
-	}
-}
-
 // The check fails while a call waits for another process to fill the cache.
 func TestAWaitForTheCacheSeesAnotherDatabase(t *testing.T) {
 	t.Parallel()
@@ -196,28 +176,6 @@ func TestCacheIsNotBelieved(t *testing.T) {
 	}
 }
 
-// Ages are measured in the store's time: if it is ahead of the machine's, a total is older than
-// it looks.
-func TestAgesAreOfTheStoresClock(t *testing.T) {
-	t.Parallel()
-	for _, skew := range []time.Duration{-time.Minute, time.Minute} {
-		synctest.Test(t, func(t *testing.T) {
-			st, cache := &fakeStore{skew: skew}, &fakeCache{}
-			st.put("c", 1)
-			r := newReader(t, st, cache, reader.Config{})
-			one(t, r, "c", 2*time.Second)
-			time.Sleep(time.Second)
-			if got := one(t, r, "c", 2*time.Second); got.Source != "cache" {
-				t.Errorf("clock off by %s, 1s old: %+v, want the cache", skew, got)
-			}
-			time.Sleep(2 * time.Second)
-			if got := one(t, r, "c", 2*time.Second); got.Source != "store" {
-				t.Errorf("clock off by %s, 3s old: %+v, want the store", skew, got)
-			}
-		})
-	}
-}
-
 // Each read learns the store's time, not only each check: the store's clock may have been set.
 func TestReadsTeachTheStoresTime(t *testing.T) {
 	t.Parallel()
@@ -241,25 +199,6 @@ func TestReadsTeachTheStoresTime(t *testing.T) {
 			}
 		})
 	}
-}
-
-// The store's answer with its time takes two seconds: no total may look two seconds younger.
-func TestASlowAnswerDoesNotPutTheClockBack(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		st := &slowCheck{}
-		st.put("c", 1)
-		var got time.Duration
-		r := newReader(t, st, &fakeCache{}, reader.Config{OnServe: func(age time.Duration, _ string) { got = age }})
-		one(t, r, "c", time.Minute)
-		st.delay = 2 * time.Second
-		if _, err := r.Ready(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if one(t, r, "c", time.Minute); got != 2*time.Second {
-			t.Errorf("the total of two seconds ago is %s old", got)
-		}
-	})
 }
 
 // A reader whose first answer took a second on its way serves no total that is older than permitted.
@@ -367,59 +306,6 @@ func TestRefreshAheadByOneCaller(t *testing.T) {
 	})
 }
 
-func TestRefreshAsksForTheLockOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		st, cache := &fakeStore{}, &fakeCache{}
-		r := newReader(t, st, cache, reader.Config{})
-		one(t, r, "c", time.Second)
-		st.before = slow(100 * time.Millisecond)
-		time.Sleep(800 * time.Millisecond)
-		before := cache.called("lock")
-		var callers sync.WaitGroup
-		for range 20 {
-			callers.Go(func() { one(t, r, "c", time.Second) })
-		}
-		callers.Wait()
-		if n := cache.called("lock") - before; n != 1 || r.Stats().Refreshes != 1 {
-			t.Errorf("%d locks asked for and %d refreshes, want 1 and 1", n, r.Stats().Refreshes)
-		}
-		time.Sleep(800 * time.Millisecond)
-		if one(t, r, "c", time.Second); r.Stats().Refreshes != 2 {
-			t.Errorf("%d refreshes, want one more when that one grows old", r.Stats().Refreshes)
-		}
-	})
-}
-
-// All callers that find the same old totals ask for the same lock.
-func TestOneProcessRefreshesASet(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		st, cache := &fakeStore{}, &fakeCache{}
-		names := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
-		ask := func(r *reader.Reader) {
-			if _, err := r.Totals(t.Context(), names, time.Second); err != nil {
-				t.Error(err)
-			}
-		}
-		var readers []*reader.Reader
-		for range 10 {
-			readers = append(readers, newReader(t, st, cache, reader.Config{}))
-			ask(readers[0])
-		}
-		time.Sleep(900 * time.Millisecond)
-		st.before = slow(50 * time.Millisecond)
-		var callers sync.WaitGroup
-		for _, r := range readers {
-			callers.Go(func() { ask(r) })
-		}
-		callers.Wait()
-		if n := len(st.lookupSizes()); n != 2 {
-			t.Errorf("%d look-ups of 10 processes, want the first and one refresh", n)
-		}
-	})
-}
-
 // A failed refresh takes no longer than the time that was left.
 func TestRefreshThatFails(t *testing.T) {
 	t.Parallel()
@@ -441,25 +327,6 @@ func TestRefreshThatFails(t *testing.T) {
 	})
 }
 
-// One process reads the store, and the others wait for its result.
-func TestOneProcessReads(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		st, cache := &fakeStore{}, &fakeCache{}
-		st.put("c", 1)
-		st.before = func(context.Context, int) error { time.Sleep(30 * time.Millisecond); return nil }
-		var callers sync.WaitGroup
-		for range 8 {
-			r := newReader(t, st, cache, reader.Config{})
-			callers.Go(func() { one(t, r, "c", time.Second) })
-		}
-		callers.Wait()
-		if n := len(st.lookupSizes()); n != 1 {
-			t.Errorf("%d look-ups for 8 processes, want 1", n)
-		}
-	})
-}
-
 func TestLockHolderThatDies(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -476,48 +343,6 @@ func TestLockHolderThatDies(t *testing.T) {
 	})
 }
 
-// A caller that gives up does not go on waiting for another process.
-func TestACallerGoesWhileAnotherProcessReads(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		st, cache := &fakeStore{}, &fakeCache{}
-		st.put("c", 1)
-		if won, err := cache.Lock(t.Context(), "c", time.Hour); !won || err != nil {
-			t.Fatal(won, err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Millisecond)
-		defer cancel()
-		_, err := newReader(t, st, cache, reader.Config{}).Totals(ctx, []string{"c"}, time.Second)
-		synctest.Wait()
-		if gets := cache.calls["get"]; !errors.Is(err, countmill.ErrUnavailable) || gets != 2 {
-			t.Errorf("got %v after asking the cache %d times, want ErrUnavailable after 2", err, gets)
-		}
-	})
-}
-
-// A shared read may take longer than the age that its callers permit.
-func TestATotalTooOldAfterASharedReadIsReadAgain(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		st := &fakeStore{}
-		st.put("c", 1, 2)
-		st.before = func(_ context.Context, n int) error {
-			if n == 2 { // for the shards that the reader did not know
-				time.Sleep(1500 * time.Millisecond)
-			}
-			return nil
-		}
-		r := newReader(t, st, &fakeCache{}, reader.Config{Guess: 1})
-		var first sync.WaitGroup
-		first.Go(func() { one(t, r, "c", time.Second) })
-		time.Sleep(800 * time.Millisecond)
-		if got := one(t, r, "c", time.Second); got.Total != 3 || time.Since(got.AsOf) > time.Second {
-			t.Errorf("got %+v, which is %s old, with 1s permitted", got, time.Since(got.AsOf))
-		}
-		first.Wait()
-	})
-}
-
 // Another process put a total into the cache half a minute ago, and the machine's clock is as
 // much behind: by that clock the total is young.
 func TestNothingIsServedFromACacheBeforeTheStoresTimeIsKnown(t *testing.T) {
@@ -529,60 +354,5 @@ func TestNothingIsServedFromACacheBeforeTheStoresTimeIsKnown(t *testing.T) {
 		if got := one(t, newReader(t, st, cache, reader.Config{}), "c", 3*time.Second); got.Total != 2 {
 			t.Errorf("served %+v, 30s old by the store's clock, with 3s permitted", got)
 		}
-	})
-}
-
-// A missed, B read and set and unlocked, A locks: it must not read what B has read.
-func TestWinnerLooksIntoTheCacheAgain(t *testing.T) {
-	t.Parallel()
-	st := &fakeStore{}
-	st.put("c", 1)
-	cache := &lateCache{}
-	cache.onLock = func() {
-		cache.putAs("c", store.CachedTotal{Counter: "c", Total: 1, Shards: 1, Exists: true, AsOf: time.Now()})
-	}
-	if got := one(t, newReader(t, st, cache, reader.Config{}), "c", time.Minute); got.Source != "cache" {
-		t.Errorf("served %+v, want what another process had just cached", got)
-	}
-	if n := len(st.lookupSizes()); n != 0 {
-		t.Errorf("%d look-ups, want none", n)
-	}
-	if got := cache.called("unlock"); got != 1 {
-		t.Errorf("unlocked %d times, want once", got)
-	}
-}
-
-type lateCache struct {
-	fakeCache
-	onLock func()
-}
-
-func (c *lateCache) Lock(ctx context.Context, counter string, ttl time.Duration) (bool, error) {
-	c.onLock()
-	return c.fakeCache.Lock(ctx, counter, ttl)
-}
-
-// A caller with a smaller maxStaleness must not get a cached total that only a larger one
-// permits.
-func TestOnlyTheSameAgeShares(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		st := &fakeStore{}
-		st.put("c", 2)
-		cache := &lateCache{}
-		old := store.CachedTotal{Counter: "c", Total: 1, AsOf: time.Now().Add(-30 * time.Second)}
-		cache.onLock = func() { time.Sleep(10 * time.Millisecond); cache.putAs("c", old) }
-		r := newReader(t, st, cache, reader.Config{})
-		var callers sync.WaitGroup
-		callers.Go(func() {
-			if got := one(t, r, "c", time.Minute); got.Total != 1 {
-				t.Errorf("with a minute permitted: %+v, want 1", got)
-			}
-		})
-		time.Sleep(5 * time.Millisecond) // the first call has the lock first
-		if got := one(t, r, "c", time.Second); got.Total != 2 {
-			t.Errorf("with a second permitted: %+v, want 2", got)
-		}
-		callers.Wait()
 	})
 }

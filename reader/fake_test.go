@@ -334,12 +334,6 @@ func (c *fakeCache) putAs(name string, t store.CachedTotal) {
 	c.totals[name] = t
 }
 
-func (c *fakeCache) called(call string) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.calls[call]
-}
-
 func newReader(tb testing.TB, st reader.Store, cache store.Cache, cfg reader.Config) *reader.Reader {
 	tb.Helper()
 	r, err := reader.New(st, cache, cfg)

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/reader"
-	"github.com/countmill/countmill/store"
 )
 
 // slow makes every look-up take d, or end with its context.
@@ -22,59 +21,6 @@ func slow(d time.Duration) func(context.Context, int) error {
 			return ctx.Err()
 		}
 	}
-}
-
-func TestCallersShareARead(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		st := &fakeStore{before: slow(100 * time.Millisecond)}
-		st.put("c", 1)
-		r := newReader(t, st, nil, reader.Config{})
-		var callers sync.WaitGroup
-		for range 20 {
-			callers.Go(func() { one(t, r, "c", time.Second) })
-		}
-		callers.Wait()
-		if n := len(st.lookupSizes()); n != 1 || r.Stats().Shared != 19 {
-			t.Errorf("%d look-ups and %d shared, want 1 and 19", n, r.Stats().Shared)
-		}
-	})
-}
-
-// Get, increment, get is never stale: a call may not join a read that began too early.
-func TestNoCallerJoinsAReadTooOldForIt(t *testing.T) {
-	t.Parallel()
-	for _, maxStaleness := range []time.Duration{0, 49 * time.Millisecond} {
-		synctest.Test(t, func(t *testing.T) {
-			st := &pinningStore{fakeStore: fakeStore{before: slow(100 * time.Millisecond)}}
-			st.put("c", 7)
-			r := newReader(t, st, &fakeCache{}, reader.Config{})
-			var first sync.WaitGroup
-			first.Go(func() {
-				if got := one(t, r, "c", maxStaleness).Total; got != 7 {
-					t.Errorf("the early read says %d, want 7", got)
-				}
-			})
-			time.Sleep(50 * time.Millisecond)
-			st.put("c", 8)
-			if got := one(t, r, "c", maxStaleness).Total; got != 8 {
-				t.Errorf("with %s permitted: 7 before, 8 committed, read %d", maxStaleness, got)
-			}
-			first.Wait()
-		})
-	}
-}
-
-// A pinningStore's views see the store as it was when they were opened, which makes
-// the early read's answer old when it comes.
-type pinningStore struct{ fakeStore }
-
-func (s *pinningStore) View() store.View {
-	v := s.fakeStore.View().(*fakeView)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	v.pin()
-	return v
 }
 
 func TestOneCallersCancellationFailsNoOther(t *testing.T) {

@@ -211,34 +211,6 @@ func TestWindowsOfGroups(t *testing.T) {
 	})
 }
 
-// An increment can be folded just before its index, and count at most a minute later: in the window's first minute.
-func TestAWindowThatBeginsJustAfterItsIndex(t *testing.T) {
-	groupBubble(t, func(t *testing.T, r *groupRig) {
-		defer r.rdr.Close()
-		keep := store.Retention{Quarters: 400 * 24 * time.Hour}
-		if _, err := r.store.ChangeRules(t.Context(), store.RuleChange{Pattern: "=site:*", Keep: keep}); err != nil {
-			t.Fatal(err)
-		}
-		midnight := time.Now().Truncate(24 * time.Hour).Add(72 * time.Hour)
-		time.Sleep(time.Until(midnight) - 30*time.Second)
-		if x := r.step(store.CreateIndex); !x.Since.Truncate(time.Second).Equal(midnight.Add(-30 * time.Second)) {
-			t.Fatalf("the index begins at %s", x.Since)
-		}
-		r.step(store.ServeIndex)
-		time.Sleep(time.Hour)
-		for offset, partial := range map[time.Duration]bool{-time.Minute: true, 0: true, time.Minute: false} {
-			w, err := reader.ParseWindow("today", time.FixedZone("", -int(offset.Seconds())))
-			if err != nil {
-				t.Fatal(err)
-			}
-			top, err := r.rdr.Top(t.Context(), reader.TopQuery{BoardQuery: reader.BoardQuery{Index: "sites", Groups: true, Window: w}, N: 1})
-			if err != nil || top.Partial != partial {
-				t.Errorf("a day that begins %s after the index: %+v, %v; want partial %t", offset+30*time.Second, top, err, partial)
-			}
-		}
-	})
-}
-
 // The overflow group can have no series although the other groups have: then its increments are missing from a window.
 func TestAWindowWithoutTheOverflowGroup(t *testing.T) {
 	groupBubble(t, func(t *testing.T, r *groupRig) {

@@ -113,21 +113,6 @@ func TestLagOfAReaderWhoseClockIsOff(t *testing.T) {
 	})
 }
 
-// The moments of views may be ahead of the clock that aggregators use, if that was set back.
-func TestLagWithViewsAhead(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		st := &fakeStore{own: true, skew: time.Hour}
-		st.put("c", 1)
-		st.announce(store.Worker{ID: "a", Lag: time.Second, Expires: time.Now().Add(10 * time.Second)})
-		r := newReader(t, st, nil, reader.Config{})
-		one(t, r, "c", 0)
-		if lag, known := r.Lag(t.Context()); lag != time.Second || !known {
-			t.Errorf("lag %s, known %t, want 1s", lag, known)
-		}
-	})
-}
-
 func TestLagOutlivesAnOutageOfTheStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -3,7 +3,6 @@ package reader_test
 import (
 	"context"
 	"errors"
-	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -84,23 +83,6 @@ func TestListReadsOneMoment(t *testing.T) {
 	}
 	if len(page.Totals) != 2 || page.Totals[0].Total != 1 || page.Totals[1].Total != 5 || page.Totals[0].AsOf.IsZero() {
 		t.Errorf("page is %+v, want totals 1 and 5 of one moment", page)
-	}
-}
-
-// One overflowed counter must not hide all that come after it.
-func TestListNamesTheOverflowed(t *testing.T) {
-	t.Parallel()
-	st := &fakeStore{}
-	st.put("a", 1)
-	st.put("b", math.MaxInt64, 1)
-	st.put("c", 3)
-	r := newReader(t, st, nil, reader.Config{})
-	page, err := r.List(t.Context(), "", "", 10)
-	if err != nil || !slices.Equal(page.Overflowed, []string{"b"}) || len(page.Totals) != 2 || page.Totals[1].Total != 3 {
-		t.Errorf("page is %+v, %v; want a and c, and b overflowed", page, err)
-	}
-	if got, want := pages(t, r, "", 1), []string{"a", "b", "c"}; !slices.Equal(got, want) {
-		t.Errorf("pages are %q, want %q", got, want)
 	}
 }
 

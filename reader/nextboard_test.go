@@ -2,14 +2,12 @@ package reader_test
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
 )
@@ -74,33 +72,6 @@ func (l *lingering) overtake(counter string, delta int64) {
 	l.fold(counter, delta, time.Now())
 }
 
-// A question every five minutes gets the increments from before it, not the names of the last question.
-func TestACallerAfterAPause(t *testing.T) {
-	t.Parallel()
-	for _, window := range []string{"", "today", "1h"} {
-		for _, other := range []bool{false, true} {
-			synctest.Test(t, func(t *testing.T) {
-				l := &lingering{world: newWorld(t, 1, embedded), other: other}
-				l.takes.Store(int64(time.Second))
-				r := newTopReader(t, l, reader.Config{BoardRate: 100})
-				time.Sleep(24 * time.Hour)
-				l.fold("page:a:1", 5, time.Now())
-				q := boardQuery(t, window)
-				wantBest(t, r, q, "page:a:1", time.Second)
-				for i, next := range []string{"page:b:1", "page:c:1", "page:d:1"} {
-					l.overtake(next, 100*int64(i+1))
-					wantBest(t, r, q, next, time.Second)
-				}
-				l.overtake("page:a:1", 200)
-				rank, err := r.Rank(t.Context(), q.BoardQuery, "page:b:1")
-				if err != nil || rank.Rank != 4 || rank.Of != 4 || time.Since(rank.CompleteAsOf) > time.Second {
-					t.Errorf("%q: %+v, %v; want rank 4 of 4 as of a second ago", window, rank, err)
-				}
-			})
-		}
-	}
-}
-
 // Where a look takes long, callers get the old board at once as soon as that is known.
 func TestASlowLook(t *testing.T) {
 	t.Parallel()
@@ -140,43 +111,5 @@ func TestALookBehindASlowOne(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		wantBest(t, r, q, "page:a:1", 0)
 		other.Wait()
-	})
-}
-
-// A caller leaves when its time ends. The look goes on for the others, who share it.
-func TestACallerLeavesALook(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		q := boardQuery(t, "")
-		l, r := newStale(t, q)
-		var all sync.WaitGroup
-		all.Go(func() {
-			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-			defer cancel()
-			if _, took, err := best(ctx, r, q); !errors.Is(err, countmill.ErrUnavailable) || took != 300*time.Millisecond {
-				t.Errorf("a caller with 300ms: %v after %s", err, took)
-			}
-		})
-		all.Go(func() {
-			ctx, cancel := context.WithCancel(t.Context())
-			time.AfterFunc(300*time.Millisecond, cancel)
-			if _, took, err := best(ctx, r, q); !errors.Is(err, context.Canceled) || took != 300*time.Millisecond {
-				t.Errorf("a caller that leaves after 300ms: %v after %s", err, took)
-			}
-		})
-		time.Sleep(100 * time.Millisecond)
-		wantBest(t, r, q, "page:b:1", 900*time.Millisecond)
-		all.Wait()
-		for range 10 { // nothing is counted
-			time.Sleep(5 * time.Minute)
-			wantBest(t, r, q, "page:b:1", 0)
-		}
-		l.fold("page:c:1", 200, time.Now())
-		time.Sleep(19 * time.Second)
-		wantBest(t, r, q, "page:b:1", 0) // somebody asked 19 seconds ago
-		time.Sleep(2 * time.Second)
-		if wantBest(t, r, q, "page:c:1", 0); l.scans != 3 {
-			t.Errorf("%d looks, want 3", l.scans)
-		}
 	})
 }

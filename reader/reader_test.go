@@ -71,14 +71,6 @@ func TestTotalsRefuseBadNames(t *testing.T) {
 	}
 }
 
-func TestTotalsOfNoCountersMakeNoCall(t *testing.T) {
-	t.Parallel()
-	r := newReader(t, &fakeStore{foreign: errAway}, nil, reader.Config{})
-	if got, err := r.Totals(t.Context(), nil, 0); err != nil || got == nil || len(got) != 0 {
-		t.Errorf("Totals of nothing = %v, %v; want nothing, whatever the store has to say", got, err)
-	}
-}
-
 // An outdated number of shards must not undercount, whether the counter grew between two reads or
 // within one.
 func TestNewShardsAreCounted(t *testing.T) {
@@ -117,25 +109,6 @@ func TestShardsAboveTheRecordDoNotCount(t *testing.T) {
 		if got := one(t, r, "c", 0); got.Total != 3 || got.Shards != 2 {
 			t.Errorf("the %s reader says %+v, want 3 of 2 shards", name, got)
 		}
-	}
-}
-
-func TestGrowthWithinARead(t *testing.T) {
-	t.Parallel()
-	st := &fakeStore{keys: 1}
-	st.put("c", 1, 2, 3)
-	st.before = func(_ context.Context, n int) error {
-		if n > 1 { // the view is pinned: none of this may be seen
-			st.put("c", 10, 20, 30, 40)
-		}
-		return nil
-	}
-	r := newReader(t, st, nil, reader.Config{})
-	if got := one(t, r, "c", 0); got.Total != 6 || got.Shards != 3 {
-		t.Errorf("total is %+v, want 6 of 3 shards", got)
-	}
-	if got := one(t, r, "c", 0); got.Total != 100 || got.Shards != 4 {
-		t.Errorf("next total is %+v, want 100 of 4 shards", got)
 	}
 }
 
@@ -296,24 +269,6 @@ type shortView struct{ store.View }
 func (v shortView) Lookup(ctx context.Context, keys []store.Key) ([]store.Value, error) {
 	values, err := v.View.Lookup(ctx, keys)
 	return values[:len(values)-1], err
-}
-
-func TestStoreCallsAreBounded(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		st := &fakeStore{before: func(ctx context.Context, _ int) error { <-ctx.Done(); return ctx.Err() }}
-		r := newReader(t, st, nil, reader.Config{Timeout: 3 * time.Second})
-		for _, maxStaleness := range []time.Duration{0, time.Second} {
-			began := time.Now()
-			_, err := r.Totals(t.Context(), []string{"c"}, maxStaleness)
-			if !errors.Is(err, countmill.ErrUnavailable) {
-				t.Errorf("error is %v, want ErrUnavailable", err)
-			}
-			if took := time.Since(began); took != 3*time.Second {
-				t.Errorf("took %s, want the 3s of Timeout", took)
-			}
-		}
-	})
 }
 
 func TestCallerDeadline(t *testing.T) {

@@ -438,17 +438,3 @@ func TestSeriesOfDeletedCounters(t *testing.T) {
 	s.count(t, "a", noon.Add(-2*time.Minute), 1, true)
 	wantRows(t, "incremented again", s.rows(t, q), brief{"23 11:30", 5, false}, brief{"23 11:45", 8, false})
 }
-
-// A store that does not answer about a series is unavailable. Its rows are not 0.
-func TestSeriesOfAStoreThatFails(t *testing.T) {
-	t.Parallel()
-	s := newSeries(t, keepLong)
-	s.set(noon)
-	s.count(t, "a", noon.Add(-20*time.Minute), 5, true)
-	s.On(fakestore.Series, fakestore.Script(fakestore.UnknownNotApplied))
-	q := reader.SeriesQuery{Counters: []string{"a"}, Step: step(t, "15m"), From: noon.Add(-30 * time.Minute), To: noon}
-	if found, err := s.reader.Series(t.Context(), q); !errors.Is(err, countmill.ErrUnavailable) {
-		t.Errorf("got %+v, %v; want ErrUnavailable", found.Rows, err)
-	}
-	wantRows(t, "when it answers again", s.rows(t, q), brief{"23 11:30", 5, false}, brief{"23 11:45", 0, false})
-}

@@ -1,13 +1,11 @@
 package reader_test
 
 import (
-	"errors"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
 )
@@ -84,15 +82,4 @@ func parse(t *testing.T, text string) time.Time {
 		t.Fatal(err)
 	}
 	return at
-}
-
-func TestStepsThatDoNotExist(t *testing.T) {
-	t.Parallel()
-	for _, text := range []string{"", "0m", "4m", "7m", "45m", "5h", "24h", "2d", "1M", "60m", "1s", "-1m", "1 d"} {
-		_, err := reader.ParseStep("compare", text)
-		field, ok := errors.AsType[*countmill.FieldError](err)
-		if !ok || field.Field != "compare" || field.Limit == "" {
-			t.Errorf("%q: got %v, want an error that names the field and its limit", text, err)
-		}
-	}
 }

@@ -143,45 +143,6 @@ func rankIn(all []board.Ranked, sum int64) int {
 	return 1 + slices.IndexFunc(all, func(c board.Ranked) bool { return c.Sum == sum })
 }
 
-func TestBoardsCostNothingUnasked(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 1, embedded)
-		r := newTopReader(t, w, reader.Config{})
-		defer r.Close()
-		q := reader.TopQuery{BoardQuery: reader.BoardQuery{Index: "sites"}, N: 3}
-		ask := func(want int) {
-			t.Helper()
-			if _, err := r.Top(t.Context(), q); err != nil {
-				t.Fatal(err)
-			}
-			if synctest.Wait(); w.scans != want {
-				t.Errorf("%d scans, want %d", w.scans, want)
-			}
-		}
-		w.add(map[string]int64{"page:a:1": 5, "page:b:1": 7})
-		time.Sleep(time.Hour)
-		if w.scans != 0 {
-			t.Errorf("%d scans, and nobody has asked", w.scans)
-		}
-		ask(1)
-		ask(1)
-		w.add(map[string]int64{"page:a:1": 5})
-		ask(1) // the board is young
-		time.Sleep(11 * time.Second)
-		ask(2) // and now it is old
-		for range 10 {
-			time.Sleep(time.Minute)
-			ask(2) // nothing was counted
-		}
-		w.add(map[string]int64{"page:a:1": 5})
-		time.Sleep(time.Hour)
-		if w.scans != 2 {
-			t.Errorf("%d scans, and nobody has asked", w.scans)
-		}
-	})
-}
-
 // The old board serves while the next one is made, and callers share a scan.
 func TestTheOldBoardServes(t *testing.T) {
 	t.Parallel()

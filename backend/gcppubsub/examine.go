@@ -37,8 +37,7 @@ const longestDeadline = time.Minute
 // 10 s.
 func Examine(ctx context.Context, cfg Config, r *backend.Report) {
 	cfg = cfg.withDefaults()
-	e := &examination{b: &Bus{cfg: cfg}, r: r}
-	e.b.life, e.b.end = context.WithCancel(context.Background())
+	e := &examination{b: newBus(cfg), r: r}
 	defer func() { _ = e.b.Close() }() // it was only read
 	if err := e.connect(ctx); err != nil {
 		e.find(checkPubSubReached, err, "Nothing of Pub/Sub could be examined.")

@@ -10,6 +10,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/countmill/countmill/backend"
 )
 
 const (
@@ -30,7 +32,6 @@ type health struct {
 	broken error     // why the latest stream ended, until another works
 	since  time.Time // when streams began to break
 	final  bool      // Pub/Sub has refused for good
-	probe  error     // the error of the latest probe
 }
 
 // err returns why nothing can arrive, or nil.
@@ -41,10 +42,7 @@ func (h *health) err() error {
 	if !h.opened.IsZero() && now.Sub(h.opened) >= settle {
 		h.broken, h.final = nil, false
 	}
-	switch {
-	case h.probe != nil:
-		return fmt.Errorf("gcppubsub: the subscription does not answer: %w", h.probe)
-	case h.broken != nil && (h.final || now.Sub(h.since) >= grace):
+	if h.broken != nil && (h.final || now.Sub(h.since) >= grace) {
 		return fmt.Errorf("gcppubsub: nothing is received since %s: %w", h.since.UTC().Format(time.RFC3339), h.broken)
 	}
 	return nil
@@ -81,32 +79,24 @@ func (h *health) ended(err error) {
 	h.final = true
 }
 
-func (h *health) probed(err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.probe = err
-}
-
 // probe looks the subscription up every ProbeEvery until ctx ends.
 func (b *Bus) probe(ctx context.Context) {
-	defer b.health.probed(nil)
-	tick := time.NewTicker(b.cfg.ProbeEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
+	backend.Every(ctx, b.cfg.ProbeEvery, func() {
+		call, cancel := context.WithTimeout(ctx, callTimeout/2)
+		defer cancel()
+		_, err := b.lookUp(call)
+		if ctx.Err() != nil {
 			return
 		}
-		call, cancel := context.WithTimeout(ctx, callTimeout/2)
-		_, err := b.lookUp(call)
-		cancel()
-		b.health.probed(err)
-	}
+		if err != nil {
+			err = fmt.Errorf("the subscription does not answer: %w", err)
+		}
+		b.gate.Probed(err)
+	})
 }
 
 // intercept watches the streams that the client library opens. Those to an emulator turn.
-func (h *health) intercept(s *stats, emulator bool) grpc.StreamClientInterceptor {
+func (h *health) intercept(c *backend.BusCounts, emulator bool) grpc.StreamClientInterceptor {
 	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string,
 		streamer grpc.Streamer, opts ...grpc.CallOption,
 	) (stream grpc.ClientStream, err error) {
@@ -119,7 +109,7 @@ func (h *health) intercept(s *stats, emulator bool) grpc.StreamClientInterceptor
 		} else {
 			stream, err = open(ctx)
 		}
-		w := &watched{ClientStream: stream, health: h, stats: s, turns: emulator}
+		w := &watched{ClientStream: stream, health: h, counts: c, turns: emulator}
 		if err != nil {
 			w.failed(err)
 			return nil, err
@@ -133,7 +123,7 @@ func (h *health) intercept(s *stats, emulator bool) grpc.StreamClientInterceptor
 type watched struct {
 	grpc.ClientStream
 	health *health
-	stats  *stats
+	counts *backend.BusCounts
 	turns  bool
 }
 
@@ -153,6 +143,6 @@ func (w *watched) failed(err error) {
 	if code == codes.Canceled || w.turns && code == codes.DeadlineExceeded {
 		return // this process ended the stream
 	}
-	w.stats.streamErrors.Add(1)
+	w.counts.StreamErrors.Add(1)
 	w.health.failed(err)
 }

@@ -2,7 +2,6 @@ package gcppubsub
 
 import (
 	"maps"
-	"sync/atomic"
 	"time"
 
 	"cloud.google.com/go/pubsub/v2"
@@ -15,15 +14,15 @@ import (
 
 // An unmarshaler accepts every message: a refused one would be delivered again for ever.
 type unmarshaler struct {
-	topic string // full name
-	stats *stats
+	topic  string // full name
+	counts *backend.BusCounts
 }
 
 // Unmarshal never fails. Pub/Sub's own data replaces attributes of the same names.
 func (u unmarshaler) Unmarshal(m *pubsub.Message) (*message.Message, error) {
-	u.stats.deliveries.Add(1)
+	u.counts.Deliveries.Add(1)
 	if m.DeliveryAttempt != nil && *m.DeliveryAttempt > 1 {
-		u.stats.redeliveries.Add(1)
+		u.counts.Redeliveries.Add(1)
 	}
 	out := message.NewMessage(m.Attributes[googlecloud.UUIDHeaderKey], m.Data)
 	maps.Copy(out.Metadata, m.Attributes)
@@ -64,23 +63,5 @@ func sayGivenUp(metadata message.Metadata, attributes map[string]string) {
 	metadata.Set(wire.MetaGivenUp, text)
 	if t, err := time.Parse(time.RFC3339Nano, attributes[fromPublished]); err == nil {
 		metadata.Set(wire.MetaFirstPublished, t.UTC().Format(time.RFC3339Nano))
-	}
-}
-
-type stats struct {
-	deliveries, redeliveries, acks, nacks, held, streamErrors, acksLost atomic.Int64
-}
-
-// Stats returns the counts since Open. Pub/Sub reports redeliveries only on a subscription with a dead-letter
-// policy, and roughly. It closes streams now and then.
-func (b *Bus) Stats() backend.BusStats {
-	return backend.BusStats{
-		Deliveries:   b.stats.deliveries.Load(),
-		Redeliveries: b.stats.redeliveries.Load(),
-		Acks:         b.stats.acks.Load(),
-		Nacks:        b.stats.nacks.Load(),
-		Held:         b.stats.held.Load(),
-		StreamErrors: b.stats.streamErrors.Load(),
-		AcksLost:     b.stats.acksLost.Load(),
 	}
 }

@@ -51,8 +51,7 @@ func Open(ctx context.Context, cfg Config) (*Bus, error) {
 }
 
 func openChecked(ctx context.Context, cfg Config) (*Bus, error) {
-	b := &Bus{cfg: cfg}
-	b.life, b.end = context.WithCancel(context.Background())
+	b := newBus(cfg)
 	if err := b.open(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("gcppubsub: %w", err), b.Close())
 	}

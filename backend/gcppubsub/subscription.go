@@ -24,9 +24,9 @@ type subscription struct {
 	inner  interface{ Close() error } // this subscription's own Watermill subscriber
 	in     <-chan *message.Message
 	out    chan *message.Message
-	stop   context.Context // ends when the subscription should end
-	cancel context.CancelFunc
-	failed chan error // gets the reason when Pub/Sub ends the stream
+	stop   context.Context    // ends when the subscription should end
+	cancel context.CancelFunc // of the Watermill subscriber
+	failed chan error         // gets the reason when Pub/Sub ends the stream
 
 	mu   sync.Mutex
 	held map[*message.Message]heldMessage // delivered messages whose goroutine still runs
@@ -39,10 +39,10 @@ type heldMessage struct {
 
 // subscribe makes a Watermill subscriber for each subscription: one cannot receive a second time while
 // its first Receive backs off.
-func (b *Bus) subscribe(ctx context.Context) (*subscription, error) {
+func (b *Bus) subscribe(ctx context.Context) (out chan *message.Message, run func(context.Context) error, err error) {
 	settings, err := b.lookUp(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	b.warn(settings)
 	s := &subscription{
@@ -53,28 +53,25 @@ func (b *Bus) subscribe(ctx context.Context) (*subscription, error) {
 	}
 	inner, err := googlecloud.NewSubscriber(b.subscriberConfig(), logger{b.cfg.Logger, s.fail})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	s.inner = inner
 	// Not ctx: its end would give back messages whose acks are not sent yet.
-	receiving, endReceiving := context.WithCancel(context.WithoutCancel(ctx))
-	timer := time.AfterFunc(callTimeout, endReceiving)
+	receiving, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	s.cancel = cancel
+	timer := time.AfterFunc(callTimeout, cancel)
 	if s.in, err = inner.Subscribe(receiving, b.cfg.Topic); err == nil && !timer.Stop() {
 		err = context.DeadlineExceeded
 	}
 	if err != nil {
-		endReceiving()
-		return nil, errors.Join(b.explain(err, "subscription "+b.cfg.subscriptionName()), inner.Close())
+		cancel()
+		return nil, nil, errors.Join(b.explain(err, "subscription "+b.cfg.subscriptionName()), inner.Close())
 	}
-	var done context.CancelFunc
-	s.stop, done = context.WithCancel(ctx)
-	unlink := context.AfterFunc(b.life, done)
-	s.cancel = func() { unlink(); done(); endReceiving() }
-	return s, nil
+	return s.out, s.run, nil
 }
 
 func (b *Bus) subscriberConfig() googlecloud.SubscriberConfig {
-	watch := option.WithGRPCDialOption(grpc.WithChainStreamInterceptor(b.health.intercept(&b.stats, b.cfg.EmulatorHost != "")))
+	watch := option.WithGRPCDialOption(grpc.WithChainStreamInterceptor(b.health.intercept(&b.counts, b.cfg.EmulatorHost != "")))
 	return googlecloud.SubscriberConfig{
 		GenerateSubscriptionName: func(string) string { return b.cfg.Subscription },
 		ProjectID:                b.cfg.Project,
@@ -84,7 +81,7 @@ func (b *Bus) subscriberConfig() googlecloud.SubscriberConfig {
 		DoNotEnforceSubscriptionAttachedToTopic: true,
 		ReceiveSettings:                         b.cfg.receiveSettings(),
 		ClientOptions:                           slices.Concat(b.options, []option.ClientOption{watch}),
-		Unmarshaler:                             unmarshaler{topic: b.cfg.topicName(), stats: &b.stats},
+		Unmarshaler:                             unmarshaler{topic: b.cfg.topicName(), counts: &b.counts},
 	}
 }
 
@@ -96,17 +93,18 @@ func (s *subscription) fail(err error) {
 	}
 }
 
-// run delivers messages until the subscription should end or Pub/Sub has ended it. It returns when
-// every message here is settled or given back, or after CloseTimeout.
-func (s *subscription) run() error {
+// run delivers messages until stop ends or Pub/Sub has ended the stream. It returns when every message here is settled
+// or given back, or after CloseTimeout.
+func (s *subscription) run(stop context.Context) error {
+	s.stop = stop
 	defer s.cancel()
-	probing, endProbing := context.WithCancel(s.stop)
+	probing, endProbing := context.WithCancel(stop)
 	var probes sync.WaitGroup
 	probes.Go(func() { s.b.probe(probing) })
 	err := s.pump()
 	endProbing()
 	if err != nil {
-		s.b.cfg.Logger.LogAttrs(s.stop, slog.LevelWarn, "Pub/Sub has ended the stream", slog.Any("err", err))
+		s.b.cfg.Logger.LogAttrs(stop, slog.LevelWarn, "Pub/Sub has ended the stream", slog.Any("err", err))
 		s.b.health.ended(err)
 	}
 	err = errors.Join(err, s.close())
@@ -120,11 +118,11 @@ func (s *subscription) pump() error {
 		select {
 		case m, ok := <-s.in:
 			if !ok {
-				return errors.New("gcppubsub: receiving has ended")
+				return errors.New("receiving has ended")
 			}
 			s.deliver(m)
 		case err := <-s.failed:
-			return fmt.Errorf("gcppubsub: %w", s.b.explain(err, "subscription "+s.b.cfg.subscriptionName()))
+			return s.b.explain(err, "subscription "+s.b.cfg.subscriptionName())
 		case <-s.stop.Done():
 			return nil
 		}
@@ -149,17 +147,17 @@ func (s *subscription) track(m *message.Message, ctx context.Context) {
 	s.mu.Lock()
 	s.held[m] = h
 	s.mu.Unlock()
-	s.b.stats.held.Add(1)
+	s.b.counts.Held.Add(1)
 	context.AfterFunc(ctx, func() {
 		defer close(h.counted)
 		s.mu.Lock()
 		delete(s.held, m)
 		s.mu.Unlock()
-		s.b.stats.held.Add(-1)
+		s.b.counts.Held.Add(-1)
 		if acked(m) {
-			s.b.stats.acks.Add(1)
+			s.b.counts.Acks.Add(1)
 		} else {
-			s.b.stats.nacks.Add(1)
+			s.b.counts.Nacks.Add(1)
 		}
 	})
 }
@@ -186,7 +184,7 @@ func (s *subscription) close() error {
 		s.count()
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("gcppubsub: Pub/Sub did not take the last acks within %s: the latest messages may be delivered again", s.b.cfg.CloseTimeout)
+		return fmt.Errorf("Pub/Sub did not take the last acks within %s: the latest messages may be delivered again", s.b.cfg.CloseTimeout)
 	}
 }
 
@@ -199,7 +197,7 @@ func (s *subscription) passAcks(ctx context.Context) {
 		select {
 		case <-h.passed.Done():
 		case <-ctx.Done():
-			s.b.stats.acksLost.Add(1)
+			s.b.counts.AcksLost.Add(1)
 		}
 	}
 }

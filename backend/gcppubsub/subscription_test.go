@@ -8,6 +8,8 @@ import (
 
 	"cloud.google.com/go/pubsub/v2"
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/countmill/countmill/backend"
 )
 
 // An innerFake records when the Watermill subscriber is closed.
@@ -41,7 +43,7 @@ func (s *subscription) hold() (m *message.Message, passed context.CancelFunc) {
 func TestNothingIsKeptTwice(t *testing.T) {
 	t.Parallel()
 	got := &pubsub.Message{ID: "7", Data: []byte("x"), Attributes: map[string]string{"a": "b"}}
-	m, err := unmarshaler{stats: &stats{}}.Unmarshal(got)
+	m, err := unmarshaler{counts: &backend.BusCounts{}}.Unmarshal(got)
 	if err != nil || string(m.Payload) != "x" || m.Metadata.Get("a") != "b" {
 		t.Errorf("got %+v, %v", m, err)
 	}

@@ -14,25 +14,25 @@ import (
 	"github.com/countmill/countmill/backend"
 )
 
+const page, settings = "howto/nats.md", "settings of NATS"
+
 // prepare makes a missing stream or consumer if the configuration allows it, and looks the stream up. It returns an error if
 // nobody can use it as a bus.
-func (b *Bus) prepare(ctx context.Context) (cfg jetstream.StreamConfig, err error) {
+func (b *Bus) prepare(ctx context.Context) (s jetstream.Stream, err error) {
 	if size := b.conn.MaxPayload(); size < leastPayload {
-		return cfg, backend.Remedied(fmt.Errorf("the server takes messages of up to %d bytes, and batches need %d", size, leastPayload), "set max_payload in the server's configuration")
+		return nil, backend.Remedied(fmt.Errorf("the server takes messages of up to %d bytes, and batches need %d", size, leastPayload), "set max_payload in the server's configuration")
 	}
 	if b.cfg.Create {
 		if err := b.create(ctx); err != nil {
-			return cfg, err
+			return nil, err
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	s, err := b.js.Stream(ctx, b.cfg.Stream)
-	if err != nil {
-		return cfg, b.explain(err, "stream "+b.cfg.Stream)
+	if s, err = b.js.Stream(ctx, b.cfg.Stream); err != nil {
+		return nil, b.explain(err, "stream "+b.cfg.Stream)
 	}
-	cfg = s.CachedInfo().Config
-	switch edit := "nats stream edit " + b.cfg.Stream; {
+	switch cfg, edit := s.CachedInfo().Config, "nats stream edit "+b.cfg.Stream; {
 	case !slices.Contains(cfg.Subjects, b.cfg.Stream):
 		err = backend.Remedied(fmt.Errorf("stream %s has the subjects %q, and countmill publishes on %s", b.cfg.Stream, cfg.Subjects, b.cfg.Stream),
 			edit+" --subjects="+strings.Join(append(cfg.Subjects, b.cfg.Stream), ","))
@@ -41,7 +41,7 @@ func (b *Bus) prepare(ctx context.Context) (cfg jetstream.StreamConfig, err erro
 	case cfg.MaxMsgSize > 0 && cfg.MaxMsgSize < leastPayload:
 		err = backend.Remedied(fmt.Errorf("stream %s takes messages of up to %d bytes, and batches need %d", b.cfg.Stream, cfg.MaxMsgSize, leastPayload), edit+" --max-msg-size=-1")
 	}
-	return cfg, err
+	return s, err
 }
 
 // create makes the stream and the consumer. Other processes may do the same at the same time.
@@ -68,7 +68,7 @@ func (b *Bus) create(ctx context.Context) error {
 }
 
 // consumer looks the consumer up. It returns an error if this process cannot receive from it.
-func (b *Bus) consumer(ctx context.Context) (*jetstream.ConsumerInfo, error) {
+func (b *Bus) consumer(ctx context.Context) (jetstream.Consumer, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	what := "consumer " + b.cfg.Consumer + " of stream " + b.cfg.Stream
@@ -79,25 +79,21 @@ func (b *Bus) consumer(ctx context.Context) (*jetstream.ConsumerInfo, error) {
 		}
 		return nil, b.explain(err, what)
 	}
-	info := c.CachedInfo()
-	switch {
-	case info.Config.AckPolicy != jetstream.AckExplicitPolicy:
+	switch cfg := c.CachedInfo().Config; {
+	case cfg.AckPolicy != jetstream.AckExplicitPolicy:
 		return nil, backend.Remedied(fmt.Errorf("%s does not wait for an ack of each message", what), "delete it and "+b.consumerCommand())
-	case info.Config.AckWait < time.Second:
-		return nil, backend.Remedied(fmt.Errorf("%s waits for acks for %s; the least is 1s", what, info.Config.AckWait), b.consumerEdit("--wait=30s"))
+	case cfg.AckWait < time.Second:
+		return nil, backend.Remedied(fmt.Errorf("%s waits for acks for %s; the least is 1s", what, cfg.AckWait), b.consumerEdit("--wait=30s"))
 	}
-	return info, nil
+	return c, nil
 }
 
-// A harm is a setting that causes harm: what it does, and the command that changes it.
-type harm struct{ what, do string }
-
-// harmful are the settings of stream and consumer that lose messages or keep them back.
-func (b *Bus) harmful(s jetstream.StreamConfig, c jetstream.ConsumerConfig) []harm {
-	var all []harm
+// harmful finds the settings of stream and consumer that lose messages or keep them back.
+func (b *Bus) harmful(stream jetstream.Stream, consumer jetstream.Consumer) (all []backend.Finding) {
+	s, c := stream.CachedInfo().Config, consumer.CachedInfo().Config
 	add := func(bad bool, what, do string) {
 		if bad {
-			all = append(all, harm{what, do})
+			all = append(all, backend.Finding{Check: settings, What: "Stream " + b.cfg.Stream + ", consumer " + b.cfg.Consumer + ": " + what + ".", Why: "Increments are lost or late.", Do: do, Page: page})
 		}
 	}
 	edit, again := "nats stream edit "+b.cfg.Stream, "Make the stream again with %s: this setting cannot be changed."
@@ -119,10 +115,6 @@ func (b *Bus) consumerEdit(flags string) string {
 	return fmt.Sprintf("nats consumer edit %s %s %s", b.cfg.Stream, b.cfg.Consumer, flags)
 }
 
-func (b *Bus) streamCommand() string {
-	return fmt.Sprintf("create it: nats stream add %s --subjects=%s --storage=file --retention=work --discard=new --defaults, or start one process with --create", b.cfg.Stream, b.cfg.Stream)
-}
-
 func (b *Bus) consumerCommand() string {
 	return fmt.Sprintf("create it: nats consumer add %s %s --pull --ack=explicit --wait=30s --max-deliver=-1 --max-pending=-1 --defaults, or start one process with --create", b.cfg.Stream, b.cfg.Consumer)
 }
@@ -135,7 +127,7 @@ func (b *Bus) explain(err error, what string) error {
 	hint := ""
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, jetstream.ErrNoStreamResponse):
-		hint = b.streamCommand()
+		hint = fmt.Sprintf("create it: nats stream add %s --subjects=%s --storage=file --retention=work --discard=new --defaults, or start one process with --create", b.cfg.Stream, b.cfg.Stream)
 	case errors.Is(err, jetstream.ErrConsumerNotFound):
 		hint = b.consumerCommand()
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount), errors.Is(err, nats.ErrNoResponders):
@@ -149,4 +141,32 @@ func (b *Bus) explain(err error, what string) error {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	return backend.Remedied(fmt.Errorf("%s: %w", what, err), hint)
+}
+
+// Examine looks for mistakes of the stream and of the consumer, and makes neither.
+func Examine(ctx context.Context, cfg Config, r *backend.Report) {
+	cfg.Create = false
+	b, err := connect(cfg)
+	if err != nil {
+		r.Error("reachability of NATS", err, "Increments are neither sent nor counted.", page)
+		return
+	}
+	defer func() { _ = b.Close() }() // it was only read
+	r.Done("reachability of NATS", "")
+	stream, err := b.prepare(ctx)
+	if err != nil {
+		r.Error("stream", err, "Increments are neither sent nor counted.", page)
+		return
+	}
+	r.Done("stream", "")
+	consumer, err := b.consumer(ctx)
+	if err != nil {
+		r.Error("consumer", err, "Aggregators get no messages.", page)
+		return
+	}
+	r.Done("consumer", "")
+	for _, f := range b.harmful(stream, consumer) {
+		r.Find(f)
+	}
+	r.Done(settings, "")
 }

@@ -174,7 +174,7 @@ func TestGivenBack(t *testing.T) {
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	addr := emulator.NATS(t).Addr()
-	bus := open(t, addr)
+	bus := open(t, addr, func(c *nats.Config) { c.AckWait = 10 * time.Minute }) // longer than the test waits
 	const n = 400
 	for i := range n {
 		publish(t, bus, fmt.Sprint(i))
@@ -602,12 +602,12 @@ func TestRights(t *testing.T) {
 	}
 	as("operator", true)
 	aggregator := as("aggregator", false)
-	publish(t, as("publisher", false), "first", "second")
+	publish(t, as("publisher", false), "first", "second", "third")
 	messages := subscribe(t, aggregator)
 	receive(t, messages).Nack()
 	m := receive(t, messages)
 	silent(t, messages, 2*time.Second) // its lease is extended
-	until(t, "the second is unseen", func() bool { return aggregator.Unseen() > 0 })
+	until(t, "another is unseen", func() bool { return aggregator.Unseen() > 0 })
 	m.Ack()
 	receive(t, messages).Ack()
 	if err := aggregator.Ready(); err != nil {

@@ -14,27 +14,62 @@ import (
 // no transaction waits for another one.
 const addedTable = "added"
 
-// adding makes the table, and the function that adds to it. The table refuses what countmill.CheckCounter and CheckDelta refuse: a fold could
-// never take it. Nobody needs a right to the table but the role of countmill.
+// adding makes the table, and the functions that add to it. The table refuses what countmill.CheckCounter and CheckDelta refuse: a fold could
+// never take it. Nobody needs a right to a table but the role of countmill.
+//
+// An adoption counts the rows of a table that exist, while writers go on. Their increments name the adoption, and are held until it has committed.
+// It is one repeatable-read transaction: in its snapshot, it removes the increments that are held, and counts the rows. Both show it the same
+// transactions. Increments of later ones stay, and count from then on. An adoption that fails leaves no trace.
 func adding(schema string) []string {
-	table, function := pgx.Identifier{schema, addedTable}.Sanitize(), pgx.Identifier{schema, "add"}.Sanitize()
+	table := func(name string) string { return pgx.Identifier{schema, name}.Sanitize() }
+	added, held, adopted := table(addedTable), table("held"), table("adopted")
+	function := func(name, language, body string) string {
+		return fmt.Sprintf("create or replace function %s returns void language %s security definer set search_path = '' as $sql$ %s $sql$", name, language, body)
+	}
 	return []string{
 		fmt.Sprintf(`create table if not exists %s (
 			id bigint generated always as identity primary key,
 			counter text not null collate "C" check (octet_length(counter) between 1 and %d and counter !~ '[\x01-\x1f\x7f-\x9f]' and counter !~ '^[ =]| $|^__.*__$'),
 			delta bigint not null check (delta <> 0 and delta between -%d and %[3]d),
 			at timestamptz not null default now()
-		) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000)`, table, countmill.MaxCounterName, int64(countmill.MaxDelta)),
-		fmt.Sprintf(`create or replace function %s(counter text, delta bigint default 1) returns void language sql security definer set search_path = '' as
-			$sql$ insert into %s (counter, delta) values ($1, $2) $sql$`, function, table),
+		) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000)`, added, countmill.MaxCounterName, int64(countmill.MaxDelta)),
+		fmt.Sprintf("create table if not exists %s (like %s including all, adoption text not null)", held, added),
+		fmt.Sprintf("create index if not exists held_adoption on %s (adoption)", held),
+		fmt.Sprintf("create table if not exists %s (adoption text primary key, at timestamptz not null default now())", adopted),
+		function(table("add")+"(counter text, delta bigint default 1)", "sql", fmt.Sprintf("insert into %s (counter, delta) values ($1, $2)", added)),
+		function(table("add")+"(counter text, delta bigint, adoption text)", "plpgsql", fmt.Sprintf(`begin
+			if exists (select from %s a where a.adoption = $3) then
+				insert into %s (counter, delta) values ($1, $2);
+			else
+				insert into %s (counter, delta, adoption) values ($1, $2, $3);
+			end if;
+		end`, adopted, added, held)),
+		function(table("adopt")+"(adoption text)", "plpgsql", fmt.Sprintf(`begin
+			if current_setting('transaction_isolation') not in ('repeatable read', 'serializable') then
+				raise 'an adoption is one transaction: begin isolation level repeatable read';
+			end if;
+			insert into %s values ($1);
+			delete from %s h where h.adoption = $1;
+		end`, adopted, held)),
 	}
 }
 
-// Added lists increments of other programs' transactions. Those of transactions that are open are not there yet.
+// Added lists increments of other programs' transactions. Those of transactions that are open are not there yet. First it releases some of those that
+// an adoption has held.
 func (s *Store) Added(ctx context.Context, limit int) (all []store.Added, err error) {
-	rows, err := s.engine.Pool().Query(ctx, "select id, counter, delta, at from "+s.added+" order by id limit $1", limit)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[store.Added])
+	b := new(pgx.Batch)
+	b.Queue(s.release, limit)
+	b.Queue("select id, counter, delta, at from "+s.added+" order by id limit $1", limit).Query(func(rows pgx.Rows) (err error) {
+		all, err = pgx.CollectRows(rows, pgx.RowToStructByPos[store.Added])
+		return err
+	})
+	return all, s.engine.Pool().SendBatch(ctx, b).Close()
+}
+
+// releasing moves increments of adoptions that have committed. The index is used for each adoption, whatever is held for others.
+func releasing(schema string) string {
+	table := func(name string) string { return pgx.Identifier{schema, name}.Sanitize() }
+	return fmt.Sprintf(`with free as (delete from %s where id = any (array(
+		select l.id from %s a, lateral (select h.id from %[1]s h where h.adoption = a.adoption limit $1 for update skip locked) l limit $1)) returning counter, delta, at)
+		insert into %[3]s (counter, delta, at) select counter, delta, at from free`, table("held"), table("adopted"), table(addedTable))
 }

@@ -26,6 +26,7 @@ const (
 	checkVacuum  = "autovacuum"
 	checkBloat   = "dead rows"
 	checkIndexes = "indexes"
+	checkAdopted = "adoptions"
 )
 
 // An Exam says how to examine a database. With ReadOnly the role may be that of a reader, which needs no right to write.
@@ -62,7 +63,7 @@ func Examine(ctx context.Context, e Exam, r *backend.Report) {
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	r.Done(checkReached, "")
-	for _, check := range []func(context.Context) error{x.server, x.tables, x.vacuum, x.indexes} {
+	for _, check := range []func(context.Context) error{x.server, x.tables, x.vacuum, x.indexes, x.adoptions} {
 		if err := check(ctx); err != nil {
 			if !errors.Is(err, errNoTables) {
 				x.failed(err)
@@ -224,6 +225,21 @@ func (x *examination) indexes(ctx context.Context) error {
 	}
 	if x.Done(checkIndexes, ""); missing != "" {
 		x.find(checkIndexes, "Indexes are missing, or not valid: "+missing+".", "Scans read whole tables.", "Drop those that are not valid, and restart an aggregator: it makes what is missing.")
+	}
+	return nil
+}
+
+// adoptions examines whether increments wait for one that has not run.
+func (x *examination) adoptions(ctx context.Context) error {
+	held, adopted := pgx.Identifier{x.schema, "held"}.Sanitize(), pgx.Identifier{x.schema, "adopted"}.Sanitize()
+	var waiting string
+	err := x.conn.QueryRow(ctx, `select coalesce(string_agg(format('%s of %s since %s', n, adoption, oldest), ', '), '') from (select h.adoption, count(*) n, date_trunc('second', min(h.at)) oldest
+		from `+held+` h where not exists (select from `+adopted+` a where a.adoption = h.adoption) group by 1 having min(h.at) < now() - interval '1 hour') w`).Scan(&waiting)
+	if err != nil {
+		return err
+	}
+	if x.Done(checkAdopted, ""); waiting != "" {
+		x.find(checkAdopted, "Increments wait for adoptions: "+waiting+".", "No total has them before that.", "Run countmill.adopt with that id, or correct the id where you count.")
 	}
 	return nil
 }

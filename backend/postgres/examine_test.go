@@ -111,7 +111,7 @@ func wantFindings(t *testing.T, e postgres.Exam, want ...string) {
 		for _, c := range r.Checked {
 			checks = append(checks, c.Check)
 		}
-		if all := []string{"reachability of the database", "clock", "writes", "durability of commits", "autovacuum", "meta record", "permissions of the database", "dead rows", "indexes"}; !slices.Equal(checks, all) {
+		if all := []string{"reachability of the database", "clock", "writes", "durability of commits", "autovacuum", "meta record", "permissions of the database", "dead rows", "indexes", "adoptions"}; !slices.Equal(checks, all) {
 			t.Errorf("checked %q, want %q", checks, all)
 		}
 	}

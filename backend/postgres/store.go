@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/backend/postgres/rows"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/protocol"
@@ -37,6 +38,7 @@ type Store struct {
 	protocol *protocol.Store
 	engine   *rows.Engine
 	added    string // the table of increments that other programs add
+	release  string // the statement that moves those of adoptions there
 }
 
 // Params are the parameters that a URL may have: schema, and some of those of pgx. A password is none of them, because messages
@@ -88,11 +90,17 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		_ = e.Close() // the first error is the reason
 		return nil, err
 	}
-	return &Store{s, s, e, pgx.Identifier{schema, addedTable}.Sanitize()}, nil
+	return &Store{s, s, e, pgx.Identifier{schema, addedTable}.Sanitize(), releasing(schema)}, nil
 }
 
 // ID identifies the database. Copies of it have the same.
 func (s *Store) ID() string { return s.protocol.ID() }
+
+// Pool counts the connections.
+func (s *Store) Pool() backend.PoolStats {
+	p := s.engine.Pool().Stat()
+	return backend.PoolStats{Used: int64(p.AcquiredConns()), Idle: int64(p.IdleConns()), Most: int64(p.MaxConns()), Waits: p.EmptyAcquireCount()}
+}
 
 // Sweep removes old markers. Call it every store.SweepEvery.
 func (s *Store) Sweep(ctx context.Context) error { return s.protocol.Sweep(ctx) }

@@ -2,7 +2,7 @@
 // commits and messages. It has no code of its own; its tests are the measurements.
 //
 //	go test ./cost                              small runs, compared with the targets
-//	go test ./cost -v -full -json FILE          the published figures, and a file for plots
+//	go test ./cost -v -full                     the published figures
 //
 // The publishers, aggregators and readers are the real ones with their defaults. The bus and the store
 // are in memory, count their calls, and each call takes as long as Google's services do. All of it runs

@@ -2,7 +2,6 @@ package cost
 
 import (
 	"cmp"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -17,47 +16,32 @@ import (
 var (
 	fullFlag     = flag.Bool("full", false, "measure what docs/evidence/benchmarks.md has; otherwise less")
 	unlockedFlag = flag.Bool("unlocked", false, "TestReads: readers do not wait for each other")
-	jsonFlag     = flag.String("json", "", "write the figures to this file, for plots")
 )
 
-// TestMain prints and keeps the measurements.
+// TestMain prints the measurements.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	code := m.Run()
 	if testing.Verbose() {
 		fmt.Print(tables())
 	}
-	if *jsonFlag != "" {
-		text, err := json.MarshalIndent(struct {
-			Quick bool          `json:"quick"`
-			Rows  []row         `json:"rows"`
-			Reads []readFigures `json:"reads"`
-		}{!*fullFlag, measured(), rows.reads}, "", "  ")
-		if err == nil {
-			err = os.WriteFile(*jsonFlag, append(text, '\n'), 0o644)
-		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = max(code, 1)
-		}
-	}
 	os.Exit(code)
 }
 
 // figures are the cost of a run.
 type figures struct {
-	Increments int64 `json:"increments"`
-	Messages   int64 `json:"messages"`
-	Entries    int64 `json:"entries"` // in them
-	Bytes      int64 `json:"bytes"`   // of them
-	Shards     int   `json:"shards_written"`
-	Markers    int   `json:"markers_written"`
-	Records    int   `json:"records_written"`
-	Workers    int   `json:"worker_records_written"`
-	Moved      int   `json:"series_written"` // by moves of series
-	Moves      int   `json:"moves"`
-	Commits    int   `json:"commits"`
-	Reads      int   `json:"entities_read"`
+	Increments int64
+	Messages   int64
+	Entries    int64 // in them
+	Bytes      int64 // of them
+	Shards     int
+	Markers    int
+	Records    int
+	Workers    int
+	Moved      int // by moves of series
+	Moves      int
+	Commits    int
+	Reads      int
 }
 
 // folded is the number of entities that folds wrote: shards and markers.
@@ -102,17 +86,15 @@ func (f figures) since(e figures) figures {
 	}
 }
 
-// A row is one line of a table, and one point of a plot.
+// A row is one line of a table.
 type row struct {
-	Table string  `json:"table"`
-	Label string  `json:"label"`
-	X     float64 `json:"x"`
+	Table string
+	Label string
+	X     float64
 	// Floor is the fewest entities that a fold of the same windows could write, 0 if that is not
 	// needed.
-	Floor int `json:"floor,omitempty"`
+	Floor int
 	figures
-	// PerMillion is all entities written for a million increments.
-	PerMillion float64 `json:"entities_per_million"`
 }
 
 var rows struct {
@@ -124,7 +106,7 @@ var rows struct {
 func keep(table, label string, x float64, floor int, f figures) {
 	rows.Lock()
 	defer rows.Unlock()
-	rows.all = append(rows.all, row{table, label, x, floor, f, f.perMillion(f.written())})
+	rows.all = append(rows.all, row{table, label, x, floor, f})
 }
 
 func keepReads(label string, f readFigures) {

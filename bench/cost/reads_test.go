@@ -140,11 +140,11 @@ func asRoot() []string {
 
 // readFigures are the cost of serving totals.
 type readFigures struct {
-	Label   string  `json:"label"`
-	Served  int     `json:"totals_served"`
-	Keys    int     `json:"entities_read"`
-	Workers int     `json:"worker_records_read"`
-	Per1000 float64 `json:"entities_per_1000_totals"`
+	Label   string
+	Served  int
+	Keys    int
+	Workers int
+	Per1000 float64
 }
 
 func (f readFigures) perThousand() float64 {

@@ -3,8 +3,6 @@ package api
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"runtime"
@@ -157,24 +155,6 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-func (c Config) validate() error {
-	var errs []error
-	for _, v := range []struct {
-		name string
-		bad  bool
-		val  any
-	}{
-		{"Timeout", c.Timeout < 0, c.Timeout}, {"MaxPending", c.MaxPending < 0, c.MaxPending},
-		{"MaxWatchers", c.MaxWatchers < 0, c.MaxWatchers}, {"MaxWatched", c.MaxWatched < 0, c.MaxWatched}, {"KeepAlive", c.KeepAlive < 0, c.KeepAlive},
-		{"WriteTimeout", c.WriteTimeout < 0, c.WriteTimeout},
-	} {
-		if v.bad {
-			errs = append(errs, fmt.Errorf("%s must not be negative, got %v", v.name, v.val))
-		}
-	}
-	return errors.Join(errs...)
-}
-
 // An API answers requests with services.
 type API struct {
 	services Services
@@ -196,11 +176,8 @@ type API struct {
 	close   context.CancelFunc
 }
 
-// New returns the API of what s holds. The error reports all that is wrong with the config.
-func New(s Services, cfg Config) (*API, error) {
-	if err := cfg.validate(); err != nil {
-		return nil, fmt.Errorf("api: %w", err)
-	}
+// New returns the API of what s holds.
+func New(s Services, cfg Config) *API {
 	a := &API{services: s, cfg: cfg.withDefaults(), gate: newGate(), decoding: make(chan struct{}, max(runtime.GOMAXPROCS(0)/2, 1))}
 	in := a.cfg.Increments
 	a.pools = newPools(&a.cfg)
@@ -208,7 +185,7 @@ func New(s Services, cfg Config) (*API, error) {
 	a.buffers.New = func() any { return new([pooled]byte) }
 	a.feeds.shared = make(map[string]*feed)
 	a.closing, a.close = context.WithCancel(context.Background())
-	return a, nil
+	return a
 }
 
 // CloseStreams ends all watchers and refuses new ones. Other requests are still answered. It

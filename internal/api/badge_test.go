@@ -96,7 +96,7 @@ func texts(t *testing.T, svg string) (all []string) {
 func TestBadgesArePublicWhereALineSaysSo(t *testing.T) {
 	t.Parallel()
 	f := newFakeOf(map[string]int64{"page:/home": 7, "shop:a": 8})
-	a := serve(t, api.Services{Reader: f, Public: func(counter string) bool { return strings.HasPrefix(counter, "page:") }}, api.Config{})
+	a := serve(api.Services{Reader: f, Public: func(counter string) bool { return strings.HasPrefix(counter, "page:") }}, api.Config{})
 	if status, _ := as(t, a, "/badge/page:%2Fhome.svg"); status != 200 {
 		t.Errorf("a public counter: got %d, want 200", status)
 	}
@@ -136,7 +136,7 @@ func TestBadgesThatAreReadAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := &gatedReader{newFakeOf(map[string]int64{"a": 1}), make(chan struct{})}
-		a := serve(t, api.Services{Reader: g}, api.Config{})
+		a := serve(api.Services{Reader: g}, api.Config{})
 		const most = 8
 		served := make(chan int, most)
 		for range most {

@@ -48,10 +48,7 @@ func (d *fakeReceiver) Send(ctx context.Context, _ *publisher.Delivery, _ time.T
 func newReceiver(t *testing.T, d *fakeReceiver, cfg IncrementsConfig) publisherAPI {
 	t.Helper()
 	moment := func() time.Time { return time.Date(2026, 11, 23, 7, 0, 0, 123456000, time.UTC) }
-	a, err := New(Services{Sender: &recorder{}, BatchReceiver: d, Moment: moment}, Config{Roles: []string{"publisher"}, Increments: cfg})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := New(Services{Sender: &recorder{}, BatchReceiver: d, Moment: moment}, Config{Roles: []string{"publisher"}, Increments: cfg})
 	rt := httpserver.NewRouter(nil)
 	a.Register(rt)
 	return publisherAPI{a, rt}

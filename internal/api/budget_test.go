@@ -21,6 +21,7 @@ import (
 // A batchSender takes all that has come at once, as a publisher does, at a speed, and answers
 // as much later as its bus takes.
 type batchSender struct {
+	Sender
 	perSecond int
 	bus       time.Duration
 	wake      chan struct{}
@@ -47,14 +48,6 @@ func (s *batchSender) Publish(ctx context.Context, incs ...countmill.Increment) 
 	case <-ctx.Done():
 		return none, countmill.ErrOutcomeUnknown
 	}
-}
-
-func (s *batchSender) PublishPast(ctx context.Context, _ time.Time, _, _ string, incs ...countmill.Increment) (publisher.Sent, error) {
-	return s.Publish(ctx, incs...)
-}
-
-func (s *batchSender) PublishKeyed(ctx context.Context, _, _ string, incs ...countmill.Increment) (publisher.Sent, error) {
-	return s.Publish(ctx, incs...)
 }
 
 func (s *batchSender) run(stop chan struct{}) {

@@ -91,7 +91,7 @@ const jsonType = "application/json"
 // call sends a request and checks the answer against the document.
 func change(t *testing.T, f *fakeAdmin, doc *apitest.Document, method, target, contentType, body string) *httptest.ResponseRecorder {
 	t.Helper()
-	rt := serve(t, api.Services{Admin: f}, api.Config{})
+	rt := serve(api.Services{Admin: f}, api.Config{})
 	rec := httptest.NewRecorder()
 	req := httptest.NewRequest(method, target, strings.NewReader(body))
 	if contentType != "" {

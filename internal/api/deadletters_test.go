@@ -67,7 +67,7 @@ func encode(at time.Time, parts ...wire.Part) []byte {
 
 func deadLetters(t *testing.T, f *fakeStore) surface {
 	t.Helper()
-	return surface{serve(t, api.Services{DeadLetters: admin.NewDeadLetters(f)}, api.Config{}), apitest.Load(t)}
+	return surface{serve(api.Services{DeadLetters: admin.NewDeadLetters(f)}, api.Config{}), apitest.Load(t)}
 }
 
 // of is the surface as a caller sees it whose token has prefixes.

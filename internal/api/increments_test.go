@@ -19,6 +19,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/api/apitest"
+	"github.com/countmill/countmill/internal/auth"
 	"github.com/countmill/countmill/internal/httpserver"
 	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/wire"
@@ -33,10 +35,7 @@ type publisherAPI struct {
 }
 
 func newIncrements(s Sender, cfg IncrementsConfig) publisherAPI {
-	a, err := New(Services{Sender: s}, Config{Roles: []string{"publisher"}, Increments: cfg})
-	if err != nil {
-		panic(err)
-	}
+	a := New(Services{Sender: s}, Config{Roles: []string{"publisher"}, Increments: cfg})
 	rt := httpserver.NewRouter(nil)
 	a.Register(rt)
 	return publisherAPI{a, rt}
@@ -136,8 +135,12 @@ func (r request) do(h http.Handler) *http.Response {
 func problemOf(tb testing.TB, resp *http.Response) httpserver.Problem {
 	tb.Helper()
 	var p httpserver.Problem
-	if err := json.NewDecoder(resp.Body).Decode(&p); err != nil {
+	text, err := io.ReadAll(resp.Body)
+	if err := errors.Join(err, json.Unmarshal(text, &p)); err != nil {
 		tb.Fatalf("answer %d is not a problem: %v", resp.StatusCode, err)
+	}
+	if resp.StatusCode != http.StatusMethodNotAllowed {
+		apitest.Load(tb).CheckAnswer(tb, http.MethodPost, "/v1/increments", resp.StatusCode, resp.Header, text)
 	}
 	if got := resp.Header.Get("Content-Type"); got != "application/problem+json" || p.Status != resp.StatusCode {
 		tb.Errorf("got Content-Type %q, status %d and %d", got, resp.StatusCode, p.Status)
@@ -227,6 +230,8 @@ func TestSenderErrorsAreAnswered(t *testing.T) {
 		{countmill.ErrUnavailable, 503, "unavailable", true},
 		{countmill.ErrClosed, 503, "closed", true},
 		{countmill.ErrOutcomeUnknown, 504, "outcome-unknown", false},
+		{&auth.QuotaError{Field: "bytes_per_second", Limit: 7, RetryAfter: 1}, 429, "quota", true},
+		{httpserver.NewProblem(507, "insufficient-storage", "full", "").RetryAfter(1), 507, "insufficient-storage", true},
 		{errors.New("surprise"), 500, "internal", false},
 	} {
 		s := recorder{err: fmt.Errorf("sending: %w", tc.err)}

@@ -203,7 +203,7 @@ func TestGroupsThatDoNotServe(t *testing.T) {
 	} {
 		for _, deleting := range []bool{false, true} {
 			f := &fakeAdmin{indexes: []admin.IndexState{indexState(t, admin.IndexBuilding)}}
-			rt := serve(t, api.Services{Reader: notServing{deleting: deleting}, Admin: f}, api.Config{})
+			rt := serve(api.Services{Reader: notServing{deleting: deleting}, Admin: f}, api.Config{})
 			rec := httptest.NewRecorder()
 			req := httptest.NewRequest(tc.method, tc.target, strings.NewReader(tc.body))
 			req.Header.Set("Content-Type", jsonType)
@@ -218,7 +218,7 @@ func TestGroupsThatDoNotServe(t *testing.T) {
 			}
 		}
 	}
-	rt := serve(t, api.Services{Reader: notServing{}}, api.Config{}) // a reader without an admin
+	rt := serve(api.Services{Reader: notServing{}}, api.Config{}) // a reader without an admin
 	rec := httptest.NewRecorder()
 	rt.ServeHTTP(rec, httptest.NewRequest("GET", "/v1/totals?group=site:a", http.NoBody))
 	if rec.Code != http.StatusConflict || strings.Contains(rec.Body.String(), "progress") {

@@ -4,64 +4,152 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
-	"strconv"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	strict "github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/countmill/countmill/client"
+	"github.com/countmill/countmill/internal/httpserver"
 	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/store/int128"
 )
 
-// The answers as encoding/json writes them.
-type (
-	totalObject struct {
-		Counter string `json:"counter"`
-		Total   any    `json:"total"`
-		AsOf    string `json:"as_of"`
-		Source  string `json:"source"`
-		Shards  int    `json:"shards"`
-		Exists  bool   `json:"exists"`
-		Checked string `json:"checked_at,omitempty"`
-		Hint    string `json:"hint,omitempty"`
-	}
-	totalsObject struct {
-		Totals []totalObject `json:"totals"`
-		Lag    *float64      `json:"lag"`
-	}
-	counterObject struct {
-		totalObject
-		Lag *float64 `json:"lag"`
-	}
-)
+// Answers that are written by hand have every field of the type that clients decode, and no other.
+func TestHandwrittenAnswers(t *testing.T) {
+	t.Parallel()
+	one := 1.5
+	checkHandwritten[client.Totals](t, func(full bool) []byte {
+		return (&totals{totals: filled[[]reader.Total](full), lag: &one, unseen: &one, after: true, deadLetters: filled[[]reader.DeadLetterRef](true)}).AppendJSON(nil)
+	}, "Totals.Rate") // of watchers alone
+	checkHandwritten[client.CounterTotal](t, func(full bool) []byte {
+		some := filled[[]reader.Total](full)
+		some[0].Overflow = false // a problem answers it
+		return (&counter{totals: some, lag: &one, unseen: &one, after: true, deadLetters: filled[[]reader.DeadLetterRef](true)}).AppendJSON(nil)
+	})
+	checkHandwritten[client.Page](t, func(full bool) []byte {
+		return (&page{Page: filled[reader.Page](full), lag: &one}).AppendJSON(nil)
+	}, "Totals.Rate")
+	checkHandwritten[client.Accepted](t, func(full bool) []byte {
+		return (&counted{accepted: accepted{1, "r", time.UnixMicro(1e15 + 1)}, totals: filled[[]reader.Total](full), read: true}).AppendJSON(nil)
+	}, "Totals.Rate")
+	checkHandwritten[client.Removed](t, func(full bool) []byte {
+		r := removed{counter: "a"}
+		r.At, r.Existed, r.Removed = time.UnixMicro(1e15+1), full, int128.Of(1)
+		if full {
+			r.Removed = int128.Of(math.MaxInt64).Add(int128.Of(1))
+		}
+		return r.AppendJSON(nil)
+	})
+	checkHandwritten[client.Top](t, func(full bool) []byte { return (&topAnswer{Top: filled[reader.Top](full)}).AppendJSON(nil) })
+	checkHandwritten[client.Rank](t, func(full bool) []byte { return (&rankAnswer{Rank: filled[reader.Rank](full)}).AppendJSON(nil) })
+	checkHandwritten[[]client.Row](t, func(full bool) []byte {
+		r := rows{filled[reader.Series](full), seriesCall{rate: true, compare: true}}
+		r.Rows[0].Time, r.Rows[0].End, r.AsOf = time.Unix(1e9, 0).UTC(), time.Unix(2e9, 0), time.Unix(3e9, 0)
+		return r.AppendJSON(nil)
+	})
+	checkHandwritten[client.WatchEvent](t, func(full bool) []byte {
+		v := view{limit: 1, rates: true}
+		b := &snapshot{beat: 1, more: true, pipeline: reader.Pipeline{Workers: 1, Lag: time.Second, RatesKnown: true, Entries: 2, Commits: 3}, gone: []departure{{"b", 1}}}
+		b.rows = []row{{Total: filled[reader.Total](full), rate: 4, rated: true, changed: 1}}
+		var event bytes.Buffer
+		if err := v.write(&event, b, mark{top: noTop}, v.ending(b)); err != nil {
+			t.Fatal(err)
+		}
+		return bytes.TrimPrefix(event.Bytes(), []byte("event: totals\ndata: "))
+	})
+}
 
-func objectOf(t reader.Total, quoted bool) totalObject {
-	const form = "2006-01-02T15:04:05.000000Z"
-	o := totalObject{Counter: t.Counter, Total: t.Total, AsOf: t.AsOf.UTC().Format(form), Source: t.Source, Shards: t.Shards, Exists: t.Exists}
-	if !t.Checked.IsZero() {
-		o.Checked = t.Checked.UTC().Format(form)
+// checkHandwritten compares an answer with its type: with all flags set, and with none. Both together have all fields, but for the ones
+// that it never has.
+func checkHandwritten[T any](t *testing.T, write func(full bool) []byte, never ...string) {
+	t.Helper()
+	missing := make(map[string]int)
+	for _, full := range []bool{true, false} {
+		text := write(full)
+		var v T
+		if err := strict.Unmarshal(text, &v, strict.RejectUnknownMembers(true)); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		missingFields(reflect.ValueOf(v), "", missing)
 	}
+	for _, name := range never {
+		missing["."+name]--
+	}
+	for name, n := range missing {
+		if n > 1 || n < 0 {
+			t.Errorf("the hand-written answer of %T: field %s is missing, or is expected to be", *new(T), name)
+		}
+	}
+}
+
+// missingFields counts fields without a value.
+func missingFields(v reflect.Value, name string, missing map[string]int) {
+	switch {
+	case v.IsZero():
+		missing[name]++
+	case v.Kind() == reflect.Pointer:
+		missingFields(v.Elem(), name, missing)
+	case v.Kind() == reflect.Slice:
+		missingFields(v.Index(0), name, missing)
+	case v.Kind() == reflect.Struct && v.Type() != reflect.TypeFor[time.Time]():
+		for i := range v.NumField() {
+			missingFields(v.Field(i), name+"."+v.Type().Field(i).Name, missing)
+		}
+	}
+}
+
+// filled is a value with something in each exported field.
+func filled[T any](flags bool) (v T) {
+	fill(reflect.ValueOf(&v).Elem(), flags)
+	return v
+}
+
+func fill(v reflect.Value, flags bool) {
+	switch v.Kind() {
+	case reflect.Bool:
+		v.SetBool(flags)
+	case reflect.String:
+		v.SetString("a,b")
+	case reflect.Int, reflect.Int64:
+		v.SetInt(1)
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem(), flags)
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0), flags)
+	case reflect.Struct:
+		if v.Type() == reflect.TypeFor[time.Time]() {
+			v.Set(reflect.ValueOf(time.UnixMicro(1e15 + 1)))
+			return
+		}
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				fill(v.Field(i), flags)
+			}
+		}
+	}
+}
+
+func objectOf(t reader.Total) client.Total {
+	o := client.Total{Counter: t.Counter, Total: t.Total, AsOf: t.AsOf, Source: t.Source, Shards: t.Shards, Exists: t.Exists, CheckedAt: t.Checked}
 	if !t.Exists && strings.Contains(t.Counter, ",") {
 		o.Hint = listHint
-	}
-	if quoted {
-		o.Total = strconv.FormatInt(t.Total, 10)
 	}
 	return o
 }
 
 // sameJSON compares after both were parsed, with every digit of numbers: escapes may differ.
-func sameJSON(t *testing.T, got []byte, v any) {
+func sameJSON(t *testing.T, got []byte, v any, quoted bool) {
 	t.Helper()
-	want, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
 	if !json.Valid(got) || bytes.ContainsAny(got, "\n\r") {
 		t.Fatalf("%q is not JSON on one line", got)
 	}
-	parse := func(text []byte) (v any) {
+	parse := func(text []byte) (v map[string]any) {
 		dec := json.NewDecoder(bytes.NewReader(text))
 		dec.UseNumber()
 		if err := dec.Decode(&v); err != nil {
@@ -69,12 +157,19 @@ func sameJSON(t *testing.T, got []byte, v any) {
 		}
 		return v
 	}
-	if diff := cmp.Diff(parse(want), parse(got)); diff != "" {
-		t.Fatalf("differs from encoding/json (-want +got):\n%s", diff)
+	want := parse(httpserver.AppendJSON(nil, v))
+	all, _ := want["totals"].([]any)
+	for _, total := range append(all, want) {
+		if total := total.(map[string]any); quoted && total["total"] != nil {
+			total["total"] = total["total"].(json.Number).String()
+		}
+	}
+	if diff := cmp.Diff(want, parse(got)); diff != "" {
+		t.Fatalf("differs from what package json writes (-want +got):\n%s", diff)
 	}
 }
 
-// Answers are what encoding/json would make of them.
+// Answers are what package json would make of them.
 func FuzzAnswersAreJSON(f *testing.F) {
 	f.Add("page:/home", int64(5), int64(1e15), "cache", 1, true, false, int64(1500))
 	f.Add("a\"b\\c\u2028\u00e9\x7f<&>", int64(math.MinInt64), int64(-1), "store", 999, false, true, int64(math.MaxInt64))
@@ -91,14 +186,16 @@ func FuzzAnswersAreJSON(f *testing.F) {
 			t.Fatalf("lag is %v of %d with %d workers", seconds, lag, pipeline.Workers)
 		}
 		for _, ts := range [][]reader.Total{{}, {one}, {one, two}} {
-			want := totalsObject{[]totalObject{}, seconds}
+			want := client.Totals{Totals: []client.Total{}, Lag: seconds}
 			for _, t := range ts {
-				want.Totals = append(want.Totals, objectOf(t, quoted))
+				want.Totals = append(want.Totals, objectOf(t))
 			}
 			answer := &totals{totals: ts, quoted: quoted, lag: seconds}
-			sameJSON(t, answer.AppendJSON(nil), want)
+			sameJSON(t, answer.AppendJSON(nil), want, quoted)
 			if len(ts) > 0 {
-				sameJSON(t, (*counter)(answer).AppendJSON(nil), counterObject{want.Totals[0], seconds})
+				o := want.Totals[0]
+				sameJSON(t, (*counter)(answer).AppendJSON(nil),
+					client.CounterTotal{Counter: o.Counter, Total: o.Total, AsOf: o.AsOf, Source: o.Source, Shards: o.Shards, Exists: o.Exists, Hint: o.Hint, Lag: seconds}, quoted)
 			}
 			if got := answer.AppendJSON([]byte("before")); !bytes.HasPrefix(got, []byte("before{")) {
 				t.Fatalf("it does not append: %s", got)

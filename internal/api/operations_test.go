@@ -15,13 +15,14 @@ import (
 	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/internal/api/apitest"
+	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/store"
 )
 
 // ask is a surface of services.
 func ask(t *testing.T, s api.Services, cfg api.Config) surface {
 	t.Helper()
-	return surface{serve(t, s, cfg), apitest.Load(t)}
+	return surface{serve(s, cfg), apitest.Load(t)}
 }
 
 func TestReady(t *testing.T) {
@@ -44,7 +45,7 @@ func TestReady(t *testing.T) {
 
 func TestMetricsOfTheProcess(t *testing.T) {
 	t.Parallel()
-	a := serve(t, api.Services{Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "up 1") })}, api.Config{})
+	a := serve(api.Services{Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "up 1") })}, api.Config{})
 	rec := httptest.NewRecorder()
 	a.ServeHTTP(rec, httptest.NewRequest("GET", "/metrics?collect=go", nil))
 	if rec.Code != 200 || rec.Body.String() != "up 1" {
@@ -111,7 +112,7 @@ func TestAStoreThatRefusesTheProcess(t *testing.T) {
 // After StopIncrements a request for increments is refused, and the connection closed.
 func TestStoppedIncrements(t *testing.T) {
 	t.Parallel()
-	a := serve(t, api.Services{Sender: failing{}}, api.Config{})
+	a := serve(api.Services{Sender: failing{}}, api.Config{})
 	if left := a.StopIncrements(t.Context()); left != 0 || a.Sending() != 0 {
 		t.Errorf("%d requests are left, want none", left)
 	}
@@ -132,4 +133,14 @@ func TestFlags(t *testing.T) {
 		s.want(t, "POST", "/v1/dead-letters/replay", `{"keys":["a"],"as_new":`+value+`}`, 400, "as_new is not true or false")
 	}
 	s.want(t, "POST", "/v1/dead-letters/replay", `{"keys":["a"],"as_new":false}`, 200, "gone")
+}
+
+// A failing sender answers every request alike.
+type failing struct {
+	api.Sender
+	err error
+}
+
+func (f failing) Publish(context.Context, ...countmill.Increment) (publisher.Sent, error) {
+	return publisher.Sent{}, f.err
 }

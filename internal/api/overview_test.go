@@ -44,7 +44,7 @@ func wholeServices() api.Services {
 
 func TestOverview(t *testing.T) {
 	t.Parallel()
-	status, text := as(t, serve(t, wholeServices(), api.Config{Roles: []string{"reader"}}), "/v1/overview")
+	status, text := as(t, serve(wholeServices(), api.Config{Roles: []string{"reader"}}), "/v1/overview")
 	const want = `{"roles":["reader"],"aggregators":2,"status":"degraded","lag":0.25,` +
 		`"increments_per_second":48000,"commits_per_second":4,"increments_per_write":400,"as_of":"NOW",` +
 		`"since_start":{"increments":9000,"writes":60,"increments_per_write":150,"duplicates":7,"dead_letters":1},` +
@@ -62,7 +62,7 @@ func TestOverview(t *testing.T) {
 // The figures are of all counters. A caller that is limited to prefixes does not see them: they would tell it of the others.
 func TestOverviewOfALimitedCaller(t *testing.T) {
 	t.Parallel()
-	h := serve(t, wholeServices(), api.Config{Roles: []string{"reader"}})
+	h := serve(wholeServices(), api.Config{Roles: []string{"reader"}})
 	status, text := as(t, authtest.As(t, h, "pages", "page:"), "/v1/overview")
 	const want = `{"roles":["reader"],"aggregators":2,"status":"degraded","lag":0.25,"increments_per_second":null,"commits_per_second":null,"increments_per_write":null,"as_of":"NOW"}`
 	if text = asOfNow.ReplaceAllString(text, `"as_of":"NOW"`); status != 200 || strings.TrimSpace(text) != want {
@@ -81,7 +81,7 @@ func TestOverviewOfAnUnknownPipeline(t *testing.T) {
 		{"not ready", func(context.Context) (string, error) { return "", errors.New("store: secret address") }},
 		{"degraded", func(context.Context) (string, error) { return "cache: secret address", nil }},
 	} {
-		a := serve(t, api.Services{Reader: &fakeReader{}, Ready: tc.ready}, api.Config{Roles: []string{"reader"}})
+		a := serve(api.Services{Reader: &fakeReader{}, Ready: tc.ready}, api.Config{Roles: []string{"reader"}})
 		status, text := as(t, a, "/v1/overview")
 		text = asOfNow.ReplaceAllString(text, `"as_of":"NOW"`)
 		const rest = `"lag":null,"increments_per_second":null,"commits_per_second":null,"increments_per_write":null,"as_of":"NOW",` +

@@ -52,10 +52,7 @@ func open(t *testing.T, h http.Handler) *site {
 // watched is a site of a reader's totals.
 func watched(t *testing.T, f api.Reader, cfg api.Config) (*site, *fakeAPI) {
 	t.Helper()
-	h, err := newReader(f, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := newReader(f, cfg)
 	t.Cleanup(h.CloseStreams)
 	return open(t, h), h
 }

@@ -221,7 +221,10 @@ func TestCost(t *testing.T) {
 }
 
 // A slowSender takes a request a second.
-type slowSender struct{ turn chan struct{} }
+type slowSender struct {
+	Sender
+	turn chan struct{}
+}
 
 func (s slowSender) Publish(ctx context.Context, _ ...countmill.Increment) (none publisher.Sent, err error) {
 	select {
@@ -232,14 +235,6 @@ func (s slowSender) Publish(ctx context.Context, _ ...countmill.Increment) (none
 	time.Sleep(time.Second)
 	<-s.turn
 	return none, nil
-}
-
-func (s slowSender) PublishPast(ctx context.Context, _ time.Time, _, _ string, incs ...countmill.Increment) (publisher.Sent, error) {
-	return s.Publish(ctx, incs...)
-}
-
-func (s slowSender) PublishKeyed(ctx context.Context, _, _ string, incs ...countmill.Increment) (publisher.Sent, error) {
-	return s.Publish(ctx, incs...)
 }
 
 // A toldReader knows whether it was read.
@@ -259,7 +254,7 @@ func TestOverloadRefusesBeforeTheBody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(clock.Earliest)) // a bubble begins in the year 2000
-		h := newIncrements(slowSender{make(chan struct{}, 1)}, IncrementsConfig{Timeout: 20 * time.Second})
+		h := newIncrements(slowSender{turn: make(chan struct{}, 1)}, IncrementsConfig{Timeout: 20 * time.Second})
 		body := strings.Repeat(`{"counter":"a"}`+"\n", 3000)
 		answers := make(chan int, 100)
 		var unread atomic.Int64
@@ -301,7 +296,7 @@ func TestOverloadRefusesBeforeTheBody(t *testing.T) {
 func TestAWrongClockIsUnavailable(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		h := newIncrements(slowSender{make(chan struct{}, 1)}, IncrementsConfig{})
+		h := newIncrements(slowSender{turn: make(chan struct{}, 1)}, IncrementsConfig{})
 		w := httptest.NewRecorder()
 		r := httptest.NewRequest(http.MethodPost, "/v1/increments", strings.NewReader(`{"counter":"a","time":"2026-05-04T03:02:01Z"}`))
 		r.Header.Set("Content-Type", "application/json")

@@ -101,7 +101,7 @@ func (r *slowReader) TotalsAfter(ctx context.Context, _ []string, _ wire.Receipt
 func TestOneCallerCannotWaitEverywhere(t *testing.T) {
 	t.Parallel()
 	r := &slowReader{newFake(), make(chan struct{}, 1000)}
-	a := serve(t, api.Services{Reader: r}, api.Config{})
+	a := serve(api.Services{Reader: r}, api.Config{})
 	ctx, cancel := context.WithCancel(t.Context())
 	ask := func(ctx context.Context, from, query string) int {
 		w := httptest.NewRecorder()
@@ -163,7 +163,7 @@ func TestUnseen(t *testing.T) {
 		want   string
 	}{{known, `,"unseen":1.5}`}, {nil, `"lag":`}} {
 		w := httptest.NewRecorder()
-		serve(t, api.Services{Reader: newFake(), Unseen: tc.unseen}, api.Config{}).ServeHTTP(w, httptest.NewRequest("GET", "/v1/totals?counter=a", nil))
+		serve(api.Services{Reader: newFake(), Unseen: tc.unseen}, api.Config{}).ServeHTTP(w, httptest.NewRequest("GET", "/v1/totals?counter=a", nil))
 		if got := w.Body.String(); !strings.Contains(got, tc.want) || strings.Contains(got, "unseen") != (tc.unseen != nil) {
 			t.Errorf("got %s, want %s, and unseen: %t", got, tc.want, tc.unseen != nil)
 		}

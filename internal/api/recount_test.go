@@ -50,7 +50,7 @@ func TestRecount(t *testing.T) {
 		},
 		Reasons: map[string]int{"no rule": 2}, Unjudged: []recount.Unjudged{{Name: "other", Reason: "no rule"}},
 	}}
-	s := surface{serve(t, api.Services{Recounter: f}, api.Config{}), apitest.Load(t)}
+	s := surface{serve(api.Services{Recounter: f}, api.Config{}), apitest.Load(t)}
 	f.during = func() { s.want(t, "GET", "/v1/recount?run=mine", "", 200, `{"entries":7,"done":300}`) }
 	s.want(t, "POST", "/v1/recount", `{"prefix":"billing:","from":"2026-11-25T12:00:00Z","to":"2026-11-25T13:00:00Z","range":"ee","repair":true,"opening":true,"run":"mine"}`, 200,
 		`{"as_of":"2026-11-21T04:04:03.120000Z","findings":[{"kind":"total","counter":"billing:a","stored":-5,"counted":7,"fixed":true},`+

@@ -62,7 +62,7 @@ func askTotals(t *testing.T, h http.Handler, query, contentType, body, token str
 func TestTotalsComeWithTheAnswer(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	h := serve(t, api.Services{Sender: folder{f, nil}, Reader: f, Folded: true}, api.Config{})
+	h := serve(api.Services{Sender: folder{f, nil}, Reader: f, Folded: true}, api.Config{})
 	const jsonType, lines = "application/json", "application/x-ndjson"
 	for _, tc := range []struct{ query, contentType, body, want string }{
 		{"?return=totals", jsonType, `{"counter":"a"}`, `{"accepted":1,"totals":[{"counter":"a","total":8,` + tail + `]}`},
@@ -103,7 +103,7 @@ func TestThePastIsForAdmins(t *testing.T) {
 		{"0001-01-01T00:00:00Z", secrets[1], 400, `"field":"at"`},
 	} {
 		f := newFake()
-		rt := serve(t, api.Services{Sender: folder{f, nil}}, api.Config{})
+		rt := serve(api.Services{Sender: folder{f, nil}}, api.Config{})
 		rt.Guard(tokens, new(httpserver.Refusals))
 		status, got := askTotals(t, rt, "?at="+tc.at, "application/json", `{"counter":"a"}`, tc.token)
 		if status != tc.status || !strings.Contains(got, tc.want) || (f.counters["a"] == 8) != (status == 202) || (f.counters["past "+tc.at] == 1) != (status == 202) {
@@ -140,10 +140,7 @@ func TestTotalsThatCannotComeAreRefused(t *testing.T) {
 		{"as many as there may be", "?return=totals", "[" + strings.Join(many[2:], ",") + "]", "", false, 202, `{"accepted":2000,"totals":[{"counter":"c1","total":2,`},
 	} {
 		f := newFake()
-		a, err := api.New(api.Services{Sender: folder{f, nil}, Reader: f, Folded: !tc.apart}, api.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := api.New(api.Services{Sender: folder{f, nil}, Reader: f, Folded: !tc.apart}, api.Config{})
 		rt := httpserver.NewRouter(nil)
 		if tc.token != "" {
 			rt.Guard(tokens, new(httpserver.Refusals))
@@ -166,7 +163,7 @@ func TestCountedWithoutTotals(t *testing.T) {
 	var log bytes.Buffer
 	cfg := api.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}
 	f.fail(errors.New("disk away"))
-	h := serve(t, api.Services{Sender: folder{f, nil}, Reader: f, Folded: true}, cfg)
+	h := serve(api.Services{Sender: folder{f, nil}, Reader: f, Folded: true}, cfg)
 	status, got := askTotals(t, h, "?return=totals", "application/json", `{"counter":"a"}`, "")
 	if want := `{"accepted":1,"totals":null}`; status != 202 || got != want {
 		t.Errorf("got %d %s, want 202 %s", status, got, want)
@@ -175,7 +172,7 @@ func TestCountedWithoutTotals(t *testing.T) {
 		t.Errorf("the log is %q, want the reason", log.String())
 	}
 	// Increments that are refused have no totals.
-	h = serve(t, api.Services{Sender: folder{f, countmill.ErrOverloaded}, Reader: f, Folded: true}, cfg)
+	h = serve(api.Services{Sender: folder{f, countmill.ErrOverloaded}, Reader: f, Folded: true}, cfg)
 	if status, got := askTotals(t, h, "?return=totals", "application/json", `{"counter":"a"}`, ""); status != 429 || strings.Contains(got, "totals") {
 		t.Errorf("refused: got %d %s, want 429", status, got)
 	}

@@ -38,6 +38,14 @@ const (
 	OfBoard = "match up to its first variable or, for groups, group up to it; else 404, as for an index that does not exist"
 )
 
+// Routes are all of them, for tests.
+func Routes() (all []httpserver.Route) {
+	for i := range routes {
+		all = append(all, httpserver.Route{Method: routes[i].method, Pattern: routes[i].path, Need: routes[i].right.need})
+	}
+	return all
+}
+
 // Rows are the rows on which the answers of a route depend, and what guards them; empty if there is no such route.
 func Rows(method, path string) (rows, guard string) {
 	for i := range routes {

@@ -152,7 +152,7 @@ func TestBoardsAskForTheCallersRights(t *testing.T) {
 		services := wholeServices()
 		f := &fakeReader{}
 		services.Reader = f
-		h := serve(t, services, api.Config{})
+		h := serve(services, api.Config{})
 		f.boards.set(&reader.NoIndexError{Index: "a"}) // ends a stream
 		for name, prefix := range map[string]string{"pages": "page:", "shops": "shop:", "part": "page:a:1"} {
 			status, _ := as(t, authtest.As(t, h, name, prefix, "page:ab"), path+"b")

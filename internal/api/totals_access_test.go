@@ -63,10 +63,7 @@ func TestListIsLimitedToPrefixes(t *testing.T) {
 	t.Parallel()
 	n := &nameReader{fakeReader: newFakeOf(nil), names: []string{"a", "app:1", "app:2", "app:3", "b:1", "page", "page:/", "page:/a", "page:/b", "shop:1", "z:1", "z:2"},
 		overflow: map[string]bool{"app:3": true, "page:/a": true}}
-	h, err := newReader(n, api.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := newReader(n, api.Config{})
 	t.Cleanup(h.CloseStreams)
 	for _, prefixes := range [][]string{{"app:"}, {"z:", "app:"}, {"page:/", "b:", "page:", "none:", "z"}, {"nothing", "zz"}, {"app:", "page:/a", "shop:1"}} {
 		for _, prefix := range []string{"", "a", "app:", "p", "page:/a"} {
@@ -161,10 +158,7 @@ func TestWatchEndsWithItsToken(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h, err := newReader(newFake(), api.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := newReader(newFake(), api.Config{})
 		t.Cleanup(h.CloseStreams)
 		rt := httpserver.NewRouter(nil)
 		rt.Guard(tokens, &httpserver.Refusals{})

@@ -137,43 +137,26 @@ func (f *fakeReader) Fleet(context.Context) []store.Worker {
 	return f.fleet
 }
 
-// serve is the API of services.
-func serve(tb testing.TB, s api.Services, cfg api.Config) *fakeAPI {
-	tb.Helper()
-	a, err := newAPI(s, cfg)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return a
-}
-
 // A fakeAPI is an API with its router.
 type fakeAPI struct {
 	*api.API
 	*httpserver.Router
 }
 
-func newAPI(s api.Services, cfg api.Config) (*fakeAPI, error) {
-	a, err := api.New(s, cfg)
-	if err != nil {
-		return nil, err
-	}
+// serve is the API of services.
+func serve(s api.Services, cfg api.Config) *fakeAPI {
+	a := api.New(s, cfg)
 	rt := httpserver.NewRouter(nil)
 	a.Register(rt)
-	return &fakeAPI{a, rt}, nil
+	return &fakeAPI{a, rt}
 }
 
-func newReader(f api.Reader, cfg api.Config) (*fakeAPI, error) {
-	return newAPI(api.Services{Reader: f}, cfg)
-}
+func newReader(f api.Reader, cfg api.Config) *fakeAPI { return serve(api.Services{Reader: f}, cfg) }
 
 // start serves a handler over a connection, and closes it at the end.
 func start(tb testing.TB, f api.Reader, cfg api.Config) (*httptest.Server, *fakeAPI) {
 	tb.Helper()
-	h, err := newReader(f, cfg)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	h := newReader(f, cfg)
 	srv := httptest.NewServer(h)
 	tb.Cleanup(srv.Close)
 	tb.Cleanup(h.CloseStreams)
@@ -470,14 +453,6 @@ func hold(t *testing.T, s *site, size int) {
 	}()
 	go func() { _, _ = io.Copy(io.Discard, conn) }()
 	synctest.Wait()
-}
-
-func TestConfigReportsEverything(t *testing.T) {
-	t.Parallel()
-	_, err := newReader(newFake(), api.Config{Timeout: -1, MaxWatchers: -1, MaxWatched: -1})
-	if err == nil || !strings.Contains(err.Error(), "Timeout") || !strings.Contains(err.Error(), "MaxWatchers") || !strings.Contains(err.Error(), "MaxWatched must") {
-		t.Errorf("error is %v, want Timeout, MaxWatchers and MaxWatched in it", err)
-	}
 }
 
 // A counter whose total does not fit 64 bits has an error in its place, and the others their totals.

@@ -18,10 +18,7 @@ import (
 func newTraced(t *testing.T, s *recorder, d *fakeReceiver) (http.Handler, *tracetest.Recorder) {
 	t.Helper()
 	spans := new(tracetest.Recorder)
-	a, err := New(Services{Sender: s, BatchReceiver: d}, Config{Roles: []string{"publisher"}, Tracer: spans})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := New(Services{Sender: s, BatchReceiver: d}, Config{Roles: []string{"publisher"}, Tracer: spans})
 	rt := httpserver.NewRouter(nil)
 	a.Register(rt)
 	return rt, spans

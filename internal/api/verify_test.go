@@ -18,7 +18,7 @@ import (
 
 func verifying(t *testing.T, v *admin.Verifier) surface {
 	t.Helper()
-	return surface{serve(t, api.Services{Verifier: v}, api.Config{}), apitest.Load(t)}
+	return surface{serve(api.Services{Verifier: v}, api.Config{}), apitest.Load(t)}
 }
 
 // A rig is a verifier of a fake store, and of cached totals.

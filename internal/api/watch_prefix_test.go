@@ -20,12 +20,12 @@ import (
 	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/internal/auth/authtest"
 	"github.com/countmill/countmill/reader"
-	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/wire"
 )
 
 // A prefixReader has counters by name, and counts the reads.
 type prefixReader struct {
+	api.Reader
+
 	mu       sync.Mutex
 	counters map[string]int64
 	overflow map[string]bool
@@ -141,26 +141,6 @@ func (f *prefixReader) ListSince(ctx context.Context, prefix, after string, limi
 	}
 	return p, nil
 }
-
-func (f *prefixReader) TotalsAfter(context.Context, []string, wire.Receipt, time.Duration, time.Time) (reader.After, error) {
-	panic("no watcher has a receipt")
-}
-
-func (f *prefixReader) Series(context.Context, reader.SeriesQuery) (reader.Series, error) {
-	panic("no watcher reads series")
-}
-
-func (f *prefixReader) Top(context.Context, reader.TopQuery) (reader.Top, error) {
-	return reader.Top{}, errors.ErrUnsupported
-}
-
-func (f *prefixReader) Rank(context.Context, reader.BoardQuery, string) (reader.Rank, error) {
-	return reader.Rank{}, errors.ErrUnsupported
-}
-
-func (f *prefixReader) Busiest(context.Context) []store.Busy { return nil }
-
-func (f *prefixReader) Fleet(context.Context) []store.Worker { return nil }
 
 func (f *prefixReader) Pipeline(context.Context) reader.Pipeline { return reader.Pipeline{Workers: 1} }
 
@@ -614,10 +594,7 @@ func TestWatchPrefixOfALimitedToken(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newPrefixReader(6)
 		f.page = 2 // pages may be short
-		h, err := newReader(f, api.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := newReader(f, api.Config{})
 		t.Cleanup(h.CloseStreams)
 		srv := open(t, authtest.As(t, h, "x", "page:0001", "page:0004", "page:0005"))
 		srv.watch(t, "/v1/watch?prefix=page:&limit=2").wantEvent("0001=1 0004=4 ...")
@@ -698,10 +675,7 @@ func TestLargeEventsAreWrittenInChunks(t *testing.T) {
 		for i := range 1000 {
 			f.set(fmt.Sprintf("page:%s%04d", strings.Repeat("x", 480), i), 1)
 		}
-		h, err := newReader(f, api.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := newReader(f, api.Config{})
 		defer h.CloseStreams()
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()

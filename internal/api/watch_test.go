@@ -239,10 +239,7 @@ func TestSlowWatcherIsDropped(t *testing.T) {
 // A writer without deadlines cannot be streamed to: a slow client would hold it for ever.
 func TestWatchNeedsDeadlines(t *testing.T) {
 	t.Parallel()
-	h, err := newReader(newFake(), api.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := newReader(newFake(), api.Config{})
 	defer h.CloseStreams()
 	rec := httptest.NewRecorder()
 	h.ServeHTTP(rec, httptest.NewRequest("GET", "/v1/watch?counter=a", nil))

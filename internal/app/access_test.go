@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/internal/auth"
 	"github.com/countmill/countmill/internal/auth/authtest"
 	"github.com/countmill/countmill/internal/httpserver"
@@ -64,12 +65,6 @@ func startGuarded(t *testing.T) (r *running, secrets map[auth.Scope]string, log 
 
 func bearer(secret string) []string { return []string{"Authorization", "Bearer " + secret} }
 
-// routesOf is every route that the App serves: those to come are tested as they are.
-func routesOf(t *testing.T, r *running) []httpserver.Route {
-	t.Helper()
-	return r.router.Routes()
-}
-
 func pathOf(route httpserver.Route, counter string) string {
 	return strings.ReplaceAll(route.Pattern, "{name}", url.PathEscape(counter))
 }
@@ -85,7 +80,7 @@ var open = map[string]string{
 func TestEveryRouteAndScope(t *testing.T) {
 	t.Parallel()
 	r, secrets, _, _ := startGuarded(t)
-	for _, route := range routesOf(t, r) {
+	for _, route := range api.Routes() {
 		name := route.Method + " " + route.Pattern
 		if route.Need.ForAnyone() != (open[name] != "") {
 			t.Errorf("%s: open is %t, and the reasons for that are %q", name, route.Need.ForAnyone(), open[name])
@@ -169,7 +164,7 @@ func TestPrefixesHoldOnEveryRoute(t *testing.T) {
 	if status, text := r.call(t, "POST", "/v1/indexes", `{"name":"shops","match":"shop:{a}","group":"shop:{a}"}`, bearer(secrets[auth.Admin])...); status != 200 {
 		t.Fatalf("an index: got %d %s", status, text)
 	}
-	for _, route := range routesOf(t, r) {
+	for _, route := range api.Routes() {
 		name := route.Method + " " + route.Pattern
 		requests, known := outside[name]
 		if route.Need.PerCounter() && !known {
@@ -193,52 +188,6 @@ func TestPrefixesHoldOnEveryRoute(t *testing.T) {
 	}
 }
 
-// A key is one caller's: two callers with the same key both count, and each once.
-func TestKeysOfCallersDoNotCollide(t *testing.T) {
-	t.Parallel()
-	path, secrets := authtest.File(t,
-		auth.Token{Name: "a", Scopes: []auth.Scope{auth.Publish, auth.Read}},
-		auth.Token{Name: "a", Scopes: []auth.Scope{auth.Publish}},
-		auth.Token{Name: "b", Scopes: []auth.Scope{auth.Publish}})
-	dir := t.TempDir()
-	begin := func(tokens string) *running {
-		a, err := New(Config{Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(dir), Tokens: tokens})
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := run(t, a)
-		t.Cleanup(func() { r.stop(t) })
-		return r
-	}
-	r := begin(path)
-	total := func(want int) {
-		t.Helper()
-		_, text := r.call(t, "GET", "/v1/counters/x", "", bearer(secrets[0])...)
-		if !strings.Contains(text, fmt.Sprintf(`"total":%d,`, want)) {
-			t.Errorf("got %s, want %d", text, want)
-		}
-	}
-	send := func(secret string) {
-		t.Helper()
-		r.incr(t, `{"counter":"x"}`, append(bearer(secret), "Idempotency-Key", "k")...)
-	}
-	send(secrets[0])
-	send(secrets[0])
-	total(1)
-	send(secrets[1]) // another token of the same caller: the first one's successor
-	total(1)
-	send(secrets[2])
-	send(secrets[2])
-	total(2)
-	if err := r.end(t); err != nil {
-		t.Fatal(err)
-	}
-	r = begin("") // callers have no names: none of these keys
-	r.incr(t, `{"counter":"x"}`, "Idempotency-Key", "k")
-	r.incr(t, `{"counter":"x"}`, "Idempotency-Key", "k")
-	total(3)
-}
-
 // Tokens turn up in places where they do not belong. None shows in a log, an answer that
 // refuses, or a metric.
 func TestNoTokenIsShown(t *testing.T) {
@@ -256,7 +205,7 @@ func TestNoTokenIsShown(t *testing.T) {
 	}
 	escaped := url.QueryEscape(secret)
 	for _, auth := range [][]string{nil, bearer(secret), bearer(secret[:30]), bearer(secret + "x"), {"Authorization", secret}, {"Authorization", "Basic " + secret}, {"X-Token", secret}} {
-		for _, route := range routesOf(t, r) {
+		for _, route := range api.Routes() {
 			if !route.Need.ForAnyone() {
 				look(route.Method, pathOf(route, secret)+"?"+escaped, secret, auth...)
 				look(route.Method, pathOf(route, secret)+"?access_token="+escaped, `{"`+secret+`":1}`, auth...)

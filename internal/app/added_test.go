@@ -17,22 +17,29 @@ import (
 	"github.com/countmill/countmill/internal/testing/emulator"
 )
 
-// Other programs count inside their own transactions: from Go, by SQL as Rails and Django send it, and by a trigger. What is committed counts
-// once, whichever of two `countmill up` takes it. What is rolled back, also to a savepoint, does not.
-func TestCountingInTransactions(t *testing.T) {
-	t.Parallel()
-	server := emulator.NewPostgres(t)
-	ctx := t.Context()
-	var ups []*running
+// twoUps starts two `countmill up` on a PostgreSQL of their own.
+func twoUps(t *testing.T) (server *emulator.PostgresServer, ups []*running) {
+	t.Helper()
+	server = emulator.NewPostgres(t)
 	for range 2 {
 		a, err := New(Config{Listen: "127.0.0.1:0", Store: server.URL, Create: true})
 		if err != nil {
 			t.Fatal(err)
 		}
 		r := run(t, a)
-		defer r.stop(t)
+		t.Cleanup(func() { r.stop(t) })
 		ups = append(ups, r)
 	}
+	ups[0].waitReady(t)
+	return server, ups
+}
+
+// Other programs count inside their own transactions: from Go, by SQL as Rails and Django send it, and by a trigger. What is committed counts
+// once, whichever of two `countmill up` takes it. What is rolled back, also to a savepoint, does not.
+func TestCountingInTransactions(t *testing.T) {
+	t.Parallel()
+	server, ups := twoUps(t)
+	ctx := t.Context()
 	conn, err := pgx.Connect(ctx, server.URL)
 	if err != nil {
 		t.Fatal(err)
@@ -46,8 +53,6 @@ func TestCountingInTransactions(t *testing.T) {
 			}
 		}
 	}
-	ups[0].waitReady(t)
-
 	// A role that has nothing but its own tables, with a counter cache by trigger.
 	do("create role blog", "grant usage on schema countmill to blog", "create schema blog authorization blog", "set role blog",
 		"create table blog.comments (id bigint generated always as identity primary key, post bigint not null)",
@@ -115,6 +120,24 @@ func TestCountingInTransactions(t *testing.T) {
 		}
 	}
 
+	// A transaction that stays open makes nobody wait, and locks no row that an aggregator needs.
+	do("begin", "select countmill.add('parent:a', 1)")
+	impatient, err := pgx.Connect(ctx, server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer impatient.Close(context.Background())
+	for _, sql := range []string{"set lock_timeout = 1", "select countmill.add('parent:a', -7)", "select countmill.add('parent:a', 5)"} {
+		if _, err := impatient.Exec(ctx, sql); err != nil {
+			t.Errorf("%s beside an open transaction: %v", sql, err)
+		}
+	}
+	ups[0].poll(t, "a total below 0", func() bool {
+		_, text := ups[0].call(t, "GET", "/v1/totals?counter=parent:a", "")
+		return strings.Contains(text, `"total":-2,`)
+	})
+	do("commit")
+
 	// Transactions that count the same parents in opposite orders wait for nobody.
 	var group sync.WaitGroup
 	for worker := range 4 {
@@ -138,7 +161,7 @@ func TestCountingInTransactions(t *testing.T) {
 	}
 	group.Wait()
 	for counter, want := range map[string]int64{
-		"likes": 34, "adopted": 15, "parent:a": 200, "parent:b": 200, "comments:post-0": 1000, "comments:post-1": 0, "comments:post-2": 1000,
+		"likes": 34, "adopted": 15, "parent:a": 199, "parent:b": 200, "comments:post-0": 1000, "comments:post-1": 0, "comments:post-2": 1000,
 	} {
 		for _, r := range ups {
 			r.poll(t, fmt.Sprintf("%s to be %d", counter, want), func() bool {
@@ -146,6 +169,9 @@ func TestCountingInTransactions(t *testing.T) {
 				return strings.Contains(text, fmt.Sprintf(`"total":%d,`, want))
 			})
 		}
+	}
+	if used, most := ups[0].metric(t, "countmill_store_connections"), ups[0].metric(t, "countmill_store_connections_limit"); used < 1 || used > most {
+		t.Errorf("%g connections of at most %g", used, most)
 	}
 	var left int
 	do("reset role")

@@ -24,7 +24,6 @@ type App struct {
 	services []named // in the order of the stop (stop.go)
 	addr     string  // empty without a listener
 	kept     string
-	router   *httpserver.Router
 	handler  http.Handler // guards the router
 
 	stopping atomic.Bool
@@ -109,12 +108,8 @@ func (a *App) assemble(b *backends, guards []*guarding, listeners []net.Listener
 	a.services = append([]named{{"ingest", ingest{routes: routes, log: a.log}}}, a.services...)
 	a.services = append(a.services, named{"streams", streams{routes: routes}})
 	for _, ln := range listeners {
-		server, err := newServing(ln, a.handler, a.cfg)
-		if err != nil {
-			return err
-		}
 		a.addr = ln.Addr().String()
-		a.services = append(a.services, named{"server", server})
+		a.services = append(a.services, named{"server", newServing(ln, a.handler, a.cfg)})
 	}
 	profiles, err := profiles(a.cfg) // last: nothing else would close its listener
 	if err != nil {

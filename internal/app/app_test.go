@@ -120,16 +120,6 @@ func TestRepeatsCountOnce(t *testing.T) {
 	}
 }
 
-func TestOneIDCountsOnTwoCounters(t *testing.T) {
-	t.Parallel()
-	r := start(t, t.TempDir())
-	r.incr(t, `[{"counter":"a","id":"e"},{"counter":"b","id":"e"}]`)
-	r.incr(t, `{"counter":"c","id":"e"}`)
-	for _, counter := range []string{"a", "b", "c"} {
-		r.wantTotal(t, counter, 1)
-	}
-}
-
 // Every process refuses a key with another body, also one started since. The first body counts, and
 // may be repeated.
 func TestKeyWithAnotherBody(t *testing.T) {
@@ -191,22 +181,6 @@ func (r *running) wantWatched(t *testing.T, name string, want int64) {
 	n, _ := res.Body.Read(buf)
 	if !strings.Contains(string(buf[:n]), fmt.Sprintf(`"counter":%q,"total":%d,`, name, want)) {
 		t.Errorf("watch %q: got %s, want total %d", name, buf[:n], want)
-	}
-}
-
-func TestHealth(t *testing.T) {
-	t.Parallel()
-	r := start(t, t.TempDir())
-	r.waitReady(t)
-	if status, text := r.call(t, "GET", "/healthz", ""); status != 200 || !strings.Contains(text, `"ok"`) {
-		t.Errorf("healthz: got %d %s", status, text)
-	}
-	r.stopping.Store(true)
-	if status, text := r.call(t, "GET", "/readyz", ""); status != 503 || !strings.Contains(text, "not-ready") || !strings.Contains(text, "stopping") {
-		t.Errorf("readyz of a process that stops: got %d %s", status, text)
-	}
-	if status, _ := r.call(t, "GET", "/healthz", ""); status != 200 {
-		t.Errorf("healthz of a process that stops: got %d, want 200", status)
 	}
 }
 

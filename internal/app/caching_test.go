@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/internal/auth"
 	"github.com/countmill/countmill/internal/auth/authtest"
 )
@@ -63,7 +64,7 @@ func TestCachesKeepNothingForOthers(t *testing.T) {
 		"/v1/top": "?index=i", "/v1/rank": "?index=i&counter=p:a:b", "/v1/watch/top": "?index=i", "/v1/watch/rank": "?index=i&counter=p:a:b",
 		"/metrics/counters": "?match=p:*",
 	}
-	for _, route := range routesOf(t, r) {
+	for _, route := range api.Routes() {
 		name := "p:a:b"
 		if strings.HasPrefix(route.Pattern, "/badge/") {
 			name += ".json"

@@ -131,6 +131,7 @@ func aggregatorSamples(a *aggregator.Aggregator) []sample {
 		counter("countmill_overflow_group_sums_total", "Sums of counters added to the overflow group of an index, because the name of their own group would not be valid.", s.Overflowed),
 		counter("countmill_entities_written_total", "Entities written to the store.", s.EntitiesWritten),
 		counter("countmill_entities_read_total", "Entities read from the store.", s.EntitiesRead, "role", "aggregator"),
+		gauge("countmill_added_increments", "Increments that other programs' transactions added and no aggregator has counted yet, by the last look; 10000 stands for more.", float64(s.Added)),
 		gauge("countmill_held_messages", "Messages taken and not acknowledged.", float64(s.HeldMessages)),
 		gauge("countmill_held_memory_bytes", "Memory of messages taken and not acknowledged, estimated.", float64(s.HeldMemory)),
 		gauge("countmill_waiting_dead_letters", "Dead letters that are not written yet.", float64(s.WaitingDeadLetters)),
@@ -150,7 +151,7 @@ func lagSamples(lag time.Duration, known bool) []sample {
 	if !known {
 		return nil
 	}
-	return []sample{gauge("countmill_lag_seconds", "Age of the oldest increment held uncommitted: by this aggregator, or in a process without one by any of them.", lag.Seconds())}
+	return []sample{gauge("countmill_lag_seconds", "Age of the oldest increment held uncommitted, or added by another program's transaction: by this aggregator, or in a process without one by any of them.", lag.Seconds())}
 }
 
 func busSamples(bus string, s backend.BusStats) []sample {
@@ -227,6 +228,17 @@ func intakeSamples(in *aggregator.Intake) []sample {
 
 func diskSamples(d backend.Disk) []sample {
 	return []sample{gauge("countmill_store_disk_bytes", "Disk space that the store takes.", float64(d.DiskUsage()))}
+}
+
+func poolSamples(p backend.Pooled) []sample {
+	s := p.Pool()
+	const name, help = "countmill_store_connections", "Connections to the server of the store, by what they do."
+	return []sample{
+		sample{name, help, prometheus.GaugeValue, float64(s.Used), []string{"state", "used"}},
+		sample{name, help, prometheus.GaugeValue, float64(s.Idle), []string{"state", "idle"}},
+		gauge("countmill_store_connections_limit", "Most connections of this process: pool_max_conns.", float64(s.Most)),
+		counter("countmill_store_connection_waits_total", "Calls that found no idle connection, and waited for one or made one.", s.Waits),
+	}
 }
 
 func accessSamples(tokens *auth.Tokens, requests *httpserver.Refusals) []sample {

@@ -3,12 +3,9 @@ package app
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-
-	"github.com/countmill/countmill/backend/inproc"
 )
 
 // With return=totals a request's answer has its increments in the totals, also beside many others.
@@ -41,29 +38,4 @@ func TestTotalsWithTheIncrements(t *testing.T) {
 	}
 	all.Wait()
 	r.wantTotal(t, "all", 2*callers*each)
-}
-
-// Only a process that folds before it answers takes return=totals. Others count nothing.
-func TestTotalsNeedAllRoles(t *testing.T) {
-	t.Parallel()
-	b, err := inproc.New(inproc.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
-	a, err := newApp(Config{Roles: Publisher, Listen: "127.0.0.1:0"}, func(Config) (*backends, error) {
-		return &backends{bus: shared(b)}, nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := run(t, a)
-	defer r.stop(t)
-	status, text := r.call(t, "POST", "/v1/increments?return=totals", `{"counter":"a"}`)
-	if status != 400 || !strings.Contains(text, "needs publisher, aggregator and reader in one process") {
-		t.Errorf("got %d %s, want 400 that says what it needs", status, text)
-	}
-	if got := r.metric(t, "countmill_increments_total"); got != 0 {
-		t.Errorf("%v increments were taken", got)
-	}
 }

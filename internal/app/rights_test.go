@@ -217,7 +217,7 @@ func TestRightsFollowTheData(t *testing.T) {
 	t.Parallel()
 	with, without := newWorld(t, true), newWorld(t, false)
 	routes := make(map[string]httpserver.Route)
-	for _, route := range routesOf(t, with.running) {
+	for _, route := range api.Routes() {
 		name := route.Method + " " + route.Pattern
 		routes[name] = route
 		if whole := !route.Need.ForAnyone() && !route.Need.PerCounter(); !whole && asks[name] == nil {

@@ -377,6 +377,14 @@ type tending struct {
 	bus       backend.Channel // nil for a reader alone
 }
 
+func (s tending) Collect() []prometheus.Collector {
+	pool, ok := s.store.(backend.Pooled)
+	if !ok {
+		return nil
+	}
+	return samples(func() []sample { return poolSamples(pool) })
+}
+
 func (s tending) Routes(to *surface) {
 	if m, ok := s.store.(backend.Moments); ok {
 		to.Moment = m.Moment

@@ -54,6 +54,9 @@ func TestSingleRolesTogether(t *testing.T) {
 			t.Errorf("%s: %s %s: got %d %s, want 404 and %s", role, tc.method, tc.path, status, text, tc.says)
 		}
 	}
+	if status, text := roles[Publisher].call(t, "POST", "/v1/increments?return=totals", `{"counter":"a"}`); status != 400 || !strings.Contains(text, "in one process") {
+		t.Errorf("totals of a publisher alone: got %d %s, want 400 that says what it needs", status, text)
+	}
 	if status, text := roles[Publisher].call(t, "GET", "/v1/dead-letters", ""); status != 404 || !strings.Contains(text, "served by the role reader or aggregator") {
 		t.Errorf("publisher: got %d %s", status, text)
 	}

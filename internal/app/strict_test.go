@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/internal/api/apitest"
 	"github.com/countmill/countmill/internal/httpserver"
 )
@@ -44,7 +45,7 @@ func TestEveryRouteIsStrict(t *testing.T) {
 	r := startBackups(t, root)
 	doc := apitest.Load(t)
 	r.incr(t, `{"counter":"a","delta":5}`)
-	for _, route := range routesOf(t, r) {
+	for _, route := range api.Routes() {
 		name := route.Method + " " + route.Pattern
 		for _, f := range doc.Faults(t, route, goodBodies[name]) {
 			free := f.Query != "" && freeQueries[name] != ""

@@ -29,19 +29,16 @@ func (a *App) newHTTP() (*api.API, error) {
 	for _, of := range a.services {
 		of.Routes(s)
 	}
-	routes, err := api.New(s.Services, s.Config)
-	if err != nil {
-		return nil, err
-	}
+	routes := api.New(s.Services, s.Config)
 	s.router.AllowOrigins(a.cfg.CORSOrigins...)
 	routes.Register(s.router)
-	a.router = s.router
-	a.handler, err = httpserver.GuardPages(s.router, httpserver.PagesConfig{
+	handler, err := httpserver.GuardPages(s.router, httpserver.PagesConfig{
 		Origins: a.cfg.CORSOrigins, OnlyLocal: a.cfg.Tokens == "" && !a.cfg.Insecure, Log: a.log,
 	})
 	if err != nil {
 		return nil, &FlagError{"cors-origin", err}
 	}
+	a.handler = handler
 	return routes, nil
 }
 
@@ -82,15 +79,15 @@ type serving struct {
 
 // newServing leaves handlers the time that a request may take, after the time that its
 // body may take to arrive.
-func newServing(ln net.Listener, h http.Handler, cfg Config) (*serving, error) {
+func newServing(ln net.Listener, h http.Handler, cfg Config) *serving {
 	const read = 60 * time.Second
-	server, err := httpserver.NewServer(h, httpserver.ServerConfig{
+	server := httpserver.NewServer(h, httpserver.ServerConfig{
 		ReadTimeout:  read,
 		WriteTimeout: read + cfg.RequestTimeout + 20*time.Second,
 		MaxConns:     cfg.Connections,
 		Log:          cfg.Logger,
 	})
-	return &serving{Server: server, listener: ln, cfg: cfg}, err
+	return &serving{Server: server, listener: ln, cfg: cfg}
 }
 
 func (s *serving) Run(ctx context.Context) error {

@@ -302,31 +302,6 @@ func TestCurrent(t *testing.T) {
 	}
 }
 
-func BenchmarkAuthenticate(b *testing.B) {
-	var tokens []Token
-	for range maxTokens {
-		_, token, err := New(Token{Name: "a", Scopes: []Scope{Read}})
-		if err != nil {
-			b.Fatal(err)
-		}
-		tokens = append(tokens, token)
-	}
-	secret, token, _ := New(Token{Name: "a", Scopes: []Scope{Read}})
-	for name, all := range map[string][]Token{"1": {token}, "1000": append(tokens[1:], token)} {
-		ts := &Tokens{}
-		set := &tokenSet{tokens: all}
-		set.keepUses(nil)
-		ts.set.Store(set)
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				if _, err := ts.Authenticate(secret); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
 // Badges are public by a line that says so, for its prefixes, until it expires.
 func TestPublic(t *testing.T) {
 	t.Parallel()

@@ -97,15 +97,10 @@ func TestPreflightReachesNoHandler(t *testing.T) {
 func TestCheckOrigin(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"*": "", "https://example.com": "", "http://localhost:3000": "", "http://127.0.0.1:8080": "", "http://[::1]:8080": "", "app://x": "",
-		"": "must be an origin", "example.com": "must be an origin", "https://": "must be an origin", "null": "must be an origin",
-		"https://example.com/": "without a path", "https://example.com/x": "without a path", "https://a@b": "must be an origin",
-		"https://example.com?x": "must be an origin", "https://*.example.com:x": "must be an origin",
-		"https://Example.com": "lower case", "HTTPS://example.com": "must be an origin",
-		"https://example.com:443": "leave the port out", "http://example.com:80": "leave the port out",
-		"javascript://x": "must be of a page", "JavaScript://x": "must be an origin", "data://x": "must be of a page", "file://x": "must be of a page", "wss://x": "must be of a page",
-		"https://:8080": "must be an origin", "https://x:": "a port from 1", "https://x:0": "a port from 1", "https://x:65536": "a port from 1", "https://x:08": "a port from 1",
-		"https://münchen.example": "with xn--",
+		"*": "", "https://example.com": "", "http://localhost:3000": "", "http://[::1]:8080": "", "app://x": "",
+		"": "must be an origin", "example.com": "must be an origin", "https://": "must be an origin", "null": "must be an origin", "https://:8080": "must be an origin",
+		"https://example.com/": "without a path", "https://a@b": "must be an origin", "https://example.com?x": "must be an origin", "https://Example.com": "lower case",
+		"https://*.example.com": "only alone", "https://example.com:443": "leave the port out", "http://example.com:80": "leave the port out",
 	} {
 		err := CheckOrigin(text)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {

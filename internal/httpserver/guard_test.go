@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -171,26 +170,5 @@ func TestAdminCallsAreLogged(t *testing.T) {
 	ask(rt, "DELETE", "/counters/"+secrets["read"], "Bearer "+secrets["admin"])
 	if got := logged.String(); !strings.Contains(got, `msg="admin call" caller=admin method=DELETE path=/counters/cmtok_...`) || strings.Contains(got, secrets["admin"]) {
 		t.Errorf("got log %s, want the admin call", got)
-	}
-}
-
-// What asking for tokens costs a request.
-func BenchmarkGuard(b *testing.B) {
-	nothing := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
-	for _, n := range []int{0, 1, 20, 1000} {
-		rt := NewRouter(nil)
-		rt.Handle("POST", "/v1/increments", auth.PerCounter(auth.Publish), nothing)
-		r := httptest.NewRequest("POST", "/v1/increments", nil)
-		if n > 0 {
-			tokens, secrets := authtest.Open(b, slices.Repeat([]auth.Token{{Name: "web", Scopes: []auth.Scope{auth.Publish}}}, n)...)
-			rt.Guard(tokens, &Refusals{})
-			r.Header.Set("Authorization", "Bearer "+secrets[0])
-		}
-		b.Run(fmt.Sprintf("tokens=%d", n), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				rt.ServeHTTP(httptest.NewRecorder(), r)
-			}
-		})
 	}
 }

@@ -32,6 +32,12 @@ type Router struct {
 	files   map[string]http.Handler
 }
 
+// A Route is a method and a pattern as Handle takes it.
+type Route struct {
+	Method, Pattern string
+	Need            auth.Need
+}
+
 type methods map[string]route
 
 type route struct {

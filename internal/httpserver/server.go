@@ -62,22 +62,6 @@ func defaultConns(files uint64) int {
 	return int(max(files-min(keptFiles, files), files/4, 1))
 }
 
-func (c ServerConfig) validate() error {
-	var errs []error
-	positive := func(name string, negative bool, got any) {
-		if negative {
-			errs = append(errs, fmt.Errorf("%s must not be negative, got %v", name, got))
-		}
-	}
-	positive("ReadHeaderTimeout", c.ReadHeaderTimeout < 0, c.ReadHeaderTimeout)
-	positive("ReadTimeout", c.ReadTimeout < 0, c.ReadTimeout)
-	positive("WriteTimeout", c.WriteTimeout < 0, c.WriteTimeout)
-	positive("IdleTimeout", c.IdleTimeout < 0, c.IdleTimeout)
-	positive("MaxHeaderBytes", c.MaxHeaderBytes < 0, c.MaxHeaderBytes)
-	positive("MaxConns", c.MaxConns < 0, c.MaxConns)
-	return errors.Join(errs...)
-}
-
 // A Server is an http.Server whose limits are all set.
 type Server struct {
 	http  *http.Server
@@ -86,11 +70,8 @@ type Server struct {
 
 // NewServer returns a server that answers with h. A panic of h is logged and answered
 // with a 500 problem.
-func NewServer(h http.Handler, cfg ServerConfig) (*Server, error) {
+func NewServer(h http.Handler, cfg ServerConfig) *Server {
 	cfg = cfg.withDefaults()
-	if err := cfg.validate(); err != nil {
-		return nil, err
-	}
 	conns := limitConns(cfg.MaxConns)
 	s := &Server{conns: conns, http: &http.Server{
 		Handler:                      answerAtOnce(Recover(h, cfg.Log)),
@@ -105,7 +86,7 @@ func NewServer(h http.Handler, cfg ServerConfig) (*Server, error) {
 		ConnState:                    conns.state,
 	}}
 	s.OnShutdown(conns.stop)
-	return s, nil
+	return s
 }
 
 // Serve answers requests on ln until Shutdown or Close, and then returns nil. It

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/countmill/countmill/store/engine"
 	"github.com/countmill/countmill/store/engine/enginetest"
@@ -106,4 +107,30 @@ func BenchmarkUpdate(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "adds/s")
+}
+
+// Several processes add to one counter, each a commit after the other: to one shard, or each to its own.
+func BenchmarkHot(b *testing.B) {
+	e := open(b, schema(b), enginetest.Kinds())
+	for _, processes := range []int{1, 2, 4, 8} {
+		for _, shards := range []int{1, processes} {
+			b.Run(fmt.Sprintf("processes=%d/shards=%d", processes, shards), func(b *testing.B) {
+				var group errgroup.Group
+				for p := range processes {
+					key := engine.Key{Kind: shard, Place: uint64(p%shards) << 40, Name: "hot"}
+					group.Go(func() (err error) {
+						for i := p; i < b.N && err == nil; i += processes {
+							err = fold(e, []engine.Key{key}, -1, nil)
+						}
+						return err
+					})
+				}
+				if err := group.Wait(); err != nil {
+					b.Fatal(err)
+				}
+				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "commits/s")
+				b.ReportMetric(float64(processes)*b.Elapsed().Seconds()*1000/float64(b.N), "ms/commit")
+			})
+		}
+	}
 }

@@ -191,8 +191,12 @@ func (e *Engine) all() (all []*table) {
 // metaTable has one row: who the database is, the last server that it was on, and how often it came to another one.
 const metaTable = "countmill_format"
 
-// server is the server with its timeline, which rises when a standby is promoted, and when a backup is restored to a point in time.
-const server = `(select system_identifier || ' ' || ` + timeline + ` from pg_control_system())`
+// server is the server with its timeline, which rises when a standby is promoted, and when a backup is restored to a point in time. The table's own
+// number differs after a restore of a dump.
+func (e *Engine) server() string {
+	table := strings.ReplaceAll(quoted(e.schema, metaTable), "'", "''")
+	return `(select system_identifier || ' ' || ` + timeline + ` || ' ' || '` + table + `'::regclass::oid from pg_control_system())`
+}
 
 const timeline = `case when pg_is_in_recovery() then '' else substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) end`
 
@@ -204,7 +208,7 @@ func (e *Engine) migrate(ctx context.Context, tx pgx.Tx) error {
 		// A role without the right to make schemas may not say "if not exists" of its own.
 		fmt.Sprintf("do $do$ begin if to_regnamespace(quote_ident(%s)) is null then create schema %s; end if; end $do$", literal, quoted(e.schema)),
 		fmt.Sprintf("create table if not exists %s (one boolean primary key default true check (one), format integer not null, identity text not null, origin text not null, restores bigint not null default 0)", meta),
-		fmt.Sprintf("insert into %s (format, identity, origin) values (%d, '%s', %s) on conflict do nothing", meta, format, rand.Text(), server),
+		fmt.Sprintf("insert into %s (format, identity, origin) values (%d, '%s', %s) on conflict do nothing", meta, format, rand.Text(), e.server()),
 	}
 	for _, t := range e.all() {
 		sql = append(sql, t.create()...)
@@ -251,7 +255,7 @@ func (e *Engine) Check(ctx context.Context, with []engine.Key) (engine.Checked, 
 			identity, last, now, checked.Restores = string(v[0]), string(v[1]), string(v[2]), int64Of(v[3])
 			standby, readOnly = v[4][0] != 0, v[5][0] != 0
 			return nil
-		}, "select identity, origin, "+server+", restores, pg_is_in_recovery(), current_setting('default_transaction_read_only')::boolean from "+meta)
+		}, "select identity, origin, "+e.server()+", restores, pg_is_in_recovery(), current_setting('default_transaction_read_only')::boolean from "+meta)
 		clear(checked.Rows)
 		e.look(b, with, []engine.FieldID{engine.All}, checked.Rows, nil)
 	})

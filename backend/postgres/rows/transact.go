@@ -46,7 +46,7 @@ func (e *Engine) Transact(ctx context.Context, _ bool, do func(engine.Tx) error)
 	}
 	defer release(conn)
 	u := e.begin(b)
-	u.want(engine.ErrNotApplied, nil, "select 1 / ("+server+" = $1)::int", text(*e.origin.Load()))
+	u.want(engine.ErrNotApplied, nil, "select 1 / ("+e.server()+" = $1)::int", text(*e.origin.Load()))
 	u.lock(t.read, t.changes)
 	if err := e.change(b, sorted(t.changes)); err != nil {
 		return engine.Result{}, err

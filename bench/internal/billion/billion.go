@@ -10,7 +10,6 @@ package billion
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -37,24 +36,23 @@ type config struct {
 // A result is a run.
 type result struct {
 	report.Head
-	Increments int64     `json:"increments"`
-	Names      int       `json:"names"`
-	Seconds    float64   `json:"seconds"` // from the first request to the last 202
-	Rate       float64   `json:"per_second"`
-	Kills      []float64 `json:"kills"` // at which second
-	Away       float64   `json:"seconds_away"`
-	Resends    int64     `json:"resends"`
-	Peak       int64     `json:"peak_rss_bytes"`
-	Disk       int64     `json:"disk_bytes"`
-	Checked    float64   `json:"seconds_checking"`
-	Samples    []sample  `json:"samples"`
+	Increments int64
+	Names      int
+	Seconds    float64 // from the first request to the last 202
+	Rate       float64
+	Kills      []float64 // at which second
+	Away       float64
+	Resends    int64
+	Peak       int64
+	Disk       int64
+	Checked    float64
 }
 
 // A sample is the progress of the run at one moment.
 type sample struct {
-	Seconds    float64 `json:"seconds"`
-	Increments int64   `json:"increments"`
-	RSS        int64   `json:"rss_bytes"` // of up, 0 while it does not run
+	Seconds    float64
+	Increments int64
+	RSS        int64 // of up, 0 while it does not run
 }
 
 // Run is the command.
@@ -72,11 +70,11 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := r.Print(stdout); err != nil {
 		return err
 	}
-	err = c.count(ctx, site, r, stdout)
-	if err == nil {
-		r.print(stdout, c)
+	if err := c.count(ctx, site, r, stdout); err != nil {
+		return err
 	}
-	return errors.Join(err, c.Keep(r, stderr))
+	r.print(stdout, c)
+	return nil
 }
 
 func parse(args []string, stderr io.Writer) (*config, error) {
@@ -133,7 +131,7 @@ func (c *config) count(ctx context.Context, site *command.Site, r *result, out i
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	r.Rate, r.Resends, r.Samples = float64(c.increments)/r.Seconds, s.resends.Load(), s.samples
+	r.Rate, r.Resends = float64(c.increments)/r.Seconds, s.resends.Load()
 	r.Kills, r.Away, r.Peak = up.kills, up.away.Seconds(), max(up.peak, up.memory("VmHWM"))
 	// The check covers the data on disk, not the memory of a process.
 	if err := up.restart(context.WithoutCancel(ctx)); err != nil {

@@ -26,7 +26,6 @@ type sender struct {
 	next    atomic.Int64 // body
 	done    atomic.Int64 // increments
 	resends atomic.Int64
-	samples []sample
 }
 
 func newSender(c *config, addr string) (*sender, error) {
@@ -101,7 +100,7 @@ func (s *sender) want() []int64 {
 	return want
 }
 
-// watch takes a sample every second and prints one every five.
+// watch reads the memory of up every second, and prints the progress every five.
 func (s *sender) watch(ctx context.Context, up *up, begin time.Time, out io.Writer) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -113,7 +112,6 @@ func (s *sender) watch(ctx context.Context, up *up, begin time.Time, out io.Writ
 		case <-tick.C:
 		}
 		now := sample{time.Since(begin).Seconds(), s.done.Load(), up.watch()}
-		s.samples = append(s.samples, now)
 		if i%5 == 0 {
 			rate := float64(now.Increments-last.Increments) / (now.Seconds - last.Seconds)
 			fmt.Fprintf(out, "%4.0f s: %s of %s, %s/s, %d kills, up has %s\n", now.Seconds, report.Short(float64(now.Increments)),

@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"time"
 
-	"github.com/countmill/countmill/bench/internal/report"
 	"github.com/countmill/countmill/bench/internal/server"
 )
 
@@ -18,7 +16,6 @@ import (
 type Flags struct {
 	*flag.FlagSet
 	Quick     bool
-	JSON      string
 	dir       string
 	countmill string
 	timeout   time.Duration
@@ -29,7 +26,6 @@ func NewFlags(name string, timeout time.Duration, stderr io.Writer) *Flags {
 	f := &Flags{FlagSet: flag.NewFlagSet("bench "+name, flag.ContinueOnError)}
 	f.SetOutput(stderr)
 	f.BoolVar(&f.Quick, "quick", false, "do a little of everything: shows that everything works; the figures are useless")
-	f.StringVar(&f.JSON, "json", "", "write the results to this file as well")
 	f.StringVar(&f.dir, "dir", "", "keep data below this directory, on the disk to measure (default the system's temporary one)")
 	f.StringVar(&f.countmill, "countmill", "", "path of countmill (default: built from this tree)")
 	f.DurationVar(&f.timeout, "timeout", timeout, "end everything after this time")
@@ -95,17 +91,4 @@ func (s *Site) Sub(name string) (string, error) {
 		return "", err
 	}
 	return dir, os.Chmod(dir, 0o755)
-}
-
-// Keep writes results to the file of -json, and prints its name.
-func (f *Flags) Keep(results any, stderr io.Writer) error {
-	if f.JSON == "" {
-		return nil
-	}
-	if err := report.WriteJSON(f.JSON, results); err != nil {
-		return err
-	}
-	path, _ := filepath.Abs(f.JSON)
-	_, err := fmt.Fprintln(stderr, "results are in", path)
-	return err
 }

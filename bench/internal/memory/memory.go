@@ -27,9 +27,9 @@ type config struct {
 
 // A result is one figure.
 type result struct {
-	What  string  `json:"what"`
-	Value float64 `json:"value"`
-	Unit  string  `json:"unit"`
+	What  string
+	Value float64
+	Unit  string
 }
 
 // Run is the command.
@@ -49,12 +49,10 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer site.Close()
-	head := report.NewHead(c.Quick)
-	if err := head.Print(stdout); err != nil {
+	if err := report.NewHead(c.Quick).Print(stdout); err != nil {
 		return err
 	}
 	fmt.Fprintf(stdout, "\n| | |\n| --- | ---: |\n")
-	var results []result
 	for _, name := range []string{"disk", "aggregator"} {
 		if c.only != "" && c.only != name {
 			continue
@@ -66,12 +64,8 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		for _, r := range some {
 			fmt.Fprintf(stdout, "| %s | %.1f %s |\n", r.What, r.Value, r.Unit)
 		}
-		results = append(results, some...)
 	}
-	return c.Keep(struct {
-		report.Head
-		Results []result `json:"results"`
-	}{head, results}, stderr)
+	return nil
 }
 
 func mib(what string, bytes int64) result { return result{what, float64(bytes) / (1 << 20), "MiB"} }

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -12,12 +11,12 @@ import (
 
 // A Head says when, how and on which machine something was measured.
 type Head struct {
-	When     time.Time `json:"when"`
-	Command  string    `json:"command"`
-	Machine  string    `json:"machine"`
-	Go       string    `json:"go"`
-	Revision string    `json:"revision"`
-	Quick    bool      `json:"quick"`
+	When     time.Time
+	Command  string
+	Machine  string
+	Go       string
+	Revision string
+	Quick    bool
 }
 
 // NewHead describes this run.
@@ -37,13 +36,4 @@ func (h Head) Print(w io.Writer) error {
 	}
 	_, err := fmt.Fprintf(w, "%s\n%s\n%s, revision %s\n%s\n", h.When.Format(time.RFC3339), h.Machine, h.Go, h.Revision, h.Command)
 	return err
-}
-
-// WriteJSON writes a file for plots.
-func WriteJSON(path string, results any) error {
-	text, err := json.MarshalIndent(results, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(path, append(text, '\n'), 0o644)
 }

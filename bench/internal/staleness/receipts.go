@@ -17,7 +17,7 @@ import (
 // processes how long a total takes from there, for a caller who looks at it again and again.
 func (m *measurement) receipts(ctx context.Context) error {
 	for _, counters := range []int{1, m.searchCounters} {
-		r := result{What: "receipts", Aggregators: 1, Counters: counters, Rate: m.receiptRate, Seconds: m.lasts.Seconds()}
+		r := result{What: "receipts", Aggregators: 1, Counters: counters, Rate: m.receiptRate}
 		took, looked, err := m.afterReceipts(ctx, &r)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)

@@ -23,18 +23,17 @@ import (
 
 // A result is one schedule on one pipeline.
 type result struct {
-	What        string  `json:"what"` // embedded, emulators, receipts or search
-	Aggregators int     `json:"aggregators,omitempty"`
-	Counters    int     `json:"counters"`
-	Rate        int     `json:"per_second"`
-	Seconds     float64 `json:"seconds"`
-	Probes      int     `json:"probes"`
-	P50         float64 `json:"p50_ms"`
-	P99         float64 `json:"p99_ms"`
-	Max         float64 `json:"max_ms"`
-	Written     float64 `json:"written_per_million,omitempty"` // entities, for a million increments
-	Read        float64 `json:"read_per_receipt,omitempty"`    // entities
-	Error       string  `json:"error,omitempty"`
+	What        string // embedded, emulators, receipts or search
+	Aggregators int
+	Counters    int
+	Rate        int
+	Probes      int
+	P50         float64
+	P99         float64
+	Max         float64
+	Written     float64 // entities, for a million increments
+	Read        float64 // entities
+	Error       string
 }
 
 type config struct {
@@ -81,23 +80,17 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer site.Close()
-	head := report.NewHead(c.Quick)
-	if err := head.Print(stdout); err != nil {
+	if err := report.NewHead(c.Quick).Print(stdout); err != nil {
 		return err
 	}
 	m := &measurement{config: c, site: site, out: stdout}
-	err = m.all(ctx)
-	return errors.Join(err, c.Keep(struct {
-		report.Head
-		Results []result `json:"results"`
-	}{head, m.results}, stderr))
+	return m.all(ctx)
 }
 
 type measurement struct {
 	config
-	site    *command.Site
-	out     io.Writer
-	results []result
+	site *command.Site
+	out  io.Writer
 }
 
 func (m *measurement) all(ctx context.Context) error {
@@ -116,7 +109,7 @@ func (m *measurement) all(ctx context.Context) error {
 	return nil
 }
 
-// keep adds a result, and prints it.
+// keep completes a result, and prints it.
 func (m *measurement) keep(r result, took []time.Duration, err error) result {
 	if err != nil {
 		r.Error = err.Error()
@@ -125,7 +118,6 @@ func (m *measurement) keep(r result, took []time.Duration, err error) result {
 		at := func(q float64) float64 { return float64(took[int(q*float64(len(took)-1))]) / float64(time.Millisecond) }
 		r.Probes, r.P50, r.P99, r.Max = len(took), at(0.5), at(0.99), at(1)
 	}
-	m.results = append(m.results, r)
 	fmt.Fprintf(m.out, "| %s | %d | %d | %d | %d | %.1f | %.1f | %.1f | %s\n", r.What, r.Aggregators, r.Counters, r.Rate, r.Probes, r.P50, r.P99, r.Max, r.Error)
 	return r
 }
@@ -148,7 +140,7 @@ func (m *measurement) embedded(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r := result{What: "embedded", Counters: len(names), Rate: top / 4, Seconds: m.lasts.Seconds()}
+	r := result{What: "embedded", Counters: len(names), Rate: top / 4}
 	took, err := measure(ctx, pipeline{
 		names: names,
 		add:   func(name string) error { return e.Add(name, 1) },
@@ -185,7 +177,7 @@ func topRate(ctx context.Context, e *system.Embedded, names []string, draw func(
 
 // emulators probes the roles as separate processes, on Google's emulators.
 func (m *measurement) emulators(ctx context.Context) error {
-	r := result{What: "emulators", Aggregators: 1, Counters: m.counters, Rate: m.rate, Seconds: m.lasts.Seconds()}
+	r := result{What: "emulators", Aggregators: 1, Counters: m.counters, Rate: m.rate}
 	took, err := m.onGoogle(ctx, r, schedule{warm: m.warm, lasts: m.lasts, every: 50 * time.Millisecond, pause: 5 * time.Millisecond, wait: time.Minute})
 	m.keep(r, took, err)
 	return err
@@ -304,7 +296,7 @@ func (m *measurement) highest(bears func(rate int) (bool, error)) (good, bad int
 }
 
 func (m *measurement) bears(ctx context.Context, aggregators, rate int) (bool, error) {
-	r := result{What: "search", Aggregators: aggregators, Counters: m.searchCounters, Rate: rate, Seconds: m.step.Seconds()}
+	r := result{What: "search", Aggregators: aggregators, Counters: m.searchCounters, Rate: rate}
 	took, err := m.onGoogle(ctx, r, schedule{warm: m.warm, lasts: m.step, every: 50 * time.Millisecond, pause: 20 * time.Millisecond, wait: 10 * time.Second})
 	if ctx.Err() != nil {
 		return false, context.Cause(ctx)

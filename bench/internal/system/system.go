@@ -55,7 +55,7 @@ var (
 func All() []System {
 	var all []System
 	for _, some := range [][]System{
-		embeddedSystems(), redisSystems(), postgresSystems(), natsSystems(), memcachedSystems(), httpSystems(), httpBusSystems(), googleSystems(),
+		embeddedSystems(), redisSystems(), postgresSystems(), natsSystems(), httpSystems(), httpBusSystems(), googleSystems(),
 	} {
 		all = append(all, some...)
 	}

@@ -17,7 +17,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/countmill/countmill/internal/httpserver"
@@ -174,30 +173,6 @@ func (d *Document) checkReferences(tb testing.TB, v any, where string) {
 		for i, val := range v {
 			d.checkReferences(tb, val, where+"/"+strconv.Itoa(i))
 		}
-	}
-}
-
-// CheckRoutes compares the served routes with the document's routes under the tags; without
-// tags, with all of them.
-func (d *Document) CheckRoutes(tb testing.TB, served []httpserver.Route, tags ...string) {
-	tb.Helper()
-	var documented []string
-	for pattern := range at(d.raw, "paths") {
-		for method, op := range at(d.raw, "paths", pattern) {
-			tag := fmt.Sprint(op.(map[string]any)["tags"].([]any)[0])
-			if len(tags) == 0 || slices.Contains(tags, tag) {
-				documented = append(documented, strings.ToUpper(method)+" "+pattern)
-			}
-		}
-	}
-	var got []string
-	for _, r := range served {
-		got = append(got, r.Method+" "+r.Pattern)
-	}
-	slices.Sort(documented)
-	slices.Sort(got)
-	if diff := cmp.Diff(documented, got); diff != "" {
-		tb.Errorf("routes documented and served (-documented +served):\n%s", diff)
 	}
 }
 

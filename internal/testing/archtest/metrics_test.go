@@ -32,6 +32,7 @@ var metricGroups = []struct{ title, of, functions string }{
 	{"Indexer", "`countmill index work` and `countmill up`: [groups](../howto/groups.md).", "indexerSamples"},
 	{"Journal", "`countmill aggregator` and `countmill up`, after the first look: [journal](../howto/journal.md). A process looks each hour, and when it writes or changes a rule.", "journalSamples"},
 	{"Disk", "`countmill up` with `pebble:`.", "diskSamples spaceSamples"},
+	{"Connections", "`countmill aggregator`, `countmill reader` and `countmill up` with `--store postgres://`.", "poolSamples"},
 	{"Backups", "`countmill up --backup-root PLACE`.", "backupSamples"},
 	{"Tokens", "Every process with `--tokens`.", "accessSamples"},
 	{"Totals", "`GET /metrics/counters` of `countmill reader` and `countmill up`: [monitor](../howto/monitor.md#totals-in-prometheus).", "counterMetrics"},

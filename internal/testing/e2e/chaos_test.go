@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
@@ -23,13 +24,7 @@ import (
 // COUNTMILL_TEST_CHAOS is how long faults strike (20s), COUNTMILL_TEST_SEED decides which.
 func TestChaos(t *testing.T) {
 	t.Parallel()
-	length := 20 * time.Second
-	if text := os.Getenv("COUNTMILL_TEST_CHAOS"); text != "" {
-		var err error
-		if length, err = time.ParseDuration(text); err != nil || length < time.Second {
-			t.Fatalf("COUNTMILL_TEST_CHAOS must be a duration of at least 1s, got %q", text)
-		}
-	}
+	length := lengthOf(t, "COUNTMILL_TEST_CHAOS", 20*time.Second)
 	// Emulators keep everything in memory, so a longer run sends more slowly instead of more.
 	c := newChaos(t, seed(t), max(1, length/(15*time.Minute))*100*time.Millisecond)
 	began := time.Now()
@@ -39,6 +34,26 @@ func TestChaos(t *testing.T) {
 	}
 	c.settle()
 	c.report(time.Since(began))
+}
+
+// lengthOf is the duration in a variable, which is at least 1s.
+func lengthOf(t *testing.T, variable string, otherwise time.Duration) time.Duration {
+	t.Helper()
+	d, err := time.ParseDuration(cmp.Or(os.Getenv(variable), otherwise.String()))
+	if err != nil || d < time.Second {
+		t.Fatalf("%s must be a duration of at least 1s, got %q", variable, os.Getenv(variable))
+	}
+	return d
+}
+
+// timesOf is the number in a variable, which is at least 1.
+func timesOf(t *testing.T, variable string, otherwise int) int {
+	t.Helper()
+	n, err := strconv.Atoi(cmp.Or(os.Getenv(variable), strconv.Itoa(otherwise)))
+	if err != nil || n < 1 {
+		t.Fatalf("%s must be a number of at least 1, got %q", variable, os.Getenv(variable))
+	}
+	return n
 }
 
 // seed is COUNTMILL_TEST_SEED, or a random seed.

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"encoding/base64"
-	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -12,57 +11,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 )
-
-// An independent program that sums the shard entities finds the reader's totals.
-func TestShardsSumToTotals(t *testing.T) {
-	t.Parallel()
-	d := deploy(t)
-	aggregators := []*process{d.aggregator(t), d.aggregator(t), d.aggregator(t)}
-	publisher, reader := d.publisher(t), d.reader(t)
-	l := startLoad(t, publisher, 8, 100)
-	l.wait(t, 20_000)
-	for i, a := range aggregators {
-		until(t, time.Minute, fmt.Sprintf("aggregator %d to fold something: else this does not show several at once", i), func() bool {
-			return a.metric(t, "countmill_entries_folded_total") > 0
-		})
-	}
-	want := l.end()
-	if len(want) != 100 {
-		t.Fatalf("the load has %d counters, want 100", len(want))
-	}
-	took := reader.exact(t, time.Minute, want)
-	shards, sums := sumShards(t, d)
-	if len(sums) != len(want) {
-		t.Errorf("the store has %d counters, want %d", len(sums), len(want))
-	}
-	for name, n := range want {
-		if sums[name] != n {
-			t.Errorf("%s: its shards sum to %d, the reader says %d", name, sums[name], n)
-		}
-	}
-	t.Logf("%d increments of %d counters in %d shard entities, counted %s after the last was accepted",
-		l.accepted(), len(want), shards, took.Round(time.Millisecond))
-}
-
-// sumShards reads CountmillShard with Google's client, without any code of countmill.
-func sumShards(t *testing.T, d *deployment) (shards int, sums map[string]int64) {
-	t.Helper()
-	c := d.client(t)
-	var entities []struct {
-		Counter string `datastore:"name"`
-		Count   int64  `datastore:"count"`
-		Tally   int64  `datastore:"tally"`
-		Shards  int64  `datastore:"shards"`
-	}
-	if _, err := c.GetAll(t.Context(), datastore.NewQuery("CountmillShard"), &entities); err != nil {
-		t.Fatal(err)
-	}
-	sums = make(map[string]int64)
-	for _, e := range entities {
-		sums[e.Counter] += e.Count
-	}
-	return len(entities), sums
-}
 
 // client is Google's own client, on the deployment's Datastore.
 func (d *deployment) client(t *testing.T) *datastore.Client {

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -25,13 +24,7 @@ import (
 func TestRestoreDrill(t *testing.T) {
 	t.Parallel()
 	longtest.Only(t, "builds countmill, and loses its directory for many seconds")
-	drills := 3
-	if text := os.Getenv("COUNTMILL_TEST_DRILLS"); text != "" {
-		var err error
-		if drills, err = strconv.Atoi(text); err != nil || drills < 1 {
-			t.Fatalf("COUNTMILL_TEST_DRILLS must be a number of at least 1, got %q", text)
-		}
-	}
+	drills := timesOf(t, "COUNTMILL_TEST_DRILLS", 3)
 	at := t.TempDir()
 	d := &drill{
 		t: t, rand: mathrand.New(mathrand.NewPCG(seed(t), 1<<34)), data: filepath.Join(at, "data"), root: filepath.Join(at, "backups"),

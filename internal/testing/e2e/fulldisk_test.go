@@ -28,13 +28,7 @@ import (
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	longtest.Only(t, "builds countmill and fills its disk for many seconds")
-	times := 2
-	if text := os.Getenv("COUNTMILL_TEST_FULL_DISKS"); text != "" {
-		var err error
-		if times, err = strconv.Atoi(text); err != nil || times < 1 {
-			t.Fatalf("COUNTMILL_TEST_FULL_DISKS must be a number of at least 1, got %q", text)
-		}
-	}
+	times := timesOf(t, "COUNTMILL_TEST_FULL_DISKS", 2)
 	dir := smallDisk(t, diskSize)
 	seed := seed(t)
 	r := mathrand.New(mathrand.NewPCG(seed, 1<<34))

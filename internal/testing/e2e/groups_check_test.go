@@ -23,53 +23,34 @@ func (g *grouping) compare() {
 	}
 	g.same("page:", counters)
 	g.same("=site:", groups)
-	if g.atRest != nil {
-		g.atRest(counters, groups)
-	}
 }
 
-// same wants exactly these totals under a prefix. If increments are on their way it waits for them.
+// same wants exactly these totals under a prefix.
 func (g *grouping) same(prefix string, want map[string]int64) {
 	g.t.Helper()
 	until(g.t, time.Minute, "countmill to be ready", g.out.ready)
-	for began, lists := time.Now(), 1; ; <-time.After(time.Second) {
-		got, err := g.list(prefix)
-		late := g.apart && time.Since(began) < busy
-		switch {
-		case err == nil && maps.Equal(got, want):
-			g.t.Logf("%d totals under %s are exact; listed %d times, in %s", len(got), prefix, lists, time.Since(began).Round(time.Second/10))
-			return
-		case late && (err != nil || noneAbove(got, want)):
-			lists++
-			continue
-		case err != nil:
-			g.t.Fatalf("listing %s: %v", prefix, err)
-		}
-		wrong := 0
-		for name, n := range want {
-			if got[name] != n {
-				if wrong++; wrong <= 5 {
-					g.t.Errorf("%s is %d, want %d", name, got[name], n)
-				}
+	got, err := g.list(prefix)
+	if err != nil {
+		g.t.Fatalf("listing %s: %v", prefix, err)
+	}
+	if maps.Equal(got, want) {
+		return
+	}
+	wrong := 0
+	for name, n := range want {
+		if got[name] != n {
+			if wrong++; wrong <= 5 {
+				g.t.Errorf("%s is %d, want %d", name, got[name], n)
 			}
 		}
-		g.t.Fatalf("%d of %d totals under %s are wrong; %d were listed", wrong, len(want), prefix, len(got))
 	}
-}
-
-func noneAbove(got, want map[string]int64) bool {
-	for name, n := range got {
-		if n > want[name] {
-			return false
-		}
-	}
-	return true
+	g.t.Fatalf("%d of %d totals under %s are wrong; %d were listed", wrong, len(want), prefix, len(got))
 }
 
 // list returns the totals of all counters under a prefix.
 func (g *grouping) list(prefix string) (map[string]int64, error) {
 	got := make(map[string]int64)
-	for token, failed := "", 0; ; {
+	for token := ""; ; {
 		query := url.Values{"prefix": {prefix}, "limit": {"1000"}}
 		if token != "" {
 			query.Set("page_token", token)
@@ -80,9 +61,6 @@ func (g *grouping) list(prefix string) (map[string]int64, error) {
 			Next   string `json:"next_page_token"`
 		}
 		if err := json.Unmarshal([]byte(text), &page); err != nil || status != http.StatusOK {
-			if failed++; g.apart && status == http.StatusServiceUnavailable && failed < 20 {
-				continue // an emulator looks at all counters for each page, and can be too slow
-			}
 			return nil, fmt.Errorf("got %d %s (%w)", status, text, err)
 		}
 		for _, total := range page.Totals {

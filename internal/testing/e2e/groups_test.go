@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -52,7 +51,6 @@ const sitesIndex = `{"name":"sites","match":"page:{site}:*","group":"site:{site}
 // A groupShape is the size of a run.
 type groupShape struct {
 	counters, rate, kills int
-	early                 int           // counters that are counted before the load begins; 0 for all
 	work                  int           // shards that the worker reads in a second
 	serve                 time.Duration // within which the index has to serve
 }
@@ -77,9 +75,6 @@ type grouping struct {
 	rand  *mathrand.Rand
 	in    *member // takes increments
 	out   *member // answers everything else; with countmill up the same
-	// atRest checks more about the totals, while nothing is on its way; may be nil.
-	atRest func(counters, groups map[string]int64)
-	apart  bool // increments are in the totals a little after their acknowledgement
 
 	pausing sync.RWMutex   // callers read-lock it for a request with all its repeats
 	counted []atomic.Int64 // by counter
@@ -105,7 +100,7 @@ func newGrouping(t *testing.T, shape groupShape, seed uint64) *grouping {
 	return g
 }
 
-// load counts the early counters once, and then goes on until the test ends.
+// load counts all counters once, and then goes on until the test ends.
 func (g *grouping) load(seed uint64) {
 	t, shape := g.t, g.shape
 	t.Helper()
@@ -124,22 +119,21 @@ func (g *grouping) load(seed uint64) {
 	})
 	began, acked := time.Now(), g.acked.Load()
 	until(t, time.Minute, "some load", func() bool { return time.Since(began) > 3*time.Second })
-	t.Logf("%d counters acknowledged first in %s; then %d increments/s without an index", cmp.Or(shape.early, shape.counters), took.Round(time.Second/10),
+	t.Logf("%d counters acknowledged first in %s; then %d increments/s without an index", shape.counters, took.Round(time.Second/10),
 		int(float64(g.acked.Load()-acked)/time.Since(began).Seconds()))
 }
 
 // linesOf is how many increments a request has.
 const linesOf = 500
 
-// fill increments the early counters once.
+// fill increments all counters once.
 func (g *grouping) fill() {
-	early := cmp.Or(g.shape.early, g.shape.counters)
 	var all sync.WaitGroup
 	for n := range groupCallers {
 		all.Go(func() {
-			for from := n * linesOf; from < early; from += groupCallers * linesOf {
+			for from := n * linesOf; from < g.shape.counters; from += groupCallers * linesOf {
 				deltas := make(map[int]int64)
-				for i := from; i < min(from+linesOf, early); i++ {
+				for i := from; i < min(from+linesOf, g.shape.counters); i++ {
 					deltas[i] = int64(i%7 + 1)
 				}
 				g.send(fmt.Sprintf("fill-%d", from), deltas)

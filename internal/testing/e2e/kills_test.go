@@ -22,13 +22,7 @@ func TestKills(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds countmill and kills it for many seconds")
 	}
-	kills := 20
-	if text := os.Getenv("COUNTMILL_TEST_UP_KILLS"); text != "" {
-		var err error
-		if kills, err = strconv.Atoi(text); err != nil || kills < 1 {
-			t.Fatalf("COUNTMILL_TEST_UP_KILLS must be a number of at least 1, got %q", text)
-		}
-	}
+	kills := timesOf(t, "COUNTMILL_TEST_UP_KILLS", 20)
 	k := newKills(t, seed(t))
 	began := time.Now()
 	for n := 1; n <= kills; n++ {

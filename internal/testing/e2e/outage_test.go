@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"net/http"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -31,18 +30,10 @@ func own(t *testing.T) *ownDeployment {
 }
 
 // away is how long a server is unavailable: longer than leases, the time-outs of calls and the time of
-// a request. COUNTMILL_TEST_OUTAGE sets another time.
+// a request. COUNTMILL_TEST_OUTAGE sets a longer time.
 func away(t *testing.T) time.Duration {
 	t.Helper()
-	text := os.Getenv("COUNTMILL_TEST_OUTAGE")
-	if text == "" {
-		return 20 * time.Second
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil || d < 20*time.Second {
-		t.Fatalf("COUNTMILL_TEST_OUTAGE must be a duration of at least 20s, got %q", text)
-	}
-	return d
+	return max(20*time.Second, lengthOf(t, "COUNTMILL_TEST_OUTAGE", 20*time.Second))
 }
 
 // A fault is a way in which a server is unavailable.

@@ -3,8 +3,6 @@ package e2e
 import (
 	"fmt"
 	"net/http"
-	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -22,7 +20,7 @@ import (
 // with the same requests, callers and machine, alone or during the flood. The ratio depends on the
 // callers' share of the machine; on an otherwise idle machine you may require a factor.
 //
-// COUNTMILL_TEST_OVERLOAD is how long it runs (3s), COUNTMILL_TEST_OVERLOAD_TIMES the factor (none).
+// COUNTMILL_TEST_OVERLOAD is how long it runs (3s), COUNTMILL_TEST_OVERLOAD_TIMES the factor (1: none).
 func TestOverload(t *testing.T) {
 	longtest.Only(t, "builds countmill and keeps the machine busy for many seconds")
 	length := overloadLength(t)
@@ -59,11 +57,11 @@ func TestOverload(t *testing.T) {
 		{"ms for one increment before, after, at the same time elsewhere", fmt.Sprintf("%.1f, %.1f, %.1f", ms(quiet), ms(o.after), ms(calm.after))},
 		{"seconds to recover", fmt.Sprintf("%.1f", took.Seconds())},
 	}))
-	want, limit := overloadTimes(t), overloadRecovery
-	if want == 0 {
+	want, limit := float64(timesOf(t, "COUNTMILL_TEST_OVERLOAD_TIMES", 1)), overloadRecovery
+	if want == 1 {
 		limit += busy
 	}
-	if times < want {
+	if want > 1 && times < want {
 		t.Errorf("it was offered %.1f times what it takes, want at least %.0f times", times, want)
 	}
 	if o.statuses[http.StatusTooManyRequests] == 0 {
@@ -103,32 +101,9 @@ const (
 	overloadPace = 13
 )
 
-// overloadTimes is the required ratio of offered to accepted requests. `make overload` requires ten. By
-// default it is enough that something is refused.
-func overloadTimes(t *testing.T) float64 {
-	t.Helper()
-	text := os.Getenv("COUNTMILL_TEST_OVERLOAD_TIMES")
-	if text == "" {
-		return 0
-	}
-	times, err := strconv.ParseFloat(text, 64)
-	if err != nil || times < 1 {
-		t.Fatalf("COUNTMILL_TEST_OVERLOAD_TIMES must be a number of at least 1, got %q", text)
-	}
-	return times
-}
-
 func overloadLength(t *testing.T) time.Duration {
 	t.Helper()
-	text := os.Getenv("COUNTMILL_TEST_OVERLOAD")
-	if text == "" {
-		return 3 * time.Second
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil || d < time.Second {
-		t.Fatalf("COUNTMILL_TEST_OVERLOAD must be a duration of at least 1s, got %q", text)
-	}
-	return d
+	return lengthOf(t, "COUNTMILL_TEST_OVERLOAD", 3*time.Second)
 }
 
 // Bodies have the largest allowed size and the shortest increments. The memory for reading and decoding

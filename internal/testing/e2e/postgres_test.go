@@ -1,12 +1,19 @@
 package e2e
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/countmill/countmill/internal/testing/emulator"
 	"github.com/countmill/countmill/internal/testing/longtest"
@@ -62,4 +69,86 @@ func TestKillsOnPostgreSQL(t *testing.T) {
 		}
 		up.mu.Unlock()
 	}
+}
+
+// Two `countmill up` on PostgreSQL have every feature: commands of both walk them. A sum that is damaged is found and corrected, and a dump
+// that is restored has all of it, but gives no value of a sequence again.
+func TestFeaturesOnPostgreSQL(t *testing.T) {
+	t.Parallel()
+	longtest.Only(t, "waits for minutes until groups of a new index are readable")
+	server := emulator.NewPostgres(t)
+	a := start(t, nil, "up", "--store", server.URL, "--create").ready(t)
+	b := start(t, nil, "up", "--store", server.URL).ready(t)
+	binary, err := buildOnce()
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(p *process, line string) (string, error) {
+		cmd := exec.CommandContext(t.Context(), binary, strings.Fields(line)...)
+		cmd.Env = append(os.Environ(), "COUNTMILL_SERVER="+p.url)
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	want := func(p *process, line, piece string) {
+		t.Helper()
+		until(t, 15*time.Minute, line+" to print "+piece, func() bool {
+			out, err := run(p, line)
+			t.Logf("%s: %q (%v)", line, out, err)
+			return strings.Contains(out, piece)
+		})
+	}
+	sql := func(database, statement string) (text string) {
+		t.Helper()
+		conn, err := pgx.Connect(t.Context(), database)
+		if err == nil {
+			defer conn.Close(t.Context())
+			err = conn.QueryRow(t.Context(), statement).Scan(&text)
+		}
+		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+			t.Fatalf("%s: %v", statement, err)
+		}
+		return text
+	}
+
+	want(a, "rule add journal page:*=30d", "page:*")
+	want(b, "rule add series page:*=1m:6h,15m:400d", "page:*")
+	want(a, "index create sites --match page:{site}:* --group site:{site} --wait --timeout 10m", "sites")
+	want(a, "incr page:one:a 3", "+3")
+	want(b, "incr page:one:b 4", "+4")
+	sql(server.URL, "select countmill.add('page:two:a', 10)::text")
+	want(a, "next orders", "1")
+	want(b, "next orders", "2")
+	want(b, "get --group site:one", "7")
+	want(a, "get --group site:two", "10")
+	want(a, "top sites", "page:two:a")
+	want(b, "journal page:one:a", "3")
+	want(a, "series page:one:a --last 24h", "3")
+	want(b, "recount page:", "nothing")
+
+	totals := filepath.Join(t.TempDir(), "totals.csv")
+	want(a, "export page: --output "+totals, "")
+	want(b, "import "+totals+" --prefix copy:", "3 rows are counted")
+	want(a, "get copy:page:one:b", "4")
+
+	sql(server.URL, "update countmill.shard set f_count = f_count + 5 where name = 'page:one:a'")
+	want(a, "recount page: --repair", "page:one:a")
+	want(b, "get page:one:a", "3")
+	want(b, "verify", "")
+
+	dump, err := exec.Command("pg_dump", "--schema=countmill", server.URL).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sql(server.URL, "create database copy")
+	copied := strings.Replace(server.URL, "/postgres?", "/copy?", 1)
+	psql := exec.Command("psql", "-q", "-v", "ON_ERROR_STOP=1", copied)
+	psql.Stdin = bytes.NewReader(dump)
+	if out, err := psql.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	c := start(t, nil, "up", "--store", copied).ready(t)
+	want(c, "get page:one:a", "3")
+	want(c, "get --group site:two", "10")
+	want(c, "next orders", strconv.Itoa(2+1<<20+1))
+	want(a, "next orders", "3")
 }

@@ -55,26 +55,38 @@ var (
 	binaryGuard *child.Guard
 )
 
-// buildOnce builds the command as users run it, once for all tests. COUNTMILL_TEST_OVERLAY names a file
-// for go build -overlay: a countmill with a bug, which tests must find.
-var buildOnce = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "countmill-e2e-")
-	if err != nil {
+// buildOnce builds the command as users run it, once for all tests.
+var buildOnce = sync.OnceValues(func() (string, error) { return build("countmill", nil) })
+
+// build builds the command, which is removed after the tests. COUNTMILL_TEST_OVERLAY names a file for go build -overlay: a
+// countmill with a bug, which tests must find.
+func build(name string, env []string, flags ...string) (string, error) {
+	if err := makeBinaryDir(); err != nil {
 		return "", err
 	}
-	if binaryGuard, err = child.GuardDirs(dir); err != nil {
-		return "", errors.Join(err, os.RemoveAll(dir))
-	}
-	binaryDir = dir
-	binary := filepath.Join(dir, "countmill")
-	args := []string{"build", "-o", binary, "../../../cmd/countmill"}
+	binary := filepath.Join(binaryDir, name)
+	args := slices.Concat([]string{"build", "-o", binary}, flags, []string{"../../../cmd/countmill"})
 	if overlay := os.Getenv("COUNTMILL_TEST_OVERLAY"); overlay != "" {
 		args = slices.Insert(args, 1, "-overlay", overlay)
 	}
-	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+	cmd := exec.Command("go", args...)
+	cmd.Env = append(os.Environ(), env...)
+	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build: %w\n%s", err, out)
 	}
 	return binary, nil
+}
+
+var makeBinaryDir = sync.OnceValue(func() error {
+	dir, err := os.MkdirTemp("", "countmill-e2e-")
+	if err != nil {
+		return err
+	}
+	if binaryGuard, err = child.GuardDirs(dir); err != nil {
+		return errors.Join(err, os.RemoveAll(dir))
+	}
+	binaryDir = dir
+	return nil
 })
 
 // A process is a countmill that runs one role.

@@ -29,13 +29,7 @@ func TestRemotePublishers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds countmill and kills it for seconds")
 	}
-	length := 5 * time.Second
-	if text := os.Getenv("COUNTMILL_TEST_REMOTE"); text != "" {
-		var err error
-		if length, err = time.ParseDuration(text); err != nil || length < time.Second {
-			t.Fatalf("COUNTMILL_TEST_REMOTE must be a duration of at least 1s, got %q", text)
-		}
-	}
+	length := lengthOf(t, "COUNTMILL_TEST_REMOTE", 5*time.Second)
 	d := newRemotes(t, seed(t))
 	faults := make(map[string]int)
 	for began := time.Now(); time.Since(began) < length; {

@@ -21,14 +21,10 @@ const (
 // TestResources measures the memory and the CPU time of each role under a bounded load of
 // COUNTMILL_TEST_RESOURCES, such as 2m: docs/howto/kubernetes.md has the figures.
 func TestResources(t *testing.T) {
-	text := os.Getenv("COUNTMILL_TEST_RESOURCES")
-	if text == "" {
+	if os.Getenv("COUNTMILL_TEST_RESOURCES") == "" {
 		t.Skip("measures for COUNTMILL_TEST_RESOURCES")
 	}
-	long, err := time.ParseDuration(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	long := lengthOf(t, "COUNTMILL_TEST_RESOURCES", 0)
 	t.Run("roles", func(t *testing.T) {
 		d := deploy(t)
 		aggregator := d.aggregator(t)

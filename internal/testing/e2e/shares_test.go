@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -30,13 +29,7 @@ const (
 // percentile of the caller's latency (8s: other tests share the machine).
 func TestOverloadByBulkSenders(t *testing.T) {
 	longtest.Only(t, "builds countmill and keeps the machine busy for many seconds")
-	most := 8 * time.Second
-	if text := os.Getenv("COUNTMILL_TEST_SHARES_P99"); text != "" {
-		var err error
-		if most, err = time.ParseDuration(text); err != nil || most <= 0 {
-			t.Fatalf("COUNTMILL_TEST_SHARES_P99 must be a duration, got %q", text)
-		}
-	}
+	most := lengthOf(t, "COUNTMILL_TEST_SHARES_P99", 8*time.Second)
 	publish := func(name string) auth.Token {
 		return auth.Token{Name: name, Scopes: []auth.Scope{auth.Publish}}
 	}

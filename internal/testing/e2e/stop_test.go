@@ -3,9 +3,7 @@ package e2e
 import (
 	"fmt"
 	"net/http"
-	"os"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 )
@@ -48,13 +46,7 @@ func TestTermMakesNoDuplicates(t *testing.T) {
 // a little more. COUNTMILL_TEST_KILLS is the number of kills, 3 by default.
 func TestKillOneOfThree(t *testing.T) {
 	t.Parallel()
-	kills := 3
-	if text := os.Getenv("COUNTMILL_TEST_KILLS"); text != "" {
-		var err error
-		if kills, err = strconv.Atoi(text); err != nil || kills < 1 {
-			t.Fatalf("COUNTMILL_TEST_KILLS must be a number of at least 1, got %q", text)
-		}
-	}
+	kills := timesOf(t, "COUNTMILL_TEST_KILLS", 3)
 	d := deploy(t)
 	aggregators := []*process{d.aggregator(t), d.aggregator(t), d.aggregator(t)}
 	publisher, reader := d.publisher(t), d.reader(t)
@@ -128,53 +120,6 @@ func TestLag(t *testing.T) {
 	again.kill()
 	killed := until(t, 30*time.Second, "a lag of null after a kill", func() bool { return reader.lag(t) == nil })
 	t.Logf("0 %s after the total; null %s after SIGTERM and %s after SIGKILL; a number %s after a start", zero, stopped, killed, back)
-}
-
-// A suspended aggregator is not waited for. Its lag grows while it can still report; then the lag is
-// that of the others, or null if there are none. Another aggregator gets its messages. They count once
-// when it is back.
-func TestLagOfStopped(t *testing.T) {
-	t.Parallel()
-	d := deploy(t)
-	const hold = time.Minute
-	publisher, reader := d.publisher(t), d.reader(t)
-	first := d.aggregator(t, "--count-within", hold.String())
-	if status := post(publisher, `{"counter":"a"}`, "first"); status != http.StatusAccepted {
-		t.Fatalf("got status %d, want 202", status)
-	}
-	reader.lagGrows(t, "held by the first")
-	first.pause(t)
-	null := until(t, 30*time.Second, "a lag of null, the only aggregator stands still", func() bool { return reader.lag(t) == nil })
-	second := d.aggregator(t, "--count-within", hold.String())
-	taken := reader.lagGrows(t, "held by the second, the first stands still")
-	second.pause(t)
-	until(t, 30*time.Second, "a lag of null, both stand still", func() bool { return reader.lag(t) == nil })
-	if a, err := reader.ask("0s", "a"); err != nil || a.Totals[0].Total != 0 {
-		t.Errorf("got %+v, %v; want a total of 0, nobody has folded", a, err)
-	}
-	first.resume(t)
-	second.resume(t)
-	reader.exact(t, time.Minute, map[string]int64{"a": 1})
-	until(t, 30*time.Second, "a lag of 0", func() bool { lag := reader.lag(t); return lag != nil && *lag < 1 })
-	<-time.After(ackDeadline) // for the messages of the first
-	reader.exact(t, time.Second, map[string]int64{"a": 1})
-	t.Logf("null %s after the only one stood still; another's lag grew %s after its start", null, taken)
-}
-
-// lagGrows waits until the lag has had two positive values, the second one larger.
-func (p *process) lagGrows(t *testing.T, what string) time.Duration {
-	t.Helper()
-	var seen float64
-	return until(t, time.Minute, "a lag that grows, "+what, func() bool {
-		lag := p.lag(t)
-		if lag == nil || *lag < 0.5 {
-			return false
-		}
-		if seen == 0 {
-			seen = *lag
-		}
-		return *lag > seen+1
-	})
 }
 
 // lag is the lag of an answer; nil for null.

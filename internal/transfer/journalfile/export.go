@@ -7,18 +7,13 @@ import (
 	"io"
 	"time"
 
-	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/transfer"
 	"github.com/countmill/countmill/store"
 )
 
-// A block ends with the entry that reaches one of these. They bound the memory of an export, and are the size of
-// a row group in a format that has them.
-const (
-	blockEntries = 100_000
-	blockBytes   = 16 << 20 // of counters and senders
-)
+// rememberedEntries is how many entries an export writes before it remembers its place: a stopped one repeats that many.
+const rememberedEntries = 100_000
 
 // An Export writes the entries of a period in the order of their keys. The period must be settled.
 type Export struct {
@@ -26,11 +21,11 @@ type Export struct {
 	Server   string        // the address of Client: another one may have another journal
 	Timeout  time.Duration // of a page, repeats included
 	Period   Period
-	Format   backend.JournalFormat
+	Format   Format
 	Version  string // of the program: another one may write other bytes
 	Progress transfer.StartProgress
 
-	blockEntries int // in tests; 0 for the constant
+	remembered int64 // in tests, in place of the constant; 0 for that
 }
 
 // A Period is a part of the journal.
@@ -76,78 +71,41 @@ func (x *Export) File(ctx context.Context, path string) (Exported, error) {
 	return out.result(), out.finish(path)
 }
 
-// write writes the blocks that out does not have, and the tail.
+// write writes the entries that out does not have.
 func (x *Export) write(ctx context.Context, out *output) error {
 	total := x.Period.To.Sub(x.Period.From).Microseconds()
 	progress := x.Progress("exporting", "entries", total)
 	defer progress.Stop()
-	blocks := cutter{pages: newPages(x, out.after, progress.Wait), most: cmp.Or(x.blockEntries, blockEntries)}
-	at := x.Period.From
-	for {
-		entries, err := blocks.next(ctx)
+	pages := newPages(x, out.after, progress.Wait)
+	at, every := x.Period.From, cmp.Or(x.remembered, rememberedEntries)
+	for !pages.ended {
+		entries, err := pages.next(ctx)
 		if err != nil {
 			return err
 		}
 		if len(entries) == 0 {
-			break
+			continue
 		}
-		if err := out.add(&x.Format, entries); err != nil {
+		if err := out.add(&x.Format, entries, every); err != nil {
 			return err
 		}
 		last := entries[len(entries)-1].Time
 		progress.Add(last.Sub(at).Microseconds(), int64(len(entries)))
 		at = last
 	}
-	if x.Format.Tail == nil {
-		return nil
-	}
-	tail, err := x.Format.Tail(out.notes)
-	if err != nil {
-		return err
-	}
-	return out.write(tail)
-}
-
-// A cutter cuts pages into blocks.
-type cutter struct {
-	pages   *pages
-	most    int
-	left    []client.JournalEntry // of the last page
-	entries []client.JournalEntry
-}
-
-// next returns the next block, which the call after it overwrites. It is empty at the end.
-func (c *cutter) next(ctx context.Context) (_ []client.JournalEntry, err error) {
-	clear(c.entries) // so that the strings of the block before can go
-	c.entries = c.entries[:0]
-	for size := 0; ; {
-		for i := range c.left {
-			e := &c.left[i]
-			c.entries = append(c.entries, *e)
-			if size += len(e.Counter) + len(e.Sender); len(c.entries) == c.most || size >= blockBytes {
-				c.left = c.left[i+1:]
-				return c.entries, nil
-			}
-		}
-		if c.left = nil; c.pages.ended {
-			return c.entries, nil
-		}
-		if c.left, err = c.pages.next(ctx); err != nil {
-			return nil, err
-		}
-	}
+	return nil
 }
 
 // An output is a file under way.
 type output struct {
 	w     io.Writer
 	size  int64
-	notes [][]byte
-	after store.JournalPlace // the last entry of the last block
+	after store.JournalPlace // the last entry of an earlier, stopped export
 
 	entries, resumed int64
+	new              int64 // of entries: those that are not remembered
 	buffer           []byte
-	remember         func(block) error // nil for a stream
+	remember         func(place) error // nil for a stream
 	files                              // of a file
 }
 
@@ -159,9 +117,9 @@ func (o *output) write(data []byte) error {
 	return err
 }
 
-// add writes a block, and remembers it.
-func (o *output) add(format *backend.JournalFormat, entries []client.JournalEntry) error {
-	data, note, err := format.Block(o.buffer[:0], o.size, entries)
+// add writes entries, and remembers its place if as many as every are new.
+func (o *output) add(format *Format, entries []client.JournalEntry, every int64) error {
+	data, err := format.Append(o.buffer[:0], entries)
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", format.Name, err)
 	}
@@ -170,9 +128,9 @@ func (o *output) add(format *backend.JournalFormat, entries []client.JournalEntr
 		return err
 	}
 	o.entries += int64(len(entries))
-	o.notes = append(o.notes, note)
-	if o.remember == nil {
+	if o.new += int64(len(entries)); o.new < every || o.remember == nil {
 		return nil
 	}
-	return o.remember(block{Bytes: o.size, Entries: o.entries, After: entries[len(entries)-1].Key, Note: note})
+	o.new = 0
+	return o.remember(place{Bytes: o.size, Entries: o.entries, After: entries[len(entries)-1].Key})
 }

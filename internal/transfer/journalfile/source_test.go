@@ -1,8 +1,6 @@
 package journalfile
 
 import (
-	"bytes"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -10,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/journal/journaltest"
 	"github.com/countmill/countmill/internal/transfer"
@@ -48,31 +45,18 @@ func newSource(t *testing.T, entries int) *source {
 	return s
 }
 
-// export is an export of nearly all, in blocks of 1,000.
+// export is an export of nearly all, which remembers its place every 1,000 entries.
 func (s *source) export(t *testing.T, counters, format string) *Export {
 	t.Helper()
 	c, err := client.New(s.url, client.WithTries(1))
 	if err != nil {
 		t.Fatal(err)
 	}
-	formats := Formats()
-	formats = append(formats, summed)
-	i := slices.IndexFunc(formats, func(f backend.JournalFormat) bool { return f.Name == format })
 	last := s.all[len(s.all)-1].Time
 	return &Export{
 		Client: c, Server: s.url, Timeout: time.Minute, Period: Period{journaltest.Begin.Add(5 * time.Millisecond), last.Add(-5 * time.Millisecond), counters},
-		Format: formats[i], Version: "v1", Progress: func(string, string, int64) transfer.Progress { return silent{} }, blockEntries: 1000,
+		Format: map[string]Format{"ndjson": NDJSON(), "csv": CSV()}[format], Version: "v1", Progress: func(string, string, int64) transfer.Progress { return silent{} }, remembered: 1000,
 	}
-}
-
-// summed is a format with a tail, which shows offsets and notes.
-var summed = backend.JournalFormat{
-	Name: "summed", Head: []byte("head\n"),
-	Block: func(dst []byte, offset int64, entries []client.JournalEntry) (_, note []byte, err error) {
-		dst = fmt.Appendf(dst, "%d entries at %d\n", len(entries), offset)
-		return dst, fmt.Append(nil, offset, entries[0].Key), nil
-	},
-	Tail: func(notes [][]byte) ([]byte, error) { return bytes.Join(notes, []byte("\n")), nil },
 }
 
 // want is the entries that an export should have, by the pages of single counters.

@@ -21,9 +21,6 @@ const (
 	stateSuffix = ".countmill-export"
 )
 
-// maxNote bounds a line of the state.
-const maxNote = 1 << 20
-
 // A description is the first line of the state. Only an export with the same one goes on.
 type description struct {
 	Server   string    `json:"server"`
@@ -34,12 +31,11 @@ type description struct {
 	Version  string    `json:"version"`
 }
 
-// A block is a further line: the file up to the end of a block.
-type block struct {
+// A place is a further line: the file up to an entry that is on the disk.
+type place struct {
 	Bytes   int64  `json:"bytes"`
 	Entries int64  `json:"entries"`
-	After   string `json:"after"` // the key of the last entry
-	Note    []byte `json:"note,omitempty"`
+	After   string `json:"after"` // the key of the entry
 }
 
 // files are the files of an export under way.
@@ -54,7 +50,7 @@ func (f files) close() error {
 // open goes on with the stopped export of path, or begins a new one.
 func (x *Export) open(path string) (*output, error) {
 	own := description{x.Server, x.Format.Name, x.Period.Counters, x.Period.From.UTC(), x.Period.To.UTC(), x.Version}
-	blocks, length, err := loadState(path, own)
+	last, length, err := loadState(path, own)
 	if err != nil {
 		return nil, err
 	}
@@ -70,33 +66,31 @@ func (x *Export) open(path string) (*output, error) {
 		_ = out.state.Close()
 		return nil, err
 	}
-	if err := out.resume(x, own, blocks, length); err != nil {
+	if err := out.resume(x, own, last, length); err != nil {
 		_ = out.close()
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return out, transfer.SyncDir(filepath.Dir(path))
 }
 
-// resume brings the files to the end of the last block. length is the bytes of the state up to there; 0 begins a
+// resume brings the files to the last place; nil if there is none. length is the bytes of the state up to there; 0 begins a
 // new export.
-func (o *output) resume(x *Export, own description, blocks []block, length int64) (err error) {
+func (o *output) resume(x *Export, own description, last *place, length int64) (err error) {
 	o.w = o.part
 	o.remember = o.append
-	end := block{Bytes: int64(len(x.Format.Head))}
-	for _, end = range blocks {
-		o.notes = append(o.notes, end.Note)
-	}
-	if len(blocks) > 0 {
+	end := place{Bytes: int64(len(x.Format.Head))}
+	if last != nil {
+		end = *last
 		if o.after, err = store.ParseJournalPlace("after", end.After); err != nil {
 			return err
 		}
 	}
 	if size, err := o.part.Seek(0, io.SeekEnd); err != nil {
 		return err
-	} else if len(blocks) > 0 && size < end.Bytes {
+	} else if last != nil && size < end.Bytes {
 		return fmt.Errorf("%s has %d bytes, and %s says %d: remove both, and begin anew", o.part.Name(), size, o.state.Name(), end.Bytes)
 	}
-	if len(blocks) == 0 {
+	if last == nil {
 		if _, err := o.part.WriteAt(x.Format.Head, 0); err != nil {
 			return err
 		}
@@ -117,12 +111,12 @@ func cutOff(f *os.File, length int64) error {
 	return errors.Join(f.Truncate(length), err)
 }
 
-// append remembers a block once its bytes are on the disk.
-func (o *output) append(b block) error {
+// append remembers a place once the bytes before it are on the disk.
+func (o *output) append(p place) error {
 	if err := o.part.Sync(); err != nil {
 		return err
 	}
-	return o.line(b)
+	return o.line(p)
 }
 
 func (o *output) line(v any) error {
@@ -150,9 +144,9 @@ func (o *output) finish(path string) error {
 	return os.Remove(path + stateSuffix)
 }
 
-// loadState returns the blocks of an export that was stopped, and the bytes of its state up to the last whole line.
+// loadState returns the last place of an export that was stopped, and the bytes of its state up to the last whole line.
 // Without such an export both are zero.
-func loadState(path string, own description) (blocks []block, length int64, err error) {
+func loadState(path string, own description) (last *place, length int64, err error) {
 	if _, err := os.Stat(path + partSuffix); errors.Is(err, fs.ErrNotExist) {
 		return nil, 0, nil // the file was renamed, and the state is left
 	}
@@ -164,16 +158,16 @@ func loadState(path string, own description) (blocks []block, length int64, err 
 		return nil, 0, err
 	}
 	defer f.Close()
-	lines := bufio.NewReaderSize(f, maxNote)
+	lines := bufio.NewReader(f)
 	for first := true; ; first = false {
 		line, err := lines.ReadSlice('\n')
 		if errors.Is(err, io.EOF) { // also a line that is cut off
-			return blocks, length, nil
+			return last, length, nil
 		}
 		if err != nil {
 			return nil, 0, fmt.Errorf("%s: %w", f.Name(), err)
 		}
-		if err := parse(line, first, own, &blocks); err != nil {
+		if last, err = parse(line, first, own); err != nil {
 			return nil, 0, fmt.Errorf("%s %w: remove it and %s to begin anew, or name another --output", f.Name(), err, path+partSuffix)
 		}
 		length += int64(len(line))
@@ -181,21 +175,20 @@ func loadState(path string, own description) (blocks []block, length int64, err 
 }
 
 // parse takes one line of the state.
-func parse(line []byte, first bool, own description, blocks *[]block) error {
+func parse(line []byte, first bool, own description) (*place, error) {
 	if first {
 		var other description
 		if json.Unmarshal(line, &other) != nil {
-			return errors.New("is not the state of an export")
+			return nil, errors.New("is not the state of an export")
 		}
 		if other != own {
-			return fmt.Errorf("is of another export (%s)", line[:len(line)-1])
+			return nil, fmt.Errorf("is of another export (%s)", line[:len(line)-1])
 		}
-		return nil
+		return nil, nil
 	}
-	var b block
-	if json.Unmarshal(line, &b) != nil || b.After == "" {
-		return errors.New("is damaged")
+	p := new(place)
+	if json.Unmarshal(line, p) != nil || p.After == "" {
+		return nil, errors.New("is damaged")
 	}
-	*blocks = append(*blocks, b)
-	return nil
+	return p, nil
 }

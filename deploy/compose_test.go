@@ -2,34 +2,24 @@ package deploy_test
 
 import (
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/compose-spec/compose-go/v2/loader"
 	"github.com/compose-spec/compose-go/v2/types"
 
 	"github.com/countmill/countmill/command"
 	"github.com/countmill/countmill/internal/testing/emulator"
 )
 
-// The binary accepts the command and the variables of each role on NATS, and roles meet. The server accepts
-// its configuration.
-func TestComposeOfNATS(t *testing.T) {
-	t.Parallel()
-	file, err := filepath.Abs("nats.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	project, err := loader.LoadWithContext(t.Context(), types.ConfigDetails{
-		WorkingDir: filepath.Dir(file), ConfigFiles: []types.ConfigFile{{Filename: file}}, Environment: types.Mapping{},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	uses := map[string][]string{}
-	for name, s := range project.Services {
+// loadApart loads a compose file whose countmill have a network of their own. The binary accepts the command and the variables of
+// each, which listens where its port leads. uses has the commands that name a bus or a store.
+func loadApart(t *testing.T, name string) (project *types.Project, uses map[string][]string) {
+	t.Helper()
+	project = load(t, name)
+	uses = make(map[string][]string)
+	for _, name := range slices.Sorted(maps.Keys(project.Services)) {
+		s := project.Services[name]
 		if s.HealthCheck == nil {
 			t.Errorf("%s has no health check", name)
 		}
@@ -37,12 +27,12 @@ func TestComposeOfNATS(t *testing.T) {
 			continue
 		}
 		path, flags := split(s.Command)
-		ours := maps.Clone(s.Environment)
-		maps.DeleteFunc(ours, func(variable string, _ *string) bool { return !strings.HasPrefix(variable, "COUNTMILL_") })
 		settings, err := command.Settings(path, flags, lookupIn(s.Environment))
 		if settings == nil {
 			t.Fatalf("%s %q: %v", path, flags, err)
 		}
+		ours := maps.Clone(s.Environment)
+		maps.DeleteFunc(ours, func(variable string, _ *string) bool { return !strings.HasPrefix(variable, "COUNTMILL_") })
 		if unknown := command.UnknownEnv(pairs(ours)); len(unknown) > 0 {
 			t.Errorf("nobody reads %q", unknown)
 		}
@@ -57,9 +47,13 @@ func TestComposeOfNATS(t *testing.T) {
 			}
 		}
 	}
-	for _, paths := range uses {
-		slices.Sort(paths)
-	}
+	return project, uses
+}
+
+// Roles meet on NATS and PostgreSQL, and the server of NATS accepts its configuration.
+func TestComposeOfNATS(t *testing.T) {
+	t.Parallel()
+	project, uses := loadApart(t, "nats.yml")
 	if got := uses["nats://nats:4222/increments"]; !slices.Equal(got, []string{"aggregator", "publisher"}) {
 		t.Errorf("the bus is that of %q", got)
 	}
@@ -71,4 +65,18 @@ func TestComposeOfNATS(t *testing.T) {
 		t.Error("a power cut loses acknowledged messages")
 	}
 	emulator.NATSConfig(t, config)
+}
+
+// Two countmill share PostgreSQL.
+func TestComposeOfPostgreSQL(t *testing.T) {
+	t.Parallel()
+	project, uses := loadApart(t, "postgresql.yml")
+	for _, s := range project.Services {
+		if s.Build != nil && len(s.Ports) != 1 {
+			t.Errorf("%s publishes %v", s.Name, s.Ports)
+		}
+	}
+	if len(uses) != 1 || !slices.Equal(slices.Collect(maps.Values(uses))[0], []string{"up", "up"}) {
+		t.Errorf("the store is that of %q", uses)
+	}
 }
