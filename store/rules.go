@@ -243,19 +243,6 @@ func (r *Rules) KeepOf(counter string) (keep Retention) {
 	return keep
 }
 
-// Keeps returns every retention of the rules, without repeats.
-func (r *Rules) Keeps() (keeps []Retention) {
-	if r == nil {
-		return nil
-	}
-	for i := range r.Series {
-		if keep := r.Series[i].Keep; !slices.Contains(keeps, keep) {
-			keeps = append(keeps, keep)
-		}
-	}
-	return keeps
-}
-
 // Oldest is the version of the oldest settings by which a commit may be made (Commit.Rules). It
 // falls when the index or the rule that demanded it is gone.
 func (r *Rules) Oldest() (version int64) {

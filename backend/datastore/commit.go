@@ -210,11 +210,8 @@ func checkResults(mutations []*pb.Mutation, resp *pb.CommitResponse) error {
 	return nil
 }
 
-// Expire only applies the changes: a TTL policy removes rows.
-func (d *database) Expire(ctx context.Context, _ engine.KindID, _ int64, with []engine.Change) error {
-	_, err := d.Commit(ctx, &engine.Commit{Changes: engine.Changes(with...), Soft: true})
-	return err
-}
+// Expire does nothing: a TTL policy removes rows.
+func (d *database) Expire(context.Context, engine.KindID, int64) error { return nil }
 
 // rollbackTimeout bounds the rollback of a transaction.
 const rollbackTimeout = 5 * time.Second

@@ -102,7 +102,7 @@ func (d *directory) copyTo(dir string) (err error) {
 }
 
 // trimLogs cuts off what is behind the last record of each log. Pebble writes a new log over an old file,
-// whose remainder is up to 64 MiB.
+// whose remainder is as large as a memtable.
 func trimLogs(dir string) error {
 	logs, err := filepath.Glob(filepath.Join(dir, "*.log"))
 	if err != nil {

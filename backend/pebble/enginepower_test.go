@@ -234,7 +234,7 @@ func (m *rowMachine) again(ctx context.Context, e *database) error {
 	return m.do(ctx, e, d, false)
 }
 
-// expire moves the horizon. The record has it in the same commit.
+// expire moves the horizon, which is written before.
 func (m *rowMachine) expire(ctx context.Context, e *database) error {
 	m.moving.Lock()
 	defer m.moving.Unlock()
@@ -242,7 +242,11 @@ func (m *rowMachine) expire(ctx context.Context, e *database) error {
 	m.horizon += epochLength / 2
 	horizon := m.horizon
 	m.mu.Unlock()
-	return e.Expire(ctx, onceRow, horizon, []engine.Change{{Key: engine.Key{Kind: horizonRow, Name: "horizon"}, Max: []engine.Field{{ID: ofHorizon, Value: engine.IntOf(horizon)}}}})
+	change := engine.Change{Key: engine.Key{Kind: horizonRow, Name: "horizon"}, Max: []engine.Field{{ID: ofHorizon, Value: engine.IntOf(horizon)}}}
+	if _, err := e.Commit(ctx, &engine.Commit{Changes: engine.Changes(change)}); err != nil {
+		return err
+	}
+	return e.Expire(ctx, onceRow, horizon)
 }
 
 // compare looks for each deed.

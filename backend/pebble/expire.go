@@ -39,12 +39,12 @@ func (e *database) loadEpochs() error {
 }
 
 // Expire drops epochs of Once. Rows of Docs are found by a look at all of them, which it repeats when before has
-// moved by an epoch: they are removed after the changes.
-func (e *database) Expire(ctx context.Context, kind engine.KindID, before int64, with []engine.Change) error {
+// moved by an epoch.
+func (e *database) Expire(ctx context.Context, kind engine.KindID, before int64) error {
 	e.expiring.Lock()
 	defer e.expiring.Unlock()
-	if err := e.dropEpochs(ctx, kind, before, with); err != nil || e.kinds[kind].Class != engine.Docs {
-		return err
+	if e.kinds[kind].Class != engine.Docs {
+		return e.dropEpochs(ctx, kind, before)
 	}
 	if last, looked := e.swept[kind]; looked && before < last+epochLength {
 		return nil
@@ -60,7 +60,7 @@ func (e *database) Expire(ctx context.Context, kind engine.KindID, before int64,
 		}
 		if err != nil {
 			// Not %w: it would say that nothing was applied.
-			return fmt.Errorf("the changes are applied, and some rows that are due are still there: %v", err)
+			return fmt.Errorf("some rows that are due are still there: %v", err)
 		}
 		if next = more; next == "" {
 			break
@@ -75,8 +75,8 @@ func (e *database) Expire(ctx context.Context, kind engine.KindID, before int64,
 // removed is how many rows go in one transaction, during which no other commit is applied.
 const removed = 200
 
-// dropEpochs removes the epochs that are over, in one batch with the changes.
-func (e *database) dropEpochs(ctx context.Context, kind engine.KindID, before int64, with []engine.Change) error {
+// dropEpochs removes the epochs that are over.
+func (e *database) dropEpochs(ctx context.Context, kind engine.KindID, before int64) error {
 	if err := e.begin(ctx); err != nil {
 		return err
 	}
@@ -84,28 +84,25 @@ func (e *database) dropEpochs(ctx context.Context, kind engine.KindID, before in
 	if err := e.room(ctx); err != nil {
 		return err
 	}
-	w, err := e.encode(e.db.NewBatch(), engine.Changes(with...))
-	if err != nil {
-		return err
-	}
-	defer w.Close()
 	e.gate.Lock()
 	defer e.gate.Unlock()
 	in, ended := e.epochs[kind], 0
 	for ended < len(in) && in[ended].over(before) {
 		ended++
 	}
-	if ended > 0 {
-		if err := w.DeleteRange(e.epoch(nil, kind, 0), e.epoch(nil, kind, in[ended-1]+1), nil); err != nil {
-			return notApplied(err)
-		}
-		// A snapshot has the epochs of its rows, so none is taken between the two.
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		e.setEpochsLocked(kind, in[ended:])
+	if ended == 0 {
+		return nil
 	}
-	_, err = e.apply(w, true)
-	return err
+	// A snapshot has the epochs of its rows, so none is taken between the two.
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	b := e.db.NewBatch()
+	defer b.Close()
+	if err := b.DeleteRange(e.epoch(nil, kind, 0), e.epoch(nil, kind, in[ended-1]+1), nil); err != nil {
+		return notApplied(err)
+	}
+	e.setEpochsLocked(kind, in[ended:])
+	return e.applySoft(b)
 }
 
 // setEpochsLocked needs the gate or checking too.

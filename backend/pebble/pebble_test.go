@@ -35,26 +35,18 @@ func open(t testing.TB, cfg Config) *Store {
 	return s
 }
 
-// clocked is a store whose clock a test can set.
-type clocked struct {
-	*Store
-	clock *wrong
-}
-
 func TestStore(t *testing.T) {
 	t.Parallel()
 	storetest.RunStore(t,
 		func(t *testing.T) store.Store {
-			clock := &wrong{}
-			return clocked{open(t, Config{Dir: t.TempDir(), Namespace: "conformance", clock: clock.now}), clock}
+			return open(t, Config{Dir: t.TempDir(), Namespace: "conformance"})
 		},
 		storetest.OfEngine(),
-		storetest.Clock(func(s store.Store, off time.Duration) { s.(clocked).clock.set(off) }),
 		storetest.Durable(func(t *testing.T, s store.Store) store.Store {
 			if err := s.Close(); err != nil {
 				t.Fatalf("Close: %v", err)
 			}
-			return clocked{open(t, s.(clocked).directory.cfg), s.(clocked).clock}
+			return open(t, s.(*Store).directory.cfg)
 		}),
 		storetest.RemovesByForgetBefore(func(t *testing.T, m *storetest.Machine) store.Store {
 			return open(t, Config{Dir: t.TempDir(), clock: m.Now, age: m.Age})

@@ -3,7 +3,6 @@ package pebble
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"regexp"
 	"strconv"
 	"strings"
@@ -35,13 +34,14 @@ func TestPlanted(t *testing.T) {
 	}
 	images := t.TempDir() // images of failed machines; here failures are expected
 	var rows strings.Builder
-	for _, b := range bugtest.Read(t, "testdata/bugs") {
+	bugs := bugtest.Read(t, "testdata/bugs")
+	planter := bugtest.Build(t, bugs)
+	for _, b := range bugs {
 		t.Run(b.Name, func(t *testing.T) {
-			binary := b.Build(t)
 			caught, all, most := 0, 0, 0
 			for range runs {
-				cmd := exec.CommandContext(t.Context(), binary, "-test.run", "^TestPowerCut$", "-test.v", "-cuts", strconv.Itoa(plantedCuts))
-				cmd.Env = append(os.Environ(), "TMPDIR="+images)
+				cmd := planter.Command(t, &b, "-test.run", "^TestPowerCut$", "-test.v", "-cuts", strconv.Itoa(plantedCuts))
+				cmd.Env = append(cmd.Env, "TMPDIR="+images)
 				out, err := cmd.CombinedOutput()
 				ran := ranLine.FindSubmatch(out)
 				if err == nil {

@@ -51,8 +51,8 @@
 //
 //   - E1. Identity is the Key alone. An Insert finds an existing row whatever its Due is. Deduplication relies on it: a
 //     copy of a part may carry another time.
-//   - E2. Without Limits.Expires the store names the horizon, because only the store knows which ids it still accepts.
-//     The removal and the changes that record the horizon are one commit. With Limits.Expires no row goes before its Due.
+//   - E2. Without Limits.Expires the store names the horizon, because only the store knows which ids it still accepts, and has written
+//     that down before. With Limits.Expires no row goes before its Due.
 //   - E3. Due misses no row that is due when it is called. It may list other rows.
 //
 // # Classes

@@ -24,10 +24,9 @@ type Engine interface {
 	// again in a Transact. after is empty, or the next of the page before; an empty next is the end.
 	Due(ctx context.Context, kind KindID, before int64, after string, limit int) (keys []Key, next string, err error)
 
-	// Expire removes the rows of a kind with Kind.Expires whose Due is below before, and applies the changes: both or
-	// neither. It may leave rows for up to eight days more. With Limits.Expires it only applies the changes. It is
-	// Soft: call it now and then.
-	Expire(ctx context.Context, kind KindID, before int64, with []Change) error
+	// Expire removes the rows of a kind with Kind.Expires whose Due is below before. It may leave rows for up to eight days
+	// more. With Limits.Expires it does nothing. It is Soft: call it now and then.
+	Expire(ctx context.Context, kind KindID, before int64) error
 
 	// Moment returns a new moment, without a read; zero without Limits.Exclusive. Moments have microseconds.
 	Moment() time.Time

@@ -21,7 +21,7 @@ func (s *Store) Sweep(ctx context.Context) error {
 	}
 	before := settings.ForgetBefore.Add(-store.MarkerSlack)
 	if s.facts.byExpiry {
-		before = now
+		before = now // markers go by their own time
 	}
 	return s.expire(ctx, expiring{kindMarker, before}, expiring{kindLetterRef, before}, expiring{kindWorker, now})
 }
@@ -33,7 +33,7 @@ type expiring struct {
 
 func (s *Store) expire(ctx context.Context, all ...expiring) error {
 	for _, x := range all {
-		if err := s.engine.Expire(ctx, x.kind, micros(x.before), nil); err != nil {
+		if err := s.engine.Expire(ctx, x.kind, micros(x.before)); err != nil {
 			return outside(err)
 		}
 	}

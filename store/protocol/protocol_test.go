@@ -45,7 +45,6 @@ func TestStore(t *testing.T) {
 		other.cfg.Window = window
 		return other.again(t)
 	})
-	clock := storetest.Clock(func(s store.Store, off time.Duration) { s.(tested).off.Store(int64(off)) })
 	byForgetBefore := storetest.RemovesByForgetBefore(func(t *testing.T, m *storetest.Machine) store.Store {
 		return openWith(t, limits["pebble"], protocol.Config{Clock: m.Now, Age: m.Age})
 	}, sweep)
@@ -53,14 +52,14 @@ func TestStore(t *testing.T) {
 	for name, l := range limits {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			features := []storetest.Feature{reopen, clock}
+			features := []storetest.Feature{reopen}
 			switch {
 			case l.Exclusive:
 				features = append(features, byForgetBefore)
 			case l.Expires:
 				features = append(features, shared, byTime)
 			default:
-				features = append(features, shared)
+				features = append(features, shared, storetest.RemovesByTime(sweep))
 			}
 			storetest.RunStore(t, func(t *testing.T) store.Store { return open(t, l) }, features...)
 		})

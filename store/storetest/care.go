@@ -83,102 +83,6 @@ func readTime(t testing.TB, s store.Store) time.Time {
 	return v.ReadTime()
 }
 
-// calls returns every call that takes a context. A healthy store accepts their arguments at about m.At.
-func calls(s store.Store, m store.Marker) map[string]func(ctx context.Context) error {
-	first := func(_ any, err error) error { return err }
-	return map[string]func(ctx context.Context) error{
-		"Fold":           func(ctx context.Context) error { return first(s.Fold(ctx, commit(one(m), add("a", 0, 1)))) },
-		"Applied":        func(ctx context.Context) error { return first(s.Applied(ctx, []wire.PartID{m.ID})) },
-		"Shards":         func(ctx context.Context) error { return first(s.Shards(ctx, []string{"a"})) },
-		"Grow":           func(ctx context.Context) error { return s.Grow(ctx, []store.Growth{{Counter: "a", Shards: 1}}) },
-		"PutDeadLetters": func(ctx context.Context) error { return s.PutDeadLetters(ctx, []store.DeadLetter{letter("a")}) },
-		"Announce":       func(ctx context.Context) error { return s.Beat(ctx, store.Worker{ID: "a"}) },
-		"Check":          func(ctx context.Context) error { _, err := s.Check(ctx); return err },
-		"SetWindow":      func(ctx context.Context) error { return first(s.SetWindow(ctx, time.Hour)) },
-		"ChangeRules": func(ctx context.Context) error {
-			return first(s.ChangeRules(ctx, store.RuleChange{Pattern: "series:*", Keep: keep}))
-		},
-		"MoveSeries":  func(ctx context.Context) error { return first(s.MoveSeries(ctx)) },
-		"SweepSeries": func(ctx context.Context) error { return s.SweepSeries(ctx) },
-		"Series": func(ctx context.Context) error {
-			v := s.View()
-			defer v.Close()
-			return first(v.Series(ctx, []store.Record{{Counter: "a"}}, 0, 1))
-		},
-		"Workers":  func(ctx context.Context) error { return first(s.Workers(ctx)) },
-		"Discard":  func(ctx context.Context) error { return s.DeleteDeadLetters(ctx, []string{"a"}) },
-		"Dead":     func(ctx context.Context) error { return first(s.ListDeadLetters(ctx, "", 1)) },
-		"ByKey":    func(ctx context.Context) error { return first(s.GetDeadLetters(ctx, []string{"a"})) },
-		"Survey":   func(ctx context.Context) error { return first(s.ShardPage(ctx, "", "", 10)) },
-		"ShardsOf": func(ctx context.Context) error { return first(s.ShardsOf(ctx, "a")) },
-		"Ranges":   func(ctx context.Context) error { return first(s.Ranges(ctx, 5)) },
-		"SwapRanges": func(ctx context.Context) error {
-			if err := s.SwapRanges(ctx, nil, []store.IndexRange{{Index: 5, ID: 1}}); !errors.Is(err, store.ErrNoIndex) {
-				return err
-			}
-			return nil
-		},
-		"Ungrouped":   func(ctx context.Context) error { return first(s.Ungrouped(ctx, sites(), &store.IndexRange{}, "", 1)) },
-		"DropGrouped": func(ctx context.Context) error { return first(s.DropGrouped(ctx, sites(), &store.IndexRange{}, "", 1)) },
-		"RemaindersOf": func(ctx context.Context) error {
-			return first(s.RemaindersOf(ctx, &store.IndexRange{Index: 5, ID: 1}, "", 1))
-		},
-		"GrowCounter":   func(ctx context.Context) error { return first(s.GrowCounter(ctx, "b", 1)) },
-		"SweepCounters": func(ctx context.Context) error { return first(s.SweepCounters(ctx, time.Hour)) },
-		"ResetCounter": func(ctx context.Context) error {
-			return first(s.ResetCounter(ctx, store.ResetRequest{ID: newID(wire.ResetClass), Counter: "b", Look: store.Sum{At: m.At}, At: m.At, ExpireAt: m.ExpireAt}))
-		},
-		"NextValues": func(ctx context.Context) error {
-			return first(s.NextValues(ctx, "a", []store.Take{{ID: newID(wire.SequenceClass), Count: 1, At: m.At, ExpireAt: m.ExpireAt}}))
-		},
-		"Sequence":       func(ctx context.Context) error { return first(s.Sequence(ctx, "a")) },
-		"DeleteSequence": func(ctx context.Context) error { return first(s.DeleteSequence(ctx, "a")) },
-		"Lookup": func(ctx context.Context) error {
-			v := s.View()
-			defer v.Close()
-			return first(v.Lookup(ctx, []store.Key{{Counter: "a"}}))
-		},
-		"List": func(ctx context.Context) error {
-			v := s.View()
-			defer v.Close()
-			return first(v.List(ctx, "", "", 1))
-		},
-	}
-}
-
-func testCancelledContext(t *testing.T, su *suite) {
-	s := su.open(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	m := marker()
-	m.At = readTime(t, s)
-	for name, call := range calls(s, m) {
-		err := call(ctx)
-		if err == nil {
-			t.Errorf("%s with a context that has ended: got no error", name)
-		}
-		if name == "Fold" && certain(err) && len(applied(t, s, m.ID)) > 0 {
-			t.Errorf("Fold returned that nothing was applied (%v), but it was applied", err)
-		}
-	}
-	marked := len(applied(t, s, m.ID))
-	if got := count(t, s, "a", 0); got != int64(marked) {
-		t.Errorf("after a cancelled Fold: %d markers and a count of %d, want both or none", marked, got)
-	}
-	for name, call := range calls(s, m) {
-		err := call(t.Context())
-		if name == "Fold" && marked == 1 && errors.Is(err, store.ErrMarkerExists) {
-			continue
-		}
-		if err != nil {
-			t.Errorf("%s after a call that was cancelled: %v", name, err)
-		}
-	}
-	if got := count(t, s, "a", 0); got != 1 {
-		t.Errorf("a cancelled Fold and the same again: got %d, want 1", got)
-	}
-}
-
 // After ErrNotApplied nothing is there, and nothing appears later. Some of the folds here wait for
 // others only briefly.
 func testNotAppliedAppliesNothing(t *testing.T, su *suite) {
@@ -221,28 +125,6 @@ func testNotAppliedAppliesNothing(t *testing.T, su *suite) {
 	}
 	if got := count(t, s, "a", 0); got != want {
 		t.Errorf("got %d, want %d: one for each fold except the %d that were not applied", got, want, len(never))
-	}
-}
-
-// A role that still uses a closed store gets errors, neither a panic nor an answer.
-func testClosedStoreAnswersErrors(t *testing.T, su *suite) {
-	s := su.open(t)
-	v := s.View()
-	lookup(t, v, store.Key{Counter: "a", Shard: 0})
-	if err := s.Close(); err != nil {
-		t.Fatalf("Close with an open view: %v", err)
-	}
-	if _, err := v.Lookup(t.Context(), []store.Key{{Counter: "a"}}); err == nil {
-		t.Errorf("Lookup in a view of a closed store: got no error")
-	}
-	v.Close()
-	for name, call := range calls(s, marker()) {
-		if err := call(t.Context()); err == nil {
-			t.Errorf("%s on a closed store: got no error", name)
-		}
-	}
-	if err := s.Close(); err != nil {
-		t.Errorf("Close again: %v", err)
 	}
 }
 

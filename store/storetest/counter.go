@@ -265,26 +265,6 @@ func testResetsBesideFolds(t *testing.T, su *suite) {
 	}
 }
 
-func testReopenedResets(t *testing.T, su *suite) {
-	if su.reopen == nil {
-		t.Skip("the store is not declared Durable")
-	}
-	s := su.open(t)
-	grow(t, s, store.Growth{Counter: "a", Shards: 2})
-	mustFold(t, s, commit(nil, add("a", 1, 6)))
-	d := resetOf("a", look(t, s, "a"))
-	d.Delete = true
-	done := reset(t, s, d)
-	want := look(t, s, "a")
-	s = su.reopen(t, s)
-	if got := look(t, s, "a"); !cmp.Equal(got.ResetState, want.ResetState, sameTimes) {
-		t.Errorf("reopened: got %+v, want %+v", got, want)
-	}
-	if got := reset(t, s, d); !cmp.Equal(got, done, sameTimes) {
-		t.Errorf("repeated when reopened: got %+v, want %+v", got, done)
-	}
-}
-
 // resetOf makes a reset with an id of its own.
 func resetOf(counter string, seen store.Sum) store.ResetRequest {
 	m := marker()

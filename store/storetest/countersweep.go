@@ -1,9 +1,6 @@
 package storetest
 
 import (
-	"errors"
-	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -109,32 +106,4 @@ func testSweepRemovesDeletedCounters(t *testing.T, su *suite) {
 	grow(t, s, store.Growth{Counter: "gone", Shards: 2})
 	mustFold(t, s, commit(nil, add("gone", 1, 9)))
 	checkLook(t, s, "gone", store.Sum{Exists: true, Sum: of(9)})
-}
-
-// A fold during a sweep comes before or after it. The sweep never removes the fold's increments.
-func testSweepBesideFolds(t *testing.T, su *suite) {
-	s := su.open(t)
-	for round := range max(su.rounds/20, 3) {
-		counter := fmt.Sprint("c", round)
-		grow(t, s, store.Growth{Counter: counter, Shards: 2})
-		mustFold(t, s, commit(nil, add(counter, 0, 5)))
-		d := resetOf(counter, look(t, s, counter))
-		d.Delete = true
-		reset(t, s, d)
-		for range 3 {
-			_, _ = s.SweepCounters(t.Context(), 0) // a store may need several calls, or give up
-		}
-		m := marker()
-		var both sync.WaitGroup
-		both.Go(func() { _, _ = s.SweepCounters(t.Context(), 0) })
-		both.Go(func() {
-			if maybe, err := foldRetrying(t.Context(), s, commit(one(m), add(counter, round%2, 1))); err != nil && !(maybe && errors.Is(err, store.ErrMarkerExists)) {
-				t.Errorf("Fold beside a sweep: %v", err)
-			}
-		})
-		both.Wait()
-		if got := sum(t, s, counter, 2); got != 1 && got != 6 {
-			t.Errorf("round %d: shards of 5, swept, and 1 more beside it: got %d, want 1 or 6", round, got)
-		}
-	}
 }

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -215,29 +214,6 @@ func testMarkerExistsAppliesNothing(t *testing.T, su *suite) {
 		t.Errorf("markers after refused commits (-want +got):\n%s", diff)
 	}
 	mustFold(t, s, commit(one(fresh), add("b", 0, 10)))
-}
-
-// A copy may carry another time than the first part. The marker must be found nevertheless.
-func testMarkerIsFoundAtAnyTime(t *testing.T, su *suite) {
-	s := su.open(t)
-	expiries := []int{0, 1, 24, 72, 96, 200, 24 * 40}
-	markers := make([]store.Marker, len(expiries))
-	for i, hours := range expiries {
-		markers[i] = marker()
-		markers[i] = later(markers[i], time.Duration(hours)*time.Hour)
-		mustFold(t, s, commit(one(markers[i]), add("a", 0, 1)))
-	}
-	for i, m := range markers { // all markers exist by now, so none is found only because it is the newest
-		for _, hours := range []int{-96, 0, 1, 30, 96, 24 * 100} {
-			again := later(m, time.Duration(hours)*time.Hour)
-			if _, err := s.Fold(t.Context(), commit(one(again), add("a", 0, 1))); !errors.Is(err, store.ErrMarkerExists) {
-				t.Errorf("marker of +%dh repeated with %+dh: got error %v, want ErrMarkerExists", expiries[i], hours, err)
-			}
-		}
-	}
-	if got := count(t, s, "a", 0); got != 7 {
-		t.Errorf("got %d, want 7", got)
-	}
 }
 
 // Of concurrent commits with a common marker exactly one is applied, and the others leave nothing

@@ -1,12 +1,10 @@
 package storetest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -212,40 +210,6 @@ func testUngroupedBeyondInt64(t *testing.T, su *suite) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("remainders (-want +got):\n%s", diff)
 	}
-}
-
-// Folds by the index beside a reading do not show in it, at whatever moments it reads.
-func testUngroupedBesideFolds(t *testing.T, su *suite) {
-	s := su.open(t)
-	const counters = 4
-	want := make(map[string]int64)
-	for i := range counters {
-		fold1(t, s, nil, fmt.Sprint("page:a:", i), 0, int64(i+1))
-		want[fmt.Sprint("page:a:", i)] = int64(i + 1)
-	}
-	x := createIndex(t, s, "sites")
-	p := allPlaces(x, 1)
-	ctx, cancel := context.WithCancel(t.Context())
-	var folding sync.WaitGroup
-	for i := range counters {
-		folding.Go(func() {
-			for n := 0; ctx.Err() == nil; n++ {
-				_, _ = foldRetrying(ctx, s, grouped(commit(one(marker()), add(fmt.Sprint("page:a:", i), n%2, 3), add("=sites:a", i, 3)), x))
-			}
-		})
-	}
-	for range max(su.rounds/10, 3) {
-		remainders, _ := ungrouped(t, s, x, &p, 3)
-		got := make(map[string]int64)
-		for _, u := range remainders {
-			got[u.Counter] += small(t, u.Remainder)
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("beside folds by the index (-want +got):\n%s", diff)
-		}
-	}
-	cancel()
-	folding.Wait()
 }
 
 // The grouped part of one index goes, and nothing else of a shard.

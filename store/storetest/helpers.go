@@ -56,12 +56,6 @@ func marker() store.Marker {
 	}
 }
 
-// later returns m with its times moved.
-func later(m store.Marker, by time.Duration) store.Marker {
-	m.At, m.ExpireAt = m.At.Add(by), m.ExpireAt.Add(by)
-	return m
-}
-
 func add(counter string, shard int, delta int64) store.ShardDelta {
 	return store.NewShardDelta(counter, shard, delta)
 }

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -117,25 +115,6 @@ func testIndexesRefused(t *testing.T, su *suite) {
 		}
 	}
 	wantIndexes(t, "after refused changes", s, set)
-}
-
-func testReopenedIndexes(t *testing.T, su *suite) {
-	if su.reopen == nil {
-		t.Skip("the store does not outlive its process")
-	}
-	s := su.open(t)
-	addRule(t, s, "a*", keep)
-	x := createIndex(t, s, "sites")
-	set := check(t, s).Settings
-	p := newRange(t, s, x)
-	fold1(t, s, x, "page:a:1", 0, 5)
-	setRemainders(t, s, p, store.GroupRemainder{Group: "=sites:a", Remainder: of(-7)})
-	s = su.reopen(t, s)
-	wantIndexes(t, "opened again", s, set)
-	wantRanges(t, "opened again", s, x, *p)
-	wantRemainders(t, "opened again", s, p, store.GroupRemainder{Group: "=sites:a", Remainder: of(-7)})
-	wantRecord(t, "opened again", s, "=sites:a", of(-7))
-	wantUngrouped(t, "opened again", s, x, p, nil)
 }
 
 // allPlaces is a range of an index with all shards.
@@ -265,30 +244,4 @@ func testRangesTakeLimits(t *testing.T, su *suite) {
 	wantRanges(t, "a hundred at once", s, x, next...)
 	mustSwap(t, s, next, nil)
 	wantRanges(t, "a hundred removed", s, x)
-}
-
-// Of several workers that take a range at once, one gets it.
-func testOneWorkerTakesARange(t *testing.T, su *suite) {
-	s := su.open(t)
-	x := createIndex(t, s, "sites")
-	p := *newRange(t, s, x)
-	for range max(su.rounds/20, 3) {
-		var got atomic.Int64
-		var all sync.WaitGroup
-		for i := range 4 {
-			all.Go(func() {
-				taken := p
-				taken.Worker, taken.Round = fmt.Sprint("w", i), p.Round+1
-				if s.SwapRanges(t.Context(), []store.IndexRange{p}, []store.IndexRange{taken}) == nil {
-					got.Add(1)
-				}
-			})
-		}
-		all.Wait()
-		ranges := rangesOf(t, s, x)
-		if len(ranges) != 1 || got.Load() > 1 || got.Load() == 1 && ranges[0].Round != p.Round+1 || ranges[0].Round > p.Round+1 {
-			t.Fatalf("%d workers got the range %+v, which is now %+v", got.Load(), p, ranges)
-		}
-		p = ranges[0]
-	}
 }

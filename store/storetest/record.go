@@ -1,11 +1,9 @@
 package storetest
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -42,18 +40,6 @@ func testAppliedFindsMarkers(t *testing.T, su *suite) {
 	}
 }
 
-func testAppliedTakesLimits(t *testing.T, su *suite) {
-	s := su.open(t)
-	m := marker()
-	mustFold(t, s, commit(one(m)))
-	ids := make([]wire.PartID, s.Limits().Keys)
-	wire.RandomIDs(rand.Reader, wire.AnonymousClass, ids)
-	ids[len(ids)-1] = m.ID
-	if got := applied(t, s, ids...); len(got) != 1 || got[0].ID != m.ID {
-		t.Errorf("Applied of %d ids found %v, want %v", len(ids), got, m)
-	}
-}
-
 func testGrowNeverLowers(t *testing.T, su *suite) {
 	s := su.open(t)
 	if got := shards(t, s, "a", "b"); !slices.Equal(got, []int{0, 0}) {
@@ -71,20 +57,6 @@ func testGrowNeverLowers(t *testing.T, su *suite) {
 	}
 	if got := shards(t, s); len(got) != 0 {
 		t.Errorf("Shards of nothing: got %v", got)
-	}
-}
-
-func testGrowTakesLimits(t *testing.T, su *suite) {
-	s := su.open(t)
-	growths := make([]store.Growth, s.Limits().Keys)
-	counters, want := make([]string, len(growths)), make([]int, len(growths))
-	for i := range growths {
-		counters[i], want[i] = fmt.Sprint("c", i), i%999+1
-		growths[i] = store.Growth{Counter: counters[i], Shards: want[i]}
-	}
-	grow(t, s, growths...)
-	if diff := cmp.Diff(want, shards(t, s, counters...)); diff != "" {
-		t.Errorf("Shards (-want +got):\n%s", diff)
 	}
 }
 
@@ -124,29 +96,6 @@ func testFoldGrows(t *testing.T, su *suite) {
 	want := []store.Record{{Counter: "a", Shards: 2}, {Counter: "b", Shards: 3}}
 	if diff := cmp.Diff(want, list(t, s, "", "", 10)); diff != "" {
 		t.Errorf("List (-want +got):\n%s", diff)
-	}
-}
-
-func testConcurrentGrowthsKeepTheLargest(t *testing.T, su *suite) {
-	s := su.open(t)
-	for round := range su.rounds / 10 {
-		counter := fmt.Sprint("c", round)
-		var wg sync.WaitGroup
-		for i := range 8 {
-			wg.Go(func() {
-				var err error
-				for range 100 { // a store may have to give up under contention
-					if err = s.Grow(t.Context(), []store.Growth{{Counter: counter, Shards: (i*5+round)%8 + 1}}); err == nil {
-						return
-					}
-				}
-				t.Errorf("Grow: %v", err)
-			})
-		}
-		wg.Wait()
-		if got := shards(t, s, counter); got[0] != 8 {
-			t.Errorf("round %d: got %d shards, want 8", round, got[0])
-		}
 	}
 }
 

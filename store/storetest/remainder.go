@@ -7,7 +7,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -202,39 +201,6 @@ func testRemaindersBeyondInt64(t *testing.T, su *suite) {
 	wantRecord(t, "below", s, group, of(math.MinInt64).Sub(far))
 	setRemainders(t, s, &p, remainder(group, 12))
 	wantRecord(t, "back in range", s, group, of(math.MinInt64+12))
-}
-
-// Ranges move one record at once, beside growths.
-func testRemaindersBesideGrowths(t *testing.T, su *suite) {
-	s := su.open(t)
-	x := createIndex(t, s, "sites")
-	ranges := []store.IndexRange{allPlaces(x, 1), allPlaces(x, 2), allPlaces(x, 3)}
-	mustSwap(t, s, nil, ranges)
-	rounds := max(su.rounds/20, 3)
-	var all sync.WaitGroup
-	for i := range ranges {
-		all.Go(func() {
-			for n := range rounds {
-				if err := setting(t.Context(), s, &ranges[i], remainder("=sites:a", int64(n-3)), remainder("=sites:b", int64(10*n))); err != nil {
-					t.Errorf("SetRemainders beside others: %v", err)
-				}
-			}
-		})
-	}
-	all.Go(func() {
-		for n := range rounds {
-			for try := 0; s.Grow(t.Context(), []store.Growth{{Counter: "=sites:a", Shards: n + 1}}) != nil && try < 100; try++ {
-			}
-			_, _ = foldRetrying(t.Context(), s, withRules(commit(one(marker()), add("=sites:a", 0, 1)), x.Version))
-		}
-	})
-	all.Wait()
-	last := int64(rounds - 1)
-	wantRecord(t, "after remainders at once", s, "=sites:a", of(3*(last-3)))
-	wantRecord(t, "after remainders at once", s, "=sites:b", of(30*last))
-	if got := shards(t, s, "=sites:a"); got[0] != rounds {
-		t.Errorf("the record names %d shards, want %d", got[0], rounds)
-	}
 }
 
 // No group of another index goes, nor any counter, and a later index begins with nothing.

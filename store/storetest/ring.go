@@ -2,8 +2,6 @@ package storetest
 
 import (
 	"errors"
-	"slices"
-	"sync/atomic"
 	"testing"
 
 	"github.com/countmill/countmill/store"
@@ -114,64 +112,4 @@ func testFoldArchives(t *testing.T, su *suite) {
 // archiveOf is Commit.Archive now.
 func archiveOf(t testing.TB, s store.Store) wire.Minute {
 	return s.Limits().Ring.Archive(readTime(t, s))
-}
-
-// No sum of a minute is lost or doubled by moves beside folds, at any moment.
-func testMovesBesideFolds(t *testing.T, su *suite) {
-	s := seriesStore(t, su)
-	if s.Limits().Ring.Buckets == 0 {
-		t.Skip("the store has no ring")
-	}
-	m, n := today(t, s)-100, many(s)
-	done, ended := make(chan struct{}), make(chan struct{})
-	var all atomic.Int64
-	go func() {
-		defer close(ended)
-		for {
-			select {
-			case <-done:
-				return
-			default:
-				moved, err := s.MoveSeries(t.Context())
-				if all.Add(int64(moved)); err != nil && !errors.Is(err, store.ErrContended) {
-					t.Logf("MoveSeries: %v", err)
-				}
-			}
-		}
-	}()
-	rounds := 0
-	for least := su.rounds / 2; rounds < least || all.Load() == 0 && rounds < 20*least; rounds++ { // they must overlap
-		i := rounds
-		// A fold of all minutes, and then one of a few, so that a move comes between.
-		mustFoldRetrying(t, s, seriesCommit(one(marker()), spread("a", m, n)...))
-		mustFoldRetrying(t, s, seriesCommit(one(marker()), spread("a", m, 1+i%5)...))
-		v := su.view(t, s)
-		if !su.settled(func() bool { return evenly(seriesIn(t, v, "a", 0, allTime), m, n, i+1) }) {
-			t.Errorf("after %d folds of each minute: %+v", i+1, seriesIn(t, v, "a", 0, allTime))
-		}
-		v.Close()
-	}
-	close(done)
-	<-ended
-	if all.Load() == 0 {
-		t.Error("nothing was moved beside the folds")
-	}
-	move(t, s)
-	if got := seriesOf(t, s, "a"); !evenly(got, m, n, rounds) {
-		t.Errorf("in the end: %+v", got)
-	}
-}
-
-// evenly reports whether the series is that of so many rounds of testMovesBesideFolds.
-func evenly(found []store.Bucket, m wire.Minute, n, rounds int) bool {
-	want := make([]store.Bucket, n)
-	for i := range want {
-		want[i] = minuteOf(m+wire.Minute(i), int64(rounds))
-	}
-	for i := range rounds {
-		for j := range 1 + i%5 {
-			want[j].Sum = want[j].Sum.Add(of(1))
-		}
-	}
-	return slices.Equal(found, want)
 }

@@ -3,7 +3,6 @@ package storetest
 import (
 	"errors"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -75,29 +74,4 @@ func testRulesRefused(t *testing.T, su *suite) {
 		}
 	}
 	wantRules(t, "after refused changes", s, set)
-}
-
-func testConcurrentRules(t *testing.T, su *suite) {
-	s := su.open(t)
-	before := check(t, s).Settings.Version
-	const n = 8
-	var all sync.WaitGroup
-	for i := range n {
-		all.Go(func() { addRule(t, s, fmt.Sprintf("a%d", i), keep) })
-	}
-	all.Wait()
-	set := check(t, s).Settings
-	if set.Version != before+n || set.Rules == nil || len(set.Rules.Series) != n {
-		t.Errorf("%d rules at once: got version %d (from %d) and %+v", n, set.Version, before, set.Rules)
-	}
-}
-
-func testReopenedRules(t *testing.T, su *suite) {
-	if su.reopen == nil {
-		t.Skip("the store does not outlive its process")
-	}
-	s := su.open(t)
-	addRule(t, s, "a*", keep)
-	set := addRule(t, s, "b", store.Retention{Quarters: 30 * day})
-	wantRules(t, "opened again", su.reopen(t, s), set)
 }

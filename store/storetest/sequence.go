@@ -233,36 +233,6 @@ func testSequencesBesideEachOther(t *testing.T, su *suite) {
 	}
 }
 
-// Calls with the same id at the same time get the same values.
-func testRepeatsBesideEachOther(t *testing.T, su *suite) {
-	s := su.open(t)
-	for round := range max(3, su.rounds/20) {
-		one := take(2)
-		answers := make([]store.Given, 6)
-		var wg sync.WaitGroup
-		for i := range answers {
-			wg.Go(func() {
-				takes := []store.Take{one}
-				if i%2 == 1 {
-					takes = []store.Take{take(1), one}
-				}
-				given, err := nextRetrying(t.Context(), s, "a", takes...)
-				if err != nil {
-					t.Errorf("NextValues: %v", err)
-					return
-				}
-				answers[i] = given[len(given)-1]
-			})
-		}
-		wg.Wait()
-		for _, g := range answers {
-			if g != answers[0] || g.Count != 2 {
-				t.Fatalf("round %d: one id got %v", round, answers)
-			}
-		}
-	}
-}
-
 func testSequenceMarkersGoAtTheirTime(t *testing.T, su *suite) {
 	if su.expire == nil {
 		t.Skip("markers are not removed by time")

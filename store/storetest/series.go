@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,7 +13,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -146,17 +144,6 @@ func testSeriesOfManyCounters(t *testing.T, su *suite) {
 	}
 	if found, err := v.Series(t.Context(), nil, 0, allTime); err != nil || len(found) != 0 {
 		t.Errorf("of no counter: %+v, %v", found, err)
-	}
-}
-
-func testSeriesTakesAnyName(t *testing.T, su *suite) {
-	s := seriesStore(t, su)
-	m := today(t, s)
-	for i, name := range oddNames {
-		mustFold(t, s, seriesCommit(nil, bucketed{name, 0, m, int64(i + 1)}))
-	}
-	for i, name := range oddNames {
-		wantSeries(t, name, seriesOf(t, s, name), minuteOf(m, int64(i+1)))
 	}
 }
 
@@ -308,50 +295,6 @@ func sweepSeries(t testing.TB, s store.Store) {
 	}
 }
 
-// No sum is lost or doubled by a sweep beside folds, at any moment.
-func testSweepSeriesBesideFolds(t *testing.T, su *suite) {
-	s := seriesStore(t, su)
-	m, archive := today(t, s)-5*store.DayMinutes, archiveOf(t, s)
-	done := make(chan struct{})
-	var sweeping sync.WaitGroup
-	sweeping.Go(func() {
-		for i := 0; ; i++ {
-			select {
-			case <-done:
-				return
-			default:
-				// Another rule makes the sweep look at every day again.
-				addRule(t, s, "*", store.Retention{Minutes: time.Duration(1+i%2) * time.Hour, Quarters: 400 * day})
-				sweepSeries(t, s)
-			}
-		}
-	})
-	for i := range su.rounds {
-		c := seriesCommit(one(marker()), bucketed{"a", 0, m + wire.Minute(i%40), 1})
-		c.Archive = archive
-		mustFoldRetrying(t, s, c)
-		wantWholeSeries(t, s, "a")
-	}
-	close(done)
-	sweeping.Wait()
-	sweepSeries(t, s)
-	wantWholeSeries(t, s, "a")
-}
-
-// wantWholeSeries checks that a counter's only shard and its series have the same sum.
-func wantWholeSeries(t testing.TB, s store.Store, counter string) {
-	t.Helper()
-	v := s.View()
-	defer v.Close()
-	var sum int128.Int
-	for _, b := range seriesIn(t, v, counter, 0, allTime) {
-		sum = sum.Add(b.Sum)
-	}
-	if want := lookup(t, v, store.Key{Counter: counter})[0].Count; sum != want {
-		t.Errorf("the series of %q sums to %d, its count is %d", counter, sum, want)
-	}
-}
-
 func mustFoldRetrying(t testing.TB, s store.Store, c *store.Commit) {
 	t.Helper()
 	if maybe, err := foldRetrying(t.Context(), s, c); err != nil && !(maybe && errors.Is(err, store.ErrMarkerExists)) {
@@ -385,14 +328,4 @@ func testSeriesGoesWithItsCounter(t *testing.T, su *suite) {
 	if got := seriesOf(t, s, "gone2"); len(got) != 2 {
 		t.Errorf("the series of another counter is %+v", got)
 	}
-}
-
-func testReopenedSeries(t *testing.T, su *suite) {
-	if su.reopen == nil {
-		t.Skip("the store does not outlive its process")
-	}
-	s := seriesStore(t, su)
-	m := today(t, s)
-	mustFold(t, s, seriesCommit(nil, bucketed{"a", 0, m, 5}, bucketed{"a", 0, m - 2*store.DayMinutes, 3}))
-	wantSeries(t, "opened again", seriesOf(t, su.reopen(t, s), "a"), minuteOf(m-2*store.DayMinutes, 3), minuteOf(m, 5))
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -200,33 +199,6 @@ func testSetWindowRefusesNonsense(t *testing.T, su *suite) {
 	}
 	checked := check(t, s)
 	wantSettings(t, "after refused windows", checked.Settings, before, checked.At)
-}
-
-// Concurrent calls take effect in some order, and the last one stays.
-func testConcurrentSetWindow(t *testing.T, su *suite) {
-	s := su.open(t)
-	const callers = 3
-	sets := make([]store.Settings, callers)
-	var wg sync.WaitGroup
-	for i := range callers {
-		wg.Go(func() { sets[i] = setWindow(t, s, time.Duration(i+1)*day) })
-	}
-	wg.Wait()
-	last := check(t, s).Settings
-	if last.Version <= callers {
-		t.Errorf("after %d changes the version is %d", callers, last.Version)
-	}
-	if !slices.ContainsFunc(sets, func(x store.Settings) bool { return x.Version == last.Version && x.Window == last.Window }) {
-		t.Errorf("the settings are %+v, and the callers got %+v", last, sets)
-	}
-	for i, x := range sets {
-		if x.Window != time.Duration(i+1)*day {
-			t.Errorf("the caller who set %s got %+v", time.Duration(i+1)*day, x)
-		}
-		if slices.IndexFunc(sets, func(y store.Settings) bool { return y.Version == x.Version }) != i {
-			t.Errorf("two windows have version %d: %+v", x.Version, sets)
-		}
-	}
 }
 
 // Processes with different windows in their configuration use the database's window.

@@ -36,7 +36,6 @@ var sumsTests = []suiteTest{
 	{"BoardsBeyondInt64", testBoardsBeyondInt64},
 	{"BoardsBeyondInt64", testBoardsBeyondInt64},
 	{"SumsOfGroups", testSumsOfGroups},
-	{"SumsOfGroupsOfAnyName", testSumsOfGroupsOfAnyName},
 	{"SumsOfMinutes", testSumsOfMinutes},
 	{"SumsOfOldMinutes", testSumsOfOldMinutes},
 	{"SumsHideDeletedCounters", testSumsHideDeletedCounters},
@@ -142,26 +141,6 @@ func testSumsOfGroups(t *testing.T, su *suite) {
 	}
 	if n, known := s.Changes(); known && n == before.Changes {
 		t.Error("a group got 40 from a range, and that is no change")
-	}
-}
-
-// The names of groups can begin as that of their overflow group does.
-func testSumsOfGroupsOfAnyName(t *testing.T, su *suite) {
-	s := su.open(t)
-	if s.Limits().Remainders == 0 {
-		t.Skip("the store has no indexes")
-	}
-	x := indexOf(t, changeIndex(t, s, store.CreateIndex, store.Index{Name: "any", Match: "page:{site}:*", Group: "{site}"}), "any")
-	p := store.IndexRange{Index: x.Number, ID: 1, To: 1<<64 - 1}
-	if err := s.SwapRanges(t.Context(), nil, []store.IndexRange{p}); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.SetRemainders(t.Context(), &p, []store.GroupRemainder{{Group: "=a", Remainder: of(3)}, {Group: x.Overflow(), Remainder: of(5)}}); err != nil {
-		t.Fatal(err)
-	}
-	got, sums := sumsOf(t, s, &store.SumsQuery{Index: x, Groups: true})
-	if diff := gocmp.Diff(map[string]int64{"=a": 3, x.Overflow(): 5}, got); diff != "" || sums.Read > 4 {
-		t.Errorf("sums of groups, with %d entities read (-want +got):\n%s", sums.Read, diff)
 	}
 }
 

@@ -1,10 +1,7 @@
 package storetest
 
 import (
-	"fmt"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -27,27 +24,6 @@ func testLookupAnswersInOrder(t *testing.T, su *suite) {
 	want := []store.Value{{Exists: true, Count: of(-6)}, {}, {Exists: true, Shards: 3}, {}, {}, {Exists: true, Count: of(5)}, {Exists: true}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("Lookup (-want +got):\n%s", diff)
-	}
-}
-
-func testLookupTakesLimits(t *testing.T, su *suite) {
-	s := su.open(t)
-	if s.Keys() < 1000 {
-		t.Fatalf("a look-up takes %d keys, want at least 1,000", s.Keys())
-	}
-	grow(t, s, store.Growth{Counter: "a", Shards: 999})
-	mustFold(t, s, commit(nil, add("a", 0, 1), add("a", 998, 2)))
-	keys := make([]store.Key, s.Keys())
-	for i := range keys {
-		keys[i] = store.Key{Counter: "a", Shard: i - 1}
-	}
-	v := s.View()
-	defer v.Close()
-	for i, got := range lookup(t, v, keys...) {
-		want := map[int]store.Value{0: {Exists: true, Shards: 999}, 1: {Exists: true, Count: of(1)}, 999: {Exists: true, Count: of(2)}}[i]
-		if got != want {
-			t.Errorf("key %v: got %+v, want %+v", keys[i], got, want)
-		}
 	}
 }
 
@@ -125,141 +101,6 @@ func testListPins(t *testing.T, s store.Store) {
 	}
 }
 
-func testViewBeginsAtFirstCall(t *testing.T, su *suite) {
-	s := su.open(t)
-	v := s.View()
-	defer v.Close()
-	if !v.ReadTime().IsZero() {
-		t.Errorf("before the first call the read time is %s, want zero", v.ReadTime())
-	}
-	mustFold(t, s, commit(nil, add("a", 0, 1)))
-	if got := lookup(t, v, store.Key{Counter: "a", Shard: 0})[0].Count; got != of(1) {
-		t.Errorf("a fold between View and the first call: got %d, want 1", got)
-	}
-}
-
-func testViewClosesTwice(t *testing.T, su *suite) {
-	s := su.open(t)
-	v, idle := s.View(), s.View()
-	lookup(t, v, store.Key{Counter: "a", Shard: 0})
-	for range 2 {
-		v.Close()
-		idle.Close()
-	}
-}
-
-// A view contains every fold that was committed by its read time.
-func testReadTimeCoversFolds(t *testing.T, su *suite) {
-	s := su.open(t)
-	type folded struct {
-		at  time.Time
-		sum int64
-	}
-	var mu sync.Mutex
-	var history []folded
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for i := range su.rounds {
-			fold, err := s.Fold(t.Context(), commit(nil, add("a", i%5, 1)))
-			if err != nil {
-				t.Errorf("Fold: %v", err)
-				return
-			}
-			at := fold.At
-			if at.IsZero() {
-				at = time.Now() // the store's time is the machine's
-			}
-			mu.Lock()
-			history = append(history, folded{at, int64(i + 1)})
-			mu.Unlock()
-		}
-	}()
-	for running := true; running; {
-		select {
-		case <-done:
-			running = false
-		default:
-		}
-		v := su.view(t, s)
-		wrong := ""
-		su.settled(func() bool {
-			total, at := sumView(t, v, "a", 5), v.ReadTime()
-			if wrong = ""; at.IsZero() || !at.Equal(at.Truncate(time.Microsecond)) {
-				wrong = fmt.Sprintf("read time %s is not a moment in microseconds", at)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			for _, f := range history {
-				if !f.at.After(at) && f.sum > total {
-					wrong = fmt.Sprintf("read at %s: got %d, but %d were committed at %s", at, total, f.sum, f.at)
-				}
-			}
-			return wrong == ""
-		})
-		v.Close()
-		if wrong != "" {
-			t.Fatal(wrong)
-		}
-	}
-	testReadTimeIsRecent(t, s)
-}
-
-// Read times never go back, even if the store's clock is set back, and across a restart. Each view
-// contains the folds before its read time.
-func testReadTimeNeverGoesBack(t *testing.T, su *suite) {
-	s := su.open(t)
-	var last time.Time
-	look := func(off time.Duration, again bool) {
-		t.Helper()
-		if su.setClock != nil {
-			su.setClock(s, off)
-		}
-		if again && su.reopen != nil {
-			s = su.reopen(t, s)
-		}
-		for range 3 {
-			before := sum(t, s, "a", 1)
-			mustFold(t, s, commit(one(marker()), add("a", 0, 1)))
-			v := su.view(t, s)
-			su.settled(func() bool { return sumView(t, v, "a", 1) > before })
-			if got := sumView(t, v, "a", 1); got != before+1 || v.ReadTime().Before(last) {
-				t.Errorf("clock %s off, reopened %t: %d as of %s after %s; want %d, not earlier", off, again, got, v.ReadTime(), last, before+1)
-			}
-			last = v.ReadTime()
-			v.Close()
-		}
-	}
-	for _, off := range []time.Duration{0, -time.Second, -time.Hour, 2 * time.Hour, 0, -24 * time.Hour} {
-		look(off, false)
-		look(off-time.Minute, true)
-	}
-}
-
-// The read time is recent: it covers the latest fold. And it is not in the future: the next fold is
-// later.
-func testReadTimeIsRecent(t *testing.T, s store.Store) {
-	at := mustFold(t, s, commit(nil, add("b", 0, 1)))
-	if at.IsZero() {
-		at = time.Now().Truncate(time.Microsecond)
-	}
-	v := s.View()
-	defer v.Close()
-	if got := lookup(t, v, store.Key{Counter: "b", Shard: 0})[0].Count; got != of(1) {
-		t.Errorf("just folded: got %d, want 1", got)
-	}
-	if v.ReadTime().Before(at) {
-		t.Errorf("read time %s is before the last fold's %s", v.ReadTime(), at)
-	}
-	next := mustFold(t, s, commit(nil, add("b", 0, 1)))
-	if next.IsZero() {
-		next = time.Now()
-	}
-	if v.ReadTime().After(next) {
-		t.Errorf("read time %s is after the fold at %s, which is not in the view", v.ReadTime(), next)
-	}
-}
-
 func sumView(t testing.TB, v store.View, counter string, n int) int64 {
 	t.Helper()
 	keys := make([]store.Key, n)
@@ -271,4 +112,25 @@ func sumView(t testing.TB, v store.View, counter string, n int) int64 {
 		total += small(t, value.Count)
 	}
 	return total
+}
+
+func testLookupTakesLimits(t *testing.T, su *suite) {
+	s := su.open(t)
+	if s.Keys() < 1000 {
+		t.Fatalf("a look-up takes %d keys, want at least 1,000", s.Keys())
+	}
+	grow(t, s, store.Growth{Counter: "a", Shards: 999})
+	mustFold(t, s, commit(nil, add("a", 0, 1), add("a", 998, 2)))
+	keys := make([]store.Key, s.Keys())
+	for i := range keys {
+		keys[i] = store.Key{Counter: "a", Shard: i - 1}
+	}
+	v := s.View()
+	defer v.Close()
+	for i, got := range lookup(t, v, keys...) {
+		want := map[int]store.Value{0: {Exists: true, Shards: 999}, 1: {Exists: true, Count: of(1)}, 999: {Exists: true, Count: of(2)}}[i]
+		if got != want {
+			t.Errorf("key %v: got %+v, want %+v", keys[i], got, want)
+		}
+	}
 }

@@ -119,18 +119,13 @@ func release(conn *pgxpool.Conn) {
 	conn.Release()
 }
 
-// Expire removes rows in lots. The first is one with the changes, and the others come after them.
-func (e *Engine) Expire(ctx context.Context, kind engine.KindID, before int64, with []engine.Change) error {
+// Expire removes rows in lots.
+func (e *Engine) Expire(ctx context.Context, kind engine.KindID, before int64) error {
 	if err := given(ctx); err != nil {
 		return err
 	}
 	for first := true; ; first = false {
 		u, removed := e.begin(new(batch)), 0
-		if first {
-			if err := e.change(u.batch, sorted(with)); err != nil {
-				return err
-			}
-		}
 		t := e.tables[kind]
 		// The condition is there twice: a row may move while the deletion waits for it.
 		u.want(nil, func([][]byte) error { removed++; return nil }, fmt.Sprintf(`delete from %s where ctid = any (array(

@@ -143,7 +143,7 @@ func TestRunbookHasTheWordsOfCommands(t *testing.T) {
 func TestAlertsFire(t *testing.T) {
 	t.Parallel()
 	promtool := tool(t, "promtool", "prometheus")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	for _, args := range [][]string{{"check", "rules", alertsFile}, {"test", "rules", alertTests}} {
 		cmd := exec.CommandContext(ctx, promtool, args...)

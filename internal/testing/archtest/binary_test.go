@@ -19,8 +19,8 @@ var builds = []struct {
 	maxSize     int64
 	maxPackages int
 }{
-	{tags: "", maxSize: 62.0e6, maxPackages: 772},
-	{tags: "nogoogle", maxSize: 42.1e6, maxPackages: 524},
+	{tags: "", maxSize: 62.0e6, maxPackages: 777},
+	{tags: "nogoogle", maxSize: 42.1e6, maxPackages: 529},
 }
 
 // Binaries stay below their limits on linux/amd64. One new import can add a tenth, and nobody would notice.

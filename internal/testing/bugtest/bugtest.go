@@ -98,12 +98,11 @@ func (b *Bug) plant(root string) (map[string]string, error) {
 	return files, nil
 }
 
-// Build returns the test binary of the package in the working directory, with the bug in
-// the product.
-func (b *Bug) Build(t testing.TB) string {
+// compile returns the test binary of the package in the working directory.
+func compile(t testing.TB, overlay string) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "planted.test")
-	if out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-o", binary, "-overlay", b.Overlay(t), ".").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-o", binary, "-overlay", overlay, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return binary
@@ -116,6 +115,12 @@ func (b *Bug) Overlay(t testing.TB) string {
 	if err != nil {
 		t.Fatalf("%s: %v", b.Name, err)
 	}
+	return overlay(t, files)
+}
+
+// overlay returns a file for go build -overlay with the texts of files.
+func overlay(t testing.TB, files map[string]string) string {
+	t.Helper()
 	dir := t.TempDir()
 	replace := make(map[string]string)
 	for file, text := range files {
@@ -133,9 +138,9 @@ func (b *Bug) Overlay(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	overlay := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(overlay, text, 0o600); err != nil {
+	name := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(name, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return overlay
+	return name
 }

@@ -18,23 +18,36 @@ import (
 )
 
 // Check reports bugs that can no longer be planted, or break the build. Compiling everything would
-// take minutes, so Check only type-checks the packages with a bug. The package in the working
-// directory must need them.
+// take minutes, so Check only type-checks the packages with a bug: with all bugs together. If that fails, it checks one bug after the
+// other, so that the message names it. The package in the working directory must need them.
 func Check(t testing.TB, bugs []Bug) {
 	t.Helper()
 	set := token.NewFileSet()
 	imports := importer.ForCompiler(set, "gc", exported(t))
-	for _, b := range bugs {
-		files, err := b.plant(root)
-		if err != nil {
-			t.Errorf("%s: %v", b.Name, err)
-			continue
-		}
+	check := func(files map[string]string) error {
 		for _, dir := range dirs(files) {
 			if err := typeCheck(set, imports, dir, files); err != nil {
-				t.Errorf("%s: %v", b.Name, err)
+				return err
 			}
 		}
+		return nil
+	}
+	files, alone := together(t, bugs)
+	problem := check(files)
+	for _, b := range bugs {
+		if problem == nil && !alone[b.Name] {
+			continue
+		}
+		files, err := b.plant(root)
+		if err == nil {
+			err = check(files)
+		}
+		if err != nil {
+			t.Errorf("%s: %v", b.Name, err)
+		}
+	}
+	if problem != nil {
+		t.Errorf("all bugs together: %v", problem)
 	}
 }
 
@@ -67,6 +80,11 @@ func typeCheck(set *token.FileSet, imports types.Importer, dir string, files map
 	names, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
 	if err != nil {
 		return err
+	}
+	for file := range files { // those that are not on the disk
+		if name := filepath.Join(root, file); filepath.Dir(file) == dir && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
 	}
 	var parsed []*ast.File
 	for _, name := range names {

@@ -2,7 +2,6 @@ package bugtest
 
 import (
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,9 +15,11 @@ func Found(t *testing.T, dir string) {
 	if err != nil {
 		t.Skip("COUNTMILL_TEST_PLANTED is not a number of runs: 5 take a minute")
 	}
-	for _, b := range Read(t, dir) {
+	bugs := Read(t, dir)
+	planter := Build(t, bugs)
+	for _, b := range bugs {
 		t.Run(b.Name, func(t *testing.T) {
-			cmd := exec.CommandContext(t.Context(), b.Build(t), "-test.v", "-test.timeout", "5m",
+			cmd := planter.Command(t, &b, "-test.v", "-test.timeout", "5m",
 				"-test.count", strconv.Itoa(runs), "-test.run", pattern(b.Found))
 			out, err := cmd.CombinedOutput()
 			if strings.Contains(string(out), "--- SKIP: "+b.Found+" ") {

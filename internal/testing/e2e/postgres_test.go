@@ -94,7 +94,7 @@ func TestFeaturesOnPostgreSQL(t *testing.T) {
 		until(t, 15*time.Minute, line+" to print "+piece, func() bool {
 			out, err := run(p, line)
 			t.Logf("%s: %q (%v)", line, out, err)
-			return strings.Contains(out, piece)
+			return err == nil && strings.Contains(out, piece)
 		})
 	}
 	sql := func(database, statement string) (text string) {
@@ -112,7 +112,7 @@ func TestFeaturesOnPostgreSQL(t *testing.T) {
 
 	want(a, "rule add journal page:*=30d", "page:*")
 	want(b, "rule add series page:*=1m:6h,15m:400d", "page:*")
-	want(a, "index create sites --match page:{site}:* --group site:{site} --wait --timeout 10m", "sites")
+	want(a, "index create sites --match page:{site}:* --group site:{site}", "sites")
 	want(a, "incr page:one:a 3", "+3")
 	want(b, "incr page:one:b 4", "+4")
 	sql(server.URL, "select countmill.add('page:two:a', 10)::text")
@@ -131,6 +131,9 @@ func TestFeaturesOnPostgreSQL(t *testing.T) {
 	want(a, "get copy:page:one:b", "4")
 
 	sql(server.URL, "update countmill.shard set f_count = f_count + 5 where name = 'page:one:a'")
+	if out, err := run(a, "recount page:"); err == nil || !strings.Contains(out, "page:one:a") {
+		t.Errorf("a recount after damage: %v\n%s", err, out)
+	}
 	want(a, "recount page: --repair", "page:one:a")
 	want(b, "get page:one:a", "3")
 	want(b, "verify", "")

@@ -64,11 +64,10 @@ func touched(c *store.Commit, f func(any)) {
 const askAgain = 10*time.Second + 100*time.Millisecond
 
 // asks notes that a process asks which database this is; answered notes the answer.
-func (p *proc) asks() { p.asking++ }
+func (p *proc) asks() { p.k.setClocks(func() { p.asking++ }) }
 
 func (p *proc) answered(at time.Time) {
-	p.asking--
-	p.asked = at
+	p.k.setClocks(func() { p.asking, p.asked = p.asking-1, at })
 }
 
 // hears notes whether the store has just answered that it is another database. The process may
@@ -87,6 +86,8 @@ func (p *proc) hears(ctx context.Context, err error) {
 // checkAsked: a process that folds or reads has asked not long ago which database it is,
 // or asks just now.
 func (co *callOracle) checkAsked(p *proc, s *step) {
+	co.mu.Lock()
+	defer co.mu.Unlock()
 	if p.asking > 0 || p.agg == nil && p.rdr == nil || s.ctx.Err() != nil { // a call that was cut off goes nowhere
 		return
 	}

@@ -100,6 +100,10 @@ func (db *database) answer(c *memory.Call, s *step, end callEnd, do func() error
 	case c.Op == memory.Get && db.limits.ReadsCost:
 		c.Defer = func(engine.Key) bool { return db.strikes(LookupDeferred) }
 	}
+	lookUp := s.op == "applied" || s.op == "shards"
+	if c.Blank = lookUp && db.strikes(LookupBlank); lookUp && !c.Blank {
+		db.noteLookUp(s.p, c.Keys)
+	}
 	return do()
 }
 
@@ -317,7 +321,7 @@ func (db *database) noteMarker(c *memory.Call, x *engine.Change, row *engine.Row
 // noteSettled notes the settings after they were written.
 func (db *database) noteSettled() {
 	set := db.settings()
-	db.set = set
+	db.setClocks(func() { db.set = set })
 	if set.Window != db.window() {
 		db.windows = append(db.windows, set.Window)
 		db.trace("window", nil, "", uint64(set.Window))

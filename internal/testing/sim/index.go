@@ -108,11 +108,11 @@ func (lp *leaps) passSettle() bool {
 	return true
 }
 
-// stopIndexer stops a worker that is about to set the remainders of a range, for longer than its lease, and reports whether
-// it did. Another one is there to take the range. Most stopped workers go on when nothing breaks any more.
+// stopIndexer stops a worker that is about to set the remainders of a range, or to read what is set there, for longer than its lease, and
+// reports whether it did. Another one is there to take the range. Most stopped workers go on when nothing breaks any more.
 func (w *World) stopIndexer(s *step) bool {
 	others := slices.ContainsFunc(w.procs.lives(indexing), func(p *proc) bool { return p != s.p && !p.frozen })
-	if s.op != "transact remainder" || !others || !w.strikes(IndexerStopped) {
+	if s.op != "transact remainder" && s.op != "transact: get remainder" || !others || !w.strikes(IndexerStopped) {
 		return false
 	}
 	s.p.frozen = true

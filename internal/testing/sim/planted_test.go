@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -26,34 +27,65 @@ func TestBugsCanBePlanted(t *testing.T) {
 }
 
 // The simulator must be able to fail: every planted bug breaks a promise, and is found in
-// every run. COUNTMILL_TEST_PLANTED is how many runs there are for each. It builds the
-// simulator anew for each bug, which takes most of the time.
+// every run. COUNTMILL_TEST_PLANTED is how many runs there are for each, and -schedules bounds a run. COUNTMILL_WRITE_REFERENCE writes
+// the results into the page of evidence.
 func TestPlanted(t *testing.T) {
 	runs, err := strconv.Atoi(os.Getenv("COUNTMILL_TEST_PLANTED"))
 	if err != nil {
 		t.Skip("COUNTMILL_TEST_PLANTED is not a number of runs: 5 take half an hour")
 	}
 	all := bugtest.Read(t, "testdata/bugs")
-	rows := make([]string, len(all))
+	planter, found, signs := bugtest.Build(t, all), make([]findings, len(all)), make([]string, len(all))
 	t.Cleanup(func() {
-		t.Logf("schedules until a bug is found\n%-42s %6s %6s %6s  %s%s", "bug", "caught", "mean", "max", "by", strings.Join(rows, ""))
+		t.Logf("schedules until a bug is found\n%-42s %6s %6s %6s  %s%s", "bug", "caught", "mean", "max", "by", strings.Join(signs, ""))
+		if os.Getenv("COUNTMILL_WRITE_REFERENCE") != "" {
+			if err := os.WriteFile("../../../docs/evidence/planted.md", []byte(plantedPage(all, found, runs)), 0o600); err != nil {
+				t.Error(err)
+			}
+		}
 	})
 	for i, b := range all {
 		t.Run(b.Name, func(t *testing.T) {
 			t.Parallel()
-			binary := b.Build(t)
-			var f findings
+			f := &found[i]
 			for range runs {
-				f.hunt(t, binary)
+				f.hunt(t, planter.Command(t, &b, "-test.run", "^TestHunt$", "-test.v", "-test.timeout", "20m", "-schedules", strconv.Itoa(mostPlanted())))
 			}
-			rows[i] = fmt.Sprintf("\n%-42s %d of %d %6d %6d  %s", b.Name, f.caught, runs, f.all/max(f.caught, 1), f.most,
+			signs[i] = fmt.Sprintf("\n%-42s %d of %d %6d %6d  %s", b.Name, f.caught, runs, f.all/max(f.caught, 1), f.most,
 				strings.Join(f.by, fmt.Sprintf("\n%66s", "")))
-			t.Log(rows[i])
+			t.Log(signs[i])
 			if f.caught < runs {
-				t.Errorf("%s: found in %d of %d runs of %d schedules each", b.What, f.caught, runs, plantedMost)
+				t.Errorf("%s: found in %d of %d runs of %d schedules each", b.What, f.caught, runs, mostPlanted())
 			}
 		})
 	}
+}
+
+// mostPlanted is in how many schedules a bug has to be found.
+func mostPlanted() int { return cmp.Or(*countFlag, plantedMost) }
+
+// plantedPage is the page of evidence with the results, of which those come first that took most schedules.
+func plantedPage(all []bugtest.Bug, found []findings, runs int) string {
+	page := fmt.Sprintf(`# Planted bugs and the simulator
+
+TestPlanted of internal/testing/sim wrote this page. Each bug was planted, and fresh schedules ran until one failed: %d times, and at most %d
+schedules each time. The mean is that of the runs that found the bug.
+
+| bug | found | schedules, mean | most |
+| --- | --- | ---: | ---: |
+`, runs, mostPlanted())
+	order := make([]int, len(all))
+	for i := range order {
+		order[i] = i
+	}
+	mean := func(i int) int { return found[i].all / max(found[i].caught, 1) }
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(found[a].caught, found[b].caught), cmp.Compare(mean(b), mean(a)))
+	})
+	for _, i := range order {
+		page += fmt.Sprintf("| %s | %d of %d | %d | %d |\n", all[i].Name, found[i].caught, runs, mean(i), found[i].most)
+	}
+	return page
 }
 
 // findings are the results of the runs for one bug, in schedules.
@@ -65,11 +97,10 @@ type findings struct {
 var foundLine = regexp.MustCompile(`(?m)^found in schedule (\d+), seed \d+: (.*)$`)
 
 // hunt runs fresh schedules until something is wrong.
-func (f *findings) hunt(t *testing.T, binary string) {
+func (f *findings) hunt(t *testing.T, hunt *exec.Cmd) {
 	t.Helper()
 	start := rand.Uint64N(1 << 40)
-	hunt := exec.CommandContext(t.Context(), binary, "-test.run", "^TestHunt$", "-test.v", "-test.timeout", "20m")
-	hunt.Env = append(os.Environ(), fmt.Sprintf("COUNTMILL_SIM_HUNT=%d", start))
+	hunt.Env = append(hunt.Env, fmt.Sprintf("COUNTMILL_SIM_HUNT=%d", start))
 	out, err := hunt.CombinedOutput()
 	found := foundLine.FindStringSubmatch(string(out))
 	switch {
@@ -107,7 +138,7 @@ func TestHunt(t *testing.T) {
 		t.Skip("for TestPlanted")
 	}
 	began := time.Now()
-	for n := range plantedMost {
+	for n := range mostPlanted() {
 		seed := start + uint64(n)
 		var r *Result
 		synctest.Test(t, func(*testing.T) { r = Run(seed, false) })
@@ -116,5 +147,5 @@ func TestHunt(t *testing.T) {
 			return
 		}
 	}
-	fmt.Printf("nothing found in %d schedules, %s\n", plantedMost, time.Since(began))
+	fmt.Printf("nothing found in %d schedules, %s\n", mostPlanted(), time.Since(began))
 }

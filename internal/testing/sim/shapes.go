@@ -1,6 +1,9 @@
 package sim
 
-import "github.com/countmill/countmill/store"
+import (
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/engine"
+)
 
 // A Shape is something that has to happen in some schedules, and that no single fault brings about.
 type Shape int
@@ -24,10 +27,10 @@ var shapeNames = [shapeCount]string{
 func (s Shape) String() string { return shapeNames[s] }
 
 // noteLookUp notes in which step p found the records of counters, unless it knew them before.
-func (db *database) noteLookUp(p *proc, counters []string, shards []int) {
-	for i, c := range counters {
-		if _, ok := p.looked[c]; !ok && shards[i] > 0 {
-			p.looked[c] = db.Steps
+func (db *database) noteLookUp(p *proc, keys []engine.Key) {
+	for _, key := range keys {
+		if _, ok := p.looked[key.Name]; !ok && key.Kind == kindRecord && db.shardsNamed(key.Name) > 0 {
+			p.looked[key.Name] = db.Steps
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,9 +18,11 @@ var (
 	timesFlag = flag.Int("times", 1, "how often TestDeterminism runs each")
 )
 
-// One processor per process: a new goroutine does not run beside its parent.
+// One processor per process: a new goroutine does not run beside its parent. A schedule needs little memory, so it seldom collects any.
 func TestMain(m *testing.M) {
 	runtime.GOMAXPROCS(1)
+	runtime.MemProfileRate = 0
+	debug.SetGCPercent(400)
 	os.Exit(m.Run())
 }
 

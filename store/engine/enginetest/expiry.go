@@ -11,7 +11,6 @@ import (
 var expiryTests = []suiteTest{
 	{"IdentityIsTheKey", testIdentityIsTheKey},
 	{"ExpireKeepsItsHorizon", testExpireKeepsItsHorizon},
-	{"ExpireIsOneWithItsChanges", testExpireIsOneWithItsChanges},
 	{"DueMissesNothing", testDueMissesNothing},
 	{"DueIsAHint", testDueIsAHint},
 }
@@ -42,7 +41,6 @@ func testIdentityIsTheKey(s *suite) {
 
 // E2.
 func testExpireKeepsItsHorizon(s *suite) {
-	note := func(text string) []engine.Change { return []engine.Change{put(named(meta, "settings"), text)} }
 	for i, at := range []int64{1, start - 1000*day, start - 30*day, start - 1, start, start + 1, start + 30*day, 0} {
 		s.commit(insert(fmt.Sprint(i), at), engine.Change{Key: named(blob, fmt.Sprint(i)), Set: one(due, at), Data: []byte("x")})
 	}
@@ -51,10 +49,9 @@ func testExpireKeepsItsHorizon(s *suite) {
 	s.in(v, named(once, "0"))
 	for _, kind := range []engine.KindID{once, blob} {
 		for _, horizon := range []int64{math.MinInt64, 0, start - 60*day, start} {
-			if err := s.Engine.Expire(s.ctx(), kind, horizon, note(fmt.Sprint(kind, horizon))); err != nil {
+			if err := s.Engine.Expire(s.ctx(), kind, horizon); err != nil {
 				s.Fatal(err)
 			}
-			s.wantData(named(meta, "settings"), fmt.Sprint(kind, horizon))
 		}
 		for i := range 8 {
 			exists := s.get(named(kind, fmt.Sprint(i))).Exists
@@ -76,31 +73,6 @@ func testExpireKeepsItsHorizon(s *suite) {
 		s.want(named(blob, "1"), fields{})
 	}
 	s.refused(engine.ErrExists, insert("5", start))
-}
-
-// E2, interleaving 13: nobody sees a row gone, and the horizon before it.
-func testExpireIsOneWithItsChanges(s *suite) {
-	if s.limits.Expires {
-		s.Skip("the database removes rows itself")
-	}
-	settings, inserted := named(meta, "settings"), named(record, "inserted")
-	rounds := max(s.Rounds/4, 10)
-	ended := inBackground(func() {
-		for i := range rounds {
-			at := start + int64(i)*30*day
-			s.commit(insert(fmt.Sprint(i), at-20*day), add(inserted, 1))
-			if err := s.Engine.Expire(s.ctx(), once, at, []engine.Change{{Key: settings, Set: one(most, int64(i)+1)}}); err != nil {
-				s.Error(err)
-			}
-		}
-	})
-	s.watch(ended, func(v engine.View) {
-		written := s.in(v, settings).Int64(most)
-		if s.in(v, inserted).Int64(count) > written && !s.in(v, named(once, fmt.Sprint(written))).Exists {
-			s.Errorf("row %d is gone, and its horizon is not written", written)
-		}
-	})
-	s.want(settings, fields{most: int64(rounds)})
 }
 
 // E3: all pages of Due together have every row that is due, by its time.

@@ -44,7 +44,6 @@ var naives = map[string]naive{
 	"says what the disk does not have":        {caught: "AnswersAreDurable", make: func(e engine.Engine) engine.Engine { return &hasty{Engine: e, inserted: map[string]bool{}} }},
 	"writes soft commits later":               {caught: "SoftIsImplied", make: func(e engine.Engine) engine.Engine { return &lazy{Engine: e} }},
 	"writes soft commits before others only":  {caught: "SoftIsImplied", limits: "server", make: func(e engine.Engine) engine.Engine { return &lazy{Engine: e, ordered: true} }},
-	"expires, and then writes it down":        {caught: "ExpireIsOneWithItsChanges", make: func(e engine.Engine) engine.Engine { return forgetful{e} }},
 	"lists what was due before":               {caught: "DueMissesNothing", make: func(e engine.Engine) engine.Engine { return tardy{e} }},
 }
 
@@ -355,17 +354,6 @@ func (e *lazy) View(past time.Time) engine.View {
 	}
 	e.held = nil
 	return e.Engine.View(past)
-}
-
-type forgetful struct{ engine.Engine }
-
-func (e forgetful) Expire(ctx context.Context, kind engine.KindID, before int64, changes []engine.Change) error {
-	if err := e.Engine.Expire(ctx, kind, before, nil); err != nil {
-		return err
-	}
-	time.Sleep(time.Millisecond)
-	_, err := e.Commit(ctx, &engine.Commit{Changes: engine.Changes(changes...), Soft: true})
-	return err
 }
 
 type tardy struct{ engine.Engine }

@@ -307,7 +307,7 @@ func testClosedAnswersErrors(s *suite) {
 	_, viewErr := s.view().Get(s.ctx(), []engine.Key{a})
 	_, checkErr := s.Engine.Check(s.ctx(), nil)
 	_, _, dueErr := s.Engine.Due(s.ctx(), record, 1, "", 1)
-	expireErr := s.Engine.Expire(s.ctx(), once, 1, nil)
+	expireErr := s.Engine.Expire(s.ctx(), once, 1)
 	for i, err := range []error{commitErr, transactErr, viewErr, checkErr, dueErr, expireErr} {
 		if err == nil {
 			s.Errorf("call %d of a closed engine succeeds", i)

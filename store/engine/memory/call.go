@@ -29,9 +29,11 @@ type Call struct {
 	Op      Op
 	Kind    engine.KindID   // of Scan, Due and Expire
 	Keys    []engine.Key    // of Get, TxGet and Check
-	Changes []engine.Change // of Commit, Transact and Expire
+	Changes []engine.Change // of Commit and Transact
 	// Defer says which keys a Get does not look at; nil for none. The function of Around sets it.
 	Defer func(engine.Key) bool
+	// Blank makes all rows of a Get absent. The function of Around sets it.
+	Blank bool
 }
 
 // Around sets a function that decides the answer of each call from now on; nil for none. It makes the call with do: once, never,

@@ -16,8 +16,6 @@ type commit struct {
 	restores *int64
 	soft     bool
 	tx       *tx // nil for a commit
-	expires  *engine.KindID
-	before   int64
 }
 
 func (p *process) Commit(ctx context.Context, c *engine.Commit) (engine.Result, error) {
@@ -90,7 +88,7 @@ func (p *process) applyLocked(changes []engine.Change, c *commit) (result engine
 	if err = p.openLocked(); err == nil {
 		err = d.refusalLocked(changes, c)
 	}
-	if err != nil || len(changes) == 0 && c.expires == nil {
+	if err != nil || len(changes) == 0 {
 		return engine.Result{At: d.answered(at)}, at, err
 	}
 	at, oldest := d.nextLocked(), d.oldestLocked()
@@ -109,9 +107,6 @@ func (p *process) applyLocked(changes []engine.Change, c *commit) (result engine
 				result.Got = append(result.Got, row.Int64(id))
 			}
 		}
-	}
-	if c.expires != nil && !d.Limits.Expires {
-		d.expireLocked(*c.expires, c.before, at)
 	}
 	if !c.soft {
 		if d.hard = at; d.held == nil {

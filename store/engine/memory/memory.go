@@ -346,9 +346,18 @@ func (d *Database) dueLocked(key engine.Key) (due int64, ok bool) {
 	return due, v.exists && due != 0
 }
 
-func (p *process) Expire(ctx context.Context, kind engine.KindID, before int64, with []engine.Change) error {
-	_, err := p.apply(ctx, &Call{Ctx: ctx, Op: Expire, Kind: kind, Changes: with}, &commit{soft: true, expires: &kind, before: before})
-	return err
+func (p *process) Expire(ctx context.Context, kind engine.KindID, before int64) error {
+	return p.call(&Call{Ctx: ctx, Op: Expire, Kind: kind}, func() error {
+		d := p.d
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		err := cmp.Or(p.openLocked(), ctx.Err())
+		if err == nil && !d.Limits.Expires {
+			d.expireLocked(kind, before, d.nextLocked())
+			d.collectLocked()
+		}
+		return err
+	})
 }
 
 func (d *Database) expireLocked(kind engine.KindID, before, at int64) {

@@ -91,6 +91,9 @@ func (v *view) readNow(c *Call, fields []engine.FieldID) ([]engine.Row, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	rows := make([]engine.Row, len(c.Keys))
+	if c.Blank {
+		return rows, nil
+	}
 	for i, key := range c.Keys {
 		if rows[i].Deferred = c.Op == Get && c.Defer != nil && c.Defer(key); !rows[i].Deferred {
 			d.rows[key].as(v.at).fill(&rows[i], fields)
