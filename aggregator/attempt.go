@@ -118,7 +118,7 @@ func (a *Aggregator) fold(o *outcome, t taken, x *tally, growths []store.Growth,
 	// Missing records are written in the commit: readers ignore a shard that no record names.
 	c := store.Commit{Adds: t.adds, KnownShards: t.known, Tally: shards.Floor(a.clock.Now()), Markers: a.markers(slices.Concat(o.rest, o.completions), s), Growths: growths, Taken: o.job.taken}
 	// Totals and series are one commit, under the same markers.
-	c.Buckets, c.Grouped, c.Archive, c.Rules = x.buckets, x.grouped, o.job.archive, x.version
+	c.Buckets, c.Grouped, c.Archive, c.Rules, c.Restores = x.buckets, x.grouped, o.job.archive, x.version, x.restores
 	defer a.record(&c, o, x, s)()
 	// A store that refuses old rules sees even an empty commit: by newer rules its parts may be evidence.
 	if c.Entities() == 0 && len(c.Taken) == 0 && !a.limits.RefusesOldRules {

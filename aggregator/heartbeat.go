@@ -144,8 +144,8 @@ func (a *Aggregator) check(ctx context.Context) error {
 		return errUnchecked // the call took too long to learn the time from
 	}
 	// From here on parts are refused, and markers made, by these settings.
-	if before := a.settings.Load(); before.Rules.Oldest() != checked.Settings.Rules.Oldest() {
-		a.records.forget() // the groups of a deleted index have no records any more
+	if before := a.settings.Load(); before.Rules.Oldest() != checked.Settings.Rules.Oldest() || before.Restores != checked.Settings.Restores {
+		a.records.forget() // the groups of a deleted index have no records any more, and a restored database may lack any
 	}
 	a.settings.Store(&snapshot{checked.Settings, asked})
 	return nil

@@ -18,14 +18,14 @@ type tally struct {
 	// overflowed is the number of sums of counters that are in an overflow group.
 	overflowed int
 
-	version int64     // of the settings whose rules decided about groups and buckets
-	now     time.Time // the store's time
+	version, restores int64     // of the settings whose rules decided about groups and buckets
+	now               time.Time // the store's time
 }
 
 // sumsOf sums the entries of the parts. It reports false if a sum does not fit int64.
 func (a *Aggregator) sumsOf(parts []*part) (c tally, ok bool) {
 	s := a.settings.Load()
-	c.version = s.Version
+	c.version, c.restores = s.Version, s.Restores
 	if s.Rules == nil {
 		c.adds, ok = merge(parts)
 		return c, ok

@@ -13,10 +13,11 @@ import (
 
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/internal/clock"
+	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/engine"
+	"github.com/countmill/countmill/store/protocol"
 	"github.com/countmill/countmill/store/storetest/fakestore"
 	"github.com/countmill/countmill/wire"
-
-	"github.com/countmill/countmill/store"
 )
 
 // A machine may be suspended. Wall clocks advance meanwhile, the store's too, but the monotonic
@@ -293,4 +294,32 @@ func TestReadSettings(t *testing.T) {
 		}
 		r.agg.ReadSettings(t.Context())
 	})
+}
+
+// A standby is promoted that lacks a record. The aggregator remembers that record, and was not told.
+func TestARestoredDatabaseLacksRecords(t *testing.T) {
+	for name, opts := range map[string]fakestore.Options{"asks": {}, "grows in folds": {GrowsInFold: true}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				opts.Errorf = t.Errorf
+				r := run(t, fakestore.New(opts), aggregator.Config{})
+				r.send(t, anonymous(one("a", 1)))
+				settle(5 * time.Second)
+				r.want(t, map[string]int64{"a": 1})
+				for id, kind := range protocol.Kinds {
+					if key := (engine.Key{Kind: engine.KindID(id), Name: "a"}); kind.Name == "record" {
+						if _, err := r.store.DB.Open().Commit(t.Context(), &engine.Commit{Changes: engine.Changes(engine.Change{Key: key, Op: engine.Delete})}); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				r.store.DB.Fail(nil, 1)
+				m := r.send(t, anonymous(one("a", 2)))
+				settle(5 * time.Second)
+				if n := r.store.Record("a").Shards; n != 1 || !acked(m) {
+					t.Errorf("the record names %d shards, want 1; acknowledged: %t", n, acked(m))
+				}
+			})
+		})
+	}
 }

@@ -26,7 +26,7 @@ var (
 	ErrNotApplied = errors.New("not applied")
 
 	// ErrOutdated: the commit was made with older rules than an index or a rule for the journal allows
-	// (Commit.Rules). Nothing was applied: read the settings again.
+	// (Commit.Rules), or before the database was restored (Commit.Restores). Nothing was applied: read the settings again.
 	ErrOutdated = errors.New("made with older rules")
 
 	// ErrContended: the commit conflicted with others that write the same entities. It was

@@ -69,6 +69,9 @@ type Commit struct {
 	// store was opened. It refuses a commit without Adds too, also an empty one: increments that cancel
 	// each other belong in the journal.
 	Rules int64
+	// Restores is that of the settings by which the commit was made. A store that was restored since answers ErrOutdated, unless
+	// Rules is AnyRules: a record that the aggregator remembers may be gone.
+	Restores int64
 	// Growths are applied with the rest, as Records.Grow applies them. They are sorted by
 	// Counter, each counter once. Empty unless Limits.GrowsInFold.
 	Growths []Growth

@@ -29,6 +29,9 @@ type Settings struct {
 	PaceUntil time.Time
 	// Rules say which counters keep series; nil if there are none.
 	Rules *Rules
+	// Restores is how often the database may have lost its end when Meta.Check read the settings: by a backup that was restored, or by a
+	// standby that was promoted. Then what was read before may be gone.
+	Restores int64
 }
 
 // A Checked is the answer of a successful Meta.Check.

@@ -213,7 +213,7 @@ func (x *run) now(checked *store.Checked) time.Time {
 func (x *run) correction(unit []Finding, id wire.PartID, fold uint64, set *store.Settings, now, at time.Time) *store.Commit {
 	f := &unit[0]
 	c := &store.Commit{
-		Correction: true, Rules: set.Version, Archive: x.store.Limits().Ring.Archive(now),
+		Correction: true, Rules: set.Version, Restores: set.Restores, Archive: x.store.Limits().Ring.Archive(now),
 		Markers: []store.Marker{{
 			ID: id, Fingerprint: wire.Fingerprint(binary.BigEndian.Uint64(id[8:])), Fold: fold, At: now, ExpireAt: set.Expiry(now, now),
 		}},

@@ -101,7 +101,7 @@ func (x *run) writeOpeningBalance(ctx context.Context, sums []*sum, from, to uin
 	now := x.now(&checked)
 	at, done := x.store.JournalMoment(now)
 	defer done()
-	c := &store.Commit{Rules: checked.Settings.Version}
+	c := &store.Commit{Rules: checked.Settings.Version, Restores: checked.Settings.Restores}
 	x.addRecord(c, r, at, x.keep(&checked.Settings), journal.OpeningBalanceRows, o.Encode(nil))
 	// Without a marker: two opening balances of one content are as good as one.
 	_, err = timed(ctx, x.Recounter, func(ctx context.Context) (store.CommitResult, error) { return x.store.Fold(ctx, c) })

@@ -11,7 +11,7 @@ var (
 	ErrMissing = errors.New("the row does not exist")
 	// ErrConflict: a row that a Transact asked for has changed. Repeat the Transact.
 	ErrConflict = errors.New("a row has changed meanwhile")
-	// ErrOutdated: a Require does not hold.
+	// ErrOutdated: a Require does not hold, or Restores is another number.
 	ErrOutdated = errors.New("a condition does not hold")
 	// ErrRefused: the engine refuses the content for good.
 	ErrRefused = errors.New("refused by the database")

@@ -31,6 +31,9 @@ func (s *Store) Fold(ctx context.Context, c *store.Commit) (store.CommitResult, 
 	if s.facts.refusesOld {
 		commit.Require = []engine.Require{{Key: metaKey, Field: fieldOldest, AtMost: c.Rules}}
 	}
+	if c.Rules != store.AnyRules {
+		commit.Restores = &c.Restores
+	}
 	result, err := s.engine.Commit(ctx, commit)
 	if err != nil {
 		return store.CommitResult{}, outside(err)

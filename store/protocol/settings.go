@@ -219,7 +219,9 @@ func (s *Store) Check(ctx context.Context) (store.Checked, error) {
 	if err != nil {
 		return store.Checked{}, err
 	}
-	return store.Checked{At: checked.At, Settings: s.asOf(m.settings, checked.At)}, outside(problem)
+	settings := s.asOf(m.settings, checked.At)
+	settings.Restores = checked.Restores
+	return store.Checked{At: checked.At, Settings: settings}, outside(problem)
 }
 
 // SetWindow changes the meta row in a transaction.

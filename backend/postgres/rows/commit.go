@@ -29,6 +29,10 @@ func (e *Engine) Commit(ctx context.Context, c *engine.Commit) (engine.Result, e
 		u.want(engine.ErrExists, nil, fmt.Sprintf("with taken as (delete from %s where id in (select id from %[1]s where id = any ($1) for update skip locked) returning 1) select 1 / (count(*) = %[2]d)::int from taken",
 			quoted(e.schema, e.options.Taken), len(c.Taken)), ids.param())
 	}
+	if c.Restores != nil {
+		// The timeline alone: the number of the system costs a file.
+		u.want(engine.ErrOutdated, nil, "select 1 / (restores = $1 and split_part(origin, ' ', 2) = "+timeline+")::int from "+quoted(e.schema, metaTable), number(*c.Restores))
+	}
 	if err := u.require(c.Require); err != nil {
 		return engine.Result{}, err
 	}

@@ -195,8 +195,10 @@ const metaTable = "countmill_format"
 // number differs after a restore of a dump.
 func (e *Engine) server() string {
 	table := strings.ReplaceAll(quoted(e.schema, metaTable), "'", "''")
-	return `(select system_identifier || ' ' || case when pg_is_in_recovery() then '' else substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) end || ' ' || '` + table + `'::regclass::oid from pg_control_system())`
+	return `(select system_identifier || ' ' || ` + timeline + ` || ' ' || '` + table + `'::regclass::oid from pg_control_system())`
 }
+
+const timeline = `case when pg_is_in_recovery() then '' else substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) end`
 
 // migrate makes the tables, and adds columns and indexes. One process at a time does it.
 func (e *Engine) migrate(ctx context.Context, tx pgx.Tx) error {

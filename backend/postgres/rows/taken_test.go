@@ -134,12 +134,20 @@ func TestOtherServer(t *testing.T) {
 		t.Fatalf("a new database: %d restores, %v", n, err)
 	}
 	// The schema comes from a backup of another server.
-	if _, err := e.Pool().Exec(t.Context(), "update "+quoted(e.schema, metaTable)+" set origin = 'another'"); err != nil {
+	if _, err := e.Pool().Exec(t.Context(), "update "+quoted(e.schema, metaTable)+" set origin = 'another 00000009'"); err != nil {
 		t.Fatal(err)
 	}
 	unchecked := open(t, url, enginetest.Kinds())
 	if err := set(unchecked); !errors.Is(err, engine.ErrNotApplied) {
 		t.Errorf("before a check: %v, want ErrNotApplied", err)
+	}
+	var restores int64
+	commit := func() error {
+		_, err := e.Commit(t.Context(), &engine.Commit{Restores: &restores})
+		return err
+	}
+	if err := commit(); !errors.Is(err, engine.ErrOutdated) {
+		t.Errorf("a commit that rests on reads of the server before: %v, want ErrOutdated", err)
 	}
 	for i, e := range []*Engine{unchecked, other, unchecked, other} {
 		if n := check(e); n != 1 {
@@ -148,5 +156,11 @@ func TestOtherServer(t *testing.T) {
 	}
 	if err := set(unchecked); err != nil {
 		t.Errorf("after a check: %v", err)
+	}
+	if err := commit(); !errors.Is(err, engine.ErrOutdated) {
+		t.Errorf("a commit that rests on reads of the server before, after the check of another process: %v, want ErrOutdated", err)
+	}
+	if restores++; commit() != nil {
+		t.Errorf("a commit that rests on reads after a check: %v", commit())
 	}
 }

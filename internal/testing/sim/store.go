@@ -89,7 +89,7 @@ func (s *simStore) Fold(ctx context.Context, c *store.Commit) (store.CommitResul
 	}
 	f := &foldCall{begun: s.db.wall(), commit: store.Commit{
 		Markers: slices.Clone(c.Markers), Adds: slices.Clone(c.Adds), KnownShards: slices.Clone(c.KnownShards), Buckets: slices.Clone(c.Buckets), Archive: c.Archive, Tally: c.Tally,
-		Growths: slices.Clone(c.Growths), Grouped: slices.Clone(c.Grouped), Rules: c.Rules, Records: slices.Clone(c.Records), Rows: slices.Clone(c.Rows),
+		Growths: slices.Clone(c.Growths), Grouped: slices.Clone(c.Grouped), Rules: c.Rules, Restores: c.Restores, Records: slices.Clone(c.Records), Rows: slices.Clone(c.Rows),
 	}}
 	s.db.noteSettings(s.p, &f.commit)
 	began := s.begins()

@@ -12,9 +12,10 @@ import (
 
 // A commit has the terms of a call with changes.
 type commit struct {
-	require []engine.Require
-	soft    bool
-	tx      *tx // nil for a commit
+	require  []engine.Require
+	restores *int64
+	soft     bool
+	tx       *tx // nil for a commit
 }
 
 func (p *process) Commit(ctx context.Context, c *engine.Commit) (engine.Result, error) {
@@ -27,7 +28,7 @@ func (p *process) Commit(ctx context.Context, c *engine.Commit) (engine.Result, 
 			changes = append(changes, change.Clone())
 		}
 	}
-	return p.apply(ctx, &Call{Ctx: ctx, Op: Commit, Changes: changes}, &commit{require: c.Require, soft: c.Soft})
+	return p.apply(ctx, &Call{Ctx: ctx, Op: Commit, Changes: changes}, &commit{require: c.Require, restores: c.Restores, soft: c.Soft})
 }
 
 // apply applies the changes of a call, and waits until they are durable.
@@ -125,6 +126,9 @@ func (d *Database) refusalLocked(changes []engine.Change, c *commit) error {
 				return fmt.Errorf("%w: %q", engine.ErrConflict, key.Name)
 			}
 		}
+	}
+	if c.restores != nil && *c.restores != d.restore {
+		return fmt.Errorf("%w: %d restores, and there were %d", engine.ErrOutdated, *c.restores, d.restore)
 	}
 	for _, q := range c.require {
 		row := engine.Row{Fields: d.rows[q.Key].newest().fields}
