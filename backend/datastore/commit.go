@@ -210,8 +210,14 @@ func checkResults(mutations []*pb.Mutation, resp *pb.CommitResponse) error {
 	return nil
 }
 
-// Expire does nothing: a TTL policy removes rows.
-func (d *database) Expire(context.Context, engine.KindID, int64) error { return nil }
+// Expire does nothing on an open database: a TTL policy removes rows.
+func (d *database) Expire(ctx context.Context, _ engine.KindID, _ int64) error {
+	_, cancel, err := d.bound(ctx)
+	if err == nil {
+		cancel()
+	}
+	return err
+}
 
 // rollbackTimeout bounds the rollback of a transaction.
 const rollbackTimeout = 5 * time.Second
