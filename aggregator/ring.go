@@ -1,18 +1,20 @@
 package aggregator
 
 import (
+	"math"
+
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
-// A lateness counts what the series of a job add to its commit, where the store has a ring
-// (store.Limits.Ring): an entity of the archive for each day of a counter that is too old for the ring.
-// A nil lateness counts nothing.
+// A lateness counts what the series of a job add to its commit, where the store bounds that: an entity of the archive for each
+// day of a counter that is too old for the ring (store.Limits.Ring). Without a ring all days are in the archive. A nil lateness
+// counts nothing.
 type lateness struct {
 	rules  *store.Rules
 	groups *grouper
 	before wire.Minute // older minutes are in the archive
-	most   int         // different minutes of a commit
+	most   int         // different minutes of a commit; 0 for no limit
 
 	days    map[lateDay]struct{} // of the open job
 	minutes map[wire.Minute]struct{}
@@ -26,13 +28,17 @@ type lateDay struct {
 // lateness returns a counter for the jobs of a window; nil if no series can add to them.
 func (a *Aggregator) lateness() *lateness {
 	rules, ring := a.settings.Load().Rules, a.limits.Ring
-	if rules == nil || ring.Buckets == 0 {
+	if rules == nil || ring.Buckets == 0 && a.limits.Entities == 0 {
 		return nil
 	}
-	return &lateness{
+	l := &lateness{
 		rules: rules, groups: newGrouper(rules), before: ring.Archive(a.clock.Now()), most: ring.Minutes,
 		days: make(map[lateDay]struct{}), minutes: make(map[wire.Minute]struct{}),
 	}
+	if ring.Buckets == 0 {
+		l.before = math.MaxInt32
+	}
+	return l
 }
 
 func (l *lateness) archive() wire.Minute {
@@ -76,7 +82,7 @@ func (l *lateness) countNew(p *part) (n int) {
 // full reports whether the open job has no room for the minute of another part. All parts of a whole
 // request have one minute.
 func (l *lateness) full(p *part) bool {
-	if l == nil || len(l.minutes) < l.most {
+	if l == nil || l.most == 0 || len(l.minutes) < l.most {
 		return false
 	}
 	_, ok := l.minutes[p.minute]

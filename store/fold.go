@@ -60,7 +60,7 @@ type Commit struct {
 	Grouped []Grouping
 	// Archive is the minute before which buckets are added to the archive, in a store with a ring
 	// (Limits.Ring). Either place is right at any time, but an entity of the archive is one more
-	// in the commit.
+	// in the commit. Without a ring all are added to the archive, and Archive says which of them Entities counts.
 	Archive wire.Minute
 	// Tally is a lower bound for the tally of each shard. The fold stores max(old, Tally)+1.
 	Tally int64

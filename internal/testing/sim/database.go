@@ -26,6 +26,7 @@ type database struct {
 	swapped bool                        // another one has taken its place
 	sweptAt time.Duration               // kernel.jumped at the last sweep
 	swept   map[string]int              // in which step each counter was swept last
+	leaving map[string]bool             // groups of deleted indexes, from the first row that is removed to the record
 	buried  map[string]store.DeadLetter // all letters that ever were, by key
 	folds   map[string][]foldedTo       // by counter
 	most    map[string]int              // shards of each counter that were folded to
@@ -51,7 +52,7 @@ type storeWatch interface {
 
 func newDatabase(k *kernel) *database {
 	db := &database{
-		kernel: k, engines: make(map[engine.Engine]*proc), swept: make(map[string]int), buried: make(map[string]store.DeadLetter),
+		kernel: k, engines: make(map[engine.Engine]*proc), swept: make(map[string]int), leaving: make(map[string]bool), buried: make(map[string]store.DeadLetter),
 		folds: make(map[string][]foldedTo), most: make(map[string]int),
 	}
 	db.mem = memory.New(protocol.Kinds, memory.Options{Limits: k.limits, Clock: k.storeNow, Errorf: func(format string, args ...any) { k.violate(format, args...) }})

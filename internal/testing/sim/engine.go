@@ -9,6 +9,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/engine"
 	"github.com/countmill/countmill/store/engine/memory"
@@ -287,6 +288,10 @@ func (db *database) changed(c *memory.Call, s *step) {
 			if x.Op == engine.Delete {
 				db.noteSwept(x.Key.Name)
 			}
+		case kindShard:
+			if x.Op == engine.Delete && countmill.IsGroup(x.Key.Name) {
+				db.leaving[x.Key.Name] = true
+			}
 		case kindDay:
 			if c.Changes[0].Key.Kind == kindShard && len(c.Changes[0].Unset) > 0 && i == 1 {
 				db.Moved++
@@ -333,6 +338,7 @@ func (db *database) noteSettled() {
 // noteSwept notes that a record is gone, with all of its counter.
 func (db *database) noteSwept(counter string) {
 	db.swept[counter] = db.Steps
+	delete(db.leaving, counter)
 	db.folds[counter] = append(db.folds[counter], foldedTo{db.mem.Latest(), 0})
 	db.Swept++
 	if left := must(db.own.ShardsOf(background, counter)).Shards; len(left) > 0 {

@@ -77,7 +77,7 @@ func (db *database) servedAt(counter string, at time.Time) (total int64, exists 
 	for _, shard := range values[1:] {
 		total += int64(shard.Count.Lo)
 	}
-	if sum := db.totalAt(counter, at); sum != total && !db.crowd.overflows(counter) {
+	if sum := db.totalAt(counter, at); sum != total && !db.leaving[counter] && !db.crowd.overflows(counter) {
 		db.violate("the shards of %s sum to %d as of %s, when %d were folded", counter, total, at.Format(clockFormat), sum)
 	}
 	r := &values[0]

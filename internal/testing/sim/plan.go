@@ -79,7 +79,8 @@ func (pl *plan) drawEngine() {
 	case pl.embedded:
 		l.Exclusive, l.CertainOutcome, l.Conditions, l.FreeUpserts = true, true, true, true
 	case rng.IntN(3) == 0:
-		l.Conditions, l.Clock, l.FreeUpserts, l.ByName = true, true, true, true
+		l.Conditions, l.Clock, l.ByName = true, true, true
+		l.Rows, l.RowRate = pl.shape.entities, 300
 	default:
 		l.RowsCost, l.ReadsCost, l.Spread, l.Returns, l.MaxThenAdd, l.Clock, l.Expires, l.ByName = true, true, true, true, true, true, true, true
 		l.Rows, l.Fields, l.RowBytes, l.Bytes, l.RowRate = pl.shape.entities, 500, 900<<10, 9<<20, 1

@@ -63,7 +63,7 @@ func (so *seriesOracle) look() {
 	l := so.looks[0]
 	so.looks = so.looks[1:]
 	for counter, folded := range l.folded {
-		if _, swept := so.db.swept[counter]; !swept && !so.crowd.overflows(counter) {
+		if _, swept := so.db.swept[counter]; !swept && !so.db.leaving[counter] && !so.crowd.overflows(counter) {
 			found := so.db.bucketsIn(l.view, counter)
 			so.compare("in a view, ", counter, folded, found)
 		}
@@ -147,7 +147,7 @@ func (so *seriesOracle) check(sums []*sum, totals map[string]int64) {
 		}
 	}
 	for counter, folded := range so.folded {
-		if _, swept := so.db.swept[counter]; !swept && !so.crowd.overflows(counter) {
+		if _, swept := so.db.swept[counter]; !swept && !so.db.leaving[counter] && !so.crowd.overflows(counter) {
 			so.checkStored(counter, folded)
 		}
 	}
