@@ -68,7 +68,7 @@ func mostPlanted() int { return cmp.Or(*countFlag, plantedMost) }
 func plantedPage(all []bugtest.Bug, found []findings, runs int) string {
 	page := fmt.Sprintf(`# Planted bugs and the simulator
 
-`+"`TestPlanted`"+` of internal/testing/sim writes this page. It plants each bug in the product. Then it runs fresh schedules until one fails.
+TestPlanted of internal/testing/sim writes this page. It plants each bug in the product. Then it runs fresh schedules until one fails.
 Each bug has %d runs, of at most %d schedules each. The mean is of the runs that found the bug.
 
 | bug | found | schedules, mean | most |
