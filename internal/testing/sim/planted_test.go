@@ -68,8 +68,8 @@ func mostPlanted() int { return cmp.Or(*countFlag, plantedMost) }
 func plantedPage(all []bugtest.Bug, found []findings, runs int) string {
 	page := fmt.Sprintf(`# Planted bugs and the simulator
 
-TestPlanted of internal/testing/sim wrote this page. Each bug was planted, and fresh schedules ran until one failed: %d times, and at most %d
-schedules each time. The mean is that of the runs that found the bug.
+TestPlanted of internal/testing/sim writes this page. It plants each bug in the product. Then it runs fresh schedules until one fails.
+Each bug has %d runs, of at most %d schedules each. The mean is of the runs that found the bug.
 
 | bug | found | schedules, mean | most |
 | --- | --- | ---: | ---: |
