@@ -35,7 +35,7 @@ type Stats struct {
 	Jobs       int64 // commits under way or waiting
 	OpenShards int64 // shards in commits under way
 
-	// Added is the number of increments of other programs (store.Adder) that the last look found; 10,000 stand for more.
+	// Added is the number of increments of other programs (store.Adder) that the last look found, which counts 10,000 at most.
 	Added int64
 
 	// Lag is the age of the oldest increment that is held uncommitted, and at least the time that

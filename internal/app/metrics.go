@@ -131,7 +131,7 @@ func aggregatorSamples(a *aggregator.Aggregator) []sample {
 		counter("countmill_overflow_group_sums_total", "Sums of counters added to the overflow group of an index, because the name of their own group would not be valid.", s.Overflowed),
 		counter("countmill_entities_written_total", "Entities written to the store.", s.EntitiesWritten),
 		counter("countmill_entities_read_total", "Entities read from the store.", s.EntitiesRead, "role", "aggregator"),
-		gauge("countmill_added_increments", "Increments that other programs' transactions added and no aggregator has counted yet, by the last look; 10000 stands for more.", float64(s.Added)),
+		gauge("countmill_added_increments", "Increments that other programs' transactions added and no aggregator has counted yet, by the last look, which counts 10000 at most.", float64(s.Added)),
 		gauge("countmill_held_messages", "Messages taken and not acknowledged.", float64(s.HeldMessages)),
 		gauge("countmill_held_memory_bytes", "Memory of messages taken and not acknowledged, estimated.", float64(s.HeldMemory)),
 		gauge("countmill_waiting_dead_letters", "Dead letters that are not written yet.", float64(s.WaitingDeadLetters)),
@@ -232,7 +232,7 @@ func diskSamples(d backend.Disk) []sample {
 
 func poolSamples(p backend.Pooled) []sample {
 	s := p.Pool()
-	const name, help = "countmill_store_connections", "Connections to the server of the store, by what they do."
+	const name, help = "countmill_store_connections", "Connections to the server of the store, in use and idle."
 	return []sample{
 		sample{name, help, prometheus.GaugeValue, float64(s.Used), []string{"state", "used"}},
 		sample{name, help, prometheus.GaugeValue, float64(s.Idle), []string{"state", "idle"}},
