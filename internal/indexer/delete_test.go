@@ -176,8 +176,9 @@ func TestIndexesUnderRandomTrouble(t *testing.T) {
 type trouble struct {
 	*rig
 	rng    *rand.Rand
-	mu     sync.Mutex // guards rng in calls of workers
-	calm   bool
+	mu     sync.Mutex
+	faults *rand.Rand // of the workers' calls, guarded by mu
+	calm   bool       // guarded by mu
 	late   []lateCommit
 	stops  []func()
 	killed sync.WaitGroup
@@ -191,7 +192,7 @@ type lateCommit struct {
 }
 
 func newTrouble(t *testing.T, seed uint64, opts fakestore.Options) *trouble {
-	tr := &trouble{rig: newRig(t, opts), rng: rand.New(rand.NewPCG(seed, 0))}
+	tr := &trouble{rig: newRig(t, opts), rng: rand.New(rand.NewPCG(seed, 0)), faults: rand.New(rand.NewPCG(seed, 1))}
 	rate := []int{5, 15, 40}[tr.rng.IntN(3)]
 	answers := []fakestore.Answer{
 		fakestore.UnknownApplied, fakestore.UnknownNotApplied, fakestore.SlowApplied, fakestore.SlowNotApplied, fakestore.Deployment,
@@ -201,7 +202,7 @@ func newTrouble(t *testing.T, seed uint64, opts fakestore.Options) *trouble {
 	} {
 		tr.store.On(op, func(int) fakestore.Answer {
 			tr.mu.Lock()
-			ok, stopped, which := tr.calm || tr.rng.IntN(rate) > 0, tr.rng.IntN(4) == 0, tr.rng.IntN(15)
+			ok, stopped, which := tr.calm || tr.faults.IntN(rate) > 0, tr.faults.IntN(4) == 0, tr.faults.IntN(15)
 			tr.mu.Unlock()
 			switch {
 			case ok:
