@@ -115,6 +115,11 @@ func TestOpen(t *testing.T) {
 	if _, err := r.Fold(t.Context(), &store.Commit{Adds: []store.ShardDelta{{Counter: "a", Delta: 5}}}); !errors.Is(err, store.ErrDeployment) {
 		t.Errorf("a fold by a reader: got %v, want ErrDeployment", err)
 	}
+	for _, call := range []string{"add('a')", "add('a', 1, 'id')", "adopt('id')"} {
+		if _, err := newSession(t, strings.Replace(emulator.Postgres(t), "postgres@", "reader_"+bare+"@", 1)).Exec(t.Context(), "begin isolation level repeatable read; select "+name+"."+call); err == nil || !strings.Contains(err.Error(), "permission denied for function") {
+			t.Errorf("%s by a reader: %v", call, err)
+		}
+	}
 }
 
 // A fold that takes what another one has taken, or is about to take, applies nothing and waits for nobody.
