@@ -56,6 +56,9 @@ func Examine(ctx context.Context, e Exam, r *backend.Report) {
 		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec // as PgBouncer needs it
 		conn, err = pgx.ConnectConfig(ctx, config.ConnConfig)
 	}
+	if err == nil { // statements find the operators and functions of PostgreSQL alone
+		_, err = conn.Exec(ctx, "begin; set local search_path = pg_catalog", pgx.QueryExecModeSimpleProtocol)
+	}
 	x := &examination{Exam: e, Report: r, conn: conn, schema: schema}
 	if err != nil {
 		x.failed(err)

@@ -54,11 +54,15 @@ type unit struct {
 // statementTime bounds a statement, waits for locks included.
 const statementTime = "30s"
 
+// ownNames lets statements find the operators and functions of PostgreSQL alone: another role may have made one that fits better, in a schema
+// that everybody may use.
+const ownNames = "set_config('search_path', 'pg_catalog', true)"
+
 // begin adds BEGIN and the settings of the transaction: a pooler shares sessions, so no setting outlives it.
 func (e *Engine) begin(b *batch) *unit {
 	u := &unit{batch: b, e: e}
 	b.do("begin isolation level read committed")
-	b.do("select set_config('synchronous_commit', $1, true), set_config('statement_timeout', $2, true)", text(e.durable), text(statementTime))
+	b.do("select set_config('synchronous_commit', $1, true), set_config('statement_timeout', $2, true), "+ownNames, text(e.durable), text(statementTime))
 	return u
 }
 

@@ -142,7 +142,7 @@ const (
 // lacks reports what the schema lacks, and reads the identity of the database.
 func (e *Engine) lacks(ctx context.Context) (int, error) {
 	found := make(map[string]bool)
-	rows, err := e.pool.Query(ctx, "select table_name::text || '.' || column_name from information_schema.columns where table_schema = $1 union all select indexname from pg_indexes where schemaname = $1", e.schema)
+	rows, err := e.pool.Query(ctx, "select pg_catalog.concat(table_name, '.', column_name) from information_schema.columns where table_schema = $1 union all select indexname from pg_indexes where schemaname = $1", e.schema)
 	if err != nil {
 		return 0, err
 	}
@@ -204,6 +204,7 @@ const timeline = `case when pg_is_in_recovery() then '' else substr(pg_walfile_n
 func (e *Engine) migrate(ctx context.Context, tx pgx.Tx) error {
 	meta, literal := quoted(e.schema, metaTable), "'"+strings.ReplaceAll(e.schema, "'", "''")+"'"
 	sql := []string{
+		"select " + ownNames,
 		"select pg_advisory_xact_lock(hashtext('countmill'), hashtext(" + literal + "))",
 		// A role without the right to make schemas may not say "if not exists" of its own.
 		fmt.Sprintf("do $do$ begin if to_regnamespace(quote_ident(%s)) is null then create schema %s; end if; end $do$", literal, quoted(e.schema)),

@@ -91,7 +91,7 @@ func (v *view) ask(ctx context.Context, build func(*batch)) error {
 				at = int64Of(val[0]) + epoch
 				shown, err = transactionsOf(string(val[1]))
 				return err
-			}, "select now(), pg_current_snapshot()::text, set_config('statement_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $1, true)",
+			}, "select now(), pg_current_snapshot()::text, set_config('statement_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $1, true), "+ownNames,
 				text(strconv.FormatInt(v.e.options.ViewTime.Milliseconds(), 10)))
 		}
 		build(b)
