@@ -109,13 +109,16 @@ func onNotice(c *pgconn.PgConn, n *pgconn.Notice) {
 
 // prepare reads the settings of the server and the columns of the schema, and migrates it if it lacks any.
 func (e *Engine) prepare(ctx context.Context) error {
-	var fsync string
-	err := e.pool.QueryRow(ctx, `select current_setting('fsync'), (select reset_val from pg_settings where name = 'synchronous_commit')`).Scan(&fsync, &e.durable)
+	var fsync, encoding string
+	err := e.pool.QueryRow(ctx, `select current_setting('fsync'), current_setting('server_encoding'), (select reset_val from pg_settings where name = 'synchronous_commit')`).Scan(&fsync, &encoding, &e.durable)
 	if err != nil {
 		return err
 	}
 	if fsync == "off" {
 		return fmt.Errorf("%w: postgres: fsync is off, and a loss of power would lose counts", engine.ErrDeployment)
+	}
+	if encoding != "UTF8" {
+		return fmt.Errorf("%w: postgres: the database has the encoding %s, and names need UTF8: createdb --encoding=UTF8 --template=template0", engine.ErrDeployment, encoding)
 	}
 	if e.durable == "off" {
 		e.durable = "on"
