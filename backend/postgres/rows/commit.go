@@ -58,11 +58,15 @@ const statementTime = "30s"
 // that everybody may use.
 const ownNames = "set_config('search_path', 'pg_catalog', true)"
 
+// noticeLoss lets the server notice within a minute that the other machine is gone. It may have only a part of a commit then, whose locks
+// no time-out of PostgreSQL ends: the default is two hours.
+const noticeLoss = "set_config('tcp_keepalives_idle', '15', true), set_config('tcp_keepalives_interval', '15', true), set_config('tcp_keepalives_count', '3', true)"
+
 // begin adds BEGIN and the settings of the transaction: a pooler shares sessions, so no setting outlives it.
 func (e *Engine) begin(b *batch) *unit {
 	u := &unit{batch: b, e: e}
 	b.do("begin isolation level read committed")
-	b.do("select set_config('synchronous_commit', $1, true), set_config('statement_timeout', $2, true), "+ownNames, text(e.durable), text(statementTime))
+	b.do("select set_config('synchronous_commit', $1, true), set_config('statement_timeout', $2, true), "+ownNames+", "+noticeLoss, text(e.durable), text(statementTime))
 	return u
 }
 

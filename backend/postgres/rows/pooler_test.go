@@ -41,3 +41,15 @@ func TestPoolerLosesServer(t *testing.T) {
 		t.Errorf("got %v, want an open outcome", err)
 	}
 }
+
+// The server learns within a minute that a machine is gone which has sent a part of a commit.
+func TestLossIsNoticed(t *testing.T) {
+	t.Parallel()
+	e := open(t, schema(t), enginetest.Kinds())
+	u, seconds := e.begin(new(batch)), int64(0)
+	u.want(nil, func(v [][]byte) error { seconds = int64Of(v[0]); return nil },
+		"select current_setting('tcp_keepalives_idle')::bigint + current_setting('tcp_keepalives_interval')::bigint * current_setting('tcp_keepalives_count')::bigint")
+	if _, err := u.apply(t.Context()); err != nil || seconds != 60 {
+		t.Errorf("%d s, %v, want 60 s", seconds, err)
+	}
+}
