@@ -621,6 +621,29 @@ func TestRights(t *testing.T) {
 	}
 }
 
+// A password that has changed is read when the client connects again.
+func TestPasswordChanges(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	user, users := filepath.Join(dir, "user"), filepath.Join(dir, "users")
+	set := func(password string) {
+		t.Helper()
+		err := errors.Join(os.WriteFile(user, []byte("u:"+password), 0o600),
+			os.WriteFile(users, []byte("authorization { users: [{ user: u, password: "+password+" }] }"), 0o600))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	set("first")
+	server := emulator.NATS(t, "include ../"+filepath.Base(dir)+"/users")
+	bus := open(t, server.Addr(), func(c *nats.Config) { c.Credentials = user })
+	publish(t, bus, "before")
+	set("second")
+	server.Kill()
+	server.Start(t)
+	until(t, "it is connected again", func() bool { return bus.Publish(stream, message.NewMessage("after", nil)) == nil })
+}
+
 // Connections are encrypted and checked by the authority that the configuration names.
 func TestTLS(t *testing.T) {
 	t.Parallel()
