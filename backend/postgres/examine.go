@@ -114,10 +114,10 @@ func (x *examination) server(ctx context.Context) error {
 	took := x.NowFunc().Sub(began)
 	x.clock(at.Sub(began.Add(took/2)), took/2)
 	switch {
-	case (standby || readOnly) && x.ReadOnly:
-		x.Done(checkWrites, "a standby, or a database that is read only: enough for a reader, which then changes nothing")
+	case readOnly && !standby && x.ReadOnly:
+		x.Done(checkWrites, "the database is read only: enough for a reader, which then changes nothing")
 	case standby || readOnly:
-		x.find(checkWrites, "This server is a standby, or the database is read only.", "An aggregator cannot fold.",
+		x.find(checkWrites, "This server is a standby, or the database is read only.", "An aggregator cannot fold. A standby may lack the latest commits, so countmill does not read it.",
 			"Name the primary in --store. With several hosts in the URL, add target_session_attrs=read-write.")
 	default:
 		x.Done(checkWrites, "")

@@ -255,16 +255,16 @@ func (e *Engine) Resume(time.Time) {}
 func (e *Engine) Check(ctx context.Context, with []engine.Key) (engine.Checked, error) {
 	checked := engine.Checked{Rows: make([]engine.Row, len(with))}
 	var identity, last, now string
-	var readOnly, standby bool
+	var readOnly bool
 	meta := quoted(e.schema, metaTable)
 	v := &view{e: e, slots: e.views}
 	defer v.Close()
 	err := v.ask(ctx, func(b *batch) {
 		b.want(nil, func(v [][]byte) error {
 			identity, last, now, checked.Restores = string(v[0]), string(v[1]), string(v[2]), int64Of(v[3])
-			standby, readOnly = v[4][0] != 0, v[5][0] != 0
+			readOnly = v[4][0] != 0
 			return nil
-		}, "select identity, origin, "+e.server()+", restores, pg_is_in_recovery(), current_setting('default_transaction_read_only')::boolean from "+meta)
+		}, "select identity, origin, "+e.server()+", restores, current_setting('default_transaction_read_only')::boolean from "+meta)
 		clear(checked.Rows)
 		e.look(b, with, []engine.FieldID{engine.All}, checked.Rows, nil)
 	})
@@ -275,8 +275,8 @@ func (e *Engine) Check(ctx context.Context, with []engine.Key) (engine.Checked, 
 		return engine.Checked{}, err
 	case identity != e.identity:
 		return engine.Checked{}, fmt.Errorf("%w: postgres: its identity is %q, and was %q", engine.ErrOtherDatabase, identity, e.identity)
-	case readOnly || standby:
-		return checked, fmt.Errorf("%w: postgres: a standby, or a database that is read only", engine.ErrReadOnly)
+	case readOnly:
+		return checked, fmt.Errorf("%w: postgres: the database is read only", engine.ErrReadOnly)
 	case now != last:
 		checked.Restores++
 		_, err = e.pool.Exec(ctx, "update "+meta+" set restores = restores + 1, origin = $1 where origin = $2", now, last)
