@@ -144,31 +144,3 @@ func TestAHeadThatClaimsManyPartsTakesNoRoom(t *testing.T) {
 		}
 	})
 }
-
-// A part keeps its minute in a dead letter, for every time of the letter.
-func TestADeadLetterKeepsTheMinuteOfItsParts(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := run(t, large(t), aggregator.Config{})
-		now := time.Now()
-		p := identified("x", 1)
-		p.Minute = wire.MinuteOf(now.Add(-time.Hour))
-		r.sendAt(t, now.Add(-30*24*time.Hour), p) // beyond the window
-		q := anonymous(one("a", 1))
-		r.sendAt(t, now.Add(-40*24*time.Hour), q)
-		settle(time.Minute)
-		want := map[string]wire.Minute{p.ID.String(): p.Minute, q.ID.String(): wire.MinuteOf(now.Add(-40 * 24 * time.Hour))}
-		for _, d := range r.store.DeadLetters() {
-			b, err := wire.Decode(d.Payload)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := b.Minute(&b.Parts[0]); got != want[d.Source] {
-				t.Errorf("part %s counts at %s, want %s", d.Source, got.Time(), want[d.Source].Time())
-			}
-			delete(want, d.Source)
-		}
-		if len(want) != 0 {
-			t.Errorf("no dead letters about %v", want)
-		}
-	})
-}
