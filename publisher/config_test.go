@@ -29,6 +29,17 @@ func TestNewReportsAllProblems(t *testing.T) {
 			t.Errorf("got %v, want it to name %s", err, field)
 		}
 	}
+	for budget, want := range map[time.Duration]bool{
+		0: true, MinCountWithin: true, MaxCountWithin: true, -1: false, MinCountWithin - 1: false, MaxCountWithin + 1: false,
+	} {
+		p, err := New(newBus(t), Config{CountWithin: budget})
+		if (err == nil) != want || err != nil && !strings.Contains(err.Error(), "CountWithin must be from 100ms to 1m0s") {
+			t.Errorf("%s: got %v, want it taken: %v", budget, err, want)
+		}
+		if p != nil {
+			closeNow(t, p)
+		}
+	}
 	if _, err := New(nil, Config{}); err == nil {
 		t.Error("no bus was taken for one")
 	}
