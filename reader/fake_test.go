@@ -67,15 +67,6 @@ func (s *fakeStore) putValues(counter string, values ...store.Value) {
 	s.counters[counter] = values
 }
 
-// update changes several counters in one commit.
-func (s *fakeStore) update(change func(map[string][]store.Value)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	next := clone(s.counters)
-	change(next)
-	s.counters = next
-}
-
 func clone(counters map[string][]store.Value) map[string][]store.Value {
 	c := maps.Clone(counters)
 	for name, values := range c {
