@@ -256,11 +256,11 @@ func TestInvalidRequestNamesTheIncrement(t *testing.T) {
 }
 
 // How old an increment may be can change while the publisher runs.
-func TestDedupWindowFuncIsCalledForEachRequest(t *testing.T) {
+func TestTheWindowIsAskedForWithEachRequest(t *testing.T) {
 	t.Parallel()
 	bus := newBus(t)
 	window := time.Hour
-	p := open(t, bus, Config{Linger: -1, DedupWindowFunc: func() time.Duration { return window }})
+	p := open(t, bus, Config{Linger: -1, DedupWindow: func() time.Duration { return window }})
 	old := countmill.Increment{Counter: "a", Delta: 1, ID: "x", Time: time.Now().Add(-2 * time.Hour)}
 	if _, err := p.Publish(ctx, old); !errors.Is(err, countmill.ErrInvalid) {
 		t.Errorf("two hours old with a window of one: got %v, want ErrInvalid", err)

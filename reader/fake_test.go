@@ -34,7 +34,6 @@ type fakeStore struct {
 
 	mu          sync.Mutex
 	counters    map[string][]store.Value // by shard; its length is the record
-	records     map[string]int           // unless the record is here
 	resets      map[string]store.ResetState
 	lookups     [][]store.Key
 	open        int // views
@@ -201,8 +200,6 @@ func (v *fakeView) Lookup(ctx context.Context, keys []store.Key) ([]store.Value,
 func (v *fakeView) value(key store.Key) store.Value {
 	shards, ok := v.state[key.Counter]
 	switch {
-	case key.Shard == store.RecordKey && v.store.records[key.Counter] != 0:
-		return store.Value{Exists: true, Shards: v.store.records[key.Counter]}
 	case key.Shard == store.RecordKey:
 		return store.Value{Exists: ok, Shards: len(shards), Reset: v.store.resets[key.Counter]}
 	case key.Shard < len(shards):

@@ -26,7 +26,6 @@ type groupRig struct {
 	store    *fakestore.Store
 	rdr      *reader.Reader
 	keyRange store.IndexRange
-	slept    time.Duration // of which the machine's wall clock knows
 }
 
 func groupBubble(t *testing.T, f func(t *testing.T, r *groupRig)) {
@@ -35,9 +34,8 @@ func groupBubble(t *testing.T, f func(t *testing.T, r *groupRig)) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(clock.Earliest))
 		r := &groupRig{t: t}
-		wall := func() time.Time { return time.Now().Add(r.slept) }
-		r.store = fakestore.New(fakestore.Options{GrowsInFold: true, CertainOutcome: true, Errorf: t.Errorf, Clock: wall})
-		rdr, err := reader.New(r.store, nil, clock.With(reader.Config{}, &clock.Env{Wall: wall}))
+		r.store = fakestore.New(fakestore.Options{GrowsInFold: true, CertainOutcome: true, Errorf: t.Errorf})
+		rdr, err := reader.New(r.store, nil, reader.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -288,7 +288,8 @@ func TestPackFillsBatchesToTheLimit(t *testing.T) {
 		{size(parts[:2]...), [][]Part{parts[:2], {parts[0], parts[2]}}},
 	} {
 		var got [][]Part
-		for i, payload := range Pack(epoch, FlushID{}, parts, tt.limit) {
+		messages, _ := Pack(epoch, FlushID{}, parts, tt.limit)
+		for i, payload := range messages {
 			b, err := Decode(payload)
 			if err != nil || len(payload) > tt.limit {
 				t.Fatalf("limit %d: batch %d has %d bytes, error %v", tt.limit, i, len(payload), err)
