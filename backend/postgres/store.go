@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/url"
 	"time"
@@ -39,6 +40,7 @@ type Store struct {
 	engine   *rows.Engine
 	added    string // the table of increments that other programs add
 	release  string // the statement that moves those of adoptions there
+	now      func() time.Time
 }
 
 // Params are the parameters that a URL may have: schema, and some of those of pgx. A password is none of them, because messages
@@ -90,7 +92,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		_ = e.Close() // the first error is the reason
 		return nil, err
 	}
-	return &Store{s, s, e, pgx.Identifier{schema, addedTable}.Sanitize(), releasing(schema)}, nil
+	return &Store{s, s, e, pgx.Identifier{schema, addedTable}.Sanitize(), releasing(schema), time.Now}, nil
 }
 
 // ID identifies the database. Copies of it have the same.
@@ -102,5 +104,18 @@ func (s *Store) Pool() backend.PoolStats {
 	return backend.PoolStats{Used: int64(p.AcquiredConns()), Idle: int64(p.IdleConns()), Most: int64(p.MaxConns()), Waits: p.EmptyAcquireCount()}
 }
 
-// Sweep removes old markers. Call it every store.SweepEvery.
-func (s *Store) Sweep(ctx context.Context) error { return s.protocol.Sweep(ctx) }
+// mostOff is the difference of two clocks from which one of them may be years off.
+const mostOff = time.Hour
+
+// Sweep removes old markers. Call it every store.SweepEvery. What it forgets is forgotten for good, so the clocks of the database and of this
+// machine have to agree: after a moment in 2040 all later increments would be too old.
+func (s *Store) Sweep(ctx context.Context) error {
+	checked, err := s.protocol.Check(ctx)
+	if err != nil {
+		return err
+	}
+	if off := checked.At.Sub(s.now()).Abs(); off > mostOff {
+		return fmt.Errorf("postgres: the clocks of the database and of this machine differ by %s (limit: %s): nothing is removed", off.Round(time.Second), mostOff)
+	}
+	return s.protocol.Sweep(ctx)
+}
