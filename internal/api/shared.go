@@ -71,7 +71,7 @@ var shared = [...]resource{
 	},
 	{
 		name: "keys that are read at once", most: atMost(32 << 10),
-		share: "callers take turns of 1,000; four fifths of those that wait", tested: "../../reader/semaphore_test.go TestSemaphoreTakesTurns",
+		share: "callers take turns of 1,000; four fifths of the waiting ones", tested: "../../reader/semaphore_test.go TestSemaphoreTakesTurns",
 	},
 	{
 		name: "boards", most: atMost(32), share: "16", tested: "../../reader/boards_test.go TestACallerLeavesRoomForBoards",
