@@ -58,14 +58,12 @@ func forKinds(t *testing.T, f func(t *testing.T, r *recounttest.Rig)) {
 	}
 }
 
+// A repair finds and corrects 100 damaged sums, and nothing else, also after a check of the index.
 func TestRepairs(t *testing.T) {
 	t.Parallel()
-	forKinds(t, func(t *testing.T, r *recounttest.Rig) { recounttest.Repairs(t, r, false) })
-}
-
-func TestRepairsWhereIndexesAreChecked(t *testing.T) {
-	t.Parallel()
-	forKinds(t, func(t *testing.T, r *recounttest.Rig) { recounttest.Repairs(t, r, true) })
+	for _, checked := range []bool{false, true} {
+		forKinds(t, func(t *testing.T, r *recounttest.Rig) { recounttest.Repairs(t, r, checked) })
+	}
 }
 
 // Ranges that are recounted at the same time, in small ranges, find and correct together the same as one recount.
