@@ -58,11 +58,10 @@ func forKinds(t *testing.T, f func(t *testing.T, r *recounttest.Rig)) {
 	}
 }
 
-// A repair finds and corrects 100 damaged sums, and nothing else, also after a check of the index.
 func TestRepairs(t *testing.T) {
 	t.Parallel()
-	for _, checked := range []bool{false, true} {
-		forKinds(t, func(t *testing.T, r *recounttest.Rig) { recounttest.Repairs(t, r, checked) })
+	for _, indexes := range []bool{false, true} { // are checked
+		forKinds(t, func(t *testing.T, r *recounttest.Rig) { recounttest.Repairs(t, r, indexes) })
 	}
 }
 
