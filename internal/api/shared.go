@@ -39,7 +39,7 @@ const (
 // shared is everything that callers share, with its limit and a caller's share of it. docs/reference/limits.md has the same rows.
 var shared = [...]resource{
 	bodiesSent:  {name: "bytes of bodies of increments", most: func(c *Config) int { return budgetOf(c.Increments.MaxPending, c.Increments.MaxBody) }, keen: keen},
-	bodiesAsked: {name: "bytes of other bodies", most: func(c *Config) int { return budgetOf(c.MaxPending, httpserver.MaxBody) }, keen: keen},
+	bodiesAsked: {name: "bytes of other bodies", most: atMost(budgetOf(64<<20, httpserver.MaxBody)), keen: keen},
 	streams:     {name: "watchers", most: func(c *Config) int { return c.MaxWatchers }, keen: 3},
 	watched:     {name: "watched counters", most: func(c *Config) int { return c.MaxWatched }, keen: 3},
 	// Each asks the store again and again.
@@ -63,7 +63,7 @@ var shared = [...]resource{
 	},
 	{
 		name: "increments on their way to the bus", most: func(c *Config) int { return c.Increments.MaxSending },
-		share: "callers take turns; those with few pass", tested: "queue_test.go TestLinesTakeTurns",
+		share: "callers take turns; those with few pass", tested: "budget_test.go TestCallersHaveEqualShares",
 	},
 	{
 		name: "messages on their way to the bus", most: atMost(8),
