@@ -28,7 +28,7 @@ func Shown(text string) string {
 	return text
 }
 
-// Parse parses a URL. It refuses a parameter that is not in params, and one that is given twice.
+// Parse parses a URL. It refuses a parameter that is not in params or is given twice.
 func Parse(text string, params []string) (URL, error) {
 	scheme, rest, ok := strings.Cut(text, ":")
 	if !ok {
@@ -109,8 +109,8 @@ func (u URL) Path(least, most int, usage string) ([]string, error) {
 	return pieces, nil
 }
 
-// Hosts returns the servers of SCHEME://HOST:PORT[,HOST:PORT...]. It refuses one that is given
-// twice and one that check refuses.
+// Hosts returns the servers of SCHEME://HOST:PORT[,HOST:PORT...]. It refuses a server that is
+// given twice or that check refuses.
 func (u URL) Hosts(check func(server string) error) ([]string, error) {
 	usage := u.Scheme + "://HOST:PORT[,HOST:PORT...]"
 	list, ok := strings.CutPrefix(u.Rest, "//")

@@ -160,7 +160,7 @@ func (x *examination) clock(skew, slack time.Duration) {
 	})
 }
 
-// tables examines whether there are any, and what the role may do with them.
+// tables examines whether tables exist, and the rights of the role on them.
 func (x *examination) tables(ctx context.Context) error {
 	var exists, usage bool
 	var n int
@@ -232,7 +232,7 @@ func (x *examination) indexes(ctx context.Context) error {
 	return nil
 }
 
-// adoptions examines whether increments wait for one that has not run.
+// adoptions examines whether increments wait for an adoption that has not run.
 func (x *examination) adoptions(ctx context.Context) error {
 	held, adopted := pgx.Identifier{x.schema, "held"}.Sanitize(), pgx.Identifier{x.schema, "adopted"}.Sanitize()
 	var waiting string

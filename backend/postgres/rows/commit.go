@@ -114,7 +114,7 @@ func (u *unit) applyOn(ctx context.Context, conn *pgxpool.Conn) (engine.Result, 
 	return engine.Result{}, refusal(err, u.statements[done].meant)
 }
 
-// release ends what is left of a transaction, and gives a connection back.
+// release rolls back an open transaction, and gives the connection back.
 func release(conn *pgxpool.Conn) {
 	if c := conn.Conn().PgConn(); !c.IsClosed() && c.TxStatus() != 'I' {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)

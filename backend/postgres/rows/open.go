@@ -53,7 +53,7 @@ var _ engine.Engine = (*Engine)(nil)
 // format is that of the tables. A later one is a migration: migrate brings each earlier one to it, and never back.
 const format = 1
 
-// minConns is what a view in a transaction and a commit need together.
+// minConns is the number of connections that a view in a transaction and a commit need together.
 const minConns = 4
 
 // Open opens a schema of the database that config leads to. It adds what tables of an older version lack, and needs rights to do so only if
@@ -135,14 +135,14 @@ func (e *Engine) prepare(ctx context.Context) error {
 	return pgx.BeginFunc(ctx, e.pool, func(tx pgx.Tx) error { return e.migrate(ctx, tx) })
 }
 
-// What a schema lacks.
+// How much of its tables a schema lacks.
 const (
 	nothing = iota
 	something
 	everything
 )
 
-// lacks reports what the schema lacks, and reads the identity of the database.
+// lacks reports how much the schema lacks, and reads the identity of the database.
 func (e *Engine) lacks(ctx context.Context) (int, error) {
 	found := make(map[string]bool)
 	rows, err := e.pool.Query(ctx, "select pg_catalog.concat(table_name, '.', column_name) from information_schema.columns where table_schema = $1 union all select indexname from pg_indexes where schemaname = $1", e.schema)
@@ -191,7 +191,7 @@ func (e *Engine) all() (all []*table) {
 	return all
 }
 
-// metaTable has one row: who the database is, the last server that it was on, and how often it came to another one.
+// metaTable has one row: the identity of the database, the last server that it was on, and how often it came to another one.
 const metaTable = "countmill_format"
 
 // server is the server with its timeline, which rises when a standby is promoted, and when a backup is restored to a point in time. The table's own

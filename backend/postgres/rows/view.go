@@ -136,7 +136,7 @@ func (v *view) ask(ctx context.Context, build func(*batch)) error {
 	}
 }
 
-// transactionsOf returns how many transactions have ended for a snapshot, which is xmin:xmax:the numbers of those that go on.
+// transactionsOf returns how many transactions have ended for a snapshot, which is xmin:xmax:the numbers of running transactions.
 func transactionsOf(snapshot string) (int64, error) {
 	parts := strings.SplitN(snapshot, ":", 3)
 	if len(parts) < 3 {
@@ -251,7 +251,7 @@ func (e *Engine) look(b *batch, keys []engine.Key, fields []engine.FieldID, rows
 			continue
 		}
 		s := t.selects(fields)
-		// offset 0 keeps the look-ups apart: an index for each, whatever the planner knows of the table.
+		// offset 0 keeps the look-ups apart: an index for each, independent of the planner's statistics.
 		b.want(nil, func(values [][]byte) error {
 			i := g.at[int64Of(values[0])-1]
 			if versions != nil {
