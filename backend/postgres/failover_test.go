@@ -1,7 +1,9 @@
 package postgres_test
 
 import (
+	"context"
 	"errors"
+	"net"
 	"net/url"
 	"strconv"
 	"strings"
@@ -96,4 +98,23 @@ func next(t *testing.T, s store.Store, id int) (int64, error) {
 		return 0, err
 	}
 	return given[0].First, nil
+}
+
+// A server that does not answer, the first of two, keeps nobody from the second.
+func TestFirstServerHangs(t *testing.T) {
+	t.Parallel()
+	hangs, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, and nobody answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hangs.Close()
+	made := emulator.PostgresSchema(t)
+	open(t, postgres.Config{URL: made})
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	s, err := postgres.Open(ctx, postgres.Config{URL: strings.Replace(made, host(t, made), hangs.Addr().String()+","+host(t, made), 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = s.Close()
 }

@@ -58,6 +58,8 @@ func CheckURL(text string) error {
 	return nil
 }
 
+const connectTimeout = 5 * time.Second
+
 // parse returns how to connect to the database of a URL, and the schema. Its errors do not show the password.
 func parse(text string) (config *pgxpool.Config, schema string, err error) {
 	if err := CheckURL(text); err != nil {
@@ -71,6 +73,8 @@ func parse(text string) (config *pgxpool.Config, schema string, err error) {
 	if config, err = pgxpool.ParseConfig(u.String()); err != nil {
 		return nil, "", err
 	}
+	// Of each server: else one that does not answer keeps a place in the pool for two minutes, and a caller from the next one.
+	config.ConnConfig.ConnectTimeout = cmp.Or(config.ConnConfig.ConnectTimeout, connectTimeout)
 	if !query.Has("pool_max_conns") {
 		config.MaxConns = 16
 	}
