@@ -92,8 +92,12 @@ func TestFeaturesOnPostgreSQL(t *testing.T) {
 		t.Helper()
 		until(t, 15*time.Minute, line+" to print "+piece, func() bool {
 			out, err := run(p, line)
+			if err == nil && strings.Contains(out, piece) {
+				return true
+			}
 			t.Logf("%s: %q (%v)", line, out, err)
-			return err == nil && strings.Contains(out, piece)
+			<-time.After(2 * time.Second)
+			return false
 		})
 	}
 	sql := func(statement string) {
