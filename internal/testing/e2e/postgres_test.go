@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -24,24 +25,7 @@ func TestKillsOnPostgreSQL(t *testing.T) {
 	t.Parallel()
 	longtest.Only(t, "kills countmill for many seconds")
 	server := emulator.NewPostgres(t, "wal_writer_delay = '10s'") // a crash takes what no commit has written
-	ups := make([]*member, 3)
-	for i := range ups {
-		ups[i] = keep(t, nil, "up", "--store", server.URL, "--create")
-	}
-	ready := func() bool {
-		for _, up := range ups {
-			if !up.ready() {
-				return false
-			}
-		}
-		return true
-	}
-	until(t, time.Minute, "all countmill up to be ready", ready)
-	seed := seed(t)
-	k := &kills{
-		t: t, rand: mathrand.New(mathrand.NewPCG(seed, 1<<34)), ledger: newLedger("kills", true), up: ups[0], parent: os.Getppid(),
-	}
-	k.callers = startCallers(t, k.ledger, seed, ups, ups, 20*time.Millisecond)
+	k, ups, ready := threeUps(t, server.URL)
 	began, crashes := time.Now(), 0
 	const struck = 12
 	for n := range struck {
@@ -61,13 +45,82 @@ func TestKillsOnPostgreSQL(t *testing.T) {
 		k.ledger.check(false)
 	}
 	k.report(time.Since(began), [2]string{"kills", strconv.Itoa(struck - crashes)}, [2]string{"crashes of PostgreSQL", strconv.Itoa(crashes)})
-	for _, up := range ups[1:] {
+	wentOn(t, ups[1:])
+}
+
+// threeUps starts three `countmill up` on a database, and their callers.
+func threeUps(t *testing.T, url string) (k *kills, ups []*member, ready func() bool) {
+	t.Helper()
+	for range 3 {
+		ups = append(ups, keep(t, nil, "up", "--store", url, "--create"))
+	}
+	ready = func() bool { return !slices.ContainsFunc(ups, func(up *member) bool { return !up.ready() }) }
+	until(t, time.Minute, "all countmill up to be ready", ready)
+	seed := seed(t)
+	k = &kills{
+		t: t, rand: mathrand.New(mathrand.NewPCG(seed, 1<<34)), ledger: newLedger("kills", true), up: ups[0], parent: os.Getppid(),
+	}
+	k.callers = startCallers(t, k.ledger, seed, ups, ups, 20*time.Millisecond)
+	return k, ups, ready
+}
+
+// wentOn wants that none has ended by itself.
+func wentOn(t *testing.T, ups []*member) {
+	t.Helper()
+	for _, up := range ups {
 		up.mu.Lock()
 		if len(up.ends)+len(up.early) > 0 {
 			t.Errorf("ended by itself: %q, and before it listened %q", up.ends, up.early)
 		}
 		up.mu.Unlock()
 	}
+}
+
+// The database of three `countmill up` fails over to a synchronous standby under load. The standby has each acknowledged increment, once.
+func TestFailoverOnPostgreSQL(t *testing.T) {
+	t.Parallel()
+	longtest.Only(t, "copies a database, and crashes it under load")
+	primary := emulator.NewPostgres(t)
+	standby := primary.Standby(t)
+	sql(t, primary.URL, "alter system set synchronous_standby_names = '*'", "select pg_reload_conf()")
+	until(t, time.Minute, "the standby to be synchronous", func() bool {
+		return sql(t, primary.URL, "select count(*)::text from pg_stat_replication where sync_state = 'sync'") == "1"
+	})
+	both := "," + strings.TrimPrefix(strings.Split(standby.URL, "/")[2], "postgres@") + "/postgres?target_session_attrs=read-write&"
+	k, ups, ready := threeUps(t, strings.Replace(primary.URL, "/postgres?", both, 1))
+	began := time.Now()
+	<-time.After(time.Duration(2000+k.rand.IntN(1000)) * time.Millisecond)
+	before := now()
+	primary.Crash()
+	sql(t, standby.URL, "select pg_promote()")
+	k.counting("a failover", before)
+	until(t, time.Minute, "all countmill up to be ready again", ready)
+	k.ledger.check(false)
+	if got := sql(t, standby.URL, "select restores::text from countmill.countmill_format"); got != "1" {
+		t.Errorf("a failover counts as %s restores", got)
+	}
+	k.report(time.Since(began), [2]string{"failovers", "1"})
+	wentOn(t, ups[1:])
+}
+
+// sql runs statements one by one, and returns the first value of the last one as text.
+func sql(t *testing.T, url string, statements ...string) (value string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	for _, s := range statements {
+		results, err := conn.PgConn().Exec(t.Context(), s).ReadAll()
+		if err != nil {
+			t.Fatalf("%s: %v", s, err)
+		}
+		if last := results[len(results)-1]; len(last.Rows) > 0 {
+			value = string(last.Rows[0][0])
+		}
+	}
+	return value
 }
 
 // Two `countmill up` on PostgreSQL have every feature: commands of both walk them. A sum that is damaged is found and corrected, and a dump
@@ -100,24 +153,12 @@ func TestFeaturesOnPostgreSQL(t *testing.T) {
 			return false
 		})
 	}
-	sql := func(statement string) {
-		t.Helper()
-		conn, err := pgx.Connect(t.Context(), server.URL)
-		if err == nil {
-			defer conn.Close(t.Context())
-			_, err = conn.Exec(t.Context(), statement)
-		}
-		if err != nil {
-			t.Fatalf("%s: %v", statement, err)
-		}
-	}
-
 	want(a, "rule add journal page:*=30d", "page:*")
 	want(b, "rule add series page:*=1m:6h,15m:400d", "page:*")
 	want(a, "index create sites --match page:{site}:* --group site:{site}", "sites")
 	want(a, "incr page:one:a 3", "+3")
 	want(b, "incr page:one:b 4", "+4")
-	sql("select countmill.add('page:two:a', 10)")
+	sql(t, server.URL, "select countmill.add('page:two:a', 10)")
 	want(a, "next orders", "1")
 	want(b, "next orders", "2")
 	want(b, "get --group site:one", "7")
@@ -125,14 +166,15 @@ func TestFeaturesOnPostgreSQL(t *testing.T) {
 	want(a, "top sites", "page:two:a")
 	want(b, "journal page:one:a", "3")
 	want(a, "series page:one:a --last 24h", "3")
-	want(b, "recount page:", "nothing")
+	want(b, "recount page: --opening", "")
+	want(b, "recount page:", "3 counters")
 
 	totals := filepath.Join(t.TempDir(), "totals.csv")
 	want(a, "export page: --output "+totals, "")
 	want(b, "import "+totals+" --prefix copy:", "3 rows are counted")
 	want(a, "get copy:page:one:b", "4")
 
-	sql("update countmill.shard set f_count = f_count + 5 where name = 'page:one:a'")
+	sql(t, server.URL, "update countmill.shard set f_count = f_count + 5 where name = 'page:one:a'")
 	if out, err := run(a, "recount page:"); err == nil || !strings.Contains(out, "page:one:a") {
 		t.Errorf("a recount after damage: %v\n%s", err, out)
 	}
@@ -144,7 +186,7 @@ func TestFeaturesOnPostgreSQL(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sql("create database copy")
+	sql(t, server.URL, "create database copy")
 	copied := strings.Replace(server.URL, "/postgres?", "/copy?", 1)
 	psql := exec.Command("psql", "-q", "-v", "ON_ERROR_STOP=1", copied)
 	psql.Stdin = bytes.NewReader(dump)
