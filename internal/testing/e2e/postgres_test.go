@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/countmill/countmill/internal/testing/emulator"
+	"github.com/countmill/countmill/internal/testing/faultproxy"
 	"github.com/countmill/countmill/internal/testing/longtest"
 )
 
@@ -76,27 +77,35 @@ func wentOn(t *testing.T, ups []*member) {
 	}
 }
 
-// The database of three `countmill up` fails over to a synchronous standby under load. The standby has each acknowledged increment, once.
+// The database of three `countmill up` fails over to a synchronous standby under load, which lacks what the primary wrote last. It has each
+// acknowledged increment, once.
 func TestFailoverOnPostgreSQL(t *testing.T) {
 	t.Parallel()
 	longtest.Only(t, "copies a database, and crashes it under load")
 	primary := emulator.NewPostgres(t)
 	standby := primary.Standby(t)
+	hostOf := func(server *emulator.PostgresServer) string {
+		return strings.TrimPrefix(strings.Split(server.URL, "/")[2], "postgres@")
+	}
+	way := faultproxy.Start(t, hostOf(primary))
+	_, port, _ := strings.Cut(way.Host(), ":")
+	sql(t, standby.URL, "alter system set primary_conninfo = 'host=127.0.0.1 user=postgres port="+port+"'", "select pg_reload_conf()")
 	sql(t, primary.URL, "alter system set synchronous_standby_names = '*'", "select pg_reload_conf()")
 	until(t, time.Minute, "the standby to be synchronous", func() bool {
-		return sql(t, primary.URL, "select count(*)::text from pg_stat_replication where sync_state = 'sync'") == "1"
+		return way.Accepted() > 0 && sql(t, primary.URL, "select string_agg(sync_state, ' ') from pg_stat_replication") == "sync"
 	})
-	both := "," + strings.TrimPrefix(strings.Split(standby.URL, "/")[2], "postgres@") + "/postgres?target_session_attrs=read-write&"
-	k, ups, ready := threeUps(t, strings.Replace(primary.URL, "/postgres?", both, 1))
+	k, ups, ready := threeUps(t, strings.Replace(primary.URL, "/postgres?", ","+hostOf(standby)+"/postgres?target_session_attrs=read-write&", 1))
 	began := time.Now()
 	<-time.After(time.Duration(2000+k.rand.IntN(1000)) * time.Millisecond)
-	before := now()
+	way.Hang()
+	<-time.After(time.Second)
 	primary.Crash()
+	way.Cut()
 	sql(t, standby.URL, "select pg_promote()")
-	k.counting("a failover", before)
+	k.counting("a failover", now())
 	until(t, time.Minute, "all countmill up to be ready again", ready)
 	k.ledger.check(false)
-	if got := sql(t, standby.URL, "select restores::text from countmill.countmill_format"); got != "1" {
+	if got := sql(t, standby.URL, "select restores from countmill.countmill_format"); got != "1" {
 		t.Errorf("a failover counts as %s restores", got)
 	}
 	k.report(time.Since(began), [2]string{"failovers", "1"})
