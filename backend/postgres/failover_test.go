@@ -140,6 +140,9 @@ func TestRestoredDump(t *testing.T) {
 	if err != nil || checked.Settings.Restores != 1 {
 		t.Fatalf("the check: %d restores, %v, want 1", checked.Settings.Restores, err)
 	}
+	if _, err := s.Check(t.Context()); err != nil || time.Since(s.Restored()).Abs() > time.Hour {
+		t.Errorf("restored at %s, %v, want now", s.Restored(), err)
+	}
 	if _, err := s.Fold(t.Context(), fold); !errors.Is(err, store.ErrOutdated) {
 		t.Errorf("a fold that rests on reads before the restore: %v, want ErrOutdated", err)
 	}

@@ -102,5 +102,8 @@ func (s *Store) Pool() backend.PoolStats {
 	return backend.PoolStats{Used: int64(p.AcquiredConns()), Idle: int64(p.IdleConns()), Most: int64(p.MaxConns()), Waits: p.EmptyAcquireCount()}
 }
 
+// Restored is when the last Check found the database on another server, or restored; zero for never.
+func (s *Store) Restored() time.Time { return s.engine.Restored() }
+
 // Sweep removes old markers. Call it every store.SweepEvery.
 func (s *Store) Sweep(ctx context.Context) error { return s.protocol.Sweep(ctx) }

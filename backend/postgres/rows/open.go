@@ -41,6 +41,7 @@ type Engine struct {
 	tables   []*table
 	identity string
 	origin   atomic.Pointer[string] // the server that Check has found
+	restored atomic.Int64           // when it was last another one, as Check has read it; 0 for never
 	durable  string                 // synchronous_commit of a commit
 	longest  time.Duration          // the constant, but in a test
 	moments  moments
@@ -207,7 +208,7 @@ func (e *Engine) migrate(ctx context.Context, tx pgx.Tx) error {
 		"select pg_advisory_xact_lock(hashtext('countmill'), hashtext(" + literal + "))",
 		// A role without the right to make schemas may not say "if not exists" of its own.
 		fmt.Sprintf("do $do$ begin if to_regnamespace(quote_ident(%s)) is null then create schema %s; end if; end $do$", literal, quoted(e.schema)),
-		fmt.Sprintf("create table if not exists %s (one boolean primary key default true check (one), format integer not null, identity text not null, origin text not null, restores bigint not null default 0)", e.meta),
+		fmt.Sprintf("create table if not exists %s (one boolean primary key default true check (one), format integer not null, identity text not null, origin text not null, restores bigint not null default 0, restored timestamptz)", e.meta),
 		fmt.Sprintf("insert into %s (format, identity, origin) values (%d, '%s', '') on conflict do nothing", e.meta, format, rand.Text()),
 		fmt.Sprintf("update %s set origin = %s where origin = ''", e.meta, server),
 	}
@@ -259,8 +260,9 @@ func (e *Engine) Check(ctx context.Context, with []engine.Key) (engine.Checked, 
 		b.want(nil, func(v [][]byte) error {
 			identity, last, now, checked.Restores = string(v[0]), string(v[1]), string(v[2]), int64Of(v[3])
 			standby, readOnly = v[4][0] != 0, v[5][0] != 0
+			e.restored.Store(int64Of(v[6]))
 			return nil
-		}, "select identity, origin, "+server+", restores, pg_is_in_recovery(), current_setting('default_transaction_read_only')::boolean from "+e.meta)
+		}, "select identity, origin, "+server+", restores, pg_is_in_recovery(), current_setting('default_transaction_read_only')::boolean, (extract(epoch from restored) * 1000000)::bigint from "+e.meta)
 		clear(checked.Rows)
 		e.look(b, with, []engine.FieldID{engine.All}, checked.Rows, nil)
 	})
@@ -275,7 +277,7 @@ func (e *Engine) Check(ctx context.Context, with []engine.Key) (engine.Checked, 
 		return checked, fmt.Errorf("%w: postgres: a standby, or a database that is read only", engine.ErrReadOnly)
 	case now != last:
 		checked.Restores++
-		_, err = e.pool.Exec(ctx, "update "+e.meta+" set restores = restores + 1, origin = $1 where origin = $2", now, last)
+		_, err = e.pool.Exec(ctx, "update "+e.meta+" set restores = restores + 1, restored = now(), origin = $1 where origin = $2", now, last)
 		if errors.Is(refusal(err, nil), engine.ErrDeployment) { // a role that may only read
 			return checked, nil
 		} else if err != nil {
@@ -284,6 +286,14 @@ func (e *Engine) Check(ctx context.Context, with []engine.Key) (engine.Checked, 
 	}
 	e.origin.Store(&now)
 	return checked, nil
+}
+
+// Restored is when the database was last on another server, or restored from a dump; zero for never.
+func (e *Engine) Restored() (at time.Time) {
+	if micros := e.restored.Load(); micros != 0 {
+		at = time.UnixMicro(micros).UTC()
+	}
+	return at
 }
 
 // Pool has the connections, for statements beside the engine's.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -87,11 +86,8 @@ func (v *view) ask(ctx context.Context, build func(*batch)) error {
 		b := new(batch)
 		if !begun {
 			b.do("begin isolation level repeatable read read only")
-			b.want(nil, func(val [][]byte) (err error) {
-				at = int64Of(val[0]) + epoch
-				shown, err = transactionsOf(string(val[1]))
-				return err
-			}, "select now(), pg_current_snapshot()::text, set_config('statement_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $1, true)",
+			b.want(nil, func(v [][]byte) error { at, shown = int64Of(v[0])+epoch, int64Of(v[1]); return nil },
+				"select now(), pg_snapshot_xmax(s)::text::bigint - (select count(*) from pg_snapshot_xip(s)), set_config('statement_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $1, true) from pg_current_snapshot() s",
 				text(strconv.FormatInt(v.e.options.ViewTime.Milliseconds(), 10)))
 		}
 		build(b)
@@ -126,19 +122,6 @@ func (v *view) ask(ctx context.Context, build func(*batch)) error {
 			return err
 		}
 	}
-}
-
-// transactionsOf returns how many transactions have ended for a snapshot, which is xmin:xmax:the numbers of those that go on.
-func transactionsOf(snapshot string) (int64, error) {
-	parts := strings.SplitN(snapshot, ":", 3)
-	if len(parts) < 3 {
-		return 0, fmt.Errorf("postgres: the snapshot %q", snapshot)
-	}
-	next, err := strconv.ParseInt(parts[1], 10, 64)
-	if parts[2] != "" {
-		next -= int64(strings.Count(parts[2], ",")) + 1
-	}
-	return next, err
 }
 
 func (v *view) beginLocked(ctx context.Context) error {

@@ -21,7 +21,8 @@ import (
 )
 
 // Three `countmill up` share a database, with no broker between them. They are killed, and PostgreSQL crashes, again and again under
-// load. Each acknowledged increment is in the next total of every process and in all later ones, once.
+// load. Each acknowledged increment is in the next total of every process and in all later ones, once. So is, soon, each of another program's
+// transactions.
 func TestKillsOnPostgreSQL(t *testing.T) {
 	t.Parallel()
 	longtest.Only(t, "kills countmill for many seconds")
@@ -31,6 +32,7 @@ func TestKillsOnPostgreSQL(t *testing.T) {
 	const struck = 12
 	for n := range struck {
 		<-time.After(time.Duration(k.rand.IntN(400)) * time.Millisecond)
+		sql(t, server.URL, "select countmill.add('sql') from generate_series(1, 1000)")
 		before := now()
 		if n%3 == 2 {
 			server.Crash()
@@ -44,6 +46,13 @@ func TestKillsOnPostgreSQL(t *testing.T) {
 		k.counting(fmt.Sprintf("%d kills", n+1), before)
 		until(t, time.Minute, "all countmill up to be ready again", ready)
 		k.ledger.check(false)
+	}
+	for _, up := range ups {
+		until(t, time.Minute, "the increments of transactions to be counted", func() bool {
+			out, err := up.up().command(t, "get sql")
+			<-time.After(time.Second)
+			return err == nil && strings.TrimSpace(out) == strconv.Itoa(1000*struck)
+		})
 	}
 	k.report(time.Since(began), [2]string{"kills", strconv.Itoa(struck - crashes)}, [2]string{"crashes of PostgreSQL", strconv.Itoa(crashes)})
 	wentOn(t, ups[1:])
@@ -108,8 +117,26 @@ func TestFailoverOnPostgreSQL(t *testing.T) {
 	if got := sql(t, standby.URL, "select restores from countmill.countmill_format"); got != "1" {
 		t.Errorf("a failover counts as %s restores", got)
 	}
+	until(t, time.Minute, "status to say so", func() bool {
+		out, err := ups[0].up().command(t, "status")
+		<-time.After(time.Second)
+		return err != nil && strings.Contains(out, "The database came to another server, or was restored, ")
+	})
 	k.report(time.Since(began), [2]string{"failovers", "1"})
 	wentOn(t, ups[1:])
+}
+
+// command runs countmill as a client of the process.
+func (p *process) command(t *testing.T, line string) (string, error) {
+	t.Helper()
+	binary, err := buildOnce()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), binary, strings.Fields(line)...)
+	cmd.Env = append(os.Environ(), "COUNTMILL_SERVER="+p.url)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
 }
 
 // sql runs statements one by one, and returns the first value of the last one as text.
@@ -140,20 +167,10 @@ func TestFeaturesOnPostgreSQL(t *testing.T) {
 	server := emulator.NewPostgres(t)
 	a := start(t, nil, "up", "--store", server.URL, "--create").ready(t)
 	b := start(t, nil, "up", "--store", server.URL).ready(t)
-	binary, err := buildOnce()
-	if err != nil {
-		t.Fatal(err)
-	}
-	run := func(p *process, line string) (string, error) {
-		cmd := exec.CommandContext(t.Context(), binary, strings.Fields(line)...)
-		cmd.Env = append(os.Environ(), "COUNTMILL_SERVER="+p.url)
-		out, err := cmd.CombinedOutput()
-		return string(out), err
-	}
 	want := func(p *process, line, piece string) {
 		t.Helper()
 		until(t, 15*time.Minute, line+" to print "+piece, func() bool {
-			out, err := run(p, line)
+			out, err := p.command(t, line)
 			if err == nil && strings.Contains(out, piece) {
 				return true
 			}
@@ -184,7 +201,7 @@ func TestFeaturesOnPostgreSQL(t *testing.T) {
 	want(a, "get copy:page:one:b", "4")
 
 	sql(t, server.URL, "update countmill.shard set f_count = f_count + 5 where name = 'page:one:a'")
-	if out, err := run(a, "recount page:"); err == nil || !strings.Contains(out, "page:one:a") {
+	if out, err := a.command(t, "recount page:"); err == nil || !strings.Contains(out, "page:one:a") {
 		t.Errorf("a recount after damage: %v\n%s", err, out)
 	}
 	want(a, "recount page: --repair", "page:one:a")
