@@ -86,7 +86,7 @@ func wentOn(t *testing.T, ups []*member) {
 	}
 }
 
-// The database of three `countmill up` fails over to a synchronous standby under load, which lacks what the primary wrote last. It has each
+// The database of three `countmill up` fails over to a synchronous standby, under load. The standby lacks the last writes. It has each
 // acknowledged increment, once.
 func TestFailoverOnPostgreSQL(t *testing.T) {
 	t.Parallel()
@@ -139,7 +139,7 @@ func (p *process) command(t *testing.T, line string) (string, error) {
 	return string(out), err
 }
 
-// sql runs statements one by one, and returns the first value of the last one as text.
+// sql runs statements, and returns the first value of the last statement as text.
 func sql(t *testing.T, url string, statements ...string) (value string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
