@@ -212,18 +212,15 @@ func (c *intercepted) answers() {
 		default:
 			continue
 		}
-		if _, err := c.client.Write(m); err != nil {
-			return
-		}
-		switch m[0] {
+		switch m[0] { // before the client goes on
 		case 'C':
 			done++
-		case 'E':
-			if c.at.Load() >= 0 && c.fault == cutAfter { // an earlier one has failed, and the client waits for more
-				return
-			}
 		case 'Z': // after an error the server skips statements
 			done = c.sent.Load()
+		}
+		_, err = c.client.Write(m)
+		if err != nil || m[0] == 'E' && c.at.Load() >= 0 && c.fault == cutAfter { // an earlier one has failed, and the client waits for more
+			return
 		}
 	}
 }
