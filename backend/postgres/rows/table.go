@@ -155,14 +155,14 @@ func signed(place uint64) int64 { return int64(place ^ 1<<63) }
 // keyArrays are parameters for keys.
 func (t *table) keyArrays() (arrays []*array) {
 	for _, k := range t.key {
-		oid := uint32(oidInt8s)
-		if k == "name" {
-			oid = oidTexts
-			if t.kind.Binary {
-				oid = oidBytes
-			}
+		switch {
+		case k != "name":
+			arrays = append(arrays, newArray(oidInt8s))
+		case t.kind.Binary:
+			arrays = append(arrays, newArray(oidBytes))
+		default:
+			arrays = append(arrays, newArray(oidTexts))
 		}
-		arrays = append(arrays, newArray(oid))
 	}
 	return arrays
 }

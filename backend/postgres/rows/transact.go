@@ -10,7 +10,7 @@ import (
 	"github.com/countmill/countmill/store/engine"
 )
 
-// A tx reads in a view, and notes the version of each row; 0 for one that is absent.
+// A tx reads in a view, and notes the version of each row; 0 for an absent row.
 type tx struct {
 	view    *view
 	read    map[engine.Key]int64
@@ -27,18 +27,16 @@ func (e *Engine) Transact(ctx context.Context, _ bool, do func(engine.Tx) error)
 	}
 	t := &tx{view: &view{e: e, slots: e.transacts}, read: make(map[engine.Key]int64)}
 	defer t.view.Close()
-	if err := do(t); err != nil || len(t.changes) == 0 {
+	err := do(t)
+	if err != nil || len(t.changes) == 0 {
 		return engine.Result{At: t.Now()}, err
 	}
 	b := new(batch)
 	conn := t.view.take()
 	if conn != nil {
 		b.do("commit") // of the reads
-	} else {
-		var err error
-		if conn, err = e.pool.Acquire(ctx); err != nil {
-			return engine.Result{}, notSent(err)
-		}
+	} else if conn, err = e.pool.Acquire(ctx); err != nil {
+		return engine.Result{}, notSent(err)
 	}
 	defer release(conn)
 	u := e.begin(b)
@@ -50,7 +48,8 @@ func (e *Engine) Transact(ctx context.Context, _ bool, do func(engine.Tx) error)
 		}
 	}
 	u.lock(t.read, t.changes)
-	if err := e.change(b, sorted(t.changes)); err != nil {
+	slices.SortStableFunc(t.changes, func(a, b engine.Change) int { return a.Key.Compare(b.Key) })
+	if err := e.change(b, engine.Changes(t.changes...)); err != nil {
 		return engine.Result{}, err
 	}
 	return u.applyOn(ctx, conn)
@@ -89,8 +88,8 @@ type run struct {
 	versions *array
 }
 
-// lock adds statements that lock the rows of a transaction in the order of keys, and then compare the versions of those that it
-// has read.
+// lock adds statements that lock the rows of a transaction in the order of keys, and then compare the versions of the rows that
+// it has read.
 func (u *unit) lock(read map[engine.Key]int64, changes []engine.Change) {
 	modes := make(map[engine.Key]mode, len(read))
 	for key, version := range read {

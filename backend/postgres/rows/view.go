@@ -68,6 +68,9 @@ func (e *Engine) View(past time.Time) engine.View {
 
 var errClosed = errors.New("postgres: closed")
 
+// errStandby: a standby may lack what was acknowledged before its view began, and does not know the moment that it shows.
+var errStandby = fmt.Errorf("%w: postgres: this server is a standby, and may lack the latest commits", engine.ErrNotApplied)
+
 // ask runs statements in the view. The first call begins it.
 func (v *view) ask(ctx context.Context, build func(*batch)) error {
 	v.mu.Lock()
@@ -83,11 +86,18 @@ func (v *view) ask(ctx context.Context, build func(*batch)) error {
 	}
 	for attempt := 0; ; attempt++ {
 		var at, shown int64
+		var standby bool
 		b := new(batch)
+		if attempt > 0 {
+			b.do("rollback")
+		}
 		if !begun {
 			b.do("begin isolation level repeatable read read only")
-			b.want(nil, func(v [][]byte) error { at, shown = int64Of(v[0])+epoch, int64Of(v[1]); return nil },
-				"select now(), pg_snapshot_xmax(s)::text::bigint - (select count(*) from pg_snapshot_xip(s)), set_config('statement_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $1, true) from pg_current_snapshot() s",
+			b.want(nil, func(v [][]byte) error {
+				at, shown, standby = int64Of(v[0])+epoch, int64Of(v[1]), v[2][0] != 0
+				return nil
+			},
+				"select now(), pg_snapshot_xmax(s)::text::bigint - (select count(*) from pg_snapshot_xip(s)), pg_is_in_recovery(), set_config('statement_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $1, true), "+ownNames+" from pg_current_snapshot() s",
 				text(strconv.FormatInt(v.e.options.ViewTime.Milliseconds(), 10)))
 		}
 		build(b)
@@ -108,18 +118,16 @@ func (v *view) ask(ctx context.Context, build func(*batch)) error {
 		if begun {
 			return nil
 		}
+		if standby {
+			v.endLocked()
+			return errStandby
+		}
 		if moment, ok := v.e.moments.give(at, shown, attempt == 3); ok {
 			v.at = time.UnixMicro(moment).UTC()
 			life, stop := context.WithTimeout(v.e.closing, v.e.options.ViewTime)
 			end := context.AfterFunc(life, v.expire)
 			v.stop = func() { end(); stop() }
 			return nil
-		}
-		again := new(batch)
-		again.do("rollback")
-		if _, err := again.run(ctx, v.conn.Conn().PgConn()); err != nil {
-			v.endLocked()
-			return err
 		}
 	}
 }
@@ -199,10 +207,7 @@ func (v *view) get(ctx context.Context, keys []engine.Key, fields []engine.Field
 		rows = make([]engine.Row, len(keys))
 		v.e.look(b, keys, fields, rows, versions)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return rows, nil
+	return rows, err
 }
 
 // look adds a statement for each kind of the keys.
@@ -226,7 +231,7 @@ func (e *Engine) look(b *batch, keys []engine.Key, fields []engine.FieldID, rows
 			continue
 		}
 		s := t.selects(fields)
-		// offset 0 keeps the look-ups apart: an index for each, whatever the planner knows of the table.
+		// offset 0 keeps the look-ups apart: an index for each, independent of the planner's statistics.
 		b.want(nil, func(values [][]byte) error {
 			i := g.at[int64Of(values[0])-1]
 			if versions != nil {
