@@ -108,6 +108,9 @@ func (s *Store) Pool() backend.PoolStats {
 	return backend.PoolStats{Used: int64(p.AcquiredConns()), Idle: int64(p.IdleConns()), Most: int64(p.MaxConns()), Waits: p.EmptyAcquireCount()}
 }
 
+// Restored is when the last Check found the database on another server, or restored; zero for never.
+func (s *Store) Restored() time.Time { return s.engine.Restored() }
+
 // mostOff is the difference of two clocks from which one of them may be years off.
 const mostOff = time.Hour
 
