@@ -43,15 +43,6 @@ func wantReused(t *testing.T, what string, reply *wire.Reply, want ...wire.Part)
 	}
 }
 
-// many makes increments with ids and the same delta.
-func many(n int, delta int64) []wire.Part {
-	parts := make([]wire.Part, n)
-	for i := range parts {
-		parts[i] = identified(fmt.Sprint("e", i), delta)
-	}
-	return parts
-}
-
 // Waiting letters are reported, although everything else is taken and folded.
 func TestDeadLettersThatWaitAreSeen(t *testing.T) {
 	bubble(t, func(t *testing.T) {
