@@ -2,35 +2,61 @@ package archtest
 
 import (
 	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // A handwritten client has its paths, parameters and fields as text.
 type handwritten struct {
-	file   string
-	params *regexp.Regexp // the parameters of one request
-	param  *regexp.Regexp
-	fields *regexp.Regexp // of answers
+	name, file string
+	params     *regexp.Regexp // the parameters of one request
+	param      *regexp.Regexp
+	fields     *regexp.Regexp // of answers
 }
 
 var handwrittenClients = []handwritten{
-	{"client/python/countmill/__init__.py", regexp.MustCompile(`_query\((.*)`), regexp.MustCompile(`\b([a-z_]+)=|"([a-z_]+)":`), regexp.MustCompile(`\b(?:answer|a|t|r|e|x)(?:\["|\.get\(")([a-z_]+)"`)},
-	{"client/js/countmill.mjs", regexp.MustCompile(`query\(\{(.*?)\}\)`), regexp.MustCompile(`([a-z_]+)\s*(?::|,|$)`), regexp.MustCompile(`\b(?:answer|a|t|x)\.([a-z]+(?:_[a-z]+)+)\b`)},
+	{"Python", "client/python/countmill/__init__.py", regexp.MustCompile(`_query\((.*)`), regexp.MustCompile(`\b([a-z_]+)=|"([a-z_]+)":`), regexp.MustCompile(`\b(?:answer|a|t|r|e|x)(?:\["|\.get\(")([a-z_]+)"`)},
+	{"JavaScript", "client/js/countmill.mjs", regexp.MustCompile(`query\(\{(.*?)\}\)`), regexp.MustCompile(`([a-z_]+)\s*(?::|,|$)`), regexp.MustCompile(`\b(?:answer|a|t|x)\.([a-z]+(?:_[a-z]+)+)\b`)},
 }
 
-// The clients that are written by hand name nothing that the document does not have.
+const lackingFile = "testdata/clients.txt"
+
+// The clients that are written by hand name nothing that the document does not have. testdata/clients.txt has what they lack of it:
+// `go test ./internal/testing/archtest -run TestHandwrittenClients -update` writes it.
 func TestHandwrittenClients(t *testing.T) {
 	t.Parallel()
 	var doc apiDocument
 	if err := json.Unmarshal([]byte(read(t, openAPI)), &doc); err != nil {
 		t.Fatal(err)
 	}
+	var lacking strings.Builder
 	for _, c := range handwrittenClients {
-		for _, problem := range doc.unknown(c, read(t, c.file)) {
+		text := read(t, c.file)
+		for _, problem := range doc.unknown(c, text) {
 			t.Errorf("%s: %s", c.file, problem)
 		}
+		doc.lacking(&lacking, c, text)
+	}
+	want := lacking.String()
+	if *update {
+		if err := os.WriteFile(lackingFile, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(filepath.Clean(lackingFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("%s is not what the clients lack; add it to them, or run this test with -update (-lacking +listed):\n%s", lackingFile, diff)
 	}
 }
 
@@ -86,6 +112,65 @@ func (d *apiDocument) paramsOf(op apiOperation) (names []string) {
 		if p.In != "path" {
 			names = append(names, p.Name)
 		}
+	}
+	return names
+}
+
+// lacking writes what a client lacks: operations, and of the others parameters and fields.
+func (d *apiDocument) lacking(b *strings.Builder, c handwritten, text string) {
+	has := func(name string) bool {
+		return regexp.MustCompile(`(?:^|[^A-Za-z_])` + regexp.QuoteMeta(name) + `(?:$|[^A-Za-z_])`).MatchString(text)
+	}
+	for _, path := range d.Paths.names {
+		literal := strings.TrimSuffix(path, "{name}")
+		called := strings.Contains(text, `"`+literal+`"`) || strings.Contains(text, literal+"?") || strings.Contains(text, "`"+literal)
+		for _, method := range d.Paths.of[path].names {
+			op := d.Paths.of[path].of[method]
+			call := strings.ToUpper(method) + " " + path
+			if !called {
+				fmt.Fprintf(b, "%s: %s\n", c.name, call)
+				continue
+			}
+			missing := make(map[string]bool)
+			for _, name := range append(d.paramsOf(op), d.fieldsOf(op)...) {
+				missing[name] = !has(name)
+			}
+			for _, name := range slices.Sorted(maps.Keys(missing)) {
+				if missing[name] {
+					fmt.Fprintf(b, "%s: %s: %s\n", c.name, call, name)
+				}
+			}
+		}
+	}
+}
+
+// fieldsOf are the fields of the answer, and of its fields.
+func (d *apiDocument) fieldsOf(op apiOperation) (names []string) {
+	for status, r := range op.Responses.of {
+		if strings.HasPrefix(status, "2") {
+			for _, c := range r.Content.of {
+				names = append(names, d.within(c.Schema, nil)...)
+			}
+		}
+	}
+	return names
+}
+
+func (d *apiDocument) within(s apiSchema, above []string) (names []string) {
+	if name := last(s.Ref); s.Ref != "" {
+		if slices.Contains(above, name) {
+			return nil
+		}
+		return d.within(d.Components.Schemas.of[name], append(above, name))
+	}
+	if s.Items != nil {
+		names = d.within(*s.Items, above)
+	}
+	for _, one := range append(s.OneOf, s.AllOf...) {
+		names = append(names, d.within(one, above)...)
+	}
+	for _, name := range s.Properties.names {
+		names = append(append(names, name), d.within(s.Properties.of[name], above)...)
 	}
 	return names
 }
