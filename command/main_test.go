@@ -177,6 +177,9 @@ func TestConfigShowsWhereSettingsComeFrom(t *testing.T) {
 	if asJSON.code != 0 || !strings.Contains(asJSON.out, `"from": "default"`) {
 		t.Errorf("--json: got exit %d and %s", asJSON.code, asJSON.out)
 	}
+	if secret := try(t, []string{"COUNTMILL_STORE=postgres://u:s3cret@h/d"}, "config"); secret.code != 0 || strings.Contains(secret.out, "s3cret") {
+		t.Errorf("a password: exit %d and %s", secret.code, secret.out)
+	}
 }
 
 func TestVersion(t *testing.T) {

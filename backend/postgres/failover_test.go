@@ -2,7 +2,9 @@ package postgres_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"net"
 	"net/url"
 	osexec "os/exec"
 	"strconv"
@@ -98,6 +100,25 @@ func next(t *testing.T, s store.Store, id int) (int64, error) {
 		return 0, err
 	}
 	return given[0].First, nil
+}
+
+// A server that does not answer, the first of two, keeps nobody from the second.
+func TestFirstServerHangs(t *testing.T) {
+	t.Parallel()
+	hangs, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, and nobody answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hangs.Close()
+	made := emulator.PostgresSchema(t)
+	open(t, postgres.Config{URL: made})
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	s, err := postgres.Open(ctx, postgres.Config{URL: strings.Replace(made, host(t, made), hangs.Addr().String()+","+host(t, made), 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = s.Close()
 }
 
 // A dump that is restored on the same server counts as another server, also for a process that stays connected: it may lack values of
