@@ -93,12 +93,12 @@ func (v *view) ask(ctx context.Context, build func(*batch)) error {
 		}
 		if !begun {
 			b.do("begin isolation level repeatable read read only")
+			// A snapshot is xmin:xmax:the numbers of running transactions.
 			b.want(nil, func(v [][]byte) error {
 				at, shown, standby = int64Of(v[0])+epoch, int64Of(v[1]), v[2][0] != 0
 				return nil
-			},
-				"select now(), pg_snapshot_xmax(s)::text::bigint - (select count(*) from pg_snapshot_xip(s)), pg_is_in_recovery(), set_config('statement_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $1, true), "+ownNames+" from pg_current_snapshot() s",
-				text(strconv.FormatInt(v.e.options.ViewTime.Milliseconds(), 10)))
+			}, `select now(), split_part(pg_current_snapshot()::text, ':', 2)::bigint - cardinality(string_to_array(split_part(pg_current_snapshot()::text, ':', 3), ',')),
+				pg_is_in_recovery(), set_config('statement_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $1, true), `+ownNames, text(strconv.FormatInt(v.e.options.ViewTime.Milliseconds(), 10)))
 		}
 		build(b)
 		_, err := b.run(ctx, v.conn.Conn().PgConn())
