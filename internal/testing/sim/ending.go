@@ -138,7 +138,7 @@ func (w *World) afterValues() stage {
 func (w *World) awaitReads() {
 	switch {
 	case len(w.callers.asked) > 0:
-	case w.Calls >= leastCalls:
+	case w.Calls >= w.least:
 		w.stage, w.idle.since = idling, time.Now()
 	default:
 		w.readers.readLast()

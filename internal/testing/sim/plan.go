@@ -29,12 +29,13 @@ type plan struct {
 	indexed   *indexPlan     // nil in most schedules
 	pages     *pagePlan      // nil in most schedules
 	sequences int            // that clients ask for values of; 0 in most schedules
+	least     int            // calls of bus and store before it ends
 }
 
 // drawPlan draws with rng first. Newer parts of a plan have generators of their own, so that older
 // seeds keep their schedules.
 func drawPlan(rng *rand.Rand, seed uint64) *plan {
-	pl := &plan{seed: seed, rates: weather(rng)}
+	pl := &plan{seed: seed, rates: weather(rng), least: leastCalls}
 	pl.drawDeadLetters()
 	pl.drawWindows()
 	pl.drawRules()

@@ -26,6 +26,9 @@ func TestBugsCanBePlanted(t *testing.T) {
 	bugtest.Check(t, bugtest.Read(t, "testdata/bugs"))
 }
 
+// tellStory is the variable that makes TestPlanted show the smallest schedule with each bug.
+const tellStory = "COUNTMILL_TEST_STORY"
+
 // The simulator must be able to fail: every planted bug breaks a promise, and is found in
 // every run. COUNTMILL_TEST_PLANTED is how many runs there are for each, and -schedules bounds a run. COUNTMILL_WRITE_REFERENCE writes
 // the results into the page of evidence.
@@ -114,6 +117,9 @@ func (f *findings) hunt(t *testing.T, hunt *exec.Cmd) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if os.Getenv(tellStory) != "" {
+		t.Logf("%s", out)
+	}
 	f.caught, f.all, f.most = f.caught+1, f.all+n, max(f.most, n)
 	kind := kindOf(found[2])
 	if !slices.Contains(f.by, kind) {
@@ -144,6 +150,9 @@ func TestHunt(t *testing.T) {
 		synctest.Test(t, func(*testing.T) { r = Run(seed, false) })
 		if len(r.Violations) > 0 {
 			fmt.Printf("found in schedule %d, seed %d: %s\n", n+1, seed, r.Violations[0])
+			if os.Getenv(tellStory) != "" {
+				fmt.Println(story(t, seed))
+			}
 			return
 		}
 	}
