@@ -67,6 +67,9 @@ func (w *World) clearUp() {
 // calmDown ends all faults, and has somebody look after the dead letters.
 func (w *World) calmDown() {
 	w.stormy, w.db.swapped = false, false
+	if w.db.twin != nil {
+		w.db.twin.machine.Spare()
+	}
 	for _, p := range w.procs.all {
 		p.frozen = false
 	}

@@ -45,7 +45,7 @@ func (db *database) storeOf(p *proc, clock *accuracy) *simStore {
 
 // openStore opens the store of a process.
 func (db *database) openStore(p *proc) {
-	e := db.mem.Open()
+	e := db.openEngine(false)
 	p.store = db.openWith(e, p.shards, p.n)
 	db.mu.Lock()
 	defer db.mu.Unlock()

@@ -13,10 +13,11 @@ type cut struct {
 	do   func(*plan)
 }
 
-// variant is a schedule with a smaller plan, and with other draws than its seed's unless salt is 0.
+// A variant is a schedule with a smaller plan, with other draws than its seed's unless salt is 0, or over another engine.
 type variant struct {
-	cuts []cut
-	salt uint64
+	cuts    []cut
+	salt    uint64
+	machine Machine // nil for the engine in memory
 }
 
 // apply makes the plan smaller, and returns what the schedule draws with.
@@ -80,8 +81,8 @@ func shrink(all []cut, most int, fails func(variant) int) (best variant) {
 	fit := func(cuts []cut) bool {
 		for try := range uint64(tries) {
 			salt := best.salt + try
-			if runs++; runs <= most && fails(variant{cuts, salt}) >= 0 {
-				best = variant{cuts, salt}
+			if runs++; runs <= most && fails(variant{cuts: cuts, salt: salt}) >= 0 {
+				best = variant{cuts: cuts, salt: salt}
 				return true
 			}
 		}
@@ -100,7 +101,7 @@ func shrink(all []cut, most int, fails func(variant) int) (best variant) {
 	least := fails(best)
 	for salt := best.salt + 1; runs < most; salt++ {
 		runs++
-		if size := fails(variant{best.cuts, salt}); size >= 0 && (least < 0 || size < least) {
+		if size := fails(variant{cuts: best.cuts, salt: salt}); size >= 0 && (least < 0 || size < least) {
 			best.salt, least = salt, size
 		}
 	}

@@ -50,9 +50,9 @@ func (v *variant) run(seed uint64, verbose bool) *Result {
 }
 
 func (v *variant) world(seed uint64, verbose bool) *World {
-	w := &World{kernel: newKernel(seed, verbose)}
+	w := &World{kernel: newKernel(seed, verbose, v.machine != nil)}
 	v.apply(w.kernel)
-	w.db, w.bus = newDatabase(w.kernel), &broker{kernel: w.kernel}
+	w.db, w.bus = newDatabase(w.kernel, v.machine), &broker{kernel: w.kernel}
 	w.oracles = newOracles(w.kernel, w.db, w.bus)
 	w.bus.watch, w.db.watch = w.oracles, w.oracles
 	w.db.addRules()
@@ -113,6 +113,7 @@ func (w *World) play() {
 		w.violate("not at rest after %d steps: %s", most, w.remains())
 	}
 	w.leave()
+	w.db.end(len(w.Violations) == 0)
 }
 
 // settle takes in events since the last step until nothing more follows from them. A choice made
