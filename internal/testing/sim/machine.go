@@ -113,15 +113,13 @@ func (tw *twin) recover(changes []engine.Change) bool {
 	tw.ends()
 	tw.open()
 	tw.say(nil, "!! the power is cut")
-	under := keysOf(changes)
-	for _, key := range tw.soft {
-		if !slices.Contains(under, key) {
+	found := slices.ContainsFunc(keysOf(changes), func(key engine.Key) bool { return !slices.Contains(tw.soft, key) && !tw.same(key) })
+	if found { // and the soft ones before it
+		tw.applied(changes)
+	} else {
+		for _, key := range tw.soft {
 			tw.align(key)
 		}
-	}
-	found := slices.ContainsFunc(under, func(key engine.Key) bool { return !slices.Contains(tw.soft, key) && !tw.same(key) })
-	if found {
-		tw.applied(changes)
 	}
 	tw.soft = nil
 	tw.compare()
@@ -217,7 +215,7 @@ type twinEngine struct {
 	engine.Engine
 	tw     *twin
 	around func(*memory.Call, func() error) error
-	free   bool // of the simulator: its calls outlast a loss of power
+	free   bool // of the simulator, or of a process that starts: calls are made again after a loss of power
 	past   bool // its views are of the copy
 }
 
@@ -317,7 +315,7 @@ func (t *twinEngine) Transact(ctx context.Context, soft bool, do func(engine.Tx)
 		<-ended
 	}
 	if t.free && errors.Is(answer, errFenced) {
-		answer = engine.ErrConflict
+		return t.Transact(ctx, soft, do)
 	}
 	return done, answer
 }
