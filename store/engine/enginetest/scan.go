@@ -71,6 +71,7 @@ func testScanByNames(s *suite) {
 		both(engine.Range{Prefix: "ab"}, keys[7])
 		both(engine.Range{Prefix: "c"})
 		both(engine.Range{From: keys[2], To: engine.Key{Name: "b"}}, keys[2:8]...)
+		both(engine.Range{From: keys[2], After: true}, keys[3:]...)
 	}
 	// A kind without places has the order of names by its keys.
 	var docs []engine.Key

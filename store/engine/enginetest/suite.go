@@ -236,6 +236,9 @@ func (s *suite) scan(v engine.View, r engine.Range, f ...engine.FieldID) (keys [
 	rows := v.Scan(s.ctx(), r, f...)
 	defer rows.Close()
 	for row := rows.Next(); row != nil; row = rows.Next() {
+		if !row.Exists {
+			s.Errorf("scan %+v: %v does not exist", r, row.Key)
+		}
 		key := row.Key
 		key.Name = string([]byte(key.Name)) // borrowed
 		keys = append(keys, key)
