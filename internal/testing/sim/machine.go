@@ -19,7 +19,7 @@ import (
 
 // A Machine has the directory of a database, and loses power.
 type Machine interface {
-	// Open opens the database on what the disk has.
+	// Open opens the database that is on the disk.
 	Open(clock func() time.Time, age func() time.Duration) (engine.Engine, error)
 	// Lost reports whether the power was cut since it was opened.
 	Lost() bool
@@ -29,7 +29,7 @@ type Machine interface {
 
 // RunOn runs the schedule of a seed over the database of a machine, as a schedule with `up`.
 func RunOn(seed uint64, verbose bool, m Machine) *Result {
-	return (&variant{machine: m}).run(seed, verbose)
+	return runVariant(&variant{machine: m}, seed, verbose)
 }
 
 // A twin is a database of a machine, and its copy in memory. A change comes into the copy when it has taken effect. The moments of
@@ -41,7 +41,7 @@ type twin struct {
 	mirror  engine.Engine // of the copy
 
 	engine engine.Engine
-	soft   []engine.Key    // rows of soft commits behind the last one that is not
+	soft   []engine.Key    // rows of the soft commits since the last other one
 	lost   bool            // power, and no process has been started since
 	old    []engine.Engine // of before
 	ends   func()          // all processes that have the database
@@ -106,7 +106,7 @@ func (tw *twin) applied(changes []engine.Change) {
 	}
 }
 
-// recover opens what is left, and reports whether the changes under way are in it. Soft ones may be gone.
+// recover opens the rest, and reports whether the changes under way are in it. Soft ones may be gone.
 func (tw *twin) recover(changes []engine.Change) bool {
 	tw.lost = true
 	tw.Cuts++
@@ -198,7 +198,7 @@ func (tw *twin) rows(e engine.Engine, kind engine.KindID) map[engine.Key]engine.
 	return all
 }
 
-// close closes what was open before the last loss of power, and in the end all.
+// close closes the databases of before the last loss of power, and in the end all.
 func (tw *twin) close(all bool) {
 	synctest.Wait()
 	if all {

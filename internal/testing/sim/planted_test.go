@@ -26,8 +26,8 @@ func TestBugsCanBePlanted(t *testing.T) {
 	bugtest.Check(t, bugtest.Read(t, "testdata/bugs"))
 }
 
-// tellStory is the variable that makes TestPlanted show the smallest schedule with each bug.
-const tellStory = "COUNTMILL_TEST_STORY"
+// showStory is the variable that makes TestPlanted show the smallest schedule with each bug.
+const showStory = "COUNTMILL_TEST_STORY"
 
 // The simulator must be able to fail: every planted bug breaks a promise, and is found in
 // every run. COUNTMILL_TEST_PLANTED is how many runs there are for each, and -schedules bounds a run. COUNTMILL_WRITE_REFERENCE writes
@@ -117,7 +117,7 @@ func (f *findings) hunt(t *testing.T, hunt *exec.Cmd) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if os.Getenv(tellStory) != "" {
+	if os.Getenv(showStory) != "" {
 		t.Logf("%s", out)
 	}
 	f.caught, f.all, f.most = f.caught+1, f.all+n, max(f.most, n)
@@ -150,7 +150,7 @@ func TestHunt(t *testing.T) {
 		synctest.Test(t, func(*testing.T) { r = Run(seed, false) })
 		if len(r.Violations) > 0 {
 			fmt.Printf("found in schedule %d, seed %d: %s\n", n+1, seed, r.Violations[0])
-			if os.Getenv(tellStory) != "" {
+			if os.Getenv(showStory) != "" {
 				fmt.Println(story(t, seed))
 			}
 			return

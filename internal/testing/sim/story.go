@@ -20,7 +20,7 @@ type variant struct {
 	machine Machine // nil for the engine in memory
 }
 
-// apply makes the plan smaller, and returns what the schedule draws with.
+// apply makes the plan smaller, and sets its draws.
 func (v *variant) apply(k *kernel) {
 	for _, c := range v.cuts {
 		c.do(k.plan)
@@ -30,7 +30,7 @@ func (v *variant) apply(k *kernel) {
 	}
 }
 
-// cuts are what a plan can be without, the largest parts first.
+// cuts are the parts that a plan can be without, the largest first.
 func (pl *plan) cuts() []cut {
 	all := []cut{
 		{"reads to come to a number of calls", func(pl *plan) { pl.least = 0 }},
@@ -108,7 +108,7 @@ func shrink(all []cut, most int, fails func(variant) int) (best variant) {
 	return best
 }
 
-// needs names what the variant has left of all.
+// needs names the parts that no cut of the variant has removed.
 func (v *variant) needs(all []cut) string {
 	var left []string
 	for _, c := range all {
@@ -119,10 +119,10 @@ func (v *variant) needs(all []cut) string {
 	return strings.Join(left, ", ")
 }
 
-// inner is in lines of the trace that tell nothing to who does not replay it.
+// inner matches lines of the trace about inner steps of a process.
 var inner = regexp.MustCompile(` (shape \{|go \w+\.|run$|ask op \d)`)
 
-// tell is the trace of a schedule for people.
-func tell(trace []string) string {
+// legible is the trace of a schedule for people.
+func legible(trace []string) string {
 	return strings.Join(slices.DeleteFunc(slices.Clone(trace), inner.MatchString), "\n")
 }

@@ -13,7 +13,7 @@ const mostRuns = 1_500
 func story(t *testing.T, seed uint64) string {
 	t.Helper()
 	runs := func(v variant, verbose bool) (r *Result) {
-		synctest.Test(t, func(*testing.T) { r = v.run(seed, verbose) })
+		synctest.Test(t, func(*testing.T) { r = runVariant(&v, seed, verbose) })
 		return r
 	}
 	first := runs(variant{}, false)
@@ -27,10 +27,10 @@ func story(t *testing.T, seed uint64) string {
 		}
 		return -1
 	})
-	return fmt.Sprintf("The smallest schedule like seed %d, by other draws (%d). Of the plan it has left: %s\n%s", seed, v.salt, v.needs(all), tell(runs(v, true).Trace))
+	return fmt.Sprintf("The smallest schedule like seed %d, by other draws (%d). Of the plan it has left: %s\n%s", seed, v.salt, v.needs(all), legible(runs(v, true).Trace))
 }
 
-// TestStory tells the story of -seed.
+// TestStory prints the story of -seed.
 func TestStory(t *testing.T) {
 	if *seedFlag == 0 {
 		t.Skip("no -seed")
@@ -38,7 +38,7 @@ func TestStory(t *testing.T) {
 	fmt.Println(story(t, *seedFlag))
 }
 
-// What a failure needs is left, and nothing else.
+// A failure needs two cuts not to be made: these two are left.
 func TestShrink(t *testing.T) {
 	t.Parallel()
 	all := make([]cut, 40)

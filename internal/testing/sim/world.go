@@ -37,11 +37,11 @@ type World struct {
 }
 
 // Run runs the schedule of a seed. It has to be called in a bubble of testing/synctest.
-func Run(seed uint64, verbose bool) *Result { return new(variant).run(seed, verbose) }
+func Run(seed uint64, verbose bool) *Result { return runVariant(new(variant), seed, verbose) }
 
-func (v *variant) run(seed uint64, verbose bool) *Result {
+func runVariant(v *variant, seed uint64, verbose bool) *Result {
 	<-time.After(time.Until(clock.Earliest.AddDate(1, 0, 0))) // a bubble begins in the year 2000, when no clock was right
-	w := v.world(seed, verbose)
+	w := newWorld(v, seed, verbose)
 	w.play()
 	w.verdict()
 	w.Hash = w.digest.Sum64()
@@ -49,7 +49,7 @@ func (v *variant) run(seed uint64, verbose bool) *Result {
 	return &w.Result
 }
 
-func (v *variant) world(seed uint64, verbose bool) *World {
+func newWorld(v *variant, seed uint64, verbose bool) *World {
 	w := &World{kernel: newKernel(seed, verbose, v.machine != nil)}
 	v.apply(w.kernel)
 	w.db, w.bus = newDatabase(w.kernel, v.machine), &broker{kernel: w.kernel}
