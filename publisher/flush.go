@@ -179,7 +179,7 @@ func (p *Publisher) pack(s *flush, all []*drain) []*busMessage {
 	if s.long {
 		size = longMessage
 	}
-	payloads, first := wire.PackFirst(s.oldest, id, parts, size)
+	payloads, first := wire.Pack(s.oldest, id, parts, size)
 	s.place(first, len(parts)-len(own))
 	messages := make([]*busMessage, len(payloads))
 	s.messages = make([]Sent, len(payloads))

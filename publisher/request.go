@@ -213,9 +213,9 @@ func (p *Publisher) check(now time.Time, incs []countmill.Increment) error {
 	if err := clock.Check(now); err != nil {
 		return err
 	}
-	window := p.cfg.DedupWindow
-	if p.cfg.DedupWindowFunc != nil {
-		window = p.cfg.DedupWindowFunc()
+	window := countmill.DefaultDedupWindow
+	if p.cfg.DedupWindow != nil {
+		window = p.cfg.DedupWindow()
 	}
 	for i, inc := range incs {
 		if err := inc.Check(now, window); err != nil {

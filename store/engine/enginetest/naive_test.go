@@ -36,6 +36,7 @@ var naives = map[string]naive{
 	"saturates":                               {caught: "SumsAreExact", make: commits(saturates)},
 	"leaves fields of deleted rows":           {caught: "DeleteForgets", make: func(e engine.Engine) engine.Engine { return &haunted{Engine: e, graves: map[engine.Key]engine.Row{}} }},
 	"knows an id by its time":                 {caught: "IdentityIsTheKey", make: commits(byTime)},
+	"checks no rows that it writes":           {caught: "DeleteBesideAnAddition", make: rechecks(func(_ *engine.Row, written bool) bool { return !written })},
 	"checks only what it reads first":         {caught: "ReadRowIsTheSame", make: transacts(checksFirst)},
 	"ranges over changes twice":               {caught: "ChangesAreBorrowed", make: commits(rangesTwice)},
 	"takes 100 fields":                        {caught: "LimitsAreTaken", make: changes(func(c *engine.Change) { c.Add = c.Add[:min(len(c.Add), 100)] })},

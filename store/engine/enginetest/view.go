@@ -36,7 +36,7 @@ func testViewIsPinned(s *suite) {
 	s.commit(add(a, 1), del(d))
 	s.wantRow(s.in(v, a), a, fields{count: 1})
 	s.wantRow(s.in(v, b), b, nil)
-	s.wantRow(s.in(v, named(record, "r")), a, fields{count: 1})
+	s.wantRow(s.in(v, named(record, "r")), named(record, "r"), fields{count: 1})
 	if row := s.in(v, d); string(row.Data) != "old" {
 		s.Errorf("the view has %q, want old", row.Data)
 	}
@@ -313,9 +313,9 @@ func testClosedAnswersErrors(s *suite) {
 	_, checkErr := s.Engine.Check(s.ctx(), nil)
 	_, _, dueErr := s.Engine.Due(s.ctx(), record, 1, "", 1)
 	expireErr := s.Engine.Expire(s.ctx(), once, 1)
-	for i, err := range []error{commitErr, transactErr, viewErr, checkErr, dueErr, expireErr} {
+	for call, err := range map[string]error{"Commit": commitErr, "Transact": transactErr, "View.Get": viewErr, "Check": checkErr, "Due": dueErr, "Expire": expireErr} {
 		if err == nil {
-			s.Errorf("call %d of a closed engine succeeds", i)
+			s.Errorf("%s of a closed engine succeeds", call)
 		}
 	}
 }
