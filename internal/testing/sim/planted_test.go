@@ -117,7 +117,7 @@ func (f *findings) hunt(t *testing.T, hunt *exec.Cmd) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if os.Getenv(showStory) != "" {
+	if t.Log(found[0]); os.Getenv(showStory) != "" {
 		t.Logf("%s", out)
 	}
 	f.caught, f.all, f.most = f.caught+1, f.all+n, max(f.most, n)
