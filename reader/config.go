@@ -62,7 +62,7 @@ type Config struct {
 	// one says that they cost nothing.
 	BoardRate int
 
-	// Database tells the store's database from others, for receipts. Default 0: receipts of all
+	// Database identifies the store's database in receipts. Default 0: receipts of all
 	// databases are looked for.
 	Database wire.DatabaseTag
 

@@ -130,7 +130,7 @@ func TestHalfOpen(t *testing.T) {
 	receive(t, messages, time.Minute).Ack()
 }
 
-// TestCreate makes what the commands of docs/howto/google-cloud.md make, but for the retry policy.
+// TestCreate makes the same as the commands of docs/howto/google-cloud.md, but for the retry policy.
 func TestCreate(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)

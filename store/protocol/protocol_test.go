@@ -79,7 +79,7 @@ func open(t *testing.T, l engine.Limits) tested {
 	return openWith(t, l, protocol.Config{})
 }
 
-// openWith opens a new database. One that costs money defers some reads.
+// openWith opens a new database. A database that costs money defers some reads.
 func openWith(t *testing.T, l engine.Limits, cfg protocol.Config) tested {
 	t.Helper()
 	s := tested{off: new(atomic.Int64), cfg: cfg}

@@ -34,7 +34,7 @@ type Config struct {
 	Jitter func(time.Duration) time.Duration
 	// Ring bounds the buckets of a shard, where rows cost money. Default store.SeriesBuckets and so on.
 	Ring store.Ring
-	// Logger gets what a person should know. Default none.
+	// Logger gets messages for a person. Default none.
 	Logger *slog.Logger
 }
 
