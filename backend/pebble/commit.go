@@ -323,7 +323,8 @@ func (t *tx) Get(ctx context.Context, keys []engine.Key, fields ...engine.FieldI
 		return nil, errors.New("the transaction has ended")
 	}
 	if t.at == nil {
-		t.at, t.now = t.e.snapshot(), time.Now().UTC()
+		t.at = t.e.snapshot()
+		t.now = t.at.at
 	}
 	rows, values, err := t.e.get(ctx, t.at, keys, fields)
 	for i := range values {
