@@ -18,6 +18,8 @@ type snapshot struct {
 	at       time.Time
 	epochs   [][]epoch
 	unsynced []chan struct{} // commits that it may show and that may not be synced yet
+	applied  uint64          // it has this many batches, and perhaps later ones
+	users    int             // guarded by database.mu
 }
 
 // snapshot takes a snapshot under a lock. Of two snapshots, the one with the later moment therefore shows everything that the
@@ -25,9 +27,25 @@ type snapshot struct {
 func (e *database) snapshot() *snapshot {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	return e.snapshotLocked()
+}
+
+// newest returns a snapshot that transactions share while it is the newest one: Pebble looks for work when one is closed.
+func (e *database) newest() *snapshot {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if s := e.last; s != nil && s.users > 0 && s.applied == e.applied.Load() {
+		s.users++
+		return s
+	}
+	e.last = e.snapshotLocked()
+	return e.last
+}
+
+func (e *database) snapshotLocked() *snapshot {
 	// The moment first: a commit that returned before this moment is in the snapshot. One that returns between the two
 	// may be.
-	s := &snapshot{at: e.moments.next()}
+	s := &snapshot{at: e.moments.next(), applied: e.applied.Load(), users: 1}
 	s.db, s.epochs = e.db.NewSnapshot(), e.epochs
 	e.snapshots[s] = struct{}{}
 	s.unsynced = e.syncs.underWay()
@@ -38,7 +56,8 @@ func (e *database) snapshot() *snapshot {
 func (e *database) release(s *snapshot) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if _, open := e.snapshots[s]; open {
+	s.users--
+	if _, open := e.snapshots[s]; open && s.users == 0 {
 		delete(e.snapshots, s)
 		_ = s.db.Close() // nil, unless it is closed already
 	}
@@ -51,11 +70,12 @@ func (e *database) get(ctx context.Context, s *snapshot, keys []engine.Key, fiel
 	}
 	rows, values := make([]engine.Row, len(keys)), make([][]byte, len(keys))
 	var found []engine.Field // of all rows
+	var space []byte
 	for i := range keys {
 		if err := ctx.Err(); err != nil {
 			return nil, nil, err
 		}
-		value, err := e.value(s.db, s.epochs, &keys[i])
+		value, err := e.value(s.db, s.epochs, &keys[i], &space)
 		if err != nil {
 			return nil, nil, fmt.Errorf("%s %q: %w", e.kinds[keys[i].Kind].Name, keys[i].Name, err)
 		}
