@@ -130,10 +130,11 @@ func (t *tx) unchanged() error {
 	return nil
 }
 
-// lots gather transactions. Those that wait at the same time share a batch and its sync, as commits of different callers do.
+// lots gather transactions beside those that are under way, so that many callers share batches and syncs. A transaction with few
+// others waits for none: the longer it waits, the likelier somebody changes a row that it has read.
 type lots struct {
-	e    *database
-	turn sync.Mutex // held while a lot is applied and synced
+	e       *database
+	running chan struct{} // a place for each lot that is applied and synced
 
 	mu   sync.Mutex
 	open *lot // takes further transactions, if it is not nil
@@ -147,8 +148,11 @@ type lot struct {
 	done chan struct{}
 }
 
-// mostInLot bounds the time for which commits wait.
-const mostInLot = 256
+// mostLots run at once. mostInLot bounds the time for which commits wait.
+const (
+	mostLots  = 4
+	mostInLot = 256
+)
 
 // take returns when a transaction has its answer. The first one of a lot works for all.
 func (l *lots) take(t *tx) {
@@ -166,8 +170,8 @@ func (l *lots) take(t *tx) {
 		return
 	}
 	defer close(own.done)
-	l.turn.Lock()
-	defer l.turn.Unlock()
+	l.running <- struct{}{}
+	defer func() { <-l.running }()
 	l.mu.Lock()
 	if l.open == own {
 		l.open = nil
