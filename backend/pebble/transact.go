@@ -26,11 +26,16 @@ func (e *database) Transact(ctx context.Context, soft bool, do func(engine.Tx) e
 	if err != nil || t.write == nil {
 		return engine.Result{}, e.end(ctx, false, err)
 	}
+	if t.err != nil {
+		return engine.Result{}, t.err
+	}
 	if err := ctx.Err(); err != nil {
 		return engine.Result{}, notApplied(err)
 	}
-	if t.err != nil {
-		return engine.Result{}, t.err
+	if len(e.lots.running) == mostLots { // others may wait for a directory that is gone
+		if err := e.Writable(); err != nil {
+			return engine.Result{}, notApplied(err)
+		}
 	}
 	if soft {
 		e.applyLot([]*tx{t}, true)
