@@ -1,12 +1,11 @@
 # Everything here also works by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := help
-.PHONY: help up test race coverage openapi lint golangci licences vulnerabilities screenshots bench bench-peers bench-cost bench-staleness bench-memory billion e2e outage overload chaos chaos-nats remote-chaos soak kills groups fulldisk simulate replay determinism planted planted-processes powercut fuzz examples identifiers identifiers-google generate release ci full
+.PHONY: help up test race coverage openapi lint golangci licences vulnerabilities screenshots bench bench-peers bench-cost bench-staleness bench-memory billion e2e outage overload chaos chaos-nats soak kills fulldisk simulate replay determinism planted planted-processes powercut fuzz examples identifiers identifiers-google generate release ci full
 
 TMP ?= $(or $(TMPDIR),/tmp)
 OUTAGE ?= 10m
 CHAOS ?= 15m
 NATS ?= 5m
-REMOTE ?= 5m
 SOAK ?= 8h
 SCHEDULES ?= 20000
 CUTS ?= 10000
@@ -109,8 +108,8 @@ outage: ## make Pub/Sub and Datastore unavailable for OUTAGE (10m), in three way
 	COUNTMILL_TEST_REQUIRE=emulators COUNTMILL_TEST_OUTAGE=$(OUTAGE) \
 		go test -count 1 -v -timeout 0 -parallel 6 -run 'TestPubSubAway|TestDatastoreAway' ./internal/testing/e2e
 
-overload: ## send ten times the load that `up`, a publisher without Pub/Sub and the library accept, and run a small caller next to bulk senders, for OVERLOAD (15s) each
-	COUNTMILL_TEST_OVERLOAD=$(OVERLOAD) COUNTMILL_TEST_OVERLOAD_TIMES=10 COUNTMILL_TEST_SHARES_P99=1s go test -count 1 -v -timeout 0 -run 'TestOverload' ./internal/testing/e2e
+overload: ## send ten times the load that `up` accepts, and bodies of 8 MiB, for OVERLOAD (15s) each
+	COUNTMILL_TEST_OVERLOAD=$(OVERLOAD) COUNTMILL_TEST_OVERLOAD_TIMES=10 go test -count 1 -v -timeout 0 -run 'TestOverload' ./internal/testing/e2e
 
 chaos: ## kill, suspend and cut off separate roles under load for CHAOS (15m), seeded by SEED; every total is checked
 	exec env COUNTMILL_TEST_REQUIRE=emulators COUNTMILL_TEST_CHAOS=$(CHAOS) COUNTMILL_TEST_SEED=$(SEED) COUNTMILL_TEST_EMULATOR_HEAP=2g \
@@ -120,16 +119,8 @@ chaos-nats: ## kill and suspend three aggregators, and kill the broker, on NATS 
 	exec env COUNTMILL_TEST_LONG=1 COUNTMILL_TEST_REQUIRE=emulators COUNTMILL_TEST_CHAOS=$(NATS) COUNTMILL_TEST_SEED=$(SEED) \
 		go test -count 1 -v -timeout 0 -run 'TestNATS$$' ./internal/testing/e2e
 
-remote-chaos: ## kill countmill up and two publishers over HTTP, and cut their connections, for REMOTE (5m), seeded by SEED; every total is checked
-	exec env COUNTMILL_TEST_REMOTE=$(REMOTE) COUNTMILL_TEST_SEED=$(SEED) \
-		go test -count 1 -v -timeout 0 -run 'TestRemotePublishers$$' ./internal/testing/e2e
-
 soak: ## run chaos for SOAK (8h)
 	$(MAKE) chaos CHAOS=$(SOAK)
-
-groups: ## build an index of COUNTERS (1000000) while RATE (100000) increments a second come in and countmill up is killed KILLS (20) times
-	exec env COUNTMILL_TEST_GROUPS=$(or $(COUNTERS),1000000),$(or $(RATE),100000),$(or $(KILLS),20) COUNTMILL_TEST_SEED=$(SEED) \
-		go test -count 1 -v -timeout 2h -run 'TestGroupsThroughKills$$' ./internal/testing/e2e
 
 kills: ## SIGKILL countmill up KILLS (200) times under load, seeded by SEED; every total is checked
 	exec env COUNTMILL_TEST_UP_KILLS=$(or $(KILLS),200) COUNTMILL_TEST_SEED=$(SEED) \
@@ -145,9 +136,8 @@ planted-processes: ## build countmill with planted bugs, one at a time: chaos, k
 planted: ## plant bugs, one at a time: the simulator, the power cuts and the suites must find each in 5 runs of 5
 	COUNTMILL_TEST_PLANTED=5 go test -count 1 -v -timeout 2h -run TestPlanted $$(find . -path '*/testdata/*bugs' | sed 's|/testdata/.*||' | sort -u)
 
-powercut: ## cut the power CUTS (10000) times on pebble:, a tenth of them on the whole of up, from SEED on
+powercut: ## cut the power CUTS (10000) times on pebble:, from SEED on
 	go test -count 1 -v -timeout 0 -run 'TestPowerCut$$' ./backend/pebble -cuts $(CUTS) -seed $(SEED)
-	go test -count 1 -v -timeout 0 -run 'TestPowerCut$$' ./internal/app -cuts $$(($(CUTS) / 10)) -seed $(SEED)
 
 fuzz: ## run every fuzz target for FUZZTIME (5m), one after the other; ONLY=Decode selects targets by name
 	.ci/fuzz $(FUZZTIME) $(ONLY)

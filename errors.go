@@ -39,7 +39,7 @@ var (
 	// waited. Ask again later.
 	ErrNotCountedYet = errors.New("not counted yet")
 
-	// ErrReceiptExpired: a receipt is older than the deduplication window. Nobody can tell any more
+	// ErrReceiptExpired: a receipt is older than the deduplication window. It is unknown
 	// whether its increments were counted.
 	ErrReceiptExpired = errors.New("receipt expired")
 
@@ -47,7 +47,7 @@ var (
 	// values of its id are forgotten. Nothing was given.
 	ErrIDExpired = errors.New("id expired")
 
-	// ErrOtherDatabase: a receipt is of another database than the one that was asked.
+	// ErrOtherDatabase: a receipt is of another database than the answering one.
 	ErrOtherDatabase = errors.New("receipt of another database")
 
 	// ErrExhausted: a sequence has fewer values left than were asked for. Nothing was given.

@@ -27,7 +27,7 @@ type Increment struct {
 	// Delta is from -MaxDelta to MaxDelta, but not 0.
 	Delta int64
 	// ID makes a repeat harmless: the same ID on the same counter counts once within
-	// the deduplication window, whoever sends it. 1 to MaxID bytes of UTF-8; empty for an anonymous increment.
+	// the deduplication window, from any sender. 1 to MaxID bytes of UTF-8; empty for an anonymous increment.
 	ID string
 	// Time is when the event happened; zero for now. A caller that may repeat an increment after
 	// the deduplication window must send the same Time. The repeat is then refused, and never

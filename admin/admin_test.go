@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -240,60 +238,6 @@ func TestADeleteThatIsTriedAgainSaysThatItExisted(t *testing.T) {
 			t.Errorf("got %+v, %v, want 5 removed of a counter that existed", done, err)
 		}
 	})
-}
-
-// Resets that meet look again, and all of them end. Together they remove every increment
-// once.
-func TestResetsAtOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		a, c := newAdmin(t)
-		c.add(t, "a", 5)
-		c.between = func(*store.Sum) error {
-			<-time.After(20 * time.Millisecond) // others look meanwhile
-			return nil
-		}
-		var removed atomic.Int64
-		var resets sync.WaitGroup
-		began := time.Now()
-		for n := range 30 {
-			resets.Go(func() {
-				done, err := a.Reset(t.Context(), "a", "")
-				if err != nil {
-					t.Errorf("reset %d: %v", n, err)
-				}
-				removed.Add(int64(done.Removed.Lo))
-			})
-		}
-		for range 100 {
-			<-time.After(7 * time.Millisecond)
-			c.add(t, "a", 1)
-		}
-		resets.Wait()
-		t.Logf("30 resets at once took %s, %d tries", time.Since(began), c.Calls(fakestore.Reset))
-		if got := removed.Load() + c.total(t, "a"); got != 105 {
-			t.Errorf("removed and left are %d, want 105", got)
-		}
-	})
-}
-
-// A clock that was years ahead at the last reset keeps nobody from the next.
-func TestResetAfterAClockYearsAhead(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	ahead := now.AddDate(4, 0, 0)
-	found := store.ResetState{Baseline: int128.Of(7), ResetAt: ahead}
-	r := store.ResetRequest{Counter: "a", Look: store.Sum{Exists: true, Sum: int128.Of(12), ResetState: found, At: now.Add(-time.Second)}}
-	after, done, err := r.Apply(&found, now)
-	if want := (store.ResetState{Baseline: int128.Of(12), ResetAt: ahead.Add(time.Microsecond)}); err != nil || after == nil || *after != want {
-		t.Errorf("got the record %+v, %v, want %+v", after, err, want)
-	}
-	if want := (store.ResetResult{Removed: int128.Of(5), At: r.Look.At}); done != want {
-		t.Errorf("got %+v, want %+v", done, want)
-	}
-	if _, _, err := r.Apply(after, now); !errors.Is(err, store.ErrChanged) {
-		t.Errorf("a look-up from before that: got %v, want ErrChanged", err)
-	}
 }
 
 func TestResetThatFails(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -255,33 +254,6 @@ func TestNewIDsAreTheSameEachTime(t *testing.T) {
 	}
 }
 
-// Beyond the window parts get the time of the request. Their kinds and ids stay, and so do the
-// contents of their markers: to the store, a replay that is under way is the same.
-func TestAsNewLeavesWhatMarkersHold(t *testing.T) {
-	t.Parallel()
-	var incs []countmill.Increment
-	for i := range 30 {
-		incs = append(incs, countmill.Increment{Counter: fmt.Sprint("c", i), Delta: 1})
-	}
-	incs[3].ID = "x"
-	parts, err := wire.CutRequest("", "key", incs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	old := time.Now().Add(-200 * time.Hour)
-	f := newStore(store.DeadLetter{Key: "k", Source: "message", Time: old, Payload: encode(old, append(parts, anonymous(entry("a", 1)))...)})
-	replay(t, f, true)
-	got := decode(t, f.asked("k").Payload).Parts
-	if len(got) != len(parts)+1 {
-		t.Fatalf("%d parts, want %d", len(got), len(parts)+1)
-	}
-	for i, p := range parts {
-		if got[i].ID != p.ID || got[i].Kind != p.Kind || got[i].Fingerprint() != p.Fingerprint() {
-			t.Errorf("part %d is %+v, want %+v", i, got[i], p)
-		}
-	}
-}
-
 // An increment with an id in a request whose key was taken has its own id still: it may have
 // been counted under it, from another request.
 func TestAnIDBesideAKeyThatIsTakenIsKept(t *testing.T) {
@@ -331,24 +303,6 @@ func TestTheCopyOfAHeadIsNotCountedAsNew(t *testing.T) {
 	}
 }
 
-func TestBeyondTheWindow(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		f := newStore(store.DeadLetter{Key: "k", Time: time.Now(), Payload: encode(time.Now(), anonymous(entry("a", 1)))})
-		f.window = time.Hour
-		l := admin.NewDeadLetters(f)
-		for _, step := range []struct {
-			wait time.Duration
-			want string
-		}{{time.Hour, admin.ResultAsked}, {time.Microsecond, admin.ResultRefused}} {
-			time.Sleep(step.wait) // virtual
-			if done, err := l.Replay(t.Context(), []string{"k"}, false); err != nil || done[0].Result != step.want {
-				t.Errorf("after %s more: got %v, %v; want %s", step.wait, done, err, step.want)
-			}
-		}
-	})
-}
-
 func TestGoneAndDiscarded(t *testing.T) {
 	t.Parallel()
 	var all []store.DeadLetter
@@ -392,8 +346,14 @@ func TestPagesOfDeadLetters(t *testing.T) {
 		key := fmt.Sprintf("%02d", i)
 		f.dead[key] = store.DeadLetter{Key: key, Payload: make([]byte, i)}
 	}
-	f.dead[store.ReplayKey("03")] = store.DeadLetter{Key: store.ReplayKey("03")}
+	f.dead[store.ReplayKey("03")] = store.DeadLetter{Key: store.ReplayKey("03")} // no dead letter itself
 	l := admin.NewDeadLetters(f)
+	for key, want := range map[string][2]bool{"03": {true, true}, store.ReplayKey("03"): {}, "04": {true, false}, "99": {}} {
+		if d, _, found, err := l.Show(t.Context(), key); err != nil || [2]bool{found, d.Asked} != want {
+			t.Errorf("%s: found %t, asked %t, %v; want %v", key, found, d.Asked, err, want)
+		}
+	}
+	f.most = 0
 	for _, limit := range []int{1, 4, 5, 6, 22, 23, 24, 1000} {
 		n, after := 0, ""
 		for {

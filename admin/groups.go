@@ -61,7 +61,7 @@ func (v *Verifier) groupPage(ctx context.Context, prefix, after string) (r Verif
 	return r, nil
 }
 
-// nextIndex returns the first serving index after the named one that may have groups with the prefix.
+// nextIndex returns the first serving index after the named index that may have groups with the prefix.
 func nextIndex(rules *store.Rules, prefix, after string) *store.Index {
 	if rules == nil {
 		return nil

@@ -149,15 +149,6 @@ func TestVerifierComparesGroupsOfAnyName(t *testing.T) {
 	}
 }
 
-// A database without rules has no groups to compare.
-func TestVerifierComparesNoGroupsWithoutRules(t *testing.T) {
-	t.Parallel()
-	st := fakestore.New(fakestore.Options{})
-	if got, n := groupProblems(t, admin.NewVerifier(st, st, nil).CompareGroups(st), ""); len(got) != 0 || n != 0 {
-		t.Errorf("%d groups, problems %q", n, got)
-	}
-}
-
 // The pages of groups come last, whether or not the process has a cache to look at.
 func TestGroupsAreComparedLast(t *testing.T) {
 	t.Parallel()

@@ -98,7 +98,7 @@ func (a *Admin) stateOf(ctx context.Context, x store.Index) (IndexState, error) 
 // serves.
 //
 // Errors match countmill.ErrInvalid, countmill.ErrUnavailable or countmill.ErrOutcomeUnknown. You may repeat
-// CreateIndex. own are the prefixes of a caller who is limited to some: it may have store.OwnIndexes of them.
+// CreateIndex. own are the prefixes of a caller limited to some: it may have store.OwnIndexes indexes.
 func (a *Admin) CreateIndex(ctx context.Context, name, match, group string, own ...string) error {
 	return a.changeIndex(ctx, "create an index", "index created", store.IndexChange{
 		Step: store.CreateIndex, Index: store.Index{Name: name, Match: match, Group: group}, Own: own,

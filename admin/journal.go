@@ -75,7 +75,7 @@ type JournalPage struct {
 	SettledUntil time.Time
 }
 
-// Page returns entries of a counter. Pages of what existed at the first call never repeat and never skip an
+// Page returns entries of a counter. Pages of entries that existed at the first call never repeat and never skip an
 // entry, and a caller that follows the end, asking again after the last key, sees every entry. A page of a
 // counter whose rule has rows reads only the entries that it shows. Another page reads some 2,000 records of all counters.
 //

@@ -122,36 +122,6 @@ func (e *evidence) wantPages(t *testing.T, counter string) {
 	}
 }
 
-// A page has nothing of a later time than it is settled until, also if entries come between its calls of the store.
-func TestPagesAreSettled(t *testing.T) {
-	t.Parallel()
-	for _, before := range []string{"", store.JournalPlace{Key: store.JournalKey{0xff}}.String()} {
-		e := newEvidence()
-		e.rule(t, "*", "30d")
-		e.fold(t, wire.PartID{1}, "a")
-		e.rule(t, "a", "30d,paged") // a page reads records, and then rows
-		e.fold(t, wire.PartID{2}, "a")
-		e.On(fakestore.Journal, func(n int) fakestore.Answer {
-			if n == 2 {
-				e.fold(t, wire.PartID{3}, "a")
-			}
-			return fakestore.OK
-		})
-		page := e.page(t, admin.JournalQuery{Counter: "a", Before: before, Limit: 10})
-		if e.Calls(fakestore.Journal) < 2 {
-			t.Error("one call of the store made the page")
-		}
-		for _, entry := range page.Entries {
-			if entry.Time.After(page.SettledUntil) {
-				t.Errorf("before %q: settled until %s, and an entry of %s", before, page.SettledUntil, entry.Time)
-			}
-		}
-		if diff := cmp.Diff(e.want["a"][:2], page.Entries); diff != "" {
-			t.Errorf("before %q (-want +got):\n%s", before, diff)
-		}
-	}
-}
-
 // A page knows nothing of rules that came after it has read them: its machine may be suspended between two calls.
 func TestPagesAreNotSettledBeyondTheirRules(t *testing.T) {
 	t.Parallel()
@@ -229,29 +199,6 @@ func TestPagesOfAnID(t *testing.T) {
 		page := e.page(t, admin.JournalQuery{Counter: "a", ID: "order-7", Limit: 10})
 		if diff := cmp.Diff(e.want["a"][7:8], page.Entries); diff != "" || page.Next != "" {
 			t.Errorf("%s: the entry of an id (-want +got), next %q:\n%s", keep, page.Next, diff)
-		}
-	}
-}
-
-// A follower that asks again after the last key sees every entry, once.
-func TestFollowingTheJournal(t *testing.T) {
-	t.Parallel()
-	for _, keep := range []string{"30d", "30d,paged"} {
-		e := newEvidence()
-		e.rule(t, "a", keep)
-		var got []admin.JournalEntry
-		after := ""
-		for i := range 50 {
-			if i%3 > 0 {
-				e.fold(t, wire.PartID{byte(i)}, "a")
-			}
-			page := e.page(t, admin.JournalQuery{Counter: "a", After: after, Limit: 1 + i%2})
-			if got = append(got, page.Entries...); len(got) > 0 {
-				after = got[len(got)-1].Key
-			}
-		}
-		if diff := cmp.Diff(e.want["a"], got); diff != "" {
-			t.Errorf("%s: followed (-want +got):\n%s", keep, diff)
 		}
 	}
 }

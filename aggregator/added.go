@@ -21,7 +21,7 @@ const (
 )
 
 // takeAdded folds the increments that other programs add to the store (store.Adder), until ctx ends. The commit that counts them removes them.
-// So they need no markers, and no attempt is repeated: after any outcome a further look finds exactly those that are not counted. Aggregators do not
+// So they need no markers, and no attempt is repeated: after any outcome a further look finds exactly the increments not counted yet. Aggregators do not
 // divide them. If two take the same one, the commit of one of them applies nothing.
 func (a *Aggregator) takeAdded(ctx context.Context, from store.Adder) {
 	most := mostAdded

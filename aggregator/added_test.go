@@ -143,24 +143,6 @@ func TestAddedBesideEachOther(t *testing.T) {
 	})
 }
 
-// A store that does not answer is asked again.
-func TestAddedAfterAnOutage(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := adding(t)
-		st.unread = errors.New("away")
-		st.add("a", 1)
-		runOver(t, st.Store, st, aggregator.Config{})
-		settle(time.Minute)
-		st.mu.Lock()
-		st.unread = nil
-		st.mu.Unlock()
-		settle(time.Minute)
-		if got := st.Totals(); got["a"] != 1 {
-			t.Errorf("totals are %v, want 1 of a", got)
-		}
-	})
-}
-
 // Increments that wait in the store are lag, from their own time on, and none once they are counted.
 func TestAddedIsLag(t *testing.T) {
 	bubble(t, func(t *testing.T) {

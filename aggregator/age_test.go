@@ -1,7 +1,6 @@
 package aggregator
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -84,27 +83,6 @@ func TestRecordsAreRememberedForAnHour(t *testing.T) {
 	})
 }
 
-// The use of a record keeps it in memory, but does not make it younger.
-func TestUseMakesARecordNoYounger(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		st := &fakeRecorder{shards: map[string]int{"a": 2, "b": 3, "c": 4}}
-		r := newRecords(st, 2, 20, 4, newAging(time.Now))
-		for _, step := range []struct {
-			pass  time.Duration
-			names []string
-			want  int // asked for so far
-		}{
-			{0, []string{"a"}, 1}, {30 * time.Minute, []string{"b", "c"}, 3}, {0, []string{"a"}, 3}, {30 * time.Minute, []string{"a"}, 4},
-		} {
-			time.Sleep(step.pass)
-			if _, _, err := r.learn(t.Context(), toShard0(step.names...), time.Hour); err != nil || st.looked != step.want {
-				t.Errorf("%q: %d records asked for, %v, want %d", step.names, st.looked, err, step.want)
-			}
-		}
-	})
-}
-
 // Records that are used together are as old as the oldest, and a fold checks that again right
 // before it commits.
 func TestAnOldRecordIsReadBeforeTheCommit(t *testing.T) {
@@ -153,16 +131,5 @@ func TestAnOldRecordIsReadBeforeTheCommit(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// An increment of a deleted counter makes the counter exist again, with the shards that it had.
-func TestFoldsEndADelete(t *testing.T) {
-	t.Parallel()
-	st := &fakeRecorder{shards: map[string]int{"a": 0}}
-	r := newRecords(st, 2, 20, 100, newAging(time.Now))
-	k, cost, err := r.learn(t.Context(), toShard0("a"), time.Hour)
-	if err != nil || !slices.Equal(k.shards, []int{20}) || cost.raised != 1 {
-		t.Errorf("got %v, %+v, %v; want one growth to 20 shards", k.shards, cost, err)
 	}
 }

@@ -1,14 +1,11 @@
 package aggregator_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -115,273 +112,6 @@ func settle(d time.Duration) {
 	synctest.Wait()
 }
 
-func TestAMessageIsAcknowledgedOnlyAfterItsCommit(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := large(t)
-		gate := make(chan struct{})
-		st.OnFold(func(int, *store.Commit) fakestore.Answer {
-			<-gate
-			return fakestore.OK
-		})
-		r := run(t, st, aggregator.Config{CommitTimeout: time.Hour})
-		m := r.send(t, anonymous(one("a", 2), one("b", 3)))
-		settle(time.Second)
-		if acked(m) {
-			t.Error("acknowledged while its commit is under way")
-		}
-		close(gate)
-		settle(time.Second)
-		if !acked(m) {
-			t.Error("not acknowledged after its commit")
-		}
-		r.want(t, map[string]int64{"a": 2, "b": 3})
-		if err := r.finish(); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-func TestAMessageWaitsForAllItsParts(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := small(t)
-		gate := make(chan struct{})
-		st.OnFold(func(n int, _ *store.Commit) fakestore.Answer {
-			if n > 1 {
-				<-gate
-			}
-			return fakestore.OK
-		})
-		r := run(t, st, aggregator.Config{CommitTimeout: time.Hour, Commits: 1})
-		var parts []wire.Part
-		for p := range 3 { // each fills a commit of its own
-			var entries []wire.Entry
-			for c := range wire.MaxEntries {
-				entries = append(entries, one(fmt.Sprint(p, "-", c), 1))
-			}
-			parts = append(parts, anonymous(entries...))
-		}
-		m := r.send(t, parts...)
-		for range 2 {
-			settle(time.Second)
-			if acked(m) {
-				t.Error("acknowledged although a part is not applied")
-			}
-			select {
-			case gate <- struct{}{}:
-			default:
-			}
-		}
-		settle(time.Second)
-		if !acked(m) {
-			t.Error("not acknowledged although all parts are applied")
-		}
-	})
-}
-
-func TestACopyOfAMessageCountsOnce(t *testing.T) {
-	for name, between := range map[string]time.Duration{
-		"in one window": 0, "after its commit": time.Second, "long after": 7 * 24 * time.Hour,
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				r := run(t, large(t), aggregator.Config{})
-				p, now := anonymous(one("a", 2)), time.Now()
-				first := r.sendAt(t, now, p)
-				settle(between)
-				second := r.sendAt(t, now, p, anonymous(one("b", 1)))
-				settle(time.Minute)
-				if !acked(first) || !acked(second) {
-					t.Errorf("acknowledged: %v, %v, want both", acked(first), acked(second))
-				}
-				r.want(t, map[string]int64{"a": 2, "b": 1})
-				if got := r.agg.Stats().Duplicates; got != 1 {
-					t.Errorf("%d duplicates counted, want 1", got)
-				}
-			})
-		})
-	}
-}
-
-func TestACopyWaitsForTheCommitUnderWay(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := large(t)
-		gate := make(chan struct{})
-		var open atomic.Int32
-		st.OnFold(func(int, *store.Commit) fakestore.Answer {
-			if open.Add(1) > 1 {
-				t.Error("one part id in two commits at once")
-			}
-			defer open.Add(-1)
-			<-gate
-			return fakestore.OK
-		})
-		r := run(t, st, aggregator.Config{Commits: 4, CommitTimeout: time.Hour})
-		p := anonymous(one("a", 2))
-		r.send(t, p)
-		settle(time.Second)
-		copy := r.send(t, p)
-		settle(time.Second)
-		if acked(copy) {
-			t.Error("a copy was acknowledged before the part was applied")
-		}
-		close(gate)
-		settle(time.Second)
-		if !acked(copy) {
-			t.Error("the copy is not acknowledged with the part")
-		}
-		r.want(t, map[string]int64{"a": 2})
-	})
-}
-
-// Each row of the table of answers in doc.go, with commits of several parts.
-func TestEveryAnswerOfTheStoreCountsOnce(t *testing.T) {
-	for name, answer := range map[string]fakestore.Answer{
-		"marker exists, none found": fakestore.MarkerExists,
-		"deployment":                fakestore.Deployment,
-		"not applied":               fakestore.NotApplied,
-		"unknown, applied":          fakestore.UnknownApplied,
-		"unknown, not applied":      fakestore.UnknownNotApplied,
-		"slow, applied":             fakestore.SlowApplied,
-		"slow, not applied":         fakestore.SlowNotApplied,
-	} {
-		for _, times := range []int{1, 2, 5, 20} {
-			t.Run(fmt.Sprintf("%s %d times", name, times), func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					st := small(t)
-					st.OnFold(func(n int, _ *store.Commit) fakestore.Answer {
-						if n <= times {
-							return answer
-						}
-						return fakestore.OK
-					})
-					r := run(t, st, aggregator.Config{Commits: 2})
-					want := make(map[string]int64)
-					for i := range 40 {
-						counter := fmt.Sprint("c", i%15)
-						r.send(t, anonymous(one(counter, int64(i+1)), one("hot", 1)))
-						want[counter] += int64(i + 1)
-						want["hot"]++
-					}
-					settle(time.Hour)
-					r.want(t, want)
-					if err := r.finish(); err != nil {
-						t.Error(err)
-					}
-					if got := r.reasons(); len(got) > 0 {
-						t.Errorf("dead letters: %q", got)
-					}
-				})
-			})
-		}
-	}
-}
-
-func TestOurOwnAmbiguousRetryIsNoDuplicate(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := large(t)
-		st.OnFold(func(n int, _ *store.Commit) fakestore.Answer {
-			if n == 1 {
-				return fakestore.UnknownApplied
-			}
-			return fakestore.OK
-		})
-		r := run(t, st, aggregator.Config{})
-		r.send(t, anonymous(one("a", 1)))
-		settle(time.Hour)
-		r.want(t, map[string]int64{"a": 1})
-		if got := r.agg.Stats().Duplicates; got != 0 {
-			t.Errorf("%d duplicates counted, want 0", got)
-		}
-	})
-}
-
-func TestOnlyThePartThatIsRefusedBecomesADeadLetter(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := large(t)
-		st.OnFold(func(_ int, c *store.Commit) fakestore.Answer {
-			for _, a := range c.Adds {
-				if a.Counter == "poison" {
-					return fakestore.Refused
-				}
-			}
-			return fakestore.OK
-		})
-		r := run(t, st, aggregator.Config{})
-		want := make(map[string]int64)
-		for i := range 30 {
-			r.send(t, anonymous(one(fmt.Sprint("c", i), 1)))
-			want[fmt.Sprint("c", i)] = 1
-		}
-		bad := r.send(t, anonymous(one("poison", 1), one("c1", 100)))
-		settle(time.Minute)
-		r.want(t, want)
-		if got := r.reasons(); len(got) != 1 {
-			t.Errorf("dead letters: %q, want one", got)
-		}
-		if !acked(bad) {
-			t.Error("the message of a dead letter is not acknowledged")
-		}
-	})
-}
-
-func TestNothingIsAcknowledgedBeforeItsDeadLetterIsWritten(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := large(t)
-		st.On(fakestore.PutDeadLetters, fakestore.Script(fakestore.UnknownNotApplied, fakestore.UnknownNotApplied))
-		r := run(t, st, aggregator.Config{})
-		m := r.sendBytes(t, []byte("garbage"))
-		synctest.Wait()
-		if acked(m) {
-			t.Error("acknowledged although the dead letter is not written")
-		}
-		settle(time.Minute)
-		if got := st.DeadLetters(); !acked(m) || len(got) != 1 || string(got[0].Payload) != "garbage" {
-			t.Errorf("acknowledged %v, dead letters %v, want the garbage", acked(m), got)
-		}
-	})
-}
-
-func TestDeadLettersAreLimitedInRate(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := run(t, large(t), aggregator.Config{DeadLetterRate: 10})
-		for i := range 100 {
-			r.sendBytes(t, fmt.Appendf(nil, "garbage %d", i))
-		}
-		settle(2 * time.Second)
-		if got := len(r.store.DeadLetters()); got > 31 {
-			t.Errorf("%d dead letters after 2 s at 10 a second, burst 10", got)
-		}
-		r.send(t, anonymous(one("a", 1)))
-		settle(time.Second)
-		r.want(t, map[string]int64{"a": 1})
-		settle(20 * time.Second)
-		if got := len(r.store.DeadLetters()); got != 100 {
-			t.Errorf("%d dead letters in the end, want 100", got)
-		}
-	})
-}
-
-func TestAnIDReusedIsADeadLetterAndTheFirstWins(t *testing.T) {
-	for name, between := range map[string]time.Duration{"together": 0, "later": time.Hour} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				r := run(t, large(t), aggregator.Config{})
-				inc := func(delta int64) wire.Part {
-					return wire.CutIdentified(countmill.Increment{Counter: "a", Delta: delta, ID: "x"})
-				}
-				r.send(t, inc(1))
-				settle(between)
-				second := r.send(t, inc(2))
-				settle(time.Hour)
-				r.want(t, map[string]int64{"a": 1})
-				if got := r.reasons(); len(got) != 1 || !strings.Contains(got[0], "id reused") || !acked(second) {
-					t.Errorf("dead letters %q, acknowledged %v, want one: id reused", got, acked(second))
-				}
-			})
-		})
-	}
-}
-
 func keyed(t *testing.T, key string, counters, delta int, ids ...string) []wire.Part {
 	t.Helper()
 	var incs []countmill.Increment
@@ -396,93 +126,6 @@ func keyed(t *testing.T, key string, counters, delta int, ids ...string) []wire.
 		t.Fatal(err)
 	}
 	return parts
-}
-
-// A longer request under a used key has a head that is refused, and followers with new ids.
-func TestAKeyReusedForALongerRequestCountsNothingOfIt(t *testing.T) {
-	for name, between := range map[string]time.Duration{"together": 0, "later": time.Hour} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				r := run(t, large(t), aggregator.Config{})
-				want := make(map[string]int64)
-				for i := range 10 {
-					want[fmt.Sprint("c", i)] = 1
-				}
-				r.send(t, keyed(t, "k", 10, 1)...)
-				settle(between)
-				second := r.send(t, keyed(t, "k", 100, 7, "e1", "e2")...)
-				settle(time.Hour)
-				r.want(t, want)
-				if got := r.reasons(); len(got) != 1 || !acked(second) {
-					t.Errorf("dead letters %q, acknowledged %v, want one for the whole request", got, acked(second))
-				}
-				b, err := wire.Decode(r.store.DeadLetters()[0].Payload)
-				if err != nil || b.Entries() != 102 {
-					t.Errorf("the dead letter holds %v, %v, want all 102 entries", b, err)
-				}
-			})
-		})
-	}
-}
-
-func TestARepeatedRequestCountsItsMissingParts(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := small(t)
-		r := run(t, st, aggregator.Config{})
-		parts := keyed(t, "k", 100, 3, "e1")
-		r.send(t, parts[:2]...) // as if the followers had been in a message that was lost
-		settle(time.Minute)
-		m := r.send(t, parts...)
-		again := r.send(t, parts...)
-		settle(time.Minute)
-		want := map[string]int64{"ids": 3}
-		for i := range 100 {
-			want[fmt.Sprint("c", i)] = 3
-		}
-		r.want(t, want)
-		if !acked(m) || !acked(again) {
-			t.Error("a repeated request is not acknowledged")
-		}
-	})
-}
-
-func TestBeyondTheWindowIsADeadLetter(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := run(t, windowed(t, 24*time.Hour), aggregator.Config{})
-		now := time.Now()
-		r.sendAt(t, now.Add(-25*time.Hour), anonymous(one("old", 1)))
-		r.sendAt(t, now.Add(-23*time.Hour), anonymous(one("young", 1)))
-		r.sendAt(t, now.Add(25*time.Hour), anonymous(one("ahead", 1)))
-		late := wire.CutIdentified(countmill.Increment{Counter: "late", Delta: 1, ID: "x", Time: now.Add(-25 * time.Hour)})
-		r.sendAt(t, now, late)
-		settle(time.Minute)
-		r.want(t, map[string]int64{"young": 1})
-		if got := r.reasons(); len(got) != 3 {
-			t.Errorf("dead letters %q, want 3", got)
-		}
-	})
-}
-
-// The window is checked before every attempt, not only on receipt.
-func TestAPartThatWaitsPastTheWindowIsNotTried(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := windowed(t, time.Hour)
-		st.OnFold(func(int, *store.Commit) fakestore.Answer { return fakestore.UnknownNotApplied })
-		r := run(t, st, aggregator.Config{})
-		m := r.send(t, anonymous(one("a", 1)))
-		settle(59 * time.Minute)
-		if got := r.reasons(); len(got) != 0 || acked(m) {
-			t.Fatalf("within the window: dead letters %q, acknowledged %v", got, acked(m))
-		}
-		settle(2 * time.Minute)
-		st.OnFold(nil)
-		settle(time.Hour)
-		letters := st.DeadLetters()
-		if len(letters) != 1 || !letters[0].Maybe || !acked(m) {
-			t.Errorf("dead letters %+v, acknowledged %v, want one with Maybe", letters, acked(m))
-		}
-		r.want(t, map[string]int64{})
-	})
 }
 
 // unlimited is a store that takes commits of any size.
@@ -565,34 +208,6 @@ func TestMarkersOutliveTheWindow(t *testing.T) {
 	}
 }
 
-func TestWhileTheDeploymentIsWrongNothingIsLostOrTaken(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := large(t)
-		st.OnFold(func(int, *store.Commit) fakestore.Answer { return fakestore.Deployment })
-		r := run(t, st, aggregator.Config{})
-		m := r.send(t, anonymous(one("a", 1)))
-		settle(10 * time.Second)
-		if r.agg.Ready() == nil {
-			t.Error("ready although the store refuses the deployment")
-		}
-		select {
-		case r.out <- nil:
-			t.Error("takes messages although the store refuses the deployment")
-		default:
-		}
-		settle(24 * time.Hour)
-		st.OnFold(nil)
-		settle(time.Minute)
-		if !acked(m) || len(st.DeadLetters()) > 0 {
-			t.Errorf("acknowledged %v, dead letters %v, want the increment counted", acked(m), st.DeadLetters())
-		}
-		r.want(t, map[string]int64{"a": 1})
-		if err := r.agg.Ready(); err != nil {
-			t.Errorf("not ready after recovery: %v", err)
-		}
-	})
-}
-
 func TestAStoreThatDoesNotCountStopsFolding(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
@@ -608,44 +223,6 @@ func TestAStoreThatDoesNotCountStopsFolding(t *testing.T) {
 		}
 		if got := st.FoldCalls(); got != 1 {
 			t.Errorf("%d commits, want 1 and then none", got)
-		}
-	})
-}
-
-func TestAStopWaitsForTheCommitUnderWay(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := large(t)
-		st.OnFold(func(int, *store.Commit) fakestore.Answer {
-			time.Sleep(5 * time.Second)
-			return fakestore.OK
-		})
-		r := run(t, st, aggregator.Config{})
-		first := r.send(t, anonymous(one("a", 1)))
-		settle(time.Second)
-		second := r.send(t, anonymous(one("a", 1)))
-		if err := r.finish(); err != nil {
-			t.Error(err)
-		}
-		if !acked(first) || !acked(second) {
-			t.Errorf("acknowledged %v, %v, want both", acked(first), acked(second))
-		}
-		r.want(t, map[string]int64{"a": 2})
-	})
-}
-
-func TestADrainEndsInTimeAndGivesTheRestBack(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := large(t)
-		st.OnFold(func(int, *store.Commit) fakestore.Answer { return fakestore.SlowNotApplied })
-		r := run(t, st, aggregator.Config{DrainTimeout: 3 * time.Second})
-		m := r.send(t, anonymous(one("a", 1)))
-		started := time.Now()
-		err := r.finish()
-		if took := time.Since(started); err == nil || took > 4*time.Second {
-			t.Errorf("Run returned %v after %s, want an error after 3 s", err, took)
-		}
-		if acked(m) || !nacked(m) {
-			t.Error("the message was not given back")
 		}
 	})
 }
@@ -691,18 +268,6 @@ func TestWithoutMarkersAnUnknownOutcomeEndsRun(t *testing.T) {
 	})
 }
 
-func TestWithoutMarkersIdentifiedPartsStillHaveThem(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := run(t, certain(t), aggregator.Config{})
-		p := wire.CutIdentified(countmill.Increment{Counter: "a", Delta: 1, ID: "x"})
-		r.send(t, p, anonymous(one("a", 10)))
-		settle(time.Hour)
-		r.send(t, p, anonymous(one("a", 10)))
-		settle(time.Hour)
-		r.want(t, map[string]int64{"a": 21})
-	})
-}
-
 func TestAClosedBusEndsRunWithAnError(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := run(t, large(t), aggregator.Config{})
@@ -711,74 +276,6 @@ func TestAClosedBusEndsRunWithAnError(t *testing.T) {
 			t.Errorf("Run returned %v, want ErrClosed", err)
 		}
 	})
-}
-
-func TestAnotherDatabaseStopsFoldingUntilItIsBack(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := large(t)
-		var out bytes.Buffer
-		r := run(t, st, aggregator.Config{Logger: slog.New(slog.NewTextHandler(&out, nil))})
-		st.On(fakestore.Check, func(int) fakestore.Answer { return fakestore.Deployment })
-		settle(15 * time.Second)
-		if r.agg.Ready() == nil {
-			t.Error("ready although the database is another one")
-		}
-		if n := strings.Count(out.String(), "folding paused"); n != 1 {
-			t.Errorf("the log says %d times that folding is paused, want once:\n%s", n, out.String())
-		}
-		st.On(fakestore.Check, nil)
-		settle(11 * time.Second)
-		m := r.send(t, anonymous(one("a", 1)))
-		settle(time.Second)
-		if err := r.agg.Ready(); err != nil || !acked(m) {
-			t.Errorf("after recovery: Ready %v, acknowledged %v", err, acked(m))
-		}
-		if !strings.Contains(out.String(), "folding resumed") {
-			t.Errorf("the log does not say that folding is resumed:\n%s", out.String())
-		}
-	})
-}
-
-func TestLagIsTheAgeOfTheOldestHeldIncrement(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := large(t)
-		gate := make(chan struct{})
-		st.OnFold(func(int, *store.Commit) fakestore.Answer { <-gate; return fakestore.OK })
-		r := run(t, st, aggregator.Config{CommitTimeout: time.Hour, WorkerID: "w"})
-		r.sendAt(t, time.Now().Add(-30*time.Second), anonymous(one("a", 1)))
-		settle(10 * time.Second)
-		worker := func() store.Worker {
-			workers, err := st.Workers(t.Context())
-			if err != nil || len(workers) != 1 {
-				t.Fatalf("got workers %v, %v, want one", workers, err)
-			}
-			return workers[0]
-		}
-		if got := worker().Lag; got < 34*time.Second || got > 42*time.Second {
-			t.Errorf("reported lag %s, want about 40 s", got)
-		}
-		close(gate)
-		settle(10 * time.Second)
-		if got := worker(); got.Lag != 0 || got.Entries != 1 || !got.Expires.After(time.Now()) {
-			t.Errorf("after the commit: %+v, want no lag, one entry, not expired", got)
-		}
-		if err := r.finish(); err != nil {
-			t.Error(err)
-		}
-		if got := worker(); got.Expires.After(time.Now()) {
-			t.Errorf("after a stop the record expires at %s, want at once", got.Expires)
-		}
-	})
-}
-
-func TestConfigNamesEveryProblem(t *testing.T) {
-	t.Parallel()
-	_, err := aggregator.New(newBus(), large(t), aggregator.Config{Shards: 1000, WindowMessages: -1, CommitTimeout: -1})
-	for _, want := range []string{"Shards", "WindowMessages", "CommitTimeout"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want it to name %s", err, want)
-		}
-	}
 }
 
 // sendJSON delivers JSON from another program, with the metadata that a broker adds.
@@ -803,6 +300,11 @@ func TestJSONOnTheTopicCountsOnce(t *testing.T) {
 		r.sendJSON(t, "m2", body, now) // another message: b's increment has an id
 		settle(time.Second)
 		r.want(t, map[string]int64{"a": 6, "b": -5})
+		if m := r.sendJSON(t, "m3", `[{"counter":"a"},{"counter":"a","delta":-1}]`, now); m != nil { // no parts are left
+			if settle(time.Second); !acked(m) {
+				t.Error("a message whose increments cancel out is not acknowledged")
+			}
+		}
 	})
 }
 
@@ -833,14 +335,24 @@ func TestBadJSONOnTheTopicIsOneDeadLetter(t *testing.T) {
 	})
 }
 
-// A message of JSON whose increments cancel out has no parts.
-func TestJSONThatCancelsOutIsAcknowledged(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := run(t, large(t), aggregator.Config{})
-		m := r.sendJSON(t, "m1", `[{"counter":"a"},{"counter":"a","delta":-1}]`, time.Now())
-		settle(time.Second)
-		if !acked(m) {
-			t.Error("not acknowledged")
+func TestConfigNamesEveryProblem(t *testing.T) {
+	t.Parallel()
+	for budget, want := range map[time.Duration]bool{
+		0: true, aggregator.MinCountWithin: true, aggregator.MaxCountWithin: true,
+		-1: false, aggregator.MinCountWithin - 1: false, aggregator.MaxCountWithin + 1: false,
+	} {
+		_, err := aggregator.New(newBus(), large(t), aggregator.Config{CountWithin: budget})
+		if (err == nil) != want || err != nil && !strings.Contains(err.Error(), "CountWithin must be from 100ms to 1m0s") {
+			t.Errorf("%s: got %v, want it taken: %v", budget, err, want)
 		}
-	})
+	}
+	if _, err := aggregator.New(newBus(), large(t), aggregator.Config{Linger: time.Second, CountWithin: time.Second}); err != nil {
+		t.Errorf("a linger beside a budget: %v", err)
+	}
+	_, err := aggregator.New(newBus(), large(t), aggregator.Config{Shards: 1000, WindowMessages: -1, CommitTimeout: -1})
+	for _, want := range []string{"Shards", "WindowMessages", "CommitTimeout"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want it to name %s", err, want)
+		}
+	}
 }

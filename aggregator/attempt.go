@@ -278,7 +278,7 @@ func (a *Aggregator) dropApplied(o *outcome) bool {
 		switch {
 		case !ok || !p.marked:
 			rest = append(rest, p)
-		case p.isCompletion(): // whatever it says of the parts: its first insert was right
+		case p.isCompletion(): // even if it says something else of the parts: its first insert was right
 			o.duplicates = append(o.duplicates, p)
 		// The same id with other deltas: this part was never applied.
 		case m.Fingerprint != p.fingerprint:

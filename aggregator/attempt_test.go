@@ -242,22 +242,6 @@ func numbersOf(parts []*part) (s string) {
 	return s
 }
 
-// A process that was frozen between its check of the settings and its commit does not commit.
-func TestNothingBeyondTheWindowIsCommitted(t *testing.T) {
-	t.Parallel()
-	st := &cannedStore{nullStore: nullStore{store.Limits{Keys: 10, Commits: 2, Shards: 1}}}
-	a, err := New(make(chanBus), st, Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	a.settings.Store(&snapshot{Settings: store.Settings{ForgetBefore: time.Now().Add(-time.Hour)}})
-	old := &part{marked: true, from: time.Now().Add(-time.Hour - time.Minute), Part: wire.Part{Entries: []wire.Entry{{Counter: "a", Delta: 1}}}}
-	o := a.attempt(&job{parts: []*part{old}})
-	if o.verdict != again || len(o.rest) != 1 || o.work.commits != 0 {
-		t.Errorf("verdict %d, %d parts left, %d commits, want it back untried", o.verdict, len(o.rest), o.work.commits)
-	}
-}
-
 // A commit's answer has the store's time, within the duration of the call.
 func TestACommitTeachesTheStoresTime(t *testing.T) {
 	t.Parallel()

@@ -91,35 +91,6 @@ func BenchmarkFold(b *testing.B) {
 	}
 }
 
-// BenchmarkMerge measures the summing of the entries of a commit. One op is one entry, of 200,000
-// over a million counters; "cuts" is the number of batches or requests that they come from, each
-// sorted as publishers cut them.
-func BenchmarkMerge(b *testing.B) {
-	const entries = 200_000
-	for _, cuts := range []int{1, 8, 64, entries / wire.MaxEntries} {
-		b.Run(fmt.Sprint("cuts=", cuts), func(b *testing.B) {
-			rng := rand.New(rand.NewPCG(1, 2))
-			var parts []*part
-			for range cuts {
-				cut := make([]wire.Entry, entries/cuts)
-				for i := range cut {
-					cut[i] = wire.Entry{Counter: fmt.Sprintf("counter-name-%07d", rng.IntN(1_000_000)), Delta: 1}
-				}
-				wire.SortEntries(cut)
-				for chunk := range slices.Chunk(cut, wire.MaxEntries) {
-					parts = append(parts, &part{Part: wire.Part{Entries: chunk}})
-				}
-			}
-			b.ReportAllocs()
-			for n := 0; n < b.N; n += entries {
-				if _, ok := merge(parts); !ok {
-					b.Fatal("sums do not fit")
-				}
-			}
-		})
-	}
-}
-
 // BenchmarkTally measures BenchmarkMerge with 8 cuts, without rules, with a rule for other counters, and
 // with one for all; and the same with an index. Two minutes is a window at the end of a minute.
 func BenchmarkTally(b *testing.B) {

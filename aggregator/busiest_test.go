@@ -151,37 +151,3 @@ func TestBusiestShowsTheRateOfNow(t *testing.T) {
 		t.Errorf("got %v, want steady at 70 a second alone", last)
 	}
 }
-
-func TestASingleIncrementIsBusyForAWhile(t *testing.T) {
-	t.Parallel()
-	var b busiest
-	b.note(moves(map[string]int64{strings.Repeat("x", 500): 1}))
-	for second := 5; second <= 20; second += 5 {
-		if got := b.take(5 * time.Second); len(got) != 1 {
-			t.Fatalf("after %d s: got %v, want the counter", second, got)
-		}
-	}
-	for range 10 {
-		b.take(5 * time.Second)
-	}
-	if len(b.weights) != 0 {
-		t.Errorf("after 70 s: %v is remembered, want nothing", b.weights)
-	}
-}
-
-func BenchmarkBusiest(b *testing.B) {
-	for _, n := range []int{100, 100_000} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			adds := make([]store.ShardDelta, n)
-			for i := range adds {
-				adds[i] = store.ShardDelta{Counter: fmt.Sprint("page:/", i), Delta: int64(i*7919%1000 + 1)}
-			}
-			var all busiest
-			b.ReportAllocs()
-			for b.Loop() {
-				all.note(adds)
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/counter")
-		})
-	}
-}

@@ -81,7 +81,7 @@ func (l *loop) ride(j *job) {
 	}
 	limit, stored := l.a.limits.Entities, l.a.clock.Now()
 	for _, h := range holders {
-		// A part in another job, or one that waits for its head or for its letter, is not settled here.
+		// A part in another job, or a part waiting for its head or its letter, is not settled here.
 		if here[h] < h.open || !h.needsCompletion() {
 			continue
 		}
@@ -144,7 +144,7 @@ func (l *loop) completionApplied(t *part) {
 }
 
 // dropCompletion gives a completion up: the store refuses it, or its message is beyond the deduplication window.
-// Whoever has its receipt learns that the receipt has expired.
+// A caller with its receipt learns that the receipt has expired.
 func (l *loop) dropCompletion(t *part) {
 	t.endCompletion()
 	l.forget(t)

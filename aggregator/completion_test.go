@@ -1,7 +1,6 @@
 package aggregator_test
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -182,71 +181,6 @@ func TestSinglePartsAreTheirOwnCompletions(t *testing.T) {
 				settle(time.Minute)
 				if got := st.Counts(); got.Markers != tc.markers || got.Folds != 1 {
 					t.Errorf("%d markers in %d commits, want %d in 1", got.Markers, got.Folds, tc.markers)
-				}
-			})
-		})
-	}
-}
-
-// Whatever the store answers, the completion waits for every part, and comes.
-func TestCompletionsWaitForEveryAnswer(t *testing.T) {
-	for _, first := range []fakestore.Answer{
-		fakestore.UnknownApplied, fakestore.UnknownNotApplied, fakestore.ContendedApplied, fakestore.ContendedNotApplied,
-		fakestore.MarkerExists, fakestore.NotApplied, fakestore.SlowApplied, fakestore.SlowNotApplied, fakestore.Deployment,
-	} {
-		for n := 1; n <= 4; n++ {
-			t.Run(fmt.Sprint("answer ", first, ", ", n, " times"), func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					st := small(t)
-					m := &flushedBatch{wire.FlushID{1}, append(wideParts(2), identified("x", 1), identified("y", 1))}
-					m.watch(t, st, func(call int, c *store.Commit) fakestore.Answer {
-						if call <= n {
-							return first
-						}
-						return fakestore.OK
-					})
-					r := run(t, st, aggregator.Config{})
-					r.sendBytes(t, m.payload())
-					settle(5 * time.Minute)
-					m.says(t, st, store.CompletionCounted)
-				})
-			})
-		}
-	}
-}
-
-// A part in a dead letter is noted under its message's completion before the completion comes, also when the
-// store has refused the content of a large commit, and when the writing of letters fails.
-func TestCompletionsSayWhatWasDeadLettered(t *testing.T) {
-	poison := anonymous(one("poison", 1))
-	for name, tc := range map[string]struct {
-		bad    wire.Part
-		reason error
-	}{"refused": {poison, store.ErrRefused}, "id reused": {identified("x", 2), nil}} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				st := large(t)
-				r := run(t, st, aggregator.Config{})
-				r.send(t, identified("x", 1))
-				settle(time.Minute)
-				m := &flushedBatch{wire.FlushID{1}, []wire.Part{anonymous(one("a", 1)), tc.bad, anonymous(one("b", 1)), identified("y", 1)}}
-				m.watch(t, st, func(_ int, c *store.Commit) fakestore.Answer {
-					if errors.Is(tc.reason, store.ErrRefused) && slices.ContainsFunc(c.Adds, func(a store.ShardDelta) bool { return a.Counter == "poison" }) {
-						return fakestore.Refused
-					}
-					return fakestore.OK
-				})
-				st.On(fakestore.PutDeadLetters, fakestore.Script(fakestore.UnknownNotApplied, fakestore.UnknownApplied))
-				r.sendBytes(t, m.payload())
-				settle(5 * time.Minute)
-				m.says(t, st, store.CompletionDeadLettered)
-				refs, err := st.DeadLetterRefs(t.Context(), []wire.PartID{m.completion()})
-				letters := st.DeadLetters()
-				if err != nil || len(refs) != 1 || len(letters) != 1 || refs[0].Key != letters[0].Key {
-					t.Fatalf("dead-letter references %+v, %v of letters %+v", refs, err, letters)
-				}
-				if got := refs[0].Parts; len(got) != 1 || got[0].ID != tc.bad.ID || got[0].Fingerprint != tc.bad.Fingerprint() {
-					t.Errorf("the reference has parts %+v, want %s", got, tc.bad.ID)
 				}
 			})
 		})

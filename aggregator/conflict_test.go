@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,69 +41,6 @@ func wantReused(t *testing.T, what string, reply *wire.Reply, want ...wire.Part)
 	if got := reply.Reused(); !maps.Equal(got, uses) && len(got)+len(uses) > 0 {
 		t.Errorf("%s: got conflicts %v, want %v", what, got, uses)
 	}
-}
-
-// Each reply names the conflicts of its own message, also if two messages meet in one window. All
-// other parts of the message are counted, and no dead letter is written.
-func TestAWaitingPublisherGetsConflicts(t *testing.T) {
-	for name, between := range map[string]time.Duration{"together": 0, "later": time.Hour} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				r := run(t, large(t), aggregator.Config{})
-				first, won := r.ask(t, identified("x", 1), identified("y", 2))
-				settle(between)
-				second, lost := r.ask(t, identified("x", 10), identified("y", 2), identified("z", 4), identified("x", 20))
-				other, none := r.ask(t, anonymous(one("b", 1)))
-				settle(time.Minute)
-				r.want(t, map[string]int64{"a": 7, "b": 1})
-				wantReused(t, "first", won)
-				wantReused(t, "second", lost, identified("x", 10), identified("x", 20))
-				wantReused(t, "other", none)
-				if !acked(first) || !acked(second) || !acked(other) || len(r.store.DeadLetters()) != 0 {
-					t.Errorf("acknowledged %v %v %v, letters %q, want all and none", acked(first), acked(second), acked(other), r.reasons())
-				}
-				if got := r.agg.Stats().Conflicts; got != 2 {
-					t.Errorf("%d conflicts in the stats, want 2", got)
-				}
-			})
-		})
-	}
-}
-
-// The reply to a request with a key names its head, and nothing of the request is counted,
-// whichever of its messages a part is in.
-func TestAWaitingPublisherGetsARefusedHead(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := run(t, large(t), aggregator.Config{})
-		r.ask(t, keyed(t, "k", 1, 1)...)
-		settle(time.Minute)
-		parts := keyed(t, "k", 30, 7, "x")
-		m, whole := r.ask(t, parts...)
-		_, one := r.ask(t, parts[0], parts[1])
-		settle(time.Minute)
-		r.want(t, map[string]int64{"c0": 1})
-		wantReused(t, "whole", whole, parts[0])
-		wantReused(t, "one", one, parts[0])
-		if !acked(m) || len(r.store.DeadLetters()) != 0 {
-			t.Errorf("acknowledged %v, letters %q, want true and none", acked(m), r.reasons())
-		}
-	})
-}
-
-// In a request with a key, the id of an increment may be taken although the key is not.
-func TestAWaitingPublisherGetsAConflictInARequestWithAKey(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := run(t, large(t), aggregator.Config{})
-		r.ask(t, wire.CutIdentified(countmill.Increment{Counter: "ids", Delta: 1, ID: "x"}))
-		settle(time.Minute)
-		for range 2 {
-			parts := keyed(t, "k", 1, 7, "x", "y")
-			_, reply := r.ask(t, parts...)
-			settle(time.Minute)
-			r.want(t, map[string]int64{"c0": 7, "ids": 8})
-			wantReused(t, "keyed", reply, wire.CutIdentified(countmill.Increment{Counter: "ids", Delta: 7, ID: "x"}))
-		}
-	})
 }
 
 // Of two copies of one part, one message's publisher waits and the other's does not.
@@ -163,40 +99,6 @@ func TestDeadLettersInACrowdAreJoined(t *testing.T) {
 	})
 }
 
-// Dead letters of requests with a key, of increments in them and of other parts are joined, and each
-// part keeps its time.
-func TestJoinedDeadLettersKeepTheirParts(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := run(t, large(t), aggregator.Config{DeadLetterRate: 1})
-		r.send(t, append(keyed(t, "k1", 1, 1), keyed(t, "k2", 1, 1, "x")...)...)
-		settle(time.Minute)
-		st := r.store
-		st.On(fakestore.PutDeadLetters, fakestore.Script(fakestore.UnknownNotApplied)) // so that all of them wait
-		sent := time.Now()
-		r.send(t, append(keyed(t, "k1", 30, 7, "in"), identified("late", 3))...)
-		r.send(t, append(keyed(t, "k3", 1, 9, "x"), identified("late", 4))...)
-		settle(time.Hour)
-		parts := make(map[wire.Kind]int)
-		for _, d := range st.DeadLetters() {
-			b, err := wire.Decode(d.Payload)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, p := range b.Parts {
-				parts[p.Kind]++
-				if at := p.Time; len(b.Parts) > 3 && at.Sub(sent).Abs() > time.Second {
-					t.Errorf("part of %v has the time %s, sent at %s", p.Kind, at, sent)
-				}
-			}
-		}
-		kinds := slices.Sorted(maps.Keys(parts))
-		t.Log(kinds, parts, len(st.DeadLetters()))
-		if parts[wire.Head] == 0 || parts[wire.Follower] != 1 || parts[wire.IdentifiedFollower]+parts[wire.Identified] != 3 {
-			t.Errorf("the letters hold %v", parts)
-		}
-	})
-}
-
 // Waiting letters are reported, although everything else is taken and folded.
 func TestDeadLettersThatWaitAreSeen(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -223,22 +125,49 @@ func TestDeadLettersThatWaitAreSeen(t *testing.T) {
 	})
 }
 
-// Merged increments under an id that was counted with others are reported too: a sender that could make
-// dead letters of them could stop all others.
-func TestAWaitingPublisherGetsConflictsOfMergedIncrements(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := run(t, large(t), aggregator.Config{})
-		first := anonymous(one("a", 1))
-		other := first
-		other.Entries = []wire.Entry{one("a", 5)}
-		r.ask(t, first)
-		settle(time.Minute)
-		m, reply := r.ask(t, other, anonymous(one("c", 1)))
-		settle(time.Minute)
-		r.want(t, map[string]int64{"a": 1, "c": 1})
-		wantReused(t, "merged increments", reply, other)
-		if !acked(m) || len(r.store.DeadLetters()) != 0 {
-			t.Errorf("acknowledged %t, letters %q, want the ack and none", acked(m), r.reasons())
+// Each reply names the conflicts of its own message, also if two messages meet in one window. All other
+// parts of the message are counted, and no dead letter is written.
+func TestAWaitingPublisherGetsConflicts(t *testing.T) {
+	id := func(id string, delta int64) wire.Part {
+		return wire.CutIdentified(countmill.Increment{Counter: "ids", Delta: delta, ID: id})
+	}
+	merged := anonymous(one("a", 1))
+	other := merged
+	other.Entries = []wire.Entry{one("a", 5)}
+	used := keyed(t, "k", 30, 7, "x")
+	for name, tc := range map[string]struct {
+		first, second, conflicts []wire.Part
+		want                     map[string]int64
+	}{
+		"ids": {[]wire.Part{id("x", 1), id("y", 2)}, []wire.Part{id("x", 10), id("y", 2), id("z", 4), id("x", 20)},
+			[]wire.Part{id("x", 10), id("x", 20)}, map[string]int64{"ids": 7, "b": 1}},
+		"a request under a used key":  {keyed(t, "k", 1, 1), used, used[:1], map[string]int64{"c0": 1, "b": 1}},
+		"a message of such a request": {keyed(t, "k", 1, 1), used[:2], used[:1], map[string]int64{"c0": 1, "b": 1}},
+		"a used id in a request":      {[]wire.Part{id("x", 1)}, keyed(t, "k", 1, 7, "x", "y"), []wire.Part{id("x", 7)}, map[string]int64{"c0": 7, "ids": 8, "b": 1}},
+		// A sender that could make dead letters of them could stop all others.
+		"merged increments": {[]wire.Part{merged}, []wire.Part{other, anonymous(one("c", 1))}, []wire.Part{other}, map[string]int64{"a": 1, "c": 1, "b": 1}},
+	} {
+		for _, between := range []time.Duration{0, time.Hour} {
+			t.Run(fmt.Sprint(name, between), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					r := run(t, large(t), aggregator.Config{})
+					first, won := r.ask(t, tc.first...)
+					settle(between)
+					second, lost := r.ask(t, tc.second...)
+					third, none := r.ask(t, anonymous(one("b", 1)))
+					settle(time.Minute)
+					r.want(t, tc.want)
+					wantReused(t, "first", won)
+					wantReused(t, "second", lost, tc.conflicts...)
+					wantReused(t, "third", none)
+					if !acked(first) || !acked(second) || !acked(third) || len(r.store.DeadLetters()) != 0 {
+						t.Errorf("acknowledged %v %v %v, letters %q, want all and none", acked(first), acked(second), acked(third), r.reasons())
+					}
+					if got := r.agg.Stats().Conflicts; got != int64(len(tc.conflicts)) {
+						t.Errorf("%d conflicts in the stats, want %d", got, len(tc.conflicts))
+					}
+				})
+			})
 		}
-	})
+	}
 }

@@ -2,16 +2,13 @@ package aggregator
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math/bits"
 	"math/rand/v2"
-	"slices"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -55,21 +52,6 @@ func inverse(n uint64) uint64 {
 	return x
 }
 
-func TestCraftedNamesHaveOneHash(t *testing.T) {
-	t.Parallel()
-	names := crafted(100)
-	seen := make(map[string]bool)
-	for _, name := range names {
-		if wire.HashCounter(name) != wire.HashCounter(names[0]) {
-			t.Fatalf("%q and %q have two hashes: the tests of crafted names try nothing", name, names[0])
-		}
-		seen[name] = true
-	}
-	if len(seen) != len(names) {
-		t.Errorf("%d names, %d of them different", len(names), len(seen))
-	}
-}
-
 // longest is the longest run of taken slots, which a look-up may have to pass.
 func longest(n int, taken func(int) bool) int {
 	run, most := 0, 0
@@ -93,7 +75,13 @@ func TestCraftedNamesDoNotMakeTablesSlow(t *testing.T) {
 			neighbours = append(neighbours, name)
 		}
 	}
-	for what, counters := range map[string][]string{"one hash": crafted(n), "neighbours": neighbours} {
+	one := crafted(n)
+	for _, name := range one {
+		if wire.HashCounter(name) != wire.HashCounter(one[0]) {
+			t.Fatalf("%q and %q have two hashes: this tries nothing", name, one[0])
+		}
+	}
+	for what, counters := range map[string][]string{"one hash": one, "neighbours": neighbours} {
 		table, w := newNames(), &window{}
 		for i, counter := range counters {
 			table.put(wire.HashCounter(counter), counter, i%999+1, 0)
@@ -147,46 +135,5 @@ func TestCraftedNamesAreForgotten(t *testing.T) {
 			t.Errorf("round %d: %d are crowded and %d counted, want %d", round, taken, table.beyond, 200-near)
 		}
 		table.clear()
-	}
-}
-
-// Counters with one hash are summed separately.
-func TestMergeCraftedNames(t *testing.T) {
-	t.Parallel()
-	counters := crafted(2)
-	slices.Sort(counters)
-	parts := make([]*part, 3)
-	for i := range parts {
-		parts[i] = &part{Part: wire.Part{Entries: []wire.Entry{{Counter: counters[0], Delta: 1}, {Counter: counters[1], Delta: 10}}}}
-	}
-	want := []store.ShardDelta{store.NewShardDelta(counters[0], 0, 3), store.NewShardDelta(counters[1], 0, 30)}
-	if got, ok := merge(parts); !ok || !slices.Equal(got, want) {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
-}
-
-// BenchmarkCraftedNames measures one new name among 10,000, and then one look-up.
-func BenchmarkCraftedNames(b *testing.B) {
-	const n = 10_000
-	ordinary := make([]string, n)
-	for i := range ordinary {
-		ordinary[i] = fmt.Sprintf("%064d", i)
-	}
-	for _, bc := range []struct {
-		name     string
-		counters []string
-	}{{"ordinary", ordinary}, {"crafted", crafted(n)}} {
-		b.Run(bc.name, func(b *testing.B) {
-			table := newNames()
-			for i := range b.N {
-				if i%n == 0 {
-					table = newNames()
-				}
-				table.put(wire.HashCounter(bc.counters[i%n]), bc.counters[i%n], 1, 0)
-				if n, _ := table.get(wire.HashCounter(bc.counters[i%n]), bc.counters[i%n]); n != 1 {
-					b.Fatal("not found")
-				}
-			}
-		})
 	}
 }

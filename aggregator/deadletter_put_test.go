@@ -62,16 +62,3 @@ func TestDeadLettersAreWrittenAtTheirRate(t *testing.T) {
 		}
 	})
 }
-
-func TestADeadLetterSaysWhenItWasDeadLettered(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := run(t, large(t), aggregator.Config{})
-		settle(time.Hour)
-		r.sendBytes(t, []byte("y"))
-		at := time.Now()
-		settle(time.Second)
-		if letters := r.store.DeadLetters(); len(letters) != 1 || !letters[0].At.Equal(at) {
-			t.Errorf("letters %+v, want one of %s", letters, at)
-		}
-	})
-}

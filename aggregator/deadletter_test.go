@@ -43,96 +43,6 @@ func (r *rig) deadTotals(t *testing.T) map[string]int64 {
 	return sums
 }
 
-func TestEachUseOfAReusedIDIsADeadLetterOfItsOwn(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := run(t, large(t), aggregator.Config{})
-		for _, delta := range []int64{1, 10, 100, 10} { // the last is a repeat
-			r.send(t, identified("x", delta))
-			settle(time.Minute)
-		}
-		r.want(t, map[string]int64{"a": 1})
-		if got := r.deadTotals(t)["a"]; got != 110 || len(r.store.DeadLetters()) != 2 {
-			t.Errorf("%d dead letters hold %d, want 2 that hold 110", len(r.store.DeadLetters()), got)
-		}
-	})
-}
-
-// Each message of a request begins with a copy of the head.
-func TestARefusedRequestOfSeveralMessagesIsKeptWhole(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := run(t, large(t), aggregator.Config{})
-		r.send(t, keyed(t, "k", 1, 1)...)
-		settle(time.Minute)
-		parts := keyed(t, "k", 72, 7)
-		r.send(t, parts[0], parts[1])
-		settle(time.Minute)
-		r.send(t, parts[0], parts[2])
-		settle(time.Minute)
-		r.want(t, map[string]int64{"c0": 1})
-		held := make(map[wire.PartID]bool)
-		for _, d := range r.store.DeadLetters() {
-			b, err := wire.Decode(d.Payload)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, p := range b.Parts {
-				held[p.ID] = true
-			}
-		}
-		if len(held) != len(parts) {
-			t.Errorf("the dead letters hold %d of %d parts", len(held), len(parts))
-		}
-	})
-}
-
-// A part that follows a head can be refused alone, after its head was applied.
-func TestADeadLetterOfAFollowerCanBeReplayed(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := large(t)
-		poison := func(c *store.Commit) bool {
-			return slices.ContainsFunc(c.Adds, func(a store.ShardDelta) bool { return a.Counter == "ids" })
-		}
-		st.OnFold(func(_ int, c *store.Commit) fakestore.Answer {
-			if poison(c) {
-				return fakestore.Refused
-			}
-			return fakestore.OK
-		})
-		r := run(t, st, aggregator.Config{})
-		r.send(t, keyed(t, "k", 30, 1, "e1")...)
-		settle(time.Minute)
-		letters := st.DeadLetters()
-		if len(letters) != 1 {
-			t.Fatalf("dead letters %q, want one", r.reasons())
-		}
-		st.OnFold(nil)
-		r.sendBytes(t, letters[0].Payload)
-		settle(time.Minute)
-		if got := st.Totals(); got["ids"] != 1 || got["c0"] != 1 || got["c29"] != 1 {
-			t.Errorf("after a replay: %v, want 1 each", got)
-		}
-		if got := r.reasons(); len(got) != 1 {
-			t.Errorf("dead letters %q after a replay, want the first only", got)
-		}
-	})
-}
-
-// Beyond the window nobody knows whether an earlier delivery was applied.
-func TestADeadLetterBeyondTheWindowSaysMaybeApplied(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := run(t, windowed(t, time.Hour), aggregator.Config{})
-		p, now := anonymous(one("a", 1)), time.Now()
-		r.sendAt(t, now, p)
-		settle(2 * time.Hour)
-		r.sendAt(t, now, p) // delivered again, as its acknowledgement was lost
-		settle(time.Minute)
-		letters := r.store.DeadLetters()
-		if len(letters) != 1 || !letters[0].Maybe {
-			t.Errorf("dead letters %+v, want one with Maybe", letters)
-		}
-	})
-}
-
 func TestADeadLetterThatCannotBeWrittenHoldsUpNoOther(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
@@ -225,11 +135,13 @@ func TestADeadLetterHasTheBrokersTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := run(t, large(t), aggregator.Config{})
 		published := time.Now().Add(-time.Hour)
+		settle(time.Hour)
 		r.sendJSON(t, "m1", `{"counter":""}`, published)
+		at := time.Now()
 		settle(time.Minute)
 		letters := r.store.DeadLetters()
-		if len(letters) != 1 || !letters[0].Time.Equal(published) {
-			t.Errorf("dead letters %+v, want one with time %s", letters, published)
+		if len(letters) != 1 || !letters[0].Time.Equal(published) || !letters[0].At.Equal(at) {
+			t.Errorf("dead letters %+v, want one with time %s, of %s", letters, published, at)
 		}
 	})
 }
@@ -252,24 +164,6 @@ func TestDeadLettersAreLoggedOnceASecond(t *testing.T) {
 		}
 		if want := len(r.store.DeadLetters()); counted != want || want < 50 || len(lines) > 25 {
 			t.Errorf("%d lines say %d, of %d dead letters in 22 s", len(lines), counted, want)
-		}
-	})
-}
-
-func TestCopiesOfARefusedRequestAreOnceInItsDeadLetter(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := run(t, large(t), aggregator.Config{})
-		r.send(t, keyed(t, "k", 1, 1)...)
-		settle(time.Minute)
-		parts := keyed(t, "k", 72, 7)
-		first, second := r.send(t, parts...), r.send(t, parts...)
-		settle(time.Minute)
-		letters := r.store.DeadLetters()
-		if len(letters) != 1 || !acked(first) || !acked(second) {
-			t.Fatalf("dead letters %q, acknowledged %v, %v, want one and both", r.reasons(), acked(first), acked(second))
-		}
-		if b, err := wire.Decode(letters[0].Payload); err != nil || len(b.Parts) != len(parts) {
-			t.Errorf("the dead letter holds %v, %v, want %d parts", b, err, len(parts))
 		}
 	})
 }

@@ -3,96 +3,14 @@ package aggregator_test
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protowire"
-
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/wire"
 )
-
-// partField is the number of Batch.parts in batch.proto.
-const partField = 7
-
-// forged is a batch with a part of these fields, which package wire cannot encode.
-func forged(fields ...[]byte) []byte {
-	header := wire.Append(nil, &wire.Batch{Time: time.Now()})
-	var part []byte
-	for _, f := range fields {
-		part = append(part, f...)
-	}
-	return protowire.AppendBytes(protowire.AppendTag(header, partField, protowire.BytesType), part)
-}
-
-func field(number protowire.Number, content []byte) []byte {
-	return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), content)
-}
-
-func number(field protowire.Number, v uint64) []byte {
-	return protowire.AppendVarint(protowire.AppendTag(nil, field, protowire.VarintType), v)
-}
-
-// wantRefused checks that the message became a dead letter and nothing of it was counted.
-func (r *rig) wantRefused(t *testing.T, name, reason string, payload []byte) {
-	t.Helper()
-	before := len(r.store.DeadLetters())
-	r.sendBytes(t, payload)
-	settle(time.Minute)
-	letters := r.store.DeadLetters()
-	if len(letters) != before+1 {
-		t.Errorf("%s: %d dead letters more, want 1", name, len(letters)-before)
-		return
-	}
-	for _, d := range letters {
-		if string(d.Payload) == string(payload) && strings.Contains(d.Reason, reason) {
-			return
-		}
-	}
-	t.Errorf("%s: no dead letter says %q: %v", name, reason, r.reasons())
-}
-
-// A sender that knows the key of another sender's request, or the id of its increment, can guess
-// the id of the part. It must not send another part under this id: then the request would count
-// as a repeat, and be lost.
-func TestASenderCannotTakeTheIDOfAnothersPart(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := run(t, large(t), aggregator.Config{})
-		request, increment := keyed(t, "their key", 30, 7), identified("their id", 9)
-		entry := append(field(1, []byte("page:mine")), number(2, 2)...)
-		for _, victim := range []wire.Part{request[0], request[1], increment} {
-			id := victim.ID
-			r.wantRefused(t, "anonymous", "class", forged(field(1, id[:]), field(11, entry)))
-			r.wantRefused(t, "identified", "id on the wire", forged(field(1, id[:]), number(2, 1), field(6, []byte("mine")), field(11, entry)))
-			r.wantRefused(t, "foreign", "class", forged(field(1, id[:]), number(2, 5), field(11, entry)))
-			r.wantRefused(t, "renewed", "class", forged(field(1, id[:]), number(2, 6), field(11, entry)))
-		}
-		r.send(t, request...)
-		r.send(t, increment)
-		settle(time.Minute)
-		want := map[string]int64{"a": 9}
-		for i := range 30 {
-			want[fmt.Sprint("c", i)] = 7
-		}
-		r.want(t, want)
-	})
-}
-
-// Only dead letters have such parts. On a bus nobody could check where their ids come from.
-func TestPartsOfDeadLettersAreRefusedFromABus(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := run(t, large(t), aggregator.Config{})
-		first := anonymous(one("a", 1))
-		for _, p := range []wire.Part{
-			{Kind: wire.Foreign, ID: wire.MessageID("topic", "1", 0), Entries: first.Entries},
-			{Kind: wire.Renewed, ID: wire.RenewedID(&first), Entries: first.Entries},
-		} {
-			r.wantRefused(t, p.Kind.String(), "on a bus", wire.Append(nil, &wire.Batch{Time: time.Now(), Parts: []wire.Part{p}}))
-		}
-		r.want(t, map[string]int64{})
-	})
-}
 
 // One request of 48 counters, cut at 24 by one program and at 12 by another: the second has the
 // ids of the first's parts, and two of its own. The size is in its fingerprint, so its head is refused with all of it.
@@ -145,30 +63,24 @@ func TestAHeadThatClaimsManyPartsTakesNoRoom(t *testing.T) {
 	})
 }
 
-// A part keeps its minute in a dead letter, for every time of the letter.
-func TestADeadLetterKeepsTheMinuteOfItsParts(t *testing.T) {
+// A message with such a part is a dead letter whole, with that reason. Only dead letters have foreign and renewed
+// parts: on a bus nobody could check where their ids come from. No publisher increments a group.
+func TestMessagesThatNoPublisherMakesAreRefused(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := run(t, large(t), aggregator.Config{})
-		now := time.Now()
-		p := identified("x", 1)
-		p.Minute = wire.MinuteOf(now.Add(-time.Hour))
-		r.sendAt(t, now.Add(-30*24*time.Hour), p) // beyond the window
-		q := anonymous(one("a", 1))
-		r.sendAt(t, now.Add(-40*24*time.Hour), q)
-		settle(time.Minute)
-		want := map[string]wire.Minute{p.ID.String(): p.Minute, q.ID.String(): wire.MinuteOf(now.Add(-40 * 24 * time.Hour))}
-		for _, d := range r.store.DeadLetters() {
-			b, err := wire.Decode(d.Payload)
-			if err != nil {
-				t.Fatal(err)
+		entry := []wire.Entry{one("a", 1)}
+		first := anonymous(entry...)
+		for reason, p := range map[string]wire.Part{
+			"foreign part":                {Kind: wire.Foreign, ID: wire.MessageID("topic", "1", 0), Entries: entry},
+			"renewed part":                {Kind: wire.Renewed, ID: wire.RenewedID(&first), Entries: entry},
+			"begins with =, as groups do": anonymous(one("=site:a", 1)),
+		} {
+			m := r.send(t, first, p)
+			settle(time.Minute)
+			if !acked(m) || !slices.ContainsFunc(r.reasons(), func(got string) bool { return strings.Contains(got, reason) }) {
+				t.Errorf("acknowledged %t, dead letters %q, want one that says %q", acked(m), r.reasons(), reason)
 			}
-			if got := b.Minute(&b.Parts[0]); got != want[d.Source] {
-				t.Errorf("part %s counts at %s, want %s", d.Source, got.Time(), want[d.Source].Time())
-			}
-			delete(want, d.Source)
 		}
-		if len(want) != 0 {
-			t.Errorf("no dead letters about %v", want)
-		}
+		r.want(t, map[string]int64{})
 	})
 }

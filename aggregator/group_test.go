@@ -196,6 +196,9 @@ func TestPackCountsGroups(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 4))
 		patterns := [][]string{nil, {"*"}, {"=site:*"}}[rng.IntN(3)]
 		ring := store.Ring{Buckets: 2, Window: time.Hour, Minutes: 7}
+		if seed%3 == 0 {
+			ring = store.Ring{} // all series are in the archive
+		}
 		limit := 250 + rng.IntN(150)
 		a := withSettings(t, indexed(t, nested[:1+rng.IntN(4)], patterns...), store.Limits{Keys: 1000, Commits: 1, Shards: 1, Entities: limit, Ring: ring})
 		parts := pageParts(rng, 1+rng.IntN(80), wire.MinuteOf(time.Now()))
@@ -205,6 +208,13 @@ func TestPackCountsGroups(t *testing.T) {
 		packed := 0
 		for _, j := range pack(parts, limit, a.lateness(), newGrouper(a.Settings().Rules), nil) {
 			packed += len(j.parts)
+			minutes := make(map[wire.Minute]bool)
+			for _, p := range j.parts {
+				minutes[p.minute] = true
+			}
+			if ring.Minutes > 0 && len(minutes) > ring.Minutes {
+				t.Errorf("seed %d: a job of %d minutes, at most %d fit", seed, len(minutes), ring.Minutes)
+			}
 			x, ok := a.sumsOf(j.parts)
 			c := store.Commit{Adds: x.adds, Buckets: x.buckets, Archive: j.archive, Markers: make([]store.Marker, len(j.parts))}
 			if n := c.Entities(); !ok || n > limit || n > j.entities {

@@ -202,26 +202,6 @@ func TestAFailedGrowthHoldsNothingBack(t *testing.T) {
 	}
 }
 
-// A growth does not make a deleted or absent counter again: the next fold that reads its record
-// does.
-func TestADeletedCounterIsGivenNoShards(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := single(t)
-		st.On(fakestore.Shards, func(n int) fakestore.Answer {
-			if n > 1 {
-				return fakestore.Blank
-			}
-			return fakestore.OK
-		})
-		r := run(t, st, aggregator.Config{})
-		want := r.hammer(t, 250*time.Millisecond, time.Minute)
-		r.want(t, map[string]int64{"a": want})
-		if counts := st.Counts(); st.Calls(fakestore.Grow) != 1 || counts.RecordsRead < 2 {
-			t.Errorf("%+v, want records read, and written once for the first fold", counts)
-		}
-	})
-}
-
 // A growth under way does not delay the end, and none begins during a drain.
 func TestTheEndDoesNotWaitForMoreShards(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -46,37 +46,6 @@ func mustCheck(t *testing.T, st *fakestore.Store) store.Checked {
 	return checked
 }
 
-// A group gets each increment of its counters in the same commit, also if the commit is repeated, and
-// the shards keep how much of their counts it has.
-func TestGroupsAreFoldedWithTheirCounters(t *testing.T) {
-	for name, opts := range map[string]fakestore.Options{"small commits": {Entities: 250}, "one commit": embeddedOptions} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				st := strict(t, opts)
-				x := index(t, st, store.CreateIndex)
-				if !opts.CertainOutcome {
-					st.OnFold(fakestore.FoldScript(fakestore.UnknownApplied, fakestore.OK, fakestore.UnknownNotApplied, fakestore.ContendedApplied))
-				}
-				r := run(t, st, aggregator.Config{Linger: -1})
-				settle(time.Second)
-				p := anonymous(one("page:s1:a", 5), one("page:s1:b", 3), one("page:s2:a", 7), one("other", 1))
-				r.send(t, p)
-				settle(time.Minute)
-				r.send(t, anonymous(one("page:s1:a", -5), one("page:s2:b", 100)), anonymous(one("page:s1:b", 4)))
-				settle(time.Minute)
-				r.want(t, map[string]int64{
-					"page:s1:a": 0, "page:s1:b": 7, "page:s2:a": 7, "page:s2:b": 100, "other": 1, "=site:s1": 7, "=site:s2": 107,
-				})
-				for counter, want := range map[string]int64{"page:s1:a": 0, "page:s1:b": 7, "page:s2:b": 100, "other": 0, "=site:s1": 0} {
-					if got := st.Grouped(x.Number)[store.Key{Counter: counter}]; got != want {
-						t.Errorf("%d of %s are grouped, want %d", got, counter, want)
-					}
-				}
-			})
-		})
-	}
-}
-
 // Sums that go to an overflow group are counted, each counter once for each commit and minute.
 func TestOverflowGroupsAreCounted(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -231,18 +200,6 @@ func TestRefusedCommitsDoNotTurnInALoop(t *testing.T) {
 	})
 }
 
-// A decision about a dead letter has no rules, and is never refused for them.
-func TestDecisionsAboutDeadLettersNeedNoRules(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := strict(t, embeddedOptions)
-		index(t, st, store.CreateIndex)
-		decision, err := store.DecideDeadLetter(t.Context(), st, "letter", store.DecisionDiscarded, time.Now(), mustCheck(t, st).Settings)
-		if err != nil || decision != store.DecisionDiscarded {
-			t.Errorf("got decision %d, %v", decision, err)
-		}
-	})
-}
-
 // The records of the groups of a deleted index are gone. An index of the same name writes them again.
 func TestAnIndexOfTheSameNameHasRecords(t *testing.T) {
 	for name, opts := range map[string]fakestore.Options{"small commits": {}, "one commit": embeddedOptions} {
@@ -271,22 +228,6 @@ func TestAnIndexOfTheSameNameHasRecords(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A group under a rule has a series: the sums of its counters by the minute.
-func TestGroupsHaveSeries(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := ruled(t, fakestore.Options{}, "=site:*")
-		index(t, st, store.CreateIndex)
-		r := run(t, st, aggregator.Config{})
-		settle(time.Second)
-		m := wire.MinuteOf(time.Now()) - 3000 // in the archive
-		r.send(t, at(anonymous(one("page:s1:a", 5), one("page:s1:b", -2)), m), at(anonymous(one("page:s1:a", -5), one("page:s1:b", 2)), m+1))
-		settle(5 * time.Second)
-		r.want(t, map[string]int64{"=site:s1": 0})
-		wantSeries(t, st, "=site:s1", map[wire.Minute]int64{m: 3, m + 1: -3})
-		wantSeries(t, st, "page:s1:a", map[wire.Minute]int64{})
-	})
 }
 
 // Increments that fit their counters and not their group become a dead letter when they are alone. All
@@ -384,20 +325,6 @@ func TestACompletionLeavesAJobThatGrowsWithAnIndex(t *testing.T) {
 		m.says(t, st, store.CompletionCounted)
 		if c := st.Counts(); c.Folds != 2 {
 			t.Errorf("%d commits, want one of the part and one of its completion", c.Folds)
-		}
-	})
-}
-
-// Nobody can increment a group from the bus.
-func TestAGroupCannotBeIncremented(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := run(t, large(t), aggregator.Config{})
-		settle(time.Second)
-		r.send(t, anonymous(one(countmill.GroupMark+"site:s1", 1)))
-		settle(time.Minute)
-		r.want(t, map[string]int64{})
-		if got := r.reasons(); len(got) != 1 {
-			t.Errorf("dead letters %q, want one", got)
 		}
 	})
 }

@@ -57,26 +57,6 @@ func TestCommitsUseAllShards(t *testing.T) {
 	}
 }
 
-// All or nothing: if one shard is missing, the shards that were taken before are free again.
-func TestInflightReleasesAnIncompleteSet(t *testing.T) {
-	t.Parallel()
-	l := testInflight(Config{})
-	first, ok := l.acquire([]store.ShardDelta{{Counter: "b"}}, []int{1})
-	if !ok {
-		t.Fatal("the first commit gets no shard")
-	}
-	if _, ok := l.acquire([]store.ShardDelta{{Counter: "a"}, {Counter: "b"}, {Counter: "c"}}, []int{1, 1, 1}); ok {
-		t.Error("two commits on one shard")
-	}
-	if a, b, c := l.free("a", 1), l.free("b", 1), l.free("c", 1); a != 1 || b != 0 || c != 1 {
-		t.Errorf("%d, %d and %d shards are free, want all but the first commit's", a, b, c)
-	}
-	l.release(first, answer{})
-	if _, ok := l.acquire([]store.ShardDelta{{Counter: "a"}, {Counter: "b"}}, []int{1, 1}); !ok {
-		t.Error("no shard although all are free again")
-	}
-}
-
 // A commit that gets no shards takes none from others, not for a moment: a job that waited
 // because of it would not be woken.
 func TestInflightTakeAllAtOnce(t *testing.T) {
@@ -127,39 +107,6 @@ func TestInflightFindTheLastFreeShard(t *testing.T) {
 		}
 		if slices.Sort(got); !slices.Equal(got, []int{0, 1, 2, 3, 4}) {
 			t.Fatalf("shards %v, want each once", got)
-		}
-	}
-}
-
-// The shards of one counter are far apart in the order of keys. A commit is in key order
-// nevertheless, and the known number of shards stays with its add.
-func TestInflightKeepKeyOrder(t *testing.T) {
-	t.Parallel()
-	for range 50 {
-		for _, rate := range []float64{1, -1} {
-			l := testInflight(Config{ShardRate: rate})
-			known := map[string]int{"a": 9, "b": 8, "c": 7, "d": 6}
-			var adds []store.ShardDelta
-			for c := range known {
-				adds = append(adds, store.NewShardDelta(c, 0, 0))
-			}
-			slices.SortFunc(adds, compareAdds)
-			var shards []int
-			for _, a := range adds {
-				shards = append(shards, known[a.Counter])
-			}
-			got, ok := l.acquire(adds, shards)
-			if !ok {
-				t.Fatal("no shard")
-			}
-			if !slices.IsSortedFunc(got.adds, compareAdds) {
-				t.Fatalf("%+v are not in key order", got.adds)
-			}
-			for i, a := range got.adds {
-				if got.known[i] != known[a.Counter] {
-					t.Fatalf("%s is known to have %d shards, want %d", a.Counter, got.known[i], known[a.Counter])
-				}
-			}
 		}
 	}
 }

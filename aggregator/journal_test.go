@@ -116,37 +116,6 @@ func TestARecordSaysWhatItsPartsSay(t *testing.T) {
 	})
 }
 
-// The same message twice, from two aggregators or one, is in the journal once.
-func TestADuplicateIsInTheJournalOnce(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := large(t)
-		keepJournal(t, st, "a", "400d")
-		r := run(t, st, aggregator.Config{Linger: -1})
-		settle(time.Second)
-		twice := anonymous(one("a", 5))
-		r.send(t, twice)
-		settle(time.Second)
-		r.send(t, twice, anonymous(one("a", 7)))
-		settle(time.Second)
-		wantJournal(t, st, map[string]int64{"a": 12}, "a")
-	})
-}
-
-// +5 and -5 leave no sum to add, and are two entries of the journal.
-func TestSumsThatCancelAreInTheJournal(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := strict(t, fakestore.Options{Entities: 1 << 20, GrowsInFold: true, CertainOutcome: true})
-		keepJournal(t, st, "a", "400d")
-		r := run(t, st, aggregator.Config{})
-		settle(time.Second)
-		r.send(t, anonymous(one("a", 5)), anonymous(one("a", -5)))
-		settle(2 * time.Second)
-		if got := journalOf(t, st); len(got) != 2 {
-			t.Errorf("the journal of +5 and -5: %+v", got)
-		}
-	})
-}
-
 // A commit has a record for each 512 KiB of a retention, and rows only of paged counters.
 func TestRecordsAreCut(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -177,24 +177,6 @@ func TestADroppedJobLeavesNoOtherWaiting(t *testing.T) {
 	})
 }
 
-// The commit that the second job waited for may have ended before the loop knew that the job
-// waits.
-func TestTheLastCommitWaitsForNoOther(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l := newLoop(newTestAggregator(t))
-		j := testJob(l, 1)
-		p := j.parts[0]
-		l.running = 1
-		l.outcomes <- outcome{job: j, rest: j.parts, verdict: blocked}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		if err := l.run(ctx); err != nil || !acked(p) {
-			t.Errorf("Run returned %v, acknowledged %v", err, acked(p))
-		}
-	})
-}
-
 // Windows that closed while a job waits for a shard would queue up behind it in small pieces.
 func TestAWindowStaysOpenWhileAJobWaitsForAShard(t *testing.T) {
 	t.Parallel()

@@ -4,11 +4,9 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -102,40 +100,5 @@ func TestNamesGrow(t *testing.T) {
 	}
 	if 2*names.n > len(names.slots) {
 		t.Errorf("%d names in %d slots, want at most half of them taken", names.n, len(names.slots))
-	}
-}
-
-// BenchmarkNames is one name of commits of 100,000 in the order of hashes, of a million that
-// came in such commits.
-func BenchmarkNames(b *testing.B) {
-	const size = 100_000
-	adds := make([]store.ShardDelta, 1_000_000)
-	for i := range adds {
-		c := fmt.Sprintf("counter-name-%07d", i)
-		adds[i] = store.NewShardDelta(c, 0, 0)
-	}
-	names := newNames()
-	for commit := range slices.Chunk(adds, size) {
-		slices.SortFunc(commit, compareAdds)
-		for _, a := range commit {
-			names.put(a.Hash, a.Counter, 1, 0)
-		}
-	}
-	// Other commits than those in which they came.
-	random := rand.New(rand.NewPCG(1, 2))
-	random.Shuffle(len(adds), func(i, j int) { adds[i], adds[j] = adds[j], adds[i] })
-	for commit := range slices.Chunk(adds, size) {
-		slices.SortFunc(commit, compareAdds)
-		for i := range commit { // each commit has its names in its own memory, in its order
-			commit[i].Counter = strings.Clone(commit[i].Counter)
-		}
-	}
-	b.ReportAllocs()
-	b.ResetTimer()
-	for i := range b.N {
-		a := &adds[i%len(adds)]
-		if n, _ := names.get(a.Hash, a.Counter); n != 1 {
-			b.Fatal("not found")
-		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/storetest/fakestore"
@@ -59,44 +58,6 @@ func TestACommitTooLargeForItsTimeoutIsTakenApart(t *testing.T) {
 		want := r.hot(t, 4000)
 		settle(time.Hour)
 		r.want(t, want)
-	})
-}
-
-func TestADrainDoesNotSitOutABackoff(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := large(t)
-		st.OnFold(func(int, *store.Commit) fakestore.Answer { return fakestore.UnknownNotApplied })
-		r := run(t, st, aggregator.Config{DrainTimeout: 3 * time.Second})
-		want := r.hot(t, 100)
-		settle(time.Hour)
-		calls := st.FoldCalls()
-		for st.FoldCalls() == calls { // a back-off of up to 30 s begins
-			settle(time.Millisecond)
-		}
-		st.OnFold(nil)
-		if err := r.finish(); err != nil {
-			t.Errorf("the store is back, but: %v", err)
-		}
-		r.want(t, want)
-	})
-}
-
-func TestADrainDoesNotSitOutTheBackoffOfADeadLetter(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := large(t)
-		var puts atomic.Int64
-		st.On(fakestore.PutDeadLetters, func(int) fakestore.Answer { puts.Add(1); return fakestore.UnknownNotApplied })
-		r := run(t, st, aggregator.Config{DrainTimeout: time.Second})
-		m := r.sendBytes(t, []byte("garbage"))
-		settle(time.Hour)
-		last := puts.Load()
-		for puts.Load() == last { // a back-off of up to 30 s begins
-			settle(time.Millisecond)
-		}
-		st.On(fakestore.PutDeadLetters, nil)
-		if err := r.finish(); err != nil || !acked(m) || len(st.DeadLetters()) != 1 {
-			t.Errorf("the store is back, but: %v, acknowledged %v, dead letters %q", err, acked(m), r.reasons())
-		}
 	})
 }
 
@@ -154,36 +115,24 @@ func TestManySlowLookupsOfRecordsComeToAnEnd(t *testing.T) {
 	})
 }
 
-// A commit that never began has a certain outcome. Without markers too it is tried again, whole
-// and without a look-up. If one of its parts is refused later, that part was certainly not
-// applied.
-func TestACommitThatNeverBeganIsTriedAgain(t *testing.T) {
+func TestADrainDoesNotSitOutABackoff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := certain(t)
-		sizes := make(map[int]int) // commits by how many adds they have
-		st.OnFold(func(n int, c *store.Commit) fakestore.Answer {
-			sizes[len(c.Adds)]++
-			switch {
-			case n <= 6:
-				return fakestore.NotApplied
-			case c.Adds[0].Counter == "poison" || len(c.Adds) > 1:
-				return fakestore.Refused
-			}
-			return fakestore.OK
-		})
-		r := run(t, st, aggregator.Config{})
-		settle(2 * time.Minute)
-		good, bad := r.send(t, anonymous(one("a", 1))), r.send(t, wire.CutIdentified(countmill.Increment{Counter: "poison", Delta: 1, ID: "x"}))
+		st := large(t)
+		var puts atomic.Int64
+		st.OnFold(func(int, *store.Commit) fakestore.Answer { return fakestore.UnknownNotApplied })
+		st.On(fakestore.PutDeadLetters, func(int) fakestore.Answer { puts.Add(1); return fakestore.UnknownNotApplied })
+		r := run(t, st, aggregator.Config{DrainTimeout: 3 * time.Second})
+		want := r.hot(t, 100)
+		m := r.sendBytes(t, []byte("garbage"))
 		settle(time.Hour)
-		r.want(t, map[string]int64{"a": 1})
-		if got := st.DeadLetters(); !acked(good) || !acked(bad) || len(got) != 1 || got[0].Maybe {
-			t.Errorf("acknowledged %v and %v, dead letters %+v, want the one that was refused, which does not say maybe", acked(good), acked(bad), got)
+		for folds, last := st.FoldCalls(), puts.Load(); st.FoldCalls() == folds || puts.Load() == last; { // back-offs of up to 30 s begin
+			settle(time.Millisecond)
 		}
-		if sizes[2] != 7 || st.Calls(fakestore.Applied) != 0 {
-			t.Errorf("commits by size %v, %d look-ups; want 6 whole ones that never began, one refused, and no look-ups", sizes, st.Calls(fakestore.Applied))
+		st.OnFold(nil)
+		st.On(fakestore.PutDeadLetters, nil)
+		if err := r.finish(); err != nil || !acked(m) || len(st.DeadLetters()) != 1 {
+			t.Errorf("the store is back, but: %v, acknowledged %v, dead letters %q", err, acked(m), r.reasons())
 		}
-		if err := r.finish(); err != nil {
-			t.Error(err)
-		}
+		r.want(t, want)
 	})
 }

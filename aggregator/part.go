@@ -18,7 +18,7 @@ type held struct {
 	time   time.Time   // when its oldest increment was added
 	wait
 	memory int         // estimated, in bytes
-	trace  *wire.Trace // the span that sent it; nil if it is not sampled, or there is no Tracer
+	trace  *wire.Trace // the span that sent it; nil if it is not sampled, or without a Tracer
 	open   int         // number of parts that are not settled
 	// maybe is true for a dead letter that may have been applied before. stays is true if a part
 	// of the letter was set aside again under the letter's own key.

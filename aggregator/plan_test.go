@@ -40,39 +40,6 @@ func sums(parts []*part) map[string]int64 {
 	return total
 }
 
-func TestPackKeepsPartsWholeAndWithinTheLimit(t *testing.T) {
-	t.Parallel()
-	for seed := range uint64(200) {
-		rng := rand.New(rand.NewPCG(seed, 0))
-		parts := randomParts(rng, 1+rng.IntN(60), 1+rng.IntN(80))
-		parts = append(parts, &part{marked: true, Part: wire.Part{Kind: wire.Head}}) // all its entries have ids
-		for _, limit := range []int{0, 25, 400} {
-			seen := make(map[*part]int)
-			jobs := pack(slices.Clone(parts), limit, nil, nil, nil)
-			if limit == 0 && len(jobs) != 1 {
-				t.Errorf("seed %d: %d jobs for a store without a limit, want 1", seed, len(jobs))
-			}
-			for _, j := range jobs {
-				counters := make(map[string]bool)
-				for _, p := range j.parts {
-					seen[p]++
-					for _, e := range p.Entries {
-						counters[e.Counter] = true
-					}
-				}
-				if got := len(j.parts) + len(counters); limit > 0 && got > limit {
-					t.Errorf("seed %d: a job of %d entities, limit %d", seed, got, limit)
-				}
-			}
-			for i, p := range parts {
-				if seen[p] != 1 {
-					t.Errorf("seed %d, limit %d: part %d is in %d jobs", seed, limit, i, seen[p])
-				}
-			}
-		}
-	}
-}
-
 func TestHalve(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[int][]int{1: {1}, 2: {1, 1}, 5: {2, 3}} {
@@ -104,33 +71,6 @@ func TestPackSharesCountersOfOverlappingParts(t *testing.T) {
 	}
 	if jobs := pack(parts, 40, nil, nil, nil); len(jobs) != 1 {
 		t.Errorf("got %d jobs for 24 counters and 16 markers at 40 entities, want 1", len(jobs))
-	}
-}
-
-func TestMergeSumsInKeyOrder(t *testing.T) {
-	t.Parallel()
-	for seed := range uint64(200) {
-		rng := rand.New(rand.NewPCG(seed, 1))
-		parts := randomParts(rng, 1+rng.IntN(40), 1+rng.IntN(60))
-		adds, ok := merge(parts)
-		if !ok {
-			t.Fatalf("seed %d: sums do not fit", seed)
-		}
-		if !slices.IsSortedFunc(adds, compareAdds) {
-			t.Errorf("seed %d: adds are not in key order", seed)
-		}
-		want := sums(parts)
-		for _, a := range adds {
-			if a.Delta == 0 || a.Delta != want[a.Counter] {
-				t.Errorf("seed %d: counter %s: got %d, want %d", seed, a.Counter, a.Delta, want[a.Counter])
-			}
-			delete(want, a.Counter)
-		}
-		for c, sum := range want {
-			if sum != 0 {
-				t.Errorf("seed %d: counter %s: missing, want %d", seed, c, sum)
-			}
-		}
 	}
 }
 
@@ -179,51 +119,6 @@ func TestMergeReportsASumThatDoesNotFit(t *testing.T) {
 	}
 	if adds, ok := merge(of(5, -5)); !ok || len(adds) != 0 {
 		t.Errorf("5 - 5: got %v, %v, want no add", adds, ok)
-	}
-}
-
-func TestNoShardIsInTwoCommits(t *testing.T) {
-	t.Parallel()
-	type key struct {
-		counter string
-		shard   int
-	}
-	l := testInflight(Config{})
-	add := func() []store.ShardDelta {
-		return []store.ShardDelta{
-			store.NewShardDelta("a", 0, 1),
-			store.NewShardDelta("b", 0, 1),
-		}
-	}
-	var open []taken
-	used := make(map[key]bool)
-	for range 3 {
-		adds := add()
-		got, ok := l.acquire(adds, []int{3, 20})
-		if !ok {
-			t.Fatal("no free shard although one is")
-		}
-		for _, a := range adds {
-			k := key{a.Counter, a.Shard}
-			if used[k] {
-				t.Errorf("%v is in two commits", k)
-			}
-			if want := wire.ShardHash(a.Counter, a.Shard); a.Hash != want {
-				t.Errorf("%v: hash %x, want %x", k, a.Hash, want)
-			}
-			used[k] = true
-		}
-		open = append(open, got)
-	}
-	if _, ok := l.acquire(add(), []int{3, 20}); ok {
-		t.Error("a fourth commit got one of three shards")
-	}
-	l.release(open[1], answer{})
-	if a, b := l.free("a", 3), l.free("b", 20); a != 1 || b != 18 {
-		t.Errorf("%d and %d shards are free after a refused acquire and a release, want 1 and 18", a, b)
-	}
-	if _, ok := l.acquire(add(), []int{3, 20}); !ok {
-		t.Error("a released shard is not free")
 	}
 }
 

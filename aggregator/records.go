@@ -170,7 +170,7 @@ func (r *records) ensure(ctx context.Context, adds []store.ShardDelta, k *known,
 	return len(growths), nil
 }
 
-// forget forgets all records, also those that calls under way are reading.
+// forget forgets all records, also the ones that calls under way are reading.
 func (r *records) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -38,42 +38,6 @@ func onAdds(answer func() fakestore.Answer) func(int, *store.Commit) fakestore.A
 	}
 }
 
-func TestADeadLetterStaysUntilItsFoldIsDone(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := large(t)
-		askAll(t, st, batchAt(time.Now(), anonymous(one("a", 1)), anonymous(one("b", 1))))
-		st.OnFold(onAdds(func() fakestore.Answer { return fakestore.UnknownNotApplied }))
-		r := run(t, st, aggregator.Config{DrainTimeout: time.Second})
-		settle(10 * time.Minute)
-		if len(st.DeadLetters()) != 2 || st.Calls(fakestore.DeleteDeadLetters) != 0 {
-			t.Errorf("dead letters %q before the fold is done, want the letter and its request", r.reasons())
-		}
-		if err := r.finish(); err != nil {
-			t.Errorf("an end with a letter in process: %v; it went back to no bus", err)
-		}
-		if len(st.DeadLetters()) != 2 {
-			t.Errorf("dead letters %q after a drain, want the letter and its request", r.reasons())
-		}
-	})
-}
-
-// The letter's time is compared with the window, not that of its replay.
-func TestADeadLetterBeyondTheWindowIsNotCounted(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := windowed(t, time.Hour)
-		at := time.Now()
-		askAll(t, st, batchAt(at.Add(12*time.Hour), anonymous(one("a", 1))), batchAt(at, anonymous(one("a", 1))))
-		settle(time.Hour + 2*time.Minute)
-		r := run(t, st, aggregator.Config{})
-		settle(3 * time.Minute)
-		r.want(t, map[string]int64{})
-		want := "beyond the deduplication window of 1h0m0s"
-		if got := r.reasons(); len(got) != 2 || got[0] != want || got[1] != want {
-			t.Errorf("dead letters %q, want two %q", got, want)
-		}
-	})
-}
-
 // Many letters are read a page at a time, at the rate of dead letters, while messages go on.
 func TestDeadLettersAreReplayedInPages(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -124,24 +88,6 @@ func TestDeadLettersAreReplayedWithinTheirShareOfMemory(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestTwoAggregatorsReplayTheSameDeadLetters(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := fakestore.New(fakestore.Options{Latency: 100 * time.Millisecond, Errorf: t.Errorf})
-		var payloads [][]byte
-		for i := range 30 {
-			payloads = append(payloads, batchAt(time.Now(), anonymous(one("a", 1), one(fmt.Sprint("b", i), 1))))
-		}
-		askAll(t, st, payloads...)
-		for range 3 {
-			run(t, st, aggregator.Config{})
-		}
-		settle(5 * time.Minute)
-		if got := st.Total("a"); got != 30 || len(st.DeadLetters()) != 0 {
-			t.Errorf("a is %d, %d letters are left, want 30 and none", got, len(st.DeadLetters()))
-		}
-	})
 }
 
 // A batch is at most wire.MaxBatch bytes.
@@ -222,23 +168,6 @@ func TestTheEndWaitsForAReadOfDeadLetters(t *testing.T) {
 		close(gate)
 		if err := r.wait(); err != nil {
 			t.Error(err)
-		}
-	})
-}
-
-// The keys of other letters are not touched, also keys that sort after them.
-func TestOtherDeadLettersAreLeftAlone(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := large(t)
-		other := store.DeadLetter{Key: "other", Payload: wire.Append(nil, &wire.Batch{Time: time.Now(), Parts: []wire.Part{anonymous(one("a", 1))}})}
-		if err := st.PutDeadLetters(t.Context(), []store.DeadLetter{other}); err != nil {
-			t.Fatal(err)
-		}
-		r := run(t, st, aggregator.Config{})
-		settle(10 * time.Minute)
-		r.want(t, map[string]int64{})
-		if len(st.DeadLetters()) != 1 {
-			t.Error("a letter that waits for a person is gone")
 		}
 	})
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// A lateness counts what the series of a job add to its commit, where the store bounds that: an entity of the archive for each
+// A lateness counts the entities that the series of a job add to its commit, where the store bounds them: one of the archive for each
 // day of a counter that is too old for the ring (store.Limits.Ring). Without a ring all days are in the archive. A nil lateness
 // counts nothing.
 type lateness struct {

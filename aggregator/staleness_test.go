@@ -2,8 +2,6 @@ package aggregator_test
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -205,20 +203,4 @@ func TestWindowsWidenIfTheStoreIsTooSlow(t *testing.T) {
 			t.Error(err)
 		}
 	})
-}
-
-func TestABudgetHasLimits(t *testing.T) {
-	t.Parallel()
-	for budget, want := range map[time.Duration]bool{
-		0: true, aggregator.MinCountWithin: true, aggregator.MaxCountWithin: true,
-		-1: false, aggregator.MinCountWithin - 1: false, aggregator.MaxCountWithin + 1: false,
-	} {
-		_, err := aggregator.New(newBus(), large(t), aggregator.Config{CountWithin: budget})
-		if (err == nil) != want || err != nil && !strings.Contains(err.Error(), "CountWithin must be from 100ms to 1m0s") {
-			t.Errorf("%s: got %v, want it taken: %v", budget, err, want)
-		}
-	}
-	if _, err := aggregator.New(newBus(), large(t), aggregator.Config{Linger: time.Second, CountWithin: time.Second}); err != nil {
-		t.Error(fmt.Errorf("a linger beside a budget: %w", err))
-	}
 }

@@ -1,8 +1,8 @@
 package aggregator_test
 
 import (
+	"fmt"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -10,7 +10,6 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/storetest/fakestore"
 	"github.com/countmill/countmill/wire"
@@ -73,24 +72,6 @@ func TestAnEarlierBrokersTimeCounts(t *testing.T) {
 	}
 }
 
-// Parts that a look-up finds applied by this process, and parts that are then committed, are one
-// answer.
-func TestTheResultOfALookupIsKept(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := large(t)
-		r := run(t, st, clock.With(aggregator.Config{}, &clock.Env{Random: repeats{}})) // all folds have one id
-		x := wire.CutIdentified(countmill.Increment{Counter: "a", Delta: 1, ID: "x"})
-		y := wire.CutIdentified(countmill.Increment{Counter: "a", Delta: 2, ID: "y"})
-		first := r.send(t, x)
-		settle(time.Second)
-		both := r.send(t, x, y)
-		settle(time.Minute)
-		if !acked(first) || !acked(both) || st.Total("a") != 3 {
-			t.Errorf("acknowledged %v and %v, total %d", acked(first), acked(both), st.Total("a"))
-		}
-	})
-}
-
 // repeats is a machine whose image was restored: its generator repeats its values.
 type repeats struct{}
 
@@ -121,19 +102,6 @@ func TestADrainDoesNotLinger(t *testing.T) {
 		m := r.send(t, anonymous(one("a", 1)))
 		if err := r.finish(); err != nil || !acked(m) {
 			t.Errorf("Run returned %v, acknowledged %v", err, acked(m))
-		}
-	})
-}
-
-func TestTheFirstRetryComesSoon(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := large(t)
-		st.OnFold(fakestore.FoldScript(fakestore.UnknownNotApplied))
-		r := run(t, st, aggregator.Config{Linger: -1})
-		m := r.send(t, anonymous(one("a", 1)))
-		settle(110 * time.Millisecond)
-		if !acked(m) {
-			t.Error("not tried again within 110 ms")
 		}
 	})
 }
@@ -176,108 +144,21 @@ func TestAMarkerThatIsNeverFoundIsNotLookedUpAllTheTime(t *testing.T) {
 	})
 }
 
-func TestARefusalAfterAnUnknownOutcomeSaysMaybeApplied(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := large(t)
-		st.On(fakestore.Applied, func(int) fakestore.Answer { return fakestore.Blank })
-		st.OnFold(fakestore.FoldScript(fakestore.UnknownApplied, fakestore.Refused))
-		r := run(t, st, aggregator.Config{})
-		r.send(t, anonymous(one("a", 1)))
-		settle(time.Minute)
-		if got := st.DeadLetters(); len(got) != 1 || !got[0].Maybe {
-			t.Errorf("dead letters %+v, want one that says maybe applied", got)
-		}
-	})
-}
-
-// A refused deployment has applied nothing: a person who replays the letter need not check.
-func TestARefusalAfterAWrongDeploymentSaysNotApplied(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := large(t)
-		st.OnFold(fakestore.FoldScript(fakestore.Deployment, fakestore.Refused))
-		r := run(t, st, aggregator.Config{})
-		r.send(t, anonymous(one("a", 1)))
-		settle(time.Minute)
-		if got := st.DeadLetters(); len(got) != 1 || got[0].Maybe {
-			t.Errorf("dead letters %+v, want one that does not say maybe applied", got)
-		}
-	})
-}
-
-func TestAfterAnUnknownOutcomeMarkersAreLookedUpFirst(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := large(t)
-		r := run(t, st, aggregator.Config{})
-		settle(2 * time.Minute)
-		st.OnFold(fakestore.FoldScript(fakestore.UnknownApplied))
-		m := r.send(t, anonymous(one("a", 1)))
-		settle(time.Minute)
-		if got := st.FoldCalls(); got != 1 || !acked(m) {
-			t.Errorf("%d commits, acknowledged %v, want one and then a look-up", got, acked(m))
-		}
-	})
-}
-
-func TestADuplicateDoesNotTakeItsCommitApart(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := large(t)
-		r := run(t, st, aggregator.Config{})
-		p := anonymous(one("a", 1))
-		r.send(t, p)
-		settle(2 * time.Minute) // markers are not looked up first any more
-		before := st.FoldCalls()
-		for range 40 {
-			r.send(t, anonymous(one("a", 1)))
-		}
-		r.send(t, p)
-		settle(time.Minute)
-		r.want(t, map[string]int64{"a": 41})
-		if got := st.FoldCalls() - before; got != 2 {
-			t.Errorf("%d commits, want one that meets the marker and one without the duplicate", got)
-		}
-	})
-}
-
-// Nobody repeats a part without a marker, so its time does not matter. Its caller has a 202, and
-// only a clock was wrong, or the machine was suspended.
-func TestTheWindowIsForPartsWithMarkers(t *testing.T) {
-	for name, c := range map[string]struct {
-		age    time.Duration
-		reason string // of the marked part's letter
-	}{
-		"of 1970": {30 * 365 * 24 * time.Hour, // a bubble begins in 2000
-			"beyond the deduplication window of 192h0m0s"},
-		"suspended":       {9 * 24 * time.Hour, "beyond the deduplication window of 192h0m0s"},
-		"ahead by a year": {-365 * 24 * time.Hour, "time is more than 24h ahead"},
-	} {
-		t.Run(name, func(t *testing.T) {
+// A person who replays the letter need not check what was certainly not applied.
+func TestARefusedPartSaysWhetherItMayBeApplied(t *testing.T) {
+	for first, maybe := range map[fakestore.Answer]bool{fakestore.UnknownApplied: true, fakestore.Deployment: false, fakestore.NotApplied: false} {
+		t.Run(fmt.Sprint(first), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				r := run(t, certain(t), aggregator.Config{})
-				identified := wire.CutIdentified(countmill.Increment{Counter: "b", Delta: 1, ID: "x"})
-				m := r.sendAt(t, time.Now().Add(-c.age), anonymous(one("a", 1)), identified)
+				st := large(t)
+				st.On(fakestore.Applied, func(int) fakestore.Answer { return fakestore.Blank })
+				st.OnFold(fakestore.FoldScript(first, fakestore.Refused))
+				r := run(t, st, aggregator.Config{})
+				r.send(t, anonymous(one("a", 1)))
 				settle(time.Minute)
-				r.want(t, map[string]int64{"a": 1})
-				if got := r.reasons(); !acked(m) || !slices.Equal(got, []string{c.reason}) {
-					t.Errorf("acknowledged %v, dead letters %q, want only the part with an id", acked(m), got)
+				if got := st.DeadLetters(); len(got) != 1 || got[0].Maybe != maybe {
+					t.Errorf("dead letters %+v, want one, maybe applied: %t", got, maybe)
 				}
 			})
 		})
 	}
-}
-
-// The machine is suspended while a part without a marker waits for its commit.
-func TestASuspendedMachineCountsItsHeldParts(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		var slept atomic.Int64
-		wall := func() time.Time { return time.Now().Add(time.Duration(slept.Load())) }
-		st := certain(t)
-		r := run(t, st, clock.With(aggregator.Config{Linger: time.Second}, &clock.Env{Wall: wall}))
-		m := r.send(t, anonymous(one("a", 1)))
-		slept.Store(int64(9 * 24 * time.Hour))
-		settle(time.Minute)
-		r.want(t, map[string]int64{"a": 1})
-		if got := r.reasons(); !acked(m) || got != nil {
-			t.Errorf("acknowledged %v, dead letters %q", acked(m), got)
-		}
-	})
 }

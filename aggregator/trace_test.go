@@ -100,14 +100,3 @@ func TestACommitThatFailsIsAFailedSpan(t *testing.T) {
 		}
 	})
 }
-
-func TestWithoutATracerNothingOfASpanIsKept(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := run(t, large(t), aggregator.Config{})
-		m := r.sendTraced(t, tracetest.Caller(1).String())
-		settle(time.Second)
-		if r.want(t, map[string]int64{"a": 1}); !acked(m) {
-			t.Error("not acknowledged")
-		}
-	})
-}

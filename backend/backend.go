@@ -33,11 +33,11 @@ type Store struct {
 	Open func(ctx context.Context, u URL, c StoreConfig) (store.Store, error)
 	// Examine looks for mistakes of the store and of the way to it, from this machine. It must end with
 	// ctx, and must work beside processes that have the store open. c.ReadOnly is true if the examined
-	// account may be that of a reader: then it is no fault that it may not write. nil looks for none.
+	// account may be that of a reader, which need not write. nil looks for none.
 	Examine func(ctx context.Context, u URL, c StoreConfig, r *Report)
 }
 
-// A StoreConfig is what the process asks of a store.
+// A StoreConfig has the demands of the process on a store.
 type StoreConfig struct {
 	// Window is the deduplication window of a new database, and 0 for the default of 8 days.
 	Window time.Duration
@@ -71,7 +71,7 @@ type Disk interface {
 	Checkpoint(ctx context.Context, use func(ctx context.Context, dir string) error) error
 }
 
-// A Sweeper is a store that removes its markers when it is told to. Other stores remove markers
+// A Sweeper is a store that removes its markers only when Sweep is called. Other stores remove markers
 // by themselves at Marker.ExpireAt. Sweep is called every store.SweepEvery.
 type Sweeper interface {
 	Sweep(ctx context.Context) error
@@ -108,7 +108,7 @@ type Bus struct {
 	Examine func(ctx context.Context, u URL, r *Report)
 }
 
-// A BusConfig is what the process asks of a bus.
+// A BusConfig has the demands of the process on a bus.
 type BusConfig struct {
 	// Publish and Receive say which directions the process uses.
 	Publish, Receive bool

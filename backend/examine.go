@@ -11,7 +11,7 @@ import (
 type Finding struct {
 	// Check names the examined part, for example "subscription".
 	Check string `json:"check"`
-	// What is wrong, Why it matters, and what to Do.
+	// The fault (What), its harm (Why), and the remedy (Do).
 	What string `json:"what"`
 	Why  string `json:"why"`
 	Do   string `json:"do"`
@@ -61,7 +61,7 @@ func (r *Report) Error(check string, err error, why, page string) {
 	r.Find(f)
 }
 
-// Remedied returns err with what a person can do about it.
+// Remedied returns err with a remedy for a person.
 func Remedied(err error, remedy string) error { return &remediedError{err, remedy} }
 
 type remediedError struct {

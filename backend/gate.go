@@ -164,7 +164,7 @@ func Every(ctx context.Context, d time.Duration, do func()) {
 	}
 }
 
-// BusCounts count what [BusStats] tells.
+// BusCounts are the counters of [BusStats].
 type BusCounts struct {
 	Deliveries, Redeliveries, Acks, Nacks, AcksLost, Held, StreamErrors atomic.Int64
 }

@@ -28,7 +28,7 @@ func Shown(text string) string {
 	return text
 }
 
-// Parse parses a URL. It refuses a parameter that is not in params, and one that is given twice.
+// Parse parses a URL. It refuses a parameter that is not in params or is given twice.
 func Parse(text string, params []string) (URL, error) {
 	scheme, rest, ok := strings.Cut(text, ":")
 	if !ok {
@@ -37,11 +37,15 @@ func Parse(text string, params []string) (URL, error) {
 	rest, query, _ := strings.Cut(rest, "?")
 	u := URL{Scheme: scheme, Text: text}
 	var err error
+	if !strings.Contains(strings.TrimPrefix(rest, "//"), "/") && strings.Contains(query, "@") {
+		return u, fmt.Errorf("a ? is before the host in %q (write %%3F for ? in a password)", Shown(text))
+	}
+	// The errors of package url show what may be a piece of a password.
 	if u.Rest, err = url.PathUnescape(rest); err != nil {
-		return u, fmt.Errorf("%w in %q (write %%25 for %%)", err, Shown(text))
+		return u, fmt.Errorf("invalid URL escape in %q (write %%25 for %%)", Shown(text))
 	}
 	if u.Params, err = url.ParseQuery(query); err != nil {
-		return u, fmt.Errorf("%w in %q", err, Shown(text))
+		return u, fmt.Errorf("invalid parameters in %q (write %%25 for %% and %%3B for ;)", Shown(text))
 	}
 	for name, values := range u.Params {
 		if !slices.Contains(params, name) {
@@ -100,13 +104,13 @@ func (u URL) Path(least, most int, usage string) ([]string, error) {
 	after, ok := strings.CutPrefix(u.Rest, "//")
 	pieces := strings.Split(after, "/")
 	if !ok || len(pieces) < least || len(pieces) > most || slices.Contains(pieces, "") {
-		return nil, fmt.Errorf("%q is not of the form %s", u.Scheme+":"+u.Rest, usage)
+		return nil, fmt.Errorf("%q is not of the form %s", Shown(u.Scheme+":"+u.Rest), usage)
 	}
 	return pieces, nil
 }
 
-// Hosts returns the servers of SCHEME://HOST:PORT[,HOST:PORT...]. It refuses one that is given
-// twice and one that check refuses.
+// Hosts returns the servers of SCHEME://HOST:PORT[,HOST:PORT...]. It refuses a server that is
+// given twice or that check refuses.
 func (u URL) Hosts(check func(server string) error) ([]string, error) {
 	usage := u.Scheme + "://HOST:PORT[,HOST:PORT...]"
 	list, ok := strings.CutPrefix(u.Rest, "//")

@@ -9,7 +9,7 @@ import (
 	"github.com/countmill/countmill/bench/internal/report"
 )
 
-// A header says what was measured, and on which machine.
+// A header describes the measured systems and the machine.
 type header struct {
 	report.Head
 	Work    string

@@ -1,5 +1,5 @@
-// Command bench gives the same counting work to countmill and to what people would use
-// instead, one after the other on this machine, checks that each has counted what it
+// Command bench gives the same counting work to countmill and to the systems that people would use
+// instead, one after the other on this machine, checks that each has counted all that it
 // acknowledged, and prints a table. docs/evidence/benchmarks.md says how to read it.
 //
 //	go run . -quick                        does everything work here?

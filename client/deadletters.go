@@ -81,12 +81,12 @@ type DeadEntry struct {
 	Delta   int64  `json:"delta" schema:"Integer"`
 }
 
-// DeadOutcomes are what became of dead letters, in the order of the request.
+// DeadOutcomes are the outcomes of dead letters, in the order of the request.
 type DeadOutcomes struct {
 	DeadLetters []DeadOutcome `json:"dead_letters"`
 }
 
-// A DeadOutcome is what became of one dead letter.
+// A DeadOutcome is the outcome of one dead letter.
 type DeadOutcome struct {
 	Key string `json:"key" schema:"DeadKey"`
 	// `gone`: there is no such dead letter; it was counted or discarded, or never existed. `discarded`: it is never counted.

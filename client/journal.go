@@ -69,7 +69,7 @@ func (c *Client) JournalRecords(ctx context.Context, from, to time.Time, after s
 	return read[JournalRecords](ctx, c, "/v1/journal/records", query)
 }
 
-// Erased says what an erasure removed from the journal.
+// Erased counts the entries that an erasure removed from the journal.
 type Erased struct {
 	// Entries, as `GET /v1/journal` shows them.
 	Erased int `json:"erased"`

@@ -191,7 +191,7 @@ func (c *Client) CounterMetrics(ctx context.Context, match ...string) ([]byte, e
 	return c.Do(ctx, Request{Path: "/metrics/counters", Query: url.Values{"match": match}})
 }
 
-// Badge returns what the badge of a counter shows. label is the text before the total: the counter's name if it is empty.
+// Badge returns the content of a counter's badge. label is the text before the total: the counter's name if it is empty.
 func (c *Client) Badge(ctx context.Context, counter, label string) (Badge, error) {
 	return read[Badge](ctx, c, "/badge/"+url.PathEscape(counter+".json"), params("label", label))
 }

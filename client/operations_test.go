@@ -51,7 +51,7 @@ func TestEveryOperationHasAMethod(t *testing.T) {
 	}
 }
 
-// callAll calls every method, and returns what a server was asked.
+// callAll calls every method, and returns the requests of a server.
 func callAll(t *testing.T) map[string]bool {
 	t.Helper()
 	var mu sync.Mutex

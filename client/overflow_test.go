@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A total that does not fit 64 bits comes apart from the others, and replaces what was known of its counter.
+// A total that does not fit 64 bits comes apart from the others, and replaces the known total of its counter.
 func TestOverflowInUpdates(t *testing.T) {
 	t.Parallel()
 	w := &watch{c: new(Client), known: make(map[string]Total)}
@@ -39,7 +39,7 @@ func TestOverflowInUpdates(t *testing.T) {
 	}
 }
 
-// What a reset has removed may not fit 64 bits.
+// The amount of a reset may not fit 64 bits.
 func TestRemovedBeyondInt64(t *testing.T) {
 	t.Parallel()
 	var r Removed

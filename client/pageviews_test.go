@@ -105,7 +105,7 @@ func TestPageViewsFromPrograms(t *testing.T) {
 	}
 }
 
-// elements replaces the page: each element prints what it gets, as [its selector, the text].
+// elements replaces the page: each element prints its new text, as [its selector, the text].
 const elements = `globalThis.document = { querySelector: (name) => {
   const print = (text) => console.log(JSON.stringify([name, text]));
   return { set textContent(text) { print(text); }, set innerHTML(text) { print(text); } };

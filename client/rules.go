@@ -16,7 +16,7 @@ type Rules struct {
 	Journal []Rule `json:"journal"`
 }
 
-// A RuleKind says what the rules of a kind keep of their counters.
+// A RuleKind is a kind of rule: for series, or for the journal.
 type RuleKind string
 
 // The kinds of rules.

@@ -72,7 +72,7 @@ func (c *Client) Verify(ctx context.Context, prefix, token string) (Verified, er
 	return read[Verified](ctx, c, "/v1/verify", params("prefix", prefix, "page_token", token))
 }
 
-// Fix is Verify, and corrects what no person has to judge. It may be repeated.
+// Fix is Verify, and corrects the differences that no person has to judge. It may be repeated.
 func (c *Client) Fix(ctx context.Context, prefix, token string) (Verified, error) {
 	return change[Verified](ctx, c, http.MethodPost, "/v1/verify", nil, map[string]string{"prefix": prefix, "page_token": token})
 }

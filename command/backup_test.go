@@ -1,12 +1,9 @@
 package command
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/countmill/countmill/internal/transfer"
 )
 
 func TestBackupRestores(t *testing.T) {
@@ -48,67 +45,6 @@ func TestBackupRestores(t *testing.T) {
 		try(t, nil, "restore", root, dir).wantError(t, 1, "is not empty")
 	}
 	try(t, nil, "restore", root, "new", "--at", "2020-01-01T00:00:00Z").wantError(t, 1, "no backup is that old")
-}
-
-// Two databases share a root by mistake. The second takes no backup there, also below it. If both are below a place,
-// a restore asks which one.
-func TestBackupRootOfTwoDatabases(t *testing.T) {
-	t.Parallel()
-	place := t.TempDir()
-	root := filepath.Join(place, "first")
-	first := up(t, t.TempDir(), "--backup-root", root)
-	try(t, nil, "incr", "a", "41", "--server", first.url)
-	second := up(t, t.TempDir(), "--backup-root", root)
-	third := up(t, t.TempDir(), "--backup-root", filepath.Join(place, "third"))
-	for _, of := range []string{first.url, third.url} {
-		if got := try(t, nil, "backup", "--server", of); got.code != 0 {
-			t.Fatalf("backup: got %+v", got)
-		}
-	}
-	for _, to := range [][]string{nil, {"below"}} {
-		try(t, nil, append([]string{"backup", "--server", second.url}, to...)...).wantError(t, 1, "has backups of another database")
-	}
-	try(t, nil, "restore", place, filepath.Join(t.TempDir(), "r")).wantError(t, 1, "choose one with --database")
-	list := strings.Fields(try(t, nil, "restore", place, "--list").out) // time, place, database and backup
-	if len(list) != 8 || list[1] != "first" || list[5] != "third" || list[2] == list[6] {
-		t.Fatalf("got the list %q", list)
-	}
-	dir := filepath.Join(t.TempDir(), "r")
-	if got := try(t, nil, "restore", place, dir, "--database", list[2]); got.code != 0 {
-		t.Fatalf("restore: got %+v", got)
-	}
-	if got := try(t, nil, "get", "a", "--server", up(t, dir).url); got.out != "41\n" {
-		t.Errorf("restored: got %+v", got)
-	}
-}
-
-// A restore names what a killed one has left, and does not disturb one that runs.
-func TestRestoreAfterAKill(t *testing.T) {
-	t.Parallel()
-	root := t.TempDir()
-	if got := try(t, nil, "backup", "--server", up(t, t.TempDir(), "--backup-root", root).url); got.code != 0 {
-		t.Fatalf("backup: got %+v", got)
-	}
-	dir := filepath.Join(t.TempDir(), "made", "r")
-	left := dir + ".countmill-restore"
-	if err := os.MkdirAll(left, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	release, err := transfer.Hold(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	try(t, nil, "restore", root, dir).wantError(t, 1, "another command works with it")
-	if _, err := os.Stat(left); err != nil {
-		t.Errorf("beside another restore: %v", err)
-	}
-	release()
-	if got := try(t, nil, "restore", root, dir); got.code != 0 || !strings.Contains(got.errOut, "removed "+left) {
-		t.Errorf("got %+v, want %s removed", got, left)
-	}
-	if entries, err := os.ReadDir(filepath.Dir(dir)); err != nil || len(entries) != 1 {
-		t.Errorf("got %v, %v, want the restored directory alone", entries, err)
-	}
 }
 
 func TestBackupArguments(t *testing.T) {

@@ -113,20 +113,3 @@ func TestExportIsImportedElsewhere(t *testing.T) {
 		}
 	}
 }
-
-// A counter at either end of int64 takes a thousand rows, in blocks of their own.
-func TestExportOfTheLargestTotals(t *testing.T) {
-	t.Parallel()
-	f := newFakeServer(t, page("", "max=9223372036854775806", "min=-9223372036854775807"))
-	out := filepath.Join(t.TempDir(), "totals.csv")
-	if got := try(t, nil, "export", "--output", out, "--server", f.URL); got.code != 0 || !strings.Contains(got.errOut, "2 counters in 2050 rows") {
-		t.Fatalf("got %+v", got)
-	}
-	to := up(t, t.TempDir())
-	if got := try(t, nil, "import", out, "--server", to.url); got.code != 0 {
-		t.Fatalf("got %+v", got)
-	}
-	if got := try(t, nil, "get", "max", "min", "--server", to.url); got.out != "9223372036854775806\tmax\n-9223372036854775807\tmin\n" {
-		t.Errorf("got %+v", got)
-	}
-}

@@ -81,7 +81,7 @@ func withoutStar(prefix string) string {
 	return ""
 }
 
-// warnNoMatch warns that a prefix has matched nothing. Without a prefix that is no mistake.
+// warnNoMatch warns that a prefix has matched nothing. It does not warn if there was no prefix.
 func (c *call) warnNoMatch(prefix string) {
 	if prefix == "" {
 		return

@@ -189,21 +189,6 @@ func TestAWatchOfANameThatDoesNotExist(t *testing.T) {
 	}
 }
 
-// The same of a real server, which says it in totals and shards.
-func TestNamesThatDoNotExistOnAServer(t *testing.T) {
-	t.Parallel()
-	p := up(t, t.TempDir())
-	env := []string{"COUNTMILL_SERVER=" + p.url}
-	try(t, env, "incr", "a")
-	try(t, env, "incr", "a", "-1")
-	for args, missing := range map[string]bool{"get a": false, "get b": true, "get a,b": true, "shards a": false, "shards b": true} {
-		got := try(t, env, strings.Fields(args)...)
-		if got.code != 0 || strings.Contains(got.errOut, "no counter is named") != missing {
-			t.Errorf("%s: got %+v, want a line about a missing counter: %t", args, got, missing)
-		}
-	}
-}
-
 // recountAnswer is the answer about one range without findings.
 func recountAnswer(counters, buckets, opened int, notCovered string) string {
 	return fmt.Sprintf(`{"findings":[],"counters":%d,"buckets":%d,"entries":9,"opened":%d,"not_covered":{%s},"not_covered_names":[],"done":1000}`+"\n",

@@ -128,30 +128,3 @@ func TestImportOfAnAccessLog(t *testing.T) {
 	}
 	wantTotals(t, env, "", "2\tpage:/a\n")
 }
-
-// What --spreadsheet writes is the same totals elsewhere.
-func TestExportForASpreadsheet(t *testing.T) {
-	t.Parallel()
-	from, to := up(t, t.TempDir()), up(t, t.TempDir())
-	names := []string{"+1", "-2+3", "'quoted", "@SUM(A1)", "a;=1"}
-	for _, name := range names {
-		if got := try(t, nil, "incr", "--server", from.url, "--", name, "-7"); got.code != 0 {
-			t.Fatalf("got %+v", got)
-		}
-	}
-	path := filepath.Join(t.TempDir(), "totals.csv")
-	if got := try(t, nil, "export", "--spreadsheet", "--output", path, "--server", from.url); got.code != 0 || !strings.Contains(got.errOut, "5 counters in 5 rows") {
-		t.Fatalf("got %+v", got)
-	}
-	want := "'counter,delta\n\"''quoted\",-7\n\"'+1\",-7\n\"'-2+3\",-7\n\"'@SUM(A1)\",-7\n\"a;=1\",-7\n"
-	if text, err := os.ReadFile(path); err != nil || string(text) != want {
-		t.Errorf("got %s, %v, want %s", text, err, want)
-	}
-	if got := try(t, nil, "import", path, "--server", to.url); got.code != 0 {
-		t.Fatalf("got %+v", got)
-	}
-	wantTotals(t, []string{"COUNTMILL_SERVER=" + to.url}, "", "-7\t'quoted\n-7\t+1\n-7\t-2+3\n-7\t@SUM(A1)\n-7\ta;=1\n")
-	for _, command := range [][]string{{"export"}, {"journal", "export", "--from", "2025-01-01", "--to", "2025-01-02"}} {
-		try(t, nil, append(command, "--spreadsheet", "--format", "ndjson")...).wantError(t, 2, "--spreadsheet is given without CSV")
-	}
-}

@@ -9,8 +9,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/countmill/countmill/internal/testing/child"
 )
 
 // A job is a running command that ends by itself.
@@ -94,59 +92,6 @@ func checkTotals(t *testing.T, p *process, want map[string]int64) {
 	if wrong > 0 {
 		t.Errorf("%d of %d totals are wrong", wrong, len(want))
 	}
-}
-
-// The server is killed while it takes an import, again and again; the import goes on by
-// itself, and every row counts once.
-func TestImportThroughKills(t *testing.T) {
-	t.Parallel()
-	for rows := 300_000; ; rows *= 4 {
-		kills := importThroughKills(t, rows)
-		t.Logf("%d rows, %d kills", rows, kills)
-		if kills > 0 {
-			return
-		}
-		if rows > 10_000_000 {
-			t.Fatalf("the import of %d rows had ended before the first kill", rows)
-		}
-	}
-}
-
-// importThroughKills returns how often it came to killing the server before the import had ended.
-func importThroughKills(t *testing.T, rows int) (kills int) {
-	t.Helper()
-	dir := t.TempDir()
-	kept, err := child.KeepPort()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = kept.Free() })
-	start := func() *process { return up(t, dir, "--listen", kept.Addr()) }
-	p := start()
-	path, want := bigImport(t, rows)
-	j := startJob(t, "import", path, "--server", p.url)
-	for last := ""; kills < 3; kills++ {
-		waitFor(t, "more of the import", func() bool {
-			got := try(t, nil, "get", "c1", "c2", "c3", "--server", p.url)
-			more := got.code == 0 && got.out != last && !strings.HasPrefix(got.out, "0\t")
-			if more {
-				last = got.out
-			}
-			return more || len(j.ended) > 0
-		})
-		if len(j.ended) > 0 {
-			break
-		}
-		if err := p.signal(t, syscall.SIGKILL); err == nil {
-			t.Error("a killed process ended without an error")
-		}
-		p = start()
-	}
-	if code := j.wait(t); code != 0 || !strings.Contains(j.out.String(), fmt.Sprintf("%d rows are counted, each once", rows)) {
-		t.Errorf("the import ended with %d: %s%s", code, j.out, j.errOut)
-	}
-	checkTotals(t, p, want)
-	return kills
 }
 
 // Ctrl-C, and SIGKILL, end an import in its middle; the next run counts the rest.

@@ -1,17 +1,12 @@
 package command
 
 import (
-	"bytes"
-	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/countmill/countmill/internal/journal/journaltest"
-	"github.com/countmill/countmill/internal/testing/longtest"
 )
 
 const period = "--from 2026-11-25T00:00:00Z --to 2026-11-26T00:00:00Z"
@@ -74,55 +69,4 @@ func TestJournalExportSaysWhatIsWrong(t *testing.T) {
 		args := append([]string{"journal", "export", "--server", server}, strings.Fields(tt.args)...)
 		try(t, nil, args...).wantError(t, tt.code, tt.want)
 	}
-}
-
-// An export that is killed again and again ends with the same bytes as one without kills.
-func TestJournalExportThroughKills(t *testing.T) {
-	t.Parallel()
-	longtest.Only(t, "builds and kills the command")
-	binary, err := buildOnce()
-	if err != nil {
-		t.Fatal(err)
-	}
-	records, _ := journaltest.Records(450_000) // it remembers more than four places
-	server := journaltest.Serve(t, journaltest.Store(records)).URL
-	dir := t.TempDir()
-	whole, killed := filepath.Join(dir, "whole.ndjson"), filepath.Join(dir, "killed.ndjson")
-	export := func(path string) *exec.Cmd {
-		return exec.Command(binary, exportArgs("--output", path, "--server", server)...)
-	}
-	began := time.Now()
-	if out, err := export(whole).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	took := time.Since(began)
-	kills, resumed := 0, false
-	for {
-		var log bytes.Buffer
-		run := export(killed)
-		run.Stderr = &log
-		if err := run.Start(); err != nil {
-			t.Fatal(err)
-		}
-		timer := time.AfterFunc(time.Duration(rand.Int64N(int64(took))), func() { run.Process.Kill() })
-		err := run.Wait()
-		resumed = resumed || strings.Contains(log.String(), "from an export that was stopped")
-		if timer.Stop(); err == nil {
-			break
-		}
-		if kills++; kills == 50 {
-			t.Fatalf("50 kills, and the export does not end:\n%s", log.String())
-		}
-		if run.ProcessState.Exited() {
-			t.Fatalf("it ended by itself: %v\n%s", err, log.String())
-		}
-	}
-	want, err := os.ReadFile(whole)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, err := os.ReadFile(killed); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("after %d kills: %d bytes differ from the %d of an export without kills, %v", kills, len(got), len(want), err)
-	}
-	t.Logf("%d kills, an export takes %s, resumed: %t", kills, took, resumed)
 }

@@ -182,32 +182,6 @@ func totalOf(t *testing.T, p *process, counter string) int64 {
 	return n
 }
 
-// Everything acknowledged survives SIGKILL, nothing counts twice.
-func TestKillLosesNothing(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	p := up(t, dir)
-	var current atomic.Pointer[process]
-	current.Store(p)
-	var l ledger
-	stop := make(chan struct{})
-	l.run(8, func() string { return current.Load().url }, stop)
-	for range 4 {
-		before := l.keyed.Load()
-		for l.keyed.Load() < before+200 {
-			<-time.After(time.Millisecond)
-		}
-		if err := current.Load().signal(t, syscall.SIGKILL); err == nil {
-			t.Error("a killed process ended without an error")
-		}
-		current.Store(up(t, dir))
-	}
-	close(stop)
-	l.wg.Wait()
-	l.check(t, current.Load())
-	l.client.CloseIdleConnections()
-}
-
 // SIGTERM ends the process with exit 0, which says that it was in time, and all that was
 // accepted is counted.
 func TestTermFinishesWhatItAccepted(t *testing.T) {

@@ -45,7 +45,7 @@ type unreached struct{ err error }
 func (e *unreached) Error() string { return e.err.Error() }
 func (e *unreached) Unwrap() error { return e.err }
 
-// A pipeline is what a server says of it.
+// A pipeline is the answer of a server about the pipeline.
 type pipeline struct {
 	client.Overview
 

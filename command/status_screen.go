@@ -64,7 +64,7 @@ func (p *pipeline) living() string {
 	return text
 }
 
-// unbalanced is no problem: with datastore: a new rule has no opening balance for up to two hours, and status does not know since when.
+// unbalanced is not among the problems: with datastore: a new rule has no opening balance for up to two hours, and status does not know since when.
 func (p *pipeline) unbalanced() string {
 	if p.JournalRulesWithoutBalance == nil || *p.JournalRulesWithoutBalance == 0 {
 		return ""

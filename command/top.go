@@ -155,7 +155,7 @@ func (c *rankVerb) print(got client.Rank) error {
 	return nil
 }
 
-// sayScan says on standard error what the look at all counters was from which an answer comes.
+// sayScan describes on standard error the look at all counters from which an answer comes.
 func (c *call) sayScan(completeAsOf time.Time, partial bool) {
 	fmt.Fprintf(c.stderr, "complete as of %s\n", stamp(completeAsOf))
 	if partial {

@@ -9,15 +9,12 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"runtime/metrics"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
-
-	pebbledb "github.com/cockroachdb/pebble/v2"
 
 	"github.com/countmill/countmill/backend"
 )
@@ -68,74 +65,12 @@ func TestVerbs(t *testing.T) {
 	want("2\n", "get", "key")
 }
 
-func TestUpSaysWhatIsWrongWithTheDirectory(t *testing.T) {
-	t.Parallel()
-	inUse := t.TempDir()
-	up(t, inUse)
-	foreign, other, newer := t.TempDir(), t.TempDir(), t.TempDir()
-	write(t, filepath.Join(foreign, "holiday.jpg"), "")
-	putKey(t, other, pebbledb.DefaultMerger, "somebody", "else")
-	p := up(t, newer)
-	if err := p.signal(t, syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	putKey(t, newer, &pebbledb.Merger{Name: "countmill.sum.v1", Merge: pebbledb.DefaultMerger.Merge}, "\x00countmill", `{"format":99}`)
-	file := filepath.Join(t.TempDir(), "file")
-	write(t, file, "")
-	for name, test := range map[string]struct{ dir, want string }{
-		"locked":        {inUse, "is in use by another process"},
-		"foreign files": {foreign, `contains "holiday.jpg", which is not a file of countmill`},
-		"foreign keys":  {other, "is a Pebble database of another program"},
-		"a file":        {file, "a file has that name"},
-		"below a file":  {filepath.Join(file, "x"), "a file has that name"},
-		"newer":         {newer, "was written by a newer version of countmill"},
-		"not writable":  {"/proc/countmill", "data directory /proc/countmill"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			try(t, nil, "up", "--listen", "127.0.0.1:0", "--data", test.dir).wantError(t, 1, test.want)
-		})
-	}
-}
-
-func TestUpOnAUsedPort(t *testing.T) {
-	t.Parallel()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	addr := ln.Addr().String()
-	try(t, nil, "up", "--listen", addr, "--data", t.TempDir()).
-		wantError(t, 1, "--listen "+addr+": the address is in use; is another countmill running?")
-}
-
 func write(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
-
-func putKey(t *testing.T, dir string, merger *pebbledb.Merger, key, value string) {
-	t.Helper()
-	db, err := pebbledb.Open(dir, &pebbledb.Options{Merger: merger, Logger: quiet{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Set([]byte(key), []byte(value), pebbledb.Sync); err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
-}
-
-type quiet struct{}
-
-func (quiet) Infof(string, ...any)  {}
-func (quiet) Errorf(string, ...any) {}
-func (quiet) Fatalf(string, ...any) {}
 
 func TestBallastPutsCollectionsOff(t *testing.T) {
 	goal := func() uint64 {

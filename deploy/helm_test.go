@@ -120,7 +120,10 @@ func combination(mode string, bits int) (name string, refused bool, set map[stri
 func TestChartWithoutIndexer(t *testing.T) {
 	t.Parallel()
 	helm := needed(t, "helm")
-	text, err := render(t, helm, switchedOn("roles", map[string]any{"indexer.enabled": false}))
+	_, _, set, _ := combination("roles", 1<<len(toggles)-1)
+	maps.DeleteFunc(set, func(path string, _ any) bool { return strings.HasPrefix(path, "up.") })
+	set["indexer.enabled"] = false
+	text, err := render(t, helm, set)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,149 +162,6 @@ func TestChartMistakes(t *testing.T) {
 		maps.Copy(set, test.set)
 		if _, err := render(t, helm, set); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%v: got %v, want %q", test.set, err, test.want)
-		}
-	}
-}
-
-// A change is other values for a value of values.yaml. with has the values without which it does not matter.
-type change struct {
-	to   []any
-	with map[string]any
-}
-
-// changed has another value for each value of values.yaml but mode, whose values TestChart has.
-var changed = map[string]change{
-	"image.repository":                     to("registry.example.com/countmill"),
-	"image.tag":                            to("v1.2.3", "7"),
-	"image.pullPolicy":                     to("Always"),
-	"tokens.secret":                        to("others", "7"),
-	"tokens.insecure":                      {to(true).to, map[string]any{"tokens.secret": ""}},
-	"env":                                  to(map[string]any{"COUNTMILL_LOG_LEVEL": "debug", "COUNTMILL_CREATE": true}),
-	"serviceAccount.create":                to(false),
-	"serviceAccount.name":                  to("others", "7"),
-	"serviceAccount.annotations":           to(map[string]any{"iam.gke.io/gcp-service-account": "a@p.iam.gserviceaccount.com", "seven": "7"}),
-	"up.replicas":                          to(7),
-	"up.storage.size":                      to("20Gi"),
-	"up.storage.class":                     to("fast", "7"),
-	"up.backups.root":                      to("/backups", "gs://bucket/counters", "s3://bucket/counters?region=eu-west-1"),
-	"up.backups.every":                     to("30m"),
-	"up.backups.keep":                      to("30d"),
-	"up.backups.volume":                    to(map[string]any{"nfs": map[string]any{"server": "nfs.example.com", "path": "/backups"}}),
-	"bus":                                  to("pubsub://p/t?subscription=s&dead_letter=d", "nats://nats:4222/increments?credentials=/etc/bus/user&replicas=3"),
-	"busSecret":                            to("others", "7"),
-	"store":                                to("datastore://p/other"),
-	"storeSecret":                          {to("s", "7").to, map[string]any{"store": ""}},
-	"cache":                                to("memcached://memcached:11211"),
-	"publisher.replicas":                   to(7),
-	"aggregator.replicas":                  {to(7).to, map[string]any{"keda.enabled": false}},
-	"reader.replicas":                      to(7),
-	"indexer.enabled":                      to(false),
-	"indexer.replicas":                     to(7),
-	"preStopSeconds":                       to(7),
-	"shutdownSeconds":                      to(77),
-	"podDisruptionBudget.enabled":          to(false),
-	"networkPolicy.enabled":                to(false),
-	"networkPolicy.from":                   to([]any{map[string]any{"namespaceSelector": map[string]any{"matchLabels": map[string]any{"name": "monitoring"}}}}),
-	"serviceMonitor.enabled":               to(false),
-	"serviceMonitor.labels":                to(map[string]any{"release": "prometheus", "seven": "7"}),
-	"serviceMonitor.interval":              to("30s"),
-	"serviceMonitor.tokenSecret":           to("others", "7"),
-	"keda.enabled":                         to(false),
-	"keda.prometheus":                      to("http://prometheus.monitoring:9090"),
-	"keda.lagSeconds":                      to(77),
-	"keda.minReplicas":                     to(7),
-	"keda.maxReplicas":                     to(77),
-	"up.resources.requests.cpu":            to("2"),
-	"up.resources.requests.memory":         to("7Gi"),
-	"up.resources.limits.memory":           to("77Gi"),
-	"publisher.resources.requests.cpu":     to("2"),
-	"publisher.resources.requests.memory":  to("7Gi"),
-	"publisher.resources.limits.memory":    to("77Gi"),
-	"aggregator.resources.requests.cpu":    to("2"),
-	"aggregator.resources.requests.memory": to("7Gi"),
-	"aggregator.resources.limits.memory":   to("77Gi"),
-	"reader.resources.requests.cpu":        to("2"),
-	"reader.resources.requests.memory":     to("7Gi"),
-	"reader.resources.limits.memory":       to("77Gi"),
-	"indexer.resources.requests.cpu":       to("2"),
-	"indexer.resources.requests.memory":    to("7Gi"),
-	"indexer.resources.limits.memory":      to("77Gi"),
-}
-
-func to(values ...any) change { return change{to: values} }
-
-// refusals are the values that one mode refuses, by the mode and the path.
-var refusals = map[string]string{
-	"roles up.backups.root":  "up.backups.root needs mode up",
-	"shared up.backups.root": "up.backups.root needs mode up",
-}
-
-// Each value of values.yaml changes the objects, in one of the modes, and the changed objects pass the
-// tests of TestChart.
-func TestChartValues(t *testing.T) {
-	t.Parallel()
-	helm := needed(t, "helm")
-	text, err := os.ReadFile(chart + "/values.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var values map[string]any
-	if err := yaml.Unmarshal(text, &values); err != nil {
-		t.Fatal(err)
-	}
-	known := paths("", values)
-	for path := range changed {
-		if !slices.Contains(known, path) {
-			t.Errorf("values.yaml has no %s", path)
-		}
-	}
-	dir, base := t.TempDir(), make(map[string]string)
-	for mode := range needs {
-		if base[mode], err = render(t, helm, switchedOn(mode, nil)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, path := range known {
-		if _, tried := changed[path]; !tried && path != "mode" {
-			t.Errorf("no test changes %s", path)
-		}
-		for i, value := range changed[path].to {
-			effect := false
-			for mode := range needs {
-				name := fmt.Sprintf("%s-%s-%d", mode, path, i)
-				after := changedRender(t, helm, mode, path, value)
-				if after == "" || after == base[mode] {
-					continue
-				}
-				effect = true
-				checkPods(t, name, after)
-				if err := os.WriteFile(filepath.Join(dir, name+".yaml"), []byte(after), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if !effect {
-				t.Errorf("%s=%v has no effect", path, value)
-			}
-		}
-	}
-	t.Run("schemas", func(t *testing.T) { validate(t, dir) })
-}
-
-// The page about Kubernetes names the bus and the store that the page about Google Cloud makes.
-func TestChartPage(t *testing.T) {
-	t.Parallel()
-	var pages [2]string
-	for i, page := range []string{"kubernetes", "google-cloud"} {
-		text, err := os.ReadFile("../docs/howto/" + page + ".md")
-		if err != nil {
-			t.Fatal(err)
-		}
-		pages[i] = string(text)
-	}
-	for _, of := range []string{"bus", "store"} {
-		m := regexp.MustCompile(of + `=(\w+://PROJECT[^' ]*)`).FindStringSubmatch(pages[0])
-		if m == nil || !regexp.MustCompile("countmill aggregator .*"+regexp.QuoteMeta(m[1])+"['` ]").MatchString(pages[1]) {
-			t.Errorf("docs/howto/kubernetes.md has another %s than docs/howto/google-cloud.md: %q", of, m)
 		}
 	}
 }
@@ -357,52 +217,6 @@ func figure(t *testing.T, text string) float64 {
 		t.Fatal(err)
 	}
 	return n
-}
-
-// switchedOn has the values of a mode with all its switches on, and others.
-func switchedOn(mode string, others map[string]any) map[string]any {
-	set := maps.Clone(needs[mode])
-	for _, s := range toggles {
-		if s.only == "" || s.only == mode {
-			maps.Copy(set, s.on)
-		}
-	}
-	maps.Copy(set, others)
-	return set
-}
-
-// changedRender returns the objects of a mode after a value has changed; empty if the mode refuses the
-// value, or if it has no effect beside those without which it does not matter.
-func changedRender(t *testing.T, helm, mode, path string, value any) string {
-	t.Helper()
-	set := switchedOn(mode, changed[path].with)
-	set[path] = value
-	text, err := render(t, helm, set)
-	switch want := refusals[mode+" "+path]; {
-	case want == "" && err != nil:
-		t.Errorf("%s, %s=%v: %v", mode, path, value, err)
-	case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
-		t.Errorf("%s, %s=%v: got %v, want %q", mode, path, value, err, want)
-	case len(changed[path].with) > 0:
-		// The rest has changed it, too: the value itself must matter.
-		if without, err := render(t, helm, switchedOn(mode, changed[path].with)); err == nil && without == text {
-			return ""
-		}
-	}
-	return text
-}
-
-// paths are those of all values. An empty map is a value.
-func paths(prefix string, values map[string]any) (all []string) {
-	for name, value := range values {
-		if v, is := value.(map[string]any); is && len(v) > 0 {
-			all = append(all, paths(prefix+name+".", v)...)
-		} else {
-			all = append(all, prefix+name)
-		}
-	}
-	slices.Sort(all)
-	return all
 }
 
 // validate fails unless the objects of the files meet the schemas of Kubernetes, KEDA and Prometheus
@@ -529,7 +343,7 @@ func checkPods(t *testing.T, name, text string) {
 			t.Errorf("%s: nobody reads %q", name, unknown)
 		}
 		path, flags := split(c.Args)
-		settings, err := command.Settings(path, withoutBuckets(flags), lookupIn(env))
+		settings, err := command.Settings(path, flags, lookupIn(env))
 		if err != nil {
 			t.Errorf("%s: %q: %v", name, c.Args, err)
 		}
@@ -566,17 +380,6 @@ func split(args []string) (path string, flags []string) {
 		at = len(args)
 	}
 	return strings.Join(args[:at], " "), args[at:]
-}
-
-// withoutBuckets replaces buckets for backups: only the program countmill-backup knows them.
-func withoutBuckets(args []string) []string {
-	args = slices.Clone(args)
-	for i, arg := range args {
-		if root, is := strings.CutPrefix(arg, "--backup-root="); is && (strings.HasPrefix(root, "gs://") || strings.HasPrefix(root, "s3://")) {
-			args[i] = "--backup-root=/backups"
-		}
-	}
-	return args
 }
 
 // checkVolumes fails unless each volume is mounted, each mount is of a volume, and the directories of the

@@ -11,7 +11,7 @@ import (
 	"github.com/countmill/countmill/command"
 )
 
-// The drop-in replaces the command of the unit by one that needs no directory, and takes no backups of one.
+// The drop-in replaces the command of the unit by a command without a directory or backups.
 func TestUnitOnPostgreSQL(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("systemd/postgresql.conf")

@@ -86,7 +86,7 @@ func TestUnit(t *testing.T) {
 	}
 }
 
-// systemd accepts the unit, and gives it a good score: the one that docs/howto/one-machine.md names, if this is
+// systemd accepts the unit, and gives it a good score: the score of docs/howto/one-machine.md, if this is
 // the version of systemd that the page names.
 func TestUnitInSystemd(t *testing.T) {
 	t.Parallel()

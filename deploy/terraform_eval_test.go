@@ -80,22 +80,6 @@ type node struct {
 	blocks map[string][]node
 }
 
-// flat returns the arguments of a node and of its blocks, by their paths.
-func (n node) flat() map[string]string {
-	all := map[string]string{}
-	for name, value := range n.values {
-		all[name] = asText(value)
-	}
-	for name, blocks := range n.blocks {
-		for _, block := range blocks {
-			for path, text := range block.flat() {
-				all[name+"."+path] = text
-			}
-		}
-	}
-	return all
-}
-
 // block returns the only block at a path of types; without one its arguments are empty.
 func (n node) block(path ...string) node {
 	for _, name := range path {

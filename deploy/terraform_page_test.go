@@ -1,15 +1,11 @@
 package deploy_test
 
 import (
-	"fmt"
-	"maps"
 	"os"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
 )
 
 const googlePage = "../docs/howto/google-cloud.md"
@@ -27,7 +23,6 @@ var (
 	shellAssignment = regexp.MustCompile(`^([A-Z]+)=(.*)$`)
 	shellProject    = regexp.MustCompile(`\$\(gcloud projects describe [^@]*\)`)
 	shellBlock      = regexp.MustCompile("(?ms)^```text\n(.*?)^```")
-	concurrencyMode = regexp.MustCompile(`concurrency mode ([A-Z_]+)\.`)
 )
 
 // onPage returns the commands of docs/howto/google-cloud.md, with loops unrolled and variables replaced.
@@ -100,112 +95,6 @@ func documented(t *testing.T, commands shellCommands, role, flag string) string 
 	}
 	t.Fatalf("%s does not start a %s", googlePage, role)
 	return ""
-}
-
-// arguments are the arguments of Terraform's resources that gcloud's flags set.
-var arguments = map[string]string{
-	"ack-deadline":               "ack_deadline_seconds",
-	"collection-group":           "collection",
-	"database":                   "database",
-	"dead-letter-topic":          "dead_letter_policy.dead_letter_topic",
-	"delete-protection":          "delete_protection_state",
-	"expiration-period":          "expiration_policy.ttl",
-	"location":                   "location_id",
-	"max-delivery-attempts":      "dead_letter_policy.max_delivery_attempts",
-	"max-retry-delay":            "retry_policy.maximum_backoff",
-	"message-retention-duration": "message_retention_duration",
-	"min-retry-delay":            "retry_policy.minimum_backoff",
-	"topic":                      "topic",
-	"type":                       "type",
-}
-
-// described returns the commands that begin with some words, as lists of Terraform's arguments.
-func (all shellCommands) described(t *testing.T, beginning string) []string {
-	t.Helper()
-	var found []string
-	for _, c := range all {
-		if !strings.HasPrefix(strings.Join(c.words, " ")+" ", beginning+" ") {
-			continue
-		}
-		arguments := c.arguments(t)
-		switch rest := c.words[len(strings.Fields(beginning)):]; {
-		case beginning == "gcloud firestore databases create":
-			arguments["name"] = arguments["database"]
-			arguments["concurrency_mode"] = onlyMode(t)
-			delete(arguments, "database")
-		case strings.Contains(beginning, "ttls"):
-			arguments["field"] = rest[0]
-		default:
-			arguments["name"] = rest[0]
-		}
-		found = append(found, list(arguments))
-	}
-	slices.Sort(found)
-	return found
-}
-
-// arguments translates the flags of a command.
-func (c shellCommand) arguments(t *testing.T) map[string]string {
-	t.Helper()
-	all := map[string]string{}
-	for flag, value := range c.flags {
-		switch flag {
-		case "project", "enable-ttl":
-			continue
-		case "type":
-			value = strings.ToUpper(strings.ReplaceAll(value, "-", "_"))
-		case "delete-protection":
-			value = "DELETE_PROTECTION_ENABLED"
-		case "expiration-period":
-			value = strings.TrimPrefix(value, "never")
-		case "message-retention-duration":
-			days, err := strconv.Atoi(strings.TrimSuffix(value, "d"))
-			if err != nil {
-				t.Fatalf("--%s=%s is not in days", flag, value)
-			}
-			value = fmt.Sprintf("%ds", days*int(24*time.Hour/time.Second))
-		}
-		name := arguments[flag]
-		if name == "" {
-			t.Fatalf("%s has --%s: this test does not know its argument in Terraform", googlePage, flag)
-		}
-		all[name] = value
-	}
-	return all
-}
-
-// onlyMode returns the concurrency mode that the page demands.
-func onlyMode(t *testing.T) string {
-	t.Helper()
-	page, err := os.ReadFile(googlePage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := concurrencyMode.FindStringSubmatch(string(page))
-	if m == nil {
-		t.Fatalf("%s names no concurrency mode", googlePage)
-	}
-	return m[1]
-}
-
-// described returns resources as lists of their arguments, without some names and without false values.
-func described(nodes []node, without ...string) []string {
-	var all []string
-	for _, n := range nodes {
-		arguments := n.flat()
-		maps.DeleteFunc(arguments, func(name, value string) bool { return value == "false" || slices.Contains(without, name) })
-		all = append(all, list(arguments))
-	}
-	slices.Sort(all)
-	return all
-}
-
-func list(arguments map[string]string) string {
-	var all []string
-	for _, name := range slices.Sorted(maps.Keys(arguments)) {
-		all = append(all, name+"="+arguments[name])
-	}
-	return strings.Join(all, " ")
 }
 
 // granted returns the roles that commands grant, each with its place and its member.

@@ -26,7 +26,7 @@ func (db *DB) Total(ctx context.Context, counter string) (reader.Total, error) {
 }
 
 // Totals returns the totals of counters in the order asked, all of one moment that is not before the
-// call. With an error that matches countmill.ErrOverflow come totals too: those that do not fit 64 bits have Overflow.
+// call. With an error that matches countmill.ErrOverflow come totals too: a total that does not fit 64 bits has Overflow.
 func (db *DB) Totals(ctx context.Context, counters ...string) ([]reader.Total, error) {
 	totals, err := db.reader.Totals(ctx, counters, 0)
 	return totals, db.ended(err)

@@ -10,8 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill/message"
-
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/clock"
 )
@@ -44,34 +42,6 @@ func TestCloseSendsWithoutASignal(t *testing.T) {
 			bus.wantTotals(map[string]int64{"a": 1})
 		})
 	}
-}
-
-// After Close has reported the increments not known to be durable, no message is sent.
-func TestNothingIsSentOnceCloseHasGivenUp(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		bus := newBus(t)
-		bus.answer = func(int, *message.Message) (bool, error) { return false, errors.New("away") }
-		p := open(t, bus, Config{Linger: -1, MaxInFlight: 1})
-		must(t, p.Add("under way", 1))
-		synctest.Wait()
-		must(t, p.Add("in line", 1))
-		short, cancel := context.WithTimeout(ctx, time.Minute)
-		defer cancel()
-		if err := p.Close(short); !errors.Is(err, countmill.ErrOutcomeUnknown) {
-			t.Errorf("Close: got %v, want ErrOutcomeUnknown", err)
-		}
-		calls := func() int {
-			bus.mu.Lock()
-			defer bus.mu.Unlock()
-			return bus.calls
-		}
-		before := calls()
-		time.Sleep(time.Minute)
-		if n := calls() - before; n != 0 {
-			t.Errorf("%d calls after Close had given up", n)
-		}
-	})
 }
 
 // Close gives up while the sender flushes the next batch.

@@ -26,7 +26,7 @@ type flush struct {
 
 	long     bool   // it is one long request
 	unsent   int    // messages that the bus does not have yet; under Publisher.mu
-	messages []Sent // what is known of each message; under Publisher.mu until done
+	messages []Sent // the known facts of each message; under Publisher.mu until done
 	err      error  // why the outcome is unknown; read it after done
 	reused   map[wire.Use]struct{}
 	settled  time.Time // by a clock that nobody sets; zero before; under Publisher.mu
@@ -76,7 +76,7 @@ func (p *Publisher) newFlush(h *drain) *flush {
 	return s
 }
 
-// take takes a request, and returns what it counted for in the open batch.
+// take takes a request, and returns its size in the open batch.
 func (s *flush) take(r *request) size {
 	r.place = nil
 	s.requests = append(s.requests, r)
@@ -179,7 +179,7 @@ func (p *Publisher) pack(s *flush, all []*drain) []*busMessage {
 	if s.long {
 		size = longMessage
 	}
-	payloads, first := wire.PackFirst(s.oldest, id, parts, size)
+	payloads, first := wire.Pack(s.oldest, id, parts, size)
 	s.place(first, len(parts)-len(own))
 	messages := make([]*busMessage, len(payloads))
 	s.messages = make([]Sent, len(payloads))

@@ -90,30 +90,6 @@ func TestABadSenderIsLeftOut(t *testing.T) {
 	})
 }
 
-// An increment that waits over the end of its minute counts at it, also beside those of the next one.
-func TestSendersAreKeptApartByMinute(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		bus := newBus(t)
-		p := open(t, bus, Config{Linger: time.Minute, Journal: ofBilling})
-		nextMinute()
-		began := time.Now()
-		time.Sleep(59 * time.Second)
-		var all sync.WaitGroup
-		for range 2 {
-			all.Go(func() { must(t, errOf(p.Publish(WithSender(ctx, "shop"), inc("billing:a", 1)))) })
-			time.Sleep(2 * time.Second)
-		}
-		must(t, errOf(p.Flush(ctx)))
-		all.Wait()
-		closeNow(t, p)
-		want := map[string]int{"shop 0 billing:a 1": 1, "shop 1 billing:a 1": 1}
-		if diff := cmp.Diff(want, bus.bySender(began)); diff != "" {
-			t.Errorf("entries (-want +got):\n%s", diff)
-		}
-	})
-}
-
 // A batch that comes in gets the name of its real sender where there is evidence of it.
 func TestReceiverNamesTheSender(t *testing.T) {
 	t.Parallel()
@@ -139,48 +115,6 @@ func TestReceiverNamesTheSender(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("from %q: senders (-want +got):\n%s", name, diff)
-		}
-	}
-}
-
-// BenchmarkJournal is the cost of not summing across senders: one batch of 10,000 increments of 100
-// counters, from 1, 10 and 100 senders, in requests of 10.
-func BenchmarkJournal(b *testing.B) {
-	for _, journal := range []bool{false, true} {
-		for _, senders := range []int{1, 10, 100} {
-			b.Run(fmt.Sprintf("journal=%t/senders=%d", journal, senders), func(b *testing.B) {
-				cfg := Config{}
-				if journal {
-					cfg.Journal = func(string) bool { return true }
-				}
-				p, err := New(newBus(b), cfg)
-				must(b, err)
-				var parts, entries, bytes int
-				for b.Loop() {
-					s := &flush{oldest: time.Now()}
-					for i := range 1000 {
-						incs := make([]countmill.Increment, 10)
-						for k := range incs {
-							incs[k] = inc(fmt.Sprint("billing:", (10*i+k)%100), int64(i%7+1))
-						}
-						r, err := newRequest(incs, 0)
-						must(b, err)
-						r.at = s.oldest
-						r.keepApart(cfg.Journal, fmt.Sprint("sender-", i*senders/1000))
-						s.requests = append(s.requests, r)
-					}
-					h := &drain{minute: wire.MinuteOf(s.oldest)}
-					parts, entries, bytes = 0, 0, 0
-					for _, m := range p.pack(s, []*drain{h}) {
-						batch, err := wire.Decode(m.payload)
-						must(b, err)
-						parts, entries, bytes = parts+len(batch.Parts), entries+batch.Entries(), bytes+len(m.payload)
-					}
-				}
-				b.ReportMetric(float64(parts), "parts")
-				b.ReportMetric(float64(entries), "entries")
-				b.ReportMetric(float64(bytes), "bytes")
-			})
 		}
 	}
 }

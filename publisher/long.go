@@ -8,7 +8,7 @@ const (
 	longRequest = 5_000
 
 	// longMessage is the size of a long request's messages, and longShare the part of MaxInFlight for them. Inside one process an
-	// aggregator folds in one commit what it has of them, and others wait for that: two messages have some 4,000 increments with
+	// aggregator folds all that it has of them in one commit, and others wait for that: two messages have some 4,000 increments with
 	// ids, which Pebble takes in 50 ms. Smaller ones would cost more commits.
 	longMessage = 128 << 10
 	longShare   = 4
@@ -18,7 +18,7 @@ const (
 // others: a request with few increments waits for a part of a long one, and not for all of it.
 type long struct {
 	requests list.List     // of *request, not flushed, oldest first
-	queue    []*busMessage // messages of the flushed one that wait for a slot
+	queue    []*busMessage // messages of the flushed request that wait for a slot
 	inFlight int
 	had      bool // the last turn
 }
@@ -41,7 +41,7 @@ func (p *Publisher) takeLongLocked() (*flush, []*drain) {
 	return s, []*drain{h}
 }
 
-// mayLongLocked reports whether a message of a long request may be sent beside those that are.
+// mayLongLocked reports whether a message of a long request may be sent beside those on their way.
 func (p *Publisher) mayLongLocked() bool {
 	return p.long.inFlight < max(p.cfg.MaxInFlight/longShare, 1)
 }

@@ -80,31 +80,6 @@ func TestAnOutageLeavesEachMinuteItsIncrements(t *testing.T) {
 	})
 }
 
-// Each flush may hold increments of two minutes, also without an outage.
-func TestALingerAcrossAMinuteIsDivided(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		bus := newBus(t)
-		p := open(t, bus, Config{Linger: 30 * time.Second})
-		nextMinute()
-		began := time.Now()
-		time.Sleep(50 * time.Second)
-		must(t, p.Add("a", 1))
-		must(t, p.Add("cancels", 5))
-		time.Sleep(10 * time.Second)
-		synctest.Wait()
-		must(t, p.Add("a", 2))
-		must(t, p.Add("cancels", -5))
-		time.Sleep(20 * time.Second)
-		synctest.Wait()
-		bus.wantByMinutes(began, map[string]int64{"0 a": 1, "1 a": 2, "0 cancels": 5, "1 cancels": -5})
-		if bus.calls != 1 {
-			t.Errorf("%d messages, want 1", bus.calls)
-		}
-		closeNow(t, p)
-	})
-}
-
 // Waiting minutes count against the bounds. Beyond the bounds no increment is accepted.
 func TestMinutesThatWaitAreBounded(t *testing.T) {
 	t.Parallel()
@@ -193,37 +168,6 @@ func TestIncrementsCountAtTheirEventTimes(t *testing.T) {
 			"0 a": 18, "-3 a": 100, "-3 c": 5, "-4 c": -5, "-7 a": 1000, "0 now": 1, "1 ahead": 1,
 			"-5 k": 1, "-2 k": 2, "-2 kid": 2,
 		})
-	})
-}
-
-// All messages of a flush name it, and are numbered.
-func TestMessagesNameTheirFlush(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		bus := newBus(t)
-		p := open(t, bus, Config{Linger: time.Hour})
-		for i := range 30_000 {
-			must(t, p.Add(fmt.Sprintf("a-counter-with-a-name-%06d", i), 1))
-		}
-		must(t, errOf(p.Flush(ctx)))
-		if len(bus.batches) < 2 {
-			t.Fatalf("%d messages, want several", len(bus.batches))
-		}
-		flushes, numbers := map[wire.FlushID]bool{}, map[int]bool{}
-		for _, b := range bus.batches {
-			flushes[b.Flush], numbers[b.Number] = true, true
-			if _, ok := bus.payloads[b.Flush.MessageUUID(b.Number)]; !ok {
-				t.Errorf("message %d of its flush has another name", b.Number)
-			}
-		}
-		if len(flushes) != 1 || flushes[wire.FlushID{}] || len(numbers) != len(bus.batches) || !numbers[0] {
-			t.Errorf("%d messages are of the flushes %v, with the numbers %v", len(bus.batches), flushes, numbers)
-		}
-		must(t, p.Add("a", 1))
-		closeNow(t, p)
-		if last := bus.batches[len(bus.batches)-1]; flushes[last.Flush] || last.Number != 0 {
-			t.Errorf("a later flush is %x too, its first message has number %d", last.Flush, last.Number)
-		}
 	})
 }
 

@@ -72,14 +72,10 @@ type Config struct {
 	// let increments gather meanwhile.
 	MaxInFlight int
 
-	// DedupWindow is the greatest age of an increment's time. If it is longer than the
-	// deduplication window of the database, an increment between the two becomes a dead letter.
-	// Default countmill.DefaultDedupWindow.
-	DedupWindow time.Duration
-
-	// DedupWindowFunc replaces DedupWindow if it is not nil, for a window that may change. It
-	// must allow concurrent calls.
-	DedupWindowFunc func() time.Duration
+	// DedupWindow returns the greatest age of an increment's time, which may change. If it is longer than the
+	// deduplication window of the database, an increment between the two becomes a dead letter. It must allow concurrent calls.
+	// Default nil: countmill.DefaultDedupWindow.
+	DedupWindow func() time.Duration
 
 	// Database is the database that the aggregators of this bus write, for receipts: a reader of
 	// another one then refuses them. Default 0: not known, and not checked.
@@ -114,7 +110,6 @@ func (c Config) withDefaults() Config {
 	c.MaxEntries = cmp.Or(c.MaxEntries, 2_000_000)
 	c.MaxBytes = cmp.Or(c.MaxBytes, 256<<20)
 	c.MaxInFlight = cmp.Or(c.MaxInFlight, 8)
-	c.DedupWindow = cmp.Or(c.DedupWindow, countmill.DefaultDedupWindow)
 	c.KnownKeys = cmp.Or(c.KnownKeys, 100_000)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -133,9 +128,6 @@ func (c Config) validate() error {
 	positive("MaxBytes", int64(c.MaxBytes))
 	positive("MaxInFlight", int64(c.MaxInFlight))
 	positive("KnownKeys", int64(c.KnownKeys))
-	if c.DedupWindow < 0 {
-		errs = append(errs, fmt.Errorf("DedupWindow must not be negative, got %s", c.DedupWindow))
-	}
 	if c.CountWithin != 0 && (c.CountWithin < MinCountWithin || c.CountWithin > MaxCountWithin) {
 		errs = append(errs, fmt.Errorf("CountWithin must be from %s to %s, or 0 for no target, got %s", MinCountWithin, MaxCountWithin, c.CountWithin))
 	}

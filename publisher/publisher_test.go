@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,7 +13,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -112,27 +110,6 @@ func TestFlushReportsAnUnknownOutcome(t *testing.T) {
 	})
 }
 
-func TestResendsTheSameBytesUntilTaken(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		bus := newBus(t)
-		bus.answer = func(call int, _ *message.Message) (bool, error) {
-			if call < 9 {
-				return call%2 == 0, errors.New("away") // every other one arrived all the same
-			}
-			return true, nil
-		}
-		p := open(t, bus, Config{Linger: -1})
-		must(t, p.Add("a", 1))
-		must(t, errOf(p.Publish(ctx, inc("a", 2), inc("b", 1))))
-		closeNow(t, p)
-		bus.wantTotals(map[string]int64{"a": 3, "b": 1})
-		if s := p.Stats(); s.Durable != 3 || s.Increments != 3 || s.Resends == 0 {
-			t.Errorf("stats: %+v", s)
-		}
-	})
-}
-
 func TestReadyReportsAnUnavailableBus(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -195,25 +172,6 @@ func TestRequestIsWithdrawnBeforeTheFlushAndUnknownAfter(t *testing.T) {
 		must(t, errOf(p.PublishKeyed(ctx, "", "k", inc("other", 2)))) // the key was forgotten
 		closeNow(t, p)
 		bus.wantTotals(map[string]int64{"flushed": 1, "other": 2})
-	})
-}
-
-func TestAClockThatIsSetBackHoldsNothingUp(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		bus := newBus(t)
-		var back atomic.Int64
-		wall := func() time.Time { return time.Now().Add(-time.Duration(back.Load())) }
-		p := open(t, bus, Config{Linger: time.Second, env: &clock.Env{Wall: wall}})
-		must(t, p.Add("a", 1))
-		synctest.Wait()
-		back.Store(int64(3 * time.Hour))
-		time.Sleep(1100 * time.Millisecond)
-		if got := p.Stats().Messages; got != 1 {
-			t.Errorf("%d messages after the linger of a second, want 1", got)
-		}
-		closeNow(t, p)
-		bus.wantTotals(map[string]int64{"a": 1})
 	})
 }
 
@@ -280,35 +238,29 @@ func TestInvalidRequestNamesTheIncrement(t *testing.T) {
 			t.Errorf("%s: got %v, want a FieldError at 1", name, err)
 		}
 	}
-	for _, err := range []error{p.Add("", 1), p.Add("a", 0), p.Add("a", countmill.MaxDelta+1), errOf(p.PublishKeyed(ctx, "", "", inc("a", 1)))} {
-		if !errors.Is(err, countmill.ErrInvalid) {
-			t.Errorf("got %v, want ErrInvalid", err)
+	handle, err := p.Counter("a")
+	must(t, err)
+	_, unnamed := p.Counter("")
+	_, group := p.Counter("=site:a")
+	for what, err := range map[string]error{
+		"no name": p.Add("", 1), "delta 0": p.Add("a", 0), "a large delta": p.Add("a", countmill.MaxDelta+1), "no key": errOf(p.PublishKeyed(ctx, "", "", inc("a", 1))),
+		"a handle without a name": unnamed, "a handle, delta 0": handle.Add(0),
+		"a group": p.Add("=site:a", 1), "a handle of a group": group, "a group in a request": errOf(p.Publish(ctx, inc("=site:a", 1), inc("a", 1))),
+	} {
+		if field, ok := errors.AsType[*countmill.FieldError](err); !ok || !errors.Is(err, countmill.ErrInvalid) || strings.Contains(what, "group") && field.Field != "counter" {
+			t.Errorf("%s: got %v, want a FieldError", what, err)
 		}
 	}
 	closeNow(t, p)
 	bus.wantTotals(map[string]int64{})
 }
 
-func TestAHandleHasAValidCounter(t *testing.T) {
-	t.Parallel()
-	p := open(t, newBus(t), Config{})
-	if _, err := p.Counter(""); !errors.Is(err, countmill.ErrInvalid) {
-		t.Errorf("a handle without a name: got %v, want ErrInvalid", err)
-	}
-	c, err := p.Counter("a")
-	must(t, err)
-	if c.Name() != "a" {
-		t.Errorf("the handle of a is of %q", c.Name())
-	}
-	closeNow(t, p)
-}
-
 // How old an increment may be can change while the publisher runs.
-func TestDedupWindowFuncIsCalledForEachRequest(t *testing.T) {
+func TestTheWindowIsAskedForWithEachRequest(t *testing.T) {
 	t.Parallel()
 	bus := newBus(t)
 	window := time.Hour
-	p := open(t, bus, Config{Linger: -1, DedupWindowFunc: func() time.Duration { return window }})
+	p := open(t, bus, Config{Linger: -1, DedupWindow: func() time.Duration { return window }})
 	old := countmill.Increment{Counter: "a", Delta: 1, ID: "x", Time: time.Now().Add(-2 * time.Hour)}
 	if _, err := p.Publish(ctx, old); !errors.Is(err, countmill.ErrInvalid) {
 		t.Errorf("two hours old with a window of one: got %v, want ErrInvalid", err)
@@ -381,43 +333,6 @@ func TestSumsThatStartAnEntryNeedRoom(t *testing.T) {
 			closeNow(t, p)
 			bus.wantTotals(want)
 		})
-	}
-}
-
-func TestSumsStayWithinTheWire(t *testing.T) {
-	t.Parallel()
-	bus := newBus(t)
-	p := open(t, bus, Config{Linger: time.Hour})
-	const n = 1100 // times 2^53-1 leaves 2^62 twice, and int64 once
-	for range n {
-		must(t, p.Add("up", countmill.MaxDelta))
-		must(t, p.Add("down", -countmill.MaxDelta))
-		must(t, p.Add("zero", countmill.MaxDelta))
-		must(t, p.Add("zero", -countmill.MaxDelta))
-	}
-	must(t, p.Add("up", 1))
-	closeNow(t, p)
-	up, down, entries := int64(0), int64(0), 0
-	for _, part := range bus.parts { // wraps on both sides alike
-		for _, e := range part.Entries {
-			entries++
-			switch e.Counter {
-			case "up":
-				up += e.Delta
-			case "down":
-				down += e.Delta
-			default:
-				t.Errorf("entry of %s: %d", e.Counter, e.Delta)
-			}
-		}
-	}
-	want := int64(countmill.MaxDelta)
-	want *= n
-	if up != want+1 || down != -want {
-		t.Errorf("sums modulo 2^64: got %d and %d, want %d and %d", up, down, want+1, -want)
-	}
-	if entries < 6 {
-		t.Errorf("got %d entries, want at least 3 a counter", entries)
 	}
 }
 

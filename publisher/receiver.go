@@ -205,7 +205,7 @@ func (s Sender) own(p *wire.Part, single bool) (changed bool, err error) {
 	return changed, nil
 }
 
-// drop returns the parts without those that are too old to be recognised, and all that follows them.
+// drop leaves out the parts that are too old to be recognised, and all that follows them.
 // As dead letters they would let one sender fill the store.
 func (d *Delivery) drop(all []wire.Part, from time.Time) (kept []wire.Part) {
 	late := false // the nearest head is too old

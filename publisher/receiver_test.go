@@ -342,23 +342,3 @@ func TestReceiverErrors(t *testing.T) {
 		}
 	}
 }
-
-// Two requests are in one batch, and the first one is too old: the parts of the second stay.
-func TestARequestBehindAnExpiredOne(t *testing.T) {
-	t.Parallel()
-	request := func(key string, at time.Time) []wire.Part {
-		var incs []countmill.Increment
-		for i := range 30 {
-			incs = append(incs, countmill.Increment{Counter: fmt.Sprint(key, i), Delta: 1, Time: at})
-		}
-		return keyed(t, "me", key, incs...)
-	}
-	old, young := request("old", receiverTime.Add(-10*receiverWindow)), request("young", receiverTime)
-	in, _, err := OpenBatch(batch(append(old, young...)...), Sender{Name: "me"}, receiverTime, receiverWindow)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(in.expired) != len(old) {
-		t.Errorf("the parts %v are expired, want the %d of the first request", in.expired, len(old))
-	}
-}

@@ -31,7 +31,7 @@ type request struct {
 	// none. After the flush is packed they are messages.
 	first, last int32
 
-	trace *wire.Trace // the span that called; nil if it is not sampled, or there is no Tracer
+	trace *wire.Trace // the span that called; nil if it is not sampled, or without a Tracer
 
 	place *list.Element // in Publisher.requests or long.requests; nil once flushed or withdrawn
 	done  chan struct{} // closed when the outcome is known
@@ -150,7 +150,7 @@ func (p *Publisher) PublishPast(ctx context.Context, at time.Time, principal, ke
 }
 
 // Flush sends all increments that were added before the call, without linger, and returns without an
-// error when the bus has them durably. Sent has a receipt for those that were added since Sent.Since. The error matches countmill.ErrClosed, or ErrOutcomeUnknown if
+// error when the bus has them durably. Sent has a receipt for the increments since Sent.Since. The error matches countmill.ErrClosed, or ErrOutcomeUnknown if
 // ctx ended first or the bus was closed; increments that were not sent are still sent later. If
 // increments of Add were lost before, because the bus was closed, every later Flush fails with
 // their number.
@@ -213,9 +213,9 @@ func (p *Publisher) check(now time.Time, incs []countmill.Increment) error {
 	if err := clock.Check(now); err != nil {
 		return err
 	}
-	window := p.cfg.DedupWindow
-	if p.cfg.DedupWindowFunc != nil {
-		window = p.cfg.DedupWindowFunc()
+	window := countmill.DefaultDedupWindow
+	if p.cfg.DedupWindow != nil {
+		window = p.cfg.DedupWindow()
 	}
 	for i, inc := range incs {
 		if err := inc.Check(now, window); err != nil {

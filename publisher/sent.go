@@ -16,8 +16,8 @@ type Sent struct {
 	// took them.
 	Receipt wire.Receipt
 	// Since is set by Flush: Receipt has the increments of Add since then. It is at most 5 seconds
-	// before the call, and later if more than 64 batches have left since. So a program that reads what it
-	// added calls Flush soon after.
+	// before the call, and later if more than 64 batches have left since. So a program that reads its
+	// increments back calls Flush soon after Add.
 	Since time.Time
 	// Counted is true if the bus has reported that the increments are in the store. Only a bus inside
 	// the process does, and the batch receiver of a process that has one (backend/httpbus).

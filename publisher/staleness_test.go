@@ -2,7 +2,6 @@ package publisher
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -94,19 +93,4 @@ func TestALingerWinsOverABudget(t *testing.T) {
 		}
 		closeNow(t, p)
 	})
-}
-
-func TestABudgetHasLimits(t *testing.T) {
-	t.Parallel()
-	for budget, want := range map[time.Duration]bool{
-		0: true, MinCountWithin: true, MaxCountWithin: true, -1: false, MinCountWithin - 1: false, MaxCountWithin + 1: false,
-	} {
-		p, err := New(newBus(t), Config{CountWithin: budget})
-		if (err == nil) != want || err != nil && !strings.Contains(err.Error(), "CountWithin must be from 100ms to 1m0s") {
-			t.Errorf("%s: got %v, want it taken: %v", budget, err, want)
-		}
-		if p != nil {
-			closeNow(t, p)
-		}
-	}
 }

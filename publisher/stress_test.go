@@ -208,27 +208,6 @@ func BenchmarkAdd(b *testing.B) {
 	}
 }
 
-func BenchmarkAddParallel(b *testing.B) {
-	p := open(b, newBus(b), Config{})
-	defer closeNow(b, p)
-	b.ReportAllocs()
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			_ = p.Add("requests_total", 1)
-		}
-	})
-}
-
-func BenchmarkHandle(b *testing.B) {
-	p := open(b, newBus(b), Config{})
-	defer closeNow(b, p)
-	c, _ := p.Counter("requests_total")
-	b.ReportAllocs()
-	for b.Loop() {
-		_ = c.Add(1)
-	}
-}
-
 func BenchmarkHandleParallel(b *testing.B) {
 	p := open(b, newBus(b), Config{})
 	defer closeNow(b, p)

@@ -42,7 +42,7 @@ type DeadLetterRef struct {
 // one call, every 20 to 250 ms. Increments in dead letters are not in the totals: DeadLetters names the
 // letters.
 //
-// Other errors are those of TotalsSince, also the one that comes with totals, countmill.ErrReceiptExpired for a receipt beyond the
+// Other errors are those of TotalsSince, also its error with totals, countmill.ErrReceiptExpired for a receipt beyond the
 // deduplication window, and countmill.ErrOtherDatabase.
 func (r *Reader) TotalsAfter(ctx context.Context, counters []string, receipt wire.Receipt, wait time.Duration, minAsOf time.Time) (After, error) {
 	for i, c := range counters {
@@ -141,8 +141,8 @@ func (r *Reader) checkExpired(receipt *wire.Receipt) error {
 	return nil
 }
 
-// lookCompletions looks up completions once. It returns those that are missing, and adds those that say that a part
-// was set aside to flagged.
+// lookCompletions looks up completions once. It returns the missing ones, and adds to flagged the completions
+// that say that a part was set aside.
 func (r *Reader) lookCompletions(ctx context.Context, completions, flagged []wire.PartID) (missing, _ []wire.PartID, err error) {
 	found, err := r.markers(ctx, completions)
 	if err != nil {
@@ -179,7 +179,7 @@ func (r *Reader) markers(ctx context.Context, ids []wire.PartID) (map[wire.PartI
 	return found, nil
 }
 
-// maxResolved bounds the markers that are looked up to tell whether parts in dead letters were counted
+// maxResolved bounds the look-ups of markers that show whether parts in dead letters were counted
 // since. Beyond it they count as not counted.
 const maxResolved = 10_000
 

@@ -95,7 +95,7 @@ func (r *Reader) Close() {
 	r.boards.running.Wait()
 }
 
-// get returns a board for the query of a caller. It waits for the first board, and for the next one instead of one that is too old.
+// get returns a board for the query of a caller. It waits for the first board, and for the next one if the last is too old.
 func (b *boards) get(ctx context.Context, q store.SumsQuery, by *BoardQuery) (*board.Board, error) {
 	key := boardKey{index: q.Index.Number, groups: q.Groups, slides: by.Window.slides(), from: int32(q.From), to: int32(q.To)}
 	if key.slides {

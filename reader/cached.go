@@ -135,7 +135,7 @@ func (r *Reader) readAndKeep(ctx context.Context, counters []string) ([]Total, e
 			keep = append(keep, store.CachedTotal{Counter: t.Counter, Total: t.Total, Shards: t.Shards, Exists: t.Exists, AsOf: t.AsOf})
 		}
 	}
-	_ = r.cache.set(ctx, keep, r.cfg.TTL) // the breaker counts and logs errors; the totals are good
+	_ = r.cache.set(ctx, keep, cacheTTL) // the breaker counts and logs errors; the totals are good
 	return totals, nil
 }
 

@@ -100,61 +100,6 @@ func TestAFullDiskIsRead(t *testing.T) {
 	})
 }
 
-// The check fails while a call waits for another process to fill the cache.
-func TestAWaitForTheCacheSeesAnotherDatabase(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		st, cache := &fakeStore{}, &fakeCache{}
-		st.put("c", 1)
-		r := newReader(t, st, cache, reader.Config{})
-		one(t, r, "c", 0)
-		if won, err := cache.Lock(t.Context(), "c", time.Hour); !won || err != nil {
-			t.Fatalf("Lock: %t, %v", won, err)
-		}
-		answered := make(chan error)
-		go func() {
-			_, err := r.Totals(t.Context(), []string{"c"}, time.Hour)
-			answered <- err
-		}()
-		time.Sleep(15 * time.Millisecond)
-		st.mu.Lock()
-		st.foreign = store.ErrOtherDatabase
-		st.mu.Unlock()
-		_, _ = r.Ready(t.Context())
-		if err := cache.Set(t.Context(), []store.CachedTotal{{Counter: "c", Total: 1, AsOf: time.Now()}}, time.Hour); err != nil {
-			t.Fatal(err)
-		}
-		if err := <-answered; !errors.Is(err, countmill.ErrUnavailable) {
-			t.Errorf("got %v, want ErrUnavailable", err)
-		}
-	})
-}
-
-// A call after the check joins no read that began before.
-func TestAReadOfAnotherDatabaseIsNotShared(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		st := &fakeStore{before: func(context.Context, int) error { time.Sleep(time.Second); return nil }}
-		st.put("c", 1)
-		r := newReader(t, st, &fakeCache{}, reader.Config{})
-		one(t, r, "c", 0)
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			_, _ = r.Totals(t.Context(), []string{"c"}, 10*time.Millisecond)
-		}()
-		time.Sleep(time.Millisecond)
-		st.mu.Lock()
-		st.foreign = store.ErrOtherDatabase
-		st.mu.Unlock()
-		_, _ = r.Ready(t.Context())
-		if got, err := r.Totals(t.Context(), []string{"c"}, 10*time.Millisecond); !errors.Is(err, countmill.ErrUnavailable) {
-			t.Errorf("got %+v, %v, want ErrUnavailable", got, err)
-		}
-		<-done
-	})
-}
-
 func TestCacheIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -199,25 +144,6 @@ func TestReadsTeachTheStoresTime(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A reader whose first answer took a second on its way serves no total that is older than permitted.
-func TestASlowFirstAnswerMakesNoTotalYounger(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		st, cache := &slowCheck{}, &fakeCache{}
-		st.put("c", 1)
-		one(t, newReader(t, st, cache, reader.Config{}), "c", time.Minute) // into the cache
-		st.delay = time.Second
-		r := newReader(t, st, cache, reader.Config{})
-		if _, err := r.Ready(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Second + time.Millisecond)
-		if got := one(t, r, "c", 2*time.Second); got.Source != "store" {
-			t.Errorf("2.001s old, and 2s is permitted: %+v, want the store", got)
-		}
-	})
 }
 
 // A slowCheck delays the answers to Check.
@@ -339,20 +265,6 @@ func TestLockHolderThatDies(t *testing.T) {
 		began := time.Now()
 		if got := one(t, r, "c", time.Second); got.Total != 1 || time.Since(began) != 50*time.Millisecond {
 			t.Errorf("%+v after %s, want 1 after 50ms", got, time.Since(began))
-		}
-	})
-}
-
-// Another process put a total into the cache half a minute ago, and the machine's clock is as
-// much behind: by that clock the total is young.
-func TestNothingIsServedFromACacheBeforeTheStoresTimeIsKnown(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		st, cache := &fakeStore{skew: 28 * time.Second}, &fakeCache{}
-		st.put("c", 2)
-		cache.putAs("c", store.CachedTotal{Counter: "c", Total: 1, Shards: 1, Exists: true, AsOf: time.Now().Add(-2 * time.Second)})
-		if got := one(t, newReader(t, st, cache, reader.Config{}), "c", 3*time.Second); got.Total != 2 {
-			t.Errorf("served %+v, 30s old by the store's clock, with 3s permitted", got)
 		}
 	})
 }

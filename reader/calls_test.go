@@ -16,11 +16,11 @@ import (
 func TestEveryCallIsBoundedAndReleased(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		const timeout, cacheTimeout = 3 * time.Second, 70 * time.Millisecond
+		const timeout, cacheTimeout = 3 * time.Second, 100 * time.Millisecond
 		calls := &calls{}
 		st, cache := &watchedStore{calls: calls}, &watchedCache{calls: calls}
 		st.put("c", 1)
-		r := newReader(t, st, cache, reader.Config{Timeout: timeout, CacheTimeout: cacheTimeout})
+		r := newReader(t, st, cache, reader.Config{Timeout: timeout})
 		one(t, r, "c", 0)
 		one(t, r, "c", time.Second)
 		time.Sleep(900 * time.Millisecond)

@@ -14,26 +14,23 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
+const (
+	// cacheTTL is how long the cache keeps a total. Accepting older totals gains nothing.
+	cacheTTL = time.Minute
+	// cacheTimeout bounds each call to the cache. It is below the time of a slow read of the store.
+	cacheTimeout = 100 * time.Millisecond
+	// maxShardsPerPage bounds the number of shards that one page of List reads.
+	maxShardsPerPage = 5000
+)
+
 // Config tunes a Reader. Its zero value works.
 type Config struct {
 	// DefaultStaleness replaces a negative maxStaleness in a call of Totals. Default 0: such a
 	// call reads the store.
 	DefaultStaleness time.Duration
 
-	// TTL is how long the cache keeps a total. Accepting totals older than TTL gains nothing.
-	// Default 1m.
-	TTL time.Duration
-
 	// Timeout bounds each call to the store. Default 5s.
 	Timeout time.Duration
-
-	// CacheTimeout bounds each call to the cache. Keep it below the time of a slow read of the
-	// store. Default 100ms.
-	CacheTimeout time.Duration
-
-	// MaxShardsPerPage bounds the number of shards that one page of List reads. A page has at
-	// least one counter, whatever its shards. Default 5,000.
-	MaxShardsPerPage int
 
 	// Guess is the number of shards that are looked up with the record of a counter, if its
 	// number of shards is not remembered. Too low a guess costs a second look-up; too high a
@@ -65,7 +62,7 @@ type Config struct {
 	// one says that they cost nothing.
 	BoardRate int
 
-	// Database tells the store's database from others, for receipts. Default 0: receipts of all
+	// Database identifies the store's database in receipts. Default 0: receipts of all
 	// databases are looked for.
 	Database wire.DatabaseTag
 
@@ -84,10 +81,7 @@ type Config struct {
 var _ = clock.Hook(func(c *Config, e *clock.Env) { c.env = e })
 
 func (c Config) withDefaults() Config {
-	c.TTL = cmp.Or(c.TTL, time.Minute)
 	c.Timeout = cmp.Or(c.Timeout, 5*time.Second)
-	c.CacheTimeout = cmp.Or(c.CacheTimeout, 100*time.Millisecond)
-	c.MaxShardsPerPage = cmp.Or(c.MaxShardsPerPage, 5000)
 	c.Guess = cmp.Or(c.Guess, 1)
 	c.Remember = cmp.Or(c.Remember, 1<<16)
 	c.LagEvery = cmp.Or(c.LagEvery, 5*time.Second)
@@ -111,8 +105,7 @@ func (c Config) validate() error {
 		name string
 		val  time.Duration
 	}{
-		{"DefaultStaleness", c.DefaultStaleness}, {"TTL", c.TTL}, {"Timeout", c.Timeout},
-		{"CacheTimeout", c.CacheTimeout}, {"LagEvery", c.LagEvery}, {"CheckEvery", c.CheckEvery}, {"BoardAge", c.BoardAge},
+		{"DefaultStaleness", c.DefaultStaleness}, {"Timeout", c.Timeout}, {"LagEvery", c.LagEvery}, {"CheckEvery", c.CheckEvery}, {"BoardAge", c.BoardAge},
 	} {
 		if d.val < 0 {
 			errs = append(errs, fmt.Errorf("%s must not be negative, got %s", d.name, d.val))
@@ -120,9 +113,6 @@ func (c Config) validate() error {
 	}
 	if c.KeysAtOnce < 0 {
 		errs = append(errs, fmt.Errorf("KeysAtOnce must not be negative, got %d", c.KeysAtOnce))
-	}
-	if c.MaxShardsPerPage < 0 {
-		errs = append(errs, fmt.Errorf("MaxShardsPerPage must not be negative, got %d", c.MaxShardsPerPage))
 	}
 	if c.Guess < 0 || c.Guess > countmill.MaxShards {
 		errs = append(errs, fmt.Errorf("Guess must be from 0 to %d, got %d", countmill.MaxShards, c.Guess))

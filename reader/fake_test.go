@@ -34,7 +34,6 @@ type fakeStore struct {
 
 	mu          sync.Mutex
 	counters    map[string][]store.Value // by shard; its length is the record
-	records     map[string]int           // unless the record is here
 	resets      map[string]store.ResetState
 	lookups     [][]store.Key
 	open        int // views
@@ -65,15 +64,6 @@ func (s *fakeStore) putValues(counter string, values ...store.Value) {
 		s.counters = make(map[string][]store.Value)
 	}
 	s.counters[counter] = values
-}
-
-// update changes several counters in one commit.
-func (s *fakeStore) update(change func(map[string][]store.Value)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	next := clone(s.counters)
-	change(next)
-	s.counters = next
 }
 
 func clone(counters map[string][]store.Value) map[string][]store.Value {
@@ -210,8 +200,6 @@ func (v *fakeView) Lookup(ctx context.Context, keys []store.Key) ([]store.Value,
 func (v *fakeView) value(key store.Key) store.Value {
 	shards, ok := v.state[key.Counter]
 	switch {
-	case key.Shard == store.RecordKey && v.store.records[key.Counter] != 0:
-		return store.Value{Exists: true, Shards: v.store.records[key.Counter]}
 	case key.Shard == store.RecordKey:
 		return store.Value{Exists: ok, Shards: len(shards), Reset: v.store.resets[key.Counter]}
 	case key.Shard < len(shards):

@@ -84,31 +84,6 @@ func TestNoCallerJoinsAnAbandonedRead(t *testing.T) {
 	})
 }
 
-// A  begins a read
-// B  may not join it and begins the next
-// A  leaves, which does not affect B and the callers that join B
-func TestLeavingAnOldReadKeepsTheNewOne(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		st := &fakeStore{before: slow(time.Second)}
-		st.put("c", 1)
-		r := newReader(t, st, nil, reader.Config{})
-		ctx, cancel := context.WithCancel(t.Context())
-		var callers sync.WaitGroup
-		callers.Go(func() { _, _ = r.Totals(ctx, []string{"c"}, 100*time.Millisecond) })
-		time.Sleep(200 * time.Millisecond)
-		callers.Go(func() { one(t, r, "c", 100*time.Millisecond) })
-		synctest.Wait()
-		cancel()
-		synctest.Wait()
-		callers.Go(func() { one(t, r, "c", 100*time.Millisecond) })
-		callers.Wait()
-		if n := len(st.lookupSizes()); n != 2 || r.Stats().Shared != 1 {
-			t.Errorf("%d look-ups and %d shared, want 2 and 1", n, r.Stats().Shared)
-		}
-	})
-}
-
 // When Totals has returned to all callers the store may be closed.
 func TestNoReadOutlivesItsCallers(t *testing.T) {
 	t.Parallel()

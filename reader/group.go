@@ -101,7 +101,7 @@ func (r *Reader) checkedAt(counter string) (at time.Time) {
 const afterGroups = countmill.GroupMark + "\U0010ffff\U0010ffff"
 
 // pastGroups puts the records after all groups in the place of those of groups: a list without a prefix has
-// none, because what they count is in their counters too.
+// none, because their counters have the same increments.
 func pastGroups(ctx context.Context, view store.View, records []store.Record, limit int) ([]store.Record, error) {
 	at := slices.IndexFunc(records, func(rec store.Record) bool { return countmill.IsGroup(rec.Counter) })
 	if at < 0 {

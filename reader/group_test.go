@@ -26,7 +26,6 @@ type groupRig struct {
 	store    *fakestore.Store
 	rdr      *reader.Reader
 	keyRange store.IndexRange
-	slept    time.Duration // of which the machine's wall clock knows
 }
 
 func groupBubble(t *testing.T, f func(t *testing.T, r *groupRig)) {
@@ -35,9 +34,8 @@ func groupBubble(t *testing.T, f func(t *testing.T, r *groupRig)) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(clock.Earliest))
 		r := &groupRig{t: t}
-		wall := func() time.Time { return time.Now().Add(r.slept) }
-		r.store = fakestore.New(fakestore.Options{GrowsInFold: true, CertainOutcome: true, Errorf: t.Errorf, Clock: wall})
-		rdr, err := reader.New(r.store, nil, clock.With(reader.Config{}, &clock.Env{Wall: wall}))
+		r.store = fakestore.New(fakestore.Options{GrowsInFold: true, CertainOutcome: true, Errorf: t.Errorf})
+		rdr, err := reader.New(r.store, nil, reader.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -271,42 +269,6 @@ func TestAnIndexEndsBeforeItsFirstBoard(t *testing.T) {
 			})
 		})
 	}
-}
-
-// An index that is made between the last check and the moment of the read has no totals yet.
-func TestAnIndexIsMadeDuringARead(t *testing.T) {
-	groupBubble(t, func(t *testing.T, r *groupRig) {
-		made := false
-		r.store.On(fakestore.Lookup, func(int) fakestore.Answer {
-			if !made {
-				made = true
-				r.put(r.step(store.CreateIndex), map[string]int64{"=site:s1": 10}, nil)
-			}
-			return fakestore.OK
-		})
-		r.wantTotal("made during the read", 0, "building")
-	})
-}
-
-// A machine is suspended, and its reader knows rules of before: the index was deleted since and another
-// one of its name is built.
-func TestAReaderAfterASuspension(t *testing.T) {
-	groupBubble(t, func(t *testing.T, r *groupRig) {
-		x := r.step(store.CreateIndex)
-		r.put(x, map[string]int64{"page:s1:a": 1, "=site:s1": 10}, nil)
-		r.step(store.ServeIndex)
-		r.wantTotal("serving", 10, "serving")
-		x = r.step(store.DeleteIndex)
-		r.slept += 10 * time.Minute // the monotonic clock does not move
-		if _, err := r.store.DropGroups(t.Context(), x, 10); err != nil {
-			t.Fatal(err)
-		}
-		r.step(store.RemoveIndex)
-		r.step(store.CreateIndex)
-		r.wantTotal("after the suspension", 0, "building")
-		r.step(store.ServeIndex)
-		r.wantTotal("built again", 0, "serving")
-	})
 }
 
 // A total that does not fit is an overflow of the group, and of nothing else.

@@ -233,7 +233,7 @@ func (p *Pipeline) pace(s paces) {
 	p.Entities += s.entities
 }
 
-// fresh returns copies: nobody changes what the roster has.
+// fresh returns copies: nobody changes the roster through them.
 func (ro *roster) fresh(storeNow time.Time) []store.Worker {
 	ro.mu.Lock()
 	defer ro.mu.Unlock()

@@ -97,22 +97,6 @@ func TestLagOfAggregatorsThatTakeNothing(t *testing.T) {
 	})
 }
 
-// The store's time decides whether a record is fresh, also before the first read.
-func TestLagOfAReaderWhoseClockIsOff(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		for _, off := range []time.Duration{-time.Hour, time.Hour} {
-			st := &fakeStore{skew: -off}
-			st.announce(store.Worker{ID: "a", Lag: time.Second, Expires: time.Now().Add(-off + 10*time.Second)},
-				store.Worker{ID: "gone", Lag: time.Minute, Expires: time.Now().Add(-off - 10*time.Second)})
-			r := newReader(t, st, nil, reader.Config{})
-			if lag, known := r.Lag(t.Context()); lag != time.Second || !known {
-				t.Errorf("a clock that is %s off: lag %s, known %t, want 1s", off, lag, known)
-			}
-		}
-	})
-}
-
 func TestLagOutlivesAnOutageOfTheStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -26,7 +26,7 @@ type Page struct {
 }
 
 // List returns at most limit counters (1 to MaxPage) whose names begin with prefix and come after
-// after. It returns fewer if they have more shards together than Config.MaxShardsPerPage, or if
+// after. It returns fewer if they have more shards together than 5,000, or if
 // some were deleted: a page may be empty although others follow. It always reads the store. Its
 // errors are those of Totals, but an overflowed counter does not fail a page.
 func (r *Reader) List(ctx context.Context, prefix, after string, limit int) (Page, error) {
@@ -109,7 +109,7 @@ func (r *Reader) listRecords(ctx context.Context, view store.View, prefix, after
 func (r *Reader) cut(records []store.Record, limit int) []store.Record {
 	shards := 0
 	for i, rec := range records {
-		if shards += rec.Shards; i == limit || i > 0 && shards > r.cfg.MaxShardsPerPage {
+		if shards += rec.Shards; i == limit || i > 0 && shards > maxShardsPerPage {
 			return records[:i]
 		}
 	}

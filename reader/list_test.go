@@ -1,7 +1,6 @@
 package reader_test
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -58,31 +57,12 @@ func TestListPages(t *testing.T) {
 func TestListPagesAreLimitedByShards(t *testing.T) {
 	t.Parallel()
 	st := &fakeStore{}
-	for name, shards := range map[string]int{"a": 3, "b": 3, "c": 50, "d": 1, "e": 9, "f": 1} {
+	for name, shards := range map[string]int{"a": 999, "b": 999, "c": 999, "d": 999, "e": 999, "f": 5, "g": 1} {
 		st.putValues(name, make([]store.Value, shards)...)
 	}
-	r := newReader(t, st, nil, reader.Config{MaxShardsPerPage: 10})
-	if got, want := pages(t, r, "", 100), []string{"a b", "c", "d e", "f"}; !slices.Equal(got, want) {
+	r := newReader(t, st, nil, reader.Config{})
+	if got, want := pages(t, r, "", 100), []string{"a b c d e f", "g"}; !slices.Equal(got, want) {
 		t.Errorf("pages are %q, want %q", got, want)
-	}
-}
-
-func TestListReadsOneMoment(t *testing.T) {
-	t.Parallel()
-	st := &fakeStore{keys: 1}
-	st.put("a", 1)
-	st.put("b", 2, 3)
-	st.before = func(context.Context, int) error {
-		st.put("a", 100)
-		st.put("b", 100, 100, 100)
-		return nil
-	}
-	page, err := newReader(t, st, nil, reader.Config{}).List(t.Context(), "", "", 10)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(page.Totals) != 2 || page.Totals[0].Total != 1 || page.Totals[1].Total != 5 || page.Totals[0].AsOf.IsZero() {
-		t.Errorf("page is %+v, want totals 1 and 5 of one moment", page)
 	}
 }
 

@@ -44,7 +44,7 @@ func (r *Reader) read(ctx context.Context, counters []string) (*reading, time.Ti
 	return rd, view.ReadTime(), r.checkRead(ctx, rd, view.ReadTime())
 }
 
-// readTotals reads the totals of distinct counters at one moment. Those that do not fit 64 bits have Overflow.
+// readTotals reads the totals of distinct counters at one moment. A total that does not fit 64 bits has Overflow.
 func (r *Reader) readTotals(ctx context.Context, counters []string) ([]Total, error) {
 	rd, at, err := r.read(ctx, counters)
 	if err != nil {

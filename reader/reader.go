@@ -61,7 +61,7 @@ func New(st Store, cache store.Cache, cfg Config) (*Reader, error) {
 	r.shards = shards
 	r.boards = newBoards(r)
 	if cache != nil {
-		r.cache = &breaker{cache: cache, timeout: r.cfg.CacheTimeout, log: r.cfg.Logger, stats: &r.stats}
+		r.cache = &breaker{cache: cache, timeout: cacheTimeout, log: r.cfg.Logger, stats: &r.stats}
 	}
 	return r, nil
 }

@@ -3,12 +3,9 @@ package reader_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -97,21 +94,6 @@ func TestNewShardsAreCounted(t *testing.T) {
 	}
 }
 
-// The remembered numbers of shards must not change the answers: the record decides.
-func TestShardsAboveTheRecordDoNotCount(t *testing.T) {
-	t.Parallel()
-	st := &fakeStore{}
-	st.put("c", 1, 2, 4, 8)
-	old := newReader(t, st, nil, reader.Config{})
-	one(t, old, "c", 0)
-	st.records = map[string]int{"c": 2}
-	for name, r := range map[string]*reader.Reader{"old": old, "new": newReader(t, st, nil, reader.Config{})} {
-		if got := one(t, r, "c", 0); got.Total != 3 || got.Shards != 2 {
-			t.Errorf("the %s reader says %+v, want 3 of 2 shards", name, got)
-		}
-	}
-}
-
 func TestDeferredKeysAreLookedUpAgain(t *testing.T) {
 	t.Parallel()
 	st := &fakeStore{}
@@ -136,58 +118,6 @@ func TestDeferredKeysAreLookedUpAgain(t *testing.T) {
 			t.Errorf("a store that defers everything %d times in a row: %v, want ErrUnavailable from the tenth", tc.lookups, err)
 		}
 	}
-}
-
-// Commits move amounts between shards and counters, and grow counters, while readers read. The
-// sum of all counters must never change.
-func TestReadsAreOfOneMoment(t *testing.T) {
-	t.Parallel()
-	const counters, whole = 40, 1000
-	st := &fakeStore{keys: 7}
-	// Now and then all keys are answered: ten look-ups in a row that defer every key would be an
-	// unavailable store.
-	st.deferred = func(n int, _ store.Key) bool { return n%5 > 0 && rand.IntN(4) == 0 }
-	var names []string
-	for i := range counters {
-		names = append(names, fmt.Sprintf("c%02d", i))
-		st.put(names[i], 0)
-	}
-	st.put(names[0], whole)
-	ctx, stop := context.WithCancel(t.Context())
-	var writers sync.WaitGroup
-	writers.Go(func() {
-		for ctx.Err() == nil {
-			st.update(func(m map[string][]store.Value) { move(m, names) })
-		}
-	})
-	r := newReader(t, st, nil, reader.Config{Remember: 10})
-	for range 100 {
-		totals, err := r.Totals(t.Context(), names, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got int64
-		for _, total := range totals {
-			got += total.Total
-		}
-		if got != whole {
-			t.Fatalf("all totals sum to %d, want %d", got, whole)
-		}
-	}
-	stop()
-	writers.Wait()
-}
-
-func move(m map[string][]store.Value, names []string) {
-	from, to := names[rand.IntN(len(names))], names[rand.IntN(len(names))]
-	if rand.IntN(10) == 0 && len(m[to]) < 20 {
-		m[to] = append(m[to], store.Value{})
-	}
-	n := int128.Of(int64(rand.IntN(100)))
-	less := &m[from][rand.IntN(len(m[from]))].Count
-	*less = less.Sub(n)
-	more := &m[to][rand.IntN(len(m[to]))].Count
-	*more = more.Add(n)
 }
 
 func TestOverflowIsAnErrorAndNeverANumber(t *testing.T) {
@@ -342,8 +272,8 @@ func TestReady(t *testing.T) {
 
 func TestConfigReportsEverything(t *testing.T) {
 	t.Parallel()
-	_, err := reader.New(&fakeStore{}, nil, reader.Config{TTL: -1, Timeout: -1, Guess: 1000, Remember: -1})
-	for _, want := range []string{"TTL", "Timeout", "Guess", "Remember"} {
+	_, err := reader.New(&fakeStore{}, nil, reader.Config{Timeout: -1, Guess: 1000, Remember: -1})
+	for _, want := range []string{"Timeout", "Guess", "Remember"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v does not name %s", err, want)
 		}

@@ -26,7 +26,7 @@ func (r *Reader) Ready(ctx context.Context) (degraded string, err error) {
 	if r.cache == nil {
 		return "", nil
 	}
-	call, cancel := context.WithTimeout(ctx, r.cfg.CacheTimeout)
+	call, cancel := context.WithTimeout(ctx, cacheTimeout)
 	defer cancel()
 	if _, err := r.cache.cache.Get(call, []string{probeName}); err != nil {
 		return fmt.Sprintf("cache is unavailable: %v", err), nil

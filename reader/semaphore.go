@@ -13,7 +13,7 @@ import (
 // maxKeysWaiting is the most keys of reads that wait. More could not have a turn within Timeout of a slow store.
 const maxKeysWaiting = 128 << 10
 
-// keenWaiting bounds the keys of a caller that wait, to so many times what is free.
+// keenWaiting bounds the waiting keys of a caller, to so many times the free places.
 const keenWaiting = 4
 
 // turnKeys is the keys of a caller's turn: those of one call of the store.

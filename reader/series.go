@@ -67,7 +67,7 @@ func (e *NoSeriesError) Error() string {
 //
 // An error matches countmill.ErrInvalid if the query is wrong, countmill.ErrUnavailable if the store
 // cannot be read, and countmill.ErrOverflow, as an *OverflowError, if a row does not fit 64 bits; or
-// it is a *NoSeriesError. Only with an *OverflowError come rows: those that do not fit have Overflow, and all others are good.
+// it is a *NoSeriesError. Only with an *OverflowError come rows: a row that does not fit has Overflow, and all others are good.
 func (r *Reader) Series(ctx context.Context, q SeriesQuery) (Series, error) {
 	for i, c := range q.Counters {
 		if err := countmill.CheckName(c); err != nil {

@@ -147,24 +147,6 @@ func TestSeriesSumsRows(t *testing.T) {
 	wantRows(t, "three counters", s.rows(t, q), brief{"23 00:00", 5461, true}, brief{"23 00:00", 0, true}, brief{"23 00:00", 5461, true})
 }
 
-// The sums of minutes that were joined to quarter hours are the same in every zone.
-func TestSeriesOfZonesAreSumsOfQuarterHours(t *testing.T) {
-	t.Parallel()
-	s := newSeries(t, keepLong)
-	s.set(noon)
-	kathmandu := zone(t, "Asia/Kathmandu")
-	midnight := time.Date(2026, 11, 20, 0, 0, 0, 0, kathmandu)
-	s.count(t, "a", midnight.Add(-time.Minute), 1, true)
-	s.count(t, "a", midnight, 10, true)
-	s.count(t, "a", midnight.Add(day-time.Minute), 100, true)
-	s.count(t, "a", midnight.Add(day), 1000, true)
-	if err := s.SweepSeries(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	rows := s.rows(t, reader.SeriesQuery{Counters: []string{"a"}, Step: step(t, "1d"), From: midnight, To: midnight.Add(time.Hour)})
-	wantRows(t, "the day of Kathmandu", rows, brief{"19 18:15", 110, false})
-}
-
 // Each row has the quarter hours of its calendar day, week or month, also where a day has 23 or 25 hours.
 func TestSeriesOfCalendars(t *testing.T) {
 	t.Parallel()

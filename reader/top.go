@@ -43,7 +43,7 @@ type TopQuery struct {
 	N int
 }
 
-// A Scan says what the look at all counters was from which an answer comes.
+// A Scan describes the look at all counters from which an answer comes.
 type Scan struct {
 	// CompleteAsOf is the moment of the look: all totals and places are as of then.
 	CompleteAsOf time.Time

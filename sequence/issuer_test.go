@@ -393,3 +393,23 @@ func TestClose(t *testing.T) {
 		t.Errorf("a negative config: got %v", err)
 	}
 }
+
+// Calls with one id that wait together get the same values, and the store sees the id once in a transaction.
+func TestCallsWithOneID(t *testing.T) {
+	inBubble(t, sequence.Config{Transactions: 1}, func(t *testing.T, x *sequence.Issuer, _ *fakestore.Store) {
+		var callers sync.WaitGroup
+		call := func(r countmill.NextRequest, want int64) {
+			callers.Go(func() {
+				if v := next(t, x, r); v.First != want {
+					t.Errorf("%+v: got %v, want %d", r, v, want)
+				}
+			})
+			synctest.Wait()
+		}
+		call(countmill.NextRequest{Sequence: "a"}, 1)
+		for range 3 {
+			call(countmill.NextRequest{Sequence: "a", ID: "x", Count: 2}, 2)
+		}
+		callers.Wait()
+	})
+}

@@ -12,7 +12,7 @@ type SumsQuery struct {
 	Index *Index
 	// Groups asks for groups in place of counters.
 	Groups bool
-	// From and To ask for what was counted in the minutes from From on and before To, in place of
+	// From and To ask for sums of the minutes from From on and before To, in place of
 	// totals. A zero To asks for totals.
 	From, To wire.Minute
 	// Rate is the most entities to read in a second; 0 for no limit.
@@ -62,7 +62,7 @@ type Boards interface {
 	// a bucket in the minutes. An error of visit ends it.
 	Sums(ctx context.Context, q *SumsQuery, visit func(*CounterSum) error) (Sums, error)
 
-	// Changes counts what may have changed sums. When a call that changes a sum has returned, Changes is more than
+	// Changes counts calls that may have changed sums. When a call that changes a sum has returned, Changes is more than
 	// Sums.Changes of any look that lacks the change. known is false if other processes may change sums too.
 	Changes() (n uint64, known bool)
 }

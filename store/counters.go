@@ -47,8 +47,8 @@ type Counters interface {
 	// in a transaction that looks again, and returns how many counters it removed. A store
 	// may need several calls.
 	//
-	// It leaves the counters of indexes, also of one that is being deleted, and of the journal
-	// (Rules.Kept). Groups keep what such a counter has counted, and a later reading of its range must find that
+	// It leaves the counters of indexes, also of an index being deleted, and of the journal
+	// (Rules.Kept). Groups keep the count of such a counter, and a later reading of its range must find it
 	// again. A recount must find the increments of its records.
 	//
 	// Records.Shards answers 0 for a deleted counter, and the aggregator's growth then ends

@@ -28,7 +28,7 @@ type DeadLetterRef struct {
 	// Key is the key of the dead letter.
 	Key string
 	// Parts are the message's parts in the letter. It is empty if the message could not be read, or has
-	// more than MaxDeadLetterRefParts in the letter: nobody can then tell whether they were counted since.
+	// more than MaxDeadLetterRefParts in the letter: nobody can then know whether they were counted since.
 	Parts []DeadLetterPart
 	// At and ExpireAt are the times of the completion marker: see Marker.
 	At, ExpireAt time.Time

@@ -53,7 +53,7 @@ const (
 	// MaxIndexes is the most indexes, those being deleted included.
 	MaxIndexes = 100
 
-	// OwnIndexes is the most indexes of the counters of a creator who is limited to prefixes (IndexChange.Own), so that others
+	// OwnIndexes is the most indexes of the counters of a creator limited to prefixes (IndexChange.Own), so that others
 	// have room.
 	OwnIndexes = 25
 

@@ -57,7 +57,7 @@ func TestGroupOf(t *testing.T) {
 	}
 }
 
-// A group's name is a valid name, whatever the counter's is.
+// A group's name is a valid name, with any name of the counter.
 func TestGroupsHaveValidNames(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(rand.Uint64(), 0))
@@ -117,7 +117,7 @@ func TestIndexesAreRefused(t *testing.T) {
 	}
 }
 
-// A creator who is limited to prefixes leaves room for the indexes of others.
+// A creator limited to prefixes leaves room for the indexes of others.
 func TestOwnIndexes(t *testing.T) {
 	t.Parallel()
 	s := NewSettings(days, start)

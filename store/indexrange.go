@@ -91,8 +91,8 @@ type Indexing interface {
 	// finds (Shard.Bad), and reads all of a shard at one moment. A page before the last one may have fewer shards. from is empty, or the Next of the page before.
 	Ungrouped(ctx context.Context, x *Index, p *IndexRange, from string, limit int) (UngroupedPage, error)
 
-	// SetRemainders makes each remainder the range's part of the group's total, in place of the one that it
-	// had, each group in one transaction. It makes the group's record. It answers ErrChanged if the range is
+	// SetRemainders makes each remainder the range's part of the group's total, in place of its last
+	// remainder, each group in one transaction. It makes the group's record. It answers ErrChanged if the range is
 	// not stored exactly so. Remainders of 0 leave nothing. A group is in it once.
 	SetRemainders(ctx context.Context, p *IndexRange, remainders []GroupRemainder) error
 

@@ -20,7 +20,7 @@ type Retention struct {
 
 	// Entries is how long the entries of a journal stay.
 	Entries time.Duration
-	// Paged writes a row for each entry, so that pages of one counter cost what they show.
+	// Paged writes a row for each entry, so that pages of one counter read only the rows that they show.
 	Paged bool
 }
 

@@ -32,7 +32,7 @@ type Rules struct {
 	JournalSince time.Time
 }
 
-// A RuleKind says what the rules of a kind keep of their counters.
+// A RuleKind is a kind of rule: for series, or for the journal.
 type RuleKind int
 
 // The kinds of rules.
@@ -56,7 +56,7 @@ type Rule struct {
 	// the rule.
 	Since time.Time
 	// Ended is when the rule was removed; zero for a rule in force. A rule that ended gets no more
-	// increments, and what it kept stays for as long as it promised.
+	// increments, and its series or journal stays for as long as it promised.
 	Ended time.Time
 
 	// Filled is a period before Since in which the series is complete too, because somebody said so of
@@ -95,7 +95,7 @@ func (r *Rule) Begin() time.Time {
 
 // The bounds of rules.
 const (
-	// MaxRules is the most rules of one kind, removed ones included while what they kept stays.
+	// MaxRules is the most rules of one kind, removed ones included while their data stay.
 	MaxRules = 100
 
 	// MaxKeepMinutes bounds Retention.Minutes.
@@ -413,7 +413,7 @@ func comparePatterns(a, b string) int {
 }
 
 // since is the first whole minute at which every process folds by a rule that was set at now. A store that
-// refuses commits by older rules (settle 0) still takes those that lack only a series. From now until its change is in
+// refuses commits by older rules (settle 0) still takes commits that lack only a series. From now until its change is in
 // effect it gives out no settings.
 func since(now time.Time, settle time.Duration) time.Time {
 	begin := max(settle-MaxTransaction, SettingsMaxAge)

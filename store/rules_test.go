@@ -106,7 +106,7 @@ func TestARuleHoldsWhenAllProcessesGoByIt(t *testing.T) {
 	}
 }
 
-// A filled period is the last one that somebody stated of a rule in force, as far as its sums are there.
+// A filled period is the last period stated of a rule in force, as far as its sums are there.
 func TestAFilledPeriod(t *testing.T) {
 	t.Parallel()
 	now := start.Add(100 * days)

@@ -72,7 +72,7 @@ type Given struct {
 	Count int
 }
 
-// A SequenceState is what a store keeps of a sequence.
+// A SequenceState is the stored state of a sequence.
 type SequenceState struct {
 	// Last is the last value; 0 if there was none.
 	Last int64

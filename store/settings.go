@@ -30,7 +30,7 @@ type Settings struct {
 	// Rules say which counters keep series; nil if there are none.
 	Rules *Rules
 	// Restores is how often the database may have lost its end when Meta.Check read the settings: by a backup that was restored, or by a
-	// standby that was promoted. Then what was read before may be gone.
+	// standby that was promoted. Then data read before may be gone.
 	Restores int64
 }
 

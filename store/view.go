@@ -47,7 +47,7 @@ type View interface {
 	// names. Names begin with prefix and come after after.
 	List(ctx context.Context, prefix, after string, limit int) ([]Record, error)
 
-	// Series returns the buckets of each counter, in the order asked: those that begin at from or later and
+	// Series returns the buckets of each counter, in the order asked: the buckets that begin at from or later and
 	// before to, in the order of their first minutes, a minute before the quarter hour that begins
 	// with it. All sums are as of the view's moment. Shards is the number that a record has in this
 	// view: a store need not look at shards beyond it. The rest of a record does not matter.

@@ -43,15 +43,8 @@ func Append(dst []byte, b *Batch) []byte {
 // Pack encodes parts as the messages of a flush, in order. Each is a batch of at most limit bytes
 // (MaxBatch, except in tests). If a request with a key continues in the next batch, that batch
 // begins with a copy of the request's head. A single part always fits: 24 entries have at most 13
-// KiB.
-func Pack(t time.Time, flush FlushID, parts []Part, limit int) [][]byte {
-	batches, _ := PackFirst(t, flush, parts, limit)
-	return batches
-}
-
-// PackFirst is Pack. It also returns the position of the first part of each message, without copies of
-// heads.
-func PackFirst(t time.Time, flush FlushID, parts []Part, limit int) (batches [][]byte, first []int) {
+// KiB. It also returns the position of the first part of each message, without copies of heads.
+func Pack(t time.Time, flush FlushID, parts []Part, limit int) (batches [][]byte, first []int) {
 	var open []byte
 	head := -1 // the head that the next parts may follow
 	inOpen := false

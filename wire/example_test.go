@@ -50,7 +50,7 @@ func ExampleCutAnonymous() {
 	wire.SortEntries(entries)
 	parts := wire.CutAnonymous(rand.Reader, entries)
 
-	messages := wire.Pack(noon, wire.NewFlushID(rand.Reader), parts, wire.MaxBatch)
+	messages, _ := wire.Pack(noon, wire.NewFlushID(rand.Reader), parts, wire.MaxBatch)
 	fmt.Println(len(parts), "parts in", len(messages), "message")
 	// Output: 3 parts in 1 message
 }

@@ -93,7 +93,8 @@ func FuzzEncode(f *testing.F) {
 		}
 		limit := 2*(13<<10+100) + int(extra) // a head and one part always fit
 		seen := make(map[PartID]Part)
-		for i, payload := range Pack(epoch, FlushID{1}, parts, limit) {
+		messages, _ := Pack(epoch, FlushID{1}, parts, limit)
+		for i, payload := range messages {
 			b, err := Decode(payload)
 			if err != nil || len(payload) > limit {
 				t.Fatalf("batch %d of %d bytes, limit %d: %v", i, len(payload), limit, err)

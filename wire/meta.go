@@ -10,7 +10,7 @@ const (
 	MetaTopic = "countmill_topic"
 )
 
-// The metadata names under which a bus backend hands over what a broker says of a message
+// The metadata names under which a bus backend hands over a broker's words on a message
 // that it gave up delivering.
 const (
 	// MetaGivenUp says in words which subscription that was, and after how many tries.

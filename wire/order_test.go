@@ -38,13 +38,3 @@ func TestGroupLen(t *testing.T) {
 		}
 	}
 }
-
-func BenchmarkOrder(b *testing.B) {
-	for _, name := range []string{"counter-name-0000123", "page:/products/00123", "page:products:000123"} {
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				Order(name)
-			}
-		})
-	}
-}

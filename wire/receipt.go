@@ -30,7 +30,7 @@ const (
 // Each of its messages has a completion marker: a marker that is applied when every other part of the message is
 // settled. So one look-up per message shows whether all of it was settled, whatever its size.
 type Receipt struct {
-	// Database tells databases apart; 0 if the publisher has none.
+	// Database identifies the database; 0 if the publisher has none.
 	Database DatabaseTag
 	// Time is when the oldest increment of the messages was added, in microseconds. The
 	// deduplication window counts from here.
@@ -61,7 +61,7 @@ func TagOf(id string) (t DatabaseTag) {
 	return t
 }
 
-// A FlushHash names a flush in receipts. Whoever has a receipt cannot make a message of its flush.
+// A FlushHash names a flush in receipts. From a receipt nobody can make a message of its flush.
 type FlushHash [16]byte
 
 // Hash returns the flush's name in receipts.

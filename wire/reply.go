@@ -96,7 +96,7 @@ func ReplyOf(ctx context.Context) *Reply {
 	return r
 }
 
-// Answer notes what the other end of the bus says of the message. receipt is the message's name there,
+// Answer notes the answer of the other end of the bus to the message. receipt is the message's name there,
 // where it may have another flush; zero if it has none. If the message is counted already, totals of
 // countedAsOf or later contain it; otherwise countedAsOf is zero.
 func (r *Reply) Answer(receipt Receipt, countedAsOf time.Time) {

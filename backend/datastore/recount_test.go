@@ -24,18 +24,6 @@ func newRig(t *testing.T, host string) *recounttest.Rig {
 	return recounttest.New(t, s, pass, c.now)
 }
 
-// A repair finds and corrects 100 damaged sums, and nothing else.
-func TestRecountRepairs(t *testing.T) {
-	t.Parallel()
-	host := emulator.Firestore(t)
-	for name, checked := range map[string]bool{"at once": false, "after a check of the index": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			recounttest.Repairs(t, newRig(t, host), checked)
-		})
-	}
-}
-
 // A shard under a key that is not its own is in no sum.
 func TestRecountWithAMisplacedShard(t *testing.T) {
 	t.Parallel()

@@ -181,7 +181,7 @@ func (b *Bus) warn(s *pubsubpb.Subscription) {
 	}
 }
 
-// A harm is a setting of a subscription that causes harm: what it does, and the flags of `gcloud
+// A harm is a setting of a subscription that causes harm: its effect, and the flags of `gcloud
 // pubsub subscriptions update` that change it; empty if only another subscription helps.
 type harm struct{ what, flags string }
 

@@ -11,6 +11,17 @@ import (
 	"time"
 )
 
+const (
+	// ackExtension is the length of a lease, each time that it is extended. The messages of a process that died stay hidden
+	// for as long.
+	ackExtension = 10 * time.Second
+	// maxExtension is how long a message's lease is extended in total. After it, Pub/Sub delivers the message again, to any
+	// process.
+	maxExtension = time.Hour
+	// closeTimeout bounds how long a subscription waits for its last acks to be sent.
+	closeTimeout = 10 * time.Second
+)
+
 // A Config names a topic and says how to use it. Project and Topic are required.
 type Config struct {
 	// Project is the id of the Google Cloud project.
@@ -54,20 +65,9 @@ type Config struct {
 	// long. Default 10s.
 	PublishTimeout time.Duration
 
-	// AckExtension is the length of a lease, each time that it is extended. The messages of a process
-	// that died stay hidden for as long. From 10s to 10m. Default 10s.
-	AckExtension time.Duration
-
-	// MaxExtension is how long a message's lease is extended in total. After it, Pub/Sub delivers the
-	// message again, to any process. Default 1h.
-	MaxExtension time.Duration
-
 	// ProbeEvery is how often the bus looks the subscription up while it receives. Each look-up is an
 	// administrator operation of the project's quota. Default 10s.
 	ProbeEvery time.Duration
-
-	// CloseTimeout bounds how long a subscription waits for its last acks to be sent. Default 10s.
-	CloseTimeout time.Duration
 
 	// Logger gets changes and harmful settings. Default discards.
 	Logger *slog.Logger
@@ -79,10 +79,7 @@ func (c Config) withDefaults() Config {
 	c.MaxOutstanding = cmp.Or(c.MaxOutstanding, 20_000)
 	c.MaxBytes = cmp.Or(c.MaxBytes, 128<<20)
 	c.PublishTimeout = cmp.Or(c.PublishTimeout, 10*time.Second)
-	c.AckExtension = cmp.Or(c.AckExtension, 10*time.Second)
-	c.MaxExtension = cmp.Or(c.MaxExtension, time.Hour)
 	c.ProbeEvery = cmp.Or(c.ProbeEvery, 10*time.Second)
-	c.CloseTimeout = cmp.Or(c.CloseTimeout, 10*time.Second)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -114,13 +111,7 @@ func (c Config) validate() error {
 	if c.MaxOutstanding < 1 || c.MaxBytes < 1 {
 		errs = append(errs, fmt.Errorf("MaxOutstanding and MaxBytes must be at least 1, got %d and %d", c.MaxOutstanding, c.MaxBytes))
 	}
-	if c.AckExtension < 10*time.Second || c.AckExtension > 10*time.Minute {
-		errs = append(errs, fmt.Errorf("AckExtension must be from 10s to 10m, got %s", c.AckExtension))
-	}
-	for name, d := range map[string]time.Duration{
-		"PublishTimeout": c.PublishTimeout, "MaxExtension": c.MaxExtension,
-		"ProbeEvery": c.ProbeEvery, "CloseTimeout": c.CloseTimeout,
-	} {
+	for name, d := range map[string]time.Duration{"PublishTimeout": c.PublishTimeout, "ProbeEvery": c.ProbeEvery} {
 		if d <= 0 {
 			errs = append(errs, fmt.Errorf("%s must be positive, got %s", name, d))
 		}

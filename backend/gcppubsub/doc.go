@@ -11,8 +11,8 @@
 // send it again.
 //
 // Pub/Sub delivers a message until it is acked. A subscriber may hold MaxOutstanding messages. Their
-// leases are extended for up to MaxExtension, by AckExtension at a time. So the messages of a process
-// that dies are delivered again within AckExtension.
+// leases are extended for up to an hour, by 10 s at a time. So the messages of a process
+// that dies are delivered again within 10 s.
 //
 // When the context of Subscribe ends, or Close is called:
 //

@@ -130,7 +130,7 @@ func TestHalfOpen(t *testing.T) {
 	receive(t, messages, time.Minute).Ack()
 }
 
-// TestCreate makes what the commands of docs/howto/google-cloud.md make, but for the retry policy.
+// TestCreate makes the same as the commands of docs/howto/google-cloud.md, but for the retry policy.
 func TestCreate(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
@@ -225,9 +225,9 @@ func TestConfig(t *testing.T) {
 	t.Parallel()
 	_, err := gcppubsub.Open(t.Context(), gcppubsub.Config{
 		Project: "a/b", Topic: "goog-x", Subscription: "!", DeadLetterTopic: "x", EmulatorHost: "127.0.0.1:1",
-		MaxOutstanding: -1, PublishTimeout: -1, AckExtension: time.Second,
+		MaxOutstanding: -1, PublishTimeout: -1,
 	})
-	mentions(t, err, "Project", "Topic must", "Subscription", "DeadLetterTopic", "MaxOutstanding", "PublishTimeout", "AckExtension")
+	mentions(t, err, "Project", "Topic must", "Subscription", "DeadLetterTopic", "MaxOutstanding", "PublishTimeout")
 }
 
 func TestOtherTopic(t *testing.T) {

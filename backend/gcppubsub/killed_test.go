@@ -30,8 +30,7 @@ func TestChild(t *testing.T) {
 	<-t.Context().Done()
 }
 
-// TestKilled: when a process was killed, another one gets its messages after their lease of
-// AckExtension. By then the emulator has noticed that the stream is dead.
+// TestKilled: when a process was killed, another one gets its messages after their lease. By then the emulator has noticed that the stream is dead.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	longtest.Only(t, "waits for a lease")

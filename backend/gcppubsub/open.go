@@ -153,8 +153,8 @@ func (c Config) publishSettings() *pubsub.PublishSettings {
 
 func (c Config) receiveSettings() pubsub.ReceiveSettings {
 	return pubsub.ReceiveSettings{
-		MaxExtension:               c.MaxExtension,
-		MaxDurationPerAckExtension: c.AckExtension,
+		MaxExtension:               maxExtension,
+		MaxDurationPerAckExtension: ackExtension,
 		MaxOutstandingMessages:     c.MaxOutstanding,
 		MaxOutstandingBytes:        c.MaxBytes,
 		// One stream carries 10 MB/s. Each further stream would be sent MaxOutstanding messages, which

@@ -94,40 +94,6 @@ func sum(store *fakestore.Store) (n int64) {
 	return n
 }
 
-// TestStopUnderLoad stops and starts an aggregator under load. No message that it has folded may be
-// delivered again.
-func TestStopUnderLoad(t *testing.T) {
-	t.Parallel()
-	host := emulator.PubSub(t)
-	id := emulator.Project()
-	store := fakestore.New(fakestore.Options{Errorf: t.Errorf})
-	l := startLoad(t, open(t, host, project(id)))
-	var duplicates, messages int64
-	const stops = 8
-	for range stops {
-		f := fold(t, open(t, host, project(id)), store)
-		until(t, 30*time.Second, "messages", func() bool { return f.Stats().Messages > 100 })
-		f.stop()
-		duplicates += f.Stats().Duplicates
-		messages += f.Stats().Messages
-		if got := f.bus.Stats(); got.AcksLost > 0 || got.Held > 0 {
-			t.Errorf("after a stop: %+v", got)
-		}
-	}
-	l.end()
-	f := fold(t, open(t, host, project(id)), store)
-	until(t, 60*time.Second, "every increment counted", func() bool { return sum(store) >= l.added.Load() })
-	f.stop()
-	duplicates += f.Stats().Duplicates
-	t.Logf("%d increments, %d messages before %d stops, %d parts delivered again", l.added.Load(), messages, stops, duplicates)
-	// A message that was sent again because its answer was late may exist twice. 50 counters are three
-	// parts.
-	again := 3 * l.Stats().Resends
-	if got, want := sum(store), l.added.Load(); got != want || duplicates > again {
-		t.Errorf("got a sum of %d and %d duplicates, want %d and %d at most", got, duplicates, want, again)
-	}
-}
-
 // TestPaused: a hanging server loses nothing, and everything continues without a restart.
 func TestPaused(t *testing.T) {
 	t.Parallel()

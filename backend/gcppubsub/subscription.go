@@ -94,7 +94,7 @@ func (s *subscription) fail(err error) {
 }
 
 // run delivers messages until stop ends or Pub/Sub has ended the stream. It returns when every message here is settled
-// or given back, or after CloseTimeout.
+// or given back, or after closeTimeout.
 func (s *subscription) run(stop context.Context) error {
 	s.stop = stop
 	defer s.cancel()
@@ -174,7 +174,7 @@ func acked(m *message.Message) bool {
 // close waits until the given acks are sent, then ends the Watermill subscriber. That gives all other
 // messages back and sends its buffers.
 func (s *subscription) close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), s.b.cfg.CloseTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	s.passAcks(ctx)
 	closed := make(chan error, 1)
@@ -184,7 +184,7 @@ func (s *subscription) close() error {
 		s.count()
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("Pub/Sub did not take the last acks within %s: the latest messages may be delivered again", s.b.cfg.CloseTimeout)
+		return fmt.Errorf("Pub/Sub did not take the last acks within %s: the latest messages may be delivered again", closeTimeout)
 	}
 }
 

@@ -31,7 +31,7 @@
 // counted the batch.
 //
 // To hold means that Publish returns a *wire.HeldError. The publisher keeps the batch, waits at most
-// 30 s, and sends the same bytes again. Nothing is dropped, whatever the answer is: only Close ends
+// 30 s, and sends the same bytes again. No answer makes it drop a batch: only Close ends
 // it. Ready says why batches are held.
 //
 // # Bounds

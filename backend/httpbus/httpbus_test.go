@@ -259,7 +259,7 @@ func TestConflictsAreSettledByPart(t *testing.T) {
 	})
 }
 
-// The publisher returns what the server says of how to read increments back. A receipt that it cannot
+// The publisher returns the server's answer on how to read increments back. A receipt that it cannot
 // read, of a newer server, is none.
 func TestReceiptsOfTheServer(t *testing.T) {
 	t.Parallel()
@@ -291,7 +291,7 @@ func TestReceiptsOfTheServer(t *testing.T) {
 	}
 }
 
-// An answer about a part that the batch does not have is no answer.
+// An answer about a part that the batch does not have does not count.
 func TestAnswerAboutAnotherBatch(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		bus := open(t, &server{answer: func(int, *http.Request) (*http.Response, error) { return says(202, `{"conflicts":[{"part":1}]}`), nil }})
@@ -304,7 +304,7 @@ func TestAnswerAboutAnotherBatch(t *testing.T) {
 	})
 }
 
-// Close alone loses batches, and reports those that the server may have.
+// Close alone loses batches, and reports the batches that the server may have.
 func TestCloseReportsUnknownOutcomes(t *testing.T) {
 	t.Parallel()
 	silent := func(_ int, r *http.Request) (*http.Response, error) {

@@ -86,7 +86,7 @@ func (l *losing) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// A program behind a batch receiver reads back what it wrote: at once, whatever it called, although the first
+// A program behind a batch receiver reads its increments back: at once, after each call, although the first
 // answer to each batch was lost. Its token may be limited to prefixes.
 func TestReadBackThroughAReceiver(t *testing.T) {
 	t.Parallel()

@@ -3,10 +3,8 @@ package httpbus_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/http/httptrace"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,9 +15,7 @@ import (
 	"github.com/countmill/countmill/backend/bustest"
 	"github.com/countmill/countmill/backend/httpbus"
 	"github.com/countmill/countmill/backend/inproc"
-	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/app"
-	"github.com/countmill/countmill/publisher"
 )
 
 func gotConn(r *http.Request) {
@@ -102,72 +98,4 @@ func (c closing) Close() error {
 		return err
 	}
 	return nil
-}
-
-// Two publishers over HTTP: all that they confirm is in the totals when Publish returns. A batch that
-// comes again counts once.
-func TestUpCountsWhatIsConfirmed(t *testing.T) {
-	t.Parallel()
-	address := up(t, app.Config{})
-	c, err := client.New(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	again := &repeating{http.DefaultTransport.(*http.Transport).Clone()}
-	var all sync.WaitGroup
-	for range 2 {
-		bus, err := httpbus.Open(address, httpbus.WithHTTPClient(&http.Client{Transport: again}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := publisher.New(bus, publisher.Config{Linger: -1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		all.Go(func() {
-			for i := range 50 {
-				if err := p.Add("a", 2); err != nil {
-					t.Error(err)
-				}
-				_, err := p.Publish(t.Context(), countmill.Increment{Counter: "a", Delta: 3}, countmill.Increment{Counter: "b", Delta: 1, ID: fmt.Sprint(i)})
-				if err != nil {
-					t.Error(err)
-				}
-				if _, err := p.PublishKeyed(t.Context(), "", fmt.Sprint("k", i), countmill.Increment{Counter: "c", Delta: 1}); err != nil {
-					t.Error(err)
-				}
-			}
-			if err := errors.Join(p.Close(t.Context()), bus.Close()); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	all.Wait()
-	again.transport.CloseIdleConnections()
-	totals, err := c.Totals(t.Context(), []string{"a", "b", "c"}, client.WithMaxStaleness(0))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, want := range []int64{500, 50, 50} {
-		if totals[i].Total != want {
-			t.Errorf("total of %s is %d, want %d", totals[i].Counter, totals[i].Total, want)
-		}
-	}
-}
-
-// repeating sends each request twice, and returns the second answer.
-type repeating struct{ transport *http.Transport }
-
-func (r *repeating) RoundTrip(req *http.Request) (*http.Response, error) {
-	first := req.Clone(req.Context())
-	var err error
-	if first.Body, err = req.GetBody(); err != nil {
-		return nil, err
-	}
-	res, err := r.transport.RoundTrip(first)
-	if err != nil {
-		return nil, err
-	}
-	_ = res.Body.Close()
-	return r.transport.RoundTrip(req)
 }

@@ -69,41 +69,6 @@ func TestCache(t *testing.T) {
 	}
 }
 
-func TestThousandTotals(t *testing.T) {
-	t.Parallel()
-	c := open(t, Config{Servers: []string{emulator.Memcached(t).Host()}})
-	now := time.Now()
-	var totals []store.CachedTotal
-	var counters []string
-	for i := range 1000 {
-		counters = append(counters, strings.Repeat("x", 490)+fmt.Sprint(i))
-		totals = append(totals, total(counters[i], int64(i), now))
-	}
-	began := time.Now()
-	set(t, c, totals...)
-	took := time.Since(began)
-	began = time.Now()
-	got, err := c.Get(t.Context(), counters)
-	if err != nil || len(got) != len(totals) {
-		t.Errorf("got %d totals (error %v), want %d", len(got), err, len(totals))
-	}
-	t.Logf("set in %s, got in %s", took, time.Since(began))
-}
-
-// The conformance suite sets through one Cache. Here two processes do, and the one with the older
-// totals comes last.
-func TestStaleSetLoses(t *testing.T) {
-	t.Parallel()
-	server := emulator.Memcached(t)
-	a, b := open(t, Config{Servers: []string{server.Host()}}), open(t, Config{Servers: []string{server.Host()}})
-	now := time.Now()
-	set(t, a, total("a", 2, now))
-	set(t, b, total("a", 1, now.Add(-time.Nanosecond)))
-	want(t, b, "a", 2)
-	set(t, b, total("a", 3, now.Add(time.Nanosecond)))
-	want(t, a, "a", 3)
-}
-
 // Between the gets and the cas of a put the item may change or disappear: put looks again.
 func TestPutLooksAgain(t *testing.T) {
 	t.Parallel()
@@ -137,46 +102,6 @@ func TestPutLooksAgain(t *testing.T) {
 	}
 	put(6, now.Add(4*time.Second), evicted)
 	want(t, c, "a", 6) // removed in between
-}
-
-func TestForeignValueIsReplaced(t *testing.T) {
-	t.Parallel()
-	c := open(t, Config{Servers: []string{emulator.Memcached(t).Host()}})
-	set(t, c, total("a", 1, time.Now()))
-	entries, _, err := c.lookUp(t.Context(), []string{"a"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	item := entries["a"].item
-	item.Value = []byte("not ours")
-	if err := c.pool.all[0].client.Set(item); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := c.Get(t.Context(), []string{"a"}); !errors.Is(err, errValue) || len(got) != 0 {
-		t.Errorf("got %v (error %v) of a value that is not a total, want an error", got, err)
-	}
-	set(t, c, total("a", 2, time.Now().Add(-time.Hour)))
-	want(t, c, "a", 2)
-}
-
-// Readers share the lock, and an Unlock by any of them releases it.
-func TestReadersShareTheLock(t *testing.T) {
-	t.Parallel()
-	server := emulator.Memcached(t)
-	a, b := open(t, Config{Servers: []string{server.Host()}}), open(t, Config{Servers: []string{server.Host()}})
-	lock := func(c *Cache, want bool, when string) {
-		t.Helper()
-		if won, err := c.Lock(t.Context(), "a", time.Minute); err != nil || won != want {
-			t.Errorf("Lock %s: got %t, %v, want %t", when, won, err, want)
-		}
-	}
-	lock(a, true, "of a free one")
-	lock(b, false, "of another's")
-	if err := a.Unlock(t.Context(), "a"); err != nil {
-		t.Errorf("Unlock: %v", err)
-	}
-	lock(b, true, "after the Unlock")
-	lock(a, false, "of another's")
 }
 
 func TestExpiration(t *testing.T) {

@@ -102,6 +102,8 @@ func (b *Bus) harmful(stream jetstream.Stream, consumer jetstream.Consumer) (all
 	add(s.MaxAge > 0 && s.MaxAge < 24*time.Hour, "messages are kept for less than a day", edit+" --max-age=0")
 	add(s.Storage == jetstream.MemoryStorage, "the messages are in memory, and a restart of the server loses them", fmt.Sprintf(again, "--storage=file"))
 	add(s.Retention == jetstream.InterestPolicy, "messages are dropped while the stream has no consumer", fmt.Sprintf(again, "--retention=work"))
+	add(s.Retention == jetstream.LimitsPolicy && s.MaxAge == 0, "acked messages stay, and fill the disk", fmt.Sprintf(again, "--retention=work"))
+	add(c.DeliverPolicy != jetstream.DeliverAllPolicy, "messages from before the consumer was made stay uncounted", "delete it and "+b.consumerCommand())
 	add(c.MaxDeliver > 0, fmt.Sprintf("after %d deliveries a message stays in the stream uncounted", c.MaxDeliver), b.consumerEdit("--max-deliver=-1"))
 	add(c.MaxAckPending > 0 && c.MaxAckPending < b.cfg.MaxOutstanding, fmt.Sprintf("all aggregators together hold at most %d messages, and windows do not fill", c.MaxAckPending), b.consumerEdit("--max-pending=-1"))
 	add(c.FilterSubject != "" || len(c.FilterSubjects) > 0, "a filter leaves messages uncounted", b.consumerEdit("--filter=''"))

@@ -179,11 +179,15 @@ func (b *Bus) options() ([]nats.Option, error) {
 	if strings.Contains(string(text), "NATS USER JWT") {
 		return append(options, nats.UserCredentials(b.cfg.Credentials)), nil
 	}
-	user, password, ok := strings.Cut(strings.TrimSpace(string(text)), ":")
-	if !ok {
+	if !strings.Contains(string(text), ":") {
 		return nil, fmt.Errorf("credentials: %s is neither a credentials file of NATS nor a line USER:PASSWORD", b.cfg.Credentials)
 	}
-	return append(options, nats.UserInfo(user, password)), nil
+	// Both kinds of files are read again for each connection.
+	return append(options, nats.UserInfoHandler(func() (user, password string) {
+		text, _ := os.ReadFile(b.cfg.Credentials)
+		user, password, _ = strings.Cut(strings.TrimSpace(string(text)), ":")
+		return user, password
+	})), nil
 }
 
 // largest bounds the memory of a message.

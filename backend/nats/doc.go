@@ -17,8 +17,8 @@
 //	delivered and not settled                    back, to be delivered again
 //	taken from NATS and not delivered yet        back
 //
-// An ack waits for a broken connection to come back. One that was sent and did not arrive makes NATS
-// deliver the message again.
+// An ack waits for a broken connection to come back. If a sent ack does not arrive, NATS
+// delivers the message again.
 //
 // Every message carries the stream, its publish time and an id under the names wire.Meta... The id is the
 // header Nats-Msg-Id of the sender if it has one. Otherwise it is the sequence with the publish time: a

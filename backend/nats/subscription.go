@@ -89,7 +89,7 @@ func (s *subscription) run(stop context.Context) error {
 	return nil
 }
 
-// pull asks for messages and waits until all have come, or the subscription should end. Then those that are on their way
+// pull asks for messages and waits until all have come, or the subscription should end. Then messages on their way
 // are still received, and given back.
 func (s *subscription) pull() {
 	n := s.room()
@@ -163,7 +163,7 @@ func (s *subscription) receive(raw jetstream.Msg) {
 	})
 }
 
-// settle delivers a message, waits until it is settled, and tells the server.
+// settle delivers a message, waits until it is settled, and reports that to the server.
 func (s *subscription) settle(m *message.Message, raw jetstream.Msg, deliveries uint64) {
 	out := s.out
 	if deliveries > maxDeliveries && s.b.givenUp != nil {
@@ -216,7 +216,7 @@ func (s *subscription) extend() {
 	}
 }
 
-// probe looks the consumer up. One that fails leaves the oldest message as it was.
+// probe looks the consumer up. A failed probe leaves the oldest message as it was.
 func (s *subscription) probe() {
 	unseen, err := s.look()
 	switch {

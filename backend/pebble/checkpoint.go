@@ -101,7 +101,7 @@ func (d *directory) copyTo(dir string) (err error) {
 	return look(cfg, d.fs) // it has as many commits as were synced, also after the trim
 }
 
-// trimLogs cuts off what is behind the last record of each log. Pebble writes a new log over an old file,
+// trimLogs cuts off the bytes behind the last record of each log. Pebble writes a new log over an old file,
 // whose remainder is as large as a memtable.
 func trimLogs(dir string) error {
 	logs, err := filepath.Glob(filepath.Join(dir, "*.log"))

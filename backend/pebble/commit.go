@@ -184,7 +184,7 @@ func (e *database) end(ctx context.Context, tried bool, err error) error {
 	if tried {
 		return err
 	}
-	// Nobody has written, so the commits under way may be what the answer rests on.
+	// Nothing was written, so the answer may rest on the commits under way.
 	_, late := settled(ctx, e.syncs.underWay())
 	if late = cmp.Or(late, e.isGuarded()); late != nil {
 		return notApplied(late)

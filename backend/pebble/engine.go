@@ -28,8 +28,8 @@ type database struct {
 	keyspace
 	name string // of this opening
 
-	// gate is held for reading while a commit is applied, and for writing while a transaction compares what it has read
-	// and is applied. Nobody waits for the disk's sync with it.
+	// gate is held for reading while a commit is applied, and for writing while a transaction compares the rows that it
+	// has read and is applied. Nobody waits for the disk's sync with it.
 	gate sync.RWMutex
 	// checking is held together with gate by commits that need rows to be as they are, or that are not additions alone.
 	checking sync.Mutex
@@ -71,7 +71,7 @@ var _ engine.Engine = (*database)(nil)
 // maxKeys bounds the time of a read and the size of its answer. Pebble needs no such limit.
 const maxKeys = 1000
 
-// Limits says that one commit at a time is best: it uses the whole disk, and what waits makes the next one larger. A copied
+// Limits says that one commit at a time is best: it uses the whole disk, and waiting changes make the next one larger. A copied
 // directory or a restored backup has other rows than the original, so each opening has its own name.
 func (e *database) Limits() engine.Limits {
 	return engine.Limits{Name: e.name, Keys: maxKeys, Commits: 1, FreeUpserts: true, MaxThenAdd: true, Exclusive: true, CertainOutcome: true, Conditions: true}

@@ -55,21 +55,6 @@ func TestRecountAfterAKillAndAnEarlierClock(t *testing.T) {
 	}
 }
 
-// A repair finds and corrects 100 damaged sums, and nothing else.
-func TestRecountRepairs(t *testing.T) {
-	t.Parallel()
-	for name, checked := range map[string]bool{"at once": false, "after a check of the index": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := newTestClock()
-			s := open(t, c.config(Config{Dir: t.TempDir()}))
-			now := func() time.Time { return c.config(Config{}).clock() }
-			r := recounttest.New(t, s, func(d time.Duration) { c.pass(t, s, d) }, now)
-			recounttest.Repairs(t, r, checked)
-		})
-	}
-}
-
 // A shard under a key that is not its own is in no sum.
 func TestRecountWithAMisplacedShard(t *testing.T) {
 	t.Parallel()

@@ -43,8 +43,8 @@ func (e *database) newest() *snapshot {
 }
 
 func (e *database) snapshotLocked() *snapshot {
-	// The moment first: a commit that returned before this moment is in the snapshot. One that returns between the two
-	// may be.
+	// The moment first: a commit that returned before this moment is in the snapshot. A commit that returns between
+	// the two may be.
 	s := &snapshot{at: e.moments.next(), applied: e.applied.Load(), users: 1}
 	s.db, s.epochs = e.db.NewSnapshot(), e.epochs
 	e.snapshots[s] = struct{}{}
@@ -97,8 +97,8 @@ type view struct {
 // View opens a view. An open view keeps old versions of all rows on disk: close it.
 func (e *database) View(past time.Time) engine.View { return &view{e: e, past: !past.IsZero()} }
 
-// pin takes the snapshot, and waits until everything that it shows is on disk: what was shown must not go back when the
-// process is killed.
+// pin takes the snapshot, and waits until everything that it shows is on disk: a kill of the process must not take back
+// a number that was shown.
 func (v *view) pin(ctx context.Context) error {
 	switch err := ctx.Err(); {
 	case err != nil:
@@ -129,7 +129,7 @@ func (v *view) Get(ctx context.Context, keys []engine.Key, fields ...engine.Fiel
 	}
 	rows, _, err := v.e.get(ctx, v.s, keys, fields)
 	if err == nil && len(keys) > 0 && v.e.kinds[keys[0].Kind].Class == engine.Once {
-		// Who finds a row of Once acknowledges what it stands for.
+		// A caller that finds a row of Once acknowledges the messages that the row marks.
 		err = v.e.isGuarded()
 	}
 	return rows, err

@@ -15,7 +15,8 @@ import (
 const addedTable = "added"
 
 // adding makes the table, and the functions that add to it. The table refuses what countmill.CheckCounter and CheckDelta refuse: a fold could
-// never take it. Nobody needs a right to a table but the role of countmill.
+// never take it; its constraints say why. Nobody needs a right to a table but the role of countmill, and nobody has the right to call a function before
+// it is granted: a role that reads has the schema too.
 //
 // An adoption counts the rows of a table that exist, while writers go on. Their increments name the adoption, and are held until it has committed.
 // It is one repeatable-read transaction: in its snapshot, it removes the increments that are held, and counts the rows. Both show it the same
@@ -29,11 +30,12 @@ func adding(schema string) []string {
 	return []string{
 		fmt.Sprintf(`create table if not exists %s (
 			id bigint generated always as identity primary key,
-			counter text not null collate "C" check (octet_length(counter) between 1 and %d and counter !~ '[\x01-\x1f\x7f-\x9f]' and counter !~ '^[ =]| $|^__.*__$'),
-			delta bigint not null check (delta <> 0 and delta between -%d and %[3]d),
+			counter text not null collate "C" constraint "counter has 1 to %[2]d bytes" check (octet_length(counter) between 1 and %[2]d)
+				constraint "counter: no control character, outer space, leading = or __x__" check (counter !~ '[\x01-\x1f\x7f-\x9f]' and counter !~ '^[ =]| $|^__.*__$'),
+			delta bigint not null constraint "delta is from -%[3]d to %[3]d and not 0" check (delta <> 0 and delta between -%[3]d and %[3]d),
 			at timestamptz not null default now()
 		) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000)`, added, countmill.MaxCounterName, int64(countmill.MaxDelta)),
-		fmt.Sprintf("create table if not exists %s (like %s including all, adoption text not null)", held, added),
+		fmt.Sprintf("create table if not exists %s (like %s including all, adoption text not null constraint \"adoption has 1 to %d bytes\" check (octet_length(adoption) between 1 and %[3]d))", held, added, countmill.MaxCounterName),
 		fmt.Sprintf("create index if not exists held_adoption on %s (adoption)", held),
 		fmt.Sprintf("create table if not exists %s (adoption text primary key, at timestamptz not null default now())", adopted),
 		function(table("add")+"(counter text, delta bigint default 1)", "sql", fmt.Sprintf("insert into %s (counter, delta) values ($1, $2)", added)),
@@ -51,6 +53,7 @@ func adding(schema string) []string {
 			insert into %s values ($1);
 			delete from %s h where h.adoption = $1;
 		end`, adopted, held)),
+		fmt.Sprintf("revoke execute on function %s(text, bigint), %[1]s(text, bigint, text), %s(text) from public", table("add"), table("adopt")),
 	}
 }
 

@@ -56,6 +56,9 @@ func Examine(ctx context.Context, e Exam, r *backend.Report) {
 		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec // as PgBouncer needs it
 		conn, err = pgx.ConnectConfig(ctx, config.ConnConfig)
 	}
+	if err == nil { // statements find the operators and functions of PostgreSQL alone
+		_, err = conn.Exec(ctx, "begin; set local search_path = pg_catalog", pgx.QueryExecModeSimpleProtocol)
+	}
 	x := &examination{Exam: e, Report: r, conn: conn, schema: schema}
 	if err != nil {
 		x.failed(err)
@@ -111,10 +114,10 @@ func (x *examination) server(ctx context.Context) error {
 	took := x.NowFunc().Sub(began)
 	x.clock(at.Sub(began.Add(took/2)), took/2)
 	switch {
-	case (standby || readOnly) && x.ReadOnly:
-		x.Done(checkWrites, "a standby, or a database that is read only: enough for a reader, which then changes nothing")
+	case readOnly && !standby && x.ReadOnly:
+		x.Done(checkWrites, "the database is read only: enough for a reader, which then changes nothing")
 	case standby || readOnly:
-		x.find(checkWrites, "This server is a standby, or the database is read only.", "An aggregator cannot fold.",
+		x.find(checkWrites, "This server is a standby, or the database is read only.", "An aggregator cannot fold. A standby may lack the latest commits, so countmill does not read it.",
 			"Name the primary in --store. With several hosts in the URL, add target_session_attrs=read-write.")
 	default:
 		x.Done(checkWrites, "")
@@ -157,7 +160,7 @@ func (x *examination) clock(skew, slack time.Duration) {
 	})
 }
 
-// tables examines whether there are any, and what the role may do with them.
+// tables examines whether tables exist, and the rights of the role on them.
 func (x *examination) tables(ctx context.Context) error {
 	var exists, usage bool
 	var n int
@@ -229,7 +232,7 @@ func (x *examination) indexes(ctx context.Context) error {
 	return nil
 }
 
-// adoptions examines whether increments wait for one that has not run.
+// adoptions examines whether increments wait for an adoption that has not run.
 func (x *examination) adoptions(ctx context.Context) error {
 	held, adopted := pgx.Identifier{x.schema, "held"}.Sanitize(), pgx.Identifier{x.schema, "adopted"}.Sanitize()
 	var waiting string

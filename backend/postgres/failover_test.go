@@ -26,13 +26,9 @@ func TestFailover(t *testing.T) {
 		t.Fatal(err)
 	}
 	standby := primary.Standby(t)
-	reader, err := postgres.Open(t.Context(), postgres.Config{URL: standby.URL, ReadOnly: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer reader.Close()
-	if checked, err := reader.Check(t.Context()); !errors.Is(err, store.ErrReadOnly) || checked.At.IsZero() {
-		t.Errorf("the check of a standby: %+v, %v, want ErrReadOnly", checked, err)
+	// It may lack increments that are in a total of its moment.
+	if _, err := postgres.Open(t.Context(), postgres.Config{URL: standby.URL, ReadOnly: true}); err == nil || !strings.Contains(err.Error(), "a standby") {
+		t.Errorf("a standby is opened: %v", err)
 	}
 
 	first, second := host(t, primary.URL), host(t, standby.URL)

@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/countmill/countmill/store/engine"
 	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/store/storetest"
+	"github.com/countmill/countmill/wire"
 )
 
 var _ backend.Sweeper = (*postgres.Store)(nil)
@@ -115,6 +117,50 @@ func TestOpen(t *testing.T) {
 	if _, err := r.Fold(t.Context(), &store.Commit{Adds: []store.ShardDelta{{Counter: "a", Delta: 5}}}); !errors.Is(err, store.ErrDeployment) {
 		t.Errorf("a fold by a reader: got %v, want ErrDeployment", err)
 	}
+	for _, call := range []string{"add('a')", "add('a', 1, 'id')", "adopt('id')"} {
+		if _, err := newSession(t, strings.Replace(emulator.Postgres(t), "postgres@", "reader_"+bare+"@", 1)).Exec(t.Context(), "begin isolation level repeatable read; select "+name+"."+call); err == nil || !strings.Contains(err.Error(), "permission denied for function") {
+			t.Errorf("%s by a reader: %v", call, err)
+		}
+	}
+}
+
+// Other roles may make operators in a schema on the search path. None of them is called by the role of countmill.
+func TestOperatorsOfStrangers(t *testing.T) {
+	t.Parallel()
+	made := emulator.PostgresSchema(t)
+	name := schemaOf(t, made)
+	bare := strings.Trim(name, `"`)
+	owner := role(t, made, "owner_"+bare)
+	evil := "stranger_" + bare
+	role(t, made, evil)
+	exec(t, "create schema "+name+" authorization owner_"+bare, "create schema authorization "+evil, "grant usage on schema "+evil+" to public", fmt.Sprintf("alter role owner_%s set search_path = %s", bare, evil))
+	for i, o := range []string{"||, bigint, text", "||, text, bigint", "||, text, oid", "||, text, name", "&, bigint, integer", "=, oid, regnamespace"} {
+		p := strings.Split(o, ", ")
+		exec(t, fmt.Sprintf("create function %s.f%d(%s, %s) returns %s language plpgsql as 'begin raise ''called''; end'", evil, i, p[1], p[2], map[string]string{"||": "text", "&": "bigint", "=": "boolean"}[p[0]]),
+			fmt.Sprintf("create operator %s.%s (leftarg = %s, rightarg = %s, function = %[1]s.f%[5]d)", evil, p[0], p[1], p[2], i))
+	}
+	s := open(t, postgres.Config{URL: owner})
+	if _, err := s.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+	day := wire.MinuteOf(time.Now())
+	if _, err := s.Fold(t.Context(), &store.Commit{
+		Adds: []store.ShardDelta{store.NewShardDelta("a", 0, 5)}, Growths: []store.Growth{{Counter: "a", Shards: 1}}, Buckets: []store.BucketDelta{{Minute: day, Delta: 5}},
+	}); err != nil {
+		t.Error(err)
+	}
+	v := s.View()
+	defer v.Close()
+	if _, err := v.Series(t.Context(), []store.Record{{Counter: "a", Shards: 1}}, day, day+1); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Added(t.Context(), 10); err != nil {
+		t.Error(err)
+	}
+	if err := s.Sweep(t.Context()); err != nil {
+		t.Error(err)
+	}
+	wantFindings(t, postgres.Exam{Config: postgres.Config{URL: owner}})
 }
 
 // A fold that takes what another one has taken, or is about to take, applies nothing and waits for nobody.

@@ -1,7 +1,7 @@
 // Package cli makes a command line of verbs: parsing, variables of flags, help, completion, and a reference
-// page of all flags. A verb says what it is, has its flags in a struct of its own, and runs.
+// page of all flags. A verb describes itself, has its flags in a struct of its own, and runs.
 //
-// An error names everything that is wrong with flags and variables, each by the name that the caller used.
+// An error names every mistake of flags and variables, each by the name that the caller used.
 package cli
 
 import (
@@ -56,7 +56,7 @@ type Verb interface {
 	Run(ctx context.Context) error
 }
 
-// An Input is what a verb gets beside its flags.
+// An Input has the inputs of a verb other than its flags.
 type Input struct {
 	*Parsed
 	Args []string // that are no flags

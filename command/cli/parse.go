@@ -105,8 +105,8 @@ func (p *Parsed) other(name string) string {
 	return ""
 }
 
-// Typed is how the caller named a flag that is in force: as a flag, or by its variable. A flag of a pair that was
-// given stands for the other.
+// Typed is how the caller named a flag that is in force: as a flag, or by its variable. A given flag of a pair
+// also names the other.
 func (p *Parsed) Typed(name string) string {
 	if p.from[name] == "" && p.from[p.other(name)] != "" {
 		name = p.other(name)

@@ -28,8 +28,15 @@ func (p *Program) Reference() string {
 			b.WriteString(s.Intro + "\n\n")
 		}
 		b.WriteString("| Flag | Variable | Default | Commands | Meaning |\n|---|---|---|---|---|\n")
+		like := make(map[string]string) // the first flag of a list of commands
 		for _, r := range p.rows(s) {
-			fmt.Fprintf(&b, "%s | %s | %s |\n", r.text, strings.Join(r.of, ", "), r.help)
+			of := strings.Join(r.of, ", ")
+			if name := like[of]; name != "" && len(r.of) > 6 {
+				of = "as `--" + name + "`"
+			} else {
+				like[of] = r.name
+			}
+			fmt.Fprintf(&b, "%s | %s | %s |\n", r.text, of, r.help)
 		}
 	}
 	return b.String()

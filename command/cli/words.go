@@ -56,7 +56,7 @@ func (p *Program) takeWords(root *cobra.Command, args []string) (cmd *cobra.Comm
 	return cmd, rest, nil
 }
 
-// nextWord returns where the first argument is that is no flag and no flag's value; len(args) if there is none
+// nextWord returns the position of the first argument that is neither a flag nor a flag's value; len(args) if there is none
 // before --. cmd is the command so far.
 func (p *Program) nextWord(cmd *cobra.Command, args []string) int {
 	for i := 0; i < len(args); i++ {

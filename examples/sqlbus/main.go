@@ -125,7 +125,7 @@ func (b *bus) Close() error {
 
 // A queue is Watermill's table of messages that are deleted when they are acked. It differs in two things.
 // Several subscriptions read it, each another row. And a row is read alone: Watermill deletes all rows that
-// it has read with the one that was acked.
+// it has read with the acked one.
 type queue struct {
 	watermillsql.PostgreSQLQueueSchema
 }

@@ -109,12 +109,6 @@ type Config struct {
 	// Timeout bounds the reads of one request. Default 30s.
 	Timeout time.Duration
 
-	// MaxPending bounds the bodies held at once, in bytes over 4 KiB each: a request that
-	// would exceed it is refused with 429. Bodies of increments have a bound of their own, so
-	// that a backlog of them refuses no reads. One caller has at most eight ninths of it, and
-	// less beside others. Never below the 8 MiB of one. Default 64 MiB.
-	MaxPending int
-
 	// MaxWatchers is how many watchers are served at once. Default 1000.
 	MaxWatchers int
 
@@ -143,7 +137,6 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	c.Timeout = cmp.Or(c.Timeout, 30*time.Second)
-	c.MaxPending = cmp.Or(c.MaxPending, 64<<20)
 	c.MaxWatchers = cmp.Or(c.MaxWatchers, 1000)
 	c.MaxWatched = cmp.Or(c.MaxWatched, 100_000)
 	c.KeepAlive = cmp.Or(c.KeepAlive, 15*time.Second)
@@ -181,7 +174,7 @@ func New(s Services, cfg Config) *API {
 	a := &API{services: s, cfg: cfg.withDefaults(), gate: newGate(), decoding: make(chan struct{}, max(runtime.GOMAXPROCS(0)/2, 1))}
 	in := a.cfg.Increments
 	a.pools = newPools(&a.cfg)
-	a.queue.most, a.queue.limit, a.queue.bus = in.MaxWait, in.MaxSending, in.Bus
+	a.queue.most, a.queue.limit, a.queue.bus = in.Timeout/4, in.MaxSending, in.Bus
 	a.buffers.New = func() any { return new([pooled]byte) }
 	a.feeds.shared = make(map[string]*feed)
 	a.closing, a.close = context.WithCancel(context.Background())

@@ -73,7 +73,7 @@ func (a *API) delete(c call) (any, error) {
 // A resetRequest names a counter and, if it has one, the id of the reset.
 type resetRequest struct {
 	Counter text `json:"counter" schema:"CounterName"`
-	// The same id on the same counter is one reset, whoever sends it.
+	// The same id on the same counter is one reset, from any sender.
 	ID text `json:"id,omitzero" schema:"len 1..128"`
 }
 

@@ -127,7 +127,6 @@ func TestShow(t *testing.T) {
 	s.want(t, "GET", "/v1/dead-letters/nobody", "", 404, "no such dead letter")
 	s.want(t, "GET", "/v1/dead-letters/a/b", "", 404, "one segment")
 	s.want(t, "GET", "/v1/dead-letters/a%2Fb", "", 400, "no key of a dead letter")
-	s.want(t, "GET", "/v1/dead-letters/batch?x=1", "", 400, "is not a parameter")
 }
 
 func TestListPages(t *testing.T) {
@@ -159,8 +158,7 @@ func TestListPages(t *testing.T) {
 	}
 	deadLetters(t, newStore(t)).want(t, "GET", "/v1/dead-letters", "", 200, `{"dead_letters":[]}`)
 	for path, want := range map[string]string{
-		"?limit=0": "limit", "?limit=1001": "limit", "?limit=x": "limit", "?page_token=x": "page_token", "?page_token=": "page_token",
-		"?page_token=MQ": "page_token", "?prefix=a": "prefix is not a parameter",
+		"?page_token=x": "page_token", "?page_token=": "page_token", "?page_token=MQ": "page_token",
 	} {
 		s.want(t, "GET", "/v1/dead-letters"+path, "", 400, want)
 	}
@@ -188,15 +186,11 @@ func TestReplayAndDiscard(t *testing.T) {
 	s.want(t, "POST", "/v1/dead-letters/discard", `{"keys":["a"]}`, 503, "unavailable")
 	for _, path := range []string{"/v1/dead-letters/replay", "/v1/dead-letters/discard"} {
 		for body, want := range map[string]string{
-			`{}`: "holds 0 keys", `{"keys":[]}`: "holds 0 keys", `{"keys":"a"}`: "keys is not an array of strings", `{"keys":["a"],"x":1}`: "x is not a field", `{"keys":["a"],"keys":["b"]}`: "keys is given more than once",
-			`[]`: "body", `{"Keys":["a"]}`: "Keys is not a field", `{"keys":["a","a/b"]}`: `"index":1`, `{"keys":[""]}`: "no key", `{"keys":["manual:é"]}`: "no key",
+			`{"keys":[]}`: "holds 0 keys", `{"keys":["a","a/b"]}`: `"index":1`, `{"keys":[""]}`: "no key", `{"keys":["manual:é"]}`: "no key",
 			`{"keys":["a"` + strings.Repeat(`,"a"`, 100) + `]}`: "holds 101 keys",
 		} {
 			s.want(t, "POST", path, body, 400, want)
 		}
 		s.want(t, "POST", path, strings.Repeat(" ", 65<<10), 413, "")
-		s.want(t, "POST", path, "", 415, "")
-		s.want(t, "GET", path, "", 405, "")
 	}
-	s.want(t, "POST", "/v1/dead-letters/discard", `{"keys":["a"],"as_new":true}`, 400, "as_new is not a field")
 }

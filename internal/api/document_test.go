@@ -31,7 +31,7 @@ import (
 
 var update = cli.Bool("update", false, "write the OpenAPI document anew")
 
-// documentBase has what no route says.
+// documentBase has the parts of the document that no route has.
 //
 //go:embed testdata/document.json
 var documentBase []byte
@@ -293,9 +293,9 @@ var problems = []failure{
 	{"Invalid", "", "invalid: the request can never succeed. `field` and `limit` name the mistake, `index` or `line` its place."},
 	{"NotCountedYet", "Retry-After", "not-counted-yet: some increments of the receipt in `after` were not counted within `wait`. Ask again later. Or not-serving: the index of a group is being built, with `progress`, or deleted."},
 	{"NoValues", "", "other-count: the id came with another count before. exhausted: the sequence has fewer values left. Nothing was given."},
-	{"IdExpired", "", "id-expired: the time of the request is before the deduplication window, so the values of its id are not known any more. Nothing was given."},
-	{"ReceiptGone", "", "receipt-expired: the receipt is beyond the deduplication window, and nobody can tell any more whether its increments were counted. other-database: the receipt is of another database than this reader's."},
-	{"Unauthorized", "WWW-Authenticate", "unauthorized: there is no token, or it is unknown or has expired. Nothing was done."},
+	{"IdExpired", "", "id-expired: the time of the request is before the deduplication window, so the values of its id are forgotten. Nothing was given."},
+	{"ReceiptGone", "", "receipt-expired: the receipt is beyond the deduplication window, so it is unknown whether its increments were counted. other-database: the receipt is of another database than this reader's."},
+	{"Unauthorized", "WWW-Authenticate", "unauthorized: the token is missing, unknown or expired. Nothing was done."},
 	{"Forbidden", "", "forbidden: the token lacks the scope, or may not see and change this counter, which `field`, `limit`, and `index` or `line` name. Or a web page of an origin sent it that `--cors-origin` does not list. Or the server has no tokens and the request names a host that is neither localhost nor an address. Nothing was done."},
 	{"NotFound", "", "not-found: no such path or dead letter, the name is not one path segment, or this process does not run the role that has the path. `detail` names its roles, and that role."},
 	{"MethodNotAllowed", "Allow", "method-not-allowed: use one of the methods in `Allow`."},

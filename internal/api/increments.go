@@ -43,7 +43,9 @@ type Sender interface {
 // IncrementsConfig bounds POST /v1/increments. Its zero value works; values below zero are as
 // good as zero.
 type IncrementsConfig struct {
-	// Timeout is how long the bus may take to have a request's increments. Default 10s.
+	// Timeout is how long the bus may take to have a request's increments. A request waits for its turn for up to a quarter of
+	// it, estimated by the Sender's latest speed: after a longer estimate, or after twice that wait, the answer is 429. The
+	// Sender has at most a tenth of that quarter of work; callers take turns with the rest. Default 10s.
 	Timeout time.Duration
 
 	// BodyTimeout is how long a request's body may take to arrive. Default 30s.
@@ -66,12 +68,6 @@ type IncrementsConfig struct {
 	// Default 64 MiB.
 	MaxPending int
 
-	// MaxWait is how long a request may wait for its turn, estimated by the Sender's latest
-	// speed: after a longer estimate, or after twice that wait, the answer is 429. The Sender
-	// has at most a tenth of MaxWait of work; callers take turns with the rest. Default a
-	// quarter of Timeout.
-	MaxWait time.Duration
-
 	// MaxSending bounds the increments that the Sender has at once, so that it refuses none. It
 	// may have a quarter more, and one request. Default 600,000, which suits the defaults of
 	// publisher.Config.
@@ -93,7 +89,6 @@ func (c IncrementsConfig) withDefaults() IncrementsConfig {
 	}
 	c.MaxBody = positiveOr(c.MaxBody, httpserver.MaxBody)
 	c.MaxPending = positiveOr(c.MaxPending, 64<<20)
-	c.MaxWait = positiveOr(c.MaxWait, c.Timeout/4)
 	c.MaxSending = positiveOr(c.MaxSending, 600_000)
 	c.Bus = max(c.Bus, 0)
 	if c.Admit == nil {

@@ -41,16 +41,6 @@ func newIncrements(s Sender, cfg IncrementsConfig) publisherAPI {
 	return publisherAPI{a, rt}
 }
 
-// routeOf serves a path without the router.
-func routeOf(a publisherAPI, path string) http.Handler {
-	for i := range routes {
-		if routes[i].path == path {
-			return a.handler(&routes[i])
-		}
-	}
-	panic("no such route")
-}
-
 // A recorder is a Sender that keeps the increments that it gets.
 type recorder struct {
 	mu     sync.Mutex
@@ -266,32 +256,6 @@ func TestSenderErrorsArePlaced(t *testing.T) {
 	s = recorder{err: errors.Join(&countmill.FieldError{Field: "id", Index: &zero}, countmill.ErrOutcomeUnknown)}
 	if p := problemOf(t, post(two).do(newIncrements(&s, IncrementsConfig{}))); p.Status != 504 {
 		t.Errorf("maybe counted: got %d, want 504", p.Status)
-	}
-}
-
-// Clients that send a large body in one go still read why it was refused.
-func TestClientsReadThe413(t *testing.T) {
-	t.Parallel()
-	var s recorder
-	srv := httptest.NewServer(newIncrements(&s, IncrementsConfig{}))
-	t.Cleanup(srv.Close)
-	body := longBody(9 << 20)
-	for name, reader := range map[string]io.Reader{
-		"length known":   strings.NewReader(body),
-		"length unknown": io.MultiReader(strings.NewReader(body)),
-	} {
-		resp, err := srv.Client().Post(srv.URL+"/v1/increments", "application/json", reader)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		if p := problemOf(t, resp); p.Status != 413 {
-			t.Errorf("%s: got %d, want 413", name, p.Status)
-		}
-		resp.Body.Close()
-	}
-	if got := s.got(); len(got) != 0 {
-		t.Errorf("the sender got %+v", got)
 	}
 }
 

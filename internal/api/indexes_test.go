@@ -78,7 +78,7 @@ func TestIndexes(t *testing.T) {
 		{"DELETE", "/v1/indexes", "", nil, 400, "", `"field":"name"`},
 	} {
 		f := &fakeAdmin{indexes: tc.states}
-		rec := change(t, f, doc, tc.method, tc.target, jsonType, tc.body)
+		rec := change(t, f, doc, tc.method, tc.target, tc.body)
 		if rec.Code != tc.status || f.asked != tc.asked || !strings.Contains(rec.Body.String(), tc.want) {
 			t.Errorf("%s %s %s: got %d %s, asked for %q; want %d, %s", tc.method, tc.target, tc.body, rec.Code, rec.Body, f.asked, tc.status, tc.want)
 		}
@@ -92,7 +92,7 @@ func TestIndexes(t *testing.T) {
 		case "DELETE":
 			target += "?name=sites"
 		}
-		if rec := change(t, f, doc, method, target, jsonType, body); rec.Code != 500 || strings.Contains(rec.Body.String(), "secret") {
+		if rec := change(t, f, doc, method, target, body); rec.Code != 500 || strings.Contains(rec.Body.String(), "secret") {
 			t.Errorf("%s after an error: got %d %s", method, rec.Code, rec.Body)
 		}
 	}

@@ -71,17 +71,11 @@ func TestPagesOfTheJournal(t *testing.T) {
 		e.of(t, "billing:").want(t, "GET", "/v1/journal?counter=billing:a"+query, "", 200, want)
 	}
 	for query, want := range map[string]string{
-		"":                   `"field":"counter"`,
-		"?counter=":          `"field":"counter"`,
 		"?counter=a&id=":     "id is empty (limit: leave it out)",
 		"?counter=a&after=":  "after is empty (limit: leave it out)",
 		"?counter=a&before=": "before is empty (limit: leave it out)",
 		"?counter=a&after=x": `"field":"after","limit":"40 digits`,
 		"?counter=a&after=" + e.keys[0] + "&before=" + e.keys[0]: `"field":"before","limit":"one of both"`,
-		"?counter=a&limit=0":    `"field":"limit","limit":"1 to 1000"`,
-		"?counter=a&limit=1001": `"field":"limit","limit":"1 to 1000"`,
-		"?counter=a&format=hex": "format is not known (limit: number, string)",
-		"?counter=a&counter=b":  `"field":"counter"`,
 	} {
 		e.want(t, "GET", "/v1/journal"+query, "", 400, want)
 	}
@@ -119,8 +113,6 @@ func TestRecordsOfTheJournal(t *testing.T) {
 		"?after=":                        `"field":"after","limit":"40 digits`,
 		"?from=2026-11-22&to=2026-11-22": `"field":"to","limit":"a time after from"`,
 		"?to=1969-12-31":                 `"field":"to","limit":"a time after from"`,
-		"?limit=1001":                    `"field":"limit","limit":"1 to 1000"`,
-		"?counter=a":                     "counter is not a parameter",
 	} {
 		e.want(t, "GET", "/v1/journal/records"+query, "", 400, want)
 	}
@@ -134,13 +126,9 @@ func TestErasingFromTheJournal(t *testing.T) {
 	const path, all = "/v1/journal/erase", 2001
 	e := newEvidence(t, all)
 	for body, want := range map[string]string{
-		`{}`:                           "counter is missing (limit: 1 to 500 bytes)",
-		`{"counter":null}`:             "counter is not a string (limit: 1 to 500 bytes)",
-		`{"counter":""}`:               `"field":"counter"`,
-		`{"counter":"a","after":null}`: "after is not a string",
-		`{"counter":"a","after":""}`:   "after is empty (limit: a key of an earlier answer)",
-		`{"counter":"a","after":"x"}`:  `"field":"after","limit":"40 digits`,
-		`{"counter":"a","before":"x"}`: "before is not a field",
+		`{"counter":""}`:              `"field":"counter"`,
+		`{"counter":"a","after":""}`:  "after is empty (limit: a key of an earlier answer)",
+		`{"counter":"a","after":"x"}`: `"field":"after","limit":"40 digits`,
 	} {
 		e.want(t, "POST", path, body, 400, want)
 	}

@@ -68,7 +68,6 @@ func TestBackup(t *testing.T) {
 		`{"url":"file:///backups/a","id":"x","began_at":"2026-11-23T09:22:01.000000Z","taken_at":"2026-11-23T09:22:02.000000Z","bytes":12,"sent_bytes":3}`)
 	s.want(t, "POST", path, `{}`, 200, `{"url":"file:///backups/",`)
 	s.want(t, "POST", path, `{"to":""}`, 400, "to is empty")
-	s.want(t, "POST", path+"?x=1", `{"to":"a"}`, 400, "x is not a parameter")
 	if len(asked) != 2 {
 		t.Errorf("asked for %q, want two backups", asked)
 	}
@@ -123,16 +122,6 @@ func TestStoppedIncrements(t *testing.T) {
 	if rec.Code != 503 || rec.Header().Get("Connection") != "close" || !strings.Contains(rec.Body.String(), ":closed") {
 		t.Errorf("got %d %v %s, want 503 closed", rec.Code, rec.Header(), rec.Body)
 	}
-}
-
-// A flag is true or false, and nothing else.
-func TestFlags(t *testing.T) {
-	t.Parallel()
-	s := deadLetters(t, newStore(t))
-	for _, value := range []string{"null", "1", `"true"`, "[]"} {
-		s.want(t, "POST", "/v1/dead-letters/replay", `{"keys":["a"],"as_new":`+value+`}`, 400, "as_new is not true or false")
-	}
-	s.want(t, "POST", "/v1/dead-letters/replay", `{"keys":["a"],"as_new":false}`, 200, "gone")
 }
 
 // A failing sender answers every request alike.

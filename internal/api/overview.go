@@ -39,7 +39,7 @@ func (a *API) overview(c call) (any, error) {
 	return o, nil
 }
 
-// inside adds what is about the deployment. A caller that is limited to prefixes does not get it, nor rates: which of its counters are among
+// inside adds the facts about the deployment. A caller that is limited to prefixes does not get it, nor rates: which of its counters are among
 // the busiest depends on the others.
 func (a *API) inside(o *client.Overview, fleet []store.Worker) {
 	o.AtLimit, o.LastDeadLetter, o.Differences = atLimit(fleet), lastDeadLetter(fleet), differences(fleet)

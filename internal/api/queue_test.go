@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -127,58 +126,6 @@ func TestSpeedOfALateRequest(t *testing.T) {
 	if s.busy != 2*time.Second {
 		t.Errorf("busy for %s, want 2s", s.busy)
 	}
-}
-
-// Lines have equal numbers of increments. A line that had more in one turn misses others.
-func TestLinesTakeTurns(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		const perTurn = 1000
-		q := &queue{most: time.Minute, limit: 1}
-		first, err := q.enter(t.Context(), "first", 10*always, time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := make(chan ticket, 100)
-		var all sync.WaitGroup
-		for _, of := range []struct {
-			caller      string
-			cost, times int
-		}{{"large", 10 * perTurn, 2}, {"medium", perTurn, 20}, {"small", perTurn / 10, 200}} {
-			for range of.times {
-				all.Go(func() {
-					ticket, err := q.enter(t.Context(), of.caller, of.cost, time.Now())
-					if err != nil {
-						t.Error(err)
-					}
-					got <- ticket
-				})
-				synctest.Wait()
-			}
-		}
-		taken := make(map[string]int)
-		var turns []string
-		for range 222 {
-			q.leave(first, true, time.Now())
-			first = <-got
-			taken[first.caller] += first.cost
-			turns = append(turns, first.caller)
-			low, high := min(taken["small"], taken["medium"]), max(taken["small"], taken["medium"])
-			if low < 20*perTurn && (high-low > 2*perTurn || len(turns) > 3 && (taken["large"] > high+12*perTurn || taken["large"] < low-2*perTurn)) {
-				t.Errorf("lines had %v, in this order: %s", taken, turns)
-				break
-			}
-		}
-		q.leave(first, true, time.Now())
-		for len(turns) < 222 {
-			q.leave(<-got, true, time.Now())
-			turns = append(turns, "")
-		}
-		all.Wait()
-		if q.under != 0 || !q.lines.Empty() || q.lines.Held() != 0 || q.pass.Used() != 0 {
-			t.Errorf("something is left of callers who have gone: %d under way, %d held", q.under, q.lines.Held())
-		}
-	})
 }
 
 // Whoever stops waiting leaves nothing behind, and those behind it still have their turn.

@@ -44,7 +44,7 @@ type recountRequest struct {
 	// The `next` of the answer before, with the same prefix. A recount may begin with several ranges at once: `FROM-END`, the first
 	// and the last hash of names, 16 hexadecimal digits each. Two calls work at the same time, and further ones wait.
 	Range text `json:"range,omitzero"`
-	// Correct what differs.
+	// Correct the differences.
 	Repair flag `json:"repair,omitzero"`
 	// Write opening balances, from which later recounts begin.
 	Opening flag `json:"opening,omitzero"`

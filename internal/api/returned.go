@@ -13,15 +13,15 @@ import (
 	"github.com/countmill/countmill/reader"
 )
 
-// A returning is what a request for increments wants to know of its counters.
+// A returning is the part of a request for increments that asks for totals of its counters.
 type returning struct {
 	totals   bool
 	quoted   bool     // totals are strings
 	counters []string // of the request, each once, in their order
 }
 
-// returning reads the parameters of POST /v1/increments. It refuses what this process or the caller
-// may not read, before anything is counted.
+// returning reads the parameters of POST /v1/increments. It refuses totals that this process or the
+// caller may not read, before anything is counted.
 func (a *API) returning(c call) (ret returning, err error) {
 	if len(c.params) == 0 {
 		return ret, nil

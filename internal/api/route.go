@@ -55,7 +55,7 @@ type route struct {
 type param struct {
 	name, says string
 	in         string // "" is the query
-	shared     string // its name in the document; empty for one that is described at its route
+	shared     string // its name in the document; empty for a parameter described at its route
 	required   bool
 	often      bool // 1 to 100 times
 
@@ -95,7 +95,7 @@ type media struct {
 	with string // further members, as JSON
 }
 
-// A success is what a route answers if all goes well.
+// A success is the answer of a route if all goes well.
 type success struct {
 	status  int // 0 is 200
 	says    string

@@ -46,7 +46,7 @@ func Routes() (all []httpserver.Route) {
 	return all
 }
 
-// Rows are the rows on which the answers of a route depend, and what guards them; empty if there is no such route.
+// Rows are the rows on which the answers of a route depend, and their guard; empty for an unknown route.
 func Rows(method, path string) (rows, guard string) {
 	for i := range routes {
 		if to := &routes[i]; to.method == method && to.path == path {
@@ -56,7 +56,7 @@ func Rows(method, path string) (rows, guard string) {
 	return "", ""
 }
 
-// perCounter is the right to answers that hold what the caller's prefixes allow. The function checks every name.
+// perCounter is the right to answers about the counters that the caller's prefixes allow. The function checks every name.
 func perCounter(s auth.Scope, rows, guard string) right {
 	return right{auth.PerCounter(s), rows, guard}
 }

@@ -57,7 +57,7 @@ var careRoutes = []route{
 		op: "listJournal", method: http.MethodGet, path: "/v1/journal", role: onJournal,
 		right: perCounter(auth.Admin, "the increments of the counter", eachName),
 		says:  "The increments of one counter, one by one",
-		more:  "Entries of a counter under a rule for the journal, in ascending order of `key`; keys compare as strings. Without `after` or `before` a page begins at the oldest entry. Pages of what existed at the first call never repeat and never skip an entry. To follow the end, ask again after the last key. A page may be short although `next` is there: a counter whose rule has no `paged` is found among the records of all counters, of which one page reads some 2,000. An entry is one increment, or several of one sender that were sent together.",
+		more:  "Entries of a counter under a rule for the journal, in ascending order of `key`; keys compare as strings. Without `after` or `before` a page begins at the oldest entry. Pages of entries that existed at the first call never repeat and never skip an entry. To follow the end, ask again after the last key. A page may be short although `next` is there: a counter whose rule has no `paged` is found among the records of all counters, of which one page reads some 2,000. An entry is one increment, or several of one sender that were sent together.",
 		in: []*param{
 			counterParam,
 			{name: "id", schema: "len 1..128", says: "Only the increment with this id."},
@@ -75,7 +75,7 @@ var careRoutes = []route{
 		says:   "Remove a counter's name and deltas from the journal",
 		more:   "Goes over at most 2,000 records of all counters; repeat it with `after` until `next` is absent. Entries after `settled_until` are not erased: end the rule first. A token that is limited to prefixes may not call this, because recounts of all counters need an opening balance afterwards. Safe to repeat.",
 		body:   eraseBody,
-		out:    gives("What was erased.", client.Erased{}),
+		out:    gives("The numbers of erased entries.", client.Erased{}),
 		fails:  fails{504: "OutcomeUnknown"},
 		within: long, answer: (*API).eraseJournal,
 	},

@@ -180,16 +180,11 @@ func TestMetricsRefusals(t *testing.T) {
 	n := &nameReader{fakeReader: newFake(), names: []string{"page:a", "shop:a"}}
 	srv, h := start(t, n, api.Config{})
 	for path, want := range map[string]string{
-		"":                         `"field":"match"`,
-		"?match=":                  "match is empty",
 		"?match=%20a":              "match begins or ends with a space",
-		"?match=a&limit=0":         `"limit":"1 to 10000"`,
-		"?match=a&limit=10001":     `"limit":"1 to 10000"`,
 		"?match=a&max_staleness=x": "max_staleness is not a duration",
 		"?match=%FF*":              "match is no prefix",
 		"?match=" + strings.Repeat("a", 501) + "*": "match is no prefix",
 		"?" + strings.Repeat("&match=a", 101)[1:]:  `"limit":"1 to 100"`,
-		"?counter=a": `"field":"counter"`,
 	} {
 		if status, got, _ := call(t, "GET", srv.URL+"/metrics/counters"+path, ""); status != 400 || !strings.Contains(got, want) {
 			t.Errorf("%.60s: got %d %s, want 400 with %s", path, status, got, want)

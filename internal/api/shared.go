@@ -11,11 +11,11 @@ import (
 
 // A resource is something of which there is only so much, and that all callers share.
 type resource struct {
-	name string // what is taken, in errors
+	name string // of the thing that is taken, in errors
 	most func(c *Config) int
 	keen int // that of fair.Pool: a caller that is alone has keen/(keen+1) of it, and less beside others
 
-	// share is set for what is shared elsewhere, and tested is the test of that.
+	// share is set for a resource that is shared elsewhere, and tested is the test of that.
 	share, tested string
 }
 
@@ -39,7 +39,7 @@ const (
 // shared is everything that callers share, with its limit and a caller's share of it. docs/reference/limits.md has the same rows.
 var shared = [...]resource{
 	bodiesSent:  {name: "bytes of bodies of increments", most: func(c *Config) int { return budgetOf(c.Increments.MaxPending, c.Increments.MaxBody) }, keen: keen},
-	bodiesAsked: {name: "bytes of other bodies", most: func(c *Config) int { return budgetOf(c.MaxPending, httpserver.MaxBody) }, keen: keen},
+	bodiesAsked: {name: "bytes of other bodies", most: atMost(budgetOf(64<<20, httpserver.MaxBody)), keen: keen},
 	streams:     {name: "watchers", most: func(c *Config) int { return c.MaxWatchers }, keen: 3},
 	watched:     {name: "watched counters", most: func(c *Config) int { return c.MaxWatched }, keen: 3},
 	// Each asks the store again and again.
@@ -63,7 +63,7 @@ var shared = [...]resource{
 	},
 	{
 		name: "increments on their way to the bus", most: func(c *Config) int { return c.Increments.MaxSending },
-		share: "callers take turns; those with few pass", tested: "queue_test.go TestLinesTakeTurns",
+		share: "callers take turns; those with few pass", tested: "budget_test.go TestCallersHaveEqualShares",
 	},
 	{
 		name: "messages on their way to the bus", most: atMost(8),
@@ -71,7 +71,7 @@ var shared = [...]resource{
 	},
 	{
 		name: "keys that are read at once", most: atMost(32 << 10),
-		share: "callers take turns of 1,000; four fifths of those that wait", tested: "../../reader/semaphore_test.go TestSemaphoreTakesTurns",
+		share: "callers take turns of 1,000; four fifths of the waiting ones", tested: "../../reader/semaphore_test.go TestSemaphoreTakesTurns",
 	},
 	{
 		name: "boards", most: atMost(32), share: "16", tested: "../../reader/boards_test.go TestACallerLeavesRoomForBoards",
@@ -89,7 +89,7 @@ const keen = 8
 // budgetOf is most bytes, or as many as one body of maxBody needs.
 func budgetOf(most, maxBody int) int { return max(most, (maxBody+1)/keen*(keen+1)+keen) }
 
-// pools are what is taken of the resources.
+// pools have the taken amounts of the resources.
 type pools [pooledResources]*fair.Pool
 
 func newPools(c *Config) (p pools) {

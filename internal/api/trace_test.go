@@ -6,7 +6,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/httpserver"
@@ -37,27 +36,6 @@ func ask(h http.Handler, method, path, body string, traceparent ...string) int {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	return w.Code
-}
-
-func TestARequestIsASpan(t *testing.T) {
-	t.Parallel()
-	s, d := &recorder{}, &fakeReceiver{}
-	h, spans := newTraced(t, s, d)
-	caller := tracetest.Caller(1)
-	for _, tt := range []struct{ path, body string }{
-		{"/v1/increments", `{"counter":"private:name"}`}, {"/v1/batches", aBatch(time.Now(), "private:name")},
-	} {
-		if status := ask(h, "POST", tt.path, tt.body, caller.String()); status != http.StatusAccepted {
-			t.Fatalf("%s: got %d", tt.path, status)
-		}
-		got := spans.Spans()[len(spans.Spans())-1]
-		if got.Name != "POST "+tt.path || got.Parent != caller || got.Kind != wire.RequestStep || got.Failure != "" || got.Figures[0].Value != http.StatusAccepted {
-			t.Errorf("%s: got %+v", tt.path, got)
-		}
-	}
-	if n := len(spans.Spans()); n != 2 || s.trace != spans.Spans()[0].Trace || d.trace != spans.Spans()[1].Trace {
-		t.Errorf("%d spans; the sender and the batch receiver got %v and %v", n, s.trace, d.trace)
-	}
 }
 
 // Only requests of the way to a fold are spans, and a caller's decision is followed.

@@ -96,8 +96,6 @@ func TestShardsOverHTTP(t *testing.T) {
 	s.want(t, "GET", "/v1/shards?counter=a/b", "", 200, `"exists":true,"shards":2,"counts":[{"shard":0,"count":1,"updated":"`)
 	s.want(t, "GET", "/v1/shards?counter=a/b", "", 200, `"problem":"beyond"}]}`)
 	s.want(t, "GET", "/v1/shards?counter=nobody", "", 200, `"exists":false,"shards":0,"counts":[]}`)
-	s.want(t, "GET", "/v1/shards", "", 400, "counter is empty")
-	s.want(t, "GET", "/v1/shards?counter=a&counter=b", "", 400, "counter is given more than once")
 	odd := onePage{store.ShardPage{At: asOf, Records: map[string]int{"a": 9}, Shards: []store.Shard{
 		{Counter: "a", Count: int128.Int{Hi: 1}, Updated: asOf.Add(-time.Minute)}, {Counter: "a", Number: 1, Bad: "cut off"},
 	}}}
@@ -154,17 +152,15 @@ func TestVerifyOverHTTP(t *testing.T) {
 		t.Errorf("repaired %s, dropped %q", got, r.totals.dropped)
 	}
 	for path, want := range map[string]string{
-		"?limit=0": "limit", "?limit=1001": "limit", "?page_token=": "page_token", "?page_token=x": "page_token", "?page_token=MQ": "page_token",
-		"?page_token=MXg": "page_token", "?x=1": "not a parameter", "?prefix=%ff": "prefix", "?prefix=" + strings.Repeat("x", 501): "prefix",
+		"?page_token=": "page_token", "?page_token=x": "page_token", "?page_token=MQ": "page_token", "?page_token=MXg": "page_token", "?prefix=%ff": "prefix", "?prefix=" + strings.Repeat("x", 501): "prefix",
 	} {
 		s.want(t, "GET", "/v1/verify"+path, "", 400, want)
 	}
 	for body, want := range map[string]string{
-		`{"limit":0}`: "limit", `{"limit":1001}`: "limit", `{"x":1}`: "x is not a field", `[]`: "body", `{"page_token":"x"}`: "page_token", `{"prefix":1}`: "prefix is not a string", `{"prefix":null}`: "prefix is not a string",
+		`{"limit":0}`: "limit", `{"limit":1001}`: "limit", `{"page_token":"x"}`: "page_token",
 	} {
 		s.want(t, "POST", "/v1/verify", body, 400, want)
 	}
 	s.want(t, "POST", "/v1/verify", `{}`, 200, `"problems":[]`)
 	s.want(t, "POST", "/v1/verify", strings.Repeat(" ", 65<<10), 413, "")
-	s.want(t, "POST", "/v1/verify", "", 415, "")
 }

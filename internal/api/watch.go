@@ -89,7 +89,7 @@ func (a *API) stream(c call, wa *watcher, o order) error {
 var errClosing = fmt.Errorf("%w: no new watchers", countmill.ErrClosed)
 
 // run shows each reading of the feed and returns when the stream has to end. It ends with the
-// token: a caller who comes back needs a token again.
+// token: to come back, a caller needs a token again.
 func (wa *watcher) run(ctx context.Context, f *feed) error {
 	silence := time.NewTimer(wa.a.cfg.KeepAlive / 2)
 	defer silence.Stop()

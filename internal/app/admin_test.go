@@ -4,10 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -81,38 +79,6 @@ func TestUpLooksAfterCounters(t *testing.T) {
 	}
 }
 
-// Each increment that is counted during resets is removed by one of them, or is in the total.
-func TestResetsUnderLoad(t *testing.T) {
-	t.Parallel()
-	r := start(t, t.TempDir())
-	const callers, each = 4, 60
-	var work sync.WaitGroup
-	for i := range callers {
-		work.Go(func() {
-			for n := range each {
-				if status, text, err := r.try("POST", "/v1/increments", fmt.Sprintf(`{"counter":"a","id":"%d-%d"}`, i, n)); status != 202 || err != nil {
-					t.Errorf("increment: %d %s %v", status, text, err)
-				}
-			}
-		})
-	}
-	var removed int64
-	deadline := time.Now().Add(patience)
-	for n := 0; n < 50 || removed == 0 && time.Now().Before(deadline); n++ { // the first increments may come late
-		body := fmt.Sprintf(`{"counter":"a","id":"%d"}`, n)
-		got := r.removed(t, "POST", "/v1/reset", body)
-		if again := r.removed(t, "POST", "/v1/reset", body); again != got {
-			t.Errorf("reset %d removed %d, and then %d", n, got, again)
-		}
-		removed += got
-	}
-	work.Wait()
-	r.wantTotal(t, "a", callers*each-removed)
-	if removed == 0 {
-		t.Error("no reset met an increment")
-	}
-}
-
 // Deleted counters are swept every hour by whoever aggregates, a day after their delete.
 func TestDeletedCountersAreSwept(t *testing.T) {
 	t.Parallel()
@@ -137,28 +103,6 @@ func TestDeletedCountersAreSwept(t *testing.T) {
 			t.Error(err)
 		}
 	})
-}
-
-// An aggregator remembers that a counter has a record, and folds without a look at it. So a round of
-// the sweep right after a delete leaves the counter as it is.
-func TestADeletedCounterCountsOnAfterASweep(t *testing.T) {
-	t.Parallel()
-	a, err := New(Config{Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(t.TempDir())})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := run(t, a)
-	defer r.stop(t)
-	r.waitReady(t)
-	r.call(t, "POST", "/v1/increments", `{"counter":"a"}`)
-	r.call(t, "DELETE", "/v1/counters/a", "")
-	if _, err := serviceOf[tending](t, a).store.SweepCounters(t.Context(), 0); err != nil {
-		t.Fatal(err)
-	}
-	r.call(t, "POST", "/v1/increments", `{"counter":"a"}`)
-	if status, text := r.call(t, "GET", "/v1/counters/a?max_staleness=0s", ""); status != 200 || !strings.Contains(text, `"total":1,`) {
-		t.Errorf("counted after the sweep: %d %s, want 1", status, text)
-	}
 }
 
 func records(t *testing.T, s *fakestore.Store) []string {

@@ -5,13 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/countmill/countmill/backend/datastore"
 	"github.com/countmill/countmill/backend/pebble"
-	"github.com/countmill/countmill/backend/postgres"
-	"github.com/countmill/countmill/internal/testing/emulator"
-	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
 )
 
@@ -39,80 +34,6 @@ func TestBoardsOfADirectory(t *testing.T) {
 	r.poll(t, "serving", func() bool { return r.indexState(t, "sites") == "serving" })
 	if status, text := r.call(t, "GET", "/v1/top?index=sites&of=groups&n=1", ""); status != 200 || !strings.Contains(text, `"top":[{"counter":"=site:s1","total":4267,"rank":1}]`) {
 		t.Errorf("top of groups: got %d %s, want =site:s1 of 4267", status, text)
-	}
-}
-
-// A question after a pause gets the present names: its answer waits for the next look.
-func TestTheTopAfterAPause(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	s, err := pebble.Open(pebble.Config{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
-	indexSites(t, s)
-	a, err := New(Config{Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(dir), Reader: reader.Config{BoardAge: 1}}) // each is too old at once
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := run(t, a)
-	defer r.stop(t)
-	r.waitReady(t)
-	r.countSites(t)
-	r.wantTop(t, "", "{[{page:s1:/49 491} {page:s0:/48 481}]}")
-	// A pause of the machine may make one look slow, and then the old board answers.
-	for try := range 3 {
-		time.Sleep(50 * time.Millisecond) // a look of 51 counters is made again after less
-		first := fmt.Sprintf("page:s9:/new%d", try)
-		r.incr(t, fmt.Sprintf(`{"counter":%q,"delta":%d}`, first, 9000+try))
-		if top, _ := r.top(t, ""); top.Top[0].Counter == first {
-			return
-		}
-	}
-	t.Error("three times the board of the question before answered")
-}
-
-// On Datastore the same boards need a rate.
-func TestBoardsOfDatastore(t *testing.T) { // not parallel: it sets a variable
-	host, project := emulator.Firestore(t), emulator.Project()
-	t.Setenv("DATASTORE_EMULATOR_HOST", host)
-	s, err := datastore.Open(t.Context(), datastore.Config{Project: project, Emulator: host})
-	if err != nil {
-		t.Fatal(err)
-	}
-	indexSites(t, s)
-	a, err := New(Config{Listen: "127.0.0.1:0", Store: "datastore://" + project, Reader: reader.Config{BoardRate: 100_000}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := run(t, a)
-	defer r.stop(t)
-	r.waitReady(t)
-	r.countSites(t)
-	for _, query := range []string{"", "&window=today&tz=Asia/Kolkata", "&window=this-month"} {
-		r.wantTop(t, query, "{[{page:s1:/49 491} {page:s0:/48 481}]}")
-	}
-}
-
-// On PostgreSQL they need none.
-func TestBoardsOfPostgreSQL(t *testing.T) {
-	t.Parallel()
-	url := emulator.PostgresSchema(t)
-	s, err := postgres.Open(t.Context(), postgres.Config{URL: url, Create: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	indexSites(t, s)
-	a, err := New(Config{Listen: "127.0.0.1:0", Store: url})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := run(t, a)
-	defer r.stop(t)
-	r.waitReady(t)
-	r.countSites(t)
-	for _, query := range []string{"", "&window=today&tz=Asia/Kolkata", "&window=this-month"} {
-		r.wantTop(t, query, "{[{page:s1:/49 491} {page:s0:/48 481}]}")
 	}
 }
 

@@ -160,6 +160,7 @@ func TestPasswordsAreNotShown(t *testing.T) {
 	for _, text := range []string{
 		"postgres://u:s3cret@127.0.0.1:1/d?connect_timeout=1", "postgresql://u:s3cret@127.0.0.1:1/d?sslmode=wrong", "postgre://u:s3cret@h/d", "postgres://u:s3cret%zz@h/d", "postgres://u:s3cret/@h/d",
 		"postgres://u:s3cret@h:port/d", "postgres://u:s3cret@h/d?schma=x", "postgres://u:s3cret@h/d?schema=%zz", "postgres:u:s3cret@h/d", "postgres://h/d?password=s3cret", "x://h/d?password=s3cret&y=z",
+		"postgres://u:12?s3cret@h/d", "postgres://u:12%s3cret@h/d", "postgres://u:12#s3cret@h/d", "postgres://u:12?a=s3cret&s3cret=b@h/d",
 	} {
 		var log strings.Builder
 		cfg := Config{Listen: "127.0.0.1:0", Store: text, MinFree: 1, Logger: slog.New(slog.NewTextHandler(&log, nil))}
@@ -173,6 +174,11 @@ func TestPasswordsAreNotShown(t *testing.T) {
 		_, err2 := New(cfg)
 		if all := fmt.Sprint(cfg.Check(), err, err2, exam, *r, log.String(), backend.Shown(text)); strings.Contains(all, secret) {
 			t.Errorf("%s: %s", text, all)
+		}
+	}
+	for _, text := range []string{"nats://u:s3cret@h:1/s", "nats://u:a/s3cret@h:1/s", "nats://u:a@s3cret@h:1/s", "nats://u:a?s3cret@h:1/s", "nats://u:a,s3cret@h:1/s"} {
+		if err := (Config{Listen: "127.0.0.1:0", Bus: text}).Check(); err == nil || strings.Contains(err.Error(), secret) {
+			t.Errorf("%s: %v", text, err)
 		}
 	}
 }

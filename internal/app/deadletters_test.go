@@ -2,7 +2,6 @@ package app
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -42,33 +41,6 @@ func await(t *testing.T, what string, done func() bool) {
 			t.Fatalf("%s: not within %s", what, patience)
 		}
 	}
-}
-
-// An id that is used again with another delta: the second increment waits until a person
-// has it counted under a new id.
-func TestADeadLetterIsCountedAsNew(t *testing.T) {
-	t.Parallel()
-	if testing.Short() {
-		t.Skip("waits until an aggregator looks for letters")
-	}
-	r := start(t, t.TempDir())
-	r.incr(t, `{"counter":"a","id":"x"}`)
-	// It may come from a bus whose publishers do not wait, or from an older version.
-	part := wire.CutIdentified(countmill.Increment{Counter: "a", Delta: 10, ID: "x"})
-	err := serviceOf[tending](t, r.App).store.PutDeadLetters(t.Context(), []store.DeadLetter{{
-		Key: store.ReplayKey("0a"), Source: part.ID.String(), Time: time.Now(), At: time.Now(),
-		Payload: wire.Append(nil, &wire.Batch{Time: time.Now(), Parts: []wire.Part{part}}),
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	await(t, "a dead letter", func() bool { return len(r.deadKeys(t)) == 1 })
-	key := r.deadKeys(t)[0]
-	r.replay(t, fmt.Sprintf(`{"keys":[%q]}`, key),
-		fmt.Sprintf(`{"dead_letters":[{"key":%q,"result":"refused","why":"its id was counted with other increments; it can only be counted as new"}]}`, key))
-	r.replay(t, fmt.Sprintf(`{"keys":[%q],"as_new":true}`, key), fmt.Sprintf(`{"dead_letters":[{"key":%q,"result":"asked","as_new":true}]}`, key))
-	await(t, "the letter goes", func() bool { return len(r.deadKeys(t)) == 0 })
-	r.wantTotal(t, "a", 11)
 }
 
 // A reader has no bus and folds nothing: an aggregator does the replay that a reader is asked for.

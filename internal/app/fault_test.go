@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
 )
 
@@ -33,13 +32,6 @@ func (f *faultyStore) Fold(ctx context.Context, c *store.Commit) (store.CommitRe
 		return store.CommitResult{}, errors.New("answer lost")
 	}
 	return folded, err
-}
-
-// awayCache answers nothing.
-type awayCache struct{ store.Cache }
-
-func (awayCache) Get(context.Context, []string) ([]store.CachedTotal, error) {
-	return nil, errors.New("connection refused")
 }
 
 // startFaulty runs `up` with backends that change puts its hands on. The caller ends it.
@@ -145,19 +137,6 @@ func TestStopIsBounded(t *testing.T) {
 	}
 	close(f.gate)
 	serviceOf[*aggregating](t, r.App).running.wait(t.Context())
-}
-
-func TestCacheAwayIsDegraded(t *testing.T) {
-	t.Parallel()
-	r := startFaulty(t, Config{Store: "pebble:" + t.TempDir(), Reader: reader.Config{DefaultStaleness: time.Second}},
-		func(b *backends) { b.cache = awayCache{b.cache} })
-	defer r.stop(t)
-	r.incr(t, `{"counter":"a"}`)
-	r.wantTotal(t, "a", 1)
-	r.poll(t, "degraded", func() bool {
-		status, text := r.call(t, "GET", "/readyz", "")
-		return status == 200 && strings.Contains(text, `"degraded"`) && strings.Contains(text, "cache is unavailable")
-	})
 }
 
 func TestNewSaysWhatIsWrong(t *testing.T) {

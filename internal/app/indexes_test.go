@@ -5,14 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 
-	"github.com/countmill/countmill/internal/auth"
 	"github.com/countmill/countmill/internal/httpserver"
-	"github.com/countmill/countmill/store"
 )
 
 const sites = `{"name":"sites","match":"page:{site}:*","group":"site:{site}"}`
@@ -162,45 +159,6 @@ func TestGroupsAreNotChanged(t *testing.T) {
 	r.wantProblems(t, false)
 }
 
-// verify reports a group that differs from the sum of its counters, while increments come in.
-func TestVerifyFindsDamagedGroup(t *testing.T) {
-	t.Parallel()
-	r := start(t, t.TempDir())
-	r.incr(t, `[{"counter":"page:a:1","delta":5},{"counter":"page:b:1","delta":5}]`)
-	r.createIndex(t, sites)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for i := range 50 {
-			r.incr(t, fmt.Sprintf(`[{"counter":"page:a:%d"},{"counter":"page:b:1"}]`, i))
-		}
-	}()
-	for running := true; running; {
-		select {
-		case <-done:
-			running = false
-		default:
-		}
-		r.wantProblems(t, false)
-	}
-	set := serviceOf[*aggregating](t, r.App).Settings()
-	s := serviceOf[tending](t, r.App).store
-	// The shard of a group alone, and a part of a counter's that is noted as folded into its group and is not.
-	for _, c := range []store.Commit{
-		{Adds: []store.ShardDelta{store.NewShardDelta("=site:a", 0, 1)}},
-		{Adds: []store.ShardDelta{store.NewShardDelta("page:b:1", 0, 1)}, Grouped: []store.Grouping{{Add: 0, Indexes: []int64{set.Rules.Index("sites").Number}}}},
-	} {
-		c.Rules = set.Version
-		if _, err := s.Fold(t.Context(), &c); err != nil {
-			t.Fatal(err)
-		}
-	}
-	r.wantProblems(t, false, "group =site:a", "group =site:b")
-	if status, text := r.call(t, "GET", "/v1/verify?page_token="+httpserver.PageToken("g")+"&prefix=%3Dsite:b", ""); status != 200 || strings.Contains(text, "=site:a") || !strings.Contains(text, "is 55 as of") || !strings.Contains(text, "had 56") {
-		t.Errorf("the groups under =site:b: got %d %s", status, text)
-	}
-}
-
 // Until all is deleted the groups cannot be read, and the name stays taken.
 func TestDeletedIndexIsNotRead(t *testing.T) {
 	t.Parallel()
@@ -232,30 +190,6 @@ func TestDeletedIndexIsNotRead(t *testing.T) {
 	r.wantProblems(t, false)
 	if status, text := r.call(t, "DELETE", "/v1/indexes?name=nobody", ""); status != 404 || !strings.Contains(text, "no-index") {
 		t.Errorf("an index that does not exist: got %d %s", status, text)
-	}
-}
-
-// A token of a prefix sees the indexes of its counters or groups, and creates and deletes those of both. For it, others do not exist.
-func TestIndexesAndPrefixes(t *testing.T) {
-	t.Parallel()
-	r, secrets, _, _ := startGuarded(t)
-	all := bearer(secrets[auth.Admin])
-	for _, body := range []string{sites, `{"name":"shops","match":"shop:{s}:*","group":"shop:{s}"}`} {
-		if status, text := r.call(t, "POST", "/v1/indexes", body, all...); status != 200 {
-			t.Fatalf("got %d %s", status, text)
-		}
-	}
-	if status, text := r.call(t, "GET", "/v1/indexes", "", bearer(secrets[auth.Read])...); status != 200 || strings.Count(text, `"name"`) != 2 {
-		t.Errorf("a reader of everything: got %d %s", status, text)
-	}
-	if status, text := r.call(t, "GET", "/v1/indexes", "", bearer(secrets["pages"])...); status != 200 || strings.Count(text, `"name"`) != 1 || !strings.Contains(text, `"name":"sites"`) {
-		t.Errorf("a token of page: alone: got %d %s, want sites", status, text)
-	}
-	if status, text := r.call(t, "DELETE", "/v1/indexes?name=shops", "", bearer(secrets["pages"])...); status != 404 || strings.Contains(text, "shop:") {
-		t.Errorf("its deletion of an index that it may not see: got %d %s, want 404", status, text)
-	}
-	if status, text := r.call(t, "DELETE", "/v1/indexes?name=sites", "", bearer(secrets["pages"])...); status != 403 || !strings.Contains(text, `"field":"group"`) {
-		t.Errorf("its deletion of an index whose groups it may not use: got %d %s", status, text)
 	}
 }
 

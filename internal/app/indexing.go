@@ -55,7 +55,7 @@ func poked(onRules func(context.Context), workers []*indexing) func(context.Cont
 	}
 }
 
-// Ready is about a process that does nothing else. In others the roles say what they cannot do.
+// Ready is about a process that does nothing else. In others the roles report their own troubles.
 func (s *indexing) Ready(context.Context) (string, error) {
 	if !s.alone {
 		return "", nil
@@ -67,7 +67,7 @@ func (s *indexing) Collect() []prometheus.Collector {
 	return samples(func() []sample { return indexerSamples(s.Indexer) })
 }
 
-// Run ends with ctx: what a step has begun is done again by whoever has the lease next.
+// Run ends with ctx: the next holder of the lease repeats the step that was under way.
 func (s *indexing) Run(ctx context.Context) error {
 	return s.running.run(ctx, func(ctx context.Context) error {
 		s.Indexer.Run(ctx)

@@ -1,12 +1,8 @@
 package app
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
-	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -97,23 +93,6 @@ func startCached(t *testing.T, dir, host string) *running {
 	return r
 }
 
-// A directory that was wiped is another database, under the name of the one before.
-func TestWipedDirectoryHasNoCachedTotals(t *testing.T) {
-	t.Parallel()
-	host, dir := emulator.Memcached(t).Host(), t.TempDir()+"/data"
-	r := startCached(t, dir, host)
-	r.incr(t, `{"counter":"c","delta":7}`)
-	r.wantCached(t, "c", 7)
-	r.stop(t)
-	if err := os.RemoveAll(dir); err != nil {
-		t.Fatal(err)
-	}
-	r = startCached(t, dir, host)
-	if total, source := r.total(t, "c", "1h"); total != 0 || source != "store" {
-		t.Errorf("a new database serves %d from the %s, want 0 from the store", total, source)
-	}
-}
-
 // A copy of a directory has the id of the original, and totals of its own once both run.
 func TestCopiedDirectoryHasItsOwnCachedTotals(t *testing.T) {
 	t.Parallel()
@@ -133,74 +112,6 @@ func TestCopiedDirectoryHasItsOwnCachedTotals(t *testing.T) {
 	for i, want := range []int64{107, 207, 300} {
 		for range 3 {
 			both[i].wantCached(t, "c", want)
-		}
-	}
-}
-
-// A switch between reader and memcached flips a bit of each value. No total is wrong, all come
-// from the store, and a metric counts the damaged values.
-func TestFlippedBitsAreCounted(t *testing.T) {
-	t.Parallel()
-	r := startCached(t, t.TempDir(), flipping(t, emulator.Memcached(t).Host()))
-	for n := range 50 {
-		name := fmt.Sprint("counter-", n)
-		r.incr(t, fmt.Sprintf(`{"counter":%q,"delta":%d}`, name, n+1))
-		for range 3 {
-			if total, source := r.total(t, name, "1h"); total != int64(n+1) || source != "store" {
-				t.Fatalf("got %d from the %s, want %d from the store", total, source, n+1)
-			}
-		}
-	}
-	if errs := r.metric(t, "countmill_cache_errors_total"); errs == 0 {
-		t.Error("countmill_cache_errors_total is 0")
-	}
-}
-
-// flipping is a server before host that flips one bit of each value that it answers with.
-func flipping(t *testing.T, host string) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for {
-			client, err := l.Accept()
-			if err != nil {
-				return
-			}
-			server, err := net.Dial("tcp", host)
-			if err != nil {
-				_ = client.Close()
-				return
-			}
-			go func() { _, _ = io.Copy(server, client); _ = server.Close() }()
-			go func() { _ = flip(client, bufio.NewReader(server)); _ = client.Close() }()
-		}
-	}()
-	return l.Addr().String()
-}
-
-func flip(to io.Writer, from *bufio.Reader) error {
-	for {
-		line, err := from.ReadString('\n')
-		if err != nil {
-			return err
-		}
-		out := []byte(line)
-		var key string
-		var flags, size int
-		if n, _ := fmt.Sscanf(line, "VALUE %s %d %d", &key, &flags, &size); n == 3 {
-			value := make([]byte, size+2)
-			if _, err := io.ReadFull(from, value); err != nil {
-				return err
-			}
-			value[rand.IntN(size)] ^= 1 << rand.IntN(8)
-			out = append(out, value...)
-		}
-		if _, err := to.Write(out); err != nil {
-			return err
 		}
 	}
 }

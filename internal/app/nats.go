@@ -70,7 +70,7 @@ func natsConfig(u backend.URL, c backend.BusConfig) (cfg nats.Config, err error)
 // checkServer also keeps secrets out of the command line.
 func checkServer(server string) error {
 	if strings.Contains(server, "@") {
-		return fmt.Errorf("%q has a user; name a file with USER:PASSWORD in the parameter credentials", server[strings.Index(server, "@")+1:])
+		return fmt.Errorf("%q has a user; name a file with USER:PASSWORD in the parameter credentials", server[strings.LastIndex(server, "@")+1:])
 	}
 	host, port, err := net.SplitHostPort(server)
 	if err != nil || slices.Contains([]string{host, port}, "") {

@@ -35,18 +35,3 @@ func TestRepeatAfterUnknownOutcome(t *testing.T) {
 		return status == http.StatusOK
 	})
 }
-
-// Where nothing can repeat nothing is kept but the counter: its record once, and one
-// shard for each commit.
-func TestNothingIsKeptForEachRequest(t *testing.T) {
-	t.Parallel()
-	r := start(t, t.TempDir())
-	for range 300 {
-		r.incr(t, `{"counter":"a"}`)
-	}
-	written, commits := r.metric(t, "countmill_entities_written_total"), r.metric(t, "countmill_commits_total")
-	if written != commits+1 {
-		t.Errorf("%v entities written in %v commits, want one each and the record", written, commits)
-	}
-	r.wantTotal(t, "a", 300)
-}

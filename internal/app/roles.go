@@ -92,7 +92,7 @@ func newPublishing(cfg Config, b *backends, window func() time.Duration, journal
 
 func publisherConfig(cfg Config, b *backends, window func() time.Duration) publisher.Config {
 	c := cfg.Publisher
-	c.Topic, c.CountWithin, c.DedupWindowFunc = b.bus.Topic, cfg.CountWithin, window
+	c.Topic, c.CountWithin, c.DedupWindow = b.bus.Topic, cfg.CountWithin, window
 	c.Database = b.database()
 	if cfg.Traces != nil {
 		c.Tracer = cfg.Traces

@@ -7,36 +7,14 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/countmill/countmill/internal/testing/emulator"
 )
 
+// A rule holds from the next increment on, in the total and in the rows, also in the next process.
 func TestSeries(t *testing.T) {
 	t.Parallel()
-	testSeries(t, "pebble:"+escapeDir(t.TempDir()))
-}
-
-func TestSeriesOnDatastore(t *testing.T) {
-	t.Setenv("DATASTORE_EMULATOR_HOST", emulator.Firestore(t))
-	testSeries(t, "datastore://"+emulator.Project())
-}
-
-func TestSeriesOnPostgreSQL(t *testing.T) {
-	t.Parallel()
-	testSeries(t, emulator.PostgresSchema(t))
-}
-
-// testSeries: a rule holds from the next increment on, in the total and in the rows, also in the next process.
-func testSeries(t *testing.T, url string) {
-	t.Helper()
-	begin := func() *running {
-		a, err := New(Config{Listen: "127.0.0.1:0", Store: url, Create: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return run(t, a)
-	}
-	r := begin()
+	dir := t.TempDir()
+	r := start(t, dir)
+	r.waitReady(t) // the aggregator has read the settings, and would not read them for 10 s
 	r.addRule(t, "series", "page:*", "1m:6h,15m:400d")
 	yesterday := time.Now().Add(-24 * time.Hour).UTC()
 	r.incr(t, `[{"counter":"page:a","delta":5},{"counter":"page:a","delta":-2,"time":"`+yesterday.Format(time.RFC3339)+`"},{"counter":"b"}]`)
@@ -49,8 +27,7 @@ func testSeries(t *testing.T, url string) {
 		}
 	}
 	r.stop(t)
-	r = begin()
-	defer r.stop(t)
+	r = start(t, dir)
 	sum := func(from time.Time) (sum int64) {
 		t.Helper()
 		status, text := r.call(t, "GET", "/v1/series?counter=page:a&step=1d&from="+from.Format(time.RFC3339), "")
@@ -92,31 +69,6 @@ func testSeries(t *testing.T, url string) {
 	if got := sum(past.Add(-time.Hour)); got != 73 {
 		t.Errorf("after a reset the rows sum to %d, want 73", got)
 	}
-}
-
-// A rule holds for the increments that come after the answer, in a process with an aggregator.
-func TestIncrementRightAfterItsRuleIsInARow(t *testing.T) {
-	t.Parallel()
-	r := start(t, t.TempDir())
-	r.waitReady(t) // the aggregator has read the settings, and would not read them for 10 s
-	status, text := r.call(t, "POST", "/v1/rules/series", `{"pattern":"page:*","keep":"1m:6h,15m:400d"}`)
-	if status != 200 {
-		t.Fatalf("the rule: got %d %s", status, text)
-	}
-	r.incr(t, `[{"counter":"page:/home"}]`)
-	status, text = r.call(t, "GET", "/v1/series?counter=page:/home&step=1d&tz=Asia/Kolkata", "")
-	var rows []struct{ Value int64 }
-	if err := json.Unmarshal([]byte(text), &rows); status != 200 || err != nil || len(rows) != 2 || rows[0].Value+rows[1].Value != 1 {
-		t.Errorf("got %d %s (%v), want two days that sum to 1", status, text, err)
-	}
-	if status, text = r.call(t, "DELETE", "/v1/rules/series?pattern=page:*", ""); status != 200 {
-		t.Fatalf("the removal: got %d %s", status, text)
-	}
-	r.incr(t, `[{"counter":"page:/home"}]`)
-	if again, text := r.call(t, "GET", "/v1/series?counter=page:/home&step=1d", ""); again != 200 || strings.Count(text, `"value":1,`) != 1 {
-		t.Errorf("after the removal: got %d %s, want the 1 of before", again, text)
-	}
-	r.wantTotal(t, "page:/home", 2)
 }
 
 // An increment of the past that its rule does not keep is in the total and in no row, as docs/howto/series.md says.

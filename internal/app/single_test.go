@@ -26,8 +26,7 @@ func TestAReaderShowsTheLag(t *testing.T) {
 	reader.poll(t, "shown as gone", shows("0", false))
 }
 
-// Single roles are the same composition as `up`: each serves its own routes, and
-// together they count, with markers, as a bus between processes delivers again.
+// Single roles are the same composition as `up`: together they count, with markers, as a bus between processes delivers again.
 func TestSingleRolesTogether(t *testing.T) {
 	t.Parallel()
 	b := openApart(t)
@@ -44,20 +43,7 @@ func TestSingleRolesTogether(t *testing.T) {
 	if got := roles[Aggregator].metric(t, "countmill_entities_written_total"); got < 3 {
 		t.Errorf("the aggregator wrote %v entities, want a record, a marker and a shard", got)
 	}
-	for role, tc := range map[Roles]struct{ method, path, says string }{
-		Publisher:  {"GET", "/v1/totals?counter=a", "this process runs the role publisher; GET /v1/totals is served by the role reader"},
-		Aggregator: {"POST", "/v1/increments", "this process runs the role aggregator; POST /v1/increments is served by the role publisher"},
-		Reader:     {"POST", "/v1/increments", "this process runs the role reader; POST /v1/increments is served by the role publisher"},
-	} {
-		status, text := roles[role].call(t, tc.method, tc.path, `{"counter":"a"}`)
-		if status != 404 || !strings.Contains(text, ":not-found") || !strings.Contains(text, tc.says) {
-			t.Errorf("%s: %s %s: got %d %s, want 404 and %s", role, tc.method, tc.path, status, text, tc.says)
-		}
-	}
 	if status, text := roles[Publisher].call(t, "POST", "/v1/increments?return=totals", `{"counter":"a"}`); status != 400 || !strings.Contains(text, "in one process") {
 		t.Errorf("totals of a publisher alone: got %d %s, want 400 that says what it needs", status, text)
-	}
-	if status, text := roles[Publisher].call(t, "GET", "/v1/dead-letters", ""); status != 404 || !strings.Contains(text, "served by the role reader or aggregator") {
-		t.Errorf("publisher: got %d %s", status, text)
 	}
 }

@@ -23,6 +23,6 @@
 // # Why no slow hash
 //
 // A slow hash such as bcrypt makes guessing expensive if secrets are guessable. A token here is 256
-// random bits from New; no person chose it. An attacker who has the file would have to try 2^255 of
+// random bits from New; no person chose it. An attacker with the file would have to try 2^255 of
 // them, at any speed. A slow hash would only let strangers use up the CPU, one request at a time.
 package auth

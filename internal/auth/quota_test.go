@@ -135,23 +135,6 @@ func TestNewCountersAreBounded(t *testing.T) {
 	})
 }
 
-// A name that was not used for two hours is new again, and counts towards the limit.
-func TestForgottenNamesAreNew(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		c := limitedTo(t, Limits{NewCounters: 10})
-		for round := range 2 {
-			if err := charge(c, named(0, 10)); err != nil {
-				t.Fatal(err)
-			}
-			if field, _ := refusedBy(charge(c, named(100, 1))); field != "new_counters_per_hour" {
-				t.Errorf("round %d: one name beyond the limit: got %q, want a refusal", round, field)
-			}
-			time.Sleep(3 * time.Hour)
-		}
-	})
-}
-
 // A refused request changes nothing.
 func TestRefusedRequestIsNotCharged(t *testing.T) {
 	t.Parallel()

@@ -157,7 +157,7 @@ func (t *Tokens) Reload(ctx context.Context) {
 	}
 }
 
-// warnEmpty reports whether there is no token, and logs it.
+// warnEmpty reports whether the file has no token, and logs that.
 func (t *Tokens) warnEmpty(ctx context.Context) bool {
 	if t.Len() > 0 {
 		return false

@@ -20,7 +20,7 @@
 // goes on. If a mark was not renewed for ten minutes, its process has died. Ages are differences of two times
 // of the bucket's clock.
 //
-// A target has backups of one database only: names of manifests have its id, and whoever has the mark looks at them
+// A target has backups of one database only: names of manifests have its id, and the process with the mark looks at them
 // first. So nobody removes old backups of another database, and a list shows whose a backup is.
 //
 // Old backups are removed in this order: manifests, then files that no manifest names. With the mark, no

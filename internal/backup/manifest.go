@@ -117,7 +117,7 @@ func isOurs(name string) bool {
 	return isSum(base) || idOf.MatchString(base)
 }
 
-// parseName returns what the name of a manifest below the root says.
+// parseName reads the name of a manifest below the root.
 func parseName(name string) (b Listed, ok bool) {
 	dir, id := path.Split(name)
 	match := idOf.FindStringSubmatch(id)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A restore removes what a killed one has left, and names it. A file of that name is somebody else's.
+// A restore removes the leftovers of a killed one, and names them. A file of that name is somebody else's.
 func TestRestoreAfterAKill(t *testing.T) {
 	t.Parallel()
 	b, f := newMemory(), folder{t.TempDir()}

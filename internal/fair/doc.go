@@ -1,3 +1,3 @@
-// Package fair shares what is bounded among callers. A Pool refuses a caller that has its share. Lines let
+// Package fair shares bounded things among callers. A Pool refuses a caller that has its share. Lines let
 // callers wait, and take turns.
 package fair

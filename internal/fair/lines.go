@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Lines are those who wait, a line for each caller. The lines take turns. Its methods need its owner's lock. The zero value
+// Lines have the waiters, a line for each caller. The lines take turns. Its methods need its owner's lock. The zero value
 // is empty.
 type Lines struct {
 	lines map[string]*line // by caller
@@ -13,7 +13,7 @@ type Lines struct {
 	held  int              // the cost of all that wait
 }
 
-// A line is what waits of one caller.
+// A line has the waiters of one caller.
 type line struct {
 	caller  string
 	waiting list.List // of *Waiter
@@ -49,7 +49,7 @@ func (ls *Lines) Of(caller string) int {
 // Callers is the number of lines.
 func (ls *Lines) Callers() int { return len(ls.lines) }
 
-// Join puts a waiter into its caller's line, behind those that are as old or older. A line begins with the credit turn.
+// Join puts a waiter into its caller's line, behind waiters that are as old or older. A line begins with the credit turn.
 func (ls *Lines) Join(caller string, since time.Time, cost, turn int) *Waiter {
 	l := ls.lines[caller]
 	if l == nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Lines take turns: a caller with large ones gets no more than others, and those who leave leave nothing.
+// Lines take turns: a caller with large ones gets no more than others, and waiters that leave leave nothing.
 func TestLines(t *testing.T) {
 	t.Parallel()
 	var ls Lines

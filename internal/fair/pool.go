@@ -4,8 +4,8 @@ import "sync"
 
 // A Pool bounds something of which there is only so much: bytes, places, calls. It is safe for concurrent use.
 //
-// A caller has at most keen times what is free. One caller alone gets keen/(keen+1) of the pool, two callers keen/(2*keen+1)
-// each. However many there are, something stays free for a caller with little. A caller that has nothing gets what is free.
+// A caller has at most keen times the free amount. One caller alone gets keen/(keen+1) of the pool, two callers keen/(2*keen+1)
+// each. However many there are, something stays free for a caller with little. A caller that has nothing gets all that is free.
 type Pool struct {
 	most, keen int
 
@@ -46,7 +46,7 @@ func (p *Pool) Fits(caller string, n int) bool {
 // ownLocked is the caller's share once n more is taken.
 func (p *Pool) ownLocked(caller string, n int) int {
 	free := p.most - p.usage.Used() - n
-	// A caller with nothing gets one that is free, or the last one would never be used.
+	// A caller with nothing gets the last free one, or nobody would ever use it.
 	if n == 1 && free == 0 && p.usage.Of(caller) == 0 {
 		return 1
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// However many greedy callers there are, one that has nothing gets something, until the last one is taken.
+// However many greedy callers there are, a caller that has nothing gets something, until the last one is taken.
 func TestPool(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ most, keen, first, second, callers int }{

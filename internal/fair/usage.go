@@ -7,10 +7,10 @@ type Usage struct {
 	by   map[string]int // never 0
 }
 
-// Used is what all use together.
+// Used is the use of all callers together.
 func (u *Usage) Used() int { return u.used }
 
-// Of is what a caller uses.
+// Of is the use of a caller.
 func (u *Usage) Of(caller string) int { return u.by[caller] }
 
 // Take adds n to the caller's share, unless the share would exceed most.

@@ -170,7 +170,7 @@ func (c *limitedConn) SetReadDeadline(t time.Time) error {
 	return c.Conn.SetReadDeadline(t)
 }
 
-// Read says why there is no rest of a request after hurryBodies.
+// Read says why the rest of a request is missing after hurryBodies.
 func (c *limitedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if err != nil && c.limit.hurry.Load() != nil && errors.Is(err, os.ErrDeadlineExceeded) && c.arrives() {

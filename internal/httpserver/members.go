@@ -14,7 +14,7 @@ type members struct {
 	of   map[string]*crowd
 }
 
-// perFree is how many connections a token may have for each that is free for members: whatever it
+// perFree is how many connections a token may have for each free one of members: however many it
 // opens, it leaves a ninth to others. Where bodies share memory, callers have the same share.
 const perFree = 8
 

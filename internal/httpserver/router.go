@@ -78,7 +78,7 @@ func (rt *Router) Handle(method, pattern string, need auth.Need, h http.Handler)
 }
 
 // Files registers the paths of files that are the same for everybody, such as those of a web page.
-// They need no token, and Routes does not list them: they are no part of the API. h checks the
+// They need no token, and Routes does not list them: they are not part of the API. h checks the
 // method.
 func (rt *Router) Files(paths []string, h http.Handler) {
 	rt.files = make(map[string]http.Handler, len(paths))

@@ -116,47 +116,6 @@ func TestPanicAfterTheAnswerBeganCutsTheConnection(t *testing.T) {
 	}
 }
 
-func TestBodyTimeoutIs408(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		p := serveInMemory(t, func(w http.ResponseWriter, r *http.Request) {
-			if _, err := (BodyReader{Max: MaxBody, Timeout: 50 * time.Millisecond}).Read(w, r, nil); err != nil {
-				WriteError(w, r, slog.New(slog.DiscardHandler), err)
-				return
-			}
-			t.Error("the body is taken for complete")
-		}, ServerConfig{})
-		began := time.Now()
-		_, in := p.dial(t, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n12345")
-		resp, err := http.ReadResponse(in, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if p := problemOf(t, resp); p.Status != 408 || p.Type != TypePrefix+"timeout" || time.Since(began) != 50*time.Millisecond {
-			t.Errorf("got %+v after %s, want a 408 after 50ms", p, time.Since(began))
-		}
-	})
-}
-
-func TestTruncatedBodyIs400(t *testing.T) {
-	t.Parallel()
-	_, addr := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		_, err := (BodyReader{Max: MaxBody, Timeout: time.Minute}).Read(w, r, nil)
-		WriteError(w, r, slog.New(slog.DiscardHandler), err)
-	}, ServerConfig{})
-	conn, in := dial(t, addr, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n12345")
-	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
-	resp, err := http.ReadResponse(in, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if p := problemOf(t, resp); p.Status != 400 || p.Field != "body" || !strings.Contains(p.Detail, "ends too early") {
-		t.Errorf("got %+v, want a 400: body ends too early", p)
-	}
-}
-
 // Neither the time-out of a body nor the server's ReadTimeout may end a handler that
 // has its request: net/http would take either for a client that has gone.
 func TestReadDeadlinesDoNotEndTheHandler(t *testing.T) {
@@ -190,36 +149,6 @@ func TestReadDeadlinesDoNotEndTheHandler(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestStreamOutlivesTheServersTimeouts(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		const short = 50 * time.Millisecond
-		p := serveInMemory(t, func(w http.ResponseWriter, r *http.Request) {
-			for range 4 {
-				if err := ExtendWrite(w, time.Minute); err != nil {
-					t.Error(err)
-				}
-				fmt.Fprintln(w, "tick")
-				if err := http.NewResponseController(w).Flush(); err != nil {
-					t.Errorf("flush: %v", err)
-				}
-				<-time.After(short)
-			}
-			if err := r.Context().Err(); err != nil {
-				t.Errorf("the context ended: %v", err)
-			}
-		}, ServerConfig{ReadTimeout: short, WriteTimeout: short})
-		_, in := p.dial(t, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-		resp, err := http.ReadResponse(in, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if body, err := io.ReadAll(resp.Body); strings.Count(string(body), "tick") != 4 {
-			t.Errorf("got %q, %v; want 4 ticks", body, err)
-		}
-	})
 }
 
 func TestTimeoutEndsTheContext(t *testing.T) {

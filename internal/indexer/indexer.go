@@ -39,9 +39,9 @@ type Store interface {
 	ChangeRules(ctx context.Context, change store.RuleChange) (store.Settings, error)
 }
 
-// Stats count what an Indexer has done.
+// Stats count the work of an Indexer.
 type Stats struct {
-	// Shards, Ranges and Remainders are those that were read or set.
+	// Shards, Ranges and Remainders count the shards and ranges read and the remainders set.
 	Shards, Ranges, Remainders int64
 	// Corrected counts the remainders that a later reading of a range has changed: increments were folded
 	// without an index that was complete.
@@ -171,7 +171,7 @@ func byNeed(rules *store.Rules) []*store.Index {
 // errEarly: the store's clock shows an earlier time than the one of its last Check.
 var errEarly = errors.New("the index does not hold yet")
 
-// A work is what a step knows.
+// A work is the knowledge of a step.
 type work struct {
 	rules *store.Rules
 	asked time.Time // the store's time when it had these rules

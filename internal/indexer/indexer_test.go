@@ -145,37 +145,6 @@ func TestTheRangeOfALostWorkerIsSplit(t *testing.T) {
 	})
 }
 
-// A worker that is stopped for longer than its lease, in each of its calls in turn, sets nothing once
-// another one has its range.
-func TestAWorkerStoppedPastItsLease(t *testing.T) {
-	forKinds(t, func(t *testing.T, r *rig) {
-		r.fold(pages(200, 60, 1))
-		r.change(store.CreateIndex)
-		time.Sleep(settled)
-		var stopped atomic.Int64
-		for _, op := range []fakestore.Op{fakestore.Ranges, fakestore.SwapRanges, fakestore.Ungrouped, fakestore.RemaindersOf, fakestore.SetRemainders, fakestore.ChangeRules} {
-			r.store.On(op, func(n int) fakestore.Answer {
-				if n%3 == 0 && stopped.Add(1) < 30 {
-					time.Sleep(3 * time.Minute) // a call takes longer than its time-out, as the process is stopped
-				}
-				return fakestore.OK
-			})
-		}
-		for range 3 {
-			_, stop := r.worker(Config{CallTimeout: time.Hour, Ranges: 4, Page: 20})
-			defer stop()
-		}
-		r.await("serving", 3*time.Hour, r.serves)
-		r.check("serving", true)
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		r.check("when all go on", true)
-		if stopped.Load() < 5 {
-			t.Errorf("workers were stopped %d times", stopped.Load())
-		}
-	})
-}
-
 // A range of too many groups for the memory is split where the worker is.
 func TestARangeOfManyGroupsIsSplit(t *testing.T) {
 	forKinds(t, func(t *testing.T, r *rig) {

@@ -50,7 +50,7 @@ func (o *OpeningBalance) Encode(dst []byte) []byte {
 	return binary.AppendUvarint(o.Cut.Append(dst), uint64(o.Settings))
 }
 
-// The balances of a record are entries of its first part. One that does not fit int64 is split (int128.Int.Split): the second part has its upper
+// The balances of a record are entries of its first part. A balance that does not fit int64 is split (int128.Int.Split): the second part has its upper
 // half.
 
 // AddBalance adds the balance of a counter to an opening balance that has one part or two.

@@ -188,44 +188,6 @@ func TestBoundOfFindings(t *testing.T) {
 	})
 }
 
-// Increments that come in meanwhile never look like damage.
-func TestFoldsBesideARecount(t *testing.T) {
-	t.Parallel()
-	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
-		r.History(30)
-		for range 20 {
-			// A fold before each look at the store.
-			got := r.RecountBy(r.Recounter(busy{r.Store, func() { r.History(1) }}, recount.Config{}), recount.Query{})
-			if len(got.Findings) > 0 || got.Counters == 0 {
-				t.Fatalf("beside folds: %+v", got)
-			}
-		}
-	})
-}
-
-// A busy store folds before each page of a view's journal and records.
-type busy struct {
-	store.Store
-	fold func()
-}
-
-type busyView struct {
-	store.JournalView
-	fold func()
-}
-
-func (b busy) JournalView() store.JournalView { return busyView{b.Store.JournalView(), b.fold} }
-
-func (v busyView) List(ctx context.Context, prefix, after string, limit int) ([]store.Record, error) {
-	v.fold()
-	return v.JournalView.List(ctx, prefix, after, limit)
-}
-
-func (v busyView) JournalRecords(ctx context.Context, q store.JournalQuery) (store.JournalPage, error) {
-	v.fold()
-	return v.JournalView.JournalRecords(ctx, q)
-}
-
 // A counter that the journal does not cover is never judged, nor changed.
 func TestNotCovered(t *testing.T) {
 	t.Parallel()
@@ -376,35 +338,6 @@ func TestPeriod(t *testing.T) {
 		if diff := cmp.Diff(recounttest.Named(want), recounttest.Named(got.Findings)); diff != "" || len(want) == 0 {
 			t.Errorf("%d in a period (-want +got):\n%s", len(want), diff)
 		}
-	})
-}
-
-// Resets, deletes and sweeps are no damage.
-func TestResetsAreNoDamage(t *testing.T) {
-	t.Parallel()
-	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
-		r.History(30)
-		for name, gone := range map[string]bool{"billing:1": true, "page:s1:1": true, "billing:2": false} {
-			fold(t, r, name, 70)
-			state := r.State()
-			sum := int64(0)
-			for _, n := range state.Shards[name] {
-				sum += n
-			}
-			look := store.Sum{Exists: true, Sum: int128.Of(sum), At: r.Now().UTC().Truncate(time.Microsecond)}
-			request := store.ResetRequest{ID: wire.ResetID(name, "x"), Counter: name, Look: look, Delete: gone, At: r.Now(), ExpireAt: r.Now().Add(time.Hour)}
-			if _, err := r.ResetCounter(t.Context(), request); err != nil {
-				t.Fatal(err)
-			}
-		}
-		r.Pass(3 * 24 * time.Hour)
-		for range 3 {
-			if n, err := r.SweepCounters(t.Context(), store.SweepAfter); err != nil || n != 0 {
-				t.Fatalf("a sweep removed %d counters of the journal (%v)", n, err)
-			}
-		}
-		fold(t, r, "billing:1", 1)
-		r.Nothing("after resets and deletes")
 	})
 }
 

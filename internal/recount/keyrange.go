@@ -11,7 +11,7 @@ import (
 )
 
 // A keyRange has the names whose wire.Order is from From to To. It begins a larger range, which ends at End. A token is
-// FROM-END, 16 hexadecimal digits each. If a keyRange was made smaller, the token of what is left is FROM-END-SIZE: the
+// FROM-END, 16 hexadecimal digits each. If a keyRange was made smaller, the token of the rest is FROM-END-SIZE: the
 // next one has the same size.
 type keyRange struct{ From, To, End uint64 }
 

@@ -160,17 +160,6 @@ func writeRecord(r *recounttest.Rig, counter string, deltas ...int64) {
 	r.Store.(*fakestore.Store).WriteRecords(&store.Commit{Records: []store.JournalRecord{{Key: key, ExpireAt: at.Add(24 * time.Hour), Data: record.Encode(nil)}}})
 }
 
-// Increments that cancel each other within a minute make no record, and none is missing.
-func TestIncrementsThatCancel(t *testing.T) {
-	t.Parallel()
-	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
-		writeRecord(r, "page:s1:none", 5, -5)
-		if got := r.Recount(recount.Query{Prefix: "page:"}); len(got.Findings) > 0 || got.Counters != 1 {
-			t.Errorf("got %+v, want 1 counter and nothing found", got)
-		}
-	})
-}
-
 // The balance of a counter that does not fit 64 bits is exact in an opening balance.
 func TestBalancesBeyondInt64(t *testing.T) {
 	t.Parallel()

@@ -10,7 +10,7 @@
 //	total of a counter   opening balance + increments since
 //	bucket of a series   increments of its minute, if no fold before the opening balance can have added to it
 //
-// Groups are not recounted: "countmill verify" compares them with their counters, and a new index of the same pattern mends one.
+// Groups are not recounted: "countmill verify" compares them with their counters, and a new index of the same pattern corrects a wrong one.
 //
 // Journal and sums are read in one view, so folds beside it never look like damage. Each part counts once,
 // in however many records it is.

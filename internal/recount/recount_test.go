@@ -60,12 +60,9 @@ func forKinds(t *testing.T, f func(t *testing.T, r *recounttest.Rig)) {
 
 func TestRepairs(t *testing.T) {
 	t.Parallel()
-	forKinds(t, func(t *testing.T, r *recounttest.Rig) { recounttest.Repairs(t, r, false) })
-}
-
-func TestRepairsWhereIndexesAreChecked(t *testing.T) {
-	t.Parallel()
-	forKinds(t, func(t *testing.T, r *recounttest.Rig) { recounttest.Repairs(t, r, true) })
+	for _, indexes := range []bool{false, true} { // are checked
+		forKinds(t, func(t *testing.T, r *recounttest.Rig) { recounttest.Repairs(t, r, indexes) })
+	}
 }
 
 // Ranges that are recounted at the same time, in small ranges, find and correct together the same as one recount.

@@ -21,7 +21,7 @@
 // one more commit to a shard that has too many, and in halves it would be two. When the counter
 // has grown, all those commits would look like load that needs even more shards.
 //
-// An aggregator asks for more shards if those that it sees take more than 85 % of the commits a second that they
+// An aggregator asks for more shards if the shards that it sees take more than 85 % of the commits a second that they
 // sustain. The limit is 60 % while its commits are lost to contention or wait for a second. Four rules keep chance,
 // and many aggregators, from growing a counter again and again:
 //

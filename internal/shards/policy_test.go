@@ -339,21 +339,6 @@ func (m *memory) len() int {
 	return n
 }
 
-func BenchmarkCold(b *testing.B) {
-	p := New(Config{})
-	names := make([]string, 1<<16)
-	for i := range names {
-		names[i] = fmt.Sprint("counter", i)
-	}
-	b.ReportAllocs()
-	end := End{OK: true, Tally: Floor(began) + 1}
-	for i := 0; b.Loop(); i++ {
-		name := names[i%len(names)]
-		shard, _ := p.Pick(name, 1, began)
-		p.Done(name, shard, 1, end, began)
-	}
-}
-
 // A counter with Max shards that takes more commits than they sustain is full, and a minute later it is not.
 func TestFull(t *testing.T) {
 	t.Parallel()

@@ -60,34 +60,6 @@ func rowsFile(t *testing.T, text string) string {
 	return path
 }
 
-// A second import sends the same keys, and ImportedAll knows the file.
-func TestImportAgain(t *testing.T) {
-	t.Parallel()
-	cl, keys := newServer(t)
-	path := rowsFile(t, "counter,delta\na,1\nb,2\n")
-	im := Import{Client: cl, Timeout: time.Minute, Window: time.Hour, Name: path, Form: Form{Format: CSV}, Stderr: io.Discard, Progress: noProgress}
-	if _, err := ImportedAll(path); err == nil {
-		t.Error("a file that was never imported was imported to its end")
-	}
-	for again := range 2 {
-		done, err := im.Run(t.Context())
-		if err != nil || done.Accepted != 2 || done.Rows != 2 || done.Repeated != (again == 1) {
-			t.Fatalf("import %d: got %+v, %v", again+1, done, err)
-		}
-		if sum, err := ImportedAll(path); err != nil || sum != done.SHA256 {
-			t.Errorf("got %s, %v, want %s", sum, err, done.SHA256)
-		}
-	}
-	for key, n := range keys() {
-		if n != 2 {
-			t.Errorf("the key %q came %d times, want 2", key, n)
-		}
-	}
-	if len(keys()) != 1 {
-		t.Errorf("got %d keys, want 1", len(keys()))
-	}
-}
-
 func TestImportRefuses(t *testing.T) {
 	t.Parallel()
 	cl, keys := newServer(t)

@@ -14,7 +14,7 @@ import (
 
 // A byteForm is a form that the bytes of a file may have, recognised by their beginning.
 type byteForm struct {
-	begins string // in which a NUL byte stands for itself, and ? for any other byte
+	begins string // in which a NUL byte means itself, and ? any other byte
 	utf16  bool
 	open   func(io.Reader) (io.Reader, error)
 }
@@ -50,7 +50,7 @@ func fromUTF16(e unicode.Endianness) func(io.Reader) (io.Reader, error) {
 type text struct {
 	io.Reader
 	plain bool // as the bytes of the file are
-	// utf16: the file was UTF-16. Then U+FFFD stands for bytes that are not valid.
+	// utf16: the file was UTF-16. Then U+FFFD replaces bytes that are not valid.
 	utf16 bool
 }
 

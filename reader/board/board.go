@@ -17,7 +17,7 @@ import (
 // Size is the most counters of Best.
 const Size = 1000
 
-// MaxOverflowed is the most names in Overflowed. More are a fault of whoever counts, and the first ones show it.
+// MaxOverflowed is the most names in Overflowed. More are a fault of the counting program, and the first ones show it.
 const MaxOverflowed = 100
 
 // A Ranked is a counter and its sum.
@@ -49,7 +49,7 @@ type Board struct {
 	sums   []int64 // of all, when they are sorted
 }
 
-// A hash stands for a name: a million names of 500 bytes would take too much memory.
+// A hash identifies a name: a million names of 500 bytes would take too much memory.
 type hash [2]uint64
 
 func hashOf[T string | []byte](name T) hash {

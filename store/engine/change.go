@@ -55,8 +55,9 @@ type Commit struct {
 	// Taken are rows that other programs have added beside the kinds, by their ids (Limits.Takes). The commit removes them. If one is gone, it
 	// ends with ErrExists.
 	Taken []int64
-	// Restores is Checked.Restores of the check after which the caller has read what the commit rests on; nil if it rests on nothing. A database
-	// that was restored since refuses the commit with ErrOutdated, also before a Check has noticed it.
+	// Restores is Checked.Restores of the check after which the caller has read the data that the commit rests on; nil if it rests on none. A database
+	// that was restored since refuses the commit with ErrOutdated, also before a Check has noticed it. An engine whose number is always 0
+	// ignores it.
 	Restores *int64
 	// Soft commits need not survive a crash. A later commit, also of a process that outlives the crash, implies them, and views show them.
 	Soft bool

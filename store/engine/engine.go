@@ -75,11 +75,12 @@ type Tx interface {
 
 // A View is the database as it was at one moment. After its first call has answered, concurrent calls are allowed.
 type View interface {
-	// Get returns rows in the order of keys, which are at most Limits.Keys. Without fields a row only Exists. A call
-	// without keys fixes the moment.
+	// Get returns rows in the order of keys, which are at most Limits.Keys, and one of them perhaps twice. Without fields a row
+	// only Exists. A call without keys fixes the moment.
 	Get(ctx context.Context, keys []Key, fields ...FieldID) ([]Row, error)
 
-	// Scan begins to read a range. Without fields it returns keys alone. Several scans may be open at once.
+	// Scan reads a range. Its first Next is a call of the view, and Scan itself is none. Without fields it returns keys
+	// alone. Several scans may be open at once.
 	Scan(ctx context.Context, r Range, fields ...FieldID) Rows
 
 	// At is the moment; zero before the first call has answered.

@@ -61,7 +61,7 @@ type FieldSpec struct {
 	Name string // in lower-case letters
 	// Wide fields are sums of 128 bits. The others are int64: the caller sees to it that they stay in it.
 	Wide bool
-	// Open stands for all numbers from ID up to that of the next FieldSpec: a row has few of them. The name of
+	// Open means all numbers from ID up to that of the next FieldSpec: a row has few of them. The name of
 	// a field is then Name and the distance from ID.
 	Open bool
 }

@@ -2,7 +2,7 @@ package engine
 
 import "time"
 
-// Limits are facts about a database. They do not change while it is open. 0 means that there is no limit, unless said otherwise.
+// Limits are facts about a database. They do not change while it is open. 0 means no limit, unless said otherwise.
 type Limits struct {
 	// Name distinguishes this database from its copies and from all others, where several processes share it.
 	Name string

@@ -17,7 +17,7 @@ type Row struct {
 	// Key is set in scans. The memory of all of the row is the engine's, until Rows.Next or Rows.Close. In answers of Get
 	// it is the caller's.
 	Key Key
-	// Exists is false if there is no such row, or if it was Deferred.
+	// Exists is false if the row is absent, or if it was Deferred.
 	Exists bool
 	// Deferred means that the engine did not look this time: ask again in the same view. Tx.Get defers nothing.
 	Deferred bool

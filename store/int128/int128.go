@@ -48,7 +48,7 @@ func (a Int) String() string {
 	return n.Add(n, new(big.Int).SetUint64(a.Lo)).String()
 }
 
-// Format writes the decimal digits, whatever the verb is.
+// Format writes the decimal digits for every verb.
 func (a Int) Format(s fmt.State, _ rune) { _, _ = s.Write([]byte(a.String())) }
 
 // Split returns two numbers for an engine whose columns have 64 bits: a is low + 2^32 * high. low is from -2^31

@@ -398,7 +398,7 @@ func TestViewsHaveWhatIsSettled(t *testing.T) {
 	}
 }
 
-// A shard at a wrong place, or one that cannot be read, is listed as bad.
+// A shard at a wrong place, or an unreadable shard, is listed as bad.
 func TestSurveyListsBadShards(t *testing.T) {
 	t.Parallel()
 	s := open(t, limits["datastore"])

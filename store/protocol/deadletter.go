@@ -17,7 +17,7 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// A letterRecord begins the data of a letter, as a line of JSON. The payload follows, or the beginning of one that needs chunks.
+// A letterRecord begins the data of a letter, as a line of JSON. The payload follows; of a payload in chunks, its beginning.
 type letterRecord struct {
 	Source string    `json:"source,omitempty"`
 	Time   time.Time `json:"time,omitzero"`

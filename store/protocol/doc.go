@@ -3,7 +3,7 @@
 //	kinds.go     all rows of a database, in one table
 //	facts.go     what follows from the limits of an engine
 //	store.go     opening, transactions, errors
-//	settings.go  the settings, and who may fold by older ones
+//	settings.go  the settings, and the folds by older ones
 //	fold.go      commits: markers, shards, growths, series
 //	record.go    growths; reset.go: resets and deletions; sweep.go: the removal of deleted counters
 //	view.go      look-ups and lists

@@ -282,7 +282,7 @@ func (s tested) setMeta(t *testing.T, c engine.Change) {
 	}
 }
 
-// A process whose database is replaced below it notices, and one that finds rows of another format does not open them.
+// A process whose database is replaced below it notices. A process that finds rows of another format does not open them.
 func TestOtherDatabases(t *testing.T) {
 	t.Parallel()
 	s, other := open(t, limits["postgresql"]), open(t, limits["postgresql"])

@@ -14,7 +14,7 @@ type facts struct {
 	// machineClock: the database has no clock, so its one process uses the machine's. ForgetBefore then moves by the process's
 	// age (Settings.Advance), and markers go by Sweep. Otherwise ForgetBefore moves by the database's clock.
 	machineClock bool
-	// exclusive: one process has the database. It has moments, knows what has changed, and counts rounds of sweeps.
+	// exclusive: one process has the database. It has moments, knows all changes, and counts rounds of sweeps.
 	exclusive bool
 	// certain: one process has the database, and no call takes effect after it has returned. So Changes is right, and a gate keeps
 	// folds by older rules out of a change of rules.

@@ -193,7 +193,7 @@ func (f *fold) groupsOf(add int) []int64 {
 	return f.Grouped[f.grouped-1].Indexes
 }
 
-// firstOf returns the position of the first one that is not before an add. Mostly it is the next one.
+// firstOf returns the position of the first element that is not before an add. Mostly it is the next one.
 func firstOf[T any](all []T, next, add int, of func(*T) int) int {
 	if (next == 0 || of(&all[next-1]) < add) && (next == len(all) || of(&all[next]) >= add) {
 		return next

@@ -33,7 +33,7 @@ func (s *Store) journalRowKey(counter string, p store.JournalPlace) engine.Key {
 	return key
 }
 
-// journalChanges yields the records and rows of a commit: there is no evidence of a commit that was not applied. It reports false if
+// journalChanges yields the records and rows of a commit: a commit that was not applied leaves no evidence. It reports false if
 // yield wants no more.
 func (s *Store) journalChanges(c *store.Commit, yield func(*engine.Change) bool) bool {
 	changes := make([]engine.Change, 0, len(c.Records)+len(c.Rows))
@@ -147,7 +147,7 @@ func (v *settling) Scan(ctx context.Context, r engine.Range, fields ...engine.Fi
 	return v.View.Scan(ctx, r, fields...)
 }
 
-// settled returns the time of store.JournalPage.SettledUntil. Where processes share the engine, one that is slow may still commit.
+// settled returns the time of store.JournalPage.SettledUntil. Where processes share the engine, a slow one may still commit.
 func (v *settling) settled() time.Time {
 	if v.store.facts.exclusive {
 		return v.until

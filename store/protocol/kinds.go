@@ -30,8 +30,8 @@ const (
 	fieldShards      engine.FieldID = 1 + iota // the number of shards; in a shard the largest that a folder knew
 	fieldDeletedAt                             // microseconds since 1970, as all times
 	fieldResetAt                               // the moment of the baseline
-	fieldBaseline                              // what a reset takes from the sum
-	fieldRemainder                             // of a group: what its counters had counted without it
+	fieldBaseline                              // the amount that a reset takes from the sum
+	fieldRemainder                             // of a group: the count of its counters without it
 	fieldCount                                 // the sum of all deltas
 	fieldBucketed                              // the part of count with buckets
 	fieldTally                                 // the number of folds
@@ -68,7 +68,7 @@ var due = narrow(fieldDue, "due")
 
 // Kinds are all kinds. An engine gets them when it is opened.
 var Kinds = engine.Kinds{
-	// One row "meta": who the database is, and its settings (metaRecord). Written by Open and changeSettings, and by Sweep and
+	// One row "meta": the identity of the database, and its settings (metaRecord). Written by Open and changeSettings, and by Sweep and
 	// Close, which only move ForgetBefore. Folds require fieldOldest; sweeps, ranges and removals of groups read it in their transactions.
 	kindMeta: {Name: "meta", Class: engine.Docs, Fields: []engine.FieldSpec{narrow(fieldOldest, "oldest")}},
 	// By the 16 bytes of an id. Inserted by folds, resets (removed, at) and takes of values (first, values). Due is

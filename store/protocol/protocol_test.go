@@ -3,6 +3,7 @@ package protocol_test
 import (
 	"errors"
 	"math/rand/v2"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -78,7 +79,7 @@ func open(t *testing.T, l engine.Limits) tested {
 	return openWith(t, l, protocol.Config{})
 }
 
-// openWith opens a new database. One that costs money defers some reads.
+// openWith opens a new database. A database that costs money defers some reads.
 func openWith(t *testing.T, l engine.Limits, cfg protocol.Config) tested {
 	t.Helper()
 	s := tested{off: new(atomic.Int64), cfg: cfg}
@@ -104,6 +105,23 @@ func (s tested) again(t *testing.T) tested {
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	return s
+}
+
+// An engine with facts that no protocol covers is refused, and the reason names the fact that it lacks.
+func TestOpenRefusesFacts(t *testing.T) {
+	t.Parallel()
+	for lacks, l := range map[string][]engine.Limits{
+		"needs Limits.Clock":  {{}, {Conditions: true, ByName: true}},
+		"needs Limits.ByName": {{Exclusive: true, Spread: true}, {Clock: true, ReadsCost: true}, {Clock: true, RowsCost: true, Returns: true}},
+	} {
+		for _, limits := range l {
+			e := memory.New(protocol.Kinds, memory.Options{Limits: limits}).Open()
+			if _, err := protocol.Open(t.Context(), e, protocol.Config{Create: true}); !errors.Is(err, store.ErrDeployment) || !strings.Contains(err.Error(), lacks) {
+				t.Errorf("%+v: got %v, want %q", limits, err, lacks)
+			}
+			_ = e.Close()
+		}
+	}
 }
 
 // A database that several processes share gets its meta row only from a process that may make it.

@@ -26,7 +26,7 @@ func (s *Store) setSequence(tx engine.Tx, key engine.Key, state store.SequenceSt
 	}})
 }
 
-// NextValues reads the sequence and the markers of the takes, and writes what is new, in one transaction: nobody finds a value
+// NextValues reads the sequence and the markers of the takes, and writes both, in one transaction: nobody finds a value
 // without its marker.
 func (s *Store) NextValues(ctx context.Context, sequence string, takes []store.Take) (given []store.Given, err error) {
 	if err := store.CheckTakes(takes); err != nil {

@@ -20,8 +20,8 @@ func dayOf(m wire.Minute) day { return day(m / store.DayMinutes) }
 // first is the first minute of the day.
 func (d day) first() wire.Minute { return wire.Minute(d) * store.DayMinutes }
 
-// archiveAhead is how far a bucket may lie ahead of the database's clock, at most: store.SeriesAhead, and what the clock of a fold may
-// be wrong. It costs a look-up only in the last minutes of a day.
+// archiveAhead is how far a bucket may lie ahead of the database's clock, at most: store.SeriesAhead, and the error of a folding
+// process's clock. It costs a look-up only in the last minutes of a day.
 const archiveAhead = store.SeriesAhead + 10*time.Minute
 
 // lastDay is the last day before a minute that can have buckets at the view's moment.

@@ -78,7 +78,7 @@ func (s *Store) moveShard(ctx context.Context, k store.Key, rules *store.Rules) 
 			shard.Unset = append(shard.Unset, f.ID)
 		}
 		tx.Change(&shard)
-		// What is added here is removed there.
+		// The shard loses the sums that the days gain.
 		keep := rules.KeepOf(k.Counter)
 		for len(moved) > 0 {
 			d := dayOfField(moved[0].ID)
@@ -157,7 +157,7 @@ func (s *Store) SweepSeries(ctx context.Context) error {
 	}
 }
 
-// sweepDays joins and removes what the rules, which it reads too, promise no longer, and returns how many of the days are
+// sweepDays joins and removes the sums that the rules, which it reads too, promise no longer, and returns how many of the days are
 // left.
 func (s *Store) sweepDays(ctx context.Context, lot []engine.Key) (left int, err error) {
 	// A soft commit is enough: before and after it the sums are the same, and another sweep repeats it.

@@ -34,7 +34,7 @@ type Config struct {
 	Jitter func(time.Duration) time.Duration
 	// Ring bounds the buckets of a shard, where rows cost money. Default store.SeriesBuckets and so on.
 	Ring store.Ring
-	// Logger gets what a person should know. Default none.
+	// Logger gets messages for a person. Default none.
 	Logger *slog.Logger
 }
 
@@ -85,8 +85,11 @@ type Store struct {
 func Open(ctx context.Context, e engine.Engine, cfg Config) (*Store, error) {
 	s := &Store{engine: e, cfg: cfg.withDefaults(), limits: e.Limits()}
 	s.facts = factsOf(&s.limits)
-	if f := &s.facts; f.machineClock && !f.exclusive || !f.byName && (f.ring || !f.daysFirst) {
-		return nil, fmt.Errorf("%w: an engine that several processes share needs a clock, and one whose rows or reads cost money needs the order of names", store.ErrDeployment)
+	switch f := &s.facts; {
+	case f.machineClock && !f.exclusive:
+		return nil, fmt.Errorf("%w: an engine without Limits.Exclusive needs Limits.Clock", store.ErrDeployment)
+	case !f.byName && (f.ring || !f.daysFirst):
+		return nil, fmt.Errorf("%w: an engine with Limits.Spread, ReadsCost, or RowsCost and Returns needs Limits.ByName", store.ErrDeployment)
 	}
 	if err := s.openMeta(ctx); err != nil {
 		return nil, outside(err)

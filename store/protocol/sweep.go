@@ -14,8 +14,8 @@ import (
 
 const (
 	// Where a process is alone, SweepCounters removes a counter only if sweepRounds calls in a row have found it deleted. The calls are
-	// an hour apart, and an aggregator remembers a record for an hour. So every aggregator has forgotten the record, whatever the
-	// clock says. Elsewhere the database's clock says that enough time has passed (store.SweepAfter).
+	// an hour apart, and an aggregator remembers a record for an hour. So every aggregator has forgotten the record, even with a
+	// wrong clock. Elsewhere the database's clock says that enough time has passed (store.SweepAfter).
 	sweepRounds = 4
 	// sweepPage is the most counters that one call looks at, where a process is alone. Later calls look at the rest.
 	sweepPage = 10_000

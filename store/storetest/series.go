@@ -120,8 +120,8 @@ func testSeriesSums(t *testing.T, su *suite) {
 	}
 }
 
-// Each counter of a call has its series, in the order asked: also one that is asked for twice, one of several shards, and
-// one that does not exist.
+// Each counter of a call has its series, in the order asked: also a counter asked for twice, a counter of several shards, and
+// an absent one.
 func testSeriesOfManyCounters(t *testing.T, su *suite) {
 	s := seriesStore(t, su)
 	m := today(t, s)

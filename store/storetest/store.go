@@ -34,8 +34,8 @@ func Slow() Feature { return func(su *suite) { su.rounds = 20 } }
 func Settles(d time.Duration) Feature { return func(su *suite) { su.settle = d } }
 
 // OfEngine leaves out the tests whose answers rest on package protocol alone. They run over a database in memory with
-// the limits of each engine. What remains depends on the engine: commits beside each other, limits, orders, moments, expiry, and what is
-// there after a reopening.
+// the limits of each engine. The other tests depend on the engine: commits beside each other, limits, orders, moments, expiry, and the
+// rows after a reopening.
 func OfEngine() Feature { return func(su *suite) { su.ofEngine = true } }
 
 // ofProtocol are the tests that OfEngine leaves out.

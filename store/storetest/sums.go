@@ -79,7 +79,7 @@ func testSumsAreTotals(t *testing.T, su *suite) {
 		}
 		want := totalsOf(t, s, pagesOf(60))
 		got, sums := sumsOf(t, s, q)
-		for name := range want { // those that were only grown have no shard
+		for name := range want { // a counter that was only grown has no shard
 			if _, ok := got[name]; !ok && want[name] == 0 {
 				delete(want, name)
 			}

@@ -6,7 +6,7 @@
 //
 //	select countmill.add('comments:post-17', 1)
 //
-// The role of the caller needs usage on the schema countmill, and no right to any table. In a schema of another name, call its function by SQL.
+// The role of the caller needs usage on the schema countmill, execute on its functions, and no right to any table. In a schema of another name, call its function by SQL.
 package addtx
 
 import (

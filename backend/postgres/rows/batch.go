@@ -94,7 +94,7 @@ type batch struct {
 }
 
 type statement struct {
-	// meant is what a division by zero, or a duplicate key, means here.
+	// meant is the error that a division by zero, or a duplicate key, means here.
 	meant error
 	// row gets each row of the answer.
 	row func(values [][]byte) error

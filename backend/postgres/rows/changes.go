@@ -138,7 +138,7 @@ func put(a **array, n int, value int64) {
 	(*a).int64(value)
 }
 
-// write adds the statement that inserts the rows, or changes those that exist.
+// write adds the statement that inserts the rows, or changes existing ones.
 func (r *rows) write(b *batch, meant error, upsert bool) {
 	t, n := r.t, r.n()
 	if n == 0 {
@@ -271,7 +271,7 @@ func (w *work) write(b *batch) {
 	w.inserts.write(b, engine.ErrExists, false)
 	w.upserts.write(b, nil, true)
 	if w.t.side != nil && w.deletes[0].n > 0 {
-		// Also a row that is absent is locked: one that comes now would lose its open fields.
+		// An absent row is locked too: otherwise a new row would lose its open fields.
 		locked := w.t.rows()
 		locked.keys = w.deletes
 		locked.write(b, nil, true)

@@ -54,11 +54,19 @@ type unit struct {
 // statementTime bounds a statement, waits for locks included.
 const statementTime = "30s"
 
+// ownNames lets statements find the operators and functions of PostgreSQL alone: another role may have made one that fits better, in a schema
+// that everybody may use.
+const ownNames = "set_config('search_path', 'pg_catalog', true)"
+
+// noticeLoss lets the server notice within a minute that the other machine is gone. It may have only a part of a commit then, whose locks
+// no time-out of PostgreSQL ends: the default is two hours.
+const noticeLoss = "set_config('tcp_keepalives_idle', '15', true), set_config('tcp_keepalives_interval', '15', true), set_config('tcp_keepalives_count', '3', true)"
+
 // begin adds BEGIN and the settings of the transaction: a pooler shares sessions, so no setting outlives it.
 func (e *Engine) begin(b *batch) *unit {
 	u := &unit{batch: b, e: e}
 	b.do("begin isolation level read committed")
-	b.do("select set_config('synchronous_commit', $1, true), set_config('statement_timeout', $2, true)", text(e.durable), text(statementTime))
+	b.do("select set_config('synchronous_commit', $1, true), set_config('statement_timeout', $2, true), "+ownNames+", "+noticeLoss, text(e.durable), text(statementTime))
 	return u
 }
 
@@ -106,7 +114,7 @@ func (u *unit) applyOn(ctx context.Context, conn *pgxpool.Conn) (engine.Result, 
 	return engine.Result{}, refusal(err, u.statements[done].meant)
 }
 
-// release ends what is left of a transaction, and gives a connection back.
+// release rolls back an open transaction, and gives the connection back.
 func release(conn *pgxpool.Conn) {
 	if c := conn.Conn().PgConn(); !c.IsClosed() && c.TxStatus() != 'I' {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)

@@ -11,7 +11,7 @@ import (
 )
 
 // answers are the errors of statements before COMMIT after which PostgreSQL has surely rolled back. After any other error,
-// a lost connection or a shutdown, the outcome is open.
+// a lost connection or a shutdown, the outcome is open. Also after 08P01: PgBouncer answers it when the server is gone.
 var answers = map[string]error{
 	"25006": engine.ErrNotApplied, // a standby, or a read-only transaction
 	"40001": engine.ErrNotApplied, // serialisation
@@ -33,7 +33,6 @@ var answers = map[string]error{
 	"22021": engine.ErrRefused,    // a name is not text
 	"22P05": engine.ErrRefused,
 	"54000": engine.ErrRefused, // a key is too long for an index
-	"08P01": engine.ErrRefused, // a message is too long, or a name that is not text in binary form
 }
 
 // refusal returns the error of a call that ended at a statement before its COMMIT.

@@ -53,7 +53,7 @@ var _ engine.Engine = (*Engine)(nil)
 // format is that of the tables. A later one is a migration: migrate brings each earlier one to it, and never back.
 const format = 1
 
-// minConns is what a view in a transaction and a commit need together.
+// minConns is the number of connections that a view in a transaction and a commit need together.
 const minConns = 4
 
 // Open opens a schema of the database that config leads to. It adds what tables of an older version lack, and needs rights to do so only if
@@ -109,13 +109,16 @@ func onNotice(c *pgconn.PgConn, n *pgconn.Notice) {
 
 // prepare reads the settings of the server and the columns of the schema, and migrates it if it lacks any.
 func (e *Engine) prepare(ctx context.Context) error {
-	var fsync string
-	err := e.pool.QueryRow(ctx, `select current_setting('fsync'), (select reset_val from pg_settings where name = 'synchronous_commit')`).Scan(&fsync, &e.durable)
+	var fsync, encoding string
+	err := e.pool.QueryRow(ctx, `select current_setting('fsync'), current_setting('server_encoding'), (select reset_val from pg_settings where name = 'synchronous_commit')`).Scan(&fsync, &encoding, &e.durable)
 	if err != nil {
 		return err
 	}
 	if fsync == "off" {
 		return fmt.Errorf("%w: postgres: fsync is off, and a loss of power would lose counts", engine.ErrDeployment)
+	}
+	if encoding != "UTF8" {
+		return fmt.Errorf("%w: postgres: the database has the encoding %s, and names need UTF8: createdb --encoding=UTF8 --template=template0", engine.ErrDeployment, encoding)
 	}
 	if e.durable == "off" {
 		e.durable = "on"
@@ -132,17 +135,17 @@ func (e *Engine) prepare(ctx context.Context) error {
 	return pgx.BeginFunc(ctx, e.pool, func(tx pgx.Tx) error { return e.migrate(ctx, tx) })
 }
 
-// What a schema lacks.
+// How much of its tables a schema lacks.
 const (
 	nothing = iota
 	something
 	everything
 )
 
-// lacks reports what the schema lacks, and reads the identity of the database.
+// lacks reports how much the schema lacks, and reads the identity of the database.
 func (e *Engine) lacks(ctx context.Context) (int, error) {
 	found := make(map[string]bool)
-	rows, err := e.pool.Query(ctx, "select table_name::text || '.' || column_name from information_schema.columns where table_schema = $1 union all select indexname from pg_indexes where schemaname = $1", e.schema)
+	rows, err := e.pool.Query(ctx, "select pg_catalog.concat(table_name, '.', column_name) from information_schema.columns where table_schema = $1 union all select indexname from pg_indexes where schemaname = $1", e.schema)
 	if err != nil {
 		return 0, err
 	}
@@ -188,7 +191,7 @@ func (e *Engine) all() (all []*table) {
 	return all
 }
 
-// metaTable has one row: who the database is, the last server that it was on, and how often it came to another one.
+// metaTable has one row: the identity of the database, the last server that it was on, and how often it came to another one.
 const metaTable = "countmill_format"
 
 // server is the server with its timeline, which rises when a standby is promoted, and when a backup is restored to a point in time. The table's own
@@ -204,6 +207,7 @@ const timeline = `case when pg_is_in_recovery() then '' else substr(pg_walfile_n
 func (e *Engine) migrate(ctx context.Context, tx pgx.Tx) error {
 	meta, literal := quoted(e.schema, metaTable), "'"+strings.ReplaceAll(e.schema, "'", "''")+"'"
 	sql := []string{
+		"select " + ownNames,
 		"select pg_advisory_xact_lock(hashtext('countmill'), hashtext(" + literal + "))",
 		// A role without the right to make schemas may not say "if not exists" of its own.
 		fmt.Sprintf("do $do$ begin if to_regnamespace(quote_ident(%s)) is null then create schema %s; end if; end $do$", literal, quoted(e.schema)),
@@ -251,16 +255,16 @@ func (e *Engine) Resume(time.Time) {}
 func (e *Engine) Check(ctx context.Context, with []engine.Key) (engine.Checked, error) {
 	checked := engine.Checked{Rows: make([]engine.Row, len(with))}
 	var identity, last, now string
-	var readOnly, standby bool
+	var readOnly bool
 	meta := quoted(e.schema, metaTable)
 	v := &view{e: e, slots: e.views}
 	defer v.Close()
 	err := v.ask(ctx, func(b *batch) {
 		b.want(nil, func(v [][]byte) error {
 			identity, last, now, checked.Restores = string(v[0]), string(v[1]), string(v[2]), int64Of(v[3])
-			standby, readOnly = v[4][0] != 0, v[5][0] != 0
+			readOnly = v[4][0] != 0
 			return nil
-		}, "select identity, origin, "+e.server()+", restores, pg_is_in_recovery(), current_setting('default_transaction_read_only')::boolean from "+meta)
+		}, "select identity, origin, "+e.server()+", restores, current_setting('default_transaction_read_only')::boolean from "+meta)
 		clear(checked.Rows)
 		e.look(b, with, []engine.FieldID{engine.All}, checked.Rows, nil)
 	})
@@ -271,8 +275,8 @@ func (e *Engine) Check(ctx context.Context, with []engine.Key) (engine.Checked, 
 		return engine.Checked{}, err
 	case identity != e.identity:
 		return engine.Checked{}, fmt.Errorf("%w: postgres: its identity is %q, and was %q", engine.ErrOtherDatabase, identity, e.identity)
-	case readOnly || standby:
-		return checked, fmt.Errorf("%w: postgres: a standby, or a database that is read only", engine.ErrReadOnly)
+	case readOnly:
+		return checked, fmt.Errorf("%w: postgres: the database is read only", engine.ErrReadOnly)
 	case now != last:
 		checked.Restores++
 		_, err = e.pool.Exec(ctx, "update "+meta+" set restores = restores + 1, origin = $1 where origin = $2", now, last)

@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
+	"github.com/countmill/countmill/internal/testing/emulator"
 	"github.com/countmill/countmill/store/engine"
 	"github.com/countmill/countmill/store/engine/enginetest"
 )
@@ -57,9 +61,21 @@ func random(n int) string {
 	return string(name)
 }
 
-// Open refuses a schema of another program and of a later version, and takes one that lacks tables.
+// Open refuses a schema of another program and of a later version, and a database whose names are no UTF-8. It takes a schema that lacks tables.
 func TestOpen(t *testing.T) {
 	t.Parallel()
+	server := emulator.NewPostgres(t)
+	conn, err := pgx.Connect(t.Context(), server.URL)
+	if err == nil {
+		_, err = conn.Exec(t.Context(), "create database bytes encoding 'SQL_ASCII' template template0")
+		_ = conn.Close(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openWith(strings.Replace(server.URL, "/postgres?", "/bytes?", 1)+"&schema=s", enginetest.Kinds(), Options{Create: true}); !errors.Is(err, engine.ErrDeployment) {
+		t.Errorf("a database of bytes: got %v, want ErrDeployment", err)
+	}
 	url := schema(t)
 	old := open(t, url, enginetest.Kinds()[:3])
 	if e := open(t, url, enginetest.Kinds()); e.identity != old.identity || e.identity == "" {

@@ -12,7 +12,7 @@ import (
 	"github.com/countmill/countmill/store/engine"
 )
 
-// A tx reads in a view, and notes the version of each row; 0 for one that is absent.
+// A tx reads in a view, and notes the version of each row; 0 for an absent row.
 type tx struct {
 	view    *view
 	mu      sync.Mutex
@@ -99,8 +99,8 @@ type run struct {
 	keys []*array
 }
 
-// lock adds statements that lock the rows of a transaction in the order of keys, and then compare the versions of those that it
-// has read.
+// lock adds statements that lock the rows of a transaction in the order of keys, and then compare the versions of the rows that
+// it has read.
 func (u *unit) lock(read map[engine.Key]int64, changes []engine.Change) {
 	modes := make(map[engine.Key]mode, len(read))
 	for key, version := range read {

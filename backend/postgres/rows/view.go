@@ -69,6 +69,9 @@ func (e *Engine) View(past time.Time) engine.View {
 
 var errClosed = errors.New("postgres: closed")
 
+// errStandby: a standby may lack what was acknowledged before its view began, and does not know the moment that it shows.
+var errStandby = fmt.Errorf("%w: postgres: this server is a standby, and may lack the latest commits", engine.ErrNotApplied)
+
 // ask runs statements in the view. The first call begins it.
 func (v *view) ask(ctx context.Context, build func(*batch)) error {
 	v.mu.Lock()
@@ -84,14 +87,15 @@ func (v *view) ask(ctx context.Context, build func(*batch)) error {
 	}
 	for attempt := 0; ; attempt++ {
 		var at, shown int64
+		var standby bool
 		b := new(batch)
 		if !begun {
 			b.do("begin isolation level repeatable read read only")
 			b.want(nil, func(val [][]byte) (err error) {
-				at = int64Of(val[0]) + epoch
+				at, standby = int64Of(val[0])+epoch, val[2][0] != 0
 				shown, err = transactionsOf(string(val[1]))
 				return err
-			}, "select now(), pg_current_snapshot()::text, set_config('statement_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $1, true)",
+			}, "select now(), pg_current_snapshot()::text, pg_is_in_recovery(), set_config('statement_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $1, true), "+ownNames,
 				text(strconv.FormatInt(v.e.options.ViewTime.Milliseconds(), 10)))
 		}
 		build(b)
@@ -112,6 +116,10 @@ func (v *view) ask(ctx context.Context, build func(*batch)) error {
 		if begun {
 			return nil
 		}
+		if standby {
+			v.endLocked()
+			return errStandby
+		}
 		if moment, ok := v.e.moments.give(at, shown, attempt == 3); ok {
 			v.at = time.UnixMicro(moment).UTC()
 			life, stop := context.WithTimeout(v.e.closing, v.e.options.ViewTime)
@@ -128,7 +136,7 @@ func (v *view) ask(ctx context.Context, build func(*batch)) error {
 	}
 }
 
-// transactionsOf returns how many transactions have ended for a snapshot, which is xmin:xmax:the numbers of those that go on.
+// transactionsOf returns how many transactions have ended for a snapshot, which is xmin:xmax:the numbers of running transactions.
 func transactionsOf(snapshot string) (int64, error) {
 	parts := strings.SplitN(snapshot, ":", 3)
 	if len(parts) < 3 {
@@ -243,7 +251,7 @@ func (e *Engine) look(b *batch, keys []engine.Key, fields []engine.FieldID, rows
 			continue
 		}
 		s := t.selects(fields)
-		// offset 0 keeps the look-ups apart: an index for each, whatever the planner knows of the table.
+		// offset 0 keeps the look-ups apart: an index for each, independent of the planner's statistics.
 		b.want(nil, func(values [][]byte) error {
 			i := g.at[int64Of(values[0])-1]
 			if versions != nil {

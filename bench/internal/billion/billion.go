@@ -3,7 +3,7 @@
 //
 // An increment is one line of an NDJSON body, {"counter":"..."}, with a delta of 1: nothing is added up
 // before countmill has it. Each body has an Idempotency-Key of its own. It is sent again under the same
-// key until the answer is 202, because nobody knows what a killed process had counted. The library
+// key until the answer is 202, because nobody knows the increments that a killed process had counted. The library
 // cannot do this: a publisher in this process has no `up` to kill, and a killed process loses the
 // increments that its publisher has not sent.
 package billion

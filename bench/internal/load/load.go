@@ -1,5 +1,5 @@
 // Package load is the work of every system in the benchmark: which counters are incremented, in which
-// order and for how long, and what each total must be afterwards.
+// order and for how long, and the right totals afterwards.
 package load
 
 import (

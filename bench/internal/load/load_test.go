@@ -28,7 +28,7 @@ func TestChunksDivideOrders(t *testing.T) {
 	}
 }
 
-// Want has exactly the increments that workers got, including those that began the order again.
+// Want has exactly the increments that workers got, including workers that began the order again.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	for _, l := range All(50, 20_000)[2:] {

@@ -251,7 +251,7 @@ func (d *deployment) fill(ctx context.Context) (err error) {
 const bearable = time.Second
 
 // search looks for the highest rate at which p99 stays bearable, for each number of aggregators. Each
-// rate has emulators of its own: one that was too high leaves a backlog.
+// rate has emulators of its own: a rate that was too high leaves a backlog.
 func (m *measurement) search(ctx context.Context) error {
 	for text := range strings.SplitSeq(m.aggregators, ",") {
 		aggregators, err := strconv.Atoi(text)

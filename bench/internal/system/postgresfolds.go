@@ -68,7 +68,7 @@ func sortAdds(adds []store.ShardDelta) {
 	})
 }
 
-// Count folds. A run of minutes also removes markers, which then expire after one minute, and prints every minute what the tables take.
+// Count folds. A run of minutes also removes markers, which then expire after one minute, and prints the size of the tables every minute.
 func (f *postgresFolds) Count(ctx context.Context, r *load.Run) error {
 	defer r.Stop()
 	ctx, stop := context.WithCancelCause(ctx)

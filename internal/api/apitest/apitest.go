@@ -176,24 +176,6 @@ func (d *Document) checkReferences(tb testing.TB, v any, where string) {
 	}
 }
 
-// QueryParameters returns the documented query parameters of a route, sorted.
-func (d *Document) QueryParameters(tb testing.TB, route httpserver.Route) []string {
-	tb.Helper()
-	list, _ := at(d.raw, "paths", route.Pattern, strings.ToLower(route.Method))["parameters"].([]any)
-	var names []string
-	for _, entry := range list {
-		param := entry.(map[string]any)
-		if ref, ok := param["$ref"].(string); ok {
-			param = at(d.raw, strings.Split(strings.TrimPrefix(ref, "#/"), "/")...)
-		}
-		if param["in"] == "query" {
-			names = append(names, param["name"].(string))
-		}
-	}
-	slices.Sort(names)
-	return names
-}
-
 // CheckAnswer holds an answer of the route against the document: its status, type,
 // headers that must be there, and body.
 func (d *Document) CheckAnswer(tb testing.TB, method, pattern string, status int, header http.Header, body []byte) {

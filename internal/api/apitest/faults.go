@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -22,9 +23,9 @@ type Fault struct {
 const jsonType = "application/json"
 
 // Faults returns requests that a route must refuse according to the document: parameters and
-// fields that are unknown or given twice, fields that are null or of another type, a body that
-// goes on behind its end, another method, another type of body. good is a body that the route
-// accepts, as an object; nil if the route has no body.
+// fields that are unknown, missing or given twice, values out of range, fields that are null or of
+// another type, a body that goes on behind its end, another method, another type of body. good is a
+// body that the route accepts, as an object; nil if the route has no body.
 func (d *Document) Faults(tb testing.TB, route httpserver.Route, good map[string]any) []Fault {
 	tb.Helper()
 	op := at(d.raw, "paths", route.Pattern, strings.ToLower(route.Method))
@@ -45,9 +46,34 @@ func (d *Document) Faults(tb testing.TB, route httpserver.Route, good map[string
 	}
 	add(Fault{What: "wrong method", Method: http.MethodPut, Body: text, Status: http.StatusMethodNotAllowed})
 	add(Fault{What: "unknown parameter", Query: "zzz=1", Body: text, Status: http.StatusBadRequest, Field: "zzz"})
-	for _, name := range d.QueryParameters(tb, route) {
-		if !d.repeats(route, name) {
-			add(Fault{What: "parameter given twice", Query: name + "=a&" + name + "=a", Body: text, Status: http.StatusBadRequest, Field: name})
+	params := d.queryParameters(route)
+	required := make(url.Values)
+	for _, p := range params {
+		if p["required"] == true {
+			required.Set(p["name"].(string), "a")
+		}
+	}
+	for _, p := range params {
+		name, schema := p["name"].(string), at(p, "schema")
+		others := maps.Clone(required)
+		others.Del(name)
+		query := func(what, query string) {
+			add(Fault{What: what, Query: strings.Trim(others.Encode()+"&"+query, "&"), Body: text, Status: http.StatusBadRequest, Field: name})
+		}
+		if schema["type"] != "array" {
+			query("parameter given twice", name+"=a&"+name+"=a")
+		}
+		if most, ok := schema["maximum"].(json.Number); ok {
+			query("parameter below its range", name+"=0")
+			query("parameter beyond its range", name+"="+most.String()+"0")
+			query("no number", name+"=1.0")
+		}
+		if schema["enum"] != nil {
+			query("parameter of another value", name+"=zzz")
+		}
+		if p["required"] == true {
+			query("parameter left empty", name+"=")
+			query("parameter missing", "")
 		}
 	}
 	if good == nil {
@@ -66,10 +92,14 @@ func (d *Document) Faults(tb testing.TB, route httpserver.Route, good map[string
 	bad("trailing letter", text+"x", "")
 	bad("cut off", text[:len(text)-1], "")
 	bad("unknown field", with(text, "zzz", "1"), "zzz")
-	for name, property := range d.fields(schema) {
+	properties, needed := d.fields(schema)
+	for name, property := range properties {
 		rest := maps.Clone(good)
 		delete(rest, name)
 		one := encode(tb, rest)
+		if slices.Contains(needed, any(name)) {
+			bad(name+" missing", one, name)
+		}
 		bad("field in another case", with(one, strings.ToUpper(name), wellTyped(property)), strings.ToUpper(name))
 		bad(name+" null", with(one, name, "null"), name)
 		bad(name+" of another type", with(one, name, "{}"), name)
@@ -79,26 +109,29 @@ func (d *Document) Faults(tb testing.TB, route httpserver.Route, good map[string
 	return faults
 }
 
-// repeats reports whether a parameter may be given more than once.
-func (d *Document) repeats(route httpserver.Route, name string) bool {
+// queryParameters are the documented query parameters of a route.
+func (d *Document) queryParameters(route httpserver.Route) (params []map[string]any) {
 	list, _ := at(d.raw, "paths", route.Pattern, strings.ToLower(route.Method))["parameters"].([]any)
-	return slices.ContainsFunc(list, func(entry any) bool {
-		param := d.resolve(entry.(map[string]any))
-		return param["name"] == name && at(param, "schema")["type"] == "array"
-	})
+	for _, entry := range list {
+		if p := d.resolve(entry.(map[string]any)); p["in"] == "query" {
+			params = append(params, p)
+		}
+	}
+	return params
 }
 
-// fields are the properties of a body; of one object if the body may be an array.
-func (d *Document) fields(schema map[string]any) map[string]map[string]any {
+// fields are the properties of a body, and the required ones; of one object if the body may be an array.
+func (d *Document) fields(schema map[string]any) (fields map[string]map[string]any, required []any) {
 	schema = d.resolve(schema)
 	if some, ok := schema["oneOf"].([]any); ok {
 		return d.fields(some[0].(map[string]any))
 	}
-	fields := make(map[string]map[string]any)
+	fields = make(map[string]map[string]any)
 	for name, property := range at(schema, "properties") {
 		fields[name] = d.resolve(property.(map[string]any))
 	}
-	return fields
+	required, _ = schema["required"].([]any)
+	return fields, required
 }
 
 func (d *Document) resolve(v map[string]any) map[string]any {

@@ -63,20 +63,6 @@ func TestAlertMetrics(t *testing.T) {
 	}
 }
 
-// The page about monitoring has the metrics of each alert in its table.
-func TestMonitorHasEachAlert(t *testing.T) {
-	t.Parallel()
-	_, table, _ := strings.Cut(read(t, "docs/howto/monitor.md"), "\n## Alert on these\n")
-	table, _, _ = strings.Cut(table, "\n## ")
-	for _, a := range alerts(t) {
-		for _, name := range regexp.MustCompile(`\bcountmill_\w+`).FindAllString(a.Expr, -1) {
-			if !regexp.MustCompile(name + `\b`).MatchString(table) {
-				t.Errorf("docs/howto/monitor.md lacks a row about %s, as %s has it", name, a.Name)
-			}
-		}
-	}
-}
-
 // Each alert has a severity, a row in the runbook's list, and a section of its name with the same parts. Each section is of an alert
 // or of a command in the list.
 func TestRunbook(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 
 const testsPage = "docs/evidence/tests.md"
 
-// docs/evidence/tests.md says what each fuzz target holds.
+// docs/evidence/tests.md has the condition of each fuzz target.
 func TestFuzzTargetsAreDocumented(t *testing.T) {
 	t.Parallel()
 	text := read(t, testsPage)

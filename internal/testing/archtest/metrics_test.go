@@ -76,7 +76,7 @@ const metricsIntroduction = `<!-- Generated from the code: go test ./internal/te
 
 # Metrics
 
-` + "`GET /metrics`" + ` needs the scope ` + "`metrics`" + ` if the server has tokens. [Monitor](../howto/monitor.md) has the few to alert on.
+` + "`GET /metrics`" + ` needs the scope ` + "`metrics`" + ` if the server has tokens. [Monitor](../howto/monitor.md) leads to the alerts.
 
 - Counters start at 0 with the process: use ` + "`rate()`" + `. Times are in seconds, sizes in bytes.
 - ` + "`countmill_lag_seconds`" + ` is absent while nobody knows the lag. That is the case if no aggregator takes or holds messages.

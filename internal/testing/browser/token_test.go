@@ -3,7 +3,6 @@
 package browser
 
 import (
-	"fmt"
 	"net/http"
 	"path/filepath"
 	"strconv"
@@ -91,38 +90,6 @@ func TestShareLinkLeavesTheTokenOfTheTab(t *testing.T) {
 		tb.until(rows + ` === 1`)
 		tb.run(`setTimeout(() => { ` + back + ` })`)
 		tb.until(rows + ` === 2`)
-	}
-}
-
-// A page of another origin can have the frame and the badge, and not the page itself.
-func TestInsideAnotherPage(t *testing.T) {
-	t.Parallel()
-	tb := open(t, "frame-ancestors")
-	defer tb.close()
-	m, tokens := guarded(t)
-	link := run(t, "share", "page:", "--public", "--server", m.url, "--file", tokens)
-	m.waitFor(t, link)
-	watched := make(chan string, 10)
-	mill := below(t, m, "", func(_ http.ResponseWriter, r *http.Request) bool {
-		if r.URL.Path == "/v1/watch" || r.URL.Path == "/v1/overview" {
-			watched <- r.URL.Path + " " + r.URL.Query().Get("counter")
-		}
-		return false
-	})
-	const page = `<!doctype html><link rel="icon" href="data:,"><iframe src="%[1]sframe.html#%[2]s&counter=page:/home"></iframe><iframe src="%[1]s#%[2]s"></iframe><img src="%[1]sbadge/page:%%2Fhome.svg">`
-	site := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/html")
-		fmt.Fprintf(w, page, mill, link[strings.Index(link, "#")+1:])
-	}))
-	tb.visit(strings.Replace(site, "127.0.0.1", "localhost", 1))
-	tb.until(`document.querySelector('img').naturalWidth > 80`)
-	select {
-	case got := <-watched:
-		if got != "/v1/watch page:/home" {
-			t.Errorf("the page calls %s, want the frame alone to watch its counter", got)
-		}
-	case <-time.After(patience):
-		t.Fatal("the frame does not watch its counter")
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// places is a script whose value is what the panel Top shows.
+// places is a script whose value is the content of the panel Top.
 const places = `[...document.querySelectorAll('#top-rows li')].map((l) => l.innerText.replaceAll('\n', ' ')).join()`
 
 // The panel Top asks while it is open, shows names as text, and says what to do without an index or a series.

@@ -81,7 +81,7 @@ func typeCheck(set *token.FileSet, imports types.Importer, dir string, files map
 	if err != nil {
 		return err
 	}
-	for file := range files { // those that are not on the disk
+	for file := range files { // files that are not on the disk
 		if name := filepath.Join(root, file); filepath.Dir(file) == dir && !slices.Contains(names, name) {
 			names = append(names, name)
 		}

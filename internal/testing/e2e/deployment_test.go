@@ -93,6 +93,14 @@ func (d *deployment) noDeadLetters(t *testing.T) {
 	}
 }
 
+// noDeadLetters checks that the store has none.
+func (p *process) noDeadLetters(t *testing.T) {
+	t.Helper()
+	if status, text := p.get("/v1/dead-letters"); status != http.StatusOK || !strings.Contains(text, `"dead_letters":[]`) {
+		t.Errorf("dead letters: got %d %s, want none", status, text)
+	}
+}
+
 func (d *deployment) bus() string {
 	return "pubsub://" + d.project + "/increments?subscription=aggregators"
 }

@@ -1,12 +1,9 @@
 package e2e
 
 import (
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/anishathalye/porcupine"
 )
 
 // Correct histories pass, and each kind of error is found.
@@ -62,99 +59,9 @@ func TestHistoryCheck(t *testing.T) {
 	}
 }
 
-// Totals need the right order only if they are more than apart from each other.
-func TestHistoryOrderApart(t *testing.T) {
-	t.Parallel()
-	h := &history{counter: "a", adds: []add{{call: 1, acked: 2, done: true}}}
-	for _, r := range []read{
-		{call: 3, ret: 9, asOf: epoch.Add(time.Second), total: 1},
-		{call: 3, ret: 9, asOf: epoch.Add(time.Second + 10*time.Millisecond), total: 0},
-	} {
-		says(t, "show", h.show(r), "")
-	}
-	says(t, "10ms apart, 20ms allowed", h.check(false, 20*time.Millisecond), "")
-	says(t, "10ms apart, 5ms allowed", h.check(false, 5*time.Millisecond), "lacks")
-}
-
 func says(t *testing.T, what string, err error, want string) {
 	t.Helper()
 	if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 		t.Errorf("%s: got %v, want %q", what, err, want)
 	}
-}
-
-// model describes a counter to Porcupine. An input is a power of 4 to add, or 0 for a read.
-var model = porcupine.Model{
-	Init: func() any { return int64(0) },
-	Step: func(state, input, output any) (bool, any) {
-		if n := input.(int64); n > 0 {
-			return true, state.(int64) + n
-		}
-		return state == output, state
-	},
-}
-
-// The check agrees with Porcupine, which tries every order and does not know the structure of totals.
-// Porcupine takes minutes if twenty increments are on a bus, so the histories here are short. Half of
-// them are drawn from a correct order, and half of those are then falsified.
-func TestHistoryCheckAgreesWithPorcupine(t *testing.T) {
-	t.Parallel()
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
-	var right, wrong int
-	for range 20_000 {
-		h, counted := drawn(r), r.IntN(2) == 0
-		var ops []porcupine.Operation
-		for i, a := range h.adds {
-			to := never
-			if counted {
-				to = a.acked
-			}
-			ops = append(ops, porcupine.Operation{ClientId: len(ops), Input: int64(1) << (2 * i), Call: int64(a.call), Return: int64(to)})
-		}
-		for _, r := range h.reads {
-			ops = append(ops, porcupine.Operation{ClientId: len(ops), Input: int64(0), Output: r.total, Call: int64(r.call - r.staleness), Return: int64(r.ret)})
-		}
-		err := h.linearizable(counted)
-		if want := porcupine.CheckOperations(model, ops); want != (err == nil) {
-			t.Fatalf("Porcupine says %v, the check %v: counted %v, adds %+v, reads %v", want, err, counted, h.adds, h.reads)
-		}
-		if err == nil {
-			right++
-		} else {
-			wrong++
-		}
-	}
-	if t.Logf("%d right, %d wrong", right, wrong); right < 2000 || wrong < 2000 {
-		t.Error("too few of one kind to show anything")
-	}
-}
-
-// drawn returns a history of at most 6 adds and 6 reads.
-func drawn(r *rand.Rand) *history {
-	h := &history{counter: "a"}
-	lies := r.IntN(2) == 0
-	before := func(n int) time.Duration { return time.Duration(max(0, n-r.IntN(8))) }
-	after := func(n int) time.Duration { return time.Duration(n + r.IntN(8)) }
-	var total int64
-	at := 0
-	for range 1 + r.IntN(12) {
-		at += 1 + r.IntN(6)
-		if r.IntN(2) == 0 && len(h.adds) < 6 {
-			a := add{call: before(at), acked: after(at)}
-			if r.IntN(4) == 0 {
-				a.acked = never
-			}
-			total += 1 << (2 * len(h.adds))
-			h.adds = append(h.adds, a)
-			continue
-		}
-		shown := total
-		if lies && len(h.adds) > 0 {
-			shown ^= 1 << (2 * r.IntN(len(h.adds)))
-		}
-		h.reads = append(h.reads, read{call: before(at), ret: after(at), staleness: time.Duration(r.IntN(4)), total: shown})
-	}
-	return h
 }

@@ -17,15 +17,10 @@ import (
 	"github.com/countmill/countmill/internal/testing/child"
 )
 
-// buildOther builds a program in testdata as a module of its own, as a user would. files returns its
-// go.mod and other files, for a version of Go and the directory of this module.
-func buildOther(t *testing.T, name string, files func(version, root string) map[string]string) string {
+// buildNotebook builds the program in testdata as a module of its own, as a user would.
+func buildNotebook(t *testing.T) string {
 	t.Helper()
 	root, err := filepath.Abs("../../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	source, err := os.ReadFile(filepath.Join("testdata", name, "main.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,47 +28,31 @@ func buildOther(t *testing.T, name string, files func(version, root string) map[
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	all := files(string(regexp.MustCompile(`(?m)^go .*$`).Find(mod)), root)
-	all["main.go"] = string(source)
-	for file, text := range all {
+	dir, version := t.TempDir(), regexp.MustCompile(`(?m)^go .*$`).Find(mod)
+	if err := os.CopyFS(dir, os.DirFS("testdata/notebook")); err != nil {
+		t.Fatal(err)
+	}
+	for file, text := range map[string]string{
+		"go.mod":  fmt.Sprintf("module example.com/notebook\n\n%s\n", version),
+		"go.work": fmt.Sprintf("%s\n\nuse (\n\t.\n\t%q\n)\n", version, root),
+	} {
 		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	binary := filepath.Join(dir, name)
-	build := exec.Command("go", "build", "-o", binary, ".")
+	build := exec.Command("go", "build", "-o", "notebook", ".")
 	build.Dir = dir
 	build.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	return binary
-}
-
-// A service of another module builds with package client alone, without a checksum of any dependency,
-// and counts over HTTP.
-func TestAServiceOfAnotherModule(t *testing.T) {
-	t.Parallel()
-	binary := buildOther(t, "overhttp", func(version, root string) map[string]string {
-		return map[string]string{"go.mod": fmt.Sprintf("module example.com/overhttp\n\n%s\n\nrequire github.com/countmill/countmill v0.0.0\n\nreplace github.com/countmill/countmill => %q\n", version, root)}
-	})
-	up := start(t, nil, "up", "--data", t.TempDir()).ready(t)
-	out, err := exec.Command(binary, up.url).CombinedOutput()
-	if want := "orders 1\npage:/home 5\n"; err != nil || string(out) != want {
-		t.Errorf("got %q, %v, want %q", out, err, want)
-	}
+	return filepath.Join(dir, "notebook")
 }
 
 // A store of another module runs `up` under a scheme of its own: no file of this module knows it.
 func TestAStoreOfAnotherModule(t *testing.T) {
 	t.Parallel()
-	binary := buildOther(t, "notebook", func(version, root string) map[string]string {
-		return map[string]string{
-			"go.mod":  fmt.Sprintf("module example.com/notebook\n\n%s\n", version),
-			"go.work": fmt.Sprintf("%s\n\nuse (\n\t.\n\t%q\n)\n", version, root),
-		}
-	})
+	binary := buildNotebook(t)
 	out, err := exec.Command(binary, "up", "--store", "notebook:x?shards=no").CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "--store: parameter shards must be an integer from 1") {
 		t.Errorf("a wrong parameter: %v, %s", err, out)

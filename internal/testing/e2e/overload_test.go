@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/countmill/countmill/internal/testing/emulator"
-	"github.com/countmill/countmill/internal/testing/faultproxy"
 	"github.com/countmill/countmill/internal/testing/longtest"
 )
 
@@ -92,8 +90,6 @@ const (
 	overloadMemory = 1024 << 20
 	// largeMemory is the limit for bodies of 8 MiB.
 	largeMemory = 1536 << 20
-	// awayMemory is the limit for a publisher that may gather 32 MiB.
-	awayMemory = 768 << 20
 	// overloadRecovery is how long after the load it may be slower than before.
 	overloadRecovery = 15 * time.Second
 
@@ -154,49 +150,5 @@ func TestOverloadOfLargeBodies(t *testing.T) {
 	}
 	if during.most > largeMemory {
 		t.Errorf("it took %d MiB, want at most %d", during.most>>20, largeMemory>>20)
-	}
-}
-
-// A publisher in a process of its own is flooded while Pub/Sub is unavailable. It stays within its
-// limits and acknowledges nothing. It answers each request with "not counted" or "unknown".
-func TestOverloadWithoutPubSub(t *testing.T) {
-	longtest.Only(t, "stops emulators for many seconds")
-	server := emulator.OwnPubSub(t)
-	way := faultproxy.Start(t, server.Host)
-	d := &deployment{project: emulator.Project(), pubsub: server.Host, env: []string{"PUBSUB_EMULATOR_HOST=" + way.Host(), "GOMEMLIMIT=", "GOGC="}}
-	d.provide(t)
-	o := newOffer(t, d.publisher(t, "--memory", "32MiB", "--request-timeout", "3s"), 64, 1000)
-	if status := o.one("before"); status != http.StatusAccepted {
-		t.Fatalf("an increment before all was answered with %d", status)
-	}
-	pid := o.up.cmd.Process.Pid
-	if _, err := memoryOf(pid); err != nil {
-		t.Skip(err)
-	}
-	watched := watchMemory(pid)
-	way.Cut()
-	o.overwhelm(2000, overloadLength(t))
-	during := watched()
-	way.Heal()
-	took := until(t, time.Minute, "an increment to be accepted after the flood", func() bool {
-		return o.one("after") == http.StatusAccepted
-	})
-
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	t.Logf("%d requests, answers %v; at most %d MiB and %d files; took one again after %s",
-		o.answered, o.statuses, during.most>>20, during.files, took.Round(time.Millisecond))
-	for status, n := range o.statuses {
-		switch status {
-		case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		default:
-			t.Errorf("%d answers of %d without Pub/Sub, want 429, 503 and 504 only", n, status)
-		}
-	}
-	if o.statuses[http.StatusTooManyRequests] == 0 {
-		t.Error("nothing was refused: it was not overloaded")
-	}
-	if during.most > awayMemory {
-		t.Errorf("it took %d MiB, want at most %d", during.most>>20, awayMemory>>20)
 	}
 }

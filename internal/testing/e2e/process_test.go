@@ -26,13 +26,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if address := os.Getenv(remoteVariable); address != "" {
-		if err := publishFor(address); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
 	goleak.VerifyTestMain(emulator.Around(builds{m}))
 }
 

@@ -138,7 +138,7 @@ type serverProcess struct {
 	log   *os.File      // its output
 	ended chan struct{} // closed when it has ended
 	guard *child.Guard
-	// signal ends it in good order. 0 if there is no need.
+	// signal ends it in good order. 0 if none is needed.
 	signal syscall.Signal
 }
 

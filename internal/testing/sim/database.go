@@ -147,7 +147,7 @@ func (db *database) sweep() bool {
 }
 
 // maySweep reports whether a sweep may begin now. A process that has the database alone sweeps once in an hour, in which aggregators
-// forget what they have read.
+// forget their records.
 func (db *database) maySweep() bool {
 	if db.embedded && db.jumped-db.sweptAt < store.SweepEvery {
 		return false

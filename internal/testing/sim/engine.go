@@ -165,7 +165,7 @@ func (db *database) faultsOf(c *memory.Call, p *proc) callFaults {
 	return callFaults{SweepLost, SweepAnswerLost, SweepLate}
 }
 
-// kindOfCall is the kind that says what a call is for.
+// kindOfCall is the kind that shows the purpose of a call.
 func kindOfCall(c *memory.Call) engine.KindID {
 	switch {
 	case len(c.Changes) > 0 && c.Changes[0].Key.Kind == kindMeta:

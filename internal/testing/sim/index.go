@@ -101,14 +101,14 @@ func (db *database) createFirst() {
 // passSettle lets so much time pass that no commit by older rules can come any more.
 func (lp *leaps) passSettle() bool {
 	if lp.pages != nil && lp.rng.IntN(3) == 0 {
-		lp.pass(time.Hour) // one that gets no record of the journal any more
+		lp.pass(time.Hour) // an aggregator that gets no further record of the journal
 		return true
 	}
 	lp.pass(store.RulesSettle + []time.Duration{-5 * time.Second, time.Second, time.Minute}[lp.rng.IntN(3)])
 	return true
 }
 
-// stopIndexer stops a worker that is about to set the remainders of a range, or to read what is set there, for longer than its lease, and
+// stopIndexer stops a worker that is about to set the remainders of a range, or to read those set there, for longer than its lease, and
 // reports whether it did. Another one is there to take the range. Most stopped workers go on when nothing breaks any more.
 func (w *World) stopIndexer(s *step) bool {
 	others := slices.ContainsFunc(w.procs.lives(indexing), func(p *proc) bool { return p != s.p && !p.frozen })

@@ -65,7 +65,7 @@ func (db *database) shardsNamed(counter string) int {
 }
 
 // servedAt returns the total that a reader should show of a counter at a moment: the sum of all its
-// shards, including those that its record does not name, less its baseline.
+// shards, including any that its record does not name, less its baseline.
 func (db *database) servedAt(counter string, at time.Time) (total int64, exists bool) {
 	keys := []store.Key{{Counter: counter, Shard: store.RecordKey}}
 	for n := range db.most[counter] {
@@ -85,7 +85,7 @@ func (db *database) servedAt(counter string, at time.Time) (total int64, exists 
 	return total, r.Exists && (r.Reset.DeletedAt.IsZero() || total != 0)
 }
 
-// left is what is left of a counter after its resets.
+// left is the rest of a counter after its resets.
 func (db *database) left(counter string) int64 {
 	total, _ := db.servedAt(counter, db.moment())
 	return total
@@ -110,7 +110,7 @@ func (db *database) marker(id wire.PartID) (m store.Marker, ok bool) {
 // deadLetters returns all dead letters in the order of their keys.
 func (db *database) deadLetters() []store.DeadLetter { return slices.Clone(db.letters) }
 
-// noteLetter notes what a letter is now.
+// noteLetter notes the present state of a letter.
 func (db *database) noteLetter(key string) {
 	at, had := slices.BinarySearchFunc(db.letters, key, func(d store.DeadLetter, key string) int { return strings.Compare(d.Key, key) })
 	if had {

@@ -83,7 +83,7 @@ func (lp *leaps) passDay() bool {
 	if lp.rng.IntN(3) > 0 && lp.db.sweep() {
 		lp.hit(Swept)
 	}
-	for range 3 { // what one process has alone goes after some rounds
+	for range 3 { // the data of a lone process go after some rounds
 		if lp.embedded && lp.rng.IntN(3) > 0 {
 			lp.pass(store.SweepEvery + time.Second)
 			lp.db.sweep()

@@ -68,7 +68,7 @@ func (ps *processes) start(r role, slot int, restored bool) *proc {
 	s := ps.shape
 	if r.has(publishing) {
 		p.pub = must(publisher.New(ps.busOf(p), clock.With(publisher.Config{
-			Linger: s.lingerOf(s.linger), CountWithin: s.budgetOf(p), MaxEntries: s.maxEntries, MaxBytes: s.maxBytes, MaxInFlight: s.inFlight, DedupWindowFunc: ps.trusted(p), KnownKeys: 4,
+			Linger: s.lingerOf(s.linger), CountWithin: s.budgetOf(p), MaxEntries: s.maxEntries, MaxBytes: s.maxBytes, MaxInFlight: s.inFlight, DedupWindow: ps.trusted(p), KnownKeys: 4,
 		}, e)))
 	}
 	if r.has(reading) {

@@ -62,7 +62,7 @@ func (db *database) openWith(e engine.Engine, shards, n int) *protocol.Store {
 type (
 	foldKey  struct{} // a *foldCall
 	resetKey struct{} // a *store.ResetRequest
-	nameKey  struct{} // what a call is called in the trace
+	nameKey  struct{} // the name of a call in the trace
 	indexKey struct{} // set by a worker of indexes
 	aloneKey struct{} // set where the simulator calls the store of a process: it does not park
 )

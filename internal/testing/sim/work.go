@@ -231,9 +231,10 @@ func (cs *clients) smallMessages() {
 		return
 	}
 	cs.hit(Foreign)
-	messages := wire.Pack(cs.wall(), wire.FlushID{}, parts, 500)
+	messages, _ := wire.Pack(cs.wall(), wire.FlushID{}, parts, 500)
 	if cs.rng.IntN(2) == 0 {
-		messages = append(messages, wire.Pack(cs.wall(), wire.FlushID{}, parts, wire.MaxBatch)...)
+		more, _ := wire.Pack(cs.wall(), wire.FlushID{}, parts, wire.MaxBatch)
+		messages = append(messages, more...)
 	}
 	cs.rng.Shuffle(len(messages), func(i, j int) { messages[i], messages[j] = messages[j], messages[i] })
 	for _, payload := range messages {

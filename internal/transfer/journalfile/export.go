@@ -103,7 +103,7 @@ type output struct {
 	after store.JournalPlace // the last entry of an earlier, stopped export
 
 	entries, resumed int64
-	new              int64 // of entries: those that are not remembered
+	new              int64 // number of entries that are not remembered
 	buffer           []byte
 	remember         func(place) error // nil for a stream
 	files                              // of a file

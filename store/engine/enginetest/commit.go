@@ -1,6 +1,7 @@
 package enginetest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -167,6 +168,8 @@ func testUpdateMakesNothing(s *suite) {
 	s.refused(engine.ErrMissing, update(a), add(b, 1))
 	s.want(a, nil)
 	s.want(b, nil)
+	s.refused(engine.ErrMissing, add(placed(1, "a", 0), 1), update(a))
+	s.want(placed(1, "a", 0), nil)
 	s.commit(add(a, 1))
 	s.commit(update(a))
 	s.want(a, fields{count: 2})
@@ -185,7 +188,7 @@ func testUpdateMakesNothing(s *suite) {
 func testDeleteForgets(s *suite) {
 	a, d := placed(3, "a", 2), named(doc, "d")
 	s.commit(del(a), del(d))
-	for round := range 16 { // its bits say between which changes the engine remainders
+	for round := range 16 { // its bits say between which changes the engine rests
 		s.commit(engine.Change{Key: a, Set: one(due, 5), Add: numbers(fields{count: 5, minute + 3: 1})}, put(d, "old"))
 		s.rest(round&1 > 0)
 		s.commit(engine.Change{Key: a, Add: one(count, 2)})
@@ -214,6 +217,10 @@ func testDocumentsAreReplaced(s *suite) {
 	}
 	s.commit(engine.Change{Key: d, Set: one(due, 7)})
 	s.wantData(d, string([]byte{0, 255, 0}))
+	s.want(d, fields{due: 7})
+	s.commit(put(d, "its fields stay"))
+	s.commit(engine.Change{Key: d, Op: engine.Update, Data: []byte("also now")})
+	s.wantData(d, "also now")
 	s.want(d, fields{due: 7})
 	s.commit(engine.Change{Key: d, Unset: []engine.FieldID{due}, Data: []byte("x")})
 	s.want(d, fields{})
@@ -246,6 +253,11 @@ func testSumsAreExact(s *suite) {
 		}
 		random.Shuffle(len(terms), func(i, j int) { terms[i], terms[j] = terms[j], terms[i] })
 	}
+	for _, term := range []int64{1, -1, -1} { // to both ends of a wide field
+		s.commit(engine.Change{Key: keys[2], Add: []engine.Field{{ID: other, Value: engine.Int{Hi: term << 30}}}})
+		s.rest(true)
+	}
+	s.wantSum(keys[2], other, engine.Int{Hi: -1 << 30})
 	// A transaction sets and moves sums of any size.
 	a, b := keys[0], keys[1]
 	s.transact(func(tx engine.Tx) {
@@ -269,7 +281,9 @@ func (s *suite) wantSum(key engine.Key, id engine.FieldID, want engine.Int) {
 func testRequireHolds(s *suite) {
 	m, a := named(meta, "settings"), named(record, "a")
 	may := func(n int64, changes ...engine.Change) error {
-		_, err := s.Engine.Commit(s.ctx(), &engine.Commit{Changes: engine.Changes(changes...), Require: []engine.Require{{Key: m, Field: most, AtMost: n}}})
+		_, err := s.Engine.Commit(s.ctx(), &engine.Commit{Changes: engine.Changes(changes...), Require: []engine.Require{
+			{Key: named(meta, "absent"), Field: most}, {Key: m, Field: most, AtMost: n},
+		}})
 		return err
 	}
 	if !s.limits.Conditions {
@@ -278,6 +292,9 @@ func testRequireHolds(s *suite) {
 		}
 		s.want(a, nil)
 		return
+	}
+	if err := may(-1); !errors.Is(err, engine.ErrOutdated) {
+		s.Errorf("a commit requires at most -1 of an absent row: got %v, want ErrOutdated", err)
 	}
 	for _, step := range []struct {
 		set, may int64
@@ -330,7 +347,9 @@ func testRequireBesideItsChange(s *suite) {
 func testChangesAreBorrowed(s *suite) {
 	const n = 50
 	spoiled := engine.IntOf(1 << 40)
+	ranges := 0
 	changes := func(yield func(*engine.Change) bool) {
+		ranges++
 		c := engine.Change{Set: one(tally, 0), Add: one(count, 0)}
 		for i := range n {
 			c.Key = placed(uint64(i), fmt.Sprintf("name %d", i), uint32(i))
@@ -347,15 +366,20 @@ func testChangesAreBorrowed(s *suite) {
 			s.Fatal(err)
 		}
 	}
+	if ranges > 1 {
+		s.Errorf("the engine ranges over the changes %d times, want once", ranges)
+	}
 	copy(data, "lost")
 	for i := range n {
 		s.want(placed(uint64(i), fmt.Sprintf("name %d", i), uint32(i)), fields{tally: int64(i + 1), count: int64(i + 2)})
 	}
-	change := put(named(doc, "e"), "kept")
+	change := engine.Change{Key: named(doc, "e"), Set: one(due, 1), Data: []byte("kept")}
 	s.transact(func(tx engine.Tx) {
 		tx.Change(&change)
+		change.Set[0].Value = spoiled
 		copy(change.Data, "lost")
 	})
+	s.want(change.Key, fields{due: 1})
 	s.wantData(named(doc, "d"), "kept")
 	s.wantData(change.Key, "kept")
 }
@@ -381,8 +405,19 @@ func testRowsAreTheirKeys(s *suite) {
 	}
 }
 
-// A commit has as many rows as Limits says, and a look-up as many keys.
+// A commit has as many rows as Limits says, a change as many fields and bytes, and a look-up as many keys.
 func testLimitsAreTaken(s *suite) {
+	wide, long := engine.Change{Key: named(record, "wide")}, put(named(doc, "long"), strings.Repeat("x", 1<<20))
+	for i := range cmp.Or(s.limits.Fields, 1000) {
+		wide.Add = append(wide.Add, engine.Field{ID: minute + engine.FieldID(i), Value: engine.IntOf(1)})
+	}
+	if most := s.limits.RowBytes; most > 0 {
+		long.Data = long.Data[:min(most, len(long.Data))]
+	}
+	s.commit(wide, long)
+	if fields, data := len(s.get(wide.Key).Fields), len(s.get(long.Key).Data); fields != len(wide.Add) || data != len(long.Data) {
+		s.Errorf("rows have %d fields and %d bytes, want %d and %d", fields, data, len(wide.Add), len(long.Data))
+	}
 	rows := 1000
 	if s.limits.Rows > 0 {
 		rows = s.limits.Rows

@@ -78,19 +78,22 @@ func testExpireKeepsItsHorizon(s *suite) {
 // E3: all pages of Due together have every row that is due, by its time.
 func testDueMissesNothing(s *suite) {
 	want := make(map[engine.Key]bool)
-	for i := range 25 {
-		key := placed(uint64(i%3), fmt.Sprintf("%d", i), uint32(i))
-		at := int64(1 + i%5)
-		s.commit(engine.Change{Key: key, Set: one(due, at), Add: one(count, 1)})
+	var changes []engine.Change
+	for i := range 48 { // many at one time, in all orders of their keys
+		key := placed(uint64(i%3), []string{"a", "a !", "a0", "b"}[i/3%4], uint32(i/12))
+		at := []int64{1, 1, 1, 3, 4}[i%5]
+		changes = append(changes, engine.Change{Key: key, Set: one(due, at), Add: one(count, 1)})
 		want[key] = at <= 3
 	}
+	s.commit(changes...)
 	s.commit(add(placed(0, "never", 0), 1), engine.Change{Key: named(record, "other"), Set: one(due, 1)})
 	got := make(map[engine.Key]int)
 	last, after := int64(0), ""
-	for range 100 {
-		keys, next, err := s.Engine.Due(s.ctx(), shard, 3, after, 4)
-		if err != nil || len(keys) > 4 {
-			s.Fatalf("a page of 4 has %d keys (%v)", len(keys), err)
+	for page := range 200 {
+		limit := 1 + page%3
+		keys, next, err := s.Engine.Due(s.ctx(), shard, 3, after, limit)
+		if err != nil || len(keys) > limit {
+			s.Fatalf("a page of %d has %d keys (%v)", limit, len(keys), err)
 		}
 		for _, key := range keys {
 			got[key]++
@@ -148,7 +151,9 @@ func testDueIsAHint(s *suite) {
 	if swept > 0 {
 		s.Errorf("%d rows are due that have moved", swept)
 	}
-	s.commit(engine.Change{Key: a, Set: one(due, 4)}, engine.Change{Key: b, Set: one(due, 1)}, engine.Change{Key: c, Max: one(due, 2)})
+	s.commit(engine.Change{Key: a, Set: one(due, 4)}, engine.Change{Key: c, Max: one(due, 2)})
+	s.transact(func(tx engine.Tx) { tx.Change(&engine.Change{Key: b, Set: one(due, 1)}) })
+	s.rest(true)
 	if n := list(); n != 3 {
 		s.Errorf("%d rows are due after their times were set again, want 3", n)
 	}

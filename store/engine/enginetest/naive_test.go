@@ -36,6 +36,10 @@ var naives = map[string]naive{
 	"saturates":                               {caught: "SumsAreExact", make: commits(saturates)},
 	"leaves fields of deleted rows":           {caught: "DeleteForgets", make: func(e engine.Engine) engine.Engine { return &haunted{Engine: e, graves: map[engine.Key]engine.Row{}} }},
 	"knows an id by its time":                 {caught: "IdentityIsTheKey", make: commits(byTime)},
+	"checks no rows that it writes":           {caught: "DeleteBesideAnAddition", make: rechecks(func(_ *engine.Row, written bool) bool { return !written })},
+	"checks only what it reads first":         {caught: "ReadRowIsTheSame", make: transacts(checksFirst)},
+	"ranges over changes twice":               {caught: "ChangesAreBorrowed", make: commits(rangesTwice)},
+	"takes 100 fields":                        {caught: "LimitsAreTaken", make: changes(func(c *engine.Change) { c.Add = c.Add[:min(len(c.Add), 100)] })},
 	"requires nothing of a commit of nothing": {caught: "RequireHolds", limits: "directory", make: commits(ignoresEmpty)},
 	"views the newest rows":                   {caught: "ViewIsPinned", make: views(func(v *oddView) { v.unpinned = true })},
 	"reads, and then looks at the clock":      {caught: "MomentsCoverCommits", limits: "service", make: views(func(v *oddView) { v.late = time.Second })},
@@ -191,6 +195,11 @@ func ignoresEmpty(ctx context.Context, e engine.Engine, c *engine.Commit) (engin
 	return e.Commit(ctx, c)
 }
 
+func rangesTwice(ctx context.Context, e engine.Engine, c *engine.Commit) (engine.Result, error) {
+	_ = clones(c)
+	return e.Commit(ctx, c)
+}
+
 // A transacting engine has another Transact.
 type transacting struct {
 	engine.Engine
@@ -217,6 +226,27 @@ func ignoresErrors(ctx context.Context, e engine.Engine, soft bool, do func(engi
 	var failed error
 	result, err := e.Transact(ctx, soft, func(tx engine.Tx) error { failed = do(tx); return nil })
 	return result, errors.Join(failed, err)
+}
+
+// A firstRead reads through its transaction once, and then beside it.
+type firstRead struct {
+	engine.Tx
+	view engine.View
+	read bool
+}
+
+func (t *firstRead) Get(ctx context.Context, keys []engine.Key, fields ...engine.FieldID) ([]engine.Row, error) {
+	if t.read {
+		return t.view.Get(ctx, keys, fields...)
+	}
+	t.read = true
+	return t.Tx.Get(ctx, keys, fields...)
+}
+
+func checksFirst(ctx context.Context, e engine.Engine, soft bool, do func(engine.Tx) error) (engine.Result, error) {
+	v := e.View(time.Time{})
+	defer v.Close()
+	return e.Transact(ctx, soft, func(tx engine.Tx) error { return do(&firstRead{Tx: tx, view: v}) })
 }
 
 // A noting transaction reads in a view, and notes everything.

@@ -71,6 +71,7 @@ func testScanByNames(s *suite) {
 		both(engine.Range{Prefix: "ab"}, keys[7])
 		both(engine.Range{Prefix: "c"})
 		both(engine.Range{From: keys[2], To: engine.Key{Name: "b"}}, keys[2:8]...)
+		both(engine.Range{From: keys[2], After: true}, keys[3:]...)
 	}
 	// A kind without places has the order of names by its keys.
 	var docs []engine.Key
@@ -84,6 +85,10 @@ func testScanByNames(s *suite) {
 	s.wantScan(r, docs[5], docs[4], docs[3], docs[2], docs[1])
 	r.To = docs[4]
 	s.wantScan(r, docs[3], docs[2], docs[1])
+	r.From, r.To = engine.Key{}, engine.Key{}
+	docs = append(docs, named(doc, "a"))
+	slices.Reverse(docs)
+	s.wantScan(r, docs...)
 }
 
 // A prefix may be empty, end with the last byte, and be a name itself.
@@ -94,9 +99,9 @@ func testScanPrefixes(s *suite) {
 	}
 	texts := []string{"a", "a\u007f", "aé", "a\ud7ff", "a\ue000", "a\U0010ffff", "a\U0010ffffx", "b", "é", "\U0010ffff", "\U0010ffffa"}
 	for _, name := range texts {
-		s.commit(add(named(record, name), 1))
+		s.commit(add(named(record, name), 1), put(named(doc, name), name))
 	}
-	for kind, names := range map[engine.KindID][]string{blob: names, record: texts} {
+	for kind, names := range map[engine.KindID][]string{blob: names, record: texts, doc: texts} {
 		for _, prefix := range append(slices.Clone(names), "", "c") {
 			var want []engine.Key
 			for _, name := range names {

@@ -236,6 +236,9 @@ func (s *suite) scan(v engine.View, r engine.Range, f ...engine.FieldID) (keys [
 	rows := v.Scan(s.ctx(), r, f...)
 	defer rows.Close()
 	for row := rows.Next(); row != nil; row = rows.Next() {
+		if !row.Exists {
+			s.Errorf("scan %+v: %v does not exist", r, row.Key)
+		}
 		key := row.Key
 		key.Name = string([]byte(key.Name)) // borrowed
 		keys = append(keys, key)
@@ -295,12 +298,14 @@ func inBackground(f func()) (done chan struct{}) {
 	return done
 }
 
-// meanwhile commits changes beside a transaction that is under way. came reports whether they are committed already: the commit
+// meanwhile makes commits beside a transaction that is under way. came reports whether they have ended already: a commit
 // may wait for the transaction only in an engine with locks.
-func (s *suite) meanwhile(changes ...engine.Change) (done chan struct{}, came bool) {
+func (s *suite) meanwhile(commits ...[]engine.Change) (done chan struct{}, came bool) {
 	done = inBackground(func() {
-		if _, err := s.try(changes...); err != nil {
-			s.Errorf("the commit meanwhile: %v", err)
+		for _, changes := range commits {
+			if _, err := s.try(changes...); err != nil {
+				s.Errorf("the commit meanwhile: %v", err)
+			}
 		}
 	})
 	if s.Locks {

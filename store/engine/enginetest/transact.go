@@ -3,6 +3,7 @@ package enginetest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -13,6 +14,7 @@ var transactTests = []suiteTest{
 	{"ReadRowIsTheSame", testReadRowIsTheSame},
 	{"AbsentRowStaysAbsent", testAbsentRowStaysAbsent},
 	{"UnsetBesideAnAddition", testUnsetBesideAnAddition},
+	{"DeleteBesideAnAddition", testDeleteBesideAnAddition},
 	{"BlindAdditionsMeet", testBlindAdditionsMeet},
 	{"ConflictNeedsAChange", testConflictNeedsAChange},
 	{"ErrorAppliesNothing", testErrorAppliesNothing},
@@ -24,7 +26,7 @@ var transactTests = []suiteTest{
 }
 
 // beside runs a transaction that reads some rows and then writes another one. Between the two, another process commits changes of
-// rows that it has read. It must not be as if nothing had happened.
+// rows that it has read, one after the other. It must not be as if nothing had happened.
 func (s *suite) beside(reads []engine.Key, meanwhile ...engine.Change) {
 	s.Helper()
 	result := named(record, "result of the transaction")
@@ -34,11 +36,15 @@ func (s *suite) beside(reads []engine.Key, meanwhile ...engine.Change) {
 		if runs++; runs > 1 {
 			s.Fatal("the function runs again") // T4
 		}
-		s.read(tx, reads...)
-		done, came = s.meanwhile(meanwhile...)
+		s.read(tx, reads[0])
+		s.read(tx, reads...) // a second call, and a row that was read before
+		done, came = s.meanwhile(slices.Collect(slices.Chunk(meanwhile, 1))...)
 		tx.Change(&engine.Change{Key: result, Set: one(tally, 1)})
 		return nil
 	})
+	if done == nil {
+		s.Fatalf("the transaction has not read: %v", err)
+	}
 	<-done
 	if err == nil && !came { // the commit waited, and came later
 		s.commit(del(result))
@@ -54,6 +60,7 @@ func testReadRowIsTheSame(s *suite) {
 	s.beside([]engine.Key{a}, add(a, 1))
 	s.beside([]engine.Key{named(record, "none"), b, a}, add(a, 1), add(named(record, "c"), 1))
 	s.beside([]engine.Key{b}, del(b))
+	s.beside([]engine.Key{d}, del(d), put(d, "another"))
 	s.beside([]engine.Key{d}, put(d, "new"))
 	s.beside([]engine.Key{d}, engine.Change{Key: d, Set: one(due, 4)})
 	s.want(a, fields{count: 3})
@@ -83,7 +90,7 @@ func testUnsetBesideAnAddition(s *suite) {
 		_, err := s.Engine.Transact(s.ctx(), false, func(tx engine.Tx) error {
 			moved = s.read(tx, a)[0].Int64(minute)
 			if attempt == 0 {
-				done, _ = s.meanwhile(plus(3))
+				done, _ = s.meanwhile([]engine.Change{plus(3)})
 			}
 			tx.Change(&engine.Change{Key: a, Unset: []engine.FieldID{minute}})
 			tx.Change(&engine.Change{Key: b, Add: one(minute, moved)})
@@ -110,17 +117,40 @@ func testUnsetBesideAnAddition(s *suite) {
 	}
 }
 
+// T1: the transaction deletes a row that it has read, and 3 come meanwhile. They are there at the end.
+func testDeleteBesideAnAddition(s *suite) {
+	a := named(record, "a")
+	s.commit(add(a, 5))
+	var done chan struct{}
+	_, err := s.Engine.Transact(s.ctx(), false, func(tx engine.Tx) error {
+		s.read(tx, a)
+		done, _ = s.meanwhile([]engine.Change{add(a, 3)})
+		change := del(a)
+		tx.Change(&change)
+		return nil
+	})
+	if done == nil || err != nil && !errors.Is(err, engine.ErrConflict) {
+		s.Fatal(err)
+	}
+	<-done
+	want := fields{count: 3}
+	if err != nil {
+		want[count] = 8
+	}
+	s.want(a, want)
+}
+
 // A blind addition of a transaction meets those of commits.
 func testBlindAdditionsMeet(s *suite) {
 	a, b := placed(1, "a", 0), named(record, "b")
 	s.transact(func(tx engine.Tx) {
 		s.read(tx, b)
-		done := inBackground(func() { s.commit(add(a, 2)) })
+		done := inBackground(func() { s.commit(engine.Change{Key: a, Max: one(most, 4), Add: one(count, 2)}) })
 		<-done
 		tx.Change(&engine.Change{Key: a, Max: one(most, 3), Add: one(count, 1)})
 		tx.Change(&engine.Change{Key: b, Set: one(tally, 1)})
 	})
-	s.want(a, fields{count: 3, most: 3})
+	s.want(a, fields{count: 3, most: 4})
 	s.want(b, fields{tally: 1})
 }
 
@@ -156,7 +186,7 @@ func testErrorAppliesNothing(s *suite) {
 		return mine
 	})
 	if !errors.Is(err, mine) {
-		s.Errorf("got %v, want the function's error", err)
+		s.Fatalf("got %v, want the function's error", err)
 	}
 	if _, err := kept.Get(s.ctx(), []engine.Key{a}); err == nil {
 		s.Error("a transaction reads after its end")
@@ -181,7 +211,7 @@ func testTransactChangesAll(s *suite) {
 		if string(rows[0].Data) != "old" || rows[1].Int64(count) != 5 || rows[1].Int64(minute) != 2 || rows[2].Int64(count) != 1 || rows[3].Exists {
 			s.Errorf("read %+v", rows)
 		}
-		if s.limits.Clock && tx.Now().Before(before) {
+		if tx.Now().IsZero() || s.limits.Clock && tx.Now().Before(before) {
 			s.Errorf("the transaction is of %s, before a commit that it shows (%s)", tx.Now(), before)
 		}
 		// In any order.
@@ -229,13 +259,16 @@ func testTransactReadsOneMoment(s *suite) {
 	var done chan struct{}
 	_, err := s.Engine.Transact(s.ctx(), false, func(tx engine.Tx) error {
 		first := s.read(tx, a)[0].Int64(count)
-		done, _ = s.meanwhile(add(a, 1), add(b, 1))
+		done, _ = s.meanwhile([]engine.Change{add(a, 1), add(b, 1)})
 		rows, err := tx.Get(s.ctx(), []engine.Key{b}, count)
 		if err == nil && rows[0].Int64(count) != first {
 			err = torn
 		}
 		return err
 	})
+	if done == nil {
+		s.Fatalf("the transaction has not read: %v", err)
+	}
 	if <-done; errors.Is(err, torn) {
 		s.Error("a transaction shows one row of a commit, and not the other")
 	}

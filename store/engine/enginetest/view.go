@@ -36,7 +36,7 @@ func testViewIsPinned(s *suite) {
 	s.commit(add(a, 1), del(d))
 	s.wantRow(s.in(v, a), a, fields{count: 1})
 	s.wantRow(s.in(v, b), b, nil)
-	s.wantRow(s.in(v, named(record, "r")), a, fields{count: 1})
+	s.wantRow(s.in(v, named(record, "r")), named(record, "r"), fields{count: 1})
 	if row := s.in(v, d); string(row.Data) != "old" {
 		s.Errorf("the view has %q, want old", row.Data)
 	}
@@ -69,7 +69,7 @@ func testViewBeginsAtItsFirstCall(s *suite) {
 	s.wantRow(s.in(v, a), a, fields{count: 1})
 	s.wantRow(s.in(fixed, a), a, nil)
 	if row := scan.Next(); row == nil || row.Int64(count) != 1 || v.At().IsZero() || w.At().IsZero() {
-		s.Errorf("the scan has %+v, and the moments are %s and %s", row, v.At(), w.At())
+		s.Errorf("Next has %+v (%v), want a commit that came after Scan and before Next; the moments are %s and %s", row, scan.Err(), v.At(), w.At())
 	}
 }
 
@@ -146,8 +146,13 @@ func testFieldsAreChosen(s *suite) {
 		s.wantRow(row, a, tt.want)
 		rows.Close()
 	}
-	rows, err := v.Get(s.ctx(), []engine.Key{a, d, named(doc, "none")})
-	if err != nil || !rows[0].Exists || !rows[1].Exists || rows[2].Exists || len(rows[0].Fields)+len(rows[1].Fields)+len(rows[1].Data) > 0 {
+	docs := v.Scan(s.ctx(), engine.Range{Kind: doc}, engine.Data)
+	defer docs.Close()
+	if row := docs.Next(); row == nil || string(row.Data) != "data" || len(row.Fields) > 0 {
+		s.Errorf("a scan of the data has %+v (%v)", row, docs.Err())
+	}
+	rows, err := v.Get(s.ctx(), []engine.Key{named(doc, "none"), d, a, d}) // in any order, and one twice
+	if err != nil || rows[0].Exists || !rows[1].Exists || !rows[2].Exists || !rows[3].Exists || len(rows[1].Fields)+len(rows[2].Fields)+len(rows[1].Data) > 0 {
 		s.Errorf("a read without fields: %+v and %v", rows, err)
 	}
 	if row := s.in(v, d, due); len(row.Data) > 0 || row.Int64(due) != 1 {
@@ -308,9 +313,9 @@ func testClosedAnswersErrors(s *suite) {
 	_, checkErr := s.Engine.Check(s.ctx(), nil)
 	_, _, dueErr := s.Engine.Due(s.ctx(), record, 1, "", 1)
 	expireErr := s.Engine.Expire(s.ctx(), once, 1)
-	for i, err := range []error{commitErr, transactErr, viewErr, checkErr, dueErr, expireErr} {
+	for call, err := range map[string]error{"Commit": commitErr, "Transact": transactErr, "View.Get": viewErr, "Check": checkErr, "Due": dueErr, "Expire": expireErr} {
 		if err == nil {
-			s.Errorf("call %d of a closed engine succeeds", i)
+			s.Errorf("%s of a closed engine succeeds", call)
 		}
 	}
 }

@@ -37,7 +37,7 @@ type Call struct {
 }
 
 // Around sets a function that decides the answer of each call from now on; nil for none. It makes the call with do: once, never,
-// twice, or after it has returned, so that changes take effect later. What it returns is the answer; nil needs a call of do that
+// twice, or after it has returned, so that changes take effect later. Its result is the answer; nil needs a call of do that
 // succeeded. It runs without any lock, may block, and may call the database.
 func (d *Database) Around(f func(c *Call, do func() error) error) {
 	d.mu.Lock()

@@ -45,7 +45,7 @@ const (
 	fold Op = "Fold"
 )
 
-// does is call for one that returns an error alone.
+// does is call for a call that returns an error alone.
 func does(ctx context.Context, s *Store, op Op, run func(context.Context) error) error {
 	_, err := call(ctx, s, op, func(ctx context.Context) (struct{}, error) { return struct{}{}, run(ctx) })
 	return err

@@ -13,7 +13,7 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// Counts counts what was applied or read, including calls whose answer was lost.
+// Counts counts applied and read data, including calls whose answer was lost.
 type Counts struct {
 	Folds, Markers, Adds                       int
 	LargestFold                                int // in entities
@@ -61,7 +61,7 @@ func must[T any](result T, err error) T {
 	return result
 }
 
-// Totals sums the shards of every counter, also those that its record does not name.
+// Totals sums the shards of every counter, also shards that its record does not name.
 func (s *Store) Totals() map[string]int64 {
 	totals := make(map[string]int64)
 	for from, more := "", true; more; more = from != "" {
@@ -156,7 +156,7 @@ func (s *Store) ReadTime() time.Time {
 	return v.ReadTime()
 }
 
-// Expire removes what the store may remove now.
+// Expire removes all that the store may remove now.
 func (s *Store) Expire() {
 	if s.DB.Limits.Expires {
 		s.DB.Expire(s.Now())

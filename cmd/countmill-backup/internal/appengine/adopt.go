@@ -132,7 +132,7 @@ func (a *adoption) parse(args []string) error {
 	return nil
 }
 
-// run reads the source and writes the snapshot, or shows what it would have.
+// run reads the source and writes the snapshot, or shows it in a dry run.
 func (a *adoption) run(ctx context.Context) error {
 	if _, err := os.Stat(a.snapshot); err == nil && !a.dryRun {
 		return fmt.Errorf("%s exists; import it with \"countmill import\", or name another file", a.snapshot)

@@ -28,7 +28,7 @@ func newApplication(t *testing.T) *application {
 	return &application{newWriter(t, host, s.Project, s.Namespace), s}
 }
 
-// adopt runs the command, and returns its exit code and what it wrote.
+// adopt runs the command, and returns its exit code and output.
 func (a *application) adopt(t *testing.T, args ...string) (code int, out string) {
 	t.Helper()
 	var text bytes.Buffer

@@ -141,7 +141,7 @@ func (s *Source) kinds(ctx context.Context, client *datastore.Client) ([]string,
 		}
 		return all, nil
 	}
-	// The names from CounterShard_ on, and before those that do not begin so: ` follows _.
+	// The names that begin with CounterShard_: ` follows _.
 	from := datastore.NameKey("__kind__", kindJava, nil)
 	to := datastore.NameKey("__kind__", strings.TrimSuffix(kindJava, "_")+"`", nil)
 	from.Namespace, to.Namespace = s.Namespace, s.Namespace

@@ -1,5 +1,5 @@
 // Command notebook is countmill with a store of another module, under the scheme notebook:. The store
-// is the fake of the conformance suites. A real one implements store.Store in the same place.
+// runs over the engine in memory. A real engine has the same place.
 package main
 
 import (
@@ -9,7 +9,9 @@ import (
 	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/command"
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/engine"
+	"github.com/countmill/countmill/store/engine/memory"
+	"github.com/countmill/countmill/store/protocol"
 )
 
 func main() {
@@ -19,13 +21,14 @@ func main() {
 			_, err := u.Count("shards")
 			return err
 		},
-		Open: func(_ context.Context, u backend.URL, c backend.StoreConfig) (store.Store, error) {
+		Open: func(ctx context.Context, u backend.URL, c backend.StoreConfig) (store.Store, error) {
 			shards, err := u.Count("shards")
 			if err != nil {
 				return nil, err
 			}
 			c.Logger.Info("notebook opened", "name", u.Rest)
-			return fakestore.New(fakestore.Options{Shards: shards, Window: c.Window}), nil
+			e := memory.New(protocol.Kinds, memory.Options{Limits: engine.Limits{Exclusive: true}}).Open()
+			return protocol.Open(ctx, e, protocol.Config{Window: c.Window, Create: c.Create, Shards: shards, Logger: c.Logger})
 		},
 	})))
 }
