@@ -59,14 +59,6 @@ func (e *database) write(b *pebbledb.Batch) *write {
 	return w
 }
 
-// encode puts a change into the batch, without reads. known is a value of the row that is the same when the batch is applied.
-func (e *database) encode(w *write, c *engine.Change, known *[]byte) error {
-	if class := e.kinds[c.Key.Kind].Class; class != engine.Sums || c.Op != engine.Upsert {
-		return e.encodeChecked(w, c, class, known)
-	}
-	return e.mergeSums(w, c)
-}
-
 func (e *database) mergeSums(w *write, c *engine.Change) error {
 	if w.value = w.value[:0]; len(c.Unset)+len(c.Set)+len(c.Max) == 0 {
 		for i := range c.Add {
@@ -80,9 +72,13 @@ func (e *database) mergeSums(w *write, c *engine.Change) error {
 	return w.Merge(w.key, w.value, nil)
 }
 
-// encodeChecked encodes a change that needs a row to be as it is, or that makes others wait.
-func (e *database) encodeChecked(w *write, c *engine.Change, class engine.Class, known *[]byte) error {
-	w.alone = true
+// encode puts a change into the batch, without reads. known is a value of the row that is the same when the batch is applied.
+func (e *database) encode(w *write, c *engine.Change, known *[]byte) error {
+	class := e.kinds[c.Key.Kind].Class
+	if class == engine.Sums && c.Op == engine.Upsert {
+		return e.mergeSums(w, c)
+	}
+	w.alone = true // it needs a row to be as it is, or makes others wait
 	if c.Op == engine.Delete {
 		return w.Delete(e.row(w.key[:0], &c.Key), nil)
 	}
@@ -169,11 +165,7 @@ func (e *database) begin(ctx context.Context) error {
 
 // room waits until the disk has room.
 func (e *database) room(ctx context.Context) error {
-	err := e.awaitRoom()
-	if err == nil {
-		err = ctx.Err()
-	}
-	if err != nil {
+	if err := cmp.Or(e.awaitRoom(), ctx.Err()); err != nil {
 		return notApplied(err)
 	}
 	return nil

@@ -59,7 +59,7 @@ func openDatabase(cfg Config, kinds engine.Kinds) (*database, error) {
 		directory: d, keyspace: newKeyspace(cfg.Namespace, kinds), name: rand.Text(), epochs: make([][]epoch, len(kinds)),
 		swept: make(map[engine.KindID]int64), snapshots: make(map[*snapshot]struct{}), scans: make(map[*scan]struct{}),
 	}
-	e.lots = lots{e: e, running: make(chan struct{}, mostLots), changed: make(map[engine.Key]struct{})}
+	e.lots.changed, e.lots.ended.L = make(map[engine.Key]struct{}), &e.lots.mu
 	if err := e.loadEpochs(); err != nil {
 		return nil, errors.Join(explain(d.cfg.Dir, err), d.abandon())
 	}

@@ -26,21 +26,13 @@ func (e *database) Transact(ctx context.Context, soft bool, do func(engine.Tx) e
 	if err != nil || t.write == nil {
 		return engine.Result{}, e.end(ctx, false, err)
 	}
-	if t.err != nil {
-		return engine.Result{}, t.err
-	}
-	if err := ctx.Err(); err != nil {
-		return engine.Result{}, notApplied(err)
-	}
-	if len(e.lots.running) == mostLots { // others may wait for a directory that is gone
-		if err := e.Writable(); err != nil {
-			return engine.Result{}, notApplied(err)
-		}
+	if err := cmp.Or(t.err, e.room(ctx)); err != nil {
+		return engine.Result{}, err
 	}
 	if soft {
 		e.applyLot([]*tx{t}, true)
 	} else {
-		e.lots.take(t)
+		e.together(t)
 	}
 	return engine.Result{}, e.end(ctx, t.tried, t.err)
 }
@@ -51,7 +43,7 @@ type tx struct {
 	at      *snapshot
 	now     time.Time
 	read    []seen
-	next    int // where known begins
+	needs   []engine.Key // rows that were read, or that decide about a change
 	changed []engine.Key
 	ended   bool
 
@@ -72,8 +64,9 @@ func (t *tx) Get(ctx context.Context, keys []engine.Key, fields ...engine.FieldI
 		return nil, errors.New("the transaction has ended")
 	}
 	if t.at == nil {
-		t.at, t.now, t.read = t.e.newest(), time.Now().UTC(), make([]seen, 0, len(keys))
+		t.at, t.now, t.read = t.e.snapshot(true), time.Now().UTC(), make([]seen, 0, len(keys))
 	}
+	t.needs = append(t.needs, keys...)
 	rows, values, err := t.e.get(ctx, t.at, keys, fields)
 	for i := range values {
 		t.read = append(t.read, seen{keys[i], values[i]})
@@ -90,8 +83,14 @@ func (t *tx) Change(c *engine.Change) {
 	if t.write == nil {
 		t.write = t.e.write(t.e.db.NewBatch())
 	}
+	var known *[]byte
+	if at := slices.IndexFunc(t.read, func(s seen) bool { return s.key == c.Key }); at >= 0 {
+		known = &t.read[at].value
+	} else if c.Op != engine.Upsert || t.e.kinds[c.Key.Kind].Class == engine.Docs {
+		t.needs = append(t.needs, c.Key)
+	}
 	t.changed = append(t.changed, c.Key)
-	t.err = cmp.Or(t.err, t.e.encode(t.write, c, t.known(&c.Key)))
+	t.err = cmp.Or(t.err, t.e.encode(t.write, c, known))
 }
 
 func (t *tx) close() {
@@ -101,20 +100,6 @@ func (t *tx) close() {
 	if t.at != nil {
 		t.e.release(t.at)
 	}
-}
-
-// known returns the value of a row that was read; nil if it was not. Changes mostly have the order of reads.
-func (t *tx) known(key *engine.Key) *[]byte {
-	for range t.read {
-		s := &t.read[t.next]
-		if t.next++; t.next == len(t.read) {
-			t.next = 0
-		}
-		if s.key == *key {
-			return &s.value
-		}
-	}
-	return nil
 }
 
 // unchanged returns ErrConflict unless every row is as it was read. The same row always has the same value: see terms.append.
@@ -135,132 +120,77 @@ func (t *tx) unchanged() error {
 	return nil
 }
 
-// lots gather transactions beside those that are under way, so that many callers share batches and syncs. A transaction with few
-// others waits for none: the longer it waits, the likelier somebody changes a row that it has read.
+// lots gather transactions beside those that are under way, so that many callers share batches and syncs.
 type lots struct {
-	e       *database
-	running chan struct{} // a place for each lot that is applied and synced
+	changed map[engine.Key]struct{} // rows that the lot so far changes; guarded by gate
 
-	mu   sync.Mutex
-	open *lot // takes further transactions, if it is not nil
-
-	changed map[engine.Key]struct{} // by those of a batch; guarded by gate
+	mu      sync.Mutex    // guards the rest
+	open    []*tx         // wait together
+	done    chan struct{} // closed when those have their outcomes
+	running int           // transactions that are being applied or synced
+	ended   sync.Cond
 }
 
-// A lot is transactions in their order.
-type lot struct {
-	all  []*tx
-	done chan struct{}
-}
+// few transactions wait for no others: the longer one waits, the likelier somebody changes a row that it has read.
+const few = 4
 
-// mostLots run at once. mostInLot bounds the time for which commits wait.
-const (
-	mostLots  = 4
-	mostInLot = 256
-)
-
-// take returns when a transaction has its answer. The first one of a lot works for all.
-func (l *lots) take(t *tx) {
+// together returns when the transaction has its outcome. The first one of a lot works for all.
+func (e *database) together(t *tx) {
+	l := &e.lots
 	l.mu.Lock()
-	own := l.open
-	first := own == nil || len(own.all) == mostInLot
-	if first {
-		own = &lot{done: make(chan struct{})}
-		l.open = own
-	}
-	own.all = append(own.all, t)
-	l.mu.Unlock()
-	if !first {
-		<-own.done
+	if l.open = append(l.open, t); len(l.open) > 1 {
+		done := l.done
+		l.mu.Unlock()
+		<-done
 		return
 	}
-	defer close(own.done)
-	l.running <- struct{}{}
-	defer func() { <-l.running }()
-	l.mu.Lock()
-	if l.open == own {
-		l.open = nil
+	done := make(chan struct{})
+	for l.done = done; l.running >= few; {
+		l.ended.Wait()
 	}
+	all := l.open
+	l.open, l.running = nil, l.running+len(all)
 	l.mu.Unlock()
-	l.e.applyLot(own.all, false)
+	e.applyLot(all, false)
+	l.mu.Lock()
+	l.running -= len(all)
+	l.mu.Unlock()
+	l.ended.Signal()
+	close(done) // not deferred: after a panic nobody has an answer
 }
 
-// applyLot sets the outcomes of transactions.
+// applyLot sets the outcomes of transactions, in one batch.
 func (e *database) applyLot(all []*tx, soft bool) {
-	err := e.awaitRoom()
-	var waits []func()
-	if err == nil {
-		e.gate.Lock()
-		for rest := all; len(rest) > 0; {
-			n, wait := e.applyFirst(rest, soft)
-			rest, waits = rest[n:], append(waits, wait)
-		}
-		e.gate.Unlock()
-	}
-	for _, t := range all {
-		if err != nil {
-			t.err = notApplied(err)
-		}
-	}
-	for _, wait := range waits {
-		wait()
-	}
-}
-
-// applyFirst applies the first transactions as one batch: up to one that needs a row which another one has changed. Wait sets
-// the outcomes of the n transactions.
-func (e *database) applyFirst(all []*tx, soft bool) (n int, wait func()) {
-	changed := e.lots.changed
-	clear(changed)
-	var batch *write // of the first one, and then of all
 	var in []*tx
-	for ; n < len(all); n++ {
-		t := all[n]
-		if t.needs(changed) {
-			break
-		}
-		if t.err = t.unchanged(); t.err == nil {
+	var wait func() error
+	var err error
+	e.gate.Lock()
+	clear(e.lots.changed)
+	for _, t := range all {
+		if slices.ContainsFunc(t.needs, func(k engine.Key) bool { _, has := e.lots.changed[k]; return has }) {
+			t.err = fmt.Errorf("%w: another transaction of the same lot changes a row", engine.ErrConflict)
+		} else if t.err = t.unchanged(); t.err == nil {
 			t.err = e.ready(t.write)
 		}
-		if t.err == nil && batch != nil {
-			t.err = batch.Apply(t.Batch, nil)
+		if t.err == nil && len(in) > 0 {
+			in[0].added = append(in[0].added, t.added...)
+			t.err = in[0].Apply(t.Batch, nil)
 		}
-		if t.err != nil {
-			continue
-		}
-		if batch == nil {
-			batch = t.write
-		} else {
-			batch.added = append(batch.added, t.added...)
-		}
-		in = append(in, t)
-		for _, key := range t.changed {
-			changed[key] = struct{}{}
+		if t.err == nil {
+			in = append(in, t)
+			for _, key := range t.changed {
+				e.lots.changed[key] = struct{}{}
+			}
 		}
 	}
-	if batch == nil || batch.Empty() {
-		return n, func() {}
+	if len(in) > 0 {
+		wait, err = e.apply(in[0].write, soft)
 	}
-	synced, err := e.apply(batch, soft)
-	return n, func() {
-		if synced != nil {
-			err = synced()
-		}
-		for _, t := range in {
-			t.tried, t.err = true, err
-		}
+	e.gate.Unlock()
+	if wait != nil {
+		err = wait()
 	}
-}
-
-// needs reports whether one of the rows that the transaction reads, or looks at when it is applied, is among those.
-func (t *tx) needs(changed map[engine.Key]struct{}) bool {
-	has := func(k engine.Key) bool {
-		_, has := changed[k]
-		return has
+	for _, t := range in {
+		t.tried, t.err = true, err
 	}
-	if len(changed) == 0 {
-		return false
-	}
-	return slices.ContainsFunc(t.read, func(s seen) bool { return has(s.key) }) || slices.ContainsFunc(t.checks, func(x check) bool { return has(x.key) }) ||
-		slices.ContainsFunc(t.docs, func(c engine.Change) bool { return has(c.Key) })
 }

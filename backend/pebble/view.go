@@ -23,29 +23,21 @@ type snapshot struct {
 }
 
 // snapshot takes a snapshot under a lock. Of two snapshots, the one with the later moment therefore shows everything that the
-// other one shows.
-func (e *database) snapshot() *snapshot {
+// other one shows. Transactions share one while nothing is applied: Pebble looks for work whenever one is closed.
+func (e *database) snapshot(share bool) *snapshot {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.snapshotLocked()
-}
-
-// newest returns a snapshot that transactions share while it is the newest one: Pebble looks for work when one is closed.
-func (e *database) newest() *snapshot {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if s := e.last; s != nil && s.users > 0 && s.applied == e.applied.Load() {
+	applied := e.applied.Load()
+	if s := e.last; share && s != nil && s.users > 0 && s.applied == applied {
 		s.users++
 		return s
 	}
-	e.last = e.snapshotLocked()
-	return e.last
-}
-
-func (e *database) snapshotLocked() *snapshot {
 	// The moment first: a commit that returned before this moment is in the snapshot. A commit that returns between
 	// the two may be.
-	s := &snapshot{at: e.moments.next(), applied: e.applied.Load(), users: 1}
+	s := &snapshot{at: e.moments.next(), applied: applied, users: 1}
+	if share {
+		e.last = s
+	}
 	s.db, s.epochs = e.db.NewSnapshot(), e.epochs
 	e.snapshots[s] = struct{}{}
 	s.unsynced = e.syncs.underWay()
@@ -109,7 +101,7 @@ func (v *view) pin(ctx context.Context) error {
 		return fmt.Errorf("%w: this engine keeps no past", engine.ErrExpired)
 	}
 	if v.s == nil {
-		v.s = v.e.snapshot()
+		v.s = v.e.snapshot(false)
 	}
 	if len(v.s.unsynced) == 0 {
 		return nil // and nothing is written: further calls run beside each other
