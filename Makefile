@@ -1,6 +1,6 @@
 # Everything here also works by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := help
-.PHONY: help up test race coverage openapi lint golangci licences vulnerabilities screenshots bench bench-peers bench-cost bench-staleness bench-memory billion e2e outage overload chaos chaos-nats soak kills fulldisk simulate replay determinism planted planted-processes powercut fuzz examples identifiers identifiers-google generate release ci full
+.PHONY: help up test race coverage openapi lint golangci licences vulnerabilities screenshots bench bench-peers bench-cost bench-staleness bench-memory billion e2e outage overload chaos chaos-nats soak kills fulldisk simulate replay story determinism planted planted-processes powercut fuzz examples identifiers identifiers-google generate release ci full
 
 TMP ?= $(or $(TMPDIR),/tmp)
 OUTAGE ?= 10m
@@ -100,6 +100,9 @@ simulate: ## run SCHEDULES (20000) simulated schedules from SEED on (default: ra
 
 replay: ## print the events in the simulated schedule of SEED
 	go test -count 1 -v ./internal/testing/sim -run 'TestReplay$$' -seed $(SEED)
+
+story: ## print the smallest schedule that fails as the one of SEED does, in words
+	go test -count 1 -v ./internal/testing/sim -run 'TestStory$$' -seed $(SEED)
 
 determinism: ## run 100 seeds 100 times each: a seed always has the same trace
 	go test -count 1 -v -timeout 0 ./internal/testing/sim -run 'TestDeterminism$$' -schedules 100 -times 100 -seed $(SEED)

@@ -100,10 +100,6 @@ require (
 	github.com/prometheus/common v0.72.0
 )
 
-// Tests only: judges histories of reads and writes. It needs nothing but the standard
-// library, and is imported by tests of internal/testing/e2e alone, so it is in no binary.
-require github.com/anishathalye/porcupine v1.3.1
-
 // Tests only: reads the workflows below .github. It is below compose-go in any case.
 require go.yaml.in/yaml/v3 v3.0.5
 

@@ -24,11 +24,19 @@ const (
 // So they need no markers, and no attempt is repeated: after any outcome a further look finds exactly the increments not counted yet. Aggregators do not
 // divide them. If two take the same one, the commit of one of them applies nothing.
 func (a *Aggregator) takeAdded(ctx context.Context, from store.Adder) {
-	most := mostAdded
+	most, failing := mostAdded, false
+	warn := func(text string, err error) { // once, however long they fail
+		if !failing {
+			a.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, text, slog.Any("err", err))
+		}
+		failing = true
+	}
 	for ctx.Err() == nil {
 		added, err := a.added(from, most)
 		if err != nil {
-			a.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "increments of other programs not read, will try again", slog.Any("err", err))
+			warn("increments of other programs not read, will try again", err)
+		} else if len(added) == 0 {
+			failing = false
 		}
 		pause := addedEvery/2 + a.cfg.env.Jitter(addedEvery/2)
 		if err == nil {
@@ -43,9 +51,10 @@ func (a *Aggregator) takeAdded(ctx context.Context, from store.Adder) {
 			case o.verdict == split, o.verdict == refused: // a sum does not fit
 				most, pause = max(1, len(added)/2), 0
 			case o.err != nil && o.verdict != alone && o.verdict != superseded:
-				a.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "increments of other programs not folded, will try again", slog.Any("err", o.err))
+				warn("increments of other programs not folded, will try again", o.err)
 			}
 			if o.verdict == settled {
+				failing = false
 				if len(added) < most {
 					a.stats.waitingAdded(nil, time.Time{})
 				}

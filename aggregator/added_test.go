@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -143,14 +145,15 @@ func TestAddedBesideEachOther(t *testing.T) {
 	})
 }
 
-// Increments that wait in the store are lag, from their own time on, and none once they are counted.
+// Increments that wait in the store are lag, from their own time on, and none once they are counted. The log has one line of an outage.
 func TestAddedIsLag(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := adding(t)
 		refused := func(func() error) error { return store.ErrNotApplied }
 		st.answers = slices.Repeat([]func(func() error) error{refused}, 1000)
 		st.add("a", 1, 2)
-		r := runOver(t, st.Store, st, aggregator.Config{})
+		var log strings.Builder
+		r := runOver(t, st.Store, st, aggregator.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		settle(10 * time.Second)
 		if s := r.agg.Stats(); s.Added != 2 || s.Lag != 10*time.Second {
 			t.Errorf("%d increments and a lag of %s, want 2 and 10s", s.Added, s.Lag)
@@ -168,6 +171,9 @@ func TestAddedIsLag(t *testing.T) {
 		settle(time.Second)
 		if s := r.agg.Stats(); s.Added != 0 || s.Lag != 0 || st.left() != 0 {
 			t.Errorf("%d increments and a lag of %s, want none", s.Added, s.Lag)
+		}
+		if err := r.finish(); err != nil || strings.Count(log.String(), "increments of other programs") != 1 {
+			t.Errorf("got %v and the log\n%s", err, log.String())
 		}
 	})
 }

@@ -53,22 +53,6 @@ func (r *rig) wantKeys(t *testing.T, want ...string) {
 	}
 }
 
-// A part that was maybe applied before a replay is still maybe applied if the store refuses it.
-func TestAReplayDoesNotForgetMaybe(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := large(t)
-		d := batchDeadLetter("aa", time.Now(), anonymous(one("a", 1)))
-		putDeadLetters(t, st, d)
-		ask(t, st, d)
-		st.OnFold(onAdds(func() fakestore.Answer { return fakestore.Refused }))
-		run(t, st, aggregator.Config{})
-		settle(time.Minute)
-		if got := st.DeadLetters(); len(got) != 1 || !got[0].Maybe {
-			t.Errorf("letters %+v, want one with Maybe", got)
-		}
-	})
-}
-
 // A newer process may have requested the replay. Other letters do not wait for it.
 func TestAReplayedDeadLetterThatCannotBeReadStays(t *testing.T) {
 	bubble(t, func(t *testing.T) {

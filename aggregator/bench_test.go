@@ -5,7 +5,6 @@ import (
 	crand "crypto/rand"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
@@ -86,59 +85,6 @@ func BenchmarkFold(b *testing.B) {
 			cancel()
 			if err := <-done; err != nil {
 				b.Fatal(err)
-			}
-		})
-	}
-}
-
-// BenchmarkTally measures BenchmarkMerge with 8 cuts, without rules, with a rule for other counters, and
-// with one for all; and the same with an index. Two minutes is a window at the end of a minute.
-func BenchmarkTally(b *testing.B) {
-	const entries, cuts = 200_000, 8
-	for _, bench := range []struct {
-		name, pattern, match string
-		minutes              int
-	}{
-		{"no rule", "", "", 1}, {"rule for others", "page:*", "", 1}, {"rule for all", "*", "", 1}, {"rule for all, two minutes", "*", "", 2},
-		{"index for others", "", "page:{site}:*", 1}, {"index for all", "", "counter-{site}-*", 1}, {"index of as many groups", "", "counter-name-{site}", 1},
-	} {
-		b.Run(bench.name, func(b *testing.B) {
-			a, err := New(nil, nullStore{store.Limits{Keys: 1000, Commits: 1, Shards: 1}}, Config{})
-			if err != nil {
-				b.Fatal(err)
-			}
-			settings := store.NewSettings(time.Hour, time.Now())
-			if bench.pattern != "" {
-				change := store.RuleChange{Pattern: bench.pattern, Keep: store.Retention{Quarters: 24 * time.Hour}}
-				if settings, err = settings.ChangeRules(change, time.Now(), 0); err != nil {
-					b.Fatal(err)
-				}
-			}
-			if bench.match != "" {
-				change := &store.IndexChange{Step: store.CreateIndex, Index: store.Index{Name: "x", Match: bench.match, Group: "site:{site}"}}
-				if settings, err = settings.ChangeRules(store.RuleChange{Index: change}, time.Now(), 0); err != nil {
-					b.Fatal(err)
-				}
-			}
-			a.settings.Store(&snapshot{Settings: settings})
-			rng := rand.New(rand.NewPCG(1, 2))
-			now := wire.MinuteOf(time.Now())
-			var parts []*part
-			for n := range cuts {
-				cut := make([]wire.Entry, entries/cuts)
-				for i := range cut {
-					cut[i] = wire.Entry{Counter: fmt.Sprintf("counter-name-%07d", rng.IntN(1_000_000)), Delta: 1}
-				}
-				wire.SortEntries(cut)
-				for chunk := range slices.Chunk(cut, wire.MaxEntries) {
-					parts = append(parts, &part{Part: wire.Part{Entries: chunk}, minute: now - wire.Minute(n%bench.minutes)})
-				}
-			}
-			b.ReportAllocs()
-			for n := 0; n < b.N; n += entries {
-				if _, ok := a.sumsOf(parts); !ok {
-					b.Fatal("sums do not fit")
-				}
 			}
 		})
 	}

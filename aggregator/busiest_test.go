@@ -113,26 +113,6 @@ func TestBusiestOfManyCommitsIsCut(t *testing.T) {
 	}
 }
 
-func TestFloorOf(t *testing.T) {
-	t.Parallel()
-	for _, n := range []int{0, 1, busiestKept, busiestKept + 1, 2*busiestKept + 1, 2*busiestKept + 2, 2*busiestKept + 3, 17_000} {
-		adds, all := make([]store.ShardDelta, n), make([]float64, n)
-		for i := range adds {
-			adds[i].Delta = int64(i * 7919 % 5003)
-			if all[i] = float64(adds[i].Delta); i%2 == 0 {
-				adds[i].Delta *= -1
-			}
-		}
-		want := 0.0
-		if slices.Sort(all); n > busiestKept {
-			want = all[n-1-busiestKept]
-		}
-		if got := floorOf(adds); got != want {
-			t.Errorf("of %d: got %v, want %v", n, got, want)
-		}
-	}
-}
-
 // After some time the rate of a steady counter is the one that it has, and a counter that stopped
 // is forgotten.
 func TestBusiestShowsTheRateOfNow(t *testing.T) {

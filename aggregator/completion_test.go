@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/countmill/countmill"
@@ -129,40 +128,6 @@ func TestCompletionsDoNotWaitForAWindow(t *testing.T) {
 	})
 }
 
-// While a commit is under way the completions wait for its end, or for the next window.
-func TestCompletionsWaitForACommit(t *testing.T) {
-	for name, tc := range map[string]struct {
-		takes, at time.Duration // the slow commit, and the completion's after it began
-	}{
-		"until it ends":              {500 * time.Millisecond, 500 * time.Millisecond},
-		"until the next window ends": {5 * time.Second, 1100 * time.Millisecond},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				st := small(t)
-				m := &flushedBatch{wire.FlushID{1}, wideParts(2)}
-				m.watch(t, st, func(n int, c *store.Commit) fakestore.Answer {
-					if len(c.Adds) == 1 && c.Adds[0].Counter == "slow" {
-						time.Sleep(tc.takes)
-					}
-					return fakestore.OK
-				})
-				r := run(t, st, aggregator.Config{Linger: time.Second})
-				r.send(t, anonymous(one("slow", 1)))
-				r.sendBytes(t, m.payload())
-				settle(1100 * time.Millisecond)
-				r.send(t, anonymous(one("next", 1)))
-				settle(tc.at - 110*time.Millisecond)
-				if _, ok := st.Marker(m.completion()); ok {
-					t.Error("the completion is there already")
-				}
-				settle(20 * time.Millisecond)
-				m.says(t, st, store.CompletionCounted)
-			})
-		})
-	}
-}
-
 // A single anonymous part whose id says so has no other completion. Any other single part has one.
 func TestSinglePartsAreTheirOwnCompletions(t *testing.T) {
 	flush := wire.FlushID{1}
@@ -207,59 +172,6 @@ func TestForeignMessagesHaveCompletions(t *testing.T) {
 	})
 }
 
-// Two parts of a message are too far ahead. Its completion would be, too: the store does not get it.
-func TestAMessageTooFarAheadHasNoCompletion(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := large(t)
-		m := &flushedBatch{wire.FlushID{1}, []wire.Part{anonymous(one("a", 1)), anonymous(one("b", 1))}}
-		r := run(t, st, aggregator.Config{})
-		sent := r.sendBytes(t, m.payloadAt(time.Now().Add(store.MaxAhead+time.Hour)))
-		settle(time.Minute)
-		if got := len(st.DeadLetters()); !acked(sent) || got != 2 {
-			t.Errorf("acknowledged: %t, with %d dead letters; want both parts there", acked(sent), got)
-		}
-		if _, ok := st.Marker(m.completion()); ok {
-			t.Error("the completion is there")
-		}
-	})
-}
-
-// Two copies of a message wait for one completion, which is in the commit of the second:
-//
-//	0:00  the first is too far ahead, and its letter cannot be written
-//	0:59  the second is not too far ahead any more; its commit has the completion, and takes an hour
-//	1:00  the letter is written: the first waits for the completion in that commit
-func TestACopyWaitsForTheCompletionOfAnother(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st, began := large(t), time.Now()
-		at := func(minutes time.Duration) { time.Sleep(time.Until(began.Add(minutes * time.Minute))) }
-		st.On(fakestore.PutDeadLetters, func(int) fakestore.Answer {
-			if time.Since(began) < time.Hour {
-				return fakestore.UnknownNotApplied
-			}
-			return fakestore.OK
-		})
-		m := &flushedBatch{wire.FlushID{1}, []wire.Part{anonymous(one("a", 1))}}
-		m.watch(t, st, func(int, *store.Commit) fakestore.Answer { at(120); return fakestore.OK })
-		r := run(t, st, aggregator.Config{CommitTimeout: 2 * time.Hour})
-		payload := m.payloadAt(began.Add(store.MaxAhead + 30*time.Minute))
-		first := r.sendBytes(t, payload)
-		at(59)
-		second := r.sendBytes(t, payload)
-		at(90)
-		synctest.Wait()
-		if len(st.DeadLetters()) != 1 || st.FoldCalls() != 1 || acked(first) || acked(second) {
-			t.Errorf("%d letters and %d commits, acknowledged: %t and %t; want one letter, one commit and neither", len(st.DeadLetters()), st.FoldCalls(), acked(first), acked(second))
-		}
-		at(120)
-		synctest.Wait() // no time passes: both wait for nothing else
-		if !acked(first) || !acked(second) {
-			t.Errorf("acknowledged after the commit: %t and %t, want both", acked(first), acked(second))
-		}
-		m.says(t, st, store.CompletionCounted)
-	})
-}
-
 // A dead-letter reference names store.MaxDeadLetterRefParts parts of a letter, or none if there are more.
 func TestAnDeadLetterRefHasABoundedNumberOfParts(t *testing.T) {
 	for parts, named := range map[int]int{store.MaxDeadLetterRefParts: store.MaxDeadLetterRefParts, store.MaxDeadLetterRefParts + 1: 0} {
@@ -281,6 +193,9 @@ func TestAnDeadLetterRefHasABoundedNumberOfParts(t *testing.T) {
 				refs, err := st.DeadLetterRefs(t.Context(), []wire.PartID{m.completion()})
 				if err != nil || len(refs) != 1 || len(st.DeadLetters()) != 1 {
 					t.Fatalf("%d dead-letter references of %d letters, %v; want one", len(refs), len(st.DeadLetters()), err)
+				}
+				if _, ok := st.Marker(m.completion()); ok {
+					t.Error("the completion is there, and too far ahead")
 				}
 				if got := len(refs[0].Parts); got != named {
 					t.Errorf("the reference of %d parts names %d, want %d", parts, got, named)

@@ -43,62 +43,6 @@ func wantReused(t *testing.T, what string, reply *wire.Reply, want ...wire.Part)
 	}
 }
 
-// Of two copies of one part, one message's publisher waits and the other's does not.
-func TestOneCopyBecomesAReplyAndTheOtherADeadLetter(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := run(t, large(t), aggregator.Config{})
-		r.send(t, identified("x", 1))
-		settle(time.Minute)
-		_, reply := r.ask(t, identified("x", 2))
-		r.send(t, identified("x", 2))
-		settle(time.Minute)
-		r.want(t, map[string]int64{"a": 1})
-		wantReused(t, "second", reply, identified("x", 2))
-		if got := r.deadTotals(t)["a"]; got != 2 || len(r.store.DeadLetters()) != 1 {
-			t.Errorf("%d dead letters hold %d, want 1 that holds 2", len(r.store.DeadLetters()), got)
-		}
-	})
-}
-
-// many makes increments with ids and the same delta.
-func many(n int, delta int64) []wire.Part {
-	parts := make([]wire.Part, n)
-	for i := range parts {
-		parts[i] = identified(fmt.Sprint("e", i), delta)
-	}
-	return parts
-}
-
-// Waiting letters are joined, so that their messages and other messages do not wait for long.
-// None is lost, and each can be read and replayed under new ids.
-func TestDeadLettersInACrowdAreJoined(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		const n = 5000
-		r := run(t, large(t), aggregator.Config{})
-		r.send(t, many(n, 1)...)
-		settle(time.Minute)
-		began := time.Now()
-		reused := r.send(t, append(many(n, 10), identified("fresh", 7))...)
-		other := r.send(t, anonymous(one("b", 1)))
-		for !acked(reused) || !acked(other) {
-			time.Sleep(100 * time.Millisecond)
-		}
-		if took := time.Since(began); took > 3*time.Second {
-			t.Errorf("the messages waited %s for their letters", took)
-		}
-		r.want(t, map[string]int64{"a": n + 7, "b": 1})
-		letters := r.store.DeadLetters()
-		if got := r.deadTotals(t)["a"]; got != 10*n || len(letters) > n/500 {
-			t.Errorf("%d letters hold %d, want at most %d that hold %d", len(letters), got, n/500, 10*n)
-		}
-		for _, d := range letters {
-			if b, err := wire.Decode(d.Payload); err != nil || len(d.Payload) > wire.MaxBatch || d.Source != b.Parts[0].ID.String() || !d.IDTaken() {
-				t.Errorf("letter %s: %v, %d bytes, source %s, reason %q", d.Key, err, len(d.Payload), d.Source, d.Reason)
-			}
-		}
-	})
-}
-
 // Waiting letters are reported, although everything else is taken and folded.
 func TestDeadLettersThatWaitAreSeen(t *testing.T) {
 	bubble(t, func(t *testing.T) {

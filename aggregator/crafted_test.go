@@ -106,34 +106,3 @@ func TestCraftedNamesDoNotMakeTablesSlow(t *testing.T) {
 		}
 	}
 }
-
-// Crowded names are forgotten with the others, and found in slots that others had before.
-func TestCraftedNamesAreForgotten(t *testing.T) {
-	t.Parallel()
-	counters := crafted(400)
-	hash := wire.HashCounter(counters[0])
-	table := newNames()
-	for round := range 3 {
-		for i, counter := range counters[100*round : 100*round+200] {
-			if got, _ := table.get(hash, counter); got != 0 {
-				t.Fatalf("round %d: an empty table says that %q has %d shards", round, counter, got)
-			}
-			table.put(hash, counter, i+1, 0)
-		}
-		for i, counter := range counters[100*round : 100*round+200] {
-			if got, _ := table.get(hash, counter); got != i+1 {
-				t.Fatalf("round %d: %q has %d shards, want %d", round, counter, got, i+1)
-			}
-		}
-		taken := 0
-		for _, s := range table.crowded {
-			if s.at != 0 {
-				taken++
-			}
-		}
-		if taken != 200-near || table.beyond != taken {
-			t.Errorf("round %d: %d are crowded and %d counted, want %d", round, taken, table.beyond, 200-near)
-		}
-		table.clear()
-	}
-}

@@ -1,7 +1,6 @@
 package aggregator_test
 
 import (
-	"fmt"
 	"runtime"
 	"slices"
 	"strings"
@@ -11,37 +10,6 @@ import (
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/wire"
 )
-
-// One request of 48 counters, cut at 24 by one program and at 12 by another: the second has the
-// ids of the first's parts, and two of its own. The size is in its fingerprint, so its head is refused with all of it.
-func TestARequestThatIsCutAtTwoSizesCountsOnce(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := run(t, large(t), aggregator.Config{})
-		right := keyed(t, "k", 48, 1)
-		r.send(t, right...)
-		settle(time.Minute)
-		var entries []wire.Entry
-		for _, p := range right {
-			entries = append(entries, p.Entries...)
-		}
-		var wrong []wire.Part
-		for n := range 4 {
-			p := right[min(n, 1)]
-			p.ID, p.Number, p.Entries, p.Request = wire.KeyID("", "k", n), int32(n), entries[12*n:12*n+12], p.Request+12
-			if n == 0 {
-				p.Number = 3
-			}
-			wrong = append(wrong, p)
-		}
-		r.send(t, wrong...)
-		settle(time.Minute)
-		want := map[string]int64{}
-		for i := range 48 {
-			want[fmt.Sprint("c", i)] = 1
-		}
-		r.want(t, want)
-	})
-}
 
 // A head may claim any number of followers. No memory is allocated for followers that are absent.
 func TestAHeadThatClaimsManyPartsTakesNoRoom(t *testing.T) {

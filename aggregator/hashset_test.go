@@ -1,7 +1,6 @@
 package aggregator
 
 import (
-	"math/rand/v2"
 	"testing"
 )
 
@@ -19,35 +18,5 @@ func TestHashSetShrinks(t *testing.T) {
 	}
 	if len(set.slots) > minHashSlots {
 		t.Errorf("%d slots after sets of 1, want %d", len(set.slots), minHashSlots)
-	}
-}
-
-// The number of hashes closes a window. The number of slots is a power of two.
-func TestHashSetCountsDistinctHashes(t *testing.T) {
-	t.Parallel()
-	random := rand.New(rand.NewPCG(1, 2))
-	var set hashSet
-	for round, size := range []int{100_000, 10, 0, 5_000, 70, 1} {
-		want := make(map[uint64]bool)
-		for range size {
-			hash := random.Uint64() &^ (1<<random.IntN(64) - 1) // many equal hashes, and many with equal low bits
-			if hash == 0 {
-				hash = 1 // the two count as one
-			}
-			want[hash] = true
-			set.add(hash)
-			set.add(hash)
-		}
-		if set.n != len(want) {
-			t.Errorf("round %d: counted %d hashes, want %d", round, set.n, len(want))
-		}
-		if set.clear(); set.n != 0 || len(set.slots)&(len(set.slots)-1) != 0 {
-			t.Errorf("round %d: %d hashes and %d slots after clear, want none and a power of two", round, set.n, len(set.slots))
-		}
-	}
-	set.add(0)
-	set.add(1)
-	if set.n != 1 {
-		t.Errorf("hashes 0 and 1 count as %d, want 1", set.n)
 	}
 }

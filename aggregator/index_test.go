@@ -8,9 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill/message"
-
-	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/storetest/fakestore"
@@ -99,67 +96,6 @@ func TestCommitsByOldRulesAreMadeAgain(t *testing.T) {
 	})
 }
 
-// A commit that adds nothing is refused like any other: by newer rules its parts are evidence. The
-// aggregator makes it again by them, once.
-func TestCommitsWithoutSumsAreMadeAgain(t *testing.T) {
-	event := func(delta int64) wire.Part {
-		return wire.CutIdentified(countmill.Increment{Counter: "a", Delta: delta, ID: fmt.Sprint(delta)})
-	}
-	completion := &flushedBatch{wire.FlushID{1}, []wire.Part{event(5)}}
-	for name, tc := range map[string]struct {
-		before  []wire.Part // counted by the old rules
-		parts   []wire.Part // each is a message
-		flushed *flushedBatch
-		markers int // of the commit
-		commits int
-		want    int // entries of the journal
-	}{
-		"sums that cancel":                  {parts: []wire.Part{event(5), event(-5)}, markers: 2, commits: 2, want: 2},
-		"sums that cancel, without markers": {parts: []wire.Part{anonymous(one("a", 5)), anonymous(one("a", -5))}, commits: 2, want: 2},
-		"a completion alone":                {before: completion.parts, flushed: completion, markers: 1, commits: 3}, // the first finds the part's marker
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				st := strict(t, embeddedOptions)
-				r := run(t, st, aggregator.Config{Linger: time.Second})
-				settle(1300 * time.Millisecond) // no commit comes at a whole second, as checks of the database do
-				if tc.before != nil {
-					r.send(t, tc.before...)
-					settle(2 * time.Second)
-				}
-				before, empty := st.FoldCalls(), 0
-				st.OnFold(func(_ int, c *store.Commit) fakestore.Answer {
-					if len(c.Adds) == 0 && len(c.Markers) == tc.markers {
-						if empty++; empty == 1 {
-							keepJournal(t, st, "a", "400d")
-						}
-					}
-					return fakestore.OK
-				})
-				var sent []*message.Message
-				for _, p := range tc.parts {
-					sent = append(sent, r.send(t, p))
-				}
-				if tc.flushed != nil {
-					sent = append(sent, r.sendBytes(t, tc.flushed.payload()))
-				}
-				settle(3 * time.Second)
-				if got, entries := st.FoldCalls()-before, len(journalOf(t, st)); got != tc.commits || empty != 2 || entries != tc.want {
-					t.Errorf("%d commits, %d without adds, and %d entries of the journal; want %d, 2 and %d", got, empty, entries, tc.commits, tc.want)
-				}
-				for i, m := range sent {
-					if !acked(m) {
-						t.Errorf("message %d is not acknowledged", i)
-					}
-				}
-				if tc.flushed != nil {
-					tc.flushed.says(t, st, store.CompletionCounted)
-				}
-			})
-		})
-	}
-}
-
 // staleRules answers checks with settings of before.
 type staleRules struct {
 	*fakestore.Store
@@ -198,36 +134,6 @@ func TestRefusedCommitsDoNotTurnInALoop(t *testing.T) {
 		settle(time.Minute)
 		r.want(t, map[string]int64{"page:s1:a": 1, "=site:s1": 1})
 	})
-}
-
-// The records of the groups of a deleted index are gone. An index of the same name writes them again.
-func TestAnIndexOfTheSameNameHasRecords(t *testing.T) {
-	for name, opts := range map[string]fakestore.Options{"small commits": {}, "one commit": embeddedOptions} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				st := strict(t, opts)
-				x := index(t, st, store.CreateIndex)
-				r := run(t, st, aggregator.Config{Linger: -1})
-				settle(time.Second)
-				r.send(t, anonymous(one("page:s1:a", 1)))
-				settle(time.Second)
-				x = index(t, st, store.DeleteIndex)
-				settle(store.RulesSettle + store.SettingsMaxAge)
-				if n, err := st.DropGroups(t.Context(), &x, 10); n != 1 || err != nil {
-					t.Fatalf("%d groups removed, %v", n, err)
-				}
-				index(t, st, store.RemoveIndex)
-				index(t, st, store.CreateIndex)
-				settle(store.CheckEvery + time.Second)
-				r.send(t, anonymous(one("page:s1:a", 10)))
-				settle(time.Second)
-				r.want(t, map[string]int64{"page:s1:a": 11, "=site:s1": 10})
-				if st.Record("=site:s1").Shards == 0 {
-					t.Error("the group has no record")
-				}
-			})
-		})
-	}
 }
 
 // Increments that fit their counters and not their group become a dead letter when they are alone. All
@@ -293,38 +199,6 @@ func TestAJobThatGrowsWithAnIndexIsHalved(t *testing.T) {
 		r.want(t, want)
 		if c := st.Counts(); c.Folds < 2 {
 			t.Errorf("%d commits", c.Folds)
-		}
-	})
-}
-
-// The completion of a message goes out of a commit that an index has made too large by one entity, and into the
-// next commit. The message's only part counts.
-func TestACompletionLeavesAJobThatGrowsWithAnIndex(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := strict(t, fakestore.Options{Entities: 2*wire.MaxEntries + 1, Shards: 1})
-		m := &flushedBatch{flush: wire.FlushID{1}}
-		want := make(map[string]int64)
-		var entries []wire.Entry
-		for i := range wire.MaxEntries {
-			counter := fmt.Sprintf("page:s%d:x", i)
-			entries = append(entries, one(counter, 1))
-			want[counter], want[fmt.Sprintf("=site:s%d", i)] = 1, 1
-		}
-		m.parts = []wire.Part{anonymous(entries...)}
-		m.watch(t, st, nil)
-		release := holdFirstLookup(st)
-		r := run(t, st, aggregator.Config{CommitTimeout: time.Hour})
-		settle(time.Second)
-		r.sendBytes(t, m.payload())
-		settle(2 * time.Second)
-		index(t, st, store.CreateIndex)
-		settle(2 * store.CheckEvery)
-		release()
-		settle(time.Minute)
-		r.want(t, want)
-		m.says(t, st, store.CompletionCounted)
-		if c := st.Counts(); c.Folds != 2 {
-			t.Errorf("%d commits, want one of the part and one of its completion", c.Folds)
 		}
 	})
 }

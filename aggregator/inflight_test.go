@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/wire"
 )
 
 func testInflight(cfg Config) *inflight {
@@ -31,30 +30,6 @@ func (f *inflight) free(counter string, shards int) (n int) {
 		f.release(t, answer{})
 	}
 	return len(all)
-}
-
-// With one commit at a time, or more shards than commits, shards are picked at random.
-func TestCommitsUseAllShards(t *testing.T) {
-	t.Parallel()
-	l := testInflight(Config{Commits: 1, ShardRate: -1})
-	for _, shards := range []int{1, 2, 7} {
-		seen := make(map[int]bool)
-		for range 200 {
-			adds := []store.ShardDelta{store.NewShardDelta("a", 0, 0)}
-			got, ok := l.acquire(adds, []int{shards})
-			if !ok {
-				t.Fatal("no shard although none is taken")
-			}
-			if got, want := adds[0].Hash, wire.ShardHash("a", adds[0].Shard); got != want {
-				t.Fatalf("shard %d has hash %x, want %x", adds[0].Shard, got, want)
-			}
-			seen[adds[0].Shard] = true
-			l.release(got, answer{})
-		}
-		if len(seen) != shards {
-			t.Errorf("%d of %d shards used", len(seen), shards)
-		}
-	}
 }
 
 // A commit that gets no shards takes none from others, not for a moment: a job that waited

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -194,18 +193,6 @@ func TestAWindowStaysOpenWhileAJobWaitsForAShard(t *testing.T) {
 	if !l.closeWindow(now) || len(l.jobs) != 2 {
 		t.Error("a full window stays open")
 	}
-}
-
-func TestTheErrorOfADrainCountsTheMessagesLeft(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l := newLoop(newTestAggregator(t))
-		testJob(l, 3)
-		l.holding[&held{letter: "stays where it is"}] = struct{}{}
-		if err := l.giveUp(); err == nil || !strings.Contains(err.Error(), " 3 messages ") {
-			t.Errorf("giveUp: %v, want 3 messages named", err)
-		}
-	})
 }
 
 // A commit without markers whose outcome is unknown ends the process, and the error must be

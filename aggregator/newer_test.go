@@ -2,7 +2,6 @@ package aggregator_test
 
 import (
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -145,22 +144,6 @@ func TestADrainGivesMessagesOfANewerVersionBack(t *testing.T) {
 		settle(time.Second)
 		if err := r.finish(); err != nil || !nacked(m) || time.Since(sent) > 3*time.Second {
 			t.Errorf("Run ended after %s: %v, given back %t", time.Since(sent), err, nacked(m))
-		}
-	})
-}
-
-// Many such messages make one log line a second.
-func TestMessagesOfANewerVersionAreOneLineASecond(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		var out strings.Builder
-		r := run(t, large(t), aggregator.Config{Logger: slog.New(slog.NewTextHandler(&out, nil))})
-		for range 400 {
-			r.sendNewer(t, time.Hour)
-			settle(10 * time.Millisecond)
-		}
-		settle(2 * time.Second)
-		if got := strings.Count(out.String(), fmt.Sprint("newer wire version ", wire.Version+1)); got < 3 || got > 6 {
-			t.Errorf("%d lines in 6 s, want about 4: %s", got, out.String())
 		}
 	})
 }

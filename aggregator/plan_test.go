@@ -59,21 +59,6 @@ func TestHalve(t *testing.T) {
 	}
 }
 
-func TestPackSharesCountersOfOverlappingParts(t *testing.T) {
-	t.Parallel()
-	var parts []*part
-	for range 16 { // 16 publishers, the same 24 counters
-		p := &part{marked: true}
-		for c := range wire.MaxEntries {
-			p.Entries = append(p.Entries, wire.Entry{Counter: fmt.Sprint("c", c), Delta: 1})
-		}
-		parts = append(parts, p)
-	}
-	if jobs := pack(parts, 40, nil, nil, nil); len(jobs) != 1 {
-		t.Errorf("got %d jobs for 24 counters and 16 markers at 40 entities, want 1", len(jobs))
-	}
-}
-
 // Runs are merged or sorted, with the same result.
 func TestSortRuns(t *testing.T) {
 	t.Parallel()

@@ -117,39 +117,6 @@ func TestDeadLettersThatStayAreReadOnceARound(t *testing.T) {
 	})
 }
 
-// A page ends when its last letter is settled: no more letters are taken meanwhile.
-func TestADeadLetterThatIsNotSettledHoldsBackTheNextPage(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := large(t)
-		payloads := [][]byte{batchAt(time.Now(), anonymous(one("slow", 1)))}
-		for range 14 {
-			payloads = append(payloads, batchAt(time.Now(), anonymous(one("a", 1))))
-		}
-		askAll(t, st, payloads...)
-		st.OnFold(func(_ int, c *store.Commit) fakestore.Answer {
-			for _, a := range c.Adds {
-				if a.Counter == "slow" {
-					return fakestore.UnknownNotApplied
-				}
-			}
-			return fakestore.OK
-		})
-		before := st.Calls(fakestore.ListDeadLetters)
-		r := run(t, st, aggregator.Config{})
-		settle(time.Hour)
-		first := st.Total("slow") == 0 && st.Total("a") < 14 // slow is on the first page, or on the second
-		if pages := st.Calls(fakestore.ListDeadLetters) - before; pages > 2 || !first && pages != 2 || r.agg.Stats().HeldMessages != 1 {
-			t.Errorf("%d pages were read, a is %d, %d letters are held; want none read while one is held", pages, st.Total("a"), r.agg.Stats().HeldMessages)
-		}
-		st.OnFold(nil)
-		settle(time.Hour)
-		r.want(t, map[string]int64{"a": 14, "slow": 1})
-		if got := r.reasons(); len(got) != 0 {
-			t.Errorf("dead letters %q, want none", got)
-		}
-	})
-}
-
 // Run waits for a store's answer about letters, also when the drain's time is over: the store is
 // closed after Run.
 func TestTheEndWaitsForAReadOfDeadLetters(t *testing.T) {

@@ -2,13 +2,11 @@ package aggregator_test
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/storetest/fakestore"
@@ -102,30 +100,6 @@ func TestADrainDoesNotLinger(t *testing.T) {
 		m := r.send(t, anonymous(one("a", 1)))
 		if err := r.finish(); err != nil || !acked(m) {
 			t.Errorf("Run returned %v, acknowledged %v", err, acked(m))
-		}
-	})
-}
-
-// A copy that is refused for its time does not affect the part under way. No id is in two open
-// commits.
-func TestACopyRefusedForItsTimeLeavesTheFirstAlone(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := run(t, strict(t, fakestore.Options{Latency: 3 * time.Second}), aggregator.Config{Commits: 4})
-		settle(2 * time.Minute)
-		good := countmill.Increment{Counter: "a", Delta: 1, ID: "x"}
-		ahead := good
-		ahead.Time = time.Now().Add(48 * time.Hour)
-		r.send(t, wire.CutIdentified(good))
-		settle(time.Second)
-		r.send(t, wire.CutIdentified(ahead))
-		r.send(t, wire.CutIdentified(good))
-		settle(time.Minute)
-		r.want(t, map[string]int64{"a": 1})
-		if got := r.reasons(); !slices.Equal(got, []string{"time is more than 24h ahead"}) {
-			t.Errorf("dead letters %q, want the one that is ahead", got)
-		}
-		if got := r.store.Counts().Collisions; got > 0 {
-			t.Errorf("%d commits met a marker, want the copy to wait", got)
 		}
 	})
 }

@@ -85,6 +85,11 @@ type Pooled interface {
 // PoolStats are connections of a store: their present numbers, the most, and how many calls have waited for one.
 type PoolStats struct{ Used, Idle, Most, Waits int64 }
 
+// A Restorable store knows when it last may have lost its end: by a failover, or a backup that was restored. It is zero for never.
+type Restorable interface {
+	Restored() time.Time
+}
+
 // Moments is a store that gives out the moments of its views without a read. Every view whose
 // moment is not before that of a call shows all folds that returned before the call.
 type Moments interface {

@@ -278,59 +278,6 @@ func scripted(t *testing.T, steps ...func(http.ResponseWriter)) (*client.Client,
 	return open(t, server.URL, client.WithTimeout(20*time.Second), client.WithHTTPClient(&http.Client{Transport: &http.Transport{DisableKeepAlives: true}})), s
 }
 
-// Each repeat of an increment has the key and the body of the first try.
-func TestRepeatsAreTheSameRequest(t *testing.T) {
-	t.Parallel()
-	c, s := scripted(t, answer(503, "unavailable"), answer(429, "overloaded"), answer(202, ""), answer(507, "insufficient-storage"), answer(202, ""))
-	for range 2 {
-		if err := c.Increment(t.Context(), countmill.Increment{Counter: "a", Delta: 1}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if s.keys[0] == "" || s.keys[0] != s.keys[2] || s.bodies[0] != s.bodies[2] || s.keys[2] == s.keys[3] || s.keys[3] != s.keys[4] {
-		t.Errorf("keys %q, bodies %q: repeats must be the same, and calls different", s.keys, s.bodies)
-	}
-	if len(s.steps) > 0 {
-		t.Errorf("%d answers were not asked for", len(s.steps))
-	}
-}
-
-// The error says whether the increment may have been counted, by all of its tries.
-func TestOutcomes(t *testing.T) {
-	t.Parallel()
-	steps := func(s ...func(http.ResponseWriter)) []func(http.ResponseWriter) { return s }
-	for name, c := range map[string]struct {
-		steps []func(http.ResponseWriter)
-		want  error
-	}{
-		"refused":                       {steps(answer(400, "invalid")), countmill.ErrInvalid},
-		"the key came with another":     {steps(answer(422, "id-reused")), countmill.ErrConflict},
-		"no token":                      {steps(answer(401, "unauthorized")), client.ErrDenied},
-		"unknown, then refused":         {steps(answer(504, "outcome-unknown"), answer(401, "unauthorized")), countmill.ErrOutcomeUnknown},
-		"cut, then refused":             {steps(cut, answer(403, "forbidden")), countmill.ErrOutcomeUnknown},
-		"cut, then counted":             {steps(cut, answer(202, "")), nil},
-		"cut, then known to be another": {steps(cut, answer(422, "id-reused")), countmill.ErrConflict},
-		"an internal error":             {steps(answer(500, "internal"), answer(401, "unauthorized")), countmill.ErrOutcomeUnknown},
-		"another program":               {steps(func(w http.ResponseWriter) { w.WriteHeader(418) }), countmill.ErrOutcomeUnknown},
-		"a proxy, then refused":         {steps(foreign(503), answer(403, "forbidden")), countmill.ErrOutcomeUnknown},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			cl, s := scripted(t, c.steps...)
-			err := cl.Increment(t.Context(), countmill.Increment{Counter: "a", Delta: 1})
-			if !errors.Is(err, c.want) || c.want == nil && err != nil {
-				t.Errorf("got %v, want %v", err, c.want)
-			}
-			if c.want == countmill.ErrOutcomeUnknown && (errors.Is(err, client.ErrDenied) || errors.Is(err, countmill.ErrInvalid)) {
-				t.Errorf("got %v, which also claims that nothing was counted", err)
-			}
-			if len(s.steps) > 0 {
-				t.Errorf("%d answers were not asked for", len(s.steps))
-			}
-		})
-	}
-}
-
 // Calls without an id are not repeated after an unknown outcome, and reads change nothing.
 func TestWhatIsNotRepeated(t *testing.T) {
 	t.Parallel()

@@ -55,6 +55,9 @@ type Overview struct {
 	LastBackup time.Time `json:"last_backup,omitzero" schema:"date-time"`
 	// Seconds between two regular backups (`--backup-every`). Absent if there are none.
 	BackupEvery float64 `json:"backup_every,omitzero" schema:"above 0"`
+	// When the database last came to another server, or was restored: it may lack increments that were acknowledged shortly before.
+	// Absent if it never did, or does not know.
+	Restored time.Time `json:"restored,omitzero" schema:"date-time"`
 	// Rules for the journal without opening balances of all their counters from the last half of KEEP, as this process found within
 	// the last hour. Absent if it has not looked, as a reader alone.
 	JournalRulesWithoutBalance *int `json:"journal_rules_without_balance,omitzero" schema:"0.."`

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"text/tabwriter"
 
+	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/command/cli"
 	"github.com/countmill/countmill/internal/app"
 )
@@ -73,9 +74,10 @@ func Settings(name string, flags []string, lookup func(string) (string, bool)) (
 	return nil, cli.Usagef("%q runs no role (limit: up, publisher, aggregator, reader, index work)", name)
 }
 
-// settingsOf is the flags of roles, with the defaults that the backends decide.
+// settingsOf is the flags of roles, with the defaults that the backends decide, and without passwords.
 func settingsOf(p *cli.Parsed, cfg app.Config) []Setting {
 	cfg = cfg.Resolved()
+	cfg.Store, cfg.Bus = backend.Shown(cfg.Store), backend.Shown(cfg.Bus)
 	var all []Setting
 	for _, f := range roleFlags(&cfg) {
 		from := p.From(f.Name)

@@ -14,13 +14,14 @@ const (
 	longLag          = 30 * time.Second
 	longSkew         = time.Minute
 	recentDeadLetter = 10 * time.Minute
+	recentRestore    = 24 * time.Hour
 	missedBackups    = 3
 )
 
 // problems are the ones that an overview shows, the worst first.
 func (p *pipeline) problems() []backend.Finding {
 	found := []backend.Finding{} // an array in JSON, if empty too
-	for _, look := range []func() (backend.Finding, bool){p.notReady, p.unread, p.noAggregator, p.someLate, p.someStalled, p.clockOff, p.behind, p.letters, p.crowded, p.diskLow, p.backupOld, p.indexLate} {
+	for _, look := range []func() (backend.Finding, bool){p.notReady, p.unread, p.noAggregator, p.someLate, p.someStalled, p.clockOff, p.behind, p.letters, p.crowded, p.diskLow, p.restored, p.backupOld, p.indexLate} {
 		if f, bad := look(); bad {
 			found = append(found, f)
 		}
@@ -150,6 +151,15 @@ func (p *pipeline) diskLow() (backend.Finding, bool) {
 		Do:   "Make room: old backups and files of other programs first, or enlarge the disk.",
 		Page: "runbook.md#countmilldisklow",
 	}, true
+}
+
+func (p *pipeline) restored() (backend.Finding, bool) {
+	return backend.Finding{
+		Check: "failover", What: "The database came to another server, or was restored, " + p.ago("", p.Restored) + ".",
+		Why:  "If it lacks its end, increments that were acknowledged shortly before are lost. Sequences have left out values.",
+		Do:   "Send increments again that have ids, within the deduplication window. After a failover to a synchronous standby nothing is lost.",
+		Page: "howto/postgresql.md#failover",
+	}, !p.Restored.IsZero() && p.AsOf.Sub(p.Restored) < recentRestore
 }
 
 func (p *pipeline) backupOld() (backend.Finding, bool) {

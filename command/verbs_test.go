@@ -68,27 +68,6 @@ func cut(w http.ResponseWriter, _ *http.Request) {
 
 const accepted = `{"accepted":1}` + "\n"
 
-func TestIncrRepeatsWithOneKey(t *testing.T) {
-	t.Parallel()
-	f := newFakeServer(t, answer(503, "{}"), answer(504, "{}"), answer(429, "{}"), cut, answer(202, accepted))
-	got := try(t, nil, "incr", "--server", f.URL, "page:/home", "-3")
-	if got != (result{0, "page:/home -3\n", ""}) {
-		t.Errorf("got %+v", got)
-	}
-	if len(f.keys) < 5 {
-		t.Fatalf("got %d requests, want 5", len(f.keys))
-	}
-	for i, key := range f.keys {
-		if key == "" || key != f.keys[0] || f.bodies[i] != f.bodies[0] {
-			t.Errorf("request %d has key %q and body %s, the first %q and %s", i, key, f.bodies[i], f.keys[0], f.bodies[0])
-		}
-	}
-	try(t, nil, "incr", "--server", f.URL, "page:/home")
-	if last := f.keys[len(f.keys)-1]; last == f.keys[0] {
-		t.Errorf("two increments have one key %q", last)
-	}
-}
-
 func TestIncrSendsWhatItWasTold(t *testing.T) {
 	t.Parallel()
 	f := newFakeServer(t, answer(202, accepted))

@@ -208,17 +208,6 @@ func BenchmarkAdd(b *testing.B) {
 	}
 }
 
-func BenchmarkHandleParallel(b *testing.B) {
-	p := open(b, newBus(b), Config{})
-	defer closeNow(b, p)
-	c, _ := p.Counter("requests_total")
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			_ = c.Add(1)
-		}
-	})
-}
-
 // BenchmarkFlush measures a million counters from the first Add to the bus.
 func BenchmarkFlush(b *testing.B) {
 	names := make([]string, 1_000_000)

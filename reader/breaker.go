@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/store"
 )
 
@@ -69,7 +68,7 @@ func (b *breaker) call(ctx context.Context, name string, call func(context.Conte
 		b.stats.cacheSkipped.Add(1)
 		return errBreakerOpen
 	}
-	bounded, cancel := clock.Timeout(ctx, b.timeout)
+	bounded, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
 	err := call(bounded)
 	if err != nil && ctx.Err() != nil { // the caller gave up; the cache did not fail

@@ -176,26 +176,6 @@ func TestRates(t *testing.T) {
 	})
 }
 
-// An aggregator that starts again may write a record that expires when its last one did.
-func TestTwoRecordsThatExpireTogether(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		st := &fakeStore{}
-		r := newReader(t, st, nil, reader.Config{})
-		worker := store.Worker{ID: "a", Stalled: true, Expires: time.Now().Add(time.Minute)}
-		st.announce(worker)
-		if got := r.Pipeline(t.Context()); got.Workers != 0 {
-			t.Errorf("%d aggregators take messages, want 0", got.Workers)
-		}
-		worker.Stalled, worker.Lag = false, time.Second
-		st.announce(worker)
-		time.Sleep(5 * time.Second)
-		if got := r.Pipeline(t.Context()); got.Workers != 1 || got.Lag != time.Second {
-			t.Errorf("%d aggregators take messages and their lag is %s, want 1 and 1s", got.Workers, got.Lag)
-		}
-	})
-}
-
 // A caller does not wait for the aggregators' records if there are fresh ones.
 func TestOneCallerReadsTheRecords(t *testing.T) {
 	t.Parallel()

@@ -98,18 +98,3 @@ func TestASlowLook(t *testing.T) {
 		}
 	})
 }
-
-// A look that runs long keeps no callers of other boards waiting.
-func TestALookBehindASlowOne(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		q := boardQuery(t, "")
-		l, r := newStale(t, q)
-		l.takes.Store(int64(10 * time.Second))
-		var other sync.WaitGroup
-		other.Go(func() { wantBest(t, r, boardQuery(t, "today"), "page:b:1", 10*time.Second) })
-		time.Sleep(3 * time.Second)
-		wantBest(t, r, q, "page:a:1", 0)
-		other.Wait()
-	})
-}

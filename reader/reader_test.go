@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -65,32 +64,6 @@ func TestTotalsRefuseBadNames(t *testing.T) {
 	_, err = r.Totals(t.Context(), []string{""}, 0)
 	if !errors.As(err, &field) || field.Index != nil {
 		t.Errorf("of one name: error is %v, want a FieldError without an index", err)
-	}
-}
-
-// An outdated number of shards must not undercount, whether the counter grew between two reads or
-// within one.
-func TestNewShardsAreCounted(t *testing.T) {
-	t.Parallel()
-	st := &fakeStore{}
-	st.put("c", 1, 2)
-	r := newReader(t, st, nil, reader.Config{})
-	if got := one(t, r, "c", 0).Total; got != 3 {
-		t.Fatalf("total is %d, want 3", got)
-	}
-	st.put("c", 1, 2, 4, 8, 16)
-	if got := one(t, r, "c", 0); got.Total != 31 || got.Shards != 5 {
-		t.Errorf("after growth from 2 to 5: %+v, want 31 of 5 shards", got)
-	}
-	if got, want := st.lookupSizes(), []int{2, 1, 3, 3}; !slices.Equal(got, want) {
-		t.Errorf("look-ups had %v keys, want %v", got, want)
-	}
-	if one(t, r, "c", 0); len(st.lookupSizes()) != 5 {
-		t.Errorf("look-ups are %v, want one more: the number of shards is remembered", st.lookupSizes())
-	}
-	st.put("c", 100)
-	if got := one(t, r, "c", 0); got.Total != 100 || got.Shards != 1 {
-		t.Errorf("after delete and anew: %+v, want 100 of 1 shard", got)
 	}
 }
 

@@ -143,40 +143,6 @@ func rankIn(all []board.Ranked, sum int64) int {
 	return 1 + slices.IndexFunc(all, func(c board.Ranked) bool { return c.Sum == sum })
 }
 
-// The old board serves while the next one is made, and callers share a scan.
-func TestTheOldBoardServes(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 1, embedded)
-		r := newTopReader(t, w, reader.Config{})
-		defer r.Close()
-		q := reader.TopQuery{BoardQuery: reader.BoardQuery{Index: "sites"}, N: 1}
-		w.add(map[string]int64{"page:a:1": 5})
-		if _, err := r.Top(t.Context(), q); err != nil {
-			t.Fatal(err)
-		}
-		w.add(map[string]int64{"page:b:1": 7, "page:a:1": 1})
-		time.Sleep(15 * time.Second)
-		hold := make(chan struct{})
-		w.On(fakestore.Sums, func(int) fakestore.Answer {
-			<-hold
-			return fakestore.OK
-		})
-		for range 5 {
-			top, err := r.Top(t.Context(), q)
-			if err != nil || len(top.Top) != 1 || top.Top[0].Ranked != (board.Ranked{Counter: "page:a:1", Sum: 5}) {
-				t.Errorf("during a scan: %+v, %v; want page:a:1 with 5", top, err)
-			}
-		}
-		close(hold)
-		synctest.Wait()
-		top, err := r.Top(t.Context(), q)
-		if err != nil || top.Top[0].Counter != "page:b:1" || w.scans != 2 {
-			t.Errorf("after the scan: %+v, %v, %d scans; want page:b:1, 2 scans", top, err, w.scans)
-		}
-	})
-}
-
 func TestRank(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

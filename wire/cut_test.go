@@ -60,21 +60,6 @@ func TestSortEntries(t *testing.T) {
 	}
 }
 
-// BenchmarkCutRequest is a request of 50,000 increments with an Idempotency-Key, over 25,000
-// counters.
-func BenchmarkCutRequest(b *testing.B) {
-	incs := make([]countmill.Increment, 50_000)
-	for i := range incs {
-		incs[i] = countmill.Increment{Counter: fmt.Sprintf("counter-name-%07d", i%25_000), Delta: 1}
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := CutRequest("", "key", incs); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 func TestCutMessage(t *testing.T) {
 	t.Parallel()
 	identified := countmill.Increment{Counter: "b", Delta: 3, ID: "x", Time: epoch}

@@ -70,27 +70,3 @@ func TestDecodeRefusesFollowersThatTheirHeadDoesNotCount(t *testing.T) {
 		}
 	}
 }
-
-// BenchmarkDecodeFollowers is a full batch of one request in which every increment has
-// an id: its time per byte must not grow with the number of parts.
-func BenchmarkDecodeFollowers(b *testing.B) {
-	for _, n := range []int{500, 8000} {
-		incs := make([]countmill.Increment, n)
-		for i := range incs {
-			incs[i] = countmill.Increment{Counter: "a", Delta: 1, ID: fmt.Sprint(i)}
-		}
-		parts, err := CutRequest("", "k", incs)
-		if err != nil {
-			b.Fatal(err)
-		}
-		payload := Append(nil, &Batch{Time: time.Now(), Parts: parts})
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			b.SetBytes(int64(len(payload)))
-			for range b.N {
-				if _, err := Decode(payload); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}

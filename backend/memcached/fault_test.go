@@ -15,30 +15,6 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-func TestRestartRecovers(t *testing.T) {
-	t.Parallel()
-	server := emulator.Memcached(t)
-	c := open(t, Config{Servers: []string{server.Host()}})
-	counters := make([]string, 20) // in one Set, so that there are many connections
-	for i := range counters {
-		counters[i] = fmt.Sprint(i)
-		set(t, c, total(counters[i], 1, time.Now()))
-	}
-	server.Stop()
-	if _, err := c.Get(t.Context(), counters); err == nil {
-		t.Error("stopped: got no error")
-	}
-	if _, err := c.Lock(t.Context(), "a", time.Second); err == nil {
-		t.Error("stopped: Lock gave no error")
-	}
-	server.Start(t)
-	if got, err := c.Get(t.Context(), counters); err != nil || len(got) != 0 {
-		t.Errorf("restarted: got %v (error %v), want misses", got, err)
-	}
-	set(t, c, total("0", 2, time.Now().Add(-time.Hour)))
-	want(t, c, "0", 2)
-}
-
 // All connections are idle when the server restarts. No call may fail because of that.
 func TestRestartBetweenCallsIsNoError(t *testing.T) {
 	t.Parallel()

@@ -140,7 +140,7 @@ func (p *pool) resolve() {
 	p.mu.Unlock()
 	for _, s := range old {
 		if !slices.Contains(all, s) {
-			_ = s.client.Close() // closes idle connections; a busy one is freed with s
+			s.leave()
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/bradfitz/gomemcache/memcache"
@@ -21,6 +22,14 @@ type server struct {
 	err    error // the reason if the address is missing
 	client *memcache.Client
 	slots  chan struct{} // one slot for each connection
+	gone   atomic.Bool   // no name has the address any more
+}
+
+// leave closes the idle connections of a server that no name has any more. Those of calls under way are closed when
+// the calls end.
+func (s *server) leave() {
+	s.gone.Store(true)
+	_ = s.client.Close()
 }
 
 func newServer(id, address string, err error, cfg Config) *server {
@@ -112,6 +121,9 @@ func exchange[T any](ctx context.Context, c *Cache, s *server, op func(*memcache
 	if !c.pool.begin(func() {
 		defer func() { <-s.slots }()
 		v, err := try(s, op)
+		if s.gone.Load() {
+			_ = s.client.Close()
+		}
 		done <- answer{v, err}
 	}) {
 		<-s.slots

@@ -538,6 +538,25 @@ func TestSettings(t *testing.T) {
 	}
 }
 
+// A process whose requests for messages are refused is not ready.
+func TestRefusedRequests(t *testing.T) {
+	t.Parallel()
+	addr := emulator.NATS(t).Addr()
+	bus := open(t, addr)
+	s, err := js(t, addr).Stream(t.Context(), stream)
+	if err == nil {
+		err = s.DeleteConsumer(t.Context(), "aggregators")
+	}
+	if err == nil {
+		_, err = s.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "aggregators", AckPolicy: jetstream.AckExplicitPolicy, MaxAckPending: -1, MaxRequestBatch: 5})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	subscribe(t, bus)
+	until(t, "it is not ready", func() bool { err := bus.Ready(); return err != nil && strings.Contains(err.Error(), "MaxRequestBatch") })
+}
+
 // Several processes share the messages, and nobody gets one twice.
 func TestShared(t *testing.T) {
 	t.Parallel()

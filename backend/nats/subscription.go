@@ -41,9 +41,10 @@ type subscription struct {
 	wake     chan struct{}   // has an element when there may be room
 	tasks    sync.WaitGroup  // the goroutines of messages
 
-	mu    sync.Mutex // guards the fields below
-	held  map[jetstream.Msg]bool
-	bytes int // of the held messages
+	mu     sync.Mutex // guards the fields below
+	held   map[jetstream.Msg]bool
+	bytes  int   // of the held messages
+	failed error // of a request since the latest probe
 }
 
 func (b *Bus) subscribe(ctx context.Context) (out chan *message.Message, run func(context.Context) error, err error) {
@@ -120,7 +121,10 @@ func (s *subscription) pull() {
 }
 
 // pause waits after a failure: the request is repeated.
-func (s *subscription) pause(jetstream.ConsumeContext, error) {
+func (s *subscription) pause(_ jetstream.ConsumeContext, err error) {
+	s.mu.Lock()
+	s.failed = err
+	s.mu.Unlock()
 	select {
 	case <-time.After(pause):
 	case <-s.stop.Done():
@@ -219,6 +223,9 @@ func (s *subscription) extend() {
 // probe looks the consumer up. A failed probe leaves the oldest message as it was.
 func (s *subscription) probe() {
 	unseen, err := s.look()
+	s.mu.Lock()
+	err, s.failed = cmp.Or(err, s.failed), nil
+	s.mu.Unlock()
 	switch {
 	case s.stop.Err() != nil:
 	case err != nil:

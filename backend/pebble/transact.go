@@ -64,7 +64,7 @@ func (t *tx) Get(ctx context.Context, keys []engine.Key, fields ...engine.FieldI
 		return nil, errors.New("the transaction has ended")
 	}
 	if t.at == nil {
-		t.at, t.now, t.read = t.e.snapshot(true), time.Now().UTC(), make([]seen, 0, len(keys))
+		t.at, t.now, t.read = t.e.snapshot(true), t.e.moments.next(), make([]seen, 0, len(keys))
 	}
 	t.needs = append(t.needs, keys...)
 	rows, values, err := t.e.get(ctx, t.at, keys, fields)

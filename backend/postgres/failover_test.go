@@ -1,8 +1,12 @@
 package postgres_test
 
 import (
+	"bytes"
+	"context"
 	"errors"
+	"net"
 	"net/url"
+	osexec "os/exec"
 	"strconv"
 	"strings"
 	"testing"
@@ -96,4 +100,73 @@ func next(t *testing.T, s store.Store, id int) (int64, error) {
 		return 0, err
 	}
 	return given[0].First, nil
+}
+
+// A server that does not answer, the first of two, keeps nobody from the second.
+func TestFirstServerHangs(t *testing.T) {
+	t.Parallel()
+	hangs, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, and nobody answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hangs.Close()
+	made := emulator.PostgresSchema(t)
+	open(t, postgres.Config{URL: made})
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	s, err := postgres.Open(ctx, postgres.Config{URL: strings.Replace(made, host(t, made), hangs.Addr().String()+","+host(t, made), 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = s.Close()
+}
+
+// A dump that is restored on the same server counts as another server, also for a process that stays connected: it may lack values of
+// sequences, and records of counters.
+func TestRestoredDump(t *testing.T) {
+	t.Parallel()
+	c := postgres.Config{URL: emulator.PostgresSchema(t)}
+	s := open(t, c)
+	schema := schemaOf(t, c.URL)
+	server, _, _ := strings.Cut(c.URL, "&")
+	if got, err := next(t, s, 1); err != nil || got != 1 {
+		t.Fatalf("the first value is %d, %v", got, err)
+	}
+	dump, err := osexec.Command("pg_dump", "--schema="+schema, server).Output()
+	if err != nil {
+		t.Skipf("no dump: %v", err)
+	}
+	if got, err := next(t, s, 2); err != nil || got != 2 {
+		t.Fatalf("the second value is %d, %v", got, err)
+	}
+	newSession(t, server).do("drop schema " + schema + " cascade")
+	psql := osexec.Command("psql", "-q", "-v", "ON_ERROR_STOP=1", server)
+	psql.Stdin = bytes.NewReader(dump)
+	if out, err := psql.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+
+	if got, err := next(t, s, 3); !errors.Is(err, store.ErrNotApplied) {
+		t.Errorf("a value before a check: %d, %v, want ErrNotApplied", got, err)
+	}
+	fold := &store.Commit{Adds: []store.ShardDelta{store.NewShardDelta("a", 0, 5)}, Rules: 1}
+	if _, err := s.Fold(t.Context(), fold); !errors.Is(err, store.ErrOutdated) {
+		t.Errorf("a fold before a check: %v, want ErrOutdated", err)
+	}
+	checked, err := s.Check(t.Context())
+	if err != nil || checked.Settings.Restores != 1 {
+		t.Fatalf("the check: %d restores, %v, want 1", checked.Settings.Restores, err)
+	}
+	if _, err := s.Check(t.Context()); err != nil || time.Since(s.Restored()).Abs() > time.Hour {
+		t.Errorf("restored at %s, %v, want now", s.Restored(), err)
+	}
+	if _, err := s.Fold(t.Context(), fold); !errors.Is(err, store.ErrOutdated) {
+		t.Errorf("a fold that rests on reads before the restore: %v, want ErrOutdated", err)
+	}
+	if fold.Restores++; err == nil {
+		_, err = s.Fold(t.Context(), fold)
+	}
+	if got, nextErr := next(t, s, 3); err != nil || nextErr != nil || got != 1+1<<20+1 {
+		t.Errorf("after the check a fold: %v, and a value: %d, %v, want %d", err, got, nextErr, 1+1<<20+1)
+	}
 }

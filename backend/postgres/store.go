@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/url"
 	"time"
@@ -39,6 +40,7 @@ type Store struct {
 	engine   *rows.Engine
 	added    string // the table of increments that other programs add
 	release  string // the statement that moves those of adoptions there
+	now      func() time.Time
 }
 
 // Params are the parameters that a URL may have: schema, and some of those of pgx. A password is none of them, because messages
@@ -56,6 +58,8 @@ func CheckURL(text string) error {
 	return nil
 }
 
+const connectTimeout = 5 * time.Second
+
 // parse returns how to connect to the database of a URL, and the schema. Its errors do not show the password.
 func parse(text string) (config *pgxpool.Config, schema string, err error) {
 	if err := CheckURL(text); err != nil {
@@ -69,6 +73,8 @@ func parse(text string) (config *pgxpool.Config, schema string, err error) {
 	if config, err = pgxpool.ParseConfig(u.String()); err != nil {
 		return nil, "", err
 	}
+	// Of each server: else one that does not answer keeps a place in the pool for two minutes, and a caller from the next one.
+	config.ConnConfig.ConnectTimeout = cmp.Or(config.ConnConfig.ConnectTimeout, connectTimeout)
 	if !query.Has("pool_max_conns") {
 		config.MaxConns = 16
 	}
@@ -90,7 +96,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		_ = e.Close() // the first error is the reason
 		return nil, err
 	}
-	return &Store{s, s, e, pgx.Identifier{schema, addedTable}.Sanitize(), releasing(schema)}, nil
+	return &Store{s, s, e, pgx.Identifier{schema, addedTable}.Sanitize(), releasing(schema), time.Now}, nil
 }
 
 // ID identifies the database. Copies of it have the same.
@@ -102,5 +108,21 @@ func (s *Store) Pool() backend.PoolStats {
 	return backend.PoolStats{Used: int64(p.AcquiredConns()), Idle: int64(p.IdleConns()), Most: int64(p.MaxConns()), Waits: p.EmptyAcquireCount()}
 }
 
-// Sweep removes old markers. Call it every store.SweepEvery.
-func (s *Store) Sweep(ctx context.Context) error { return s.protocol.Sweep(ctx) }
+// Restored is when the last Check found the database on another server, or restored; zero for never.
+func (s *Store) Restored() time.Time { return s.engine.Restored() }
+
+// mostOff is the difference of two clocks from which one of them may be years off.
+const mostOff = time.Hour
+
+// Sweep removes old markers. Call it every store.SweepEvery. What it forgets is forgotten for good, so the clocks of the database and of this
+// machine have to agree: after a moment in 2040 all later increments would be too old.
+func (s *Store) Sweep(ctx context.Context) error {
+	checked, err := s.protocol.Check(ctx)
+	if err != nil {
+		return err
+	}
+	if off := checked.At.Sub(s.now()).Abs(); off > mostOff {
+		return fmt.Errorf("postgres: the clocks of the database and of this machine differ by %s (limit: %s): nothing is removed", off.Round(time.Second), mostOff)
+	}
+	return s.protocol.Sweep(ctx)
+}

@@ -163,6 +163,26 @@ func TestOperatorsOfStrangers(t *testing.T) {
 	wantFindings(t, postgres.Exam{Config: postgres.Config{URL: owner}})
 }
 
+// A database whose clock is years ahead forgets nothing.
+func TestSweepByAWrongClock(t *testing.T) {
+	t.Parallel()
+	s := open(t, postgres.Config{URL: emulator.PostgresSchema(t)})
+	marker := store.Marker{ID: wire.SequenceID("a", "1"), At: time.Now(), ExpireAt: time.Now().Add(-time.Minute)}
+	if _, err := s.Fold(t.Context(), &store.Commit{Markers: []store.Marker{marker}, Rules: store.AnyRules}); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		off  time.Duration
+		left int
+	}{{-2 * time.Hour, 1}, {2 * time.Hour, 1}, {time.Minute, 0}} {
+		s.SetClock(func() time.Time { return time.Now().Add(tt.off) })
+		err := s.Sweep(t.Context())
+		if found, lookErr := s.Applied(t.Context(), []wire.PartID{marker.ID}); len(found) != tt.left || lookErr != nil || (err == nil) != (tt.left == 0) {
+			t.Errorf("%s off: %d markers are left, %v, %v", tt.off, len(found), err, lookErr)
+		}
+	}
+}
+
 // A fold that takes what another one has taken, or is about to take, applies nothing and waits for nobody.
 func TestTaken(t *testing.T) {
 	t.Parallel()

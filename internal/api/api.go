@@ -46,6 +46,9 @@ type Services struct {
 	// BackupEvery is the time between two regular backups. 0: there are none.
 	BackupEvery time.Duration
 
+	// Restored is when the store last may have lost its end; zero for never. Nil: it does not know.
+	Restored func() time.Time
+
 	// Unbalanced is the number of rules for the journal that lack opening balances; false if this process has not looked. Nil: it
 	// never looks.
 	Unbalanced func() (rules int, known bool)

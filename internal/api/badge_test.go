@@ -1,7 +1,6 @@
 package api_test
 
 import (
-	"context"
 	"encoding/xml"
 	"errors"
 	"io"
@@ -11,13 +10,9 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
-	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/internal/auth/authtest"
-	"github.com/countmill/countmill/reader"
 )
 
 // as is the answer to a GET of a handler.
@@ -113,52 +108,4 @@ func TestBadgesArePublicWhereALineSaysSo(t *testing.T) {
 	if status, _ := as(t, authtest.As(t, a, "bar", "bar:"), "/badge/shop:a.svg"); status != 404 {
 		t.Errorf("another counter for a caller who may not: got %d, want 404", status)
 	}
-}
-
-// A gatedReader answers no call before its gate is open.
-type gatedReader struct {
-	*fakeReader
-	gate chan struct{}
-}
-
-func (g *gatedReader) TotalsSince(ctx context.Context, counters []string, maxStaleness time.Duration, minAsOf time.Time) ([]reader.Total, error) {
-	select {
-	case <-g.gate:
-		return g.fakeReader.TotalsSince(ctx, counters, maxStaleness, minAsOf)
-	case <-time.After(time.Minute): // virtual
-		return nil, countmill.ErrUnavailable
-	}
-}
-
-// Strangers cannot keep the store from others: only 8 badges are read at once, and each of them makes
-// room for another.
-func TestBadgesThatAreReadAtOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		g := &gatedReader{newFakeOf(map[string]int64{"a": 1}), make(chan struct{})}
-		a := serve(api.Services{Reader: g}, api.Config{})
-		const most = 8
-		served := make(chan int, most)
-		for range most {
-			go func() {
-				status, _ := as(t, a, "/badge/a.svg")
-				served <- status
-			}()
-		}
-		synctest.Wait()
-		for range most {
-			if status, text := as(t, a, "/badge/a.svg"); status != 429 || !strings.Contains(text, "urn:countmill:problem:overloaded") {
-				t.Errorf("beside %d others: got %d %s, want 429", most, status, text)
-			}
-		}
-		close(g.gate)
-		for range most {
-			if status := <-served; status != 200 {
-				t.Errorf("one of %d: got %d, want 200", most, status)
-			}
-		}
-		if status, text := as(t, a, "/badge/a.svg"); status != 200 {
-			t.Errorf("after them: got %d %s, want 200", status, text)
-		}
-	})
 }

@@ -53,6 +53,9 @@ func (a *API) inside(o *client.Overview, fleet []store.Worker) {
 	if a.services.LastBackup != nil {
 		o.LastBackup, o.BackupEvery = a.services.LastBackup(), a.services.BackupEvery.Seconds()
 	}
+	if a.services.Restored != nil {
+		o.Restored = a.services.Restored()
+	}
 	if a.services.Unbalanced != nil {
 		if rules, known := a.services.Unbalanced(); known {
 			o.JournalRulesWithoutBalance = &rules

@@ -38,7 +38,7 @@ func wholeServices() api.Services {
 	return api.Services{
 		Reader: busyReader(), Ready: func(context.Context) (string, error) { return "cache: away", nil },
 		Disk: func() client.DiskSpace { return client.DiskSpace{Used: 1, Free: 2, MinFree: 3} }, LastBackup: func() time.Time { return asOf }, BackupEvery: 90 * time.Second,
-		Unbalanced: func() (int, bool) { return 2, true },
+		Unbalanced: func() (int, bool) { return 2, true }, Restored: func() time.Time { return asOf },
 	}
 }
 
@@ -52,7 +52,7 @@ func TestOverview(t *testing.T) {
 		`"at_limit":["page:/home","shop:a"],"last_dead_letter":"2026-11-21T04:04:03.120000Z",` +
 		`"reason":"cache: away","fleet":[{"id":"a","stalled":false,"lag":0.25,"clock_skew":0,"last_commit":"2026-11-21T04:04:03.120000Z"},{"id":"b","stalled":true,"lag":0,"clock_skew":3600}],` +
 		`"differences":[{"setting":"max-shards","values":["128","64"]},{"setting":"settings_version","values":["3","4"]}],` +
-		`"disk":{"used":1,"free":2,"min_free":3},"last_backup":"2026-11-21T04:04:03.120000Z","backup_every":90,"journal_rules_without_balance":2}`
+		`"disk":{"used":1,"free":2,"min_free":3},"last_backup":"2026-11-21T04:04:03.120000Z","backup_every":90,"restored":"2026-11-21T04:04:03.120000Z","journal_rules_without_balance":2}`
 	text = asOfNow.ReplaceAllString(text, `"as_of":"NOW"`)
 	if status != 200 || strings.TrimSpace(text) != want {
 		t.Errorf("got %d\n%s, want\n%s", status, text, want)

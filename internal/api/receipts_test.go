@@ -1,7 +1,6 @@
 package api_test
 
 import (
-	"context"
 	"fmt"
 	"net/http/httptest"
 	"strings"
@@ -82,75 +81,6 @@ func TestReceiptProblems(t *testing.T) {
 				t.Errorf("got %d %s, Retry-After %q; want %d with %s, Retry-After %q", status, got, header.Get("Retry-After"), tc.status, tc.word, tc.retryAfter)
 			}
 		})
-	}
-}
-
-// slowReader holds every request that waits for a receipt until the test ends.
-type slowReader struct {
-	*fakeReader
-	waits chan struct{}
-}
-
-func (r *slowReader) TotalsAfter(ctx context.Context, _ []string, _ wire.Receipt, _ time.Duration, _ time.Time) (reader.After, error) {
-	r.waits <- struct{}{}
-	<-ctx.Done()
-	return reader.After{}, ctx.Err()
-}
-
-// One caller cannot take all places where requests wait; a request that does not wait needs none.
-func TestOneCallerCannotWaitEverywhere(t *testing.T) {
-	t.Parallel()
-	r := &slowReader{newFake(), make(chan struct{}, 1000)}
-	a := serve(api.Services{Reader: r}, api.Config{})
-	ctx, cancel := context.WithCancel(t.Context())
-	ask := func(ctx context.Context, from, query string) int {
-		w := httptest.NewRecorder()
-		req := httptest.NewRequestWithContext(ctx, "GET", "/v1/totals?counter=a&after="+aReceipt().String()+query, nil)
-		req.RemoteAddr = from
-		a.ServeHTTP(w, req)
-		return w.Code
-	}
-	done := make(chan int, 1000)
-	refused, waiting := 0, 0
-	for refused == 0 && waiting < 1000 {
-		go func() { done <- ask(ctx, "192.0.2.1:1", "&wait=5s") }()
-		select {
-		case <-r.waits:
-			waiting++
-		case code := <-done:
-			if refused++; code != 429 {
-				t.Fatalf("request %d is answered %d, want 429", waiting+1, code)
-			}
-		case <-time.After(10 * time.Second):
-			t.Fatal("a request neither waits nor is refused")
-		}
-	}
-	if refused == 0 || waiting < 10 {
-		t.Fatalf("%d requests of one caller wait, %d are refused", waiting, refused)
-	}
-	for _, other := range []struct{ from, query string }{{"192.0.2.2:1", "&wait=5s"}, {"192.0.2.1:1", ""}} {
-		go func() { done <- ask(ctx, other.from, other.query) }()
-		select {
-		case <-r.waits:
-			waiting++
-		case code := <-done:
-			t.Errorf("%v is answered %d, want that it reaches the reader", other, code)
-		case <-time.After(10 * time.Second):
-			t.Fatal("a request neither waits nor is refused")
-		}
-	}
-	cancel()
-	for range waiting {
-		select {
-		case <-done:
-		case <-time.After(10 * time.Second):
-			t.Fatal("requests wait after their contexts ended")
-		}
-	}
-	short, end := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer end()
-	if code := ask(short, "192.0.2.1:1", "&wait=5s"); len(r.waits) == 0 {
-		t.Errorf("the places of requests that ended are not free: %d", code)
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/auth"
-	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/internal/httpserver"
 	"github.com/countmill/countmill/reader"
 )
@@ -179,7 +178,7 @@ func (a *API) handler(to *route) http.Handler {
 			c.ctx = reader.WithCaller(c.ctx, sharesAs(c))
 		}
 		if to.within != forever {
-			ctx, cancel := clock.Timeout(c.ctx, a.timeOf(to))
+			ctx, cancel := context.WithTimeout(c.ctx, a.timeOf(to))
 			defer cancel()
 			c.ctx = ctx
 		}

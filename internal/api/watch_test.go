@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/countmill/countmill"
@@ -116,31 +115,6 @@ func TestWatchKeepsAlive(t *testing.T) {
 			if took := time.Since(began); took > 2*time.Second {
 				t.Errorf("%s of silence, want at most 2s", took)
 			}
-		}
-	})
-}
-
-func TestWatchersAreBounded(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		srv, h := watched(t, newFake(), api.Config{MaxWatchers: 3})
-		first := srv.watch(t, "/v1/watch?counter=a&interval=100ms")
-		srv.watch(t, "/v1/watch?counter=a").next()
-		if status, got, header := srv.call(t, "GET", "/v1/watch?counter=a"); status != 429 || header.Get("Retry-After") == "" {
-			t.Errorf("the third watcher got %d %s, want 429 with Retry-After", status, got)
-		}
-		first.resp.Body.Close()
-		synctest.Wait()
-		if n := h.Watchers(); n != 1 {
-			t.Errorf("%d watchers after one of two has gone", n)
-		}
-		for range 2 { // what is refused gives its place back
-			if status, _, _ := srv.call(t, "GET", "/v1/watch?counter="); status != 400 {
-				t.Errorf("a bad name got %d, want 400", status)
-			}
-		}
-		srv.watch(t, "/v1/watch?counter=a").next()
-		if status, _, _ := srv.call(t, "HEAD", "/v1/watch?counter=a"); status != 429 {
-			t.Errorf("HEAD beyond the bound got %d, want 429", status)
 		}
 	})
 }

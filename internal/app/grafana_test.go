@@ -1,15 +1,23 @@
 package app
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/countmill/countmill/internal/testing/child"
+	"github.com/countmill/countmill/internal/testing/longtest"
 )
 
 // A dashboard is the part of a file in deploy/grafana that asks something.
@@ -252,4 +260,125 @@ func TestGrafanaPipeline(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A real Prometheus scrapes `up` and answers each query of the dashboard. Without one this skips, or
+// fails if COUNTMILL_TEST_REQUIRE has "prometheus".
+func TestGrafanaPipelineInPrometheus(t *testing.T) {
+	t.Parallel()
+	longtest.Only(t, "starts Prometheus")
+	program, err := exec.LookPath("prometheus")
+	if err != nil {
+		if slices.Contains(strings.Split(os.Getenv("COUNTMILL_TEST_REQUIRE"), ","), "prometheus") {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	r := start(t, t.TempDir())
+	address := startPrometheus(t, program, strings.TrimPrefix(r.url, "http://"))
+	deadline := time.Now().Add(patience)
+	for panel, expr := range expressions(t) {
+		for {
+			r.incr(t, `[{"counter":"a"},{"counter":"b"}]`)
+			r.wantSomeTotal(t)
+			samples, err := queryPrometheus(r.client, address, expr)
+			if err == nil && samples > 0 {
+				break
+			}
+			if err != nil && strings.Contains(err.Error(), "bad_data") || time.Now().After(deadline) {
+				t.Errorf("panel %s: %s: %d samples, %v", panel, expr, samples, err)
+				break
+			}
+			<-time.After(200 * time.Millisecond)
+		}
+	}
+	for label, metric := range labelValues(t) {
+		if values, err := listLabel(r.client, address, metric, label); err != nil || !slices.Equal(values, []string{"countmill"}) {
+			t.Errorf("label_values(%s, %s): got %q, %v; want the job of the scrape", metric, label, values, err)
+		}
+	}
+}
+
+// listLabel returns the values of a label, as Grafana asks for label_values.
+func listLabel(client *http.Client, address, metric, label string) (values []string, err error) {
+	res, err := client.Get(address + "/api/v1/label/" + label + "/values?match[]=" + url.QueryEscape(metric))
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	var answer struct {
+		Error string
+		Data  []string
+	}
+	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil {
+		return nil, err
+	}
+	if answer.Error != "" {
+		return nil, errors.New(answer.Error)
+	}
+	return answer.Data, nil
+}
+
+// wantSomeTotal reads a total, from the store and from the cache.
+func (r *running) wantSomeTotal(t *testing.T) {
+	t.Helper()
+	for _, staleness := range []string{"0s", "1m"} {
+		if status, text := r.call(t, "GET", "/v1/totals?counter=a&max_staleness="+staleness, ""); status != http.StatusOK {
+			t.Fatalf("got %d %s", status, text)
+		}
+	}
+}
+
+// startPrometheus runs Prometheus until the test ends. It scrapes target every second.
+func startPrometheus(t *testing.T, program, target string) (address string) {
+	t.Helper()
+	dir := t.TempDir()
+	config := filepath.Join(dir, "prometheus.yml")
+	text := "global: {scrape_interval: 1s}\nscrape_configs:\n  - {job_name: countmill, static_configs: [{targets: [" + `"` + target + `"` + "]}]}\n"
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	kept, err := child.KeepPort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	listen := kept.Addr()
+	ctx, cancel := context.WithCancel(context.Background())
+	cmd := exec.CommandContext(ctx, program, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+listen)
+	log := &logBuffer{}
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = log, log, 10*time.Second
+	if err := kept.Free(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cancel()
+		_ = cmd.Wait() // it is killed
+		if t.Failed() {
+			t.Log(log.String())
+		}
+	})
+	return "http://" + listen
+}
+
+// queryPrometheus returns the number of samples that a query has now.
+func queryPrometheus(client *http.Client, address, expr string) (int, error) {
+	res, err := client.Get(address + "/api/v1/query?query=" + url.QueryEscape(expr))
+	if err != nil {
+		return 0, err
+	}
+	defer res.Body.Close()
+	var answer struct {
+		Status, ErrorType, Error string
+		Data                     struct{ Result []json.RawMessage }
+	}
+	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil {
+		return 0, err
+	}
+	if answer.Status != "success" {
+		return 0, fmt.Errorf("%s: %s", answer.ErrorType, answer.Error)
+	}
+	return len(answer.Data.Result), nil
 }

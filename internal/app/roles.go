@@ -389,6 +389,9 @@ func (s tending) Routes(to *surface) {
 	if m, ok := s.store.(backend.Moments); ok {
 		to.Moment = m.Moment
 	}
+	if r, ok := s.store.(backend.Restorable); ok {
+		to.Restored = r.Restored
+	}
 	if o, ok := s.bus.(backend.Observer); ok {
 		to.Unseen = o.Unseen
 	}

@@ -1,6 +1,6 @@
 // Package clock has time for the roles: the wall clock, randomness and goroutines of the
-// machine, which a simulation replaces (Env, With); the time of a store (Store); waits; and bounds of calls
-// that cost almost nothing (Timeout).
+// machine, which a simulation replaces (Env, With); the time of a store (Store); and
+// waits.
 package clock
 
 import (

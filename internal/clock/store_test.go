@@ -108,72 +108,48 @@ func TestASlowCallProvesLittle(t *testing.T) {
 	})
 }
 
-// Ids and totals must not look younger after the machine's clock was set.
-func TestAMachineSetBackChangesNothing(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
-		b.Learn(b.store(), b.Moment())
-		time.Sleep(time.Second)
-		b.set = -time.Hour
-		if off := b.off(); off != 0 {
-			t.Errorf("off by %s", off)
-		}
-	})
-}
-
-// The monotonic clock does not run while a machine is suspended, but the wall clock does: the
-// later one is right.
-func TestAMachineThatWasSuspendedIsNotYounger(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
-		b.Learn(b.store(), b.Moment())
-		b.set, b.ahead = time.Hour, time.Hour // time passed, and only wall clocks saw it
-		if off := b.off(); off != 0 {
-			t.Errorf("off by %s", off)
-		}
-	})
-}
-
-// An answer arrives, but is read only after a suspension: the store's clock has advanced
-// meanwhile.
-func TestAnAnswerReadAfterASuspension(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
-		b.Learn(b.store(), b.Moment())
-		began, stored := b.Moment(), b.store()
-		b.set, b.ahead = 195*time.Hour, 195*time.Hour
-		b.Learn(stored, began)
-		if off := b.off(); off != 0 {
-			t.Errorf("off by %s", off)
-		}
-	})
-}
-
-// The store's clock is set forward, and the answer to a call from before is read last.
-func TestAnOldAnswerTeachesNothingAfterANewOne(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
-		b.Learn(b.store(), b.Moment())
-		old, stored := b.Moment(), b.store()
-		time.Sleep(time.Second)
-		b.ahead = time.Minute
-		b.Learn(b.store(), b.Moment())
-		b.Learn(stored, old)
-		if off := b.off(); off != 0 {
-			t.Errorf("off by %s", off)
-		}
-	})
-}
-
-// Two calls overlap, and the store gives the later time to the first of them.
-func TestAnAnswerOfALaterTimeTeaches(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
-		b.Learn(b.store(), b.Moment())
-		first := b.Moment()
-		time.Sleep(time.Second)
-		b.Learn(b.store(), b.Moment())
-		b.ahead = time.Minute
-		b.Learn(b.store(), first)
-		if off := b.off(); off != 0 {
-			t.Errorf("off by %s", off)
-		}
-	})
+// The clock agrees with the store's after each of these events.
+func TestFollowsTheStore(t *testing.T) {
+	for name, happens := range map[string]func(b *bench){
+		"the machine is set back": func(b *bench) {
+			time.Sleep(time.Second)
+			b.set = -time.Hour
+		},
+		// The monotonic clock does not run while a machine is suspended, but the wall clock does.
+		"the machine was suspended": func(b *bench) { b.set, b.ahead = time.Hour, time.Hour },
+		// An answer arrives, but is read only after a suspension: the store's clock has advanced meanwhile.
+		"an answer is read after a suspension": func(b *bench) {
+			began, stored := b.Moment(), b.store()
+			b.set, b.ahead = 195*time.Hour, 195*time.Hour
+			b.Learn(stored, began)
+		},
+		// The store's clock is set forward, and the answer to a call from before is read last.
+		"an old answer comes after a new one": func(b *bench) {
+			old, stored := b.Moment(), b.store()
+			time.Sleep(time.Second)
+			b.ahead = time.Minute
+			b.Learn(b.store(), b.Moment())
+			b.Learn(stored, old)
+		},
+		// Two calls overlap, and the store gives the later time to the first of them.
+		"an answer of a later time": func(b *bench) {
+			first := b.Moment()
+			time.Sleep(time.Second)
+			b.Learn(b.store(), b.Moment())
+			b.ahead = time.Minute
+			b.Learn(b.store(), first)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				b.Learn(b.store(), b.Moment())
+				happens(b)
+				if off := b.off(); off != 0 {
+					t.Errorf("off by %s", off)
+				}
+			})
+		})
+	}
 }
 
 // A first answer teaches nothing if the machine was suspended while the call was under way.

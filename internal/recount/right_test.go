@@ -101,9 +101,9 @@ func TestRecordsByOlderRules(t *testing.T) {
 					r.Pass(2 * store.RulesSettle)
 					r.Recount(open)
 				}
-				r.Pass(2 * 24 * time.Hour)
+				forget(r, 2)
 				if change.Pattern != total {
-					r.Pass(30 * 24 * time.Hour)
+					forget(r, 30)
 				}
 				if err := r.SweepJournal(t.Context()); err != nil {
 					t.Fatal(err)

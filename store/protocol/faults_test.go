@@ -175,20 +175,31 @@ func TestChangesOfRulesWait(t *testing.T) {
 	all.Wait()
 }
 
-// A process that was suspended in a transaction does not begin it again: the id of its take may be forgotten.
+// A process that was suspended in a transaction, or in the pause before a further attempt, changes nothing: the id of its take may be
+// forgotten.
 func TestNoAttemptAfterASuspension(t *testing.T) {
 	t.Parallel()
-	s := open(t, limits["postgresql"])
-	s.db.OnCall(func(c *memory.Call) memory.Answer {
-		if c.Op != memory.Transact {
-			return memory.Answer{}
-		}
-		s.off.Add(int64(time.Hour))
-		return memory.Answer{Err: engine.ErrConflict}
-	})
-	take := store.Take{ID: wire.SequenceID("a", "id"), Count: 1, At: time.Now(), ExpireAt: time.Now().Add(time.Hour)}
-	if given, err := s.NextValues(t.Context(), "a", []store.Take{take}); !errors.Is(err, countmill.ErrUnavailable) || s.off.Load() != int64(time.Hour) {
-		t.Errorf("values %v, %v, after %s", given, err, time.Duration(s.off.Load()))
+	for name, suspended := range map[string]int{"before the first read": 1, "in the pause": 3, "at its end": 2} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, calls := open(t, limits["postgresql"]), 0
+			s.db.OnCall(func(c *memory.Call) (a memory.Answer) {
+				if c.Op != memory.TxGet && c.Op != memory.Transact {
+					return a
+				}
+				if calls++; calls == suspended {
+					s.off.Add(int64(time.Hour))
+				}
+				if calls == 2 {
+					a.Err = engine.ErrConflict
+				}
+				return a
+			})
+			take := store.Take{ID: wire.SequenceID("a", "id"), Count: 1, At: time.Now(), ExpireAt: time.Now().Add(time.Hour)}
+			if given, err := s.NextValues(t.Context(), "a", []store.Take{take}); !errors.Is(err, countmill.ErrUnavailable) || calls != suspended {
+				t.Errorf("values %v, %v, after %d calls", given, err, calls)
+			}
+		})
 	}
 }
 

@@ -149,13 +149,20 @@ func certain(err error) error {
 const attempts = 16
 
 // transact is Transact, repeated after a conflict: nothing was applied then. do runs once in each attempt, and makes its
-// results anew. A process that was suspended meanwhile makes no further attempt: its caller has looked at the settings before, and
-// the marker of an id may be gone.
+// results anew. A process that was suspended meanwhile changes nothing: its caller has looked at the settings before, and
+// the marker of an id may be gone. So the clock is read after the rows: the suspension may come in any call, and in a pause.
 func (s *Store) transact(ctx context.Context, soft bool, do func(tx engine.Tx) error) error {
 	began := s.cfg.Clock()
+	late := func() bool { return s.cfg.Clock().Sub(began) > store.MaxTransaction }
 	for attempt := 1; ; attempt++ {
-		_, err := s.engine.Transact(ctx, soft, do)
-		if late := s.cfg.Clock().Sub(began) > store.MaxTransaction; !errors.Is(err, engine.ErrConflict) || attempt == attempts || late {
+		_, err := s.engine.Transact(ctx, soft, func(tx engine.Tx) error {
+			err := do(tx)
+			if err == nil && late() {
+				err = fmt.Errorf("%w: the process was suspended", engine.ErrConflict)
+			}
+			return err
+		})
+		if !errors.Is(err, engine.ErrConflict) || attempt == attempts || late() {
 			return outside(err)
 		}
 		if err := pause(ctx, s.cfg.Jitter(time.Millisecond<<min(attempt, 6))); err != nil {

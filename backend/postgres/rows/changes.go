@@ -71,16 +71,12 @@ func (r *rows) add(c *engine.Change) error {
 	}
 	var err error
 	each := func(list []engine.Field, op int64) {
-		for _, f := range list {
-			if err == nil {
-				err = one(f, op)
-			}
+		for i := 0; i < len(list) && err == nil; i++ {
+			err = one(list[i], op)
 		}
 	}
-	for _, id := range c.Unset {
-		if err == nil {
-			err = one(engine.Field{ID: id}, opSet)
-		}
+	for i := 0; i < len(c.Unset) && err == nil; i++ {
+		err = one(engine.Field{ID: c.Unset[i]}, opSet)
 	}
 	each(c.Set, opSet)
 	each(c.Max, opMax)
@@ -201,11 +197,13 @@ func (t *table) delete(b *batch, keys []*array) {
 	}
 }
 
-// exclude lets no commit require rows of the table meanwhile. The row alone would never be free: commits that require it share its lock.
-func (t *table) exclude(b *batch) {
-	if t.settings() {
-		b.do("lock table " + t.name + " in exclusive mode")
+// exclude lets no commit require rows of the table meanwhile, if any may. The row alone would never be free: commits that require it share its lock.
+func (t *table) exclude(b *batch) bool {
+	if !t.settings() {
+		return false
 	}
+	b.do("lock table " + t.name + " in exclusive mode")
+	return true
 }
 
 // A work is the changes of one kind.

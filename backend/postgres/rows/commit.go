@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -30,8 +28,8 @@ func (e *Engine) Commit(ctx context.Context, c *engine.Commit) (engine.Result, e
 			quoted(e.schema, e.options.Taken), len(c.Taken)), ids.param())
 	}
 	if c.Restores != nil {
-		// The timeline alone: the number of the system costs a file.
-		u.want(engine.ErrOutdated, nil, "select 1 / (restores = $1 and split_part(origin, ' ', 2) = "+timeline+")::int from "+quoted(e.schema, metaTable), number(*c.Restores))
+		// Without the number of the system, which costs a file.
+		u.want(engine.ErrOutdated, nil, "select 1 / count(*) from "+e.meta+" where restores = $1 and origin like '% ' || "+place, number(*c.Restores))
 	}
 	if err := u.require(c.Require); err != nil {
 		return engine.Result{}, err
@@ -149,7 +147,3 @@ func (e *Engine) Expire(ctx context.Context, kind engine.KindID, before int64) e
 }
 
 const expireLot = 10_000
-
-func sorted(changes []engine.Change) iter.Seq[*engine.Change] {
-	return engine.Changes(slices.SortedStableFunc(slices.Values(changes), func(a, b engine.Change) int { return a.Key.Compare(b.Key) })...)
-}

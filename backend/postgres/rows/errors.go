@@ -1,6 +1,7 @@
 package rows
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,27 +38,25 @@ var answers = map[string]error{
 
 // refusal returns the error of a call that ended at a statement before its COMMIT.
 func refusal(err error, meant error) error {
-	var pg *pgconn.PgError
-	if !errors.As(err, &pg) {
-		return err
+	if pg := new(pgconn.PgError); errors.As(err, &pg) {
+		answer := answers[pg.Code]
+		if pg.Code == "22012" || pg.Code == "23505" {
+			answer = meant
+		}
+		if answer != nil {
+			return fmt.Errorf("%w: postgres: %w", answer, err)
+		}
 	}
-	answer := answers[pg.Code]
-	if pg.Code == "22012" || pg.Code == "23505" {
-		answer = meant
-	}
-	if answer == nil {
-		return fmt.Errorf("postgres: %w", err)
-	}
-	return fmt.Errorf("%w: postgres: %w", answer, err)
+	return fmt.Errorf("postgres: %w", err)
 }
 
 // notSent is the error of a call that could not begin.
 func notSent(err error) error {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) && answers[pg.Code] != nil {
-		return refusal(err, nil)
+	answer := engine.ErrNotApplied
+	if pg := new(pgconn.PgError); errors.As(err, &pg) {
+		answer = cmp.Or(answers[pg.Code], answer)
 	}
-	return fmt.Errorf("%w: postgres: %w", engine.ErrNotApplied, err)
+	return fmt.Errorf("%w: postgres: %w", answer, err)
 }
 
 // given returns why a call cannot begin, or nil.

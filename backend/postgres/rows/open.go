@@ -37,10 +37,13 @@ type Engine struct {
 	options  Options
 	pool     *pgxpool.Pool
 	schema   string
+	meta     string // metaTable, quoted
 	tables   []*table
 	identity string
 	origin   atomic.Pointer[string] // the server that Check has found
+	restored atomic.Int64           // when it was last another one, as Check has read it; 0 for never
 	durable  string                 // synchronous_commit of a commit
+	longest  time.Duration          // the constant, but in a test
 	moments  moments
 	closing  context.Context // ends with Close, and all views with it
 	close    context.CancelFunc
@@ -68,7 +71,7 @@ func Open(ctx context.Context, config *pgxpool.Config, schema string, kinds engi
 	if err != nil {
 		return nil, fmt.Errorf("postgres: %w", err)
 	}
-	e := &Engine{options: options, pool: pool, schema: schema, tables: tables(schema, kinds),
+	e := &Engine{options: options, pool: pool, schema: schema, meta: quoted(schema, metaTable), tables: tables(schema, kinds), longest: longest,
 		views: make(chan struct{}, config.MaxConns/2), transacts: make(chan struct{}, config.MaxConns/4)}
 	e.origin.Store(new(string))
 	e.closing, e.close = context.WithCancel(context.Background())
@@ -157,7 +160,7 @@ func (e *Engine) lacks(ctx context.Context) (int, error) {
 		return everything, err
 	}
 	var has int
-	err = e.pool.QueryRow(ctx, "select format, identity, origin from "+quoted(e.schema, metaTable)).Scan(&has, &e.identity, e.origin.Load())
+	err = e.pool.QueryRow(ctx, "select format, identity, origin from "+e.meta).Scan(&has, &e.identity, e.origin.Load())
 	if undefined := new(pgconn.PgError); errors.As(err, &undefined) && undefined.Code == "42P01" {
 		return 0, fmt.Errorf("%w: postgres: the schema %s has other tables; name an empty schema", engine.ErrDeployment, e.schema)
 	}
@@ -195,24 +198,23 @@ func (e *Engine) all() (all []*table) {
 const metaTable = "countmill_format"
 
 // server is the server with its timeline, which rises when a standby is promoted, and when a backup is restored to a point in time. The table's own
-// number differs after a restore of a dump.
-func (e *Engine) server() string {
-	table := strings.ReplaceAll(quoted(e.schema, metaTable), "'", "''")
-	return `(select system_identifier || ' ' || ` + timeline + ` || ' ' || '` + table + `'::regclass::oid from pg_control_system())`
-}
-
-const timeline = `case when pg_is_in_recovery() then '' else substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) end`
+// number differs after a restore of a dump. Both are expressions over that table.
+const (
+	place  = `case when pg_is_in_recovery() then '' else substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) end || ' ' || tableoid`
+	server = `(select system_identifier from pg_control_system()) || ' ' || ` + place
+)
 
 // migrate makes the tables, and adds columns and indexes. One process at a time does it.
 func (e *Engine) migrate(ctx context.Context, tx pgx.Tx) error {
-	meta, literal := quoted(e.schema, metaTable), "'"+strings.ReplaceAll(e.schema, "'", "''")+"'"
+	literal := "'" + strings.ReplaceAll(e.schema, "'", "''") + "'"
 	sql := []string{
 		"select " + ownNames,
 		"select pg_advisory_xact_lock(hashtext('countmill'), hashtext(" + literal + "))",
 		// A role without the right to make schemas may not say "if not exists" of its own.
 		fmt.Sprintf("do $do$ begin if to_regnamespace(quote_ident(%s)) is null then create schema %s; end if; end $do$", literal, quoted(e.schema)),
-		fmt.Sprintf("create table if not exists %s (one boolean primary key default true check (one), format integer not null, identity text not null, origin text not null, restores bigint not null default 0)", meta),
-		fmt.Sprintf("insert into %s (format, identity, origin) values (%d, '%s', %s) on conflict do nothing", meta, format, rand.Text(), e.server()),
+		fmt.Sprintf("create table if not exists %s (one boolean primary key default true check (one), format integer not null, identity text not null, origin text not null, restores bigint not null default 0, restored timestamptz)", e.meta),
+		fmt.Sprintf("insert into %s (format, identity, origin) values (%d, '%s', 'new') on conflict do nothing", e.meta, format, rand.Text()),
+		fmt.Sprintf("update %s set origin = %s where origin = 'new'", e.meta, server),
 	}
 	for _, t := range e.all() {
 		sql = append(sql, t.create()...)
@@ -222,7 +224,7 @@ func (e *Engine) migrate(ctx context.Context, tx pgx.Tx) error {
 			return err
 		}
 	}
-	return tx.QueryRow(ctx, "select identity, origin from "+meta).Scan(&e.identity, e.origin.Load())
+	return tx.QueryRow(ctx, "select identity, origin from "+e.meta).Scan(&e.identity, e.origin.Load())
 }
 
 // commitRows is the most rows of a commit. A fold locks its rows until its end: folds of many counters at once would wait for each other,
@@ -256,15 +258,15 @@ func (e *Engine) Check(ctx context.Context, with []engine.Key) (engine.Checked, 
 	checked := engine.Checked{Rows: make([]engine.Row, len(with))}
 	var identity, last, now string
 	var readOnly bool
-	meta := quoted(e.schema, metaTable)
 	v := &view{e: e, slots: e.views}
 	defer v.Close()
 	err := v.ask(ctx, func(b *batch) {
 		b.want(nil, func(v [][]byte) error {
 			identity, last, now, checked.Restores = string(v[0]), string(v[1]), string(v[2]), int64Of(v[3])
 			readOnly = v[4][0] != 0
+			e.restored.Store(int64Of(v[5]))
 			return nil
-		}, "select identity, origin, "+e.server()+", restores, current_setting('default_transaction_read_only')::boolean from "+meta)
+		}, "select identity, origin, "+server+", restores, current_setting('default_transaction_read_only')::boolean, (extract(epoch from restored) * 1000000)::bigint from "+e.meta)
 		clear(checked.Rows)
 		e.look(b, with, []engine.FieldID{engine.All}, checked.Rows, nil)
 	})
@@ -279,7 +281,7 @@ func (e *Engine) Check(ctx context.Context, with []engine.Key) (engine.Checked, 
 		return checked, fmt.Errorf("%w: postgres: the database is read only", engine.ErrReadOnly)
 	case now != last:
 		checked.Restores++
-		_, err = e.pool.Exec(ctx, "update "+meta+" set restores = restores + 1, origin = $1 where origin = $2", now, last)
+		_, err = e.pool.Exec(ctx, "update "+e.meta+" set restores = restores + 1, restored = now(), origin = $1 where origin = $2", now, last)
 		if errors.Is(refusal(err, nil), engine.ErrDeployment) { // a role that may only read
 			return checked, nil
 		} else if err != nil {
@@ -288,6 +290,14 @@ func (e *Engine) Check(ctx context.Context, with []engine.Key) (engine.Checked, 
 	}
 	e.origin.Store(&now)
 	return checked, nil
+}
+
+// Restored is when the database was last on another server, or restored from a dump; zero for never.
+func (e *Engine) Restored() (at time.Time) {
+	if micros := e.restored.Load(); micros != 0 {
+		at = time.UnixMicro(micros).UTC()
+	}
+	return at
 }
 
 // Pool has the connections, for statements beside the engine's.

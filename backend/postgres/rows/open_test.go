@@ -86,8 +86,8 @@ func TestOpen(t *testing.T) {
 		sql string
 		url string
 	}{
-		{"update " + quoted(old.schema, metaTable) + " set format = 99", url},
-		{"drop table " + quoted(old.schema, metaTable), url},
+		{"update " + old.meta + " set format = 99", url},
+		{"drop table " + old.meta, url},
 	} {
 		if _, err := other.pool.Exec(t.Context(), tt.sql); err != nil {
 			t.Fatal(err)

@@ -137,7 +137,6 @@ func (s *scan) Close() { s.page, s.at, s.ended = nil, 0, true }
 // Due lists keys by their Due and then by their place, name and part.
 func (e *Engine) Due(ctx context.Context, kind engine.KindID, before int64, after string, limit int) (keys []engine.Key, next string, err error) {
 	t := e.tables[kind]
-	s := &scan{s: &selection{t: t}}
 	columns := slices.Concat([]string{t.due()}, t.key)
 	where, args := t.due()+" <> 0 and "+t.due()+" <= $1", []param{number(before)}
 	if after != "" {
@@ -147,7 +146,7 @@ func (e *Engine) Due(ctx context.Context, kind engine.KindID, before int64, afte
 		}
 		args = append(args, number(due))
 		for _, c := range t.key {
-			args = append(args, s.s.t.keyParam(c, &key))
+			args = append(args, t.keyParam(c, &key))
 		}
 		holders := make([]string, len(columns))
 		for i := range holders {

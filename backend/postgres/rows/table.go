@@ -1,6 +1,8 @@
 package rows
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -153,14 +155,14 @@ func signed(place uint64) int64 { return int64(place ^ 1<<63) }
 // keyArrays are parameters for keys.
 func (t *table) keyArrays() (arrays []*array) {
 	for _, k := range t.key {
-		oid := uint32(oidInt8s)
-		if k == "name" {
-			oid = oidTexts
-			if t.kind.Binary {
-				oid = oidBytes
-			}
+		switch {
+		case k != "name":
+			arrays = append(arrays, newArray(oidInt8s))
+		case t.kind.Binary:
+			arrays = append(arrays, newArray(oidBytes))
+		default:
+			arrays = append(arrays, newArray(oidTexts))
 		}
-		arrays = append(arrays, newArray(oid))
 	}
 	return arrays
 }
@@ -228,29 +230,22 @@ func (t *table) same() string {
 
 // A selection is the columns of a read.
 type selection struct {
-	t      *table
-	sql    []string
-	fields []engine.FieldID // nil for all
-	read   []func(row *engine.Row, values [][]byte) error
+	t    *table
+	sql  []string
+	read []func(row *engine.Row, values [][]byte) error // of a column, and those behind it
 }
 
 func (t *table) selects(fields []engine.FieldID) *selection {
-	s := &selection{t: t, fields: fields}
-	if slices.Contains(fields, engine.All) {
-		s.fields = nil
-	}
-	has := func(id engine.FieldID) bool {
-		return len(fields) > 0 && (s.fields == nil || slices.Contains(s.fields, id))
-	}
+	s := &selection{t: t}
+	all := slices.Contains(fields, engine.All)
 	add := func(read func(row *engine.Row, values [][]byte) error, columns ...string) {
 		at := len(s.sql)
 		s.sql = append(s.sql, columns...)
 		s.read = append(s.read, func(row *engine.Row, values [][]byte) error { return read(row, values[at:]) })
 	}
 	for _, c := range t.columns {
-		id := c.id
-		switch {
-		case !has(id):
+		switch id := c.id; {
+		case !all && !slices.Contains(fields, id):
 		case c.high == "":
 			add(func(row *engine.Row, v [][]byte) error { return field(row, id, engine.IntOf(int64Of(v[0]))) }, c.low)
 		default:
@@ -259,28 +254,28 @@ func (t *table) selects(fields []engine.FieldID) *selection {
 			}, c.low, c.high)
 		}
 	}
-	if sql := t.openFields(s.fields, len(fields)); sql != "" {
+	if sql := t.openFields(fields, all); sql != "" {
 		add(func(row *engine.Row, v [][]byte) error { return readOpen(v[0], row) }, sql)
 	}
-	if t.kind.Class != engine.Sums && has(engine.Data) {
+	if t.kind.Class != engine.Sums && (all || slices.Contains(fields, engine.Data)) {
 		add(func(row *engine.Row, v [][]byte) error { row.Data = slices.Clone(v[0]); return nil }, "data")
 	}
 	return s
 }
 
-// openFields is a column with the open fields as text: all of them without fields, none if n is 0.
-func (t *table) openFields(fields []engine.FieldID, n int) string {
+// openFields is a column with open fields as text: some, or all.
+func (t *table) openFields(fields []engine.FieldID, all bool) string {
 	var some []string
 	for _, id := range fields {
 		if id != engine.Data && t.column(id) == -1 {
 			some = append(some, strconv.FormatUint(uint64(id), 10))
 		}
 	}
-	if t.side == nil || n == 0 || fields != nil && some == nil {
+	if t.side == nil || !all && some == nil {
 		return ""
 	}
 	where := strings.ReplaceAll(t.same(), " s.", " o.")
-	if some != nil {
+	if !all {
 		where += " and o.field in (" + strings.Join(some, ", ") + ")"
 	}
 	return fmt.Sprintf("(select string_agg(o.field || ' ' || o.low || ' ' || o.high, ' ') from %s o where %s)", t.side.name, where)
@@ -313,4 +308,20 @@ func list(columns ...string) (sql string) {
 		sql += ", " + c
 	}
 	return sql
+}
+
+// readOpen appends open fields to a row: three numbers for each, its ID and the two of engine.Join.
+func readOpen(value []byte, row *engine.Row) error {
+	for numbers := strings.Fields(string(value)); len(numbers) > 0; numbers = numbers[3:] {
+		id, err := strconv.ParseUint(numbers[0], 10, 32)
+		low, lowErr := strconv.ParseInt(numbers[1], 10, 64)
+		high, highErr := strconv.ParseInt(numbers[2], 10, 64)
+		if err := errors.Join(err, lowErr, highErr); err != nil {
+			return err
+		}
+		_ = field(row, engine.FieldID(id), engine.Join(low, high))
+	}
+	// An open field may be before one with a column.
+	slices.SortFunc(row.Fields, func(a, b engine.Field) int { return cmp.Compare(a.ID, b.ID) })
+	return nil
 }

@@ -92,6 +92,27 @@ func TestChangesOfSettings(t *testing.T) {
 	}
 }
 
+// A change of settings is refused that comes long after its reads: folds by the settings before were taken meanwhile.
+func TestLateChangesOfSettings(t *testing.T) {
+	t.Parallel()
+	e := open(t, schema(t), enginetest.Kinds())
+	key := engine.Key{Kind: 0, Name: "settings"}
+	for _, tt := range []struct {
+		longest time.Duration
+		want    error
+	}{{time.Nanosecond, engine.ErrNotApplied}, {longest, nil}} {
+		e.longest = tt.longest
+		_, err := e.Transact(t.Context(), false, func(tx engine.Tx) error {
+			_, err := tx.Get(t.Context(), []engine.Key{key})
+			tx.Change(&engine.Change{Key: key, Data: []byte("x")})
+			return err
+		})
+		if !errors.Is(err, tt.want) || read(t, e, key).Exists != (tt.want == nil) {
+			t.Errorf("within %s: %v, want %v", tt.longest, err, tt.want)
+		}
+	}
+}
+
 // A view that began before a commit was visible has an earlier moment than the commit.
 func TestTimesOfCommits(t *testing.T) {
 	t.Parallel()
@@ -134,7 +155,7 @@ func TestOtherServer(t *testing.T) {
 		t.Fatalf("a new database: %d restores, %v", n, err)
 	}
 	// The schema comes from a backup of another server.
-	if _, err := e.Pool().Exec(t.Context(), "update "+quoted(e.schema, metaTable)+" set origin = 'another 00000009'"); err != nil {
+	if _, err := e.Pool().Exec(t.Context(), "update "+e.meta+" set origin = 'another 00000009'"); err != nil {
 		t.Fatal(err)
 	}
 	unchecked := open(t, url, enginetest.Kinds())

@@ -2,11 +2,9 @@ package rows
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/countmill/countmill/store/engine"
@@ -15,13 +13,12 @@ import (
 // A tx reads in a view, and notes the version of each row; 0 for an absent row.
 type tx struct {
 	view    *view
-	mu      sync.Mutex
 	read    map[engine.Key]int64
 	changes []engine.Change
-	ended   bool
 }
 
-var errEnded = errors.New("postgres: the transaction has ended")
+// longest is less than store.MaxTransaction: the moment in which settings change may be as long after Tx.Now.
+const longest = 4 * time.Minute
 
 // Transact runs do, and then applies its changes if no row that it has read has another version.
 func (e *Engine) Transact(ctx context.Context, _ bool, do func(engine.Tx) error) (engine.Result, error) {
@@ -31,9 +28,6 @@ func (e *Engine) Transact(ctx context.Context, _ bool, do func(engine.Tx) error)
 	t := &tx{view: &view{e: e, slots: e.transacts}, read: make(map[engine.Key]int64)}
 	defer t.view.Close()
 	err := do(t)
-	t.mu.Lock()
-	t.ended = true
-	t.mu.Unlock()
 	if err != nil || len(t.changes) == 0 {
 		return engine.Result{At: t.Now()}, err
 	}
@@ -46,23 +40,22 @@ func (e *Engine) Transact(ctx context.Context, _ bool, do func(engine.Tx) error)
 	}
 	defer release(conn)
 	u := e.begin(b)
-	u.want(engine.ErrNotApplied, nil, "select 1 / ("+e.server()+" = $1)::int", text(*e.origin.Load()))
+	u.want(engine.ErrNotApplied, nil, "select 1 / count(*) from "+e.meta+" where "+server+" = $1", text(*e.origin.Load()))
 	for i := range t.changes {
-		e.tables[t.changes[i].Key.Kind].exclude(b)
+		if of := e.tables[t.changes[i].Key.Kind]; of.exclude(b) && !t.Now().IsZero() {
+			// From here on no commit is taken that requires less. The process may have been frozen since the reads.
+			u.want(engine.ErrNotApplied, nil, "select 1 / (extract(epoch from clock_timestamp()) * 1000000 < $1)::int", number(t.Now().Add(e.longest).UnixMicro()))
+		}
 	}
 	u.lock(t.read, t.changes)
-	if err := e.change(b, sorted(t.changes)); err != nil {
+	slices.SortStableFunc(t.changes, func(a, b engine.Change) int { return a.Key.Compare(b.Key) })
+	if err := e.change(b, engine.Changes(t.changes...)); err != nil {
 		return engine.Result{}, err
 	}
 	return u.applyOn(ctx, conn)
 }
 
 func (t *tx) Get(ctx context.Context, keys []engine.Key, fields ...engine.FieldID) ([]engine.Row, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.ended {
-		return nil, errEnded
-	}
 	versions := make([]int64, len(keys))
 	rows, err := t.view.get(ctx, keys, fields, versions)
 	if err == nil {
@@ -75,28 +68,24 @@ func (t *tx) Get(ctx context.Context, keys []engine.Key, fields ...engine.FieldI
 
 func (t *tx) Now() time.Time { return t.view.At() }
 
-func (t *tx) Change(c *engine.Change) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.ended {
-		t.changes = append(t.changes, c.Clone())
-	}
-}
+func (t *tx) Change(c *engine.Change) { t.changes = append(t.changes, c.Clone()) }
 
-// A mode is how a row is locked.
+// A mode is how rows are locked, or what is asked of them.
 type mode int
 
 const (
 	share  mode = iota // read, and not changed
 	update             // changed
 	absent             // read, and not there
+	same               // of the version that was read
 )
 
-// A run is neighbouring keys that one statement locks.
+// A run is neighbouring keys of one statement.
 type run struct {
-	t    *table
-	mode mode
-	keys []*array
+	t        *table
+	mode     mode
+	keys     []*array
+	versions *array
 }
 
 // lock adds statements that lock the rows of a transaction in the order of keys, and then compare the versions of the rows that
@@ -113,40 +102,39 @@ func (u *unit) lock(read map[engine.Key]int64, changes []engine.Change) {
 			modes[key] = update
 		}
 	}
-	var runs []*run
-	checks := make(map[engine.KindID]*run)
-	versions := make(map[engine.KindID]*array)
+	var locks, checks []*run
+	add := func(runs []*run, key *engine.Key, m mode) []*run {
+		t, n := u.e.tables[key.Kind], len(runs)
+		if n == 0 || runs[n-1].t != t || runs[n-1].mode != m {
+			runs = append(runs, &run{t, m, t.keyArrays(), newArray(oidInt8s)})
+		}
+		r := runs[len(runs)-1]
+		t.appendKey(r.keys, key)
+		r.versions.int64(read[*key])
+		return runs
+	}
 	for _, key := range slices.SortedFunc(maps.Keys(modes), engine.Key.Compare) {
-		t := u.e.tables[key.Kind]
-		if n := len(runs); n == 0 || runs[n-1].t != t || runs[n-1].mode != modes[key] {
-			runs = append(runs, &run{t, modes[key], t.keyArrays()})
-		}
-		t.appendKey(runs[len(runs)-1].keys, &key)
-		if version := read[key]; version != 0 {
-			if checks[key.Kind] == nil {
-				checks[key.Kind], versions[key.Kind] = &run{t: t, keys: t.keyArrays()}, newArray(oidInt8s)
-			}
-			t.appendKey(checks[key.Kind].keys, &key)
-			versions[key.Kind].int64(version)
+		if locks = add(locks, &key, modes[key]); read[key] != 0 {
+			checks = add(checks, &key, same)
 		}
 	}
-	for _, r := range runs {
+	for _, r := range append(locks, checks...) {
 		r.write(u.batch)
-	}
-	for kind, r := range checks {
-		u.want(engine.ErrConflict, nil, fmt.Sprintf("select 1 / (count(*) = %d)::int from %s, lateral (select from %s t where %s and t.xmin::text::bigint = s.version offset 0) l",
-			versions[kind].n, r.t.from("version"), r.t.name, r.t.same()), params(append(r.keys, versions[kind]))...)
 	}
 }
 
 func (r *run) write(b *batch) {
-	if r.mode == absent {
+	switch r.mode {
+	case absent:
 		in := r.t.rows()
 		in.keys = r.keys
 		in.write(b, engine.ErrConflict, false)
 		r.t.delete(b, r.keys)
-		return
+	case same:
+		b.want(engine.ErrConflict, nil, fmt.Sprintf("select 1 / (count(*) = %d)::int from %s, lateral (select from %s t where %s and t.xmin::text::bigint = s.version offset 0) l",
+			r.versions.n, r.t.from("version"), r.t.name, r.t.same()), params(append(r.keys, r.versions))...)
+	default:
+		b.do(fmt.Sprintf("select count(*) from %s, lateral (select from %s t where %s for %s) l",
+			r.t.from(), r.t.name, r.t.same(), []string{"share", "no key update"}[r.mode]), params(r.keys)...)
 	}
-	b.do(fmt.Sprintf("select count(*) from %s, lateral (select from %s t where %s for %s) l",
-		r.t.from(), r.t.name, r.t.same(), []string{"share", "no key update"}[r.mode]), params(r.keys)...)
 }

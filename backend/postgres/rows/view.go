@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -89,14 +88,17 @@ func (v *view) ask(ctx context.Context, build func(*batch)) error {
 		var at, shown int64
 		var standby bool
 		b := new(batch)
+		if attempt > 0 {
+			b.do("rollback")
+		}
 		if !begun {
 			b.do("begin isolation level repeatable read read only")
-			b.want(nil, func(val [][]byte) (err error) {
-				at, standby = int64Of(val[0])+epoch, val[2][0] != 0
-				shown, err = transactionsOf(string(val[1]))
-				return err
-			}, "select now(), pg_current_snapshot()::text, pg_is_in_recovery(), set_config('statement_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $1, true), "+ownNames,
-				text(strconv.FormatInt(v.e.options.ViewTime.Milliseconds(), 10)))
+			// A snapshot is xmin:xmax:the numbers of running transactions.
+			b.want(nil, func(v [][]byte) error {
+				at, shown, standby = int64Of(v[0])+epoch, int64Of(v[1]), v[2][0] != 0
+				return nil
+			}, `select now(), split_part(pg_current_snapshot()::text, ':', 2)::bigint - cardinality(string_to_array(split_part(pg_current_snapshot()::text, ':', 3), ',')),
+				pg_is_in_recovery(), set_config('statement_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $1, true), `+ownNames, text(strconv.FormatInt(v.e.options.ViewTime.Milliseconds(), 10)))
 		}
 		build(b)
 		_, err := b.run(ctx, v.conn.Conn().PgConn())
@@ -127,26 +129,7 @@ func (v *view) ask(ctx context.Context, build func(*batch)) error {
 			v.stop = func() { end(); stop() }
 			return nil
 		}
-		again := new(batch)
-		again.do("rollback")
-		if _, err := again.run(ctx, v.conn.Conn().PgConn()); err != nil {
-			v.endLocked()
-			return err
-		}
 	}
-}
-
-// transactionsOf returns how many transactions have ended for a snapshot, which is xmin:xmax:the numbers of running transactions.
-func transactionsOf(snapshot string) (int64, error) {
-	parts := strings.SplitN(snapshot, ":", 3)
-	if len(parts) < 3 {
-		return 0, fmt.Errorf("postgres: the snapshot %q", snapshot)
-	}
-	next, err := strconv.ParseInt(parts[1], 10, 64)
-	if parts[2] != "" {
-		next -= int64(strings.Count(parts[2], ",")) + 1
-	}
-	return next, err
 }
 
 func (v *view) beginLocked(ctx context.Context) error {
@@ -224,10 +207,7 @@ func (v *view) get(ctx context.Context, keys []engine.Key, fields []engine.Field
 		rows = make([]engine.Row, len(keys))
 		v.e.look(b, keys, fields, rows, versions)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return rows, nil
+	return rows, err
 }
 
 // look adds a statement for each kind of the keys.

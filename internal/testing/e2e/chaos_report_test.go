@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -48,7 +47,7 @@ func (c *chaos) report(length time.Duration) {
 	}
 	table = append(table, [2]string{"the same, rounds with half-open connections", seconds(c.silent)}, [2]string{"parts that came again and were not counted, at least", fmt.Sprint(duplicates)},
 		[2]string{"messages that Pub/Sub delivered again, at least", fmt.Sprint(redelivered)})
-	t.Logf("\n%s\n%s", rows(table), c.faultTable())
+	t.Logf("\n%s", rows(table))
 	c.callers.only(t)
 	c.ended()
 	c.d.noDeadLetters(t)
@@ -103,27 +102,6 @@ func rows(table [][2]string) string {
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	for _, row := range table {
 		fmt.Fprintf(w, "%s\t%s\n", row[0], row[1])
-	}
-	_ = w.Flush()
-	return text.String()
-}
-
-// faultTable returns how often each fault hit each victim.
-func (c *chaos) faultTable() string {
-	victims, faults := make(map[string]bool), make(map[string]bool)
-	for s := range c.struck {
-		victims[s.victim], faults[s.fault] = true, true
-	}
-	columns := slices.Sorted(maps.Keys(faults))
-	var text strings.Builder
-	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "\t%s\n", strings.Join(columns, "\t"))
-	for _, v := range slices.Sorted(maps.Keys(victims)) {
-		fmt.Fprint(w, v)
-		for _, f := range columns {
-			fmt.Fprintf(w, "\t%d", c.struck[strike{f, v}])
-		}
-		fmt.Fprintln(w)
 	}
 	_ = w.Flush()
 	return text.String()

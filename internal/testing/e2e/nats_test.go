@@ -2,7 +2,17 @@ package e2e
 
 import (
 	"context"
+	"debug/buildinfo"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -26,6 +36,7 @@ type onNATS struct {
 	server     *emulator.NATSServer
 	bus, store string
 	stream     jetstream.Stream
+	consumer   jetstream.Consumer
 }
 
 func deployNATS(t *testing.T) *onNATS {
@@ -50,7 +61,7 @@ func deployNATS(t *testing.T) *onNATS {
 		Name: "increments", Subjects: []string{"increments"}, Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew,
 	})
 	if err == nil {
-		_, err = d.stream.CreateConsumer(t.Context(), jetstream.ConsumerConfig{
+		d.consumer, err = d.stream.CreateConsumer(t.Context(), jetstream.ConsumerConfig{
 			Durable: "aggregators", AckPolicy: jetstream.AckExplicitPolicy, AckWait: natsAckWait, MaxDeliver: -1, MaxAckPending: -1,
 		})
 	}
@@ -71,6 +82,31 @@ func (d *onNATS) others(t *testing.T) (publisher, reader *process) {
 	return startBinary(t, d.binary, nil, "publisher", "--bus", d.bus).ready(t), startBinary(t, d.binary, nil, "reader", "--store", d.store).ready(t)
 }
 
+// modules logs the size and the number of modules of the build, and fails if one is of Google's services.
+func (d *onNATS) modules(t *testing.T) {
+	t.Helper()
+	build, err := buildinfo.ReadFile(d.binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Stat(d.binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("the build has %d bytes and %d modules", file.Size(), len(build.Deps))
+	if len(build.Deps) == 0 {
+		t.Error("the build names no modules")
+	}
+	for _, m := range build.Deps {
+		if google.MatchString(m.Path) {
+			t.Errorf("the build has %s", m.Path)
+		}
+	}
+}
+
+// google matches the modules of Google's services. Watermill and Prometheus need two others of Google's: uuid and protobuf.
+var google = regexp.MustCompile(`^cloud\.google\.com/|^google\.golang\.org/(api|genproto|grpc|appengine)|^github\.com/(googleapis|ThreeDotsLabs/watermill-googlecloud)/`)
+
 // empty waits until every message is acked, which proves that nothing was given up or forgotten.
 func (d *onNATS) empty(t *testing.T) {
 	t.Helper()
@@ -88,6 +124,7 @@ func (d *onNATS) empty(t *testing.T) {
 func TestNATS(t *testing.T) {
 	t.Parallel()
 	d := deployNATS(t)
+	d.modules(t)
 	length := lengthOf(t, "COUNTMILL_TEST_CHAOS", 20*time.Second)
 	aggregators := []*process{d.aggregator(t).ready(t)}
 	publisher, reader := d.others(t)
@@ -152,4 +189,100 @@ func (d *onNATS) strike(t *testing.T, aggregators []*process, source *rand.Rand,
 		<-time.After(time.Duration(source.IntN(1000)) * time.Millisecond)
 	}
 	return struck
+}
+
+// run runs a command against a server, and returns what it printed.
+func (d *onNATS) run(t *testing.T, server *process, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), d.binary, append(args, "--server", server.url)...).CombinedOutput()
+	if exit := (*exec.ExitError)(nil); err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 1) { // 1 is for findings
+		t.Fatalf("countmill %q: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+// Readiness, metrics, doctor, status, receipts and dead letters work on NATS as with other buses.
+func TestOperationsOnNATS(t *testing.T) {
+	t.Parallel()
+	d := deployNATS(t)
+	d.aggregator(t).ready(t).kill() // it has made the tables
+	publisher, reader := d.others(t)
+	count := func(counter string) (receipt string) {
+		t.Helper()
+		resp, err := client.Post(publisher.url+"/v1/increments", "application/json", strings.NewReader(fmt.Sprintf(`{"counter":%q}`, counter)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		var accepted struct{ Receipt string }
+		if err := json.NewDecoder(resp.Body).Decode(&accepted); err != nil || accepted.Receipt == "" {
+			t.Fatalf("got %s %v, want a receipt", resp.Status, err)
+		}
+		return accepted.Receipt
+	}
+	counted := func(counter, receipt string) {
+		t.Helper()
+		until(t, time.Minute, "the receipt to be counted", func() bool {
+			status, body := reader.get("/v1/totals?counter=" + counter + "&after=" + url.QueryEscape(receipt))
+			return status == http.StatusOK && strings.Contains(body, `"total":1`)
+		})
+	}
+
+	// Without an aggregator a message is delivered too often.
+	givenUp := count("given-up")
+	for range 100 {
+		m, err := d.consumer.Next(jetstream.FetchMaxWait(busy))
+		if err == nil {
+			err = m.Nak()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if status := d.run(t, reader, "status"); !strings.Contains(status, "No aggregator takes messages: accepted increments wait on the bus.") {
+		t.Errorf("without aggregators the status is\n%s", status)
+	}
+
+	aggregator := d.aggregator(t).ready(t)
+	counted("a", count("a"))
+	var key string
+	until(t, time.Minute, "a dead letter", func() bool {
+		if list := d.run(t, reader, "dead", "list"); strings.Contains(list, "given up after deliveries: 100, of stream increments to consumer aggregators") {
+			key = regexp.MustCompile(`(?m)^[0-9a-zA-Z_-]{16,}`).FindString(list)
+		}
+		return key != ""
+	})
+	d.run(t, reader, "dead", "replay", key)
+	counted("given-up", givenUp)
+	d.empty(t)
+	for _, name := range []string{"countmill_bus_deliveries_total", "countmill_bus_acks_total", "countmill_given_up_messages_total"} {
+		if got := aggregator.metric(t, name); got == 0 {
+			t.Errorf("%s is 0", name)
+		}
+	}
+	if _, body := aggregator.get("/metrics"); !strings.Contains(body, `countmill_bus_acks_total{bus="nats"}`) || !strings.Contains(body, "countmill_unseen_seconds 0") {
+		t.Error("the metrics do not name the bus, or lack countmill_unseen_seconds")
+	}
+	until(t, time.Minute, "no problems", func() bool { return !strings.Contains(d.run(t, reader, "status"), "No aggregator") })
+	doctor := d.run(t, reader, "doctor", "--bus", d.bus, "--store", d.store)
+	for _, want := range []string{"checked      reachability of NATS\n", "checked      stream\n", "checked      consumer\n", "checked      settings of NATS\n"} {
+		if !strings.Contains(doctor, want) {
+			t.Errorf("doctor does not say %q:\n%s", want, doctor)
+		}
+	}
+
+	d.server.Kill()
+	until(t, time.Minute, "the aggregator to be unready", func() bool {
+		status, body := aggregator.get("/readyz")
+		return status == http.StatusServiceUnavailable && strings.Contains(body, "nats: nothing is received")
+	})
+	if doctor := d.run(t, reader, "doctor", "--bus", d.bus); !strings.Contains(doctor, "reachability of NATS: ") || !strings.Contains(doctor, "a NATS server at "+d.server.Addr()+" running?") {
+		t.Errorf("without a server doctor says\n%s", doctor)
+	}
+	d.server.Start(t)
+	until(t, time.Minute, "the aggregator to be ready", func() bool {
+		status, _ := aggregator.get("/readyz")
+		return status == http.StatusOK
+	})
+	counted("b", count("b"))
 }

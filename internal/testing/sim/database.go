@@ -17,6 +17,7 @@ type database struct {
 	*kernel
 
 	mem     *memory.Database
+	twin    *twin                   // nil without a machine
 	engines map[engine.Engine]*proc // guarded by kernel.mu
 	engine  engine.Engine           // of the simulator itself: its calls do not park
 	own     *protocol.Store         // for oracles
@@ -50,16 +51,69 @@ type storeWatch interface {
 	ruled(rules *store.Rules)
 }
 
-func newDatabase(k *kernel) *database {
+func newDatabase(k *kernel, m Machine) *database {
 	db := &database{
 		kernel: k, engines: make(map[engine.Engine]*proc), swept: make(map[string]int), leaving: make(map[string]bool), buried: make(map[string]store.DeadLetter),
 		folds: make(map[string][]foldedTo), most: make(map[string]int),
 	}
+	if m != nil {
+		db.twin = &twin{kernel: k, machine: m, ends: db.endAll}
+		db.twin.open()
+		k.limits = db.twin.engine.Limits()
+		k.limits.Past = 100 * 365 * 24 * time.Hour // of the copy
+	}
 	db.mem = memory.New(protocol.Kinds, memory.Options{Limits: k.limits, Clock: k.storeNow, Errorf: func(format string, args ...any) { k.violate(format, args...) }})
 	db.engine = db.mem.Open()
-	db.own, db.other = db.openWith(db.engine, 1, 0), db.openWith(db.mem.Open(), 1, 0)
-	db.mem.Around(db.around)
+	if m != nil {
+		db.twin.copy, db.twin.mirror = db.mem, db.engine
+		db.engine = &twinEngine{tw: db.twin, around: db.around, free: true, past: true}
+	}
+	db.openOwn()
+	if m == nil {
+		db.mem.Around(db.around)
+	}
 	return db
+}
+
+// openOwn opens the stores of the simulator.
+func (db *database) openOwn() {
+	db.own, db.other = db.openWith(db.engine, 1, 0), db.openWith(db.openEngine(), 1, 0)
+}
+
+func (db *database) openEngine() engine.Engine {
+	if db.twin != nil {
+		return &twinEngine{tw: db.twin, around: db.around, free: true}
+	}
+	return db.mem.Open()
+}
+
+// endAll ends all processes that have the database: they know nothing of the answers from now on.
+func (db *database) endAll() {
+	db.setClocks(func() {
+		for _, p := range db.engines {
+			p.dead = true
+		}
+	})
+}
+
+// powerLost reports whether the power was cut since the last call.
+func (db *database) powerLost() bool {
+	if db.twin == nil || !db.twin.lost {
+		return false
+	}
+	db.twin.lost = false
+	return true
+}
+
+// end closes the database, and compares it with its copy.
+func (db *database) end(compare bool) {
+	if db.twin == nil {
+		return
+	}
+	if compare {
+		db.twin.compare()
+	}
+	db.twin.close(true)
 }
 
 // newJitter returns a source of random durations.
@@ -126,10 +180,12 @@ func (db *database) putAhead(counter string) {
 		return
 	}
 	by := 5 * 365 * 24 * time.Hour
-	must(db.engine.Transact(background, false, func(tx engine.Tx) error {
+	if _, err := db.engine.Transact(background, false, func(tx engine.Tx) error {
 		tx.Change(&engine.Change{Key: engine.Key{Kind: kindRecord, Name: counter}, Op: engine.Update, Set: []engine.Field{{ID: fieldResetAt, Value: engine.IntOf(at + by.Microseconds())}}})
 		return nil
-	}))
+	}); err != nil {
+		return // no room
+	}
 	db.say(nil, "the last reset of %s was by a clock that was %s ahead", counter, by)
 }
 

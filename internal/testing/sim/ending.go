@@ -67,6 +67,9 @@ func (w *World) clearUp() {
 // calmDown ends all faults, and has somebody look after the dead letters.
 func (w *World) calmDown() {
 	w.stormy, w.db.swapped = false, false
+	if w.db.twin != nil {
+		w.db.twin.machine.Spare()
+	}
 	for _, p := range w.procs.all {
 		p.frozen = false
 	}
@@ -138,7 +141,7 @@ func (w *World) afterValues() stage {
 func (w *World) awaitReads() {
 	switch {
 	case len(w.callers.asked) > 0:
-	case w.Calls >= leastCalls:
+	case w.Calls >= w.least:
 		w.stage, w.idle.since = idling, time.Now()
 	default:
 		w.readers.readLast()

@@ -51,7 +51,7 @@ func (db *database) around(c *memory.Call, do func() error) (err error) {
 	p := db.engines[c.By]
 	db.mu.Unlock()
 	s := &step{p: p, ctx: c.Ctx, op: db.nameOf(c), key: keyOf(c)}
-	if changes(c) {
+	if changes(c) && db.watch != nil { // or it is just being made
 		do = db.watched(c, s, do)
 	}
 	if p == nil || c.Ctx.Value(aloneKey{}) != nil {

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"math"
 	"slices"
 	"strings"
@@ -147,7 +148,13 @@ func (db *database) journaled() (records []store.JournalRecord) {
 }
 
 // settings are those of the database now.
-func (db *database) settings() store.Settings { return must(db.own.Check(background)).Settings }
+func (db *database) settings() store.Settings {
+	checked, err := db.own.Check(background)
+	if err != nil && !errors.Is(err, store.ErrReadOnly) {
+		panic(err)
+	}
+	return checked.Settings
+}
 
 // rulesNow are its rules.
 func (db *database) rulesNow() *store.Rules { return db.set.Rules }

@@ -32,6 +32,7 @@ type Result struct {
 	Values     int // answers with values of sequences
 	Outdated   int // folds with markers by settings that had been changed
 	Outlasted  int // calls of a store that were under way while the machine was suspended
+	Cuts       int // of the power of a machine
 	Faults     [faultCount]int
 	Rows       [rowCount]int
 	Shapes     [shapeCount]int
@@ -75,11 +76,11 @@ type callWatch interface {
 	end(*step)
 }
 
-func newKernel(seed uint64, verbose bool) *kernel {
+func newKernel(seed uint64, verbose, up bool) *kernel {
 	k := &kernel{seen: make(map[string]time.Time), rng: rand.New(rand.NewPCG(seed, 0x636f756e74)), verbose: verbose, began: time.Now(), stormy: true}
 	k.Seed = seed
 	k.digest.Reset()
-	k.plan = drawPlan(k.rng, seed)
+	k.plan = drawPlan(k.rng, seed, up)
 	k.windows = []time.Duration{k.window1}
 	if k.rates[StoreClockSkewed] > 0 && k.rng.IntN(2) == 0 {
 		k.storeSkew = k.drawSkew(client).Truncate(time.Microsecond) // as the times it gives out are

@@ -65,7 +65,9 @@ func (k *kernel) park(s *step) bool {
 	k.arrived = append(k.arrived, s)
 	k.mu.Unlock()
 	<-s.resume
-	return !s.fenced
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return !s.fenced && !s.p.dead
 }
 
 // goesRound is how many calls show that a dead process tries the same for ever. From then on it waits

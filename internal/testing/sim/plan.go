@@ -29,17 +29,18 @@ type plan struct {
 	indexed   *indexPlan     // nil in most schedules
 	pages     *pagePlan      // nil in most schedules
 	sequences int            // that clients ask for values of; 0 in most schedules
+	least     int            // calls of bus and store before it ends
 }
 
 // drawPlan draws with rng first. Newer parts of a plan have generators of their own, so that older
-// seeds keep their schedules.
-func drawPlan(rng *rand.Rand, seed uint64) *plan {
-	pl := &plan{seed: seed, rates: weather(rng)}
+// seeds keep their schedules. up is true where one process has the database in any case.
+func drawPlan(rng *rand.Rand, seed uint64, up bool) *plan {
+	pl := &plan{seed: seed, rates: weather(rng), least: leastCalls}
 	pl.drawDeadLetters()
 	pl.drawWindows()
 	pl.drawRules()
 	pl.drawJournal()
-	pl.embedded = rng.IntN(6) == 0
+	pl.embedded = rng.IntN(6) == 0 || up
 	pl.shape = drawShape(rng)
 	if len(pl.rules)+len(pl.journal) > 0 {
 		pl.shape.entities = max(pl.shape.entities, 60) // a part of 24 counters may add 24 days to the archive

@@ -192,6 +192,14 @@ func (ps *processes) stop(p *proc) {
 
 // supervise starts processes that have stopped again, as a service manager does.
 func (ps *processes) supervise() (acted bool) {
+	if ps.db.powerLost() {
+		lost := ps.alive[node][0]
+		ps.kill(lost)
+		ps.db.twin.close(false)
+		ps.db.openOwn()
+		ps.start(node, lost.slot, false)
+		return true
+	}
 	for r := range ps.alive {
 		for slot, p := range ps.alive[r] {
 			ps.mu.Lock()

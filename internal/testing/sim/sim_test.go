@@ -91,6 +91,9 @@ func report(t *testing.T, tally *Tally, first uint64) {
 	for _, f := range tally.Failures {
 		t.Errorf("seed %d: %s\n%s", f.Seed, f.Violation, replay(f.Seed))
 	}
+	if len(tally.Failures) > 0 {
+		t.Log(story(t, tally.Failures[0].Seed))
+	}
 	if tally.Wrong > 0 || tally.Few > 0 {
 		t.Errorf("seeds %d to %d: %d of %d schedules went wrong, %d had fewer than %d calls",
 			first, last, tally.Wrong, tally.Schedules, tally.Few, leastCalls)

@@ -45,8 +45,11 @@ func (db *database) storeOf(p *proc, clock *accuracy) *simStore {
 
 // openStore opens the store of a process.
 func (db *database) openStore(p *proc) {
-	e := db.mem.Open()
+	e := db.openEngine()
 	p.store = db.openWith(e, p.shards, p.n)
+	if e, ok := e.(*twinEngine); ok {
+		e.free = false
+	}
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	db.engines[e] = p

@@ -37,9 +37,11 @@ type World struct {
 }
 
 // Run runs the schedule of a seed. It has to be called in a bubble of testing/synctest.
-func Run(seed uint64, verbose bool) *Result {
+func Run(seed uint64, verbose bool) *Result { return runVariant(new(variant), seed, verbose) }
+
+func runVariant(v *variant, seed uint64, verbose bool) *Result {
 	<-time.After(time.Until(clock.Earliest.AddDate(1, 0, 0))) // a bubble begins in the year 2000, when no clock was right
-	w := newWorld(seed, verbose)
+	w := newWorld(v, seed, verbose)
 	w.play()
 	w.verdict()
 	w.Hash = w.digest.Sum64()
@@ -47,9 +49,10 @@ func Run(seed uint64, verbose bool) *Result {
 	return &w.Result
 }
 
-func newWorld(seed uint64, verbose bool) *World {
-	w := &World{kernel: newKernel(seed, verbose)}
-	w.db, w.bus = newDatabase(w.kernel), &broker{kernel: w.kernel}
+func newWorld(v *variant, seed uint64, verbose bool) *World {
+	w := &World{kernel: newKernel(seed, verbose, v.machine != nil)}
+	v.apply(w.kernel)
+	w.db, w.bus = newDatabase(w.kernel, v.machine), &broker{kernel: w.kernel}
 	w.oracles = newOracles(w.kernel, w.db, w.bus)
 	w.bus.watch, w.db.watch = w.oracles, w.oracles
 	w.db.addRules()
@@ -92,7 +95,7 @@ func (w *World) play() {
 		if len(w.Violations) > 0 {
 			break
 		}
-		busy := started < w.shape.works || w.Calls < leastCalls && w.Steps < longStorm
+		busy := started < w.shape.works || w.Calls < w.least && w.Steps < longStorm
 		switch {
 		case w.stage > storm || !busy && w.Steps >= w.shape.minSteps:
 			w.clearUp()
@@ -110,6 +113,7 @@ func (w *World) play() {
 		w.violate("not at rest after %d steps: %s", most, w.remains())
 	}
 	w.leave()
+	w.db.end(len(w.Violations) == 0)
 }
 
 // settle takes in events since the last step until nothing more follows from them. A choice made
