@@ -54,13 +54,12 @@ type Take struct {
 // CheckTakes refuses takes that break a rule of NextValues. Its error matches countmill.ErrUnavailable and
 // ErrRefused.
 func CheckTakes(takes []Take) error {
-	refused := fmt.Errorf("%w: %w", countmill.ErrUnavailable, ErrRefused)
 	if len(takes) < 1 || len(takes) > MaxTakes {
-		return fmt.Errorf("%w: %d takes of a sequence (limit: 1 to %d)", refused, len(takes), MaxTakes)
+		return fmt.Errorf("%w: %w: %d takes of a sequence (limit: 1 to %d)", countmill.ErrUnavailable, ErrRefused, len(takes), MaxTakes)
 	}
 	for i := range takes {
 		if t := &takes[i]; t.ID.Class() != wire.SequenceClass || t.Count < 1 {
-			return fmt.Errorf("%w: a take of %d values by the id %s", refused, t.Count, t.ID)
+			return fmt.Errorf("%w: %w: a take of %d values by the id %s", countmill.ErrUnavailable, ErrRefused, t.Count, t.ID)
 		}
 	}
 	return nil

@@ -1,14 +1,10 @@
 package pebble
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"iter"
 	"slices"
-	"time"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
 
@@ -53,29 +49,14 @@ func (w *write) Close() error {
 	return err
 }
 
-// encode makes a batch of changes, without reads. The caller closes it.
-func (e *database) encode(b *pebbledb.Batch, changes iter.Seq[*engine.Change]) (*write, error) {
+// write begins a write in a batch. The caller closes it.
+func (e *database) write(b *pebbledb.Batch) *write {
 	w, _ := e.writes.Get().(*write)
 	if w == nil {
 		w = &write{e: e}
 	}
 	w.Batch = b
-	if changes == nil {
-		return w, nil
-	}
-	var err error
-	for c := range changes {
-		class := e.kinds[c.Key.Kind].Class
-		if class == engine.Sums && c.Op == engine.Upsert {
-			err = e.mergeSums(w, c)
-		} else {
-			err = e.encodeChecked(w, c, class)
-		}
-		if err != nil {
-			return nil, errors.Join(err, w.Close())
-		}
-	}
-	return w, nil
+	return w
 }
 
 func (e *database) mergeSums(w *write, c *engine.Change) error {
@@ -91,18 +72,24 @@ func (e *database) mergeSums(w *write, c *engine.Change) error {
 	return w.Merge(w.key, w.value, nil)
 }
 
-// encodeChecked encodes a change that needs a row to be as it is, or that makes others wait.
-func (e *database) encodeChecked(w *write, c *engine.Change, class engine.Class) error {
-	w.alone = true
+// encode puts a change into the batch, without reads. known is a value of the row that is the same when the batch is applied.
+func (e *database) encode(w *write, c *engine.Change, known *[]byte) error {
+	class := e.kinds[c.Key.Kind].Class
+	if class == engine.Sums && c.Op == engine.Upsert {
+		return e.mergeSums(w, c)
+	}
+	w.alone = true // it needs a row to be as it is, or makes others wait
 	if c.Op == engine.Delete {
 		return w.Delete(e.row(w.key[:0], &c.Key), nil)
 	}
-	if c.Op != engine.Upsert {
-		w.checks = append(w.checks, check{c.Key, c.Op == engine.Update})
+	if update := c.Op == engine.Update; c.Op != engine.Upsert && (known == nil || update != (*known != nil)) {
+		w.checks = append(w.checks, check{c.Key, update})
 	}
 	switch {
 	case class == engine.Sums:
 		return e.mergeSums(w, c)
+	case class == engine.Docs && c.Op != engine.Insert && known != nil:
+		return e.putDoc(w, *known, c)
 	case class == engine.Docs && c.Op != engine.Insert:
 		w.docs = append(w.docs, c.Clone())
 		return nil
@@ -135,23 +122,34 @@ func (e *database) Commit(ctx context.Context, c *engine.Commit) (engine.Result,
 		return engine.Result{}, err
 	}
 	// The next one has mostly the same size.
-	w, err := e.encode(e.db.NewBatchWithSize(int(e.size.Load())), c.Changes)
-	if err != nil {
-		return engine.Result{}, err
-	}
+	w := e.write(e.db.NewBatchWithSize(int(e.size.Load())))
 	defer w.Close()
+	if c.Changes != nil {
+		for change := range c.Changes {
+			if err := e.encode(w, change, nil); err != nil {
+				return engine.Result{}, err
+			}
+		}
+	}
 	e.size.Store(int64(w.Len() + w.Len()/8))
 	w.require, w.alone = c.Require, w.alone || len(c.Require) > 0
 	e.gate.RLock()
 	if w.alone {
 		e.checking.Lock()
 	}
-	wait, err := e.apply(w, c.Soft)
+	var wait func() error
+	err := e.ready(w)
+	if err == nil && !w.Empty() {
+		wait, err = e.apply(w, c.Soft)
+	}
 	if w.alone {
 		e.checking.Unlock()
 	}
 	e.gate.RUnlock()
-	return engine.Result{}, e.end(ctx, w, wait, err)
+	if wait != nil {
+		err = wait()
+	}
+	return engine.Result{}, e.end(ctx, w.tried, err)
 }
 
 // begin is the start of a call with changes. The caller ends it with closing.RUnlock.
@@ -167,22 +165,15 @@ func (e *database) begin(ctx context.Context) error {
 
 // room waits until the disk has room.
 func (e *database) room(ctx context.Context) error {
-	err := e.awaitRoom()
-	if err == nil {
-		err = ctx.Err()
-	}
-	if err != nil {
+	if err := cmp.Or(e.awaitRoom(), ctx.Err()); err != nil {
 		return notApplied(err)
 	}
 	return nil
 }
 
-// end waits until a batch is synced. An answer without a batch waits for the batches that it may have seen.
-func (e *database) end(ctx context.Context, w *write, wait func() error, err error) error {
-	if w.tried && err == nil {
-		return wait()
-	}
-	if w.tried {
+// end is the end of a call with changes. An answer without a batch waits for the batches that it may have seen.
+func (e *database) end(ctx context.Context, tried bool, err error) error {
+	if tried {
 		return err
 	}
 	// Nothing was written, so the answer may rest on the commits under way.
@@ -193,23 +184,30 @@ func (e *database) end(ctx context.Context, w *write, wait func() error, err err
 	return err
 }
 
-// apply makes a batch visible if it may be. The caller holds the gate, and checking unless it is alone.
-func (e *database) apply(w *write, soft bool) (wait func() error, err error) {
+// ready completes a batch that may be applied now. The caller holds the gate, and checking unless the batch is additions alone.
+func (e *database) ready(w *write) error {
 	if err := e.refusal(w); err != nil {
-		return nil, err
+		return err
 	}
 	for i := range w.docs {
-		if err := e.putDoc(w, &w.docs[i]); err != nil {
-			return nil, notApplied(err)
+		old, err := e.value(e.db, e.epochs, &w.docs[i].Key, &w.key)
+		if err != nil {
+			return notApplied(err)
+		}
+		if err := e.putDoc(w, old, &w.docs[i]); err != nil {
+			return err
 		}
 	}
-	if w.Empty() {
-		return nil, nil
-	}
+	return nil
+}
+
+// apply makes a batch visible, under the locks of ready. Without an error the caller waits for its sync outside of them.
+func (e *database) apply(w *write, soft bool) (wait func() error, err error) {
 	e.addEpochs(w.added)
 	w.tried = true
+	defer e.applied.Add(1)
 	if soft {
-		return func() error { return nil }, e.applySoft(w.Batch)
+		return nil, e.applySoft(w.Batch)
 	}
 	return e.directory.apply(w.Batch)
 }
@@ -218,7 +216,7 @@ func (e *database) apply(w *write, soft bool) (wait func() error, err error) {
 func (e *database) refusal(w *write) error {
 	for i := range w.require {
 		q := &w.require[i]
-		value, err := e.value(e.db, e.epochs, &q.Key)
+		value, err := e.value(e.db, e.epochs, &q.Key, &w.key)
 		if err != nil {
 			return notApplied(err)
 		}
@@ -232,7 +230,7 @@ func (e *database) refusal(w *write) error {
 	}
 	for i := range w.checks {
 		x := &w.checks[i]
-		value, err := e.value(e.db, e.epochs, &x.key)
+		value, err := e.value(e.db, e.epochs, &x.key, &w.key)
 		switch {
 		case err != nil:
 			return notApplied(err)
@@ -245,16 +243,11 @@ func (e *database) refusal(w *write) error {
 	return nil
 }
 
-func (e *database) putDoc(w *write, c *engine.Change) error {
-	key := e.row(nil, &c.Key)
-	old, err := read(e.db, key)
-	if err != nil {
-		return err
-	}
+func (e *database) putDoc(w *write, old []byte, c *engine.Change) error {
 	if err := w.changed(old, c); err != nil {
-		return fmt.Errorf("%q: %w", c.Key.Name, err)
+		return notApplied(fmt.Errorf("%q: %w", c.Key.Name, err))
 	}
-	return w.Set(key, w.value, nil)
+	return w.Set(e.row(w.key[:0], &c.Key), w.value, nil)
 }
 
 // addEpochs comes before a batch is applied: its outcome may be unknown, and whoever sees its rows must know the epoch.
@@ -266,94 +259,5 @@ func (e *database) addEpochs(added []once) {
 			e.setEpochsLocked(o.kind, slices.Insert(slices.Clone(in), at, o.epoch))
 			e.mu.Unlock()
 		}
-	}
-}
-
-// Transact runs do over a snapshot, without a lock.
-func (e *database) Transact(ctx context.Context, soft bool, do func(engine.Tx) error) (engine.Result, error) {
-	if err := e.begin(ctx); err != nil {
-		return engine.Result{}, err
-	}
-	defer e.closing.RUnlock()
-	t := &tx{e: e}
-	defer t.close()
-	err := do(t)
-	t.ended = true
-	if err != nil || len(t.changes) == 0 {
-		return engine.Result{}, e.end(ctx, &write{}, nil, err)
-	}
-	if err := e.room(ctx); err != nil {
-		return engine.Result{}, err
-	}
-	slices.SortStableFunc(t.changes, func(a, b engine.Change) int { return a.Key.Compare(b.Key) })
-	w, err := e.encode(e.db.NewBatch(), engine.Changes(t.changes...))
-	if err != nil {
-		return engine.Result{}, err
-	}
-	defer w.Close()
-	e.gate.Lock()
-	var wait func() error
-	if err = t.unchanged(); err == nil {
-		wait, err = e.apply(w, soft)
-	}
-	e.gate.Unlock()
-	return engine.Result{}, e.end(ctx, w, wait, err)
-}
-
-// A tx reads in a snapshot, and keeps the rows that it has read.
-type tx struct {
-	e       *database
-	at      *snapshot
-	now     time.Time
-	read    []seen
-	changes []engine.Change
-	ended   bool
-}
-
-type seen struct {
-	key   engine.Key
-	value []byte
-}
-
-func (t *tx) Get(ctx context.Context, keys []engine.Key, fields ...engine.FieldID) ([]engine.Row, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	if t.ended {
-		return nil, errors.New("the transaction has ended")
-	}
-	if t.at == nil {
-		t.at = t.e.snapshot()
-		t.now = t.at.at
-	}
-	rows, values, err := t.e.get(ctx, t.at, keys, fields)
-	for i := range values {
-		t.read = append(t.read, seen{keys[i], values[i]})
-	}
-	return rows, err
-}
-
-// unchanged returns ErrConflict unless every row is as it was read. The same row always has the same value: see terms.append.
-func (t *tx) unchanged() error {
-	for i := range t.read {
-		s := &t.read[i]
-		now, err := t.e.value(t.e.db, t.e.epochs, &s.key)
-		if err != nil {
-			return notApplied(err)
-		}
-		if (now == nil) != (s.value == nil) || !bytes.Equal(now, s.value) {
-			return fmt.Errorf("%w: %q", engine.ErrConflict, s.key.Name)
-		}
-	}
-	return nil
-}
-
-func (t *tx) Now() time.Time { return t.now }
-
-func (t *tx) Change(c *engine.Change) { t.changes = append(t.changes, c.Clone()) }
-
-func (t *tx) close() {
-	if t.at != nil {
-		t.e.release(t.at)
 	}
 }

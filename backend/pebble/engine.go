@@ -33,8 +33,10 @@ type database struct {
 	gate sync.RWMutex
 	// checking is held together with gate by commits that need rows to be as they are, or that are not additions alone.
 	checking sync.Mutex
-	writes   sync.Pool    // of *write
-	size     atomic.Int64 // of the last commit, and some more
+	applied  atomic.Uint64 // rises under gate after each batch
+	lots     lots          // of transactions
+	writes   sync.Pool     // of *write
+	size     atomic.Int64  // of the last commit, and some more
 
 	expiring sync.Mutex
 	swept    map[engine.KindID]int64 // the horizon of the last look at all rows; guarded by expiring
@@ -43,6 +45,7 @@ type database struct {
 	mu        sync.Mutex
 	epochs    [][]epoch // that have rows, by kind, ascending; replaced and never changed
 	snapshots map[*snapshot]struct{}
+	last      *snapshot // of transactions
 	scans     map[*scan]struct{}
 }
 
@@ -56,6 +59,7 @@ func openDatabase(cfg Config, kinds engine.Kinds) (*database, error) {
 		directory: d, keyspace: newKeyspace(cfg.Namespace, kinds), name: rand.Text(), epochs: make([][]epoch, len(kinds)),
 		swept: make(map[engine.KindID]int64), snapshots: make(map[*snapshot]struct{}), scans: make(map[*scan]struct{}),
 	}
+	e.lots.changed, e.lots.ended.L = make(map[engine.Key]struct{}), &e.lots.mu
 	if err := e.loadEpochs(); err != nil {
 		return nil, errors.Join(explain(d.cfg.Dir, err), d.abandon())
 	}
@@ -139,16 +143,17 @@ func (e *database) Close() error {
 	})
 }
 
-// value returns the value of a row, or nil if there is none.
-func (e *database) value(from pebbledb.Reader, epochs [][]epoch, k *engine.Key) ([]byte, error) {
-	var space [160]byte
+// value returns the value of a row, or nil if there is none. key is memory for its keys.
+func (e *database) value(from pebbledb.Reader, epochs [][]epoch, k *engine.Key, key *[]byte) ([]byte, error) {
 	if e.kinds[k.Kind].Class != engine.Once {
-		return read(from, e.row(space[:0], k))
+		*key = e.row((*key)[:0], k)
+		return read(from, *key)
 	}
 	// In every epoch: the same row may be inserted with another Due.
 	in := epochs[k.Kind]
 	for i := len(in) - 1; i >= 0; i-- {
-		value, err := read(from, append(e.epoch(space[:0], k.Kind, in[i]), k.Name...))
+		*key = append(e.epoch((*key)[:0], k.Kind, in[i]), k.Name...)
+		value, err := read(from, *key)
 		if value != nil || err != nil {
 			return value, err
 		}

@@ -116,7 +116,7 @@ func (m *rowMachine) run(ctx context.Context, random *rand.Rand) error {
 		return err
 	}
 	var workers sync.WaitGroup
-	errs := make(chan error, 3)
+	errs := make(chan error, 2*few) // so many that transactions gather
 	for range cap(errs) {
 		own := rand.New(rand.NewPCG(random.Uint64(), 0))
 		workers.Go(func() {

@@ -102,6 +102,7 @@ func (e *database) dropEpochs(ctx context.Context, kind engine.KindID, before in
 		return notApplied(err)
 	}
 	e.setEpochsLocked(kind, in[ended:])
+	defer e.applied.Add(1)
 	return e.applySoft(b)
 }
 

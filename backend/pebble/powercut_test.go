@@ -106,10 +106,12 @@ func (m *machine) live(ctx context.Context) error {
 // it only compares.
 func (m *machine) run(ctx context.Context, random *rand.Rand) error {
 	var log strings.Builder
+	clock := clockStart.Add(1000 * time.Duration(m.age.Load()))
 	s, err := Open(Config{
 		Dir: dataDir, FS: m.disk, Cache: 1 << 20, memTable: 64 << 10, age: m.aging,
-		// It stays far ahead of ForgetBefore, which advances with the age of the machine.
-		clock:  func() time.Time { return clockStart.Add(1000 * day) },
+		// The clock is far ahead of ForgetBefore, which advances with the machine's age. It stands still: a transaction during which
+		// it moved would be that of a suspended process.
+		clock:  func() time.Time { return clock },
 		Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})),
 		Exit:   func(int) { panic("the store ends the process: " + log.String()) },
 	})

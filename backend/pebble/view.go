@@ -18,16 +18,26 @@ type snapshot struct {
 	at       time.Time
 	epochs   [][]epoch
 	unsynced []chan struct{} // commits that it may show and that may not be synced yet
+	applied  uint64          // it has this many batches, and perhaps later ones
+	users    int             // guarded by database.mu
 }
 
 // snapshot takes a snapshot under a lock. Of two snapshots, the one with the later moment therefore shows everything that the
-// other one shows.
-func (e *database) snapshot() *snapshot {
+// other one shows. Transactions share one while nothing is applied: Pebble looks for work whenever one is closed.
+func (e *database) snapshot(share bool) *snapshot {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	applied := e.applied.Load()
+	if s := e.last; share && s != nil && s.users > 0 && s.applied == applied {
+		s.users++
+		return s
+	}
 	// The moment first: a commit that returned before this moment is in the snapshot. A commit that returns between
 	// the two may be.
-	s := &snapshot{at: e.moments.next()}
+	s := &snapshot{at: e.moments.next(), applied: applied, users: 1}
+	if share {
+		e.last = s
+	}
 	s.db, s.epochs = e.db.NewSnapshot(), e.epochs
 	e.snapshots[s] = struct{}{}
 	s.unsynced = e.syncs.underWay()
@@ -38,7 +48,8 @@ func (e *database) snapshot() *snapshot {
 func (e *database) release(s *snapshot) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if _, open := e.snapshots[s]; open {
+	s.users--
+	if _, open := e.snapshots[s]; open && s.users == 0 {
 		delete(e.snapshots, s)
 		_ = s.db.Close() // nil, unless it is closed already
 	}
@@ -51,11 +62,12 @@ func (e *database) get(ctx context.Context, s *snapshot, keys []engine.Key, fiel
 	}
 	rows, values := make([]engine.Row, len(keys)), make([][]byte, len(keys))
 	var found []engine.Field // of all rows
+	var space []byte
 	for i := range keys {
 		if err := ctx.Err(); err != nil {
 			return nil, nil, err
 		}
-		value, err := e.value(s.db, s.epochs, &keys[i])
+		value, err := e.value(s.db, s.epochs, &keys[i], &space)
 		if err != nil {
 			return nil, nil, fmt.Errorf("%s %q: %w", e.kinds[keys[i].Kind].Name, keys[i].Name, err)
 		}
@@ -89,7 +101,7 @@ func (v *view) pin(ctx context.Context) error {
 		return fmt.Errorf("%w: this engine keeps no past", engine.ErrExpired)
 	}
 	if v.s == nil {
-		v.s = v.e.snapshot()
+		v.s = v.e.snapshot(false)
 	}
 	if len(v.s.unsynced) == 0 {
 		return nil // and nothing is written: further calls run beside each other

@@ -35,14 +35,14 @@ func (w *sumWalk) walk(ctx context.Context) error {
 	return w.shards(ctx, seed, specials)
 }
 
-// records visits the records of counters of the query.
+// records visits the records that may be of the query. SumsQuery.Has takes as long as the rest, so ask it last.
 func (w *sumWalk) records(ctx context.Context, visit func(r *engine.Row) error) error {
 	for _, prefix := range w.prefixes() {
 		for row, err := range w.store.scan(ctx, w, engine.Range{Kind: kindRecord, Prefix: prefix, Page: w.page}, recordFields...) {
 			if err == nil {
 				err = w.took(ctx, 1)
 			}
-			if err == nil && w.q.Has(row.Key.Name) {
+			if err == nil {
 				err = visit(row)
 			}
 			if err != nil {
@@ -91,7 +91,7 @@ func (w *sumWalk) lookUp(ctx context.Context, deleted bool, visit func(*counted)
 	}
 	err := w.records(ctx, func(r *engine.Row) error {
 		c := counted{sum: r.Int(fieldRemainder).Sub(r.Int(fieldBaseline)), deleted: r.Int64(fieldDeletedAt) != 0}
-		if deleted && !c.deleted {
+		if deleted && !c.deleted || !w.q.Has(r.Key.Name) {
 			return nil
 		}
 		c.name = strings.Clone(r.Key.Name)
@@ -123,9 +123,12 @@ type special struct {
 func (w *sumWalk) specials(ctx context.Context, seed maphash.Seed) (all []special, few bool, err error) {
 	n := 0
 	err = w.records(ctx, func(r *engine.Row) error {
-		n++
 		x := special{baseline: r.Int(fieldBaseline), shards: r.Int64(fieldShards), deleted: r.Int64(fieldDeletedAt) != 0}
-		if x.shards != 1 || x.deleted || x.baseline != (engine.Int{}) {
+		is := x.shards != 1 || x.deleted || x.baseline != (engine.Int{})
+		if !is && n > mostLooked || !w.q.Has(r.Key.Name) {
+			return nil
+		}
+		if n++; is {
 			x.place, x.name = w.store.place(r.Key.Name), maphash.String(seed, r.Key.Name)
 			all = append(all, x)
 		}

@@ -32,7 +32,7 @@ func (s *Store) NextValues(ctx context.Context, sequence string, takes []store.T
 	if err := store.CheckTakes(takes); err != nil {
 		return nil, err
 	}
-	keys := []engine.Key{s.sequenceKey(sequence)}
+	keys := append(make([]engine.Key, 0, 1+len(takes)), s.sequenceKey(sequence))
 	for i := range takes {
 		keys = append(keys, markerKey(takes[i].ID))
 	}
@@ -43,15 +43,16 @@ func (s *Store) NextValues(ctx context.Context, sequence string, takes []store.T
 		}
 		state, fresh := s.sequenceState(&rows[0]), false
 		given = make([]store.Given, len(takes))
+		insert := &engine.Change{Op: engine.Insert}
 		for i := range takes {
 			t, marker := &takes[i], &rows[i+1]
 			if marker.Exists {
 				given[i] = store.Given{First: marker.Int64(fieldFirst), Count: int(marker.Int64(fieldValues))}
 			} else if given[i] = state.Give(t.Count); given[i].Count > 0 {
 				fresh = true
-				tx.Change(&engine.Change{Key: keys[i+1], Op: engine.Insert, Set: []engine.Field{
-					s.dueOf(t.At, t.ExpireAt), field(fieldFirst, given[i].First), field(fieldValues, int64(given[i].Count)),
-				}})
+				insert.Key, insert.Set = keys[i+1], append(insert.Set[:0], s.dueOf(t.At, t.ExpireAt), field(fieldFirst, given[i].First),
+					field(fieldValues, int64(given[i].Count)))
+				tx.Change(insert)
 			}
 		}
 		if fresh {

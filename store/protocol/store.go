@@ -208,34 +208,34 @@ type reader interface {
 
 // each reads any number of rows and visits them, in lots that the engine takes. It asks again for deferred rows. A bad row is an error.
 func (s *Store) each(ctx context.Context, from reader, keys []engine.Key, fields []engine.FieldID, visit func(i int, r *engine.Row)) error {
-	open := make([]int, len(keys))
-	for i := range open {
-		open[i] = i
-	}
-	for len(open) > 0 {
-		lot := make([]engine.Key, min(s.limits.Keys, len(open)))
-		for i := range lot {
-			lot[i] = keys[open[i]]
-		}
-		rows, err := from.Get(ctx, lot, fields...)
+	var again []int
+	for at := 0; at < len(keys); {
+		rows, err := from.Get(ctx, keys[at:min(at+s.limits.Keys, len(keys))], fields...)
 		if err != nil {
 			return outside(err)
 		}
 		for i := range rows {
-			at, r := open[i], &rows[i]
+			r := &rows[i]
 			if r.Deferred {
-				open = append(open, at)
+				again = append(again, at+i)
 				continue
 			}
-			r.Key = keys[at]
+			r.Key = keys[at+i]
 			if err := notBad(r); err != nil {
 				return err
 			}
-			visit(at, r)
+			visit(at+i, r)
 		}
-		open = open[len(lot):]
+		at += len(rows)
 	}
-	return nil
+	if len(again) == 0 {
+		return nil
+	}
+	deferred := make([]engine.Key, len(again))
+	for i, at := range again {
+		deferred[i] = keys[at]
+	}
+	return s.each(ctx, from, deferred, fields, func(i int, r *engine.Row) { visit(again[i], r) })
 }
 
 // get is each that keeps all rows.
