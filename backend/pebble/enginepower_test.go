@@ -65,6 +65,7 @@ type rowDeed struct {
 	id    string
 	row   engine.Key
 	due   int64
+	first bool // its first attempt is under way
 	known bool // it was answered before the cut, or found
 }
 
@@ -148,7 +149,7 @@ func (m *rowMachine) step(ctx context.Context, e *database, random *rand.Rand) e
 	m.mu.Lock()
 	d := &rowDeed{
 		id: fmt.Sprintf("%d of cut %d", random.Uint64(), m.cuts), row: engine.Key{Kind: sumRow, Place: random.Uint64N(4), Name: "a"},
-		due: m.horizon + 1 + random.Int64N(20*epochLength),
+		due: m.horizon + 1 + random.Int64N(20*epochLength), first: true,
 	}
 	m.mu.Unlock()
 	switch random.IntN(12) {
@@ -170,7 +171,11 @@ func (m *rowMachine) step(ctx context.Context, e *database, random *rand.Rand) e
 	m.mu.Lock()
 	m.deeds[d.id] = d
 	m.mu.Unlock()
-	return m.do(ctx, e, d, random.IntN(3) == 0)
+	err := m.do(ctx, e, d, random.IntN(3) == 0)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	d.first = false
+	return err
 }
 
 // do applies a deed, or finds that it was applied. Its answer counts unless the power was cut before.
@@ -234,13 +239,20 @@ func (m *rowMachine) again(ctx context.Context, e *database) error {
 	return m.do(ctx, e, d, false)
 }
 
-// expire moves the horizon, which is written before.
+// expire moves the horizon, which is written before. It does not overtake a first attempt: another worker may have repeated that deed,
+// and the marker of the repeat must not go before the slower attempt comes.
 func (m *rowMachine) expire(ctx context.Context, e *database) error {
 	m.moving.Lock()
 	defer m.moving.Unlock()
 	m.mu.Lock()
-	m.horizon += epochLength / 2
-	horizon := m.horizon
+	horizon := m.horizon + epochLength/2
+	for _, d := range m.deeds {
+		if d.first && d.due < horizon {
+			m.mu.Unlock()
+			return nil
+		}
+	}
+	m.horizon = horizon
 	m.mu.Unlock()
 	change := engine.Change{Key: engine.Key{Kind: horizonRow, Name: "horizon"}, Max: []engine.Field{{ID: ofHorizon, Value: engine.IntOf(horizon)}}}
 	if _, err := e.Commit(ctx, &engine.Commit{Changes: engine.Changes(change)}); err != nil {
