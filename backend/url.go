@@ -40,7 +40,7 @@ func Parse(text string, params []string) (URL, error) {
 	if !strings.Contains(strings.TrimPrefix(rest, "//"), "/") && strings.Contains(query, "@") {
 		return u, fmt.Errorf("a ? is before the host in %q (write %%3F for ? in a password)", Shown(text))
 	}
-	// The errors of package url show what may be a piece of a password.
+	// The errors of package url may show a piece of a password.
 	if u.Rest, err = url.PathUnescape(rest); err != nil {
 		return u, fmt.Errorf("invalid URL escape in %q (write %%25 for %%)", Shown(text))
 	}

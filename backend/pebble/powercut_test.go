@@ -109,7 +109,7 @@ func (m *machine) run(ctx context.Context, random *rand.Rand) error {
 	clock := clockStart.Add(1000 * time.Duration(m.age.Load()))
 	s, err := Open(Config{
 		Dir: dataDir, FS: m.disk, Cache: 1 << 20, memTable: 64 << 10, age: m.aging,
-		// The clock is far ahead of ForgetBefore, which advances with the machine's age. It stands still: a transaction during which
+		// The clock is far ahead of ForgetBefore, which advances with the machine's age. It does not move: a transaction during which
 		// it moved would be that of a suspended process.
 		clock:  func() time.Time { return clock },
 		Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})),

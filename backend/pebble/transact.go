@@ -37,7 +37,7 @@ func (e *database) Transact(ctx context.Context, soft bool, do func(engine.Tx) e
 	return engine.Result{}, e.end(ctx, t.tried, t.err)
 }
 
-// A tx reads in a snapshot, and keeps what it has read.
+// A tx reads in a snapshot, and keeps the rows.
 type tx struct {
 	e       *database
 	at      *snapshot
@@ -120,7 +120,7 @@ func (t *tx) unchanged() error {
 	return nil
 }
 
-// lots gather transactions beside those that are under way, so that many callers share batches and syncs.
+// lots gather the transactions that come while others are under way, so that many callers share batches and syncs.
 type lots struct {
 	changed map[engine.Key]struct{} // rows that the lot so far changes; guarded by gate
 

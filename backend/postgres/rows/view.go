@@ -68,7 +68,7 @@ func (e *Engine) View(past time.Time) engine.View {
 
 var errClosed = errors.New("postgres: closed")
 
-// errStandby: a standby may lack what was acknowledged before its view began, and does not know the moment that it shows.
+// errStandby: a standby may lack commits that were acknowledged before its view began, and does not know the moment that it shows.
 var errStandby = fmt.Errorf("%w: postgres: this server is a standby, and may lack the latest commits", engine.ErrNotApplied)
 
 // ask runs statements in the view. The first call begins it.
