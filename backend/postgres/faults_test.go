@@ -19,8 +19,8 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// One fault comes at the n-th statement of a run, for each n. A call that says that nothing was applied is right, one that says
-// nothing is repeated with the same ids, and at the end everything has counted once. The short run takes each eleventh statement.
+// One fault comes at the n-th statement of a run, for each n. If a call says that nothing was applied, that is true. A call that
+// does not say so is repeated with the same ids, and at the end everything has counted once. The short run takes each eleventh statement.
 func TestFaultAtEachStatement(t *testing.T) {
 	t.Parallel()
 	step := 11
@@ -44,7 +44,7 @@ func TestFaultAtEachStatement(t *testing.T) {
 	}
 }
 
-// A faulty is a store with an interceptor, and what it has to have in the end.
+// A faulty is a store with an interceptor, and the content that it must have in the end.
 type faulty struct {
 	*interceptor
 	store, direct opened

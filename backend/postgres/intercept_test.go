@@ -143,7 +143,7 @@ func typed(r *bufio.Reader) ([]byte, error) {
 	return message(r, []byte{of})
 }
 
-// requests passes what the client sends.
+// requests passes the client's messages.
 func (c *intercepted) requests() {
 	from, replaced := bufio.NewReader(c.client), false
 	m, err := message(from, nil) // that of the start has no type
@@ -186,7 +186,7 @@ func parse(sql string) []byte {
 	return m
 }
 
-// answers passes what the server sends.
+// answers passes the server's messages.
 func (c *intercepted) answers() {
 	from, done := bufio.NewReader(c.server), int64(0)
 	for {

@@ -73,7 +73,7 @@ func parse(text string) (config *pgxpool.Config, schema string, err error) {
 	if config, err = pgxpool.ParseConfig(u.String()); err != nil {
 		return nil, "", err
 	}
-	// Of each server: else one that does not answer keeps a place in the pool for two minutes, and a caller from the next one.
+	// The limit is of each server. Otherwise a server that does not answer would hold a place in the pool for two minutes, and callers would not reach the next server.
 	config.ConnConfig.ConnectTimeout = cmp.Or(config.ConnConfig.ConnectTimeout, connectTimeout)
 	if !query.Has("pool_max_conns") {
 		config.MaxConns = 16

@@ -16,7 +16,7 @@ func longBody(n int) string {
 }
 
 // Every row has a request that must be refused. The same request, fixed in that one place, must
-// be accepted: so the handler refuses the named defect. Package wire tests what it refuses in a body.
+// be accepted: so the handler refuses the named defect. Package wire tests its own refusals of bodies.
 func TestRefuses(t *testing.T) {
 	t.Parallel()
 	now := time.Now().UTC()

@@ -47,7 +47,7 @@ func (s stranger) status() int {
 }
 
 // among repeats a request until it has that answer, whose text it returns: half requests that the server has yet to read may
-// replace a connection that nothing tells from theirs.
+// replace a connection that looks like theirs.
 func (r *running) among(t *testing.T, strangers []stranger, want int, method, path, body string, header ...string) string {
 	t.Helper()
 	for range strangers {

@@ -52,7 +52,7 @@ type unit struct {
 // statementTime bounds a statement, waits for locks included.
 const statementTime = "30s"
 
-// ownNames lets statements find the operators and functions of PostgreSQL alone: another role may have made one that fits better, in a schema
+// ownNames lets statements find the operators and functions of PostgreSQL alone: another role may have made an operator with closer types in a schema
 // that everybody may use.
 const ownNames = "set_config('search_path', 'pg_catalog', true)"
 

@@ -70,7 +70,7 @@ func (t *tx) Now() time.Time { return t.view.At() }
 
 func (t *tx) Change(c *engine.Change) { t.changes = append(t.changes, c.Clone()) }
 
-// A mode is how rows are locked, or what is asked of them.
+// A mode is a lock of rows, or a condition on them.
 type mode int
 
 const (
