@@ -1,6 +1,7 @@
 package aggregator
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -80,4 +81,55 @@ func TestRecordsAreRememberedForAnHour(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Records that are used together are as old as the oldest, and a fold checks that again right
+// before it commits.
+func TestAnOldRecordIsReadBeforeTheCommit(t *testing.T) {
+	t.Parallel()
+	for _, inFold := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			st := &cannedStore{nullStore: nullStore{store.Limits{Keys: 10, GrowsInFold: inFold}}, foundShards: 1}
+			a, err := New(nil, st, Config{Shards: 1, Commits: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.settings.Store(&snapshot{})
+			folds := func() (n int) {
+				for _, call := range st.called {
+					if strings.HasPrefix(call, "fold") {
+						n++
+					}
+				}
+				return n
+			}
+			fold := func(frozen time.Duration) outcome {
+				o := outcome{job: &job{}}
+				adds := toShard0("a")
+				adds[0].Delta = 1
+				k, growths, ok := a.learn(&o, adds)
+				if !ok {
+					t.Fatal(o.err)
+				}
+				time.Sleep(frozen)
+				a.settings.Store(&snapshot{asked: a.aging.age()})
+				a.fold(&o, taken{adds, k.shards}, &tally{version: a.settings.Load().Version}, growths, &k, a.settings.Load())
+				return o
+			}
+			for _, step := range []struct {
+				pass, frozen time.Duration
+				want         verdict
+				folds        int
+			}{
+				{0, 0, settled, 1}, {30 * time.Minute, 29 * time.Minute, settled, 2}, {0, time.Minute, again, 2},
+				{0, 0, settled, 3}, {0, 59 * time.Minute, settled, 4}, {time.Minute, 24 * time.Hour, again, 4},
+			} {
+				time.Sleep(step.pass)
+				o := fold(step.frozen)
+				if o.verdict != step.want || folds() != step.folds {
+					t.Errorf("in fold %t, frozen for %s: verdict %d (%v), %d folds; want %d and %d", inFold, step.frozen, o.verdict, o.err, folds(), step.want, step.folds)
+				}
+			}
+		})
+	}
 }
