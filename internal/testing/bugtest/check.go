@@ -49,6 +49,29 @@ func Check(t testing.TB, bugs []Bug) {
 	if problem != nil {
 		t.Errorf("all bugs together: %v", problem)
 	}
+	for _, b := range bugs {
+		if b.Found != "" && !b.hasTest() {
+			t.Errorf("%s: neither this package nor one that it changes has the test %s", b.Name, b.Found)
+		}
+	}
+}
+
+// hasTest reports whether the test that has to find the bug exists.
+func (b *Bug) hasTest() bool {
+	name, _, _ := strings.Cut(b.Found, "/")
+	dirs := []string{"."}
+	for _, e := range b.edits {
+		dirs = append(dirs, filepath.Join(root, e.pkg))
+	}
+	for _, dir := range dirs {
+		files, _ := filepath.Glob(filepath.Join(dir, "*_test.go"))
+		for _, file := range files {
+			if text, err := os.ReadFile(file); err == nil && strings.Contains(string(text), "\nfunc "+name+"(") {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // dirs are the packages of files.
