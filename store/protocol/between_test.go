@@ -125,8 +125,9 @@ func testMove(t *testing.T, s tested) {
 		t.Skip("no ring")
 	}
 	var minutes []wire.Minute
+	first := wire.MinuteOf(time.Now().Add(-s.Limits().Ring.Window)) + 60
 	for i := range s.Limits().Ring.Buckets + 6 {
-		minutes = append(minutes, wire.MinuteOf(time.Now().Add(2*time.Hour))+wire.Minute(i))
+		minutes = append(minutes, first+wire.Minute(i))
 	}
 	foldMinutes(t, s, "moved", minutes...)
 	s.between(memory.Transact, func() { foldMinutes(t, s, "moved", minutes...) })
