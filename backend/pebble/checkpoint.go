@@ -98,7 +98,10 @@ func (d *directory) copyTo(dir string) (err error) {
 	}
 	cfg := d.cfg
 	cfg.Dir = dir
-	return look(cfg, d.fs) // it has as many commits as were synced, also after the trim
+	quiet := logger{log: slog.New(slog.DiscardHandler)} // errors come back, and none is fatal for a reader
+	opts := options(cfg, d.fs, quiet, &pebbledb.EventListener{DataCorruption: func(pebbledb.DataCorruptionInfo) {}})
+	opts.ReadOnly = true
+	return look(cfg, *opts) // it has as many commits as were synced, also after the trim
 }
 
 // trimLogs cuts off the bytes behind the last record of each log. Pebble writes a new log over an old file,

@@ -62,7 +62,9 @@ func (e *database) write(b *pebbledb.Batch) *write {
 func (e *database) mergeSums(w *write, c *engine.Change) error {
 	if w.value = w.value[:0]; len(c.Unset)+len(c.Set)+len(c.Max) == 0 {
 		for i := range c.Add {
-			w.value = appendAdd(w.value, &c.Add[i])
+			if f := &c.Add[i]; f.Value != (engine.Int{}) {
+				w.value = term{id: f.ID, by: f.Value}.append(w.value)
+			}
 		}
 	} else {
 		w.change = w.change.of(c)

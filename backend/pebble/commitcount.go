@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -95,14 +96,11 @@ func getCommits(from pebbledb.Reader) (n, last int64, err error) {
 	if value == nil || err != nil {
 		return 0, 0, err
 	}
-	count, rest, err := nextTerm(value)
-	if err != nil {
-		return 0, 0, err
+	var r engine.Row
+	if fill(&r, engine.Sums, value, []engine.FieldID{engine.All}, nil); r.Bad != "" {
+		return 0, 0, errDamaged
 	}
-	number, _, err := nextTerm(rest)
-	n, _ = count.value().Int64()
-	last, _ = number.value().Int64()
-	return n, last, err
+	return r.Int64(1), r.Int64(2), nil
 }
 
 // keepCommitCount writes the number of commits and the last moment, unless the file has them already.
@@ -126,16 +124,6 @@ func (d *directory) keepCommitCount() error {
 			"dir", d.cfg.Dir, "last", last, "ahead", ahead.Round(time.Second))
 	}
 	return nil
-}
-
-func (d *directory) keepCommitCountNowAndThen() error {
-	d.commits.mu.Lock()
-	soon := time.Since(d.commits.at) < commitCountEvery
-	d.commits.mu.Unlock()
-	if soon {
-		return nil
-	}
-	return d.keepCommitCount()
 }
 
 // A commitCount is the content of the file.
@@ -191,14 +179,14 @@ func readCommitCount(files vfs.FS, dir string) (x commitCount, found bool, err e
 	return x, true, nil
 }
 
-// look opens a directory for reading, and refuses a directory that has lost commits. It changes
-// nothing: opening for writing would remove the files that a damaged manifest no longer lists.
-func look(cfg Config, files vfs.FS) error {
-	kept, found, err := readCommitCount(files, cfg.Dir)
+// look opens a directory, writes its log to tables unless opts.ReadOnly, and closes it. A directory that has lost commits is refused, and is
+// then as it was: Pebble removes no file, not even those that a damaged manifest no longer lists.
+func look(cfg Config, opts pebbledb.Options) error {
+	kept, found, err := readCommitCount(opts.FS, cfg.Dir)
 	if err != nil {
 		return err
 	}
-	desc, err := pebbledb.Peek(cfg.Dir, files)
+	desc, err := pebbledb.Peek(cfg.Dir, opts.FS)
 	if err != nil {
 		return explain(cfg.Dir, err)
 	}
@@ -208,20 +196,44 @@ func look(cfg Config, files vfs.FS) error {
 		}
 		return nil
 	}
-	opts := options(cfg, files, quiet{}, &pebbledb.EventListener{DataCorruption: func(pebbledb.DataCorruptionInfo) {}})
-	opts.ReadOnly = true
-	// The replayed log is read once and dropped. At this size a memtable's list fits a CPU's cache, and
-	// Pebble keeps a larger batch as it is instead of copying it into the list.
-	opts.MemTableSize = min(opts.MemTableSize, 1<<20)
-	db, err := pebbledb.Open(cfg.Dir, opts)
-	if err != nil && found && otherOptions(err.Error()) {
-		return lost(cfg.Dir, kept, err.Error())
-	}
+	files := opts.FS
+	lock, err := pebbledb.LockDirectory(cfg.Dir, files)
 	if err != nil {
 		return explain(cfg.Dir, err)
 	}
-	return errors.Join(compare(cfg, db, kept, found), db.Close())
+	defer lock.Close()
+	before, err := files.List(cfg.Dir)
+	if err != nil {
+		return explain(cfg.Dir, err)
+	}
+	opts.FS, opts.Lock, opts.DisableAutomaticCompactions = keepFS{files}, lock, true
+	// At this size a memtable's list fits a CPU's cache, and Pebble keeps a larger batch as it is instead of copying it into the list.
+	opts.MemTableSize = min(opts.MemTableSize, 1<<20)
+	db, err := pebbledb.Open(cfg.Dir, &opts)
+	switch {
+	case err == nil:
+		err = errors.Join(compare(cfg, db, kept, found), db.Close())
+	case found && otherOptions(err.Error()):
+		err = lost(cfg.Dir, kept, err.Error())
+	default:
+		err = explain(cfg.Dir, err)
+	}
+	if err == nil {
+		return nil
+	}
+	after, failed := files.List(cfg.Dir)
+	for _, name := range after {
+		if !slices.Contains(before, name) {
+			failed = errors.Join(failed, files.Remove(files.PathJoin(cfg.Dir, name)))
+		}
+	}
+	return errors.Join(err, failed)
 }
+
+// A keepFS removes no file.
+type keepFS struct{ vfs.FS }
+
+func (keepFS) Remove(string) error { return nil }
 
 func compare(cfg Config, db *pebbledb.DB, kept commitCount, found bool) error {
 	m, err := getMeta(cfg.Dir, db) // first: it refuses other formats
@@ -250,13 +262,3 @@ func lost(dir string, kept commitCount, what string) error {
 	return fmt.Errorf("data directory %s is damaged: by %s it is database %q with %d commits, but %s: restore a backup, or remove that file to continue with the remaining data",
 		dir, commitCountFile, kept.id, kept.commits, what)
 }
-
-// quiet discards Pebble's messages while look reads: errors come back to the caller, and the opening
-// that follows logs the rest.
-type quiet struct{}
-
-func (quiet) Infof(string, ...any)  {}
-func (quiet) Errorf(string, ...any) {}
-
-// Fatalf must not return. Pebble never calls it on a database that is opened for reading.
-func (quiet) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }

@@ -86,8 +86,12 @@ func TestCommitsLostBeforeOthers(t *testing.T) {
 	if err := errors.Join(err, db.Close()); err != nil {
 		t.Fatal(err)
 	}
+	before := contents(t, cfg)
 	if err := open(); err == nil || !strings.Contains(err.Error(), "3 of ") || !strings.Contains(err.Error(), "later ones are not: restore a backup") {
 		t.Fatalf("got error %v", err)
+	}
+	if !maps.Equal(before, contents(t, cfg)) {
+		t.Error("the refused directory was changed")
 	}
 	if err := cfg.FS.Remove("/data/" + commitCountFile); err != nil {
 		t.Fatal(err)
@@ -97,6 +101,28 @@ func TestCommitsLostBeforeOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// contents are the files of a directory.
+func contents(t *testing.T, cfg Config) map[string]string {
+	t.Helper()
+	names, err := cfg.FS.List(cfg.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make(map[string]string)
+	for _, name := range names {
+		f, err := cfg.FS.Open(path.Join(cfg.Dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := io.ReadAll(f)
+		if err := errors.Join(err, f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		all[name] = string(data)
+	}
+	return all
 }
 
 // An image is a data directory, and the data that it must contain.

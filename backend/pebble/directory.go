@@ -7,6 +7,7 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -40,20 +41,18 @@ type directory struct {
 // Dir is Config.Dir.
 func (d *directory) Dir() string { return d.cfg.Dir }
 
-// readable returns an error if the directory was removed or replaced, or has damaged files.
-func (d *directory) readable() error {
-	if err := d.guard.check(); err != nil {
-		return err
-	}
-	return d.health.unreadable()
-}
-
 // kept writes the commit count now and then. Its error means that the disk refuses that, or tables.
 func (d *directory) kept() error {
 	if err := d.health.unwritable(); err != nil {
 		return err
 	}
-	return d.keepCommitCountNowAndThen()
+	d.commits.mu.Lock()
+	soon := time.Since(d.commits.at) < commitCountEvery
+	d.commits.mu.Unlock()
+	if soon {
+		return nil
+	}
+	return d.keepCommitCount()
 }
 
 // enter begins a call that uses the database, and never waits: a Close may wait for the disk. The caller defers

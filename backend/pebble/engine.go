@@ -1,6 +1,7 @@
 package pebble
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -59,7 +60,7 @@ func openDatabase(cfg Config, kinds engine.Kinds) (*database, error) {
 		directory: d, keyspace: newKeyspace(cfg.Namespace, kinds), name: rand.Text(), epochs: make([][]epoch, len(kinds)),
 		swept: make(map[engine.KindID]int64), snapshots: make(map[*snapshot]struct{}), scans: make(map[*scan]struct{}),
 	}
-	e.lots.changed, e.lots.ended.L = make(map[engine.Key]struct{}), &e.lots.mu
+	e.lots.ended.L = &e.lots.mu
 	if err := e.loadEpochs(); err != nil {
 		return nil, errors.Join(explain(d.cfg.Dir, err), d.abandon())
 	}
@@ -83,7 +84,7 @@ func (e *database) Check(ctx context.Context, with []engine.Key) (engine.Checked
 		return engine.Checked{}, err
 	}
 	defer e.closing.RUnlock()
-	if err := e.readable(); err != nil {
+	if err := cmp.Or(e.guard.check(), e.health.unreadable()); err != nil {
 		return engine.Checked{}, translated(err)
 	}
 	v := e.View(time.Time{})

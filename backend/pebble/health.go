@@ -82,7 +82,7 @@ func (h *health) listener() *pebbledb.EventListener {
 			h.corrupted(info.Path, fmt.Errorf("%s: %w", info.Path, info.Details))
 		},
 		DiskSlow: func(info pebbledb.DiskSlowInfo) {
-			h.warn("disk is slow", slog.String("path", info.Path), slog.Duration("took", info.Duration))
+			h.log.Warn("disk is slow", "path", info.Path, "took", info.Duration, "dir", h.dir)
 		},
 		// Below 10 % of the disk, which can be plenty. Who opens the store watches FileSystem for too few bytes.
 		LowDiskSpace: func(pebbledb.LowDiskSpaceInfo) {},
@@ -138,10 +138,6 @@ func (h *health) flushed(err error) {
 	}
 }
 
-func (h *health) warn(msg string, attrs ...slog.Attr) {
-	h.log.LogAttrs(context.Background(), slog.LevelWarn, msg, append(attrs, slog.String("dir", h.dir))...)
-}
-
 // set records an error, or its end with nil, and logs each of the two once.
 func (h *health) set(field *error, what string, err error) {
 	h.mu.Lock()
@@ -150,11 +146,9 @@ func (h *health) set(field *error, what string, err error) {
 	h.mu.Unlock()
 	switch {
 	case before == nil && err != nil:
-		h.log.LogAttrs(context.Background(), slog.LevelError, "data directory has errors",
-			slog.String("dir", h.dir), slog.String("during", what), slog.Any("err", err))
+		h.log.Error("data directory has errors", "dir", h.dir, "during", what, "err", err)
 	case before != nil && err == nil:
-		h.log.LogAttrs(context.Background(), slog.LevelInfo, "data directory has no more errors",
-			slog.String("dir", h.dir), slog.String("during", what))
+		h.log.Info("data directory has no more errors", "dir", h.dir, "during", what)
 	}
 }
 
@@ -171,9 +165,8 @@ type doom struct {
 // end logs one error and does not return.
 func (d *doom) end(reason string) {
 	d.once.Do(func() {
-		d.log.LogAttrs(context.Background(), slog.LevelError,
-			"data directory cannot be written: the process ends; nothing acknowledged is lost: free space or repair the disk, then start again",
-			slog.String("dir", d.dir), slog.String("err", reason))
+		d.log.Error("data directory cannot be written: the process ends; nothing acknowledged is lost: free space or repair the disk, then start again",
+			"dir", d.dir, "err", reason)
 		d.exit(1)
 	})
 	select {} // another goroutine is ending the process

@@ -25,10 +25,6 @@ type logFS struct {
 	pauses *pauses
 }
 
-func (f logFS) isLog(name string) bool {
-	return strings.HasSuffix(name, ".log") && f.FS.PathDir(name) == f.dir
-}
-
 func (f logFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	var file vfs.File
 	f.pauses.wait(c)
@@ -108,10 +104,7 @@ func (f dirFile) Sync() error {
 }
 
 func (f logFS) wrap(name string, file vfs.File, err error) (vfs.File, error) {
-	if !f.isLog(name) {
-		return file, err
-	}
-	if f.check(err) != nil {
+	if !strings.HasSuffix(name, ".log") || f.FS.PathDir(name) != f.dir || f.check(err) != nil {
 		return file, err
 	}
 	f.guard.follow(name)

@@ -39,13 +39,11 @@ func (m *moments) next() time.Time {
 	return m.last
 }
 
-// resume continues after another process's last moment, unless these moments are later, and returns how far the last
-// one is ahead of the clock. A zero last means that there was none.
-func (m *moments) resume(last time.Time) (ahead time.Duration) {
+// resume continues after another process's last moment, unless these moments are later. A zero last means that there was none.
+func (m *moments) resume(last time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.last, m.at = later(m.last, last), time.Now()
-	return m.last.Sub(m.clock())
 }
 
 // newest returns the last moment that was given out.

@@ -52,9 +52,6 @@ func openDirectory(cfg Config) (*directory, error) {
 	if err := checkDir(files, cfg.Dir); err != nil {
 		return nil, err
 	}
-	if err := look(cfg, files); err != nil {
-		return nil, err
-	}
 	doom := &doom{dir: cfg.Dir, log: cfg.Logger, exit: cfg.Exit}
 	d := &directory{cfg: cfg, fs: files, moments: moments{clock: cfg.clock}}
 	d.ending, d.end = context.WithCancel(context.Background())
@@ -66,17 +63,22 @@ func openDirectory(cfg Config) (*directory, error) {
 	}
 	listener := d.health.listener()
 	files, d.files = vfs.WithDiskHealthChecks(files, slowDisk, nil, listener.DiskSlow)
-	db, err := pebbledb.Open(cfg.Dir, options(cfg, logFS{files, cfg.Dir, doom, d.guard, p}, logger{cfg.Logger, doom}, listener))
+	opts := options(cfg, logFS{files, cfg.Dir, doom, d.guard, p}, logger{cfg.Logger, doom}, listener)
+	err := look(cfg, *opts)
+	if err == nil {
+		if d.db, err = pebbledb.Open(cfg.Dir, opts); err != nil {
+			err = explain(cfg.Dir, err)
+		}
+	}
 	if err != nil {
 		d.end()
-		return nil, errors.Join(explain(cfg.Dir, err), d.files.Close())
+		return nil, errors.Join(err, d.files.Close())
 	}
-	d.db = db
 	if err := d.start(); err != nil {
 		return nil, errors.Join(err, d.abandon())
 	}
 	doom.opened.Store(true)
-	cfg.Logger.Info("store opened", "dir", cfg.Dir, "id", d.id, "disk_bytes", db.Metrics().DiskSpaceUsage())
+	cfg.Logger.Info("store opened", "dir", cfg.Dir, "id", d.id, "disk_bytes", d.db.Metrics().DiskSpaceUsage())
 	return d, nil
 }
 
@@ -139,9 +141,8 @@ func options(cfg Config, files vfs.FS, log pebbledb.Logger, listener *pebbledb.E
 		// written and the one being flushed. Otherwise blocks would have no room, and each read
 		// would fetch the filters of all files from the disk.
 		CacheSize: cfg.Cache + 2*int64(cfg.memTable),
-		// A fold of 100,000 counters takes some 4 MB. A memtable merges the folds of half a second or more into one run before
-		// anything is compacted. In a list of 64 MB each insertion misses the processor's cache more often: a fold of 400 counters
-		// then takes 1.05 to 1.4 times as long.
+		// A commit that may take half a memtable, by Pebble's estimate of 240 bytes a row, becomes a table of its own: level 0 fills up
+		// with small ones. So the folds of 100,000 counters fit. In a larger list each insertion misses the processor's cache more often.
 		MemTableSize:                cfg.memTable,
 		MemTableStopWritesThreshold: 2 * mostMemTables, // never reached: see awaitRoom
 		// Level 0 is compacted when it is 6 tables deep. Uniform folds rewrite everything below it each

@@ -65,7 +65,7 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	c.Cache = cmp.Or(c.Cache, 128<<20)
-	c.memTable = cmp.Or(c.memTable, 32<<20)
+	c.memTable = cmp.Or(c.memTable, 48<<20)
 	c.pause = cmp.Or(c.pause, shortPause)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

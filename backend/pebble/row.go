@@ -90,18 +90,6 @@ func (t term) append(dst []byte) []byte {
 	return dst
 }
 
-// appendAdd appends the term of an addition.
-func appendAdd(dst []byte, f *engine.Field) []byte {
-	n, fits := f.Value.Int64()
-	switch {
-	case !fits:
-		return term{id: f.ID, by: f.Value}.append(dst)
-	case n == 0:
-		return dst
-	}
-	return binary.AppendVarint(binary.AppendUvarint(dst, uint64(f.ID)<<2), n)
-}
-
 var errDamaged = errors.New("its value is damaged")
 
 // nextTerm takes a term off a value.

@@ -114,7 +114,7 @@ func (t *tx) unchanged() error {
 			return notApplied(err)
 		}
 		if (now == nil) != (s.value == nil) || !bytes.Equal(now, s.value) {
-			return fmt.Errorf("%w: %q", engine.ErrConflict, s.key.Name)
+			return t.e.lots.conflict(s.key)
 		}
 	}
 	return nil
@@ -122,22 +122,36 @@ func (t *tx) unchanged() error {
 
 // lots gather the transactions that come while others are under way, so that many callers share batches and syncs.
 type lots struct {
-	changed map[engine.Key]struct{} // rows that the lot so far changes; guarded by gate
-
 	mu      sync.Mutex    // guards the rest
+	lost    engine.Key    // the last row for which a transaction has lost
 	open    []*tx         // wait together
 	done    chan struct{} // closed when those have their outcomes
 	running int           // transactions that are being applied or synced
 	ended   sync.Cond
 }
 
-// few transactions wait for no others: the longer one waits, the likelier somebody changes a row that it has read.
+// few transactions wait for no others: the longer one waits, the likelier somebody changes a row that it has read. Nor does the next
+// transaction with a row for which one has lost: beside folds of a hot counter it would lose again and again.
 const few = 4
+
+// conflict is the error of a transaction that loses because of a row.
+func (l *lots) conflict(row engine.Key) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lost = row
+	return fmt.Errorf("%w: %q", engine.ErrConflict, row.Name)
+}
 
 // together returns when the transaction has its outcome. The first one of a lot works for all.
 func (e *database) together(t *tx) {
 	l := &e.lots
 	l.mu.Lock()
+	if slices.Contains(t.needs, l.lost) {
+		l.lost = engine.Key{}
+		l.mu.Unlock()
+		e.applyLot([]*tx{t}, false)
+		return
+	}
 	if l.open = append(l.open, t); len(l.open) > 1 {
 		done := l.done
 		l.mu.Unlock()
@@ -165,10 +179,11 @@ func (e *database) applyLot(all []*tx, soft bool) {
 	var wait func() error
 	var err error
 	e.gate.Lock()
-	clear(e.lots.changed)
+	changed := make(map[engine.Key]struct{}) // by the lot so far
 	for _, t := range all {
-		if slices.ContainsFunc(t.needs, func(k engine.Key) bool { _, has := e.lots.changed[k]; return has }) {
-			t.err = fmt.Errorf("%w: another transaction of the same lot changes a row", engine.ErrConflict)
+		at := slices.IndexFunc(t.needs, func(k engine.Key) bool { _, has := changed[k]; return has })
+		if at >= 0 {
+			t.err = e.lots.conflict(t.needs[at])
 		} else if t.err = t.unchanged(); t.err == nil {
 			t.err = e.ready(t.write)
 		}
@@ -179,7 +194,7 @@ func (e *database) applyLot(all []*tx, soft bool) {
 		if t.err == nil {
 			in = append(in, t)
 			for _, key := range t.changed {
-				e.lots.changed[key] = struct{}{}
+				changed[key] = struct{}{}
 			}
 		}
 	}
