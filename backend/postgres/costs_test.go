@@ -38,7 +38,6 @@ func TestCostsOfThePage(t *testing.T) {
 	// The WAL writer flushes nothing of its own.
 	server := emulator.NewPostgres(t, "autovacuum = off", "checkpoint_timeout = '1h'", "wal_writer_delay = '10s'", "wal_writer_flush_after = '1GB'")
 	session := newSession(t, server.URL)
-	session.do("create extension pg_buffercache")
 	ask := func(sql string) (n float64) {
 		t.Helper()
 		if err := session.QueryRow(t.Context(), "select ("+sql+")::float").Scan(&n); err != nil {
@@ -46,6 +45,10 @@ func TestCostsOfThePage(t *testing.T) {
 		}
 		return n
 	}
+	if ask("select count(*) from pg_available_extensions where name = 'pg_buffercache'") == 0 {
+		t.Skip("no pg_buffercache, which counts the pages of a checkpoint")
+	}
+	session.do("create extension pg_buffercache")
 	random := mathrand.New(mathrand.NewPCG(1, 2))
 	zipf := mathrand.NewZipf(random, 1.1, 1, names-1)
 	order := random.Perm(names)
