@@ -92,6 +92,11 @@ func (w *World) suspendAll() bool {
 	return true
 }
 
+// suspendFold suspends all machines now and then while a fold is on its way and the journal is read.
+func (w *World) suspendFold(s *step) bool {
+	return s.op == "fold" && w.pages != nil && !w.embedded && !s.frozen && w.rng.IntN(4) == 0 && w.strikes(Suspended) && w.suspendAll()
+}
+
 // killReader ends a reader. If the store may be away, its successor often does not learn the store's time, and the cache has totals.
 func (w *World) killReader() bool {
 	if !w.procs.killOne(reading) {

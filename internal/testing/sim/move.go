@@ -69,7 +69,7 @@ func (w *World) turn(s *step) {
 		w.say(s.p, "its %s will not be answered in time", s.op)
 		return
 	}
-	if w.stopIndexer(s) {
+	if w.stopIndexer(s) || w.suspendFold(s) {
 		return
 	}
 	for _, sub := range w.bus.subscriptions {
