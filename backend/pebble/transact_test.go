@@ -81,11 +81,14 @@ func TestLoserWaitsForNoLot(t *testing.T) {
 		}
 		hold(e, few)
 		go transact()
-		waitFor(t, "the transaction has its outcome", func() bool { return len(answers) == 1 })
+		waitFor(t, "the transaction has its outcome, or is in a lot", func() bool { return len(answers)+gathered(e) == 1 })
+		if gathered(e) == 1 {
+			t.Error("a transaction that has lost waits for a lot")
+		}
+		hold(e, -few)
 		if err := <-answers; err != nil {
 			t.Fatal(err)
 		}
-		hold(e, -few)
 	}
 }
 
