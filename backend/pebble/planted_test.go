@@ -12,15 +12,10 @@ import (
 )
 
 // Every planted bug still applies to the code.
-func TestBugsCanBePlanted(t *testing.T) {
-	t.Parallel()
-	bugtest.Check(t, append(bugtest.Read(t, "testdata/bugs"), bugtest.Read(t, suiteBugs)...))
-}
+func TestBugsCanBePlanted(t *testing.T) { bugtest.Check(t) }
 
-// suiteBugs do not need a loss of power: a test of its own finds each.
-const suiteBugs = "testdata/suitebugs"
-
-func TestPlantedSuiteBugs(t *testing.T) { bugtest.Found(t, suiteBugs) }
+// Some bugs do not need a loss of power: a test of its own finds each.
+func TestPlantedSuiteBugs(t *testing.T) { bugtest.Found(t) }
 
 // plantedCuts is the number of power cuts within which each bug must be found.
 const plantedCuts = 10_000

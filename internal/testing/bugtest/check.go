@@ -17,11 +17,13 @@ import (
 	"testing"
 )
 
-// Check reports bugs that can no longer be planted, or break the build. Compiling everything would
-// take minutes, so Check only type-checks the packages with a bug: with all bugs together. If that fails, it checks one bug after the
-// other, so that the message names it. The package in the working directory must need them.
-func Check(t testing.TB, bugs []Bug) {
-	t.Helper()
+// Check reports bugs of the package in the working directory that can no longer be planted, or break
+// the build. Compiling everything would take minutes, so Check only type-checks the packages with a
+// bug: with all bugs together. If that fails, it checks one bug after the other, so that the message
+// names it. The package must need those that have a bug.
+func Check(t *testing.T) {
+	t.Parallel()
+	bugs := Read(t, all)
 	set := token.NewFileSet()
 	imports := importer.ForCompiler(set, "gc", exported(t))
 	check := func(files map[string]string) error {
