@@ -140,7 +140,7 @@ planted: ## plant bugs, one at a time: the simulator, the power cuts and the sui
 	COUNTMILL_TEST_PLANTED=5 go test -count 1 -v -timeout 2h -run TestPlanted $$(find . -path '*/testdata/*bugs' | sed 's|/testdata/.*||' | sort -u)
 
 powercut: ## cut the power CUTS (10000) times on pebble:, from SEED on
-	go test -count 1 -v -timeout 0 -run 'TestPowerCut$$' ./backend/pebble -cuts $(CUTS) -seed $(SEED)
+	go test -count 1 -v -timeout 0 -run 'TestPowerCutOfRows$$' ./backend/pebble -cuts $(CUTS) -seed $(SEED)
 
 fuzz: ## run every fuzz target for FUZZTIME (5m), one after the other; ONLY=Decode selects targets by name
 	.ci/fuzz $(FUZZTIME) $(ONLY)
