@@ -94,17 +94,6 @@ var careRoutes = []route{
 		within: long, answer: (*API).journalRecords,
 	},
 	{
-		op: "getRecountProgress", method: http.MethodGet, path: "/v1/recount", role: onRecounter,
-		right: whole(auth.Admin, "the increments of all counters"),
-		says:  "How far a recount is",
-		more:  "Of the call with the same `run` that this process works at. All is 0 if there is none.",
-		in: []*param{
-			{name: "run", required: true, schema: "len 1..128", says: "The `run` of the call."},
-		},
-		out:    gives("The progress of the present range.", client.RecountProgress{}),
-		answer: (*API).recountProgress,
-	},
-	{
 		op: "recountCounters", method: http.MethodPost, path: "/v1/recount", role: onRecounter,
 		right:  whole(auth.Admin, "the increments of all counters"),
 		says:   "Compare totals and series with the journal",
