@@ -191,32 +191,6 @@ func (c *Cache) Set(ctx context.Context, totals []store.CachedTotal, ttl time.Du
 	return summary(append(errs, err, ctx.Err()))
 }
 
-// Drop removes the totals of the counters.
-func (c *Cache) Drop(ctx context.Context, counters []string) error {
-	return c.remove(ctx, totalKind, counters)
-}
-
-// remove deletes the counters' items of one kind.
-func (c *Cache) remove(ctx context.Context, kind string, counters []string) error {
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
-	defer cancel()
-	servers, err := c.pool.servers(ctx)
-	if err != nil {
-		return err
-	}
-	errs := []error{ctx.Err()}
-	for _, counter := range counters {
-		key := c.key(kind, counter)
-		_, err := exchange(ctx, c, pick(servers, key), func(client *memcache.Client) (struct{}, error) {
-			return struct{}{}, client.Delete(key)
-		})
-		if !errors.Is(err, memcache.ErrCacheMiss) {
-			errs = append(errs, err)
-		}
-	}
-	return summary(errs)
-}
-
 // summary returns the first error and the number of others: a thousand lines help nobody.
 func summary(errs []error) error {
 	var first error

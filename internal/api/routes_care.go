@@ -129,7 +129,7 @@ var careRoutes = []route{
 		op: "fixCounters", method: http.MethodPost, path: "/v1/verify", role: onVerifier,
 		right:  whole(auth.Admin, "all counters"),
 		says:   "Check, and repair where that is safe",
-		more:   "Records are raised to cover the existing shards, and wrong cached totals are dropped. Safe to repeat.",
+		more:   "Records are raised to cover the existing shards. Safe to repeat.",
 		body:   verifyBody,
 		out:    gives("The problems found on the page; those with `fixed` were repaired.", client.Verified{}),
 		within: verifying, answer: (*API).repair,
