@@ -30,15 +30,11 @@ func (c *Cache) Lock(ctx context.Context, counter string, ttl time.Duration) (bo
 func (c *Cache) Unlock(ctx context.Context, counter string) error {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
-	servers, err := c.pool.servers(ctx)
-	if err != nil {
-		return err
-	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	key := c.key(lockKind, counter)
-	_, err = exchange(ctx, c, pick(servers, key), func(client *memcache.Client) (struct{}, error) {
+	_, err := exchange(ctx, c, pick(c.pool.all, key), func(client *memcache.Client) (struct{}, error) {
 		return struct{}{}, client.Delete(key)
 	})
 	if errors.Is(err, memcache.ErrCacheMiss) {
