@@ -15,17 +15,17 @@ import (
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/int128"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 )
 
 // A rig is a verifier of a fake store.
 type rig struct {
 	*admin.Verifier
-	store *fakestore.Store
+	store *protocoltest.Store
 }
 
 func newRig() *rig {
-	st := fakestore.New(fakestore.Options{})
+	st := protocoltest.New(protocoltest.Options{})
 	return &rig{admin.NewVerifier(st, st), st}
 }
 
@@ -153,7 +153,7 @@ func (r growths) Grow(_ context.Context, list []store.Growth) error {
 func TestVerifyingAStoreThatIsUnavailable(t *testing.T) {
 	t.Parallel()
 	r := newRig()
-	r.store.On(fakestore.Survey, fakestore.Script(fakestore.Deployment, fakestore.Deployment))
+	r.store.On("scan shard", protocoltest.Script(protocoltest.Deployment, protocoltest.Deployment))
 	if _, err := r.Page(t.Context(), "", "", 10, false); !errors.Is(err, countmill.ErrUnavailable) {
 		t.Errorf("got %v, want ErrUnavailable", err)
 	}
