@@ -124,9 +124,7 @@ var outside = map[string][]struct{ query, contentType, body string }{
 	"GET /v1/watch":           {{query: "?group=page:a"}, {query: "?prefix=%3Dpage:"}, {query: "?counter=page:a&counter=shop:a"}, {query: "?prefix=shop:"}, {query: "?prefix=pagex"}},
 	"GET /v1/series":          {{query: "?group=page:a"}, {query: "?counter=shop:a"}, {query: "?counter=page:a&counter=shop:a"}},
 	"GET /v1/rank":            {{query: "?index=a&counter=shop:a"}, {query: "?index=a&counter=page"}},
-	"GET /v1/watch/rank":      {{query: "?index=a&counter=shop:a"}},
 	"GET /v1/top":             nil, // it names an index: TestRightsFollowTheData
-	"GET /v1/watch/top":       nil, // as /v1/top
 	"GET /v1/shards":          {{query: "?counter=shop:a"}, {query: "?counter=page"}},
 	"GET /v1/journal":         {{query: "?counter=shop:a"}, {query: "?counter=page"}},
 	"GET /metrics/counters":   {{query: "?match=shop:a"}, {query: "?match=page:*&match=shop:*"}, {query: "?match=pages*"}},

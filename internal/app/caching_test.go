@@ -56,7 +56,7 @@ func TestCachesKeepNothingForOthers(t *testing.T) {
 	r.incr(t, `{"counter":"p:a:b","delta":7}`, me...)
 	queries := map[string]string{ // of an answer that is not a refusal
 		"/v1/series": "?counter=p:a:b", "/v1/watch": "?counter=p:a:b", "/v1/shards": "?counter=p:a:b",
-		"/v1/top": "?index=i", "/v1/rank": "?index=i&counter=p:a:b", "/v1/watch/top": "?index=i", "/v1/watch/rank": "?index=i&counter=p:a:b",
+		"/v1/top": "?index=i", "/v1/rank": "?index=i&counter=p:a:b",
 		"/metrics/counters": "?match=p:*",
 	}
 	for _, route := range api.Routes() {

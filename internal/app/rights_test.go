@@ -79,9 +79,7 @@ var asks = map[string][]ask{
 	"GET /v1/watch":           queried("?prefix=", "?prefix=secret:", "?prefix=&limit=1", "?counter=page:a:1", "?counter=secret:x", "?group=hid:x"),
 	"GET /v1/series":          queried("?counter=page:a:1&step=1y&from=2001-01-01&to=2100-01-01", "?counter=secret:x&step=1y&from=2001-01-01&to=2100-01-01", "?group=hid:x"),
 	"GET /v1/top":             boardsOf(),
-	"GET /v1/watch/top":       boardsOf(),
 	"GET /v1/rank":            boards,
-	"GET /v1/watch/rank":      boards,
 	"GET /v1/overview":        everybody(),
 	"GET /metrics/counters":   queried("?match=*", "?match=secret:x", "?match=*&limit=1", "?match=page:*&match=secret:*"),
 
