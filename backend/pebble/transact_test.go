@@ -15,7 +15,7 @@ import (
 func TestTransactionsOfALot(t *testing.T) {
 	t.Parallel()
 	e := openRows(t, Config{Dir: "/data", FS: vfs.NewMem()}, powerKinds)
-	hold(e, few)
+	holdLots(e, few)
 	commits := e.commits.last
 	one := []engine.Field{{ID: ofCount, Value: engine.IntOf(1)}}
 	var answers []<-chan error
@@ -37,7 +37,7 @@ func TestTransactionsOfALot(t *testing.T) {
 		}()
 		waitFor(t, "the transaction is in the lot", func() bool { return gathered(e) == at+1 })
 	}
-	hold(e, -few)
+	holdLots(e, -few)
 	for at, conflicts := range []bool{false, false, false, true, true, false} {
 		if err := <-answers[at]; errors.Is(err, engine.ErrConflict) != conflicts || err != nil && !conflicts {
 			t.Errorf("transaction %d: %v", at, err)
@@ -69,31 +69,31 @@ func TestLoserWaitsForNoLot(t *testing.T) {
 		answers <- err
 	}
 	for range 2 {
-		hold(e, few)
+		holdLots(e, few)
 		go transact()
 		waitFor(t, "the transaction is in the lot", func() bool { return gathered(e) == 1 })
 		if _, err := e.Commit(t.Context(), &engine.Commit{Changes: engine.Changes(change)}); err != nil {
 			t.Fatal(err)
 		}
-		hold(e, -few)
+		holdLots(e, -few)
 		if err := <-answers; !errors.Is(err, engine.ErrConflict) {
 			t.Fatalf("got %v, want a conflict", err)
 		}
-		hold(e, few)
+		holdLots(e, few)
 		go transact()
 		waitFor(t, "the transaction has its outcome, or is in a lot", func() bool { return len(answers)+gathered(e) == 1 })
 		if gathered(e) == 1 {
 			t.Error("a transaction that has lost waits for a lot")
 		}
-		hold(e, -few)
+		holdLots(e, -few)
 		if err := <-answers; err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// hold makes lots wait, and with -few no longer.
-func hold(e *database, n int) {
+// holdLots makes lots wait, and with -few no longer.
+func holdLots(e *database, n int) {
 	e.lots.mu.Lock()
 	e.lots.running += n
 	e.lots.mu.Unlock()
