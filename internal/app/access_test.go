@@ -47,15 +47,7 @@ func startGuarded(t *testing.T) (r *running, secrets map[auth.Scope]string, log 
 	list = append(list, auth.Token{Name: "pages", Scopes: auth.Scopes(), Prefixes: []string{"page:"}})
 	tokens, made := authtest.File(t, list...)
 	log = &logBuffer{}
-	a, err := New(Config{
-		Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(t.TempDir()), Tokens: tokens,
-		Logger: NewLogger(Config{LogLevel: "debug"}, log),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r = run(t, a)
-	t.Cleanup(func() { r.stop(t) })
+	r = startWith(t, Config{Tokens: tokens, Logger: NewLogger(Config{LogLevel: "debug"}, log)})
 	secrets = make(map[auth.Scope]string)
 	for i, token := range list {
 		secrets[auth.Scope(token.Name)] = made[i]

@@ -44,12 +44,7 @@ func TestCachesKeepNothingForOthers(t *testing.T) {
 	t.Parallel()
 	const origin = "https://example.com"
 	tokens, secrets := authtest.File(t, auth.Token{Name: "all", Scopes: auth.Scopes()})
-	a, err := New(Config{Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(t.TempDir()), Tokens: tokens, CORSOrigins: []string{origin}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := run(t, a)
-	t.Cleanup(func() { r.stop(t) })
+	r := startWith(t, Config{Tokens: tokens, CORSOrigins: []string{origin}})
 	me := bearer(secrets[0])
 	for path, body := range map[string]string{
 		"/v1/rules/series": `{"pattern":"p:*","keep":"1m:6h,15m:400d"}`, "/v1/indexes": `{"name":"i","match":"p:{a}:{b}","group":"p:{a}"}`,

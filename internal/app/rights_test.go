@@ -127,15 +127,9 @@ func newWorld(t *testing.T, secret bool) *world {
 		tokens = append(tokens, auth.Token{Name: "t" + c.Name, Scopes: auth.Scopes(), Prefixes: c.Prefixes})
 	}
 	file, made := authtest.File(t, tokens...)
-	a, err := New(Config{
-		Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(t.TempDir()), Tokens: file,
-		Aggregator: aggregator.Config{HeartbeatEvery: time.Second}, Reader: reader.Config{LagEvery: 100 * time.Millisecond},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &world{run(t, a), make(map[string]string)}
-	t.Cleanup(func() { w.stop(t) })
+	w := &world{startWith(t, Config{
+		Tokens: file, Aggregator: aggregator.Config{HeartbeatEvery: time.Second}, Reader: reader.Config{LagEvery: 100 * time.Millisecond},
+	}), make(map[string]string)}
 	for i, c := range callers {
 		w.secrets[c.Name] = made[i]
 	}
