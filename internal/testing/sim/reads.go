@@ -26,6 +26,10 @@ func (rc *readClients) read() {
 	if rc.rng.IntN(2) == 0 && rc.readNew() {
 		return
 	}
+	if rc.indexed != nil && rc.rng.IntN(3) == 0 {
+		rc.askTop(p)
+		return
+	}
 	if rc.rng.IntN(4) == 0 {
 		rc.readOne(p, 5*time.Second, 0, 5*time.Second)
 		return
