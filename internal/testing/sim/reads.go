@@ -175,6 +175,8 @@ func (rc *readClients) askPipeline() {
 func (rc *readClients) readLast() {
 	rc.readAllBack()
 	for _, p := range rc.procs.lives(reading) {
-		rc.readFrom(p, 0)
+		if rc.readFrom(p, 0); rc.indexed != nil {
+			rc.askTop(p)
+		}
 	}
 }
