@@ -27,7 +27,7 @@ func (rc *readClients) read() {
 		return
 	}
 	if rc.indexed != nil && rc.rng.IntN(3) == 0 {
-		rc.askTop(p)
+		rc.askTop(p, 4)
 		return
 	}
 	if rc.rng.IntN(4) == 0 {
@@ -176,7 +176,7 @@ func (rc *readClients) readLast() {
 	rc.readAllBack()
 	for _, p := range rc.procs.lives(reading) {
 		if rc.readFrom(p, 0); rc.indexed != nil {
-			rc.askTop(p)
+			rc.askTop(p, 1)
 		}
 	}
 }

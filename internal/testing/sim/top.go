@@ -13,14 +13,17 @@ import (
 // boardRate is how many rows a second a scan for a leaderboard may read, where they cost money.
 const boardRate = 1000
 
-// askTop asks a reader for the best counters of an index.
-func (rc *readClients) askTop(p *proc) {
+// askTop asks a reader for the best counters of an index, several times one after the other: later answers come from the same board.
+func (rc *readClients) askTop(p *proc, times int) {
 	x := pick(rc.rng, rc.indexed.indexes)
 	q := reader.TopQuery{BoardQuery: reader.BoardQuery{Index: x.Name}, N: 1 + rc.rng.IntN(20)}
 	var top reader.Top
 	o := rc.newOp("top", func(o *op) {
 		if !o.p.dead && o.err == nil {
 			rc.totals.checkTop(&x, q.N, &top)
+		}
+		if times > 1 && !p.dead {
+			rc.askTop(p, times-1)
 		}
 	})
 	rc.ask(o, p, func(ctx context.Context) (err error) {
