@@ -20,7 +20,7 @@ func (s *Store) Sums(ctx context.Context, q *store.SumsQuery, visit func(*store.
 	v := s.view()
 	defer v.Close()
 	if _, err := v.Get(ctx, nil); err != nil {
-		return sums, outside(err)
+		return sums, err
 	}
 	sums.At = v.At()
 	w := &sumWalk{view: v, q: q, visit: visit, began: time.Now(), page: sumsPage}
@@ -123,7 +123,7 @@ func (w *sumWalk) run(ctx context.Context, prefix string) error {
 			}
 		}
 		if err := shards.Err(); err != nil {
-			return outside(err)
+			return err
 		}
 		if err := w.counter(ctx, record, &c, sum, exists); err != nil {
 			return err
@@ -133,7 +133,7 @@ func (w *sumWalk) run(ctx context.Context, prefix string) error {
 		}
 	}
 	if err := records.Err(); err != nil {
-		return outside(err)
+		return err
 	}
 	return w.flush(ctx)
 }

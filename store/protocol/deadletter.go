@@ -17,27 +17,20 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// A letterRecord begins the data of a letter, as a line of JSON. The payload follows; of a payload in chunks, its beginning.
-type letterRecord struct {
-	Source string    `json:"source,omitempty"`
-	Time   time.Time `json:"time,omitzero"`
-	Reason string    `json:"reason,omitempty"`
-	Maybe  bool      `json:"maybe,omitempty"`
-	At     time.Time `json:"at,omitzero"`
-}
-
 // maxText is the most bytes of a source and of a reason. A letter that cannot be written would be retried for ever.
 const maxText = 32 << 10
 
 func letterKey(key string) engine.Key { return engine.Key{Kind: kindLetter, Name: key} }
 
-// PutDeadLetters writes references to letters, chunks and letters in this order, and in one commit if the limits allow: a letter that exists has all
+// PutDeadLetters begins the data of a letter with a line of JSON. The payload follows; of a payload in chunks, its beginning. It writes references to letters, chunks and letters in this order, and in one commit if the limits allow: a letter that exists has all
 // its chunks.
 func (s *Store) PutDeadLetters(ctx context.Context, letters []store.DeadLetter) error {
 	var changes []engine.Change
 	for i := range letters {
 		d := &letters[i]
-		head, err := json.Marshal(letterRecord{d.Source[:min(len(d.Source), maxText)], d.Time, d.Reason[:min(len(d.Reason), maxText)], d.Maybe, d.At})
+		short := *d
+		short.Source, short.Reason = d.Source[:min(len(d.Source), maxText)], d.Reason[:min(len(d.Reason), maxText)]
+		head, err := json.Marshal(&short)
 		if err != nil {
 			return err
 		}
@@ -156,26 +149,24 @@ func (s *Store) ListDeadLetters(ctx context.Context, after string, limit int) (l
 }
 
 func (s *Store) appendLetter(ctx context.Context, v engine.View, letters []store.DeadLetter, key string, row *engine.Row) ([]store.DeadLetter, error) {
-	var record letterRecord
+	letter := store.DeadLetter{Key: key}
 	head, payload, _ := bytes.Cut(row.Data, []byte("\n"))
-	if err := json.Unmarshal(head, &record); err != nil {
+	if err := json.Unmarshal(head, &letter); err != nil {
 		return letters, fmt.Errorf("dead letter %q: %w", key, err)
 	}
-	payload = bytes.Clone(payload)
+	letter.Payload = bytes.Clone(payload)
 	if f := row.Int64(fieldFingerprint); f != 0 {
 		for row, err := range s.scan(ctx, v, chunksOf(key, f), engine.Data) {
 			if err != nil {
 				return letters, err
 			}
-			payload = append(payload, row.Data...)
+			letter.Payload = append(letter.Payload, row.Data...)
 		}
-		if fingerprint(payload) != f {
+		if fingerprint(letter.Payload) != f {
 			return letters, fmt.Errorf("dead letter %q: its chunks do not make up its payload", key)
 		}
 	}
-	return append(letters, store.DeadLetter{
-		Key: key, Payload: payload, Source: record.Source, Time: record.Time, Reason: record.Reason, Maybe: record.Maybe, At: record.At,
-	}), nil
+	return append(letters, letter), nil
 }
 
 func (s *Store) refChange(r *store.DeadLetterRef) engine.Change {

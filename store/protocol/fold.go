@@ -16,10 +16,10 @@ import (
 
 // Fold is one commit of the engine. It reads nothing.
 func (s *Store) Fold(ctx context.Context, c *store.Commit) (store.CommitResult, error) {
-	if err := s.gate.enter(ctx); err != nil {
+	if err := s.gate.Acquire(ctx, 1); err != nil {
 		return store.CommitResult{}, fmt.Errorf("%w: %w", store.ErrNotApplied, err)
 	}
-	defer s.gate.leave()
+	defer s.gate.Release(1)
 	defer s.changes.Add(1)
 	f, _ := s.folds.Get().(*fold)
 	if f == nil {
@@ -36,7 +36,7 @@ func (s *Store) Fold(ctx context.Context, c *store.Commit) (store.CommitResult, 
 	}
 	result, err := s.engine.Commit(ctx, commit)
 	if err != nil {
-		return store.CommitResult{}, outside(err)
+		return store.CommitResult{}, err
 	}
 	return store.CommitResult{At: result.At, Shards: f.answers(result.Got)}, nil
 }
@@ -294,7 +294,7 @@ func (f *fold) answers(got []int64) []store.ShardStats {
 
 // dueOf makes the due of a marker: one of its two times.
 func (s *Store) dueOf(at, expireAt time.Time) engine.Field {
-	if s.facts.byExpiry {
+	if !s.facts.machineClock {
 		at = expireAt
 	}
 	return field(fieldDue, micros(at))
@@ -303,10 +303,10 @@ func (s *Store) dueOf(at, expireAt time.Time) engine.Field {
 // timesOf is the opposite of dueOf: one of the two is zero.
 func (s *Store) timesOf(r *engine.Row) (at, expireAt time.Time) {
 	due := timeOf(r.Int64(fieldDue))
-	if s.facts.byExpiry {
-		return at, due
+	if s.facts.machineClock {
+		return due, expireAt
 	}
-	return due, expireAt
+	return at, due
 }
 
 // Applied returns the markers that exist.

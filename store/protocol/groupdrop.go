@@ -59,7 +59,7 @@ func (s *Store) dropLots(ctx context.Context, x *store.Index, keys []engine.Key)
 		keys = keys[len(lot):]
 		err := s.transact(ctx, false, func(tx engine.Tx) error {
 			m, err := s.metaIn(ctx, tx)
-			if err == nil && !m.settings.Rules.Ended(x) {
+			if err == nil && !m.Settings.Rules.Ended(x) {
 				err = fmt.Errorf("index %q with the number %d is not being deleted: %w", x.Name, x.Number, store.ErrChanged)
 			}
 			remove(tx, lot...)
@@ -90,7 +90,7 @@ func (s *Store) groupsOf(ctx context.Context, x *store.Index, limit int) (record
 			}
 		}
 		if rows.Close(); rows.Err() != nil {
-			return nil, nil, outside(rows.Err())
+			return nil, nil, rows.Err()
 		}
 	}
 	return records, shards, nil
@@ -108,7 +108,7 @@ func (s *Store) dropRemainders(ctx context.Context, x *store.Index) (dropped int
 		changes = append(changes, engine.Change{Key: keyOf(r), Op: engine.Delete})
 	}
 	if err := rows.Err(); err != nil {
-		return 0, outside(err)
+		return 0, err
 	}
 	return len(changes), s.commit(ctx, false, changes)
 }

@@ -47,7 +47,7 @@ func (s *Store) Ranges(ctx context.Context, index int64) (ranges []store.IndexRa
 		}
 		ranges = append(ranges, p)
 	}
-	return ranges, outside(rows.Err())
+	return ranges, rows.Err()
 }
 
 // isStored returns store.ErrChanged unless the row has the range. A transaction that has read the row fails if another one changes
@@ -89,7 +89,7 @@ func (s *Store) SwapRanges(ctx context.Context, old, next []store.IndexRange) er
 			switch m, err := s.metaIn(ctx, tx); {
 			case err != nil:
 				return err
-			case m.settings.Rules.Numbered(next[0].Index) == nil:
+			case m.Settings.Rules.Numbered(next[0].Index) == nil:
 				return fmt.Errorf("index %d is gone: %w", next[0].Index, store.ErrNoIndex)
 			}
 		}
@@ -146,7 +146,7 @@ func (v *view) shardsOf(ctx context.Context, x *store.Index, p *store.IndexRange
 	for examined := 1; ; examined++ {
 		row := rows.Next()
 		if row == nil {
-			return keys, "", outside(rows.Err())
+			return keys, "", rows.Err()
 		}
 		if k := row.Key; strings.HasPrefix(k.Name, x.Prefix()) && !countmill.IsGroup(k.Name) && v.store.lookedUp(k) {
 			keys = append(keys, keyOf(row))
@@ -177,7 +177,7 @@ func (s *Store) Ungrouped(ctx context.Context, x *store.Index, p *store.IndexRan
 		return page, err
 	}
 	if _, err := v.Get(ctx, nil); err != nil { // the moment of a range without shards
-		return page, outside(err)
+		return page, err
 	}
 	page.At, page.Next, page.Shards = v.At(), next, len(keys)
 	if len(keys) > 0 {
@@ -292,5 +292,5 @@ func (s *Store) RemaindersOf(ctx context.Context, p *store.IndexRange, after str
 		}
 		remainders = append(remainders, store.GroupRemainder{Group: strings.Clone(r.Key.Name[len(prefix):]), Remainder: r.Int(fieldRemainder)})
 	}
-	return remainders, outside(rows.Err())
+	return remainders, rows.Err()
 }

@@ -205,7 +205,7 @@ func (v *journalView) JournalRows(ctx context.Context, counter string, q store.J
 func (v *journalView) journal(ctx context.Context, kind engine.KindID, prefix string, q store.JournalQuery, page *store.JournalPage, take func(store.JournalPlace, time.Time, []byte)) error {
 	if v.At().IsZero() {
 		if _, err := v.Get(ctx, nil); err != nil {
-			return outside(err)
+			return err
 		}
 	}
 	page.SettledUntil = v.settling.settled()
@@ -278,7 +278,7 @@ func (s *Store) SweepJournal(ctx context.Context) error {
 	v := s.engine.View(time.Time{})
 	defer v.Close()
 	if _, err := v.Get(ctx, nil); err != nil {
-		return outside(err)
+		return err
 	}
 	now := s.clock(v.At())
 	return s.expire(ctx, expiring{kindJournal, now}, expiring{kindJournalRow, now})

@@ -46,7 +46,7 @@ func (v *view) dayKeys(ctx context.Context, counters []string, first, last day) 
 				keys[i] = append(keys[i], keyOf(row))
 			}
 			if rows.Close(); rows.Err() != nil {
-				return nil, outside(rows.Err())
+				return nil, rows.Err()
 			}
 		}
 		return keys, nil
@@ -78,7 +78,7 @@ func (v *view) days(ctx context.Context, first, last day) (days []day, err error
 			days = append(days, day(row.Key.Part))
 		}
 		if rows.Close(); row == nil {
-			return days, outside(rows.Err())
+			return days, rows.Err()
 		}
 		d = days[len(days)-1] + 1
 	}
@@ -94,7 +94,7 @@ func (v *view) Series(ctx context.Context, of []store.Record, from, to wire.Minu
 	}
 	from = max(from, 0)
 	if _, err := v.Get(ctx, nil); err != nil {
-		return nil, outside(err)
+		return nil, err
 	}
 	days, err := v.dayKeys(ctx, counters, dayOf(from), v.lastDay(to))
 	if err != nil {

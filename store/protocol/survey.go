@@ -68,7 +68,7 @@ func (s *Store) survey(ctx context.Context, prefix string, r engine.Range, limit
 		}
 	}
 	if err := rows.Err(); err != nil {
-		return store.ShardPage{}, outside(err)
+		return store.ShardPage{}, err
 	}
 	found, err := s.get(ctx, v, records, fieldShards)
 	if err != nil {

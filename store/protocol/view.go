@@ -51,7 +51,7 @@ func (v *view) Lookup(ctx context.Context, keys []store.Key) ([]store.Value, err
 		}
 		rows, err := v.Get(ctx, wanted, ofTotals...)
 		if err != nil {
-			return nil, outside(err)
+			return nil, err
 		}
 		for i := range rows {
 			value, err := valueOf(&wanted[i], &rows[i])
@@ -101,5 +101,5 @@ func (v *view) List(ctx context.Context, prefix, after string, limit int) (recor
 		}
 		records = append(records, store.Record{Counter: strings.Clone(r.Key.Name), Shards: value.Shards, Reset: value.Reset, Remainder: value.Remainder})
 	}
-	return records, outside(rows.Err())
+	return records, rows.Err()
 }
