@@ -8,9 +8,9 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/engine"
@@ -79,33 +79,29 @@ func chunksOf(letter string, fingerprint int64) engine.Range {
 
 // DeleteDeadLetters removes each letter together with its chunks.
 func (s *Store) DeleteDeadLetters(ctx context.Context, keys []string) error {
-	v := s.engine.View(time.Time{})
+	v := s.view()
 	defer v.Close()
 	rows, err := s.lettersIn(ctx, v, keys, fieldFingerprint)
 	if err != nil {
 		return err
 	}
-	var changes []engine.Change
+	var whole []engine.Key
 	for i := range rows {
-		removed := engine.Change{Key: letterKey(keys[i]), Op: engine.Delete}
 		switch f := rows[i].Int64(fieldFingerprint); {
 		case f != 0: // in a commit of its own: a copy that is written meanwhile has all chunks or none
-			var all []engine.Change
-			for row, err := range s.scan(ctx, v, chunksOf(keys[i], f)) {
-				if err != nil {
-					return err
-				}
-				all = append(all, engine.Change{Key: keyOf(row), Op: engine.Delete})
+			chunks, err := v.keys(ctx, chunksOf(keys[i], f), math.MaxInt)
+			if err == nil {
+				err = s.commit(ctx, true, deletes(append(chunks, letterKey(keys[i]))...))
 			}
-			if err := s.commit(ctx, true, append(all, removed)); err != nil {
+			if err != nil {
 				return err
 			}
 		case rows[i].Exists:
-			changes = append(changes, removed)
+			whole = append(whole, letterKey(keys[i]))
 		}
 	}
-	sortChanges(changes)
-	return s.commit(ctx, true, changes)
+	slices.SortFunc(whole, engine.Key.Compare)
+	return s.commit(ctx, true, deletes(whole...))
 }
 
 // lettersIn reads the rows of letters.
@@ -119,7 +115,7 @@ func (s *Store) lettersIn(ctx context.Context, v engine.View, letters []string, 
 
 // GetDeadLetters returns the letters that exist.
 func (s *Store) GetDeadLetters(ctx context.Context, keys []string) (letters []store.DeadLetter, err error) {
-	v := s.engine.View(time.Time{})
+	v := s.view()
 	defer v.Close()
 	rows, err := s.lettersIn(ctx, v, keys, engine.Data, fieldFingerprint)
 	for i := range rows {
@@ -135,7 +131,7 @@ func (s *Store) ListDeadLetters(ctx context.Context, after string, limit int) (l
 	if limit <= 0 {
 		return nil, nil
 	}
-	v := s.engine.View(time.Time{})
+	v := s.view()
 	defer v.Close()
 	for row, err := range s.scan(ctx, v, engine.Range{Kind: kindLetter, From: letterKey(after), After: true, Page: limit}, engine.Data, fieldFingerprint) {
 		if err == nil {
@@ -178,7 +174,7 @@ func (s *Store) refChange(r *store.DeadLetterRef) engine.Change {
 
 // DeadLetterRefs scans the names that begin with each id. Few messages have any, and their completion markers say so.
 func (s *Store) DeadLetterRefs(ctx context.Context, completions []wire.PartID) (all []store.DeadLetterRef, _ error) {
-	v := s.engine.View(time.Time{})
+	v := s.view()
 	defer v.Close()
 	for _, completion := range completions {
 		prefix := string(completion[:])

@@ -54,7 +54,7 @@ func factsOf(l *engine.Limits) facts {
 		refusesOld:   l.Conditions,
 		growsInFold:  l.FreeUpserts && l.Rows == 0,
 		ring:         l.RowsCost && l.Returns,
-		daysFirst:    !l.Spread && !l.ReadsCost,
+		daysFirst:    !l.Spread && !l.RowsCost,
 		byName:       l.ByName,
 		stats:        l.RowRate > 0 && l.Returns && l.MaxThenAdd,
 		remainders:   min(100, l.Keys-1),

@@ -315,7 +315,7 @@ func (s *Store) Applied(ctx context.Context, ids []wire.PartID) (found []store.M
 	for i, id := range ids {
 		keys[i] = markerKey(id)
 	}
-	v := s.engine.View(time.Time{})
+	v := s.view()
 	defer v.Close()
 	rows, err := s.get(ctx, v, keys, fieldDue, fieldFingerprint, fieldFold)
 	for i := range rows {

@@ -101,14 +101,9 @@ func (s *Store) groupsOf(ctx context.Context, x *store.Index, limit int) (record
 func (s *Store) dropRemainders(ctx context.Context, x *store.Index) (dropped int, err error) {
 	v := s.view()
 	defer v.Close()
-	rows := v.Scan(ctx, engine.Range{Kind: kindRemainder, Prefix: strconv.FormatInt(x.Number, 10) + ":", Page: remainderLot})
-	defer rows.Close()
-	var changes []engine.Change
-	for r := rows.Next(); r != nil && len(changes) < remainderLot; r = rows.Next() {
-		changes = append(changes, engine.Change{Key: keyOf(r), Op: engine.Delete})
-	}
-	if err := rows.Err(); err != nil {
+	keys, err := v.keys(ctx, engine.Range{Kind: kindRemainder, Prefix: strconv.FormatInt(x.Number, 10) + ":", Page: remainderLot}, remainderLot)
+	if err != nil {
 		return 0, err
 	}
-	return len(changes), s.commit(ctx, false, changes)
+	return len(keys), s.commit(ctx, false, deletes(keys...))
 }

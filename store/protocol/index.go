@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/store"
@@ -38,16 +37,17 @@ func rangeOf(r *engine.Row) (p store.IndexRange, err error) {
 func (s *Store) Ranges(ctx context.Context, index int64) (ranges []store.IndexRange, err error) {
 	v := s.view()
 	defer v.Close()
-	rows := v.Scan(ctx, engine.Range{Kind: kindRange, From: rangeKey(index, 0), To: rangeKey(index, 1<<24-1)}, engine.Data)
-	defer rows.Close()
-	for r := rows.Next(); r != nil; r = rows.Next() {
-		p, err := rangeOf(r)
+	for r, err := range s.scan(ctx, v, engine.Range{Kind: kindRange, From: rangeKey(index, 0), To: rangeKey(index, 1<<24-1)}, engine.Data) {
+		var p store.IndexRange
+		if err == nil {
+			p, err = rangeOf(r)
+		}
 		if err != nil {
 			return nil, err
 		}
 		ranges = append(ranges, p)
 	}
-	return ranges, rows.Err()
+	return ranges, nil
 }
 
 // isStored returns store.ErrChanged unless the row has the range. A transaction that has read the row fails if another one changes
@@ -280,7 +280,7 @@ func (s *Store) setRemainder(tx engine.Tx, r *engine.Row, set *store.GroupRemain
 
 // RemaindersOf scans the names of remainders.
 func (s *Store) RemaindersOf(ctx context.Context, p *store.IndexRange, after string, limit int) (remainders []store.GroupRemainder, err error) {
-	v := s.engine.View(time.Time{})
+	v := s.view()
 	defer v.Close()
 	prefix := remainderPrefix(p.Index, p.ID)
 	rows := v.Scan(ctx, engine.Range{Kind: kindRemainder, Prefix: prefix, From: remainderKey(p, after), After: true, Page: limit}, fieldRemainder)

@@ -101,7 +101,7 @@ func (s *Store) resume(ctx context.Context) error {
 	if !s.facts.exclusive {
 		return nil
 	}
-	v := s.engine.View(time.Time{})
+	v := s.view()
 	defer v.Close()
 	for row, err := range s.scan(ctx, v, engine.Range{Kind: kindJournal, ByName: s.facts.byName, Reverse: true, Page: 1}) {
 		if err != nil {
@@ -255,7 +255,7 @@ func (s *Store) SweepJournal(ctx context.Context) error {
 	if s.facts.expires {
 		return ctx.Err()
 	}
-	v := s.engine.View(time.Time{})
+	v := s.view()
 	defer v.Close()
 	if _, err := v.Get(ctx, nil); err != nil {
 		return err

@@ -3,6 +3,7 @@ package protocol
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -41,12 +42,9 @@ func (v *view) dayKeys(ctx context.Context, counters []string, first, last day) 
 	if last-first >= daysByKey && !v.store.facts.daysFirst {
 		for i, counter := range counters {
 			r := engine.Range{Kind: kindDay, From: v.store.dayKey(counter, first), To: v.store.dayKey(counter, last+1)}
-			rows := v.Scan(ctx, r)
-			for row := rows.Next(); row != nil; row = rows.Next() {
-				keys[i] = append(keys[i], keyOf(row))
-			}
-			if rows.Close(); rows.Err() != nil {
-				return nil, rows.Err()
+			var err error
+			if keys[i], err = v.keys(ctx, r, math.MaxInt); err != nil {
+				return nil, err
 			}
 		}
 		return keys, nil

@@ -171,10 +171,7 @@ func (s *Store) sweepDays(ctx context.Context, lot []engine.Key) (left int, err 
 		if err != nil {
 			return err
 		}
-		now := tx.Now()
-		if s.facts.machineClock {
-			now = s.cfg.Clock() // and no moment: a clock that showed 2040 once leaves those there
-		}
+		now := s.clock(tx.Now())
 		for i := range rows {
 			c := s.sweptDay(&rows[i], m.Settings.Rules, now)
 			if c != nil {
@@ -254,10 +251,7 @@ func (s *Store) daysOver(ctx context.Context) (over []engine.Change, err error) 
 	if err != nil {
 		return nil, err
 	}
-	now := v.At()
-	if s.facts.machineClock {
-		now = s.cfg.Clock()
-	}
+	now := s.clock(v.At())
 	days, err := v.days(ctx, 0, lastDay)
 	var keys []engine.Key
 	for _, d := range days {
@@ -323,10 +317,5 @@ func (s *Store) sweepDayRows(ctx context.Context, stage *engine.Change) error {
 func (s *Store) page(ctx context.Context, r engine.Range) (keys []engine.Key, err error) {
 	v := s.view()
 	defer v.Close()
-	rows := v.Scan(ctx, r)
-	defer rows.Close()
-	for row := rows.Next(); row != nil && len(keys) < r.Page; row = rows.Next() {
-		keys = append(keys, keyOf(row))
-	}
-	return keys, rows.Err()
+	return v.keys(ctx, r, r.Page)
 }

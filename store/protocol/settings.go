@@ -64,7 +64,7 @@ var ErrUnused = fmt.Errorf("%w: the database has no meta record, so countmill ha
 // openMeta reads the meta row, or makes it. Another process may be faster.
 func (s *Store) openMeta(ctx context.Context) error {
 	for {
-		v := s.engine.View(time.Time{})
+		v := s.view()
 		rows, err := s.get(ctx, v, []engine.Key{metaKey}, engine.All)
 		at := v.At()
 		v.Close()
@@ -79,14 +79,11 @@ func (s *Store) openMeta(ctx context.Context) error {
 		if !s.facts.exclusive && !s.cfg.Create {
 			return ErrUnused
 		}
-		if s.facts.machineClock {
-			at = s.cfg.Clock()
-		}
 		var id [16]byte
 		_, _ = rand.Read(id[:])
 		m := metaRecord{Format: format, ID: hex.EncodeToString(id[:]), CacheKey: make([]byte, sha256.Size)}
 		_, _ = rand.Read(m.CacheKey)
-		_, err = s.engine.Commit(ctx, &engine.Commit{Changes: engine.Changes(*m.change(engine.Insert, store.NewSettings(s.cfg.Window, at)))})
+		_, err = s.engine.Commit(ctx, &engine.Commit{Changes: engine.Changes(*m.change(engine.Insert, store.NewSettings(s.cfg.Window, s.clock(at))))})
 		if err != nil && !errors.Is(err, engine.ErrExists) {
 			return err
 		}
@@ -247,9 +244,7 @@ func (s *Store) changeSettings(ctx context.Context, removed []engine.Key, change
 			return err
 		}
 		moment := s.now(tx)
-		if now = moment; s.facts.machineClock {
-			now = s.cfg.Clock()
-		}
+		now = s.clock(moment)
 		current := s.asOf(m.Settings, now)
 		if set, err = change(current, now, moment); err != nil || set.Version == current.Version {
 			return err

@@ -93,8 +93,8 @@ func Open(ctx context.Context, e engine.Engine, cfg Config) (*Store, error) {
 	switch f := &s.facts; {
 	case f.machineClock && !f.exclusive:
 		return nil, fmt.Errorf("%w: an engine without Limits.Exclusive needs Limits.Clock", store.ErrDeployment)
-	case !f.byName && (f.ring || !f.daysFirst):
-		return nil, fmt.Errorf("%w: an engine with Limits.Spread, ReadsCost, or RowsCost and Returns needs Limits.ByName", store.ErrDeployment)
+	case !f.byName && !f.daysFirst:
+		return nil, fmt.Errorf("%w: an engine with Limits.Spread or RowsCost needs Limits.ByName", store.ErrDeployment)
 	}
 	if err := s.openMeta(ctx); err != nil {
 		return nil, err

@@ -183,7 +183,15 @@ func (s *Store) daysOf(ctx context.Context, counter string) (keys []engine.Key, 
 
 // remove deletes rows.
 func remove(tx engine.Tx, keys ...engine.Key) {
-	for _, key := range keys {
-		tx.Change(&engine.Change{Key: key, Op: engine.Delete})
+	for _, c := range deletes(keys...) {
+		tx.Change(&c)
 	}
+}
+
+func deletes(keys ...engine.Key) []engine.Change {
+	changes := make([]engine.Change, len(keys))
+	for i, key := range keys {
+		changes[i] = engine.Change{Key: key, Op: engine.Delete}
+	}
+	return changes
 }

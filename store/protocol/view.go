@@ -33,6 +33,19 @@ type view struct {
 	store *Store
 }
 
+// keys returns up to limit keys of a range.
+func (v *view) keys(ctx context.Context, r engine.Range, limit int) (keys []engine.Key, err error) {
+	for row, err := range v.store.scan(ctx, v, r) {
+		if err != nil {
+			return nil, err
+		}
+		if keys = append(keys, keyOf(row)); len(keys) == limit {
+			break
+		}
+	}
+	return keys, nil
+}
+
 func (v *view) ReadTime() time.Time { return v.At() }
 
 // ofTotals are the fields that totals need. Buckets and grouped parts stay in the database.
