@@ -14,12 +14,19 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// Fold is one commit of the engine. It reads nothing.
+// Fold is one commit of the engine. It reads nothing. A commit that waited for a change of the settings is outdated: its caller looked at
+// the settings, and at its age, before the wait.
 func (s *Store) Fold(ctx context.Context, c *store.Commit) (store.CommitResult, error) {
-	if err := s.gate.Acquire(ctx, 1); err != nil {
-		return store.CommitResult{}, fmt.Errorf("%w: %w", store.ErrNotApplied, err)
+	waits := !s.gate.TryAcquire(1)
+	if waits {
+		if err := s.gate.Acquire(ctx, 1); err != nil {
+			return store.CommitResult{}, fmt.Errorf("%w: %w", store.ErrNotApplied, err)
+		}
 	}
 	defer s.gate.Release(1)
+	if waits && c.Rules != store.AnyRules {
+		return store.CommitResult{}, fmt.Errorf("%w: the settings were being changed", store.ErrOutdated)
+	}
 	defer s.changes.Add(1)
 	f, _ := s.folds.Get().(*fold)
 	if f == nil {
