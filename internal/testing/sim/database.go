@@ -166,9 +166,11 @@ func (db *database) readable() []store.DeadLetter {
 // deadLettersWait reports whether there are letters that an aggregator can read and is asked to count.
 func (db *database) deadLettersWait() bool {
 	return slices.ContainsFunc(db.deadLetters(), func(d store.DeadLetter) bool {
-		_, asked := store.ReplayOf(d.Key)
+		if _, asked := store.ReplayOf(d.Key); !asked {
+			return false
+		}
 		_, err := decode(d.Payload)
-		return err == nil && asked
+		return err == nil
 	})
 }
 

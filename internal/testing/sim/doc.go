@@ -25,6 +25,7 @@
 //	  operator, clients, readClients, race    ask processes for something: callers
 //	  chores                                  sweeps, moves, changes of the settings: callers
 //	  pageClients, sequenceClients            the same, for the journal and for values
+//	  neighbour    a reader of another database that shares the cache: a caller
 //	  leaps        let much time pass at once, or set clocks
 //	  processes    start, stop and kill the roles
 //	    broker, database, cacheServer         the bus, the engine and the cache

@@ -28,6 +28,7 @@ type Result struct {
 	Grown      int // records that were raised to name more shards
 	Built      int // indexes
 	Groups     int // totals of groups that were compared with their counters
+	Boards     int // that were answered and checked
 	Pages      int // of the journal, that were answered and checked
 	Values     int // answers with values of sequences
 	Outdated   int // folds with markers by settings that had been changed

@@ -26,6 +26,10 @@ func (rc *readClients) read() {
 	if rc.rng.IntN(2) == 0 && rc.readNew() {
 		return
 	}
+	if rc.indexed != nil && rc.rng.IntN(3) == 0 {
+		rc.askTop(p, 4)
+		return
+	}
 	if rc.rng.IntN(4) == 0 {
 		rc.readOne(p, 5*time.Second, 0, 5*time.Second)
 		return
@@ -171,6 +175,8 @@ func (rc *readClients) askPipeline() {
 func (rc *readClients) readLast() {
 	rc.readAllBack()
 	for _, p := range rc.procs.lives(reading) {
-		rc.readFrom(p, 0)
+		if rc.readFrom(p, 0); rc.indexed != nil {
+			rc.askTop(p, 1)
+		}
 	}
 }

@@ -22,6 +22,7 @@ type Tally struct {
 	Grown     int // records that were raised to name more shards
 	Built     int // indexes
 	Groups    int // totals of groups that were compared with their counters
+	Boards    int // leaderboards
 	Pages     int // of the journal
 	Values    int // answers with values of sequences
 	Outdated  int // folds with markers by settings that had been changed
@@ -47,7 +48,7 @@ const mostFailures = 20
 func (t *Tally) Add(r *Result) {
 	one := Tally{
 		Schedules: 1, Calls: r.Calls, Least: r.Calls, Steps: r.Steps, Reads: r.Reads, After: r.After, Replayed: r.Replayed, Virtual: r.Virtual,
-		Conflicts: r.Conflicts, Resets: r.Resets, Swept: r.Swept, Grown: r.Grown, Built: r.Built, Groups: r.Groups, Pages: r.Pages, Values: r.Values, Outdated: r.Outdated, Outlasted: r.Outlasted,
+		Conflicts: r.Conflicts, Resets: r.Resets, Swept: r.Swept, Grown: r.Grown, Built: r.Built, Groups: r.Groups, Boards: r.Boards, Pages: r.Pages, Values: r.Values, Outdated: r.Outdated, Outlasted: r.Outlasted,
 		Faults: r.Faults, Rows: r.Rows, Shapes: r.Shapes,
 	}
 	if len(r.Violations) > 0 {
@@ -79,6 +80,7 @@ func (t *Tally) Merge(o *Tally) {
 	t.Grown += o.Grown
 	t.Built += o.Built
 	t.Groups += o.Groups
+	t.Boards += o.Boards
 	t.Pages += o.Pages
 	t.Values += o.Values
 	t.Outdated += o.Outdated
@@ -138,6 +140,7 @@ func (t *Tally) Table(wall time.Duration) string {
 	row("counters given more shards", t.Grown)
 	row("indexes built", t.Built)
 	row("totals of groups compared with their counters", t.Groups)
+	row("leaderboards checked", t.Boards)
 	row("pages of the journal checked", t.Pages)
 	row("answers with values of sequences", t.Values)
 	row("folds by settings that were changed", t.Outdated)
