@@ -1,13 +1,9 @@
 package command
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
-
-	"github.com/countmill/countmill/client"
 )
 
 func TestLs(t *testing.T) {
@@ -54,26 +50,6 @@ func TestShards(t *testing.T) {
 	try(t, nil, "shards", "--server", f.URL).wantError(t, 2, "NAME is missing")
 	try(t, nil, "shards", "a", "b", "--server", f.URL).wantError(t, 2, "too many arguments")
 	try(t, nil, "shards", "a", "--server", newFakeServer(t, answer(200, "<html>")).URL).wantError(t, 1, "is that a countmill?")
-}
-
-func TestShardsOnATerminal(t *testing.T) {
-	t.Parallel()
-	var list client.Shards
-	if err := json.Unmarshal([]byte(fourShards), &list); err != nil {
-		t.Fatal(err)
-	}
-	var out bytes.Buffer
-	if err := printShards(&out, &list, true); err != nil {
-		t.Fatal(err)
-	}
-	want := "a/b: 4 shards written, 3 in the record\n" +
-		"  0                   30 " + strings.Repeat("#", 30) + " written 1m0s ago\n" +
-		"  1                   -1 #\n" +
-		"  2             overflow\n" +
-		"  7                   15 " + strings.Repeat("#", 15) + strings.Repeat(" ", 15) + "  beyond\n"
-	if out.String() != want {
-		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
-	}
 }
 
 func TestVerify(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/client"
@@ -21,7 +20,7 @@ it is some seconds old, and no counter is read. Each problem comes with what to 
 page of the runbook. "countmill doctor" looks deeper.
 
   countmill status
-  countmill status --watch --server https://count.example.com --token-file operator.token
+  watch countmill status --server https://count.example.com --token-file operator.token
 
 The roles in the first row are those of the process that you ask. Only aggregators have heartbeats: other
 publishers and readers are not shown. Duplicates and dead letters are counted since the aggregators started;
@@ -30,14 +29,10 @@ publishers and readers are not shown. Duplicates and dead letters are counted si
 The token needs the scope read. A token that is limited to prefixes sees the status, the number of
 aggregators, the lag, and the indexes of its counters and groups.
 
-Exit code: 0 without problems, 1 with problems, 3 if the server cannot be reached. With --watch the
-screen comes again every 2 s, until Ctrl-C, which ends it with 0.
+Exit code: 0 without problems, 1 with problems, 3 if the server cannot be reached.
 `,
 	New: func() cli.Verb { return new(statusVerb) },
 }
-
-// statusEvery is how often --watch looks. Heartbeats come every 5 s.
-const statusEvery = 2 * time.Second
 
 // unreached is the error of a call that no server has answered.
 type unreached struct{ err error }
@@ -64,13 +59,10 @@ func look(ctx context.Context, cl *client.Client) (p pipeline, answer []byte, er
 	return p, got.Body, err
 }
 
-type statusVerb struct {
-	calling
-	repeat bool
-}
+type statusVerb struct{ calling }
 
 func (c *statusVerb) Flags() []cli.Flag {
-	return c.flags(usual, "Write the problems, and the server's answer as it is, as one JSON object a look.", cli.Switch("watch", &c.repeat, "Look again every 2 s, until Ctrl-C."))
+	return c.flags(usual, "Write the problems, and the server's answer as it is, as one JSON object.")
 }
 
 func (c *statusVerb) Run(ctx context.Context) error {
@@ -78,42 +70,6 @@ func (c *statusVerb) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !c.repeat {
-		return c.status(ctx, cl)
-	}
-	tick := time.NewTicker(statusEvery)
-	defer tick.Stop()
-	for {
-		if cli.IsTerminal(c.stdout) {
-			fmt.Fprint(c.stdout, "\x1b[H\x1b[2J")
-		}
-		err := c.remedied(c.status(ctx, cl))
-		if ctx.Err() != nil {
-			return nil // Ctrl-C is how it ends
-		}
-		if _, found := errors.AsType[*problems](err); err != nil && !found {
-			fmt.Fprintf(c.stderr, "countmill: %v; still watching\n", err)
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil
-		}
-	}
-}
-
-// problems is the error that there are some.
-type problems struct{ n int }
-
-func (e *problems) Error() string {
-	if e.n == 1 {
-		return "1 problem"
-	}
-	return fmt.Sprintf("%d problems", e.n)
-}
-
-// status looks once.
-func (c *statusVerb) status(ctx context.Context, cl *client.Client) error {
 	p, answer, err := look(ctx, cl)
 	if err != nil {
 		return err
@@ -133,4 +89,14 @@ func (c *statusVerb) status(ctx context.Context, cl *client.Client) error {
 		return &problems{len(found)}
 	}
 	return err
+}
+
+// problems is the error that there are some.
+type problems struct{ n int }
+
+func (e *problems) Error() string {
+	if e.n == 1 {
+		return "1 problem"
+	}
+	return fmt.Sprintf("%d problems", e.n)
 }

@@ -1,8 +1,6 @@
 package command
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -120,25 +118,6 @@ func TestStatusExits(t *testing.T) {
 	try(t, nil, "status", "--server", newFakeServer(t, answer(401, `{"detail":"no"}`)).URL).wantError(t, 1, "--token-file")
 	try(t, nil, "status", "--server", newFakeServer(t, answer(404, `{"detail":"this process runs the role publisher"}`)).URL).wantError(t, 1, "role publisher")
 	try(t, nil, "status", "x").wantError(t, 2, "takes no arguments")
-}
-
-// --watch looks again and again, also while nothing answers, and ends with 0.
-func TestStatusWatches(t *testing.T) {
-	t.Parallel()
-	text, err := os.ReadFile("testdata/status/well.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	f := newFakeServer(t, answer(200, string(text)), answer(200, noIndexes), answer(503, `{"detail":"away"}`), func(w http.ResponseWriter, r *http.Request) {
-		cancel()
-		answer(200, string(text))(w, r)
-	})
-	var out, errOut bytes.Buffer
-	code := run(ctx, host{argv: []string{"status", "--watch", "--server", f.URL}, stdout: &out, stderr: &errOut})
-	if code != 0 || strings.Count(out.String(), "status        ready") < 1 || !strings.Contains(errOut.String(), "still watching") {
-		t.Errorf("got exit %d,\n%s\n%s", code, out.String(), errOut.String())
-	}
 }
 
 // Three regular backups that are missing are a problem, also the first three.

@@ -5,25 +5,26 @@ import (
 	"time"
 )
 
-// A DeadLetter is a part or message that could not be counted and waits for a person.
+// A DeadLetter is a part or message that could not be counted and waits for a person. Stores keep its
+// JSON.
 type DeadLetter struct {
 	// Key is a hash of the source, the content and the reason. Writing the same letter again
 	// therefore changes nothing.
-	Key string
+	Key string `json:"-"`
 	// Payload is the message as it arrived, or a batch of only the refused parts.
-	Payload []byte
+	Payload []byte `json:"-"`
 	// Source is the part's id in hex or the broker's message id.
-	Source string
+	Source string `json:"source,omitempty"`
 	// Time is compared with Settings.ForgetBefore.
-	Time time.Time
+	Time time.Time `json:"time,omitzero"`
 	// Reason is a sentence for the person who decides about the letter.
-	Reason string
+	Reason string `json:"reason,omitempty"`
 	// Maybe is true if an earlier attempt may have been applied.
-	Maybe bool
+	Maybe bool `json:"maybe,omitempty"`
 	// At is when the letter was set aside.
-	At time.Time
+	At time.Time `json:"at,omitzero"`
 	// DeadLetterRefs are written with the letter; no look-up of a letter returns them.
-	DeadLetterRefs []DeadLetterRef
+	DeadLetterRefs []DeadLetterRef `json:"-"`
 }
 
 // ReasonIDReused is the reason of a letter whose id was applied before with other increments.

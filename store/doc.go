@@ -18,5 +18,5 @@
 // wire has three additions that a bus may use: Reply lists the parts that were not counted,
 // DeliverOnce marks a message that cannot come again, and HeldError asks the publisher for patience.
 //
-// Package storetest has the suites that every store, cache and bus passes, and a fake store.
+// Package storetest has the suites that every store, cache and bus passes.
 package store

@@ -26,24 +26,25 @@ import (
 // The states are those of App Engine's indexes: building, serving, deleting.
 type Index struct {
 	// Name is for people: 1 to 40 of a-z, 0-9, - and _.
-	Name string
+	Name string `json:"name"`
 	// Number is the version of the settings with which the index was created. No other index
 	// of the database ever has it.
-	Number int64
+	Number int64 `json:"number"`
 	// Match and Group are patterns: see ParseIndex.
-	Match, Group string
+	Match string `json:"match"`
+	Group string `json:"group"`
 	// Version is that of the newest settings that commits must know (Commit.Rules): with the creation
 	// of the index, or with its deletion.
-	Version int64
+	Version int64 `json:"version"`
 	// Since is the moment, by the store's clock, after which no commit is applied that was made with
 	// an older Version.
-	Since time.Time
+	Since time.Time `json:"since"`
 	// Serving is when the index was built; zero before.
-	Serving time.Time
+	Serving time.Time `json:"serving,omitzero"`
 	// Checked is when the oldest range was read last; zero before the index is built.
-	Checked time.Time
+	Checked time.Time `json:"checked,omitzero"`
 	// Ended is when the deletion of the index began; zero before.
-	Ended time.Time
+	Ended time.Time `json:"ended,omitzero"`
 
 	match, group *template
 }

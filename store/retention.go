@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"time"
@@ -70,6 +71,19 @@ func (r Retention) String() string {
 		return "15m:" + inDays(r.Quarters)
 	}
 	return "1m:" + inDays(r.Minutes) + ",15m:" + inDays(r.Quarters)
+}
+
+// MarshalText writes String.
+func (r Retention) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText reads it. Only that of a series has colons.
+func (r *Retention) UnmarshalText(text []byte) (err error) {
+	kind := KindJournal
+	if bytes.Contains(text, []byte(":")) {
+		kind = KindSeries
+	}
+	*r, err = ParseRetention(kind, string(text))
+	return err
 }
 
 func inDays(d time.Duration) string {

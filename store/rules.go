@@ -14,22 +14,23 @@ import (
 
 // Rules say which counters keep more than a total. The settings of the database hold them, because
 // processes with different rules would lose parts of a series. A Rules is never changed: a change
-// makes a new one. A nil Rules has no rules.
+// makes a new one. A nil Rules has no rules. Stores keep its JSON, and a build that does not know a kind of rules refuses only
+// databases that have rules of it.
 type Rules struct {
 	// Series is in the order in which rules are tried: the first that matches a counter wins.
 	// Names come before prefixes, and longer prefixes before shorter ones.
-	Series []Rule
+	Series []Rule `json:"series,omitempty"`
 	// Indexes are in the order of their names.
-	Indexes []Index
+	Indexes []Index `json:"indexes,omitempty"`
 	// Journal is in the order of Series.
-	Journal []Rule
+	Journal []Rule `json:"journal,omitempty"`
 	// JournalFrom is the version of the settings with which a rule for the journal was last removed, or
 	// kept records for less. An opening balance (package recount) of older settings proves nothing: records
 	// after it may be missing.
-	JournalFrom int64
+	JournalFrom int64 `json:"journal_from,omitempty"`
 	// JournalSince is the moment, by the store's clock, from which all records are written by the present rules for the
 	// journal.
-	JournalSince time.Time
+	JournalSince time.Time `json:"journal_since,omitzero"`
 }
 
 // A RuleKind is a kind of rule: for series, or for the journal.
@@ -47,32 +48,35 @@ func (k RuleKind) String() string { return [...]string{"series", "journal"}[k] }
 // A Rule says that the counters of a pattern keep a series or a journal.
 type Rule struct {
 	// Pattern is the name of a counter, or a prefix of names followed by *.
-	Pattern string
+	Pattern string `json:"pattern"`
 	// Keep is how long sums or entries stay. An entry keeps the promise of the rule under which it was
 	// written.
-	Keep Retention
+	Keep Retention `json:"keep"`
 	// Since is the first minute of a complete series, or the moment by the store's clock from which the
 	// journal is complete. Increments of earlier minutes are in the series too if they are folded under
 	// the rule.
-	Since time.Time
+	Since time.Time `json:"since"`
 	// Ended is when the rule was removed; zero for a rule in force. A rule that ended gets no more
 	// increments, and its series or journal stays for as long as it promised.
-	Ended time.Time
+	Ended time.Time `json:"ended,omitzero"`
 
 	// Filled is a period before Since in which the series is complete too, because somebody said so of
 	// an import; zero for none.
-	Filled Period
+	Filled Period `json:"filled,omitzero"`
 
 	// PagedSince is the moment from which every entry that was written under the rule has a row; zero
 	// if all have one, or without Keep.Paged.
-	PagedSince time.Time
+	PagedSince time.Time `json:"paged_since,omitzero"`
 	// Version is that of the settings since which the rule for the journal has its form. Where the store
 	// refuses commits made with older rules, it is the oldest version of a commit.
-	Version int64
+	Version int64 `json:"version,omitempty"`
 }
 
 // A Period is from From on and before To.
-type Period struct{ From, To time.Time }
+type Period struct {
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+}
 
 // Has reports whether the whole time from one moment to another is in the period.
 func (p Period) Has(from, to time.Time) bool { return !from.Before(p.From) && !to.After(p.To) }
@@ -119,6 +123,19 @@ type RuleChange struct {
 	Filled Period
 	// Index is nil for rules.
 	Index *IndexChange
+}
+
+// Parse makes rules that were stored usable.
+func (r *Rules) Parse() error {
+	if r == nil {
+		return nil
+	}
+	for i := range r.Indexes {
+		if err := r.Indexes[i].Parse(); err != nil {
+			return fmt.Errorf("the index %q: %w", r.Indexes[i].Name, err)
+		}
+	}
+	return nil
 }
 
 // SuggestRule is a rule for series of the counters like this one, as a shell takes it: those with the same text up to

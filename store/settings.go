@@ -15,23 +15,23 @@ import "time"
 //     clock moves ForgetBefore as well.
 type Settings struct {
 	// Version rises by 1 with each change of the window or of the rules.
-	Version int64
+	Version int64 `json:"version"`
 	// Window is how long a part is recognised.
-	Window time.Duration
+	Window time.Duration `json:"window"`
 	// Since is when Window was set, by the store's clock.
-	Since time.Time
+	Since time.Time `json:"since"`
 	// ForgetBefore is the oldest time that a part may have.
-	ForgetBefore time.Time
+	ForgetBefore time.Time `json:"forget_before"`
 	// Until a longer window has taken effect, ForgetBefore follows the window before: it stays
 	// Pace behind the clock until it reaches PaceUntil. Both are zero if no such change is under
 	// way.
-	Pace      time.Duration
-	PaceUntil time.Time
+	Pace      time.Duration `json:"pace,omitempty"`
+	PaceUntil time.Time     `json:"pace_until,omitzero"`
 	// Rules say which counters keep series; nil if there are none.
-	Rules *Rules
+	Rules *Rules `json:"rules,omitempty"`
 	// Restores is how often the database may have lost its end when Meta.Check read the settings: by a backup that was restored, or by a
 	// standby that was promoted. Then data read before may be gone.
-	Restores int64
+	Restores int64 `json:"-"`
 }
 
 // A Checked is the answer of a successful Meta.Check.

@@ -2,6 +2,7 @@ package store
 
 import (
 	"encoding/json"
+	"errors"
 	"testing"
 	"time"
 
@@ -35,23 +36,19 @@ func TestStoredRules(t *testing.T) {
 		JournalFrom: 4, JournalSince: at.Add(time.Minute),
 	}
 	const want = `{"series":[{"pattern":"a","keep":"1m:6h,15m:400d","since":"2026-11-25T12:00:00Z"},` +
-		`{"pattern":"b*","keep":"15m:30d","since":"2026-11-25T12:00:00Z","ended":"2026-11-25T13:00:00Z","filled_from":"2026-11-25T11:00:00Z","filled_to":"2026-11-25T11:59:00Z"}],` +
-		`"indexes":[{"name":"older","match":"page:{site}:*","group":"site:{site}","number":3,"version":3,"since":"2026-11-25T12:00:00Z",` +
+		`{"pattern":"b*","keep":"15m:30d","since":"2026-11-25T12:00:00Z","ended":"2026-11-25T13:00:00Z","filled":{"from":"2026-11-25T11:00:00Z","to":"2026-11-25T11:59:00Z"}}],` +
+		`"indexes":[{"name":"older","number":3,"match":"page:{site}:*","group":"site:{site}","version":3,"since":"2026-11-25T12:00:00Z",` +
 		`"serving":"2026-11-25T12:00:00Z","checked":"2026-11-25T13:00:00Z","ended":"2026-11-25T14:00:00Z"},` +
-		`{"name":"sites","match":"page:{site}:*","group":"site:{site}","number":3,"version":3,"since":"2026-11-25T12:00:00Z"}],` +
+		`{"name":"sites","number":3,"match":"page:{site}:*","group":"site:{site}","version":3,"since":"2026-11-25T12:00:00Z"}],` +
 		`"journal":[{"pattern":"c","keep":"30d","since":"2026-11-25T12:00:00Z","version":4},` +
 		`{"pattern":"d*","keep":"36h,paged","since":"2026-11-25T12:00:00Z","ended":"2026-11-25T14:00:00Z","paged_since":"2026-11-25T13:00:00Z","version":5}],` +
 		`"journal_from":4,"journal_since":"2026-11-25T12:01:00Z"}`
-	written, err := json.Marshal(rules.Stored())
+	written, err := json.Marshal(rules)
 	if err != nil || string(written) != want {
 		t.Errorf("got  %s, %v\nwant %s", written, err, want)
 	}
-	var stored StoredRules
-	if err := json.Unmarshal(written, &stored); err != nil {
-		t.Fatal(err)
-	}
-	again, err := stored.Rules()
-	if err != nil {
+	again := new(Rules)
+	if err := errors.Join(json.Unmarshal(written, again), again.Parse()); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(rules, again, cmpopts.IgnoreUnexported(Index{})); diff != "" {
@@ -62,19 +59,6 @@ func TestStoredRules(t *testing.T) {
 	}
 }
 
-func TestStoredRulesOfNone(t *testing.T) {
-	t.Parallel()
-	for _, r := range []*Rules{nil, {}} {
-		written, err := json.Marshal(r.Stored())
-		if err != nil || string(written) != "{}" {
-			t.Errorf("%v is written as %s, %v", r, written, err)
-		}
-	}
-	if r, err := new(StoredRules).Rules(); r != nil || err != nil {
-		t.Errorf("no rules are read as %v, %v", r, err)
-	}
-}
-
 func TestStoredRulesRefused(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
@@ -82,11 +66,8 @@ func TestStoredRulesRefused(t *testing.T) {
 		`{"indexes":[{"name":"sites","match":"page:{site","group":"site:{site}"}]}`,
 		`{"journal":[{"pattern":"a","keep":"30d,sorted"}]}`,
 	} {
-		var stored StoredRules
-		if err := json.Unmarshal([]byte(text), &stored); err != nil {
-			t.Fatal(err)
-		}
-		if r, err := stored.Rules(); err == nil {
+		var r Rules
+		if err := json.Unmarshal([]byte(text), &r); err == nil && r.Parse() == nil {
 			t.Errorf("%s is read as %+v", text, r)
 		}
 	}

@@ -14,7 +14,7 @@
 //
 // # Servers
 //
-// Each new connection resolves the name of its server. Name each server: of a name with several addresses
+// Each new connection resolves the name of its server. Name each server: of a name with several addresses, as a headless service of Kubernetes,
 // connections would go to any of them.
 //
 // A counter belongs to the server with the highest rendezvous hash. So with one server more or less, only

@@ -62,3 +62,18 @@ func TestRendezvousMovesFewCounters(t *testing.T) {
 		t.Errorf("%d counters moved, loads %v", moved, slices.Collect(maps.Values(load)))
 	}
 }
+
+// doctor reports a name with several servers, but not localhost with its two families.
+func TestAddressesOfOneServer(t *testing.T) {
+	t.Parallel()
+	for want, addrs := range map[int][]string{
+		0: nil,
+		1: {"127.0.0.1", "::1"},
+		2: {"10.0.0.1", "10.0.0.2", "fd00::1"},
+		3: {"fd00::1", "fd00::2", "fd00::3"},
+	} {
+		if got := oneFamily(slices.Clone(addrs)); len(got) != want {
+			t.Errorf("addresses %v: got %v, want %d of them", addrs, got, want)
+		}
+	}
+}

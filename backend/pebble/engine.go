@@ -11,7 +11,6 @@ import (
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
 
-	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/engine"
 )
 
@@ -84,7 +83,7 @@ func (e *database) Check(ctx context.Context, with []engine.Key) (engine.Checked
 	}
 	defer e.closing.RUnlock()
 	if err := e.readable(); err != nil {
-		return engine.Checked{}, translated(err)
+		return engine.Checked{}, err
 	}
 	v := e.View(time.Time{})
 	defer v.Close()
@@ -93,8 +92,8 @@ func (e *database) Check(ctx context.Context, with []engine.Key) (engine.Checked
 		return engine.Checked{}, err
 	}
 	err = e.kept()
-	if errors.Is(err, store.ErrOtherDatabase) {
-		return engine.Checked{}, translated(err)
+	if errors.Is(err, engine.ErrOtherDatabase) {
+		return engine.Checked{}, err
 	}
 	if err != nil {
 		err = fmt.Errorf("%w: %w", engine.ErrReadOnly, err)
@@ -105,25 +104,13 @@ func (e *database) Check(ctx context.Context, with []engine.Key) (engine.Checked
 // isGuarded returns an error if the directory is missing.
 func (e *database) isGuarded() error {
 	if err := e.guard.check(); err != nil {
-		return fmt.Errorf("%w: %w", engine.ErrDeployment, translated(err))
+		return fmt.Errorf("%w: %w", engine.ErrDeployment, err)
 	}
 	return nil
 }
 
-// translated adds the engine's name to an error of the directory.
-func translated(err error) error {
-	for is, means := range map[error]error{
-		store.ErrOtherDatabase: engine.ErrOtherDatabase, store.ErrDeployment: engine.ErrDeployment, store.ErrNotApplied: engine.ErrNotApplied,
-	} {
-		if errors.Is(err, is) {
-			return fmt.Errorf("%w: %w", means, err)
-		}
-	}
-	return err
-}
-
 // notApplied wraps an error that came before a commit began.
-func notApplied(err error) error { return fmt.Errorf("%w: %w", engine.ErrNotApplied, translated(err)) }
+func notApplied(err error) error { return fmt.Errorf("%w: %w", engine.ErrNotApplied, err) }
 
 // Moment and Resume are those of the directory.
 func (e *database) Moment() time.Time { return e.moments.next() }

@@ -17,9 +17,9 @@ type Limits struct {
 	// RowRate is the number of commits a second that one row sustains; 0 if they do not wait for each other.
 	RowRate float64
 
-	// RowsCost and ReadsCost say that each row of a commit, and each row that is read, costs money. A scan of keys
-	// alone, and Due, cost nothing for a row. Without ReadsCost a caller may scan in place of Kind.Due.
-	RowsCost, ReadsCost bool
+	// RowsCost says that each row of a commit, and each row that is read, costs money. A scan of keys
+	// alone, and Due, cost nothing for a row. Without it a caller may scan in place of Kind.Due.
+	RowsCost bool
 	// FreeUpserts says that an Upsert in a commit costs less than a read of its row, and waits for no Transact.
 	FreeUpserts bool
 	// Spread says that rows of neighbouring keys overload one machine: places should be hashes. Otherwise rows that

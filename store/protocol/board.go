@@ -20,7 +20,7 @@ func (s *Store) Sums(ctx context.Context, q *store.SumsQuery, visit func(*store.
 	v := s.view()
 	defer v.Close()
 	if _, err := v.Get(ctx, nil); err != nil {
-		return sums, outside(err)
+		return sums, err
 	}
 	sums.At = v.At()
 	w := &sumWalk{view: v, q: q, visit: visit, began: time.Now(), page: sumsPage}
@@ -68,10 +68,10 @@ func (w *sumWalk) prefixes() []string {
 	return []string{w.q.Index.Prefix()}
 }
 
-// A windowed is a counter and its sums in the window of a query.
+// A windowed is a counter and its sum in the window of a query.
 type windowed struct {
 	counter string
-	sums    slotSums
+	sum     engine.Int
 }
 
 // took counts rows, and waits until so many were due.
@@ -104,7 +104,7 @@ func (w *sumWalk) run(ctx context.Context, prefix string) error {
 			return err
 		}
 		sum, exists := value.Remainder.Sub(value.Reset.Baseline), value.Remainder != engine.Int{}
-		c := windowed{sums: slotSums{}}
+		var c windowed
 		read := 1
 		if !begun { // without records there is nothing to read
 			shard, begun = shards.Next(), true
@@ -118,12 +118,12 @@ func (w *sumWalk) run(ctx context.Context, prefix string) error {
 			if err != nil {
 				return err
 			}
-			if c.sums.gather(shard, w.q.From, w.q.To); int(shard.Key.Part) < value.Shards {
+			if c.sum = c.sum.Add(sumOf(shard, w.q.From, w.q.To)); int(shard.Key.Part) < value.Shards {
 				sum, exists = sum.Add(count.Count), true
 			}
 		}
 		if err := shards.Err(); err != nil {
-			return outside(err)
+			return err
 		}
 		if err := w.counter(ctx, record, &c, sum, exists); err != nil {
 			return err
@@ -133,7 +133,7 @@ func (w *sumWalk) run(ctx context.Context, prefix string) error {
 		}
 	}
 	if err := records.Err(); err != nil {
-		return outside(err)
+		return err
 	}
 	return w.flush(ctx)
 }
@@ -176,14 +176,17 @@ func (w *sumWalk) flush(ctx context.Context) error {
 		return err
 	}
 	var keys []engine.Key
-	var whose []slotSums
+	var whose []int
 	for i := range w.waiting {
 		keys = append(keys, days[i]...)
-		whose = append(whose, slices.Repeat([]slotSums{w.waiting[i].sums}, len(days[i]))...)
+		whose = append(whose, slices.Repeat([]int{i}, len(days[i]))...)
 	}
 	for len(keys) > 0 {
 		n := min(w.page, len(keys))
-		err := w.store.each(ctx, w, keys[:n], []engine.FieldID{engine.All}, func(i int, r *engine.Row) { whose[i].gather(r, w.q.From, w.q.To) })
+		err := w.store.each(ctx, w, keys[:n], []engine.FieldID{engine.All}, func(i int, r *engine.Row) {
+			c := &w.waiting[whose[i]]
+			c.sum = c.sum.Add(sumOf(r, w.q.From, w.q.To))
+		})
 		if err != nil {
 			return err
 		}
@@ -193,16 +196,10 @@ func (w *sumWalk) flush(ctx context.Context) error {
 		keys, whose = keys[n:], whose[n:]
 	}
 	for i := range w.waiting {
-		c := &w.waiting[i]
-		total, found := engine.Int{}, false
-		for _, sum := range c.sums {
-			total, found = total.Add(sum), true
-		}
-		if !found || total == (engine.Int{}) {
-			continue
-		}
-		if err := w.emit(c.counter, total); err != nil {
-			return err
+		if c := &w.waiting[i]; c.sum != (engine.Int{}) {
+			if err := w.emit(c.counter, c.sum); err != nil {
+				return err
+			}
 		}
 	}
 	w.waiting = w.waiting[:0]

@@ -265,7 +265,7 @@ type walked struct {
 
 func (x *walked) next() error {
 	if x.row = x.Next(); x.row == nil {
-		return outside(x.Err())
+		return x.Err()
 	}
 	x.place = x.row.Key.Place << dayBits
 	return notBad(x.row)

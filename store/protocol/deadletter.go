@@ -8,36 +8,29 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/engine"
 	"github.com/countmill/countmill/wire"
 )
 
-// A letterRecord begins the data of a letter, as a line of JSON. The payload follows; of a payload in chunks, its beginning.
-type letterRecord struct {
-	Source string    `json:"source,omitempty"`
-	Time   time.Time `json:"time,omitzero"`
-	Reason string    `json:"reason,omitempty"`
-	Maybe  bool      `json:"maybe,omitempty"`
-	At     time.Time `json:"at,omitzero"`
-}
-
 // maxText is the most bytes of a source and of a reason. A letter that cannot be written would be retried for ever.
 const maxText = 32 << 10
 
 func letterKey(key string) engine.Key { return engine.Key{Kind: kindLetter, Name: key} }
 
-// PutDeadLetters writes references to letters, chunks and letters in this order, and in one commit if the limits allow: a letter that exists has all
+// PutDeadLetters begins the data of a letter with a line of JSON. The payload follows; of a payload in chunks, its beginning. It writes references to letters, chunks and letters in this order, and in one commit if the limits allow: a letter that exists has all
 // its chunks.
 func (s *Store) PutDeadLetters(ctx context.Context, letters []store.DeadLetter) error {
 	var changes []engine.Change
 	for i := range letters {
 		d := &letters[i]
-		head, err := json.Marshal(letterRecord{d.Source[:min(len(d.Source), maxText)], d.Time, d.Reason[:min(len(d.Reason), maxText)], d.Maybe, d.At})
+		short := *d
+		short.Source, short.Reason = d.Source[:min(len(d.Source), maxText)], d.Reason[:min(len(d.Reason), maxText)]
+		head, err := json.Marshal(&short)
 		if err != nil {
 			return err
 		}
@@ -86,33 +79,29 @@ func chunksOf(letter string, fingerprint int64) engine.Range {
 
 // DeleteDeadLetters removes each letter together with its chunks.
 func (s *Store) DeleteDeadLetters(ctx context.Context, keys []string) error {
-	v := s.engine.View(time.Time{})
+	v := s.view()
 	defer v.Close()
 	rows, err := s.lettersIn(ctx, v, keys, fieldFingerprint)
 	if err != nil {
 		return err
 	}
-	var changes []engine.Change
+	var whole []engine.Key
 	for i := range rows {
-		removed := engine.Change{Key: letterKey(keys[i]), Op: engine.Delete}
 		switch f := rows[i].Int64(fieldFingerprint); {
 		case f != 0: // in a commit of its own: a copy that is written meanwhile has all chunks or none
-			var all []engine.Change
-			for row, err := range s.scan(ctx, v, chunksOf(keys[i], f)) {
-				if err != nil {
-					return err
-				}
-				all = append(all, engine.Change{Key: keyOf(row), Op: engine.Delete})
+			chunks, err := v.keys(ctx, chunksOf(keys[i], f), math.MaxInt)
+			if err == nil {
+				err = s.commit(ctx, true, deletes(append(chunks, letterKey(keys[i]))...))
 			}
-			if err := s.commit(ctx, true, append(all, removed)); err != nil {
+			if err != nil {
 				return err
 			}
 		case rows[i].Exists:
-			changes = append(changes, removed)
+			whole = append(whole, letterKey(keys[i]))
 		}
 	}
-	sortChanges(changes)
-	return s.commit(ctx, true, changes)
+	slices.SortFunc(whole, engine.Key.Compare)
+	return s.commit(ctx, true, deletes(whole...))
 }
 
 // lettersIn reads the rows of letters.
@@ -126,7 +115,7 @@ func (s *Store) lettersIn(ctx context.Context, v engine.View, letters []string, 
 
 // GetDeadLetters returns the letters that exist.
 func (s *Store) GetDeadLetters(ctx context.Context, keys []string) (letters []store.DeadLetter, err error) {
-	v := s.engine.View(time.Time{})
+	v := s.view()
 	defer v.Close()
 	rows, err := s.lettersIn(ctx, v, keys, engine.Data, fieldFingerprint)
 	for i := range rows {
@@ -142,7 +131,7 @@ func (s *Store) ListDeadLetters(ctx context.Context, after string, limit int) (l
 	if limit <= 0 {
 		return nil, nil
 	}
-	v := s.engine.View(time.Time{})
+	v := s.view()
 	defer v.Close()
 	for row, err := range s.scan(ctx, v, engine.Range{Kind: kindLetter, From: letterKey(after), After: true, Page: limit}, engine.Data, fieldFingerprint) {
 		if err == nil {
@@ -156,26 +145,24 @@ func (s *Store) ListDeadLetters(ctx context.Context, after string, limit int) (l
 }
 
 func (s *Store) appendLetter(ctx context.Context, v engine.View, letters []store.DeadLetter, key string, row *engine.Row) ([]store.DeadLetter, error) {
-	var record letterRecord
+	letter := store.DeadLetter{Key: key}
 	head, payload, _ := bytes.Cut(row.Data, []byte("\n"))
-	if err := json.Unmarshal(head, &record); err != nil {
+	if err := json.Unmarshal(head, &letter); err != nil {
 		return letters, fmt.Errorf("dead letter %q: %w", key, err)
 	}
-	payload = bytes.Clone(payload)
+	letter.Payload = bytes.Clone(payload)
 	if f := row.Int64(fieldFingerprint); f != 0 {
 		for row, err := range s.scan(ctx, v, chunksOf(key, f), engine.Data) {
 			if err != nil {
 				return letters, err
 			}
-			payload = append(payload, row.Data...)
+			letter.Payload = append(letter.Payload, row.Data...)
 		}
-		if fingerprint(payload) != f {
+		if fingerprint(letter.Payload) != f {
 			return letters, fmt.Errorf("dead letter %q: its chunks do not make up its payload", key)
 		}
 	}
-	return append(letters, store.DeadLetter{
-		Key: key, Payload: payload, Source: record.Source, Time: record.Time, Reason: record.Reason, Maybe: record.Maybe, At: record.At,
-	}), nil
+	return append(letters, letter), nil
 }
 
 func (s *Store) refChange(r *store.DeadLetterRef) engine.Change {
@@ -187,7 +174,7 @@ func (s *Store) refChange(r *store.DeadLetterRef) engine.Change {
 
 // DeadLetterRefs scans the names that begin with each id. Few messages have any, and their completion markers say so.
 func (s *Store) DeadLetterRefs(ctx context.Context, completions []wire.PartID) (all []store.DeadLetterRef, _ error) {
-	v := s.engine.View(time.Time{})
+	v := s.view()
 	defer v.Close()
 	for _, completion := range completions {
 		prefix := string(completion[:])

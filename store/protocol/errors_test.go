@@ -301,7 +301,7 @@ func TestOtherDatabases(t *testing.T) {
 			t.Errorf("SetWindow of a database that is %s: got %v", name, err)
 		}
 	}
-	for from, to := range map[string]string{`"format":`: `"format":1`, `"window":"`: `"window":"x`, `"id":"`: `"id":"","name":"`, `"version":1`: `"version":0`} {
+	for from, to := range map[string]string{`"format":`: `"format":1`, `"window":`: `"window":-`, `"id":"`: `"id":"","name":"`, `"version":1`: `"version":0`} {
 		s.setMeta(t, engine.Change{Data: []byte(strings.Replace(string(rows[0].Data), from, to, 1))})
 		if _, err := protocol.Open(t.Context(), s.db.Open(), s.cfg); !errors.Is(err, store.ErrDeployment) {
 			t.Errorf("opened a database with %s: got %v", to, err)

@@ -20,7 +20,7 @@ func (s *Store) Sweep(ctx context.Context) error {
 		return err
 	}
 	before := settings.ForgetBefore.Add(-store.MarkerSlack)
-	if s.facts.byExpiry {
+	if !s.facts.machineClock {
 		before = now // markers go by their own time
 	}
 	return s.expire(ctx, expiring{kindMarker, before}, expiring{kindLetterRef, before}, expiring{kindWorker, now})
@@ -34,7 +34,7 @@ type expiring struct {
 func (s *Store) expire(ctx context.Context, all ...expiring) error {
 	for _, x := range all {
 		if err := s.engine.Expire(ctx, x.kind, micros(x.before)); err != nil {
-			return outside(err)
+			return err
 		}
 	}
 	return nil
@@ -49,7 +49,7 @@ func (s *Store) keepForgetBefore(ctx context.Context, by time.Duration) (setting
 			return err
 		}
 		now = s.clock(tx.Now())
-		if settings = s.asOf(m.settings, now); settings.ForgetBefore.Sub(m.settings.ForgetBefore) > by {
+		if settings = s.asOf(m.Settings, now); settings.ForgetBefore.Sub(m.Settings.ForgetBefore) > by {
 			tx.Change(m.change(engine.Update, settings))
 		}
 		return nil

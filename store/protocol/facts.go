@@ -12,7 +12,8 @@ type facts struct {
 	// spread: places are hashes, because neighbours overload one machine.
 	spread bool
 	// machineClock: the database has no clock, so its one process uses the machine's. ForgetBefore then moves by the process's
-	// age (Settings.Advance), and markers go by Sweep. Otherwise ForgetBefore moves by the database's clock.
+	// age (Settings.Advance), and markers go by ForgetBefore and their At. Otherwise ForgetBefore moves by the database's clock, and
+	// markers go by that clock and their ExpireAt: a shorter window moves ForgetBefore at once, and others fold by the settings before.
 	machineClock bool
 	// exclusive: one process has the database. It has moments, knows all changes, and counts rounds of sweeps.
 	exclusive bool
@@ -21,10 +22,6 @@ type facts struct {
 	certain bool
 	// expires: rows go by themselves, and Sweep does nothing.
 	expires bool
-	// byExpiry: markers go by the database's clock and their ExpireAt. By the machine's clock they go by ForgetBefore and their At. A
-	// shorter window moves ForgetBefore at once where it does not move by the process's age, and others fold by the
-	// settings before.
-	byExpiry bool
 	// refusesOld: a fold requires that its rules are not too old. Otherwise a change of rules waits until no such fold can be
 	// under way.
 	refusesOld bool
@@ -54,11 +51,10 @@ func factsOf(l *engine.Limits) facts {
 		exclusive:    l.Exclusive,
 		certain:      l.Exclusive && l.CertainOutcome,
 		expires:      l.Expires,
-		byExpiry:     l.Clock,
 		refusesOld:   l.Conditions,
 		growsInFold:  l.FreeUpserts && l.Rows == 0,
 		ring:         l.RowsCost && l.Returns,
-		daysFirst:    !l.Spread && !l.ReadsCost,
+		daysFirst:    !l.Spread && !l.RowsCost,
 		byName:       l.ByName,
 		stats:        l.RowRate > 0 && l.Returns && l.MaxThenAdd,
 		remainders:   min(100, l.Keys-1),

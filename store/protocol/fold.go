@@ -17,12 +17,14 @@ import (
 // Fold is one commit of the engine. It reads nothing. A commit that waited for a change of the settings is outdated: its caller looked at
 // the settings, and at its age, before the wait.
 func (s *Store) Fold(ctx context.Context, c *store.Commit) (store.CommitResult, error) {
-	waited, err := s.gate.enter(ctx)
-	if err != nil {
-		return store.CommitResult{}, fmt.Errorf("%w: %w", store.ErrNotApplied, err)
+	waits := !s.gate.TryAcquire(1)
+	if waits {
+		if err := s.gate.Acquire(ctx, 1); err != nil {
+			return store.CommitResult{}, fmt.Errorf("%w: %w", store.ErrNotApplied, err)
+		}
 	}
-	defer s.gate.leave()
-	if waited && c.Rules != store.AnyRules {
+	defer s.gate.Release(1)
+	if waits && c.Rules != store.AnyRules {
 		return store.CommitResult{}, fmt.Errorf("%w: the settings were being changed", store.ErrOutdated)
 	}
 	defer s.changes.Add(1)
@@ -41,7 +43,7 @@ func (s *Store) Fold(ctx context.Context, c *store.Commit) (store.CommitResult, 
 	}
 	result, err := s.engine.Commit(ctx, commit)
 	if err != nil {
-		return store.CommitResult{}, outside(err)
+		return store.CommitResult{}, err
 	}
 	return store.CommitResult{At: result.At, Shards: f.answers(result.Got)}, nil
 }
@@ -299,7 +301,7 @@ func (f *fold) answers(got []int64) []store.ShardStats {
 
 // dueOf makes the due of a marker: one of its two times.
 func (s *Store) dueOf(at, expireAt time.Time) engine.Field {
-	if s.facts.byExpiry {
+	if !s.facts.machineClock {
 		at = expireAt
 	}
 	return field(fieldDue, micros(at))
@@ -308,10 +310,10 @@ func (s *Store) dueOf(at, expireAt time.Time) engine.Field {
 // timesOf is the opposite of dueOf: one of the two is zero.
 func (s *Store) timesOf(r *engine.Row) (at, expireAt time.Time) {
 	due := timeOf(r.Int64(fieldDue))
-	if s.facts.byExpiry {
-		return at, due
+	if s.facts.machineClock {
+		return due, expireAt
 	}
-	return due, expireAt
+	return at, due
 }
 
 // Applied returns the markers that exist.
@@ -320,7 +322,7 @@ func (s *Store) Applied(ctx context.Context, ids []wire.PartID) (found []store.M
 	for i, id := range ids {
 		keys[i] = markerKey(id)
 	}
-	v := s.engine.View(time.Time{})
+	v := s.view()
 	defer v.Close()
 	rows, err := s.get(ctx, v, keys, fieldDue, fieldFingerprint, fieldFold)
 	for i := range rows {

@@ -59,7 +59,7 @@ func (s *Store) dropLots(ctx context.Context, x *store.Index, keys []engine.Key)
 		keys = keys[len(lot):]
 		err := s.transact(ctx, false, func(tx engine.Tx) error {
 			m, err := s.metaIn(ctx, tx)
-			if err == nil && !m.settings.Rules.Ended(x) {
+			if err == nil && !m.Settings.Rules.Ended(x) {
 				err = fmt.Errorf("index %q with the number %d is not being deleted: %w", x.Name, x.Number, store.ErrChanged)
 			}
 			remove(tx, lot...)
@@ -90,7 +90,7 @@ func (s *Store) groupsOf(ctx context.Context, x *store.Index, limit int) (record
 			}
 		}
 		if rows.Close(); rows.Err() != nil {
-			return nil, nil, outside(rows.Err())
+			return nil, nil, rows.Err()
 		}
 	}
 	return records, shards, nil
@@ -101,14 +101,9 @@ func (s *Store) groupsOf(ctx context.Context, x *store.Index, limit int) (record
 func (s *Store) dropRemainders(ctx context.Context, x *store.Index) (dropped int, err error) {
 	v := s.view()
 	defer v.Close()
-	rows := v.Scan(ctx, engine.Range{Kind: kindRemainder, Prefix: strconv.FormatInt(x.Number, 10) + ":", Page: remainderLot})
-	defer rows.Close()
-	var changes []engine.Change
-	for r := rows.Next(); r != nil && len(changes) < remainderLot; r = rows.Next() {
-		changes = append(changes, engine.Change{Key: keyOf(r), Op: engine.Delete})
+	keys, err := v.keys(ctx, engine.Range{Kind: kindRemainder, Prefix: strconv.FormatInt(x.Number, 10) + ":", Page: remainderLot}, remainderLot)
+	if err != nil {
+		return 0, err
 	}
-	if err := rows.Err(); err != nil {
-		return 0, outside(err)
-	}
-	return len(changes), s.commit(ctx, false, changes)
+	return len(keys), s.commit(ctx, false, deletes(keys...))
 }

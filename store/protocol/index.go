@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/store"
@@ -38,16 +37,17 @@ func rangeOf(r *engine.Row) (p store.IndexRange, err error) {
 func (s *Store) Ranges(ctx context.Context, index int64) (ranges []store.IndexRange, err error) {
 	v := s.view()
 	defer v.Close()
-	rows := v.Scan(ctx, engine.Range{Kind: kindRange, From: rangeKey(index, 0), To: rangeKey(index, 1<<24-1)}, engine.Data)
-	defer rows.Close()
-	for r := rows.Next(); r != nil; r = rows.Next() {
-		p, err := rangeOf(r)
+	for r, err := range s.scan(ctx, v, engine.Range{Kind: kindRange, From: rangeKey(index, 0), To: rangeKey(index, 1<<24-1)}, engine.Data) {
+		var p store.IndexRange
+		if err == nil {
+			p, err = rangeOf(r)
+		}
 		if err != nil {
 			return nil, err
 		}
 		ranges = append(ranges, p)
 	}
-	return ranges, outside(rows.Err())
+	return ranges, nil
 }
 
 // isStored returns store.ErrChanged unless the row has the range. A transaction that has read the row fails if another one changes
@@ -89,7 +89,7 @@ func (s *Store) SwapRanges(ctx context.Context, old, next []store.IndexRange) er
 			switch m, err := s.metaIn(ctx, tx); {
 			case err != nil:
 				return err
-			case m.settings.Rules.Numbered(next[0].Index) == nil:
+			case m.Settings.Rules.Numbered(next[0].Index) == nil:
 				return fmt.Errorf("index %d is gone: %w", next[0].Index, store.ErrNoIndex)
 			}
 		}
@@ -146,7 +146,7 @@ func (v *view) shardsOf(ctx context.Context, x *store.Index, p *store.IndexRange
 	for examined := 1; ; examined++ {
 		row := rows.Next()
 		if row == nil {
-			return keys, "", outside(rows.Err())
+			return keys, "", rows.Err()
 		}
 		if k := row.Key; strings.HasPrefix(k.Name, x.Prefix()) && !countmill.IsGroup(k.Name) && v.store.lookedUp(k) {
 			keys = append(keys, keyOf(row))
@@ -177,7 +177,7 @@ func (s *Store) Ungrouped(ctx context.Context, x *store.Index, p *store.IndexRan
 		return page, err
 	}
 	if _, err := v.Get(ctx, nil); err != nil { // the moment of a range without shards
-		return page, outside(err)
+		return page, err
 	}
 	page.At, page.Next, page.Shards = v.At(), next, len(keys)
 	if len(keys) > 0 {
@@ -280,7 +280,7 @@ func (s *Store) setRemainder(tx engine.Tx, r *engine.Row, set *store.GroupRemain
 
 // RemaindersOf scans the names of remainders.
 func (s *Store) RemaindersOf(ctx context.Context, p *store.IndexRange, after string, limit int) (remainders []store.GroupRemainder, err error) {
-	v := s.engine.View(time.Time{})
+	v := s.view()
 	defer v.Close()
 	prefix := remainderPrefix(p.Index, p.ID)
 	rows := v.Scan(ctx, engine.Range{Kind: kindRemainder, Prefix: prefix, From: remainderKey(p, after), After: true, Page: limit}, fieldRemainder)
@@ -292,5 +292,5 @@ func (s *Store) RemaindersOf(ctx context.Context, p *store.IndexRange, after str
 		}
 		remainders = append(remainders, store.GroupRemainder{Group: strings.Clone(r.Key.Name[len(prefix):]), Remainder: r.Int(fieldRemainder)})
 	}
-	return remainders, outside(rows.Err())
+	return remainders, rows.Err()
 }

@@ -101,7 +101,7 @@ func (s *Store) resume(ctx context.Context) error {
 	if !s.facts.exclusive {
 		return nil
 	}
-	v := s.engine.View(time.Time{})
+	v := s.view()
 	defer v.Close()
 	for row, err := range s.scan(ctx, v, engine.Range{Kind: kindJournal, ByName: s.facts.byName, Reverse: true, Page: 1}) {
 		if err != nil {
@@ -123,49 +123,29 @@ func placeOf(name string) (store.JournalPlace, bool) {
 	return store.JournalPlaceOf([]byte(name))
 }
 
-// A settling view knows what of the journal is settled at its moment.
-type settling struct {
-	engine.View
-	store *Store
-	until time.Time // of an exclusive engine
-}
-
-// begin comes before the first call, which fixes the moment: the view then has all settled records.
-func (v *settling) begin() {
-	if v.store.facts.exclusive && v.until.IsZero() {
-		v.until = v.store.settled()
-	}
-}
-
-func (v *settling) Get(ctx context.Context, keys []engine.Key, fields ...engine.FieldID) ([]engine.Row, error) {
-	v.begin()
-	return v.View.Get(ctx, keys, fields...)
-}
-
-func (v *settling) Scan(ctx context.Context, r engine.Range, fields ...engine.FieldID) engine.Rows {
-	v.begin()
-	return v.View.Scan(ctx, r, fields...)
-}
-
-// settled returns the time of store.JournalPage.SettledUntil. Where processes share the engine, a slow one may still commit.
-func (v *settling) settled() time.Time {
-	if v.store.facts.exclusive {
-		return v.until
-	}
-	return v.At().Add(-store.JournalSettle)
-}
-
 // A journalView is a view that has the journal too.
 type journalView struct {
 	view
-	settling *settling
+	until time.Time // of an exclusive engine: the view has all records up to it
 	// young records may be followed by older ones. They are in it only if the caller asks for the moment.
 	young bool
 }
 
 func (s *Store) journalView(young bool) *journalView {
-	of := &settling{View: s.engine.View(time.Time{}), store: s}
-	return &journalView{view: view{View: of, store: s}, settling: of, young: young}
+	v := &journalView{young: young}
+	if s.facts.exclusive {
+		v.until = s.settled() // before the first call, which fixes the moment
+	}
+	v.view = *s.view()
+	return v
+}
+
+// settled returns the time of store.JournalPage.SettledUntil. Where processes share the engine, a slow one may still commit.
+func (v *journalView) settled() time.Time {
+	if v.store.facts.exclusive {
+		return v.until
+	}
+	return v.At().Add(-store.JournalSettle)
 }
 
 // JournalView opens a view that has the journal too.
@@ -205,10 +185,10 @@ func (v *journalView) JournalRows(ctx context.Context, counter string, q store.J
 func (v *journalView) journal(ctx context.Context, kind engine.KindID, prefix string, q store.JournalQuery, page *store.JournalPage, take func(store.JournalPlace, time.Time, []byte)) error {
 	if v.At().IsZero() {
 		if _, err := v.Get(ctx, nil); err != nil {
-			return outside(err)
+			return err
 		}
 	}
-	page.SettledUntil = v.settling.settled()
+	page.SettledUntil = v.settled()
 	end := store.JournalAt(wire.MaxTime)
 	if !v.young {
 		end = store.JournalAt(page.SettledUntil.Add(time.Microsecond))
@@ -275,10 +255,10 @@ func (s *Store) SweepJournal(ctx context.Context) error {
 	if s.facts.expires {
 		return ctx.Err()
 	}
-	v := s.engine.View(time.Time{})
+	v := s.view()
 	defer v.Close()
 	if _, err := v.Get(ctx, nil); err != nil {
-		return outside(err)
+		return err
 	}
 	now := s.clock(v.At())
 	return s.expire(ctx, expiring{kindJournal, now}, expiring{kindJournalRow, now})

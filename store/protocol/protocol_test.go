@@ -18,8 +18,8 @@ import (
 // The limits of three databases, and of one with little room.
 var limits = map[string]engine.Limits{
 	"pebble":     {Exclusive: true, CertainOutcome: true, Conditions: true, FreeUpserts: true, Commits: 1, RowBytes: 8 << 20},
-	"datastore":  {RowsCost: true, ReadsCost: true, Spread: true, ByName: true, Returns: true, MaxThenAdd: true, Clock: true, Expires: true, Keys: 1000, Rows: 500, Fields: 500, RowBytes: 900 << 10, Bytes: 9 << 20, RowRate: 1, Past: time.Hour},
-	"cramped":    {RowsCost: true, ReadsCost: true, Spread: true, ByName: true, Returns: true, MaxThenAdd: true, Clock: true, Expires: true, Keys: 20, Rows: 200, Fields: 200, RowBytes: 600 << 10, Bytes: 1 << 20, RowRate: 1},
+	"datastore":  {RowsCost: true, Spread: true, ByName: true, Returns: true, MaxThenAdd: true, Clock: true, Expires: true, Keys: 1000, Rows: 500, Fields: 500, RowBytes: 900 << 10, Bytes: 9 << 20, RowRate: 1, Past: time.Hour},
+	"cramped":    {RowsCost: true, Spread: true, ByName: true, Returns: true, MaxThenAdd: true, Clock: true, Expires: true, Keys: 20, Rows: 200, Fields: 200, RowBytes: 600 << 10, Bytes: 1 << 20, RowRate: 1},
 	"postgresql": {Conditions: true, Clock: true, ByName: true, Keys: 1000, Rows: 1000, RowBytes: 8 << 20, RowRate: 300},
 }
 
@@ -88,7 +88,7 @@ func openWith(t *testing.T, l engine.Limits, cfg protocol.Config) tested {
 		s.cfg.Clock = func() time.Time { return time.Now().Add(time.Duration(s.off.Load())) }
 	}
 	s.db = memory.New(protocol.Kinds, memory.Options{Limits: l, Errorf: t.Errorf, Clock: s.cfg.Clock})
-	if l.ReadsCost {
+	if l.RowsCost {
 		s.db.OnCall(func(*memory.Call) memory.Answer {
 			return memory.Answer{Defer: func(engine.Key) bool { return rand.IntN(3) == 0 }}
 		})
@@ -112,7 +112,7 @@ func TestOpenRefusesFacts(t *testing.T) {
 	t.Parallel()
 	for lacks, l := range map[string][]engine.Limits{
 		"needs Limits.Clock":  {{}, {Conditions: true, ByName: true}},
-		"needs Limits.ByName": {{Exclusive: true, Spread: true}, {Clock: true, ReadsCost: true}, {Clock: true, RowsCost: true, Returns: true}},
+		"needs Limits.ByName": {{Exclusive: true, Spread: true}, {Clock: true, RowsCost: true}},
 	} {
 		for _, limits := range l {
 			e := memory.New(protocol.Kinds, memory.Options{Limits: limits}).Open()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/engine"
@@ -24,7 +23,7 @@ func (s *Store) Shards(ctx context.Context, counters []string) ([]int, error) {
 	for i, counter := range counters {
 		keys[i] = recordKey(counter)
 	}
-	v := s.engine.View(time.Time{})
+	v := s.view()
 	defer v.Close()
 	rows, err := s.get(ctx, v, keys, fieldShards, fieldDeletedAt)
 	for i := range rows {

@@ -2,7 +2,6 @@ package protocol
 
 import (
 	"context"
-	"time"
 
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/engine"
@@ -68,7 +67,7 @@ func (s *Store) NextValues(ctx context.Context, sequence string, takes []store.T
 
 // Sequence reads the row. A view has only durable values.
 func (s *Store) Sequence(ctx context.Context, sequence string) (store.SequenceState, error) {
-	v := s.engine.View(time.Time{})
+	v := s.view()
 	defer v.Close()
 	rows, err := s.get(ctx, v, []engine.Key{s.sequenceKey(sequence)}, fieldDeletedAt, fieldLast, fieldRestores)
 	if err != nil {

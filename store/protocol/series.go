@@ -3,6 +3,7 @@ package protocol
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -41,12 +42,9 @@ func (v *view) dayKeys(ctx context.Context, counters []string, first, last day) 
 	if last-first >= daysByKey && !v.store.facts.daysFirst {
 		for i, counter := range counters {
 			r := engine.Range{Kind: kindDay, From: v.store.dayKey(counter, first), To: v.store.dayKey(counter, last+1)}
-			rows := v.Scan(ctx, r)
-			for row := rows.Next(); row != nil; row = rows.Next() {
-				keys[i] = append(keys[i], keyOf(row))
-			}
-			if rows.Close(); rows.Err() != nil {
-				return nil, outside(rows.Err())
+			var err error
+			if keys[i], err = v.keys(ctx, r, math.MaxInt); err != nil {
+				return nil, err
 			}
 		}
 		return keys, nil
@@ -78,7 +76,7 @@ func (v *view) days(ctx context.Context, first, last day) (days []day, err error
 			days = append(days, day(row.Key.Part))
 		}
 		if rows.Close(); row == nil {
-			return days, outside(rows.Err())
+			return days, rows.Err()
 		}
 		d = days[len(days)-1] + 1
 	}
@@ -94,7 +92,7 @@ func (v *view) Series(ctx context.Context, of []store.Record, from, to wire.Minu
 	}
 	from = max(from, 0)
 	if _, err := v.Get(ctx, nil); err != nil {
-		return nil, outside(err)
+		return nil, err
 	}
 	days, err := v.dayKeys(ctx, counters, dayOf(from), v.lastDay(to))
 	if err != nil {

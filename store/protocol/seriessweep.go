@@ -48,7 +48,7 @@ func (s *Store) MoveSeries(ctx context.Context) (moved int, err error) {
 			s.crowded.note(k) // for the next call
 			continue
 		}
-		did, problem := s.moveShard(ctx, k, m.settings.Rules)
+		did, problem := s.moveShard(ctx, k, m.Settings.Rules)
 		switch {
 		case problem != nil:
 			inARow, err = inARow+1, fmt.Errorf("move the series of counter %q: %w", k.Counter, problem)
@@ -139,7 +139,7 @@ func (s *Store) SweepSeries(ctx context.Context) error {
 		var problem error
 		keys, next, problem = s.engine.Due(ctx, kindDay, int64(wire.MinuteOf(s.cfg.Clock())), next, s.limits.Keys)
 		if problem != nil {
-			return outside(problem)
+			return problem
 		}
 		for lot := range slices.Chunk(keys, seriesLot) {
 			if _, problem := s.sweepDays(ctx, lot); problem != nil {
@@ -171,12 +171,9 @@ func (s *Store) sweepDays(ctx context.Context, lot []engine.Key) (left int, err 
 		if err != nil {
 			return err
 		}
-		now := tx.Now()
-		if s.facts.machineClock {
-			now = s.cfg.Clock() // and no moment: a clock that showed 2040 once leaves those there
-		}
+		now := s.clock(tx.Now())
 		for i := range rows {
-			c := s.sweptDay(&rows[i], m.settings.Rules, now)
+			c := s.sweptDay(&rows[i], m.Settings.Rules, now)
 			if c != nil {
 				tx.Change(c)
 			}
@@ -254,14 +251,11 @@ func (s *Store) daysOver(ctx context.Context) (over []engine.Change, err error) 
 	if err != nil {
 		return nil, err
 	}
-	now := v.At()
-	if s.facts.machineClock {
-		now = s.cfg.Clock()
-	}
+	now := s.clock(v.At())
 	days, err := v.days(ctx, 0, lastDay)
 	var keys []engine.Key
 	for _, d := range days {
-		if stage, ok := stageOf(d, m.settings.Rules, now); ok {
+		if stage, ok := stageOf(d, m.Settings.Rules, now); ok {
 			keys = append(keys, engine.Key{Kind: kindStage, Name: "day", Part: uint32(d)})
 			over = append(over, engine.Change{Key: keys[len(keys)-1], Data: stage})
 		}
@@ -323,10 +317,5 @@ func (s *Store) sweepDayRows(ctx context.Context, stage *engine.Change) error {
 func (s *Store) page(ctx context.Context, r engine.Range) (keys []engine.Key, err error) {
 	v := s.view()
 	defer v.Close()
-	rows := v.Scan(ctx, r)
-	defer rows.Close()
-	for row := rows.Next(); row != nil && len(keys) < r.Page; row = rows.Next() {
-		keys = append(keys, keyOf(row))
-	}
-	return keys, outside(rows.Err())
+	return v.keys(ctx, r, r.Page)
 }

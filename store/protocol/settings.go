@@ -19,32 +19,21 @@ import (
 )
 
 // format is the format of all data of this package.
-const format = 4
+const format = 5
 
-// A metaRecord is the data of the meta row, in JSON. Durations are in Go's notation.
+// A metaRecord is the data of the meta row, in JSON. The settings are those at the time when they were written.
 type metaRecord struct {
-	Format       int       `json:"format"`
-	ID           string    `json:"id"`
-	CacheKey     []byte    `json:"cache_key"` // 32 random bytes
-	Version      int64     `json:"version"`
-	Window       string    `json:"window"`
-	Since        time.Time `json:"since"`
-	ForgetBefore time.Time `json:"forget_before"`
-	Pace         string    `json:"pace,omitempty"`
-	PaceUntil    time.Time `json:"pace_until,omitzero"`
-	store.StoredRules
+	Format   int    `json:"format"`
+	ID       string `json:"id"`
+	CacheKey []byte `json:"cache_key"` // 32 random bytes
+	store.Settings
 
-	settings store.Settings // at the time when they were written
-	oldest   int64
+	oldest int64
 }
 
 // change makes the change of the meta row that puts settings into it.
 func (m *metaRecord) change(op engine.Op, x store.Settings) *engine.Change {
-	m.Version, m.Window, m.Since, m.ForgetBefore, m.Pace, m.PaceUntil = x.Version, x.Window.String(), x.Since, x.ForgetBefore, "", x.PaceUntil
-	if m.settings, m.StoredRules = x, x.Rules.Stored(); x.Pace != 0 {
-		m.Pace = x.Pace.String()
-	}
-	m.oldest = max(m.oldest, x.Rules.Oldest())
+	m.Settings, m.oldest = x, max(m.oldest, x.Rules.Oldest())
 	data, err := json.Marshal(m)
 	if err != nil {
 		panic(err) // its fields are text and times
@@ -59,20 +48,13 @@ func metaOf(r *engine.Row) (m metaRecord, err error) {
 	if err = d.Decode(&m); err != nil || m.Format != format {
 		return m, fmt.Errorf("%w: the database has the format %d, and this version knows %d: run the version that wrote it, or a later one (%v)", store.ErrDeployment, m.Format, format, err)
 	}
-	x := store.Settings{Version: m.Version, Since: m.Since, ForgetBefore: m.ForgetBefore, PaceUntil: m.PaceUntil}
-	if x.Window, err = time.ParseDuration(m.Window); err == nil && m.Pace != "" {
-		x.Pace, err = time.ParseDuration(m.Pace)
-	}
-	if err == nil {
-		x.Rules, err = m.Rules()
-	}
-	if err == nil && (m.ID == "" || len(m.CacheKey) != sha256.Size || x.Version < 1 || x.Window <= 0 || x.Pace < 0 || x.ForgetBefore.IsZero()) {
+	if err = m.Rules.Parse(); err == nil && (m.ID == "" || len(m.CacheKey) != sha256.Size || m.Version < 1 || m.Window <= 0 || m.Pace < 0 || m.ForgetBefore.IsZero()) {
 		err = errors.New("a field is empty")
 	}
 	if err != nil {
 		return m, fmt.Errorf("%w: the meta row is damaged: %w", store.ErrDeployment, err)
 	}
-	m.settings, m.oldest = x, r.Int64(fieldOldest)
+	m.oldest = r.Int64(fieldOldest)
 	return m, nil
 }
 
@@ -82,7 +64,7 @@ var ErrUnused = fmt.Errorf("%w: the database has no meta record, so countmill ha
 // openMeta reads the meta row, or makes it. Another process may be faster.
 func (s *Store) openMeta(ctx context.Context) error {
 	for {
-		v := s.engine.View(time.Time{})
+		v := s.view()
 		rows, err := s.get(ctx, v, []engine.Key{metaKey}, engine.All)
 		at := v.At()
 		v.Close()
@@ -91,20 +73,17 @@ func (s *Store) openMeta(ctx context.Context) error {
 		}
 		if rows[0].Exists {
 			m, err := metaOf(&rows[0])
-			s.identity, s.machine.current, s.machine.moved = s.identityOf(&m), m.settings, s.cfg.Age()
+			s.identity, s.machine.current, s.machine.moved = s.identityOf(&m), m.Settings, s.cfg.Age()
 			return err
 		}
 		if !s.facts.exclusive && !s.cfg.Create {
 			return ErrUnused
 		}
-		if s.facts.machineClock {
-			at = s.cfg.Clock()
-		}
 		var id [16]byte
 		_, _ = rand.Read(id[:])
 		m := metaRecord{Format: format, ID: hex.EncodeToString(id[:]), CacheKey: make([]byte, sha256.Size)}
 		_, _ = rand.Read(m.CacheKey)
-		_, err = s.engine.Commit(ctx, &engine.Commit{Changes: engine.Changes(*m.change(engine.Insert, store.NewSettings(s.cfg.Window, at)))})
+		_, err = s.engine.Commit(ctx, &engine.Commit{Changes: engine.Changes(*m.change(engine.Insert, store.NewSettings(s.cfg.Window, s.clock(at))))})
 		if err != nil && !errors.Is(err, engine.ErrExists) {
 			return err
 		}
@@ -206,22 +185,22 @@ func (x *machineSettings) replace(stored store.Settings) store.Settings {
 // Check waits for a change of settings under way: who read the older ones would use them for longer after its moment than
 // store.SettingsMaxAge.
 func (s *Store) Check(ctx context.Context) (store.Checked, error) {
-	if _, err := s.gate.enter(ctx); err != nil {
+	if err := s.gate.Acquire(ctx, 1); err != nil {
 		return store.Checked{}, err
 	}
-	defer s.gate.leave()
+	defer s.gate.Release(1)
 	checked, problem := s.engine.Check(ctx, []engine.Key{metaKey})
 	if problem != nil && !errors.Is(problem, engine.ErrReadOnly) {
-		return store.Checked{}, outside(problem)
+		return store.Checked{}, problem
 	}
 	s.restores.Store(checked.Restores)
 	m, err := s.compare(&checked.Rows[0])
 	if err != nil {
 		return store.Checked{}, err
 	}
-	settings := s.asOf(m.settings, checked.At)
+	settings := s.asOf(m.Settings, checked.At)
 	settings.Restores = checked.Restores
-	return store.Checked{At: checked.At, Settings: settings}, outside(problem)
+	return store.Checked{At: checked.At, Settings: settings}, problem
 }
 
 // SetWindow changes the meta row in a transaction.
@@ -253,11 +232,10 @@ func (s *Store) ChangeRules(ctx context.Context, change store.RuleChange) (store
 func (s *Store) changeSettings(ctx context.Context, removed []engine.Key, change func(current store.Settings, now, moment time.Time) (store.Settings, error)) (set store.Settings, err error) {
 	if s.facts.exclusive {
 		// Folds by older rules have ended before the moment of the change.
-		open, err := s.gate.close(ctx)
-		if err != nil {
+		if err := s.gate.Acquire(ctx, wholeGate); err != nil {
 			return set, certain(fmt.Errorf("%w: %w", store.ErrNotApplied, err))
 		}
-		defer open()
+		defer s.gate.Release(wholeGate)
 	}
 	var now time.Time
 	err = s.transact(ctx, false, func(tx engine.Tx) error {
@@ -266,10 +244,8 @@ func (s *Store) changeSettings(ctx context.Context, removed []engine.Key, change
 			return err
 		}
 		moment := s.now(tx)
-		if now = moment; s.facts.machineClock {
-			now = s.cfg.Clock()
-		}
-		current := s.asOf(m.settings, now)
+		now = s.clock(moment)
+		current := s.asOf(m.Settings, now)
 		if set, err = change(current, now, moment); err != nil || set.Version == current.Version {
 			return err
 		}

@@ -7,11 +7,14 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/store"
@@ -67,7 +70,7 @@ type Store struct {
 	facts  facts
 	identity
 
-	gate     gate // is closed while settings change, where the process is alone
+	gate     *semaphore.Weighted // of folds and checks; a change of settings takes it whole, where the process is alone
 	machine  machineSettings
 	known    atomic.Pointer[knownMeta]
 	closed   atomic.Bool
@@ -80,22 +83,24 @@ type Store struct {
 	restores atomic.Int64 // engine.Checked.Restores
 }
 
+const wholeGate = math.MaxInt64
+
 // Open opens the store in the database of an engine, and makes its meta row if it has none and if it may. Close closes the engine too,
 // and an error of Open leaves it open.
 func Open(ctx context.Context, e engine.Engine, cfg Config) (*Store, error) {
-	s := &Store{engine: e, cfg: cfg.withDefaults(), limits: e.Limits()}
+	s := &Store{engine: e, cfg: cfg.withDefaults(), limits: e.Limits(), gate: semaphore.NewWeighted(wholeGate)}
 	s.facts = factsOf(&s.limits)
 	switch f := &s.facts; {
 	case f.machineClock && !f.exclusive:
 		return nil, fmt.Errorf("%w: an engine without Limits.Exclusive needs Limits.Clock", store.ErrDeployment)
-	case !f.byName && (f.ring || !f.daysFirst):
-		return nil, fmt.Errorf("%w: an engine with Limits.Spread, ReadsCost, or RowsCost and Returns needs Limits.ByName", store.ErrDeployment)
+	case !f.byName && !f.daysFirst:
+		return nil, fmt.Errorf("%w: an engine with Limits.Spread or RowsCost needs Limits.ByName", store.ErrDeployment)
 	}
 	if err := s.openMeta(ctx); err != nil {
-		return nil, outside(err)
+		return nil, err
 	}
 	if err := s.resume(ctx); err != nil {
-		return nil, outside(err)
+		return nil, err
 	}
 	if _, err := s.Check(ctx); err != nil && !errors.Is(err, store.ErrReadOnly) {
 		return nil, err
@@ -118,21 +123,6 @@ func (s *Store) Close() error {
 	}
 	s.closed.Store(true)
 	return s.engine.Close()
-}
-
-// outside returns an error of an engine in the words of package store.
-func outside(err error) error {
-	for _, pair := range [][2]error{
-		{engine.ErrExists, store.ErrMarkerExists}, {engine.ErrOutdated, store.ErrOutdated}, {engine.ErrRefused, store.ErrRefused},
-		{engine.ErrNotApplied, store.ErrNotApplied}, {engine.ErrDeployment, store.ErrDeployment}, {engine.ErrContended, store.ErrContended},
-		{engine.ErrConflict, store.ErrContended}, {engine.ErrNotCounted, store.ErrNotCounted},
-		{engine.ErrOtherDatabase, store.ErrOtherDatabase}, {engine.ErrReadOnly, store.ErrReadOnly},
-	} {
-		if errors.Is(err, pair[0]) && !errors.Is(err, pair[1]) {
-			return fmt.Errorf("%w: %w", pair[1], err)
-		}
-	}
-	return err
 }
 
 // certain marks errors after which a change was not made and a caller may say so.
@@ -162,8 +152,11 @@ func (s *Store) transact(ctx context.Context, soft bool, do func(tx engine.Tx) e
 			}
 			return err
 		})
-		if !errors.Is(err, engine.ErrConflict) || attempt == attempts || late() {
-			return outside(err)
+		if !errors.Is(err, engine.ErrConflict) {
+			return err
+		}
+		if attempt == attempts || late() {
+			return fmt.Errorf("%w: %w", store.ErrContended, err)
 		}
 		if err := pause(ctx, s.cfg.Jitter(time.Millisecond<<min(attempt, 6))); err != nil {
 			return fmt.Errorf("%w: %w", store.ErrNotApplied, err)
@@ -194,7 +187,7 @@ func (s *Store) commit(ctx context.Context, soft bool, changes []engine.Change) 
 			n++
 		}
 		if _, err := s.engine.Commit(ctx, &engine.Commit{Changes: engine.Changes(changes[:n]...), Soft: soft}); err != nil {
-			return outside(err)
+			return err
 		}
 		changes = changes[n:]
 	}
@@ -212,7 +205,7 @@ func (s *Store) each(ctx context.Context, from reader, keys []engine.Key, fields
 	for at := 0; at < len(keys); {
 		rows, err := from.Get(ctx, keys[at:min(at+s.limits.Keys, len(keys))], fields...)
 		if err != nil {
-			return outside(err)
+			return err
 		}
 		for i := range rows {
 			r := &rows[i]
@@ -270,7 +263,7 @@ func (s *Store) scan(ctx context.Context, v engine.View, r engine.Range, fields 
 			}
 		}
 		if err := rows.Err(); err != nil {
-			yield(nil, outside(err))
+			yield(nil, err)
 		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/countmill/countmill/store"
@@ -46,7 +45,7 @@ const surveyed = 20_000
 
 // survey reads the shards of a range whose names begin with prefix, and then the records of their counters at the same moment.
 func (s *Store) survey(ctx context.Context, prefix string, r engine.Range, limit int) (page store.ShardPage, err error) {
-	v := s.engine.View(time.Time{})
+	v := s.view()
 	defer v.Close()
 	r.Kind, r.ByName = kindShard, s.facts.byName
 	var records []engine.Key
@@ -68,7 +67,7 @@ func (s *Store) survey(ctx context.Context, prefix string, r engine.Range, limit
 		}
 	}
 	if err := rows.Err(); err != nil {
-		return store.ShardPage{}, outside(err)
+		return store.ShardPage{}, err
 	}
 	found, err := s.get(ctx, v, records, fieldShards)
 	if err != nil {

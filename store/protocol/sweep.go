@@ -47,7 +47,7 @@ func (s *Store) SweepCounters(ctx context.Context, after time.Duration) (removed
 		var keys []engine.Key
 		var problem error
 		if keys, next, problem = s.engine.Due(ctx, kindRecord, before.Add(-after).UnixMicro(), next, s.limits.Keys); problem != nil {
-			return removed, outside(problem)
+			return removed, problem
 		}
 		if keys, problem = s.condemned(ctx, keys, found); problem != nil {
 			return removed, problem
@@ -113,7 +113,7 @@ func (s *Store) sweepPart(ctx context.Context, counter string, after time.Durati
 		gone, more = false, false
 		// An index or a journal that begins meanwhile changes the meta row.
 		m, err := s.metaIn(ctx, tx)
-		if err != nil || m.settings.Rules.Kept(counter) {
+		if err != nil || m.Settings.Rules.Kept(counter) {
 			return err
 		}
 		rows, err := s.get(ctx, tx, []engine.Key{recordKey(counter)}, recordFields...)
@@ -183,7 +183,15 @@ func (s *Store) daysOf(ctx context.Context, counter string) (keys []engine.Key, 
 
 // remove deletes rows.
 func remove(tx engine.Tx, keys ...engine.Key) {
-	for _, key := range keys {
-		tx.Change(&engine.Change{Key: key, Op: engine.Delete})
+	for _, c := range deletes(keys...) {
+		tx.Change(&c)
 	}
+}
+
+func deletes(keys ...engine.Key) []engine.Change {
+	changes := make([]engine.Change, len(keys))
+	for i, key := range keys {
+		changes[i] = engine.Change{Key: key, Op: engine.Delete}
+	}
+	return changes
 }

@@ -33,6 +33,19 @@ type view struct {
 	store *Store
 }
 
+// keys returns up to limit keys of a range.
+func (v *view) keys(ctx context.Context, r engine.Range, limit int) (keys []engine.Key, err error) {
+	for row, err := range v.store.scan(ctx, v, r) {
+		if err != nil {
+			return nil, err
+		}
+		if keys = append(keys, keyOf(row)); len(keys) == limit {
+			break
+		}
+	}
+	return keys, nil
+}
+
 func (v *view) ReadTime() time.Time { return v.At() }
 
 // ofTotals are the fields that totals need. Buckets and grouped parts stay in the database.
@@ -51,7 +64,7 @@ func (v *view) Lookup(ctx context.Context, keys []store.Key) ([]store.Value, err
 		}
 		rows, err := v.Get(ctx, wanted, ofTotals...)
 		if err != nil {
-			return nil, outside(err)
+			return nil, err
 		}
 		for i := range rows {
 			value, err := valueOf(&wanted[i], &rows[i])
@@ -101,5 +114,5 @@ func (v *view) List(ctx context.Context, prefix, after string, limit int) (recor
 		}
 		records = append(records, store.Record{Counter: strings.Clone(r.Key.Name), Shards: value.Shards, Reset: value.Reset, Remainder: value.Remainder})
 	}
-	return records, outside(rows.Err())
+	return records, rows.Err()
 }

@@ -26,7 +26,7 @@ func (s *Store) Beat(ctx context.Context, w store.Worker) error {
 
 // Workers returns the rows in the order of ids.
 func (s *Store) Workers(ctx context.Context) (workers []store.Worker, err error) {
-	v := s.engine.View(time.Time{})
+	v := s.view()
 	defer v.Close()
 	for row, err := range s.scan(ctx, v, engine.Range{Kind: kindWorker}, engine.Data) {
 		var w store.Worker

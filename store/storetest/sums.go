@@ -34,7 +34,6 @@ type suiteTest struct {
 var sumsTests = []suiteTest{
 	{"SumsAreTotals", testSumsAreTotals},
 	{"BoardsBeyondInt64", testBoardsBeyondInt64},
-	{"BoardsBeyondInt64", testBoardsBeyondInt64},
 	{"SumsOfGroups", testSumsOfGroups},
 	{"SumsOfMinutes", testSumsOfMinutes},
 	{"SumsOfOldMinutes", testSumsOfOldMinutes},

@@ -24,7 +24,7 @@ var reasons = map[string][]string{
 	"backend/nats":          {"probe"},
 	"backend/pebble":        {"guard.look"},
 	"backend/postgres/rows": {"errStandby"},
-	"store":                 {"ErrNotCounted"},
+	"store/engine":          {"ErrNotCounted"},
 	"store/protocol":        {"metaOf", "compare"},
 }
 

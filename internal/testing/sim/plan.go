@@ -85,7 +85,7 @@ func (pl *plan) drawEngine() {
 		l.Conditions, l.Clock, l.ByName = true, true, true
 		l.Rows, l.RowRate = pl.shape.entities, 300
 	default:
-		l.RowsCost, l.ReadsCost, l.Spread, l.Returns, l.MaxThenAdd, l.Clock, l.Expires, l.ByName = true, true, true, true, true, true, true, true
+		l.RowsCost, l.Spread, l.Returns, l.MaxThenAdd, l.Clock, l.Expires, l.ByName = true, true, true, true, true, true, true
 		l.Rows, l.Fields, l.RowBytes, l.Bytes, l.RowRate = pl.shape.entities, 500, 900<<10, 9<<20, 1
 	}
 	for _, f := range []Fault{Conflicts, RulesLost, RulesAnswerLost, RulesLate, SweepLost, SweepAnswerLost, SweepLate} {

@@ -17,7 +17,7 @@ var databases = map[string]engine.Limits{
 	"plain":     {},
 	"directory": {Exclusive: true, Conditions: true, CertainOutcome: true, FreeUpserts: true, MaxThenAdd: true},
 	"service": {
-		Rows: 400, Fields: 500, RowBytes: 900 << 10, RowRate: 1, RowsCost: true, ReadsCost: true, Spread: true, ByName: true, Returns: true,
+		Rows: 400, Fields: 500, RowBytes: 900 << 10, RowRate: 1, RowsCost: true, Spread: true, ByName: true, Returns: true,
 		MaxThenAdd: true, Expires: true, Clock: true, Past: time.Hour,
 	},
 	"server": {Conditions: true, Returns: true, ByName: true, Clock: true, RowRate: 300},

@@ -64,7 +64,7 @@ func (o *Options) engine() engine.Limits {
 		l.Conditions, l.FreeUpserts = true, true
 		return l
 	}
-	l.RowsCost, l.ReadsCost, l.Spread, l.Returns, l.MaxThenAdd, l.RowRate = true, true, true, true, true, 1
+	l.RowsCost, l.Spread, l.Returns, l.MaxThenAdd, l.RowRate = true, true, true, true, 1
 	l.Expires, l.Rows, l.Fields, l.Bytes = l.Clock, cmp.Or(o.Entities, 400), 500, 9<<20
 	return l
 }
