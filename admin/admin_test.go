@@ -14,7 +14,7 @@ import (
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/int128"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // counters is a store, and looks counters of at most 20 shards up in it.
 type counters struct {
-	*fakestore.Store
+	*protocoltest.Store
 	// between runs after a look-up.
 	between func(*store.Sum) error
 	slept   time.Duration // what only the store's clock saw
@@ -86,7 +86,7 @@ const window = 3 * time.Hour
 func newAdmin(t *testing.T) (*admin.Admin, *counters) {
 	t.Helper()
 	c := &counters{}
-	c.Store = fakestore.New(fakestore.Options{
+	c.Store = protocoltest.New(protocoltest.Options{
 		Errorf: t.Errorf, NeedRecords: true, Window: window, Clock: func() time.Time { return time.Now().Add(c.slept) },
 	})
 	a, err := admin.New(c, c, admin.Config{})
@@ -181,14 +181,14 @@ func TestResetAndDelete(t *testing.T) {
 func TestResetIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		answers []fakestore.Answer
+		answers []protocoltest.Answer
 		between func(look int, s *store.Sum)
 		removed int64
 	}{
-		"an answer lost, done":     {answers: []fakestore.Answer{fakestore.UnknownApplied}, removed: 5},
-		"an answer lost, not done": {answers: []fakestore.Answer{fakestore.UnknownNotApplied}, removed: 6},
-		"no answer":                {answers: []fakestore.Answer{fakestore.SlowApplied}, removed: 5},
-		"three lost":               {answers: []fakestore.Answer{fakestore.UnknownNotApplied, fakestore.UnknownNotApplied, fakestore.UnknownApplied}, removed: 7},
+		"an answer lost, done":     {answers: []protocoltest.Answer{protocoltest.UnknownApplied}, removed: 5},
+		"an answer lost, not done": {answers: []protocoltest.Answer{protocoltest.UnknownNotApplied}, removed: 6},
+		"no answer":                {answers: []protocoltest.Answer{protocoltest.SlowApplied}, removed: 5},
+		"three lost":               {answers: []protocoltest.Answer{protocoltest.UnknownNotApplied, protocoltest.UnknownNotApplied, protocoltest.UnknownApplied}, removed: 7},
 		"it looked too long ago": {between: func(look int, s *store.Sum) {
 			if look == 1 {
 				s.At = s.At.Add(-2 * store.MaxLook)
@@ -214,7 +214,7 @@ func TestResetIsTriedAgain(t *testing.T) {
 					}
 					return nil
 				}
-				c.On(fakestore.Reset, fakestore.Script(tc.answers...))
+				c.On("tx record", protocoltest.Script(tc.answers...))
 				done, err := a.Reset(t.Context(), "a", "")
 				if err != nil || done.Removed != int128.Of(tc.removed) {
 					t.Errorf("got %+v, %v, want %d removed", done, err, tc.removed)
@@ -233,7 +233,7 @@ func TestADeleteThatIsTriedAgainSaysThatItExisted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, c := newAdmin(t)
 		c.add(t, "a", 5)
-		c.On(fakestore.Reset, fakestore.Script(fakestore.UnknownApplied))
+		c.On("tx record", protocoltest.Script(protocoltest.UnknownApplied))
 		if done, err := a.Delete(t.Context(), "a"); err != nil || !done.Existed || done.Removed != int128.Of(5) {
 			t.Errorf("got %+v, %v, want 5 removed of a counter that existed", done, err)
 		}
@@ -242,30 +242,32 @@ func TestADeleteThatIsTriedAgainSaysThatItExisted(t *testing.T) {
 
 func TestResetThatFails(t *testing.T) {
 	t.Parallel()
-	always := func(a fakestore.Answer) func(int) fakestore.Answer { return func(int) fakestore.Answer { return a } }
+	always := func(a protocoltest.Answer) func(int) protocoltest.Answer {
+		return func(int) protocoltest.Answer { return a }
+	}
 	for name, tc := range map[string]struct {
 		prepare func(c *counters)
 		want    error
 		took    time.Duration
 		calls   int
 	}{
-		"refused":         {func(c *counters) { c.On(fakestore.Reset, always(fakestore.Deployment)) }, countmill.ErrUnavailable, 0, 1},
-		"no settings":     {func(c *counters) { c.On(fakestore.Check, always(fakestore.Deployment)) }, countmill.ErrUnavailable, 0, 0},
-		"not looked up":   {func(c *counters) { c.On(fakestore.Lookup, always(fakestore.UnknownNotApplied)) }, countmill.ErrUnavailable, 0, 0},
-		"never an answer": {func(c *counters) { c.On(fakestore.Reset, always(fakestore.SlowApplied)) }, countmill.ErrOutcomeUnknown, 10 * time.Second, 2},
+		"refused":         {func(c *counters) { c.On("tx record", always(protocoltest.Deployment)) }, countmill.ErrUnavailable, 0, 1},
+		"no settings":     {func(c *counters) { c.On("check", always(protocoltest.Deployment)) }, countmill.ErrUnavailable, 0, 0},
+		"not looked up":   {func(c *counters) { c.On("get shard", always(protocoltest.UnknownNotApplied)) }, countmill.ErrUnavailable, 0, 0},
+		"never an answer": {func(c *counters) { c.On("tx record", always(protocoltest.SlowNotApplied)) }, countmill.ErrOutcomeUnknown, 10 * time.Second, 2},
 		"changes each time": {func(c *counters) {
 			c.between = func(s *store.Sum) error { s.Exists = false; s.At = time.Time{}; return nil }
 		}, countmill.ErrUnavailable, 10 * time.Second, 0},
 		"lost, then refused": {func(c *counters) {
-			c.On(fakestore.Reset, func(n int) fakestore.Answer {
+			c.On("tx record", func(n int) protocoltest.Answer {
 				if n == 2 { // the first was before
-					return fakestore.UnknownNotApplied
+					return protocoltest.UnknownNotApplied
 				}
-				return fakestore.Refused
+				return protocoltest.Refused
 			})
 		}, countmill.ErrOutcomeUnknown, 10 * time.Second, 0},
 		"suspended beyond the window": {func(c *counters) {
-			c.On(fakestore.Reset, fakestore.Script(fakestore.OK, fakestore.UnknownApplied))
+			c.On("tx record", protocoltest.Script(protocoltest.OK, protocoltest.UnknownApplied))
 			looks := 0
 			c.between = func(s *store.Sum) error {
 				if looks++; looks > 1 {
@@ -285,7 +287,7 @@ func TestResetThatFails(t *testing.T) {
 					t.Fatal(err)
 				}
 				tc.prepare(c)
-				calls, began := c.Calls(fakestore.Reset), time.Now()
+				calls, began := c.Calls("tx record"), time.Now()
 				_, err := a.Reset(t.Context(), "a", "")
 				if !errors.Is(err, tc.want) || errors.Is(err, countmill.ErrUnavailable) != (tc.want == countmill.ErrUnavailable) {
 					t.Errorf("got %v, want %v", err, tc.want)
@@ -293,7 +295,7 @@ func TestResetThatFails(t *testing.T) {
 				if took := time.Since(began); took != tc.took && tc.took >= 0 {
 					t.Errorf("took %s, want %s", took, tc.took)
 				}
-				if n := c.Calls(fakestore.Reset) - calls; tc.calls > 0 && n > tc.calls {
+				if n := c.Calls("tx record") - calls; tc.calls > 0 && n > tc.calls {
 					t.Errorf("%d calls of the store, want at most %d", n, tc.calls)
 				}
 			})

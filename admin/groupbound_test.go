@@ -7,13 +7,13 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 )
 
 // The groups of a page are bounded, and the error names the parameter that makes them fewer.
 func TestGroupsOfAPageAreBounded(t *testing.T) {
 	t.Parallel()
-	st := fakestore.New(fakestore.Options{})
+	st := protocoltest.New(protocoltest.Options{})
 	set, err := st.ChangeRules(t.Context(), store.RuleChange{Index: &store.IndexChange{
 		Step: store.CreateIndex, Index: store.Index{Name: "sites", Match: "page:{site}:*", Group: "site:{site}"}}})
 	if err != nil {

@@ -15,14 +15,14 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 )
 
 // indexed is a store with an index over page:{site}:*, which serves.
-func indexed(t *testing.T, opts fakestore.Options) (*fakestore.Store, store.Settings) {
+func indexed(t *testing.T, opts protocoltest.Options) (*protocoltest.Store, store.Settings) {
 	t.Helper()
 	opts.GrowsInFold = true
-	st := fakestore.New(opts)
+	st := protocoltest.New(opts)
 	changeIndex(t, st, store.CreateIndex, store.Index{Match: "page:{site}:*", Group: "site:{site}"})
 	checked, err := st.Check(t.Context())
 	if err != nil {
@@ -32,7 +32,7 @@ func indexed(t *testing.T, opts fakestore.Options) (*fakestore.Store, store.Sett
 	return st, changeIndex(t, st, store.ServeIndex, store.Index{Number: x.Number, Checked: x.Since.Add(time.Second)})
 }
 
-func changeIndex(t *testing.T, st *fakestore.Store, step store.IndexStep, x store.Index) store.Settings {
+func changeIndex(t *testing.T, st *protocoltest.Store, step store.IndexStep, x store.Index) store.Settings {
 	t.Helper()
 	x.Name = "sites"
 	set, err := st.ChangeRules(t.Context(), store.RuleChange{Index: &store.IndexChange{Step: step, Index: x}})
@@ -43,7 +43,7 @@ func changeIndex(t *testing.T, st *fakestore.Store, step store.IndexStep, x stor
 }
 
 // foldAll folds deltas as they are, without the groups of their counters.
-func foldAll(t *testing.T, st *fakestore.Store, rules int64, deltas map[string]int64) {
+func foldAll(t *testing.T, st *protocoltest.Store, rules int64, deltas map[string]int64) {
 	t.Helper()
 	c := store.Commit{Rules: rules}
 	for counter, delta := range deltas {
@@ -81,7 +81,7 @@ func groupProblems(t *testing.T, v *admin.Verifier, prefix string) (problems []s
 
 func TestVerifierComparesGroups(t *testing.T) {
 	t.Parallel()
-	st, set := indexed(t, fakestore.Options{})
+	st, set := indexed(t, protocoltest.Options{})
 	v := admin.NewVerifier(st, st, nil).CompareGroups(st)
 	want := func(prefix string, groups int, problems ...string) {
 		t.Helper()
@@ -105,7 +105,7 @@ func TestVerifierComparesGroups(t *testing.T) {
 // More counters than a page, and shards that the store looks up later.
 func TestVerifierComparesLargeGroups(t *testing.T) {
 	t.Parallel()
-	st, set := indexed(t, fakestore.Options{Defers: true})
+	st, set := indexed(t, protocoltest.Options{Defers: true})
 	deltas := make(map[string]int64)
 	for i := range 2500 {
 		deltas[fmt.Sprintf("page:s%d:%d", i%3, i)] = 1
@@ -125,8 +125,8 @@ func TestVerifierComparesLargeGroups(t *testing.T) {
 	if got, n := groupProblems(t, v, ""); len(got) != 0 || n != 3 {
 		t.Errorf("%d groups, problems %q", n, got)
 	}
-	for _, op := range []fakestore.Op{fakestore.Lookup, fakestore.List, fakestore.Check} {
-		st.On(op, func(int) fakestore.Answer { return fakestore.UnknownNotApplied })
+	for _, op := range []string{"get shard", "scan record", "check"} {
+		st.On(op, func(int) protocoltest.Answer { return protocoltest.UnknownNotApplied })
 		if _, err := v.Page(t.Context(), "", "g", 10, false); !errors.Is(err, countmill.ErrUnavailable) {
 			t.Errorf("without %s: got %v", op, err)
 		}
@@ -140,7 +140,7 @@ func TestVerifierComparesLargeGroups(t *testing.T) {
 // The names of groups can begin as that of their overflow group does: its total is read once.
 func TestVerifierComparesGroupsOfAnyName(t *testing.T) {
 	t.Parallel()
-	st := fakestore.New(fakestore.Options{GrowsInFold: true})
+	st := protocoltest.New(protocoltest.Options{GrowsInFold: true})
 	x := changeIndex(t, st, store.CreateIndex, store.Index{Match: "page:{site}:*", Group: "{site}"}).Rules.Index("sites")
 	set := changeIndex(t, st, store.ServeIndex, store.Index{Number: x.Number, Checked: x.Since.Add(time.Second)})
 	foldAll(t, st, set.Version, map[string]int64{"page:a:1": 5, "=a": 5, "page:b :1": 7, x.Overflow(): 7})
@@ -152,7 +152,7 @@ func TestVerifierComparesGroupsOfAnyName(t *testing.T) {
 // The pages of groups come last, whether or not the process has a cache to look at.
 func TestGroupsAreComparedLast(t *testing.T) {
 	t.Parallel()
-	st, set := indexed(t, fakestore.Options{})
+	st, set := indexed(t, protocoltest.Options{})
 	foldAll(t, st, set.Version, map[string]int64{"page:a:1": 5, "=site:a": 4})
 	for want, totals := range map[string]admin.Totals{"c g gsites ": &fakeTotals{}, "g gsites ": nil} {
 		v := admin.NewVerifier(st, st, totals).CompareGroups(st)
@@ -174,14 +174,14 @@ func TestGroupsAreComparedLast(t *testing.T) {
 // An index that is deleted while its groups are compared has no problems: they get no more increments.
 func TestIndexDeletedDuringTheComparison(t *testing.T) {
 	t.Parallel()
-	st, set := indexed(t, fakestore.Options{})
+	st, set := indexed(t, protocoltest.Options{})
 	foldAll(t, st, set.Version, map[string]int64{"page:a:1": 5})
 	looks := 0
-	st.On(fakestore.Check, func(int) fakestore.Answer {
+	st.On("check", func(int) protocoltest.Answer {
 		if looks++; looks == 2 { // the one after the look at the counters
 			changeIndex(t, st, store.DeleteIndex, store.Index{})
 		}
-		return fakestore.OK
+		return protocoltest.OK
 	})
 	if got, _ := groupProblems(t, admin.NewVerifier(st, st, nil).CompareGroups(st), ""); len(got) != 0 || looks < 3 {
 		t.Errorf("problems %q after %d looks", got, looks)
@@ -191,8 +191,8 @@ func TestIndexDeletedDuringTheComparison(t *testing.T) {
 func TestIndexesAreChangedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a, st := rulesOf(t, fakestore.Options{})
-		st.On(fakestore.ChangeRules, fakestore.Script(fakestore.UnknownApplied, fakestore.UnknownNotApplied))
+		a, st := rulesOf(t, protocoltest.Options{})
+		st.On("tx meta", protocoltest.Script(protocoltest.UnknownApplied, protocoltest.UnknownNotApplied))
 		if err := a.CreateIndex(t.Context(), "sites", "page:{site}:*", "site:{site}"); err != nil {
 			t.Fatal(err)
 		}
@@ -229,7 +229,7 @@ func TestIndexesAreChangedOnce(t *testing.T) {
 func TestIndexErrors(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a, st := rulesOf(t, fakestore.Options{})
+		a, st := rulesOf(t, protocoltest.Options{})
 		if all, version, err := a.Indexes(t.Context()); len(all) != 0 || version != 1 || err != nil {
 			t.Errorf("without rules: got %v, %d, %v", all, version, err)
 		}
@@ -245,11 +245,11 @@ func TestIndexErrors(t *testing.T) {
 		if err := a.CreateIndex(t.Context(), "sites", "page:{a}", "b:{a}"); err != nil {
 			t.Fatal(err)
 		}
-		st.On(fakestore.Ranges, func(int) fakestore.Answer { return fakestore.UnknownNotApplied })
+		st.On("scan indexrange", func(int) protocoltest.Answer { return protocoltest.UnknownNotApplied })
 		if _, _, err := a.Indexes(t.Context()); !errors.Is(err, countmill.ErrUnavailable) {
 			t.Errorf("without ranges: got %v", err)
 		}
-		st.On(fakestore.Check, func(int) fakestore.Answer { return fakestore.UnknownNotApplied })
+		st.On("check", func(int) protocoltest.Answer { return protocoltest.UnknownNotApplied })
 		_, _, list := a.Indexes(t.Context())
 		_, one := a.Index(t.Context(), "sites")
 		for _, err := range []error{list, one, a.Grow(t.Context(), "=b:x", 2)} {
@@ -264,7 +264,7 @@ func TestIndexErrors(t *testing.T) {
 func TestGroupsAreGrownAndNotReset(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a, st := rulesOf(t, fakestore.Options{})
+		a, st := rulesOf(t, protocoltest.Options{})
 		changeIndex(t, st, store.CreateIndex, store.Index{Match: "page:{site}:*", Group: "site:{site}"})
 		_, reset := a.Reset(t.Context(), "=site:a", "")
 		_, deleted := a.Delete(t.Context(), "=site:a")

@@ -14,19 +14,19 @@ import (
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/internal/journal"
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 	"github.com/countmill/countmill/wire"
 )
 
 // evidence is a store with a journal, and the entries that each counter should have.
 type evidence struct {
-	*fakestore.Store
+	*protocoltest.Store
 	want map[string][]admin.JournalEntry
 }
 
 func newEvidence() *evidence {
-	opts := fakestore.Options{GrowsInFold: true, Entities: 1 << 20, MachineClock: true}
-	return &evidence{fakestore.New(opts), make(map[string][]admin.JournalEntry)}
+	opts := protocoltest.Options{GrowsInFold: true, Entities: 1 << 20, MachineClock: true}
+	return &evidence{protocoltest.New(opts), make(map[string][]admin.JournalEntry)}
 }
 
 func (e *evidence) rule(t *testing.T, pattern, keep string) {
@@ -126,12 +126,12 @@ func (e *evidence) wantPages(t *testing.T, counter string) {
 func TestPagesAreNotSettledBeyondTheirRules(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	e := &evidence{fakestore.New(fakestore.Options{Clock: func() time.Time { return now }}), make(map[string][]admin.JournalEntry)}
+	e := &evidence{protocoltest.New(protocoltest.Options{Clock: func() time.Time { return now }}), make(map[string][]admin.JournalEntry)}
 	e.rule(t, "a", "30d,paged")
 	began := now
-	e.On(fakestore.Journal, func(int) fakestore.Answer {
+	e.On("scan journal", func(int) protocoltest.Answer {
 		now = now.Add(time.Hour)
-		return fakestore.OK
+		return protocoltest.OK
 	})
 	if page := e.page(t, admin.JournalQuery{Counter: "a", Limit: 10}); page.SettledUntil.After(began.Add(time.Millisecond)) {
 		t.Errorf("settled until %s by rules of %s", page.SettledUntil, began)
@@ -179,9 +179,9 @@ func TestPagesReadABoundedNumberOfRecords(t *testing.T) {
 		e.fold(t, wire.PartID{}, "busy")
 	}
 	e.fold(t, wire.PartID{}, "rare")
-	before := e.Calls(fakestore.Journal)
+	before := e.Calls("scan journal")
 	page := e.page(t, admin.JournalQuery{Counter: "rare", Limit: 10})
-	if calls := e.Calls(fakestore.Journal) - before; len(page.Entries) != 1 || page.Next == "" || page.Next == page.Entries[0].Key || calls > 15 {
+	if calls := e.Calls("scan journal") - before; len(page.Entries) != 1 || page.Next == "" || page.Next == page.Entries[0].Key || calls > 15 {
 		t.Errorf("a page of a rare counter: %d entries before %q, after %d calls", len(page.Entries), page.Next, calls)
 	}
 	e.wantPages(t, "rare")
@@ -224,8 +224,8 @@ func TestPagesOfTheJournalAreChecked(t *testing.T) {
 	if page, err := j.Page(t.Context(), admin.JournalQuery{Counter: "a", Limit: 1, Before: key}); err != nil || len(page.Entries) != 0 || page.Previous != "" {
 		t.Errorf("before the first place: got %+v, %v", page, err)
 	}
-	for _, op := range []fakestore.Op{fakestore.Check, fakestore.Journal} {
-		e.On(op, func(int) fakestore.Answer { return fakestore.UnknownNotApplied })
+	for _, op := range []string{"check", "scan journal"} {
+		e.On(op, func(int) protocoltest.Answer { return protocoltest.UnknownNotApplied })
 		if _, err := j.Page(t.Context(), admin.JournalQuery{Counter: "a", Limit: 1}); !errors.Is(err, countmill.ErrUnavailable) {
 			t.Errorf("%s fails: got %v, want ErrUnavailable", op, err)
 		}

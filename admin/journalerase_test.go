@@ -11,7 +11,7 @@ import (
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/internal/journal"
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -25,7 +25,7 @@ func TestRecordsOfTheJournalAreAskedForByThePage(t *testing.T) {
 			t.Errorf("limit %d: got %v", limit, err)
 		}
 	}
-	if calls := e.Calls(fakestore.Journal); calls != 2 {
+	if calls := e.Calls("scan journal"); calls != 2 {
 		t.Errorf("%d calls of the store, want 2", calls)
 	}
 }
@@ -39,14 +39,14 @@ func erasing(t *testing.T, names []string, interrupt func(n int, e *evidence, j 
 	e.fold(t, wire.PartID{1}, names...)
 	j := admin.NewJournal(e, 24*time.Hour)
 	n, inside := 0, false
-	e.On(fakestore.ReplaceRecord, func(int) fakestore.Answer {
+	e.On("tx journal", func(int) protocoltest.Answer {
 		if !inside {
 			inside = true
 			n++
 			interrupt(n, e, j)
 			inside = false
 		}
-		return fakestore.OK
+		return protocoltest.OK
 	})
 	return e, j
 }
@@ -111,9 +111,9 @@ func TestErasingARecordThatChangesAllTheTime(t *testing.T) {
 // After a lost answer the entry is erased or not. A repetition erases it in both cases.
 func TestErasingWithALostAnswer(t *testing.T) {
 	t.Parallel()
-	for _, answer := range []fakestore.Answer{fakestore.UnknownApplied, fakestore.UnknownNotApplied} {
+	for _, answer := range []protocoltest.Answer{protocoltest.UnknownApplied, protocoltest.UnknownNotApplied} {
 		e, j := erasing(t, []string{"a", "b"}, nil)
-		e.On(fakestore.ReplaceRecord, fakestore.Script(answer))
+		e.On("tx journal", protocoltest.Script(answer))
 		if _, err := j.Erase(t.Context(), "a", ""); !errors.Is(err, countmill.ErrOutcomeUnknown) {
 			t.Errorf("got %v, want ErrOutcomeUnknown", err)
 		}

@@ -11,14 +11,14 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 )
 
 var keep = store.Retention{Minutes: 6 * time.Hour, Quarters: 400 * 24 * time.Hour}
 
-func rulesOf(t *testing.T, opts fakestore.Options) (*admin.Admin, *fakestore.Store) {
+func rulesOf(t *testing.T, opts protocoltest.Options) (*admin.Admin, *protocoltest.Store) {
 	t.Helper()
-	c := &counters{Store: fakestore.New(opts)}
+	c := &counters{Store: protocoltest.New(opts)}
 	a, err := admin.New(c, c, admin.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -30,8 +30,8 @@ func rulesOf(t *testing.T, opts fakestore.Options) (*admin.Admin, *fakestore.Sto
 func TestRulesAreChangedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a, st := rulesOf(t, fakestore.Options{})
-		st.On(fakestore.ChangeRules, fakestore.Script(fakestore.UnknownApplied, fakestore.UnknownNotApplied))
+		a, st := rulesOf(t, protocoltest.Options{})
+		st.On("tx meta", protocoltest.Script(protocoltest.UnknownApplied, protocoltest.UnknownNotApplied))
 		set, err := a.AddRule(t.Context(), store.KindSeries, "a*", keep)
 		if err != nil || set.Version != 2 || set.Rules.SeriesOf("ab") == nil {
 			t.Fatalf("AddRule: got %+v, %v", set, err)
@@ -59,7 +59,7 @@ func TestRulesAreChangedOnce(t *testing.T) {
 func TestChangesOfRulesAreReported(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := &counters{Store: fakestore.New(fakestore.Options{})}
+		c := &counters{Store: protocoltest.New(protocoltest.Options{})}
 		var seen []int64
 		a, err := admin.New(c, c, admin.Config{OnRules: func(ctx context.Context) {
 			checked, err := c.Check(ctx)
@@ -91,7 +91,7 @@ func TestChangesOfRulesAreReported(t *testing.T) {
 func TestRulesThatCannotBe(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a, st := rulesOf(t, fakestore.Options{})
+		a, st := rulesOf(t, protocoltest.Options{})
 		for _, err := range []struct{ got, want error }{
 			{second(a.AddRule(t.Context(), store.KindSeries, "", keep)), countmill.ErrInvalid},
 			{second(a.AddRule(t.Context(), store.KindSeries, "a", store.Retention{})), countmill.ErrInvalid},
@@ -103,14 +103,14 @@ func TestRulesThatCannotBe(t *testing.T) {
 				t.Errorf("got %v, want %v", err.got, err.want)
 			}
 		}
-		if calls := st.Calls(fakestore.ChangeRules); calls != 5 {
+		if calls := st.Calls("tx meta"); calls != 5 {
 			t.Errorf("refused changes were tried %d times, want 5", calls)
 		}
-		st.On(fakestore.ChangeRules, func(int) fakestore.Answer { return fakestore.UnknownNotApplied })
+		st.On("tx meta", func(int) protocoltest.Answer { return protocoltest.UnknownNotApplied })
 		if _, err := a.AddRule(t.Context(), store.KindSeries, "a", keep); !errors.Is(err, countmill.ErrOutcomeUnknown) {
 			t.Errorf("a store that never answers: got %v", err)
 		}
-		st.On(fakestore.Check, func(int) fakestore.Answer { return fakestore.UnknownNotApplied })
+		st.On("check", func(int) protocoltest.Answer { return protocoltest.UnknownNotApplied })
 		if _, err := a.Rules(t.Context()); !errors.Is(err, countmill.ErrUnavailable) {
 			t.Errorf("rules that cannot be read: got %v", err)
 		}

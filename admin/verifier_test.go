@@ -16,18 +16,18 @@ import (
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/int128"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 )
 
 // A rig is a verifier of a fake store and of fake totals.
 type rig struct {
 	*admin.Verifier
-	store  *fakestore.Store
+	store  *protocoltest.Store
 	totals *fakeTotals
 }
 
 func newRig() *rig {
-	st := fakestore.New(fakestore.Options{})
+	st := protocoltest.New(protocoltest.Options{})
 	totals := &fakeTotals{now: asOf, cached: map[string]admin.Cached{}, past: map[string]int64{}}
 	return &rig{admin.NewVerifier(st, st, totals), st, totals}
 }
@@ -251,7 +251,7 @@ func TestVerifyingAStoreThatIsUnavailable(t *testing.T) {
 	if _, err := r.Page(t.Context(), "", "c", 10, false); !errors.Is(err, countmill.ErrUnavailable) {
 		t.Errorf("got %v, want ErrUnavailable", err)
 	}
-	r.store.On(fakestore.Survey, fakestore.Script(fakestore.Deployment, fakestore.Deployment))
+	r.store.On("scan shard", protocoltest.Script(protocoltest.Deployment, protocoltest.Deployment))
 	if _, err := r.Page(t.Context(), "", "", 10, false); !errors.Is(err, countmill.ErrUnavailable) {
 		t.Errorf("got %v, want ErrUnavailable", err)
 	}

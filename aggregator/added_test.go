@@ -15,12 +15,12 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 )
 
 // addingStore keeps increments of other programs beside a store.
 type addingStore struct {
-	*fakestore.Store
+	*protocoltest.Store
 	mu      sync.Mutex
 	rows    map[int64]store.Added
 	last    int64

@@ -1,11 +1,13 @@
 package aggregator
 
 import (
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/store"
 )
 
@@ -131,5 +133,36 @@ func TestAnOldRecordIsReadBeforeTheCommit(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A commit asks about the age of each of its parts: the first one may be younger than the others.
+func TestEachPartIsYoungBeforeTheCommit(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	st := &cannedStore{nullStore: nullStore{store.Limits{Keys: 10}}, foundShards: 1}
+	a, err := New(nil, st, Config{Shards: 1, Commits: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &snapshot{Settings: store.Settings{ForgetBefore: now.Add(-time.Hour)}, asked: a.aging.age()}
+	o := outcome{job: &job{}, rest: []*part{{marked: true, from: now}, {marked: true, from: now.Add(-2 * time.Hour)}}}
+	adds := toShard0("a")
+	if a.fold(&o, taken{adds, []int{1}}, &tally{}, nil, &known{asked: s.asked}, s); o.verdict != again || len(st.called) > 0 {
+		t.Errorf("verdict %d after the calls %q", o.verdict, st.called)
+	}
+}
+
+// Two lives of a restored machine image draw the same random numbers. Their records of one moment have different keys.
+func TestRecordsOfAnImageDiffer(t *testing.T) {
+	t.Parallel()
+	record := func(life string) store.JournalKey {
+		a := &Aggregator{cfg: Config{env: &clock.Env{Random: rand.NewPCG(1, 2), Entropy: strings.NewReader(life)}}}
+		var c store.Commit
+		a.close(&c, &openRecord{}, time.Unix(1, 0), time.Hour)
+		return c.Records[0].Key
+	}
+	if one, other := record("one life"), record("another life"); one == other {
+		t.Errorf("both have the key %x", one)
 	}
 }

@@ -17,14 +17,14 @@ import (
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 	"github.com/countmill/countmill/wire"
 )
 
 // A rig is an aggregator between a test bus and a fake store, in virtual time.
 type rig struct {
 	*testBus
-	store *fakestore.Store
+	store *protocoltest.Store
 	agg   *aggregator.Aggregator
 	// wait returns the error of Run; finish stops it first.
 	wait, finish func() error
@@ -32,13 +32,13 @@ type rig struct {
 
 // run starts an aggregator and stops it when the test ends. It must be called in a
 // synctest bubble.
-func run(t *testing.T, st *fakestore.Store, cfg aggregator.Config) *rig {
+func run(t *testing.T, st *protocoltest.Store, cfg aggregator.Config) *rig {
 	t.Helper()
 	return runOver(t, st, st, cfg)
 }
 
 // runOver wraps the store of the aggregator.
-func runOver(t *testing.T, st *fakestore.Store, seen aggregator.Store, cfg aggregator.Config) *rig {
+func runOver(t *testing.T, st *protocoltest.Store, seen aggregator.Store, cfg aggregator.Config) *rig {
 	t.Helper()
 	bus := newBus()
 	bus.once = st.Limits().CertainOutcome
@@ -88,23 +88,23 @@ func alone(t *testing.T, f func(t *testing.T)) {
 	})
 }
 
-func small(t *testing.T) *fakestore.Store { return strict(t, fakestore.Options{Entities: 25}) }
-func large(t *testing.T) *fakestore.Store { return strict(t, fakestore.Options{}) }
+func small(t *testing.T) *protocoltest.Store { return strict(t, protocoltest.Options{Entities: 25}) }
+func large(t *testing.T) *protocoltest.Store { return strict(t, protocoltest.Options{}) }
 
 // certain is a store whose outcomes are certain. Its bus delivers once.
-func certain(t *testing.T) *fakestore.Store {
-	return strict(t, fakestore.Options{CertainOutcome: true})
+func certain(t *testing.T) *protocoltest.Store {
+	return strict(t, protocoltest.Options{CertainOutcome: true})
 }
 
 // windowed is a store with that deduplication window.
-func windowed(t *testing.T, window time.Duration) *fakestore.Store {
-	return strict(t, fakestore.Options{Window: window})
+func windowed(t *testing.T, window time.Duration) *protocoltest.Store {
+	return strict(t, protocoltest.Options{Window: window})
 }
 
 // strict is a store that fails the test if an aggregator breaks a rule of the contract.
-func strict(t *testing.T, o fakestore.Options) *fakestore.Store {
+func strict(t *testing.T, o protocoltest.Options) *protocoltest.Store {
 	o.NeedRecords, o.Exclusive, o.Errorf = true, true, t.Errorf
-	return fakestore.New(o)
+	return protocoltest.New(o)
 }
 
 func settle(d time.Duration) {
@@ -129,7 +129,7 @@ func keyed(t *testing.T, key string, counters, delta int, ids ...string) []wire.
 }
 
 // unlimited is a store that takes commits of any size.
-type unlimited struct{ *fakestore.Store }
+type unlimited struct{ *protocoltest.Store }
 
 func (s unlimited) Limits() store.Limits {
 	limits := s.Store.Limits()
@@ -142,12 +142,12 @@ func (s unlimited) Limits() store.Limits {
 // refused a commit.
 func TestMarkersAreLookedUpFirst(t *testing.T) {
 	for name, tc := range map[string]struct {
-		see                    func(*fakestore.Store) aggregator.Store
+		see                    func(*protocoltest.Store) aggregator.Store
 		read, collisions       int // in the first minute
 		readLater, refusedLate int // and with the parts after it
 	}{
-		"a limit":  {func(s *fakestore.Store) aggregator.Store { return s }, 2, 0, 3, 1},
-		"no limit": {func(s *fakestore.Store) aggregator.Store { return unlimited{s} }, 1, 1, 2, 2},
+		"a limit":  {func(s *protocoltest.Store) aggregator.Store { return s }, 2, 0, 3, 1},
+		"no limit": {func(s *protocoltest.Store) aggregator.Store { return unlimited{s} }, 1, 1, 2, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -155,8 +155,8 @@ func TestMarkersAreLookedUpFirst(t *testing.T) {
 				r := runOver(t, st, tc.see(st), aggregator.Config{})
 				check := func(read, collisions int) {
 					t.Helper()
-					if got := st.Counts(); got.MarkersRead != read || got.Collisions != collisions {
-						t.Errorf("%d markers read and %d commits refused, want %d and %d", got.MarkersRead, got.Collisions, read, collisions)
+					if got := st.Counts(); got.Read["marker"] != read || got.Collisions != collisions {
+						t.Errorf("%d markers read and %d commits refused, want %d and %d", got.Read["marker"], got.Collisions, read, collisions)
 					}
 				}
 				p := identified("x", 1)
@@ -186,11 +186,11 @@ func TestMarkersOutliveTheWindow(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				st := windowed(t, 24*time.Hour)
 				var expires []time.Time
-				st.OnFold(func(_ int, c *store.Commit) fakestore.Answer {
+				st.OnFold(func(_ int, c *store.Commit) protocoltest.Answer {
 					for _, m := range c.Markers {
 						expires = append(expires, m.ExpireAt)
 					}
-					return fakestore.OK
+					return protocoltest.OK
 				})
 				r := run(t, st, clock.With(aggregator.Config{}, &clock.Env{Wall: func() time.Time { return time.Now().Add(off) }}))
 				now := time.Now()
@@ -211,7 +211,7 @@ func TestMarkersOutliveTheWindow(t *testing.T) {
 func TestAStoreThatDoesNotCountStopsFolding(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
-		st.OnFold(func(int, *store.Commit) fakestore.Answer { return fakestore.NotCounted })
+		st.OnFold(func(int, *store.Commit) protocoltest.Answer { return protocoltest.NotCounted })
 		r := run(t, st, aggregator.Config{DrainTimeout: time.Second})
 		m := r.send(t, anonymous(one("a", 1)))
 		settle(time.Hour)
@@ -231,18 +231,18 @@ func TestAStoreThatDoesNotCountStopsFolding(t *testing.T) {
 // has to grow the counter again.
 func TestGrowthInFoldsNeedsNoLookUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := strict(t, fakestore.Options{Entities: 1 << 20, Commits: 1, Shards: 3, GrowsInFold: true})
-		st.OnFold(fakestore.FoldScript(fakestore.UnknownNotApplied, fakestore.Deployment))
+		st := strict(t, protocoltest.Options{Entities: 1 << 20, Commits: 1, Shards: 3, GrowsInFold: true})
+		st.OnFold(protocoltest.FoldScript(protocoltest.UnknownNotApplied, protocoltest.Deployment))
 		r := run(t, st, aggregator.Config{})
 		r.send(t, anonymous(one("b", 2), one("a", 1)))
 		settle(20 * time.Minute)
 		r.send(t, anonymous(one("a", 10), one("c", 3)))
 		settle(20 * time.Minute)
 		r.want(t, map[string]int64{"a": 11, "b": 2, "c": 3})
-		if n := st.Calls(fakestore.Shards) + st.Calls(fakestore.Grow); n != 0 {
+		if n := st.Calls("get record") + st.Calls("write record"); n != 0 {
 			t.Errorf("%d calls for records, want none", n)
 		}
-		if got, stats := st.Counts().Raised, r.agg.Stats().RecordsWritten; got != 3 || stats != 3 {
+		if got, stats := st.Counts().Wrote["record"], r.agg.Stats().RecordsWritten; got != 3 || stats != 3 {
 			t.Errorf("wrote %d records and reports %d, want 3", got, stats)
 		}
 	})
@@ -251,11 +251,11 @@ func TestGrowthInFoldsNeedsNoLookUp(t *testing.T) {
 func TestWithoutMarkersAnUnknownOutcomeEndsRun(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := certain(t)
-		st.OnFold(func(_ int, c *store.Commit) fakestore.Answer {
+		st.OnFold(func(_ int, c *store.Commit) protocoltest.Answer {
 			if len(c.Markers) > 0 {
 				t.Error("a marker for an anonymous part")
 			}
-			return fakestore.UnknownApplied
+			return protocoltest.UnknownApplied
 		})
 		r := run(t, st, aggregator.Config{})
 		m := r.send(t, anonymous(one("a", 1)))

@@ -6,7 +6,7 @@ import (
 
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -18,7 +18,7 @@ func batchDeadLetter(key string, at time.Time, parts ...wire.Part) store.DeadLet
 	}
 }
 
-func putDeadLetters(t *testing.T, st *fakestore.Store, letters ...store.DeadLetter) {
+func putDeadLetters(t *testing.T, st *protocoltest.Store, letters ...store.DeadLetter) {
 	t.Helper()
 	if err := st.PutDeadLetters(t.Context(), letters); err != nil {
 		t.Fatal(err)
@@ -26,7 +26,7 @@ func putDeadLetters(t *testing.T, st *fakestore.Store, letters ...store.DeadLett
 }
 
 // ask requests the replay of a letter.
-func ask(t *testing.T, st *fakestore.Store, d store.DeadLetter) {
+func ask(t *testing.T, st *protocoltest.Store, d store.DeadLetter) {
 	t.Helper()
 	d.Key = store.ReplayKey(d.Key)
 	putDeadLetters(t, st, d)

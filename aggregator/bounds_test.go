@@ -13,7 +13,7 @@ import (
 
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 )
 
 // takes reports whether the aggregator would take a message now.
@@ -36,7 +36,7 @@ func TestNoMoreIsHeldThanConfigured(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				gate := make(chan struct{})
 				st := large(t)
-				st.OnFold(func(int, *store.Commit) fakestore.Answer { <-gate; return fakestore.OK })
+				st.OnFold(func(int, *store.Commit) protocoltest.Answer { <-gate; return protocoltest.OK })
 				cfg.CommitTimeout = time.Hour
 				r := run(t, st, cfg)
 				for i := range 10 {
@@ -57,10 +57,10 @@ func TestNoMoreIsHeldThanConfigured(t *testing.T) {
 }
 
 // afterFirst answers the first call with OK: nothing is taken before the first check.
-func afterFirst(answer fakestore.Answer) func(int) fakestore.Answer {
-	return func(n int) fakestore.Answer {
+func afterFirst(answer protocoltest.Answer) func(int) protocoltest.Answer {
+	return func(n int) protocoltest.Answer {
 		if n == 1 {
-			return fakestore.OK
+			return protocoltest.OK
 		}
 		return answer
 	}
@@ -69,7 +69,7 @@ func afterFirst(answer fakestore.Answer) func(int) fakestore.Answer {
 func TestNothingIsTakenBeforeTheFirstCheck(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
-		st.On(fakestore.Check, fakestore.Script(fakestore.SlowNotApplied, fakestore.UnknownNotApplied))
+		st.On("check", protocoltest.Script(protocoltest.SlowNotApplied, protocoltest.UnknownNotApplied))
 		r := run(t, st, aggregator.Config{CommitTimeout: 5 * time.Second})
 		settle(4 * time.Second)
 		if err := r.agg.Ready(); err == nil || r.takes(t) {
@@ -111,13 +111,13 @@ func TestABusThatEndsAtOnceIsNotRetriedAllTheTime(t *testing.T) {
 
 // Nothing is lost either. The log says once that folding pauses where the database is another, and once that it goes on.
 func TestNothingIsTakenWhileTheStoreIsUnavailable(t *testing.T) {
-	always := func(answer fakestore.Answer) func(*fakestore.Store) {
-		return func(s *fakestore.Store) { s.OnFold(func(int, *store.Commit) fakestore.Answer { return answer }) }
+	always := func(answer protocoltest.Answer) func(*protocoltest.Store) {
+		return func(s *protocoltest.Store) { s.OnFold(func(int, *store.Commit) protocoltest.Answer { return answer }) }
 	}
-	for name, trouble := range map[string]func(*fakestore.Store){
-		"no answers":         always(fakestore.UnknownNotApplied),
-		"a wrong deployment": always(fakestore.Deployment),
-		"another database":   func(s *fakestore.Store) { s.On(fakestore.Check, afterFirst(fakestore.Deployment)) },
+	for name, trouble := range map[string]func(*protocoltest.Store){
+		"no answers":         always(protocoltest.UnknownNotApplied),
+		"a wrong deployment": always(protocoltest.Deployment),
+		"another database":   func(s *protocoltest.Store) { s.On("check", afterFirst(protocoltest.Deployment)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestNothingIsTakenWhileTheStoreIsUnavailable(t *testing.T) {
 					t.Errorf("takes messages or folds (ready: %v, acknowledged: %t)", r.agg.Ready(), acked(m))
 				}
 				st.OnFold(nil)
-				st.On(fakestore.Check, nil)
+				st.On("check", nil)
 				settle(time.Minute)
 				if err := r.agg.Ready(); err != nil || !acked(m) || st.Total("a") != 1 || len(st.DeadLetters()) > 0 {
 					t.Errorf("after recovery: ready %v, acknowledged %t, total %d, dead letters %q", err, acked(m), st.Total("a"), r.reasons())

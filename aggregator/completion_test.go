@@ -9,7 +9,7 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -29,8 +29,8 @@ func (m *flushedBatch) payloadAt(at time.Time) []byte {
 
 // watch makes the store fail the test if the completion is committed before every part is in the store, in
 // the same commit or in a dead letter. answer is the store's, nil for OK.
-func (m *flushedBatch) watch(t *testing.T, st *fakestore.Store, answer func(n int, c *store.Commit) fakestore.Answer) {
-	st.OnFold(func(n int, c *store.Commit) fakestore.Answer {
+func (m *flushedBatch) watch(t *testing.T, st *protocoltest.Store, answer func(n int, c *store.Commit) protocoltest.Answer) {
+	st.OnFold(func(n int, c *store.Commit) protocoltest.Answer {
 		has := func(id wire.PartID) bool {
 			return slices.ContainsFunc(c.Markers, func(o store.Marker) bool { return o.ID == id })
 		}
@@ -42,13 +42,13 @@ func (m *flushedBatch) watch(t *testing.T, st *fakestore.Store, answer func(n in
 			}
 		}
 		if answer == nil {
-			return fakestore.OK
+			return protocoltest.OK
 		}
 		return answer(n, c)
 	})
 }
 
-func inDeadLetters(st *fakestore.Store, id wire.PartID) bool {
+func inDeadLetters(st *protocoltest.Store, id wire.PartID) bool {
 	return slices.ContainsFunc(st.DeadLetters(), func(d store.DeadLetter) bool {
 		b, err := wire.Decode(d.Payload)
 		return err == nil && slices.ContainsFunc(b.Parts, func(p wire.Part) bool { return p.ID == id })
@@ -56,7 +56,7 @@ func inDeadLetters(st *fakestore.Store, id wire.PartID) bool {
 }
 
 // says fails the test unless the completion is there and says so.
-func (m *flushedBatch) says(t *testing.T, st *fakestore.Store, want wire.Fingerprint) {
+func (m *flushedBatch) says(t *testing.T, st *protocoltest.Store, want wire.Fingerprint) {
 	t.Helper()
 	if got, ok := st.Marker(m.completion()); !ok || got.Fingerprint != want {
 		t.Errorf("the completion is there: %t, and says %d; want %d", ok, got.Fingerprint, want)
@@ -78,7 +78,7 @@ func wideParts(n int) (parts []wire.Part) {
 func TestCompletionsComeWithTheLastPart(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
-		open    func(*testing.T) *fakestore.Store
+		open    func(*testing.T) *protocoltest.Store
 		parts   []wire.Part
 		commits int
 	}{
@@ -144,8 +144,8 @@ func TestSinglePartsAreTheirOwnCompletions(t *testing.T) {
 				r := run(t, st, aggregator.Config{})
 				r.sendBytes(t, m.payload())
 				settle(time.Minute)
-				if got := st.Counts(); got.Markers != tc.markers || got.Folds != 1 {
-					t.Errorf("%d markers in %d commits, want %d in 1", got.Markers, got.Folds, tc.markers)
+				if got := st.Counts(); got.Wrote["marker"] != tc.markers || got.Folds != 1 {
+					t.Errorf("%d markers in %d commits, want %d in 1", got.Wrote["marker"], got.Folds, tc.markers)
 				}
 			})
 		})

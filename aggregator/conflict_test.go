@@ -12,7 +12,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -53,7 +53,7 @@ func TestDeadLettersThatWaitAreSeen(t *testing.T) {
 		if got := r.agg.Degraded(); got != "" {
 			t.Errorf("nothing waits: got %q", got)
 		}
-		st.On(fakestore.PutDeadLetters, func(int) fakestore.Answer { return fakestore.UnknownNotApplied })
+		st.On("write letter", func(int) protocoltest.Answer { return protocoltest.UnknownNotApplied })
 		waiting := r.send(t, identified("x", 2))
 		r.send(t, anonymous(one("b", 1)))
 		settle(time.Minute)
@@ -61,7 +61,7 @@ func TestDeadLettersThatWaitAreSeen(t *testing.T) {
 		if got := r.agg.Degraded(); !strings.Contains(got, "1 dead letters are not written yet") && !strings.Contains(got, "0 dead letters") || r.agg.Ready() != nil {
 			t.Errorf("degraded %q, ready %v; want a letter that waits, and ready", got, r.agg.Ready())
 		}
-		st.On(fakestore.PutDeadLetters, fakestore.Script())
+		st.On("write letter", protocoltest.Script())
 		settle(time.Minute)
 		if got := r.agg.Degraded(); got != "" || !acked(waiting) || len(st.DeadLetters()) != 1 {
 			t.Errorf("written: degraded %q, acknowledged %v, %d letters", got, acked(waiting), len(st.DeadLetters()))

@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 )
 
 // putSizes records the number of letters before each write, and answers the write.
-func putSizes(st *fakestore.Store, answers ...fakestore.Answer) (written func() []int) {
+func putSizes(st *protocoltest.Store, answers ...protocoltest.Answer) (written func() []int) {
 	var before []int
-	script := fakestore.Script(answers...)
-	st.On(fakestore.PutDeadLetters, func(n int) fakestore.Answer {
+	script := protocoltest.Script(answers...)
+	st.On("write letter", func(n int) protocoltest.Answer {
 		before = append(before, len(st.DeadLetters()))
 		return script(n)
 	})
@@ -30,7 +30,7 @@ func putSizes(st *fakestore.Store, answers ...fakestore.Answer) (written func() 
 func TestAfterAFailureDeadLettersAreWrittenAloneUntilOneIs(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
-		written := putSizes(st, fakestore.UnknownNotApplied)
+		written := putSizes(st, protocoltest.UnknownNotApplied)
 		r := run(t, st, aggregator.Config{})
 		for i := range 30 {
 			r.sendBytes(t, []byte(strings.Repeat("y", i+1)))

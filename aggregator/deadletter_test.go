@@ -15,7 +15,7 @@ import (
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/engine"
 	"github.com/countmill/countmill/store/engine/memory"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -73,7 +73,7 @@ func TestADeadLetterThatCannotBeWrittenHoldsUpNoOther(t *testing.T) {
 func TestNotReadyWhileDeadLettersKeepMessagesOut(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
-		st.On(fakestore.PutDeadLetters, func(int) fakestore.Answer { return fakestore.UnknownNotApplied })
+		st.On("write letter", func(int) protocoltest.Answer { return protocoltest.UnknownNotApplied })
 		r := run(t, st, aggregator.Config{HeldMessages: 20})
 		for i := range 20 {
 			r.sendBytes(t, []byte(strings.Repeat("y", i+1)))
@@ -82,7 +82,7 @@ func TestNotReadyWhileDeadLettersKeepMessagesOut(t *testing.T) {
 		if r.agg.Ready() == nil {
 			t.Error("ready although no message is taken")
 		}
-		st.On(fakestore.PutDeadLetters, nil)
+		st.On("write letter", nil)
 		settle(2 * time.Minute)
 		if err := r.agg.Ready(); err != nil || len(st.DeadLetters()) != 20 {
 			t.Errorf("after recovery: %v, %d dead letters, want 20", err, len(st.DeadLetters()))
@@ -111,11 +111,11 @@ func TestManyRivalsOfOneIDAreDeadLetteredTogether(t *testing.T) {
 func TestRivalsOfARefusedPartHaveTheirTurn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
-		st.OnFold(func(_ int, c *store.Commit) fakestore.Answer {
+		st.OnFold(func(_ int, c *store.Commit) protocoltest.Answer {
 			if c.Adds[0].Delta == 1 {
-				return fakestore.Refused
+				return protocoltest.Refused
 			}
-			return fakestore.OK
+			return protocoltest.OK
 		})
 		r := run(t, st, aggregator.Config{})
 		for _, delta := range []int64{1, 2, 3, 2} {

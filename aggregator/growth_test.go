@@ -13,11 +13,11 @@ import (
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 )
 
 // single is a store whose new counters have one shard, as in Datastore.
-func single(t *testing.T) *fakestore.Store { return strict(t, fakestore.Options{Shards: 1}) }
+func single(t *testing.T) *protocoltest.Store { return strict(t, protocoltest.Options{Shards: 1}) }
 
 // hammer sends an increment of "a" every step for that long; each is a commit of its own.
 func (r *rig) hammer(t *testing.T, step, long time.Duration) (sent int64) {
@@ -30,7 +30,7 @@ func (r *rig) hammer(t *testing.T, step, long time.Duration) (sent int64) {
 	return sent
 }
 
-func shardsOf(t *testing.T, st *fakestore.Store) int {
+func shardsOf(t *testing.T, st *protocoltest.Store) int {
 	t.Helper()
 	n, err := st.Shards(t.Context(), []string{"a"})
 	if err != nil {
@@ -40,16 +40,16 @@ func shardsOf(t *testing.T, st *fakestore.Store) int {
 }
 
 // used records the shards of commits from now on.
-func used(st *fakestore.Store) (shards func() int) {
+func used(st *protocoltest.Store) (shards func() int) {
 	var mu sync.Mutex
 	seen := make(map[int]bool)
-	st.OnFold(func(_ int, c *store.Commit) fakestore.Answer {
+	st.OnFold(func(_ int, c *store.Commit) protocoltest.Answer {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, a := range c.Adds {
 			seen[a.Shard] = true
 		}
-		return fakestore.OK
+		return protocoltest.OK
 	})
 	return func() int {
 		mu.Lock()
@@ -90,10 +90,10 @@ func hotRun(t *testing.T, seed uint64) {
 		t.Errorf("%d shards after a minute of 10 commits a second, want 10 to 20", n)
 	}
 	counts, grown := st.Counts(), first.agg.Stats().Grown+second.agg.Stats().Grown
-	if grown == 0 || int(grown) != counts.Raised-1 || counts.Raised > 20 || counts.RecordsRead > 40 {
+	if grown == 0 || int(grown) != counts.Wrote["record"]-1 || counts.Wrote["record"] > 20 || counts.Read["record"] > 40 {
 		t.Errorf("%d growths counted; the store has %+v", grown, counts)
 	}
-	t.Logf("%d shards, %d records written and %d read for %d commits", shardsOf(t, st), counts.Raised, counts.RecordsRead, counts.Folds)
+	t.Logf("%d shards, %d records written and %d read for %d commits", shardsOf(t, st), counts.Wrote["record"], counts.Read["record"], counts.Folds)
 }
 
 func TestAColdCounterStaysAsItIs(t *testing.T) {
@@ -102,7 +102,7 @@ func TestAColdCounterStaysAsItIs(t *testing.T) {
 		r := run(t, st, aggregator.Config{})
 		want := r.hammer(t, 5*time.Second, 10*time.Minute)
 		r.want(t, map[string]int64{"a": want})
-		if counts := st.Counts(); counts.Raised != 1 || counts.RecordsRead != 1 {
+		if counts := st.Counts(); counts.Wrote["record"] != 1 || counts.Read["record"] != 1 {
 			t.Errorf("a commit every 5 s: %+v, want the record written once and read once", counts)
 		}
 	})
@@ -113,12 +113,12 @@ func TestShardsAreBounded(t *testing.T) {
 		cfg   aggregator.Config
 		by    int // hand
 		want  int
-		store fakestore.Options
+		store protocoltest.Options
 	}{
 		"by a setting":     {cfg: aggregator.Config{MaxShards: 3}, want: 3},
 		"switched off":     {cfg: aggregator.Config{ShardRate: -1}, want: 1},
 		"more by hand":     {cfg: aggregator.Config{MaxShards: 3}, by: 7, want: 7},
-		"of another store": {store: fakestore.Options{GrowsInFold: true}, want: 1},
+		"of another store": {store: protocoltest.Options{GrowsInFold: true}, want: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -153,14 +153,14 @@ func TestMoreShardsAreHeardOf(t *testing.T) {
 		fresh := run(t, st, aggregator.Config{})
 		fresh.hammer(t, 10*time.Second, 20*time.Minute) // misses a shard once in 10^15 times
 		_ = fresh.finish()
-		read := st.Counts().RecordsRead
+		read := st.Counts().Read["record"]
 		old.hammer(t, 10*time.Second, 20*time.Second)
 		shards := used(st)
 		old.hammer(t, 10*time.Second, 5*time.Minute)
 		if n := shards(); n < 2 {
 			t.Errorf("%d shards used by one who knew of 1, want up to 4", n)
 		}
-		if n := st.Counts().RecordsRead - read; n != 1 {
+		if n := st.Counts().Read["record"] - read; n != 1 {
 			t.Errorf("%d records read, want 1", n)
 		}
 	})
@@ -168,18 +168,18 @@ func TestMoreShardsAreHeardOf(t *testing.T) {
 
 // Folds go on with the present shards, and the store is not asked all the time.
 func TestAFailedGrowthHoldsNothingBack(t *testing.T) {
-	for name, answer := range map[string]fakestore.Answer{
-		"lost": fakestore.UnknownNotApplied, "its answer lost": fakestore.UnknownApplied, "refused": fakestore.Refused,
+	for name, answer := range map[string]protocoltest.Answer{
+		"lost": protocoltest.UnknownNotApplied, "its answer lost": protocoltest.UnknownApplied, "refused": protocoltest.Refused,
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				st := single(t)
 				fails := true
-				st.On(fakestore.Grow, func(n int) fakestore.Answer {
+				st.On("write record", func(n int) protocoltest.Answer {
 					if n > 1 && fails {
 						return answer
 					}
-					return fakestore.OK
+					return protocoltest.OK
 				})
 				r := run(t, st, clock.With(aggregator.Config{}, drawing(1)))
 				shards := used(st)
@@ -188,7 +188,7 @@ func TestAFailedGrowthHoldsNothingBack(t *testing.T) {
 				if n := shards(); n > 1 && name != "its answer lost" {
 					t.Errorf("%d shards used, but no growth was answered", n)
 				}
-				if calls := st.Calls(fakestore.Grow); calls > 40 {
+				if calls := st.Calls("write record"); calls > 40 {
 					t.Errorf("%d growths in a minute in which none succeeds", calls)
 				}
 				fails = false
@@ -206,16 +206,16 @@ func TestAFailedGrowthHoldsNothingBack(t *testing.T) {
 func TestTheEndDoesNotWaitForMoreShards(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := single(t)
-		st.On(fakestore.Shards, func(n int) fakestore.Answer {
+		st.On("get record", func(n int) protocoltest.Answer {
 			if n > 1 {
-				return fakestore.SlowNotApplied
+				return protocoltest.SlowNotApplied
 			}
-			return fakestore.OK
+			return protocoltest.OK
 		})
 		r := run(t, st, aggregator.Config{CommitTimeout: time.Hour})
 		want := r.hammer(t, 250*time.Millisecond, time.Minute)
-		if st.Calls(fakestore.Shards) != 2 {
-			t.Fatalf("%d look-ups of records, want one under way", st.Calls(fakestore.Shards))
+		if st.Calls("get record") != 2 {
+			t.Fatalf("%d look-ups of records, want one under way", st.Calls("get record"))
 		}
 		began := time.Now()
 		if err := r.finish(); err != nil || time.Since(began) > time.Second {
@@ -229,13 +229,13 @@ func TestTheEndDoesNotWaitForMoreShards(t *testing.T) {
 // again. It stays whole, and markers are not looked up first.
 func TestContention(t *testing.T) {
 	for name, c := range map[string]struct {
-		answers []fakestore.Answer
+		answers []protocoltest.Answer
 		want    []string // parts and shards that a is known to have, for each commit
 		reads   int      // of markers
 	}{
-		"not applied": {[]fakestore.Answer{fakestore.ContendedNotApplied, fakestore.ContendedNotApplied}, []string{"2/1", "2/4", "2/4"}, 0},
-		"applied":     {[]fakestore.Answer{fakestore.ContendedApplied}, []string{"2/1", "2/4"}, 2},
-		"no end of it while it is whole": {slices.Repeat([]fakestore.Answer{fakestore.ContendedNotApplied}, 4),
+		"not applied": {[]protocoltest.Answer{protocoltest.ContendedNotApplied, protocoltest.ContendedNotApplied}, []string{"2/1", "2/4", "2/4"}, 0},
+		"applied":     {[]protocoltest.Answer{protocoltest.ContendedApplied}, []string{"2/1", "2/4"}, 2},
+		"no end of it while it is whole": {slices.Repeat([]protocoltest.Answer{protocoltest.ContendedNotApplied}, 4),
 			[]string{"2/1", "2/4", "2/4", "2/4", "1/0", "1/4"}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -249,7 +249,7 @@ func TestContention(t *testing.T) {
 				}
 				var commits commits
 				st.OnFold(commits.watch(c.answers...))
-				read := st.Counts().MarkersRead
+				read := st.Counts().Read["marker"]
 				r.send(t, anonymous(one("a", 1)), anonymous(one("b", 1)))
 				settle(10 * time.Minute)
 				r.want(t, map[string]int64{"a": 2, "b": 1})
@@ -259,7 +259,7 @@ func TestContention(t *testing.T) {
 				if got := r.agg.Stats().Contended; got != int64(len(c.answers)) {
 					t.Errorf("%d commits contended, want %d", got, len(c.answers))
 				}
-				if got := st.Counts().MarkersRead - read; got != c.reads {
+				if got := st.Counts().Read["marker"] - read; got != c.reads {
 					t.Errorf("%d markers read, want %d", got, c.reads)
 				}
 			})
@@ -273,8 +273,8 @@ type commits struct {
 	all []string
 }
 
-func (c *commits) watch(answers ...fakestore.Answer) func(int, *store.Commit) fakestore.Answer {
-	return func(_ int, commit *store.Commit) fakestore.Answer {
+func (c *commits) watch(answers ...protocoltest.Answer) func(int, *store.Commit) protocoltest.Answer {
+	return func(_ int, commit *store.Commit) protocoltest.Answer {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		known := 0
@@ -284,7 +284,7 @@ func (c *commits) watch(answers ...fakestore.Answer) func(int, *store.Commit) fa
 			}
 		}
 		c.all = append(c.all, fmt.Sprintf("%d/%d", len(commit.Markers), known))
-		return fakestore.Script(answers...)(len(c.all))
+		return protocoltest.Script(answers...)(len(c.all))
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 )
 
 // The heartbeat has the counts of Stats, and the counters that moved.
@@ -45,7 +45,7 @@ func TestHeartbeatHasTheCountsAndTheBusiest(t *testing.T) {
 // The heartbeat has the difference of the clocks: status and its readers learn it from nowhere else.
 func TestHeartbeatHasTheSkew(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := run(t, fakestore.New(fakestore.Options{ClockOffset: -time.Hour}), aggregator.Config{WorkerID: "w"})
+		r := run(t, protocoltest.New(protocoltest.Options{ClockOffset: -time.Hour}), aggregator.Config{WorkerID: "w"})
 		settle(time.Minute)
 		if got := r.worker(t).Skew; got < time.Hour-time.Second || got > time.Hour+time.Second {
 			t.Errorf("the skew is %s, want an hour", got)
@@ -62,12 +62,12 @@ func TestHeartbeatsThatAreNotWritten(t *testing.T) {
 		st := large(t)
 		r := run(t, st, aggregator.Config{WorkerID: "w"})
 		settle(time.Minute)
-		st.On(fakestore.Beat, func(int) fakestore.Answer { return fakestore.UnknownNotApplied })
+		st.On("write worker", func(int) protocoltest.Answer { return protocoltest.UnknownNotApplied })
 		settle(time.Minute)
 		if got := r.agg.Degraded(); !strings.Contains(got, "heartbeats were not written") || r.agg.Ready() != nil {
 			t.Errorf("degraded %q, ready %v; want a word about heartbeats, and ready", got, r.agg.Ready())
 		}
-		st.On(fakestore.Beat, fakestore.Script())
+		st.On("write worker", protocoltest.Script())
 		settle(time.Minute)
 		if got := r.agg.Degraded(); got != "" {
 			t.Errorf("written again: degraded %q", got)

@@ -10,15 +10,15 @@ import (
 
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 	"github.com/countmill/countmill/wire"
 )
 
 // embeddedOptions are those of a store that refuses commits by old rules.
-var embeddedOptions = fakestore.Options{Entities: 1 << 20, GrowsInFold: true, CertainOutcome: true}
+var embeddedOptions = protocoltest.Options{Entities: 1 << 20, GrowsInFold: true, CertainOutcome: true}
 
 // index makes a step of the index "sites".
-func index(t *testing.T, st *fakestore.Store, step store.IndexStep) store.Index {
+func index(t *testing.T, st *protocoltest.Store, step store.IndexStep) store.Index {
 	t.Helper()
 	x := store.Index{Name: "sites", Match: "page:{site}:*", Group: "site:{site}"}
 	if old := mustCheck(t, st).Settings.Rules.Index(x.Name); old != nil {
@@ -34,7 +34,7 @@ func index(t *testing.T, st *fakestore.Store, step store.IndexStep) store.Index 
 	return x
 }
 
-func mustCheck(t *testing.T, st *fakestore.Store) store.Checked {
+func mustCheck(t *testing.T, st *protocoltest.Store) store.Checked {
 	t.Helper()
 	checked, err := st.Check(t.Context())
 	if err != nil {
@@ -46,7 +46,7 @@ func mustCheck(t *testing.T, st *fakestore.Store) store.Checked {
 // Sums that go to an overflow group are counted, each counter once for each commit and minute.
 func TestOverflowGroupsAreCounted(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := strict(t, fakestore.Options{Entities: 250})
+		st := strict(t, protocoltest.Options{Entities: 250})
 		index(t, st, store.CreateIndex)
 		r := run(t, st, aggregator.Config{Linger: -1})
 		settle(time.Second)
@@ -65,7 +65,7 @@ func TestOverflowGroupsAreCounted(t *testing.T) {
 		check("two counters", 2)
 		r.send(t, at(anonymous(one("page:s :a", 1)), now), at(anonymous(one("page:s :a", 1), one("page:s1:a", 1)), now-1))
 		check("two minutes", 4)
-		st.OnFold(fakestore.FoldScript(fakestore.NotApplied))
+		st.OnFold(protocoltest.FoldScript(protocoltest.NotApplied))
 		r.send(t, at(anonymous(one("page:s :a", 1)), now))
 		check("a repeated commit", 5)
 		r.want(t, map[string]int64{"page:s :a": 8, "page:s :b": 3, "=overflow:sites": 11, "page:s1:a": 13, "other": 5, "=site:s1": 13})
@@ -98,7 +98,7 @@ func TestCommitsByOldRulesAreMadeAgain(t *testing.T) {
 
 // staleRules answers checks with settings of before.
 type staleRules struct {
-	*fakestore.Store
+	*protocoltest.Store
 	old    store.Settings
 	fresh  atomic.Bool
 	checks atomic.Int64
@@ -162,13 +162,13 @@ func TestIncrementsThatDoNotFitAGroup(t *testing.T) {
 
 // holdFirstLookup makes the first look-up of markers wait for release: its job is packed by then, and not
 // committed.
-func holdFirstLookup(st *fakestore.Store) (release func()) {
+func holdFirstLookup(st *protocoltest.Store) (release func()) {
 	gate := make(chan struct{})
-	st.On(fakestore.Applied, func(n int) fakestore.Answer {
+	st.On("get marker", func(n int) protocoltest.Answer {
 		if n == 1 {
 			<-gate
 		}
-		return fakestore.OK
+		return protocoltest.OK
 	})
 	return func() { close(gate) }
 }
@@ -177,7 +177,7 @@ func holdFirstLookup(st *fakestore.Store) (release func()) {
 // takes. The job is halved, and the store sees no such commit.
 func TestAJobThatGrowsWithAnIndexIsHalved(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := strict(t, fakestore.Options{Entities: 60, Shards: 1})
+		st := strict(t, protocoltest.Options{Entities: 60, Shards: 1})
 		release := holdFirstLookup(st)
 		r := run(t, st, aggregator.Config{CommitTimeout: time.Hour, Linger: time.Second})
 		settle(time.Second)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -23,7 +23,7 @@ type inlet struct {
 	finish func() error
 }
 
-func takeIn(t *testing.T, st *fakestore.Store, cfg aggregator.IntakeConfig) *inlet {
+func takeIn(t *testing.T, st *protocoltest.Store, cfg aggregator.IntakeConfig) *inlet {
 	t.Helper()
 	in := &inlet{testBus: newBus()}
 	in.intake = aggregator.NewIntake(in.testBus, st, cfg)
@@ -104,7 +104,7 @@ func TestAMessageThatWasGivenUpIsADeadLetter(t *testing.T) {
 func TestAnIntakeHoldsUnwrittenDeadLetters(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
-		st.On(fakestore.PutDeadLetters, fakestore.Script(fakestore.UnknownNotApplied, fakestore.Deployment, fakestore.UnknownApplied))
+		st.On("write letter", protocoltest.Script(protocoltest.UnknownNotApplied, protocoltest.Deployment, protocoltest.UnknownApplied))
 		in := takeIn(t, st, aggregator.IntakeConfig{})
 		m := in.deliver(t, []byte("x"), wire.MetaBrokerID, "1")
 		if acked(m) || nacked(m) {
@@ -114,7 +114,7 @@ func TestAnIntakeHoldsUnwrittenDeadLetters(t *testing.T) {
 		if !acked(m) || len(st.DeadLetters()) != 1 {
 			t.Errorf("acked %t, %d letters; want the one", acked(m), len(st.DeadLetters()))
 		}
-		st.On(fakestore.PutDeadLetters, func(int) fakestore.Answer { return fakestore.UnknownNotApplied })
+		st.On("write letter", func(int) protocoltest.Answer { return protocoltest.UnknownNotApplied })
 		m = in.deliver(t, []byte("y"), wire.MetaBrokerID, "2")
 		settle(time.Hour)
 		if err := in.finish(); err != nil || acked(m) || !nacked(m) {
@@ -126,7 +126,7 @@ func TestAnIntakeHoldsUnwrittenDeadLetters(t *testing.T) {
 // The end does not abort a write under way.
 func TestAnIntakeFinishesItsWrite(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := strict(t, fakestore.Options{Latency: time.Second})
+		st := strict(t, protocoltest.Options{Latency: time.Second})
 		in := takeIn(t, st, aggregator.IntakeConfig{})
 		m := in.deliver(t, []byte("x"))
 		if err := in.finish(); err != nil || !acked(m) || len(st.DeadLetters()) != 1 {

@@ -14,11 +14,11 @@ import (
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/internal/journal"
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 	"github.com/countmill/countmill/wire"
 )
 
-func keepJournal(t *testing.T, st *fakestore.Store, pattern, keep string) {
+func keepJournal(t *testing.T, st *protocoltest.Store, pattern, keep string) {
 	t.Helper()
 	change, err := store.ParseRetention(store.KindJournal, keep)
 	if err == nil {
@@ -37,7 +37,7 @@ type kept struct {
 	Minute          wire.Minute
 }
 
-func journalOf(t *testing.T, st *fakestore.Store) (all []kept) {
+func journalOf(t *testing.T, st *protocoltest.Store) (all []kept) {
 	t.Helper()
 	for _, r := range st.Journaled() {
 		content, err := journal.Decode(r.Data)
@@ -53,7 +53,7 @@ func journalOf(t *testing.T, st *fakestore.Store) (all []kept) {
 
 // wantJournal compares the journal with the totals of the counters with a prefix: each part is in it
 // once, and nothing else is.
-func wantJournal(t *testing.T, st *fakestore.Store, totals map[string]int64, prefixes ...string) {
+func wantJournal(t *testing.T, st *protocoltest.Store, totals map[string]int64, prefixes ...string) {
 	t.Helper()
 	want, got := make(map[string]int64), make(map[string]int64)
 	for counter, n := range totals {
@@ -119,7 +119,7 @@ func TestARecordSaysWhatItsPartsSay(t *testing.T) {
 // A commit has a record for each 512 KiB of a retention, and rows only of paged counters.
 func TestRecordsAreCut(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := strict(t, fakestore.Options{Entities: 1 << 20, GrowsInFold: true, CertainOutcome: true})
+		st := strict(t, protocoltest.Options{Entities: 1 << 20, GrowsInFold: true, CertainOutcome: true})
 		keepJournal(t, st, "long*", "400d")
 		keepJournal(t, st, "paged*", "400d,paged")
 		keepJournal(t, st, "short*", "30d")

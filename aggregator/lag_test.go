@@ -11,15 +11,15 @@ import (
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 	"github.com/countmill/countmill/wire"
 )
 
 // held runs an aggregator that folds nothing: it holds every message.
 func held(t *testing.T, wall func() time.Time) *rig {
 	t.Helper()
-	st := strict(t, fakestore.Options{Clock: wall, CertainOutcome: true})
-	st.OnFold(func(int, *store.Commit) fakestore.Answer { return fakestore.Deployment })
+	st := strict(t, protocoltest.Options{Clock: wall, CertainOutcome: true})
+	st.OnFold(func(int, *store.Commit) protocoltest.Answer { return protocoltest.Deployment })
 	return run(t, st, clock.With(aggregator.Config{WorkerID: "w"}, &clock.Env{Wall: wall}))
 }
 
@@ -96,8 +96,8 @@ func TestLagWhileClocksAreSet(t *testing.T) {
 func TestTheRecordReportsAStalledAggregator(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
-		refuse := func(int) fakestore.Answer { return fakestore.Deployment }
-		st.On(fakestore.Check, refuse)
+		refuse := func(int) protocoltest.Answer { return protocoltest.Deployment }
+		st.On("check", refuse)
 		r := run(t, st, aggregator.Config{WorkerID: "w"})
 		check := func(when string, want bool) {
 			t.Helper()
@@ -106,13 +106,13 @@ func TestTheRecordReportsAStalledAggregator(t *testing.T) {
 			}
 		}
 		check("at the start", true)
-		st.On(fakestore.Check, nil)
+		st.On("check", nil)
 		settle(2 * time.Second)
 		check("soon after a check", false)
-		st.On(fakestore.Check, refuse)
+		st.On("check", refuse)
 		settle(10 * time.Second)
 		check("soon after the next", true)
-		st.On(fakestore.Check, nil)
+		st.On("check", nil)
 		settle(2 * time.Second)
 		check("at last", false)
 		if err := r.finish(); err != nil || !r.agg.Stats().Stalled {
@@ -135,7 +135,7 @@ func TestDeadLettersInReplayAreNoLag(t *testing.T) {
 		if err := st.PutDeadLetters(t.Context(), []store.DeadLetter{letter, copied}); err != nil {
 			t.Fatal(err)
 		}
-		st.OnFold(onAdds(func() fakestore.Answer { return fakestore.UnknownNotApplied }))
+		st.OnFold(onAdds(func() protocoltest.Answer { return protocoltest.UnknownNotApplied }))
 		r := run(t, st, aggregator.Config{WorkerID: "w"})
 		settle(time.Minute)
 		got := r.agg.Stats()

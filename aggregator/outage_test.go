@@ -8,7 +8,7 @@ import (
 
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -31,7 +31,7 @@ func (r *rig) hot(t *testing.T, messages int) map[string]int64 {
 func TestAnOutageDoesNotTakeCommitsApart(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
-		st.OnFold(func(int, *store.Commit) fakestore.Answer { return fakestore.UnknownNotApplied })
+		st.OnFold(func(int, *store.Commit) protocoltest.Answer { return protocoltest.UnknownNotApplied })
 		r := run(t, st, aggregator.Config{WindowMessages: 4000})
 		want := r.hot(t, 4000) // some 11 commits
 		settle(10 * time.Minute)
@@ -48,11 +48,11 @@ func TestAnOutageDoesNotTakeCommitsApart(t *testing.T) {
 func TestACommitTooLargeForItsTimeoutIsTakenApart(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
-		st.OnFold(func(_ int, c *store.Commit) fakestore.Answer {
+		st.OnFold(func(_ int, c *store.Commit) protocoltest.Answer {
 			if c.Entities() > 100 {
-				return fakestore.SlowNotApplied
+				return protocoltest.SlowNotApplied
 			}
-			return fakestore.OK
+			return protocoltest.OK
 		})
 		r := run(t, st, aggregator.Config{WindowMessages: 4000})
 		want := r.hot(t, 4000)
@@ -64,11 +64,11 @@ func TestACommitTooLargeForItsTimeoutIsTakenApart(t *testing.T) {
 func TestAStoreThatHangsDoesNotHoldUpTheEnd(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
-		st.OnFold(func(int, *store.Commit) fakestore.Answer { return fakestore.SlowNotApplied })
-		for _, op := range []fakestore.Op{fakestore.Beat, fakestore.Applied, fakestore.PutDeadLetters} {
-			st.On(op, func(int) fakestore.Answer { return fakestore.SlowNotApplied })
+		st.OnFold(func(int, *store.Commit) protocoltest.Answer { return protocoltest.SlowNotApplied })
+		for _, op := range []string{"write worker", "get marker", "write letter"} {
+			st.On(op, func(int) protocoltest.Answer { return protocoltest.SlowNotApplied })
 		}
-		st.On(fakestore.Check, afterFirst(fakestore.SlowNotApplied))
+		st.On("check", afterFirst(protocoltest.SlowNotApplied))
 		r := run(t, st, aggregator.Config{DrainTimeout: 3 * time.Second})
 		r.send(t, anonymous(one("a", 1)))
 		r.sendBytes(t, []byte("garbage"))
@@ -88,11 +88,11 @@ func TestAFailedCheckIsRepeatedSoon(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
 		r := run(t, st, aggregator.Config{})
-		st.On(fakestore.Check, func(n int) fakestore.Answer {
+		st.On("check", func(n int) protocoltest.Answer {
 			if n == 2 {
-				return fakestore.UnknownNotApplied
+				return protocoltest.UnknownNotApplied
 			}
-			return fakestore.OK
+			return protocoltest.OK
 		})
 		settle(10*time.Second + time.Millisecond)
 		if r.agg.Ready() == nil {
@@ -108,7 +108,7 @@ func TestAFailedCheckIsRepeatedSoon(t *testing.T) {
 // The time-out is for one call: each call for a window of new counters has its own.
 func TestManySlowLookupsOfRecordsComeToAnEnd(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := run(t, strict(t, fakestore.Options{Keys: 2, Latency: time.Second}), aggregator.Config{Remember: 2})
+		r := run(t, strict(t, protocoltest.Options{Keys: 2, Latency: time.Second}), aggregator.Config{Remember: 2})
 		want := r.hot(t, 1)
 		settle(time.Minute)
 		r.want(t, want)
@@ -119,8 +119,8 @@ func TestADrainDoesNotSitOutABackoff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
 		var puts atomic.Int64
-		st.OnFold(func(int, *store.Commit) fakestore.Answer { return fakestore.UnknownNotApplied })
-		st.On(fakestore.PutDeadLetters, func(int) fakestore.Answer { puts.Add(1); return fakestore.UnknownNotApplied })
+		st.OnFold(func(int, *store.Commit) protocoltest.Answer { return protocoltest.UnknownNotApplied })
+		st.On("write letter", func(int) protocoltest.Answer { puts.Add(1); return protocoltest.UnknownNotApplied })
 		r := run(t, st, aggregator.Config{DrainTimeout: 3 * time.Second})
 		want := r.hot(t, 100)
 		m := r.sendBytes(t, []byte("garbage"))
@@ -129,7 +129,7 @@ func TestADrainDoesNotSitOutABackoff(t *testing.T) {
 			settle(time.Millisecond)
 		}
 		st.OnFold(nil)
-		st.On(fakestore.PutDeadLetters, nil)
+		st.On("write letter", nil)
 		if err := r.finish(); err != nil || !acked(m) || len(st.DeadLetters()) != 1 {
 			t.Errorf("the store is back, but: %v, acknowledged %v, dead letters %q", err, acked(m), r.reasons())
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -19,7 +19,7 @@ func batchAt(at time.Time, parts ...wire.Part) []byte {
 }
 
 // askAll writes letters, and requests their replay.
-func askAll(t *testing.T, st *fakestore.Store, payloads ...[]byte) {
+func askAll(t *testing.T, st *protocoltest.Store, payloads ...[]byte) {
 	t.Helper()
 	for i, payload := range payloads {
 		d := store.DeadLetter{Key: fmt.Sprintf("%032x", i), Payload: payload, Time: time.Now(), At: time.Now()}
@@ -29,10 +29,10 @@ func askAll(t *testing.T, st *fakestore.Store, payloads ...[]byte) {
 }
 
 // onAdds answers folds that add something. A decision about a letter adds nothing.
-func onAdds(answer func() fakestore.Answer) func(int, *store.Commit) fakestore.Answer {
-	return func(_ int, c *store.Commit) fakestore.Answer {
+func onAdds(answer func() protocoltest.Answer) func(int, *store.Commit) protocoltest.Answer {
+	return func(_ int, c *store.Commit) protocoltest.Answer {
 		if len(c.Adds) == 0 {
-			return fakestore.OK
+			return protocoltest.OK
 		}
 		return answer()
 	}
@@ -48,7 +48,7 @@ func TestDeadLettersAreReplayedInPages(t *testing.T) {
 		}
 		askAll(t, st, payloads...)
 		gate := make(chan struct{})
-		st.OnFold(onAdds(func() fakestore.Answer { <-gate; return fakestore.OK }))
+		st.OnFold(onAdds(func() protocoltest.Answer { <-gate; return protocoltest.OK }))
 		r := run(t, st, aggregator.Config{DeadLetterRate: 1, CommitTimeout: time.Hour})
 		settle(2 * time.Minute)
 		if got := r.agg.Stats().HeldMessages; got != 10 {
@@ -76,7 +76,7 @@ func TestDeadLettersAreReplayedWithinTheirShareOfMemory(t *testing.T) {
 				}
 				askAll(t, st, payloads...)
 				gate := make(chan struct{})
-				st.OnFold(onAdds(func() fakestore.Answer { <-gate; return fakestore.OK }))
+				st.OnFold(onAdds(func() protocoltest.Answer { <-gate; return protocoltest.OK }))
 				r := run(t, st, aggregator.Config{HeldMemory: held, CommitTimeout: time.Hour})
 				settle(time.Minute)
 				if got := r.agg.Stats(); got.HeldMessages != want || got.HeldMemory < 1400*want || got.HeldMemory > 1600*want {
@@ -97,8 +97,8 @@ func TestADeadLetterLargerThanABatchWaitsForAPerson(t *testing.T) {
 		askAll(t, st, append(batchAt(time.Now(), anonymous(one("a", 1))), make([]byte, wire.MaxBatch)...))
 		r := run(t, st, aggregator.Config{})
 		settle(time.Hour)
-		if len(st.DeadLetters()) != 2 || st.Calls(fakestore.DeleteDeadLetters) != 0 {
-			t.Errorf("dead letters %q, %d discarded; want it left alone", r.reasons(), st.Calls(fakestore.DeleteDeadLetters))
+		if len(st.DeadLetters()) != 2 {
+			t.Errorf("dead letters %q; want it left alone", r.reasons())
 		}
 	})
 }
@@ -108,10 +108,10 @@ func TestDeadLettersThatStayAreReadOnceARound(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
 		askAll(t, st, []byte("garbage"))
-		before := st.Calls(fakestore.ListDeadLetters)
+		before := st.Calls("scan letter")
 		run(t, st, aggregator.Config{})
 		settle(10 * time.Minute)
-		if got := st.Calls(fakestore.ListDeadLetters) - before; got < 50 || got > 130 {
+		if got := st.Calls("scan letter") - before; got < 50 || got > 130 {
 			t.Errorf("letters were read %d times in ten minutes, want twice every 10 to 20 s", got)
 		}
 	})
@@ -123,7 +123,7 @@ func TestTheEndWaitsForAReadOfDeadLetters(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
 		gate := make(chan struct{})
-		st.On(fakestore.ListDeadLetters, func(int) fakestore.Answer { <-gate; return fakestore.OK })
+		st.On("scan letter", func(int) protocoltest.Answer { <-gate; return protocoltest.OK })
 		r := run(t, st, aggregator.Config{DrainTimeout: time.Second})
 		settle(15 * time.Second)
 		var ended atomic.Bool
@@ -144,7 +144,7 @@ func TestTheFirstLookForDeadLettersIsPutOffAtRandom(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := large(t)
 		var looks atomic.Int64
-		st.On(fakestore.ListDeadLetters, func(int) fakestore.Answer { looks.Add(1); return fakestore.OK })
+		st.On("scan letter", func(int) protocoltest.Answer { looks.Add(1); return protocoltest.OK })
 		run(t, st, clock.With(aggregator.Config{}, &clock.Env{Random: repeats{}})) // draws 6 of 10 seconds
 		settle(5 * time.Second)
 		if got := looks.Load(); got != 0 {

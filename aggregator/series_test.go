@@ -8,12 +8,12 @@ import (
 
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 	"github.com/countmill/countmill/wire"
 )
 
 // ruled is a store with a rule for the counters of a pattern.
-func ruled(t *testing.T, opts fakestore.Options, pattern string) *fakestore.Store {
+func ruled(t *testing.T, opts protocoltest.Options, pattern string) *protocoltest.Store {
 	t.Helper()
 	st := strict(t, opts)
 	change := store.RuleChange{Pattern: pattern, Keep: store.Retention{Minutes: 6 * time.Hour, Quarters: 400 * 24 * time.Hour}}
@@ -29,7 +29,7 @@ func at(p wire.Part, minute wire.Minute) wire.Part {
 	return p
 }
 
-func wantSeries(t *testing.T, st *fakestore.Store, counter string, want map[wire.Minute]int64) {
+func wantSeries(t *testing.T, st *protocoltest.Store, counter string, want map[wire.Minute]int64) {
 	t.Helper()
 	got := make(map[wire.Minute]int64)
 	for _, b := range st.Buckets(counter) {
@@ -43,7 +43,7 @@ func wantSeries(t *testing.T, st *fakestore.Store, counter string, want map[wire
 // An increment that arrives late counts at its own time; one from the future counts now.
 func TestSeriesGoByEventTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := ruled(t, fakestore.Options{}, "*")
+		st := ruled(t, protocoltest.Options{}, "*")
 		r := run(t, st, aggregator.Config{Linger: -1})
 		settle(time.Second)
 		now := wire.MinuteOf(st.Now())

@@ -13,13 +13,13 @@ import (
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/engine"
 	"github.com/countmill/countmill/store/protocol"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 	"github.com/countmill/countmill/wire"
 )
 
 // hanging is a store whose checks a test can delay.
 type hanging struct {
-	*fakestore.Store
+	*protocoltest.Store
 	before, after func()
 }
 
@@ -93,7 +93,7 @@ func TestAMessageBeyondTheWindowMayHaveBeenCounted(t *testing.T) {
 // A rule that came just now decides about the increments that come after ReadSettings.
 func TestReadSettings(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := strict(t, fakestore.Options{})
+		st := strict(t, protocoltest.Options{})
 		r := run(t, st, aggregator.Config{})
 		settle(time.Second)
 		keep := store.Retention{Quarters: 400 * 24 * time.Hour}
@@ -107,7 +107,7 @@ func TestReadSettings(t *testing.T) {
 			t.Errorf("got version %d after %s, want %d at once", got.Version, time.Since(began), set.Version)
 		}
 		// A store that does not answer: the caller goes on when its context ends.
-		st.On(fakestore.Check, func(int) fakestore.Answer { return fakestore.SlowNotApplied })
+		st.On("check", func(int) protocoltest.Answer { return protocoltest.SlowNotApplied })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		for range 2 { // during the check, and before it
@@ -125,11 +125,11 @@ func TestReadSettings(t *testing.T) {
 
 // A standby is promoted that lacks a record. The aggregator remembers that record, and was not told.
 func TestARestoredDatabaseLacksRecords(t *testing.T) {
-	for name, opts := range map[string]fakestore.Options{"asks": {}, "grows in folds": {GrowsInFold: true}} {
+	for name, opts := range map[string]protocoltest.Options{"asks": {}, "grows in folds": {GrowsInFold: true}} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				opts.Errorf = t.Errorf
-				r := run(t, fakestore.New(opts), aggregator.Config{})
+				r := run(t, protocoltest.New(opts), aggregator.Config{})
 				r.send(t, anonymous(one("a", 1)))
 				settle(5 * time.Second)
 				r.want(t, map[string]int64{"a": 1})

@@ -12,7 +12,7 @@ import (
 	"github.com/countmill/countmill/backend/inproc"
 	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -43,7 +43,7 @@ func TestIncrementsAreCountedJustWithinTheBudget(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				st := strict(t, fakestore.Options{Latency: c.latency, ClockOffset: c.offset})
+				st := strict(t, protocoltest.Options{Latency: c.latency, ClockOffset: c.offset})
 				r := run(t, st, aggregator.Config{CountWithin: budget})
 				settle(2 * time.Minute)
 				late := int64(0)
@@ -85,7 +85,7 @@ func TestAPublishersClockThatIsAheadBuysNoTime(t *testing.T) {
 // After an outage every message is too late. They must not be folded one by one.
 func TestABacklogIsFoldedInLargeCommits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := run(t, strict(t, fakestore.Options{Latency: time.Millisecond}), aggregator.Config{CountWithin: time.Second})
+		r := run(t, strict(t, protocoltest.Options{Latency: time.Millisecond}), aggregator.Config{CountWithin: time.Second})
 		settle(2 * time.Minute)
 		const messages = 2000
 		born := time.Now().Add(-time.Hour)
@@ -131,22 +131,22 @@ func TestAWindowDoesNotWaitAtTheBoundOfHeldMessages(t *testing.T) {
 func TestWindowsWidenIfTheStoreIsTooSlow(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const aggregators, gap = 10, 200 * time.Millisecond
-		st := fakestore.New(fakestore.Options{NeedRecords: true, Latency: 10 * time.Millisecond, Errorf: t.Errorf})
+		st := protocoltest.New(protocoltest.Options{NeedRecords: true, Latency: 10 * time.Millisecond, Errorf: t.Errorf})
 		var mu sync.Mutex
 		var free time.Time // when the waiting commits have ended
 		var tries, taken int
-		st.OnFold(func(int, *store.Commit) fakestore.Answer {
+		st.OnFold(func(int, *store.Commit) protocoltest.Answer {
 			mu.Lock()
 			defer mu.Unlock()
 			tries++
 			if time.Until(free) > 3*gap {
-				return fakestore.ContendedNotApplied
+				return protocoltest.ContendedNotApplied
 			}
 			taken++
 			if free = free.Add(gap); free.Before(time.Now()) {
 				free = time.Now()
 			}
-			return fakestore.OK
+			return protocoltest.OK
 		})
 		bus, err := inproc.New(inproc.Config{})
 		if err != nil {

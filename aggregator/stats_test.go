@@ -8,7 +8,7 @@ import (
 
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -51,7 +51,7 @@ func TestStatsCountTheWork(t *testing.T) {
 			t.Errorf("last commit at %s, want %s still: the copy was not committed", got, committed)
 		}
 
-		st.OnFold(func(int, *store.Commit) fakestore.Answer { return fakestore.Refused })
+		st.OnFold(func(int, *store.Commit) protocoltest.Answer { return protocoltest.Refused })
 		r.send(t, identified("y", 5))
 		want.Messages, want.Parts, want.Commits, want.Retries, want.DeadLetters = 3, 5, 3, 1, 1
 		check("a refusal")

@@ -9,7 +9,7 @@ import (
 
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -28,7 +28,7 @@ func TestTheWindowIsJudgedByTheStoresClock(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				r := run(t, strict(t, fakestore.Options{ClockOffset: c.offset, Window: 24 * time.Hour}), aggregator.Config{})
+				r := run(t, strict(t, protocoltest.Options{ClockOffset: c.offset, Window: 24 * time.Hour}), aggregator.Config{})
 				settle(2 * time.Second)
 				if r.agg.Ready() == nil {
 					t.Error("ready although the clocks differ by hours")
@@ -107,8 +107,8 @@ func TestADrainDoesNotLinger(t *testing.T) {
 // A marker that exists but is not found proves nothing: ask again, but not all the time.
 func TestAMarkerThatIsNeverFoundIsNotLookedUpAllTheTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := strict(t, fakestore.Options{Latency: time.Millisecond})
-		st.OnFold(func(int, *store.Commit) fakestore.Answer { return fakestore.MarkerExists })
+		st := strict(t, protocoltest.Options{Latency: time.Millisecond})
+		st.OnFold(func(int, *store.Commit) protocoltest.Answer { return protocoltest.MarkerExists })
 		r := run(t, st, aggregator.Config{})
 		m := r.send(t, anonymous(one("a", 1)))
 		settle(time.Minute)
@@ -120,12 +120,12 @@ func TestAMarkerThatIsNeverFoundIsNotLookedUpAllTheTime(t *testing.T) {
 
 // A person who replays the letter need not check what was certainly not applied.
 func TestARefusedPartSaysWhetherItMayBeApplied(t *testing.T) {
-	for first, maybe := range map[fakestore.Answer]bool{fakestore.UnknownApplied: true, fakestore.Deployment: false, fakestore.NotApplied: false} {
+	for first, maybe := range map[protocoltest.Answer]bool{protocoltest.UnknownApplied: true, protocoltest.Deployment: false, protocoltest.NotApplied: false} {
 		t.Run(fmt.Sprint(first), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				st := large(t)
-				st.On(fakestore.Applied, func(int) fakestore.Answer { return fakestore.Blank })
-				st.OnFold(fakestore.FoldScript(first, fakestore.Refused))
+				st.On("get marker", func(int) protocoltest.Answer { return protocoltest.Blank })
+				st.OnFold(protocoltest.FoldScript(first, protocoltest.Refused))
 				r := run(t, st, aggregator.Config{})
 				r.send(t, anonymous(one("a", 1)))
 				settle(time.Minute)

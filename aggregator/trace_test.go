@@ -11,7 +11,7 @@ import (
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/internal/testing/tracetest"
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -83,8 +83,8 @@ func TestACommitThatFailsIsAFailedSpan(t *testing.T) {
 		spans, st := new(tracetest.Recorder), large(t)
 		r := run(t, st, aggregator.Config{Tracer: spans})
 		settle(time.Minute)
-		answers := fakestore.Script(fakestore.NotApplied, fakestore.UnknownNotApplied)
-		st.OnFold(func(n int, _ *store.Commit) fakestore.Answer { return answers(n) })
+		answers := protocoltest.Script(protocoltest.NotApplied, protocoltest.UnknownNotApplied)
+		st.OnFold(func(n int, _ *store.Commit) protocoltest.Answer { return answers(n) })
 		r.sendTraced(t, tracetest.Caller(1).String())
 		settle(time.Minute)
 		r.want(t, map[string]int64{"a": 1})

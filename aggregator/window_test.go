@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/aggregator"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 )
 
 // While a commit is slow, the next one must not grow beyond a window: a store without a limit
@@ -22,7 +22,7 @@ func TestNoCommitIsLargerThanAWindow(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				st := strict(t, fakestore.Options{Entities: 1e6, Latency: time.Second})
+				st := strict(t, protocoltest.Options{Entities: 1e6, Latency: time.Second})
 				c.cfg.Commits = 1
 				r := run(t, st, c.cfg)
 				for i := range 60 {
@@ -41,7 +41,7 @@ func TestNoCommitIsLargerThanAWindow(t *testing.T) {
 // Copies of parts in process fill no window: nothing would ever empty it.
 func TestCopiesFillNoWindow(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := run(t, strict(t, fakestore.Options{Latency: time.Second}), aggregator.Config{WindowMessages: 5, HeldMessages: 100})
+		r := run(t, strict(t, protocoltest.Options{Latency: time.Second}), aggregator.Config{WindowMessages: 5, HeldMessages: 100})
 		p := identified("x", 1)
 		r.send(t, p)
 		settle(300 * time.Millisecond)

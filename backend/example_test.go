@@ -7,7 +7,7 @@ import (
 
 	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 )
 
 // A store of another module is a value that opens it by its URL; command.WithStore adds it to the
@@ -20,7 +20,7 @@ func ExampleStore() {
 			if err != nil {
 				return nil, err
 			}
-			return fakestore.New(fakestore.Options{Shards: shards, Window: c.Window}), nil
+			return protocoltest.New(protocoltest.Options{Shards: shards, Window: c.Window}), nil
 		},
 	}
 	u, err := backend.Parse("notebook:mine?shards=3", notebook.Params)

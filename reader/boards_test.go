@@ -15,7 +15,7 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -45,13 +45,13 @@ func TestAScanFails(t *testing.T) {
 		var log bytes.Buffer
 		r := newTopReader(t, w, reader.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		defer r.Close()
-		fails := func(n int) fakestore.Answer {
+		fails := func(n int) protocoltest.Answer {
 			if n == 1 || n == 3 {
-				return fakestore.Deployment
+				return protocoltest.Deployment
 			}
-			return fakestore.OK
+			return protocoltest.OK
 		}
-		w.On(fakestore.Sums, fails)
+		w.On("scan shard", fails)
 		w.add(map[string]int64{"page:a:1": 5})
 		if top, err := r.Top(t.Context(), boardQuery(t, "")); !errors.Is(err, countmill.ErrUnavailable) || !errors.Is(err, store.ErrDeployment) {
 			t.Errorf("the first scan fails: %+v, %v; want ErrUnavailable with the store's error", top, err)
@@ -91,11 +91,11 @@ func TestTheLastHourGoesOn(t *testing.T) {
 		time.Sleep(70 * time.Minute)
 		want("after 70 minutes", 0)
 		w.fold("page:a:1", 5, time.Now())
-		w.On(fakestore.Sums, func(n int) fakestore.Answer {
+		w.On("scan shard", func(n int) protocoltest.Answer {
 			if n == 3 {
 				time.Sleep(70 * time.Minute)
 			}
-			return fakestore.OK
+			return protocoltest.OK
 		})
 		time.Sleep(time.Minute)
 		go func() { _, _ = r.Top(t.Context(), boardQuery(t, "")) }()

@@ -20,7 +20,7 @@ var errAway = errors.New("store is unavailable")
 
 // A fakeStore is a Store in memory. Its views keep their moment, as the contract says.
 type fakeStore struct {
-	store.Boards // nil: boards are tested with fakestore
+	store.Boards // nil: boards are tested with protocoltest
 
 	keys int           // Keys; 1,000 for 0
 	skew time.Duration // its clock minus ours

@@ -16,14 +16,14 @@ import (
 	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/int128"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 	"github.com/countmill/countmill/wire"
 )
 
 // A groupRig is a reader of a store with an index of sites, in virtual time.
 type groupRig struct {
 	t        *testing.T
-	store    *fakestore.Store
+	store    *protocoltest.Store
 	rdr      *reader.Reader
 	keyRange store.IndexRange
 }
@@ -34,7 +34,7 @@ func groupBubble(t *testing.T, f func(t *testing.T, r *groupRig)) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(clock.Earliest))
 		r := &groupRig{t: t}
-		r.store = fakestore.New(fakestore.Options{GrowsInFold: true, CertainOutcome: true, Errorf: t.Errorf})
+		r.store = protocoltest.New(protocoltest.Options{GrowsInFold: true, CertainOutcome: true, Errorf: t.Errorf})
 		rdr, err := reader.New(r.store, nil, reader.Config{})
 		if err != nil {
 			t.Fatal(err)
@@ -172,7 +172,7 @@ func TestALateAnswerBringsNoOldSettings(t *testing.T) {
 
 // The answers to Check of a lateCheck come late.
 type lateCheck struct {
-	*fakestore.Store
+	*protocoltest.Store
 	late atomic.Int64 // a time.Duration
 }
 
@@ -250,14 +250,14 @@ func TestAnIndexEndsBeforeItsFirstBoard(t *testing.T) {
 				defer r.rdr.Close()
 				r.put(r.step(store.CreateIndex), map[string]int64{"=site:s1": 10, "=site:s2": 5}, nil)
 				r.step(store.ServeIndex)
-				r.store.On(fakestore.Sums, func(int) fakestore.Answer {
+				r.store.On("scan shard", func(int) protocoltest.Answer {
 					r.step(store.DeleteIndex)
 					time.Sleep(5 * time.Minute)
 					if again {
 						r.step(store.RemoveIndex)
 						r.step(store.CreateIndex)
 					}
-					return fakestore.OK
+					return protocoltest.OK
 				})
 				q := reader.TopQuery{BoardQuery: reader.BoardQuery{Index: "sites", Groups: true}, N: 1}
 				top, err := r.rdr.Top(t.Context(), q)

@@ -15,13 +15,13 @@ import (
 	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/int128"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 	"github.com/countmill/countmill/wire"
 )
 
 // A seriesStore is a store whose clock a test sets, with a rule for all counters that begin with a.
 type seriesStore struct {
-	*fakestore.Store
+	*protocoltest.Store
 	reader *reader.Reader
 
 	mu  sync.Mutex
@@ -34,7 +34,7 @@ var born = time.Date(2005, 1, 1, 0, 0, 0, 0, time.UTC)
 func newSeries(t *testing.T, keep store.Retention) *seriesStore {
 	t.Helper()
 	s := &seriesStore{now: born}
-	s.Store = fakestore.New(fakestore.Options{Clock: s.clock, Errorf: t.Errorf})
+	s.Store = protocoltest.New(protocoltest.Options{Clock: s.clock, Errorf: t.Errorf})
 	s.rule(t, store.RuleChange{Pattern: "a*", Keep: keep})
 	var err error
 	if s.reader, err = reader.New(s.Store, nil, reader.Config{CheckEvery: time.Nanosecond}); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/countmill/countmill/reader/board"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/int128"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -27,7 +27,7 @@ type modelled struct {
 
 // A world is a store with an index and a series, and a model of all its counters.
 type world struct {
-	*fakestore.Store
+	*protocoltest.Store
 	t      *testing.T
 	random *rand.Rand
 	set    store.Settings
@@ -39,10 +39,10 @@ type world struct {
 	scans    int
 }
 
-func newWorld(t *testing.T, seed uint64, o fakestore.Options) *world {
+func newWorld(t *testing.T, seed uint64, o protocoltest.Options) *world {
 	o.Errorf = t.Errorf
 	w := &world{
-		Store: fakestore.New(o), t: t, random: rand.New(rand.NewPCG(seed, 7)),
+		Store: protocoltest.New(o), t: t, random: rand.New(rand.NewPCG(seed, 7)),
 		counters: make(map[string]modelled), scanned: make(map[time.Time]map[string]modelled),
 	}
 	for _, c := range []store.RuleChange{

@@ -15,11 +15,11 @@ import (
 	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/reader/board"
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 )
 
 // embedded is a store as Pebble.
-var embedded = fakestore.Options{GrowsInFold: true, CertainOutcome: true}
+var embedded = protocoltest.Options{GrowsInFold: true, CertainOutcome: true}
 
 func newTopReader(t *testing.T, s reader.Store, cfg reader.Config) *reader.Reader {
 	t.Helper()
@@ -204,7 +204,7 @@ func TestTopRefuses(t *testing.T) {
 		if !ok || none.Rule != "'page:*=1m:6h,15m:400d'" {
 			t.Errorf("a window without a rule: %+v", none)
 		}
-		paid := newTopReader(t, newWorld(t, 1, fakestore.Options{}), reader.Config{})
+		paid := newTopReader(t, newWorld(t, 1, protocoltest.Options{}), reader.Config{})
 		if err := ask(paid, reader.BoardQuery{Index: "sites"}, 1); !errors.Is(err, reader.ErrNoBoards) {
 			t.Errorf("a store that charges, without a rate: %v, want ErrNoBoards", err)
 		}

@@ -14,16 +14,16 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/sequence"
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 	"github.com/countmill/countmill/wire"
 )
 
 // inBubble runs a test with an Issuer over a fake store whose calls take 10 ms.
-func inBubble(t *testing.T, cfg sequence.Config, f func(t *testing.T, x *sequence.Issuer, s *fakestore.Store)) {
+func inBubble(t *testing.T, cfg sequence.Config, f func(t *testing.T, x *sequence.Issuer, s *protocoltest.Store)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := fakestore.New(fakestore.Options{Latency: 10 * time.Millisecond, Errorf: t.Errorf})
+		s := protocoltest.New(protocoltest.Options{Latency: 10 * time.Millisecond, Errorf: t.Errorf})
 		x, err := sequence.New(s, cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -55,7 +55,7 @@ func wantErr(t *testing.T, x *sequence.Issuer, r countmill.NextRequest, want err
 }
 
 func TestNextGivesValues(t *testing.T) {
-	inBubble(t, sequence.Config{}, func(t *testing.T, x *sequence.Issuer, _ *fakestore.Store) {
+	inBubble(t, sequence.Config{}, func(t *testing.T, x *sequence.Issuer, _ *protocoltest.Store) {
 		for _, tc := range []struct {
 			r    countmill.NextRequest
 			want countmill.Values
@@ -81,7 +81,7 @@ func TestNextGivesValues(t *testing.T) {
 }
 
 func TestNextRefuses(t *testing.T) {
-	inBubble(t, sequence.Config{}, func(t *testing.T, x *sequence.Issuer, s *fakestore.Store) {
+	inBubble(t, sequence.Config{}, func(t *testing.T, x *sequence.Issuer, s *protocoltest.Store) {
 		for says, r := range map[string]countmill.NextRequest{
 			"sequence is empty":           {},
 			"sequence begins with =":      {Sequence: "=group"},
@@ -93,7 +93,7 @@ func TestNextRefuses(t *testing.T) {
 			wantErr(t, x, r, countmill.ErrInvalid, says)
 		}
 		wantErr(t, x, countmill.NextRequest{Sequence: "a", Count: -1}, countmill.ErrInvalid, "1 to 1000")
-		if n := s.Calls(fakestore.NextValues); n != 0 {
+		if n := s.Calls("tx marker"); n != 0 {
 			t.Errorf("refused requests made %d transactions", n)
 		}
 		next(t, x, countmill.NextRequest{Sequence: "a", ID: "x", Count: 2})
@@ -112,7 +112,7 @@ func TestNextRefuses(t *testing.T) {
 // A repeat with the time of its first request is refused when its id may be forgotten. Without a time it
 // gets new values then.
 func TestRepeatAfterTheWindow(t *testing.T) {
-	inBubble(t, sequence.Config{}, func(t *testing.T, x *sequence.Issuer, s *fakestore.Store) {
+	inBubble(t, sequence.Config{}, func(t *testing.T, x *sequence.Issuer, s *protocoltest.Store) {
 		first := time.Now()
 		timed := countmill.NextRequest{Sequence: "a", ID: "timed", Time: first}
 		plain := countmill.NextRequest{Sequence: "a", ID: "plain"}
@@ -137,7 +137,7 @@ func TestRepeatAfterTheWindow(t *testing.T) {
 
 // Calls for one sequence that wait at the same time share a transaction.
 func TestCallsShareTransactions(t *testing.T) {
-	inBubble(t, sequence.Config{}, func(t *testing.T, x *sequence.Issuer, s *fakestore.Store) {
+	inBubble(t, sequence.Config{}, func(t *testing.T, x *sequence.Issuer, s *protocoltest.Store) {
 		var mu sync.Mutex
 		seen := make(map[int64]bool)
 		var callers sync.WaitGroup
@@ -153,7 +153,7 @@ func TestCallsShareTransactions(t *testing.T) {
 		if len(seen) != 250 || !seen[1] || !seen[250] {
 			t.Errorf("250 calls got %d values", len(seen))
 		}
-		if n := s.Calls(fakestore.NextValues); n > 4 {
+		if n := s.Calls("tx marker"); n > 4 {
 			t.Errorf("250 calls made %d transactions, want at most 4", n)
 		}
 	})
@@ -161,8 +161,8 @@ func TestCallsShareTransactions(t *testing.T) {
 
 // A sequence whose transaction gets no answer holds up no other one, however many calls it has.
 func TestSequencesDoNotWaitForEachOther(t *testing.T) {
-	inBubble(t, sequence.Config{Transactions: 2}, func(t *testing.T, x *sequence.Issuer, s *fakestore.Store) {
-		s.On(fakestore.NextValues, fakestore.Script(fakestore.SlowNotApplied))
+	inBubble(t, sequence.Config{Transactions: 2}, func(t *testing.T, x *sequence.Issuer, s *protocoltest.Store) {
+		s.On("tx marker", protocoltest.Script(protocoltest.SlowNotApplied))
 		var slow sync.WaitGroup
 		for range 300 {
 			slow.Go(func() { next(t, x, countmill.NextRequest{Sequence: "slow"}) })
@@ -181,7 +181,7 @@ func TestSequencesDoNotWaitForEachOther(t *testing.T) {
 
 // Two busy sequences take turns where only one transaction may run.
 func TestQueuesTakeTurns(t *testing.T) {
-	inBubble(t, sequence.Config{Transactions: 1}, func(t *testing.T, x *sequence.Issuer, s *fakestore.Store) {
+	inBubble(t, sequence.Config{Transactions: 1}, func(t *testing.T, x *sequence.Issuer, s *protocoltest.Store) {
 		var busy sync.WaitGroup
 		for range 900 { // nine transactions
 			busy.Go(func() { next(t, x, countmill.NextRequest{Sequence: "busy"}) })
@@ -198,9 +198,9 @@ func TestQueuesTakeTurns(t *testing.T) {
 // A transaction with an unknown outcome is repeated under the same ids: no value is given twice, and none
 // is left out.
 func TestUnknownOutcomesAreRepeated(t *testing.T) {
-	inBubble(t, sequence.Config{Timeout: time.Minute}, func(t *testing.T, x *sequence.Issuer, s *fakestore.Store) {
-		s.On(fakestore.NextValues, func(n int) fakestore.Answer {
-			return []fakestore.Answer{fakestore.UnknownApplied, fakestore.UnknownNotApplied, fakestore.SlowApplied, fakestore.ContendedApplied, fakestore.Deployment, fakestore.NotApplied, fakestore.OK}[(n-1)%7]
+	inBubble(t, sequence.Config{Timeout: time.Minute}, func(t *testing.T, x *sequence.Issuer, s *protocoltest.Store) {
+		s.On("tx marker", func(n int) protocoltest.Answer {
+			return []protocoltest.Answer{protocoltest.UnknownApplied, protocoltest.UnknownNotApplied, protocoltest.SlowApplied, protocoltest.ContendedApplied, protocoltest.Deployment, protocoltest.NotApplied, protocoltest.OK}[(n-1)%7]
 		})
 		for i := range int64(20) {
 			r := countmill.NextRequest{Sequence: "a"}
@@ -217,22 +217,22 @@ func TestUnknownOutcomesAreRepeated(t *testing.T) {
 // The error of a call shows whether it may have taken values.
 func TestOutcomes(t *testing.T) {
 	for name, tc := range map[string]struct {
-		answers []fakestore.Answer // the last one for ever
-		check   fakestore.Answer
+		answers []protocoltest.Answer // the last one for ever
+		check   protocoltest.Answer
 		want    error
 	}{
-		"no answer":                     {[]fakestore.Answer{fakestore.SlowNotApplied}, fakestore.OK, countmill.ErrOutcomeUnknown},
-		"unknown, then unavailable":     {[]fakestore.Answer{fakestore.UnknownApplied, fakestore.Deployment}, fakestore.OK, countmill.ErrOutcomeUnknown},
-		"refused by the store":          {[]fakestore.Answer{fakestore.Deployment}, fakestore.OK, countmill.ErrUnavailable},
-		"settings that cannot be read":  {nil, fakestore.Deployment, countmill.ErrUnavailable},
-		"settings without an answer":    {nil, fakestore.SlowNotApplied, countmill.ErrUnavailable},
-		"contention that does not stop": {[]fakestore.Answer{fakestore.ContendedNotApplied}, fakestore.OK, countmill.ErrOutcomeUnknown},
+		"no answer":                     {[]protocoltest.Answer{protocoltest.SlowNotApplied}, protocoltest.OK, countmill.ErrOutcomeUnknown},
+		"unknown, then unavailable":     {[]protocoltest.Answer{protocoltest.UnknownApplied, protocoltest.Deployment}, protocoltest.OK, countmill.ErrOutcomeUnknown},
+		"refused by the store":          {[]protocoltest.Answer{protocoltest.Deployment}, protocoltest.OK, countmill.ErrUnavailable},
+		"settings that cannot be read":  {nil, protocoltest.Deployment, countmill.ErrUnavailable},
+		"settings without an answer":    {nil, protocoltest.SlowNotApplied, countmill.ErrUnavailable},
+		"contention that does not stop": {[]protocoltest.Answer{protocoltest.ContendedNotApplied}, protocoltest.OK, countmill.ErrOutcomeUnknown},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, sequence.Config{}, func(t *testing.T, x *sequence.Issuer, s *fakestore.Store) {
-				s.On(fakestore.Check, func(int) fakestore.Answer { return tc.check })
+			inBubble(t, sequence.Config{}, func(t *testing.T, x *sequence.Issuer, s *protocoltest.Store) {
+				s.On("check", func(int) protocoltest.Answer { return tc.check })
 				if len(tc.answers) > 0 {
-					s.On(fakestore.NextValues, func(n int) fakestore.Answer { return tc.answers[min(n, len(tc.answers))-1] })
+					s.On("tx marker", func(n int) protocoltest.Answer { return tc.answers[min(n, len(tc.answers))-1] })
 				}
 				began := time.Now()
 				wantErr(t, x, countmill.NextRequest{Sequence: "a", ID: "x"}, tc.want, "")
@@ -246,8 +246,8 @@ func TestOutcomes(t *testing.T) {
 
 // A caller that leaves before a transaction has its call gets no values, and others go on.
 func TestCallerLeaves(t *testing.T) {
-	inBubble(t, sequence.Config{Transactions: 1}, func(t *testing.T, x *sequence.Issuer, s *fakestore.Store) {
-		s.On(fakestore.NextValues, fakestore.Script(fakestore.SlowApplied))
+	inBubble(t, sequence.Config{Transactions: 1}, func(t *testing.T, x *sequence.Issuer, s *protocoltest.Store) {
+		s.On("tx marker", protocoltest.Script(protocoltest.SlowApplied))
 		short := func(name string) error {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
@@ -277,8 +277,8 @@ func TestCallerLeaves(t *testing.T) {
 }
 
 func TestBounds(t *testing.T) {
-	inBubble(t, sequence.Config{Transactions: 1, MaxCalls: 30, MaxCallsOfOne: 20}, func(t *testing.T, x *sequence.Issuer, s *fakestore.Store) {
-		s.On(fakestore.NextValues, fakestore.Script(fakestore.SlowNotApplied))
+	inBubble(t, sequence.Config{Transactions: 1, MaxCalls: 30, MaxCallsOfOne: 20}, func(t *testing.T, x *sequence.Issuer, s *protocoltest.Store) {
+		s.On("tx marker", protocoltest.Script(protocoltest.SlowNotApplied))
 		var all sync.WaitGroup
 		call := func(name string) { all.Go(func() { next(t, x, countmill.NextRequest{Sequence: name}) }) }
 		call("a")
@@ -305,30 +305,30 @@ func TestBounds(t *testing.T) {
 
 // Transactions stop when the settings were not read for a minute, and go on with older ones until then.
 func TestSettingsAreYoung(t *testing.T) {
-	inBubble(t, sequence.Config{}, func(t *testing.T, x *sequence.Issuer, s *fakestore.Store) {
+	inBubble(t, sequence.Config{}, func(t *testing.T, x *sequence.Issuer, s *protocoltest.Store) {
 		next(t, x, countmill.NextRequest{Sequence: "a"})
-		s.On(fakestore.Check, func(int) fakestore.Answer { return fakestore.Deployment })
+		s.On("check", func(int) protocoltest.Answer { return protocoltest.Deployment })
 		time.Sleep(store.SettingsMaxAge - time.Second)
 		next(t, x, countmill.NextRequest{Sequence: "a"})
 		time.Sleep(time.Second)
 		wantErr(t, x, countmill.NextRequest{Sequence: "a"}, countmill.ErrUnavailable, "settings")
-		s.On(fakestore.Check, nil)
+		s.On("check", nil)
 		next(t, x, countmill.NextRequest{Sequence: "a"})
-		calls := s.Calls(fakestore.Check)
+		calls := s.Calls("check")
 		for range 9 {
 			time.Sleep(time.Second - 10*time.Millisecond)
 			next(t, x, countmill.NextRequest{Sequence: "a"})
 		}
-		if got := s.Calls(fakestore.Check) - calls; got > 1 {
+		if got := s.Calls("check") - calls; got > 1 {
 			t.Errorf("9 seconds of calls read the settings %d times", got)
 		}
 	})
 }
 
 func TestDelete(t *testing.T) {
-	inBubble(t, sequence.Config{}, func(t *testing.T, x *sequence.Issuer, s *fakestore.Store) {
+	inBubble(t, sequence.Config{}, func(t *testing.T, x *sequence.Issuer, s *protocoltest.Store) {
 		next(t, x, countmill.NextRequest{Sequence: "a", Count: 3})
-		s.On(fakestore.DeleteSequence, fakestore.Script(fakestore.UnknownNotApplied, fakestore.OK, fakestore.Deployment))
+		s.On("tx sequence", protocoltest.Script(protocoltest.UnknownNotApplied, protocoltest.OK, protocoltest.Deployment))
 		if got, err := x.Delete(t.Context(), "a"); err != nil || !got.Exists() || got.Last != 3 {
 			t.Errorf("delete: got %+v, %v", got, err)
 		}
@@ -341,10 +341,10 @@ func TestDelete(t *testing.T) {
 		if got := next(t, x, countmill.NextRequest{Sequence: "a"}); got.First != 4 {
 			t.Errorf("after the delete: got %v, want 4", got)
 		}
-		for _, answer := range []fakestore.Answer{fakestore.UnknownApplied, fakestore.NotApplied} {
-			s.On(fakestore.DeleteSequence, func(int) fakestore.Answer { return answer })
+		for _, answer := range []protocoltest.Answer{protocoltest.UnknownNotApplied, protocoltest.NotApplied} {
+			s.On("tx sequence", func(int) protocoltest.Answer { return answer })
 			want := countmill.ErrOutcomeUnknown
-			if answer == fakestore.NotApplied {
+			if answer == protocoltest.NotApplied {
 				want = countmill.ErrUnavailable
 			}
 			if _, err := x.Delete(t.Context(), "a"); !errors.Is(err, want) {
@@ -363,8 +363,8 @@ func TestDelete(t *testing.T) {
 func TestClose(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := fakestore.New(fakestore.Options{Latency: 10 * time.Millisecond, Errorf: t.Errorf})
-		s.On(fakestore.NextValues, fakestore.Script(fakestore.OK, fakestore.SlowApplied))
+		s := protocoltest.New(protocoltest.Options{Latency: 10 * time.Millisecond, Errorf: t.Errorf})
+		s.On("tx marker", protocoltest.Script(protocoltest.OK, protocoltest.SlowApplied))
 		x, err := sequence.New(s, sequence.Config{})
 		if err != nil {
 			t.Fatal(err)
@@ -396,7 +396,7 @@ func TestClose(t *testing.T) {
 
 // Calls with one id that wait together get the same values, and the store sees the id once in a transaction.
 func TestCallsWithOneID(t *testing.T) {
-	inBubble(t, sequence.Config{Transactions: 1}, func(t *testing.T, x *sequence.Issuer, _ *fakestore.Store) {
+	inBubble(t, sequence.Config{Transactions: 1}, func(t *testing.T, x *sequence.Issuer, _ *protocoltest.Store) {
 		var callers sync.WaitGroup
 		call := func(r countmill.NextRequest, want int64) {
 			callers.Go(func() {

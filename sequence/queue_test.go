@@ -11,7 +11,8 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/engine/memory"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 )
 
 func newIssuer(t *testing.T, s Store, cfg Config) *Issuer {
@@ -27,7 +28,7 @@ func newIssuer(t *testing.T, s Store, cfg Config) *Issuer {
 // replaced by a vaguer one.
 func TestLeaveAfterTheAnswer(t *testing.T) {
 	t.Parallel()
-	x := newIssuer(t, fakestore.New(fakestore.Options{}), Config{})
+	x := newIssuer(t, protocoltest.New(protocoltest.Options{}), Config{})
 	r := countmill.NextRequest{Sequence: "a", Count: 2}
 	given, refused := x.newCall(&r), x.newCall(&r)
 	x.answer([]*call{given, refused}, []store.Given{{First: 5, Count: 2}, {}})
@@ -48,17 +49,22 @@ func TestSuspendedBetweenTries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var slept time.Duration
 		wall := func() time.Time { return time.Now().Add(slept) }
-		s := fakestore.New(fakestore.Options{Clock: wall, Errorf: t.Errorf})
-		s.On(fakestore.NextValues, func(int) fakestore.Answer {
+		s := protocoltest.New(protocoltest.Options{Clock: wall, Errorf: t.Errorf})
+		n := 0
+		s.DB.Around(func(c *memory.Call, do func() error) error {
+			if err := do(); c.Op != memory.Transact {
+				return err
+			}
+			n++
 			slept += countmill.DefaultDedupWindow + time.Hour // the monotonic clock stops meanwhile
-			return fakestore.UnknownApplied
+			return context.DeadlineExceeded
 		})
 		x := newIssuer(t, s, clock.With(Config{}, &clock.Env{Wall: wall}))
 		v, err := x.Next(t.Context(), countmill.NextRequest{Sequence: "a", ID: "x"})
 		if !errors.Is(err, countmill.ErrOutcomeUnknown) || errors.Is(err, countmill.ErrIDExpired) || !strings.Contains(err.Error(), "longer ago than ids are remembered") {
 			t.Errorf("got %v, %v; want ErrOutcomeUnknown because of the time", v, err)
 		}
-		if n := s.Calls(fakestore.NextValues); n != 1 {
+		if n != 1 {
 			t.Errorf("%d transactions, want 1", n)
 		}
 		if err := x.Close(t.Context()); err != nil {
@@ -69,7 +75,7 @@ func TestSuspendedBetweenTries(t *testing.T) {
 
 // suspendedReader is a store whose answer with the settings is read after a suspension.
 type suspendedReader struct {
-	*fakestore.Store
+	*protocoltest.Store
 	suspend func()
 }
 
@@ -87,7 +93,7 @@ func TestSuspendedWhileReadingSettings(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var slept, sleep time.Duration
 			wall := func() time.Time { return time.Now().Add(slept) }
-			s := fakestore.New(fakestore.Options{Clock: wall, MachineClock: age != nil, Age: age, Errorf: t.Errorf})
+			s := protocoltest.New(protocoltest.Options{Clock: wall, MachineClock: age != nil, Age: age, Errorf: t.Errorf})
 			x := newIssuer(t, suspendedReader{s, func() { slept, sleep = slept+sleep, 0 }}, clock.With(Config{}, &clock.Env{Wall: wall}))
 			r := countmill.NextRequest{Sequence: "a", ID: "x", Time: wall()}
 			if v, err := x.Next(t.Context(), r); err != nil || v.First != 1 {
@@ -99,7 +105,7 @@ func TestSuspendedWhileReadingSettings(t *testing.T) {
 			if !errors.Is(err, countmill.ErrUnavailable) {
 				t.Errorf("got %v, %v; want ErrUnavailable", v, err)
 			}
-			if n := s.Calls(fakestore.NextValues); n != 1 {
+			if n := s.Calls("tx marker"); n != 1 {
 				t.Errorf("%d transactions, want 1", n)
 			}
 			if err := x.Close(t.Context()); err != nil {
@@ -110,7 +116,7 @@ func TestSuspendedWhileReadingSettings(t *testing.T) {
 }
 
 // neverApplies is a store whose transactions are not applied, which it learns when they are canceled.
-type neverApplies struct{ *fakestore.Store }
+type neverApplies struct{ *protocoltest.Store }
 
 func (neverApplies) NextValues(ctx context.Context, _ string, _ []store.Take) ([]store.Given, error) {
 	<-ctx.Done()
@@ -121,7 +127,7 @@ func (neverApplies) NextValues(ctx context.Context, _ string, _ []store.Take) ([
 func TestCloseBeforeATransaction(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		x := newIssuer(t, neverApplies{fakestore.New(fakestore.Options{})}, Config{})
+		x := newIssuer(t, neverApplies{protocoltest.New(protocoltest.Options{})}, Config{})
 		ended := make(chan error, 1)
 		go func() {
 			_, err := x.Next(t.Context(), countmill.NextRequest{Sequence: "a"})
@@ -145,7 +151,7 @@ func TestCloseBeforeATransaction(t *testing.T) {
 func TestOneCallReadsTheSettings(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := fakestore.New(fakestore.Options{Errorf: t.Errorf})
+		s := protocoltest.New(protocoltest.Options{Errorf: t.Errorf})
 		x := newIssuer(t, s, Config{})
 		first, err := x.settings(t.Context())
 		if err != nil {
@@ -160,8 +166,8 @@ func TestOneCallReadsTheSettings(t *testing.T) {
 		time.Sleep(time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if got, err := x.settings(ctx); !errors.Is(err, context.DeadlineExceeded) || s.Calls(fakestore.Check) != 1 {
-			t.Errorf("with old settings: %+v, %v, after %d checks; want its deadline after 1", got, err, s.Calls(fakestore.Check))
+		if got, err := x.settings(ctx); !errors.Is(err, context.DeadlineExceeded) || s.Calls("check") != 1 {
+			t.Errorf("with old settings: %+v, %v, after %d checks; want its deadline after 1", got, err, s.Calls("check"))
 		}
 		if len(x.known.checking) != 1 {
 			t.Error("the call that gave up ended the turn of the other one")
@@ -178,14 +184,14 @@ func TestOneCallReadsTheSettings(t *testing.T) {
 func TestNeverApplied(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := fakestore.New(fakestore.Options{Errorf: t.Errorf})
-		s.On(fakestore.NextValues, func(int) fakestore.Answer { return fakestore.NotApplied })
+		s := protocoltest.New(protocoltest.Options{Errorf: t.Errorf})
+		s.On("tx marker", func(int) protocoltest.Answer { return protocoltest.NotApplied })
 		x := newIssuer(t, s, Config{})
 		_, err := x.Next(t.Context(), countmill.NextRequest{Sequence: "a"})
 		if !errors.Is(err, countmill.ErrUnavailable) || !errors.Is(err, store.ErrNotApplied) || errors.Is(err, countmill.ErrOutcomeUnknown) {
 			t.Errorf("got %v, want ErrUnavailable with the last error", err)
 		}
-		if n := s.Calls(fakestore.NextValues); n < 3 {
+		if n := s.Calls("tx marker"); n < 3 {
 			t.Errorf("%d transactions until the deadline, want more", n)
 		}
 		if err := x.Close(t.Context()); err != nil {

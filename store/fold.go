@@ -66,7 +66,7 @@ type Commit struct {
 	Tally int64
 	// Rules is the version of the settings by which the commit was made, or AnyRules. A store with
 	// Limits.RefusesOldRules answers ErrOutdated if it is older than the highest Rules.Oldest since the
-	// store was opened. It refuses a commit without Adds too, also an empty one: increments that cancel
+	// store was opened, or if the settings were being changed. It refuses a commit without Adds too, also an empty one: increments that cancel
 	// each other belong in the journal.
 	Rules int64
 	// Restores is that of the settings by which the commit was made. A store that was restored since answers ErrOutdated, unless

@@ -340,6 +340,9 @@ func TestFewPropertiesAreIndexed(t *testing.T) {
 	got := make(map[string][]string)
 	for _, e := range batch.GetEntityResults() {
 		r := refOf(e.GetEntity().GetKey())
+		if r.kind == kindProbe { // its removal came too late on a busy machine
+			continue
+		}
 		got[r.kind] = slices.Grow(got[r.kind], 0)
 		for name, v := range e.GetEntity().GetProperties() {
 			if !v.GetExcludeFromIndexes() && !slices.Contains(got[r.kind], name) {

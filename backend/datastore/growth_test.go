@@ -34,7 +34,7 @@ func TestHotCounterGrows(t *testing.T) {
 	buses, aggregators := make([]chanBus, 3), make([]*aggregator.Aggregator, 3)
 	for i := range buses {
 		buses[i] = make(chanBus)
-		a, err := aggregator.New(buses[i], openStore(t, cfg), aggregator.Config{ShardRate: 0.5, MaxShards: 8, Linger: -1})
+		a, err := aggregator.New(buses[i], openStore(t, cfg), aggregator.Config{ShardRate: 0.1, MaxShards: 8, Linger: -1})
 		if err != nil {
 			t.Fatal(err)
 		}

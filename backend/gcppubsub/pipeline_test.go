@@ -13,7 +13,7 @@ import (
 	"github.com/countmill/countmill/internal/testing/emulator"
 	"github.com/countmill/countmill/internal/testing/longtest"
 	"github.com/countmill/countmill/publisher"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 )
 
 // A folder is a running aggregator.
@@ -23,7 +23,7 @@ type folder struct {
 	stop func() // in the order of SIGTERM: the aggregator first, then the bus
 }
 
-func fold(t *testing.T, bus *gcppubsub.Bus, store *fakestore.Store) *folder {
+func fold(t *testing.T, bus *gcppubsub.Bus, store *protocoltest.Store) *folder {
 	t.Helper()
 	a, err := aggregator.New(bus, store, aggregator.Config{Topic: "increments"})
 	if err != nil {
@@ -87,7 +87,7 @@ func startLoad(t *testing.T, bus *gcppubsub.Bus) *load {
 	return l
 }
 
-func sum(store *fakestore.Store) (n int64) {
+func sum(store *protocoltest.Store) (n int64) {
 	for _, total := range store.Totals() {
 		n += total
 	}
@@ -103,7 +103,7 @@ func TestPaused(t *testing.T) {
 	quick := func(c *gcppubsub.Config) {
 		c.Project, c.PublishTimeout, c.ProbeEvery = id, time.Second, 100*time.Millisecond
 	}
-	store := fakestore.New(fakestore.Options{Errorf: t.Errorf})
+	store := protocoltest.New(protocoltest.Options{Errorf: t.Errorf})
 	l := startLoad(t, open(t, server.Host, quick))
 	bus := open(t, server.Host, quick)
 	f := fold(t, bus, store)
@@ -131,7 +131,7 @@ func TestRestartedEmpty(t *testing.T) {
 	longtest.Only(t, "starts an emulator of its own twice")
 	server := emulator.OwnPubSub(t)
 	id := emulator.Project()
-	store := fakestore.New(fakestore.Options{Errorf: t.Errorf})
+	store := protocoltest.New(protocoltest.Options{Errorf: t.Errorf})
 	bus := open(t, server.Host, project(id))
 	f := fold(t, bus, store)
 	p, err := publisher.New(open(t, server.Host, project(id)), publisher.Config{Topic: "increments"})

@@ -82,6 +82,75 @@ func TestFailover(t *testing.T) {
 	}
 }
 
+// A commit waits for its standby, and that wait is cancelled: its outcome is open, and its rows show. A repeat is not acknowledged before the standby
+// has them.
+func TestCancelledWait(t *testing.T) {
+	t.Parallel()
+	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer stop()
+	server := emulator.NewPostgres(t)
+	s, other := open(t, postgres.Config{URL: server.URL}), open(t, postgres.Config{URL: server.URL})
+	session := newSession(t, server.URL)
+	session.do("alter system set synchronous_standby_names = 'absent'", "select pg_reload_conf()")
+	marker := store.Marker{ID: wire.IncrementID("a", "1"), Fold: 7, At: time.Now(), ExpireAt: time.Now().Add(time.Hour)}
+	calls := map[string]func(s store.Store) error{
+		"a fold": func(s store.Store) error {
+			_, err := s.Fold(ctx, &store.Commit{Adds: []store.ShardDelta{store.NewShardDelta("a", 0, 5)}, Markers: []store.Marker{marker}, Rules: store.AnyRules})
+			return err
+		},
+		"a value": func(s store.Store) error {
+			_, err := next(t, s, 1)
+			return err
+		},
+		"a look-up": func(s store.Store) error {
+			_, err := s.Applied(ctx, []wire.PartID{marker.ID})
+			return err
+		},
+	}
+	// begin wants that a call waits for the standby.
+	begin := func(name string, s store.Store) (ended chan error) {
+		t.Helper()
+		ended = make(chan error, 1)
+		go func() { ended <- calls[name](s) }()
+		for {
+			select {
+			case err := <-ended:
+				t.Fatalf("%s does not wait for the standby: %v", name, err)
+			default:
+			}
+			var waits int
+			if err := session.QueryRow(ctx, "select count(*) from pg_stat_activity where wait_event = 'SyncRep'").Scan(&waits); err != nil {
+				t.Fatal(err)
+			}
+			if waits > 0 {
+				return ended
+			}
+		}
+	}
+	cancel := func() { session.do("select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'") }
+	for _, name := range []string{"a fold", "a value"} {
+		ended := begin(name, s)
+		cancel()
+		if err := <-ended; err == nil || errors.Is(err, store.ErrNotApplied) || errors.Is(err, store.ErrMarkerExists) {
+			t.Errorf("%s whose wait is cancelled: got %v, want an error of an unknown outcome", name, err)
+		}
+	}
+	for _, name := range []string{"a fold", "a value", "a look-up"} {
+		ended := begin(name, other)
+		cancel()
+		if err := <-ended; err == nil || errors.Is(err, store.ErrMarkerExists) {
+			t.Errorf("the repeat of %s, whose wait is cancelled: got %v, want an error of an unknown outcome", name, err)
+		}
+	}
+	session.do("alter system reset synchronous_standby_names", "select pg_reload_conf()")
+	if err := calls["a fold"](other); !errors.Is(err, store.ErrMarkerExists) {
+		t.Errorf("the fold again: got %v, want ErrMarkerExists", err)
+	}
+	if got, err := next(t, other, 1); err != nil || got != 1 {
+		t.Errorf("the value again: got %d, %v, want 1", got, err)
+	}
+}
+
 func host(t *testing.T, address string) string {
 	t.Helper()
 	u, err := url.Parse(address)

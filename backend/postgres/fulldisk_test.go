@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	osexec "os/exec"
-	"os/user"
 	"path/filepath"
 	"testing"
 	"time"
@@ -21,7 +19,10 @@ import (
 func TestFullDisk(t *testing.T) {
 	longtest.Only(t, "mounts a small disk, as root")
 	server := emulator.NewPostgres(t)
-	dir := smallDisk(t)
+	dir := emulator.PostgresDisk(t, 16<<20)
+	if err := os.WriteFile(filepath.Join(dir, "filler"), make([]byte, 8<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	session := newSession(t, server.URL)
 	session.do("create tablespace small location '"+dir+"'", "alter database postgres set default_tablespace = small")
 	s := open(t, postgres.Config{URL: server.URL})
@@ -67,26 +68,4 @@ func TestFullDisk(t *testing.T) {
 	}
 	check()
 	t.Logf("%d folds were refused", refused)
-}
-
-// smallDisk mounts a disk of the server's user in memory, half of which has a filler.
-func smallDisk(t *testing.T) string {
-	t.Helper()
-	who, err := user.Lookup("postgres")
-	if err != nil || os.Getuid() != 0 {
-		t.Skipf("no small disk: only root mounts one, and gives it to the user postgres (%v)", err)
-	}
-	dir, err := os.MkdirTemp("/tmp", "countmill-disk-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.Remove(dir) })
-	if out, err := osexec.Command("mount", "-t", "tmpfs", "-o", "size=16m,mode=700,uid="+who.Uid, "none", dir).CombinedOutput(); err != nil {
-		t.Skipf("no small disk: %v: %s", err, out)
-	}
-	t.Cleanup(func() { _ = osexec.Command("umount", "-l", dir).Run() })
-	if err := os.WriteFile(filepath.Join(dir, "filler"), make([]byte, 8<<20), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return dir
 }

@@ -53,7 +53,7 @@ var Params = []string{
 // CheckURL refuses a text that cannot be a URL. Its error shows nothing of it, because it may have a password.
 func CheckURL(text string) error {
 	if u, err := url.Parse(text); err != nil || u.Opaque != "" || u.Host == "" && u.Path == "" {
-		return errors.New("not of the form postgres://[USER@]HOST[:PORT]/DATABASE; in the password, write %40 for @ and %2F for /")
+		return errors.New("not of the form postgres://[USER@]HOST[:PORT]/DATABASE; in the password, write %40 for @ and %2F for /; of several hosts the last needs a port if any has one")
 	}
 	return nil
 }

@@ -2,8 +2,13 @@ package postgres_test
 
 import (
 	"context"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -121,6 +126,38 @@ func TestOpen(t *testing.T) {
 		if _, err := newSession(t, strings.Replace(emulator.Postgres(t), "postgres@", "reader_"+bare+"@", 1)).Exec(t.Context(), "begin isolation level repeatable read; select "+name+"."+call); err == nil || !strings.Contains(err.Error(), "permission denied for function") {
 			t.Errorf("%s by a reader: %v", call, err)
 		}
+	}
+}
+
+// TLS follows the parameters of libpq: the store opens on a server that it can verify, and on no other.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	web := httptest.NewTLSServer(nil) // for its certificate of 127.0.0.1
+	web.Close()
+	key, err := x509.MarshalPKCS8PrivateKey(web.TLS.Certificates[0].PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, root := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: web.Certificate().Raw}), filepath.Join(t.TempDir(), "root")
+	if err := os.WriteFile(root, cert, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	server := emulator.NewPostgres(t)
+	for file, text := range map[string][]byte{"server.crt": cert, "server.key": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})} {
+		newSession(t, server.URL).do(fmt.Sprintf(`copy (select regexp_split_to_table('%s', '\n')) to program 'umask 077 && cat > %s'`, text, file))
+	}
+	if err := errors.Join(server.Set("ssl = on"), server.Start()); err != nil {
+		t.Fatal(err)
+	}
+	verified := strings.Replace(server.URL, "sslmode=disable", "sslmode=verify-full", 1)
+	if _, err := postgres.Open(t.Context(), postgres.Config{URL: verified, Create: true}); err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("a server with a certificate of nobody: %v", err)
+	}
+	s := open(t, postgres.Config{URL: verified + "&sslrootcert=" + root})
+	var encrypted int
+	err = newSession(t, server.URL).QueryRow(t.Context(), "select count(*) from pg_stat_ssl where ssl").Scan(&encrypted)
+	if _, checkErr := s.Check(t.Context()); err != nil || checkErr != nil || encrypted == 0 {
+		t.Errorf("%d connections have TLS, %v, %v", encrypted, err, checkErr)
 	}
 }
 

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-
-	"github.com/countmill/countmill/store/storetest/fakestore"
 )
 
 var (
@@ -67,9 +65,9 @@ func (p *pipeline) figures() figures {
 		written, read = written+s.EntitiesWritten, read+s.EntitiesRead
 	}
 	c := p.store.Counts()
-	f.Shards, f.Markers, f.Records, f.Workers = c.Adds, c.Markers, c.Raised, p.store.Calls(fakestore.Beat)
-	f.Moved, f.Moves = int(p.moved.Load()), int(p.moves.Load())
-	f.Commits, f.Reads = c.Folds, c.RecordsRead+c.MarkersRead
+	f.Shards, f.Markers, f.Records = c.Wrote["shard"], c.Wrote["marker"], c.Wrote["record"]
+	f.Moves, f.Moved = c.TxWrote["shard"], c.TxWrote["shard"]+c.TxWrote["day"]
+	f.Commits, f.Reads, f.Workers = c.Folds, c.Read["record"]+c.Read["marker"], p.store.Calls("write worker")
 	if int(written) != f.folded()+f.Records || int(read) != f.Reads {
 		p.t.Errorf("the aggregators say they wrote %d entities and read %d; the store has %d and %d", written, read, f.folded()+f.Records, f.Reads)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/countmill/countmill/bench/internal/load"
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 )
 
 const (
@@ -163,7 +163,7 @@ type groupWrites struct {
 	most                            int
 }
 
-func (w *groupWrites) fold(_ int, c *store.Commit) fakestore.Answer {
+func (w *groupWrites) fold(_ int, c *store.Commit) protocoltest.Answer {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.commits++
@@ -172,7 +172,7 @@ func (w *groupWrites) fold(_ int, c *store.Commit) fakestore.Answer {
 			w.window[name]++
 		}
 	}
-	return fakestore.OK
+	return protocoltest.OK
 }
 
 func (w *groupWrites) windowEnds() {

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,9 +16,7 @@ import (
 	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/engine/memory"
-	"github.com/countmill/countmill/store/protocol"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 )
 
 // The time that Pub/Sub takes to accept a message, and Datastore for a call. Both are guesses at
@@ -48,7 +45,7 @@ type setup struct {
 // A pipeline is publishers, aggregators, the bus and the store. It runs in a synctest bubble.
 type pipeline struct {
 	t      *testing.T
-	store  *fakestore.Store
+	store  *protocoltest.Store
 	bus    slowBus
 	linger time.Duration     // of the publishers
 	groups map[string]string // of the counters
@@ -57,8 +54,7 @@ type pipeline struct {
 	stop   context.CancelFunc
 	ended  sync.WaitGroup
 
-	begun        figures      // the cost before the first increment
-	moves, moved atomic.Int64 // of series into their archive, and the rows that they wrote
+	begun figures // the cost before the first increment
 
 	mu   sync.Mutex
 	sent map[string]int64
@@ -75,8 +71,8 @@ func open(t *testing.T, s setup) *pipeline {
 	if err != nil {
 		t.Fatal(err)
 	}
-	options := fakestore.Options{Latency: storeTakes, NeedRecords: true, Errorf: t.Errorf}
-	p := &pipeline{t: t, linger: s.linger, groups: s.groups, bus: slowBus{bus}, sent: make(map[string]int64), store: fakestore.New(options)}
+	options := protocoltest.Options{Latency: storeTakes, NeedRecords: true, Errorf: t.Errorf}
+	p := &pipeline{t: t, linger: s.linger, groups: s.groups, bus: slowBus{bus}, sent: make(map[string]int64), store: protocoltest.New(options)}
 	if s.series {
 		if _, err := p.store.ChangeRules(t.Context(), seriesRule); err != nil {
 			t.Fatal(err)
@@ -87,13 +83,6 @@ func open(t *testing.T, s setup) *pipeline {
 			t.Fatal(err)
 		}
 	}
-	p.store.DB.OnCall(func(c *memory.Call) memory.Answer {
-		if c.Op == memory.Transact && protocol.Kinds[c.Changes[0].Key.Kind].Name == "shard" {
-			p.moves.Add(1)
-			p.moved.Add(int64(len(c.Changes)))
-		}
-		return memory.Answer{}
-	})
 	ctx, cancel := context.WithCancel(t.Context())
 	p.stop = cancel
 	for range s.aggregators {

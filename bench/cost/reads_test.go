@@ -17,7 +17,7 @@ import (
 	"github.com/countmill/countmill/bench/internal/server"
 	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 )
 
 // A dashboard shows some counters, which it requests in one call.
@@ -153,7 +153,7 @@ func (f readFigures) perThousand() float64 {
 
 // read makes clients read from the readers in turn, and counts after a while in which the cache fills.
 func read(t *testing.T, caches []store.Cache, d dashboard, lasts time.Duration) readFigures {
-	st := fakestore.New(fakestore.Options{Latency: storeTakes, Errorf: t.Errorf})
+	st := protocoltest.New(protocoltest.Options{Latency: storeTakes, Errorf: t.Errorf})
 	names := load.Names(readCounters)
 	fill(t, st, names)
 	var readers []*reader.Reader
@@ -183,7 +183,7 @@ func read(t *testing.T, caches []store.Cache, d dashboard, lasts time.Duration) 
 }
 
 // fill makes every counter and its shards.
-func fill(t *testing.T, st *fakestore.Store, names []string) {
+func fill(t *testing.T, st *protocoltest.Store, names []string) {
 	for _, name := range names {
 		if err := st.Grow(t.Context(), []store.Growth{{Counter: name, Shards: readShards}}); err != nil {
 			t.Fatal(err)
@@ -238,8 +238,9 @@ func until(ctx context.Context, at time.Time) bool {
 	}
 }
 
-func tally(st *fakestore.Store, readers []*reader.Reader) readFigures {
-	f := readFigures{Keys: st.Counts().KeysRead, Workers: st.Calls(fakestore.Workers)}
+func tally(st *protocoltest.Store, readers []*reader.Reader) readFigures {
+	read := st.Counts().Read
+	f := readFigures{Keys: read["record"] + read["shard"], Workers: st.Calls("scan worker")}
 	for _, r := range readers {
 		s := r.Stats()
 		f.Served += int(s.FromCache + s.FromStore)

@@ -15,7 +15,7 @@ import * as countmill from "./countmill.mjs";
 const { Client } = countmill;
 const binary = process.env.COUNTMILL_BINARY;
 const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
-const real = { skip: binary ? false : "COUNTMILL_BINARY is not set: it is the path of a built countmill", timeout: 150_000 };
+const real = { skip: binary ? false : "COUNTMILL_BINARY is not set: it is the path of a built countmill", timeout: 230_000 };
 const limited = { timeout: 60_000 };
 
 /** A client of a server that gives one answer after the other, and keeps what it got. */
@@ -656,7 +656,7 @@ test("real countmill", real, async (suite) => {
   });
 
   // 4,000 keyed requests and as many adds from 8 loops, while the server is killed: all count once.
-  await suite.test("kills", { timeout: 120_000 }, async (t) => {
+  await suite.test("kills", { timeout: 200_000 }, async (t) => {
     const c = new Client(server.base, { timeout: 100_000, flushInterval: 20, onError: () => {} });
     const want = [0, 1, 2, 3, 4].map((k) => { let n = 0; for (let i = k; i < 500; i += 5) n += i + 1; return BigInt(8 * n); });
     let done = 0;

@@ -17,7 +17,7 @@ import (
 	"github.com/countmill/countmill/internal/api/apitest"
 	"github.com/countmill/countmill/internal/auth/authtest"
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -29,14 +29,14 @@ type surface struct {
 
 // A fakeStore has dead letters, among them large ones.
 type fakeStore struct {
-	*fakestore.Store
+	*protocoltest.Store
 	large []store.DeadLetter
 	err   error
 }
 
 func newStore(t *testing.T, all ...store.DeadLetter) *fakeStore {
 	t.Helper()
-	f := &fakeStore{Store: fakestore.New(fakestore.Options{})}
+	f := &fakeStore{Store: protocoltest.New(protocoltest.Options{})}
 	for _, d := range all {
 		if len(d.Payload) > 1<<19 {
 			f.large = append(f.large, d)

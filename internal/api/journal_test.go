@@ -11,14 +11,14 @@ import (
 	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/internal/journal"
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 	"github.com/countmill/countmill/wire"
 )
 
 // evidence is a journal, and the objects that its answers should have.
 type evidence struct {
 	surface
-	st      *fakestore.Store
+	st      *protocoltest.Store
 	keys    []string // of the entries of billing:a, and of the records
 	entries []string // of billing:a
 	records []string
@@ -27,7 +27,7 @@ type evidence struct {
 // newEvidence has records from asOf on, one a minute. Each has an increment of billing:a, and one of shop:a.
 func newEvidence(t *testing.T, records int) *evidence {
 	t.Helper()
-	e := &evidence{st: fakestore.New(fakestore.Options{Clock: func() time.Time { return asOf.Add(100 * time.Hour) }})}
+	e := &evidence{st: protocoltest.New(protocoltest.Options{Clock: func() time.Time { return asOf.Add(100 * time.Hour) }})}
 	c := &store.Commit{}
 	for i := range records {
 		at := asOf.Add(time.Duration(i) * time.Minute)
@@ -47,7 +47,7 @@ func newEvidence(t *testing.T, records int) *evidence {
 	return e
 }
 
-func lost(int) fakestore.Answer { return fakestore.UnknownNotApplied }
+func lost(int) protocoltest.Answer { return protocoltest.UnknownNotApplied }
 
 func micros(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000Z") }
 
@@ -81,7 +81,7 @@ func TestPagesOfTheJournal(t *testing.T) {
 	}
 	e.of(t, "billing:").want(t, "GET", "/v1/journal?counter=shop:a", "", 403, `"field":"counter","limit":"billing:*"`)
 	ask(t, api.Services{}, api.Config{}).want(t, "GET", "/v1/journal?counter=a", "", 404, "is served by the role reader or aggregator")
-	e.st.On(fakestore.Journal, lost)
+	e.st.On("scan journal", lost)
 	e.want(t, "GET", "/v1/journal?counter=a", "", 503, ":unavailable")
 }
 
@@ -116,7 +116,7 @@ func TestRecordsOfTheJournal(t *testing.T) {
 	} {
 		e.want(t, "GET", "/v1/journal/records"+query, "", 400, want)
 	}
-	e.st.On(fakestore.Journal, lost)
+	e.st.On("scan journal", lost)
 	e.want(t, "GET", "/v1/journal/records", "", 503, ":unavailable")
 }
 
@@ -132,10 +132,10 @@ func TestErasingFromTheJournal(t *testing.T) {
 	} {
 		e.want(t, "POST", path, body, 400, want)
 	}
-	e.st.On(fakestore.Journal, lost)
+	e.st.On("scan journal", lost)
 	e.want(t, "POST", path, `{"counter":"billing:a"}`, 503, ":unavailable")
-	e.st.On(fakestore.Journal, nil)
-	e.st.On(fakestore.ReplaceRecord, fakestore.Script(fakestore.UnknownNotApplied))
+	e.st.On("scan journal", nil)
+	e.st.On("tx journal", protocoltest.Script(protocoltest.UnknownNotApplied))
 	e.want(t, "POST", path, `{"counter":"billing:a"}`, 504, "this was maybe done: repeat it")
 	last := e.keys[all-2]
 	e.want(t, "POST", path, `{"counter":"billing:a"}`, 200, `{"erased":2000,"next":"`+last+`","settled_until":"2026-11-25T`)

@@ -14,7 +14,7 @@ import (
 	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/internal/auth/authtest"
 	"github.com/countmill/countmill/publisher"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -60,7 +60,7 @@ func TestEveryResourceIsShared(t *testing.T) {
 				wantTest(t, r.Tested)
 				return
 			}
-			st := fakestore.New(fakestore.Options{})
+			st := protocoltest.New(protocoltest.Options{})
 			h := serve(api.Services{
 				Reader: newFake(), Sequences: &fakeSequences{}, Sender: taker{},
 				Verifier: admin.NewVerifier(st, st, nil), Journal: admin.NewJournal(st, time.Minute), DeadLetters: admin.NewDeadLetters(st),

@@ -13,7 +13,7 @@ import (
 	"github.com/countmill/countmill/internal/api/apitest"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/int128"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 )
 
 func verifying(t *testing.T, v *admin.Verifier) surface {
@@ -24,12 +24,12 @@ func verifying(t *testing.T, v *admin.Verifier) surface {
 // A rig is a verifier of a fake store, and of cached totals.
 type rig struct {
 	*admin.Verifier
-	store  *fakestore.Store
+	store  *protocoltest.Store
 	totals *fakeTotals
 }
 
 func newRig() *rig {
-	st := fakestore.New(fakestore.Options{})
+	st := protocoltest.New(protocoltest.Options{})
 	totals := &fakeTotals{cached: map[string]admin.Cached{}, past: map[string]int64{}}
 	return &rig{admin.NewVerifier(st, st, totals), st, totals}
 }

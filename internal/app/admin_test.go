@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -83,7 +83,7 @@ func TestUpLooksAfterCounters(t *testing.T) {
 func TestDeletedCountersAreSwept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := fakestore.New(fakestore.Options{})
+		s := protocoltest.New(protocoltest.Options{})
 		err := errors.Join(s.Grow(t.Context(), []store.Growth{{Counter: "a", Shards: 1}}))
 		_, deleted := s.ResetCounter(t.Context(), store.ResetRequest{ID: wire.ResetID("a", "x"), Counter: "a", Look: store.Sum{Exists: true, At: time.Now()}, Delete: true})
 		if err = errors.Join(err, deleted); err != nil {
@@ -105,7 +105,7 @@ func TestDeletedCountersAreSwept(t *testing.T) {
 	})
 }
 
-func records(t *testing.T, s *fakestore.Store) []string {
+func records(t *testing.T, s *protocoltest.Store) []string {
 	t.Helper()
 	v := s.View()
 	defer v.Close()

@@ -40,6 +40,7 @@ func TestCheckRefuses(t *testing.T) {
 		{Config{Bus: "pubsub://p/t?subscription=s&dead_letter=t"}, "parameter dead_letter must name the subscription"},
 		{Config{Store: "datastore:p"}, "is not of the form datastore://PROJECT[/DATABASE]"},
 		{Config{Store: "datastore://p?ns=x"}, `unknown parameter "ns" of datastore: (valid: namespace)`},
+		{Config{Store: "postgres://h1:5432,h2/d"}, "of several hosts the last needs a port if any has one"},
 		{Config{Store: "postgres:db"}, "not of the form postgres://[USER@]HOST[:PORT]/DATABASE"},
 		{Config{Store: "postgres://h/d?schma=x"}, `unknown parameter "schma" of postgres: (valid: schema, host, `},
 		{Config{Store: "postgres://h/d?password=x"}, `unknown parameter "password" of postgres:`},

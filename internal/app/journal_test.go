@@ -11,7 +11,7 @@ import (
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/internal/auth"
 	"github.com/countmill/countmill/internal/auth/authtest"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 )
 
 // A journalPage is an answer of GET /v1/journal.
@@ -41,7 +41,7 @@ func TestReaderWritesNoOpeningBalances(t *testing.T) {
 // Before the aggregator has read the rules any counter may have a journal, so that its first increments name their senders too.
 func TestJournalBeforeTheRulesAreKnown(t *testing.T) {
 	t.Parallel()
-	a, err := aggregator.New(nil, fakestore.New(fakestore.Options{}), aggregator.Config{})
+	a, err := aggregator.New(nil, protocoltest.New(protocoltest.Options{}), aggregator.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

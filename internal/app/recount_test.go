@@ -11,12 +11,12 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 )
 
 // A darkStore does not answer Check while it is dark.
 type darkStore struct {
-	*fakestore.Store
+	*protocoltest.Store
 	dark atomic.Bool
 }
 
@@ -49,7 +49,7 @@ func unbalanced(t *testing.T, services []named) (values []float64) {
 func TestRulesWithoutBalances(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := &darkStore{Store: fakestore.New(fakestore.Options{})}
+		s := &darkStore{Store: protocoltest.New(protocoltest.Options{})}
 		cfg, b := Config{Roles: Aggregator, Logger: slog.New(slog.DiscardHandler)}, &backends{store: s}
 		services := sweeps(cfg, b)
 		want := func(when string, want ...float64) {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 )
 
 // A sweptStore removes nothing by itself.
@@ -59,7 +59,7 @@ func TestSweepsEndWithTheProcess(t *testing.T) {
 
 // A movingStore counts the calls of MoveSeries, which fail.
 type movingStore struct {
-	*fakestore.Store
+	*protocoltest.Store
 	moves int
 }
 
@@ -74,15 +74,15 @@ func TestProcessesMoveSeries(t *testing.T) {
 	for _, c := range []struct {
 		what    string
 		role    Roles
-		options fakestore.Options
+		options protocoltest.Options
 		want    int
 	}{
-		{"an aggregator", Aggregator, fakestore.Options{}, int(time.Hour / store.MoveEvery)},
-		{"a reader", Reader, fakestore.Options{}, 0},
-		{"a store without a ring", Aggregator, fakestore.Options{GrowsInFold: true}, 0},
+		{"an aggregator", Aggregator, protocoltest.Options{}, int(time.Hour / store.MoveEvery)},
+		{"a reader", Reader, protocoltest.Options{}, 0},
+		{"a store without a ring", Aggregator, protocoltest.Options{GrowsInFold: true}, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s := &movingStore{Store: fakestore.New(c.options)}
+			s := &movingStore{Store: protocoltest.New(c.options)}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour+time.Second)
 			defer cancel()
 			if err := startAll(ctx, sweeps(Config{Roles: c.role, Logger: slog.New(slog.DiscardHandler)}, &backends{store: s})).rest(true); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/countmill/countmill/backend/inproc"
 	"github.com/countmill/countmill/backend/memory"
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 )
 
 // upOn runs all roles on a store that outlives them.
@@ -39,7 +39,7 @@ func upOn(t *testing.T, s store.Store, cfg Config) *running {
 // The window is the database's: a process that is given one sets it, others follow it.
 func TestTheWindowIsTheDatabases(t *testing.T) {
 	t.Parallel()
-	s := fakestore.New(fakestore.Options{Window: 24 * time.Hour})
+	s := protocoltest.New(protocoltest.Options{Window: 24 * time.Hour})
 	for _, step := range []struct {
 		given   time.Duration
 		window  time.Duration
@@ -77,21 +77,21 @@ func TestTheWindowIsTheDatabases(t *testing.T) {
 // A database that does not answer at once is asked again. A refusal ends the start.
 func TestSettingTheWindowIsTriedAgain(t *testing.T) {
 	t.Parallel()
-	for answer, want := range map[fakestore.Answer]struct {
+	for answer, want := range map[protocoltest.Answer]struct {
 		window time.Duration
 		calls  int
 		wrong  bool
 	}{
-		fakestore.UnknownNotApplied: {time.Hour, 3, false},
-		fakestore.Deployment:        {24 * time.Hour, 1, true},
+		protocoltest.UnknownNotApplied: {time.Hour, 3, false},
+		protocoltest.Deployment:        {24 * time.Hour, 1, true},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s := fakestore.New(fakestore.Options{Window: 24 * time.Hour})
-			s.On(fakestore.SetWindow, fakestore.Script(answer, answer))
+			s := protocoltest.New(protocoltest.Options{Window: 24 * time.Hour})
+			s.On("tx meta", protocoltest.Script(answer, answer))
 			err := setWindow(Config{Roles: Aggregator, DedupWindow: time.Hour, Logger: slog.New(slog.DiscardHandler)}, s)
 			checked, _ := s.Check(t.Context())
-			if (err != nil) != want.wrong || checked.Settings.Window != want.window || s.Calls(fakestore.SetWindow) != want.calls {
-				t.Errorf("answer %d: %v after %d calls, window %s; want %s after %d", answer, err, s.Calls(fakestore.SetWindow), checked.Settings.Window, want.window, want.calls)
+			if (err != nil) != want.wrong || checked.Settings.Window != want.window || s.Calls("tx meta") != want.calls {
+				t.Errorf("answer %d: %v after %d calls, window %s; want %s after %d", answer, err, s.Calls("tx meta"), checked.Settings.Window, want.window, want.calls)
 			}
 		})
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/int128"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 )
 
 // An index over counters that exist, while folds with and without it go on, serves the sums of all. Its
@@ -58,7 +58,7 @@ func TestAnIdleIndexCostsNothing(t *testing.T) {
 		defer stop()
 		r.await("serving", time.Minute, r.serves)
 		calls := func() (n int) {
-			for _, op := range []fakestore.Op{fakestore.Ranges, fakestore.SwapRanges, fakestore.Ungrouped, fakestore.RemaindersOf, fakestore.SetRemainders, fakestore.ChangeRules} {
+			for _, op := range []string{"scan indexrange", "tx indexrange", "scan shard", "scan remainder", "tx remainder", "tx meta"} {
 				n += r.store.Calls(op)
 			}
 			return n
@@ -117,18 +117,18 @@ func TestTheRangeOfALostWorkerIsSplit(t *testing.T) {
 		time.Sleep(settled)
 		ctx, kill := context.WithCancel(context.Background())
 		sets := 0
-		r.store.On(fakestore.SetRemainders, func(int) fakestore.Answer {
+		r.store.On("tx remainder", func(int) protocoltest.Answer {
 			if sets++; sets == 2 {
 				kill()
-				return fakestore.UnknownApplied
+				return protocoltest.UnknownApplied
 			}
-			return fakestore.OK
+			return protocoltest.OK
 		})
 		New(r.store, Config{WorkerID: "first", Logger: quiet, Ranges: 1}).Run(ctx)
 		if n := len(r.ranges(r.index())); n != 1 || r.serves() {
 			t.Fatalf("%d ranges, serving: %t", n, r.serves())
 		}
-		r.store.On(fakestore.SetRemainders, nil)
+		r.store.On("tx remainder", nil)
 		_, stop := r.worker(Config{})
 		defer stop()
 		time.Sleep(50 * time.Second)
@@ -203,7 +203,7 @@ func TestARangeIsNotSplitWithoutAPlace(t *testing.T) {
 }
 
 // sparse answers every second page without shards, as a store does that has looked at many others.
-type sparse struct{ *fakestore.Store }
+type sparse struct{ *protocoltest.Store }
 
 func (s *sparse) Ungrouped(ctx context.Context, x *store.Index, p *store.IndexRange, from string, limit int) (store.UngroupedPage, error) {
 	if cut := len(from) - 1; cut >= 0 && from[cut] == '!' {
@@ -285,7 +285,7 @@ func TestAnErrorOfOneIndexLeavesTheOthers(t *testing.T) {
 }
 
 type failing struct {
-	*fakestore.Store
+	*protocoltest.Store
 	index int64
 	calls atomic.Int64
 }

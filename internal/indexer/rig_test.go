@@ -17,19 +17,19 @@ import (
 	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/int128"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 	"github.com/countmill/countmill/wire"
 )
 
 // A rig is a store with counters page:s<site>:<page>, and the increments folded into it, in virtual time.
 type rig struct {
 	t     *testing.T
-	store *fakestore.Store
+	store *protocoltest.Store
 	part  int
 }
 
 // kinds are a store whose commits by older rules may come late, and a store that refuses them.
-var kinds = map[string]fakestore.Options{
+var kinds = map[string]protocoltest.Options{
 	"apart": {}, "embedded": {GrowsInFold: true, CertainOutcome: true, Entities: 1 << 20},
 }
 
@@ -52,9 +52,9 @@ func forKinds(t *testing.T, f func(t *testing.T, r *rig)) {
 	}
 }
 
-func newRig(t *testing.T, opts fakestore.Options) *rig {
+func newRig(t *testing.T, opts protocoltest.Options) *rig {
 	opts.Errorf = t.Errorf
-	return &rig{t: t, store: fakestore.New(opts)}
+	return &rig{t: t, store: protocoltest.New(opts)}
 }
 
 func (r *rig) settings() store.Settings {

@@ -18,7 +18,7 @@ import (
 	"github.com/countmill/countmill/internal/testing/recounttest"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/int128"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -108,21 +108,21 @@ func TestTwoRecountsAtOnce(t *testing.T) {
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
 	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
-		st := r.Store.(*fakestore.Store)
+		st := r.Store.(*protocoltest.Store)
 		fold(t, r, total, 7)
 		for name, tt := range map[string]struct {
-			answers []fakestore.Answer
+			answers []protocoltest.Answer
 			fixed   bool
 		}{
-			"applied":     {[]fakestore.Answer{fakestore.UnknownApplied}, true},
-			"not applied": {[]fakestore.Answer{fakestore.UnknownNotApplied, fakestore.NotApplied}, true},
-			"never":       {[]fakestore.Answer{fakestore.UnknownNotApplied, fakestore.UnknownNotApplied, fakestore.UnknownNotApplied, fakestore.UnknownNotApplied, fakestore.UnknownNotApplied}, false},
+			"applied":     {[]protocoltest.Answer{protocoltest.UnknownApplied}, true},
+			"not applied": {[]protocoltest.Answer{protocoltest.UnknownNotApplied, protocoltest.NotApplied}, true},
+			"never":       {[]protocoltest.Answer{protocoltest.UnknownNotApplied, protocoltest.UnknownNotApplied, protocoltest.UnknownNotApplied, protocoltest.UnknownNotApplied, protocoltest.UnknownNotApplied}, false},
 		} {
 			damage(t, r, total, 3)
 			answers := tt.answers
-			st.OnFold(func(int, *store.Commit) fakestore.Answer {
+			st.OnFold(func(int, *store.Commit) protocoltest.Answer {
 				if len(answers) == 0 {
-					return fakestore.OK
+					return protocoltest.OK
 				}
 				a := answers[0]
 				answers = answers[1:]
@@ -142,7 +142,7 @@ func TestLostAnswers(t *testing.T) {
 func TestPartsInTwoRecords(t *testing.T) {
 	t.Parallel()
 	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
-		st := r.Store.(*fakestore.Store)
+		st := r.Store.(*protocoltest.Store)
 		fold(t, r, total, 7)
 		fold(t, r, "page:s1:1", 9)
 		for _, record := range st.Journaled() {
@@ -348,7 +348,7 @@ func TestMissingRecords(t *testing.T) {
 		at, done := r.JournalMoment(r.Now())
 		defer done()
 		record := journal.Record{Parts: []journal.Part{{ID: r.NewID(), Entries: []journal.Entry{{Counter: "billing:lost", Delta: 9}}}}}
-		r.Store.(*fakestore.Store).WriteRecords(&store.Commit{Records: []store.JournalRecord{{
+		r.Store.(*protocoltest.Store).WriteRecords(&store.Commit{Records: []store.JournalRecord{{
 			Key: store.NewJournalKey(at, 1), ExpireAt: at.Add(time.Hour), Data: record.Encode(nil),
 		}}})
 		for _, want := range []string{"missing billing:lost 0", "total billing:lost 0"} {
@@ -366,7 +366,7 @@ func TestRecordsOfRecounts(t *testing.T) {
 	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
 		fold(t, r, "page:s1:1", 3)
 		damage(t, r, "page:s1:1", 5)
-		st := r.Store.(*fakestore.Store)
+		st := r.Store.(*protocoltest.Store)
 		before := len(st.Journaled())
 		x := r.Recounter(r.Store, recount.Config{})
 		r.RecountBy(x, recount.Query{Repair: true, Open: true, Prefix: "page:"})
@@ -389,7 +389,7 @@ func TestRecordsOfRecounts(t *testing.T) {
 func TestTend(t *testing.T) {
 	t.Parallel()
 	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
-		st := r.Store.(*fakestore.Store)
+		st := r.Store.(*protocoltest.Store)
 		tend := func(want, lacking int) {
 			t.Helper()
 			before := len(st.Journaled())

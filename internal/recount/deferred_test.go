@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/internal/testing/recounttest"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 )
 
 // A store may defer any key, as Datastore does: a sum that was not looked up is not missing.
@@ -16,7 +16,7 @@ func TestAStoreThatDefersKeys(t *testing.T) {
 			t.Parallel()
 			c := &clock{at: time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)}
 			opts.Clock, opts.Errorf, opts.Defers = c.now, t.Errorf, true
-			r := recounttest.New(t, fakestore.New(opts), c.pass, c.now)
+			r := recounttest.New(t, protocoltest.New(opts), c.pass, c.now)
 			r.History(300)
 			r.Nothing("of a store that defers")
 		})

@@ -14,7 +14,7 @@ import (
 	"github.com/countmill/countmill/internal/testing/recounttest"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/int128"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -157,7 +157,7 @@ func writeRecord(r *recounttest.Rig, counter string, deltas ...int64) {
 		record.Parts = append(record.Parts, journal.Part{ID: r.NewID(), Minute: wire.MinuteOf(at), Entries: []journal.Entry{{Counter: counter, Delta: delta}}})
 	}
 	key := store.NewJournalKey(at, r.Rand.Uint64())
-	r.Store.(*fakestore.Store).WriteRecords(&store.Commit{Records: []store.JournalRecord{{Key: key, ExpireAt: at.Add(24 * time.Hour), Data: record.Encode(nil)}}})
+	r.Store.(*protocoltest.Store).WriteRecords(&store.Commit{Records: []store.JournalRecord{{Key: key, ExpireAt: at.Add(24 * time.Hour), Data: record.Encode(nil)}}})
 }
 
 // The balance of a counter that does not fit 64 bits is exact in an opening balance.

@@ -16,7 +16,7 @@ import (
 	"github.com/countmill/countmill/internal/recount"
 	"github.com/countmill/countmill/internal/testing/recounttest"
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 )
 
 // A clock is the store's, and moves when a test says so. It moves a little by itself, as clocks do.
@@ -41,7 +41,7 @@ func (c *clock) pass(d time.Duration) {
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
 // kinds are a store that settles at once, and one that takes minutes.
-var kinds = map[string]fakestore.Options{
+var kinds = map[string]protocoltest.Options{
 	"embedded": {GrowsInFold: true, CertainOutcome: true, Entities: 1 << 20, MachineClock: true},
 	"apart":    {},
 }
@@ -53,7 +53,7 @@ func forKinds(t *testing.T, f func(t *testing.T, r *recounttest.Rig)) {
 			t.Parallel()
 			c := &clock{at: time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)}
 			opts.Clock, opts.Errorf = c.now, t.Errorf
-			f(t, recounttest.New(t, fakestore.New(opts), c.pass, c.now))
+			f(t, recounttest.New(t, protocoltest.New(opts), c.pass, c.now))
 		})
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/countmill/countmill/internal/recount"
 	"github.com/countmill/countmill/internal/testing/recounttest"
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -42,7 +42,7 @@ func forget(r *recounttest.Rig, days int) {
 		r.Pass(20 * time.Minute)
 		r.Settings()
 	}
-	r.Store.(*fakestore.Store).Expire()
+	r.Store.(*protocoltest.Store).Expire()
 }
 
 // Increments of the past have the minute that their sender says, also if their id is used again.

@@ -9,7 +9,7 @@ import (
 	"github.com/countmill/countmill/internal/recount"
 	"github.com/countmill/countmill/internal/testing/recounttest"
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 )
 
 // Tend leaves a rule with too many counters to a person, and reports it until somebody has written its balances, or ended it. Groups
@@ -20,7 +20,7 @@ func TestTendIsBounded(t *testing.T) {
 		const most = 10
 		tended := func(wantLacking int) int {
 			t.Helper()
-			before := len(r.Store.(*fakestore.Store).Journaled())
+			before := len(r.Store.(*protocoltest.Store).Journaled())
 			lacking, err := r.Recounter(r.Store, recount.Config{MostTended: most}).Tend(t.Context(), quiet)
 			if err != nil {
 				t.Fatal(err)
@@ -28,7 +28,7 @@ func TestTendIsBounded(t *testing.T) {
 			if lacking != wantLacking {
 				t.Errorf("%d rules lack balances, want %d", lacking, wantLacking)
 			}
-			return len(r.Store.(*fakestore.Store).Journaled()) - before
+			return len(r.Store.(*protocoltest.Store).Journaled()) - before
 		}
 		grow := func(from, to int, format string) {
 			t.Helper()

@@ -1,10 +1,12 @@
 package protocol_test
 
 import (
+	"context"
 	"errors"
 	"math"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/countmill/countmill"
@@ -106,44 +108,51 @@ func TestSweepsCountOneDeletion(t *testing.T) {
 	sweep(1, 1)
 }
 
-// No fold by older rules takes effect after the moment of a change, and no check that ends after it shows the rules before.
+// No fold from before a change of the settings takes effect after its moment, and no check that ends after it shows the settings before.
 func TestChangesOfRulesAreAlone(t *testing.T) {
 	t.Parallel()
-	s := open(t, limits["pebble"])
-	began, goOn := make(chan struct{}), make(chan struct{})
-	var once sync.Once
-	s.db.OnCall(func(c *memory.Call) memory.Answer {
-		if c.Op == memory.Transact {
-			once.Do(func() { close(began); <-goOn })
-		}
-		return memory.Answer{}
-	})
-	before, err := s.Check(t.Context())
-	if err != nil {
-		t.Fatal(err)
+	for name, change := range map[string]func(context.Context, tested) (store.Settings, error){
+		"rules": func(ctx context.Context, s tested) (store.Settings, error) {
+			return s.ChangeRules(ctx, store.RuleChange{Kind: store.KindJournal, Pattern: "*", Keep: store.Retention{Entries: store.MinKeep}})
+		},
+		"window": func(ctx context.Context, s tested) (store.Settings, error) { return s.SetWindow(ctx, 3*time.Hour) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := open(t, limits["pebble"])
+			before, err := s.Check(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			goOn := make(chan struct{})
+			s.db.OnCall(func(c *memory.Call) memory.Answer {
+				if c.Op == memory.Transact {
+					<-goOn
+				}
+				return memory.Answer{}
+			})
+			var all sync.WaitGroup
+			all.Go(func() {
+				if _, err := change(t.Context(), s); err != nil {
+					t.Errorf("a change of the %s: %v", name, err)
+				}
+			})
+			synctest.Wait()
+			all.Go(func() {
+				_, err := s.Fold(t.Context(), &store.Commit{Adds: []store.ShardDelta{store.NewShardDelta("a", 0, 1)}, Rules: before.Settings.Version})
+				if !errors.Is(err, store.ErrOutdated) {
+					t.Errorf("a fold during a change of the %s: %v", name, err)
+				}
+			})
+			all.Go(func() {
+				if after, err := s.Check(t.Context()); err != nil || after.Settings.Version == before.Settings.Version {
+					t.Errorf("a check during a change of the %s: version %d, %v", name, after.Settings.Version, err)
+				}
+			})
+			synctest.Wait()
+			close(goOn)
+			all.Wait()
+		})
 	}
-	var all sync.WaitGroup
-	all.Go(func() {
-		change := store.RuleChange{Kind: store.KindJournal, Pattern: "*", Keep: store.Retention{Entries: store.MinKeep}}
-		if _, err := s.ChangeRules(t.Context(), change); err != nil {
-			t.Errorf("ChangeRules: %v", err)
-		}
-	})
-	<-began
-	all.Go(func() {
-		_, err := s.Fold(t.Context(), &store.Commit{Adds: []store.ShardDelta{store.NewShardDelta("a", 0, 1)}, Rules: before.Settings.Version})
-		if !errors.Is(err, store.ErrOutdated) {
-			t.Errorf("a fold by the rules before, during a change: %v", err)
-		}
-	})
-	all.Go(func() {
-		if after, err := s.Check(t.Context()); err != nil || after.Settings.Version == before.Settings.Version {
-			t.Errorf("a check during a change: version %d, %v", after.Settings.Version, err)
-		}
-	})
-	time.Sleep(10 * time.Millisecond) // a slow machine only finds less
-	close(goOn)
-	all.Wait()
 }
 
 // A change of rules begins when the folds under way have ended: its moment is after them.

@@ -14,12 +14,17 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// Fold is one commit of the engine. It reads nothing.
+// Fold is one commit of the engine. It reads nothing. A commit that waited for a change of the settings is outdated: its caller looked at
+// the settings, and at its age, before the wait.
 func (s *Store) Fold(ctx context.Context, c *store.Commit) (store.CommitResult, error) {
-	if err := s.gate.enter(ctx); err != nil {
+	waited, err := s.gate.enter(ctx)
+	if err != nil {
 		return store.CommitResult{}, fmt.Errorf("%w: %w", store.ErrNotApplied, err)
 	}
 	defer s.gate.leave()
+	if waited && c.Rules != store.AnyRules {
+		return store.CommitResult{}, fmt.Errorf("%w: the settings were being changed", store.ErrOutdated)
+	}
 	defer s.changes.Add(1)
 	f, _ := s.folds.Get().(*fold)
 	if f == nil {

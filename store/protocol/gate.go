@@ -13,21 +13,21 @@ type gate struct {
 	emptied chan struct{} // closed when the last one leaves; nil if nobody waits for that
 }
 
-// enter waits until the gate is open. The caller calls leave.
-func (g *gate) enter(ctx context.Context) error {
-	for {
+// enter waits until the gate is open, and reports whether it was closed. The caller calls leave.
+func (g *gate) enter(ctx context.Context) (waited bool, err error) {
+	for ; ; waited = true {
 		g.mu.Lock()
 		closed := g.closed
 		if closed == nil {
 			g.inside++
 			g.mu.Unlock()
-			return nil
+			return waited, nil
 		}
 		g.mu.Unlock()
 		select {
 		case <-closed:
 		case <-ctx.Done():
-			return ctx.Err()
+			return true, ctx.Err()
 		}
 	}
 }
@@ -44,7 +44,7 @@ func (g *gate) leave() {
 // close lets nobody in any more, and waits until all have left. The caller opens the gate again.
 func (g *gate) close(ctx context.Context) (open func(), err error) {
 	for {
-		if err := g.enter(ctx); err != nil { // another change may be under way
+		if _, err := g.enter(ctx); err != nil { // another change may be under way
 			return nil, err
 		}
 		g.mu.Lock()

@@ -206,7 +206,7 @@ func (x *machineSettings) replace(stored store.Settings) store.Settings {
 // Check waits for a change of settings under way: who read the older ones would use them for longer after its moment than
 // store.SettingsMaxAge.
 func (s *Store) Check(ctx context.Context) (store.Checked, error) {
-	if err := s.gate.enter(ctx); err != nil {
+	if _, err := s.gate.enter(ctx); err != nil {
 		return store.Checked{}, err
 	}
 	defer s.gate.leave()

@@ -1,6 +1,7 @@
 package rows
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,9 +15,6 @@ import (
 // Commit applies c in one round trip. A Soft one is as durable as the others (C5 in package engine): processes outlive a crash of PostgreSQL, and
 // the last commits without a flush do not.
 func (e *Engine) Commit(ctx context.Context, c *engine.Commit) (engine.Result, error) {
-	if err := given(ctx); err != nil {
-		return engine.Result{}, err
-	}
 	u := e.begin(new(batch))
 	if len(c.Taken) > 0 {
 		ids := newArray(oidInt8s)
@@ -39,7 +37,20 @@ func (e *Engine) Commit(ctx context.Context, c *engine.Commit) (engine.Result, e
 			return engine.Result{}, err
 		}
 	}
-	return u.apply(ctx)
+	result, err := u.apply(ctx)
+	if errors.Is(err, engine.ErrExists) {
+		err = cmp.Or(e.confirm(ctx), err)
+	}
+	return result, err
+}
+
+// confirm waits until all that a view has shown is as durable as a commit. Rows of a commit that waits for its standby show if that wait is
+// cancelled.
+func (e *Engine) confirm(ctx context.Context) error {
+	u := e.begin(new(batch))
+	u.do("select pg_logical_emit_message(true, 'countmill', '') where current_setting('synchronous_standby_names') <> ''")
+	_, err := u.apply(ctx)
+	return err
 }
 
 // A unit is a transaction of one round trip.
@@ -126,9 +137,6 @@ func release(conn *pgxpool.Conn) {
 
 // Expire removes rows in lots.
 func (e *Engine) Expire(ctx context.Context, kind engine.KindID, before int64) error {
-	if err := given(ctx); err != nil {
-		return err
-	}
 	for first := true; ; first = false {
 		u, removed := e.begin(new(batch)), 0
 		t := e.tables[kind]

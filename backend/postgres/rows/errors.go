@@ -2,7 +2,6 @@ package rows
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 
@@ -57,12 +56,4 @@ func notSent(err error) error {
 		answer = cmp.Or(answers[pg.Code], answer)
 	}
 	return fmt.Errorf("%w: postgres: %w", answer, err)
-}
-
-// given returns why a call cannot begin, or nil.
-func given(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("%w: %w", engine.ErrNotApplied, err)
-	}
-	return nil
 }

@@ -77,11 +77,11 @@ func Open(ctx context.Context, config *pgxpool.Config, schema string, kinds engi
 	e.closing, e.close = context.WithCancel(context.Background())
 	for i, t := range e.tables {
 		if len(t.columns) > 31 || t.side != nil && (kinds[i].Class != engine.Sums || kinds[i].Expires) {
-			err = fmt.Errorf("postgres: the kind %s has more than 31 columns, or open fields that are no sums", kinds[i].Name)
+			err = fmt.Errorf("the kind %s has more than 31 columns, or open fields that are no sums", kinds[i].Name)
 		}
 	}
 	if err = cmp.Or(err, e.prepare(ctx)); err != nil {
-		return nil, errors.Join(notSent(err), e.Close())
+		return nil, errors.Join(refusal(err, nil), e.Close())
 	}
 	return e, nil
 }
@@ -118,10 +118,10 @@ func (e *Engine) prepare(ctx context.Context) error {
 		return err
 	}
 	if fsync == "off" {
-		return fmt.Errorf("%w: postgres: fsync is off, and a loss of power would lose counts", engine.ErrDeployment)
+		return fmt.Errorf("%w: fsync is off, and a loss of power would lose counts", engine.ErrDeployment)
 	}
 	if encoding != "UTF8" {
-		return fmt.Errorf("%w: postgres: the database has the encoding %s, and names need UTF8: createdb --encoding=UTF8 --template=template0", engine.ErrDeployment, encoding)
+		return fmt.Errorf("%w: the database has the encoding %s, and names need UTF8: createdb --encoding=UTF8 --template=template0", engine.ErrDeployment, encoding)
 	}
 	if e.durable == "off" {
 		e.durable = "on"
@@ -131,9 +131,9 @@ func (e *Engine) prepare(ctx context.Context) error {
 	case err != nil || lacks == nothing:
 		return err
 	case lacks == everything && !e.options.Create:
-		return fmt.Errorf("%w: postgres: the database has no schema %s, so countmill has not used it yet: open it once with --create", engine.ErrDeployment, e.schema)
+		return fmt.Errorf("%w: the database has no schema %s, so countmill has not used it yet: open it once with --create", engine.ErrDeployment, e.schema)
 	case e.options.ReadOnly && !e.options.Create:
-		return fmt.Errorf("%w: postgres: the schema %s is of an older version: start an aggregator of this version first", engine.ErrDeployment, e.schema)
+		return fmt.Errorf("%w: the schema %s is of an older version: start an aggregator of this version first", engine.ErrDeployment, e.schema)
 	}
 	return pgx.BeginFunc(ctx, e.pool, func(tx pgx.Tx) error { return e.migrate(ctx, tx) })
 }
@@ -162,10 +162,10 @@ func (e *Engine) lacks(ctx context.Context) (int, error) {
 	var has int
 	err = e.pool.QueryRow(ctx, "select format, identity, origin from "+e.meta).Scan(&has, &e.identity, e.origin.Load())
 	if undefined := new(pgconn.PgError); errors.As(err, &undefined) && undefined.Code == "42P01" {
-		return 0, fmt.Errorf("%w: postgres: the schema %s has other tables; name an empty schema", engine.ErrDeployment, e.schema)
+		return 0, fmt.Errorf("%w: the schema %s has other tables; name an empty schema", engine.ErrDeployment, e.schema)
 	}
 	if err == nil && has > format {
-		err = fmt.Errorf("%w: postgres: the schema %s has the format %d; this version knows %d", engine.ErrDeployment, e.schema, has, format)
+		err = fmt.Errorf("%w: the schema %s has the format %d; this version knows %d", engine.ErrDeployment, e.schema, has, format)
 	}
 	if err != nil {
 		return 0, err

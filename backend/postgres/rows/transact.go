@@ -22,9 +22,6 @@ const longest = 4 * time.Minute
 
 // Transact runs do, and then applies its changes if no row that it has read has another version.
 func (e *Engine) Transact(ctx context.Context, _ bool, do func(engine.Tx) error) (engine.Result, error) {
-	if err := given(ctx); err != nil {
-		return engine.Result{}, err
-	}
 	t := &tx{view: &view{e: e, slots: e.transacts}, read: make(map[engine.Key]int64)}
 	defer t.view.Close()
 	err := do(t)

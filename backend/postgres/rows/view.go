@@ -136,7 +136,7 @@ func (v *view) beginLocked(ctx context.Context) error {
 	select {
 	case v.slots <- struct{}{}:
 	case <-ctx.Done():
-		return ctx.Err()
+		return notSent(ctx.Err())
 	}
 	conn, err := v.e.pool.Acquire(ctx)
 	if err != nil {
@@ -207,6 +207,11 @@ func (v *view) get(ctx context.Context, keys []engine.Key, fields []engine.Field
 		rows = make([]engine.Row, len(keys))
 		v.e.look(b, keys, fields, rows, versions)
 	})
+	for i := range rows {
+		if err == nil && rows[i].Exists && v.e.tables[keys[i].Kind].kind.Class == engine.Once {
+			return rows, v.e.confirm(ctx) // a repeat may be acknowledged because of it
+		}
+	}
 	return rows, err
 }
 

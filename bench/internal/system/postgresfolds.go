@@ -108,9 +108,9 @@ func (f *postgresFolds) Count(ctx context.Context, r *load.Run) error {
 }
 
 func (f *postgresFolds) watch(ctx context.Context, r *load.Run) error {
-	const stats = `select format('%s adds/s; shards %s MB, their indexes %s MB, dead rows %s, updates in the page %s %%, vacuums %s; markers %s MB, indexes %s MB',
+	const stats = `select format('%s adds/s; shards %s MB, their indexes %s MB, dead rows %s, updates in the page %s %%, vacuums %s; markers %s MB, indexes %s MB, dead rows %s, vacuums %s',
 		$1::bigint, pg_relation_size(s.relid) >> 20, pg_indexes_size(s.relid) >> 20, s.n_dead_tup, s.n_tup_hot_upd * 100 / greatest(s.n_tup_upd, 1), s.autovacuum_count,
-		pg_relation_size(m.relid) >> 20, pg_indexes_size(m.relid) >> 20)
+		pg_relation_size(m.relid) >> 20, pg_indexes_size(m.relid) >> 20, m.n_dead_tup, m.autovacuum_count)
 		from pg_stat_user_tables s, pg_stat_user_tables m where s.relname = 'shard' and m.relname = 'marker'`
 	tick := time.NewTicker(time.Minute)
 	defer tick.Stop()
@@ -119,7 +119,10 @@ func (f *postgresFolds) watch(ctx context.Context, r *load.Run) error {
 		select {
 		case <-ctx.Done():
 			if n := len(rates); n > 9 {
-				r.Note("end_over_beginning", mean(rates[n-n/4:])/mean(rates[1:n/4+1]))
+				first, last := mean(rates[:n/10]), mean(rates[n-n/10:])
+				r.Note("first_tenth", first)
+				r.Note("last_tenth", last)
+				r.Note("last_over_first_tenth", last/first)
 			}
 			return nil
 		case <-tick.C:

@@ -13,7 +13,7 @@ import (
 	"github.com/countmill/countmill/internal/httpserver"
 	"github.com/countmill/countmill/internal/journal"
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/storetest/fakestore"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -56,9 +56,9 @@ func Records(entries int) (records []store.JournalRecord, all []client.JournalEn
 }
 
 // Store is a store with records. Its clock is 100 days after Begin.
-func Store(records []store.JournalRecord) *fakestore.Store {
+func Store(records []store.JournalRecord) *protocoltest.Store {
 	now := Begin.Add(100 * 24 * time.Hour)
-	s := fakestore.New(fakestore.Options{Clock: func() time.Time { return now }})
+	s := protocoltest.New(protocoltest.Options{Clock: func() time.Time { return now }})
 	s.WriteRecords(&store.Commit{Records: records})
 	return s
 }

@@ -13,18 +13,19 @@ const readiness = "docs/reference/readiness.md"
 
 // reasons are the functions, and the variables, whose texts /readyz shows: by directory.
 var reasons = map[string][]string{
-	"internal/app":      {"errStopping", "degraded", "Fold"},
-	"internal/indexer":  {"errBegins", "look"},
-	"internal/clock":    {"Check"},
-	"publisher":         {"Ready"},
-	"aggregator":        {"errUnchecked", "errOutdated", "reason", "degraded", "Ready"},
-	"reader":            {"Ready", "askStore"},
-	"backend":           {"Ready"},
-	"backend/gcppubsub": {"err", "probe"},
-	"backend/nats":      {"probe"},
-	"backend/pebble":    {"guard.look"},
-	"store":             {"ErrNotCounted"},
-	"store/protocol":    {"metaOf", "compare"},
+	"internal/app":          {"errStopping", "degraded", "Fold"},
+	"internal/indexer":      {"errBegins", "look"},
+	"internal/clock":        {"Check"},
+	"publisher":             {"Ready"},
+	"aggregator":            {"errUnchecked", "errOutdated", "reason", "degraded", "Ready"},
+	"reader":                {"Ready", "askStore"},
+	"backend":               {"Ready"},
+	"backend/gcppubsub":     {"err", "probe"},
+	"backend/nats":          {"probe"},
+	"backend/pebble":        {"guard.look"},
+	"backend/postgres/rows": {"errStandby"},
+	"store":                 {"ErrNotCounted"},
+	"store/protocol":        {"metaOf", "compare"},
 }
 
 // Each reason that /readyz can give is explained. Texts of a database, a disk or a network are not in

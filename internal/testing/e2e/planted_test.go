@@ -26,6 +26,7 @@ func TestPlanted(t *testing.T) {
 		{"TestKills", "01-ack-before-commit"},
 		{"TestKills", "02-marker-in-its-own-commit"},
 		{"TestKillsOnPostgreSQL", "01-ack-before-commit"},
+		{"TestFullWALOnPostgreSQL", "01-ack-before-commit"},
 		{"TestNATS", "01-ack-before-commit"},
 		{"TestNATS", "02-marker-in-its-own-commit"},
 		{"TestFullDisk", "01-ack-before-commit"},

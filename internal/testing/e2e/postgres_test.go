@@ -2,8 +2,10 @@ package e2e
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -123,6 +125,54 @@ func TestFailoverOnPostgreSQL(t *testing.T) {
 		return err != nil && strings.Contains(out, "The database came to another server, or was restored, ")
 	})
 	k.report(time.Since(began), [2]string{"failovers", "1"})
+	wentOn(t, ups[1:])
+}
+
+// The disk of PostgreSQL's WAL becomes full under load, so PostgreSQL ends. Each countmill then says that it is not ready, and refuses
+// increments with a time to try again. When there is room again and PostgreSQL is started, all continue by themselves. Each
+// acknowledged increment is in the next total and in all later ones, once.
+func TestFullWALOnPostgreSQL(t *testing.T) {
+	t.Parallel()
+	longtest.Only(t, "mounts a small disk, as root")
+	server := emulator.NewPostgres(t, "max_wal_size = '32MB'", "min_wal_size = '32MB'")
+	disk := emulator.PostgresDisk(t, 128<<20)
+	if err := server.MoveWAL(disk); err != nil {
+		t.Fatal(err)
+	}
+	k, ups, ready := threeUps(t, server.URL)
+	began := time.Now()
+	const times = 2
+	for range times {
+		f, err := os.Create(filepath.Join(disk, "filler"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		end := k.flood()
+		k.occupy(f, busy, server.Ended)
+		end()
+		if !server.Ended() {
+			t.Fatalf("PostgreSQL continues without room, for %s", busy)
+		}
+		for _, up := range ups {
+			until(t, time.Minute, "countmill up to say that it is not ready", func() bool { return up.up().status() == http.StatusServiceUnavailable })
+			until(t, time.Minute, "countmill up to refuse an increment with a time to try again", func() bool {
+				resp, err := client.Post(up.up().url+"/v1/increments", "application/json", strings.NewReader(`{"counter":"a"}`))
+				if err != nil {
+					t.Fatal(err)
+				}
+				_ = resp.Body.Close() // 504 if it shared a commit that may have happened
+				return resp.StatusCode == http.StatusServiceUnavailable && resp.Header.Get("Retry-After") != ""
+			})
+		}
+		before := now()
+		if err := errors.Join(f.Close(), os.Remove(f.Name()), server.Start()); err != nil {
+			t.Fatal(err)
+		}
+		k.counting("a full disk", before)
+		until(t, time.Minute, "all countmill up to be ready again", ready)
+		k.ledger.check(false)
+	}
+	k.report(time.Since(began), [2]string{"times full", strconv.Itoa(times)})
 	wentOn(t, ups[1:])
 }
 

@@ -58,6 +58,7 @@ func TestChild(t *testing.T) {
 		panic("on purpose")
 	}
 	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	<-t.Context().Done() // the signal may take its time
 }
 
 // An emulator must not survive the tests that it was started for.

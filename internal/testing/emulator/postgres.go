@@ -163,8 +163,9 @@ func (s *PostgresServer) Set(settings ...string) error {
 	return errors.Join(err, f.Close())
 }
 
-// Start starts a server that is stopped, and waits until it accepts connections.
+// Start starts a server that is stopped or has ended, and waits until it accepts connections.
 func (s *PostgresServer) Start() error {
+	s.Crash()
 	path, err := postgresPath("postgres")
 	if err != nil {
 		return err
@@ -198,6 +199,29 @@ func (s *PostgresServer) Crash() {
 	}
 }
 
+// MoveWAL moves the WAL to an empty directory of another disk. The server is stopped meanwhile.
+func (s *PostgresServer) MoveWAL(dir string) error {
+	s.Crash()
+	wal := filepath.Join(s.data(), "pg_wal")
+	if out, err := exec.Command("cp", "-a", wal+"/.", dir).CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	if err := errors.Join(os.RemoveAll(wal), os.Symlink(dir, wal)); err != nil {
+		return err
+	}
+	return s.Start()
+}
+
+// Ended reports whether the server has ended by itself.
+func (s *PostgresServer) Ended() bool {
+	select {
+	case <-s.child.ended:
+		return true
+	default:
+		return false
+	}
+}
+
 // Standby starts a copy of a server, which follows it until it is promoted. It ends with the test.
 func (s *PostgresServer) Standby(t testing.TB) *PostgresServer {
 	t.Helper()
@@ -228,6 +252,24 @@ func (s *PostgresServer) stop() {
 		_ = s.port.Free()
 	}
 	_ = os.RemoveAll(s.dir)
+}
+
+// PostgresDisk mounts a disk of its own size, in memory, which belongs to the server's user.
+func PostgresDisk(t testing.TB, size int) (dir string) {
+	t.Helper()
+	who, err := user.Lookup("postgres")
+	if err != nil || os.Getuid() != 0 {
+		t.Skipf("no small disk: only root mounts one, and gives it to the user postgres (%v)", err)
+	}
+	if dir, err = os.MkdirTemp("/tmp", "countmill-disk-"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Remove(dir) })
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", fmt.Sprintf("size=%d,mode=700,uid=%s", size, who.Uid), "none", dir).CombinedOutput(); err != nil {
+		t.Skipf("no small disk: %v: %s", err, out)
+	}
+	t.Cleanup(func() { _ = exec.Command("umount", "-l", dir).Run() })
+	return dir
 }
 
 // asPostgres gives a directory to the user postgres if this process is root's, which PostgreSQL refuses.

@@ -95,10 +95,10 @@ func (b *broker) lateCopy(s *subscription, young *busMessage) {
 // attempts is the function of the goroutine of an attempt.
 const attempts = "aggregator.(*loop).launch"
 
-// suspendOld stops the machine of an aggregator that is about to try a commit. When it goes on,
+// suspendOld stops the machine of an aggregator that is about to try a commit, or gets the answer to a look-up before it. When it goes on,
 // the marker of the oldest part may be forgotten.
 func (w *World) suspendOld(s *step) {
-	if w.rates[SuspendedOld] == 0 || !strings.Contains(s.op, attempts) {
+	if w.rates[SuspendedOld] == 0 || s.op != "applied" && s.op != "shards" && !strings.Contains(s.op, attempts) {
 		return
 	}
 	var held []*busMessage

@@ -5,25 +5,34 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/countmill/countmill/backend/memory"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/protocol"
 )
 
 // A cacheServer is the cache of a schedule: a real one, with faults.
 type cacheServer struct {
 	*kernel
 	cache *memory.Cache
-	sets  map[string][]store.CachedTotal // all that each counter had
+	sets  map[string][]store.CachedTotal // all that each key had
 }
 
-// cache is the cache as one process sees it.
+// cache is the cache as one process sees it. The identity of its database begins each key.
 type cache struct {
 	*cacheServer
-	p *proc
+	p        *proc
+	identity string
+}
+
+// of returns the cache as a process with a store sees it.
+func (cs *cacheServer) of(p *proc, s *protocol.Store) *cache {
+	prefix, key := s.CacheIdentity()
+	return &cache{cs, p, prefix + string(key[:])}
 }
 
 var _ store.Cache = (*cache)(nil)
@@ -49,11 +58,15 @@ func (c *cache) call(ctx context.Context, op string, key uint64, asks, found tex
 }
 
 func (c *cache) Get(ctx context.Context, counters []string) (found []store.CachedTotal, err error) {
-	counters = slices.Clone(counters)
+	keys := make([]string, len(counters))
+	for i, counter := range counters {
+		keys[i] = c.identity + counter
+	}
 	err = c.call(ctx, "cache get", stringsKey(counters), joined(counters), func() string { return cachedText(found) }, func() (err error) {
-		found, err = c.cache.Get(background, counters)
+		found, err = c.cache.Get(background, keys)
 		for i := range found {
 			c.spoil(found, i)
+			found[i].Counter = strings.TrimPrefix(found[i].Counter, c.identity)
 		}
 		if len(found) > 0 && c.strikes(CacheForgets) {
 			found = found[1:]
@@ -75,19 +88,19 @@ func (c *cache) spoil(found []store.CachedTotal, i int) {
 }
 
 func (c *cache) Set(ctx context.Context, totals []store.CachedTotal, ttl time.Duration) error {
-	totals = slices.Clone(totals)
-	names := make([]string, len(totals))
+	entries, names, keys := slices.Clone(totals), make([]string, len(totals)), make([]string, len(totals))
 	for i, t := range totals {
-		names[i] = t.Counter
+		names[i], keys[i] = t.Counter, c.identity+t.Counter
+		entries[i].Counter = keys[i]
 	}
 	return c.call(ctx, "cache set", stringsKey(names), func() string { return cachedText(totals) }, nil, func() error {
 		set := func() error {
-			for _, t := range totals {
+			for _, t := range entries {
 				c.sets[t.Counter] = append(c.sets[t.Counter], t)
 			}
-			before, _ := c.cache.Get(background, names)
-			err := c.cache.Set(background, totals, ttl)
-			after, _ := c.cache.Get(background, names)
+			before, _ := c.cache.Get(background, keys)
+			err := c.cache.Set(background, entries, ttl)
+			after, _ := c.cache.Get(background, keys)
 			c.checkSet(before, after)
 			return err
 		}
@@ -101,7 +114,7 @@ func (c *cache) Set(ctx context.Context, totals []store.CachedTotal, ttl time.Du
 
 func (c *cache) Lock(ctx context.Context, counter string, ttl time.Duration) (won bool, err error) {
 	err = c.call(ctx, "cache lock", stringsKey([]string{counter}), joined([]string{counter}), func() string { return fmt.Sprint(won) }, func() (err error) {
-		won, err = c.cache.Lock(background, counter, ttl)
+		won, err = c.cache.Lock(background, c.identity+counter, ttl)
 		return err
 	})
 	return won, err
@@ -109,7 +122,7 @@ func (c *cache) Lock(ctx context.Context, counter string, ttl time.Duration) (wo
 
 func (c *cache) Unlock(ctx context.Context, counter string) error {
 	return c.call(ctx, "cache unlock", stringsKey([]string{counter}), joined([]string{counter}), nil, func() error {
-		return c.cache.Unlock(background, counter)
+		return c.cache.Unlock(background, c.identity+counter)
 	})
 }
 

@@ -28,6 +28,14 @@ func (ch *chores) aside(kind string, do func(ctx context.Context, s *protocol.St
 	return true
 }
 
+// readSettings has an aggregator read the settings at once, as whoever has changed them does.
+func (ch *chores) readSettings(p *proc) {
+	ch.ask(ch.newOp("read settings", func(*op) {}), p, func(ctx context.Context) error {
+		p.agg.ReadSettings(ctx)
+		return nil
+	})
+}
+
 // change changes the settings: at once, as a process that is not of the schedule does, or in steps. The process that has the database
 // alone does it itself.
 func (ch *chores) change(kind string, do func(ctx context.Context, s *protocol.Store) error) bool {

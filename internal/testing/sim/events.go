@@ -43,7 +43,7 @@ func (w *World) newEvents() map[Fault]func() bool {
 		Swapped:             w.swapDatabase,
 		KillPublisher:       func() bool { return w.procs.killOne(publishing) },
 		KillAggregator:      func() bool { return w.procs.killOne(aggregating) },
-		KillReader:          func() bool { return w.procs.killOne(reading) },
+		KillReader:          w.killReader,
 		TwoVersions:         w.changeVersion,
 		Drain:               func() bool { return w.drainOne(aggregating) },
 		DrainPublisher:      func() bool { return w.drainOne(publishing) },
@@ -92,9 +92,29 @@ func (w *World) suspendAll() bool {
 	return true
 }
 
-// swapDatabase puts another database in the place of the store's, or the first one back.
+// suspendFold suspends all machines now and then while a fold is on its way and the journal is read.
+func (w *World) suspendFold(s *step) bool {
+	return s.op == "fold" && w.pages != nil && !w.embedded && !s.frozen && w.rng.IntN(4) == 0 && w.strikes(Suspended) && w.suspendAll()
+}
+
+// killReader ends a reader. If the store may be away, its successor often does not learn the store's time, and the cache has totals.
+func (w *World) killReader() bool {
+	if !w.procs.killOne(reading) {
+		return false
+	}
+	if w.rates[StoreAway] > 0 && w.rng.IntN(2) == 0 && w.lose(StoreAway) {
+		w.hit(StoreAway)
+		w.readers.readNew()
+	}
+	return true
+}
+
+// swapDatabase puts another database in the place of the store's, or the first one back. The aggregators soon know.
 func (w *World) swapDatabase() bool {
 	w.db.swapped = !w.db.swapped
+	for _, p := range w.procs.lives(aggregating) {
+		w.chores.readSettings(p)
+	}
 	for _, p := range w.procs.lives(reading) {
 		w.readers.probe(p)
 	}

@@ -50,12 +50,13 @@ func (w *World) move() {
 }
 
 // haste is how likely time passes although something could be done. When nothing breaks any
-// more the calls are answered soon, or some schedules would not come to rest in any time.
+// more the calls are answered soon, or some schedules would not come to rest in any time: a commit without an answer ends an embedded
+// process.
 func (w *World) haste() float64 {
-	if w.race.racing() {
+	switch {
+	case w.race.racing(), w.embedded && !w.stormy:
 		return 0
-	}
-	if w.stormy {
+	case w.stormy:
 		return w.shape.advanceRate
 	}
 	return min(w.shape.advanceRate, 0.05)
@@ -68,7 +69,7 @@ func (w *World) turn(s *step) {
 		w.say(s.p, "its %s will not be answered in time", s.op)
 		return
 	}
-	if w.stopIndexer(s) {
+	if w.stopIndexer(s) || w.suspendFold(s) {
 		return
 	}
 	for _, sub := range w.bus.subscriptions {
@@ -136,6 +137,8 @@ func (w *World) work() {
 		w.clients.oddMessage()
 	case n < 17:
 		w.readers.askPipeline()
+	case w.neighbour != nil && w.rng.IntN(2) == 0:
+		w.neighbour.read()
 	default:
 		w.readers.read()
 	}

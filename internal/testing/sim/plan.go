@@ -29,6 +29,7 @@ type plan struct {
 	indexed   *indexPlan     // nil in most schedules
 	pages     *pagePlan      // nil in most schedules
 	sequences int            // that clients ask for values of; 0 in most schedules
+	neighbour neighbourKind  // noNeighbour in most schedules
 	least     int            // calls of bus and store before it ends
 }
 
@@ -67,6 +68,7 @@ func drawPlan(rng *rand.Rand, seed uint64, up bool) *plan {
 	pl.drawPages()
 	pl.drawSequences()
 	pl.drawEngine()
+	pl.drawNeighbour()
 	return pl
 }
 

@@ -72,7 +72,7 @@ func (ps *processes) start(r role, slot int, restored bool) *proc {
 		}, e)))
 	}
 	if r.has(reading) {
-		p.rdr = must(reader.New(ps.db.storeOf(p, &p.rdrClock), &cache{ps.cache, p}, clock.With(reader.Config{
+		p.rdr = must(reader.New(ps.db.storeOf(p, &p.rdrClock), ps.cache.of(p, p.store), clock.With(reader.Config{
 			DefaultStaleness: 2 * time.Second, Guess: 1 + slot, Remember: 4, Timeout: s.timeout,
 		}, e)))
 	}

@@ -23,8 +23,11 @@ func (rc *readClients) read() {
 		return
 	}
 	p, staleness := pick(rc.rng, lives), rc.staleness()
-	if i := slices.IndexFunc(lives, func(p *proc) bool { return !p.learned }); i >= 0 && rc.rng.IntN(2) == 0 {
-		rc.readCached(lives[i])
+	if rc.rng.IntN(2) == 0 && rc.readNew() {
+		return
+	}
+	if rc.rng.IntN(4) == 0 {
+		rc.readOne(p, 5*time.Second, 0, 5*time.Second)
 		return
 	}
 	if len(rc.written) > 0 && rc.rng.IntN(2) == 0 {
@@ -107,10 +110,28 @@ func (rc *readClients) finishProbe(o *op) {
 	rc.readCached(o.p)
 }
 
-// readCached asks for the total that clients ask for most, up to 5 s old: the cache often has it.
-func (rc *readClients) readCached(p *proc) {
-	o := rc.newOp("read", rc.totals.checkRead)
-	o.names, o.staleness, o.doubt = counters[:1], 5*time.Second, p.doubt
+// readNew asks a reader that does not know the store's time yet, if there is one.
+func (rc *readClients) readNew() bool {
+	lives := rc.procs.lives(reading)
+	i := slices.IndexFunc(lives, func(p *proc) bool { return !p.learned })
+	if i >= 0 {
+		rc.readCached(lives[i])
+	}
+	return i >= 0
+}
+
+// readCached asks for the total that the cache often has.
+func (rc *readClients) readCached(p *proc) { rc.readOne(p, 5*time.Second) }
+
+// readOne asks for the total that clients ask for most, up to an age. With further ages it then asks again: the cache may still have an
+// older total than the answer before.
+func (rc *readClients) readOne(p *proc, age time.Duration, further ...time.Duration) {
+	o := rc.newOp("read", func(o *op) {
+		if rc.totals.checkRead(o); len(further) > 0 && rc.stormy && !p.dead {
+			rc.readOne(p, further[0], further[1:]...)
+		}
+	})
+	o.names, o.staleness, o.doubt = counters[:1], age, p.doubt
 	rc.askTotals(o, p)
 }
 

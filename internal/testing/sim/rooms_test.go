@@ -19,6 +19,7 @@ var rooms = map[string][]string{
 	"cacheServer":     {"kernel"},
 	"processes":       {"kernel", "broker", "database", "cacheServer"},
 	"callers":         {"kernel", "proc"},
+	"neighbour":       {"callers", "proc"},
 	"clients":         {"callers", "processes", "broker", "ledger"},
 	"readClients":     {"callers", "processes", "totalOracle"},
 	"pageClients":     {"callers", "processes"},

@@ -15,6 +15,7 @@ const (
 	BehindReusedIDs
 	BehindUnreadable
 	BehindBulk
+	ReadBeside
 
 	shapeCount
 )
@@ -22,6 +23,7 @@ const (
 var shapeNames = [shapeCount]string{
 	"request with a key in two messages", "counter swept between a look-up and a commit",
 	"counted behind reused ids", "counted behind unreadable messages", "counted behind a bulk request",
+	"total of another database on the cache",
 }
 
 func (s Shape) String() string { return shapeNames[s] }

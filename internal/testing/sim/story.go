@@ -39,6 +39,7 @@ func (pl *plan) cuts() []cut {
 		{"a journal", func(pl *plan) { pl.journal, pl.pages = nil, nil; pl.stop(JournalRuled) }},
 		{"pages of the journal", func(pl *plan) { pl.pages = nil; pl.stop(JournalRuled) }},
 		{"indexes", func(pl *plan) { pl.indexed = nil; pl.stop(ofIndexes...) }},
+		{"another database on the cache", func(pl *plan) { pl.neighbour = noNeighbour }},
 		{"sequences", func(pl *plan) { pl.sequences = 0; pl.stop(SequenceLost, SequenceAnswerLost, SequenceLate) }},
 		{"series", func(pl *plan) { pl.rules = nil }},
 		{"a crowd", func(pl *plan) { pl.crowd = nil }},

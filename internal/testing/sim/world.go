@@ -30,6 +30,7 @@ type World struct {
 	race       *race
 	leaps      *leaps
 	chores     *chores
+	neighbour  *neighbour // nil in most schedules
 
 	events map[Fault]func() bool
 	stage  stage
@@ -73,6 +74,9 @@ func newWorld(v *variant, seed uint64, verbose bool) *World {
 	w.race = &race{kernel: w.kernel, clients: w.clients, bus: w.bus, db: w.db, procs: w.procs, ledger: w.oracles.ledger, totals: w.oracles.totals}
 	w.leaps = &leaps{kernel: w.kernel, bus: w.bus, db: w.db, procs: w.procs, callers: w.callers}
 	w.chores = &chores{callers: w.callers, procs: w.procs, db: w.db}
+	if w.plan.neighbour != noNeighbour {
+		w.neighbour = newNeighbour(w.callers, w.procs)
+	}
 	w.events = w.newEvents()
 	w.procs.startAll()
 	return w

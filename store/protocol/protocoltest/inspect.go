@@ -1,57 +1,58 @@
-package fakestore
+package protocoltest
 
 import (
-	"context"
 	"errors"
+	"maps"
 	"math"
 	"slices"
 	"time"
 
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/engine"
+	"github.com/countmill/countmill/store/engine/memory"
 	"github.com/countmill/countmill/store/protocol"
 	"github.com/countmill/countmill/wire"
 )
 
 // Counts counts applied and read data, including calls whose answer was lost.
 type Counts struct {
-	Folds, Markers, Adds                       int
-	LargestFold                                int // in entities
-	Collisions                                 int // folds that got ErrMarkerExists
-	Raised, MarkersRead, RecordsRead, KeysRead int
+	Folds, LargestFold   int            // the latter in rows
+	Collisions           int            // folds that got ErrMarkerExists
+	Wrote, TxWrote, Read map[string]int // rows of commits, transactions and views by the names of their kinds
 }
 
-func (n *Counts) folded(c *store.Commit, err error) {
-	switch {
-	case errors.Is(err, store.ErrMarkerExists):
+func (s *Store) count(c *memory.Call, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := &s.counts
+	for _, key := range c.Keys {
+		if c.Op == memory.Get {
+			n.Read[protocol.Kinds[key.Kind].Name]++
+		}
+	}
+	if errors.Is(err, engine.ErrExists) {
 		n.Collisions++
-	case err == nil:
-		n.Folds, n.Markers, n.Adds = n.Folds+1, n.Markers+len(c.Markers), n.Adds+len(c.Adds)
-		n.Raised, n.LargestFold = n.Raised+len(c.Growths), max(n.LargestFold, c.Entities())
+	}
+	if err != nil {
+		return
+	}
+	wrote := map[bool]map[string]int{false: n.Wrote, true: n.TxWrote}[c.Op == memory.Transact]
+	for i := range c.Changes {
+		wrote[protocol.Kinds[c.Changes[i].Key.Kind].Name]++
+	}
+	if opOf(c) == fold {
+		n.Folds, n.LargestFold = n.Folds+1, max(n.LargestFold, len(c.Changes))
 	}
 }
 
-func (s *Store) count(f func(*Counts)) {
+// Counts returns the counts so far.
+func (s *Store) Counts() Counts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f(&s.counts)
-}
-
-// Counts returns the counts so far.
-func (s *Store) Counts() (n Counts) {
-	s.count(func(c *Counts) { n = *c })
+	n := s.counts
+	n.Wrote, n.TxWrote, n.Read = maps.Clone(n.Wrote), maps.Clone(n.TxWrote), maps.Clone(n.Read)
 	return n
 }
-
-// Calls returns how often op was called, with any result.
-func (s *Store) Calls(op Op) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.calls[op]
-}
-
-// FoldCalls returns how often Fold was called, with any result.
-func (s *Store) FoldCalls() int { return s.Calls(fold) }
 
 // must is for reads that nothing disturbs.
 func must[T any](result T, err error) T {
@@ -65,7 +66,7 @@ func must[T any](result T, err error) T {
 func (s *Store) Totals() map[string]int64 {
 	totals := make(map[string]int64)
 	for from, more := "", true; more; more = from != "" {
-		page := must(s.Store.ShardPage(context.Background(), "", from, math.MaxInt))
+		page := must(s.Store.ShardPage(unseen, "", from, math.MaxInt))
 		for _, shard := range page.Shards {
 			totals[shard.Counter] += int64(shard.Count.Lo) // modulo 2^64
 		}
@@ -81,7 +82,7 @@ func (s *Store) Total(counter string) int64 { return s.Totals()[counter] }
 func (s *Store) Record(counter string) store.Record {
 	v := s.Store.View()
 	defer v.Close()
-	for _, r := range must(v.List(context.Background(), counter, "", 1)) {
+	for _, r := range must(v.List(unseen, counter, "", 1)) {
 		if r.Counter == counter {
 			return r
 		}
@@ -93,7 +94,7 @@ func (s *Store) Record(counter string) store.Record {
 func (s *Store) Buckets(counter string) []store.Bucket {
 	v := s.Store.View()
 	defer v.Close()
-	return must(v.Series(context.Background(), []store.Record{s.Record(counter)}, 0, wire.MinuteOf(wire.MaxTime)))[0]
+	return must(v.Series(unseen, []store.Record{s.Record(counter)}, 0, wire.MinuteOf(wire.MaxTime)))[0]
 }
 
 // Grouped returns the parts of all shards that were folded by an index.
@@ -104,7 +105,7 @@ func (s *Store) Grouped(index int64) map[store.Key]int64 {
 	fields := protocol.Kinds[kind].Fields
 	field := fields[slices.IndexFunc(fields, func(f engine.FieldSpec) bool { return f.Name == "g" })].ID + engine.FieldID(index)
 	parts := make(map[store.Key]int64)
-	rows := v.Scan(context.Background(), engine.Range{Kind: engine.KindID(kind)}, field)
+	rows := v.Scan(unseen, engine.Range{Kind: engine.KindID(kind)}, field)
 	for r := rows.Next(); r != nil; r = rows.Next() {
 		parts[store.Key{Counter: r.Key.Name, Shard: int(r.Key.Part)}] = r.Int64(field)
 	}
@@ -113,7 +114,7 @@ func (s *Store) Grouped(index int64) map[store.Key]int64 {
 
 // Marker returns the marker of a part, if it exists.
 func (s *Store) Marker(id wire.PartID) (m store.Marker, ok bool) {
-	for _, m := range must(s.Store.Applied(context.Background(), []wire.PartID{id})) {
+	for _, m := range must(s.Store.Applied(unseen, []wire.PartID{id})) {
 		return m, true
 	}
 	return m, false
@@ -121,7 +122,7 @@ func (s *Store) Marker(id wire.PartID) (m store.Marker, ok bool) {
 
 // DeadLetters returns all dead letters in the order of their keys.
 func (s *Store) DeadLetters() []store.DeadLetter {
-	return must(s.Store.ListDeadLetters(context.Background(), "", math.MaxInt))
+	return must(s.Store.ListDeadLetters(unseen, "", math.MaxInt))
 }
 
 // Journaled returns all records of the journal in the order of their keys.
@@ -129,7 +130,7 @@ func (s *Store) Journaled() (records []store.JournalRecord) {
 	v := s.Store.JournalView()
 	defer v.Close()
 	for q := (store.JournalQuery{Limit: math.MaxInt}); ; {
-		page := must(v.JournalRecords(context.Background(), q))
+		page := must(v.JournalRecords(unseen, q))
 		records = append(records, page.Records...)
 		if !page.More {
 			return records
@@ -141,10 +142,10 @@ func (s *Store) Journaled() (records []store.JournalRecord) {
 // WriteRecords writes the records and rows of a commit, and nothing else of it.
 func (s *Store) WriteRecords(c *store.Commit) {
 	for lot := range slices.Chunk(c.Records, 100) {
-		must(s.Store.Fold(context.Background(), &store.Commit{Records: lot, Rules: store.AnyRules}))
+		must(s.Store.Fold(unseen, &store.Commit{Records: lot, Rules: store.AnyRules}))
 	}
 	for lot := range slices.Chunk(c.Rows, 100) {
-		must(s.Store.Fold(context.Background(), &store.Commit{Rows: lot, Rules: store.AnyRules}))
+		must(s.Store.Fold(unseen, &store.Commit{Rows: lot, Rules: store.AnyRules}))
 	}
 }
 
@@ -152,7 +153,7 @@ func (s *Store) WriteRecords(c *store.Commit) {
 func (s *Store) ReadTime() time.Time {
 	v := s.Store.View()
 	defer v.Close()
-	_ = must(v.Lookup(context.Background(), nil))
+	_ = must(v.Lookup(unseen, nil))
 	return v.ReadTime()
 }
 
@@ -160,7 +161,7 @@ func (s *Store) ReadTime() time.Time {
 func (s *Store) Expire() {
 	if s.DB.Limits.Expires {
 		s.DB.Expire(s.Now())
-	} else if err := s.Sweep(context.Background()); err != nil {
+	} else if err := s.Sweep(unseen); err != nil {
 		panic(err)
 	}
 }

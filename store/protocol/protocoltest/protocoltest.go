@@ -1,15 +1,13 @@
-// Package fakestore is a store for tests of roles: package protocol over a database in memory. It gives each of a
-// store's answers on demand, including "maybe applied", and reports mistakes of the caller.
+// Package protocoltest opens package protocol's store over package memory's database, for tests of roles. Each call of the database
+// gets an answer on demand, including "maybe applied", and mistakes of the caller are reported.
 //
-// It starts no goroutines and uses no clock but Options.Clock, so it works inside a testing/synctest bubble. Hooks are
-// called without locks held: they may block, and they may call the store.
-package fakestore
+// Hooks are called without locks held: they may block, and they may call the store.
+package protocoltest
 
 import (
 	"cmp"
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -33,9 +31,8 @@ type Options struct {
 	// GrowsInFold makes a store with the limits of PostgreSQL, or with CertainOutcome of Pebble: more shards make no
 	// counter faster, commits by older rules are refused, and there is no ring.
 	GrowsInFold bool
-	// CertainOutcome and RingWindow are values that Limits returns, the latter in a store with a ring.
+	// CertainOutcome is a value that Limits returns.
 	CertainOutcome bool
-	RingWindow     time.Duration
 
 	// Window is the initial window of the settings. Default countmill.DefaultDedupWindow.
 	Window time.Duration
@@ -46,7 +43,7 @@ type Options struct {
 	// how far Clock has moved since New.
 	MachineClock bool
 	Age          func() time.Duration
-	// Latency is how long every call takes. Default 0.
+	// Latency is how long every call of the database takes, but the end of a transaction. Default 0.
 	Latency time.Duration
 
 	// Defers makes reads defer some keys, at random.
@@ -80,9 +77,10 @@ type Store struct {
 
 	mu     sync.Mutex
 	counts Counts
-	calls  map[Op]int
-	hooks  map[Op]func(n int) Answer
+	calls  map[string]int
+	hooks  map[string]func(n int) Answer
 	onFold func(n int, c *store.Commit) Answer
+	ends   sync.Map     // the answers of transactions that have begun, by their contexts
 	open   map[any]bool // shards and markers of open folds, for Exclusive
 }
 
@@ -100,19 +98,15 @@ func New(opts Options) *Store {
 	if opts.Errorf == nil {
 		opts.Errorf = func(string, ...any) {}
 	}
-	s := &Store{opts: opts, calls: make(map[Op]int), hooks: make(map[Op]func(int) Answer), open: make(map[any]bool)}
+	s := &Store{opts: opts, calls: make(map[string]int), hooks: make(map[string]func(int) Answer), open: make(map[any]bool)}
+	s.counts.Wrote, s.counts.TxWrote, s.counts.Read = make(map[string]int), make(map[string]int), make(map[string]int)
 	s.DB = memory.New(protocol.Kinds, memory.Options{Limits: opts.engine(), Clock: s.Now, Errorf: opts.Errorf})
-	s.DB.OnCall(func(c *memory.Call) (a memory.Answer) {
-		if a.Err = refusals[answerOf(c.Ctx)]; opts.Defers {
-			a.Defer = func(engine.Key) bool { return rand.IntN(3) == 0 }
-		}
-		return a
-	})
 	var err error
 	s.Store, err = protocol.Open(context.Background(), s.DB.Open(), protocol.Config{Window: opts.Window, Shards: opts.Shards, Clock: opts.Clock, Age: opts.Age, Create: true})
 	if err != nil {
 		panic(err) // a database in memory opens
 	}
+	s.DB.Around(s.around)
 	return s
 }
 
@@ -121,33 +115,14 @@ func (s *Store) Now() time.Time {
 	return s.opts.Clock().Add(s.opts.ClockOffset).Truncate(time.Microsecond)
 }
 
-// Limits returns the limits of the options.
-func (s *Store) Limits() store.Limits {
-	l := s.Store.Limits()
-	if s.opts.RingWindow > 0 {
-		l.Ring.Window = s.opts.RingWindow
-	}
-	return l
-}
-
-// Fold applies the commit, unless the hook of OnFold answers otherwise.
+// Fold refuses mistakes of the caller, and names the commit to the hook of OnFold.
 func (s *Store) Fold(ctx context.Context, c *store.Commit) (store.CommitResult, error) {
-	if err := ctx.Err(); err != nil {
-		return store.CommitResult{}, fmt.Errorf("%w: %w", store.ErrNotApplied, err)
+	if err := cmp.Or(s.check(c), s.claim(c, true)); err != nil {
+		s.opts.Errorf("protocoltest: %v", err)
+		return store.CommitResult{}, fmt.Errorf("%w: mistake of the caller: %w", store.ErrRefused, err)
 	}
-	return call(ctx, s, fold, func(ctx context.Context) (store.CommitResult, error) {
-		switch answerOf(ctx) {
-		case MarkerExists:
-			s.count(func(n *Counts) { n.Collisions++ })
-			return store.CommitResult{}, fmt.Errorf("fakestore: %w", store.ErrMarkerExists)
-		case NotCounted:
-			_, _ = s.Store.Fold(ctx, &store.Commit{Markers: c.Markers, Rules: c.Rules})
-			return store.CommitResult{}, fmt.Errorf("fakestore: %w", store.ErrNotCounted)
-		}
-		result, err := s.Store.Fold(ctx, c)
-		s.count(func(n *Counts) { n.folded(c, err) })
-		return result, err
-	}, c)
+	defer func() { _ = s.claim(c, false) }()
+	return s.Store.Fold(context.WithValue(ctx, commitKey{}, c), c)
 }
 
 // check refuses commits that no aggregator should send, as far as the database does not.
