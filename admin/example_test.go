@@ -95,7 +95,7 @@ func ExampleVerifier() {
 	defer c.Close()
 	published(c, countmill.Increment{Counter: "orders", Delta: 7})
 
-	v := admin.NewVerifier(c.Store, c.Store, nil)
+	v := admin.NewVerifier(c.Store, c.Store)
 	page, err := v.Page(context.Background(), "", "", 100, false)
 	if err != nil {
 		log.Fatal(err)

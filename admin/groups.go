@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/store"
@@ -182,3 +183,5 @@ func (c *groupCheck) result() VerifyResult {
 	}
 	return r
 }
+
+func formatTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000Z") }

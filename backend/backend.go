@@ -179,7 +179,7 @@ type Cache struct {
 	Check func(u URL) error
 	// Open opens the cache of a store. Close releases it; it is nil if there is nothing to
 	// release.
-	Open func(u URL, s store.Store, log *slog.Logger) (c store.Cache, closeIt func() error, err error)
+	Open func(u URL, s store.Store) (c store.Cache, closeIt func() error, err error)
 	// Examine looks for mistakes of the cache, as that of Store does.
 	Examine func(ctx context.Context, u URL, r *Report)
 }

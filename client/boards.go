@@ -2,8 +2,6 @@ package client
 
 import (
 	"context"
-	"encoding/json"
-	"iter"
 	"net/url"
 	"strconv"
 	"time"
@@ -85,42 +83,4 @@ func (c *Client) Rank(ctx context.Context, q BoardQuery, counter string) (Rank, 
 	query := q.values()
 	query.Set("counter", counter)
 	return read[Rank](ctx, c, "/v1/rank", query)
-}
-
-// WatchTop is Top at once, and again whenever it has changed, at most once a second. It connects again as Watch does.
-func (c *Client) WatchTop(ctx context.Context, q BoardQuery, n int) iter.Seq2[Top, error] {
-	return watchAnswers[Top](ctx, c, Request{Path: "/v1/watch/top", Query: q.top(n)})
-}
-
-// WatchRank is Rank at once, and again whenever it has changed, at most once a second. It connects again as Watch does.
-func (c *Client) WatchRank(ctx context.Context, q BoardQuery, counter string) iter.Seq2[Rank, error] {
-	query := q.values()
-	query.Set("counter", counter)
-	return watchAnswers[Rank](ctx, c, Request{Path: "/v1/watch/rank", Query: query})
-}
-
-// watchAnswers returns the answers of a stream, each of which is whole. It connects again after errors that a repeat may help, and
-// yields those too.
-func watchAnswers[T any](ctx context.Context, c *Client, r Request) iter.Seq2[T, error] {
-	return func(yield func(T, error) bool) {
-		for try := 1; ; try++ {
-			last := context.Cause(ctx)
-			for e, err := range c.Events(ctx, r) {
-				var v T
-				if p := e.Problem(); err == nil && p != nil {
-					err = p
-				} else if err == nil {
-					if err = json.Unmarshal(e.Data, &v); err == nil {
-						try = 1
-					}
-				}
-				if last = err; !yield(v, err) {
-					return
-				}
-			}
-			if again, _ := judge(last); ctx.Err() != nil || !again || try == c.tries || !pause(ctx, try, last, nil) {
-				return
-			}
-		}
-	}
 }

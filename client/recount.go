@@ -21,16 +21,6 @@ type RecountRequest struct {
 	Repair bool `json:"repair,omitempty"`
 	// Opening writes opening balances, from which later recounts begin.
 	Opening bool `json:"opening,omitempty"`
-	// Run names the call for RecountProgress, 1 to 128 bytes.
-	Run string `json:"run,omitempty"`
-}
-
-// RecountProgress is how far a recount is with its range.
-type RecountProgress struct {
-	// Entries of the journal that were read.
-	Entries int64 `json:"entries" schema:"int64"`
-	// The share of the journal, in thousandths.
-	Done int64 `json:"done"`
 }
 
 // Recounted is the result of a recount of one range.
@@ -106,9 +96,4 @@ func (s *Sum) UnmarshalJSON(text []byte) error {
 // A range may take longer than the default time-out. It may be repeated. It needs the scope admin, and no prefixes.
 func (c *Client) Recount(ctx context.Context, r RecountRequest) (Recounted, error) {
 	return change[Recounted](ctx, c, http.MethodPost, "/v1/recount", nil, r)
-}
-
-// RecountProgress returns how far the call with that Run is.
-func (c *Client) RecountProgress(ctx context.Context, run string) (RecountProgress, error) {
-	return read[RecountProgress](ctx, c, "/v1/recount", params("run", run))
 }

@@ -21,10 +21,6 @@ type Row struct {
 	Error string `json:"error,omitzero" schema:"=urn:countmill:problem:overflow"`
 	// The row is not over, or the rule does not cover all of it.
 	Partial bool `json:"partial"`
-	// With `rate=true`: the value a second. Null without a value.
-	Rate float64 `json:"rate,omitzero" schema:"null"`
-	// With `compare`: the value of the earlier row.
-	Earlier *int64 `json:"earlier,omitzero" schema:"Number null"`
 }
 
 // A SeriesQuery asks for rows. Its zero value, with Counters, asks for the quarter hours of the last
@@ -38,15 +34,11 @@ type SeriesQuery struct {
 	Zone string
 	// From is rounded down and To up to whole rows. Defaults: 24 hours before To, and now.
 	From, To time.Time
-	// Rate asks for Row.Rate.
-	Rate bool
-	// Compare asks for Row.Earlier, and says how much earlier: 1w. Default: it is not asked for.
-	Compare string
 }
 
 func (q *SeriesQuery) values() url.Values {
 	v := url.Values{"counter": q.Counters}
-	for name, text := range map[string]string{"step": q.Step, "tz": q.Zone, "compare": q.Compare} {
+	for name, text := range map[string]string{"step": q.Step, "tz": q.Zone} {
 		if text != "" {
 			v.Set(name, text)
 		}
@@ -55,9 +47,6 @@ func (q *SeriesQuery) values() url.Values {
 		if !t.IsZero() {
 			v.Set(name, t.UTC().Format(time.RFC3339))
 		}
-	}
-	if q.Rate {
-		v.Set("rate", "true")
 	}
 	return v
 }

@@ -31,16 +31,11 @@ type ShardCount struct {
 
 // Verified is the result of a check of one page.
 type Verified struct {
-	// The moment of the shards or groups. Absent on a page of cached totals.
+	// The moment of the shards or groups. Absent where there are no more groups.
 	AsOf     time.Time       `json:"as_of,omitzero"`
 	Problems []Inconsistency `json:"problems"`
 	// Shards of this page.
 	Shards int `json:"shards" schema:"0.."`
-	// Cached totals of this page.
-	Cached int `json:"cached" schema:"0.."`
-	// Cached totals that cannot be checked, because the store does not show the past: `pebble:` shows none of it, and Datastore an
-	// hour.
-	Unchecked int `json:"unchecked" schema:"0.."`
 	// Groups of this page: all groups of one index, compared with their counters at one moment.
 	Groups int `json:"groups" schema:"0.."`
 	// Opaque. Absent at the end.
@@ -50,11 +45,10 @@ type Verified struct {
 // An Inconsistency is something wrong in the stored data.
 type Inconsistency struct {
 	// `group`: the total of a group is not the sum of its counters. `orphan`: a shard of a counter without a record. `beyond`: a
-	// shard whose number the record does not cover. `unreadable`: a shard that no reader can read. `cached`: a cached total that
-	// was not the total at its `as_of`.
-	Kind    string `json:"kind" schema:"=orphan|beyond|unreadable|cached|group"`
+	// shard whose number the record does not cover. `unreadable`: a shard that no reader can read.
+	Kind    string `json:"kind" schema:"=orphan|beyond|unreadable|group"`
 	Counter string `json:"counter"`
-	// Absent for cached totals and groups.
+	// Absent for groups.
 	Shard  *int   `json:"shard,omitzero" schema:"0.."`
 	Detail string `json:"detail"`
 	// Absent otherwise.

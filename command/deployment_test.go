@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 	"cloud.google.com/go/iam/apiv1/iampb"
@@ -286,54 +285,5 @@ func (f *fakeAdmin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, `{%s"indexConfig":{}}`, policy)
 	default:
 		http.NotFound(w, r)
-	}
-}
-
-// oldMemcached answers as memcached 1.4.13 does.
-func oldMemcached(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var served sync.WaitGroup
-	served.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			if _, err := bufio.NewReader(c).ReadString('\n'); err == nil {
-				_, _ = io.WriteString(c, "STAT pid 7\r\nSTAT version 1.4.13\r\nSTAT evictions 0\r\nSTAT total_items 5\r\nEND\r\n")
-			}
-			_ = c.Close()
-		}
-	})
-	t.Cleanup(func() { _ = l.Close(); served.Wait() })
-	return l.Addr().String()
-}
-
-// fill stores more in a memcached than its 64 MiB hold.
-func fill(t *testing.T, server string) {
-	t.Helper()
-	c, err := net.DialTimeout("tcp", server, patience)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
-	w := bufio.NewWriter(c)
-	value := strings.Repeat("x", 900_000)
-	for i := range 150 {
-		fmt.Fprintf(w, "set k%d 0 0 %d noreply\r\n%s\r\n", i, len(value), value)
-	}
-	fmt.Fprint(w, "get none\r\n") // which is answered after all of them
-	if err := w.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	if answer, err := bufio.NewReader(c).ReadString('\n'); answer != "END\r\n" {
-		t.Fatalf("memcached answered %q, %v", answer, err)
 	}
 }

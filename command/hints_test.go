@@ -283,7 +283,7 @@ func TestJournalExportOfNothing(t *testing.T) {
 	for name, want := range map[string]string{
 		"billing:":  `has no entries of the counter "billing:" in this period; for all counters that begin so, write "billing:*"`,
 		"billing:*": `has no entries of counters that begin with "billing:" in this period`,
-		"":          "0 entries in",
+		"":          "0 entries\n",
 	} {
 		page := `{"records":[],"entries":[],"settled_until":"2030-01-01T00:00:00Z"}`
 		args := []string{"journal", "export", "--from", "2026-11-01", "--to", "2026-11-02", "--server", newFakeServer(t, answer(200, page)).URL}

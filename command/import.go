@@ -27,17 +27,15 @@ is not counted again.
 
   countmill import stock.csv
   countmill export | countmill import - --format csv --server http://other:8080
-  zstdcat clicks.ndjson.zst | countmill import - --format ndjson
+  zcat clicks.ndjson.gz | countmill import - --format ndjson
 
 CSV begins with a line that names the columns: counter and delta, perhaps id and time. --columns
 takes them from columns with other names. Columns are separated by commas, semicolons or tabs.
-NDJSON has the objects that POST /v1/increments takes, one a line. An access log has --format clf:
-each line counts 1.
+NDJSON has the objects that POST /v1/increments takes, one a line.
 
-  countmill import pages.csv --columns 'counter=Page path,delta=Views' --prefix page:
-  countmill import access.log.gz --format clf --counter 'page:{path}' --dry-run
+  countmill import pages.csv --columns 'counter=Page path,delta=Views' --prefix page: --dry-run
 
-The file may be UTF-8 or UTF-16, and in gzip. Deltas may have a sign or .0. Times may be dates, dates
+The file is UTF-8. Deltas may have a sign or .0. Times may be dates, dates
 and times, or seconds or milliseconds since 1970; --tz is their zone if they name none. A value that
 has two meanings, such as 1,234 or 10/11/2026, cannot be counted. --dry-run prints what would be.
 
@@ -73,19 +71,17 @@ the error says how many. 2: the command line is wrong, and none is.
 
 type importVerb struct {
 	calling
-	format, columns, template, tz, prefix, rejects, state, complete string
-	dryRun, history, sameCaller                                     bool
-	window                                                          time.Duration
+	format, columns, tz, prefix, rejects, state, complete string
+	dryRun, history, sameCaller                           bool
+	window                                                time.Duration
 }
 
 func (c *importVerb) Flags() []cli.Flag {
 	c.tz, c.window = "UTC", countmill.DefaultDedupWindow
 	return c.flags(2*time.Minute, "Write the result as JSON.",
-		cli.New("format", "FORMAT", cli.Text{To: &c.format, Of: append(formats, string(transfer.CLF))}, "csv, ndjson, or clf: an access log in the common or combined format.").Default("by the end of the file's name"),
+		cli.New("format", "FORMAT", cli.Text{To: &c.format, Of: formats}, "csv or ndjson.").Default("by the end of the file's name"),
 		cli.New("columns", "COLUMNS", cli.Any(&c.columns),
 			"Names of CSV columns, such as counter=path,delta=hits,time=date. Other columns are ignored; without delta each row counts 1.").Default("those named counter, delta, id and time; no others"),
-		cli.New("counter", "TEMPLATE", cli.Any(&c.template),
-			"Counter of a line of an access log, such as page:{path}. It may have {host}, {method}, {path} and {status}. The path is without its query.").Default("none; needed with --format clf"),
 		cli.New("tz", "ZONE", cli.Any(&c.tz), "The time zone of dates and times that name none, such as Asia/Kolkata."),
 		cli.New("prefix", "PREFIX", cli.Any(&c.prefix), "Text to put before every name.").Default("none"),
 		cli.Switch("dry-run", &c.dryRun, "Print the increments that would be counted, as NDJSON, and count nothing."),
@@ -154,14 +150,6 @@ func (c *importVerb) importForm(file string) (f transfer.Form, err error) {
 		}
 		if f.Columns, err = transfer.ParseColumns(c.columns); err != nil {
 			return f, cli.Usagef("--columns: %s", err)
-		}
-	}
-	if c.Given("counter") != (f.Format == transfer.CLF) {
-		return f, cli.Usagef("--format clf and --counter 'page:{path}' need each other")
-	}
-	if c.Given("counter") {
-		if f.Counter, err = transfer.ParseTemplate(c.template); err != nil {
-			return f, cli.Usagef("--counter: %s", err)
 		}
 	}
 	return f, nil

@@ -407,7 +407,7 @@ func TestImportFromStandardInput(t *testing.T) {
 	if n := s.frozen(t); n != 1 {
 		t.Errorf("the same rows twice have %d keys, want 1", n)
 	}
-	run(csvRows(10)).wantError(t, 2, "--format: choose csv, ndjson or clf")
+	run(csvRows(10)).wantError(t, 2, "--format: choose csv or ndjson")
 }
 
 func TestImportArguments(t *testing.T) {
@@ -416,15 +416,12 @@ func TestImportArguments(t *testing.T) {
 	try(t, nil, "import").wantError(t, 2, "name one FILE")
 	try(t, nil, "import", path, path).wantError(t, 2, "name one FILE")
 	try(t, nil, "import", importFile(t, "a.log", csvRows(1))).wantError(t, 2, "does not end in .csv")
-	try(t, nil, "import", importFile(t, "a.log", ""), "--format", "clf").wantError(t, 2, "--format clf and --counter 'page:{path}' need each other")
-	try(t, nil, "import", path, "--counter", "page:{path}").wantError(t, 2, "need each other")
-	try(t, nil, "import", path, "--format", "clf", "--counter", "page:{url}").wantError(t, 2, "--counter: must be like page:{path}")
 	try(t, nil, "import", path, "--columns", "path").wantError(t, 2, "--columns: must be like counter=path")
 	try(t, nil, "import", path, "--columns", "counter=a", "--format", "ndjson").wantError(t, 2, "--columns is given without CSV")
 	for _, zone := range []string{"Local", "", "Mars/Olympus"} {
 		try(t, nil, "import", path, "--tz", zone).wantError(t, 2, "--tz: must be a time zone such as Asia/Kolkata")
 	}
-	try(t, nil, "import", path, "--format", "xml").wantError(t, 2, `--format: must be one of csv, ndjson, clf, got "xml"`)
+	try(t, nil, "import", path, "--format", "xml").wantError(t, 2, `--format: must be one of csv, ndjson, got "xml"`)
 	try(t, nil, "import", path, "--dedup-window", "0s").wantError(t, 2, "--dedup-window: must be a duration such as 250ms, 2h or 8d from 1s to 8784h")
 	try(t, []string{"COUNTMILL_DEDUP_WINDOW=x"}, "import", path).wantError(t, 2, "COUNTMILL_DEDUP_WINDOW: must be a duration")
 	try(t, nil, "import", "/no/such.csv").wantError(t, 1, "no such file")

@@ -4,13 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/command/cli"
-	"github.com/countmill/countmill/internal/app"
 	"github.com/countmill/countmill/internal/transfer"
 	"github.com/countmill/countmill/internal/transfer/journalfile"
 	"github.com/countmill/countmill/store"
@@ -25,35 +23,28 @@ var journalExportCommand = cli.Command{
 with PREFIX, or of all counters, in the order of their keys:
 
   countmill journal export 'billing:*' --from 2026-11-01T00:00:00Z --to 2026-12-01T00:00:00Z --output nov.ndjson
-  countmill journal export --from 2026-11-01T00:00:00Z --to 2026-11-02T00:00:00Z --format csv > day.csv
 
-An entry has key, time, counter, delta, part and sender, as GET /v1/journal has them. An entry that is
-not known to have a sender has none: no field in NDJSON, no text in CSV.
+It writes NDJSON: an entry has key, time, counter, delta, part and sender, as GET /v1/journal has them. An
+entry that is not known to have a sender has none.
 
 The same period gives the same bytes, as long as its entries neither expire nor are erased. A period must be
 over: with datastore: the journal is complete up to five and a half minutes ago.
 
-With --output FILE the entries come into FILE.part, which becomes FILE when it is whole. If the export is
-stopped, the same command goes on after the last 100,000 entries that are on the disk;
-FILE.countmill-export has what it needs. Standard output begins anew.
+A stopped export starts again from the beginning; with --output the file is there when it is whole. Export a
+long journal in several periods.
 
 A token needs the scope admin, and no prefixes unless NAME is given.
 `,
 	New: func() cli.Verb { return new(journalExportVerb) },
 }
 
-var journalFormats = map[string]func() journalfile.Format{"ndjson": journalfile.NDJSON, "csv": journalfile.CSV}
-
 type journalExportVerb struct {
 	calling
-	format, output, from, to string
-	spreadsheet              bool
+	output, from, to string
 }
 
 func (c *journalExportVerb) Flags() []cli.Flag {
 	return c.flags(usual, "",
-		spreadsheetFlag(&c.spreadsheet),
-		cli.New("format", "FORMAT", cli.Text{To: &c.format, Of: []string{"ndjson", "csv"}}, "ndjson or csv.").Default("by the end of --output, or ndjson"),
 		cli.New("from", "TIME", cli.Day(&c.from), "The first moment of the period, as 2006-01-02T15:04:05Z, or a date, which begins in UTC. At most six digits follow the seconds.").Default("none; needed"),
 		cli.New("to", "TIME", cli.Day(&c.to), "The moment, or the date, after the period. The journal must be complete up to it.").Default("none; needed"),
 		outputFlag(&c.output),
@@ -64,47 +55,34 @@ func (c *journalExportVerb) Run(ctx context.Context) error {
 	if len(c.args) > 1 {
 		return cli.Usagef("name one counter or prefix at most, got %s", cli.Quoted(c.args))
 	}
-	x := &journalfile.Export{Server: c.server, Timeout: c.timeout, Progress: progressOn(c.stderr), Version: app.BuildVersion().Version}
+	x := &journalfile.Export{Timeout: c.timeout, Progress: progressOn(c.stderr)}
 	var err error
 	if x.Period, err = c.period(strings.Join(c.args, "")); err != nil {
 		return err
 	}
-	if x.Format, err = c.journalFormat(); err != nil {
-		return err
-	}
-	if c.spreadsheet {
-		if x.Format.Name != "csv" {
-			return errSpreadsheet()
-		}
-		x.Format = journalfile.Spreadsheet()
-	}
 	if x.Client, err = c.client(client.WithTries(0)); err != nil {
 		return err
 	}
-	var done journalfile.Exported
+	var n int64
 	if c.output == "-" {
 		if cli.IsTerminal(c.stdout) { // a bar would be among the entries
 			x.Progress = progressOn(io.Discard)
 		}
-		done, err = x.Stream(ctx, c.stdout)
+		n, err = x.Run(ctx, c.stdout)
 	} else {
-		done, err = x.File(ctx, c.output)
+		err = transfer.WriteFile(c.output, func(w io.Writer) (err error) {
+			n, err = x.Run(ctx, w)
+			return err
+		})
 	}
 	if err != nil {
 		if ctx.Err() != nil {
 			err = transfer.ErrInterrupted
-			if c.output != "-" {
-				err = fmt.Errorf("%w; the same command goes on", err)
-			}
 		}
 		return fmt.Errorf("the export is not whole: %w", err)
 	}
-	fmt.Fprintf(c.stderr, "countmill: %s in %s", counted(done.Entries, "entry"), counted(done.Bytes, "byte"))
-	if done.Resumed > 0 {
-		fmt.Fprintf(c.stderr, ", %d of them from an export that was stopped", done.Resumed)
-	}
-	fmt.Fprintln(c.stderr)
-	if done.Entries == 0 {
+	fmt.Fprintf(c.stderr, "countmill: %s\n", counted(n, "entry"))
+	if n == 0 {
 		c.warnNoEntries(x.Period.Counters)
 	}
 	return nil
@@ -152,22 +130,4 @@ func (c *journalExportVerb) period(counters string) (p journalfile.Period, err e
 		return p, cli.Usagef("--to: must be after --from, got %s and %s", c.to, c.from)
 	}
 	return p, nil
-}
-
-// journalFormat is that of --format, or of the end of --output.
-func (c *journalExportVerb) journalFormat() (journalfile.Format, error) {
-	name := c.format
-	if name == "" && c.output == "-" {
-		name = "ndjson"
-	}
-	if name == "" {
-		name = strings.TrimPrefix(strings.ToLower(filepath.Ext(c.output)), ".")
-		if name == "jsonl" {
-			name = "ndjson"
-		}
-		if journalFormats[name] == nil {
-			return journalfile.Format{}, cli.Usagef("--format: choose ndjson or csv: the name %q does not end in .ndjson, .jsonl or .csv", c.output)
-		}
-	}
-	return journalFormats[name](), nil
 }

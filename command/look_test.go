@@ -78,12 +78,12 @@ func TestShardsOnATerminal(t *testing.T) {
 
 func TestVerify(t *testing.T) {
 	t.Parallel()
-	bad := `{"problems":[{"kind":"beyond","counter":"a","shard":4,"detail":"holds 5"},{"kind":"cached","counter":"b","detail":"7 as of"}],"shards":9,"cached":0,"unchecked":0,"next_page_token":"t"}` + "\n"
-	good := `{"problems":[],"shards":1,"cached":3,"unchecked":2}` + "\n"
+	bad := `{"problems":[{"kind":"beyond","counter":"a","shard":4,"detail":"holds 5"},{"kind":"group","counter":"=b","detail":"holds 7"}],"shards":9,"groups":1,"next_page_token":"t"}` + "\n"
+	good := `{"problems":[],"shards":1}` + "\n"
 	f := newFakeServer(t, answer(200, bad), answer(200, good))
 	got := try(t, nil, "verify", "a:", "--server", f.URL)
-	want := result{3, "beyond\ta\tshard 4\tholds 5\ncached\tb\t7 as of\n",
-		"10 shards and 3 cached totals checked (2 of these could not be compared with the past)\ncountmill: 2 problems, 0 fixed\n"}
+	want := result{3, "beyond\ta\tshard 4\tholds 5\ngroup\t=b\tholds 7\n",
+		"10 shards and 1 groups checked\ncountmill: 2 problems, 0 fixed\n"}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -130,7 +130,7 @@ func TestLookingAfterCounters(t *testing.T) {
 			t.Errorf("%q: got %+v, want %q", test.args, got, test.out)
 		}
 	}
-	if got := try(t, env, "verify"); got.errOut != "2 shards and 0 cached totals checked\n" {
+	if got := try(t, env, "verify"); got.errOut != "2 shards checked\n" {
 		t.Errorf("verify: %+v", got)
 	}
 }

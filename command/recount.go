@@ -2,20 +2,13 @@ package command
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
-	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/command/cli"
-	"github.com/countmill/countmill/internal/transfer"
 )
 
 var recountCommand = cli.Command{
@@ -38,13 +31,8 @@ that are not compared the last lines say why.
 
 Groups have no journal: "countmill verify" compares them with their counters.
 
---parallel N works at N ranges of the counters at the same time, each of which reads the whole journal:
-a server works at two, so this is for several. With --state FILE a recount that was stopped goes on:
-repeat the command.
-
   countmill recount billing:
   countmill recount billing: --repair
-  countmill recount billing: --repair --state billing.recount
   countmill recount billing: --from 2026-11-01     buckets from that day on, no totals
 
 Exit code 3: something is wrong, and was not corrected, or nothing was compared.
@@ -55,31 +43,25 @@ Exit code 3: something is wrong, and was not corrected, or nothing was compared.
 // A recounting is one run through all ranges.
 type recounting struct {
 	*recountVerb
-	client  *client.Client
-	request client.RecountRequest
-	bar     *progress
 
-	mu    sync.Mutex // guards what follows, and the output
-	state recountState
-	shown int64 // thousandths
+	counters, buckets, opened, findings, fixed int
+
+	notCovered map[string]int
+	examples   map[string]string // a name for each reason
 }
 
 type recountVerb struct {
 	calling
-	from, to, file  string
+	from, to        string
 	repair, opening bool
-	parallel        int
 }
 
 func (c *recountVerb) Flags() []cli.Flag {
-	c.parallel = 1
 	return c.flags(time.Hour, pages,
 		cli.New("from", "TIME", cli.Day(&c.from), "Compare only buckets from this time or date on, and no totals.").Default("any"),
 		cli.New("to", "TIME", cli.Day(&c.to), "Compare only buckets before this time or date, and no totals.").Default("any"),
 		cli.Switch("repair", &c.repair, "Correct the sums that differ from the journal."),
 		cli.Switch("opening", &c.opening, "Write opening balances, from which later recounts begin."),
-		cli.New("parallel", "N", cli.Count{To: &c.parallel, Min: 1, Max: 64}, "Ranges of the counters that are recounted at the same time, each by a call that reads the whole journal."),
-		cli.New("state", "STATE", cli.Any(&c.file), "File that remembers how far a recount is, so that the same command goes on.").Default("none"),
 	)
 }
 
@@ -91,29 +73,12 @@ func (c *recountVerb) Run(ctx context.Context) error {
 	if err := c.checkRecountPeriod(); err != nil {
 		return err
 	}
-	r := &recounting{recountVerb: c, request: client.RecountRequest{Prefix: prefix, From: c.from, To: c.to, Repair: c.repair, Opening: c.opening}}
-	release, err := transfer.Hold(c.file)
+	cl, err := c.client()
 	if err != nil {
 		return err
 	}
-	defer release()
-	request, err := json.Marshal(r.request) // as SaveState writes it
-	if err != nil {
-		return err
-	}
-	if r.state, err = loadRecount(c.file, c.server, request, c.parallel); err != nil {
-		return err
-	}
-	if r.client, err = c.client(); err != nil {
-		return err
-	}
-	r.bar = startProgress(c.stderr, "recounting", "entries", 1000)
-	err = r.run(ctx)
-	r.bar.Stop()
-	if err != nil {
-		if c.file != "" {
-			err = fmt.Errorf("%w; the same command goes on", err)
-		}
+	r := &recounting{recountVerb: c, notCovered: make(map[string]int), examples: make(map[string]string)}
+	if err := r.run(ctx, cl, client.RecountRequest{Prefix: prefix, From: c.from, To: c.to, Repair: c.repair, Opening: c.opening}); err != nil {
 		return err
 	}
 	r.summary()
@@ -123,13 +88,12 @@ func (c *recountVerb) Run(ctx context.Context) error {
 // verdict is the exit code. A recount that compared nothing proves nothing: a job that alerts on code 3 hears of that too. A recount
 // that has written opening balances has done its work, also where no counter needed any.
 func (r *recounting) verdict(prefix string) error {
-	t := &r.state
 	switch {
-	case t.Findings > t.Fixed:
-		return &inconsistent{fmt.Sprintf("%d sums differ from the journal, %d corrected", t.Findings, t.Fixed)}
-	case t.Counters+t.Buckets+t.Opened > 0:
+	case r.findings > r.fixed:
+		return &inconsistent{fmt.Sprintf("%d sums differ from the journal, %d corrected", r.findings, r.fixed)}
+	case r.counters+r.buckets+r.opened > 0:
 		return nil
-	case len(t.NotCovered) > 0:
+	case len(r.notCovered) > 0:
 		return &inconsistent{"nothing was compared"}
 	case r.opening && prefix == "":
 		return nil
@@ -150,92 +114,44 @@ func (c *recountVerb) checkRecountPeriod() error {
 	return nil
 }
 
-// run works at all ranges at the same time. After an error in one of them the others end.
-func (r *recounting) run(ctx context.Context) error {
-	if err := transfer.SaveState(r.file, &r.state); err != nil {
-		return err
-	}
-	g, ctx := errgroup.WithContext(ctx)
-	for i := range r.state.Ranges {
-		g.Go(func() error { return r.runRange(ctx, &r.state.Ranges[i]) })
-	}
-	if err := g.Wait(); err != nil {
-		return err
-	}
-	if r.file == "" {
-		return nil
-	}
-	return os.Remove(r.file) // it is over
-}
-
-func (r *recounting) runRange(ctx context.Context, x *recountRange) error {
-	for !x.Over {
-		page, answer, err := r.ask(ctx, x)
+// run recounts one range after the other.
+func (r *recounting) run(ctx context.Context, cl *client.Client, request client.RecountRequest) error {
+	bar := startProgress(r.stderr, "recounting", "entries", 1000)
+	defer bar.Stop()
+	for done := int64(0); ; {
+		var got client.Answer
+		page, err := cl.Recount(client.WithAnswer(ctx, &got), request)
 		if err != nil {
 			return err
 		}
-		if err := r.add(x, answer, &page); err != nil {
+		if err := r.print(got.Body, &page); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// add takes the answer about a range: it is printed before the state has it, so a stop in between prints it twice.
-func (r *recounting) add(x *recountRange, answer []byte, page *client.Recounted) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err := r.print(answer, page); err != nil {
-		return err
-	}
-	r.state.add(page)
-	x.Range, x.Over, x.Done = page.Next, page.Next == "", page.Done
-	r.progress(x, page.Done, page.Entries)
-	x.entries = 0
-	return transfer.SaveState(r.file, &r.state)
-}
-
-// progressEvery is how often the server is asked how far a range is.
-const progressEvery = time.Second
-
-// ask sends one request, and shows how far the server is with it. Without an answer about that the bar waits.
-func (r *recounting) ask(ctx context.Context, x *recountRange) (page client.Recounted, answer []byte, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	request := r.request
-	request.Run, request.Range = rand.Text(), x.Range
-	var asking sync.WaitGroup
-	asking.Go(func() {
-		tick := time.NewTicker(progressEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
-			if now, err := r.client.RecountProgress(ctx, request.Run); err == nil {
-				r.mu.Lock()
-				r.progress(x, x.Done+(x.End-x.Done)*now.Done/1000, now.Entries)
-				r.mu.Unlock()
-			}
+		r.add(&page)
+		bar.Add(page.Done-done, page.Entries)
+		if done, request.Range = page.Done, page.Next; request.Range == "" {
+			return nil
 		}
-	})
-	var got client.Answer
-	page, err = r.client.Recount(client.WithAnswer(ctx, &got), request)
-	cancel()
-	asking.Wait()
-	return page, got.Body, err
+	}
 }
 
-// progress moves the bar forward. A range is done up to the place done, in thousandths of all places.
-func (r *recounting) progress(x *recountRange, done, entries int64) {
-	x.shown = max(x.shown, done)
-	all := int64(0)
-	for i := range r.state.Ranges {
-		all += max(r.state.Ranges[i].shown-r.state.Ranges[i].Begin, 0)
+// add takes the counts of a range.
+func (r *recounting) add(page *client.Recounted) {
+	r.counters, r.buckets, r.opened = r.counters+page.Counters, r.buckets+page.Buckets, r.opened+page.Opened
+	for reason, n := range page.NotCovered {
+		r.notCovered[reason] += n
 	}
-	r.bar.Add(max(all-r.shown, 0), max(entries-x.entries, 0))
-	r.shown, x.entries = max(r.shown, all), max(x.entries, entries)
+	for _, n := range page.NotCoveredNames {
+		if r.examples[n.Reason] == "" {
+			r.examples[n.Reason] = n.Counter
+		}
+	}
+	r.findings += len(page.Findings)
+	for _, f := range page.Findings {
+		if f.Fixed {
+			r.fixed++
+		}
+	}
 }
 
 func (r *recounting) print(answer []byte, page *client.Recounted) error {
@@ -271,20 +187,19 @@ func (r *recounting) line(kind, counter, at, sums string, fixed bool, detail str
 }
 
 func (r *recounting) summary() {
-	t := &r.state
 	if r.from+r.to != "" {
-		fmt.Fprintf(r.stderr, "%s of %s compared, and no totals\n", counted(t.Buckets, "bucket"), counted(t.Counters, "counter"))
+		fmt.Fprintf(r.stderr, "%s of %s compared, and no totals\n", counted(r.buckets, "bucket"), counted(r.counters, "counter"))
 	} else {
-		fmt.Fprintf(r.stderr, "%s and %s compared\n", counted(t.Counters, "counter"), counted(t.Buckets, "bucket"))
+		fmt.Fprintf(r.stderr, "%s and %s compared\n", counted(r.counters, "counter"), counted(r.buckets, "bucket"))
 	}
 	if r.opening {
-		fmt.Fprintf(r.stderr, "%d opening balances written\n", t.Opened)
+		fmt.Fprintf(r.stderr, "%d opening balances written\n", r.opened)
 	}
-	for _, reason := range slices.Sorted(maps.Keys(t.NotCovered)) {
+	for _, reason := range slices.Sorted(maps.Keys(r.notCovered)) {
 		example := ""
-		if name := t.Examples[reason]; name != "" { // older servers do not name one of each reason
+		if name := r.examples[reason]; name != "" { // older servers do not name one of each reason
 			example = ", such as " + cli.Plain(name)
 		}
-		fmt.Fprintf(r.stderr, "%d not compared%s: %s\n", t.NotCovered[reason], example, cli.Plain(reason))
+		fmt.Fprintf(r.stderr, "%d not compared%s: %s\n", r.notCovered[reason], example, cli.Plain(reason))
 	}
 }

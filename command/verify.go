@@ -12,21 +12,17 @@ var verifyCommand = cli.Command{
 	Path:  "verify",
 	Group: "look",
 	Args:  "[PREFIX]",
-	Short: "check the stored data: shards, records, cached totals and groups",
-	Long: `Reads all shards of the counters that begin with PREFIX, or of all, the counters' records,
-and the totals in the server's cache, while counting goes on. It prints a line for each
-problem:
+	Short: "check the stored data: shards, records and groups",
+	Long: `Reads all shards of the counters that begin with PREFIX, or of all, and the counters' records,
+while counting goes on. It prints a line for each problem:
 
   orphan      a shard of a counter without a record: no total includes it
   beyond      a shard whose number the record does not cover: no total includes it
   unreadable  a shard with a wrong key, or without a count
-  cached      a cached total that was never the total at its time. An old total is no
-              problem. A store without a past, such as pebble:, shows only times that
-              are still to come
   group       a group whose total is not the sum of its counters, all read at one moment
 
---fix grows records to cover all shards, which adds their counts to the totals, and drops
-wrong cached totals. A person has to fix the rest.
+--fix grows records to cover all shards, which adds their counts to the totals. A person has
+to fix the rest.
 
 Exit code 3: something is wrong, and was not fixed, or nothing that begins with PREFIX was checked.
 `,
@@ -38,7 +34,7 @@ type verifyVerb struct {
 	fix    bool
 	prefix string
 
-	shards, cached, unchecked, groups, problems, fixed int
+	shards, groups, problems, fixed int
 }
 
 func (c *verifyVerb) Flags() []cli.Flag {
@@ -100,8 +96,7 @@ func (c *verifyVerb) run(ctx context.Context) error {
 }
 
 func (c *verifyVerb) print(page *client.Verified) error {
-	c.shards, c.cached, c.unchecked = c.shards+page.Shards, c.cached+page.Cached, c.unchecked+page.Unchecked
-	c.groups += page.Groups
+	c.shards, c.groups = c.shards+page.Shards, c.groups+page.Groups
 	c.problems += len(page.Problems)
 	for _, p := range page.Problems {
 		if p.Fixed {
@@ -126,12 +121,9 @@ func (c *verifyVerb) print(page *client.Verified) error {
 }
 
 func (c *verifyVerb) seen() string {
-	text := fmt.Sprintf("%d shards and %d cached totals checked", c.shards, c.cached)
-	if c.unchecked > 0 {
-		text += fmt.Sprintf(" (%d of these could not be compared with the past)", c.unchecked)
-	}
+	text := fmt.Sprintf("%d shards", c.shards)
 	if c.groups > 0 {
-		text += fmt.Sprintf(", and %d groups", c.groups)
+		text += fmt.Sprintf(" and %d groups", c.groups)
 	}
-	return text
+	return text + " checked"
 }

@@ -24,8 +24,6 @@ type SeriesQuery struct {
 	// From is rounded down and To up to whole rows, in the zone of From. Both are from the year
 	// 2000 to 2200.
 	From, To time.Time
-	// Compare is how far back the earlier value of each row is; zero for none.
-	Compare Step
 }
 
 // A Series is sums over time, all as of one moment.
@@ -51,9 +49,6 @@ type Row struct {
 	Overflow bool
 	// Partial is true for a row that is not over, or not wholly covered by the rule.
 	Partial bool
-	// Earlier is the value of the row that is compared with this one; nil if that one is not
-	// wholly covered, does not fit 64 bits, or was not asked for.
-	Earlier *int64
 }
 
 // A NoSeriesError names a counter that keeps no series. No rule has it.
@@ -223,31 +218,12 @@ type curve struct {
 	coverage
 }
 
-// rows reads the rows of all curves.
+// rows reads the rows of all curves. Those of a deleted counter are empty.
 func (s *seriesReading) rows(ctx context.Context, curves []curve) ([]Row, error) {
 	times := make([]Row, len(s.bounds)-1)
 	for i := range times {
 		times[i] = Row{Time: s.bounds[i], End: s.bounds[i+1]}
 	}
-	rows, err := s.fill(ctx, curves, times)
-	if err != nil || s.q.Compare == (Step{}) {
-		return rows, err
-	}
-	for i := range times {
-		begin := s.q.Step.floor(s.q.Compare.before(times[i].Time))
-		times[i] = Row{Time: begin, End: s.q.Step.next(begin)}
-	}
-	earlier, err := s.fill(ctx, curves, times)
-	for i := range earlier {
-		if !earlier[i].Partial && !earlier[i].Overflow {
-			rows[i].Earlier = &earlier[i].Value
-		}
-	}
-	return rows, err
-}
-
-// fill reads rows of these times for each curve. The times ascend and may overlap. The rows of a deleted counter are empty.
-func (s *seriesReading) fill(ctx context.Context, curves []curve, times []Row) ([]Row, error) {
 	rows := slices.Repeat(times, len(curves))
 	from, to := times[0].Time, times[len(times)-1].End
 	begin := to

@@ -302,39 +302,6 @@ func fieldIs(err error, field string) bool {
 	return ok && e.Field == field && e.Limit != ""
 }
 
-// A row is compared with the one a week before by the wall clock, also where the clock changed.
-func TestSeriesCompare(t *testing.T) {
-	t.Parallel()
-	s := newSeries(t, keepLong)
-	berlin := zone(t, "Europe/Berlin")
-	now := time.Date(2026, 10, 26, 0, 0, 0, 0, berlin)
-	s.set(now)
-	at := func(d, h int) time.Time { return time.Date(2026, 10, d, h, 0, 0, 0, berlin) }
-	s.count(t, "a", at(18, 10), 7, true)
-	s.count(t, "a", at(25, 10), 9, true)
-	q := reader.SeriesQuery{Counters: []string{"a"}, Step: step(t, "1h"), Compare: step(t, "1w"), From: at(25, 9), To: at(25, 11)}
-	rows := s.rows(t, q)
-	if len(rows) != 2 || *rows[0].Earlier != 0 || rows[1].Value != 9 || *rows[1].Earlier != 7 {
-		t.Errorf("hours of the day that the clock changed: %+v", rows)
-	}
-	q.Step, q.Compare, q.From, q.To = step(t, "1d"), step(t, "1mo"), time.Date(2026, 3, 28, 0, 0, 0, 0, berlin), time.Date(2026, 4, 1, 0, 0, 0, 0, berlin)
-	s.count(t, "a", time.Date(2026, 2, 28, 1, 0, 0, 0, berlin), 3, true)
-	for _, r := range s.rows(t, q) {
-		if r.Earlier == nil || *r.Earlier != 3 {
-			t.Errorf("%s is compared with %v, want the 3 of the last day of February", r.Time, r.Earlier)
-		}
-	}
-	q.Compare = step(t, "1y")
-	q.From, q.To = at(1, 0), at(2, 0)
-	if rows := s.rows(t, q); rows[0].Earlier == nil {
-		t.Errorf("a year ago, which is kept: %+v", rows)
-	}
-	q.From, q.To = at(1, 0).AddDate(0, -3, 0), at(2, 0).AddDate(0, -3, 0)
-	if rows := s.rows(t, q); rows[0].Earlier != nil {
-		t.Errorf("compared with what was removed: %+v", rows)
-	}
-}
-
 func TestSeriesRefuses(t *testing.T) {
 	t.Parallel()
 	s := newSeries(t, keepLong)

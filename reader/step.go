@@ -29,11 +29,11 @@ var steps = func() map[string]Step {
 	return all
 }()
 
-// ParseStep reads 15m, 1h, 1d, 1w, 1mo or 1y. The error is a *countmill.FieldError about field.
-func ParseStep(field, text string) (Step, error) {
+// ParseStep reads 15m, 1h, 1d, 1w, 1mo or 1y. The error is a *countmill.FieldError about step.
+func ParseStep(text string) (Step, error) {
 	s, ok := steps[text]
 	if !ok {
-		return Step{}, &countmill.FieldError{Field: field, Problem: "is not known", Limit: stepLimit}
+		return Step{}, &countmill.FieldError{Field: "step", Problem: "is not known", Limit: stepLimit}
 	}
 	return s, nil
 }
@@ -93,21 +93,6 @@ func (s Step) next(t time.Time) time.Time {
 func (s Step) begins(t time.Time) bool {
 	h, m, sec := t.Clock()
 	return sec == 0 && (60*h+m)%s.minutes == 0
-}
-
-// before returns the beginning of the row that is compared with the one at t: by the calendar and
-// the wall clock of the zone. The 31st is compared with the last day of a shorter month.
-func (s Step) before(t time.Time) time.Time {
-	if s.minutes > 0 {
-		return t.Add(-time.Duration(s.minutes) * time.Minute)
-	}
-	y, m, d := t.Date()
-	first := time.Date(y, m-time.Month(s.months), 1, 0, 0, 0, 0, time.UTC)
-	if s.months > 0 {
-		d = min(d, first.AddDate(0, 1, -1).Day())
-	}
-	h, minute, sec := t.Clock()
-	return time.Date(first.Year(), first.Month(), d-s.days, h, minute, sec, 0, t.Location())
 }
 
 // DayBegins returns the first moment of a day. It is not midnight where the clock skips midnight.

@@ -23,7 +23,7 @@ func zone(t *testing.T, name string) *time.Location {
 
 func step(t *testing.T, text string) reader.Step {
 	t.Helper()
-	s, err := reader.ParseStep("step", text)
+	s, err := reader.ParseStep(text)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,10 +2,8 @@ package memcached
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"strconv"
 	"time"
@@ -32,35 +30,12 @@ type Config struct {
 	// MaxIdle is the most connections to a server. Idle ones stay open. Further calls wait for a
 	// connection. Default 64.
 	MaxIdle int
-
-	// ResolveEvery is how often the names of the servers are resolved. After an error they are resolved
-	// again within a second. Default 30s.
-	ResolveEvery time.Duration
-
-	// Resolver resolves the hosts of Servers. Default net.DefaultResolver.
-	Resolver Resolver
-
-	// Logger gets changes of addresses, and names that do not resolve. Default discards.
-	Logger *slog.Logger
-}
-
-// A Resolver returns the addresses of a host. It returns an IP address unchanged. A [net.Resolver] is
-// one.
-type Resolver interface {
-	LookupHost(ctx context.Context, host string) ([]string, error)
 }
 
 func (c Config) withDefaults() Config {
 	c.Prefix = cmp.Or(c.Prefix, "cm:")
 	c.Timeout = cmp.Or(c.Timeout, 100*time.Millisecond)
 	c.MaxIdle = cmp.Or(c.MaxIdle, 64)
-	c.ResolveEvery = cmp.Or(c.ResolveEvery, 30*time.Second)
-	if c.Resolver == nil {
-		c.Resolver = net.DefaultResolver
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
 	return c
 }
 
@@ -84,9 +59,6 @@ func (c Config) validate() error {
 	}
 	if c.Timeout < 0 {
 		errs = append(errs, fmt.Errorf("Timeout must not be negative, got %s", c.Timeout))
-	}
-	if c.ResolveEvery < 0 {
-		errs = append(errs, fmt.Errorf("ResolveEvery must not be negative, got %s", c.ResolveEvery))
 	}
 	if c.MaxIdle < 0 {
 		errs = append(errs, fmt.Errorf("MaxIdle must not be negative, got %d", c.MaxIdle))

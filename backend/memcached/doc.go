@@ -14,11 +14,10 @@
 //
 // # Servers
 //
-// Names are resolved at first use, then every [Config].ResolveEvery, and soon after a server failed. A
-// name with several addresses, like a headless service of Kubernetes, is several servers. If it has
-// IPv4 addresses only those count, so that localhost is one server.
+// Each new connection resolves the name of its server. Name each server: of a name with several addresses
+// connections would go to any of them.
 //
-// A counter belongs to the server with the highest rendezvous hash. When a server comes or goes, only
+// A counter belongs to the server with the highest rendezvous hash. So with one server more or less, only
 // the counters that it wins or had won move. Readers may briefly disagree about the servers. Even then
 // each of them serves nothing older than it was asked for.
 //
@@ -33,7 +32,7 @@
 //	eviction                       a total is a miss; a lock is free, so two processes
 //	                               may refresh one counter at once
 //	server stopped or cut off      an error within Timeout, for its counters only
-//	name does not resolve          its last addresses stay in use; without any, its
+//	name does not resolve          its open connections stay in use; without any, its
 //	                               counters are errors and the others go on
 //	outcome unknown                the next reader repeats a set; a lock may stay
 //	                               until its ttl has passed

@@ -28,5 +28,17 @@ func (c *Cache) Lock(ctx context.Context, counter string, ttl time.Duration) (bo
 // Unlock releases the lock, whoever holds it. After the ttl that may be another process; then two
 // processes read one total.
 func (c *Cache) Unlock(ctx context.Context, counter string) error {
-	return c.remove(ctx, lockKind, []string{counter})
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer cancel()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	key := c.key(lockKind, counter)
+	_, err := exchange(ctx, c, pick(c.pool.all, key), func(client *memcache.Client) (struct{}, error) {
+		return struct{}{}, client.Delete(key)
+	})
+	if errors.Is(err, memcache.ErrCacheMiss) {
+		return nil
+	}
+	return err
 }

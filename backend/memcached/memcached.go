@@ -34,7 +34,7 @@ type Cache struct {
 
 var _ store.Cache = (*Cache)(nil)
 
-// Open checks the configuration and returns at once. The first call resolves names and connects to
+// Open checks the configuration and returns at once. The first call connects to
 // servers, so an unreachable memcached does not delay the start.
 func Open(cfg Config) (*Cache, error) {
 	cfg = cfg.withDefaults()
@@ -92,14 +92,10 @@ func (c *Cache) lookUp(ctx context.Context, counters []string) (entries map[stri
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err
 	}
-	servers, err := c.pool.servers(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
 	shares := make(map[*server]share)
 	for _, counter := range counters {
 		key := c.key(totalKind, counter)
-		s := pick(servers, key)
+		s := pick(c.pool.all, key)
 		if shares[s] == nil {
 			shares[s] = make(share)
 		}
@@ -191,32 +187,6 @@ func (c *Cache) Set(ctx context.Context, totals []store.CachedTotal, ttl time.Du
 	return summary(append(errs, err, ctx.Err()))
 }
 
-// Drop removes the totals of the counters.
-func (c *Cache) Drop(ctx context.Context, counters []string) error {
-	return c.remove(ctx, totalKind, counters)
-}
-
-// remove deletes the counters' items of one kind.
-func (c *Cache) remove(ctx context.Context, kind string, counters []string) error {
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
-	defer cancel()
-	servers, err := c.pool.servers(ctx)
-	if err != nil {
-		return err
-	}
-	errs := []error{ctx.Err()}
-	for _, counter := range counters {
-		key := c.key(kind, counter)
-		_, err := exchange(ctx, c, pick(servers, key), func(client *memcache.Client) (struct{}, error) {
-			return struct{}{}, client.Delete(key)
-		})
-		if !errors.Is(err, memcache.ErrCacheMiss) {
-			errs = append(errs, err)
-		}
-	}
-	return summary(errs)
-}
-
 // summary returns the first error and the number of others: a thousand lines help nobody.
 func summary(errs []error) error {
 	var first error
@@ -266,14 +236,9 @@ func (c *Cache) put(ctx context.Context, total store.CachedTotal, seconds int32,
 	return fmt.Errorf("memcached: others set the same total %d times", attempts)
 }
 
-// replace writes item if memcached still has old, or nothing if old is nil. It asks the server that
-// owns the key now; if that has changed, the new server does not know old and refuses.
+// replace writes item if memcached still has old, or nothing if old is nil.
 func (c *Cache) replace(ctx context.Context, item, old *memcache.Item) error {
-	servers, err := c.pool.servers(ctx)
-	if err != nil {
-		return err
-	}
-	_, err = exchange(ctx, c, pick(servers, item.Key), func(client *memcache.Client) (struct{}, error) {
+	_, err := exchange(ctx, c, pick(c.pool.all, item.Key), func(client *memcache.Client) (struct{}, error) {
 		if old == nil {
 			return struct{}{}, client.Add(item)
 		}

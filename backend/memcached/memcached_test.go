@@ -201,9 +201,9 @@ func TestOpenRefuses(t *testing.T) {
 	t.Parallel()
 	_, err := Open(Config{
 		Servers: []string{"h", ":1", "h:0", "h:http", "h:70000", "h:1", "h:1"},
-		Prefix:  "a b", Timeout: -1, MaxIdle: -1, ResolveEvery: -1,
+		Prefix:  "a b", Timeout: -1, MaxIdle: -1,
 	})
-	for _, want := range []string{`"h"`, `":1"`, `"h:0"`, `"h:http"`, `"h:70000"`, `"h:1" is listed twice`, "Prefix", "Timeout", "MaxIdle", "ResolveEvery"} {
+	for _, want := range []string{`"h"`, `":1"`, `"h:0"`, `"h:http"`, `"h:70000"`, `"h:1" is listed twice`, "Prefix", "Timeout", "MaxIdle"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got error %v, want one about %s", err, want)
 		}

@@ -6,42 +6,30 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"sync/atomic"
 	"syscall"
 
 	"github.com/bradfitz/gomemcache/memcache"
 	"github.com/cespare/xxhash/v2"
 )
 
-// A server is one address of memcached. It has connections of its own, so that a server that hangs
+// A server is one of Config.Servers. It has connections of its own, so that a server that hangs
 // takes none away from the others.
 type server struct {
-	id     string // the input of its rendezvous hash
+	id     string // its name, the input of its rendezvous hash
 	hash   uint64 // of id
-	addr   addr
-	err    error // the reason if the address is missing
 	client *memcache.Client
 	slots  chan struct{} // one slot for each connection
-	gone   atomic.Bool   // no name has the address any more
 }
 
-// leave closes the idle connections of a server that no name has any more. Those of calls under way are closed when
-// the calls end.
-func (s *server) leave() {
-	s.gone.Store(true)
-	_ = s.client.Close()
-}
-
-func newServer(id, address string, err error, cfg Config) *server {
-	s := &server{id: id, hash: xxhash.Sum64String(id), addr: addr(address), err: err}
-	s.slots = make(chan struct{}, cfg.MaxIdle)
-	s.client = memcache.NewFromSelector(selector{s.addr})
+func newServer(name string, cfg Config) *server {
+	s := &server{id: name, hash: xxhash.Sum64String(name), slots: make(chan struct{}, cfg.MaxIdle)}
+	s.client = memcache.NewFromSelector(selector{addr(name)})
 	s.client.Timeout, s.client.MaxIdleConns = cfg.Timeout, cfg.MaxIdle
 	s.client.DialContext = dial(cfg.Timeout)
 	return s
 }
 
-// An addr is an IP address and a port.
+// An addr is HOST:PORT. Each new connection resolves it again.
 type addr string
 
 func (addr) Network() string  { return "tcp" }
@@ -108,10 +96,6 @@ func exchange[T any](ctx context.Context, c *Cache, s *server, op func(*memcache
 		err error
 	}
 	var none T
-	if s.err != nil {
-		c.pool.suspect()
-		return none, s.err
-	}
 	select {
 	case s.slots <- struct{}{}:
 	case <-ctx.Done():
@@ -121,9 +105,6 @@ func exchange[T any](ctx context.Context, c *Cache, s *server, op func(*memcache
 	if !c.pool.begin(func() {
 		defer func() { <-s.slots }()
 		v, err := try(s, op)
-		if s.gone.Load() {
-			_ = s.client.Close()
-		}
 		done <- answer{v, err}
 	}) {
 		<-s.slots
@@ -134,7 +115,6 @@ func exchange[T any](ctx context.Context, c *Cache, s *server, op func(*memcache
 		if a.err == nil || protocol(a.err) {
 			return a.v, a.err
 		}
-		c.pool.suspect()
 		return a.v, fmt.Errorf("memcached %s: %w", s.id, a.err)
 	case <-ctx.Done():
 		return none, fmt.Errorf("memcached %s: %w", s.id, ctx.Err())

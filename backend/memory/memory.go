@@ -97,19 +97,6 @@ func (c *Cache) Set(ctx context.Context, totals []store.CachedTotal, ttl time.Du
 	return nil
 }
 
-// Drop removes the totals of the counters.
-func (c *Cache) Drop(ctx context.Context, counters []string) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, counter := range counters {
-		c.totals.Remove(counter)
-	}
-	return nil
-}
-
 // Lock returns true for the first caller, and false until ttl has passed or Unlock was called.
 func (c *Cache) Lock(ctx context.Context, counter string, ttl time.Duration) (bool, error) {
 	if err := gone(ctx); err != nil {

@@ -65,10 +65,10 @@ func holdDir(dir string) {
 	_ = s.Close()
 }
 
-func TestOpenRefusesDirectoryOfAnotherProcess(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	cmd := child(t, "hold", dir)
+// hold starts another process, which has the directory open until its input ends.
+func hold(t *testing.T, dir string) (cmd *exec.Cmd, stdin io.Closer) {
+	t.Helper()
+	cmd = child(t, "hold", dir)
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -83,6 +83,13 @@ func TestOpenRefusesDirectoryOfAnotherProcess(t *testing.T) {
 	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "open\n" {
 		t.Fatalf("the other process says %q, %v", line, err)
 	}
+	return cmd, stdin
+}
+
+func TestOpenRefusesDirectoryOfAnotherProcess(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cmd, stdin := hold(t, dir)
 	wantRefused(t, Config{Dir: dir}, "in use by another process")
 	_ = stdin.Close()
 	if err := cmd.Wait(); err != nil {
@@ -97,20 +104,7 @@ func TestKilledWhileIdle(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for range 3 {
-		cmd := child(t, "hold", dir)
-		if _, err := cmd.StdinPipe(); err != nil {
-			t.Fatal(err)
-		}
-		stdout, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "open\n" {
-			t.Fatalf("the other process says %q, %v", line, err)
-		}
+		cmd, _ := hold(t, dir)
 		if err := cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}

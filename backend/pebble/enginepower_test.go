@@ -3,9 +3,11 @@ package pebble
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -28,6 +30,22 @@ const (
 	ofDue     engine.FieldID = 3
 )
 
+var (
+	powerCuts = flag.Int("cuts", 0, "power cuts; 0 for as many as fit into a second")
+	powerSeed = flag.Uint64("seed", 0, "of the first machine's life, or of the first schedule; 0 for a fresh one")
+)
+
+// cutsPerLife is how often one machine loses power. The next machine begins empty.
+const cutsPerLife = 20
+
+// untilFound is a time for a test that ends with the first mistake: it is longer if there is one.
+func untilFound(otherwise time.Duration) time.Duration {
+	if os.Getenv("COUNTMILL_TEST_PLANTED") != "" {
+		return 4 * time.Minute
+	}
+	return otherwise
+}
+
 var powerKinds = engine.Kinds{
 	onceRow:    {Name: "once", Class: engine.Once, Binary: true, Due: ofDue, Expires: true, Fields: []engine.FieldSpec{{ID: ofDue, Name: "due"}}},
 	horizonRow: {Name: "horizon", Class: engine.Sums, Fields: []engine.FieldSpec{{ID: ofHorizon, Name: "horizon"}}},
@@ -38,7 +56,7 @@ var powerKinds = engine.Kinds{
 // without an answer is there whole or not at all. A seed repeats all random draws, but not the order of goroutines.
 func TestPowerCutOfRows(t *testing.T) {
 	t.Parallel()
-	seed, until := *powerSeed, time.Now().Add(time.Second)
+	seed, until := *powerSeed, time.Now().Add(untilFound(time.Second))
 	if seed == 0 {
 		seed = rand.Uint64N(1 << 40)
 	}

@@ -1,7 +1,6 @@
 package pebble
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"os"
@@ -108,21 +107,7 @@ func TestCloseWithoutTheDirectory(t *testing.T) {
 		folded <- err
 	}()
 	waitFor(t, "the directory is moved", func() bool { _, err := os.Stat(dir + ".old"); return err == nil })
-	other := child(t, "hold", dir)
-	endOther, err := other.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	said, err := other.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := other.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if line, err := bufio.NewReader(said).ReadString('\n'); line != "open\n" {
-		t.Fatalf("the other process says %q, %v", line, err)
-	}
+	other, endOther := hold(t, dir)
 	before := names(t, dir)
 	files := logFS{s.fs, dir, &doom{}, s.guard, newPauses(0, nil)}
 	_, made := files.Create(filepath.Join(dir, "000099.sst"), vfs.WriteCategoryUnspecified)

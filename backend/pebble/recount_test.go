@@ -8,7 +8,6 @@ import (
 
 	records "github.com/countmill/countmill/internal/journal"
 	"github.com/countmill/countmill/internal/recount"
-	"github.com/countmill/countmill/internal/testing/recounttest"
 	"github.com/countmill/countmill/store"
 )
 
@@ -53,13 +52,4 @@ func TestRecountAfterAKillAndAnEarlierClock(t *testing.T) {
 	if err != nil || got.Counters != 1 || len(got.Findings) > 0 || total(t, again, "a") != 8 {
 		t.Errorf("got %+v, %v, and a total of %d; want nothing found, and 8", got, err, total(t, again, "a"))
 	}
-}
-
-// A shard under a key that is not its own is in no sum.
-func TestRecountWithAMisplacedShard(t *testing.T) {
-	t.Parallel()
-	c := newTestClock()
-	s := open(t, c.config(Config{Dir: t.TempDir()}))
-	r := recounttest.New(t, s, func(d time.Duration) { c.pass(t, s, d) }, func() time.Time { return c.config(Config{}).clock() })
-	recounttest.Misplaced(t, r)
 }

@@ -42,7 +42,7 @@ func (m *simMachine) Open(clock func() time.Time, age func() time.Duration) (eng
 		m.disk.CutBefore(1+r.IntN([]int{50, 400}[r.IntN(2)]), []int{0, 100, r.IntN(101)}[r.IntN(3)], r, func() {})
 	}
 	return openDatabase(Config{
-		Dir: dataDir, FS: errorfs.Wrap(m.disk, errorfs.InjectorFunc(m.refuse)), Cache: 1 << 20, memTable: 8 << 10, clock: clock, age: age,
+		Dir: "var/lib/data", FS: errorfs.Wrap(m.disk, errorfs.InjectorFunc(m.refuse)), Cache: 1 << 20, memTable: 8 << 10, clock: clock, age: age,
 		Exit: func(int) { panic("the engine ends the process") },
 	}, protocol.Kinds)
 }
@@ -66,7 +66,7 @@ func (m *simMachine) Spare() {
 // Pebble's own goroutines.
 func TestSimulated(t *testing.T) {
 	t.Parallel()
-	simulate(t, 3*time.Second)
+	simulate(t, untilFound(3*time.Second))
 }
 
 func TestSimulatedLong(t *testing.T) {

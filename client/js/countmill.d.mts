@@ -156,7 +156,7 @@ export class Client {
      * rule (addSeries): NotFoundError names one without.
      * @param {string[]} counters @param {SeriesOptions} [options] @returns {Promise<Row[]>}
      */
-    series(counters: string[], { step, tz, from, to, rate, compare, timeout }?: SeriesOptions): Promise<Row[]>;
+    series(counters: string[], { step, tz, from, to, timeout }?: SeriesOptions): Promise<Row[]>;
     /** The rules for series. @param {CallOptions} [options] @returns {Promise<Rules>} */
     rules({ timeout }?: CallOptions): Promise<Rules>;
     /**
@@ -220,16 +220,13 @@ export type Total = {
 };
 /**
  * The sum of a counter's increments in one step of time, which begins at time. partial: it is not over, or not wholly
- * covered by the rule. rate: with rate, the value a second. earlier: with compare, the value of the earlier row, or null
- * if that is not wholly covered.
+ * covered by the rule.
  */
 export type Row = {
     time: string;
     counter: string;
     value: bigint;
     partial: boolean;
-    rate: number | null;
-    earlier: bigint | null;
 };
 /**
  * The counters of pattern, a name or a prefix followed by *, keep a series from begin on. ended is null for a rule in force.
@@ -249,15 +246,13 @@ export type Rules = {
 };
 /**
  * step is the length of a row (15m, 1d, 1w, 1mo and others; 15m), and tz the zone of days and longer steps. from is
- * rounded down and to up to whole rows: the last 24 hours. compare says how much earlier the earlier rows are: 1w.
+ * rounded down and to up to whole rows: the last 24 hours.
  */
 export type SeriesOptions = CallOptions & {
     step?: string;
     tz?: string;
     from?: Date;
     to?: Date;
-    rate?: boolean;
-    compare?: string;
 };
 /**
  * The delta of one counter in one part: an increment, or several of one sender that were sent together. Keys

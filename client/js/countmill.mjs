@@ -17,17 +17,16 @@
  * @typedef {{counter: string, total: bigint, asOf: string, source: string, shards: number, exists: boolean, rate: number | null}} Total
  *   Every commit until asOf is in total. Of two totals the one with the greater asOf is newer. exists is
  *   false for a counter that nobody has incremented. rate is the change a second, of a watch with rates.
- * @typedef {{time: string, counter: string, value: bigint, partial: boolean, rate: number | null, earlier: bigint | null}} Row
+ * @typedef {{time: string, counter: string, value: bigint, partial: boolean}} Row
  *   The sum of a counter's increments in one step of time, which begins at time. partial: it is not over, or not wholly
- *   covered by the rule. rate: with rate, the value a second. earlier: with compare, the value of the earlier row, or null
- *   if that is not wholly covered.
+ *   covered by the rule.
  * @typedef {{pattern: string, keep: string, begin: string, ended: string | null}} SeriesRule
  *   The counters of pattern, a name or a prefix followed by *, keep a series from begin on. ended is null for a rule in force.
  * @typedef {{version: number, series: SeriesRule[]}} Rules
  *   The rules in the order in which they are tried. version rises by 1 with each change of the settings.
- * @typedef {CallOptions & {step?: string, tz?: string, from?: Date, to?: Date, rate?: boolean, compare?: string}} SeriesOptions
+ * @typedef {CallOptions & {step?: string, tz?: string, from?: Date, to?: Date}} SeriesOptions
  *   step is the length of a row (15m, 1d, 1w, 1mo and others; 15m), and tz the zone of days and longer steps. from is
- *   rounded down and to up to whole rows: the last 24 hours. compare says how much earlier the earlier rows are: 1w.
+ *   rounded down and to up to whole rows: the last 24 hours.
  * @typedef {{key: string, time: string, counter: string, delta: bigint, part: string, sender: string}} JournalEntry
  *   The delta of one counter in one part: an increment, or several of one sender that were sent together. Keys
  *   compare as strings in the order of entries. sender is the name of a token; empty if it is not known.
@@ -364,9 +363,9 @@ export class Client {
    * rule (addSeries): NotFoundError names one without.
    * @param {string[]} counters @param {SeriesOptions} [options] @returns {Promise<Row[]>}
    */
-  async series(counters, { step, tz, from, to, rate, compare, timeout } = {}) {
+  async series(counters, { step, tz, from, to, timeout } = {}) {
     const names = new URLSearchParams(counters.map((c) => ["counter", c]));
-    const rest = query({ step, tz, from: from?.toISOString(), to: to?.toISOString(), rate: rate ? "true" : undefined, compare });
+    const rest = query({ step, tz, from: from?.toISOString(), to: to?.toISOString() });
     return this.#call({ path: `/v1/series?${names}&${rest}`, read: true, exact: true, maybe: 0 }, this.#deadline(timeout), (a) => a.map(row));
   }
 
@@ -751,7 +750,7 @@ function total(t) {
 
 /** @param {any} r @returns {Row} */
 function row(r) {
-  return { time: r.time, counter: r.counter, value: BigInt(r.value), partial: r.partial, rate: r.rate ?? null, earlier: r.earlier == null ? null : BigInt(r.earlier) };
+  return { time: r.time, counter: r.counter, value: BigInt(r.value), partial: r.partial };
 }
 
 /** @param {any} a @returns {Rules} */

@@ -573,10 +573,10 @@ class Scripted(Fixture):
     def test_series(self):
         row = {"time": "2026-11-25T00:00:00+05:30", "counter": "a", "value": 2**60, "partial": False}
         c, s = self.open(answer(200), answer(200))
-        s.steps = [lambda h: text(h, [{**row, "rate": 0.5, "earlier": None}, row])]
-        rows = c.series(["a", "b&"], step="1d", tz="Asia/Kolkata", start=datetime(2026, 11, 1, tzinfo=timezone.utc), rate=True, compare="1w")
-        self.assertEqual(s.got[0][2], "/v1/series?counter=a&counter=b%26&step=1d&tz=Asia%2FKolkata&from=2026-11-01T00%3A00%3A00%2B00%3A00&rate=true&compare=1w")
-        self.assertEqual([(r.value, r.rate, r.earlier, r.partial) for r in rows], [(2**60, 0.5, None, False), (2**60, None, None, False)])
+        s.steps = [lambda h: text(h, [row, row])]
+        rows = c.series(["a", "b&"], step="1d", tz="Asia/Kolkata", start=datetime(2026, 11, 1, tzinfo=timezone.utc))
+        self.assertEqual(s.got[0][2], "/v1/series?counter=a&counter=b%26&step=1d&tz=Asia%2FKolkata&from=2026-11-01T00%3A00%3A00%2B00%3A00")
+        self.assertEqual([(r.value, r.partial) for r in rows], [(2**60, False), (2**60, False)])
         self.assertEqual(rows[0].time.isoformat(), "2026-11-25T00:00:00+05:30")
         self.assertRaises(countmill.InvalidError, c.series, ["a"], start=datetime(2026, 11, 1))
 
@@ -800,8 +800,8 @@ class Real(unittest.TestCase):
         self.c.add_series("curve:*", "1m:6h,15m:400d")
         self.assertEqual([(r.pattern, r.keep, r.ended) for r in self.c.rules().series], [("curve:*", "1m:6h,15m:400d", None)])
         self.c.increment("curve:a", 3)
-        rows = self.c.series(["curve:a"], step="1d", tz="Asia/Kathmandu", rate=True, compare="1w")
-        self.assertEqual((sum(r.value for r in rows), rows[-1].counter, rows[-1].earlier, rows[-1].partial), (3, "curve:a", None, True))
+        rows = self.c.series(["curve:a"], step="1d", tz="Asia/Kathmandu")
+        self.assertEqual((sum(r.value for r in rows), rows[-1].counter, rows[-1].partial), (3, "curve:a", True))
         with self.assertRaises(countmill.NotFoundError):
             self.c.series(["no curve"])
         self.assertIsNotNone(self.c.remove_series("curve:*").series[0].ended)

@@ -165,8 +165,6 @@ type API struct {
 	// half of the processors are for everything else.
 	decoding chan struct{}
 
-	recounts recounts
-
 	feeds   feeds           // of the watchers
 	closing context.Context // ends all watchers
 	close   context.CancelFunc

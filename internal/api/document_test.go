@@ -5,6 +5,7 @@ import (
 	"cmp"
 	_ "embed"
 	stdjson "encoding/json"
+	"errors"
 	cli "flag"
 	"fmt"
 	"go/ast"
@@ -45,7 +46,11 @@ func TestDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := append(appendValue(nil, d, ""), '\n')
+	line, err := json.Marshal(d, jsontext.SpaceAfterColon(true), jsontext.SpaceAfterComma(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := append(appendValue(nil, line, ""), '\n')
 	if *update {
 		if err := os.WriteFile(documentFile, want, 0o644); err != nil {
 			t.Fatal(err)
@@ -103,11 +108,7 @@ func scopeTable() string {
 
 // documentOf is the document of the routes.
 func documentOf(all []route) (object, error) {
-	base, err := parseValue(documentBase)
-	if err != nil {
-		return nil, err
-	}
-	d := base.(object)
+	d := membersOf(documentBase)
 	var paths, params, failures object
 	for i := range all {
 		to := &all[i]
@@ -125,12 +126,12 @@ func documentOf(all []route) (object, error) {
 	for _, p := range problems {
 		failures = failures.with(p.name, p.document())
 	}
-	components := d.get("components").(object)
+	components := membersOf(d.get("components").(jsontext.Value))
 	schemas, err := typesOf(all)
 	if err != nil {
 		return nil, err
 	}
-	components = components.with("schemas", append(components.get("schemas").(object), schemas...))
+	components = components.with("schemas", append(membersOf(components.get("schemas").(jsontext.Value)), schemas...))
 	components = components.with("parameters", params).with("responses", failures)
 	return d.with("paths", paths).with("components", components), nil
 }
@@ -234,11 +235,7 @@ func contentOf(types []media) (content object) {
 	for _, m := range types {
 		o := object{{"schema", schemaOf(m.words(), "string")}}
 		if m.with != "" {
-			with, err := parseValue([]byte("{" + m.with + "}"))
-			if err != nil {
-				panic(err)
-			}
-			o = append(o, with.(object)...)
+			o = append(o, membersOf([]byte("{"+m.with+"}"))...)
 		}
 		content = content.with(m.kind, o)
 	}
@@ -612,99 +609,62 @@ func (o object) bounds(lower, upper, least, most string) object {
 	return o
 }
 
-func parseValue(text []byte) (any, error) {
-	return parseNext(jsontext.NewDecoder(bytes.NewReader(text)))
+// membersOf are the members of a JSON object.
+func membersOf(text []byte) (o object) {
+	dec := jsontext.NewDecoder(bytes.NewReader(text))
+	_, err := dec.ReadToken()
+	for err == nil && dec.PeekKind() == '"' {
+		var name jsontext.Token
+		var value jsontext.Value
+		if name, err = dec.ReadToken(); err == nil {
+			key := name.String()
+			value, err = dec.ReadValue()
+			o = append(o, field{key, value.Clone()})
+		}
+	}
+	if err == nil {
+		_, err = dec.ReadToken()
+	}
+	if err != nil {
+		panic(err)
+	}
+	return o
 }
 
-func parseNext(dec *jsontext.Decoder) (any, error) {
-	switch dec.PeekKind() {
-	case '{':
-		o := object{}
-		for _, err := dec.ReadToken(); dec.PeekKind() != '}'; {
-			if err != nil {
-				return nil, err
-			}
-			name, err := dec.ReadToken()
-			if err != nil {
-				return nil, err
-			}
-			key := name.String()
-			value, err := parseNext(dec)
-			if err != nil {
-				return nil, err
-			}
-			o = append(o, field{key, value})
-		}
-		_, err := dec.ReadToken()
-		return o, err
-	case '[':
-		list := []any{}
-		for _, err := dec.ReadToken(); dec.PeekKind() != ']'; {
-			if err != nil {
-				return nil, err
-			}
-			value, err := parseNext(dec)
-			if err != nil {
-				return nil, err
-			}
-			list = append(list, value)
-		}
-		_, err := dec.ReadToken()
-		return list, err
+func (o object) MarshalJSONTo(enc *jsontext.Encoder) error {
+	err := enc.WriteToken(jsontext.BeginObject)
+	for _, m := range o {
+		err = errors.Join(err, enc.WriteToken(jsontext.String(m.name)), json.MarshalEncode(enc, m.value))
 	}
-	v, err := dec.ReadValue()
-	return v.Clone(), err
+	return errors.Join(err, enc.WriteToken(jsontext.EndObject))
 }
 
 // lineWidth is how long a line of the document may be before it is broken.
 const lineWidth = 140
 
 // appendValue appends a value: in one line if that is short.
-func appendValue(b []byte, v any, indent string) []byte {
-	if line := appendLine(nil, v); len(indent)+len(line) <= lineWidth {
-		return append(b, line...)
-	}
-	within := indent + "  "
-	switch v := v.(type) {
-	case object:
-		for i, m := range v {
-			b = append(b, [2]string{"{\n", ",\n"}[min(i, 1)]+within+quoted(m.name)+": "...)
-			b = appendValue(b, m.value, within)
-		}
-		return append(b, "\n"+indent+"}"...)
-	case []any:
-		for i, one := range v {
-			b = append(b, [2]string{"[\n", ",\n"}[min(i, 1)]+within...)
-			b = appendValue(b, one, within)
-		}
-		return append(b, "\n"+indent+"]"...)
-	}
-	return appendLine(b, v)
-}
-
-func appendLine(b []byte, v any) []byte {
-	switch v := v.(type) {
-	case object:
-		b = append(b, '{')
-		for i, m := range v {
-			b = append(b, [2]string{"", ", "}[min(i, 1)]+quoted(m.name)+": "...)
-			b = appendLine(b, m.value)
-		}
-		return append(b, '}')
-	case []any:
-		b = append(b, '[')
-		for i, one := range v {
-			b = appendLine(append(b, [2]string{"", ", "}[min(i, 1)]...), one)
-		}
-		return append(b, ']')
-	case jsontext.Value:
+func appendValue(b []byte, v jsontext.Value, indent string) []byte {
+	open := v.Kind()
+	if len(indent)+len(v) <= lineWidth || open != '{' && open != '[' {
 		return append(b, v...)
 	}
-	text, err := json.Marshal(v)
+	dec := jsontext.NewDecoder(bytes.NewReader(v))
+	_, err := dec.ReadToken()
+	within := indent + "  "
+	for before := string(open); err == nil && dec.PeekKind() != '}' && dec.PeekKind() != ']'; before = "," {
+		b = append(b, before+"\n"+within...)
+		var name, value jsontext.Value
+		if open == '{' {
+			name, err = dec.ReadValue()
+			b = append(b, string(name)+": "...)
+		}
+		if err == nil {
+			value, err = dec.ReadValue()
+			b = appendValue(b, value, within)
+		}
+	}
 	if err != nil {
 		panic(err)
 	}
-	return append(b, text...)
+	return append(b, "\n"+indent+string(open+2)...)
 }
-
-func quoted(s string) string { return string(appendLine(nil, s)) }

@@ -47,7 +47,7 @@ func TestHandwrittenAnswers(t *testing.T) {
 	checkHandwritten[client.Top](t, func(full bool) []byte { return (&topAnswer{Top: filled[reader.Top](full)}).AppendJSON(nil) })
 	checkHandwritten[client.Rank](t, func(full bool) []byte { return (&rankAnswer{Rank: filled[reader.Rank](full)}).AppendJSON(nil) })
 	checkHandwritten[[]client.Row](t, func(full bool) []byte {
-		r := rows{filled[reader.Series](full), seriesCall{rate: true, compare: true}}
+		r := rows{filled[reader.Series](full), seriesCall{}}
 		r.Rows[0].Time, r.Rows[0].End, r.AsOf = time.Unix(1e9, 0).UTC(), time.Unix(2e9, 0), time.Unix(3e9, 0)
 		return r.AppendJSON(nil)
 	})

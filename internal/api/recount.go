@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -29,8 +28,7 @@ type Recounter interface {
 
 var recountBody = &body{
 	name: "RecountRequest", empty: func() any { return new(recountRequest) }, max: smallBody,
-	want:   `{"prefix": "billing:", "from": "...", "to": "...", "range": "...", "repair": false, "opening": false, "run": "..."}, each only if wanted`,
-	fields: map[string]string{"run": "1 to 128 bytes"},
+	want: `{"prefix": "billing:", "from": "...", "to": "...", "range": "...", "repair": false, "opening": false}, each only if wanted`,
 }
 
 // A recountRequest names a range of a recount.
@@ -48,40 +46,6 @@ type recountRequest struct {
 	Repair flag `json:"repair,omitzero"`
 	// Write opening balances, from which later recounts begin.
 	Opening flag `json:"opening,omitzero"`
-	// A name for `GET /v1/recount`, which answers how far this call is.
-	Run text `json:"run,omitzero" schema:"len 1..128"`
-}
-
-// recounts are the calls under way that have a name, each with its progress.
-type recounts struct {
-	mu sync.Mutex
-	of map[string]client.RecountProgress
-}
-
-func (r *recounts) set(run string, p client.RecountProgress) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.of == nil {
-		r.of = make(map[string]client.RecountProgress)
-	}
-	r.of[run] = p
-}
-
-func (r *recounts) end(run string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.of, run)
-}
-
-// recountProgress answers how far a call is. A finished call, and a call of another process, is at 0.
-func (a *API) recountProgress(c call) (any, error) {
-	run := c.params.Get("run")
-	if err := countmill.CheckID("run", run); err != nil {
-		return nil, err
-	}
-	a.recounts.mu.Lock()
-	defer a.recounts.mu.Unlock()
-	return a.recounts.of[run], nil
 }
 
 func (a *API) recount(c call) (any, error) {
@@ -106,16 +70,6 @@ func (a *API) recount(c call) (any, error) {
 	}
 	if request.To.given && q.To <= q.From {
 		return nil, &countmill.FieldError{Field: "to", Problem: "is not after from", Limit: "a minute after from, or later"}
-	}
-	if request.Run.given {
-		run := request.Run.value
-		if err := countmill.CheckID("run", run); err != nil {
-			return nil, err
-		}
-		q.Progress = func(entries int64, part int) {
-			a.recounts.set(run, client.RecountProgress{Entries: entries, Done: int64(part)})
-		}
-		defer a.recounts.end(run)
 	}
 	// The server's own limit is for short answers. Tests write without a connection.
 	_ = httpserver.ExtendWrite(c.w, recounting+10*time.Second)

@@ -22,19 +22,12 @@ type fakeRecounts struct {
 	asked  recount.Query
 	result recount.Result
 	err    error
-	during func()
 }
 
 func (f *fakeRecounts) Recount(ctx context.Context, q recount.Query) (recount.Result, error) {
 	f.asked = q
 	if _, bounded := ctx.Deadline(); !bounded {
 		return recount.Result{}, errors.New("the call has no end")
-	}
-	if q.Progress != nil {
-		q.Progress(7, 300)
-	}
-	if f.during != nil {
-		f.during()
 	}
 	return f.result, f.err
 }
@@ -51,21 +44,17 @@ func TestRecount(t *testing.T) {
 		Reasons: map[string]int{"no rule": 2}, Unjudged: []recount.Unjudged{{Name: "other", Reason: "no rule"}},
 	}}
 	s := surface{serve(api.Services{Recounter: f}, api.Config{}), apitest.Load(t)}
-	f.during = func() { s.want(t, "GET", "/v1/recount?run=mine", "", 200, `{"entries":7,"done":300}`) }
-	s.want(t, "POST", "/v1/recount", `{"prefix":"billing:","from":"2026-11-25T12:00:00Z","to":"2026-11-25T13:00:00Z","range":"ee","repair":true,"opening":true,"run":"mine"}`, 200,
+	s.want(t, "POST", "/v1/recount", `{"prefix":"billing:","from":"2026-11-25T12:00:00Z","to":"2026-11-25T13:00:00Z","range":"ee","repair":true,"opening":true}`, 200,
 		`{"as_of":"2026-11-21T04:04:03.120000Z","findings":[{"kind":"total","counter":"billing:a","stored":-5,"counted":7,"fixed":true},`+
 			`{"kind":"bucket","counter":"billing:b","time":"2026-11-25T12:00:00.000000Z","quarter":true,"stored":"18446744073709551616","counted":2,"detail":"recount again"}],`+
 			`"counters":2,"buckets":3,"entries":9,"opened":4,"not_covered":{"no rule":2},"not_covered_names":[{"counter":"other","reason":"no rule"}],"done":500,"next":"ff"}`)
-	q := f.asked
-	q.Progress = nil
-	if got, want := fmt.Sprintf("%+v", q), fmt.Sprintf("%+v", recount.Query{Prefix: "billing:", From: minute, To: minute + 60, Range: "ee", Repair: true, Open: true}); got != want {
+	if got, want := fmt.Sprintf("%+v", f.asked), fmt.Sprintf("%+v", recount.Query{Prefix: "billing:", From: minute, To: minute + 60, Range: "ee", Repair: true, Open: true}); got != want {
 		t.Errorf("asked for %s, want %s", got, want)
 	}
-	s.want(t, "GET", "/v1/recount?run=mine", "", 200, `{"entries":0,"done":0}`)
-	f.during, f.result = nil, recount.Result{}
+	f.result = recount.Result{}
 	s.want(t, "POST", "/v1/recount", `{}`, 200, `"findings":[],`)
 	for body, field := range map[string]string{
-		`{"from":"noon"}`: "from", `{"to":"1960-01-01T00:00:00Z"}`: "to", `{"run":""}`: "run",
+		`{"from":"noon"}`: "from", `{"to":"1960-01-01T00:00:00Z"}`: "to",
 		`{"from":"2026-11-25T12:00:00Z","to":"2026-11-25T12:00:59Z"}`: "to", `{"from":"2026-11-25","to":"2026-11-24"}`: "to", `{"to":"1970-01-01"}`: "to", `{"prefix":"` + strings.Repeat("x", 501) + `"}`: "prefix",
 	} {
 		s.want(t, "POST", "/v1/recount", body, 400, field)
@@ -74,7 +63,6 @@ func TestRecount(t *testing.T) {
 	if want := wire.MinuteOf(time.Date(2026, 11, 25, 0, 0, 0, 0, time.UTC)); f.asked.From != want || f.asked.To != want+24*60 {
 		t.Errorf("dates: asked for %d to %d, want the day from %d on", f.asked.From, f.asked.To, want)
 	}
-	s.want(t, "GET", "/v1/recount?run=", "", 400, "run")
 	f.err = fmt.Errorf("%w: shard 7 of page:/a has 3 bytes", countmill.ErrUnavailable)
 	s.want(t, "POST", "/v1/recount", `{}`, 503, "shard 7 of page:/a has 3 bytes: nothing of this call was done, repeat it later")
 	f.err = fmt.Errorf("%w: some was corrected", countmill.ErrOutcomeUnknown)

@@ -94,17 +94,6 @@ var careRoutes = []route{
 		within: long, answer: (*API).journalRecords,
 	},
 	{
-		op: "getRecountProgress", method: http.MethodGet, path: "/v1/recount", role: onRecounter,
-		right: whole(auth.Admin, "the increments of all counters"),
-		says:  "How far a recount is",
-		more:  "Of the call with the same `run` that this process works at. All is 0 if there is none.",
-		in: []*param{
-			{name: "run", required: true, schema: "len 1..128", says: "The `run` of the call."},
-		},
-		out:    gives("The progress of the present range.", client.RecountProgress{}),
-		answer: (*API).recountProgress,
-	},
-	{
 		op: "recountCounters", method: http.MethodPost, path: "/v1/recount", role: onRecounter,
 		right:  whole(auth.Admin, "the increments of all counters"),
 		says:   "Compare totals and series with the journal",
@@ -140,7 +129,7 @@ var careRoutes = []route{
 		op: "fixCounters", method: http.MethodPost, path: "/v1/verify", role: onVerifier,
 		right:  whole(auth.Admin, "all counters"),
 		says:   "Check, and repair where that is safe",
-		more:   "Records are raised to cover the existing shards, and wrong cached totals are dropped. Safe to repeat.",
+		more:   "Records are raised to cover the existing shards. Safe to repeat.",
 		body:   verifyBody,
 		out:    gives("The problems found on the page; those with `fixed` were repaired.", client.Verified{}),
 		within: verifying, answer: (*API).repair,

@@ -24,7 +24,7 @@ const (
 // A seriesCall is a request for rows, and how to write them.
 type seriesCall struct {
 	reader.SeriesQuery
-	quoted, rate, compare, csv bool
+	quoted, csv bool
 }
 
 func (a *API) series(c call) error {
@@ -45,7 +45,7 @@ func (a *API) series(c call) error {
 	header.Set("Countmill-Without-Curve", found.Unbucketed.String())
 	header.Add("Vary", "Accept")
 	if q.csv {
-		return a.writeLarge(c, "text/csv; charset=utf-8", q.csvOf(&found))
+		return a.writeLarge(c, "text/csv; charset=utf-8", csvOf(&found))
 	}
 	return a.writeLarge(c, "application/json", append((&rows{found, q}).AppendJSON(nil), '\n'))
 }
@@ -78,15 +78,10 @@ func readSeriesCall(c call, now time.Time) (q seriesCall, err error) {
 	if err := checkCount("counter", len(q.Counters), MaxQuery); err != nil {
 		return q, err
 	}
-	if q.Step, err = reader.ParseStep("step", cmp.Or(c.params.Get("step"), defaultStep)); err != nil {
+	if q.Step, err = reader.ParseStep(cmp.Or(c.params.Get("step"), defaultStep)); err != nil {
 		return q, err
 	}
-	if q.compare = c.params.Has("compare"); q.compare {
-		if q.Compare, err = reader.ParseStep("compare", c.params.Get("compare")); err != nil {
-			return q, err
-		}
-	}
-	q.quoted, q.rate = c.quoted(), c.is("rate", "true")
+	q.quoted = c.quoted()
 	q.csv = acceptsCSV(c.r.Header.Values("Accept"))
 	zone, err := zoneOf(c.params)
 	if err != nil {
@@ -165,14 +160,7 @@ func (r *rows) AppendJSON(b []byte) []byte {
 		b = row.Time.AppendFormat(append(b, `{"time":"`...), time.RFC3339)
 		b = appendString(append(b, `","counter":`...), row.Counter)
 		b = r.appendValue(append(b, `,"value":`...), row)
-		b = strconv.AppendBool(append(b, `,"partial":`...), row.Partial)
-		if r.rate {
-			b = append(append(b, `,"rate":`...), rateOf(row, r.AsOf)...)
-		}
-		if r.compare {
-			b = r.appendEarlier(append(b, `,"earlier":`...), row)
-		}
-		b = append(b, '}')
+		b = append(strconv.AppendBool(append(b, `,"partial":`...), row.Partial), '}')
 	}
 	return append(b, ']')
 }
@@ -184,56 +172,17 @@ func (q *seriesCall) appendValue(b []byte, row *reader.Row) []byte {
 	return appendQuoted(b, row.Value, q.quoted)
 }
 
-func (q *seriesCall) appendEarlier(b []byte, row *reader.Row) []byte {
-	if row.Earlier == nil {
-		return append(b, "null"...)
-	}
-	return appendQuoted(b, *row.Earlier, q.quoted)
-}
-
-// rateOf is the value a second, over the time of the row that has passed. A row without a value has none.
-func rateOf(row *reader.Row, asOf time.Time) string {
-	if row.Overflow {
-		return "null"
-	}
-	end := row.End
-	if asOf.Before(end) {
-		end = asOf
-	}
-	seconds := end.Sub(row.Time).Seconds()
-	if seconds <= 0 {
-		return "0"
-	}
-	return strconv.FormatFloat(float64(row.Value)/seconds, 'f', -1, 64)
-}
-
-func (q *seriesCall) csvOf(found *reader.Series) []byte {
+func csvOf(found *reader.Series) []byte {
 	var text bytes.Buffer
 	w := csv.NewWriter(&text)
-	head := []string{"time", "counter", "value", "partial"}
-	if q.rate {
-		head = append(head, "rate")
-	}
-	if q.compare {
-		head = append(head, "earlier")
-	}
-	_ = w.Write(head) // a bytes.Buffer takes everything
+	_ = w.Write([]string{"time", "counter", "value", "partial"}) // a bytes.Buffer takes everything
 	for i := range found.Rows {
 		row := &found.Rows[i]
 		value := strconv.FormatInt(row.Value, 10)
 		if row.Overflow {
 			value = "overflow" // no program takes it for a number
 		}
-		line := []string{row.Time.Format(time.RFC3339), row.Counter, value, strconv.FormatBool(row.Partial)}
-		if q.rate {
-			line = append(line, rateOf(row, found.AsOf))
-		}
-		if q.compare && row.Earlier != nil {
-			line = append(line, strconv.FormatInt(*row.Earlier, 10))
-		} else if q.compare {
-			line = append(line, "")
-		}
-		_ = w.Write(line)
+		_ = w.Write([]string{row.Time.Format(time.RFC3339), row.Counter, value, strconv.FormatBool(row.Partial)})
 	}
 	w.Flush()
 	return text.Bytes()

@@ -29,10 +29,9 @@ func zoned(t *testing.T, name string) *time.Location {
 func twoRows(t *testing.T) reader.Series {
 	kolkata := zoned(t, "Asia/Kolkata")
 	day := func(d int) time.Time { return time.Date(2026, 11, d, 0, 0, 0, 0, kolkata) }
-	earlier := int64(7)
 	return reader.Series{
 		Rows: []reader.Row{
-			{Counter: `a"b`, Time: day(22), End: day(23), Value: 86400, Earlier: &earlier},
+			{Counter: `a"b`, Time: day(22), End: day(23), Value: 86400},
 			{Counter: `a"b`, Time: day(23), End: day(24), Value: -30, Partial: true},
 		},
 		AsOf: day(23).Add(time.Minute), Begin: day(1).UTC(), Unbucketed: int128.Of(12),
@@ -47,10 +46,10 @@ func TestSeries(t *testing.T) {
 	for _, tt := range []struct{ query, accept, want string }{
 		{"", "", `[{"time":"2026-11-22T00:00:00+05:30","counter":"a\"b","value":86400,"partial":false},` + "\n" +
 			`{"time":"2026-11-23T00:00:00+05:30","counter":"a\"b","value":-30,"partial":true}]` + "\n"},
-		{"&rate=true&compare=1w&format=string", "application/json", `[{"time":"2026-11-22T00:00:00+05:30","counter":"a\"b","value":"86400","partial":false,"rate":1,"earlier":"7"},` + "\n" +
-			`{"time":"2026-11-23T00:00:00+05:30","counter":"a\"b","value":"-30","partial":true,"rate":-0.5,"earlier":null}]` + "\n"},
-		{"&rate=true&compare=1w", "text/html, text/csv;q=0.5", "time,counter,value,partial,rate,earlier\n" +
-			"2026-11-22T00:00:00+05:30,\"a\"\"b\",86400,false,1,7\n2026-11-23T00:00:00+05:30,\"a\"\"b\",-30,true,-0.5,\n"},
+		{"&format=string", "application/json", `[{"time":"2026-11-22T00:00:00+05:30","counter":"a\"b","value":"86400","partial":false},` + "\n" +
+			`{"time":"2026-11-23T00:00:00+05:30","counter":"a\"b","value":"-30","partial":true}]` + "\n"},
+		{"", "text/html, text/csv;q=0.5", "time,counter,value,partial\n" +
+			"2026-11-22T00:00:00+05:30,\"a\"\"b\",86400,false\n2026-11-23T00:00:00+05:30,\"a\"\"b\",-30,true\n"},
 	} {
 		path := "/v1/series?counter=a%22b&step=1d&tz=Asia/Kolkata&from=2026-11-22&to=2026-11-23T00:01:00%2B05:30" + tt.query
 		status, text, header := call(t, http.MethodGet, srv.URL+path, "", "Accept", tt.accept)
@@ -98,37 +97,23 @@ func TestDatesOfSeries(t *testing.T) {
 	}
 }
 
-// A row whose sum does not fit 64 bits has neither a value nor a rate. The others have theirs.
+// A row whose sum does not fit 64 bits has no value. The others have theirs.
 func TestSeriesOfARowThatOverflows(t *testing.T) {
 	t.Parallel()
 	f := &fakeReader{series: twoRows(t)}
 	f.series.Rows[0].Value, f.series.Rows[0].Overflow = 0, true
 	srv, _ := start(t, f, api.Config{})
 	for accept, want := range map[string]string{
-		"": `[{"time":"2026-11-22T00:00:00+05:30","counter":"a\"b","value":null,"error":"urn:countmill:problem:overflow","partial":false,"rate":null},` + "\n" +
-			`{"time":"2026-11-23T00:00:00+05:30","counter":"a\"b","value":-30,"partial":true,"rate":-0.5}]`,
-		"text/csv": "time,counter,value,partial,rate\n2026-11-22T00:00:00+05:30,\"a\"\"b\",overflow,false,null\n2026-11-23T00:00:00+05:30,\"a\"\"b\",-30,true,-0.5",
+		"": `[{"time":"2026-11-22T00:00:00+05:30","counter":"a\"b","value":null,"error":"urn:countmill:problem:overflow","partial":false},` + "\n" +
+			`{"time":"2026-11-23T00:00:00+05:30","counter":"a\"b","value":-30,"partial":true}]`,
+		"text/csv": "time,counter,value,partial\n2026-11-22T00:00:00+05:30,\"a\"\"b\",overflow,false\n2026-11-23T00:00:00+05:30,\"a\"\"b\",-30,true",
 	} {
-		status, text, header := call(t, http.MethodGet, srv.URL+"/v1/series?counter=a&rate=true", "", "Accept", accept)
+		status, text, header := call(t, http.MethodGet, srv.URL+"/v1/series?counter=a", "", "Accept", accept)
 		if status != 200 || text != want {
 			t.Errorf("as %q: got %d\n%s\nwant\n%s", accept, status, text, want)
 		}
 		if accept == "" {
 			apitest.Load(t).CheckAnswer(t, http.MethodGet, "/v1/series", status, header, []byte(text))
-		}
-	}
-}
-
-// A row that has not begun has no time over which its value could be a rate.
-func TestRateOfARowThatHasNotBegun(t *testing.T) {
-	t.Parallel()
-	for _, before := range []time.Duration{0, time.Hour} {
-		found := twoRows(t)
-		found.AsOf = found.Rows[1].Time.Add(-before)
-		srv, _ := start(t, &fakeReader{series: found}, api.Config{})
-		_, text, _ := call(t, http.MethodGet, srv.URL+"/v1/series?counter=a&rate=true", "")
-		if !strings.Contains(text, `"value":-30,"partial":true,"rate":0}`) {
-			t.Errorf("%s before it: got %s, want the rate 0", before, text)
 		}
 	}
 }

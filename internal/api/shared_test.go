@@ -63,7 +63,7 @@ func TestEveryResourceIsShared(t *testing.T) {
 			st := protocoltest.New(protocoltest.Options{})
 			h := serve(api.Services{
 				Reader: newFake(), Sequences: &fakeSequences{}, Sender: taker{},
-				Verifier: admin.NewVerifier(st, st, nil), Journal: admin.NewJournal(st, time.Minute), DeadLetters: admin.NewDeadLetters(st),
+				Verifier: admin.NewVerifier(st, st), Journal: admin.NewJournal(st, time.Minute), DeadLetters: admin.NewDeadLetters(st),
 			}, api.Config{})
 			if sharing[r.Name] == "" {
 				t.Fatal("no request takes a share of it")

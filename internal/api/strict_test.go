@@ -49,7 +49,7 @@ func TestEveryRouteIsStrict(t *testing.T) {
 	h := serve(api.Services{
 		Sender: taker{}, BatchReceiver: struct{ api.BatchReceiver }{}, Reader: struct{ api.Reader }{}, Admin: struct{ api.Admin }{},
 		Sequences: struct{ api.Sequences }{}, Recounter: struct{ api.Recounter }{}, Journal: admin.NewJournal(nil, time.Minute),
-		Verifier: admin.NewVerifier(nil, nil, nil), DeadLetters: admin.NewDeadLetters(nil),
+		Verifier: admin.NewVerifier(nil, nil), DeadLetters: admin.NewDeadLetters(nil),
 		Metrics: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}),
 		Backup:  func(context.Context, string) (client.Backup, error) { panic("a refused request makes a backup") },
 	}, api.Config{})

@@ -1,9 +1,7 @@
 package api
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -13,51 +11,42 @@ import (
 	"github.com/countmill/countmill/reader"
 )
 
-// A boardSource reads a board. In a stream each read is an event of its own.
-type boardSource struct {
-	event string
-	key   string // those with the same key and the same rights share a read of a stream
-	limit int    // of the counters in an answer
-	ask   func(ctx context.Context) (boardAnswer, error)
-}
-
-type boardAnswer interface {
-	httpserver.Appender
-	appendNews([]byte) []byte
-}
-
-// bestCounters is the board of a request for the best counters.
-func (a *API) bestCounters(c call) (s boardSource, err error) {
-	q := reader.TopQuery{N: c.number("n")}
-	if q.BoardQuery, err = boardQuery(c); err != nil {
-		return s, err
+// top answers with the best counters of an index.
+func (a *API) top(c call) (any, error) {
+	board, err := boardQuery(c)
+	if err != nil {
+		return nil, err
 	}
-	q.Groups = c.is("of", "groups")
-	quoted := c.quoted()
-	return boardSource{"top", fmt.Sprintf("top %q %s %t %d %t", q.Index, q.Window, q.Groups, q.N, quoted), q.N, func(ctx context.Context) (boardAnswer, error) {
-		found, err := a.services.Reader.Top(ctx, q)
-		return &topAnswer{found, quoted}, err
-	}}, err
+	board.Groups = c.is("of", "groups")
+	give, err := a.pools.take(boardReads, sharesAs(c), 1)
+	if err != nil {
+		return nil, err
+	}
+	defer give()
+	found, err := a.services.Reader.Top(c.ctx, reader.TopQuery{BoardQuery: board, N: c.number("n")})
+	return &topAnswer{found, c.quoted()}, asBoardProblem(err)
 }
 
-// place is the board of a request for the place of a counter.
-func (a *API) place(c call) (s boardSource, err error) {
+// rank answers with the place of a counter.
+func (a *API) rank(c call) (any, error) {
 	counter := c.params.Get("counter")
 	if counter == "" {
-		return s, &countmill.FieldError{Field: "counter", Problem: "is missing", Limit: "1 to 500 bytes"}
+		return nil, &countmill.FieldError{Field: "counter", Problem: "is missing", Limit: "1 to 500 bytes"}
 	}
 	if err := c.caller().Check(counter); err != nil {
-		return s, err
+		return nil, err
 	}
 	q, err := boardQuery(c)
 	if err != nil {
-		return s, err
+		return nil, err
 	}
-	quoted := c.quoted()
-	return boardSource{"rank", fmt.Sprintf("rank %q %s %q %t", q.Index, q.Window, counter, quoted), 1, func(ctx context.Context) (boardAnswer, error) {
-		found, err := a.services.Reader.Rank(ctx, q, counter)
-		return &rankAnswer{found, quoted}, err
-	}}, err
+	give, err := a.pools.take(boardReads, sharesAs(c), 1)
+	if err != nil {
+		return nil, err
+	}
+	defer give()
+	found, err := a.services.Reader.Rank(c.ctx, q, counter)
+	return &rankAnswer{found, c.quoted()}, asBoardProblem(err)
 }
 
 // boardQuery reads what top and rank have in common.
@@ -78,37 +67,6 @@ func boardQuery(c call) (q reader.BoardQuery, err error) {
 	}
 	q.Window, err = reader.ParseWindow(params.Get("window"), zone)
 	return q, err
-}
-
-func (a *API) top(c call) (any, error)  { return a.answerBoard(c, a.bestCounters) }
-func (a *API) rank(c call) (any, error) { return a.answerBoard(c, a.place) }
-func (a *API) watchTop(c call) error    { return a.watchBoard(c, a.bestCounters) }
-func (a *API) watchRank(c call) error   { return a.watchBoard(c, a.place) }
-
-// answerBoard answers once, unless too many others wait for boards.
-func (a *API) answerBoard(c call, source func(call) (boardSource, error)) (any, error) {
-	s, err := source(c)
-	if err != nil {
-		return nil, err
-	}
-	give, err := a.pools.take(boardReads, sharesAs(c), 1)
-	if err != nil {
-		return nil, err
-	}
-	defer give()
-	answer, err := s.ask(c.ctx)
-	return answer, asBoardProblem(err)
-}
-
-// watchBoard streams answers as watch streams totals. An event has the whole answer. Watchers of the same board with the
-// same prefixes share its reads, which ask for the rights of one of them.
-func (a *API) watchBoard(c call, source func(call) (boardSource, error)) error {
-	s, err := source(c)
-	if err != nil {
-		return err
-	}
-	key := fmt.Sprintf("%s %q", s.key, c.caller().Prefixes())
-	return a.stream(c, &watcher{a: a, caller: c.caller(), w: c.w}, order{key: key, limit: s.limit, interval: prefixInterval, source: s})
 }
 
 func asBoardProblem(err error) error {
@@ -133,9 +91,9 @@ type topAnswer struct {
 	quoted bool
 }
 
-// appendNews appends the part of the answer whose change is worth an event.
-func (t *topAnswer) appendNews(b []byte) []byte {
-	b = append(b, `"top":[`...)
+// AppendJSON makes it an httpserver.Appender.
+func (t *topAnswer) AppendJSON(b []byte) []byte {
+	b = append(b, `{"top":[`...)
 	for i, c := range t.Top.Top {
 		if i > 0 {
 			b = append(b, ',')
@@ -147,12 +105,7 @@ func (t *topAnswer) appendNews(b []byte) []byte {
 	if len(t.Overflowed) > 0 {
 		b = appendNames(append(b, `],"overflowed":[`...), t.Overflowed)
 	}
-	return append(b, ']')
-}
-
-// AppendJSON makes it an httpserver.Appender.
-func (t *topAnswer) AppendJSON(b []byte) []byte {
-	return append(appendScan(t.appendNews(append(b, '{')), &t.Scan), '}')
+	return appendScan(append(b, ']'), &t.Scan)
 }
 
 func appendQuoted(b []byte, n int64, quoted bool) []byte {
@@ -164,7 +117,7 @@ func appendQuoted(b []byte, n int64, quoted bool) []byte {
 
 func appendScan(b []byte, s *reader.Scan) []byte {
 	b = appendTime(append(b, `,"complete_as_of":"`...), s.CompleteAsOf)
-	return strconv.AppendBool(append(b, `","partial":`...), s.Partial)
+	return append(strconv.AppendBool(append(b, `","partial":`...), s.Partial), '}')
 }
 
 // rankAnswer is how clients see a Rank.
@@ -173,8 +126,9 @@ type rankAnswer struct {
 	quoted bool
 }
 
-func (r *rankAnswer) appendNews(b []byte) []byte {
-	b = appendString(append(b, `"counter":`...), r.Counter)
+// AppendJSON makes it an httpserver.Appender.
+func (r *rankAnswer) AppendJSON(b []byte) []byte {
+	b = appendString(append(b, `{"counter":`...), r.Counter)
 	b = appendQuoted(append(b, `,"total":`...), r.Total, r.quoted)
 	b = append(b, `,"rank":`...)
 	if r.Rank.Rank == 0 {
@@ -182,19 +136,5 @@ func (r *rankAnswer) appendNews(b []byte) []byte {
 	} else {
 		b = strconv.AppendInt(b, int64(r.Rank.Rank), 10)
 	}
-	return strconv.AppendInt(append(b, `,"of":`...), int64(r.Of), 10)
-}
-
-// AppendJSON makes it an httpserver.Appender.
-func (r *rankAnswer) AppendJSON(b []byte) []byte {
-	return append(appendScan(r.appendNews(append(b, '{')), &r.Scan), '}')
-}
-
-func (s boardSource) read(ctx context.Context, _ int) (reading, error) {
-	answer, err := s.ask(ctx)
-	if err != nil {
-		return reading{}, asBoardProblem(err)
-	}
-	event := append([]byte("event: "+s.event+"\ndata: "), answer.AppendJSON(nil)...)
-	return reading{event: append(event, "\n\n"...), news: answer.appendNews(nil)}, nil
+	return appendScan(strconv.AppendInt(append(b, `,"of":`...), int64(r.Of), 10), &r.Scan)
 }

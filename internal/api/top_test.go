@@ -106,10 +106,8 @@ func TestTopRefuses(t *testing.T) {
 		"/v1/rank?index=a&counter=a&tz=UTC":       `"field":"tz","limit":"with window today, this-week or this-month"`,
 		"/v1/top?index=a&window=&tz=":             `"field":"tz"`,
 	} {
-		for _, p := range []string{path, strings.Replace(path, "/v1/", "/v1/watch/", 1)} {
-			if status, text, _ := call(t, http.MethodGet, srv.URL+p, ""); status != 400 || !strings.Contains(text, want) {
-				t.Errorf("%s: got %d %s, want 400 with %s", p, status, text, want)
-			}
+		if status, text, _ := call(t, http.MethodGet, srv.URL+path, ""); status != 400 || !strings.Contains(text, want) {
+			t.Errorf("%s: got %d %s, want 400 with %s", path, status, text, want)
 		}
 	}
 	doc := apitest.Load(t)
@@ -125,7 +123,7 @@ func TestTopRefuses(t *testing.T) {
 		{countmill.ErrUnavailable, 503, "unavailable"},
 	} {
 		f.boards.set(tt.err)
-		for _, path := range []string{"/v1/top?index=a", "/v1/rank?index=a&counter=x", "/v1/watch/top?index=a", "/v1/watch/rank?index=a&counter=x"} {
+		for _, path := range []string{"/v1/top?index=a", "/v1/rank?index=a&counter=x"} {
 			status, text, header := call(t, http.MethodGet, srv.URL+path, "")
 			if status != tt.status || !strings.Contains(text, "urn:countmill:problem:"+tt.kind+`"`) {
 				t.Errorf("%s with %v: got %d %s, want %d %s", path, tt.err, status, text, tt.status, tt.kind)
@@ -139,15 +137,15 @@ func TestTopRefuses(t *testing.T) {
 	}
 }
 
-// The reader learns which prefixes the caller may read, also in streams, which share no reads with callers of other prefixes.
+// The reader learns which prefixes the caller may read.
 func TestBoardsAskForTheCallersRights(t *testing.T) {
 	t.Parallel()
-	for _, path := range []string{"/v1/top?index=a", "/v1/rank?index=a&counter=page:a", "/v1/watch/top?index=a", "/v1/watch/rank?index=a&counter=page:a"} {
+	for _, path := range []string{"/v1/top?index=a", "/v1/rank?index=a&counter=page:a"} {
 		services := wholeServices()
 		f := &fakeReader{}
 		services.Reader = f
 		h := serve(services, api.Config{})
-		f.boards.set(&reader.NoIndexError{Index: "a"}) // ends a stream
+		f.boards.set(&reader.NoIndexError{Index: "a"})
 		for name, prefix := range map[string]string{"pages": "page:", "shops": "shop:", "part": "page:a:1"} {
 			status, _ := as(t, authtest.As(t, h, name, prefix, "page:ab"), path+"b")
 			q := f.boards.last
@@ -158,46 +156,5 @@ func TestBoardsAskForTheCallersRights(t *testing.T) {
 		if as(t, h, path); f.boards.last.MayRead != nil && !f.boards.last.MayRead("") {
 			t.Errorf("%s: a caller with all rights may not read everything", path)
 		}
-	}
-}
-
-// An event has the whole answer, and moments alone are no news. Streams of one question share its reads.
-func TestWatchTop(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := newFake()
-		s, _ := watched(t, f, api.Config{})
-		f.boards.set(nil, board.Ranked{Counter: "page:a", Sum: 7})
-		one, two := s.watch(t, "/v1/watch/top?index=sites&n=5"), s.watch(t, "/v1/watch/top?index=sites&n=5")
-		rank := s.watch(t, "/v1/watch/rank?index=sites&counter=page:b")
-		for _, stream := range []*stream{one, two} {
-			stream.wantHas("event: top", `"counter":"page:a","total":7`)
-		}
-		rank.wantHas("event: rank", `"rank":null`)
-		time.Sleep(4 * time.Second)
-		f.boards.set(nil, board.Ranked{Counter: "page:a", Sum: 7}, board.Ranked{Counter: "page:b", Sum: 3})
-		for _, stream := range []*stream{one, two} {
-			stream.wantHas("event: top", `"counter":"page:b","total":3`)
-		}
-		rank.wantHas("event: rank", `"rank":2`)
-		if reads := f.boards.asked(); reads > 16 { // one a second for both tops, and one for the rank
-			t.Errorf("%d reads in some 6 s", reads)
-		}
-		f.boards.set(countmill.ErrUnavailable)
-		one.wantHas("event: problem", "unavailable")
-		f.boards.set(nil, board.Ranked{Counter: "page:a", Sum: 7}, board.Ranked{Counter: "page:b", Sum: 3})
-		one.wantHas("event: top", `"counter":"page:b","total":3`)
-	})
-}
-
-func (b *fakeBoards) asked() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.reads
-}
-
-func (s *stream) wantHas(event, text string) {
-	s.tb.Helper()
-	if block := s.next(); !strings.HasPrefix(block, event+"\n") || !strings.Contains(block, text) {
-		s.tb.Fatalf("got %q, want %s with %s", block, event, text)
 	}
 }

@@ -26,7 +26,7 @@ func shardsOf(counter string, page store.ShardPage) client.Shards {
 func verifiedOf(r admin.VerifyResult) client.Verified {
 	out := client.Verified{
 		AsOf: r.At, Problems: make([]client.Inconsistency, len(r.Problems)),
-		Shards: r.Shards, Cached: r.Cached, Unchecked: r.Unchecked, Groups: r.Groups, Next: httpserver.PageToken(r.Next),
+		Shards: r.Shards, Groups: r.Groups, Next: httpserver.PageToken(r.Next),
 	}
 	for i, p := range r.Problems {
 		out.Problems[i] = client.Inconsistency{Kind: p.Kind, Counter: p.Counter, Detail: p.Detail, Fixed: p.Fixed}

@@ -21,17 +21,15 @@ func verifying(t *testing.T, v *admin.Verifier) surface {
 	return surface{serve(api.Services{Verifier: v}, api.Config{}), apitest.Load(t)}
 }
 
-// A rig is a verifier of a fake store, and of cached totals.
+// A rig is a verifier of a fake store.
 type rig struct {
 	*admin.Verifier
-	store  *protocoltest.Store
-	totals *fakeTotals
+	store *protocoltest.Store
 }
 
 func newRig() *rig {
 	st := protocoltest.New(protocoltest.Options{})
-	totals := &fakeTotals{cached: map[string]admin.Cached{}, past: map[string]int64{}}
-	return &rig{admin.NewVerifier(st, st, totals), st, totals}
+	return &rig{admin.NewVerifier(st, st), st}
 }
 
 func (r *rig) fold(t *testing.T, counter string, record int, shards ...int) {
@@ -44,40 +42,6 @@ func (r *rig) fold(t *testing.T, counter string, record int, shards ...int) {
 			t.Fatal(err)
 		}
 	}
-}
-
-// fakeTotals has cached totals, and their values at asOf.
-type fakeTotals struct {
-	cached  map[string]admin.Cached
-	past    map[string]int64
-	dropped []string
-}
-
-func (f *fakeTotals) Counters(_ context.Context, _, after string, _ int) (names []string, err error) {
-	for name := range f.past {
-		if name > after {
-			names = append(names, name)
-		}
-	}
-	return names, nil
-}
-
-func (f *fakeTotals) Cached(_ context.Context, counters []string) (found []admin.Cached, err error) {
-	for _, name := range counters {
-		found = append(found, f.cached[name])
-	}
-	return found, nil
-}
-
-func (f *fakeTotals) Drop(_ context.Context, counters []string) error {
-	f.dropped = append(f.dropped, counters...)
-	return nil
-}
-
-func (f *fakeTotals) Now(context.Context) (time.Time, error) { return asOf, nil }
-
-func (f *fakeTotals) At(_ context.Context, counter string, _ time.Time) (int64, bool, error) {
-	return f.past[counter], true, nil
 }
 
 // onePage is a store with the same shards on each page.
@@ -99,7 +63,7 @@ func TestShardsOverHTTP(t *testing.T) {
 	odd := onePage{store.ShardPage{At: asOf, Records: map[string]int{"a": 9}, Shards: []store.Shard{
 		{Counter: "a", Count: int128.Int{Hi: 1}, Updated: asOf.Add(-time.Minute)}, {Counter: "a", Number: 1, Bad: "cut off"},
 	}}}
-	verifying(t, admin.NewVerifier(odd, nil, nil)).want(t, "GET", "/v1/shards?counter=a", "", 200,
+	verifying(t, admin.NewVerifier(odd, nil)).want(t, "GET", "/v1/shards?counter=a", "", 200,
 		`{"counter":"a","as_of":"2026-11-21T04:04:03.120000Z","exists":true,"shards":9,"counts":[{"shard":0,"count":null,"updated":"2026-11-21T04:03:03.120000Z"},{"shard":1,"count":null,"problem":"unreadable"}]}`)
 }
 
@@ -108,8 +72,6 @@ func TestVerifyOverHTTP(t *testing.T) {
 	r := newRig()
 	r.fold(t, "a", 1, 0, 1)
 	r.fold(t, "b", 1, 0)
-	r.totals.past["a"] = 3
-	r.totals.cached["a"] = admin.Cached{Counter: "a", Total: 4, AsOf: asOf}
 	s := verifying(t, r.Verifier)
 	type answer struct {
 		Problems []struct {
@@ -136,7 +98,7 @@ func TestVerifyOverHTTP(t *testing.T) {
 			}
 			for _, p := range got.Problems {
 				kinds += p.Kind + " " + p.Counter + " "
-				if p.Fixed != fix || (p.Shard == nil) != (p.Kind == "cached") {
+				if p.Fixed != fix || p.Shard == nil {
 					t.Errorf("got %s", text)
 				}
 			}
@@ -145,11 +107,11 @@ func TestVerifyOverHTTP(t *testing.T) {
 			}
 		}
 	}
-	if got := all(false); got != "beyond a cached a " {
+	if got := all(false); got != "beyond a " {
 		t.Errorf("found %s", got)
 	}
-	if got := all(true); got != "beyond a cached a " || len(r.totals.dropped) != 1 {
-		t.Errorf("repaired %s, dropped %q", got, r.totals.dropped)
+	if got := all(true); got != "beyond a " {
+		t.Errorf("repaired %s", got)
 	}
 	for path, want := range map[string]string{
 		"?page_token=": "page_token", "?page_token=x": "page_token", "?page_token=MQ": "page_token", "?page_token=MXg": "page_token", "?prefix=%ff": "prefix", "?prefix=" + strings.Repeat("x", 501): "prefix",

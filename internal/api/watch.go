@@ -125,9 +125,6 @@ func (wa *watcher) show(b *snapshot) error {
 	if wa.at.beat > 0 && wa.at.beat < b.forgotten {
 		return errors.New("the watcher is so far behind that counters that left are forgotten")
 	}
-	if b.event != nil {
-		return wa.showWhole(b)
-	}
 	ending := wa.view.ending(b)
 	if wa.problem == nil && bytes.Equal(ending, wa.ending) && !wa.view.anyNews(b, wa.at) {
 		wa.at = wa.view.markOf(b)
@@ -141,15 +138,6 @@ func (wa *watcher) show(b *snapshot) error {
 	}
 	wa.at, wa.ending, wa.problem = wa.view.markOf(b), ending, nil
 	return http.NewResponseController(wa.w).Flush()
-}
-
-// showWhole sends the event of a snapshot that is one event, if it has news.
-func (wa *watcher) showWhole(b *snapshot) error {
-	if wa.problem == nil && bytes.Equal(b.news, wa.ending) {
-		return wa.keepAlive()
-	}
-	wa.ending, wa.problem = b.news, nil
-	return wa.send(b.event)
 }
 
 func (wa *watcher) keepAlive() error {

@@ -45,10 +45,6 @@ type snapshot struct {
 	// forgotten is the last beat whose departures are not in gone.
 	forgotten uint64
 
-	// event is the whole event of a leaderboard or a rank, which has no rows. A watcher gets it if news, a part of
-	// it, has changed.
-	event, news []byte
-
 	pipeline reader.Pipeline
 	err      error // of the read; everything else is of the beat before
 }
@@ -59,8 +55,6 @@ type reading struct {
 	// listed is true if the names were read too. Otherwise they are those of the reading before.
 	listed bool
 	more   bool
-	// event and news are those of a snapshot without rows.
-	event, news []byte
 }
 
 // failed is the snapshot after a read that failed. It is of the beat before: no watcher falls behind for it.
@@ -73,10 +67,6 @@ func (b *snapshot) failed(err error) *snapshot {
 // next is the snapshot after a good read.
 func (b *snapshot) next(r reading, limit int, p reader.Pipeline) *snapshot {
 	n := &snapshot{beat: b.beat + 1, limit: b.limit, more: b.more, gone: b.gone, forgotten: b.forgotten, pipeline: p}
-	if r.event != nil {
-		n.event, n.news, n.limit = r.event, r.news, limit
-		return n
-	}
 	if !r.listed && len(b.rows) == len(r.totals) {
 		n.rows = make([]row, len(b.rows))
 		for i, old := range b.rows {

@@ -47,15 +47,7 @@ func startGuarded(t *testing.T) (r *running, secrets map[auth.Scope]string, log 
 	list = append(list, auth.Token{Name: "pages", Scopes: auth.Scopes(), Prefixes: []string{"page:"}})
 	tokens, made := authtest.File(t, list...)
 	log = &logBuffer{}
-	a, err := New(Config{
-		Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(t.TempDir()), Tokens: tokens,
-		Logger: NewLogger(Config{LogLevel: "debug"}, log),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r = run(t, a)
-	t.Cleanup(func() { r.stop(t) })
+	r = startWith(t, Config{Tokens: tokens, Logger: NewLogger(Config{LogLevel: "debug"}, log)})
 	secrets = make(map[auth.Scope]string)
 	for i, token := range list {
 		secrets[auth.Scope(token.Name)] = made[i]
@@ -132,9 +124,7 @@ var outside = map[string][]struct{ query, contentType, body string }{
 	"GET /v1/watch":           {{query: "?group=page:a"}, {query: "?prefix=%3Dpage:"}, {query: "?counter=page:a&counter=shop:a"}, {query: "?prefix=shop:"}, {query: "?prefix=pagex"}},
 	"GET /v1/series":          {{query: "?group=page:a"}, {query: "?counter=shop:a"}, {query: "?counter=page:a&counter=shop:a"}},
 	"GET /v1/rank":            {{query: "?index=a&counter=shop:a"}, {query: "?index=a&counter=page"}},
-	"GET /v1/watch/rank":      {{query: "?index=a&counter=shop:a"}},
 	"GET /v1/top":             nil, // it names an index: TestRightsFollowTheData
-	"GET /v1/watch/top":       nil, // as /v1/top
 	"GET /v1/shards":          {{query: "?counter=shop:a"}, {query: "?counter=page"}},
 	"GET /v1/journal":         {{query: "?counter=shop:a"}, {query: "?counter=page"}},
 	"GET /metrics/counters":   {{query: "?match=shop:a"}, {query: "?match=page:*&match=shop:*"}, {query: "?match=pages*"}},

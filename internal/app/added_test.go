@@ -22,12 +22,7 @@ func twoUps(t *testing.T) (server *emulator.PostgresServer, ups []*running) {
 	t.Helper()
 	server = emulator.NewPostgres(t)
 	for range 2 {
-		a, err := New(Config{Listen: "127.0.0.1:0", Store: server.URL, Create: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := run(t, a)
-		t.Cleanup(func() { r.stop(t) })
+		r := startWith(t, Config{Store: server.URL, Create: true})
 		ups = append(ups, r)
 	}
 	ups[0].waitReady(t)

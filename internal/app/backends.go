@@ -110,7 +110,7 @@ func (b *backends) openBus(c chosen, cfg Config) (err error) {
 
 func (b *backends) openCache(c chosen, cfg Config) error {
 	o := c.cache.opener
-	cache, closeIt, err := o.Open(c.cache.url, b.store, cfg.Logger.With("backend", o.Scheme))
+	cache, closeIt, err := o.Open(c.cache.url, b.store)
 	if err != nil {
 		return &FlagError{"cache", err}
 	}

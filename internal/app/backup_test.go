@@ -16,10 +16,7 @@ import (
 // startBackups runs `up` with backups below root.
 func startBackups(t *testing.T, root string) *running {
 	t.Helper()
-	a, err := New(Config{Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(t.TempDir()), BackupRoot: root})
-	must(t, err)
-	r := run(t, a)
-	t.Cleanup(func() { r.stop(t) })
+	r := startWith(t, Config{BackupRoot: root})
 	return r
 }
 

@@ -68,12 +68,7 @@ func TestLimitedTokensCannotTakeIDsOfOthers(t *testing.T) {
 	scopes := []auth.Scope{auth.Publish, auth.Read}
 	path, secrets := authtest.File(t, auth.Token{Name: "hostile", Scopes: scopes, Prefixes: []string{"page:"}},
 		auth.Token{Name: "web", Scopes: scopes, Prefixes: []string{"page:"}}, auth.Token{Name: "all", Scopes: scopes})
-	a, err := New(Config{Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(t.TempDir()), Tokens: path})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := run(t, a)
-	t.Cleanup(func() { r.stop(t) })
+	r := startWith(t, Config{Tokens: path})
 	body := aBatch("page:a")
 	for _, secret := range secrets {
 		for range 2 {

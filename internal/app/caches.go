@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"errors"
-	"log/slog"
 
 	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/backend/memcached"
@@ -19,7 +18,7 @@ func memoryCache() backend.Cache {
 			_, err := u.Count("totals")
 			return errors.Join(u.Bare(), err)
 		},
-		Open: func(u backend.URL, _ store.Store, _ *slog.Logger) (store.Cache, func() error, error) {
+		Open: func(u backend.URL, _ store.Store) (store.Cache, func() error, error) {
 			n, err := u.Count("totals")
 			if err != nil {
 				return nil, nil, err
@@ -41,13 +40,13 @@ func memcachedCache() backend.Cache {
 			_, err := u.Hosts(memcached.CheckServer)
 			return err
 		},
-		Open: func(u backend.URL, s store.Store, log *slog.Logger) (store.Cache, func() error, error) {
+		Open: func(u backend.URL, s store.Store) (store.Cache, func() error, error) {
 			servers, err := u.Hosts(memcached.CheckServer)
 			if err != nil {
 				return nil, nil, err
 			}
 			prefix, key := s.CacheIdentity()
-			c, err := memcached.Open(memcached.Config{Servers: servers, Prefix: prefix, Key: key, Logger: log})
+			c, err := memcached.Open(memcached.Config{Servers: servers, Prefix: prefix, Key: key})
 			if err != nil {
 				return nil, nil, err
 			}

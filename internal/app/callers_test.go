@@ -14,12 +14,7 @@ func TestIdsAndKeysOfTwoCallers(t *testing.T) {
 	t.Parallel()
 	every := []auth.Scope{auth.Publish, auth.Read, auth.Admin}
 	file, secrets := authtest.File(t, auth.Token{Name: "a", Scopes: every}, auth.Token{Name: "b", Scopes: every})
-	a, err := New(Config{Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(t.TempDir()), Tokens: file})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := run(t, a)
-	t.Cleanup(func() { r.stop(t) })
+	r := startWith(t, Config{Tokens: file})
 	// both sends a request as each caller, and returns the answer to the second.
 	both := func(path, body string, header ...string) (status int, text string) {
 		for _, secret := range secrets {

@@ -55,15 +55,9 @@ func TestGivenUpMessagesAreTakenIn(t *testing.T) {
 	project := emulator.Project()
 	part := wire.CutAnonymous(rand.Reader, []wire.Entry{{Counter: "a", Delta: 5}})[0]
 	giveUp(t, project, wire.Append(nil, &wire.Batch{Time: time.Now(), Parts: []wire.Part{part}}))
-	a, err := New(Config{
-		Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(t.TempDir()),
+	r := startWith(t, Config{
 		Bus: "pubsub://" + project + "/increments?subscription=aggregators&dead_letter=increments-dead",
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := run(t, a)
-	defer r.stop(t)
 	await(t, "a dead letter", func() bool { return len(r.deadKeys(t)) == 1 })
 	key := r.deadKeys(t)[0]
 	status, text := r.call(t, "GET", "/v1/dead-letters/"+key, "")

@@ -38,9 +38,7 @@ func TestNothingIsAcceptedWithoutTheDataDirectory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "data")
-			a, err := New(Config{Listen: "127.0.0.1:0", Store: "pebble:" + dir, RequestTimeout: 300 * time.Millisecond, ShutdownTimeout: time.Second})
-			must(t, err)
-			r := run(t, a)
+			r := startWith(t, Config{Store: "pebble:" + dir, RequestTimeout: 300 * time.Millisecond, ShutdownTimeout: time.Second})
 			defer func() { _ = r.end(t) }() // some increments cannot be committed
 			const event, keyed = `{"counter":"event","id":"e1"}`, `{"counter":"keyed"}`
 			// A busy machine may need more than one request of 300 ms.
@@ -73,10 +71,8 @@ func TestNothingIsAcceptedWithoutTheDataDirectory(t *testing.T) {
 func TestNobodyWaitsForTheDataDirectory(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
-	a, err := New(Config{Listen: "127.0.0.1:0", Store: "pebble:" + dir, RequestTimeout: time.Hour, ShutdownTimeout: time.Second})
-	must(t, err)
-	r := run(t, a)
-	defer func() { _ = r.end(t) }()
+	r := startWith(t, Config{Store: "pebble:" + dir, RequestTimeout: time.Hour, ShutdownTimeout: time.Second})
+	defer func() { _ = r.end(t) }() // some increments cannot be committed
 	r.incr(t, `{"counter":"a"}`)
 	must(t, os.Rename(dir, dir+".old"))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -92,12 +92,7 @@ func (d *dashboard) variables(t *testing.T, server, step string) *strings.Replac
 // dashboard shows.
 func TestGrafanaTotals(t *testing.T) {
 	t.Parallel()
-	a, err := New(Config{Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(t.TempDir())})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := run(t, a)
-	t.Cleanup(func() { r.stop(t) })
+	r := startWith(t, Config{})
 	r.addRule(t, "series", "page:*", "1m:6h,15m:400d")
 	r.incr(t, `[{"counter":"page:/home"},{"counter":"page:/about"}]`)
 	r.poll(t, "busy", func() bool {

@@ -24,11 +24,21 @@ type running struct {
 	ended  chan error
 }
 
-// start runs `up` on dir. It is stopped at the end of the test unless that happened
-// before; an error of the stop fails the test.
+// start runs `up` on dir.
 func start(t testing.TB, dir string) *running {
 	t.Helper()
-	a, err := New(Config{Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(dir)})
+	return startWith(t, Config{Store: "pebble:" + escapeDir(dir)})
+}
+
+// startWith runs `up` on a directory of its own unless the configuration has a store. It is stopped at
+// the end of the test unless that happened before; an error of the stop fails the test.
+func startWith(t testing.TB, cfg Config) *running {
+	t.Helper()
+	cfg.Listen = "127.0.0.1:0"
+	if cfg.Store == "" {
+		cfg.Store = "pebble:" + escapeDir(t.TempDir())
+	}
+	a, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,14 +17,7 @@ import (
 func TestMemcachedComesAndGoes(t *testing.T) {
 	t.Parallel()
 	server := emulator.Memcached(t)
-	a, err := New(Config{
-		Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(t.TempDir()), Cache: "memcached://" + server.Host(),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := run(t, a)
-	defer r.stop(t)
+	r := startWith(t, Config{Cache: "memcached://" + server.Host()})
 	r.waitReady(t)
 	r.incr(t, `{"counter":"before","delta":7}`)
 	r.wantCached(t, "before", 7)
@@ -83,12 +76,7 @@ func (r *running) wantCached(t *testing.T, counter string, want int64) {
 // startCached runs `up` on dir, with a cache that others have too.
 func startCached(t *testing.T, dir, host string) *running {
 	t.Helper()
-	a, err := New(Config{Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(dir), Cache: "memcached://" + host})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := run(t, a)
-	t.Cleanup(func() { r.stop(t) })
+	r := startWith(t, Config{Store: "pebble:" + escapeDir(dir), Cache: "memcached://" + host})
 	r.waitReady(t)
 	return r
 }

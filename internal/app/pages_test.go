@@ -21,13 +21,7 @@ func TestHostsOfOtherNames(t *testing.T) {
 		"tokens":    {Config{Tokens: tokens}, http.StatusOK},
 		"insecure":  {Config{Insecure: true}, http.StatusOK},
 	} {
-		tc.cfg.Listen, tc.cfg.Store = "127.0.0.1:0", "pebble:"+escapeDir(t.TempDir())
-		a, err := New(tc.cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := run(t, a)
-		t.Cleanup(func() { r.stop(t) })
+		r := startWith(t, tc.cfg)
 		for host, want := range map[string]int{"evil.example": tc.want, "localhost:1": http.StatusOK} {
 			req, err := http.NewRequest("GET", r.url+"/v1/counters", nil)
 			if err != nil {
@@ -67,11 +61,7 @@ func TestPagesOfOtherOrigins(t *testing.T) {
 		"same":              {nil, []string{"Sec-Fetch-Site", "same-origin"}, http.StatusAccepted},
 		"typed by a person": {nil, []string{"Sec-Fetch-Site", "none"}, http.StatusAccepted},
 	} {
-		a, err := New(Config{Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(t.TempDir()), CORSOrigins: tc.origins, Insecure: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := run(t, a)
+		r := startWith(t, Config{CORSOrigins: tc.origins, Insecure: true})
 		if status, text := r.call(t, "POST", "/v1/increments", `{"counter":"a"}`, tc.header...); status != tc.want {
 			t.Errorf("%s: got %d %s, want %d", name, status, text, tc.want)
 		}

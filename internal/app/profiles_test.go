@@ -13,11 +13,9 @@ import (
 // profiled runs `up` with profiles, and returns their address.
 func profiled(t *testing.T) (r *running, url string) {
 	t.Helper()
-	a, err := New(Config{Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(t.TempDir()), Pprof: "127.0.0.1:0", Profiles: http.DefaultServeMux})
-	must(t, err)
-	r = run(t, a)
+	r = startWith(t, Config{Pprof: "127.0.0.1:0", Profiles: http.DefaultServeMux})
 	t.Cleanup(r.client.CloseIdleConnections)
-	return r, "http://" + serviceOf[*profiling](t, a).listener.Addr().String() + "/debug/pprof/"
+	return r, "http://" + serviceOf[*profiling](t, r.App).listener.Addr().String() + "/debug/pprof/"
 }
 
 func (r *running) get(t *testing.T, url string) (status int, body []byte) {

@@ -14,12 +14,7 @@ func TestTokensHaveLimits(t *testing.T) {
 	file, secrets := authtest.File(t,
 		auth.Token{Name: "guest", Scopes: []auth.Scope{auth.Publish, auth.Metrics}, Limits: auth.Limits{NewCounters: 2}},
 		auth.Token{Name: "free", Scopes: []auth.Scope{auth.Publish}})
-	a, err := New(Config{Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(t.TempDir()), Tokens: file})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := run(t, a)
-	t.Cleanup(func() { r.stop(t) })
+	r := startWith(t, Config{Tokens: file})
 	guest := []string{"Authorization", "Bearer " + secrets[0]}
 	r.incr(t, `[{"counter":"a"},{"counter":"b"},{"counter":"c"}]`, guest...)
 	status, text := r.call(t, "POST", "/v1/increments", `{"counter":"d"}`, guest...)

@@ -27,12 +27,7 @@ func TestReceiptsThroughPubSub(t *testing.T) {
 	broker := emulator.PubSub(t)
 	t.Setenv("PUBSUB_EMULATOR_HOST", broker)
 	project := emulator.Project()
-	a, err := New(Config{Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(t.TempDir()), Bus: "pubsub://" + project + "/increments?subscription=aggregators"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := run(t, a)
-	defer r.stop(t)
+	r := startWith(t, Config{Bus: "pubsub://" + project + "/increments?subscription=aggregators"})
 	after := func(receipt, want string) {
 		t.Helper()
 		path := "/v1/totals?" + url.Values{"counter": {"a"}, "after": {receipt}, "wait": {"5s"}}.Encode()

@@ -35,12 +35,7 @@ func reusing(request, delta int) string {
 func TestReusedIDsStopNobody(t *testing.T) {
 	t.Parallel()
 	var lines logLines
-	a, err := New(Config{Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(t.TempDir()), Logger: slog.New(&lines)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := run(t, a)
-	defer r.stop(t)
+	r := startWith(t, Config{Logger: slog.New(&lines)})
 	for n := range reusingRequests {
 		r.incr(t, reusing(n, 1))
 	}

@@ -79,9 +79,7 @@ var asks = map[string][]ask{
 	"GET /v1/watch":           queried("?prefix=", "?prefix=secret:", "?prefix=&limit=1", "?counter=page:a:1", "?counter=secret:x", "?group=hid:x"),
 	"GET /v1/series":          queried("?counter=page:a:1&step=1y&from=2001-01-01&to=2100-01-01", "?counter=secret:x&step=1y&from=2001-01-01&to=2100-01-01", "?group=hid:x"),
 	"GET /v1/top":             boardsOf(),
-	"GET /v1/watch/top":       boardsOf(),
 	"GET /v1/rank":            boards,
-	"GET /v1/watch/rank":      boards,
 	"GET /v1/overview":        everybody(),
 	"GET /metrics/counters":   queried("?match=*", "?match=secret:x", "?match=*&limit=1", "?match=page:*&match=secret:*"),
 
@@ -129,15 +127,9 @@ func newWorld(t *testing.T, secret bool) *world {
 		tokens = append(tokens, auth.Token{Name: "t" + c.Name, Scopes: auth.Scopes(), Prefixes: c.Prefixes})
 	}
 	file, made := authtest.File(t, tokens...)
-	a, err := New(Config{
-		Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(t.TempDir()), Tokens: file,
-		Aggregator: aggregator.Config{HeartbeatEvery: time.Second}, Reader: reader.Config{LagEvery: 100 * time.Millisecond},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &world{run(t, a), make(map[string]string)}
-	t.Cleanup(func() { w.stop(t) })
+	w := &world{startWith(t, Config{
+		Tokens: file, Aggregator: aggregator.Config{HeartbeatEvery: time.Second}, Reader: reader.Config{LagEvery: 100 * time.Millisecond},
+	}), make(map[string]string)}
 	for i, c := range callers {
 		w.secrets[c.Name] = made[i]
 	}

@@ -396,11 +396,7 @@ func (s tending) Routes(to *surface) {
 		to.Unseen = o.Unseen
 	}
 	to.DeadLetters = admin.NewDeadLetters(s.store)
-	var totals admin.Totals
-	if cache, ok := s.cache.(droppable); ok {
-		totals = past{s.store, cache}
-	}
 	to.Journal = admin.NewJournal(s.store, journalTimeout)
 	to.Recounter = s.recounter
-	to.Verifier = admin.NewVerifier(s.store, s.store, totals).CompareGroups(s.store)
+	to.Verifier = admin.NewVerifier(s.store, s.store).CompareGroups(s.store)
 }

@@ -69,18 +69,13 @@ func TestStrangersKeepNobodyOut(t *testing.T) {
 	}{"with tokens": {true, 401, 0}, "without tokens": {false, 0, 503}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cfg := Config{Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(t.TempDir()), Connections: 16, ShutdownTimeout: time.Hour}
+			cfg := Config{Connections: 16, ShutdownTimeout: time.Hour}
 			var header []string
 			if tc.tokens {
 				tokens, secrets := authtest.File(t, auth.Token{Name: "a", Scopes: auth.Scopes()})
 				cfg.Tokens, header = tokens, bearer(secrets[0])
 			}
-			a, err := New(cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
-			r := run(t, a)
-			t.Cleanup(func() { r.stop(t) })
+			r := startWith(t, cfg)
 			r.incr(t, `{"counter":"a"}`, header...)
 			strangers := []stranger{r.stranger(t, "/v1/increments")}
 			first := 0

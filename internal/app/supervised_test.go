@@ -63,11 +63,7 @@ func TestSupervisorIsInformed(t *testing.T) {
 	t.Parallel()
 	for _, watchdog := range []time.Duration{0, 300 * time.Millisecond} {
 		s := superviseWith(t, watchdog)
-		a, err := New(Config{Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(t.TempDir()), Supervisor: s.Supervisor})
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := run(t, a)
+		r := startWith(t, Config{Supervisor: s.Supervisor})
 		got := []string{s.next(patience)}
 		for got[len(got)-1] == systemd.Alive && len(got) < 1000 { // before the aggregator is ready
 			got = append(got, s.next(patience))

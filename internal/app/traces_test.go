@@ -13,12 +13,7 @@ import (
 func startTraced(t *testing.T) (*running, *tracetest.Recorder) {
 	t.Helper()
 	spans := new(tracetest.Recorder)
-	a, err := New(Config{Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(t.TempDir()), Traces: spans})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := run(t, a)
-	t.Cleanup(func() { r.stop(t) })
+	r := startWith(t, Config{Traces: spans})
 	return r, spans
 }
 
@@ -65,14 +60,10 @@ func (d *deaf) Close(ctx context.Context) error {
 func TestADeafCollectorDoesNotKeepTheProcess(t *testing.T) {
 	t.Parallel()
 	spans := new(deaf)
-	a, err := New(Config{Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(t.TempDir()), Traces: spans})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if last := a.services[len(a.services)-1].name; last != "traces" {
+	r := startWith(t, Config{Traces: spans})
+	if last := r.services[len(r.services)-1].name; last != "traces" {
 		t.Errorf("%s stops after the traces", last)
 	}
-	r := run(t, a)
 	r.incr(t, `{"counter":"a"}`)
 	r.stop(t)
 	if _, bounded := spans.closed.Deadline(); !bounded {

@@ -1,11 +1,9 @@
 package recount_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,7 +13,6 @@ import (
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/internal/journal"
 	"github.com/countmill/countmill/internal/recount"
-	"github.com/countmill/countmill/internal/testing/recounttest"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/store/protocol/protocoltest"
@@ -25,7 +22,7 @@ import (
 const total = "billing:1"
 
 // damage changes the total of a counter without a record.
-func damage(t *testing.T, r *recounttest.Rig, name string, delta int64) {
+func damage(t *testing.T, r *rig, name string, delta int64) {
 	t.Helper()
 	c := &store.Commit{
 		Correction: true, Rules: r.Settings().Version, Adds: []store.ShardDelta{store.NewShardDelta(name, 0, delta)},
@@ -36,7 +33,7 @@ func damage(t *testing.T, r *recounttest.Rig, name string, delta int64) {
 	}
 }
 
-func fold(t *testing.T, r *recounttest.Rig, name string, delta int64) wire.PartID {
+func fold(t *testing.T, r *rig, name string, delta int64) wire.PartID {
 	t.Helper()
 	id := r.NewID()
 	if err := r.Fold(id, wire.MinuteOf(r.Now()), map[string]int64{name: delta}); err != nil {
@@ -45,7 +42,7 @@ func fold(t *testing.T, r *recounttest.Rig, name string, delta int64) wire.PartI
 	return id
 }
 
-func (s sums) want(t *testing.T, r *recounttest.Rig) {
+func (s sums) want(t *testing.T, r *rig) {
 	t.Helper()
 	got := r.State().Totals
 	for name, want := range s {
@@ -60,7 +57,7 @@ type sums map[string]int64
 // The same damage twice is corrected twice.
 func TestDamageComesAgain(t *testing.T) {
 	t.Parallel()
-	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+	forKinds(t, func(t *testing.T, r *rig) {
 		fold(t, r, total, 7)
 		for range 3 {
 			damage(t, r, total, -5)
@@ -73,30 +70,20 @@ func TestDamageComesAgain(t *testing.T) {
 	})
 }
 
-// A midway store runs a function once, before its next fold.
-type midway struct {
-	store.Store
-	once *sync.Once
-	do   func()
-}
-
-func (m midway) Fold(ctx context.Context, c *store.Commit) (store.CommitResult, error) {
-	m.once.Do(m.do)
-	return m.Store.Fold(ctx, c)
-}
-
 // Two recounts find the same damage, and one of them corrects it.
 func TestTwoRecountsAtOnce(t *testing.T) {
 	t.Parallel()
-	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+	forKinds(t, func(t *testing.T, r *rig) {
 		fold(t, r, total, 7)
 		damage(t, r, total, 100)
-		other := func() {
+		r.OnFold(func(int, *store.Commit) protocoltest.Answer {
+			r.OnFold(nil)
 			if got := r.Recount(recount.Query{Repair: true}); len(got.Findings) != 1 || !got.Findings[0].Fixed {
 				t.Errorf("the other recount found %+v", got.Findings)
 			}
-		}
-		got := r.RecountBy(r.Recounter(midway{r.Store, new(sync.Once), other}, recount.Config{}), recount.Query{Repair: true})
+			return protocoltest.OK
+		})
+		got := r.Recount(recount.Query{Repair: true})
 		if len(got.Findings) != 1 || got.Findings[0].Fixed || !strings.Contains(got.Findings[0].Detail, "another recount") {
 			t.Errorf("the first recount found %+v", got.Findings)
 		}
@@ -107,8 +94,8 @@ func TestTwoRecountsAtOnce(t *testing.T) {
 // A correction whose answer is lost is applied once, and one that never arrives is reported.
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
-	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
-		st := r.Store.(*protocoltest.Store)
+	forKinds(t, func(t *testing.T, r *rig) {
+		st := r.Store
 		fold(t, r, total, 7)
 		for name, tt := range map[string]struct {
 			answers []protocoltest.Answer
@@ -141,8 +128,8 @@ func TestLostAnswers(t *testing.T) {
 // A part in two records counts once.
 func TestPartsInTwoRecords(t *testing.T) {
 	t.Parallel()
-	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
-		st := r.Store.(*protocoltest.Store)
+	forKinds(t, func(t *testing.T, r *rig) {
+		st := r.Store
 		fold(t, r, total, 7)
 		fold(t, r, "page:s1:1", 9)
 		for _, record := range st.Journaled() {
@@ -157,12 +144,12 @@ func TestPartsInTwoRecords(t *testing.T) {
 // Small bounds of memory change nothing but the number of ranges.
 func TestBoundsOfMemory(t *testing.T) {
 	t.Parallel()
-	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+	forKinds(t, func(t *testing.T, r *rig) {
 		r.History(200)
 		r.Damage(30)
 		want := r.Recount(recount.Query{})
 		small := r.RecountBy(r.Recounter(r.Store, recount.Config{MostParts: 40, MostSums: 300}), recount.Query{})
-		if diff := cmp.Diff(recounttest.Named(want.Findings), recounttest.Named(small.Findings)); diff != "" {
+		if diff := cmp.Diff(named(want.Findings), named(small.Findings)); diff != "" {
 			t.Errorf("in small ranges (-whole +small):\n%s", diff)
 		}
 		if small.Counters != want.Counters || small.Buckets != want.Buckets || small.Entries <= want.Entries {
@@ -174,7 +161,7 @@ func TestBoundsOfMemory(t *testing.T) {
 // Findings take memory too: with many of them a range is smaller.
 func TestBoundOfFindings(t *testing.T) {
 	t.Parallel()
-	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+	forKinds(t, func(t *testing.T, r *rig) {
 		const counters = 10
 		for i := range counters {
 			name := fmt.Sprint("billing:", i)
@@ -191,40 +178,30 @@ func TestBoundOfFindings(t *testing.T) {
 // A counter that the journal does not cover is never judged, nor changed.
 func TestNotCovered(t *testing.T) {
 	t.Parallel()
-	journalRule := func(pattern, keep string) store.RuleChange {
-		change, err := store.ParseRetention(store.KindJournal, keep)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return store.RuleChange{Kind: store.KindJournal, Pattern: pattern, Keep: change}
-	}
-	end := func(pattern string) store.RuleChange {
-		return store.RuleChange{Kind: store.KindJournal, Pattern: pattern, Remove: true}
-	}
 	for name, tt := range map[string]struct {
-		do   func(t *testing.T, r *recounttest.Rig)
+		do   func(t *testing.T, r *rig)
 		want string // in the reason; empty if the counter is judged
 	}{
-		"covered":        {func(*testing.T, *recounttest.Rig) {}, ""},
-		"the rule ended": {func(_ *testing.T, r *recounttest.Rig) { r.Change(end("billing:*")) }, "no rule"},
-		"the rule came back": {func(_ *testing.T, r *recounttest.Rig) {
-			r.Change(end("billing:*"))
-			r.Change(journalRule("billing:*", "30d"))
+		"covered":        {func(*testing.T, *rig) {}, ""},
+		"the rule ended": {func(t *testing.T, r *rig) { r.Change(endJournal("billing:*")) }, "no rule"},
+		"the rule came back": {func(t *testing.T, r *rig) {
+			r.Change(endJournal("billing:*"))
+			r.Change(keepJournal(t, "billing:*", "30d"))
 		}, "no opening balance"},
-		"kept for less":     {func(_ *testing.T, r *recounttest.Rig) { r.Change(journalRule("billing:*", "1d")) }, "no opening balance"},
-		"another rule":      {func(_ *testing.T, r *recounttest.Rig) { r.Change(journalRule(total, "400d")) }, "was changed"},
-		"a rule for others": {func(_ *testing.T, r *recounttest.Rig) { r.Change(journalRule("billing:2", "400d")) }, ""},
-		"records went":      {func(_ *testing.T, r *recounttest.Rig) { r.Pass(31 * 24 * time.Hour) }, "are gone"},
-		"another was erased": {func(t *testing.T, r *recounttest.Rig) {
+		"kept for less":     {func(t *testing.T, r *rig) { r.Change(keepJournal(t, "billing:*", "1d")) }, "no opening balance"},
+		"another rule":      {func(t *testing.T, r *rig) { r.Change(keepJournal(t, total, "400d")) }, "was changed"},
+		"a rule for others": {func(t *testing.T, r *rig) { r.Change(keepJournal(t, "billing:2", "400d")) }, ""},
+		"records went":      {func(t *testing.T, r *rig) { r.pass(31 * 24 * time.Hour) }, "are gone"},
+		"another was erased": {func(t *testing.T, r *rig) {
 			fold(t, r, "billing:9", 5)
-			r.Pass(2 * store.RulesSettle)
+			r.pass(2 * store.RulesSettle)
 			if got, err := admin.NewJournal(r.Store, time.Minute).Erase(t.Context(), "billing:9", ""); err != nil || got.Erased != 1 {
 				t.Fatalf("erased %+v, %v", got, err)
 			}
 		}, "were erased"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+			forKinds(t, func(t *testing.T, r *rig) {
 				fold(t, r, total, 7)
 				damage(t, r, total, 1)
 				tt.do(t, r)
@@ -247,22 +224,18 @@ func TestNotCovered(t *testing.T) {
 // A counter that is older than its rule has an opening balance, and a new one leaves damage as it is.
 func TestOpeningBalances(t *testing.T) {
 	t.Parallel()
-	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
-		keep, err := store.ParseRetention(store.KindJournal, "30d")
-		if err != nil {
-			t.Fatal(err)
-		}
+	forKinds(t, func(t *testing.T, r *rig) {
 		damage(t, r, "old:1", 50) // before the rule
 		if err := r.Grow(t.Context(), []store.Growth{{Counter: "old:1", Shards: 1}}); err != nil {
 			t.Fatal(err)
 		}
-		r.Change(store.RuleChange{Kind: store.KindJournal, Pattern: "old:*", Keep: keep})
+		r.Change(keepJournal(t, "old:*", "30d"))
 		if !r.Limits().RefusesOldRules {
 			_, err := r.Recounter(r.Store, recount.Config{}).Recount(t.Context(), recount.Query{Prefix: "old:", Open: true})
 			if !errors.Is(err, recount.ErrEarly) || !errors.Is(err, countmill.ErrUnavailable) {
 				t.Errorf("an opening balance right after the rule: got %v, want ErrEarly", err)
 			}
-			r.Pass(2 * store.RulesSettle)
+			r.pass(2 * store.RulesSettle)
 		}
 		fold(t, r, "old:1", 7)
 		for range 3 {
@@ -270,7 +243,7 @@ func TestOpeningBalances(t *testing.T) {
 				t.Fatalf("an opening balance: %+v", got)
 			}
 			fold(t, r, "old:1", 1)
-			r.Pass(time.Hour)
+			r.pass(time.Hour)
 		}
 		damage(t, r, "old:1", 5)
 		if got := r.Recount(recount.Query{Prefix: "old:", Open: true}); len(got.Findings) != 1 || got.Findings[0].Counted != int128.Of(60) {
@@ -286,11 +259,11 @@ func TestOpeningBalances(t *testing.T) {
 // Minutes that were joined are compared as a quarter hour.
 func TestJoinedMinutes(t *testing.T) {
 	t.Parallel()
-	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+	forKinds(t, func(t *testing.T, r *rig) {
 		r.History(60)
 		want := r.State()
 		damaged := r.Damage(20)
-		r.Pass(24 * time.Hour)
+		r.pass(24 * time.Hour)
 		for range 3 {
 			if _, err := r.MoveSeries(t.Context()); err != nil {
 				t.Fatal(err)
@@ -298,7 +271,7 @@ func TestJoinedMinutes(t *testing.T) {
 			if err := r.SweepSeries(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			r.Pass(time.Minute)
+			r.pass(time.Minute)
 		}
 		got := r.Recount(recount.Query{Repair: true})
 		quarters := 0
@@ -323,7 +296,7 @@ func TestJoinedMinutes(t *testing.T) {
 // A period has buckets only.
 func TestPeriod(t *testing.T) {
 	t.Parallel()
-	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+	forKinds(t, func(t *testing.T, r *rig) {
 		r.History(100)
 		r.Damage(40)
 		all := r.Recount(recount.Query{})
@@ -335,7 +308,7 @@ func TestPeriod(t *testing.T) {
 			}
 		}
 		got := r.Recount(recount.Query{From: begin, To: begin + 20})
-		if diff := cmp.Diff(recounttest.Named(want), recounttest.Named(got.Findings)); diff != "" || len(want) == 0 {
+		if diff := cmp.Diff(named(want), named(got.Findings)); diff != "" || len(want) == 0 {
 			t.Errorf("%d in a period (-want +got):\n%s", len(want), diff)
 		}
 	})
@@ -344,15 +317,15 @@ func TestPeriod(t *testing.T) {
 // A counter whose record is gone gets one, and is corrected by the next recount.
 func TestMissingRecords(t *testing.T) {
 	t.Parallel()
-	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+	forKinds(t, func(t *testing.T, r *rig) {
 		at, done := r.JournalMoment(r.Now())
 		defer done()
 		record := journal.Record{Parts: []journal.Part{{ID: r.NewID(), Entries: []journal.Entry{{Counter: "billing:lost", Delta: 9}}}}}
-		r.Store.(*protocoltest.Store).WriteRecords(&store.Commit{Records: []store.JournalRecord{{
+		r.Store.WriteRecords(&store.Commit{Records: []store.JournalRecord{{
 			Key: store.NewJournalKey(at, 1), ExpireAt: at.Add(time.Hour), Data: record.Encode(nil),
 		}}})
 		for _, want := range []string{"missing billing:lost 0", "total billing:lost 0"} {
-			if got := recounttest.Named(r.Recount(recount.Query{Prefix: "billing:", Repair: true}).Findings); len(got) != 1 || got[0] != want {
+			if got := named(r.Recount(recount.Query{Prefix: "billing:", Repair: true}).Findings); len(got) != 1 || got[0] != want {
 				t.Fatalf("found %q, want %q", got, want)
 			}
 		}
@@ -363,10 +336,10 @@ func TestMissingRecords(t *testing.T) {
 // Records of corrections and opening balances are no increments.
 func TestRecordsOfRecounts(t *testing.T) {
 	t.Parallel()
-	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+	forKinds(t, func(t *testing.T, r *rig) {
 		fold(t, r, "page:s1:1", 3)
 		damage(t, r, "page:s1:1", 5)
-		st := r.Store.(*protocoltest.Store)
+		st := r.Store
 		before := len(st.Journaled())
 		x := r.Recounter(r.Store, recount.Config{})
 		r.RecountBy(x, recount.Query{Repair: true, Open: true, Prefix: "page:"})
@@ -388,8 +361,8 @@ func TestRecordsOfRecounts(t *testing.T) {
 // Tend opens a rule that has no opening balance, and one whose opening balance is old, and no other.
 func TestTend(t *testing.T) {
 	t.Parallel()
-	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
-		st := r.Store.(*protocoltest.Store)
+	forKinds(t, func(t *testing.T, r *rig) {
+		st := r.Store
 		tend := func(want, lacking int) {
 			t.Helper()
 			before := len(st.Journaled())
@@ -407,13 +380,13 @@ func TestTend(t *testing.T) {
 		r.Change(store.RuleChange{Kind: store.KindJournal, Pattern: "new:*", Keep: change})
 		if !r.Limits().RefusesOldRules {
 			tend(0, 1)
-			r.Pass(2 * store.RulesSettle)
+			r.pass(2 * store.RulesSettle)
 		}
 		tend(1, 0)
 		tend(0, 0)
-		r.Pass(16 * 24 * time.Hour)
+		r.pass(16 * 24 * time.Hour)
 		tend(2, 0) // billing:* and new:*
-		r.Pass(15 * 24 * time.Hour)
+		r.pass(15 * 24 * time.Hour)
 		if got := r.Recount(recount.Query{Prefix: total}); got.Counters != 1 || len(got.Findings) > 0 {
 			t.Errorf("after a month: %+v", got)
 		}

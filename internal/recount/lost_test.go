@@ -11,10 +11,8 @@ import (
 
 	"github.com/countmill/countmill/internal/journal"
 	"github.com/countmill/countmill/internal/recount"
-	"github.com/countmill/countmill/internal/testing/recounttest"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/int128"
-	"github.com/countmill/countmill/store/protocol/protocoltest"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -47,9 +45,9 @@ func (l lost) ShardPage(ctx context.Context, prefix, from string, limit int) (st
 // An opening balance has the counters without a record too: when it is back, the sum is right.
 func TestOpeningBalancesHaveCountersWithoutRecords(t *testing.T) {
 	t.Parallel()
-	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+	forKinds(t, func(t *testing.T, r *rig) {
 		fold(t, r, total, 7)
-		r.Pass(time.Hour)
+		r.pass(time.Hour)
 		got := r.RecountBy(r.Recounter(lost{r.Store, total}, recount.Config{}), recount.Query{Prefix: "billing:", Open: true})
 		if len(got.Findings) != 1 || got.Findings[0].Kind != recount.MissingRecord || got.Opened != 1 {
 			t.Errorf("without the record: %+v", got)
@@ -92,7 +90,7 @@ func (s short) ShardsOf(ctx context.Context, counter string) (store.ShardPage, e
 // A total that lacks shards gets them, and is not corrected before.
 func TestShardsWithoutRecords(t *testing.T) {
 	t.Parallel()
-	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+	forKinds(t, func(t *testing.T, r *rig) {
 		for range 10 {
 			fold(t, r, total, 7)
 		}
@@ -108,7 +106,7 @@ func TestShardsWithoutRecords(t *testing.T) {
 func TestLargestDifferences(t *testing.T) {
 	t.Parallel()
 	for _, sum := range []int64{7, -7} {
-		forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+		forKinds(t, func(t *testing.T, r *rig) {
 			writeRecord(r, total, sum)
 			if err := r.Grow(t.Context(), []store.Growth{{Counter: total, Shards: 1}}); err != nil {
 				t.Fatal(err)
@@ -128,7 +126,7 @@ func TestLargestDifferences(t *testing.T) {
 // A sum of several shards that are together beyond 64 bits goes back by what fits.
 func TestDifferencesThatWrap(t *testing.T) {
 	t.Parallel()
-	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+	forKinds(t, func(t *testing.T, r *rig) {
 		if err := r.Grow(t.Context(), []store.Growth{{Counter: total, Shards: 2}}); err != nil {
 			t.Fatal(err)
 		}
@@ -149,7 +147,7 @@ func TestDifferencesThatWrap(t *testing.T) {
 }
 
 // writeRecord writes a record of a part for each delta, without its sums.
-func writeRecord(r *recounttest.Rig, counter string, deltas ...int64) {
+func writeRecord(r *rig, counter string, deltas ...int64) {
 	at, done := r.JournalMoment(r.Now())
 	defer done()
 	var record journal.Record
@@ -157,13 +155,13 @@ func writeRecord(r *recounttest.Rig, counter string, deltas ...int64) {
 		record.Parts = append(record.Parts, journal.Part{ID: r.NewID(), Minute: wire.MinuteOf(at), Entries: []journal.Entry{{Counter: counter, Delta: delta}}})
 	}
 	key := store.NewJournalKey(at, r.Rand.Uint64())
-	r.Store.(*protocoltest.Store).WriteRecords(&store.Commit{Records: []store.JournalRecord{{Key: key, ExpireAt: at.Add(24 * time.Hour), Data: record.Encode(nil)}}})
+	r.Store.WriteRecords(&store.Commit{Records: []store.JournalRecord{{Key: key, ExpireAt: at.Add(24 * time.Hour), Data: record.Encode(nil)}}})
 }
 
 // The balance of a counter that does not fit 64 bits is exact in an opening balance.
 func TestBalancesBeyondInt64(t *testing.T) {
 	t.Parallel()
-	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+	forKinds(t, func(t *testing.T, r *rig) {
 		growths := []store.Growth{{Counter: "old:1", Shards: 1}, {Counter: "old:2", Shards: 1}, {Counter: "old:3", Shards: 1}}
 		if err := r.Grow(t.Context(), growths); err != nil {
 			t.Fatal(err)
@@ -175,7 +173,7 @@ func TestBalancesBeyondInt64(t *testing.T) {
 		}
 		damage(t, r, "old:3", 50)
 		r.Change(keepJournal(t, "old:*", "30d"))
-		r.Pass(2 * store.RulesSettle)
+		r.pass(2 * store.RulesSettle)
 		if _, err := r.Recounter(r.Store, recount.Config{}).Tend(t.Context(), quiet); err != nil {
 			t.Fatal(err)
 		}
@@ -198,7 +196,7 @@ func TestBalancesBeyondInt64(t *testing.T) {
 // A client reads answers up to a size: with many findings a range is smaller.
 func TestBoundOfAnswers(t *testing.T) {
 	t.Parallel()
-	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+	forKinds(t, func(t *testing.T, r *rig) {
 		const counters, most = 20, 6
 		for i := range counters {
 			name := fmt.Sprint("billing:", i)

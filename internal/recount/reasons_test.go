@@ -7,13 +7,12 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/internal/recount"
-	"github.com/countmill/countmill/internal/testing/recounttest"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
 // oldCounters makes counters that are older than their rule.
-func oldCounters(t *testing.T, r *recounttest.Rig, n int) {
+func oldCounters(t *testing.T, r *rig, n int) {
 	t.Helper()
 	for i := range n {
 		name := fmt.Sprintf("old:%d", i)
@@ -23,13 +22,13 @@ func oldCounters(t *testing.T, r *recounttest.Rig, n int) {
 		damage(t, r, name, 5)
 	}
 	r.Change(keepJournal(t, "old:*", "30d"))
-	r.Pass(2 * store.RulesSettle)
+	r.pass(2 * store.RulesSettle)
 }
 
 // Each reason has a name, however many names another reason has.
 func TestEachReasonHasAName(t *testing.T) {
 	t.Parallel()
-	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+	forKinds(t, func(t *testing.T, r *rig) {
 		oldCounters(t, r, 300)
 		damage(t, r, "without:1", 5)
 		if err := r.Grow(t.Context(), []store.Growth{{Counter: "without:1", Shards: 1}}); err != nil {
@@ -52,7 +51,7 @@ func TestEachReasonHasAName(t *testing.T) {
 // An opening balance takes the present sums as right. A recount says so before it advises one, and advises none after it wrote one.
 func TestAdviceToWriteOpeningBalances(t *testing.T) {
 	t.Parallel()
-	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+	forKinds(t, func(t *testing.T, r *rig) {
 		oldCounters(t, r, 1)
 		for _, want := range []struct {
 			open bool
@@ -72,8 +71,8 @@ func TestAdviceToWriteOpeningBalances(t *testing.T) {
 // The counters of a period are those whose buckets are compared.
 func TestCountersOfAPeriod(t *testing.T) {
 	t.Parallel()
-	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
-		r.Pass(time.Minute)
+	forKinds(t, func(t *testing.T, r *rig) {
+		r.pass(time.Minute)
 		fold(t, r, "billing:1", 7) // without a series
 		fold(t, r, "page:s1:1", 7)
 		got := r.Recount(recount.Query{From: wire.MinuteOf(r.Now())})

@@ -100,9 +100,6 @@ type Query struct {
 	Repair bool
 	// Open writes opening balances after the comparison.
 	Open bool
-	// Progress is called now and then with the number of entries read, and how far the present round is, in
-	// thousandths; nil for no calls.
-	Progress func(entries int64, part int)
 }
 
 // The kinds of a Finding.

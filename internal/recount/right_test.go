@@ -12,9 +12,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/recount"
-	"github.com/countmill/countmill/internal/testing/recounttest"
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/protocol/protocoltest"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -23,7 +21,7 @@ import (
 // An id that is used again when its marker is gone counts again, in the total and in the journal.
 func TestForgottenIDs(t *testing.T) {
 	t.Parallel()
-	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+	forKinds(t, func(t *testing.T, r *rig) {
 		id := fold(t, r, total, 7)
 		forget(r, 10)
 		if err := r.Fold(id, wire.MinuteOf(r.Now()), map[string]int64{total: 7}); err != nil {
@@ -37,12 +35,12 @@ func TestForgottenIDs(t *testing.T) {
 }
 
 // forget passes days, at the pace at which a store forgets that has no clock of its own.
-func forget(r *recounttest.Rig, days int) {
+func forget(r *rig, days int) {
 	for range days * 24 * 3 {
-		r.Pass(20 * time.Minute)
+		r.pass(20 * time.Minute)
 		r.Settings()
 	}
-	r.Store.(*protocoltest.Store).Expire()
+	r.Store.Expire()
 }
 
 // Increments of the past have the minute that their sender says, also if their id is used again.
@@ -50,7 +48,7 @@ func TestForgottenIDsOfThePast(t *testing.T) {
 	t.Parallel()
 	for name, ago := range map[string]time.Duration{"a day ago": 24 * time.Hour, "a month ago": 30 * 24 * time.Hour, "now": 0} {
 		t.Run(name, func(t *testing.T) {
-			forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+			forKinds(t, func(t *testing.T, r *rig) {
 				id, at := r.NewID(), wire.MinuteOf(r.Now().Add(-ago))
 				for range 3 {
 					if err := r.Fold(id, at, map[string]int64{total: 7}); err != nil {
@@ -85,12 +83,12 @@ func TestRecordsByOlderRules(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]store.RuleChange{"kept for longer": keepJournal(t, "billing:*", "400d"), "another one ended": endJournal(total)} {
 		t.Run(name, func(t *testing.T) {
-			forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+			forKinds(t, func(t *testing.T, r *rig) {
 				r.Change(keepJournal(t, total, "1d"))
 				if change.Pattern != total {
 					r.Change(endJournal(total))
 				}
-				r.Pass(2 * store.RulesSettle)
+				r.pass(2 * store.RulesSettle)
 				fold(t, r, total, 7)
 				r.Change(change)
 				open := recount.Query{Prefix: total, Open: true}
@@ -98,7 +96,7 @@ func TestRecordsByOlderRules(t *testing.T) {
 					if !errors.Is(err, recount.ErrEarly) || r.Limits().RefusesOldRules {
 						t.Fatalf("an opening balance right after the change: %v", err)
 					}
-					r.Pass(2 * store.RulesSettle)
+					r.pass(2 * store.RulesSettle)
 					r.Recount(open)
 				}
 				forget(r, 2)
@@ -131,7 +129,7 @@ func (b beforeView) JournalView() store.JournalView {
 // A rule that ends right before the view covers nothing.
 func TestRuleEndsBeforeTheView(t *testing.T) {
 	t.Parallel()
-	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+	forKinds(t, func(t *testing.T, r *rig) {
 		fold(t, r, total, 7)
 		end := func() {
 			r.Change(endJournal("billing:*"))
@@ -161,13 +159,13 @@ func (s nthCheck) Check(ctx context.Context) (store.Checked, error) {
 // A rule is changed between the view and the correction. Its new opening balance has the damage, so the correction does not come.
 func TestRuleChangesBeforeTheCorrection(t *testing.T) {
 	t.Parallel()
-	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+	forKinds(t, func(t *testing.T, r *rig) {
 		fold(t, r, total, 7)
 		damage(t, r, total, 5)
 		before := 3 // two of the recount itself
 		change := func() {
 			r.Change(keepJournal(t, "billing:*", "60d"))
-			r.Pass(2 * store.RulesSettle)
+			r.pass(2 * store.RulesSettle)
 			if _, err := r.Recounter(r.Store, recount.Config{}).Tend(t.Context(), quiet); err != nil {
 				t.Error(err)
 			}
@@ -204,9 +202,9 @@ func (v lateRowsView) JournalRecords(ctx context.Context, q store.JournalQuery) 
 // An opening balance that is over is none, also while its row is still there.
 func TestOpeningBalancesEnd(t *testing.T) {
 	t.Parallel()
-	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+	forKinds(t, func(t *testing.T, r *rig) {
 		fold(t, r, total, 7)
-		r.Pass(401 * 24 * time.Hour)
+		r.pass(401 * 24 * time.Hour)
 		got := r.RecountBy(r.Recounter(lateRows{r.Store, r.Now}, recount.Config{}), recount.Query{Prefix: total})
 		for reason := range got.Reasons {
 			if !strings.Contains(reason, "no opening balance") {
@@ -222,7 +220,7 @@ func TestOpeningBalancesEnd(t *testing.T) {
 // An answer that says that nothing was done is right: a call that may not write opening balances yet corrects nothing either.
 func TestNothingIsCorrectedWhereOpeningBalancesComeTooEarly(t *testing.T) {
 	t.Parallel()
-	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+	forKinds(t, func(t *testing.T, r *rig) {
 		if r.Limits().RefusesOldRules {
 			t.Skip("openings never come too early")
 		}
@@ -242,7 +240,7 @@ func TestNothingIsCorrectedWhereOpeningBalancesComeTooEarly(t *testing.T) {
 // A call that has corrected a sum, or maybe has, does not say that nothing was done if its opening balance fails then.
 func TestOpeningBalancesFailAfterCorrections(t *testing.T) {
 	t.Parallel()
-	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+	forKinds(t, func(t *testing.T, r *rig) {
 		fold(t, r, total, 7)
 		damage(t, r, total, 5)
 		ctx, cancel := context.WithCancel(t.Context())

@@ -99,20 +99,7 @@ func (x *run) readJournal(ctx context.Context, seen *partSet, round, rounds uint
 			return nil
 		}
 		q.From = page.Records[len(page.Records)-1].Place().Next()
-		s.report()
 	}
-}
-
-// report says how far the round is.
-func (s *scanner) report() {
-	if s.q.Progress == nil {
-		return
-	}
-	part := 0
-	if all := s.last.Sub(s.first); all > 0 {
-		part = int(min(max(1000*s.place.Key.Time().Sub(s.first)/all, 0), 1000))
-	}
-	s.q.Progress(s.result.Entries, (int(s.round)*1000+part)/int(s.rounds))
 }
 
 func (s *scanner) record(r *store.JournalRecord) error {

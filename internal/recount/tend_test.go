@@ -7,20 +7,18 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/recount"
-	"github.com/countmill/countmill/internal/testing/recounttest"
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/protocol/protocoltest"
 )
 
 // Tend leaves a rule with too many counters to a person, and reports it until somebody has written its balances, or ended it. Groups
 // do not count.
 func TestTendIsBounded(t *testing.T) {
 	t.Parallel()
-	forKinds(t, func(t *testing.T, r *recounttest.Rig) {
+	forKinds(t, func(t *testing.T, r *rig) {
 		const most = 10
 		tended := func(wantLacking int) int {
 			t.Helper()
-			before := len(r.Store.(*protocoltest.Store).Journaled())
+			before := len(r.Store.Journaled())
 			lacking, err := r.Recounter(r.Store, recount.Config{MostTended: most}).Tend(t.Context(), quiet)
 			if err != nil {
 				t.Fatal(err)
@@ -28,7 +26,7 @@ func TestTendIsBounded(t *testing.T) {
 			if lacking != wantLacking {
 				t.Errorf("%d rules lack balances, want %d", lacking, wantLacking)
 			}
-			return len(r.Store.(*protocoltest.Store).Journaled()) - before
+			return len(r.Store.Journaled()) - before
 		}
 		grow := func(from, to int, format string) {
 			t.Helper()
@@ -43,7 +41,7 @@ func TestTendIsBounded(t *testing.T) {
 		add := func(pattern string) {
 			t.Helper()
 			r.Change(keepJournal(t, pattern, "90d"))
-			r.Pass(2 * store.RulesSettle)
+			r.pass(2 * store.RulesSettle)
 		}
 		grow(0, most+1, countmill.GroupMark+"other:%d")
 		grow(0, most, "z:%d")
@@ -58,10 +56,10 @@ func TestTendIsBounded(t *testing.T) {
 		}
 		r.Recount(recount.Query{Prefix: "z:", Open: true})
 		tended(0)
-		r.Pass(46 * 24 * time.Hour) // more than half of KEEP
+		r.pass(46 * 24 * time.Hour) // more than half of KEEP
 		tended(2)                   // * and z:*
 		r.Change(store.RuleChange{Kind: store.KindJournal, Pattern: "z:*", Remove: true})
-		r.Pass(2 * store.RulesSettle)
+		r.pass(2 * store.RulesSettle)
 		tended(1)
 	})
 }

@@ -9,9 +9,9 @@
 //
 // NDJSON has the format of POST /v1/increments, and is checked by the same code. CSV begins with a line
 // that names its columns: counter and delta, and perhaps id and time, in any order. An empty id or time
-// means none. A [Form] says what other columns mean, or how a line of an access log becomes a counter.
+// means none. A [Form] says what other columns mean.
 //
-// Compression, encoding, the separator, and the forms of deltas and times are recognised by tables. A value
+// The separator, and the forms of deltas and times are recognised by tables. A value
 // in none of them, or with two meanings, is an error. The increment of a row is a function of the file and
 // its Form.
 //

@@ -1,57 +1,19 @@
 package transfer
 
 import (
-	"bytes"
-	"compress/gzip"
-	"encoding/binary"
 	"fmt"
-	"io"
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf16"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/countmill/countmill"
 )
 
-func gzipped(t *testing.T, texts ...string) string {
-	t.Helper()
-	var b bytes.Buffer
-	for _, text := range texts { // a file may have several members
-		w := gzip.NewWriter(&b)
-		if _, err := io.WriteString(w, text); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return b.String()
-}
-
-func inUTF16(t *testing.T, order binary.ByteOrder, text string) string {
-	t.Helper()
-	var b bytes.Buffer
-	if err := binary.Write(&b, order, utf16.Encode([]rune(text))); err != nil {
-		t.Fatal(err)
-	}
-	return b.String()
-}
-
 func columnsOf(t *testing.T, text string) Columns {
 	t.Helper()
 	c, err := ParseColumns(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
-func templateOf(t *testing.T, text string) *Template {
-	t.Helper()
-	c, err := ParseTemplate(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,19 +56,11 @@ func TestForms(t *testing.T) {
 		"case":               {"Counter, DELTA \npage:/ä,5\npage:/b,-2\n", Form{Format: CSV}},
 		"sign and .0":        {"counter,delta\npage:/ä,+5\npage:/b,-2.0\n", Form{Format: CSV}},
 		"00005.0000":         {"counter,delta\npage:/ä,00005.0000\npage:/b,-2.00\n", Form{Format: CSV}},
-		"gzip":               {gzipped(t, plain), Form{Format: CSV}},
-		"two gzip members":   {gzipped(t, plain[:20], plain[20:]), Form{Format: CSV}},
-		"UTF-16LE":           {inUTF16(t, binary.LittleEndian, "\ufeff"+plain), Form{Format: CSV}},
-		"UTF-16BE":           {inUTF16(t, binary.BigEndian, "\ufeff"+plain), Form{Format: CSV}},
-		"UTF-16LE, no mark":  {inUTF16(t, binary.LittleEndian, plain), Form{Format: CSV}},
-		"UTF-16BE, no mark":  {inUTF16(t, binary.BigEndian, plain), Form{Format: CSV}},
-		"UTF-16LE in gzip":   {gzipped(t, inUTF16(t, binary.LittleEndian, "\ufeff"+plain)), Form{Format: CSV}},
 		"prefix":             {"counter,delta\n/ä,5\n/b,-2\n", Form{Format: CSV, Prefix: "page:"}},
 		"columns":            {"rank,Hits,Path,title\n1,5,/ä,\"Home, sweet\"\n2,-2,/b,\n", hits},
 		"columns, semicolon": {"path;title;hits\n/ä;a,b,c,d;5\n/b;;-2\n", hits},
 		"comments":           {"# ------\n#\n# Pages\n\npath,hits\n/ä,5\n/b,-2\n", hits},
 		"ndjson and prefix":  {"{\"counter\":\"/ä\",\"delta\":5}\n{\"counter\":\"/b\",\"delta\":-2}", Form{Format: NDJSON, Prefix: "page:"}},
-		"ndjson in gzip":     {gzipped(t, want), Form{Format: NDJSON}},
 		"spreadsheet":        {"'counter,delta\n\"page:/ä\",5\n\"page:/b\",-2\n", Form{Format: CSV}},
 		"quoted names":       {"'counter,delta\n'page:/ä,5\npage:/b,-2\n", Form{Format: CSV}},
 	} {
@@ -125,29 +79,17 @@ func TestFormsThatAreRefused(t *testing.T) {
 		form Form
 		want string
 	}{
-		"zip":               {"PK\x03\x04...............", csv, "it is a ZIP archive or a spreadsheet: unpack it, or save it as CSV"},
-		"zstd":              {"\x28\xb5\x2f\xfd...............", csv, "compressed by zstd"},
 		"another name":      {"path,hits\n", csv, `"path" is not the name of a column`},
 		"no such column":    {"path;views\n", hits, `line 1: the header has no column "hits", got ["path" "views"]`},
 		"a column twice":    {"path,hits,Hits\n", hits, "names the column hits twice"},
 		"empty name":        {"path,hits\n,5\n", Form{Format: CSV, Prefix: "page:", Columns: hits.Columns}, "line 2: counter is empty"},
 		"prefix too long":   {"counter,delta\n" + long(499) + ",1\n", Form{Format: CSV, Prefix: "page:"}, "line 2: counter is too long"},
-		"damaged UTF-16":    {inUTF16(t, binary.LittleEndian, "\ufeffcounter,delta\na") + "\x00\xd8" + inUTF16(t, binary.LittleEndian, ",1\n"), csv, "line 2: has characters that are not valid UTF-16"},
-		"half a character":  {inUTF16(t, binary.LittleEndian, "\ufeffcounter,delta\na,1\n") + "b", csv, "line 3: has characters that are not valid UTF-16"},
 		"not UTF-8":         {"counter,delta\n\xe4,1\n", csv, "line 2: counter is not valid UTF-8"},
 		"comment afterward": {"counter,delta\n# a,1\n", csv, `{"counter":"# a","delta":1}`},
 	} {
 		if got := rowsOf(t, tc.text, tc.form); !strings.Contains(got, tc.want) {
 			t.Errorf("%s: got %q, want %q", name, got, tc.want)
 		}
-	}
-	whole := gzipped(t, "counter,delta\na,1\n")
-	r, err := NewReader(strings.NewReader(whole[:len(whole)-4]), csv, anyRow)
-	for err == nil {
-		_, err = r.Next()
-	}
-	if err == io.EOF {
-		t.Error("gzip that was cut off came to an end")
 	}
 }
 
@@ -208,47 +150,6 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-func TestAccessLog(t *testing.T) {
-	t.Parallel()
-	const common = `192.0.2.7 - ann lee [26/Nov/2026:10:00:00 +0100] "GET /a/b%20c?q=1 HTTP/1.1" 200 2326`
-	const all = "{host} {method} {status} {path}"
-	for name, tc := range map[string]struct{ line, template, want string }{
-		"common":   {common, all, "192.0.2.7 GET 200 /a/b%20c"},
-		"combined": {common + ` "https://example.com/" "Mozilla/5.0 \"x\" [y]"`, all, "192.0.2.7 GET 200 /a/b%20c"},
-		"more":     {common + ` "-" "-" 0.003 "x"`, "page:{path}", "page:/a/b%20c"},
-		"no bytes": {`::1 - - [26/Nov/2026:10:00:00 +0000] "HEAD / HTTP/2.0" 304 -`, "page:{path}", "page:/"},
-		"proxy":    {`::1 - - [26/Nov/2026:10:00:00 +0000] "GET http://a.example/x?y HTTP/1.1" 200 5`, "page:{path}", "page:/x"},
-		"quote":    {`::1 - - [26/Nov/2026:10:00:00 +0000] "GET /\"a\" HTTP/1.1" 200 5`, "page:{path}", `page:/\"a\"`},
-		"twice":    {common, "{path}{path}", "/a/b%20c/a/b%20c"},
-		"TLS":      {`::1 - - [26/Nov/2026:10:00:00 +0000] "\x16\x03\x01" 400 5`, "page:{path}", `its request "\\x16\\x03\\x01" has no path`},
-		"nothing":  {`::1 - - [26/Nov/2026:10:00:00 +0000] "-" 408 0`, "status:{status}", "status:408"},
-		"connect":  {`::1 - - [26/Nov/2026:10:00:00 +0000] "CONNECT a:443 HTTP/1.1" 405 0`, "page:{path}", "has no path"},
-		"json":     {`{"counter":"a"}`, "page:{path}", "is not a line of an access log"},
-		"a time":   {strings.Replace(common, "Nov", "Foo", 1), "page:{path}", "is not a time of an access log"},
-	} {
-		a := &accessLog{templateOf(t, tc.template), true}
-		inc, err := a.increment(tc.line)
-		got := inc.Counter
-		if err != nil {
-			got = err.Error()
-		} else if want := time.Date(2026, 11, 26, 10, 0, 0, 0, time.UTC); inc.Delta != 1 || inc.Time.Sub(want).Abs() > time.Hour {
-			t.Errorf("%s: got %+v", name, inc)
-		}
-		if !strings.Contains(got, tc.want) {
-			t.Errorf("%s: got %s, want %s", name, got, tc.want)
-		}
-	}
-	// Without --series the rows count at the time of the import, however old the log is.
-	form := Form{Format: CLF, Counter: templateOf(t, "page:{path}")}
-	if got, want := rowsOf(t, common+"\n", form), "{\"counter\":\"page:/a/b%20c\",\"delta\":1}\n"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-	form.Series = true
-	if got, want := rowsOf(t, common+"\n", form), `"time":"2026-11-26T09:00:00Z"`; !strings.Contains(got, want) {
-		t.Errorf("got %s, want %s", got, want)
-	}
-}
-
 func TestFlagsOfForms(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -260,14 +161,6 @@ func TestFlagsOfForms(t *testing.T) {
 			t.Errorf("columns %q: got %v, want %q", text, err, want)
 		}
 	}
-	for text, want := range map[string]string{
-		"page:{path}": "", "page": "must have a variable", "{path": "must be like page:{path}", "{Path}": "with variables of host, method, path, status",
-	} {
-		_, err := ParseTemplate(text)
-		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("template %q: got %v, want %q", text, err, want)
-		}
-	}
 	// A value that looks like flags is none.
 	a, b := Form{Format: CSV, Prefix: `a" --series`}, Form{Format: CSV, Prefix: "a", Series: true}
 	if a.String() == b.String() {
@@ -277,7 +170,7 @@ func TestFlagsOfForms(t *testing.T) {
 	if err != nil {
 		t.Skip("no time zones here:", err)
 	}
-	all := Form{CSV, columnsOf(t, "delta=hits,counter=path"), nil, "page:", zone, true}
+	all := Form{CSV, columnsOf(t, "delta=hits,counter=path"), "page:", zone, true}
 	if got, want := all.String(), `--format csv --columns "counter=path,delta=hits" --prefix "page:" --tz "Asia/Kolkata" --series`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}

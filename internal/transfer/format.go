@@ -11,11 +11,10 @@ import (
 // A Format is the format of a file.
 type Format string
 
-// The formats. CLF is an access log in the common or combined format of web servers.
+// The formats.
 const (
 	CSV    Format = "csv"
 	NDJSON Format = "ndjson"
-	CLF    Format = "clf"
 )
 
 // formats have the endings by which they are recognised.
@@ -25,19 +24,18 @@ var formats = []struct {
 }{
 	{CSV, []string{".csv", ".tsv"}},
 	{NDJSON, []string{".ndjson", ".jsonl"}},
-	{CLF, nil},
 }
 
-// FormatOf returns the format called name, or if name is empty the format of the file's ending, before .gz.
+// FormatOf returns the format called name, or if name is empty the format of the file's ending.
 func FormatOf(name, file string) (Format, error) {
-	ending := path.Ext(strings.TrimSuffix(strings.ToLower(filepath.ToSlash(file)), ".gz"))
+	ending := path.Ext(strings.ToLower(filepath.ToSlash(file)))
 	for _, f := range formats {
 		if name == string(f.format) || name == "" && slices.Contains(f.endings, ending) {
 			return f.format, nil
 		}
 	}
 	if name != "" {
-		return "", fmt.Errorf("must be csv, ndjson or clf, got %q", name)
+		return "", fmt.Errorf("must be csv or ndjson, got %q", name)
 	}
-	return "", fmt.Errorf("choose csv, ndjson or clf: the name %q does not end in .csv, .tsv, .ndjson or .jsonl, nor in one of these and .gz", file)
+	return "", fmt.Errorf("choose csv or ndjson: the name %q does not end in .csv, .tsv, .ndjson or .jsonl", file)
 }

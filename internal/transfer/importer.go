@@ -88,7 +88,6 @@ type importer struct {
 
 	file  *os.File
 	size  int64
-	text  int64 // the size of the text in the file; 0 if it is not known before it is read
 	state importState
 	fresh bool // this is the first import of the file
 	rows  int64
@@ -115,9 +114,6 @@ func (im *importer) run(ctx context.Context) (*Imported, error) {
 		return nil, err
 	}
 	im.size = info.Size() // a file that grows is imported as it is now
-	if text, err := openText(io.NewSectionReader(im.file, 0, im.size)); err == nil && text.plain {
-		im.text = im.size
-	}
 	if im.State == "" && !spooled {
 		im.State = im.Name + StateSuffix
 	}
@@ -184,7 +180,7 @@ func (im *importer) check(ctx context.Context) error {
 	if err := im.askRules(ctx); err != nil {
 		return errors.Join(err, rejects.close())
 	}
-	im.progress = im.Progress("checking", "rows", im.text)
+	im.progress = im.Progress("checking", "rows", im.size)
 	im.rows = 0
 	sum, bad, err := im.checkRows(ctx, rejects)
 	im.progress.Stop()
@@ -313,7 +309,7 @@ func (im *importer) finish() error {
 
 // send sends all blocks, some at a time.
 func (im *importer) send(ctx context.Context) error {
-	im.progress = im.Progress("importing", "rows", im.text)
+	im.progress = im.Progress("importing", "rows", im.size)
 	defer im.progress.Stop()
 	g, ctx := errgroup.WithContext(ctx)
 	blocks := make(chan *Block)

@@ -10,7 +10,6 @@ import (
 	"math"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/wire"
@@ -32,7 +31,6 @@ type Row struct {
 // A Reader reads the rows of a file, one by one.
 type Reader struct {
 	lines *bufio.Reader
-	text  *text
 	form  Form
 	rows  decoder
 	line  int
@@ -63,19 +61,13 @@ func Within(began time.Time, window time.Duration) CheckRow {
 
 // NewReader reads r. CSV must have a header. A row that check refuses is bad.
 func NewReader(r io.Reader, form Form, check CheckRow) (*Reader, error) {
-	text, err := openText(r)
-	if err != nil {
-		return nil, err
-	}
-	d := &Reader{lines: bufio.NewReaderSize(text, maxLine), text: text, form: form, check: check}
-	switch form.Format {
-	case CSV:
-		d.rows, err = d.header()
-	case CLF:
-		d.rows = &accessLog{form.Counter, form.Series}
-	default:
+	d := &Reader{lines: bufio.NewReaderSize(r, maxLine), form: form, check: check}
+	if form.Format == NDJSON {
 		d.rows = ndjson{}
+		return d, nil
 	}
+	var err error
+	d.rows, err = d.header()
 	return d, err
 }
 
@@ -108,10 +100,6 @@ func (d *Reader) Next() (Row, error) {
 	row := Row{Line: d.line, Text: string(text), Size: size}
 	if size > maxLine {
 		row.Err = fmt.Errorf("is longer than a row can be (limit: %d bytes)", maxLine)
-		return row, nil
-	}
-	if d.text.utf16 && strings.ContainsRune(row.Text, utf8.RuneError) {
-		row.Err = errors.New("has characters that are not valid UTF-16")
 		return row, nil
 	}
 	if row.Inc, row.Err = d.rows.increment(row.Text); row.Err == nil {

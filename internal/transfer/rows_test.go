@@ -193,7 +193,7 @@ func TestFormatOf(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ name, file, want string }{
 		{"", "a.csv", "csv"}, {"", "A.CSV", "csv"}, {"", "dir.csv/a.ndjson", "ndjson"}, {"", "a.jsonl", "ndjson"},
-		{"", "a.csv.gz", "csv"}, {"", "A.NDJSON.GZ", "ndjson"}, {"", "a.tsv", "csv"}, {"clf", "access.log", "clf"}, {"", "a.gz", ""}, {"", "csv", ""},
+		{"", "A.NDJSON", "ndjson"}, {"", "a.tsv", "csv"}, {"", "a.csv.gz", ""}, {"", "csv", ""},
 		{"csv", "a.ndjson", "csv"}, {"ndjson", "-", "ndjson"},
 		{"", "-", ""}, {"", "a.txt", ""}, {"xml", "a.csv", ""}, {"CSV", "a", ""},
 	} {

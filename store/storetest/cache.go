@@ -24,7 +24,6 @@ func RunCache(t *testing.T, open func(t *testing.T) store.Cache) {
 		{"GetReturnsWhatWasSet", testGetReturnsWhatWasSet},
 		{"LaterAsOfWins", testLaterAsOfWins},
 		{"ConcurrentSetsKeepTheLatest", testConcurrentSetsKeepTheLatest},
-		{"DropForgets", testDropForgets},
 		{"TotalExpires", testTotalExpires},
 		{"LockLetsOneIn", testLockLetsOneIn},
 		{"LockExpires", testLockExpires},
@@ -34,35 +33,6 @@ func RunCache(t *testing.T, open func(t *testing.T) store.Cache) {
 			t.Parallel()
 			test.run(t, open(t))
 		})
-	}
-}
-
-// A caller who finds that a total is wrong can drop it.
-func testDropForgets(t *testing.T, c store.Cache) {
-	dropper, ok := c.(interface {
-		Drop(ctx context.Context, counters []string) error
-	})
-	if !ok {
-		t.Fatal("the cache has no Drop")
-	}
-	now := time.Now().Truncate(time.Microsecond)
-	set(t, c, time.Minute, cached("a", 1, now.Add(time.Hour)), cached("b", 2, now))
-	for range 2 {
-		if err := dropper.Drop(t.Context(), []string{"a", "nobody"}); err != nil {
-			t.Fatalf("Drop: %v", err)
-		}
-		if got := get(t, c, "a", "b"); len(got) != 1 || got[0].Counter != "b" {
-			t.Errorf("after a drop of a: %v, want b alone", got)
-		}
-	}
-	set(t, c, time.Minute, cached("a", 3, now))
-	if got := get(t, c, "a"); len(got) != 1 || got[0].Total != 3 {
-		t.Errorf("set again: %v, want 3, although the dropped total was later", got)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := dropper.Drop(ctx, []string{"a"}); err == nil {
-		t.Error("Drop with a context that has ended: got no error")
 	}
 }
 

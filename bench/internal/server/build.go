@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/countmill/countmill/internal/testing/child"
 )
 
 // TempDir makes a directory in parent; "" means the system's temporary directory. It is removed by
@@ -15,12 +17,12 @@ func TempDir(parent string) (dir string, remove func(), err error) {
 	if dir, err = os.MkdirTemp(parent, "countmill-bench-"); err != nil {
 		return "", nil, err
 	}
-	unguard := func() {}
+	var guard *child.Guard
 	if dir, err = filepath.Abs(dir); err == nil {
 		err = os.Chmod(dir, 0o755) // PostgreSQL runs as another user than root
 	}
 	if err == nil {
-		unguard, err = GuardDir(dir)
+		guard, err = child.GuardDirs(dir)
 	}
 	if err != nil {
 		_ = os.RemoveAll(dir)
@@ -28,7 +30,7 @@ func TempDir(parent string) (dir string, remove func(), err error) {
 	}
 	return dir, func() {
 		_ = os.RemoveAll(dir)
-		unguard()
+		guard.End()
 	}, nil
 }
 

@@ -4,53 +4,14 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"os/exec"
-	"strconv"
 	"syscall"
+
+	"github.com/countmill/countmill/internal/testing/child"
 )
 
-// A guard kills a process group when this process has ended in any way: SIGKILL and a panic run no
-// cleanup. It is a shell that waits for the end of a pipe. Only this process has the pipe's other end.
-type guard struct {
-	cmd  *exec.Cmd
-	hold io.Closer
-}
-
-func newGuard(group int) (*guard, error) {
-	return runGuard(`kill -9 "-$1" 2>/dev/null`, strconv.Itoa(group))
-}
-
-func runGuard(then, arg string) (*guard, error) {
-	// A key that interrupts this process also interrupts the guard, which must stay.
-	cmd := exec.Command("sh", "-c", "trap '' INT TERM HUP; read -r _; "+then, "sh", arg)
-	hold, err := cmd.StdinPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("guard: %w", err)
-	}
-	return &guard{cmd, hold}, nil
-}
-
-// end ends the guard, which then does nothing. Call it before another process can get the group's
-// number.
-func (g *guard) end() {
-	_ = g.cmd.Process.Kill()
-	_ = g.hold.Close()
-	_ = g.cmd.Wait()
-}
-
-// GuardDir removes a directory when this process has ended in any way, unless end was called before.
-// The programs that use the directory have guards of their own and end a moment before.
-func GuardDir(dir string) (end func(), err error) {
-	g, err := runGuard(`sleep 2; rm -rf "$1"`, dir)
-	if err != nil {
-		return nil, err
-	}
-	return g.end, nil
-}
+// newGuard kills a process group when this process has ended in any way.
+func newGuard(group int) (*child.Guard, error) { return child.GuardProcess(-group) }
 
 // Output runs a command to its end and returns its standard output. The command ends with ctx, and with
 // this process. An error contains the command's other output.
@@ -74,7 +35,7 @@ func Output(ctx context.Context, cmd *exec.Cmd) ([]byte, error) {
 	stop := context.AfterFunc(ctx, kill)
 	err = cmd.Wait()
 	stop()
-	g.end()
+	g.End()
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

@@ -18,7 +18,7 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 func (p *Process) Kill() {
 	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 	<-p.exited
-	p.guard.end()
+	p.guard.End()
 }
 
 // Memory returns a figure of /proc about the server in bytes: VmRSS for its present memory, VmHWM for

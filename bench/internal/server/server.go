@@ -43,7 +43,7 @@ type Process struct {
 	cmd    *exec.Cmd
 	log    string
 	exited chan struct{}
-	guard  *guard
+	guard  *child.Guard
 }
 
 // Start starts a server and waits until it is ready. Call Stop in the end; if this process ends first,
@@ -128,7 +128,7 @@ func (p *Process) Stop() {
 		<-p.exited
 	}
 	if p.guard != nil {
-		p.guard.end()
+		p.guard.End()
 	}
 }
 

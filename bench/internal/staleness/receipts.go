@@ -16,7 +16,7 @@ import (
 // receipt is answered; beside a load on one counter, and beside one on many. Then it measures on the same
 // processes how long a total takes from there, for a caller who looks at it again and again.
 func (m *measurement) receipts(ctx context.Context) error {
-	for _, counters := range []int{1, m.searchCounters} {
+	for _, counters := range []int{1, m.receiptCounters} {
 		r := result{What: "receipts", Aggregators: 1, Counters: counters, Rate: m.receiptRate}
 		took, looked, err := m.afterReceipts(ctx, &r)
 		if ctx.Err() != nil {

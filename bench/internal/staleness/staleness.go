@@ -9,8 +9,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/countmill/countmill"
@@ -23,7 +21,7 @@ import (
 
 // A result is one schedule on one pipeline.
 type result struct {
-	What        string // embedded, emulators, receipts or search
+	What        string // embedded, emulators or receipts
 	Aggregators int
 	Counters    int
 	Rate        int
@@ -38,42 +36,34 @@ type result struct {
 
 type config struct {
 	*command.Flags
-	only              string
-	lasts, step, warm time.Duration
-	rate, counters    int
-	receiptRate       int
-	names             int
-	top               time.Duration
-	searchFrom        int
-	searchTo, bisect  int
-	searchCounters    int
-	aggregators       string
+	only            string
+	lasts, warm     time.Duration
+	rate, counters  int
+	receiptRate     int
+	receiptCounters int
+	names           int
+	top             time.Duration
 }
 
 // Run is the command.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	c := config{Flags: command.NewFlags("staleness", 2*time.Hour, stderr)}
-	c.StringVar(&c.only, "only", "", "embedded, emulators, receipts or search (default: all four)")
+	c.StringVar(&c.only, "only", "", "embedded, emulators or receipts (default: all three)")
 	c.DurationVar(&c.lasts, "lasts", 5*time.Minute, "how long embedded and emulators are probed")
 	c.DurationVar(&c.warm, "warm", 5*time.Second, "how long the load runs before the first probe")
 	c.IntVar(&c.rate, "rate", 20_000, "increments a second on the emulators")
 	c.IntVar(&c.receiptRate, "receipt-rate", 5000, "increments a second beside the receipts")
+	c.IntVar(&c.receiptCounters, "receipt-counters", 20_000, "counters of that load, uniform; before it, one counter")
 	c.IntVar(&c.counters, "counters", 1000, "counters on the emulators")
 	c.IntVar(&c.names, "names", 1_000_000, "counters of the embedded pipeline, Zipf")
 	c.DurationVar(&c.top, "top", 20*time.Second, "how long the embedded pipeline's top rate is measured, of which it gets a quarter")
-	c.DurationVar(&c.step, "step", 20*time.Second, "how long a rate of the search is probed")
-	c.IntVar(&c.searchFrom, "search-from", 500, "the search's first rate; then twice that, and so on")
-	c.IntVar(&c.searchTo, "search-to", 1_000_000, "the search's last rate")
-	c.StringVar(&c.aggregators, "aggregators", "1,2,4", "with how many aggregators the search is made, one after another")
-	c.IntVar(&c.bisect, "bisect", 3, "how often the search halves the step in which it ended")
-	c.IntVar(&c.searchCounters, "search-counters", 20_000, "counters of the search, uniform")
 	quick := map[string]string{"lasts": "1s", "warm": "200ms", "rate": "1000", "receipt-rate": "500", "counters": "100", "names": "1000", "top": "300ms",
-		"step": "500ms", "search-from": "500", "search-to": "500", "bisect": "0", "search-counters": "200", "aggregators": "1"}
+		"receipt-counters": "200"}
 	if err := c.Parse(args, quick); err != nil {
 		return err
 	}
-	if !slices.Contains([]string{"", "embedded", "emulators", "receipts", "search"}, c.only) {
-		return fmt.Errorf("-only is embedded, emulators, receipts or search, got %q", c.only)
+	if !slices.Contains([]string{"", "embedded", "emulators", "receipts"}, c.only) {
+		return fmt.Errorf("-only is embedded, emulators or receipts, got %q", c.only)
 	}
 	ctx, site, err := c.Open(ctx)
 	if err != nil {
@@ -98,7 +88,7 @@ func (m *measurement) all(ctx context.Context) error {
 	for _, part := range []struct {
 		name string
 		run  func(context.Context) error
-	}{{"embedded", m.embedded}, {"emulators", m.emulators}, {"receipts", m.receipts}, {"search", m.search}} {
+	}{{"embedded", m.embedded}, {"emulators", m.emulators}, {"receipts", m.receipts}} {
 		if m.only != "" && m.only != part.name {
 			continue
 		}
@@ -178,19 +168,17 @@ func topRate(ctx context.Context, e *system.Embedded, names []string, draw func(
 // emulators probes the roles as separate processes, on Google's emulators.
 func (m *measurement) emulators(ctx context.Context) error {
 	r := result{What: "emulators", Aggregators: 1, Counters: m.counters, Rate: m.rate}
-	took, err := m.onGoogle(ctx, r, schedule{warm: m.warm, lasts: m.lasts, every: 50 * time.Millisecond, pause: 5 * time.Millisecond, wait: time.Minute})
+	took, err := m.onGoogle(ctx, r)
 	m.keep(r, took, err)
 	return err
 }
 
-// onGoogle runs a schedule on emulators that contain only the counters.
-func (m *measurement) onGoogle(ctx context.Context, r result, s schedule) ([]time.Duration, error) {
+func (m *measurement) onGoogle(ctx context.Context, r result) ([]time.Duration, error) {
 	d, err := m.deploy(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	defer d.Close()
-	s.rate, s.draw = r.Rate, d.draw
 	return measure(ctx, pipeline{
 		names: d.names,
 		add:   d.add,
@@ -199,7 +187,7 @@ func (m *measurement) onGoogle(ctx context.Context, r result, s schedule) ([]tim
 			return err
 		},
 		totals: func(ctx context.Context, names []string) ([]int64, error) { return system.Totals(ctx, d.reader, names) },
-	}, s)
+	}, schedule{rate: r.Rate, draw: d.draw, warm: m.warm, lasts: m.lasts, every: 50 * time.Millisecond, pause: 5 * time.Millisecond, wait: time.Minute})
 }
 
 // A deployment is roles on emulators that contain only the counters.
@@ -245,62 +233,4 @@ func (d *deployment) fill(ctx context.Context) (err error) {
 		return err
 	}
 	return d.Folded(ctx, len(d.names))
-}
-
-// bearable is the staleness up to which the search goes.
-const bearable = time.Second
-
-// search looks for the highest rate at which p99 stays bearable, for each number of aggregators. Each
-// rate has emulators of its own: a rate that was too high leaves a backlog.
-func (m *measurement) search(ctx context.Context) error {
-	for text := range strings.SplitSeq(m.aggregators, ",") {
-		aggregators, err := strconv.Atoi(text)
-		if err != nil || aggregators < 1 {
-			return fmt.Errorf("-aggregators: %q is not a number of aggregators", text)
-		}
-		good, bad, err := m.highest(func(rate int) (bool, error) { return m.bears(ctx, aggregators, rate) })
-		if err != nil {
-			return err
-		}
-		limit := "the search ended there"
-		if bad > 0 {
-			limit = fmt.Sprintf("not at %d/s", bad)
-		}
-		fmt.Fprintf(m.out, "| **%d aggregators: p99 under %s up to %d/s, %s** |\n", aggregators, bearable, good, limit)
-	}
-	return nil
-}
-
-// highest returns the highest bearable rate, and the lowest that is not; 0 for none.
-func (m *measurement) highest(bears func(rate int) (bool, error)) (good, bad int, err error) {
-	for rate, halved := m.searchFrom, 0; ; {
-		ok, err := bears(rate)
-		if err != nil {
-			return 0, 0, err
-		}
-		if ok {
-			good = rate
-		} else {
-			bad = rate
-		}
-		switch {
-		case bad == 0 && rate*2 > m.searchTo, bad > 0 && halved == m.bisect:
-			return good, bad, nil
-		case bad == 0:
-			rate *= 2
-		default:
-			rate = (good + bad) / 2
-			halved++
-		}
-	}
-}
-
-func (m *measurement) bears(ctx context.Context, aggregators, rate int) (bool, error) {
-	r := result{What: "search", Aggregators: aggregators, Counters: m.searchCounters, Rate: rate}
-	took, err := m.onGoogle(ctx, r, schedule{warm: m.warm, lasts: m.step, every: 50 * time.Millisecond, pause: 20 * time.Millisecond, wait: 10 * time.Second})
-	if ctx.Err() != nil {
-		return false, context.Cause(ctx)
-	}
-	r = m.keep(r, took, err)
-	return err == nil && r.P99 < float64(bearable/time.Millisecond), nil
 }

@@ -89,21 +89,6 @@ func TestLostProbe(t *testing.T) {
 	})
 }
 
-func TestHighest(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct{ limit, to, good, bad int }{
-		{limit: 5300, to: 1 << 20, good: 5000, bad: 6000},
-		{limit: 500, to: 1 << 20, good: 500, bad: 750},
-		{limit: 1 << 30, to: 4000, good: 4000, bad: 0},
-	} {
-		m := measurement{config: config{searchFrom: 1000, searchTo: c.to, bisect: 2}}
-		good, bad, err := m.highest(func(rate int) (bool, error) { return rate <= c.limit, nil })
-		if good != c.good || bad != c.bad || err != nil {
-			t.Errorf("limit %d: got %d and %d, error %v, want %d and %d", c.limit, good, bad, err, c.good, c.bad)
-		}
-	}
-}
-
 func TestQuick(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds countmill, and starts the emulators")

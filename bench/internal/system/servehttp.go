@@ -17,8 +17,7 @@ import (
 
 // ServeHTTP serves the handlers with which countmill's HTTP is compared, until ctx ends. Kind "bare" is
 // a handler that reads the body and answers. "decode" is countmill's HTTP API, which checks everything
-// and drops it. "total" answers each request for a total with the same bytes. /seen returns how many
-// increments, or requests, were answered.
+// and drops it. /seen returns how many increments, or requests, were answered.
 func ServeHTTP(ctx context.Context, kind, addr string) error {
 	var seen atomic.Int64
 	mux := http.NewServeMux()
@@ -38,12 +37,6 @@ func ServeHTTP(ctx context.Context, kind, addr string) error {
 		router := httpserver.NewRouter(nil)
 		decode.Register(router)
 		mux.Handle("POST /v1/increments", router)
-	case "total":
-		mux.HandleFunc("GET /v1/totals", func(w http.ResponseWriter, _ *http.Request) {
-			seen.Add(1)
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = io.WriteString(w, someTotal)
-		})
 	default:
 		return fmt.Errorf("no server is called %q", kind)
 	}
@@ -59,10 +52,6 @@ func ServeHTTP(ctx context.Context, kind, addr string) error {
 	}
 	return nil
 }
-
-// someTotal is as long as countmill's answer.
-const someTotal = `{"totals":[{"counter":"page:/u/000000000001","total":1000,"as_of":"2026-01-02T15:04:05.123456Z","source":"cache","shards":1,"exists":true}],"lag":0.000001}
-`
 
 // nowhere accepts increments and counts them.
 type nowhere struct{ seen *atomic.Int64 }

@@ -115,8 +115,6 @@ class Row:
     counter: str
     value: int
     partial: bool  # it is not over, or not wholly covered by the rule
-    rate: Optional[float]  # with rate=True: the value a second
-    earlier: Optional[int]  # with compare: the value of the earlier row; None if that is not wholly covered
 
 
 @dataclass(frozen=True)
@@ -439,18 +437,17 @@ class Client:
             raise TotalOverflowError("totals that do not fit 64 bits: " + ", ".join(map(repr, overflowed)))
 
     def series(self, counters: Sequence[str], *, step: str = "15m", tz: str = "", start: Optional[datetime] = None,
-               end: Optional[datetime] = None, rate: bool = False, compare: str = "", timeout: Optional[float] = None) -> List[Row]:
+               end: Optional[datetime] = None, timeout: Optional[float] = None) -> List[Row]:
         """Rows by counter, in the order asked, and by time: at most 10,000. All are as of one moment.
 
         step is the length of a row (15m, 1d, 1w, 1mo and others), and tz the zone of days and longer steps. start is
-        rounded down and end up to whole rows; the default is the last 24 hours. compare asks for the earlier rows, and
-        says how much earlier: 1w. Each counter needs a rule (add_series): NotFoundError names one without.
+        rounded down and end up to whole rows; the default is the last 24 hours.
+        Each counter needs a rule (add_series): NotFoundError names one without.
         """
         for at in (start, end):
             if at is not None and at.tzinfo is None:
                 raise InvalidError("start or end has no time zone (limit: an aware datetime)")
-        path = "/v1/series" + _query(**{"counter": counters, "step": step, "tz": tz, "from": start and start.isoformat(), "to": end and end.isoformat(),
-                                        "rate": "true" if rate else None, "compare": compare})
+        path = "/v1/series" + _query(**{"counter": counters, "step": step, "tz": tz, "from": start and start.isoformat(), "to": end and end.isoformat()})
         return self._call(_Request(path), self._deadline(timeout), _rows)
 
     def rules(self, *, timeout: Optional[float] = None) -> Rules:
@@ -789,7 +786,7 @@ def _overflowed(answer: dict) -> List[str]:
 
 
 def _rows(answer: list) -> List[Row]:
-    return [Row(_moment(r["time"]), r["counter"], int(r["value"]), r["partial"], r.get("rate"), r.get("earlier")) for r in answer]
+    return [Row(_moment(r["time"]), r["counter"], int(r["value"]), r["partial"]) for r in answer]
 
 
 def _rules(answer: dict) -> Rules:

@@ -97,7 +97,6 @@ var limitRows = []struct{ row, format, constant string }{
 	{"| answer of `GET /metrics/counters` |", "%d by default", "defaultMetrics"},
 	{"| page of `GET /v1/dead-letters` |", "%d MiB", "maxRead >> 20"},
 	{"| keys of `POST /v1/dead-letters/replay`", "1 to %d |", "MaxDeadLetterKeys"},
-	{"| page of `GET /v1/verify` |", "%d cached totals", "maxCached"},
 	{"| `limit` of `GET /v1/watch?prefix=` |", "1 to %d counters", "MaxWatchLimit"},
 	{"| `limit` of `GET /v1/watch?prefix=` |", "%d by default", "defaultLimit"},
 	{"| a watcher that reads nothing |", "%d KiB", "chunkSize >> 10"},

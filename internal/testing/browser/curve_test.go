@@ -81,13 +81,18 @@ func counted(t *testing.T) *mill {
 	return m
 }
 
+// curves is counted behind a recorder, and a tab.
+func curves(t *testing.T, allowed ...string) (address string, series *recorder, tb *tab) {
+	t.Helper()
+	series = new(recorder)
+	return below(t, counted(t), "", series.note), series, open(t, allowed...)
+}
+
 // The page draws the rows of a real server for each range, and the count without a curve.
 func TestCurveOfEachRange(t *testing.T) {
 	t.Parallel()
-	tb := open(t)
-	defer tb.close()
-	var series recorder
-	tb.visit(below(t, counted(t), "", series.note) + "#counter=page:/home&tz=America/St_Johns")
+	address, series, tb := curves(t)
+	tb.visit(address + "#counter=page:/home&tz=America/St_Johns")
 	for _, want := range []struct{ name, readout, step, unit string }{
 		{"hour", "7 in the last hour", "1m", "per minute"},
 		{"day", "27 in the last 24 hours", "15m", "per quarter hour"},
@@ -121,10 +126,8 @@ func (tb *tab) point(unit string) {
 // A rule without minutes: the last hour is drawn by the quarter hour.
 func TestHourWithoutMinutes(t *testing.T) {
 	t.Parallel()
-	tb := open(t, "400") // the answer to the question for minutes
-	defer tb.close()
-	var series recorder
-	tb.visit(below(t, counted(t), "", series.note) + "#counter=few:a&range=hour&tz=UTC")
+	address, series, tb := curves(t, "400") // the answer to the question for minutes
+	tb.visit(address + "#counter=few:a&range=hour&tz=UTC")
 	tb.until(`document.querySelector('#readout').textContent === '3 in the last hour' && document.querySelector('#plot canvas') && document.querySelector('#hint').hidden`)
 	if got := series.last().Get("step"); got != "15m" {
 		t.Errorf("the rows are of %s, want 15m", got)
@@ -137,10 +140,8 @@ func TestHourWithoutMinutes(t *testing.T) {
 // A zone that is typed into its field is that of the curve, of the address and of the times.
 func TestZoneTyped(t *testing.T) {
 	t.Parallel()
-	tb := open(t)
-	defer tb.close()
-	var series recorder
-	tb.visit(below(t, counted(t), "", series.note) + "#counter=page:/home&range=month&tz=UTC")
+	address, series, tb := curves(t)
+	tb.visit(address + "#counter=page:/home&range=month&tz=UTC")
 	tb.until(`document.querySelector('#readout').textContent === '327 in the last 30 days'`)
 	typed := func(zone string) {
 		tb.run(`document.querySelector('#zone').focus(); document.querySelector('#zone').select()`)
@@ -175,9 +176,7 @@ func TestZoneTyped(t *testing.T) {
 // Each figure of the pipeline and of a counter gets a value.
 func TestFigures(t *testing.T) {
 	t.Parallel()
-	tb := open(t)
-	defer tb.close()
-	m := up(t)
+	m, tb := up(t), open(t)
 	tb.visit(m.url + "/#counter=page:/home")
 	stop := make(chan struct{})
 	var counting sync.WaitGroup
@@ -206,10 +205,7 @@ func TestFigures(t *testing.T) {
 // A frame shows the total and the curve of its range, in its zone and its theme.
 func TestFrame(t *testing.T) {
 	t.Parallel()
-	tb := open(t)
-	defer tb.close()
-	var series recorder
-	address := below(t, counted(t), "", series.note)
+	address, series, tb := curves(t)
 	tb.size(480, 280)
 	papers := map[string]bool{}
 	for _, theme := range []string{"light", "dark"} {
@@ -240,8 +236,6 @@ func TestFrame(t *testing.T) {
 // A page of another origin contains the frame, and not the page itself.
 func TestFrameInAnotherPage(t *testing.T) {
 	t.Parallel()
-	tb := open(t, "frame-ancestors", "Content Security Policy")
-	defer tb.close()
 	var paths sync.Map
 	address := below(t, counted(t), "", func(_ http.ResponseWriter, r *http.Request) bool {
 		paths.Store(r.URL.Path, true)
@@ -253,25 +247,12 @@ func TestFrameInAnotherPage(t *testing.T) {
 		fmt.Fprintf(w, `<!doctype html><link rel="icon" href="data:,"><iframe src="%s%s" width="480" height="280"></iframe>`, address, content.Load())
 	}))
 	content.Store("#counter=page:/home&range=day")
+	tb := open(t, "frame-ancestors", "Content Security Policy")
 	tb.visit(strings.Replace(other, "127.0.0.1", "localhost", 1)) // another site
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		if _, ok := paths.Load("/"); ok {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the browser did not ask for the page")
-		}
-	}
+	await(t, "the call of the page", func() bool { _, ok := paths.Load("/"); return ok })
 	content.Store("frame.html#counter=page:/home&range=day")
 	tb.do(chromedp.Reload())
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		if _, ok := paths.Load("/v1/series"); ok {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the frame does not read its curve")
-		}
-	}
+	await(t, "the call of the curve", func() bool { _, ok := paths.Load("/v1/series"); return ok })
 	if _, ok := paths.Load("/page/app.js"); ok {
 		t.Error("another page contains the page")
 	}

@@ -29,8 +29,6 @@ func TestOwnPage(t *testing.T) {
 	// EventSource takes the place of stream and of the last lines.
 	bySource = byFetch[:strings.Index(byFetch, "async function stream")] + bySource
 
-	tb := open(t)
-	defer tb.close()
 	server := "" // known later: the mill has to know the page's origin
 	page := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		totals := byFetch
@@ -42,7 +40,7 @@ func TestOwnPage(t *testing.T) {
 <pre id="totals"></pre><svg id="curve" viewBox="0 0 600 100"></svg>
 <script type="module">%s</script><script type="module">%s</script>`, totals, curve), "http://127.0.0.1:8080", server))
 	}))
-	m := up(t, "--cors-origin", page)
+	m, tb := up(t, "--cors-origin", page), open(t)
 	run(t, "rule", "add", "series", "page:*=1m:6h,15m:400d", "--server", m.url)
 	server = m.url
 	m.count(t, "page:/home", "page:/about")

@@ -5,6 +5,7 @@ package browser
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -21,9 +22,7 @@ func TestScreenshots(t *testing.T) {
 	if dir == "" {
 		t.Skip("COUNTMILL_SCREENSHOTS names no directory")
 	}
-	tb := open(t, "404")
-	defer tb.close()
-	m := up(t)
+	m, tb := up(t), open(t, "404")
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -33,7 +32,7 @@ func TestScreenshots(t *testing.T) {
 	tb.size(1280, 860)
 	tb.visit(m.url + "/#counter=page:/home")
 	tb.until(row("page:/home"))
-	for began := time.Now(); time.Since(began) < watched(t); {
+	for began := time.Now(); time.Since(began) < watched; {
 		tb.until("true") // the tab stays in use
 		time.Sleep(time.Second)
 	}
@@ -59,17 +58,7 @@ func TestScreenshots(t *testing.T) {
 }
 
 // watched is how long the page is open before the pictures: long enough for a curve.
-func watched(t *testing.T) time.Duration {
-	text := os.Getenv("COUNTMILL_SCREENSHOTS_AFTER")
-	if text == "" {
-		return 100 * time.Second
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
-}
+const watched = 100 * time.Second
 
 // traffic counts visits of a site until stop is closed: some pages often, most seldom, with waves.
 func traffic(t *testing.T, m *mill, stop <-chan struct{}) {
@@ -88,7 +77,8 @@ func traffic(t *testing.T, m *mill, stop <-chan struct{}) {
 			return
 		case <-tick.C:
 		}
-		wave := 1 + 0.45*wobble(time.Since(began).Seconds())
+		at := time.Since(began).Seconds()
+		wave := 1 + 0.25*math.Sin(at/7.5) + 0.2*math.Sin(at/3)
 		var incs []increment
 		for i, page := range pages {
 			n := int64(wave * (0.7 + 0.6*random.Float64()) * 130 / float64(i+1) / (1 + float64(i)/3))
@@ -106,22 +96,4 @@ func traffic(t *testing.T, m *mill, stop <-chan struct{}) {
 		}
 		m.post(t, body)
 	}
-}
-
-// wobble is a slow wave from -1 to 1.
-func wobble(s float64) float64 {
-	v := 0.0
-	for _, w := range []struct{ period, share float64 }{{47, 0.5}, {19, 0.3}, {7, 0.2}} {
-		x := s / w.period
-		x -= float64(int(x)) // 0 to 1
-		v += w.share * (4*abs(x-0.5) - 1)
-	}
-	return v
-}
-
-func abs(v float64) float64 {
-	if v < 0 {
-		return -v
-	}
-	return v
 }

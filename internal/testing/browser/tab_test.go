@@ -58,8 +58,7 @@ type tab struct {
 	errors []string // of the console
 }
 
-// close ends the browser, and fails the test for errors on the console. A test defers it: the
-// servers of the test end later.
+// close ends the browser, and fails the test for errors on the console.
 func (tb *tab) close() {
 	tb.t.Helper()
 	tb.end()
@@ -72,8 +71,8 @@ func (tb *tab) close() {
 	}
 }
 
-// open starts a browser. Any error on the console fails the test, unless it has one of the words in
-// allowed.
+// open starts a browser until the test ends. A test opens it after its servers, so that they end later. Any error on the
+// console fails the test, unless it has one of the words in allowed.
 func open(t *testing.T, allowed ...string) *tab {
 	t.Helper()
 	path := find(t)
@@ -89,6 +88,7 @@ func open(t *testing.T, allowed ...string) *tab {
 		endBrowser()
 		cancel()
 	}}
+	t.Cleanup(tb.close)
 	if err := chromedp.Listen(ctx, tb.listen); err != nil {
 		t.Fatal(err)
 	}
@@ -154,25 +154,16 @@ func (tb *tab) run(script string) {
 // until waits for an expression to be true.
 func (tb *tab) until(expression string) {
 	tb.t.Helper()
-	tb.within(patience, expression)
-}
-
-// within is until with a limit that is a promise. It returns how long it took.
-func (tb *tab) within(limit time.Duration, expression string) time.Duration {
-	tb.t.Helper()
-	began := time.Now()
-	for {
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		yes, err := chromedp.Run(tb.ctx, chromedp.Evaluate[bool]("(() => { try { return !!("+expression+") } catch { return false } })()"))
 		switch {
 		case err != nil && !leaves(err):
 			tb.t.Fatalf("%s: %v", expression, err)
 		case yes:
-			return time.Since(began)
+			return
+		case time.Now().After(deadline):
+			tb.t.Fatalf("not within %s: %s\nthe page: %s", patience, expression, eval[string](tb, "document.body.innerText.slice(0, 2000)"))
 		}
-		if time.Since(began) > limit {
-			tb.t.Fatalf("not within %s: %s\nthe page: %s", limit, expression, eval[string](tb, "document.body.innerText.slice(0, 2000)"))
-		}
-		time.Sleep(20 * time.Millisecond)
 	}
 }
 

@@ -26,9 +26,8 @@ func tenThousand(t *testing.T) (m *mill, names []string) {
 // A store of 10,000 counters: the page holds at most 1,000 rows.
 func TestTenThousandCounters(t *testing.T) {
 	t.Parallel()
-	tb := open(t)
-	defer tb.close()
 	m, _ := tenThousand(t)
+	tb := open(t)
 	tb.visit(m.url + "/")
 	tb.until(row("page:/00000"))
 	for !eval[bool](tb, `document.querySelector('#more').hidden`) {
@@ -45,9 +44,8 @@ func TestTenThousandCounters(t *testing.T) {
 // the list.
 func TestPageReadsWhatItShows(t *testing.T) {
 	t.Parallel()
-	tb := open(t)
-	defer tb.close()
 	m, names := tenThousand(t)
+	tb := open(t)
 	before := m.metric(t, `countmill_entities_read_total{role="reader"}`)
 	lists := m.metric(t, "countmill_lists_total")
 	began := time.Now()

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/chromedp/chromedp"
 )
@@ -28,9 +27,8 @@ func guarded(t *testing.T) (m *mill, tokens string) {
 // The page asks for a token, keeps it for the tab, and forgets it when asked.
 func TestToken(t *testing.T) {
 	t.Parallel()
-	tb := open(t, "401")
-	defer tb.close()
 	m, _ := guarded(t)
+	tb := open(t, "401")
 	tb.visit(m.url + "/")
 	tb.until(`document.querySelector('#ask').open`)
 	enter := func(token string) { tb.do(chromedp.SendKeys("#token", token+"\r")) }
@@ -52,9 +50,8 @@ func TestToken(t *testing.T) {
 // A link shows the counters of its prefix alone. Its token does not stay in the address.
 func TestShareLink(t *testing.T) {
 	t.Parallel()
-	tb := open(t)
-	defer tb.close()
 	m, tokens := guarded(t)
+	tb := open(t)
 	link := run(t, "share", "page:", "--server", m.url, "--file", tokens)
 	m.waitFor(t, link)
 	tb.visit(link)
@@ -70,9 +67,8 @@ func TestShareLink(t *testing.T) {
 // A link that is opened in a tab with a token leaves that token to the tab: the way back, or forgetting the link's token, leads to it.
 func TestShareLinkLeavesTheTokenOfTheTab(t *testing.T) {
 	t.Parallel()
-	tb := open(t, "401")
-	defer tb.close()
 	m, tokens := guarded(t)
+	tb := open(t, "401")
 	link := run(t, "share", "page:", "--server", m.url, "--file", tokens)
 	m.waitFor(t, link)
 	const rows = `document.querySelectorAll('.rows .name').length`
@@ -97,7 +93,7 @@ func TestShareLinkLeavesTheTokenOfTheTab(t *testing.T) {
 func (m *mill) waitFor(t *testing.T, link string) {
 	t.Helper()
 	_, secret, _ := strings.Cut(link, "#token=")
-	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+	await(t, "reading the token of the link", func() bool {
 		req, err := http.NewRequest("GET", m.url+"/v1/overview", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -108,11 +104,6 @@ func (m *mill) waitFor(t *testing.T, link string) {
 			t.Fatal(err)
 		}
 		res.Body.Close()
-		if res.StatusCode == 200 {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the server does not know the token of the link: %d", res.StatusCode)
-		}
-	}
+		return res.StatusCode == http.StatusOK
+	})
 }

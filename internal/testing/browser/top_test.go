@@ -4,10 +4,7 @@ package browser
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/chromedp/chromedp"
 )
@@ -18,9 +15,7 @@ const places = `[...document.querySelectorAll('#top-rows li')].map((l) => l.inne
 // The panel Top asks while it is open, shows names as text, and says what to do without an index or a series.
 func TestTop(t *testing.T) {
 	t.Parallel()
-	tb := open(t, "404")
-	defer tb.close()
-	m := up(t)
+	m, tb := up(t), open(t, "404")
 	run(t, "rule", "add", "series", "=site:*=15m:40d", "--server", m.url)
 	strange := "page:b:" + script
 	m.count(t, "page:a:x", "page:a:x", "page:a:x", strange, strange, "page:a:y")
@@ -31,7 +26,6 @@ func TestTop(t *testing.T) {
 	}
 	tb.press("\r")
 	tb.until(`document.querySelector('#top-part').open && document.querySelector('#top-note pre')?.textContent.includes('countmill index create')`)
-	shot(t, tb, "none")
 	height := eval[float64](tb, `document.querySelector('#top-part').offsetHeight`)
 	run(t, "index", "create", "sites", "--match", "page:{site}:*", "--group", "site:{site}", "--wait", "--server", m.url)
 	tb.do(chromedp.Reload())
@@ -50,10 +44,8 @@ func TestTop(t *testing.T) {
 	tb.until(places + ` === '1 =site:a 3'`)
 	tb.choose("#top-of", "")
 	tb.until(`document.querySelector('#top-note').textContent.includes('countmill rule add series') && document.querySelectorAll('#top-rows li').length === 0`)
-	shot(t, tb, "rule")
 	tb.choose("#top-window", "")
 	tb.until(places + ` .startsWith('1 page:a:y 4')`)
-	shot(t, tb, "rows")
 	tb.run(`document.querySelector('#top-rows a').focus()`)
 	tb.press("\r")
 	tb.until(`document.querySelector('#name').textContent === 'page:a:y' && location.hash.includes('top=sites')`)
@@ -71,28 +63,4 @@ func TestTop(t *testing.T) {
 func (tb *tab) choose(id, value string) {
 	tb.t.Helper()
 	tb.run(fmt.Sprintf(`document.querySelector(%q).value = %q; document.querySelector(%q).dispatchEvent(new Event('change'))`, id, value, id))
-}
-
-// shot writes pictures of the page in both themes and two widths into COUNTMILL_SCREENSHOTS, if it is set.
-func shot(t *testing.T, tb *tab, name string) {
-	t.Helper()
-	dir := os.Getenv("COUNTMILL_SCREENSHOTS")
-	if dir == "" {
-		return
-	}
-	for _, theme := range []string{"light", "dark"} {
-		tb.prefers(theme)
-		for _, width := range []int64{1280, 360} {
-			tb.size(width, 1200)
-			time.Sleep(300 * time.Millisecond) // until it is painted
-			picture, err := chromedp.Run(tb.ctx, chromedp.CaptureScreenshot())
-			if err == nil {
-				err = os.WriteFile(filepath.Join(dir, fmt.Sprintf("top-%s-%s-%d.png", name, theme, width)), picture, 0o644)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	tb.size(1280, 860)
 }

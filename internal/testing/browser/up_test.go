@@ -57,9 +57,20 @@ type mill struct {
 
 var listens = regexp.MustCompile(`listens on (http://\S+)`)
 
+// await waits until something has happened.
+func await(t *testing.T, what string, happened func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !happened(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s takes more than %s", what, patience)
+		}
+	}
+}
+
 // up runs `countmill up` on an empty directory until the test ends.
 func up(t *testing.T, args ...string) *mill {
 	t.Helper()
+	find(t)
 	path, err := binary()
 	if err != nil {
 		t.Fatal(err)
@@ -90,19 +101,15 @@ func up(t *testing.T, args ...string) *mill {
 		t.Fatalf("countmill up printed %q (%v)\n%s", line, err, log.String())
 	}
 	m := &mill{url: found[1]}
-	deadline := time.Now().Add(patience)
-	for {
-		if res, err := http.Get(m.url + "/readyz"); err == nil {
-			res.Body.Close()
-			if res.StatusCode == 200 {
-				return m
-			}
+	await(t, "the start of countmill up", func() bool {
+		res, err := http.Get(m.url + "/readyz")
+		if err != nil {
+			return false
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("countmill up is not ready\n%s", log.String())
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+		res.Body.Close()
+		return res.StatusCode == http.StatusOK
+	})
+	return m
 }
 
 // count counts each counter once for each time that it is named.

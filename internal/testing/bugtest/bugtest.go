@@ -65,25 +65,28 @@ type Bug struct {
 	edits      []edit
 }
 
-// Read reads all bugs in a directory, in the order of their names.
-func Read(t testing.TB, dir string) []Bug {
+// all matches the directories with bugs of a package.
+const all = "testdata/*bugs"
+
+// Read reads all bugs in the directories that match a pattern, in the order of their names.
+func Read(t testing.TB, dirs string) []Bug {
 	t.Helper()
-	names, err := filepath.Glob(filepath.Join(dir, "*.txt"))
+	names, err := filepath.Glob(filepath.Join(dirs, "*.txt"))
 	if err != nil || len(names) == 0 {
-		t.Fatalf("no bugs in %s (%v)", dir, err)
+		t.Fatalf("no bugs in %s (%v)", dirs, err)
 	}
-	all := make([]Bug, len(names))
+	bugs := make([]Bug, len(names))
 	for i, name := range names {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if all[i], err = parse(string(text)); err != nil {
+		if bugs[i], err = parse(string(text)); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		all[i].Name = strings.TrimSuffix(filepath.Base(name), ".txt")
+		bugs[i].Name = strings.TrimSuffix(filepath.Base(name), ".txt")
 	}
-	return all
+	return bugs
 }
 
 // plant returns the files that the bug changes, as they are with it. An error means that

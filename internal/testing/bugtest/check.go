@@ -17,13 +17,16 @@ import (
 	"testing"
 )
 
-// Check reports bugs that can no longer be planted, or break the build. Compiling everything would
-// take minutes, so Check only type-checks the packages with a bug: with all bugs together. If that fails, it checks one bug after the
-// other, so that the message names it. The package in the working directory must need them.
-func Check(t testing.TB, bugs []Bug) {
-	t.Helper()
+// Check reports bugs of the package in the working directory that can no longer be planted, or break
+// the build. Compiling everything would take minutes, so Check only type-checks the packages with a
+// bug: with all bugs together. If that fails, it checks one bug after the other, so that the message
+// names it.
+func Check(t *testing.T) {
+	t.Parallel()
+	bugs := Read(t, all)
+	files, alone := together(t, bugs)
 	set := token.NewFileSet()
-	imports := importer.ForCompiler(set, "gc", exported(t))
+	imports := importer.ForCompiler(set, "gc", exported(t, dirs(files)))
 	check := func(files map[string]string) error {
 		for _, dir := range dirs(files) {
 			if err := typeCheck(set, imports, dir, files); err != nil {
@@ -32,7 +35,6 @@ func Check(t testing.TB, bugs []Bug) {
 		}
 		return nil
 	}
-	files, alone := together(t, bugs)
 	problem := check(files)
 	for _, b := range bugs {
 		if problem == nil && !alone[b.Name] {
@@ -83,10 +85,14 @@ func dirs(files map[string]string) []string {
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// exported finds the compiler's export data of a package.
-func exported(t testing.TB) importer.Lookup {
+// exported finds the compiler's export data of what packages import.
+func exported(t testing.TB, dirs []string) importer.Lookup {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}", ".").Output()
+	args := []string{"list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}"}
+	for _, dir := range dirs {
+		args = append(args, "./"+filepath.Join(root, dir))
+	}
+	out, err := exec.CommandContext(t.Context(), "go", args...).Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
 	}

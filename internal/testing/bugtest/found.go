@@ -2,20 +2,20 @@ package bugtest
 
 import (
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 )
 
-// Found plants the bugs in a directory, one at a time, and runs the test of the package in the
-// working directory that has to find each: COUNTMILL_TEST_PLANTED times, and it has to fail each
-// time.
-func Found(t *testing.T, dir string) {
+// Found plants the bugs of the package in the working directory that name a test, one at a time, and
+// runs this test COUNTMILL_TEST_PLANTED times. It has to fail each time.
+func Found(t *testing.T) {
 	runs, err := strconv.Atoi(os.Getenv("COUNTMILL_TEST_PLANTED"))
 	if err != nil {
 		t.Skip("COUNTMILL_TEST_PLANTED is not a number of runs: 5 take a minute")
 	}
-	bugs := Read(t, dir)
+	bugs := slices.DeleteFunc(Read(t, all), func(b Bug) bool { return b.Found == "" })
 	planter := Build(t, bugs)
 	for _, b := range bugs {
 		t.Run(b.Name, func(t *testing.T) {

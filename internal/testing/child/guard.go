@@ -11,13 +11,14 @@ import (
 // A Guard ends a child process, and removes directories, when this program ends without cleanup: by
 // SIGKILL, Ctrl-C, a panic, or a test's time-out. It is a shell that waits for the end of a pipe. Only
 // this process has the other end. When the pipe ends, the shell kills the child and removes the
-// directories.
+// directories, again after a while if another process with a guard still writes there.
 type Guard struct {
 	cmd  *exec.Cmd
 	hold io.Closer
 }
 
-// GuardProcess guards a process by its number, and directories that only that process writes to.
+// GuardProcess guards a process by its number, or a process group by its negative number, and directories
+// that only that process writes to.
 func GuardProcess(pid int, dirs ...string) (*Guard, error) { return start(strconv.Itoa(pid), dirs) }
 
 // GuardDirs guards directories alone.
@@ -25,7 +26,7 @@ func GuardDirs(dirs ...string) (*Guard, error) { return start("", dirs) }
 
 func start(pid string, dirs []string) (*Guard, error) {
 	// A key that interrupts this process also interrupts the guard, which must stay.
-	const script = `trap '' INT QUIT TERM HUP; cat >/dev/null; [ -z "$1" ] || kill -9 "$1" 2>/dev/null; shift; rm -rf -- "$@"`
+	const script = `trap '' INT QUIT TERM HUP; cat >/dev/null; [ -z "$1" ] || kill -9 "$1" 2>/dev/null; shift; rm -rf -- "$@" || { sleep 2; rm -rf -- "$@"; }`
 	cmd := exec.Command("sh", append([]string{"-c", script, "sh", pid}, dirs...)...)
 	hold, err := cmd.StdinPipe()
 	if err == nil {

@@ -11,7 +11,6 @@
 //
 //	COUNTMILL_TEST_OUTAGE           how long servers are unavailable (20s)
 //	COUNTMILL_TEST_OVERLOAD         how long processes are overloaded (3s)
-//	COUNTMILL_TEST_OVERLOAD_TIMES   the required ratio of offered to accepted load
 //	COUNTMILL_TEST_CHAOS            how long all of that happens at once (20s)
 //	COUNTMILL_TEST_UP_KILLS         how often countmill up is killed (20)
 //	COUNTMILL_TEST_SEED             repeats the random draws of the last three; the speed of processes

@@ -138,8 +138,8 @@ func (s *siege) lift() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d good increments, the slowest %.0f ms (%.0f elsewhere); %d MiB (%d before), %.0f goroutines (%.0f), %d files (%d, %d after), rest after %s",
-		s.good.accepted, ms(s.good.slowest), ms(s.beside.slowest), during.most>>20, s.began.most>>20, goroutines, s.calm, during.files, s.began.files, after.files, took.Round(time.Millisecond))
+	t.Logf("%d good increments, the slowest %s (%s elsewhere); %d MiB (%d before), %.0f goroutines (%.0f), %d files (%d, %d after), rest after %s",
+		s.good.accepted, s.good.slowest.Round(time.Millisecond), s.beside.slowest.Round(time.Millisecond), during.most>>20, s.began.most>>20, goroutines, s.calm, during.files, s.began.files, after.files, took.Round(time.Millisecond))
 	if limit := patience + 4*s.beside.slowest; s.good.accepted == 0 || s.good.slowest > limit {
 		t.Errorf("the good client was served %d times, the slowest in %s, want at most %s", s.good.accepted, s.good.slowest, limit)
 	}

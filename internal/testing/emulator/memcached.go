@@ -2,7 +2,6 @@ package emulator
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -49,11 +48,8 @@ func Memcached(t testing.TB) *MemcachedServer {
 func MemcachedPath(t testing.TB) string {
 	t.Helper()
 	path, err := exec.LookPath("memcached")
-	switch {
-	case err != nil && !required():
-		t.Skipf("memcached is %v: %v", errMissing, err)
-	case err != nil:
-		t.Fatalf("memcached is %v: %v", errMissing, err)
+	if err != nil {
+		without(t, "memcached", fmt.Errorf("%w: %w", errMissing, err))
 	}
 	return path
 }
@@ -118,31 +114,10 @@ func (s *MemcachedServer) start() (err error) {
 	if err != nil {
 		return err
 	}
-	if err := s.ready(); err != nil {
+	if err = s.child.ready(func() bool { return s.version(10*time.Second) == nil }); err != nil {
 		s.Stop()
-		return err
 	}
-	return nil
-}
-
-// ready waits until it answers.
-func (s *MemcachedServer) ready() error {
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(starting)
-	err := errors.New("nothing listens")
-	for {
-		select {
-		case <-tick.C:
-			if err = s.version(10 * time.Second); err == nil {
-				return nil
-			}
-		case <-s.child.ended:
-			return fmt.Errorf("ended at once:\n%s", s.child.printed())
-		case <-deadline:
-			return err
-		}
-	}
+	return err
 }
 
 func (s *MemcachedServer) version(timeout time.Duration) error {

@@ -45,12 +45,7 @@ var natsPath = sync.OnceValues(func() (string, error) {
 func natsProgram(t testing.TB) string {
 	t.Helper()
 	path, err := natsPath()
-	switch {
-	case errors.Is(err, errMissing) && !required():
-		t.Skipf("nats-server is %v", err)
-	case err != nil:
-		t.Fatalf("nats-server: %v", err)
-	}
+	without(t, "nats-server", err)
 	return path
 }
 
@@ -111,7 +106,7 @@ func (s *NATSServer) Start(t testing.TB) {
 	t.Helper()
 	var err error
 	if s.child, err = run(s.path, []string{"-c", s.config()}); err == nil {
-		err = s.listens()
+		err = s.child.ready(s.listens)
 	}
 	if err != nil {
 		t.Fatalf("nats-server: %v", err)
@@ -124,21 +119,8 @@ func (s *NATSServer) Pause() { _ = s.child.cmd.Process.Signal(syscall.SIGSTOP) }
 // Continue ends a Pause.
 func (s *NATSServer) Continue() { _ = s.child.cmd.Process.Signal(syscall.SIGCONT) }
 
-// listens waits until it accepts connections: then it has read its streams.
-func (s *NATSServer) listens() error {
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(starting)
-	for {
-		select {
-		case <-tick.C:
-			if c, err := net.DialTimeout("tcp", s.Addr(), time.Second); err == nil {
-				return c.Close()
-			}
-		case <-s.child.ended:
-			return fmt.Errorf("ended at once:\n%s", s.child.printed())
-		case <-deadline:
-			return fmt.Errorf("not ready within %s:\n%s", starting, s.child.printed())
-		}
-	}
+// listens reports whether it accepts connections: then it has read its streams.
+func (s *NATSServer) listens() bool {
+	c, err := net.DialTimeout("tcp", s.Addr(), time.Second)
+	return err == nil && c.Close() == nil
 }

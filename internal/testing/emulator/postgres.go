@@ -15,7 +15,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/countmill/countmill/internal/testing/child"
 )
@@ -44,17 +43,6 @@ func Postgres(t testing.TB) string {
 	})
 	without(t, "PostgreSQL", postgres.err)
 	return postgres.url
-}
-
-// without ends a test that lacks a server.
-func without(t testing.TB, name string, err error) {
-	t.Helper()
-	switch {
-	case errors.Is(err, errOff), errors.Is(err, errMissing) && !required():
-		t.Skipf("%s is %v", name, err)
-	case err != nil:
-		t.Fatalf("%s: %v", name, err)
-	}
 }
 
 // PostgresSchema returns the URL of a schema of its own on that server.
@@ -188,7 +176,7 @@ func (s *PostgresServer) serve(ready, path string, args ...string) error {
 		return err
 	}
 	s.child.signal = syscall.SIGQUIT // it ends its own processes, and leaves the rest to a recovery
-	return s.child.prints(ready)
+	return s.child.ready(func() bool { return strings.Contains(s.child.printed(), ready) })
 }
 
 // Crash ends the server at once, without a checkpoint.
@@ -287,25 +275,6 @@ func asPostgres(dir string) (*syscall.SysProcAttr, error) {
 		return nil, err
 	}
 	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}, nil
-}
-
-// prints waits until the program has printed a text.
-func (c *serverProcess) prints(ready string) error {
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(starting)
-	for {
-		select {
-		case <-tick.C:
-			if strings.Contains(c.printed(), ready) {
-				return nil
-			}
-		case <-c.ended:
-			return fmt.Errorf("ended at once:\n%s", c.printed())
-		case <-deadline:
-			return fmt.Errorf("not ready within %s:\n%s", starting, c.printed())
-		}
-	}
 }
 
 // Bouncer starts a PgBouncer in transaction mode before the server of a URL, and returns its URL. It ends with the test.

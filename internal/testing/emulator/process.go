@@ -57,15 +57,19 @@ func (p *program) serve(t testing.TB) string {
 			children.add(p.child)
 		}
 	})
-	switch {
-	case errors.Is(p.err, errOff):
-		t.Skipf("%s is %v", p.name, p.err)
-	case errors.Is(p.err, errMissing) && !required():
-		t.Skipf("%s is %v", p.name, p.err)
-	case p.err != nil:
-		t.Fatalf("%s: %v", p.name, p.err)
-	}
+	without(t, p.name, p.err)
 	return p.host
+}
+
+// without ends a test that lacks a server.
+func without(t testing.TB, name string, err error) {
+	t.Helper()
+	switch {
+	case errors.Is(err, errOff), errors.Is(err, errMissing) && !required():
+		t.Skipf("%s is %v", name, err)
+	case err != nil:
+		t.Fatalf("%s: %v", name, err)
+	}
 }
 
 func required() bool {
@@ -99,7 +103,7 @@ func (p *program) start() error {
 		return err
 	}
 	p.host = kept.Addr()
-	if err = p.child.ready(p.host); err != nil {
+	if err = p.child.answers(p.host); err != nil {
 		p.child.stop()
 		p.child = nil
 		return fmt.Errorf("started from %s: %w", jar, err)
@@ -131,7 +135,7 @@ var sdk = sync.OnceValues(func() (string, error) {
 	return strings.TrimSpace(string(out)), nil
 })
 
-// A child is a running
+// A serverProcess is a running server.
 type serverProcess struct {
 	cmd   *exec.Cmd
 	dir   string        // where it may write
@@ -175,20 +179,29 @@ func runIn(dir string, cmd *exec.Cmd) (*serverProcess, error) {
 	return c, nil
 }
 
-// ready waits until the emulator answers HTTP on host.
-func (c *serverProcess) ready(host string) error {
+// answers waits until the emulator answers HTTP on host.
+func (c *serverProcess) answers(host string) error {
 	client := &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	tick := time.NewTicker(50 * time.Millisecond)
+	return c.ready(func() bool {
+		resp, err := client.Get("http://" + host + "/")
+		if err != nil {
+			return false
+		}
+		_ = resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	})
+}
+
+// ready waits until the program is ready.
+func (c *serverProcess) ready(is func() bool) error {
+	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	deadline := time.After(starting)
 	for {
 		select {
 		case <-tick.C:
-			if resp, err := client.Get("http://" + host + "/"); err == nil {
-				_ = resp.Body.Close()
-				if resp.StatusCode == http.StatusOK {
-					return nil
-				}
+			if is() {
+				return nil
 			}
 		case <-c.ended:
 			return fmt.Errorf("ended at once:\n%s", c.printed())

@@ -77,7 +77,7 @@ func (i *Instance) Restart() {
 	}
 	children.add(c)
 	i.child = c
-	if err := c.ready(i.Host); err != nil {
+	if err := c.answers(i.Host); err != nil {
 		i.t.Fatalf("restarted emulator: %v", err)
 	}
 }

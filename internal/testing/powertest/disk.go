@@ -54,12 +54,6 @@ func (d *Disk) AfterCut() *Disk {
 	return d.after
 }
 
-// Save copies a directory of the disk to this machine, so that a person can examine it.
-func (d *Disk) Save(from, to string) error {
-	_, err := vfs.Clone(d.files, vfs.Default, from, to)
-	return err
-}
-
 // before runs before every operation. It holds the lock while it clones, so that other operations wait
 // for it.
 func (d *Disk) before(op errorfs.Op) error {

@@ -24,27 +24,22 @@ const pageLimit = 1000
 // pages reads the entries of a period in the order of their keys, with one request a page.
 type pages struct {
 	x     *Export
-	after store.JournalPlace // entries up to here are left out
 	query url.Values
 	wait  func(why string)
 	ended bool
 }
 
-// newPages begins after a place; the zero one for the beginning of the period.
-func newPages(x *Export, after store.JournalPlace, wait func(string)) *pages {
-	p := &pages{x: x, after: after, wait: wait}
-	if p.single() {
-		if before := x.Period.From.Add(-time.Microsecond); (after == store.JournalPlace{}) && wire.InRange(before) {
-			after = store.JournalPlace{Key: store.NewJournalKey(before, math.MaxUint64), Position: math.MaxUint32}
-		}
-		p.query = url.Values{"counter": {x.Period.Counters}, "limit": {strconv.Itoa(pageLimit)}, "after": {after.String()}}
+func newPages(x *Export, wait func(string)) *pages {
+	p := &pages{x: x, wait: wait}
+	if !p.single() {
+		p.query = url.Values{"from": {httpserver.FormatTime(x.Period.From)}, "to": {httpserver.FormatTime(x.Period.To)}}
 		return p
 	}
-	from := x.Period.From
-	if (after != store.JournalPlace{}) {
-		from = after.Key.Time() // its record may have more entries
+	var after store.JournalPlace
+	if before := x.Period.From.Add(-time.Microsecond); wire.InRange(before) {
+		after = store.JournalPlace{Key: store.NewJournalKey(before, math.MaxUint64), Position: math.MaxUint32}
 	}
-	p.query = url.Values{"from": {httpserver.FormatTime(from)}, "to": {httpserver.FormatTime(x.Period.To)}}
+	p.query = url.Values{"counter": {x.Period.Counters}, "limit": {strconv.Itoa(pageLimit)}, "after": {after.String()}}
 	return p
 }
 
@@ -128,7 +123,7 @@ func (p *pages) records(ctx context.Context) (entries []client.JournalEntry, nex
 			return nil, "", settled, fmt.Errorf("%s: %w", r.Key, err)
 		}
 		content.Lines(place.Key, func(l journal.Line) {
-			if l.Place.Compare(p.after) > 0 && strings.HasPrefix(l.Entry.Counter, prefix) {
+			if strings.HasPrefix(l.Entry.Counter, prefix) {
 				entries = append(entries, client.JournalEntry{Key: l.Place.String(), Time: l.Place.Key.Time(),
 					Counter: l.Entry.Counter, Delta: l.Entry.Delta, Part: l.Part.ID.String(), Sender: l.Part.Sender})
 			}

@@ -19,25 +19,21 @@ func (silent) Add(int64, int64) {}
 func (silent) Wait(string)      {}
 func (silent) Stop()            {}
 
-// A source is a server with a journal. It refuses every request after the first allowed ones.
+// A source is a server with a journal.
 type source struct {
 	url      string
 	all      []client.JournalEntry
-	allowed  int
 	requests int
 }
 
 func newSource(t *testing.T, entries int) *source {
 	t.Helper()
-	s := &source{allowed: 1 << 30}
+	s := &source{}
 	records, all := journaltest.Records(entries)
 	s.all = all
 	inner := journaltest.Serve(t, journaltest.Store(records))
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.requests++; s.requests > s.allowed {
-			http.Error(w, `{"detail":"enough"}`, http.StatusForbidden)
-			return
-		}
+		s.requests++
 		inner.Config.Handler.ServeHTTP(w, r)
 	}))
 	t.Cleanup(front.Close)
@@ -45,8 +41,8 @@ func newSource(t *testing.T, entries int) *source {
 	return s
 }
 
-// export is an export of nearly all, which remembers its place every 1,000 entries.
-func (s *source) export(t *testing.T, counters, format string) *Export {
+// export is an export of nearly all.
+func (s *source) export(t *testing.T, counters string) *Export {
 	t.Helper()
 	c, err := client.New(s.url, client.WithTries(1))
 	if err != nil {
@@ -54,8 +50,8 @@ func (s *source) export(t *testing.T, counters, format string) *Export {
 	}
 	last := s.all[len(s.all)-1].Time
 	return &Export{
-		Client: c, Server: s.url, Timeout: time.Minute, Period: Period{journaltest.Begin.Add(5 * time.Millisecond), last.Add(-5 * time.Millisecond), counters},
-		Format: map[string]Format{"ndjson": NDJSON(), "csv": CSV()}[format], Version: "v1", Progress: func(string, string, int64) transfer.Progress { return silent{} }, remembered: 1000,
+		Client: c, Timeout: time.Minute, Period: Period{journaltest.Begin.Add(5 * time.Millisecond), last.Add(-5 * time.Millisecond), counters},
+		Progress: func(string, string, int64) transfer.Progress { return silent{} },
 	}
 }
 

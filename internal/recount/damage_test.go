@@ -1,4 +1,4 @@
-package recounttest
+package recount_test
 
 import (
 	"context"
@@ -13,12 +13,13 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/recount"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 	"github.com/countmill/countmill/wire"
 )
 
 // Damage changes n sums at random, each once, and returns their names.
-func (r *Rig) Damage(n int) (damaged []string) {
-	r.T.Helper()
+func (r *rig) Damage(n int) (damaged []string) {
+	r.t.Helper()
 	names := slices.DeleteFunc(slices.Sorted(maps.Keys(r.State().Totals)), countmill.IsGroup)
 	seen := make(map[string]bool)
 	for len(damaged) < n {
@@ -50,8 +51,8 @@ func (r *Rig) Damage(n int) (damaged []string) {
 	return damaged
 }
 
-// Named returns the findings as Damage names them.
-func Named(findings []recount.Finding) (names []string) {
+// named returns the findings as Damage names them.
+func named(findings []recount.Finding) (names []string) {
 	for _, f := range findings {
 		names = append(names, fmt.Sprintf("%s %s %d", f.Kind, f.Name, f.Minute))
 	}
@@ -60,17 +61,24 @@ func Named(findings []recount.Finding) (names []string) {
 }
 
 // Nothing wants a recount that compares everything and finds nothing.
-func (r *Rig) Nothing(what string) {
-	r.T.Helper()
+func (r *rig) Nothing(what string) {
+	r.t.Helper()
 	got := r.Recount(recount.Query{})
 	if len(got.Findings) > 0 || got.Counters == 0 || got.Buckets == 0 || len(got.Reasons) > 0 {
-		r.T.Fatalf("%s: %d counters and %d buckets compared, not compared: %v; found %+v", what, got.Counters, got.Buckets, got.Reasons, got.Findings)
+		r.t.Fatalf("%s: %d counters and %d buckets compared, not compared: %v; found %+v", what, got.Counters, got.Buckets, got.Reasons, got.Findings)
 	}
 }
 
-// Repairs tests that a recount finds each of 100 damaged shards and buckets, and corrects exactly these, although the
-// process is killed between. With checked the index is checked after the damage, so the remainders of groups follow it.
-func Repairs(t *testing.T, r *Rig, checked bool) {
+// A recount finds each of 100 damaged shards and buckets, and corrects exactly these, although the process is killed between.
+func TestRepairs(t *testing.T) {
+	t.Parallel()
+	for _, checked := range []bool{false, true} {
+		forKinds(t, func(t *testing.T, r *rig) { repairs(t, r, checked) })
+	}
+}
+
+// With checked the index is checked after the damage, so the remainders of groups follow it.
+func repairs(t *testing.T, r *rig, checked bool) {
 	r.History(400)
 	r.Nothing("before the damage")
 	want := r.State()
@@ -78,15 +86,22 @@ func Repairs(t *testing.T, r *Rig, checked bool) {
 	if checked {
 		r.Check1()
 	}
-	if diff := gocmp.Diff(damaged, Named(r.Recount(recount.Query{}).Findings)); diff != "" {
+	if diff := gocmp.Diff(damaged, named(r.Recount(recount.Query{}).Findings)); diff != "" {
 		t.Fatalf("found (-damaged +found):\n%s", diff)
 	}
 	for _, after := range []int{0, 13, 40} {
-		dying := &Dying{Store: r.Store, After: after}
-		if _, err := r.Recounter(dying, recount.Config{}).Recount(context.Background(), recount.Query{Repair: true}); err == nil {
+		last := r.FoldCalls() + after
+		r.OnFold(func(n int, _ *store.Commit) protocoltest.Answer {
+			if n > last {
+				return protocoltest.Deployment
+			}
+			return protocoltest.OK
+		})
+		if _, err := r.Recounter(r.Store, recount.Config{}).Recount(context.Background(), recount.Query{Repair: true}); err == nil {
 			t.Fatalf("killed after %d corrections: no error", after)
 		}
 	}
+	r.OnFold(nil)
 	left := r.Recount(recount.Query{Repair: true})
 	// A commit corrects all damaged minutes of a quarter hour.
 	if n := len(left.Findings); n == 0 || n > 100-13-40 {
@@ -114,28 +129,12 @@ func Repairs(t *testing.T, r *Rig, checked bool) {
 }
 
 // untouched wants every shard of the counters that were not damaged as it was.
-func (r *Rig) untouched(damaged []string, want, got *State) {
-	r.T.Helper()
+func (r *rig) untouched(damaged []string, want, got *state) {
+	r.t.Helper()
 	for name := range want.Shards {
 		touched := slices.ContainsFunc(damaged, func(d string) bool { return strings.HasSuffix(d, " "+name+" 0") })
 		if !touched && !slices.Equal(want.Shards[name], got.Shards[name]) {
-			r.T.Errorf("the shards of %s, which was not damaged, are %v, were %v", name, got.Shards[name], want.Shards[name])
+			r.t.Errorf("the shards of %s, which was not damaged, are %v, were %v", name, got.Shards[name], want.Shards[name])
 		}
 	}
-}
-
-// A Dying store is that of a process that is killed after some corrections.
-type Dying struct {
-	store.Store
-	After int
-}
-
-var errKilled = fmt.Errorf("%w: killed", store.ErrDeployment)
-
-// Fold fails when the process is dead.
-func (d *Dying) Fold(ctx context.Context, c *store.Commit) (store.CommitResult, error) {
-	if d.After--; d.After < 0 {
-		return store.CommitResult{}, errKilled
-	}
-	return d.Store.Fold(ctx, c)
 }

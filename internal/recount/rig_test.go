@@ -1,47 +1,43 @@
-// Package recounttest damages the sums of a store, and tests that a recount finds and corrects exactly that.
-package recounttest
+package recount_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/internal/clock"
+	clocks "github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/internal/indexer"
 	"github.com/countmill/countmill/internal/recount"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 	"github.com/countmill/countmill/wire"
 )
 
 const shards = 4
 
-// A Rig is a store with counters, groups and series under a journal.
-type Rig struct {
-	T *testing.T
-	store.Store
-	// Pass moves the store's clock, and Now is its time.
-	Pass func(d time.Duration)
-	Now  func() time.Time
+// A rig is a store with counters, groups and series under a journal.
+type rig struct {
+	t *testing.T
+	*protocoltest.Store
+	*clock
 	Rand *rand.Rand
 
 	n     uint64
 	first wire.Minute // of complete series
 }
 
-// New makes the rules, the opening balance and the index, and waits until the series are complete.
-func New(t *testing.T, s store.Store, pass func(time.Duration), now func() time.Time) *Rig {
+// newRig makes the rules, the opening balance and the index, and waits until the series are complete.
+func newRig(t *testing.T, opts protocoltest.Options) *rig {
 	t.Helper()
-	r := &Rig{T: t, Store: s, Pass: pass, Now: now, Rand: rand.New(rand.NewPCG(7, 7))}
+	c := &clock{at: time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)}
+	opts.Clock, opts.Errorf = c.now, t.Errorf
+	r := &rig{t: t, Store: protocoltest.New(opts), clock: c, Rand: rand.New(rand.NewPCG(7, 7))}
 	for pattern, keep := range map[string]string{"page:*": "400d", "billing:*": "30d,paged"} {
-		change, err := store.ParseRetention(store.KindJournal, keep)
-		r.ok(err)
-		r.Change(store.RuleChange{Kind: store.KindJournal, Pattern: pattern, Keep: change})
+		r.Change(keepJournal(t, pattern, keep))
 	}
 	for _, pattern := range []string{"page:*", countmill.GroupMark + "site:*"} {
 		keep, err := store.ParseRetention(store.KindSeries, "1m:6h,15m:400d")
@@ -51,79 +47,79 @@ func New(t *testing.T, s store.Store, pass func(time.Duration), now func() time.
 	index, err := store.ParseIndex("sites", "page:{site}:*", "site:{site}")
 	r.ok(err)
 	r.Change(store.RuleChange{Index: &store.IndexChange{Step: store.CreateIndex, Index: index}})
-	r.Pass(2 * store.RulesSettle)
+	r.pass(2 * store.RulesSettle)
 	for _, prefix := range []string{"page:", "billing:"} {
 		r.Recount(recount.Query{Prefix: prefix, Open: true})
 	}
 	r.Check1()
-	r.Pass(10 * time.Minute)
+	r.pass(10 * time.Minute)
 	r.first = wire.MinuteOf(r.Now())
 	return r
 }
 
-func (r *Rig) ok(err error) {
-	r.T.Helper()
+func (r *rig) ok(err error) {
+	r.t.Helper()
 	if err != nil {
-		r.T.Fatal(err)
+		r.t.Fatal(err)
 	}
 }
 
 // Change changes the rules.
-func (r *Rig) Change(c store.RuleChange) {
-	r.T.Helper()
+func (r *rig) Change(c store.RuleChange) {
+	r.t.Helper()
 	for range 10 {
 		_, err := r.ChangeRules(context.Background(), c)
 		if err == nil {
 			return
 		}
 		if errors.Is(err, countmill.ErrInvalid) {
-			r.T.Fatal(err)
+			r.t.Fatal(err)
 		}
 	}
-	r.T.Fatalf("no change of %+v", c)
+	r.t.Fatalf("no change of %+v", c)
 }
 
 // Check1 has the index checked once: its ranges are read again.
-func (r *Rig) Check1() {
-	r.T.Helper()
-	r.Pass(time.Minute)
-	env := &clock.Env{Wall: r.Now}
-	x := indexer.New(r.Store, clock.With(indexer.Config{WorkerID: "w", Ranges: 3, Recheck: 30 * time.Second, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}, env))
+func (r *rig) Check1() {
+	r.t.Helper()
+	r.pass(time.Minute)
+	env := &clocks.Env{Wall: r.Now}
+	x := indexer.New(r.Store, clocks.With(indexer.Config{WorkerID: "w", Ranges: 3, Recheck: 30 * time.Second, Logger: quiet}, env))
 	for worked := true; worked; {
 		var err error
 		worked, err = x.Step(context.Background())
 		r.ok(err)
 	}
-	r.Pass(time.Second)
+	r.pass(time.Second)
 }
 
 // Settings are those of now.
-func (r *Rig) Settings() store.Settings {
-	r.T.Helper()
+func (r *rig) Settings() store.Settings {
+	r.t.Helper()
 	checked, err := r.Check(context.Background())
 	r.ok(err)
 	return checked.Settings
 }
 
 // Recounter recounts the store by its clock.
-func (r *Rig) Recounter(s recount.Store, cfg recount.Config) *recount.Recounter {
-	return recount.New(s, clock.With(cfg, &clock.Env{Wall: r.Now}))
+func (r *rig) Recounter(s recount.Store, cfg recount.Config) *recount.Recounter {
+	return recount.New(s, clocks.With(cfg, &clocks.Env{Wall: r.Now}))
 }
 
 // Recount recounts all ranges.
-func (r *Rig) Recount(q recount.Query) recount.Result {
-	r.T.Helper()
+func (r *rig) Recount(q recount.Query) recount.Result {
+	r.t.Helper()
 	return r.RecountBy(r.Recounter(r.Store, recount.Config{}), q)
 }
 
 // RecountBy is Recount by another Recounter. It returns the sums of all ranges.
-func (r *Rig) RecountBy(x *recount.Recounter, q recount.Query) (all recount.Result) {
-	r.T.Helper()
+func (r *rig) RecountBy(x *recount.Recounter, q recount.Query) (all recount.Result) {
+	r.t.Helper()
 	all.Reasons = make(map[string]int)
 	for {
 		got, err := x.Recount(context.Background(), q)
 		if err != nil {
-			r.T.Fatalf("Recount %+v: %v", q, err)
+			r.t.Fatalf("Recount %+v: %v", q, err)
 		}
 		all.Findings = append(all.Findings, got.Findings...)
 		all.Counters, all.Buckets = all.Counters+got.Counters, all.Buckets+got.Buckets
@@ -137,17 +133,17 @@ func (r *Rig) RecountBy(x *recount.Recounter, q recount.Query) (all recount.Resu
 	}
 }
 
-// A State is everything that readers see, and each shard.
-type State struct {
+// A state is everything that readers see, and each shard.
+type state struct {
 	Shards map[string][]int64
 	Totals map[string]int64
 	Series map[string]map[string]int64
 }
 
 // State reads the state in one view.
-func (r *Rig) State() State {
-	r.T.Helper()
-	s := State{make(map[string][]int64), make(map[string]int64), make(map[string]map[string]int64)}
+func (r *rig) State() state {
+	r.t.Helper()
+	s := state{make(map[string][]int64), make(map[string]int64), make(map[string]map[string]int64)}
 	v := r.View()
 	defer v.Close()
 	records, err := v.List(context.Background(), "", "", 10_000)

@@ -1,4 +1,4 @@
-package recounttest
+package recount_test
 
 import (
 	"cmp"
@@ -16,8 +16,8 @@ import (
 )
 
 // Fold folds one part as an aggregator does: with its record, groups and series.
-func (r *Rig) Fold(id wire.PartID, minute wire.Minute, deltas map[string]int64) error {
-	r.T.Helper()
+func (r *rig) Fold(id wire.PartID, minute wire.Minute, deltas map[string]int64) error {
+	r.t.Helper()
 	set := r.Settings()
 	at, done := r.JournalMoment(r.Now())
 	defer done()
@@ -43,7 +43,7 @@ func (r *Rig) Fold(id wire.PartID, minute wire.Minute, deltas map[string]int64) 
 }
 
 // fold repeats a commit whose outcome is open.
-func (r *Rig) fold(c *store.Commit) error {
+func (r *rig) fold(c *store.Commit) error {
 	for range 100 {
 		_, err := r.Store.Fold(context.Background(), c)
 		if err == nil || errors.Is(err, store.ErrMarkerExists) || errors.Is(err, store.ErrRefused) {
@@ -53,12 +53,12 @@ func (r *Rig) fold(c *store.Commit) error {
 	return errors.New("no fold succeeds")
 }
 
-func (r *Rig) marker(id wire.PartID) store.Marker {
+func (r *rig) marker(id wire.PartID) store.Marker {
 	return store.Marker{ID: id, Fingerprint: 1, Fold: 1, At: r.Now(), ExpireAt: r.Now().Add(9 * 24 * time.Hour)}
 }
 
 // sums adds the sums of the deltas and of their groups to a commit.
-func (r *Rig) sums(c *store.Commit, set *store.Settings, minute wire.Minute, deltas map[string]int64) {
+func (r *rig) sums(c *store.Commit, set *store.Settings, minute wire.Minute, deltas map[string]int64) {
 	all := maps.Clone(deltas)
 	indexes := make(map[string][]int64)
 	for i := range set.Rules.Indexes {
@@ -87,8 +87,8 @@ func (r *Rig) sums(c *store.Commit, set *store.Settings, minute wire.Minute, del
 	}
 }
 
-func (r *Rig) grow(c *store.Commit) {
-	r.T.Helper()
+func (r *rig) grow(c *store.Commit) {
+	r.t.Helper()
 	for _, a := range c.Adds {
 		c.Growths = append(c.Growths, store.Growth{Counter: a.Counter, Shards: shards})
 	}
@@ -100,7 +100,7 @@ func (r *Rig) grow(c *store.Commit) {
 }
 
 // NewID returns an id that no part had.
-func (r *Rig) NewID() (id wire.PartID) {
+func (r *rig) NewID() (id wire.PartID) {
 	for i := range id {
 		id[i] = byte(r.Rand.Uint32())
 	}
@@ -109,10 +109,10 @@ func (r *Rig) NewID() (id wire.PartID) {
 }
 
 // History folds parts for hours; some parts come twice.
-func (r *Rig) History(parts int) {
-	r.T.Helper()
+func (r *rig) History(parts int) {
+	r.t.Helper()
 	for range parts {
-		r.Pass(30 * time.Second)
+		r.pass(30 * time.Second)
 		deltas := make(map[string]int64)
 		for range 1 + r.Rand.IntN(5) {
 			name := fmt.Sprintf("page:s%d:%d", r.Rand.IntN(7), r.Rand.IntN(9))
@@ -128,7 +128,7 @@ func (r *Rig) History(parts int) {
 		r.ok(r.Fold(id, minute, deltas))
 		if r.Rand.IntN(5) == 0 {
 			if err := r.Fold(id, minute, deltas); !errors.Is(err, store.ErrMarkerExists) {
-				r.T.Fatalf("a part that came again: got %v, want ErrMarkerExists", err)
+				r.t.Fatalf("a part that came again: got %v, want ErrMarkerExists", err)
 			}
 		}
 	}
