@@ -1,6 +1,7 @@
 package aggregator
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -94,6 +95,10 @@ func (r *records) guess(adds []store.ShardDelta) (known, []store.Growth) {
 
 // remember notes that counters had these records at the age at, unless all were forgotten since.
 func (r *records) remember(growths []store.Growth, at age, forgotten int) {
+	// In the order of their hashes: recall then reads the text of names from beginning to end.
+	growths = slices.SortedFunc(slices.Values(growths), func(a, b store.Growth) int {
+		return cmp.Compare(wire.HashCounter(a.Counter), wire.HashCounter(b.Counter))
+	})
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.forgotten != forgotten {

@@ -5,6 +5,7 @@
 //	go run . -quick                        does everything work here?
 //	go run .                               all measurements; takes hours
 //	go run . -only countmill,redis -loads hot -rounds 3 -seconds 10
+//	go run . -only http/ndjson -before OLD  beside an earlier program, in turns
 //
 // Further commands measure other things; each has -h, -quick, and a make target:
 //
@@ -89,6 +90,7 @@ type config struct {
 	timeout         time.Duration
 	dir             string
 	countmill       string
+	before          string
 }
 
 func parse(args []string, stderr io.Writer) (config, error) {
@@ -110,6 +112,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	flags.DurationVar(&c.timeout, "timeout", 12*time.Hour, "end everything after this time")
 	flags.StringVar(&c.dir, "dir", "", "keep the servers' data below this directory, on the disk to measure (default the system's temporary one)")
 	flags.StringVar(&c.countmill, "countmill", "", "path of countmill (default: built from this tree)")
+	flags.StringVar(&c.before, "before", "", "path of an earlier countmill: http/ndjson is measured with it too, and must not have become slower")
 	if err := flags.Parse(args); err != nil {
 		return c, err
 	}
@@ -174,7 +177,7 @@ func split(list string) []string {
 
 // compare measures and reports.
 func compare(ctx context.Context, cfg config, stdout, stderr io.Writer) error {
-	plan := choose(cfg)
+	plan := choose(cfg, withBefore(system.All(), cfg.before))
 	if len(plan) == 0 {
 		return errors.New("-only and -loads leave nothing to measure; -list shows the names")
 	}
@@ -194,5 +197,5 @@ func compare(ctx context.Context, cfg config, stdout, stderr io.Writer) error {
 	if err := printTables(stdout, plan, results); err != nil {
 		return err
 	}
-	return errors.Join(context.Cause(ctx), failures(results))
+	return errors.Join(context.Cause(ctx), failures(results), slower(plan, results))
 }

@@ -22,14 +22,33 @@ type job struct {
 	load   string
 }
 
+// beforeSuffix ends the name of a system that runs an earlier countmill.
+const beforeSuffix = "/before"
+
+// withBefore adds http/ndjson with an earlier countmill, if there is one, behind that of this tree.
+func withBefore(all []system.System, path string) []system.System {
+	i := slices.IndexFunc(all, func(s system.System) bool { return s.Name == "http/ndjson" })
+	if path == "" || i < 0 {
+		return all
+	}
+	earlier := all[i]
+	earlier.Name, earlier.Family, earlier.Version = earlier.Name+beforeSuffix, earlier.Name+beforeSuffix, func() (string, error) { return path, nil }
+	earlier.Open = func(ctx context.Context, at system.Place) (system.Instance, error) {
+		at.Countmill = path
+		return all[i].Open(ctx, at)
+	}
+	all[i].Against = earlier.Name
+	return slices.Insert(slices.Clone(all), i+1, earlier)
+}
+
 // choose returns the jobs of a round, load by load.
-func choose(cfg config) []job {
+func choose(cfg config, systems []system.System) []job {
 	var plan []job
 	for _, l := range []string{"hot", "zipf", "uniform", "distinct"} {
 		if len(cfg.loads) > 0 && !slices.Contains(cfg.loads, l) {
 			continue
 		}
-		for _, s := range system.All() {
+		for _, s := range systems {
 			chosen := len(cfg.only) == 0 || slices.ContainsFunc(cfg.only, func(prefix string) bool { return strings.HasPrefix(s.Name, prefix) })
 			if chosen && slices.Contains(s.Loads, l) {
 				plan = append(plan, job{s, l})
@@ -157,6 +176,24 @@ func (r result) line() string {
 	default:
 		return fmt.Sprintf("%s: %d increments in %.3f s, %s/s", name, r.Increments, r.Seconds, report.Short(r.Rate))
 	}
+}
+
+// atLeast is the part of its earlier speed that a system must keep. A guess: rounds on an idle machine differ by a few percent.
+const atLeast = 0.93
+
+// slower returns an error if a system has become slower than it was in an earlier countmill.
+func slower(plan []job, results []result) error {
+	var errs []error
+	for _, j := range plan {
+		if !strings.HasSuffix(j.system.Against, beforeSuffix) {
+			continue
+		}
+		all := ratios(ratesOf(results, j), ratesOf(results, fastest(plan, results, j.system.Against, j.load)))
+		if len(all) > 0 && report.Median(all) < atLeast {
+			errs = append(errs, fmt.Errorf("%s, %s: %.3g times as fast as the earlier countmill, want %g", j.load, j.system.Name, report.Median(all), atLeast))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // failures returns an error if a measurement failed.

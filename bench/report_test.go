@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -31,6 +32,36 @@ func TestRatiosAreWithinRounds(t *testing.T) {
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no row %q in\n%s", want, out.String())
+		}
+	}
+}
+
+// A system that lost more than the rounds differ fails the run. Both programs are in the plan, and each starts its own.
+func TestSlowerThanAnEarlierProgram(t *testing.T) {
+	t.Parallel()
+	var opened string
+	open := func(_ context.Context, at system.Place) (system.Instance, error) {
+		opened = at.Countmill
+		return nil, nil
+	}
+	systems := withBefore([]system.System{{Name: "redis"}, {Name: "http/ndjson", Loads: []string{"zipf"}, Open: open}}, "old")
+	plan := choose(config{only: []string{"http/ndjson"}}, systems)
+	if len(plan) != 2 {
+		t.Fatalf("the plan is %v", plan)
+	}
+	for i, want := range []string{"new", "old"} {
+		if _, err := plan[i].system.Open(t.Context(), system.Place{Countmill: "new"}); err != nil || opened != want {
+			t.Errorf("%s starts %q, want %q (%v)", plan[i].system.Name, opened, want, err)
+		}
+	}
+	for rate, wrong := range map[float64]bool{100: false, 95: false, 90: true} {
+		var results []result
+		for round, noise := range []float64{1, 1, 0.5} {
+			results = append(results, result{System: "http/ndjson", Load: "zipf", Round: round, Rate: rate * noise},
+				result{System: "http/ndjson/before", Load: "zipf", Round: round, Rate: 100})
+		}
+		if err := slower(plan, results); (err != nil) != wrong {
+			t.Errorf("%g beside 100: got %v", rate, err)
 		}
 	}
 }

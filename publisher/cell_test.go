@@ -71,6 +71,7 @@ func TestLayersAreAsManyAsTheDeepestCounterNeeds(t *testing.T) {
 	}{
 		"small sums":      {slices.Concat(items("a", 1, 2), items("b", 3), items("c", 4)), []int{3}},
 		"a sum of 0":      {slices.Concat(items("a", 1, -1), items("b", 3)), []int{1}},
+		"one sum beyond":  {items("a", wire.MaxSum, 2), []int{1, 1}},
 		"a sum beyond":    {slices.Concat(items("a", wire.MaxSum, 2), items("b", 3)), []int{2, 1}},
 		"two sums beyond": {slices.Concat(items("a", wire.MaxSum, 2), items("b", wire.MaxSum, wire.MaxSum, 1)), []int{2, 2, 1}},
 	} {

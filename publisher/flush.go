@@ -250,12 +250,13 @@ func (s *flush) sort(all []*drain) (strays []timed, own []wire.Part) {
 // is reset.
 func (h *drain) layers() [][]wire.Entry {
 	n := 0
-	for _, items := range h.items {
+	for _, items := range h.items[:] {
 		n += len(items)
 	}
 	all := [][]wire.Entry{slices.Grow(h.entries[:0], n)}
-	for _, items := range h.items { // the slices are in the order of entries already
-		slices.SortFunc(items, compareItems)
+	for _, items := range h.items[:] { // the slices are in the order of entries already
+		// By their orders alone: names are scattered in memory, and busy counters have many items.
+		slices.SortFunc(items, func(a, b item) int { return cmp.Compare(a.order, b.order) })
 		all = sumItems(all, items)
 	}
 	h.entries = all[0]
@@ -300,23 +301,41 @@ func compareItems(a, b item) int {
 	return cmp.Compare(a.delta, b.delta) // makes the overflow of sums deterministic
 }
 
-func sumItems(all [][]wire.Entry, sorted []item) [][]wire.Entry {
-	for i := 0; i < len(sorted); {
-		end := i + 1
-		// Compare the order first: names are scattered in memory.
-		for end < len(sorted) && sorted[end].order == sorted[i].order && sorted[end].counter == sorted[i].counter {
-			end++
+// sumItems sums items that are sorted by their orders. It sorts those of one order if they are of several counters, or if their
+// sum may overflow.
+func sumItems(all [][]wire.Entry, items []item) [][]wire.Entry {
+	for len(items) > 0 {
+		n, sum, most, same := 0, int64(0), int64(0), true
+		for ; n < len(items) && items[n].order == items[0].order; n++ {
+			same = same && items[n].counter == items[0].counter
+			size := max(items[n].delta, -items[n].delta)
+			if same = same && !overflows(most, size); same {
+				sum, most = sum+items[n].delta, most+size
+			}
 		}
-		layer, sum := 0, int64(0)
-		for _, it := range sorted[i:end] {
-			if overflows(sum, it.delta) {
-				all = put(all, layer, wire.Entry{Counter: it.counter, Delta: sum})
+		if same {
+			all = put(all, 0, wire.Entry{Counter: items[0].counter, Delta: sum})
+		} else {
+			slices.SortFunc(items[:n], compareItems)
+			all = sumSorted(all, items[:n])
+		}
+		items = items[n:]
+	}
+	return all
+}
+
+func sumSorted(all [][]wire.Entry, sorted []item) [][]wire.Entry {
+	for len(sorted) > 0 {
+		layer, n, sum := 0, 0, int64(0)
+		for ; n < len(sorted) && sorted[n].counter == sorted[0].counter; n++ {
+			if overflows(sum, sorted[n].delta) {
+				all = put(all, layer, wire.Entry{Counter: sorted[n].counter, Delta: sum})
 				layer, sum = layer+1, 0
 			}
-			sum += it.delta
+			sum += sorted[n].delta
 		}
-		all = put(all, layer, wire.Entry{Counter: sorted[i].counter, Delta: sum})
-		i = end
+		all = put(all, layer, wire.Entry{Counter: sorted[0].counter, Delta: sum})
+		sorted = sorted[n:]
 	}
 	return all
 }
