@@ -3,6 +3,7 @@ package sim
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -64,12 +65,12 @@ func TestPlanted(t *testing.T) {
 // mostPlanted is in how many schedules a bug has to be found.
 func mostPlanted() int { return cmp.Or(*countFlag, plantedMost) }
 
-// plantedPage is the page of evidence with the results, of which those come first that took most schedules.
+// plantedPage is the page of evidence with the results.
 func plantedPage(all []bugtest.Bug, found []findings, runs int) string {
 	page := fmt.Sprintf(`# Planted bugs and the simulator
 
 TestPlanted of internal/testing/sim writes this page. It plants each bug in the product. Then it runs fresh schedules until one fails.
-Each bug has %d runs, of at most %d schedules each. The mean is of the runs that found the bug.
+Each bug has %d runs, of at most %d schedules each. The number is the mean of the runs that found the bug.
 
 Schedules seldom bring about what these bugs need. A test of the package finds each of them:
 
@@ -79,21 +80,21 @@ Schedules seldom bring about what these bugs need. A test of the package finds e
 			page += fmt.Sprintf("- %s: `%s`\n", b.Name, b.Found)
 		}
 	}
-	const table = `
-| bug | found | schedules, mean | most |
-| --- | --- | ---: | ---: |
-`
-	order := make([]int, len(all))
-	for i := range order {
-		order[i] = i
+	page += "\nSchedules, and the bugs that were found after so many:\n\n"
+	after := make(map[int][]string)
+	for i, b := range all {
+		f := &found[i]
+		if f.caught == 0 && b.Found != "" {
+			continue
+		}
+		mean, name := f.all/max(f.caught, 1), b.Name
+		if f.caught < runs {
+			name += fmt.Sprintf(" (in %d of %d runs)", f.caught, runs)
+		}
+		after[mean] = append(after[mean], name)
 	}
-	mean := func(i int) int { return found[i].all / max(found[i].caught, 1) }
-	slices.SortStableFunc(order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(found[a].caught, found[b].caught), cmp.Compare(mean(b), mean(a)))
-	})
-	page += table
-	for _, i := range order {
-		page += fmt.Sprintf("| %s | %d of %d | %d | %d |\n", all[i].Name, found[i].caught, runs, mean(i), found[i].most)
+	for _, mean := range slices.Backward(slices.Sorted(maps.Keys(after))) {
+		page += fmt.Sprintf("- %d: %s\n", mean, strings.Join(after[mean], ", "))
 	}
 	return page
 }
