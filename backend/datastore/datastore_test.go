@@ -131,5 +131,5 @@ func TestStore(t *testing.T) {
 // behind, the sweep finds deleted counters late, which the suite rejects.
 func TestStoreBehindTheMachine(t *testing.T) {
 	t.Parallel()
-	runStore(t, nil, ahead(-30*24*time.Hour).option())
+	runStore(t, nil, offClock(-30*24*time.Hour).option())
 }

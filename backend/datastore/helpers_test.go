@@ -54,59 +54,17 @@ func (p *tap) set(answer func(method string, req, reply any) (bool, error)) {
 	p.answer = answer
 }
 
-// An offClock simulates a server whose clock is off, and moves when a test says so: requests and answers have times of that
-// clock.
-type offClock struct {
-	mu    sync.Mutex
-	moves []move // the last one is in force
-}
+// An offClock simulates a server whose clock is ahead of the machine's: requests and answers have times of that clock.
+type offClock time.Duration
 
-// A move says by how much the clock is ahead of the machine's from a moment on.
-type move struct {
-	at  time.Time // by the machine's clock
-	off time.Duration
-}
-
-// ahead returns a clock that is off ahead of the machine's.
-func ahead(off time.Duration) *offClock { return &offClock{moves: []move{{off: off}}} }
-
-func (c *offClock) pass(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.moves = append(c.moves, move{now(), c.moves[len(c.moves)-1].off + d})
-}
-
-func (c *offClock) off() time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.moves[len(c.moves)-1].off
-}
-
-func (c *offClock) now() time.Time { return now().Add(c.off()) }
-
-// machine returns the machine's time of a time of the clock that has been.
-func (c *offClock) machine(t time.Time) time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for i := len(c.moves) - 1; ; i-- {
-		m := &c.moves[i]
-		if i == 0 || !t.Before(m.at.Add(m.off)) {
-			return t.Add(-m.off)
-		}
-		if before := m.at.Add(c.moves[i-1].off); !t.Before(before) { // it never was
-			return m.at
-		}
-	}
-}
-
-func (c *offClock) read(o *pb.ReadOptions) *pb.ReadOptions {
+func (c offClock) read(o *pb.ReadOptions) *pb.ReadOptions {
 	if o.GetReadTime() == nil {
 		return o
 	}
-	return at(timestamppb.New(c.machine(o.GetReadTime().AsTime())))
+	return at(timestamppb.New(o.GetReadTime().AsTime().Add(-time.Duration(c))))
 }
 
-func (c *offClock) option() grpc.DialOption {
+func (c offClock) option() grpc.DialOption {
 	return grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		switch r := req.(type) {
 		case *pb.LookupRequest:
@@ -121,7 +79,7 @@ func (c *offClock) option() grpc.DialOption {
 			if t == nil {
 				return nil
 			}
-			return timestamppb.New(t.AsTime().Add(c.off()))
+			return timestamppb.New(t.AsTime().Add(time.Duration(c)))
 		}
 		switch r := reply.(type) {
 		case *pb.LookupResponse:
