@@ -56,6 +56,7 @@ func TestAMalformedTraceIsNone(t *testing.T) {
 	}
 }
 
+// The span of a message or a header is none, or that of the text's own digits.
 func FuzzParseTrace(f *testing.F) {
 	f.Add(aTrace)
 	for _, text := range malformed {

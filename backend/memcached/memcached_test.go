@@ -160,6 +160,7 @@ func TestSetForNoTime(t *testing.T) {
 	}
 }
 
+// A total in the cache is read as it was written, or is refused as too long.
 func FuzzValue(f *testing.F) {
 	f.Add("a", int64(-5), 3, true, int64(1), int64(999_999_999))
 	f.Add(strings.Repeat("x", 500), int64(1)<<62, 999, false, int64(-62135596800), int64(0))

@@ -212,7 +212,11 @@ func look(cfg Config, opts pebbledb.Options) error {
 	db, err := pebbledb.Open(cfg.Dir, &opts)
 	switch {
 	case err == nil:
-		err = errors.Join(compare(cfg, db, kept, found), db.Close())
+		if err = compare(cfg, db, kept, found); err != nil {
+			_ = db.Close() // its files go
+		} else if err = db.Close(); err != nil {
+			err = explain(cfg.Dir, err)
+		}
 	case found && otherOptions(err.Error()):
 		err = lost(cfg.Dir, kept, err.Error())
 	default:
@@ -221,13 +225,20 @@ func look(cfg Config, opts pebbledb.Options) error {
 	if err == nil {
 		return nil
 	}
-	after, failed := files.List(cfg.Dir)
-	for _, name := range after {
-		if !slices.Contains(before, name) {
-			failed = errors.Join(failed, files.Remove(files.PathJoin(cfg.Dir, name)))
+	return errors.Join(err, removeOthers(files, cfg.Dir, before))
+}
+
+// removeOthers removes the files that are not to be kept. Markers are the last names, and go first, for good: Pebble refuses a directory whose
+// marker names a file that is gone.
+func removeOthers(files vfs.FS, dir string, keep []string) error {
+	all, err := files.List(dir)
+	slices.Sort(all)
+	for _, name := range slices.Backward(all) {
+		if err == nil && !slices.Contains(keep, name) {
+			err = errors.Join(files.Remove(files.PathJoin(dir, name)), syncDir(files, dir))
 		}
 	}
-	return errors.Join(err, failed)
+	return err
 }
 
 // A keepFS removes no file.

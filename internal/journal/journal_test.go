@@ -98,6 +98,7 @@ func TestRowsTravel(t *testing.T) {
 	}
 }
 
+// A stored record is refused, or the same after it is written again.
 func FuzzDecode(f *testing.F) {
 	f.Add(record().Encode(nil))
 	f.Fuzz(func(t *testing.T, data []byte) {

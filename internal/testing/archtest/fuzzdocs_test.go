@@ -6,17 +6,14 @@ import (
 	"testing"
 )
 
-const testsPage = "docs/evidence/tests.md"
-
-// docs/evidence/tests.md has the condition of each fuzz target.
+// Each fuzz target says in its comment what holds for every input.
 func TestFuzzTargetsAreDocumented(t *testing.T) {
 	t.Parallel()
-	text := read(t, testsPage)
 	for _, s := range sources(t) {
 		for _, d := range s.file.Decls {
 			f, ok := d.(*ast.FuncDecl)
-			if ok && s.isTest() && strings.HasPrefix(f.Name.Name, "Fuzz") && !strings.Contains(text, f.Name.Name+" |") {
-				t.Errorf("%s does not say what %s holds (%s)", testsPage, f.Name.Name, s.name)
+			if ok && s.isTest() && strings.HasPrefix(f.Name.Name, "Fuzz") && f.Doc == nil {
+				t.Errorf("%s has no comment, which says what holds (%s)", f.Name.Name, s.name)
 			}
 		}
 	}
