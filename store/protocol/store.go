@@ -147,8 +147,11 @@ func (s *Store) transact(ctx context.Context, soft bool, do func(tx engine.Tx) e
 	for attempt := 1; ; attempt++ {
 		_, err := s.engine.Transact(ctx, soft, func(tx engine.Tx) error {
 			err := do(tx)
-			if err == nil && late() {
+			switch {
+			case err == nil && late():
 				err = fmt.Errorf("%w: the process was suspended", engine.ErrConflict)
+			case err != nil && errors.Is(err, ctx.Err()):
+				err = fmt.Errorf("%w: %w", store.ErrNotApplied, err) // the time was over while do was reading
 			}
 			return err
 		})

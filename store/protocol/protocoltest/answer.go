@@ -143,9 +143,9 @@ func (s *Store) answerTo(c *memory.Call) (answer Answer) {
 
 // around makes a call as the hook of its op demands.
 func (s *Store) around(c *memory.Call, do func() error) error {
-	switch err := c.Ctx.Err(); {
-	case err != nil:
-		return err
+	switch {
+	case c.Ctx.Err() != nil:
+		return do() // which refuses it
 	case c.Ctx.Value(unseenKey{}) != nil:
 		return do()
 	case c.Op == memory.Transact:
