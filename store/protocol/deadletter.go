@@ -22,8 +22,8 @@ const maxText = 32 << 10
 
 func letterKey(key string) engine.Key { return engine.Key{Kind: kindLetter, Name: key} }
 
-// PutDeadLetters begins the data of a letter with a line of JSON. The payload follows; of a payload in chunks, its beginning. It writes references to letters, chunks and letters in this order, and in one commit if the limits allow: a letter that exists has all
-// its chunks.
+// PutDeadLetters writes references to letters, chunks and letters in this order, and in one commit if the limits allow: a letter that
+// exists has all its chunks. The data of a letter is a line of JSON and the payload; of a payload in chunks, its beginning.
 func (s *Store) PutDeadLetters(ctx context.Context, letters []store.DeadLetter) error {
 	var changes []engine.Change
 	for i := range letters {
