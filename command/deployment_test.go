@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 	"cloud.google.com/go/iam/apiv1/iampb"
@@ -162,15 +163,26 @@ func (d *deployment) examine(t *testing.T) doctorReport {
 	return both
 }
 
-// doctor runs it once.
+// doctor runs it as a process would.
 func (d *deployment) doctor(t *testing.T, args ...string) doctorReport {
 	t.Helper()
-	var out, errOut bytes.Buffer
-	code := run(t.Context(), host{
-		argv: append([]string{"doctor", "--json"}, args...), stdout: &out, stderr: &errOut,
-		stores: []backend.Store{d.rigged(), d.slowDisk()}, buses: []backend.Bus{d.spoiltBus()},
-	})
-	return readReport(t, result{code, out.String(), errOut.String()})
+	return readReport(t, patient(func() result {
+		var out, errOut bytes.Buffer
+		code := run(t.Context(), host{
+			argv: append([]string{"doctor", "--json"}, args...), stdout: &out, stderr: &errOut,
+			stores: []backend.Store{d.rigged(), d.slowDisk()}, buses: []backend.Bus{d.spoiltBus()},
+		})
+		return result{code, out.String(), errOut.String()}
+	}))
+}
+
+// patient repeats doctor on a machine that is too busy for the time-outs of the server.
+func patient(doctor func() result) (got result) {
+	for began := time.Now(); ; {
+		if got = doctor(); !strings.Contains(got.out, "the store is slow or does not answer") || time.Since(began) > 2*time.Minute {
+			return got
+		}
+	}
 }
 
 // newerFormat writes a meta record of a format that this build does not know.

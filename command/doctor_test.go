@@ -185,7 +185,8 @@ func TestDoctorByURLs(t *testing.T) { // not parallel: Google's variables are th
 		"COUNTMILL_BUS=pubsub://" + d.bus.Project + "/" + d.bus.Topic + "?subscription=" + d.bus.Subscription + "&dead_letter=" + d.bus.DeadLetterTopic,
 		"COUNTMILL_CACHE=memcached://" + d.cache,
 	}
-	got := try(t, env, "doctor", "--server", d.serve(t))
+	server := d.serve(t)
+	got := patient(func() result { return try(t, env, "doctor", "--server", server) })
 	for _, want := range []string{
 		"No findings.\n", "checked      transforms\n", "checked      subscription\n", "checked      memcached: " + d.cache + "\n", "checked      server: ready\n",
 		"not checked  database mode: an emulator has no admin API\n",
