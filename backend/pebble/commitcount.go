@@ -179,8 +179,8 @@ func readCommitCount(files vfs.FS, dir string) (x commitCount, found bool, err e
 	return x, true, nil
 }
 
-// look opens a directory, writes its log to tables unless opts.ReadOnly, and closes it. A directory that has lost commits is refused, and is
-// then as it was: Pebble removes no file, not even those that a damaged manifest no longer lists.
+// look opens a directory, writes its log to tables unless opts.ReadOnly, and closes it. It refuses a directory that has lost commits,
+// and leaves it as it was. Pebble removes no file meanwhile, because a damaged manifest may have forgotten files that are needed.
 func look(cfg Config, opts pebbledb.Options) error {
 	kept, found, err := readCommitCount(opts.FS, cfg.Dir)
 	if err != nil {

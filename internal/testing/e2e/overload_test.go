@@ -103,8 +103,8 @@ func (o *overload) refused() int {
 	return o.statuses[http.StatusTooManyRequests]
 }
 
-// Callers offer `countmill up` many times the load that it accepts. Its memory stays below a limit, it
-// tells callers that it refuses them, it counts exactly what it accepts, and afterwards it accepts again.
+// Callers offer `countmill up` many times the load that it accepts. Its memory stays below a limit. It
+// refuses callers with 429, and counts exactly what it accepts. Afterwards it accepts again.
 func TestOverload(t *testing.T) {
 	longtest.Only(t, "builds countmill and keeps the machine busy for many seconds")
 	up := start(t, []string{"GOMEMLIMIT=", "GOGC="}, "up", "--data", t.TempDir()).ready(t)

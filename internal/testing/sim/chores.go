@@ -28,7 +28,7 @@ func (ch *chores) aside(kind string, do func(ctx context.Context, s *protocol.St
 	return true
 }
 
-// readSettings has an aggregator read the settings at once, as whoever has changed them does.
+// readSettings makes an aggregator read the settings at once. A process that changes them does the same.
 func (ch *chores) readSettings(p *proc) {
 	ch.ask(ch.newOp("read settings", func(*op) {}), p, func(ctx context.Context) error {
 		p.agg.ReadSettings(ctx)
