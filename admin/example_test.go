@@ -71,24 +71,6 @@ func ExampleAdmin_Delete() {
 	// nobody's 0 false
 }
 
-// A number of shards is never lowered.
-func ExampleLowerError() {
-	c := pipeline.Start()
-	defer c.Close()
-	a, err := admin.New(c.Reader, c.Store, admin.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	for _, shards := range []int{40, 20} {
-		err := a.Grow(context.Background(), "orders", shards)
-		var lower *admin.LowerError
-		if errors.As(err, &lower) {
-			fmt.Println("it has", lower.Named)
-		}
-	}
-	// Output: it has 40
-}
-
 // A verifier finds shards that no total includes.
 func ExampleVerifier() {
 	c := pipeline.Start()

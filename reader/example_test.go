@@ -81,29 +81,3 @@ func ExampleReader_List() {
 	// page:/ 1
 	// page:/home 2
 }
-
-// A total that does not fit 64 bits is an error that names the counter.
-func ExampleOverflowError() {
-	c := pipeline.Start()
-	defer c.Close()
-	r, err := reader.New(c.Store, nil, reader.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	p, err := publisher.New(c.Bus, publisher.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	for range 1025 { // times 2^53-1
-		if err := p.Add("large", countmill.MaxDelta); err != nil {
-			log.Fatal(err)
-		}
-	}
-	if err := p.Close(context.Background()); err != nil {
-		log.Fatal(err)
-	}
-	_, err = r.Totals(context.Background(), []string{"large"}, 0)
-	var overflow *reader.OverflowError
-	fmt.Println(errors.As(err, &overflow) && overflow.Counter == "large", errors.Is(err, countmill.ErrOverflow))
-	// Output: true true
-}

@@ -26,6 +26,8 @@ type fakeStore struct {
 	skew time.Duration // its clock minus ours
 	own  bool          // Check says that its clock is the machine's
 
+	// called runs at the beginning of each call of Check, Workers, Lookup and List, without a lock.
+	called func(ctx context.Context, call string)
 	// before runs before the n-th look-up (from 1) of all views, without a lock; its error is the
 	// look-up's. It may change the store, but views that were used before do not see the change.
 	before func(ctx context.Context, n int) error
@@ -104,7 +106,14 @@ func (s *fakeStore) View() store.View {
 	return &fakeView{store: s}
 }
 
-func (s *fakeStore) Workers(context.Context) ([]store.Worker, error) {
+func (s *fakeStore) enter(ctx context.Context, call string) {
+	if s.called != nil {
+		s.called(ctx, call)
+	}
+}
+
+func (s *fakeStore) Workers(ctx context.Context) ([]store.Worker, error) {
+	s.enter(ctx, "workers")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked++
@@ -143,6 +152,7 @@ func (s *fakeStore) mark(id wire.PartID, f wire.Fingerprint) {
 }
 
 func (s *fakeStore) Check(ctx context.Context) (store.Checked, error) {
+	s.enter(ctx, "check")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.checks++
@@ -169,6 +179,7 @@ func (v *fakeView) pin() {
 
 func (v *fakeView) Lookup(ctx context.Context, keys []store.Key) ([]store.Value, error) {
 	s := v.store
+	s.enter(ctx, "lookup")
 	s.mu.Lock()
 	s.lookups = append(s.lookups, slices.Clone(keys))
 	n := len(s.lookups)
@@ -209,6 +220,7 @@ func (v *fakeView) value(key store.Key) store.Value {
 }
 
 func (v *fakeView) List(ctx context.Context, prefix, after string, limit int) ([]store.Record, error) {
+	v.store.enter(ctx, "list")
 	v.store.mu.Lock()
 	defer v.store.mu.Unlock()
 	if err := errors.Join(v.store.broken, ctx.Err()); err != nil {
@@ -247,6 +259,7 @@ type fakeCache struct {
 	err    error // of every call
 	hang   bool  // every call waits for its context
 	calls  map[string]int
+	called func(ctx context.Context, call string) // runs at the beginning of each call
 }
 
 func (c *fakeCache) enter(ctx context.Context, call string) error {
@@ -257,6 +270,9 @@ func (c *fakeCache) enter(ctx context.Context, call string) error {
 	c.calls[call]++
 	hang, err := c.hang, c.err
 	c.mu.Unlock()
+	if c.called != nil {
+		c.called(ctx, call)
+	}
 	if hang {
 		<-ctx.Done()
 		return ctx.Err()
