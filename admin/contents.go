@@ -76,37 +76,16 @@ func contentsOf(d *DeadLetter, window time.Duration) Contents {
 		batch, jsonErr = wire.CutMessage("dead letter", d.Key, d.Time, incs)
 	}
 	switch {
-	case jsonErr != nil && looksLikeJSON(d.Payload):
+	case jsonErr != nil && wire.IsJSON(d.Payload):
 		return Contents{JSON: true, Replay: ReplayNever, Why: jsonErr.Error()}
 	case jsonErr != nil:
 		return Contents{Replay: ReplayNever, Why: err.Error()}
 	case len(batch.Parts) == 0:
 		return Contents{JSON: true, Replay: ReplayNever, Why: "its increments cancel out"}
-	case allIdentified(incs):
+	case !slices.ContainsFunc(incs, func(inc countmill.Increment) bool { return inc.ID == "" }):
 		return Contents{Batch: batch, JSON: true, Replay: ReplayByIDs}
 	}
 	return Contents{Batch: batch, JSON: true, Replay: ReplayAsNew, Why: "the id that the message had on the bus is lost", Twice: d.Maybe}
-}
-
-func looksLikeJSON(payload []byte) bool {
-	for _, c := range payload {
-		switch c {
-		case ' ', '\t', '\r', '\n':
-		default:
-			return c == '{' || c == '['
-		}
-	}
-	return false
-}
-
-// allIdentified reports whether no part of a message needs the message's id.
-func allIdentified(incs []countmill.Increment) bool {
-	for _, inc := range incs {
-		if inc.ID == "" {
-			return false
-		}
-	}
-	return true
 }
 
 // renew returns the dead letter's parts as a batch that can be counted now. Parts keep their ids:

@@ -29,7 +29,7 @@ func (a *Aggregator) completionOf(m *message.Message, batch *wire.Batch) wire.Pa
 	id := m.Metadata.Get(wire.MetaBrokerID)
 	switch {
 	case wire.ReplyOf(m.Context()) != nil: // its publisher waits for the acknowledgement
-	case isJSON(m.Payload) && id != "":
+	case wire.IsJSON(m.Payload) && id != "":
 		return wire.ForeignHash(cmp.Or(m.Metadata.Get(wire.MetaTopic), a.cfg.Topic), id).Completion(0)
 	case batch != nil:
 		return flushCompletion(batch)

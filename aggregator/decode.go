@@ -1,7 +1,6 @@
 package aggregator
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"time"
@@ -15,7 +14,7 @@ import (
 
 // decode reads a message: a batch, or JSON that another program published on the topic.
 func (a *Aggregator) decode(m *message.Message) (*wire.Batch, error) {
-	if !isJSON(m.Payload) {
+	if !wire.IsJSON(m.Payload) {
 		return fromBus(a.cfg.Decode(m.Payload))
 	}
 	id := m.Metadata.Get(wire.MetaBrokerID)
@@ -69,10 +68,4 @@ func brokersTime(m *message.Message, name string) (time.Time, error) {
 		return time.Time{}, fmt.Errorf("%s %q is out of range (limit: 1970 to 2261)", name, m.Metadata.Get(name))
 	}
 	return t, err
-}
-
-// isJSON distinguishes JSON from a batch, which begins with the tag of its version, 8.
-func isJSON(payload []byte) bool {
-	payload = bytes.TrimLeft(payload, " \t\r\n")
-	return len(payload) > 0 && (payload[0] == '{' || payload[0] == '[')
 }

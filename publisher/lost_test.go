@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -59,27 +58,4 @@ func TestFlushIgnoresTheLossesOfPublish(t *testing.T) {
 	must(t, p.Add("b", 1))
 	must(t, errOf(p.Flush(ctx)))
 	_ = p.Close(ctx)
-}
-
-// An increment that a request holds twice under one id has the older of the two times: a
-// marker that the older one left may be forgotten by the time of the younger one.
-func TestARepeatedIDHasTheOlderTime(t *testing.T) {
-	t.Parallel()
-	now := time.Now().Truncate(time.Microsecond)
-	old := now.Add(-3 * time.Hour)
-	for name, tc := range map[string]struct{ first, second, want time.Time }{
-		"older first":  {old, now, old},
-		"older second": {now, old, old},
-		"none first":   {time.Time{}, old, old},
-		"none second":  {old, time.Time{}, old},
-		"none":         {},
-	} {
-		r, err := newRequest([]countmill.Increment{
-			{Counter: "a", Delta: 1, ID: "x", Time: tc.first}, {Counter: "b", Delta: 1, ID: "x", Time: now}, {Counter: "a", Delta: 1, ID: "x", Time: tc.second},
-		}, 0)
-		must(t, err)
-		if len(r.parts) != 2 || !r.parts[0].Time.Equal(tc.want) || !r.parts[1].Time.Equal(now) {
-			t.Errorf("%s: %d parts of %s and %s, want 2 of %s and %s", name, len(r.parts), r.parts[0].Time, r.parts[1].Time, tc.want, now)
-		}
-	}
 }

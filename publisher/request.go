@@ -234,32 +234,20 @@ func atIndex(err error, i int) error {
 // newRequest keeps only strings of incs: the caller may use its slice again while the request is
 // flushed.
 func newRequest(incs []countmill.Increment, minute wire.Minute) (*request, error) {
-	type name struct{ counter, id string }
-	var seen map[name]int // its index in parts
-	r := &request{}
-	for i, inc := range incs {
-		if inc.ID == "" {
-			r.add(inc, minute, len(incs)-i)
-			continue
-		}
-		if seen == nil {
-			seen = make(map[name]int)
-		}
-		n := name{inc.Counter, inc.ID}
-		if at, ok := seen[n]; ok {
-			first := &r.parts[at]
-			if first.Entries[0].Delta != inc.Delta {
-				return nil, &countmill.FieldError{Field: "id", Index: &i, Problem: "is used more than once in this request, with different deltas"}
-			}
-			if first.Time.IsZero() || !inc.Time.IsZero() && inc.Time.Before(first.Time) {
-				first.Time = inc.Time // the part must not look younger than its marker
-			}
-			continue
-		}
-		seen[n] = len(r.parts)
+	ids, err := wire.Distinct(incs)
+	if err != nil {
+		return nil, err
+	}
+	r := &request{parts: make([]wire.Part, 0, len(ids))}
+	for _, inc := range ids {
 		part := wire.CutIdentified(inc)
 		part.Minute = minute
 		r.parts = append(r.parts, part)
+	}
+	for i, inc := range incs {
+		if inc.ID == "" {
+			r.add(inc, minute, len(incs)-i)
+		}
 	}
 	r.measure(incs)
 	return r, nil

@@ -76,7 +76,7 @@ func cutRequest(key Key, newest time.Time, incs []countmill.Increment, at func(*
 	if err != nil {
 		return nil, err
 	}
-	ids, err := identified(incs)
+	ids, err := Distinct(incs)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +122,7 @@ func CutMessage(topic, brokerID string, published time.Time, incs []countmill.In
 	if err != nil {
 		return nil, err
 	}
-	ids, err := identified(incs)
+	ids, err := Distinct(incs)
 	if err != nil {
 		return nil, err
 	}
@@ -197,13 +197,13 @@ func atItsTime(inc *countmill.Increment) Minute {
 	return MinuteOf(inc.Time)
 }
 
-// identified returns the increments with ids, each (counter, id) once, ordered by counter and id.
+// Distinct returns the increments with ids, each (counter, id) once, ordered by counter and id.
 // If one is there several times, it gets the oldest of its times, so that it does not look
 // younger than its marker.
-func identified(incs []countmill.Increment) ([]countmill.Increment, error) {
+func Distinct(incs []countmill.Increment) ([]countmill.Increment, error) {
 	type name struct{ counter, id string }
 	var ids []countmill.Increment
-	seen := make(map[name]int) // its index in ids
+	var seen map[name]int // its index in ids
 	for i, inc := range incs {
 		if inc.ID == "" {
 			continue
@@ -218,6 +218,9 @@ func identified(incs []countmill.Increment) ([]countmill.Increment, error) {
 				first.Time = inc.Time
 			}
 			continue
+		}
+		if seen == nil {
+			seen = make(map[name]int)
 		}
 		seen[n] = len(ids)
 		ids = append(ids, inc)

@@ -45,6 +45,12 @@ const minIncrement = 16
 // maxPlainDocument is the length up to which document tries the fast path, which copies the text.
 const maxPlainDocument = countmill.MaxCounterName + 100
 
+// IsJSON distinguishes JSON from a batch, which begins with the tag of its version, 8.
+func IsJSON(payload []byte) bool {
+	payload = bytes.TrimLeft(payload, " \t\r\n")
+	return len(payload) > 0 && (payload[0] == '{' || payload[0] == '[')
+}
+
 // DecodeJSON reads increments in the JSON form of requests and of messages from other programs:
 // objects {"counter", "delta" (1 when absent), "id"?, "time"?}. It also checks all limits of an
 // increment. One bad element refuses the whole text.
