@@ -35,31 +35,6 @@ func TestCutAnonymousKeepsEveryEntryUnderRandomIDs(t *testing.T) {
 	}
 }
 
-func TestSortEntries(t *testing.T) {
-	t.Parallel()
-	for _, n := range []int{0, 1, 2, MaxEntries, 10 * MaxEntries} {
-		var entries []Entry
-		for i := range n {
-			entries = append(entries, Entry{fmt.Sprint("c", i%(3*MaxEntries)), int64(i)})
-		}
-		for range 2 { // and sorted input again
-			SortEntries(entries)
-			seen := make(map[int64]bool)
-			for i, e := range entries {
-				if seen[e.Delta] = true; e.Counter != fmt.Sprint("c", e.Delta%(3*MaxEntries)) {
-					t.Errorf("%d entries: %v is none of them", n, e)
-				}
-				if i > 0 && Order(entries[i-1].Counter) > Order(e.Counter) {
-					t.Errorf("%d entries: %v comes before %v", n, entries[i-1], e)
-				}
-			}
-			if len(seen) != n {
-				t.Errorf("%d entries: %d are left", n, len(seen))
-			}
-		}
-	}
-}
-
 func TestCutMessage(t *testing.T) {
 	t.Parallel()
 	identified := countmill.Increment{Counter: "b", Delta: 3, ID: "x", Time: epoch}

@@ -55,13 +55,6 @@ func ExampleCutAnonymous() {
 	// Output: 3 parts in 1 message
 }
 
-// The class of an id says who may repeat it.
-func ExamplePartID() {
-	id := wire.IncrementID("orders", "order-7")
-	fmt.Println(id.Class() == wire.IdentifiedClass, id == wire.IncrementID("orders", "order-7"))
-	// Output: true true
-}
-
 // DecodeJSON reads the JSON of requests strictly: an error names the place and the field.
 func ExampleDecodeJSON() {
 	body := []byte(`{"counter":"page:/home"}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"math/big"
 	"regexp"
+	"slices"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -28,6 +29,10 @@ func FuzzDecodeJSON(f *testing.F) {
 		`{"counter":"a","delta":-0}`, `{"counter":"\\ud800"}`, `{"\u0063ounter":"a"}`, `{"counter":"a","counter":"b"}`,
 		`{"counter":"a","time":"2023-11-14T22:13:20.5+01:00"}`, `{"counter":"a","time":"2023-11-14T2:13:20Z"}`, "{\"counter\":\n\"a\"}",
 	} {
+		f.Add([]byte(body), false)
+		f.Add([]byte(body), true)
+	}
+	for _, body := range slices.Concat(plain, notPlain) {
 		f.Add([]byte(body), false)
 		f.Add([]byte(body), true)
 	}
@@ -179,4 +184,23 @@ func loneSurrogate(text string) bool {
 		}
 		text = text[at[1]-at[0]:]
 	}
+}
+
+// plain has texts that the fast path reads.
+var plain = []string{
+	`{"counter":"page:/u/1","delta":5}`, ` { "counter" : "a b" , "delta" : -999999999999999 } `,
+	"\t{\t\"counter\"\t:\t\"}{,:\"\t,\t\"delta\"\t:\t10\t}\t", "{ \"counter\" : \"a b\" , \"delta\" : 999999999999999 }\r",
+}
+
+// notPlain has texts that the fast path leaves to the strict reader.
+var notPlain = []string{
+	"", " ", "{", "{}", "x", "[", `{"counter"`, `{"counter":`, `{"counter":"`, `{"counter":"a`, `{"counter":"a"`, `{"counter":"a",`,
+	`{"counter":""}`, `{"counter":" a"}`, `{"counter":"a "}`, `{"counter":"__a__"}`, `{"counter":"ü"}`, `{"counter":"a\u0062"}`,
+	"{\"counter\":\"a\tb\"}", "{\"counter\":\"a\x7f\"}", "{\"counter\":\"\xff\"}", "{\n\"counter\":\"a\"}",
+	`{"counter":"a","delta":0}`, `{"counter":"a","delta":-0}`, `{"counter":"a","delta":01}`, `{"counter":"a","delta":- 1}`,
+	`{"counter":"a","delta":+1}`, `{"counter":"a","delta":1.0}`, `{"counter":"a","delta":1e3}`, `{"counter":"a","delta":"1"}`,
+	`{"counter":"a","delta":1000000000000000}`, `{"counter":"a","delta":}`, `{"counter":"a","delta":-}`, `{"counter":"a","delta":null}`,
+	`{"counter":"a","delta":1,}`, `{"counter":"a",}`, `{"counter":"a","delta":1,"delta":1}`, `{"counter":"a","counter":"a"}`,
+	`{"counter":"a","id":"x"}`, `{"delta":1,"counter":"a"}`, `{"Counter":"a"}`, `{"counter":"a","Delta":1}`, `{"counter":'a'}`,
+	`{counter:"a"}`, `{"counter" "a"}`, `{"counter":"a","delta" 5}`, `{"counter":"a",:5}`, `{"counter":"a","delta":5`, `{"counter":"a" "delta":1}`, "\ufeff{\"counter\":\"a\"}", `{{"counter":"a"}`,
 }

@@ -26,15 +26,3 @@ func TestOrderKeepsGroupsTogether(t *testing.T) {
 		t.Errorf("%d counters of %d groups have %d runs of one group, want %d", groups*each, groups, changes, groups)
 	}
 }
-
-func TestGroupLen(t *testing.T) {
-	t.Parallel()
-	for counter, want := range map[string]string{
-		"a": "a", "page:/home": "page:/home", "page:de:/home": "page:de", "page:de:": "page:de", "a:b:c:d": "a:b",
-		"::": ":", ":": ":", "a::b": "a:",
-	} {
-		if got := counter[:groupLen(counter)]; got != want {
-			t.Errorf("group of %q is %q, want %q", counter, got, want)
-		}
-	}
-}

@@ -122,36 +122,6 @@ func benchBatch() *Batch {
 	return &Batch{Time: epoch, Parts: CutAnonymous(crand.Reader, entries)}
 }
 
-// The generated code is measured twice: alone, and with the conversion from and to the
-// types that the publisher and the aggregator work on.
-func BenchmarkEncode(b *testing.B) {
-	batch := benchBatch()
-	message := toProto(batch)
-	size := len(Append(nil, batch))
-	var sink []byte
-	for _, bm := range []struct {
-		name string
-		run  func() ([]byte, error)
-	}{
-		{"wire", func() ([]byte, error) { return Append(make([]byte, 0, size), batch), nil }},
-		{"generated", func() ([]byte, error) { return proto.Marshal(message) }},
-		{"generated+convert", func() ([]byte, error) { return proto.Marshal(toProto(batch)) }},
-	} {
-		b.Run(bm.name, func(b *testing.B) {
-			b.ReportAllocs()
-			b.SetBytes(int64(size))
-			for b.Loop() {
-				var err error
-				if sink, err = bm.run(); err != nil {
-					b.Fatal(err)
-				}
-			}
-			perEntry(b, batch)
-		})
-	}
-	_ = sink
-}
-
 // wire checks every name, delta, kind and head while it decodes; generated code checks
 // only that names are UTF-8.
 func BenchmarkDecode(b *testing.B) {
@@ -163,12 +133,6 @@ func BenchmarkDecode(b *testing.B) {
 	}{
 		{"wire", func() error { _, err := Decode(payload); return err }},
 		{"generated", func() error { return proto.Unmarshal(payload, new(batchpb.Batch)) }},
-		{"generated+convert", func() error {
-			var m batchpb.Batch
-			err := proto.Unmarshal(payload, &m)
-			benchSink = fromProto(&m)
-			return err
-		}},
 	} {
 		b.Run(bm.name, func(b *testing.B) {
 			b.ReportAllocs()
@@ -182,8 +146,6 @@ func BenchmarkDecode(b *testing.B) {
 		})
 	}
 }
-
-var benchSink *Batch
 
 func perEntry(b *testing.B, batch *Batch) {
 	b.Helper()
