@@ -2,28 +2,14 @@ package admin_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/internal/testing/pipeline"
-	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/store"
 )
-
-// published counts increments and waits until they are in the store.
-func published(c *pipeline.Pipeline, incs ...countmill.Increment) {
-	p, err := publisher.New(c.Bus, publisher.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	_, err = p.Publish(context.Background(), incs...)
-	if err := errors.Join(err, p.Close(context.Background())); err != nil {
-		log.Fatal(err)
-	}
-}
 
 // A reset with an id is the same reset, however often it is repeated.
 func ExampleAdmin_Reset() {
@@ -33,7 +19,7 @@ func ExampleAdmin_Reset() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	published(c, countmill.Increment{Counter: "orders", Delta: 7})
+	c.Count(countmill.Increment{Counter: "orders", Delta: 7})
 
 	for range 2 {
 		done, err := a.Reset(context.Background(), "orders", "2026-01")
@@ -57,7 +43,7 @@ func ExampleAdmin_Delete() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	published(c, countmill.Increment{Counter: "mistyped", Delta: 7})
+	c.Count(countmill.Increment{Counter: "mistyped", Delta: 7})
 
 	for _, counter := range []string{"mistyped", "nobody's"} {
 		done, err := a.Delete(context.Background(), counter)
@@ -75,7 +61,7 @@ func ExampleAdmin_Delete() {
 func ExampleVerifier() {
 	c := pipeline.Start()
 	defer c.Close()
-	published(c, countmill.Increment{Counter: "orders", Delta: 7})
+	c.Count(countmill.Increment{Counter: "orders", Delta: 7})
 
 	v := admin.NewVerifier(c.Store, c.Store)
 	page, err := v.Page(context.Background(), "", "", 100, false)

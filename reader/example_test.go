@@ -2,7 +2,6 @@ package reader_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log"
 	"time"
@@ -10,21 +9,8 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/backend/memory"
 	"github.com/countmill/countmill/internal/testing/pipeline"
-	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/reader"
 )
-
-// published counts increments and waits until they are in the store.
-func published(c *pipeline.Pipeline, incs ...countmill.Increment) {
-	p, err := publisher.New(c.Bus, publisher.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	_, err = p.Publish(context.Background(), incs...)
-	if err := errors.Join(err, p.Close(context.Background())); err != nil {
-		log.Fatal(err)
-	}
-}
 
 // A staleness of 0 reads the store. A larger one accepts an older total from the cache, if there is one.
 func ExampleReader_Totals() {
@@ -39,7 +25,7 @@ func ExampleReader_Totals() {
 		log.Fatal(err)
 	}
 
-	published(c, countmill.Increment{Counter: "orders", Delta: 3})
+	c.Count(countmill.Increment{Counter: "orders", Delta: 3})
 	for range 2 {
 		totals, err := r.Totals(context.Background(), []string{"orders", "nobody's"}, time.Hour)
 		if err != nil {
@@ -64,7 +50,7 @@ func ExampleReader_List() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	published(c, countmill.Increment{Counter: "page:/", Delta: 1}, countmill.Increment{Counter: "page:/home", Delta: 2},
+	c.Count(countmill.Increment{Counter: "page:/", Delta: 1}, countmill.Increment{Counter: "page:/home", Delta: 2},
 		countmill.Increment{Counter: "orders", Delta: 3})
 
 	for after, more := "", true; more; more = after != "" {

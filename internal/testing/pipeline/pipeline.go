@@ -7,9 +7,11 @@ import (
 	"errors"
 	"os"
 
+	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/backend/inproc"
 	"github.com/countmill/countmill/backend/pebble"
+	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/reader"
 )
 
@@ -43,6 +45,14 @@ func Start() *Pipeline {
 	p.stop = stop
 	go func() { p.ended <- p.Aggregator.Run(ctx) }()
 	return p
+}
+
+// Count publishes increments and waits until they are in the store.
+func (p *Pipeline) Count(incs ...countmill.Increment) {
+	pub, err := publisher.New(p.Bus, publisher.Config{})
+	must(err)
+	_, err = pub.Publish(context.Background(), incs...)
+	must(errors.Join(err, pub.Close(context.Background())))
 }
 
 // Total is a counter's total. It panics if there is none.
