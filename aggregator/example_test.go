@@ -61,26 +61,6 @@ func ExampleAggregator_Run() {
 	// 1 <nil>
 }
 
-// Stats are for metrics. Ready is for health checks.
-func ExampleStats() {
-	c := pipeline.Start() // a bus, a store and an aggregator in this process
-	defer c.Close()
-	ctx := context.Background()
-	p, err := publisher.New(c.Bus, publisher.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer p.Close(ctx)
-	for range 2 { // the second one is a duplicate
-		if _, err := p.Publish(ctx, countmill.Increment{Counter: "orders", Delta: 1, ID: "order-7"}); err != nil {
-			log.Fatal(err)
-		}
-	}
-	s := c.Aggregator.Stats()
-	fmt.Println(s.Entries, s.Duplicates, c.Aggregator.Ready())
-	// Output: 1 1 <nil>
-}
-
 // An intake keeps messages that the broker gave up delivering, for a person to look at.
 func ExampleIntake() {
 	c := pipeline.Start()

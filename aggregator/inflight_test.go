@@ -16,22 +16,6 @@ func testInflight(cfg Config) *inflight {
 	return newInflight(&cfg, time.Now)
 }
 
-// free is the number of a counter's shards that no commit holds.
-func (f *inflight) free(counter string, shards int) (n int) {
-	var all []taken
-	for {
-		t, ok := f.acquire([]store.ShardDelta{store.NewShardDelta(counter, 0, 0)}, []int{shards})
-		if !ok {
-			break
-		}
-		all = append(all, t)
-	}
-	for _, t := range all {
-		f.release(t, answer{})
-	}
-	return len(all)
-}
-
 // A commit that gets no shards takes none from others, not for a moment: a job that waited
 // because of it would not be woken.
 func TestInflightTakeAllAtOnce(t *testing.T) {

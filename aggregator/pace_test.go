@@ -7,32 +7,6 @@ import (
 
 const ms = time.Millisecond
 
-func TestWindowsWaitForTheRestOfTheBudget(t *testing.T) {
-	t.Parallel()
-	opened := time.Unix(1e9, 0)
-	for name, c := range map[string]struct {
-		pace pace
-		age  time.Duration // age of the oldest increment when the window was opened
-		want time.Duration // after that
-	}{
-		"a linger":                          {pace{linger: 100 * ms}, 0, 100 * ms},
-		"a linger does not look at ages":    {pace{linger: 100 * ms}, time.Hour, 100 * ms},
-		"no linger":                         {pace{linger: -1}, 0, 0},
-		"a budget, less the margin":         {pace{budget: 3200 * ms}, 0, 3100 * ms},
-		"what folding takes":                {pace{budget: 3200 * ms, takes: 500 * ms}, 0, 2600 * ms},
-		"what publisher and bus have taken": {pace{budget: 3200 * ms, takes: 500 * ms}, 2000 * ms, 600 * ms},
-		"hardly any time left":              {pace{budget: 3200 * ms, takes: 500 * ms}, 2599 * ms, 50 * ms},
-		"too late already":                  {pace{budget: 3200 * ms, takes: 500 * ms}, time.Hour, 160 * ms},
-		"widened":                           {pace{budget: 3200 * ms, takes: 500 * ms, widened: 5000 * ms}, 2000 * ms, 5600 * ms},
-		"widened, and too late":             {pace{budget: 3200 * ms, widened: 5000 * ms}, time.Hour, 5160 * ms},
-	} {
-		w := window{opened: opened, oldest: opened.Add(-c.age)}
-		if got := c.pace.due(&w).Sub(opened); got != c.want {
-			t.Errorf("%s: the window waits for %s, want %s", name, got, c.want)
-		}
-	}
-}
-
 // The pace follows a slower store at once, and a faster one only after several commits: the time
 // that is reserved for a commit must be enough for nearly all.
 func TestTheFoldingTimeRisesAtOnceAndFallsSlowly(t *testing.T) {

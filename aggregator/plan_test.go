@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -14,22 +13,6 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// randomParts makes n marked parts over a pool of counters, each counter at most once
-// a part.
-func randomParts(rng *rand.Rand, n, pool int) []*part {
-	parts := make([]*part, n)
-	for i := range parts {
-		p := &part{marked: true}
-		p.ID[0], p.ID[1] = byte(i>>8), byte(i)
-		for _, c := range rng.Perm(pool)[:1+rng.IntN(min(pool, wire.MaxEntries))] {
-			p.Entries = append(p.Entries, wire.Entry{Counter: fmt.Sprint("c", c), Delta: rng.Int64N(100) - 200})
-		}
-		wire.SortEntries(p.Entries)
-		parts[i] = p
-	}
-	return parts
-}
-
 func sums(parts []*part) map[string]int64 {
 	total := make(map[string]int64)
 	for _, p := range parts {
@@ -38,25 +21,6 @@ func sums(parts []*part) map[string]int64 {
 		}
 	}
 	return total
-}
-
-func TestHalve(t *testing.T) {
-	t.Parallel()
-	for n, want := range map[int][]int{1: {1}, 2: {1, 1}, 5: {2, 3}} {
-		j := &job{parts: randomParts(rand.New(rand.NewPCG(1, 1)), n, 5), attempts: 3, lookup: true}
-		var got []int
-		var parts []*part
-		for _, half := range j.halve() {
-			got, parts = append(got, len(half.parts)), append(parts, half.parts...)
-			if half.attempts != 3 || !half.lookup {
-				t.Errorf("of %d parts: a half has %d attempts, look-up %v", n, half.attempts, half.lookup)
-			}
-			_ = append(half.parts, nil) // must not reach into the other half
-		}
-		if !slices.Equal(got, want) || !slices.Equal(parts, j.parts) || slices.Contains(j.parts, nil) {
-			t.Errorf("%d parts become jobs of %v, want %v", n, got, want)
-		}
-	}
 }
 
 // Runs are merged or sorted, with the same result.
@@ -85,25 +49,6 @@ func TestSortRuns(t *testing.T) {
 		if !slices.Equal(want, got) {
 			t.Fatalf("seed %d: got %d adds, not those %d that there were", seed, len(got), len(want))
 		}
-	}
-}
-
-func TestMergeReportsASumThatDoesNotFit(t *testing.T) {
-	t.Parallel()
-	of := func(deltas ...int64) (parts []*part) {
-		for _, d := range deltas {
-			parts = append(parts, &part{Part: wire.Part{Entries: []wire.Entry{{Counter: "a", Delta: d}}}})
-		}
-		return parts
-	}
-	if _, ok := merge(of(wire.MaxSum, wire.MaxSum)); ok {
-		t.Error("2^62 + 2^62 was taken to fit int64")
-	}
-	if adds, ok := merge(of(-wire.MaxSum, -wire.MaxSum)); !ok || adds[0].Delta != math.MinInt64 {
-		t.Errorf("-2^62 - 2^62: got %v, %v, want -2^63", adds, ok)
-	}
-	if adds, ok := merge(of(5, -5)); !ok || len(adds) != 0 {
-		t.Errorf("5 - 5: got %v, %v, want no add", adds, ok)
 	}
 }
 
@@ -169,22 +114,6 @@ func TestRecordsAreWrittenOnceAndRememberedWithinBounds(t *testing.T) {
 	}
 }
 
-// A growth in a fold is repeated until a fold has applied it.
-func TestRecordsGuess(t *testing.T) {
-	t.Parallel()
-	r := newRecords(nil, 2, 3, 100, newAging(time.Now))
-	want := []store.Growth{{Counter: "a", Shards: 3}, {Counter: "b", Shards: 3}}
-	for range 2 {
-		if k, growths := r.guess(toShard0("b", "a")); !slices.Equal(k.shards, []int{3, 3}) || !slices.Equal(growths, want) {
-			t.Errorf("before a fold: got shards %v and growths %v, want 3, 3 and %v", k.shards, growths, want)
-		}
-	}
-	r.remember(want[:1], 0, 0)
-	if k, growths := r.guess(toShard0("b", "a")); !slices.Equal(k.shards, []int{3, 3}) || !slices.Equal(growths, want[1:]) {
-		t.Errorf("after a fold that grew a: got shards %v and growths %v, want 3, 3 and %v", k.shards, growths, want[1:])
-	}
-}
-
 // Records that were read or written before all were forgotten are not remembered after it.
 func TestRecordsUnderWayAreForgotten(t *testing.T) {
 	t.Parallel()
@@ -201,27 +130,6 @@ func TestRecordsUnderWayAreForgotten(t *testing.T) {
 	r.remember(growths, 0, k.forgotten)
 	if _, growths = r.guess(toShard0("b")); len(growths) != 1 {
 		t.Errorf("got growths %v after a fold that began before, want one", growths)
-	}
-}
-
-// The text of names is in the order in which commits look them up. In another order each look-up misses the CPU's cache.
-func TestRecordsRememberNamesInTheOrderOfHashes(t *testing.T) {
-	t.Parallel()
-	r := newRecords(nil, 2, 1, 1000, newAging(time.Now))
-	var growths []store.Growth
-	for i := range 100 {
-		growths = append(growths, store.Growth{Counter: fmt.Sprint(i), Shards: 1})
-	}
-	r.remember(growths, 0, 0)
-	last := uint32(0)
-	for _, s := range r.newer.slots { // which are in that order
-		if s.at != 0 && s.at < last {
-			t.Fatalf("the text of a name is before that of a smaller hash")
-		}
-		last = max(last, s.at)
-	}
-	if last == 0 {
-		t.Error("no name is remembered")
 	}
 }
 
@@ -254,5 +162,26 @@ func TestAnEmptiedWindowHasRoomAgain(t *testing.T) {
 		if got := len(w.take()); got != 1 {
 			t.Fatalf("window %d had %d parts, want 1", i, got)
 		}
+	}
+}
+
+// The text of names is in the order in which commits look them up. In another order each look-up misses the CPU's cache.
+func TestRecordsRememberNamesInTheOrderOfHashes(t *testing.T) {
+	t.Parallel()
+	r := newRecords(nil, 2, 1, 1000, newAging(time.Now))
+	var growths []store.Growth
+	for i := range 100 {
+		growths = append(growths, store.Growth{Counter: fmt.Sprint(i), Shards: 1})
+	}
+	r.remember(growths, 0, 0)
+	last := uint32(0)
+	for _, s := range r.newer.slots { // which are in that order
+		if s.at != 0 && s.at < last {
+			t.Fatalf("the text of a name is before that of a smaller hash")
+		}
+		last = max(last, s.at)
+	}
+	if last == 0 {
+		t.Error("no name is remembered")
 	}
 }

@@ -98,25 +98,3 @@ func ExampleCounter() {
 	fmt.Println(home.Name(), c.Total(home.Name()))
 	// Output: page:/home 2
 }
-
-// Stats are for metrics: a thousand increments of one counter become one entry in one message.
-func ExampleStats() {
-	c := pipeline.Start()
-	defer c.Close()
-	ctx := context.Background()
-	p, err := publisher.New(c.Bus, publisher.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	for range 1000 {
-		if err := p.Add("page:/home", 1); err != nil {
-			log.Fatal(err)
-		}
-	}
-	if err := p.Close(ctx); err != nil {
-		log.Fatal(err)
-	}
-	s := p.Stats()
-	fmt.Println(s.Increments, s.Entries == s.Messages)
-	// Output: 1000 true
-}

@@ -154,24 +154,6 @@ func TestReceiptsOfFlush(t *testing.T) {
 	})
 }
 
-// A bus that reports says itself whether the increments are counted. A message with a part in a dead
-// letter is not.
-func TestCountedInsteadOfAReceipt(t *testing.T) {
-	t.Parallel()
-	for _, count := range []bool{true, false} {
-		synctest.Test(t, func(t *testing.T) {
-			leave2000()
-			p, err := New(replyingBus(count), Config{Linger: -1})
-			must(t, err)
-			defer p.Close(context.Background())
-			s, err := p.Publish(t.Context(), inc("a", 1))
-			if must(t, err); s.Counted != count || !s.Receipt.IsZero() {
-				t.Errorf("counted %t: %+v", count, s)
-			}
-		})
-	}
-}
-
 // An answer about a message: its own receipt, the moment since when it is counted, or nothing.
 type told struct {
 	receipt wire.Receipt

@@ -64,19 +64,6 @@ func TestPublishersWithABudgetFlushTogether(t *testing.T) {
 	})
 }
 
-// The part of the budget for which a batch does not wait is for bus and store.
-func TestAPublisherLeavesSomeOfTheBudget(t *testing.T) {
-	t.Parallel()
-	for budget, want := range map[time.Duration]time.Duration{
-		0: 0, 100 * time.Millisecond: 80 * time.Millisecond, time.Second: 800 * time.Millisecond,
-		2 * time.Second: 1750 * time.Millisecond, time.Minute: 56*time.Second + 850*time.Millisecond,
-	} {
-		if got := lingerWithin(budget); got != want {
-			t.Errorf("of %s a batch waits for %s, want %s", budget, got, want)
-		}
-	}
-}
-
 func TestALingerWinsOverABudget(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -199,15 +199,6 @@ func TestCountersAreForgottenWithTime(t *testing.T) {
 	})
 }
 
-func BenchmarkAdd(b *testing.B) {
-	p := open(b, newBus(b), Config{})
-	defer closeNow(b, p)
-	b.ReportAllocs()
-	for b.Loop() {
-		_ = p.Add("requests_total", 1)
-	}
-}
-
 // BenchmarkFlush measures a million counters from the first Add to the bus.
 func BenchmarkFlush(b *testing.B) {
 	names := make([]string, 1_000_000)
