@@ -36,7 +36,8 @@ type facts struct {
 	// daysFirst: the rows of a day are neighbours, so a fold writes one range, and a sweep goes from day to day. Otherwise the days of
 	// a counter are neighbours, and a sweep goes by their Due: where places are hashes, or reads cost money.
 	daysFirst bool
-	// byName: shards are scanned in the order of names. Otherwise boards and surveys scan them in the order of places.
+	// byName: surveys scan shards in the order of names, and boards look up the shards of each counter. Otherwise both scan shards in
+	// the order of places.
 	byName bool
 	// stats: a shard sustains few commits, and counts its folds at no cost.
 	stats bool
