@@ -304,8 +304,10 @@ func (tx *transaction) get(ctx context.Context, keys []engine.Key, fields []engi
 		}
 		tx.id = begun.GetTransaction()
 	}
-	rows := make([]engine.Row, len(keys))
-	when, err := d.lookupAll(ctx, &pb.ReadOptions{ConsistencyType: &pb.ReadOptions_Transaction{Transaction: tx.id}}, keys, fields, rows)
+	rows, when, err := d.lookup(ctx, &pb.ReadOptions{ConsistencyType: &pb.ReadOptions_Transaction{Transaction: tx.id}}, keys, fields)
+	if err == nil {
+		err = d.timed(when)
+	}
 	if err == nil && tx.now.IsZero() {
 		tx.now = when.AsTime()
 	}

@@ -32,15 +32,9 @@ func look(t *testing.T, s store.Store, counter string) store.Sum {
 	v := s.View()
 	defer v.Close()
 	keys := []store.Key{{Counter: counter, Shard: store.RecordKey}, {Counter: counter}}
-	values := make([]store.Value, 2)
-	for i := 0; i < len(keys); {
-		got, err := v.Lookup(t.Context(), keys[i:i+1])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if values[i] = got[0]; !got[0].Deferred {
-			i++
-		}
+	values, err := v.Lookup(t.Context(), keys)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return store.Sum{Exists: values[0].Exists, Sum: values[1].Count, ResetState: values[0].Reset, At: v.ReadTime()}
 }

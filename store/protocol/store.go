@@ -202,9 +202,8 @@ type reader interface {
 	Get(ctx context.Context, keys []engine.Key, fields ...engine.FieldID) ([]engine.Row, error)
 }
 
-// each reads any number of rows and visits them, in lots that the engine takes. It asks again for deferred rows. A bad row is an error.
+// each reads any number of rows and visits them, in lots that the engine takes. A bad row is an error.
 func (s *Store) each(ctx context.Context, from reader, keys []engine.Key, fields []engine.FieldID, visit func(i int, r *engine.Row)) error {
-	var again []int
 	for at := 0; at < len(keys); {
 		rows, err := from.Get(ctx, keys[at:min(at+s.limits.Keys, len(keys))], fields...)
 		if err != nil {
@@ -212,10 +211,6 @@ func (s *Store) each(ctx context.Context, from reader, keys []engine.Key, fields
 		}
 		for i := range rows {
 			r := &rows[i]
-			if r.Deferred {
-				again = append(again, at+i)
-				continue
-			}
 			r.Key = keys[at+i]
 			if err := notBad(r); err != nil {
 				return err
@@ -224,14 +219,7 @@ func (s *Store) each(ctx context.Context, from reader, keys []engine.Key, fields
 		}
 		at += len(rows)
 	}
-	if len(again) == 0 {
-		return nil
-	}
-	deferred := make([]engine.Key, len(again))
-	for i, at := range again {
-		deferred[i] = keys[at]
-	}
-	return s.each(ctx, from, deferred, fields, func(i int, r *engine.Row) { visit(again[i], r) })
+	return nil
 }
 
 // get is each that keeps all rows.

@@ -1,6 +1,6 @@
 // Package memory is the reference of package engine: a database in memory, of a map with the versions of each row, and
 // one mutex. It takes the limits of any database, so every form of a store's protocols can run over it. It gives each
-// answer on demand, such as a lost, late or deferred one ([Call]), and it can lose its power.
+// answer on demand, such as a lost or late one ([Call]), and it can lose its power.
 //
 // It starts no goroutines and uses no clock but Options.Clock, so it works inside a testing/synctest bubble.
 package memory

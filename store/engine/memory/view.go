@@ -95,9 +95,7 @@ func (v *view) readNow(c *Call, fields []engine.FieldID) ([]engine.Row, error) {
 		return rows, nil
 	}
 	for i, key := range c.Keys {
-		if rows[i].Deferred = c.Op == Get && c.Defer != nil && c.Defer(key); !rows[i].Deferred {
-			d.rows[key].as(v.at).fill(&rows[i], fields)
-		}
+		d.rows[key].as(v.at).fill(&rows[i], fields)
 	}
 	return rows, nil
 }
