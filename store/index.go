@@ -2,11 +2,11 @@ package store
 
 import (
 	"errors"
+	"fmt"
+	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/countmill/countmill"
 )
@@ -112,26 +112,13 @@ func (x *Index) Parse() (err error) {
 	return nil
 }
 
-// checkIndexName returns which fault the name of an index has.
+var indexName = regexp.MustCompile(fmt.Sprintf("^[a-z0-9_-]{1,%d}$", maxIndexName))
+
 func checkIndexName(name string) error {
-	wrong := &countmill.FieldError{Field: "name", Limit: "1 to 40 of a-z, 0-9, - and _"}
-	other := strings.IndexFunc(name, notOfIndexName)
-	switch {
-	case name == "":
-		wrong.Problem = "is empty"
-	case len(name) > maxIndexName:
-		wrong.Problem = "is too long"
-	case other >= 0:
-		r, _ := utf8.DecodeRuneInString(name[other:])
-		wrong.Problem = "has the character " + strconv.Quote(string(r))
-	default:
+	if indexName.MatchString(name) {
 		return nil
 	}
-	return wrong
-}
-
-func notOfIndexName(r rune) bool {
-	return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '_'
+	return &countmill.FieldError{Field: "name", Problem: "is no name of an index", Limit: "1 to 40 of a-z, 0-9, - and _"}
 }
 
 const overflowed = "overflow:"

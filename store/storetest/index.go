@@ -161,7 +161,7 @@ func rangesOf(t testing.TB, s store.Store, x *store.Index) []store.IndexRange {
 func wantRanges(t testing.TB, what string, s store.Store, x *store.Index, want ...store.IndexRange) {
 	t.Helper()
 	got := rangesOf(t, s, x)
-	if !slices.EqualFunc(want, got, func(a, b store.IndexRange) bool { return a.Same(&b) }) {
+	if !slices.EqualFunc(want, got, func(a, b store.IndexRange) bool { return cmp.Equal(a, b, sameTimes) }) {
 		t.Errorf("%s: ranges\n got %+v\nwant %+v", what, got, want)
 	}
 }
