@@ -174,8 +174,7 @@ var calls = map[string]struct {
 		next.Data = []byte("next")
 		return s.ReplaceRecord(ctx, &old, &next, nil)
 	}},
-	"SweepJournal": {"", func(ctx context.Context, s *full) error { return s.SweepJournal(ctx) }},
-	"Sweep":        {"", func(ctx context.Context, s *full) error { return s.Sweep(ctx) }},
+	"Sweep": {"", func(ctx context.Context, s *full) error { return s.Sweep(ctx) }},
 	"NextValues": {"sequence", func(ctx context.Context, s *full) error {
 		return with(s.NextValues(ctx, "sequence", []store.Take{{ID: wire.SequenceID("sequence", "x"), Count: 1, At: s.time, ExpireAt: s.time}}))
 	}},

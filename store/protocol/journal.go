@@ -249,17 +249,3 @@ func (s *Store) ReplaceRecord(ctx context.Context, old, next *store.JournalRecor
 		return nil
 	})
 }
-
-// SweepJournal removes the records and rows whose ExpireAt is over.
-func (s *Store) SweepJournal(ctx context.Context) error {
-	if s.facts.expires {
-		return ctx.Err()
-	}
-	v := s.view()
-	defer v.Close()
-	if _, err := v.Get(ctx, nil); err != nil {
-		return err
-	}
-	now := s.clock(v.At())
-	return s.expire(ctx, expiring{kindJournal, now}, expiring{kindJournalRow, now})
-}
