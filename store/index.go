@@ -184,13 +184,17 @@ func (x *Index) Has(counter string) bool {
 	return x.match.values(counter, &values)
 }
 
+func (r *Rules) indexes() []Index {
+	if r == nil {
+		return nil
+	}
+	return r.Indexes
+}
+
 // Unfinished is the number of indexes that are being built or deleted.
 func (r *Rules) Unfinished() (n int) {
-	if r == nil {
-		return 0
-	}
-	for i := range r.Indexes {
-		if !r.Indexes[i].Finished() {
+	for _, x := range r.indexes() {
+		if !x.Finished() {
 			n++
 		}
 	}
@@ -211,7 +215,7 @@ func (r *Rules) Ended(x *Index) bool {
 
 // Indexed reports whether an index has the counter, including an index that is being deleted.
 func (r *Rules) Indexed(counter string) bool {
-	return r != nil && slices.ContainsFunc(r.Indexes, func(x Index) bool { return x.Has(counter) })
+	return slices.ContainsFunc(r.indexes(), func(x Index) bool { return x.Has(counter) })
 }
 
 // Kept reports whether sweeps leave the counter when it is deleted: an index has it, or a rule for the
@@ -237,10 +241,7 @@ func (r *Rules) Index(name string) *Index {
 }
 
 func (r *Rules) find(is func(*Index) bool) *Index {
-	if r == nil {
-		return nil
-	}
-	for i := range r.Indexes {
+	for i := range r.indexes() {
 		if is(&r.Indexes[i]) {
 			return &r.Indexes[i]
 		}

@@ -17,7 +17,7 @@ import (
 const mostLooked = 20_000
 
 func (w *sumWalk) walk(ctx context.Context) error {
-	byName := w.store.facts.byName
+	byName := w.store.limits.ByName
 	switch {
 	case w.q.To > 0 && byName:
 		if err := w.lookUp(ctx, false, func(c *counted) error { return w.wait(ctx, c) }); err != nil {

@@ -11,7 +11,7 @@ import (
 
 // Sweep removes rows that expire. By the machine's clock markers and references go when ForgetBefore is past their time by store.MarkerSlack.
 func (s *Store) Sweep(ctx context.Context) error {
-	if s.facts.expires {
+	if s.limits.Expires {
 		return nil
 	}
 	// Before the removal: no process takes ids whose markers are gone, also if the clock is set back.

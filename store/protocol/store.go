@@ -91,9 +91,9 @@ func Open(ctx context.Context, e engine.Engine, cfg Config) (*Store, error) {
 	s := &Store{engine: e, cfg: cfg.withDefaults(), limits: e.Limits(), gate: semaphore.NewWeighted(wholeGate)}
 	s.facts = factsOf(&s.limits)
 	switch f := &s.facts; {
-	case f.machineClock && !f.exclusive:
+	case f.machineClock && !s.limits.Exclusive:
 		return nil, fmt.Errorf("%w: an engine without Limits.Exclusive needs Limits.Clock", store.ErrDeployment)
-	case !f.byName && !f.daysFirst:
+	case !s.limits.ByName && !f.daysFirst:
 		return nil, fmt.Errorf("%w: an engine with Limits.Spread or RowsCost needs Limits.ByName", store.ErrDeployment)
 	}
 	if err := s.openMeta(ctx); err != nil {
@@ -262,7 +262,7 @@ func (s *Store) scan(ctx context.Context, v engine.View, r engine.Range, fields 
 // now returns the time of a transaction after its first read. An exclusive engine has moments, which come after all earlier
 // ones, also if the clock was set back.
 func (s *Store) now(tx engine.Tx) time.Time {
-	if s.facts.exclusive {
+	if s.limits.Exclusive {
 		return s.engine.Moment()
 	}
 	return tx.Now()
