@@ -162,8 +162,8 @@ func TestResetAnswers(t *testing.T) {
 			return true, statusOf(c.code)
 		})
 		_, reset := s.ResetCounter(t.Context(), removal("a", 0))
-		_, raise := s.GrowCounter(t.Context(), "a", 9)
-		for what, err := range map[string]error{"reset": reset, "raise": raise} {
+		_, taken := s.NextValues(t.Context(), "a", []store.Take{{ID: wire.SequenceID("a", rand.Text()), Count: 1, ExpireAt: now().Add(time.Hour)}})
+		for what, err := range map[string]error{"reset": reset, "take": taken} {
 			if err == nil || errors.Is(err, countmill.ErrUnavailable) != c.undone {
 				t.Errorf("%s, %s of %s: got %v, undone want %t", what, c.code, c.method, err, c.undone)
 			}
@@ -324,7 +324,7 @@ func TestFewPropertiesAreIndexed(t *testing.T) {
 	if err := s.Beat(t.Context(), store.Worker{ID: "w", Expires: now()}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.GrowCounter(t.Context(), "gone", 1); err != nil {
+	if err := s.Grow(t.Context(), []store.Growth{{Counter: "gone", Shards: 1}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.ResetCounter(t.Context(), removal("gone", 0)); err != nil {

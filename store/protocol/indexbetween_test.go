@@ -52,7 +52,7 @@ func (s tested) stored(t *testing.T, kind string) (keys []engine.Key) {
 // grow makes a counter with one shard.
 func grow(t *testing.T, s store.Store, counter string) {
 	t.Helper()
-	if _, err := s.GrowCounter(t.Context(), counter, 1); err != nil {
+	if err := s.Grow(t.Context(), []store.Growth{{Counter: counter, Shards: 1}}); err != nil {
 		t.Fatal(err)
 	}
 }
