@@ -146,7 +146,7 @@ func (d *database) Commit(ctx context.Context, c *engine.Commit) (engine.Result,
 	w := &writing{d: d}
 	for change := range c.Changes {
 		err := w.add(change)
-		if d.cfg.ReadOnly && d.kinds[change.Key.Kind].Class == engine.Sums {
+		if d.cfg.ReadOnly && len(change.Add) > 0 {
 			err = fmt.Errorf("%w: %s was opened for reading only", engine.ErrDeployment, d.cfg)
 		}
 		if err != nil {
