@@ -155,20 +155,34 @@ func TestAJobOfOneCounterIsNotTriedInHalves(t *testing.T) {
 	}
 }
 
-// A drain has no time for long pauses.
-func TestBackoffOfADrain(t *testing.T) {
+// Full jitter below a ceiling that doubles up to 30 s, and stays below a second in a drain.
+func TestBackoff(t *testing.T) {
 	t.Parallel()
 	l := newLoop(newTestAggregator(t))
-	for draining, most := range map[bool]time.Duration{false: 30 * time.Second, true: 800 * time.Millisecond} {
-		l.draining = draining
-		longest := time.Duration(0)
-		for range 500 {
-			longest = max(longest, l.backoff(1000))
+	longest := func(attempts int) (longest time.Duration) {
+		for range 2000 {
+			d := l.backoff(attempts)
+			if d < time.Millisecond {
+				t.Fatalf("a back-off of %s", d)
+			}
+			longest = max(longest, d)
 		}
-		if longest > most+time.Millisecond || longest < most/2 {
-			t.Errorf("draining %t: the longest of 500 pauses is %s, want just below %s", draining, longest, most)
+		return longest
+	}
+	within := func(attempts int, ceiling time.Duration) {
+		t.Helper()
+		if got := longest(attempts); got > ceiling+time.Millisecond || got < ceiling*9/10 {
+			t.Errorf("after %d attempts at most %s of 2000, want just below %s", attempts, got, ceiling)
 		}
 	}
+	within(1, 100*time.Millisecond)
+	within(4, 800*time.Millisecond)
+	within(9, 25600*time.Millisecond)
+	within(10, 30*time.Second)
+	within(1000, 30*time.Second)
+	l.draining = true
+	within(1, 100*time.Millisecond)
+	within(1000, 800*time.Millisecond)
 }
 
 // The end of the loop waits for attempts under way, and settles them.
@@ -290,4 +304,43 @@ func TestSettle(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Parts that are applied are acknowledged at once, also if the others wait.
+func TestSettleAcknowledgesAppliedParts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLoop(newTestAggregator(t))
+		j := testJob(l, 4)
+		parts := j.parts
+		waiting := testJob(l, 1)
+		waiting.waits = true
+		l.jobs = append(l.jobs, waiting)
+		l.failures, l.stuck, l.halved = 3, true, 2
+		l.settle(outcome{job: j, applied: parts[:1], duplicates: parts[1:2], conflicts: parts[2:3], rest: parts[3:], verdict: again})
+		for i, want := range []bool{true, true, false, false} {
+			if got := acked(parts[i]); got != want {
+				t.Errorf("part %d acknowledged: %v, want %v", i, got, want)
+			}
+			if _, known := l.known[parts[i].ID]; known && i < 3 {
+				t.Errorf("part %d is still known", i)
+			}
+		}
+		if len(l.letters) != 1 || l.letters[0].dead.Reason != idReused || l.letters[0].dead.Maybe {
+			t.Errorf("%d letters, want one for the reused id", len(l.letters))
+		}
+		if s := l.a.Stats(); s.Duplicates != 1 || !s.LastCommit.Equal(time.Now()) {
+			t.Errorf("stats %+v, want a duplicate and a commit now", s)
+		}
+		if waiting.waits {
+			t.Error("a job still waits for a shard although a commit has ended")
+		}
+		if l.failures != 0 || l.stuck || l.halved != 0 {
+			t.Error("the store has answered, and is still taken to be away")
+		}
+		l.settle(outcome{job: j, applied: parts[3:]})
+		if !acked(parts[3]) || len(l.holding) != 2 || l.heldMemory != 20 { // the letter's and the waiting one's
+			t.Errorf("%d messages of %d bytes are held, want 2 of 20", len(l.holding), l.heldMemory)
+		}
+	})
 }
