@@ -39,7 +39,7 @@ type Recounted struct {
 	NotCoveredNames []NotCovered `json:"not_covered_names"`
 	// The share of all hashes up to the end of the range, in thousandths.
 	Done int64 `json:"done"`
-	// The `range` of the next call; absent at the end of the range.
+	// The `range` of the next call; absent at the end.
 	Next string `json:"next,omitzero"`
 }
 

@@ -34,8 +34,7 @@ var recountBody = &body{
 type recountRequest struct {
 	// The first characters of the names; not of groups.
 	Prefix text `json:"prefix,omitzero" schema:"len ..500"`
-	// The `next` of the answer before, with the same prefix. A recount may begin with several ranges at once: `FROM-END`, the first
-	// and the last hash of names, 16 hexadecimal digits each. Two calls work at the same time, and further ones wait.
+	// The `next` of the answer before, with the same prefix. Two calls work at the same time, and further ones wait.
 	Range text `json:"range,omitzero"`
 	// Correct the differences.
 	Repair flag `json:"repair,omitzero"`

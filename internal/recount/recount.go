@@ -90,8 +90,7 @@ func New(s Store, cfg Config) *Recounter {
 type Query struct {
 	// Prefix begins the names of the counters. No group has a journal of its own.
 	Prefix string
-	// Range is empty for the first range of all, FROM-END for the first one of a range of wire.Order, in 16 hexadecimal
-	// digits each, or the Next of the Result before. Ranges may be recounted at the same time, also by other processes.
+	// Range is empty for the first range, or the Next of the Result before.
 	Range string
 	// Repair corrects what differs.
 	Repair bool
@@ -141,7 +140,7 @@ type Result struct {
 	Entries int64
 	// Opened is the number of counters with a new opening balance.
 	Opened int
-	// Next is the Range of the next call; empty at the end of the range. Done is the share of all places up to the end of
+	// Next is the Range of the next call; empty at the end. Done is the share of all places up to the end of
 	// this range, in thousandths.
 	Next string
 	Done int

@@ -77,7 +77,7 @@ func (x *run) readJournal(ctx context.Context, seen *partSet, round, rounds uint
 		return nil
 	}
 	clear(seen.keys) // which keeps the memory
-	from := x.cut // without an opening balance an opening balance can still be made
+	from := x.cut    // without an opening balance an opening balance can still be made
 	for i := range x.cover.openingBalances {
 		if o := &x.cover.openingBalances[i]; o.Cut.Compare(from) < 0 {
 			from = o.Cut
