@@ -116,7 +116,7 @@ func (w *World) suspendOld(s *step) {
 	case w.bus.lasts(l, 0) < soonOver:
 		rate /= 3 // a younger one may come
 	}
-	if w.rng.Float64() < rate && w.leaps.passUntil(held, markerGone) {
+	if w.rng.Float64() < rate && w.passUntil(held, markerGone) {
 		w.hit(SuspendedOld)
 		if w.rng.IntN(2) == 0 {
 			w.recheck(s.p)

@@ -17,22 +17,13 @@ import (
 
 // A broker keeps messages until they are acknowledged. Order means nothing to it.
 type broker struct {
-	*kernel
-	watch         busWatch
+	*World
 	n             int
 	queue         []*busMessage // not delivered, or to be delivered again
 	held          []*delivery
 	done          []*busMessage // the last ones that were acknowledged
 	deliveries    []*delivery   // all there were
 	subscriptions []*subscription
-}
-
-// A busWatch sees what happens to messages.
-type busWatch interface {
-	handedOver(uuid string, payload []byte) // by a publisher
-	published(payload []byte)
-	delivered(l *busMessage)
-	acknowledged(d *delivery)
 }
 
 // A busMessage is a message that the broker has.
@@ -72,7 +63,7 @@ func (b *broker) put(uuid string, payload []byte, foreign bool) *busMessage {
 	l := &busMessage{n: b.n, uuid: uuid, payload: payload, published: b.wall(), foreign: foreign}
 	l.decode = sync.OnceValues(l.batch)
 	b.queue = append(b.queue, l)
-	b.watch.published(payload)
+	b.series.published(payload)
 	b.say(nil, "   message %d is on the bus", l.n)
 	return l
 }
@@ -129,9 +120,8 @@ func (b *broker) acked(d *delivery) *busMessage {
 	if d.sub.p.dead {
 		return d.message
 	}
-	b.trace("ack", d.sub.p, "", uint64(d.message.n))
 	b.say(d.sub.p, "acknowledges message %d", d.message.n)
-	b.watch.acknowledged(d)
+	b.parts.acknowledged(d)
 	if d.message.settled == nil && !d.message.acked && b.strikes(AckLost) {
 		return d.message
 	}
@@ -229,13 +219,12 @@ func (b *broker) deliver(s *subscription, i int) bool {
 		s.idle = true
 		return false
 	}
-	b.trace("deliver", s.p, "", uint64(l.n))
 	b.say(s.p, "gets message %s", b.words(strconv.Itoa(l.n), func() string { return payloadText(l.payload) }))
 	b.queue = slices.Delete(b.queue, i, i+1)
 	if s.p.first == nil {
 		s.p.first = l
 	}
-	b.watch.delivered(l)
+	b.parts.delivered(l)
 	d := &delivery{l, s, m, time.Now()}
 	b.held, b.deliveries = append(b.held, d), append(b.deliveries, d)
 	b.checkHeld(s.p)
@@ -338,7 +327,7 @@ const givenUp = "given up by the bus"
 
 // giveUp makes a dead letter of a message that is to be delivered, maybe again, as an intake
 // does: whether it was applied nobody knows.
-func (b *broker) giveUp(db *database) bool {
+func (b *broker) giveUp() bool {
 	i := slices.IndexFunc(b.queue, func(l *busMessage) bool { return !l.foreign && l.settled == nil })
 	if i < 0 {
 		return false
@@ -346,8 +335,8 @@ func (b *broker) giveUp(db *database) bool {
 	l := b.queue[i]
 	b.queue, l.acked = slices.Delete(b.queue, i, i+1), true
 	b.say(nil, "message %d is given up", l.n)
-	b.watch.delivered(l)
-	_ = db.other.PutDeadLetters(background, []store.DeadLetter{{
+	b.parts.delivered(l)
+	_ = b.db.other.PutDeadLetters(background, []store.DeadLetter{{
 		Key: fmt.Sprintf("%032x", l.n), Payload: l.payload, Source: "copy of " + strconv.Itoa(l.n),
 		Time: l.published, Reason: givenUp, Maybe: true, At: b.wall(),
 	}})

@@ -33,7 +33,7 @@ func (b *bus) Publish(_ string, messages ...*message.Message) (err error) {
 }
 
 func (b *broker) publish(p *proc, from context.Context, uuid string, payload []byte, f callEnd) (chan error, error) {
-	b.watch.handedOver(uuid, payload)
+	b.parts.handedOver(uuid, payload)
 	put := func() error { b.put(uuid, payload, false); return nil }
 	if b.embedded {
 		if f != released {

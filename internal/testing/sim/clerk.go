@@ -67,7 +67,7 @@ func (opr *operator) lookAfter(kind string) bool {
 	p, d := pick(opr.rng, lives), pick(opr.rng, all)
 	o := opr.newOp(kind, opr.finishDeadLetter)
 	o.letter, o.names = d, []string{d.Key}
-	for _, s := range opr.oracles.ledger.increments(d) {
+	for _, s := range opr.ledger.increments(d) {
 		s.discarded = s.discarded || kind == discardOp
 		s.renewed = s.renewed || kind == asNewOp && d.IDTaken()
 	}
@@ -96,6 +96,6 @@ func (opr *operator) finishDeadLetter(o *op) {
 	case o.became.Twice:
 		opr.violate("a letter may count twice, and was asked for: %s", o.letter.Reason)
 	case o.became.Result == admin.ResultDiscarded:
-		opr.oracles.forbid(&o.letter)
+		opr.parts.forbid(&o.letter)
 	}
 }

@@ -18,13 +18,7 @@ type contest struct {
 
 // A race runs the contest of a schedule.
 type race struct {
-	*kernel
-	clients *clients
-	bus     *broker
-	db      *database
-	procs   *processes
-	ledger  *ledger
-	totals  *totalOracle
+	*World
 
 	stage raceStage
 	op    *op // the request
@@ -194,7 +188,7 @@ func (rn *race) checkRace() {
 	switch {
 	case s.times(rn.totals.folded[s.counter]) > 0:
 		rn.say(nil, "the request behind the flood was counted after %s", took)
-		rn.Shapes[map[string]Shape{reusedIDs: BehindReusedIDs, unreadable: BehindUnreadable, bulk: BehindBulk}[c.flood]]++
+		rn.Raced++
 		rn.stage = over
 	case rn.inDeadLetter(s): // a window or a clock that has changed: as good as counted, for a flood
 		rn.stage = over

@@ -9,20 +9,18 @@ import (
 	"github.com/countmill/countmill/store/engine"
 	"github.com/countmill/countmill/store/engine/memory"
 	"github.com/countmill/countmill/store/protocol"
-	"github.com/countmill/countmill/wire"
 )
 
 // A database is the engine below the stores of all processes, whose answers get lost.
 type database struct {
-	*kernel
+	*World
 
 	mem     *memory.Database
-	twin    *twin                   // nil without a machine
-	engines map[engine.Engine]*proc // guarded by kernel.mu
-	engine  engine.Engine           // of the simulator itself: its calls do not park
-	own     *protocol.Store         // for oracles
-	other   *protocol.Store         // of other processes, whose calls do not park
-	watch   storeWatch
+	twin    *twin                       // nil without a machine
+	engines map[engine.Engine]*proc     // guarded by kernel.mu
+	engine  engine.Engine               // of the simulator itself: its calls do not park
+	own     *protocol.Store             // for oracles
+	other   *protocol.Store             // of other processes, whose calls do not park
 	set     store.Settings              // that were written last
 	swapped bool                        // another one has taken its place
 	sweptAt time.Duration               // kernel.jumped at the last sweep
@@ -34,26 +32,10 @@ type database struct {
 	letters []store.DeadLetter          // all, by key
 }
 
-// A storeWatch sees what reaches the store.
-type storeWatch interface {
-	// applied sees a commit after it was applied. called is the step in which p asked for it.
-	applied(p *proc, c *store.Commit, called int)
-	// reset sees the first application of a reset by operation by.
-	reset(r *store.ResetRequest, done *store.ResetResult, by int)
-	// removing comes before p removes dead letters, discarding before a person does.
-	removing(p *proc, keys []string)
-	discarding(keys []string)
-	// forgetting comes before the store drops expired markers.
-	forgetting()
-	// gave sees values of a sequence that are given for the first time.
-	gave(name string, id wire.PartID, g store.Given)
-	// ruled sees the rules after a change of the settings.
-	ruled(rules *store.Rules)
-}
-
-func newDatabase(k *kernel, m Machine) *database {
+func newDatabase(w *World, m Machine) *database {
+	k := w.kernel
 	db := &database{
-		kernel: k, engines: make(map[engine.Engine]*proc), swept: make(map[string]int), leaving: make(map[string]bool), buried: make(map[string]store.DeadLetter),
+		World: w, engines: make(map[engine.Engine]*proc), swept: make(map[string]int), leaving: make(map[string]bool), buried: make(map[string]store.DeadLetter),
 		folds: make(map[string][]foldedTo), most: make(map[string]int),
 	}
 	if m != nil {
@@ -129,7 +111,7 @@ func (k *kernel) newJitter(n uint64) func(time.Duration) time.Duration {
 // forget lets the store drop expired rows: at once, the worst case.
 func (db *database) forget() {
 	if db.limits.Expires {
-		db.watch.forgetting()
+		db.parts.forgetting()
 		db.mem.Expire(db.storeNow())
 		return
 	}
@@ -199,7 +181,6 @@ func (db *database) sweep() bool {
 	}
 	n, _ := s.SweepCounters(alone(), store.SweepAfter)
 	_ = s.SweepSeries(alone())
-	db.trace("sweep", nil, "", uint64(n))
 	db.say(nil, "%d deleted counters are swept", n)
 	return n > 0
 }

@@ -44,8 +44,8 @@ func (w *World) clearUp() {
 			w.stage = w.afterValues()
 		}
 	case lastIndexes:
-		if w.leaps.settleIndexes() {
-			w.oracles.groups.checkLast(w.oracles.totals.folded)
+		if w.settleIndexes() {
+			w.groups.look()
 			w.stage = lastResets
 		}
 	case lastResets:
@@ -73,13 +73,12 @@ func (w *World) calmDown() {
 	for _, p := range w.procs.all {
 		p.frozen = false
 	}
-	w.trace("calm", nil, "", 0)
 	w.say(nil, "== from here on nothing breaks")
 	if w.rates[Image] > 0 && w.procs.restoreOne(aggregating) { // the last one: a message that it never gives back shows
 		w.hit(Image)
 	}
 	w.procs.upgrade()
-	w.chores.createIndexes()
+	w.createIndexes()
 	for range 3 {
 		for _, f := range []Fault{ReplayAsked, AskedAsNew, DeadLetterDiscarded} {
 			if w.rates[f] > 0 && w.happen(f) {
@@ -106,16 +105,16 @@ func (w *World) awaitFolds() {
 	w.procs.restartHalted()
 	switch {
 	case len(w.bus.queue)+len(w.bus.held)+len(w.delayed) > 0 || w.procs.atRemotes.Load() > 0 || w.db.deadLettersWait():
-	case w.oracles.inProcess():
+	case w.parts.inProcess():
 		w.forgetDeadLetters()
 	default:
-		w.oracles.ledger.check()
+		w.ledger.check()
 		if w.shape.operator {
 			w.operator.unreset = slices.Clone(counters[:2+w.shape.counters])
 		}
 		w.stage = w.afterPages()
 		if w.pages != nil {
-			w.leaps.settleJournal()
+			w.settleJournal()
 			w.stage = lastPages
 		}
 	}
@@ -150,7 +149,7 @@ func (w *World) awaitReads() {
 
 // forgetDeadLetters starts all aggregators again, so that they forget the letters that they have read.
 func (w *World) forgetDeadLetters() {
-	w.oracles.removedDeadLetters = nil
+	w.parts.removedDeadLetters = nil
 	for _, p := range w.procs.lives(aggregating) {
 		w.procs.kill(p)
 		w.procs.start(p.role, p.slot, false)

@@ -51,7 +51,7 @@ func (db *database) around(c *memory.Call, do func() error) (err error) {
 	p := db.engines[c.By]
 	db.mu.Unlock()
 	s := &step{p: p, ctx: c.Ctx, op: db.nameOf(c), key: keyOf(c)}
-	if changes(c) && db.watch != nil { // or it is just being made
+	if changes(c) && db.parts != nil { // or it is just being made
 		do = db.watched(c, s, do)
 	}
 	if p == nil || c.Ctx.Value(aloneKey{}) != nil {
@@ -61,7 +61,6 @@ func (db *database) around(c *memory.Call, do func() error) (err error) {
 	if f, ok := c.Ctx.Value(foldKey{}).(*foldCall); ok && c.Op == memory.Commit {
 		s.commit = &f.commit
 		s.asks = func() string { return commitText(&f.commit) }
-		s.gets = func() string { return f.row.String() }
 		s.run = func(end callEnd) { err = db.fold(s, f, end, do) }
 	} else {
 		s.run = func(end callEnd) { err = db.answer(c, s, end, do) }
@@ -102,9 +101,7 @@ func (db *database) answer(c *memory.Call, s *step, end callEnd, do func() error
 		c.Defer = func(engine.Key) bool { return db.strikes(LookupDeferred) }
 	}
 	lookUp := s.op == "applied" || s.op == "shards"
-	if c.Blank = lookUp && db.strikes(LookupBlank); lookUp && !c.Blank {
-		db.noteLookUp(s.p, c.Keys)
-	}
+	c.Blank = lookUp && db.strikes(LookupBlank)
 	return do()
 }
 
@@ -252,25 +249,20 @@ func (db *database) watched(c *memory.Call, s *step, do func() error) func() err
 // changing comes before changes take effect.
 func (db *database) changing(c *memory.Call, s *step) {
 	if c.Op == memory.Expire && c.Kind == kindMarker {
-		db.watch.forgetting()
+		db.parts.forgetting()
 	}
 	var letters []string
 	for i := range c.Changes {
-		switch x := &c.Changes[i]; {
-		case x.Key.Kind == kindLetter && x.Op == engine.Delete:
+		if x := &c.Changes[i]; x.Key.Kind == kindLetter && x.Op == engine.Delete {
 			letters = append(letters, x.Key.Name)
-		case x.Key.Kind == kindRecord && len(x.Max) > 0:
-			if named := db.shardsNamed(x.Key.Name); named > 0 && int64(named) < int64(x.Max[0].Value.Lo) {
-				db.Grown++
-			}
 		}
 	}
 	switch {
 	case letters == nil:
 	case s.op == "discard":
-		db.watch.discarding(letters)
+		db.parts.discarding(letters)
 	default:
-		db.watch.removing(s.p, letters)
+		db.parts.removing(s.p, letters)
 	}
 }
 
@@ -311,7 +303,7 @@ func (db *database) noteMarker(c *memory.Call, x *engine.Change, row *engine.Row
 	r, _ := c.Ctx.Value(resetKey{}).(*store.ResetRequest)
 	switch first := row.Int64(fieldFirst); {
 	case first > 0:
-		db.watch.gave(c.Changes[len(c.Changes)-1].Key.Name, id, store.Given{First: first, Count: int(row.Int64(fieldValues))})
+		db.values.gave(c.Changes[len(c.Changes)-1].Key.Name, id, store.Given{First: first, Count: int(row.Int64(fieldValues))})
 	case r != nil:
 		by, _ := c.Ctx.Value(opKey{}).(int)
 		done := store.ResetResult{Removed: row.Int(fieldRemoved), At: time.UnixMicro(row.Int64(fieldAt)).UTC()}
@@ -319,7 +311,7 @@ func (db *database) noteMarker(c *memory.Call, x *engine.Change, row *engine.Row
 		if was := db.totalAt(r.Counter, done.At); was != int64(r.Look.Sum.Lo) {
 			db.violate("a reset of %s as of %s takes %d for its sum, when it was %d", r.Counter, done.At.Format(clockFormat), r.Look.Sum, was)
 		}
-		db.watch.reset(r, &done, by)
+		db.totals.reset(r, &done, by)
 	}
 }
 
@@ -329,10 +321,9 @@ func (db *database) noteSettled() {
 	db.setClocks(func() { db.set = set })
 	if set.Window != db.window() {
 		db.windows = append(db.windows, set.Window)
-		db.trace("window", nil, "", uint64(set.Window))
 		db.say(nil, "the window is %s from now on, nothing of before %s counts", set.Window, set.ForgetBefore.Format(clockFormat))
 	}
-	db.watch.ruled(set.Rules)
+	db.groups.ruled(set.Rules)
 }
 
 // noteSwept notes that a record is gone, with all of its counter.

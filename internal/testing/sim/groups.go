@@ -13,14 +13,13 @@ import (
 // A groupOracle compares groups with the sums of their counters: in each commit, at each moment that a
 // reader shows, and at the end with the ledger.
 type groupOracle struct {
-	*kernel
-	db *database
+	*World
 
 	known map[int64]store.Index // the latest state of each index, by number
 }
 
-func newGroupOracle(k *kernel, db *database) *groupOracle {
-	return &groupOracle{kernel: k, db: db, known: make(map[int64]store.Index)}
+func newGroupOracle(w *World) *groupOracle {
+	return &groupOracle{World: w, known: make(map[int64]store.Index)}
 }
 
 // ruled notes the states of all indexes. An index never serves by ranges that were read before it held.
@@ -122,37 +121,13 @@ func (g *groupOracle) look() {
 		want := make(map[string]int64)
 		for counter := range g.db.folds {
 			if group, ok := x.GroupOf(counter); ok {
-				want[group] += g.db.totals(counter)
+				want[group] += g.db.sumOf(counter)
 			}
 		}
 		for _, group := range slices.Sorted(maps.Keys(want)) {
 			g.Groups++
 			if got, _ := g.db.servedAt(group, now); got != want[group] {
 				g.violate("%s is %d, when its counters sum to %d", group, got, want[group])
-			}
-		}
-	}
-}
-
-// checkLast compares each group with the ledger, when all has come to rest.
-func (g *groupOracle) checkLast(folded map[string]int64) {
-	rules, now := g.db.rulesNow(), g.db.moment()
-	if rules == nil {
-		return
-	}
-	for i := range rules.Indexes {
-		x := &rules.Indexes[i]
-		want, swept := make(map[string]int64), make(map[string]bool)
-		for counter, sum := range folded {
-			if group, ok := x.GroupOf(counter); ok {
-				_, gone := g.db.swept[counter]
-				want[group] += sum
-				swept[group] = swept[group] || gone
-			}
-		}
-		for _, group := range slices.Sorted(maps.Keys(want)) {
-			if got, _ := g.db.servedAt(group, now); got != want[group] && !swept[group] {
-				g.violate("at the end %s is %d, and %d were folded into its counters", group, got, want[group])
 			}
 		}
 	}

@@ -17,7 +17,7 @@ const readyWithin = 20 * time.Minute
 
 // An idleOracle looks for what processes keep when there is nothing left to do.
 type idleOracle struct {
-	*processes
+	*World
 	left  string    // the holdings
 	since time.Time // since when nothing is left to do, and left is the same
 }
@@ -26,8 +26,8 @@ type idleOracle struct {
 // parts, jobs, letters, shards; and whether all that are able are ready. A leak shows only here, as
 // a role goes on with less room and is right about every increment.
 func (io *idleOracle) check() bool {
-	io.restartHalted() // some notice late
-	for _, p := range io.everybody() {
+	io.procs.restartHalted() // some notice late
+	for _, p := range io.procs.everybody() {
 		left, within := p.unreturned(), idleWithin
 		if left == "" {
 			left, within = p.unready(), readyWithin

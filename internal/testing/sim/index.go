@@ -99,12 +99,12 @@ func (db *database) createFirst() {
 }
 
 // passSettle lets so much time pass that no commit by older rules can come any more.
-func (lp *leaps) passSettle() bool {
-	if lp.pages != nil && lp.rng.IntN(3) == 0 {
-		lp.pass(time.Hour) // an aggregator that gets no further record of the journal
+func (w *World) passSettle() bool {
+	if w.pages != nil && w.rng.IntN(3) == 0 {
+		w.pass(time.Hour) // an aggregator that gets no further record of the journal
 		return true
 	}
-	lp.pass(store.RulesSettle + []time.Duration{-5 * time.Second, time.Second, time.Minute}[lp.rng.IntN(3)])
+	w.pass(store.RulesSettle + []time.Duration{-5 * time.Second, time.Second, time.Minute}[w.rng.IntN(3)])
 	return true
 }
 
@@ -117,16 +117,16 @@ func (w *World) stopIndexer(s *step) bool {
 	}
 	s.p.frozen = true
 	w.say(s.p, "is stopped")
-	w.leaps.suspendFor(w.indexed.cfg.Lease + time.Second + time.Duration(w.rng.Int64N(int64(time.Minute))))
+	w.suspendFor(w.indexed.cfg.Lease + time.Second + time.Duration(w.rng.Int64N(int64(time.Minute))))
 	return true
 }
 
 // settleIndexes reports whether all indexes are built or gone. Time passes if they wait for it.
-func (lp *leaps) settleIndexes() bool {
-	if lp.indexed == nil {
+func (w *World) settleIndexes() bool {
+	if w.indexed == nil {
 		return true
 	}
-	rules, now, all := lp.db.rulesNow(), lp.db.storeNow(), true
+	rules, now, all := w.db.rulesNow(), w.db.storeNow(), true
 	if rules == nil {
 		return true
 	}
@@ -136,7 +136,7 @@ func (lp *leaps) settleIndexes() bool {
 			begin = x.Ended.Add(max(x.Since.Sub(x.Ended), store.SettingsMaxAge))
 		}
 		if wait := begin.Sub(now); wait >= 0 {
-			lp.pass(wait + time.Second)
+			w.pass(wait + time.Second)
 			return false
 		}
 		all = all && x.InForce() && !x.Serving.IsZero()

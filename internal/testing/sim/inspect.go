@@ -25,7 +25,7 @@ func (db *database) noteFolded(c *store.Commit) {
 	at := db.mem.Latest()
 	for i := range c.Adds {
 		a := &c.Adds[i]
-		db.folds[a.Counter] = append(db.folds[a.Counter], foldedTo{at, db.totals(a.Counter) + a.Delta})
+		db.folds[a.Counter] = append(db.folds[a.Counter], foldedTo{at, db.sumOf(a.Counter) + a.Delta})
 		db.most[a.Counter] = max(db.most[a.Counter], a.Shard+1)
 		if named := db.shardsNamed(a.Counter); named <= a.Shard {
 			db.violate("a commit adds to shard %d of %s, and its record names %d", a.Shard, a.Counter, named)
@@ -33,8 +33,8 @@ func (db *database) noteFolded(c *store.Commit) {
 	}
 }
 
-// totals is the sum of all that was folded to a counter, and not removed.
-func (db *database) totals(counter string) int64 {
+// sumOf is the sum of all that was folded to a counter, and not removed.
+func (db *database) sumOf(counter string) int64 {
 	if all := db.folds[counter]; len(all) > 0 {
 		return all[len(all)-1].sum
 	}

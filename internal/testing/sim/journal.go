@@ -12,19 +12,7 @@ import (
 
 // A journalOracle compares the journal with all that was ever added, and what its readers saw with the journal.
 type journalOracle struct {
-	*kernel
-	db    *database
-	added map[string]int64
-}
-
-func newJournalOracle(k *kernel, db *database) *journalOracle {
-	return &journalOracle{k, db, make(map[string]int64)}
-}
-
-func (jo *journalOracle) applied(c *store.Commit) {
-	for _, a := range c.Adds {
-		jo.added[a.Counter] += a.Delta
-	}
+	*World
 }
 
 // lines visits all entries of the journal in their order.
@@ -63,7 +51,7 @@ func (jo *journalOracle) check() {
 			jo.violate("%s is in the journal with %d, and has no rule", counter, n)
 		}
 	}
-	for counter, n := range jo.added {
+	for counter, n := range jo.totals.folded {
 		if rules.JournalOf(counter) != nil && kept[counter] != n {
 			jo.violate("the journal of %s sums to %d, and %d was added", counter, kept[counter], n)
 		}

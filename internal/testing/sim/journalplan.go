@@ -61,8 +61,8 @@ func (db *database) addJournal() {
 }
 
 // settleJournal lets time pass until no commit can add anything to the journal.
-func (lp *leaps) settleJournal() {
-	if !lp.embedded {
-		lp.pass(store.JournalSettle + time.Minute)
+func (w *World) settleJournal() {
+	if !w.embedded {
+		w.pass(store.JournalSettle + time.Minute)
 	}
 }

@@ -12,11 +12,7 @@ import (
 // A ledger has every increment of the clients and the promise that they got for it. In the end it is
 // compared with the totals and the dead letters.
 type ledger struct {
-	*kernel
-	db     *database
-	totals *totalOracle
-	series *seriesOracle
-	kept   *journalOracle
+	*World
 
 	sums    []*sum
 	used    map[string]int // digits of each counter
@@ -78,8 +74,6 @@ func (lg *ledger) check() {
 	totals := lg.totals.folded
 	letters := lg.db.deadLetters()
 	dead := deadLetterSums(letters)
-	type group struct{ times int }
-	groups := make(map[*int]*group)
 	for _, s := range lg.sums {
 		times := s.times(totals[s.counter])
 		inDeadLetter := s.deadLettered(dead)
@@ -88,16 +82,6 @@ func (lg *ledger) check() {
 			lg.violate("increment %d of %s was counted %d times, at most %d", s.digit, s.counter, times, s.most)
 		case times < s.least && !inDeadLetter && !s.discarded:
 			lg.violate("increment %d of %s was counted %d times, at least %d, and no dead letter has it", s.digit, s.counter, times, s.least)
-		}
-		if s.group != nil && !s.renewed {
-			g := groups[s.group]
-			if g == nil {
-				g = &group{}
-				groups[s.group] = g
-			}
-			if g.times += times; g.times > 1 {
-				lg.violate("increment %d of %s: of one id %d were counted", s.digit, s.counter, g.times)
-			}
 		}
 	}
 	for counter, total := range totals {

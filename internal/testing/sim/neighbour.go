@@ -38,8 +38,8 @@ type neighbour struct {
 // beside is the total of each counter in the other database. In the schedule's, no increments of a counter sum to it.
 const beside = 2
 
-func newNeighbour(cl *callers, ps *processes) *neighbour {
-	db := ps.db
+func newNeighbour(cl *callers) *neighbour {
+	db, ps := cl.db, cl.procs
 	limits := db.limits
 	if db.plan.neighbour == copied {
 		limits.Name = "copy"
@@ -77,7 +77,7 @@ func (nb *neighbour) check(o *op) {
 		return
 	}
 	for _, t := range o.totals {
-		nb.Shapes[ReadBeside]++
+		nb.Beside++
 		if t.Total != beside {
 			nb.violate("the reader of another database read %d of %s from the %s, and not %d", t.Total, t.Counter, t.Source, beside)
 		}

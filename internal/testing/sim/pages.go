@@ -15,8 +15,6 @@ import (
 // Page clients read the journals of counters in pages: forward and backward, and behind the end.
 type pageClients struct {
 	*callers
-	procs *processes
-	kept  *journalOracle
 
 	walks []*walk
 	tries int // pages asked for since nothing breaks any more
@@ -111,8 +109,7 @@ func (pc *pageClients) take(w *walk, o *op, q *admin.JournalQuery, page *admin.J
 		return
 	}
 	pc.Pages++
-	pc.trace("page", o.p, page.Next+page.Previous, uint64(len(page.Entries)))
-	pc.say(o.p, "walk %d gets %s, next %q, previous %q, settled until %s", w.n, entriesText(page.Entries), page.Next, page.Previous, page.SettledUntil.Format(clockFormat))
+	pc.say(o.p, "walk %d gets %s, next %q, previous %q, settled until %s", w.n, pc.words("entries", func() string { return entriesText(page.Entries) }), page.Next, page.Previous, page.SettledUntil.Format(clockFormat))
 	pc.checkPage(q, page)
 	next := page.Next
 	if w.back {
@@ -141,7 +138,7 @@ func (pc *pageClients) checkPage(q *admin.JournalQuery, page *admin.JournalPage)
 		e := &page.Entries[i]
 		switch {
 		case e.Counter != q.Counter || i >= q.Limit || q.Before != "" && e.Key >= q.Before || e.Key <= before:
-			pc.violate("a page of %d entries of %s after %q and before %q has %s", q.Limit, q.Counter, q.After, q.Before, entriesText(page.Entries))
+			pc.violate("a page of %d entries of %s after %q and before %q has entries%s", q.Limit, q.Counter, q.After, q.Before, entriesText(page.Entries))
 			return
 		case e.Time.After(page.SettledUntil):
 			pc.violate("a page that is settled until %s has an entry of %s", page.SettledUntil.Format(clockFormat), e.Time.Format(clockFormat))
@@ -151,7 +148,7 @@ func (pc *pageClients) checkPage(q *admin.JournalQuery, page *admin.JournalPage)
 }
 
 func entriesText(entries []admin.JournalEntry) string {
-	text := "entries"
+	text := ""
 	for i := range entries {
 		text += fmt.Sprintf(" %s:%s", entries[i].Key, sumText(entries[i].Counter, entries[i].Delta))
 	}

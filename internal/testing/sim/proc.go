@@ -58,7 +58,6 @@ type proc struct {
 	rdrClock accuracy       // guarded by kernel.mu
 	aggClock accuracy       // guarded by kernel.mu
 	records  []store.Worker // that it has read last; guarded by kernel.mu
-	goesBy   int64          // version of the settings that it read last; guarded by kernel.mu
 
 	store        *protocol.Store // of its roles; nil if it only publishes
 	version      int             // of the wire format: that it writes, and the newest it reads
@@ -78,8 +77,6 @@ type proc struct {
 	stopIndexer  context.CancelFunc
 	waiting      []*busMessage
 	sums         []*sum // what Add took since the last Flush
-
-	looked map[string]int // in which step it learned of each counter's record
 
 	open map[any]struct{} // shards and markers of folds under way
 }

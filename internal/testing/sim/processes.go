@@ -18,10 +18,7 @@ import (
 
 // The processes run the roles.
 type processes struct {
-	*kernel
-	bus   *broker
-	db    *database
-	cache *cacheServer
+	*World
 
 	started   int
 	all       []*proc           // in the order of their starts
@@ -43,7 +40,7 @@ func (ps *processes) startAll() {
 // start begins a life of the process in slot; a restored one has the random numbers of the life before.
 func (ps *processes) start(r role, slot int, restored bool) *proc {
 	ps.started++
-	p := &proc{k: ps.kernel, n: ps.started, role: r, slot: slot, open: make(map[any]struct{}), looked: make(map[string]int)}
+	p := &proc{k: ps.kernel, n: ps.started, role: r, slot: slot, open: make(map[any]struct{})}
 	p.name = [...]string{"client", "publisher", "aggregator", "reader", "indexer", "node"}[r] + fmt.Sprint(slot, ".", p.n)
 	p.image = ps.rng.Uint64()
 	if old := ps.alive[r][slot]; old != nil && restored {
@@ -56,7 +53,6 @@ func (ps *processes) start(r role, slot int, restored bool) *proc {
 	p.version = ps.drawVersion(r, ps.alive[r][slot])
 	ps.alive[r][slot] = p
 	ps.all = append(ps.all, p)
-	ps.trace("start", p, "", 0)
 	ps.say(p, "starts, its clock %s off, of wire version %d", p.skew, p.version)
 	e := ps.newEnv(p, p.image)
 	if p.shards = 1 + (p.slot+ps.shape.shards)%4; ps.embedded {
@@ -124,7 +120,6 @@ func (ps *processes) startAggregator(p *proc, cfg aggregator.Config) {
 
 // kill ends a life at once.
 func (ps *processes) kill(p *proc) {
-	ps.trace("kill", p, "", 0)
 	ps.say(p, "ends at once")
 	ps.fence(p)
 	for _, l := range p.waiting {
@@ -155,7 +150,7 @@ func (ps *processes) kill(p *proc) {
 // fence ends all steps of a process that was killed.
 func (ps *processes) fence(p *proc) {
 	synctest.Wait() // another may just have been killed
-	ps.takeIn()
+	ps.absorb()
 	ps.mu.Lock()
 	p.dead = true
 	ps.mu.Unlock()
@@ -164,7 +159,7 @@ func (ps *processes) fence(p *proc) {
 			continue
 		}
 		ps.drop(s)
-		ps.calls.end(s)
+		callEnds(s)
 		s.fenced = true
 		if s.run != nil {
 			s.run(killed)
@@ -184,7 +179,6 @@ func (ps *processes) finishDead(f func()) {
 
 // stop asks an aggregator to stop.
 func (ps *processes) stop(p *proc) {
-	ps.trace("stop", p, "", 0)
 	ps.say(p, "is told to stop")
 	p.leaving = true
 	p.stop()
@@ -357,7 +351,6 @@ func (ps *processes) freezeOne() bool {
 	all := ps.everybody()
 	p := pick(ps.rng, all)
 	p.frozen = !p.frozen
-	ps.trace("freeze", p, "", 0)
 	ps.say(p, "frozen: %t", p.frozen)
 	return true
 }

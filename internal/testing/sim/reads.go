@@ -10,8 +10,6 @@ import (
 // Clients that read ask readers for totals.
 type readClients struct {
 	*callers
-	procs  *processes
-	totals *totalOracle
 	final  bool // all has come to rest
 	proved bool // every receipt was read then
 }

@@ -88,7 +88,7 @@ func (cs *clients) finishConflicts(o *op) {
 			return
 		}
 		named[c.Position] = true
-		cs.trace("conflict", nil, c.ID, uint64(c.Position))
+		cs.say(o.p, "increment %d of op %d conflicts", c.Position, o.n)
 	}
 	for i, s := range o.sums {
 		if named[i] {

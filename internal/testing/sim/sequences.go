@@ -44,8 +44,6 @@ func (ps *processes) startIssuer(p *proc, e *clock.Env) {
 // Sequence clients ask for values of sequences.
 type sequenceClients struct {
 	*callers
-	procs  *processes
-	values *valueOracle
 
 	requests []*valueRequest
 	tries    int // since nothing breaks any more

@@ -30,8 +30,7 @@ func (db *database) addRules() {
 
 // A seriesOracle compares the series with the ledger, minute by minute.
 type seriesOracle struct {
-	*kernel
-	db *database
+	*World
 
 	sent   map[string]map[int][]wire.Minute // the minutes of each digit of a counter, as messages have them
 	odd    map[string]map[int]bool          // digits in messages that no publisher made: their parts are cut later
@@ -71,9 +70,9 @@ func (so *seriesOracle) look() {
 	l.view.Close()
 }
 
-func newSeriesOracle(k *kernel, db *database) *seriesOracle {
+func newSeriesOracle(w *World) *seriesOracle {
 	return &seriesOracle{
-		kernel: k, db: db, sent: make(map[string]map[int][]wire.Minute), odd: make(map[string]map[int]bool),
+		World: w, sent: make(map[string]map[int][]wire.Minute), odd: make(map[string]map[int]bool),
 		folded: make(map[string]map[wire.Minute]int64),
 	}
 }

@@ -94,7 +94,6 @@ func (s *simStore) Fold(ctx context.Context, c *store.Commit) (store.CommitResul
 		Markers: slices.Clone(c.Markers), Adds: slices.Clone(c.Adds), KnownShards: slices.Clone(c.KnownShards), Buckets: slices.Clone(c.Buckets), Archive: c.Archive, Tally: c.Tally,
 		Growths: slices.Clone(c.Growths), Grouped: slices.Clone(c.Grouped), Rules: c.Rules, Restores: c.Restores, Records: slices.Clone(c.Records), Rows: slices.Clone(c.Rows),
 	}}
-	s.db.noteSettings(s.p, &f.commit)
 	began := s.begins()
 	folded, err := s.Store.Fold(context.WithValue(named(ctx, "fold"), foldKey{}, f), &f.commit)
 	if err == nil && c.Tally > 0 { // a decision about a letter has none, and nobody looks at its time
@@ -140,7 +139,6 @@ func (s *simStore) Check(ctx context.Context) (store.Checked, error) {
 	checked, err := s.Store.Check(named(ctx, "check"))
 	if err == nil {
 		checked.At = s.db.storeNow() // also where the store's clock is the machine's
-		s.db.setClocks(func() { s.p.goesBy = checked.Settings.Version })
 		s.p.taught(began)
 		s.learns(asked, checked.At)
 	}

@@ -22,7 +22,6 @@ type sum struct {
 	digit     int
 	least     int       // times that it must have been counted
 	most      int       // times that it may have been counted
-	group     *int      // sums of one group count once together
 	reused    bool      // another increment came under its id, or its request's key
 	renewed   bool      // it was asked for as new, as that one has its id
 	discarded bool      // a letter that it is in was to be discarded

@@ -11,21 +11,6 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// trace adds an event to the hash of the schedule. The hash is the same whether anybody reads the
-// trace or not.
-func (k *kernel) trace(what string, p *proc, detail string, n uint64) {
-	var b [8]byte
-	for i := range b {
-		b[i] = byte(n >> (8 * i))
-	}
-	_, _ = k.digest.WriteString(what)
-	if p != nil {
-		_, _ = k.digest.WriteString(p.name)
-	}
-	_, _ = k.digest.WriteString(detail)
-	_, _ = k.digest.Write(b[:])
-}
-
 // say writes a line of the trace for readers: the step, the age of the schedule, the process, and
 // the event.
 func (k *kernel) say(p *proc, format string, args ...any) {
@@ -70,9 +55,9 @@ func (w *World) verdict() {
 	if !w.verbose {
 		return
 	}
-	totals, dead := w.oracles.totals.folded, deadLetterSums(w.db.deadLetters())
+	totals, dead := w.totals.folded, deadLetterSums(w.db.deadLetters())
 	w.say(nil, "the ledger: what callers were told, and what the store has")
-	for _, s := range w.oracles.ledger.sums {
+	for _, s := range w.ledger.sums {
 		times := s.times(totals[s.counter])
 		promise := map[[2]int]string{{0, 0}: "not counted", {0, 1}: "perhaps", {1, 1}: "durable"}[[2]int{s.least, s.most}]
 		set := ""
@@ -88,7 +73,7 @@ func (w *World) verdict() {
 	for _, v := range w.Violations {
 		w.say(nil, "WRONG %s", v)
 	}
-	w.say(nil, "%d calls of bus and store, %d violations, trace %016x", w.Calls, len(w.Violations), w.digest.Sum64())
+	w.say(nil, "%d calls of bus and store, %d violations", w.Calls, len(w.Violations))
 }
 
 // sumText names the increments that a delta is the sum of: a#0,3 are the first and the

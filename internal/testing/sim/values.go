@@ -10,15 +10,15 @@ import (
 
 // A valueOracle checks that each value of a sequence is given once.
 type valueOracle struct {
-	*kernel
+	*World
 	greatest map[string]int64                   // the greatest value of each sequence that an answer had
 	given    map[wire.PartID]store.Given        // values of the store, by the id of the marker
 	owners   map[string]map[int64]*valueRequest // by sequence and value: whose answer had it
 	named    map[wire.PartID]*valueRequest      // those with an id
 }
 
-func newValueOracle(k *kernel) *valueOracle {
-	return &valueOracle{k, make(map[string]int64), make(map[wire.PartID]store.Given), make(map[string]map[int64]*valueRequest), make(map[wire.PartID]*valueRequest)}
+func newValueOracle(w *World) *valueOracle {
+	return &valueOracle{w, make(map[string]int64), make(map[wire.PartID]store.Given), make(map[string]map[int64]*valueRequest), make(map[wire.PartID]*valueRequest)}
 }
 
 // excused reports whether a request may get other values than before: it has no time, and its id may be
@@ -47,7 +47,7 @@ func (v *valueOracle) answered(r *valueRequest, o *op, got countmill.Values) {
 		return
 	}
 	v.Values++
-	v.trace("values", o.p, r.Sequence, uint64(got.First))
+	v.say(o.p, "op %d gets the values %d to %d of %s", o.n, got.First, got.Last, r.Sequence)
 	if int(got.Last-got.First)+1 != r.Count {
 		v.violate("request %d for %d values of %s got %d to %d", r.n, r.Count, r.Sequence, got.First, got.Last)
 	}

@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/countmill/countmill/store"
 )
 
 // windows are the deduplication windows that the database may have.
@@ -46,14 +45,5 @@ func (ps *processes) trusted(p *proc) func() time.Duration {
 			return cmp.Or(p.agg.Settings().Window, set)
 		}
 		return set
-	}
-}
-
-// noteSettings counts the folds with markers that begin by settings which were changed since.
-func (db *database) noteSettings(p *proc, c *store.Commit) {
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	if len(c.Markers) > 0 && p.goesBy < db.set.Version {
-		db.Outdated++
 	}
 }

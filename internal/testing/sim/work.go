@@ -15,10 +15,7 @@ var counters = []string{"a", "b", "page:/x", "page:/y", below}
 // Clients send increments to publishers.
 type clients struct {
 	*callers
-	procs  *processes
-	bus    *broker
-	ledger *ledger
-	again  []*op // to be repeated
+	again []*op // to be repeated
 }
 
 // wide is counters for one request, each once, more than a part holds; now and then one
@@ -57,7 +54,6 @@ func (cs *clients) add(p *proc) {
 			s.maybe()
 			p.sums = append(p.sums, s)
 		}
-		cs.trace("add", p, s.counter, uint64(s.digit))
 		cs.say(p, "Add %s#%d", s.counter, s.digit)
 		synctest.Wait() // or it would be chance which of them the sender takes together
 	}
@@ -167,8 +163,6 @@ func (cs *clients) reuse(o *op) {
 	if s == nil {
 		return
 	}
-	s.group = new(int)
-	o.sums[0].group = s.group
 	other := cs.newOp(o.kind, cs.finishSend)
 	other.key, other.sums = o.key, []*sum{s}
 	cs.ledger.rival(o, s)
@@ -268,6 +262,5 @@ func (cs *clients) addCrowd(p *proc) {
 	c.sent += n
 	c.unproven[p] += n
 	cs.hit(map[string]Fault{flood: Flood, swarm: Swarm}[c.counter])
-	cs.trace("crowd", p, c.counter, uint64(n))
 	cs.say(p, "Add %d times %s%+d", n, c.counter, c.delta)
 }
