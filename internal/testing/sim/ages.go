@@ -1,17 +1,16 @@
 package sim
 
 import (
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
 )
 
-// drawAges draws, with a generator of its own, whether a schedule has increments of very different
+// drawAges draws whether a schedule has increments of very different
 // ages in process together: events of the past, messages that wait nearly as long as ids are
 // remembered, and processes that are suspended while they commit.
 func (pl *plan) drawAges() {
-	rng := rand.New(rand.NewPCG(pl.seed, 0x61676573))
+	rng := pl.rng
 	if rng.IntN(4) > 0 {
 		return
 	}

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/countmill/countmill"
@@ -51,7 +50,7 @@ const (
 
 // drawContest draws a contest for few schedules, and what its processes have room for.
 func (pl *plan) drawContest() *contest {
-	rng := rand.New(rand.NewPCG(pl.seed, 0x666c6f6f64))
+	rng := pl.rng
 	if rng.IntN(30) > 0 || pl.crowd != nil {
 		return nil
 	}

@@ -1,8 +1,6 @@
 package sim
 
 import (
-	"math/rand/v2"
-
 	"github.com/countmill/countmill"
 )
 
@@ -27,7 +25,7 @@ type crowd struct {
 
 // drawCrowd draws a crowd for few schedules: it takes long, and hides what else is wrong.
 func (pl *plan) drawCrowd() *crowd {
-	rng := rand.New(rand.NewPCG(pl.seed, 0x737761726d))
+	rng := pl.rng
 	c := &crowd{counter: swarm, delta: 1, adds: 1<<20 + rng.IntN(1000), unproven: make(map[*proc]int)}
 	if rng.IntN(150) == 0 {
 		return c

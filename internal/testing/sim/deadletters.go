@@ -2,16 +2,13 @@ package sim
 
 import (
 	"fmt"
-	"math/rand/v2"
 
 	"github.com/countmill/countmill/store"
 )
 
-// drawDeadLetters draws, with a generator of its own, whether the bus gives messages up and somebody
-// asks for dead letters. Seeds with neither keep the schedules that they had before dead letters
-// existed.
+// drawDeadLetters draws whether the bus gives messages up and somebody asks for dead letters.
 func (pl *plan) drawDeadLetters() {
-	rng := rand.New(rand.NewPCG(pl.seed, 0x6c657474657273))
+	rng := pl.rng
 	if rng.IntN(4) > 0 {
 		return
 	}
@@ -33,7 +30,7 @@ func (pl *plan) drawDeadLetters() {
 	if rng.IntN(3) == 0 {
 		pl.rates[UnreadableAsked] = 0.3
 	}
-	for _, f := range []Fault{DeadLettersFail, DiscardLost, DiscardAnswerLost, DiscardLate} {
+	for _, f := range append(discards.all(), DeadLettersFail) {
 		if rng.IntN(2) == 0 {
 			pl.rates[f] = 0.3
 		}

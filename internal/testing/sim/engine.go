@@ -105,27 +105,21 @@ func (db *database) answer(c *memory.Call, s *step, end callEnd, do func() error
 	return do()
 }
 
-// callFaults are the faults of a call: none is below 0.
-type callFaults struct{ lost, answerLost, late Fault }
-
-// ofIndexes are what happens to calls of workers of indexes.
-var ofIndexing = callFaults{IndexLost, IndexAnswerLost, IndexLate}
-
 // faultsOf returns the faults of a call.
 func (db *database) faultsOf(c *memory.Call, p *proc) callFaults {
-	indexing := c.Ctx.Value(indexKey{}) != nil
+	ofIndex := c.Ctx.Value(indexKey{}) != nil
 	switch c.Op {
 	case memory.Check:
 		return callFaults{lost: CheckFails}
 	case memory.Due, memory.Expire:
-		return callFaults{SweepLost, SweepAnswerLost, -1}
+		return callFaults{sweeps.lost, sweeps.answerLost, never}
 	case memory.Get, memory.Scan:
 		kind := c.Kind
 		if len(c.Keys) > 0 {
 			kind = c.Keys[0].Kind
 		}
 		switch {
-		case indexing:
+		case ofIndex:
 			return callFaults{lost: IndexFails}
 		case kind == kindLetter || kind == kindChunk || kind == kindLetterRef:
 			return callFaults{lost: DeadLettersFail}
@@ -134,32 +128,32 @@ func (db *database) faultsOf(c *memory.Call, p *proc) callFaults {
 		}
 		return callFaults{lost: ReadFails}
 	}
-	if indexing {
-		return ofIndexing
+	if ofIndex {
+		return indexChanges
 	}
 	switch kindOfCall(c) {
 	case kindMeta:
-		return callFaults{RulesLost, RulesAnswerLost, RulesLate}
+		return settingsChanges
 	case kindMarker: // of a decision
 		return callFaults{FoldNotApplied, FoldApplied, FoldLate}
 	case kindRecord:
 		if c.Ctx.Value(resetKey{}) != nil {
-			return callFaults{ResetLost, ResetAnswerLost, ResetLate}
+			return resets
 		}
-		return callFaults{GrowthLost, GrowthAnswerLost, GrowthLate}
+		return growths
 	case kindLetter, kindChunk, kindLetterRef:
 		if removes(c) {
-			return callFaults{DiscardLost, DiscardAnswerLost, DiscardLate}
+			return discards
 		}
-		return callFaults{DeadLetterLost, DeadLetterAnswerLost, -1}
+		return burials
 	case kindWorker:
-		return callFaults{HeartbeatLost, -1, -1}
+		return callFaults{HeartbeatLost, never, never}
 	case kindSequence:
-		return callFaults{SequenceLost, SequenceAnswerLost, SequenceLate}
+		return takes
 	case kindRange, kindRemainder:
-		return ofIndexing
+		return indexChanges
 	}
-	return callFaults{SweepLost, SweepAnswerLost, SweepLate}
+	return sweeps
 }
 
 // kindOfCall is the kind that shows the purpose of a call.

@@ -5,7 +5,7 @@ import "time"
 // event lets something break that breaks by itself.
 func (w *World) event() {
 	var enabled []Fault
-	for f := firstEvent; f < faultCount; f++ {
+	for f := Redelivered; int(f) < len(faultNames); f++ {
 		if w.rates[f] > 0 {
 			enabled = append(enabled, f)
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -23,11 +22,11 @@ type indexPlan struct {
 }
 
 // ofIndexes happen only in schedules with indexes.
-var ofIndexes = []Fault{IndexFails, IndexLost, IndexAnswerLost, IndexLate, KillIndexer, IndexerStopped, IndexChanged, RulesSettled}
+var ofIndexes = append(indexChanges.all(), IndexFails, KillIndexer, IndexerStopped, IndexChanged, RulesSettled)
 
-// drawIndexes draws, with a generator of its own, the indexes of some schedules.
+// drawIndexes draws the indexes of some schedules.
 func (pl *plan) drawIndexes() {
-	rng := rand.New(rand.NewPCG(pl.seed, 0x696e646578))
+	rng := pl.rng
 	if rng.IntN(8) > 0 || pl.crowd != nil || pl.contest != nil {
 		return
 	}
@@ -51,10 +50,9 @@ func (pl *plan) drawIndexes() {
 	}
 	pl.indexed = ip
 	rate := []float64{0, 0.1, 0.3}[rng.IntN(3)]
-	for _, f := range ofIndexes {
-		pl.rates[f] = rate
-	}
-	pl.rates[KillIndexer], pl.rates[IndexerStopped], pl.rates[IndexChanged], pl.rates[RulesSettled] = 0.3, 0.7, 0.3, 0.3
+	pl.set(rate, ofIndexes...)
+	pl.set(0.3, KillIndexer, IndexChanged, RulesSettled)
+	pl.rates[IndexerStopped] = 0.7
 	pl.shape.entities = max(pl.shape.entities, 250) // a part of 24 counters writes as many groups of each index, and days of the archive
 	pl.shape.eventRate = max(pl.shape.eventRate, 0.04)
 	pl.shape.minSteps += 60

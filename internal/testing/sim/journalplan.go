@@ -2,7 +2,6 @@ package sim
 
 import (
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -17,13 +16,13 @@ type pagePlan struct {
 
 // drawJournal draws the counters that have a journal, and for how many days: none, some or all.
 func (pl *plan) drawJournal() {
-	rng := rand.New(rand.NewPCG(pl.seed, 0x6a6f75726e616c))
+	rng := pl.rng
 	pl.journal = []map[string]int{nil, {"a": 300, "page:*": 400}, {"*": 360, "a": 300}}[rng.IntN(3)]
 }
 
-// drawPages draws, with a generator of its own, the schedules whose journal is read.
+// drawPages draws the schedules whose journal is read.
 func (pl *plan) drawPages() {
-	rng := rand.New(rand.NewPCG(pl.seed, 0x7061676573))
+	rng := pl.rng
 	often := 4
 	if pl.embedded {
 		often = 2

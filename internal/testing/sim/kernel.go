@@ -31,7 +31,7 @@ type kernel struct {
 	storeSkew time.Duration // written under mu
 	stepped   time.Duration // the part of storeSkew that came while the schedule ran
 	steps     []storeStep
-	until     [faultCount]time.Time
+	until     [mostFaults]time.Time
 	written   []*written           // what callers may read back
 	seen      map[string]time.Time // the latest moment of each counter's totals that a client has seen
 	windows   []time.Duration      // all that the database's settings had, the last one in effect

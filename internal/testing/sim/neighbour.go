@@ -2,7 +2,6 @@ package sim
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 
 	"github.com/countmill/countmill/internal/clock"
@@ -22,9 +21,9 @@ const (
 	copied                    // from the schedule's database, under another name
 )
 
-// drawNeighbour draws, with a generator of its own, whether there is a neighbour.
+// drawNeighbour draws whether there is a neighbour.
 func (pl *plan) drawNeighbour() {
-	rng := rand.New(rand.NewPCG(pl.seed, 0x6e656172))
+	rng := pl.rng
 	pl.neighbour = neighbourKind(max(0, rng.IntN(10)-7))
 }
 

@@ -3,7 +3,6 @@ package sim
 import (
 	"encoding/json"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"strings"
 	"time"
@@ -30,7 +29,7 @@ type receiverNetwork struct {
 // drawRemotes draws publishers outside, for half of the schedules with `up` that have no crowd or contest,
 // and an eighth of those with roles apart.
 func (pl *plan) drawRemotes() {
-	rng := rand.New(rand.NewPCG(pl.seed, 0x646f6f72))
+	rng := pl.rng
 	if pl.crowd != nil || pl.contest != nil || rng.IntN(2) == 0 || !pl.embedded && rng.IntN(4) > 0 {
 		return
 	}

@@ -3,7 +3,6 @@ package sim
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/countmill/countmill"
@@ -12,9 +11,9 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// drawSequences draws, with a generator of its own, the schedules whose clients ask for values of sequences.
+// drawSequences draws the schedules whose clients ask for values of sequences.
 func (pl *plan) drawSequences() {
-	rng := rand.New(rand.NewPCG(pl.seed, 0x73657175656e6365))
+	rng := pl.rng
 	if rng.IntN(8) > 0 || pl.crowd != nil || pl.contest != nil {
 		return
 	}
@@ -27,9 +26,7 @@ func (pl *plan) drawSequences() {
 	if pl.embedded {
 		rate = 0
 	}
-	for _, f := range []Fault{SequenceLost, SequenceAnswerLost, SequenceLate} {
-		pl.rates[f] = rate
-	}
+	pl.set(rate, takes.all()...)
 }
 
 // startIssuer starts what gives values, in a process that reads.

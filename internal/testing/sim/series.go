@@ -2,7 +2,6 @@ package sim
 
 import (
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -12,7 +11,7 @@ import (
 
 // drawRules draws the counters that keep series: none, some or all.
 func (pl *plan) drawRules() {
-	rng := rand.New(rand.NewPCG(pl.seed, 0x736572696573))
+	rng := pl.rng
 	pl.rules = [][]string{nil, {"a", "page:*"}, {"*"}}[rng.IntN(3)]
 	windows := []time.Duration{time.Minute, time.Hour, 24 * time.Hour}
 	pl.ring = store.Ring{Buckets: 1 + rng.IntN(3), Window: windows[rng.IntN(3)], Minutes: 3 + rng.IntN(100)}

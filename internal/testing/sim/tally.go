@@ -27,7 +27,7 @@ type Counts struct {
 	Beside    int `name:"totals of another database on the cache"`
 	Cuts      int `name:"cuts of the power of a machine"`
 	Virtual   time.Duration
-	Faults    [faultCount]int
+	Faults    [mostFaults]int
 }
 
 // each visits the numbers of c with their names.
@@ -96,9 +96,9 @@ func (t *Tally) Merge(o *Tally) {
 
 // Rare names the faults that were hit less than least times.
 func (t *Tally) Rare(least int) (rare []string) {
-	for i, n := range t.Faults {
-		if n < least {
-			rare = append(rare, fmt.Sprintf("fault %q: %d", Fault(i), n))
+	for i, name := range faultNames {
+		if n := t.Faults[i]; n < least {
+			rare = append(rare, fmt.Sprintf("fault %q: %d", name, n))
 		}
 	}
 	return rare
@@ -115,8 +115,8 @@ func (t *Tally) Table(wall time.Duration) string {
 	t.each(func(name string, n int) { row(name, n) })
 	row("virtual time", t.Virtual.Round(time.Second))
 	row("wall time", wall.Round(100*time.Millisecond))
-	for i, n := range t.Faults {
-		row("fault: "+Fault(i).String(), n)
+	for i, name := range faultNames {
+		row("fault: "+name, t.Faults[i])
 	}
 	return b.String()
 }

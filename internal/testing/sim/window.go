@@ -2,9 +2,7 @@ package sim
 
 import (
 	"cmp"
-	"math/rand/v2"
 	"time"
-
 )
 
 // windows are the deduplication windows that the database may have.
@@ -16,14 +14,12 @@ var ofWindows = []Fault{WindowLonger, WindowShorter, PastWindow, AckForgotten}
 // drawWindows draws the first one. In some schedules the window changes, time passes at once, and
 // parts come again.
 func (pl *plan) drawWindows() {
-	rng := rand.New(rand.NewPCG(pl.seed, 0x77696e646f77))
+	rng := pl.rng
 	pl.window1 = windows[rng.IntN(len(windows))]
 	if rng.IntN(3) > 0 {
 		return
 	}
-	for _, f := range ofWindows {
-		pl.rates[f] = 0.5
-	}
+	pl.set(0.5, ofWindows...)
 	pl.changing = true
 	pl.rates[AnswerWaits] = 0.8
 	for _, f := range []Fault{Suspended, PublishTwice} {
