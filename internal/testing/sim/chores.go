@@ -80,14 +80,24 @@ func (w *World) changeWindow(longer bool) bool {
 // changeIndex creates an index, or deletes it.
 func (w *World) changeIndex() bool {
 	x := pick(w.rng, w.indexed.indexes)
-	step := store.CreateIndex
+	step, lives := store.CreateIndex, w.procs.lives(reading)
 	if found := w.db.rulesNow().Index(x.Name); found != nil {
 		if !found.InForce() || w.rng.IntN(2) == 0 {
 			return false
 		}
 		step = store.DeleteIndex
 	}
-	return w.change("index", stepIndex(step, x))
+	if len(lives) == 0 || w.rng.IntN(2) == 0 {
+		return w.change("index", stepIndex(step, x))
+	}
+	p := pick(w.rng, lives)
+	w.callers.ask(w.callers.newOp("index", func(*op) {}), p, func(ctx context.Context) error {
+		if step == store.DeleteIndex {
+			return p.adm.DeleteIndex(ctx, x.Name)
+		}
+		return p.adm.CreateIndex(ctx, x.Name, x.Match, x.Group)
+	})
+	return true
 }
 
 func stepIndex(step store.IndexStep, x store.Index) func(ctx context.Context, s *protocol.Store) error {

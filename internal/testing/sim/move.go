@@ -115,6 +115,10 @@ func (w *World) work() {
 		w.pagers.read()
 		return
 	}
+	if w.rng.IntN(8) == 0 {
+		w.readers.lookAt()
+		return
+	}
 	if w.sequences > 0 && w.rng.IntN(3) == 0 {
 		w.sequencers.next()
 		return

@@ -37,6 +37,7 @@ type op struct {
 	incs   []countmill.Increment
 	sums   []*sum
 	key    string
+	past   time.Time // the minute of all in series; zero for none
 	// repeats is how often the client asks again if it did not learn the outcome.
 	repeats int
 	jumped  time.Duration // kernel.jumped at the first attempt

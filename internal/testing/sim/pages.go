@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/admin"
+	"github.com/countmill/countmill/internal/journal"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
@@ -16,8 +17,10 @@ import (
 type pageClients struct {
 	*callers
 
-	walks []*walk
-	tries int // pages asked for since nothing breaks any more
+	walks   []*walk
+	tries   int    // pages asked for since nothing breaks any more
+	checked bool   // all pages
+	erased  string // the counter whose entries were erased last of all; empty before
 }
 
 // A walk is the pages of one counter that a client reads one after the other. A forward one follows the
@@ -170,13 +173,12 @@ func (pc *pageClients) readLast() bool {
 			pc.walks = append(pc.walks, &walk{n: len(pc.walks), counter: counter})
 		}
 	}
+	if pc.checked {
+		return pc.eraseLast()
+	}
 	i := slices.IndexFunc(pc.walks, func(w *walk) bool { return !w.done && (w.open || w.settled.Before(newest)) })
 	if i < 0 {
-		for _, w := range pc.walks {
-			pc.kept.checkWalk(w)
-		}
-		pc.kept.checkRows()
-		return true
+		return pc.eraseLast()
 	}
 	lives := pc.procs.lives(reading)
 	if pc.tries++; pc.tries > mostLastPages {
@@ -186,5 +188,44 @@ func (pc *pageClients) readLast() bool {
 	if len(lives) > 0 {
 		pc.askPage(pc.walks[i], pick(pc.rng, lives), 10*pc.pages.limit)
 	}
+	return false
+}
+
+// eraseLast checks all pages. Then it has the entries of a counter erased, and reports whether they are gone.
+func (pc *pageClients) eraseLast() bool {
+	if pc.erased != "" {
+		pc.kept.lines(func(l journal.Line) {
+			if l.Entry.Counter == pc.erased {
+				pc.violate("the entry %s of %s is left after all were erased", l.Place, pc.erased)
+			}
+		})
+		return true
+	}
+	if !pc.checked {
+		for _, w := range pc.walks {
+			pc.kept.checkWalk(w)
+		}
+		pc.kept.checkRows()
+		pc.checked = true
+	}
+	lives := pc.procs.lives(reading)
+	if len(lives) == 0 {
+		return false
+	}
+	p, counter := pick(pc.rng, lives), pick(pc.rng, counters[:2])
+	pc.ask(pc.newOp("erase", func(o *op) {
+		if !o.p.dead && o.err == nil {
+			pc.erased = counter
+		}
+	}), p, func(ctx context.Context) error {
+		for after, more := "", true; more; more = after != "" {
+			done, err := p.jnl.Erase(ctx, counter, after)
+			if err != nil {
+				return err
+			}
+			after = done.Next
+		}
+		return nil
+	})
 	return false
 }

@@ -26,6 +26,7 @@ func (rc *readClients) read() {
 	}
 	if rc.indexed != nil && rc.rng.IntN(3) == 0 {
 		rc.askTop(p, 4)
+		rc.askRank(p, &rc.indexed.indexes[0])
 		return
 	}
 	if rc.rng.IntN(4) == 0 {
@@ -173,8 +174,11 @@ func (rc *readClients) askPipeline() {
 func (rc *readClients) readLast() {
 	rc.readAllBack()
 	for _, p := range rc.procs.lives(reading) {
-		if rc.readFrom(p, 0); rc.indexed != nil {
+		rc.readFrom(p, 0)
+		rc.lookLast(p)
+		if rc.indexed != nil {
 			rc.askTop(p, 1)
+			rc.askRank(p, &rc.indexed.indexes[0])
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/sequence"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -63,6 +64,10 @@ func (sc *sequenceClients) next() {
 	if len(lives) == 0 {
 		return
 	}
+	if sc.rng.IntN(8) == 0 {
+		sc.askState(pick(sc.rng, lives))
+		return
+	}
 	var r *valueRequest
 	if again := sc.repeatable(); len(again) > 0 && sc.rng.IntN(2) == 0 {
 		r = pick(sc.rng, again)
@@ -109,6 +114,26 @@ func (sc *sequenceClients) askValues(r *valueRequest, p *proc) {
 			return countmill.ErrUnavailable // it never called
 		}
 		got, err = p.seq.Next(ctx, r.NextRequest)
+		return err
+	})
+}
+
+// askState asks for the last value of a sequence, and may delete it: its next value is greater all the same.
+func (sc *sequenceClients) askState(p *proc) {
+	name, deletes := fmt.Sprint("row", sc.rng.IntN(sc.sequences)), sc.rng.IntN(2) == 0
+	floor := sc.values.greatest[name]
+	var got store.SequenceState
+	o := sc.newOp("state", func(o *op) {
+		if !o.p.dead && o.err == nil && got.Last < floor {
+			sc.violate("the last value of %s is %d, and %d was answered before", name, got.Last, floor)
+		}
+	})
+	sc.ask(o, p, func(ctx context.Context) (err error) {
+		if deletes {
+			got, err = p.seq.Delete(ctx, name)
+		} else {
+			got, err = p.seq.State(ctx, name)
+		}
 		return err
 	})
 }

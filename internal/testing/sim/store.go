@@ -151,8 +151,13 @@ func (s *simStore) ResetCounter(ctx context.Context, r store.ResetRequest) (stor
 	return s.Store.ResetCounter(context.WithValue(ctx, resetKey{}, &r), r)
 }
 
-// View opens a view.
-func (s *simStore) View() store.View { return &view{View: s.Store.View(), s: s} }
+// View opens a view: one that teaches a reader the store's time, or another.
+func (s *simStore) View() store.View {
+	if s.clock == nil {
+		return s.Store.View()
+	}
+	return &view{View: s.Store.View(), s: s}
+}
 
 type view struct {
 	store.View

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/reader"
@@ -17,10 +18,14 @@ const boardRate = 1000
 func (rc *readClients) askTop(p *proc, times int) {
 	x := pick(rc.rng, rc.indexed.indexes)
 	q := reader.TopQuery{BoardQuery: reader.BoardQuery{Index: x.Name}, N: 1 + rc.rng.IntN(20)}
+	window, final := []string{"", "", "today", "1h"}[rc.rng.IntN(4)], rc.final
+	if q.Window = must(reader.ParseWindow(window, time.UTC)); window == "" {
+		q.Groups = rc.rng.IntN(4) == 0
+	}
 	var top reader.Top
 	o := rc.newOp("top", func(o *op) {
-		if !o.p.dead && o.err == nil {
-			rc.totals.checkTop(&x, q.N, &top)
+		if !o.p.dead && o.err == nil && (window == "" || final) {
+			rc.totals.checkTop(&x, &q, window, &top)
 		}
 		if times > 1 && !p.dead {
 			rc.askTop(p, times-1)
@@ -32,21 +37,32 @@ func (rc *readClients) askTop(p *proc, times int) {
 	})
 }
 
-// checkTop: a leaderboard has the counters with the largest totals of its moment, in order. Counters at 0 may be missing: they may have been
-// removed since.
-func (to *totalOracle) checkTop(x *store.Index, n int, top *reader.Top) {
+// checkTop: a leaderboard has the counters, or the groups, with the largest totals of its moment, in order. Counters at 0 may be missing: they
+// may have been removed since. A board of a window has sums of minutes.
+func (to *totalOracle) checkTop(x *store.Index, q *reader.TopQuery, window string, top *reader.Top) {
+	if window != "" && len(to.db.swept) > 0 {
+		return
+	}
+	of := store.SumsQuery{Index: x, Groups: q.Groups}
 	var all []board.Ranked
 	for counter := range to.folded {
-		if total, exists := to.db.servedAt(counter, top.CompleteAsOf); exists && x.Has(counter) && !countmill.IsGroup(counter) {
+		if countmill.IsGroup(counter) != q.Groups || !of.Has(counter) {
+			continue
+		}
+		total, exists := to.db.servedAt(counter, top.CompleteAsOf)
+		if window != "" {
+			total = to.series.inWindow(window, counter, top.CompleteAsOf)
+		}
+		if exists {
 			all = append(all, board.Ranked{Counter: counter, Sum: total})
 		}
 	}
 	slices.SortFunc(all, board.Compare)
 	positive := max(0, slices.IndexFunc(append(all, board.Ranked{}), func(r board.Ranked) bool { return r.Sum <= 0 }))
-	for i, want := range all[:min(positive, n)] {
+	for i, want := range all[:min(positive, q.N)] {
 		rank := 1 + slices.IndexFunc(all, func(r board.Ranked) bool { return r.Sum == want.Sum })
 		if i >= len(top.Top) || top.Top[i].Ranked != want || top.Top[i].Rank != rank {
-			to.violate("a board of %s as of %s has %v, and place %d is %s with %d, at rank %d", x.Name, top.CompleteAsOf.Format(clockFormat), top.Top, i+1, want.Counter, want.Sum, rank)
+			to.violate("a board of %s (%s) as of %s has %v, and place %d is %s with %d, at rank %d", x.Name, window, top.CompleteAsOf.Format(clockFormat), top.Top, i+1, want.Counter, want.Sum, rank)
 			return
 		}
 	}

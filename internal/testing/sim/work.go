@@ -50,7 +50,11 @@ func (cs *clients) add(p *proc) {
 			return
 		}
 		s.added = p.wall()
-		if err := p.pub.Add(s.counter, s.delta()); err == nil {
+		add := func() error { return p.pub.Add(s.counter, s.delta()) }
+		if c, err := p.pub.Counter(s.counter); err == nil && cs.rng.IntN(4) == 0 {
+			add = func() error { return c.Add(s.delta()) }
+		}
+		if add() == nil {
 			s.maybe()
 			p.sums = append(p.sums, s)
 		}
@@ -95,6 +99,9 @@ func (cs *clients) offer(p *proc, kind string) {
 	var at time.Time
 	if cs.rng.IntN(2) == 0 {
 		at = cs.pastEvent(cs.wall())
+		if cs.rng.IntN(4) == 0 {
+			o.past = at.Add(-time.Duration(cs.rng.IntN(30)) * time.Hour)
+		}
 	}
 	if kind == "key" {
 		o.key = fmt.Sprint("key", o.n)
@@ -132,6 +139,9 @@ func (cs *clients) addTo(o *op, i int, s *sum, at time.Time) {
 	if !at.IsZero() {
 		inc.Time = cs.pastEvent(at)
 		s.at = inc.Time
+	}
+	if !o.past.IsZero() {
+		s.at = o.past
 	}
 	switch {
 	case o.kind == "key" && cs.rng.IntN(4) == 0:
