@@ -84,7 +84,7 @@ func outlives(young, old *busMessage) bool {
 // subscriber that has just been given a younger one.
 func (b *broker) lateCopy(s *subscription, young *busMessage) {
 	l := b.oldest(b.done)
-	if l == nil || b.lasts(l, 0) > soonOver || !outlives(young, l) || !b.strikes(LateCopy) {
+	if l == nil || l.moved != s.moved || b.lasts(l, 0) > soonOver || !outlives(young, l) || !b.strikes(LateCopy) {
 		return
 	}
 	b.repeat(l)

@@ -108,7 +108,7 @@ func (w *World) checkLag(p *proc, s *step) {
 	lag, doubt := p.lag, p.doubt+slack
 	w.mu.Unlock()
 	for _, d := range w.bus.held {
-		if d.sub.p != p || !d.at.Before(s.at) || closed(d.msg.Acked()) || closed(d.msg.Nacked()) {
+		if d.sub.p != p || d.message.moved || !d.at.Before(s.at) || closed(d.msg.Acked()) || closed(d.msg.Nacked()) {
 			continue
 		}
 		if held := s.at.Sub(d.at); lag < held {

@@ -48,6 +48,11 @@ func (pl *plan) drawPages() {
 	pl.rates[Suspended], pl.rates[FoldLate] = 0.3, 0.2 // commits that come as late as they can
 }
 
+// journals reports whether a counter has a journal. Rules for it never go.
+func (pl *plan) journals(counter string) bool {
+	return slices.ContainsFunc(slices.Collect(maps.Keys(pl.journal)), func(pattern string) bool { return (&store.Rule{Pattern: pattern}).Matches(counter) })
+}
+
 // addJournal writes the rules into the database, before anything is counted.
 func (db *database) addJournal() {
 	for _, pattern := range []string{"*", "a", "page:*"} {

@@ -28,7 +28,7 @@ func (rc *readClients) lookAt() {
 	if len(lives) == 0 {
 		return
 	}
-	switch p := pick(rc.rng, lives); rc.rng.IntN(6) {
+	switch p := pick(rc.rng, lives); rc.rng.IntN(7) {
 	case 0, 1:
 		rc.askSeries(p)
 	case 2:
@@ -37,6 +37,8 @@ func (rc *readClients) lookAt() {
 		rc.showLetters(p)
 	case 4:
 		rc.changeRule(p)
+	case 5:
+		rc.askInVain(p)
 	default:
 		rc.showIndexes(p)
 	}
@@ -161,7 +163,8 @@ func (rc *readClients) showIndexes(p *proc) {
 
 // changeRule changes the rule of counters that nobody counts. So rules change under all work.
 func (rc *readClients) changeRule(p *proc) {
-	pattern, n := "unused:*", rc.rng.IntN(4)
+	pattern, n, keep := pick(rc.rng, []string{"unused:*", "unused:x"}), rc.rng.IntN(4), keepForAll
+	keep.Quarters /= time.Duration(1 + rc.rng.IntN(2))
 	var set store.Settings
 	rc.look("rule", p, func(ctx context.Context) (err error) {
 		switch n {
@@ -170,13 +173,39 @@ func (rc *readClients) changeRule(p *proc) {
 		case 1:
 			set, err = p.adm.FillSeries(ctx, pattern, store.Period{From: rc.began.Add(-seriesReach), To: rc.began})
 		default:
-			set, err = p.adm.AddRule(ctx, store.KindSeries, pattern, keepForAll)
+			set, err = p.adm.AddRule(ctx, store.KindSeries, pattern, keep)
 		}
 		return err
 	}, func() {
 		has := slices.ContainsFunc(set.Rules.Series, func(r store.Rule) bool { return r.Pattern == pattern && r.Ended.IsZero() })
 		if has != (n > 0) {
 			rc.violate("after a change of the rule %s it is there: %t", pattern, has)
+		}
+	})
+}
+
+// askInVain makes requests that nobody may accept.
+func (rc *readClients) askInVain(p *proc) {
+	s := rc.db.storeOf(p, nil)
+	accepted := -1
+	rc.look("ask in vain", p, func(ctx context.Context) error {
+		_, totals := p.rdr.Totals(ctx, []string{"a", " "}, 0)
+		_, series := p.rdr.Series(ctx, reader.SeriesQuery{Counters: counters[:1], Step: must(reader.ParseStep("1h")), From: rc.began, To: rc.began})
+		_, step := reader.ParseStep("7m")
+		_, window := reader.ParseWindow("yesterday", time.UTC)
+		_, pattern := p.adm.AddRule(ctx, store.KindSeries, "", keepForAll)
+		_, period := p.adm.FillSeries(ctx, "*", store.Period{})
+		_, token := admin.NewVerifier(s, s).Page(ctx, "", "x", 1, false)
+		_, after := p.jnl.Page(ctx, admin.JournalQuery{Counter: "a", After: "x", Limit: 1})
+		answers := []error{totals, series, step, window, pattern, period, token, after, p.adm.Grow(ctx, "a", -1)}
+		for _, x := range [][3]string{{"", "*", "all"}, {"A b", "*", "all"}, {"x", "{n", "all"}, {"x", "{m}{n}", "all"}, {"x", "{m}a{m}", "all"}, {"x", "*", "{m}"}, {"x", "*", ""}, {"x", "=*", "all"}} {
+			answers = append(answers, p.adm.CreateIndex(ctx, x[0], x[1], x[2]))
+		}
+		accepted = slices.Index(answers, nil)
+		return nil
+	}, func() {
+		if accepted >= 0 {
+			rc.violate("%s accepts wrong request %d", p.name, accepted)
 		}
 	})
 }

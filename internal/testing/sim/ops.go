@@ -119,6 +119,9 @@ func (cl *callers) finish(o *op) {
 	if o.gaveUp {
 		cl.hit(CallerGivesUp)
 	}
+	if o.err != nil && o.err.Error() == "" {
+		cl.violate("the error of op %d, a %s, has no text", o.n, o.kind)
+	}
 	o.finish(o)
 }
 

@@ -64,7 +64,7 @@ func (ps *processes) start(r role, slot int, restored bool) *proc {
 	s := ps.shape
 	if r.has(publishing) {
 		p.pub = must(publisher.New(ps.busOf(p), clock.With(publisher.Config{
-			Linger: s.lingerOf(s.linger), CountWithin: s.budgetOf(p), MaxEntries: s.maxEntries, MaxBytes: s.maxBytes, MaxInFlight: s.inFlight, DedupWindow: ps.trusted(p), KnownKeys: 4,
+			Linger: s.lingerOf(s.linger), CountWithin: s.budgetOf(p), MaxEntries: s.maxEntries, MaxBytes: s.maxBytes, MaxInFlight: s.inFlight, DedupWindow: ps.trusted(p), KnownKeys: 4, Journal: ps.journals,
 		}, e)))
 	}
 	if r.has(reading) {
@@ -80,7 +80,7 @@ func (ps *processes) start(r role, slot int, restored bool) *proc {
 		p.jnl = admin.NewJournal(ps.db.storeOf(p, nil), s.timeout+41*time.Microsecond+time.Duration(p.n)*31)
 	}
 	if r.has(aggregating) {
-		ps.startAggregator(p, clock.With(aggregator.Config{
+		ps.startAggregator(p, e, clock.With(aggregator.Config{
 			Linger: s.lingerOf(s.window), CountWithin: s.budgetOf(p), WindowMessages: s.windowMessages, WindowCounters: s.windowCounters,
 			HeldMessages: s.held, HeldMemory: s.held * memoryEach, Commits: s.commits, CommitTimeout: s.timeout,
 			Remember: s.remember, DeadLetterRate: s.deadLetterRate, DrainTimeout: s.drain,
@@ -98,7 +98,7 @@ func (ps *processes) start(r role, slot int, restored bool) *proc {
 	return p
 }
 
-func (ps *processes) startAggregator(p *proc, cfg aggregator.Config) {
+func (ps *processes) startAggregator(p *proc, e *clock.Env, cfg aggregator.Config) {
 	p.heldMessages = cfg.HeldMessages
 	if ps.embedded {
 		cfg.ShardRate = 0
@@ -107,6 +107,13 @@ func (ps *processes) startAggregator(p *proc, cfg aggregator.Config) {
 	p.agg = must(aggregator.New(&bus{ps.bus, p}, ps.db.storeOf(p, &p.aggClock), cfg))
 	ctx, cancel := context.WithCancel(background)
 	p.stop = cancel
+	if ps.rates[GivenUp] > 0 {
+		in := aggregator.NewIntake(&bus{ps.bus, p}, ps.db.storeOf(p, nil), clock.With(aggregator.IntakeConfig{Topic: movedTopic, Timeout: cfg.CommitTimeout + 71}, e))
+		ps.running.Go(func() {
+			ps.park(&step{p: p, op: "run intake"})
+			_ = in.Run(ctx)
+		})
+	}
 	ps.running.Add(1)
 	go func() {
 		defer ps.running.Done()

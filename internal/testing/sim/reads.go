@@ -29,8 +29,12 @@ func (rc *readClients) read() {
 		rc.askRank(p, &rc.indexed.indexes[0])
 		return
 	}
-	if rc.rng.IntN(4) == 0 {
+	switch last := rc.storeNow().Sub(rc.seen[counters[0]]); rc.rng.IntN(8) {
+	case 0, 1:
 		rc.readOne(p, 5*time.Second, 0, 5*time.Second)
+		return
+	case 2: // soon too old for this client: the reader may read it anew before
+		rc.readOne(p, last+last/10, last+last/5)
 		return
 	}
 	if len(rc.written) > 0 && rc.rng.IntN(2) == 0 {
@@ -161,6 +165,8 @@ func (rc *readClients) askPipeline() {
 	p := pick(rc.rng, lives)
 	o := rc.newOp("pipeline", rc.totals.checkPipeline)
 	rc.ask(o, p, func(ctx context.Context) error {
+		p.rdr.Fleet(ctx)
+		p.rdr.Busiest(ctx)
 		o.pipeline = p.rdr.Pipeline(ctx)
 		o.from = rc.storeNow()
 		rc.mu.Lock()

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/countmill/countmill"
@@ -18,13 +19,13 @@ const boardRate = 1000
 func (rc *readClients) askTop(p *proc, times int) {
 	x := pick(rc.rng, rc.indexed.indexes)
 	q := reader.TopQuery{BoardQuery: reader.BoardQuery{Index: x.Name}, N: 1 + rc.rng.IntN(20)}
-	window, final := []string{"", "", "today", "1h"}[rc.rng.IntN(4)], rc.final
+	window, final := []string{"", "", "", "today", "1h", "this-week", "this-month"}[rc.rng.IntN(7)], rc.final
 	if q.Window = must(reader.ParseWindow(window, time.UTC)); window == "" {
 		q.Groups = rc.rng.IntN(4) == 0
 	}
 	var top reader.Top
 	o := rc.newOp("top", func(o *op) {
-		if !o.p.dead && o.err == nil && (window == "" || final) {
+		if !o.p.dead && o.err == nil && (window == "" || final && !strings.HasPrefix(window, "this")) {
 			rc.totals.checkTop(&x, &q, window, &top)
 		}
 		if times > 1 && !p.dead {

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing/synctest"
 	"time"
 
@@ -124,6 +125,9 @@ func (cs *clients) offer(p *proc, kind string) {
 	if len(o.incs) == 0 {
 		return
 	}
+	if kind == "ids" && cs.rng.IntN(8) == 0 { // a caller repeats itself
+		o.incs, o.sums = append(o.incs, o.incs[0]), append(o.sums, o.sums[0])
+	}
 	cs.send(o, p)
 	// A request of several parts has one marker, and more to be taken for by mistake.
 	if cs.strikes(IDReused) || len(o.incs) > 30 && cs.rng.IntN(2) == 0 {
@@ -186,7 +190,9 @@ func (cs *clients) oddMessage() {
 	case cs.embedded:
 	case cs.strikes(Garbage):
 		payload := fmt.Sprint("\xffgarbage ", cs.n)
-		cs.n++
+		if cs.n++; cs.rng.IntN(10) == 0 {
+			payload += strings.Repeat("x", 1<<20) // the letter has several rows
+		}
 		cs.ledger.garbage = append(cs.ledger.garbage, payload)
 		cs.bus.put("", []byte(payload), true)
 	case cs.strikes(NewerVersion):
