@@ -37,7 +37,6 @@ type route struct {
 
 	// free parameters are ignored.
 	free   bool
-	traced bool          // a Tracer records its requests
 	within time.Duration // bounds the answer; 0: Config.Timeout; forever: answer has a bound of its own
 
 	// answer returns the value of a 200, or the error of a problem.
@@ -182,7 +181,7 @@ func (a *API) handler(to *route) http.Handler {
 			defer cancel()
 			c.ctx = ctx
 		}
-		v, err := a.trace(to, c)
+		v, err := a.serve(to, c)
 		switch {
 		case err != nil:
 			httpserver.WriteError(w, r, a.cfg.Logger, err)
