@@ -200,9 +200,3 @@ func (db *database) growAny() bool {
 	_ = db.other.Grow(background, []store.Growth{{Counter: pick(db.rng, counters), Shards: 1 + db.rng.IntN(8)}})
 	return true
 }
-
-// expired reports whether a commit that was begun then can reach the store no more. A store with older
-// rules than its own takes it until its transaction has ended.
-func (db *database) expired(begun time.Time) bool {
-	return (db.indexed != nil || db.pages != nil) && !db.embedded && db.wall().Sub(begun) > store.MaxTransaction
-}

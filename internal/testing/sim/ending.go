@@ -36,15 +36,11 @@ func (w *World) clearUp() {
 	case folding:
 		w.awaitFolds()
 	case lastPages:
-		if w.pagers.readLast() {
-			w.stage = w.afterPages()
-		}
+		w.next(w.pages == nil || w.pagers.readLast())
 	case lastValues:
-		if w.sequencers.nextLast() {
-			w.stage = w.afterValues()
-		}
+		w.next(w.sequences == 0 || w.sequencers.nextLast())
 	case lastIndexes:
-		if w.settleIndexes() {
+		if w.indexed == nil || w.settleIndexes() {
 			w.groups.look()
 			w.stage = lastResets
 		}
@@ -112,28 +108,17 @@ func (w *World) awaitFolds() {
 		if w.shape.operator {
 			w.operator.unreset = slices.Clone(counters[:2+w.shape.counters])
 		}
-		w.stage = w.afterPages()
-		if w.pages != nil {
+		if w.stage = lastPages; w.pages != nil {
 			w.settleJournal()
-			w.stage = lastPages
 		}
 	}
 }
 
-// afterPages is the stage after the last pages of the journal.
-func (w *World) afterPages() stage {
-	if w.sequences > 0 {
-		return lastValues
+// next goes on with the next stage when one is done.
+func (w *World) next(done bool) {
+	if done {
+		w.stage++
 	}
-	return w.afterValues()
-}
-
-// afterValues is the stage after the last values of sequences.
-func (w *World) afterValues() stage {
-	if w.indexed == nil {
-		return lastResets
-	}
-	return lastIndexes
 }
 
 // awaitReads reads until the schedule has enough calls.

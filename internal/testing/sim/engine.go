@@ -21,7 +21,7 @@ var (
 	errFenced     = errors.New("sim: the process is dead")
 	errDeployment = fmt.Errorf("sim: %w: permission denied", engine.ErrDeployment)
 	errSwapped    = fmt.Errorf("sim: this is %w", engine.ErrOtherDatabase)
-	errExpired    = errors.New("sim: the transaction has expired")
+	errExpired    = fmt.Errorf("the transaction has expired: %w", errLost)
 )
 
 // kindNamed returns a kind of the store's rows.
@@ -58,13 +58,10 @@ func (db *database) around(c *memory.Call, do func() error) (err error) {
 		return do()
 	}
 	s.asks, s.gets = func() string { return callText(c) }, func() string { return answerText(err, nil) }
-	if f, ok := c.Ctx.Value(foldKey{}).(*foldCall); ok && c.Op == memory.Commit {
-		s.commit = &f.commit
-		s.asks = func() string { return commitText(&f.commit) }
-		s.run = func(end callEnd) { err = db.fold(s, f, end, do) }
-	} else {
-		s.run = func(end callEnd) { err = db.answer(c, s, end, do) }
+	if commit := foldOf(c); commit != nil {
+		s.commit, s.asks = commit, func() string { return commitText(commit) }
 	}
+	s.run = func(end callEnd) { err = db.answer(c, s, end, do) }
 	if !db.park(s) {
 		return errFenced
 	}
@@ -77,8 +74,16 @@ func changes(c *memory.Call) bool {
 }
 
 // answer makes a call, or lets it fail. One with changes whose answer is lost may have taken effect, or take effect later.
-func (db *database) answer(c *memory.Call, s *step, end callEnd, do func() error) error {
+func (db *database) answer(c *memory.Call, s *step, end callEnd, do func() error) (err error) {
 	x, mayChange := db.faultsOf(c, s.p), changes(c)
+	if commit := foldOf(c); commit != nil {
+		defer func() { s.p.unsure = s.p.unsure || errors.Is(err, errLost) }()
+		if end == released {
+			if err := db.failFold(commit, do); err != nil {
+				return err
+			}
+		}
+	}
 	switch {
 	case end != released && mayChange, db.away(StoreAway) && mayChange:
 		db.mayApply(do)
@@ -109,6 +114,10 @@ func (db *database) answer(c *memory.Call, s *step, end callEnd, do func() error
 func (db *database) faultsOf(c *memory.Call, p *proc) callFaults {
 	ofIndex := c.Ctx.Value(indexKey{}) != nil
 	switch c.Op {
+	case memory.Commit:
+		if foldOf(c) != nil {
+			return callFaults{FoldNotApplied, FoldApplied, FoldLate}
+		}
 	case memory.Check:
 		return callFaults{lost: CheckFails}
 	case memory.Due, memory.Expire:
@@ -228,8 +237,14 @@ func callText(c *memory.Call) string {
 func (db *database) watched(c *memory.Call, s *step, do func() error) func() error {
 	begun := db.wall()
 	return func() error {
-		if c.Op == memory.Transact && s.p != nil && !db.embedded && db.wall().Sub(begun) > store.MaxTransaction {
+		commit := foldOf(c)
+		switch {
+		case s.p == nil || db.embedded || db.wall().Sub(begun) <= store.MaxTransaction:
+		case c.Op == memory.Transact, commit != nil && (db.indexed != nil || db.pages != nil): // a store with older rules than its own takes it until then
 			return errExpired
+		}
+		if commit != nil && db.poisoned(commit) {
+			return fmt.Errorf("sim: %w: content", engine.ErrRefused)
 		}
 		db.changing(c, s)
 		err := do()
@@ -285,6 +300,10 @@ func (db *database) changed(c *memory.Call, s *step) {
 		case kindLetter:
 			db.noteLetter(x.Key.Name)
 		}
+	}
+	if commit := foldOf(c); commit != nil {
+		db.noteFolded(commit)
+		db.applied(s.p, commit, s.came)
 	}
 	if db.verbose && s.p != nil {
 		db.say(s.p, "   %s takes effect", callText(c))

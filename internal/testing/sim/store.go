@@ -63,7 +63,7 @@ func (db *database) openWith(e engine.Engine, shards, n int) *protocol.Store {
 
 // Keys of the contexts of calls.
 type (
-	foldKey  struct{} // a *foldCall
+	foldKey  struct{} // a *store.Commit
 	resetKey struct{} // a *store.ResetRequest
 	nameKey  struct{} // the name of a call in the trace
 	indexKey struct{} // set by a worker of indexes
@@ -90,12 +90,12 @@ func (s *simStore) Fold(ctx context.Context, c *store.Commit) (store.CommitResul
 	if s.clock == nil {
 		return s.Store.Fold(named(ctx, "decide"), c)
 	}
-	f := &foldCall{begun: s.db.wall(), commit: store.Commit{
+	f := &store.Commit{
 		Markers: slices.Clone(c.Markers), Adds: slices.Clone(c.Adds), KnownShards: slices.Clone(c.KnownShards), Buckets: slices.Clone(c.Buckets), Archive: c.Archive, Tally: c.Tally,
 		Growths: slices.Clone(c.Growths), Grouped: slices.Clone(c.Grouped), Rules: c.Rules, Restores: c.Restores, Records: slices.Clone(c.Records), Rows: slices.Clone(c.Rows),
-	}}
+	}
 	began := s.begins()
-	folded, err := s.Store.Fold(context.WithValue(named(ctx, "fold"), foldKey{}, f), &f.commit)
+	folded, err := s.Store.Fold(context.WithValue(named(ctx, "fold"), foldKey{}, f), f)
 	if err == nil && c.Tally > 0 { // a decision about a letter has none, and nobody looks at its time
 		s.learns(began, folded.At)
 	}

@@ -136,7 +136,7 @@ func payloadText(payload []byte) string {
 
 func commitText(c *store.Commit) string {
 	var b strings.Builder
-	b.WriteString(commitName(c) + ", markers")
+	b.WriteString("commit, markers")
 	for _, m := range c.Markers {
 		b.WriteString(" " + short(m.ID))
 	}
@@ -149,9 +149,6 @@ func commitText(c *store.Commit) string {
 	}
 	return b.String()
 }
-
-// commitName is the same for the same commit.
-func commitName(c *store.Commit) string { return fmt.Sprintf("commit %04x", commitKey(c)&0xffff) }
 
 func joined(names []string) text { return func() string { return strings.Join(names, " ") } }
 
