@@ -97,7 +97,6 @@ func (w *World) advance() {
 		w.db.forget()
 	}
 	w.moveSeries()
-	w.series.look()
 	w.groups.look()
 }
 

@@ -205,7 +205,6 @@ func (pc *pageClients) eraseLast() bool {
 		for _, w := range pc.walks {
 			pc.kept.checkWalk(w)
 		}
-		pc.kept.checkRows()
 		pc.checked = true
 	}
 	lives := pc.procs.lives(reading)

@@ -3,7 +3,6 @@ package sim
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -48,32 +47,6 @@ func (k *kernel) describe() {
 			k.say(nil, "may happen: %s (%g)", Fault(f), rate)
 		}
 	}
-}
-
-// verdict writes for every increment the promise and how often it was counted.
-func (w *World) verdict() {
-	if !w.verbose {
-		return
-	}
-	totals, dead := w.totals.folded, deadLetterSums(w.db.deadLetters())
-	w.say(nil, "the ledger: what callers were told, and what the store has")
-	for _, s := range w.ledger.sums {
-		times := s.times(totals[s.counter])
-		promise := map[[2]int]string{{0, 0}: "not counted", {0, 1}: "perhaps", {1, 1}: "durable"}[[2]int{s.least, s.most}]
-		set := ""
-		if slices.ContainsFunc(dead[s.counter], func(delta int64) bool { return s.times(delta) > 0 }) {
-			set = ", in a dead letter"
-		}
-		mark := ""
-		if times > s.most || times < s.least && set == "" {
-			mark = "  <-- WRONG"
-		}
-		w.say(nil, "  %s#%-2d  told: %-11s  counted %d times%s%s", s.counter, s.digit, promise, times, set, mark)
-	}
-	for _, v := range w.Violations {
-		w.say(nil, "WRONG %s", v)
-	}
-	w.say(nil, "%d calls of bus and store, %d violations", w.Calls, len(w.Violations))
 }
 
 // sumText names the increments that a delta is the sum of: a#0,3 are the first and the

@@ -50,7 +50,7 @@ func runVariant(v *variant, seed uint64, verbose bool) *Result {
 	<-time.After(time.Until(clock.Earliest.AddDate(1, 0, 0))) // a bubble begins in the year 2000, when no clock was right
 	w := newWorld(v, seed, verbose)
 	w.play()
-	w.verdict()
+	w.say(nil, "%d calls of bus and store, %d violations", w.Calls, len(w.Violations))
 	w.Virtual = time.Since(w.began)
 	return &w.Result
 }
@@ -148,4 +148,12 @@ func (w *World) absorb() bool {
 		w.callers.finish(o)
 	}
 	return changed
+}
+
+// applied sees a commit after it was applied. called is the step in which p asked for it.
+func (w *World) applied(p *proc, c *store.Commit, called int) {
+	w.parts.applied(p, c, called)
+	w.totals.applied(c)
+	w.series.applied(c)
+	w.groups.applied(c)
 }
