@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -240,8 +241,8 @@ func (rc *readClients) askRank(p *proc, x *store.Index) {
 			return
 		}
 		rank := 1
-		for other := range rc.totals.folded {
-			if sum, _ := rc.db.servedAt(other, got.CompleteAsOf); x.Has(other) && !countmill.IsGroup(other) && sum > total {
+		for _, other := range rc.totals.namesOf(x, false) {
+			if sum, _ := rc.db.servedAt(other, got.CompleteAsOf); sum > total {
 				rank++
 			}
 		}
@@ -277,18 +278,27 @@ func (rc *readClients) askTop(p *proc, times int) {
 	})
 }
 
+// namesOf returns the counters of an index that were folded to, or their groups.
+func (to *totalOracle) namesOf(x *store.Index, groups bool) []string {
+	names := make(map[string]bool)
+	for counter := range to.folded {
+		if group, ok := x.GroupOf(counter); ok && groups {
+			names[group] = true
+		} else if x.Has(counter) && !countmill.IsGroup(counter) && !groups {
+			names[counter] = true
+		}
+	}
+	return slices.Collect(maps.Keys(names))
+}
+
 // checkTop: a leaderboard has the counters, or the groups, with the largest totals of its moment, in order. Counters at 0 may be missing: they
 // may have been removed since. A board of a window has sums of minutes.
 func (to *totalOracle) checkTop(x *store.Index, q *reader.TopQuery, window string, top *reader.Top) {
 	if window != "" && (len(to.db.swept) > 0 || top.CompleteAsOf.Before(to.db.lastAt)) { // folds have no history by minute
 		return
 	}
-	of := store.SumsQuery{Index: x, Groups: q.Groups}
 	var all []board.Ranked
-	for counter := range to.folded {
-		if countmill.IsGroup(counter) != q.Groups || !of.Has(counter) {
-			continue
-		}
+	for _, counter := range to.namesOf(x, q.Groups) {
 		total, exists := to.db.servedAt(counter, top.CompleteAsOf)
 		if window != "" {
 			total = to.series.inWindow(window, counter, top.CompleteAsOf)
