@@ -259,7 +259,10 @@ const boardRate = 1000
 func (rc *readClients) askTop(p *proc, times int) {
 	x := pick(rc.rng, rc.indexed.indexes)
 	q := reader.TopQuery{BoardQuery: reader.BoardQuery{Index: x.Name}, N: 1 + rc.rng.IntN(20)}
-	window, final := []string{"", "", "", "today", "1h", "this-week", "this-month"}[rc.rng.IntN(7)], rc.final
+	window, final := "", rc.final
+	if rc.rng.IntN(4) == 0 {
+		window = pick(rc.rng, []string{"today", "1h", "this-week", "this-month"})
+	}
 	if q.Window = must(reader.ParseWindow(window, time.UTC)); window == "" {
 		q.Groups = rc.rng.IntN(4) == 0
 	}
