@@ -54,7 +54,6 @@ var (
 	FoldIgnored       = fault("store does not add")
 	LookupFails       = fault("look-up fails")
 	LookupBlank       = fault("look-up finds nothing")
-	LookupDeferred    = fault("keys deferred")
 	growths           = losses("growth")
 	burials           = callFaults{fault("burial lost"), fault("burial answer lost"), never}
 	DeadLettersFail   = fault("reading letters fails")
