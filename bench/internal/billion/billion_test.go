@@ -3,8 +3,6 @@ package billion
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -85,34 +83,6 @@ func TestSendsEverythingOnce(t *testing.T) {
 	}
 	if sum != 10_050 || s.done.Load() != sum || len(c.bodies) != 101 || s.resends.Load() == 0 {
 		t.Errorf("got %d increments, %d acknowledged, in %d bodies, %d sent again; want 10050 in 101, some sent again", sum, s.done.Load(), len(c.bodies), s.resends.Load())
-	}
-}
-
-// A total that is off by one is found.
-func TestCheck(t *testing.T) {
-	t.Parallel()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprint(w, `{"totals":[{"counter":"a","total":5},{"counter":"b","total":7}]}`)
-	}))
-	defer server.Close()
-	addr := server.Listener.Addr().String()
-	if err := check(t.Context(), addr, []string{"a", "b"}, []int64{5, 7}); err != nil {
-		t.Error(err)
-	}
-	if err := check(t.Context(), addr, []string{"a", "b"}, []int64{5, 8}); !errors.Is(err, load.ErrWrong) {
-		t.Errorf("got %v, want %v", err, load.ErrWrong)
-	}
-}
-
-func TestParse(t *testing.T) {
-	t.Parallel()
-	if c, err := parse([]string{"-quick", "-increments", "2e5"}, t.Output()); err != nil || c.increments != 200_000 || c.names != 10_000 {
-		t.Errorf("got %+v, error %v", c, err)
-	}
-	for _, bad := range []string{"0", "1.5", "many", "1e99"} {
-		if _, err := parse([]string{"-increments", bad}, t.Output()); err == nil {
-			t.Errorf("-increments %s: got no error", bad)
-		}
 	}
 }
 
