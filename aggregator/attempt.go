@@ -148,12 +148,10 @@ func (a *Aggregator) fold(o *outcome, t taken, x *tally, growths []store.Growth,
 	}
 	ctx, cancel := a.callContext()
 	defer cancel()
-	span := a.trace(o.rest)
 	started, began := time.Now(), a.clock.Moment()
 	// One commit has the sums and their markers: the store applies both or neither.
 	folded, err := a.store.Fold(ctx, &c)
 	took := time.Since(started)
-	endTrace(span, &c, len(o.rest), err)
 	got = answer{asked: true, took: took, err: err}
 	if a.cfg.OnFold != nil {
 		a.cfg.OnFold(took)

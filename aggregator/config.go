@@ -87,10 +87,6 @@ type Config struct {
 	// must allow concurrent calls. Default: none.
 	OnFold func(took time.Duration)
 
-	// Tracer records a span for each commit with a part of a message that carries a sampled span
-	// (wire.MetaTrace). Default: nothing is recorded.
-	Tracer wire.Tracer
-
 	// Logger gets lifecycle, retries and errors. Default: discards.
 	Logger *slog.Logger
 

@@ -17,9 +17,8 @@ type held struct {
 	source string      // the message's id, for dead letters
 	time   time.Time   // when its oldest increment was added
 	wait
-	memory int         // estimated, in bytes
-	trace  *wire.Trace // the span that sent it; nil if it is not sampled, or without a Tracer
-	open   int         // number of parts that are not settled
+	memory int // estimated, in bytes
+	open   int // number of parts that are not settled
 	// maybe is true for a dead letter that may have been applied before. stays is true if a part
 	// of the letter was set aside again under the letter's own key.
 	maybe, stays bool

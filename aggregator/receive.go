@@ -27,7 +27,6 @@ func (l *loop) receive(m *message.Message) {
 	}
 	l.a.stats.messages.Add(1)
 	h.memory = memoryOf(len(m.Payload), batch)
-	h.trace = l.a.traceOf(m)
 	payload, once := m.Payload, wire.DeliveredOnce(m.Context())
 	m.Payload, m.Metadata = nil, nil // frees their memory before the ack
 	if err != nil {

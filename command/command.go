@@ -18,7 +18,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"os/signal"
 	"strings"
@@ -53,12 +52,6 @@ func WithBus(b backend.Bus) Option { return func(c *host) { c.buses = append(c.b
 // WithBuckets adds a place for backups of another module: --backup-root SCHEME://... opens it.
 func WithBuckets(b backend.Buckets) Option {
 	return func(c *host) { c.buckets = append(c.buckets, b) }
-}
-
-// WithTraces adds an exporter of spans of another module, for the commands that run roles. open reads its own
-// variables, and returns nil if they ask for no traces. Its error is about them.
-func WithTraces(open func(ctx context.Context, log *slog.Logger) (backend.Traces, error)) Option {
-	return func(c *host) { c.traces = open }
 }
 
 // Context ends the command as an interrupt does. With it, Main leaves signals alone.
@@ -96,8 +89,6 @@ type host struct {
 	stores  []backend.Store // of other modules
 	buses   []backend.Bus
 	buckets []backend.Buckets
-
-	traces func(context.Context, *slog.Logger) (backend.Traces, error) // nil: this program has none
 
 	ctx            context.Context // of the option; nil for the process's signals
 	argv           []string

@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	_ "net/http/pprof"
 	"runtime"
 	"strings"
 	"time"
 
-	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/command/cli"
 	"github.com/countmill/countmill/internal/app"
 	"github.com/countmill/countmill/internal/httpserver"
@@ -35,9 +33,6 @@ within 2 s. A second signal ends it at once. Accepted increments are safe in eve
 after SIGKILL.
 
 /openapi.json describes the API.
-
-The program countmill-backup, which has all commands, also sends traces: set
-OTEL_EXPORTER_OTLP_ENDPOINT to a collector of OpenTelemetry.
 `,
 	New: func() cli.Verb { return newRoles(app.Up) },
 }
@@ -97,9 +92,6 @@ func (c *rolesVerb) Run(ctx context.Context) error {
 	if cfg.Supervisor, err = systemd.FromEnv(c.lookup); err != nil {
 		return cli.Usagef("%s", err)
 	}
-	if cfg.Traces, err = c.openTraces(ctx, cfg.Logger); err != nil {
-		return cli.Usagef("traces: %s", err)
-	}
 	a, err := app.Start(ctx, cfg)
 	if errors.Is(err, app.ErrStopped) {
 		return nil
@@ -110,19 +102,6 @@ func (c *rolesVerb) Run(ctx context.Context) error {
 	fmt.Fprintf(c.stdout, "countmill %s listens on http://%s%s\n", cfg.Roles, a.Addr(), a.Kept())
 	defer runtime.KeepAlive(ballast(c.lookup))
 	return a.Run(ctx)
-}
-
-// openTraces returns nil unless variables ask for traces.
-func (c *host) openTraces(ctx context.Context, log *slog.Logger) (backend.Traces, error) {
-	if c.traces != nil {
-		return c.traces(ctx, log)
-	}
-	for _, name := range []string{"OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"} {
-		if value, _ := c.lookup(name); value != "" {
-			log.Warn(name + " is ignored: this program sends no traces; countmill-backup, which has all commands, does")
-		}
-	}
-	return nil, nil
 }
 
 // dirValue writes a directory into the URL of the store.

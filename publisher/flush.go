@@ -40,9 +40,6 @@ type busMessage struct {
 	uuid    string
 	payload []byte
 	entries int
-
-	traces wire.Traces // of the requests with increments in it
-	trace  wire.Trace  // of its own span, while it is sent
 }
 
 // takeLocked takes everything out of the open batch. From here on it is sent, even if its callers
@@ -186,7 +183,6 @@ func (p *Publisher) pack(s *flush, all []*drain) []*busMessage {
 	for i, payload := range payloads {
 		messages[i] = &busMessage{flush: s, number: i, uuid: id.MessageUUID(i), payload: payload}
 	}
-	s.trace(messages)
 	b := wire.Batch{Parts: parts}
 	if s.entries = b.Entries(); len(messages) > 0 {
 		messages[0].entries = s.entries // counted once, with the first message

@@ -90,10 +90,6 @@ type Config struct {
 	// with another body. Default 100,000.
 	KnownKeys int
 
-	// Tracer records a span for each message with increments of a sampled request: Publish and PublishKeyed take the
-	// request's span from their context (wire.WithTrace). Add has none. Default: nothing is recorded.
-	Tracer wire.Tracer
-
 	// Logger gets a line when the bus does not take a message. Default: discards.
 	Logger *slog.Logger
 

@@ -231,8 +231,7 @@ func (d *Delivery) drop(all []wire.Part, from time.Time) (kept []wire.Part) {
 }
 
 // Send puts the batch on the bus and returns when the bus has it durably. received is when it came
-// in. The message carries the span of ctx (wire.WithTrace). After an error that matches countmill.ErrUnavailable nothing was or will be counted; every
-// other error matches countmill.ErrOutcomeUnknown.
+// in. After an error that matches countmill.ErrUnavailable nothing was or will be counted; every other error matches countmill.ErrOutcomeUnknown.
 func (d *BatchReceiver) Send(ctx context.Context, in *Delivery, received time.Time) (Outcome, error) {
 	out := Outcome{Parts: in.parts, Expired: in.expired}
 	own := in.receipt
@@ -244,7 +243,6 @@ func (d *BatchReceiver) Send(ctx context.Context, in *Delivery, received time.Ti
 	reply := new(wire.Reply)
 	// The sender may repeat it at any time, so the message is not marked wire.OfferOnce.
 	m := message.NewMessageWithContext(wire.OfferReply(ctx, reply), in.uuid, in.payload)
-	wire.TraceOf(ctx).Mark(m.Metadata)
 	m.Metadata.Set(wire.MetaPublished, received.UTC().Format(time.RFC3339Nano))
 	switch err := d.bus.Publish(d.topic, m); {
 	case err == nil:

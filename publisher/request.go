@@ -31,8 +31,6 @@ type request struct {
 	// none. After the flush is packed they are messages.
 	first, last int32
 
-	trace *wire.Trace // the span that called; nil if it is not sampled, or without a Tracer
-
 	place *list.Element // in Publisher.requests or long.requests; nil once flushed or withdrawn
 	done  chan struct{} // closed when the outcome is known
 	err   error         // read it after done
@@ -299,9 +297,6 @@ func (p *Publisher) send(ctx context.Context, r *request, now time.Time) error {
 		return fmt.Errorf("%w: %w", countmill.ErrUnavailable, context.Cause(ctx))
 	}
 	r.at, r.done = now, make(chan struct{})
-	if p.cfg.Tracer != nil {
-		r.trace = sampled(wire.TraceOf(ctx))
-	}
 	first, err := p.admit(r)
 	if err != nil {
 		p.refused.Add(r.increments)

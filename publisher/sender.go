@@ -179,8 +179,6 @@ func (p *Publisher) dispatchLocked() {
 
 // deliver sends one message until the bus has it, or never can.
 func (p *Publisher) deliver(m *busMessage) {
-	span := m.traces.Start(p.cfg.Tracer, wire.SendStep, "send")
-	m.trace = span.Trace() // before any try
 	for try := 0; ; try++ {
 		// Each try has its own reply: the reply of a failed try is void.
 		reply := new(wire.Reply)
@@ -188,13 +186,11 @@ func (p *Publisher) deliver(m *busMessage) {
 		final := errors.Is(err, countmill.ErrClosed) || p.life.Err() != nil
 		p.note(m, err, try)
 		if err == nil || final {
-			m.end(span, err, try)
 			p.settle(m, err, reply)
 			return
 		}
 		// Send the same bytes again: with the same part ids they count once.
 		if !clock.Sleep(p.life, p.pause(try, err)) {
-			m.end(span, err, try)
 			p.settle(m, err, reply)
 			return
 		}
@@ -203,9 +199,7 @@ func (p *Publisher) deliver(m *busMessage) {
 
 // message makes a new envelope: Watermill's envelope has the state of one delivery.
 func (m *busMessage) message(ctx context.Context) *message.Message {
-	envelope := message.NewMessageWithContext(ctx, m.uuid, m.payload)
-	m.trace.Mark(envelope.Metadata)
-	return envelope
+	return message.NewMessageWithContext(ctx, m.uuid, m.payload)
 }
 
 // receipt names the message alone.

@@ -98,9 +98,6 @@ func (b *Bus) post(ctx context.Context, m *message.Message) (a answer, err error
 		return a, err
 	}
 	req.Header.Set("Content-Type", contentType)
-	if span := wire.ParseTrace(m.Metadata.Get(wire.MetaTrace)); span.Sampled {
-		req.Header.Set(wire.MetaTrace, span.String())
-	}
 	if b.token != nil {
 		token, err := b.token(ctx)
 		if err != nil {

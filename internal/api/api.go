@@ -130,10 +130,6 @@ type Config struct {
 	// ready.
 	KnownCallers bool
 
-	// Tracer records a span for each request of POST /v1/increments and POST /v1/batches whose caller was let in. Default:
-	// nothing is recorded.
-	Tracer wire.Tracer
-
 	// Logger gets the details that clients do not see. Default: discarded.
 	Logger *slog.Logger
 }

@@ -31,14 +31,12 @@ type fakeReceiver struct {
 	err  error
 	wait bool // until the context ends
 
-	trace wire.Trace
 }
 
 func (d *fakeReceiver) Send(ctx context.Context, _ *publisher.Delivery, _ time.Time) (publisher.Outcome, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.got++
-	d.trace = wire.TraceOf(ctx)
 	if d.wait {
 		<-ctx.Done()
 	}

@@ -48,7 +48,6 @@ type recorder struct {
 	answer publisher.Sent
 	err    error
 	block  bool // until the context ends
-	trace  wire.Trace
 }
 
 type sent struct {
@@ -73,7 +72,6 @@ func (s *recorder) PublishKeyed(ctx context.Context, principal, key string, incs
 func (s *recorder) take(ctx context.Context, got sent) error {
 	s.mu.Lock()
 	s.sent = append(s.sent, got)
-	s.trace = wire.TraceOf(ctx)
 	err := s.err
 	s.mu.Unlock()
 	if s.block {

@@ -117,7 +117,6 @@ func (a *App) assemble(b *backends, guards []*guarding, listeners []net.Listener
 	}
 	a.services = append(a.services, profiles...)
 	a.services = append(a.services, named{"backends", closing{backends: b}})
-	a.services = append(a.services, traces(a.cfg)...)
 	a.services = append(supervisors(a), a.services...)
 	return nil
 }

@@ -136,10 +136,6 @@ type Config struct {
 	// Logger. Default: discards. The command makes one of LogLevel and LogFormat.
 	Logger *slog.Logger
 
-	// Traces records the way of increments: requests, messages and commits. The App closes it at its end.
-	// Default: nothing is recorded.
-	Traces backend.Traces
-
 	// Supervisor gets reports of this process: ready, alive, stopping. Default: there is none.
 	Supervisor *systemd.Supervisor
 }

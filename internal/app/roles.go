@@ -94,9 +94,6 @@ func publisherConfig(cfg Config, b *backends, window func() time.Duration) publi
 	c := cfg.Publisher
 	c.Topic, c.CountWithin, c.DedupWindow = b.bus.Topic, cfg.CountWithin, window
 	c.Database = b.database()
-	if cfg.Traces != nil {
-		c.Tracer = cfg.Traces
-	}
 	c.Logger = cfg.Logger.With("role", "publisher")
 	return c
 }
@@ -168,9 +165,6 @@ func aggregatorConfig(cfg Config, b *backends, folds prometheus.Observer) aggreg
 	c.Setup = map[string]string{
 		"version": BuildVersion().Version, "count-within": units.FormatDuration(cfg.CountWithin),
 		"shard-rate": strconv.FormatFloat(cfg.Aggregator.ShardRate, 'g', -1, 64),
-	}
-	if cfg.Traces != nil {
-		c.Tracer = cfg.Traces
 	}
 	c.Logger = cfg.Logger.With("role", "aggregator")
 	return c

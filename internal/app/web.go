@@ -20,9 +20,6 @@ import (
 func (a *App) newHTTP() (*api.API, error) {
 	s := &surface{router: httpserver.NewRouter(a.log)}
 	s.Config = api.Config{Roles: a.cfg.Roles.Names(), Timeout: a.cfg.RequestTimeout, Logger: a.log}
-	if a.cfg.Traces != nil {
-		s.Config.Tracer = a.cfg.Traces
-	}
 	s.Services = api.Services{Ready: a.ready, Metrics: promhttp.HandlerFor(newRegistry(collect(a.services)), promhttp.HandlerOpts{
 		MaxRequestsInFlight: 4, Timeout: 10 * time.Second,
 	})}

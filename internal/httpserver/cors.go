@@ -34,7 +34,7 @@ func CheckOrigin(text string) error {
 
 // What scripts may send and see beyond what every page may.
 const (
-	corsHeaders  = "Authorization, Content-Type, Idempotency-Key, Traceparent"
+	corsHeaders  = "Authorization, Content-Type, Idempotency-Key"
 	corsExposed  = "Retry-After, WWW-Authenticate, Countmill-Truncated, Countmill-As-Of, Countmill-Begin, Countmill-Without-Curve"
 	corsRemember = "600" // seconds that a browser keeps the answer to a preflight; a guess
 )

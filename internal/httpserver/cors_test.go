@@ -45,7 +45,7 @@ func TestCORS(t *testing.T) {
 		m := read(origin)
 		m["Vary"] = varyAll
 		m["Access-Control-Allow-Methods"] = methods
-		m["Access-Control-Allow-Headers"] = "Authorization, Content-Type, Idempotency-Key, Traceparent"
+		m["Access-Control-Allow-Headers"] = "Authorization, Content-Type, Idempotency-Key"
 		m["Access-Control-Max-Age"] = "600"
 		return m
 	}
