@@ -43,7 +43,7 @@ var ofProtocol = strings.Fields(`
 	AppliedFindsMarkers GrowNeverLowers FoldGrows
 	DeadLetters DeadLetterRefsAreFoundByCompletion DecisionsAreDecidedOnce
 	ShardsOf BeatReplaces ResetTakesOffWhatItSaw ResetIsIdempotent ResetSeesTheLastOne ResetRefusesOldLooks
-	DeleteEndsWithAGrowth WindowChanges RulesChange 
+	DeleteEndsWithAGrowth WindowChanges 
 	SeriesSums SeriesOfManyCounters SweepSeriesKeepsPromises FoldArchives IndexesChange RangesSwap RangesEndWithTheirIndex
 	GroupedFolds SetRemainders SetRemaindersNeedsTheRange DropGroups SweepKeepsCountersOfIndexes SweepTakesGroups
 	SequenceGivesEachOnce SequenceRemembersIDs SequenceEnds SequenceIsDeleted ReplaceRecord JournalSettles JournalView Corrections
@@ -135,7 +135,6 @@ func RunStore(t *testing.T, open func(t *testing.T) store.Store, features ...Fea
 		{"MarkersGoAtTheirTime", testMarkersGoAtTheirTime},
 		{"WrongClockForgetsNothing", testWrongClockForgetsNothing},
 		{"ReopenedSettings", testReopenedSettings},
-		{"RulesChange", testRulesChange},
 		{"SeriesSums", testSeriesSums},
 		{"SeriesOfManyCounters", testSeriesOfManyCounters},
 		{"SeriesIsOneWithItsCommit", testSeriesIsOneWithItsCommit},
