@@ -162,10 +162,14 @@ var calls = map[string]struct {
 		return nil
 	}},
 	"JournalRecords": {"", func(ctx context.Context, s *full) error {
-		return with(s.JournalRecords(ctx, store.JournalQuery{Limit: 10}))
+		v := s.JournalView()
+		defer v.Close()
+		return with(v.JournalRecords(ctx, store.JournalQuery{Limit: 10}))
 	}},
 	"JournalRows": {"", func(ctx context.Context, s *full) error {
-		return with(s.JournalRows(ctx, "a", store.JournalQuery{Limit: 10, Last: true}))
+		v := s.JournalView()
+		defer v.Close()
+		return with(v.JournalRows(ctx, "a", store.JournalQuery{Limit: 10, Last: true, Settled: true}))
 	}},
 	"ReplaceRecord": {"journal", func(ctx context.Context, s *full) error {
 		old, next := s.record(), s.record()
