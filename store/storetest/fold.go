@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -207,80 +206,5 @@ func testOneOfManyWins(t *testing.T, su *suite) {
 		if got, want := count(t, s, counter, 0), int64(1)<<(4*winner); got != want {
 			t.Errorf("round %d: common shard is %#x, want %#x", round, got, want)
 		}
-	}
-}
-
-func testConcurrentFoldsSum(t *testing.T, su *suite) {
-	s := su.open(t)
-	const workers = 8
-	var wg sync.WaitGroup
-	for w := range workers {
-		wg.Go(func() {
-			for i := range su.rounds {
-				markers := one(marker())
-				if i%2 == 0 && !retries(s) {
-					markers = nil
-				}
-				c := commit(markers, add("hot", 0, int64(i+1)), add("hot", w, -1), add("warm", i%3, 1))
-				if w == 0 {
-					c = commit(markers, add("hot", 0, int64(i+1)), add("warm", i%3, 1))
-				}
-				if maybe, err := foldRetrying(t.Context(), s, c); err != nil && !maybe {
-					t.Errorf("worker %d: %v", w, err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	n := int64(su.rounds)
-	if got, want := sum(t, s, "hot", workers), workers*(n*(n+1)/2)-(workers-1)*n; got != want {
-		t.Errorf("hot: got %d, want %d", got, want)
-	}
-	if got, want := sum(t, s, "warm", 3), workers*n; got != want {
-		t.Errorf("warm: got %d, want %d", got, want)
-	}
-}
-
-// retries reports whether a commit may have to be repeated, and so needs a marker.
-func retries(s store.Store) bool { return s.Limits().Entities != 0 }
-
-// Each commit moves one unit from a to b. No view may ever see one half of it, even if it reads the two
-// with two calls.
-func testCommitIsAtomicForReaders(t *testing.T, su *suite) {
-	s := su.open(t)
-	done := make(chan struct{})
-	var folds, views atomic.Int64
-	go func() {
-		defer close(done)
-		// Until both sides have had their rounds: they must overlap.
-		for n := int64(su.rounds); folds.Load() < n || views.Load() < n && folds.Load() < 20*n; folds.Add(1) {
-			if maybe, err := foldRetrying(t.Context(), s, commit(one(marker()), add("a", 0, -1), add("b", 3, 1))); err != nil && !maybe {
-				t.Errorf("Fold: %v", err)
-			}
-		}
-	}()
-	for running := true; running; views.Add(1) {
-		select {
-		case <-done:
-			running = false
-		default:
-		}
-		v := su.view(t, s)
-		var a, b int64
-		together := su.settled(func() bool {
-			a, _ = lookup(t, v, store.Key{Counter: "a", Shard: 0})[0].Count.Int64()
-			b, _ = lookup(t, v, store.Key{Counter: "b", Shard: 3})[0].Count.Int64()
-			return a+b == 0
-		})
-		v.Close()
-		if !together {
-			t.Errorf("view %d saw a=%d and b=%d, which never existed together", views.Load(), a, b)
-			views.Store(int64(su.rounds)) // the folder may stop
-			break
-		}
-	}
-	<-done
-	if got := count(t, s, "b", 3); got != folds.Load() {
-		t.Errorf("b: got %d, want %d", got, folds.Load())
 	}
 }
