@@ -259,6 +259,15 @@ func TestIndexesDoNotCollide(t *testing.T) {
 	}
 }
 
+func TestUnfinishedIndexes(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	rules := &Rules{Indexes: []Index{{Name: "serving", Serving: now}, {Name: "building"}, {Name: "deleted", Serving: now, Ended: now}, {Name: "never built", Ended: now}}}
+	if got, none := rules.Unfinished(), (*Rules)(nil).Unfinished(); got != 3 || none != 0 {
+		t.Errorf("got %d and %d, want all but the first, and 0 of a database without rules", got, none)
+	}
+}
+
 func TestNamesOfIndexes(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"", strings.Repeat("n", 41), "top Pages", "pagés", "a\n"} {
