@@ -11,27 +11,25 @@ import (
 	"github.com/countmill/countmill/client"
 )
 
-func TestBoards(t *testing.T) {
+func TestIndexesAndBoards(t *testing.T) {
 	t.Parallel()
 	c, ctx := serve(t), t.Context()
 	for counter, delta := range map[string]int64{"page:a:1": 5, "page:a:2": 7, "page:b:1": 11} {
-		if err := c.Increment(ctx, countmill.Increment{Counter: counter, Delta: delta}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Increment(ctx, countmill.Increment{Counter: counter, Delta: delta}))
 	}
-	if _, err := c.CreateIndex(ctx, "sites", "page:{site}:*", "site:{site}"); err != nil {
-		t.Fatal(err)
+	x, err := c.CreateIndex(ctx, "sites", "page:{site}:*", "site:{site}")
+	if err != nil || len(x.Indexes) != 1 || x.Indexes[0].Group != "site:{site}" {
+		t.Fatalf("CreateIndex: got %+v, %v", x, err)
 	}
-	q := client.BoardQuery{Index: "sites"}
-	for deadline := time.Now().Add(time.Minute); ; {
-		x, err := c.Indexes(ctx)
+	for deadline := time.Now().Add(time.Minute); x.Indexes[0].State != "serving"; x, err = c.Indexes(ctx) {
 		if err != nil || time.Now().After(deadline) {
 			t.Fatalf("it does not serve: %+v, %v", x, err)
 		}
-		if x.Indexes[0].State == "serving" {
-			break
-		}
 	}
+	if got, err := c.Total(ctx, "=site:a"); err != nil || got.Total != 12 || x.Indexes[0].CheckedAt == nil {
+		t.Errorf("the group: got %+v, %v, checked at %v", got, err, x.Indexes[0].CheckedAt)
+	}
+	q := client.BoardQuery{Index: "sites"}
 	top, err := c.Top(ctx, q, 2)
 	if diff := cmp.Diff([]client.TopCounter{{"page:b:1", 11, 1}, {"page:a:2", 7, 2}}, top.Top); diff != "" || err != nil || top.CompleteAsOf.IsZero() {
 		t.Errorf("Top: got %+v, %v", top, err)
@@ -46,13 +44,22 @@ func TestBoards(t *testing.T) {
 	if r, err := c.Rank(ctx, q, "page:a:none"); err != nil || r.Rank != nil || r.Total != 0 {
 		t.Errorf("the rank of a counter that does not exist: got %+v, %v", r, err)
 	}
-	if _, err := c.Top(ctx, client.BoardQuery{Index: "sites", Window: "today", Zone: "Asia/Kolkata"}, 0); !errors.Is(err, client.ErrNotFound) {
-		t.Errorf("a window without a series: got %v", err)
+	_, noSeries := c.Top(ctx, client.BoardQuery{Index: "sites", Window: "today", Zone: "Asia/Kolkata"}, 0)
+	_, noZone := c.Rank(ctx, client.BoardQuery{Index: "sites", Window: "today", Zone: "Nowhere/Land"}, "page:a:1")
+	_, tooMany := c.Top(ctx, q, 1001)
+	if x, err = c.DeleteIndex(ctx, "sites"); err != nil || x.Indexes[0].State != "deleting" {
+		t.Errorf("DeleteIndex: got %+v, %v", x, err)
 	}
-	if _, err := c.Rank(ctx, client.BoardQuery{Index: "sites", Window: "today", Zone: "Nowhere/Land"}, "page:a:1"); !errors.Is(err, countmill.ErrInvalid) {
-		t.Errorf("an unknown zone: got %v", err)
-	}
-	if _, err := c.Top(ctx, q, 1001); !errors.Is(err, countmill.ErrInvalid) {
-		t.Errorf("1,001 counters: got %v", err)
+	_, deleted := c.Total(ctx, "=site:a")
+	_, none := c.DeleteIndex(ctx, "none")
+	for what, tc := range map[string][2]error{
+		"a window without a series": {noSeries, client.ErrNotFound}, "an unknown zone": {noZone, countmill.ErrInvalid}, "1,001 counters": {tooMany, countmill.ErrInvalid},
+		"an increment of a group":       {c.Increment(ctx, countmill.Increment{Counter: "=site:a", Delta: 1}), countmill.ErrInvalid},
+		"a group that is being deleted": {deleted, countmill.ErrUnavailable},
+		"an index that does not exist":  {none, client.ErrNotFound},
+	} {
+		if !errors.Is(tc[0], tc[1]) {
+			t.Errorf("%s: got %v, want %v", what, tc[0], tc[1])
+		}
 	}
 }

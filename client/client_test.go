@@ -158,29 +158,6 @@ func TestListGoesOverPages(t *testing.T) {
 	}
 }
 
-func TestWatchSeesChangesAndEnds(t *testing.T) {
-	t.Parallel()
-	c := serve(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	seen := int64(-1)
-	for u, err := range c.Watch(ctx, []string{"w"}) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		seen = u.Totals[0].Total
-		if seen == 3 {
-			break
-		}
-		if err := c.Increment(ctx, countmill.Increment{Counter: "w", Delta: 1}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if seen != 3 {
-		t.Errorf("got %d, want 3", seen)
-	}
-}
-
 func TestAdminCalls(t *testing.T) {
 	t.Parallel()
 	c, ctx := serve(t), t.Context()
@@ -347,6 +324,11 @@ func TestAddressesAndTokens(t *testing.T) {
 	}
 }
 
+// says is an answer of 200.
+func says(text string) func(http.ResponseWriter) {
+	return func(w http.ResponseWriter) { _, _ = io.WriteString(w, text) }
+}
+
 // changes is an event with these totals.
 func changes(w http.ResponseWriter, totals map[string]int, rest string) {
 	var list []any
@@ -476,10 +458,7 @@ func must(t *testing.T, err error) {
 func TestWatchConnectsAgain(t *testing.T) {
 	t.Parallel()
 	stream := func(n int) func(http.ResponseWriter) {
-		return func(w http.ResponseWriter) {
-			w.Header().Set("Content-Type", "text/event-stream")
-			fmt.Fprintf(w, ": hello\n\nevent: totals\ndata: {\"totals\":[{\"counter\":\"a\",\"total\":%d}],\"lag\":null}\n\n", n)
-		}
+		return says(fmt.Sprintf(": hello\n\nevent: totals\ndata: {\"totals\":[{\"counter\":\"a\",\"total\":%d}],\"lag\":null}\n\n", n))
 	}
 	c, s := scripted(t, stream(1), cut, stream(2), answer(403, "forbidden"))
 	var seen []int64
@@ -501,9 +480,7 @@ func TestWatchConnectsAgain(t *testing.T) {
 func TestReadsAfterAReceipt(t *testing.T) {
 	t.Parallel()
 	found := func(aside string) func(http.ResponseWriter) {
-		return func(w http.ResponseWriter) {
-			_, _ = io.WriteString(w, `{"totals":[{"counter":"a","total":3,"as_of":"2026-11-21T04:04:03.120000Z","source":"store","exists":true}],"lag":null,"dead_letters":[`+aside+`]}`)
-		}
+		return says(`{"totals":[{"counter":"a","total":3,"as_of":"2026-11-21T04:04:03.120000Z","source":"store","exists":true}],"lag":null,"dead_letters":[` + aside + `]}`)
 	}
 	for name, tc := range map[string]struct {
 		answer func(http.ResponseWriter)
@@ -539,7 +516,7 @@ func TestReadsAfterAReceipt(t *testing.T) {
 	}
 }
 
-func TestJournal(t *testing.T) {
+func TestJournalRulesAndSeries(t *testing.T) {
 	t.Parallel()
 	c, ctx := serve(t), t.Context()
 	rules, err := c.AddRule(ctx, client.KindJournal, "j*", "400d,paged")
@@ -556,12 +533,7 @@ func TestJournal(t *testing.T) {
 	if rules, err = c.RemoveRule(ctx, client.KindJournal, "j*"); err != nil || rules.Journal[0].Ended == nil {
 		t.Errorf("RemoveRule of the journal: got %+v, %v", rules, err)
 	}
-}
-
-func TestRulesAndSeries(t *testing.T) {
-	t.Parallel()
-	c, ctx := serve(t), t.Context()
-	rules, err := c.AddRule(ctx, client.KindSeries, "a*", "1m:6h,15m:400d")
+	rules, err = c.AddRule(ctx, client.KindSeries, "a*", "1m:6h,15m:400d")
 	if err != nil || len(rules.Series) != 1 || rules.Series[0].Ended != nil || rules.Series[0].Begin.IsZero() {
 		t.Fatalf("AddRule: got %+v, %v", rules, err)
 	}

@@ -47,12 +47,8 @@ func orderAndRead(ctx context.Context, c *client.Client) (int64, error) {
 }
 
 func Example() {
-	base, stop := up()
+	c, stop := up()
 	defer stop()
-	c, err := client.New(base)
-	if err != nil {
-		log.Fatal(err)
-	}
 	for range 2 { // the second one is a repeat
 		total, err := order(context.Background(), c)
 		if err != nil {
@@ -71,8 +67,8 @@ func Example() {
 	// 2
 }
 
-// up is `countmill up` in this process. It returns its address.
-func up() (base string, stop func()) {
+// up is a client of `countmill up` in this process.
+func up() (c *client.Client, stop func()) {
 	dir, err := os.MkdirTemp("", "countmill-example-")
 	if err != nil {
 		log.Fatal(err)
@@ -84,7 +80,10 @@ func up() (base string, stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- a.Run(ctx) }()
-	return "http://" + a.Addr(), func() {
+	if c, err = client.New("http://" + a.Addr()); err != nil {
+		log.Fatal(err)
+	}
+	return c, func() {
 		cancel()
 		if err := errors.Join(<-ended, os.RemoveAll(dir)); err != nil {
 			log.Fatal(err)
@@ -94,15 +93,11 @@ func up() (base string, stop func()) {
 
 // IncrementMany counts any number of increments, each request of it once.
 func ExampleClient_IncrementMany() {
-	base, stop := up()
+	c, stop := up()
 	defer stop()
-	c, err := client.New(base)
-	if err != nil {
-		log.Fatal(err)
-	}
 	ctx := context.Background()
 
-	err = c.IncrementMany(ctx, []countmill.Increment{
+	err := c.IncrementMany(ctx, []countmill.Increment{
 		{Counter: "page:/home", Delta: 1}, {Counter: "orders", Delta: 2, ID: "order-7"}, {Counter: "page:/home", Delta: 1},
 	})
 	if err != nil {
@@ -115,12 +110,8 @@ func ExampleClient_IncrementMany() {
 
 // Totals reads up to 1,000 counters at one moment.
 func ExampleClient_Totals() {
-	base, stop := up()
+	c, stop := up()
 	defer stop()
-	c, err := client.New(base)
-	if err != nil {
-		log.Fatal(err)
-	}
 	ctx := context.Background()
 	if err := c.Increment(ctx, countmill.Increment{Counter: "page:/home", Delta: 3}); err != nil {
 		log.Fatal(err)
@@ -139,14 +130,10 @@ func ExampleClient_Totals() {
 }
 
 func ExampleClient_List() {
-	base, stop := up()
+	c, stop := up()
 	defer stop()
-	c, err := client.New(base)
-	if err != nil {
-		log.Fatal(err)
-	}
 	ctx := context.Background()
-	err = c.IncrementMany(ctx, []countmill.Increment{{Counter: "page:/b", Delta: 2}, {Counter: "page:/a", Delta: 1}, {Counter: "orders", Delta: 9}})
+	err := c.IncrementMany(ctx, []countmill.Increment{{Counter: "page:/b", Delta: 2}, {Counter: "page:/a", Delta: 1}, {Counter: "orders", Delta: 9}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -164,12 +151,8 @@ func ExampleClient_List() {
 
 // A watch begins with the totals of now and goes on with each change, until the loop ends.
 func ExampleClient_Watch() {
-	base, stop := up()
+	c, stop := up()
 	defer stop()
-	c, err := client.New(base)
-	if err != nil {
-		log.Fatal(err)
-	}
 	ctx := context.Background()
 
 	for update, err := range c.Watch(ctx, []string{"orders"}, client.WithInterval(100*time.Millisecond)) {
@@ -191,12 +174,8 @@ func ExampleClient_Watch() {
 
 // Events has each event as the server sent it.
 func ExampleClient_Events() {
-	base, stop := up()
+	c, stop := up()
 	defer stop()
-	c, err := client.New(base)
-	if err != nil {
-		log.Fatal(err)
-	}
 	for e, err := range c.Events(context.Background(), client.Request{Path: "/v1/watch", Query: url.Values{"counter": {"orders"}}}) {
 		if err != nil {
 			log.Fatal(err)
@@ -209,12 +188,8 @@ func ExampleClient_Events() {
 
 // A reset with an id is the same reset, however often it is repeated.
 func ExampleClient_Reset() {
-	base, stop := up()
+	c, stop := up()
 	defer stop()
-	c, err := client.New(base)
-	if err != nil {
-		log.Fatal(err)
-	}
 	ctx := context.Background()
 	if err := c.Increment(ctx, countmill.Increment{Counter: "orders", Delta: 7}); err != nil {
 		log.Fatal(err)
@@ -230,12 +205,8 @@ func ExampleClient_Reset() {
 
 // Do calls any route, with the same repeats as the methods.
 func ExampleClient_Do() {
-	base, stop := up()
+	c, stop := up()
 	defer stop()
-	c, err := client.New(base)
-	if err != nil {
-		log.Fatal(err)
-	}
 	answer, err := c.Do(context.Background(), client.Request{Path: "/v1/dead-letters"})
 	fmt.Println(strings.TrimSpace(string(answer)), err)
 	// Output: {"dead_letters":[]} <nil>
@@ -243,13 +214,9 @@ func ExampleClient_Do() {
 
 // An Error has the status, the type and the field of the answer.
 func ExampleError() {
-	base, stop := up()
+	c, stop := up()
 	defer stop()
-	c, err := client.New(base)
-	if err != nil {
-		log.Fatal(err)
-	}
-	err = c.Increment(context.Background(), countmill.Increment{Counter: "orders"})
+	err := c.Increment(context.Background(), countmill.Increment{Counter: "orders"})
 	var refused *client.Error
 	if errors.As(err, &refused) {
 		fmt.Println(refused.Status, refused.Type, refused.Field)
@@ -262,18 +229,14 @@ func ExampleError() {
 
 // A ManyError says how far IncrementMany came.
 func ExampleManyError() {
-	base, stop := up()
+	c, stop := up()
 	defer stop()
-	c, err := client.New(base)
-	if err != nil {
-		log.Fatal(err)
-	}
 	incs := []countmill.Increment{{Counter: "orders", Delta: 1, ID: "order-7"}}
 	if err := c.IncrementMany(context.Background(), incs); err != nil {
 		log.Fatal(err)
 	}
 	incs[0].Delta = 5 // another delta under the same id
-	err = c.IncrementMany(context.Background(), append(incs, countmill.Increment{Counter: "orders", Delta: 2}))
+	err := c.IncrementMany(context.Background(), append(incs, countmill.Increment{Counter: "orders", Delta: 2}))
 	var many *client.ManyError
 	if errors.As(err, &many) {
 		fmt.Println(many.Counted, many.Conflicts)

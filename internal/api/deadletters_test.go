@@ -5,8 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -14,18 +12,10 @@ import (
 
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/internal/api"
-	"github.com/countmill/countmill/internal/api/apitest"
-	"github.com/countmill/countmill/internal/auth/authtest"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/protocol/protocoltest"
 	"github.com/countmill/countmill/wire"
 )
-
-// A surface is an API that is compared with the document.
-type surface struct {
-	http.Handler
-	doc *apitest.Document
-}
 
 // A fakeStore has dead letters, among them large ones.
 type fakeStore struct {
@@ -62,55 +52,23 @@ func entry(counter string, delta int64) wire.Entry { return wire.Entry{Counter: 
 func anonymous(entries ...wire.Entry) wire.Part { return wire.CutAnonymous(rand.Reader, entries)[0] }
 
 func encode(at time.Time, parts ...wire.Part) []byte {
-	return wire.Append(nil, &wire.Batch{Time: at, Parts: parts})
+	return wire.Append(nil, &wire.Batch{Time: asOf, Parts: parts})
 }
 
 func deadLetters(t *testing.T, f *fakeStore) surface {
 	t.Helper()
-	return surface{serve(api.Services{DeadLetters: admin.NewDeadLetters(f)}, api.Config{}), apitest.Load(t)}
+	return ask(t, api.Services{DeadLetters: admin.NewDeadLetters(f)}, api.Config{})
 }
-
-// of is the surface as a caller sees it whose token has prefixes.
-func (s surface) of(t *testing.T, prefixes ...string) surface {
-	t.Helper()
-	return surface{authtest.As(t, s, "x", prefixes...), s.doc}
-}
-
-// call returns the status and the body of an answer.
-func (s surface) call(t *testing.T, method, path, body string) (int, string) {
-	t.Helper()
-	rec := httptest.NewRecorder()
-	req := httptest.NewRequest(method, path, strings.NewReader(body))
-	if body != "" {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	s.ServeHTTP(rec, req)
-	pattern, _, _ := strings.Cut(path, "?")
-	if method == http.MethodGet && strings.HasPrefix(pattern, "/v1/dead-letters/") {
-		pattern = "/v1/dead-letters/{name}"
-	}
-	s.doc.CheckAnswer(t, method, pattern, rec.Code, rec.Header(), rec.Body.Bytes())
-	return rec.Code, strings.TrimSpace(rec.Body.String())
-}
-
-func (s surface) want(t *testing.T, method, path, body string, status int, text string) {
-	t.Helper()
-	if got, answer := s.call(t, method, path, body); got != status || !strings.Contains(answer, text) {
-		t.Errorf("%s %s %.60s: got %d %s, want %d with %s", method, path, body, got, answer, status, text)
-	}
-}
-
-var at = time.Date(2026, 11, 21, 5, 4, 3, 120_000_999, time.FixedZone("", 3600))
 
 func TestShow(t *testing.T) {
 	t.Parallel()
 	part := anonymous(entry("a", -7))
 	f := newStore(t,
-		store.DeadLetter{Key: "batch", Source: "s", Reason: "r", Time: at, At: at, Maybe: true, Payload: encode(at, part)},
-		store.DeadLetter{Key: "json", At: at, Payload: []byte(`{"Counter": 1}`)},
-		store.DeadLetter{Key: "raw", At: at, Time: at, Payload: []byte("\xffraw")},
-		store.DeadLetter{Key: "newer", At: at, Time: at, Payload: []byte{8, 3}},
-		store.DeadLetter{Key: "large", At: at, Time: at, Payload: []byte(`"` + strings.Repeat("x", 1<<20) + `"`)},
+		store.DeadLetter{Key: "batch", Source: "s", Reason: "r", Time: asOf, At: asOf, Maybe: true, Payload: encode(asOf, part)},
+		store.DeadLetter{Key: "json", At: asOf, Payload: []byte(`{"Counter": 1}`)},
+		store.DeadLetter{Key: "raw", At: asOf, Time: asOf, Payload: []byte("\xffraw")},
+		store.DeadLetter{Key: "newer", At: asOf, Time: asOf, Payload: []byte{8, 3}},
+		store.DeadLetter{Key: "large", At: asOf, Time: asOf, Payload: []byte(`"` + strings.Repeat("x", 1<<20) + `"`)},
 	)
 	if err := f.PutDeadLetters(t.Context(), []store.DeadLetter{{Key: store.ReplayKey("raw")}}); err != nil {
 		t.Fatal(err)
@@ -133,14 +91,14 @@ func TestListPages(t *testing.T) {
 	t.Parallel()
 	f := newStore(t)
 	for _, key := range []string{"a", "b", "c"} {
-		if err := f.PutDeadLetters(t.Context(), []store.DeadLetter{{Key: key, At: at, Payload: []byte("x")}}); err != nil {
+		if err := f.PutDeadLetters(t.Context(), []store.DeadLetter{{Key: key, At: asOf, Payload: []byte("x")}}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	s := deadLetters(t, f)
 	var keys, token string
 	for range 2 {
-		_, body := s.call(t, "GET", "/v1/dead-letters?limit=2"+token, "")
+		_, body, _ := s.call(t, "GET", "/v1/dead-letters?limit=2"+token, "")
 		var page struct {
 			DeadLetters []struct{ Key string } `json:"dead_letters"`
 			Next        string                 `json:"next_page_token"`
@@ -157,19 +115,15 @@ func TestListPages(t *testing.T) {
 		t.Errorf("got %s and then %s, want abc and the end", keys, token)
 	}
 	deadLetters(t, newStore(t)).want(t, "GET", "/v1/dead-letters", "", 200, `{"dead_letters":[]}`)
-	for path, want := range map[string]string{
-		"?page_token=x": "page_token", "?page_token=": "page_token", "?page_token=MQ": "page_token",
-	} {
-		s.want(t, "GET", "/v1/dead-letters"+path, "", 400, want)
-	}
+	s.want(t, "GET", "/v1/dead-letters?page_token=x", "", 400, "page_token")
 }
 
 func TestReplayAndDiscard(t *testing.T) {
 	t.Parallel()
 	payload := encode(time.Now(), anonymous(entry("a", 1)))
 	f := newStore(t,
-		store.DeadLetter{Key: "a", At: at, Time: time.Now(), Payload: payload},
-		store.DeadLetter{Key: "b", At: at, Time: at.Add(-10_000 * time.Hour), Maybe: true, Payload: payload},
+		store.DeadLetter{Key: "a", At: asOf, Time: time.Now(), Payload: payload},
+		store.DeadLetter{Key: "b", At: asOf, Time: asOf.Add(-10_000 * time.Hour), Maybe: true, Payload: payload},
 	)
 	s := deadLetters(t, f)
 	s.want(t, "POST", "/v1/dead-letters/replay", `{"keys":["a","b","c"]}`, 200,

@@ -95,9 +95,9 @@ func scopeTable() string {
 		var some, all []string
 		for i := range routes {
 			switch call := "`" + routes[i].method + " " + routes[i].path + "`"; {
-			case routes[i].right.need == auth.PerCounter(scope):
+			case routes[i].need == auth.PerCounter(scope):
 				some = append(some, call)
-			case routes[i].right.need == auth.Whole(scope):
+			case routes[i].need == auth.Whole(scope):
 				all = append(all, call)
 			}
 		}
@@ -112,8 +112,8 @@ func documentOf(all []route) (object, error) {
 	var paths, params, failures object
 	for i := range all {
 		to := &all[i]
-		if to.op == "" || to.says == "" || to.right.rows == "" || to.right.guard == "" || to.out.says == "" {
-			return nil, fmt.Errorf("%s %s lacks its name, a title, the rows on which its answers depend, their guard, or what it answers", to.method, to.path)
+		if to.op == "" || to.says == "" || to.out.says == "" {
+			return nil, fmt.Errorf("%s %s lacks its name, a title, or what it answers", to.method, to.path)
 		}
 		of, _ := paths.get(to.path).(object)
 		paths = paths.with(to.path, of.with(strings.ToLower(to.method), to.operation()))
@@ -141,8 +141,8 @@ func (to *route) operation() object {
 	op := object{
 		{"tags", []any{to.tag}}, {"operationId", to.op}, {"security", []any{}}, {"summary", to.says},
 	}
-	if !to.right.need.ForAnyone() {
-		op = op.with("security", []any{object{{"bearer", []any{string(to.right.need.Scope())}}}})
+	if !to.need.ForAnyone() {
+		op = op.with("security", []any{object{{"bearer", []any{string(to.need.Scope())}}}})
 	}
 	if to.more != "" {
 		op = op.with("description", to.more)
@@ -182,7 +182,7 @@ func (to *route) responses() object {
 	if !to.free {
 		maps.Copy(fails, map[int]string{400: "Invalid", 500: "Internal", 503: "Unavailable"})
 	}
-	if !to.right.need.ForAnyone() {
+	if !to.need.ForAnyone() {
 		maps.Copy(fails, map[int]string{401: "Unauthorized", 403: "Forbidden"})
 	}
 	if to.role.roles != "any" {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/countmill/countmill"
@@ -156,30 +157,14 @@ func notServing(err *reader.NotServingError) *httpserver.Problem {
 	return p.RetryAfter(retryBuilding)
 }
 
-// namesOf are the counters that the parameters counter and group name, in their order.
-func namesOf(params httpserver.Params) (names []string, err error) {
-	for _, p := range params {
-		switch p.Name {
-		case "counter":
-			names = append(names, p.Value)
-		case "group":
-			if err := checkGroup("group", p.Value); err != nil {
-				return nil, err
-			}
-			names = append(names, countmill.GroupMark+p.Value)
-		}
-	}
-	return names, nil
-}
-
-// groupsOf are the counters of groups.
-func groupsOf(groups []string) ([]string, error) {
-	names := make([]string, len(groups))
-	for i, g := range groups {
-		if err := checkGroup("groups", g); err != nil {
+// namesOf are counters, and then those of groups, which a field of the request has without their first character.
+func namesOf(counters []string, field string, groups []string) ([]string, error) {
+	names := slices.Clip(counters)
+	for _, g := range groups {
+		if err := checkGroup(field, g); err != nil {
 			return nil, err
 		}
-		names[i] = countmill.GroupMark + g
+		names = append(names, countmill.GroupMark+g)
 	}
 	return names, nil
 }

@@ -5,12 +5,10 @@ import (
 	"encoding/json"
 	"math"
 	"reflect"
-	"strings"
 	"testing"
 	"time"
 
 	strict "github.com/go-json-experiment/json"
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/httpserver"
@@ -135,71 +133,21 @@ func fill(v reflect.Value, flags bool) {
 	}
 }
 
-func objectOf(t reader.Total) client.Total {
-	o := client.Total{Counter: t.Counter, Total: t.Total, AsOf: t.AsOf, Source: t.Source, Shards: t.Shards, Exists: t.Exists, CheckedAt: t.Checked}
-	if !t.Exists && strings.Contains(t.Counter, ",") {
-		o.Hint = listHint
+// Texts and times are what others make of them.
+func FuzzTextsAndTimes(f *testing.F) {
+	for _, text := range []string{"page:/home", "a\"b\\c\u2028\u00e9\x7f<&>", "\xff\x00\n", ""} {
+		f.Add(text, int64(1e15))
 	}
-	return o
-}
-
-// sameJSON compares after both were parsed, with every digit of numbers: escapes may differ.
-func sameJSON(t *testing.T, got []byte, v any, quoted bool) {
-	t.Helper()
-	if !json.Valid(got) || bytes.ContainsAny(got, "\n\r") {
-		t.Fatalf("%q is not JSON on one line", got)
-	}
-	parse := func(text []byte) (v map[string]any) {
-		dec := json.NewDecoder(bytes.NewReader(text))
-		dec.UseNumber()
-		if err := dec.Decode(&v); err != nil {
-			t.Fatalf("%s: %v", text, err)
+	f.Add("", int64(-1))
+	f.Add("", int64(253402300800e6)) // the year 10000
+	f.Fuzz(func(t *testing.T, text string, micros int64) {
+		quoted, read := appendString(nil, text), ""
+		if err := json.Unmarshal(quoted, &read); err != nil || read != string([]rune(text)) || bytes.ContainsAny(quoted, "\n\r") {
+			t.Errorf("%q is written as %s (%v)", text, quoted, err)
 		}
-		return v
-	}
-	want := parse(httpserver.AppendJSON(nil, v))
-	all, _ := want["totals"].([]any)
-	for _, total := range append(all, want) {
-		if total := total.(map[string]any); quoted && total["total"] != nil {
-			total["total"] = total["total"].(json.Number).String()
-		}
-	}
-	if diff := cmp.Diff(want, parse(got)); diff != "" {
-		t.Fatalf("differs from what package json writes (-want +got):\n%s", diff)
-	}
-}
-
-// Answers are what package json would make of them.
-func FuzzAnswersAreJSON(f *testing.F) {
-	f.Add("page:/home", int64(5), int64(1e15), "cache", 1, true, false, int64(1500))
-	f.Add("a\"b\\c\u2028\u00e9\x7f<&>", int64(math.MinInt64), int64(-1), "store", 999, false, true, int64(math.MaxInt64))
-	f.Add("\xff\x00\n", int64(math.MaxInt64), int64(0), "", -1, true, true, int64(-1))
-	f.Add("a,b", int64(0), int64(0), "store", 0, false, false, int64(0))
-	f.Add("", int64(0), int64(253402300800e6), "x", 0, true, false, int64(999)) // the year 10000
-	f.Fuzz(func(t *testing.T, name string, total, asOf int64, source string, shards int, exists, quoted bool, lag int64) {
-		at := time.UnixMicro(asOf).In(time.FixedZone("", 3600))
-		one := reader.Total{Counter: name, Total: total, AsOf: at, Source: source, Shards: shards, Exists: exists}
-		two := reader.Total{Counter: source, Total: -total, AsOf: at, Source: name, Exists: !exists, Checked: at.Add(-time.Second)}
-		pipeline := reader.Pipeline{Workers: shards & 1, Lag: time.Duration(lag)}
-		seconds := lagOf(pipeline)
-		if (seconds == nil) == (pipeline.Workers > 0 || lag > 0) {
-			t.Fatalf("lag is %v of %d with %d workers", seconds, lag, pipeline.Workers)
-		}
-		for _, ts := range [][]reader.Total{{}, {one}, {one, two}} {
-			want := client.Totals{Totals: []client.Total{}, Lag: seconds}
-			for _, t := range ts {
-				want.Totals = append(want.Totals, objectOf(t))
-			}
-			answer := &totals{totals: ts, quoted: quoted, lag: seconds}
-			sameJSON(t, answer.AppendJSON(nil), want, quoted)
-			if len(ts) > 0 {
-				o := want.Totals[0]
-				sameJSON(t, (*counter)(answer).AppendJSON(nil),
-					client.CounterTotal{Counter: o.Counter, Total: o.Total, AsOf: o.AsOf, Source: o.Source, Shards: o.Shards, Exists: o.Exists, Hint: o.Hint, Lag: seconds}, quoted)
-			}
-			if got := answer.AppendJSON([]byte("before")); !bytes.HasPrefix(got, []byte("before{")) {
-				t.Fatalf("it does not append: %s", got)
-			}
+		at := time.UnixMicro(micros).In(time.FixedZone("", 3600))
+		if got := string(appendTime(nil, at)); got != httpserver.FormatTime(at) {
+			t.Errorf("%s is written as %s", httpserver.FormatTime(at), got)
 		}
 	})
 }

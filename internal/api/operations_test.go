@@ -14,16 +14,9 @@ import (
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/api"
-	"github.com/countmill/countmill/internal/api/apitest"
 	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/store"
 )
-
-// ask is a surface of services.
-func ask(t *testing.T, s api.Services, cfg api.Config) surface {
-	t.Helper()
-	return surface{serve(s, cfg), apitest.Load(t)}
-}
 
 func TestReady(t *testing.T) {
 	t.Parallel()

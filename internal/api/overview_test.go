@@ -10,7 +10,6 @@ import (
 
 	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/api"
-	"github.com/countmill/countmill/internal/auth/authtest"
 	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
 )
@@ -44,7 +43,7 @@ func wholeServices() api.Services {
 
 func TestOverview(t *testing.T) {
 	t.Parallel()
-	status, text := as(t, serve(wholeServices(), api.Config{Roles: []string{"reader"}}), "/v1/overview")
+	status, text, _ := ask(t, wholeServices(), api.Config{Roles: []string{"reader"}}).call(t, "GET", "/v1/overview", "")
 	const want = `{"roles":["reader"],"aggregators":2,"status":"degraded","lag":0.25,` +
 		`"increments_per_second":48000,"commits_per_second":4,"increments_per_write":400,"as_of":"NOW",` +
 		`"since_start":{"increments":9000,"writes":60,"increments_per_write":150,"duplicates":7,"dead_letters":1},` +
@@ -62,8 +61,7 @@ func TestOverview(t *testing.T) {
 // The figures are of all counters. A caller that is limited to prefixes does not see them: they would tell it of the others.
 func TestOverviewOfALimitedCaller(t *testing.T) {
 	t.Parallel()
-	h := serve(wholeServices(), api.Config{Roles: []string{"reader"}})
-	status, text := as(t, authtest.As(t, h, "pages", "page:"), "/v1/overview")
+	status, text, _ := ask(t, wholeServices(), api.Config{Roles: []string{"reader"}}).of(t, "page:").call(t, "GET", "/v1/overview", "")
 	const want = `{"roles":["reader"],"aggregators":2,"status":"degraded","lag":0.25,"increments_per_second":null,"commits_per_second":null,"increments_per_write":null,"as_of":"NOW"}`
 	if text = asOfNow.ReplaceAllString(text, `"as_of":"NOW"`); status != 200 || strings.TrimSpace(text) != want {
 		t.Errorf("got %d %s, want %s", status, text, want)
@@ -81,8 +79,7 @@ func TestOverviewOfAnUnknownPipeline(t *testing.T) {
 		{"not ready", func(context.Context) (string, error) { return "", errors.New("store: secret address") }},
 		{"degraded", func(context.Context) (string, error) { return "cache: secret address", nil }},
 	} {
-		a := serve(api.Services{Reader: &fakeReader{}, Ready: tc.ready}, api.Config{Roles: []string{"reader"}})
-		status, text := as(t, a, "/v1/overview")
+		status, text, _ := ask(t, api.Services{Reader: &fakeReader{}, Ready: tc.ready}, api.Config{Roles: []string{"reader"}}).call(t, "GET", "/v1/overview", "")
 		text = asOfNow.ReplaceAllString(text, `"as_of":"NOW"`)
 		const rest = `"lag":null,"increments_per_second":null,"commits_per_second":null,"increments_per_write":null,"as_of":"NOW",` +
 			`"since_start":{"increments":0,"writes":0,"increments_per_write":null,"duplicates":0,"dead_letters":0},"busiest":[],"at_limit":[]`

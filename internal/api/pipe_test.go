@@ -52,7 +52,7 @@ func open(t *testing.T, h http.Handler) *site {
 // watched is a site of a reader's totals.
 func watched(t *testing.T, f api.Reader, cfg api.Config) (*site, *fakeAPI) {
 	t.Helper()
-	h := newReader(f, cfg)
+	h := serve(api.Services{Reader: f}, cfg)
 	t.Cleanup(h.CloseStreams)
 	return open(t, h), h
 }
@@ -100,9 +100,7 @@ func (s *site) call(t *testing.T, method, path string) (int, string, http.Header
 	if err != nil {
 		t.Fatal(err)
 	}
-	if method != http.MethodHead {
-		checkAnswer(t, resp.Request, resp, text)
-	}
+	checkAnswer(t, resp.Request, resp.StatusCode, resp.Header, text)
 	return resp.StatusCode, strings.TrimSuffix(string(text), "\n"), resp.Header
 }
 
@@ -129,11 +127,11 @@ func (l listener) Addr() net.Addr { return &net.UnixAddr{Name: "site", Net: "uni
 // connections.
 func TestAnswersForThoseWhoReadThem(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		n := &nameReader{fakeReader: newFakeOf(map[string]int64{"a": 7})}
+		n := ones("a")
 		n.series = reader.Series{Rows: make([]reader.Row, 1000)}
 		for i := range 1000 {
-			n.names = append(n.names, fmt.Sprintf("page:%0490d", i))
-			n.series.Rows[i].Counter = n.names[i]
+			n.series.Rows[i].Counter = fmt.Sprintf("page:%0490d", i)
+			n.counters[n.series.Rows[i].Counter] = 1
 		}
 		s, _ := watched(t, n, api.Config{})
 		s.WriteTimeout = time.Hour
@@ -141,7 +139,7 @@ func TestAnswersForThoseWhoReadThem(t *testing.T) {
 		for range 20 {
 			unread = append(unread, s.get(t, "GET", "/metrics/counters?match=page:*"), s.get(t, "GET", "/v1/series?counter=a"))
 		}
-		if status, text, _ := s.call(t, "GET", "/metrics/counters?match=a"); status != 200 || !strings.Contains(text, `{counter="a"} 7`) {
+		if status, text, _ := s.call(t, "GET", "/metrics/counters?match=a"); status != 200 || !strings.Contains(text, `{counter="a"} 1`) {
 			t.Errorf("beside clients that do not read: got %d %s", status, text)
 		}
 		time.Sleep(10 * time.Second)
@@ -156,9 +154,9 @@ func TestAnswersForThoseWhoReadThem(t *testing.T) {
 // Metrics that clients do not read are refused to others when they take much memory, until they are given up.
 func TestUnreadMetricsAreBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		n := &nameReader{fakeReader: newFakeOf(map[string]int64{"a": 7})}
+		n := ones()
 		for i := range api.MaxMetrics {
-			n.names = append(n.names, fmt.Sprintf("page:%0490d", i))
+			n.counters[fmt.Sprintf("page:%0490d", i)] = 1
 		}
 		s, _ := watched(t, n, api.Config{})
 		s.WriteTimeout = time.Hour
@@ -182,7 +180,7 @@ func TestUnreadMetricsAreBounded(t *testing.T) {
 // Each counter is read once, however often and by whatever prefixes it is asked for.
 func TestMetricsReadCoveredPrefixesOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		n := &nameReader{fakeReader: newFake(), names: []string{"page:/a", "page:/b", "shop:a"}}
+		n := ones("page:/a", "page:/b", "shop:a")
 		s, _ := watched(t, n, api.Config{})
 		path := "/metrics/counters?match=shop:*&match=page:/a*"
 		for range 90 {
@@ -191,8 +189,8 @@ func TestMetricsReadCoveredPrefixesOnce(t *testing.T) {
 		if status, text, _ := s.call(t, "GET", path); status != 200 || strings.Count(text, "countmill_value{") != 3 {
 			t.Errorf("got %d %s", status, text)
 		}
-		if n.lists.Load() != 2 {
-			t.Errorf("%d lists, want one for each of 2 prefixes", n.lists.Load())
+		if n.lists != 2 {
+			t.Errorf("%d lists, want one for each of 2 prefixes", n.lists)
 		}
 	})
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/api"
-	"github.com/countmill/countmill/internal/api/apitest"
 	"github.com/countmill/countmill/internal/recount"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/int128"
@@ -36,14 +35,14 @@ func TestRecount(t *testing.T) {
 	t.Parallel()
 	minute := wire.MinuteOf(time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC))
 	f := &fakeRecounts{result: recount.Result{
-		At: at, Counters: 2, Buckets: 3, Entries: 9, Opened: 4, Next: "ff", Done: 500,
+		At: asOf, Counters: 2, Buckets: 3, Entries: 9, Opened: 4, Next: "ff", Done: 500,
 		Findings: []recount.Finding{
 			{Kind: recount.WrongTotal, Name: "billing:a", Stored: int128.Of(-5), Counted: int128.Of(7), Fixed: true},
 			{Kind: recount.WrongBucket, Name: "billing:b", Minute: minute, Quarter: true, Stored: int128.Int{Hi: 1}, Counted: int128.Of(2), Detail: "recount again"},
 		},
 		Reasons: map[string]int{"no rule": 2}, Unjudged: []recount.Unjudged{{Name: "other", Reason: "no rule"}},
 	}}
-	s := surface{serve(api.Services{Recounter: f}, api.Config{}), apitest.Load(t)}
+	s := ask(t, api.Services{Recounter: f}, api.Config{})
 	s.want(t, "POST", "/v1/recount", `{"prefix":"billing:","range":"ee","repair":true,"opening":true}`, 200,
 		`{"as_of":"2026-11-21T04:04:03.120000Z","findings":[{"kind":"total","counter":"billing:a","stored":-5,"counted":7,"fixed":true},`+
 			`{"kind":"bucket","counter":"billing:b","time":"2026-11-25T12:00:00.000000Z","quarter":true,"stored":"18446744073709551616","counted":2,"detail":"recount again"}],`+

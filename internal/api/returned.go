@@ -23,7 +23,7 @@ type returning struct {
 // returning reads the parameters of POST /v1/increments. It refuses totals that this process or the
 // caller may not read, before anything is counted.
 func (a *API) returning(c call) (ret returning, err error) {
-	if len(c.params) == 0 {
+	if len(c.params.Values) == 0 {
 		return ret, nil
 	}
 	ret.quoted, ret.totals = c.quoted(), c.params.Has("return")

@@ -7,17 +7,14 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/api"
-	"github.com/countmill/countmill/internal/api/apitest"
 	"github.com/countmill/countmill/internal/auth"
 	"github.com/countmill/countmill/internal/auth/authtest"
-	"github.com/countmill/countmill/internal/httpserver"
 	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/store"
 )
@@ -45,25 +42,11 @@ func (f folder) PublishKeyed(ctx context.Context, _, _ string, incs ...countmill
 	return f.Publish(ctx, incs...)
 }
 
-// askTotals sends increments to an API, with a token if it is not empty.
-func askTotals(t *testing.T, h http.Handler, query, contentType, body, token string) (int, string) {
-	t.Helper()
-	r := httptest.NewRequest(http.MethodPost, "/v1/increments"+query, strings.NewReader(body))
-	r.Header.Set("Content-Type", contentType)
-	if token != "" {
-		r.Header.Set("Authorization", "Bearer "+token)
-	}
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	apitest.Load(t).CheckAnswer(t, http.MethodPost, "/v1/increments", w.Code, w.Header(), w.Body.Bytes())
-	return w.Code, strings.TrimSuffix(w.Body.String(), "\n")
-}
-
 func TestTotalsComeWithTheAnswer(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	h := serve(api.Services{Sender: folder{f, nil}, Reader: f, Folded: true}, api.Config{})
-	const jsonType, lines = "application/json", "application/x-ndjson"
+	s := ask(t, api.Services{Sender: folder{f, nil}, Reader: f, Folded: true}, api.Config{})
+	const lines = "application/x-ndjson"
 	for _, tc := range []struct{ query, contentType, body, want string }{
 		{"?return=totals", jsonType, `{"counter":"a"}`, `{"accepted":1,"totals":[{"counter":"a","total":8,` + tail + `]}`},
 		{"?return=totals", jsonType, `[{"counter":"b","delta":2},{"counter":"a","delta":-1},{"counter":"b"}]`,
@@ -73,7 +56,7 @@ func TestTotalsComeWithTheAnswer(t *testing.T) {
 		{"", jsonType, `{"counter":"a"}`, `{"accepted":1}`},
 	} {
 		f.maxStaleness = -1
-		status, got := askTotals(t, h, tc.query, tc.contentType, tc.body, "")
+		status, got, _ := s.call(t, "POST", "/v1/increments"+tc.query, tc.body, "Content-Type", tc.contentType)
 		if status != http.StatusAccepted || got != tc.want {
 			t.Errorf("%s %s:\ngot  %d %s\nwant 202 %s", tc.query, tc.body, status, got, tc.want)
 		}
@@ -89,25 +72,26 @@ func TestThePastIsForAdmins(t *testing.T) {
 	if publisher.MaxPast != store.MaxKeep {
 		t.Errorf("the publisher takes increments of the last %s, and series are kept for %s", publisher.MaxPast, store.MaxKeep)
 	}
-	tokens, secrets := authtest.Open(t,
-		auth.Token{Name: "sender", Scopes: []auth.Scope{auth.Publish}},
-		auth.Token{Name: "mover", Scopes: []auth.Scope{auth.Publish, auth.Admin}})
 	for _, tc := range []struct {
-		at, token string
-		status    int
-		want      string
+		at     string
+		admin  bool
+		status int
+		want   string
 	}{
-		{"2020-01-02T03:04:05Z", secrets[1], 202, ""},
-		{"2020-01-02T03:04:05Z", secrets[0], 403, "at needs the scope admin"},
-		{"yesterday", secrets[1], 400, `"field":"at"`},
-		{"0001-01-01T00:00:00Z", secrets[1], 400, `"field":"at"`},
+		{"2020-01-02T03:04:05Z", true, 202, ""},
+		{"2020-01-02T03:04:05Z", false, 403, "at needs the scope admin"},
+		{"yesterday", true, 400, `"field":"at"`},
+		{"0001-01-01T00:00:00Z", true, 400, `"field":"at"`},
 	} {
 		f := newFake()
-		rt := serve(api.Services{Sender: folder{f, nil}}, api.Config{})
-		rt.Guard(tokens, new(httpserver.Refusals))
-		status, got := askTotals(t, rt, "?at="+tc.at, "application/json", `{"counter":"a"}`, tc.token)
-		if status != tc.status || !strings.Contains(got, tc.want) || (f.counters["a"] == 8) != (status == 202) || (f.counters["past "+tc.at] == 1) != (status == 202) {
-			t.Errorf("%s: got %d %s and totals %v, want %d with %q", tc.at, status, got, f.counters, tc.status, tc.want)
+		token := auth.Token{Name: "mover", Scopes: []auth.Scope{auth.Publish, auth.Admin}}
+		if !tc.admin {
+			token.Scopes = token.Scopes[:1]
+		}
+		s := surface{authtest.With(t, ask(t, api.Services{Sender: folder{f, nil}}, api.Config{}), token)}
+		s.want(t, "POST", "/v1/increments?at="+tc.at, `{"counter":"a"}`, tc.status, tc.want)
+		if done := tc.status == 202; (f.counters["a"] == 8) != done || (f.counters["past "+tc.at] == 1) != done {
+			t.Errorf("%s: got totals %v", tc.at, f.counters)
 		}
 	}
 }
@@ -115,45 +99,29 @@ func TestThePastIsForAdmins(t *testing.T) {
 // A refusal comes before anything is sent.
 func TestTotalsThatCannotComeAreRefused(t *testing.T) {
 	t.Parallel()
-	tokens, secrets := authtest.Open(t,
-		auth.Token{Name: "blind", Scopes: []auth.Scope{auth.Publish}},
-		auth.Token{Name: "seeing", Scopes: []auth.Scope{auth.Publish, auth.Read}})
 	var many []string
 	for i := range api.MaxBodyCounters + 1 {
 		many = append(many, fmt.Sprintf(`{"counter":"c%d"}`, i), fmt.Sprintf(`{"counter":"c%d"}`, i))
 	}
-	for _, tc := range []struct {
-		name, query, body, token string
-		apart                    bool
-		status                   int
-		want                     string
-	}{
-		{"another word", "?return=lag", `{"counter":"a"}`, "", false, 400, `"field":"return"`},
-		{"nothing", "?return=", `{"counter":"a"}`, "", false, 400, `"limit":"totals"`},
-		{"twice", "?return=totals&return=totals", `{"counter":"a"}`, "", false, 400, `"field":"return"`},
-		{"format alone", "?format=string", `{"counter":"a"}`, "", false, 400, `"field":"format"`},
-		{"another format", "?return=totals&format=x", `{"counter":"a"}`, "", false, 400, `"field":"format"`},
-		{"roles apart", "?return=totals", `{"counter":"a"}`, "", true, 400, "needs publisher, aggregator and reader in one process"},
-		{"too many", "?return=totals", "[" + strings.Join(many, ",") + "]", "", false, 400, `"limit":"1000 counters in the request"`},
-		{"no scope", "?return=totals", `{"counter":"a"}`, secrets[0], false, 403, "needs the scope read"},
-		{"both scopes", "?return=totals", `{"counter":"a"}`, secrets[1], false, 202, `"total":8,`},
-		{"as many as there may be", "?return=totals", "[" + strings.Join(many[2:], ",") + "]", "", false, 202, `{"accepted":2000,"totals":[{"counter":"c1","total":2,`},
-	} {
-		f := newFake()
-		a := api.New(api.Services{Sender: folder{f, nil}, Reader: f, Folded: !tc.apart}, api.Config{})
-		rt := httpserver.NewRouter(nil)
-		if tc.token != "" {
-			rt.Guard(tokens, new(httpserver.Refusals))
-		}
-		a.Register(rt)
-		status, got := askTotals(t, rt, tc.query, "application/json", tc.body, tc.token)
-		if status != tc.status || !strings.Contains(got, tc.want) {
-			t.Errorf("%s: got %d %.200s, want %d with %s", tc.name, status, got, tc.status, tc.want)
-		}
-		if sent := f.counters["a"] != 7 || f.counters["c1"] != 0; sent != (status == 202) {
-			t.Errorf("%s: got %d, sent: %t", tc.name, status, sent)
-		}
+	f := newFake()
+	all := api.Services{Sender: folder{f, nil}, Reader: f, Folded: true}
+	s := ask(t, all, api.Config{})
+	s.wantProblems(t, 400, map[string]string{
+		`POST /v1/increments?return= {"counter":"a"}`:                         `"limit":"totals"`,
+		`POST /v1/increments?format=string {"counter":"a"}`:                   `"field":"format"`,
+		`POST /v1/increments?return=totals [` + strings.Join(many, ",") + "]": `"limit":"1000 counters in the request"`,
+	})
+	apart := all
+	apart.Folded = false
+	ask(t, apart, api.Config{}).want(t, "POST", "/v1/increments?return=totals", `{"counter":"a"}`, 400, "needs publisher, aggregator and reader in one process")
+	token := auth.Token{Name: "blind", Scopes: []auth.Scope{auth.Publish}}
+	surface{authtest.With(t, s, token)}.want(t, "POST", "/v1/increments?return=totals", `{"counter":"a"}`, 403, "needs the scope read")
+	if f.counters["a"] != 7 || f.counters["c1"] != 0 {
+		t.Errorf("refused requests were counted: %v", f.counters)
 	}
+	token.Scopes = append(token.Scopes, auth.Read)
+	surface{authtest.With(t, s, token)}.want(t, "POST", "/v1/increments?return=totals", `{"counter":"a"}`, 202, `"total":8,`)
+	s.want(t, "POST", "/v1/increments?return=totals", "["+strings.Join(many[2:], ",")+"]", 202, `{"accepted":2000,"totals":[{"counter":"c1","total":2,`)
 }
 
 // An answer never says that counted increments were not.
@@ -163,17 +131,12 @@ func TestCountedWithoutTotals(t *testing.T) {
 	var log bytes.Buffer
 	cfg := api.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}
 	f.fail(errors.New("disk away"))
-	h := serve(api.Services{Sender: folder{f, nil}, Reader: f, Folded: true}, cfg)
-	status, got := askTotals(t, h, "?return=totals", "application/json", `{"counter":"a"}`, "")
-	if want := `{"accepted":1,"totals":null}`; status != 202 || got != want {
-		t.Errorf("got %d %s, want 202 %s", status, got, want)
-	}
+	ask(t, api.Services{Sender: folder{f, nil}, Reader: f, Folded: true}, cfg).want(t, "POST", "/v1/increments?return=totals", `{"counter":"a"}`, 202, `{"accepted":1,"totals":null}`)
 	if !strings.Contains(log.String(), "disk away") {
 		t.Errorf("the log is %q, want the reason", log.String())
 	}
-	// Increments that are refused have no totals.
-	h = serve(api.Services{Sender: folder{f, countmill.ErrOverloaded}, Reader: f, Folded: true}, cfg)
-	if status, got := askTotals(t, h, "?return=totals", "application/json", `{"counter":"a"}`, ""); status != 429 || strings.Contains(got, "totals") {
+	refused := ask(t, api.Services{Sender: folder{f, countmill.ErrOverloaded}, Reader: f, Folded: true}, cfg)
+	if status, got, _ := refused.call(t, "POST", "/v1/increments?return=totals", `{"counter":"a"}`); status != 429 || strings.Contains(got, "totals") {
 		t.Errorf("refused: got %d %s, want 429", status, got)
 	}
 }

@@ -22,7 +22,7 @@ type route struct {
 	op           string // a verb and a noun
 	method, path string
 	role         *role
-	right        right
+	need         auth.Need
 	says, more   string // a title, and what callers need to know
 
 	// in are the parameters. Any other is refused, unless free.
@@ -162,7 +162,7 @@ func (c call) formatted(v any) any {
 // Register adds every route to a router, also those of other roles.
 func (a *API) Register(rt *httpserver.Router) {
 	for i := range routes {
-		rt.Handle(routes[i].method, routes[i].path, routes[i].right.need, a.handler(&routes[i]))
+		rt.Handle(routes[i].method, routes[i].path, routes[i].need, a.handler(&routes[i]))
 	}
 }
 
@@ -205,9 +205,11 @@ func (a *API) serve(to *route, c call) (v any, err error) {
 		if c.params, err = httpserver.Query(c.r, to.once, to.often); err != nil {
 			return nil, err
 		}
-		for _, p := range c.params {
-			if err := to.param(p.Name).check(p.Value); err != nil {
-				return nil, err
+		for _, p := range to.in {
+			for _, value := range c.params.Values[p.name] {
+				if err := p.check(value); err != nil {
+					return nil, err
+				}
 			}
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/countmill/countmill/internal/auth"
 	"github.com/countmill/countmill/internal/httpserver"
 	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
@@ -22,50 +21,13 @@ var (
 	onMetrics       = &role{roles: "any", here: func(s *Services) bool { return s.Metrics != nil }}
 )
 
-// A right is what callers need, the rows on which answers depend, and what guards those rows.
-type right struct {
-	need        auth.Need
-	rows, guard string
-}
-
-// The guards of rows.
-const (
-	none     = "none"
-	anyScope = "the scope, and no prefixes"
-	eachName = "each name that the request has"
-	within   = "the prefix of the request, cut to the caller's prefixes"
-	// OfBoard guards the order of an index.
-	OfBoard = "match up to its first variable or, for groups, group up to it; else 404, as for an index that does not exist"
-)
-
 // Routes are all of them, for tests.
 func Routes() (all []httpserver.Route) {
 	for i := range routes {
-		all = append(all, httpserver.Route{Method: routes[i].method, Pattern: routes[i].path, Need: routes[i].right.need})
+		all = append(all, httpserver.Route{Method: routes[i].method, Pattern: routes[i].path, Need: routes[i].need})
 	}
 	return all
 }
-
-// Rows are the rows on which the answers of a route depend, and their guard; empty for an unknown route.
-func Rows(method, path string) (rows, guard string) {
-	for i := range routes {
-		if to := &routes[i]; to.method == method && to.path == path {
-			return to.right.rows, to.right.guard
-		}
-	}
-	return "", ""
-}
-
-// perCounter is the right to answers about the counters that the caller's prefixes allow. The function checks every name.
-func perCounter(s auth.Scope, rows, guard string) right {
-	return right{auth.PerCounter(s), rows, guard}
-}
-
-// whole is the right to answers that may hold any counter.
-func whole(s auth.Scope, rows string) right { return right{auth.Whole(s), rows, anyScope} }
-
-// anyone is the right of callers without a token.
-func anyone(rows, guard string) right { return right{auth.Anyone, rows, guard} }
 
 // Guesses: a page of dead letters may have 32 MB, and a page of shards 1000 of them.
 const long = 30 * time.Second

@@ -12,9 +12,9 @@ import (
 var deadLetterRoutes = []route{
 	{
 		op: "listDeadLetters", method: http.MethodGet, path: "/v1/dead-letters", role: onStore,
-		right: whole(auth.Admin, "all counters of messages"),
-		says:  "List dead letters",
-		more:  "Increments that could not be counted, in the order of their keys. A page can hold fewer than `limit` if they are large: the last page is the one without `next_page_token`.",
+		need: auth.Whole(auth.Admin),
+		says: "List dead letters",
+		more: "Increments that could not be counted, in the order of their keys. A page can hold fewer than `limit` if they are large: the last page is the one without `next_page_token`.",
 		in: []*param{
 			{name: "limit", most: admin.MaxDeadLetterPage, fallback: defaultLimit, says: "The most letters of a page."},
 			{name: "page_token", says: "The `next_page_token` of the page before."},
@@ -24,8 +24,8 @@ var deadLetterRoutes = []route{
 	},
 	{
 		op: "getDeadLetter", method: http.MethodGet, path: "/v1/dead-letters/{name}", role: onStore,
-		right: whole(auth.Admin, "all counters of a message"),
-		says:  "One dead letter with its content",
+		need: auth.Whole(auth.Admin),
+		says: "One dead letter with its content",
 		in: []*param{
 			{name: "name", in: "path", schema: "DeadKey", says: "The letter's `key`."},
 		},
@@ -34,7 +34,7 @@ var deadLetterRoutes = []route{
 	},
 	{
 		op: "replayDeadLetters", method: http.MethodPost, path: "/v1/dead-letters/replay", role: onStore,
-		right:  whole(auth.Admin, "all counters of messages"),
+		need:   auth.Whole(auth.Admin),
 		says:   "Count dead letters after all",
 		more:   "Asks aggregators to count the dead letters. Each disappears once it is counted, usually within half a minute, and stays if it cannot be counted. A dead letter keeps its ids and its time: replayed twice it counts once, and not at all if it was counted before. If its ids are forgotten (beyond the deduplication window), lost or taken, or its time is more than 24 h ahead, it is refused, unless `as_new` lets it count as new. All requests for one dead letter count it once together. Every call is safe to repeat.",
 		body:   replayBody,
@@ -43,7 +43,7 @@ var deadLetterRoutes = []route{
 	},
 	{
 		op: "discardDeadLetters", method: http.MethodPost, path: "/v1/dead-letters/discard", role: onStore,
-		right:  whole(auth.Admin, "all counters of messages"),
+		need:   auth.Whole(auth.Admin),
 		says:   "Remove dead letters uncounted",
 		more:   "A dead letter that is `discarded` is never counted, also not by an aggregator that has already read it. If an aggregator had begun to count it, it is `removed`: it was counted, or may be within the next minute. Increments that their sender repeats still count. Every call is safe to repeat.",
 		body:   discardBody,
@@ -55,9 +55,9 @@ var deadLetterRoutes = []route{
 var careRoutes = []route{
 	{
 		op: "listJournal", method: http.MethodGet, path: "/v1/journal", role: onJournal,
-		right: perCounter(auth.Admin, "the increments of the counter", eachName),
-		says:  "The increments of one counter, one by one",
-		more:  "Entries of a counter under a rule for the journal, in ascending order of `key`; keys compare as strings. Without `after` or `before` a page begins at the oldest entry. Pages of entries that existed at the first call never repeat and never skip an entry. To follow the end, ask again after the last key. A page may be short although `next` is there: a counter whose rule has no `paged` is found among the records of all counters, of which one page reads some 2,000. An entry is one increment, or several of one sender that were sent together.",
+		need: auth.PerCounter(auth.Admin),
+		says: "The increments of one counter, one by one",
+		more: "Entries of a counter under a rule for the journal, in ascending order of `key`; keys compare as strings. Without `after` or `before` a page begins at the oldest entry. Pages of entries that existed at the first call never repeat and never skip an entry. To follow the end, ask again after the last key. A page may be short although `next` is there: a counter whose rule has no `paged` is found among the records of all counters, of which one page reads some 2,000. An entry is one increment, or several of one sender that were sent together.",
 		in: []*param{
 			counterParam,
 			{name: "id", schema: "len 1..128", says: "Only the increment with this id."},
@@ -71,7 +71,7 @@ var careRoutes = []route{
 	},
 	{
 		op: "eraseJournal", method: http.MethodPost, path: "/v1/journal/erase", role: onJournal,
-		right:  whole(auth.Admin, "the increments of all counters"),
+		need:   auth.Whole(auth.Admin),
 		says:   "Remove a counter's name and deltas from the journal",
 		more:   "Goes over at most 2,000 records of all counters; repeat it with `after` until `next` is absent. Entries after `settled_until` are not erased: end the rule first. A token that is limited to prefixes may not call this, because recounts of all counters need an opening balance afterwards. Safe to repeat.",
 		body:   eraseBody,
@@ -81,9 +81,9 @@ var careRoutes = []route{
 	},
 	{
 		op: "listJournalRecords", method: http.MethodGet, path: "/v1/journal/records", role: onJournal,
-		right: whole(auth.Admin, "the increments of all counters"),
-		says:  "The records of the journal as they are stored",
-		more:  "For exports and checks: `countmill journal export` reads them if it has several counters. In ascending order of keys. A page also ends after 4 MiB.",
+		need: auth.Whole(auth.Admin),
+		says: "The records of the journal as they are stored",
+		more: "For exports and checks: `countmill journal export` reads them if it has several counters. In ascending order of keys. A page also ends after 4 MiB.",
 		in: []*param{
 			{name: "from", says: "The first time, or a date (UTC)."},
 			{name: "to", says: "Records are of earlier times. After `from`."},
@@ -95,7 +95,7 @@ var careRoutes = []route{
 	},
 	{
 		op: "recountCounters", method: http.MethodPost, path: "/v1/recount", role: onRecounter,
-		right:  whole(auth.Admin, "the increments of all counters"),
+		need:   auth.Whole(auth.Admin),
 		says:   "Compare totals and series with the journal",
 		more:   "Computes the sums of one range of the counters from the journal, in one view with the stored sums, and with `repair` corrects the stored ones. Repeat it with `range` until `next` is absent. Counters that the journal does not cover are counted in `not_covered`, and are never changed. Increments may be counted meanwhile. Safe to repeat. It takes up to an hour.",
 		body:   recountBody,
@@ -105,7 +105,7 @@ var careRoutes = []route{
 	},
 	{
 		op: "listShards", method: http.MethodGet, path: "/v1/shards", role: onVerifier,
-		right:  perCounter(auth.Read, "the shards of the counter", eachName),
+		need:   auth.PerCounter(auth.Read),
 		says:   "The shards of one counter",
 		more:   "A reset or delete changes no shard: the total is the sum of the counts, less the amounts removed.",
 		in:     []*param{counterParam},
@@ -114,9 +114,9 @@ var careRoutes = []route{
 	},
 	{
 		op: "verifyCounters", method: http.MethodGet, path: "/v1/verify", role: onVerifier,
-		right: whole(auth.Admin, "all counters"),
-		says:  "Check that the stored counters are consistent",
-		more:  "Checks a page of shards with the records of their counters, all of one moment, after the last of them pages of the totals in this process's cache, and then a page for each index that serves. A page may be empty: the last page is the one without `next_page_token`. Increments may be counted meanwhile.",
+		need: auth.Whole(auth.Admin),
+		says: "Check that the stored counters are consistent",
+		more: "Checks a page of shards with the records of their counters, all of one moment, after the last of them pages of the totals in this process's cache, and then a page for each index that serves. A page may be empty: the last page is the one without `next_page_token`. Increments may be counted meanwhile.",
 		in: []*param{
 			prefixParam,
 			{name: "limit", most: store.MaxSurveyPage, fallback: 1000, says: "The most shards of a page."},
@@ -127,7 +127,7 @@ var careRoutes = []route{
 	},
 	{
 		op: "fixCounters", method: http.MethodPost, path: "/v1/verify", role: onVerifier,
-		right:  whole(auth.Admin, "all counters"),
+		need:   auth.Whole(auth.Admin),
 		says:   "Check, and repair where that is safe",
 		more:   "Records are raised to cover the existing shards. Safe to repeat.",
 		body:   verifyBody,

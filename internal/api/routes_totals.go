@@ -11,9 +11,9 @@ import (
 var totalRoutes = []route{
 	{
 		op: "getTotals", method: http.MethodGet, path: "/v1/totals", role: onReader,
-		right:  perCounter(auth.Read, "the counters and groups of the request", eachName),
+		need:   auth.PerCounter(auth.Read),
 		says:   "Totals of 1 to 100 counters",
-		more:   "Accepts any counter name. Totals come in the order of the request. All totals with source `store` are of one moment.",
+		more:   "Accepts any counter name. Totals come in the order of the request, those of groups last. All totals with source `store` are of one moment.",
 		in:     []*param{countersParam, groupsParam, stalenessParam, minAsOfParam, afterParam, waitParam, formatParam},
 		out:    success{says: "The totals.", as: []media{{kind: typeJSON, of: client.Totals{}, with: `"example": {"totals": [{"counter": "page:home", "total": 42, "as_of": "2026-11-21T05:04:03.120000Z", "source": "store", "shards": 1, "exists": true}], "lag": 0.12}`}}},
 		fails:  fails{409: "NotCountedYet", 410: "ReceiptGone", 429: "Overloaded"},
@@ -21,7 +21,7 @@ var totalRoutes = []route{
 	},
 	{
 		op: "queryTotals", method: http.MethodPost, path: "/v1/totals", role: onReader,
-		right:  perCounter(auth.Read, "the counters and groups of the request", eachName),
+		need:   auth.PerCounter(auth.Read),
 		says:   "Totals of 1 to 1,000 counters",
 		more:   "As GET, for more counters than fit into a query.",
 		in:     []*param{stalenessParam, minAsOfParam, afterParam, waitParam, formatParam},
@@ -32,9 +32,9 @@ var totalRoutes = []route{
 	},
 	{
 		op: "listCounters", method: http.MethodGet, path: "/v1/counters", role: onReader,
-		right: perCounter(auth.Read, "the counters of the prefix", within),
-		says:  "Counters by prefix",
-		more:  "In byte order. All totals of a page are of one moment, read from the store. A token that is limited to prefixes gets only its own counters. A page can hold fewer counters than `limit` if they have many shards, and none if they were deleted: the last page is the one without `next_page_token`.",
+		need: auth.PerCounter(auth.Read),
+		says: "Counters by prefix",
+		more: "In byte order. All totals of a page are of one moment, read from the store. A token that is limited to prefixes gets only its own counters. A page can hold fewer counters than `limit` if they have many shards, and none if they were deleted: the last page is the one without `next_page_token`.",
 		in: []*param{
 			prefixParam,
 			{name: "limit", most: reader.MaxPage, fallback: defaultLimit, says: "The most counters of a page."},
@@ -46,7 +46,7 @@ var totalRoutes = []route{
 	},
 	{
 		op: "getCounter", method: http.MethodGet, path: "/v1/counters/{name}", role: onReader,
-		right:  perCounter(auth.Read, "the counter", eachName),
+		need:   auth.PerCounter(auth.Read),
 		says:   "One counter",
 		more:   "A counter that nobody has incremented is answered too: total 0, exists false.",
 		in:     []*param{nameParam, stalenessParam, minAsOfParam, afterParam, waitParam, formatParam},
@@ -56,7 +56,7 @@ var totalRoutes = []route{
 	},
 	{
 		op: "listIndexes", method: http.MethodGet, path: "/v1/indexes", role: onAdmin,
-		right:  perCounter(auth.Read, "the index; its progress depends on all of its counters", "match or group up to its first variable; for the progress that of match"),
+		need:   auth.PerCounter(auth.Read),
 		says:   "The indexes",
 		more:   "An index puts counters into groups. A token that is limited to prefixes gets those for which it has the text before the first variable of `match`, or of `group` with `=` before it.",
 		out:    gives("The indexes, with their progress.", client.Indexes{}),
@@ -64,9 +64,9 @@ var totalRoutes = []route{
 	},
 	{
 		op: "listSeries", method: http.MethodGet, path: "/v1/series", role: onReader,
-		right: perCounter(auth.Read, "the counters and groups of the request", eachName),
-		says:  "Counts over time",
-		more:  "A row for each counter and step: by counter in the order of the request, then by time. Rows without increments have the value 0. `from` is rounded down and `to` up to whole steps in the zone `tz`: days have 23 to 25 hours there, and weeks begin on Monday. An hour that the clock shows twice is two rows. At most 10,000 rows. An increment counts at its own time, also if it arrives late. A reset changes no row; a deleted counter has none of its counts. Every counter needs a rule: 404 no-series names one without. With `Accept: text/csv` the answer is CSV with the same columns.",
+		need: auth.PerCounter(auth.Read),
+		says: "Counts over time",
+		more: "A row for each counter and step: by counter in the order of the request, then by time. Rows without increments have the value 0. `from` is rounded down and `to` up to whole steps in the zone `tz`: days have 23 to 25 hours there, and weeks begin on Monday. An hour that the clock shows twice is two rows. At most 10,000 rows. An increment counts at its own time, also if it arrives late. A reset changes no row; a deleted counter has none of its counts. Every counter needs a rule: 404 no-series names one without. With `Accept: text/csv` the answer is CSV with the same columns.",
 		in: []*param{
 			countersParam, groupsParam,
 			{name: "step", schema: "Step default 15m", says: "The time of a row. Steps below 15m are sums of minutes, which the rule keeps for hours."},
@@ -85,9 +85,9 @@ var totalRoutes = []route{
 	},
 	{
 		op: "watchTotals", method: http.MethodGet, path: "/v1/watch", role: onReader,
-		right: perCounter(auth.Read, "the counters of the request; the pace of all counters, for callers without prefixes only", eachName+"; "+within),
-		says:  "Totals as they change",
-		more:  "Server-Sent Events. Give `counter` or `prefix`. The first event `totals` has all totals, and each later one only the totals that have changed (`as_of` and `source` alone are no change). Its data is a WatchEvent. If totals cannot be read, one event `problem` follows, its data a Problem, and the stream goes on; the next event `totals` ends the problem. At least every 15 s there is an event or a comment. A slow client gets the newest totals of everything that has changed since its last event. The server ends streams of clients that read nothing for 10 s, of tokens that were changed or have expired, and all of them when it stops.\n\nA browser opens at most six connections to a host over HTTP/1.1, and each stream takes one: use one stream with a prefix for a page. All streams with the same prefix share one read a second, and one list of the names in ten seconds. A new counter is there within ten seconds.",
+		need: auth.PerCounter(auth.Read),
+		says: "Totals as they change",
+		more: "Server-Sent Events. Give `counter` or `prefix`. The first event `totals` has all totals, and each later one only the totals that have changed (`as_of` and `source` alone are no change). Its data is a WatchEvent. If totals cannot be read, one event `problem` follows, its data a Problem, and the stream goes on; the next event `totals` ends the problem. At least every 15 s there is an event or a comment. A slow client gets the newest totals of everything that has changed since its last event. The server ends streams of clients that read nothing for 10 s, of tokens that were changed or have expired, and all of them when it stops.\n\nA browser opens at most six connections to a host over HTTP/1.1, and each stream takes one: use one stream with a prefix for a page. All streams with the same prefix share one read a second, and one list of the names in ten seconds. A new counter is there within ten seconds.",
 		in: []*param{
 			{name: "counter", often: true, schema: "CounterName", says: "A counter's name; 1 to 100 times."},
 			groupsParam,
@@ -104,7 +104,7 @@ var totalRoutes = []route{
 	},
 	{
 		op: "listTop", method: http.MethodGet, path: "/v1/top", role: onReader,
-		right:  perCounter(auth.Read, "all counters or all groups of the index", OfBoard),
+		need:   auth.PerCounter(auth.Read),
 		says:   "The best counters of an index",
 		more:   "Ordered by total, and by name where totals are equal. All counters of the index were looked at as of `complete_as_of`: the answer has the order and the totals of that moment. A question begins the next look if the last one is older than 10 s, and something was counted since. Until it ends, answers are those of the last one. If nobody has asked for 20 s, and the last look took at most 2 s, the answer waits for the next one. A counter whose total does not fit 64 bits is in `overflowed` in place of `top`. A window needs a rule for series that covers all counters of the index, and leaves out counters with 0. An answer depends on all counters of the index, or on all groups. So a token that is limited to prefixes needs one of the text before the first variable of `match` or, for groups, of `group`, with `=` before it. Without it the index does not exist for the token. 409 no-boards: the operator has set no `--board-rate` for a store that charges for reads.",
 		in:     []*param{indexParam, topParam, windowParam, zoneParam, ofParam, formatParam},
@@ -114,7 +114,7 @@ var totalRoutes = []route{
 	},
 	{
 		op: "getRank", method: http.MethodGet, path: "/v1/rank", role: onReader,
-		right:  perCounter(auth.Read, "the counter, and all counters or all groups of the index", eachName+"; "+OfBoard),
+		need:   auth.PerCounter(auth.Read),
 		says:   "The place of a counter",
 		more:   "`rank` is 1 more than the number of counters with a larger total, so equal totals share a rank. It is the place in the order of which `/v1/top` has the beginning, as of `complete_as_of`. 500 overflow: the total of the counter does not fit 64 bits. As for `/v1/top` otherwise.",
 		in:     []*param{indexParam, memberParam, windowParam, zoneParam, formatParam},
@@ -124,7 +124,7 @@ var totalRoutes = []route{
 	},
 	{
 		op: "getOverview", method: http.MethodGet, path: "/v1/overview", role: onReader,
-		right:  perCounter(auth.Read, "all counters; for callers with prefixes none", anyScope),
+		need:   auth.PerCounter(auth.Read),
 		says:   "The pipeline now",
 		more:   "How fast increments are counted, by the last heartbeats of the aggregators, which are some seconds old. Asking reads those records at most every 5 s, and no counter. The figures are of all counters. So a token that is limited to prefixes gets the status, the aggregators and the lag.",
 		out:    gives("The figures.", client.Overview{}),
@@ -132,9 +132,9 @@ var totalRoutes = []route{
 	},
 	{
 		op: "getCounterMetrics", method: http.MethodGet, path: "/metrics/counters", role: onReader,
-		right: perCounter(auth.Read, "the counters of match", eachName+"; "+within),
-		says:  "Totals for Prometheus",
-		more:  "The totals of matching counters, as gauges `countmill_value{counter=\"NAME\"}`, because totals can fall. Prometheus keeps them as floating point: past 2^53 they lose digits there. A match that ends in * reads the store, each counter with all its shards, page by page; each page is of one moment. A counter that is named in full and does not exist has the value 0.\n\nBeside them `countmill_counters_as_of_timestamp_seconds` is the moment of the oldest, `countmill_counters_lag_seconds` the lag, `countmill_counters_truncated` 1 if more counters match than `limit`, and `countmill_counters_overflowed` the number of totals that do not fit 64 bits.",
+		need: auth.PerCounter(auth.Read),
+		says: "Totals for Prometheus",
+		more: "The totals of matching counters, as gauges `countmill_value{counter=\"NAME\"}`, because totals can fall. Prometheus keeps them as floating point: past 2^53 they lose digits there. A match that ends in * reads the store, each counter with all its shards, page by page; each page is of one moment. A counter that is named in full and does not exist has the value 0.\n\nBeside them `countmill_counters_as_of_timestamp_seconds` is the moment of the oldest, `countmill_counters_lag_seconds` the lag, `countmill_counters_truncated` 1 if more counters match than `limit`, and `countmill_counters_overflowed` the number of totals that do not fit 64 bits.",
 		in: []*param{
 			{name: "match", required: true, often: true, schema: "len 1..501", says: "A counter's name, or a prefix followed by `*`; 1 to 100 times."},
 			{name: "limit", most: MaxMetrics, fallback: defaultMetrics, says: "The most counters of the answer."},
@@ -147,9 +147,9 @@ var totalRoutes = []route{
 	},
 	{
 		op: "getBadge", method: http.MethodGet, path: "/badge/{name}", role: onReader,
-		right: anyone("the counter", "its name, or a line of the file of tokens that is public"),
-		says:  "A badge with a total",
-		more:  "A picture for pages that cannot send a token. The name ends in `.svg`, or in `.json` for the members of an endpoint badge of shields.io. If the server has tokens, a counter has a badge where a line of the token file has `public` and a prefix of it; a caller with the scope read sees badges of all counters of its token. The total is at most 10 s old, and caches may keep the answer as long; that of a counter without a public badge only the caller's browser.",
+		need: auth.Anyone,
+		says: "A badge with a total",
+		more: "A picture for pages that cannot send a token. The name ends in `.svg`, or in `.json` for the members of an endpoint badge of shields.io. If the server has tokens, a counter has a badge where a line of the token file has `public` and a prefix of it; a caller with the scope read sees badges of all counters of its token. The total is at most 10 s old, and caches may keep the answer as long; that of a counter without a public badge only the caller's browser.",
 		in: []*param{
 			{name: "name", in: "path", schema: "len 5..", says: "The counter's name and `.svg` or `.json`, percent-encoded: `/` is written as %2F."},
 			{name: "label", says: "The text before the total; the counter's name if it is absent. At most 40 letters are shown."},

@@ -90,7 +90,7 @@ func (a *API) scrape(ctx context.Context, c call) (*scrape, error) {
 	if err != nil {
 		return nil, err
 	}
-	names, prefixes, err := parseMatches(c.caller(), c.params.All("match"))
+	names, prefixes, err := parseMatches(c.caller(), c.params.Values["match"])
 	if err != nil {
 		return nil, err
 	}

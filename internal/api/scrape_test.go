@@ -1,16 +1,13 @@
 package api_test
 
 import (
-	"context"
 	"fmt"
 	"math"
-	"net/http/httptest"
 	"net/url"
 	"os/exec"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
@@ -18,10 +15,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
-	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/api"
-	"github.com/countmill/countmill/internal/auth/authtest"
-	"github.com/countmill/countmill/reader"
 )
 
 // parseMetrics is what Prometheus makes of a text: the counters, and the other samples.
@@ -53,19 +47,16 @@ func parseMetrics(t *testing.T, text string) (counters map[string]float64, other
 
 func TestMetricsOfCounters(t *testing.T) {
 	t.Parallel()
-	n := &nameReader{fakeReader: newFakeOf(map[string]int64{"big": math.MaxInt64, "neg": math.MinInt64, "page:/": 5})}
-	n.names = []string{`a"b`, `a\`, `a\n`, "a{counter=\"x\"} 1", "big", "neg", "page:/", "page:/é #", "日本"}
-	srv, _ := start(t, n, api.Config{})
-	status, text, header := call(t, "GET", srv.URL+"/metrics/counters?match=*&match=none", "")
+	f := ones(`a"b`, `a\`, `a\n`, "a{counter=\"x\"} 1", "page:/é #", "日本")
+	f.counters["big"], f.counters["neg"], f.counters["page:/"] = math.MaxInt64, math.MinInt64, 5
+	status, text, header := ask(t, api.Services{Reader: f}, api.Config{}).call(t, "GET", "/metrics/counters?match=*&match=none", "")
 	if status != 200 || header.Get("Content-Type") != "text/plain; version=0.0.4; charset=utf-8" || header.Get("Countmill-Truncated") != "false" || header.Get("Cache-Control") != "no-store" {
 		t.Fatalf("got %d, %v", status, header)
 	}
 	counters, others := parseMetrics(t, text+"\n")
-	want := map[string]float64{"big": math.MaxInt64, "neg": math.MinInt64, "page:/": 5, "none": 0}
-	for _, name := range n.names {
-		if _, ok := want[name]; !ok {
-			want[name] = 1
-		}
+	want := map[string]float64{"none": 0}
+	for name, total := range f.counters {
+		want[name] = float64(total)
 	}
 	if diff := cmp.Diff(want, counters); diff != "" {
 		t.Errorf("counters differ (-want +got):\n%s", diff)
@@ -103,22 +94,15 @@ func lint(t *testing.T, text string) {
 	}
 }
 
-func newFakeOf(counters map[string]int64) *fakeReader {
-	f := newFake()
-	f.counters = counters
-	return f
-}
-
 // Even if matches overlap, each counter is there once. The answer says if there are more than
 // the limit.
 func TestMetricsLimit(t *testing.T) {
 	t.Parallel()
-	n := &nameReader{fakeReader: newFakeOf(map[string]int64{})}
+	f := ones("d:1", "d:2")
 	for i := range 2500 {
-		n.names = append(n.names, fmt.Sprintf("c:%05d", i))
+		f.counters[fmt.Sprintf("c:%05d", i)] = 1
 	}
-	n.names = append(n.names, "d:1", "d:2")
-	srv, _ := start(t, n, api.Config{})
+	s := ask(t, api.Services{Reader: f}, api.Config{})
 	for _, tc := range []struct {
 		query     string
 		count     int
@@ -136,7 +120,7 @@ func TestMetricsLimit(t *testing.T) {
 		{"match=x&match=y&limit=1", 1, true},
 		{"match=none*", 0, false},
 	} {
-		_, text, header := call(t, "GET", srv.URL+"/metrics/counters?"+tc.query, "")
+		_, text, header := s.call(t, "GET", "/metrics/counters?"+tc.query, "")
 		counters, others := parseMetrics(t, text+"\n")
 		samples := strings.Count(text, "\ncountmill_value{")
 		said := strings.HasPrefix(text, "# truncated: more counters match than ")
@@ -147,61 +131,31 @@ func TestMetricsLimit(t *testing.T) {
 	}
 }
 
-// A counter without a total is left out and counted; the others are there.
-func TestMetricsOfOverflowedCounters(t *testing.T) {
+// A counter without a total is left out and counted; the others are there. A group that does not serve is left out alone.
+func TestMetricsOfCountersWithoutTotals(t *testing.T) {
 	t.Parallel()
-	n := &overflowing{nameReader{fakeReader: newFakeOf(map[string]int64{"a": 7}), names: []string{"p:1", "p:2"}, overflow: map[string]bool{"p:2": true, "o": true}}}
-	srv, _ := start(t, n, api.Config{})
-	_, text, _ := call(t, "GET", srv.URL+"/metrics/counters?match=a&match=o&match=p:2&match=p:*", "")
+	f := ones("a", "o", "p:1", "p:2", "=site:b")
+	f.overflow["p:2"], f.overflow["o"], f.building["=site:a"] = true, true, true
+	s := ask(t, api.Services{Reader: f}, api.Config{})
+	_, text, _ := s.call(t, "GET", "/metrics/counters?match=a&match=o&match=p:2&match=p:*&match=%3Dsite:a&match=%3Dsite:b", "")
 	counters, others := parseMetrics(t, text+"\n")
-	if diff := cmp.Diff(map[string]float64{"a": 7, "p:1": 1}, counters); diff != "" || others["countmill_counters_overflowed"] != 2 {
+	if diff := cmp.Diff(map[string]float64{"a": 1, "p:1": 1, "=site:b": 1}, counters); diff != "" || others["countmill_counters_overflowed"] != 2 {
 		t.Errorf("overflowed %v; counters differ:\n%s", others["countmill_counters_overflowed"], diff)
 	}
-	if _, text, _ = call(t, "GET", srv.URL+"/metrics/counters?match=o", ""); strings.Contains(text, "countmill_value") || strings.Contains(text, "as_of") {
+	if _, text, _ = s.call(t, "GET", "/metrics/counters?match=o", ""); strings.Contains(text, "countmill_value") || strings.Contains(text, "as_of") {
 		t.Errorf("without any total: got\n%s", text)
 	}
 	lint(t, text+"\n")
 }
 
-// A group without a total does not keep the others from being read, and does not count as an overflow.
-func TestMetricsOfGroupsThatDoNotServe(t *testing.T) {
+func TestMetricsOfALimitedToken(t *testing.T) {
 	t.Parallel()
-	n := &overflowing{nameReader{fakeReader: newFakeOf(map[string]int64{"a": 7, "=site:b": 9}), building: map[string]bool{"=site:a": true}}}
-	srv, _ := start(t, n, api.Config{})
-	_, text, _ := call(t, "GET", srv.URL+"/metrics/counters?match=a&match=%3Dsite:a&match=%3Dsite:b", "")
-	counters, others := parseMetrics(t, text+"\n")
-	if diff := cmp.Diff(map[string]float64{"a": 7, "=site:b": 9}, counters); diff != "" || others["countmill_counters_overflowed"] != 0 {
-		t.Errorf("overflowed %v; counters differ:\n%s", others["countmill_counters_overflowed"], diff)
-	}
-}
-
-func TestMetricsRefusals(t *testing.T) {
-	t.Parallel()
-	n := &nameReader{fakeReader: newFake(), names: []string{"page:a", "shop:a"}}
-	srv, h := start(t, n, api.Config{})
-	for path, want := range map[string]string{
-		"?match=%20a":              "match begins or ends with a space",
-		"?match=a&max_staleness=x": "max_staleness is not a duration",
-		"?match=%FF*":              "match is no prefix",
-		"?match=" + strings.Repeat("a", 501) + "*": "match is no prefix",
-		"?" + strings.Repeat("&match=a", 101)[1:]:  `"limit":"1 to 100"`,
-	} {
-		if status, got, _ := call(t, "GET", srv.URL+"/metrics/counters"+path, ""); status != 400 || !strings.Contains(got, want) {
-			t.Errorf("%.60s: got %d %s, want 400 with %s", path, status, got, want)
-		}
-	}
-	limited := authtest.As(t, h, "x", "page:")
-	n.fail(countmill.ErrUnavailable)
-	if status, got, _ := call(t, "GET", srv.URL+"/metrics/counters?match=page:a", ""); status != 503 || !strings.Contains(got, ":unavailable") {
-		t.Errorf("without the store: got %d %s, want 503", status, got)
-	}
-	n.fail(nil)
+	s := ask(t, api.Services{Reader: ones("page:a", "shop:a")}, api.Config{}).of(t, "page:")
 	for match, want := range map[string]int{"shop:a": 403, "shop:*": 403, "page:a": 200, "page:*": 200, "*": 200, "p*": 200} {
-		w := httptest.NewRecorder()
-		limited.ServeHTTP(w, httptest.NewRequest("GET", "/metrics/counters?match="+url.QueryEscape(match), nil))
-		if w.Code != want || strings.Contains(w.Body.String(), `"shop:a"} `) || want == 200 && !strings.Contains(w.Body.String(), `{counter="page:a"} `) ||
-			want == 403 && !strings.Contains(w.Body.String(), `"field":"match","limit":"page:*"`) {
-			t.Errorf("%s as page:*'s: got %d %s, want %d", match, w.Code, w.Body, want)
+		status, text, _ := s.call(t, "GET", "/metrics/counters?match="+url.QueryEscape(match), "")
+		if status != want || strings.Contains(text, `"shop:a"} `) || want == 200 && !strings.Contains(text, `{counter="page:a"} `) ||
+			want == 403 && !strings.Contains(text, `"field":"match","limit":"page:*"`) {
+			t.Errorf("%s as page:*'s: got %d %s, want %d", match, status, text, want)
 		}
 	}
 }
@@ -209,30 +163,9 @@ func TestMetricsRefusals(t *testing.T) {
 // A * elsewhere than at the end is part of the name.
 func TestMetricsAskTheReader(t *testing.T) {
 	t.Parallel()
-	n := &nameReader{fakeReader: newFake()}
-	srv, _ := start(t, n, api.Config{})
-	for param, want := range map[string]time.Duration{"": -1, "&max_staleness=15s": 15 * time.Second, "&max_staleness=0": 0} {
-		call(t, "GET", srv.URL+"/metrics/counters?match=b&match=a*c&match=b"+param, "")
-		if n.maxStaleness != want || !slices.Equal(n.asked, []string{"a*c", "b"}) {
-			t.Errorf("%q: the reader was asked for %q at %s, want %s", param, n.asked, n.maxStaleness, want)
-		}
+	f := newFake()
+	ask(t, api.Services{Reader: f}, api.Config{}).want(t, "GET", "/metrics/counters?match=b&match=a*c&match=b", "", 200, "")
+	if !slices.Equal(f.asked, []string{"a*c", "b"}) {
+		t.Errorf("the reader was asked for %q", f.asked)
 	}
-}
-
-// overflowing answers as a real reader does about counters without a total.
-type overflowing struct{ nameReader }
-
-func (o *overflowing) TotalsSince(ctx context.Context, counters []string, maxStaleness time.Duration, minAsOf time.Time) ([]reader.Total, error) {
-	for _, name := range counters {
-		if o.building[name] {
-			return nil, fmt.Errorf("reading: %w", &reader.NotServingError{Group: name})
-		}
-	}
-	ts, err := o.fakeReader.TotalsSince(ctx, counters, maxStaleness, minAsOf)
-	for i := range ts {
-		if o.overflow[ts[i].Counter] {
-			ts[i].Total, ts[i].Overflow, err = 0, true, &reader.OverflowError{Counter: ts[i].Counter}
-		}
-	}
-	return ts, err
 }

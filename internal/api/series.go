@@ -72,7 +72,7 @@ func (a *API) asSeriesProblem(c call, err error) error {
 }
 
 func readSeriesCall(c call, now time.Time) (q seriesCall, err error) {
-	if q.Counters, err = namesOf(c.params); err != nil {
+	if q.Counters, err = namesOf(c.params.Values["counter"], "group", c.params.Values["group"]); err != nil {
 		return q, err
 	}
 	if err := checkCount("counter", len(q.Counters), MaxQuery); err != nil {

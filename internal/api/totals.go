@@ -18,7 +18,7 @@ type totalsRequest struct {
 }
 
 func (a *API) totals(c call) (any, error) {
-	counters, err := namesOf(c.params)
+	counters, err := namesOf(c.params.Values["counter"], "group", c.params.Values["group"])
 	if err != nil {
 		return nil, err
 	}
@@ -30,11 +30,10 @@ func (a *API) totals(c call) (any, error) {
 
 func (a *API) manyTotals(c call) (any, error) {
 	request := c.body.(*totalsRequest)
-	groups, err := groupsOf(request.Groups)
+	counters, err := namesOf(request.Counters, "groups", request.Groups)
 	if err != nil {
 		return nil, err
 	}
-	counters := append(request.Counters, groups...)
 	if err := checkCount("counters", len(counters), MaxBodyCounters); err != nil {
 		return nil, err
 	}

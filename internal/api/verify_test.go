@@ -10,7 +10,6 @@ import (
 
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/internal/api"
-	"github.com/countmill/countmill/internal/api/apitest"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/store/protocol/protocoltest"
@@ -18,7 +17,7 @@ import (
 
 func verifying(t *testing.T, v *admin.Verifier) surface {
 	t.Helper()
-	return surface{serve(api.Services{Verifier: v}, api.Config{}), apitest.Load(t)}
+	return ask(t, api.Services{Verifier: v}, api.Config{})
 }
 
 // A rig is a verifier of a fake store.
@@ -92,7 +91,7 @@ func TestVerifyOverHTTP(t *testing.T) {
 				method, path, body = "POST", "/v1/verify", string(text)
 			}
 			var got answer
-			status, text := s.call(t, method, path, body)
+			status, text, _ := s.call(t, method, path, body)
 			if err := json.Unmarshal([]byte(text), &got); err != nil || status != 200 {
 				t.Fatalf("got %d %s", status, text)
 			}

@@ -201,7 +201,7 @@ func (a *API) orderNames(c call) (order, error) {
 	if c.params.Has("limit") {
 		return order{}, &countmill.FieldError{Field: "limit", Problem: "is given without prefix", Limit: "only with prefix"}
 	}
-	counters, err := namesOf(c.params)
+	counters, err := namesOf(c.params.Values["counter"], "group", c.params.Values["group"])
 	if err != nil {
 		return order{}, err
 	}

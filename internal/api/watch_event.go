@@ -2,11 +2,11 @@ package api
 
 import (
 	"bytes"
-	"encoding/json"
 	"io"
 	"strconv"
 
 	"github.com/countmill/countmill/client"
+	"github.com/countmill/countmill/internal/httpserver"
 	"github.com/countmill/countmill/reader"
 )
 
@@ -95,12 +95,4 @@ func paceOf(p reader.Pipeline) *client.Rates {
 }
 
 // encode writes JSON on one line, as an event's data must be.
-func encode(v any) []byte {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		panic(err) // these types always encode
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
-}
+func encode(v any) []byte { return bytes.TrimSuffix(httpserver.AppendJSON(nil, v), []byte("\n")) }

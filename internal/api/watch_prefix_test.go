@@ -9,140 +9,25 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/internal/auth/authtest"
 	"github.com/countmill/countmill/reader"
 )
 
-// A prefixReader has counters by name, and counts the reads.
-type prefixReader struct {
-	api.Reader
-
-	mu       sync.Mutex
-	counters map[string]int64
-	overflow map[string]bool
-	back     time.Duration // totals are as old, as those of a cache
-	page     int           // most counters of a page; 0: as many as asked
-	err      error
-	held     chan struct{} // reads wait until it is closed
-
-	totals, lists int
-	asked         []string
-}
-
-func newPrefixReader(n int) *prefixReader {
-	f := &prefixReader{counters: make(map[string]int64), overflow: make(map[string]bool)}
+// pages are so many counters that begin with page:, with totals of now.
+func pages(n int) *fakeReader {
+	f := newFakeOf(make(map[string]int64))
+	f.live, f.pipeline = true, reader.Pipeline{Workers: 1}
 	for i := range n {
 		f.counters[fmt.Sprintf("page:%04d", i)] = int64(i)
 	}
 	return f
 }
-
-func (f *prefixReader) change(change func()) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	change()
-}
-
-func (f *prefixReader) set(counter string, total int64) {
-	f.change(func() { f.counters[counter] = total })
-}
-
-// reads returns how many reads there were since the call before.
-func (f *prefixReader) reads() (totals, lists int) {
-	f.change(func() { totals, lists, f.totals, f.lists = f.totals, f.lists, 0, 0 })
-	return totals, lists
-}
-
-func (f *prefixReader) totalLocked(name string) reader.Total {
-	total, ok := f.counters[name]
-	t := reader.Total{Counter: name, Total: total, AsOf: time.Now().Add(-f.back), Source: reader.SourceStore, Exists: ok}
-	if ok {
-		t.Shards = 1
-	}
-	return t
-}
-
-func (f *prefixReader) wait(ctx context.Context) error {
-	f.mu.Lock()
-	held := f.held
-	f.mu.Unlock()
-	if held == nil {
-		return nil
-	}
-	select {
-	case <-held:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", countmill.ErrUnavailable, ctx.Err())
-	}
-}
-
-func (f *prefixReader) TotalsSince(ctx context.Context, counters []string, _ time.Duration, _ time.Time) ([]reader.Total, error) {
-	if err := f.wait(ctx); err != nil {
-		return nil, err
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.totals++
-	f.asked = counters
-	if f.err != nil {
-		return nil, f.err
-	}
-	var err error
-	ts := make([]reader.Total, len(counters))
-	for i, name := range counters {
-		if ts[i] = f.totalLocked(name); f.overflow[name] {
-			ts[i].Total, ts[i].Overflow, err = 0, true, &reader.OverflowError{Counter: name}
-		}
-	}
-	return ts, err
-}
-
-func (f *prefixReader) ListSince(ctx context.Context, prefix, after string, limit int, _ time.Time) (reader.Page, error) {
-	if err := f.wait(ctx); err != nil {
-		return reader.Page{}, err
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.lists++
-	if f.err != nil {
-		return reader.Page{}, f.err
-	}
-	var names []string
-	for name := range f.counters {
-		if strings.HasPrefix(name, prefix) && name > after {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	if f.page > 0 {
-		limit = min(limit, f.page)
-	}
-	var p reader.Page
-	if len(names) > limit {
-		names = names[:limit]
-		p.Next = names[limit-1]
-	}
-	for _, name := range names {
-		if f.overflow[name] {
-			p.Overflowed = append(p.Overflowed, name)
-			continue
-		}
-		p.Totals = append(p.Totals, f.totalLocked(name))
-	}
-	return p, nil
-}
-
-func (f *prefixReader) Pipeline(context.Context) reader.Pipeline { return reader.Pipeline{Workers: 1} }
 
 // A pageEvent is an event as a page reads it.
 type pageEvent struct {
@@ -204,7 +89,7 @@ func (s *stream) wantEvent(want string) {
 // second, and their names are listed once in ten seconds.
 func TestWatchersOfAPrefixShareReads(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := newPrefixReader(300)
+		f := pages(300)
 		srv, _ := watched(t, f, api.Config{})
 		streams := make([]*stream, 60)
 		for i := range streams {
@@ -240,7 +125,7 @@ func TestWatchersOfAPrefixShareReads(t *testing.T) {
 // A cache may have a total that is older than the one before.
 func TestWatchNeverGoesBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := newPrefixReader(2)
+		f := pages(2)
 		srv, _ := watched(t, f, api.Config{})
 		s := srv.watch(t, "/v1/watch?prefix=page:")
 		s.wantEvent("0000=0 0001=1")
@@ -256,7 +141,7 @@ func TestWatchNeverGoesBack(t *testing.T) {
 // A new counter is there within ten seconds, and so is the end of a deleted one.
 func TestWatchPrefixFollowsTheList(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := newPrefixReader(2)
+		f := pages(2)
 		srv, _ := watched(t, f, api.Config{})
 		s := srv.watch(t, "/v1/watch?prefix=page:")
 		s.wantEvent("0000=0 0001=1")
@@ -285,7 +170,7 @@ func TestWatchPrefixFollowsTheList(t *testing.T) {
 // A prefix without counters is a prefix that may get some. Only its names are read.
 func TestWatchPrefixWithoutCounters(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := newPrefixReader(0)
+		f := pages(0)
 		srv, _ := watched(t, f, api.Config{})
 		s := srv.watch(t, "/v1/watch?prefix=page:")
 		s.wantEvent("")
@@ -301,7 +186,7 @@ func TestWatchPrefixWithoutCounters(t *testing.T) {
 // Watchers of one prefix with different limits each see the first counters by name.
 func TestWatchPrefixLimits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := newPrefixReader(0)
+		f := pages(0)
 		for i, name := range []string{"b", "d", "f", "h"} {
 			f.set("page:"+name, int64(i))
 		}
@@ -330,7 +215,7 @@ func TestWatchPrefixLimits(t *testing.T) {
 
 func TestWatchPrefixRates(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := newPrefixReader(2)
+		f := pages(2)
 		srv, _ := watched(t, f, api.Config{})
 		plain := srv.watch(t, "/v1/watch?prefix=page:")
 		s := srv.watch(t, "/v1/watch?prefix=page:&rates=true")
@@ -363,7 +248,7 @@ func TestWatchPrefixRates(t *testing.T) {
 // A total that does not fit 64 bits has no rate, and neither has the first one after it.
 func TestWatchRatesOfACounterThatOverflows(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := newPrefixReader(2)
+		f := pages(2)
 		srv, _ := watched(t, f, api.Config{})
 		s := srv.watch(t, "/v1/watch?counter=page:0000&counter=page:0001&rates=true")
 		s.wantEvent("0000=0 0001=1")
@@ -380,7 +265,7 @@ func TestWatchRatesOfACounterThatOverflows(t *testing.T) {
 // reads again in time, it gets the newest totals of all that changed meanwhile.
 func TestSlowWatcherOfAPrefixGetsTheNewest(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := newPrefixReader(3)
+		f := pages(3)
 		srv, h := watched(t, f, api.Config{WriteTimeout: 5 * time.Second})
 		slow, quick := srv.watch(t, "/v1/watch?prefix=page:"), srv.watch(t, "/v1/watch?prefix=page:")
 		quick.wantEvent("0000=0 0001=1 0002=2")
@@ -416,7 +301,7 @@ func TestSlowWatcherOfAPrefixGetsTheNewest(t *testing.T) {
 // anew when it comes back.
 func TestWatcherFarBehindIsDropped(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := newPrefixReader(3)
+		f := pages(3)
 		srv, _ := watched(t, f, api.Config{WriteTimeout: time.Hour})
 		s := srv.watch(t, "/v1/watch?prefix=page:")
 		s.wantEvent("0000=0 0001=1 0002=2")
@@ -435,7 +320,7 @@ func TestWatcherFarBehindIsDropped(t *testing.T) {
 // A counter that leaves and comes back while a write waits is not removed.
 func TestSlowWatcherOfACounterThatComesBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := newPrefixReader(2)
+		f := pages(2)
 		srv, _ := watched(t, f, api.Config{WriteTimeout: time.Hour})
 		s := srv.watch(t, "/v1/watch?prefix=page:")
 		s.wantEvent("0000=0 0001=1")
@@ -454,7 +339,7 @@ func TestSlowWatcherOfACounterThatComesBack(t *testing.T) {
 // A watcher may go, and the server may end, while the first read is under way.
 func TestWatchPrefixEndsBeforeItsFirstEvent(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := newPrefixReader(3)
+		f := pages(3)
 		f.held = make(chan struct{})
 		srv, h := watched(t, f, api.Config{})
 		conn, err := srv.dial(t.Context())
@@ -484,7 +369,7 @@ func TestWatchPrefixEndsBeforeItsFirstEvent(t *testing.T) {
 // A read that hangs, or fails, keeps the watchers: each gets a comment in time, and a problem.
 func TestWatchPrefixOutlivesTheStore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := newPrefixReader(2)
+		f := pages(2)
 		srv, _ := watched(t, f, api.Config{KeepAlive: 4 * time.Second})
 		s := srv.watch(t, "/v1/watch?prefix=page:")
 		s.wantEvent("0000=0 0001=1")
@@ -521,7 +406,7 @@ func TestWatchPrefixOutlivesTheStore(t *testing.T) {
 
 func TestWatchPrefixLeavesOverflowedCountersOut(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := newPrefixReader(3)
+		f := pages(3)
 		srv, _ := watched(t, f, api.Config{})
 		s := srv.watch(t, "/v1/watch?prefix=page:")
 		s.wantEvent("0000=0 0001=1 0002=2")
@@ -537,7 +422,7 @@ func TestWatchPrefixLeavesOverflowedCountersOut(t *testing.T) {
 // Counters without a total can be many, as deleted ones of an index, which stay. Few pages pass them.
 func TestWatchPrefixPassesPagesWithoutTotals(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := newPrefixReader(2000)
+		f := pages(2000)
 		for i := 3; i < 1990; i++ {
 			f.overflow[fmt.Sprintf("page:%04d", i)] = true
 		}
@@ -553,9 +438,9 @@ func TestWatchPrefixPassesPagesWithoutTotals(t *testing.T) {
 // A token of several prefixes gets the counters of all of them, and no others.
 func TestWatchPrefixOfALimitedToken(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := newPrefixReader(6)
+		f := pages(6)
 		f.page = 2 // pages may be short
-		h := newReader(f, api.Config{})
+		h := serve(api.Services{Reader: f}, api.Config{})
 		t.Cleanup(h.CloseStreams)
 		srv := open(t, authtest.As(t, h, "x", "page:0001", "page:0004", "page:0005"))
 		srv.watch(t, "/v1/watch?prefix=page:&limit=2").wantEvent("0001=1 0004=4 ...")
@@ -574,7 +459,7 @@ func TestWatchPrefixOfALimitedToken(t *testing.T) {
 // The watched counters of a caller are bounded over all prefixes. Watchers of one prefix count them once.
 func TestWatchedCountersAreBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		srv, _ := watched(t, newPrefixReader(10), api.Config{MaxWatched: 134})
+		srv, _ := watched(t, pages(10), api.Config{MaxWatched: 134})
 		first := srv.watch(t, "/v1/watch?prefix=page:&limit=60")
 		srv.watch(t, "/v1/watch?prefix=page:&limit=60")
 		srv.watch(t, "/v1/watch?prefix=page:0&limit=40")
@@ -598,7 +483,7 @@ func TestWatchedCountersAreBounded(t *testing.T) {
 // Places and counters of watchers that are gone, or were refused, are free again.
 func TestWatchPrefixGivesItsPlaceBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := newPrefixReader(10)
+		f := pages(10)
 		srv, h := watched(t, f, api.Config{MaxWatchers: 1, MaxWatched: 67})
 		for range 3 {
 			s := srv.watch(t, "/v1/watch?prefix=page:&limit=50")
@@ -632,11 +517,11 @@ func (r *recorder) SetWriteDeadline(time.Time) error { return nil }
 // A watcher holds a chunk of an event, not all of it: many may be slow at once.
 func TestLargeEventsAreWrittenInChunks(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := newPrefixReader(0)
+		f := pages(0)
 		for i := range 1000 {
 			f.set(fmt.Sprintf("page:%s%04d", strings.Repeat("x", 480), i), 1)
 		}
-		h := newReader(f, api.Config{})
+		h := serve(api.Services{Reader: f}, api.Config{})
 		defer h.CloseStreams()
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -13,6 +14,9 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/internal/api/apitest"
+	"github.com/countmill/countmill/internal/auth"
+	"github.com/countmill/countmill/internal/auth/authtest"
+	"github.com/countmill/countmill/internal/httpserver"
 	"github.com/countmill/countmill/reader"
 )
 
@@ -84,9 +88,7 @@ func TestWatchSendsWhatChanges(t *testing.T) {
 		time.Sleep(1200 * time.Millisecond) // beyond all time-outs for one write
 		f.set("a", 8)
 		s.want(event(`{"counter":"a","total":8,`+tail, `"lag":0.1205,"pipeline":null`))
-		f.mu.Lock()
-		f.pipeline = reader.Pipeline{Workers: 2, Entries: 1000.5, Commits: 3, RatesKnown: true}
-		f.mu.Unlock()
+		f.change(func() { f.pipeline = reader.Pipeline{Workers: 2, Entries: 1000.5, Commits: 3, RatesKnown: true} })
 		s.want(event("", `"lag":0,"pipeline":{"entries_per_second":1000.5,"commits_per_second":3}`))
 		f.fail(fmt.Errorf("%w: secret", countmill.ErrUnavailable))
 		if got := s.next(); !strings.HasPrefix(got, "event: problem\ndata: {\"type\":\"urn:countmill:problem:unavailable\"") || strings.Contains(got, "secret") {
@@ -105,7 +107,7 @@ func TestWatchSendsWhatChanges(t *testing.T) {
 func TestWatchKeepsAlive(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFake()
-		f.moving = true // which is not a change to report
+		f.live = true // which is not a change to report
 		srv, _ := watched(t, f, api.Config{KeepAlive: 2 * time.Second})
 		s := srv.watch(t, "/v1/watch?counter=a&interval=5s")
 		s.next()
@@ -122,7 +124,9 @@ func TestWatchKeepsAlive(t *testing.T) {
 // A server that shuts down must not wait for watchers. Their streams have no problem event for a read that it cancels.
 func TestWatchEndsWithTheServer(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		srv, h := watched(t, heldReader{newFake()}, api.Config{})
+		f := newFake()
+		f.hangs = true
+		srv, h := watched(t, f, api.Config{})
 		srv.RegisterOnShutdown(h.CloseStreams)
 		s := srv.watch(t, "/v1/watch?counter=a&interval=1s")
 		s.next()
@@ -145,26 +149,40 @@ func TestWatchEndsWithTheServer(t *testing.T) {
 	})
 }
 
-// A heldReader's reads end with their context, but the first.
-type heldReader struct{ *fakeReader }
-
-func (r heldReader) TotalsSince(ctx context.Context, counters []string, maxStaleness time.Duration, minAsOf time.Time) ([]reader.Total, error) {
-	totals, err := r.fakeReader.TotalsSince(ctx, counters, maxStaleness, minAsOf)
-	if r.reads > 1 {
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}
-	return totals, err
-}
-
 // A writer without deadlines cannot be streamed to: a slow client would hold it for ever.
 func TestWatchNeedsDeadlines(t *testing.T) {
 	t.Parallel()
-	h := newReader(newFake(), api.Config{})
-	defer h.CloseStreams()
-	rec := httptest.NewRecorder()
-	h.ServeHTTP(rec, httptest.NewRequest("GET", "/v1/watch?counter=a", nil))
-	if rec.Code != 500 || rec.Header().Get("Content-Type") != "application/problem+json" {
-		t.Errorf("got %d %s, want a problem", rec.Code, rec.Header().Get("Content-Type"))
-	}
+	ask(t, api.Services{Reader: newFake()}, api.Config{}).want(t, "GET", "/v1/watch?counter=a", "", 500, ":internal")
+}
+
+// A stream does not outlive its token.
+func TestWatchEndsWithItsToken(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		path, secrets := authtest.File(t, auth.Token{Name: "x", Scopes: []auth.Scope{auth.Read}})
+		tokens, err := auth.Open(path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := serve(api.Services{Reader: newFake()}, api.Config{})
+		t.Cleanup(h.CloseStreams)
+		rt := httpserver.NewRouter(nil)
+		rt.Guard(tokens, &httpserver.Refusals{})
+		h.Register(rt)
+		res := open(t, rt).get(t, "GET", "/v1/watch?counter=a&interval=100ms", "Authorization", "Bearer "+secrets[0])
+		first := make([]byte, 13)
+		if _, err := io.ReadFull(res.Body, first); err != nil || string(first) != "event: totals" {
+			t.Fatalf("got %q, %v", first, err)
+		}
+		authtest.Write(t, path, auth.Token{Name: "x", Scopes: []auth.Scope{auth.Read}})
+		tokens.Reload(t.Context())
+		ended := make(chan error, 1)
+		go func() { _, err := io.Copy(io.Discard, res.Body); ended <- err }()
+		select {
+		case <-ended:
+		case <-time.After(time.Second):
+			t.Error("the stream of a token that was taken away goes on")
+			res.Body.Close()
+			<-ended
+		}
+	})
 }

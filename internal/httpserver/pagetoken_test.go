@@ -2,6 +2,7 @@ package httpserver
 
 import (
 	"errors"
+	"net/url"
 	"testing"
 )
 
@@ -14,7 +15,7 @@ func TestPageTokens(t *testing.T) {
 		}
 		return nil
 	}
-	after := func(token string) (string, error) { return Params{{"page_token", token}}.After(check) }
+	after := func(token string) (string, error) { return Params{url.Values{"page_token": {token}}}.After(check) }
 	for _, want := range []string{"a", "page:/ä", "\xff"} {
 		if got, err := after(PageToken(want)); got != want || err != nil {
 			t.Errorf("%q came back as %q, %v", want, got, err)

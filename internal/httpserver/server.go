@@ -17,19 +17,12 @@ import (
 // ServerConfig bounds what clients can make a server hold and wait for. Its zero value
 // works.
 type ServerConfig struct {
-	// ReadHeaderTimeout is how long a request's header may take. Default 5s.
-	ReadHeaderTimeout time.Duration
 	// ReadTimeout is how long a whole request may take to arrive, unless the handler
 	// uses a BodyReader, which has its own. Default 60s.
 	ReadTimeout time.Duration
 	// WriteTimeout is how long a request may take from its header to the end of its
 	// answer. Keep it above ReadTimeout and what handlers allow themselves. Default 90s.
 	WriteTimeout time.Duration
-	// IdleTimeout is how long a connection may wait for its next request. Default 120s.
-	IdleTimeout time.Duration
-	// MaxHeaderBytes bounds a request's header. Default 256 KiB: a query of 100 counters
-	// of 500 bytes fits, all escaped.
-	MaxHeaderBytes int
 	// MaxConns is how many connections are open at once, at least 2. Callers that were let in have
 	// three quarters of them; connLimit has the rules. Default 10000, fewer if the system lets a process have
 	// fewer files open.
@@ -39,11 +32,8 @@ type ServerConfig struct {
 }
 
 func (c ServerConfig) withDefaults() ServerConfig {
-	c.ReadHeaderTimeout = cmp.Or(c.ReadHeaderTimeout, 5*time.Second)
 	c.ReadTimeout = cmp.Or(c.ReadTimeout, 60*time.Second)
 	c.WriteTimeout = cmp.Or(c.WriteTimeout, 90*time.Second)
-	c.IdleTimeout = cmp.Or(c.IdleTimeout, 120*time.Second)
-	c.MaxHeaderBytes = cmp.Or(c.MaxHeaderBytes, 256<<10)
 	c.MaxConns = cmp.Or(c.MaxConns, defaultConns(OpenFiles()))
 	c.Log = orDiscard(c.Log)
 	return c
@@ -75,11 +65,11 @@ func NewServer(h http.Handler, cfg ServerConfig) *Server {
 	conns := limitConns(cfg.MaxConns)
 	s := &Server{conns: conns, http: &http.Server{
 		Handler:                      answerAtOnce(Recover(h, cfg.Log)),
-		ReadHeaderTimeout:            cfg.ReadHeaderTimeout,
+		ReadHeaderTimeout:            5 * time.Second,
 		ReadTimeout:                  cfg.ReadTimeout,
 		WriteTimeout:                 cfg.WriteTimeout,
-		IdleTimeout:                  cfg.IdleTimeout,
-		MaxHeaderBytes:               cfg.MaxHeaderBytes,
+		IdleTimeout:                  2 * time.Minute,
+		MaxHeaderBytes:               256 << 10, // a query of 100 counters of 500 bytes fits, all escaped
 		ErrorLog:                     slog.NewLogLogger(cfg.Log.Handler(), slog.LevelWarn),
 		DisableGeneralOptionsHandler: true, // OPTIONS * is a 404 problem like any other path
 		ConnContext:                  withConn,
@@ -127,16 +117,6 @@ func (s *Server) Close() error { return s.http.Close() }
 // stops reading does not hold it for ever.
 func ExtendWrite(w http.ResponseWriter, d time.Duration) error {
 	return http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d))
-}
-
-// Timeout bounds the context of each request. Unlike http.TimeoutHandler it leaves the
-// answer to h, so that h can stream it and explain the time-out.
-func Timeout(h http.Handler, d time.Duration) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), d)
-		defer cancel()
-		h.ServeHTTP(w, r.WithContext(ctx))
-	})
 }
 
 // Recover answers a panic of h with a 500 problem and logs it. Where the answer had

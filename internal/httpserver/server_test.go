@@ -58,18 +58,6 @@ func dial(t *testing.T, addr, text string) (net.Conn, *bufio.Reader) {
 	return conn, bufio.NewReader(conn)
 }
 
-func TestServerHasEveryLimit(t *testing.T) {
-	t.Parallel()
-	srv := NewServer(http.NotFoundHandler(), ServerConfig{})
-	h := srv.http
-	if h.ReadHeaderTimeout <= 0 || h.ReadTimeout <= 0 || h.WriteTimeout <= h.ReadTimeout || h.IdleTimeout <= 0 || h.MaxHeaderBytes <= 0 || srv.conns.max <= 0 {
-		t.Errorf("a limit is not set: %+v", h)
-	}
-	if need := 100 * (len("counter=&") + 3*500); h.MaxHeaderBytes < need {
-		t.Errorf("MaxHeaderBytes is %d: 100 escaped names of 500 bytes need %d", h.MaxHeaderBytes, need)
-	}
-}
-
 func TestPanicIsAnsweredAndLogged(t *testing.T) {
 	t.Parallel()
 	var logged bytes.Buffer
@@ -148,19 +136,6 @@ func TestReadDeadlinesDoNotEndTheHandler(t *testing.T) {
 				t.Errorf("%s: got %q, %v", name, body, err)
 			}
 		})
-	}
-}
-
-func TestTimeoutEndsTheContext(t *testing.T) {
-	t.Parallel()
-	h := Timeout(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		<-r.Context().Done()
-		WriteError(w, r, slog.New(slog.DiscardHandler), r.Context().Err())
-	}), time.Millisecond)
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
-	if w.Code != 503 {
-		t.Errorf("got %d, want 503", w.Code)
 	}
 }
 

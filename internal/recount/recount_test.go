@@ -52,20 +52,6 @@ func forKinds(t *testing.T, f func(t *testing.T, r *rig)) {
 	}
 }
 
-// A store may defer any key, as Datastore does: a sum that was not looked up is not missing.
-func TestAStoreThatDefersKeys(t *testing.T) {
-	t.Parallel()
-	for name, opts := range kinds {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			opts.Defers = true
-			r := newRig(t, opts)
-			r.History(300)
-			r.Nothing("of a store that defers")
-		})
-	}
-}
-
 // Counters that are not in a range come in pages too.
 func TestRangesOfManyCounters(t *testing.T) {
 	t.Parallel()

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -27,28 +28,37 @@ var metaSchema []byte
 
 // A Document is the OpenAPI document as /openapi.json serves it.
 type Document struct {
-	raw      map[string]any
+	raw map[string]any
+
+	mu       sync.Mutex
 	compiler *jsonschema.Compiler
 }
+
+var loaded = sync.OnceValues(load)
 
 // Load reads the document. Every object in an answer is taken to have no properties
 // but those documented, though clients must ignore others: a field that the document
 // does not know is a mistake of ours.
 func Load(tb testing.TB) *Document {
 	tb.Helper()
+	d, err := loaded()
+	if err != nil {
+		tb.Fatalf("openapi.json: %v", err)
+	}
+	return d
+}
+
+func load() (*Document, error) {
 	rec := httptest.NewRecorder()
 	httpserver.OpenAPI().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/openapi.json", nil))
 	parsed, err := jsonschema.UnmarshalJSON(rec.Body)
 	if err != nil {
-		tb.Fatalf("openapi.json: %v", err)
+		return nil, err
 	}
 	d := &Document{raw: parsed.(map[string]any), compiler: jsonschema.NewCompiler()}
 	d.compiler.DefaultDraft(jsonschema.Draft2020)
 	d.compiler.AssertFormat()
-	if err := d.compiler.AddResource("openapi.json", closed(parsed)); err != nil {
-		tb.Fatalf("openapi.json: %v", err)
-	}
-	return d
+	return d, d.compiler.AddResource("openapi.json", closed(parsed))
 }
 
 // closed returns v with a change: every schema with properties refuses others.
@@ -243,6 +253,8 @@ func (d *Document) compile(tb testing.TB, path ...string) *jsonschema.Schema {
 	for _, key := range path {
 		pointer.WriteString("/" + escape.Replace(key))
 	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	schema, err := d.compiler.Compile("openapi.json#" + pointer.String())
 	if err != nil {
 		tb.Fatalf("openapi.json#%s: %v", pointer.String(), err)

@@ -51,7 +51,13 @@ func Open(tb testing.TB, tokens ...auth.Token) (*auth.Tokens, []string) {
 // the caller's.
 func As(tb testing.TB, h http.Handler, name string, prefixes ...string) http.Handler {
 	tb.Helper()
-	tokens, secrets := Open(tb, auth.Token{Name: name, Scopes: auth.Scopes(), Prefixes: prefixes})
+	return With(tb, h, auth.Token{Name: name, Scopes: auth.Scopes(), Prefixes: prefixes})
+}
+
+// With calls h as the caller with a token.
+func With(tb testing.TB, h http.Handler, token auth.Token) http.Handler {
+	tb.Helper()
+	tokens, secrets := Open(tb, token)
 	caller, err := tokens.Authenticate(secrets[0])
 	if err != nil {
 		tb.Fatal(err)

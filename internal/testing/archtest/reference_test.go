@@ -103,7 +103,6 @@ var limitRows = []struct{ row, format, constant string }{
 	{"| `interval` of `GET /v1/watch?counter=` |", "to %d s", "maxInterval / time.Second"},
 	{"| label of a badge |", "at %d letters", "badgeLabel"},
 	{"| busiest counters of `GET /v1/overview` |", "| %d |", "MaxBusiest"},
-	{"| parameters of a query |", "| %d |", "maxParams"},
 	{"| `countmill backup`; a repeat continues it |", "| %d minutes |", "backupTimeout / time.Minute"},
 	{"| tokens in a file |", "| %d |", "maxTokens"},
 	{"| file |", "| %d MiB |", "maxFile >> 20"},
