@@ -31,7 +31,7 @@ var otherValue = map[string]string{
 	"listen": "127.0.0.1:1", "data": "d", "bus": "b:", "store": "s:", "cache": "c:", "create": "true", "tokens": "t", "insecure": "true", "cors-origin": "https://a.example,http://b:1",
 	"journal-prefixes": "b*", "backup-root": "b", "backup-every": "15m", "backup-keep": "168h", "shard-rate": "2.5",
 	"dedup-window": "24h", "memory": "64MiB", "min-free": "2GiB", "count-within": "3s", "max-staleness": "5s", "board-rate": "15",
-	"request-timeout": "6s", "index-rate": "15", "shutdown-timeout": "7s", "log-level": "debug", "log-format": "json",
+	"request-timeout": "6s", "index-rate": "15", "shutdown-timeout": "7s", "pprof": "127.0.0.1:2", "log-level": "debug", "log-format": "json",
 }
 
 func TestEveryFlagHasAVariableThatTheFlagWinsOver(t *testing.T) {

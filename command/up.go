@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	_ "net/http/pprof"
 	"runtime"
 	"strings"
 	"time"
@@ -78,7 +80,7 @@ func (c *rolesVerb) Flags() []cli.Flag { return roleFlags(&c.cfg) }
 // Run runs the roles until ctx ends or one of them fails.
 func (c *rolesVerb) Run(ctx context.Context) error {
 	cfg := c.cfg
-	cfg.Stores, cfg.Buses, cfg.Buckets = c.stores, c.buses, c.buckets
+	cfg.Stores, cfg.Buses, cfg.Buckets, cfg.Profiles = c.stores, c.buses, c.buckets, http.DefaultServeMux
 	cfg.Logger = app.NewLogger(cfg, c.stderr)
 	if unknown := UnknownEnv(c.environ); len(unknown) > 0 {
 		cfg.Logger.Warn("variables that no flag has are ignored", "names", strings.Join(unknown, " "))
@@ -165,6 +167,8 @@ func roleFlags(c *app.Config) (flags []cli.Flag) {
 		"How long a request may take before countmill answers with an error. A request for increments is refused with 429 if it would wait longer than a quarter of this for its turn."))
 	add(app.Up, cli.New("shutdown-timeout", "DURATION", cli.Duration{To: &c.ShutdownTimeout, Min: time.Second, Max: 10 * time.Minute},
 		"How long the process may take between the signal to stop and its end. Keep it below the time after which the supervisor kills."))
+	add(app.Up, cli.New("pprof", "HOST:PORT", cli.File(&c.Pprof),
+		"Address of this machine to serve profiles on, for example 127.0.0.1:6060. They need no token, and http://HOST:PORT/debug/pprof/heap is one for \"go tool pprof\". none: no profiles."))
 	add(app.Up, cli.New("log-level", "LEVEL", cli.Text{To: &c.LogLevel, Of: []string{"debug", "info", "warn", "error"}}, "Least level to log: debug, info, warn or error."))
 	add(app.Up, cli.New("log-format", "FORMAT", cli.Text{To: &c.LogFormat, Of: []string{"text", "json"}}, "Format of the log on standard error: text or json."))
 	return flags

@@ -111,6 +111,11 @@ func (a *App) assemble(b *backends, guards []*guarding, listeners []net.Listener
 		a.addr = ln.Addr().String()
 		a.services = append(a.services, named{"server", newServing(ln, a.handler, a.cfg)})
 	}
+	profiles, err := profiles(a.cfg) // last: nothing else would close its listener
+	if err != nil {
+		return err
+	}
+	a.services = append(a.services, profiles...)
 	a.services = append(a.services, named{"backends", closing{backends: b}})
 	a.services = append(supervisors(a), a.services...)
 	return nil

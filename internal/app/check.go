@@ -16,7 +16,7 @@ import (
 func (c Config) Check() error {
 	c = c.withDefaults()
 	_, err := chooseBackends(c)
-	return errors.Join(checkOpeners(c), err, checkAddr(c.Listen), checkAccess(c), checkStaleness(c), checkMinFree(c), checkBackups(c))
+	return errors.Join(checkOpeners(c), err, checkAddr("listen", c.Listen), checkPprof(c.Pprof), checkAccess(c), checkStaleness(c), checkMinFree(c), checkBackups(c))
 }
 
 // checkMinFree refuses a limit for a disk that is not there.
@@ -44,7 +44,21 @@ func checkStaleness(c Config) error {
 	return nil
 }
 
-func checkAddr(addr string) error {
+// checkPprof refuses an address that strangers could reach: profiles need no token.
+func checkPprof(addr string) error {
+	if addr == "" {
+		return nil
+	}
+	if err := checkAddr("pprof", addr); err != nil {
+		return err
+	}
+	if host, _, _ := net.SplitHostPort(addr); host != "localhost" && !net.ParseIP(host).IsLoopback() {
+		return errNotHere(addr)
+	}
+	return nil
+}
+
+func checkAddr(flag, addr string) error {
 	_, port, err := net.SplitHostPort(addr)
 	if err == nil {
 		_, err = strconv.ParseUint(port, 10, 16)
@@ -53,9 +67,9 @@ func checkAddr(addr string) error {
 		return nil
 	}
 	if _, err := strconv.ParseUint(addr, 10, 16); err == nil {
-		return Usagef("--listen: must be HOST:PORT, got %q: write 127.0.0.1:%s", addr, addr)
+		return Usagef("--%s: must be HOST:PORT, got %q: write 127.0.0.1:%s", flag, addr, addr)
 	}
-	return Usagef("--listen: must be HOST:PORT with a port from 0 to 65535, got %q", addr)
+	return Usagef("--%s: must be HOST:PORT with a port from 0 to 65535, got %q", flag, addr)
 }
 
 // checkAccess refuses to let anybody on the network in unless somebody said so.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"github.com/countmill/countmill/aggregator"
@@ -54,6 +55,12 @@ type Config struct {
 
 	// Listen is the address to serve on; port 0 picks a free one. Default DefaultListen.
 	Listen string
+	// Pprof is the address of this machine to serve profiles on; port 0 picks a free one. Default: none
+	// are served.
+	Pprof string
+	// Profiles has the paths of package net/http/pprof. That package adds them to http.DefaultServeMux, where a program that embeds
+	// countmill may serve them to everybody: so the command line imports it.
+	Profiles http.Handler
 	// Tokens is the file of tokens, one for each caller; empty: anybody may call. Insecure lets
 	// anybody also call from other machines. Default: anybody, from this machine only.
 	Tokens   string

@@ -109,7 +109,7 @@ func (s *serving) Stop(ctx context.Context) error {
 // listen binds the address of the configuration. A name that checkAccess took for this machine may
 // lead to an address that others reach: the bound address counts.
 func listen(cfg Config) ([]net.Listener, error) {
-	ln, err := bind(cfg.Listen)
+	ln, err := bind("listen", cfg.Listen)
 	if err != nil {
 		return nil, err
 	}
@@ -124,17 +124,17 @@ func isLoopback(addr net.Addr) bool {
 	return ok && tcp.IP.IsLoopback()
 }
 
-// bind listens on the address of --listen.
-func bind(addr string) (net.Listener, error) {
+// bind listens on the address of a flag.
+func bind(flag, addr string) (net.Listener, error) {
 	ln, err := net.Listen("tcp", addr)
 	if err == nil {
 		return ln, nil
 	}
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("--listen %s: the address is in use; is another countmill running? Choose another with --listen HOST:PORT", addr)
+		return nil, fmt.Errorf("--%s %s: the address is in use; is another countmill running? Choose another with --%s HOST:PORT", flag, addr, flag)
 	}
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		err = op.Err
 	}
-	return nil, fmt.Errorf("--listen %s: %w", addr, err)
+	return nil, fmt.Errorf("--%s %s: %w", flag, addr, err)
 }
