@@ -119,15 +119,11 @@ func TestStrangeNames(t *testing.T) {
 		for _, name := range odd {
 			tb.until(row(name))
 		}
-		if over := tb.overflow(); over > 0 {
-			t.Errorf("at %d px the list is %d px too wide", width, over)
-		}
+		tb.fits(fmt.Sprintf("at %d px the list", width))
 		for _, name := range odd {
 			tb.visit(m.url + "/#" + url.Values{"counter": {name}}.Encode())
 			tb.until(fmt.Sprintf(`document.querySelector('#name').textContent === %q && document.querySelector('#total').textContent === '1'`, name))
-			if over := tb.overflow(); over > 0 {
-				t.Errorf("at %d px the counter %.20q is %d px too wide", width, name, over)
-			}
+			tb.fits(fmt.Sprintf("at %d px the counter %.20q", width, name))
 		}
 	}
 	if got := eval[int](tb, `document.querySelectorAll('main script, main img').length`); got != 0 {
@@ -142,15 +138,10 @@ func TestPhone(t *testing.T) {
 	tb.size(360, 740)
 	tb.visit(m.url + "/")
 	tb.until(total("big", "9,007,199,254,740,991"))
-	wide := func(where string) {
-		if over := tb.overflow(); over > 0 {
-			t.Errorf("%s is %d px too wide", where, over)
-		}
-	}
-	wide("the list")
+	tb.fits("the list")
 	tb.run(row("big") + ".click()")
 	tb.until(`document.querySelector('#total').textContent === '9,007,199,254,740,991'`)
-	wide("the counter")
+	tb.fits("the counter")
 	if !eval[bool](tb, `getComputedStyle(document.querySelector('.browse')).display === 'none'`) {
 		t.Error("the list is beside the counter")
 	}
