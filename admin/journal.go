@@ -234,7 +234,9 @@ const firstScan, scanPage = 25, 200
 func (p *pager) scan(ctx context.Context, q store.JournalQuery, most int) (read reached, err error) {
 	q.Limit, q.Settled = firstScan, true
 	return p.readRange(ctx, &q, most, func(ctx context.Context) (page store.JournalPage, n int, err error) {
-		page, err = p.ask(ctx, func(ctx context.Context, v store.JournalView) (store.JournalPage, error) { return v.JournalRecords(ctx, q) })
+		page, err = p.ask(ctx, func(ctx context.Context, v store.JournalView) (store.JournalPage, error) {
+			return v.JournalRecords(ctx, q)
+		})
 		if q.Last {
 			slices.Reverse(page.Records)
 		}

@@ -63,25 +63,6 @@ func TestBusiestHasEveryCounterThatStandsOut(t *testing.T) {
 	}
 }
 
-// After some time the rate of a steady counter is the one that it has, and a counter that stopped
-// is forgotten.
-func TestBusiestShowsTheRateOfNow(t *testing.T) {
-	t.Parallel()
-	var b busiest
-	const every = 5 * time.Second
-	b.note(moves(map[string]int64{"before": 1000}))
-	var last []store.Busy
-	for range 40 { // 200 s
-		for range 5 {
-			b.note(moves(map[string]int64{"steady": 70}))
-		}
-		last = b.take(every)
-	}
-	if len(last) != 1 || last[0].Counter != "steady" || math.Abs(last[0].Rate-70) > 0.1 {
-		t.Errorf("got %v, want steady at 70 a second alone", last)
-	}
-}
-
 // Commits of different counters do not fit together: the largest stay, and none gets more than it had.
 func TestBusiestOfManyCommitsIsCut(t *testing.T) {
 	t.Parallel()
@@ -111,5 +92,24 @@ func TestBusiestOfManyCommitsIsCut(t *testing.T) {
 		if b.weights[largest] == 0 {
 			t.Errorf("%s is forgotten, and it moved most", largest)
 		}
+	}
+}
+
+// After some time the rate of a steady counter is the one that it has, and a counter that stopped
+// is forgotten.
+func TestBusiestShowsTheRateOfNow(t *testing.T) {
+	t.Parallel()
+	var b busiest
+	const every = 5 * time.Second
+	b.note(moves(map[string]int64{"before": 1000}))
+	var last []store.Busy
+	for range 40 { // 200 s
+		for range 5 {
+			b.note(moves(map[string]int64{"steady": 70}))
+		}
+		last = b.take(every)
+	}
+	if len(last) != 1 || last[0].Counter != "steady" || math.Abs(last[0].Rate-70) > 0.1 {
+		t.Errorf("got %v, want steady at 70 a second alone", last)
 	}
 }

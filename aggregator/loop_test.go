@@ -92,6 +92,34 @@ func TestSourceOf(t *testing.T) {
 	}
 }
 
+// If the key changed, the same letter would be stored twice after an upgrade.
+func TestDeadLetterKeyIsForEver(t *testing.T) {
+	t.Parallel()
+	if got, want := deadLetterKey("17", "reason", []byte("content")), "fadab131d57088d34a29bf81b36e58c5"; got != want {
+		t.Errorf("key %q, want %q", got, want)
+	}
+}
+
+// A job that has left the queue must not stay in memory in the queue's array: it holds
+// the payloads of its messages.
+func TestTheQueueKeepsNoJobThatHasLeftIt(t *testing.T) {
+	t.Parallel()
+	l := newLoop(newTestAggregator(t))
+	for range 10 {
+		l.jobs = append(l.jobs, &job{parts: []*part{{from: time.Now()}}})
+	}
+	for range 10 {
+		if l.nextJob(time.Now()) == nil {
+			t.Fatal("no job although some are queued")
+		}
+	}
+	for i, j := range l.jobs[:cap(l.jobs)] {
+		if j != nil {
+			t.Errorf("slot %d of the queue still holds a job", i)
+		}
+	}
+}
+
 // The shard that a job waits for may be released before the loop knows that it waits. If no
 // commit under way holds one of its shards, nothing would wake the job.
 func TestAJobWaitsOnlyForACommitThatHoldsItsShard(t *testing.T) {
@@ -217,32 +245,4 @@ func TestSubscribingBacksOff(t *testing.T) {
 			t.Errorf("waits of %s, want %s", waits, want)
 		}
 	})
-}
-
-// A job that has left the queue must not stay in memory in the queue's array: it holds
-// the payloads of its messages.
-func TestTheQueueKeepsNoJobThatHasLeftIt(t *testing.T) {
-	t.Parallel()
-	l := newLoop(newTestAggregator(t))
-	for range 10 {
-		l.jobs = append(l.jobs, &job{parts: []*part{{from: time.Now()}}})
-	}
-	for range 10 {
-		if l.nextJob(time.Now()) == nil {
-			t.Fatal("no job although some are queued")
-		}
-	}
-	for i, j := range l.jobs[:cap(l.jobs)] {
-		if j != nil {
-			t.Errorf("slot %d of the queue still holds a job", i)
-		}
-	}
-}
-
-// If the key changed, the same letter would be stored twice after an upgrade.
-func TestDeadLetterKeyIsForEver(t *testing.T) {
-	t.Parallel()
-	if got, want := deadLetterKey("17", "reason", []byte("content")), "fadab131d57088d34a29bf81b36e58c5"; got != want {
-		t.Errorf("key %q, want %q", got, want)
-	}
 }

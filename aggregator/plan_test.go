@@ -133,6 +133,27 @@ func TestRecordsUnderWayAreForgotten(t *testing.T) {
 	}
 }
 
+// The text of names is in the order in which commits look them up. In another order each look-up misses the CPU's cache.
+func TestRecordsRememberNamesInTheOrderOfHashes(t *testing.T) {
+	t.Parallel()
+	r := newRecords(nil, 2, 1, 1000, newAging(time.Now))
+	var growths []store.Growth
+	for i := range 100 {
+		growths = append(growths, store.Growth{Counter: fmt.Sprint(i), Shards: 1})
+	}
+	r.remember(growths, 0, 0)
+	last := uint32(0)
+	for _, s := range r.newer.slots { // which are in that order
+		if s.at != 0 && s.at < last {
+			t.Fatalf("the text of a name is before that of a smaller hash")
+		}
+		last = max(last, s.at)
+	}
+	if last == 0 {
+		t.Error("no name is remembered")
+	}
+}
+
 // Long names are forgotten sooner, because the memory is bounded in bytes.
 func TestRecordsRememberFewerLongNames(t *testing.T) {
 	t.Parallel()
@@ -162,26 +183,5 @@ func TestAnEmptiedWindowHasRoomAgain(t *testing.T) {
 		if got := len(w.take()); got != 1 {
 			t.Fatalf("window %d had %d parts, want 1", i, got)
 		}
-	}
-}
-
-// The text of names is in the order in which commits look them up. In another order each look-up misses the CPU's cache.
-func TestRecordsRememberNamesInTheOrderOfHashes(t *testing.T) {
-	t.Parallel()
-	r := newRecords(nil, 2, 1, 1000, newAging(time.Now))
-	var growths []store.Growth
-	for i := range 100 {
-		growths = append(growths, store.Growth{Counter: fmt.Sprint(i), Shards: 1})
-	}
-	r.remember(growths, 0, 0)
-	last := uint32(0)
-	for _, s := range r.newer.slots { // which are in that order
-		if s.at != 0 && s.at < last {
-			t.Fatalf("the text of a name is before that of a smaller hash")
-		}
-		last = max(last, s.at)
-	}
-	if last == 0 {
-		t.Error("no name is remembered")
 	}
 }

@@ -40,6 +40,124 @@ func acked(p *part) bool {
 	}
 }
 
+// queued is the state of the queue after a verdict.
+type queued struct {
+	Jobs                                          []int // parts of each
+	Later, Attempts, Lookup, Maybe                bool  // of all of them
+	Failures                                      int
+	Stuck, Halted, Fatal, DeadLettered, FirstOnly bool
+}
+
+// TestSettle checks the right-hand side of doc.go's table: the loop's reaction to each verdict
+// about four remaining parts, beside one that is applied.
+func TestSettle(t *testing.T) {
+	t.Parallel()
+	noAnswer := errors.New("no answer")
+	for name, c := range map[string]struct {
+		verdict  verdict
+		parts    int // default 4
+		attempts int // before
+		before   int // failures
+		certain  bool
+		want     queued
+	}{
+		"again":                               {verdict: again, before: 3, want: queued{Jobs: []int{4}}},
+		"split":                               {verdict: split, before: 3, want: queued{Jobs: []int{2, 2}, Failures: 3}},
+		"split, a part alone":                 {verdict: split, parts: 1, before: 3, want: queued{DeadLettered: true}},
+		"superseded":                          {verdict: superseded, before: 3, want: queued{Jobs: []int{4}, Later: true, Attempts: true}},
+		"refused":                             {verdict: refused, before: 3, want: queued{Jobs: []int{2, 2}}},
+		"refused alone":                       {verdict: refused, parts: 1, before: 3, want: queued{DeadLettered: true}},
+		"alone":                               {verdict: alone, before: 3, want: queued{Jobs: []int{1, 1, 1, 1}, Later: true, Attempts: true}},
+		"unreached":                           {verdict: unreached, before: 3, want: queued{Jobs: []int{4}, Later: true, Attempts: true, Failures: 4}},
+		"stuck":                               {verdict: stuck, before: 3, want: queued{Jobs: []int{4}, Later: true, Attempts: true, Failures: 3, Stuck: true}},
+		"ignored":                             {verdict: ignored, before: 3, want: queued{Jobs: []int{4}, Failures: 3, Halted: true}},
+		"unknown":                             {verdict: unknown, before: 3, want: queued{Jobs: []int{4}, Later: true, Attempts: true, Lookup: true, Maybe: true, Failures: 4}},
+		"unknown, the third time":             {verdict: unknown, attempts: 2, before: 3, want: queued{Jobs: []int{2, 2}, Later: true, Attempts: true, Lookup: true, Maybe: true, Failures: 4}},
+		"unknown, the second time":            {verdict: unknown, attempts: 1, want: queued{Jobs: []int{4}, Later: true, Attempts: true, Lookup: true, Maybe: true, Failures: 1}},
+		"unknown, nothing answered":           {verdict: unknown, attempts: 5, before: away, want: queued{Jobs: []int{2, 2}, Later: true, Attempts: true, Lookup: true, Maybe: true, Failures: away + 1}},
+		"unknown, of a store that is certain": {verdict: unknown, certain: true, before: 3, want: queued{Failures: 3, Fatal: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				a, err := New(make(chanBus), nullStore{store.Limits{Keys: 1, Commits: 1, Shards: 1, CertainOutcome: c.certain}}, Config{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				l := newLoop(a)
+				if c.parts == 0 {
+					c.parts = 4
+				}
+				j := testJob(l, c.parts+1)
+				done, rest := j.parts[0], j.parts[1:]
+				j.attempts, l.failures = c.attempts, c.before
+				l.settle(outcome{job: j, applied: []*part{done}, rest: rest, verdict: c.verdict, err: noAnswer})
+				got := queued{Failures: l.failures, Stuck: l.stuck, Halted: l.halted != nil, Fatal: l.fatal != nil, DeadLettered: len(l.letters) == 1}
+				for _, j := range l.jobs {
+					got.Jobs = append(got.Jobs, len(j.parts))
+					got.Later = j.after.After(time.Now())
+					got.Attempts = j.attempts == c.attempts+1
+					got.Lookup = j.lookup
+					got.Maybe = j.parts[0].maybe
+				}
+				if diff := cmp.Diff(c.want, got); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+				if !acked(done) {
+					t.Error("the part that is applied is not acknowledged")
+				}
+				for i, p := range rest {
+					if acked(p) {
+						t.Errorf("part %d of the rest is acknowledged", i)
+					}
+				}
+				if len(l.holding) != c.parts {
+					t.Errorf("%d messages are held, want %d", len(l.holding), c.parts)
+				}
+			})
+		})
+	}
+}
+
+// Parts that are applied are acknowledged at once, also if the others wait.
+func TestSettleAcknowledgesAppliedParts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLoop(newTestAggregator(t))
+		j := testJob(l, 4)
+		parts := j.parts
+		waiting := testJob(l, 1)
+		waiting.waits = true
+		l.jobs = append(l.jobs, waiting)
+		l.failures, l.stuck, l.halved = 3, true, 2
+		l.settle(outcome{job: j, applied: parts[:1], duplicates: parts[1:2], conflicts: parts[2:3], rest: parts[3:], verdict: again})
+		for i, want := range []bool{true, true, false, false} {
+			if got := acked(parts[i]); got != want {
+				t.Errorf("part %d acknowledged: %v, want %v", i, got, want)
+			}
+			if _, known := l.known[parts[i].ID]; known && i < 3 {
+				t.Errorf("part %d is still known", i)
+			}
+		}
+		if len(l.letters) != 1 || l.letters[0].dead.Reason != idReused || l.letters[0].dead.Maybe {
+			t.Errorf("%d letters, want one for the reused id", len(l.letters))
+		}
+		if s := l.a.Stats(); s.Duplicates != 1 || !s.LastCommit.Equal(time.Now()) {
+			t.Errorf("stats %+v, want a duplicate and a commit now", s)
+		}
+		if waiting.waits {
+			t.Error("a job still waits for a shard although a commit has ended")
+		}
+		if l.failures != 0 || l.stuck || l.halved != 0 {
+			t.Error("the store has answered, and is still taken to be away")
+		}
+		l.settle(outcome{job: j, applied: parts[3:]})
+		if !acked(parts[3]) || len(l.holding) != 2 || l.heldMemory != 20 { // the letter's and the waiting one's
+			t.Errorf("%d messages of %d bytes are held, want 2 of 20", len(l.holding), l.heldMemory)
+		}
+	})
+}
+
 // The next window takes along contended jobs, but not jobs that were tried often, or whose
 // outcome is unknown.
 func TestAWindowIncludesContendedJobs(t *testing.T) {
@@ -223,124 +341,6 @@ func TestAttemptsUnderWayAtTheEndCount(t *testing.T) {
 			if nacked != want {
 				t.Errorf("message %d given back: %v, want %v", i, nacked, want)
 			}
-		}
-	})
-}
-
-// queued is the state of the queue after a verdict.
-type queued struct {
-	Jobs                                          []int // parts of each
-	Later, Attempts, Lookup, Maybe                bool  // of all of them
-	Failures                                      int
-	Stuck, Halted, Fatal, DeadLettered, FirstOnly bool
-}
-
-// TestSettle checks the right-hand side of doc.go's table: the loop's reaction to each verdict
-// about four remaining parts, beside one that is applied.
-func TestSettle(t *testing.T) {
-	t.Parallel()
-	noAnswer := errors.New("no answer")
-	for name, c := range map[string]struct {
-		verdict  verdict
-		parts    int // default 4
-		attempts int // before
-		before   int // failures
-		certain  bool
-		want     queued
-	}{
-		"again":                               {verdict: again, before: 3, want: queued{Jobs: []int{4}}},
-		"split":                               {verdict: split, before: 3, want: queued{Jobs: []int{2, 2}, Failures: 3}},
-		"split, a part alone":                 {verdict: split, parts: 1, before: 3, want: queued{DeadLettered: true}},
-		"superseded":                          {verdict: superseded, before: 3, want: queued{Jobs: []int{4}, Later: true, Attempts: true}},
-		"refused":                             {verdict: refused, before: 3, want: queued{Jobs: []int{2, 2}}},
-		"refused alone":                       {verdict: refused, parts: 1, before: 3, want: queued{DeadLettered: true}},
-		"alone":                               {verdict: alone, before: 3, want: queued{Jobs: []int{1, 1, 1, 1}, Later: true, Attempts: true}},
-		"unreached":                           {verdict: unreached, before: 3, want: queued{Jobs: []int{4}, Later: true, Attempts: true, Failures: 4}},
-		"stuck":                               {verdict: stuck, before: 3, want: queued{Jobs: []int{4}, Later: true, Attempts: true, Failures: 3, Stuck: true}},
-		"ignored":                             {verdict: ignored, before: 3, want: queued{Jobs: []int{4}, Failures: 3, Halted: true}},
-		"unknown":                             {verdict: unknown, before: 3, want: queued{Jobs: []int{4}, Later: true, Attempts: true, Lookup: true, Maybe: true, Failures: 4}},
-		"unknown, the third time":             {verdict: unknown, attempts: 2, before: 3, want: queued{Jobs: []int{2, 2}, Later: true, Attempts: true, Lookup: true, Maybe: true, Failures: 4}},
-		"unknown, the second time":            {verdict: unknown, attempts: 1, want: queued{Jobs: []int{4}, Later: true, Attempts: true, Lookup: true, Maybe: true, Failures: 1}},
-		"unknown, nothing answered":           {verdict: unknown, attempts: 5, before: away, want: queued{Jobs: []int{2, 2}, Later: true, Attempts: true, Lookup: true, Maybe: true, Failures: away + 1}},
-		"unknown, of a store that is certain": {verdict: unknown, certain: true, before: 3, want: queued{Failures: 3, Fatal: true}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				a, err := New(make(chanBus), nullStore{store.Limits{Keys: 1, Commits: 1, Shards: 1, CertainOutcome: c.certain}}, Config{})
-				if err != nil {
-					t.Fatal(err)
-				}
-				l := newLoop(a)
-				if c.parts == 0 {
-					c.parts = 4
-				}
-				j := testJob(l, c.parts+1)
-				done, rest := j.parts[0], j.parts[1:]
-				j.attempts, l.failures = c.attempts, c.before
-				l.settle(outcome{job: j, applied: []*part{done}, rest: rest, verdict: c.verdict, err: noAnswer})
-				got := queued{Failures: l.failures, Stuck: l.stuck, Halted: l.halted != nil, Fatal: l.fatal != nil, DeadLettered: len(l.letters) == 1}
-				for _, j := range l.jobs {
-					got.Jobs = append(got.Jobs, len(j.parts))
-					got.Later = j.after.After(time.Now())
-					got.Attempts = j.attempts == c.attempts+1
-					got.Lookup = j.lookup
-					got.Maybe = j.parts[0].maybe
-				}
-				if diff := cmp.Diff(c.want, got); diff != "" {
-					t.Errorf("(-want +got):\n%s", diff)
-				}
-				if !acked(done) {
-					t.Error("the part that is applied is not acknowledged")
-				}
-				for i, p := range rest {
-					if acked(p) {
-						t.Errorf("part %d of the rest is acknowledged", i)
-					}
-				}
-				if len(l.holding) != c.parts {
-					t.Errorf("%d messages are held, want %d", len(l.holding), c.parts)
-				}
-			})
-		})
-	}
-}
-
-// Parts that are applied are acknowledged at once, also if the others wait.
-func TestSettleAcknowledgesAppliedParts(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l := newLoop(newTestAggregator(t))
-		j := testJob(l, 4)
-		parts := j.parts
-		waiting := testJob(l, 1)
-		waiting.waits = true
-		l.jobs = append(l.jobs, waiting)
-		l.failures, l.stuck, l.halved = 3, true, 2
-		l.settle(outcome{job: j, applied: parts[:1], duplicates: parts[1:2], conflicts: parts[2:3], rest: parts[3:], verdict: again})
-		for i, want := range []bool{true, true, false, false} {
-			if got := acked(parts[i]); got != want {
-				t.Errorf("part %d acknowledged: %v, want %v", i, got, want)
-			}
-			if _, known := l.known[parts[i].ID]; known && i < 3 {
-				t.Errorf("part %d is still known", i)
-			}
-		}
-		if len(l.letters) != 1 || l.letters[0].dead.Reason != idReused || l.letters[0].dead.Maybe {
-			t.Errorf("%d letters, want one for the reused id", len(l.letters))
-		}
-		if s := l.a.Stats(); s.Duplicates != 1 || !s.LastCommit.Equal(time.Now()) {
-			t.Errorf("stats %+v, want a duplicate and a commit now", s)
-		}
-		if waiting.waits {
-			t.Error("a job still waits for a shard although a commit has ended")
-		}
-		if l.failures != 0 || l.stuck || l.halved != 0 {
-			t.Error("the store has answered, and is still taken to be away")
-		}
-		l.settle(outcome{job: j, applied: parts[3:]})
-		if !acked(parts[3]) || len(l.holding) != 2 || l.heldMemory != 20 { // the letter's and the waiting one's
-			t.Errorf("%d messages of %d bytes are held, want 2 of 20", len(l.holding), l.heldMemory)
 		}
 	})
 }
