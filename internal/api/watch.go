@@ -20,7 +20,7 @@ const (
 	defaultInterval = time.Second
 )
 
-// A watcher is one stream. It keeps a mark and no events: after a slow write it sends the
+// A watcher is one stream. It keeps the snapshot that it has shown and no events: after a slow write it sends the
 // newest totals of everything that has changed since.
 type watcher struct {
 	a      *API
@@ -29,7 +29,7 @@ type watcher struct {
 
 	w       http.ResponseWriter
 	sent    time.Time // when something went out last
-	at      mark      // the client has everything up to here
+	shown   *snapshot // the client has it
 	ending  []byte    // the end of the last event: lag and the like
 	problem []byte    // the problem that was sent last, if no totals were sent since
 }
@@ -37,7 +37,7 @@ type watcher struct {
 // watch streams an event at once and one whenever something has changed. A writer
 // without deadlines is refused: there a slow client could not be dropped.
 func (a *API) watch(c call) error {
-	wa := &watcher{a: a, caller: c.caller(), w: c.w}
+	wa := &watcher{a: a, caller: c.caller(), w: c.w, shown: new(snapshot)}
 	o, err := wa.orderOf(c)
 	if err != nil {
 		return err
@@ -122,21 +122,18 @@ func (wa *watcher) show(b *snapshot) error {
 		wa.problem = data
 		return wa.send(fmt.Appendf(nil, "event: problem\ndata: %s\n\n", data))
 	}
-	if wa.at.beat > 0 && wa.at.beat < b.forgotten {
-		return errors.New("the watcher is so far behind that counters that left are forgotten")
-	}
 	ending := wa.view.ending(b)
-	if wa.problem == nil && bytes.Equal(ending, wa.ending) && !wa.view.anyNews(b, wa.at) {
-		wa.at = wa.view.markOf(b)
+	if wa.problem == nil && bytes.Equal(ending, wa.ending) && !wa.view.anyNews(wa.shown, b) {
+		wa.shown = b
 		return wa.keepAlive()
 	}
 	if err := wa.begin(); err != nil {
 		return err
 	}
-	if err := wa.view.write(wa.w, b, wa.at, ending); err != nil {
+	if err := wa.view.write(wa.w, wa.shown, b, ending); err != nil {
 		return err
 	}
-	wa.at, wa.ending, wa.problem = wa.view.markOf(b), ending, nil
+	wa.shown, wa.ending, wa.problem = b, ending, nil
 	return http.NewResponseController(wa.w).Flush()
 }
 
