@@ -85,10 +85,7 @@ func (a *API) journalRecords(c call) (any, error) {
 	return out, nil
 }
 
-var eraseBody = &body{
-	name: "EraseRequest", empty: func() any { return new(eraseRequest) }, max: smallBody,
-	want: `{"counter": "...", "after": "..."}, after only for a further call`, fields: map[string]string{"counter": "1 to 500 bytes", "after": "a key of an earlier answer"},
-}
+var eraseBody = takes[eraseRequest]("EraseRequest", `{"counter": "...", "after": "..."}, after only for a further call`, map[string]string{"counter": "1 to 500 bytes", "after": "a key of an earlier answer"})
 
 // An eraseRequest names a counter, and where to go on.
 type eraseRequest struct {

@@ -26,10 +26,7 @@ type Recounter interface {
 	Recount(ctx context.Context, q recount.Query) (recount.Result, error)
 }
 
-var recountBody = &body{
-	name: "RecountRequest", empty: func() any { return new(recountRequest) }, max: smallBody,
-	want: `{"prefix": "billing:", "from": "...", "to": "...", "range": "...", "repair": false, "opening": false}, each only if wanted`,
-}
+var recountBody = takes[recountRequest]("RecountRequest", `{"prefix": "billing:", "from": "...", "to": "...", "range": "...", "repair": false, "opening": false}, each only if wanted`, nil)
 
 // A recountRequest names a range of a recount.
 type recountRequest struct {

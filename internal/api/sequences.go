@@ -22,13 +22,9 @@ type Sequences interface {
 	Delete(ctx context.Context, sequence string) (store.SequenceState, error)
 }
 
-var nextBody = &body{
-	name: "NextRequest", empty: func() any { return new(nextRequest) }, max: smallBody,
-	want: `{"sequence": "...", "id": "...", "count": N, "time": "..."}, only the sequence is required`,
-	fields: map[string]string{
-		"sequence": "1 to 500 bytes", "id": "1 to 128 bytes", "count": "1 to 1000", "time": "RFC 3339, as in 2006-01-02T15:04:05.000000Z",
-	},
-}
+var nextBody = takes[nextRequest]("NextRequest", `{"sequence": "...", "id": "...", "count": N, "time": "..."}, only the sequence is required`, map[string]string{
+	"sequence": "1 to 500 bytes", "id": "1 to 128 bytes", "count": "1 to 1000", "time": "RFC 3339, as in 2006-01-02T15:04:05.000000Z",
+})
 
 // A nextRequest asks for values of a sequence.
 type nextRequest struct {
