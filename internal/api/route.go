@@ -37,9 +37,10 @@ type route struct {
 
 	// free parameters are ignored.
 	free   bool
+	counts bool          // it takes increments: the gate is before it
 	within time.Duration // bounds the answer; 0: Config.Timeout; forever: answer has a bound of its own
 
-	// answer returns the value of a 200, or the error of a problem.
+	// answer returns the value of a success, or the error of a problem.
 	answer func(*API, call) (any, error)
 	// writes replaces answer if the answer is not a JSON value. It has written nothing if it
 	// returns an error.
@@ -186,7 +187,7 @@ func (a *API) handler(to *route) http.Handler {
 		case err != nil:
 			httpserver.WriteError(w, r, a.cfg.Logger, err)
 		case to.answer != nil:
-			httpserver.WriteJSON(w, http.StatusOK, v)
+			httpserver.WriteJSON(w, max(to.out.status, http.StatusOK), v)
 		}
 	})
 }
@@ -201,6 +202,13 @@ func (a *API) timeOf(to *route) time.Duration {
 // serve checks a request from the outside in: the form of parameters and body, and then their
 // values.
 func (a *API) serve(to *route, c call) (v any, err error) {
+	if to.counts {
+		if !a.gate.enter() {
+			c.w.Header().Set("Connection", "close")
+			return nil, errStopping
+		}
+		defer a.gate.leave()
+	}
 	if !to.free {
 		if c.params, err = httpserver.Query(c.r, to.once, to.often); err != nil {
 			return nil, err

@@ -22,7 +22,7 @@ var incrementRoutes = []route{
 		takes: []media{{kind: typeJSON, of: "Increments", with: `"examples": {"one": {"value": {"counter": "page:home"}}, "several": {"value": [{"counter": "page:home", "delta": 3}, {"counter": "sales:eur-cent", "delta": -1250, "id": "order-7-refund"}]}}`}, {kind: typeNDJSON, of: "IncrementLines"}}, most: "8 MiB",
 		out:    success{status: 202, says: "All increments of the request are durable. With `return=totals` they are in `totals`.", as: []media{{kind: typeJSON, of: client.Accepted{}}}},
 		fails:  fails{422: "IdReused", 429: "OverloadedOrQuota", 504: "OutcomeUnknown", 507: "InsufficientStorage"},
-		within: forever, writes: (*API).increments,
+		counts: true, within: forever, answer: (*API).increments,
 	},
 	{
 		op: "sendBatch", method: http.MethodPost, path: "/v1/batches", role: onBatchReceiver,
@@ -32,7 +32,7 @@ var incrementRoutes = []route{
 		takes: []media{{kind: typeBatch, of: "EncodedBatch"}}, most: "512 KiB",
 		out:    success{status: 202, says: "All parts of the batch are durable, but for those in `conflicts`.", as: []media{{kind: typeJSON, of: client.AcceptedBatch{}}}},
 		fails:  fails{429: "OverloadedOrQuota", 504: "OutcomeUnknown", 507: "InsufficientStorage"},
-		within: forever, writes: (*API).batches,
+		counts: true, within: forever, answer: (*API).batches,
 	},
 }
 
