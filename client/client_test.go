@@ -32,9 +32,7 @@ func serve(t *testing.T) *client.Client {
 func serveAt(t *testing.T) (*client.Client, string) {
 	t.Helper()
 	a, err := app.New(app.Config{Listen: "127.0.0.1:0", Store: "pebble:" + t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()
@@ -50,18 +48,14 @@ func serveAt(t *testing.T) (*client.Client, string) {
 func open(t *testing.T, base string, options ...client.Option) *client.Client {
 	t.Helper()
 	c, err := client.New(base, options...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return c
 }
 
 func total(t *testing.T, c *client.Client, counter string) int64 {
 	t.Helper()
 	got, err := c.Total(t.Context(), counter, client.WithMaxStaleness(0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return got.Total
 }
 
@@ -107,9 +101,7 @@ func TestIncrementManySaysWhatWasLeftOut(t *testing.T) {
 	for i := range incs {
 		incs[i] = countmill.Increment{Counter: fmt.Sprint("c", i%10), Delta: 1}
 	}
-	if err := c.IncrementMany(ctx, incs); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.IncrementMany(ctx, incs))
 	if got := total(t, c, "c3"); got != 2500 {
 		t.Errorf("got %d, want 2500", got)
 	}
@@ -419,9 +411,7 @@ func TestWatchPrefix(t *testing.T) {
 	}
 	began := time.Now()
 	for u, err := range c.WatchPrefix(ctx, "page:") {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var words []string
 		for _, total := range u.Totals {
 			words = append(words, fmt.Sprintf("%s=%d", total.Counter, total.Total))

@@ -11,13 +11,18 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // newToken makes a valid token.
 func newToken(t *testing.T, token Token) (string, Token) {
 	t.Helper()
 	secret, token, err := New(token)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return secret, token
 }
 
