@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"errors"
-	"net/http"
 	"time"
 
 	"github.com/countmill/countmill"
@@ -75,7 +74,7 @@ func (a *API) openBatch(q *incoming, payload []byte, received time.Time) (*publi
 	from := publisher.Sender{Name: q.caller.Name, Limited: q.caller.Limited(), Past: q.caller.Has(auth.Admin), Journal: a.cfg.Increments.Journal}
 	in, batch, err := publisher.OpenBatch(payload, from, received, a.cfg.Increments.DedupWindowFunc())
 	if err != nil {
-		return nil, batchProblem(err)
+		return nil, err
 	}
 	q.entries, q.bytes = batch.Entries(), len(payload)
 	if err := checkParts(q.caller, batch); err != nil {
@@ -115,20 +114,4 @@ func named(batch *wire.Batch, entries int) []countmill.Increment {
 		}
 	}
 	return incs
-}
-
-// batchProblem says which rule the batch breaks.
-func batchProblem(err error) error {
-	var p *httpserver.Problem
-	switch {
-	case errors.Is(err, publisher.ErrClockSkew):
-		p = httpserver.NewProblem(http.StatusBadRequest, "clock-skew", "clock skew", err.Error()+": nothing of this batch was done; compare the clocks of sender and receiver")
-		p.Field = "time"
-	case errors.Is(err, publisher.ErrOtherPrincipal):
-		p = httpserver.NewProblem(http.StatusForbidden, "forbidden", "forbidden", err.Error()+": nothing was done")
-		p.Field = "principal"
-	default:
-		return err
-	}
-	return p
 }

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -9,14 +8,10 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/internal/httpserver"
-	"github.com/countmill/countmill/store"
 )
 
-const (
-
-	// maxKey is far above the length of the keys of dead letters.
-	maxKey = 200
-)
+// maxKey is far above the length of the keys of dead letters.
+const maxKey = 200
 
 func (a *API) listDeadLetters(c call) (any, error) {
 	after, err := c.params.After(func(after string) error { return checkKey("page_token", after) })
@@ -24,10 +19,7 @@ func (a *API) listDeadLetters(c call) (any, error) {
 		return nil, err
 	}
 	p, err := a.services.DeadLetters.List(c.ctx, after, c.number("limit"))
-	if err != nil {
-		return nil, asRefused(err)
-	}
-	return deadPageOf(p), nil
+	return deadPageOf(p), err
 }
 
 func (a *API) showDeadLetter(c call) (any, error) {
@@ -37,7 +29,7 @@ func (a *API) showDeadLetter(c call) (any, error) {
 	}
 	d, contents, found, err := a.services.DeadLetters.Show(c.ctx, key)
 	if err != nil {
-		return nil, asRefused(err)
+		return nil, err
 	}
 	if !found {
 		return nil, httpserver.NewProblem(http.StatusNotFound, "not-found", "not found", "there is no such dead letter: it was counted or discarded, or never there")
@@ -60,7 +52,7 @@ func (a *API) replay(c call) (any, error) {
 		return nil, err
 	}
 	done, err := a.services.DeadLetters.Replay(c.ctx, request.Keys, bool(request.AsNew))
-	return outcomesOf(done), asRefused(err)
+	return outcomesOf(done), err
 }
 
 // A discardRequest names dead letters.
@@ -74,7 +66,7 @@ func (a *API) discard(c call) (any, error) {
 		return nil, err
 	}
 	done, err := a.services.DeadLetters.Discard(c.ctx, request.Keys)
-	return outcomesOf(done), asRefused(err)
+	return outcomesOf(done), err
 }
 
 func checkKeys(keys []string, b *body) error {
@@ -99,14 +91,4 @@ func checkKey(field, key string) error {
 		return &countmill.FieldError{Field: field, Problem: "is no key of a dead letter", Limit: "as GET /v1/dead-letters has it"}
 	}
 	return nil
-}
-
-// asRefused names the remedy if the store refuses this process.
-func asRefused(err error) error {
-	if !errors.Is(err, store.ErrDeployment) {
-		return err
-	}
-	p := httpserver.NewProblem(http.StatusServiceUnavailable, "unavailable", "unavailable",
-		"the store does not let this process do that; ask an aggregator, or give it the right to write: "+err.Error())
-	return p.RetryAfter(refusedPause)
 }

@@ -27,10 +27,7 @@ func (a *API) journal(c call) (any, error) {
 	}
 	q.Limit = c.number("limit")
 	page, err := a.services.Journal.Page(c.ctx, q)
-	if err != nil {
-		return nil, err
-	}
-	return c.formatted(journalPageOf(&page)), nil
+	return c.formatted(journalPageOf(&page)), err
 }
 
 func journalPageOf(page *admin.JournalPage) client.JournalPage {
@@ -103,8 +100,5 @@ func (a *API) eraseJournal(c call) (any, error) {
 		return nil, eraseBody.wrong("after", "is empty")
 	}
 	done, err := a.services.Journal.Erase(c.ctx, request.Counter.value, request.After.value)
-	if err != nil {
-		return nil, asChange(err)
-	}
-	return client.Erased{Erased: done.Erased, Others: done.Others, Next: done.Next, SettledUntil: done.SettledUntil}, nil
+	return client.Erased{Erased: done.Erased, Others: done.Others, Next: done.Next, SettledUntil: done.SettledUntil}, err
 }

@@ -75,7 +75,7 @@ func (a *API) recount(c call) (any, error) {
 	case err == nil:
 		return recountedOf(&result), nil
 	case errors.Is(err, store.ErrDeployment):
-		return nil, asRefused(err)
+		return nil, err
 	case errors.Is(err, countmill.ErrOutcomeUnknown):
 		return nil, httpserver.NewProblem(http.StatusGatewayTimeout, "outcome-unknown", "outcome unknown",
 			err.Error()+": repeat the call, which corrects nothing twice")

@@ -185,7 +185,7 @@ func (a *API) handler(to *route) http.Handler {
 		v, err := a.serve(to, c)
 		switch {
 		case err != nil:
-			httpserver.WriteError(w, r, a.cfg.Logger, err)
+			httpserver.WriteError(w, r, a.cfg.Logger, a.asProblem(c, err))
 		case to.answer != nil:
 			httpserver.WriteJSON(w, max(to.out.status, http.StatusOK), v)
 		}

@@ -3,15 +3,11 @@ package api
 import (
 	"context"
 	"errors"
-	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/auth"
-	"github.com/countmill/countmill/internal/httpserver"
-	"github.com/countmill/countmill/sequence"
 	"github.com/countmill/countmill/store"
 )
 
@@ -63,15 +59,13 @@ func (a *API) nextValues(c call) (any, error) {
 	if err := mayUse(c.caller(), next); err != nil {
 		return nil, err
 	}
-	if admit := a.cfg.Increments.Admit; admit != nil {
-		if err := admit(); err != nil {
-			return nil, err
-		}
+	if err := a.cfg.Increments.Admit(); err != nil {
+		return nil, err
 	}
 	given, err := a.give(c, next)
 	switch {
 	case err != nil:
-		return nil, asSequenceProblem(err)
+		return nil, err
 	case request.Count.given:
 		return client.Values{First: given.First, Last: given.Last}, nil
 	}
@@ -118,26 +112,5 @@ func (a *API) ofSequence(c call, do func(context.Context, string) (store.Sequenc
 		return nil, err
 	}
 	state, err := do(c.ctx, name)
-	if err != nil {
-		return nil, asSequenceProblem(err)
-	}
-	return client.SequenceState{Sequence: name, Last: state.Last, Exists: state.Exists()}, nil
-}
-
-// asSequenceProblem returns err as a problem if it can say more than package countmill's errors do.
-func asSequenceProblem(err error) error {
-	switch {
-	case errors.Is(err, countmill.ErrOutcomeUnknown):
-		p := httpserver.AsProblem(err)
-		p.Detail = "values were maybe given: repeat the request with the same id; without an id they are a gap"
-		return p
-	case errors.Is(err, countmill.ErrConflict):
-		p := httpserver.NewProblem(http.StatusConflict, "other-count", "another count", err.Error())
-		p.Field = "count"
-		if other, ok := errors.AsType[*sequence.CountError](err); ok {
-			p.Limit = strconv.Itoa(other.Given)
-		}
-		return p
-	}
-	return err
+	return client.SequenceState{Sequence: name, Last: state.Last, Exists: state.Exists()}, err
 }

@@ -9,10 +9,6 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// refusedPause is when a process that the store refuses may be asked again. A guess: a person
-// has to act.
-const refusedPause = time.Minute
-
 func (a *API) shards(c call) (any, error) {
 	counter := c.params.Get("counter")
 	if err := countmill.CheckName(counter); err != nil {
@@ -22,10 +18,7 @@ func (a *API) shards(c call) (any, error) {
 		return nil, err
 	}
 	page, err := a.services.Verifier.ShardsOf(c.ctx, counter)
-	if err != nil {
-		return nil, err
-	}
-	return shardsOf(counter, page), nil
+	return shardsOf(counter, page), err
 }
 
 func (a *API) verify(c call) (any, error) {
@@ -70,8 +63,5 @@ func (a *API) verifyPage(c call, prefix, from string, limit int, repair bool) (a
 	// The server's own limit is for short answers. Tests write without a connection.
 	_ = httpserver.ExtendWrite(c.w, verifying+10*time.Second)
 	result, err := a.services.Verifier.Page(c.ctx, prefix, from, limit, repair)
-	if err != nil {
-		return nil, asRefused(err)
-	}
-	return verifiedOf(result), nil
+	return verifiedOf(result), err
 }

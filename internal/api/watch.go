@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/internal/auth"
 	"github.com/countmill/countmill/internal/httpserver"
 )
 
@@ -23,11 +22,9 @@ const (
 // A watcher is one stream. It keeps the snapshot that it has shown and no events: after a slow write it sends the
 // newest totals of everything that has changed since.
 type watcher struct {
-	a      *API
-	caller auth.Caller
-	view   view
-
-	w       http.ResponseWriter
+	call
+	a       *API
+	view    view
 	sent    time.Time // when something went out last
 	shown   *snapshot // the client has it
 	ending  []byte    // the end of the last event: lag and the like
@@ -37,16 +34,14 @@ type watcher struct {
 // watch streams an event at once and one whenever something has changed. A writer
 // without deadlines is refused: there a slow client could not be dropped.
 func (a *API) watch(c call) error {
-	wa := &watcher{a: a, caller: c.caller(), w: c.w, shown: new(snapshot)}
-	o, err := wa.orderOf(c)
+	order := a.orderNames
+	if c.params.Has("prefix") {
+		order = a.orderPrefix
+	}
+	o, err := order(c)
 	if err != nil {
 		return err
 	}
-	return a.stream(c, wa, o)
-}
-
-// stream serves a watcher with an order until it has to end.
-func (a *API) stream(c call, wa *watcher, o order) error {
 	if a.closing.Err() != nil {
 		return errClosing
 	}
@@ -82,6 +77,8 @@ func (a *API) stream(c call, wa *watcher, o order) error {
 	if c.r.Method == http.MethodHead {
 		return nil
 	}
+	wa := &watcher{call: c, a: a, shown: new(snapshot)}
+	wa.view = view{limit: o.limit, quoted: c.quoted(), rates: c.is("rates", "true"), limited: c.caller().Limited()}
 	_ = wa.run(ctx, f) // the client is gone or too slow, or the server ends
 	return nil
 }
@@ -94,7 +91,7 @@ func (wa *watcher) run(ctx context.Context, f *feed) error {
 	silence := time.NewTimer(wa.a.cfg.KeepAlive / 2)
 	defer silence.Stop()
 	for {
-		if !wa.caller.Current() {
+		if !wa.caller().Current() {
 			return errors.New("the watcher's token was changed or has expired")
 		}
 		b, renewed := f.look()
@@ -115,7 +112,7 @@ func (wa *watcher) run(ctx context.Context, f *feed) error {
 // KeepAlive. A failed read is an event too, named problem; the stream goes on.
 func (wa *watcher) show(b *snapshot) error {
 	if b.err != nil {
-		data := encode(httpserver.AsProblem(b.err))
+		data := encode(httpserver.AsProblem(wa.a.asProblem(wa.call, b.err)))
 		if bytes.Equal(data, wa.problem) {
 			return wa.keepAlive()
 		}
@@ -159,18 +156,6 @@ func (wa *watcher) send(event []byte) error {
 		return err
 	}
 	return http.NewResponseController(wa.w).Flush()
-}
-
-// orderOf reads the parameters of a watcher, and asks whether the caller may have the counters.
-func (wa *watcher) orderOf(c call) (o order, err error) {
-	wa.view.quoted, wa.view.rates = c.quoted(), c.is("rates", "true")
-	if c.params.Has("prefix") {
-		o, err = wa.a.orderPrefix(c)
-	} else {
-		o, err = wa.a.orderNames(c)
-	}
-	wa.view.limit, wa.view.limited = o.limit, wa.caller.Limited()
-	return o, err
 }
 
 // orderPrefix is the order of a watcher with a prefix. All watchers with the same one share a
