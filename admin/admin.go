@@ -115,7 +115,13 @@ func (a *Admin) Grow(ctx context.Context, counter string, shards int) error {
 	}
 	named := 0
 	err := a.retry(ctx, func(ctx context.Context) (err error) {
-		named, err = a.store.GrowCounter(ctx, counter, shards)
+		if err = a.store.Grow(ctx, []store.Growth{{Counter: counter, Shards: shards}}); err != nil {
+			return err
+		}
+		recorded, err := a.store.Shards(ctx, []string{counter})
+		if err == nil {
+			named = recorded[0]
+		}
 		return err
 	})
 	if err != nil {

@@ -159,10 +159,6 @@ func (c *groupCheck) lookup(ctx context.Context, keys []store.Key, visit func(co
 		}
 		keys = keys[n:]
 		for i, v := range values {
-			if v.Deferred {
-				keys = append(keys, asked[i])
-				continue
-			}
 			visit(asked[i].Counter, v.Count)
 		}
 	}

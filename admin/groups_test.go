@@ -102,10 +102,10 @@ func TestVerifierComparesGroups(t *testing.T) {
 	want("", 0)
 }
 
-// More counters than a page, and shards that the store looks up later.
+// More counters than a page.
 func TestVerifierComparesLargeGroups(t *testing.T) {
 	t.Parallel()
-	st, set := indexed(t, protocoltest.Options{Defers: true})
+	st, set := indexed(t, protocoltest.Options{})
 	deltas := make(map[string]int64)
 	for i := range 2500 {
 		deltas[fmt.Sprintf("page:s%d:%d", i%3, i)] = 1

@@ -81,7 +81,7 @@ func TestErasingAnExpiredRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, j := erasing(t, []string{"a"}, func(_ int, e *evidence, _ *admin.Journal) {
 			time.Sleep(2 * time.Hour)
-			if err := e.SweepJournal(t.Context()); err != nil || len(e.Journaled()) != 0 {
+			if err := e.Sweep(t.Context()); err != nil || len(e.Journaled()) != 0 {
 				t.Fatalf("%d records are left, %v", len(e.Journaled()), err)
 			}
 		})

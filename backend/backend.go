@@ -71,12 +71,6 @@ type Disk interface {
 	Checkpoint(ctx context.Context, use func(ctx context.Context, dir string) error) error
 }
 
-// A Sweeper is a store that removes its markers only when Sweep is called. Other stores remove markers
-// by themselves at Marker.ExpireAt. Sweep is called every store.SweepEvery.
-type Sweeper interface {
-	Sweep(ctx context.Context) error
-}
-
 // A Pooled store has connections to a server.
 type Pooled interface {
 	Pool() PoolStats

@@ -51,7 +51,7 @@ func TestAScanFails(t *testing.T) {
 			}
 			return protocoltest.OK
 		}
-		w.On("scan shard", fails)
+		w.On("scan record", fails)
 		w.add(map[string]int64{"page:a:1": 5})
 		if top, err := r.Top(t.Context(), boardQuery(t, "")); !errors.Is(err, countmill.ErrUnavailable) || !errors.Is(err, store.ErrDeployment) {
 			t.Errorf("the first scan fails: %+v, %v; want ErrUnavailable with the store's error", top, err)
@@ -91,7 +91,7 @@ func TestTheLastHourGoesOn(t *testing.T) {
 		time.Sleep(70 * time.Minute)
 		want("after 70 minutes", 0)
 		w.fold("page:a:1", 5, time.Now())
-		w.On("scan shard", func(n int) protocoltest.Answer {
+		w.On("scan record", func(n int) protocoltest.Answer {
 			if n == 3 {
 				time.Sleep(70 * time.Minute)
 			}

@@ -69,13 +69,12 @@
 //
 // # Why one view
 //
-// A total needs several look-ups if a record names more shards than were remembered, if the store
-// defers keys, or if there are more keys than one look-up takes. If the look-ups saw different
+// A total needs several look-ups if a record names more shards than were remembered, or if there are more keys than one look-up takes. If the look-ups saw different
 // moments, this could happen:
 //
 //	reader      looks up the record (2 shards) and shards 0 and 1
 //	aggregator  moves 5 from shard 1 to another shard: -5 and +5 in one commit
-//	reader      looks up the deferred shards: the +5 without the -5
+//	reader      looks up further shards: the +5 without the -5
 //
 // # Why a caller joins only some reads
 //

@@ -29,8 +29,6 @@ type fakeStore struct {
 	// before runs before the n-th look-up (from 1) of all views, without a lock; its error is the
 	// look-up's. It may change the store, but views that were used before do not see the change.
 	before func(ctx context.Context, n int) error
-	// deferred reports whether the n-th look-up leaves the key out.
-	deferred func(n int, key store.Key) bool
 
 	mu          sync.Mutex
 	counters    map[string][]store.Value // by shard; its length is the record
@@ -190,9 +188,6 @@ func (v *fakeView) Lookup(ctx context.Context, keys []store.Key) ([]store.Value,
 	values := make([]store.Value, len(keys))
 	for i, key := range keys {
 		values[i] = v.value(key)
-		if s.deferred != nil && s.deferred(n, key) {
-			values[i] = store.Value{Deferred: true}
-		}
 	}
 	return values, nil
 }

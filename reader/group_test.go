@@ -250,7 +250,7 @@ func TestAnIndexEndsBeforeItsFirstBoard(t *testing.T) {
 				defer r.rdr.Close()
 				r.put(r.step(store.CreateIndex), map[string]int64{"=site:s1": 10, "=site:s2": 5}, nil)
 				r.step(store.ServeIndex)
-				r.store.On("scan shard", func(int) protocoltest.Answer {
+				r.store.On("scan record", func(int) protocoltest.Answer {
 					r.step(store.DeleteIndex)
 					time.Sleep(5 * time.Minute)
 					if again {

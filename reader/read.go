@@ -10,17 +10,12 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// maxIdleLookups is the number of look-ups in a row that may defer every key before the store
-// counts as unavailable. It is a guess: a store that defers three keys in ten does that to the
-// last key of a read once in 170,000 reads.
-const maxIdleLookups = 10
-
 // A reading reads several counters in one view, and so at one moment.
 type reading struct {
 	r        *Reader
 	view     store.View
 	partials []*partial
-	pending  []store.Key // requested and not answered
+	pending  []store.Key // requested and not looked up
 	owner    map[string]*partial
 }
 
@@ -121,15 +116,13 @@ func (rd *reading) askShards(t *partial, n int) {
 	}
 }
 
-// run looks up keys until none is pending: requested keys, deferred keys, and the shards that a
-// record names beyond the remembered number. All look-ups use one view. Without that a total
-// could show a state that never existed:
+// run looks up keys until none is pending: requested keys, and the shards that a record names
+// beyond the remembered number. All look-ups use one view. Without that a total could show a state that never existed:
 //
 //	reader      looks up record (2 shards), shard 0, shard 1
 //	aggregator  grows it to 3, folds +5 to shard 2 and -5 to another counter in one commit
 //	reader      looks up the other counter: the -5 without the +5
 func (rd *reading) run(ctx context.Context) error {
-	idle := 0
 	for len(rd.pending) > 0 {
 		n := min(len(rd.pending), rd.r.store.Keys())
 		keys := rd.pending[:n:n]
@@ -139,33 +132,19 @@ func (rd *reading) run(ctx context.Context) error {
 		}
 		rd.pending = rd.pending[n:]
 		// The keys that take requests next are looked up in the same view.
-		answered, err := rd.take(keys, values)
-		if err != nil {
+		if err := rd.take(keys, values); err != nil {
 			return err
-		}
-		if idle++; answered {
-			idle = 0
-		}
-		if idle >= maxIdleLookups {
-			return fmt.Errorf("%w: the store deferred every key of %d look-ups", countmill.ErrUnavailable, idle)
 		}
 	}
 	return nil
 }
 
-// take notes the answers, and requests the shards that they show to be missing. It reports
-// whether any key was answered.
-func (rd *reading) take(keys []store.Key, values []store.Value) (answered bool, err error) {
+// take notes the answers, and requests the shards that they show to be missing.
+func (rd *reading) take(keys []store.Key, values []store.Value) error {
 	for i, key := range keys {
-		// A deferred key has no answer yet: ask for it again.
-		if values[i].Deferred {
-			rd.pending = append(rd.pending, key)
-			continue
-		}
-		answered = true
 		t := rd.owner[key.Counter]
 		if err := t.take(key.Shard, values[i]); err != nil {
-			return true, err
+			return err
 		}
 		// The record decides how many shards there are: a remembered number may be old.
 		if key.Shard == store.RecordKey {
@@ -173,7 +152,7 @@ func (rd *reading) take(keys []store.Key, values []store.Value) (answered bool, 
 			rd.askShards(t, t.shards)
 		}
 	}
-	return answered, nil
+	return nil
 }
 
 // remember keeps the number of shards for the next read. It is only a hint: the record is read

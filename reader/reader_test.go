@@ -67,32 +67,6 @@ func TestTotalsRefuseBadNames(t *testing.T) {
 	}
 }
 
-func TestDeferredKeysAreLookedUpAgain(t *testing.T) {
-	t.Parallel()
-	st := &fakeStore{}
-	st.put("c", 1, 2, 4)
-	first := map[store.Key]bool{}
-	st.deferred = func(_ int, key store.Key) bool {
-		defer func() { first[key] = true }()
-		return !first[key] && key.Shard != 0 // the record comes after shard 0
-	}
-	r := newReader(t, st, nil, reader.Config{})
-	if got := one(t, r, "c", 0); got.Total != 7 || got.Shards != 3 {
-		t.Errorf("total is %+v, want 7 of 3 shards", got)
-	}
-	for _, tc := range []struct {
-		lookups int // that defer everything
-		ok      bool
-	}{{9, true}, {10, false}} {
-		before := len(st.lookupSizes())
-		st.deferred = func(n int, _ store.Key) bool { return n-before <= tc.lookups }
-		_, err := r.Totals(t.Context(), []string{"c"}, 0)
-		if err == nil != tc.ok || err != nil && !errors.Is(err, countmill.ErrUnavailable) {
-			t.Errorf("a store that defers everything %d times in a row: %v, want ErrUnavailable from the tenth", tc.lookups, err)
-		}
-	}
-}
-
 func TestOverflowIsAnErrorAndNeverANumber(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

@@ -16,8 +16,7 @@ type Records interface {
 
 	// Grow makes sure that each counter has a record with at least the given number of
 	// shards. It never lowers a number, and it ends the deletion of a deleted counter, as
-	// Commit.Growths do. After nil, no later fold survives a crash that the growth does not
-	// survive. It takes at most Limits.Keys records, and it may be repeated.
+	// Commit.Growths do. It takes at most Limits.Keys records, and it may be repeated.
 	Grow(ctx context.Context, growths []Growth) error
 }
 
@@ -29,11 +28,6 @@ type Growth struct {
 
 // Counters changes the records of counters one at a time. Concurrent calls are allowed.
 type Counters interface {
-	// GrowCounter makes sure that the counter has a record, not a deleted one, with at
-	// least shards shards, and returns the number in the record. It never lowers that
-	// number. It may be repeated.
-	GrowCounter(ctx context.Context, counter string, shards int) (int, error)
-
 	// ResetCounter applies r to the counter's record and inserts its marker, in one
 	// transaction. If the marker exists already, it changes nothing and returns the result
 	// in the marker. Folds neither wait nor abort: they do not touch the record.

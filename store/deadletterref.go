@@ -2,8 +2,6 @@ package store
 
 import (
 	"context"
-	"encoding/binary"
-	"fmt"
 	"time"
 
 	"github.com/countmill/countmill/wire"
@@ -41,7 +39,7 @@ type DeadLetterRefs interface {
 	DeadLetterRefs(ctx context.Context, completions []wire.PartID) ([]DeadLetterRef, error)
 }
 
-// A DeadLetterPart is a part in a dead letter.
+// A DeadLetterPart is a part in a dead letter. Stores keep its fields in 24 bytes.
 type DeadLetterPart struct {
 	ID          wire.PartID
 	Fingerprint wire.Fingerprint
@@ -59,27 +57,4 @@ func (p *DeadLetterPart) Counted(found map[wire.PartID]Marker) bool {
 	}
 	_, ok := found[wire.RenewedOf(p.ID, p.Fingerprint)]
 	return ok
-}
-
-const deadLetterPartLen = 16 + 8
-
-// AppendDeadLetterParts appends parts to dst as bytes, for stores.
-func AppendDeadLetterParts(dst []byte, parts []DeadLetterPart) []byte {
-	for i := range parts {
-		p := &parts[i]
-		dst = binary.BigEndian.AppendUint64(append(dst, p.ID[:]...), uint64(p.Fingerprint))
-	}
-	return dst
-}
-
-// ParseDeadLetterParts reads what AppendDeadLetterParts has written.
-func ParseDeadLetterParts(b []byte) ([]DeadLetterPart, error) {
-	if len(b)%deadLetterPartLen != 0 {
-		return nil, fmt.Errorf("the parts of a dead-letter reference have %d bytes, which is not a multiple of %d", len(b), deadLetterPartLen)
-	}
-	var parts []DeadLetterPart
-	for ; len(b) > 0; b = b[deadLetterPartLen:] {
-		parts = append(parts, DeadLetterPart{ID: wire.PartID(b[:16]), Fingerprint: wire.Fingerprint(binary.BigEndian.Uint64(b[16:]))})
-	}
-	return parts, nil
 }

@@ -63,7 +63,7 @@ func ExampleView() {
 	if _, err := view.Lookup(ctx, []store.Key{{Counter: "orders", Shard: store.RecordKey}}); err != nil {
 		log.Fatal(err)
 	}
-	if _, err := s.GrowCounter(ctx, "orders", 4); err != nil { // after the view's moment
+	if err := s.Grow(ctx, []store.Growth{{Counter: "orders", Shards: 4}}); err != nil { // after the view's moment
 		log.Fatal(err)
 	}
 	values, err := view.Lookup(ctx, []store.Key{{Counter: "orders", Shard: store.RecordKey}})

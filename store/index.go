@@ -2,11 +2,11 @@ package store
 
 import (
 	"errors"
+	"fmt"
+	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/countmill/countmill"
 )
@@ -112,26 +112,13 @@ func (x *Index) Parse() (err error) {
 	return nil
 }
 
-// checkIndexName returns which fault the name of an index has.
+var indexName = regexp.MustCompile(fmt.Sprintf("^[a-z0-9_-]{1,%d}$", maxIndexName))
+
 func checkIndexName(name string) error {
-	wrong := &countmill.FieldError{Field: "name", Limit: "1 to 40 of a-z, 0-9, - and _"}
-	other := strings.IndexFunc(name, notOfIndexName)
-	switch {
-	case name == "":
-		wrong.Problem = "is empty"
-	case len(name) > maxIndexName:
-		wrong.Problem = "is too long"
-	case other >= 0:
-		r, _ := utf8.DecodeRuneInString(name[other:])
-		wrong.Problem = "has the character " + strconv.Quote(string(r))
-	default:
+	if indexName.MatchString(name) {
 		return nil
 	}
-	return wrong
-}
-
-func notOfIndexName(r rune) bool {
-	return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '_'
+	return &countmill.FieldError{Field: "name", Problem: "is no name of an index", Limit: "1 to 40 of a-z, 0-9, - and _"}
 }
 
 const overflowed = "overflow:"
@@ -197,13 +184,17 @@ func (x *Index) Has(counter string) bool {
 	return x.match.values(counter, &values)
 }
 
+func (r *Rules) indexes() []Index {
+	if r == nil {
+		return nil
+	}
+	return r.Indexes
+}
+
 // Unfinished is the number of indexes that are being built or deleted.
 func (r *Rules) Unfinished() (n int) {
-	if r == nil {
-		return 0
-	}
-	for i := range r.Indexes {
-		if !r.Indexes[i].Finished() {
+	for _, x := range r.indexes() {
+		if !x.Finished() {
 			n++
 		}
 	}
@@ -224,7 +215,7 @@ func (r *Rules) Ended(x *Index) bool {
 
 // Indexed reports whether an index has the counter, including an index that is being deleted.
 func (r *Rules) Indexed(counter string) bool {
-	return r != nil && slices.ContainsFunc(r.Indexes, func(x Index) bool { return x.Has(counter) })
+	return slices.ContainsFunc(r.indexes(), func(x Index) bool { return x.Has(counter) })
 }
 
 // Kept reports whether sweeps leave the counter when it is deleted: an index has it, or a rule for the
@@ -250,10 +241,7 @@ func (r *Rules) Index(name string) *Index {
 }
 
 func (r *Rules) find(is func(*Index) bool) *Index {
-	if r == nil {
-		return nil
-	}
-	for i := range r.Indexes {
+	for i := range r.indexes() {
 		if is(&r.Indexes[i]) {
 			return &r.Indexes[i]
 		}

@@ -33,10 +33,7 @@ type IndexChange struct {
 
 // changeIndexes is ChangeRules for an index.
 func (s Settings) changeIndexes(c *IndexChange, now time.Time, settle time.Duration) (Settings, error) {
-	var indexes []Index
-	if s.Rules != nil {
-		indexes = slices.Clone(s.Rules.Indexes)
-	}
+	indexes := slices.Clone(s.Rules.indexes())
 	at := slices.IndexFunc(indexes, func(x Index) bool { return x.Name == c.Index.Name })
 	next := Index{}
 	if at >= 0 {

@@ -33,17 +33,6 @@ type IndexRange struct {
 	Shards, Remainders, Corrected int64
 }
 
-// Same reports whether the ranges have the same content. Stores keep microseconds of their times.
-func (p *IndexRange) Same(q *IndexRange) bool {
-	a, b := *p, *q
-	a.Until, a.Read, b.Until, b.Read = time.Time{}, time.Time{}, time.Time{}, time.Time{}
-	return a == b && sameMicrosecond(p.Until, q.Until) && sameMicrosecond(p.Read, q.Read)
-}
-
-func sameMicrosecond(a, b time.Time) bool {
-	return a.Truncate(time.Microsecond).Equal(b.Truncate(time.Microsecond))
-}
-
 // MaxRanges bounds the ranges of an index.
 const MaxRanges = 4096
 

@@ -168,8 +168,4 @@ type Journal interface {
 	// ReplaceRecord replaces the data of a record, if its data are those of old, and removes rows
 	// of it, in one transaction. Otherwise it answers ErrChanged. old and next differ only in Data.
 	ReplaceRecord(ctx context.Context, old, next *JournalRecord, rows []JournalRow) error
-
-	// SweepJournal removes records and rows whose ExpireAt is over, unless the store does so by itself.
-	// After an error some are removed; repeat the call.
-	SweepJournal(ctx context.Context) error
 }

@@ -125,14 +125,22 @@ type RuleChange struct {
 	Index *IndexChange
 }
 
+// of returns the rules of a kind.
+func (r *Rules) of(kind RuleKind) []Rule {
+	switch {
+	case r == nil:
+		return nil
+	case kind == KindJournal:
+		return r.Journal
+	}
+	return r.Series
+}
+
 // Parse makes rules that were stored usable.
 func (r *Rules) Parse() error {
-	if r == nil {
-		return nil
-	}
-	for i := range r.Indexes {
+	for i, x := range r.indexes() {
 		if err := r.Indexes[i].Parse(); err != nil {
-			return fmt.Errorf("the index %q: %w", r.Indexes[i].Name, err)
+			return fmt.Errorf("the index %q: %w", x.Name, err)
 		}
 	}
 	return nil
@@ -171,20 +179,15 @@ func (r *Rule) Matches(counter string) bool {
 }
 
 // SeriesOf returns the rule in force under which the counter keeps a series, or nil.
-func (r *Rules) SeriesOf(counter string) *Rule {
-	if r == nil {
-		return nil
-	}
-	return inForce(r.Series, counter)
-}
+func (r *Rules) SeriesOf(counter string) *Rule { return inForce(r.of(KindSeries), counter) }
 
 // JournalOf returns the rule in force under which increments of the counter are kept, or nil. Groups
 // have none: the increments of their counters are the evidence.
 func (r *Rules) JournalOf(counter string) *Rule {
-	if r == nil || len(r.Journal) == 0 || countmill.IsGroup(counter) {
+	if countmill.IsGroup(counter) {
 		return nil
 	}
-	return inForce(r.Journal, counter)
+	return inForce(r.of(KindJournal), counter)
 }
 
 func inForce(rules []Rule, counter string) *Rule {
@@ -234,11 +237,11 @@ func (r *Rules) PagedFrom(counter string) (from time.Time, ok bool) {
 // LastSeriesOf is SeriesOf. If no rule is in force, it returns the rule for the counter that ended
 // last.
 func (r *Rules) LastSeriesOf(counter string) *Rule {
-	if rule := r.SeriesOf(counter); rule != nil || r == nil {
-		return rule
+	last := r.SeriesOf(counter)
+	if last != nil {
+		return last
 	}
-	var last *Rule
-	for i := range r.Series {
+	for i := range r.of(KindSeries) {
 		if rule := &r.Series[i]; rule.Matches(counter) && (last == nil || rule.Ended.After(last.Ended)) {
 			last = rule
 		}
@@ -249,11 +252,8 @@ func (r *Rules) LastSeriesOf(counter string) *Rule {
 // KeepOf is how long the counter's series stays: the longest of all rules that match, because each
 // rule promised that for its own increments. It is zero if there is none.
 func (r *Rules) KeepOf(counter string) (keep Retention) {
-	if r == nil {
-		return keep
-	}
-	for i := range r.Series {
-		if rule := &r.Series[i]; rule.Matches(counter) {
+	for _, rule := range r.of(KindSeries) {
+		if rule.Matches(counter) {
 			keep.Minutes, keep.Quarters = max(keep.Minutes, rule.Keep.Minutes), max(keep.Quarters, rule.Keep.Quarters)
 		}
 	}
@@ -263,14 +263,11 @@ func (r *Rules) KeepOf(counter string) (keep Retention) {
 // Oldest is the version of the oldest settings by which a commit may be made (Commit.Rules). It
 // falls when the index or the rule that demanded it is gone.
 func (r *Rules) Oldest() (version int64) {
-	if r == nil {
-		return 0
+	for _, x := range r.indexes() {
+		version = max(version, x.Version)
 	}
-	for i := range r.Indexes {
-		version = max(version, r.Indexes[i].Version)
-	}
-	for i := range r.Journal {
-		version = max(version, r.Journal[i].Version)
+	for _, rule := range r.of(KindJournal) {
+		version = max(version, rule.Version)
 	}
 	return version
 }
@@ -369,14 +366,7 @@ func (s Settings) fill(c RuleChange, now time.Time) (Settings, error) {
 
 // remembered copies the rules of a kind, and leaves out rules that ended so long ago that nothing they kept is left.
 func (r *Rules) remembered(kind RuleKind, now time.Time) (rules []Rule) {
-	if r == nil {
-		return nil
-	}
-	all := r.Series
-	if kind == KindJournal {
-		all = r.Journal
-	}
-	for _, rule := range all {
+	for _, rule := range r.of(kind) {
 		stays := rule.Keep.Quarters + SeriesSlack
 		if kind == KindJournal {
 			stays = rule.Keep.Entries + RulesSettle

@@ -21,8 +21,6 @@ type Key struct {
 type Value struct {
 	// Exists is false if the store has nothing under the key. The rest is then 0.
 	Exists bool
-	// Deferred means that the store did not look this time: ask again in the same view.
-	Deferred bool
 	// Shards is the number of shards in a record.
 	Shards int
 	// Count is the count of a shard.

@@ -146,7 +146,7 @@ func (d *database) Commit(ctx context.Context, c *engine.Commit) (engine.Result,
 	w := &writing{d: d}
 	for change := range c.Changes {
 		err := w.add(change)
-		if d.cfg.ReadOnly && d.kinds[change.Key.Kind].Class == engine.Sums {
+		if d.cfg.ReadOnly && len(change.Add) > 0 {
 			err = fmt.Errorf("%w: %s was opened for reading only", engine.ErrDeployment, d.cfg)
 		}
 		if err != nil {
@@ -304,8 +304,10 @@ func (tx *transaction) get(ctx context.Context, keys []engine.Key, fields []engi
 		}
 		tx.id = begun.GetTransaction()
 	}
-	rows := make([]engine.Row, len(keys))
-	when, err := d.lookupAll(ctx, &pb.ReadOptions{ConsistencyType: &pb.ReadOptions_Transaction{Transaction: tx.id}}, keys, fields, rows)
+	rows, when, err := d.lookup(ctx, &pb.ReadOptions{ConsistencyType: &pb.ReadOptions_Transaction{Transaction: tx.id}}, keys, fields)
+	if err == nil {
+		err = d.timed(when)
+	}
 	if err == nil && tx.now.IsZero() {
 		tx.now = when.AsTime()
 	}

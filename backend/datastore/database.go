@@ -9,7 +9,6 @@ import (
 
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 	"google.golang.org/grpc"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/countmill/countmill/store/engine"
 )
@@ -68,13 +67,14 @@ func (d *database) Check(ctx context.Context, with []engine.Key) (checked engine
 		return checked, err
 	}
 	defer cancel()
-	checked.Rows = make([]engine.Row, len(with))
-	var when *timestamppb.Timestamp
-	if when, err = d.lookupAll(ctx, nil, with, []engine.FieldID{engine.All}, checked.Rows); err != nil {
-		return engine.Checked{}, d.explain("check", err, false)
+	rows, when, err := d.lookup(ctx, nil, with, []engine.FieldID{engine.All})
+	if err == nil {
+		err = d.timed(when)
 	}
-	checked.At = when.AsTime()
-	return checked, nil
+	if err != nil {
+		return checked, d.explain("check", err, false)
+	}
+	return engine.Checked{At: when.AsTime(), Rows: rows}, nil
 }
 
 // Limits returns the facts about Datastore.

@@ -72,7 +72,7 @@ func (v *view) explain(doing string, err error) error {
 	return err
 }
 
-// Get makes one call. One without keys looks for an entity that does not exist.
+// Get makes one call, and more for keys that the server defers. One without keys looks for an entity that does not exist.
 func (v *view) Get(ctx context.Context, keys []engine.Key, fields ...engine.FieldID) ([]engine.Row, error) {
 	if len(keys) == 0 && v.when != nil {
 		return nil, nil
@@ -82,8 +82,7 @@ func (v *view) Get(ctx context.Context, keys []engine.Key, fields ...engine.Fiel
 		return nil, err
 	}
 	defer cancel()
-	rows := make([]engine.Row, len(keys))
-	when, err := v.d.lookup(ctx, at(v.when), keys, fields, rows)
+	rows, when, err := v.d.lookup(ctx, at(v.when), keys, fields)
 	if err != nil {
 		return nil, v.explain("look up", err)
 	}
@@ -104,11 +103,12 @@ func at(t *timestamppb.Timestamp) *pb.ReadOptions {
 // maxKeys is the service's limit for a look-up.
 const maxKeys = 1000
 
-// lookup makes one call for some fields, and fills rows in the order of keys. The server may defer some of them.
-func (d *database) lookup(ctx context.Context, options *pb.ReadOptions, keys []engine.Key, fields []engine.FieldID, rows []engine.Row) (when *timestamppb.Timestamp, err error) {
+// lookup reads some fields of rows in the order of keys, all at the moment that it returns. It asks again for keys that the server defers.
+func (d *database) lookup(ctx context.Context, options *pb.ReadOptions, keys []engine.Key, fields []engine.FieldID) (rows []engine.Row, when *timestamppb.Timestamp, err error) {
 	if len(keys) > maxKeys {
-		return nil, fmt.Errorf("%w: %d keys (limit: %d)", engine.ErrRefused, len(keys), maxKeys)
+		return nil, nil, fmt.Errorf("%w: %d keys (limit: %d)", engine.ErrRefused, len(keys), maxKeys)
 	}
+	rows = make([]engine.Row, len(keys))
 	req := &pb.LookupRequest{ProjectId: d.cfg.Project, DatabaseId: d.cfg.Database, ReadOptions: options, PropertyMask: d.maskOf(keys, fields)}
 	places := make(map[ref][]int, len(keys))
 	for i := range keys {
@@ -120,53 +120,27 @@ func (d *database) lookup(ctx context.Context, options *pb.ReadOptions, keys []e
 	if len(keys) == 0 {
 		req.Keys = []*pb.Key{d.key(ref{kindProbe, "moment"})}
 	}
-	resp, err := d.stub.Lookup(ctx, req)
-	if err != nil {
-		return nil, err
-	}
-	if n := len(resp.GetFound()) + len(resp.GetMissing()) + len(resp.GetDeferred()); n != len(req.Keys) {
-		return nil, fmt.Errorf("%d answers for %d keys", n, len(req.Keys))
-	}
-	for _, e := range resp.GetFound() {
-		for _, i := range places[refOf(e.GetEntity().GetKey())] {
-			rows[i] = d.rowOf(keys[i], e, fields)
-		}
-	}
-	for _, k := range resp.GetDeferred() {
-		for _, i := range places[refOf(k)] {
-			rows[i].Deferred = true
-		}
-	}
-	return resp.GetReadTime(), nil
-}
-
-// lookupAll repeats the call until nothing is deferred, and returns the time of the first answer.
-func (d *database) lookupAll(ctx context.Context, options *pb.ReadOptions, keys []engine.Key, fields []engine.FieldID, rows []engine.Row) (first *timestamppb.Timestamp, err error) {
-	for open := keys; ; {
-		found := make([]engine.Row, len(open))
-		when, err := d.lookup(ctx, options, open, fields, found)
-		if err == nil {
-			err = d.timed(when)
-		}
+	for {
+		resp, err := d.stub.Lookup(ctx, req)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		if first == nil {
-			first = when
+		if n := len(resp.GetFound()) + len(resp.GetMissing()) + len(resp.GetDeferred()); n != len(req.Keys) {
+			return nil, nil, fmt.Errorf("%d answers for %d keys", n, len(req.Keys))
 		}
-		open = nil
-		n := 0
-		for i := range rows {
-			if first != when && !rows[i].Deferred {
-				continue
+		for _, e := range resp.GetFound() {
+			for _, i := range places[refOf(e.GetEntity().GetKey())] {
+				rows[i] = d.rowOf(keys[i], e, fields)
 			}
-			if rows[i] = found[n]; rows[i].Deferred {
-				open = append(open, keys[i])
-			}
-			n++
 		}
-		if len(open) == 0 {
-			return first, nil
+		if when == nil {
+			when = resp.GetReadTime()
+		}
+		if req.Keys = resp.GetDeferred(); len(req.Keys) == 0 {
+			return rows, when, nil
+		}
+		if options == nil {
+			req.ReadOptions = at(when)
 		}
 	}
 }

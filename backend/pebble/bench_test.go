@@ -183,7 +183,7 @@ func BenchmarkOpen(b *testing.B) {
 	b.ReportMetric(float64(used.Milliseconds())/float64(b.N), "cpu-ms/op")
 }
 
-// BenchmarkFoldBeside measures folds of 400 adds beside 64 callers of GrowCounter.
+// BenchmarkFoldBeside measures folds of 400 adds beside 64 callers of NextValues.
 func BenchmarkFoldBeside(b *testing.B) {
 	commits := benchCommits(16, 400)
 	s := open(b, Config{Dir: b.TempDir()})
@@ -192,7 +192,9 @@ func BenchmarkFoldBeside(b *testing.B) {
 	for n := range 64 {
 		callers.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
-				if _, err := s.GrowCounter(ctx, fmt.Sprint("counter ", n, i), 1); err != nil && ctx.Err() == nil {
+				id := wire.SequenceID("bench", fmt.Sprint(n, " ", i))
+				takes := []store.Take{{ID: id, Count: 1, At: time.Now(), ExpireAt: time.Now().Add(time.Hour)}}
+				if _, err := s.NextValues(ctx, fmt.Sprint("sequence ", n), takes); err != nil && ctx.Err() == nil {
 					b.Error(err)
 					return
 				}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/countmill/countmill/backend/pebble"
+	"github.com/countmill/countmill/store"
 )
 
 // A directory is one database. Only one process can have it open.
@@ -40,7 +41,7 @@ func ExampleStore_Checkpoint() {
 		log.Fatal(err)
 	}
 	defer s.Close()
-	if _, err := s.GrowCounter(context.Background(), "orders", 4); err != nil {
+	if err := s.Grow(context.Background(), []store.Growth{{Counter: "orders", Shards: 4}}); err != nil {
 		log.Fatal(err)
 	}
 

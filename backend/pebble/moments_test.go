@@ -236,7 +236,7 @@ func TestSweepsAfterAClockThatWasAhead(t *testing.T) {
 	clock.set(14 * 365 * day)
 	s.Moment()
 	clock.set(0)
-	if err := errors.Join(s.SweepJournal(t.Context()), s.SweepSeries(t.Context())); err != nil {
+	if err := errors.Join(s.Sweep(t.Context()), s.SweepSeries(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	v := s.JournalView()

@@ -105,7 +105,6 @@ type Store struct {
 var (
 	_ store.Store     = (*Store)(nil)
 	_ backend.Disk    = (*Store)(nil)
-	_ backend.Sweeper = (*Store)(nil)
 	_ backend.Moments = (*Store)(nil)
 )
 

@@ -114,8 +114,7 @@ func (s *Store) Restored() time.Time { return s.engine.Restored() }
 // mostOff is the difference of two clocks from which one of them may be years off.
 const mostOff = time.Hour
 
-// Sweep removes old markers. Call it every store.SweepEvery. It forgets markers for good, so the clocks of the database and of this
-// machine have to agree: after a moment in 2040 all later increments would be too old.
+// Sweep forgets markers for good, so the clocks of the database and of this machine have to agree: after a moment in 2040 all later increments would be too old.
 func (s *Store) Sweep(ctx context.Context) error {
 	checked, err := s.protocol.Check(ctx)
 	if err != nil {

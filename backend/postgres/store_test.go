@@ -16,7 +16,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
 
-	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/backend/postgres"
 	"github.com/countmill/countmill/internal/testing/emulator"
 	"github.com/countmill/countmill/internal/testing/longtest"
@@ -26,8 +25,6 @@ import (
 	"github.com/countmill/countmill/store/storetest"
 	"github.com/countmill/countmill/wire"
 )
-
-var _ backend.Sweeper = (*postgres.Store)(nil)
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(emulator.Around(m)) }
 

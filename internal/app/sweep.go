@@ -7,7 +7,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/store"
 )
 
@@ -30,18 +29,17 @@ type chore struct {
 	do     func(context.Context) error
 }
 
-// sweeps is one if this process has anything to remove: markers beyond the deduplication window,
-// if the store does not do that by itself, counters that were deleted a day ago, and series that end.
+// sweeps is one if this process has anything to remove: markers beyond the deduplication window and old records of the journal, counters that were deleted a day ago, and series that end.
 func sweeps(cfg Config, b *backends) []named {
 	s := &sweeping{log: cfg.Logger, every: b.task(), balances: &b.balances}
-	if sweeper, ok := b.store.(backend.Sweeper); ok && cfg.Roles.Has(Aggregator|Indexer) { // others may not write
-		s.chores = append(s.chores, chore{"old markers not dropped, will try again", sweeper.Sweep})
+	if cfg.Roles.Has(Aggregator | Indexer) { // others may not write
+		s.chores = append(s.chores, chore{"old markers and records not removed, will try again", b.store.Sweep})
 	}
 	if cfg.Roles.Has(Aggregator) {
 		s.chores = append(s.chores, chore{"deleted counters not removed, will try again", func(ctx context.Context) error {
 			_, err := b.store.SweepCounters(ctx, store.SweepAfter)
 			return err
-		}}, chore{"series not swept, will try again", b.store.SweepSeries}, chore{"journal not swept, will try again", b.store.SweepJournal})
+		}}, chore{"series not swept, will try again", b.store.SweepSeries})
 		s.chores = append(s.chores, chore{"opening balances for recounts not written, will try again", func(ctx context.Context) error {
 			return b.balances.tend(ctx, cfg, b.store)
 		}})

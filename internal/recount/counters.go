@@ -58,16 +58,11 @@ func (x *run) read(ctx context.Context, records []store.Record) ([]stored, error
 		if err != nil {
 			return nil, err
 		}
-		asked, askedOf := keys[:n], of[:n]
-		keys, of = keys[n:], of[n:]
 		for i, v := range values {
-			if v.Deferred {
-				keys, of = append(keys, asked[i]), append(of, askedOf[i])
-				continue
-			}
-			s := &sums[askedOf[i]]
+			s := &sums[of[i]]
 			s.sum = s.sum.Add(v.Count)
 		}
+		keys, of = keys[n:], of[n:]
 	}
 	return sums, nil
 }

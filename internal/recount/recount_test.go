@@ -55,20 +55,6 @@ func forKinds(t *testing.T, f func(t *testing.T, r *rig)) {
 	}
 }
 
-// A store may defer any key, as Datastore does: a sum that was not looked up is not missing.
-func TestAStoreThatDefersKeys(t *testing.T) {
-	t.Parallel()
-	for name, opts := range kinds {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			opts.Defers = true
-			r := newRig(t, opts)
-			r.History(300)
-			r.Nothing("of a store that defers")
-		})
-	}
-}
-
 // Ranges that are recounted at the same time, in small ranges, find and correct together the same as one recount.
 func TestRangesAtOnce(t *testing.T) {
 	t.Parallel()

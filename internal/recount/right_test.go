@@ -103,7 +103,7 @@ func TestRecordsByOlderRules(t *testing.T) {
 				if change.Pattern != total {
 					forget(r, 30)
 				}
-				if err := r.SweepJournal(t.Context()); err != nil {
+				if err := r.Sweep(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				if got := r.Recount(recount.Query{Prefix: total}); got.Counters != 1 || len(got.Findings) > 0 {

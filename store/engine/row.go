@@ -16,11 +16,8 @@ type Field struct {
 type Row struct {
 	// Key is set in scans. The memory of all of the row is the engine's, until Rows.Next or Rows.Close. In answers of Get
 	// it is the caller's.
-	Key Key
-	// Exists is false if the row is absent, or if it was Deferred.
+	Key    Key
 	Exists bool
-	// Deferred means that the engine did not look this time: ask again in the same view. Tx.Get defers nothing.
-	Deferred bool
 	// Bad is the reason why the row cannot be read: damage, or another program. It has then nothing else.
 	Bad string
 	// Updated is when the row was last written; zero if the engine does not know.

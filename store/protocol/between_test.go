@@ -76,7 +76,7 @@ func TestBetween(t *testing.T) {
 // deleted makes a counter that is deleted, and that the next sweep looks at.
 func deleted(t *testing.T, s tested, counter string) {
 	t.Helper()
-	if _, err := s.GrowCounter(t.Context(), counter, 2); err != nil {
+	if err := s.Grow(t.Context(), []store.Growth{{Counter: counter, Shards: 2}}); err != nil {
 		t.Fatal(err)
 	}
 	foldMinutes(t, s, counter, 100)
@@ -110,7 +110,7 @@ func testSweepAndDeletion(t *testing.T, s tested) {
 	deleted(t, s, "again")
 	s.off.Store(int64(2 * time.Hour))
 	s.between(memory.TxGet, func() {
-		if _, err := s.GrowCounter(t.Context(), "again", 1); err != nil {
+		if err := s.Grow(t.Context(), []store.Growth{{Counter: "again", Shards: 1}}); err != nil {
 			t.Error(err)
 		}
 		foldMinutes(t, s, "again", 100)

@@ -2,8 +2,8 @@ package protocol
 
 import (
 	"context"
+	"hash/maphash"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/countmill/countmill/store"
@@ -13,8 +13,7 @@ import (
 // sumsPage is the most rows of one page of a look at all sums, if it has a rate, and of one look-up of days.
 const sumsPage = 500
 
-// Sums looks at all sums of the query at one moment. In the order of names it reads records and shards side by side, and looks
-// up the days of the counters for a window. Otherwise see boardwalk.go.
+// Sums looks at all sums of the query at one moment.
 func (s *Store) Sums(ctx context.Context, q *store.SumsQuery, visit func(*store.CounterSum) error) (sums store.Sums, err error) {
 	sums.Changes = s.changes.Load() // a commit that the view lacks is counted later
 	v := s.view()
@@ -23,19 +22,11 @@ func (s *Store) Sums(ctx context.Context, q *store.SumsQuery, visit func(*store.
 		return sums, err
 	}
 	sums.At = v.At()
-	w := &sumWalk{view: v, q: q, visit: visit, began: time.Now(), page: sumsPage}
+	w := &sumWalk{view: v, q: q, visit: visit, seed: maphash.MakeSeed(), began: time.Now(), page: sumsPage}
 	if q.Rate > 0 {
 		w.page = max(1, min(sumsPage, int(q.Rate)))
 	}
-	if s.facts.byName {
-		for _, prefix := range w.prefixes() {
-			if err = w.run(ctx, prefix); err != nil {
-				break
-			}
-		}
-	} else {
-		err = w.walk(ctx)
-	}
+	err = w.walk(ctx)
 	sums.Read = w.read
 	return sums, err
 }
@@ -53,10 +44,11 @@ type sumWalk struct {
 	*view
 	q       *store.SumsQuery
 	visit   func(*store.CounterSum) error
+	seed    maphash.Seed
 	began   time.Time
 	page    int
 	read    int64
-	waiting []windowed
+	waiting []counted
 	found   store.CounterSum
 }
 
@@ -66,12 +58,6 @@ func (w *sumWalk) prefixes() []string {
 		return w.q.Index.GroupPrefixes()
 	}
 	return []string{w.q.Index.Prefix()}
-}
-
-// A windowed is a counter and its sum in the window of a query.
-type windowed struct {
-	counter string
-	sum     engine.Int
 }
 
 // took counts rows, and waits until so many were due.
@@ -86,74 +72,6 @@ func (w *sumWalk) took(ctx context.Context, n int) error {
 	return pause(ctx, time.Until(w.began.Add(time.Duration(float64(w.read)/w.q.Rate*float64(time.Second)))))
 }
 
-// run joins the records and the shards of a prefix. Shards without a record are of no counter.
-func (w *sumWalk) run(ctx context.Context, prefix string) error {
-	fields := []engine.FieldID{fieldCount}
-	if w.q.To > 0 && w.store.facts.ring {
-		fields = []engine.FieldID{engine.All}
-	}
-	records := w.Scan(ctx, engine.Range{Kind: kindRecord, Prefix: prefix, Page: w.page}, recordFields...)
-	defer records.Close()
-	shards := w.Scan(ctx, engine.Range{Kind: kindShard, ByName: true, Prefix: prefix, Page: w.page}, fields...)
-	defer shards.Close()
-	var shard *engine.Row
-	begun := false
-	for record := records.Next(); record != nil; record = records.Next() {
-		value, err := valueOf(&record.Key, record)
-		if err != nil {
-			return err
-		}
-		sum, exists := value.Remainder.Sub(value.Reset.Baseline), value.Remainder != engine.Int{}
-		var c windowed
-		read := 1
-		if !begun { // without records there is nothing to read
-			shard, begun = shards.Next(), true
-		}
-		for ; shard != nil && shard.Key.Name <= record.Key.Name; shard = shards.Next() {
-			read++
-			if shard.Key.Name < record.Key.Name || !w.store.lookedUp(shard.Key) {
-				continue
-			}
-			count, err := valueOf(&shard.Key, shard)
-			if err != nil {
-				return err
-			}
-			if c.sum = c.sum.Add(sumOf(shard, w.q.From, w.q.To)); int(shard.Key.Part) < value.Shards {
-				sum, exists = sum.Add(count.Count), true
-			}
-		}
-		if err := shards.Err(); err != nil {
-			return err
-		}
-		if err := w.counter(ctx, record, &c, sum, exists); err != nil {
-			return err
-		}
-		if err := w.took(ctx, read); err != nil {
-			return err
-		}
-	}
-	if err := records.Err(); err != nil {
-		return err
-	}
-	return w.flush(ctx)
-}
-
-// counter visits a counter of the query, or lets it wait for its days.
-func (w *sumWalk) counter(ctx context.Context, record *engine.Row, c *windowed, sum engine.Int, exists bool) error {
-	deleted := record.Int64(fieldDeletedAt) != 0 && sum == engine.Int{}
-	if !w.q.Has(record.Key.Name) || deleted || !exists && w.q.To == 0 {
-		return nil
-	}
-	if w.q.To == 0 {
-		return w.emit(record.Key.Name, sum)
-	}
-	c.counter = strings.Clone(record.Key.Name)
-	if w.waiting = append(w.waiting, *c); len(w.waiting) < w.page {
-		return nil
-	}
-	return w.flush(ctx)
-}
-
 // emit visits a counter.
 func (w *sumWalk) emit(counter string, sum engine.Int) error {
 	n, fits := sum.Int64()
@@ -163,15 +81,11 @@ func (w *sumWalk) emit(counter string, sum engine.Int) error {
 
 // flush looks up the days of the waiting counters, and visits them. Nobody knows which days exist.
 func (w *sumWalk) flush(ctx context.Context) error {
-	if len(w.waiting) == 0 {
-		return nil
-	}
-	first, last := dayOf(max(w.q.From, 0)), w.lastDay(w.q.To)
 	counters := make([]string, len(w.waiting))
 	for i := range w.waiting {
-		counters[i] = w.waiting[i].counter
+		counters[i] = w.waiting[i].name
 	}
-	days, err := w.dayKeys(ctx, counters, first, last)
+	days, err := w.dayKeys(ctx, counters, dayOf(max(w.q.From, 0)), w.lastDay(w.q.To))
 	if err != nil {
 		return err
 	}
@@ -185,19 +99,19 @@ func (w *sumWalk) flush(ctx context.Context) error {
 		n := min(w.page, len(keys))
 		err := w.store.each(ctx, w, keys[:n], []engine.FieldID{engine.All}, func(i int, r *engine.Row) {
 			c := &w.waiting[whose[i]]
-			c.sum = c.sum.Add(sumOf(r, w.q.From, w.q.To))
+			c.window = c.window.Add(sumOf(r, w.q.From, w.q.To))
 		})
-		if err != nil {
-			return err
+		if err == nil {
+			err = w.took(ctx, n)
 		}
-		if err := w.took(ctx, n); err != nil {
+		if err != nil {
 			return err
 		}
 		keys, whose = keys[n:], whose[n:]
 	}
 	for i := range w.waiting {
-		if c := &w.waiting[i]; c.sum != (engine.Int{}) {
-			if err := w.emit(c.counter, c.sum); err != nil {
+		if c := &w.waiting[i]; c.window != (engine.Int{}) {
+			if err := w.emit(c.name, c.window); err != nil {
 				return err
 			}
 		}

@@ -38,7 +38,7 @@ func TestSumsGoByRecords(t *testing.T) {
 			sortCommit(c)
 			folded(t, s, c)
 			for counter, shards := range map[string]int{"page:b": 2, "page:c": 1, "page:d": 1} {
-				if _, err := s.GrowCounter(t.Context(), counter, shards); err != nil {
+				if err := s.Grow(t.Context(), []store.Growth{{Counter: counter, Shards: shards}}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -49,7 +49,7 @@ func TestSumsGoByRecords(t *testing.T) {
 			} {
 				folded(t, s, &store.Commit{Adds: []store.ShardDelta{a}})
 			}
-			if _, err := s.GrowCounter(t.Context(), "page:reset", 1); err != nil {
+			if err := s.Grow(t.Context(), []store.Growth{{Counter: "page:reset", Shards: 1}}); err != nil {
 				t.Fatal(err)
 			}
 			fold(t, s, "page:reset", 100)
@@ -64,25 +64,6 @@ func TestSumsGoByRecords(t *testing.T) {
 				t.Error(gocmp.Diff(want, got))
 			}
 		})
-	}
-}
-
-// Shards without a record are of no counter, where the sums go by records.
-func TestSumsWithoutRecords(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{"datastore", "pebble"} {
-		s := open(t, limits[name])
-		x, err := store.ParseIndex("pages", "page:{x}", "pages:{x}")
-		if err != nil {
-			t.Fatal(err)
-		}
-		fold(t, s, "page:a", 1)
-		if _, err := s.Sums(t.Context(), &store.SumsQuery{Index: &x}, func(c *store.CounterSum) error {
-			t.Errorf("%s: the sums have %s", name, c.Counter)
-			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
 	}
 }
 

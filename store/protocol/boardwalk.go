@@ -4,35 +4,50 @@ import (
 	"cmp"
 	"context"
 	"hash/maphash"
-	"slices"
 	"strings"
 
 	"github.com/countmill/countmill/store/engine"
 	"github.com/countmill/countmill/wire"
 )
 
-// Without the order of names, shards and days are in the order of places. A look at all sums walks over them in that order,
-// and looks up the shards of few counters.
+// In the order of names a look at all sums reads records, looks up the shards that they name, and for a window the days. In the order of
+// places it walks over shards or days, and looks up the shards of few counters.
 
 // mostLooked is the most counters whose shards are looked up.
 const mostLooked = 20_000
 
 func (w *sumWalk) walk(ctx context.Context) error {
+	byName := w.store.limits.ByName
 	switch {
+	case w.q.To > 0 && byName:
+		if err := w.lookUp(ctx, false, func(c *counted) error { return w.wait(ctx, c) }); err != nil {
+			return err
+		}
+		return w.flush(ctx)
 	case w.q.To > 0:
 		return w.days(ctx)
-	case w.q.Groups:
+	case w.q.Groups || byName:
 		return w.lookUp(ctx, false, w.emitCounted)
 	}
-	seed := maphash.MakeSeed()
-	specials, few, err := w.specials(ctx, seed)
+	specials, few, err := w.specials(ctx)
 	if err != nil {
 		return err
 	}
 	if few {
 		return w.lookUp(ctx, false, w.emitCounted)
 	}
-	return w.shards(ctx, seed, specials)
+	return w.shards(ctx, specials)
+}
+
+// wait lets a counter wait for its days.
+func (w *sumWalk) wait(ctx context.Context, c *counted) error {
+	if c.isHidden() {
+		return nil
+	}
+	if w.waiting = append(w.waiting, *c); len(w.waiting) < w.page {
+		return nil
+	}
+	return w.flush(ctx)
 }
 
 // records visits the records that may be of the query. SumsQuery.Has takes as long as the rest, so ask it last.
@@ -53,10 +68,10 @@ func (w *sumWalk) records(ctx context.Context, visit func(r *engine.Row) error) 
 	return nil
 }
 
-// A counted is a counter with its record and the sum of its shards.
+// A counted is a counter with its record, the sum of its shards, and the part of the sum in the window of the query.
 type counted struct {
 	name            string
-	sum             engine.Int
+	sum, window     engine.Int
 	exists, deleted bool
 }
 
@@ -75,10 +90,14 @@ func (w *sumWalk) lookUp(ctx context.Context, deleted bool, visit func(*counted)
 	var all []counted
 	var keys []engine.Key
 	var whose []int
+	fields := []engine.FieldID{fieldCount}
+	if w.q.To > 0 && w.store.facts.ring {
+		fields = []engine.FieldID{engine.All}
+	}
 	flush := func() error {
-		err := w.store.each(ctx, w, keys, []engine.FieldID{fieldCount}, func(i int, r *engine.Row) {
+		err := w.store.each(ctx, w, keys, fields, func(i int, r *engine.Row) {
 			c := &all[whose[i]]
-			c.sum, c.exists = c.sum.Add(r.Int(fieldCount)), c.exists || r.Exists
+			c.sum, c.window, c.exists = c.sum.Add(r.Int(fieldCount)), c.window.Add(sumOf(r, w.q.From, w.q.To)), c.exists || r.Exists
 		})
 		for i := 0; i < len(all) && err == nil; i++ {
 			err = visit(&all[i])
@@ -110,37 +129,35 @@ func (w *sumWalk) lookUp(ctx context.Context, deleted bool, visit func(*counted)
 	return flush()
 }
 
-// A special is a record that a walk over shards needs: that of a counter that was reset, or that has not one shard. The name is a hash
-// with a seed, because names of 500 bytes would take too much memory.
+// A special is a record that a walk over shards needs: that of a counter that was reset, or that has not one shard.
 type special struct {
-	place, name uint64
-	baseline    engine.Int
-	shards      int64
-	deleted     bool
+	baseline engine.Int
+	shards   int64
+	deleted  bool
 }
 
-// specials returns them in the order of places, or few if only few counters have records.
-func (w *sumWalk) specials(ctx context.Context, seed maphash.Seed) (all []special, few bool, err error) {
+// specials returns them by hashes of their names, because names of 500 bytes would take too much memory, or few if only few counters have
+// records.
+func (w *sumWalk) specials(ctx context.Context) (all map[uint64]special, few bool, err error) {
 	n := 0
+	all = make(map[uint64]special)
 	err = w.records(ctx, func(r *engine.Row) error {
 		x := special{baseline: r.Int(fieldBaseline), shards: r.Int64(fieldShards), deleted: r.Int64(fieldDeletedAt) != 0}
-		is := x.shards != 1 || x.deleted || x.baseline != (engine.Int{})
+		is := x != special{shards: 1}
 		if !is && n > mostLooked || !w.q.Has(r.Key.Name) {
 			return nil
 		}
 		if n++; is {
-			x.place, x.name = w.store.place(r.Key.Name), maphash.String(seed, r.Key.Name)
-			all = append(all, x)
+			all[maphash.String(w.seed, r.Key.Name)] = x
 		}
 		return nil
 	})
-	slices.SortFunc(all, func(a, b special) int { return cmp.Compare(a.place, b.place) })
 	return all, n <= mostLooked, err
 }
 
 // shards walks over all shards, and over the special records beside them. It leaves out shards that no look-up finds, and those
 // that the record does not name, as readers do.
-func (w *sumWalk) shards(ctx context.Context, seed maphash.Seed, specials []special) error {
+func (w *sumWalk) shards(ctx context.Context, specials map[uint64]special) error {
 	prefix := w.q.Index.Prefix()
 	var at counted     // the counter of the last shards
 	var name []byte    // its name
@@ -173,14 +190,10 @@ func (w *sumWalk) shards(ctx context.Context, seed maphash.Seed, specials []spec
 			if at, name = (counted{}), name[:0]; !w.q.Index.Has(key.Name) {
 				continue
 			}
-			name, record = append(name, key.Name...), special{shards: 1}
-			for len(specials) > 0 && specials[0].place < key.Place {
-				specials = specials[1:]
-			}
-			for i := 0; i < len(specials) && specials[i].place == key.Place; i++ {
-				if specials[i].name == maphash.String(seed, key.Name) {
-					record = specials[i]
-				}
+			var is bool
+			name = append(name, key.Name...)
+			if record, is = specials[maphash.Bytes(w.seed, name)]; !is {
+				record.shards = 1
 			}
 		}
 		if int64(key.Part) < record.shards {
@@ -192,10 +205,10 @@ func (w *sumWalk) shards(ctx context.Context, seed maphash.Seed, specials []spec
 
 // days walks over the days of the window side by side. Each has its counters in the same order.
 func (w *sumWalk) days(ctx context.Context) error {
-	hidden, seed := make(map[uint64]struct{}), maphash.MakeSeed()
+	hidden := make(map[uint64]struct{})
 	err := w.lookUp(ctx, true, func(c *counted) error {
 		if c.isHidden() {
-			hidden[maphash.String(seed, c.name)] = struct{}{}
+			hidden[maphash.String(w.seed, c.name)] = struct{}{}
 		}
 		return nil
 	})
@@ -233,7 +246,7 @@ func (w *sumWalk) days(ctx context.Context) error {
 		}
 		place := least.place
 		name = append(name[:0], least.row.Key.Name...)
-		_, gone := hidden[maphash.Bytes(seed, name)]
+		_, gone := hidden[maphash.Bytes(w.seed, name)]
 		gone = gone || !w.q.Has(string(name))
 		total := engine.Int{}
 		for _, x := range all {

@@ -50,7 +50,11 @@ func (s *Store) PutDeadLetters(ctx context.Context, letters []store.DeadLetter) 
 			rest = rest[n:]
 		}
 		for j := range d.DeadLetterRefs {
-			changes = append(changes, s.refChange(&d.DeadLetterRefs[j]))
+			change, err := s.refChange(&d.DeadLetterRefs[j])
+			if err != nil {
+				return err
+			}
+			changes = append(changes, change)
 		}
 	}
 	sortChanges(changes)
@@ -165,11 +169,12 @@ func (s *Store) appendLetter(ctx context.Context, v engine.View, letters []store
 	return append(letters, letter), nil
 }
 
-func (s *Store) refChange(r *store.DeadLetterRef) engine.Change {
+func (s *Store) refChange(r *store.DeadLetterRef) (engine.Change, error) {
+	parts, err := binary.Append([]byte{}, binary.BigEndian, r.Parts)
 	return engine.Change{
 		Key: engine.Key{Kind: kindLetterRef, Name: string(r.Completion[:]) + r.Key}, Set: []engine.Field{s.dueOf(r.At, r.ExpireAt)},
-		Data: store.AppendDeadLetterParts([]byte{}, r.Parts),
-	}
+		Data: parts,
+	}, err
 }
 
 // DeadLetterRefs scans the names that begin with each id. Few messages have any, and their completion markers say so.
@@ -188,7 +193,8 @@ func (s *Store) DeadLetterRefs(ctx context.Context, completions []wire.PartID) (
 			}
 			ref := store.DeadLetterRef{Completion: completion, Key: strings.Clone(letter)}
 			ref.At, ref.ExpireAt = s.timesOf(row)
-			if ref.Parts, err = store.ParseDeadLetterParts(row.Data); err != nil {
+			ref.Parts = make([]store.DeadLetterPart, len(row.Data)/binary.Size(store.DeadLetterPart{}))
+			if _, err := binary.Decode(row.Data, binary.BigEndian, ref.Parts); err != nil {
 				return nil, err
 			}
 			all = append(all, ref)

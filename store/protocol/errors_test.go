@@ -51,8 +51,7 @@ func fill(t *testing.T, l engine.Limits) *full {
 	s.place = store.IndexRange{Index: s.index.Number, ID: 1, To: math.MaxUint64}
 	ok(s.SwapRanges(t.Context(), nil, []store.IndexRange{s.place}))
 	ok(s.SetRemainders(t.Context(), &s.place, []store.GroupRemainder{{Group: "=sites:a", Remainder: int128.Of(5)}}))
-	_, err = s.GrowCounter(t.Context(), "page:a:1", 1)
-	ok(err)
+	grow(t, s, "page:a:1")
 	today := wire.MinuteOf(s.time.Add(2 * time.Hour))
 	for i := range wire.Minute(70) { // more than a shard keeps
 		foldMinutes(t, s, "page:a:1", today-5*store.DayMinutes, today+i)
@@ -92,7 +91,6 @@ var calls = map[string]struct {
 	"Grow": {"", func(ctx context.Context, s *full) error {
 		return s.Grow(ctx, []store.Growth{{Counter: "b", Shards: 2}})
 	}},
-	"GrowCounter": {"record", func(ctx context.Context, s *full) error { return with(s.GrowCounter(ctx, "page:a:1", 2)) }},
 	"ResetCounter": {"record", func(ctx context.Context, s *full) error {
 		return with(s.ResetCounter(ctx, store.ResetRequest{ID: wire.ResetID("page:a:1", "r"), Counter: "page:a:1", Look: store.Sum{Exists: true, At: time.Now()}, At: s.time, ExpireAt: s.time}))
 	}},
@@ -174,8 +172,7 @@ var calls = map[string]struct {
 		next.Data = []byte("next")
 		return s.ReplaceRecord(ctx, &old, &next, nil)
 	}},
-	"SweepJournal": {"", func(ctx context.Context, s *full) error { return s.SweepJournal(ctx) }},
-	"Sweep":        {"", func(ctx context.Context, s *full) error { return s.Sweep(ctx) }},
+	"Sweep": {"", func(ctx context.Context, s *full) error { return s.Sweep(ctx) }},
 	"NextValues": {"sequence", func(ctx context.Context, s *full) error {
 		return with(s.NextValues(ctx, "sequence", []store.Take{{ID: wire.SequenceID("sequence", "x"), Count: 1, At: s.time, ExpireAt: s.time}}))
 	}},
@@ -336,12 +333,12 @@ func TestConflictsEnd(t *testing.T) {
 		}
 		return a
 	})
-	if _, err := s.GrowCounter(t.Context(), "a", 1); !errors.Is(err, store.ErrContended) || !errors.Is(err, countmill.ErrUnavailable) || n < 2 {
+	if _, err := s.SetWindow(t.Context(), 3*time.Hour); !errors.Is(err, store.ErrContended) || !errors.Is(err, countmill.ErrUnavailable) || n < 2 {
 		t.Errorf("after %d conflicts: got %v", n, err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if _, err := s.GrowCounter(ctx, "a", 1); err == nil {
+	if _, err := s.SetWindow(ctx, 3*time.Hour); err == nil {
 		t.Error("no error after the end of a caller")
 	}
 }

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -8,10 +9,9 @@ import (
 	"github.com/countmill/countmill/store/engine"
 )
 
-// Sweep removes markers and references whose ExpireAt is over or, by the machine's clock, when ForgetBefore is past their time by
-// store.MarkerSlack. It removes the rows of workers that ended a day ago too. Call it every store.SweepEvery. A database that removes them by its own clock needs no calls.
+// Sweep removes rows that expire. By the machine's clock markers and references go when ForgetBefore is past their time by store.MarkerSlack.
 func (s *Store) Sweep(ctx context.Context) error {
-	if s.facts.expires {
+	if s.limits.Expires {
 		return nil
 	}
 	// Before the removal: no process takes ids whose markers are gone, also if the clock is set back.
@@ -23,21 +23,16 @@ func (s *Store) Sweep(ctx context.Context) error {
 	if !s.facts.machineClock {
 		before = now // markers go by their own time
 	}
-	return s.expire(ctx, expiring{kindMarker, before}, expiring{kindLetterRef, before}, expiring{kindWorker, now})
-}
-
-type expiring struct {
-	kind   engine.KindID
-	before time.Time
-}
-
-func (s *Store) expire(ctx context.Context, all ...expiring) error {
-	for _, x := range all {
-		if err := s.engine.Expire(ctx, x.kind, micros(x.before)); err != nil {
-			return err
+	for id := range Kinds {
+		kind, end := engine.KindID(id), now
+		if kind == kindMarker || kind == kindLetterRef {
+			end = before
+		}
+		if Kinds[id].Expires {
+			err = cmp.Or(err, s.engine.Expire(ctx, kind, micros(end)))
 		}
 	}
-	return nil
+	return err
 }
 
 // keepForgetBefore writes ForgetBefore into the meta row if it has moved there by more than a duration, and returns the settings and

@@ -7,24 +7,16 @@ import (
 	"github.com/countmill/countmill/store/engine"
 )
 
-// Facts decide the forms of protocols. No other place looks at the limits of an engine for that.
+// Facts decide the forms of protocols, beside the engine's Limits.Spread (places are hashes), Exclusive (it has moments, knows all changes, and
+// counts rounds of sweeps), Expires, Conditions and ByName.
 type facts struct {
-	// spread: places are hashes, because neighbours overload one machine.
-	spread bool
 	// machineClock: the database has no clock, so its one process uses the machine's. ForgetBefore then moves by the process's
 	// age (Settings.Advance), and markers go by ForgetBefore and their At. Otherwise ForgetBefore moves by the database's clock, and
 	// markers go by that clock and their ExpireAt: a shorter window moves ForgetBefore at once, and others fold by the settings before.
 	machineClock bool
-	// exclusive: one process has the database. It has moments, knows all changes, and counts rounds of sweeps.
-	exclusive bool
 	// certain: one process has the database, and no call takes effect after it has returned. So Changes is right, and a gate keeps
 	// folds by older rules out of a change of rules.
 	certain bool
-	// expires: rows go by themselves, and Sweep does nothing.
-	expires bool
-	// refusesOld: a fold requires that its rules are not too old. Otherwise a change of rules waits until no such fold can be
-	// under way.
-	refusesOld bool
 	// settle is how long after the moment of a change of rules a fold by older rules may take effect. Where others fold, also a
 	// change that refuses them takes effect some time after its moment, and until then others read the rules before.
 	settle time.Duration
@@ -36,8 +28,6 @@ type facts struct {
 	// daysFirst: the rows of a day are neighbours, so a fold writes one range, and a sweep goes from day to day. Otherwise the days of
 	// a counter are neighbours, and a sweep goes by their Due: where places are hashes, or reads cost money.
 	daysFirst bool
-	// byName: shards are scanned in the order of names. Otherwise boards and surveys scan them in the order of places.
-	byName bool
 	// stats: a shard sustains few commits, and counts its folds at no cost.
 	stats bool
 	// remainders is store.Limits.Remainders: the transaction reads a row and writes two for each.
@@ -46,20 +36,15 @@ type facts struct {
 
 func factsOf(l *engine.Limits) facts {
 	f := facts{
-		spread:       l.Spread,
 		machineClock: !l.Clock,
-		exclusive:    l.Exclusive,
 		certain:      l.Exclusive && l.CertainOutcome,
-		expires:      l.Expires,
-		refusesOld:   l.Conditions,
 		growsInFold:  l.FreeUpserts && l.Rows == 0,
 		ring:         l.RowsCost && l.Returns,
 		daysFirst:    !l.Spread && !l.RowsCost,
-		byName:       l.ByName,
 		stats:        l.RowRate > 0 && l.Returns && l.MaxThenAdd,
 		remainders:   min(100, l.Keys-1),
 	}
-	if !f.refusesOld || !f.certain {
+	if !l.Conditions || !f.certain {
 		f.settle = store.RulesSettle
 	}
 	if l.Rows > 0 {
@@ -72,7 +57,7 @@ func factsOf(l *engine.Limits) facts {
 func (s *Store) Limits() store.Limits {
 	l := store.Limits{
 		Entities: s.limits.Rows, Keys: s.limits.Keys, Commits: s.limits.Commits, Shards: s.cfg.Shards, CertainOutcome: s.limits.CertainOutcome,
-		GrowsInFold: s.facts.growsInFold, RefusesOldRules: s.facts.refusesOld, Remainders: s.facts.remainders,
+		GrowsInFold: s.facts.growsInFold, RefusesOldRules: s.limits.Conditions, Remainders: s.facts.remainders,
 	}
 	if s.facts.stats {
 		l.ShardRate = s.limits.RowRate

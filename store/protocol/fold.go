@@ -35,7 +35,7 @@ func (s *Store) Fold(ctx context.Context, c *store.Commit) (store.CommitResult, 
 	defer f.release()
 	f.Commit = c
 	commit := &engine.Commit{Changes: f.changes, Taken: c.Taken}
-	if s.facts.refusesOld {
+	if s.limits.Conditions {
 		commit.Require = []engine.Require{{Key: metaKey, Field: fieldOldest, AtMost: c.Rules}}
 	}
 	if c.Rules != store.AnyRules {
@@ -119,7 +119,7 @@ func (f *fold) growths(yield func(*engine.Change) bool) bool {
 
 // adds yields the shards. Where places are no hashes, the order of the adds is that of their keys.
 func (f *fold) adds(yield func(*engine.Change) bool) bool {
-	if f.store.facts.spread {
+	if f.store.limits.Spread {
 		for _, i := range f.order() {
 			if !f.add(i, f.Adds[i].Hash&upper, yield) {
 				return false
@@ -245,7 +245,7 @@ func (f *fold) days(yield func(*engine.Change) bool) bool {
 		own := f.bucketsOf(buckets[0].Add)
 		buckets = buckets[len(own):]
 		place := a.Order
-		if f.store.facts.spread {
+		if f.store.limits.Spread {
 			place = f.store.place(a.Counter)
 		}
 		for _, b := range own[:f.old(own)] {

@@ -19,7 +19,7 @@ import (
 
 func (s *Store) journalKey(k store.JournalKey) engine.Key {
 	key := engine.Key{Kind: kindJournal, Name: string(k[:])}
-	if s.facts.spread { // names rise with time
+	if s.limits.Spread { // names rise with time
 		key.Place = binary.BigEndian.Uint64(k[8:]) & upper
 	}
 	return key
@@ -27,7 +27,7 @@ func (s *Store) journalKey(k store.JournalKey) engine.Key {
 
 func (s *Store) journalRowKey(counter string, p store.JournalPlace) engine.Key {
 	key := engine.Key{Kind: kindJournalRow, Name: string(p.Append([]byte(counter + "\x00")))}
-	if s.facts.spread {
+	if s.limits.Spread {
 		key.Place = s.place(counter)
 	}
 	return key
@@ -63,7 +63,7 @@ type journal struct {
 // JournalMoment returns a moment of the engine, because the machine's clock can be set back. An engine without moments has a clock
 // that does not go back.
 func (s *Store) JournalMoment(now time.Time) (at time.Time, done func()) {
-	if !s.facts.exclusive {
+	if !s.limits.Exclusive {
 		return now.Truncate(time.Microsecond), func() {}
 	}
 	j := &s.journal
@@ -98,12 +98,12 @@ func (s *Store) Moment() time.Time { return s.engine.Moment() }
 // resume makes all moments come after the last record. No record may come before it, also if the clock was set back: an opening
 // balance is as of a moment before its own record.
 func (s *Store) resume(ctx context.Context) error {
-	if !s.facts.exclusive {
+	if !s.limits.Exclusive {
 		return nil
 	}
 	v := s.view()
 	defer v.Close()
-	for row, err := range s.scan(ctx, v, engine.Range{Kind: kindJournal, ByName: s.facts.byName, Reverse: true, Page: 1}) {
+	for row, err := range s.scan(ctx, v, engine.Range{Kind: kindJournal, ByName: s.limits.ByName, Reverse: true, Page: 1}) {
 		if err != nil {
 			return err
 		}
@@ -133,7 +133,7 @@ type journalView struct {
 
 func (s *Store) journalView(young bool) *journalView {
 	v := &journalView{young: young}
-	if s.facts.exclusive {
+	if s.limits.Exclusive {
 		v.until = s.settled() // before the first call, which fixes the moment
 	}
 	v.view = *s.view()
@@ -142,7 +142,7 @@ func (s *Store) journalView(young bool) *journalView {
 
 // settled returns the time of store.JournalPage.SettledUntil. Where processes share the engine, a slow one may still commit.
 func (v *journalView) settled() time.Time {
-	if v.store.facts.exclusive {
+	if v.store.limits.Exclusive {
 		return v.until
 	}
 	return v.At().Add(-store.JournalSettle)
@@ -199,7 +199,7 @@ func (v *journalView) journal(ctx context.Context, kind engine.KindID, prefix st
 	if q.From.Compare(q.To) >= 0 {
 		return nil
 	}
-	r := engine.Range{Kind: kind, ByName: v.store.facts.byName, From: boundOf(prefix, q.From), To: boundOf(prefix, q.To), Reverse: q.Last, Page: q.Limit + 1}
+	r := engine.Range{Kind: kind, ByName: v.store.limits.ByName, From: boundOf(prefix, q.From), To: boundOf(prefix, q.To), Reverse: q.Last, Page: q.Limit + 1}
 	n, size := 0, 0
 	for row, err := range v.store.scan(ctx, v, r, engine.Data, fieldDue) {
 		if err != nil {
@@ -248,18 +248,4 @@ func (s *Store) ReplaceRecord(ctx context.Context, old, next *store.JournalRecor
 		}
 		return nil
 	})
-}
-
-// SweepJournal removes the records and rows whose ExpireAt is over.
-func (s *Store) SweepJournal(ctx context.Context) error {
-	if s.facts.expires {
-		return ctx.Err()
-	}
-	v := s.view()
-	defer v.Close()
-	if _, err := v.Get(ctx, nil); err != nil {
-		return err
-	}
-	now := s.clock(v.At())
-	return s.expire(ctx, expiring{kindJournal, now}, expiring{kindJournalRow, now})
 }

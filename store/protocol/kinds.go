@@ -131,7 +131,7 @@ func (s *Store) shardKey(counter string, shard int) engine.Key {
 }
 
 func (s *Store) shardPlace(counter string, shard int) uint64 {
-	if s.facts.spread {
+	if s.limits.Spread {
 		return wire.ShardHash(counter, shard) & upper
 	}
 	return wire.Order(counter)

@@ -1,7 +1,6 @@
 package protocol_test
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -9,7 +8,6 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/store/engine/memory"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -76,27 +74,5 @@ func TestReadingPassesOtherCounters(t *testing.T) {
 	}
 	if got := fmt.Sprint(found); got != "map[page:a:1:7 page:a:2:9]" || pages != 3 {
 		t.Errorf("%d pages have %s", pages, got)
-	}
-}
-
-// A window that may have been set can be set again.
-func TestWindowWhoseAnswerIsLost(t *testing.T) {
-	t.Parallel()
-	for name, l := range limits {
-		s := open(t, l)
-		lose := true
-		s.db.OnCall(func(c *memory.Call) memory.Answer {
-			if c.Op != memory.Transact || !lose {
-				return memory.Answer{}
-			}
-			lose = false
-			return memory.Answer{Err: errLost, Applied: true}
-		})
-		if _, err := s.SetWindow(t.Context(), 16*24*time.Hour); !errors.Is(err, errLost) {
-			t.Errorf("%s: a lost answer: %v", name, err)
-		}
-		if set, err := s.SetWindow(t.Context(), 16*24*time.Hour); err != nil || set.Version != 2 || set.Window != 16*24*time.Hour {
-			t.Errorf("%s: the repeat: %+v, %v", name, set, err)
-		}
 	}
 }

@@ -2,7 +2,6 @@ package protocol_test
 
 import (
 	"errors"
-	"math/rand/v2"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -79,7 +78,7 @@ func open(t *testing.T, l engine.Limits) tested {
 	return openWith(t, l, protocol.Config{})
 }
 
-// openWith opens a new database. A database that costs money defers some reads.
+// openWith opens a new database.
 func openWith(t *testing.T, l engine.Limits, cfg protocol.Config) tested {
 	t.Helper()
 	s := tested{off: new(atomic.Int64), cfg: cfg}
@@ -88,11 +87,6 @@ func openWith(t *testing.T, l engine.Limits, cfg protocol.Config) tested {
 		s.cfg.Clock = func() time.Time { return time.Now().Add(time.Duration(s.off.Load())) }
 	}
 	s.db = memory.New(protocol.Kinds, memory.Options{Limits: l, Errorf: t.Errorf, Clock: s.cfg.Clock})
-	if l.RowsCost {
-		s.db.OnCall(func(*memory.Call) memory.Answer {
-			return memory.Answer{Defer: func(engine.Key) bool { return rand.IntN(3) == 0 }}
-		})
-	}
 	return s.again(t)
 }
 

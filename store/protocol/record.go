@@ -34,7 +34,7 @@ func (s *Store) Shards(ctx context.Context, counters []string) ([]int, error) {
 	return shards, err
 }
 
-// Grow writes records. A soft commit is enough: no later fold survives without it.
+// Grow raises numbers without a look.
 func (s *Store) Grow(ctx context.Context, growths []store.Growth) error {
 	defer s.changes.Add(1) // deleted counters may exist again
 	sorted := slices.Clone(growths)
@@ -43,27 +43,5 @@ func (s *Store) Grow(ctx context.Context, growths []store.Growth) error {
 	for i, r := range sorted {
 		changes[i] = *growth(r.Counter, r.Shards)
 	}
-	return s.commit(ctx, true, changes)
-}
-
-// GrowCounter uses a transaction, because it returns the number of shards after the change.
-func (s *Store) GrowCounter(ctx context.Context, counter string, shards int) (named int, err error) {
-	defer s.changes.Add(1)
-	key := recordKey(counter)
-	err = s.transact(ctx, false, func(tx engine.Tx) error {
-		rows, err := s.get(ctx, tx, []engine.Key{key}, fieldShards, fieldDeletedAt)
-		if err != nil {
-			return err
-		}
-		have := int(rows[0].Int64(fieldShards))
-		named = max(have, shards)
-		if have < shards || have == shards && rows[0].Int64(fieldDeletedAt) != 0 {
-			tx.Change(growth(counter, shards))
-		}
-		return nil
-	})
-	if err != nil {
-		return 0, certain(err)
-	}
-	return named, nil
+	return certain(s.commit(ctx, false, changes))
 }

@@ -76,7 +76,7 @@ func (s *Store) openMeta(ctx context.Context) error {
 			s.identity, s.machine.current, s.machine.moved = s.identityOf(&m), m.Settings, s.cfg.Age()
 			return err
 		}
-		if !s.facts.exclusive && !s.cfg.Create {
+		if !s.limits.Exclusive && !s.cfg.Create {
 			return ErrUnused
 		}
 		var id [16]byte
@@ -230,7 +230,7 @@ func (s *Store) ChangeRules(ctx context.Context, change store.RuleChange) (store
 // changeSettings writes the settings that change returns, if their version is another one, and removes rows with them. moment
 // is one of the database: the keys of older journal records are before it, also if the machine's clock was set back.
 func (s *Store) changeSettings(ctx context.Context, removed []engine.Key, change func(current store.Settings, now, moment time.Time) (store.Settings, error)) (set store.Settings, err error) {
-	if s.facts.exclusive {
+	if s.limits.Exclusive {
 		// Folds by older rules have ended before the moment of the change.
 		if err := s.gate.Acquire(ctx, wholeGate); err != nil {
 			return set, certain(fmt.Errorf("%w: %w", store.ErrNotApplied, err))

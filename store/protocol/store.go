@@ -91,9 +91,9 @@ func Open(ctx context.Context, e engine.Engine, cfg Config) (*Store, error) {
 	s := &Store{engine: e, cfg: cfg.withDefaults(), limits: e.Limits(), gate: semaphore.NewWeighted(wholeGate)}
 	s.facts = factsOf(&s.limits)
 	switch f := &s.facts; {
-	case f.machineClock && !f.exclusive:
+	case f.machineClock && !s.limits.Exclusive:
 		return nil, fmt.Errorf("%w: an engine without Limits.Exclusive needs Limits.Clock", store.ErrDeployment)
-	case !f.byName && !f.daysFirst:
+	case !s.limits.ByName && !f.daysFirst:
 		return nil, fmt.Errorf("%w: an engine with Limits.Spread or RowsCost needs Limits.ByName", store.ErrDeployment)
 	}
 	if err := s.openMeta(ctx); err != nil {
@@ -202,9 +202,8 @@ type reader interface {
 	Get(ctx context.Context, keys []engine.Key, fields ...engine.FieldID) ([]engine.Row, error)
 }
 
-// each reads any number of rows and visits them, in lots that the engine takes. It asks again for deferred rows. A bad row is an error.
+// each reads any number of rows and visits them, in lots that the engine takes. A bad row is an error.
 func (s *Store) each(ctx context.Context, from reader, keys []engine.Key, fields []engine.FieldID, visit func(i int, r *engine.Row)) error {
-	var again []int
 	for at := 0; at < len(keys); {
 		rows, err := from.Get(ctx, keys[at:min(at+s.limits.Keys, len(keys))], fields...)
 		if err != nil {
@@ -212,10 +211,6 @@ func (s *Store) each(ctx context.Context, from reader, keys []engine.Key, fields
 		}
 		for i := range rows {
 			r := &rows[i]
-			if r.Deferred {
-				again = append(again, at+i)
-				continue
-			}
 			r.Key = keys[at+i]
 			if err := notBad(r); err != nil {
 				return err
@@ -224,14 +219,7 @@ func (s *Store) each(ctx context.Context, from reader, keys []engine.Key, fields
 		}
 		at += len(rows)
 	}
-	if len(again) == 0 {
-		return nil
-	}
-	deferred := make([]engine.Key, len(again))
-	for i, at := range again {
-		deferred[i] = keys[at]
-	}
-	return s.each(ctx, from, deferred, fields, func(i int, r *engine.Row) { visit(again[i], r) })
+	return nil
 }
 
 // get is each that keeps all rows.
@@ -274,7 +262,7 @@ func (s *Store) scan(ctx context.Context, v engine.View, r engine.Range, fields 
 // now returns the time of a transaction after its first read. An exclusive engine has moments, which come after all earlier
 // ones, also if the clock was set back.
 func (s *Store) now(tx engine.Tx) time.Time {
-	if s.facts.exclusive {
+	if s.limits.Exclusive {
 		return s.engine.Moment()
 	}
 	return tx.Now()

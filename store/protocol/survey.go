@@ -16,7 +16,7 @@ import (
 // ShardsOf scans the shards of a counter.
 func (s *Store) ShardsOf(ctx context.Context, counter string) (store.ShardPage, error) {
 	r := engine.Range{From: engine.Key{Name: counter}, To: engine.Key{Name: counter, Place: math.MaxUint64, Part: 1<<24 - 1}}
-	if !s.facts.byName {
+	if !s.limits.ByName {
 		r.From.Place, r.To.Place = s.place(counter), s.place(counter)
 	}
 	page, err := s.survey(ctx, "", r, math.MaxInt)
@@ -27,7 +27,7 @@ func (s *Store) ShardsOf(ctx context.Context, counter string) (store.ShardPage, 
 // ShardPage scans shards in the order of names or of places. The Next of a page is the last key that it looked at.
 func (s *Store) ShardPage(ctx context.Context, prefix, from string, limit int) (store.ShardPage, error) {
 	r := engine.Range{Page: limit}
-	if s.facts.byName {
+	if s.limits.ByName {
 		r.Prefix = prefix
 	}
 	if from != "" {
@@ -47,7 +47,7 @@ const surveyed = 20_000
 func (s *Store) survey(ctx context.Context, prefix string, r engine.Range, limit int) (page store.ShardPage, err error) {
 	v := s.view()
 	defer v.Close()
-	r.Kind, r.ByName = kindShard, s.facts.byName
+	r.Kind, r.ByName = kindShard, s.limits.ByName
 	var records []engine.Key
 	rows := v.Scan(ctx, r, fieldCount)
 	defer rows.Close()

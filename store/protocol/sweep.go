@@ -39,7 +39,7 @@ type deletion struct {
 func (s *Store) SweepCounters(ctx context.Context, after time.Duration) (removed int, err error) {
 	defer s.changes.Add(1)
 	before, found := s.cfg.Clock(), make(map[deletion]int)
-	if s.facts.exclusive {
+	if s.limits.Exclusive {
 		before = s.engine.Moment() // deletions have moments, which may be ahead of the clock
 	}
 	inARow := 0
@@ -76,7 +76,7 @@ func (s *Store) SweepCounters(ctx context.Context, after time.Duration) (removed
 
 // condemned counts the deletions, where a process is alone, and returns the counters that may be removed.
 func (s *Store) condemned(ctx context.Context, keys []engine.Key, found map[deletion]int) (now []engine.Key, err error) {
-	if !s.facts.exclusive {
+	if !s.limits.Exclusive {
 		return keys, nil
 	}
 	s.rounds.mu.Lock()

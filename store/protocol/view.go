@@ -2,7 +2,6 @@ package protocol
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -51,44 +50,34 @@ func (v *view) ReadTime() time.Time { return v.At() }
 // ofTotals are the fields that totals need. Buckets and grouped parts stay in the database.
 var ofTotals = append([]engine.FieldID{fieldCount, fieldBucketed}, recordFields...)
 
-// Lookup passes deferred rows on: the caller has its own time.
+// Lookup of no keys fixes the moment.
 func (v *view) Lookup(ctx context.Context, keys []store.Key) ([]store.Value, error) {
-	values := make([]store.Value, 0, len(keys))
-	for begin := 0; begin < len(keys) || begin == 0; {
-		lot := keys[begin:min(begin+v.store.limits.Keys, len(keys))]
-		wanted := make([]engine.Key, len(lot))
-		for i, k := range lot {
-			if wanted[i] = recordKey(k.Counter); k.Shard != store.RecordKey {
-				wanted[i] = v.store.shardKey(k.Counter, k.Shard)
-			}
+	if len(keys) == 0 {
+		_, err := v.Get(ctx, nil)
+		return nil, err
+	}
+	wanted, values := make([]engine.Key, len(keys)), make([]store.Value, len(keys))
+	for i, k := range keys {
+		if wanted[i] = recordKey(k.Counter); k.Shard != store.RecordKey {
+			wanted[i] = v.store.shardKey(k.Counter, k.Shard)
 		}
-		rows, err := v.Get(ctx, wanted, ofTotals...)
-		if err != nil {
-			return nil, err
-		}
-		for i := range rows {
-			value, err := valueOf(&wanted[i], &rows[i])
-			if err != nil {
-				return nil, err
-			}
-			values = append(values, value)
-		}
-		begin += max(len(lot), 1)
+	}
+	err := v.store.each(ctx, v, wanted, ofTotals, func(i int, r *engine.Row) { values[i] = valueOf(r) })
+	if err != nil {
+		return nil, err
 	}
 	return values, nil
 }
 
 // valueOf reads a record or a shard.
-func valueOf(key *engine.Key, r *engine.Row) (v store.Value, err error) {
-	switch v.Exists, v.Deferred = r.Exists, r.Deferred; {
-	case r.Bad != "":
-		return v, fmt.Errorf("%s %d of %q: %s", Kinds[key.Kind].Name, key.Part, key.Name, r.Bad)
-	case key.Kind == kindRecord:
+func valueOf(r *engine.Row) store.Value {
+	v := store.Value{Exists: r.Exists}
+	if r.Key.Kind == kindRecord {
 		v.Shards, v.Remainder, v.Reset = int(r.Int64(fieldShards)), r.Int(fieldRemainder), resetOf(r)
-	default:
+	} else {
 		v.Count, v.Bucketed = r.Int(fieldCount), r.Int(fieldBucketed)
 	}
-	return v, nil
+	return v
 }
 
 // resetOf reads what resets have written into a record.
@@ -101,18 +90,16 @@ func (v *view) List(ctx context.Context, prefix, after string, limit int) (recor
 	if limit <= 0 || !utf8.ValidString(prefix) || !utf8.ValidString(after) {
 		return nil, nil // names are UTF-8
 	}
-	rows := v.Scan(ctx, engine.Range{Kind: kindRecord, Prefix: prefix, From: engine.Key{Name: after}, After: true, Page: limit}, recordFields...)
-	defer rows.Close()
-	for len(records) < limit {
-		r := rows.Next()
-		if r == nil {
-			break
-		}
-		value, err := valueOf(&r.Key, r)
+	r := engine.Range{Kind: kindRecord, Prefix: prefix, From: engine.Key{Name: after}, After: true, Page: limit}
+	for row, err := range v.store.scan(ctx, v, r, recordFields...) {
 		if err != nil {
 			return nil, err
 		}
-		records = append(records, store.Record{Counter: strings.Clone(r.Key.Name), Shards: value.Shards, Reset: value.Reset, Remainder: value.Remainder})
+		value := valueOf(row)
+		records = append(records, store.Record{Counter: strings.Clone(row.Key.Name), Shards: value.Shards, Reset: value.Reset, Remainder: value.Remainder})
+		if len(records) == limit {
+			break
+		}
 	}
-	return records, rows.Err()
+	return records, nil
 }

@@ -55,23 +55,6 @@ func busiestNames() []store.Busy {
 	return all
 }
 
-func testCheckIsFine(t *testing.T, su *suite) {
-	s := su.open(t)
-	for range 3 {
-		before := readTime(t, s)
-		checked, err := s.Check(t.Context())
-		at := checked.At
-		if err != nil {
-			t.Errorf("Check of a new store: %v", err)
-		}
-		// The deduplication window depends on it. Zero means the machine's own clock.
-		if after := readTime(t, s); !at.IsZero() && (at.Before(before) || at.After(after)) {
-			t.Errorf("Check returned the time %s, between reads at %s and %s", at, before, after)
-		}
-		mustFold(t, s, commit(one(marker()), add("a", 0, 1)))
-	}
-}
-
 // readTime is the moment of a read that is made now.
 func readTime(t testing.TB, s store.Store) time.Time {
 	t.Helper()

@@ -89,8 +89,8 @@ func (c *churn) step() {
 			c.looked = c.looked[1:]
 		}
 	case 4:
-		if _, err := c.s.GrowCounter(c.t.Context(), c.name(), 1); err != nil {
-			c.t.Errorf("GrowCounter: %v", err)
+		if err := c.s.Grow(c.t.Context(), []store.Growth{{Counter: c.name(), Shards: 1}}); err != nil {
+			c.t.Errorf("Grow: %v", err)
 		}
 	default:
 		c.fold()

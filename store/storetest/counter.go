@@ -3,7 +3,6 @@ package storetest
 import (
 	"errors"
 	"math"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -15,23 +14,6 @@ import (
 	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/wire"
 )
-
-func testGrowCounterNeverLowers(t *testing.T, su *suite) {
-	s := su.open(t)
-	for _, step := range []struct{ shards, want int }{{3, 3}, {3, 3}, {2, 3}, {40, 40}, {1, 40}, {999, 999}} {
-		got, err := s.GrowCounter(t.Context(), "a", step.shards)
-		if got != step.want || err != nil {
-			t.Errorf("GrowCounter to %d: got %d, %v, want %d", step.shards, got, err, step.want)
-		}
-		if got := shards(t, s, "a", "b"); !slices.Equal(got, []int{step.want, 0}) {
-			t.Errorf("after GrowCounter to %d: records name %v shards, want %d and 0", step.shards, got, step.want)
-		}
-	}
-	grow(t, s, store.Growth{Counter: "b", Shards: 20})
-	if got, err := s.GrowCounter(t.Context(), "b", 5); got != 20 || err != nil {
-		t.Errorf("GrowCounter after an aggregator's growth: got %d, %v, want 20", got, err)
-	}
-}
 
 // A reset removes the sum of its look-up, and nothing that was folded later.
 func testResetTakesOffWhatItSaw(t *testing.T, su *suite) {

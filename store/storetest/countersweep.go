@@ -29,7 +29,6 @@ func testDeleteEndsWithAGrowth(t *testing.T, su *suite) {
 	mustFold(t, s, commit(nil, add("a", 5, 2)))
 	for name, back := range map[string]func(){
 		"Grow":             func() { grow(t, s, store.Growth{Counter: "a", Shards: 1}) },
-		"GrowCounter":      func() { _, _ = s.GrowCounter(t.Context(), "a", 6) },
 		"a fold's growths": func() { foldGrowth(t, s, "a") },
 	} {
 		if name == "a fold's growths" && !s.Limits().GrowsInFold {

@@ -59,32 +59,8 @@ func testPutDeadLettersIsIdempotent(t *testing.T, su *suite) {
 	}
 }
 
-func testListDeadLettersPages(t *testing.T, su *suite) {
-	s := su.open(t)
-	var want []string
-	for i := range 11 {
-		want = append(want, fmt.Sprintf("%064x", i*i))
-		put(t, s, letter(want[i]))
-	}
-	var got []string
-	after := ""
-	for page := dead(t, s, after, 4); len(page) > 0; page = dead(t, s, after, 4) {
-		if len(page) > 4 {
-			t.Fatalf("a page of %d, limit 4", len(page))
-		}
-		for _, d := range page {
-			got = append(got, d.Key)
-		}
-		after = got[len(got)-1]
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("keys of all pages (-want +got):\n%s", diff)
-	}
-}
-
-// An aggregator deletes the letters that it has counted, maybe after another one has done so. It looks
-// for its letters behind all others.
-func testDeleteDeadLettersRemoves(t *testing.T, su *suite) {
+// Letters are listed in pages, found by their keys, and removed, perhaps twice. An aggregator looks for its letters behind all others.
+func testDeadLetters(t *testing.T, su *suite) {
 	s := su.open(t)
 	keys := []string{fmt.Sprintf("%032x", 1), "fff", "other:01:a", "other:01:b", "other:02:a"}
 	for _, key := range keys {
@@ -92,26 +68,29 @@ func testDeleteDeadLettersRemoves(t *testing.T, su *suite) {
 		d.Payload = slices.Repeat([]byte{0, 0xff}, wire.MaxBatch/2)
 		put(t, s, d)
 	}
-	discard := func(keys ...string) {
-		t.Helper()
-		if err := s.DeleteDeadLetters(t.Context(), keys); err != nil {
-			t.Fatalf("Discard(%q): %v", keys, err)
+	keysOf := func(letters []store.DeadLetter) (keys []string) {
+		for _, d := range letters {
+			keys = append(keys, d.Key)
+		}
+		return keys
+	}
+	for at := 0; at < len(keys); at += 2 {
+		after := append([]string{""}, keys...)[at]
+		if diff := cmp.Diff(keys[at:min(at+2, len(keys))], keysOf(dead(t, s, after, 2))); diff != "" {
+			t.Errorf("a page of 2 after %q (-want +got):\n%s", after, diff)
 		}
 	}
-	discard()
-	discard("nobody's")
+	found, err := s.GetDeadLetters(t.Context(), []string{"nobody's", keys[3], "other:", keys[0]})
+	if diff := cmp.Diff([]store.DeadLetter{dead(t, s, keys[2], 1)[0], dead(t, s, "", 1)[0]}, found, sameTimes); err != nil || diff != "" {
+		t.Errorf("GetDeadLetters: %v (-list +get):\n%s", err, diff)
+	}
 	for range 2 {
-		discard("other:01:b", "fff")
-		var got []string
-		for _, d := range dead(t, s, "other:", 10) {
-			got = append(got, d.Key)
+		if err := s.DeleteDeadLetters(t.Context(), []string{"nobody's", "other:01:b", "fff"}); err != nil {
+			t.Fatalf("DeleteDeadLetters: %v", err)
 		}
-		if diff := cmp.Diff([]string{"other:01:a", "other:02:a"}, got); diff != "" {
+		if diff := cmp.Diff([]string{keys[0], keys[2], keys[4]}, keysOf(dead(t, s, "", 10))); diff != "" {
 			t.Errorf("keys after DeleteDeadLetters (-want +got):\n%s", diff)
 		}
-	}
-	if got := dead(t, s, "", 10); len(got) != 3 || got[0].Key != keys[0] {
-		t.Errorf("%d letters are left, want 3 beginning with %s", len(got), keys[0])
 	}
 	put(t, s, letter("other:01:b")) // stored again
 	if got := dead(t, s, "other:01:a", 1); len(got) != 1 || got[0].Key != "other:01:b" {
@@ -153,37 +132,5 @@ func testDecisionsAreDecidedOnce(t *testing.T, su *suite) {
 		if diff := cmp.Diff([]store.Decision{0, got[0]}, decisions); err != nil || diff != "" {
 			t.Errorf("%s: %v, decisions (-want +got):\n%s", key, err, diff)
 		}
-	}
-}
-
-// A person names letters by their keys. Some of the letters no longer exist.
-func testGetDeadLettersFinds(t *testing.T, su *suite) {
-	s := su.open(t)
-	var keys []string
-	for i := range 12 {
-		keys = append(keys, fmt.Sprintf("%032x", i*i))
-		put(t, s, letter(keys[i]))
-	}
-	find := func(keys ...string) []store.DeadLetter {
-		t.Helper()
-		found, err := s.GetDeadLetters(t.Context(), keys)
-		if err != nil {
-			t.Fatalf("DeadByKey(%q): %v", keys, err)
-		}
-		return found
-	}
-	if got := find(); len(got) != 0 {
-		t.Errorf("GetDeadLetters of nothing: %v", got)
-	}
-	var got []string
-	for _, d := range find(slices.Concat([]string{"nobody's"}, keys[3:], []string{keys[0], "other:"})...) {
-		got = append(got, d.Key)
-	}
-	if diff := cmp.Diff(append(slices.Clone(keys[3:]), keys[0]), got); diff != "" {
-		t.Errorf("keys found (-want +got):\n%s", diff)
-	}
-	want := dead(t, s, "", 1)
-	if diff := cmp.Diff(want, find(want[0].Key), sameTimes); diff != "" {
-		t.Errorf("GetDeadLetters differs from ListDeadLetters (-list +get):\n%s", diff)
 	}
 }

@@ -14,53 +14,6 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-func testFoldAdds(t *testing.T, su *suite) {
-	s := su.open(t)
-	if got := count(t, s, "a", 0); got != 0 {
-		t.Errorf("a shard nobody folded: got %d, want 0", got)
-	}
-	mustFold(t, s, commit(nil, add("a", 0, 5), add("b", 0, -7)))
-	mustFold(t, s, commit(one(marker()), add("a", 0, 3), add("a", 1, 100)))
-	mustFold(t, s, commit(nil, add("a", 0, -20)))
-	for _, c := range []struct {
-		counter string
-		shard   int
-		want    int64
-	}{{"a", 0, -12}, {"a", 1, 100}, {"b", 0, -7}, {"b", 1, 0}, {"c", 0, 0}} {
-		if got := count(t, s, c.counter, c.shard); got != c.want {
-			t.Errorf("shard %d of %q: got %d, want %d", c.shard, c.counter, got, c.want)
-		}
-	}
-}
-
-func testFoldKeepsNothing(t *testing.T, su *suite) {
-	s := su.open(t)
-	m := marker()
-	c := commit(one(m), add("a", 0, 5))
-	mustFold(t, s, c)
-	c.Markers[0] = marker()
-	c.Adds[0] = add("b", 0, 9)
-	if got := count(t, s, "a", 0); got != 5 {
-		t.Errorf("after the caller reused its commit: got %d, want 5", got)
-	}
-	if got := applied(t, s, m.ID); len(got) != 1 || got[0].Fold != m.Fold {
-		t.Errorf("after the caller reused its commit: Applied found %v, want %v", got, m)
-	}
-}
-
-// A part without entries is a marker alone: the head of a request whose increments cancel out.
-func testFoldTakesMarkersOnly(t *testing.T, su *suite) {
-	s := su.open(t)
-	m := marker()
-	mustFold(t, s, commit(one(m)))
-	if got := applied(t, s, m.ID); len(got) != 1 {
-		t.Errorf("Applied found %d markers, want 1", len(got))
-	}
-	if _, err := s.Fold(t.Context(), commit(one(m))); !errors.Is(err, store.ErrMarkerExists) {
-		t.Errorf("the same marker again: got error %v, want ErrMarkerExists", err)
-	}
-}
-
 // The largest commit has exactly Limits.Entities entities.
 func testFoldTakesLimits(t *testing.T, su *suite) {
 	s := su.open(t)

@@ -119,24 +119,6 @@ func withRules(c *store.Commit, version int64) *store.Commit {
 	return c
 }
 
-// Grouped and bucketed parts of one add are both kept.
-func testGroupedSeries(t *testing.T, su *suite) {
-	s := seriesStore(t, su)
-	m := today(t, s)
-	mustFold(t, s, seriesCommit(nil, bucketed{"page:a:1", 0, m, 5}))
-	x := createIndex(t, s, "sites")
-	p := allPlaces(x, 1)
-	mustFold(t, s, grouped(seriesCommit(nil, bucketed{"page:a:1", 0, m, 1}, bucketed{"page:a:1", 0, m + 1, 2}, bucketed{"page:b:1", 0, m, 3}, bucketed{"page:b:1", 0, m + 1, -3}), x))
-	mustFold(t, s, grouped(commit(nil, add("page:a:1", 0, 100)), x))
-	wantUngrouped(t, "a series", s, x, &p, map[string]int64{"page:a:1": 5})
-	wantSeries(t, "page:a:1", seriesOf(t, s, "page:a:1"), minuteOf(m, 6), minuteOf(m+1, 2))
-	v := s.View()
-	defer v.Close()
-	if got := lookup(t, v, store.Key{Counter: "page:a:1"})[0]; got.Count != of(108) || got.Bucketed != of(8) {
-		t.Errorf("a shard with a series and an index is %+v, want 108 and 8", got)
-	}
-}
-
 // Ranges that cover all places have every shard once, in pages of any size and after any split.
 func testUngroupedCoversEachShardOnce(t *testing.T, su *suite) {
 	s := su.open(t)

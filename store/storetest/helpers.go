@@ -106,38 +106,11 @@ func foldRetrying(ctx context.Context, s store.Store, c *store.Commit) (maybe bo
 	return maybe, err
 }
 
-// lookup asks for keys in the view until none is deferred.
 func lookup(t testing.TB, v store.View, keys ...store.Key) []store.Value {
 	t.Helper()
-	values := make([]store.Value, len(keys))
-	open := make([]int, len(keys))
-	for i := range open {
-		open[i] = i
-	}
-	for try := 0; len(open) > 0; try++ {
-		if try > 10_000 {
-			t.Fatalf("%d keys are deferred for ever", len(open))
-		}
-		ask := make([]store.Key, len(open))
-		for i, at := range open {
-			ask[i] = keys[at]
-		}
-		got, err := v.Lookup(t.Context(), ask)
-		if err != nil {
-			t.Fatalf("Lookup of %d keys: %v", len(ask), err)
-		}
-		if len(got) != len(ask) {
-			t.Fatalf("Lookup of %d keys returned %d values", len(ask), len(got))
-		}
-		var still []int
-		for i, at := range open {
-			if got[i].Deferred {
-				still = append(still, at)
-				continue
-			}
-			values[at] = got[i]
-		}
-		open = still
+	values, err := v.Lookup(t.Context(), keys)
+	if err != nil || len(values) != len(keys) {
+		t.Fatalf("Lookup of %d keys returned %d values, %v", len(keys), len(values), err)
 	}
 	return values
 }

@@ -270,8 +270,8 @@ func testSweepJournal(t *testing.T, su *suite) {
 	done()
 	young := foldEvidence(t, s, "a")
 	for range 2 {
-		if err := s.SweepJournal(t.Context()); err != nil {
-			t.Fatalf("SweepJournal: %v", err)
+		if err := s.Sweep(t.Context()); err != nil {
+			t.Fatalf("Sweep: %v", err)
 		}
 		if su.expire != nil {
 			su.expire(t, s)

@@ -1,14 +1,12 @@
 package storetest
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/store"
 )
 
@@ -56,22 +54,4 @@ func wantRules(t testing.TB, what string, s store.Store, want store.Settings) {
 	if diff := cmp.Diff(want.Rules, got.Rules, sameTimes); diff != "" || got.Version != want.Version {
 		t.Errorf("%s: version %d, want %d; rules (-want +got):\n%s", what, got.Version, want.Version, diff)
 	}
-}
-
-func testRulesRefused(t *testing.T, su *suite) {
-	s := su.open(t)
-	set := addRule(t, s, "a*", keep)
-	for _, tt := range []struct {
-		change store.RuleChange
-		want   error
-	}{
-		{store.RuleChange{Pattern: "\x00", Keep: keep}, countmill.ErrInvalid},
-		{store.RuleChange{Pattern: "b"}, countmill.ErrInvalid},
-		{store.RuleChange{Pattern: "b", Remove: true}, store.ErrNoRule},
-	} {
-		if _, err := s.ChangeRules(t.Context(), tt.change); !errors.Is(err, tt.want) {
-			t.Errorf("%+v: got %v, want %v", tt.change, err, tt.want)
-		}
-	}
-	wantRules(t, "after refused changes", s, set)
 }

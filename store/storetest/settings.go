@@ -126,28 +126,27 @@ func wantSettings(t testing.TB, what string, got, right store.Settings, at time.
 	}
 }
 
-// checkSince checks that the window is in effect since just now on the store's clock.
-func checkSince(t *testing.T, s store.Store, since time.Time) {
-	t.Helper()
-	if ago := readTime(t, s).Sub(since); ago < -time.Minute || ago > time.Hour {
-		t.Errorf("the window is in effect since %s, for %s", since, ago)
-	}
-}
-
-func testNewStoreHasItsWindow(t *testing.T, su *suite) {
-	s := su.open(t)
-	checked := check(t, s)
-	since := checked.Settings.Since
-	checkSince(t, s, since)
-	wantSettings(t, "new", checked.Settings, store.NewSettings(countmill.DefaultDedupWindow, since), checked.At)
-}
-
+// A new store has its window. The window can be set, and then set again without effect.
 func testWindowChanges(t *testing.T, su *suite) {
 	s := su.open(t)
-	before := check(t, s).Settings
+	checkSince := func(since time.Time) {
+		t.Helper()
+		if ago := readTime(t, s).Sub(since); ago < -time.Minute || ago > time.Hour {
+			t.Errorf("the window is in effect since %s, for %s", since, ago)
+		}
+	}
+	checked := check(t, s)
+	before := checked.Settings
+	checkSince(before.Since)
+	wantSettings(t, "new", before, store.NewSettings(countmill.DefaultDedupWindow, before.Since), checked.At)
+	for _, window := range []time.Duration{0, -1, -day} {
+		if set, err := s.SetWindow(t.Context(), window); !errors.Is(err, store.ErrRefused) {
+			t.Errorf("SetWindow(%s): got %+v, %v, want ErrRefused", window, set, err)
+		}
+	}
 	for i, window := range []time.Duration{16 * day, day, 4 * day, 2 * day, 12 * time.Hour, 30 * day} {
 		set := setWindow(t, s, window)
-		checkSince(t, s, set.Since)
+		checkSince(set.Since)
 		checked := check(t, s)
 		right := before.At(set.Since).Changed(window, set.Since)
 		at := set.Since
@@ -156,6 +155,9 @@ func testWindowChanges(t *testing.T, su *suite) {
 		}
 		wantSettings(t, "set to "+window.String(), set, right, at)
 		wantSettings(t, "after "+window.String()+" was set", checked.Settings, set, checked.At)
+		again := setWindow(t, s, window)
+		again.ForgetBefore = checked.Settings.ForgetBefore // it advances in any case
+		wantSettings(t, "set to what is in effect", again, checked.Settings, checked.At)
 		if before = checked.Settings; before.Version != int64(i)+2 {
 			t.Errorf("after %d changes the version is %d", i+1, before.Version)
 		}
@@ -174,31 +176,6 @@ func testWindowChanges(t *testing.T, su *suite) {
 			t.Fatalf("%s after the change: settings (-want +got):\n%s", m.Now().Sub(right.Since), diff)
 		}
 	}
-}
-
-func testEqualWindowChangesNothing(t *testing.T, su *suite) {
-	s := su.open(t)
-	setWindow(t, s, 16*day)
-	before := check(t, s).Settings
-	for range 3 {
-		set := setWindow(t, s, 16*day)
-		checked := check(t, s)
-		set.ForgetBefore = checked.Settings.ForgetBefore // it advances in any case
-		wantSettings(t, "set to what is in effect", set, checked.Settings, checked.At)
-		wantSettings(t, "after the same window was set", checked.Settings, before, checked.At)
-	}
-}
-
-func testSetWindowRefusesNonsense(t *testing.T, su *suite) {
-	s := su.open(t)
-	before := check(t, s).Settings
-	for _, window := range []time.Duration{0, -1, -day} {
-		if set, err := s.SetWindow(t.Context(), window); !errors.Is(err, store.ErrRefused) {
-			t.Errorf("SetWindow(%s): got %+v, %v, want ErrRefused", window, set, err)
-		}
-	}
-	checked := check(t, s)
-	wantSettings(t, "after refused windows", checked.Settings, before, checked.At)
 }
 
 // Processes with different windows in their configuration use the database's window.

@@ -3,7 +3,6 @@ package storetest
 import (
 	"errors"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -35,7 +34,6 @@ var sumsTests = []suiteTest{
 	{"SumsAreTotals", testSumsAreTotals},
 	{"BoardsBeyondInt64", testBoardsBeyondInt64},
 	{"SumsOfGroups", testSumsOfGroups},
-	{"SumsOfMinutes", testSumsOfMinutes},
 	{"SumsOfOldMinutes", testSumsOfOldMinutes},
 	{"SumsHideDeletedCounters", testSumsHideDeletedCounters},
 	{"SumsAreOfOneMoment", testSumsAreOfOneMoment},
@@ -140,31 +138,6 @@ func testSumsOfGroups(t *testing.T, su *suite) {
 	}
 	if n, known := s.Changes(); known && n == before.Changes {
 		t.Error("a group got 40 from a range, and that is no change")
-	}
-}
-
-func testSumsOfMinutes(t *testing.T, su *suite) {
-	s := seriesStore(t, su)
-	day := today(t, s)
-	names := pagesOf(12)
-	newChurn(t, s, names) // makes their records
-	random := rand.New(rand.NewPCG(1, 2))
-	for range su.rounds / 5 {
-		var deltas []bucketed
-		for _, name := range names[:1+random.IntN(len(names))] {
-			for _, m := range []wire.Minute{day - 1, day, day + 3} {
-				if random.IntN(2) == 0 {
-					deltas = append(deltas, bucketed{name, 0, m, 1 + random.Int64N(9) - 12*random.Int64N(2)})
-				}
-			}
-		}
-		deltas = slices.DeleteFunc(deltas, func(d bucketed) bool { return d.delta == 0 })
-		if len(deltas) > 0 {
-			mustFoldRetrying(t, s, seriesCommit(one(marker()), deltas...))
-		}
-	}
-	for _, window := range [][2]wire.Minute{{day - 1, day}, {day, day + 1}, {day - store.DayMinutes, day + store.DayMinutes}, {day, allTime}} {
-		wantSumsOfSeries(t, s, names, window[0], window[1])
 	}
 }
 

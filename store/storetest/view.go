@@ -10,23 +10,6 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-func testLookupAnswersInOrder(t *testing.T, su *suite) {
-	s := su.open(t)
-	grow(t, s, store.Growth{Counter: "a", Shards: 3})
-	mustFold(t, s, commit(nil, add("a", 0, 5), add("a", 2, -6), add("gone", 0, 1)))
-	mustFold(t, s, commit(nil, add("gone", 0, -1)))
-	v := s.View()
-	defer v.Close()
-	got := lookup(t, v,
-		store.Key{Counter: "a", Shard: 2}, store.Key{Counter: "x", Shard: 0}, store.Key{Counter: "a", Shard: store.RecordKey},
-		store.Key{Counter: "a", Shard: 1}, store.Key{Counter: "x", Shard: store.RecordKey},
-		store.Key{Counter: "a", Shard: 0}, store.Key{Counter: "gone", Shard: 0})
-	want := []store.Value{{Exists: true, Count: of(-6)}, {}, {Exists: true, Shards: 3}, {}, {}, {Exists: true, Count: of(5)}, {Exists: true}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("Lookup (-want +got):\n%s", diff)
-	}
-}
-
 // A shard is exact beyond int64, and when it comes back.
 func testSumsBeyondInt64(t *testing.T, su *suite) {
 	s := su.open(t)

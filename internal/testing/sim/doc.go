@@ -41,7 +41,7 @@
 // The publisher, aggregator, reader and store are the real ones, with their real time-outs and
 // back-offs; so are the wire format and the memory cache. The bus is a list of messages that
 // are not acknowledged yet. The database is the engine that the engines' suite compares with the
-// real ones: it has the limits of one of them. Its calls are lost, take effect late, are refused, deferred
+// real ones: it has the limits of one of them. Its calls are lost, take effect late, are refused
 // or meet others. HTTP, the backends and the processes are missing here: internal/testing/e2e and
 // the conformance suites have them.
 //

@@ -98,8 +98,6 @@ func (db *database) answer(c *memory.Call, s *step, end callEnd, do func() error
 		return errDeployment
 	case c.Op == memory.Check && db.swapped:
 		return errSwapped
-	case c.Op == memory.Get && db.limits.RowsCost:
-		c.Defer = func(engine.Key) bool { return db.strikes(LookupDeferred) }
 	}
 	lookUp := s.op == "applied" || s.op == "shards"
 	if c.Blank = lookUp && db.strikes(LookupBlank); lookUp && !c.Blank {

@@ -24,7 +24,6 @@ const (
 	FoldIgnored
 	LookupFails
 	LookupBlank
-	LookupDeferred
 	GrowthLost
 	GrowthAnswerLost
 	GrowthLate
@@ -123,7 +122,7 @@ var faultNames = [faultCount]string{
 	"publish lost", "publish answer lost", "published twice", "subscribe fails", "ack lost", "copy beside a younger message",
 	"fold applied, answer lost", "fold not applied, error", "fold given up before it began", "fold applied later, error",
 	"fold contends with others", "fold sent twice below", "fold slower than its deadline", "marker exists, none found",
-	"deployment refuses", "store does not add", "look-up fails", "look-up finds nothing", "keys deferred",
+	"deployment refuses", "store does not add", "look-up fails", "look-up finds nothing",
 	"growth lost", "growth answer lost", "growth applied later", "burial lost", "burial answer lost",
 	"reading letters fails", "letter's removal lost", "letter's removal answer lost", "letter removed later",
 	"announcement lost", "check fails", "check hangs", "read fails", "reset lost", "reset answer lost", "reset applied later", "cache fails", "cache forgets", "cache entry stale",

@@ -436,7 +436,7 @@ func testLimitsAreTaken(s *suite) {
 		s.Fatalf("a look-up of %d keys: %d rows and %v", len(keys), len(found), err)
 	}
 	for i := range found {
-		if !found[i].Deferred && (found[i].Exists != (i < rows) || i < rows && found[i].Int64(count) != int64(i)+1) {
+		if found[i].Exists != (i < rows) || i < rows && found[i].Int64(count) != int64(i)+1 {
 			s.Fatalf("row %d: %+v", i, found[i])
 		}
 	}

@@ -185,18 +185,11 @@ func (s *suite) in(v engine.View, key engine.Key, fields ...engine.FieldID) *eng
 	if len(fields) == 0 {
 		fields = []engine.FieldID{engine.All}
 	}
-	for {
-		rows, err := v.Get(s.ctx(), []engine.Key{key}, fields...)
-		if err != nil {
-			s.Fatal(err)
-		}
-		if len(rows) != 1 || rows[0].Bad != "" {
-			s.Fatalf("%v: got %+v, want one good row", key, rows)
-		}
-		if !rows[0].Deferred {
-			return &rows[0]
-		}
+	rows, err := v.Get(s.ctx(), []engine.Key{key}, fields...)
+	if err != nil || len(rows) != 1 || rows[0].Bad != "" {
+		s.Fatalf("%v: got %+v, %v, want one good row", key, rows, err)
 	}
+	return &rows[0]
 }
 
 // get reads a row as it is now.

@@ -30,8 +30,6 @@ type Call struct {
 	Kind    engine.KindID   // of Scan, Due and Expire
 	Keys    []engine.Key    // of Get, TxGet and Check
 	Changes []engine.Change // of Commit and Transact
-	// Defer says which keys a Get does not look at; nil for none. The function of Around sets it.
-	Defer func(engine.Key) bool
 	// Blank makes all rows of a Get absent. The function of Around sets it.
 	Blank bool
 }
@@ -52,8 +50,6 @@ type Answer struct {
 	// Applied makes a call with changes take effect all the same, if nothing else refuses it: its caller gets Err,
 	// which should then be an error after which the outcome is open.
 	Applied bool
-	// Defer says which keys a Get does not look at. nil for none.
-	Defer func(engine.Key) bool
 }
 
 // OnCall is Around with a function that names the answer before the call. It may block until Ctx ends, so that the call is late.
@@ -63,7 +59,6 @@ func (d *Database) OnCall(f func(*Call) Answer) {
 		if answer.Err != nil && !answer.Applied {
 			return answer.Err
 		}
-		c.Defer = answer.Defer
 		if err := do(); err != nil {
 			return err
 		}

@@ -97,9 +97,7 @@ func (p *process) applyLocked(changes []engine.Change, c *commit) (result engine
 		r := d.rowLocked(change.Key)
 		r.forget(oldest)
 		v := r.newest().changed(change)
-		if v.at = at; !v.exists {
-			d.removed = append(d.removed, change.Key)
-		}
+		v.at = at
 		r.add(v)
 		if d.Limits.Returns {
 			row := engine.Row{Fields: v.fields}
@@ -113,7 +111,6 @@ func (p *process) applyLocked(changes []engine.Change, c *commit) (result engine
 			d.synced = at
 		}
 	}
-	d.collectLocked()
 	result.At = d.answered(at)
 	return result, at, nil
 }

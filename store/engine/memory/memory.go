@@ -1,6 +1,6 @@
 // Package memory is the reference of package engine: a database in memory, of a map with the versions of each row, and
 // one mutex. It takes the limits of any database, so every form of a store's protocols can run over it. It gives each
-// answer on demand, such as a lost, late or deferred one ([Call]), and it can lose its power.
+// answer on demand, such as a lost or late one ([Call]), and it can lose its power.
 //
 // It starts no goroutines and uses no clock but Options.Clock, so it works inside a testing/synctest bubble.
 package memory
@@ -42,7 +42,6 @@ type Database struct {
 	synced  int64     // the disk has everything up to this moment
 	held    chan struct{}
 	views   map[*view]struct{}
-	removed []engine.Key // rows that are still in rows, because a view or a power cut may show them
 	around  func(*Call, func() error) error
 	check   error
 	restore int64
@@ -94,7 +93,6 @@ func (d *Database) CutPower() {
 		}
 		if len(r.versions) == 0 {
 			delete(d.rows, key)
-			d.scanned[key.Kind].gone = true
 		}
 	}
 	d.lives++
@@ -117,7 +115,6 @@ func (d *Database) Expire(now time.Time) {
 			d.expireLocked(engine.KindID(id), now.UnixMicro(), at)
 		}
 	}
-	d.collectLocked()
 }
 
 // Damage makes a row unreadable (engine.Row.Bad).
@@ -202,22 +199,6 @@ func (d *Database) oldestLocked() int64 {
 		oldest = min(oldest, d.last-d.Limits.Past.Microseconds())
 	}
 	return oldest
-}
-
-// collectLocked forgets removed rows that nobody can see.
-func (d *Database) collectLocked() {
-	oldest := d.oldestLocked()
-	for ; len(d.removed) > 0; d.removed = d.removed[1:] {
-		key := d.removed[0]
-		v := d.rows[key].newest()
-		if !v.exists && v.at > oldest {
-			return
-		}
-		if !v.exists {
-			delete(d.rows, key)
-			d.scanned[key.Kind].gone = true
-		}
-	}
 }
 
 // A process is an engine over the database.
@@ -354,7 +335,6 @@ func (p *process) Expire(ctx context.Context, kind engine.KindID, before int64) 
 		err := cmp.Or(p.openLocked(), ctx.Err())
 		if err == nil && !d.Limits.Expires {
 			d.expireLocked(kind, before, d.nextLocked())
-			d.collectLocked()
 		}
 		return err
 	})
@@ -364,7 +344,6 @@ func (d *Database) expireLocked(kind engine.KindID, before, at int64) {
 	for _, key := range d.scanned[kind].sortedLocked(d, false) {
 		if due, ok := d.dueLocked(key); ok && due < before {
 			d.rows[key].add(version{at: at})
-			d.removed = append(d.removed, key)
 		}
 	}
 }

@@ -102,33 +102,6 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-func TestDeferred(t *testing.T) {
-	t.Parallel()
-	d := memory.New(enginetest.Kinds(), memory.Options{})
-	e := d.Open()
-	if err := commit(t.Context(), e, false, add("a"), add("b")); err != nil {
-		t.Fatal(err)
-	}
-	v := e.View(time.Time{})
-	defer v.Close()
-	for _, share := range []map[string]bool{{"a": true, "b": true}, {"b": true}, {}} {
-		d.OnCall(func(*memory.Call) memory.Answer {
-			return memory.Answer{Defer: func(k engine.Key) bool { return share[k.Name] }}
-		})
-		rows, err := v.Get(t.Context(), []engine.Key{key("a"), key("b")}, count)
-		if err != nil || rows[0].Deferred != share["a"] || rows[1].Deferred != share["b"] || rows[0].Exists == share["a"] {
-			t.Errorf("deferring %v: %+v, %v", share, rows, err)
-		}
-		if at := v.At(); at.IsZero() {
-			t.Error("a view whose rows were deferred has no moment")
-		}
-		if err := commit(t.Context(), e, false, add("a")); err != nil {
-			t.Error(err)
-		}
-	}
-	wantCount(t, e, 4)
-}
-
 // A call is late for as long as its function blocks, in the time of a bubble.
 func TestLate(t *testing.T) {
 	t.Parallel()

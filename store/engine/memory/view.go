@@ -95,9 +95,7 @@ func (v *view) readNow(c *Call, fields []engine.FieldID) ([]engine.Row, error) {
 		return rows, nil
 	}
 	for i, key := range c.Keys {
-		if rows[i].Deferred = c.Op == Get && c.Defer != nil && c.Defer(key); !rows[i].Deferred {
-			d.rows[key].as(v.at).fill(&rows[i], fields)
-		}
+		d.rows[key].as(v.at).fill(&rows[i], fields)
 	}
 	return rows, nil
 }
@@ -137,23 +135,23 @@ func (v *view) Close() {
 	defer v.p.d.mu.Unlock()
 	v.done = true
 	delete(v.p.d.views, v)
-	v.p.d.collectLocked()
 }
 
-// scanned are the keys of a kind, in the orders in which it is scanned. sorted is replaced and never changed, so a
+// scanned are the keys of a kind, in the orders in which it is scanned, and perhaps of removed rows. sorted is replaced and never changed, so a
 // scan keeps its own.
 type scanned struct {
 	sorted [2][]engine.Key // by key, by name
 	added  []engine.Key    // keys that sorted lacks
-	gone   bool            // sorted has keys without rows
 }
 
 func (s *scanned) sortedLocked(d *Database, byName bool) []engine.Key {
-	if len(s.added) > 0 || s.gone {
-		all := make([]engine.Key, 0, len(s.sorted[0])+len(s.added))
+	if len(s.added) > 0 {
+		all, oldest := make([]engine.Key, 0, len(s.sorted[0])+len(s.added)), d.oldestLocked()
 		for _, key := range append(slices.Clip(s.sorted[0]), s.added...) {
-			if d.rows[key] != nil {
+			if v := d.rows[key].newest(); v.exists || v.at > oldest {
 				all = append(all, key)
+			} else { // nobody can see the row
+				delete(d.rows, key)
 			}
 		}
 		slices.SortFunc(all, engine.Key.Compare)

@@ -3,7 +3,6 @@ package protocoltest
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -160,9 +159,6 @@ func (s *Store) around(c *memory.Call, do func() error) error {
 		case <-c.Ctx.Done():
 			return c.Ctx.Err()
 		}
-	}
-	if s.opts.Defers {
-		c.Defer = func(engine.Key) bool { return rand.IntN(3) == 0 }
 	}
 	switch answer {
 	case UnknownApplied, SlowApplied, ContendedApplied:

@@ -46,8 +46,6 @@ type Options struct {
 	// Latency is how long every call of the database takes, but the end of a transaction. Default 0.
 	Latency time.Duration
 
-	// Defers makes reads defer some keys, at random.
-	Defers bool
 	// NeedRecords makes a fold a mistake if the counter's record does not name its shard.
 	NeedRecords bool
 	// Exclusive makes two open folds with a common shard or marker a mistake.
