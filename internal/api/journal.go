@@ -10,7 +10,7 @@ import (
 )
 
 // onJournal is the processes that read the journal.
-var onJournal = &role{"reader or aggregator", func(s *Services) bool { return s.Journal != nil }, true}
+var onJournal = &role{"reader or aggregator", func(s *Services) bool { return s.Journal != nil }}
 
 func (a *API) journal(c call) (any, error) {
 	q := admin.JournalQuery{Counter: c.params.Get("counter"), ID: c.params.Get("id"), After: c.params.Get("after"), Before: c.params.Get("before")}

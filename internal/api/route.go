@@ -38,6 +38,7 @@ type route struct {
 	// free parameters are ignored.
 	free   bool
 	counts bool          // it takes increments: the gate is before it
+	share  int           // the resource of which each request takes one while it is served; 0: none
 	within time.Duration // bounds the answer; 0: Config.Timeout; forever: answer has a bound of its own
 
 	// answer returns the value of a success, or the error of a problem.
@@ -116,9 +117,8 @@ const forever = -1
 
 // A role is the processes that have a route.
 type role struct {
-	roles    string // in words
-	here     func(*Services) bool
-	contents bool // its requests take a share of them
+	roles string // in words
+	here  func(*Services) bool
 }
 
 // A call is a request as far as its route has read it. It is passed by value: a pointer would
@@ -228,8 +228,8 @@ func (a *API) serve(to *route, c call) (v any, err error) {
 			return nil, err
 		}
 	}
-	if to.role.contents {
-		give, err := a.pools.take(contents, sharesAs(c), 1)
+	if to.share != 0 {
+		give, err := a.pools.take(to.share, sharesAs(c), 1)
 		if err != nil {
 			return nil, err
 		}

@@ -15,8 +15,8 @@ var (
 	onBatchReceiver = &role{roles: "publisher", here: func(s *Services) bool { return s.BatchReceiver != nil }}
 	onReader        = &role{roles: "reader", here: func(s *Services) bool { return s.Reader != nil }}
 	onAdmin         = &role{roles: "reader", here: func(s *Services) bool { return s.Admin != nil }}
-	onStore         = &role{"reader or aggregator", func(s *Services) bool { return s.DeadLetters != nil }, true}
-	onVerifier      = &role{"reader or aggregator", func(s *Services) bool { return s.Verifier != nil }, true}
+	onStore         = &role{"reader or aggregator", func(s *Services) bool { return s.DeadLetters != nil }}
+	onVerifier      = &role{"reader or aggregator", func(s *Services) bool { return s.Verifier != nil }}
 	onSequences     = &role{roles: "reader or aggregator", here: func(s *Services) bool { return s.Sequences != nil }}
 	onMetrics       = &role{roles: "any", here: func(s *Services) bool { return s.Metrics != nil }}
 )

@@ -39,13 +39,13 @@ var incrementRoutes = []route{
 var sequenceRoutes = []route{
 	{
 		op: "nextValues", method: http.MethodPost, path: "/v1/sequences/next", role: onSequences,
-		need:   auth.PerCounter(auth.Publish),
-		says:   "Get the next values of a sequence",
-		more:   "A sequence is a named row of integers from 1, without creation, apart from the counter of the same name. No value is given to two requests, and each value is greater than all that were answered before the request. With an `id` a repeat within the deduplication window (8 days) gets the same values, from any sender. With its first `time` too, a later repeat is refused with 410. Without an `id` each call gets new values. A value is left out if the outcome of its request was unknown and nobody repeated it, or if the directory was restored from a backup. Values beyond 2^53 are numbers too.",
-		body:   nextBody,
-		out:    gives("The value; with `count` the first and the last of so many consecutive values.", client.Values{}),
-		fails:  fails{409: "NoValues", 410: "IdExpired", 429: "OverloadedOrQuota", 504: "OutcomeUnknown", 507: "InsufficientStorage"},
-		within: forever, answer: (*API).nextValues,
+		need:  auth.PerCounter(auth.Publish),
+		says:  "Get the next values of a sequence",
+		more:  "A sequence is a named row of integers from 1, without creation, apart from the counter of the same name. No value is given to two requests, and each value is greater than all that were answered before the request. With an `id` a repeat within the deduplication window (8 days) gets the same values, from any sender. With its first `time` too, a later repeat is refused with 410. Without an `id` each call gets new values. A value is left out if the outcome of its request was unknown and nobody repeated it, or if the directory was restored from a backup. Values beyond 2^53 are numbers too.",
+		body:  nextBody,
+		out:   gives("The value; with `count` the first and the last of so many consecutive values.", client.Values{}),
+		fails: fails{409: "NoValues", 410: "IdExpired", 429: "OverloadedOrQuota", 504: "OutcomeUnknown", 507: "InsufficientStorage"},
+		share: values, within: forever, answer: (*API).nextValues,
 	},
 	{
 		op: "getSequence", method: http.MethodGet, path: "/v1/sequences", role: onSequences,

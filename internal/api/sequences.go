@@ -75,11 +75,6 @@ func (a *API) nextValues(c call) (any, error) {
 // give charges the caller, and gives values. A call counts towards the limits of a token as an increment does, and a sequence as a
 // counter does: each call with an id and each sequence is a record.
 func (a *API) give(c call, next countmill.NextRequest) (none countmill.Values, err error) {
-	give, err := a.pools.take(values, sharesAs(c), 1)
-	if err != nil {
-		return none, err
-	}
-	defer give()
 	// No counter has such a name: a sequence is new, even if a counter has its name.
 	named := countmill.Increment{Counter: "\xff" + next.Sequence}
 	if err := c.caller().Charge([]countmill.Increment{named}, 1, c.size); err != nil {

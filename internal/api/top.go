@@ -15,11 +15,6 @@ func (a *API) top(c call) (any, error) {
 		return nil, err
 	}
 	board.Groups = c.is("of", "groups")
-	give, err := a.pools.take(boardReads, sharesAs(c), 1)
-	if err != nil {
-		return nil, err
-	}
-	defer give()
 	found, err := a.services.Reader.Top(c.ctx, reader.TopQuery{BoardQuery: board, N: c.number("n")})
 	return &topAnswer{found, c.quoted()}, err
 }
@@ -37,11 +32,6 @@ func (a *API) rank(c call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	give, err := a.pools.take(boardReads, sharesAs(c), 1)
-	if err != nil {
-		return nil, err
-	}
-	defer give()
 	found, err := a.services.Reader.Rank(c.ctx, q, counter)
 	return &rankAnswer{found, c.quoted()}, err
 }
