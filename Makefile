@@ -69,28 +69,20 @@ bench: ## run all benchmarks (or BENCHED) COUNT (6) times, and show the spread; 
 	go tool -modfile=tools/go.mod benchstat $(if $(BASE),$(BASE)=$(TMP)/countmill-base.txt) now=$(TMP)/countmill-bench.txt
 
 bench-peers: ## compare countmill with Redis, PostgreSQL and others, for hours; BENCH=-quick for three minutes
-	go -C bench build -o $(TMP)/countmill-bench .
-	cd bench && $(TMP)/countmill-bench $(BENCH)
-	rm $(TMP)/countmill-bench
+	go -C bench run . $(BENCH)
 	go -C bench test -run '^$$' -bench . -benchmem $(if $(findstring -quick,$(BENCH)),-benchtime 0.1s,-count 6) ./add
 
 bench-cost: ## measure entities written and read for increments and totals, in virtual time; 30 to 50 minutes
 	go -C bench test -count 1 -timeout 2h -v ./cost $(if $(findstring -quick,$(BENCH)),,-args -full)
 
 bench-staleness: ## measure the time from Publish to the total that shows it, embedded and on Google's emulators; an hour, or BENCH=-quick
-	go -C bench build -o $(TMP)/countmill-bench .
-	cd bench && $(TMP)/countmill-bench staleness $(BENCH)
-	rm $(TMP)/countmill-bench
+	go -C bench run . staleness $(BENCH)
 
 bench-memory: ## measure the memory of an aggregator with 1M counters in flight, and bytes on disk; 10 minutes, or BENCH=-quick
-	go -C bench build -o $(TMP)/countmill-bench .
-	cd bench && $(TMP)/countmill-bench memory $(BENCH)
-	rm $(TMP)/countmill-bench
+	go -C bench run . memory $(BENCH)
 
 billion: ## send BILLION (1e9) increments through `up`, killed every few seconds; every total is compared
-	go -C bench build -o $(TMP)/countmill-bench .
-	cd bench && $(TMP)/countmill-bench billion $(if $(findstring -quick,$(BENCH)),,-increments $(BILLION)) $(BENCH)
-	rm $(TMP)/countmill-bench
+	go -C bench run . billion $(if $(findstring -quick,$(BENCH)),,-increments $(BILLION)) $(BENCH)
 
 e2e: ## run the tests that build countmill, run it and kill it
 	COUNTMILL_TEST_CHAOS=1m go test -count 1 -v -timeout 20m ./internal/testing/archtest ./internal/testing/e2e ./cmd/... ./examples/...

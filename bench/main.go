@@ -31,6 +31,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/bench/internal/billion"
+	"github.com/countmill/countmill/bench/internal/command"
 	"github.com/countmill/countmill/bench/internal/load"
 	"github.com/countmill/countmill/bench/internal/memory"
 	"github.com/countmill/countmill/bench/internal/staleness"
@@ -75,97 +76,47 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, cfg.timeout, fmt.Errorf("-timeout %s has passed", cfg.timeout))
-	defer cancel()
 	return compare(ctx, cfg, stdout, stderr)
 }
 
 // A config is the command line.
 type config struct {
+	*command.Flags
 	only, loads     []string
 	rounds          int
 	goal            load.Goal
 	names, distinct int
-	quick, list     bool
-	timeout         time.Duration
-	dir             string
-	countmill       string
+	list            bool
 	before          string
 }
 
 func parse(args []string, stderr io.Writer) (config, error) {
-	var c config
+	c := config{Flags: command.NewFlags("", 12*time.Hour, stderr)}
 	var only, loads string
 	var seconds, most float64
-	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	flags.SetOutput(stderr)
-	flags.StringVar(&only, "only", "", "measure systems whose names begin with one of these, separated by commas")
-	flags.StringVar(&loads, "loads", "", "measure on these loads only, separated by commas: hot, zipf, uniform, distinct")
-	flags.IntVar(&c.rounds, "rounds", 5, "how often each system is measured on each load")
-	flags.Float64Var(&seconds, "seconds", 60, "a measurement lasts at least this long")
-	flags.Int64Var(&c.goal.Increments, "increments", 40_000_000, "a measurement has at least this many increments")
-	flags.Float64Var(&most, "most", 0, "a measurement ends after so many seconds even if it has fewer increments (default twice -seconds)")
-	flags.IntVar(&c.names, "names", 1_000_000, "counters of the loads zipf and uniform")
-	flags.IntVar(&c.distinct, "distinct", 50_000, "counters of the load distinct, a multiple of 10,000")
-	flags.BoolVar(&c.quick, "quick", false, "one round of a moment each, over fewer counters: shows that everything works; the figures are useless")
-	flags.BoolVar(&c.list, "list", false, "list the systems and end")
-	flags.DurationVar(&c.timeout, "timeout", 12*time.Hour, "end everything after this time")
-	flags.StringVar(&c.dir, "dir", "", "keep the servers' data below this directory, on the disk to measure (default the system's temporary one)")
-	flags.StringVar(&c.countmill, "countmill", "", "path of countmill (default: built from this tree)")
-	flags.StringVar(&c.before, "before", "", "path of an earlier countmill: http/ndjson is measured with it too, and must not have become slower")
-	if err := flags.Parse(args); err != nil {
-		return c, err
-	}
-	if flags.NArg() > 0 {
-		return c, fmt.Errorf("unexpected argument %q; the commands are %s", flags.Arg(0), strings.Join(slices.Sorted(maps.Keys(commands)), ", "))
+	c.StringVar(&only, "only", "", "measure systems whose names begin with one of these, separated by commas")
+	c.StringVar(&loads, "loads", "", "measure on these loads only, separated by commas: hot, zipf, uniform, distinct")
+	c.IntVar(&c.rounds, "rounds", 5, "how often each system is measured on each load")
+	c.Float64Var(&seconds, "seconds", 60, "a measurement lasts at least this long")
+	c.Int64Var(&c.goal.Increments, "increments", 40_000_000, "a measurement has at least this many increments")
+	c.Float64Var(&most, "most", 0, "a measurement ends after so many seconds even if it has fewer increments (default twice -seconds)")
+	c.IntVar(&c.names, "names", 1_000_000, "counters of the loads zipf and uniform")
+	c.IntVar(&c.distinct, "distinct", 50_000, "counters of the load distinct, a multiple of 10,000")
+	c.BoolVar(&c.list, "list", false, "list the systems and end")
+	c.StringVar(&c.before, "before", "", "path of an earlier countmill: http/ndjson is measured with it too, and must not have become slower")
+	quick := map[string]string{"rounds": "1", "seconds": "0.5", "increments": "1000", "names": "10000", "distinct": "20000"}
+	if err := c.Parse(args, quick); err != nil {
+		return c, fmt.Errorf("%w; the commands are %s", err, strings.Join(slices.Sorted(maps.Keys(commands)), ", "))
 	}
 	c.only, c.loads = split(only), split(loads)
-	if c.quick {
-		quicken(flags, &c, &seconds)
-	}
 	if most == 0 {
 		most = 2 * seconds
 	}
 	c.goal.Least, c.goal.Most = time.Duration(seconds*float64(time.Second)), time.Duration(most*float64(time.Second))
-	return c, c.validate()
-}
-
-// quicken makes every size small that the command line does not set.
-func quicken(flags *flag.FlagSet, c *config, seconds *float64) {
-	named := make(map[string]bool)
-	flags.Visit(func(f *flag.Flag) { named[f.Name] = true })
-	small := map[string]func(){
-		"rounds":     func() { c.rounds = 1 },
-		"seconds":    func() { *seconds = 0.5 },
-		"increments": func() { c.goal.Increments = 1000 },
-		"names":      func() { c.names = 10_000 },
-		"distinct":   func() { c.distinct = 20_000 },
+	if c.rounds < 1 || c.goal.Increments < 1 || c.names < 2 || c.distinct < 10_000 || c.distinct%10_000 != 0 || c.goal.Least <= 0 || c.goal.Most < c.goal.Least {
+		return c, errors.New("-rounds and -increments must be at least 1, -names at least 2, -distinct a multiple of 10000, -seconds positive, and -most no less")
 	}
-	for name, set := range small {
-		if !named[name] {
-			set()
-		}
-	}
-}
-
-func (c config) validate() error {
-	var errs []error
-	atLeast := func(name string, got, least int64) {
-		if got < least {
-			errs = append(errs, fmt.Errorf("-%s must be at least %d, got %d", name, least, got))
-		}
-	}
-	atLeast("rounds", int64(c.rounds), 1)
-	atLeast("increments", c.goal.Increments, 1)
-	atLeast("names", int64(c.names), 2)
-	atLeast("distinct", int64(c.distinct), 10_000)
-	if c.distinct%10_000 != 0 {
-		errs = append(errs, fmt.Errorf("-distinct must be a multiple of 10000, got %d", c.distinct))
-	}
-	if c.goal.Least <= 0 || c.goal.Most < c.goal.Least {
-		errs = append(errs, fmt.Errorf("-seconds must be positive and -most no less, got %s and %s", c.goal.Least, c.goal.Most))
-	}
-	return errors.Join(errs...)
+	return c, nil
 }
 
 func split(list string) []string {
@@ -184,16 +135,16 @@ func compare(ctx context.Context, cfg config, stdout, stderr io.Writer) error {
 	if cfg.list {
 		return list(stdout, plan)
 	}
-	m, err := newMeasurer(ctx, cfg, stderr)
+	ctx, site, err := cfg.Open(ctx)
 	if err != nil {
 		return err
 	}
-	defer m.close()
-	head := newHeader(cfg, plan)
-	if err := head.print(stdout); err != nil {
+	defer site.Close()
+	missing, err := printHeader(stdout, cfg, plan)
+	if err != nil {
 		return err
 	}
-	results := m.all(ctx, plan, head.missing)
+	results := newMeasurer(site, cfg, stderr).all(ctx, plan, missing)
 	if err := printTables(stdout, plan, results); err != nil {
 		return err
 	}

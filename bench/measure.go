@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/countmill/countmill/bench/internal/command"
 	"github.com/countmill/countmill/bench/internal/load"
 	"github.com/countmill/countmill/bench/internal/report"
-	"github.com/countmill/countmill/bench/internal/server"
 	"github.com/countmill/countmill/bench/internal/system"
 )
 
@@ -75,34 +75,18 @@ func (r result) ok() bool { return r.Missing == "" && r.Error == "" }
 
 // A measurer runs jobs, each in a directory of its own.
 type measurer struct {
-	cfg       config
-	log       io.Writer
-	dir       string
-	close     func() // removes dir
-	loads     map[string]*load.Load
-	countmill string
-	self      string
+	cfg   config
+	log   io.Writer
+	site  *command.Site
+	loads map[string]*load.Load
 }
 
-func newMeasurer(ctx context.Context, cfg config, log io.Writer) (*measurer, error) {
-	m := &measurer{cfg: cfg, log: log, loads: make(map[string]*load.Load), countmill: cfg.countmill}
-	var err error
-	if m.self, err = os.Executable(); err != nil {
-		return nil, err
-	}
-	if m.dir, m.close, err = server.TempDir(cfg.dir); err != nil {
-		return nil, err
-	}
-	if m.countmill == "" {
-		if m.countmill, err = server.Build(ctx, m.dir); err != nil {
-			m.close()
-			return nil, err
-		}
-	}
+func newMeasurer(site *command.Site, cfg config, log io.Writer) *measurer {
+	m := &measurer{cfg: cfg, log: log, site: site, loads: make(map[string]*load.Load)}
 	for _, l := range load.All(cfg.names, cfg.distinct) {
 		m.loads[l.Name] = l
 	}
-	return m, nil
+	return m
 }
 
 // all measures round after round, so that a disturbance of the machine affects every system alike.
@@ -141,15 +125,12 @@ func (m *measurer) one(ctx context.Context, j job, r *result) {
 }
 
 func (m *measurer) measure(ctx context.Context, j job, run *load.Run) (err error) {
-	dir, err := os.MkdirTemp(m.dir, "run-")
+	dir, err := m.site.Sub("run")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	if err := os.Chmod(dir, 0o755); err != nil {
-		return err
-	}
-	i, err := j.system.Open(ctx, system.Place{Dir: dir, Load: run.Load, Countmill: m.countmill, Self: m.self})
+	i, err := j.system.Open(ctx, system.Place{Dir: dir, Load: run.Load, Countmill: m.site.Countmill, Self: m.site.Self})
 	if err != nil {
 		return fmt.Errorf("open: %w", err)
 	}

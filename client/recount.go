@@ -12,9 +12,6 @@ import (
 type RecountRequest struct {
 	// Prefix is how the names of the counters begin.
 	Prefix string `json:"prefix"`
-	// From and To leave only the buckets of a time to compare: times, or dates in UTC.
-	From string `json:"from,omitempty"`
-	To   string `json:"to,omitempty"`
 	// Range is the Next of the answer before.
 	Range string `json:"range,omitempty"`
 	// Repair corrects the sums that differ from the journal.
@@ -28,7 +25,7 @@ type Recounted struct {
 	// The moment of all sums.
 	AsOf     time.Time        `json:"as_of"`
 	Findings []RecountFinding `json:"findings"`
-	// Counters that were compared; with `from` or `to` those with a series.
+	// Counters that were compared.
 	Counters int `json:"counters"`
 	// Buckets that were compared.
 	Buckets int `json:"buckets"`
@@ -42,7 +39,7 @@ type Recounted struct {
 	NotCoveredNames []NotCovered `json:"not_covered_names"`
 	// The share of all hashes up to the end of the range, in thousandths.
 	Done int64 `json:"done"`
-	// The `range` of the next call; absent at the end of the range.
+	// The `range` of the next call; absent at the end.
 	Next string `json:"next,omitzero"`
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -202,7 +203,7 @@ func printDeadLetter(out io.Writer, l *client.DeadLetterShown) error {
 const maxDeadKeys = 100
 
 // A deadTally counts what became of letters.
-type deadTally struct{ asked, refused, gone, discarded, removed int }
+type deadTally struct{ all, asked, refused int }
 
 // errNoDeadLetters: --all means none.
 var errNoDeadLetters = errors.New("no dead letters")
@@ -271,14 +272,10 @@ func (d *dead) orNone(err error) error {
 
 // soFar says how far it came before an error. A repeat does no harm.
 func (d *dead) soFar(t deadTally, err error) error {
-	if err == nil || t == (deadTally{}) {
+	if err == nil || t.all == 0 {
 		return err
 	}
-	return fmt.Errorf("after %s: %w; repeat it: nothing is done twice", t, err)
-}
-
-func (t deadTally) String() string {
-	return fmt.Sprintf("%d letters", t.asked+t.refused+t.gone+t.discarded+t.removed)
+	return fmt.Errorf("after %d letters: %w; repeat it: nothing is done twice", t.all, err)
 }
 
 // sure lets a person confirm, and says what there is to lose.
@@ -333,19 +330,9 @@ type action func(ctx context.Context, cl *client.Client, keys []string) (client.
 
 // act does it with the keys, or with those of all letters, in lots.
 func (d *dead) act(ctx context.Context, do action) (t deadTally, err error) {
-	post := func(lot []string) error {
-		err := d.post(ctx, do, lot, &t)
-		if cli.IsTerminal(d.stderr) {
-			fmt.Fprintf(d.stderr, "\r%s", t)
-		}
-		return err
-	}
-	if cli.IsTerminal(d.stderr) {
-		defer fmt.Fprintln(d.stderr)
-	}
 	if !d.all {
-		for from := 0; from < len(d.args); from += maxDeadKeys {
-			if err := post(d.args[from:min(from+maxDeadKeys, len(d.args))]); err != nil {
+		for lot := range slices.Chunk(d.args, maxDeadKeys) {
+			if err := d.post(ctx, do, lot, &t); err != nil {
 				return t, err
 			}
 		}
@@ -361,7 +348,7 @@ func (d *dead) act(ctx context.Context, do action) (t deadTally, err error) {
 		for i, l := range page {
 			lot[i] = l.Key
 		}
-		return post(lot)
+		return d.post(ctx, do, lot, &t)
 	})
 	if err == nil && !found {
 		err = errNoDeadLetters
@@ -375,7 +362,13 @@ func (d *dead) post(ctx context.Context, do action, keys []string, t *deadTally)
 		return err
 	}
 	for _, o := range got.DeadLetters {
-		t.add(o)
+		t.all++
+		switch o.Result {
+		case "asked":
+			t.asked++
+		case "refused":
+			t.refused++
+		}
 		switch {
 		case o.Result == "gone":
 			o.Why = "it was counted or discarded, or never there"
@@ -389,19 +382,4 @@ func (d *dead) post(ctx context.Context, do action, keys []string, t *deadTally)
 		}
 	}
 	return d.writeJSON()
-}
-
-func (t *deadTally) add(o client.DeadOutcome) {
-	switch o.Result {
-	case "asked":
-		t.asked++
-	case "refused":
-		t.refused++
-	case "discarded":
-		t.discarded++
-	case "removed":
-		t.removed++
-	default:
-		t.gone++
-	}
 }

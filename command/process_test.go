@@ -98,7 +98,8 @@ func (p *process) signal(t *testing.T, sig os.Signal) error {
 type ledger struct {
 	client    http.Client
 	anonymous atomic.Int64 // accepted
-	unknown   atomic.Int64 // anonymous ones without an answer
+	unknown   atomic.Int64 // anonymous ones without an answer, or with one that leaves it open
+	open      atomic.Int64 // the latter
 	keyed     atomic.Int64 // accepted in the end; each was repeated until then
 	wg        sync.WaitGroup
 }
@@ -142,12 +143,13 @@ func (l *ledger) run(workers int, url func() string, stop <-chan struct{}) {
 }
 
 func (l *ledger) anonymousOnce(url string) {
-	switch l.post(url, `{"counter":"anonymous"}`, "") {
+	switch status := l.post(url, `{"counter":"anonymous"}`, ""); status {
 	case 202:
 		l.anonymous.Add(1)
 	case 429, 503: // surely not counted
 	default:
 		l.unknown.Add(1)
+		l.open.Add(int64(min(status, 1)))
 	}
 }
 
@@ -168,6 +170,9 @@ func (l *ledger) check(t *testing.T, p *process) {
 	}
 	if want := l.keyed.Load(); keyed != want || ids != want {
 		t.Errorf("keyed total is %d and that of ids %d, want %d", keyed, ids, want)
+	}
+	if n := l.open.Load(); n > 0 {
+		t.Errorf("%d answers leave open whether an increment is counted, want that each says it", n)
 	}
 	t.Logf("%d anonymous accepted, %d unknown, %d keyed", accepted, unknown, l.keyed.Load())
 }

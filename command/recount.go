@@ -33,7 +33,6 @@ Groups have no journal: "countmill verify" compares them with their counters.
 
   countmill recount billing:
   countmill recount billing: --repair
-  countmill recount billing: --from 2026-11-01     buckets from that day on, no totals
 
 Exit code 3: something is wrong, and was not corrected, or nothing was compared.
 `,
@@ -52,14 +51,11 @@ type recounting struct {
 
 type recountVerb struct {
 	calling
-	from, to        string
 	repair, opening bool
 }
 
 func (c *recountVerb) Flags() []cli.Flag {
 	return c.flags(time.Hour, pages,
-		cli.New("from", "TIME", cli.Day(&c.from), "Compare only buckets from this time or date on, and no totals.").Default("any"),
-		cli.New("to", "TIME", cli.Day(&c.to), "Compare only buckets before this time or date, and no totals.").Default("any"),
 		cli.Switch("repair", &c.repair, "Correct the sums that differ from the journal."),
 		cli.Switch("opening", &c.opening, "Write opening balances, from which later recounts begin."),
 	)
@@ -70,15 +66,12 @@ func (c *recountVerb) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.checkRecountPeriod(); err != nil {
-		return err
-	}
 	cl, err := c.client()
 	if err != nil {
 		return err
 	}
 	r := &recounting{recountVerb: c, notCovered: make(map[string]int), examples: make(map[string]string)}
-	if err := r.run(ctx, cl, client.RecountRequest{Prefix: prefix, From: c.from, To: c.to, Repair: c.repair, Opening: c.opening}); err != nil {
+	if err := r.run(ctx, cl, client.RecountRequest{Prefix: prefix, Repair: c.repair, Opening: c.opening}); err != nil {
 		return err
 	}
 	r.summary()
@@ -99,19 +92,6 @@ func (r *recounting) verdict(prefix string) error {
 		return nil
 	}
 	return &inconsistent{"nothing was compared: " + noMatch(prefix)}
-}
-
-// checkRecountPeriod refuses a period without a minute.
-func (c *recountVerb) checkRecountPeriod() error {
-	if c.from == "" || c.to == "" {
-		return nil
-	}
-	from, _ := time.Parse(time.RFC3339Nano, c.from) // their flags have checked them
-	to, _ := time.Parse(time.RFC3339Nano, c.to)
-	if !from.Truncate(time.Minute).Before(to.Truncate(time.Minute)) {
-		return cli.Usagef("--to: must be a minute after --from, or later, got %s and %s", c.to, c.from)
-	}
-	return nil
 }
 
 // run recounts one range after the other.
@@ -187,11 +167,7 @@ func (r *recounting) line(kind, counter, at, sums string, fixed bool, detail str
 }
 
 func (r *recounting) summary() {
-	if r.from+r.to != "" {
-		fmt.Fprintf(r.stderr, "%s of %s compared, and no totals\n", counted(r.buckets, "bucket"), counted(r.counters, "counter"))
-	} else {
-		fmt.Fprintf(r.stderr, "%s and %s compared\n", counted(r.counters, "counter"), counted(r.buckets, "bucket"))
-	}
+	fmt.Fprintf(r.stderr, "%s and %s compared\n", counted(r.counters, "counter"), counted(r.buckets, "bucket"))
 	if r.opening {
 		fmt.Fprintf(r.stderr, "%d opening balances written\n", r.opened)
 	}

@@ -4,15 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/countmill/countmill/command/cli"
 	"github.com/countmill/countmill/internal/app"
 	"github.com/countmill/countmill/internal/backup"
 	"github.com/countmill/countmill/internal/httpserver"
-	"github.com/countmill/countmill/internal/transfer"
 )
 
 var restoreCommand = cli.Command{
@@ -32,8 +29,8 @@ asks no server. PLACE is a directory or a URL like that of --backup-root.
 A line of the list has the time, the path below PLACE, the database and the backup. If PLACE has
 backups of several databases, choose one with --database.
 
-The checksum of every file is checked. DIR gets its name in the last step: a kill leaves
-DIR.countmill-restore, which is no copy. The next restore to DIR removes it.
+The checksum of every file is checked. DIR gets its name in the last step: a kill leaves a directory
+DIR.countmill-restore-NUMBER, which is no copy. Remove it.
 
 Stop the old countmill first. What it accepted after the backup is not in DIR. Senders may repeat
 that: ids that the backup does not know count again.
@@ -67,33 +64,13 @@ func (c *restoreVerb) Run(ctx context.Context) error {
 		choice.At, _ = time.Parse(time.RFC3339Nano, c.at) // the flag's value has checked it
 	}
 	place, dir := c.args[0], c.args[1]
-	release, err := holdDir(dir)
-	if err != nil {
-		return err
-	}
-	defer release()
 	r, err := app.Restore(ctx, c.buckets, place, choice, dir)
-	if r.Left != "" {
-		fmt.Fprintf(c.stderr, "countmill: removed %s, which a restore that was killed had left\n", r.Left)
-	}
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(c.stdout, "%s: backup %s of %d bytes; everything accepted before %s is in it\n", dir, r.ID, r.Bytes, httpserver.FormatTime(r.BeganAt))
 	fmt.Fprintf(c.stderr, "countmill: continue from it with countmill up --data %s\n", dir)
 	return nil
-}
-
-// holdDir keeps other restores of this machine from a directory that may be missing.
-func holdDir(dir string) (release func(), err error) {
-	dir, err = filepath.Abs(dir)
-	if err != nil {
-		return nil, err
-	}
-	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
-		return nil, err
-	}
-	return transfer.Hold(dir)
 }
 
 // listAll prints a line for each backup.

@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,11 +18,11 @@ var seriesCommand = cli.Command{
 	Path:  "series",
 	Group: "count",
 	Args:  "NAME...",
-	Short: "draw the counts of a counter over time",
-	Long: `Draws a chart of what was counted under the counter NAME, for each of several names. It needs a
-rule for series ("countmill help rule"). Where no terminal is, it prints a line for each row: its
-beginning, the count, partial or whole, and the name, with tabs between. The last line of the
-charts says how much was counted without a rule, if that is not 0.
+	Short: "print the counts of a counter over time",
+	Long: `Prints what was counted under the counter NAME, or under several names. It needs a rule for
+series ("countmill help rule"). A line for each row has its beginning, the count, partial or whole,
+and the name, with tabs between. Standard error says how much was counted without a rule, if that
+is not 0. The page of the server draws the curve.
 
   countmill series page:/home --last 24h
   countmill series page:/home --last 90d --step 1w --tz Asia/Kolkata
@@ -57,7 +55,7 @@ func (c *seriesVerb) Flags() []cli.Flag {
 		cli.New("last", "DURATION", cli.Duration{To: &c.last, Min: time.Minute, Max: store.MaxKeep}, "How far back to go, from 1m to 3660d."),
 		cli.New("from", "TIME", cli.Any(&c.from), "The beginning, as 2006-01-02T15:04:05Z, or a date in --tz.").Default("--last before --to"),
 		cli.New("to", "TIME", cli.Any(&c.to), "The end, as 2006-01-02T15:04:05Z, or a date in --tz.").Default("now"),
-		cli.New("step", "STEP", cli.Any(&c.step), "The time of a row: 1m, 5m, 15m, 1h, 1d, 1w, 1mo, 1y and others. Steps below 15m need minutes, which the rule keeps for hours.").Default("fits a terminal"),
+		cli.New("step", "STEP", cli.Any(&c.step), "The time of a row: 1m, 5m, 15m, 1h, 1d, 1w, 1mo, 1y and others. Steps below 15m need minutes, which the rule keeps for hours.").Default("some hundred rows"),
 		zoneFlag(&c.tz),
 	)
 }
@@ -86,21 +84,29 @@ func (c *seriesVerb) Run(ctx context.Context) error {
 	if err != nil && len(rows) == 0 {
 		return err
 	}
-	if err := c.print(rows, q.Step); err != nil {
+	if err := c.print(rows); err != nil {
 		return err
 	}
 	return err // some values do not fit 64 bits
 }
 
-func (c *seriesVerb) print(rows []client.Row, step string) (err error) {
-	switch {
-	case c.json:
+func (c *seriesVerb) print(rows []client.Row) error {
+	if c.json {
 		return c.writeJSON()
-	case !cli.IsTerminal(c.stdout):
-		return printRows(c.stdout, rows)
 	}
-	_, err = fmt.Fprint(c.stdout, charts(rows, step, c.answer.Header.Get("Countmill-Without-Curve")))
-	return err
+	for _, r := range rows {
+		whole := "whole"
+		if r.Partial {
+			whole = "partial"
+		}
+		if _, err := fmt.Fprintf(c.stdout, "%s\t%s\t%s\t%s\n", r.Time.Format(time.RFC3339), valueOf(&r), whole, cli.Plain(r.Counter)); err != nil {
+			return err
+		}
+	}
+	if without := c.answer.Header.Get("Countmill-Without-Curve"); without != "" && without != "0" {
+		fmt.Fprintf(c.stderr, "%s without a curve: counted without a rule\n", cli.Plain(without))
+	}
+	return nil
 }
 
 // seriesPeriod is the query for --from, --to, --last, --step and --tz.
@@ -152,24 +158,7 @@ func timeOrDate(flag, text string, zone *time.Location) (time.Time, error) {
 	return day, nil
 }
 
-// charts draws the rows of each counter. without is the part of all their sums that no series ever had.
-func charts(rows []client.Row, step, without string) string {
-	var b strings.Builder
-	for len(rows) > 0 {
-		n := 1
-		for n < len(rows) && rows[n].Counter == rows[0].Counter {
-			n++
-		}
-		b.WriteString(chart(rows[:n], step))
-		rows = rows[n:]
-	}
-	if n, err := strconv.ParseInt(without, 10, 64); err == nil && n != 0 {
-		fmt.Fprintf(&b, "%d without a curve: counted without a rule\n", n)
-	}
-	return b.String()
-}
-
-// stepFor is a step that gives a chart of at most some hundred columns.
+// stepFor is a step that gives at most some hundred rows.
 func stepFor(last time.Duration) string {
 	const day = 24 * time.Hour
 	for _, s := range []struct {
@@ -181,59 +170,4 @@ func stepFor(last time.Duration) string {
 		}
 	}
 	return "1mo"
-}
-
-func printRows(out io.Writer, rows []client.Row) error {
-	for _, r := range rows {
-		whole := "whole"
-		if r.Partial {
-			whole = "partial"
-		}
-		if _, err := fmt.Fprintf(out, "%s\t%s\t%s\t%s\n", r.Time.Format(time.RFC3339), valueOf(&r), whole, cli.Plain(r.Counter)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// chartHeight is the number of lines of the columns.
-const chartHeight = 8
-
-// chart draws the rows of one counter, a column each. Negative counts have columns too: they show the
-// size.
-func chart(rows []client.Row, step string) string {
-	var sum, most float64
-	for _, r := range rows {
-		sum += float64(r.Value)
-		most = max(most, size(r.Value))
-	}
-	var b strings.Builder
-	total := fmt.Sprintf("%.0f", sum)
-	if slices.ContainsFunc(rows, func(r client.Row) bool { return r.Error != "" }) {
-		total = "overflow"
-	}
-	fmt.Fprintf(&b, "%s: %s in %s of %s, at most %.0f in one\n", cli.Plain(rows[0].Counter), total, counted(len(rows), "row"), step, most)
-	for line := chartHeight - 1; line >= 0; line-- {
-		text := ""
-		for _, r := range rows {
-			text += block(size(r.Value), most, line)
-		}
-		b.WriteString(strings.TrimRight(text, " "))
-		b.WriteByte('\n')
-	}
-	first, last := rows[0].Time.Format(time.RFC3339), rows[len(rows)-1].Time.Format(time.RFC3339)
-	fmt.Fprintf(&b, "%s%s%s\n\n", first, strings.Repeat(" ", max(1, len(rows)-len(first)-len(last))), last)
-	return b.String()
-}
-
-func size(n int64) float64 { return max(float64(n), -float64(n)) }
-
-// block is the part of a column that one line shows, in eighths. A count that is not 0 shows at
-// least one.
-func block(value, most float64, line int) string {
-	if value == 0 {
-		return " "
-	}
-	eighths := max(1, int(value/most*8*chartHeight+0.5)) - 8*line
-	return string([]rune(" ▁▂▃▄▅▆▇█")[min(max(eighths, 0), 8)])
 }

@@ -1,11 +1,10 @@
 package command
 
 import (
+	"io"
+	"net/http"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/countmill/countmill/client"
 )
 
 const twoRows = `[{"time":"2026-11-23T00:00:00Z","counter":"a","value":5,"partial":false},` +
@@ -30,6 +29,15 @@ func TestSeries(t *testing.T) {
 	f = newFakeServer(t, answer(400, `{"type":"urn:countmill:problem:invalid","status":400,"detail":"step is finer than what is kept"}`), answer(200, twoRows))
 	if got := try(t, nil, "series", "a", "--last", "1h", "--server", f.URL); got.code != 0 || len(f.paths) != 2 || !strings.Contains(f.paths[1], "step=15m") {
 		t.Errorf("got %+v, asked %q", got, f.paths)
+	}
+	for header, want := range map[string]string{"0": "", "42": "42 without a curve: counted without a rule\n"} {
+		f = newFakeServer(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Countmill-Without-Curve", header)
+			io.WriteString(w, twoRows)
+		})
+		if got := try(t, nil, "series", "a", "--server", f.URL); got.code != 0 || got.errOut != want {
+			t.Errorf("header %q: got %+v, want %q", header, got, want)
+		}
 	}
 	try(t, nil, "series", "a", "--server", newFakeServer(t, answer(200, "{}")).URL).wantError(t, 1, "is that a countmill?")
 	try(t, nil, "series").wantError(t, 2, "NAME is missing")
@@ -58,31 +66,6 @@ func TestSeriesOfAPeriod(t *testing.T) {
 	try(t, nil, "series", "a", "--from", "yesterday").wantError(t, 2, `--from: must be a time such as 2006-01-02T15:04:05Z, or a date such as 2006-01-02, got "yesterday"`)
 	try(t, nil, "series", "a", "--from", "2026-11-02", "--to", "2026-11-02").wantError(t, 2, "--from: must be earlier than --to")
 	try(t, nil, "series", "a", "--tz", "Nowhere").wantError(t, 2, "--tz: must be a time zone")
-}
-
-// The tallest column has all lines, and a count that is not 0 is seen.
-func TestChart(t *testing.T) {
-	t.Parallel()
-	at := time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)
-	got := chart([]client.Row{{Time: at, Counter: "a", Value: 64}, {Value: 0}, {Value: 1}, {Value: -32}, {Time: at.Add(time.Hour), Value: 9}}, "15m")
-	want := `a: 42 in 5 rows of 15m, at most 64 in one
-█
-█
-█
-█
-█  █
-█  █
-█  █▁
-█ ▁██
-2026-11-23T00:00:00Z 2026-11-23T01:00:00Z
-
-`
-	if got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
-	if got := chart([]client.Row{{Counter: "a"}}, "1d"); strings.ContainsAny(got, "▁█") {
-		t.Errorf("nothing counted, and drawn\n%s", got)
-	}
 }
 
 const rulesAnswer = `{"version":2,"series":[{"pattern":"page:*","keep":"1m:6h,15m:400d","begin":"2026-11-23T10:02:00Z","ended":null}]}` + "\n"

@@ -103,10 +103,7 @@ func (c *calling) remedied(err error) error {
 	if e, ok := errors.AsType[*net.OpError](err); ok && e.Op == "dial" {
 		return fmt.Errorf("%w; start one with `countmill up`, or name another with --server URL", err)
 	}
-	switch {
-	case errors.Is(err, client.ErrSilent):
-		return fmt.Errorf("%w (--silence)", err)
-	case errors.Is(err, context.DeadlineExceeded):
+	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, client.ErrSilent) {
 		return fmt.Errorf("%w (--timeout %s)", err, c.timeout)
 	}
 	return err

@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
-	"slices"
 	"strconv"
-	"time"
 
 	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/command/cli"
@@ -19,8 +17,8 @@ var watchCommand = cli.Command{
 	Args:  "[NAME...]",
 	Short: "print totals as they change, until Ctrl-C",
 	Long: `Prints a line for the total of each counter, and one whenever it changes: the total, a tab
-and the name; with --rates also a tab and the change a second. Give at most 100 names, or
---prefix for the counters whose names begin so. A new counter is there within 10 s.
+and the name. Give at most 100 names, or --prefix for the counters whose names begin so. A new
+counter is there within 10 s.
 
   countmill watch page:/home orders
   countmill watch --prefix page: --limit 500
@@ -28,8 +26,8 @@ and the name; with --rates also a tab and the change a second. Give at most 100 
 Lines on standard error report totals that cannot be read for a while, counters that left
 (deleted, or beyond --limit), and counters beyond --limit at the start. --json prints each of
 the server's events as one line: the first has all totals, and others the changed ones.
-Ctrl-C ends it with 0. It ends with 1 if the server ends or sends nothing for --silence, and
-does not reconnect.
+Ctrl-C ends it with 0. It ends with 1 if the server ends or sends nothing for 45 s, and does not
+reconnect.
 `,
 	New: func() cli.Verb { return new(watchVerb) },
 }
@@ -44,27 +42,22 @@ const (
 
 type watchVerb struct {
 	calling
-	silence         time.Duration
 	minAsOf, prefix string
 	groups          []string
 	limit           int
-	rates           bool
 
 	last      map[string]string // the lines printed last, by counter
 	truncated bool              // a line has reported it
 }
 
 func (c *watchVerb) Flags() []cli.Flag {
-	c.limit, c.silence = 100, 30*time.Second
-	flags := c.flags(usual, "Write the server's events as they are.",
+	c.limit = 100
+	return c.flags(usual, "Write the server's events as they are.",
 		minAsOfFlag(&c.minAsOf),
 		groupFlag(&c.groups),
 		cli.New("prefix", "PREFIX", cli.Any(&c.prefix), "Watch the counters whose names begin with PREFIX, instead of NAMEs.").Default("none"),
 		cli.New("limit", "N", cli.Count{To: &c.limit, Min: 1, Max: maxWatchLimit}, "With --prefix: the most counters, the first ones by name."),
-		cli.Switch("rates", &c.rates, "Print the change a second too. A line then appears for each change of it."),
 	)
-	silence := cli.New("silence", "DURATION", cli.Duration{To: &c.silence, Min: minTimeout, Max: maxTimeout}, "The longest silence of the server, which sends something every 15s.")
-	return slices.Insert(flags, 2, silence.In(callsSection)) // behind --timeout
 }
 
 func (c *watchVerb) Run(ctx context.Context) error {
@@ -72,7 +65,7 @@ func (c *watchVerb) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	cl, err := c.client(client.WithSilence(c.silence))
+	cl, err := c.client()
 	if err != nil {
 		return err
 	}
@@ -99,9 +92,6 @@ func (c *watchVerb) watchQuery() (url.Values, error) {
 	}
 	query := url.Values{}
 	set("min_as_of", c.minAsOf)(query)
-	if c.rates {
-		query.Set("rates", "true")
-	}
 	switch {
 	case c.Given("prefix") && len(names) > 0:
 		return nil, cli.Usagef("--prefix and NAME exclude each other")
@@ -138,9 +128,6 @@ func (c *watchVerb) print(e client.Event) error {
 func (c *watchVerb) printTotals(e *client.WatchEvent) error {
 	for _, t := range e.Totals {
 		line := totalText(&t) + "\t" + cli.Plain(t.Counter)
-		if t.Rate != nil {
-			line += "\t" + strconv.FormatFloat(*t.Rate, 'f', -1, 64) + "/s"
-		}
 		if c.last[t.Counter] == line { // its shards have changed
 			continue
 		}

@@ -1,12 +1,9 @@
-// Package deploy_test checks docker-compose.yml and the Dockerfile against the binary that they run. It
-// does not need Docker.
+// Package deploy_test checks the files of deployments against the binary that they run. It does not need Docker.
 package deploy_test
 
 import (
 	"context"
 	"debug/elf"
-	"net"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,34 +12,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/compose-spec/compose-go/v2/loader"
 	"github.com/compose-spec/compose-go/v2/types"
 
 	"github.com/countmill/countmill/command"
-	"github.com/countmill/countmill/internal/app"
 	"github.com/countmill/countmill/internal/testing/longtest"
 )
-
-// load loads a compose file, which must work without any variables.
-func load(t *testing.T, name string) *types.Project {
-	t.Helper()
-	file, err := filepath.Abs(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	project, err := loader.LoadWithContext(t.Context(), types.ConfigDetails{
-		WorkingDir: filepath.Dir(file), ConfigFiles: []types.ConfigFile{{Filename: file}}, Environment: types.Mapping{},
-	})
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	return project
-}
-
-var roles = map[string]struct {
-	role app.Roles
-	port string
-}{"publisher": {app.Publisher, "8080"}, "reader": {app.Reader, "8081"}, "aggregator": {app.Aggregator, "8082"}, "indexer": {app.Indexer, "8083"}}
 
 func lookupIn(env types.MappingWithEquals) func(string) (string, bool) {
 	return func(name string) (string, bool) {
@@ -62,68 +36,6 @@ func pairs(env types.MappingWithEquals) []string {
 	return all
 }
 
-func TestServicesAreThere(t *testing.T) {
-	t.Parallel()
-	project := load(t, "../docker-compose.yml")
-	want := []string{"aggregator", "datastore", "indexer", "memcached", "publisher", "pubsub", "reader"}
-	if got := project.ServiceNames(); !slices.Equal(got, want) {
-		t.Errorf("got services %q, want %q", got, want)
-	}
-	for name, s := range project.Services {
-		if s.HealthCheck == nil || len(s.HealthCheck.Test) < 2 {
-			t.Errorf("%s has no health check", name)
-		}
-		for dep, how := range s.DependsOn {
-			if _, ok := project.Services[dep]; !ok || how.Condition == "" {
-				t.Errorf("%s waits for %s with condition %q", name, dep, how.Condition)
-			}
-		}
-		for _, p := range s.Ports {
-			if p.HostIP != "127.0.0.1" {
-				t.Errorf("%s publishes port %s on %q: neither countmill, which is insecure here, nor the emulators check their callers", name, p.Published, p.HostIP)
-			}
-		}
-		_, isRole := roles[name]
-		if built := s.Build != nil && s.Build.Dockerfile == "deploy/Dockerfile"; built != isRole {
-			t.Errorf("%s is built from deploy/Dockerfile: %t, want %t", name, built, isRole)
-		}
-	}
-}
-
-// The binary must accept the arguments and variables of each service, and listen on the port that
-// others use.
-func TestCommandsAndEnvironments(t *testing.T) {
-	t.Parallel()
-	project := load(t, "../docker-compose.yml")
-	for name, want := range roles {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := project.Services[name]
-			path, flags := split(s.Command)
-			if len(s.Entrypoint) != 0 || path != want.role.String() {
-				t.Fatalf("entrypoint %q, command %q, want the command %s", s.Entrypoint, s.Command, want.role)
-			}
-			settings, err := command.Settings(path, flags, lookupIn(s.Environment))
-			if settings == nil {
-				t.Fatal(err)
-			}
-			if unknown := command.UnknownEnv(pairs(s.Environment)); len(unknown) > 0 {
-				t.Errorf("nobody reads %q", unknown)
-			}
-			published := slices.ContainsFunc(s.Ports, func(p types.ServicePortConfig) bool { return p.Published == want.port })
-			if listen := listens(settings); !published || listen != net.JoinHostPort("0.0.0.0", want.port) {
-				t.Errorf("listens on %s and publishes %v, want port %s", listen, s.Ports, want.port)
-			}
-			if value(project, name, "COUNTMILL_SERVER") != "http://127.0.0.1:"+want.port {
-				t.Errorf("its health check does not ask itself")
-			}
-			if err != nil {
-				t.Error(err)
-			}
-		})
-	}
-}
-
 // listens returns the address in settings.
 func listens(settings []command.Setting) string {
 	for _, s := range settings {
@@ -132,77 +44,6 @@ func listens(settings []command.Setting) string {
 		}
 	}
 	return ""
-}
-
-func TestVariablesAreOfTheirRole(t *testing.T) {
-	t.Parallel()
-	project := load(t, "../docker-compose.yml")
-	for name, want := range roles {
-		settings, err := command.Settings(want.role.String(), nil, lookupIn(nil))
-		if settings == nil {
-			t.Fatal(err)
-		}
-		env := project.Services[name].Environment
-		for variable := range env {
-			ours := strings.HasPrefix(variable, "COUNTMILL_") && variable != "COUNTMILL_SERVER"
-			if ours && !slices.ContainsFunc(settings, func(s command.Setting) bool { return s.Env == variable }) {
-				t.Errorf("%s: a %s does not read %s", name, want.role, variable)
-			}
-		}
-	}
-}
-
-// Names in countmill's environment must be services, with the ports on which they listen, and with a
-// dependency on them.
-func TestAddressesAreServices(t *testing.T) {
-	t.Parallel()
-	project := load(t, "../docker-compose.yml")
-	for _, test := range []struct{ service, variable, listens string }{
-		{"pubsub", "PUBSUB_EMULATOR_HOST", "--host-port=0.0.0.0:8085"},
-		{"datastore", "DATASTORE_EMULATOR_HOST", "--host-port=0.0.0.0:8086"},
-		{"memcached", "COUNTMILL_CACHE", "memcached"}, // on 11211, its default
-	} {
-		if command := project.Services[test.service].Command; !slices.Contains(command, test.listens) {
-			t.Errorf("%s runs %q, want %s", test.service, command, test.listens)
-		}
-		want := map[string]string{"pubsub": "pubsub:8085", "datastore": "datastore:8086", "memcached": "memcached://memcached:11211"}[test.service]
-		for name := range roles {
-			if got := value(project, name, test.variable); got != "" && got != want {
-				t.Errorf("%s: %s is %q, want %q", name, test.variable, got, want)
-			}
-		}
-	}
-	for name := range roles {
-		for service, variable := range map[string]string{"pubsub": "COUNTMILL_BUS", "datastore": "COUNTMILL_STORE", "memcached": "COUNTMILL_CACHE"} {
-			_, waits := project.Services[name].DependsOn[service]
-			if uses := value(project, name, variable) != ""; uses != waits {
-				t.Errorf("%s uses %s: %t, waits for it: %t", name, service, uses, waits)
-			}
-		}
-	}
-}
-
-func TestRolesMeet(t *testing.T) {
-	t.Parallel()
-	project := load(t, "../docker-compose.yml")
-	bus, store := value(project, "publisher", "COUNTMILL_BUS"), value(project, "reader", "COUNTMILL_STORE")
-	if got := value(project, "aggregator", "COUNTMILL_BUS"); got != bus {
-		t.Errorf("publisher and aggregator have different buses, %s and %s", bus, got)
-	}
-	for _, role := range []string{"aggregator", "indexer"} {
-		if got := value(project, role, "COUNTMILL_STORE"); got != store {
-			t.Errorf("reader and %s have different stores, %s and %s", role, store, got)
-		}
-	}
-	if u, err := url.Parse(bus); err != nil || u.Query().Get("subscription") == "" {
-		t.Errorf("the bus %s names no subscription (%v)", bus, err)
-	}
-}
-
-// value returns a variable of a service, or "".
-func value(project *types.Project, service, variable string) string {
-	v, _ := lookupIn(project.Services[service].Environment)(variable)
-	return v
 }
 
 // dockerfile returns the instructions, one a line.
@@ -306,7 +147,7 @@ func checkBinary(t *testing.T, program string) {
 	if unknown := strings.Contains(string(out), "unknown scheme"); err == nil || unknown != (program == "") {
 		t.Errorf("restore from a URL with a mistake says %q (%v)", out, err)
 	}
-	for name, s := range load(t, "../docker-compose.yml").Services {
+	for name, s := range loadCompose(t, "../docker-compose.yml").Services {
 		if test := s.HealthCheck.Test; slices.Contains(test, "/countmill") {
 			out, err := entry(t, binary, append(slices.Clone(test[2:]), "--server", "127.0.0.1:1")...).CombinedOutput()
 			if err == nil || !strings.Contains(string(out), "nothing answers") {

@@ -6,15 +6,10 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -38,7 +33,7 @@ const soon = 5 * time.Second
 // patience is how long something may take that must happen.
 const patience = time.Minute
 
-// A proxied is a proxy in front of a real countmill, with a certificate for localhost.
+// A proxied is a proxy in front of a real countmill, with a certificate of 127.0.0.1.
 type proxied struct {
 	dir, cert, key string
 	behind, addr   string
@@ -154,7 +149,7 @@ func nginx(t *testing.T, program string, p *proxied, limits map[string]string) *
 	file := replaced(t, p, "proxy/nginx.conf", limited(map[string]string{
 		"listen 443 ": "listen " + p.addr + " ", "127.0.0.1:8080": p.behind,
 		"/etc/ssl/certs/count.example.com.pem": p.cert, "/etc/ssl/private/count.example.com.key": p.key,
-		"server_name count.example.com;": "server_name localhost;",
+		"server_name count.example.com;": "server_name 127.0.0.1;",
 	}, limits["nginx"]))
 	whole := filepath.Join(p.dir, "whole.conf")
 	text := "pid " + p.dir + "/pid;\nerror_log stderr;\ndaemon off;\nevents {}\nhttp {\naccess_log off;\n"
@@ -197,7 +192,7 @@ func newProxied(t *testing.T) *proxied {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.addr = strings.Replace(kept.Addr(), "127.0.0.1", "localhost", 1)
+	p.addr = kept.Addr()
 	t.Cleanup(func() { _ = kept.Free() })
 	return p
 }
@@ -226,35 +221,23 @@ func (p *proxied) count(t *testing.T, guarded bool, connections int) {
 	p.behind = a.Addr()
 }
 
-// certify makes a certificate for localhost.
+// certify writes the certificate of 127.0.0.1 that httptest has.
 func (p *proxied) certify(t *testing.T) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "localhost"}, DNSNames: []string{"localhost"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	web := httptest.NewTLSServer(nil)
+	web.Close()
+	secret, err := x509.MarshalPKCS8PrivateKey(web.TLS.Certificates[0].PrivateKey)
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.cert, p.key = filepath.Join(p.dir, "cert.pem"), filepath.Join(p.dir, "key.pem")
-	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})
-	for file, text := range map[string][]byte{p.cert: certPEM, p.key: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})} {
-		if err := os.WriteFile(file, text, 0o600); err != nil {
+	for file, block := range map[string]*pem.Block{p.cert: {Type: "CERTIFICATE", Bytes: web.Certificate().Raw}, p.key: {Type: "PRIVATE KEY", Bytes: secret}} {
+		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	p.roots = x509.NewCertPool()
-	p.roots.AppendCertsFromPEM(certPEM)
+	p.roots.AddCert(web.Certificate())
 }
 
 // start runs the proxy until the end of the test.

@@ -94,20 +94,6 @@ func TestPublishWaitsForSubscriberAndAck(t *testing.T) {
 	})
 }
 
-func TestNackIsAnErrorThatMayBeRepeated(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		bus := open(t, inproc.Config{WaitForAck: true})
-		defer bus.Close()
-		messages := subscribe(t, bus, t.Context())
-		answer := publish(bus, t.Context(), 1)
-		(<-messages).Nack()
-		if err := <-answer; err == nil || errors.Is(err, countmill.ErrClosed) {
-			t.Errorf("nacked: got %v, want an error that is not ErrClosed", err)
-		}
-	})
-}
-
 func TestEndsAreErrors(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -1,8 +1,6 @@
 package inproc_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -74,40 +72,6 @@ func TestPublisherCountsOnceWithoutMarkers(t *testing.T) {
 		}()
 		if got := fold(t, messages); got != 2000 {
 			t.Errorf("counted %d, want 2000", got)
-		}
-	})
-}
-
-// TestStopInTheWrongOrder: the aggregator and the bus end before the publisher. The publisher gets an
-// error; it neither hangs nor hides the loss.
-func TestStopInTheWrongOrder(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(time.Until(clock.Earliest)) // a synctest bubble begins in the year 2000
-		bus := open(t, inproc.Config{WaitForAck: true})
-		ctx, cancel := context.WithCancel(t.Context())
-		messages := subscribe(t, bus, ctx)
-		p, err := publisher.New(bus, publisher.Config{Topic: "t", Linger: -1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		answer := make(chan error, 1)
-		go func() { _, err := p.Publish(t.Context(), countmill.Increment{Counter: "a", Delta: 1}); answer <- err }()
-		<-messages
-		cancel()
-		if err := <-answer; !errors.Is(err, countmill.ErrOutcomeUnknown) {
-			t.Errorf("Publish: got %v, want ErrOutcomeUnknown", err)
-		}
-		go func() { _, err := p.Publish(t.Context(), countmill.Increment{Counter: "a", Delta: 1}); answer <- err }()
-		synctest.Wait() // it waits for a subscriber
-		_ = bus.Close()
-		if err := <-answer; !errors.Is(err, countmill.ErrOutcomeUnknown) {
-			t.Errorf("Publish: got %v, want ErrOutcomeUnknown", err)
-		}
-		closing, done := context.WithTimeout(t.Context(), time.Second)
-		defer done()
-		if err := p.Close(closing); !errors.Is(err, countmill.ErrOutcomeUnknown) {
-			t.Errorf("Close: got %v, want the 2 increments", err)
 		}
 	})
 }

@@ -136,17 +136,6 @@ func TestBus(t *testing.T) {
 	})
 }
 
-// A held message keeps its lease for longer than the ack wait.
-func TestLease(t *testing.T) {
-	t.Parallel()
-	addr := emulator.NATS(t).Addr()
-	first, second := open(t, addr), open(t, addr)
-	publish(t, first, "held")
-	held := receive(t, subscribe(t, first))
-	silent(t, subscribe(t, second), 3*time.Second) // three ack waits
-	held.Ack()
-}
-
 // Messages that a bus holds at its end come to another bus at once, delivered or not.
 func TestGivenBack(t *testing.T) {
 	t.Parallel()
@@ -555,47 +544,6 @@ func TestRefusedRequests(t *testing.T) {
 	}
 	subscribe(t, bus)
 	until(t, "it is not ready", func() bool { err := bus.Ready(); return err != nil && strings.Contains(err.Error(), "MaxRequestBatch") })
-}
-
-// Several processes share the messages, and nobody gets one twice.
-func TestShared(t *testing.T) {
-	t.Parallel()
-	addr := emulator.NATS(t).Addr()
-	slow := func(c *nats.Config) { c.AckWait = wait } // no ack is that late
-	buses := []*nats.Bus{open(t, addr, slow), open(t, addr, slow), open(t, addr, slow)}
-	const n = 3000
-	var mu sync.Mutex
-	seen := make(map[string]int)
-	for _, bus := range buses {
-		messages := subscribe(t, bus)
-		go func() {
-			for m := range messages {
-				mu.Lock()
-				seen[m.UUID]++
-				mu.Unlock()
-				m.Ack()
-			}
-		}()
-	}
-	var publishing sync.WaitGroup
-	for p := range 10 {
-		publishing.Go(func() {
-			for i := range n / 10 {
-				if err := buses[p%3].Publish(stream, message.NewMessage(fmt.Sprint(p, "/", i), nil)); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	publishing.Wait()
-	until(t, "all messages", func() bool { mu.Lock(); defer mu.Unlock(); return len(seen) == n })
-	mu.Lock()
-	defer mu.Unlock()
-	for id, times := range seen {
-		if times > 1 {
-			t.Errorf("message %s came %d times", id, times)
-		}
-	}
 }
 
 // The rights that the page names are enough, and no others are given.

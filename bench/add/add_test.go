@@ -2,7 +2,6 @@ package add
 
 import (
 	"context"
-	"expvar"
 	"sync/atomic"
 	"testing"
 
@@ -31,9 +30,7 @@ var contestants = []contestant{
 	{"countmill/Counter.Add", openHandle},
 	{"prometheus/CounterVec.WithLabelValues.Inc", openCounterVec},
 	{"prometheus/Counter.Inc", openCounter},
-	{"otel/Add-attribute", openOtel},
 	{"otel/Add-attribute-set", openOtelSet},
-	{"expvar/Map.Add", openExpvar},
 }
 
 // BenchmarkAdd adds to one counter, and to 1,000 counters in turn, with one goroutine and with one for
@@ -181,13 +178,6 @@ func gathered(b *testing.B, c prometheus.Collector) func() int64 {
 	}
 }
 
-func openOtel(b *testing.B, names []string) (func(int), func() int64) {
-	counter, sum := otelCounter(b)
-	return func(i int) {
-		counter.Add(context.Background(), 1, metric.WithAttributes(attribute.String("page", names[i])))
-	}, sum
-}
-
 // openOtelSet makes the attributes in advance, as OpenTelemetry advises for speed.
 func openOtelSet(b *testing.B, names []string) (func(int), func() int64) {
 	counter, sum := otelCounter(b)
@@ -217,14 +207,6 @@ func otelCounter(b *testing.B) (metric.Int64Counter, func() int64) {
 				}
 			}
 		}
-		return sum
-	}
-}
-
-func openExpvar(_ *testing.B, names []string) (func(int), func() int64) {
-	m := new(expvar.Map)
-	return func(i int) { m.Add(names[i], 1) }, func() (sum int64) {
-		m.Do(func(kv expvar.KeyValue) { sum += kv.Value.(*expvar.Int).Value() })
 		return sum
 	}
 }

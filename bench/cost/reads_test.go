@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -14,7 +13,7 @@ import (
 	"github.com/countmill/countmill/backend/memcached"
 	"github.com/countmill/countmill/backend/memory"
 	"github.com/countmill/countmill/bench/internal/load"
-	"github.com/countmill/countmill/bench/internal/server"
+	"github.com/countmill/countmill/internal/testing/emulator"
 	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/protocol/protocoltest"
@@ -25,45 +24,33 @@ const (
 	readCounters  = 1000
 	readShards    = 20
 	readClients   = 100
+	readPerCall   = 100
 	readStaleness = 2 * time.Second // the default with datastore
 )
 
 // A dashboard says how clients make requests.
 type dashboard struct {
 	every   time.Duration // a client requests every counter once in this time
-	perCall int
-	mixed   bool // calls of different clients have different sets of counters
-	inStep  bool // all clients make the same request at the same moment
-	readers int  // that share one cache; 0 is 1
+	inStep  bool          // all clients make the same request at the same moment
+	readers int           // that share one cache
 }
 
 func (d dashboard) String() string {
-	together := "the same together"
-	if d.mixed {
-		together = "any together"
-	}
-	if d.perCall == 1 {
-		together = "alone"
-	}
+	together := ""
 	if d.inStep {
-		together += ", in step"
+		together = ", in step"
 	}
-	if d.readers > 1 {
-		together += fmt.Sprintf(", %d readers", d.readers)
-	}
-	return fmt.Sprintf("all counters every %s, %d a call, %s", d.every, d.perCall, together)
+	return fmt.Sprintf("all counters every %s, %d a call%s, %d readers", d.every, readPerCall, together, d.readers)
 }
 
 // Every client requests every counter once in the time that a total may be old. So a total is read from
 // the store once and served to 100 clients: at best 21 entities for 100 totals, 210 for 1,000.
 func TestReads(t *testing.T) {
+	ten := dashboard{every: readStaleness, readers: 10}
 	dashboards := choose([]dashboard{
-		{every: 500 * time.Millisecond, perCall: 100}, {every: 2 * time.Second, perCall: 100}, {every: 10 * time.Second, perCall: 100},
-		{every: 2 * time.Second, perCall: 1}, {every: 2 * time.Second, perCall: 100, mixed: true},
-		{every: 2 * time.Second, perCall: 100, readers: 2}, {every: 2 * time.Second, perCall: 100, readers: 10},
-		{every: 2 * time.Second, perCall: 1, readers: 10}, {every: 2 * time.Second, perCall: 100, inStep: true, readers: 2},
-		{every: 2 * time.Second, perCall: 100, inStep: true, readers: 10},
-	}, []dashboard{{every: 2 * time.Second, perCall: 100, readers: 10}, {every: 2 * time.Second, perCall: 1}})
+		{every: 500 * time.Millisecond, readers: 1}, {every: readStaleness, readers: 1}, {every: 10 * time.Second, readers: 1},
+		ten, {every: readStaleness, inStep: true, readers: 2}, {every: readStaleness, inStep: true, readers: 10},
+	}, []dashboard{ten})
 	for _, d := range dashboards {
 		synctest.Test(t, func(t *testing.T) {
 			cache, err := memory.New(memory.Config{})
@@ -74,9 +61,9 @@ func TestReads(t *testing.T) {
 			if *unlockedFlag {
 				shared = unlocked{cache}
 			}
-			f := read(t, slices.Repeat([]store.Cache{shared}, max(d.readers, 1)), d, choose(60*time.Second, 10*time.Second))
+			f := read(t, slices.Repeat([]store.Cache{shared}, d.readers), d, choose(60*time.Second, 10*time.Second))
 			keepReads("memory: "+d.String(), f)
-			if got := f.perThousand(); d.every == readStaleness && !d.mixed && !*unlockedFlag && got > 300 {
+			if got := f.perThousand(); d.every == readStaleness && !*unlockedFlag && got > 300 {
 				t.Errorf("%s: %.0f entities read for 1,000 totals, want at most 300", d, got)
 			}
 		})
@@ -94,48 +81,25 @@ func TestReadsMemcached(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts memcached")
 	}
-	path, err := server.Find("memcached")
-	if err != nil {
-		t.Skip(err)
-	}
-	for _, perCall := range choose([]int{100, 1}, []int{100}) {
-		addr, port, err := server.FreeAddr()
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := server.Start(t.Context(), server.Spec{Name: "memcached", Path: path, Dir: t.TempDir(),
-			Args: append([]string{"-l", "127.0.0.1", "-p", port}, asRoot()...), Ready: server.Dials("tcp", addr)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		synctest.Test(t, func(t *testing.T) {
-			var caches []store.Cache
-			for range 2 {
-				// The sockets' deadlines use the machine's time.
-				cache, err := memcached.Open(memcached.Config{Servers: []string{addr}, Timeout: time.Minute})
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer cache.Close()
-				caches = append(caches, cache)
+	addr := emulator.Memcached(t).Host()
+	synctest.Test(t, func(t *testing.T) {
+		d := dashboard{every: readStaleness, readers: 2}
+		var caches []store.Cache
+		for range d.readers {
+			// The sockets' deadlines use the machine's time.
+			cache, err := memcached.Open(memcached.Config{Servers: []string{addr}, Timeout: time.Minute})
+			if err != nil {
+				t.Fatal(err)
 			}
-			d := dashboard{every: readStaleness, perCall: perCall}
-			f := read(t, caches, d, choose(20*time.Second, 4*time.Second))
-			keepReads("memcached, 2 readers: "+d.String(), f)
-			if got := f.perThousand(); got > 300 {
-				t.Errorf("%s: %.0f entities read for 1,000 totals, want at most 300", d, got)
-			}
-		})
-		p.Stop()
-	}
-}
-
-// asRoot lets root run memcached, which refuses that otherwise.
-func asRoot() []string {
-	if os.Getuid() == 0 {
-		return []string{"-u", "root"}
-	}
-	return nil
+			defer cache.Close()
+			caches = append(caches, cache)
+		}
+		f := read(t, caches, d, choose(20*time.Second, 4*time.Second))
+		keepReads("memcached: "+d.String(), f)
+		if got := f.perThousand(); got > 300 {
+			t.Errorf("%s: %.0f entities read for 1,000 totals, want at most 300", d, got)
+		}
+	})
 }
 
 // readFigures are the cost of serving totals.
@@ -203,13 +167,9 @@ func ask(ctx context.Context, t *testing.T, r *reader.Reader, client int, names 
 	}
 	random := rand.New(rand.NewPCG(9, uint64(client)))
 	next := time.Now().Add(time.Duration(random.Int64N(int64(d.every))))
-	names = slices.Clone(names)
 	for {
-		if d.mixed {
-			random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
-		}
-		for _, at := range random.Perm(len(names) / d.perCall) {
-			asked := names[at*d.perCall : (at+1)*d.perCall]
+		for _, at := range random.Perm(len(names) / readPerCall) {
+			asked := names[at*readPerCall : (at+1)*readPerCall]
 			if !until(ctx, next) {
 				return
 			}

@@ -68,19 +68,6 @@ func TestZipfWindow(t *testing.T) {
 	}
 }
 
-// Zipf at a rate, with publishers that are not in step, as in a deployment.
-func TestZipfAtARate(t *testing.T) {
-	names := load.Names(choose(1_000_000, 100_000))
-	for _, rate := range choose([]int{1000, 10_000, 100_000}, []int{10_000}) {
-		synctest.Test(t, func(t *testing.T) {
-			draw := locked(load.Zipf(rand.New(rand.NewPCG(1, 2)), len(names)))
-			p := open(t, setup{publishers: 25, aggregators: 1})
-			p.pace(rate, choose(60*time.Second, 5*time.Second), func(int) string { return names[draw()] })
-			keep("Zipf at a rate, 25 publishers", fmt.Sprintf("%d/s", rate), float64(rate), 0, p.close())
-		})
-	}
-}
-
 // locked lets publishers share a generator.
 func locked(draw func() uint32) func() uint32 {
 	var mu sync.Mutex

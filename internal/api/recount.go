@@ -12,7 +12,6 @@ import (
 	"github.com/countmill/countmill/internal/httpserver"
 	"github.com/countmill/countmill/internal/recount"
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/wire"
 )
 
 // recounting bounds one range of a recount, which waits for its turn and reads the journal from the opening balances on.
@@ -26,18 +25,13 @@ type Recounter interface {
 	Recount(ctx context.Context, q recount.Query) (recount.Result, error)
 }
 
-var recountBody = takes[recountRequest]("RecountRequest", `{"prefix": "billing:", "from": "...", "to": "...", "range": "...", "repair": false, "opening": false}, each only if wanted`, nil)
+var recountBody = takes[recountRequest]("RecountRequest", `{"prefix": "billing:", "range": "...", "repair": false, "opening": false}, each only if wanted`, nil)
 
 // A recountRequest names a range of a recount.
 type recountRequest struct {
 	// The first characters of the names; not of groups.
 	Prefix text `json:"prefix,omitzero" schema:"len ..500"`
-	// Only buckets from this time or date (UTC) on, and no totals.
-	From text `json:"from,omitzero"`
-	// Only buckets before this time or date, and no totals. At least a minute after `from`.
-	To text `json:"to,omitzero"`
-	// The `next` of the answer before, with the same prefix. A recount may begin with several ranges at once: `FROM-END`, the first
-	// and the last hash of names, 16 hexadecimal digits each. Two calls work at the same time, and further ones wait.
+	// The `next` of the answer before, with the same prefix. Two calls work at the same time, and further ones wait.
 	Range text `json:"range,omitzero"`
 	// Correct the differences.
 	Repair flag `json:"repair,omitzero"`
@@ -50,23 +44,6 @@ func (a *API) recount(c call) (any, error) {
 	q := recount.Query{Prefix: request.Prefix.value, Range: request.Range.value, Repair: bool(request.Repair), Open: bool(request.Opening)}
 	if len(q.Prefix) > countmill.MaxCounterName || !utf8.ValidString(q.Prefix) {
 		return nil, &countmill.FieldError{Field: "prefix", Problem: "is no beginning of a name", Limit: "0 to 500 bytes of valid UTF-8"}
-	}
-	for _, end := range []struct {
-		name string
-		text text
-		to   *wire.Minute
-	}{{"from", request.From, &q.From}, {"to", request.To, &q.To}} {
-		if !end.text.given {
-			continue
-		}
-		at, ok := parseTime(end.text.value, time.UTC)
-		if !ok || !wire.InRange(at) {
-			return nil, &countmill.FieldError{Field: end.name, Problem: "is not a time", Limit: "2006-01-02T15:04:05Z or 2006-01-02"}
-		}
-		*end.to = wire.MinuteOf(at)
-	}
-	if request.To.given && q.To <= q.From {
-		return nil, &countmill.FieldError{Field: "to", Problem: "is not after from", Limit: "a minute after from, or later"}
 	}
 	// The server's own limit is for short answers. Tests write without a connection.
 	_ = httpserver.ExtendWrite(c.w, recounting+10*time.Second)

@@ -43,25 +43,16 @@ func TestRecount(t *testing.T) {
 		Reasons: map[string]int{"no rule": 2}, Unjudged: []recount.Unjudged{{Name: "other", Reason: "no rule"}},
 	}}
 	s := ask(t, api.Services{Recounter: f}, api.Config{})
-	s.want(t, "POST", "/v1/recount", `{"prefix":"billing:","from":"2026-11-25T12:00:00Z","to":"2026-11-25T13:00:00Z","range":"ee","repair":true,"opening":true}`, 200,
+	s.want(t, "POST", "/v1/recount", `{"prefix":"billing:","range":"ee","repair":true,"opening":true}`, 200,
 		`{"as_of":"2026-11-21T04:04:03.120000Z","findings":[{"kind":"total","counter":"billing:a","stored":-5,"counted":7,"fixed":true},`+
 			`{"kind":"bucket","counter":"billing:b","time":"2026-11-25T12:00:00.000000Z","quarter":true,"stored":"18446744073709551616","counted":2,"detail":"recount again"}],`+
 			`"counters":2,"buckets":3,"entries":9,"opened":4,"not_covered":{"no rule":2},"not_covered_names":[{"counter":"other","reason":"no rule"}],"done":500,"next":"ff"}`)
-	if got, want := fmt.Sprintf("%+v", f.asked), fmt.Sprintf("%+v", recount.Query{Prefix: "billing:", From: minute, To: minute + 60, Range: "ee", Repair: true, Open: true}); got != want {
+	if got, want := fmt.Sprintf("%+v", f.asked), fmt.Sprintf("%+v", recount.Query{Prefix: "billing:", Range: "ee", Repair: true, Open: true}); got != want {
 		t.Errorf("asked for %s, want %s", got, want)
 	}
 	f.result = recount.Result{}
 	s.want(t, "POST", "/v1/recount", `{}`, 200, `"findings":[],`)
-	for body, field := range map[string]string{
-		`{"from":"noon"}`: "from", `{"to":"1960-01-01T00:00:00Z"}`: "to",
-		`{"from":"2026-11-25T12:00:00Z","to":"2026-11-25T12:00:59Z"}`: "to", `{"from":"2026-11-25","to":"2026-11-24"}`: "to", `{"to":"1970-01-01"}`: "to", `{"prefix":"` + strings.Repeat("x", 501) + `"}`: "prefix",
-	} {
-		s.want(t, "POST", "/v1/recount", body, 400, field)
-	}
-	s.want(t, "POST", "/v1/recount", `{"from":"2026-11-25","to":"2026-11-26"}`, 200, "")
-	if want := wire.MinuteOf(time.Date(2026, 11, 25, 0, 0, 0, 0, time.UTC)); f.asked.From != want || f.asked.To != want+24*60 {
-		t.Errorf("dates: asked for %d to %d, want the day from %d on", f.asked.From, f.asked.To, want)
-	}
+	s.want(t, "POST", "/v1/recount", `{"prefix":"`+strings.Repeat("x", 501)+`"}`, 400, "prefix")
 	f.err = fmt.Errorf("%w: shard 7 of page:/a has 3 bytes", countmill.ErrUnavailable)
 	s.want(t, "POST", "/v1/recount", `{}`, 503, "shard 7 of page:/a has 3 bytes: nothing of this call was done, repeat it later")
 	f.err = fmt.Errorf("%w: some was corrected", countmill.ErrOutcomeUnknown)

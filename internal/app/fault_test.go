@@ -156,6 +156,7 @@ func TestNewSaysWhatIsWrong(t *testing.T) {
 		{Config{Listen: "192.0.2.1:0", Insecure: true, Store: "pebble:" + t.TempDir()}, "--listen 192.0.2.1:0: "},
 		{Config{Listen: "127.0.0.1:0", Store: "pebble:" + used}, "is in use by another process"},
 		{Config{Listen: "127.0.0.1:0", Store: "pebble:" + filepath.Join(used, "LOCK", "x")}, "a file has that name"},
+		{Config{Listen: "127.0.0.1:0", Store: "pebble:" + t.TempDir(), Tokens: used + "/none"}, "--tokens: "},
 	} {
 		a, err := New(test.cfg)
 		if err == nil || errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), test.want) {

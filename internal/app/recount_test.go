@@ -82,12 +82,7 @@ func TestRulesWithoutBalances(t *testing.T) {
 // The overview has the number once this process has looked: after a change of the rules, for example.
 func TestOverviewHasRulesWithoutBalances(t *testing.T) {
 	t.Parallel()
-	a, err := New(Config{Listen: "127.0.0.1:0", Store: "pebble:" + escapeDir(t.TempDir())})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := run(t, a)
-	defer r.stop(t)
+	r := start(t, t.TempDir())
 	r.waitReady(t)
 	const name = `"journal_rules_without_balance":`
 	if _, text := r.call(t, "GET", "/v1/overview", ""); strings.Contains(text, name) {

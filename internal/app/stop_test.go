@@ -3,27 +3,12 @@ package app
 import (
 	"io"
 	"net/http"
-	"sync"
 	"testing"
 	"time"
 )
 
 // unhurried is a time for a stop. No test waits so long: each expects a stop at once.
 const unhurried = time.Hour
-
-// Around a stop, each request with the answer 202 is counted, and no other.
-func TestStopUnderLoadLosesNothing(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	r := start(t, dir)
-	accepted, refused := load(r, 8)
-	r.stop(t)
-	ok, no := accepted(), refused()
-	if ok == 0 || no != 0 {
-		t.Errorf("%d accepted, %d neither accepted nor surely refused; want some and none", ok, no)
-	}
-	start(t, dir).wantTotal(t, "c", ok)
-}
 
 // A request that is being sent when the signal comes is accepted and counted: the roles
 // behind it are there until it is done.
@@ -82,41 +67,4 @@ func TestStopEndsWatchers(t *testing.T) {
 	if _, err := io.Copy(io.Discard, res.Body); err != nil {
 		t.Errorf("the stream was cut: %v", err)
 	}
-}
-
-// load posts until the server is gone. It counts the accepted requests, and the requests with
-// an unknown outcome.
-func load(r *running, workers int) (accepted, unknown func() int64) {
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	var ok, maybe int64
-	for range workers {
-		wg.Go(func() {
-			for {
-				status, _, err := r.try("POST", "/v1/increments", `{"counter":"c"}`)
-				mu.Lock()
-				switch {
-				case err == nil && status == 202:
-					ok++
-				case err == nil && status != 503:
-					maybe++
-				}
-				mu.Unlock()
-				if err != nil || status != 202 {
-					return
-				}
-			}
-		})
-	}
-	for { // until the load is on
-		mu.Lock()
-		n := ok
-		mu.Unlock()
-		if n >= 50 {
-			break
-		}
-		<-time.After(time.Millisecond)
-	}
-	read := func(n *int64) func() int64 { return func() int64 { wg.Wait(); return *n } }
-	return read(&ok), read(&maybe)
 }

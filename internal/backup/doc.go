@@ -29,7 +29,7 @@
 //	failure                         result
 //	killed before the manifest      files that the next backup uses, or the next sweep removes
 //	killed while removing           backups that are whole; the next sweep continues
-//	killed while restoring          a directory of another name, which the next restore removes
+//	killed while restoring          a directory of another name, which nobody takes for a copy
 //	suspended for ten minutes       no backup of that process, if another one has removed its files
 //	a file of a backup is damaged   a restore that fails, and names the file; older backups may not need it
 package backup

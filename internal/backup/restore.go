@@ -22,8 +22,6 @@ type Restored struct {
 	Listed
 	BeganAt time.Time
 	Bytes   int64
-	// Left is the directory that a killed restore had left. It was removed. Empty: there was none.
-	Left string
 }
 
 // A Choice is the newest backup of a database that was taken at the time At or before.
@@ -34,12 +32,8 @@ type Choice struct {
 	At time.Time
 }
 
-// partialSuffix makes the name of a directory that is not whole yet.
-const partialSuffix = ".countmill-restore"
-
 // Restore writes a backup of a bucket to dir, which must be absent or empty. It gets its name in the last step, when
-// every checksum was right: a kill leaves dir.countmill-restore, which the next restore to dir removes. The caller
-// sees to it that there is one restore to dir at a time.
+// every checksum was right: a kill leaves dir.countmill-restore-NUMBER. Of several restores to dir at once the first one wins.
 func Restore(ctx context.Context, b backend.Bucket, c Choice, dir string) (r Restored, err error) {
 	if dir, err = filepath.Abs(dir); err != nil {
 		return r, err
@@ -60,8 +54,14 @@ func Restore(ctx context.Context, b backend.Bucket, c Choice, dir string) (r Res
 		return r, fmt.Errorf("%w: %s", err, r.older())
 	}
 	r.BeganAt, r.Bytes = m.BeganAt, m.bytes()
-	partial := dir + partialSuffix
-	if r.Left, err = prepare(dir, partial); err != nil {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		return r, err
+	}
+	if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) { // it is empty, but can be a mount
+		return r, fmt.Errorf("%w: name a new directory, which the restore makes", err)
+	}
+	partial, err := os.MkdirTemp(filepath.Dir(dir), filepath.Base(dir)+".countmill-restore-")
+	if err != nil {
 		return r, err
 	}
 	if err = t.fetch(ctx, m, partial); err == nil {
@@ -73,23 +73,6 @@ func Restore(ctx context.Context, b backend.Bucket, c Choice, dir string) (r Res
 		return r, errors.Join(err, os.RemoveAll(partial))
 	}
 	return r, nil
-}
-
-// prepare makes room for dir and for partial. It returns the directory that a killed restore had left.
-func prepare(dir, partial string) (left string, err error) {
-	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
-		return "", err
-	}
-	if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) { // it is empty, but can be a mount
-		return "", fmt.Errorf("%w: name a new directory, which the restore makes", err)
-	}
-	if info, err := os.Lstat(partial); err == nil && info.IsDir() {
-		if err := os.RemoveAll(partial); err != nil {
-			return "", err
-		}
-		left = partial
-	}
-	return left, os.Mkdir(partial, 0o700)
 }
 
 // older names the way to the backup before.

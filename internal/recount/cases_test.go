@@ -293,27 +293,6 @@ func TestJoinedMinutes(t *testing.T) {
 	})
 }
 
-// A period has buckets only.
-func TestPeriod(t *testing.T) {
-	t.Parallel()
-	forKinds(t, func(t *testing.T, r *rig) {
-		r.History(100)
-		r.Damage(40)
-		all := r.Recount(recount.Query{})
-		begin := wire.MinuteOf(r.Now().Add(-30 * time.Minute))
-		var want []recount.Finding
-		for _, f := range all.Findings {
-			if f.Kind == recount.WrongBucket && f.Minute >= begin && f.Minute < begin+20 {
-				want = append(want, f)
-			}
-		}
-		got := r.Recount(recount.Query{From: begin, To: begin + 20})
-		if diff := cmp.Diff(named(want), named(got.Findings)); diff != "" || len(want) == 0 {
-			t.Errorf("%d in a period (-want +got):\n%s", len(want), diff)
-		}
-	})
-}
-
 // A counter whose record is gone gets one, and is corrected by the next recount.
 func TestMissingRecords(t *testing.T) {
 	t.Parallel()

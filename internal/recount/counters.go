@@ -127,12 +127,8 @@ func (x *run) judgeCounter(ctx context.Context, name string, have stored) error 
 		s = &sum{name: name}
 	}
 	existed := s.opened
-	if x.compares(name) {
-		x.result.Counters++
-	} else {
-		x.unjudged(name, noSeries)
-	}
-	if x.q.totals() && have.sum != s.delta {
+	x.result.Counters++
+	if have.sum != s.delta {
 		x.shards[name] = have.shards
 		if err := x.find(Finding{Kind: WrongTotal, Name: name, Stored: have.sum, Counted: s.delta}); err != nil {
 			return err
@@ -148,25 +144,14 @@ func (x *run) judgeCounter(ctx context.Context, name string, have stored) error 
 	return x.judgeSeries(ctx, s, have.shards, from)
 }
 
-// compares reports whether the run compares anything of a name: a period has no totals.
-func (x *run) compares(name string) bool {
-	return x.q.totals() || x.rules.SeriesOf(name) != nil
-}
-
 // judgeSeries compares the buckets of a name that has so many shards, from a minute on.
 func (x *run) judgeSeries(ctx context.Context, s *sum, shards int, from wire.Minute) error {
 	rule := x.rules.SeriesOf(s.name)
 	if rule == nil {
 		return nil
 	}
-	from = max(from, wire.MinuteOf(rule.Since), wire.MinuteOf(x.at.Add(-rule.Keep.Quarters))+store.QuarterMinutes, x.q.From)
+	from = max(from, wire.MinuteOf(rule.Since), wire.MinuteOf(x.at.Add(-rule.Keep.Quarters))+store.QuarterMinutes)
 	to := store.QuarterOf(wire.MinuteOf(x.at.Add(store.SeriesAhead))) + store.QuarterMinutes
-	if x.q.To > 0 {
-		to = min(to, x.q.To)
-	}
-	if from >= to {
-		return nil
-	}
 	found, err := timed(ctx, x.Recounter, func(ctx context.Context) ([][]store.Bucket, error) {
 		return x.view.Series(ctx, []store.Record{{Counter: s.name, Shards: shards}}, store.QuarterOf(from), to)
 	})

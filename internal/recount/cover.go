@@ -20,7 +20,6 @@ const (
 	ruleChanged      = "its rule for the journal was changed after the opening balance"
 	expired          = "records since the opening balance are gone by now"
 	wasErased        = "entries were erased since the opening balance"
-	noSeries         = "no rule for series has it, and only buckets have a period"
 )
 
 // What follows the reasons that an opening balance removes. It takes damage as right, so it comes last.

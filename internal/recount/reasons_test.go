@@ -2,13 +2,10 @@ package recount_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/countmill/countmill/internal/recount"
 	"github.com/countmill/countmill/store"
-	"github.com/countmill/countmill/wire"
 )
 
 // oldCounters makes counters that are older than their rule.
@@ -64,20 +61,6 @@ func TestAdviceToWriteOpeningBalances(t *testing.T) {
 			if got := r.Recount(recount.Query{Prefix: "old:", Open: want.open}); fmt.Sprint(got.Reasons) != "map"+want.text {
 				t.Errorf("with opening %t: %v, want %s", want.open, got.Reasons, want.text)
 			}
-		}
-	})
-}
-
-// The counters of a period are those whose buckets are compared.
-func TestCountersOfAPeriod(t *testing.T) {
-	t.Parallel()
-	forKinds(t, func(t *testing.T, r *rig) {
-		r.pass(time.Minute)
-		fold(t, r, "billing:1", 7) // without a series
-		fold(t, r, "page:s1:1", 7)
-		got := r.Recount(recount.Query{From: wire.MinuteOf(r.Now())})
-		if got.Counters != 1 || got.Buckets != 1 || len(got.Reasons) != 1 || !strings.Contains(fmt.Sprint(got.Reasons), "no rule for series has it") {
-			t.Errorf("got %+v, want a counter with a bucket, and one counter without a series", got)
 		}
 	})
 }

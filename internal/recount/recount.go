@@ -18,7 +18,7 @@
 // Memory. At most Config.AtOnce calls work at the same time. A call works at a range: the counters whose wire.Order is in a range. Parts are compared
 // with each other in several rounds over the journal, each for a share of the ids, and a range with too many
 // counters is made smaller. So the journal may be larger than memory: a call holds at most
-// Config.MostParts ids of 16 bytes, in a table at least half full, and Config.MostSums sums and findings.
+// Config.MostParts ids of 16 bytes, and Config.MostSums sums and findings.
 //
 // A correction is a commit of its own: a delta, or deltas of buckets, a record of it in the journal, and a
 // marker. The marker's id names the sum and the last correction of it in the view. So of two recounts that have
@@ -54,7 +54,7 @@ type Store interface {
 type Config struct {
 	// CallTimeout is the time-out of each call to the store. Default 30 seconds.
 	CallTimeout time.Duration
-	// MostParts is the most ids of parts in memory. Default 4 million: a table of 128 MiB.
+	// MostParts is the most ids of parts in memory. Default 4 million: 144 MiB.
 	MostParts int
 	// AtOnce is the most calls that work at the same time: each has its own memory. Further ones wait. Default 2.
 	AtOnce int
@@ -90,11 +90,7 @@ func New(s Store, cfg Config) *Recounter {
 type Query struct {
 	// Prefix begins the names of the counters. No group has a journal of its own.
 	Prefix string
-	// From and To bound the minutes of buckets: From <= minute < To. A zero To bounds nothing. If one of them is
-	// given, totals are not compared: a total has no period. The counters of the Result are then those with a series.
-	From, To wire.Minute
-	// Range is empty for the first range of all, FROM-END for the first one of a range of wire.Order, in 16 hexadecimal
-	// digits each, or the Next of the Result before. Ranges may be recounted at the same time, also by other processes.
+	// Range is empty for the first range, or the Next of the Result before.
 	Range string
 	// Repair corrects what differs.
 	Repair bool
@@ -144,7 +140,7 @@ type Result struct {
 	Entries int64
 	// Opened is the number of counters with a new opening balance.
 	Opened int
-	// Next is the Range of the next call; empty at the end of the range. Done is the share of all places up to the end of
+	// Next is the Range of the next call; empty at the end. Done is the share of all places up to the end of
 	// this range, in thousandths.
 	Next string
 	Done int
@@ -274,9 +270,6 @@ func timed[T any](ctx context.Context, r *Recounter, call func(context.Context) 
 	defer cancel()
 	return call(ctx)
 }
-
-// totals reports whether totals are compared.
-func (q *Query) totals() bool { return q.From == 0 && q.To == 0 }
 
 // has reports whether this run is about the name.
 func (x *run) has(name string) bool {

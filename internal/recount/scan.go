@@ -76,8 +76,8 @@ func (x *run) readJournal(ctx context.Context, seen *partSet, round, rounds uint
 	if x.rules == nil {
 		return nil
 	}
-	seen.clear()
-	from := x.cut // without an opening balance an opening balance can still be made
+	clear(seen.keys) // which keeps the memory
+	from := x.cut    // without an opening balance an opening balance can still be made
 	for i := range x.cover.openingBalances {
 		if o := &x.cover.openingBalances[i]; o.Cut.Compare(from) < 0 {
 			from = o.Cut
@@ -145,7 +145,7 @@ func (s *scanner) entry(p *journal.Part, e *journal.Entry) error {
 	if !s.has(e.Counter) || !covered && !recent {
 		return nil
 	}
-	if s.seen.n >= s.cfg.MostParts {
+	if len(s.seen.keys) >= s.cfg.MostParts {
 		return s.full()
 	}
 	if !s.seen.add(p.ID, s.usedAt(p), e.Counter) {

@@ -3,9 +3,7 @@
 package systemd
 
 import (
-	"net"
 	"os"
-	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
@@ -34,32 +32,5 @@ func TestFromEnv(t *testing.T) {
 		if (err != nil) != test.wantErr || (s != nil) != test.some || s != nil && s.Watchdog != test.watchdog {
 			t.Errorf("%v: got %+v, %v, want one: %t, watchdog %s, an error: %t", test.env, s, err, test.some, test.watchdog, test.wantErr)
 		}
-	}
-}
-
-func TestSend(t *testing.T) {
-	t.Parallel()
-	dir, err := os.MkdirTemp("", "sd") // t.TempDir can be too long for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	path := filepath.Join(dir, "s")
-	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &Supervisor{socket: path}
-	if err := s.Send(Ready); err != nil {
-		t.Fatal(err)
-	}
-	_ = socket.SetReadDeadline(time.Now().Add(time.Minute))
-	got := make([]byte, 100)
-	if n, err := socket.Read(got); err != nil || string(got[:n]) != "READY=1" {
-		t.Errorf("got %q, %v", got[:n], err)
-	}
-	_ = socket.Close()
-	if err := s.Send(Alive); err == nil {
-		t.Error("sent to a closed socket without an error")
 	}
 }

@@ -1,7 +1,6 @@
 package transfer
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -26,31 +25,6 @@ func (silent) Stop()          {}
 
 func noProgress(_, _ string, _ int64) Progress { return silent{} }
 
-// newServer accepts increments, and remembers how often it saw each key.
-func newServer(t *testing.T) (cl *client.Client, keys func() map[string]int) {
-	t.Helper()
-	var mu sync.Mutex
-	seen := make(map[string]int)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		mu.Lock()
-		seen[r.Header.Get("Idempotency-Key")]++
-		mu.Unlock()
-		w.WriteHeader(http.StatusAccepted)
-		fmt.Fprintf(w, `{"accepted":%d}`, strings.Count(string(body), "\n"))
-	}))
-	t.Cleanup(server.Close)
-	cl, err := client.New(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cl, func() map[string]int {
-		mu.Lock()
-		defer mu.Unlock()
-		return seen
-	}
-}
-
 func rowsFile(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "rows.csv")
@@ -58,23 +32,6 @@ func rowsFile(t *testing.T, text string) string {
 		t.Fatal(err)
 	}
 	return path
-}
-
-func TestImportRefuses(t *testing.T) {
-	t.Parallel()
-	cl, keys := newServer(t)
-	path := rowsFile(t, "counter,delta\na,1\nb,0\n")
-	im := Import{Client: cl, Timeout: time.Minute, Window: time.Hour, Name: path, Form: Form{Format: CSV}, Stderr: io.Discard, Progress: noProgress}
-	if _, err := im.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "line 3: delta is 0") {
-		t.Errorf("a bad row: got %v, want its line", err)
-	}
-	im.Rejects = path
-	if _, err := im.Run(t.Context()); !errors.Is(err, ErrSameFile) {
-		t.Errorf("rejects in the file itself: got %v, want ErrSameFile", err)
-	}
-	if len(keys()) > 0 {
-		t.Errorf("sent %v, want nothing", keys())
-	}
 }
 
 func TestSpoolHasALimit(t *testing.T) {
@@ -86,28 +43,6 @@ func TestSpoolHasALimit(t *testing.T) {
 	defer f.Close()
 	if f, err := spool(t.Context(), strings.NewReader("12345"), 4); err == nil || !strings.Contains(err.Error(), "limit: 4 bytes") {
 		t.Errorf("spool beyond its limit: got %v, %v", f, err)
-	}
-}
-
-// Pages become rows until no page follows.
-func TestExport(t *testing.T) {
-	t.Parallel()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.FormValue("page_token") == "" {
-			io.WriteString(w, `{"totals":[{"counter":"p:a","total":7,"as_of":"2026-01-01T00:00:00Z"}],"next_page_token":"x"}`)
-			return
-		}
-		io.WriteString(w, `{"totals":[{"counter":"p:b","total":0,"as_of":"2026-01-01T00:00:01Z"}],"overflowed":["p:c"]}`)
-	}))
-	defer server.Close()
-	cl, err := client.New(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out strings.Builder
-	done, err := Export{Client: cl, Timeout: time.Minute, Prefix: "p:", Format: CSV, Progress: noProgress}.Run(t.Context(), &out)
-	if err != nil || out.String() != "counter,delta\np:a,7\n" || done.Counters != 1 || done.Zero != 1 || len(done.Overflowed) != 1 || done.First >= done.Last {
-		t.Errorf("got %q, %+v, %v", out.String(), done, err)
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/countmill/countmill/bench/internal/load"
 	"github.com/countmill/countmill/bench/internal/report"
 	"github.com/countmill/countmill/bench/internal/server"
+	"github.com/countmill/countmill/bench/internal/system"
 )
 
 type config struct {
@@ -35,7 +36,6 @@ type config struct {
 
 // A result is a run.
 type result struct {
-	report.Head
 	Increments int64
 	Names      int
 	Seconds    float64 // from the first request to the last 202
@@ -66,8 +66,8 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer site.Close()
-	r := &result{Head: report.NewHead(c.Quick), Increments: c.increments, Names: c.names}
-	if err := r.Print(stdout); err != nil {
+	r := &result{Increments: c.increments, Names: c.names}
+	if err := report.Head(stdout, c.Quick); err != nil {
 		return err
 	}
 	if err := c.count(ctx, site, r, stdout); err != nil {
@@ -141,7 +141,9 @@ func (c *config) count(ctx context.Context, site *command.Site, r *result, out i
 	if r.Disk, err = server.DirSize(data, func(string) bool { return true }); err != nil {
 		return err
 	}
-	err = check(context.WithoutCancel(ctx), up.addr, load.Names(c.names), s.want())
+	err = load.Check(context.WithoutCancel(ctx), load.Names(c.names), s.want(), func(ctx context.Context, names []string) ([]int64, error) {
+		return system.Totals(ctx, up.addr, names)
+	})
 	r.Checked = time.Since(begin).Seconds()
 	return err
 }

@@ -7,10 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/countmill/countmill/bench/internal/command"
-	"github.com/countmill/countmill/bench/internal/load"
 	"github.com/countmill/countmill/bench/internal/server"
 	"github.com/countmill/countmill/bench/internal/system"
 )
@@ -117,38 +114,4 @@ func (u *up) memory(line string) int64 {
 		return 0
 	}
 	return u.process.Memory(line)
-}
-
-// check compares every total with the sent increments.
-func check(ctx context.Context, addr string, names []string, want []int64) error {
-	const some = 1000
-	var mu sync.Mutex
-	wrong, first := 0, ""
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(4)
-	for from := 0; from < len(names); from += some {
-		to := min(from+some, len(names))
-		group.Go(func() error {
-			got, err := system.Totals(ctx, addr, names[from:to])
-			if err != nil {
-				return err
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			for i, total := range got {
-				if total != want[from+i] {
-					wrong++
-					first = fmt.Sprintf("%s: got %d, want %d", names[from+i], total, want[from+i])
-				}
-			}
-			return nil
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return fmt.Errorf("read totals: %w", err)
-	}
-	if wrong > 0 {
-		return fmt.Errorf("%w: %d of %d counters, one of them %s", load.ErrWrong, wrong, len(names), first)
-	}
-	return nil
 }

@@ -8,26 +8,6 @@ import (
 	"time"
 )
 
-func TestNamesHave20Bytes(t *testing.T) {
-	t.Parallel()
-	for _, name := range Names(1001) {
-		if len(name) != 20 {
-			t.Fatalf("got %q of %d bytes, want 20", name, len(name))
-		}
-	}
-}
-
-func TestChunksDivideOrders(t *testing.T) {
-	t.Parallel()
-	for _, l := range All(1000, 20_000) {
-		for _, chunk := range []int{1, 100, 500, 1000, 10_000} {
-			if len(l.Order)%chunk != 0 {
-				t.Errorf("%s: an order of %d is not divided by %d", l.Name, len(l.Order), chunk)
-			}
-		}
-	}
-}
-
 // Want has exactly the increments that workers got, including workers that began the order again.
 func TestCheck(t *testing.T) {
 	t.Parallel()
@@ -66,14 +46,5 @@ func TestCheck(t *testing.T) {
 		if err := r.Check(t.Context(), totals); !errors.Is(err, ErrWrong) {
 			t.Errorf("%s: one increment was lost: got %v, want %v", l.Name, err, ErrWrong)
 		}
-	}
-}
-
-func TestWalkEndsAtTheLimit(t *testing.T) {
-	t.Parallel()
-	r := NewRun(All(10, 1000)[0], Goal{Increments: 1 << 60, Most: 20 * time.Millisecond})
-	err := r.Walk(t.Context(), 1, 1, func(context.Context, int, int, []uint32) error { return nil })
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -180,16 +180,20 @@ func (r *Run) Want() []int64 {
 	return want
 }
 
-// Check compares every name's total with the sent increments. totals returns the totals of some names,
-// 0 for an unknown one; several goroutines call it at once.
+// Check compares every name's total with the sent increments.
 func (r *Run) Check(ctx context.Context, totals func(ctx context.Context, names []string) ([]int64, error)) error {
+	return Check(ctx, r.Names, r.Want(), totals)
+}
+
+// Check compares the total of every name with the wanted one. totals returns the totals of some names,
+// 0 for an unknown one; several goroutines call it at once.
+func Check(ctx context.Context, all []string, want []int64, totals func(ctx context.Context, names []string) ([]int64, error)) error {
 	const atOnce, some = 4, 1000
-	want := r.Want()
 	var wrong differences
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
 	for from := 0; from < len(want); from += some {
-		names, want := r.Names[from:min(from+some, len(want))], want[from:min(from+some, len(want))]
+		names, want := all[from:min(from+some, len(want))], want[from:min(from+some, len(want))]
 		group.Go(func() error {
 			got, err := totals(ctx, names)
 			if err != nil {

@@ -49,7 +49,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer site.Close()
-	if err := report.NewHead(c.Quick).Print(stdout); err != nil {
+	if err := report.Head(stdout, c.Quick); err != nil {
 		return err
 	}
 	fmt.Fprintf(stdout, "\n| | |\n| --- | ---: |\n")
@@ -70,14 +70,9 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 
 func mib(what string, bytes int64) result { return result{what, float64(bytes) / (1 << 20), "MiB"} }
 
-// aggregator measures a process `countmill aggregator`: with default settings, whose windows close at
-// 100,000 counters, and with a window that holds all of them.
+// aggregator measures a process `countmill aggregator` with a window that holds all counters.
 func (c *config) aggregator(ctx context.Context, site *command.Site) ([]result, error) {
 	idle, err := c.idle(ctx, site)
-	if err != nil {
-		return nil, err
-	}
-	_, _, folded, err := c.peaks(ctx, site)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +91,6 @@ func (c *config) aggregator(ctx context.Context, site *command.Site) ([]result, 
 	about := fmt.Sprintf("RSS of an aggregator, %d distinct counters", c.counters)
 	return []result{
 		mib("RSS of an aggregator that has done nothing", idle),
-		mib(about+" on their way, default settings, at most", folded),
 		mib(about+" in one window, none committed, at most", held),
 		mib(about+" in one window, until all are folded, at most", wide),
 	}, nil
@@ -108,7 +102,7 @@ func open(ctx context.Context, site *command.Site, flags ...string) (*system.Goo
 	if err != nil {
 		return nil, err
 	}
-	return system.OpenGoogle(ctx, system.Place{Dir: dir, Countmill: site.Countmill, Self: site.Self}, 1, 1, flags...)
+	return system.OpenGoogle(ctx, system.Place{Dir: dir, Countmill: site.Countmill, Self: site.Self}, 1, flags...)
 }
 
 func (c *config) idle(ctx context.Context, site *command.Site) (int64, error) {
@@ -128,7 +122,7 @@ func (c *config) peaks(ctx context.Context, site *command.Site, flags ...string)
 		return 0, 0, 0, err
 	}
 	defer g.Close()
-	process, pub := g.Aggregators[0], g.Publishers[0]
+	process, pub := g.Aggregators[0], g.Publisher
 	for _, name := range load.Names(c.counters) {
 		if err := pub.Add(name, 1); err != nil {
 			return 0, 0, 0, err

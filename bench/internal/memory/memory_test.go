@@ -7,15 +7,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/countmill/countmill/bench/internal/server"
+	"github.com/countmill/countmill/internal/testing/emulator"
 )
 
 func TestQuick(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds countmill, and starts the emulators")
 	}
-	args, want := []string{"-quick"}, 6
-	if _, err := server.Jar("platform/cloud-firestore-emulator/*.jar"); errors.Is(err, server.ErrMissing) {
+	args, want := []string{"-quick"}, 5
+	if _, err := emulator.Jar("platform/cloud-firestore-emulator/*.jar"); errors.Is(err, emulator.ErrMissing) {
 		args, want = append(args, "-only", "disk"), 2
 	}
 	var out strings.Builder

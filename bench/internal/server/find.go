@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -63,27 +62,3 @@ func Unprivileged(name string) (*User, error) {
 	gid, err := strconv.ParseUint(u.Gid, 10, 32)
 	return &User{uint32(uid), uint32(gid)}, err
 }
-
-// Jar finds a file of one of Google's emulators below the Cloud SDK whose gcloud is on the PATH.
-func Jar(pattern string) (string, error) {
-	root, err := sdk()
-	if err != nil {
-		return "", fmt.Errorf("Google Cloud SDK: %w: %w", ErrMissing, err)
-	}
-	if _, err := exec.LookPath("java"); err != nil {
-		return "", fmt.Errorf("java: %w", ErrMissing)
-	}
-	pattern = filepath.Join(root, filepath.FromSlash(pattern))
-	found, err := filepath.Glob(pattern)
-	if err != nil || len(found) == 0 {
-		return "", fmt.Errorf("%s: %w", pattern, ErrMissing)
-	}
-	return found[0], nil
-}
-
-var sdk = sync.OnceValues(func() (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, "gcloud", "info", "--format=value(installation.sdk_root)").Output()
-	return strings.TrimSpace(string(out)), err
-})

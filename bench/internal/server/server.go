@@ -3,7 +3,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -14,10 +13,11 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/internal/testing/child"
+	"github.com/countmill/countmill/internal/testing/emulator"
 )
 
 // ErrMissing means that a server is not installed on this machine.
-var ErrMissing = errors.New("not installed")
+var ErrMissing = emulator.ErrMissing
 
 // A Spec describes a server to start.
 type Spec struct {

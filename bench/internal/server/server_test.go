@@ -5,28 +5,9 @@ import (
 	"errors"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 )
-
-func TestFindSaysWhatIsMissing(t *testing.T) {
-	t.Parallel()
-	if _, err := Find("no-such-program", "/no/such/*"); !errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), "no-such-program") {
-		t.Errorf("got %v, want %v with the name", err, ErrMissing)
-	}
-}
-
-func TestStartTellsWhatTheServerWrote(t *testing.T) {
-	t.Parallel()
-	_, err := Start(t.Context(), Spec{
-		Name: "sh", Path: "/bin/sh", Args: []string{"-c", "echo no licence >&2"}, Dir: t.TempDir(),
-		Ready: func(context.Context) error { return errors.New("not yet") },
-	})
-	if err == nil || !strings.Contains(err.Error(), "no licence") {
-		t.Errorf("got %v, want its output", err)
-	}
-}
 
 // A server that ignores signals, and its children, are gone after Stop.
 func TestStopEndsTheGroup(t *testing.T) {

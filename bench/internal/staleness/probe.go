@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/countmill/countmill/bench/internal/system"
 )
 
 // A probe adds this much. The load adds less than that to a counter, so a total shows how many probes
@@ -107,13 +109,13 @@ func (m *prober) load(ctx context.Context) error {
 
 // probe begins probes.
 func (m *prober) probe(ctx context.Context) error {
-	if err := wait(ctx, m.warm); err != nil {
+	if err := system.Wait(ctx, m.warm); err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	begin := time.Now()
 	for at := time.Duration(0); at < m.lasts; at += m.every {
-		if err := wait(ctx, time.Until(begin.Add(at))); err != nil {
+		if err := system.Wait(ctx, time.Until(begin.Add(at))); err != nil {
 			break // the group has the better error
 		}
 		name, err := m.begin()
@@ -146,7 +148,7 @@ func (m *prober) begin() (string, error) {
 func (m *prober) watch(ctx context.Context, probed <-chan struct{}) error {
 	var last time.Time // when the last probe had begun
 	for {
-		if err := wait(ctx, m.pause); err != nil {
+		if err := system.Wait(ctx, m.pause); err != nil {
 			return err
 		}
 		names := m.unseen()
@@ -195,16 +197,5 @@ func (m *prober) seen(names []string, totals []int64) {
 			m.took = append(m.took, now.Sub(m.open[name]))
 			delete(m.open, name)
 		}
-	}
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
 	}
 }

@@ -82,13 +82,13 @@ func (p *receiptProber) run(ctx context.Context, read func(ctx context.Context, 
 	group.Go(func() error { return p.load(loaded) })
 	group.Go(func() error {
 		defer loading() // the load continues until the last answer
-		if err := wait(ctx, p.warm); err != nil {
+		if err := system.Wait(ctx, p.warm); err != nil {
 			return err
 		}
 		probes, ctx := errgroup.WithContext(ctx)
 		begin := time.Now()
 		for n := 0; time.Duration(n)*p.every < p.lasts; n++ {
-			if wait(ctx, time.Until(begin.Add(time.Duration(n)*p.every))) != nil {
+			if system.Wait(ctx, time.Until(begin.Add(time.Duration(n)*p.every))) != nil {
 				break // the group has the better error
 			}
 			probes.Go(func() error { return p.one(ctx, read, fmt.Sprintf("%s:%d", begin.Format(time.RFC3339), n)) })
@@ -136,7 +136,7 @@ func (p *receiptProber) look(ctx context.Context, _, name string) error {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("the total of %s has no increment after %s", name, lookFor)
 		}
-		if err := wait(ctx, lookEvery); err != nil {
+		if err := system.Wait(ctx, lookEvery); err != nil {
 			return err
 		}
 	}

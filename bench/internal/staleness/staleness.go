@@ -70,7 +70,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer site.Close()
-	if err := report.NewHead(c.Quick).Print(stdout); err != nil {
+	if err := report.Head(stdout, c.Quick); err != nil {
 		return err
 	}
 	m := &measurement{config: c, site: site, out: stdout}
@@ -150,7 +150,7 @@ func topRate(ctx context.Context, e *system.Embedded, names []string, draw func(
 	for time.Since(begin) < lasts {
 		for range 1000 {
 			err := e.Add(names[draw()], 1)
-			for errors.Is(err, countmill.ErrOverloaded) && wait(ctx, time.Millisecond) == nil {
+			for errors.Is(err, countmill.ErrOverloaded) && system.Wait(ctx, time.Millisecond) == nil {
 				err = e.Add(names[0], 1)
 			}
 			if err != nil {
@@ -206,12 +206,12 @@ func (m *measurement) deploy(ctx context.Context, r result) (*deployment, error)
 	if err != nil {
 		return nil, err
 	}
-	g, err := system.OpenGoogle(ctx, system.Place{Dir: dir, Countmill: m.site.Countmill, Self: m.site.Self}, r.Aggregators, 1)
+	g, err := system.OpenGoogle(ctx, system.Place{Dir: dir, Countmill: m.site.Countmill, Self: m.site.Self}, 1)
 	if err != nil {
 		return nil, err
 	}
 	random := rand.New(rand.NewPCG(15, 16))
-	d := &deployment{Google: g, pub: g.Publishers[0], names: load.Names(r.Counters), draw: func() uint32 { return uint32(random.IntN(r.Counters)) }}
+	d := &deployment{Google: g, pub: g.Publisher, names: load.Names(r.Counters), draw: func() uint32 { return uint32(random.IntN(r.Counters)) }}
 	if err := d.fill(ctx); err != nil {
 		g.Close()
 		return nil, err

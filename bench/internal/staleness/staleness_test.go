@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/countmill/countmill/bench/internal/server"
+	"github.com/countmill/countmill/internal/testing/emulator"
 )
 
 // late is a pipeline whose totals show an increment a while after its publish.
@@ -94,7 +94,7 @@ func TestQuick(t *testing.T) {
 		t.Skip("builds countmill, and starts the emulators")
 	}
 	args := []string{"-quick"}
-	if _, err := server.Jar("platform/cloud-firestore-emulator/*.jar"); errors.Is(err, server.ErrMissing) {
+	if _, err := emulator.Jar("platform/cloud-firestore-emulator/*.jar"); errors.Is(err, emulator.ErrMissing) {
 		args = append(args, "-only", "embedded")
 	}
 	var out strings.Builder

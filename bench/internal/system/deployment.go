@@ -9,6 +9,7 @@ import (
 	"github.com/countmill/countmill/backend/gcppubsub"
 	"github.com/countmill/countmill/bench/internal/load"
 	"github.com/countmill/countmill/bench/internal/server"
+	"github.com/countmill/countmill/internal/testing/emulator"
 	"github.com/countmill/countmill/publisher"
 )
 
@@ -19,17 +20,17 @@ const (
 )
 
 func googleVersion() (string, error) {
-	firestore, err := server.Jar(firestoreJar)
+	firestore, err := emulator.Jar(firestoreJar)
 	if err != nil {
 		return "", err
 	}
-	pubsub, err := server.Jar(pubsubJar)
+	pubsub, err := emulator.Jar(pubsubJar)
 	return filepath.Base(firestore) + ", " + filepath.Base(pubsub), err
 }
 
 // startFirestore starts the Firestore emulator in Datastore mode.
 func startFirestore(ctx context.Context, dir string) (*server.Process, string, error) {
-	jar, err := server.Jar(firestoreJar)
+	jar, err := emulator.Jar(firestoreJar)
 	if err != nil {
 		return nil, "", err
 	}
@@ -55,14 +56,14 @@ func startEmulator(ctx context.Context, dir, name string, args func(port string)
 	return p, addr, err
 }
 
-// Google is Google's emulators, with publishers in this process and aggregators in processes of their
+// Google is Google's emulators, with a publisher in this process and aggregators in processes of their
 // own.
 type Google struct {
 	closers
 	Firestore   string // address of the emulator in Datastore mode
 	PubSub      string // address
 	Aggregators []*server.Process
-	Publishers  []*publisher.Publisher
+	Publisher   *publisher.Publisher
 
 	metrics []string // addresses at which the aggregators serve them
 	at      Place
@@ -70,23 +71,23 @@ type Google struct {
 }
 
 // OpenGoogle starts everything. flags are for aggregators, in addition to their defaults. Close it.
-func OpenGoogle(ctx context.Context, at Place, aggregators, publishers int, flags ...string) (*Google, error) {
+func OpenGoogle(ctx context.Context, at Place, aggregators int, flags ...string) (*Google, error) {
 	g := &Google{at: at, flags: flags}
-	if err := g.open(ctx, aggregators, publishers); err != nil {
+	if err := g.open(ctx, aggregators); err != nil {
 		g.Close()
 		return nil, err
 	}
 	return g, nil
 }
 
-func (g *Google) open(ctx context.Context, aggregators, publishers int) error {
+func (g *Google) open(ctx context.Context, aggregators int) error {
 	p, firestore, err := startFirestore(ctx, g.at.Dir)
 	if err != nil {
 		return err
 	}
 	g.add(p.Stop)
 	g.Firestore = firestore
-	jar, err := server.Jar(pubsubJar)
+	jar, err := emulator.Jar(pubsubJar)
 	if err != nil {
 		return err
 	}
@@ -103,12 +104,7 @@ func (g *Google) open(ctx context.Context, aggregators, publishers int) error {
 			return err
 		}
 	}
-	for range publishers {
-		if err := g.publisher(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
+	return g.publisher(ctx)
 }
 
 func (g *Google) aggregator(ctx context.Context, i int) error {
@@ -163,18 +159,18 @@ func (g *Google) publisher(ctx context.Context) error {
 		defer cancel()
 		_ = pub.Close(ctx)
 	})
-	g.Publishers = append(g.Publishers, pub)
+	g.Publisher = pub
 	return nil
 }
 
-// until waits until that many entries are folded.
-func (g *Google) until(ctx context.Context, entries float64) error {
+// Folded waits until that many entries are folded.
+func (g *Google) Folded(ctx context.Context, entries int) error {
 	for {
 		done, err := g.folded(ctx)
-		if err != nil || done.entries >= entries {
+		if err != nil || int(done.entries) >= entries {
 			return err
 		}
-		if err := wait(ctx, 20*time.Millisecond); err != nil {
+		if err := Wait(ctx, 20*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -191,11 +187,6 @@ func (g *Google) folded(ctx context.Context) (tally, error) {
 	}, err
 }
 
-// Folded waits until that many entries are folded.
-func (g *Google) Folded(ctx context.Context, entries int) error {
-	return g.until(ctx, float64(entries))
-}
-
 // Taken waits until aggregators have received that many messages, and returns how many entries were
 // folded by then.
 func (g *Google) Taken(ctx context.Context, messages int) (folded int, err error) {
@@ -204,7 +195,7 @@ func (g *Google) Taken(ctx context.Context, messages int) (folded int, err error
 		if err != nil || int(done.messages) >= messages {
 			return int(done.entries), err
 		}
-		if err := wait(ctx, 20*time.Millisecond); err != nil {
+		if err := Wait(ctx, 20*time.Millisecond); err != nil {
 			return 0, err
 		}
 	}

@@ -147,19 +147,20 @@ func again(ctx context.Context, err error, add func() error) error {
 		if !errors.Is(err, countmill.ErrOverloaded) {
 			return err
 		}
-		if err := wait(ctx, time.Millisecond); err != nil {
+		if err := Wait(ctx, time.Millisecond); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func wait(ctx context.Context, d time.Duration) error {
+// Wait waits for a time, unless ctx ends first.
+func Wait(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-		return ctx.Err()
+		return context.Cause(ctx)
 	case <-timer.C:
 		return nil
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -25,78 +24,52 @@ import (
 
 const (
 	everysec = "in the server's memory; on disk within a second or two (AOF everysec), a crash loses them; a repeat counts twice"
-	always   = "in the AOF, synced (appendfsync always); a repeat counts twice"
-	// redisConns is the number of connections that send one command at a time, redis-benchmark's own
-	// default.
+	redisHow = `redis-server --appendonly yes --appendfsync everysec --save "" on a unix socket`
+	// redisConns is the number of redis-benchmark's connections, its own default.
 	redisConns = 50
 	// pipelines is the number of go-redis connections with a running pipeline.
 	pipelines = 8
 )
 
-func redisSystems() []System {
-	single := []System{
-		redisGo("redis/single/go-redis", "redis/single", "everysec", 1),
-		redisC("redis/single/redis-benchmark", "redis/single", "everysec", 1),
-	}
-	all := single
+func redisSystems() (all []System) {
 	for _, depth := range []int{100, 500} {
 		all = append(all,
-			redisGo(fmt.Sprintf("redis/pipelined/go-redis/%d", depth), "redis/pipelined", "everysec", depth),
-			redisC(fmt.Sprintf("redis/pipelined/redis-benchmark/%d", depth), "redis/pipelined", "everysec", depth))
+			redisSystem(fmt.Sprintf("redis/pipelined/go-redis/%d", depth), fmt.Sprintf("go-redis, INCR, %d connections, pipelines of %d", pipelines, depth), names, redisVersion,
+				func() redisInstance { return &redisClient{depth: depth} }),
+			redisSystem(fmt.Sprintf("redis/pipelined/redis-benchmark/%d", depth), fmt.Sprintf("redis-benchmark -c %d -P %d INCR", redisConns, depth),
+				[]string{"hot", "uniform"}, redisBenchmarkVersion, // its names are one or uniform
+				func() redisInstance { return &redisBenchmark{depth: depth} }))
 	}
-	return append(all,
-		redisGo("redis/always/go-redis/100", "redis/always", "always", 100),
-		System{
-			Name: "redis/coalesced", Ack: "the coalescer's Flush has returned: " + everysec, Loads: names,
-			How:    redisHow("everysec") + "; INCRBY of what countmill's publisher has added up, " + strconv.Itoa(coalesced) + " a pipeline",
-			Family: "redis/coalesced", Against: "redis/pipelined", Version: redisVersion,
-			Open: func(ctx context.Context, at Place) (Instance, error) {
-				i := &redisCoalesced{}
-				return opened(i, i.open(ctx, at, "everysec"))
-			},
-		})
+	coalesced := redisSystem("redis/coalesced", fmt.Sprintf("INCRBY of what countmill's publisher has added up, %d a pipeline", coalesced), names, redisVersion,
+		func() redisInstance { return &redisCoalesced{} })
+	coalesced.Ack, coalesced.Family = "the coalescer's Flush has returned: "+everysec, coalesced.Name
+	return append(all, coalesced)
 }
 
-func redisHow(fsync string) string {
-	return "redis-server --appendonly yes --appendfsync " + fsync + ` --save "" on a unix socket`
+type redisInstance interface {
+	Instance
+	open(ctx context.Context, at Place) error
 }
 
-// redisGo counts with go-redis.
-func redisGo(name, family, fsync string, depth int) System {
-	how := fmt.Sprintf("; go-redis, INCR, %d connections, pipelines of %d", pipelines, depth)
-	if depth == 1 {
-		how = fmt.Sprintf("; go-redis, INCR, %d connections, one at a time", redisConns)
-	}
-	ack := map[string]string{"everysec": everysec, "always": always}[fsync]
+func redisSystem(name, how string, loads []string, version func() (string, error), open func() redisInstance) System {
 	return System{
-		Name: name, Ack: ack, How: redisHow(fsync) + how, Loads: names, Family: family, Against: "redis/pipelined", Version: redisVersion,
+		Name: name, Ack: everysec, How: redisHow + "; " + how, Loads: loads, Family: "redis/pipelined", Against: "redis/pipelined", Version: version,
 		Open: func(ctx context.Context, at Place) (Instance, error) {
-			i := &redisClient{depth: depth}
-			return opened(i, i.open(ctx, at, fsync))
+			i := open()
+			return opened(i, i.open(ctx, at))
 		},
 	}
 }
 
-// redisC counts with redis-benchmark, whose names are one or uniform.
-func redisC(name, family, fsync string, depth int) System {
-	return System{
-		Name: name, Ack: everysec, Loads: []string{"hot", "uniform"}, Family: family, Against: "redis/pipelined",
-		How: fmt.Sprintf("%s; redis-benchmark -c %d -P %d INCR", redisHow(fsync), redisConns, depth),
-		Version: func() (string, error) {
-			if _, err := redisVersion(); err != nil {
-				return "", err
-			}
-			path, err := server.Find("redis-benchmark")
-			if err != nil {
-				return "", err
-			}
-			return server.Says(path, "--version")
-		},
-		Open: func(ctx context.Context, at Place) (Instance, error) {
-			i := &redisBenchmark{depth: depth}
-			return opened(i, i.open(ctx, at, fsync))
-		},
+func redisBenchmarkVersion() (string, error) {
+	if _, err := redisVersion(); err != nil {
+		return "", err
 	}
+	path, err := server.Find("redis-benchmark")
+	if err != nil {
+		return "", err
+	}
+	return server.Says(path, "--version")
 }
 
 func redisVersion() (string, error) {
@@ -114,7 +87,7 @@ type redisServer struct {
 	client *redis.Client
 }
 
-func (s *redisServer) open(ctx context.Context, at Place, fsync string) error {
+func (s *redisServer) open(ctx context.Context, at Place) error {
 	path, err := server.Find("redis-server")
 	if err != nil {
 		return err
@@ -127,7 +100,7 @@ func (s *redisServer) open(ctx context.Context, at Place, fsync string) error {
 	s.add(func() { _ = s.client.Close() })
 	p, err := server.Start(ctx, server.Spec{
 		Name: "redis", Path: path, Dir: at.Dir,
-		Args:  []string{"--port", "0", "--unixsocket", s.socket, "--dir", at.Dir, "--appendonly", "yes", "--appendfsync", fsync, "--save", ""},
+		Args:  []string{"--port", "0", "--unixsocket", s.socket, "--dir", at.Dir, "--appendonly", "yes", "--appendfsync", "everysec", "--save", ""},
 		Ready: func(ctx context.Context) error { return s.client.Ping(ctx).Err() },
 	})
 	if err != nil {
@@ -163,14 +136,9 @@ type redisClient struct {
 	depth int
 }
 
-// Count sends pipelines, or one command after another.
+// Count sends pipelines.
 func (c *redisClient) Count(ctx context.Context, r *load.Run) error {
 	defer r.Stop()
-	if c.depth == 1 {
-		return r.Walk(ctx, redisConns, 1, func(ctx context.Context, _, _ int, order []uint32) error {
-			return c.client.Incr(ctx, r.Names[order[0]]).Err()
-		})
-	}
 	return r.Walk(ctx, pipelines, c.depth, func(ctx context.Context, _, _ int, order []uint32) error {
 		pipe := c.client.Pipeline()
 		for _, n := range order {
@@ -266,8 +234,8 @@ type redisCoalesced struct {
 	pub *publisher.Publisher
 }
 
-func (c *redisCoalesced) open(ctx context.Context, at Place, fsync string) error {
-	if err := c.redisServer.open(ctx, at, fsync); err != nil {
+func (c *redisCoalesced) open(ctx context.Context, at Place) error {
+	if err := c.redisServer.open(ctx, at); err != nil {
 		return err
 	}
 	var err error
@@ -285,20 +253,10 @@ func (c *redisCoalesced) open(ctx context.Context, at Place, fsync string) error
 // Count adds by name, and flushes.
 func (c *redisCoalesced) Count(ctx context.Context, r *load.Run) error {
 	defer r.Stop()
-	err := r.Walk(ctx, runtime.GOMAXPROCS(0), addStep, func(ctx context.Context, _, _ int, order []uint32) error {
-		for _, n := range order {
-			if err := c.pub.Add(r.Names[n], 1); err != nil {
-				if err := again(ctx, err, func() error { return c.pub.Add(r.Names[n], 1) }); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
-	})
-	if err != nil {
+	if err := addByName(ctx, r, c.pub); err != nil {
 		return err
 	}
-	_, err = c.pub.Flush(ctx)
+	_, err := c.pub.Flush(ctx)
 	return err
 }
 

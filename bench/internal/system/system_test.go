@@ -105,10 +105,8 @@ func countAndCheck(t *testing.T, s System, l *load.Load, countmill string) {
 	case *httpServer:
 		i.reported += 1_000_000
 		more = longer(t, r, i.byWrk)
-	case *google:
-		more = longer(t, r, len(l.Names) == 1)
 	default:
-		more = longer(t, r, len(l.Names) == 1 && s.Family == "classic")
+		more = longer(t, r, false)
 	}
 	if err := i.Check(t.Context(), more); !errors.Is(err, load.ErrWrong) {
 		t.Errorf("increments are missing: got %v, want %v", err, load.ErrWrong)

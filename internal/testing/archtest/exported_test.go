@@ -71,79 +71,44 @@ func exportData(t *testing.T) map[string]string {
 	}
 }
 
-// internalTypes names everything that the package exports with an internal type in it.
-func internalTypes(pkg *types.Package) []string {
-	w := &walker{pkg: pkg, seen: make(map[types.Type]bool)}
+// internalTypes names everything that the package exports with an internal type in it. Types of other packages are checked in their own
+// package.
+func internalTypes(pkg *types.Package) (found []string) {
+	var walk func(t types.Type, at string)
+	walk = func(t types.Type, at string) {
+		if s, ok := t.(*types.Struct); ok {
+			for f := range s.Fields() {
+				switch inner, isStruct := f.Type().Underlying().(*types.Struct); {
+				case f.Embedded() && !f.Exported() && isStruct:
+					walk(inner, at+"."+f.Name())
+				case f.Embedded() || f.Exported():
+					walk(f.Type(), at+"."+f.Name())
+				}
+			}
+			return
+		}
+		if text := types.TypeString(t, nil); strings.Contains(text, module+"/") && strings.Contains(text, "/internal/") {
+			found = append(found, fmt.Sprintf("%s has an internal type in %s: take a public type, or keep the field to yourself", at, text))
+		}
+	}
 	for _, name := range pkg.Scope().Names() {
-		if o := pkg.Scope().Lookup(name); o.Exported() {
-			w.walk(o.Type(), pkg.Path()+"."+name)
+		o, at := pkg.Scope().Lookup(name), pkg.Path()+"."+name
+		if !o.Exported() {
+			continue
 		}
-	}
-	return w.found
-}
-
-// A walker follows types as far as users of a package can.
-type walker struct {
-	pkg   *types.Package
-	seen  map[types.Type]bool
-	found []string
-}
-
-func (w *walker) walk(t types.Type, at string) {
-	if w.seen[t] {
-		return
-	}
-	w.seen[t] = true
-	switch t := t.(type) {
-	case *types.Alias:
-		w.walk(t.Rhs(), at)
-	case *types.Named:
-		w.named(t, at)
-	case *types.Struct:
-		for f := range t.Fields() {
-			if f.Exported() || f.Embedded() {
-				w.walk(f.Type(), at+"."+f.Name())
-			}
+		named, isType := types.Unalias(o.Type()).(*types.Named)
+		if of, ok := o.(*types.TypeName); !ok || of.IsAlias() || !isType {
+			walk(types.Unalias(o.Type()), at)
+			continue
 		}
-	case *types.Interface:
-		for m := range t.Methods() {
-			if m.Exported() {
-				w.walk(m.Type(), at+"."+m.Name())
-			}
-		}
-	case *types.Signature:
-		w.walk(t.Params(), at)
-		w.walk(t.Results(), at)
-	case *types.Tuple:
-		for v := range t.Variables() {
-			w.walk(v.Type(), at)
-		}
-	case *types.Map:
-		w.walk(t.Key(), at)
-		w.walk(t.Elem(), at)
-	case interface{ Elem() types.Type }: // pointers, slices, arrays and channels
-		w.walk(t.Elem(), at)
-	}
-}
-
-// named follows a type of this package. The types of others are checked in their own package.
-func (w *walker) named(t *types.Named, at string) {
-	for arg := range t.TypeArgs().Types() {
-		w.walk(arg, at)
-	}
-	from := t.Obj().Pkg()
-	switch {
-	case from == nil: // error
-	case strings.HasPrefix(from.Path(), module+"/") && strings.Contains(from.Path(), "/internal/"):
-		w.found = append(w.found, fmt.Sprintf("%s has the internal type %s: take a public type, or keep the field to yourself", at, t))
-	case from == w.pkg:
-		w.walk(t.Underlying(), at)
-		for m := range t.Methods() {
-			if m.Exported() {
-				w.walk(m.Type(), at+"."+m.Name())
+		walk(named.Underlying(), at)
+		for m := range types.NewMethodSet(types.NewPointer(named)).Methods() {
+			if m.Obj().Exported() {
+				walk(m.Type(), at+"."+m.Obj().Name())
 			}
 		}
 	}
+	return found
 }
 
 func TestInternalTypesAreFound(t *testing.T) {

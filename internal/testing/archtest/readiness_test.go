@@ -97,7 +97,7 @@ func pieces(node ast.Node) []string {
 		if !ok {
 			return true
 		}
-		if value, ok := text(l, nil); ok {
+		if value, ok := text(l); ok {
 			for _, piece := range verbs.Split(value, -1) {
 				if piece = strings.Trim(piece, " :;,()\""); strings.Contains(piece, " ") {
 					all = append(all, piece)

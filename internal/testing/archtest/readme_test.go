@@ -87,7 +87,8 @@ func TestDocumentCommands(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds and runs countmill")
 	}
-	bin := curl(t)
+	tool(t, "curl", "scripts")
+	bin := t.TempDir()
 	shell(t, root, os.Environ(), "go build -o '"+bin+"/countmill' ./cmd/countmill")
 	path := bin + string(os.PathListSeparator) + os.Getenv("PATH")
 	database := postgresEnv(t)

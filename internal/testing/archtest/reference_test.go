@@ -35,7 +35,7 @@ func TestErrorsReference(t *testing.T) {
 			if !ok || len(call.Args) != 4 || !strings.HasSuffix(types.ExprString(call.Fun), "NewProblem") {
 				return true
 			}
-			word, known := text(call.Args[1], nil)
+			word, known := text(call.Args[1])
 			if !known {
 				t.Errorf("%s: the type of a problem is no literal", s.at(call.Pos()))
 			}
@@ -150,7 +150,7 @@ func TestLimitsReference(t *testing.T) {
 func constants(t *testing.T) map[string][]string {
 	t.Helper()
 	all := map[string][]string{}
-	for _, s := range metricSources(t) {
+	for _, s := range product(t) {
 		ast.Inspect(s.file, func(n ast.Node) bool {
 			if v, ok := n.(*ast.ValueSpec); ok && len(v.Names) == len(v.Values) {
 				for i, name := range v.Names {
@@ -188,10 +188,10 @@ func TestDocumentsNameWhatExists(t *testing.T) {
 		}
 	}
 	said := map[string]bool{}
-	for _, s := range metricSources(t) {
+	for _, s := range product(t) {
 		ast.Inspect(s.file, func(n ast.Node) bool {
 			if l, ok := n.(*ast.BasicLit); ok {
-				if value, ok := text(l, nil); ok {
+				if value, ok := text(l); ok {
 					said[value] = true
 				}
 			}

@@ -20,6 +20,7 @@ const root = "../../.."
 // A source is a parsed Go file.
 type source struct {
 	name  string
+	text  string
 	set   *token.FileSet
 	file  *ast.File
 	lines int
@@ -64,7 +65,7 @@ func sources(t *testing.T) []source {
 func parse(name, text string) (source, error) {
 	set := token.NewFileSet()
 	file, err := parser.ParseFile(set, name, text, parser.ParseComments|parser.SkipObjectResolution)
-	return source{name: filepath.ToSlash(strings.TrimPrefix(name, root+"/")), set: set, file: file, lines: strings.Count(text, "\n")}, err
+	return source{name: filepath.ToSlash(strings.TrimPrefix(name, root+"/")), text: text, set: set, file: file, lines: strings.Count(text, "\n")}, err
 }
 
 func TestHouseRules(t *testing.T) {

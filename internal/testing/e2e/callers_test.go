@@ -7,10 +7,12 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"text/tabwriter"
 	"time"
 )
 
@@ -43,8 +45,9 @@ type callCounts struct {
 }
 
 const (
-	senders = 8
-	askers  = 3
+	senders    = 8
+	askers     = 3
+	perRequest = 20 // increments
 )
 
 func startCallers(t *testing.T, l *ledger, seed uint64, publishers, readers []*member, pace time.Duration) *callers {
@@ -142,6 +145,12 @@ func (c *callers) deliver(r *rand.Rand, q *request, with *http.Client) (acked bo
 	return false
 }
 
+// post sends NDJSON and returns the status; 0 means no answer.
+func post(p *process, body, key string) int {
+	status, _ := send(client, p.url, body, key)
+	return status
+}
+
 // send posts NDJSON. The status is 0 if there was no answer; sent is false if there was not even a
 // connection.
 func send(with *http.Client, url, body, key string) (status int, sent bool) {
@@ -216,6 +225,18 @@ func (c *callers) count(add func(*callCounts)) {
 	add(&c.counts)
 }
 
+// failed returns how many questions had no totals for an answer.
+func (c *callers) failed() (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for status, times := range c.asked {
+		if status != http.StatusOK {
+			n += times
+		}
+	}
+	return n
+}
+
 func (c *callers) counted() callCounts {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -242,4 +263,69 @@ func (c *callers) only(t *testing.T) {
 			t.Errorf("totals were answered with %d, want 200, 503 or 504", status)
 		}
 	}
+}
+
+// wait waits until n more increments have been acknowledged.
+func (c *callers) wait(t *testing.T, n int64) {
+	t.Helper()
+	before := c.counted().increments
+	until(t, time.Minute, "increments to be acknowledged", func() bool { return c.counted().increments >= before+n })
+}
+
+// settle ends the callers, and waits until everything that was acknowledged is in a total.
+func (c *callers) settle(t *testing.T) {
+	t.Helper()
+	c.end()
+	r := rand.New(rand.NewPCG(1, 2))
+	until(t, 3*time.Minute, "all that was acknowledged", func() bool { return c.seek(r, never) == 0 })
+}
+
+// report compares every total with the ledger after settle, and fails if something is wrong. It prints a summary, which begins with
+// struck.
+func (c *callers) report(t *testing.T, length time.Duration, took []time.Duration, struck ...[2]string) {
+	t.Helper()
+	c.ledger.check(true)
+	if err := c.ledger.problems(); err != nil {
+		t.Fatal(err)
+	}
+	d, err := c.ledger.drift(func(counters []string) (answer, error) { return c.readers[0].up().ask("0s", counters...) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := c.counted()
+	t.Logf("\n%s", rows(slices.Concat([][2]string{{"seconds", fmt.Sprintf("%.0f", length.Seconds())}}, struck, [][2]string{
+		{"increments acknowledged", fmt.Sprint(n.increments)},
+		{"requests acknowledged", fmt.Sprint(n.requests)},
+		{"requests repeated, the outcome unknown", fmt.Sprint(n.again)},
+		{"requests repeated, though acknowledged", fmt.Sprint(n.absorbed)},
+		{"requests that may not be repeated, of unknown outcome", fmt.Sprint(n.unknown)},
+		{"counters compared", fmt.Sprint(d.counters)},
+		{"totals read and checked on the way", fmt.Sprint(c.ledger.shown())},
+		{"unknown increments in histories, of them counted", fmt.Sprintf("%d, %d", d.unknown, d.unknownCounted)},
+		{"drift: lost, counted twice, never sent", fmt.Sprintf("%d, %d, %d", d.lost, d.doubled, d.foreign)},
+		{"seconds to recover: median, maximum", seconds(took)},
+	})))
+	c.only(t)
+	if !d.none() {
+		t.Errorf("totals are not what the ledger says: %+v", d)
+	}
+}
+
+// seconds returns the median and the maximum.
+func seconds(took []time.Duration) string {
+	if len(took) == 0 {
+		return "none"
+	}
+	took = slices.Sorted(slices.Values(took))
+	return fmt.Sprintf("%.1f, %.1f of %d", took[len(took)/2].Seconds(), took[len(took)-1].Seconds(), len(took))
+}
+
+func rows(table [][2]string) string {
+	var text strings.Builder
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	for _, row := range table {
+		fmt.Fprintf(w, "%s\t%s\n", row[0], row[1])
+	}
+	_ = w.Flush()
+	return text.String()
 }

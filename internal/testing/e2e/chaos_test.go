@@ -10,7 +10,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -32,8 +31,13 @@ func TestChaos(t *testing.T) {
 		c.round(min(time.Duration(15+c.rand.IntN(15))*time.Second, length-time.Since(began)))
 		t.Logf("%s, round %d: %s", time.Since(began).Round(time.Second), rounds, c.progress())
 	}
-	c.settle()
-	c.report(time.Since(began))
+	c.callers.settle(t)
+	kills, all := c.kills()
+	c.callers.report(t, time.Since(began), c.took, [2]string{"faults", strconv.Itoa(all)}, [2]string{"kills", strconv.Itoa(kills)},
+		[2]string{"seconds to recover in rounds with half-open connections", seconds(c.silent)})
+	c.ended()
+	c.d.noDeadLetters(t)
+	c.callers.readers[0].up().noDeadLetters(t)
 }
 
 // lengthOf is the duration in a variable, which is at least 1s.
@@ -93,6 +97,10 @@ type chaos struct {
 	silent    []time.Duration           // the same for rounds with a half-open connection
 }
 
+// The emulator shows commits some milliseconds late to reads of the present moment, or more on a
+// busy machine. Reads of a past moment, a little later, see them.
+const emulatorLate = time.Second
+
 // A victim is a process, or memcached (member is nil), and its proxies to servers.
 type victim struct {
 	name   string
@@ -107,9 +115,7 @@ func newChaos(t *testing.T, seed uint64, pace time.Duration) *chaos {
 		struck: make(map[strike]int), faults: make(map[*faultproxy.Proxy]int),
 	}
 	c.ledger = newLedger("chaos", false)
-	// The emulator shows commits some milliseconds late to reads of the present moment, or more on a
-	// busy machine. Reads of a past moment, a little later, see them.
-	c.ledger.apart = time.Second
+	c.ledger.apart = emulatorLate
 	var publishers, readers []*member
 	for range 2 {
 		publishers = append(publishers, c.add("publisher", "--bus", c.d.bus()))
@@ -125,27 +131,7 @@ func newChaos(t *testing.T, seed uint64, pace time.Duration) *chaos {
 		until(t, time.Minute, "the "+m.role+" to be ready", m.ready)
 	}
 	c.callers = startCallers(t, c.ledger, seed, publishers, readers, pace)
-	c.look()
 	return c
-}
-
-// look reads the metrics of all members, again and again until the test ends.
-func (c *chaos) look() {
-	var looking sync.WaitGroup
-	over := make(chan struct{})
-	for _, m := range c.members {
-		looking.Go(func() {
-			for {
-				m.look(repeatMetrics...)
-				select {
-				case <-over:
-					return
-				case <-time.After(time.Second):
-				}
-			}
-		})
-	}
-	c.t.Cleanup(func() { close(over); looking.Wait() })
 }
 
 // add starts a member with proxies of its own.
@@ -242,11 +228,34 @@ func (c *chaos) unready() string {
 	return who.String()
 }
 
-// settle ends the callers and compares everything.
-func (c *chaos) settle() {
-	c.t.Helper()
-	c.callers.end()
-	until(c.t, 3*time.Minute, "all that was acknowledged", func() bool { return c.callers.seek(c.rand, never) == 0 })
-	c.ledger.check(true)
-	c.fail()
+// kills returns how many of the faults were SIGKILL.
+func (c *chaos) kills() (kills, all int) {
+	for s, n := range c.struck {
+		if all += n; s.fault == "killed" {
+			kills += n
+		}
+	}
+	return kills, all
+}
+
+func (c *chaos) progress() string {
+	kills, all := c.kills()
+	n := c.callers.counted()
+	text := fmt.Sprintf("%d faults, %d of them kills; %d increments acknowledged in %d requests, %d of which were repeated; %d totals read",
+		all, kills, n.increments, n.requests, n.again+n.absorbed, c.ledger.shown())
+	return text + "; seconds to recover: " + seconds(c.took) + "; with half-open connections: " + seconds(c.silent)
+}
+
+// ended checks that no process that had started ended without being killed.
+func (c *chaos) ended() {
+	early := 0
+	for _, m := range c.members {
+		m.mu.Lock()
+		for _, end := range m.ends {
+			c.t.Errorf("ended by itself: %s", end)
+		}
+		early += len(m.early)
+		m.mu.Unlock()
+	}
+	c.t.Logf("processes that gave up while they started, their servers out of reach: %d", early)
 }

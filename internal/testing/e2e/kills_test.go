@@ -5,7 +5,6 @@ import (
 	mathrand "math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -95,29 +94,17 @@ func (k *kills) counting(what string, then time.Duration) {
 	k.took = append(k.took, time.Since(began))
 }
 
-// report compares every total with the ledger and prints a summary, which begins with struck.
+// report compares every total with the ledger and prints a summary, which begins with struck. No process may have ended by itself.
 func (k *kills) report(length time.Duration, struck ...[2]string) {
 	t := k.t
 	t.Helper()
-	k.callers.end()
-	until(t, time.Minute, "all that was acknowledged", func() bool { return k.callers.seek(k.rand, never) == 0 })
-	k.ledger.check(true)
-	if err := k.ledger.problems(); err != nil {
-		t.Fatal(err)
-	}
-	d, err := k.ledger.drift(func(counters []string) (answer, error) { return k.up.up().ask("0s", counters...) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	table := slices.Concat([][2]string{{"seconds", strconv.Itoa(int(length.Seconds()))}}, struck, reportOf(k.callers, d, k.took))
-	t.Logf("\n%s", rows(table))
-	k.callers.only(t)
-	k.up.mu.Lock()
-	defer k.up.mu.Unlock()
-	if len(k.up.ends)+len(k.up.early) > 0 {
-		t.Errorf("ended by itself: %q, and before it listened %q", k.up.ends, k.up.early)
-	}
-	if !d.none() {
-		t.Errorf("totals are not what the ledger says: %+v", d)
+	k.callers.settle(t)
+	k.callers.report(t, length, k.took, struck...)
+	for _, up := range k.callers.readers {
+		up.mu.Lock()
+		if len(up.ends)+len(up.early) > 0 {
+			t.Errorf("ended by itself: %q, and before it listened %q", up.ends, up.early)
+		}
+		up.mu.Unlock()
 	}
 }

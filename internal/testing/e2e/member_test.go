@@ -22,17 +22,17 @@ type member struct {
 	mu      sync.Mutex
 	process *process // the last one started
 	killed  bool     // whether the test killed it
-	starts  int
-	ends    []string           // last output of processes that listened and then ended by themselves
-	early   []string           // last output of those that ended by themselves before that
-	before  map[string]float64 // metrics of ended processes, as last read
-	last    map[string]float64 // metrics of this process
+	ends    []string // last output of processes that listened and then ended by themselves
+	early   []string // last output of those that ended by themselves before that
 }
+
+// as makes a member of a process that nobody starts again.
+func (p *process) as() []*member { return []*member{{role: p.role, process: p}} }
 
 // keep starts the role and keeps it running until the test ends.
 func keep(t *testing.T, env []string, role string, flags ...string) *member {
 	t.Helper()
-	m := &member{role: role, env: env, flags: flags, stopped: make(chan struct{}), before: make(map[string]float64)}
+	m := &member{role: role, env: env, flags: flags, stopped: make(chan struct{})}
 	p, err := m.start()
 	if err != nil {
 		t.Fatal(err)
@@ -54,11 +54,7 @@ func (m *member) start() (*process, error) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for name, n := range m.last {
-		m.before[name] += n
-	}
-	m.process, m.killed, m.last = p, false, nil
-	m.starts++
+	m.process, m.killed = p, false
 	return p, nil
 }
 
@@ -153,31 +149,3 @@ func (m *member) ready() bool {
 
 // oneOf returns the process of a random member, or nil if that one has none.
 func oneOf(r *rand.Rand, members []*member) *process { return members[r.IntN(len(members))].up() }
-
-// look reads the named metrics.
-func (m *member) look(names ...string) {
-	p := m.up()
-	if p == nil {
-		return
-	}
-	status, body := p.get("/metrics")
-	if status != http.StatusOK {
-		return
-	}
-	seen := make(map[string]float64)
-	for _, name := range names {
-		seen[name], _ = sumOf(body, name)
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.process == p {
-		m.last = seen
-	}
-}
-
-// saw returns a metric's sum over all processes of the member, up to the last reading of each.
-func (m *member) saw(name string) float64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.before[name] + m.last[name]
-}

@@ -2,14 +2,12 @@ package e2e
 
 import (
 	"context"
-	"debug/buildinfo"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
-	"os"
 	"os/exec"
 	"regexp"
 	"strings"
@@ -82,31 +80,6 @@ func (d *onNATS) others(t *testing.T) (publisher, reader *process) {
 	return startBinary(t, d.binary, nil, "publisher", "--bus", d.bus).ready(t), startBinary(t, d.binary, nil, "reader", "--store", d.store).ready(t)
 }
 
-// modules logs the size and the number of modules of the build, and fails if one is of Google's services.
-func (d *onNATS) modules(t *testing.T) {
-	t.Helper()
-	build, err := buildinfo.ReadFile(d.binary)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, err := os.Stat(d.binary)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("the build has %d bytes and %d modules", file.Size(), len(build.Deps))
-	if len(build.Deps) == 0 {
-		t.Error("the build names no modules")
-	}
-	for _, m := range build.Deps {
-		if google.MatchString(m.Path) {
-			t.Errorf("the build has %s", m.Path)
-		}
-	}
-}
-
-// google matches the modules of Google's services. Watermill and Prometheus need two others of Google's: uuid and protobuf.
-var google = regexp.MustCompile(`^cloud\.google\.com/|^google\.golang\.org/(api|genproto|grpc|appengine)|^github\.com/(googleapis|ThreeDotsLabs/watermill-googlecloud)/`)
-
 // empty waits until every message is acked, which proves that nothing was given up or forgotten.
 func (d *onNATS) empty(t *testing.T) {
 	t.Helper()
@@ -124,13 +97,12 @@ func (d *onNATS) empty(t *testing.T) {
 func TestNATS(t *testing.T) {
 	t.Parallel()
 	d := deployNATS(t)
-	d.modules(t)
 	length := lengthOf(t, "COUNTMILL_TEST_CHAOS", 20*time.Second)
 	aggregators := []*process{d.aggregator(t).ready(t)}
 	publisher, reader := d.others(t)
-	source := rand.New(rand.NewPCG(seed(t), 7))
-	counted := make(map[string]int64)
-	for _, phase := range []struct {
+	n := seed(t)
+	source := rand.New(rand.NewPCG(n, 7))
+	for i, phase := range []struct {
 		aggregators int
 		length      time.Duration
 	}{{1, 10 * time.Second}, {2, 10 * time.Second}, {4, 10 * time.Second}, {3, length}} {
@@ -141,21 +113,17 @@ func TestNATS(t *testing.T) {
 			extra.ready(t).stop(t)
 		}
 		aggregators = aggregators[:phase.aggregators]
-		l := startLoad(t, publisher, 8, 100)
-		l.wait(t, 1000)
-		struck := d.strike(t, aggregators, source, phase.length)
-		for counter, n := range l.end() {
-			counted[counter] += n
-		}
-		took := reader.exact(t, 2*time.Minute, counted)
+		c := startCallers(t, newLedger(fmt.Sprint("phase-", i), false), n, publisher.as(), reader.as(), 10*time.Millisecond)
+		c.wait(t, 1000)
+		began, struck := time.Now(), d.strike(t, aggregators, source, phase.length)
+		c.settle(t)
 		d.empty(t)
-		reader.exact(t, time.Second, counted) // nothing came twice meanwhile
 		var again float64
 		for _, a := range aggregators {
 			again += a.ready(t).metric(t, "countmill_bus_redeliveries_total")
 		}
-		t.Logf("%d aggregators for %s: %d increments, %v; all %d totals exact %s later; the last aggregators got %v messages again",
-			phase.aggregators, phase.length, l.accepted(), struck, len(counted), took.Round(time.Millisecond), again)
+		c.report(t, time.Since(began), nil, [2]string{"aggregators", fmt.Sprint(phase.aggregators)}, [2]string{"struck", fmt.Sprint(struck)},
+			[2]string{"messages that the last aggregators got again", fmt.Sprint(again)})
 	}
 }
 

@@ -57,7 +57,6 @@ func TestKillsOnPostgreSQL(t *testing.T) {
 		})
 	}
 	k.report(time.Since(began), [2]string{"kills", strconv.Itoa(struck - crashes)}, [2]string{"crashes of PostgreSQL", strconv.Itoa(crashes)})
-	wentOn(t, ups[1:])
 }
 
 // threeUps starts three `countmill up` on a database, and their callers.
@@ -74,18 +73,6 @@ func threeUps(t *testing.T, url string) (k *kills, ups []*member, ready func() b
 	}
 	k.callers = startCallers(t, k.ledger, seed, ups, ups, 20*time.Millisecond)
 	return k, ups, ready
-}
-
-// wentOn wants that none has ended by itself.
-func wentOn(t *testing.T, ups []*member) {
-	t.Helper()
-	for _, up := range ups {
-		up.mu.Lock()
-		if len(up.ends)+len(up.early) > 0 {
-			t.Errorf("ended by itself: %q, and before it listened %q", up.ends, up.early)
-		}
-		up.mu.Unlock()
-	}
 }
 
 // The database of three `countmill up` fails over to a synchronous standby, under load. The standby lacks the last writes. It has each
@@ -125,7 +112,6 @@ func TestFailoverOnPostgreSQL(t *testing.T) {
 		return err != nil && strings.Contains(out, "The database came to another server, or was restored, ")
 	})
 	k.report(time.Since(began), [2]string{"failovers", "1"})
-	wentOn(t, ups[1:])
 }
 
 // The disk of PostgreSQL's WAL becomes full under load, so PostgreSQL ends. Each countmill then says that it is not ready, and refuses
@@ -173,7 +159,6 @@ func TestFullWALOnPostgreSQL(t *testing.T) {
 		k.ledger.check(false)
 	}
 	k.report(time.Since(began), [2]string{"times full", strconv.Itoa(times)})
-	wentOn(t, ups[1:])
 }
 
 // command runs countmill as a client of the process.

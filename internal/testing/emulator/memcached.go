@@ -49,7 +49,7 @@ func MemcachedPath(t testing.TB) string {
 	t.Helper()
 	path, err := exec.LookPath("memcached")
 	if err != nil {
-		without(t, "memcached", fmt.Errorf("%w: %w", errMissing, err))
+		without(t, "memcached", fmt.Errorf("%w: %w", ErrMissing, err))
 	}
 	return path
 }

@@ -29,7 +29,7 @@ type NATSServer struct {
 var natsPath = sync.OnceValues(func() (string, error) {
 	mod, err := exec.Command("go", "list", "-m", "-f", "{{.GoMod}}", "github.com/countmill/countmill").Output()
 	if err != nil {
-		return "", fmt.Errorf("%w: no countmill module: %w", errMissing, err)
+		return "", fmt.Errorf("%w: no countmill module: %w", ErrMissing, err)
 	}
 	cmd := exec.Command("go", "tool", "-modfile="+filepath.Join("tools", "nats", "go.mod"), "-n", "nats-server")
 	cmd.Dir = filepath.Dir(strings.TrimSpace(string(mod)))
@@ -37,7 +37,7 @@ var natsPath = sync.OnceValues(func() (string, error) {
 	out, err := cmd.Output()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
-		err = fmt.Errorf("%w: %w\n%s", errMissing, err, exit.Stderr)
+		err = fmt.Errorf("%w: %w\n%s", ErrMissing, err, exit.Stderr)
 	}
 	return strings.TrimSpace(string(out)), err
 })

@@ -58,7 +58,7 @@ func postgresPath(name string) (string, error) {
 	}
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + name)
 	if len(found) == 0 {
-		return "", fmt.Errorf("%w: no program %s", errMissing, name)
+		return "", fmt.Errorf("%w: no program %s", ErrMissing, name)
 	}
 	return slices.Max(found), nil
 }
@@ -267,7 +267,7 @@ func asPostgres(dir string) (*syscall.SysProcAttr, error) {
 	}
 	who, err := user.Lookup("postgres")
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errMissing, err)
+		return nil, fmt.Errorf("%w: %w", ErrMissing, err)
 	}
 	uid, uidErr := strconv.Atoi(who.Uid)
 	gid, gidErr := strconv.Atoi(who.Gid)
@@ -282,7 +282,7 @@ func Bouncer(t testing.TB, address string) string {
 	t.Helper()
 	path, err := exec.LookPath("pgbouncer")
 	if err != nil {
-		without(t, "PgBouncer", fmt.Errorf("%w: %w", errMissing, err))
+		without(t, "PgBouncer", fmt.Errorf("%w: %w", ErrMissing, err))
 	}
 	server, err := url.Parse(address)
 	if err != nil {

@@ -43,8 +43,8 @@ type program struct {
 	child *serverProcess
 }
 
-// errMissing means that this machine has no emulator. A broken emulator is another error.
-var errMissing = errors.New("not on this machine")
+// ErrMissing means that this machine has no emulator. A broken emulator is another error.
+var ErrMissing = errors.New("not on this machine")
 
 // errOff means that a variable turns off the tests of this emulator, also required ones.
 var errOff = errors.New("turned off")
@@ -65,7 +65,7 @@ func (p *program) serve(t testing.TB) string {
 func without(t testing.TB, name string, err error) {
 	t.Helper()
 	switch {
-	case errors.Is(err, errOff), errors.Is(err, errMissing) && !required():
+	case errors.Is(err, errOff), errors.Is(err, ErrMissing) && !required():
 		t.Skipf("%s is %v", name, err)
 	case err != nil:
 		t.Fatalf("%s: %v", name, err)
@@ -87,13 +87,13 @@ func (p *program) start() error {
 	}
 	if jar == "" {
 		var err error
-		if jar, err = p.find(); err != nil {
-			return err
+		if jar, err = Jar(p.jar); err != nil {
+			return fmt.Errorf("%s is not set: %w", p.variable, err)
 		}
 	}
 	java, err := exec.LookPath("java")
 	if err != nil {
-		return fmt.Errorf("%w: %w", errMissing, err)
+		return fmt.Errorf("%w: %w", ErrMissing, err)
 	}
 	kept, err := child.KeepPort() // until this process ends: it may be started there again
 	if err != nil {
@@ -111,15 +111,16 @@ func (p *program) start() error {
 	return nil
 }
 
-func (p *program) find() (string, error) {
+// Jar finds a file by a pattern below the root of the Google Cloud SDK. The error matches [ErrMissing] if there is none.
+func Jar(pattern string) (string, error) {
 	root, err := sdk()
 	if err != nil {
-		return "", fmt.Errorf("%w: %s is not set, and %w", errMissing, p.variable, err)
+		return "", fmt.Errorf("%w: %w", ErrMissing, err)
 	}
-	pattern := filepath.Join(root, filepath.FromSlash(p.jar))
+	pattern = filepath.Join(root, filepath.FromSlash(pattern))
 	jars, err := filepath.Glob(pattern)
 	if err != nil || len(jars) == 0 {
-		return "", fmt.Errorf("%w: %s is not set, and there is no %s", errMissing, p.variable, pattern)
+		return "", fmt.Errorf("%w: there is no %s", ErrMissing, pattern)
 	}
 	return jars[0], nil
 }

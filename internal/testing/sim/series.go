@@ -1,8 +1,6 @@
 package sim
 
 import (
-	"maps"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -12,7 +10,7 @@ import (
 
 // drawRules draws the counters that keep series: none, some or all.
 func (pl *plan) drawRules() {
-	rng := rand.New(rand.NewPCG(pl.seed, 0x736572696573))
+	rng := pl.rng
 	pl.rules = [][]string{nil, {"a", "page:*"}, {"*"}}[rng.IntN(3)]
 	windows := []time.Duration{time.Minute, time.Hour, 24 * time.Hour}
 	pl.ring = store.Ring{Buckets: 1 + rng.IntN(3), Window: windows[rng.IntN(3)], Minutes: 3 + rng.IntN(100)}
@@ -30,50 +28,16 @@ func (db *database) addRules() {
 
 // A seriesOracle compares the series with the ledger, minute by minute.
 type seriesOracle struct {
-	*kernel
-	db *database
+	*World
 
 	sent   map[string]map[int][]wire.Minute // the minutes of each digit of a counter, as messages have them
 	odd    map[string]map[int]bool          // digits in messages that no publisher made: their parts are cut later
 	folded map[string]map[wire.Minute]int64
-	looks  []seriesLook
 }
 
-// A seriesLook is a view, and the sums of all folds until its moment.
-type seriesLook struct {
-	view   store.View
-	folded map[string]map[wire.Minute]int64
-}
-
-// look opens a view of all series now, or checks an open one: folds and moves have come
-// in between.
-func (so *seriesOracle) look() {
-	if len(so.rules) == 0 {
-		return
-	}
-	if len(so.looks) < 3 {
-		l := seriesLook{so.db.own.View(), make(map[string]map[wire.Minute]int64)}
-		must(l.view.Series(background, nil, 0, 0)) // its moment
-		for counter, folded := range so.folded {
-			l.folded[counter] = maps.Clone(folded)
-		}
-		so.looks = append(so.looks, l)
-		return
-	}
-	l := so.looks[0]
-	so.looks = so.looks[1:]
-	for counter, folded := range l.folded {
-		if _, swept := so.db.swept[counter]; !swept && !so.db.leaving[counter] && !so.crowd.overflows(counter) {
-			found := so.db.bucketsIn(l.view, counter)
-			so.compare("in a view, ", counter, folded, found)
-		}
-	}
-	l.view.Close()
-}
-
-func newSeriesOracle(k *kernel, db *database) *seriesOracle {
+func newSeriesOracle(w *World) *seriesOracle {
 	return &seriesOracle{
-		kernel: k, db: db, sent: make(map[string]map[int][]wire.Minute), odd: make(map[string]map[int]bool),
+		World: w, sent: make(map[string]map[int][]wire.Minute), odd: make(map[string]map[int]bool),
 		folded: make(map[string]map[wire.Minute]int64),
 	}
 }
@@ -148,7 +112,7 @@ func (so *seriesOracle) check(sums []*sum, totals map[string]int64) {
 	}
 	for counter, folded := range so.folded {
 		if _, swept := so.db.swept[counter]; !swept && !so.db.leaving[counter] && !so.crowd.overflows(counter) {
-			so.checkStored(counter, folded)
+			so.compare(counter, folded, so.db.buckets(counter))
 		}
 	}
 }
@@ -175,13 +139,8 @@ func (so *seriesOracle) checkSum(s *sum, counted int) {
 	}
 }
 
-// checkStored: the store has the buckets that were folded.
-func (so *seriesOracle) checkStored(counter string, folded map[wire.Minute]int64) {
-	so.compare("", counter, folded, so.db.buckets(counter))
-}
-
-// compare compares each minute, and quarter hours where minutes were joined.
-func (so *seriesOracle) compare(where, counter string, folded map[wire.Minute]int64, found []store.Bucket) {
+// compare: the store has the buckets that were folded: each minute, and quarter hours where minutes were joined.
+func (so *seriesOracle) compare(counter string, folded map[wire.Minute]int64, found []store.Bucket) {
 	joined := make(map[wire.Minute]bool)
 	for _, b := range found {
 		if b.Quarter {
@@ -203,7 +162,7 @@ func (so *seriesOracle) compare(where, counter string, folded map[wire.Minute]in
 	}
 	for minute, off := range left {
 		if off != 0 {
-			so.violate("%sthe series of %s lacks %d at minute %d (joined: %t)", where, counter, off, minute, joined[minute])
+			so.violate("the series of %s lacks %d at minute %d (joined: %t)", counter, off, minute, joined[minute])
 		}
 	}
 }

@@ -1,2 +1,0 @@
-// Package report formats the results of measurements: the machine, and numbers in readable form.
-package report
