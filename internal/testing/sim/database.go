@@ -321,6 +321,10 @@ func (db *database) noteLetter(key string) {
 func (db *database) buckets(counter string) []store.Bucket {
 	v := db.own.View()
 	defer v.Close()
+	return db.bucketsIn(v, counter)
+}
+
+func (db *database) bucketsIn(v store.View, counter string) []store.Bucket {
 	of := store.Record{Counter: counter, Shards: db.most[counter]}
 	return must(v.Series(background, []store.Record{of}, 0, wire.MinuteOf(wire.MaxTime)))[0]
 }

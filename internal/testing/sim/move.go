@@ -97,6 +97,7 @@ func (w *World) advance() {
 		w.db.forget()
 	}
 	w.moveSeries()
+	w.series.look()
 	w.groups.look()
 }
 

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -33,6 +34,39 @@ type seriesOracle struct {
 	sent   map[string]map[int][]wire.Minute // the minutes of each digit of a counter, as messages have them
 	odd    map[string]map[int]bool          // digits in messages that no publisher made: their parts are cut later
 	folded map[string]map[wire.Minute]int64
+	looks  []seriesLook
+}
+
+// A seriesLook is a view, and the sums of all folds until its moment.
+type seriesLook struct {
+	view   store.View
+	folded map[string]map[wire.Minute]int64
+}
+
+// look opens a view of all series now, or checks an open one: folds and moves have come
+// in between.
+func (so *seriesOracle) look() {
+	if len(so.rules) == 0 {
+		return
+	}
+	if len(so.looks) < 3 {
+		l := seriesLook{so.db.own.View(), make(map[string]map[wire.Minute]int64)}
+		must(l.view.Series(background, nil, 0, 0)) // its moment
+		for counter, folded := range so.folded {
+			l.folded[counter] = maps.Clone(folded)
+		}
+		so.looks = append(so.looks, l)
+		return
+	}
+	l := so.looks[0]
+	so.looks = so.looks[1:]
+	for counter, folded := range l.folded {
+		if _, swept := so.db.swept[counter]; !swept && !so.db.leaving[counter] && !so.crowd.overflows(counter) {
+			found := so.db.bucketsIn(l.view, counter)
+			so.compare("in a view, ", counter, folded, found)
+		}
+	}
+	l.view.Close()
 }
 
 func newSeriesOracle(w *World) *seriesOracle {
@@ -112,7 +146,7 @@ func (so *seriesOracle) check(sums []*sum, totals map[string]int64) {
 	}
 	for counter, folded := range so.folded {
 		if _, swept := so.db.swept[counter]; !swept && !so.db.leaving[counter] && !so.crowd.overflows(counter) {
-			so.compare(counter, folded, so.db.buckets(counter))
+			so.compare("", counter, folded, so.db.buckets(counter))
 		}
 	}
 }
@@ -140,7 +174,7 @@ func (so *seriesOracle) checkSum(s *sum, counted int) {
 }
 
 // compare: the store has the buckets that were folded: each minute, and quarter hours where minutes were joined.
-func (so *seriesOracle) compare(counter string, folded map[wire.Minute]int64, found []store.Bucket) {
+func (so *seriesOracle) compare(where, counter string, folded map[wire.Minute]int64, found []store.Bucket) {
 	joined := make(map[wire.Minute]bool)
 	for _, b := range found {
 		if b.Quarter {
@@ -162,7 +196,7 @@ func (so *seriesOracle) compare(counter string, folded map[wire.Minute]int64, fo
 	}
 	for minute, off := range left {
 		if off != 0 {
-			so.violate("the series of %s lacks %d at minute %d (joined: %t)", counter, off, minute, joined[minute])
+			so.violate("%sthe series of %s lacks %d at minute %d (joined: %t)", where, counter, off, minute, joined[minute])
 		}
 	}
 }
