@@ -28,7 +28,11 @@ type IntakeConfig struct {
 	Timeout time.Duration
 	// Logger gets retries and written letters. Default: discards.
 	Logger *slog.Logger
+
+	env *clock.Env // of a simulation (clock.With), otherwise nil
 }
+
+var _ = clock.Hook(func(c *IntakeConfig, e *clock.Env) { c.env = e })
 
 // An Intake writes a dead letter for each message that a broker gave up delivering and moved
 // aside. Each letter says maybe applied, because the broker knows only of acknowledgements.
@@ -123,7 +127,7 @@ func (in *Intake) put(ctx context.Context, d store.DeadLetter) error {
 }
 
 func (in *Intake) backoff(attempts int) time.Duration {
-	return new(clock.Env).Backoff(attempts, 100*time.Millisecond, 30*time.Second)
+	return in.cfg.env.Backoff(attempts, 100*time.Millisecond, 30*time.Second)
 }
 
 // givenUp makes the letter of a message. Its time is the first publish time if that is known. The

@@ -1,17 +1,17 @@
 package sim
 
 import (
-	"math/rand/v2"
+	"cmp"
 	"slices"
 	"strings"
 	"time"
 )
 
-// drawAges draws, with a generator of its own, whether a schedule has increments of very different
+// drawAges draws whether a schedule has increments of very different
 // ages in process together: events of the past, messages that wait nearly as long as ids are
 // remembered, and processes that are suspended while they commit.
 func (pl *plan) drawAges() {
-	rng := rand.New(rand.NewPCG(pl.seed, 0x61676573))
+	rng := pl.rng
 	if rng.IntN(4) > 0 {
 		return
 	}
@@ -85,7 +85,7 @@ func outlives(young, old *busMessage) bool {
 // subscriber that has just been given a younger one.
 func (b *broker) lateCopy(s *subscription, young *busMessage) {
 	l := b.oldest(b.done)
-	if l == nil || b.lasts(l, 0) > soonOver || !outlives(young, l) || !b.strikes(LateCopy) {
+	if l == nil || l.moved != s.moved || b.lasts(l, 0) > soonOver || !outlives(young, l) || !b.strikes(LateCopy) {
 		return
 	}
 	b.repeat(l)
@@ -116,7 +116,7 @@ func (w *World) suspendOld(s *step) {
 	case w.bus.lasts(l, 0) < soonOver:
 		rate /= 3 // a younger one may come
 	}
-	if w.rng.Float64() < rate && w.leaps.passUntil(held, markerGone) {
+	if w.rng.Float64() < rate && w.passUntil(held, markerGone) {
 		w.hit(SuspendedOld)
 		if w.rng.IntN(2) == 0 {
 			w.recheck(s.p)
@@ -140,3 +140,42 @@ func (w *World) recheck(p *proc) {
 // markerGone is how long after the window no marker is kept any more of a part that was
 // committed soon.
 const markerGone = 2*time.Hour + 5*time.Minute
+
+// windows are the deduplication windows that the database may have.
+var windows = []time.Duration{time.Hour, 3 * time.Hour, 24 * time.Hour, 8 * 24 * time.Hour}
+
+// ofWindows are the events that make a change of the window dangerous together.
+var ofWindows = []Fault{WindowLonger, WindowShorter, PastWindow, AckForgotten}
+
+// drawWindows draws the first one. In some schedules the window changes, time passes at once, and
+// parts come again.
+func (pl *plan) drawWindows() {
+	rng := pl.rng
+	pl.window1 = windows[rng.IntN(len(windows))]
+	if rng.IntN(3) > 0 {
+		return
+	}
+	pl.set(0.5, ofWindows...)
+	pl.changing = true
+	pl.rates[AnswerWaits] = 0.8
+	for _, f := range []Fault{Suspended, PublishTwice} {
+		if rng.IntN(4) > 0 {
+			pl.rates[f] = 0.5
+		}
+	}
+}
+
+// trusted returns how old an increment's time may be for a publisher. Its setting may be longer than
+// the database's window. A node uses that window.
+func (ps *processes) trusted(p *proc) func() time.Duration {
+	set := ps.window()
+	if p.n%2 == 0 {
+		set = windows[len(windows)-1]
+	}
+	return func() time.Duration {
+		if p.agg != nil {
+			return cmp.Or(p.agg.Settings().Window, set)
+		}
+		return set
+	}
+}

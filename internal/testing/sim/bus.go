@@ -3,7 +3,6 @@ package sim
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"sync"
@@ -17,22 +16,13 @@ import (
 
 // A broker keeps messages until they are acknowledged. Order means nothing to it.
 type broker struct {
-	*kernel
-	watch         busWatch
+	*World
 	n             int
 	queue         []*busMessage // not delivered, or to be delivered again
 	held          []*delivery
 	done          []*busMessage // the last ones that were acknowledged
 	deliveries    []*delivery   // all there were
 	subscriptions []*subscription
-}
-
-// A busWatch sees what happens to messages.
-type busWatch interface {
-	handedOver(uuid string, payload []byte) // by a publisher
-	published(payload []byte)
-	delivered(l *busMessage)
-	acknowledged(d *delivery)
 }
 
 // A busMessage is a message that the broker has.
@@ -43,6 +33,7 @@ type busMessage struct {
 	published time.Time
 	foreign   bool
 	acked     bool
+	moved     bool // aside: the bus gave it up, and intakes get it
 	// settled gets the outcome, where the publisher waits for it. from is the context of its message.
 	settled func(error)
 	from    context.Context
@@ -63,6 +54,7 @@ type subscription struct {
 	ctx   context.Context
 	out   chan *message.Message
 	ended bool
+	moved bool        // of an intake
 	next  *busMessage // that it is to get before others; nil for most
 	idle  bool        // refused its last offer; until something else has happened
 }
@@ -72,7 +64,7 @@ func (b *broker) put(uuid string, payload []byte, foreign bool) *busMessage {
 	l := &busMessage{n: b.n, uuid: uuid, payload: payload, published: b.wall(), foreign: foreign}
 	l.decode = sync.OnceValues(l.batch)
 	b.queue = append(b.queue, l)
-	b.watch.published(payload)
+	b.series.published(payload)
 	b.say(nil, "   message %d is on the bus", l.n)
 	return l
 }
@@ -129,9 +121,8 @@ func (b *broker) acked(d *delivery) *busMessage {
 	if d.sub.p.dead {
 		return d.message
 	}
-	b.trace("ack", d.sub.p, "", uint64(d.message.n))
 	b.say(d.sub.p, "acknowledges message %d", d.message.n)
-	b.watch.acknowledged(d)
+	b.parts.acknowledged(d)
 	if d.message.settled == nil && !d.message.acked && b.strikes(AckLost) {
 		return d.message
 	}
@@ -181,14 +172,14 @@ func (b *broker) open() []*subscription {
 }
 
 // next returns the message of the queue to deliver: often the oldest, as brokers do. So the message
-// that was delivered first also comes first again.
-func (b *broker) next() int {
-	if b.rng.IntN(2) == 0 {
-		return b.rng.IntN(len(b.queue))
+// that was delivered first also comes first again. It is negative if there is none for the subscription.
+func (b *broker) next(s *subscription) int {
+	if i := b.rng.IntN(len(b.queue)); b.rng.IntN(2) == 0 && b.queue[i].moved == s.moved {
+		return i
 	}
-	oldest := 0
+	oldest := -1
 	for i, l := range b.queue {
-		if l.n < b.queue[oldest].n {
+		if l.moved == s.moved && (oldest < 0 || l.n < b.queue[oldest].n) {
 			oldest = i
 		}
 	}
@@ -197,7 +188,11 @@ func (b *broker) next() int {
 
 // offer offers a message.
 func (b *broker) offer(s *subscription) {
-	i := b.next()
+	i := b.next(s)
+	if i < 0 {
+		s.idle = true
+		return
+	}
 	if at := slices.Index(b.queue, s.next); s.next != nil && at >= 0 {
 		i = at
 	}
@@ -229,13 +224,12 @@ func (b *broker) deliver(s *subscription, i int) bool {
 		s.idle = true
 		return false
 	}
-	b.trace("deliver", s.p, "", uint64(l.n))
 	b.say(s.p, "gets message %s", b.words(strconv.Itoa(l.n), func() string { return payloadText(l.payload) }))
 	b.queue = slices.Delete(b.queue, i, i+1)
-	if s.p.first == nil {
+	if s.p.first == nil && !l.moved {
 		s.p.first = l
 	}
-	b.watch.delivered(l)
+	b.parts.delivered(l)
 	d := &delivery{l, s, m, time.Now()}
 	b.held, b.deliveries = append(b.held, d), append(b.deliveries, d)
 	b.checkHeld(s.p)
@@ -247,7 +241,7 @@ func (b *broker) checkHeld(p *proc) {
 	n, newer := 0, 0
 	for _, d := range b.held {
 		switch {
-		case d.sub.p != p:
+		case d.sub.p != p, d.message.moved:
 		case p.canRead(d.message.payload):
 			n++
 		default:
@@ -336,20 +330,15 @@ func (b *broker) endOne() bool {
 // givenUp is why a message that the bus gave up is a dead letter.
 const givenUp = "given up by the bus"
 
-// giveUp makes a dead letter of a message that is to be delivered, maybe again, as an intake
-// does: whether it was applied nobody knows.
-func (b *broker) giveUp(db *database) bool {
-	i := slices.IndexFunc(b.queue, func(l *busMessage) bool { return !l.foreign && l.settled == nil })
+// giveUp moves a message aside that is to be delivered, maybe again: whether it was applied nobody knows.
+func (b *broker) giveUp() bool {
+	i := slices.IndexFunc(b.queue, func(l *busMessage) bool { return !l.foreign && !l.moved && l.settled == nil })
 	if i < 0 {
 		return false
 	}
 	l := b.queue[i]
-	b.queue, l.acked = slices.Delete(b.queue, i, i+1), true
+	l.moved = true
 	b.say(nil, "message %d is given up", l.n)
-	b.watch.delivered(l)
-	_ = db.other.PutDeadLetters(background, []store.DeadLetter{{
-		Key: fmt.Sprintf("%032x", l.n), Payload: l.payload, Source: "copy of " + strconv.Itoa(l.n),
-		Time: l.published, Reason: givenUp, Maybe: true, At: b.wall(),
-	}})
+	b.parts.delivered(l)
 	return true
 }

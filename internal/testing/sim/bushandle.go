@@ -33,7 +33,7 @@ func (b *bus) Publish(_ string, messages ...*message.Message) (err error) {
 }
 
 func (b *broker) publish(p *proc, from context.Context, uuid string, payload []byte, f callEnd) (chan error, error) {
-	b.watch.handedOver(uuid, payload)
+	b.parts.handedOver(uuid, payload)
 	put := func() error { b.put(uuid, payload, false); return nil }
 	if b.embedded {
 		if f != released {
@@ -64,14 +64,17 @@ func (b *broker) publish(p *proc, from context.Context, uuid string, payload []b
 	return nil, put()
 }
 
+// movedTopic has the messages that the bus gave up.
+const movedTopic = "moved aside"
+
 // Subscribe opens a stream.
-func (b *bus) Subscribe(ctx context.Context, _ string) (out <-chan *message.Message, err error) {
-	if !b.park(&step{p: b.p, op: "subscribe", ctx: ctx, run: func(f callEnd) {
+func (b *bus) Subscribe(ctx context.Context, topic string) (out <-chan *message.Message, err error) {
+	if !b.park(&step{p: b.p, op: "subscribe " + topic, ctx: ctx, run: func(f callEnd) {
 		if f != released || b.away(BusAway) || b.strikes(SubscribeFails) {
 			err = errLost
 			return
 		}
-		s := &subscription{p: b.p, ctx: ctx, out: make(chan *message.Message)}
+		s := &subscription{p: b.p, ctx: ctx, moved: topic == movedTopic, out: make(chan *message.Message)}
 		b.subscriptions = append(b.subscriptions, s)
 		out = s.out
 	}, gets: func() string { return answerText(err, nil) }}) {

@@ -8,36 +8,29 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// A callOracle checks the calls that processes make: when, and how many at once.
-type callOracle struct {
-	*kernel
-	bus *broker
-	db  *database
-}
-
-// begin takes in a call that parks.
-func (co *callOracle) begin(s *step) {
+// callBegins takes in a call that parks.
+func (w *World) callBegins(s *step) {
 	p := s.p
 	switch s.op {
 	case "announce":
-		co.checkLag(p, s)
+		w.checkLag(p, s)
 	case "fold", "lookup", "list":
-		co.checkAsked(p, s)
+		w.checkAsked(p, s)
 	}
 	if s.commit == nil {
 		return
 	}
-	co.checkSwapped(p)
+	w.checkSwapped(p)
 	touched(s.commit, func(key any) {
 		if _, ok := p.open[key]; ok {
-			co.violate("%s has %v in two open folds", p.name, key)
+			w.violate("%s has %v in two open folds", p.name, key)
 		}
 		p.open[key] = struct{}{}
 	})
 }
 
-// end takes in a call that goes on.
-func (co *callOracle) end(s *step) {
+// callEnds takes in a call that goes on.
+func callEnds(s *step) {
 	if s.commit == nil {
 		return
 	}
@@ -85,44 +78,44 @@ func (p *proc) hears(ctx context.Context, err error) {
 
 // checkAsked: a process that folds or reads has asked not long ago which database it is,
 // or asks just now.
-func (co *callOracle) checkAsked(p *proc, s *step) {
-	co.mu.Lock()
-	defer co.mu.Unlock()
+func (w *World) checkAsked(p *proc, s *step) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if p.asking > 0 || p.agg == nil && p.rdr == nil || s.ctx.Err() != nil { // a call that was cut off goes nowhere
 		return
 	}
 	if late := s.at.Sub(p.asked); late > askAgain {
-		co.violate("%s goes on with a %s %s after it last asked which database this is", p.name, s.op, late)
+		w.violate("%s goes on with a %s %s after it last asked which database this is", p.name, s.op, late)
 	}
 }
 
 // checkSwapped: after an answer that this is another database, a process finishes the folds that it
 // had begun, and begins none.
-func (co *callOracle) checkSwapped(p *proc) {
-	if !co.db.swapped || p.told.IsZero() {
+func (w *World) checkSwapped(p *proc) {
+	if !w.db.swapped || p.told.IsZero() {
 		return
 	}
-	if p.late++; p.late > co.shape.commits+1 { // one decides about a letter
-		co.violate("%s goes on folding into another database, %s after it was told", p.name, time.Since(p.told))
+	if p.late++; p.late > w.shape.commits+1 { // one decides about a letter
+		w.violate("%s goes on folding into another database, %s after it was told", p.name, time.Since(p.told))
 	}
 }
 
 // checkLag: an aggregator says no less than how long it holds the oldest message, nor than how old
 // that is by the broker's time and the store's, if it knows the store's.
-func (co *callOracle) checkLag(p *proc, s *step) {
-	stored := co.storeNow().Add(-time.Since(s.at) - co.jumped + s.jumped) // when it said so
-	co.mu.Lock()
+func (w *World) checkLag(p *proc, s *step) {
+	stored := w.storeNow().Add(-time.Since(s.at) - w.jumped + s.jumped) // when it said so
+	w.mu.Lock()
 	lag, doubt := p.lag, p.doubt+slack
-	co.mu.Unlock()
-	for _, d := range co.bus.held {
-		if d.sub.p != p || !d.at.Before(s.at) || closed(d.msg.Acked()) || closed(d.msg.Nacked()) {
+	w.mu.Unlock()
+	for _, d := range w.bus.held {
+		if d.sub.p != p || d.message.moved || !d.at.Before(s.at) || closed(d.msg.Acked()) || closed(d.msg.Nacked()) {
 			continue
 		}
 		if held := s.at.Sub(d.at); lag < held {
-			co.violate("%s says that its lag is %s, and holds message %d for %s", p.name, lag, d.message.n, held)
+			w.violate("%s says that its lag is %s, and holds message %d for %s", p.name, lag, d.message.n, held)
 		}
-		if old := stored.Sub(d.message.published) - doubt; !co.embedded && p.learned && p.set.IsZero() && lag < old {
-			co.violate("%s says that its lag is %s, and holds message %d, which is %s old", p.name, lag, d.message.n, old)
+		if old := stored.Sub(d.message.published) - doubt; !w.embedded && p.learned && p.set.IsZero() && lag < old {
+			w.violate("%s says that its lag is %s, and holds message %d, which is %s old", p.name, lag, d.message.n, old)
 		}
 	}
 }

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/countmill/countmill"
@@ -18,13 +17,7 @@ type contest struct {
 
 // A race runs the contest of a schedule.
 type race struct {
-	*kernel
-	clients *clients
-	bus     *broker
-	db      *database
-	procs   *processes
-	ledger  *ledger
-	totals  *totalOracle
+	*World
 
 	stage raceStage
 	op    *op // the request
@@ -57,7 +50,7 @@ const (
 
 // drawContest draws a contest for few schedules, and what its processes have room for.
 func (pl *plan) drawContest() *contest {
-	rng := rand.New(rand.NewPCG(pl.seed, 0x666c6f6f64))
+	rng := pl.rng
 	if rng.IntN(30) > 0 || pl.crowd != nil {
 		return nil
 	}
@@ -194,7 +187,7 @@ func (rn *race) checkRace() {
 	switch {
 	case s.times(rn.totals.folded[s.counter]) > 0:
 		rn.say(nil, "the request behind the flood was counted after %s", took)
-		rn.Shapes[map[string]Shape{reusedIDs: BehindReusedIDs, unreadable: BehindUnreadable, bulk: BehindBulk}[c.flood]]++
+		rn.Raced++
 		rn.stage = over
 	case rn.inDeadLetter(s): // a window or a clock that has changed: as good as counted, for a flood
 		rn.stage = over

@@ -12,29 +12,12 @@
 // or breaks something. It draws the step from the seed. Parked calls are sorted by their
 // arguments, not by their arrival. No two timers end at the same instant (oddly). The roles'
 // own choices must not be chance either: if two cases of a select can be ready at once, the
-// role prefers one of them. Two runs were the same if the hashes of their traces are equal.
+// role prefers one of them. Two runs were the same if their traces are.
 //
 // A killed process goes on in memory, but its calls are fenced: they fail at once, have no
 // effect and are not part of the schedule. A call under way at that moment may still reach
 // the store. A schedule ends in calm: nothing breaks any more, everything comes to rest
 // within a bounded number of steps, and the ledger is closed.
-//
-// # Who knows whom
-//
-//	World        the schedule: draws each step and each fault, ends in stages
-//	  operator, clients, readClients, race    ask processes for something: callers
-//	  chores                                  sweeps, moves, changes of the settings: callers
-//	  pageClients, sequenceClients            the same, for the journal and for values
-//	  neighbour    a reader of another database that shares the cache: a caller
-//	  leaps        let much time pass at once, or set clocks
-//	  processes    start, stop and kill the roles
-//	    broker, database, cacheServer         the bus, the engine and the cache
-//	  oracles      partOracle, totalOracle, journalOracle, valueOracle, ledger, callOracle, idleOracle
-//	kernel       chance, time, parked calls, trace; a plan is drawn before it all
-//
-// Everybody knows the kernel, and nobody but its own methods knows the World. The broker and
-// the database know no oracle: they report to a busWatch and a storeWatch, and the kernel
-// reports parked calls to a callWatch. TestRooms fails if a type gets to know another one.
 //
 // # Real and simulated
 //

@@ -36,16 +36,12 @@ func (w *World) clearUp() {
 	case folding:
 		w.awaitFolds()
 	case lastPages:
-		if w.pagers.readLast() {
-			w.stage = w.afterPages()
-		}
+		w.next(w.pages == nil || w.pagers.readLast())
 	case lastValues:
-		if w.sequencers.nextLast() {
-			w.stage = w.afterValues()
-		}
+		w.next(w.sequences == 0 || w.sequencers.nextLast())
 	case lastIndexes:
-		if w.leaps.settleIndexes() {
-			w.oracles.groups.checkLast(w.oracles.totals.folded)
+		if w.indexed == nil || w.settleIndexes() {
+			w.groups.look()
 			w.stage = lastResets
 		}
 	case lastResets:
@@ -73,13 +69,12 @@ func (w *World) calmDown() {
 	for _, p := range w.procs.all {
 		p.frozen = false
 	}
-	w.trace("calm", nil, "", 0)
 	w.say(nil, "== from here on nothing breaks")
 	if w.rates[Image] > 0 && w.procs.restoreOne(aggregating) { // the last one: a message that it never gives back shows
 		w.hit(Image)
 	}
 	w.procs.upgrade()
-	w.chores.createIndexes()
+	w.createIndexes()
 	for range 3 {
 		for _, f := range []Fault{ReplayAsked, AskedAsNew, DeadLetterDiscarded} {
 			if w.rates[f] > 0 && w.happen(f) {
@@ -106,35 +101,24 @@ func (w *World) awaitFolds() {
 	w.procs.restartHalted()
 	switch {
 	case len(w.bus.queue)+len(w.bus.held)+len(w.delayed) > 0 || w.procs.atRemotes.Load() > 0 || w.db.deadLettersWait():
-	case w.oracles.inProcess():
+	case w.parts.inProcess():
 		w.forgetDeadLetters()
 	default:
-		w.oracles.ledger.check()
+		w.ledger.check()
 		if w.shape.operator {
 			w.operator.unreset = slices.Clone(counters[:2+w.shape.counters])
 		}
-		w.stage = w.afterPages()
-		if w.pages != nil {
-			w.leaps.settleJournal()
-			w.stage = lastPages
+		if w.stage = lastPages; w.pages != nil {
+			w.settleJournal()
 		}
 	}
 }
 
-// afterPages is the stage after the last pages of the journal.
-func (w *World) afterPages() stage {
-	if w.sequences > 0 {
-		return lastValues
+// next goes on with the next stage when one is done.
+func (w *World) next(done bool) {
+	if done {
+		w.stage++
 	}
-	return w.afterValues()
-}
-
-// afterValues is the stage after the last values of sequences.
-func (w *World) afterValues() stage {
-	if w.indexed == nil {
-		return lastResets
-	}
-	return lastIndexes
 }
 
 // awaitReads reads until the schedule has enough calls.
@@ -150,7 +134,7 @@ func (w *World) awaitReads() {
 
 // forgetDeadLetters starts all aggregators again, so that they forget the letters that they have read.
 func (w *World) forgetDeadLetters() {
-	w.oracles.removedDeadLetters = nil
+	w.parts.removedDeadLetters = nil
 	for _, p := range w.procs.lives(aggregating) {
 		w.procs.kill(p)
 		w.procs.start(p.role, p.slot, false)

@@ -21,7 +21,7 @@ var (
 	errFenced     = errors.New("sim: the process is dead")
 	errDeployment = fmt.Errorf("sim: %w: permission denied", engine.ErrDeployment)
 	errSwapped    = fmt.Errorf("sim: this is %w", engine.ErrOtherDatabase)
-	errExpired    = errors.New("sim: the transaction has expired")
+	errExpired    = fmt.Errorf("the transaction has expired: %w", errLost)
 )
 
 // kindNamed returns a kind of the store's rows.
@@ -51,21 +51,17 @@ func (db *database) around(c *memory.Call, do func() error) (err error) {
 	p := db.engines[c.By]
 	db.mu.Unlock()
 	s := &step{p: p, ctx: c.Ctx, op: db.nameOf(c), key: keyOf(c)}
-	if changes(c) && db.watch != nil { // or it is just being made
+	if changes(c) && db.parts != nil { // or it is just being made
 		do = db.watched(c, s, do)
 	}
 	if p == nil || c.Ctx.Value(aloneKey{}) != nil {
 		return do()
 	}
 	s.asks, s.gets = func() string { return callText(c) }, func() string { return answerText(err, nil) }
-	if f, ok := c.Ctx.Value(foldKey{}).(*foldCall); ok && c.Op == memory.Commit {
-		s.commit = &f.commit
-		s.asks = func() string { return commitText(&f.commit) }
-		s.gets = func() string { return f.row.String() }
-		s.run = func(end callEnd) { err = db.fold(s, f, end, do) }
-	} else {
-		s.run = func(end callEnd) { err = db.answer(c, s, end, do) }
+	if commit := foldOf(c); commit != nil {
+		s.commit, s.asks = commit, func() string { return commitText(commit) }
 	}
+	s.run = func(end callEnd) { err = db.answer(c, s, end, do) }
 	if !db.park(s) {
 		return errFenced
 	}
@@ -78,8 +74,16 @@ func changes(c *memory.Call) bool {
 }
 
 // answer makes a call, or lets it fail. One with changes whose answer is lost may have taken effect, or take effect later.
-func (db *database) answer(c *memory.Call, s *step, end callEnd, do func() error) error {
+func (db *database) answer(c *memory.Call, s *step, end callEnd, do func() error) (err error) {
 	x, mayChange := db.faultsOf(c, s.p), changes(c)
+	if commit := foldOf(c); commit != nil {
+		defer func() { s.p.unsure = s.p.unsure || errors.Is(err, errLost) }()
+		if end == released {
+			if err := db.failFold(commit, do); err != nil {
+				return err
+			}
+		}
+	}
 	switch {
 	case end != released && mayChange, db.away(StoreAway) && mayChange:
 		db.mayApply(do)
@@ -100,33 +104,29 @@ func (db *database) answer(c *memory.Call, s *step, end callEnd, do func() error
 		return errSwapped
 	}
 	lookUp := s.op == "applied" || s.op == "shards"
-	if c.Blank = lookUp && db.strikes(LookupBlank); lookUp && !c.Blank {
-		db.noteLookUp(s.p, c.Keys)
-	}
+	c.Blank = lookUp && db.strikes(LookupBlank)
 	return do()
 }
 
-// callFaults are the faults of a call: none is below 0.
-type callFaults struct{ lost, answerLost, late Fault }
-
-// ofIndexes are what happens to calls of workers of indexes.
-var ofIndexing = callFaults{IndexLost, IndexAnswerLost, IndexLate}
-
 // faultsOf returns the faults of a call.
 func (db *database) faultsOf(c *memory.Call, p *proc) callFaults {
-	indexing := c.Ctx.Value(indexKey{}) != nil
+	ofIndex := c.Ctx.Value(indexKey{}) != nil
 	switch c.Op {
+	case memory.Commit:
+		if foldOf(c) != nil {
+			return callFaults{FoldNotApplied, FoldApplied, FoldLate}
+		}
 	case memory.Check:
 		return callFaults{lost: CheckFails}
 	case memory.Due, memory.Expire:
-		return callFaults{SweepLost, SweepAnswerLost, -1}
+		return callFaults{sweeps.lost, sweeps.answerLost, never}
 	case memory.Get, memory.Scan:
 		kind := c.Kind
 		if len(c.Keys) > 0 {
 			kind = c.Keys[0].Kind
 		}
 		switch {
-		case indexing:
+		case ofIndex:
 			return callFaults{lost: IndexFails}
 		case kind == kindLetter || kind == kindChunk || kind == kindLetterRef:
 			return callFaults{lost: DeadLettersFail}
@@ -135,32 +135,32 @@ func (db *database) faultsOf(c *memory.Call, p *proc) callFaults {
 		}
 		return callFaults{lost: ReadFails}
 	}
-	if indexing {
-		return ofIndexing
+	if ofIndex {
+		return indexChanges
 	}
 	switch kindOfCall(c) {
 	case kindMeta:
-		return callFaults{RulesLost, RulesAnswerLost, RulesLate}
+		return settingsChanges
 	case kindMarker: // of a decision
 		return callFaults{FoldNotApplied, FoldApplied, FoldLate}
 	case kindRecord:
 		if c.Ctx.Value(resetKey{}) != nil {
-			return callFaults{ResetLost, ResetAnswerLost, ResetLate}
+			return resets
 		}
-		return callFaults{GrowthLost, GrowthAnswerLost, GrowthLate}
+		return growths
 	case kindLetter, kindChunk, kindLetterRef:
 		if removes(c) {
-			return callFaults{DiscardLost, DiscardAnswerLost, DiscardLate}
+			return discards
 		}
-		return callFaults{DeadLetterLost, DeadLetterAnswerLost, -1}
+		return burials
 	case kindWorker:
-		return callFaults{HeartbeatLost, -1, -1}
+		return callFaults{HeartbeatLost, never, never}
 	case kindSequence:
-		return callFaults{SequenceLost, SequenceAnswerLost, SequenceLate}
+		return takes
 	case kindRange, kindRemainder:
-		return ofIndexing
+		return indexChanges
 	}
-	return callFaults{SweepLost, SweepAnswerLost, SweepLate}
+	return sweeps
 }
 
 // kindOfCall is the kind that shows the purpose of a call.
@@ -235,8 +235,14 @@ func callText(c *memory.Call) string {
 func (db *database) watched(c *memory.Call, s *step, do func() error) func() error {
 	begun := db.wall()
 	return func() error {
-		if c.Op == memory.Transact && s.p != nil && !db.embedded && db.wall().Sub(begun) > store.MaxTransaction {
+		commit := foldOf(c)
+		switch {
+		case s.p == nil || db.embedded || db.wall().Sub(begun) <= store.MaxTransaction:
+		case c.Op == memory.Transact, commit != nil && (db.indexed != nil || db.pages != nil): // a store with older rules than its own takes it until then
 			return errExpired
+		}
+		if commit != nil && db.poisoned(commit) {
+			return fmt.Errorf("sim: %w: content", engine.ErrRefused)
 		}
 		db.changing(c, s)
 		err := do()
@@ -250,25 +256,20 @@ func (db *database) watched(c *memory.Call, s *step, do func() error) func() err
 // changing comes before changes take effect.
 func (db *database) changing(c *memory.Call, s *step) {
 	if c.Op == memory.Expire && c.Kind == kindMarker {
-		db.watch.forgetting()
+		db.parts.forgetting()
 	}
 	var letters []string
 	for i := range c.Changes {
-		switch x := &c.Changes[i]; {
-		case x.Key.Kind == kindLetter && x.Op == engine.Delete:
+		if x := &c.Changes[i]; x.Key.Kind == kindLetter && x.Op == engine.Delete {
 			letters = append(letters, x.Key.Name)
-		case x.Key.Kind == kindRecord && len(x.Max) > 0:
-			if named := db.shardsNamed(x.Key.Name); named > 0 && int64(named) < int64(x.Max[0].Value.Lo) {
-				db.Grown++
-			}
 		}
 	}
 	switch {
 	case letters == nil:
 	case s.op == "discard":
-		db.watch.discarding(letters)
+		db.parts.discarding(letters)
 	default:
-		db.watch.removing(s.p, letters)
+		db.parts.removing(s.p, letters)
 	}
 }
 
@@ -298,6 +299,10 @@ func (db *database) changed(c *memory.Call, s *step) {
 			db.noteLetter(x.Key.Name)
 		}
 	}
+	if commit := foldOf(c); commit != nil {
+		db.noteFolded(commit)
+		db.applied(s.p, commit, s.came)
+	}
 	if db.verbose && s.p != nil {
 		db.say(s.p, "   %s takes effect", callText(c))
 	}
@@ -309,7 +314,7 @@ func (db *database) noteMarker(c *memory.Call, x *engine.Change, row *engine.Row
 	r, _ := c.Ctx.Value(resetKey{}).(*store.ResetRequest)
 	switch first := row.Int64(fieldFirst); {
 	case first > 0:
-		db.watch.gave(c.Changes[len(c.Changes)-1].Key.Name, id, store.Given{First: first, Count: int(row.Int64(fieldValues))})
+		db.values.gave(c.Changes[len(c.Changes)-1].Key.Name, id, store.Given{First: first, Count: int(row.Int64(fieldValues))})
 	case r != nil:
 		by, _ := c.Ctx.Value(opKey{}).(int)
 		done := store.ResetResult{Removed: row.Int(fieldRemoved), At: time.UnixMicro(row.Int64(fieldAt)).UTC()}
@@ -317,7 +322,7 @@ func (db *database) noteMarker(c *memory.Call, x *engine.Change, row *engine.Row
 		if was := db.totalAt(r.Counter, done.At); was != int64(r.Look.Sum.Lo) {
 			db.violate("a reset of %s as of %s takes %d for its sum, when it was %d", r.Counter, done.At.Format(clockFormat), r.Look.Sum, was)
 		}
-		db.watch.reset(r, &done, by)
+		db.totals.reset(r, &done, by)
 	}
 }
 
@@ -327,10 +332,9 @@ func (db *database) noteSettled() {
 	db.setClocks(func() { db.set = set })
 	if set.Window != db.window() {
 		db.windows = append(db.windows, set.Window)
-		db.trace("window", nil, "", uint64(set.Window))
 		db.say(nil, "the window is %s from now on, nothing of before %s counts", set.Window, set.ForgetBefore.Format(clockFormat))
 	}
-	db.watch.ruled(set.Rules)
+	db.groups.ruled(set.Rules)
 }
 
 // noteSwept notes that a record is gone, with all of its counter.
@@ -349,3 +353,46 @@ func (db *database) noteSwept(counter string) {
 
 // alone is the context of a call of the simulator by the store of a process.
 func alone() context.Context { return context.WithValue(background, aloneKey{}, true) }
+
+// foldOf returns the commit of an aggregator's fold that a call is; nil for other calls.
+func foldOf(c *memory.Call) *store.Commit {
+	commit, _ := c.Ctx.Value(foldKey{}).(*store.Commit)
+	if c.Op != memory.Commit {
+		return nil
+	}
+	return commit
+}
+
+// failFold breaks a fold in one of the ways that no other change has, and returns the error for the caller.
+// The error is nil if no fault happens, or a fault that callers do not notice.
+func (db *database) failFold(c *store.Commit, apply func() error) error {
+	switch {
+	case db.strikes(FoldNotBegun):
+		return fmt.Errorf("sim: %w", engine.ErrNotApplied)
+	case db.strikes(FoldContended):
+		db.maybe(apply)
+		return fmt.Errorf("sim: %w", engine.ErrContended)
+	case db.strikes(FoldResent):
+		_ = apply() // and again
+	case db.strikes(FoldExists) && len(c.Markers) > 0:
+		return fmt.Errorf("sim: %w", engine.ErrExists)
+	case db.strikes(FoldIgnored):
+		// Its parts are neither counted nor marked: the answer says OK, and lacks results.
+		return fmt.Errorf("sim: %w", engine.ErrNotCounted)
+	}
+	return nil
+}
+
+// mayApply is maybe for a commit. One of an embedded store is applied while its process runs, or never.
+func (db *database) mayApply(apply func() error) {
+	left := len(db.delayed)
+	if db.maybe(apply); db.embedded && len(db.delayed) > left {
+		db.delayed = db.delayed[:left]
+		_ = apply()
+	}
+}
+
+// poisoned reports whether the store refuses the commit for its content.
+func (db *database) poisoned(c *store.Commit) bool {
+	return (db.cured == 0 || db.Steps < db.cured) && slices.ContainsFunc(c.Adds, func(a store.ShardDelta) bool { return a.Counter == poison })
+}

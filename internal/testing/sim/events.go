@@ -5,7 +5,7 @@ import "time"
 // event lets something break that breaks by itself.
 func (w *World) event() {
 	var enabled []Fault
-	for f := firstEvent; f < faultCount; f++ {
+	for f := Redelivered; int(f) < len(faultNames); f++ {
 		if w.rates[f] > 0 {
 			enabled = append(enabled, f)
 		}
@@ -49,28 +49,28 @@ func (w *World) newEvents() map[Fault]func() bool {
 		DrainPublisher:      func() bool { return w.drainOne(publishing) },
 		Image:               w.restoreAny,
 		Freeze:              w.procs.freezeOne,
-		ClockJumps:          w.leaps.setClock,
-		StoreClockJumps:     w.leaps.stepStore,
-		PastWindow:          w.leaps.passWindow,
+		ClockJumps:          w.setClock,
+		StoreClockJumps:     w.stepStore,
+		PastWindow:          w.passWindow,
 		Suspended:           w.suspendAll,
-		WindowLonger:        func() bool { return w.chores.changeWindow(true) },
-		WindowShorter:       func() bool { return w.chores.changeWindow(false) },
-		NearWindow:          w.leaps.nearWindow,
-		DayPasses:           w.leaps.passDay,
-		Swept:               w.chores.sweep,
+		WindowLonger:        func() bool { return w.changeWindow(true) },
+		WindowShorter:       func() bool { return w.changeWindow(false) },
+		NearWindow:          w.nearWindow,
+		DayPasses:           w.passDay,
+		Swept:               w.sweep,
 		Redelivered:         w.bus.redeliver,
 		AckForgotten:        w.bus.forgetAck,
 		StreamEnds:          w.bus.endOne,
-		GivenUp:             func() bool { return w.bus.giveUp(w.db) },
+		GivenUp:             func() bool { return w.bus.giveUp() },
 		ReplayAsked:         w.operator.replay,
 		UnreadableAsked:     w.operator.askUnreadable,
 		AskedAsNew:          func() bool { return w.operator.lookAfter(asNewOp) },
 		DeadLetterDiscarded: func() bool { return w.operator.lookAfter(discardOp) },
 		ShardsGrown:         w.db.growAny,
 		KillIndexer:         func() bool { return w.procs.killOne(indexing) },
-		IndexChanged:        w.chores.changeIndex,
-		RulesSettled:        w.leaps.passSettle,
-		JournalRuled:        w.chores.changeJournal,
+		IndexChanged:        w.changeIndex,
+		RulesSettled:        w.passSettle,
+		JournalRuled:        w.changeJournal,
 	}
 }
 
@@ -83,7 +83,7 @@ func (w *World) lose(f Fault) bool {
 // suspendAll suspends all machines. Calls that are on their way to the store arrive afterwards, while others already read
 // the journal up to later times.
 func (w *World) suspendAll() bool {
-	w.leaps.suspend()
+	w.suspend()
 	if w.pages != nil {
 		for range mostWalks {
 			w.pagers.read()
@@ -113,7 +113,7 @@ func (w *World) killReader() bool {
 func (w *World) swapDatabase() bool {
 	w.db.swapped = !w.db.swapped
 	for _, p := range w.procs.lives(aggregating) {
-		w.chores.readSettings(p)
+		w.readSettings(p)
 	}
 	for _, p := range w.procs.lives(reading) {
 		w.readers.probe(p)

@@ -3,151 +3,133 @@ package sim
 // A Fault is something that the world does to the pipeline.
 type Fault int
 
-// The faults. The first group happens to calls, the second by itself.
-const (
-	PublishLost Fault = iota
-	PublishAnswerLost
-	PublishTwice
-	SubscribeFails
-	AckLost
-	LateCopy
+// never is no fault.
+const never Fault = -1
 
-	FoldApplied
-	FoldNotApplied
-	FoldNotBegun
-	FoldLate
-	FoldContended
-	FoldResent
-	FoldSlow
-	FoldExists
-	FoldDeployment
-	FoldIgnored
-	LookupFails
-	LookupBlank
-	GrowthLost
-	GrowthAnswerLost
-	GrowthLate
-	DeadLetterLost
-	DeadLetterAnswerLost
-	DeadLettersFail
-	DiscardLost
-	DiscardAnswerLost
-	DiscardLate
-	HeartbeatLost
-	CheckFails
-	CheckHangs
-	ReadFails
-	ResetLost
-	ResetAnswerLost
-	ResetLate
-	CacheFails
-	CacheForgets
-	CacheStale
-	CacheSwapped
-	CacheLate
+// mostFaults is at least the number of faults.
+const mostFaults = 128
 
-	Redelivered
-	AckForgotten
-	StreamEnds
-	StoreAway
-	BusAway
-	Swapped
-	KillPublisher
-	KillAggregator
-	KillReader
-	Image
-	Freeze
-	PastWindow
-	Suspended
-	AnswerWaits
-	WindowLonger
-	WindowShorter
-	ClockSkewed
-	ClockJumps
-	StoreClockSkewed
-	StoreClockJumps
-	ShardsGrown
-	DayPasses
-	Swept
-	Drain
-	DrainPublisher
-	OtherPublisher
-	CallerGivesUp
-	IDReused
-	Garbage
-	NewerVersion
-	TwoVersions
-	Foreign
-	Poison
+var faultNames []string
 
-	// These are drawn apart (mail, drawCrowd, ages, drawIndexes, drawPages).
-	GivenUp
-	ReplayAsked
-	AskedAsNew
-	DeadLetterDiscarded
-	UnreadableAsked
-	Flood
-	Swarm
-	PastEvent
-	NearWindow
-	SuspendedOld
-	RequestLost
-	AnswerLost
-	RequestTwice
-	IDsTaken
-	IndexFails
-	IndexLost
-	IndexAnswerLost
-	IndexLate
-	KillIndexer
-	IndexerStopped
-	IndexChanged
-	RulesSettled
-	SequenceLost
-	SequenceAnswerLost
-	SequenceLate
-	JournalRuled
-	Conflicts
-	RulesLost
-	RulesAnswerLost
-	RulesLate
-	SweepLost
-	SweepAnswerLost
-	SweepLate
-
-	faultCount
-)
-
-var faultNames = [faultCount]string{
-	"publish lost", "publish answer lost", "published twice", "subscribe fails", "ack lost", "copy beside a younger message",
-	"fold applied, answer lost", "fold not applied, error", "fold given up before it began", "fold applied later, error",
-	"fold contends with others", "fold sent twice below", "fold slower than its deadline", "marker exists, none found",
-	"deployment refuses", "store does not add", "look-up fails", "look-up finds nothing",
-	"growth lost", "growth answer lost", "growth applied later", "burial lost", "burial answer lost",
-	"reading letters fails", "letter's removal lost", "letter's removal answer lost", "letter removed later",
-	"announcement lost", "check fails", "check hangs", "read fails", "reset lost", "reset answer lost", "reset applied later", "cache fails", "cache forgets", "cache entry stale",
-	"cache entries swapped", "cache set late",
-	"redelivered", "delivered again after its ack", "stream ends", "store away", "bus away", "database swapped", "publisher killed",
-	"aggregator killed", "reader killed", "restored image", "frozen", "past the window", "suspended for minutes",
-	"answer read after a suspension", "window longer", "window shorter", "clock off",
-	"clock jumps", "store clock off", "store clock jumps", "shards raised", "a day passes",
-	"deleted counters swept", "aggregator drained", "publisher drained",
-	"repeated through another publisher", "caller gives up", "id reused", "garbage", "newer wire version",
-	"process of another wire version",
-	"foreign message", "refused content",
-	"message given up by the bus", "replay asked for", "replay as new asked for", "letter discarded",
-	"replay asked for of what nobody can read",
-	"counter driven beyond int64", "a million increments in a batch", "event of the past",
-	"just within the window", "suspended with old and young in a commit",
-	"batch over HTTP lost", "answer over HTTP lost", "batch over HTTP sent twice", "ids of a batch over HTTP taken",
-	"reading for an index fails", "change for an index lost", "answer of a change for an index lost", "change for an index applied later",
-	"index worker killed", "index worker stopped past its lease", "index created or deleted", "rules settle",
-	"change of a sequence lost", "answer of a change of a sequence lost", "change of a sequence applied later", "rule for the journal changed",
-	"transaction meets another", "change of the settings lost", "answer of a change of the settings lost", "change of the settings applied later",
-	"step of a sweep or a move lost", "answer of such a step lost", "such a step applied later",
+func fault(name string) Fault {
+	faultNames = append(faultNames, name)
+	return Fault(len(faultNames) - 1)
 }
 
 func (f Fault) String() string { return faultNames[f] }
 
-// firstEvent is the first fault that happens by itself; the others happen to calls.
-const firstEvent = Redelivered
+// callFaults happen to calls of one kind.
+type callFaults struct{ lost, answerLost, late Fault }
+
+func losses(change string) callFaults {
+	return callFaults{fault(change + " lost"), fault("answer of a " + change + " lost"), fault(change + " applied later")}
+}
+
+func (x callFaults) all() []Fault { return []Fault{x.lost, x.answerLost, x.late} }
+
+// set sets the rate of faults.
+func (pl *plan) set(rate float64, faults ...Fault) {
+	for _, f := range faults {
+		pl.rates[f] = rate
+	}
+}
+
+// The first faults happen to calls.
+var (
+	PublishLost       = fault("publish lost")
+	PublishAnswerLost = fault("publish answer lost")
+	PublishTwice      = fault("published twice")
+	SubscribeFails    = fault("subscribe fails")
+	AckLost           = fault("ack lost")
+	LateCopy          = fault("copy beside a younger message")
+	FoldApplied       = fault("fold applied, answer lost")
+	FoldNotApplied    = fault("fold not applied, error")
+	FoldNotBegun      = fault("fold given up before it began")
+	FoldLate          = fault("fold applied later, error")
+	FoldContended     = fault("fold contends with others")
+	FoldResent        = fault("fold sent twice below")
+	FoldSlow          = fault("fold slower than its deadline")
+	FoldExists        = fault("marker exists, none found")
+	FoldDeployment    = fault("deployment refuses")
+	FoldIgnored       = fault("store does not add")
+	LookupFails       = fault("look-up fails")
+	LookupBlank       = fault("look-up finds nothing")
+	growths           = losses("growth")
+	burials           = callFaults{fault("burial lost"), fault("burial answer lost"), never}
+	DeadLettersFail   = fault("reading letters fails")
+	discards          = losses("removal of a letter")
+	HeartbeatLost     = fault("announcement lost")
+	CheckFails        = fault("check fails")
+	CheckHangs        = fault("check hangs")
+	ReadFails         = fault("read fails")
+	resets            = losses("reset")
+	CacheFails        = fault("cache fails")
+	CacheForgets      = fault("cache forgets")
+	CacheStale        = fault("cache entry stale")
+	CacheSwapped      = fault("cache entries swapped")
+	CacheLate         = fault("cache set late")
+
+	// These happen by themselves.
+
+	Redelivered      = fault("redelivered")
+	AckForgotten     = fault("delivered again after its ack")
+	StreamEnds       = fault("stream ends")
+	StoreAway        = fault("store away")
+	BusAway          = fault("bus away")
+	Swapped          = fault("database swapped")
+	KillPublisher    = fault("publisher killed")
+	KillAggregator   = fault("aggregator killed")
+	KillReader       = fault("reader killed")
+	Image            = fault("restored image")
+	Freeze           = fault("frozen")
+	PastWindow       = fault("past the window")
+	Suspended        = fault("suspended for minutes")
+	AnswerWaits      = fault("answer read after a suspension")
+	WindowLonger     = fault("window longer")
+	WindowShorter    = fault("window shorter")
+	ClockSkewed      = fault("clock off")
+	ClockJumps       = fault("clock jumps")
+	StoreClockSkewed = fault("store clock off")
+	StoreClockJumps  = fault("store clock jumps")
+	ShardsGrown      = fault("shards raised")
+	DayPasses        = fault("a day passes")
+	Swept            = fault("deleted counters swept")
+	Drain            = fault("aggregator drained")
+	DrainPublisher   = fault("publisher drained")
+	OtherPublisher   = fault("repeated through another publisher")
+	CallerGivesUp    = fault("caller gives up")
+	IDReused         = fault("id reused")
+	Garbage          = fault("garbage")
+	NewerVersion     = fault("newer wire version")
+	TwoVersions      = fault("process of another wire version")
+	Foreign          = fault("foreign message")
+	Poison           = fault("refused content")
+
+	// These are drawn apart (drawDeadLetters, drawCrowd, drawAges, drawRemotes, drawIndexes, drawSequences, drawPages, drawEngine).
+
+	GivenUp             = fault("message given up by the bus")
+	ReplayAsked         = fault("replay asked for")
+	AskedAsNew          = fault("replay as new asked for")
+	DeadLetterDiscarded = fault("letter discarded")
+	UnreadableAsked     = fault("replay asked for of what nobody can read")
+	Flood               = fault("counter driven beyond int64")
+	Swarm               = fault("a million increments in a batch")
+	PastEvent           = fault("event of the past")
+	NearWindow          = fault("just within the window")
+	SuspendedOld        = fault("suspended with old and young in a commit")
+	RequestLost         = fault("batch over HTTP lost")
+	AnswerLost          = fault("answer over HTTP lost")
+	RequestTwice        = fault("batch over HTTP sent twice")
+	IDsTaken            = fault("ids of a batch over HTTP taken")
+	IndexFails          = fault("reading for an index fails")
+	indexChanges        = losses("change for an index")
+	KillIndexer         = fault("index worker killed")
+	IndexerStopped      = fault("index worker stopped past its lease")
+	IndexChanged        = fault("index created or deleted")
+	RulesSettled        = fault("rules settle")
+	takes               = losses("change of a sequence")
+	JournalRuled        = fault("rule for the journal changed")
+	Conflicts           = fault("transaction meets another")
+	settingsChanges     = losses("change of the settings")
+	sweeps              = losses("step of a sweep or a move")
+)

@@ -1,30 +1,22 @@
 package sim
 
 import (
-	"math"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
 	"slices"
 	"time"
 
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/internal/journal"
+	"github.com/countmill/countmill/internal/recount"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
 
 // A journalOracle compares the journal with all that was ever added, and what its readers saw with the journal.
 type journalOracle struct {
-	*kernel
-	db    *database
-	added map[string]int64
-}
-
-func newJournalOracle(k *kernel, db *database) *journalOracle {
-	return &journalOracle{k, db, make(map[string]int64)}
-}
-
-func (jo *journalOracle) applied(c *store.Commit) {
-	for _, a := range c.Adds {
-		jo.added[a.Counter] += a.Delta
-	}
+	*World
 }
 
 // lines visits all entries of the journal in their order.
@@ -63,7 +55,7 @@ func (jo *journalOracle) check() {
 			jo.violate("%s is in the journal with %d, and has no rule", counter, n)
 		}
 	}
-	for counter, n := range jo.added {
+	for counter, n := range jo.totals.folded {
 		if rules.JournalOf(counter) != nil && kept[counter] != n {
 			jo.violate("the journal of %s sums to %d, and %d was added", counter, kept[counter], n)
 		}
@@ -118,35 +110,91 @@ func (w *walk) passed(key string, at time.Time) bool {
 	return !at.After(w.settled)
 }
 
-// checkRows: while a rule has rows, each entry of its counters has one. No row is without its entry. All is settled.
-func (jo *journalOracle) checkRows() {
-	rules, rows := jo.db.rulesNow(), make(map[string][]store.JournalRow)
-	jo.lines(func(l journal.Line) {
-		counter := l.Entry.Counter
-		if _, ok := rows[counter]; !ok {
-			rows[counter] = jo.rowsOf(counter)
-		}
-		if left := rows[counter]; len(left) > 0 && left[0].Place == l.Place {
-			if row, err := journal.DecodeRow(&left[0]); err != nil || *row.Entry != (journal.Entry{Counter: counter, Delta: l.Entry.Delta}) || row.Part.ID != l.Part.ID {
-				jo.violate("the row of the entry %s of %s has something else", l.Place, counter)
-			}
-			rows[counter] = left[1:]
-			return
-		}
-		if from, ok := rules.PagedFrom(counter); ok && !l.Place.Key.Time().Before(from) {
-			jo.violate("the entry %s of %s has no row", l.Place, counter)
-		}
-	})
-	for counter, left := range rows {
-		if len(left) > 0 {
-			jo.violate("the row %s of %s is out of order, or has no entry", left[0].Place, counter)
+// pagePlan has the choices of a schedule whose journal is read while it grows.
+type pagePlan struct {
+	paged map[string]bool // the patterns of plan.journal that begin with rows
+	limit int             // entries of a page
+}
+
+// drawJournal draws the counters that have a journal, and for how many days: none, some or all.
+func (pl *plan) drawJournal() {
+	rng := pl.rng
+	pl.journal = []map[string]int{nil, {"a": 300, "page:*": 400}, {"*": 360, "a": 300}}[rng.IntN(3)]
+}
+
+// drawPages draws the schedules whose journal is read.
+func (pl *plan) drawPages() {
+	rng := pl.rng
+	often := 4
+	if pl.embedded {
+		often = 2
+	}
+	if pl.journal == nil || rng.IntN(often) > 0 || pl.crowd != nil || pl.contest != nil {
+		return
+	}
+	pl.pages = &pagePlan{paged: make(map[string]bool), limit: 1 + rng.IntN(4)}
+	for _, pattern := range slices.Sorted(maps.Keys(pl.journal)) {
+		pl.pages.paged[pattern] = rng.IntN(2) == 0
+	}
+	pl.rates[RulesSettled], pl.rates[JournalRuled] = 0.3, 0.3
+	pl.shape.entities = max(pl.shape.entities, 120) // a part of 24 counters may write 24 rows more
+	pl.shape.eventRate = max(pl.shape.eventRate, 0.04)
+	pl.shape.minSteps += 60
+	pl.shape.works += 12
+	if pl.embedded {
+		pl.rates[RulesSettled] = 0 // its store knows the attempts under way
+		return
+	}
+	// A record has the time that its aggregator takes for the store's.
+	pl.rates[ClockJumps], pl.rates[StoreClockJumps] = 0, 0
+	pl.rates[Suspended], pl.rates[FoldLate] = 0.3, 0.2 // commits that come as late as they can
+}
+
+// journals reports whether a counter has a journal. Rules for it never go.
+func (pl *plan) journals(counter string) bool {
+	return slices.ContainsFunc(slices.Collect(maps.Keys(pl.journal)), func(pattern string) bool { return (&store.Rule{Pattern: pattern}).Matches(counter) })
+}
+
+// addJournal writes the rules into the database, before anything is counted.
+func (db *database) addJournal() {
+	for _, pattern := range []string{"*", "a", "page:*"} {
+		if days := db.plan.journal[pattern]; days > 0 {
+			keep := store.Retention{Entries: time.Duration(days) * 24 * time.Hour}
+			keep.Paged = db.pages != nil && db.pages.paged[pattern]
+			must(db.other.ChangeRules(background, store.RuleChange{Kind: store.KindJournal, Pattern: pattern, Keep: keep}))
 		}
 	}
 }
 
-// rowsOf returns all rows of a counter.
-func (jo *journalOracle) rowsOf(counter string) []store.JournalRow {
-	v := jo.db.own.JournalView()
-	defer v.Close()
-	return must(v.JournalRows(background, counter, store.JournalQuery{Limit: math.MaxInt32})).Rows
+// settleJournal lets time pass until no commit can add anything to the journal.
+func (w *World) settleJournal() {
+	if !w.embedded {
+		w.pass(store.JournalSettle + time.Minute)
+	}
+}
+
+// recounter recounts the database by its clock. The same schedule writes the same records.
+func (db *database) recounter() *recount.Recounter {
+	return recount.New(db.own, clock.With(recount.Config{}, &clock.Env{
+		Wall: func() time.Time { return db.storeNow() }, Random: rand.NewPCG(db.plan.seed, 0x7265636f756e74), Entropy: rand.NewChaCha8([32]byte{7}),
+	}))
+}
+
+// openJournal writes opening balances before anything is counted. Where commits by older rules could still come it
+// writes none, and nothing is recounted.
+func (db *database) openJournal() {
+	if db.plan.journal != nil {
+		if _, err := db.recounter().Tend(background, slog.New(slog.DiscardHandler)); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// recount: whatever happened, no sum of a counter with a journal differs from it.
+func (jo *journalOracle) recount() {
+	got := must(jo.db.recounter().Recount(background, recount.Query{}))
+	for i := range got.Findings {
+		f := &got.Findings[i]
+		jo.violate("a recount finds a wrong %s of %s: %d stored, %d in the journal", f.Kind, f.Name, f.Stored, f.Counted)
+	}
 }

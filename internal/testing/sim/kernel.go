@@ -6,38 +6,14 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/cespare/xxhash/v2"
 )
 
 // A Result has the counts of a schedule, and its violations.
 type Result struct {
+	Counts
 	Seed       uint64
 	Violations []string
-	Hash       uint64 // of the trace
-	Trace      []string
-	Calls      int // of bus and store
-	Steps      int
-	Reads      int // that were answered and checked
-	After      int // reads with receipts that were answered and checked
-	Conflicts  int // increments refused because their ids were counted with another delta
-	Replayed   int // letters that were asked for, at their removal
-	Resets     int // that were applied
-	Swept      int // counters
-	Moved      int // shards whose series were moved to the archive
-	Grown      int // records that were raised to name more shards
-	Built      int // indexes
-	Groups     int // totals of groups that were compared with their counters
-	Boards     int // that were answered and checked
-	Pages      int // of the journal, that were answered and checked
-	Values     int // answers with values of sequences
-	Outdated   int // folds with markers by settings that had been changed
-	Outlasted  int // calls of a store that were under way while the machine was suspended
-	Cuts       int // of the power of a machine
-	Faults     [faultCount]int
-	Rows       [rowCount]int
-	Shapes     [shapeCount]int
-	Virtual    time.Duration
+	Trace      []string // if it was asked for
 }
 
 // A kernel keeps what every part of a schedule needs: chance, time, the calls that wait for their
@@ -48,7 +24,6 @@ type kernel struct {
 
 	rng     *rand.Rand
 	verbose bool
-	digest  xxhash.Digest
 	began   time.Time
 
 	stormy    bool          // things break
@@ -56,13 +31,11 @@ type kernel struct {
 	storeSkew time.Duration // written under mu
 	stepped   time.Duration // the part of storeSkew that came while the schedule ran
 	steps     []storeStep
-	until     [faultCount]time.Time
+	until     [mostFaults]time.Time
 	written   []*written           // what callers may read back
 	seen      map[string]time.Time // the latest moment of each counter's totals that a client has seen
 	windows   []time.Duration      // all that the database's settings had, the last one in effect
 
-	calls   callWatch
-	takeIn  func() bool // takes in events since the last step; true if anything can go on now
 	pending []*step
 	delayed []func() error
 	running sync.WaitGroup // goroutines to wait for at the end
@@ -71,16 +44,9 @@ type kernel struct {
 	arrived []*step
 }
 
-// A callWatch sees calls when they begin to wait for their turn, and when they end.
-type callWatch interface {
-	begin(*step)
-	end(*step)
-}
-
 func newKernel(seed uint64, verbose, up bool) *kernel {
 	k := &kernel{seen: make(map[string]time.Time), rng: rand.New(rand.NewPCG(seed, 0x636f756e74)), verbose: verbose, began: time.Now(), stormy: true}
 	k.Seed = seed
-	k.digest.Reset()
 	k.plan = drawPlan(k.rng, seed, up)
 	k.windows = []time.Duration{k.window1}
 	if k.rates[StoreClockSkewed] > 0 && k.rng.IntN(2) == 0 {
@@ -112,7 +78,6 @@ func (k *kernel) strikes(f Fault) bool {
 
 func (k *kernel) hit(f Fault) {
 	k.Faults[f]++
-	k.trace("fault", nil, faultNames[f], 0)
 	k.say(nil, "!! %s", f)
 }
 
@@ -122,19 +87,14 @@ func (k *kernel) away(f Fault) bool { return k.stormy && time.Now().Before(k.unt
 // refused reports whether the deployment refuses a call.
 func (k *kernel) refused() bool { return k.away(FoldDeployment) || k.strikes(FoldDeployment) }
 
-// maybe finishes a call whose caller has gone: now, later, or never. It returns which, as the answer
-// to a fold.
-func (k *kernel) maybe(do func() error) Row {
+// maybe finishes a call whose caller has gone: now, later, or never.
+func (k *kernel) maybe(do func() error) {
 	switch k.rng.IntN(3) {
 	case 0:
-		if do() == nil {
-			return RowMaybeApplied
-		}
+		_ = do()
 	case 1:
 		k.later(do)
-		return RowMaybeLater
 	}
-	return RowMaybeNot
 }
 
 // later leaves something on its way.

@@ -3,6 +3,7 @@ package sim
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/store"
@@ -12,11 +13,7 @@ import (
 // A ledger has every increment of the clients and the promise that they got for it. In the end it is
 // compared with the totals and the dead letters.
 type ledger struct {
-	*kernel
-	db     *database
-	totals *totalOracle
-	series *seriesOracle
-	kept   *journalOracle
+	*World
 
 	sums    []*sum
 	used    map[string]int // digits of each counter
@@ -78,8 +75,6 @@ func (lg *ledger) check() {
 	totals := lg.totals.folded
 	letters := lg.db.deadLetters()
 	dead := deadLetterSums(letters)
-	type group struct{ times int }
-	groups := make(map[*int]*group)
 	for _, s := range lg.sums {
 		times := s.times(totals[s.counter])
 		inDeadLetter := s.deadLettered(dead)
@@ -88,16 +83,6 @@ func (lg *ledger) check() {
 			lg.violate("increment %d of %s was counted %d times, at most %d", s.digit, s.counter, times, s.most)
 		case times < s.least && !inDeadLetter && !s.discarded:
 			lg.violate("increment %d of %s was counted %d times, at least %d, and no dead letter has it", s.digit, s.counter, times, s.least)
-		}
-		if s.group != nil && !s.renewed {
-			g := groups[s.group]
-			if g == nil {
-				g = &group{}
-				groups[s.group] = g
-			}
-			if g.times += times; g.times > 1 {
-				lg.violate("increment %d of %s: of one id %d were counted", s.digit, s.counter, g.times)
-			}
 		}
 	}
 	for counter, total := range totals {
@@ -233,4 +218,59 @@ func (lg *ledger) checkWon(winner, refused *sum, totals map[string]int64) {
 		lg.violate("increment %d of %s was refused, and increment %d of %s, which has its id, was not counted",
 			refused.digit, refused.counter, winner.digit, winner.counter)
 	}
+}
+
+const (
+	// digits is how many increments a counter takes: 4^25 is below countmill.MaxDelta.
+	digits = 26
+	// poison is a counter whose commits the store refuses for their content.
+	poison = "poison"
+	// below is a counter of negative deltas.
+	below = "below"
+)
+
+// A sum is one increment in the ledger.
+type sum struct {
+	counter   string
+	digit     int
+	least     int       // times that it must have been counted
+	most      int       // times that it may have been counted
+	reused    bool      // another increment came under its id, or its request's key
+	renewed   bool      // it was asked for as new, as that one has its id
+	discarded bool      // a letter that it is in was to be discarded
+	added     time.Time // by its process's clock, if Add took it
+	refused   bool      // its answer was that another one was counted under its id
+	at        time.Time // its event time; zero if it has none
+}
+
+func (s *sum) delta() int64 {
+	d := int64(1) << (2 * s.digit)
+	if s.counter == below {
+		return -d
+	}
+	return d
+}
+
+// maybe notes that its caller got no certain answer.
+func (s *sum) maybe() { s.most = 1 }
+
+// durable notes that its caller got the answer that it is durable.
+func (s *sum) durable() { s.least, s.most = 1, 1 }
+
+// times is how often total holds the increment.
+func (s *sum) times(total int64) int {
+	if s.counter == below {
+		total = -total
+	}
+	return int(total>>(2*s.digit)) & 3
+}
+
+// deadLettered reports whether a dead letter has the increment; dead is that of deadLetterSums.
+func (s *sum) deadLettered(dead map[string][]int64) bool {
+	return slices.ContainsFunc(dead[s.counter], func(delta int64) bool { return s.times(delta) > 0 })
+}
+
+// in reports whether the part holds the increment.
+func (s *sum) in(p *wire.Part) bool {
+	return slices.ContainsFunc(p.Entries, func(e wire.Entry) bool { return e.Counter == s.counter && s.times(e.Delta) > 0 })
 }

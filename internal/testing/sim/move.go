@@ -43,7 +43,6 @@ func (w *World) move() {
 		i -= len(steps) + deliveries
 		late := w.delayed[i]
 		w.delayed = slices.Delete(w.delayed, i, i+1)
-		w.trace("arrives", nil, "", 0)
 		w.say(nil, "late messages arrive")
 		_ = late()
 	}
@@ -88,7 +87,6 @@ func (w *World) advance() {
 		d = 10 * time.Millisecond
 	}
 	d += time.Duration(w.rng.IntN(1000)) * time.Microsecond
-	w.trace("time", nil, "", uint64(d))
 	w.say(nil, "-- %s pass", d)
 	<-time.After(d)
 	synctest.Wait()
@@ -98,9 +96,9 @@ func (w *World) advance() {
 	if d >= time.Second {
 		w.db.forget()
 	}
-	w.chores.moveSeries()
-	w.oracles.series.look()
-	w.oracles.groups.look()
+	w.moveSeries()
+	w.series.look()
+	w.groups.look()
 }
 
 // work starts one more thing that clients do.
@@ -115,6 +113,10 @@ func (w *World) work() {
 	}
 	if w.pages != nil && w.rng.IntN(4) == 0 {
 		w.pagers.read()
+		return
+	}
+	if w.rng.IntN(8) == 0 {
+		w.readers.lookAt()
 		return
 	}
 	if w.sequences > 0 && w.rng.IntN(3) == 0 {

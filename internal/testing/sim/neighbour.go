@@ -2,7 +2,6 @@ package sim
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 
 	"github.com/countmill/countmill/internal/clock"
@@ -22,9 +21,9 @@ const (
 	copied                    // from the schedule's database, under another name
 )
 
-// drawNeighbour draws, with a generator of its own, whether there is a neighbour.
+// drawNeighbour draws whether there is a neighbour.
 func (pl *plan) drawNeighbour() {
-	rng := rand.New(rand.NewPCG(pl.seed, 0x6e656172))
+	rng := pl.rng
 	pl.neighbour = neighbourKind(max(0, rng.IntN(10)-7))
 }
 
@@ -38,8 +37,8 @@ type neighbour struct {
 // beside is the total of each counter in the other database. In the schedule's, no increments of a counter sum to it.
 const beside = 2
 
-func newNeighbour(cl *callers, ps *processes) *neighbour {
-	db := ps.db
+func newNeighbour(cl *callers) *neighbour {
+	db, ps := cl.db, cl.procs
 	limits := db.limits
 	if db.plan.neighbour == copied {
 		limits.Name = "copy"
@@ -77,7 +76,7 @@ func (nb *neighbour) check(o *op) {
 		return
 	}
 	for _, t := range o.totals {
-		nb.Shapes[ReadBeside]++
+		nb.Beside++
 		if t.Total != beside {
 			nb.violate("the reader of another database read %d of %s from the %s, and not %d", t.Total, t.Counter, t.Source, beside)
 		}

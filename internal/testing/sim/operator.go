@@ -10,9 +10,6 @@ import (
 // An operator looks after counters and dead letters.
 type operator struct {
 	*callers
-	procs   *processes
-	db      *database
-	oracles *oracles
 
 	unreset    []string // counters that are yet to be reset at the end
 	lastReset  *op
@@ -33,7 +30,7 @@ func (opr *operator) operate() {
 	}
 	switch n := opr.rng.IntN(10); {
 	case n < 2:
-		o := opr.newOp("grow", opr.oracles.totals.checkChange)
+		o := opr.newOp("grow", opr.totals.checkChange)
 		o.names, o.staleness = []string{counter}, 0
 		shards := 1 + opr.rng.IntN(8)
 		opr.ask(o, p, func(ctx context.Context) error { return p.adm.Grow(ctx, counter, shards) })
@@ -44,7 +41,7 @@ func (opr *operator) operate() {
 		}
 		opr.askReset(p, counter, id)
 	default:
-		o := opr.newOp("delete", opr.oracles.totals.checkChange)
+		o := opr.newOp("delete", opr.totals.checkChange)
 		o.names = []string{counter}
 		opr.ask(o, p, func(ctx context.Context) error {
 			done, err := p.adm.Delete(ctx, counter)
@@ -89,7 +86,7 @@ func (opr *operator) resetLast() bool {
 }
 
 func (opr *operator) askReset(p *proc, counter, id string) *op {
-	o := opr.newOp("reset", opr.oracles.totals.checkChange)
+	o := opr.newOp("reset", opr.totals.checkChange)
 	o.names, o.id = []string{counter}, id
 	opr.ask(o, p, func(ctx context.Context) error {
 		done, err := p.adm.Reset(ctx, counter, o.id)

@@ -3,7 +3,6 @@ package sim
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,15 +17,15 @@ import (
 
 // Callers ask processes for something, each in a goroutine of its own, and get an answer.
 type callers struct {
-	*kernel
+	*World
 	self     *proc // where they wait for their turns
 	n        int
 	asked    map[*op]struct{}
 	finished []*op // guarded by mu
 }
 
-func newCallers(k *kernel) *callers {
-	return &callers{kernel: k, self: &proc{k: k, name: "clients"}, asked: make(map[*op]struct{})}
+func newCallers(w *World) *callers {
+	return &callers{World: w, self: &proc{k: w.kernel, name: "clients"}, asked: make(map[*op]struct{})}
 }
 
 // An op is a client's request to a publisher or a reader, until its answer.
@@ -38,6 +37,7 @@ type op struct {
 	incs   []countmill.Increment
 	sums   []*sum
 	key    string
+	past   time.Time // the minute of all in series; zero for none
 	// repeats is how often the client asks again if it did not learn the outcome.
 	repeats int
 	jumped  time.Duration // kernel.jumped at the first attempt
@@ -78,7 +78,6 @@ func (cl *callers) newOp(kind string, finish func(*op)) *op {
 func (cl *callers) ask(o *op, p *proc, call func(ctx context.Context) error) {
 	o.p = p
 	cl.asked[o] = struct{}{}
-	cl.trace("ask "+o.kind, p, o.key, uint64(o.n))
 	cl.say(p, "op %d asked: %s", o.n, cl.words(o.kind, o.text))
 	cl.running.Add(1)
 	go func() {
@@ -112,14 +111,16 @@ func (cl *callers) answered() []*op {
 // finish takes an answer in.
 func (cl *callers) finish(o *op) {
 	delete(cl.asked, o)
-	outcome := outcomeName(o.err)
-	if o.p.dead {
-		outcome = "nobody" // it may get any answer in its last moments
+	if o.p.dead { // it may get any answer in its last moments
+		cl.say(o.p, "nobody gets the answer to op %d", o.n)
+	} else {
+		cl.say(o.p, "op %d answered: %s", o.n, cl.words("", func() string { return answerText(o.err, o.answer) }))
 	}
-	cl.trace("answered "+o.kind, o.p, outcome, uint64(o.n))
-	cl.say(o.p, "op %d answered: %s", o.n, cl.words(outcome, o.answer))
 	if o.gaveUp {
 		cl.hit(CallerGivesUp)
+	}
+	if o.err != nil && o.err.Error() == "" {
+		cl.violate("the error of op %d, a %s, has no text", o.n, o.kind)
 	}
 	o.finish(o)
 }
@@ -151,9 +152,6 @@ func (o *op) text() string {
 
 // answer describes the rest of the answer.
 func (o *op) answer() string {
-	if o.err != nil {
-		return fmt.Sprintf("(%v)", o.err)
-	}
 	totals := make([]string, len(o.totals))
 	for i, t := range o.totals {
 		totals[i] = fmt.Sprintf("%s as of %s from the %s", sumText(t.Counter, t.Total), t.AsOf.Format(clockFormat), t.Source)
@@ -165,17 +163,4 @@ func (o *op) answer() string {
 // say when the event happened.
 func (o *op) stale(k *kernel) bool {
 	return len(o.incs) > 0 && o.incs[0].Time.IsZero() && k.jumped != o.jumped
-}
-
-func outcomeName(err error) string {
-	for _, known := range []error{countmill.ErrOutcomeUnknown, countmill.ErrUnavailable, countmill.ErrOverloaded,
-		countmill.ErrConflict, countmill.ErrIDsReused, countmill.ErrClosed, countmill.ErrInvalid, countmill.ErrOverflow} {
-		if errors.Is(err, known) {
-			return known.Error()
-		}
-	}
-	if err != nil {
-		return "error"
-	}
-	return "ok"
 }

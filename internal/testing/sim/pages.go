@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/admin"
+	"github.com/countmill/countmill/internal/journal"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
@@ -15,11 +16,11 @@ import (
 // Page clients read the journals of counters in pages: forward and backward, and behind the end.
 type pageClients struct {
 	*callers
-	procs *processes
-	kept  *journalOracle
 
-	walks []*walk
-	tries int // pages asked for since nothing breaks any more
+	walks   []*walk
+	tries   int    // pages asked for since nothing breaks any more
+	checked bool   // all pages
+	erased  string // the counter whose entries were erased last of all; empty before
 }
 
 // A walk is the pages of one counter that a client reads one after the other. A forward one follows the
@@ -111,8 +112,7 @@ func (pc *pageClients) take(w *walk, o *op, q *admin.JournalQuery, page *admin.J
 		return
 	}
 	pc.Pages++
-	pc.trace("page", o.p, page.Next+page.Previous, uint64(len(page.Entries)))
-	pc.say(o.p, "walk %d gets %s, next %q, previous %q, settled until %s", w.n, entriesText(page.Entries), page.Next, page.Previous, page.SettledUntil.Format(clockFormat))
+	pc.say(o.p, "walk %d gets %s, next %q, previous %q, settled until %s", w.n, pc.words("entries", func() string { return entriesText(page.Entries) }), page.Next, page.Previous, page.SettledUntil.Format(clockFormat))
 	pc.checkPage(q, page)
 	next := page.Next
 	if w.back {
@@ -141,7 +141,7 @@ func (pc *pageClients) checkPage(q *admin.JournalQuery, page *admin.JournalPage)
 		e := &page.Entries[i]
 		switch {
 		case e.Counter != q.Counter || i >= q.Limit || q.Before != "" && e.Key >= q.Before || e.Key <= before:
-			pc.violate("a page of %d entries of %s after %q and before %q has %s", q.Limit, q.Counter, q.After, q.Before, entriesText(page.Entries))
+			pc.violate("a page of %d entries of %s after %q and before %q has entries%s", q.Limit, q.Counter, q.After, q.Before, entriesText(page.Entries))
 			return
 		case e.Time.After(page.SettledUntil):
 			pc.violate("a page that is settled until %s has an entry of %s", page.SettledUntil.Format(clockFormat), e.Time.Format(clockFormat))
@@ -151,7 +151,7 @@ func (pc *pageClients) checkPage(q *admin.JournalQuery, page *admin.JournalPage)
 }
 
 func entriesText(entries []admin.JournalEntry) string {
-	text := "entries"
+	text := ""
 	for i := range entries {
 		text += fmt.Sprintf(" %s:%s", entries[i].Key, sumText(entries[i].Counter, entries[i].Delta))
 	}
@@ -173,13 +173,12 @@ func (pc *pageClients) readLast() bool {
 			pc.walks = append(pc.walks, &walk{n: len(pc.walks), counter: counter})
 		}
 	}
+	if pc.checked {
+		return pc.eraseLast()
+	}
 	i := slices.IndexFunc(pc.walks, func(w *walk) bool { return !w.done && (w.open || w.settled.Before(newest)) })
 	if i < 0 {
-		for _, w := range pc.walks {
-			pc.kept.checkWalk(w)
-		}
-		pc.kept.checkRows()
-		return true
+		return pc.eraseLast()
 	}
 	lives := pc.procs.lives(reading)
 	if pc.tries++; pc.tries > mostLastPages {
@@ -189,5 +188,43 @@ func (pc *pageClients) readLast() bool {
 	if len(lives) > 0 {
 		pc.askPage(pc.walks[i], pick(pc.rng, lives), 10*pc.pages.limit)
 	}
+	return false
+}
+
+// eraseLast checks all pages. Then it has the entries of a counter erased, and reports whether they are gone.
+func (pc *pageClients) eraseLast() bool {
+	if pc.erased != "" {
+		pc.kept.lines(func(l journal.Line) {
+			if l.Entry.Counter == pc.erased {
+				pc.violate("the entry %s of %s is left after all were erased", l.Place, pc.erased)
+			}
+		})
+		return true
+	}
+	if !pc.checked {
+		for _, w := range pc.walks {
+			pc.kept.checkWalk(w)
+		}
+		pc.checked = true
+	}
+	lives := pc.procs.lives(reading)
+	if len(lives) == 0 {
+		return false
+	}
+	p, counter := pick(pc.rng, lives), pick(pc.rng, counters[:2])
+	pc.ask(pc.newOp("erase", func(o *op) {
+		if !o.p.dead && o.err == nil {
+			pc.erased = counter
+		}
+	}), p, func(ctx context.Context) error {
+		for after, more := "", true; more; more = after != "" {
+			done, err := p.jnl.Erase(ctx, counter, after)
+			if err != nil {
+				return err
+			}
+			after = done.Next
+		}
+		return nil
+	})
 	return false
 }

@@ -103,20 +103,20 @@ func compareSteps(a, b *step) int {
 }
 
 // arrivals takes in the goroutines that wait since the last step.
-func (k *kernel) arrivals() {
-	k.mu.Lock()
-	arrived := k.arrived
-	k.arrived = nil
-	k.mu.Unlock()
+func (w *World) arrivals() {
+	w.mu.Lock()
+	arrived := w.arrived
+	w.arrived = nil
+	w.mu.Unlock()
 	if len(arrived) == 0 {
 		return
 	}
-	k.pending = append(k.pending, arrived...)
-	slices.SortFunc(k.pending, compareSteps)
+	w.pending = append(w.pending, arrived...)
+	slices.SortFunc(w.pending, compareSteps)
 	slices.SortFunc(arrived, compareSteps) // several may come at one moment, in any order
 	for _, s := range arrived {
-		s.came = k.Steps
-		k.calls.begin(s)
+		s.came = w.Steps
+		w.callBegins(s)
 	}
 }
 
@@ -129,26 +129,25 @@ func (s *step) ready() bool {
 }
 
 // release gives a step its turn.
-func (k *kernel) release(s *step) {
-	k.drop(s)
+func (w *World) release(s *step) {
+	w.drop(s)
 	f := released
 	if s.ctx != nil && s.ctx.Err() != nil {
 		f = ended
 	}
-	k.trace("step", s.p, s.op, s.key)
 	switch f {
 	case released:
-		k.say(s.p, "%s", k.words(s.op, s.asks))
+		w.say(s.p, "%s", w.words(s.op, s.asks))
 	default:
-		k.say(s.p, "%s: its time is up", k.words(s.op, s.asks))
+		w.say(s.p, "%s: its time is up", w.words(s.op, s.asks))
 	}
-	k.calls.end(s)
+	callEnds(s)
 	if s.run != nil {
 		if !s.aside {
-			k.Calls++
+			w.Calls++
 		}
 		s.run(f)
-		k.say(s.p, "   -> %s", k.words("", s.gets))
+		w.say(s.p, "   -> %s", w.words("", s.gets))
 	}
 	close(s.resume)
 }

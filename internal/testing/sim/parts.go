@@ -10,13 +10,10 @@ import (
 // A partOracle follows each part of a batch: it has a marker, or stays in a dead letter, before its
 // message or its dead letter goes.
 type partOracle struct {
-	*kernel
-	db  *database
-	bus *broker
+	*World
 
-	flushed  map[string]string // the payload of each message
-	requests requests
-	marked   map[wire.PartID]bool
+	flushed map[string]string // the payload of each message
+	marked  map[wire.PartID]bool
 
 	discardedParts     map[wire.PartID]bool // parts of discarded letters
 	forbidden          map[wire.PartID]int  // since which step nobody may count a part
@@ -24,9 +21,9 @@ type partOracle struct {
 	decided            map[string]bool      // letters that were to be discarded when the store forgot it, by key
 }
 
-func newPartOracle(k *kernel, db *database, bus *broker) *partOracle {
+func newPartOracle(w *World) *partOracle {
 	return &partOracle{
-		kernel: k, db: db, bus: bus, flushed: make(map[string]string), requests: make(requests), marked: make(map[wire.PartID]bool),
+		World: w, flushed: make(map[string]string), marked: make(map[wire.PartID]bool),
 		discardedParts: make(map[wire.PartID]bool), forbidden: make(map[wire.PartID]int),
 		decided: make(map[string]bool),
 	}
@@ -38,41 +35,6 @@ func (po *partOracle) handedOver(uuid string, payload []byte) {
 		po.violate("message %s has other bytes than before", uuid)
 	}
 	po.flushed[uuid] = string(payload)
-}
-
-// requests are the parts of each request with a key that were published, by its head's use.
-type requests map[wire.Use]map[wire.PartID]bool
-
-func (r requests) add(head wire.Use, id wire.PartID) {
-	if r[head] == nil {
-		r[head] = make(map[wire.PartID]bool)
-	}
-	r[head][id] = true
-}
-
-// published counts the messages that have some parts of a request with a key and lack others.
-func (po *partOracle) published(payload []byte) {
-	b, err := decode(payload)
-	if err != nil {
-		return
-	}
-	here := make(map[wire.Use]int)
-	var head wire.Use
-	for i := range b.Parts {
-		p := &b.Parts[i]
-		switch {
-		case p.Kind == wire.Head:
-			head = wire.Use{ID: p.ID, Fingerprint: p.Fingerprint()}
-		case p.Kind.Follows():
-			here[head]++
-			po.requests.add(head, p.ID)
-		}
-	}
-	for use, n := range here {
-		if n < len(po.requests[use]) {
-			po.Shapes[KeyInTwoMessages]++
-		}
-	}
 }
 
 // mark notes the part that a marker is of.

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/countmill/countmill/store"
@@ -11,8 +12,9 @@ import (
 // A plan is drawn from the seed before the schedule begins. It says which faults the schedule may
 // have and what its processes are like.
 type plan struct {
+	rng       *rand.Rand
 	seed      uint64
-	rates     [faultCount]float64
+	rates     [mostFaults]float64
 	shape     shape
 	embedded  bool
 	limits    engine.Limits  // of the database
@@ -33,10 +35,9 @@ type plan struct {
 	least     int            // calls of bus and store before it ends
 }
 
-// drawPlan draws with rng first. Newer parts of a plan have generators of their own, so that older
-// seeds keep their schedules. up is true where one process has the database in any case.
+// drawPlan draws with rng. up is true where one process has the database in any case.
 func drawPlan(rng *rand.Rand, seed uint64, up bool) *plan {
-	pl := &plan{seed: seed, rates: weather(rng), least: leastCalls}
+	pl := &plan{rng: rng, seed: seed, rates: weather(rng), least: leastCalls}
 	pl.drawDeadLetters()
 	pl.drawWindows()
 	pl.drawRules()
@@ -72,10 +73,10 @@ func drawPlan(rng *rand.Rand, seed uint64, up bool) *plan {
 	return pl
 }
 
-// drawEngine draws, with a generator of its own, the facts about the database: those of Pebble where one process has it, and otherwise
+// drawEngine draws the facts about the database: those of Pebble where one process has it, and otherwise
 // those of Datastore or PostgreSQL.
 func (pl *plan) drawEngine() {
-	rng := rand.New(rand.NewPCG(pl.seed, 0x656e67696e65))
+	rng := pl.rng
 	pl.limits = engine.Limits{Commits: pl.shape.commits, Keys: []int{20, 1000}[rng.IntN(2)], RowBytes: 8 << 20, Past: 100 * 365 * 24 * time.Hour}
 	l := &pl.limits
 	switch {
@@ -88,7 +89,7 @@ func (pl *plan) drawEngine() {
 		l.RowsCost, l.Spread, l.Returns, l.MaxThenAdd, l.Clock, l.Expires, l.ByName = true, true, true, true, true, true, true
 		l.Rows, l.Fields, l.RowBytes, l.Bytes, l.RowRate = pl.shape.entities, 500, 900<<10, 9<<20, 1
 	}
-	for _, f := range []Fault{Conflicts, RulesLost, RulesAnswerLost, RulesLate, SweepLost, SweepAnswerLost, SweepLate} {
+	for _, f := range slices.Concat([]Fault{Conflicts}, settingsChanges.all(), sweeps.all()) {
 		if pl.rates[f] = []float64{0, 0.1, 0.3}[rng.IntN(3)]; pl.embedded {
 			pl.rates[f] = 0
 		}
@@ -107,7 +108,7 @@ func (pl *plan) drawOperator(rng *rand.Rand) {
 
 // weather draws which faults a schedule has, and how often. A schedule with all of them at once
 // would hardly get anything done, and would hide the effects of a few together.
-func weather(rng *rand.Rand) (rates [faultCount]float64) {
+func weather(rng *rand.Rand) (rates [mostFaults]float64) {
 	share := []float64{0, 0.15, 0.3, 0.5}[rng.IntN(4)]
 	for f := range GivenUp {
 		if rng.Float64() < share {
@@ -120,9 +121,7 @@ func weather(rng *rand.Rand) (rates [faultCount]float64) {
 	if rng.IntN(4) == 0 { // what counters get more shards for
 		rates[FoldContended] = 0.3
 	}
-	for _, f := range []Fault{DayPasses, Swept} { // for those with an operator, who says how often
-		rates[f] = 0
-	}
+	rates[DayPasses], rates[Swept] = 0, 0 // for those with an operator, who says how often
 	return rates
 }
 
@@ -175,14 +174,14 @@ func oddly(r *rand.Rand, d time.Duration) time.Duration {
 	return d + time.Duration(1+r.IntN(10_000))
 }
 
-// calm leaves only the faults of one machine: its bus never repeats, and an unknown outcome of its
-// store ends the process.
+// ofOneMachine may happen where one process has the database: its bus never repeats, and an unknown outcome of its store ends the process.
+var ofOneMachine = append(resets.all(), FoldApplied, FoldNotApplied, FoldNotBegun, KillPublisher, ClockJumps, PastWindow, Suspended, AnswerWaits, WindowLonger, WindowShorter,
+	Drain, ShardsGrown, CallerGivesUp, OtherPublisher, IDReused, Poison, CacheFails, CacheForgets, CacheStale, CacheSwapped, LookupFails, ReadFails)
+
+// calm leaves only the faults of one machine.
 func (pl *plan) calm() {
 	for f := range pl.rates {
-		switch Fault(f) {
-		case FoldApplied, FoldNotApplied, FoldNotBegun, KillPublisher, ClockJumps, PastWindow, Suspended, AnswerWaits, WindowLonger, WindowShorter, Drain, ShardsGrown, CallerGivesUp, ResetLost, ResetAnswerLost, ResetLate,
-			OtherPublisher, IDReused, Poison, CacheFails, CacheForgets, CacheStale, CacheSwapped, LookupFails, ReadFails:
-		default:
+		if !slices.Contains(ofOneMachine, Fault(f)) {
 			pl.rates[f] = 0
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"regexp"
@@ -12,8 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/countmill/countmill/internal/testing/bugtest"
 )
@@ -50,7 +47,7 @@ func TestPlanted(t *testing.T) {
 			t.Parallel()
 			f := &found[i]
 			for range runs {
-				f.hunt(t, planter.Command(t, &b, "-test.run", "^TestHunt$", "-test.v", "-test.timeout", "20m", "-schedules", strconv.Itoa(mostPlanted())))
+				f.hunt(t, planter.Command(t, &b, "-test.run", "^TestFreshSeeds$", "-test.v", "-test.timeout", "20m", "-hunt", "-schedules", strconv.Itoa(mostPlanted())))
 			}
 			signs[i] = fmt.Sprintf("\n%-42s %d of %d %6d %6d  %s", b.Name, f.caught, runs, f.all/max(f.caught, 1), f.most,
 				strings.Join(f.by, fmt.Sprintf("\n%66s", "")))
@@ -110,13 +107,11 @@ var foundLine = regexp.MustCompile(`(?m)^found in schedule (\d+), seed \d+: (.*)
 // hunt runs fresh schedules until something is wrong.
 func (f *findings) hunt(t *testing.T, hunt *exec.Cmd) {
 	t.Helper()
-	start := rand.Uint64N(1 << 40)
-	hunt.Env = append(hunt.Env, fmt.Sprintf("COUNTMILL_SIM_HUNT=%d", start))
 	out, err := hunt.CombinedOutput()
 	found := foundLine.FindStringSubmatch(string(out))
 	switch {
 	case err != nil: // a bug that makes a role panic shows nothing about the simulator
-		t.Errorf("from seed %d: %v\n%.4000s", start, err, out)
+		t.Errorf("%v\n%.4000s", err, out)
 		return
 	case found == nil:
 		return
@@ -143,26 +138,4 @@ var (
 // kindOf returns a violation without the names and numbers that differ between schedules.
 func kindOf(violation string) string {
 	return numbers.ReplaceAllString(names.ReplaceAllString(violation, "${1}x"), "#")
-}
-
-// TestHunt is what hunt runs.
-func TestHunt(t *testing.T) {
-	start, err := strconv.ParseUint(os.Getenv("COUNTMILL_SIM_HUNT"), 10, 64)
-	if err != nil {
-		t.Skip("for TestPlanted")
-	}
-	began := time.Now()
-	for n := range mostPlanted() {
-		seed := start + uint64(n)
-		var r *Result
-		synctest.Test(t, func(*testing.T) { r = Run(seed, false) })
-		if len(r.Violations) > 0 {
-			fmt.Printf("found in schedule %d, seed %d: %s\n", n+1, seed, r.Violations[0])
-			if os.Getenv(showStory) != "" {
-				fmt.Println(story(t, seed))
-			}
-			return
-		}
-	}
-	fmt.Printf("nothing found in %d schedules, %s\n", mostPlanted(), time.Since(began))
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/countmill/countmill/admin"
@@ -12,6 +13,7 @@ import (
 	"github.com/countmill/countmill/sequence"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/protocol"
+	"github.com/countmill/countmill/wire"
 )
 
 // A role is the task of a process; a node has all tasks.
@@ -58,7 +60,6 @@ type proc struct {
 	rdrClock accuracy       // guarded by kernel.mu
 	aggClock accuracy       // guarded by kernel.mu
 	records  []store.Worker // that it has read last; guarded by kernel.mu
-	goesBy   int64          // version of the settings that it read last; guarded by kernel.mu
 
 	store        *protocol.Store // of its roles; nil if it only publishes
 	version      int             // of the wire format: that it writes, and the newest it reads
@@ -79,7 +80,55 @@ type proc struct {
 	waiting      []*busMessage
 	sums         []*sum // what Add took since the last Flush
 
-	looked map[string]int // in which step it learned of each counter's record
-
 	open map[any]struct{} // shards and markers of folds under way
+}
+
+// There is one wire version so far. The second version of the simulator has the same format and
+// another number: only its readers differ.
+const secondVersion = wire.Version + 1
+
+// encode is a batch as a process of that version writes it.
+func encode(version int, payload []byte) []byte {
+	payload = slices.Clone(payload)
+	if version == secondVersion {
+		payload[1] = secondVersion // behind the tag
+	}
+	return payload
+}
+
+// decode reads both versions.
+func decode(payload []byte) (*wire.Batch, error) {
+	if len(payload) > 1 && payload[0] == 8 && payload[1] == secondVersion {
+		payload = append([]byte{8, wire.Version}, payload[2:]...)
+	}
+	return wire.Decode(payload)
+}
+
+// drawVersion returns the wire version of a process that follows another one in its slot. In the end
+// all aggregators read both versions; publishers need not write the second.
+func (ps *processes) drawVersion(r role, before *proc) int {
+	version := wire.Version
+	if ps.rates[TwoVersions] > 0 {
+		version += ps.rng.IntN(2)
+	}
+	if !ps.stormy && r == aggregating && ps.newerComes() {
+		version = secondVersion
+	}
+	if before != nil && before.version != version {
+		ps.hit(TwoVersions)
+	}
+	return version
+}
+
+// reads is how an aggregator of that version reads batches.
+func reads(version int) func([]byte) (*wire.Batch, error) {
+	if version == secondVersion {
+		return decode
+	}
+	return nil
+}
+
+// canRead reports whether the process reads the version of a message.
+func (p *proc) canRead(payload []byte) bool {
+	return p.version == secondVersion || len(payload) < 2 || payload[0] != 8 || payload[1] != secondVersion
 }

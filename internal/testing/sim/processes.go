@@ -18,10 +18,7 @@ import (
 
 // The processes run the roles.
 type processes struct {
-	*kernel
-	bus   *broker
-	db    *database
-	cache *cacheServer
+	*World
 
 	started   int
 	all       []*proc           // in the order of their starts
@@ -43,7 +40,7 @@ func (ps *processes) startAll() {
 // start begins a life of the process in slot; a restored one has the random numbers of the life before.
 func (ps *processes) start(r role, slot int, restored bool) *proc {
 	ps.started++
-	p := &proc{k: ps.kernel, n: ps.started, role: r, slot: slot, open: make(map[any]struct{}), looked: make(map[string]int)}
+	p := &proc{k: ps.kernel, n: ps.started, role: r, slot: slot, open: make(map[any]struct{})}
 	p.name = [...]string{"client", "publisher", "aggregator", "reader", "indexer", "node"}[r] + fmt.Sprint(slot, ".", p.n)
 	p.image = ps.rng.Uint64()
 	if old := ps.alive[r][slot]; old != nil && restored {
@@ -56,7 +53,6 @@ func (ps *processes) start(r role, slot int, restored bool) *proc {
 	p.version = ps.drawVersion(r, ps.alive[r][slot])
 	ps.alive[r][slot] = p
 	ps.all = append(ps.all, p)
-	ps.trace("start", p, "", 0)
 	ps.say(p, "starts, its clock %s off, of wire version %d", p.skew, p.version)
 	e := ps.newEnv(p, p.image)
 	if p.shards = 1 + (p.slot+ps.shape.shards)%4; ps.embedded {
@@ -68,7 +64,7 @@ func (ps *processes) start(r role, slot int, restored bool) *proc {
 	s := ps.shape
 	if r.has(publishing) {
 		p.pub = must(publisher.New(ps.busOf(p), clock.With(publisher.Config{
-			Linger: s.lingerOf(s.linger), CountWithin: s.budgetOf(p), MaxEntries: s.maxEntries, MaxBytes: s.maxBytes, MaxInFlight: s.inFlight, DedupWindow: ps.trusted(p), KnownKeys: 4,
+			Linger: s.lingerOf(s.linger), CountWithin: s.budgetOf(p), MaxEntries: s.maxEntries, MaxBytes: s.maxBytes, MaxInFlight: s.inFlight, DedupWindow: ps.trusted(p), KnownKeys: 4, Journal: ps.journals,
 		}, e)))
 	}
 	if r.has(reading) {
@@ -84,7 +80,7 @@ func (ps *processes) start(r role, slot int, restored bool) *proc {
 		p.jnl = admin.NewJournal(ps.db.storeOf(p, nil), s.timeout+41*time.Microsecond+time.Duration(p.n)*31)
 	}
 	if r.has(aggregating) {
-		ps.startAggregator(p, clock.With(aggregator.Config{
+		ps.startAggregator(p, e, clock.With(aggregator.Config{
 			Linger: s.lingerOf(s.window), CountWithin: s.budgetOf(p), WindowMessages: s.windowMessages, WindowCounters: s.windowCounters,
 			HeldMessages: s.held, HeldMemory: s.held * memoryEach, Commits: s.commits, CommitTimeout: s.timeout,
 			Remember: s.remember, DeadLetterRate: s.deadLetterRate, DrainTimeout: s.drain,
@@ -102,7 +98,7 @@ func (ps *processes) start(r role, slot int, restored bool) *proc {
 	return p
 }
 
-func (ps *processes) startAggregator(p *proc, cfg aggregator.Config) {
+func (ps *processes) startAggregator(p *proc, e *clock.Env, cfg aggregator.Config) {
 	p.heldMessages = cfg.HeldMessages
 	if ps.embedded {
 		cfg.ShardRate = 0
@@ -111,6 +107,13 @@ func (ps *processes) startAggregator(p *proc, cfg aggregator.Config) {
 	p.agg = must(aggregator.New(&bus{ps.bus, p}, ps.db.storeOf(p, &p.aggClock), cfg))
 	ctx, cancel := context.WithCancel(background)
 	p.stop = cancel
+	if ps.rates[GivenUp] > 0 {
+		in := aggregator.NewIntake(&bus{ps.bus, p}, ps.db.storeOf(p, nil), clock.With(aggregator.IntakeConfig{Topic: movedTopic, Timeout: cfg.CommitTimeout + 71}, e))
+		ps.running.Go(func() {
+			ps.park(&step{p: p, op: "run intake"})
+			_ = in.Run(ctx)
+		})
+	}
 	ps.running.Add(1)
 	go func() {
 		defer ps.running.Done()
@@ -124,7 +127,6 @@ func (ps *processes) startAggregator(p *proc, cfg aggregator.Config) {
 
 // kill ends a life at once.
 func (ps *processes) kill(p *proc) {
-	ps.trace("kill", p, "", 0)
 	ps.say(p, "ends at once")
 	ps.fence(p)
 	for _, l := range p.waiting {
@@ -155,7 +157,7 @@ func (ps *processes) kill(p *proc) {
 // fence ends all steps of a process that was killed.
 func (ps *processes) fence(p *proc) {
 	synctest.Wait() // another may just have been killed
-	ps.takeIn()
+	ps.absorb()
 	ps.mu.Lock()
 	p.dead = true
 	ps.mu.Unlock()
@@ -164,7 +166,7 @@ func (ps *processes) fence(p *proc) {
 			continue
 		}
 		ps.drop(s)
-		ps.calls.end(s)
+		callEnds(s)
 		s.fenced = true
 		if s.run != nil {
 			s.run(killed)
@@ -184,7 +186,6 @@ func (ps *processes) finishDead(f func()) {
 
 // stop asks an aggregator to stop.
 func (ps *processes) stop(p *proc) {
-	ps.trace("stop", p, "", 0)
 	ps.say(p, "is told to stop")
 	p.leaving = true
 	p.stop()
@@ -357,7 +358,6 @@ func (ps *processes) freezeOne() bool {
 	all := ps.everybody()
 	p := pick(ps.rng, all)
 	p.frozen = !p.frozen
-	ps.trace("freeze", p, "", 0)
 	ps.say(p, "frozen: %t", p.frozen)
 	return true
 }

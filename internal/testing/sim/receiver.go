@@ -3,7 +3,6 @@ package sim
 import (
 	"encoding/json"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"strings"
 	"time"
@@ -21,8 +20,7 @@ import (
 // answers, repeats requests, and delays everything. httpbus and publisher.BatchReceiver are the real ones; the
 // route between them is missing.
 type receiverNetwork struct {
-	*kernel
-	procs *processes
+	*World
 	p     *proc
 	n     int
 	taken bool // an answer refused merged increments; guarded by kernel.mu
@@ -31,7 +29,7 @@ type receiverNetwork struct {
 // drawRemotes draws publishers outside, for half of the schedules with `up` that have no crowd or contest,
 // and an eighth of those with roles apart.
 func (pl *plan) drawRemotes() {
-	rng := rand.New(rand.NewPCG(pl.seed, 0x646f6f72))
+	rng := pl.rng
 	if pl.crowd != nil || pl.contest != nil || rng.IntN(2) == 0 || !pl.embedded && rng.IntN(4) > 0 {
 		return
 	}
@@ -50,7 +48,7 @@ func (ps *processes) busOf(p *proc) publisher.Bus {
 	if !ps.embedded && !ps.outside || p.role == node {
 		return &bus{ps.bus, p}
 	}
-	d := &receiverNetwork{kernel: ps.kernel, procs: ps, p: p}
+	d := &receiverNetwork{World: ps.World, p: p}
 	// The receiverNetwork has its own time-outs: no two end at the same instant.
 	return must(httpbus.Open("http://up", httpbus.WithTimeout(1000*time.Hour), httpbus.WithHTTPClient(&http.Client{Transport: d})))
 }
@@ -160,7 +158,7 @@ func (d *receiverNetwork) serve(q *proc, payload []byte) *http.Response {
 		d.violate("a batch is refused: %v", err)
 		return nil
 	}
-	out, err := publisher.NewBatchReceiver(&bus{d.procs.bus, q}, "", wire.DatabaseTag{}).Send(background, in, now)
+	out, err := publisher.NewBatchReceiver(&bus{d.bus, q}, "", wire.DatabaseTag{}).Send(background, in, now)
 	if err != nil {
 		return response(http.StatusGatewayTimeout, struct{}{})
 	}
@@ -174,7 +172,7 @@ func (d *receiverNetwork) serve(q *proc, payload []byte) *http.Response {
 	}
 	answer := map[string]any{"parts": out.Parts, "conflicts": conflicts}
 	if out.Sent.Counted {
-		answer["counted_as_of"] = d.procs.db.moment()
+		answer["counted_as_of"] = d.db.moment()
 	}
 	if r := out.Sent.Receipt; !r.IsZero() {
 		answer["receipt"] = r.String()
@@ -204,7 +202,7 @@ func (d *receiverNetwork) take(q *proc, payload []byte) {
 		d.violate("a hostile batch is refused: %v", err)
 		return
 	}
-	_, _ = publisher.NewBatchReceiver(&bus{d.procs.bus, q}, "", wire.DatabaseTag{}).Send(background, in, b.Time)
+	_, _ = publisher.NewBatchReceiver(&bus{d.bus, q}, "", wire.DatabaseTag{}).Send(background, in, b.Time)
 }
 
 // checkTaken: no merged increments of a sender conflict with those of another.

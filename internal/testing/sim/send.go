@@ -5,12 +5,20 @@ import (
 	"errors"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/publisher"
 )
 
 // send lets a client send increments through p.
 func (cs *clients) send(o *op, p *proc) {
 	cs.ask(o, p, func(ctx context.Context) (err error) {
-		if o.key != "" {
+		if o.n%3 == 0 {
+			ctx = publisher.WithSender(ctx, "sender")
+		}
+		switch {
+		case !o.past.IsZero():
+			o.sent, err = p.pub.PublishPast(ctx, o.past, "", o.key, o.incs...)
+			return err
+		case o.key != "":
 			o.sent, err = p.pub.PublishKeyed(ctx, "", o.key, o.incs...)
 			return err
 		}
@@ -88,7 +96,7 @@ func (cs *clients) finishConflicts(o *op) {
 			return
 		}
 		named[c.Position] = true
-		cs.trace("conflict", nil, c.ID, uint64(c.Position))
+		cs.say(o.p, "increment %d of op %d conflicts", c.Position, o.n)
 	}
 	for i, s := range o.sums {
 		if named[i] {

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -12,7 +11,7 @@ import (
 
 // drawRules draws the counters that keep series: none, some or all.
 func (pl *plan) drawRules() {
-	rng := rand.New(rand.NewPCG(pl.seed, 0x736572696573))
+	rng := pl.rng
 	pl.rules = [][]string{nil, {"a", "page:*"}, {"*"}}[rng.IntN(3)]
 	windows := []time.Duration{time.Minute, time.Hour, 24 * time.Hour}
 	pl.ring = store.Ring{Buckets: 1 + rng.IntN(3), Window: windows[rng.IntN(3)], Minutes: 3 + rng.IntN(100)}
@@ -30,8 +29,7 @@ func (db *database) addRules() {
 
 // A seriesOracle compares the series with the ledger, minute by minute.
 type seriesOracle struct {
-	*kernel
-	db *database
+	*World
 
 	sent   map[string]map[int][]wire.Minute // the minutes of each digit of a counter, as messages have them
 	odd    map[string]map[int]bool          // digits in messages that no publisher made: their parts are cut later
@@ -71,9 +69,9 @@ func (so *seriesOracle) look() {
 	l.view.Close()
 }
 
-func newSeriesOracle(k *kernel, db *database) *seriesOracle {
+func newSeriesOracle(w *World) *seriesOracle {
 	return &seriesOracle{
-		kernel: k, db: db, sent: make(map[string]map[int][]wire.Minute), odd: make(map[string]map[int]bool),
+		World: w, sent: make(map[string]map[int][]wire.Minute), odd: make(map[string]map[int]bool),
 		folded: make(map[string]map[wire.Minute]int64),
 	}
 }
@@ -148,7 +146,7 @@ func (so *seriesOracle) check(sums []*sum, totals map[string]int64) {
 	}
 	for counter, folded := range so.folded {
 		if _, swept := so.db.swept[counter]; !swept && !so.db.leaving[counter] && !so.crowd.overflows(counter) {
-			so.checkStored(counter, folded)
+			so.compare("", counter, folded, so.db.buckets(counter))
 		}
 	}
 }
@@ -175,12 +173,7 @@ func (so *seriesOracle) checkSum(s *sum, counted int) {
 	}
 }
 
-// checkStored: the store has the buckets that were folded.
-func (so *seriesOracle) checkStored(counter string, folded map[wire.Minute]int64) {
-	so.compare("", counter, folded, so.db.buckets(counter))
-}
-
-// compare compares each minute, and quarter hours where minutes were joined.
+// compare: the store has the buckets that were folded: each minute, and quarter hours where minutes were joined.
 func (so *seriesOracle) compare(where, counter string, folded map[wire.Minute]int64, found []store.Bucket) {
 	joined := make(map[wire.Minute]bool)
 	for _, b := range found {

@@ -15,6 +15,7 @@ import (
 var (
 	seedFlag  = flag.Uint64("seed", 0, "the first schedule's seed; drawn where it is 0")
 	countFlag = flag.Int("schedules", 0, "how many schedules")
+	huntFlag  = flag.Bool("hunt", false, "TestFreshSeeds ends with the first violation, which is no failure")
 	timesFlag = flag.Int("times", 1, "how often TestDeterminism runs each")
 )
 
@@ -76,6 +77,14 @@ func TestFreshSeeds(t *testing.T) {
 	}
 	for more() {
 		tally.Add(run(t, first+uint64(tally.Schedules), false))
+		if *huntFlag && tally.Wrong > 0 {
+			found := tally.Failures[0]
+			fmt.Printf("found in schedule %d, seed %d: %s\n", tally.Schedules, found.Seed, found.Violation)
+			if os.Getenv(showStory) != "" {
+				fmt.Println(story(t, found.Seed))
+			}
+			return
+		}
 	}
 	report(t, &tally, first)
 	t.Logf("%d schedules, %d calls of bus and store, %s", tally.Schedules, tally.Calls, time.Since(began).Round(time.Millisecond))

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -14,8 +13,8 @@ import (
 	"time"
 )
 
-// fullSize is how many schedules have to hit every fault and every answer least times;
-// fewer in proportion, and any number of times below tableSize.
+// fullSize is how many schedules have to hit every fault least times; fewer in proportion, and any
+// number of times below tableSize.
 const (
 	fullSize  = 1_000_000
 	least     = 1_000
@@ -31,26 +30,26 @@ func TestSimulate(t *testing.T) {
 	if *countFlag == 0 || os.Getenv(isWorker) != "" {
 		t.Skip("no -schedules")
 	}
-	began, first := time.Now(), firstSeed()
-	s := newSimulation(first, *countFlag, runtime.NumCPU())
-	fmt.Printf("%d schedules, seeds %d to %d, in %d processes\n", s.schedules, first, first+uint64(s.schedules)-1, len(s.workers))
-	stop := s.progress(began, 10*time.Second)
-	err := s.run(t)
-	stop()
+	s := &simulation{began: time.Now(), said: time.Now(), tallies: make([]Tally, runtime.NumCPU())}
+	first, n := firstSeed(), len(s.tallies)
+	fmt.Printf("%d schedules from seed %d on, in %d processes\n", *countFlag, first, n)
+	var all sync.WaitGroup
+	for i := range n {
+		from, to := i**countFlag/n, (i+1)**countFlag/n
+		all.Go(func() { s.run(t, i, first+uint64(from), to-from) })
+	}
+	all.Wait()
 	tally := s.sum()
-	fmt.Printf("seeds %d to %d\n%s", first, first+uint64(s.schedules)-1, tally.Table(time.Since(began)))
-	if err != nil {
-		t.Error(err)
-	}
+	fmt.Print(tally.Table(time.Since(s.began)))
 	report(t, &tally, first)
-	if tally.Schedules != s.schedules {
-		t.Errorf("%d of %d schedules ran", tally.Schedules, s.schedules)
+	if tally.Schedules != *countFlag {
+		t.Errorf("%d of %d schedules ran", tally.Schedules, *countFlag)
 	}
-	if s.schedules < tableSize {
+	if *countFlag < tableSize {
 		return
 	}
-	for _, rare := range tally.Rare(least * s.schedules / fullSize) {
-		t.Errorf("hit less than %d times in %d schedules: %s", least*s.schedules/fullSize, s.schedules, rare)
+	for _, rare := range tally.Rare(least * *countFlag / fullSize) {
+		t.Errorf("hit less than %d times in %d schedules: %s", least**countFlag/fullSize, *countFlag, rare)
 	}
 }
 
@@ -77,132 +76,69 @@ func TestWorker(t *testing.T) {
 
 // A simulation is the workers of a TestSimulate.
 type simulation struct {
-	schedules int
-	workers   []*worker
+	began time.Time
+
+	mu      sync.Mutex
+	tallies []Tally // the latest of each worker
+	said    time.Time
 }
 
-// A worker is a process with a range of seeds.
-type worker struct {
-	first     uint64
-	schedules int
-
-	seed uint64 // that it runs
-
-	mu    sync.Mutex
-	tally Tally // the latest it has said
-}
-
-func newSimulation(first uint64, schedules, workers int) *simulation {
-	s := &simulation{schedules: schedules}
-	for i := range workers {
-		from, to := i*schedules/workers, (i+1)*schedules/workers
-		s.workers = append(s.workers, &worker{first: first + uint64(from), schedules: to - from})
-	}
-	return s
-}
-
-// run runs all workers to their end.
-func (s *simulation) run(t *testing.T) error {
-	t.Helper()
-	errs := make([]error, len(s.workers))
-	var all sync.WaitGroup
-	for i, w := range s.workers {
-		all.Go(func() { errs[i] = w.run(t) })
-	}
-	all.Wait()
-	var problems []string
-	for i, err := range errs {
-		if err != nil {
-			problems = append(problems, fmt.Sprintf("the process with seeds %d to %d: %v", s.workers[i].first,
-				s.workers[i].first+uint64(s.workers[i].schedules)-1, err))
-		}
-	}
-	if problems != nil {
-		return fmt.Errorf("%s", strings.Join(problems, "\n"))
-	}
-	return nil
-}
-
-// run runs the process and reads its output.
-func (w *worker) run(t *testing.T) error {
-	t.Helper()
+// run runs worker i to its end.
+func (s *simulation) run(t *testing.T, i int, first uint64, schedules int) {
 	self, err := os.Executable()
 	if err != nil {
-		return err
+		t.Error(err)
+		return
 	}
 	cmd := exec.CommandContext(t.Context(), self, "-test.run", "^TestWorker$", "-test.timeout", "0",
-		"-seed", fmt.Sprint(w.first), "-schedules", fmt.Sprint(w.schedules))
-	cmd.Env = append(os.Environ(), isWorker+"=1")
+		"-seed", fmt.Sprint(first), "-schedules", fmt.Sprint(schedules))
+	cmd.Env, cmd.Stderr = append(os.Environ(), isWorker+"=1"), os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return err
+		t.Error(err)
+		return
 	}
-	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
-		return err
+		t.Error(err)
+		return
 	}
-	rest := w.listen(out)
-	if err := cmd.Wait(); err != nil {
-		return fmt.Errorf("%w in seed %d\n%s\n%s", err, w.seed, replay(w.seed), rest)
-	}
-	return nil
-}
-
-// listen takes in tallies, and returns the end of what else is said.
-func (w *worker) listen(out io.Reader) string {
-	var rest []string
+	seed, rest := first, []string(nil)
 	lines := bufio.NewScanner(out)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		var tally Tally
-		if n, err := fmt.Sscanf(lines.Text(), "seed %d", &w.seed); n == 1 && err == nil {
+		if n, _ := fmt.Sscanf(lines.Text(), "seed %d", &seed); n == 1 {
 			continue
 		}
 		if json.Unmarshal(lines.Bytes(), &tally) == nil {
-			w.mu.Lock()
-			w.tally = tally
-			w.mu.Unlock()
+			s.take(i, &tally)
 			continue
 		}
 		rest = append(rest, lines.Text())
 		rest = rest[max(0, len(rest)-40):]
 	}
-	return strings.Join(rest, "\n")
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%v in seed %d\n%s\n%s", err, seed, replay(seed), strings.Join(rest, "\n"))
+	}
 }
 
-func (w *worker) latest() Tally {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.tally
+// take takes a tally in, and says now and then how far the workers are.
+func (s *simulation) take(i int, tally *Tally) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tallies[i] = *tally
+	if time.Since(s.said) < 10*time.Second {
+		return
+	}
+	s.said = time.Now()
+	sum := s.sum()
+	fmt.Printf("%d of %d schedules, %.0f/s, %d with a violation\n", sum.Schedules, *countFlag, float64(sum.Schedules)/time.Since(s.began).Seconds(), sum.Wrong)
 }
 
 // sum adds up the tallies of all workers.
 func (s *simulation) sum() (sum Tally) {
-	for _, w := range s.workers {
-		tally := w.latest()
-		sum.Merge(&tally)
+	for i := range s.tallies {
+		sum.Merge(&s.tallies[i])
 	}
 	return sum
-}
-
-// progress says now and then how far the workers are, until stop is called.
-func (s *simulation) progress(began time.Time, every time.Duration) (stop func()) {
-	tick, done := time.NewTicker(every), make(chan struct{})
-	var wait sync.WaitGroup
-	wait.Go(func() {
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				sum := s.sum()
-				rate := float64(sum.Schedules) / time.Since(began).Seconds()
-				left := time.Duration(float64(s.schedules-sum.Schedules) / max(rate, 1e-3) * float64(time.Second))
-				fmt.Printf("%d of %d schedules, %.0f/s, %s left, %d with a violation\n",
-					sum.Schedules, s.schedules, rate, left.Round(time.Second), sum.Wrong)
-			case <-done:
-				return
-			}
-		}
-	})
-	return func() { close(done); wait.Wait() }
 }

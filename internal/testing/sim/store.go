@@ -63,7 +63,7 @@ func (db *database) openWith(e engine.Engine, shards, n int) *protocol.Store {
 
 // Keys of the contexts of calls.
 type (
-	foldKey  struct{} // a *foldCall
+	foldKey  struct{} // a *store.Commit
 	resetKey struct{} // a *store.ResetRequest
 	nameKey  struct{} // the name of a call in the trace
 	indexKey struct{} // set by a worker of indexes
@@ -90,13 +90,12 @@ func (s *simStore) Fold(ctx context.Context, c *store.Commit) (store.CommitResul
 	if s.clock == nil {
 		return s.Store.Fold(named(ctx, "decide"), c)
 	}
-	f := &foldCall{begun: s.db.wall(), commit: store.Commit{
+	f := &store.Commit{
 		Markers: slices.Clone(c.Markers), Adds: slices.Clone(c.Adds), KnownShards: slices.Clone(c.KnownShards), Buckets: slices.Clone(c.Buckets), Archive: c.Archive, Tally: c.Tally,
 		Growths: slices.Clone(c.Growths), Grouped: slices.Clone(c.Grouped), Rules: c.Rules, Restores: c.Restores, Records: slices.Clone(c.Records), Rows: slices.Clone(c.Rows),
-	}}
-	s.db.noteSettings(s.p, &f.commit)
+	}
 	began := s.begins()
-	folded, err := s.Store.Fold(context.WithValue(named(ctx, "fold"), foldKey{}, f), &f.commit)
+	folded, err := s.Store.Fold(context.WithValue(named(ctx, "fold"), foldKey{}, f), f)
 	if err == nil && c.Tally > 0 { // a decision about a letter has none, and nobody looks at its time
 		s.learns(began, folded.At)
 	}
@@ -140,7 +139,6 @@ func (s *simStore) Check(ctx context.Context) (store.Checked, error) {
 	checked, err := s.Store.Check(named(ctx, "check"))
 	if err == nil {
 		checked.At = s.db.storeNow() // also where the store's clock is the machine's
-		s.db.setClocks(func() { s.p.goesBy = checked.Settings.Version })
 		s.p.taught(began)
 		s.learns(asked, checked.At)
 	}
@@ -153,8 +151,13 @@ func (s *simStore) ResetCounter(ctx context.Context, r store.ResetRequest) (stor
 	return s.Store.ResetCounter(context.WithValue(ctx, resetKey{}, &r), r)
 }
 
-// View opens a view.
-func (s *simStore) View() store.View { return &view{View: s.Store.View(), s: s} }
+// View opens a view: one that teaches a reader the store's time, or another.
+func (s *simStore) View() store.View {
+	if s.clock == nil {
+		return s.Store.View()
+	}
+	return &view{View: s.Store.View(), s: s}
+}
 
 type view struct {
 	store.View

@@ -34,17 +34,17 @@ func (v *variant) apply(k *kernel) {
 func (pl *plan) cuts() []cut {
 	all := []cut{
 		{"reads to come to a number of calls", func(pl *plan) { pl.least = 0 }},
-		{"an operator", func(pl *plan) { pl.shape.operator = false; pl.stop(DayPasses, Swept) }},
-		{"changes of the window", func(pl *plan) { pl.changing = false; pl.stop(ofWindows...) }},
-		{"a journal", func(pl *plan) { pl.journal, pl.pages = nil, nil; pl.stop(JournalRuled) }},
-		{"pages of the journal", func(pl *plan) { pl.pages = nil; pl.stop(JournalRuled) }},
-		{"indexes", func(pl *plan) { pl.indexed = nil; pl.stop(ofIndexes...) }},
+		{"an operator", func(pl *plan) { pl.shape.operator = false; pl.set(0, DayPasses, Swept) }},
+		{"changes of the window", func(pl *plan) { pl.changing = false; pl.set(0, ofWindows...) }},
+		{"a journal", func(pl *plan) { pl.journal, pl.pages = nil, nil; pl.set(0, JournalRuled) }},
+		{"pages of the journal", func(pl *plan) { pl.pages = nil; pl.set(0, JournalRuled) }},
+		{"indexes", func(pl *plan) { pl.indexed = nil; pl.set(0, ofIndexes...) }},
 		{"another database on the cache", func(pl *plan) { pl.neighbour = noNeighbour }},
-		{"sequences", func(pl *plan) { pl.sequences = 0; pl.stop(SequenceLost, SequenceAnswerLost, SequenceLate) }},
+		{"sequences", func(pl *plan) { pl.sequences = 0; pl.set(0, takes.all()...) }},
 		{"series", func(pl *plan) { pl.rules = nil }},
 		{"a crowd", func(pl *plan) { pl.crowd = nil }},
 		{"a contest", func(pl *plan) { pl.contest = nil }},
-		{"batches over HTTP", func(pl *plan) { pl.outside = false; pl.stop(RequestLost, AnswerLost, RequestTwice, IDsTaken) }},
+		{"batches over HTTP", func(pl *plan) { pl.outside = false; pl.set(0, RequestLost, AnswerLost, RequestTwice, IDsTaken) }},
 		{"further publishers", func(pl *plan) { pl.shape.publishers, pl.remotes = 1, min(pl.remotes, 1) }},
 		{"further aggregators", func(pl *plan) { pl.shape.aggregators = 1 }},
 		{"further readers", func(pl *plan) { pl.shape.readers = 1 }},
@@ -59,19 +59,13 @@ func (pl *plan) cuts() []cut {
 	}
 	for f, rate := range pl.rates {
 		if rate > 0 {
-			all = append(all, cut{"the fault " + faultNames[f], func(pl *plan) { pl.stop(Fault(f)) }})
+			all = append(all, cut{"the fault " + faultNames[f], func(pl *plan) { pl.set(0, Fault(f)) }})
 		}
 	}
 	for range 4 {
 		all = append(all, cut{"half of the requests", func(pl *plan) { pl.shape.works = (pl.shape.works + 1) / 2 }})
 	}
 	return all
-}
-
-func (pl *plan) stop(faults ...Fault) {
-	for _, f := range faults {
-		pl.rates[f] = 0
-	}
 }
 
 // shrink looks for the smallest variant that still fails. fails runs one, and returns how large the schedule was; negative if it did

@@ -12,10 +12,7 @@ import (
 // A totalOracle adds up the folds and the resets of each counter, and checks the answers to readers
 // and operators.
 type totalOracle struct {
-	*kernel
-	db *database
-
-	groups *groupOracle
+	*World
 
 	folded  map[string]int64 // to each counter
 	removed map[string]int64 // by resets
@@ -23,9 +20,9 @@ type totalOracle struct {
 	told    map[string]answered
 }
 
-func newTotalOracle(k *kernel, db *database) *totalOracle {
+func newTotalOracle(w *World) *totalOracle {
 	return &totalOracle{
-		kernel: k, db: db, folded: make(map[string]int64), removed: make(map[string]int64), did: make(map[int]int64),
+		World: w, folded: make(map[string]int64), removed: make(map[string]int64), did: make(map[int]int64),
 		told: make(map[string]answered),
 	}
 }

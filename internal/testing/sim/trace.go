@@ -3,28 +3,12 @@ package sim
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
-
-// trace adds an event to the hash of the schedule. The hash is the same whether anybody reads the
-// trace or not.
-func (k *kernel) trace(what string, p *proc, detail string, n uint64) {
-	var b [8]byte
-	for i := range b {
-		b[i] = byte(n >> (8 * i))
-	}
-	_, _ = k.digest.WriteString(what)
-	if p != nil {
-		_, _ = k.digest.WriteString(p.name)
-	}
-	_, _ = k.digest.WriteString(detail)
-	_, _ = k.digest.Write(b[:])
-}
 
 // say writes a line of the trace for readers: the step, the age of the schedule, the process, and
 // the event.
@@ -63,32 +47,6 @@ func (k *kernel) describe() {
 			k.say(nil, "may happen: %s (%g)", Fault(f), rate)
 		}
 	}
-}
-
-// verdict writes for every increment the promise and how often it was counted.
-func (w *World) verdict() {
-	if !w.verbose {
-		return
-	}
-	totals, dead := w.oracles.totals.folded, deadLetterSums(w.db.deadLetters())
-	w.say(nil, "the ledger: what callers were told, and what the store has")
-	for _, s := range w.oracles.ledger.sums {
-		times := s.times(totals[s.counter])
-		promise := map[[2]int]string{{0, 0}: "not counted", {0, 1}: "perhaps", {1, 1}: "durable"}[[2]int{s.least, s.most}]
-		set := ""
-		if slices.ContainsFunc(dead[s.counter], func(delta int64) bool { return s.times(delta) > 0 }) {
-			set = ", in a dead letter"
-		}
-		mark := ""
-		if times > s.most || times < s.least && set == "" {
-			mark = "  <-- WRONG"
-		}
-		w.say(nil, "  %s#%-2d  told: %-11s  counted %d times%s%s", s.counter, s.digit, promise, times, set, mark)
-	}
-	for _, v := range w.Violations {
-		w.say(nil, "WRONG %s", v)
-	}
-	w.say(nil, "%d calls of bus and store, %d violations, trace %016x", w.Calls, len(w.Violations), w.digest.Sum64())
 }
 
 // sumText names the increments that a delta is the sum of: a#0,3 are the first and the
@@ -151,7 +109,7 @@ func payloadText(payload []byte) string {
 
 func commitText(c *store.Commit) string {
 	var b strings.Builder
-	b.WriteString(commitName(c) + ", markers")
+	b.WriteString("commit, markers")
 	for _, m := range c.Markers {
 		b.WriteString(" " + short(m.ID))
 	}
@@ -164,9 +122,6 @@ func commitText(c *store.Commit) string {
 	}
 	return b.String()
 }
-
-// commitName is the same for the same commit.
-func commitName(c *store.Commit) string { return fmt.Sprintf("commit %04x", commitKey(c)&0xffff) }
 
 func joined(names []string) text { return func() string { return strings.Join(names, " ") } }
 

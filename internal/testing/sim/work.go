@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing/synctest"
 	"time"
 
@@ -15,10 +16,7 @@ var counters = []string{"a", "b", "page:/x", "page:/y", below}
 // Clients send increments to publishers.
 type clients struct {
 	*callers
-	procs  *processes
-	bus    *broker
-	ledger *ledger
-	again  []*op // to be repeated
+	again []*op // to be repeated
 }
 
 // wide is counters for one request, each once, more than a part holds; now and then one
@@ -53,11 +51,14 @@ func (cs *clients) add(p *proc) {
 			return
 		}
 		s.added = p.wall()
-		if err := p.pub.Add(s.counter, s.delta()); err == nil {
+		add := func() error { return p.pub.Add(s.counter, s.delta()) }
+		if c, err := p.pub.Counter(s.counter); err == nil && cs.rng.IntN(4) == 0 {
+			add = func() error { return c.Add(s.delta()) }
+		}
+		if add() == nil {
 			s.maybe()
 			p.sums = append(p.sums, s)
 		}
-		cs.trace("add", p, s.counter, uint64(s.digit))
 		cs.say(p, "Add %s#%d", s.counter, s.digit)
 		synctest.Wait() // or it would be chance which of them the sender takes together
 	}
@@ -99,6 +100,9 @@ func (cs *clients) offer(p *proc, kind string) {
 	var at time.Time
 	if cs.rng.IntN(2) == 0 {
 		at = cs.pastEvent(cs.wall())
+		if cs.rng.IntN(4) == 0 {
+			o.past = at.Add(-time.Duration(cs.rng.IntN(30)) * time.Hour)
+		}
 	}
 	if kind == "key" {
 		o.key = fmt.Sprint("key", o.n)
@@ -121,6 +125,9 @@ func (cs *clients) offer(p *proc, kind string) {
 	if len(o.incs) == 0 {
 		return
 	}
+	if kind == "ids" && cs.rng.IntN(8) == 0 { // a caller repeats itself
+		o.incs, o.sums = append(o.incs, o.incs[0]), append(o.sums, o.sums[0])
+	}
 	cs.send(o, p)
 	// A request of several parts has one marker, and more to be taken for by mistake.
 	if cs.strikes(IDReused) || len(o.incs) > 30 && cs.rng.IntN(2) == 0 {
@@ -136,6 +143,9 @@ func (cs *clients) addTo(o *op, i int, s *sum, at time.Time) {
 	if !at.IsZero() {
 		inc.Time = cs.pastEvent(at)
 		s.at = inc.Time
+	}
+	if !o.past.IsZero() {
+		s.at = o.past
 	}
 	switch {
 	case o.kind == "key" && cs.rng.IntN(4) == 0:
@@ -167,8 +177,6 @@ func (cs *clients) reuse(o *op) {
 	if s == nil {
 		return
 	}
-	s.group = new(int)
-	o.sums[0].group = s.group
 	other := cs.newOp(o.kind, cs.finishSend)
 	other.key, other.sums = o.key, []*sum{s}
 	cs.ledger.rival(o, s)
@@ -182,7 +190,9 @@ func (cs *clients) oddMessage() {
 	case cs.embedded:
 	case cs.strikes(Garbage):
 		payload := fmt.Sprint("\xffgarbage ", cs.n)
-		cs.n++
+		if cs.n++; cs.rng.IntN(10) == 0 {
+			payload += strings.Repeat("x", 1<<20) // the letter has several rows
+		}
 		cs.ledger.garbage = append(cs.ledger.garbage, payload)
 		cs.bus.put("", []byte(payload), true)
 	case cs.strikes(NewerVersion):
@@ -268,6 +278,76 @@ func (cs *clients) addCrowd(p *proc) {
 	c.sent += n
 	c.unproven[p] += n
 	cs.hit(map[string]Fault{flood: Flood, swarm: Swarm}[c.counter])
-	cs.trace("crowd", p, c.counter, uint64(n))
 	cs.say(p, "Add %d times %s%+d", n, c.counter, c.delta)
+}
+
+const (
+	// flood is a counter that is driven beyond int64.
+	flood = "flood"
+	// swarm is a counter with more increments in one batch than a cell counts in its word.
+	swarm = "swarm"
+)
+
+// A crowd is increments of one counter that are all the same, too many for a digit each. Its
+// total says how many were counted, and not which.
+type crowd struct {
+	counter  string
+	delta    int64
+	adds     int           // at once
+	each     bool          // everybody comes to rest after each
+	sent     int           // at most so many are counted
+	durable  int           // at least so many
+	unproven map[*proc]int // that no flush has made durable yet
+}
+
+// drawCrowd draws a crowd for few schedules: it takes long, and hides what else is wrong.
+func (pl *plan) drawCrowd() *crowd {
+	rng := pl.rng
+	c := &crowd{counter: swarm, delta: 1, adds: 1<<20 + rng.IntN(1000), unproven: make(map[*proc]int)}
+	if rng.IntN(150) == 0 {
+		return c
+	}
+	c.counter, c.delta, c.adds, c.each = flood, countmill.MaxDelta, 600, true
+	if pl.shape.flood {
+		return c
+	}
+	return nil
+}
+
+// is reports whether the counter is the crowd's. A schedule may have none.
+func (c *crowd) is(counter string) bool { return c != nil && c.counter == counter }
+
+// take is how many of them a flush is about that begins now.
+func (c *crowd) take(p *proc) (n int) {
+	if c != nil {
+		n, c.unproven[p] = c.unproven[p], 0
+	}
+	return n
+}
+
+// give: the flush has not made them durable. A later one may.
+func (c *crowd) give(p *proc, n int) {
+	if n > 0 {
+		c.unproven[p] += n
+	}
+}
+
+// prove: the flush has.
+func (c *crowd) prove(n int) {
+	if n > 0 {
+		c.durable += n
+	}
+}
+
+// overflows reports whether the counter's total may leave int64.
+func (c *crowd) overflows(counter string) bool {
+	return c.is(counter) && c.counter == flood && c.sent > 1024
+}
+
+// inDeadLetters is how many were set aside.
+func (c *crowd) inDeadLetters(sums map[string][]int64) (n int64) {
+	for _, delta := range sums[c.counter] {
+		n += delta / c.delta
+	}
+	return n
 }

@@ -11,16 +11,24 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// A World is one schedule.
+// A World is one schedule. Its parts know each other through it.
 type World struct {
 	*kernel
 
-	bus        *broker
-	db         *database
-	cache      *cacheServer
-	oracles    *oracles
-	procs      *processes
-	idle       *idleOracle
+	bus   *broker
+	db    *database
+	cache *cacheServer
+	procs *processes
+
+	parts  *partOracle
+	totals *totalOracle
+	series *seriesOracle
+	groups *groupOracle
+	kept   *journalOracle
+	values *valueOracle
+	ledger *ledger
+	idle   *idleOracle
+
 	callers    *callers
 	clients    *clients
 	readers    *readClients
@@ -28,8 +36,6 @@ type World struct {
 	pagers     *pageClients
 	sequencers *sequenceClients
 	race       *race
-	leaps      *leaps
-	chores     *chores
 	neighbour  *neighbour // nil in most schedules
 
 	events map[Fault]func() bool
@@ -44,8 +50,7 @@ func runVariant(v *variant, seed uint64, verbose bool) *Result {
 	<-time.After(time.Until(clock.Earliest.AddDate(1, 0, 0))) // a bubble begins in the year 2000, when no clock was right
 	w := newWorld(v, seed, verbose)
 	w.play()
-	w.verdict()
-	w.Hash = w.digest.Sum64()
+	w.say(nil, "%d calls of bus and store, %d violations", w.Calls, len(w.Violations))
 	w.Virtual = time.Since(w.began)
 	return &w.Result
 }
@@ -53,29 +58,20 @@ func runVariant(v *variant, seed uint64, verbose bool) *Result {
 func newWorld(v *variant, seed uint64, verbose bool) *World {
 	w := &World{kernel: newKernel(seed, verbose, v.machine != nil)}
 	v.apply(w.kernel)
-	w.db, w.bus = newDatabase(w.kernel, v.machine), &broker{kernel: w.kernel}
-	w.oracles = newOracles(w.kernel, w.db, w.bus)
-	w.bus.watch, w.db.watch = w.oracles, w.oracles
+	w.db, w.bus = newDatabase(w, v.machine), &broker{World: w}
+	w.parts, w.totals, w.series, w.groups = newPartOracle(w), newTotalOracle(w), newSeriesOracle(w), newGroupOracle(w)
+	w.kept, w.values, w.ledger, w.idle = &journalOracle{w}, newValueOracle(w), &ledger{World: w, used: make(map[string]int)}, &idleOracle{World: w}
 	w.db.addRules()
 	w.db.addJournal()
 	w.db.openJournal()
 	w.describe()
 	w.cache = &cacheServer{kernel: w.kernel, cache: must(memory.New(memory.Config{Totals: 16})), sets: make(map[string][]store.CachedTotal)}
 	w.db.createFirst()
-	w.calls, w.takeIn = &callOracle{w.kernel, w.bus, w.db}, w.absorb
-	w.procs = &processes{kernel: w.kernel, bus: w.bus, db: w.db, cache: w.cache}
-	w.idle = &idleOracle{processes: w.procs}
-	w.callers = newCallers(w.kernel)
-	w.clients = &clients{callers: w.callers, procs: w.procs, bus: w.bus, ledger: w.oracles.ledger}
-	w.readers = &readClients{callers: w.callers, procs: w.procs, totals: w.oracles.totals}
-	w.operator = &operator{callers: w.callers, procs: w.procs, db: w.db, oracles: w.oracles}
-	w.pagers = &pageClients{callers: w.callers, procs: w.procs, kept: w.oracles.kept}
-	w.sequencers = &sequenceClients{callers: w.callers, procs: w.procs, values: w.oracles.values}
-	w.race = &race{kernel: w.kernel, clients: w.clients, bus: w.bus, db: w.db, procs: w.procs, ledger: w.oracles.ledger, totals: w.oracles.totals}
-	w.leaps = &leaps{kernel: w.kernel, bus: w.bus, db: w.db, procs: w.procs, callers: w.callers}
-	w.chores = &chores{callers: w.callers, procs: w.procs, db: w.db}
+	w.procs, w.callers = &processes{World: w}, newCallers(w)
+	w.clients, w.readers, w.operator = &clients{callers: w.callers}, &readClients{callers: w.callers}, &operator{callers: w.callers}
+	w.pagers, w.sequencers, w.race = &pageClients{callers: w.callers}, &sequenceClients{callers: w.callers}, &race{World: w}
 	if w.plan.neighbour != noNeighbour {
-		w.neighbour = newNeighbour(w.callers, w.procs)
+		w.neighbour = newNeighbour(w.callers)
 	}
 	w.events = w.newEvents()
 	w.procs.startAll()
@@ -152,4 +148,12 @@ func (w *World) absorb() bool {
 		w.callers.finish(o)
 	}
 	return changed
+}
+
+// applied sees a commit after it was applied. called is the step in which p asked for it.
+func (w *World) applied(p *proc, c *store.Commit, called int) {
+	w.parts.applied(p, c, called)
+	w.totals.applied(c)
+	w.series.applied(c)
+	w.groups.applied(c)
 }
