@@ -13,18 +13,18 @@ import (
 
 const module = "github.com/countmill/countmill"
 
-// An arrow is a forbidden dependency: no package under from may depend on one under dep.
+// An arrow is a forbidden dependency: no package under from may depend on one under deps.
 //
-// from and dep are import paths; "/x" stands for module + "/x". A trailing "/..." of from means the
-// package and all below it; dep always means that.
+// from and deps are import paths; "/x" stands for module + "/x". A trailing "/..." of from means the
+// package and all below it; deps always mean that.
 type arrow struct {
-	from, dep string
+	from, why string
+	deps      []string
 	// direct is true if only a direct import is forbidden, and a dependency through another package is
 	// right.
 	direct bool
-	// below is true if dep itself is allowed, and only the packages below it are forbidden.
+	// below is true if deps themselves are allowed, and only the packages below them are forbidden.
 	below bool
-	why   string
 }
 
 var (
@@ -36,68 +36,42 @@ var (
 
 // forbidden is the picture in CONTRIBUTING.md, arrow by arrow.
 func forbidden() []arrow {
+	const wires = "internal/app wires; nothing below it knows it"
 	arrows := []arrow{
-		{from: "/wire/...", dep: "/backend", why: "the wire format is below everything that carries it"},
-		{from: "/wire/...", dep: "/internal", why: "the wire format stands on the root package alone"},
-		{from: "/cmd/...", dep: "/internal", direct: true, why: "package command is the whole command line"},
-		{from: "/store/...", dep: "/backend", why: "the contract knows no technology"},
-		{from: "/cmd/...", dep: "/backend", direct: true, why: "internal/app is the one place where backends are chosen"},
-		{from: "/command/...", dep: "/backend", direct: true, below: true, why: "internal/app is the one place where backends are chosen"},
-		{from: "/command/cli/...", dep: "/internal/app", why: "package cli is a command line of any program"},
-		{from: "/command/cli/...", dep: "/client", why: "package cli is a command line of any program"},
-		{from: "/internal/app/...", dep: "/command", why: "internal/app has the configuration; package command reads it from flags"},
-		{from: "/internal/transfer", dep: "/backend", why: "files are moved over HTTP, like every caller's increments"},
-		{from: "/internal/transfer/...", dep: "/internal/app", why: "files are moved over HTTP, like every caller's increments"},
-		{from: "/internal/transfer/journalfile/...", dep: "/internal/app", why: "files are moved over HTTP, like every caller's increments"},
-		{from: "/internal/transfer/journalfile/...", dep: "/backend", below: true, why: "a file knows the form of a format, and no technology"},
-		{from: "/client/...", dep: "/internal", why: "a client is a small dependency: the root package and the standard library"},
-		{from: "/client/...", dep: "/wire", why: "a client is a small dependency: the root package and the standard library"},
-		{from: "/client/...", dep: "/backend", why: "a client is a small dependency: the root package and the standard library"},
-		{from: "/internal/webui/...", dep: "/internal/httpserver", why: "the page is files for browsers, which call the API"},
-		{from: "/internal/webui/...", dep: "/internal/api", why: "the page is files for browsers, which call the API"},
-		{from: "/internal/httpserver/...", dep: "/backend", why: "what HTTP surfaces share knows no backend"},
-		{from: "/internal/httpserver/...", dep: "/internal/app", why: "internal/app wires; nothing below it knows it"},
-		{from: "/internal/httpserver/...", dep: "/internal/api", why: "the server and the router know no route"},
-		{from: "/internal/api/...", dep: "/backend", why: "a route calls roles, which have the store"},
-		{from: "/internal/api/...", dep: "/internal/app", why: "internal/app wires; nothing below it knows it"},
-		{from: "/embedded/...", dep: "/command", why: "internal/app composes the roles; package embedded and package command are beside each other"},
-		{from: "/internal/app/...", dep: "/embedded", why: "package embedded is internal/app for other programs"},
-		{from: "/command/...", dep: "/embedded", why: "internal/app composes the roles; package embedded and package command are beside each other"},
-		{from: "/backend/...", dep: "/internal/app", why: "internal/app wires; nothing below it knows it"},
-		{from: "/internal/backup/...", dep: "/internal/app", why: "internal/app wires; nothing below it knows it"},
-		{from: "/internal/backup/...", dep: "/backend", below: true, why: "backups know a directory and a bucket, and no technology"},
+		{from: "/wire/...", deps: append([]string{"/backend", "/internal"}, roles...), why: "the wire format stands on the root package alone"},
+		{from: "/store/...", deps: append([]string{"/backend"}, roles...), why: "the contract is below the roles, and knows no technology"},
+		{from: "/cmd/...", deps: append([]string{"/internal", "/backend"}, roles...), direct: true, why: "package command is the whole command line"},
+		{from: "/command/...", deps: roles, direct: true, why: "internal/app composes the roles, for commands and for tests alike"},
+		{from: "/command/...", deps: []string{"/backend"}, direct: true, below: true, why: "internal/app is the one place where backends are chosen"},
+		{from: "/command/...", deps: []string{"/embedded"}, why: "internal/app composes the roles; package embedded and package command are beside each other"},
+		{from: "/embedded/...", deps: []string{"/command"}, why: "internal/app composes the roles; package embedded and package command are beside each other"},
+		{from: "/command/cli/...", deps: []string{"/internal/app", "/client"}, why: "package cli is a command line of any program"},
+		{from: "/internal/app/...", deps: []string{"/command"}, why: "internal/app has the configuration; package command reads it from flags"},
+		{from: "/internal/app/...", deps: []string{"/embedded"}, why: "package embedded is internal/app for other programs"},
+		{from: "/internal/transfer", deps: []string{"/backend"}, why: "files are moved over HTTP, like every caller's increments"},
+		{from: "/internal/transfer/...", deps: append([]string{"/internal/app"}, roles...), why: "files are moved over HTTP, like every caller's increments"},
+		{from: "/internal/transfer/journalfile/...", deps: []string{"/backend"}, below: true, why: "a file knows the form of a format, and no technology"},
+		{from: "/client/...", deps: []string{"/internal", "/wire", "/backend"}, why: "a client is a small dependency: the root package and the standard library"},
+		{from: "/internal/webui/...", deps: []string{"/internal/httpserver", "/internal/api"}, why: "the page is files for browsers, which call the API"},
+		{from: "/internal/httpserver/...", deps: append([]string{"/backend", "/internal/app", "/internal/api"}, roles...), why: "the server and the router know no route, no role and no backend"},
+		{from: "/internal/api/...", deps: []string{"/backend"}, why: "a route calls roles, which have the store"},
+		{from: "/internal/api/...", deps: []string{"/internal/app"}, why: wires},
+		{from: "/backend/...", deps: []string{"/internal/app"}, why: wires},
+		{from: "/backend/...", deps: roles, why: "a backend implements package store; it knows no role"},
+		{from: "/internal/backup/...", deps: []string{"/internal/app"}, why: wires},
+		{from: "/internal/backup/...", deps: []string{"/backend"}, below: true, why: "backups know a directory and a bucket, and no technology"},
 	}
 	for _, role := range roles {
-		under := role + "/..."
+		others := slices.DeleteFunc(slices.Clone(roles), func(other string) bool { return other == role })
 		arrows = append(arrows,
-			arrow{from: "/wire/...", dep: role, why: "the wire format is below the roles"},
-			arrow{from: "/cmd/...", dep: role, direct: true, why: "internal/app composes the roles, for commands and for tests alike"},
-			arrow{from: "/command/...", dep: role, direct: true, why: "internal/app composes the roles, for commands and for tests alike"},
-			arrow{from: "/internal/transfer/...", dep: role, why: "files are moved over HTTP, like every caller's increments"},
-			arrow{from: "/internal/httpserver/...", dep: role, why: "what HTTP surfaces share knows no role"},
-			arrow{from: under, dep: "/backend", why: "package store has the contract; backends implement it"},
-			arrow{from: "/backend/...", dep: role, why: "a backend implements package store; it knows no role"},
-			arrow{from: "/store/...", dep: role, why: "the contract is below the roles"},
-			arrow{from: under, dep: "/internal/app", why: "internal/app wires; nothing below it knows it"},
-			arrow{from: under, dep: "net/http", why: "internal/api has every route: what a role does is the same over HTTP and in Go"},
-			arrow{from: under, dep: "/internal/api", why: "a route calls a role, never the reverse"},
-			arrow{from: under, dep: "/internal/httpserver", why: "internal/api has every route: what a role does is the same over HTTP and in Go"},
-			arrow{from: under, dep: "/internal/auth", why: "tokens are checked before a role is called"},
+			arrow{from: role + "/...", deps: others, why: "roles meet on the wire and in the store, never in Go"},
+			arrow{from: role + "/...", deps: []string{"/backend"}, why: "package store has the contract; backends implement it"},
+			arrow{from: role + "/...", deps: []string{"/internal/app"}, why: wires},
+			arrow{from: role + "/...", deps: []string{"net/http", "/internal/api", "/internal/httpserver"}, why: "internal/api has every route: what a role does is the same over HTTP and in Go"},
+			arrow{from: role + "/...", deps: []string{"/internal/auth"}, why: "tokens are checked before a role is called"},
+			arrow{from: role + "/...", deps: slices.Concat(cloudSDKs, stores), why: "a technology belongs behind a role, in its backend"},
+			arrow{from: role + "/...", deps: telemetry, why: "roles expose Stats(); services that import one choose their own metrics client"},
 		)
-		for _, other := range roles {
-			if other != role {
-				arrows = append(arrows, arrow{from: under, dep: other, why: "roles meet on the wire and in the store, never in Go"})
-			}
-		}
-		for _, dep := range cloudSDKs {
-			arrows = append(arrows, arrow{from: under, dep: dep, why: "a technology belongs behind a role, in its backend"})
-		}
-		for _, dep := range stores {
-			arrows = append(arrows, arrow{from: under, dep: dep, why: "a technology belongs behind a role, in its backend"})
-		}
-		for _, dep := range telemetry {
-			arrows = append(arrows, arrow{from: under, dep: dep, why: "roles expose Stats(); services that import one choose their own metrics client"})
-		}
 	}
 	return arrows
 }
@@ -157,12 +131,14 @@ func violations(pkgs []listed, arrows []arrow) []string {
 			if a.direct {
 				deps = p.Imports
 			}
+			if !under(p.ImportPath, a.from) {
+				continue
+			}
 			for _, dep := range deps {
-				if a.below && dep == module+a.dep {
-					continue
-				}
-				if under(p.ImportPath, a.from) && under(dep, a.dep+"/...") {
-					complain(p, dep, a.why)
+				for _, no := range a.deps {
+					if under(dep, no+"/...") && !(a.below && dep == module+no) {
+						complain(p, dep, a.why)
+					}
 				}
 			}
 		}

@@ -47,11 +47,11 @@ const (
 	patience    = 5 * time.Second
 )
 
-func besiege(t *testing.T, flags ...string) *siege {
+func besiege(t *testing.T) *siege {
 	t.Helper()
 	longtest.Only(t, "builds countmill and maltreats it for many seconds")
 	s := &siege{t: t}
-	s.process = start(t, []string{"GOMEMLIMIT=", "GOGC="}, "up", append([]string{"--data", t.TempDir()}, flags...)...).ready(t)
+	s.process = start(t, []string{"GOMEMLIMIT=", "GOGC="}, "up", "--data", t.TempDir()).ready(t)
 	var err error
 	if s.began, err = memoryOf(s.cmd.Process.Pid); err != nil {
 		t.Skip(err)
@@ -60,18 +60,14 @@ func besiege(t *testing.T, flags ...string) *siege {
 	t.Cleanup(s.leave)
 	s.good = &goodClient{of: s.process}
 	s.beside = &goodClient{of: start(t, nil, "up", "--data", t.TempDir()).ready(t)}
-	s.begin()
-	return s
-}
-
-// begin starts the good clients, which count and read until end.
-func (s *siege) begin() {
 	s.stop, s.done = make(chan struct{}), make(chan error, 2)
 	for _, c := range []*goodClient{s.good, s.beside} {
 		go func() { s.done <- c.run(s.stop) }()
 	}
+	return s
 }
 
+// end stops the good clients.
 func (s *siege) end() error {
 	close(s.stop)
 	return errors.Join(<-s.done, <-s.done)
