@@ -232,9 +232,9 @@ const firstScan, scanPage = 25, 200
 
 // scan reads records until the page has most entries, the range ends, or maxScanned were read.
 func (p *pager) scan(ctx context.Context, q store.JournalQuery, most int) (read reached, err error) {
-	q.Limit = firstScan
+	q.Limit, q.Settled = firstScan, true
 	return p.readRange(ctx, &q, most, func(ctx context.Context) (page store.JournalPage, n int, err error) {
-		page, err = p.ask(ctx, func(ctx context.Context) (store.JournalPage, error) { return p.j.store.JournalRecords(ctx, q) })
+		page, err = p.ask(ctx, func(ctx context.Context, v store.JournalView) (store.JournalPage, error) { return v.JournalRecords(ctx, q) })
 		if q.Last {
 			slices.Reverse(page.Records)
 		}
@@ -251,12 +251,12 @@ func (p *pager) scan(ctx context.Context, q store.JournalQuery, most int) (read 
 // list is scan for the rows of the counter.
 func (p *pager) list(ctx context.Context, q store.JournalQuery, most int) (read reached, err error) {
 	return p.readRange(ctx, &q, most, func(ctx context.Context) (page store.JournalPage, n int, err error) {
-		q.Limit = scanPage
+		q.Limit, q.Settled = scanPage, true
 		if p.q.ID == "" {
 			q.Limit = min(scanPage, most-len(p.page.Entries))
 		}
-		page, err = p.ask(ctx, func(ctx context.Context) (store.JournalPage, error) {
-			return p.j.store.JournalRows(ctx, p.q.Counter, q)
+		page, err = p.ask(ctx, func(ctx context.Context, v store.JournalView) (store.JournalPage, error) {
+			return v.JournalRows(ctx, p.q.Counter, q)
 		})
 		if q.Last {
 			slices.Reverse(page.Rows)
@@ -338,10 +338,12 @@ func (p *pager) take(l journal.Line) {
 
 // ask makes one call to the store. The page is settled up to the earliest of the times that its calls
 // answer.
-func (p *pager) ask(ctx context.Context, call func(context.Context) (store.JournalPage, error)) (store.JournalPage, error) {
+func (p *pager) ask(ctx context.Context, call func(context.Context, store.JournalView) (store.JournalPage, error)) (store.JournalPage, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.j.timeout)
 	defer cancel()
-	got, err := call(ctx)
+	v := p.j.store.JournalView()
+	defer v.Close()
+	got, err := call(ctx, v)
 	if err == nil && (p.page.SettledUntil.IsZero() || got.SettledUntil.Before(p.page.SettledUntil)) {
 		p.page.SettledUntil = got.SettledUntil
 	}
@@ -357,7 +359,10 @@ func (j *Journal) Records(ctx context.Context, q store.JournalQuery) (store.Jour
 	}
 	ctx, cancel := context.WithTimeout(ctx, j.timeout)
 	defer cancel()
-	page, err := j.store.JournalRecords(ctx, q)
+	v := j.store.JournalView()
+	defer v.Close()
+	q.Settled = true
+	page, err := v.JournalRecords(ctx, q)
 	if err != nil {
 		return page, fmt.Errorf("%w: reading the journal: %w", countmill.ErrUnavailable, err)
 	}

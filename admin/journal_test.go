@@ -275,7 +275,9 @@ func TestEraseJournal(t *testing.T) {
 				})
 			}
 		}
-		if rows, err := e.JournalRows(t.Context(), "a", store.JournalQuery{Limit: 1}); err != nil || len(rows.Rows) > 0 {
+		v := e.JournalView()
+		defer v.Close()
+		if rows, err := v.JournalRows(t.Context(), "a", store.JournalQuery{Limit: 1}); err != nil || len(rows.Rows) > 0 {
 			t.Errorf("rows of the erased counter: %+v, %v", rows.Rows, err)
 		}
 	}

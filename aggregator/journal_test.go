@@ -160,7 +160,9 @@ func TestRecordsAreCut(t *testing.T) {
 		wantJournal(t, st, want, "long", "paged", "short")
 		settle(2 * store.JournalSettle)
 		for counter := range maps.Keys(want) {
-			page, err := st.JournalRows(t.Context(), counter, store.JournalQuery{Limit: 1000})
+			v := st.JournalView()
+			page, err := v.JournalRows(t.Context(), counter, store.JournalQuery{Limit: 1000})
+			v.Close()
 			if n := 150 * strings.Count(counter, "paged"); err != nil || len(page.Rows) != n {
 				t.Errorf("%d rows of %.6s, %v, want %d", len(page.Rows), counter, err, n)
 			}

@@ -18,7 +18,6 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/app"
-	"github.com/countmill/countmill/internal/testing/longtest"
 )
 
 // serve runs a real countmill until the test ends.
@@ -32,9 +31,7 @@ func serve(t *testing.T) *client.Client {
 func serveAt(t *testing.T) (*client.Client, string) {
 	t.Helper()
 	a, err := app.New(app.Config{Listen: "127.0.0.1:0", Store: "pebble:" + t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()
@@ -50,51 +47,15 @@ func serveAt(t *testing.T) (*client.Client, string) {
 func open(t *testing.T, base string, options ...client.Option) *client.Client {
 	t.Helper()
 	c, err := client.New(base, options...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return c
 }
 
 func total(t *testing.T, c *client.Client, counter string) int64 {
 	t.Helper()
 	got, err := c.Total(t.Context(), counter, client.WithMaxStaleness(0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return got.Total
-}
-
-func TestCountsAndReads(t *testing.T) {
-	t.Parallel()
-	c, ctx := serve(t), t.Context()
-	for range 2 {
-		if err := c.Increment(ctx, countmill.Increment{Counter: "a/b <&>", Delta: 3, ID: "x"}); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Increment(ctx, countmill.Increment{Counter: "plain", Delta: countmill.MaxDelta}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if got := total(t, c, "a/b <&>"); got != 3 {
-		t.Errorf("a repeated id: got %d, want 3", got)
-	}
-	got, err := c.Totals(ctx, []string{"plain", "nobody's"})
-	if err != nil || got[0].Total != 2*countmill.MaxDelta || !got[0].Exists || got[1].Exists || got[0].AsOf.IsZero() {
-		t.Errorf("got %+v, %v", got, err)
-	}
-	err = c.Increment(ctx, countmill.Increment{Counter: "a/b <&>", Delta: 4, ID: "x"})
-	if !errors.Is(err, countmill.ErrIDsReused) {
-		t.Errorf("another delta under the id: got %v, want ErrIDsReused", err)
-	}
-	var left *countmill.ConflictsError
-	if !errors.As(err, &left) || len(left.Conflicts) != 1 || left.Conflicts[0].ID != "x" {
-		t.Errorf("got %v, want a ConflictsError about x", err)
-	}
-	err = c.Increment(ctx, countmill.Increment{Counter: "", Delta: 1})
-	if e, ok := errors.AsType[*client.Error](err); !errors.Is(err, countmill.ErrInvalid) || !ok || e.Field != "counter" || e.Type != "invalid" {
-		t.Errorf("no name: got %#v, want ErrInvalid about the field counter", err)
-	}
 }
 
 func TestIncrementManySaysWhatWasLeftOut(t *testing.T) {
@@ -107,9 +68,7 @@ func TestIncrementManySaysWhatWasLeftOut(t *testing.T) {
 	for i := range incs {
 		incs[i] = countmill.Increment{Counter: fmt.Sprint("c", i%10), Delta: 1}
 	}
-	if err := c.IncrementMany(ctx, incs); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.IncrementMany(ctx, incs))
 	if got := total(t, c, "c3"); got != 2500 {
 		t.Errorf("got %d, want 2500", got)
 	}
@@ -391,60 +350,6 @@ func TestWatchSaysNothingTwice(t *testing.T) {
 	if len(seen) == 0 || len(seen) > 2 || seen[len(seen)-1] != 6 {
 		t.Errorf("saw %v, want 5 once at most, and then 6", seen)
 	}
-}
-
-// A prefix shows counters that exist, that change, that come later and that are deleted.
-func TestWatchPrefix(t *testing.T) {
-	t.Parallel()
-	longtest.Only(t, "waits for two lists of names")
-	c := serve(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	incr := func(counter string) {
-		if err := c.Increment(ctx, countmill.Increment{Counter: counter, Delta: 1}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	incr("page:a")
-	incr("page:b")
-	steps := []struct {
-		next func()
-		want string // of the update that ends the step
-	}{
-		{func() {}, "page:a=1 page:b=1"},
-		{func() { incr("page:b") }, "page:b=2"},
-		{func() { incr("page:c") }, "page:c=1"},
-		{func() { _, err := c.Delete(ctx, "page:a"); must(t, err) }, "page:a=0"},
-		{func() {}, "-page:a"},
-	}
-	began := time.Now()
-	for u, err := range c.WatchPrefix(ctx, "page:") {
-		if err != nil {
-			t.Fatal(err)
-		}
-		var words []string
-		for _, total := range u.Totals {
-			words = append(words, fmt.Sprintf("%s=%d", total.Counter, total.Total))
-		}
-		for _, name := range u.Removed {
-			words = append(words, "-"+name)
-		}
-		if len(words) == 0 {
-			continue // the lag
-		}
-		if got := strings.Join(words, " "); got != steps[0].want {
-			t.Fatalf("got the update %q, want %q", got, steps[0].want)
-		}
-		if took := time.Since(began); took > 20*time.Second {
-			t.Errorf("%q took %s", steps[0].want, took)
-		}
-		if steps = steps[1:]; len(steps) == 0 {
-			return
-		}
-		began = time.Now()
-		steps[0].next()
-	}
-	t.Errorf("the watch has ended before %q", steps[0].want)
 }
 
 func must(t *testing.T, err error) {

@@ -28,9 +28,7 @@ func TestTheLivePageOfTheDocuments(t *testing.T) {
 	t.Parallel()
 	longtest.Only(t, "waits for two lists of names")
 	page, err := os.ReadFile("../docs/howto/page.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	script := regexp.MustCompile("(?s)```js\n(.*?)```").FindSubmatch(page)
 	const documented = `"http://127.0.0.1:8080"`
 	if script == nil || strings.Count(string(script[1]), documented) != 1 {

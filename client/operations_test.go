@@ -26,15 +26,11 @@ var otherwise = map[string]string{"GET /v1/totals": "POST /v1/totals has the sam
 func TestEveryOperationHasAMethod(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../internal/httpserver/openapi.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var doc struct {
 		Paths map[string]map[string]struct{ OperationID string }
 	}
-	if err := json.Unmarshal(text, &doc); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(text, &doc))
 	asked := callAll(t)
 	for path, methods := range doc.Paths {
 		for method, op := range methods {

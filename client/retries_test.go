@@ -38,9 +38,7 @@ var sentinels = map[string]error{
 func retryRows(t *testing.T) (rows []retryRow) {
 	t.Helper()
 	text, err := os.ReadFile("../docs/reference/retries.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, row := range regexp.MustCompile(`(?m)^\| (.*?) \| (yes|no) \| (\w+) \|(.*?)\|.*\|$`).FindAllStringSubmatch(string(text), -1) {
 		name := strings.Trim(row[4], " `")
 		want, ok := sentinels[name]

@@ -50,9 +50,7 @@ func TestScripts(t *testing.T) {
 		t.Run(suite.dir, func(t *testing.T) {
 			program := find(t, suite.program, suite.major, suite.minor)
 			path, err := binary()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			readAll(t, suite.dir)
 			began := time.Now()
 			out, err := runScript(t, suite.dir, path, program, suite.args...)
@@ -74,9 +72,7 @@ func readAll(t *testing.T, dir string) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // find returns the path of a program that has at least that version.

@@ -32,9 +32,7 @@ func TestSequences(t *testing.T) {
 	}
 	bodies := make([]map[string]any, 4)
 	for i := range bodies {
-		if err := json.Unmarshal([]byte(s.bodies[i]), &bodies[i]); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(s.bodies[i]), &bodies[i]))
 	}
 	if b := bodies[0]; b["sequence"] != "a" || b["id"] != "x" || b["count"] != 3.0 || b["time"] != "1970-01-01T00:00:01Z" {
 		t.Errorf("the request was %v", b)

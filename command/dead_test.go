@@ -117,7 +117,7 @@ func TestDeadAsksAPerson(t *testing.T) {
 		t.Errorf("--yes: got %+v, sent %q", got, f.bodies)
 	}
 	for _, args := range [][]string{{"discard", "k"}, {"discard", "--all"}, {"replay", "--all"}, {"replay", "k", "--as-new"}} {
-		try(t, nil, append([]string{"dead", "--server", f.URL}, args...)...).wantError(t, 2, "say --yes")
+		try(t, nil, append(append([]string{"dead"}, args...), "--server", f.URL)...).wantError(t, 2, "say --yes")
 	}
 	one := newFakeServer(t, answer(200, `{"key":"k","at":"2026-01-02T03:04:05.000000Z","applied":"no"}`), answer(200, `{"dead_letters":[{"key":"k","result":"discarded"}]}`))
 	if got := person(t, "yes", "dead", "discard", "k", "--server", one.URL); got.code != 0 || got.out != "k\tdiscarded\n" || one.paths[1] != "/v1/dead-letters/discard" {

@@ -39,13 +39,11 @@ fits no 64 bits: it is named, and the others are written.
 type exportVerb struct {
 	calling
 	format, output string
-	spreadsheet    bool
 }
 
 func (c *exportVerb) Flags() []cli.Flag {
 	return c.flags(usual, "Short for --format ndjson.",
 		cli.New("format", "FORMAT", cli.Text{To: &c.format, Of: formats}, "csv or ndjson.").Default("by the end of --output, or csv"),
-		spreadsheetFlag(&c.spreadsheet),
 		outputFlag(&c.output),
 	)
 }
@@ -58,9 +56,6 @@ func (c *exportVerb) Run(ctx context.Context) error {
 	var err error
 	if e.Format, err = exportFormat(c.format, c.output, c.json); err != nil {
 		return err
-	}
-	if e.Spreadsheet = c.spreadsheet; e.Spreadsheet && e.Format != transfer.CSV {
-		return errSpreadsheet()
 	}
 	if e.Client, err = c.client(client.WithTries(0)); err != nil {
 		return err
@@ -85,10 +80,6 @@ func (c *exportVerb) Run(ctx context.Context) error {
 		return fmt.Errorf("the export is not whole: %w", err)
 	}
 	return c.reportExport(done)
-}
-
-func errSpreadsheet() error {
-	return cli.Usagef("--spreadsheet is given without CSV (limit: with --format csv)")
 }
 
 func exportFormat(format, output string, ndjson bool) (transfer.Format, error) {

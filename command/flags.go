@@ -26,10 +26,6 @@ func zoneFlag(to *string) cli.Flag {
 	return cli.New("tz", "ZONE", cli.Any(to), "The time zone of days and longer times, such as Asia/Kolkata.")
 }
 
-func spreadsheetFlag(to *bool) cli.Flag {
-	return cli.Switch("spreadsheet", to, "Write CSV of which a spreadsheet runs nothing: it puts an apostrophe before names that begin with =, +, -, @ or an apostrophe, and in the header. An import takes it away.")
-}
-
 func outputFlag(to *string) cli.Flag {
 	*to = "-"
 	return cli.New("output", "FILE", cli.Any(to), "File to write; - is standard output.")

@@ -21,19 +21,6 @@ func TestJournal(t *testing.T) {
 	if got := try(t, nil, "journal", "a", "--json", "--limit", "1", "--id", "order 1", "--server", f.URL); got.out != first || f.paths[0] != "/v1/journal?counter=a&id=order+1&limit=1" {
 		t.Errorf("--json: got %+v, asked %q", got, f.paths)
 	}
-	f = newFakeServer(t, answer(200, first))
-	if got := try(t, nil, "journal", "a", "--before", "k9", "--server", f.URL); got.code != 0 || len(f.paths) != 1 || f.paths[0] != "/v1/journal?before=k9&counter=a&limit=1000" {
-		t.Errorf("--before: got %+v, asked %q", got, f.paths)
-	}
-	const late = `{"entries":[],"previous":"k5","settled_until":"2026-11-25T10:00:01.000000Z"}` + "\n"
-	f = newFakeServer(t, answer(200, late), answer(200, strings.Replace(second, `,"settled`, `,"previous":"k2","settled`, 1)), answer(200, first))
-	got = try(t, nil, "journal", "a", "--before", "k9", "--limit", "2", "--server", f.URL)
-	if want := (result{0, "2026-11-25T10:00:00.000000Z\t5\tshop\tp1\tk1\n2026-11-25T10:00:00.000000Z\t-7\t-\tp2\tk2\n", ""}); got != want {
-		t.Errorf("--before with short pages: got %+v, want %+v", got, want)
-	}
-	if want := []string{"/v1/journal?before=k9&counter=a&limit=2", "/v1/journal?before=k5&counter=a&limit=2", "/v1/journal?before=k2&counter=a&limit=1"}; strings.Join(f.paths, " ") != strings.Join(want, " ") {
-		t.Errorf("asked %q, want %q", f.paths, want)
-	}
 	const none = `{"entries":[],"settled_until":"2026-11-25T10:00:01.000000Z"}` + "\n"
 	if got := try(t, nil, "journal", "a", "--server", newFakeServer(t, answer(200, none)).URL); got.code != 0 || got.out != "" || !strings.HasPrefix(got.errOut, "no entries; ") {
 		t.Errorf("of none: got %+v", got)
@@ -41,7 +28,6 @@ func TestJournal(t *testing.T) {
 	if got := try(t, nil, "journal", "a", "--json", "--server", newFakeServer(t, answer(200, none)).URL); got != (result{0, none, ""}) {
 		t.Errorf("--json of none: got %+v", got)
 	}
-	try(t, nil, "journal", "a", "--after", "k", "--before", "k").wantError(t, 2, "name one of them")
 	try(t, nil, "journal").wantError(t, 2, "NAME is missing")
 	try(t, nil, "journal", "a", "--server", newFakeServer(t, answer(200, "{}")).URL).wantError(t, 1, "is that a countmill?")
 }

@@ -83,34 +83,6 @@ func TestVerify(t *testing.T) {
 	try(t, nil, "verify", "--server", newFakeServer(t, answer(200, "<html>")).URL).wantError(t, 1, "is that a countmill?")
 }
 
-// The commands against a real server.
-func TestLookingAfterCounters(t *testing.T) {
-	t.Parallel()
-	p := up(t, t.TempDir())
-	env := []string{"COUNTMILL_SERVER=" + p.url}
-	try(t, env, "incr", "a/b", "7")
-	try(t, env, "incr", "a", "-2")
-	for _, test := range []struct {
-		args []string
-		out  string
-	}{
-		{[]string{"ls"}, "-2\ta\n7\ta/b\n"},
-		{[]string{"ls", "a/"}, "7\ta/b\n"},
-		{[]string{"ls", "nobody"}, ""},
-		{[]string{"shards", "a/b"}, "0\t7\n"},
-		{[]string{"verify"}, ""},
-		{[]string{"dead", "list"}, ""},
-		{[]string{"dead", "replay", "--all", "--yes"}, ""},
-	} {
-		if got := try(t, env, test.args...); got.code != 0 || got.out != test.out {
-			t.Errorf("%q: got %+v, want %q", test.args, got, test.out)
-		}
-	}
-	if got := try(t, env, "verify"); got.errOut != "2 shards checked\n" {
-		t.Errorf("verify: %+v", got)
-	}
-}
-
 func TestReady(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -162,61 +161,30 @@ func (c *tokenVerb) make(token auth.Token) error {
 	return err
 }
 
-// A tokenRow is a token as "token list --json" writes it.
-type tokenRow struct {
-	Name     string       `json:"name"`
-	ID       string       `json:"id"`
-	Line     int          `json:"line"`
-	Scopes   []auth.Scope `json:"scopes"`
-	Prefixes []string     `json:"prefixes,omitempty"`
-	Expires  *time.Time   `json:"expires,omitempty"`
-	Expired  bool         `json:"expired,omitempty"`
-	Public   bool         `json:"public,omitempty"`
-
-	Increments  int64 `json:"increments_per_second,omitempty"`
-	Bytes       int64 `json:"bytes_per_second,omitempty"`
-	NewCounters int64 `json:"new_counters_per_hour,omitempty"`
-}
-
-func tokenRowOf(e auth.Entry, now time.Time) tokenRow {
-	t := e.Token
-	row := tokenRow{Name: t.Name, ID: t.ID(), Line: e.Line, Scopes: t.Scopes, Prefixes: t.Prefixes, Public: t.Public, Expired: t.Expired(now),
-		Increments: t.Limits.Increments, Bytes: t.Limits.Bytes, NewCounters: t.Limits.NewCounters}
-	if !t.Expires.IsZero() {
-		row.Expires = &t.Expires
-	}
-	return row
-}
-
 type tokenListVerb struct {
 	call
 	file string
-	json bool
 }
 
-func (c *tokenListVerb) Flags() []cli.Flag {
-	return []cli.Flag{tokensFlag(&c.file), cli.Switch("json", &c.json, "Write one JSON array.").In(otherSection)}
-}
+func (c *tokenListVerb) Flags() []cli.Flag { return []cli.Flag{tokensFlag(&c.file)} }
 
 func (c *tokenListVerb) Run(context.Context) error {
 	text, err := readTokens(c.file)
 	if err != nil {
 		return err
 	}
-	rows, wrong := []tokenRow{}, []error(nil)
+	var wrong []error
+	w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "NAME\tID\tSCOPES\tCOUNTERS\tEXPIRES\tLIMITS")
 	for _, e := range auth.Entries(text) {
 		if e.Err != nil {
 			wrong = append(wrong, fmt.Errorf("%s: line %d: %w", c.file, e.Line, e.Err))
 			continue
 		}
-		rows = append(rows, tokenRowOf(e, time.Now()))
+		t := e.Token
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", t.Name, t.ID(), scopesOf(t), cli.Plain(countersOf(t)), expiryOf(t, time.Now()), cmp.Or(limitsOf(t), "none"))
 	}
-	if c.json {
-		err = writeJSON(c.stdout, rows)
-	} else {
-		err = printTokens(c.stdout, rows)
-	}
-	return errors.Join(append(wrong, err)...)
+	return errors.Join(append(wrong, w.Flush())...)
 }
 
 func readTokens(file string) ([]byte, error) {
@@ -230,49 +198,40 @@ func readTokens(file string) ([]byte, error) {
 	return text, nil
 }
 
-func printTokens(out io.Writer, rows []tokenRow) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "NAME\tID\tSCOPES\tCOUNTERS\tEXPIRES\tLIMITS")
-	for _, r := range rows {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.Name, r.ID, r.scopes(), cli.Plain(r.counters()), r.expiry(), cmp.Or(r.limits(), "none"))
-	}
-	return w.Flush()
-}
-
-func (r tokenRow) scopes() string {
-	words := make([]string, len(r.Scopes))
-	for i, s := range r.Scopes {
+func scopesOf(t auth.Token) string {
+	words := make([]string, len(t.Scopes))
+	for i, s := range t.Scopes {
 		words[i] = string(s)
 	}
-	if r.Public {
+	if t.Public {
 		words = append(words, "badges for everybody")
 	}
 	return strings.Join(words, ",")
 }
 
-func (r tokenRow) counters() string {
-	if r.Prefixes == nil {
+func countersOf(t auth.Token) string {
+	if t.Prefixes == nil {
 		return "all"
 	}
-	return strings.Join(r.Prefixes, "*,") + "*"
+	return strings.Join(t.Prefixes, "*,") + "*"
 }
 
-func (r tokenRow) expiry() string {
+func expiryOf(t auth.Token, now time.Time) string {
 	switch {
-	case r.Expires == nil:
+	case t.Expires.IsZero():
 		return "never"
-	case r.Expired:
-		return r.Expires.Format(time.RFC3339) + " (over)"
+	case t.Expired(now):
+		return t.Expires.Format(time.RFC3339) + " (over)"
 	}
-	return r.Expires.Format(time.RFC3339)
+	return t.Expires.Format(time.RFC3339)
 }
 
-func (r tokenRow) limits() string {
+func limitsOf(t auth.Token) string {
 	var words []string
 	for _, l := range []struct {
 		limit int64
 		unit  string
-	}{{r.Increments, "increments/s"}, {r.Bytes, "bytes/s"}, {r.NewCounters, "new counters/h"}} {
+	}{{t.Limits.Increments, "increments/s"}, {t.Limits.Bytes, "bytes/s"}, {t.Limits.NewCounters, "new counters/h"}} {
 		if l.limit > 0 {
 			words = append(words, fmt.Sprintf("%d %s", l.limit, l.unit))
 		}

@@ -151,10 +151,6 @@ func TestTokenList(t *testing.T) {
 	if got != (result{0, want, ""}) {
 		t.Errorf("got %+v, want\n%s", got, want)
 	}
-	asJSON := try(t, nil, "token", "list", "--json", "--file", path)
-	if asJSON.code != 0 || !strings.Contains(asJSON.out, `"expires": "2031-01-02T03:04:05Z"`) || !strings.Contains(asJSON.out, `"line": 3`) {
-		t.Errorf("--json: got %+v", asJSON)
-	}
 	if err := os.WriteFile(path, append([]byte("nonsense\n"), text...), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -14,22 +14,14 @@ import (
 	"time"
 )
 
-func TestUpPrintsWhereItIs(t *testing.T) {
+// The verbs against a real server: names that paths like to clean, negative deltas, ids.
+func TestVerbs(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	p := up(t, dir)
 	if !strings.HasPrefix(p.line, "countmill up listens on http://127.0.0.1:") || !strings.Contains(p.line, " and keeps counters in "+dir) {
 		t.Errorf("it printed %q, want its address and %s", p.line, dir)
 	}
-	if err := p.signal(t, syscall.SIGINT); err != nil {
-		t.Errorf("Ctrl-C ended it with %v, want exit 0:\n%s", err, p.stderr)
-	}
-}
-
-// The verbs against a real server: names that paths like to clean, negative deltas, ids.
-func TestVerbs(t *testing.T) {
-	t.Parallel()
-	p := up(t, t.TempDir())
 	env := []string{"COUNTMILL_SERVER=" + p.url}
 	want := func(out string, args ...string) {
 		t.Helper()
@@ -58,6 +50,19 @@ func TestVerbs(t *testing.T) {
 	try(t, env, "incr", "key", "7", "--key", "k1").wantError(t, 1, "not counted: ")
 	try(t, env, "incr", "a", "--time", "2001-01-01T00:00:00Z").wantError(t, 1, "time is beyond the deduplication window (limit: ")
 	want("2\n", "get", "key")
+	want("3\ta/../b\n1\ta//b\n4\ta/b\n", "ls", "a/")
+	want("0\t4\n", "shards", "a/b")
+	if got := try(t, env, "verify"); got.code != 0 || got.errOut != "9 shards checked\n" {
+		t.Errorf("verify: %+v", got)
+	}
+	for _, args := range [][]string{{"dead", "list"}, {"dead", "replay", "--all", "--yes"}} {
+		if got := try(t, env, args...); got.code != 0 || got.out != "" {
+			t.Errorf("%q: got %+v", args, got)
+		}
+	}
+	if err := p.signal(t, syscall.SIGINT); err != nil {
+		t.Errorf("Ctrl-C ended it with %v, want exit 0:\n%s", err, p.stderr)
+	}
 }
 
 func write(t *testing.T, path, text string) {

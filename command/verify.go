@@ -65,7 +65,16 @@ type inconsistent struct{ text string }
 func (e *inconsistent) Error() string { return e.text }
 
 func (c *verifyVerb) run(ctx context.Context) error {
-	progress := cli.IsTerminal(c.stderr)
+	bar := startProgress(c.stderr, "checking", "shards", 0)
+	err := c.pages(ctx, bar)
+	bar.Stop()
+	if err == nil {
+		fmt.Fprintln(c.stderr, c.seen())
+	}
+	return err
+}
+
+func (c *verifyVerb) pages(ctx context.Context, bar *progress) error {
 	for token, again := "", true; again; again = token != "" {
 		page, err := asked(ctx, &c.calling, func(ctx context.Context, cl *client.Client) (client.Verified, error) {
 			if c.fix {
@@ -76,21 +85,11 @@ func (c *verifyVerb) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if progress {
-			fmt.Fprint(c.stderr, "\r\x1b[K")
-		}
 		if err := c.print(&page); err != nil {
 			return err
 		}
-		if progress {
-			fmt.Fprint(c.stderr, c.seen())
-		}
+		bar.Add(0, int64(page.Shards))
 		token = page.Next
-	}
-	if progress {
-		fmt.Fprintln(c.stderr)
-	} else {
-		fmt.Fprintln(c.stderr, c.seen())
 	}
 	return nil
 }

@@ -78,15 +78,6 @@ func ParseIndex(name, match, group string) (Index, error) {
 	if err := checkIndexName(name); err != nil {
 		return Index{}, err
 	}
-	// Not in Parse: a stored index that earlier versions took stays usable.
-	for _, of := range []struct{ field, text string }{{"match", match}, {"group", group}} {
-		if strings.HasPrefix(of.text, " ") {
-			return Index{}, &countmill.FieldError{Field: of.field, Problem: "begins with a space", Limit: "no leading space"}
-		}
-	}
-	if countmill.IsGroup(group) {
-		return Index{}, &countmill.FieldError{Field: "group", Problem: "begins with " + countmill.GroupMark, Limit: "the name without it: countmill puts it before each group"}
-	}
 	return x, x.Parse()
 }
 
@@ -103,11 +94,20 @@ func (x *Index) Parse() (err error) {
 			return &countmill.FieldError{Field: "group", Problem: "has the variable {" + v + "}", Limit: "variables of match"}
 		}
 	}
-	if strings.HasPrefix(x.Match, countmill.GroupMark) {
-		return &countmill.FieldError{Field: "match", Problem: "matches groups", Limit: "counters that can be incremented"}
+	wrong := func(field, problem, limit string) error {
+		return &countmill.FieldError{Field: field, Problem: problem, Limit: limit}
 	}
-	if strings.HasPrefix(x.Group, overflowed) || x.Group == "" {
-		return &countmill.FieldError{Field: "group", Problem: "is empty or begins with " + overflowed, Limit: "a name of groups, such as site:{site}"}
+	switch {
+	case strings.HasPrefix(x.Match, " "):
+		return wrong("match", "begins with a space", "no leading space")
+	case strings.HasPrefix(x.Group, " "):
+		return wrong("group", "begins with a space", "no leading space")
+	case countmill.IsGroup(x.Match):
+		return wrong("match", "matches groups", "counters that can be incremented")
+	case countmill.IsGroup(x.Group):
+		return wrong("group", "begins with "+countmill.GroupMark, "the name without it: countmill puts it before each group")
+	case strings.HasPrefix(x.Group, overflowed) || x.Group == "":
+		return wrong("group", "is empty or begins with "+overflowed, "a name of groups, such as site:{site}")
 	}
 	return nil
 }

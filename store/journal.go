@@ -106,11 +106,12 @@ type JournalRow struct {
 	Data     []byte       // like JournalRecord.Data
 }
 
-// A JournalQuery asks for some records or rows: those with From <= place < To, and with a time up to
-// JournalPage.SettledUntil.
+// A JournalQuery asks for some records or rows: those with From <= place < To.
 type JournalQuery struct {
 	From JournalPlace
 	To   JournalPlace // zero: no end
+	// Settled asks only for those with a time up to JournalPage.SettledUntil. Behind later ones older ones may appear in a later view.
+	Settled bool
 	// Limit is the most records or rows of the answer, at least 1. An answer also ends after
 	// JournalPageBytes.
 	Limit int
@@ -142,8 +143,8 @@ type JournalPage struct {
 type JournalView interface {
 	View
 
-	// JournalRecords and JournalRows are the methods of Journal as of the view's moment. They have records
-	// of any time, also after SettledUntil. A later view has no further record of a time up to SettledUntil.
+	// JournalRecords and JournalRows return the records of a range, and the rows of a counter in it. A later view has no further record
+	// of a time up to SettledUntil.
 	JournalRecords(ctx context.Context, q JournalQuery) (JournalPage, error)
 	JournalRows(ctx context.Context, counter string, q JournalQuery) (JournalPage, error)
 }
@@ -156,14 +157,8 @@ type Journal interface {
 	// SettledUntil may wait for the attempt.
 	JournalMoment(now time.Time) (at time.Time, done func())
 
-	// JournalRecords returns the records of a range.
-	JournalRecords(ctx context.Context, q JournalQuery) (JournalPage, error)
-
 	// JournalView opens a view that has the journal too.
 	JournalView() JournalView
-
-	// JournalRows returns the rows of a counter in a range.
-	JournalRows(ctx context.Context, counter string, q JournalQuery) (JournalPage, error)
 
 	// ReplaceRecord replaces the data of a record, if its data are those of old, and removes rows
 	// of it, in one transaction. Otherwise it answers ErrChanged. old and next differ only in Data.

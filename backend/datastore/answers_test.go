@@ -396,24 +396,3 @@ func TestFoldAtTheLimits(t *testing.T) {
 		t.Errorf("moved %d (%v), with %d transforms", moved, err, most)
 	}
 }
-
-// Sums beyond int64 are exact, and later deltas bring them back.
-func TestSumsBeyondInt64(t *testing.T) {
-	t.Parallel()
-	s := openStore(t, fresh(t))
-	fold := func(delta int64) {
-		mustFold(t, s, &store.Commit{Adds: []store.ShardDelta{add("a", 0, delta)}})
-	}
-	for range 4 {
-		fold(1 << 62)
-	}
-	if v := value(t, s, "a", 0); v.Count != (int128.Int{Hi: 1}) {
-		t.Errorf("2^64 is shown as %s", v.Count)
-	}
-	for range 3 {
-		fold(-1 << 62)
-	}
-	if v := value(t, s, "a", 0); v.Count != int128.Of(1<<62) {
-		t.Errorf("2^62 is shown as %s", v.Count)
-	}
-}

@@ -118,7 +118,7 @@ func runStore(t *testing.T, features []storetest.Feature, options ...grpc.DialOp
 	host := emulator.Firestore(t)
 	storetest.RunStore(t, func(t *testing.T) store.Store {
 		return openStore(t, Config{Project: emulator.Project(), Emulator: host, DialOptions: options})
-	}, append(features, storetest.Slow(), storetest.Durable(reopen), storetest.Settles(50*time.Millisecond),
+	}, append(features, storetest.Slow(), storetest.Durable(reopen),
 		storetest.Shared(again), storetest.RemovesByTime(expire))...)
 }
 

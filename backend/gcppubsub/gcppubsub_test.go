@@ -114,7 +114,7 @@ func TestForeignMessages(t *testing.T) {
 	id := emulator.Project()
 	bus := open(t, host, project(id))
 	for _, payload := range []string{`{"counter":"a"}`, "\xff\x00garbage", "-"} {
-		sent := post(t, host, id, []byte(payload))
+		sent := post(t, host, id, "increments", []byte(payload), map[string]string{wire.MetaBrokerID: "forged", wire.MetaTopic: "forged"})
 		messages := subscribe(t, bus)
 		for range 2 { // the second time after a nack
 			m := receive(t, messages, 20*time.Second)
@@ -146,18 +146,15 @@ func reopen(t *testing.T, bus *gcppubsub.Bus, host, id string) *gcppubsub.Bus {
 	return open(t, host, project(id))
 }
 
-// post publishes over HTTP and returns the message id. It adds attributes with the names that Pub/Sub's
-// own data has here.
-func post(t *testing.T, host, project string, payload []byte) string {
+// post publishes over HTTP and returns the message id.
+func post(t *testing.T, host, project, topic string, payload []byte, attributes map[string]string) string {
 	t.Helper()
-	body, err := json.Marshal(map[string]any{"messages": []any{map[string]any{
-		"data": payload, "attributes": map[string]string{wire.MetaBrokerID: "forged", wire.MetaTopic: "forged"},
-	}}})
+	body, err := json.Marshal(map[string]any{"messages": []any{map[string]any{"data": payload, "attributes": attributes}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	client := &http.Client{Timeout: busy, Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Post("http://"+host+"/v1/projects/"+project+"/topics/increments:publish", "application/json", bytes.NewReader(body))
+	resp, err := client.Post("http://"+host+"/v1/projects/"+project+"/topics/"+topic+":publish", "application/json", bytes.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,34 +5,11 @@ import (
 	"testing"
 	"time"
 
-	"cloud.google.com/go/pubsub/v2"
-	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
-	"google.golang.org/api/option"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-
 	"github.com/countmill/countmill/backend/gcppubsub"
 	"github.com/countmill/countmill/internal/testing/emulator"
 	"github.com/countmill/countmill/internal/testing/longtest"
 	"github.com/countmill/countmill/wire"
 )
-
-// send publishes with attributes, as Pub/Sub itself does to a dead-letter topic.
-func send(t *testing.T, host, project, topic string, attributes map[string]string) {
-	t.Helper()
-	client, err := pubsub.NewClient(t.Context(), project, option.WithEndpoint(host), option.WithoutAuthentication(),
-		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())), option.WithTelemetryDisabled())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	_, err = client.TopicAdminClient.Publish(t.Context(), &pubsubpb.PublishRequest{
-		Topic: "projects/" + project + "/topics/" + topic, Messages: []*pubsubpb.PubsubMessage{{Data: []byte("x"), Attributes: attributes}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // A message that Pub/Sub has given up is read from any topic, with Pub/Sub's data about it.
 func TestWhatWasGivenUp(t *testing.T) {
@@ -60,7 +37,7 @@ func TestWhatWasGivenUp(t *testing.T) {
 		}, "given up by Pub/Sub on subscription increments, first published yesterday", ""},
 		"put there by hand": {map[string]string{wire.MetaGivenUp: "forged", wire.MetaFirstPublished: "2001-01-01T00:00:00Z"}, "", ""},
 	} {
-		send(t, host, id, "increments-dead", test.attributes)
+		post(t, host, id, "increments-dead", []byte("x"), test.attributes)
 		m := receive(t, messages, 20*time.Second)
 		if got := m.Metadata.Get(wire.MetaGivenUp); got != test.givenUp {
 			t.Errorf("%s: got %q, want %q", name, got, test.givenUp)

@@ -78,7 +78,7 @@ func (b *Bus) open(ctx context.Context) error {
 		PublishTimeout:           b.cfg.PublishTimeout,
 		PublishSettings:          b.cfg.publishSettings(),
 		ClientOptions:            b.options,
-	}, logger{log: b.cfg.Logger})
+	}, newLogger(b.cfg.Logger))
 	return err
 }
 

@@ -51,7 +51,7 @@ func (b *Bus) subscribe(ctx context.Context) (out chan *message.Message, run fun
 		failed: make(chan error, 1),
 		held:   make(map[*message.Message]heldMessage),
 	}
-	inner, err := googlecloud.NewSubscriber(b.subscriberConfig(), logger{b.cfg.Logger, s.fail})
+	inner, err := googlecloud.NewSubscriber(b.subscriberConfig(), watchful{newLogger(b.cfg.Logger), s.fail})
 	if err != nil {
 		return nil, nil, err
 	}

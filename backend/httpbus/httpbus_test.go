@@ -69,6 +69,17 @@ func open(t *testing.T, s http.RoundTripper, options ...httpbus.Option) *httpbus
 	return b
 }
 
+// publishing opens a bus with a publisher.
+func publishing(t *testing.T, s http.RoundTripper, linger time.Duration) (*httpbus.Bus, *publisher.Publisher) {
+	t.Helper()
+	bus := open(t, s)
+	p, err := publisher.New(bus, publisher.Config{Linger: linger})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bus, p
+}
+
 // bubble runs a test in virtual time, in a year in which clocks are right.
 func bubble(t *testing.T, f func(t *testing.T)) {
 	t.Parallel()
@@ -118,11 +129,7 @@ func TestHolds(t *testing.T) {
 					}
 					return says(202, `{"parts":1}`), nil
 				}
-				bus := open(t, s)
-				p, err := publisher.New(bus, publisher.Config{Linger: -1})
-				if err != nil {
-					t.Fatal(err)
-				}
+				bus, p := publishing(t, s, -1)
 				done := make(chan error, 1)
 				go func() {
 					_, err := p.Publish(t.Context(), countmill.Increment{Counter: "a", Delta: 1})
@@ -188,11 +195,7 @@ func TestWaits(t *testing.T) {
 					}
 					return says(202, "{}"), nil
 				}
-				bus := open(t, s)
-				p, err := publisher.New(bus, publisher.Config{Linger: -1})
-				if err != nil {
-					t.Fatal(err)
-				}
+				bus, p := publishing(t, s, -1)
 				if _, err := p.Publish(t.Context(), countmill.Increment{Counter: "a", Delta: 1}); err != nil {
 					t.Error(err)
 				}
@@ -226,11 +229,7 @@ func TestConflictsAreSettledByPart(t *testing.T) {
 			}
 			return says(202, `{"parts":5,"conflicts":[`+strings.Join(conflicts, ",")+`],"receipt":"later"}`), nil
 		}
-		bus := open(t, s)
-		p, err := publisher.New(bus, publisher.Config{Linger: time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
+		bus, p := publishing(t, s, time.Second)
 		inc := func(id string) countmill.Increment { return countmill.Increment{Counter: "a", Delta: 1, ID: id} }
 		calls := []struct {
 			send func() (publisher.Sent, error)
@@ -274,11 +273,7 @@ func TestReceiptsOfTheServer(t *testing.T) {
 		t.Run(said, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				s := &server{answer: func(int, *http.Request) (*http.Response, error) { return says(202, `{"parts":1,`+said+`}`), nil }}
-				bus := open(t, s)
-				p, err := publisher.New(bus, publisher.Config{Linger: -1})
-				if err != nil {
-					t.Fatal(err)
-				}
+				bus, p := publishing(t, s, -1)
 				got, err := p.Publish(t.Context(), countmill.Increment{Counter: "a", Delta: 1})
 				if err != nil || !slices.Equal(got.Receipt.Spans, want.Receipt.Spans) || got.Counted != want.Counted || !got.CountedAsOf.Equal(want.CountedAsOf) {
 					t.Errorf("after %s: got %+v (%v), want %+v", said, got, err, want)
@@ -326,11 +321,7 @@ func TestCloseReportsUnknownOutcomes(t *testing.T) {
 	for name, tc := range all {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				bus := open(t, connected{&server{answer: tc.answer}})
-				p, err := publisher.New(bus, publisher.Config{Linger: -1})
-				if err != nil {
-					t.Fatal(err)
-				}
+				bus, p := publishing(t, connected{&server{answer: tc.answer}}, -1)
 				if err := p.Add("a", 3); err != nil {
 					t.Fatal(err)
 				}

@@ -169,30 +169,6 @@ func TestMomentsOfAKilledProcess(t *testing.T) {
 	}
 }
 
-// A moment that Moment gives out is before every later view, also when the clock is set back. So a
-// caller that asks for totals since then gets all folds that returned before.
-func TestMomentOfFolds(t *testing.T) {
-	t.Parallel()
-	var clock wrong
-	s := open(t, Config{Dir: t.TempDir(), clock: clock.now})
-	before := asOf(t, s)
-	for i, off := range []time.Duration{0, -5 * time.Second, -time.Hour, time.Hour, 0} {
-		clock.set(off)
-		fold(t, s, nil, "a", 1)
-		counted := s.Moment()
-		if !counted.After(before) {
-			t.Errorf("clock %d: %s follows %s", i, counted, before)
-		}
-		v := s.View()
-		got, err := v.Lookup(t.Context(), []store.Key{{Counter: "a"}})
-		if err != nil || !v.ReadTime().After(counted) || got[0].Count != sums.Of(int64(i+1)) {
-			t.Errorf("clock %d: %v as of %s, %v; want %d after %s", i, got, v.ReadTime(), err, i+1, counted)
-		}
-		before = v.ReadTime()
-		v.Close()
-	}
-}
-
 // Entries from Rule.PagedSince on have rows. Those from before the change have none, and their keys are moments.
 func TestRulesChangeByMoments(t *testing.T) {
 	t.Parallel()

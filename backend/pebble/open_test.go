@@ -1,8 +1,8 @@
 package pebble
 
 import (
-	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -122,27 +122,18 @@ func TestOpenTakesAHalfMadeDatabase(t *testing.T) {
 	}
 }
 
-func TestOpenRefusesNewerFormat(t *testing.T) {
+// The meta record is of another format, or damaged.
+func TestOpenRefusesMeta(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	value, err := json.Marshal(meta{Format: format + 1, ID: "x"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	writeTo(t, dir, merger, metaKey, value)
-	wantRefused(t, Config{Dir: dir}, "newer version")
-}
-
-func TestOpenRefusesFormatsBeforeTheFirstRelease(t *testing.T) {
-	t.Parallel()
-	for old := 1; old < format; old++ {
+	for value, says := range map[string][]string{
+		fmt.Sprintf(`{"format":%d,"id":"x"}`, format+1): {"newer version"},
+		`{"format":1,"id":"x"}`:                         {"before its first release", "name an empty directory"},
+		fmt.Sprintf(`{"format":%d,"id":"x"}`, format-1): {"before its first release"},
+		"not json": {"damaged", "restore a backup"},
+	} {
 		dir := t.TempDir()
-		value, err := json.Marshal(meta{Format: old, ID: "x"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		writeTo(t, dir, merger, metaKey, value)
-		wantRefused(t, Config{Dir: dir}, "before its first release", "name an empty directory")
+		writeTo(t, dir, merger, metaKey, []byte(value))
+		wantRefused(t, Config{Dir: dir}, says...)
 	}
 }
 
@@ -158,13 +149,6 @@ func TestOpenRefusesNewerPebble(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantRefused(t, Config{Dir: dir}, "newer version")
-}
-
-func TestOpenRefusesDamage(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	writeTo(t, dir, merger, metaKey, []byte("not json"))
-	wantRefused(t, Config{Dir: dir}, "damaged", "restore a backup")
 }
 
 func TestOpenRefusesSecondOpen(t *testing.T) {

@@ -2,15 +2,14 @@ package cli
 
 import (
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
-// rewrite puts the words of a command first, then its flags, then its arguments, with -- between them, as a
-// negative number may be among the arguments. Flags may be written before the words, too.
+// rewrite puts the flags behind the words of a command, and then its arguments, with -- between them, as a
+// negative number may be among the arguments.
 func (p *Program) rewrite(root *cobra.Command, args []string) ([]string, *cobra.Command, error) {
 	if args[0] == "--version" {
 		args = append([]string{"version"}, args[1:]...)
@@ -30,61 +29,24 @@ func (p *Program) rewrite(root *cobra.Command, args []string) ([]string, *cobra.
 	return append(append(all, "--"), rest...), cmd, nil
 }
 
-// takeWords finds the command that args name by one word, or by two, and returns the other arguments. It returns
-// root for a call for help, which may have flags before it.
+// takeWords finds the command that args begin with, by one word or by two, and returns the other arguments.
 func (p *Program) takeWords(root *cobra.Command, args []string) (cmd *cobra.Command, rest []string, err error) {
-	at := p.nextWord(root, args)
 	switch {
-	case at < len(args):
-	case slices.Contains(args, "--help") || slices.Contains(args, "-h"):
-		return root, []string{"--help"}, nil
-	default:
-		return root, nil, Usagef("no command is named: %s COMMAND [ARGUMENTS] [FLAGS]", p.Name)
+	case args[0] == "--help" || args[0] == "-h":
+		return root, args[:1], nil
+	case strings.HasPrefix(args[0], "-"):
+		return root, nil, Usagef("name the command first: %s COMMAND [ARGUMENTS] [FLAGS]", p.Name)
 	}
-	if args[at] == "help" { // a command of cobra, without flags
-		return root, args[at:], nil
+	if cmd = find(root, args[0]); cmd == nil {
+		return root, nil, Usagef("unknown command %q%s", args[0], p.orOneOf(args[0], p.subcommands(root)))
 	}
-	if cmd = find(root, args[at]); cmd == nil {
-		return root, nil, Usagef("unknown command %q%s", args[at], p.orOneOf(args[at], p.subcommands(root)))
-	}
-	rest = slices.Concat(args[:at], args[at+1:])
-	if at = p.nextWord(cmd, rest); at < len(rest) {
-		if sub := find(cmd, rest[at]); sub != nil {
-			return sub, slices.Concat(rest[:at], rest[at+1:]), nil
+	rest = args[1:]
+	if len(rest) > 0 {
+		if sub := find(cmd, rest[0]); sub != nil {
+			return sub, rest[1:], nil
 		}
 	}
 	return cmd, rest, nil
-}
-
-// nextWord returns the position of the first argument that is neither a flag nor a flag's value; len(args) if there is none
-// before --. cmd is the command so far.
-func (p *Program) nextWord(cmd *cobra.Command, args []string) int {
-	for i := 0; i < len(args); i++ {
-		switch arg := args[i]; {
-		case arg == "--":
-			return len(args)
-		case !strings.HasPrefix(arg, "-"):
-			return i
-		case i+1 < len(args) && p.valueFollows(cmd, arg, args[i+1]):
-			i++
-		}
-	}
-	return len(args)
-}
-
-// valueFollows reports whether next is the value of the flag arg, before its command is known. A few names are
-// switches in one command, and take a value in another: next is then the value unless it is a command.
-func (p *Program) valueFollows(cmd *cobra.Command, arg, next string) bool {
-	name := strings.TrimLeft(arg, "-")
-	takes, isSwitch := false, false
-	for _, c := range p.Commands {
-		for _, f := range c.New().Flags() {
-			if f.Name == name {
-				takes, isSwitch = takes || !f.isSwitch(), isSwitch || f.isSwitch()
-			}
-		}
-	}
-	return takes && !(isSwitch && find(cmd, next) != nil)
 }
 
 func find(cmd *cobra.Command, name string) *cobra.Command {

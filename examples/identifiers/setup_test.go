@@ -8,4 +8,7 @@ import (
 	"github.com/countmill/countmill/internal/testing/emulator"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(emulator.Around(m)) }
+// Package app opens Google's libraries too, and the census library starts a goroutine that it never ends.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(emulator.Around(m), goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"))
+}

@@ -35,7 +35,7 @@ func (a *API) badge(c call) error {
 	defer give()
 	ts, err := a.services.Reader.TotalsSince(c.ctx, []string{name}, badgeStaleness, time.Time{})
 	if err != nil {
-		return a.asReadProblem(c, err)
+		return err
 	}
 	label := shorten(c.params.Get("label"))
 	if !c.params.Has("label") {

@@ -1,16 +1,13 @@
 package api
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"net/http"
 	"time"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/auth"
-	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/internal/httpserver"
 	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/wire"
@@ -26,17 +23,12 @@ type BatchReceiver interface {
 }
 
 // batches answers POST /v1/batches.
-func (a *API) batches(c call) error {
-	if !a.gate.enter() {
-		c.w.Header().Set("Connection", "close")
-		return errStopping
+func (a *API) batches(c call) (any, error) {
+	out, err := a.takeBatch(c)
+	if err != nil {
+		return nil, err
 	}
-	defer a.gate.leave()
-	out, err := a.takeBatch(c.w, c.r)
-	if err == nil {
-		httpserver.WriteJSON(c.w, http.StatusAccepted, a.batchAnswerOf(out))
-	}
-	return err
+	return a.batchAnswerOf(out), nil
 }
 
 func (a *API) batchAnswerOf(out publisher.Outcome) client.AcceptedBatch {
@@ -51,24 +43,16 @@ func (a *API) batchAnswerOf(out publisher.Outcome) client.AcceptedBatch {
 	return answer
 }
 
-func (a *API) takeBatch(w http.ResponseWriter, r *http.Request) (out publisher.Outcome, err error) {
-	if _, err := httpserver.ContentType(r, typeBatch); err != nil {
-		return out, err
-	}
+func (a *API) takeBatch(c call) (out publisher.Outcome, err error) {
 	received := time.Now()
-	// Before the time of the batch is compared with the clock, and called wrong.
-	if err := clock.Check(received); err != nil {
-		return out, err
-	}
-	q := &incoming{caller: auth.From(r.Context())}
-	q.hold = hold{resource: bodiesSent, caller: cmp.Or(q.caller.Name, r.RemoteAddr)}
-	if err := a.admit(q, r.ContentLength); err != nil {
+	q, _, err := a.begin(c, typeBatch)
+	if err != nil {
 		return out, err
 	}
 	defer a.pools.release(&q.hold)
 	// The buffer is not used again: the bus may hold the batch for longer than this request.
 	body := httpserver.BodyReader{Max: wire.MaxBatch, Timeout: a.cfg.Increments.BodyTimeout, Grow: func(n int) error { return a.pools.reserve(&q.hold, n) }}
-	payload, err := body.Read(w, r, nil)
+	payload, err := body.Read(c.w, c.r, nil)
 	if err != nil {
 		return out, err
 	}
@@ -76,7 +60,7 @@ func (a *API) takeBatch(w http.ResponseWriter, r *http.Request) (out publisher.O
 	if err != nil {
 		return out, err
 	}
-	err = a.send(r.Context(), q, func(ctx context.Context) error {
+	err = a.send(c.ctx, q, func(ctx context.Context) error {
 		out, err = a.services.BatchReceiver.Send(ctx, in, received)
 		return err
 	})
@@ -90,7 +74,7 @@ func (a *API) openBatch(q *incoming, payload []byte, received time.Time) (*publi
 	from := publisher.Sender{Name: q.caller.Name, Limited: q.caller.Limited(), Past: q.caller.Has(auth.Admin), Journal: a.cfg.Increments.Journal}
 	in, batch, err := publisher.OpenBatch(payload, from, received, a.cfg.Increments.DedupWindowFunc())
 	if err != nil {
-		return nil, batchProblem(err)
+		return nil, err
 	}
 	q.entries, q.bytes = batch.Entries(), len(payload)
 	if err := checkParts(q.caller, batch); err != nil {
@@ -130,20 +114,4 @@ func named(batch *wire.Batch, entries int) []countmill.Increment {
 		}
 	}
 	return incs
-}
-
-// batchProblem says which rule the batch breaks.
-func batchProblem(err error) error {
-	var p *httpserver.Problem
-	switch {
-	case errors.Is(err, publisher.ErrClockSkew):
-		p = httpserver.NewProblem(http.StatusBadRequest, "clock-skew", "clock skew", err.Error()+": nothing of this batch was done; compare the clocks of sender and receiver")
-		p.Field = "time"
-	case errors.Is(err, publisher.ErrOtherPrincipal):
-		p = httpserver.NewProblem(http.StatusForbidden, "forbidden", "forbidden", err.Error()+": nothing was done")
-		p.Field = "principal"
-	default:
-		return err
-	}
-	return p
 }

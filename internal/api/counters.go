@@ -1,31 +1,13 @@
 package api
 
 import (
-	"errors"
 	"fmt"
-	"net/http"
 	"strconv"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/client"
-	"github.com/countmill/countmill/internal/httpserver"
 )
-
-// asChange returns err as a problem if it can say more than package countmill's errors do.
-func asChange(err error) error {
-	if lower, ok := errors.AsType[*admin.LowerError](err); ok {
-		p := httpserver.NewProblem(http.StatusConflict, "lower", "never lowered", lower.Error())
-		p.Field, p.Limit = "shards", fmt.Sprintf("%d to %d", lower.Named, countmill.MaxShards)
-		return p
-	}
-	if errors.Is(err, countmill.ErrOutcomeUnknown) {
-		p := httpserver.AsProblem(err)
-		p.Detail = "this was maybe done: repeat it, a reset only with the same id"
-		return p
-	}
-	return err
-}
 
 // A growRequest is the number of shards that a counter is to have.
 type growRequest struct {
@@ -39,7 +21,7 @@ func (a *API) grow(c call) (any, error) {
 	if err := c.caller().Check(name); err != nil {
 		return nil, err
 	}
-	return client.Grown{Counter: name, Shards: shards}, asChange(a.services.Admin.Grow(c.ctx, name, shards))
+	return client.Grown{Counter: name, Shards: shards}, a.services.Admin.Grow(c.ctx, name, shards)
 }
 
 // removed is an answer, which clients see as a client.Removed.
@@ -67,7 +49,7 @@ func (a *API) delete(c call) (any, error) {
 		return nil, err
 	}
 	d, err := a.services.Admin.Delete(c.ctx, name)
-	return &removed{name, d, c.quoted()}, asChange(err)
+	return &removed{name, d, c.quoted()}, err
 }
 
 // A resetRequest names a counter and, if it has one, the id of the reset.
@@ -89,5 +71,5 @@ func (a *API) reset(c call) (any, error) {
 		return nil, err
 	}
 	d, err := a.services.Admin.Reset(c.ctx, name, request.ID.value)
-	return &removed{name, d, c.quoted()}, asChange(err)
+	return &removed{name, d, c.quoted()}, err
 }

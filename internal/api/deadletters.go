@@ -1,22 +1,20 @@
 package api
 
 import (
-	"errors"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/admin"
+	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/httpserver"
-	"github.com/countmill/countmill/store"
 )
 
-const (
-
-	// maxKey is far above the length of the keys of dead letters.
-	maxKey = 200
-)
+// maxKey is far above the length of the keys of dead letters.
+const maxKey = 200
 
 func (a *API) listDeadLetters(c call) (any, error) {
 	after, err := c.params.After(func(after string) error { return checkKey("page_token", after) })
@@ -24,10 +22,7 @@ func (a *API) listDeadLetters(c call) (any, error) {
 		return nil, err
 	}
 	p, err := a.services.DeadLetters.List(c.ctx, after, c.number("limit"))
-	if err != nil {
-		return nil, asRefused(err)
-	}
-	return deadPageOf(p), nil
+	return deadPageOf(p), err
 }
 
 func (a *API) showDeadLetter(c call) (any, error) {
@@ -37,7 +32,7 @@ func (a *API) showDeadLetter(c call) (any, error) {
 	}
 	d, contents, found, err := a.services.DeadLetters.Show(c.ctx, key)
 	if err != nil {
-		return nil, asRefused(err)
+		return nil, err
 	}
 	if !found {
 		return nil, httpserver.NewProblem(http.StatusNotFound, "not-found", "not found", "there is no such dead letter: it was counted or discarded, or never there")
@@ -60,7 +55,7 @@ func (a *API) replay(c call) (any, error) {
 		return nil, err
 	}
 	done, err := a.services.DeadLetters.Replay(c.ctx, request.Keys, bool(request.AsNew))
-	return outcomesOf(done), asRefused(err)
+	return outcomesOf(done), err
 }
 
 // A discardRequest names dead letters.
@@ -74,7 +69,7 @@ func (a *API) discard(c call) (any, error) {
 		return nil, err
 	}
 	done, err := a.services.DeadLetters.Discard(c.ctx, request.Keys)
-	return outcomesOf(done), asRefused(err)
+	return outcomesOf(done), err
 }
 
 func checkKeys(keys []string, b *body) error {
@@ -101,12 +96,59 @@ func checkKey(field, key string) error {
 	return nil
 }
 
-// asRefused names the remedy if the store refuses this process.
-func asRefused(err error) error {
-	if !errors.Is(err, store.ErrDeployment) {
-		return err
+// maxShown is the most bytes of a message that are shown as they are.
+const maxShown = 1 << 20
+
+func deadLetterOf(d *admin.DeadLetter, bytes int) client.DeadLetter {
+	l := client.DeadLetter{Key: d.Key, Source: d.Source, Time: d.Time, At: d.At, Reason: d.Reason, Applied: "no", Bytes: bytes, ReplayAsked: d.Asked}
+	if d.Maybe {
+		l.Applied = "unknown"
 	}
-	p := httpserver.NewProblem(http.StatusServiceUnavailable, "unavailable", "unavailable",
-		"the store does not let this process do that; ask an aggregator, or give it the right to write: "+err.Error())
-	return p.RetryAfter(refusedPause)
+	return l
+}
+
+func deadPageOf(p admin.DeadLetterPage) client.DeadPage {
+	out := client.DeadPage{DeadLetters: make([]client.DeadLetter, len(p.DeadLetters)), Next: httpserver.PageToken(p.Next)}
+	for i := range p.DeadLetters {
+		out.DeadLetters[i] = deadLetterOf(&p.DeadLetters[i], p.Bytes[i])
+	}
+	return out
+}
+
+func shownOf(d *admin.DeadLetter, c admin.Contents) client.DeadLetterShown {
+	l := deadLetterOf(d, len(d.Payload))
+	s := client.DeadLetterShown{
+		Key: l.Key, Source: l.Source, Time: l.Time, At: l.At, Reason: l.Reason, Applied: l.Applied, Bytes: l.Bytes, ReplayAsked: l.ReplayAsked,
+		Replay: c.Replay, Why: c.Why,
+	}
+	switch {
+	case c.Batch != nil && !c.JSON:
+		s.Batch = batchOf(c)
+	case len(d.Payload) <= maxShown && utf8.Valid(d.Payload) && json.Valid(d.Payload):
+		s.JSON = d.Payload
+	default:
+		s.Truncated = len(d.Payload) > maxShown
+		s.Base64 = d.Payload[:min(len(d.Payload), maxShown)]
+	}
+	return s
+}
+
+func batchOf(c admin.Contents) *client.DeadBatch {
+	b := &client.DeadBatch{Time: c.Batch.Time, Parts: make([]client.DeadPart, len(c.Batch.Parts))}
+	for i := range c.Batch.Parts {
+		p := &c.Batch.Parts[i]
+		b.Parts[i] = client.DeadPart{ID: p.ID.String(), Kind: p.Kind.String(), Time: p.Time, Entries: make([]client.DeadEntry, len(p.Entries))}
+		for j, e := range p.Entries {
+			b.Parts[i].Entries[j] = client.DeadEntry(e)
+		}
+	}
+	return b
+}
+
+func outcomesOf(done []admin.DeadLetterOutcome) client.DeadOutcomes {
+	out := client.DeadOutcomes{DeadLetters: make([]client.DeadOutcome, len(done))}
+	for i, o := range done {
+		out.DeadLetters[i] = client.DeadOutcome{Key: o.Key, Result: o.Result, Why: o.Why, AsNew: o.New, MaybeCountedBefore: o.Twice}
+	}
+	return out
 }

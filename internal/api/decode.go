@@ -26,6 +26,11 @@ type body struct {
 	fields map[string]string // the limit of a field, if want does not say it
 }
 
+// takes is a small body of that type.
+func takes[T any](name, want string, fields map[string]string) *body {
+	return &body{name: name, empty: func() any { return new(T) }, max: smallBody, want: want, fields: fields}
+}
+
 // How long a body may take to arrive.
 const (
 	smallBodyTimeout = 10 * time.Second

@@ -192,7 +192,7 @@ func (to *route) responses() object {
 	if takes != nil {
 		maps.Copy(fails, map[int]string{408: "Timeout", 413: "TooLarge", 415: "UnsupportedMediaType"})
 	}
-	if takes != nil || to.role.contents {
+	if takes != nil || to.share != 0 {
 		fails[429] = "Overloaded"
 	}
 	maps.Copy(fails, to.fails)

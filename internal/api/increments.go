@@ -1,7 +1,6 @@
 package api
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -106,25 +105,20 @@ func positiveOr[T int | time.Duration](v, otherwise T) T {
 
 // increments answers POST /v1/increments. When the client goes away, its context ends the work
 // that is under way; the outcome is then unknown, as after any time-out.
-func (a *API) increments(c call) error {
-	if !a.gate.enter() {
-		c.w.Header().Set("Connection", "close")
-		return errStopping
-	}
-	defer a.gate.leave()
+func (a *API) increments(c call) (any, error) {
 	ret, err := a.returning(c)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	at, err := pastParam(c)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	done, err := a.accept(c.w, c.r, at, &ret)
-	if err == nil {
-		httpserver.WriteJSON(c.w, http.StatusAccepted, a.answer(c, done, ret))
+	done, err := a.accept(c, at, &ret)
+	if err != nil {
+		return nil, err
 	}
-	return err
+	return a.answer(c, done, ret), nil
 }
 
 // accepted is the answer {"accepted": n}, and how to read totals that contain the increments.
@@ -176,34 +170,37 @@ func pastParam(c call) (time.Time, error) {
 	return at, nil
 }
 
-// accept returns the answer to a request whose increments are durable: all of them.
-func (a *API) accept(w http.ResponseWriter, r *http.Request, at time.Time, ret *returning) (none accepted, err error) {
-	contentType, err := httpserver.ContentType(r, typeJSON, typeNDJSON)
-	if err != nil {
-		return none, err
-	}
-	key, keyed, err := idempotencyKey(r)
-	if err != nil {
-		return none, err
-	}
-	form := wire.JSON
-	if contentType == typeNDJSON {
-		form = wire.NDJSON
+// begin checks what comes before the body of a request for increments. After nil its hold has to be released.
+func (a *API) begin(c call, types ...string) (q *incoming, contentType string, err error) {
+	if contentType, err = httpserver.ContentType(c.r, types...); err != nil {
+		return nil, "", err
 	}
 	// Before the times in its body are compared with the clock, and called wrong.
 	if err := clock.Check(time.Now()); err != nil {
-		return none, err
+		return nil, "", err
 	}
-	q := &incoming{caller: auth.From(r.Context()), form: form, key: key, keyed: keyed}
-	q.hold = hold{resource: bodiesSent, caller: cmp.Or(q.caller.Name, r.RemoteAddr)}
-	if err := a.admit(q, r.ContentLength); err != nil {
+	q = &incoming{caller: c.caller(), hold: hold{resource: bodiesSent, caller: sharesAs(c)}}
+	return q, contentType, a.admit(q, c.r.ContentLength)
+}
+
+// accept returns the answer to a request whose increments are durable: all of them.
+func (a *API) accept(c call, at time.Time, ret *returning) (none accepted, err error) {
+	q, contentType, err := a.begin(c, typeJSON, typeNDJSON)
+	if err != nil {
 		return none, err
 	}
 	defer a.pools.release(&q.hold)
-	if err := a.readIncrements(w, r, q); err != nil {
+	if q.key, q.keyed, err = idempotencyKey(c.r); err != nil {
 		return none, err
 	}
-	if err := checkCounters(q.caller, q.incs, form); err != nil {
+	q.form = wire.JSON
+	if contentType == typeNDJSON {
+		q.form = wire.NDJSON
+	}
+	if err := a.readIncrements(c, q); err != nil {
+		return none, err
+	}
+	if err := checkCounters(q.caller, q.incs, q.form); err != nil {
 		return none, err
 	}
 	if err := ret.note(q.incs); err != nil {
@@ -211,7 +208,7 @@ func (a *API) accept(w http.ResponseWriter, r *http.Request, at time.Time, ret *
 	}
 	q.entries = len(q.incs)
 	var sent publisher.Sent
-	err = a.send(r.Context(), q, func(ctx context.Context) (err error) {
+	err = a.send(c.ctx, q, func(ctx context.Context) (err error) {
 		ctx = publisher.WithSender(ctx, q.caller.Name)
 		switch {
 		case !at.IsZero():
@@ -224,7 +221,7 @@ func (a *API) accept(w http.ResponseWriter, r *http.Request, at time.Time, ret *
 		return err
 	})
 	if err != nil {
-		return none, place(err, form, len(q.incs))
+		return none, place(err, q.form, len(q.incs))
 	}
 	return a.acceptedOf(len(q.incs), sent), nil
 }
@@ -292,11 +289,11 @@ func idempotencyKey(r *http.Request) (key string, keyed bool, err error) {
 }
 
 // readIncrements reads the increments of the body. The body itself is not kept.
-func (a *API) readIncrements(w http.ResponseWriter, r *http.Request, q *incoming) error {
+func (a *API) readIncrements(c call, q *incoming) error {
 	small := a.buffers.Get().(*[pooled]byte)
 	defer a.buffers.Put(small)
 	body := httpserver.BodyReader{Max: a.cfg.Increments.MaxBody, Timeout: a.cfg.Increments.BodyTimeout, Grow: func(n int) error { return a.pools.reserve(&q.hold, n) }}
-	buf, err := body.Read(w, r, small[:])
+	buf, err := body.Read(c.w, c.r, small[:])
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,6 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/api/apitest"
-	"github.com/countmill/countmill/internal/auth"
 	"github.com/countmill/countmill/internal/httpserver"
 	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/wire"
@@ -200,34 +199,6 @@ func TestAcceptedComesWithAReceipt(t *testing.T) {
 				t.Errorf("got %d %s %v\nwant 202 %s", resp.StatusCode, got, err, tc.want)
 			}
 		})
-	}
-}
-
-func TestSenderErrorsAreAnswered(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct {
-		err        error
-		status     int
-		word       string
-		retryAfter bool
-	}{
-		{countmill.ErrInvalid, 400, "invalid", false},
-		{countmill.ErrConflict, 422, "id-reused", false},
-		{&countmill.ConflictsError{Conflicts: []countmill.Conflict{{ID: "x"}}}, 422, "ids-reused", false},
-		{countmill.ErrOverloaded, 429, "overloaded", true},
-		{countmill.ErrUnavailable, 503, "unavailable", true},
-		{countmill.ErrClosed, 503, "closed", true},
-		{countmill.ErrOutcomeUnknown, 504, "outcome-unknown", false},
-		{&auth.QuotaError{Field: "bytes_per_second", Limit: 7, RetryAfter: 1}, 429, "quota", true},
-		{httpserver.NewProblem(507, "insufficient-storage", "full", "").RetryAfter(1), 507, "insufficient-storage", true},
-		{errors.New("surprise"), 500, "internal", false},
-	} {
-		s := recorder{err: fmt.Errorf("sending: %w", tc.err)}
-		resp := post(`{"counter":"a"}`).do(newIncrements(&s, IncrementsConfig{}))
-		p := problemOf(t, resp)
-		if p.Status != tc.status || p.Type != "urn:countmill:problem:"+tc.word || (resp.Header.Get("Retry-After") != "") != tc.retryAfter {
-			t.Errorf("%v: got %d %s, Retry-After %q; want %d %s", tc.err, p.Status, p.Type, resp.Header.Get("Retry-After"), tc.status, tc.word)
-		}
 	}
 }
 

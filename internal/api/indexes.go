@@ -3,16 +3,12 @@ package api
 import (
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
-	"time"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/auth"
-	"github.com/countmill/countmill/internal/httpserver"
-	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
 )
 
@@ -74,7 +70,7 @@ func (a *API) createIndex(c call) (any, error) {
 		}
 	}
 	if err := a.services.Admin.CreateIndex(c.ctx, name, match, group, own...); err != nil {
-		return nil, asChange(err)
+		return nil, err
 	}
 	return a.indexes(c)
 }
@@ -89,13 +85,13 @@ func (a *API) deleteIndex(c call) (any, error) {
 		err = fmt.Errorf("%w: %q", store.ErrNoIndex, name)
 	}
 	if err != nil {
-		return nil, asIndexProblem(err)
+		return nil, err
 	}
 	if err := mayChange(c.caller(), &x.Index); err != nil {
 		return nil, err
 	}
 	if err := a.services.Admin.DeleteIndex(c.ctx, name); err != nil {
-		return nil, asIndexProblem(err)
+		return nil, err
 	}
 	return a.indexes(c)
 }
@@ -113,48 +109,6 @@ func mayChange(caller auth.Caller, x *store.Index) error {
 		}
 	}
 	return nil
-}
-
-// asIndexProblem names the reason why no index was changed.
-func asIndexProblem(err error) error {
-	if errors.Is(err, store.ErrNoIndex) {
-		return httpserver.NewProblem(http.StatusNotFound, "no-index", "no index", err.Error())
-	}
-	return asChange(err)
-}
-
-// When a client may ask again for a group that is being built, or deleted: then there is a total, or the group
-// does not exist. Guesses.
-const (
-	retryBuilding = 5 * time.Second
-	retryDeleting = time.Minute
-)
-
-// asReadProblem says why a total cannot be read. For a group that is being built it says how far that is, if the caller may read
-// all counters of the index.
-func (a *API) asReadProblem(c call, err error) error {
-	none, ok := errors.AsType[*reader.NotServingError](err)
-	if !ok {
-		return sayWhichCounter(err)
-	}
-	p := notServing(none)
-	if a.services.Admin == nil {
-		return p
-	}
-	if x, err := a.services.Admin.Index(c.ctx, none.Index); err == nil && x.Ranges > 0 && c.caller().May(x.Prefix()) {
-		p.Progress = &httpserver.Progress{Ranges: x.Ranges, Done: x.Done}
-	}
-	return p
-}
-
-// notServing is a conflict with the state of the index, which ends by itself, and no fault of the
-// process: a 503 would make proxies stop asking it.
-func notServing(err *reader.NotServingError) *httpserver.Problem {
-	p := httpserver.NewProblem(http.StatusConflict, "not-serving", "not serving", err.Error())
-	if err.Deleting {
-		return p.RetryAfter(retryDeleting)
-	}
-	return p.RetryAfter(retryBuilding)
 }
 
 // namesOf are counters, and then those of groups, which a field of the request has without their first character.

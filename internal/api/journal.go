@@ -10,7 +10,7 @@ import (
 )
 
 // onJournal is the processes that read the journal.
-var onJournal = &role{"reader or aggregator", func(s *Services) bool { return s.Journal != nil }, true}
+var onJournal = &role{"reader or aggregator", func(s *Services) bool { return s.Journal != nil }}
 
 func (a *API) journal(c call) (any, error) {
 	q := admin.JournalQuery{Counter: c.params.Get("counter"), ID: c.params.Get("id"), After: c.params.Get("after"), Before: c.params.Get("before")}
@@ -27,10 +27,7 @@ func (a *API) journal(c call) (any, error) {
 	}
 	q.Limit = c.number("limit")
 	page, err := a.services.Journal.Page(c.ctx, q)
-	if err != nil {
-		return nil, err
-	}
-	return c.formatted(journalPageOf(&page)), nil
+	return c.formatted(journalPageOf(&page)), err
 }
 
 func journalPageOf(page *admin.JournalPage) client.JournalPage {
@@ -85,10 +82,7 @@ func (a *API) journalRecords(c call) (any, error) {
 	return out, nil
 }
 
-var eraseBody = &body{
-	name: "EraseRequest", empty: func() any { return new(eraseRequest) }, max: smallBody,
-	want: `{"counter": "...", "after": "..."}, after only for a further call`, fields: map[string]string{"counter": "1 to 500 bytes", "after": "a key of an earlier answer"},
-}
+var eraseBody = takes[eraseRequest]("EraseRequest", `{"counter": "...", "after": "..."}, after only for a further call`, map[string]string{"counter": "1 to 500 bytes", "after": "a key of an earlier answer"})
 
 // An eraseRequest names a counter, and where to go on.
 type eraseRequest struct {
@@ -106,8 +100,5 @@ func (a *API) eraseJournal(c call) (any, error) {
 		return nil, eraseBody.wrong("after", "is empty")
 	}
 	done, err := a.services.Journal.Erase(c.ctx, request.Counter.value, request.After.value)
-	if err != nil {
-		return nil, asChange(err)
-	}
-	return client.Erased{Erased: done.Erased, Others: done.Others, Next: done.Next, SettledUntil: done.SettledUntil}, nil
+	return client.Erased{Erased: done.Erased, Others: done.Others, Next: done.Next, SettledUntil: done.SettledUntil}, err
 }

@@ -1,13 +1,11 @@
 package api
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/httpserver"
-	"github.com/countmill/countmill/reader"
 )
 
 const (
@@ -66,22 +64,4 @@ func checkCount(field string, n, most int) error {
 		return &countmill.FieldError{Field: field, Problem: fmt.Sprintf("is given %d times", n), Limit: fmt.Sprintf("1 to %d", most)}
 	}
 	return nil
-}
-
-// sayWhichCounter puts the position of a bad name into words: the reader's error counts
-// increments.
-func sayWhichCounter(err error) error {
-	if none, ok := errors.AsType[*reader.NotServingError](err); ok {
-		return notServing(none)
-	}
-	field, ok := errors.AsType[*countmill.FieldError](err)
-	if !ok || field.Index == nil {
-		return err
-	}
-	plain := *field
-	plain.Index = nil
-	p := httpserver.AsProblem(&plain)
-	p.Detail = fmt.Sprintf("counter %d (from 0): %s", *field.Index, plain.Error())
-	p.Index = field.Index
-	return p
 }

@@ -17,104 +17,6 @@ import (
 	"github.com/countmill/countmill/publisher"
 )
 
-// A steadyQueue has requests under way, of which as many are taken a second as the test says.
-type steadyQueue struct {
-	queue
-	t     *testing.T
-	now   time.Time
-	under []ticket
-}
-
-// take has that many increments taken a second, in a hundred requests; a fifth of a second's
-// are under way, or a request.
-func (q *steadyQueue) take(perSecond int, length time.Duration) {
-	q.t.Helper()
-	for ; length > 0; length -= 10 * time.Millisecond {
-		n := max(perSecond/100, 1)
-		for len(q.under) < 20 && q.fitsLocked(n, q.roomLocked()) {
-			q.enter(n)
-		}
-		q.now = q.now.Add(10 * time.Millisecond)
-		q.leave(q.under[0], true, q.now)
-		q.under = q.under[1:]
-	}
-	for _, t := range q.under {
-		q.leave(t, false, q.now)
-	}
-	q.under = nil
-}
-
-func (q *steadyQueue) enter(cost int) {
-	q.t.Helper()
-	ticket, err := q.queue.enter(q.t.Context(), "a", cost, q.now)
-	if err != nil {
-		q.t.Fatalf("%d increments beside %d: %v", cost, q.queue.under, err)
-	}
-	q.under = append(q.under, ticket)
-}
-
-// rooms is how many increments may be under way, and how many may wait.
-func (q *steadyQueue) rooms() (under, wait int) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.tickLocked(q.now)
-	room := q.roomLocked()
-	for q.fitsLocked(100, room) {
-		q.queue.under += 100
-	}
-	under = q.queue.under
-	for wait < 10_000_000 && q.tooLongLocked("a") == nil {
-		q.lines.Join("a", q.now, 100, q.turnLocked())
-		wait += 100
-	}
-	return under, wait
-}
-
-// The bounds on increments under way and in lines follow the speed, which shows only while
-// there are plenty of increments.
-func TestRoomFollowsTheSpeed(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct {
-		name        string
-		happens     func(q *steadyQueue)
-		under, wait int
-	}{
-		{"nothing is known", func(*steadyQueue) {}, first, unknown},
-		{"too little is known", func(q *steadyQueue) { q.take(50_000, time.Second) }, first, unknown},
-		{"only little was taken", func(q *steadyQueue) { q.take(1_000, time.Minute) }, first, unknown},
-		{"slow", func(q *steadyQueue) { q.take(20_000, 10*time.Second) }, 5_000, 45_000},
-		{"medium", func(q *steadyQueue) { q.take(200_000, 10*time.Second) }, 50_000, 450_000},
-		{"fast", func(q *steadyQueue) { q.take(10_000_000, 10*time.Second) }, 600_000, 10_000_000},
-		{"very slow", func(q *steadyQueue) {
-			for range 10 {
-				q.enter(20_000) // nothing else is under way: one passes, however large
-				q.now = q.now.Add(4 * time.Second)
-				q.leave(q.under[0], true, q.now)
-				q.under = nil
-			}
-		}, always, 11_250},
-		{"idle since", func(q *steadyQueue) { q.take(20_000, 10*time.Second); q.now = q.now.Add(time.Hour) }, 5_000, 45_000},
-		{"little since", func(q *steadyQueue) { q.take(20_000, 10*time.Second); q.take(1_000, time.Minute) }, 5_000, 45_000},
-		{"faster since", func(q *steadyQueue) { q.take(20_000, 10*time.Second); q.take(200_000, 20*time.Second) }, 50_000, 450_000},
-		{"slower since", func(q *steadyQueue) { q.take(200_000, 10*time.Second); q.take(20_000, 20*time.Second) }, 5_000, 45_000},
-	} {
-		q := &steadyQueue{t: t, now: time.Unix(1e9, 0)}
-		q.most, q.limit = 2500*time.Millisecond, 600_000
-		q.tickLocked(q.now)
-		tc.happens(q)
-		under, wait := q.rooms()
-		if off := tc.under / 10; under < tc.under-off || under > tc.under+off {
-			t.Errorf("%s: %d may be under way, want %d", tc.name, under, tc.under)
-		}
-		if off := tc.wait / 10; wait < tc.wait-off || wait > tc.wait+off {
-			t.Errorf("%s: %d may wait, want %d", tc.name, wait, tc.wait)
-		}
-		if err := q.tooLongLocked("a"); err != nil && !errors.Is(err, countmill.ErrOverloaded) {
-			t.Errorf("%s: one more: got %v", tc.name, err)
-		}
-	}
-}
-
 // A request that looked at the clock, and then waited for another, counts no time twice.
 func TestSpeedOfALateRequest(t *testing.T) {
 	t.Parallel()
@@ -125,6 +27,23 @@ func TestSpeedOfALateRequest(t *testing.T) {
 	s.pass(began.Add(2*time.Second), true)
 	if s.busy != 2*time.Second {
 		t.Errorf("busy for %s, want 2s", s.busy)
+	}
+}
+
+// A sender that has little to take shows no speed.
+func TestLittleShowsNoSpeed(t *testing.T) {
+	t.Parallel()
+	q, now := &queue{most: 2 * time.Second, limit: 600_000}, time.Unix(1e9, 0)
+	for range 100 {
+		ticket, err := q.enter(t.Context(), "a", 10, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now = now.Add(time.Second)
+		q.leave(ticket, true, now)
+	}
+	if q.speed.taken != 0 || q.speed.busy != 0 {
+		t.Errorf("%g were taken in %s, want nothing known", q.speed.taken, q.speed.busy)
 	}
 }
 

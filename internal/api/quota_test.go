@@ -26,14 +26,7 @@ func TestTokensHaveLimits(t *testing.T) {
 			time.Sleep(time.Until(clock.Earliest)) // a bubble begins in the year 2000
 			s := &recorder{}
 			h := newIncrements(s, IncrementsConfig{})
-			tokens, secrets := authtest.Open(t, auth.Token{Name: "limited", Scopes: []auth.Scope{auth.Publish}, Limits: l})
-			caller, err := tokens.Authenticate(secrets[0])
-			if err != nil {
-				t.Fatal(err)
-			}
-			as := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				h.ServeHTTP(w, r.WithContext(auth.With(r.Context(), caller)))
-			})
+			as := authtest.With(t, h, auth.Token{Name: "limited", Scopes: []auth.Scope{auth.Publish}, Limits: l})
 			if resp := post(`[{"counter":"a"},{"counter":"b"},{"counter":"c"}]`).do(as); resp.StatusCode != http.StatusAccepted {
 				t.Fatalf("%s: the first request: got %d", field, resp.StatusCode)
 			}

@@ -25,10 +25,7 @@ type Recounter interface {
 	Recount(ctx context.Context, q recount.Query) (recount.Result, error)
 }
 
-var recountBody = &body{
-	name: "RecountRequest", empty: func() any { return new(recountRequest) }, max: smallBody,
-	want: `{"prefix": "billing:", "range": "...", "repair": false, "opening": false}, each only if wanted`,
-}
+var recountBody = takes[recountRequest]("RecountRequest", `{"prefix": "billing:", "range": "...", "repair": false, "opening": false}, each only if wanted`, nil)
 
 // A recountRequest names a range of a recount.
 type recountRequest struct {
@@ -55,7 +52,7 @@ func (a *API) recount(c call) (any, error) {
 	case err == nil:
 		return recountedOf(&result), nil
 	case errors.Is(err, store.ErrDeployment):
-		return nil, asRefused(err)
+		return nil, err
 	case errors.Is(err, countmill.ErrOutcomeUnknown):
 		return nil, httpserver.NewProblem(http.StatusGatewayTimeout, "outcome-unknown", "outcome unknown",
 			err.Error()+": repeat the call, which corrects nothing twice")

@@ -37,9 +37,11 @@ type route struct {
 
 	// free parameters are ignored.
 	free   bool
+	counts bool          // it takes increments: the gate is before it
+	share  int           // the resource of which each request takes one while it is served; 0: none
 	within time.Duration // bounds the answer; 0: Config.Timeout; forever: answer has a bound of its own
 
-	// answer returns the value of a 200, or the error of a problem.
+	// answer returns the value of a success, or the error of a problem.
 	answer func(*API, call) (any, error)
 	// writes replaces answer if the answer is not a JSON value. It has written nothing if it
 	// returns an error.
@@ -115,9 +117,8 @@ const forever = -1
 
 // A role is the processes that have a route.
 type role struct {
-	roles    string // in words
-	here     func(*Services) bool
-	contents bool // its requests take a share of them
+	roles string // in words
+	here  func(*Services) bool
 }
 
 // A call is a request as far as its route has read it. It is passed by value: a pointer would
@@ -184,9 +185,9 @@ func (a *API) handler(to *route) http.Handler {
 		v, err := a.serve(to, c)
 		switch {
 		case err != nil:
-			httpserver.WriteError(w, r, a.cfg.Logger, err)
+			httpserver.WriteError(w, r, a.cfg.Logger, a.asProblem(c, err))
 		case to.answer != nil:
-			httpserver.WriteJSON(w, http.StatusOK, v)
+			httpserver.WriteJSON(w, max(to.out.status, http.StatusOK), v)
 		}
 	})
 }
@@ -201,6 +202,13 @@ func (a *API) timeOf(to *route) time.Duration {
 // serve checks a request from the outside in: the form of parameters and body, and then their
 // values.
 func (a *API) serve(to *route, c call) (v any, err error) {
+	if to.counts {
+		if !a.gate.enter() {
+			c.w.Header().Set("Connection", "close")
+			return nil, errStopping
+		}
+		defer a.gate.leave()
+	}
 	if !to.free {
 		if c.params, err = httpserver.Query(c.r, to.once, to.often); err != nil {
 			return nil, err
@@ -220,8 +228,8 @@ func (a *API) serve(to *route, c call) (v any, err error) {
 			return nil, err
 		}
 	}
-	if to.role.contents {
-		give, err := a.pools.take(contents, sharesAs(c), 1)
+	if to.share != 0 {
+		give, err := a.pools.take(to.share, sharesAs(c), 1)
 		if err != nil {
 			return nil, err
 		}

@@ -15,8 +15,8 @@ var (
 	onBatchReceiver = &role{roles: "publisher", here: func(s *Services) bool { return s.BatchReceiver != nil }}
 	onReader        = &role{roles: "reader", here: func(s *Services) bool { return s.Reader != nil }}
 	onAdmin         = &role{roles: "reader", here: func(s *Services) bool { return s.Admin != nil }}
-	onStore         = &role{"reader or aggregator", func(s *Services) bool { return s.DeadLetters != nil }, true}
-	onVerifier      = &role{"reader or aggregator", func(s *Services) bool { return s.Verifier != nil }, true}
+	onStore         = &role{"reader or aggregator", func(s *Services) bool { return s.DeadLetters != nil }}
+	onVerifier      = &role{"reader or aggregator", func(s *Services) bool { return s.Verifier != nil }}
 	onSequences     = &role{roles: "reader or aggregator", here: func(s *Services) bool { return s.Sequences != nil }}
 	onMetrics       = &role{roles: "any", here: func(s *Services) bool { return s.Metrics != nil }}
 )
@@ -43,42 +43,18 @@ var (
 		name: "CountersRequest", empty: func() any { return new(totalsRequest) }, max: httpserver.MaxBody,
 		want: `{"counters": [...], "groups": [...]}, 1 to 1000 strings together`,
 	}
-	growBody = &body{
-		name: "Grow", empty: func() any { return new(growRequest) }, max: smallBody,
-		want: `{"shards": N}`, fields: map[string]string{"shards": "1 to 999"},
+	growBody    = takes[growRequest]("Grow", `{"shards": N}`, map[string]string{"shards": "1 to 999"})
+	resetBody   = takes[resetRequest]("Reset", `{"counter": "...", "id": "..."}, the id only if wanted`, map[string]string{"counter": "1 to 500 bytes"})
+	replayBody  = takes[replayRequest]("DeadReplay", `{"keys": [...], "as_new": false}, 1 to 100 keys`, nil)
+	discardBody = takes[discardRequest]("DeadKeys", `{"keys": [...]}, 1 to 100 keys`, nil)
+	verifyBody  = takes[verifyRequest]("VerifyRequest", `{"prefix": "", "limit": 1000, "page_token": ""}`, map[string]string{"limit": "1 to 1000"})
+	ruleBodies  = []*body{
+		store.KindSeries:  takes[ruleRequest]("SeriesRuleRequest", `{"pattern": "page:*", "keep": "1m:6h,15m:400d"}`, nil),
+		store.KindJournal: takes[journalRuleRequest]("JournalRuleRequest", `{"pattern": "billing:*", "keep": "400d"}`, nil),
 	}
-	resetBody = &body{
-		name: "Reset", empty: func() any { return new(resetRequest) }, max: smallBody,
-		want: `{"counter": "...", "id": "..."}, the id only if wanted`, fields: map[string]string{"counter": "1 to 500 bytes"},
-	}
-	replayBody = &body{
-		name: "DeadReplay", empty: func() any { return new(replayRequest) }, max: smallBody,
-		want: `{"keys": [...], "as_new": false}, 1 to 100 keys`,
-	}
-	discardBody = &body{
-		name: "DeadKeys", empty: func() any { return new(discardRequest) }, max: smallBody,
-		want: `{"keys": [...]}, 1 to 100 keys`,
-	}
-	verifyBody = &body{
-		name: "VerifyRequest", empty: func() any { return new(verifyRequest) }, max: smallBody,
-		want: `{"prefix": "", "limit": 1000, "page_token": ""}`, fields: map[string]string{"limit": "1 to 1000"},
-	}
-	ruleBodies = []*body{
-		store.KindSeries:  {name: "SeriesRuleRequest", empty: func() any { return new(ruleRequest) }, max: smallBody, want: `{"pattern": "page:*", "keep": "1m:6h,15m:400d"}`},
-		store.KindJournal: {name: "JournalRuleRequest", empty: func() any { return new(journalRuleRequest) }, max: smallBody, want: `{"pattern": "billing:*", "keep": "400d"}`},
-	}
-	filledBody = &body{
-		name: "FilledRequest", empty: func() any { return new(filledRequest) }, max: smallBody,
-		want: `{"pattern": "page:*", "from": "2026-01-01T00:00:00Z", "to": "2026-11-01T00:00:00Z"}`,
-	}
-	indexBody = &body{
-		name: "IndexRequest", empty: func() any { return new(indexRequest) }, max: smallBody,
-		want: `{"name": "sites", "match": "page:{site}:*", "group": "site:{site}"}`,
-	}
-	backupBody = &body{
-		name: "BackupRequest", empty: func() any { return new(backupRequest) }, max: smallBody,
-		want: `{"to": "monday"}, a path below the server's --backup-root, or {} for the root itself`,
-	}
+	filledBody = takes[filledRequest]("FilledRequest", `{"pattern": "page:*", "from": "2026-01-01T00:00:00Z", "to": "2026-11-01T00:00:00Z"}`, nil)
+	indexBody  = takes[indexRequest]("IndexRequest", `{"name": "sites", "match": "page:{site}:*", "group": "site:{site}"}`, nil)
+	backupBody = takes[backupRequest]("BackupRequest", `{"to": "monday"}, a path below the server's --backup-root, or {} for the root itself`, nil)
 )
 
 // The parameters of several routes.

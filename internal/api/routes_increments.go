@@ -22,7 +22,7 @@ var incrementRoutes = []route{
 		takes: []media{{kind: typeJSON, of: "Increments", with: `"examples": {"one": {"value": {"counter": "page:home"}}, "several": {"value": [{"counter": "page:home", "delta": 3}, {"counter": "sales:eur-cent", "delta": -1250, "id": "order-7-refund"}]}}`}, {kind: typeNDJSON, of: "IncrementLines"}}, most: "8 MiB",
 		out:    success{status: 202, says: "All increments of the request are durable. With `return=totals` they are in `totals`.", as: []media{{kind: typeJSON, of: client.Accepted{}}}},
 		fails:  fails{422: "IdReused", 429: "OverloadedOrQuota", 504: "OutcomeUnknown", 507: "InsufficientStorage"},
-		within: forever, writes: (*API).increments,
+		counts: true, within: forever, answer: (*API).increments,
 	},
 	{
 		op: "sendBatch", method: http.MethodPost, path: "/v1/batches", role: onBatchReceiver,
@@ -32,20 +32,20 @@ var incrementRoutes = []route{
 		takes: []media{{kind: typeBatch, of: "EncodedBatch"}}, most: "512 KiB",
 		out:    success{status: 202, says: "All parts of the batch are durable, but for those in `conflicts`.", as: []media{{kind: typeJSON, of: client.AcceptedBatch{}}}},
 		fails:  fails{429: "OverloadedOrQuota", 504: "OutcomeUnknown", 507: "InsufficientStorage"},
-		within: forever, writes: (*API).batches,
+		counts: true, within: forever, answer: (*API).batches,
 	},
 }
 
 var sequenceRoutes = []route{
 	{
 		op: "nextValues", method: http.MethodPost, path: "/v1/sequences/next", role: onSequences,
-		need:   auth.PerCounter(auth.Publish),
-		says:   "Get the next values of a sequence",
-		more:   "A sequence is a named row of integers from 1, without creation, apart from the counter of the same name. No value is given to two requests, and each value is greater than all that were answered before the request. With an `id` a repeat within the deduplication window (8 days) gets the same values, from any sender. With its first `time` too, a later repeat is refused with 410. Without an `id` each call gets new values. A value is left out if the outcome of its request was unknown and nobody repeated it, or if the directory was restored from a backup. Values beyond 2^53 are numbers too.",
-		body:   nextBody,
-		out:    gives("The value; with `count` the first and the last of so many consecutive values.", client.Values{}),
-		fails:  fails{409: "NoValues", 410: "IdExpired", 429: "OverloadedOrQuota", 504: "OutcomeUnknown", 507: "InsufficientStorage"},
-		within: forever, answer: (*API).nextValues,
+		need:  auth.PerCounter(auth.Publish),
+		says:  "Get the next values of a sequence",
+		more:  "A sequence is a named row of integers from 1, without creation, apart from the counter of the same name. No value is given to two requests, and each value is greater than all that were answered before the request. With an `id` a repeat within the deduplication window (8 days) gets the same values, from any sender. With its first `time` too, a later repeat is refused with 410. Without an `id` each call gets new values. A value is left out if the outcome of its request was unknown and nobody repeated it, or if the directory was restored from a backup. Values beyond 2^53 are numbers too.",
+		body:  nextBody,
+		out:   gives("The value; with `count` the first and the last of so many consecutive values.", client.Values{}),
+		fails: fails{409: "NoValues", 410: "IdExpired", 429: "OverloadedOrQuota", 504: "OutcomeUnknown", 507: "InsufficientStorage"},
+		share: values, within: forever, answer: (*API).nextValues,
 	},
 	{
 		op: "getSequence", method: http.MethodGet, path: "/v1/sequences", role: onSequences,

@@ -1,8 +1,6 @@
 package api
 
 import (
-	"errors"
-	"net/http"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -55,10 +53,7 @@ func orNull(t time.Time) *time.Time {
 
 func (a *API) rules(c call) (any, error) {
 	set, err := a.services.Admin.Rules(c.ctx)
-	if err != nil {
-		return nil, err
-	}
-	return rulesOf(set), nil
+	return rulesOf(set), err
 }
 
 // addRule answers additions of rules of a kind.
@@ -73,10 +68,7 @@ func addRule(kind store.RuleKind) func(*API, call) (any, error) {
 			return nil, err
 		}
 		set, err := a.services.Admin.AddRule(c.ctx, kind, request.Pattern.value, keep)
-		if err != nil {
-			return nil, asRuleProblem(err)
-		}
-		return rulesOf(set), nil
+		return rulesOf(set), err
 	}
 }
 
@@ -104,10 +96,7 @@ func (a *API) fillSeriesRule(c call) (any, error) {
 		*end.to = at.UTC().Truncate(time.Second)
 	}
 	set, err := a.services.Admin.FillSeries(c.ctx, request.Pattern.value, filled)
-	if err != nil {
-		return nil, asRuleProblem(err)
-	}
-	return rulesOf(set), nil
+	return rulesOf(set), err
 }
 
 // removeRule answers removals of rules of a kind.
@@ -118,17 +107,6 @@ func removeRule(kind store.RuleKind) func(*API, call) (any, error) {
 			return nil, err
 		}
 		set, err := a.services.Admin.RemoveRule(c.ctx, kind, pattern)
-		if err != nil {
-			return nil, asRuleProblem(err)
-		}
-		return rulesOf(set), nil
+		return rulesOf(set), err
 	}
-}
-
-// asRuleProblem names the reason why no rule was changed.
-func asRuleProblem(err error) error {
-	if errors.Is(err, store.ErrNoRule) {
-		return httpserver.NewProblem(http.StatusNotFound, "no-rule", "no rule", err.Error())
-	}
-	return asChange(err)
 }

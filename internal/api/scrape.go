@@ -80,7 +80,7 @@ func (a *API) gather(c call) (text []byte, truncated bool, err error) {
 	defer give()
 	s, err := a.scrape(ctx, c)
 	if err != nil {
-		return nil, false, sayWhichCounter(err)
+		return nil, false, err
 	}
 	return s.text(a.services.Reader.Pipeline(ctx)), s.truncated, nil
 }

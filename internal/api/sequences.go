@@ -3,15 +3,11 @@ package api
 import (
 	"context"
 	"errors"
-	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/auth"
-	"github.com/countmill/countmill/internal/httpserver"
-	"github.com/countmill/countmill/sequence"
 	"github.com/countmill/countmill/store"
 )
 
@@ -22,13 +18,9 @@ type Sequences interface {
 	Delete(ctx context.Context, sequence string) (store.SequenceState, error)
 }
 
-var nextBody = &body{
-	name: "NextRequest", empty: func() any { return new(nextRequest) }, max: smallBody,
-	want: `{"sequence": "...", "id": "...", "count": N, "time": "..."}, only the sequence is required`,
-	fields: map[string]string{
-		"sequence": "1 to 500 bytes", "id": "1 to 128 bytes", "count": "1 to 1000", "time": "RFC 3339, as in 2006-01-02T15:04:05.000000Z",
-	},
-}
+var nextBody = takes[nextRequest]("NextRequest", `{"sequence": "...", "id": "...", "count": N, "time": "..."}, only the sequence is required`, map[string]string{
+	"sequence": "1 to 500 bytes", "id": "1 to 128 bytes", "count": "1 to 1000", "time": "RFC 3339, as in 2006-01-02T15:04:05.000000Z",
+})
 
 // A nextRequest asks for values of a sequence.
 type nextRequest struct {
@@ -67,15 +59,13 @@ func (a *API) nextValues(c call) (any, error) {
 	if err := mayUse(c.caller(), next); err != nil {
 		return nil, err
 	}
-	if admit := a.cfg.Increments.Admit; admit != nil {
-		if err := admit(); err != nil {
-			return nil, err
-		}
+	if err := a.cfg.Increments.Admit(); err != nil {
+		return nil, err
 	}
 	given, err := a.give(c, next)
 	switch {
 	case err != nil:
-		return nil, asSequenceProblem(err)
+		return nil, err
 	case request.Count.given:
 		return client.Values{First: given.First, Last: given.Last}, nil
 	}
@@ -85,11 +75,6 @@ func (a *API) nextValues(c call) (any, error) {
 // give charges the caller, and gives values. A call counts towards the limits of a token as an increment does, and a sequence as a
 // counter does: each call with an id and each sequence is a record.
 func (a *API) give(c call, next countmill.NextRequest) (none countmill.Values, err error) {
-	give, err := a.pools.take(values, sharesAs(c), 1)
-	if err != nil {
-		return none, err
-	}
-	defer give()
 	// No counter has such a name: a sequence is new, even if a counter has its name.
 	named := countmill.Increment{Counter: "\xff" + next.Sequence}
 	if err := c.caller().Charge([]countmill.Increment{named}, 1, c.size); err != nil {
@@ -122,26 +107,5 @@ func (a *API) ofSequence(c call, do func(context.Context, string) (store.Sequenc
 		return nil, err
 	}
 	state, err := do(c.ctx, name)
-	if err != nil {
-		return nil, asSequenceProblem(err)
-	}
-	return client.SequenceState{Sequence: name, Last: state.Last, Exists: state.Exists()}, nil
-}
-
-// asSequenceProblem returns err as a problem if it can say more than package countmill's errors do.
-func asSequenceProblem(err error) error {
-	switch {
-	case errors.Is(err, countmill.ErrOutcomeUnknown):
-		p := httpserver.AsProblem(err)
-		p.Detail = "values were maybe given: repeat the request with the same id; without an id they are a gap"
-		return p
-	case errors.Is(err, countmill.ErrConflict):
-		p := httpserver.NewProblem(http.StatusConflict, "other-count", "another count", err.Error())
-		p.Field = "count"
-		if other, ok := errors.AsType[*sequence.CountError](err); ok {
-			p.Limit = strconv.Itoa(other.Given)
-		}
-		return p
-	}
-	return err
+	return client.SequenceState{Sequence: name, Last: state.Last, Exists: state.Exists()}, err
 }

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/csv"
-	"errors"
-	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -51,24 +49,16 @@ func (a *API) series(c call) error {
 }
 
 // readSeries reads rows, unless too many others do. How long a client takes to read the answer does not count.
-func (a *API) readSeries(c call, q reader.SeriesQuery) (reader.Series, error) {
+func (a *API) readSeries(c call, q reader.SeriesQuery) (found reader.Series, err error) {
 	give, err := a.pools.take(seriesReads, sharesAs(c), 1)
 	if err != nil {
-		return reader.Series{}, err
+		return found, err
 	}
 	defer give()
-	found, err := a.services.Reader.Series(c.ctx, q)
-	if withoutTotals(err) {
-		return reader.Series{}, a.asSeriesProblem(c, err)
+	if found, err = a.services.Reader.Series(c.ctx, q); withoutTotals(err) {
+		return found, err
 	}
 	return found, nil
-}
-
-func (a *API) asSeriesProblem(c call, err error) error {
-	if none, ok := errors.AsType[*reader.NoSeriesError](err); ok {
-		return httpserver.NewProblem(http.StatusNotFound, "no-series", "no series", none.Error())
-	}
-	return a.asReadProblem(c, err)
 }
 
 func readSeriesCall(c call, now time.Time) (q seriesCall, err error) {

@@ -1,13 +1,10 @@
 package api
 
 import (
-	"errors"
-	"net/http"
 	"strconv"
 	"time"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/internal/httpserver"
 	"github.com/countmill/countmill/reader"
 )
 
@@ -18,13 +15,8 @@ func (a *API) top(c call) (any, error) {
 		return nil, err
 	}
 	board.Groups = c.is("of", "groups")
-	give, err := a.pools.take(boardReads, sharesAs(c), 1)
-	if err != nil {
-		return nil, err
-	}
-	defer give()
 	found, err := a.services.Reader.Top(c.ctx, reader.TopQuery{BoardQuery: board, N: c.number("n")})
-	return &topAnswer{found, c.quoted()}, asBoardProblem(err)
+	return &topAnswer{found, c.quoted()}, err
 }
 
 // rank answers with the place of a counter.
@@ -40,13 +32,8 @@ func (a *API) rank(c call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	give, err := a.pools.take(boardReads, sharesAs(c), 1)
-	if err != nil {
-		return nil, err
-	}
-	defer give()
 	found, err := a.services.Reader.Rank(c.ctx, q, counter)
-	return &rankAnswer{found, c.quoted()}, asBoardProblem(err)
+	return &rankAnswer{found, c.quoted()}, err
 }
 
 // boardQuery reads what top and rank have in common.
@@ -67,22 +54,6 @@ func boardQuery(c call) (q reader.BoardQuery, err error) {
 	}
 	q.Window, err = reader.ParseWindow(params.Get("window"), zone)
 	return q, err
-}
-
-func asBoardProblem(err error) error {
-	if none, ok := errors.AsType[*reader.NoIndexError](err); ok {
-		return httpserver.NewProblem(http.StatusNotFound, "no-index", "no index", none.Error())
-	}
-	if none, ok := errors.AsType[*reader.NoWindowError](err); ok {
-		return httpserver.NewProblem(http.StatusNotFound, "no-series", "no series", none.Error())
-	}
-	if building, ok := errors.AsType[*reader.NotServingError](err); ok {
-		return notServing(building)
-	}
-	if errors.Is(err, reader.ErrNoBoards) {
-		return httpserver.NewProblem(http.StatusConflict, "no-boards", "no boards", err.Error())
-	}
-	return err
 }
 
 // topAnswer is how clients see a Top.

@@ -65,7 +65,7 @@ func (a *API) readTotals(c call, counters []string) (*totals, error) {
 	}
 	ts, err := a.services.Reader.TotalsSince(c.ctx, counters, maxStaleness, minAsOf)
 	if withoutTotals(err) {
-		return nil, a.asReadProblem(c, err)
+		return nil, err
 	}
 	return &totals{totals: ts, quoted: quoted, lag: lagOf(a.services.Reader.Pipeline(c.ctx)), unseen: a.unseen()}, nil
 }
@@ -90,7 +90,7 @@ func (a *API) totalsAfter(c call, counters []string, minAsOf time.Time, quoted b
 	}
 	after, err := a.services.Reader.TotalsAfter(c.ctx, counters, receipt, wait, minAsOf)
 	if withoutTotals(err) {
-		return nil, a.asReadProblem(c, err)
+		return nil, err
 	}
 	return &totals{totals: after.Totals, deadLetters: after.DeadLetters, after: true, quoted: quoted, lag: lagOf(a.services.Reader.Pipeline(c.ctx)), unseen: a.unseen()}, nil
 }

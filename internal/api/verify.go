@@ -5,13 +5,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/admin"
+	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/httpserver"
 	"github.com/countmill/countmill/store"
 )
-
-// refusedPause is when a process that the store refuses may be asked again. A guess: a person
-// has to act.
-const refusedPause = time.Minute
 
 func (a *API) shards(c call) (any, error) {
 	counter := c.params.Get("counter")
@@ -22,10 +20,7 @@ func (a *API) shards(c call) (any, error) {
 		return nil, err
 	}
 	page, err := a.services.Verifier.ShardsOf(c.ctx, counter)
-	if err != nil {
-		return nil, err
-	}
-	return shardsOf(counter, page), nil
+	return shardsOf(counter, page), err
 }
 
 func (a *API) verify(c call) (any, error) {
@@ -70,8 +65,35 @@ func (a *API) verifyPage(c call, prefix, from string, limit int, repair bool) (a
 	// The server's own limit is for short answers. Tests write without a connection.
 	_ = httpserver.ExtendWrite(c.w, verifying+10*time.Second)
 	result, err := a.services.Verifier.Page(c.ctx, prefix, from, limit, repair)
-	if err != nil {
-		return nil, asRefused(err)
+	return verifiedOf(result), err
+}
+
+func shardsOf(counter string, page store.ShardPage) client.Shards {
+	out := client.Shards{Counter: counter, AsOf: page.At, Counts: make([]client.ShardCount, len(page.Shards))}
+	out.Shards, out.Exists = page.Records[counter], page.Records[counter] > 0
+	for i := range page.Shards {
+		s := &page.Shards[i]
+		out.Counts[i] = client.ShardCount{Shard: s.Number, Updated: s.Updated}
+		if n, fits := s.Count.Int64(); fits && s.Bad == "" {
+			out.Counts[i].Count = &n
+		}
+		if problem, wrong := admin.ShardProblem(&page, s); wrong {
+			out.Counts[i].Problem = problem.Kind
+		}
 	}
-	return verifiedOf(result), nil
+	return out
+}
+
+func verifiedOf(r admin.VerifyResult) client.Verified {
+	out := client.Verified{
+		AsOf: r.At, Problems: make([]client.Inconsistency, len(r.Problems)),
+		Shards: r.Shards, Groups: r.Groups, Next: httpserver.PageToken(r.Next),
+	}
+	for i, p := range r.Problems {
+		out.Problems[i] = client.Inconsistency{Kind: p.Kind, Counter: p.Counter, Detail: p.Detail, Fixed: p.Fixed}
+		if p.Shard >= 0 {
+			out.Problems[i].Shard = &p.Shard
+		}
+	}
+	return out
 }

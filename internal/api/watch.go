@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/internal/auth"
 	"github.com/countmill/countmill/internal/httpserver"
 )
 
@@ -20,16 +19,14 @@ const (
 	defaultInterval = time.Second
 )
 
-// A watcher is one stream. It keeps a mark and no events: after a slow write it sends the
+// A watcher is one stream. It keeps the snapshot that it has shown and no events: after a slow write it sends the
 // newest totals of everything that has changed since.
 type watcher struct {
-	a      *API
-	caller auth.Caller
-	view   view
-
-	w       http.ResponseWriter
+	call
+	a       *API
+	view    view
 	sent    time.Time // when something went out last
-	at      mark      // the client has everything up to here
+	shown   *snapshot // the client has it
 	ending  []byte    // the end of the last event: lag and the like
 	problem []byte    // the problem that was sent last, if no totals were sent since
 }
@@ -37,16 +34,14 @@ type watcher struct {
 // watch streams an event at once and one whenever something has changed. A writer
 // without deadlines is refused: there a slow client could not be dropped.
 func (a *API) watch(c call) error {
-	wa := &watcher{a: a, caller: c.caller(), w: c.w}
-	o, err := wa.orderOf(c)
+	order := a.orderNames
+	if c.params.Has("prefix") {
+		order = a.orderPrefix
+	}
+	o, err := order(c)
 	if err != nil {
 		return err
 	}
-	return a.stream(c, wa, o)
-}
-
-// stream serves a watcher with an order until it has to end.
-func (a *API) stream(c call, wa *watcher, o order) error {
 	if a.closing.Err() != nil {
 		return errClosing
 	}
@@ -82,6 +77,8 @@ func (a *API) stream(c call, wa *watcher, o order) error {
 	if c.r.Method == http.MethodHead {
 		return nil
 	}
+	wa := &watcher{call: c, a: a, shown: new(snapshot)}
+	wa.view = view{limit: o.limit, quoted: c.quoted(), rates: c.is("rates", "true"), limited: c.caller().Limited()}
 	_ = wa.run(ctx, f) // the client is gone or too slow, or the server ends
 	return nil
 }
@@ -94,7 +91,7 @@ func (wa *watcher) run(ctx context.Context, f *feed) error {
 	silence := time.NewTimer(wa.a.cfg.KeepAlive / 2)
 	defer silence.Stop()
 	for {
-		if !wa.caller.Current() {
+		if !wa.caller().Current() {
 			return errors.New("the watcher's token was changed or has expired")
 		}
 		b, renewed := f.look()
@@ -115,28 +112,25 @@ func (wa *watcher) run(ctx context.Context, f *feed) error {
 // KeepAlive. A failed read is an event too, named problem; the stream goes on.
 func (wa *watcher) show(b *snapshot) error {
 	if b.err != nil {
-		data := encode(httpserver.AsProblem(b.err))
+		data := encode(httpserver.AsProblem(wa.a.asProblem(wa.call, b.err)))
 		if bytes.Equal(data, wa.problem) {
 			return wa.keepAlive()
 		}
 		wa.problem = data
 		return wa.send(fmt.Appendf(nil, "event: problem\ndata: %s\n\n", data))
 	}
-	if wa.at.beat > 0 && wa.at.beat < b.forgotten {
-		return errors.New("the watcher is so far behind that counters that left are forgotten")
-	}
 	ending := wa.view.ending(b)
-	if wa.problem == nil && bytes.Equal(ending, wa.ending) && !wa.view.anyNews(b, wa.at) {
-		wa.at = wa.view.markOf(b)
+	if wa.problem == nil && bytes.Equal(ending, wa.ending) && !wa.view.anyNews(wa.shown, b) {
+		wa.shown = b
 		return wa.keepAlive()
 	}
 	if err := wa.begin(); err != nil {
 		return err
 	}
-	if err := wa.view.write(wa.w, b, wa.at, ending); err != nil {
+	if err := wa.view.write(wa.w, wa.shown, b, ending); err != nil {
 		return err
 	}
-	wa.at, wa.ending, wa.problem = wa.view.markOf(b), ending, nil
+	wa.shown, wa.ending, wa.problem = b, ending, nil
 	return http.NewResponseController(wa.w).Flush()
 }
 
@@ -162,18 +156,6 @@ func (wa *watcher) send(event []byte) error {
 		return err
 	}
 	return http.NewResponseController(wa.w).Flush()
-}
-
-// orderOf reads the parameters of a watcher, and asks whether the caller may have the counters.
-func (wa *watcher) orderOf(c call) (o order, err error) {
-	wa.view.quoted, wa.view.rates = c.quoted(), c.is("rates", "true")
-	if c.params.Has("prefix") {
-		o, err = wa.a.orderPrefix(c)
-	} else {
-		o, err = wa.a.orderNames(c)
-	}
-	wa.view.limit, wa.view.limited = o.limit, wa.caller.Limited()
-	return o, err
 }
 
 // orderPrefix is the order of a watcher with a prefix. All watchers with the same one share a

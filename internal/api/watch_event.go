@@ -32,27 +32,33 @@ func (p *chunkWriter) flush(least int) {
 	p.buf = p.buf[:0]
 }
 
-// write writes the event that brings a client from the mark to the snapshot. ending is that of the
+// write writes the event that brings a client from one snapshot to a later one. ending is that of the
 // view.
-func (v view) write(w io.Writer, b *snapshot, m mark, ending []byte) error {
-	p := chunkWriter{w: w, buf: append(make([]byte, 0, 1024), "event: totals\ndata: {\"totals\":["...)}
-	first := true
-	for r := range v.news(b, m) {
-		if !first {
-			p.buf = append(p.buf, ',')
+func (v view) write(w io.Writer, was, b *snapshot, ending []byte) error {
+	p := chunkWriter{w: w, buf: append(make([]byte, 0, 1024), "event: totals\ndata: {\"totals\":"...)}
+	open := byte('[')
+	for r := range v.news(was, b) {
+		if r == nil {
+			continue
 		}
-		first = false
-		p.buf = append(v.appendRow(append(p.buf, '{'), r), '}')
+		p.buf = append(v.appendRow(append(p.buf, open, '{'), r), '}')
+		open = ','
 		p.flush(chunkSize)
+	}
+	if open == '[' {
+		p.buf = append(p.buf, open)
 	}
 	p.buf = append(p.buf, ']')
-	open := `,"removed":[`
-	for _, name := range v.removed(b, m) {
-		p.buf = appendString(append(p.buf, open...), name)
-		open = ","
+	removed := `,"removed":[`
+	for r, name := range v.news(was, b) {
+		if r != nil {
+			continue
+		}
+		p.buf = appendString(append(p.buf, removed...), name)
+		removed = ","
 		p.flush(chunkSize)
 	}
-	if open == "," {
+	if removed == "," {
 		p.buf = append(p.buf, ']')
 	}
 	p.buf = append(append(p.buf, ending...), "\n\n"...)

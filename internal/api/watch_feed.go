@@ -198,7 +198,7 @@ func (s *namedSource) read(ctx context.Context, _ int) (reading, error) {
 	}
 	ts, err := s.reader.TotalsSince(ctx, s.counters, accepted, s.minAsOf)
 	if withoutTotals(err) {
-		return reading{}, sayWhichCounter(err)
+		return reading{}, err
 	}
 	first := !s.begun
 	s.begun = true

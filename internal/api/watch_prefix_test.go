@@ -297,26 +297,6 @@ func TestSlowWatcherOfAPrefixGetsTheNewest(t *testing.T) {
 	})
 }
 
-// A snapshot forgets in time which counters left. A watcher that would have to know is dropped, and begins
-// anew when it comes back.
-func TestWatcherFarBehindIsDropped(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := pages(3)
-		srv, _ := watched(t, f, api.Config{WriteTimeout: time.Hour})
-		s := srv.watch(t, "/v1/watch?prefix=page:")
-		s.wantEvent("0000=0 0001=1 0002=2")
-		f.set("page:0000", 5)
-		time.Sleep(8 * time.Second) // the event waits
-		f.change(func() { delete(f.counters, "page:0001") })
-		time.Sleep(20 * time.Second)
-		s.wantEvent("0000=5")
-		if got := s.next(); got != "" {
-			t.Errorf("27 s behind: got %q, want the end", got)
-		}
-		srv.watch(t, "/v1/watch?prefix=page:").wantEvent("0000=5 0002=2")
-	})
-}
-
 // A counter that leaves and comes back while a write waits is not removed.
 func TestSlowWatcherOfACounterThatComesBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -2,51 +2,29 @@ package api
 
 import (
 	"iter"
-	"maps"
 	"math"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/countmill/countmill/reader"
 )
-
-// keptBeats is for how many beats a snapshot knows the counters that left. A watcher that is
-// further behind is dropped. A write ends after WriteTimeout, 10 s by default, so no watcher
-// with a prefix gets there.
-const keptBeats = 16
 
 // A row is a watched counter.
 type row struct {
 	reader.Total
 	rate  float64 // change a second between its last two totals
 	rated bool    // there were two
-
-	added   uint64 // the beat that brought it
-	changed uint64 // the last beat with another total or number of shards, or that made or deleted it
-	paced   uint64 // the last beat with another rate
 }
 
-// A departure is a counter that left, because it was deleted or is beyond the limit.
-type departure struct {
-	counter string
-	beat    uint64
-}
-
-// A snapshot is the watched counters after a beat, which is one good read. It never changes: any number
-// of watchers show it, however slowly, while the feed makes the next one.
+// A snapshot is the watched counters after a good read. It never changes: any number of watchers show it, however slowly, while the
+// feed makes the next one. A watcher keeps the one that it showed last, at most for as long as a write may take.
 type snapshot struct {
-	beat uint64
 	// limit is how many counters were looked for, and more is true if others have the prefix.
 	limit int
 	more  bool
 	rows  []row // in the order of the names, or as they were asked for
-	gone  []departure
-	// forgotten is the last beat whose departures are not in gone.
-	forgotten uint64
 
 	pipeline reader.Pipeline
-	err      error // of the read; everything else is of the beat before
+	err      error // of the read; everything else is of the read before
 }
 
 // A reading is the answer to one read.
@@ -57,7 +35,7 @@ type reading struct {
 	more   bool
 }
 
-// failed is the snapshot after a read that failed. It is of the beat before: no watcher falls behind for it.
+// failed is the snapshot after a read that failed.
 func (b *snapshot) failed(err error) *snapshot {
 	next := *b
 	next.err = err
@@ -66,66 +44,39 @@ func (b *snapshot) failed(err error) *snapshot {
 
 // next is the snapshot after a good read.
 func (b *snapshot) next(r reading, limit int, p reader.Pipeline) *snapshot {
-	n := &snapshot{beat: b.beat + 1, limit: b.limit, more: b.more, gone: b.gone, forgotten: b.forgotten, pipeline: p}
+	n := &snapshot{limit: b.limit, more: b.more, pipeline: p, rows: make([]row, len(r.totals))}
 	if !r.listed && len(b.rows) == len(r.totals) {
-		n.rows = make([]row, len(b.rows))
-		for i, old := range b.rows {
-			n.rows[i] = old.next(r.totals[i], n.beat)
+		for i := range b.rows {
+			n.rows[i] = b.rows[i].next(r.totals[i])
 		}
 		return n
 	}
 	n.limit, n.more = limit, r.more
-	n.list(b.rows, r.totals)
+	before := make(map[string]*row, len(b.rows))
+	for i := range b.rows {
+		before[b.rows[i].Counter] = &b.rows[i]
+	}
+	for i, t := range r.totals {
+		if old := before[t.Counter]; old != nil {
+			n.rows[i] = old.next(t)
+		} else {
+			n.rows[i] = row{Total: t}
+		}
+	}
 	return n
 }
 
-// list takes the totals in, whose names need not be those of the rows before.
-func (b *snapshot) list(before []row, totals []reader.Total) {
-	left := make(map[string]row, len(before))
-	for _, r := range before {
-		left[r.Counter] = r
-	}
-	b.rows = make([]row, len(totals))
-	for i, t := range totals {
-		old, known := left[t.Counter]
-		if !known {
-			b.rows[i] = row{Total: t, added: b.beat, changed: b.beat, paced: b.beat}
-			continue
-		}
-		delete(left, t.Counter)
-		b.rows[i] = old.next(t, b.beat)
-	}
-	b.depart(left)
-}
-
-// depart notes the counters that left, and forgets those of keptBeats ago.
-func (b *snapshot) depart(left map[string]row) {
-	if b.beat > keptBeats {
-		b.forgotten = b.beat - keptBeats
-	}
-	b.gone = slices.DeleteFunc(slices.Clone(b.gone), func(d departure) bool { return d.beat <= b.forgotten })
-	for _, name := range slices.Sorted(maps.Keys(left)) {
-		b.gone = append(b.gone, departure{name, b.beat})
-	}
-}
-
 // next is the row with a later total. A cache may give an earlier one, which changes nothing.
-func (r row) next(t reader.Total, beat uint64) row {
-	if t.AsOf.Before(r.AsOf) {
-		return r
+func (r *row) next(t reader.Total) row {
+	between := t.AsOf.Sub(r.AsOf)
+	if between < 0 {
+		return *r
 	}
-	n := r
-	n.Total = t
-	if t.Total != r.Total.Total || t.Shards != r.Shards || t.Exists != r.Exists || t.Overflow != r.Overflow {
-		n.changed = beat
-	}
-	if between := t.AsOf.Sub(r.AsOf); t.Overflow || r.Overflow {
+	n := row{t, r.rate, r.rated}
+	if t.Overflow || r.Overflow {
 		n.rate, n.rated = 0, false
 	} else if between > 0 {
 		n.rate, n.rated = perSecond(t.Total, r.Total.Total, between), true
-	}
-	if n.rate != r.rate || n.rated != r.rated {
-		n.paced = beat
 	}
 	return n
 }
@@ -139,75 +90,53 @@ func perSecond(now, before int64, between time.Duration) float64 {
 	return math.Round(grown/between.Seconds()*100) / 100
 }
 
-// A mark says how much a client has: the state of all counters up to top at a beat. The zero mark
-// is for a client without anything.
-type mark struct {
-	beat uint64
-	top  string
-}
-
-// noTop is behind every name, as names are UTF-8.
-const noTop = "\xff"
-
 // A view is how a watcher sees a snapshot: its first counters, in some form.
 type view struct {
 	limit                  int
 	rates, quoted, limited bool
 }
 
-// markOf is the mark of a client that has the snapshot.
-func (v view) markOf(b *snapshot) mark {
-	if len(b.rows) > v.limit {
-		return mark{b.beat, b.rows[v.limit-1].Counter}
-	}
-	return mark{b.beat, noTop}
-}
+func (v view) of(b *snapshot) []row { return b.rows[:min(len(b.rows), v.limit)] }
 
-// news are the rows that a client with the mark does not have in this state.
-func (v view) news(b *snapshot, m mark) iter.Seq[*row] {
-	return func(yield func(*row) bool) {
-		for i := range min(len(b.rows), v.limit) {
-			r := &b.rows[i]
-			if r.changed <= m.beat && (!v.rates || r.paced <= m.beat) && r.Counter <= m.top {
-				continue
+// news are the differences of a snapshot to an earlier one: a row that the client does not have in this state, or the name of a
+// counter that it must forget, because it left or others have pushed it beyond the limit.
+func (v view) news(was, b *snapshot) iter.Seq2[*row, string] {
+	return func(yield func(*row, string) bool) {
+		old, rows := v.of(was), v.of(b)
+		for len(old) > 0 || len(rows) > 0 {
+			switch {
+			case len(old) > 0 && len(rows) > 0 && old[0].Counter == rows[0].Counter:
+				if v.differ(&old[0], &rows[0]) && !yield(&rows[0], "") {
+					return
+				}
+				old, rows = old[1:], rows[1:]
+			case len(rows) == 0 || len(old) > 0 && old[0].Counter < rows[0].Counter:
+				if !yield(nil, old[0].Counter) {
+					return
+				}
+				old = old[1:]
+			default:
+				if !yield(&rows[0], "") {
+					return
+				}
+				rows = rows[1:]
 			}
-			if !yield(r) {
-				return
-			}
 		}
 	}
 }
 
-// removed are the counters that a client with the mark has and that it must forget: they left,
-// or others have pushed them beyond the limit.
-func (v view) removed(b *snapshot, m mark) (names []string) {
-	for _, d := range b.gone {
-		if d.beat > m.beat && d.counter <= m.top && !v.shows(b, d.counter) {
-			names = append(names, d.counter)
-		}
-	}
-	for i := v.limit; i < len(b.rows) && b.rows[i].Counter <= m.top; i++ {
-		if b.rows[i].added <= m.beat {
-			names = append(names, b.rows[i].Counter)
-		}
-	}
-	return names
+// differ reports whether a client sees a difference between two states of a counter.
+func (v view) differ(old, r *row) bool {
+	return old.Total.Total != r.Total.Total || old.Shards != r.Shards || old.Exists != r.Exists || old.Overflow != r.Overflow ||
+		v.rates && (old.rate != r.rate || old.rated != r.rated)
 }
 
-// shows reports whether a counter of a prefix, which may have left and come back, is seen.
-func (v view) shows(b *snapshot, counter string) bool {
-	_, found := slices.BinarySearchFunc(b.rows[:min(len(b.rows), v.limit)], counter, func(r row, name string) int {
-		return strings.Compare(r.Counter, name)
-	})
-	return found
-}
-
-// anyNews reports whether an event for the mark would hold a counter.
-func (v view) anyNews(b *snapshot, m mark) bool {
-	for range v.news(b, m) {
+// anyNews reports whether there is a difference.
+func (v view) anyNews(was, b *snapshot) bool {
+	for range v.news(was, b) {
 		return true
 	}
-	return len(v.removed(b, m)) > 0
+	return false
 }
 
 // truncated reports whether more counters have the prefix than the client sees.

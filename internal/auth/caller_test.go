@@ -1,7 +1,6 @@
 package auth
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -91,15 +90,5 @@ func TestLimitIsShort(t *testing.T) {
 	err := limited("a", "b", "c", "d", "e", "f", "g").Check("x")
 	if !strings.Contains(err.Error(), "(limit: a*, b*, c*, d*, e* and 2 more)") {
 		t.Errorf("got %v", err)
-	}
-}
-
-func TestCallerTravelsInTheContext(t *testing.T) {
-	t.Parallel()
-	if got := From(t.Context()); got != (Caller{}) {
-		t.Errorf("nobody: got %+v", got)
-	}
-	if got := From(context.WithoutCancel(With(t.Context(), limited("a")))); got.Name != "x" || !got.Limited() {
-		t.Errorf("got %+v", got)
 	}
 }

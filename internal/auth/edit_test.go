@@ -15,9 +15,7 @@ import (
 func read(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(text)
 }
 
@@ -37,9 +35,7 @@ func TestRemoveKeepsOtherLines(t *testing.T) {
 		b.Line() + "\n" + a.Line():                   b.Line() + "\n",
 		a.Line() + "\n" + b.Line() + "\n" + a.Line(): b.Line() + "\n", // listed twice
 	} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(text), 0o600))
 		if removed, err := Remove(path, "a", ""); err != nil || removed.hash != a.hash {
 			t.Errorf("got %+v, %v", removed, err)
 		}
@@ -78,16 +74,10 @@ func TestEditKeepsModeAndLink(t *testing.T) {
 	}
 	dir := t.TempDir()
 	path, link := filepath.Join(dir, "tokens"), filepath.Join(dir, "link")
-	if err := os.Symlink(path, link); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(path, link))
 	write(t, path, tokenOf(t, "a"))
-	if err := os.Chmod(path, 0o640); err != nil {
-		t.Fatal(err)
-	}
-	if err := Append(link, tokenOf(t, "b")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(path, 0o640))
+	must(t, Append(link, tokenOf(t, "b")))
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm() != 0o640 || strings.Count(read(t, path), "\n") != 2 {
 		t.Errorf("got %v, %v and %q", info.Mode(), err, read(t, path))
@@ -96,9 +86,7 @@ func TestEditKeepsModeAndLink(t *testing.T) {
 		t.Errorf("the link leads to %q, %v", target, err)
 	}
 	fresh := filepath.Join(dir, "fresh")
-	if err := Append(fresh, tokenOf(t, "a")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, Append(fresh, tokenOf(t, "a")))
 	if info, err := os.Stat(fresh); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("a new file: got %v, %v", info.Mode(), err)
 	}

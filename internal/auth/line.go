@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -12,53 +13,24 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// A line is a Token as JSON. Optional fields are kept as raw JSON, because null must not mean "no
-// limit".
+// A line is a Token as JSON.
 type line struct {
-	Name     string         `json:"name"`
-	Hash     string         `json:"hash"`
-	Scopes   []Scope        `json:"scopes"`
-	Prefixes jsontext.Value `json:"prefixes,omitzero"`
-	Expires  jsontext.Value `json:"expires,omitzero"`
-
-	Increments  jsontext.Value `json:"increments_per_second,omitzero"`
-	Bytes       jsontext.Value `json:"bytes_per_second,omitzero"`
-	NewCounters jsontext.Value `json:"new_counters_per_hour,omitzero"`
-
+	Name     string    `json:"name"`
+	Hash     string    `json:"hash"`
+	Scopes   []Scope   `json:"scopes"`
+	Prefixes []string  `json:"prefixes,omitzero"`
+	Expires  time.Time `json:"expires,omitzero"`
+	Limits
 	Public bool `json:"public,omitzero"`
-}
-
-// limits returns the fields of Limits by their names.
-func (l *line) limits() map[string]*jsontext.Value {
-	return map[string]*jsontext.Value{
-		"increments_per_second": &l.Increments, "bytes_per_second": &l.Bytes, "new_counters_per_hour": &l.NewCounters,
-	}
 }
 
 // Line returns the token as a line of the file, without the line's end.
 func (t Token) Line() string {
-	l := line{Name: t.Name, Hash: t.hashText(), Scopes: t.Scopes, Public: t.Public}
-	if t.Prefixes != nil {
-		l.Prefixes = mustJSON(t.Prefixes)
-	}
-	if !t.Expires.IsZero() {
-		l.Expires = mustJSON(t.Expires.UTC().Format(time.RFC3339))
-	}
-	fields := l.limits()
-	t.Limits.named(func(field string, limit *int64, _ int64) {
-		if *limit != 0 {
-			*fields[field] = mustJSON(*limit)
-		}
-	})
-	return string(mustJSON(l))
-}
-
-func mustJSON(v any) []byte {
-	text, err := json.Marshal(v)
+	text, err := json.Marshal(line{t.Name, t.hashText(), t.Scopes, t.Prefixes, t.Expires.UTC().Truncate(time.Second), t.Limits, t.Public})
 	if err != nil {
 		panic(err) // checked texts always encode
 	}
-	return text
+	return string(text)
 }
 
 // Limits of a file. Each request compares its token with every one in the file.
@@ -120,40 +92,32 @@ func parseLine(text []byte) (Token, error) {
 	if err := json.Unmarshal(text, &l, json.RejectUnknownMembers(true)); err != nil {
 		return Token{}, lineError(err)
 	}
-	t := Token{Name: l.Name, Scopes: l.Scopes, Public: l.Public}
+	// A null must not mean "no limit", and neither must 0, which does elsewhere.
+	var given map[string]jsontext.Value
+	_ = json.Unmarshal(text, &given) // it was read before
+	for _, field := range slices.Sorted(maps.Keys(given)) {
+		if given[field].Kind() == 'n' || slices.Contains(limitFields, field) && string(given[field]) == "0" {
+			return Token{}, fmt.Errorf("%s: %s", field, fieldForm(field))
+		}
+	}
+	t := Token{Name: l.Name, Scopes: l.Scopes, Prefixes: l.Prefixes, Expires: l.Expires, Limits: l.Limits, Public: l.Public}
 	if err := t.setHash(l.Hash); err != nil {
-		return Token{}, err
-	}
-	if l.Prefixes != nil {
-		if err := json.Unmarshal(l.Prefixes, &t.Prefixes); err != nil || l.Prefixes.Kind() != '[' {
-			return Token{}, errors.New("prefixes: must be an array of strings")
-		}
-	}
-	if l.Expires != nil {
-		if err := json.Unmarshal(l.Expires, &t.Expires); err != nil || t.Expires.IsZero() {
-			return Token{}, errors.New("expires: must be like 2027-01-02T15:04:05Z")
-		}
-	}
-	if err := l.readLimits(&t.Limits); err != nil {
 		return Token{}, err
 	}
 	return t, t.check()
 }
 
-// readLimits reads the limits of the line. It refuses 0, which means "no limit" elsewhere.
-func (l *line) readLimits(limits *Limits) error {
-	var errs []error
-	fields := l.limits()
-	limits.named(func(field string, limit *int64, most int64) {
-		text := *fields[field]
-		if text == nil {
-			return
-		}
-		if err := json.Unmarshal(text, limit); err != nil || text.Kind() != '0' || *limit < 1 || *limit > most {
-			errs = append(errs, fmt.Errorf("%s: must be an integer from 1 to %d", field, most))
-		}
-	})
-	return errors.Join(errs...)
+// fieldForm is what the value of a field has to be.
+func fieldForm(field string) string {
+	switch {
+	case slices.Contains(limitFields, field):
+		return "must be an integer from 1"
+	case field == "prefixes":
+		return "must be an array of strings"
+	case field == "expires":
+		return "must be like 2027-01-02T15:04:05Z"
+	}
+	return "is of the wrong type"
 }
 
 // lineError describes an error without quoting the line.
@@ -164,9 +128,9 @@ func lineError(err error) error {
 	if errors.Is(err, jsontext.ErrDuplicateName) {
 		return errors.New("a field is given twice")
 	}
-	if semantic, ok := errors.AsType[*json.SemanticError](err); ok {
-		if field := semantic.JSONPointer.LastToken(); slices.Contains([]string{"name", "hash", "scopes", "public"}, field) {
-			return fmt.Errorf("%s: is of the wrong type", field)
+	if semantic, ok := errors.AsType[*json.SemanticError](err); ok && semantic.JSONPointer != "" {
+		for field := range semantic.JSONPointer.Tokens() { // a known one: any other was refused
+			return fmt.Errorf("%s: %s", field, fieldForm(field))
 		}
 	}
 	return errors.New(`is not a JSON object such as {"name":"web","hash":"sha256:...","scopes":["read"]}`)

@@ -1,9 +1,9 @@
 package auth
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,10 +13,13 @@ import (
 // Limits are the limits of a token; 0 means no limit. Each process counts by itself, so with two
 // processes a token may send twice as much.
 type Limits struct {
-	Increments  int64 // per second
-	Bytes       int64 // of request bodies, per second
-	NewCounters int64 // per hour: names that the token has not used within the last hour
+	Increments  int64 `json:"increments_per_second,omitzero"` // per second
+	Bytes       int64 `json:"bytes_per_second,omitzero"`      // of request bodies, per second
+	NewCounters int64 `json:"new_counters_per_hour,omitzero"` // per hour: names that the token has not used within the last hour
 }
+
+// limitFields are their names in the file.
+var limitFields = []string{"increments_per_second", "bytes_per_second", "new_counters_per_hour"}
 
 // The largest limits. A new counter takes 4 to 8 bytes of memory for an hour.
 const (
@@ -24,23 +27,20 @@ const (
 	maxNewCounters = 10_000_000
 )
 
-// named calls f with each limit and its name in the file.
-func (l *Limits) named(f func(field string, limit *int64, most int64)) {
-	f("increments_per_second", &l.Increments, maxPerSecond)
-	f("bytes_per_second", &l.Bytes, maxPerSecond)
-	f("new_counters_per_hour", &l.NewCounters, maxNewCounters)
-}
-
 func (l Limits) check(scopes []Scope) error {
 	var errs []error
-	l.named(func(field string, limit *int64, most int64) {
-		switch {
-		case *limit < 0 || *limit > most:
-			errs = append(errs, fmt.Errorf("%s: must be an integer from 1 to %d", field, most))
-		case *limit > 0 && !(&Token{Scopes: scopes}).has(Publish):
-			errs = append(errs, fmt.Errorf("%s: limits counting, but the scopes lack %s", field, Publish))
+	for i, limit := range []int64{l.Increments, l.Bytes, l.NewCounters} {
+		most := int64(maxPerSecond)
+		if i == 2 {
+			most = maxNewCounters
 		}
-	})
+		switch {
+		case limit < 0 || limit > most:
+			errs = append(errs, fmt.Errorf("%s: must be an integer from 1 to %d", limitFields[i], most))
+		case limit > 0 && !slices.Contains(scopes, Publish):
+			errs = append(errs, fmt.Errorf("%s: limits counting, but the scopes lack %s", limitFields[i], Publish))
+		}
+	}
 	return errors.Join(errs...)
 }
 
@@ -154,25 +154,6 @@ func (q *quota) nameLocked(incs []countmill.Increment, now time.Time) error {
 		}
 	}
 	return nil
-}
-
-// keepQuotas gives each token with limits a quota: its previous one, if its limits are the same.
-func (s *tokenSet) keepQuotas(was *tokenSet, now time.Time) {
-	had := make(map[[sha256.Size]byte]*quota)
-	if was != nil {
-		for _, t := range was.tokens {
-			had[t.hash] = t.quota
-		}
-	}
-	for i := range s.tokens {
-		t := &s.tokens[i]
-		if t.Limits == (Limits{}) {
-			continue
-		}
-		if t.quota = had[t.hash]; t.quota == nil || t.quota.limits != t.Limits {
-			t.quota = newQuota(t.Limits, now)
-		}
-	}
 }
 
 // Open returns a *QuotaError while the caller may count nothing. Call it before spending work on a

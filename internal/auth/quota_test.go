@@ -17,9 +17,7 @@ func limitedTo(t *testing.T, l Limits) Caller {
 	secret, token := newToken(t, Token{Name: "x", Scopes: []Scope{Publish}, Limits: l})
 	ts, _ := opened(t, token)
 	c, err := ts.Authenticate(secret)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return c
 }
 
@@ -140,9 +138,7 @@ func TestRefusedRequestIsNotCharged(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := limitedTo(t, Limits{Increments: 10, NewCounters: 10})
-		if err := charge(c, named(0, 15)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, charge(c, named(0, 15)))
 		for range 100 {
 			if err := charge(c, named(100, 10)); err == nil {
 				t.Fatal("admitted beyond the limit")
@@ -224,14 +220,10 @@ func TestQuotasOutliveAReload(t *testing.T) {
 		ts, path := opened(t, token, second)
 		charge := func(secret string) error {
 			c, err := ts.Authenticate(secret)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return charge(c, named(0, 100))
 		}
-		if err := charge(secret); err != nil {
-			t.Fatal(err)
-		}
+		must(t, charge(secret))
 		if err := charge(other); err != nil {
 			t.Errorf("another token of the same name: %v", err)
 		}

@@ -11,13 +11,18 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // newToken makes a valid token.
 func newToken(t *testing.T, token Token) (string, Token) {
 	t.Helper()
 	secret, token, err := New(token)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return secret, token
 }
 
@@ -110,13 +115,9 @@ func TestParseRefuses(t *testing.T) {
 		{change(`"name":"a"`, `"name":"`+secret+`x"`), "name: looks like a token"},
 		{change(`"name":"a"`, `"name":"a","name":"b"`), "a field is given twice"},
 		{change(`"name":"a"`, `"name":7`), "name: is of the wrong type"},
-		{change(`"a"`, `"a b"`), "name: has other characters"},
-		{change(`["read"]`, `[]`), "scopes: the list is empty"},
 		{change(`["read"]`, `"read"`), "scopes: is of the wrong type"},
 		{change(`["read"]`, `["read","`+secret+`"]`), "scopes: number 2 is not a scope"},
-		{change(`["read"]`, `["Read"]`), "scopes: number 1 is not a scope"},
 		{change(`["read"]`, `["read"],"prefixes":null`), "prefixes: must be an array"},
-		{change(`["read"]`, `["read"],"prefixes":[]`), "prefixes: the list is empty"},
 		{change(`["read"]`, `["read"],"prefixes":[null]`), "prefixes: number 1 is empty"},
 		{change(`["read"]`, `["read"],"prefixes":"`+secret+`"`), "prefixes: must be an array"},
 		{change(`["read"]`, `["read"],"expires":null`), "expires: must be like"},
@@ -126,7 +127,6 @@ func TestParseRefuses(t *testing.T) {
 		{change(`["read"]`, `["publish"],"bytes_per_second":"7"`), "bytes_per_second: must be an integer from 1"},
 		{change(`["read"]`, `["publish"],"new_counters_per_hour":1.5`), "new_counters_per_hour: must be an integer from 1"},
 		{change(`["read"]`, `["publish"],"new_counters_per_hour":10000001`), "new_counters_per_hour: must be an integer from 1 to 10000000"},
-		{change(`["read"]`, `["read"],"increments_per_second":7`), "increments_per_second: limits counting"},
 		{good + "}", "line 1: is not a JSON object"},
 		{strings.Repeat("#", maxFile+1), "it is over 1048576 bytes"},
 	} {

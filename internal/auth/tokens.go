@@ -2,6 +2,7 @@ package auth
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -71,8 +72,7 @@ func load(path string, was *tokenSet) (*tokenSet, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	set := &tokenSet{text, tokens}
-	set.keepQuotas(was, time.Now())
-	set.keepUses(was)
+	set.keep(was, time.Now())
 	return set, nil
 }
 
@@ -223,4 +223,44 @@ func (s *tokenSet) find(hash [sha256.Size]byte) *Token {
 func (t *Tokens) current(token *Token) bool {
 	now := t.set.Load().find(token.hash)
 	return now != nil && (now == token || now.Line() == token.Line()) && !now.Expired(time.Now())
+}
+
+// use notes a use of a current token. It writes once a second at most, so that requests on several
+// processors do not wait for one another's writes.
+func (t *Token) use(now time.Time) {
+	if at := now.Unix(); t.used.Load() < at {
+		t.used.Store(at)
+	}
+}
+
+// keep gives each token, by its hash, its last use and, if its limits are the same, its quota of before.
+func (s *tokenSet) keep(was *tokenSet, now time.Time) {
+	for i := range s.tokens {
+		t := &s.tokens[i]
+		before := new(Token)
+		if was != nil {
+			before = cmp.Or(was.find(t.hash), before)
+		}
+		t.used = cmp.Or(before.used, new(atomic.Int64))
+		if t.Limits == (Limits{}) {
+			continue
+		}
+		if t.quota = before.quota; t.quota == nil || before.Limits != t.Limits {
+			t.quota = newQuota(t.Limits, now)
+		}
+	}
+}
+
+// LastUsed returns when a token of each name in the file last made a call: whole seconds, and a zero
+// time if none has since the process started. It has at most as many names as a file has tokens.
+func (t *Tokens) LastUsed() map[string]time.Time {
+	all := make(map[string]time.Time)
+	for _, token := range t.set.Load().tokens {
+		at, used := all[token.Name], token.used.Load()
+		if used != 0 && time.Unix(used, 0).After(at) {
+			at = time.Unix(used, 0)
+		}
+		all[token.Name] = at
+	}
+	return all
 }

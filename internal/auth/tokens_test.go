@@ -22,9 +22,7 @@ func write(t *testing.T, path string, tokens ...Token) {
 	for _, token := range tokens {
 		text.WriteString(token.Line() + "\n")
 	}
-	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(text.String()), 0o600))
 }
 
 func opened(t *testing.T, tokens ...Token) (*Tokens, string) {
@@ -32,9 +30,7 @@ func opened(t *testing.T, tokens ...Token) (*Tokens, string) {
 	path := filepath.Join(t.TempDir(), "tokens")
 	write(t, path, tokens...)
 	ts, err := Open(path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return ts, path
 }
 
@@ -74,9 +70,7 @@ func TestOpenRefuses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	bad := filepath.Join(dir, "bad")
-	if err := os.WriteFile(bad, []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(bad, []byte("x"), 0o600))
 	for path, want := range map[string]string{
 		dir + "/none": "none: there is no such file; `countmill token new`",
 		dir:           "it is not a regular file",
@@ -105,9 +99,7 @@ func TestReload(t *testing.T) {
 		t.Errorf("after the change: first %t, second %t, %v", taken(first), taken(second), ts.Err())
 	}
 	for _, text := range []string{second, "\n" + two.Line()[:40]} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(text), 0o600))
 		logged.Reset()
 		ts.Reload(t.Context())
 		ts.Reload(t.Context())
@@ -118,9 +110,7 @@ func TestReload(t *testing.T) {
 			t.Errorf("with a bad file the log is %s, want one error without the token", got)
 		}
 	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(path))
 	ts.Reload(t.Context())
 	if !taken(second) || ts.Err() == nil || !strings.Contains(ts.Err().Error(), "no such file") {
 		t.Errorf("without a file: taken %t, %v", taken(second), ts.Err())
@@ -143,18 +133,14 @@ func TestEmptiedFileLetsNobodyIn(t *testing.T) {
 			secret, token := newToken(t, Token{Name: "a", Scopes: []Scope{Read}})
 			ts, path := opened(t, token)
 			c, err := ts.Authenticate(secret)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			var logged bytes.Buffer
 			ts.log = slog.New(slog.NewTextHandler(&logged, nil))
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			go ts.Watch(ctx, time.Second)
 			empty := func() {
-				if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.WriteFile(path, []byte(text), 0o600))
 			}
 			empty()
 			<-time.After(time.Second + againAfter/2)
@@ -202,9 +188,7 @@ func TestFileThatOthersCanWrite(t *testing.T) {
 	ts, path := opened(t, one)
 	for _, mode := range []os.FileMode{0o620, 0o602, 0o666, 0o622, 0o664} {
 		write(t, path, two)
-		if err := os.Chmod(path, mode); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(path, mode))
 		want := fmt.Sprintf("%s: its mode is %04o, so other users can write it: chmod go-w", path, mode)
 		if _, err := Open(path, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("at the start: got %v, want %q", err, want)
@@ -219,9 +203,7 @@ func TestFileThatOthersCanWrite(t *testing.T) {
 		}
 	}
 	for _, mode := range []os.FileMode{0o600, 0o640, 0o644, 0o400, 0o444} {
-		if err := os.Chmod(path, mode); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(path, mode))
 		ts.Reload(t.Context())
 		if _, err := ts.Authenticate(second); err != nil || ts.Err() != nil {
 			t.Errorf("%o: got %v, %v, want the new tokens", mode, err, ts.Err())
@@ -237,9 +219,7 @@ func TestWatchSeesWhatTimesDoNotShow(t *testing.T) {
 	ts, path := opened(t, one)
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	write(t, path, two)
-	if err := os.Chtimes(path, at, at); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chtimes(path, at, at))
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -314,18 +294,12 @@ func TestPublic(t *testing.T) {
 	} {
 		token.Scopes, token.Prefixes = []Scope{Read}, []string{prefix}
 		_, made, err := New(token)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		text.WriteString(made.Line() + "\n")
 	}
-	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(text.String()), 0o600))
 	tokens, err := Open(path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for counter, want := range map[string]bool{"page:/home": true, "page": false, "shop:a": false, "past:a": false} {
 		if got := tokens.Public(counter); got != want {
 			t.Errorf("%s is public: got %t, want %t", counter, got, want)

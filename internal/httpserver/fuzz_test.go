@@ -28,7 +28,7 @@ func asked(target string) (name string, status int) {
 // FuzzNameInPath: a name that was escaped into a path comes out of it, unless it is "." or
 // "..", which clients take for something else.
 func FuzzNameInPath(f *testing.F) {
-	for _, name := range []string{"a", "a/b", "..", ".", "%2F", "a?b#c", "é", "a b", "a+b", "https://x.org/p", "a|b", "a;b", "//"} {
+	for _, name := range []string{"a", "a/b", "..", ".", "%2F", "a?b#c", "é", "a b", "a+b", "https://x.org/p", "a|b", "a;b", "//", "/", "a/", "a..b", "a/../b"} {
 		f.Add(name)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
@@ -48,7 +48,7 @@ func FuzzNameInPath(f *testing.F) {
 // FuzzPath: any path makes an invalid request, gets a 404, or has the name that its one
 // segment encodes.
 func FuzzPath(f *testing.F) {
-	for _, segment := range []string{"a", "a%2Fb", "a/b", "..", "%2e%2E", "%", "%zz", "a|b%2F", "a?b", "", "a%00", "é"} {
+	for _, segment := range []string{"a", "a%2Fb", "a/b", "..", "%2e%2E", "%", "%zz", "a|b%2F", "a?b", "", "a%00", "é", "a//b", "a/../b", "a/", "a%2Fb/c", "a%2fb", "a%252Fb"} {
 		f.Add(segment)
 	}
 	f.Fuzz(func(t *testing.T, segment string) {

@@ -53,26 +53,16 @@ func TestRouterFindsHandlers(t *testing.T) {
 	t.Cleanup(srv.Close)
 	for _, tc := range []struct{ method, target, want string }{
 		{"POST", "/v1/increments", "increments POST "},
-		{"POST", "/v1/increments?a=//", "increments POST "},
 		{"GET", "/v1/totals", "totals GET "},
 		{"GET", "/v1/counters", "list GET "},
 		{"GET", "/v1/counters/a", "counter GET a"},
 		{"PATCH", "/v1/counters/a", "counter PATCH a"},
-		{"GET", "/v1/counters/page:home", "counter GET page:home"},
 		{"GET", "/v1/counters/a%2Fb", "counter GET a/b"},
-		{"GET", "/v1/counters/a%2fb", "counter GET a/b"},
-		{"GET", "/v1/counters/a%2F%2Fb", "counter GET a//b"},
-		{"GET", "/v1/counters/a%2F..%2Fb", "counter GET a/../b"},
 		{"GET", "/v1/counters/a%2F%2E%2E%2Fb", "counter GET a/../b"},
 		{"GET", "/v1/counters/https:%2F%2Fx.org%2Fp", "counter GET https://x.org/p"},
-		{"GET", "/v1/counters/%2F", "counter GET /"},
-		{"GET", "/v1/counters/a%2F", "counter GET a/"},
 		{"GET", "/v1/counters/%2E%2E", "counter GET .."},
-		{"GET", "/v1/counters/a..b", "counter GET a..b"},
 		{"GET", "/v1/counters/100%25%3F%20%C3%A9", "counter GET 100%? é"},
-		{"GET", "/v1/counters/a%252Fb", "counter GET a%2Fb"},
 		{"GET", "/v1/counters/a%2Fb|c", "counter GET a/b|c"},
-		{"GET", "/v1/counters/a+b", "counter GET a+b"},
 		{"GET", "http://x/v1/counters/a%2Fb", "counter GET a/b"},
 		{"HEAD", "/v1/counters/a", ""},
 	} {
@@ -96,23 +86,16 @@ func TestRouterAnswersTheRestWithProblems(t *testing.T) {
 		detail         string
 	}{
 		{"GET", "/", 404, "", "no such path"},
-		{"GET", "/v1", 404, "", "no such path"},
 		{"GET", "/v1//counters/a", 404, "", "no such path"},
 		{"GET", "//v1/counters/a", 404, "", "no such path"},
 		{"GET", "/v1/../v1/counters/a", 404, "", "no such path"},
-		{"POST", "/v1/increments/", 404, "", "no such path"},
 		{"POST", "/v1%2Fincrements", 404, "", "no such path"},
 		{"GET", "/v1/totals/", 404, "", "no such path"},
 		{"GET", "/v1/counters/a/b", 404, "", segment},
-		{"GET", "/v1/counters/a//b", 404, "", segment},
-		{"GET", "/v1/counters/a/../b", 404, "", segment},
-		{"GET", "/v1/counters/a/", 404, "", segment},
 		{"GET", "/v1/counters//a", 404, "", segment},
-		{"GET", "/v1/counters/a%2Fb/c", 404, "", segment},
 		{"GET", "/v1/counters/", 404, "", "nothing is named"},
 		{"GET", "/v1/counters/..", 404, "", "ends in .."},
 		{"GET", "/v1/counters/.", 404, "", "ends in ."},
-		{"PATCH", "/v1/counters/a/b", 404, "", segment},
 		{"DELETE", "/v1/counters/a", 405, "GET, HEAD, PATCH", "GET, HEAD, PATCH"},
 		{"GET", "/v1/increments", 405, "POST", "POST"},
 		{"HEAD", "/v1/increments", 405, "POST", ""},
@@ -135,31 +118,21 @@ func TestRouterAnswersTheRestWithProblems(t *testing.T) {
 	}
 }
 
-func TestRouterRefusesBadPatterns(t *testing.T) {
+// A pattern that is none or is taken, and a route that says nothing of its callers, cannot be registered.
+func TestRouterRefusesBadRoutes(t *testing.T) {
 	t.Parallel()
+	routes := map[string]auth.Need{"/v1/none": {}, "/v1/scope": auth.Whole(""), "/v1/other": auth.PerCounter("write")}
 	for _, pattern := range []string{"", "v1", "/v1/{id}", "/v1/{name}/x", "/v1 ", "/v1/totals", "/v1/counters/{name}"} {
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Errorf("pattern %q: no panic", pattern)
-				}
-			}()
-			testRouter().Handle("GET", pattern, auth.Anyone, echo("x"))
-		}()
+		routes[pattern] = auth.Anyone
 	}
-}
-
-// A route that says nothing of its callers cannot be registered.
-func TestRouterRefusesRoutesWithoutANeed(t *testing.T) {
-	t.Parallel()
-	for _, need := range []auth.Need{{}, auth.Whole(""), auth.PerCounter("write")} {
+	for pattern, need := range routes {
 		func() {
 			defer func() {
 				if recover() == nil {
-					t.Errorf("need %+v: no panic", need)
+					t.Errorf("pattern %q, need %+v: no panic", pattern, need)
 				}
 			}()
-			testRouter().Handle("GET", "/v1/new", need, echo("x"))
+			testRouter().Handle("GET", pattern, need, echo("x"))
 		}()
 	}
 }

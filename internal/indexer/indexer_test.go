@@ -214,29 +214,6 @@ func (s *sparse) Ungrouped(ctx context.Context, x *store.Index, p *store.IndexRa
 	return s.Store.Ungrouped(ctx, x, p, from, limit)
 }
 
-// Many workers build the index once: no remainder is doubled.
-func TestManyWorkersShareTheWork(t *testing.T) {
-	forKinds(t, func(t *testing.T, r *rig) {
-		r.fold(pages(300, 20, 3))
-		r.change(store.CreateIndex)
-		var all []*Indexer
-		for range 5 {
-			x, stop := r.worker(Config{Page: 10})
-			all = append(all, x)
-			defer stop()
-		}
-		r.await("serving", settled, r.serves)
-		r.check("serving", true)
-		ranges := int64(0)
-		for _, x := range all {
-			ranges += x.Stats().Ranges
-		}
-		if ranges != defaultRanges {
-			t.Errorf("%d ranges were read, want %d", ranges, defaultRanges)
-		}
-	})
-}
-
 // The reading of a slow range keeps its lease, and the pauses between its pages are short.
 func TestASlowRangeKeepsItsLease(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -19,9 +19,7 @@ type columns struct {
 	separator                string
 	n                        int
 	counter, delta, id, time int
-	// quoted: names have an apostrophe before a character that a spreadsheet takes for a formula. The header says so.
-	quoted bool
-	zone   *time.Location
+	zone                     *time.Location
 }
 
 const wantHeader = "counter and delta, perhaps id and time"
@@ -59,7 +57,7 @@ func (f *Form) columns(names []string) (*columns, error) {
 			}
 		}
 		for i, name := range names {
-			if !sameColumn(name, column) && (field != "counter" || !sameColumn(name, spreadsheetQuote+column)) {
+			if !sameColumn(name, column) {
 				continue
 			}
 			if at[field] >= 0 {
@@ -81,8 +79,7 @@ func (f *Form) columns(names []string) (*columns, error) {
 			return nil, fmt.Errorf("the header must name the columns %s, got %s", wantHeader, shorten(fmt.Sprintf("%q", names)))
 		}
 	}
-	return &columns{n: len(names), counter: at["counter"], delta: at["delta"], id: at["id"], time: at["time"],
-		quoted: strings.HasPrefix(names[at["counter"]], spreadsheetQuote)}, nil
+	return &columns{n: len(names), counter: at["counter"], delta: at["delta"], id: at["id"], time: at["time"]}, nil
 }
 
 // sameColumn compares without regard to case, and to spaces around a name.
@@ -100,9 +97,6 @@ func (c *columns) increment(text string) (inc countmill.Increment, err error) {
 		return inc, fmt.Errorf("has %d fields, the header has %d", len(row), c.n)
 	}
 	inc = countmill.Increment{Counter: row[c.counter], Delta: 1}
-	if c.quoted {
-		inc.Counter = strings.TrimPrefix(inc.Counter, spreadsheetQuote)
-	}
 	if inc.Counter == "" {
 		return inc, countmill.CheckCounter("")
 	}

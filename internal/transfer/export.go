@@ -17,13 +17,11 @@ const maxPage = 1000
 
 // An Export writes totals as rows that an import takes, page by page.
 type Export struct {
-	Client  *client.Client
-	Timeout time.Duration // of a page, repeats included
-	Prefix  string
-	Format  Format
-	// Spreadsheet writes CSV whose names no spreadsheet runs.
-	Spreadsheet bool
-	Progress    StartProgress
+	Client   *client.Client
+	Timeout  time.Duration // of a page, repeats included
+	Prefix   string
+	Format   Format
+	Progress StartProgress
 }
 
 // Exported is the result of an export.
@@ -65,9 +63,6 @@ type countersPage struct {
 
 func (e *exporter) write(ctx context.Context, out io.Writer) error {
 	w := NewWriter(out, e.Format)
-	if e.Spreadsheet {
-		w = NewSpreadsheet(out)
-	}
 	for {
 		page, err := e.page(ctx)
 		if err != nil {

@@ -11,9 +11,8 @@ import (
 
 // A Writer writes totals as rows whose increments add up to them. Call Flush at the end.
 type Writer struct {
-	buf         *bufio.Writer
-	csv         *csv.Writer // nil for the others
-	spreadsheet bool
+	buf *bufio.Writer
+	csv *csv.Writer // nil for NDJSON
 }
 
 // NewWriter writes to w. It writes the header of CSV at once.
@@ -23,13 +22,6 @@ func NewWriter(w io.Writer, format Format) *Writer {
 		out.csv = csv.NewWriter(out.buf)
 		_ = out.csv.Write([]string{"counter", "delta"}) // Flush returns the first error of all writes
 	}
-	return out
-}
-
-// NewSpreadsheet writes CSV of which a spreadsheet runs no name as a formula. A Reader reads the names as they were.
-func NewSpreadsheet(w io.Writer) *Writer {
-	out := &Writer{buf: bufio.NewWriterSize(w, 64<<10), spreadsheet: true}
-	_, _ = out.buf.WriteString(spreadsheetQuote + "counter,delta\n") // as above
 	return out
 }
 
@@ -49,13 +41,8 @@ func (w *Writer) Total(counter string, total int64) (int, error) {
 
 // Increment writes one row; in CSV, counter and delta only.
 func (w *Writer) Increment(inc countmill.Increment) error {
-	delta := strconv.FormatInt(inc.Delta, 10)
-	switch {
-	case w.spreadsheet:
-		_, err := w.buf.WriteString(Cell(inc.Counter) + "," + delta + "\n")
-		return err
-	case w.csv != nil:
-		return w.csv.Write([]string{inc.Counter, delta})
+	if w.csv != nil {
+		return w.csv.Write([]string{inc.Counter, strconv.FormatInt(inc.Delta, 10)})
 	}
 	_, err := w.buf.Write(appendRow(w.buf.AvailableBuffer(), inc))
 	return err

@@ -339,7 +339,9 @@ func TestPagesOfTheJournalEndByBytes(t *testing.T) {
 	for _, last := range []bool{false, true} {
 		q := store.JournalQuery{Limit: 100, Last: last}
 		for _, want := range []int{whole, records - whole} {
-			page, err := s.JournalRecords(t.Context(), q)
+			v := s.JournalView()
+			page, err := v.JournalRecords(t.Context(), q)
+			v.Close()
 			if err != nil || len(page.Records) != want || page.More != (want == whole) {
 				t.Fatalf("last %t: a page of %d records, more %t, %v; want %d", last, len(page.Records), page.More, err, want)
 			}

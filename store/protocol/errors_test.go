@@ -3,10 +3,14 @@ package protocol_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
 	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/store"
@@ -162,10 +166,14 @@ var calls = map[string]struct {
 		return nil
 	}},
 	"JournalRecords": {"", func(ctx context.Context, s *full) error {
-		return with(s.JournalRecords(ctx, store.JournalQuery{Limit: 10}))
+		v := s.JournalView()
+		defer v.Close()
+		return with(v.JournalRecords(ctx, store.JournalQuery{Limit: 10}))
 	}},
 	"JournalRows": {"", func(ctx context.Context, s *full) error {
-		return with(s.JournalRows(ctx, "a", store.JournalQuery{Limit: 10, Last: true}))
+		v := s.JournalView()
+		defer v.Close()
+		return with(v.JournalRows(ctx, "a", store.JournalQuery{Limit: 10, Last: true, Settled: true}))
 	}},
 	"ReplaceRecord": {"journal", func(ctx context.Context, s *full) error {
 		old, next := s.record(), s.record()
@@ -214,6 +222,82 @@ func TestCallsReportErrors(t *testing.T) {
 					})
 					if err := c.call(t.Context(), s); err == nil && reached && call != "Open" || err != nil && !reached && !errors.Is(err, errSkipped) {
 						t.Errorf("%s, whose step %d fails (%t): got %v", call, step, reached, err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// looks are calls that read more than once.
+var looks = map[string]func(ctx context.Context, s *full) (any, error){
+	"a view": func(ctx context.Context, s *full) (any, error) {
+		v := s.JournalView()
+		defer v.Close()
+		values, err := v.Lookup(ctx, []store.Key{{Counter: "page:a:1"}, {Counter: "page:a:1", Shard: store.RecordKey}})
+		buckets, seriesErr := v.Series(ctx, []store.Record{{Counter: "page:a:1", Shards: 1}}, 0, wire.MinuteOf(wire.MaxTime))
+		records, listErr := v.List(ctx, "", "", 100)
+		page, journalErr := v.JournalRecords(ctx, store.JournalQuery{Limit: 100})
+		return []any{values, buckets, records, page.Records}, errors.Join(err, seriesErr, listErr, journalErr)
+	},
+	"a survey": func(ctx context.Context, s *full) (any, error) {
+		page, err := s.ShardPage(ctx, "", "", 100)
+		return []any{page.Shards, page.Records}, err
+	},
+	"sums":           func(ctx context.Context, s *full) (any, error) { return s.sumsOf(ctx, &store.SumsQuery{}) },
+	"sums of groups": func(ctx context.Context, s *full) (any, error) { return s.sumsOf(ctx, &store.SumsQuery{Groups: true}) },
+	"sums of minutes": func(ctx context.Context, s *full) (any, error) {
+		return s.sumsOf(ctx, &store.SumsQuery{From: 1, To: wire.MinuteOf(s.time) + store.DayMinutes})
+	},
+}
+
+func (s *full) sumsOf(ctx context.Context, q *store.SumsQuery) (map[string]int64, error) {
+	q.Index = &s.index
+	found := make(map[string]int64)
+	_, err := s.Store.Sums(ctx, q, func(c *store.CounterSum) error { found[string(c.Counter)] = c.Sum; return nil })
+	return found, err
+}
+
+// count grows and folds to an old and to a new counter, with a record.
+func (s *full) count(t *testing.T, n int) {
+	fresh := fmt.Sprintf("page:a:new %d", n)
+	if err := s.Grow(t.Context(), []store.Growth{{Counter: fresh, Shards: 1}, {Counter: "page:a:1", Shards: n}}); err != nil {
+		t.Error(err)
+	}
+	foldMinutes(t, s, fresh, wire.MinuteOf(s.time))
+	foldMinutes(t, s, "page:a:1", wire.MinuteOf(s.time)-9*store.DayMinutes, wire.MinuteOf(s.time))
+	fold(t, s, "=sites:a", 1)
+	r := s.record()
+	r.Key[15] += byte(n)
+	if _, err := s.Fold(t.Context(), &store.Commit{Records: []store.JournalRecord{r}, Rules: store.AnyRules}); err != nil {
+		t.Error(err)
+	}
+}
+
+// A look shows one moment: folds between any two of its reads are in the next look, and in none before.
+func TestLooksAreOfOneMoment(t *testing.T) {
+	t.Parallel()
+	for name, l := range limits {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for what, look := range looks {
+				s := fill(t, l)
+				for step, reached := 2, true; reached && step < 10; step++ { // each count makes the next look longer
+					s.db.Around(nil)
+					want, err := look(t.Context(), s)
+					n := 0
+					reached = false
+					s.db.OnCall(func(*memory.Call) memory.Answer {
+						if n++; n == step {
+							reached = true
+							s.count(t, step)
+						}
+						return memory.Answer{}
+					})
+					got, lookErr := look(t.Context(), s)
+					s.db.Around(nil)
+					if diff := gocmp.Diff(want, got, cmpopts.IgnoreFields(store.Shard{}, "Updated")); diff != "" || err != nil || lookErr != nil {
+						t.Errorf("%s, before its read %d: %v, %v (-want +got):\n%s", what, step, err, lookErr, diff)
 					}
 				}
 			}

@@ -127,12 +127,11 @@ func placeOf(name string) (store.JournalPlace, bool) {
 type journalView struct {
 	view
 	until time.Time // of an exclusive engine: the view has all records up to it
-	// young records may be followed by older ones. They are in it only if the caller asks for the moment.
-	young bool
 }
 
-func (s *Store) journalView(young bool) *journalView {
-	v := &journalView{young: young}
+// JournalView opens a view that has the journal too.
+func (s *Store) JournalView() store.JournalView {
+	v := &journalView{}
 	if s.limits.Exclusive {
 		v.until = s.settled() // before the first call, which fixes the moment
 	}
@@ -146,23 +145,6 @@ func (v *journalView) settled() time.Time {
 		return v.until
 	}
 	return v.At().Add(-store.JournalSettle)
-}
-
-// JournalView opens a view that has the journal too.
-func (s *Store) JournalView() store.JournalView { return s.journalView(true) }
-
-// JournalRecords returns the settled records of a range.
-func (s *Store) JournalRecords(ctx context.Context, q store.JournalQuery) (store.JournalPage, error) {
-	v := s.journalView(false)
-	defer v.Close()
-	return v.JournalRecords(ctx, q)
-}
-
-// JournalRows returns the settled rows of a counter in a range.
-func (s *Store) JournalRows(ctx context.Context, counter string, q store.JournalQuery) (store.JournalPage, error) {
-	v := s.journalView(false)
-	defer v.Close()
-	return v.JournalRows(ctx, counter, q)
 }
 
 // JournalRecords returns the records of a range as of the view's moment.
@@ -190,7 +172,7 @@ func (v *journalView) journal(ctx context.Context, kind engine.KindID, prefix st
 	}
 	page.SettledUntil = v.settled()
 	end := store.JournalAt(wire.MaxTime)
-	if !v.young {
+	if q.Settled {
 		end = store.JournalAt(page.SettledUntil.Add(time.Microsecond))
 	}
 	if (q.To == store.JournalPlace{}) || q.To.Compare(end) > 0 {

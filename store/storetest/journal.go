@@ -53,7 +53,10 @@ func foldEvidence(t testing.TB, s store.Store, counters ...string) store.Journal
 
 func recordsIn(t testing.TB, s store.Store, q store.JournalQuery) store.JournalPage {
 	t.Helper()
-	page, err := s.JournalRecords(t.Context(), q)
+	v := s.JournalView()
+	defer v.Close()
+	q.Settled = true
+	page, err := v.JournalRecords(t.Context(), q)
 	if err != nil {
 		t.Fatalf("JournalRecords of %+v: %v", q, err)
 	}
@@ -62,7 +65,10 @@ func recordsIn(t testing.TB, s store.Store, q store.JournalQuery) store.JournalP
 
 func rowsIn(t testing.TB, s store.Store, counter string, q store.JournalQuery) store.JournalPage {
 	t.Helper()
-	page, err := s.JournalRows(t.Context(), counter, q)
+	v := s.JournalView()
+	defer v.Close()
+	q.Settled = true
+	page, err := v.JournalRows(t.Context(), counter, q)
 	if err != nil {
 		t.Fatalf("JournalRows of %q, %+v: %v", counter, q, err)
 	}

@@ -1,9 +1,7 @@
 package storetest
 
 import (
-	"fmt"
 	"math/rand/v2"
-	"sync"
 	"testing"
 	"time"
 
@@ -46,7 +44,6 @@ func testJournalView(t *testing.T, su *suite) {
 	defer v.Close()
 	want := []store.JournalRecord{first, young}
 	for _, when := range []string{"at once", "after a fold"} {
-		su.settled(func() bool { got, _, _ := viewed(t, v); return len(got) == len(want) })
 		got, settled, count := viewed(t, v)
 		wantRecords(t, when, got, want)
 		if count != 2 || !settled.Before(at) || v.ReadTime().IsZero() {
@@ -59,38 +56,6 @@ func testJournalView(t *testing.T, su *suite) {
 		if done(); when == "at once" {
 			foldEvidence(t, s, "a")
 		}
-	}
-}
-
-// A view has the records of exactly the commits whose sums it has.
-func testJournalViewIsOfOneMoment(t *testing.T, su *suite) {
-	s := su.open(t)
-	var writers sync.WaitGroup
-	ended := make(chan struct{})
-	for range 2 {
-		writers.Go(func() {
-			for range su.rounds / 2 {
-				foldEvidence(t, s, "a")
-			}
-		})
-	}
-	go func() { writers.Wait(); close(ended) }()
-	for looks, last := 0, false; !last; looks++ {
-		select {
-		case <-ended:
-			last = true
-		default:
-		}
-		v := s.JournalView()
-		var what string
-		if !su.settled(func() bool {
-			got, _, count := viewed(t, v)
-			what = fmt.Sprintf("%d records and a count of %d", len(got), count)
-			return int64(len(got)) == count
-		}) {
-			t.Errorf("look %d: a view with %s", looks, what)
-		}
-		v.Close()
 	}
 }
 

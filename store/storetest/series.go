@@ -147,44 +147,6 @@ func testSeriesOfManyCounters(t *testing.T, su *suite) {
 	}
 }
 
-// A refused commit adds nothing to a series, and an applied one is in the total and in the series at
-// every moment.
-func testSeriesIsOneWithItsCommit(t *testing.T, su *suite) {
-	s := seriesStore(t, su)
-	m, mark := today(t, s), marker()
-	mustFold(t, s, seriesCommit(one(mark), bucketed{"a", 0, m, 1}))
-	if _, err := s.Fold(t.Context(), seriesCommit([]store.Marker{marker(), mark}, bucketed{"a", 0, m, 10})); !errors.Is(err, store.ErrMarkerExists) {
-		t.Errorf("a fold with a marker that exists: %v", err)
-	}
-	wantSeries(t, "after a refused fold", seriesOf(t, s, "a"), minuteOf(m, 1))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for range su.rounds {
-			if _, err := foldRetrying(t.Context(), s, seriesCommit(one(marker()), bucketed{"a", 0, m, 1})); err != nil {
-				t.Errorf("Fold: %v", err)
-				return
-			}
-		}
-	}()
-	for folding := true; folding; {
-		select {
-		case <-done:
-			folding = false
-		default:
-		}
-		v := su.view(t, s)
-		right := su.settled(func() bool {
-			found := seriesIn(t, v, "a", 0, allTime)
-			return len(found) == 1 && found[0].Sum == lookup(t, v, store.Key{Counter: "a"})[0].Count
-		})
-		if !right {
-			t.Errorf("in one view the count is %+v and the series %+v", lookup(t, v, store.Key{Counter: "a"}), seriesIn(t, v, "a", 0, allTime))
-		}
-		v.Close()
-	}
-}
-
 func testSeriesIsPinned(t *testing.T, su *suite) {
 	s := seriesStore(t, su)
 	m := today(t, s)

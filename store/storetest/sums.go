@@ -36,7 +36,6 @@ var sumsTests = []suiteTest{
 	{"SumsOfGroups", testSumsOfGroups},
 	{"SumsOfOldMinutes", testSumsOfOldMinutes},
 	{"SumsHideDeletedCounters", testSumsHideDeletedCounters},
-	{"SumsAreOfOneMoment", testSumsAreOfOneMoment},
 	{"SumsEndWithTheirVisitor", testSumsEndWithTheirVisitor},
 	{"ChangesAreCounted", testChangesAreCounted},
 }
@@ -216,30 +215,6 @@ func testSumsHideDeletedCounters(t *testing.T, su *suite) {
 	want("a deleted counter", map[string]int64{})
 	mustFoldRetrying(t, s, seriesCommit(one(marker()), bucketed{name, 0, day, 1}))
 	want("a deleted counter that counts again", map[string]int64{name: 6})
-}
-
-// Folds move amounts between counters: the sum of all sums is 0 at every moment.
-func testSumsAreOfOneMoment(t *testing.T, su *suite) {
-	s := su.open(t)
-	names := pagesOf(30)
-	c := newChurn(t, s, names)
-	var folds sync.WaitGroup
-	folds.Go(func() {
-		for i := range su.rounds {
-			mustFoldRetrying(t, s, grouped(commit(one(marker()), add(names[i%30], 0, 5), add(names[(i+7)%30], 0, -5)), c.x))
-		}
-	})
-	for range 10 {
-		got, sums := sumsOf(t, s, &store.SumsQuery{Index: c.x})
-		total := int64(0)
-		for _, n := range got {
-			total += n
-		}
-		if total != 0 && su.settle == 0 {
-			t.Errorf("all sums at %s together are %d, want 0", sums.At, total)
-		}
-	}
-	folds.Wait()
 }
 
 func testSumsEndWithTheirVisitor(t *testing.T, su *suite) {

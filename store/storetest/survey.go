@@ -115,36 +115,3 @@ func testShardsOf(t *testing.T, su *suite) {
 		t.Errorf("ShardsOf a counter that nobody incremented: %+v, %v; want nothing", page, err)
 	}
 }
-
-// A fold grows a record before or when it writes a shard. A reader of both at one moment never finds a
-// shard that its record does not name.
-func testShardPageIsOfOneMoment(t *testing.T, su *suite) {
-	s := su.open(t)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for i := range su.rounds / 2 {
-			name := fmt.Sprintf("c%03d", i)
-			grow(t, s, store.Growth{Counter: name, Shards: i%5 + 1})
-			mustFold(t, s, commit(nil, add(name, i%5, 1)))
-		}
-	}()
-	for running := true; running; {
-		select {
-		case <-done:
-			running = false
-		default:
-		}
-		page, err := s.ShardPage(t.Context(), "", "", store.MaxSurveyPage)
-		if err != nil {
-			t.Errorf("ShardPage: %v", err)
-			<-done
-			return
-		}
-		for _, sh := range page.Shards {
-			if sh.Number >= page.Records[sh.Counter] {
-				t.Errorf("shard %d of %s, whose record names %d", sh.Number, sh.Counter, page.Records[sh.Counter])
-			}
-		}
-	}
-}

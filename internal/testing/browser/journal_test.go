@@ -84,12 +84,7 @@ func TestJournal(t *testing.T) {
 	utc := hour()
 	tb.run(`location.hash = 'counter=billing:a&tz=Asia/Kolkata&journal=newest'`)
 	tb.until(fmt.Sprintf(`document.querySelector('#journal-rows .when') && document.querySelector('#journal-rows .when').textContent !== %q`, utc))
-	for _, width := range []int64{1280, 360} {
-		tb.size(width, 800)
-		if over := tb.overflow(); over > 0 {
-			t.Errorf("at %d px the page is %d px too wide", width, over)
-		}
-	}
+	tb.fitsAll()
 	tb.size(1280, 860)
 	tb.run(row("page:/home") + `.click()`)
 	tb.until(`document.querySelector('#journal-note pre')?.textContent === "countmill rule add journal 'page:/home=400d'"`)

@@ -198,10 +198,21 @@ func (tb *tab) press(keys string) {
 	tb.do(chromedp.KeyEvent(keys))
 }
 
-// overflow is how many pixels the page is wider than its window.
-func (tb *tab) overflow() int {
+// fits fails if the page is wider than its window.
+func (tb *tab) fits(what string) {
 	tb.t.Helper()
-	return eval[int](tb, "document.documentElement.scrollWidth - innerWidth")
+	if over := eval[int](tb, "document.documentElement.scrollWidth - innerWidth"); over > 0 {
+		tb.t.Errorf("%s is %d px too wide", what, over)
+	}
+}
+
+// fitsAll tries a wide window and a phone.
+func (tb *tab) fitsAll() {
+	tb.t.Helper()
+	for _, width := range []int64{1280, 360} {
+		tb.size(width, 800)
+		tb.fits(fmt.Sprintf("at %d px the page", width))
+	}
 }
 
 // row is an expression for the total of a counter in the list, in quotes of JavaScript.

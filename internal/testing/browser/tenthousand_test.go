@@ -11,23 +11,16 @@ import (
 	"time"
 )
 
-// tenThousand is `up` with as many counters, and their names.
-func tenThousand(t *testing.T) (m *mill, names []string) {
-	t.Helper()
-	m = up(t)
-	names = make([]string, 10_000)
+// A store of 10,000 counters: the page holds at most 1,000 rows. No page causes a scan: while all counters count, an open page reads those
+// in view and a page of the list.
+func TestTenThousandCounters(t *testing.T) {
+	t.Parallel()
+	m, tb := up(t), open(t)
+	names := make([]string, 10_000)
 	for i := range names {
 		names[i] = fmt.Sprintf("page:/%05d", i)
 	}
 	m.count(t, names...)
-	return m, names
-}
-
-// A store of 10,000 counters: the page holds at most 1,000 rows.
-func TestTenThousandCounters(t *testing.T) {
-	t.Parallel()
-	m, _ := tenThousand(t)
-	tb := open(t)
 	tb.visit(m.url + "/")
 	tb.until(row("page:/00000"))
 	for !eval[bool](tb, `document.querySelector('#more').hidden`) {
@@ -38,14 +31,8 @@ func TestTenThousandCounters(t *testing.T) {
 	if rows := eval[int](tb, `document.querySelectorAll('.rows li').length`); rows < 1000 || rows > 1010 {
 		t.Errorf("%d rows are shown, want 1,000 and the busiest", rows)
 	}
-}
+	tb.visit("about:blank")
 
-// No page causes a scan: with 10,000 counters, all of which count, an open page reads those in view and a page of
-// the list.
-func TestPageReadsWhatItShows(t *testing.T) {
-	t.Parallel()
-	m, names := tenThousand(t)
-	tb := open(t)
 	before := m.metric(t, `countmill_entities_read_total{role="reader"}`)
 	lists := m.metric(t, "countmill_lists_total")
 	began := time.Now()

@@ -128,22 +128,6 @@ func TestEdits(t *testing.T) {
 	}
 }
 
-// A bug fits wherever its function moves, and whatever becomes of the code around it.
-func TestFitsAfterMoves(t *testing.T) {
-	t.Parallel()
-	b, err := parse("# what\nin: product add\nat: The result is even\nreplace:\n\ta = 0\n")
-	if err != nil {
-		t.Fatal(err)
-	}
-	moved := maps.Clone(product)
-	moved["three.go"] = strings.NewReplacer("most", "limit", "// The result is even,\n\t// or it", "// The result is\n\t// even, or it", "return 1", "return 3").Replace(product["one.go"])
-	delete(moved, "one.go")
-	files, err := b.plant(write(t, moved))
-	if err != nil || !strings.Contains(files["product/three.go"], "\n\ta = 0\n") {
-		t.Errorf("got %q, %v", files, err)
-	}
-}
-
 // A bug that fits nowhere, or in two places, is an error that says which, and not planted half.
 func TestMisfitsAreFound(t *testing.T) {
 	t.Parallel()

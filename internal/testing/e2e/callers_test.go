@@ -277,7 +277,7 @@ func (c *callers) settle(t *testing.T) {
 	t.Helper()
 	c.end()
 	r := rand.New(rand.NewPCG(1, 2))
-	until(t, 3*time.Minute, "all that was acknowledged", func() bool { return c.seek(r, never) == 0 })
+	until(t, 2*time.Minute, "all that was acknowledged to be in a total", func() bool { return c.seek(r, never) == 0 })
 }
 
 // report compares every total with the ledger after settle, and fails if something is wrong. It prints a summary, which begins with

@@ -1,4 +1,4 @@
-// The page: what the address says, the calls it makes again and again, and the keyboard.
+// The page: what the address says, and the calls it makes again and again.
 
 import * as api from "./api.js";
 import * as format from "./format.js";
@@ -228,57 +228,10 @@ $("ask-form").addEventListener("submit", () => {
   });
 });
 
-// The theme.
-
-const themes = ["", "light", "dark"];
-
-function setTheme(theme) {
-  if (theme) document.documentElement.dataset.theme = theme;
-  else delete document.documentElement.dataset.theme;
-  try {
-    if (theme) localStorage.setItem("countmill-theme", theme);
-    else localStorage.removeItem("countmill-theme");
-  } catch { /* without storage the choice lasts as long as the page */ }
-  repaint();
-}
-
-function repaint() {
+// Another theme of the system.
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   health.repaint();
   detail.repaint();
-}
-
-const nextTheme = () => setTheme(themes[(themes.indexOf(document.documentElement.dataset.theme || "") + 1) % themes.length]);
-$("theme").addEventListener("click", nextTheme);
-$("keys").addEventListener("click", () => $("help").showModal());
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
-
-// The keyboard.
-
-function escape() {
-  if (document.activeElement === $("search") && $("search").value) {
-    $("search").value = "";
-    go({ q: "" }, true);
-  } else if (detail.name) go({ counter: "" });
-  else document.activeElement?.blur();
-}
-
-addEventListener("keydown", (e) => {
-  if (e.metaKey || e.ctrlKey || e.altKey || document.querySelector("dialog[open]")) return;
-  const inField = e.target.matches("input, select");
-  if (e.key === "Escape") return escape();
-  if (e.key === "ArrowDown" || e.key === "ArrowUp") {
-    if (e.target === $("zone") || e.target.matches("select")) return;
-    e.preventDefault();
-    return list.move(e.key === "ArrowDown" ? 1 : -1);
-  }
-  if (inField) return;
-  const range = Object.keys(ranges)[Number(e.key) - 1];
-  if (e.key === "/") {
-    e.preventDefault();
-    $("search").focus();
-  } else if (e.key === "t") nextTheme();
-  else if (e.key === "?") $("help").showModal();
-  else if (range && detail.name) go({ range }, true);
 });
 
 route();

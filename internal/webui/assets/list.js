@@ -179,16 +179,6 @@ export class List {
     }
     return names;
   }
-
-  // move puts the focus on the next row, or the one before.
-  move(step) {
-    const links = [...document.querySelectorAll(".rows a")];
-    const at = links.indexOf(document.activeElement);
-    const start = at >= 0 ? at + step : links.findIndex((l) => l.getAttribute("aria-current")) + (step > 0 ? 1 : 0);
-    const to = links[Math.min(Math.max(start, 0), links.length - 1)];
-    to?.focus();
-    to?.scrollIntoView({ block: "nearest" });
-  }
 }
 
 // row makes the elements of a counter. Names are set as text, whatever they contain.
