@@ -23,8 +23,9 @@ var firestore = newFirestore()
 
 func newFirestore() *program {
 	return &program{
-		name: "the Firestore emulator",
-		jar:  "platform/cloud-firestore-emulator/*.jar",
+		name:     "the Firestore emulator",
+		variable: "COUNTMILL_TEST_FIRESTORE_EMULATOR",
+		jar:      "platform/cloud-firestore-emulator/*.jar",
 		args: func(jar string, port int) []string {
 			return []string{"-Duser.language=en", "-cp", jar, "com.google.cloud.datastore.emulator.firestore.CloudFirestore", "start",
 				"--host=127.0.0.1", "--port=" + strconv.Itoa(port), "--database-mode=datastore-mode"}
@@ -39,8 +40,9 @@ func OwnFirestore(t testing.TB) *Instance {
 }
 
 var datastore = &program{
-	name: "the Datastore emulator",
-	jar:  "platform/cloud-datastore-emulator/CloudDatastore.jar",
+	name:     "the Datastore emulator",
+	variable: "COUNTMILL_TEST_DATASTORE_EMULATOR",
+	jar:      "platform/cloud-datastore-emulator/CloudDatastore.jar",
 	args: func(jar string, port int) []string {
 		return []string{"-Duser.language=en", "-cp", jar, "com.google.cloud.datastore.emulator.CloudDatastore", "start",
 			"--host=127.0.0.1", "--port=" + strconv.Itoa(port), "--store_on_disk=False", "--consistency=1.0"}

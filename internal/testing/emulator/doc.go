@@ -8,7 +8,11 @@
 //
 //	func TestMain(m *testing.M) { goleak.VerifyTestMain(emulator.Around(m)) }
 //
-// Emulators come from the Google Cloud SDK whose gcloud is on the PATH.
+// Where an emulator comes from, the first that is there:
+//
+//   - a variable, COUNTMILL_TEST_FIRESTORE_EMULATOR, COUNTMILL_TEST_DATASTORE_EMULATOR or
+//     COUNTMILL_TEST_PUBSUB_EMULATOR: HOST:PORT of a running emulator, or the path of its jar;
+//   - the Google Cloud SDK whose gcloud is on the PATH.
 //
 // Each may take 512 MiB, or what COUNTMILL_TEST_EMULATOR_HEAP says as Java writes it.
 //
@@ -20,6 +24,6 @@
 // NATS is the nats-server of the module tools/nats, which is built at the first call. Each test has a server of its own.
 //
 // Without one, or without Java, the test is skipped and names the missing program. With
-// COUNTMILL_TEST_REQUIRE=emulators it fails instead. COUNTMILL_TEST_POSTGRES=off skips the
-// tests of PostgreSQL in any case.
+// COUNTMILL_TEST_REQUIRE=emulators it fails instead. A variable that is "off" skips the
+// tests of that emulator in any case.
 package emulator

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -30,8 +31,9 @@ func heap() string { return "-Xmx" + cmp.Or(os.Getenv("COUNTMILL_TEST_EMULATOR_H
 
 // A program is an emulator that this package can find and start.
 type program struct {
-	name string // for people: "the Firestore emulator"
-	jar  string // pattern of the jar below the SDK's root
+	name     string // for people: "the Firestore emulator"
+	variable string // HOST:PORT of a running one, or the path of its jar
+	jar      string // pattern of the jar below the SDK's root
 	// args are Java's arguments for a server on 127.0.0.1:port.
 	args func(jar string, port int) []string
 
@@ -51,7 +53,7 @@ var errOff = errors.New("turned off")
 func (p *program) serve(t testing.TB) string {
 	t.Helper()
 	p.once.Do(func() {
-		if p.err = p.start(); p.err == nil {
+		if p.err = p.start(); p.err == nil && p.child != nil {
 			children.add(p.child)
 		}
 	})
@@ -75,9 +77,19 @@ func required() bool {
 }
 
 func (p *program) start() error {
-	jar, err := Jar(p.jar)
-	if err != nil {
-		return err
+	jar := os.Getenv(p.variable)
+	if jar == "off" {
+		return fmt.Errorf("%w by %s", errOff, p.variable)
+	}
+	if _, _, err := net.SplitHostPort(jar); err == nil {
+		p.host = jar
+		return nil
+	}
+	if jar == "" {
+		var err error
+		if jar, err = Jar(p.jar); err != nil {
+			return fmt.Errorf("%s is not set: %w", p.variable, err)
+		}
 	}
 	java, err := exec.LookPath("java")
 	if err != nil {

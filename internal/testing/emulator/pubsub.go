@@ -17,8 +17,9 @@ var pubsub = newPubSub()
 
 func newPubSub() *program {
 	return &program{
-		name: "the Pub/Sub emulator",
-		jar:  "platform/pubsub-emulator/lib/cloud-pubsub-emulator-*-all.jar",
+		name:     "the Pub/Sub emulator",
+		variable: "COUNTMILL_TEST_PUBSUB_EMULATOR",
+		jar:      "platform/pubsub-emulator/lib/cloud-pubsub-emulator-*-all.jar",
 		args: func(jar string, port int) []string {
 			return []string{"-Duser.language=en", "-jar", jar, "--host=127.0.0.1", "--port=" + strconv.Itoa(port)}
 		},
@@ -43,6 +44,9 @@ func OwnPubSub(t testing.TB) *Instance {
 func own(t testing.TB, p *program) *Instance {
 	t.Helper()
 	p.serve(t)
+	if p.child == nil {
+		t.Skipf("%s names an emulator that somebody else started: it is not paused or restarted", p.variable)
+	}
 	i := &Instance{Host: p.host, t: t, child: p.child}
 	t.Cleanup(func() {
 		i.signal(syscall.SIGKILL)
