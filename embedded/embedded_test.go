@@ -266,7 +266,7 @@ func TestHandlerBelowAPrefix(t *testing.T) {
 		"/":                       `<script type="module" src="page/app.js"></script>`,
 		"/page/app.js":            `from "./api.js"`,
 		"/frame.html":             `src="page/frame.js"`,
-		"/page/theme.js":          "countmill-theme",
+		"/page/theme.js":          "matchMedia(",
 		"/v1/totals?counter=a//b": `"counter":"a//b","total":1,`,
 		"/v1/counters/a%2F%2Fb":   `"counter":"a//b","total":1,`,
 		"/v1/counters/https:%2F%2Fx.org%2F..%2Fp":     `"counter":"https://x.org/../p","total":1,`,
