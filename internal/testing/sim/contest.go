@@ -22,9 +22,6 @@ type race struct {
 	stage raceStage
 	op    *op // the request
 	began time.Time
-
-	letters int  // at the last look for the request
-	dead    bool // the request was in one of them
 }
 
 // A raceStage is how far a race is.
@@ -172,14 +169,6 @@ func (rn *race) sendRequest() {
 	rn.stage = over
 }
 
-// inDeadLetter reports whether an increment is in a dead letter. It looks when their number has changed.
-func (rn *race) inDeadLetter(s *sum) bool {
-	if letters := rn.db.deadLetters(); len(letters) != rn.letters {
-		rn.letters, rn.dead = len(letters), s.deadLettered(deadLetterSums(letters))
-	}
-	return rn.dead
-}
-
 // checkRace: the request is counted in time.
 func (rn *race) checkRace() {
 	c := rn.contest
@@ -189,7 +178,7 @@ func (rn *race) checkRace() {
 		rn.say(nil, "the request behind the flood was counted after %s", took)
 		rn.Raced++
 		rn.stage = over
-	case rn.inDeadLetter(s): // a window or a clock that has changed: as good as counted, for a flood
+	case took > rn.within() && s.deadLettered(deadLetterSums(rn.db.deadLetters())): // a window or a clock has changed
 		rn.stage = over
 	case took > rn.within():
 		rn.violate("a request behind %d %s was not counted within %s", c.n, c.flood, rn.within())
