@@ -1,12 +1,14 @@
 package sim
 
 import (
+	"errors"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
 
+	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/internal/journal"
 	"github.com/countmill/countmill/internal/recount"
@@ -190,9 +192,14 @@ func (db *database) openJournal() {
 	}
 }
 
-// recount: whatever happened, no sum of a counter with a journal differs from it.
+// recount: whatever happened, no sum of a counter with a journal differs from it. A disk that was full may refuse for some seconds more.
 func (jo *journalOracle) recount() {
-	got := must(jo.db.recounter().Recount(background, recount.Query{}))
+	got, err := jo.db.recounter().Recount(background, recount.Query{})
+	for until := time.Now().Add(time.Minute); errors.Is(err, countmill.ErrUnavailable) && time.Now().Before(until); {
+		<-time.After(time.Second)
+		got, err = jo.db.recounter().Recount(background, recount.Query{})
+	}
+	must(got, err)
 	for i := range got.Findings {
 		f := &got.Findings[i]
 		jo.violate("a recount finds a wrong %s of %s: %d stored, %d in the journal", f.Kind, f.Name, f.Stored, f.Counted)
