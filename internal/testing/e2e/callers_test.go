@@ -45,9 +45,8 @@ type callCounts struct {
 }
 
 const (
-	senders    = 8
-	askers     = 3
-	perRequest = 20 // increments
+	senders = 8
+	askers  = 3
 )
 
 func startCallers(t *testing.T, l *ledger, seed uint64, publishers, readers []*member, pace time.Duration) *callers {
@@ -143,12 +142,6 @@ func (c *callers) deliver(r *rand.Rand, q *request, with *http.Client) (acked bo
 		c.count(func(n *callCounts) { n.again++ })
 	}
 	return false
-}
-
-// post sends NDJSON and returns the status; 0 means no answer.
-func post(p *process, body, key string) int {
-	status, _ := send(client, p.url, body, key)
-	return status
 }
 
 // send posts NDJSON. The status is 0 if there was no answer; sent is false if there was not even a

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -150,4 +151,49 @@ func (p *process) ask(staleness string, counters ...string) (answer, error) {
 		return a, fmt.Errorf("%s: %s", resp.Status, text)
 	}
 	return a, json.NewDecoder(resp.Body).Decode(&a)
+}
+
+// exact waits until the reader's totals are as wanted, and returns how long that took. A total that is
+// too large fails at once.
+func (p *process) exact(t *testing.T, limit time.Duration, want map[string]int64) time.Duration {
+	t.Helper()
+	var counters []string
+	for name := range want {
+		counters = append(counters, name)
+	}
+	slices.Sort(counters)
+	limit += busy
+	began := time.Now()
+	for {
+		short := p.short(t, counters, want)
+		if short == "" {
+			return time.Since(began)
+		}
+		if time.Since(began) > limit {
+			t.Fatalf("after %s: %s", limit, short)
+		}
+		<-time.After(50 * time.Millisecond)
+	}
+}
+
+// short names the totals that are too small; "" if there are none.
+func (p *process) short(t *testing.T, counters []string, want map[string]int64) string {
+	t.Helper()
+	got, err := p.ask("0s", counters...)
+	if err != nil {
+		return err.Error()
+	}
+	var missing int64
+	short := ""
+	for _, total := range got.Totals {
+		n := want[total.Counter]
+		if total.Total > n {
+			t.Fatalf("%s: total is %d, want %d: something counted twice", total.Counter, total.Total, n)
+		}
+		if total.Total < n {
+			missing += n - total.Total
+			short = fmt.Sprintf("%d increments are missing; %s: total is %d, want %d", missing, total.Counter, total.Total, n)
+		}
+	}
+	return short
 }

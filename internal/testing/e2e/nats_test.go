@@ -103,30 +103,34 @@ func TestNATS(t *testing.T) {
 	length := lengthOf(t, "COUNTMILL_TEST_CHAOS", 20*time.Second)
 	aggregators := []*process{d.aggregator(t).ready(t)}
 	publisher, reader := d.others(t)
-	n := seed(t)
-	source := rand.New(rand.NewPCG(n, 7))
-	for i, phase := range []struct {
+	source := rand.New(rand.NewPCG(seed(t), 7))
+	counted := make(map[string]int64)
+	for _, phase := range []struct {
 		aggregators int
 		length      time.Duration
 	}{{1, 10 * time.Second}, {2, 10 * time.Second}, {4, 10 * time.Second}, {3, length}} {
 		for len(aggregators) < phase.aggregators {
-			aggregators = append(aggregators, d.aggregator(t))
+			aggregators = append(aggregators, d.aggregator(t).ready(t))
 		}
 		for _, extra := range aggregators[phase.aggregators:] {
 			extra.ready(t).stop(t)
 		}
 		aggregators = aggregators[:phase.aggregators]
-		c := startCallers(t, newLedger(fmt.Sprint("phase-", i), false), n, publisher.as(), reader.as(), 10*time.Millisecond)
-		c.wait(t, 1000)
-		began, struck := time.Now(), d.strike(t, aggregators, source, phase.length)
-		c.settle(t)
+		l := startLoad(t, publisher, 8, 100)
+		l.wait(t, 1000)
+		struck := d.strike(t, aggregators, source, phase.length)
+		for counter, n := range l.end() {
+			counted[counter] += n
+		}
+		took := reader.exact(t, 2*time.Minute, counted)
 		d.empty(t)
+		reader.exact(t, time.Second, counted) // nothing came twice meanwhile
 		var again float64
 		for _, a := range aggregators {
 			again += a.ready(t).metric(t, "countmill_bus_redeliveries_total")
 		}
-		c.report(t, time.Since(began), nil, [2]string{"aggregators", fmt.Sprint(phase.aggregators)}, [2]string{"struck", fmt.Sprint(struck)},
-			[2]string{"messages that the last aggregators got again", fmt.Sprint(again)})
+		t.Logf("%d aggregators for %s: %d increments, %v; all %d totals exact %s later; the last aggregators got %v messages again",
+			phase.aggregators, phase.length, l.accepted(), struck, len(counted), took.Round(time.Millisecond), again)
 	}
 }
 

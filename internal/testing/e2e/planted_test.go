@@ -55,7 +55,7 @@ func TestPlanted(t *testing.T) {
 
 // foundBy matches the messages of these tests about wrong totals, as opposed to slow ones.
 var foundBy = regexp.MustCompile(`(?m)^.*(holds increment|holds what nobody sent|must come after|which lacks some of it|no order has both` +
-	`|it was \d+ before|\d+ were sent|that had been acknowledged are in no total|in vain for all that was acknowledged|totals are not what the ledger says).*$`)
+	`|it was \d+ before|\d+ were sent|that had been acknowledged are in no total|in vain for all that was acknowledged|totals are not what the ledger says|something counted twice|increments are missing).*$`)
 
 // findPlanted runs a test on a countmill with the bug, and returns the message about wrong totals.
 func findPlanted(t *testing.T, test, overlay string) string {
