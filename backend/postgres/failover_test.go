@@ -93,6 +93,7 @@ func TestCancelledWait(t *testing.T) {
 	session := newSession(t, server.URL)
 	session.do("alter system set synchronous_standby_names = 'absent'", "select pg_reload_conf()")
 	marker := store.Marker{ID: wire.IncrementID("a", "1"), Fold: 7, At: time.Now(), ExpireAt: time.Now().Add(time.Hour)}
+	probe := newSession(t, server.URL)
 	calls := map[string]func(s store.Store) error{
 		"a fold": func(s store.Store) error {
 			_, err := s.Fold(ctx, &store.Commit{Adds: []store.ShardDelta{store.NewShardDelta("a", 0, 5)}, Markers: []store.Marker{marker}, Rules: store.AnyRules})
@@ -107,6 +108,12 @@ func TestCancelledWait(t *testing.T) {
 			return err
 		},
 	}
+	waits := func() (n int) {
+		if err := session.QueryRow(ctx, "select count(*) from pg_stat_activity where wait_event = 'SyncRep'").Scan(&n); err != nil {
+			t.Error(err)
+		}
+		return n
+	}
 	// begin wants that a call waits for the standby.
 	begin := func(name string, s store.Store) (ended chan error) {
 		t.Helper()
@@ -118,16 +125,26 @@ func TestCancelledWait(t *testing.T) {
 				t.Fatalf("%s does not wait for the standby: %v", name, err)
 			default:
 			}
-			var waits int
-			if err := session.QueryRow(ctx, "select count(*) from pg_stat_activity where wait_event = 'SyncRep'").Scan(&waits); err != nil {
-				t.Fatal(err)
-			}
-			if waits > 0 {
+			if waits() > 0 {
 				return ended
 			}
 		}
 	}
 	cancel := func() { session.do("select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'") }
+	// The server reads its file when it has time: until then commits wait for nobody.
+	probing, end := context.WithCancel(ctx)
+	probed := make(chan struct{})
+	go func() {
+		defer close(probed)
+		for probing.Err() == nil {
+			_, _ = probe.Exec(ctx, "select pg_logical_emit_message(true, 'probe', '')")
+		}
+	}()
+	for waits() == 0 && !t.Failed() {
+	}
+	end()
+	cancel()
+	<-probed
 	for _, name := range []string{"a fold", "a value"} {
 		ended := begin(name, s)
 		cancel()

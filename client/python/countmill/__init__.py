@@ -522,8 +522,9 @@ class Client:
     def _updates(self, r: _Request, end: float) -> Iterator[Update]:
         """The updates of one connection, until it breaks or the caller is behind."""
         name = data = ""
-        whole, waited = True, clock.monotonic()
-        with self._sent(r, min(end, waited + _SILENCE), watch=True) as (sock, res):
+        whole = True
+        with self._sent(r, min(end, clock.monotonic() + _SILENCE), watch=True) as (sock, res):
+            waited = clock.monotonic()
             while not self._closed.is_set():
                 began = clock.monotonic()
                 sock.settimeout(_left(min(end, began + _SILENCE)))
