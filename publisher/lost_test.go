@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -23,9 +24,10 @@ func TestFlushReportsEarlierLosses(t *testing.T) {
 			}
 			return true, nil
 		}
-		p := open(t, bus, Config{Linger: -1})
+		p := open(t, bus, Config{Linger: time.Second})
 		must(t, p.Add("a", 1))
 		must(t, p.Add("b", 1))
+		time.Sleep(2 * time.Second) // one batch has both
 		synctest.Wait()
 		must(t, p.Add("c", 1))
 		for range 2 {
