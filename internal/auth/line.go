@@ -92,11 +92,15 @@ func parseLine(text []byte) (Token, error) {
 	if err := json.Unmarshal(text, &l, json.RejectUnknownMembers(true)); err != nil {
 		return Token{}, lineError(err)
 	}
-	// A null must not mean "no limit", and neither must 0, which does elsewhere.
+	// A null must not mean "no limit", and neither must 0 or the first time of Go, which do elsewhere.
+	none := map[string]bool{"expires": l.Expires.IsZero()}
+	for i, limit := range l.Limits.all() {
+		none[limitFields[i]] = limit == 0
+	}
 	var given map[string]jsontext.Value
 	_ = json.Unmarshal(text, &given) // it was read before
 	for _, field := range slices.Sorted(maps.Keys(given)) {
-		if given[field].Kind() == 'n' || slices.Contains(limitFields, field) && string(given[field]) == "0" {
+		if given[field].Kind() == 'n' || none[field] {
 			return Token{}, fmt.Errorf("%s: %s", field, fieldForm(field))
 		}
 	}

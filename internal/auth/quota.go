@@ -27,9 +27,12 @@ const (
 	maxNewCounters = 10_000_000
 )
 
+// all are the limits in the order of limitFields.
+func (l Limits) all() []int64 { return []int64{l.Increments, l.Bytes, l.NewCounters} }
+
 func (l Limits) check(scopes []Scope) error {
 	var errs []error
-	for i, limit := range []int64{l.Increments, l.Bytes, l.NewCounters} {
+	for i, limit := range l.all() {
 		most := int64(maxPerSecond)
 		if i == 2 {
 			most = maxNewCounters
