@@ -114,15 +114,17 @@ func (a *Admin) Grow(ctx context.Context, counter string, shards int) error {
 		return fmt.Errorf("raise counter %q: %w", counter, err)
 	}
 	named := 0
-	err := a.retry(ctx, func(ctx context.Context) (err error) {
-		if err = a.store.Grow(ctx, []store.Growth{{Counter: counter, Shards: shards}}); err != nil {
+	err := a.retry(ctx, func(ctx context.Context) error {
+		v := a.store.View()
+		defer v.Close()
+		record, err := v.Lookup(ctx, []store.Key{{Counter: counter, Shard: store.RecordKey}})
+		if err != nil {
 			return err
 		}
-		recorded, err := a.store.Shards(ctx, []string{counter})
-		if err == nil {
-			named = recorded[0]
+		if named = record[0].Shards; named > shards {
+			return nil // what is refused changes nothing, and leaves a deleted counter deleted
 		}
-		return err
+		return a.store.Grow(ctx, []store.Growth{{Counter: counter, Shards: shards}})
 	})
 	if err != nil {
 		return fmt.Errorf("raise counter %q: %w", counter, err)

@@ -124,6 +124,13 @@ func TestRaise(t *testing.T) {
 	if got := a.Stats(); got != (admin.Stats{Grown: 3}) {
 		t.Errorf("stats: got %+v, want 3 raises", got)
 	}
+	if _, err := a.Delete(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	lower, is := errors.AsType[*admin.LowerError](a.Grow(t.Context(), "a", 998))
+	if got, err := c.Shards(t.Context(), []string{"a"}); !is || lower.Named != 999 || got[0] != 0 || err != nil {
+		t.Errorf("fewer shards for a deleted counter: got %v; %v shards, %v, want a refusal that leaves it deleted", lower, got, err)
+	}
 }
 
 func TestResetAndDelete(t *testing.T) {

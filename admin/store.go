@@ -15,6 +15,7 @@ type Sums interface {
 
 // A Store is the part of a store that an Admin needs.
 type Store interface {
+	store.Reads
 	store.Records
 	store.Counters
 	store.Meta
