@@ -134,7 +134,7 @@ var requests = map[string]string{
 	"GET /v1/indexes": "", "DELETE /v1/indexes": "?name=sites", "GET /v1/dead-letters": "", "GET /v1/dead-letters/{name}": "",
 }
 
-// maybeDone is what an answer says about the repeat of a change that was maybe made, by the beginning of the path.
+// maybeDone is the advice in an answer about a change that was maybe made, by the beginning of the path.
 var maybeDone = map[string]string{
 	"/v1/rules": "this was maybe done: repeat it", "/v1/indexes": "this was maybe done: repeat it", "/v1/counters": "this was maybe done: repeat it",
 	"/v1/reset": "a reset only with the same id", "/v1/sequences/next": "the same id; without an id they are a gap",
@@ -146,8 +146,8 @@ var otherErrors = []string{
 	"GET /v1/shards", "GET /v1/verify", "POST /v1/verify", "POST /v1/backup",
 }
 
-// Errors of services are problems on every route. What was maybe done says how to repeat it, and no text of an unexpected
-// error is shown.
+// Every route answers errors of its services as problems. A problem of unknown outcome says how to repeat the request, and none shows
+// the text of an unexpected error.
 func TestEveryRouteAnswersErrors(t *testing.T) {
 	t.Parallel()
 	letters := newStore(t, store.DeadLetter{Key: "a", Payload: []byte("x")})

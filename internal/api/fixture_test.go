@@ -95,7 +95,7 @@ func (s surface) want(t *testing.T, method, path, body string, status int, text 
 	}
 }
 
-// wantProblems sends requests that must be refused: "METHOD path body", and what the problem says.
+// wantProblems sends requests ("METHOD path body") that must be refused, each with a part of its problem's text.
 func (s surface) wantProblems(t *testing.T, status int, requests map[string]string) {
 	t.Helper()
 	for request, says := range requests {

@@ -170,7 +170,7 @@ func pastParam(c call) (time.Time, error) {
 	return at, nil
 }
 
-// begin checks what comes before the body of a request for increments. After nil its hold has to be released.
+// begin checks the head of a request for increments. If it returns no error, the caller releases the hold.
 func (a *API) begin(c call, types ...string) (q *incoming, contentType string, err error) {
 	if contentType, err = httpserver.ContentType(c.r, types...); err != nil {
 		return nil, "", err

@@ -111,7 +111,7 @@ func parseLine(text []byte) (Token, error) {
 	return t, t.check()
 }
 
-// fieldForm is what the value of a field has to be.
+// fieldForm describes the values that a field takes.
 func fieldForm(field string) string {
 	switch {
 	case slices.Contains(limitFields, field):

@@ -15,7 +15,7 @@ const module = "github.com/countmill/countmill"
 
 // An arrow is a forbidden dependency: no package under from may depend on one under deps.
 //
-// from and deps are import paths; "/x" stands for module + "/x". A trailing "/..." of from means the
+// from and deps are import paths; "/x" is short for module + "/x". A trailing "/..." of from means the
 // package and all below it; deps always mean that.
 type arrow struct {
 	from, why string

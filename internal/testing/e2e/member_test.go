@@ -23,7 +23,7 @@ type member struct {
 	process *process // the last one started
 	killed  bool     // whether the test killed it
 	ends    []string // last output of processes that listened and then ended by themselves
-	early   []string // last output of those that ended by themselves before that
+	early   []string // last output of processes that ended by themselves before they listened
 }
 
 // as makes a member of a process that nobody starts again.

@@ -3,7 +3,7 @@ package sim
 // A Fault is something that the world does to the pipeline.
 type Fault int
 
-// never is no fault.
+// never stands in a table where no fault belongs.
 const never Fault = -1
 
 // mostFaults is at least the number of faults.
