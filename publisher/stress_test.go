@@ -174,6 +174,22 @@ func TestStripeForgetsCountersAtRest(t *testing.T) {
 	}
 }
 
+// The room of a stripe is beyond its bound only if more counters are in use.
+func TestRoomOfAStripe(t *testing.T) {
+	t.Parallel()
+	s := stripe{most: size{100, 100 * cost("name")}}
+	for n := 1; n < 300; n++ {
+		used := size{n, int64(n) * cost("name")}
+		room, most := s.roomFor(used), s.most
+		if n >= most.counters {
+			most = size{max(n+1, n*5/4), used.bytes * 5 / 4}
+		}
+		if room.counters <= n || room.counters > most.counters || room.bytes > most.bytes {
+			t.Errorf("%d in use: got %+v, want more, and at most %+v", n, room, most)
+		}
+	}
+}
+
 // A flood of names is forgotten later, without a further flood.
 func TestCountersAreForgottenWithTime(t *testing.T) {
 	t.Parallel()

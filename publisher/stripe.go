@@ -191,14 +191,17 @@ func (s *stripe) sweepLocked() {
 // roomFor is twice the cells in use, but not beyond most. If more than most are listed, it is a
 // quarter more, so that sweeps stay rare.
 func (s *stripe) roomFor(cells size) size {
-	most := s.most.counters
+	most := s.most
 	if cells.counters > 0 {
-		most = min(most, int(s.most.bytes/(cells.bytes/int64(cells.counters))))
+		most.counters = min(most.counters, int(most.bytes/(cells.bytes/int64(cells.counters))))
 	}
-	return size{
-		max(minCells, cells.counters+1, min(2*cells.counters, max(most, cells.counters*5/4))),
-		max(minCells*cost(""), s.most.bytes, cells.bytes*5/4),
+	if cells.counters > most.counters {
+		most.counters = cells.counters * 5 / 4
 	}
+	if cells.bytes > most.bytes {
+		most.bytes = cells.bytes * 5 / 4
+	}
+	return size{max(minCells, cells.counters+1, min(2*cells.counters, most.counters)), max(minCells*cost(""), most.bytes)}
 }
 
 // drain takes everything out of the stripe. If last is true, the stripe refuses later
