@@ -21,7 +21,7 @@ type Settings struct {
 	// Since is when Window was set, by the store's clock.
 	Since time.Time `json:"since"`
 	// ForgetBefore is the oldest time that a part may have.
-	ForgetBefore time.Time `json:"forget_before"`
+	ForgetBefore time.Time `json:"-"`
 	// Until a longer window has taken effect, ForgetBefore follows the window before: it stays
 	// Pace behind the clock until it reaches PaceUntil. Both are zero if no such change is under
 	// way.

@@ -278,6 +278,17 @@ func TestForgetBeforeStaysOnAServer(t *testing.T) {
 	}
 }
 
+// A process that knows the settings takes a later ForgetBefore from each check: another one, whose clock is ahead, may have removed markers.
+func TestForgetBeforeOfAnother(t *testing.T) {
+	t.Parallel()
+	s, forget := open(t, limits["postgresql"]), time.Now().Truncate(time.Microsecond)
+	id := protocol.Kinds[kindOf("meta")].Fields[1].ID
+	s.setMeta(t, engine.Change{Op: engine.Update, Set: []engine.Field{{ID: id, Value: engine.IntOf(forget.UnixMicro())}}})
+	if checked, err := s.Check(t.Context()); err != nil || !checked.Settings.ForgetBefore.Equal(forget) {
+		t.Errorf("ForgetBefore is %s, want %s: %v", checked.Settings.ForgetBefore, forget, err)
+	}
+}
+
 // A shorter window removes no markers that other processes still rely on.
 func TestMarkersOutliveAShorterWindow(t *testing.T) {
 	t.Parallel()

@@ -369,11 +369,11 @@ func TestOtherDatabases(t *testing.T) {
 	s, other := open(t, limits["postgresql"]), open(t, limits["postgresql"])
 	v := other.db.Open().View(time.Time{})
 	defer v.Close()
-	rows, err := v.Get(t.Context(), []engine.Key{{Kind: kindOf("meta"), Name: "meta"}}, engine.Data)
+	rows, err := v.Get(t.Context(), []engine.Key{{Kind: kindOf("meta"), Name: "meta"}}, engine.All)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, c := range map[string]engine.Change{"gone": {Op: engine.Delete}, "another": {Data: rows[0].Data}} {
+	for name, c := range map[string]engine.Change{"gone": {Op: engine.Delete}, "another": {Set: rows[0].Fields, Data: rows[0].Data}} {
 		s.setMeta(t, c)
 		if _, err := s.Check(t.Context()); !errors.Is(err, store.ErrOtherDatabase) {
 			t.Errorf("Check of a database that is %s: got %v", name, err)

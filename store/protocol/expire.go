@@ -45,7 +45,7 @@ func (s *Store) keepForgetBefore(ctx context.Context, by time.Duration) (setting
 		}
 		now = s.clock(tx.Now())
 		if settings = s.asOf(m.Settings, now); settings.ForgetBefore.Sub(m.Settings.ForgetBefore) > by {
-			tx.Change(m.change(engine.Update, settings))
+			tx.Change(&engine.Change{Key: metaKey, Op: engine.Update, Set: []engine.Field{field(fieldForget, micros(settings.ForgetBefore))}})
 		}
 		return nil
 	})

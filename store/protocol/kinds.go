@@ -46,6 +46,7 @@ const (
 	fieldOldest                                // the oldest settings by which a fold is taken; it only rises
 	fieldLast                                  // store.SequenceState.Last
 	fieldRestores                              // engine.Checked.Restores when the row was written
+	fieldForget                                // store.Settings.ForgetBefore
 
 	fieldMinute  engine.FieldID = 1 << 28 // and the minute since 1970: the sum of that minute
 	fieldQuarter engine.FieldID = 2 << 28 // and the first minute of a quarter hour: its sum
@@ -70,7 +71,7 @@ var due = narrow(fieldDue, "due")
 var Kinds = engine.Kinds{
 	// One row "meta": the identity of the database, and its settings (metaRecord). Written by Open and changeSettings, and by Sweep and
 	// Close, which only move ForgetBefore. Folds require fieldOldest; sweeps, ranges and removals of groups read it in their transactions.
-	kindMeta: {Name: "meta", Class: engine.Docs, Fields: []engine.FieldSpec{narrow(fieldOldest, "oldest")}},
+	kindMeta: {Name: "meta", Class: engine.Docs, Fields: []engine.FieldSpec{narrow(fieldOldest, "oldest"), narrow(fieldForget, "forget")}},
 	// By the 16 bytes of an id. Inserted by folds, resets (removed, at) and takes of values (first, values). Due is
 	// Marker.ExpireAt with Limits.Clock, and otherwise Marker.At.
 	kindMarker: {Name: "marker", Class: engine.Once, Binary: true, Due: fieldDue, Expires: true, Fields: []engine.FieldSpec{

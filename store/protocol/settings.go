@@ -19,14 +19,14 @@ import (
 )
 
 // format is the format of all data of this package.
-const format = 5
+const format = 6
 
 // A metaRecord is the data of the meta row, in JSON. The settings are those at the time when they were written.
 type metaRecord struct {
-	Format   int    `json:"format"`
-	ID       string `json:"id"`
-	CacheKey []byte `json:"cache_key"` // 32 random bytes
-	store.Settings
+	Format         int    `json:"format"`
+	ID             string `json:"id"`
+	CacheKey       []byte `json:"cache_key"` // 32 random bytes
+	store.Settings        // ForgetBefore is a field of the row
 
 	oldest int64
 }
@@ -38,7 +38,7 @@ func (m *metaRecord) change(op engine.Op, x store.Settings) *engine.Change {
 	if err != nil {
 		panic(err) // its fields are text and times
 	}
-	return &engine.Change{Key: metaKey, Op: op, Set: []engine.Field{field(fieldOldest, m.oldest)}, Data: data}
+	return &engine.Change{Key: metaKey, Op: op, Set: []engine.Field{field(fieldOldest, m.oldest), field(fieldForget, micros(x.ForgetBefore))}, Data: data}
 }
 
 // metaOf reads the meta row. It refuses rules that it does not know: they are of a newer version.
@@ -48,14 +48,19 @@ func metaOf(r *engine.Row) (m metaRecord, err error) {
 	if err = d.Decode(&m); err != nil || m.Format != format {
 		return m, fmt.Errorf("%w: the database has the format %d, and this version knows %d: run the version that wrote it, or a later one (%v)", store.ErrDeployment, m.Format, format, err)
 	}
+	m.numbers(r)
 	if err = m.Rules.Parse(); err == nil && (m.ID == "" || len(m.CacheKey) != sha256.Size || m.Version < 1 || m.Window <= 0 || m.Pace < 0 || m.ForgetBefore.IsZero()) {
 		err = errors.New("a field is empty")
 	}
 	if err != nil {
 		return m, fmt.Errorf("%w: the meta row is damaged: %w", store.ErrDeployment, err)
 	}
-	m.oldest = r.Int64(fieldOldest)
 	return m, nil
+}
+
+// numbers takes the fields of the row, which change without its data.
+func (m *metaRecord) numbers(r *engine.Row) {
+	m.oldest, m.ForgetBefore = r.Int64(fieldOldest), timeOf(r.Int64(fieldForget))
 }
 
 // ErrUnused is the error of Open for a database without a meta row that it may not make.
@@ -73,6 +78,7 @@ func (s *Store) openMeta(ctx context.Context) error {
 		}
 		if rows[0].Exists {
 			m, err := metaOf(&rows[0])
+			s.known.Store(&knownMeta{m, rows[0].Data})
 			s.identity, s.machine.current, s.machine.moved = s.identityOf(&m), m.Settings, s.cfg.Age()
 			return err
 		}
@@ -103,7 +109,7 @@ func (s *Store) metaIn(ctx context.Context, from reader) (m metaRecord, err erro
 func (s *Store) compare(r *engine.Row) (m metaRecord, err error) {
 	if known := s.known.Load(); known != nil && bytes.Equal(known.data, r.Data) {
 		m = known.metaRecord
-		m.oldest = r.Int64(fieldOldest)
+		m.numbers(r)
 		return m, nil
 	}
 	if !r.Exists {
