@@ -64,7 +64,7 @@ func (b *broker) put(uuid string, payload []byte, foreign bool) *busMessage {
 	l := &busMessage{n: b.n, uuid: uuid, payload: payload, published: b.wall(), foreign: foreign}
 	l.decode = sync.OnceValues(l.batch)
 	b.queue = append(b.queue, l)
-	b.series.published(payload)
+	b.series.published(l)
 	b.say(nil, "   message %d is on the bus", l.n)
 	return l
 }
@@ -287,7 +287,7 @@ func (l *busMessage) ids() []wire.PartID {
 
 // batch returns the parts of the message, however long it waited.
 func (l *busMessage) batch() (*wire.Batch, error) {
-	if _, foreign := foreignEntry(l.payload); !foreign {
+	if _, ok := l.entry(); !ok {
 		return decode(l.payload)
 	}
 	incs, err := wire.DecodeJSON(l.payload, wire.JSON, l.published, store.MaxWindow)

@@ -35,13 +35,14 @@ type database struct {
 	lastAt  time.Time                   // of the last fold
 	most    map[string]int              // shards of each counter that were folded to
 	letters []store.DeadLetter          // all, by key
+	held    map[string]letterContent
 }
 
 func newDatabase(w *World, m Machine) *database {
 	k := w.kernel
 	db := &database{
 		World: w, engines: make(map[engine.Engine]*proc), swept: make(map[string]int), leaving: make(map[string]bool), buried: make(map[string]store.DeadLetter),
-		folds: make(map[string][]foldedTo), most: make(map[string]int),
+		folds: make(map[string][]foldedTo), most: make(map[string]int), held: make(map[string]letterContent),
 	}
 	if m != nil {
 		db.twin = &twin{kernel: k, machine: m, ends: db.endAll}
@@ -116,7 +117,6 @@ func (k *kernel) newJitter(n uint64) func(time.Duration) time.Duration {
 // forget lets the store drop expired rows: at once, the worst case.
 func (db *database) forget() {
 	if db.limits.Expires {
-		db.parts.forgetting()
 		db.mem.Expire(db.storeNow())
 		return
 	}
@@ -145,19 +145,15 @@ func (db *database) sweeper() *protocol.Store {
 func (db *database) readable() []store.DeadLetter {
 	return slices.DeleteFunc(db.deadLetters(), func(d store.DeadLetter) bool {
 		_, asked := store.ReplayOf(d.Key)
-		_, err := decode(d.Payload)
-		return asked || err != nil
+		return asked || !db.held[d.Key].readable
 	})
 }
 
 // deadLettersWait reports whether there are letters that an aggregator can read and is asked to count.
 func (db *database) deadLettersWait() bool {
-	return slices.ContainsFunc(db.deadLetters(), func(d store.DeadLetter) bool {
-		if _, asked := store.ReplayOf(d.Key); !asked {
-			return false
-		}
-		_, err := decode(d.Payload)
-		return err == nil
+	return slices.ContainsFunc(db.letters, func(d store.DeadLetter) bool {
+		_, asked := store.ReplayOf(d.Key)
+		return asked && db.held[d.Key].readable
 	})
 }
 
@@ -295,12 +291,10 @@ func (db *database) moment() time.Time {
 	return v.ReadTime()
 }
 
-// marker returns the marker of a part, if it exists.
-func (db *database) marker(id wire.PartID) (m store.Marker, ok bool) {
-	if found := must(db.own.Applied(background, []wire.PartID{id})); len(found) > 0 {
-		return found[0], true
-	}
-	return m, false
+// letterContent is what of a letter's payload oracles ask for often.
+type letterContent struct {
+	ids      []wire.PartID // idsIn
+	readable bool
 }
 
 // deadLetters returns all dead letters in the order of their keys.
@@ -314,6 +308,8 @@ func (db *database) noteLetter(key string) {
 	}
 	if found := must(db.own.GetDeadLetters(background, []string{key})); len(found) > 0 {
 		db.letters, db.buried[key] = slices.Insert(db.letters, at, found[0]), found[0]
+		_, err := decode(found[0].Payload)
+		db.held[key] = letterContent{idsIn(found[0]), err == nil}
 	}
 }
 
@@ -321,12 +317,15 @@ func (db *database) noteLetter(key string) {
 func (db *database) buckets(counter string) []store.Bucket {
 	v := db.own.View()
 	defer v.Close()
-	return db.bucketsIn(v, counter)
+	return db.bucketsIn(v, counter)[0]
 }
 
-func (db *database) bucketsIn(v store.View, counter string) []store.Bucket {
-	of := store.Record{Counter: counter, Shards: db.most[counter]}
-	return must(v.Series(background, []store.Record{of}, 0, wire.MinuteOf(wire.MaxTime)))[0]
+func (db *database) bucketsIn(v store.View, counters ...string) [][]store.Bucket {
+	of := make([]store.Record, len(counters))
+	for i, counter := range counters {
+		of[i] = store.Record{Counter: counter, Shards: db.most[counter]}
+	}
+	return must(v.Series(background, of, 0, wire.MinuteOf(wire.MaxTime)))
 }
 
 // journaled returns all records of the journal.

@@ -125,6 +125,14 @@ func foreignEntry(payload []byte) (e wire.Entry, ok bool) {
 	return wire.Entry{Counter: inc.Counter, Delta: inc.Delta}, err == nil
 }
 
+// entry returns the increment of a message that no publisher made.
+func (l *busMessage) entry() (e wire.Entry, ok bool) {
+	if !l.foreign {
+		return e, false
+	}
+	return foreignEntry(l.payload)
+}
+
 // A clerk asks for no replay that the answer says may count twice. So nothing may count twice.
 type clerk struct {
 	*simStore

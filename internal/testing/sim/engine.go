@@ -42,6 +42,7 @@ var (
 
 	fieldShards, fieldResetAt = fieldNamed(kindRecord, "shards"), fieldNamed(kindRecord, "resetat")
 	fieldRemoved, fieldAt     = fieldNamed(kindMarker, "removed"), fieldNamed(kindMarker, "at")
+	fieldFingerprint          = fieldNamed(kindMarker, "fingerprint")
 	fieldFirst, fieldValues   = fieldNamed(kindMarker, "first"), fieldNamed(kindMarker, "values")
 )
 
@@ -50,16 +51,22 @@ func (db *database) around(c *memory.Call, do func() error) (err error) {
 	db.mu.Lock()
 	p := db.engines[c.By]
 	db.mu.Unlock()
-	s := &step{p: p, ctx: c.Ctx, op: db.nameOf(c), key: keyOf(c)}
-	if changes(c) && db.parts != nil { // or it is just being made
-		do = db.watched(c, s, do)
-	}
-	if p == nil || c.Ctx.Value(aloneKey{}) != nil {
+	parks, watched := p != nil && c.Ctx.Value(aloneKey{}) == nil, changes(c) && db.parts != nil // or it is just being made
+	if !parks && !watched {
 		return do()
 	}
-	s.asks, s.gets = func() string { return callText(c) }, func() string { return answerText(err, nil) }
-	if commit := foldOf(c); commit != nil {
-		s.commit, s.asks = commit, func() string { return commitText(commit) }
+	s := &step{p: p, ctx: c.Ctx, op: db.nameOf(c), key: keyOf(c)}
+	if watched {
+		do = db.watched(c, s, do)
+	}
+	if !parks {
+		return do()
+	}
+	if s.commit = foldOf(c); db.verbose { // else nobody asks for words
+		s.asks, s.gets = func() string { return callText(c) }, func() string { return answerText(err, nil) }
+		if s.commit != nil {
+			s.asks = func() string { return commitText(foldOf(c)) }
+		}
 	}
 	s.run = func(end callEnd) { err = db.answer(c, s, end, do) }
 	if !db.park(s) {
@@ -182,12 +189,22 @@ func removes(c *memory.Call) bool {
 
 var opNames = [...]string{memory.Commit: "commit", memory.Transact: "transact", memory.TxGet: "transact: get", memory.Get: "get", memory.Scan: "scan", memory.Due: "due", memory.Expire: "expire", memory.Check: "check"}
 
+// callNames are opNames and the names of kinds.
+var callNames = func() (names [len(opNames)][]string) {
+	for op := range names {
+		for _, kind := range protocol.Kinds {
+			names[op] = append(names[op], opNames[op]+" "+kind.Name)
+		}
+	}
+	return names
+}()
+
 // nameOf names a call.
 func (db *database) nameOf(c *memory.Call) string {
 	if name, ok := c.Ctx.Value(nameKey{}).(string); ok {
 		return name
 	}
-	return opNames[c.Op] + " " + protocol.Kinds[kindOfCall(c)].Name
+	return callNames[c.Op][kindOfCall(c)]
 }
 
 // keyOf is a hash of the arguments of a call.
@@ -255,9 +272,6 @@ func (db *database) watched(c *memory.Call, s *step, do func() error) func() err
 
 // changing comes before changes take effect.
 func (db *database) changing(c *memory.Call, s *step) {
-	if c.Op == memory.Expire && c.Kind == kindMarker {
-		db.parts.forgetting()
-	}
 	var letters []string
 	for i := range c.Changes {
 		if x := &c.Changes[i]; x.Key.Kind == kindLetter && x.Op == engine.Delete {
@@ -308,9 +322,10 @@ func (db *database) changed(c *memory.Call, s *step) {
 	}
 }
 
-// noteMarker reports a reset, or values of a sequence.
+// noteMarker reports a decision about a letter, a reset, or values of a sequence.
 func (db *database) noteMarker(c *memory.Call, x *engine.Change, row *engine.Row) {
 	id := wire.PartID([]byte(x.Key.Name))
+	db.parts.decisions[id] = store.Decision(row.Int64(fieldFingerprint))
 	r, _ := c.Ctx.Value(resetKey{}).(*store.ResetRequest)
 	switch first := row.Int64(fieldFirst); {
 	case first > 0:

@@ -108,21 +108,29 @@ const page = 10
 // checkMemory: roles hold no more than their settings allow, also when a store or bus is
 // unavailable.
 func (ps *processes) checkMemory() {
-	for _, p := range ps.lives(publishing) {
+	for p := range ps.living(publishing) {
 		s := p.pub.Stats()
 		bounded(p, "increments open", s.OpenEntries, ps.shape.maxEntries)
 		bounded(p, "bytes open", s.OpenBytes, ps.shape.maxBytes)
 		bounded(p, "messages on their way", s.InFlight, ps.shape.inFlight)
-		if err := p.pub.Ready(); err != nil && s.InFlight+s.Queued == 0 && !p.pubClosed {
-			// It tries each message until the bus takes it: its last call was a success.
+		if s.InFlight+s.Queued > 0 || p.pubClosed {
+			continue
+		}
+		// It tries each message until the bus takes it: its last call was a success.
+		if err := p.pub.Ready(); err != nil {
 			ps.violate("%s is not ready, and the bus took all that it had: %v", p.name, err)
 		}
 	}
 	if ps.indexed != nil {
 		ps.checkCorrected()
 	}
-	for _, p := range ps.lives(aggregating) {
-		bounded(p, "messages and letters held", p.agg.Stats().HeldMessages, p.heldMessages+page)
+	passed := time.Since(ps.checked) > 0
+	ps.checked = time.Now()
+	for p := range ps.living(aggregating) {
+		if passed || p.stirred { // or its figures are those of before: it computes them every second, and after a check
+			p.stirred = false
+			bounded(p, "messages and letters held", p.agg.Stats().HeldMessages, p.heldMessages+page)
+		}
 		p.checkReady()
 	}
 }
@@ -136,7 +144,7 @@ func (p *proc) checkReady() {
 
 // checkCorrected: no increment was folded without a complete index.
 func (ps *processes) checkCorrected() {
-	for _, p := range ps.lives(indexing) {
+	for p := range ps.living(indexing) {
 		if p.idx != nil && p.idx.Stats().Corrected > 0 {
 			ps.violate("%s corrected %d groups: increments were folded without a complete index", p.name, p.idx.Stats().Corrected)
 		}

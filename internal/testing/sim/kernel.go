@@ -37,6 +37,7 @@ type kernel struct {
 	windows   []time.Duration      // all that the database's settings had, the last one in effect
 
 	pending []*step
+	ready   []*step // of the last move
 	delayed []func() error
 	running sync.WaitGroup // goroutines to wait for at the end
 

@@ -14,12 +14,13 @@ func (w *World) move() {
 		w.event()
 		return
 	}
-	var steps []*step
+	steps := w.ready[:0]
 	for _, s := range w.pending {
 		if s.ready() {
 			steps = append(steps, s)
 		}
 	}
+	w.ready = steps
 	open := w.bus.open()
 	deliveries := min(len(open)*len(w.bus.queue), 3)
 	choices := len(steps) + deliveries + len(w.delayed)
@@ -61,9 +62,11 @@ func (w *World) haste() float64 {
 	return min(w.shape.advanceRate, 0.05)
 }
 
+var slowCalls = map[string]Fault{"fold": FoldSlow, "check": CheckHangs}
+
 // turn lets a step go, or decides that it will not be answered in time.
 func (w *World) turn(s *step) {
-	if slow, ok := map[string]Fault{"fold": FoldSlow, "check": CheckHangs}[s.op]; ok && !s.slow && s.ctx.Err() == nil && w.strikes(slow) {
+	if slow, ok := slowCalls[s.op]; ok && !s.slow && s.ctx.Err() == nil && w.strikes(slow) {
 		s.slow = true
 		w.say(s.p, "its %s will not be answered in time", s.op)
 		return

@@ -82,6 +82,7 @@ func (cl *callers) ask(o *op, p *proc, call func(ctx context.Context) error) {
 	cl.running.Add(1)
 	go func() {
 		defer cl.running.Done()
+		deepen(0)
 		cl.park(&step{p: cl.self, op: "ask", key: uint64(o.n), asks: func() string { return fmt.Sprint("op ", o.n) }})
 		ctx, cancel := context.WithTimeout(context.WithValue(background, opKey{}, o.n), o.limit)
 		if o.stale(cl.kernel) {

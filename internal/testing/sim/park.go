@@ -82,11 +82,20 @@ func (k *kernel) spawn(p *proc, f func()) {
 	k.mu.Unlock()
 	op := "go " + funcName(f)
 	go func() {
+		deepen(0)
 		if !k.park(&step{p: p, op: op, n: n}) && n > goesRound {
 			<-time.After(time.Second)
 		}
 		f()
 	}()
+}
+
+// deepen makes a goroutine's stack as large as most need at once, while there is little to copy.
+//
+//go:noinline
+func deepen(n int) byte {
+	var room [3 << 10]byte
+	return room[n]
 }
 
 // funcName returns the short name of the function that a goroutine runs. It orders goroutines of one
@@ -98,8 +107,10 @@ func funcName(f func()) string {
 }
 
 func compareSteps(a, b *step) int {
-	return cmp.Or(cmp.Compare(a.p.n, b.p.n), cmp.Compare(a.op, b.op), cmp.Compare(a.key, b.key),
-		cmp.Compare(a.on, b.on), cmp.Compare(a.n, b.n))
+	if a.p.n != b.p.n {
+		return cmp.Compare(a.p.n, b.p.n)
+	}
+	return cmp.Or(cmp.Compare(a.op, b.op), cmp.Compare(a.key, b.key), cmp.Compare(a.on, b.on), cmp.Compare(a.n, b.n))
 }
 
 // arrivals takes in the goroutines that wait since the last step.
@@ -111,10 +122,10 @@ func (w *World) arrivals() {
 	if len(arrived) == 0 {
 		return
 	}
-	w.pending = append(w.pending, arrived...)
-	slices.SortFunc(w.pending, compareSteps)
 	slices.SortFunc(arrived, compareSteps) // several may come at one moment, in any order
 	for _, s := range arrived {
+		at, _ := slices.BinarySearchFunc(w.pending, s, compareSteps)
+		w.pending = slices.Insert(w.pending, at, s)
 		s.came = w.Steps
 		w.callBegins(s)
 	}
@@ -131,6 +142,7 @@ func (s *step) ready() bool {
 // release gives a step its turn.
 func (w *World) release(s *step) {
 	w.drop(s)
+	s.p.stirred = true
 	f := released
 	if s.ctx != nil && s.ctx.Err() != nil {
 		f = ended

@@ -15,17 +15,17 @@ type partOracle struct {
 	flushed map[string]string // the payload of each message
 	marked  map[wire.PartID]bool
 
-	discardedParts     map[wire.PartID]bool // parts of discarded letters
-	forbidden          map[wire.PartID]int  // since which step nobody may count a part
-	removedDeadLetters []store.DeadLetter   // letters that were removed and not discarded
-	decided            map[string]bool      // letters that were to be discarded when the store forgot it, by key
+	discardedParts     map[wire.PartID]bool           // parts of discarded letters
+	forbidden          map[wire.PartID]int            // since which step nobody may count a part
+	removedDeadLetters []store.DeadLetter             // letters that were removed and not discarded
+	decisions          map[wire.PartID]store.Decision // fingerprints of all markers, also of those that the store has forgotten
 }
 
 func newPartOracle(w *World) *partOracle {
 	return &partOracle{
 		World: w, flushed: make(map[string]string), marked: make(map[wire.PartID]bool),
 		discardedParts: make(map[wire.PartID]bool), forbidden: make(map[wire.PartID]int),
-		decided: make(map[string]bool),
+		decisions: make(map[wire.PartID]store.Decision),
 	}
 }
 
@@ -46,7 +46,7 @@ func (po *partOracle) acknowledged(d *delivery) {
 	if po.embedded || d.message.foreign {
 		return
 	}
-	b, err := decode(d.message.payload)
+	b, err := d.message.decode()
 	if err != nil {
 		return
 	}
@@ -59,14 +59,22 @@ func (po *partOracle) acknowledged(d *delivery) {
 }
 
 func (po *partOracle) inDeadLetter(id wire.PartID) bool {
-	return holdPart(po.db.deadLetters(), id)
+	return slices.ContainsFunc(po.db.letters, func(d store.DeadLetter) bool { return slices.Contains(po.db.held[d.Key].ids, id) })
 }
 
 // holdPart reports whether a letter holds the part, or the part that it is another id of.
 func holdPart(letters []store.DeadLetter, id wire.PartID) bool {
 	return slices.ContainsFunc(letters, func(d store.DeadLetter) bool {
-		return slices.ContainsFunc(partsIn(d), func(p wire.Part) bool { return p.ID == id || wire.RenewedID(&p) == id })
+		return slices.Contains(idsIn(d), id)
 	})
+}
+
+// idsIn returns the ids under which the parts of a letter may count.
+func idsIn(d store.DeadLetter) (ids []wire.PartID) {
+	for _, p := range partsIn(d) {
+		ids = append(ids, p.ID, wire.RenewedID(&p))
+	}
+	return ids
 }
 
 // removing: a dead letter is removed after each of its parts got a marker, or while another dead
@@ -123,20 +131,7 @@ func (po *partOracle) discarding(keys []string) {
 // discarded reports whether it was decided that no aggregator counts the letter.
 func (po *partOracle) discarded(key string) bool {
 	letter, _ := store.ReplayOf(key)
-	if m, ok := po.db.marker(wire.DeadLetterID(letter)); ok {
-		return store.Decision(m.Fingerprint) == store.DecisionDiscarded
-	}
-	return po.decided[letter]
-}
-
-// forgetting notes the letters that somebody decided to discard, before the store forgets the
-// decisions: a process that has read such a decision may still act on it.
-func (po *partOracle) forgetting() {
-	for _, d := range po.db.deadLetters() {
-		if letter, _ := store.ReplayOf(d.Key); po.discarded(letter) {
-			po.decided[letter] = true
-		}
-	}
+	return po.decisions[wire.DeadLetterID(letter)] == store.DecisionDiscarded
 }
 
 // forbid notes that a letter was discarded, for good: from here on nobody counts its parts, but

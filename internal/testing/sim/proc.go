@@ -41,6 +41,7 @@ type proc struct {
 	dead     bool // guarded by kernel.mu
 	calls    int  // guarded by kernel.mu
 	frozen   bool
+	stirred  bool           // got an answer since checkMemory
 	leaving  bool           // asked to stop
 	left     bool           // and has
 	fell     bool           // ended by itself

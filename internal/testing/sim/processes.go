@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -24,6 +25,7 @@ type processes struct {
 	all       []*proc           // in the order of their starts
 	alive     [node + 1][]*proc // by role and slot; a dead one until it lives again
 	ending    bool              // a closed publisher has no successor from now on
+	checked   time.Time         // of checkMemory
 	atRemotes atomic.Int32      // batches over HTTP that a process has taken and not answered
 }
 
@@ -117,6 +119,7 @@ func (ps *processes) startAggregator(p *proc, e *clock.Env, cfg aggregator.Confi
 	ps.running.Add(1)
 	go func() {
 		defer ps.running.Done()
+		deepen(0)
 		ps.park(&step{p: p, op: "run"})
 		err := p.agg.Run(ctx)
 		ps.mu.Lock()
@@ -271,19 +274,22 @@ func (ps *processes) endPublishers() {
 }
 
 // lives are the processes of a role that run, in the order of their slots.
-func (ps *processes) lives(r role) []*proc {
-	var found []*proc
-	for kind := range ps.alive {
-		if !role(kind).has(r) {
-			continue
-		}
-		for _, p := range ps.alive[kind] {
-			if p != nil && !p.dead && !p.leaving {
-				found = append(found, p)
+func (ps *processes) lives(r role) []*proc { return slices.Collect(ps.living(r)) }
+
+// living visits them.
+func (ps *processes) living(r role) iter.Seq[*proc] {
+	return func(yield func(*proc) bool) {
+		for kind := range ps.alive {
+			if !role(kind).has(r) {
+				continue
+			}
+			for _, p := range ps.alive[kind] {
+				if p != nil && !p.dead && !p.leaving && !yield(p) {
+					return
+				}
 			}
 		}
 	}
-	return found
 }
 
 // publishers returns the processes that accept increments.

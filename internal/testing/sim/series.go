@@ -60,13 +60,7 @@ func (so *seriesOracle) look() {
 	}
 	l := so.looks[0]
 	so.looks = so.looks[1:]
-	for counter, folded := range l.folded {
-		if _, swept := so.db.swept[counter]; !swept && !so.db.leaving[counter] && !so.crowd.overflows(counter) {
-			found := so.db.bucketsIn(l.view, counter)
-			so.compare("in a view, ", counter, folded, found)
-		}
-	}
-	l.view.Close()
+	so.compareAll("in a view, ", &l)
 }
 
 func newSeriesOracle(w *World) *seriesOracle {
@@ -87,17 +81,17 @@ func digitsOf(counter string, delta int64) (found []int) {
 }
 
 // published notes at which minutes the increments of a message count.
-func (so *seriesOracle) published(payload []byte) {
+func (so *seriesOracle) published(l *busMessage) {
 	if len(so.rules) == 0 {
 		return
 	}
-	if e, ok := foreignEntry(payload); ok {
+	if e, ok := l.entry(); ok {
 		for _, n := range digitsOf(e.Counter, e.Delta) {
 			put(so.odd, e.Counter, n, true)
 		}
 		return
 	}
-	b, err := decode(payload)
+	b, err := l.decode()
 	if err != nil {
 		return
 	}
@@ -144,11 +138,7 @@ func (so *seriesOracle) check(sums []*sum, totals map[string]int64) {
 			so.checkSum(s, s.times(totals[s.counter]))
 		}
 	}
-	for counter, folded := range so.folded {
-		if _, swept := so.db.swept[counter]; !swept && !so.db.leaving[counter] && !so.crowd.overflows(counter) {
-			so.compare("", counter, folded, so.db.buckets(counter))
-		}
-	}
+	so.compareAll("", &seriesLook{so.db.own.View(), so.folded})
 }
 
 // checkSum: an increment is in the series as often as in the total, and at its own minute. An increment
@@ -170,6 +160,20 @@ func (so *seriesOracle) checkSum(s *sum, counted int) {
 	}
 	if found != counted {
 		so.violate("increment %d of %s was counted %d times, and is %d times in the series", s.digit, s.counter, counted, found)
+	}
+}
+
+// compareAll compares all series in a view, which it closes.
+func (so *seriesOracle) compareAll(where string, l *seriesLook) {
+	defer l.view.Close()
+	var counters []string
+	for counter := range l.folded {
+		if _, swept := so.db.swept[counter]; !swept && !so.db.leaving[counter] && !so.crowd.overflows(counter) {
+			counters = append(counters, counter)
+		}
+	}
+	for i, found := range so.db.bucketsIn(l.view, counters...) {
+		so.compare(where, counters[i], l.folded[counters[i]], found)
 	}
 }
 

@@ -265,8 +265,9 @@ func (cs *clients) closePublisher(p *proc) {
 // addCrowd calls Add for a crowd.
 func (cs *clients) addCrowd(p *proc) {
 	c, n := cs.crowd, 0
+	counter := must(p.pub.Counter(c.counter))
 	for i := range c.adds {
-		if p.pub.Add(c.counter, c.delta) != nil {
+		if counter.Add(c.delta) != nil {
 			break
 		}
 		n++

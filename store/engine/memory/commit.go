@@ -22,7 +22,7 @@ func (p *process) Commit(ctx context.Context, c *engine.Commit) (engine.Result, 
 	if err := ctx.Err(); err != nil {
 		return engine.Result{}, fmt.Errorf("%w: %w", engine.ErrNotApplied, err)
 	}
-	changes := make([]engine.Change, 0, 16)
+	changes := make([]engine.Change, 0, 2)
 	if c.Changes != nil {
 		for change := range c.Changes {
 			changes = append(changes, change.Clone())

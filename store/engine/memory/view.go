@@ -113,6 +113,9 @@ func (v *version) fill(r *engine.Row, fields []engine.FieldID) {
 	}
 	for _, f := range v.fields {
 		if slices.Contains(fields, f.ID) {
+			if r.Fields == nil {
+				r.Fields = make([]engine.Field, 0, len(v.fields))
+			}
 			r.Fields = append(r.Fields, f)
 		}
 	}
