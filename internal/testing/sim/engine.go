@@ -201,8 +201,11 @@ var callNames = func() (names [len(opNames)][]string) {
 
 // nameOf names a call.
 func (db *database) nameOf(c *memory.Call) string {
-	if name, ok := c.Ctx.Value(nameKey{}).(string); ok {
+	switch name := c.Ctx.Value(nameKey{}).(type) {
+	case string:
 		return name
+	case *lots:
+		return name.next()
 	}
 	return callNames[c.Op][kindOfCall(c)]
 }

@@ -65,7 +65,7 @@ func (db *database) openWith(e engine.Engine, shards, n int) *protocol.Store {
 type (
 	foldKey  struct{} // a *store.Commit
 	resetKey struct{} // a *store.ResetRequest
-	nameKey  struct{} // the name of a call in the trace
+	nameKey  struct{} // the name of a call in the trace: a string, or *lots
 	indexKey struct{} // set by a worker of indexes
 	aloneKey struct{} // set where the simulator calls the store of a process: it does not park
 )
@@ -185,7 +185,21 @@ func (v *view) begin(ctx context.Context, name string) context.Context {
 		return named(ctx, "further "+name)
 	}
 	v.read, v.began = true, v.s.db.wall()
-	return named(ctx, name)
+	return context.WithValue(ctx, nameKey{}, &lots{name: name})
+}
+
+// lots are the calls of the first look-up of a view: the engine may take fewer keys. Only the first begins to read.
+type lots struct {
+	name  string
+	begun bool
+}
+
+func (l *lots) next() string {
+	if l.begun {
+		return "further " + l.name
+	}
+	l.begun = true
+	return l.name
 }
 
 // ReadTime is asked for when the reader learns from it, or has.
