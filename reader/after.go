@@ -160,7 +160,7 @@ func (r *Reader) lookCompletions(ctx context.Context, completions, flagged []wir
 	return missing, flagged, nil
 }
 
-// markers looks up markers.
+// markers returns those that exist, by their ids.
 func (r *Reader) markers(ctx context.Context, ids []wire.PartID) (map[wire.PartID]store.Marker, error) {
 	found := make(map[wire.PartID]store.Marker, len(ids))
 	for chunk := range slices.Chunk(ids, store.LookupKeys) {
