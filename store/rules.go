@@ -136,7 +136,7 @@ func (r *Rules) of(kind RuleKind) []Rule {
 	return r.Series
 }
 
-// Parse makes rules that were stored usable, and refuses those that no version has written.
+// Parse makes rules that were stored usable.
 func (r *Rules) Parse() error {
 	for i, x := range r.indexes() {
 		if err := r.Indexes[i].Parse(); err != nil {
@@ -145,29 +145,12 @@ func (r *Rules) Parse() error {
 	}
 	for _, kind := range []RuleKind{KindSeries, KindJournal} {
 		for _, rule := range r.of(kind) {
-			if err := rule.check(kind); err != nil {
+			if err := rule.Keep.check(kind); err != nil {
 				return fmt.Errorf("the rule for the %s of %q: %w", kind, rule.Pattern, err)
 			}
 		}
 	}
 	return nil
-}
-
-// check refuses what rules of the other kind have.
-func (r *Rule) check(kind RuleKind) error {
-	foreign := ""
-	switch {
-	case kind == KindSeries && !r.PagedSince.IsZero():
-		foreign = "paged_since"
-	case kind == KindSeries && r.Version != 0:
-		foreign = "version"
-	case kind == KindJournal && r.Filled != Period{}:
-		foreign = "filled"
-	}
-	if foreign != "" {
-		return &countmill.FieldError{Field: foreign, Problem: "is no field of a rule for the " + kind.String(), Limit: "leave it out"}
-	}
-	return r.Keep.check(kind)
 }
 
 // SuggestRule is a rule for series of the counters like this one, as a shell takes it: those with the same text up to

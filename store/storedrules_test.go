@@ -63,14 +63,11 @@ func TestStoredRules(t *testing.T) {
 func TestStoredRulesRefused(t *testing.T) {
 	t.Parallel()
 	for text, field := range map[string]string{
-		`{"series":[{"pattern":"a","keep":"1m:6h"}]}`:                                                                     "keep",
-		`{"series":[{"pattern":"a","keep":"30d"}]}`:                                                                       "keep",
-		`{"series":[{"pattern":"a","keep":"15m:30d","paged_since":"2026-11-25T12:00:00Z"}]}`:                              "paged_since",
-		`{"series":[{"pattern":"a","keep":"15m:30d","version":4}]}`:                                                       "version",
-		`{"indexes":[{"name":"sites","match":"page:{site","group":"site:{site}"}]}`:                                       "match",
-		`{"journal":[{"pattern":"a","keep":"30d,sorted"}]}`:                                                               "keep",
-		`{"journal":[{"pattern":"a","keep":"15m:30d"}]}`:                                                                  "keep",
-		`{"journal":[{"pattern":"a","keep":"30d","filled":{"from":"2026-11-25T12:00:00Z","to":"2026-11-25T13:00:00Z"}}]}`: "filled",
+		`{"series":[{"pattern":"a","keep":"1m:6h"}]}`:                               "keep",
+		`{"series":[{"pattern":"a","keep":"30d"}]}`:                                 "keep",
+		`{"indexes":[{"name":"sites","match":"page:{site","group":"site:{site}"}]}`: "match",
+		`{"journal":[{"pattern":"a","keep":"30d,sorted"}]}`:                         "keep",
+		`{"journal":[{"pattern":"a","keep":"15m:30d"}]}`:                            "keep",
 	} {
 		var r Rules
 		err := json.Unmarshal([]byte(text), &r)
