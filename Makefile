@@ -1,6 +1,6 @@
 # Everything here also works by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := help
-.PHONY: help up test race coverage openapi lint golangci licences vulnerabilities screenshots bench bench-peers bench-cost bench-staleness bench-memory billion e2e outage overload chaos chaos-nats soak kills fulldisk simulate replay story determinism planted planted-processes powercut fuzz examples identifiers identifiers-google generate release ci full
+.PHONY: help up test race coverage openapi lint golangci licences vulnerabilities screenshots bench bench-peers bench-cost bench-staleness bench-memory bench-counters billion e2e outage overload chaos chaos-nats soak kills fulldisk simulate replay story determinism planted planted-processes powercut fuzz examples identifiers identifiers-google generate release ci full
 
 TMP ?= $(or $(TMPDIR),/tmp)
 OUTAGE ?= 10m
@@ -80,6 +80,9 @@ bench-staleness: ## measure the time from Publish to the total that shows it, em
 
 bench-memory: ## measure the memory of an aggregator with 1M counters in flight, and bytes on disk; 10 minutes, or BENCH=-quick
 	go -C bench run . memory $(BENCH)
+
+bench-counters: ## measure what a counter costs, with 1 and 10 million of them; half an hour, or BENCH=-quick
+	go -C bench run . counters $(BENCH)
 
 billion: ## send BILLION (1e9) increments through `up`, killed every few seconds; every total is compared
 	go -C bench run . billion $(if $(findstring -quick,$(BENCH)),,-increments $(BILLION)) $(BENCH)

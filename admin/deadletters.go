@@ -145,8 +145,8 @@ type DeadLetterOutcome struct {
 }
 
 // Replay asks for dead letters to be counted. It refuses a dead letter that can no longer count
-// under its own ids and times, unless asNew has it counted as new. You may repeat Replay after
-// an error.
+// under its own ids and times, unless asNew has it counted as new. Errors match
+// countmill.ErrUnavailable or countmill.ErrOutcomeUnknown; you may repeat Replay after both.
 func (l *DeadLetters) Replay(ctx context.Context, keys []string, asNew bool) ([]DeadLetterOutcome, error) {
 	s, err := l.settings(ctx)
 	if err != nil {
@@ -192,7 +192,7 @@ func plan(d *DeadLetter, s store.Settings, asNew bool, now time.Time) (DeadLette
 }
 
 // Discard removes dead letters for good. One with ResultDiscarded is never counted, even if a
-// replay of it was under way. After an error it may be repeated.
+// replay of it was under way. Errors are those of Replay.
 func (l *DeadLetters) Discard(ctx context.Context, keys []string) ([]DeadLetterOutcome, error) {
 	return l.each(ctx, keys, func(d *DeadLetter) (DeadLetterOutcome, error) {
 		s, err := l.settings(ctx) // for each dead letter: the decision about it must not go by old ones
@@ -209,11 +209,14 @@ func (l *DeadLetters) Discard(ctx context.Context, keys []string) ([]DeadLetterO
 
 // each calls do for the dead letters that exist, few at a time.
 func (l *DeadLetters) each(ctx context.Context, keys []string, do func(*DeadLetter) (DeadLetterOutcome, error)) ([]DeadLetterOutcome, error) {
-	outcomes := make([]DeadLetterOutcome, len(keys))
+	outcomes, changed := make([]DeadLetterOutcome, len(keys)), false
 	for from := 0; from < len(keys); from += lot {
 		some := keys[from:min(from+lot, len(keys))]
 		found, err := l.waiting.find(ctx, some)
 		if err != nil {
+			if changed {
+				return nil, changing("looking dead letters up", err, true)
+			}
 			return nil, unavailable("looking dead letters up", err)
 		}
 		byKey := make(map[string]*DeadLetter, len(found))
@@ -224,8 +227,9 @@ func (l *DeadLetters) each(ctx context.Context, keys []string, do func(*DeadLett
 			o := DeadLetterOutcome{Key: key, Result: ResultGone}
 			if d := byKey[key]; d != nil {
 				if o, err = do(d); err != nil {
-					return nil, unavailable("dead letter "+key, err)
+					return nil, changing("dead letter "+key, err, changed)
 				}
+				changed = changed || o.Result != ResultRefused
 			}
 			outcomes[from+i] = o
 		}
@@ -239,4 +243,13 @@ func unavailable(doing string, err error) error {
 		return err
 	}
 	return fmt.Errorf("%w: %s: %w", countmill.ErrUnavailable, doing, err)
+}
+
+// changing is the same for a call that changes the store, or has done so: countmill.ErrOutcomeUnknown, unless certainly nothing was
+// changed.
+func changing(doing string, err error, changed bool) error {
+	if err == nil || !changed && (errors.Is(err, store.ErrNotApplied) || errors.Is(err, countmill.ErrUnavailable)) {
+		return unavailable(doing, err)
+	}
+	return fmt.Errorf("%w: %s: %v", countmill.ErrOutcomeUnknown, doing, err) // not %w: it says less
 }

@@ -417,3 +417,54 @@ func TestDeadLettersOfAStoreThatIsUnavailable(t *testing.T) {
 		}
 	}
 }
+
+// failing fails deletions of dead letters, and puts after some.
+type failing struct {
+	*fakeStore
+	after int
+	err   error
+}
+
+func (f *failing) PutDeadLetters(ctx context.Context, all []store.DeadLetter) error {
+	if f.after--; f.after < 0 {
+		return f.err
+	}
+	return f.fakeStore.PutDeadLetters(ctx, all)
+}
+
+func (f *failing) DeleteDeadLetters(context.Context, []string) error { return f.err }
+
+// An error says that nothing was done only where that is certain.
+func TestDeadLettersMaybeChanged(t *testing.T) {
+	t.Parallel()
+	refused := fmt.Errorf("secret: %w", store.ErrNotApplied)
+	for name, c := range map[string]struct {
+		after   int
+		err     error
+		discard bool
+		want    error
+	}{
+		"nothing was asked":   {0, refused, false, countmill.ErrUnavailable},
+		"maybe asked":         {0, errors.New("secret"), false, countmill.ErrOutcomeUnknown},
+		"the first was asked": {1, refused, false, countmill.ErrOutcomeUnknown},
+		"decided, not gone":   {0, refused, true, countmill.ErrOutcomeUnknown},
+	} {
+		j := store.DeadLetter{Key: "j", Time: time.Now(), Payload: encode(time.Now(), anonymous(entry("a", 1)))}
+		k := j
+		k.Key = "k"
+		f := &failing{newStore(j, k), c.after, c.err}
+		do := func(keys []string) error {
+			_, err := admin.NewDeadLetters(f).Replay(t.Context(), keys, false)
+			return err
+		}
+		if c.discard {
+			do = func(keys []string) error { _, err := admin.NewDeadLetters(f).Discard(t.Context(), keys); return err }
+		}
+		err := do([]string{"j", "k"})
+		for _, kind := range []error{countmill.ErrUnavailable, countmill.ErrOutcomeUnknown} {
+			if errors.Is(err, kind) != (kind == c.want) {
+				t.Errorf("%s: got %v, want %v", name, err, c.want)
+			}
+		}
+	}
+}

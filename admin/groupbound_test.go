@@ -26,7 +26,7 @@ func TestGroupsOfAPageAreBounded(t *testing.T) {
 	}
 	for prefix, most := range map[string]int{"": 3, "=site:s1": 1} {
 		c := &groupCheck{
-			view: st.View(), keys: st.Keys(), index: set.Rules.Index("sites"), prefix: prefix, most: most, sums: make(map[string]*groupSum),
+			view: st.View(), index: set.Rules.Index("sites"), prefix: prefix, most: most, sums: make(map[string]*groupSum),
 		}
 		if err := c.read(t.Context()); err != nil || len(c.sums) != most {
 			t.Errorf("under %q: %d groups, %v; want %d", prefix, len(c.sums), err, most)

@@ -45,7 +45,7 @@ func (v *Verifier) groupPage(ctx context.Context, prefix, after string) (r Verif
 	if x == nil {
 		return r, nil
 	}
-	c := &groupCheck{view: v.groups.View(), keys: v.groups.Keys(), index: x, prefix: prefix, most: mostGroups, sums: make(map[string]*groupSum)}
+	c := &groupCheck{view: v.groups.View(), index: x, prefix: prefix, most: mostGroups, sums: make(map[string]*groupSum)}
 	defer c.view.Close()
 	if err := c.read(ctx); err != nil {
 		return r, err
@@ -81,7 +81,6 @@ func nextIndex(rules *store.Rules, prefix, after string) *store.Index {
 // A groupCheck is the comparison of the groups of one index.
 type groupCheck struct {
 	view   store.View
-	keys   int
 	index  *store.Index
 	prefix string
 	most   int // groups
@@ -150,14 +149,11 @@ func (c *groupCheck) each(ctx context.Context, prefix string, visit func(counter
 }
 
 func (c *groupCheck) lookup(ctx context.Context, keys []store.Key, visit func(counter string, sum int128.Int)) error {
-	for len(keys) > 0 {
-		n := min(len(keys), c.keys)
-		asked := keys[:n]
+	for asked := range slices.Chunk(keys, store.LookupKeys) {
 		values, err := c.view.Lookup(ctx, asked)
 		if err != nil {
 			return unavailable("reading shards", err)
 		}
-		keys = keys[n:]
 		for i, v := range values {
 			visit(asked[i].Counter, v.Count)
 		}

@@ -77,7 +77,8 @@ func (v *Verifier) ShardsOf(ctx context.Context, counter string) (store.ShardPag
 }
 
 // Page checks one page of the shards of counters that begin with prefix, or the groups of an index. It
-// begins at the start if from is empty. With fix it makes the repairs that are safe.
+// begins at the start if from is empty. With fix it makes the repairs that are safe. Errors match countmill.ErrInvalid,
+// countmill.ErrUnavailable or, with fix, countmill.ErrOutcomeUnknown; you may repeat Page.
 func (v *Verifier) Page(ctx context.Context, prefix, from string, limit int, fix bool) (VerifyResult, error) {
 	switch {
 	case from == "":
@@ -116,10 +117,12 @@ func (v *Verifier) shards(ctx context.Context, prefix, from string, limit int, f
 	if !fix {
 		return r, nil
 	}
+	changed := false
 	for counter, shards := range needs {
 		if err := v.records.Grow(ctx, []store.Growth{{Counter: counter, Shards: shards}}); err != nil {
-			return VerifyResult{}, unavailable("growing a record", err)
+			return VerifyResult{}, changing("growing a record", err, changed)
 		}
+		changed = true
 	}
 	for i := range r.Problems {
 		p := &r.Problems[i]

@@ -96,5 +96,5 @@ func (w waiting) discard(ctx context.Context, key string, latest time.Time, s st
 		return false, err
 	}
 	err = w.DeleteDeadLetters(ctx, []string{store.ReplayKey(key), key})
-	return decision == store.DecisionDiscarded, err
+	return decision == store.DecisionDiscarded, changing("removing it", err, true) // it is decided already
 }

@@ -12,6 +12,7 @@
 //	go run . staleness                     from Publish to the total that shows it
 //	go run . memory                        an aggregator's memory, bytes on disk
 //	go run . billion                       10^9 increments through up, which is killed meanwhile
+//	go run . counters                      what a counter costs, with 1 and 10 million of them
 //
 // It starts every server itself on loopback in a temporary directory, and removes all of them.
 package main
@@ -32,6 +33,7 @@ import (
 
 	"github.com/countmill/countmill/bench/internal/billion"
 	"github.com/countmill/countmill/bench/internal/command"
+	"github.com/countmill/countmill/bench/internal/counters"
 	"github.com/countmill/countmill/bench/internal/load"
 	"github.com/countmill/countmill/bench/internal/memory"
 	"github.com/countmill/countmill/bench/internal/staleness"
@@ -53,6 +55,7 @@ func main() {
 // commands measure other things than rates of systems.
 var commands = map[string]func(ctx context.Context, args []string, stdout, stderr io.Writer) error{
 	"billion":   billion.Run,
+	"counters":  counters.Run,
 	"memory":    memory.Run,
 	"staleness": staleness.Run,
 }

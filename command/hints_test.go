@@ -199,6 +199,7 @@ func TestRecountOfNothing(t *testing.T) {
 		{nil, recountAnswer(0, 0, 0, ""), 3, "countmill: nothing was compared: there are no counters"},
 		{[]string{"billing:"}, recountAnswer(0, 0, 0, `"no rule":2`), 3, "countmill: nothing was compared"},
 		{[]string{"--opening"}, recountAnswer(0, 0, 0, ""), 0, "0 opening balances written"},
+		{[]string{"--opening"}, recountAnswer(0, 0, 1, ""), 0, "1 opening balance written"},
 		{[]string{"--opening"}, recountAnswer(0, 0, 0, `"no rule":2`), 3, "countmill: nothing was compared"},
 		{[]string{"--opening", "billing:*"}, recountAnswer(0, 0, 0, ""), 3, `countmill: nothing was compared: no name begins with "billing:*"; a PREFIX has no * behind it: write "billing:"`},
 		{[]string{"billing:", "--opening"}, recountAnswer(0, 0, 2, `"no opening balance until now":2`), 0, "2 not compared: no opening balance until now"},

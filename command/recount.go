@@ -169,7 +169,7 @@ func (r *recounting) line(kind, counter, at, sums string, fixed bool, detail str
 func (r *recounting) summary() {
 	fmt.Fprintf(r.stderr, "%s and %s compared\n", counted(r.counters, "counter"), counted(r.buckets, "bucket"))
 	if r.opening {
-		fmt.Fprintf(r.stderr, "%d opening balances written\n", r.opened)
+		fmt.Fprintf(r.stderr, "%s written\n", counted(r.opened, "opening balance"))
 	}
 	for _, reason := range slices.Sorted(maps.Keys(r.notCovered)) {
 		example := ""

@@ -160,10 +160,10 @@ func (r *Reader) lookCompletions(ctx context.Context, completions, flagged []wir
 	return missing, flagged, nil
 }
 
-// markers looks up markers, in as few calls as the store allows.
+// markers returns those that exist, by their ids.
 func (r *Reader) markers(ctx context.Context, ids []wire.PartID) (map[wire.PartID]store.Marker, error) {
 	found := make(map[wire.PartID]store.Marker, len(ids))
-	for chunk := range slices.Chunk(ids, r.store.Keys()) {
+	for chunk := range slices.Chunk(ids, store.LookupKeys) {
 		call, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
 		markers, err := r.store.Applied(call, chunk)
 		cancel()

@@ -22,7 +22,6 @@ var errAway = errors.New("store is unavailable")
 type fakeStore struct {
 	store.Boards // nil: boards are tested with protocoltest
 
-	keys int           // Keys; 1,000 for 0
 	skew time.Duration // its clock minus ours
 	own  bool          // Check says that its clock is the machine's
 
@@ -88,13 +87,6 @@ func (s *fakeStore) lookupSizes() []int {
 		sizes = append(sizes, len(keys))
 	}
 	return sizes
-}
-
-func (s *fakeStore) Keys() int {
-	if s.keys != 0 {
-		return s.keys
-	}
-	return 1000
 }
 
 func (s *fakeStore) View() store.View {
@@ -192,7 +184,7 @@ func (v *fakeView) Lookup(ctx context.Context, keys []store.Key) ([]store.Value,
 	if err := errors.Join(s.broken, ctx.Err()); err != nil {
 		return nil, err
 	}
-	if len(keys) > s.Keys() {
+	if len(keys) > store.LookupKeys {
 		return nil, errors.New("too many keys")
 	}
 	v.pin()

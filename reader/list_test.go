@@ -32,7 +32,7 @@ func pages(t *testing.T, r *reader.Reader, prefix string, limit int) (pages []st
 
 func TestListPages(t *testing.T) {
 	t.Parallel()
-	st := &fakeStore{keys: 2}
+	st := &fakeStore{}
 	for _, name := range []string{"b/1", "B", "b/10", "b/2", "é", "a//b", "b"} {
 		st.put(name, 1, 2, 3)
 	}

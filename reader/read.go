@@ -124,7 +124,7 @@ func (rd *reading) askShards(t *partial, n int) {
 //	reader      looks up the other counter: the -5 without the +5
 func (rd *reading) run(ctx context.Context) error {
 	for len(rd.pending) > 0 {
-		n := min(len(rd.pending), rd.r.store.Keys())
+		n := min(len(rd.pending), store.LookupKeys)
 		keys := rd.pending[:n:n]
 		values, err := rd.r.lookup(ctx, rd.view, keys)
 		if err != nil {

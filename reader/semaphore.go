@@ -8,6 +8,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/fair"
+	"github.com/countmill/countmill/store"
 )
 
 // maxKeysWaiting is the most keys of reads that wait. More could not have a turn within Timeout of a slow store.
@@ -17,7 +18,7 @@ const maxKeysWaiting = 128 << 10
 const keenWaiting = 4
 
 // turnKeys is the keys of a caller's turn: those of one call of the store.
-const turnKeys = 1000
+const turnKeys = store.LookupKeys
 
 type callerKey struct{}
 

@@ -11,12 +11,12 @@ import (
 // allowed.
 type Records interface {
 	// Shards returns the number of shards in each counter's record, and 0 for a counter
-	// whose record is missing or deleted. It takes at most Limits.Keys counters.
+	// whose record is missing or deleted.
 	Shards(ctx context.Context, counters []string) ([]int, error)
 
 	// Grow makes sure that each counter has a record with at least the given number of
 	// shards. It never lowers a number, and it ends the deletion of a deleted counter, as
-	// Commit.Growths do. It takes at most Limits.Keys records, and it may be repeated.
+	// Commit.Growths do. It may be repeated.
 	Grow(ctx context.Context, growths []Growth) error
 }
 

@@ -154,7 +154,8 @@ type ShardStats struct {
 type Limits struct {
 	// Entities is the most entities of one commit; 0 for no limit.
 	Entities int
-	// Keys is the most keys of one look-up, and the most records of one Grow; never 0.
+	// Keys is how many keys the aggregator asks for at once, and how many records it makes at once: each call has a time-out of
+	// its own. Never 0.
 	Keys int
 	// Commits is the number of concurrent commits beyond which the store gets no faster; at
 	// least 1.
@@ -189,7 +190,6 @@ type Folder interface {
 	// repeats a commit by itself, not even after a lost connection. It does not keep c.
 	Fold(ctx context.Context, c *Commit) (CommitResult, error)
 
-	// Applied looks up markers, at most Limits.Keys, in any order, and leaves out absent
-	// ones. A part whose marker is found was applied; another part may still be.
+	// Applied looks up markers in any order, and leaves out absent ones. A part whose marker is found was applied; another part may still be.
 	Applied(ctx context.Context, ids []wire.PartID) ([]Marker, error)
 }

@@ -143,6 +143,13 @@ func (r *Rules) Parse() error {
 			return fmt.Errorf("the index %q: %w", x.Name, err)
 		}
 	}
+	for _, kind := range []RuleKind{KindSeries, KindJournal} {
+		for _, rule := range r.of(kind) {
+			if err := rule.Keep.check(kind); err != nil {
+				return fmt.Errorf("the rule for the %s of %q: %w", kind, rule.Pattern, err)
+			}
+		}
+	}
 	return nil
 }
 

@@ -3,6 +3,7 @@ package store
 import (
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -61,14 +62,20 @@ func TestStoredRules(t *testing.T) {
 
 func TestStoredRulesRefused(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{
-		`{"series":[{"pattern":"a","keep":"1m:6h"}]}`,
-		`{"indexes":[{"name":"sites","match":"page:{site","group":"site:{site}"}]}`,
-		`{"journal":[{"pattern":"a","keep":"30d,sorted"}]}`,
+	for text, field := range map[string]string{
+		`{"series":[{"pattern":"a","keep":"1m:6h"}]}`:                               "keep",
+		`{"series":[{"pattern":"a","keep":"30d"}]}`:                                 "keep",
+		`{"indexes":[{"name":"sites","match":"page:{site","group":"site:{site}"}]}`: "match",
+		`{"journal":[{"pattern":"a","keep":"30d,sorted"}]}`:                         "keep",
+		`{"journal":[{"pattern":"a","keep":"15m:30d"}]}`:                            "keep",
 	} {
 		var r Rules
-		if err := json.Unmarshal([]byte(text), &r); err == nil && r.Parse() == nil {
-			t.Errorf("%s is read as %+v", text, r)
+		err := json.Unmarshal([]byte(text), &r)
+		if err == nil {
+			err = r.Parse()
+		}
+		if err == nil || !strings.Contains(err.Error(), field) {
+			t.Errorf("%s is read as %+v, %v; want an error with %s", text, r, err, field)
 		}
 	}
 }

@@ -37,8 +37,7 @@ type Value struct {
 // A View is the store as it was at one moment. It is not safe for concurrent use, but after its first call has
 // answered, calls of Series may run beside each other.
 type View interface {
-	// Lookup answers the keys in the order asked. It takes at most Reads.Keys of them. The
-	// first call fixes the view's moment; all further calls and List read at that moment.
+	// Lookup answers the keys in the order asked. The first call fixes the view's moment; all further calls and List read at that moment.
 	Lookup(ctx context.Context, keys []Key) ([]Value, error)
 
 	// List returns up to limit records, also of deleted counters, in the byte order of their
@@ -59,11 +58,11 @@ type View interface {
 	Close()
 }
 
+// LookupKeys is how many keys a caller asks for at once. A Lookup takes any number, and this bounds its memory and its time.
+const LookupKeys = 1000
+
 // Reads opens views. Concurrent calls are allowed.
 type Reads interface {
-	// Keys is the most keys of one Lookup; at least 1,000.
-	Keys() int
-
 	// View opens a view. It costs next to nothing until the first call.
 	View() View
 }

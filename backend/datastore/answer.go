@@ -39,7 +39,7 @@ func notApplied(err error) error {
 			return err
 		}
 	}
-	return fmt.Errorf("%w: %w", engine.ErrNotApplied, err)
+	return engine.NotApplied(err)
 }
 
 // explain adds the operation and the meaning of the code. updates says that the call needs rows that exist.

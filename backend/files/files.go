@@ -15,11 +15,11 @@ import (
 	"net/url"
 	"os"
 	"path"
-	"runtime"
 	"strings"
 	"sync"
 
 	"github.com/countmill/countmill/backend"
+	"github.com/countmill/countmill/internal/durable"
 )
 
 const (
@@ -86,7 +86,7 @@ func (b *Bucket) Put(ctx context.Context, name string, from io.Reader) (err erro
 	if err != nil {
 		return errors.Join(err, b.root.Remove(partial))
 	}
-	return b.syncDir(dir)
+	return durable.SyncDir(b.root.Open, dir)
 }
 
 // Get opens a file.
@@ -154,7 +154,7 @@ func (b *Bucket) makeDir(dir string) error {
 		return err
 	}
 	for _, made := range missing {
-		if err := b.syncDir(path.Dir(made)); err != nil {
+		if err := durable.SyncDir(b.root.Open, path.Dir(made)); err != nil {
 			return err
 		}
 	}
@@ -162,17 +162,6 @@ func (b *Bucket) makeDir(dir string) error {
 		b.synced[made] = true
 	}
 	return nil
-}
-
-func (b *Bucket) syncDir(dir string) error {
-	if runtime.GOOS == "windows" { // which cannot sync directories
-		return nil
-	}
-	d, err := b.root.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // A reader ends with its ctx, between two reads.

@@ -157,10 +157,10 @@ func (e *database) Commit(ctx context.Context, c *engine.Commit) (engine.Result,
 // begin is the start of a call with changes. The caller ends it with closing.RUnlock.
 func (e *database) begin(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
-		return notApplied(err)
+		return engine.NotApplied(err)
 	}
 	if err := e.enter(); err != nil {
-		return notApplied(err)
+		return engine.NotApplied(err)
 	}
 	return nil
 }
@@ -168,7 +168,7 @@ func (e *database) begin(ctx context.Context) error {
 // room waits until the disk has room.
 func (e *database) room(ctx context.Context) error {
 	if err := cmp.Or(e.awaitRoom(), ctx.Err()); err != nil {
-		return notApplied(err)
+		return engine.NotApplied(err)
 	}
 	return nil
 }
@@ -181,7 +181,7 @@ func (e *database) end(ctx context.Context, tried bool, err error) error {
 	// Nothing was written, so the answer may rest on the commits under way.
 	_, late := settled(ctx, e.syncs.underWay())
 	if late = cmp.Or(late, e.isGuarded()); late != nil {
-		return notApplied(late)
+		return engine.NotApplied(late)
 	}
 	return err
 }
@@ -194,7 +194,7 @@ func (e *database) ready(w *write) error {
 	for i := range w.docs {
 		old, err := e.value(e.db, e.epochs, &w.docs[i].Key, &w.key)
 		if err != nil {
-			return notApplied(err)
+			return engine.NotApplied(err)
 		}
 		if err := e.putDoc(w, old, &w.docs[i]); err != nil {
 			return err
@@ -220,7 +220,7 @@ func (e *database) refusal(w *write) error {
 		q := &w.require[i]
 		value, err := e.value(e.db, e.epochs, &q.Key, &w.key)
 		if err != nil {
-			return notApplied(err)
+			return engine.NotApplied(err)
 		}
 		var r engine.Row
 		if value != nil {
@@ -235,7 +235,7 @@ func (e *database) refusal(w *write) error {
 		value, err := e.value(e.db, e.epochs, &x.key, &w.key)
 		switch {
 		case err != nil:
-			return notApplied(err)
+			return engine.NotApplied(err)
 		case value == nil && x.exists:
 			return fmt.Errorf("%w: %q", engine.ErrMissing, x.key.Name)
 		case value != nil && !x.exists:
@@ -247,7 +247,7 @@ func (e *database) refusal(w *write) error {
 
 func (e *database) putDoc(w *write, old []byte, c *engine.Change) error {
 	if err := w.changed(old, c); err != nil {
-		return notApplied(fmt.Errorf("%q: %w", c.Key.Name, err))
+		return engine.NotApplied(fmt.Errorf("%q: %w", c.Key.Name, err))
 	}
 	return w.Set(e.row(w.key[:0], &c.Key), w.value, nil)
 }

@@ -110,9 +110,6 @@ func (e *database) isGuarded() error {
 	return nil
 }
 
-// notApplied wraps an error that came before a commit began.
-func notApplied(err error) error { return fmt.Errorf("%w: %w", engine.ErrNotApplied, err) }
-
 // Moment and Resume are those of the directory.
 func (e *database) Moment() time.Time { return e.moments.next() }
 

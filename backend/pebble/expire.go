@@ -99,7 +99,7 @@ func (e *database) dropEpochs(ctx context.Context, kind engine.KindID, before in
 	b := e.db.NewBatch()
 	defer b.Close()
 	if err := b.DeleteRange(e.epoch(nil, kind, 0), e.epoch(nil, kind, in[ended-1]+1), nil); err != nil {
-		return notApplied(err)
+		return engine.NotApplied(err)
 	}
 	e.setEpochsLocked(kind, in[ended:])
 	defer e.applied.Add(1)

@@ -111,7 +111,7 @@ func (t *tx) unchanged() error {
 		s := &t.read[i]
 		now, err := t.e.value(t.e.db, t.e.epochs, &s.key, &t.key)
 		if err != nil {
-			return notApplied(err)
+			return engine.NotApplied(err)
 		}
 		if (now == nil) != (s.value == nil) || !bytes.Equal(now, s.value) {
 			return t.e.lots.conflict(s.key)

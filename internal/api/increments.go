@@ -164,8 +164,8 @@ func pastParam(c call) (time.Time, error) {
 	case at.IsZero():
 		return at, &countmill.FieldError{Field: "at", Problem: "is no time of the past that series keep", Limit: "at most 3660 days ago"}
 	case !c.caller().Has(auth.Admin):
-		return at, httpserver.NewProblem(http.StatusForbidden, "forbidden", "forbidden",
-			"this token may not count in the past: at needs the scope "+string(auth.Admin)+": nothing was done")
+		return at, about(httpserver.NewProblem(http.StatusForbidden, "forbidden", "forbidden",
+			"this token may not count in the past: at needs the scope "+string(auth.Admin)+": nothing was done"), "at", "with the scope "+string(auth.Admin))
 	}
 	return at, nil
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -25,8 +26,16 @@ const (
 	refusedPause  = time.Minute
 )
 
-// asProblem returns the error of a route as a problem if it can say more than package countmill's errors do.
+// asProblem returns the error of a route as a problem if it can say more than package countmill's errors do. A context that
+// ended leaves a change maybe done, and anything else undone.
 func (a *API) asProblem(c call, err error) error {
+	if ended := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled); ended && httpserver.IsInternal(err) {
+		meaning := countmill.ErrUnavailable
+		if _, changes := c.to.fails[http.StatusGatewayTimeout]; changes {
+			meaning = countmill.ErrOutcomeUnknown
+		}
+		err = fmt.Errorf("%w: %w", meaning, err)
+	}
 	if building, ok := errors.AsType[*reader.NotServingError](err); ok {
 		return a.notServing(c, building)
 	}

@@ -35,8 +35,8 @@ func (a *API) returning(c call) (ret returning, err error) {
 		return ret, &countmill.FieldError{Field: "return", Limit: "`countmill up` with --bus inproc:",
 			Problem: "needs publisher, aggregator and reader in one process: this one answers before increments are in their totals; leave it out and read the totals later"}
 	case !c.caller().Has(auth.Read):
-		return ret, httpserver.NewProblem(http.StatusForbidden, "forbidden", "forbidden",
-			"this token may not read totals: return=totals needs the scope "+string(auth.Read)+": nothing was done")
+		return ret, about(httpserver.NewProblem(http.StatusForbidden, "forbidden", "forbidden",
+			"this token may not read totals: return=totals needs the scope "+string(auth.Read)+": nothing was done"), "return", "with the scope "+string(auth.Read))
 	}
 	return ret, nil
 }

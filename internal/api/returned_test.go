@@ -79,7 +79,7 @@ func TestThePastIsForAdmins(t *testing.T) {
 		want   string
 	}{
 		{"2020-01-02T03:04:05Z", true, 202, ""},
-		{"2020-01-02T03:04:05Z", false, 403, "at needs the scope admin"},
+		{"2020-01-02T03:04:05Z", false, 403, `"field":"at","limit":"with the scope admin"`},
 		{"yesterday", true, 400, `"field":"at"`},
 		{"0001-01-01T00:00:00Z", true, 400, `"field":"at"`},
 	} {
@@ -115,7 +115,7 @@ func TestTotalsThatCannotComeAreRefused(t *testing.T) {
 	apart.Folded = false
 	ask(t, apart, api.Config{}).want(t, "POST", "/v1/increments?return=totals", `{"counter":"a"}`, 400, "needs publisher, aggregator and reader in one process")
 	token := auth.Token{Name: "blind", Scopes: []auth.Scope{auth.Publish}}
-	surface{authtest.With(t, s, token)}.want(t, "POST", "/v1/increments?return=totals", `{"counter":"a"}`, 403, "needs the scope read")
+	surface{authtest.With(t, s, token)}.want(t, "POST", "/v1/increments?return=totals", `{"counter":"a"}`, 403, `"field":"return","limit":"with the scope read"`)
 	if f.counters["a"] != 7 || f.counters["c1"] != 0 {
 		t.Errorf("refused requests were counted: %v", f.counters)
 	}

@@ -39,6 +39,7 @@ var deadLetterRoutes = []route{
 		more:  "Asks aggregators to count the dead letters. Each disappears once it is counted, usually within half a minute, and stays if it cannot be counted. A dead letter keeps its ids and its time: replayed twice it counts once, and not at all if it was counted before. If its ids are forgotten (beyond the deduplication window), lost or taken, or its time is more than 24 h ahead, it is refused, unless `as_new` lets it count as new. All requests for one dead letter count it once together. Every call is safe to repeat.",
 		body:  replayBody,
 		out:   gives("The outcome for each dead letter, in the order of the request.", client.DeadOutcomes{}),
+		fails: fails{504: "OutcomeUnknown"},
 		share: contents, within: long, answer: (*API).replay,
 	},
 	{
@@ -48,6 +49,7 @@ var deadLetterRoutes = []route{
 		more:  "A dead letter that is `discarded` is never counted, also not by an aggregator that has already read it. If an aggregator had begun to count it, it is `removed`: it was counted, or may be within the next minute. Increments that their sender repeats still count. Every call is safe to repeat.",
 		body:  discardBody,
 		out:   gives("The outcome for each dead letter, in the order of the request.", client.DeadOutcomes{}),
+		fails: fails{504: "OutcomeUnknown"},
 		share: contents, within: long, answer: (*API).discard,
 	},
 }
@@ -132,6 +134,7 @@ var careRoutes = []route{
 		more:  "Records are raised to cover the existing shards. Safe to repeat.",
 		body:  verifyBody,
 		out:   gives("The problems found on the page; those with `fixed` were repaired.", client.Verified{}),
+		fails: fails{504: "OutcomeUnknown"},
 		share: contents, within: verifying, answer: (*API).repair,
 	},
 }

@@ -91,7 +91,7 @@ func (d *onDisk) takeBackup(ctx context.Context, to string) (client.Backup, erro
 		return client.Backup{}, api.BackupBusyError(err)
 	case errors.Is(err, backup.ErrOther):
 		return client.Backup{}, api.BackupFailedError(err.Error())
-	case errors.Is(err, countmill.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, countmill.ErrUnavailable), err != nil && ctx.Err() != nil:
 		return client.Backup{}, err
 	case err != nil:
 		d.log.LogAttrs(ctx, slog.LevelError, "no backup", slog.Any("err", err))

@@ -1,8 +1,11 @@
 package app
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	neturl "net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -75,6 +78,12 @@ func TestBackupSaysWhatIsWrong(t *testing.T) {
 	other := startFaulty(t, Config{Store: "pebble:" + t.TempDir()}, func(b *backends) { b.store = struct{ store.Store }{b.store} })
 	defer other.stop(t)
 	check(other, `{}`, 501, "pebble:")
+	late := startWith(t, Config{BackupRoot: "late://bucket", Buckets: []backend.Buckets{{
+		Scheme: "late", Usage: "late://BUCKET", Open: func(context.Context, *neturl.URL, bool) (backend.Bucket, error) {
+			return nil, fmt.Errorf("a call: %w", context.DeadlineExceeded)
+		},
+	}}})
+	check(late, `{}`, 500, "it could not be written: the server's log says why")
 }
 
 // A root in or above the data directory ends the start.

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/countmill/countmill/internal/durable"
 )
 
 // Append adds a token to the file, which it makes if it is missing. It changes no file that a server
@@ -88,7 +90,7 @@ func edit(path string, change func(text []byte) ([]byte, error)) (err error) {
 	if err := os.Rename(next.Name(), path); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(path))
+	return durable.SyncDir(os.Open, filepath.Dir(path))
 }
 
 // fill writes the changed text of the file at path into next.

@@ -6,6 +6,3 @@ import "os"
 
 // keepOwner does nothing: a new file inherits the rights of its directory.
 func keepOwner(*os.File, string) error { return nil }
-
-// syncDir does nothing: directories cannot be synced.
-func syncDir(string) error { return nil }

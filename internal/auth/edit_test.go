@@ -55,6 +55,7 @@ func TestEditThatFailsChangesNothing(t *testing.T) {
 	for name, err := range map[string]error{
 		"listed twice":          Append(path, a),
 		`no token is named "b"`: func() error { _, err := Remove(path, "b", ""); return err }(),
+		`and has the ID "zz"`:   func() error { _, err := Remove(path, "a", "zz"); return err }(),
 		"no such file or d":     func() error { _, err := Remove(path+"/x", "b", ""); return err }(),
 	} {
 		if err == nil || (!strings.Contains(err.Error(), name) && !strings.Contains(err.Error(), "not a directory")) {

@@ -3,7 +3,6 @@
 package auth
 
 import (
-	"errors"
 	"os"
 	"syscall"
 )
@@ -26,13 +25,4 @@ func keepOwner(next *os.File, path string) error {
 		}
 	}
 	return next.Chmod(was.Mode().Perm())
-}
-
-// syncDir makes a rename in a directory durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

@@ -49,11 +49,12 @@ func (t target) alone(ctx context.Context, owner string, work func(ctx context.C
 
 // first looks for marks of other processes, and returns the present time by the bucket's clock.
 func (t target) first(ctx context.Context, mark string) (now time.Time, err error) {
+	all, err := objects(ctx, t.bucket, t.name(marks)+"/")
+	if err != nil {
+		return now, err
+	}
 	others := make(map[string]time.Time)
-	for o, err := range t.bucket.List(ctx, t.name(marks)+"/") {
-		if err != nil {
-			return now, err
-		}
+	for _, o := range all {
 		switch {
 		case o.Name == mark:
 			now = o.ModTime

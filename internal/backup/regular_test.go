@@ -3,11 +3,14 @@ package backup
 import (
 	"context"
 	"errors"
+	"iter"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/backend/buckettest"
 )
 
@@ -60,6 +63,42 @@ func TestNotRegular(t *testing.T) {
 		stop()
 		if s := k.Stats(); s.Taken != 0 || !s.Last.Equal(taken.BeganAt) {
 			t.Errorf("got %+v, want the last backup at %s", s, taken.BeganAt)
+		}
+	})
+}
+
+// A deaf bucket never answers a list while it hangs.
+type deaf struct {
+	*memory
+	hangs atomic.Bool
+}
+
+func (d *deaf) List(ctx context.Context, prefix string) iter.Seq2[backend.Object, error] {
+	if !d.hangs.Load() {
+		return d.memory.List(ctx, prefix)
+	}
+	return func(yield func(backend.Object, error) bool) {
+		<-ctx.Done()
+		yield(backend.Object{}, ctx.Err())
+	}
+}
+
+// A list that is never answered ends, and later backups are taken.
+func TestListsEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, f := &deaf{memory: newMemory()}, folder{t.TempDir()}
+		f.step(t, 1)
+		k := keeper(t, b, f, Config{Every: 15 * time.Minute})
+		stop := running(t, k)
+		defer stop()
+		time.Sleep(time.Minute)
+		b.hangs.Store(true)
+		time.Sleep(20 * time.Minute)
+		b.hangs.Store(false)
+		time.Sleep(5 * time.Minute)
+		if s := k.Stats(); s.Failures == 0 || s.Taken != 2 {
+			t.Errorf("got %+v, want failures and a second backup", s)
 		}
 	})
 }

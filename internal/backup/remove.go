@@ -46,10 +46,11 @@ func (t target) sweep(ctx context.Context) (removed int, err error) {
 		}
 	}
 	for _, dir := range []string{manifests, content} {
-		for o, err := range t.bucket.List(ctx, t.name(dir)+"/") {
-			if err != nil {
-				return removed, err
-			}
+		all, err := objects(ctx, t.bucket, t.name(dir)+"/")
+		if err != nil {
+			return removed, err
+		}
+		for _, o := range all {
 			if needed[path.Base(o.Name)] || !isOurs(o.Name) {
 				continue
 			}

@@ -8,13 +8,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/countmill/countmill/backend"
+	"github.com/countmill/countmill/internal/durable"
 )
 
 // A Restored is a backup that was written to a directory.
@@ -121,7 +121,7 @@ func (t target) fetch(ctx context.Context, m manifest, dir string) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	return syncDir(dir)
+	return durable.SyncDir(os.Open, dir)
 }
 
 func (t target) fetchFile(ctx context.Context, f file, to string) error {
@@ -144,16 +144,5 @@ func put(partial, dir string) error {
 	if err := os.Rename(partial, dir); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(dir))
-}
-
-func syncDir(dir string) error {
-	if runtime.GOOS == "windows" { // which cannot sync directories
-		return nil
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return durable.SyncDir(os.Open, filepath.Dir(dir))
 }

@@ -39,16 +39,30 @@ func (t target) list(ctx context.Context) ([]Listed, error) {
 }
 
 func listBelow(ctx context.Context, b backend.Bucket, prefix string) (found []Listed, err error) {
-	for o, err := range b.List(ctx, prefix) {
-		if err != nil {
-			return nil, err
-		}
+	all, err := objects(ctx, b, prefix)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range all {
 		if b, ok := parseName(o.Name); ok {
 			b.written = o.ModTime
 			found = append(found, b)
 		}
 	}
 	slices.SortFunc(found, func(a, b Listed) int { return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Target, b.Target)) })
+	return found, nil
+}
+
+// objects lists those whose names begin with prefix.
+func objects(ctx context.Context, b backend.Bucket, prefix string) (found []backend.Object, err error) {
+	ctx, cancel := callTimeout(ctx, 0)
+	defer cancel()
+	for o, err := range b.List(ctx, prefix) {
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, o)
+	}
 	return found, nil
 }
 
@@ -59,11 +73,12 @@ func (t target) name(parts ...string) string {
 
 // stored returns the sizes of the target's files by their checksums.
 func (t target) stored(ctx context.Context) (map[string]int64, error) {
+	all, err := objects(ctx, t.bucket, t.name(content)+"/")
+	if err != nil {
+		return nil, err
+	}
 	found := make(map[string]int64)
-	for o, err := range t.bucket.List(ctx, t.name(content)+"/") {
-		if err != nil {
-			return nil, err
-		}
+	for _, o := range all {
 		found[path.Base(o.Name)] = o.Size
 	}
 	return found, nil

@@ -1,7 +1,6 @@
 package httpserver
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -127,18 +126,8 @@ func AsProblem(err error) *Problem {
 		"this process's log has the text; whether anything was done is unknown")
 }
 
-// asProblemOf also knows the request: a context that ended leaves a read undone and
-// anything else maybe done.
-func asProblemOf(r *http.Request, err error) *Problem {
-	p := AsProblem(err)
-	if p.Type != TypePrefix+"internal" || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
-		return p
-	}
-	if r.Method == http.MethodGet || r.Method == http.MethodHead {
-		return AsProblem(countmill.ErrUnavailable)
-	}
-	return AsProblem(countmill.ErrOutcomeUnknown)
-}
+// IsInternal reports whether clients learn nothing of the error.
+func IsInternal(err error) bool { return AsProblem(err).Type == TypePrefix+"internal" }
 
 func quotaProblem(err *auth.QuotaError) *Problem {
 	p := NewProblem(http.StatusTooManyRequests, "quota", "quota", err.Error()+": nothing of this request was done, repeat it later")
@@ -170,7 +159,7 @@ func reusedProblem(err error) *Problem {
 // log: at error level for a status of 500, else at debug level, because an outage would write
 // a line per request. Neither shows a token in the wrong place, such as the path or the query.
 func WriteError(w http.ResponseWriter, r *http.Request, log *slog.Logger, err error) {
-	p := asProblemOf(r, err)
+	p := AsProblem(err)
 	level := slog.LevelDebug
 	if p.Status == http.StatusInternalServerError {
 		level = slog.LevelError

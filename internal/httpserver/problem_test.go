@@ -39,9 +39,6 @@ func TestErrorsBecomeProblems(t *testing.T) {
 		{"overflow", fmt.Errorf("counter a: %w", countmill.ErrOverflow), "GET", 500, "overflow", "", "counter a"},
 		{"other", errors.New("secret"), "POST", 500, "internal", "", "log"},
 		{"maybe wins", errors.Join(countmill.ErrUnavailable, field, countmill.ErrOutcomeUnknown), "POST", 504, "outcome-unknown", "", "maybe counted"},
-		{"deadline of a write", fmt.Errorf("secret: %w", context.DeadlineExceeded), "POST", 504, "outcome-unknown", "", "maybe counted"},
-		{"deadline of a read", fmt.Errorf("secret: %w", context.DeadlineExceeded), "GET", 503, "unavailable", "5", ""},
-		{"client gone", context.Canceled, "POST", 504, "outcome-unknown", "", "maybe counted"},
 		{"unavailable by deadline", fmt.Errorf("%w: %w", countmill.ErrUnavailable, context.DeadlineExceeded), "POST", 503, "unavailable", "5", ""},
 		{"problem", fmt.Errorf("x: %w", NewProblem(409, "lower", "lower", "why")), "PATCH", 409, "lower", "", "why"},
 	} {

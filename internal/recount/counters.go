@@ -53,7 +53,7 @@ func (x *run) read(ctx context.Context, records []store.Record) ([]stored, error
 		}
 	}
 	for len(keys) > 0 {
-		n := min(len(keys), x.store.Keys())
+		n := min(len(keys), store.LookupKeys)
 		values, err := timed(ctx, x.Recounter, func(ctx context.Context) ([]store.Value, error) { return x.view.Lookup(ctx, keys[:n]) })
 		if err != nil {
 			return nil, err

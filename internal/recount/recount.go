@@ -44,7 +44,6 @@ import (
 type Store interface {
 	store.Journal
 	store.Folder
-	Keys() int
 	Check(ctx context.Context) (store.Checked, error)
 	Grow(ctx context.Context, growths []store.Growth) error
 	store.Survey

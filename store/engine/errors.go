@@ -1,6 +1,9 @@
 package engine
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // After these errors nothing was applied, and nothing will be. An engine wraps one of them. After any error that is not
 // in this list, the call was maybe applied.
@@ -34,3 +37,11 @@ var (
 	// ErrReadOnly is an answer of Check: the database cannot be written now. The answer beside it is good.
 	ErrReadOnly = errors.New("cannot be written now")
 )
+
+// NotApplied adds ErrNotApplied to an error that does not match it yet.
+func NotApplied(err error) error {
+	if errors.Is(err, ErrNotApplied) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrNotApplied, err)
+}

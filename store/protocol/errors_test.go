@@ -427,6 +427,24 @@ func TestConflictsEnd(t *testing.T) {
 	}
 }
 
+// An error of a read in a transaction says once that nothing was applied.
+func TestNotAppliedIsSaidOnce(t *testing.T) {
+	t.Parallel()
+	s := open(t, limits["postgresql"])
+	ctx, cancel := context.WithCancel(t.Context())
+	s.db.OnCall(func(c *memory.Call) (a memory.Answer) {
+		if c.Op == memory.TxGet {
+			cancel()
+			a.Err = fmt.Errorf("%w: no connection: %w", engine.ErrNotApplied, ctx.Err())
+		}
+		return a
+	})
+	_, err := s.SetWindow(ctx, 3*time.Hour)
+	if want := "not applied: no connection: context canceled"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
 // Moments and views of the past show what was folded before them.
 func TestMoments(t *testing.T) {
 	t.Parallel()

@@ -20,7 +20,7 @@ func (s *Store) Fold(ctx context.Context, c *store.Commit) (store.CommitResult, 
 	waits := !s.gate.TryAcquire(1)
 	if waits {
 		if err := s.gate.Acquire(ctx, 1); err != nil {
-			return store.CommitResult{}, fmt.Errorf("%w: %w", store.ErrNotApplied, err)
+			return store.CommitResult{}, engine.NotApplied(err)
 		}
 	}
 	defer s.gate.Release(1)

@@ -239,7 +239,7 @@ func (s *Store) changeSettings(ctx context.Context, removed []engine.Key, change
 	if s.limits.Exclusive {
 		// Folds by older rules have ended before the moment of the change.
 		if err := s.gate.Acquire(ctx, wholeGate); err != nil {
-			return set, certain(fmt.Errorf("%w: %w", store.ErrNotApplied, err))
+			return set, certain(engine.NotApplied(err))
 		}
 		defer s.gate.Release(wholeGate)
 	}

@@ -151,7 +151,7 @@ func (s *Store) transact(ctx context.Context, soft bool, do func(tx engine.Tx) e
 			case err == nil && late():
 				err = fmt.Errorf("%w: the process was suspended", engine.ErrConflict)
 			case err != nil && errors.Is(err, ctx.Err()):
-				err = fmt.Errorf("%w: %w", store.ErrNotApplied, err) // the time was over while do was reading
+				err = engine.NotApplied(err) // the time was over while do was reading
 			}
 			return err
 		})
@@ -162,7 +162,7 @@ func (s *Store) transact(ctx context.Context, soft bool, do func(tx engine.Tx) e
 			return fmt.Errorf("%w: %w", store.ErrContended, err)
 		}
 		if err := pause(ctx, s.cfg.Jitter(time.Millisecond<<min(attempt, 6))); err != nil {
-			return fmt.Errorf("%w: %w", store.ErrNotApplied, err)
+			return engine.NotApplied(err)
 		}
 	}
 }

@@ -10,9 +10,6 @@ import (
 	"github.com/countmill/countmill/store/engine"
 )
 
-// Keys is the most keys of a Lookup. Several reads of one view answer it if the engine takes fewer.
-func (s *Store) Keys() int { return max(s.limits.Keys, 1000) }
-
 // View opens a view. It costs nothing until the first call.
 func (s *Store) View() store.View { return s.view() }
 

@@ -73,7 +73,7 @@ func RunStore(t *testing.T, open func(t *testing.T) store.Store, features ...Fea
 		{"AppliedFindsMarkers", testAppliedFindsMarkers},
 		{"GrowNeverLowers", testGrowNeverLowers},
 		{"FoldGrows", testFoldGrows},
-		{"LookupTakesLimits", testLookupTakesLimits},
+		{"LookupOfManyKeys", testLookupOfManyKeys},
 		{"SumsBeyondInt64", testSumsBeyondInt64},
 		{"ViewIsPinned", testViewIsPinned},
 		{"ListOrder", testListOrder},

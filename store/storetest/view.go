@@ -97,14 +97,11 @@ func sumView(t testing.TB, v store.View, counter string, n int) int64 {
 	return total
 }
 
-func testLookupTakesLimits(t *testing.T, su *suite) {
+func testLookupOfManyKeys(t *testing.T, su *suite) {
 	s := su.open(t)
-	if s.Keys() < 1000 {
-		t.Fatalf("a look-up takes %d keys, want at least 1,000", s.Keys())
-	}
 	grow(t, s, store.Growth{Counter: "a", Shards: 999})
 	mustFold(t, s, commit(nil, add("a", 0, 1), add("a", 998, 2)))
-	keys := make([]store.Key, s.Keys())
+	keys := make([]store.Key, 5001) // more than any engine reads at once
 	for i := range keys {
 		keys[i] = store.Key{Counter: "a", Shard: i - 1}
 	}

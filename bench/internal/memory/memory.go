@@ -1,5 +1,5 @@
-// Package memory measures the size of counters: the memory of an aggregator that holds a great many of
-// them uncommitted, and bytes on disk in Pebble.
+// Package memory measures sizes: the memory of an aggregator that holds a great many counters
+// uncommitted, and the bytes of a marker on disk in Pebble.
 package memory
 
 import (
@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/countmill/countmill"
@@ -36,7 +35,7 @@ type result struct {
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	c := &config{Flags: command.NewFlags("memory", time.Hour, stderr)}
 	c.StringVar(&c.only, "only", "", "aggregator or disk (default: both)")
-	c.IntVar(&c.counters, "counters", 1_000_000, "distinct counters in flight, and on disk")
+	c.IntVar(&c.counters, "counters", 1_000_000, "distinct counters in flight, and increments with ids")
 	if err := c.Parse(args, map[string]string{"counters": "20000"}); err != nil {
 		return err
 	}
@@ -141,37 +140,20 @@ func (c *config) peaks(ctx context.Context, site *command.Site, flags ...string)
 	return early, taken, process.Memory("VmHWM"), g.CheckOnes(ctx, c.counters)
 }
 
-// disk writes counters, and increments with ids, to Pebble through the pipeline. The size is that of
+// disk writes increments with ids to Pebble through the pipeline. The size is that of
 // the directory after it was closed and opened once more, which writes the data that is only in the
 // log. The size of a directory with a single counter is subtracted.
 func (c *config) disk(ctx context.Context, site *command.Site) ([]result, error) {
-	names := load.Names(c.counters)
-	base, err := diskSize(ctx, site, func(e *system.Embedded) error { return e.Add(names[0], 1) })
+	name := load.Names(1)[0]
+	base, err := diskSize(ctx, site, func(e *system.Embedded) error { return e.Add(name, 1) })
 	if err != nil {
 		return nil, err
 	}
-	counters, err := diskSize(ctx, site, func(e *system.Embedded) error {
-		for _, name := range names {
-			if err := e.Add(name, 1); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	ids, err := diskSize(ctx, site, func(e *system.Embedded) error { return publishIDs(ctx, e, name, c.counters) })
 	if err != nil {
 		return nil, err
 	}
-	ids, err := diskSize(ctx, site, func(e *system.Embedded) error { return publishIDs(ctx, e, names[0], c.counters) })
-	if err != nil {
-		return nil, err
-	}
-	each := func(what string, size int64) result {
-		return result{what, float64(size-base) / float64(c.counters), "bytes"}
-	}
-	return []result{
-		each(fmt.Sprintf("on disk for a counter with a name of 20 bytes, of %d", c.counters), counters),
-		each(fmt.Sprintf("on disk for an increment with an id, of %d on one counter", c.counters), ids),
-	}, nil
+	return []result{{fmt.Sprintf("on disk for an increment with an id, of %d on one counter", c.counters), float64(ids-base) / float64(c.counters), "bytes"}}, nil
 }
 
 func publishIDs(ctx context.Context, e *system.Embedded, name string, n int) error {
@@ -210,11 +192,5 @@ func diskSize(ctx context.Context, site *command.Site, write func(*system.Embedd
 			return 0, err
 		}
 	}
-	return tables(data)
-}
-
-// tables returns the bytes of Pebble's tables: its logs are rewritten all the time, and reserved in
-// advance.
-func tables(dir string) (int64, error) {
-	return server.DirSize(dir, func(name string) bool { return strings.HasSuffix(name, ".sst") })
+	return server.Tables(data)
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // PID is the server's process number.
@@ -34,6 +35,20 @@ func (p *Process) Memory(line string) int64 {
 	return 0
 }
 
+// CPU is the processor's time that the server has used, in steps of 10 ms. It is 0 if that is unknown.
+func (p *Process) CPU() time.Duration {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID()))
+	_, rest, _ := strings.Cut(string(text), ") ") // its name may contain spaces
+	var used time.Duration
+	if fields := strings.Fields(rest); len(fields) > 12 {
+		for _, ticks := range fields[11:13] { // utime, stime
+			n, _ := strconv.ParseInt(ticks, 10, 64)
+			used += time.Duration(n) * 10 * time.Millisecond
+		}
+	}
+	return used
+}
+
 // DirSize is the bytes of the files below a directory whose names count. Files may disappear meanwhile.
 func DirSize(dir string, counts func(name string) bool) (int64, error) {
 	var bytes int64
@@ -50,4 +65,9 @@ func DirSize(dir string, counts func(name string) bool) (int64, error) {
 		return err
 	})
 	return bytes, err
+}
+
+// Tables is the bytes of the tables of a directory of countmill. Its logs are rewritten all the time, and reserved in advance.
+func Tables(dir string) (int64, error) {
+	return DirSize(dir, func(name string) bool { return strings.HasSuffix(name, ".sst") })
 }

@@ -458,6 +458,11 @@ func testCancelledAppliesNothing(s *suite) {
 	if !errors.Is(err, engine.ErrNotApplied) || transactErr == nil || viewErr == nil {
 		s.Errorf("got %v, %v, %v, want ErrNotApplied and errors", err, transactErr, viewErr)
 	}
+	for _, err := range []error{err, transactErr, viewErr} {
+		if text := fmt.Sprint(err); strings.Count(text, engine.ErrNotApplied.Error()) > 1 {
+			s.Errorf("an error says more than once that nothing was applied: %s", text)
+		}
+	}
 	s.want(a, nil)
 }
 

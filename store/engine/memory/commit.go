@@ -20,7 +20,7 @@ type commit struct {
 
 func (p *process) Commit(ctx context.Context, c *engine.Commit) (engine.Result, error) {
 	if err := ctx.Err(); err != nil {
-		return engine.Result{}, fmt.Errorf("%w: %w", engine.ErrNotApplied, err)
+		return engine.Result{}, engine.NotApplied(err)
 	}
 	changes := make([]engine.Change, 0, 2)
 	if c.Changes != nil {
@@ -195,7 +195,7 @@ type tx struct {
 
 func (p *process) Transact(ctx context.Context, soft bool, do func(engine.Tx) error) (engine.Result, error) {
 	if err := ctx.Err(); err != nil {
-		return engine.Result{}, fmt.Errorf("%w: %w", engine.ErrNotApplied, err)
+		return engine.Result{}, engine.NotApplied(err)
 	}
 	t := &tx{view: view{p: p}}
 	defer t.view.Close()
