@@ -78,9 +78,12 @@ func (s *Store) openMeta(ctx context.Context) error {
 		}
 		if rows[0].Exists {
 			m, err := metaOf(&rows[0])
+			if err != nil {
+				return err
+			}
 			s.known.Store(&knownMeta{m, rows[0].Data})
 			s.identity, s.machine.current, s.machine.moved = s.identityOf(&m), m.Settings, s.cfg.Age()
-			return err
+			return nil
 		}
 		if !s.limits.Exclusive && !s.cfg.Create {
 			return ErrUnused
