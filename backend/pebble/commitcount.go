@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -180,7 +181,8 @@ func readCommitCount(files vfs.FS, dir string) (x commitCount, found bool, err e
 }
 
 // look opens a directory, writes its log to tables unless opts.ReadOnly, and closes it. It refuses a directory that has lost commits,
-// and leaves it as it was. Pebble removes no file meanwhile, because a damaged manifest may have forgotten files that are needed.
+// and leaves it as it was. Pebble removes no file meanwhile, because a damaged manifest may have forgotten files that are needed. The empty
+// log of this opening goes. To read it, the next one would flush an empty memtable, and wait for the compaction that follows.
 func look(cfg Config, opts pebbledb.Options) error {
 	kept, found, err := readCommitCount(opts.FS, cfg.Dir)
 	if err != nil {
@@ -214,7 +216,7 @@ func look(cfg Config, opts pebbledb.Options) error {
 	case err == nil:
 		if err = compare(cfg, db, kept, found); err != nil {
 			_ = db.Close() // its files go
-		} else if err = db.Close(); err != nil {
+		} else if err = errors.Join(db.Close(), removeOthers(files, cfg.Dir, ".log", before)); err != nil {
 			err = explain(cfg.Dir, err)
 		}
 	case found && otherOptions(err.Error()):
@@ -225,16 +227,16 @@ func look(cfg Config, opts pebbledb.Options) error {
 	if err == nil {
 		return nil
 	}
-	return errors.Join(err, removeOthers(files, cfg.Dir, before))
+	return errors.Join(err, removeOthers(files, cfg.Dir, "", before))
 }
 
-// removeOthers removes the files that are not to be kept. Markers are the last names, and go first, for good: Pebble refuses a directory whose
+// removeOthers removes the files with this ending that are not to be kept. Markers are the last names, and go first, for good: Pebble refuses a directory whose
 // marker names a file that is gone.
-func removeOthers(files vfs.FS, dir string, keep []string) error {
+func removeOthers(files vfs.FS, dir, ending string, keep []string) error {
 	all, err := files.List(dir)
 	slices.Sort(all)
 	for _, name := range slices.Backward(all) {
-		if err == nil && !slices.Contains(keep, name) {
+		if err == nil && strings.HasSuffix(name, ending) && !slices.Contains(keep, name) {
 			err = errors.Join(files.Remove(files.PathJoin(dir, name)), syncDir(files, dir))
 		}
 	}

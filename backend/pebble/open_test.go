@@ -222,6 +222,17 @@ func TestCheckForgetsTablesThatCameBack(t *testing.T) {
 	}
 }
 
+// Pebble flushes what it reads of a log, starts a compaction, and waits for it: the opening that stays reads none.
+func TestOpenWaitsForNoCompaction(t *testing.T) {
+	t.Parallel()
+	files := vfs.NewCrashableMem()
+	fold(t, open(t, Config{Dir: "d", FS: files}), nil, "c", 1)
+	again := open(t, Config{Dir: "d", FS: files.CrashClone(vfs.CrashCloneCfg{})})
+	if n := again.db.Metrics().Flush.Count; n != 0 || total(t, again, "c") != 1 {
+		t.Errorf("%d flushes, and a total of %d; want 0 and 1", n, total(t, again, "c"))
+	}
+}
+
 // A failed flush loses nothing, because the log has everything. Check returns an error until a flush
 // succeeds.
 func TestCheckSeesFailingFlush(t *testing.T) {

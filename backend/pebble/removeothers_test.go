@@ -36,7 +36,7 @@ func TestMarkersGoFirst(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := removeOthers(loggedFS{files, &log}, "", []string{"000002.sst", "MANIFEST-000001", "marker.manifest.000001.MANIFEST-000001"}); err != nil {
+	if err := removeOthers(loggedFS{files, &log}, "", "", []string{"000002.sst", "MANIFEST-000001", "marker.manifest.000001.MANIFEST-000001"}); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"marker.manifest.000002.MANIFEST-000008", "sync", "OPTIONS-000009", "sync", "MANIFEST-000008", "sync", "000007.log", "sync"}
