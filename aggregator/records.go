@@ -96,16 +96,22 @@ func (r *records) guess(adds []store.ShardDelta) (known, []store.Growth) {
 // remember notes that counters had these records at the age at, unless all were forgotten since.
 func (r *records) remember(growths []store.Growth, at age, forgotten int) {
 	// In the order of their hashes: recall then reads the text of names from beginning to end.
-	growths = slices.SortedFunc(slices.Values(growths), func(a, b store.Growth) int {
-		return cmp.Compare(wire.HashCounter(a.Counter), wire.HashCounter(b.Counter))
-	})
+	type place struct {
+		hash uint64
+		at   int
+	}
+	places := make([]place, len(growths))
+	for i := range growths {
+		places[i] = place{wire.HashCounter(growths[i].Counter), i}
+	}
+	slices.SortFunc(places, func(a, b place) int { return cmp.Compare(a.hash, b.hash) })
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.forgotten != forgotten {
 		return
 	}
-	for i := range growths {
-		r.rememberLocked(wire.HashCounter(growths[i].Counter), growths[i].Counter, growths[i].Shards, at)
+	for _, p := range places {
+		r.rememberLocked(p.hash, growths[p.at].Counter, growths[p.at].Shards, at)
 	}
 }
 
