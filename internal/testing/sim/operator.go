@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/countmill/countmill/store"
 )
@@ -14,6 +15,7 @@ type operator struct {
 	unreset    []string // counters that are yet to be reset at the end
 	lastReset  *op
 	tries      int
+	tried      time.Time          // the last of them
 	replays    []store.DeadLetter // that were asked for
 	unreadable bool               // letters were asked for
 }
@@ -71,9 +73,10 @@ func (opr *operator) resetLast() bool {
 			continue
 		}
 		lives := opr.procs.lives(reading)
-		if len(lives) == 0 {
+		if len(lives) == 0 || opr.tries > 0 && time.Since(opr.tried) < time.Second { // a disk that was full takes writes again after a while
 			return false
 		}
+		opr.tried = time.Now()
 		if opr.tries++; opr.tries > mostTries {
 			opr.violate("%s cannot be reset: %v", counter, opr.lastReset.err)
 			return true
