@@ -81,7 +81,7 @@ bench-staleness: ## measure the time from Publish to the total that shows it, em
 bench-memory: ## measure the memory of an aggregator with 1M counters in flight, and bytes on disk; 10 minutes, or BENCH=-quick
 	go -C bench run . memory $(BENCH)
 
-bench-counters: ## measure what a counter costs, with 1 and 10 million of them; half an hour, or BENCH=-quick
+bench-counters: ## measure what a counter costs, with 1 and 10 million of them; a quarter of an hour, or BENCH=-quick
 	go -C bench run . counters $(BENCH)
 
 billion: ## send BILLION (1e9) increments through `up`, killed every few seconds; every total is compared

@@ -150,6 +150,35 @@ func (r growths) Grow(_ context.Context, list []store.Growth) error {
 	return nil
 }
 
+type failingGrowths []error
+
+func (f *failingGrowths) Grow(context.Context, []store.Growth) (err error) {
+	err, *f = (*f)[0], (*f)[1:]
+	return err
+}
+
+// A repair that failed says that nothing was done only where that is certain.
+func TestVerifyingMaybeRepairs(t *testing.T) {
+	t.Parallel()
+	page := onePage{store.ShardPage{Records: map[string]int{"a": 1, "b": 1}, Shards: []store.Shard{{Counter: "a", Number: 1}, {Counter: "b", Number: 1}}}}
+	refused := fmt.Errorf("secret: %w", store.ErrNotApplied)
+	for name, c := range map[string]struct {
+		growths failingGrowths
+		want    error
+	}{
+		"nothing was done":   {failingGrowths{refused}, countmill.ErrUnavailable},
+		"maybe done":         {failingGrowths{errors.New("secret")}, countmill.ErrOutcomeUnknown},
+		"the first was done": {failingGrowths{nil, refused}, countmill.ErrOutcomeUnknown},
+	} {
+		_, err := admin.NewVerifier(page, &c.growths).Page(t.Context(), "", "", 10, true)
+		for _, kind := range []error{countmill.ErrUnavailable, countmill.ErrOutcomeUnknown} {
+			if errors.Is(err, kind) != (kind == c.want) {
+				t.Errorf("%s: got %v, want %v", name, err, c.want)
+			}
+		}
+	}
+}
+
 func TestVerifyingAStoreThatIsUnavailable(t *testing.T) {
 	t.Parallel()
 	r := newRig()
