@@ -237,6 +237,9 @@ func (p *pager) scan(ctx context.Context, q store.JournalQuery, most int) (read 
 		page, err = p.ask(ctx, func(ctx context.Context, v store.JournalView) (store.JournalPage, error) {
 			return v.JournalRecords(ctx, q)
 		})
+		if err != nil {
+			return page, 0, err
+		}
 		if q.Last {
 			slices.Reverse(page.Records)
 		}
@@ -246,7 +249,7 @@ func (p *pager) scan(ctx context.Context, q store.JournalQuery, most int) (read 
 			}
 		}
 		q.Limit = min(2*q.Limit, scanPage)
-		return page, len(page.Records), err
+		return page, len(page.Records), nil
 	}, &read)
 }
 
@@ -260,6 +263,9 @@ func (p *pager) list(ctx context.Context, q store.JournalQuery, most int) (read 
 		page, err = p.ask(ctx, func(ctx context.Context, v store.JournalView) (store.JournalPage, error) {
 			return v.JournalRows(ctx, p.q.Counter, q)
 		})
+		if err != nil {
+			return page, 0, err
+		}
 		if q.Last {
 			slices.Reverse(page.Rows)
 		}
@@ -271,7 +277,7 @@ func (p *pager) list(ctx context.Context, q store.JournalQuery, most int) (read 
 			read.at = line.Place
 			p.take(line)
 		}
-		return page, len(page.Rows), err
+		return page, len(page.Rows), nil
 	}, &read)
 }
 

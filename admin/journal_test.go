@@ -1,6 +1,7 @@
 package admin_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -185,6 +186,34 @@ func TestPagesReadABoundedNumberOfRecords(t *testing.T) {
 		t.Errorf("a page of a rare counter: %d entries before %q, after %d calls", len(page.Entries), page.Next, calls)
 	}
 	e.wantPages(t, "rare")
+}
+
+// cutShort has views whose scans fail after some records.
+type cutShort struct{ *evidence }
+
+type cutShortView struct{ store.JournalView }
+
+var errCutShort = errors.New("the scan ended early")
+
+func (c cutShort) JournalView() store.JournalView { return cutShortView{c.evidence.JournalView()} }
+
+func (v cutShortView) JournalRecords(ctx context.Context, q store.JournalQuery) (store.JournalPage, error) {
+	page, _ := v.JournalView.JournalRecords(ctx, q)
+	page.Records = page.Records[:1]
+	return page, errCutShort
+}
+
+func TestPagesOfAScanThatFailsHalfWay(t *testing.T) {
+	t.Parallel()
+	e := newEvidence()
+	e.rule(t, "*", "30d")
+	for range 3 {
+		e.fold(t, wire.PartID{}, "a")
+	}
+	page, err := admin.NewJournal(cutShort{e}, time.Minute).Page(t.Context(), admin.JournalQuery{Counter: "a", Limit: 10})
+	if !errors.Is(err, errCutShort) {
+		t.Errorf("%d of 3 entries, error %v", len(page.Entries), err)
+	}
 }
 
 // Entries of one id are found by the hash of the id.

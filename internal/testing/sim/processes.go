@@ -149,6 +149,9 @@ func (ps *processes) kill(p *proc) {
 	if p.seq != nil {
 		ps.finishDead(func() { _ = p.seq.Close(hasEnded) })
 	}
+	if p.rdr != nil {
+		ps.finishDead(p.rdr.Close)
+	}
 	if p.stop != nil {
 		p.stop()
 	}

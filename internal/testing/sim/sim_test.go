@@ -19,11 +19,13 @@ var (
 	timesFlag = flag.Int("times", 1, "how often TestDeterminism runs each")
 )
 
-// One processor per process: a new goroutine does not run beside its parent. A schedule needs little memory, so it seldom collects any.
+// One processor per process: a new goroutine does not run beside its parent. A schedule needs little memory, so it seldom collects any. Without the
+// limit the heap would grow for ever: a collection keeps what a sync.Pool belongs to, here the schedules since the collection before, and 400 % of that come next.
 func TestMain(m *testing.M) {
 	runtime.GOMAXPROCS(1)
 	runtime.MemProfileRate = 0
 	debug.SetGCPercent(400)
+	debug.SetMemoryLimit(400 << 20)
 	os.Exit(m.Run())
 }
 
