@@ -99,7 +99,7 @@ replay: ## print the events in the simulated schedule of SEED
 story: ## print the smallest schedule that fails as the one of SEED does, in words
 	go test -count 1 -v ./internal/testing/sim -run 'TestStory$$' -seed $(SEED)
 
-determinism: ## run 100 seeds 100 times each: a seed always has the same trace
+determinism: ## run 100 seeds 100 times each: nearly all have one trace
 	go test -count 1 -v -timeout 0 ./internal/testing/sim -run 'TestDeterminism$$' -schedules 100 -times 100 -seed $(SEED)
 
 outage: ## make Pub/Sub and Datastore unavailable for OUTAGE (10m), in three ways each; takes some minutes more than OUTAGE
