@@ -59,7 +59,7 @@ func TestVerify(t *testing.T) {
 	f := newFakeServer(t, answer(200, bad), answer(200, good))
 	got := try(t, nil, "verify", "a:", "--server", f.URL)
 	want := result{3, "beyond\ta\tshard 4\tholds 5\ngroup\t=b\tholds 7\n",
-		"10 shards and 1 groups checked\ncountmill: 2 problems, 0 fixed\n"}
+		"10 shards and 1 group checked\ncountmill: 2 problems, 0 fixed\n"}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

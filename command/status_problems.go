@@ -79,7 +79,7 @@ func (p *pipeline) someLate() (backend.Finding, bool) {
 	f := backend.Finding{
 		Check: "aggregators", What: "The heartbeats of these aggregators are late: " + strings.Join(late, ", ") + ".",
 		Why:  "They have died, or the store is too slow for their heartbeats.",
-		Do:   "Ask each: countmill ready --server ITS-ADDRESS. If they answer, look at the store.",
+		Do:   "One that was killed leaves this list after ten minutes. Ask the others: countmill ready --server ITS-ADDRESS. If they answer, look at the store.",
 		Page: "runbook.md#countmillnoaggregatoralive",
 	}
 	if p.Aggregators == 0 {

@@ -120,9 +120,9 @@ func (c *verifyVerb) print(page *client.Verified) error {
 }
 
 func (c *verifyVerb) seen() string {
-	text := fmt.Sprintf("%d shards", c.shards)
+	text := counted(c.shards, "shard")
 	if c.groups > 0 {
-		text += fmt.Sprintf(" and %d groups", c.groups)
+		text += " and " + counted(c.groups, "group")
 	}
 	return text + " checked"
 }

@@ -192,13 +192,18 @@ func look(cfg Config, opts pebbledb.Options) error {
 	if err != nil {
 		return explain(cfg.Dir, err)
 	}
+	files := opts.FS
 	if !desc.Exists {
-		if found {
-			return lost(cfg.Dir, kept, "the file that names its manifest is missing")
+		names, err := files.List(cfg.Dir)
+		if err != nil {
+			return explain(cfg.Dir, err)
+		}
+		// Pebble would make a new database here, and remove the tables.
+		if found || slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, ".sst") }) {
+			return fmt.Errorf("data directory %s is damaged: the file marker.manifest.* is missing: put it back, or restore a backup", cfg.Dir)
 		}
 		return nil
 	}
-	files := opts.FS
 	lock, err := pebbledb.LockDirectory(cfg.Dir, files)
 	if err != nil {
 		return explain(cfg.Dir, err)
@@ -272,6 +277,6 @@ func compare(cfg Config, db *pebbledb.DB, kept commitCount, found bool) error {
 }
 
 func lost(dir string, kept commitCount, what string) error {
-	return fmt.Errorf("data directory %s is damaged: by %s it is database %q with %d commits, but %s: restore a backup, or remove that file to continue with the remaining data",
+	return fmt.Errorf("data directory %s is damaged: by %s it is database %q with %d commits, but %s: restore a backup, or remove %[2]s to continue with the remaining data",
 		dir, commitCountFile, kept.id, kept.commits, what)
 }

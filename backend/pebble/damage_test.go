@@ -103,6 +103,38 @@ func TestCommitsLostBeforeOthers(t *testing.T) {
 	}
 }
 
+// A directory that lost the marker of its manifest is refused, with and without its commit count, and keeps its tables.
+func TestWithoutTheMarkerOfTheManifest(t *testing.T) {
+	t.Parallel()
+	cfg := damageConfig(vfs.NewMem())
+	for range 2 { // the second opening makes a table
+		s, err := Open(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fold(t, s, nil, "a", 1)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, lost := range []string{"marker.manifest.", commitCountFile} {
+		for name := range contents(t, cfg) {
+			if strings.HasPrefix(name, lost) {
+				if err := cfg.FS.Remove(path.Join(cfg.Dir, name)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		before := contents(t, cfg)
+		if _, err := Open(cfg); err == nil || !strings.Contains(err.Error(), "marker.manifest.* is missing: put it back, or restore a backup") {
+			t.Errorf("without %s: got error %v", lost, err)
+		}
+		if !maps.Equal(before, contents(t, cfg)) {
+			t.Errorf("without %s: the refused directory was changed", lost)
+		}
+	}
+}
+
 // contents are the files of a directory.
 func contents(t *testing.T, cfg Config) map[string]string {
 	t.Helper()

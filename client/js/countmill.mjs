@@ -725,7 +725,7 @@ function line(counter, delta, more = {}) {
   const size = new TextEncoder().encode(counter).length;
   if (size < 1 || size > 500) throw new InvalidError(`counter has ${size} bytes (limit: 1 to 500 bytes)`);
   if (/\p{Cc}/u.test(counter)) throw new InvalidError("counter has a control character (limit: no control characters)");
-  if (/^ | $|^__.*__$/.test(counter)) throw new InvalidError("counter begins or ends with a space, or is of the form __x__");
+  if (/^[ =]| $|^__.*__$/s.test(counter)) throw new InvalidError("counter begins or ends with a space, begins with =, or is of the form __x__");
   if (!Number.isSafeInteger(Number(delta)) || BigInt(delta) === 0n) {
     throw new InvalidError(`delta is ${delta} (limit: an integer from -(2^53-1) to 2^53-1, not 0)`);
   }

@@ -849,7 +849,7 @@ class Real(unittest.TestCase):
             with mock.patch.object(countmill, "_line", lambda *a, **k: body), self.assertRaises(countmill.InvalidError) as got:
                 self.c.increment("a")
             self.assertEqual(got.exception.status, 400)
-        for name in ("", "x" * 501, "ä" * 251, "a\x00", "a\x7f", "a\x85", " a", "a ", "____", "__a__"):
+        for name in ("", "x" * 501, "ä" * 251, "a\x00", "a\x7f", "a\x85", " a", "a ", "=a", "____", "__a__", "__\u2028__"):
             with self.subTest(name):
                 self.assertRaises(countmill.InvalidError, self.c.add, name)
                 refused(json.dumps({"counter": name}).encode())

@@ -37,7 +37,7 @@ _SILENCE = 45.0  # the server sends a line of a watch every 15 s
 _REFUSED = 30.0  # at most between two flushes of the background, while the token is refused or a proxy answers
 _BEHIND = 5.0  # a caller of watch that is behind for longer gets a new connection
 _PROBLEM = "urn:countmill:problem:"  # begins the type of every error of a server; any other is a proxy's
-_BAD_NAME = re.compile(r"[\x00-\x1f\x7f-\x9f]|^ | $|^__.*__$", re.S)
+_BAD_NAME = re.compile(r"[\x00-\x1f\x7f-\x9f]|^[ =]| $|^__.*__$", re.S)
 _log = logging.getLogger("countmill")
 
 
@@ -756,7 +756,7 @@ def _line(counter: str, delta: int, **more: Any) -> bytes:
     except (UnicodeEncodeError, AttributeError):
         raise InvalidError("counter is not a string of valid Unicode") from None
     if not 1 <= size <= 500 or _BAD_NAME.search(counter):
-        raise InvalidError(f"counter {counter!r:.99} is not allowed (limit: 1 to 500 bytes, no control characters, no space at an end, not __x__)")
+        raise InvalidError(f"counter {counter!r:.99} is not allowed (limit: 1 to 500 bytes, no control characters, no space at an end, no = at the beginning, not __x__)")
     if not isinstance(delta, int) or delta == 0 or abs(delta) > MAX_DELTA:
         raise InvalidError(f"delta is {delta!r} (limit: an integer from -(2^53-1) to 2^53-1, not 0)")
     return json.dumps({"counter": counter, "delta": int(delta), **more}, ensure_ascii=False).encode("utf-8", "replace")
