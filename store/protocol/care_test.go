@@ -435,3 +435,18 @@ func TestSurveyListsBadShards(t *testing.T) {
 		t.Errorf("got %q, %v, want %q", bad, err, want)
 	}
 }
+
+// Where one process has the database, the aggregators of before its start have ended. Elsewhere they may be alive.
+func TestWorkersOfBefore(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]int{"pebble": 0, "postgresql": 1} {
+		s := open(t, limits[name])
+		if err := s.Beat(t.Context(), store.Worker{ID: "killed", Expires: time.Now().Add(time.Minute)}); err != nil {
+			t.Fatal(err)
+		}
+		got, err := s.again(t).Workers(t.Context())
+		if err != nil || len(got) != want {
+			t.Errorf("%s: %d aggregators of before the start, error %v, want %d", name, len(got), err, want)
+		}
+	}
+}

@@ -102,6 +102,7 @@ func Open(ctx context.Context, e engine.Engine, cfg Config) (*Store, error) {
 	if err := s.resume(ctx); err != nil {
 		return nil, err
 	}
+	_ = s.forgetWorkers(ctx) // a full disk may refuse: they are late for ten minutes then
 	if _, err := s.Check(ctx); err != nil && !errors.Is(err, store.ErrReadOnly) {
 		return nil, err
 	}

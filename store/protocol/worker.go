@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/countmill/countmill/store"
@@ -22,6 +23,20 @@ func (s *Store) Beat(ctx context.Context, w store.Worker) error {
 	return s.commit(ctx, true, []engine.Change{{
 		Key: engine.Key{Kind: kindWorker, Name: w.ID}, Set: []engine.Field{field(fieldDue, micros(w.Expires.Add(forgotten)))}, Data: data,
 	}})
+}
+
+// forgetWorkers removes the rows of processes that had the database before: they have ended, also if they were killed.
+func (s *Store) forgetWorkers(ctx context.Context) error {
+	if !s.limits.Exclusive {
+		return nil
+	}
+	v := s.view()
+	defer v.Close()
+	keys, err := v.keys(ctx, engine.Range{Kind: kindWorker}, math.MaxInt)
+	if err != nil {
+		return err
+	}
+	return s.commit(ctx, true, deletes(keys...))
 }
 
 // Workers returns the rows in the order of ids.
