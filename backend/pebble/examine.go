@@ -69,7 +69,7 @@ func Examine(ctx context.Context, e Exam, r *backend.Report) {
 			e.unwritable(err, r)
 		}
 	}()
-	r.Done(checkDirectory, "")
+	r.Done(checkDirectory, "this user can write there; only a start finds damage")
 	e.sync(ctx, f, r)
 }
 
