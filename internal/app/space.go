@@ -136,7 +136,7 @@ func (s *space) degraded() string {
 	if !refused {
 		return ""
 	}
-	return fmt.Sprintf("increments are refused, as %d bytes of its disk are free and --min-free is %s", free, units.FormatSize(int(s.min)))
+	return fmt.Sprintf("increments are refused, as %dMiB of its disk are free and --min-free is %s", free>>20, units.FormatSize(int(s.min)))
 }
 
 // A roomyStore refuses folds while there is very little space. The aggregator keeps its
@@ -149,7 +149,7 @@ type roomyStore struct {
 // Fold applies the commit, or refuses it as a whole.
 func (s roomyStore) Fold(ctx context.Context, c *store.Commit) (store.CommitResult, error) {
 	if free, _, refused := s.space.state(); refused {
-		return store.CommitResult{}, fmt.Errorf("%w: the disk is nearly full: %d bytes are free, which is below half of --min-free", store.ErrDeployment, free)
+		return store.CommitResult{}, fmt.Errorf("%w: the disk is nearly full: %dMiB are free, which is below half of --min-free", store.ErrDeployment, free>>20)
 	}
 	return s.Store.Fold(ctx, c)
 }

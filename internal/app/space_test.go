@@ -130,7 +130,7 @@ func TestNearlyFullDiskRefusesIncrements(t *testing.T) {
 		}
 	}
 	d.wantTotal(t, "a", 4)
-	if status, text := d.call(t, "GET", "/readyz", ""); status != 200 || !strings.Contains(text, "degraded") || !strings.Contains(text, "store: increments are refused, as 0 bytes of its disk are free and --min-free is 1GiB") {
+	if status, text := d.call(t, "GET", "/readyz", ""); status != 200 || !strings.Contains(text, "degraded") || !strings.Contains(text, "store: increments are refused, as 0MiB of its disk are free and --min-free is 1GiB") {
 		t.Errorf("readyz: got %d %s", status, text)
 	}
 	if status, text := d.call(t, "POST", "/v1/reset", `{"counter":"a"}`); status != 200 || !strings.Contains(text, `"removed":4`) {
