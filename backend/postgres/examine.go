@@ -96,7 +96,7 @@ func (x *examination) failed(err error) {
 	if pg := new(pgconn.PgError); errors.As(err, &pg) && (strings.HasPrefix(pg.Code, "28") || pg.Code == "42501") {
 		check, do = checkRights, "Look at the user in --store, its password and pg_hba.conf. docs has the statements that make the role."
 	}
-	x.find(check, err.Error()+".", "No role that has the store can work.", do)
+	x.find(check, rows.OneLine(err).Error()+".", "No role that has the store can work.", do)
 }
 
 // server examines settings.

@@ -72,7 +72,7 @@ func TestExamine(t *testing.T) {
 		want []string // a piece of each finding
 	}{
 		"all is well":                  {postgres.Exam{Config: postgres.Config{URL: made}}, nil},
-		"nobody answers":               {postgres.Exam{Config: postgres.Config{URL: "postgres://127.0.0.1:1/x?connect_timeout=5"}}, []string{"reachability of the database: failed to connect"}},
+		"nobody answers":               {postgres.Exam{Config: postgres.Config{URL: "postgres://x@127.0.0.1:1/x?connect_timeout=5"}}, []string{"reachability of the database: failed to connect to `user=x database=x`: 127.0.0.1:1 (127.0.0.1): dial error: dial tcp 127.0.0.1:1: connect: connection refused."}},
 		"an empty database":            {postgres.Exam{Config: postgres.Config{URL: emulator.PostgresSchema(t)}}, []string{"meta record: no tables"}},
 		"a stranger":                   {postgres.Exam{Config: postgres.Config{URL: stranger}}, []string{"permissions of the database: lacks: usage on schema"}},
 		"a reader":                     {postgres.Exam{Config: postgres.Config{URL: reader, ReadOnly: true}}, nil},

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -43,10 +45,10 @@ func refusal(err error, meant error) error {
 			answer = meant
 		}
 		if answer != nil {
-			return fmt.Errorf("%w: postgres: %w", answer, err)
+			return fmt.Errorf("%w: postgres: %w", answer, OneLine(err))
 		}
 	}
-	return fmt.Errorf("postgres: %w", err)
+	return fmt.Errorf("postgres: %w", OneLine(err))
 }
 
 // notSent is the error of a call that could not begin.
@@ -55,5 +57,17 @@ func notSent(err error) error {
 	if pg := new(pgconn.PgError); errors.As(err, &pg) {
 		answer = cmp.Or(answers[pg.Code], answer)
 	}
-	return fmt.Errorf("%w: postgres: %w", answer, err)
+	return fmt.Errorf("%w: postgres: %w", answer, OneLine(err))
 }
+
+// OneLine returns an error whose text has no line twice, and no line breaks: of a connection that failed there is a line for each address,
+// with and without TLS.
+func OneLine(err error) error { return oneLine{err} }
+
+type oneLine struct{ error }
+
+func (e oneLine) Error() string {
+	return strings.Join(slices.Compact(strings.Split(strings.ReplaceAll(e.error.Error(), "\n\t", "\n"), "\n")), " ")
+}
+
+func (e oneLine) Unwrap() error { return e.error }
