@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/countmill/countmill/aggregator"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/protocol/protocoltest"
+	"github.com/countmill/countmill/wire"
 )
 
 // addingStore keeps increments of other programs beside a store.
@@ -176,4 +178,35 @@ func TestAddedIsLag(t *testing.T) {
 			t.Errorf("got %v and the log\n%s", err, log.String())
 		}
 	})
+}
+
+// A job whose shard such a commit holds asks for it with pauses: without them the look-ups of a new aggregator would follow each other.
+func TestAJobWaitsForAdded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := &lookedAt{addingStore: &addingStore{Store: small(t), rows: make(map[int64]store.Added)}}
+		st.answers = append(st.answers, func(fold func() error) error { time.Sleep(time.Second); return fold() })
+		st.add("c0", 1)
+		r := runOver(t, st.Store, st, aggregator.Config{Commits: 2})
+		settle(600 * time.Millisecond) // the commit has begun
+		r.send(t, keyed(t, "k", 1, 5)...)
+		settle(2 * time.Second)
+		if got, looks := st.Totals()["c0"], st.looks.Load(); got != 6 || looks >= manyLooks {
+			t.Errorf("the total is %d after %d look-ups, want 6 after less than %d", got, looks, manyLooks)
+		}
+	})
+}
+
+// lookedAt counts look-ups. Many of them wait: otherwise they would stop the time of the bubble.
+type lookedAt struct {
+	*addingStore
+	looks atomic.Int64
+}
+
+const manyLooks = 1000
+
+func (s *lookedAt) Applied(ctx context.Context, ids []wire.PartID) ([]store.Marker, error) {
+	if s.looks.Add(1) >= manyLooks {
+		time.Sleep(time.Minute)
+	}
+	return s.Store.Applied(ctx, ids)
 }

@@ -193,7 +193,7 @@ func (l *loop) afterPut(b putResult) {
 	l.writtenLog.write(l.a.cfg.Logger, time.Now())
 }
 
-// An writtenLog collects written letters for the log: one line a second.
+// A writtenLog collects written letters for the log: one line a second.
 type writtenLog struct {
 	letters int
 	first   store.DeadLetter

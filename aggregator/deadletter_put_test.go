@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/aggregator"
+	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/protocol/protocoltest"
 )
 
@@ -24,6 +25,28 @@ func putSizes(st *protocoltest.Store, answers ...protocoltest.Answer) (written f
 		}
 		return each
 	}
+}
+
+// A letter in another database would be lost: its message is acknowledged.
+func TestNoDeadLetterGoesToAnotherDatabase(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := run(t, large(t), aggregator.Config{DeadLetterRate: 1})
+		for i := range 100 {
+			r.sendBytes(t, []byte(strings.Repeat("y", i+1)))
+		}
+		r.store.DB.Fail(store.ErrOtherDatabase, 0)
+		settle(store.CheckEvery + time.Second)
+		written := len(r.store.DeadLetters())
+		settle(time.Minute)
+		if more := len(r.store.DeadLetters()) - written; more > 0 || written == 0 {
+			t.Errorf("%d letters are in another database, and %d more after the check that said so", written, more)
+		}
+		r.store.DB.Fail(nil, 0)
+		settle(2 * time.Minute)
+		if got := len(r.store.DeadLetters()); got != 100 {
+			t.Errorf("%d letters, want 100 after the database is back", got)
+		}
+	})
 }
 
 // A letter that cannot be written would block the others of its call for ever.

@@ -267,10 +267,10 @@ func (l *loop) launch() {
 		l.audit()
 	}
 	l.giveBack(now)
-	l.putDeadLetters(now)
 	if l.halted != nil || l.checked != nil || l.fatal != nil {
 		return
 	}
+	l.putDeadLetters(now)
 	if l.running == 0 && len(l.jobs) == 0 {
 		l.answered() // nothing is left that could find out that the store is available again
 	}

@@ -129,10 +129,10 @@ func TestAJobWaitsOnlyForACommitThatHoldsItsShard(t *testing.T) {
 		freed   bool
 		want    bool
 	}{
-		"held":                      {1, false, true},
-		"free, another under way":   {1, true, false},
-		"free, nothing under way":   {0, true, false},
-		"a mistake, nothing to end": {0, false, false},
+		"held":                    {1, false, true},
+		"free, another under way": {1, true, false},
+		"free, nothing under way": {0, true, false},
+		"held beside the loop":    {0, false, false},
 	} {
 		l := newLoop(newTestAggregator(t))
 		l.a.inflight = testInflight(Config{})

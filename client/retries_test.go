@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/client"
@@ -176,6 +177,27 @@ func TestAServerThatHangs(t *testing.T) {
 	if err := c.Increment(t.Context(), countmill.Increment{Counter: "a", Delta: 1}); err != nil {
 		t.Error(err)
 	}
+}
+
+// A machine that was suspended while the answer was on its way sends nothing again: the server may have forgotten the key.
+func TestNoRepeatAfterASuspension(t *testing.T) {
+	t.Parallel()
+	c, s := scripted(t, cut)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	err := c.Increment(suspended{ctx}, countmill.Increment{Counter: "a", Delta: 1})
+	if !errors.Is(err, countmill.ErrOutcomeUnknown) || len(s.keys) != 1 {
+		t.Errorf("got %v after %d requests, want ErrOutcomeUnknown after 1", err, len(s.keys))
+	}
+}
+
+// A suspended context ended an hour ago by the wall clock, and goes on by the other one.
+type suspended struct{ context.Context }
+
+func (s suspended) Deadline() (time.Time, bool) {
+	deadline, has := s.Context.Deadline()
+	(*struct{ wall uint64 })(unsafe.Pointer(&deadline)).wall -= 3600 << 30 // seconds are above 30 bits of nanoseconds
+	return deadline, has
 }
 
 // A 503 of a proxy may come after the server has the request. The error of a single call has the key, and the

@@ -52,7 +52,7 @@ func (q *SeriesQuery) values() url.Values {
 }
 
 // Series returns rows by counter, in the order asked, and by time; at most 10,000. All are as of one
-// moment. Each counter needs a rule (AddSeries): ErrNotFound names one without. If some values do not fit 64 bits, the
+// moment. Each counter needs a rule (AddRule): ErrNotFound names one without. If some values do not fit 64 bits, the
 // other rows come with an error that matches countmill.ErrOverflow.
 func (c *Client) Series(ctx context.Context, q SeriesQuery, options ...ReadOption) (rows []Row, err error) {
 	query := q.values()

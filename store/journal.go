@@ -98,7 +98,7 @@ type JournalRecord struct {
 func (r *JournalRecord) Place() JournalPlace { return JournalPlace{Key: r.Key} }
 
 // A JournalRow is one entry of a record, once more under the name of its counter. A counter under a
-// rule that is JournalRule.Paged has a row for each entry, so a page reads only the rows that it shows.
+// rule with Retention.Paged has a row for each entry, so a page reads only the rows that it shows.
 type JournalRow struct {
 	Counter  string
 	Place    JournalPlace // of the entry in its record

@@ -161,7 +161,7 @@ func (t terms) append(dst []byte, whole bool) []byte {
 	return dst
 }
 
-// termsOf are the terms of a change.
+// of returns the terms of a change, in the memory of t.
 func (t terms) of(c *engine.Change) terms {
 	t = t[:0]
 	for _, id := range c.Unset {

@@ -551,9 +551,6 @@ export class Client {
     }
     const batch = this.#batch;
     try {
-      if (batch.maybe && Date.now() - batch.maybe > this.#options.dedupWindow * 7 / 8) {
-        throw new OutcomeUnknownError("maybe counted, so long ago that the server may not recognise a repeat");
-      }
       await this.#call(batch, deadline, (a) => accepted(a, batch.increments.length), cancel);
     } catch (e) {
       if (e instanceof CountmillError && (e.again || e.open || e.status === 401)) throw e; // a token that expired is soon another
@@ -572,12 +569,17 @@ export class Client {
     const half = (deadline - performance.now()) / 2; // a try that hangs leaves time for another
     for (let tries = 0; ; tries++) {
       const before = r.maybe;
+      // A try may have waited while the machine was suspended.
+      if (!r.read && before && Date.now() - before > this.#options.dedupWindow * 7 / 8) {
+        throw new OutcomeUnknownError("maybe counted, so long ago that the server may not recognise a repeat", { key: r.key ?? r.id ?? "" });
+      }
+      r.maybe ||= Date.now(); // until the outcome is known
       try {
         return await this.#try(r, Math.min(deadline, performance.now() + half), decode);
       } catch (e) {
         if (!(e instanceof CountmillError)) throw e;
         e.key = r.key ?? r.id ?? "";
-        if (e.open) r.maybe = before || Date.now();
+        if (!e.open) r.maybe = before;
         const wait = pause(tries, e);
         // 50: what a try needs at least
         if (!e.again || performance.now() + wait + 50 > deadline || cancel?.aborted) throw conclude(r, e);

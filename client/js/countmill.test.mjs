@@ -257,6 +257,16 @@ test("scripted server", { concurrency: 4, timeout: 60_000 }, async (suite) => {
     assert.equal(s.got.length, 1);
   });
 
+  it("no repeat after a suspension", async (t) => {
+    const { c, s } = await scripted(t, [], { dedupWindow: 200 });
+    const late = (res) => setTimeout(cut, 300, res);
+    for (const call of [() => c.increment("a"), () => c.next("a"), () => (c.add("a"), c.flush())]) {
+      s.steps = [late, ok];
+      await assert.rejects(call(), (e) => e instanceof countmill.OutcomeUnknownError && e.status === 0 && e.key !== "");
+      assert.equal(s.steps.length, 1);
+    }
+  });
+
   it("memory is bounded", async (t) => {
     const { c, s } = await scripted(t, [ok], { maxCounters: 3 });
     for (const name of "abc") c.add(name);

@@ -364,6 +364,22 @@ class Scripted(Fixture):
                 c.flush()
         self.assertEqual((got.exception.increments, len(s.got)), ([("a", 1)], 1))
 
+    def test_no_repeat_after_a_suspension(self):
+        began, slept = time.time(), 0.0
+
+        def suspended(h):  # the machine, while the answer is on its way
+            nonlocal slept
+            slept += 7.5 * 86400
+            cut(h)
+
+        with mock.patch.object(countmill.clock, "time", lambda: began + slept):
+            c, s = self.open(suspended, OK)
+            for call in (lambda: c.increment("a"), lambda: c.next("a"), lambda: (c.add("a"), c.flush())):
+                s.load(suspended, OK)
+                with self.assertRaises(countmill.OutcomeUnknownError) as got:
+                    call()
+                self.assertEqual((got.exception.status, bool(got.exception.key), len(s.steps)), (0, True, 1))
+
     def test_memory_is_bounded(self):
         c, s = self.open(OK, max_counters=3)
         for name in "abc":

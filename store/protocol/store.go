@@ -29,7 +29,7 @@ type Config struct {
 	Create bool
 	// Shards is the number of shards of a new counter. Default 1.
 	Shards int
-	// Clock is the machine's clock. Age is how long the process has run; setting the clock does not change it. Default those
+	// Clock is the machine's wall clock. Age is how long the process has run; setting the clock does not change it. Default those
 	// of package time.
 	Clock func() time.Time
 	Age   func() time.Duration
@@ -44,7 +44,7 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	c.Window, c.Shards = cmp.Or(c.Window, countmill.DefaultDedupWindow), cmp.Or(c.Shards, 1)
 	if c.Clock == nil {
-		c.Clock = time.Now
+		c.Clock = func() time.Time { return time.Now().Round(0) } // package time would compare by the monotonic clock, which stands still in a suspension
 	}
 	if c.Age == nil {
 		began := time.Now()

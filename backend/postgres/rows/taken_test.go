@@ -136,8 +136,11 @@ func TestOtherServer(t *testing.T) {
 	url := schema(t)
 	e, other := open(t, url, enginetest.Kinds()), open(t, url, enginetest.Kinds())
 	key := engine.Key{Kind: record, Name: "a"}
-	set := func(e *Engine) error {
+	set := func(e *Engine, meanwhile ...func()) error {
 		_, err := e.Transact(t.Context(), false, func(tx engine.Tx) error {
+			for _, do := range meanwhile {
+				do()
+			}
 			tx.Change(&engine.Change{Key: key, Set: []engine.Field{{ID: tally, Value: engine.IntOf(1)}}})
 			return nil
 		})
@@ -158,7 +161,7 @@ func TestOtherServer(t *testing.T) {
 	if _, err := e.Pool().Exec(t.Context(), "update "+e.meta+" set origin = 'another 00000009'"); err != nil {
 		t.Fatal(err)
 	}
-	unchecked := open(t, url, enginetest.Kinds())
+	unchecked, checking := open(t, url, enginetest.Kinds()), open(t, url, enginetest.Kinds())
 	if err := set(unchecked); !errors.Is(err, engine.ErrNotApplied) {
 		t.Errorf("before a check: %v, want ErrNotApplied", err)
 	}
@@ -169,6 +172,9 @@ func TestOtherServer(t *testing.T) {
 	}
 	if err := commit(); !errors.Is(err, engine.ErrOutdated) {
 		t.Errorf("a commit that rests on reads of the server before: %v, want ErrOutdated", err)
+	}
+	if err := set(checking, func() { check(checking) }); !errors.Is(err, engine.ErrNotApplied) {
+		t.Errorf("a check in a transaction that does not know what it says: %v, want ErrNotApplied", err)
 	}
 	for i, e := range []*Engine{unchecked, other, unchecked, other} {
 		if n := check(e); n != 1 {

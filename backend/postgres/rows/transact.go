@@ -22,6 +22,7 @@ const longest = 4 * time.Minute
 
 // Transact runs do, and then applies its changes if no row that it has read has another version.
 func (e *Engine) Transact(ctx context.Context, _ bool, do func(engine.Tx) error) (engine.Result, error) {
+	origin := *e.origin.Load() // as the caller knows it: a Check in between may count a restore
 	t := &tx{view: &view{e: e, slots: e.transacts}, read: make(map[engine.Key]int64)}
 	defer t.view.Close()
 	err := do(t)
@@ -37,7 +38,7 @@ func (e *Engine) Transact(ctx context.Context, _ bool, do func(engine.Tx) error)
 	}
 	defer release(conn)
 	u := e.begin(b)
-	u.want(engine.ErrNotApplied, nil, "select 1 / count(*) from "+e.meta+" where "+server+" = $1", text(*e.origin.Load()))
+	u.want(engine.ErrNotApplied, nil, "select 1 / count(*) from "+e.meta+" where "+server+" = $1", text(origin))
 	for i := range t.changes {
 		if of := e.tables[t.changes[i].Key.Kind]; of.exclude(b) && !t.Now().IsZero() {
 			// From here on no commit is taken that requires less. The process may have been frozen since the reads.

@@ -592,8 +592,6 @@ class Client:
                 self._batch = _Request("/v1/increments", body, "application/x-ndjson", secrets.token_hex(16), increments=adds, write=True)
             batch = self._batch
         try:
-            if batch.maybe and clock.time() - batch.maybe > self._repeat_for:
-                raise OutcomeUnknownError("maybe counted, so long ago that the server may not recognise a repeat")
             self._call(batch, deadline, lambda answer: _accepted(answer, len(batch.increments)), cancel)
         except CountmillError as e:
             if e._again or e._open or e.status == 401:  # a token that expired is soon another
@@ -610,6 +608,9 @@ class Client:
         """Sends r until it is answered. Every request of this client may be repeated."""
         tries, half = 0, (deadline - clock.monotonic()) / 2  # a try that hangs leaves time for another
         while True:
+            # A try may have waited while the machine was suspended.
+            if r.write and r.maybe and clock.time() - r.maybe > self._repeat_for:
+                raise OutcomeUnknownError("maybe counted, so long ago that the server may not recognise a repeat", key=r.key or r.id)
             before, r.maybe = r.maybe, r.maybe or clock.time()  # until the outcome is known
             try:
                 end = min(deadline, clock.monotonic() + half)
