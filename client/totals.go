@@ -87,7 +87,7 @@ func WithInterval(d time.Duration) ReadOption {
 }
 
 // WithMinAsOf accepts no total of a moment before t. Pass the AsOf of an earlier total, and the
-// counter never goes back, whichever server and cache answers. Pass the CountedAsOf of Accepted, and
+// counter never goes back, whichever server and cache answers (reads of one instant on PostgreSQL: docs/promises.md). Pass the CountedAsOf of Accepted, and
 // the total has those increments. A time over a second ahead of the store's is refused.
 func WithMinAsOf(t time.Time) ReadOption {
 	return func(q url.Values) { q.Set("min_as_of", t.UTC().Format(time.RFC3339Nano)) }
