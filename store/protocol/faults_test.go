@@ -3,6 +3,7 @@ package protocol_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -45,6 +46,36 @@ func remove(t *testing.T, s store.Store, counter string) {
 	id := wire.ResetID(counter, now.String())
 	if _, err := s.ResetCounter(t.Context(), store.ResetRequest{ID: id, Counter: counter, Look: sum, Delete: true, At: now, ExpireAt: now.Add(time.Hour)}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Deleted counters that a rule keeps are not in the way of others.
+func TestSweepsGoBeyondKeptCounters(t *testing.T) {
+	t.Parallel()
+	s := open(t, limits["pebble"])
+	if _, err := s.ChangeRules(t.Context(), store.RuleChange{Kind: store.KindJournal, Pattern: "kept*", Keep: store.Retention{Entries: store.MinKeep}}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 10_001 {
+		name := fmt.Sprint("kept", i)
+		if i == 10_000 {
+			name = "last"
+		}
+		if err := s.Grow(t.Context(), []store.Growth{{Counter: name, Shards: 1}}); err != nil {
+			t.Fatal(err)
+		}
+		remove(t, s, name)
+	}
+	removed := 0
+	for range 4 {
+		n, err := s.SweepCounters(t.Context(), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		removed += n
+	}
+	if removed != 1 {
+		t.Errorf("4 sweeps removed %d counters, want 1", removed)
 	}
 }
 

@@ -42,6 +42,12 @@ func (s *Store) SweepCounters(ctx context.Context, after time.Duration) (removed
 	if s.limits.Exclusive {
 		before = s.engine.Moment() // deletions have moments, which may be ahead of the clock
 	}
+	v := s.view()
+	m, err := s.metaIn(ctx, v)
+	v.Close()
+	if err != nil {
+		return 0, err
+	}
 	inARow := 0
 	for next := ""; len(found) < sweepPage; {
 		var keys []engine.Key
@@ -49,6 +55,7 @@ func (s *Store) SweepCounters(ctx context.Context, after time.Duration) (removed
 		if keys, next, problem = s.engine.Due(ctx, kindRecord, before.Add(-after).UnixMicro(), next, s.limits.Keys); problem != nil {
 			return removed, problem
 		}
+		keys = slices.DeleteFunc(keys, func(key engine.Key) bool { return m.Settings.Rules.Kept(key.Name) }) // they would keep others out of the page
 		if keys, problem = s.condemned(ctx, keys, found); problem != nil {
 			return removed, problem
 		}
