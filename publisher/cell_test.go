@@ -76,7 +76,7 @@ func TestLayersAreAsManyAsTheDeepestCounterNeeds(t *testing.T) {
 		"two sums beyond": {slices.Concat(items("a", wire.MaxSum, 2), items("b", wire.MaxSum, wire.MaxSum, 1)), []int{2, 2, 1}},
 	} {
 		var got []int
-		h := new(drain)
+		h := newDrain()
 		for _, it := range c.items {
 			h.add(it)
 		}

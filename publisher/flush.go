@@ -119,7 +119,7 @@ func (p *Publisher) turnLocked(now time.Time) {
 	if since := p.sinceStripes(); since.IsZero() || p.final != nil || wire.MinuteOf(since) == wire.MinuteOf(now) {
 		return
 	}
-	p.past = append(p.past, p.drain(new(drain), p.closed))
+	p.past = append(p.past, p.drain(newDrain(), p.closed))
 }
 
 // untilTurn is the time until turnLocked has something to do.
@@ -246,11 +246,11 @@ func (s *flush) sort(all []*drain) (strays []timed, own []wire.Part) {
 // is reset.
 func (h *drain) layers() [][]wire.Entry {
 	n := 0
-	for _, items := range h.items[:] {
+	for _, items := range h.items {
 		n += len(items)
 	}
 	all := [][]wire.Entry{slices.Grow(h.entries[:0], n)}
-	for _, items := range h.items[:] { // the slices are in the order of entries already
+	for _, items := range h.items { // the slices are in the order of entries already
 		// By their orders alone: names are scattered in memory, and busy counters have many items.
 		slices.SortFunc(items, func(a, b item) int { return cmp.Compare(a.order, b.order) })
 		all = sumItems(all, items)

@@ -80,6 +80,31 @@ func TestAnOutageLeavesEachMinuteItsIncrements(t *testing.T) {
 	})
 }
 
+// A waiting minute with one counter takes about what it counts against the bounds.
+func TestMinutesThatWaitAreSmall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bus := newBus(t)
+		release := make(chan struct{})
+		bus.blockUntil(release)
+		p := open(t, bus, Config{Linger: time.Second, MaxInFlight: 1})
+		nextMinute()
+		must(t, p.Add("stuck", 1))
+		time.Sleep(2 * time.Second)
+		const minutes = 500
+		before := heap()
+		for range minutes {
+			must(t, p.Add("a", 1))
+			nextMinute()
+		}
+		if each := (heap() - before) / minutes; each > 2000 {
+			t.Errorf("a minute takes %d bytes", each)
+		}
+		close(release)
+		closeNow(t, p)
+		bus.wantTotals(map[string]int64{"stuck": 1, "a": minutes})
+	})
+}
+
 // Waiting minutes count against the bounds. Beyond the bounds no increment is accepted.
 func TestMinutesThatWaitAreBounded(t *testing.T) {
 	t.Parallel()

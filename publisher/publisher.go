@@ -196,6 +196,7 @@ func New(bus Bus, cfg Config) (*Publisher, error) {
 		known:          newKnownKeys(cfg.KnownKeys),
 		pendingFlushes: make(map[*flush]struct{}),
 	}
+	p.taken.items = make([][]item, 1<<drainBits)
 	p.open.maxEntries, p.open.maxBytes = int64(cfg.MaxEntries), int64(cfg.MaxBytes)
 	p.life, p.abort = context.WithCancel(context.Background())
 	for i := range p.stripes {
@@ -229,7 +230,7 @@ func (p *Publisher) Close(ctx context.Context) error {
 		return countmill.ErrClosed
 	}
 	p.closed, p.urgent = true, true
-	p.final = p.drain(new(drain), true)
+	p.final = p.drain(newDrain(), true)
 	idle := !p.started.Load() && p.final.increments == 0 && p.waitingLocked() == 0
 	p.mu.Unlock()
 	defer p.abort()

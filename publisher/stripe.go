@@ -272,17 +272,20 @@ func (g *gauge) filled() bool {
 // A drain has the increments of one minute that left the open batch.
 type drain struct {
 	minute     wire.Minute
-	held       size                   // still counted in the open batch
-	items      [1 << drainBits][]item // divided by the first bits of their order
+	held       size     // still counted in the open batch
+	items      [][]item // one, or 1 << drainBits that are divided by the first bits of their order
 	oldest     time.Time
 	increments int64
 	entries    []wire.Entry // memory of the first layer
 }
 
+// newDrain returns a small drain: during an outage each minute has one.
+func newDrain() *drain { return &drain{items: make([][]item, 1)} }
+
 // reset empties the drain, and keeps its memory for the next one unless most of it was not
 // used.
 func (h *drain) reset() {
-	for i, items := range h.items[:] {
+	for i, items := range h.items {
 		h.items[i] = reuse(items)
 	}
 	h.entries = reuse(h.entries)
@@ -300,7 +303,7 @@ func reuse[T any](s []T) []T {
 
 func (h *drain) add(it item) {
 	if it.delta != 0 {
-		at := it.order >> (64 - drainBits)
+		at := it.order >> (64 - drainBits) * uint64(len(h.items)) >> drainBits
 		h.items[at] = append(h.items[at], it)
 	}
 }
