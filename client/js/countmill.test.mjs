@@ -74,7 +74,7 @@ async function until(what, true_, ms = 10_000) {
   }
 }
 
-test("scripted server", { concurrency: 4, timeout: 60_000 }, async (suite) => {
+test("scripted server", { concurrency: 4, timeout: 200_000 }, async (suite) => {
   const tests = [];
   const it = (name, run) => tests.push(suite.test(name, limited, run));
 
@@ -123,7 +123,7 @@ test("scripted server", { concurrency: 4, timeout: 60_000 }, async (suite) => {
   });
 
   it("a server that hangs leaves time for another try", async (t) => {
-    const { c, s } = await scripted(t, [() => {}, ok], { timeout: 3000 });
+    const { c, s } = await scripted(t, [() => {}, ok], { timeout: 20_000 });
     await c.increment("a");
     assert.equal(s.got.length, 2);
   });

@@ -224,7 +224,7 @@ class Scripted(Fixture):
     def test_a_server_that_hangs_leaves_time_for_another_try(self):
         release = threading.Event()
         self.addCleanup(release.set)
-        c, s = self.open(lambda h: release.wait(20), OK, timeout=3)
+        c, s = self.open(lambda h: release.wait(60), OK, timeout=20)
         c.increment("a")
         self.assertEqual(len(s.got), 2)
 
