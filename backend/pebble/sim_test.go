@@ -1,14 +1,12 @@
 package pebble
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
@@ -55,6 +53,10 @@ func (m *simMachine) refuse(op errorfs.Op) error {
 	return &os.PathError{Op: "write", Path: op.Path, Err: syscall.ENOSPC}
 }
 
+func (m *simMachine) Up() bool { return true }
+
+func (m *simMachine) Arm() {}
+
 func (m *simMachine) Lost() bool { return m.disk.AfterCut() != nil }
 
 func (m *simMachine) Spare() {
@@ -66,7 +68,7 @@ func (m *simMachine) Spare() {
 // Pebble's own goroutines.
 func TestSimulated(t *testing.T) {
 	t.Parallel()
-	simulate(t, untilFound(3*time.Second))
+	simulate(t, 3*time.Second)
 }
 
 func TestSimulatedLong(t *testing.T) {
@@ -76,26 +78,9 @@ func TestSimulatedLong(t *testing.T) {
 
 func simulate(t *testing.T, limit time.Duration) {
 	t.Helper()
-	seed := *powerSeed
-	if seed == 0 {
-		seed = rand.Uint64N(1 << 40)
-	}
-	fmt.Printf("schedules over a directory from seed %d on\n", seed) // first: a panic would keep it back
-	var schedules, cuts, calls int
 	var full atomic.Int64
-	for began := time.Now(); time.Since(began) < limit && !t.Failed() && (*powerSeed == 0 || schedules == 0); schedules++ {
-		at := seed + uint64(schedules)
-		var r *sim.Result
-		synctest.Test(t, func(*testing.T) {
-			r = sim.RunOn(at, *powerSeed != 0, &simMachine{disk: powertest.NewDisk(), random: rand.New(rand.NewPCG(at, 0x6469736b)), full: &full})
-		})
-		cuts, calls = cuts+r.Cuts, calls+r.Calls
-		for _, line := range r.Trace {
-			fmt.Println(line)
-		}
-		for _, v := range r.Violations[:min(5, len(r.Violations))] {
-			t.Errorf("seed %d: %.300s", at, v)
-		}
-	}
-	t.Logf("%d schedules from seed %d on, %d calls of bus and store, %d power cuts, %d tables refused", schedules, seed, calls, cuts, full.Load())
+	sim.Schedules(t, limit, *powerSeed, func(seed uint64) sim.Machine {
+		return &simMachine{disk: powertest.NewDisk(), random: rand.New(rand.NewPCG(seed, 0x6469736b)), full: &full}
+	})
+	t.Logf("%d tables refused", full.Load())
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -24,6 +25,8 @@ type interceptor struct {
 	conns  []net.Conn // of clients
 	fault  string
 	before int // statements until the fault, this one included; 0 after it
+
+	clock atomic.Int64 // microseconds that statements see in place of the server's clock, each a later one; 0 for the server's
 }
 
 const (
@@ -102,6 +105,7 @@ type intercepted struct {
 	sent           atomic.Int64
 	at             atomic.Int64 // the statement of the fault, once it is known
 	fault          string
+	ended          chan struct{} // by the server
 }
 
 func (p *interceptor) serve(client net.Conn) {
@@ -110,7 +114,7 @@ func (p *interceptor) serve(client net.Conn) {
 	if err != nil {
 		return
 	}
-	c := &intercepted{interceptor: p, client: client, server: server}
+	c := &intercepted{interceptor: p, client: client, server: server, ended: make(chan struct{})}
 	c.at.Store(-1)
 	var both sync.WaitGroup
 	for _, pass := range []func(){c.requests, c.answers} {
@@ -121,6 +125,16 @@ func (p *interceptor) serve(client net.Conn) {
 		})
 	}
 	both.Wait()
+}
+
+// timed puts the clock into a statement.
+func (p *interceptor) timed(m []byte) []byte {
+	if p.clock.Load() > 0 {
+		now := time.UnixMicro(p.clock.Add(1)).UTC().Format("timestamptz '2006-01-02 15:04:05.000000+00'")
+		m = []byte(strings.NewReplacer("clock_timestamp()", now, "now()", now).Replace(string(m)))
+		binary.BigEndian.PutUint32(m[1:], uint32(len(m)-1))
+	}
+	return m
 }
 
 // message reads a message, which is appended to its type.
@@ -145,15 +159,19 @@ func typed(r *bufio.Reader) ([]byte, error) {
 
 // requests passes the client's messages.
 func (c *intercepted) requests() {
-	from, replaced := bufio.NewReader(c.client), false
+	from, to, replaced := bufio.NewReader(c.client), bufio.NewWriter(c.server), false
 	m, err := message(from, nil) // that of the start has no type
 	for ; err == nil; m, err = typed(from) {
 		switch m[0] {
 		case 'P': // a statement is Parse, Bind, Describe, Execute
+			m = c.timed(m)
 			fault := c.next()
 			switch replaced = false; fault {
 			case "":
-			case cutBefore:
+			case cutBefore: // the statements before may do what they do
+				_ = to.Flush()
+				_ = c.server.(*net.TCPConn).CloseWrite()
+				<-c.ended
 				return
 			case cutAfter, cutAnswers, pooler, warning:
 				c.fault = fault
@@ -170,12 +188,16 @@ func (c *intercepted) requests() {
 		case 'E':
 			if c.sent.Add(1); c.at.Load() >= 0 && c.fault == cutAfter {
 				m, _ = (&pgproto3.Flush{}).Encode(m)
-				_, _ = c.server.Write(m)
+				_, _ = to.Write(m)
+				_ = to.Flush()
 				_, _ = io.Copy(io.Discard, from) // until the answer has come
 				return
 			}
 		}
-		if _, err = c.server.Write(m); err != nil {
+		if _, err = to.Write(m); err == nil && from.Buffered() == 0 {
+			err = to.Flush()
+		}
+		if err != nil {
 			return
 		}
 	}
@@ -188,8 +210,13 @@ func parse(sql string) []byte {
 
 // answers passes the server's messages.
 func (c *intercepted) answers() {
-	from, done := bufio.NewReader(c.server), int64(0)
+	defer close(c.ended)
+	from, to, done := bufio.NewReader(c.server), bufio.NewWriter(c.client), int64(0)
+	defer to.Flush()
 	for {
+		if from.Buffered() == 0 {
+			_ = to.Flush()
+		}
 		m, err := typed(from)
 		if err != nil {
 			return
@@ -201,13 +228,13 @@ func (c *intercepted) answers() {
 			if ends {
 				c.at.Store(-1)
 				notice, _ := (&pgproto3.NoticeResponse{Severity: "WARNING", SeverityUnlocalized: "WARNING", Code: "01000", Message: "canceled"}).Encode(nil)
-				_, _ = c.client.Write(notice)
+				_, _ = to.Write(notice)
 			}
 		case ends && c.fault == cutAfter, m[0] == 'Z' && c.fault == cutAnswers:
 			return
 		case m[0] == 'Z':
 			m, _ = (&pgproto3.ErrorResponse{Severity: "FATAL", SeverityUnlocalized: "FATAL", Code: "08P01", Message: "server conn crashed?"}).Encode(nil)
-			_, _ = c.client.Write(m)
+			_, _ = to.Write(m)
 			return
 		default:
 			continue
@@ -218,7 +245,7 @@ func (c *intercepted) answers() {
 		case 'Z': // after an error the server skips statements
 			done = c.sent.Load()
 		}
-		_, err = c.client.Write(m)
+		_, err = to.Write(m)
 		if err != nil || m[0] == 'E' && c.at.Load() >= 0 && c.fault == cutAfter { // an earlier one has failed, and the client waits for more
 			return
 		}

@@ -148,14 +148,14 @@ func violations(pkgs []listed, arrows []arrow) []string {
 			}
 		}
 		if slices.Contains(p.Imports, "testing") && !servesTests(p.ImportPath) {
-			complain(p, "testing", "only tests and packages that serve tests (names that end in test, emulator and faultproxy) do")
+			complain(p, "testing", "only tests and packages that serve tests (names that end in test, and those below internal/testing) do")
 		}
 	}
 	return problems
 }
 
 func servesTests(path string) bool {
-	return strings.HasSuffix(path, "test") || strings.HasSuffix(path, "/internal/testing/emulator") || strings.HasSuffix(path, "/internal/testing/faultproxy")
+	return strings.HasSuffix(path, "test") || strings.Contains(path, "/internal/testing/")
 }
 
 // forTests are packages that only tests import, and programs outside the module.

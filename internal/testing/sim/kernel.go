@@ -45,10 +45,10 @@ type kernel struct {
 	arrived []*step
 }
 
-func newKernel(seed uint64, verbose, up bool) *kernel {
+func newKernel(seed uint64, verbose bool, m Machine) *kernel {
 	k := &kernel{seen: make(map[string]time.Time), rng: rand.New(rand.NewPCG(seed, 0x636f756e74)), verbose: verbose, began: time.Now(), stormy: true}
 	k.Seed = seed
-	k.plan = drawPlan(k.rng, seed, up)
+	k.plan = drawPlan(k.rng, seed, m)
 	k.windows = []time.Duration{k.window1}
 	if k.rates[StoreClockSkewed] > 0 && k.rng.IntN(2) == 0 {
 		k.storeSkew = k.drawSkew(client).Truncate(time.Microsecond) // as the times it gives out are

@@ -2,10 +2,14 @@ package sim
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
+	"testing"
 	"testing/synctest"
 	"time"
 
@@ -14,19 +18,46 @@ import (
 	"github.com/countmill/countmill/store/protocol"
 )
 
-// A Machine has the directory of a database, and loses power.
+// A Machine has a database. With `up` it loses its power, which ends the process; otherwise processes lose connections to it, and live.
 type Machine interface {
-	// Open opens the database that is on the disk.
+	// Up reports whether one process has the database.
+	Up() bool
+	// Open opens the database that is there.
 	Open(clock func() time.Time, age func() time.Duration) (engine.Engine, error)
-	// Lost reports whether the power was cut since it was opened.
+	// Arm comes before a call of a process, in which a connection may be lost.
+	Arm()
+	// Lost reports whether the power was cut since the database was opened, or a connection since Arm.
 	Lost() bool
-	// Spare ends all cuts.
+	// Spare ends all losses.
 	Spare()
 }
 
-// RunOn runs the schedule of a seed over the database of a machine, as a schedule with `up`.
-func RunOn(seed uint64, verbose bool, m Machine) *Result {
-	return runVariant(&variant{machine: m}, seed, verbose)
+// Schedules runs schedules over machines for some time. seed is the only one, with its events, or 0 for fresh ones.
+func Schedules(t *testing.T, limit time.Duration, seed uint64, machine func(seed uint64) Machine) {
+	t.Helper()
+	if os.Getenv("COUNTMILL_TEST_PLANTED") != "" {
+		limit = 4 * time.Minute
+	}
+	only := seed != 0
+	if !only {
+		seed = 1 + rand.Uint64N(1<<40)
+	}
+	fmt.Printf("%s: schedules from seed %d on\n", t.Name(), seed) // first: a panic would keep it back
+	var schedules, cuts, calls int
+	for began := time.Now(); time.Since(began) < limit && !t.Failed() && (!only || schedules == 0); schedules++ {
+		at := seed + uint64(schedules)
+		v := &variant{machine: machine(at)}
+		var r *Result
+		synctest.Test(t, func(*testing.T) { r = runVariant(v, at, only) })
+		cuts, calls = cuts+r.Cuts, calls+r.Calls
+		for _, line := range r.Trace {
+			fmt.Println(line)
+		}
+		for _, v := range r.Violations[:min(5, len(r.Violations))] {
+			t.Errorf("seed %d: %.300s", at, v)
+		}
+	}
+	t.Logf("%d schedules from seed %d on, %d calls of bus and store, %d cuts", schedules, seed, calls, cuts)
 }
 
 // A twin is a database of a machine, and its copy in memory. A change comes into the copy when it has taken effect. The moments of
@@ -58,15 +89,22 @@ func (tw *twin) open() {
 	}
 }
 
-// change makes a call with changes. Its answer is lost with the power, unless the simulator itself asks.
-func (tw *twin) change(e engine.Engine, changes []engine.Change, soft bool, do func() error) error {
+// change makes a call with changes. Its answer is lost with the power, unless the simulator itself asks. Where changes took effect with their
+// connection, lost becomes the answer.
+func (tw *twin) change(e engine.Engine, changes []engine.Change, soft bool, lost *error, do func() error) error {
 	if e != tw.engine {
 		return errFenced
 	}
 	e.Resume(tw.copy.Latest())
 	err := do()
-	switch {
-	case tw.machine.Lost():
+	switch cut := tw.machine.Lost(); {
+	case cut && !tw.embedded:
+		if tw.look(changes, err) {
+			*lost = err
+			return nil
+		}
+		return err
+	case cut:
 		if !tw.recover(changes) {
 			return errFenced
 		}
@@ -75,7 +113,7 @@ func (tw *twin) change(e engine.Engine, changes []engine.Change, soft bool, do f
 		return err
 	}
 	tw.applied(changes)
-	if tw.soft = append(tw.soft, keysOf(changes)...); !soft && len(changes) > 0 {
+	if tw.soft = append(tw.soft, keysOf(changes)...); !(soft && tw.embedded) && len(changes) > 0 {
 		tw.soft = nil
 	}
 	return nil
@@ -102,6 +140,24 @@ func (tw *twin) applied(changes []engine.Change) {
 		tw.violate("the database takes a change that its copy refuses: %v", err)
 	}
 }
+
+// look reports whether changes took effect whose connection was lost.
+func (tw *twin) look(changes []engine.Change, err error) bool {
+	tw.Cuts++
+	tw.say(nil, "!! a connection is lost: %v", err)
+	applied := err == nil || slices.ContainsFunc(keysOf(changes), func(key engine.Key) bool { return !tw.same(key) })
+	if applied && slices.ContainsFunc(notApplied, func(certain error) bool { return errors.Is(err, certain) }) {
+		tw.violate("a change took effect, and its answer is %v", err)
+	}
+	if applied {
+		tw.applied(changes)
+	}
+	tw.compare()
+	return applied
+}
+
+// notApplied are the errors that are certain.
+var notApplied = []error{engine.ErrExists, engine.ErrMissing, engine.ErrConflict, engine.ErrOutdated, engine.ErrRefused, engine.ErrNotApplied, engine.ErrDeployment}
 
 // recover opens the rest, and reports whether the changes under way are in it. Soft ones may be gone.
 func (tw *twin) recover(changes []engine.Change) bool {

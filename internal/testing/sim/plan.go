@@ -35,14 +35,16 @@ type plan struct {
 	least     int            // calls of bus and store before it ends
 }
 
-// drawPlan draws with rng. up is true where one process has the database in any case.
-func drawPlan(rng *rand.Rand, seed uint64, up bool) *plan {
+// drawPlan draws with rng, for a machine or the engine in memory.
+func drawPlan(rng *rand.Rand, seed uint64, m Machine) *plan {
 	pl := &plan{rng: rng, seed: seed, rates: weather(rng), least: leastCalls}
 	pl.drawDeadLetters()
 	pl.drawWindows()
 	pl.drawRules()
 	pl.drawJournal()
-	pl.embedded = rng.IntN(6) == 0 || up
+	if pl.embedded = rng.IntN(6) == 0; m != nil {
+		pl.embedded = m.Up()
+	}
 	pl.shape = drawShape(rng)
 	if len(pl.rules)+len(pl.journal) > 0 {
 		pl.shape.entities = max(pl.shape.entities, 60) // a part of 24 counters may add 24 days to the archive

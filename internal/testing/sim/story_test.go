@@ -20,7 +20,7 @@ func story(t *testing.T, seed uint64) string {
 	if len(first.Violations) == 0 {
 		return fmt.Sprintf("seed %d breaks no promise", seed)
 	}
-	all := newKernel(seed, false, false).plan.cuts()
+	all := newKernel(seed, false, nil).plan.cuts()
 	v := shrink(all, mostRuns, func(v variant) int {
 		if r := runs(v, false); len(r.Violations) > 0 && kindOf(r.Violations[0]) == kindOf(first.Violations[0]) {
 			return r.Calls

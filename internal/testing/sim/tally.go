@@ -25,7 +25,7 @@ type Counts struct {
 	Values    int `name:"answers with values of sequences"`
 	Raced     int `name:"requests counted behind a flood"`
 	Beside    int `name:"totals of another database on the cache"`
-	Cuts      int `name:"cuts of the power of a machine"`
+	Cuts      int `name:"cuts of the power of a machine, or of a connection"`
 	Virtual   time.Duration
 	Faults    [mostFaults]int
 }

@@ -27,8 +27,12 @@ func (t *twinEngine) reads(e engine.Engine, do func() error) error {
 	e.Resume(tw.copy.Latest())
 	err := do()
 	tw.mirror.Resume(e.Moment())
-	if e == tw.engine && tw.machine.Lost() {
+	switch {
+	case e != tw.engine || !tw.machine.Lost():
+	case tw.embedded:
 		tw.recover(nil)
+	default:
+		tw.look(nil, err)
 	}
 	if e != tw.engine && !t.free {
 		return errFenced
@@ -38,7 +42,12 @@ func (t *twinEngine) reads(e engine.Engine, do func() error) error {
 
 func (t *twinEngine) call(c *memory.Call, do func() error) error {
 	c.By = t
-	return t.around(c, do)
+	return t.around(c, func() error {
+		if !t.free {
+			t.tw.machine.Arm()
+		}
+		return do()
+	})
 }
 
 func (t *twinEngine) Commit(ctx context.Context, c *engine.Commit) (done engine.Result, err error) {
@@ -52,8 +61,9 @@ func (t *twinEngine) Commit(ctx context.Context, c *engine.Commit) (done engine.
 		}
 	}
 	e := t.tw.engine
+	var lost error
 	err = t.call(&memory.Call{Ctx: ctx, Op: memory.Commit, Changes: changes}, func() error {
-		return t.tw.change(e, changes, c.Soft, func() error {
+		return t.tw.change(e, changes, c.Soft, &lost, func() error {
 			again := *c
 			again.Changes = engine.Changes(changes...)
 			done, err = e.Commit(background, &again)
@@ -63,7 +73,7 @@ func (t *twinEngine) Commit(ctx context.Context, c *engine.Commit) (done engine.
 	if t.free && errors.Is(err, errFenced) {
 		return t.Commit(ctx, c)
 	}
-	return done, err
+	return done, cmp.Or(err, lost)
 }
 
 // A twinTx parks at its end, before its changes take effect.
@@ -103,9 +113,10 @@ func (t *twinEngine) Transact(ctx context.Context, soft bool, do func(engine.Tx)
 	case <-asks:
 	}
 	slices.SortStableFunc(x.changes, func(a, b engine.Change) int { return a.Key.Compare(b.Key) })
+	var lost error
 	begun := false
 	answer := t.call(&memory.Call{Ctx: ctx, Op: memory.Transact, Changes: x.changes}, func() error {
-		return t.tw.change(x.e, x.changes, soft, func() error {
+		return t.tw.change(x.e, x.changes, soft, &lost, func() error {
 			begun = true
 			goes <- true
 			<-ended
@@ -119,7 +130,7 @@ func (t *twinEngine) Transact(ctx context.Context, soft bool, do func(engine.Tx)
 	if t.free && errors.Is(answer, errFenced) {
 		return t.Transact(ctx, soft, do)
 	}
-	return done, answer
+	return done, cmp.Or(answer, lost)
 }
 
 func (x *twinTx) Get(ctx context.Context, keys []engine.Key, fields ...engine.FieldID) (rows []engine.Row, err error) {
@@ -210,12 +221,9 @@ func (t *twinEngine) Due(ctx context.Context, kind engine.KindID, before int64, 
 func (t *twinEngine) Expire(ctx context.Context, kind engine.KindID, before int64) error {
 	e := t.tw.engine
 	return t.call(&memory.Call{Ctx: ctx, Op: memory.Expire, Kind: kind}, func() error {
-		return t.tw.change(e, nil, true, func() error {
+		return t.tw.change(e, nil, true, new(error), func() error {
 			err := e.Expire(background, kind, before)
-			if err == nil {
-				err = t.tw.mirror.Expire(background, kind, before)
-			}
-			return err
+			return cmp.Or(err, t.tw.mirror.Expire(background, kind, before)) // in any case: some are perhaps gone
 		})
 	})
 }

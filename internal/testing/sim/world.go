@@ -56,7 +56,7 @@ func runVariant(v *variant, seed uint64, verbose bool) *Result {
 }
 
 func newWorld(v *variant, seed uint64, verbose bool) *World {
-	w := &World{kernel: newKernel(seed, verbose, v.machine != nil)}
+	w := &World{kernel: newKernel(seed, verbose, v.machine)}
 	v.apply(w.kernel)
 	w.db, w.bus = newDatabase(w, v.machine), &broker{World: w}
 	w.parts, w.totals, w.series, w.groups = newPartOracle(w), newTotalOracle(w), newSeriesOracle(w), newGroupOracle(w)
