@@ -17,7 +17,7 @@ import (
 // number of times below tableSize.
 const (
 	fullSize  = 1_000_000
-	least     = 1_000
+	least     = 100
 	tableSize = 20_000
 )
 
