@@ -229,7 +229,7 @@ func TestPrefixesThatMatchNothing(t *testing.T) {
 		{[]string{"verify", "page:*"}, `{"problems":[],"shards":0,"groups":0}`, 3, `nothing was checked: no shard and no group has a name that begins with "page:*"; a PREFIX has no * behind it: write "page:"`},
 		{[]string{"verify", "=site:"}, `{"problems":[],"shards":0,"groups":3}`, 0, "3 groups"}, // built from counters, and not incremented since
 		{[]string{"verify"}, `{"problems":[],"shards":0}`, 0, "0 shards"},
-		{[]string{"verify", "page:"}, `{"problems":[],"shards":1}`, 0, "1 shards"},
+		{[]string{"verify", "page:"}, `{"problems":[],"shards":1}`, 0, "1 shard "},
 		{[]string{"export", "page:"}, `{"totals":[{"counter":"page:a","total":0}],"overflowed":[],"as_of":"2026-11-25T10:00:00Z"}`, 0, "1 left out as their total is 0"},
 		{[]string{"export", "page:*"}, `{"totals":[],"overflowed":[],"as_of":"2026-11-25T10:00:00Z"}`, 0, nothing},
 		{[]string{"rule", "add", "series", "p*ge:=1m:6h,15m:400d"}, `{"series":[],"journal":[]}`, 0, `"p*ge:" is of names that have this *`},
