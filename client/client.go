@@ -138,7 +138,7 @@ func (c *Client) call(ctx context.Context, r Request, v any) error {
 			return conclude(r, err, unknown)
 		}
 		unknown = unknown || open
-		// By the wall clock: the other one stands still while the machine is suspended, and the server may forget the key meanwhile.
+		// Round removes the monotonic reading, which does not count the time of a suspension. The server does, and may have forgotten the key.
 		if unknown && time.Until(deadline.Round(0)) < 0 {
 			return conclude(r, err, unknown)
 		}

@@ -80,7 +80,7 @@ func TestAnOutageLeavesEachMinuteItsIncrements(t *testing.T) {
 	})
 }
 
-// A waiting minute with one counter takes about what it counts against the bounds.
+// A minute that waits with one counter takes little memory.
 func TestMinutesThatWaitAreSmall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := newBus(t)

@@ -168,7 +168,7 @@ func (c *intercepted) requests() {
 			fault := c.next()
 			switch replaced = false; fault {
 			case "":
-			case cutBefore: // the statements before may do what they do
+			case cutBefore: // after the server has finished the statements before
 				_ = to.Flush()
 				_ = c.server.(*net.TCPConn).CloseWrite()
 				<-c.ended

@@ -67,7 +67,7 @@ type simEngine struct {
 
 func (e simEngine) Moment() time.Time { return time.UnixMicro(e.m.clock.Load()).UTC() }
 
-// Resume comes before each call: the interceptor cannot see the schedule's clock, whose time stands still meanwhile.
+// Resume runs before each call and takes over the schedule's time, which the interceptor's goroutines cannot read. No time passes during a call.
 func (e simEngine) Resume(at time.Time) {
 	e.m.clock.Store(max(e.m.clock.Load(), at.UnixMicro(), e.m.now().UnixMicro()))
 }

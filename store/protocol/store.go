@@ -44,7 +44,7 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	c.Window, c.Shards = cmp.Or(c.Window, countmill.DefaultDedupWindow), cmp.Or(c.Shards, 1)
 	if c.Clock == nil {
-		c.Clock = func() time.Time { return time.Now().Round(0) } // package time would compare by the monotonic clock, which stands still in a suspension
+		c.Clock = func() time.Time { return time.Now().Round(0) } // without the monotonic reading, which does not count a suspension
 	}
 	if c.Age == nil {
 		began := time.Now()

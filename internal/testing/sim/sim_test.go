@@ -19,8 +19,8 @@ var (
 	timesFlag = flag.Int("times", 1, "how often TestDeterminism runs each")
 )
 
-// One processor per process: a new goroutine does not run beside its parent. A schedule needs little memory, so it seldom collects any. Without the
-// limit the heap would grow for ever: a collection keeps what a sync.Pool belongs to, here the schedules since the collection before, and 400 % of that come next.
+// One processor per process: a new goroutine does not run beside its parent. A schedule needs little memory, so it seldom collects any. The limit
+// is needed: a collection keeps each store once more, for its sync.Pool, and so the schedules since the collection before. At 400 % that grows.
 func TestMain(m *testing.M) {
 	runtime.GOMAXPROCS(1)
 	runtime.MemProfileRate = 0
