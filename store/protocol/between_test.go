@@ -106,6 +106,21 @@ func testSweepAndFold(t *testing.T, s tested) {
 	}
 }
 
+// An index that is made during a sweep keeps its counters.
+func TestSweepAndIndex(t *testing.T) {
+	t.Parallel()
+	for name, l := range limits {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := open(t, l)
+			deleted(t, s, "page:a:1")
+			s.between(memory.Due, func() { createIndex(t, s) })
+			sweepOnce(t, s, 0, 0)
+			wantWhole(t, s, "page:a:1", 1)
+		})
+	}
+}
+
 func testSweepAndDeletion(t *testing.T, s tested) {
 	deleted(t, s, "again")
 	s.off.Store(int64(2 * time.Hour))
