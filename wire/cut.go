@@ -22,17 +22,14 @@ func CutIdentified(inc countmill.Increment) Part {
 	}
 }
 
-// CutAnonymous cuts sorted entries (SortEntries) into parts of at most MaxEntries, with ids from
+// CutAnonymous cuts sorted entries (SortEntries) into parts of at most MaxEntries, with numbered ids from
 // random (RandomIDs). The parts share the array of entries.
 func CutAnonymous(random io.Reader, entries []Entry) []Part {
 	parts := make([]Part, 0, (len(entries)+MaxEntries-1)/MaxEntries)
+	var id [1]PartID
+	RandomIDs(random, AnonymousClass, id[:])
 	for chunk := range slices.Chunk(entries, MaxEntries) {
-		parts = append(parts, Part{Kind: Anonymous, Entries: chunk})
-	}
-	ids := make([]PartID, len(parts))
-	RandomIDs(random, AnonymousClass, ids)
-	for i := range parts {
-		parts[i].ID = ids[i]
+		parts = append(parts, Part{ID: id[0].numbered(len(parts)), Kind: Anonymous, Entries: chunk})
 	}
 	return parts
 }
@@ -98,10 +95,11 @@ func cutRequest(key Key, newest time.Time, incs []countmill.Increment, at func(*
 
 // cutSums makes the numbered parts of a request. There is at least one.
 func cutSums(key Key, sums []minuteSums, newest time.Time) (parts []Part) {
+	id := KeyID(key.Principal, key.Key, 0)
 	for _, s := range sums {
 		for chunk := range slices.Chunk(s.entries, MaxEntries) {
 			n := len(parts)
-			p := Part{Kind: Follower, ID: KeyID(key.Principal, key.Key, n), Number: int32(n), Time: newest, Minute: s.minute, Entries: chunk}
+			p := Part{Kind: Follower, ID: id.numbered(n), Number: int32(n), Time: newest, Minute: s.minute, Entries: chunk}
 			if s.minute == MinuteOf(newest) {
 				p.Minute = 0 // that of its time
 			}
@@ -109,7 +107,7 @@ func cutSums(key Key, sums []minuteSums, newest time.Time) (parts []Part) {
 		}
 	}
 	if len(parts) == 0 {
-		parts = append(parts, Part{ID: KeyID(key.Principal, key.Key, 0), Time: newest})
+		parts = append(parts, Part{ID: id, Time: newest})
 	}
 	return parts
 }
@@ -127,9 +125,10 @@ func CutMessage(topic, brokerID string, published time.Time, incs []countmill.In
 		return nil, err
 	}
 	var parts []Part
+	id := MessageID(topic, brokerID, 0)
 	for _, s := range sums {
 		for chunk := range slices.Chunk(s.entries, MaxEntries) {
-			parts = append(parts, Part{ID: MessageID(topic, brokerID, len(parts)), Kind: Foreign, Minute: s.minute, Entries: chunk})
+			parts = append(parts, Part{ID: id.numbered(len(parts)), Kind: Foreign, Minute: s.minute, Entries: chunk})
 		}
 	}
 	for _, inc := range ids {

@@ -209,11 +209,9 @@ func (d *partsDecoder) identify(p *Part, carried bool) error {
 	case IdentifiedClass:
 		p.ID = IncrementID(p.Entries[0].Counter, p.Event)
 	case KeyClass:
-		place := 0
-		if p.Kind == Follower {
-			place = int(p.Number)
+		if p.ID = d.request.head; p.Kind == Follower {
+			p.ID = p.ID.numbered(int(p.Number))
 		}
-		p.ID = KeyID(d.request.key.Principal, d.request.key.Key, place)
 	}
 	if p.ID.Class() != p.Kind.Class() {
 		return fmt.Errorf("%s part has an id of class %d, want %d", p.Kind, p.ID.Class(), p.Kind.Class())

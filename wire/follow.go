@@ -7,7 +7,7 @@ import (
 
 // A request checks the parts of one request with a key in a batch.
 type request struct {
-	key         *Key // nil before the first head
+	head        PartID // zero before the first head
 	fingerprint Fingerprint
 	followers   int32 // number of followers
 }
@@ -16,9 +16,9 @@ type request struct {
 func (r *request) take(p *Part) error {
 	switch {
 	case p.Kind == Head:
-		*r = request{p.Key, p.Request, p.Number}
+		*r = request{KeyID(p.Key.Principal, p.Key.Key, 0), p.Request, p.Number}
 	case !p.Kind.Follows():
-	case r.key == nil || r.fingerprint != p.Request:
+	case r.head == PartID{} || r.fingerprint != p.Request:
 		return errors.New("no head of its request comes before it")
 	case p.Kind == Follower && p.Number > r.followers:
 		return fmt.Errorf("follower %d is beyond the head's number of followers, %d", p.Number, r.followers)

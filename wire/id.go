@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"encoding/binary"
 	"encoding/hex"
 	"io"
 	"strconv"
@@ -54,12 +55,22 @@ func IncrementID(counter, id string) PartID { return hashID(IdentifiedClass, cou
 // KeyID is the id of part number of a request with an Idempotency-Key. principal is the caller;
 // empty if callers are not authenticated.
 func KeyID(principal, key string, number int) PartID {
-	return hashID(KeyClass, principal, key, strconv.Itoa(number))
+	return hashID(KeyClass, principal, key).numbered(number)
 }
 
 // MessageID is the id of part number of a message that another program put on the topic.
 func MessageID(topic, brokerID string, number int) PartID {
-	return hashID(MessageClass, topic, brokerID, strconv.Itoa(number))
+	return hashID(MessageClass, topic, brokerID).numbered(number)
+}
+
+// Parts that were cut together differ in the last bytes of their ids only: their numbers. So a store keeps
+// their markers side by side, and writes and finds them with less work.
+const numberLen = 4
+
+// numbered returns the id of part number, below 2^32.
+func (id PartID) numbered(number int) PartID {
+	binary.BigEndian.PutUint32(id[len(id)-numberLen:], uint32(number))
+	return id
 }
 
 // RenewedID is the new id of a part whose own id can no longer be counted. It is the same each
@@ -76,9 +87,12 @@ func DeadLetterID(key string) PartID { return hashID(DeadLetterClass, key) }
 
 // SentID replaces the random id of a part that came from the sender of that name, whose batches
 // must not take ids of others. No two senders share an id, and the same part always gets the same
-// one.
+// one. The part keeps its number.
 func SentID(sender string, id PartID) PartID {
-	return hashID(id.Class(), "http", sender, string(id[:]))
+	random, number := id[:len(id)-numberLen], id[len(id)-numberLen:]
+	sent := hashID(id.Class(), "http", sender, string(random))
+	copy(sent[len(random):], number)
+	return sent
 }
 
 // SentFlush replaces the flush of a batch that came from the sender of that name, whose messages must

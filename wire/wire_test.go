@@ -108,14 +108,14 @@ func TestFrozen(t *testing.T) {
 		MessageID("t", "123", 0).String(), RenewedID(&parts[1]).String(),
 		ResetID("page:/home", "r1").String(), DeadLetterID("1234").String(), FlushID{1}.MessageUUID(3))
 	want := []string{
-		"3772bde4e06f2f94e26de12d53d22499 head 611f61f2ab7e069a 24 {page:/29 30}",
-		"3b2a531a58ca653a7dc84d051910a182 follower 611f61f2ab7e069a 8 {page:/1 2}",
+		"3c724b774f059003a1b1995e00000000 head 611f61f2ab7e069a 24 {page:/29 30}",
+		"3c724b774f059003a1b1995e00000001 follower 611f61f2ab7e069a 8 {page:/1 2}",
 		"2629a04fd73aa6b0547268d7a720be53 identified follower ec171ffc68efe465 1 {a 1}",
 		"d022ad0bce210e62",
 		"d022ad0bce210e62", "e7576c18684170f7", "e7576c18f02cc0c2",
 		"aac91a384c0082a1",
-		"447f5da72674fd93598c1ecf92b27ca0",
-		"54a222204a0c1de1c31b2b1e4180d65e",
+		"435cdecef4bd733731d49af900000000",
+		"5cc9c6690b55564d195bcc1d177b0637",
 		"75957f056371e795873711765f0d6a71",
 		"8ba373bbb10b6b2a94b8c759ef7e20f3",
 		"007c58aae58d5facf05366ddf774eb1a",

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/countmill/countmill/store/engine"
 )
@@ -22,6 +23,7 @@ var commitTests = []suiteTest{
 	{"MaxNeverLowers", testMaxNeverLowers},
 	{"WantIsAnswered", testWantIsAnswered},
 	{"InsertRefusesAll", testInsertRefusesAll},
+	{"InsertsOfNeighbours", testInsertsOfNeighbours},
 	{"OneInsertWins", testOneInsertWins},
 	{"UpdateMakesNothing", testUpdateMakesNothing},
 	{"DeleteForgets", testDeleteForgets},
@@ -117,6 +119,28 @@ func testInsertRefusesAll(s *suite) {
 	s.commit(del(d.Key))
 	s.commit(d)
 	s.wantData(d.Key, "second")
+	s.want(a, fields{count: 1})
+}
+
+// The same with the many Inserts of one request, whose names differ in their last bytes. The row that is there has another Due.
+func testInsertsOfNeighbours(s *suite) {
+	const late = int64(30 * 24 * time.Hour / time.Microsecond)
+	a := named(record, "a")
+	name := func(request, n int) string { return fmt.Sprintf("request %02d %04d", request, n) }
+	all := func(request int) (changes []engine.Change) {
+		for n := range 20 {
+			changes = append(changes, insert(name(request, n), 1))
+		}
+		return append(changes, add(a, 1))
+	}
+	s.commit(insert("early", 1))
+	for _, present := range []int{0, 1, 9, 19} {
+		s.commit(insert(name(present, present), late))
+		s.refused(engine.ErrExists, all(present)...)
+	}
+	s.commit(insert(name(49, 9999), late), insert(name(50, 20), late))
+	s.commit(all(50)...)
+	s.refused(engine.ErrExists, all(50)...)
 	s.want(a, fields{count: 1})
 }
 
