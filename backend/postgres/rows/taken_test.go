@@ -56,15 +56,22 @@ func TestChangesOfSettings(t *testing.T) {
 	if _, err := before.Exec(ctx, "lock table "+e.tables[0].name+" in row share mode"); err != nil { // as a commit does that requires a row
 		t.Fatal(err)
 	}
+	changed, after := make(chan error, 1), make(chan error, 1)
 	waiting := func(n int) {
 		t.Helper()
 		for got := 0; got < n; {
+			select {
+			case err := <-changed:
+				t.Fatalf("the change does not wait: %v", err)
+			case err := <-after:
+				t.Fatalf("the commit does not wait: %v", err)
+			default:
+			}
 			if err := e.Pool().QueryRow(ctx, "select count(*) from pg_locks where not granted and relation = to_regclass($1)", e.tables[0].name).Scan(&got); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	changed, after := make(chan error, 1), make(chan error, 1)
 	go func() {
 		_, err := e.Transact(ctx, false, func(tx engine.Tx) error {
 			_, err := tx.Get(ctx, []engine.Key{key}, engine.All)
