@@ -186,6 +186,7 @@ func TestNoRepeatAfterASuspension(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	err := c.Increment(suspended{ctx}, countmill.Increment{Counter: "a", Delta: 1})
+	s.wait(t)
 	if !errors.Is(err, countmill.ErrOutcomeUnknown) || len(s.keys) != 1 {
 		t.Errorf("got %v after %d requests, want ErrOutcomeUnknown after 1", err, len(s.keys))
 	}

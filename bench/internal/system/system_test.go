@@ -8,8 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -41,23 +39,17 @@ func TestCountsAndChecks(t *testing.T) {
 	}
 	loads, small := load.All(2000, 20_000), load.All(2000, 100) // the classic one is slow, and must count some twice
 	binary := filepath.Join(t.TempDir(), "countmill")
-	build := sync.OnceValue(func() error {
-		cmd := exec.Command("go", "build", "-o", binary, "./cmd/countmill")
-		cmd.Dir = "../../.."
-		_, err := server.Output(t.Context(), cmd)
-		return err
-	})
+	build := exec.Command("go", "build", "-o", binary, "./cmd/countmill")
+	build.Dir = "../../.."
+	if _, err := server.Output(t.Context(), build); err != nil {
+		t.Fatal(err)
+	}
 	for _, s := range All() {
 		t.Run(s.Name, func(t *testing.T) {
 			if _, err := s.Version(); errors.Is(err, server.ErrMissing) {
 				t.Skip(err)
 			} else if err != nil {
 				t.Fatal(err)
-			}
-			if strings.HasPrefix(s.Name, "http/") || strings.HasPrefix(s.Name, "google/") {
-				if err := build(); err != nil {
-					t.Fatal(err)
-				}
 			}
 			among := loads
 			if s.Family == "classic" {

@@ -84,7 +84,11 @@ func changes(c *memory.Call) bool {
 func (db *database) answer(c *memory.Call, s *step, end callEnd, do func() error) (err error) {
 	x, mayChange := db.faultsOf(c, s.p), changes(c)
 	if commit := foldOf(c); commit != nil {
-		defer func() { s.p.unsure = s.p.unsure || errors.Is(err, errLost) }()
+		defer func() {
+			db.mu.Lock()
+			s.p.unsure = s.p.unsure || errors.Is(err, errLost)
+			db.mu.Unlock()
+		}()
 		if end == released {
 			if err := db.failFold(commit, do); err != nil {
 				return err

@@ -193,7 +193,9 @@ func (ps *processes) finishDead(f func()) {
 // stop asks an aggregator to stop.
 func (ps *processes) stop(p *proc) {
 	ps.say(p, "is told to stop")
+	ps.mu.Lock()
 	p.leaving = true
+	ps.mu.Unlock()
 	p.stop()
 }
 
@@ -210,12 +212,12 @@ func (ps *processes) supervise() (acted bool) {
 	for r := range ps.alive {
 		for slot, p := range ps.alive[r] {
 			ps.mu.Lock()
-			left, fell := p.left, p.fell
+			left, fell, unsure := p.left, p.fell, p.unsure
 			ps.mu.Unlock()
 			switch {
 			case p.dead:
 			case fell:
-				if !p.unsure {
+				if !unsure {
 					ps.violate("%s ended by itself, and the outcome of no fold was unknown to it", p.name)
 				}
 				ps.kill(p)

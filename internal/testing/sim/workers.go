@@ -65,10 +65,9 @@ const exact = time.Millisecond
 func (p *proc) checkExpiry(worker *store.Worker) {
 	now := p.k.storeNow()
 	p.k.mu.Lock()
-	a, dead := p.aggClock, p.dead
+	a, dead, ends := p.aggClock, p.dead, p.leaving || p.unsure
 	p.k.mu.Unlock()
 	lasts := worker.Expires.Sub(now)
-	ends := p.leaving || p.unsure
 	if full := 3 * p.k.shape.announce; !dead && a.known && (lasts-full).Abs() > a.off+exact && (!ends || (lasts+store.WorkerLate).Abs() > a.off+exact) {
 		p.k.violate("%s writes a record that expires in %s by the store's time, %s was to be", p.name, lasts, full)
 	}
