@@ -14,6 +14,7 @@ import (
 	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/protocol/protocoltest"
+	"github.com/countmill/countmill/wire"
 )
 
 // single is a store whose new counters have one shard, as in Datastore.
@@ -200,6 +201,38 @@ func TestAFailedGrowthHoldsNothingBack(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A growth whose counter was deleted meanwhile is given up: the shards that it asked for do not exist.
+func TestADeletedCounterDoesNotGrow(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := single(t)
+		deleted := false
+		st.On("write record", func(n int) protocoltest.Answer {
+			if n > 1 && !deleted {
+				return protocoltest.Refused
+			}
+			return protocoltest.OK
+		})
+		r := run(t, st, clock.With(aggregator.Config{}, drawing(1)))
+		want := r.hammer(t, 250*time.Millisecond, time.Minute)
+		view := st.View()
+		rows, err := view.Lookup(t.Context(), []store.Key{{Counter: "a", Shard: store.RecordKey}, {Counter: "a"}})
+		view.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		deleted = true
+		now := time.Now()
+		if _, err := st.ResetCounter(t.Context(), store.ResetRequest{
+			ID: wire.ResetID("a", "1"), Counter: "a", Delete: true, At: now, ExpireAt: now.Add(time.Hour),
+			Look: store.Sum{Exists: true, Sum: rows[1].Count, ResetState: rows[0].Reset, At: view.ReadTime()},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		want += r.hammer(t, 250*time.Millisecond, 20*time.Second)
+		r.want(t, map[string]int64{"a": want})
+	})
 }
 
 // A growth under way does not delay the end, and none begins during a drain.

@@ -64,14 +64,24 @@ func mostPlanted() int { return cmp.Or(*countFlag, plantedMost) }
 
 // plantedPage is the page of evidence with the results.
 func plantedPage(all []bugtest.Bug, found []findings, runs int) string {
+	var means []int
+	for i := range found {
+		if f := &found[i]; f.caught > 0 {
+			means = append(means, f.all/f.caught)
+		}
+	}
+	slices.Sort(means)
 	page := fmt.Sprintf(`# Planted bugs and the simulator
 
-TestPlanted of internal/testing/sim writes this page. It plants each bug in the product. Then it runs fresh schedules until one fails.
-Each bug has %d runs, of at most %d schedules each. The number is the mean of the runs that found the bug.
+`+"`COUNTMILL_WRITE_REFERENCE=1 COUNTMILL_TEST_PLANTED=%d go test ./internal/testing/sim -run 'TestPlanted$' -timeout 4h`"+` writes this page. It plants each
+bug in the product. Then it runs fresh schedules until one fails.
+
+Runs of each bug: %d, of at most %d schedules each. The number is the mean of the runs that found the bug. The simulator found %d of %d bugs, and half of
+them within %d schedules.
 
 Schedules seldom bring about what these bugs need. A test of the package finds each of them:
 
-`, runs, mostPlanted())
+`, runs, runs, mostPlanted(), len(means), len(all), means[len(means)/2])
 	for _, b := range all {
 		if b.Found != "" {
 			page += fmt.Sprintf("- %s: `%s`\n", b.Name, b.Found)
