@@ -220,9 +220,10 @@ func (tb *tab) wantStill(where string) {
 
 func TestBelowAPrefix(t *testing.T) {
 	t.Parallel()
-	m, tb := up(t), open(t)
+	m := up(t)
+	address, tb := below(t, m, "/internal/counters", nil), open(t) // the tab closes before the server
 	m.count(t, "page:/home")
-	tb.visit(below(t, m, "/internal/counters", nil) + "#counter=page:/home")
+	tb.visit(address + "#counter=page:/home")
 	tb.until(total("page:/home", "1"))
 	m.count(t, "page:/home")
 	tb.until(total("page:/home", "2"))
