@@ -129,45 +129,25 @@ func growthsOf(adds []store.ShardDelta) []store.Growth {
 	return growths
 }
 
-// BenchmarkFoldMarked measures commits of 2,400 adds with 100 markers: of the parts of a batch, whose ids are numbered, and of increments
-// with ids, whose ids are hashes.
+// BenchmarkFoldMarked measures commits of 2,400 adds from 100 parts with a marker each.
 func BenchmarkFoldMarked(b *testing.B) {
 	commits := benchCommits(16, 2400)
-	at, parts := time.Now(), make([]store.Marker, 100)
-	for name, mark := range map[string]func(){
-		"numbered": func() {
-			for i, p := range wire.CutAnonymous(crand.Reader, make([]wire.Entry, 2400)) {
-				parts[i].ID = p.ID
-			}
-		},
-		"hashes": func() {
-			ids := make([]wire.PartID, len(parts))
-			wire.RandomIDs(crand.Reader, wire.IdentifiedClass, ids)
-			for i := range parts {
-				parts[i].ID = ids[i]
-			}
-		},
-	} {
-		b.Run(name, func(b *testing.B) {
-			s := open(b, Config{Dir: b.TempDir()})
-			began := processTime(b)
-			for i := 0; b.Loop(); i++ {
-				mark()
-				for n := range parts {
-					parts[n].Fold, parts[n].At, parts[n].Fingerprint = uint64(i), at, wire.Fingerprint(rand.Uint64())
-				}
-				if _, err := s.Fold(b.Context(), &store.Commit{Adds: commits[i%len(commits)].Adds, Markers: parts}); err != nil {
-					b.Fatal(err)
-				}
-			}
-			markers := float64(b.N) * float64(len(parts))
-			total := s.db.Metrics().Total()
-			b.ReportMetric(markers/b.Elapsed().Seconds(), "markers/s")
-			b.ReportMetric(float64(processTime(b)-began)/markers, "cpu-ns/marker")
-			b.ReportMetric(float64(total.TableBytesFlushed+total.TableBytesCompacted)/markers, "table-B/marker")
-			b.ReportMetric(float64(s.db.Metrics().DiskSpaceUsage())/markers, "disk-B/marker")
-		})
+	s := open(b, Config{Dir: b.TempDir()})
+	ids := make([]wire.PartID, 100)
+	at := time.Now()
+	began := processTime(b)
+	for i := 0; b.Loop(); i++ {
+		wire.RandomIDs(crand.Reader, wire.AnonymousClass, ids)
+		c := &store.Commit{Adds: commits[i%len(commits)].Adds}
+		for _, id := range ids {
+			c.Markers = append(c.Markers, store.Marker{ID: id, Fold: uint64(i), At: at})
+		}
+		if _, err := s.Fold(b.Context(), c); err != nil {
+			b.Fatal(err)
+		}
 	}
+	b.ReportMetric(float64(b.N)*float64(len(ids))/b.Elapsed().Seconds(), "markers/s")
+	b.ReportMetric(float64(processTime(b)-began)/float64(b.N)/2400, "cpu-ns/add")
 }
 
 // BenchmarkOpen opens the directory of a process that was killed after 800,000 adds. About the last half of them are only in the log.
