@@ -186,9 +186,7 @@ func (a *Admin) log(ctx context.Context, message, counter string, done Done) {
 
 // randomID lets a reset without an id be tried again: the marker shows whether it was applied.
 func (a *Admin) randomID() wire.PartID {
-	var id [1]wire.PartID
-	wire.RandomIDs(a.cfg.env, wire.ResetClass, id[:])
-	return id[0]
+	return wire.RandomID(a.cfg.env, wire.ResetClass)
 }
 
 func (a *Admin) reset(ctx context.Context, r store.ResetRequest) (done Done, err error) {

@@ -151,9 +151,7 @@ func (x *Issuer) newCall(r *countmill.NextRequest) *call {
 		return c
 	}
 	// A random id makes the repeats of a transaction safe.
-	var id [1]wire.PartID
-	wire.RandomIDs(x.cfg.env, wire.SequenceClass, id[:])
-	c.take.ID = id[0]
+	c.take.ID = wire.RandomID(x.cfg.env, wire.SequenceClass)
 	return c
 }
 

@@ -23,13 +23,12 @@ func CutIdentified(inc countmill.Increment) Part {
 }
 
 // CutAnonymous cuts sorted entries (SortEntries) into parts of at most MaxEntries, with numbered ids from
-// random (RandomIDs). The parts share the array of entries.
+// random (RandomID). The parts share the array of entries.
 func CutAnonymous(random io.Reader, entries []Entry) []Part {
 	parts := make([]Part, 0, (len(entries)+MaxEntries-1)/MaxEntries)
-	var id [1]PartID
-	RandomIDs(random, AnonymousClass, id[:])
+	id := RandomID(random, AnonymousClass)
 	for chunk := range slices.Chunk(entries, MaxEntries) {
-		parts = append(parts, Part{ID: id[0].numbered(len(parts)), Kind: Anonymous, Entries: chunk})
+		parts = append(parts, Part{ID: id.numbered(len(parts)), Kind: Anonymous, Entries: chunk})
 	}
 	return parts
 }

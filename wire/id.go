@@ -35,17 +35,14 @@ func (id PartID) in(c Class) PartID {
 	return id
 }
 
-// RandomIDs fills ids with random ids of a class. Outside simulations random is
+// RandomID returns a random id of a class. Outside simulations random is
 // crypto/rand.Reader, which never fails. It must not be a seeded generator: a restored machine
 // image would repeat its ids.
-func RandomIDs(random io.Reader, class Class, ids []PartID) {
-	buf := make([]byte, 16*len(ids))
-	if _, err := io.ReadFull(random, buf); err != nil {
+func RandomID(random io.Reader, class Class) (id PartID) {
+	if _, err := io.ReadFull(random, id[:]); err != nil {
 		panic(err)
 	}
-	for i := range ids {
-		ids[i] = PartID(buf[16*i:][:16]).in(class)
-	}
+	return id.in(class)
 }
 
 // IncrementID is the id of the part of one increment with an id. It depends on the counter, so
@@ -129,7 +126,7 @@ func hashID(class Class, fields ...string) PartID {
 // It is random. The zero FlushID means none.
 type FlushID [16]byte
 
-// NewFlushID returns a random FlushID. See RandomIDs about random.
+// NewFlushID returns a random FlushID. See RandomID about random.
 func NewFlushID(random io.Reader) (s FlushID) {
 	if _, err := io.ReadFull(random, s[:]); err != nil {
 		panic(err)

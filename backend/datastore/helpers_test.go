@@ -103,9 +103,7 @@ func fresh(t testing.TB) Config {
 }
 
 func newMarker() store.Marker {
-	var ids [1]wire.PartID
-	wire.RandomIDs(rand.Reader, wire.AnonymousClass, ids[:])
-	return store.Marker{ID: ids[0], Fingerprint: 7, Fold: 8, At: now(), ExpireAt: now()}
+	return store.Marker{ID: wire.RandomID(rand.Reader, wire.AnonymousClass), Fingerprint: 7, Fold: 8, At: now(), ExpireAt: now()}
 }
 
 func add(counter string, shard int, delta int64) store.ShardDelta {

@@ -256,9 +256,12 @@ func (e *database) refusal(w *write) error {
 // at all of them costs as much as at a few single ones.
 func (e *database) absent(checks []check) (n int, err error) {
 	const few, number = 8, 4
+	if e.kinds[checks[0].key.Kind].Class != engine.Once {
+		return 0, nil
+	}
 	for n = 1; n < len(checks) && checks[n].follows(&checks[n-1], number); n++ {
 	}
-	if n < few || e.kinds[checks[0].key.Kind].Class != engine.Once {
+	if n < few {
 		return 0, nil
 	}
 	for _, in := range e.epochs[checks[0].key.Kind] {

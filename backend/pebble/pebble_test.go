@@ -76,9 +76,7 @@ func total(t testing.TB, s *Store, counter string) int64 {
 }
 
 func marker(at time.Time) []store.Marker {
-	var ids [1]wire.PartID
-	wire.RandomIDs(rand.Reader, wire.AnonymousClass, ids[:])
-	return []store.Marker{{ID: ids[0], Fingerprint: 1, Fold: 2, At: at}}
+	return []store.Marker{{ID: wire.RandomID(rand.Reader, wire.AnonymousClass), Fingerprint: 1, Fold: 2, At: at}}
 }
 
 func TestNamespacesAreApart(t *testing.T) {

@@ -14,9 +14,7 @@ import (
 )
 
 func take(count int) store.Take {
-	var id [1]wire.PartID
-	wire.RandomIDs(rand.Reader, wire.SequenceClass, id[:])
-	return store.Take{ID: id[0], Count: count, At: time.Now()}
+	return store.Take{ID: wire.RandomID(rand.Reader, wire.SequenceClass), Count: count, At: time.Now()}
 }
 
 // first returns the first value of a take.

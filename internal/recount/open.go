@@ -88,9 +88,7 @@ func fitting(all []*sum, last uint64) (n int, to uint64) {
 
 func (x *run) writeOpeningBalance(ctx context.Context, sums []*sum, from, to uint64) error {
 	o := &journal.OpeningBalance{Prefix: x.q.Prefix, From: from, To: to, Cut: x.cut, Settings: x.set.Version}
-	var id [1]wire.PartID
-	wire.RandomIDs(x.cfg.env, wire.RecountClass, id[:])
-	r := &journal.Record{Kind: journal.OpeningBalanceKind, OpeningBalance: o, Parts: []journal.Part{{ID: id[0]}}}
+	r := &journal.Record{Kind: journal.OpeningBalanceKind, OpeningBalance: o, Parts: []journal.Part{{ID: wire.RandomID(x.cfg.env, wire.RecountClass)}}}
 	for _, s := range sums {
 		r.AddBalance(s.name, s.balance())
 	}

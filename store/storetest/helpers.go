@@ -37,9 +37,7 @@ func long(s string) string {
 }
 
 func newID(class wire.Class) wire.PartID {
-	var id [1]wire.PartID
-	wire.RandomIDs(rand.Reader, class, id[:])
-	return id[0]
+	return wire.RandomID(rand.Reader, class)
 }
 
 // marker returns a new marker that expires after about the default deduplication window.

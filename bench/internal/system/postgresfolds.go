@@ -95,10 +95,9 @@ func (f *postgresFolds) Count(ctx context.Context, r *load.Run) error {
 				c.Adds = append(c.Adds, a)
 			}
 		}
-		ids, now := make([]wire.PartID, (len(c.Adds)+23)/24), time.Now()
-		wire.RandomIDs(rand.Reader, wire.AnonymousClass, ids)
-		for _, id := range ids {
-			c.Markers = append(c.Markers, store.Marker{ID: id, At: now, ExpireAt: now.Add(time.Minute)})
+		now := time.Now()
+		for range (len(c.Adds) + 23) / 24 {
+			c.Markers = append(c.Markers, store.Marker{ID: wire.RandomID(rand.Reader, wire.AnonymousClass), At: now, ExpireAt: now.Add(time.Minute)})
 		}
 		_, err := f.store.Fold(ctx, c)
 		return err
