@@ -89,3 +89,36 @@ func comparePlaced(a, b placed) int {
 	}
 	return cmp.Compare(a.Counter, b.Counter)
 }
+
+// place is where an increment is, and its Order.
+type place struct {
+	order uint64
+	index int
+}
+
+// sortPlaces sorts by order, and keeps the succession of equal ones. It is a radix sort from the last byte
+// on (Knuth, The Art of Computer Programming, volume 3, 5.2.5), because orders are hashes.
+func sortPlaces(places []place) []place {
+	if len(places) < 256 {
+		slices.SortStableFunc(places, func(a, b place) int { return cmp.Compare(a.order, b.order) })
+		return places
+	}
+	sorted := make([]place, len(places))
+	for shift := 0; shift < 64; shift += 8 {
+		var next [256]int
+		for _, p := range places {
+			next[uint8(p.order>>shift)]++
+		}
+		at := 0
+		for i, n := range next {
+			next[i], at = at, at+n
+		}
+		for _, p := range places {
+			i := uint8(p.order >> shift)
+			sorted[next[i]] = p
+			next[i]++
+		}
+		places, sorted = sorted, places
+	}
+	return places
+}

@@ -1,8 +1,10 @@
 package wire
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -24,5 +26,23 @@ func TestOrderKeepsGroupsTogether(t *testing.T) {
 	}
 	if changes != groups {
 		t.Errorf("%d counters of %d groups have %d runs of one group, want %d", groups*each, groups, changes, groups)
+	}
+}
+
+func TestSortPlaces(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, n := range []int{0, 1, 255, 256, 5000} {
+		for shift := 0; shift < 64; shift += 8 {
+			places := make([]place, n)
+			for i := range places {
+				places[i] = place{r.Uint64N(200) << shift, i}
+			}
+			want := slices.Clone(places)
+			slices.SortStableFunc(want, func(a, b place) int { return cmp.Compare(a.order, b.order) })
+			if got := sortPlaces(places); !slices.Equal(got, want) {
+				t.Errorf("%d orders that differ from bit %d on: got %v, want %v", n, shift, got, want)
+			}
+		}
 	}
 }
