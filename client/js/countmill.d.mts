@@ -126,8 +126,8 @@ export class Client {
     rank(index: string, counter: string, { window, tz, timeout }?: BoardOptions): Promise<Rank>;
     /**
      * Sends all that was added before. It is durable when this resolves. After an error without increments the
-     * client keeps them, and goes on with the same key. After an error with increments it has given them up;
-     * the error's class says whether they were counted.
+     * client keeps them, and goes on with the same key. After an error with increments it has given these up;
+     * the error's class says whether they were counted. One that the token may not count is given up alone.
      * @param {CallOptions} [options]
      */
     flush({ timeout }?: CallOptions): Promise<void>;

@@ -291,8 +291,8 @@ export class Client {
 
   /**
    * Sends all that was added before. It is durable when this resolves. After an error without increments the
-   * client keeps them, and goes on with the same key. After an error with increments it has given them up;
-   * the error's class says whether they were counted.
+   * client keeps them, and goes on with the same key. After an error with increments it has given these up;
+   * the error's class says whether they were counted. One that the token may not count is given up alone.
    * @param {CallOptions} [options]
    */
   async flush({ timeout } = {}) {
@@ -543,22 +543,35 @@ export class Client {
   /** @param {number} deadline @param {AbortSignal} [cancel] */
   async #sendBatch(deadline, cancel) {
     if (!this.#batch) {
-      const increments = entries(this.#sums).filter((i) => i.delta !== 0);
-      const body = increments.map((i) => JSON.stringify(i) + "\n").join("");
+      this.#batch = batch(entries(this.#sums));
       this.#sums.clear();
-      if (!increments.length) return;
-      this.#batch = { path: "/v1/increments", body, type: "application/x-ndjson", key: newKey(), maybe: 0, increments };
     }
-    const batch = this.#batch;
-    try {
-      await this.#call(batch, deadline, (a) => accepted(a, batch.increments.length), cancel);
-    } catch (e) {
-      if (e instanceof CountmillError && (e.again || e.open || e.status === 401)) throw e; // a token that expired is soon another
-      if (e instanceof CountmillError && !(e instanceof IDsReusedError)) e.increments = batch.increments;
-      this.#batch = undefined;
-      throw e;
+    /** @type {CountmillError | undefined} */
+    let refused;
+    while (this.#batch) {
+      const { increments } = this.#batch;
+      /** @type {typeof increments} */
+      let rest = [];
+      try {
+        await this.#call(this.#batch, deadline, (a) => accepted(a, increments.length), cancel);
+      } catch (e) {
+        if (!(e instanceof CountmillError)) throw e;
+        if (e.again || e.open || e.status === 401) throw refused ?? e; // a token that expired is soon another
+        let gone = increments;
+        const at = e.problem.line - 1; // NaN without a line
+        // One that is refused does not stop the others.
+        if ((e instanceof DeniedError || e instanceof InvalidError) && increments[at]) {
+          gone = [increments[at]];
+          rest = increments.toSpliced(at, 1);
+        } else if (e instanceof IDsReusedError) {
+          gone = [];
+        }
+        e.increments = [...(refused?.increments ?? []), ...gone];
+        refused = e;
+      }
+      this.#batch = batch(rest);
     }
-    this.#batch = undefined;
+    if (refused) throw refused;
   }
 
   /**
@@ -732,6 +745,13 @@ function line(counter, delta, more = {}) {
     throw new InvalidError(`delta is ${delta} (limit: an integer from -(2^53-1) to 2^53-1, not 0)`);
   }
   return JSON.stringify({ counter, delta: Number(delta), ...more });
+}
+
+/** @param {Increment[]} adds @returns {Batch | undefined} */
+function batch(adds) {
+  const increments = adds.filter((i) => i.delta !== 0);
+  const body = increments.map((i) => JSON.stringify(i) + "\n").join("");
+  return increments.length ? { path: "/v1/increments", body, type: "application/x-ndjson", key: newKey(), maybe: 0, increments } : undefined;
 }
 
 /** @param {Map<string, number>} sums @returns {Increment[]} */

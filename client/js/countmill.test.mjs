@@ -248,6 +248,34 @@ test("scripted server", { concurrency: 4, timeout: 200_000 }, async (suite) => {
     assert.equal(s.got.length, 3, "all others were counted");
   });
 
+  it("a refused line is handed back alone", async (t) => {
+    const { c, s } = await scripted(t, [answer(403, "forbidden", { line: 2 }), answer(400, "invalid", { line: 1 }), ok]);
+    const gone = async (name, ...counters) => assert.rejects(c.flush(), (e) => {
+      assert.deepEqual([e.name, e.increments.map((i) => i.counter)], [name, counters]);
+      return true;
+    });
+    const add = (...counters) => counters.forEach((name) => c.add(name));
+    add("a", "b", "c");
+    await gone("InvalidError", "b", "a");
+    assert.deepEqual(JSON.parse(s.got[2].body), { counter: "c", delta: 1 });
+    assert.equal(new Set(s.got.map((r) => r.key)).size, 3);
+    await c.flush(); // nothing is left
+    s.steps.push(answer(403, "forbidden", { line: 1 }), answer(503, "unavailable", {}, { "Retry-After": "60" }), ok);
+    add("a", "b");
+    await gone("DeniedError", "a");
+    await c.flush();
+    assert.equal(s.got.at(-1).key, s.got.at(-2).key, "the client has kept the other one");
+    for (const line of [0, 2, "x"]) {
+      s.steps.push(answer(403, "forbidden", { line }));
+      add("a");
+      await gone("DeniedError", "a");
+    }
+    s.steps.push(cut, answer(403, "forbidden", { line: 1 }));
+    add("a", "b");
+    await gone("OutcomeUnknownError", "a", "b"); // maybe counted: not under a new key
+    assert.equal(s.steps.length, 0);
+  });
+
   it("no repeat beyond the deduplication window", async (t) => {
     const { c, s } = await scripted(t, [answer(504, "outcome-unknown", {}, { "Retry-After": "60" })], { dedupWindow: 20 });
     c.add("a");

@@ -353,6 +353,37 @@ class Scripted(Fixture):
         c.flush()
         self.assertEqual((got.exception.increments, len(s.got)), ([], 1), "all others were counted")
 
+    def test_a_refused_line_is_handed_back_alone(self):
+        c, s = self.open(answer(403, "forbidden", line=2), answer(400, "invalid", line=1), OK)
+        for name in ("a", "b", "c"):
+            c.add(name)
+        with self.assertRaises(countmill.InvalidError) as got:
+            c.flush()
+        self.assertEqual(got.exception.increments, [("b", 1), ("a", 1)])
+        self.assertEqual((s.bodies()[2], len(set(s.keys())), s.steps), (b'{"counter": "c", "delta": 1}\n', 3, []))
+        c.flush()  # nothing is left
+        s.load(answer(403, "forbidden", line=1), answer(503, "unavailable"))
+        c.add("a")
+        c.add("b")
+        with mock.patch.object(countmill, "_pause", lambda *_: 60), self.assertRaises(countmill.DeniedError) as got:
+            c.flush()
+        self.assertEqual(got.exception.increments, [("a", 1)])
+        s.steps = [OK]
+        c.flush()
+        self.assertEqual(s.keys()[-1], s.keys()[-2], "the client has kept the other one")
+        for line in (0, 2, "1"):
+            s.load(answer(403, "forbidden", line=line))
+            c.add("a")
+            with self.assertRaises(countmill.DeniedError) as got:
+                c.flush()
+            self.assertEqual((got.exception.increments, s.steps), ([("a", 1)], []))
+        s.load(cut, answer(403, "forbidden", line=1))
+        c.add("a")
+        c.add("b")
+        with self.assertRaises(countmill.OutcomeUnknownError) as got:
+            c.flush()
+        self.assertEqual((got.exception.increments, s.steps), ([("a", 1), ("b", 1)], []), "maybe counted: not under a new key")
+
     def test_no_repeat_beyond_the_deduplication_window(self):
         c, s = self.open(cut)
         c.add("a")
@@ -636,7 +667,7 @@ class Scripted(Fixture):
             c.indexes()
 
     def test_addresses_and_tokens(self):
-        for base in ("", "127.0.0.1:8080", "ftp://a", "http://a?b", "http://u:p@a", "http://", "http://a:99999", "http://a/b c"):
+        for base in ("", "127.0.0.1:8080", "ftp://a", "http://a?b", "http://u:p@a", "http://", "http://a:99999", "http://a/b c", "http://a..b"):
             self.assertRaises(countmill.InvalidError, countmill.Client, base)
         self.assertRaisesRegex(countmill.InvalidError, "plain http", countmill.Client, "http://example.com", token="t")
         countmill.Client("http://example.com", token="t", insecure=True)

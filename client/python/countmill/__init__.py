@@ -361,7 +361,8 @@ class Client:
         """Sends all that was added before. It is durable when this returns.
 
         After an error without increments the client keeps them, and goes on with the same key. After an error
-        with increments it has given them up; the error's class says whether they were counted.
+        with increments it has given these up; the error's class says whether they were counted. One that the token
+        may not count is given up alone.
         """
         self._flush(self._deadline(timeout))
 
@@ -585,24 +586,29 @@ class Client:
     def _send_batch(self, deadline: float, cancel: Optional[threading.Event]) -> None:
         with self._lock:
             if self._batch is None:
-                adds, self._sums = [(c, d) for c, d in self._sums.items() if d], {}
-                if not adds:
-                    return
-                body = b"".join(_line(c, d) + b"\n" for c, d in adds)
-                self._batch = _Request("/v1/increments", body, "application/x-ndjson", secrets.token_hex(16), increments=adds, write=True)
+                adds, self._sums = list(self._sums.items()), {}
+                self._batch = _batch(adds)
             batch = self._batch
-        try:
-            self._call(batch, deadline, lambda answer: _accepted(answer, len(batch.increments)), cancel)
-        except CountmillError as e:
-            if e._again or e._open or e.status == 401:  # a token that expired is soon another
-                raise
-            if not isinstance(e, IDsReusedError):
-                e.increments = batch.increments
+        refused: Optional[CountmillError] = None
+        while batch:
+            rest: List[Tuple[str, int]] = []
+            try:
+                self._call(batch, deadline, lambda answer: _accepted(answer, len(batch.increments)), cancel)
+            except CountmillError as e:
+                if e._again or e._open or e.status == 401:  # a token that expired is soon another
+                    raise refused or e
+                gone, line = batch.increments, e.problem.get("line")
+                # One that is refused does not stop the others.
+                if isinstance(e, (DeniedError, InvalidError)) and isinstance(line, int) and 0 < line <= len(gone):
+                    gone, rest = gone[line - 1:line], gone[:line - 1] + gone[line:]
+                elif isinstance(e, IDsReusedError):
+                    gone = []
+                e.increments = (refused.increments if refused else []) + gone
+                refused = e
             with self._lock:
-                self._batch = None
-            raise
-        with self._lock:
-            self._batch = None
+                self._batch = batch = _batch(rest)
+        if refused:
+            raise refused
 
     def _call(self, r: _Request, deadline: float, decode: Callable[[Any], Any], cancel: Optional[threading.Event] = None) -> Any:
         """Sends r until it is answered. Every request of this client may be repeated."""
@@ -750,6 +756,12 @@ def _problem(status: int, text: bytes, retry_after: str) -> CountmillError:
                _again=kind != "overflow" and status in _REPEATED, _open=cls is OutcomeUnknownError)
 
 
+def _batch(adds: List[Tuple[str, int]]) -> Optional[_Request]:
+    adds = [(c, d) for c, d in adds if d]
+    body = b"".join(_line(c, d) + b"\n" for c, d in adds)
+    return _Request("/v1/increments", body, "application/x-ndjson", secrets.token_hex(16), increments=adds, write=True) if adds else None
+
+
 def _line(counter: str, delta: int, **more: Any) -> bytes:
     """An increment as JSON. What the server would refuse is refused here, so that it cannot spoil a batch."""
     try:
@@ -831,8 +843,9 @@ def _duration(seconds: Optional[float]) -> Optional[str]:
 
 
 def _address(base: str) -> SplitResult:
-    with suppress(ValueError):  # of a port
+    with suppress(ValueError):  # of a port, or a name that no connection can be made to
         u = urlsplit(base)
+        (u.hostname or "").encode("idna")
         if (u.scheme in ("http", "https") and u.hostname and u.port != 0 and not u.query and not u.fragment
                 and u.username is None and not re.search(r"[\x00-\x20\x7f]", base) and u.path.isascii()):
             return u
