@@ -166,10 +166,16 @@ func (rc *readClients) showIndexes(p *proc) {
 	})
 }
 
-// changeRule changes the rule of counters that nobody counts. So rules change under all work.
+// changeRule changes the rule of counters that nobody counts, or how long counted ones keep minutes. So rules change under all work,
+// and a sweep joins minutes by other rules than the one before.
 func (rc *readClients) changeRule(p *proc) {
-	pattern, n, keep := pick(rc.rng, []string{"unused:*", "unused:x"}), rc.rng.IntN(4), keepForAll
-	keep.Quarters /= time.Duration(1 + rc.rng.IntN(2))
+	pattern, n, keep := pick(rc.rng, append([]string{"unused:*", "unused:x"}, rc.rules...)), rc.rng.IntN(4), keepForAll
+	if slices.Contains(rc.rules, pattern) {
+		n = 3
+		keep.Minutes /= time.Duration(1 + rc.rng.IntN(6))
+	} else {
+		keep.Quarters /= time.Duration(1 + rc.rng.IntN(2))
+	}
 	var set store.Settings
 	rc.look("rule", p, func(ctx context.Context) (err error) {
 		switch n {
