@@ -83,7 +83,7 @@ func (d *database) Limits() engine.Limits {
 		Name: fmt.Sprintf("%q %q %q", d.cfg.Project, d.cfg.Database, d.cfg.Namespace),
 		Rows: maxRows, Bytes: maxCommit, Fields: maxFields, RowBytes: maxData, Keys: maxKeys, Commits: 4, RowRate: 1,
 		RowsCost: true, Spread: true, ByName: true, Returns: true, MaxThenAdd: !d.oneOfTwo,
-		Clock: true, Expires: true, Past: past,
+		Clock: true, Expires: true,
 	}
 }
 

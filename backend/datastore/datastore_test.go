@@ -94,7 +94,7 @@ func expire(t *testing.T, s store.Store) {
 		if !d.kinds[i].Expires {
 			continue
 		}
-		v := d.View(time.Time{})
+		v := d.View()
 		rows := v.Scan(t.Context(), engine.Range{Kind: engine.KindID(i)}, d.kinds[i].Due)
 		var gone []*pb.Mutation
 		for r := rows.Next(); r != nil; r = rows.Next() {

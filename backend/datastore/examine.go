@@ -90,7 +90,7 @@ func (e Exam) meta(ctx context.Context, d *database, r *backend.Report) bool {
 	ctx, cancel := context.WithTimeout(ctx, examTimeout)
 	defer cancel()
 	began := e.NowFunc()
-	v := d.View(time.Time{})
+	v := d.View()
 	_, err := v.Get(ctx, nil)
 	took, at := e.NowFunc().Sub(began), v.At()
 	if err != nil && (!errors.Is(err, engine.ErrDeployment) || status.Code(err) != codes.OK && status.Code(err) != codes.Unknown) {

@@ -17,13 +17,7 @@ import (
 )
 
 // View opens a view. It holds no resources: the service keeps the past for an hour.
-func (d *database) View(past time.Time) engine.View {
-	v := &view{d: d}
-	if !past.IsZero() {
-		v.when, v.at = timestamppb.New(past), past
-	}
-	return v
-}
+func (d *database) View() engine.View { return &view{d: d} }
 
 type view struct {
 	d      *database

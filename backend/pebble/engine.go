@@ -86,7 +86,7 @@ func (e *database) Check(ctx context.Context, with []engine.Key) (engine.Checked
 	if err := cmp.Or(e.guard.check(), e.health.unreadable()); err != nil {
 		return engine.Checked{}, err
 	}
-	v := e.View(time.Time{})
+	v := e.View()
 	defer v.Close()
 	rows, err := v.Get(ctx, with, engine.All)
 	if err != nil {

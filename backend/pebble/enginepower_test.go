@@ -284,7 +284,7 @@ func (m *rowMachine) expire(ctx context.Context, e *database) error {
 
 // compare looks for each deed.
 func (m *rowMachine) compare(ctx context.Context, e *database) error {
-	v := e.View(time.Time{})
+	v := e.View()
 	defer v.Close()
 	rows, err := v.Get(ctx, []engine.Key{{Kind: horizonRow, Name: "horizon"}, {Kind: sumRow, Place: 9, Name: "all"}}, engine.All)
 	if err != nil {

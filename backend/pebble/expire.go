@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
 
@@ -128,7 +127,7 @@ func (e *database) removeDue(ctx context.Context, kind engine.KindID, keys []eng
 
 // Due looks at all rows of the kind. An index would be one more row in each commit that writes a Due.
 func (e *database) Due(ctx context.Context, kind engine.KindID, before int64, after string, limit int) (keys []engine.Key, next string, err error) {
-	v := e.View(time.Time{})
+	v := e.View()
 	defer v.Close()
 	due := e.kinds[kind].Due
 	rows := v.Scan(ctx, engine.Range{Kind: kind}, due)

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/go-cmp/cmp"
@@ -167,7 +166,7 @@ func TestDamagedRows(t *testing.T) {
 		if err := e.db.Set(e.row(nil, &bad), []byte(value), nil); err != nil {
 			t.Fatal(err)
 		}
-		v := e.View(time.Time{})
+		v := e.View()
 		scan := v.Scan(t.Context(), engine.Range{Kind: sumRow}, ofCount)
 		first, problem := scan.Next(), ""
 		if first != nil {

@@ -3,7 +3,6 @@ package pebble
 import (
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -46,7 +45,7 @@ func TestTransactionsOfALot(t *testing.T) {
 	if got := e.commits.last - commits; got != 1 {
 		t.Errorf("%d batches, want 1", got)
 	}
-	v := e.View(time.Time{})
+	v := e.View()
 	defer v.Close()
 	rows, err := v.Get(t.Context(), []engine.Key{{Kind: sumRow, Name: "a"}, {Kind: sumRow, Name: "b"}}, ofCount)
 	if err != nil || rows[0].Int64(ofCount) != 2 || rows[1].Int64(ofCount) != 2 {

@@ -81,13 +81,12 @@ func (e *database) get(ctx context.Context, s *snapshot, keys []engine.Key, fiel
 // A view is a snapshot that is taken at the first call.
 type view struct {
 	e    *database
-	past bool
 	done bool
 	s    *snapshot
 }
 
 // View opens a view. An open view keeps old versions of all rows on disk: close it.
-func (e *database) View(past time.Time) engine.View { return &view{e: e, past: !past.IsZero()} }
+func (e *database) View() engine.View { return &view{e: e} }
 
 // pin takes the snapshot, and waits until everything that it shows is on disk: a kill of the process must not take back
 // a number that was shown.
@@ -97,8 +96,6 @@ func (v *view) pin(ctx context.Context) error {
 		return err
 	case v.done:
 		return errors.New("the view is closed")
-	case v.past:
-		return fmt.Errorf("%w: this engine keeps no past", engine.ErrExpired)
 	}
 	if v.s == nil {
 		v.s = v.e.snapshot(false)

@@ -16,9 +16,8 @@ type Engine interface {
 	// meanwhile, it answers ErrConflict. If do returns an error, Transact applies nothing and returns that error.
 	Transact(ctx context.Context, soft bool, do func(Tx) error) (Result, error)
 
-	// View opens a view of the present, or of a past moment (Limits.Past). It costs nothing until the first
-	// call, which fixes the moment of a view of the present.
-	View(past time.Time) View
+	// View opens a view. It costs nothing until the first call, which fixes its moment.
+	View() View
 
 	// Due lists up to limit keys of rows whose Kind.Due is at most before, by rising Due. The caller reads each row
 	// again in a Transact. after is empty, or the next of the page before; an empty next is the end.

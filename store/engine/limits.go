@@ -1,7 +1,5 @@
 package engine
 
-import "time"
-
 // Limits are facts about a database. They do not change while it is open. 0 means no limit, unless said otherwise.
 type Limits struct {
 	// Name distinguishes this database from its copies and from all others, where several processes share it.
@@ -45,6 +43,4 @@ type Limits struct {
 	Expires bool
 	// Clock says that the database has a clock of its own: Result.At and Checked.At are not zero.
 	Clock bool
-	// Past is how far back a View may look; 0 for views of the present only.
-	Past time.Duration
 }

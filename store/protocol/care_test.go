@@ -139,7 +139,7 @@ func TestLettersAreWhole(t *testing.T) {
 	if err := s.DeleteDeadLetters(t.Context(), []string{"a", "b", "c"}); err != nil {
 		t.Fatal(err)
 	}
-	v := s.db.Open().View(time.Time{})
+	v := s.db.Open().View()
 	if row := v.Scan(t.Context(), engine.Range{Kind: kindOf("chunk")}).Next(); row != nil {
 		t.Errorf("the chunk %q is left", row.Key.Name)
 	}
@@ -369,7 +369,7 @@ type late struct {
 	do func()
 }
 
-func (e *late) View(past time.Time) engine.View { return &lateView{e.Engine.View(past), e} }
+func (e *late) View() engine.View { return &lateView{e.Engine.View(), e} }
 
 type lateView struct {
 	engine.View

@@ -32,7 +32,7 @@ func createIndex(t *testing.T, s store.Store) *store.Index {
 // stored are the keys of a kind.
 func (s tested) stored(t *testing.T, kind string) (keys []engine.Key) {
 	t.Helper()
-	v := s.db.Open().View(time.Time{})
+	v := s.db.Open().View()
 	defer v.Close()
 	for id := range protocol.Kinds {
 		if protocol.Kinds[id].Name != kind {
@@ -181,7 +181,7 @@ func TestSettingsOfAnotherDatabaseStay(t *testing.T) {
 	s := open(t, limits["datastore"])
 	key := s.stored(t, "meta")[0]
 	e := s.db.Open()
-	rows, err := e.View(time.Time{}).Get(t.Context(), []engine.Key{key}, engine.Data)
+	rows, err := e.View().Get(t.Context(), []engine.Key{key}, engine.Data)
 	if err != nil {
 		t.Fatal(err)
 	}

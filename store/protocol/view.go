@@ -13,15 +13,7 @@ import (
 // View opens a view. It costs nothing until the first call.
 func (s *Store) View() store.View { return s.view() }
 
-// ViewAt opens a view of a past moment (engine.Limits.Past). It is nil if the database keeps no past.
-func (s *Store) ViewAt(at time.Time) store.View {
-	if s.limits.Past == 0 {
-		return nil
-	}
-	return &view{store: s, View: s.engine.View(at)}
-}
-
-func (s *Store) view() *view { return &view{store: s, View: s.engine.View(time.Time{})} }
+func (s *Store) view() *view { return &view{store: s, View: s.engine.View()} }
 
 // A view is a view of the engine.
 type view struct {

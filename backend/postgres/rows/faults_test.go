@@ -126,7 +126,7 @@ func certain(err error) bool {
 
 func read(t *testing.T, e engine.Engine, key engine.Key) engine.Row {
 	t.Helper()
-	v := e.View(time.Time{})
+	v := e.View()
 	defer v.Close()
 	rows, err := v.Get(context.Background(), []engine.Key{key}, engine.All)
 	if err != nil {

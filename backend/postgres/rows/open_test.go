@@ -109,7 +109,7 @@ func TestViewsEnd(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for range cap(e.views) + 1 { // one more than there are connections for
-		v := e.View(time.Time{})
+		v := e.View()
 		defer v.Close()
 		for err = error(nil); err == nil; {
 			_, err = v.Get(ctx, nil)

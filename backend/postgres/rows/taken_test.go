@@ -125,7 +125,7 @@ func TestTimesOfCommits(t *testing.T) {
 	t.Parallel()
 	e := open(t, schema(t), enginetest.Kinds())
 	for range 20 {
-		v := e.View(time.Time{})
+		v := e.View()
 		if _, err := v.Get(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}

@@ -58,12 +58,8 @@ type view struct {
 }
 
 // View opens a view of the present.
-func (e *Engine) View(past time.Time) engine.View {
-	v := &view{e: e, slots: e.views}
-	if !past.IsZero() {
-		v.ended = fmt.Errorf("%w: this database has no past", engine.ErrExpired)
-	}
-	return v
+func (e *Engine) View() engine.View {
+	return &view{e: e, slots: e.views}
 }
 
 var errClosed = errors.New("postgres: closed")

@@ -48,9 +48,8 @@ func newDatabase(w *World, m Machine) *database {
 		db.twin = &twin{kernel: k, machine: m, ends: db.endAll}
 		db.twin.open()
 		k.limits = db.twin.engine.Limits()
-		k.limits.Past = 100 * 365 * 24 * time.Hour // of the copy
 	}
-	db.mem = memory.New(protocol.Kinds, memory.Options{Limits: k.limits, Clock: k.storeNow, Errorf: func(format string, args ...any) { k.violate(format, args...) }})
+	db.mem = memory.New(protocol.Kinds, memory.Options{Limits: k.limits, Clock: k.storeNow, Past: 100 * 365 * 24 * time.Hour, Errorf: func(format string, args ...any) { k.violate(format, args...) }})
 	db.engine = db.mem.Open()
 	if m != nil {
 		db.twin.copy, db.twin.mirror = db.mem, db.engine
@@ -245,7 +244,7 @@ func (db *database) totalAt(counter string, at time.Time) int64 {
 
 // rowOf reads a row.
 func (db *database) rowOf(kind engine.KindID, name string) engine.Row {
-	v := db.engine.View(time.Time{})
+	v := db.engine.View()
 	defer v.Close()
 	return must(v.Get(background, []engine.Key{{Kind: kind, Name: name}}, engine.All))[0]
 }
@@ -263,7 +262,8 @@ func (db *database) servedAt(counter string, at time.Time) (total int64, exists 
 	for n := range db.most[counter] {
 		keys = append(keys, store.Key{Counter: counter, Shard: n})
 	}
-	v := db.own.ViewAt(at)
+	db.mem.ShowPast(at)
+	v := db.own.View()
 	defer v.Close()
 	values := must(v.Lookup(background, keys))
 	for _, shard := range values[1:] {

@@ -180,7 +180,7 @@ func (tw *twin) recover(changes []engine.Change) bool {
 }
 
 func rowIn(e engine.Engine, key engine.Key) engine.Row {
-	v := e.View(time.Time{})
+	v := e.View()
 	defer v.Close()
 	return must(v.Get(background, []engine.Key{key}, engine.All))[0]
 }
@@ -236,7 +236,7 @@ func must2[A, B any](a A, b B, err error) (A, B) { return must(a, err), b }
 // rows are all rows of a kind.
 func (tw *twin) rows(e engine.Engine, kind engine.KindID) map[engine.Key]engine.Row {
 	all := make(map[engine.Key]engine.Row)
-	v := e.View(time.Time{})
+	v := e.View()
 	defer v.Close()
 	scan := v.Scan(background, engine.Range{Kind: kind}, engine.All)
 	defer scan.Close()

@@ -79,7 +79,7 @@ func drawPlan(rng *rand.Rand, seed uint64, m Machine) *plan {
 // those of Datastore or PostgreSQL.
 func (pl *plan) drawEngine() {
 	rng := pl.rng
-	pl.limits = engine.Limits{Commits: pl.shape.commits, Keys: []int{20, 1000}[rng.IntN(2)], RowBytes: 8 << 20, Past: 100 * 365 * 24 * time.Hour}
+	pl.limits = engine.Limits{Commits: pl.shape.commits, Keys: []int{20, 1000}[rng.IntN(2)], RowBytes: 8 << 20}
 	l := &pl.limits
 	switch {
 	case pl.embedded:

@@ -151,12 +151,12 @@ type twinView struct {
 	e engine.Engine
 }
 
-func (t *twinEngine) View(past time.Time) engine.View {
+func (t *twinEngine) View() engine.View {
 	if t.past {
-		return t.tw.mirror.View(past)
+		return t.tw.mirror.View()
 	}
 	e := t.tw.engine
-	return &twinView{e.View(past), t, e}
+	return &twinView{e.View(), t, e}
 }
 
 func (v *twinView) Get(ctx context.Context, keys []engine.Key, fields ...engine.FieldID) (rows []engine.Row, err error) {
@@ -239,11 +239,7 @@ func (t *twinEngine) Check(ctx context.Context, with []engine.Key) (checked engi
 	return checked, err
 }
 
-func (t *twinEngine) Moment() time.Time   { return t.tw.engine.Moment() }
-func (t *twinEngine) Resume(at time.Time) { t.tw.engine.Resume(at) }
-func (t *twinEngine) Limits() engine.Limits {
-	l := t.tw.engine.Limits()
-	l.Past = t.tw.copy.Limits.Past // of the copy
-	return l
-}
-func (t *twinEngine) Close() error { return nil }
+func (t *twinEngine) Moment() time.Time     { return t.tw.engine.Moment() }
+func (t *twinEngine) Resume(at time.Time)   { t.tw.engine.Resume(at) }
+func (t *twinEngine) Limits() engine.Limits { return t.tw.engine.Limits() }
+func (t *twinEngine) Close() error          { return nil }

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/countmill/countmill/store/engine"
 	"github.com/countmill/countmill/store/engine/enginetest"
@@ -18,7 +17,7 @@ var databases = map[string]engine.Limits{
 	"directory": {Exclusive: true, Conditions: true, CertainOutcome: true, FreeUpserts: true, MaxThenAdd: true},
 	"service": {
 		Rows: 400, Fields: 500, RowBytes: 900 << 10, RowRate: 1, RowsCost: true, Spread: true, ByName: true, Returns: true,
-		MaxThenAdd: true, Expires: true, Clock: true, Past: time.Hour,
+		MaxThenAdd: true, Expires: true, Clock: true,
 	},
 	"server": {Conditions: true, Returns: true, ByName: true, Clock: true, RowRate: 300},
 }

@@ -180,7 +180,7 @@ func byTime(ctx context.Context, e engine.Engine, c *engine.Commit) (engine.Resu
 		if change.Op != engine.Insert {
 			return false
 		}
-		v := e.View(time.Time{})
+		v := e.View()
 		defer v.Close()
 		rows, err := v.Get(ctx, []engine.Key{change.Key}, engine.All)
 		return err == nil && rows[0].Exists && !slices.Equal(rows[0].Fields, change.Set)
@@ -244,7 +244,7 @@ func (t *firstRead) Get(ctx context.Context, keys []engine.Key, fields ...engine
 }
 
 func checksFirst(ctx context.Context, e engine.Engine, soft bool, do func(engine.Tx) error) (engine.Result, error) {
-	v := e.View(time.Time{})
+	v := e.View()
 	defer v.Close()
 	return e.Transact(ctx, soft, func(tx engine.Tx) error { return do(&firstRead{Tx: tx, view: v}) })
 }
@@ -270,7 +270,7 @@ func (t *noting) Change(c *engine.Change) { t.changes = append(t.changes, c.Clon
 // rechecks looks again at some of the rows that a transaction has read, when it ends.
 func rechecks(these func(r *engine.Row, written bool) bool) func(engine.Engine) engine.Engine {
 	return transacts(func(ctx context.Context, e engine.Engine, soft bool, do func(engine.Tx) error) (engine.Result, error) {
-		t := &noting{View: e.View(time.Time{}), read: make(map[engine.Key]engine.Row)}
+		t := &noting{View: e.View(), read: make(map[engine.Key]engine.Row)}
 		defer t.Close()
 		if err := do(t); err != nil {
 			return engine.Result{}, err
@@ -310,7 +310,7 @@ func (e *haunted) Commit(ctx context.Context, c *engine.Commit) (engine.Result, 
 			continue
 		}
 		if all[i].Op == engine.Delete {
-			v := e.View(time.Time{})
+			v := e.View()
 			rows, err := v.Get(ctx, []engine.Key{key}, engine.All)
 			v.Close()
 			if err != nil {
@@ -366,7 +366,7 @@ type lazy struct {
 func (e *lazy) Commit(ctx context.Context, c *engine.Commit) (engine.Result, error) {
 	if !c.Soft {
 		if e.ordered {
-			e.View(time.Time{}).Close()
+			e.View().Close()
 		}
 		return e.Engine.Commit(ctx, c)
 	}
@@ -376,14 +376,14 @@ func (e *lazy) Commit(ctx context.Context, c *engine.Commit) (engine.Result, err
 	return engine.Result{}, nil
 }
 
-func (e *lazy) View(past time.Time) engine.View {
+func (e *lazy) View() engine.View {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, c := range e.held {
 		_, _ = e.Engine.Commit(context.Background(), c)
 	}
 	e.held = nil
-	return e.Engine.View(past)
+	return e.Engine.View()
 }
 
 type tardy struct{ engine.Engine }
@@ -402,8 +402,8 @@ type viewing struct {
 	spoil func(*oddView)
 }
 
-func (e viewing) View(past time.Time) engine.View {
-	v := &oddView{View: e.Engine.View(past), e: e.Engine}
+func (e viewing) View() engine.View {
+	v := &oddView{View: e.Engine.View(), e: e.Engine}
 	e.spoil(v)
 	return v
 }
@@ -420,7 +420,7 @@ func (v *oddView) Get(ctx context.Context, keys []engine.Key, fields ...engine.F
 	if !v.unpinned || v.At().IsZero() {
 		return v.View.Get(ctx, keys, fields...)
 	}
-	newest := v.e.View(time.Time{})
+	newest := v.e.View()
 	defer newest.Close()
 	return newest.Get(ctx, keys, fields...)
 }

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/countmill/countmill/store/engine"
 	"github.com/countmill/countmill/store/engine/enginetest"
@@ -91,8 +90,8 @@ type unfinished struct {
 	step int
 }
 
-func (e unfinished) View(past time.Time) engine.View {
-	return unfinishedView{e.Engine.View(past), e.step}
+func (e unfinished) View() engine.View {
+	return unfinishedView{e.Engine.View(), e.step}
 }
 
 func (e unfinished) Transact(ctx context.Context, soft bool, do func(engine.Tx) error) (engine.Result, error) {

@@ -174,7 +174,7 @@ func (s *suite) refused(want error, changes ...engine.Change) {
 
 // view opens a view that ends with the test.
 func (s *suite) view() engine.View {
-	v := s.Engine.View(time.Time{})
+	v := s.Engine.View()
 	s.Cleanup(v.Close)
 	return v
 }
@@ -195,7 +195,7 @@ func (s *suite) in(v engine.View, key engine.Key, fields ...engine.FieldID) *eng
 // get reads a row as it is now.
 func (s *suite) get(key engine.Key, fields ...engine.FieldID) *engine.Row {
 	s.Helper()
-	v := s.Engine.View(time.Time{})
+	v := s.Engine.View()
 	defer v.Close()
 	return s.in(v, key, fields...)
 }
@@ -244,7 +244,7 @@ func (s *suite) scan(v engine.View, r engine.Range, f ...engine.FieldID) (keys [
 
 func (s *suite) wantScan(r engine.Range, want ...engine.Key) {
 	s.Helper()
-	v := s.Engine.View(time.Time{})
+	v := s.Engine.View()
 	defer v.Close()
 	if diff := cmp.Diff(slices.Concat(want), s.scan(v, r)); diff != "" {
 		s.Errorf("scan %+v (-want +got):\n%s", r, diff)
@@ -327,7 +327,7 @@ func (s *suite) watch(ended <-chan struct{}, look func(v engine.View)) {
 		if s.Parts {
 			<-ended
 		}
-		v := s.Engine.View(time.Time{})
+		v := s.Engine.View()
 		look(v)
 		v.Close()
 	}

@@ -1,7 +1,6 @@
 package enginetest
 
 import (
-	"errors"
 	"sync"
 	"time"
 
@@ -12,7 +11,6 @@ var viewTests = []suiteTest{
 	{"ViewIsPinned", testViewIsPinned},
 	{"ViewBeginsAtItsFirstCall", testViewBeginsAtItsFirstCall},
 	{"ViewIsClosed", testViewIsClosed},
-	{"ViewsOfThePast", testViewsOfThePast},
 	{"FieldsAreChosen", testFieldsAreChosen},
 	{"MomentsCoverCommits", testMomentsCoverCommits},
 	{"MomentsOrderViews", testMomentsOrderViews},
@@ -92,35 +90,6 @@ func testViewIsClosed(s *suite) {
 	}
 }
 
-func testViewsOfThePast(s *suite) {
-	if s.limits.Past == 0 {
-		s.Skip("the engine keeps no past")
-	}
-	a := named(record, "a")
-	var past []time.Time
-	for range 3 {
-		s.commit(add(a, 1))
-		v := s.view()
-		s.in(v, a)
-		past = append(past, v.At())
-		v.Close()
-	}
-	s.commit(del(a))
-	for i, at := range past {
-		v := s.Engine.View(at)
-		s.wantRow(s.in(v, a), a, fields{count: int64(i) + 1})
-		if !v.At().Equal(at) {
-			s.Errorf("a view of %s says %s", at, v.At())
-		}
-		v.Close()
-	}
-	old := s.Engine.View(past[0].Add(-s.limits.Past - time.Hour))
-	defer old.Close()
-	if _, err := old.Get(s.ctx(), []engine.Key{a}, count); !errors.Is(err, engine.ErrExpired) {
-		s.Errorf("a view of a moment that is gone: got %v, want ErrExpired", err)
-	}
-}
-
 // A read has the fields that it asks for, and no others.
 func testFieldsAreChosen(s *suite) {
 	a, d := placed(1, "a", 0), named(doc, "d")
@@ -170,7 +139,7 @@ func testMomentsCoverCommits(s *suite) {
 	for i := range int64(20) {
 		result := s.commit(add(a, 1))
 		moment := s.Engine.Moment()
-		v := s.Engine.View(time.Time{})
+		v := s.Engine.View()
 		row := s.in(v, a)
 		if row.Int64(count) != i+1 || v.At().Before(result.At) || v.At().Before(last) || v.At().Before(moment) {
 			s.Fatalf("a view of %s has %d of %d; the commit was at %s, the moment %s, the view before %s", v.At(), row.Int64(count), i+1, result.At, moment, last)

@@ -27,6 +27,8 @@ type Options struct {
 	// Errorf gets mistakes of the caller, such as a change that breaks a rule. The call is refused in any case. Tests
 	// pass t.Errorf. Default nil: mistakes are not reported.
 	Errorf func(format string, args ...any)
+	// Past is how long the database keeps old versions for ShowPast. Default 0.
+	Past time.Duration
 }
 
 // A Database keeps all data. Its engines are the processes that have it open.
@@ -42,6 +44,7 @@ type Database struct {
 	synced  int64     // the disk has everything up to this moment
 	held    chan struct{}
 	views   map[*view]struct{}
+	past    int64 // of the next view; 0 for the present
 	around  func(*Call, func() error) error
 	check   error
 	restore int64
@@ -195,10 +198,7 @@ func (d *Database) oldestLocked() int64 {
 	for v := range d.views {
 		oldest = min(oldest, v.at)
 	}
-	if d.Limits.Past > 0 {
-		oldest = min(oldest, d.last-d.Limits.Past.Microseconds())
-	}
-	return oldest
+	return min(oldest, d.last-d.Options.Past.Microseconds())
 }
 
 // A process is an engine over the database.

@@ -32,7 +32,7 @@ func commit(ctx context.Context, e engine.Engine, soft bool, changes ...engine.C
 
 func get(t *testing.T, e engine.Engine, key engine.Key) engine.Row {
 	t.Helper()
-	v := e.View(time.Time{})
+	v := e.View()
 	defer v.Close()
 	rows, err := v.Get(t.Context(), []engine.Key{key}, engine.All)
 	if err != nil {
@@ -89,7 +89,7 @@ func TestAnswers(t *testing.T) {
 		t.Errorf("the calls are %v, want %s", seen[:4], want)
 	}
 	d.OnCall(func(*memory.Call) memory.Answer { return memory.Answer{Err: lost} })
-	v := e.View(time.Time{})
+	v := e.View()
 	_, getErr := v.Get(t.Context(), []engine.Key{key("a")})
 	scan := v.Scan(t.Context(), engine.Range{Kind: record})
 	scan.Next()
@@ -180,8 +180,8 @@ func TestFaults(t *testing.T) {
 		t.Errorf("the check answers %+v and %v", checked, err)
 	}
 	_ = commit(t.Context(), e, false, add("b"), add("b"))
-	_, _ = e.View(time.Time{}).Get(t.Context(), make([]engine.Key, 1001))
-	scan := e.View(time.Time{}).Scan(t.Context(), engine.Range{Kind: once})
+	_, _ = e.View().Get(t.Context(), make([]engine.Key, 1001))
+	scan := e.View().Scan(t.Context(), engine.Range{Kind: once})
 	if scan.Next(); mistakes != 3 || !errors.Is(scan.Err(), engine.ErrRefused) {
 		t.Errorf("%d mistakes were reported, want 3; the last is %v", mistakes, scan.Err())
 	}
@@ -216,7 +216,7 @@ func BenchmarkView(b *testing.B) {
 	keys := []engine.Key{key("a"), key("b")}
 	b.ReportAllocs()
 	for b.Loop() {
-		v := e.View(time.Time{})
+		v := e.View()
 		if _, err := v.Get(context.Background(), keys, count); err != nil {
 			b.Fatal(err)
 		}

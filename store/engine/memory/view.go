@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sort"
 	"time"
@@ -20,11 +19,18 @@ type view struct {
 	done bool
 }
 
-func (p *process) View(past time.Time) engine.View {
-	v := &view{p: p}
-	if !past.IsZero() {
-		v.past = past.UnixMicro()
-	}
+// ShowPast lets the next View of any process show a moment up to Options.Past ago.
+func (d *Database) ShowPast(at time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.past = at.UnixMicro()
+}
+
+func (p *process) View() engine.View {
+	p.d.mu.Lock()
+	defer p.d.mu.Unlock()
+	v := &view{p: p, past: p.d.past}
+	p.d.past = 0
 	return v
 }
 
@@ -56,9 +62,7 @@ func (v *view) takeLocked() error {
 		at = d.nextLocked() // after every Moment
 	}
 	if v.past != 0 {
-		if at = v.past; at > d.nowLocked() || at < d.last-d.Limits.Past.Microseconds() {
-			return fmt.Errorf("%w: %s", engine.ErrExpired, timeOf(at))
-		}
+		at = v.past
 	}
 	d.last, v.at = max(d.last, at), at
 	d.views[v] = struct{}{}

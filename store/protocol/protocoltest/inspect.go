@@ -99,7 +99,7 @@ func (s *Store) Buckets(counter string) []store.Bucket {
 
 // Grouped returns the parts of all shards that were folded by an index.
 func (s *Store) Grouped(index int64) map[store.Key]int64 {
-	v := s.DB.Open().View(time.Time{})
+	v := s.DB.Open().View()
 	defer v.Close()
 	kind := slices.IndexFunc(protocol.Kinds, func(k engine.Kind) bool { return k.Name == "shard" })
 	fields := protocol.Kinds[kind].Fields
