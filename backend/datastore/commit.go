@@ -272,6 +272,8 @@ type transaction struct {
 
 func (tx *transaction) Now() time.Time { return tx.now }
 
+func (tx *transaction) Restores() int64 { return 0 }
+
 func (tx *transaction) Change(c *engine.Change) {
 	if err := tx.add(c); err != nil && tx.problem == nil {
 		tx.problem = err

@@ -76,6 +76,8 @@ func (t *tx) Get(ctx context.Context, keys []engine.Key, fields ...engine.FieldI
 
 func (t *tx) Now() time.Time { return t.now }
 
+func (t *tx) Restores() int64 { return t.e.restores }
+
 func (t *tx) Change(c *engine.Change) {
 	if t.ended {
 		return

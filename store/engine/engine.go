@@ -68,6 +68,10 @@ type Tx interface {
 	// it.
 	Now() time.Time
 
+	// Restores is Checked.Restores of a check after which the transaction began, on the same server. If the server has lost its end
+	// since, the transaction is not applied.
+	Restores() int64
+
 	// Change adds a change. It copies c. Changes come in any order, no key twice.
 	Change(c *Change)
 }

@@ -53,11 +53,8 @@ func TestSequencesAfterARestore(t *testing.T) {
 		}
 	}
 	s.db.Fail(nil, 3)
-	if _, err := s.Check(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	if got, want := take(t, s, "b"), int64(2+3*store.RestoreSkip); got != want {
-		t.Errorf("after a check that finds another restore b gives %d, want %d", got, want)
+		t.Errorf("in a transaction after another restore, before the store knows of it, b gives %d, want %d", got, want)
 	}
 }
 

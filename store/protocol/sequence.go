@@ -13,15 +13,15 @@ func (s *Store) sequenceKey(name string) engine.Key {
 
 // sequenceState returns the state in a row. Each restore of the database since the row was written has moved it, also if there is no
 // row: the lost process may have begun the sequence.
-func (s *Store) sequenceState(row *engine.Row) store.SequenceState {
+func sequenceState(row *engine.Row, restores int64) store.SequenceState {
 	state := store.SequenceState{Last: row.Int64(fieldLast), Deleted: timeOf(row.Int64(fieldDeletedAt))}
-	state.Skip(max(0, s.restores.Load()-row.Int64(fieldRestores)))
+	state.Skip(max(0, restores-row.Int64(fieldRestores)))
 	return state
 }
 
-func (s *Store) setSequence(tx engine.Tx, key engine.Key, state store.SequenceState) {
+func setSequence(tx engine.Tx, key engine.Key, state store.SequenceState) {
 	tx.Change(&engine.Change{Key: key, Set: []engine.Field{
-		field(fieldDeletedAt, micros(state.Deleted)), field(fieldLast, state.Last), field(fieldRestores, s.restores.Load()),
+		field(fieldDeletedAt, micros(state.Deleted)), field(fieldLast, state.Last), field(fieldRestores, tx.Restores()),
 	}})
 }
 
@@ -40,7 +40,7 @@ func (s *Store) NextValues(ctx context.Context, sequence string, takes []store.T
 		if err != nil {
 			return err
 		}
-		state, fresh := s.sequenceState(&rows[0]), false
+		state, fresh := sequenceState(&rows[0], tx.Restores()), false
 		given = make([]store.Given, len(takes))
 		insert := &engine.Change{Op: engine.Insert}
 		for i := range takes {
@@ -55,7 +55,7 @@ func (s *Store) NextValues(ctx context.Context, sequence string, takes []store.T
 			}
 		}
 		if fresh {
-			s.setSequence(tx, keys[0], state)
+			setSequence(tx, keys[0], state)
 		}
 		return nil
 	})
@@ -73,7 +73,7 @@ func (s *Store) Sequence(ctx context.Context, sequence string) (store.SequenceSt
 	if err != nil {
 		return store.SequenceState{}, err
 	}
-	return s.sequenceState(&rows[0]), nil
+	return sequenceState(&rows[0], s.restores.Load()), nil
 }
 
 // DeleteSequence keeps the row, because that has the last value.
@@ -84,10 +84,10 @@ func (s *Store) DeleteSequence(ctx context.Context, sequence string) (before sto
 		if err != nil {
 			return err
 		}
-		if before = s.sequenceState(&rows[0]); before.Exists() {
+		if before = sequenceState(&rows[0], tx.Restores()); before.Exists() {
 			after := before
 			after.Deleted = s.now(tx)
-			s.setSequence(tx, key, after)
+			setSequence(tx, key, after)
 		}
 		return nil
 	})

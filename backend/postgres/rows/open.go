@@ -40,10 +40,10 @@ type Engine struct {
 	meta     string // metaTable, quoted
 	tables   []*table
 	identity string
-	origin   atomic.Pointer[string] // the server that Check has found
-	restored atomic.Int64           // when it was last another one, as Check has read it; 0 for never
-	durable  string                 // synchronous_commit of a commit
-	longest  time.Duration          // the constant, but in a test
+	known    atomic.Pointer[home] // as Check has found it
+	restored atomic.Int64         // when it was last another one, as Check has read it; 0 for never
+	durable  string               // synchronous_commit of a commit
+	longest  time.Duration        // the constant, but in a test
 	moments  moments
 	closing  context.Context // ends with Close, and all views with it
 	close    context.CancelFunc
@@ -52,6 +52,12 @@ type Engine struct {
 }
 
 var _ engine.Engine = (*Engine)(nil)
+
+// A home is the server of the database, with its timeline, and Checked.Restores there.
+type home struct {
+	server   string
+	restores int64
+}
 
 // format is that of the tables. A later one is a migration: migrate brings each earlier one to it, and never back.
 const format = 1
@@ -73,7 +79,7 @@ func Open(ctx context.Context, config *pgxpool.Config, schema string, kinds engi
 	}
 	e := &Engine{options: options, pool: pool, schema: schema, meta: quoted(schema, metaTable), tables: tables(schema, kinds), longest: longest,
 		views: make(chan struct{}, config.MaxConns/2), transacts: make(chan struct{}, config.MaxConns/4)}
-	e.origin.Store(new(string))
+	e.known.Store(new(home))
 	e.closing, e.close = context.WithCancel(context.Background())
 	for i, t := range e.tables {
 		if len(t.columns) > 31 || t.side != nil && (kinds[i].Class != engine.Sums || kinds[i].Expires) {
@@ -160,7 +166,7 @@ func (e *Engine) lacks(ctx context.Context) (int, error) {
 		return everything, err
 	}
 	var has int
-	err = e.pool.QueryRow(ctx, "select format, identity, origin from "+e.meta).Scan(&has, &e.identity, e.origin.Load())
+	err = e.pool.QueryRow(ctx, "select format, identity, origin, restores from "+e.meta).Scan(&has, &e.identity, &e.known.Load().server, &e.known.Load().restores)
 	if undefined := new(pgconn.PgError); errors.As(err, &undefined) && undefined.Code == "42P01" {
 		return 0, fmt.Errorf("%w: the schema %s has other tables; name an empty schema", engine.ErrDeployment, e.schema)
 	}
@@ -224,7 +230,7 @@ func (e *Engine) migrate(ctx context.Context, tx pgx.Tx) error {
 			return err
 		}
 	}
-	return tx.QueryRow(ctx, "select identity, origin from "+e.meta).Scan(&e.identity, e.origin.Load())
+	return tx.QueryRow(ctx, "select identity, origin, restores from "+e.meta).Scan(&e.identity, &e.known.Load().server, &e.known.Load().restores)
 }
 
 // commitRows is the most rows of a commit. A fold locks its rows until its end: folds of many counters at once would wait for each other,
@@ -288,7 +294,7 @@ func (e *Engine) Check(ctx context.Context, with []engine.Key) (engine.Checked, 
 			return engine.Checked{}, notSent(err)
 		}
 	}
-	e.origin.Store(&now)
+	e.known.Store(&home{now, checked.Restores})
 	return checked, nil
 }
 

@@ -143,11 +143,13 @@ func TestOtherServer(t *testing.T) {
 	url := schema(t)
 	e, other := open(t, url, enginetest.Kinds()), open(t, url, enginetest.Kinds())
 	key := engine.Key{Kind: record, Name: "a"}
+	var says int64 // the transaction's restores
 	set := func(e *Engine, meanwhile ...func()) error {
 		_, err := e.Transact(t.Context(), false, func(tx engine.Tx) error {
 			for _, do := range meanwhile {
 				do()
 			}
+			says = tx.Restores()
 			tx.Change(&engine.Change{Key: key, Set: []engine.Field{{ID: tally, Value: engine.IntOf(1)}}})
 			return nil
 		})
@@ -180,16 +182,18 @@ func TestOtherServer(t *testing.T) {
 	if err := commit(); !errors.Is(err, engine.ErrOutdated) {
 		t.Errorf("a commit that rests on reads of the server before: %v, want ErrOutdated", err)
 	}
-	if err := set(checking, func() { check(checking) }); !errors.Is(err, engine.ErrNotApplied) {
-		t.Errorf("a check in a transaction that does not know what it says: %v, want ErrNotApplied", err)
+	if err := set(checking, func() { check(checking) }); !errors.Is(err, engine.ErrNotApplied) || says != 0 {
+		t.Errorf("a check in a transaction that does not know what it says: %v, %d restores, want ErrNotApplied", err, says)
 	}
 	for i, e := range []*Engine{unchecked, other, unchecked, other} {
 		if n := check(e); n != 1 {
 			t.Errorf("check %d: %d restores, want 1", i, n)
 		}
 	}
-	if err := set(unchecked); err != nil {
-		t.Errorf("after a check: %v", err)
+	for _, e := range []*Engine{unchecked, open(t, url, enginetest.Kinds())} {
+		if err := set(e); err != nil || says != 1 {
+			t.Errorf("a transaction after a check: %v, %d restores, want 1", err, says)
+		}
 	}
 	if err := commit(); !errors.Is(err, engine.ErrOutdated) {
 		t.Errorf("a commit that rests on reads of the server before, after the check of another process: %v, want ErrOutdated", err)

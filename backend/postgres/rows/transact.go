@@ -13,6 +13,7 @@ import (
 // A tx reads in a view, and notes the version of each row; 0 for an absent row.
 type tx struct {
 	view    *view
+	known   *home
 	read    map[engine.Key]int64
 	changes []engine.Change
 }
@@ -22,8 +23,7 @@ const longest = 4 * time.Minute
 
 // Transact runs do, and then applies its changes if no row that it has read has another version.
 func (e *Engine) Transact(ctx context.Context, _ bool, do func(engine.Tx) error) (engine.Result, error) {
-	origin := *e.origin.Load() // as the caller knows it: a Check in between may count a restore
-	t := &tx{view: &view{e: e, slots: e.transacts}, read: make(map[engine.Key]int64)}
+	t := &tx{view: &view{e: e, slots: e.transacts}, known: e.known.Load(), read: make(map[engine.Key]int64)}
 	defer t.view.Close()
 	err := do(t)
 	if err != nil || len(t.changes) == 0 {
@@ -38,7 +38,7 @@ func (e *Engine) Transact(ctx context.Context, _ bool, do func(engine.Tx) error)
 	}
 	defer release(conn)
 	u := e.begin(b)
-	u.want(engine.ErrNotApplied, nil, "select 1 / count(*) from "+e.meta+" where "+server+" = $1", text(origin))
+	u.want(engine.ErrNotApplied, nil, "select 1 / count(*) from "+e.meta+" where "+server+" = $1", text(t.known.server))
 	for i := range t.changes {
 		if of := e.tables[t.changes[i].Key.Kind]; of.exclude(b) && !t.Now().IsZero() {
 			// From here on no commit is taken that requires less. The process may have been frozen since the reads.
@@ -65,6 +65,8 @@ func (t *tx) Get(ctx context.Context, keys []engine.Key, fields ...engine.FieldI
 }
 
 func (t *tx) Now() time.Time { return t.view.At() }
+
+func (t *tx) Restores() int64 { return t.known.restores }
 
 func (t *tx) Change(c *engine.Change) { t.changes = append(t.changes, c.Clone()) }
 

@@ -265,6 +265,7 @@ func (t *noting) Get(ctx context.Context, keys []engine.Key, fields ...engine.Fi
 }
 
 func (t *noting) Now() time.Time          { return t.At() }
+func (t *noting) Restores() int64         { return 0 }
 func (t *noting) Change(c *engine.Change) { t.changes = append(t.changes, c.Clone()) }
 
 // rechecks looks again at some of the rows that a transaction has read, when it ends.

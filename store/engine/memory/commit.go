@@ -214,4 +214,10 @@ func (t *tx) Get(ctx context.Context, keys []engine.Key, fields ...engine.FieldI
 
 func (t *tx) Now() time.Time { return t.view.At() }
 
+func (t *tx) Restores() int64 {
+	t.view.p.d.mu.Lock()
+	defer t.view.p.d.mu.Unlock()
+	return t.view.p.d.restore
+}
+
 func (t *tx) Change(c *engine.Change) { t.changes = append(t.changes, c.Clone()) }
