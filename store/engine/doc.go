@@ -39,7 +39,7 @@
 //
 // # Views and moments
 //
-//   - V1. A view of the present has everything that was acknowledged before its first call.
+//   - V1. A view has everything that was acknowledged before its first call.
 //   - V2. Of two views, the one with the later moment has everything that the other has. Caches rely on it.
 //   - V3. All calls of a view read at its moment, or answer ErrExpired.
 //   - V4. Everything in a view is durable, but for Soft commits: a total that was shown stays.
