@@ -57,11 +57,13 @@ type Error struct {
 	// Title and Detail are for people.
 	Title  string `json:"title"`
 	Detail string `json:"detail"`
-	// Field, Limit, Index and Line describe the error in the request.
+	// Field, Limit, Index and Line describe the error in the request. Lines are all lines of NDJSON with counters that the
+	// token lacks.
 	Field string `json:"field"`
 	Limit string `json:"limit"`
 	Index *int   `json:"index"`
 	Line  *int   `json:"line"`
+	Lines []int  `json:"lines"`
 	// Conflicts are the increments that were not counted, of type ids-reused.
 	Conflicts []countmill.Conflict `json:"conflicts"`
 	// RetryAfter is how long the server asks to wait; 0 if it does not say.

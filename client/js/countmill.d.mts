@@ -127,7 +127,8 @@ export class Client {
     /**
      * Sends all that was added before. It is durable when this resolves. After an error without increments the
      * client keeps them, and goes on with the same key. After an error with increments it has given these up;
-     * the error's class says whether they were counted. One that the token may not count is given up alone.
+     * the error's class says whether they were counted. Those that the token may not count are given up alone,
+     * and the error comes after the others are durable.
      * @param {CallOptions} [options]
      */
     flush({ timeout }?: CallOptions): Promise<void>;

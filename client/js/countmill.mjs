@@ -158,6 +158,8 @@ export class Client {
   #sums = new Map();
   /** Drawn once, kept until its outcome is certain. @type {Batch | undefined} */
   #batch;
+  /** Of increments given up, which nobody was told yet. @type {CountmillError | undefined} */
+  #refused;
   /** @type {Promise<unknown> | undefined} */
   #sending;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -292,7 +294,8 @@ export class Client {
   /**
    * Sends all that was added before. It is durable when this resolves. After an error without increments the
    * client keeps them, and goes on with the same key. After an error with increments it has given these up;
-   * the error's class says whether they were counted. One that the token may not count is given up alone.
+   * the error's class says whether they were counted. Those that the token may not count are given up alone,
+   * and the error comes after the others are durable.
    * @param {CallOptions} [options]
    */
   async flush({ timeout } = {}) {
@@ -310,7 +313,7 @@ export class Client {
     try {
       await this.#flush(this.#deadline(timeout));
     } catch (e) {
-      if (e instanceof CountmillError) e.increments = [...e.increments, ...(this.#batch?.increments ?? []), ...entries(this.#sums)];
+      if (e instanceof CountmillError) e.increments = [...e.increments, ...(this.#refused?.increments ?? []), ...(this.#batch?.increments ?? []), ...entries(this.#sums)];
       throw e;
     }
   }
@@ -536,6 +539,9 @@ export class Client {
     this.#sending = (async () => {
       if (this.#batch) await this.#sendBatch(deadline, cancel); // an earlier one
       await this.#sendBatch(deadline, cancel);
+      const refused = this.#refused;
+      this.#refused = undefined;
+      if (refused) throw refused;
     })().finally(() => { this.#sending = undefined; });
     await this.#sending;
   }
@@ -546,32 +552,28 @@ export class Client {
       this.#batch = batch(entries(this.#sums));
       this.#sums.clear();
     }
-    /** @type {CountmillError | undefined} */
-    let refused;
-    while (this.#batch) {
+    while (this.#batch && !cancel?.aborted) {
       const { increments } = this.#batch;
-      /** @type {typeof increments} */
-      let rest = [];
+      /** @type {Batch | undefined} */
+      let rest;
       try {
         await this.#call(this.#batch, deadline, (a) => accepted(a, increments.length), cancel);
       } catch (e) {
-        if (!(e instanceof CountmillError)) throw e;
-        if (e.again || e.open || e.status === 401) throw refused ?? e; // a token that expired is soon another
-        let gone = increments;
-        const at = e.problem.line - 1; // NaN without a line
-        // One that is refused does not stop the others.
-        if ((e instanceof DeniedError || e instanceof InvalidError) && increments[at]) {
-          gone = [increments[at]];
-          rest = increments.toSpliced(at, 1);
-        } else if (e instanceof IDsReusedError) {
-          gone = [];
+        if (!(e instanceof CountmillError) || e.again || e.open || e.status === 401) throw e; // a token that expired is soon another
+        // Those that the token may not count do not take the others along.
+        const lines = new Set(e instanceof DeniedError && Array.isArray(e.problem.lines) ? e.problem.lines : []);
+        const gone = increments.filter((_, i) => lines.has(i + 1));
+        if (!gone.length) {
+          e.increments = e instanceof IDsReusedError ? [] : increments;
+          this.#batch = undefined;
+          throw e;
         }
-        e.increments = [...(refused?.increments ?? []), ...gone];
-        refused = e;
+        e.increments = [...(this.#refused?.increments ?? []), ...gone];
+        this.#refused = e;
+        rest = batch(increments.filter((_, i) => !lines.has(i + 1)));
       }
-      this.#batch = batch(rest);
+      this.#batch = rest;
     }
-    if (refused) throw refused;
   }
 
   /**

@@ -248,32 +248,40 @@ test("scripted server", { concurrency: 4, timeout: 200_000 }, async (suite) => {
     assert.equal(s.got.length, 3, "all others were counted");
   });
 
-  it("a refused line is handed back alone", async (t) => {
-    const { c, s } = await scripted(t, [answer(403, "forbidden", { line: 2 }), answer(400, "invalid", { line: 1 }), ok]);
-    const gone = async (name, ...counters) => assert.rejects(c.flush(), (e) => {
-      assert.deepEqual([e.name, e.increments.map((i) => i.counter)], [name, counters]);
-      return true;
-    });
-    const add = (...counters) => counters.forEach((name) => c.add(name));
-    add("a", "b", "c");
-    await gone("InvalidError", "b", "a");
-    assert.deepEqual(JSON.parse(s.got[2].body), { counter: "c", delta: 1 });
-    assert.equal(new Set(s.got.map((r) => r.key)).size, 3);
+  it("refused lines are handed back alone", async (t) => {
+    const { c, s } = await scripted(t, []);
+    const refused = (lines, ...then) => {
+      s.steps.push(answer(403, "forbidden", { line: 1, lines }), ...then);
+      for (const name of "abc") c.add(name);
+    };
+    const givesUp = async (name, counters, call = () => c.flush()) => {
+      await assert.rejects(call(), (e) => {
+        assert.deepEqual([e.name, e.increments.map((i) => i.counter).join("")], [name, counters]);
+        return true;
+      });
+      assert.equal(s.steps.length, 0);
+    };
+    refused([1, 3], ok);
+    await givesUp("DeniedError", "ac");
+    assert.deepEqual(JSON.parse(s.got[1].body), { counter: "b", delta: 1 });
+    assert.notEqual(s.got[0].key, s.got[1].key);
     await c.flush(); // nothing is left
-    s.steps.push(answer(403, "forbidden", { line: 1 }), answer(503, "unavailable", {}, { "Retry-After": "60" }), ok);
-    add("a", "b");
-    await gone("DeniedError", "a");
-    await c.flush();
-    assert.equal(s.got.at(-1).key, s.got.at(-2).key, "the client has kept the other one");
-    for (const line of [0, 2, "x"]) {
-      s.steps.push(answer(403, "forbidden", { line }));
-      add("a");
-      await gone("DeniedError", "a");
+    refused([1, 2, 3]);
+    await givesUp("DeniedError", "abc");
+    refused([1], answer(403, "forbidden", { lines: [2] }), answer(503, "unavailable", {}, { "Retry-After": "60" }));
+    await givesUp("UnavailableError", "");
+    s.steps.push(ok);
+    await givesUp("DeniedError", "ac");
+    assert.equal(s.got.at(-1).key, s.got.at(-2).key);
+    for (const lines of [[], [0, 4], "123", [{}], null]) { // of no increment
+      refused(lines);
+      await givesUp("DeniedError", "abc");
     }
-    s.steps.push(cut, answer(403, "forbidden", { line: 1 }));
-    add("a", "b");
-    await gone("OutcomeUnknownError", "a", "b"); // maybe counted: not under a new key
-    assert.equal(s.steps.length, 0);
+    s.steps.push(cut);
+    refused([1]);
+    await givesUp("OutcomeUnknownError", "abc"); // maybe counted: not under a new key
+    refused([2], answer(503, "unavailable", {}, { "Retry-After": "60" }));
+    await givesUp("UnavailableError", "bac", () => c.close());
   });
 
   it("no repeat beyond the deduplication window", async (t) => {

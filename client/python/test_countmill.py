@@ -353,36 +353,55 @@ class Scripted(Fixture):
         c.flush()
         self.assertEqual((got.exception.increments, len(s.got)), ([], 1), "all others were counted")
 
-    def test_a_refused_line_is_handed_back_alone(self):
-        c, s = self.open(answer(403, "forbidden", line=2), answer(400, "invalid", line=1), OK)
-        for name in ("a", "b", "c"):
-            c.add(name)
-        with self.assertRaises(countmill.InvalidError) as got:
-            c.flush()
-        self.assertEqual(got.exception.increments, [("b", 1), ("a", 1)])
-        self.assertEqual((s.bodies()[2], len(set(s.keys())), s.steps), (b'{"counter": "c", "delta": 1}\n', 3, []))
+    def test_refused_lines_are_handed_back_alone(self):
+        def refused(lines, *then):
+            s.load(answer(403, "forbidden", line=1, lines=lines), *then)
+            for name in ("a", "b", "c"):
+                c.add(name)
+        def gives_up(error, names, call):
+            with mock.patch.object(countmill, "_pause", lambda *_: 60), self.assertRaises(error) as got:
+                call()
+            self.assertEqual("".join(name for name, _ in got.exception.increments), names)
+            self.assertEqual(s.steps, [])
+        c, s = self.open()
+        refused([1, 3], OK)
+        gives_up(countmill.DeniedError, "ac", c.flush)
+        self.assertEqual((s.bodies()[1], len(set(s.keys()))), (b'{"counter": "b", "delta": 1}\n', 2))
         c.flush()  # nothing is left
-        s.load(answer(403, "forbidden", line=1), answer(503, "unavailable"))
-        c.add("a")
-        c.add("b")
-        with mock.patch.object(countmill, "_pause", lambda *_: 60), self.assertRaises(countmill.DeniedError) as got:
-            c.flush()
-        self.assertEqual(got.exception.increments, [("a", 1)])
+        refused([1, 2, 3])
+        gives_up(countmill.DeniedError, "abc", c.flush)
+        refused([1], answer(403, "forbidden", line=2, lines=[2]), answer(503, "unavailable"))
+        gives_up(countmill.UnavailableError, "", c.flush)
         s.steps = [OK]
-        c.flush()
-        self.assertEqual(s.keys()[-1], s.keys()[-2], "the client has kept the other one")
-        for line in (0, 2, "1"):
-            s.load(answer(403, "forbidden", line=line))
-            c.add("a")
-            with self.assertRaises(countmill.DeniedError) as got:
-                c.flush()
-            self.assertEqual((got.exception.increments, s.steps), ([("a", 1)], []))
-        s.load(cut, answer(403, "forbidden", line=1))
-        c.add("a")
-        c.add("b")
+        gives_up(countmill.DeniedError, "ac", c.flush)
+        self.assertEqual(s.keys()[-1], s.keys()[-2])
+        for lines in ([], [0, 4], "123", [{}], None):  # of no increment
+            refused(lines)
+            gives_up(countmill.DeniedError, "abc", c.flush)
+        refused([1])
+        s.steps.insert(0, cut)
         with self.assertRaises(countmill.OutcomeUnknownError) as got:
             c.flush()
-        self.assertEqual((got.exception.increments, s.steps), ([("a", 1), ("b", 1)], []), "maybe counted: not under a new key")
+        self.assertEqual(len(got.exception.increments), 3, "maybe counted: not under a new key")
+        refused([2], foreign(503))
+        gives_up(countmill.OutcomeUnknownError, "bac", c.close)
+        sent = len(s.got)
+        c._flush(c._deadline(None), c._closed)
+        self.assertEqual(len(s.got), sent, "the background leaves the rest to close")
+
+    def test_an_interrupted_flush_loses_no_refusal(self):
+        def interrupt(*_):
+            raise KeyboardInterrupt
+        c, s = self.open(answer(403, "forbidden", lines=[1]))
+        c.add("a")
+        c.add("b")
+        with mock.patch.object(countmill, "_accepted", interrupt), self.assertRaises(KeyboardInterrupt):
+            s.steps += [OK]
+            c.flush()
+        s.steps = [OK]
+        with self.assertRaises(countmill.DeniedError) as got:
+            c.close()
+        self.assertEqual((got.exception.increments, s.keys()[1]), ([("a", 1)], s.keys()[2]))
 
     def test_no_repeat_beyond_the_deduplication_window(self):
         c, s = self.open(cut)

@@ -324,25 +324,33 @@ func place(err error, form wire.Form, n int) error {
 	return &placed
 }
 
-// checkCounters refuses a request with a counter that is not the caller's, and says where the
-// counter is.
+// maxLines bounds Problem.Lines.
+const maxLines = 10_000
+
+// checkCounters refuses a request with counters that are not the caller's, and says where they are.
 func checkCounters(caller auth.Caller, incs []countmill.Increment, form wire.Form) error {
-	if !caller.Limited() {
+	var first *auth.OutsideError
+	for i := range incs {
+		outside, ok := errors.AsType[*auth.OutsideError](caller.Check(incs[i].Counter))
+		if !ok {
+			continue
+		}
+		if form != wire.NDJSON {
+			if len(incs) > 1 {
+				outside.Index = &i
+			}
+			return outside
+		}
+		line := i + 1
+		if first == nil {
+			first, outside.Line = outside, &line
+		}
+		if first.Lines = append(first.Lines, line); len(first.Lines) == maxLines {
+			break
+		}
+	}
+	if first == nil {
 		return nil
 	}
-	for i, inc := range incs {
-		err := caller.Check(inc.Counter)
-		outside, ok := errors.AsType[*auth.OutsideError](err)
-		switch {
-		case err == nil:
-			continue
-		case ok && form == wire.NDJSON:
-			line := i + 1
-			outside.Line = &line
-		case ok && len(incs) > 1:
-			outside.Index = &i
-		}
-		return err
-	}
-	return nil
+	return first
 }

@@ -2,6 +2,8 @@ package api
 
 import (
 	"net/http"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/countmill/countmill/internal/auth/authtest"
@@ -19,7 +21,9 @@ func TestCountersOutsideAreRefused(t *testing.T) {
 		{"array of one", post(`[{"counter":"shop:a"}]`), -1, -1},
 		{"array", post(`[{"counter":"page:a"},{"counter":"shop:a","id":"x"},{"counter":"b"}]`), 1, -1},
 		{"lines", lines("{\"counter\":\"page:a\"}\n{\"counter\":\"page:b\"}\n{\"counter\":\"shop:a\"}\n"), -1, 3},
+		{"two lines of three", lines("{\"counter\":\"shop:a\"}\n{\"counter\":\"page:b\"}\n{\"counter\":\"shop:b\"}\n"), -1, 1},
 		{"one line", lines(`{"counter":"shop:a"}`), -1, 1},
+		{"more lines than are told", lines(strings.Repeat("{\"counter\":\"shop:a\"}\n", maxLines+1)), -1, 1},
 		{"with a key", post(`[{"counter":"page:a"},{"counter":"shop:a"}]`, keyHeader, "k"), 1, -1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -32,6 +36,15 @@ func TestCountersOutsideAreRefused(t *testing.T) {
 			}
 			if got := [2]int{orNone(p.Index), orNone(p.Line)}; got != [2]int{tc.index, tc.line} {
 				t.Errorf("got index and line %v, want %v (-1: none)", got, [2]int{tc.index, tc.line})
+			}
+			want := map[string][]int{"lines": {3}, "two lines of three": {1, 3}, "one line": {1}}[tc.name]
+			if tc.name == "more lines than are told" {
+				for n := range maxLines {
+					want = append(want, n+1)
+				}
+			}
+			if !slices.Equal(p.Lines, want) {
+				t.Errorf("got lines %v, want %v", p.Lines, want)
 			}
 			if sent := sender.got(); len(sent) > 0 {
 				t.Errorf("sent %+v, want nothing", sent)

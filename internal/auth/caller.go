@@ -36,6 +36,8 @@ type OutsideError struct {
 
 	// Index and Line are the counter's position in the request, if the request has several.
 	Index, Line *int
+	// Lines are all lines of NDJSON with such counters, the first 10,000 of them.
+	Lines []int
 }
 
 func (e *OutsideError) Error() string {

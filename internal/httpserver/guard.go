@@ -115,6 +115,6 @@ func forbidden(detail string) *Problem {
 
 func outsideProblem(err *auth.OutsideError) *Problem {
 	p := forbidden(err.Error())
-	p.Field, p.Limit, p.Index, p.Line = err.Field, err.Limit(), err.Index, err.Line
+	p.Field, p.Limit, p.Index, p.Line, p.Lines = err.Field, err.Limit(), err.Index, err.Line, err.Lines
 	return p
 }

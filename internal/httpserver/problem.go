@@ -33,6 +33,7 @@ type Problem struct {
 
 	Index *int   `json:"index,omitempty"`
 	Line  *int   `json:"line,omitempty"`
+	Lines []int  `json:"lines,omitempty"` // all that are wrong, if that is known
 	Field string `json:"field,omitempty"`
 	Limit string `json:"limit,omitempty"`
 

@@ -256,6 +256,7 @@ class Client:
         self._watched: Set[socket.socket] = set()
         self._sums: Dict[str, int] = {}
         self._batch: Optional[_Request] = None  # drawn once, kept until its outcome is certain
+        self._refused: Optional[CountmillError] = None  # of increments given up, which nobody was told yet; the sender's
         self._thread: Optional[threading.Thread] = None
         self._closed = threading.Event()
 
@@ -361,8 +362,8 @@ class Client:
         """Sends all that was added before. It is durable when this returns.
 
         After an error without increments the client keeps them, and goes on with the same key. After an error
-        with increments it has given these up; the error's class says whether they were counted. One that the token
-        may not count is given up alone.
+        with increments it has given these up; the error's class says whether they were counted. Those that the token
+        may not count are given up alone, and the error comes after the others are durable.
         """
         self._flush(self._deadline(timeout))
 
@@ -380,7 +381,9 @@ class Client:
             self._flush(deadline)
         except CountmillError as e:
             with self._lock:
-                e.increments = e.increments + (self._batch.increments if self._batch else []) + list(self._sums.items())
+                for kept in (self._refused, self._batch):
+                    e.increments = e.increments + (kept.increments if kept else [])
+                e.increments = e.increments + list(self._sums.items())
             raise
         finally:
             if self._thread not in (None, threading.current_thread()):
@@ -580,6 +583,9 @@ class Client:
         try:
             for _ in range(1 + (self._batch is not None)):  # an earlier batch, and then the rest
                 self._send_batch(deadline, cancel)
+            refused, self._refused = self._refused, None
+            if refused:
+                raise refused
         finally:
             self._sending.release()
 
@@ -588,27 +594,23 @@ class Client:
             if self._batch is None:
                 adds, self._sums = list(self._sums.items()), {}
                 self._batch = _batch(adds)
-            batch = self._batch
-        refused: Optional[CountmillError] = None
-        while batch:
-            rest: List[Tuple[str, int]] = []
+        while self._batch and not (cancel and cancel.is_set()):
+            batch, rest = self._batch, None
             try:
                 self._call(batch, deadline, lambda answer: _accepted(answer, len(batch.increments)), cancel)
             except CountmillError as e:
                 if e._again or e._open or e.status == 401:  # a token that expired is soon another
-                    raise refused or e
-                gone, line = batch.increments, e.problem.get("line")
-                # One that is refused does not stop the others.
-                if isinstance(e, (DeniedError, InvalidError)) and isinstance(line, int) and 0 < line <= len(gone):
-                    gone, rest = gone[line - 1:line], gone[:line - 1] + gone[line:]
-                elif isinstance(e, IDsReusedError):
-                    gone = []
-                e.increments = (refused.increments if refused else []) + gone
-                refused = e
+                    raise
+                gone, others = _refused(e, batch.increments)
+                if not gone:
+                    e.increments = [] if isinstance(e, IDsReusedError) else batch.increments
+                    with self._lock:
+                        self._batch = None
+                    raise
+                e.increments = (self._refused.increments if self._refused else []) + gone
+                self._refused, rest = e, _batch(others)
             with self._lock:
-                self._batch = batch = _batch(rest)
-        if refused:
-            raise refused
+                self._batch = rest
 
     def _call(self, r: _Request, deadline: float, decode: Callable[[Any], Any], cancel: Optional[threading.Event] = None) -> Any:
         """Sends r until it is answered. Every request of this client may be repeated."""
@@ -754,6 +756,13 @@ def _problem(status: int, text: bytes, retry_after: str) -> CountmillError:
         cls, kind, detail = OutcomeUnknownError, "", f"another program answers, a proxy or no countmill: {detail}".rstrip(": ")
     return cls(f"{detail} (HTTP {status})", status=status, problem=problem, retry_after=float(retry_after) if retry_after.isdecimal() else 0.0,
                _again=kind != "overflow" and status in _REPEATED, _open=cls is OutcomeUnknownError)
+
+
+def _refused(e: CountmillError, adds: List[Tuple[str, int]]) -> Tuple[List[Tuple[str, int]], List[Tuple[str, int]]]:
+    """The increments of a batch that the token may not count, and the others."""
+    lines = e.problem.get("lines") if isinstance(e, DeniedError) else None
+    bad = {n for n in lines if isinstance(n, int)} if isinstance(lines, list) else set()
+    return [x for n, x in enumerate(adds, 1) if n in bad], [x for n, x in enumerate(adds, 1) if n not in bad]
 
 
 def _batch(adds: List[Tuple[str, int]]) -> Optional[_Request]:
