@@ -386,7 +386,8 @@ class Scripted(Fixture):
         refused([2], foreign(503))
         gives_up(countmill.OutcomeUnknownError, "bac", c.close)
         sent = len(s.got)
-        c._flush(c._deadline(None), c._closed)
+        with self.assertRaises(countmill.DeniedError):
+            c._flush(c._deadline(None), c._closed)
         self.assertEqual(len(s.got), sent, "the background leaves the rest to close")
 
     def test_an_interrupted_flush_loses_no_refusal(self):
