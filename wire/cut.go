@@ -190,13 +190,14 @@ func sumPlaces(incs []countmill.Increment, places []place) (entries []Entry, too
 	}
 	entries = make([]Entry, 0, orders)
 	for len(places) > 0 {
-		end := 1
-		for end < len(places) && places[end].order == places[0].order {
-			end++
+		end, collide := 1, false // of one order are the increments of one counter, but for a collision of hashes
+		for ; end < len(places) && places[end].order == places[0].order; end++ {
+			collide = collide || incs[places[end].index].Counter != incs[places[0].index].Counter
 		}
-		same := places[:end] // one counter, but for a collision of hashes
-		places = places[end:]
-		slices.SortStableFunc(same, func(a, b place) int { return strings.Compare(incs[a.index].Counter, incs[b.index].Counter) })
+		same := places[:end]
+		if places = places[end:]; collide {
+			slices.SortStableFunc(same, func(a, b place) int { return strings.Compare(incs[a.index].Counter, incs[b.index].Counter) })
+		}
 		for i := 0; i < len(same); {
 			sum := Entry{Counter: incs[same[i].index].Counter}
 			for ; i < len(same) && incs[same[i].index].Counter == sum.Counter; i++ {

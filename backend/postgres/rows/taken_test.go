@@ -195,6 +195,14 @@ func TestOtherServer(t *testing.T) {
 			t.Errorf("a transaction after a check: %v, %d restores, want 1", err, says)
 		}
 	}
+	for _, change := range []string{"origin = ''", "restores = 2, origin = '" + other.known.Load().server + "'", "restores = 1"} {
+		if _, err := e.Pool().Exec(t.Context(), "update "+e.meta+" set "+change); err != nil {
+			t.Fatal(err)
+		}
+		if err := set(unchecked); errors.Is(err, engine.ErrNotApplied) == (change == "restores = 1") {
+			t.Errorf("a transaction by a check before %s: %v", change, err)
+		}
+	}
 	if err := commit(); !errors.Is(err, engine.ErrOutdated) {
 		t.Errorf("a commit that rests on reads of the server before, after the check of another process: %v, want ErrOutdated", err)
 	}

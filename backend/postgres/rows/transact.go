@@ -38,7 +38,7 @@ func (e *Engine) Transact(ctx context.Context, _ bool, do func(engine.Tx) error)
 	}
 	defer release(conn)
 	u := e.begin(b)
-	u.want(engine.ErrNotApplied, nil, "select 1 / count(*) from "+e.meta+" where "+server+" = $1", text(t.known.server))
+	u.want(engine.ErrNotApplied, nil, "select 1 / count(*) from "+e.meta+" where origin = $1 and origin = "+server+" and restores = $2", text(t.known.server), number(t.known.restores))
 	for i := range t.changes {
 		if of := e.tables[t.changes[i].Key.Kind]; of.exclude(b) && !t.Now().IsZero() {
 			// From here on no commit is taken that requires less. The process may have been frozen since the reads.

@@ -172,7 +172,7 @@ func (rc *readClients) changeRule(p *proc) {
 	pattern, n, keep := pick(rc.rng, append([]string{"unused:*", "unused:x"}, rc.rules...)), rc.rng.IntN(4), keepForAll
 	if slices.Contains(rc.rules, pattern) {
 		n = 3
-		keep.Minutes /= time.Duration(1 + rc.rng.IntN(6))
+		keep.Minutes *= time.Duration(1 + rc.rng.IntN(6)) // never shorter than readers ask for
 	} else {
 		keep.Quarters /= time.Duration(1 + rc.rng.IntN(2))
 	}

@@ -17,7 +17,7 @@ func (pl *plan) drawRules() {
 	pl.ring = store.Ring{Buckets: 1 + rng.IntN(3), Window: windows[rng.IntN(3)], Minutes: 3 + rng.IntN(100)}
 }
 
-// keepForAll is the retention of every rule: longer than a schedule.
+// keepForAll is the retention of every rule at first: longer than a schedule.
 var keepForAll = store.Retention{Minutes: 6 * time.Hour, Quarters: store.MaxKeep}
 
 // addRules writes the rules of the plan into the database, before anything is counted.

@@ -231,6 +231,11 @@ func testCheckAnswers(s *suite) {
 	if checked.At.IsZero() == s.limits.Clock {
 		s.Errorf("the time of the answer is %s", checked.At)
 	}
+	s.transact(func(tx engine.Tx) {
+		if got := tx.Restores(); got != checked.Restores {
+			s.Errorf("a transaction after a check of %d restores says %d", checked.Restores, got)
+		}
+	})
 }
 
 func testOtherProcessesSee(s *suite) {

@@ -118,6 +118,9 @@ func (p *process) applyLocked(changes []engine.Change, c *commit) (result engine
 // refusalLocked returns why the changes cannot be applied now, or nil.
 func (d *Database) refusalLocked(changes []engine.Change, c *commit) error {
 	if c.tx != nil {
+		if c.tx.restores != d.restore {
+			return fmt.Errorf("%w: another server", engine.ErrNotApplied)
+		}
 		for _, key := range c.tx.read {
 			if d.rows[key].newest().at > c.tx.view.at {
 				return fmt.Errorf("%w: %q", engine.ErrConflict, key.Name)
@@ -188,16 +191,19 @@ func (v *version) set(id engine.FieldID, change func(engine.Int) engine.Int) {
 
 // A tx reads in a view, and notes the keys.
 type tx struct {
-	view    view
-	read    []engine.Key
-	changes []engine.Change
+	view     view
+	read     []engine.Key
+	changes  []engine.Change
+	restores int64
 }
 
 func (p *process) Transact(ctx context.Context, soft bool, do func(engine.Tx) error) (engine.Result, error) {
 	if err := ctx.Err(); err != nil {
 		return engine.Result{}, engine.NotApplied(err)
 	}
-	t := &tx{view: view{p: p}}
+	p.d.mu.Lock()
+	t := &tx{view: view{p: p}, restores: p.d.restore}
+	p.d.mu.Unlock()
 	defer t.view.Close()
 	err := do(t)
 	if err != nil || len(t.changes) == 0 {
@@ -214,10 +220,6 @@ func (t *tx) Get(ctx context.Context, keys []engine.Key, fields ...engine.FieldI
 
 func (t *tx) Now() time.Time { return t.view.At() }
 
-func (t *tx) Restores() int64 {
-	t.view.p.d.mu.Lock()
-	defer t.view.p.d.mu.Unlock()
-	return t.view.p.d.restore
-}
+func (t *tx) Restores() int64 { return t.restores }
 
 func (t *tx) Change(c *engine.Change) { t.changes = append(t.changes, c.Clone()) }

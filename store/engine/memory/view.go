@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sort"
 	"time"
@@ -62,7 +63,9 @@ func (v *view) takeLocked() error {
 		at = d.nextLocked() // after every Moment
 	}
 	if v.past != 0 {
-		at = v.past
+		if at = v.past; at > d.nowLocked() || at < d.last-d.Options.Past.Microseconds() {
+			return fmt.Errorf("%w: %s", engine.ErrExpired, timeOf(at))
+		}
 	}
 	d.last, v.at = max(d.last, at), at
 	d.views[v] = struct{}{}
