@@ -154,7 +154,7 @@ var calls = map[string]struct {
 	}},
 	"RemaindersOf": {"", func(ctx context.Context, s *full) error { return with(s.RemaindersOf(ctx, &s.place, "", 10)) }},
 	"DropGrouped":  {"shard", func(ctx context.Context, s *full) error { return with(s.DropGrouped(ctx, &s.index, &s.place, "", 10)) }},
-	"DropGroups": {"", func(ctx context.Context, s *full) error {
+	"DropGroups": {"record", func(ctx context.Context, s *full) error {
 		if _, err := s.ChangeRules(ctx, store.RuleChange{Index: &store.IndexChange{Step: store.DeleteIndex, Index: s.index}}); err != nil {
 			return err
 		}

@@ -78,9 +78,13 @@ func (s *Store) groupsOf(ctx context.Context, x *store.Index, limit int) (record
 	v := s.view()
 	defer v.Close()
 	for _, prefix := range x.GroupPrefixes() {
-		rows := v.Scan(ctx, engine.Range{Kind: kindRecord, Prefix: prefix, Page: limit}, fieldShards)
-		for r := rows.Next(); r != nil && len(records) < limit; r = rows.Next() {
-			if !x.HasGroup(r.Key.Name) {
+		for r, err := range s.scan(ctx, v, engine.Range{Kind: kindRecord, Prefix: prefix, Page: limit}, fieldShards) {
+			switch {
+			case err != nil:
+				return nil, nil, err
+			case len(records) == limit:
+				return records, shards, nil
+			case !x.HasGroup(r.Key.Name):
 				continue
 			}
 			key := keyOf(r)
@@ -88,9 +92,6 @@ func (s *Store) groupsOf(ctx context.Context, x *store.Index, limit int) (record
 			for n := range min(int(r.Int64(fieldShards)), countmill.MaxShards) {
 				shards = append(shards, s.shardKey(key.Name, n))
 			}
-		}
-		if rows.Close(); rows.Err() != nil {
-			return nil, nil, rows.Err()
 		}
 	}
 	return records, shards, nil
