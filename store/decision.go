@@ -27,8 +27,7 @@ var errUndecided = errors.New("the marker of a dead letter exists, but a look-up
 // may have (Latest). The store remembers the decision for as long as such a part may be counted. s
 // must be no older than SettingsMaxAge.
 func DecideDeadLetter(ctx context.Context, folder Folder, letter string, want Decision, latest time.Time, s Settings) (Decision, error) {
-	id := wire.DeadLetterID(letter)
-	m := Marker{ID: id, Fingerprint: wire.Fingerprint(want), At: latest, ExpireAt: s.Expiry(latest, latest)}
+	m := Marker{ID: wire.DeadLetterID(letter), Fingerprint: wire.Fingerprint(want), At: latest, ExpireAt: s.Expiry(latest, latest)}
 	_, err := folder.Fold(ctx, &Commit{Markers: []Marker{m}, Rules: AnyRules})
 	if err == nil {
 		return want, nil
@@ -36,22 +35,16 @@ func DecideDeadLetter(ctx context.Context, folder Folder, letter string, want De
 	if !errors.Is(err, ErrMarkerExists) {
 		return 0, err
 	}
-	found, err := folder.Applied(ctx, []wire.PartID{id})
-	if err == nil && len(found) == 0 {
+	found, err := Decisions(ctx, folder, []string{letter})
+	if err == nil && found[0] == 0 {
 		err = errUndecided
 	}
-	if err != nil {
-		return 0, err
-	}
-	return Decision(found[0].Fingerprint), nil
+	return found[0], err
 }
 
 // Decisions returns the decision of each letter, in the order of letters; 0 for an undecided one.
 func Decisions(ctx context.Context, folder Folder, letters []string) ([]Decision, error) {
 	decisions := make([]Decision, len(letters))
-	if len(letters) == 0 {
-		return decisions, nil
-	}
 	ids := make([]wire.PartID, len(letters))
 	for i, letter := range letters {
 		ids[i] = wire.DeadLetterID(letter)

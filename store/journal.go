@@ -119,11 +119,6 @@ type JournalQuery struct {
 	Last bool
 }
 
-// Has reports whether the query's range has the place.
-func (q *JournalQuery) Has(p JournalPlace) bool {
-	return p.Compare(q.From) >= 0 && (q.To == JournalPlace{} || p.Compare(q.To) < 0)
-}
-
 // JournalPageBytes is the amount of data after which a store ends an answer. The last record may exceed it.
 const JournalPageBytes = 4 << 20
 

@@ -105,8 +105,8 @@ func (po *partOracle) removing(p *proc, keys []string) {
 			continue // it stays, and can be asked for again
 		}
 		for i := range batch.Parts {
-			id := batch.Parts[i].ID
-			if !po.marked[id] && !po.marked[wire.RenewedID(&batch.Parts[i])] && !po.discardedParts[id] && !holdPart(others, id) {
+			id, renewed := batch.Parts[i].ID, wire.RenewedID(&batch.Parts[i])
+			if !po.marked[id] && !po.marked[renewed] && !po.discardedParts[id] && !holdPart(others, id) && !holdPart(others, renewed) {
 				po.violate("%s removed a letter with part %s neither applied nor set aside", p.name, id)
 			}
 		}
