@@ -18,7 +18,7 @@ var reasons = map[string][]string{
 	"internal/clock":        {"Check"},
 	"publisher":             {"Ready"},
 	"aggregator":            {"errUnchecked", "errOutdated", "reason", "degraded", "Ready"},
-	"reader":                {"Ready", "askStore"},
+	"reader":                {"Ready", "askBoth", "askStore"},
 	"backend":               {"Ready"},
 	"backend/gcppubsub":     {"err", "probe"},
 	"backend/nats":          {"probe"},
