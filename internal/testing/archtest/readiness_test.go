@@ -13,7 +13,8 @@ const readiness = "docs/reference/readiness.md"
 
 // reasons are the functions, and the variables, whose texts /readyz shows: by directory.
 var reasons = map[string][]string{
-	"internal/app":          {"errStopping", "degraded", "Fold"},
+	"internal/app":          {"degraded", "Fold"},
+	"internal/httpserver":   {"ErrStopping"},
 	"internal/indexer":      {"errBegins", "look"},
 	"internal/clock":        {"Check"},
 	"publisher":             {"Ready"},
