@@ -164,16 +164,17 @@ func (r *Reader) lookCompletions(ctx context.Context, completions, flagged []wir
 func (r *Reader) markers(ctx context.Context, ids []wire.PartID) (map[wire.PartID]store.Marker, error) {
 	found := make(map[wire.PartID]store.Marker, len(ids))
 	for chunk := range slices.Chunk(ids, store.LookupKeys) {
-		call, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
-		markers, err := r.store.Applied(call, chunk)
-		cancel()
-		r.stats.completionLookups.Add(1)
-		r.stats.completions.Add(int64(len(chunk)))
+		err := r.call(ctx, len(chunk), "looking up a receipt", func(ctx context.Context) error {
+			r.stats.completionLookups.Add(1)
+			r.stats.completions.Add(int64(len(chunk)))
+			markers, err := r.store.Applied(ctx, chunk)
+			for _, m := range markers {
+				found[m.ID] = m
+			}
+			return err
+		})
 		if err != nil {
-			return nil, r.storeError(ctx, "looking up a receipt", err)
-		}
-		for _, m := range markers {
-			found[m.ID] = m
+			return nil, err
 		}
 	}
 	return found, nil
@@ -189,11 +190,13 @@ func (r *Reader) deadLetterRefs(ctx context.Context, completions []wire.PartID) 
 	if len(completions) == 0 {
 		return nil, nil
 	}
-	call, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
-	defer cancel()
-	all, err := r.store.DeadLetterRefs(call, completions)
+	var all []store.DeadLetterRef
+	err := r.call(ctx, len(completions), "looking up dead letters of a receipt", func(ctx context.Context) (err error) {
+		all, err = r.store.DeadLetterRefs(ctx, completions)
+		return err
+	})
 	if err != nil {
-		return nil, r.storeError(ctx, "looking up dead letters of a receipt", err)
+		return nil, err
 	}
 	var ids []wire.PartID
 	for i := range all {

@@ -3,6 +3,8 @@ package reader_test
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -205,6 +207,47 @@ func TestTotalsAfterWithoutDeadLetters(t *testing.T) {
 		got, err := r.TotalsAfter(t.Context(), []string{"c"}, receiptOf(wire.Span{Flush: flush}), 0, time.Time{})
 		if !errors.Is(err, countmill.ErrUnavailable) || !errors.Is(err, errAway) || r.Stats().StoreErrors != 1 {
 			t.Errorf("%+v, %v, after %d errors of the store; want ErrUnavailable with the store's, after 1", got, err, r.Stats().StoreErrors)
+		}
+	})
+}
+
+// The look-ups for receipts take turns with all other reads.
+func TestTotalsAfterTakesTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		completion := wire.FlushHash{1}.Completion(0)
+		st := &fakeStore{refs: map[wire.PartID][]store.DeadLetterRef{completion: {{Completion: completion, Key: "x"}}}}
+		st.put("c", 1)
+		st.mark(completion, store.CompletionDeadLettered)
+		var inside atomic.Int64
+		calls := make(chan string, 100)
+		st.called = func(_ context.Context, call string) {
+			if call == "check" || call == "workers" {
+				return
+			}
+			if calls <- call; inside.Add(1) > 1 {
+				t.Errorf("%s beside another read, with room for one key", call)
+			}
+			time.Sleep(time.Second)
+			inside.Add(-1)
+		}
+		r := newReader(t, st, nil, reader.Config{KeysAtOnce: 1, Timeout: time.Hour})
+		var callers sync.WaitGroup
+		for range 3 {
+			callers.Go(func() {
+				if _, err := r.TotalsAfter(t.Context(), []string{"c"}, receiptOf(wire.Span{Flush: wire.FlushHash{1}}), 0, time.Time{}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		callers.Wait()
+		close(calls)
+		count := make(map[string]int)
+		for call := range calls {
+			count[call]++
+		}
+		if diff := cmp.Diff(map[string]int{"applied": 6, "refs": 3, "lookup": 3}, count); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
 		}
 	})
 }

@@ -68,7 +68,7 @@ func TestNothingIsServedOfAnotherDatabase(t *testing.T) {
 			st.mu.Lock()
 			st.foreign = fails
 			st.mu.Unlock()
-			_, _ = r.Ready(t.Context())
+			r.ReadSettings(t.Context())
 			got, err := r.Totals(t.Context(), []string{"c"}, time.Hour)
 			if source == "" && !errors.Is(err, countmill.ErrUnavailable) || source != "" && (err != nil || got[0].Source != source) {
 				t.Errorf("%s: got %+v, %v, want %q", what, got, err, source)

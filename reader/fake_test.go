@@ -25,7 +25,7 @@ type fakeStore struct {
 	skew time.Duration // its clock minus ours
 	own  bool          // Check says that its clock is the machine's
 
-	// called runs at the beginning of each call of Check, Workers, Lookup and List, without a lock.
+	// called runs at the beginning of each call but Series, without a lock.
 	called func(ctx context.Context, call string)
 	// before runs before the n-th look-up (from 1) of all views, without a lock; its error is the
 	// look-up's. It may change the store, but views that were used before do not see the change.
@@ -110,7 +110,8 @@ func (s *fakeStore) Workers(ctx context.Context) ([]store.Worker, error) {
 	return slices.Clone(s.workers), s.broken
 }
 
-func (s *fakeStore) Applied(_ context.Context, ids []wire.PartID) (found []store.Marker, err error) {
+func (s *fakeStore) Applied(ctx context.Context, ids []wire.PartID) (found []store.Marker, err error) {
+	s.enter(ctx, "applied")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.completions = append(s.completions, len(ids))
@@ -122,7 +123,8 @@ func (s *fakeStore) Applied(_ context.Context, ids []wire.PartID) (found []store
 	return found, s.broken
 }
 
-func (s *fakeStore) DeadLetterRefs(_ context.Context, completions []wire.PartID) (found []store.DeadLetterRef, err error) {
+func (s *fakeStore) DeadLetterRefs(ctx context.Context, completions []wire.PartID) (found []store.DeadLetterRef, err error) {
+	s.enter(ctx, "refs")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, completion := range completions {

@@ -54,12 +54,6 @@ type Pipeline struct {
 // known.
 func (p *Pipeline) LagKnown() bool { return p.Workers > 0 || p.Lag > 0 }
 
-// Lag returns Pipeline's Lag, and whether it is known.
-func (r *Reader) Lag(ctx context.Context) (lag time.Duration, known bool) {
-	p := r.Pipeline(ctx)
-	return p.Lag, p.LagKnown()
-}
-
 // Pipeline returns the state of the aggregators by records that were read at most Config.LagEvery
 // ago. If the store cannot be read, it uses the records of the last read that are still fresh.
 func (r *Reader) Pipeline(ctx context.Context) Pipeline {

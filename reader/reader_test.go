@@ -200,23 +200,6 @@ func TestAnotherDatabaseIsNotRead(t *testing.T) {
 	})
 }
 
-func TestReady(t *testing.T) {
-	t.Parallel()
-	cache := &fakeCache{}
-	r := newReader(t, &fakeStore{}, cache, reader.Config{})
-	if degraded, err := r.Ready(t.Context()); degraded != "" || err != nil {
-		t.Errorf("Ready = %q, %v; want all well", degraded, err)
-	}
-	cache.err = errors.New("connection refused")
-	if degraded, err := r.Ready(t.Context()); !strings.Contains(degraded, "connection refused") || err != nil {
-		t.Errorf("Ready with a broken cache = %q, %v; want degraded with the reason", degraded, err)
-	}
-	r = newReader(t, &fakeStore{}, nil, reader.Config{})
-	if degraded, err := r.Ready(t.Context()); degraded != "" || err != nil {
-		t.Errorf("Ready without a cache = %q, %v; want all well", degraded, err)
-	}
-}
-
 func TestConfigReportsEverything(t *testing.T) {
 	t.Parallel()
 	_, err := reader.New(&fakeStore{}, nil, reader.Config{Timeout: -1, Guess: 1000, Remember: -1})

@@ -16,10 +16,39 @@ import (
 // it, because no counter can be named __x__.
 const probeName = "__countmill_probe__"
 
+// readyFor is how long an answer of Ready holds: anybody may ask, and a look at the store may cost money.
+const readyFor = time.Second
+
+// A readiness is an answer of Ready.
+type readiness struct {
+	began    time.Time
+	degraded string
+	err      error
+}
+
 // Ready reports whether totals can be served. err is not nil if the store cannot be read, or if
 // it is not the database that was opened. degraded is not empty if totals are served without the
-// cache.
+// cache. Calls within a second share one answer.
 func (r *Reader) Ready(ctx context.Context) (degraded string, err error) {
+	if last := r.ready.Load(); last != nil && time.Since(last.began) < readyFor {
+		return last.degraded, last.err
+	}
+	answer, _, gone := r.readying.do(ctx, "", time.Time{}, func(ctx context.Context) (readiness, error) {
+		a := readiness{began: time.Now()}
+		a.degraded, a.err = r.askBoth(ctx)
+		if ctx.Err() == nil {
+			r.ready.Store(&a)
+		}
+		return a, nil
+	})
+	if gone != nil {
+		return "", r.storeError(ctx, "checking the store", gone)
+	}
+	return answer.degraded, answer.err
+}
+
+// askBoth asks the store and the cache.
+func (r *Reader) askBoth(ctx context.Context) (degraded string, err error) {
 	if err := r.askStore(ctx); err != nil {
 		return "", err
 	}

@@ -1,7 +1,10 @@
 package reader_test
 
 import (
+	"context"
 	"errors"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -56,4 +59,72 @@ func TestOneCallerChecksTheStore(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestReady(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cache := &fakeCache{}
+		r := newReader(t, &fakeStore{}, cache, reader.Config{})
+		if degraded, err := r.Ready(t.Context()); degraded != "" || err != nil {
+			t.Errorf("Ready = %q, %v; want all well", degraded, err)
+		}
+		cache.err = errors.New("connection refused")
+		time.Sleep(time.Second)
+		if degraded, err := r.Ready(t.Context()); !strings.Contains(degraded, "connection refused") || err != nil {
+			t.Errorf("Ready with a broken cache = %q, %v; want degraded with the reason", degraded, err)
+		}
+		r = newReader(t, &fakeStore{}, nil, reader.Config{})
+		if degraded, err := r.Ready(t.Context()); degraded != "" || err != nil {
+			t.Errorf("Ready without a cache = %q, %v; want all well", degraded, err)
+		}
+	})
+}
+
+// Calls within a second, and during a check that is slow, cost one check. A caller that gives up does not spoil the
+// answer of the others, and the last one to give up leaves none.
+func TestReadyIsShared(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := &slowCheck{delay: 2 * time.Second}
+		st.foreign = errors.New("meta id changed")
+		r := newReader(t, st, nil, reader.Config{})
+		ready := func(patience time.Duration) error {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			_, err := r.Ready(ctx)
+			return err
+		}
+		var callers sync.WaitGroup
+		for i := range 10 {
+			callers.Go(func() {
+				patience, want := time.Minute, st.foreign
+				if i%2 == 0 {
+					patience, want = time.Second, context.DeadlineExceeded
+				}
+				if err := ready(patience); !errors.Is(err, countmill.ErrUnavailable) || !errors.Is(err, want) {
+					t.Errorf("a caller that waits %s: %v, want %v", patience, err, want)
+				}
+			})
+			time.Sleep(time.Millisecond)
+		}
+		callers.Wait()
+		if st.checks != 1 {
+			t.Errorf("10 calls beside each other: %d checks, want 1", st.checks)
+		}
+		st.delay = time.Second / 2
+		if err := ready(time.Second / 10); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a caller that is alone and gives up: %v", err)
+		}
+		st.foreign, st.delay = nil, 0
+		for range 30 {
+			if err := ready(time.Minute); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if st.checks != 2+3 {
+			t.Errorf("%d checks, want 3 more in 3 seconds", st.checks)
+		}
+	})
 }

@@ -197,9 +197,7 @@ func TestTopRefuses(t *testing.T) {
 		if _, err := w.ChangeRules(t.Context(), store.RuleChange{Pattern: "page:*", Remove: true}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.Ready(t.Context()); err != nil { // reads the settings
-			t.Fatal(err)
-		}
+		r.ReadSettings(t.Context())
 		none, ok := errors.AsType[*reader.NoWindowError](ask(r, reader.BoardQuery{Index: "sites", Window: parseWindow(t, "1h")}, 1))
 		if !ok || none.Rule != "'page:*=1m:6h,15m:400d'" {
 			t.Errorf("a window without a rule: %+v", none)

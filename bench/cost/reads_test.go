@@ -173,7 +173,7 @@ func ask(ctx context.Context, t *testing.T, r *reader.Reader, client int, names 
 			if !until(ctx, next) {
 				return
 			}
-			r.Lag(ctx) // every answer with a total has it
+			r.Pipeline(ctx) // every answer with a total has it
 			got, err := r.Totals(ctx, asked, -1)
 			if ctx.Err() != nil {
 				return

@@ -116,7 +116,7 @@ type Config struct {
 	MaxWatchers int
 
 	// MaxWatched is how many counters are watched at once. A counter that many watchers of a
-	// prefix watch counts once. Default 100,000: MaxWatchers times MaxQuery.
+	// prefix watch counts once. Default 100,000: MaxWatchers times maxQuery.
 	MaxWatched int
 
 	// KeepAlive is the longest silence that a watcher gets. Default 15s.
@@ -188,6 +188,3 @@ func (a *API) StopIncrements(ctx context.Context) (left int) { return a.gate.shu
 
 // Sending is how many requests for increments are being served.
 func (a *API) Sending() int { return a.gate.count() }
-
-// Watchers is how many there are.
-func (a *API) Watchers() int { return a.pools[streams].Used() }

@@ -189,7 +189,7 @@ func take(dec *jsontext.Decoder, kind jsontext.Kind, otherwise misfit) (jsontext
 }
 
 // maxTexts is the most strings of an array in a body.
-const maxTexts = MaxBodyCounters
+const maxTexts = maxBodyCounters
 
 // texts is an array of strings. It ends at the limit: millions of "" fit into a body.
 type texts []string

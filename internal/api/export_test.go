@@ -7,6 +7,14 @@ import (
 	"github.com/countmill/countmill/internal/fair"
 )
 
+const (
+	MaxBodyCounters = maxBodyCounters
+	MaxMetrics      = maxMetrics
+)
+
+// Watchers is how many there are.
+func (a *API) Watchers() int { return a.pools[streams].Used() }
+
 // A Resource is a row of the table of what callers share.
 type Resource struct {
 	Name, Tested string

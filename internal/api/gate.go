@@ -2,15 +2,8 @@ package api
 
 import (
 	"context"
-	"fmt"
 	"sync"
-
-	"github.com/countmill/countmill"
 )
-
-// errStopping is the answer to requests for increments after the process began to stop:
-// nothing of theirs was done.
-var errStopping = fmt.Errorf("%w: this process is stopping", countmill.ErrClosed)
 
 // A gate lets requests through until it is shut, and knows when the last one is done.
 type gate struct {

@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// MaxQuery and MaxBodyCounters are the most counters in a query and in a body.
-	MaxQuery        = 100
-	MaxBodyCounters = 1000
+	// maxQuery and maxBodyCounters are the most counters in a query and in a body.
+	maxQuery        = 100
+	maxBodyCounters = 1000
 
 	defaultLimit = 100
 )

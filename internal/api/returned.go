@@ -46,13 +46,13 @@ func (r *returning) note(incs []countmill.Increment) error {
 	if !r.totals {
 		return nil
 	}
-	seen := make(map[string]bool, min(len(incs), MaxBodyCounters))
+	seen := make(map[string]bool, min(len(incs), maxBodyCounters))
 	for _, inc := range incs {
 		if seen[inc.Counter] {
 			continue
 		}
-		if len(r.counters) == MaxBodyCounters {
-			return &countmill.FieldError{Field: "return", Problem: "asks for the totals of too many counters", Limit: fmt.Sprintf("%d counters in the request", MaxBodyCounters)}
+		if len(r.counters) == maxBodyCounters {
+			return &countmill.FieldError{Field: "return", Problem: "asks for the totals of too many counters", Limit: fmt.Sprintf("%d counters in the request", maxBodyCounters)}
 		}
 		seen[inc.Counter] = true
 		r.counters = append(r.counters, inc.Counter)

@@ -205,7 +205,7 @@ func (a *API) serve(to *route, c call) (v any, err error) {
 	if to.counts {
 		if !a.gate.enter() {
 			c.w.Header().Set("Connection", "close")
-			return nil, errStopping
+			return nil, httpserver.ErrStopping
 		}
 		defer a.gate.leave()
 	}

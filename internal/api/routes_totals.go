@@ -92,7 +92,7 @@ var totalRoutes = []route{
 			{name: "counter", often: true, schema: "CounterName", says: "A counter's name; 1 to 100 times."},
 			groupsParam,
 			{name: "prefix", schema: "len ..500", says: "The first characters of the names, up to 500 bytes, instead of `counter`. A token that is limited to prefixes gets only its own counters."},
-			{name: "limit", most: MaxWatchLimit, fallback: defaultLimit, says: "With `prefix`: the most counters, the first ones in byte order."},
+			{name: "limit", most: maxPrefixLimit, fallback: defaultLimit, says: "With `prefix`: the most counters, the first ones in byte order."},
 			{name: "rates", oneOf: []string{"true", "false"}, fallback: "false", says: "`true` adds `rate` to each total. A total whose rate alone has changed is then in an event too."},
 			{name: "interval", schema: "default 1s", says: "With `counter`: how often to look for changes, 100ms to 5s."},
 			{name: "max_staleness", schema: "Duration", says: "With `counter`: as for totals. Default after the first event: half the interval, so that watchers share reads."},
@@ -137,7 +137,7 @@ var totalRoutes = []route{
 		more: "The totals of matching counters, as gauges `countmill_value{counter=\"NAME\"}`, because totals can fall. Prometheus keeps them as floating point: past 2^53 they lose digits there. A match that ends in * reads the store, each counter with all its shards, page by page; each page is of one moment. A counter that is named in full and does not exist has the value 0.\n\nBeside them `countmill_counters_as_of_timestamp_seconds` is the moment of the oldest, `countmill_counters_lag_seconds` the lag, `countmill_counters_truncated` 1 if more counters match than `limit`, and `countmill_counters_overflowed` the number of totals that do not fit 64 bits.",
 		in: []*param{
 			{name: "match", required: true, often: true, schema: "len 1..501", says: "A counter's name, or a prefix followed by `*`; 1 to 100 times."},
-			{name: "limit", most: MaxMetrics, fallback: defaultMetrics, says: "The most counters of the answer."},
+			{name: "limit", most: maxMetrics, fallback: defaultMetrics, says: "The most counters of the answer."},
 			{name: "max_staleness", schema: "Duration", says: "As for totals, for the counters that are named in full."},
 			minAsOfParam,
 		},

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// MaxMetrics is the most counters of one answer to GET /metrics/counters.
-	MaxMetrics = 10_000
+	// maxMetrics is the most counters of one answer to GET /metrics/counters.
+	maxMetrics = 10_000
 
 	defaultMetrics = 1000
 
@@ -109,7 +109,7 @@ func (a *API) scrape(ctx context.Context, c call) (*scrape, error) {
 // parseMatches returns the distinct names and prefixes. It narrows each prefix to the counters
 // that the caller may see.
 func parseMatches(caller auth.Caller, matches []string) (names, prefixes []string, err error) {
-	if err := checkCount("match", len(matches), MaxQuery); err != nil {
+	if err := checkCount("match", len(matches), maxQuery); err != nil {
 		return nil, nil, err
 	}
 	for _, match := range matches {
@@ -222,7 +222,7 @@ var labelEscaper = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 func (s *scrape) text(p reader.Pipeline) []byte {
 	var b bytes.Buffer
 	if s.truncated {
-		fmt.Fprintf(&b, "# truncated: more counters match than the limit of %d; narrow match, or raise limit (at most %d)\n", s.limit, MaxMetrics)
+		fmt.Fprintf(&b, "# truncated: more counters match than the limit of %d; narrow match, or raise limit (at most %d)\n", s.limit, maxMetrics)
 	}
 	head := func(name, help string) { fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s gauge\n", name, help, name) }
 	if len(s.totals) > 0 {

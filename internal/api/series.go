@@ -65,7 +65,7 @@ func readSeriesCall(c call, now time.Time) (q seriesCall, err error) {
 	if q.Counters, err = namesOf(c.params.Values["counter"], "group", c.params.Values["group"]); err != nil {
 		return q, err
 	}
-	if err := checkCount("counter", len(q.Counters), MaxQuery); err != nil {
+	if err := checkCount("counter", len(q.Counters), maxQuery); err != nil {
 		return q, err
 	}
 	if q.Step, err = reader.ParseStep(cmp.Or(c.params.Get("step"), defaultStep)); err != nil {

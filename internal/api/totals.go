@@ -22,7 +22,7 @@ func (a *API) totals(c call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkCount("counter", len(counters), MaxQuery); err != nil {
+	if err := checkCount("counter", len(counters), maxQuery); err != nil {
 		return nil, err
 	}
 	return a.readTotals(c, counters)
@@ -34,7 +34,7 @@ func (a *API) manyTotals(c call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkCount("counters", len(counters), MaxBodyCounters); err != nil {
+	if err := checkCount("counters", len(counters), maxBodyCounters); err != nil {
 		return nil, err
 	}
 	return a.readTotals(c, counters)

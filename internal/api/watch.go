@@ -187,7 +187,7 @@ func (a *API) orderNames(c call) (order, error) {
 	if err != nil {
 		return order{}, err
 	}
-	if err := checkCount("counter", len(counters), MaxQuery); err != nil {
+	if err := checkCount("counter", len(counters), maxQuery); err != nil {
 		return order{}, err
 	}
 	interval, err := watchInterval(c.params)

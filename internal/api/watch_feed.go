@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// MaxWatchLimit is the most counters of a watcher with a prefix.
-	MaxWatchLimit = 1000
+	// maxPrefixLimit is the most counters of a watcher with a prefix.
+	maxPrefixLimit = 1000
 
 	// prefixInterval is how often the counters of a prefix are read, and listEvery how often
 	// their names are.

@@ -36,9 +36,10 @@ func TestMemcachedComesAndGoes(t *testing.T) {
 				t.Errorf("%s: got %d from the %s, want 7 from the store", name, total, source)
 			}
 		}
-		if status, text := r.call(t, "GET", "/readyz", ""); status != http.StatusOK || !strings.Contains(text, `"degraded"`) {
-			t.Errorf("%s: readyz is %d %s, want 200 degraded", name, status, text)
-		}
+		r.poll(t, "degraded", func() bool {
+			status, text := r.call(t, "GET", "/readyz", "")
+			return status == http.StatusOK && strings.Contains(text, `"degraded"`)
+		})
 		away.end()
 		r.wantCached(t, name, 20)
 		r.wantCached(t, "before", 7)

@@ -7,7 +7,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/internal/httpserver"
 )
@@ -65,14 +64,11 @@ func collect(services []named) []prometheus.Collector {
 	return all
 }
 
-// errStopping is the reason why a stopping process is not ready.
-var errStopping = fmt.Errorf("%w: this process is stopping", countmill.ErrClosed)
-
 // ready asks the services in the order of the list. The first error is the answer; what degrades
 // them is joined.
 func (a *App) ready(ctx context.Context) (degraded string, err error) {
 	if a.stopping.Load() {
-		return "", errStopping
+		return "", httpserver.ErrStopping
 	}
 	for _, s := range a.services {
 		without, err := s.Ready(ctx)

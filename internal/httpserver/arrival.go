@@ -20,8 +20,8 @@ const (
 	hurry = time.Second
 )
 
-// errStopping ends the wait for the rest of a request: nothing of it was done.
-var errStopping = fmt.Errorf("%w: this process is stopping", countmill.ErrClosed)
+// ErrStopping ends a request of a stopping process: nothing of it was done. It is also the reason why the process is not ready.
+var ErrStopping = fmt.Errorf("%w: this process is stopping", countmill.ErrClosed)
 
 // answerAtOnce lets an answer leave before its request has arrived whole. net/http reads the rest first, for as long
 // as the whole request may take, and a client that never sends it holds its connection meanwhile.

@@ -174,7 +174,7 @@ func (c *limitedConn) SetReadDeadline(t time.Time) error {
 func (c *limitedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if err != nil && c.limit.hurry.Load() != nil && errors.Is(err, os.ErrDeadlineExceeded) && c.arrives() {
-		err = errStopping
+		err = ErrStopping
 	}
 	return n, err
 }

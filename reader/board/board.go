@@ -17,8 +17,8 @@ import (
 // Size is the most counters of Best.
 const Size = 1000
 
-// MaxOverflowed is the most names in Overflowed. More are a fault of the counting program, and the first ones show it.
-const MaxOverflowed = 100
+// maxOverflowed is the most names in Overflowed. More are a fault of the counting program, and the first ones show it.
+const maxOverflowed = 100
 
 // A Ranked is a counter and its sum.
 type Ranked struct {
@@ -38,7 +38,7 @@ type Board struct {
 	Query store.SumsQuery
 	// Best are the best counters, in the order of Compare.
 	Best []Ranked
-	// Overflowed are counters that had no sum, as it did not fit 64 bits, by name: the first MaxOverflowed of the scan.
+	// Overflowed are counters that had no sum, as it did not fit 64 bits, by name: the first maxOverflowed of the scan.
 	Overflowed []string
 	// Partial is true if the scan of a window left out the overflow group, of which no series is kept.
 	Partial bool
@@ -111,7 +111,7 @@ func NewBuilder(q store.SumsQuery, size int) *Builder {
 func (b *Builder) Add(c *store.CounterSum) {
 	if c.Overflow {
 		b.board.over[hashOf(c.Counter)] = struct{}{}
-		if len(b.board.Overflowed) < MaxOverflowed {
+		if len(b.board.Overflowed) < maxOverflowed {
 			b.board.Overflowed = append(b.board.Overflowed, string(c.Counter))
 		}
 		return

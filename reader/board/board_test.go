@@ -45,13 +45,13 @@ func TestBoardKeepsTheBest(t *testing.T) {
 func TestBoardOfOverflowed(t *testing.T) {
 	t.Parallel()
 	b := NewBuilder(store.SumsQuery{To: 60}, Size)
-	for i := range MaxOverflowed + 1 {
-		b.Add(&store.CounterSum{Counter: fmt.Appendf(nil, "c%03d", MaxOverflowed-i), Overflow: true})
+	for i := range maxOverflowed + 1 {
+		b.Add(&store.CounterSum{Counter: fmt.Appendf(nil, "c%03d", maxOverflowed-i), Overflow: true})
 	}
 	b.Add(&store.CounterSum{Counter: []byte("zero")})
 	got := b.Board(store.Sums{})
 	_, _, last := got.Place("c000")
-	if len(got.Overflowed) != MaxOverflowed || got.Overflowed[0] != "c001" || !last || got.Counters() != 0 {
+	if len(got.Overflowed) != maxOverflowed || got.Overflowed[0] != "c001" || !last || got.Counters() != 0 {
 		t.Errorf("overflowed %v, the last one %t, and %d others", got.Overflowed, last, got.Counters())
 	}
 }

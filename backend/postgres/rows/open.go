@@ -47,8 +47,9 @@ type Engine struct {
 	moments  moments
 	closing  context.Context // ends with Close, and all views with it
 	close    context.CancelFunc
-	// Views have half of the connections, and transactions a quarter, so that a commit always has one.
-	views, transacts chan struct{}
+	// Views have half of the connections, and transactions a quarter, so that a commit always has one. Scans have three quarters of
+	// the views, so that look-ups find a place. Checks have a connection: without them nobody folds.
+	views, scans, transacts, checks chan struct{}
 }
 
 var _ engine.Engine = (*Engine)(nil)
@@ -62,8 +63,8 @@ type home struct {
 // format is that of the tables. A later one is a migration: migrate brings each earlier one to it, and never back.
 const format = 1
 
-// minConns is the number of connections that a view in a transaction and a commit need together.
-const minConns = 4
+// minConns is the number of connections that two views, a transaction, a check and a commit need together.
+const minConns = 5
 
 // Open opens a schema of the database that config leads to. It adds what tables of an older version lack, and needs rights to do so only if
 // something is missing.
@@ -78,7 +79,8 @@ func Open(ctx context.Context, config *pgxpool.Config, schema string, kinds engi
 		return nil, fmt.Errorf("postgres: %w", err)
 	}
 	e := &Engine{options: options, pool: pool, schema: schema, meta: quoted(schema, metaTable), tables: tables(schema, kinds), longest: longest,
-		views: make(chan struct{}, config.MaxConns/2), transacts: make(chan struct{}, config.MaxConns/4)}
+		views: make(chan struct{}, config.MaxConns/2), scans: make(chan struct{}, config.MaxConns*3/8),
+		transacts: make(chan struct{}, config.MaxConns/4), checks: make(chan struct{}, 1)}
 	e.known.Store(new(home))
 	e.closing, e.close = context.WithCancel(context.Background())
 	for i, t := range e.tables {
@@ -264,9 +266,9 @@ func (e *Engine) Check(ctx context.Context, with []engine.Key) (engine.Checked, 
 	checked := engine.Checked{Rows: make([]engine.Row, len(with))}
 	var identity, last, now string
 	var readOnly bool
-	v := &view{e: e, slots: e.views}
+	v := &view{e: e, slots: e.checks}
 	defer v.Close()
-	err := v.ask(ctx, func(b *batch) {
+	err := v.ask(ctx, false, func(b *batch) {
 		b.want(nil, func(v [][]byte) error {
 			identity, last, now, checked.Restores = string(v[0]), string(v[1]), string(v[2]), int64Of(v[3])
 			readOnly = v[4][0] != 0

@@ -136,3 +136,55 @@ func TestMoments(t *testing.T) {
 		}
 	}
 }
+
+// Neither scans nor all views together hold up a check, and scans hold up no look-up.
+func TestViewsLeaveRoom(t *testing.T) {
+	t.Parallel()
+	e, err := openWith(schema(t), enginetest.Kinds(), Options{ViewTime: time.Hour, Create: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	scan := func(ctx context.Context) (engine.View, error) {
+		v := e.View()
+		t.Cleanup(v.Close)
+		rows := v.Scan(ctx, engine.Range{Kind: record})
+		rows.Next()
+		return v, rows.Err()
+	}
+	check := func(beside string) {
+		t.Helper()
+		if _, err := e.Check(ctx, []engine.Key{{Kind: record, Name: "a"}}); err != nil {
+			t.Errorf("a check beside %s: %v", beside, err)
+		}
+	}
+	var last engine.View
+	for range cap(e.scans) {
+		if last, err = scan(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	soon, stop := context.WithTimeout(ctx, 100*time.Millisecond)
+	defer stop()
+	if _, err := scan(soon); !errors.Is(err, engine.ErrNotApplied) {
+		t.Errorf("one scan too many: got %v, want ErrNotApplied", err)
+	}
+	check("scans")
+	if cap(e.scans) >= cap(e.views) {
+		t.Error("scans may have all views")
+	}
+	for range cap(e.views) - cap(e.scans) {
+		v := e.View()
+		defer v.Close()
+		if _, err := v.Get(ctx, []engine.Key{{Kind: record, Name: "a"}}); err != nil {
+			t.Errorf("a look-up beside scans: %v", err)
+		}
+	}
+	check("views")
+	last.Close()
+	if _, err := scan(ctx); err != nil {
+		t.Errorf("a scan after the end of another: %v", err)
+	}
+}

@@ -83,7 +83,7 @@ func (s *scan) read() error {
 	sql := fmt.Sprintf("select %s%s from %s t where %s order by %s limit %d", strings.Join(t.key, ", "), list(s.s.sql...), t.name,
 		strings.Join(s.bounds, " and "), strings.Join(order, direction+", ")+direction, s.size)
 	page, size := make([]engine.Row, 0, min(s.size, maxPage)), s.size
-	err := s.v.ask(s.ctx, func(b *batch) {
+	err := s.v.ask(s.ctx, true, func(b *batch) {
 		page = page[:0]
 		b.want(nil, func(values [][]byte) error {
 			row := engine.Row{Key: engine.Key{Kind: kind}}
@@ -156,7 +156,7 @@ func (e *Engine) Due(ctx context.Context, kind engine.KindID, before int64, afte
 	}
 	v := &view{e: e, slots: e.views}
 	defer v.Close()
-	err = v.ask(ctx, func(b *batch) {
+	err = v.ask(ctx, false, func(b *batch) {
 		keys = nil
 		b.want(nil, func(values [][]byte) error {
 			key := engine.Key{Kind: kind}

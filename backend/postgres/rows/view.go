@@ -51,7 +51,8 @@ type view struct {
 	slots chan struct{}
 
 	mu    sync.Mutex
-	conn  *pgxpool.Conn // nil before the first call, and after the end
+	taken []chan struct{} // of which it has a place each
+	conn  *pgxpool.Conn   // nil before the first call, and after the end
 	at    time.Time
 	ended error
 	stop  context.CancelFunc // of the call of expire
@@ -67,8 +68,8 @@ var errClosed = errors.New("postgres: closed")
 // errStandby: a standby may lack commits that were acknowledged before its view began, and does not know the moment that it shows.
 var errStandby = fmt.Errorf("%w: postgres: this server is a standby, and may lack the latest commits", engine.ErrNotApplied)
 
-// ask runs statements in the view. The first call begins it.
-func (v *view) ask(ctx context.Context, build func(*batch)) error {
+// ask runs statements in the view. The first call begins it; scans says that many may follow.
+func (v *view) ask(ctx context.Context, scans bool, build func(*batch)) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.ended != nil {
@@ -76,7 +77,7 @@ func (v *view) ask(ctx context.Context, build func(*batch)) error {
 	}
 	begun := v.conn != nil
 	if !begun {
-		if err := v.beginLocked(ctx); err != nil {
+		if err := v.beginLocked(ctx, scans); err != nil {
 			return err
 		}
 	}
@@ -128,19 +129,34 @@ func (v *view) ask(ctx context.Context, build func(*batch)) error {
 	}
 }
 
-func (v *view) beginLocked(ctx context.Context) error {
-	select {
-	case v.slots <- struct{}{}:
-	case <-ctx.Done():
-		return notSent(ctx.Err())
+func (v *view) beginLocked(ctx context.Context, scans bool) error {
+	all := []chan struct{}{v.e.scans, v.slots} // in this order: one that waits behind scans keeps no place from look-ups
+	if !scans || v.slots != v.e.views {
+		all = all[1:]
+	}
+	for _, slots := range all {
+		select {
+		case slots <- struct{}{}:
+			v.taken = append(v.taken, slots)
+		case <-ctx.Done():
+			v.giveLocked()
+			return notSent(ctx.Err())
+		}
 	}
 	conn, err := v.e.pool.Acquire(ctx)
 	if err != nil {
-		<-v.slots
+		v.giveLocked()
 		return notSent(err)
 	}
 	v.conn = conn
 	return nil
+}
+
+func (v *view) giveLocked() {
+	for _, slots := range v.taken {
+		<-slots
+	}
+	v.taken = nil
 }
 
 func (v *view) endLocked() {
@@ -150,7 +166,7 @@ func (v *view) endLocked() {
 	if v.conn != nil {
 		release(v.conn)
 		v.conn = nil
-		<-v.slots
+		v.giveLocked()
 	}
 }
 
@@ -175,7 +191,7 @@ func (v *view) take() *pgxpool.Conn {
 	if conn != nil {
 		v.stop()
 		v.conn = nil
-		<-v.slots
+		v.giveLocked()
 	}
 	v.ended = errClosed
 	return conn
@@ -199,7 +215,7 @@ func (v *view) Get(ctx context.Context, keys []engine.Key, fields ...engine.Fiel
 // get reads rows, and their versions if versions is not nil.
 func (v *view) get(ctx context.Context, keys []engine.Key, fields []engine.FieldID, versions []int64) ([]engine.Row, error) {
 	var rows []engine.Row
-	err := v.ask(ctx, func(b *batch) {
+	err := v.ask(ctx, len(keys) == 0, func(b *batch) {
 		rows = make([]engine.Row, len(keys))
 		v.e.look(b, keys, fields, rows, versions)
 	})

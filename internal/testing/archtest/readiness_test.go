@@ -13,12 +13,13 @@ const readiness = "docs/reference/readiness.md"
 
 // reasons are the functions, and the variables, whose texts /readyz shows: by directory.
 var reasons = map[string][]string{
-	"internal/app":          {"errStopping", "degraded", "Fold"},
+	"internal/app":          {"degraded", "Fold"},
+	"internal/httpserver":   {"ErrStopping"},
 	"internal/indexer":      {"errBegins", "look"},
 	"internal/clock":        {"Check"},
 	"publisher":             {"Ready"},
 	"aggregator":            {"errUnchecked", "errOutdated", "reason", "degraded", "Ready"},
-	"reader":                {"Ready", "askStore"},
+	"reader":                {"Ready", "askBoth", "askStore"},
 	"backend":               {"Ready"},
 	"backend/gcppubsub":     {"err", "probe"},
 	"backend/nats":          {"probe"},
