@@ -152,7 +152,7 @@ var calls = map[string]struct {
 	"SetRemainders": {"indexrange", func(ctx context.Context, s *full) error {
 		return s.SetRemainders(ctx, &s.place, []store.GroupRemainder{{Group: "=sites:a", Remainder: int128.Of(7)}})
 	}},
-	"RemaindersOf": {"", func(ctx context.Context, s *full) error { return with(s.RemaindersOf(ctx, &s.place, "", 10)) }},
+	"RemaindersOf": {"remainder", func(ctx context.Context, s *full) error { return with(s.RemaindersOf(ctx, &s.place, "", 10)) }},
 	"DropGrouped":  {"shard", func(ctx context.Context, s *full) error { return with(s.DropGrouped(ctx, &s.index, &s.place, "", 10)) }},
 	"DropGroups": {"record", func(ctx context.Context, s *full) error {
 		if _, err := s.ChangeRules(ctx, store.RuleChange{Index: &store.IndexChange{Step: store.DeleteIndex, Index: s.index}}); err != nil {

@@ -35,20 +35,10 @@ func rangeOf(r *engine.Row) (p store.IndexRange, err error) {
 }
 
 // Ranges scans the ranges of an index.
-func (s *Store) Ranges(ctx context.Context, index int64) (ranges []store.IndexRange, err error) {
+func (s *Store) Ranges(ctx context.Context, index int64) ([]store.IndexRange, error) {
 	v := s.view()
 	defer v.Close()
-	for r, err := range s.scan(ctx, v, engine.Range{Kind: kindRange, From: rangeKey(index, 0), To: rangeKey(index, 1<<24-1)}, engine.Data) {
-		var p store.IndexRange
-		if err == nil {
-			p, err = rangeOf(r)
-		}
-		if err != nil {
-			return nil, err
-		}
-		ranges = append(ranges, p)
-	}
-	return ranges, nil
+	return list(ctx, v, engine.Range{Kind: kindRange, From: rangeKey(index, 0), To: rangeKey(index, 1<<24-1)}, 0, rangeOf, engine.Data)
 }
 
 // isStored returns store.ErrChanged unless the row has the range. A transaction that has read the row fails if another one changes
@@ -280,18 +270,12 @@ func (s *Store) setRemainder(tx engine.Tx, r *engine.Row, set *store.GroupRemain
 }
 
 // RemaindersOf scans the names of remainders.
-func (s *Store) RemaindersOf(ctx context.Context, p *store.IndexRange, after string, limit int) (remainders []store.GroupRemainder, err error) {
+func (s *Store) RemaindersOf(ctx context.Context, p *store.IndexRange, after string, limit int) ([]store.GroupRemainder, error) {
 	v := s.view()
 	defer v.Close()
 	prefix := remainderPrefix(p.Index, p.ID)
-	rows := v.Scan(ctx, engine.Range{Kind: kindRemainder, Prefix: prefix, From: remainderKey(p, after), After: true, Page: limit}, fieldRemainder)
-	defer rows.Close()
-	for len(remainders) < limit {
-		r := rows.Next()
-		if r == nil {
-			break
-		}
-		remainders = append(remainders, store.GroupRemainder{Group: strings.Clone(r.Key.Name[len(prefix):]), Remainder: r.Int(fieldRemainder)})
-	}
-	return remainders, rows.Err()
+	r := engine.Range{Kind: kindRemainder, Prefix: prefix, From: remainderKey(p, after), After: true, Page: limit}
+	return list(ctx, v, r, limit, func(row *engine.Row) (store.GroupRemainder, error) {
+		return store.GroupRemainder{Group: strings.Clone(row.Key.Name[len(prefix):]), Remainder: row.Int(fieldRemainder)}, nil
+	}, fieldRemainder)
 }

@@ -21,17 +21,26 @@ type view struct {
 	store *Store
 }
 
-// keys returns up to limit keys of a range.
-func (v *view) keys(ctx context.Context, r engine.Range, limit int) (keys []engine.Key, err error) {
-	for row, err := range v.store.scan(ctx, v, r) {
+// list reads up to limit rows of a range; 0: all.
+func list[T any](ctx context.Context, v *view, r engine.Range, limit int, read func(*engine.Row) (T, error), fields ...engine.FieldID) (all []T, err error) {
+	for row, err := range v.store.scan(ctx, v, r, fields...) {
+		var x T
+		if err == nil {
+			x, err = read(row)
+		}
 		if err != nil {
 			return nil, err
 		}
-		if keys = append(keys, keyOf(row)); len(keys) == limit {
+		if all = append(all, x); len(all) == limit {
 			break
 		}
 	}
-	return keys, nil
+	return all, nil
+}
+
+// keys returns up to limit keys of a range.
+func (v *view) keys(ctx context.Context, r engine.Range, limit int) ([]engine.Key, error) {
+	return list(ctx, v, r, limit, func(row *engine.Row) (engine.Key, error) { return keyOf(row), nil })
 }
 
 func (v *view) ReadTime() time.Time { return v.At() }
@@ -75,20 +84,13 @@ func resetOf(r *engine.Row) store.ResetState {
 }
 
 // List scans records.
-func (v *view) List(ctx context.Context, prefix, after string, limit int) (records []store.Record, err error) {
+func (v *view) List(ctx context.Context, prefix, after string, limit int) ([]store.Record, error) {
 	if limit <= 0 || !utf8.ValidString(prefix) || !utf8.ValidString(after) {
 		return nil, nil // names are UTF-8
 	}
 	r := engine.Range{Kind: kindRecord, Prefix: prefix, From: engine.Key{Name: after}, After: true, Page: limit}
-	for row, err := range v.store.scan(ctx, v, r, recordFields...) {
-		if err != nil {
-			return nil, err
-		}
+	return list(ctx, v, r, limit, func(row *engine.Row) (store.Record, error) {
 		value := valueOf(row)
-		records = append(records, store.Record{Counter: strings.Clone(row.Key.Name), Shards: value.Shards, Reset: value.Reset, Remainder: value.Remainder})
-		if len(records) == limit {
-			break
-		}
-	}
-	return records, nil
+		return store.Record{Counter: strings.Clone(row.Key.Name), Shards: value.Shards, Reset: value.Reset, Remainder: value.Remainder}, nil
+	}, recordFields...)
 }

@@ -40,18 +40,13 @@ func (s *Store) forgetWorkers(ctx context.Context) error {
 }
 
 // Workers returns the rows in the order of ids.
-func (s *Store) Workers(ctx context.Context) (workers []store.Worker, err error) {
+func (s *Store) Workers(ctx context.Context) ([]store.Worker, error) {
 	v := s.view()
 	defer v.Close()
-	for row, err := range s.scan(ctx, v, engine.Range{Kind: kindWorker}, engine.Data) {
-		var w store.Worker
-		if err == nil {
-			err = json.Unmarshal(row.Data, &w)
+	return list(ctx, v, engine.Range{Kind: kindWorker}, 0, func(row *engine.Row) (w store.Worker, err error) {
+		if err = json.Unmarshal(row.Data, &w); err != nil {
+			err = fmt.Errorf("worker %q: %w", row.Key.Name, err)
 		}
-		if err != nil {
-			return nil, fmt.Errorf("list workers: %w", err)
-		}
-		workers = append(workers, w)
-	}
-	return workers, nil
+		return w, err
+	}, engine.Data)
 }
