@@ -275,7 +275,7 @@ func publisherSamples(p *publisher.Publisher) []sample {
 		counter("countmill_increments_total", "Increments that left the open batch, to be sent.", s.Increments),
 		counter("countmill_increments_durable_total", "Increments whose batches the bus has.", s.Durable),
 		counter("countmill_increments_unknown_total", "Increments whose outcome will never be known.", s.Unknown),
-		counter("countmill_increments_refused_total", "Increments refused: overloaded, closed, in conflict, or a wrong clock.", s.Refused),
+		counter("countmill_increments_refused_total", "Increments refused: overloaded, closed or in conflict.", s.Refused),
 		counter("countmill_entries_sent_total", "Entries in messages that the bus has.", s.Entries),
 		counter("countmill_messages_sent_total", "Messages that the bus has.", s.Messages),
 		counter("countmill_sent_bytes_total", "Bytes of messages that the bus has.", s.Bytes),
