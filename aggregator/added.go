@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -44,6 +45,10 @@ func (a *Aggregator) takeAdded(ctx context.Context, from store.Adder) {
 		}
 		if len(added) > 0 {
 			o := a.attempt(a.jobOf(added))
+			select {
+			case a.folded <- struct{}{}:
+			default:
+			}
 			a.stats.add(&o)
 			switch {
 			case o.verdict == settled && len(added) == most:
@@ -60,6 +65,7 @@ func (a *Aggregator) takeAdded(ctx context.Context, from store.Adder) {
 				}
 				most = min(2*most, mostAdded)
 			} else if o.verdict == refused && len(added) == 1 {
+				warn("increment of another program refused, will try again", fmt.Errorf("id %d: %w", added[0].ID, o.err))
 				pause = addedEvery
 			}
 		}

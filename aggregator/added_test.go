@@ -180,6 +180,62 @@ func TestAddedIsLag(t *testing.T) {
 	})
 }
 
+// The log names an increment that the store refuses alone, once. Others wait behind it, which the table rules out: it refuses what a fold refuses.
+func TestAddedRefusedAlone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := adding(t)
+		st.answers = slices.Repeat([]func(func() error) error{func(func() error) error { return store.ErrRefused }}, 20)
+		st.add("a", 1)
+		var log strings.Builder
+		runOver(t, st.Store, st, aggregator.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		settle(5 * time.Second)
+		if got := log.String(); strings.Count(got, "refused, will try again") != 1 || !strings.Contains(got, "id 1: ") {
+			t.Errorf("the log is\n%s", got)
+		}
+		if settle(time.Minute); st.left() != 0 {
+			t.Errorf("%d are left", st.left())
+		}
+	})
+}
+
+// slowStore has commits that take their time.
+type slowStore struct{ *addingStore }
+
+func (s slowStore) Fold(ctx context.Context, c *store.Commit) (store.CommitResult, error) {
+	time.Sleep(7 * time.Millisecond)
+	return s.addingStore.Fold(ctx, c)
+}
+
+// Counters that always have a commit under way do not keep those of other programs from being counted, nor the other way round.
+func TestAddedTakesTurns(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := adding(t)
+		r := runOver(t, st.Store, slowStore{st}, aggregator.Config{Linger: -1, Commits: 3, ShardRate: -1})
+		busy := []string{"a", "b"}
+		for i := range 2000 {
+			r.send(t, anonymous(one(busy[i%2], 1)))
+			time.Sleep(time.Millisecond)
+			if i > 500 && i < 1000 {
+				st.add(busy[i%2], 1000)
+				st.add(fmt.Sprint("n", i), 1)
+			}
+			if i == 1600 && st.left() > 0 {
+				t.Errorf("%d increments wait beside a busy counter", st.left())
+			}
+			if i%50 != 0 {
+				continue
+			}
+			if got := st.Totals(); (got["a"]+got["b"])%1000 < int64(i%1000)-100 {
+				t.Fatalf("%d of %d messages are counted beside increments of other programs", (got["a"]+got["b"])%1000, i%1000)
+			}
+		}
+		settle(time.Second)
+		if got := st.Totals(); got["a"]+got["b"] != 2000+499*1000 || st.left() != 0 {
+			t.Errorf("totals are %d and %d with %d left", got["a"], got["b"], st.left())
+		}
+	})
+}
+
 // A job whose shard such a commit holds asks for it with pauses: without them the look-ups of a new aggregator would follow each other.
 func TestAJobWaitsForAdded(t *testing.T) {
 	bubble(t, func(t *testing.T) {

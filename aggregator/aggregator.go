@@ -35,6 +35,7 @@ type Aggregator struct {
 	asked    chan chan struct{} // to read the settings at once; the inner one is closed then
 	records  *records
 	inflight *inflight
+	folded   chan struct{} // has an element if takeAdded has released shards since the loop looked
 	clock    clock.Store
 	stats    stats
 	// beatsMissed is the heartbeats in a row that were not written.
@@ -56,7 +57,7 @@ func New(bus Bus, st Store, cfg Config) (*Aggregator, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("aggregator: %w", err)
 	}
-	a := &Aggregator{bus: bus, store: st, cfg: cfg, limits: limits, asked: make(chan chan struct{})}
+	a := &Aggregator{bus: bus, store: st, cfg: cfg, limits: limits, asked: make(chan chan struct{}), folded: make(chan struct{}, 1)}
 	a.clock.Env = cfg.env
 	a.aging = newAging(a.clock.Now)
 	a.settings.Store(unread(a.aging.age()))

@@ -70,8 +70,10 @@ func (a *Aggregator) attempt(j *job) (o outcome) {
 		return o
 	}
 	o.freed = a.inflight.freed.Load()
-	t, ok := a.inflight.acquire(c.adds, records.shards)
-	if !ok {
+	var t taken
+	if len(j.taken) > 0 {
+		t = a.inflight.await(c.adds, records.shards)
+	} else if t, ok = a.inflight.acquire(c.adds, records.shards); !ok {
 		o.verdict = blocked
 		return o
 	}

@@ -2,6 +2,7 @@ package aggregator
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,12 +22,14 @@ type inflight struct {
 	policy *shards.Policy   // nil if there is only one commit at a time, and no growth
 	fixed  bool             // counters are not grown
 
-	picking sync.Mutex   // held while one commit picks its shards
-	freed   atomic.Int64 // commits that have released their shards
+	picking sync.Mutex    // held while one commit picks its shards
+	next    string        // the counter that await waits for, or empty
+	freed   atomic.Int64  // commits that have released their shards
+	woken   chan struct{} // one of them wakes await
 }
 
 func newInflight(cfg *Config, now func() time.Time) *inflight {
-	f := &inflight{env: cfg.env, now: now, fixed: cfg.ShardRate <= 0}
+	f := &inflight{env: cfg.env, now: now, fixed: cfg.ShardRate <= 0, woken: make(chan struct{}, 1)}
 	if !f.fixed || cfg.Commits > 1 {
 		f.policy = shards.New(shards.Config{
 			Rate: max(cfg.ShardRate, 0), Max: cfg.MaxShards, Remember: min(cfg.Remember, mostPicked), Env: cfg.env,
@@ -56,6 +59,9 @@ func (f *inflight) acquire(adds []store.ShardDelta, shards []int) (taken, bool) 
 	}
 	f.picking.Lock()
 	defer f.picking.Unlock()
+	if f.next != "" && slices.ContainsFunc(adds, func(a store.ShardDelta) bool { return a.Counter == f.next }) {
+		return taken{}, false
+	}
 	now := f.now()
 	for i := range adds {
 		// Pick a shard that no other commit of this process has.
@@ -68,6 +74,37 @@ func (f *inflight) acquire(adds []store.ShardDelta, shards []int) (taken, bool) 
 		put(&adds[i], shard)
 	}
 	return t, true
+}
+
+// await is acquire that waits: for one counter after the other, with the shards of those before. No other commit gets a shard of the
+// counter that it waits for. So a counter that always has a commit under way keeps it for one commit. One caller at a time: it alone
+// waits with shards, so every wait ends.
+func (f *inflight) await(adds []store.ShardDelta, shards []int) taken {
+	t := taken{adds, shards}
+	if f.policy == nil {
+		f.draw(t)
+		return t
+	}
+	for i := range adds {
+		for !f.pickNext(&adds[i], shards[i]) {
+			<-f.woken
+		}
+	}
+	return t
+}
+
+// pickNext picks the shard of an add, or reserves the next one of its counter.
+func (f *inflight) pickNext(a *store.ShardDelta, shards int) bool {
+	f.picking.Lock()
+	defer f.picking.Unlock()
+	f.next = ""
+	shard, ok := f.policy.Pick(a.Counter, shards, f.now())
+	if ok {
+		put(a, shard)
+	} else {
+		f.next = a.Counter
+	}
+	return ok
 }
 
 // open is the number of shards in commits under way.
@@ -118,6 +155,10 @@ func (f *inflight) release(t taken, got answer) (wants []store.Growth) {
 	}
 	wants = f.giveBack(t, got)
 	f.freed.Add(1)
+	select {
+	case f.woken <- struct{}{}:
+	default:
+	}
 	return wants
 }
 

@@ -129,6 +129,8 @@ func (l *loop) run(ctx context.Context) error {
 		case o := <-l.outcomes:
 			l.running--
 			l.settle(o)
+		case <-l.a.folded:
+			l.wakeBlocked()
 		case b := <-l.puts:
 			l.afterPut(b)
 		case e := <-l.replay.answers:

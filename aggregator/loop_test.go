@@ -132,7 +132,7 @@ func TestAJobWaitsOnlyForACommitThatHoldsItsShard(t *testing.T) {
 		"held":                    {1, false, true},
 		"free, another under way": {1, true, false},
 		"free, nothing under way": {0, true, false},
-		"held beside the loop":    {0, false, false},
+		"held beside the loop":    {0, false, true},
 	} {
 		l := newLoop(newTestAggregator(t))
 		l.a.inflight = testInflight(Config{})

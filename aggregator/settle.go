@@ -83,17 +83,9 @@ func (l *loop) applied(p *part) {
 // job asked for them, the job may have missed the wake-up, so it is tried again at once.
 func (l *loop) wait(o outcome) {
 	o.job.parts, o.job.completions = o.rest, o.completions
-	switch held := o.freed == l.a.inflight.freed.Load(); {
-	case held && l.running > 0:
-		o.job.waits = true
-	case held: // by a commit of takeAdded, which wakes nobody
-		o.job.after = time.Now().Add(addedTakes)
-	}
+	o.job.waits = o.freed == l.a.inflight.freed.Load()
 	l.jobs = append(l.jobs, o.job)
 }
-
-// addedTakes is about how long a commit of takeAdded holds its shards.
-const addedTakes = 5 * time.Millisecond
 
 func (l *loop) wakeBlocked() {
 	for _, j := range l.jobs {

@@ -69,6 +69,7 @@ func TestBackupArguments(t *testing.T) {
 	try(t, nil, "restore", t.TempDir(), "dir").wantError(t, 1, "there is no backup")
 	try(t, nil, "restore", filepath.Join(t.TempDir(), "no"), "dir").wantError(t, 1, "no such file")
 	try(t, nil, "up", "--backup-every", "15m").wantError(t, 2, "--backup-root")
+	try(t, nil, "up", "--backup-root", t.TempDir(), "--store", "postgres://h/d").wantError(t, 2, "--backup-root: is for copies of a pebble: store")
 	try(t, nil, "up", "--backup-root", "s3://bucket").wantError(t, 2, "unknown scheme")
 	try(t, nil, "up", "--backup-root", t.TempDir(), "--backup-keep", "7d").wantError(t, 2, "--backup-every")
 	try(t, nil, "up", "--backup-root", t.TempDir(), "--backup-every", "2h", "--backup-keep", "1h").wantError(t, 2, "--backup-keep")

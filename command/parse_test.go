@@ -119,10 +119,14 @@ func TestParseRefuses(t *testing.T) {
 
 func TestSingleRolesHaveTheirFlagsOnly(t *testing.T) {
 	t.Parallel()
-	for role, flag := range map[string]string{"publisher": "--data", "aggregator": "--cache", "reader": "--bus"} {
-		_, err := Settings(role, []string{flag, "x:"}, lookupIn(nil))
-		if !errors.Is(err, cli.ErrUsage) || !strings.Contains(err.Error(), "unknown flag: "+flag) {
-			t.Errorf("%s %s: got error %v, want unknown flag", role, flag, err)
+	for role, flags := range map[string]string{
+		"publisher": "--data", "aggregator": "--cache --data --min-free --backup-root --backup-every", "reader": "--bus --data --backup-root --backup-keep",
+	} {
+		for flag := range strings.FieldsSeq(flags) {
+			_, err := Settings(role, []string{flag, "x:"}, lookupIn(nil))
+			if !errors.Is(err, cli.ErrUsage) || !strings.Contains(err.Error(), "unknown flag: "+flag) {
+				t.Errorf("%s %s: got error %v, want unknown flag", role, flag, err)
+			}
 		}
 	}
 }

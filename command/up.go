@@ -127,18 +127,23 @@ func roleFlags(c *app.Config) (flags []cli.Flag) {
 			flags = append(flags, f.FromEnv().In(rolesSection))
 		}
 	}
+	addWhole := func(f cli.Flag) { // about a store of one process, which a single role refuses
+		if c.Roles == app.Up {
+			add(app.Up, f)
+		}
+	}
 	add(app.Up, cli.New("listen", "HOST:PORT", cli.Text{To: &c.Listen}, "Address to serve HTTP on. Port 0 picks a free port. An address that other machines reach needs --tokens or --insecure."))
 	add(app.Up, cli.New("tokens", "FILE", cli.File(&c.Tokens),
 		"File of the bearer tokens that may call, a line each as \"countmill token new\" prints it. none: anybody may call. countmill reads the file again when it changes. It keeps the old tokens if the new file has a mistake or if other users can write it; /readyz says so. A file without tokens admits nobody. Connections are not encrypted: put TLS in front."))
 	add(app.Up, cli.Switch("insecure", &c.Insecure, "Let anybody call who reaches --listen, from other machines too."))
 	add(app.Up, cli.New("cors-origin", "ORIGIN", cli.List{To: &c.CORSOrigins, Split: true, Check: httpserver.CheckOrigin, Empty: "none"},
 		"Origin of web pages whose scripts may call, such as https://example.com. Repeat the flag for several, or put commas between them in the variable. * allows all origins and needs --tokens or --insecure."))
-	add(app.Aggregator|app.Reader, cli.New("data", "DIR", dirValue{&c.Store}, "Directory to keep the counters in; made if missing. Short for --store pebble:DIR.").Instead("store", "--data DIR is short for --store pebble:DIR"))
-	add(app.Aggregator|app.Reader, cli.New("backup-root", "PLACE", cli.File(&c.BackupRoot),
+	addWhole(cli.New("data", "DIR", dirValue{&c.Store}, "Directory to keep the counters in; made if missing. Short for --store pebble:DIR.").Instead("store", "--data DIR is short for --store pebble:DIR"))
+	addWhole(cli.New("backup-root", "PLACE", cli.File(&c.BackupRoot),
 		"Place below which backups of a pebble: store may be written: a directory, made if missing, or file:///DIR; with the program countmill-backup also gs://BUCKET[/PATH] and s3://BUCKET[/PATH]. Only this user should be able to write there. none: the server refuses backups."))
-	add(app.Aggregator|app.Reader, cli.New("backup-every", "DURATION", cli.Duration{To: &c.BackupEvery, Min: time.Second, Max: 30 * 24 * time.Hour, None: true},
+	addWhole(cli.New("backup-every", "DURATION", cli.Duration{To: &c.BackupEvery, Min: time.Second, Max: 30 * 24 * time.Hour, None: true},
 		"Time between regular backups to --backup-root. A failed one is tried again within a minute. none: there are no regular backups."))
-	add(app.Aggregator|app.Reader, cli.New("backup-keep", "DURATION", cli.Duration{To: &c.BackupKeep, Min: time.Second, Max: 3660 * 24 * time.Hour, None: true},
+	addWhole(cli.New("backup-keep", "DURATION", cli.Duration{To: &c.BackupKeep, Min: time.Second, Max: 3660 * 24 * time.Hour, None: true},
 		"How long backups in --backup-root are kept. The newest one stays. Backups in paths below it stay. none: all stay."))
 	add(app.Publisher|app.Aggregator, cli.New("bus", "URL", cli.Text{To: &c.Bus},
 		"How batches travel from publishers to aggregators: inproc: (within the process), nats://HOST:PORT[,HOST:PORT...]/STREAM[?consumer=NAME&credentials=FILE&ca=FILE&replicas=N] (NATS JetStream), or pubsub://PROJECT/TOPIC?subscription=NAME[&dead_letter=SUBSCRIPTION] (Google Pub/Sub). A publisher needs no subscription. Aggregators read dead_letter for messages that Pub/Sub could not deliver, and store them as dead letters. With --create the replicas= are those of a new stream."))
@@ -154,7 +159,7 @@ func roleFlags(c *app.Config) (flags []cli.Flag) {
 		"For a publisher alone, which cannot read the rules: the patterns of the rules for the journal, such as billing:*. It then does not sum increments of different tokens, and says whose they are. Where an aggregator is in the process, the database's rules count instead. Repeat the flag for several; the variable has one."))
 	add(app.Publisher|app.Aggregator, cli.New("memory", "SIZE", cli.Size{To: &c.Memory, Min: 16 << 20, Max: 16 << 30},
 		"Most memory for increments on their way: those that a publisher gathers while the bus is unavailable, and the messages that an aggregator holds. A publisher refuses more with 429, and an aggregator leaves more on the bus. The numbers of counters and messages that they hold are in proportion."))
-	add(app.Aggregator, cli.New("min-free", "SIZE", cli.Size{To: &c.MinFree, Min: 1 << 20, Max: 1 << 50, Auto: true},
+	addWhole(cli.New("min-free", "SIZE", cli.Size{To: &c.MinFree, Min: 1 << 20, Max: 1 << 50, Auto: true},
 		"Space to keep free on the disk of a pebble: store. Below it countmill refuses increments with 507, until an eighth more is free. Below half of it folding stops too. auto: the smaller of 1GiB and 5 % of the file system; nothing on a file system below 4GiB. 0: never refuse."))
 	add(app.Publisher|app.Aggregator, cli.New("count-within", "DURATION", cli.Duration{To: &c.CountWithin, Min: app.MinCountWithin, Max: app.MaxCountWithin, None: true},
 		"How old an increment may be at its commit. Batches and windows then wait as long as this allows, which writes least. Give all publishers and aggregators the same value, and set their clocks. none: batches wait 250ms and windows 100ms, and nothing with inproc:."))

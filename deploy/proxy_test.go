@@ -70,7 +70,7 @@ func TestProxiesWaitForLongCalls(t *testing.T) {
 		}))
 		t.Cleanup(slow.Close)
 		p.behind = slow.Listener.Addr().String()
-		p.start(t, command(t, program, p, map[string]string{"caddy": "timeout 30s", "nginx": "timeout 60s"}))
+		p.start(t, command(t, program, p, map[string]string{"caddy": "timeout 60s", "nginx": "timeout 60s"}))
 		p.await(t)
 		p.client = p.clientOf(t, "HTTP/1.1")
 		for path, want := range map[string]int{

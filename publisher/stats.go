@@ -14,7 +14,7 @@ type Stats struct {
 	Increments int64 // increments flushed: taken out of the open batch to be sent
 	Durable    int64 // flushed increments whose whole batch is on the bus
 	Unknown    int64 // flushed increments whose outcome stays unknown
-	Refused    int64 // increments refused with ErrOverloaded, ErrClosed or ErrConflict
+	Refused    int64 // increments refused with ErrOverloaded, ErrClosed or ErrConflict, and by Add for a wrong clock
 
 	Entries  int64 // entries on the bus; a batch of several messages counts with its first
 	Messages int64 // on the bus

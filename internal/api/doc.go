@@ -2,11 +2,11 @@
 // has the method, the path, the scope that callers need, the parameters, the body and the
 // function that answers. /openapi.json describes the same routes for clients.
 //
-//	request --> api.Router: token and scope
-//	        --> api.Query: no unknown or repeated parameter
+//	request --> httpserver.Router: token and scope
+//	        --> httpserver.Query: no unknown or repeated parameter
 //	        --> body.decode: no unknown, repeated or null field
 //	        --> the route's function --> Services (the roles)
-//	        --> api.WriteJSON, or api.WriteError: a problem with field and limit
+//	        --> httpserver.WriteJSON, or httpserver.WriteError: a problem with field and limit
 //
 // A process serves the routes of its roles. For any other route it answers 404 and names the
 // role that has it. The body is checked before a counter is looked up.
@@ -30,7 +30,7 @@
 //
 //	watch.go        parameters, and the life of a stream
 //	watch_feed.go   a feed reads counters for all watchers with the same prefix
-//	watch_snapshot.go  a snapshot is the counters after a read; a mark says how much of it a client has
+//	watch_snapshot.go  a snapshot is the counters after a read; a watcher keeps the one that it showed last
 //	watch_event.go  an event is the difference, written in chunks of 16 KiB
 //
 // # POST /v1/increments

@@ -47,8 +47,8 @@ func checkBackups(c Config) error {
 	switch alone, _ := c.oneProcess(); {
 	case err != nil:
 		return usage("backup-root", err)
-	case c.BackupEvery > 0 && !alone:
-		return Usagef("--backup-every: copies a pebble: store, and --store is %s: leave it out", backend.Shown(c.Store))
+	case !alone:
+		return Usagef("--backup-root: is for copies of a pebble: store, and --store is %s: leave it out", backend.Shown(c.Store))
 	case c.BackupKeep > 0 && c.BackupEvery == 0:
 		return Usagef("--backup-keep: bounds regular backups: give --backup-every too")
 	case c.BackupKeep > 0 && c.BackupKeep < c.BackupEvery:

@@ -272,7 +272,7 @@ func unixSeconds(t time.Time) float64 {
 func publisherSamples(p *publisher.Publisher) []sample {
 	s := p.Stats()
 	return []sample{
-		counter("countmill_increments_total", "Increments taken into batches.", s.Increments),
+		counter("countmill_increments_total", "Increments that left the open batch, to be sent.", s.Increments),
 		counter("countmill_increments_durable_total", "Increments whose batches the bus has.", s.Durable),
 		counter("countmill_increments_unknown_total", "Increments whose outcome will never be known.", s.Unknown),
 		counter("countmill_increments_refused_total", "Increments refused: overloaded, closed or in conflict.", s.Refused),
