@@ -272,7 +272,6 @@ func (l *loop) launch() {
 	if l.halted != nil || l.checked != nil || l.fatal != nil {
 		return
 	}
-	l.putDeadLetters(now)
 	if l.running == 0 && len(l.jobs) == 0 {
 		l.answered() // nothing is left that could find out that the store is available again
 	}
@@ -282,7 +281,7 @@ func (l *loop) launch() {
 		j := l.nextJob(now)
 		if j == nil {
 			if !l.closeWindow(now) && !l.packCompletions() {
-				return
+				break
 			}
 			continue
 		}
@@ -291,6 +290,7 @@ func (l *loop) launch() {
 		// outcome.
 		l.a.cfg.env.Go(func() { l.outcomes <- l.a.attempt(j) })
 	}
+	l.putDeadLetters(now) // also those of jobs that have just become too old: nothing else would wake the loop for them
 }
 
 // nextJob takes the first job off the queue that may be tried now. None may be tried while the

@@ -94,6 +94,22 @@ func TestAWindowClosesWhenItsLingerIsOver(t *testing.T) {
 	})
 }
 
+// A message beyond the window is a dead letter as soon as it would be counted: nothing else may wake the aggregator.
+func TestAMessageBeyondTheWindowIsADeadLetterAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := run(t, strict(t, protocoltest.Options{Window: 24 * time.Hour}), aggregator.Config{Linger: 300 * time.Millisecond})
+		settle(time.Minute)
+		for n := range 5 {
+			m := r.sendAt(t, time.Now().Add(-25*time.Hour), identified(fmt.Sprint(n), 1))
+			settle(300 * time.Millisecond)
+			if !acked(m) || len(r.reasons()) != n+1 {
+				t.Errorf("message %d: acknowledged %t, dead letters %q", n, acked(m), r.reasons())
+			}
+			settle(173 * time.Millisecond)
+		}
+	})
+}
+
 func TestADrainDoesNotLinger(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := run(t, large(t), aggregator.Config{Linger: time.Hour})
