@@ -180,7 +180,7 @@ func TestAddedIsLag(t *testing.T) {
 	})
 }
 
-// The log names an increment that the store refuses alone, once. Others wait behind it, which the table rules out: it refuses what a fold refuses.
+// The log names an increment that the store refuses alone, once. In PostgreSQL the table refuses such increments before.
 func TestAddedRefusedAlone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := adding(t)

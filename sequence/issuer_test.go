@@ -167,7 +167,7 @@ func TestSequencesDoNotWaitForEachOther(t *testing.T) {
 		for range 300 {
 			slow.Go(func() { next(t, x, countmill.NextRequest{Sequence: "slow"}) })
 		}
-		time.Sleep(100 * time.Millisecond) // its transaction is the first one that writes
+		time.Sleep(100 * time.Millisecond) // so that it writes before the others
 		began := time.Now()
 		for i := range 20 {
 			next(t, x, countmill.NextRequest{Sequence: fmt.Sprint(i)})

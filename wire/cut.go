@@ -179,7 +179,7 @@ func sumAnonymous(incs []countmill.Increment, at func(*countmill.Increment) Minu
 	return sums, nil
 }
 
-// sumPlaces sums increments whose places are sorted. tooLarge is the first one that makes a sum too large; len(incs) if none does.
+// sumPlaces sums increments whose places are sorted. tooLarge is the index of the first increment whose sum is too large; len(incs) without one.
 func sumPlaces(incs []countmill.Increment, places []place) (entries []Entry, tooLarge int) {
 	tooLarge = len(incs)
 	orders := 0

@@ -30,7 +30,7 @@
 //
 //	watch.go        parameters, and the life of a stream
 //	watch_feed.go   a feed reads counters for all watchers with the same prefix
-//	watch_snapshot.go  a snapshot is the counters after a read; a watcher keeps the one that it showed last
+//	watch_snapshot.go  a snapshot is the counters after a read; each watcher keeps its last one
 //	watch_event.go  an event is the difference, written in chunks of 16 KiB
 //
 // # POST /v1/increments

@@ -58,10 +58,8 @@ type view struct {
 	stop  context.CancelFunc // of the call of expire
 }
 
-// View opens a view of the present.
-func (e *Engine) View() engine.View {
-	return &view{e: e, slots: e.views}
-}
+// View opens a view.
+func (e *Engine) View() engine.View { return &view{e: e, slots: e.views} }
 
 var errClosed = errors.New("postgres: closed")
 
@@ -130,7 +128,7 @@ func (v *view) ask(ctx context.Context, scans bool, build func(*batch)) error {
 }
 
 func (v *view) beginLocked(ctx context.Context, scans bool) error {
-	all := []chan struct{}{v.e.scans, v.slots} // in this order: one that waits behind scans keeps no place from look-ups
+	all := []chan struct{}{v.e.scans, v.slots} // scans first: a view that waits for scans then holds no place of look-ups
 	if !scans || v.slots != v.e.views {
 		all = all[1:]
 	}
