@@ -66,7 +66,7 @@ func (a *API) answer(c call, done accepted, ret returning) any {
 	if !ret.totals {
 		return &done
 	}
-	ctx, cancel := context.WithTimeout(c.ctx, a.cfg.Timeout)
+	ctx, cancel := context.WithTimeout(reader.WithCaller(c.ctx, sharesAs(c)), a.cfg.Timeout)
 	defer cancel()
 	// Staleness 0: the totals are of a moment after the fold, which is done.
 	ts, err := a.services.Reader.TotalsSince(ctx, ret.counters, 0, time.Time{})

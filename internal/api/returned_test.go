@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/countmill/countmill"
@@ -16,7 +19,9 @@ import (
 	"github.com/countmill/countmill/internal/auth"
 	"github.com/countmill/countmill/internal/auth/authtest"
 	"github.com/countmill/countmill/publisher"
+	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/protocol/protocoltest"
 )
 
 // A folder is a sender whose increments are in the totals of the reader when it returns.
@@ -64,6 +69,65 @@ func TestTotalsComeWithTheAnswer(t *testing.T) {
 			t.Errorf("%s: the reader was asked for totals of %s, want 0", tc.query, f.maxStaleness)
 		}
 	}
+}
+
+// held is a store whose look-ups wait.
+type held struct {
+	*protocoltest.Store
+	until chan struct{}
+}
+
+type heldView struct {
+	store.View
+	until chan struct{}
+}
+
+func (h held) View() store.View { return heldView{h.Store.View(), h.until} }
+
+func (h heldView) Lookup(ctx context.Context, keys []store.Key) ([]store.Value, error) {
+	<-h.until
+	return h.View.Lookup(ctx, keys)
+}
+
+// The totals of one caller leave room for those of another, as other reads do.
+func TestReturnedTotalsTakeTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := held{protocoltest.New(protocoltest.Options{}), make(chan struct{})}
+		r, err := reader.New(st, nil, reader.Config{KeysAtOnce: 1, Timeout: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := serve(api.Services{Sender: folder{newFake(), nil}, Reader: r, Folded: true}, api.Config{})
+		var all sync.WaitGroup
+		var body strings.Builder
+		for i := range 1000 {
+			fmt.Fprintf(&body, `{"counter":"c%d"}`+"\n", i)
+		}
+		send := func(from string) *httptest.ResponseRecorder {
+			req := httptest.NewRequestWithContext(t.Context(), "POST", "/v1/increments?return=totals", strings.NewReader(body.String()))
+			req.Header.Set("Content-Type", "application/x-ndjson")
+			req.RemoteAddr = from
+			rec := httptest.NewRecorder()
+			all.Go(func() { s.ServeHTTP(rec, req) })
+			synctest.Wait()
+			return rec
+		}
+		var greedy *httptest.ResponseRecorder
+		for range 150 {
+			greedy = send("greedy")
+		}
+		small := send("small")
+		close(st.until)
+		all.Wait()
+		if got := greedy.Body.String(); !strings.Contains(got, `"totals":null`) {
+			t.Fatalf("the last of one caller got %.200s, want no place in the line", got)
+		}
+		if got := small.Body.String(); !strings.Contains(got, `"totals":[`) {
+			t.Errorf("another caller got %.200s, want totals", got)
+		}
+		s.CloseStreams()
+	})
 }
 
 // Increments of the past need scope admin.
