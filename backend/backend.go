@@ -57,6 +57,9 @@ type Disk interface {
 	Dir() string
 	// DiskUsage is the number of bytes that the store uses.
 	DiskUsage() uint64
+	// Written is the number of bytes written to logs and to tables since the store was opened. Together they are the bytes
+	// written to the disk; as a multiple of those of logs, the write amplification.
+	Written() (logs, tables uint64)
 	// FileSystem returns the free bytes and the size of the file system of Dir.
 	FileSystem() (free, size uint64, err error)
 	// Writable returns nil, or why the store refuses to begin a commit now. It is cheap.

@@ -102,3 +102,16 @@ func (d *directory) DiskUsage() uint64 {
 	defer d.closing.RUnlock()
 	return d.db.Metrics().DiskSpaceUsage()
 }
+
+// Written returns the bytes written to logs and to tables since the directory was opened, or 0 when it is closed.
+func (d *directory) Written() (logs, tables uint64) {
+	if d.enter() != nil {
+		return 0, 0
+	}
+	defer d.closing.RUnlock()
+	m := d.db.Metrics()
+	for i := range m.Levels {
+		tables += m.Levels[i].TableBytesFlushed + m.Levels[i].TableBytesCompacted
+	}
+	return m.WAL.BytesWritten, tables
+}

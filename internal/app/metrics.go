@@ -227,7 +227,13 @@ func intakeSamples(in *aggregator.Intake) []sample {
 }
 
 func diskSamples(d backend.Disk) []sample {
-	return []sample{gauge("countmill_store_disk_bytes", "Disk space that the store takes.", float64(d.DiskUsage()))}
+	logs, tables := d.Written()
+	const name, help = "countmill_store_written_bytes_total", "Bytes that the store has written to its logs and to its tables."
+	return []sample{
+		gauge("countmill_store_disk_bytes", "Disk space that the store takes.", float64(d.DiskUsage())),
+		counter(name, help, int64(logs), "to", "logs"),
+		counter(name, help, int64(tables), "to", "tables"),
+	}
 }
 
 func poolSamples(p backend.Pooled) []sample {

@@ -41,6 +41,7 @@ func TestMetrics(t *testing.T) {
 		"countmill_replay_age_seconds":        0,
 		"countmill_clock_skew_seconds":        0,
 		"countmill_store_disk_bytes":          -1,
+		"countmill_store_written_bytes_total": -1,
 		"countmill_build_info":                1,
 		"go_goroutines":                       -1,
 		"process_start_time_seconds":          -1,
