@@ -1,6 +1,6 @@
 # Everything here also works by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := help
-.PHONY: help up test race coverage openapi lint golangci licences vulnerabilities screenshots bench bench-peers bench-cost bench-staleness bench-memory bench-counters billion e2e outage overload chaos chaos-nats soak kills fulldisk simulate replay story determinism planted planted-processes powercut fuzz examples identifiers identifiers-google generate release ci full
+.PHONY: help up test race coverage openapi lint golangci licences vulnerabilities screenshots bench bench-peers bench-cost bench-staleness bench-memory bench-counters bench-hour billion e2e outage overload chaos chaos-nats soak kills fulldisk simulate replay story determinism planted planted-processes powercut fuzz examples identifiers identifiers-google generate release ci full
 
 TMP ?= $(or $(TMPDIR),/tmp)
 OUTAGE ?= 10m
@@ -83,6 +83,9 @@ bench-memory: ## measure the memory of an aggregator with 1M counters in flight,
 
 bench-counters: ## measure what a counter costs, with 1 and 10 million of them; a quarter of an hour, or BENCH=-quick
 	go -C bench run . counters $(BENCH)
+
+bench-hour: ## send increments to 10 million counters with series for an hour, and show times and bytes written; BENCH="-rate N"
+	go -C bench run . hour $(BENCH)
 
 billion: ## send BILLION (1e9) increments through `up`, killed every few seconds; every total is compared
 	go -C bench run . billion $(if $(findstring -quick,$(BENCH)),,-increments $(BILLION)) $(BENCH)

@@ -13,6 +13,7 @@
 //	go run . memory                        an aggregator's memory, bytes on disk
 //	go run . billion                       10^9 increments through up, which is killed meanwhile
 //	go run . counters                      what a counter costs, with 1 and 10 million of them
+//	go run . hour                          an hour at an even rate, with series of 10 million counters
 //
 // It starts every server itself on loopback in a temporary directory, and removes all of them.
 package main
@@ -34,6 +35,7 @@ import (
 	"github.com/countmill/countmill/bench/internal/billion"
 	"github.com/countmill/countmill/bench/internal/command"
 	"github.com/countmill/countmill/bench/internal/counters"
+	"github.com/countmill/countmill/bench/internal/hour"
 	"github.com/countmill/countmill/bench/internal/load"
 	"github.com/countmill/countmill/bench/internal/memory"
 	"github.com/countmill/countmill/bench/internal/staleness"
@@ -56,6 +58,7 @@ func main() {
 var commands = map[string]func(ctx context.Context, args []string, stdout, stderr io.Writer) error{
 	"billion":   billion.Run,
 	"counters":  counters.Run,
+	"hour":      hour.Run,
 	"memory":    memory.Run,
 	"staleness": staleness.Run,
 }

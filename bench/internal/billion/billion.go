@@ -141,7 +141,7 @@ func (c *config) count(ctx context.Context, site *command.Site, r *result, out i
 	if r.Disk, err = server.DirSize(data, func(string) bool { return true }); err != nil {
 		return err
 	}
-	err = load.Check(context.WithoutCancel(ctx), load.Names(c.names), s.want(), func(ctx context.Context, names []string) ([]int64, error) {
+	err = load.Check(context.WithoutCancel(ctx), load.Names(c.names), s.bodies.Want(), func(ctx context.Context, names []string) ([]int64, error) {
 		return system.Totals(ctx, up.addr, names)
 	})
 	r.Checked = time.Since(begin).Seconds()

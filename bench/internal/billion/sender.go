@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -16,12 +15,11 @@ import (
 	"github.com/countmill/countmill/client"
 )
 
-// A sender sends bodies 0, 1, 2 and so on. A body's content depends on its number alone.
+// A sender sends bodies 0, 1, 2 and so on.
 type sender struct {
 	*config
 	client *client.Client
-	lines  [][]byte
-	counts [][]int64 // by connection and name: how often it was drawn
+	bodies *load.Bodies
 
 	next    atomic.Int64 // body
 	done    atomic.Int64 // increments
@@ -29,17 +27,10 @@ type sender struct {
 }
 
 func newSender(c *config, addr string) (*sender, error) {
-	s := &sender{config: c, counts: make([][]int64, c.conns)}
+	s := &sender{config: c, bodies: load.NewBodies(c.seed, c.names)}
 	var err error
 	s.client, err = client.New("http://"+addr, client.WithTimeout(10*time.Minute), client.WithHTTPClient(
 		&http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: c.conns, WriteBufferSize: 256 << 10}}))
-	s.lines = make([][]byte, c.names)
-	for i, name := range load.Names(c.names) {
-		s.lines[i] = []byte(`{"counter":"` + name + "\"}\n")
-	}
-	for i := range s.counts {
-		s.counts[i] = make([]int64, c.names)
-	}
 	return s, err
 }
 
@@ -47,29 +38,21 @@ func newSender(c *config, addr string) (*sender, error) {
 func (s *sender) send(ctx context.Context) error {
 	defer s.client.CloseIdleConnections()
 	group, ctx := errgroup.WithContext(ctx)
-	for i := range s.counts {
-		group.Go(func() error { return s.connection(ctx, s.counts[i]) })
+	for range s.conns {
+		group.Go(func() error { return s.connection(ctx) })
 	}
 	return group.Wait()
 }
 
-func (s *sender) connection(ctx context.Context, counts []int64) error {
-	source := rand.NewPCG(s.seed, 0)
-	draw := load.Zipf(rand.New(source), s.names) // the same names for every connection
-	var body []byte
+func (s *sender) connection(ctx context.Context) error {
+	body, makeBody := []byte(nil), s.bodies.Maker()
 	for {
 		n := s.next.Add(1) - 1
 		increments := min(int64(s.body), s.increments-n*int64(s.body))
 		if increments <= 0 {
 			return nil
 		}
-		source.Seed(s.seed, uint64(n)+1)
-		body = body[:0]
-		for range increments {
-			name := draw()
-			counts[name]++
-			body = append(body, s.lines[name]...)
-		}
+		body = makeBody(body[:0], n, increments)
 		if err := s.until202(ctx, fmt.Sprintf("body-%d", n), body); err != nil {
 			return err
 		}
@@ -87,17 +70,6 @@ func (s *sender) until202(ctx context.Context, key string, body []byte) error {
 		return fmt.Errorf("%s: %w", key, err)
 	}
 	return nil
-}
-
-// want returns the right total of each name.
-func (s *sender) want() []int64 {
-	want := make([]int64, s.names)
-	for _, counts := range s.counts {
-		for name, n := range counts {
-			want[name] += n
-		}
-	}
-	return want
 }
 
 // watch reads the memory of up every second, and prints the progress every five.

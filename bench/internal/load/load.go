@@ -42,10 +42,13 @@ func All(names, distinct int) []*Load {
 func Names(n int) []string {
 	names := make([]string, n)
 	for i := range names {
-		names[i] = Prefix + fmt.Sprintf("%012d", i)
+		names[i] = Name(i)
 	}
 	return names
 }
+
+// Name is the name with this number.
+func Name(i int) string { return Prefix + fmt.Sprintf("%012d", i) }
 
 // Prefix begins all names; 12 digits follow, as redis-benchmark makes them.
 const Prefix = "page:/u/"
@@ -67,11 +70,11 @@ func zipf(random *rand.Rand, names int) []uint32 {
 	return order
 }
 
-// Zipf draws indexes of names. It gives each rank a random name, so that busy names are not neighbours.
+// Zipf draws indexes of names. It spreads the ranks over the names, so that busy names are not neighbours.
 func Zipf(random *rand.Rand, names int) (draw func() uint32) {
-	name := permutation(random, names)
+	const prime = 2_654_435_761 // no number of names is a multiple of it
 	rank := rand.NewZipf(random, zipfS, 1, uint64(names-1))
-	return func() uint32 { return name[rank.Uint64()] }
+	return func() uint32 { return uint32((rank.Uint64() + 1) * prime % uint64(names)) }
 }
 
 func permutation(random *rand.Rand, n int) []uint32 {
