@@ -220,9 +220,7 @@ func (r *Reader) serve(counters, distinct []string, found []Total) []Total {
 	}
 	now := r.clock.Now()
 	for i := range totals {
-		if countmill.IsGroup(totals[i].Counter) {
-			totals[i].Checked = r.checkedAt(totals[i].Counter)
-		}
+		_, totals[i].Checked = r.servesSince(totals[i].Counter)
 		r.account(&totals[i], now)
 	}
 	return totals
