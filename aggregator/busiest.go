@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -41,7 +42,7 @@ func (b *busiest) note(adds []store.ShardDelta) {
 	}
 	for i := range adds {
 		if w := math.Abs(float64(adds[i].Delta)); w > floor && !countmill.IsGroup(adds[i].Counter) {
-			b.weights[adds[i].Counter] += w
+			b.weights[strings.Clone(adds[i].Counter)] += w // the name is cut from a message, and would keep all of it in memory
 		}
 	}
 	b.cutLocked()

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/countmill/countmill/store"
 )
@@ -102,14 +103,20 @@ func TestBusiestShowsTheRateOfNow(t *testing.T) {
 	var b busiest
 	const every = 5 * time.Second
 	b.note(moves(map[string]int64{"before": 1000}))
+	const message = "steady in a message"
 	var last []store.Busy
 	for range 40 { // 200 s
 		for range 5 {
-			b.note(moves(map[string]int64{"steady": 70}))
+			b.note(moves(map[string]int64{message[:6]: 70}))
 		}
 		last = b.take(every)
 	}
 	if len(last) != 1 || last[0].Counter != "steady" || math.Abs(last[0].Rate-70) > 0.1 {
 		t.Errorf("got %v, want steady at 70 a second alone", last)
+	}
+	for counter := range b.weights {
+		if unsafe.StringData(counter) == unsafe.StringData(message) {
+			t.Errorf("%s is cut from a message, and keeps it in memory", counter)
+		}
 	}
 }

@@ -44,6 +44,9 @@ func (r *Reader) lookInCache(ctx context.Context, counters []string, b bound) (t
 		if !asked || !r.young(c.AsOf, b) {
 			continue
 		}
+		if serving, _ := r.servesSince(c.Counter); c.AsOf.Before(serving) {
+			continue // it is of an earlier index with groups of the same names
+		}
 		if !totals[at].known() {
 			n++
 		}

@@ -81,6 +81,41 @@ func TestNothingIsServedOfAnotherDatabase(t *testing.T) {
 	})
 }
 
+// Only totals in the cache are asked for. The reader finds another database within CheckEvery all the same. A store that does not answer
+// delays one call in CheckEvery.
+func TestCachedTotalsOfAnotherDatabase(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hangs := false
+		st, cache := &fakeStore{called: func(ctx context.Context, call string) {
+			if hangs && call == "check" {
+				<-ctx.Done()
+			}
+		}}, &fakeCache{}
+		st.put("c", 1)
+		r := newReader(t, st, cache, reader.Config{CheckEvery: 10 * time.Second, Timeout: 5 * time.Second})
+		one(t, r, "c", time.Hour)
+		hangs = true
+		began, waited := time.Now(), time.Duration(0)
+		for time.Since(began) < time.Minute {
+			asked := time.Now()
+			if got := one(t, r, "c", time.Hour); got.Source != reader.SourceCache {
+				t.Fatalf("while the store does not answer: %+v, want it from the cache", got)
+			}
+			waited += time.Since(asked)
+			time.Sleep(time.Second / 2)
+		}
+		if waited != 20*time.Second {
+			t.Errorf("calls of a minute waited %s for the store, want four times the time-out of 5s", waited)
+		}
+		hangs, st.foreign = false, store.ErrOtherDatabase
+		time.Sleep(10 * time.Second)
+		if got, err := r.Totals(t.Context(), []string{"c"}, time.Hour); !errors.Is(err, countmill.ErrUnavailable) {
+			t.Errorf("of another database: %+v, %v; want ErrUnavailable", got, err)
+		}
+	})
+}
+
 // A store that cannot be written has all totals, and its check is as good as another.
 func TestAFullDiskIsRead(t *testing.T) {
 	t.Parallel()

@@ -33,8 +33,7 @@
 //     read in the same view as the shards. A cached total may be from before the reset, if that
 //     is within maxStaleness.
 //   - An outdated number of shards costs a look-up, but never an increment.
-//   - A sum that does not fit 64 bits is an error, never a number. So is a shard at either end of
-//     int64.
+//   - A total that does not fit 64 bits is an error, never a number.
 //   - A caller that gives up does not fail other callers. No read outlives its callers.
 //   - Memory is bounded by Config.Remember, by 32,768 keys of look-ups under way in the store, and by
 //     131,072 keys of look-ups that wait for their turn, within Timeout. Beyond that calls get
@@ -47,8 +46,9 @@
 //
 //	what fails                       what callers see
 //	-------------------------------  -----------------------------------------------
-//	the store, or it is too slow     cached totals that are young enough; for
-//	                                 others countmill.ErrUnavailable, after Timeout
+//	the store, or it is too slow     cached totals that are young enough, but of no groups; for
+//	                                 others countmill.ErrUnavailable, after Timeout. One call in
+//	                                 CheckEvery waits as long before it gets cached totals
 //	the store cannot be written      nothing
 //	the store is another database    countmill.ErrUnavailable, within CheckEvery; from then
 //	                                 on cached totals are not served either

@@ -16,3 +16,6 @@ func (c Config) SmallBoards(size int) Config {
 	c.boardSize = size
 	return c
 }
+
+// Remembered are the counters whose numbers of shards are remembered.
+func (r *Reader) Remembered() []string { return r.shards.Keys() }

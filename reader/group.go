@@ -52,8 +52,8 @@ func (r *Reader) checkGroups(ctx context.Context, counters []string) error {
 // store.SettingsMaxAge after its end, and another index may then build groups of the same names.
 func (r *Reader) checkRead(ctx context.Context, rd *reading, at time.Time) error {
 	var groups []string
-	asked, rules := r.asked.Load(), r.settings.Load().Rules // in this order the rules are not older than asked says: see keep
-	again := asked == nil || at.Sub(*asked) > store.SettingsMaxAge
+	rules, old := r.rulesAt(at)
+	again := old
 	for _, t := range rd.partials {
 		if countmill.IsGroup(t.counter) {
 			groups = append(groups, t.counter)
@@ -72,6 +72,13 @@ func (r *Reader) checkRead(ctx context.Context, rd *reading, at time.Time) error
 	return notServing(r.settings.Load().Rules, groups, at)
 }
 
+// rulesAt returns the rules of the last check. old is true if an index can have begun or ended, and its groups have gone,
+// between that check and a moment.
+func (r *Reader) rulesAt(at time.Time) (rules *store.Rules, old bool) {
+	asked := r.asked.Load() // first: then the rules are not older than it says, see keep
+	return r.settings.Load().Rules, asked == nil || at.Sub(*asked) > store.SettingsMaxAge
+}
+
 // notServing returns nil, or a *NotServingError for the first group that had no total at a moment; at any
 // moment if at is zero.
 func notServing(rules *store.Rules, counters []string, at time.Time) error {
@@ -84,17 +91,17 @@ func notServing(rules *store.Rules, counters []string, at time.Time) error {
 	return nil
 }
 
-// checkedAt is when the index of a group was last checked; zero for any other counter.
-func (r *Reader) checkedAt(counter string) (at time.Time) {
+// servesSince is when the index of a group was built, and checked when it was last checked; both are zero for any other counter.
+func (r *Reader) servesSince(counter string) (at, checked time.Time) {
 	if !countmill.IsGroup(counter) {
-		return at
+		return at, checked
 	}
 	if set := r.settings.Load(); set != nil {
 		if x := set.Rules.IndexOf(counter); x != nil {
-			at = x.Checked
+			at, checked = x.Serving, x.Checked
 		}
 	}
-	return at
+	return at, checked
 }
 
 // afterGroups is after all groups and before every later name.
@@ -111,11 +118,14 @@ func pastGroups(ctx context.Context, view store.View, records []store.Record, li
 	return append(records[:at], more...), err
 }
 
-// listed returns the records without groups that had no total at a moment. It asks the store again before it
+// listed returns the records without groups that had no total at a moment. It asks the store again as checkRead does, and before it
 // leaves one out: the index may serve since the last check.
 func (r *Reader) listed(ctx context.Context, records []store.Record, at time.Time) ([]store.Record, error) {
-	shown := withTotals(r.settings.Load().Rules, records, at)
-	if len(shown) == len(records) {
+	if !slices.ContainsFunc(records, func(rec store.Record) bool { return countmill.IsGroup(rec.Counter) }) {
+		return records, nil
+	}
+	rules, old := r.rulesAt(at)
+	if shown := withTotals(rules, records, at); !old && len(shown) == len(records) {
 		return shown, nil
 	}
 	if err := r.askStore(ctx); err != nil {

@@ -321,6 +321,50 @@ func TestListsOfGroups(t *testing.T) {
 	})
 }
 
+// The process is stopped between its check of the rules and a list. Meanwhile the index is deleted, and its groups are being removed.
+func TestAListAfterAStop(t *testing.T) {
+	groupBubble(t, func(t *testing.T, r *groupRig) {
+		rdr, err := reader.New(r.store, nil, reader.Config{Timeout: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.put(r.step(store.CreateIndex), map[string]int64{"=site:s1": 10}, nil)
+		r.step(store.ServeIndex)
+		r.store.On("scan record", func(int) protocoltest.Answer {
+			r.step(store.DeleteIndex)
+			time.Sleep(store.SettingsMaxAge + time.Second)
+			return protocoltest.OK
+		})
+		if page, err := rdr.List(t.Context(), "=site:", "", 10); err != nil || len(page.Totals) != 0 {
+			t.Errorf("%+v, %v; want no groups of the deleted index", page, err)
+		}
+	})
+}
+
+// The cache has the total of a group of an earlier index: it is none of the present index.
+func TestTheCachedTotalOfAnEarlierIndex(t *testing.T) {
+	groupBubble(t, func(t *testing.T, r *groupRig) {
+		rdr, err := reader.New(r.store, &fakeCache{}, reader.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.put(r.step(store.CreateIndex), map[string]int64{"=site:s1": 10}, nil)
+		r.step(store.ServeIndex)
+		one(t, rdr, "=site:s1", time.Hour)
+		if got := one(t, rdr, "=site:s1", time.Hour); got.Source != reader.SourceCache {
+			t.Errorf("%+v, want it from the cache", got)
+		}
+		r.step(store.DeleteIndex)
+		time.Sleep(store.SettingsMaxAge + time.Second)
+		for _, step := range []store.IndexStep{store.RemoveIndex, store.CreateIndex, store.ServeIndex} {
+			r.step(step)
+		}
+		if got := one(t, rdr, "=site:s1", time.Hour); got.Source != reader.SourceStore {
+			t.Errorf("of another index: %+v, want it from the store", got)
+		}
+	})
+}
+
 // The series of a group begins when no increment can be folded any more without the index.
 func TestTheSeriesOfAGroupBeginsWithItsIndex(t *testing.T) {
 	groupBubble(t, func(t *testing.T, r *groupRig) {

@@ -129,7 +129,7 @@ func (r *Reader) page(rd *reading, next string) Page {
 			continue // deleted
 		}
 		total.AsOf = p.AsOf
-		total.Checked = r.checkedAt(total.Counter)
+		_, total.Checked = r.servesSince(total.Counter)
 		p.Totals = append(p.Totals, total)
 		r.account(&total, now)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/countmill/countmill"
@@ -158,11 +159,13 @@ func (rd *reading) take(keys []store.Key, values []store.Value) error {
 // remember keeps the number of shards for the next read. It is only a hint: the record is read
 // every time, so an outdated number costs a look-up and never an increment.
 func (r *Reader) remember(t *partial) {
-	if t.exists {
-		r.shards.Add(t.counter, t.shards)
+	if !t.exists {
+		r.shards.Remove(t.counter)
 		return
 	}
-	r.shards.Remove(t.counter)
+	if n, ok := r.shards.Get(t.counter); !ok || n != t.shards {
+		r.shards.Add(strings.Clone(t.counter), t.shards) // the name is cut from a request, and would keep all of it in memory
+	}
 }
 
 // lookup makes one look-up, and counts it.

@@ -126,13 +126,15 @@ func atIndex(err error, i, of int) error {
 
 // find returns the totals of sorted, distinct counters in their order.
 func (r *Reader) find(ctx context.Context, counters []string, b bound) ([]Total, error) {
+	// Without the store's time no cached total can be served. Later the check finds another database: calls that read
+	// nothing would not.
+	if b.age > 0 && r.cache != nil && (!r.clock.Known() || r.checked.old(r.cfg.CheckEvery)) {
+		_ = r.checkStore(ctx)
+	}
 	if b.age == 0 || r.checked.other.Load() {
 		// Read separately: another read may have begun before this call, or before a check found
 		// another database.
 		return r.readSince(ctx, counters, b)
-	}
-	if r.cache != nil && !r.clock.Known() {
-		_ = r.checkStore(ctx) // without the store's time no cached total can be served
 	}
 	found, n := r.fromCache(ctx, counters, b)
 	if n == len(counters) {
@@ -218,9 +220,7 @@ func (r *Reader) serve(counters, distinct []string, found []Total) []Total {
 	}
 	now := r.clock.Now()
 	for i := range totals {
-		if countmill.IsGroup(totals[i].Counter) {
-			totals[i].Checked = r.checkedAt(totals[i].Counter)
-		}
+		_, totals[i].Checked = r.servesSince(totals[i].Counter)
 		r.account(&totals[i], now)
 	}
 	return totals

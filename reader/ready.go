@@ -119,6 +119,8 @@ type checker struct {
 	// other is true if a check since the last good one answered ErrOtherDatabase. Cached totals
 	// are then not served.
 	other atomic.Bool
+	// last is when a check was answered last, or begun by a caller of old. Nil before the first.
+	last atomic.Pointer[time.Time]
 }
 
 // checkStore makes sure that no total comes from another database: a database that was wiped or
@@ -149,6 +151,17 @@ func (c *checker) due(now time.Time, every time.Duration) (ask bool, err error) 
 	return true, nil
 }
 
+// old reports whether the caller must check the store before it serves cached totals. It says so to one caller in every, also
+// while the store does not answer: all others need not wait.
+func (c *checker) old(every time.Duration) bool {
+	last := c.last.Load()
+	if last != nil && time.Since(*last) < every {
+		return false
+	}
+	now := time.Now()
+	return c.last.CompareAndSwap(last, &now)
+}
+
 func (c *checker) asked() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -157,6 +170,7 @@ func (c *checker) asked() {
 
 // note takes in the answer of a check. forgetBefore is zero if err is not nil.
 func (c *checker) note(now, forgetBefore time.Time, err error) {
+	c.last.Store(&now)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.bad = err; err == nil {

@@ -36,6 +36,9 @@ type IndexRange struct {
 // MaxRanges bounds the ranges of an index.
 const MaxRanges = 4096
 
+// MaxSwapped is the most ranges of each side of SwapRanges.
+const MaxSwapped = 100
+
 // A GroupRemainder is the part of a range in the total of a group: the sum of (count - grouped) over the
 // range's shards whose counters are in the group.
 type GroupRemainder struct {
@@ -72,7 +75,7 @@ type Indexing interface {
 	// SwapRanges replaces old by next, all of one index, in one transaction, or answers ErrChanged if
 	// one of old is not stored exactly so, or a range of next that is not in old exists. An empty next removes.
 	// An empty old makes the first ranges: it answers ErrNoIndex if the rules do not have the index any
-	// more, in the same transaction. It takes at most 100 ranges.
+	// more, in the same transaction. It takes at most MaxSwapped of each.
 	SwapRanges(ctx context.Context, old, next []IndexRange) error
 
 	// Ungrouped returns one page of at most limit shards of the range whose counters begin with the

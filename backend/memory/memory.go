@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -92,6 +93,7 @@ func (c *Cache) Set(ctx context.Context, totals []store.CachedTotal, ttl time.Du
 		if e, ok := c.totals.Peek(total.Counter); ok && now.Before(e.expires) && e.total.AsOf.After(total.AsOf) {
 			continue
 		}
+		total.Counter = strings.Clone(total.Counter) // the caller's is cut from a request, and would keep all of it in memory
 		c.totals.Add(total.Counter, entry{total, now.Add(ttl)})
 	}
 	return nil

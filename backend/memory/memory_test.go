@@ -6,6 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/storetest"
@@ -55,8 +56,11 @@ func TestTotalsAndLocksExpireOnTime(t *testing.T) {
 func TestBounded(t *testing.T) {
 	t.Parallel()
 	c, ctx := open(t, Config{Totals: 10}), t.Context()
+	requests := make(map[*byte]string)
 	for i := range 100 {
-		name := fmt.Sprint("c", i)
+		request := fmt.Sprint("c", i, "&max_staleness=1s")
+		name := request[:len(request)-len("&max_staleness=1s")]
+		requests[unsafe.StringData(request)] = request
 		if err := c.Set(ctx, []store.CachedTotal{{Counter: name}}, time.Hour); err != nil {
 			t.Fatal(err)
 		}
@@ -69,6 +73,13 @@ func TestBounded(t *testing.T) {
 	}
 	if got, _ := c.Get(ctx, []string{"c99", "c0"}); len(got) != 1 || got[0].Counter != "c99" {
 		t.Errorf("got %v, want the newest only", got)
+	}
+	for i, name := range c.totals.Keys() {
+		for _, kept := range []string{name, c.totals.Values()[i].total.Counter} {
+			if request := requests[unsafe.StringData(kept)]; request != "" {
+				t.Errorf("%q is cut from %q, and keeps it in memory", kept, request)
+			}
+		}
 	}
 }
 

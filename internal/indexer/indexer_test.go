@@ -108,6 +108,29 @@ func TestARecheckCorrects(t *testing.T) {
 	})
 }
 
+// An index is deleted while a range of it is checked. Folds stop going by it, and its groups were not wrong.
+func TestAnIndexEndsWhileItIsChecked(t *testing.T) {
+	forKinds(t, func(t *testing.T, r *rig) {
+		r.fold(pages(50, 3, 1))
+		x := r.change(store.CreateIndex)
+		worker, stop := r.worker(Config{Recheck: time.Hour, Ranges: 1, Page: 10})
+		defer stop()
+		r.await("serving", settled, r.serves)
+		read := 0
+		r.store.On("scan shard", func(int) protocoltest.Answer {
+			if read++; read == 2 {
+				r.change(store.DeleteIndex)
+				r.fold(pages(50, 3, 1000))
+			}
+			return protocoltest.OK
+		})
+		r.await("the removal", 3*time.Hour, func() bool { return r.index() == nil })
+		if r.gone(x); read < 2 || worker.Stats().Corrected != 0 {
+			t.Errorf("the worker has read %d pages and corrected %d groups, want none", read, worker.Stats().Corrected)
+		}
+	})
+}
+
 // A worker that ends keeps its lease. Another one then splits the range, and the remainders that the first
 // has set are taken back.
 func TestTheRangeOfALostWorkerIsSplit(t *testing.T) {

@@ -42,9 +42,6 @@ func (h *holding) read(ctx context.Context) error {
 			if read = page.At; !read.After(h.index.Since) {
 				return errEarly
 			}
-			if read.After(h.w.asked.Add(store.SettingsMaxAge)) {
-				return store.ErrChanged // the worker was stopped: the index may be deleted by now
-			}
 		}
 		for i := range page.Remainders {
 			h.add(sums, &page.Remainders[i])
@@ -58,6 +55,13 @@ func (h *holding) read(ctx context.Context) error {
 				return err
 			}
 		}
+	}
+	// Folds after the end of the index do not go by it, so pages with them show wrong remainders. And a range that is read after
+	// the end would pass for one whose grouped parts were removed.
+	if now, err := h.x.look(ctx); err != nil {
+		return err
+	} else if x := now.rules.Numbered(h.index.Number); x == nil || !x.InForce() {
+		return store.ErrChanged
 	}
 	changed, err := h.compare(ctx, sums)
 	if err != nil {

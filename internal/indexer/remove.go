@@ -16,7 +16,7 @@ func (x *Indexer) remove(ctx context.Context, index *store.Index, ranges []store
 	if err != nil || dropped > 0 {
 		return err
 	}
-	for some := range slices.Chunk(ranges[1:], mostSwapped) {
+	for some := range slices.Chunk(ranges[1:], store.MaxSwapped) {
 		if err := x.swap(ctx, some, nil); err != nil {
 			return err
 		}
@@ -28,9 +28,6 @@ func (x *Indexer) remove(ctx context.Context, index *store.Index, ranges []store
 	x.cfg.OnRules(ctx)
 	return nil
 }
-
-// mostSwapped is the most ranges of one SwapRanges.
-const mostSwapped = 100
 
 func (x *Indexer) dropGroups(ctx context.Context, index *store.Index) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, x.cfg.CallTimeout)

@@ -54,14 +54,11 @@ func isStored(p *store.IndexRange, r *engine.Row) error {
 	return err
 }
 
-// maxSwapped is the most ranges of each side of SwapRanges.
-const maxSwapped = 100
-
 // SwapRanges replaces ranges in one transaction that reads them all. Of two workers that take one range, the second one finds the
 // first one's, or its transaction begins again and finds it.
 func (s *Store) SwapRanges(ctx context.Context, old, next []store.IndexRange) error {
-	if len(old) > maxSwapped || len(next) > maxSwapped {
-		return fmt.Errorf("%w: %d ranges for %d (limit: %d)", store.ErrRefused, len(next), len(old), maxSwapped)
+	if len(old) > store.MaxSwapped || len(next) > store.MaxSwapped {
+		return fmt.Errorf("%w: %d ranges for %d (limit: %d)", store.ErrRefused, len(next), len(old), store.MaxSwapped)
 	}
 	has := func(ranges []store.IndexRange, key engine.Key) bool {
 		return slices.ContainsFunc(ranges, func(p store.IndexRange) bool { return keyOfRange(&p) == key })

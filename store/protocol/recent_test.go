@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/countmill/countmill/internal/testing/longtest"
 	"github.com/countmill/countmill/store"
@@ -46,12 +48,19 @@ func TestCrowdedIsBounded(t *testing.T) {
 	if len(c.take()) != 0 {
 		t.Error("there are shards at the start")
 	}
+	message := strings.Repeat("a", 1000)
 	for i := range mostCrowded + 5 {
-		c.note(store.Key{Counter: "a", Shard: i})
-		c.note(store.Key{Counter: "a", Shard: 0})
+		c.note(store.Key{Counter: message[:1], Shard: i})
+		c.note(store.Key{Counter: message[:1], Shard: 0})
 	}
-	if n := len(c.take()); n != mostCrowded || len(c.take()) != 0 {
+	shards := c.take()
+	if n := len(shards); n != mostCrowded || len(c.take()) != 0 {
 		t.Errorf("it has %d shards, want %d, and none after they were taken", n, mostCrowded)
+	}
+	for k := range shards {
+		if unsafe.StringData(k.Counter) == unsafe.StringData(message) {
+			t.Fatalf("the name of %v is cut from a message, and keeps it in memory", k)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -202,6 +203,7 @@ func (c *crowded) note(k store.Key) {
 		c.shards = make(map[store.Key]struct{})
 	}
 	if len(c.shards) < mostCrowded {
+		k.Counter = strings.Clone(k.Counter) // it is cut from a message, and would keep all of it in memory
 		c.shards[k] = struct{}{}
 	}
 }
