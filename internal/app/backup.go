@@ -118,7 +118,7 @@ func backupSamples(k *backup.Keeper) []sample {
 		counter("countmill_backups_total", "Backups taken.", s.Taken),
 		counter("countmill_backup_failures_total", "Attempts to take or list backups that failed.", s.Failures),
 		counter("countmill_backup_sent_bytes_total", "Bytes of new files in backups.", s.Sent),
-		gauge("countmill_backup_last_timestamp_seconds", "Everything accepted before is in the newest backup that is known; 0 if none is.", unixSeconds(s.Last)),
+		gauge("countmill_backup_last_timestamp_seconds", "Everything accepted before is in the newest backup of the root that is known; 0 if none is.", unixSeconds(s.Last)),
 		gauge("countmill_backup_every_seconds", "Time between regular backups; 0 if there are none.", s.Every.Seconds()),
 	}
 }

@@ -76,7 +76,7 @@ func (k *Keeper) look(ctx context.Context) error {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.looked = true
+	k.looked, k.regular = true, last
 	if k.stats.Last.Before(last) {
 		k.stats.Last = last
 	}
@@ -93,9 +93,12 @@ func (t target) last(ctx context.Context) (time.Time, error) {
 	return m.BeganAt, err
 }
 
-// due is the time until the next regular backup. It is an interval at most, also if the clock went back.
+// due is the time until the next regular backup: other backups do not delay it. It is an interval at most, also
+// if the clock went back.
 func (k *Keeper) due() time.Duration {
-	return min(time.Until(k.Stats().Last.Add(k.cfg.Every)), k.cfg.Every)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return min(time.Until(k.regular.Add(k.cfg.Every)), k.cfg.Every)
 }
 
 // removeOld removes backups beyond Config.Keep and, now and then, the files that none needs. A failure

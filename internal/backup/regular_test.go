@@ -3,7 +3,9 @@ package backup
 import (
 	"context"
 	"errors"
+	"io"
 	"iter"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -123,6 +125,62 @@ func TestRegularFails(t *testing.T) {
 		time.Sleep(time.Minute)
 		if s := k.Stats(); s.Taken != 1 || s.Last.IsZero() {
 			t.Errorf("got %+v, want a backup", s)
+		}
+	})
+}
+
+// A halting bucket takes nothing for the root while it halts.
+type halting struct {
+	*memory
+	halts atomic.Bool
+}
+
+func (h *halting) Put(ctx context.Context, name string, from io.Reader) error {
+	if h.halts.Load() && !strings.HasPrefix(name, "before-repair/") {
+		return errDrawn
+	}
+	return h.memory.Put(ctx, name, from)
+}
+
+// Backups that somebody asks for do not delay regular ones and the removal of old ones. One to another path hides no failure.
+func TestAskedBackupsDoNotDelay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, f := &halting{memory: newMemory()}, folder{t.TempDir()}
+		f.step(t, 1)
+		k := keeper(t, b, f, Config{Every: time.Hour, Keep: 2 * time.Hour})
+		stop := running(t, k)
+		defer stop()
+		ask := func(to string) {
+			if _, err := k.Backup(t.Context(), to); err != nil {
+				t.Errorf("%q: %v", to, err)
+			}
+		}
+		for range 60 {
+			time.Sleep(7 * time.Minute)
+			ask("")
+			if age := time.Since(k.Stats().Last); age != 0 {
+				t.Fatalf("the last backup of the root is %s old, right after one", age)
+			}
+		}
+		if age := time.Since(listed(t, b)[0].TakenAt); age > 3*time.Hour {
+			t.Errorf("after 7 hours a backup is %s old, want 3 hours at most", age)
+		}
+		b.halts.Store(true)
+		time.Sleep(2*time.Hour + 30*time.Second) // between two tries
+		ask("before-repair")
+		before := k.Stats()
+		if age := time.Since(before.Last); age < 2*time.Hour {
+			t.Errorf("after a backup to another path the last one of the root is %s old, want 2 hours", age)
+		}
+		time.Sleep(10 * time.Minute)
+		if n := k.Stats().Failures - before.Failures; n != 10 {
+			t.Errorf("got %d failures in 10 minutes, want one each minute", n)
+		}
+		b.halts.Store(false)
+		time.Sleep(2 * time.Minute)
+		if age := time.Since(k.Stats().Last); age > 2*time.Minute {
+			t.Errorf("after the repair the last backup is %s old", age)
 		}
 	})
 }
