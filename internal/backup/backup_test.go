@@ -363,6 +363,19 @@ func TestDamageIsFound(t *testing.T) {
 			t.Errorf("%s is gone: got %v, %v, want an error that names it", name, got, err)
 		}
 	}
+	for call := 1; call <= 4; call++ { // the list, the manifest and two files
+		b.objects, b.calls = maps.Clone(whole), 0
+		b.before = func(n int) (error, bool) {
+			if n == call {
+				return errDrawn, false
+			}
+			return nil, false
+		}
+		if _, err := restored(t, b, time.Time{}); !errors.Is(err, errDrawn) || strings.Contains(err.Error(), "--at ") {
+			t.Errorf("call %d fails: got %v, want its error, and no advice to lose data", call, err)
+		}
+		b.before = nil
+	}
 	for name, o := range whole { // a file that is missing or has another size is sent again
 		for what, damage := range map[string]func(){
 			"shorter": func() { b.objects[name] = object{o.data[1:], o.at} }, "gone": func() { delete(b.objects, name) },

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"hash"
 	"io"
 	"maps"
@@ -83,7 +82,7 @@ func (c *checked) Read(p []byte) (int, error) {
 	c.sum.Write(p[:n])
 	c.n += int64(n)
 	if c.n > c.want.Size || err == io.EOF && (c.n != c.want.Size || hex.EncodeToString(c.sum.Sum(nil)) != c.want.SHA256) {
-		return n, fmt.Errorf("%s has other content: want %d bytes with SHA-256 %s, got %d bytes", c.want.Name, c.want.Size, c.want.SHA256, c.n)
+		return n, damagef("%s has other content: want %d bytes with SHA-256 %s, got %d bytes", c.want.Name, c.want.Size, c.want.SHA256, c.n)
 	}
 	return n, err
 }
