@@ -3,6 +3,7 @@ package backup
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/countmill/countmill/internal/clock"
@@ -83,14 +84,16 @@ func (k *Keeper) look(ctx context.Context) error {
 	return nil
 }
 
-// last is BeganAt of the target's newest backup, or zero if there is none.
+// last is BeganAt of the target's newest backup whose manifest is not damaged, or zero if there is none.
 func (t target) last(ctx context.Context) (time.Time, error) {
 	found, err := t.list(ctx)
-	if err != nil || len(found) == 0 {
-		return time.Time{}, err
+	for _, b := range slices.Backward(found) {
+		m, err := t.read(ctx, b.ID)
+		if !damaged(err) {
+			return m.BeganAt, err
+		}
 	}
-	m, err := t.read(ctx, found[len(found)-1].ID)
-	return m.BeganAt, err
+	return time.Time{}, err
 }
 
 // due is the time until the next regular backup: other backups do not delay it. It is an interval at most, also

@@ -105,6 +105,48 @@ func TestListsEnd(t *testing.T) {
 	})
 }
 
+// After a restart damaged manifests do not count, and stop nothing. One of a newer version does.
+func TestRegularBesideDamage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for damaged, due := range []time.Duration{45 * time.Minute, 30 * time.Minute, 0} {
+			b, f := newMemory(), folder{t.TempDir()}
+			f.step(t, 1)
+			for range 2 {
+				if _, err := keeper(t, b, f, Config{}).Backup(t.Context(), ""); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(15 * time.Minute)
+			}
+			found := listed(t, b)
+			for _, l := range found[len(found)-damaged:] {
+				buckettest.Put(t, b, "backups/"+l.ID, []byte("damaged"))
+			}
+			began := time.Now()
+			k := keeper(t, b, f, Config{Every: time.Hour})
+			stop := running(t, k)
+			time.Sleep(55 * time.Minute)
+			stop()
+			if s := k.Stats(); s.Taken != 1 || s.Failures != 0 || s.Last.Sub(began) != due {
+				t.Errorf("%d of two are damaged: got %+v, and a backup after %s, want one after %s", damaged, s, s.Last.Sub(began), due)
+			}
+			tomorrow := time.Now().Add(24 * time.Hour)
+			id, text, err := manifest{Format: format + 1, Database: f.ID(), TakenAt: tomorrow}.encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			buckettest.Put(t, b, "backups/"+id, text)
+			k = keeper(t, b, f, Config{Every: time.Hour})
+			stop = running(t, k)
+			time.Sleep(3 * time.Hour)
+			stop()
+			if s := k.Stats(); s.Taken != 0 || s.Failures < 100 {
+				t.Errorf("beside a backup of a newer version: got %+v, want failures only", s)
+			}
+		}
+	})
+}
+
 // A failure is tried again within a minute, and counted.
 func TestRegularFails(t *testing.T) {
 	t.Parallel()
