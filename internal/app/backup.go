@@ -89,7 +89,7 @@ func (d *onDisk) takeBackup(ctx context.Context, to string) (client.Backup, erro
 		return client.Backup{}, api.BackupTargetError(err.Error())
 	case errors.Is(err, backup.ErrBusy):
 		return client.Backup{}, api.BackupBusyError(err)
-	case errors.Is(err, backup.ErrOther):
+	case errors.Is(err, backup.ErrOther), errors.Is(err, backup.ErrGone):
 		return client.Backup{}, api.BackupFailedError(err.Error())
 	case errors.Is(err, countmill.ErrUnavailable), err != nil && ctx.Err() != nil:
 		return client.Backup{}, err

@@ -108,8 +108,8 @@ func (k *Keeper) Stats() Stats {
 }
 
 // Backup takes a backup to a target: a path below the root, a URL that is the root or below it, or "" for
-// the root. An error that matches ErrTarget or ErrOther refuses the target, and ErrBusy means that another backup is
-// under way. After any other error there may be a backup; if there is, it is whole.
+// the root. An error that matches ErrTarget, ErrOther or ErrGone refuses the target, and ErrBusy means that another
+// backup is under way. After any other error there may be a backup; if there is, it is whole.
 func (k *Keeper) Backup(ctx context.Context, to string) (Backup, error) {
 	at, err := below(k.cfg.Root, to)
 	if err != nil {

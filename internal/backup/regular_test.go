@@ -271,6 +271,14 @@ func TestRegularRemovesOld(t *testing.T) {
 	})
 }
 
+// A stuck store needs for a copy as long as it may take.
+type stuck struct{ folder }
+
+func (stuck) Checkpoint(ctx context.Context, _ func(context.Context, string) error) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
 // The mark of a backup that takes long is renewed. If that does not succeed, the backup ends before others
 // take its mark for that of a dead process.
 func TestLongBackup(t *testing.T) {
@@ -315,5 +323,22 @@ func TestLongBackup(t *testing.T) {
 			return nil, false
 		}
 		work("suspended", false)
+		k = keeper(t, b, stuck{f}, Config{})
+		calls = b.calls
+		b.before = func(n int) (error, bool) {
+			if n > calls+3 { // mark, its list, backups
+				return errDrawn, false
+			}
+			return nil, false
+		}
+		if _, err := k.Backup(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "was not renewed") || k.Stats().Failures != 1 {
+			t.Errorf("a lost mark: got %v and %+v, want one failure", err, k.Stats())
+		}
+		b.before = nil
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Minute, cancel)
+		if _, err := k.Backup(ctx, ""); !errors.Is(err, context.Canceled) || k.Stats().Failures != 1 {
+			t.Errorf("the caller has gone: got %v and %+v, want no other failure", err, k.Stats())
+		}
 	})
 }
