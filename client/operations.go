@@ -50,8 +50,8 @@ type Overview struct {
 	// Settings that should be the same in all aggregators, and are not.
 	Differences []FleetDifference `json:"differences,omitempty"`
 	Disk        *DiskSpace        `json:"disk,omitzero"`
-	// Every increment accepted before is in the newest backup that the process knows: of its `--backup-root` at its start, or taken
-	// since. Absent if it knows none.
+	// Every increment accepted before is in the newest backup in `--backup-root`, and not below it, that the process knows. Absent if
+	// it knows none.
 	LastBackup time.Time `json:"last_backup,omitzero" schema:"date-time"`
 	// Seconds between two regular backups (`--backup-every`). Absent if there are none.
 	BackupEvery float64 `json:"backup_every,omitzero" schema:"above 0"`

@@ -101,6 +101,9 @@ func (b *Bucket) Get(ctx context.Context, name string) (io.ReadCloser, error) {
 	}{reader{ctx, f}, f}, nil
 }
 
+// lostFound is a directory that a mounted file system has at its top, and only root can read.
+const lostFound = "lost+found"
+
 // List walks the directories below the last slash of prefix.
 func (b *Bucket) List(ctx context.Context, prefix string) iter.Seq2[backend.Object, error] {
 	return func(yield func(backend.Object, error) bool) {
@@ -113,7 +116,8 @@ func (b *Bucket) List(ctx context.Context, prefix string) iter.Seq2[backend.Obje
 			if err == nil && d.Type().IsRegular() && strings.HasPrefix(name, prefix) {
 				info, err = d.Info()
 			}
-			if errors.Is(err, fs.ErrNotExist) { // removed meanwhile, or the directory was never made
+			// Removed meanwhile, or the directory was never made.
+			if errors.Is(err, fs.ErrNotExist) || name == lostFound && errors.Is(err, fs.ErrPermission) {
 				return nil
 			}
 			if err == nil && info != nil && !yield(backend.Object{Name: name, Size: info.Size(), ModTime: info.ModTime()}, nil) {

@@ -1,6 +1,7 @@
 package files
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -83,6 +84,37 @@ func TestStaysInside(t *testing.T) {
 	}
 	if left, err := os.ReadDir(outside); err != nil || len(left) != 1 {
 		t.Errorf("outside are %v, %v", left, err)
+	}
+}
+
+// A mounted disk has a directory that only root can read. The list of another such directory would lack backups.
+func TestListOfAMount(t *testing.T) {
+	t.Parallel()
+	for name, unreadable := range map[string]bool{"lost+found": false, "a": true, "a/lost+found": true} {
+		dir := t.TempDir()
+		b := open(t, dir)
+		buckettest.Put(t, b, "backups/x", []byte("x"))
+		buckettest.Put(t, b, "z/backups/x", []byte("x"))
+		locked := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(locked, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(locked, 0); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.ReadDir(locked); err == nil {
+			t.Skip("this user can read every directory")
+		}
+		n := 0
+		var failed error
+		for _, err := range b.List(t.Context(), "") {
+			if failed = err; err == nil {
+				n++
+			}
+		}
+		if !unreadable && (n != 2 || failed != nil) || unreadable && !errors.Is(failed, fs.ErrPermission) {
+			t.Errorf("%s cannot be read: got %d objects, %v", name, n, failed)
+		}
 	}
 }
 

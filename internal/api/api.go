@@ -40,7 +40,7 @@ type Services struct {
 	// be copied.
 	Backup func(ctx context.Context, to string) (client.Backup, error)
 
-	// LastBackup is the moment until which the newest known backup has everything; zero if none is
+	// LastBackup is the moment until which the newest known backup of the root has everything; zero if none is
 	// known. Nil: there are no backups.
 	LastBackup func() time.Time
 	// BackupEvery is the time between two regular backups. 0: there are none.

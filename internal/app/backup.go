@@ -89,7 +89,7 @@ func (d *onDisk) takeBackup(ctx context.Context, to string) (client.Backup, erro
 		return client.Backup{}, api.BackupTargetError(err.Error())
 	case errors.Is(err, backup.ErrBusy):
 		return client.Backup{}, api.BackupBusyError(err)
-	case errors.Is(err, backup.ErrOther):
+	case errors.Is(err, backup.ErrOther), errors.Is(err, backup.ErrGone):
 		return client.Backup{}, api.BackupFailedError(err.Error())
 	case errors.Is(err, countmill.ErrUnavailable), err != nil && ctx.Err() != nil:
 		return client.Backup{}, err
@@ -118,7 +118,7 @@ func backupSamples(k *backup.Keeper) []sample {
 		counter("countmill_backups_total", "Backups taken.", s.Taken),
 		counter("countmill_backup_failures_total", "Attempts to take or list backups that failed.", s.Failures),
 		counter("countmill_backup_sent_bytes_total", "Bytes of new files in backups.", s.Sent),
-		gauge("countmill_backup_last_timestamp_seconds", "Everything accepted before is in the newest backup that is known; 0 if none is.", unixSeconds(s.Last)),
+		gauge("countmill_backup_last_timestamp_seconds", "Everything accepted before is in the newest backup of the root that is known; 0 if none is.", unixSeconds(s.Last)),
 		gauge("countmill_backup_every_seconds", "Time between regular backups; 0 if there are none.", s.Every.Seconds()),
 	}
 }

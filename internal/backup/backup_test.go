@@ -363,6 +363,19 @@ func TestDamageIsFound(t *testing.T) {
 			t.Errorf("%s is gone: got %v, %v, want an error that names it", name, got, err)
 		}
 	}
+	for call := 1; call <= 4; call++ { // the list, the manifest and two files
+		b.objects, b.calls = maps.Clone(whole), 0
+		b.before = func(n int) (error, bool) {
+			if n == call {
+				return errDrawn, false
+			}
+			return nil, false
+		}
+		if _, err := restored(t, b, time.Time{}); !errors.Is(err, errDrawn) || strings.Contains(err.Error(), "--at ") {
+			t.Errorf("call %d fails: got %v, want its error, and no advice to lose data", call, err)
+		}
+		b.before = nil
+	}
 	for name, o := range whole { // a file that is missing or has another size is sent again
 		for what, damage := range map[string]func(){
 			"shorter": func() { b.objects[name] = object{o.data[1:], o.at} }, "gone": func() { delete(b.objects, name) },
@@ -414,6 +427,48 @@ func TestSuspended(t *testing.T) {
 	}
 }
 
+// A backup that takes longer than its deadlines is done after some, also if the checksums alone take longer. The error
+// is the deadline.
+func TestDeadlines(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, f := newMemory(), folder{t.TempDir()}
+		for n := range 50 {
+			f.write(t, fmt.Sprintf("%06d.sst", n), strings.Repeat(fmt.Sprintf("%02d", n), 50_000))
+		}
+		k := keeper(t, b, f, Config{})
+		k.limit = newLimit(1 << 20)
+		late := int64(0)
+		for {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			_, err := k.Backup(ctx, "")
+			ended := ctx.Err()
+			cancel()
+			if err == nil {
+				break
+			}
+			if !errors.Is(err, context.DeadlineExceeded) || ended == nil {
+				t.Errorf("got %v, and the caller's ctx has %v, want the deadline", err, ended)
+			}
+			if late++; late == 30 {
+				t.Fatal("there is no backup after 30 times 2 s, and a whole one takes 20 s at most")
+			}
+		}
+		if got, err := restored(t, b, time.Time{}); err != nil || !maps.Equal(got, f.files(t)) {
+			t.Errorf("restored: %v", err)
+		}
+		if s := k.Stats(); late < 3 || s.Failures != late || len(k.sums.of) != 50 {
+			t.Errorf("got %+v and %d checksums after %d deadlines", s, len(k.sums.of), late)
+		}
+		if err := os.Remove(filepath.Join(f.dir, "000000.sst")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := k.Backup(t.Context(), ""); err != nil || len(k.sums.of) != 49 {
+			t.Errorf("got %v and %d checksums, want those of the 49 tables that are left", err, len(k.sums.of))
+		}
+	})
+}
+
 // If a table changes on the disk between its checksum and its upload, the backup fails.
 func TestFileChangesMeanwhile(t *testing.T) {
 	t.Parallel()
@@ -423,13 +478,13 @@ func TestFileChangesMeanwhile(t *testing.T) {
 	if _, err := k.Backup(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
-	clear(b.objects)
+	maps.DeleteFunc(b.objects, func(name string, _ object) bool { return strings.HasPrefix(name, "files/") })
 	f.write(t, "000001.sst", strings.Repeat("2", 100))
 	if _, err := k.Backup(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "000001.sst has other content") {
 		t.Errorf("got %v", err)
 	}
-	if found := listed(t, b); len(found) > 0 {
-		t.Errorf("got backups %v", found)
+	if found := listed(t, b); len(found) != 1 {
+		t.Errorf("got backups %v, want the first", found)
 	}
 }
 

@@ -31,5 +31,6 @@
 //	killed while removing           backups that are whole; the next sweep continues
 //	killed while restoring          a directory of another name, which nobody takes for a copy
 //	suspended for ten minutes       no backup of that process, if another one has removed its files
+//	the root loses its mount        no backup until it is back; after a restart the directory below it is the root
 //	a file of a backup is damaged   a restore that fails, and names the file; older backups may not need it
 package backup

@@ -42,9 +42,8 @@ type Config struct {
 
 // A Backup describes a finished backup.
 type Backup struct {
-	ID     string
-	Target string // its path below the root
-	URL    string // the target's
+	ID  string
+	URL string // the target's
 	// BeganAt: everything that was accepted before is in the backup. TakenAt: nothing that was accepted
 	// afterwards is.
 	BeganAt, TakenAt time.Time
@@ -55,7 +54,7 @@ type Backup struct {
 // Stats are counts since the start, and the last backup.
 type Stats struct {
 	Taken, Failures, Sent int64
-	// Last is BeganAt of the newest backup that is known. Zero: none is.
+	// Last is BeganAt of the newest backup of the root that is known. Zero: none is.
 	Last time.Time
 	// Every is that of Config.
 	Every time.Duration
@@ -75,6 +74,8 @@ type Keeper struct {
 	mu     sync.Mutex
 	stats  Stats
 	looked bool // whether Last has the newest of the root
+	// regular is BeganAt of the last regular backup. Until there is one in this process, it is the newest of the root.
+	regular time.Time
 }
 
 // patience is how long a backup waits for another of the same process: a small one ends within it.
@@ -107,8 +108,8 @@ func (k *Keeper) Stats() Stats {
 }
 
 // Backup takes a backup to a target: a path below the root, a URL that is the root or below it, or "" for
-// the root. An error that matches ErrTarget or ErrOther refuses the target, and ErrBusy means that another backup is
-// under way. After any other error there may be a backup; if there is, it is whole.
+// the root. An error that matches ErrTarget, ErrOther or ErrGone refuses the target, and ErrBusy means that another
+// backup is under way. After any other error there may be a backup; if there is, it is whole.
 func (k *Keeper) Backup(ctx context.Context, to string) (Backup, error) {
 	at, err := below(k.cfg.Root, to)
 	if err != nil {
@@ -123,7 +124,7 @@ func (k *Keeper) take(ctx context.Context, at string, then func(context.Context,
 		return b, ErrBusy
 	}
 	defer func() { <-k.taking }()
-	defer func() { k.count(b, err) }()
+	defer func() { k.count(ctx, at, then != nil, b, err) }()
 	bucket, err := k.cfg.Open(ctx, true)
 	if err != nil {
 		return b, err
@@ -170,15 +171,20 @@ func (k *Keeper) copyTo(ctx context.Context, t target) (b Backup, err error) {
 	return b, err
 }
 
-func (k *Keeper) count(b Backup, err error) {
+func (k *Keeper) count(ctx context.Context, at string, regular bool, b Backup, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.stats.Sent += b.Sent
 	switch {
 	case err == nil:
 		k.stats.Taken++
-		k.stats.Last = b.BeganAt
-	case !errors.Is(err, ErrBusy) && !errors.Is(err, context.Canceled):
+		if at == "" {
+			k.stats.Last = b.BeganAt
+		}
+		if regular {
+			k.regular = b.BeganAt
+		}
+	case !errors.Is(err, ErrBusy) && !errors.Is(ctx.Err(), context.Canceled): // an err of Canceled can be a lost mark
 		k.stats.Failures++
 	}
 }

@@ -5,7 +5,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -80,11 +82,24 @@ func digest(text []byte) string {
 	return hex.EncodeToString(sum[:8])
 }
 
+// A damage is a part of a backup that is not what was written.
+type damage string
+
+func (d damage) Error() string { return string(d) }
+
+func damagef(format string, args ...any) error { return damage(fmt.Sprintf(format, args...)) }
+
+// damaged reports whether err says that a part of a backup is damaged or missing.
+func damaged(err error) bool {
+	_, found := errors.AsType[damage](err)
+	return found || errors.Is(err, fs.ErrNotExist)
+}
+
 // decode refuses a manifest that is not the one of this id, and names that lead out of a directory.
 func decode(id string, text []byte) (m manifest, err error) {
 	match := idOf.FindStringSubmatch(id)
 	if match == nil || digest(text) != match[3] {
-		return m, fmt.Errorf("the manifest of backup %s is damaged", id)
+		return m, damagef("the manifest of backup %s is damaged", id)
 	}
 	if err := json.Unmarshal(text, &m); err != nil {
 		return m, fmt.Errorf("the manifest of backup %s: %w", id, err)
@@ -93,7 +108,7 @@ func decode(id string, text []byte) (m manifest, err error) {
 		return m, fmt.Errorf("backup %s has format %d, and this countmill knows %d: use the countmill that took it, or a newer one", id, m.Format, format)
 	}
 	if m.Database != match[2] {
-		return m, fmt.Errorf("the manifest of backup %s names database %s", id, m.Database)
+		return m, damagef("the manifest of backup %s names database %s", id, m.Database)
 	}
 	for _, f := range m.Files {
 		if f.Name != filepath.Base(f.Name) || !filepath.IsLocal(f.Name) || strings.ContainsAny(f.Name, `/\`) || !isSum(f.SHA256) || f.Size < 0 {

@@ -12,7 +12,11 @@ import (
 // ErrOther means that the place has backups of another database. Nothing was written.
 var ErrOther = errors.New("has backups of another database")
 
-// checkOwn refuses a target if it, or the root, has backups of another database. Otherwise the one would remove the
+// ErrGone means that the root had a backup and has none now. It may be the directory below a mount that is lost, on the disk of
+// the data. Nothing was written.
+var ErrGone = errors.New("has no backup any more")
+
+// checkOwn refuses a target if it, or the root, has backups of another database, and a root that has lost its own. Otherwise the one would remove the
 // other's old backups, and a restore could take the wrong database. An empty database that was started by mistake
 // leaves the backups of the lost one alone.
 func (k *Keeper) checkOwn(ctx context.Context, bucket backend.Bucket, at string) error {
@@ -20,6 +24,9 @@ func (k *Keeper) checkOwn(ctx context.Context, bucket backend.Bucket, at string)
 		found, err := target{bucket, place}.list(ctx)
 		if err != nil {
 			return err
+		}
+		if place == "" && len(found) == 0 && !k.Stats().Last.IsZero() {
+			return fmt.Errorf("%s %w: mount its disk, or restart countmill if the backups may be gone", k.cfg.Root.Redacted(), ErrGone)
 		}
 		other := slices.IndexFunc(found, func(b Listed) bool { return b.Database != k.store.ID() })
 		if other >= 0 {

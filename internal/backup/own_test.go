@@ -53,6 +53,44 @@ func TestRootOfAnotherDatabase(t *testing.T) {
 	})
 }
 
+// A root that loses its backups gets no new ones until they are back, or until a restart. It may be below a lost mount.
+func TestRootIsGone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, f := newMemory(), folder{t.TempDir()}
+		f.step(t, 1)
+		has := func(objects map[string]object) map[string]object {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			before := maps.Clone(b.objects)
+			b.objects = maps.Clone(objects)
+			return before
+		}
+		k := keeper(t, b, f, Config{Every: time.Hour})
+		defer running(t, k)()
+		time.Sleep(90 * time.Minute)
+		before := has(map[string]object{})
+		time.Sleep(time.Hour + 30*time.Second) // between two tries
+		for _, to := range []string{"", "below"} {
+			if _, err := k.Backup(t.Context(), to); !errors.Is(err, ErrGone) {
+				t.Errorf("to %q: got %v, want ErrGone", to, err)
+			}
+		}
+		if s := k.Stats(); s.Taken != 2 || s.Failures < 30 || len(listed(t, b)) > 0 {
+			t.Errorf("got %+v and %d backups, want failures", s, len(listed(t, b)))
+		}
+		again := keeper(t, b, f, Config{})
+		if _, err := again.Backup(t.Context(), ""); err != nil {
+			t.Errorf("after a restart: %v", err)
+		}
+		has(before)
+		time.Sleep(2 * time.Minute)
+		if s := k.Stats(); s.Taken != 3 {
+			t.Errorf("got %+v, want a backup when the others are back", s)
+		}
+	})
+}
+
 // Of two databases that begin with an empty root at the same moment, one gets it.
 func TestRootOfTwoDatabases(t *testing.T) {
 	t.Parallel()

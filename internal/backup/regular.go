@@ -3,6 +3,7 @@ package backup
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/countmill/countmill/internal/clock"
@@ -76,26 +77,31 @@ func (k *Keeper) look(ctx context.Context) error {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.looked = true
+	k.looked, k.regular = true, last
 	if k.stats.Last.Before(last) {
 		k.stats.Last = last
 	}
 	return nil
 }
 
-// last is BeganAt of the target's newest backup, or zero if there is none.
+// last is BeganAt of the target's newest backup whose manifest is not damaged, or zero if there is none.
 func (t target) last(ctx context.Context) (time.Time, error) {
 	found, err := t.list(ctx)
-	if err != nil || len(found) == 0 {
-		return time.Time{}, err
+	for _, b := range slices.Backward(found) {
+		m, err := t.read(ctx, b.ID)
+		if !damaged(err) {
+			return m.BeganAt, err
+		}
 	}
-	m, err := t.read(ctx, found[len(found)-1].ID)
-	return m.BeganAt, err
+	return time.Time{}, err
 }
 
-// due is the time until the next regular backup. It is an interval at most, also if the clock went back.
+// due is the time until the next regular backup: other backups do not delay it. It is an interval at most, also
+// if the clock went back.
 func (k *Keeper) due() time.Duration {
-	return min(time.Until(k.Stats().Last.Add(k.cfg.Every)), k.cfg.Every)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return min(time.Until(k.regular.Add(k.cfg.Every)), k.cfg.Every)
 }
 
 // removeOld removes backups beyond Config.Keep and, now and then, the files that none needs. A failure

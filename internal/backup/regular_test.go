@@ -3,7 +3,9 @@ package backup
 import (
 	"context"
 	"errors"
+	"io"
 	"iter"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -103,6 +105,48 @@ func TestListsEnd(t *testing.T) {
 	})
 }
 
+// After a restart damaged manifests do not count, and stop nothing. One of a newer version does.
+func TestRegularBesideDamage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for damaged, due := range []time.Duration{45 * time.Minute, 30 * time.Minute, 0} {
+			b, f := newMemory(), folder{t.TempDir()}
+			f.step(t, 1)
+			for range 2 {
+				if _, err := keeper(t, b, f, Config{}).Backup(t.Context(), ""); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(15 * time.Minute)
+			}
+			found := listed(t, b)
+			for _, l := range found[len(found)-damaged:] {
+				buckettest.Put(t, b, "backups/"+l.ID, []byte("damaged"))
+			}
+			began := time.Now()
+			k := keeper(t, b, f, Config{Every: time.Hour})
+			stop := running(t, k)
+			time.Sleep(55 * time.Minute)
+			stop()
+			if s := k.Stats(); s.Taken != 1 || s.Failures != 0 || s.Last.Sub(began) != due {
+				t.Errorf("%d of two are damaged: got %+v, and a backup after %s, want one after %s", damaged, s, s.Last.Sub(began), due)
+			}
+			tomorrow := time.Now().Add(24 * time.Hour)
+			id, text, err := manifest{Format: format + 1, Database: f.ID(), TakenAt: tomorrow}.encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			buckettest.Put(t, b, "backups/"+id, text)
+			k = keeper(t, b, f, Config{Every: time.Hour})
+			stop = running(t, k)
+			time.Sleep(3 * time.Hour)
+			stop()
+			if s := k.Stats(); s.Taken != 0 || s.Failures < 100 {
+				t.Errorf("beside a backup of a newer version: got %+v, want failures only", s)
+			}
+		}
+	})
+}
+
 // A failure is tried again within a minute, and counted.
 func TestRegularFails(t *testing.T) {
 	t.Parallel()
@@ -123,6 +167,62 @@ func TestRegularFails(t *testing.T) {
 		time.Sleep(time.Minute)
 		if s := k.Stats(); s.Taken != 1 || s.Last.IsZero() {
 			t.Errorf("got %+v, want a backup", s)
+		}
+	})
+}
+
+// A halting bucket takes nothing for the root while it halts.
+type halting struct {
+	*memory
+	halts atomic.Bool
+}
+
+func (h *halting) Put(ctx context.Context, name string, from io.Reader) error {
+	if h.halts.Load() && !strings.HasPrefix(name, "before-repair/") {
+		return errDrawn
+	}
+	return h.memory.Put(ctx, name, from)
+}
+
+// Backups that somebody asks for do not delay regular ones and the removal of old ones. One to another path hides no failure.
+func TestAskedBackupsDoNotDelay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, f := &halting{memory: newMemory()}, folder{t.TempDir()}
+		f.step(t, 1)
+		k := keeper(t, b, f, Config{Every: time.Hour, Keep: 2 * time.Hour})
+		stop := running(t, k)
+		defer stop()
+		ask := func(to string) {
+			if _, err := k.Backup(t.Context(), to); err != nil {
+				t.Errorf("%q: %v", to, err)
+			}
+		}
+		for range 60 {
+			time.Sleep(7 * time.Minute)
+			ask("")
+			if age := time.Since(k.Stats().Last); age != 0 {
+				t.Fatalf("the last backup of the root is %s old, right after one", age)
+			}
+		}
+		if age := time.Since(listed(t, b)[0].TakenAt); age > 3*time.Hour {
+			t.Errorf("after 7 hours a backup is %s old, want 3 hours at most", age)
+		}
+		b.halts.Store(true)
+		time.Sleep(2*time.Hour + 30*time.Second) // between two tries
+		ask("before-repair")
+		before := k.Stats()
+		if age := time.Since(before.Last); age < 2*time.Hour {
+			t.Errorf("after a backup to another path the last one of the root is %s old, want 2 hours", age)
+		}
+		time.Sleep(10 * time.Minute)
+		if n := k.Stats().Failures - before.Failures; n != 10 {
+			t.Errorf("got %d failures in 10 minutes, want one each minute", n)
+		}
+		b.halts.Store(false)
+		time.Sleep(2 * time.Minute)
+		if age := time.Since(k.Stats().Last); age > 2*time.Minute {
+			t.Errorf("after the repair the last backup is %s old", age)
 		}
 	})
 }
@@ -171,6 +271,14 @@ func TestRegularRemovesOld(t *testing.T) {
 	})
 }
 
+// A stuck store needs for a copy as long as it may take.
+type stuck struct{ folder }
+
+func (stuck) Checkpoint(ctx context.Context, _ func(context.Context, string) error) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
 // The mark of a backup that takes long is renewed. If that does not succeed, the backup ends before others
 // take its mark for that of a dead process.
 func TestLongBackup(t *testing.T) {
@@ -215,5 +323,22 @@ func TestLongBackup(t *testing.T) {
 			return nil, false
 		}
 		work("suspended", false)
+		k = keeper(t, b, stuck{f}, Config{})
+		calls = b.calls
+		b.before = func(n int) (error, bool) {
+			if n > calls+3 { // mark, its list, backups
+				return errDrawn, false
+			}
+			return nil, false
+		}
+		if _, err := k.Backup(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "was not renewed") || k.Stats().Failures != 1 {
+			t.Errorf("a lost mark: got %v and %+v, want one failure", err, k.Stats())
+		}
+		b.before = nil
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Minute, cancel)
+		if _, err := k.Backup(ctx, ""); !errors.Is(err, context.Canceled) || k.Stats().Failures != 1 {
+			t.Errorf("the caller has gone: got %v and %+v, want no other failure", err, k.Stats())
+		}
 	})
 }

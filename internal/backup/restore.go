@@ -51,7 +51,7 @@ func Restore(ctx context.Context, b backend.Bucket, c Choice, dir string) (r Res
 	t := target{b, r.Target}
 	m, err := t.read(ctx, r.ID)
 	if err != nil {
-		return r, fmt.Errorf("%w: %s", err, r.older())
+		return r, r.advise(err)
 	}
 	r.BeganAt, r.Bytes = m.BeganAt, m.bytes()
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
@@ -66,8 +66,8 @@ func Restore(ctx context.Context, b backend.Bucket, c Choice, dir string) (r Res
 	}
 	if err = t.fetch(ctx, m, partial); err == nil {
 		err = put(partial, dir)
-	} else if ctx.Err() == nil {
-		err = fmt.Errorf("backup %s: %w: %s", r.ID, err, r.older())
+	} else {
+		err = r.advise(fmt.Errorf("backup %s: %w", r.ID, err))
 	}
 	if err != nil {
 		return r, errors.Join(err, os.RemoveAll(partial))
@@ -75,9 +75,12 @@ func Restore(ctx context.Context, b backend.Bucket, c Choice, dir string) (r Res
 	return r, nil
 }
 
-// older names the way to the backup before.
-func (l Listed) older() string {
-	return "try an older one with --at " + l.TakenAt.Add(-time.Microsecond).Format("2006-01-02T15:04:05.000000Z")
+// advise names the way to the backup before, if it may have what this one lacks.
+func (l Listed) advise(err error) error {
+	if !damaged(err) {
+		return err
+	}
+	return fmt.Errorf("%w: try an older one with --at %s", err, l.TakenAt.Add(-time.Microsecond).Format("2006-01-02T15:04:05.000000Z"))
 }
 
 func checkEmpty(dir string) error {

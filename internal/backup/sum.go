@@ -5,9 +5,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"hash"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,14 +22,18 @@ type sums struct{ of map[string]file }
 // tables are the endings of files that never change once they are in a copy.
 var tables = []string{".sst", ".blob"}
 
-// files returns the files of a directory with their checksums. It forgets files that are gone.
+// files returns the files of a directory with their checksums. After an error a repeat reads no table again. It forgets
+// files that are gone.
 func (s *sums) files(ctx context.Context, dir string, limit *rate.Limiter) ([]file, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
 	}
 	var all []file
-	kept := make(map[string]file)
+	if s.of == nil {
+		s.of = make(map[string]file)
+	}
+	there := make(map[string]bool)
 	for _, e := range entries {
 		info, err := e.Info()
 		if err != nil {
@@ -42,11 +46,12 @@ func (s *sums) files(ctx context.Context, dir string, limit *rate.Limiter) ([]fi
 			}
 		}
 		if slices.Contains(tables, filepath.Ext(f.Name)) {
-			kept[f.Name] = f
+			s.of[f.Name] = f
 		}
+		there[f.Name] = true
 		all = append(all, f)
 	}
-	s.of = kept
+	maps.DeleteFunc(s.of, func(name string, _ file) bool { return !there[name] })
 	return all, nil
 }
 
@@ -77,7 +82,7 @@ func (c *checked) Read(p []byte) (int, error) {
 	c.sum.Write(p[:n])
 	c.n += int64(n)
 	if c.n > c.want.Size || err == io.EOF && (c.n != c.want.Size || hex.EncodeToString(c.sum.Sum(nil)) != c.want.SHA256) {
-		return n, fmt.Errorf("%s has other content: want %d bytes with SHA-256 %s, got %d bytes", c.want.Name, c.want.Size, c.want.SHA256, c.n)
+		return n, damagef("%s has other content: want %d bytes with SHA-256 %s, got %d bytes", c.want.Name, c.want.Size, c.want.SHA256, c.n)
 	}
 	return n, err
 }
@@ -94,8 +99,9 @@ const chunk = 256 << 10
 
 func (l limited) Read(p []byte) (int, error) {
 	p = p[:min(len(p), chunk)]
-	if err := l.limit.WaitN(l.ctx, len(p)); err != nil { // ctx ended, or would
-		return 0, err
+	if err := l.limit.WaitN(l.ctx, len(p)); err != nil { // ctx has ended, or will before its turn: the error is that end
+		<-l.ctx.Done()
+		return 0, l.ctx.Err()
 	}
 	return l.from.Read(p)
 }

@@ -35,7 +35,7 @@ func (t target) take(ctx context.Context, s shipment) (b Backup, err error) {
 	if m.Files, err = s.sums.files(ctx, s.dir, s.limit); err != nil {
 		return b, err
 	}
-	b = Backup{Target: t.path, BeganAt: m.BeganAt, TakenAt: m.TakenAt, Bytes: m.bytes()}
+	b = Backup{BeganAt: m.BeganAt, TakenAt: m.TakenAt, Bytes: m.bytes()}
 	if b.Sent, err = t.send(ctx, s, m.Files); err != nil {
 		return b, err
 	}

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"path"
 	"slices"
@@ -97,7 +96,7 @@ func (t target) read(ctx context.Context, id string) (manifest, error) {
 		return manifest{}, err
 	}
 	if len(text) > maxManifest {
-		return manifest{}, fmt.Errorf("the manifest of backup %s has more than %d bytes", id, maxManifest)
+		return manifest{}, damagef("the manifest of backup %s has more than %d bytes", id, maxManifest)
 	}
 	return decode(id, text)
 }
