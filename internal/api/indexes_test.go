@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/store"
@@ -51,6 +52,17 @@ func TestIndexes(t *testing.T) {
 		t.Errorf("asked for %s", f.asked)
 	}
 	ask(t, api.Services{Admin: deleted{f}}, api.Config{}).want(t, "DELETE", "/v1/indexes?name=sites", "", 404, ":no-index")
+	s = ask(t, api.Services{Admin: unlisted{f}}, api.Config{})
+	s.want(t, "GET", "/v1/indexes", "", 503, ":unavailable")
+	s.want(t, "POST", "/v1/indexes", `{"name":"sites","match":"page:{site}:*","group":"site:{site}"}`, 504, ":outcome-unknown")
+	s.want(t, "DELETE", "/v1/indexes?name=sites", "", 504, ":outcome-unknown")
+}
+
+// unlisted is an admin that changes indexes and cannot list them.
+type unlisted struct{ *fakeAdmin }
+
+func (unlisted) Indexes(context.Context) ([]admin.IndexState, int64, error) {
+	return nil, 0, fmt.Errorf("%w: reading the ranges", countmill.ErrUnavailable)
 }
 
 // deleted is an admin beside another that deletes the index.
