@@ -37,6 +37,11 @@ func (j *Journal) Erase(ctx context.Context, counter, after string) (done Erased
 		}
 		q.From = place.Next()
 	}
+	defer func() {
+		if err != nil && done.Erased+done.Others > 0 {
+			err = changing("erasing", err, true)
+		}
+	}()
 	for scanned := 0; ; {
 		page, err := j.Records(ctx, q)
 		if err != nil {

@@ -159,8 +159,11 @@ func TestALateAnswerBringsNoOldSettings(t *testing.T) {
 		r.wantTotal("built", 10, "serving")
 		st.late.Store(int64(time.Second))
 		over := make(chan struct{})
-		go func() { defer close(over); rdr.ReadSettings(t.Context()) }()
+		ctx, leave := context.WithCancel(t.Context())
+		go func() { defer close(over); rdr.ReadSettings(ctx) }()
 		time.Sleep(time.Millisecond) // the store has answered, and the answer is on its way
+		leave()                      // others do not wait for it
+		synctest.Wait()
 		st.late.Store(0)
 		r.step(store.DeleteIndex)
 		rdr.ReadSettings(t.Context())

@@ -32,6 +32,7 @@ type Reader struct {
 	clock      clock.Store
 	checked    checker
 	readying   flights[readiness]
+	asking     flights[time.Time]             // gives when the call began
 	ready      atomic.Pointer[readiness]      // the last answer of readying; nil before
 	settings   atomic.Pointer[store.Settings] // of the last good check; nil before
 	asked      atomic.Pointer[time.Time]      // a moment at which the store had these settings
@@ -55,7 +56,7 @@ func New(st Store, cache store.Cache, cfg Config) (*Reader, error) {
 	r.workers.every = r.cfg.LagEvery
 	r.clock.Env, r.workers.clock.Env = r.cfg.env, r.cfg.env
 	r.clock.NeverEarly = true // a total in the cache must not be older than the caller permits
-	r.flights.env, r.workers.flights.env, r.readying.env = r.cfg.env, r.cfg.env, r.cfg.env
+	r.flights.env, r.workers.flights.env, r.readying.env, r.asking.env = r.cfg.env, r.cfg.env, r.cfg.env, r.cfg.env
 	shards, err := lru.New[string, int](r.cfg.Remember)
 	if err != nil {
 		return nil, fmt.Errorf("reader: %w", err)

@@ -63,11 +63,25 @@ func (r *Reader) askBoth(ctx context.Context) (degraded string, err error) {
 	return "", nil
 }
 
-// askStore asks the store whether it is still the database that was opened.
+// askStore asks the store whether it is still the database that was opened. Callers share a call that began after they came.
 func (r *Reader) askStore(ctx context.Context) error {
+	came := time.Now()
+	began, _, err := r.asking.do(ctx, "", time.Time{}, r.ask)
+	if err == nil && began.Before(came) {
+		_, _, err = r.asking.do(ctx, "", came, r.ask)
+	}
+	if err != nil {
+		return r.storeError(ctx, "checking the store", err)
+	}
+	return nil
+}
+
+// ask is one call of askStore, and returns when it began.
+func (r *Reader) ask(ctx context.Context) (machine time.Time, err error) {
 	call, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
 	defer cancel()
-	began, machine := r.clock.Moment(), time.Now()
+	machine = time.Now()
+	began := r.clock.Moment()
 	checked, err := r.store.Check(call)
 	if errors.Is(err, store.ErrReadOnly) { // a disk that is full has all totals
 		err = nil
@@ -80,14 +94,13 @@ func (r *Reader) askStore(ctx context.Context) error {
 		r.keep(&checked.Settings, at, machine)
 	}
 	if ctx.Err() == nil {
-		r.checked.note(time.Now(), checked.Settings.ForgetBefore, err)
+		r.checked.note(time.Now(), checked.Settings.ForgetBefore, err, call.Err() != nil)
 	}
-	if err != nil {
-		return r.storeError(ctx, "checking the store", err)
+	if err == nil {
+		r.clock.Learn(checked.At, began)
+		r.workers.clock.Learn(checked.At, began)
 	}
-	r.clock.Learn(checked.At, began)
-	r.workers.clock.Learn(checked.At, began)
-	return nil
+	return machine, err
 }
 
 // keep keeps settings together with a moment at which the store had them. began is when the call for them
@@ -168,11 +181,15 @@ func (c *checker) asked() {
 	c.pending = false
 }
 
-// note takes in the answer of a check. forgetBefore is zero if err is not nil.
-func (c *checker) note(now, forgetBefore time.Time, err error) {
+// note takes in the answer of a check. forgetBefore is zero if err is not nil. A time-out (late) counts only if checkStore waits for
+// it: others may ask so often that one of their calls must not refuse all reads.
+func (c *checker) note(now, forgetBefore time.Time, err error, late bool) {
 	c.last.Store(&now)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if err != nil && late && !c.pending {
+		return
+	}
 	if c.bad = err; err == nil {
 		c.good, c.expired = now, forgetBefore
 	}

@@ -61,6 +61,55 @@ func TestOneCallerChecksTheStore(t *testing.T) {
 	}
 }
 
+// Callers who need the store's present settings share a check that began after they came. A check of theirs that takes too long
+// refuses nobody else; one that all reads wait for does.
+func TestChecksAreShared(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := &slowCheck{}
+		st.put("c", 1)
+		r := newReader(t, st, nil, reader.Config{})
+		one(t, r, "c", 0)
+		st.delay = time.Second
+		var callers sync.WaitGroup
+		for range 2 {
+			for range 10 {
+				callers.Go(func() {
+					if _, err := r.Totals(t.Context(), []string{"=nobody"}, 0); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			time.Sleep(time.Second / 2)
+		}
+		callers.Wait()
+		if n := st.checks - 1; n != 2 {
+			t.Errorf("20 callers at two moments of one check: %d checks, want 2", n)
+		}
+		st.called = func(ctx context.Context, call string) {
+			if call == "check" {
+				<-ctx.Done()
+			}
+		}
+		if _, err := r.Totals(t.Context(), []string{"=nobody"}, 0); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a group, without an answer of the store: %v", err)
+		}
+		one(t, r, "c", 0)
+		time.Sleep(10 * time.Second)
+		read := func() error {
+			_, err := r.Totals(t.Context(), []string{"c"}, 0)
+			return err
+		}
+		asks := read()
+		callers.Go(func() { _ = read() })
+		time.Sleep(time.Second)
+		if beside := read(); !errors.Is(asks, context.DeadlineExceeded) || !errors.Is(beside, context.DeadlineExceeded) {
+			t.Errorf("counters, when the check is due and has no answer: %v, and beside a check %v", asks, beside)
+		}
+		callers.Wait()
+	})
+}
+
 func TestReady(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

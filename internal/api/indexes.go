@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -72,7 +73,16 @@ func (a *API) createIndex(c call) (any, error) {
 	if err := a.services.Admin.CreateIndex(c.ctx, name, match, group, own...); err != nil {
 		return nil, err
 	}
-	return a.indexes(c)
+	return a.changedIndexes(c)
+}
+
+// changedIndexes answers a change that was made, even if the indexes cannot be read.
+func (a *API) changedIndexes(c call) (any, error) {
+	shown, err := a.indexes(c)
+	if err != nil {
+		err = fmt.Errorf("%w: %v", countmill.ErrOutcomeUnknown, err) // not %w: it says that nothing was done
+	}
+	return shown, err
 }
 
 func (a *API) deleteIndex(c call) (any, error) {
@@ -93,22 +103,22 @@ func (a *API) deleteIndex(c call) (any, error) {
 	if err := a.services.Admin.DeleteIndex(c.ctx, name); err != nil {
 		return nil, err
 	}
-	return a.indexes(c)
+	return a.changedIndexes(c)
 }
 
 // mayChange returns nil if the caller may use all counters and all groups of the index: its groups show
 // what its counters count.
 func mayChange(caller auth.Caller, x *store.Index) error {
-	for _, of := range []struct{ field, prefix string }{{"match", x.Prefix()}, {"group", x.GroupPrefix()}} {
-		err := caller.Check(of.prefix)
-		if outside, ok := errors.AsType[*auth.OutsideError](err); ok {
-			outside.Field = of.field
-		}
-		if err != nil {
-			return err
-		}
+	return cmp.Or(checkField(caller, "match", x.Prefix()), checkField(caller, "group", x.GroupPrefix()))
+}
+
+// checkField is caller.Check. Its error names the field that has the name.
+func checkField(caller auth.Caller, field, name string) error {
+	err := caller.Check(name)
+	if outside, ok := errors.AsType[*auth.OutsideError](err); ok {
+		outside.Field = field
 	}
-	return nil
+	return err
 }
 
 // namesOf are counters, and then those of groups, which a field of the request has without their first character.

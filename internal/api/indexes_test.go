@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/internal/api"
 	"github.com/countmill/countmill/store"
@@ -51,6 +52,17 @@ func TestIndexes(t *testing.T) {
 		t.Errorf("asked for %s", f.asked)
 	}
 	ask(t, api.Services{Admin: deleted{f}}, api.Config{}).want(t, "DELETE", "/v1/indexes?name=sites", "", 404, ":no-index")
+	s = ask(t, api.Services{Admin: unlisted{f}}, api.Config{})
+	s.want(t, "GET", "/v1/indexes", "", 503, ":unavailable")
+	s.want(t, "POST", "/v1/indexes", `{"name":"sites","match":"page:{site}:*","group":"site:{site}"}`, 504, ":outcome-unknown")
+	s.want(t, "DELETE", "/v1/indexes?name=sites", "", 504, ":outcome-unknown")
+}
+
+// unlisted is an admin that changes indexes and cannot list them.
+type unlisted struct{ *fakeAdmin }
+
+func (unlisted) Indexes(context.Context) ([]admin.IndexState, int64, error) {
+	return nil, 0, fmt.Errorf("%w: reading the ranges", countmill.ErrUnavailable)
 }
 
 // deleted is an admin beside another that deletes the index.
@@ -101,8 +113,8 @@ func TestIndexesOfOthers(t *testing.T) {
 	}
 }
 
-// A group of an index that is being built has no total. Every way to read it says so, and how far the index
-// is.
+// A group of an index that is being built has no total. Every way to read it says so, and how far the index is: but for badges,
+// which strangers see, streams, and a caller that has its share of such reads.
 func TestGroupsThatDoNotServe(t *testing.T) {
 	t.Parallel()
 	for _, deleting := range []bool{false, true} {
@@ -115,12 +127,21 @@ func TestGroupsThatDoNotServe(t *testing.T) {
 		} {
 			status, text, header := s.call(t, r[0], r[1], r[2])
 			progress := strings.Contains(text, `"progress":{"ranges":16,"ranges_done":4}`)
-			if status != 409 || !strings.Contains(text, ":not-serving") || !progress {
+			hidden := strings.HasPrefix(r[1], "/badge/") || strings.HasPrefix(r[1], "/v1/watch")
+			if status != 409 || !strings.Contains(text, ":not-serving") || progress == hidden {
 				t.Errorf("%s %s: got %d %s", r[0], r[1], status, text)
 			}
 			if got, want := header.Get("Retry-After"), map[bool]string{false: "5", true: "60"}[deleting]; got != want {
 				t.Errorf("%s %s: got Retry-After %q, want %q", r[0], r[1], got, want)
 			}
+		}
+		for n, r := range api.Shared() {
+			if strings.HasPrefix(r.Name, "requests for shards") {
+				s.Handler.(*fakeAPI).TakeAll(n, "192.0.2.1:1234") // the address of all requests
+			}
+		}
+		if status, text, _ := s.call(t, "GET", "/v1/totals?group=site:a", ""); status != 409 || strings.Contains(text, "progress") {
+			t.Errorf("a caller with its share of such reads got %d %s", status, text)
 		}
 		_, text, _ := ask(t, api.Services{Reader: f}, api.Config{}).call(t, "GET", "/v1/totals?group=site:a", "") // a reader without an admin
 		if strings.Contains(text, "progress") {

@@ -87,15 +87,20 @@ func about(p *httpserver.Problem, field, limit string) *httpserver.Problem {
 
 // notServing is a conflict with the state of an index, which ends by itself, and no fault of the
 // process: a 503 would make proxies stop asking it. It says how far the index is, if the caller may read
-// all its counters.
+// all its counters. It does not say so to strangers, who may ask for badges, or in streams, which would ask again and again.
 func (a *API) notServing(c call, err *reader.NotServingError) error {
 	p := httpserver.NewProblem(http.StatusConflict, "not-serving", "not serving", err.Error()).RetryAfter(retryBuilding)
 	if err.Deleting {
 		p.RetryAfter(retryDeleting)
 	}
-	if a.services.Admin == nil {
+	if a.services.Admin == nil || c.to.need.ForAnyone() || c.to.op == "watchTotals" {
 		return p
 	}
+	give, busy := a.pools.take(contents, sharesAs(c), 1)
+	if busy != nil {
+		return p
+	}
+	defer give()
 	if x, err := a.services.Admin.Index(c.ctx, err.Index); err == nil && x.Ranges > 0 && c.caller().May(x.Prefix()) {
 		p.Progress = &httpserver.Progress{Ranges: x.Ranges, Done: x.Done}
 	}

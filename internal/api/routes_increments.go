@@ -49,12 +49,12 @@ var sequenceRoutes = []route{
 	},
 	{
 		op: "getSequence", method: http.MethodGet, path: "/v1/sequences", role: onSequences,
-		need:   auth.PerCounter(auth.Read),
-		says:   "The last value of a sequence",
-		more:   "Every value that was answered before the request is at most `last`.",
-		in:     []*param{sequenceParam},
-		out:    gives("Its state.", client.SequenceState{}),
-		answer: (*API).sequence,
+		need:  auth.PerCounter(auth.Read),
+		says:  "The last value of a sequence",
+		more:  "Every value that was answered before the request is at most `last`.",
+		in:    []*param{sequenceParam},
+		out:   gives("Its state.", client.SequenceState{}),
+		share: contents, answer: (*API).sequence,
 	},
 	{
 		op: "deleteSequence", method: http.MethodDelete, path: "/v1/sequences", role: onSequences,

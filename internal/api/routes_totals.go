@@ -56,11 +56,11 @@ var totalRoutes = []route{
 	},
 	{
 		op: "listIndexes", method: http.MethodGet, path: "/v1/indexes", role: onAdmin,
-		need:   auth.PerCounter(auth.Read),
-		says:   "The indexes",
-		more:   "An index puts counters into groups. A token that is limited to prefixes gets those for which it has the text before the first variable of `match`, or of `group` with `=` before it.",
-		out:    gives("The indexes, with their progress.", client.Indexes{}),
-		within: forever, answer: (*API).indexes,
+		need:  auth.PerCounter(auth.Read),
+		says:  "The indexes",
+		more:  "An index puts counters into groups. A token that is limited to prefixes gets those for which it has the text before the first variable of `match`, or of `group` with `=` before it.",
+		out:   gives("The indexes, with their progress.", client.Indexes{}),
+		share: contents, within: long, answer: (*API).indexes,
 	},
 	{
 		op: "listSeries", method: http.MethodGet, path: "/v1/series", role: onReader,

@@ -152,11 +152,7 @@ func checkMatch(caller auth.Caller, name string) error {
 		field.Field = "match"
 		return field
 	}
-	err = caller.Check(name)
-	if outside, ok := errors.AsType[*auth.OutsideError](err); ok {
-		outside.Field = "match"
-	}
-	return err
+	return checkField(caller, "match", name)
 }
 
 // readNames reads counters that are asked for by name, even if they do not exist. A counter

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/countmill/countmill"
@@ -88,11 +87,7 @@ func mayUse(caller auth.Caller, r countmill.NextRequest) error {
 	if err := r.Check(); err != nil {
 		return err
 	}
-	err := caller.Check(r.Sequence)
-	if outside, ok := errors.AsType[*auth.OutsideError](err); ok {
-		outside.Field = "sequence"
-	}
-	return err
+	return checkField(caller, "sequence", r.Sequence)
 }
 
 func (a *API) sequence(c call) (any, error) { return a.ofSequence(c, a.services.Sequences.State) }

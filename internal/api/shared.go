@@ -51,7 +51,7 @@ var shared = [...]resource{
 	// Most of them take milliseconds, but all wait for the first board, and some for the next one.
 	boardReads: {name: "requests that wait for boards", most: atMost(64), keen: 3},
 	// Each may hold some MiB. Aggregators serve these too, and fold over the same connection to Datastore, which takes 100 calls at once.
-	contents: {name: "requests for shards, journal and dead letters", most: atMost(16), keen: 3},
+	contents: {name: "requests for shards, journal and other records", most: atMost(16), keen: 3},
 	// All strangers are one caller.
 	badges: {name: "badges that are being read", most: atMost(12), keen: 2},
 	unread: {name: "bytes of large answers that clients have not read", most: atMost(64 << 20), keen: 3},

@@ -35,7 +35,7 @@ var sharing = map[string]string{
 	"answers with metrics of counters":                  "GET /metrics/counters?match=a ",
 	"series that are being read":                        "GET /v1/series?counter=a ",
 	"requests that wait for boards":                     "GET /v1/top?index=sites ",
-	"requests for shards, journal and dead letters":     "GET /v1/shards?counter=a \nGET /v1/journal?counter=a \nGET /v1/dead-letters ",
+	"requests for shards, journal and other records":    "GET /v1/shards?counter=a \nGET /v1/journal?counter=a \nGET /v1/dead-letters \nGET /v1/indexes \nGET /v1/sequences?sequence=a ",
 	"badges that are being read":                        "GET /badge/a.svg ",
 	"bytes of large answers that clients have not read": "GET /metrics/counters?match=a ",
 	"calls for values of sequences":                     `POST /v1/sequences/next {"sequence":"a"}`,
@@ -62,7 +62,7 @@ func TestEveryResourceIsShared(t *testing.T) {
 			}
 			st := protocoltest.New(protocoltest.Options{})
 			h := serve(api.Services{
-				Reader: newFake(), Sequences: &fakeSequences{}, Sender: taker{},
+				Reader: newFake(), Sequences: &fakeSequences{}, Sender: taker{}, Admin: &fakeAdmin{},
 				Verifier: admin.NewVerifier(st, st), Journal: admin.NewJournal(st, time.Minute), DeadLetters: admin.NewDeadLetters(st),
 			}, api.Config{})
 			if sharing[r.Name] == "" {

@@ -19,6 +19,9 @@ const (
 	defaultInterval = time.Second
 )
 
+// tokenEvery is how often a stream looks at its token, at least.
+const tokenEvery = 2 * time.Second
+
 // A watcher is one stream. It keeps the snapshot that it has shown and no events: after a slow write it sends the
 // newest totals of everything that has changed since.
 type watcher struct {
@@ -98,7 +101,7 @@ func (wa *watcher) run(ctx context.Context, f *feed) error {
 		if err := wa.show(b); err != nil {
 			return err
 		}
-		silence.Reset(wa.a.cfg.KeepAlive/2 - time.Since(wa.sent))
+		silence.Reset(min(wa.a.cfg.KeepAlive/2-time.Since(wa.sent), tokenEvery))
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

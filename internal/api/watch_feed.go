@@ -62,6 +62,10 @@ func (fs *feeds) join(a *API, o order) (*feed, error) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	f := fs.shared[o.key]
+	if f != nil && f.owner != o.caller && !a.pools[watched].Fits(f.owner, max(o.limit-f.mostLocked(), 0)) {
+		o.key += " " + o.caller // the counters are of this caller's share then
+		f = fs.shared[o.key]
+	}
 	if f == nil {
 		f = &feed{
 			a: a, key: o.key, source: o.source, interval: o.interval, owner: o.caller,

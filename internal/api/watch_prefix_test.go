@@ -460,6 +460,30 @@ func TestWatchedCountersAreBounded(t *testing.T) {
 	})
 }
 
+// A caller who has its share keeps nobody from watching a prefix that it watches: others get a feed of theirs, and share that.
+func TestAFullShareKeepsNobodyFromAPrefix(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := pages(3)
+		h := serve(api.Services{Reader: f}, api.Config{MaxWatched: 134})
+		t.Cleanup(h.CloseStreams)
+		full, other := open(t, authtest.As(t, h, "full")), open(t, authtest.As(t, h, "other"))
+		full.watch(t, "/v1/watch?prefix=page:&limit=1")
+		full.watch(t, "/v1/watch?prefix=x&limit=98")
+		if res := full.get(t, "GET", "/v1/watch?prefix=page:&limit=10"); res.StatusCode != 429 {
+			t.Errorf("a caller with its share got %d, want 429", res.StatusCode)
+		}
+		s := other.watch(t, "/v1/watch?prefix=page:&limit=10")
+		s.wantEvent("0000=0 0001=1 0002=2")
+		f.reads()
+		other.watch(t, "/v1/watch?prefix=page:&limit=5").event()
+		if _, lists := f.reads(); lists != 0 {
+			t.Errorf("the next watcher took %d lists, want none", lists)
+		}
+		f.set("page:0002", 9)
+		s.wantEvent("0002=9")
+	})
+}
+
 // Places and counters of watchers that are gone, or were refused, are free again.
 func TestWatchPrefixGivesItsPlaceBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
