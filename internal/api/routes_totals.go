@@ -42,6 +42,7 @@ var totalRoutes = []route{
 			minAsOfParam, formatParam,
 		},
 		out:    gives("A page.", client.Page{}),
+		fails:  fails{429: "Overloaded"},
 		answer: (*API).list,
 	},
 	{
@@ -60,6 +61,7 @@ var totalRoutes = []route{
 		says:   "The indexes",
 		more:   "An index puts counters into groups. A token that is limited to prefixes gets those for which it has the text before the first variable of `match`, or of `group` with `=` before it.",
 		out:    gives("The indexes, with their progress.", client.Indexes{}),
+		fails:  fails{429: "Overloaded"},
 		within: forever, answer: (*API).indexes,
 	},
 	{
@@ -128,6 +130,7 @@ var totalRoutes = []route{
 		says:   "The pipeline now",
 		more:   "How fast increments are counted, by the last heartbeats of the aggregators, which are some seconds old. Asking reads those records at most every 5 s, and no counter. The figures are of all counters. So a token that is limited to prefixes gets the status, the aggregators and the lag.",
 		out:    gives("The figures.", client.Overview{}),
+		fails:  fails{429: "Overloaded"},
 		answer: (*API).overview,
 	},
 	{
