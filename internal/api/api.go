@@ -11,6 +11,7 @@ import (
 
 	"github.com/countmill/countmill/admin"
 	"github.com/countmill/countmill/client"
+	"github.com/countmill/countmill/internal/fair"
 	"github.com/countmill/countmill/reader"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
@@ -154,6 +155,10 @@ type API struct {
 
 	buffers sync.Pool // of *[pooled]byte: small bodies
 	pools   pools
+	asking  struct { // calls for values, by caller and sequence
+		sync.Mutex
+		fair.Usage
+	}
 
 	gate  *gate // before POST /v1/increments and POST /v1/batches
 	queue queue // of increments

@@ -52,12 +52,7 @@ func (a *API) backup(c call) (any, error) {
 	if a.services.Backup == nil {
 		return nil, errNoBackups
 	}
-	// The server's own limit is for short answers. Writers without deadlines (tests)
-	// return an error.
-	_ = httpserver.ExtendWrite(c.w, backupTimeout+10*time.Second)
-	ctx, cancel := context.WithTimeout(c.ctx, backupTimeout)
-	defer cancel()
-	b, err := a.services.Backup(ctx, request.To.value)
+	b, err := a.services.Backup(c.ctx, request.To.value)
 	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, countmill.ErrUnavailable) {
 		late := httpserver.NewProblem(http.StatusServiceUnavailable, "timeout", "timeout", fmt.Sprintf("the backup did not end within %s: repeat it, and it continues", backupTimeout))
 		err = late.RetryAfter(time.Minute)

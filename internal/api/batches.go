@@ -69,8 +69,10 @@ func (a *API) takeBatch(c call) (out publisher.Outcome, err error) {
 
 // openBatch checks all of a batch before anything is done.
 func (a *API) openBatch(q *incoming, payload []byte, received time.Time) (*publisher.Delivery, error) {
-	a.decoding <- struct{}{}
-	defer func() { <-a.decoding }()
+	if len(payload) > smallBody {
+		a.decoding <- struct{}{}
+		defer func() { <-a.decoding }()
+	}
 	from := publisher.Sender{Name: q.caller.Name, Limited: q.caller.Limited(), Past: q.caller.Has(auth.Admin), Journal: a.cfg.Increments.Journal}
 	in, batch, err := publisher.OpenBatch(payload, from, received, a.cfg.Increments.DedupWindowFunc())
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -18,6 +19,7 @@ import (
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/auth"
 	"github.com/countmill/countmill/internal/auth/authtest"
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/internal/httpserver"
 	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/wire"
@@ -136,6 +138,21 @@ func keyedBatch(t *testing.T, principal string) string {
 		t.Fatal(err)
 	}
 	return string(wire.Append(nil, &wire.Batch{Time: time.Now(), Parts: parts}))
+}
+
+// A small batch does not wait for large bodies to be decoded.
+func TestSmallBatchesPass(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(clock.Earliest)) // a bubble begins in the year 2000
+		a := newReceiver(t, &fakeReceiver{}, IncrementsConfig{})
+		for range cap(a.decoding) {
+			a.decoding <- struct{}{}
+		}
+		if w := sendBatch(a, aBatch(time.Now(), "a")); w.Code != http.StatusAccepted {
+			t.Errorf("got %d %s", w.Code, w.Body)
+		}
+	})
 }
 
 // A batch within the prefixes of its sender is sent. The position in a 403 is that of the part.

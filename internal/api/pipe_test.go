@@ -12,7 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/internal/recount"
 	"github.com/countmill/countmill/reader"
 )
 
@@ -123,7 +125,7 @@ func (l listener) Close() error {
 
 func (l listener) Addr() net.Addr { return &net.UnixAddr{Name: "site", Net: "unix"} }
 
-// Clients that do not read their metrics or series keep nobody else from getting theirs, and lose their
+// Clients that do not read their large answers keep nobody else from getting theirs, and lose their
 // connections.
 func TestAnswersForThoseWhoReadThem(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -137,7 +139,9 @@ func TestAnswersForThoseWhoReadThem(t *testing.T) {
 		s.WriteTimeout = time.Hour
 		var unread []*http.Response
 		for range 20 {
-			unread = append(unread, s.get(t, "GET", "/metrics/counters?match=page:*"), s.get(t, "GET", "/v1/series?counter=a"))
+			for _, path := range []string{"/metrics/counters?match=page:*", "/v1/series?counter=a", "/v1/counters?limit=1000"} {
+				unread = append(unread, s.get(t, "GET", path))
+			}
 		}
 		if status, text, _ := s.call(t, "GET", "/metrics/counters?match=a"); status != 200 || !strings.Contains(text, `{counter="a"} 1`) {
 			t.Errorf("beside clients that do not read: got %d %s", status, text)
@@ -151,8 +155,32 @@ func TestAnswersForThoseWhoReadThem(t *testing.T) {
 	})
 }
 
-// Metrics that clients do not read are refused to others when they take much memory, until they are given up.
-func TestUnreadMetricsAreBounded(t *testing.T) {
+// An answer may take longer than the server's own limit if its route says so.
+func TestLongAnswersOutliveTheServersLimit(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := open(t, serve(api.Services{Recounter: slowRecounter{}, Backup: func(context.Context, string) (b client.Backup, err error) {
+			time.Sleep(9 * time.Minute)
+			return b, nil
+		}}, api.Config{}))
+		for _, path := range []string{"/v1/recount", "/v1/backup"} {
+			resp := s.send(t, "POST", path, strings.NewReader("{}"), "Content-Type", jsonType)
+			if _, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != 200 {
+				t.Errorf("%s: got %d, %v", path, resp.StatusCode, err)
+			}
+		}
+	})
+}
+
+// A slowRecounter takes most of an hour.
+type slowRecounter struct{}
+
+func (slowRecounter) Recount(context.Context, recount.Query) (r recount.Result, err error) {
+	time.Sleep(59 * time.Minute)
+	return r, nil
+}
+
+// Answers that clients do not read are refused to others when they take much memory, until they are given up.
+func TestUnreadAnswersAreBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := ones()
 		for i := range api.MaxMetrics {
@@ -160,19 +188,20 @@ func TestUnreadMetricsAreBounded(t *testing.T) {
 		}
 		s, _ := watched(t, n, api.Config{})
 		s.WriteTimeout = time.Hour
-		path := fmt.Sprintf("/metrics/counters?match=page:*&limit=%d", api.MaxMetrics)
-		refused := 0
-		for range 20 {
-			if resp := s.get(t, "GET", path); resp.StatusCode == 429 {
-				refused++
+		for path, times := range map[string]int{fmt.Sprintf("/metrics/counters?match=page:*&limit=%d", api.MaxMetrics): 20, "/v1/counters?limit=1000": 150} {
+			refused := 0
+			for range times {
+				if resp := s.get(t, "GET", path); resp.StatusCode == 429 {
+					refused++
+				}
 			}
-		}
-		if refused == 0 || refused == 20 {
-			t.Errorf("%d of 20 answers of 5 MB were refused, want those that do not fit 64 MiB", refused)
-		}
-		time.Sleep(time.Minute)
-		if status, _, _ := s.call(t, "GET", path); status != 200 {
-			t.Errorf("after clients that did not read were given up: got %d, want 200", status)
+			if refused == 0 || refused == times {
+				t.Errorf("%s: %d of %d answers were refused, want those that do not fit 64 MiB", path, refused, times)
+			}
+			time.Sleep(time.Minute)
+			if status, _, _ := s.call(t, "GET", path); status != 200 {
+				t.Errorf("after clients that did not read were given up: got %d, want 200", status)
+			}
 		}
 	})
 }

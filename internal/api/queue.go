@@ -37,7 +37,8 @@ type ticket struct {
 }
 
 const (
-	// always increments may be under way: enough to learn the speed from.
+	// always increments may be under way, and as many may wait: enough to learn the speed from, also if
+	// the sender's work of late was refused or abandoned, so that it looks slow.
 	always = 5_000
 	// Until the speed is known, first increments may be under way, and until it is settled,
 	// unknown may wait. Guesses: a fifth of a second of a fast machine, and many.
@@ -145,7 +146,7 @@ func (q *queue) tooLongLocked(caller string) error {
 	}
 	most := unknown
 	if rate, known := q.speed.rate(); known && q.speed.settled {
-		most = int(rate * (q.most - q.most/ahead).Seconds())
+		most = max(int(rate*(q.most-q.most/ahead).Seconds()), always)
 	}
 	if min(q.lines.Held(), own*lines) >= most {
 		return q.refusal()

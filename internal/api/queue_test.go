@@ -76,6 +76,34 @@ func TestWaitersLeave(t *testing.T) {
 	})
 }
 
+// A sender whose work is refused or abandoned looks slow. A large request has its turn all the same.
+func TestWorkInVainKeepsNobodyOut(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := &queue{most: 2 * time.Second, limit: 600_000}
+		enter := func(caller string, cost int) ticket {
+			t.Helper()
+			entered, err := q.enter(t.Context(), caller, cost, time.Now())
+			if err != nil {
+				t.Fatalf("%d increments of %s: %v", cost, caller, err)
+			}
+			return entered
+		}
+		vain := enter("a", always/2)
+		for range 100 {
+			time.Sleep(100 * time.Millisecond)
+			next := enter("a", always/2)
+			q.leave(vain, false, time.Now())
+			vain = next
+		}
+		if err := q.full("b", always+1, time.Now()); err != nil {
+			t.Error(err)
+		}
+		time.AfterFunc(time.Second, func() { q.leave(vain, false, time.Now()) })
+		q.leave(enter("b", always+1), true, time.Now())
+	})
+}
+
 // Names that are long cost more.
 func TestCost(t *testing.T) {
 	t.Parallel()

@@ -45,8 +45,6 @@ func (a *API) recount(c call) (any, error) {
 	if len(q.Prefix) > countmill.MaxCounterName || !utf8.ValidString(q.Prefix) {
 		return nil, &countmill.FieldError{Field: "prefix", Problem: "is no beginning of a name", Limit: "0 to 500 bytes of valid UTF-8"}
 	}
-	// The server's own limit is for short answers. Tests write without a connection.
-	_ = httpserver.ExtendWrite(c.w, recounting+10*time.Second)
 	result, err := a.services.Recounter.Recount(c.ctx, q)
 	switch {
 	case err == nil:

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -203,4 +204,25 @@ func TestCountedWithoutTotals(t *testing.T) {
 	if status, got, _ := refused.call(t, "POST", "/v1/increments?return=totals", `{"counter":"a"}`); status != 429 || strings.Contains(got, "totals") {
 		t.Errorf("refused: got %d %s, want 429", status, got)
 	}
+}
+
+// Without room for a large answer a read is refused. Increments are counted then, and come without totals.
+func TestLargeAnswersWithoutRoom(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	h := serve(api.Services{Sender: folder{f, nil}, Reader: f, Folded: true}, api.Config{})
+	h.TakeAll(slices.IndexFunc(api.Shared(), func(r api.Resource) bool { return strings.HasPrefix(r.Name, "bytes of large answers") }), "x")
+	s := surface{h}.of(t)
+	var incs, names []string
+	for i := range 100 {
+		names = append(names, fmt.Sprintf(`"%0300d"`, i))
+		incs = append(incs, `{"counter":`+names[i]+"}")
+	}
+	s.want(t, "POST", "/v1/increments?return=totals", "["+strings.Join(incs, ",")+"]", 202, `{"accepted":100,"totals":null}`)
+	if got := f.counters[strings.Trim(names[99], `"`)]; got != 1 {
+		t.Errorf("the last counter has %d, want 1", got)
+	}
+	s.want(t, "POST", "/v1/totals", `{"counters":[`+strings.Join(names, ",")+"]}", 429, ":overloaded")
+	s.want(t, "GET", "/v1/counters?limit=1000", "", 429, ":overloaded")
+	s.want(t, "GET", "/v1/counters?prefix=a", "", 200, "")
 }

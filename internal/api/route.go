@@ -182,14 +182,31 @@ func (a *API) handler(to *route) http.Handler {
 			defer cancel()
 			c.ctx = ctx
 		}
+		if to.within > time.Minute { // the server's own limit is for short answers
+			_ = httpserver.ExtendWrite(w, to.within+10*time.Second) // tests write without a connection
+		}
 		v, err := a.serve(to, c)
-		switch {
-		case err != nil:
+		if err == nil && to.answer != nil {
+			err = a.write(c, v)
+		}
+		if err != nil {
 			httpserver.WriteError(w, r, a.cfg.Logger, a.asProblem(c, err))
-		case to.answer != nil:
-			httpserver.WriteJSON(w, max(to.out.status, http.StatusOK), v)
 		}
 	})
+}
+
+// write answers. Without room for a large answer it refuses a read. A change is done, and an error would say that it is not:
+// its answer has no totals.
+func (a *API) write(c call, v any) error {
+	status := max(c.to.out.status, http.StatusOK)
+	err := httpserver.WriteJSON(c.w, status, v, func(size int) (func(), error) { return a.large(c, size) })
+	if err == nil || c.to.method == http.MethodGet || c.to.need.Scope() == auth.Read {
+		return err
+	}
+	if done, ok := v.(*counted); ok {
+		done.read = false
+	}
+	return httpserver.WriteJSON(c.w, status, v, nil)
 }
 
 func (a *API) timeOf(to *route) time.Duration {

@@ -47,6 +47,7 @@ var changeRoutes = []route{
 		says:   "The rules",
 		more:   "Rules say which counters keep a series, which is sums over time, and of which counters the increments stay as evidence, in the journal. If several of one kind match a counter, its name wins over prefixes, and a longer prefix over a shorter one. A rule with `ended` takes no more increments; its series stays for as long as it promised.",
 		out:    gives("The rules in force, and those whose series stay.", client.Rules{}),
+		fails:  fails{429: "Overloaded"},
 		within: forever, answer: (*API).rules,
 	},
 	{

@@ -16,7 +16,7 @@ var operationRoutes = []route{
 		body:   backupBody,
 		out:    gives("The backup is whole: `countmill restore` writes it to a directory.", client.Backup{}),
 		fails:  fails{409: "Busy", 501: "NotSupported"},
-		within: forever, answer: (*API).backup,
+		within: backupTimeout, answer: (*API).backup,
 	},
 	{
 		op: "getHealth", method: http.MethodGet, path: "/healthz", role: everywhere,

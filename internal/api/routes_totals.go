@@ -42,6 +42,7 @@ var totalRoutes = []route{
 			minAsOfParam, formatParam,
 		},
 		out:    gives("A page.", client.Page{}),
+		fails:  fails{429: "Overloaded"},
 		answer: (*API).list,
 	},
 	{
@@ -128,6 +129,7 @@ var totalRoutes = []route{
 		says:   "The pipeline now",
 		more:   "How fast increments are counted, by the last heartbeats of the aggregators, which are some seconds old. Asking reads those records at most every 5 s, and no counter. The figures are of all counters. So a token that is limited to prefixes gets the status, the aggregators and the lag.",
 		out:    gives("The figures.", client.Overview{}),
+		fails:  fails{429: "Overloaded"},
 		answer: (*API).overview,
 	},
 	{

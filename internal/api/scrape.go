@@ -52,9 +52,15 @@ func (a *API) scrapeCounters(c call) error {
 	return a.writeLarge(c, "text/plain; version=0.0.4; charset=utf-8", text)
 }
 
-// writeLarge writes an answer of up to some MiB. A client that does not read it soon loses its connection.
+// large takes room for an answer of up to some MiB. A client that does not read it soon loses its connection.
+func (a *API) large(c call, size int) (give func(), err error) {
+	_ = httpserver.ExtendWrite(c.w, readGrace+time.Duration(size)*time.Second/leastRead) // tests write without a connection
+	return a.pools.take(unread, sharesAs(c), size)
+}
+
+// writeLarge writes a large answer that is not a JSON value.
 func (a *API) writeLarge(c call, contentType string, text []byte) error {
-	give, err := a.pools.take(unread, sharesAs(c), len(text))
+	give, err := a.large(c, len(text))
 	if err != nil {
 		return err
 	}
@@ -63,8 +69,7 @@ func (a *API) writeLarge(c call, contentType string, text []byte) error {
 	header.Set("Content-Type", contentType)
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Content-Length", strconv.Itoa(len(text)))
-	_ = httpserver.ExtendWrite(c.w, readGrace+time.Duration(len(text))*time.Second/leastRead) // tests write without a connection
-	c.w.Write(text)                                                                           // an error means that the client is gone
+	c.w.Write(text) // an error means that the client is gone
 	return nil
 }
 

@@ -2,6 +2,8 @@ package api
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/countmill/countmill"
@@ -71,9 +73,24 @@ func (a *API) nextValues(c call) (any, error) {
 	return client.Values{Value: given.First}, nil
 }
 
+// maxAsking is how many calls of one caller for values of one sequence may wait: half of those that an Issuer lets wait.
+const maxAsking = 500
+
 // give charges the caller, and gives values. A call counts towards the limits of a token as an increment does, and a sequence as a
 // counter does: each call with an id and each sequence is a record.
 func (a *API) give(c call, next countmill.NextRequest) (none countmill.Values, err error) {
+	share := sharesAs(c) + "\n" + next.Sequence
+	a.asking.Lock()
+	taken := a.asking.Take(share, 1, maxAsking)
+	a.asking.Unlock()
+	if !taken {
+		return none, fmt.Errorf("%w: this caller has its share of the calls for values of sequence %q (limit: %d)", countmill.ErrOverloaded, next.Sequence, maxAsking)
+	}
+	defer func() {
+		a.asking.Lock()
+		defer a.asking.Unlock()
+		a.asking.Give(share, 1)
+	}()
 	// No counter has such a name: a sequence is new, even if a counter has its name.
 	named := countmill.Increment{Counter: "\xff" + next.Sequence}
 	if err := c.caller().Charge([]countmill.Increment{named}, 1, c.size); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -90,6 +91,38 @@ func TestSequencesCountTowardsLimits(t *testing.T) {
 			s.of(t, "c").want(t, "POST", nextPath, `{"sequence":"c"}`, 200, "")
 		})
 	}
+}
+
+// heldSequences keep calls waiting until held is closed.
+type heldSequences struct {
+	fakeSequences
+	held chan struct{}
+}
+
+func (f *heldSequences) Next(context.Context, countmill.NextRequest) (v countmill.Values, err error) {
+	<-f.held
+	return v, nil
+}
+
+// However many calls for one sequence a caller has, others get values of it, and the caller those of others.
+func TestACallerLeavesRoomInASequence(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &heldSequences{held: make(chan struct{})}
+		s := ask(t, api.Services{Sequences: f}, api.Config{})
+		greedy, other := surface{authtest.As(t, s, "greedy")}, surface{authtest.As(t, s, "other")}
+		var all sync.WaitGroup
+		for range 500 {
+			all.Go(func() { greedy.want(t, "POST", nextPath, `{"sequence":"a"}`, 200, "") })
+		}
+		synctest.Wait()
+		all.Go(func() { greedy.want(t, "POST", nextPath, `{"sequence":"a"}`, 429, ":overloaded") })
+		all.Go(func() { greedy.want(t, "POST", nextPath, `{"sequence":"b"}`, 200, "") })
+		all.Go(func() { other.want(t, "POST", nextPath, `{"sequence":"a"}`, 200, "") })
+		synctest.Wait()
+		close(f.held)
+		all.Wait()
+		greedy.want(t, "POST", nextPath, `{"sequence":"a"}`, 200, "")
+	})
 }
 
 // A bad request is refused before anything is asked for. The problem names the field and its limit.

@@ -58,6 +58,9 @@ var shared = [...]resource{
 	values: {name: "calls for values of sequences", most: atMost(8_000), keen: keen},
 
 	{
+		name: "calls for values of one sequence", most: atMost(2 * maxAsking), share: "500", tested: "sequences_test.go TestACallerLeavesRoomInASequence",
+	},
+	{
 		name: "connections", most: atMost(10_000),
 		share: "6,666; strangers have 2,500", tested: "../httpserver/conns_test.go TestCallersHaveAShareOfConnections",
 	},

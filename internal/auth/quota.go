@@ -148,12 +148,14 @@ func (q *quota) charge(incs []countmill.Increment, n, bytes int, now time.Time) 
 func (q *quota) nameLocked(incs []countmill.Increment, now time.Time) error {
 	q.seen.turn(now)
 	wait := q.counters.empty()
-	for _, inc := range incs {
-		switch hash := q.seen.hash(inc.Counter); {
-		case wait == 0 && q.seen.add(hash, now):
-			q.counters.level--
-		case wait > 0 && !q.seen.has(hash):
+	for i := range incs {
+		if wait > 0 && !q.seen.has(q.seen.hash(incs[i].Counter)) {
 			return q.refuseLocked("new_counters_per_hour", q.limits.NewCounters, wait)
+		}
+	}
+	for i := range incs { // known ones too: they are used, and must not be forgotten
+		if q.seen.add(q.seen.hash(incs[i].Counter), now) && wait == 0 {
+			q.counters.level--
 		}
 	}
 	return nil

@@ -133,6 +133,23 @@ func TestNewCountersAreBounded(t *testing.T) {
 	})
 }
 
+// A token whose allowance is overdrawn for hours goes on with the counters that it uses.
+func TestOverdrawnTokenKeepsItsCounters(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := limitedTo(t, Limits{NewCounters: 1000})
+		used := named(0, 5000)
+		for began := time.Now(); time.Since(began) < 9*time.Hour; time.Sleep(7 * time.Minute) {
+			if err := charge(c, used); err != nil {
+				t.Fatalf("counters that are used all the time, after %s: %v", time.Since(began), err)
+			}
+			if err := charge(c, named(10_000, 10)); (err == nil) != (time.Since(began) > 4*time.Hour) {
+				t.Fatalf("new counters after %s: %v, want them 4 h after 5 times the limit", time.Since(began), err)
+			}
+		}
+	})
+}
+
 // A refused request changes nothing.
 func TestRefusedRequestIsNotCharged(t *testing.T) {
 	t.Parallel()

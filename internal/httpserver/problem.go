@@ -176,5 +176,5 @@ func WriteError(w http.ResponseWriter, r *http.Request, log *slog.Logger, err er
 	}
 	shown := *p
 	shown.Detail, shown.Field = auth.Redact(p.Detail), auth.Redact(p.Field)
-	write(w, p.Status, typeProblem, &shown)
+	_ = write(w, p.Status, typeProblem, &shown, nil)
 }

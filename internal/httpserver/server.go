@@ -75,7 +75,7 @@ func NewServer(h http.Handler, cfg ServerConfig) *Server {
 		ConnContext:                  withConn,
 		ConnState:                    conns.state,
 	}}
-	s.OnShutdown(conns.stop)
+	s.http.RegisterOnShutdown(conns.stop)
 	return s
 }
 
@@ -95,8 +95,8 @@ func (s *Server) Serve(ln net.Listener) error {
 func (s *Server) HurryBodies() { s.conns.hurryBodies(time.Now().Add(hurry)) }
 
 // Shutdown stops accepting and waits until every request has been answered or ctx
-// ends; then it cuts those left and returns ctx's error. Streams do not end by
-// themselves: OnShutdown must end them.
+// ends; then it cuts those left and returns ctx's error. End streams before: they do
+// not end by themselves.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.HurryBodies()
 	err := s.http.Shutdown(ctx)
@@ -105,9 +105,6 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	return nil
 }
-
-// OnShutdown registers a function for Shutdown to call at its start, in a goroutine.
-func (s *Server) OnShutdown(f func()) { s.http.RegisterOnShutdown(f) }
 
 // Close cuts all connections.
 func (s *Server) Close() error { return s.http.Close() }

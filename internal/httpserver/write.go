@@ -28,21 +28,29 @@ type Appender interface {
 	AppendJSON(b []byte) []byte
 }
 
-// maxBuffer is the largest buffer that is kept for the next answer.
+// maxBuffer is the largest buffer that is kept for the next answer. A larger answer is large.
 const maxBuffer = 16 << 10
 
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // WriteJSON answers with v, which package json encodes unless it is an Appender. An
-// answer must not be stored by anyone in between, as totals age and problems pass.
-func WriteJSON(w http.ResponseWriter, status int, v any) {
-	write(w, status, typeJSON, v)
+// answer must not be stored by anyone in between, as totals age and problems pass. Before an answer of over
+// 16 KiB it calls large, and after it done. If large refuses, WriteJSON writes nothing and returns the error.
+func WriteJSON(w http.ResponseWriter, status int, v any, large func(size int) (done func(), err error)) error {
+	return write(w, status, typeJSON, v, large)
 }
 
-func write(w http.ResponseWriter, status int, contentType []string, v any) {
+func write(w http.ResponseWriter, status int, contentType []string, v any, large func(size int) (done func(), err error)) error {
 	body := buffers.Get().(*bytes.Buffer)
 	body.Reset()
 	encode(body, v)
+	if large != nil && body.Len() > maxBuffer {
+		done, err := large(body.Len())
+		if err != nil {
+			return err
+		}
+		defer done()
+	}
 	header := w.Header()
 	header["Content-Type"] = contentType
 	header["Cache-Control"] = noStore
@@ -53,6 +61,7 @@ func write(w http.ResponseWriter, status int, contentType []string, v any) {
 	if body.Cap() <= maxBuffer {
 		buffers.Put(body)
 	}
+	return nil
 }
 
 // Formatted is an answer that is encoded in a way of its own.
