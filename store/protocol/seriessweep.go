@@ -171,7 +171,7 @@ func (s *Store) sweepDays(ctx context.Context, lot []engine.Key) (left int, err 
 		if err != nil {
 			return err
 		}
-		now := s.clock(tx.Now())
+		now := s.sweepTime(tx.Now())
 		for i := range rows {
 			c := s.sweptDay(&rows[i], m.Settings.Rules, now)
 			if c != nil {
@@ -251,7 +251,7 @@ func (s *Store) daysOver(ctx context.Context) (over []engine.Change, err error) 
 	if err != nil {
 		return nil, err
 	}
-	now := s.clock(v.At())
+	now := s.sweepTime(v.At())
 	days, err := v.days(ctx, 0, lastDay)
 	var keys []engine.Key
 	for _, d := range days {
