@@ -74,14 +74,16 @@ type Given struct {
 
 // A SequenceState is the stored state of a sequence.
 type SequenceState struct {
-	// Last is the last value; 0 if there was none.
+	// Last is the last value; 0 if there was none. Skip raises it also for a sequence that was not used.
 	Last int64
+	// Used reports whether the store has given a value.
+	Used bool
 	// Deleted is when the sequence was deleted; zero if it is not.
 	Deleted time.Time
 }
 
 // Exists reports whether the sequence was used since its last deletion.
-func (s SequenceState) Exists() bool { return s.Last > 0 && s.Deleted.IsZero() }
+func (s SequenceState) Exists() bool { return s.Used && s.Deleted.IsZero() }
 
 // Give changes the state by a take of count values. If fewer are left, it changes nothing and returns
 // the zero Given.
@@ -90,7 +92,7 @@ func (s *SequenceState) Give(count int) Given {
 		return Given{}
 	}
 	g := Given{First: s.Last + 1, Count: count}
-	s.Last, s.Deleted = s.Last+int64(count), time.Time{}
+	s.Last, s.Used, s.Deleted = s.Last+int64(count), true, time.Time{}
 	return g
 }
 

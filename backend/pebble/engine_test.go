@@ -1,7 +1,10 @@
 package pebble
 
 import (
+	"errors"
+	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -99,4 +102,44 @@ func TestEngine(t *testing.T) {
 			},
 		}
 	})
+}
+
+// A page of Due reads no row of the pages before.
+func TestPagesOfDueAreOneLook(t *testing.T) {
+	t.Parallel()
+	kinds := enginetest.Kinds()
+	e := openRows(t, Config{Dir: t.TempDir()}, kinds)
+	kind := engine.KindID(slices.IndexFunc(kinds, func(k engine.Kind) bool { return k.Name == "blob" }))
+	const rows = 1000
+	changes := make([]engine.Change, rows)
+	for i := range changes {
+		at := engine.Field{ID: kinds[kind].Due, Value: engine.IntOf(int64(rows - i))}
+		changes[i] = engine.Change{Key: engine.Key{Kind: kind, Name: fmt.Sprintf("%04d", i)}, Set: []engine.Field{at}, Data: make([]byte, 1000)}
+	}
+	_, err := e.Commit(t.Context(), &engine.Commit{Changes: engine.Changes(changes...)})
+	if err := errors.Join(err, e.db.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	blocks := func(limit int) int64 {
+		before, found, after := e.db.Metrics().BlockCache, 0, ""
+		for found == 0 || after != "" {
+			keys, next, err := e.Due(t.Context(), kind, rows, after, limit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found, after = found+len(keys), next
+		}
+		if found != rows {
+			t.Fatalf("pages of %d list %d rows, want %d", limit, found, rows)
+		}
+		now := e.db.Metrics().BlockCache
+		return now.Hits + now.Misses - before.Hits - before.Misses
+	}
+	if all, pages := blocks(2*rows), blocks(10); all < 100 || pages > 4*all {
+		t.Errorf("one page reads %d blocks, and 100 pages read %d", all, pages)
+	}
+	err = e.Expire(t.Context(), kind, rows)
+	if keys, _, dueErr := e.Due(t.Context(), kind, rows, "", rows); err != nil || dueErr != nil || len(keys) != 1 {
+		t.Errorf("%d rows are left, %v, %v, want the one that is due at %d", len(keys), err, dueErr, rows)
+	}
 }

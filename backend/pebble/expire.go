@@ -125,36 +125,25 @@ func (e *database) removeDue(ctx context.Context, kind engine.KindID, keys []eng
 	return err
 }
 
-// Due looks at all rows of the kind. An index would be one more row in each commit that writes a Due.
+// Due looks at the rows behind the page before, in the order of their keys. An index would be one more row in each commit that writes a Due.
 func (e *database) Due(ctx context.Context, kind engine.KindID, before int64, after string, limit int) (keys []engine.Key, next string, err error) {
 	v := e.View()
 	defer v.Close()
-	due := e.kinds[kind].Due
-	rows := v.Scan(ctx, engine.Range{Kind: kind}, due)
+	r, due := engine.Range{Kind: kind, After: after != ""}, e.kinds[kind].Due
+	if r.After {
+		r.From, _ = e.decode(kind, []byte(after))
+	}
+	rows := v.Scan(ctx, r, due)
 	defer rows.Close()
-	var found []string // by Due and key
-	var at []byte
 	for row := rows.Next(); row != nil; row = rows.Next() {
-		n := row.Int64(due)
-		if n == 0 || n > before {
+		if n := row.Int64(due); n == 0 || n > before {
 			continue
 		}
-		at = e.row(binary.BigEndian.AppendUint64(at[:0], uint64(n)^1<<63), &row.Key)
-		if string(at) <= after {
-			continue
-		}
-		if found = append(found, string(at)); len(found) > 2*limit+1000 {
-			slices.Sort(found)
-			found = found[:limit+1]
-		}
-	}
-	slices.Sort(found)
-	for i, text := range found[:min(limit, len(found))] {
-		key, _ := e.decode(kind, []byte(text[8:]))
+		key := row.Key
 		key.Name = strings.Clone(key.Name)
-		if keys = append(keys, key); i == limit-1 && len(found) > limit {
-			next = text
+		if keys = append(keys, key); len(keys) == limit {
+			return keys, string(e.row(nil, &key)), nil
 		}
 	}
-	return keys, next, rows.Err()
+	return keys, "", rows.Err()
 }

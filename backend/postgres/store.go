@@ -114,8 +114,23 @@ func (s *Store) Restored() time.Time { return s.engine.Restored() }
 // mostOff is the difference of two clocks from which one of them may be years off.
 const mostOff = time.Hour
 
-// Sweep forgets markers for good, so the clocks of the database and of this machine have to agree: after a moment in 2040 all later increments would be too old.
-func (s *Store) Sweep(ctx context.Context) error {
+// Sweep removes for good, as the next two do, so the clocks of the database and of this machine have to agree: after a moment in 2040 all later increments
+// would be too old.
+func (s *Store) Sweep(ctx context.Context) error { return s.sweep(ctx, s.protocol.Sweep) }
+
+// SweepSeries is Sweep for series.
+func (s *Store) SweepSeries(ctx context.Context) error { return s.sweep(ctx, s.protocol.SweepSeries) }
+
+// SweepCounters is Sweep for deleted counters.
+func (s *Store) SweepCounters(ctx context.Context, after time.Duration) (removed int, err error) {
+	err = s.sweep(ctx, func(ctx context.Context) (err error) {
+		removed, err = s.protocol.SweepCounters(ctx, after)
+		return err
+	})
+	return removed, err
+}
+
+func (s *Store) sweep(ctx context.Context, do func(context.Context) error) error {
 	checked, err := s.protocol.Check(ctx)
 	if err != nil {
 		return err
@@ -123,5 +138,5 @@ func (s *Store) Sweep(ctx context.Context) error {
 	if off := checked.At.Sub(s.now()).Abs(); off > mostOff {
 		return fmt.Errorf("postgres: the clocks of the database and of this machine differ by %s (limit: %s): nothing is removed", off.Round(time.Second), mostOff)
 	}
-	return s.protocol.Sweep(ctx)
+	return do(ctx)
 }

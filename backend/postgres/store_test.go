@@ -202,7 +202,10 @@ func TestSweepByAWrongClock(t *testing.T) {
 	t.Parallel()
 	s := open(t, postgres.Config{URL: emulator.PostgresSchema(t)})
 	marker := store.Marker{ID: wire.SequenceID("a", "1"), At: time.Now(), ExpireAt: time.Now().Add(-time.Minute)}
-	if _, err := s.Fold(t.Context(), &store.Commit{Markers: []store.Marker{marker}, Rules: store.AnyRules}); err != nil {
+	old := wire.MinuteOf(time.Now()) - 3*store.DayMinutes
+	if _, err := s.Fold(t.Context(), &store.Commit{
+		Markers: []store.Marker{marker}, Rules: store.AnyRules, Adds: []store.ShardDelta{store.NewShardDelta("a", 0, 5)}, Buckets: []store.BucketDelta{{Minute: old, Delta: 5}},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
@@ -210,9 +213,17 @@ func TestSweepByAWrongClock(t *testing.T) {
 		left int
 	}{{-2 * time.Hour, 1}, {2 * time.Hour, 1}, {time.Minute, 0}} {
 		s.SetClock(func() time.Time { return time.Now().Add(tt.off) })
-		err := s.Sweep(t.Context())
-		if found, lookErr := s.Applied(t.Context(), []wire.PartID{marker.ID}); len(found) != tt.left || lookErr != nil || (err == nil) != (tt.left == 0) {
-			t.Errorf("%s off: %d markers are left, %v, %v", tt.off, len(found), err, lookErr)
+		_, err := s.SweepCounters(t.Context(), store.SweepAfter)
+		for _, err := range []error{err, s.Sweep(t.Context()), s.SweepSeries(t.Context())} {
+			if (err == nil) != (tt.left == 0) {
+				t.Errorf("%s off: a sweep answers %v", tt.off, err)
+			}
+		}
+		v := s.View()
+		series, err := v.Series(t.Context(), []store.Record{{Counter: "a", Shards: 1}}, old, old+1)
+		v.Close()
+		if found, lookErr := s.Applied(t.Context(), []wire.PartID{marker.ID}); len(found) != tt.left || err != nil || len(series[0]) != tt.left || lookErr != nil {
+			t.Errorf("%s off: %d markers and %v of a series are left, %v, %v", tt.off, len(found), series, lookErr, err)
 		}
 	}
 }

@@ -48,7 +48,7 @@ const nextPath, sequencePath = "/v1/sequences/next", "/v1/sequences?sequence="
 
 func TestSequences(t *testing.T) {
 	t.Parallel()
-	f := &fakeSequences{state: store.SequenceState{Last: 1<<63 - 1}}
+	f := &fakeSequences{state: store.SequenceState{Last: 1<<63 - 1, Used: true}}
 	s := ask(t, api.Services{Sequences: f}, api.Config{})
 	for _, tc := range []struct{ method, target, body, asked, want string }{
 		{"POST", nextPath, `{"sequence":"a b"}`, `next "a b" "" 0`, `{"value":3}`},
@@ -63,7 +63,7 @@ func TestSequences(t *testing.T) {
 			t.Errorf("%s %s %s: got %d %s, asked for %s; want %s and %s", tc.method, tc.target, tc.body, status, text, f.asked, tc.want, tc.asked)
 		}
 	}
-	f.state = store.SequenceState{Last: 7, Deleted: asOf}
+	f.state = store.SequenceState{Last: 7, Used: true, Deleted: asOf}
 	s.want(t, "GET", sequencePath+"a", "", 200, `{"sequence":"a","last":7,"exists":false}`)
 }
 

@@ -263,7 +263,7 @@ func TestJoinedMinutes(t *testing.T) {
 		r.History(60)
 		want := r.State()
 		damaged := r.Damage(20)
-		r.pass(24 * time.Hour)
+		forget(r, 1)
 		for range 3 {
 			if _, err := r.MoveSeries(t.Context()); err != nil {
 				t.Fatal(err)

@@ -19,8 +19,9 @@ type Engine interface {
 	// View opens a view. It costs nothing until the first call, which fixes its moment.
 	View() View
 
-	// Due lists up to limit keys of rows whose Kind.Due is at most before, by rising Due. The caller reads each row
-	// again in a Transact. after is empty, or the next of the page before; an empty next is the end.
+	// Due lists up to limit keys of rows whose Kind.Due is at most before, in any order. The caller reads each row
+	// again in a Transact. after is empty, or the next of the page before; an empty next is the end. Callers ask for
+	// all pages, so each should go on where the one before ended, without a look at earlier rows.
 	Due(ctx context.Context, kind KindID, before int64, after string, limit int) (keys []Key, next string, err error)
 
 	// Expire removes the rows of a kind with Kind.Expires whose Due is below before. It may leave rows for up to eight days

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/engine"
 )
@@ -69,7 +70,8 @@ func (w *sumWalk) took(ctx context.Context, n int) error {
 	if w.q.Rate == 0 {
 		return ctx.Err()
 	}
-	return pause(ctx, time.Until(w.began.Add(time.Duration(float64(w.read)/w.q.Rate*float64(time.Second)))))
+	clock.Sleep(ctx, time.Until(w.began.Add(time.Duration(float64(w.read)/w.q.Rate*float64(time.Second)))))
+	return ctx.Err()
 }
 
 // emit visits a counter.

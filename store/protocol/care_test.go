@@ -44,6 +44,11 @@ func TestSequencesAfterARestore(t *testing.T) {
 	}
 	s.db.Fail(nil, 2)
 	s = s.again(t)
+	state, err := s.Sequence(t.Context(), "typo")
+	before, deleteErr := s.DeleteSequence(t.Context(), "typo")
+	if err != nil || deleteErr != nil || state.Exists() || before.Exists() || len(s.stored(t, "sequence")) != 1 {
+		t.Errorf("a sequence that nobody used: %+v and %+v, %v, %v", state, before, err, deleteErr)
+	}
 	for _, tt := range []struct {
 		sequence string
 		want     int64

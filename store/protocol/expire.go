@@ -36,17 +36,17 @@ func (s *Store) Sweep(ctx context.Context) error {
 }
 
 // keepForgetBefore writes ForgetBefore into the meta row if it has moved there by more than a duration, and returns the settings and
-// the time.
+// the time of a sweep.
 func (s *Store) keepForgetBefore(ctx context.Context, by time.Duration) (settings store.Settings, now time.Time, err error) {
 	err = s.transact(ctx, false, func(tx engine.Tx) error {
 		m, err := s.metaIn(ctx, tx)
 		if err != nil {
 			return err
 		}
-		now = s.clock(tx.Now())
-		if settings = s.asOf(m.Settings, now); settings.ForgetBefore.Sub(m.Settings.ForgetBefore) > by {
+		if settings = s.asOf(m.Settings, tx.Now()); settings.ForgetBefore.Sub(m.Settings.ForgetBefore) > by {
 			tx.Change(&engine.Change{Key: metaKey, Op: engine.Update, Set: []engine.Field{field(fieldForget, micros(settings.ForgetBefore))}})
 		}
+		now = s.sweepTime(tx.Now())
 		return nil
 	})
 	return settings, now, err
@@ -59,4 +59,17 @@ func (s *Store) clock(at time.Time) time.Time {
 		return s.cfg.Clock()
 	}
 	return at
+}
+
+// sweepTime is clock for what is removed for good: a machine's clock that shows 2040 for a moment removes nothing of this year.
+func (s *Store) sweepTime(at time.Time) time.Time {
+	now := s.clock(at)
+	if x := &s.machine; s.facts.machineClock {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		if x.time.Before(now) {
+			now = x.time
+		}
+	}
+	return now
 }

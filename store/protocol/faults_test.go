@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -76,6 +77,58 @@ func TestSweepsGoBeyondKeptCounters(t *testing.T) {
 	}
 	if removed != 1 {
 		t.Errorf("4 sweeps removed %d counters, want 1", removed)
+	}
+}
+
+// What cannot be read is in the way of nothing else: a day, and the records behind a page.
+func TestSweepsGoBeyondDamage(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"pebble", "postgresql"} {
+		s := open(t, limits[name])
+		if _, err := s.ChangeRules(t.Context(), store.RuleChange{Pattern: "*", Keep: store.Retention{Quarters: store.MinKeep}}); err != nil {
+			t.Fatal(err)
+		}
+		old := wire.MinuteOf(time.Now()) - 9*store.DayMinutes
+		for i := range 120 {
+			foldMinutes(t, s, fmt.Sprint("a", i), old)
+		}
+		foldMinutes(t, s, "b", old+store.DayMinutes)
+		all := s.stored(t, "day")
+		s.db.OnCall(func(c *memory.Call) (a memory.Answer) {
+			if c.Op == memory.TxGet && slices.Contains(c.Keys, all[0]) {
+				a.Err = errLost
+			}
+			return a
+		})
+		err := s.SweepSeries(t.Context())
+		if left := s.stored(t, "day"); !errors.Is(err, errLost) || !slices.Equal(left, all[:min(50, len(left))]) {
+			t.Errorf("%s: after a sweep beside a damaged row %d of %d days are left, %v; want those of a transaction", name, len(left), len(all), err)
+		}
+	}
+	l := limits["pebble"]
+	l.Keys = 2
+	s := open(t, l)
+	for _, counter := range []string{"a", "b", "c"} {
+		grow(t, s, counter)
+		remove(t, s, counter)
+	}
+	pages, removed := 0, 0
+	s.db.OnCall(func(c *memory.Call) (a memory.Answer) {
+		if c.Op == memory.Due {
+			if pages++; pages%2 == 0 {
+				a.Err = errLost
+			}
+		}
+		return a
+	})
+	for range 4 {
+		n, err := s.SweepCounters(t.Context(), 0)
+		if removed += n; !errors.Is(err, errLost) {
+			t.Errorf("a sweep with a page that cannot be read: %v", err)
+		}
+	}
+	if removed != 2 {
+		t.Errorf("4 sweeps removed %d counters of the first page, want 2", removed)
 	}
 }
 

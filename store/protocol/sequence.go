@@ -14,7 +14,7 @@ func (s *Store) sequenceKey(name string) engine.Key {
 // sequenceState returns the state in a row. Each restore of the database since the row was written has moved it, also if there is no
 // row: the lost process may have begun the sequence.
 func sequenceState(row *engine.Row, restores int64) store.SequenceState {
-	state := store.SequenceState{Last: row.Int64(fieldLast), Deleted: timeOf(row.Int64(fieldDeletedAt))}
+	state := store.SequenceState{Last: row.Int64(fieldLast), Used: row.Exists, Deleted: timeOf(row.Int64(fieldDeletedAt))}
 	state.Skip(max(0, restores-row.Int64(fieldRestores)))
 	return state
 }

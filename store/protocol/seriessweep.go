@@ -143,7 +143,7 @@ func (s *Store) SweepSeries(ctx context.Context) error {
 		}
 		for lot := range slices.Chunk(keys, seriesLot) {
 			if _, problem := s.sweepDays(ctx, lot); problem != nil {
-				inARow, err = inARow+1, problem
+				inARow, err = inARow+1, cmp.Or(err, problem)
 			} else {
 				inARow = 0
 			}
@@ -171,7 +171,7 @@ func (s *Store) sweepDays(ctx context.Context, lot []engine.Key) (left int, err 
 		if err != nil {
 			return err
 		}
-		now := s.clock(tx.Now())
+		now := s.sweepTime(tx.Now())
 		for i := range rows {
 			c := s.sweptDay(&rows[i], m.Settings.Rules, now)
 			if c != nil {
@@ -235,10 +235,8 @@ func join(c *engine.Change, r *engine.Row) {
 // retention that ends.
 func (s *Store) sweepByDay(ctx context.Context) error {
 	over, err := s.daysOver(ctx)
-	for _, stage := range over {
-		if err == nil {
-			err = s.sweepDayRows(ctx, &stage)
-		}
+	for i := range over { // days beside a damaged one go all the same
+		err = cmp.Or(err, s.sweepDayRows(ctx, &over[i]))
 	}
 	return err
 }
@@ -251,7 +249,7 @@ func (s *Store) daysOver(ctx context.Context) (over []engine.Change, err error) 
 	if err != nil {
 		return nil, err
 	}
-	now := s.clock(v.At())
+	now := s.sweepTime(v.At())
 	days, err := v.days(ctx, 0, lastDay)
 	var keys []engine.Key
 	for _, d := range days {
@@ -260,16 +258,13 @@ func (s *Store) daysOver(ctx context.Context) (over []engine.Change, err error) 
 			over = append(over, engine.Change{Key: keys[len(keys)-1], Data: stage})
 		}
 	}
-	if err != nil {
-		return nil, err
-	}
 	n := 0
-	err = s.each(ctx, v, keys, []engine.FieldID{engine.Data}, func(i int, r *engine.Row) {
+	readErr := s.each(ctx, v, keys, []engine.FieldID{engine.Data}, func(i int, r *engine.Row) {
 		if !bytes.Equal(r.Data, over[i].Data) {
 			over[n], n = over[i], n+1
 		}
 	})
-	return over[:n], err
+	return over[:n], cmp.Or(err, readErr)
 }
 
 // stageOf identifies the work of a sweep of a day: the promises of the rules that are over. over is false if none is.
@@ -286,18 +281,23 @@ func stageOf(d day, rules *store.Rules, now time.Time) (stage []byte, over bool)
 	return h.Sum(nil), over
 }
 
-// sweepDayRows sweeps all rows of a day, page by page, and notes it. If nothing is left of the day, it notes nothing.
-func (s *Store) sweepDayRows(ctx context.Context, stage *engine.Change) error {
+// sweepDayRows sweeps all rows of a day, page by page, and notes it. If nothing is left of the day, or some rows are not swept, it notes nothing.
+func (s *Store) sweepDayRows(ctx context.Context, stage *engine.Change) (err error) {
 	d := day(stage.Key.Part)
 	r := engine.Range{Kind: kindDay, From: engine.Key{Place: dayPlace(d)}, To: engine.Key{Place: dayPlace(d + 1)}, Page: seriesPage}
+	inARow := 0
 	for left := false; ; {
-		keys, err := s.page(ctx, r)
-		if err != nil {
-			return err
+		v := s.view()
+		keys, problem := v.keys(ctx, r, r.Page)
+		v.Close()
+		if problem != nil {
+			return cmp.Or(err, problem)
 		}
 		for lot := range slices.Chunk(keys, seriesLot) {
-			n, err := s.sweepDays(ctx, lot)
-			if left = left || n > 0; err != nil {
+			n, problem := s.sweepDays(ctx, lot)
+			if left = left || n > 0; problem == nil {
+				inARow = 0
+			} else if err, inARow = cmp.Or(err, problem), inARow+1; inARow == sweepErrors {
 				return err
 			}
 		}
@@ -305,17 +305,13 @@ func (s *Store) sweepDayRows(ctx context.Context, stage *engine.Change) error {
 			r.From, r.After = keys[len(keys)-1], true
 		}
 		if len(keys) < seriesPage {
+			if err != nil {
+				return err
+			}
 			if !left {
 				stage = &engine.Change{Key: stage.Key, Op: engine.Delete}
 			}
 			return s.commit(ctx, true, []engine.Change{*stage})
 		}
 	}
-}
-
-// page returns the keys of a page of a range.
-func (s *Store) page(ctx context.Context, r engine.Range) (keys []engine.Key, err error) {
-	v := s.view()
-	defer v.Close()
-	return v.keys(ctx, r, r.Page)
 }

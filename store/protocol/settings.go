@@ -83,6 +83,7 @@ func (s *Store) openMeta(ctx context.Context) error {
 			}
 			s.known.Store(&knownMeta{m, rows[0].Data})
 			s.identity, s.machine.current, s.machine.moved = s.identityOf(&m), m.Settings, s.cfg.Age()
+			s.machine.time = m.ForgetBefore.Add(m.Window)
 			return nil
 		}
 		if !s.limits.Exclusive && !s.cfg.Create {
@@ -161,7 +162,8 @@ func (s *Store) CacheIdentity() (prefix string, key [32]byte) { return s.prefix,
 type machineSettings struct {
 	mu      sync.Mutex
 	current store.Settings
-	moved   time.Duration // the process's age when ForgetBefore last moved
+	moved   time.Duration // the process's age when both times last moved
+	time    time.Time     // the clock's, but it moves by store.ForgetPace at most, and never back
 }
 
 // asOf returns settings from the meta row as of the database's time.
@@ -173,8 +175,9 @@ func (s *Store) asOf(stored store.Settings, at time.Time) store.Settings {
 	x.replace(stored)
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	age := s.cfg.Age()
-	x.current, x.moved = x.current.Advance(s.cfg.Clock(), age-x.moved), age
+	now, age := s.cfg.Clock(), s.cfg.Age()
+	x.time = store.Settings{ForgetBefore: x.time}.Advance(now, age-x.moved).ForgetBefore
+	x.current, x.moved = x.current.Advance(now, age-x.moved), age
 	return x.current
 }
 

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/engine"
 )
@@ -162,20 +163,9 @@ func (s *Store) transact(ctx context.Context, soft bool, do func(tx engine.Tx) e
 		if attempt == attempts || late() {
 			return fmt.Errorf("%w: %w", store.ErrContended, err)
 		}
-		if err := pause(ctx, s.cfg.Jitter(time.Millisecond<<min(attempt, 6))); err != nil {
-			return engine.NotApplied(err)
+		if !clock.Sleep(ctx, s.cfg.Jitter(time.Millisecond<<min(attempt, 6))) {
+			return engine.NotApplied(ctx.Err())
 		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return ctx.Err()
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
 

@@ -48,22 +48,32 @@ func (s *Store) SweepCounters(ctx context.Context, after time.Duration) (removed
 	if err != nil {
 		return 0, err
 	}
-	inARow := 0
+	inARow, whole := 0, false
+	defer func() {
+		s.rounds.mu.Lock()
+		defer s.rounds.mu.Unlock()
+		for d, n := range s.rounds.found {
+			if !whole && found[d] == 0 { // it was not looked at
+				found[d] = n
+			}
+		}
+		s.rounds.found = found
+	}()
 	for next := ""; len(found) < sweepPage; {
 		var keys []engine.Key
 		var problem error
 		if keys, next, problem = s.engine.Due(ctx, kindRecord, before.Add(-after).UnixMicro(), next, s.limits.Keys); problem != nil {
-			return removed, problem
+			return removed, cmp.Or(err, problem)
 		}
 		keys = slices.DeleteFunc(keys, func(key engine.Key) bool { return m.Settings.Rules.Kept(key.Name) }) // they would keep others out of the page
 		if keys, problem = s.condemned(ctx, keys, found); problem != nil {
-			return removed, problem
+			return removed, cmp.Or(err, problem)
 		}
 		for _, key := range keys {
 			gone, problem := s.sweepCounter(ctx, key.Name, after)
 			switch {
 			case problem != nil:
-				inARow, err = inARow+1, problem
+				inARow, err = inARow+1, cmp.Or(err, problem)
 			case gone:
 				inARow, removed = 0, removed+1
 			}
@@ -75,9 +85,7 @@ func (s *Store) SweepCounters(ctx context.Context, after time.Duration) (removed
 			break
 		}
 	}
-	s.rounds.mu.Lock()
-	defer s.rounds.mu.Unlock()
-	s.rounds.found = found
+	whole = true
 	return removed, err
 }
 

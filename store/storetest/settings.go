@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/wire"
 )
 
 // Shared says that several stores can be open on one database. again opens it once more, with another
@@ -239,7 +241,7 @@ func testMarkersGoAtTheirTime(t *testing.T, su *suite) {
 }
 
 // A machine's clock shows another year for one fold, one Check and one sweep. The store forgets nothing
-// that is needed, then or later.
+// that is needed, and removes no series and no journal, then or later.
 func testWrongClockForgetsNothing(t *testing.T, su *suite) {
 	if su.machine == nil {
 		t.Skip("the store does not use its machine's clock")
@@ -250,7 +252,15 @@ func testWrongClockForgetsNothing(t *testing.T, su *suite) {
 		start := m.Now()
 		old := marker()
 		old.At = start.Add(-countmill.DefaultDedupWindow + time.Hour)
-		mustFold(t, s, commit(one(old), add("a", 0, 1)))
+		addRule(t, s, "*", store.Retention{Quarters: day})
+		c := seriesCommit(one(old), bucketed{"a", 0, wire.MinuteOf(start), 1})
+		_, done := evidence(t, s, c, "a")
+		mustFold(t, s, c)
+		done()
+		kept := func() []int {
+			q := store.JournalQuery{Limit: 10}
+			return []int{len(seriesOf(t, s, "a")), len(recordsIn(t, s, q).Records), len(rowsIn(t, s, "a", q).Rows)}
+		}
 
 		m.set(time.Date(wrong, 5, 5, 5, 0, 0, 0, time.UTC))
 		other := marker()
@@ -258,10 +268,15 @@ func testWrongClockForgetsNothing(t *testing.T, su *suite) {
 		mustFold(t, s, commit(one(other), add("a", 0, 1)))
 		m.pass(t, s, time.Second)
 		su.sweep(t, s)
+		sweepSeries(t, s)
 		m.set(start.Add(time.Minute))
 		now := m.pass(t, s, time.Second)
 		su.sweep(t, s)
+		sweepSeries(t, s)
 
+		if got := kept(); !slices.Equal(got, []int{1, 1, 1}) {
+			t.Errorf("after a moment in %d buckets, records and rows are left: %d, want one of each", wrong, got)
+		}
 		if now.ForgetBefore.Sub(start.Add(-countmill.DefaultDedupWindow)) > time.Hour {
 			t.Errorf("after a moment in %d ForgetBefore is %s, and the clock is %s", wrong, now.ForgetBefore, m.Now())
 		}
@@ -272,6 +287,10 @@ func testWrongClockForgetsNothing(t *testing.T, su *suite) {
 		for range 20 {
 			m.pass(t, s, day)
 			su.sweep(t, s)
+			sweepSeries(t, s)
+		}
+		if got := kept(); !slices.Equal(got, []int{0, 0, 0}) {
+			t.Errorf("after their time buckets, records and rows are left: %d, want none", got)
 		}
 		if len(applied(t, s, old.ID)) != 0 {
 			t.Errorf("a marker of %s still exists at %s", old.At, m.Now())

@@ -75,7 +75,7 @@ func testExpireKeepsItsHorizon(s *suite) {
 	s.refused(engine.ErrExists, insert("5", start))
 }
 
-// E3: all pages of Due together have every row that is due, by its time.
+// E3: all pages of Due together have every row that is due.
 func testDueMissesNothing(s *suite) {
 	want := make(map[engine.Key]bool)
 	var changes []engine.Change
@@ -88,7 +88,7 @@ func testDueMissesNothing(s *suite) {
 	s.commit(changes...)
 	s.commit(add(placed(0, "never", 0), 1), engine.Change{Key: named(record, "other"), Set: one(due, 1)})
 	got := make(map[engine.Key]int)
-	last, after := int64(0), ""
+	after := ""
 	for page := range 200 {
 		limit := 1 + page%3
 		keys, next, err := s.Engine.Due(s.ctx(), shard, 3, after, limit)
@@ -97,11 +97,6 @@ func testDueMissesNothing(s *suite) {
 		}
 		for _, key := range keys {
 			got[key]++
-			if at := s.get(key).Int64(due); at < last {
-				s.Errorf("%v is due at %d, after one at %d", key, at, last)
-			} else {
-				last = at
-			}
 		}
 		if after = next; next == "" {
 			break
