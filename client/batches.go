@@ -2,6 +2,8 @@ package client
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"net/http"
 	"time"
 )
@@ -23,12 +25,25 @@ type AcceptedBatch struct {
 type PartConflict struct {
 	// Place of the part in the batch, from 0.
 	Part int `json:"part" schema:"0.."`
-	// id-reused: its id was counted with other increments. expired: its time is before the deduplication window.
+	// id-reused: its id was counted with other increments. expired: its time is before the deduplication window; an earlier try
+	// may have been counted.
 	Reason string `json:"reason" schema:"=id-reused|expired"`
 }
 
 // SendBatch counts a batch of the wire format. The same bytes may be sent again until there is an answer: they count once within the
 // deduplication window.
-func (c *Client) SendBatch(ctx context.Context, batch []byte) (a AcceptedBatch, err error) {
-	return a, c.call(ctx, Request{Method: http.MethodPost, Path: "/v1/batches", Body: batch, ContentType: "application/vnd.countmill.batch", Safe: true}, &a)
+func (c *Client) SendBatch(ctx context.Context, batch []byte) (AcceptedBatch, error) {
+	var a acceptedBatch
+	err := c.call(ctx, Request{Method: http.MethodPost, Path: "/v1/batches", Body: batch, ContentType: "application/vnd.countmill.batch", Safe: true}, &a)
+	return a.AcceptedBatch, err
+}
+
+// acceptedBatch is the answer to a batch. No batch has no parts.
+type acceptedBatch struct{ AcceptedBatch }
+
+func (a *acceptedBatch) UnmarshalJSON(text []byte) error {
+	if err := json.Unmarshal(text, &a.AcceptedBatch); err != nil || a.Parts > 0 {
+		return err
+	}
+	return errors.New("it has taken no parts")
 }

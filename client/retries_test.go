@@ -353,7 +353,7 @@ func TestAcceptedNumberIsChecked(t *testing.T) {
 				t.Error(err)
 			}
 			w.WriteHeader(http.StatusAccepted)
-			_, _ = fmt.Fprintf(w, `{"accepted":%d}`, strings.Count(string(body), `"counter"`)+off)
+			_, _ = fmt.Fprintf(w, `{"accepted":%d,"parts":%d}`, strings.Count(string(body), `"counter"`)+off, 1+off)
 		}))
 		c := open(t, server.URL, client.WithTries(1), client.WithHTTPClient(&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}))
 		called := 0
@@ -375,6 +375,9 @@ func TestAcceptedNumberIsChecked(t *testing.T) {
 			case isMany && (many.Counted != 0 || many.Size != 3):
 				t.Errorf("%s, %+d accepted: %d counted, %d open, want 0 and 3", call, off, many.Counted, many.Size)
 			}
+		}
+		if _, err := c.SendBatch(t.Context(), nil); off < 0 && !errors.Is(err, countmill.ErrOutcomeUnknown) || off >= 0 && err != nil {
+			t.Errorf("SendBatch, %d parts: got %v, want ErrOutcomeUnknown for 0 alone", 1+off, err)
 		}
 		if want := map[bool]int{true: 2}[off == 0]; called != want {
 			t.Errorf("%+d accepted: the answer was handed over %d times, want %d", off, called, want)

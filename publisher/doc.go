@@ -48,6 +48,9 @@
 //	    counted: another part     counted in the      without ids
 //	    had their part's id       errors of Flush
 //	                              and Close
+//	an increment with an id came  -                   ErrOutcomeUnknown: an earlier try may have
+//	    to a server after its                         been counted
+//	    deduplication window
 //	the publisher is closed       ErrClosed           ErrClosed
 //	the process ends              lost if not on      the caller has no answer: repeat with ids or
 //	                              the bus             a key
@@ -58,12 +61,13 @@
 // publisher flushes a batch only when all messages of the last one are on the bus or in one of the
 // MaxInFlight calls. It flushes a long request, of over 5,000 increments that are cut already, by itself in the same way. So
 // the messages under way are at most one batch, one long request, and MaxInFlight messages of 512 KiB. The batch has its sums and its encoded bytes, together less than twice MaxBytes.
+// Messages that the bus refuses alone (wire.HeldError) wait without a call, in at most MaxBytes more.
 //
 // Unused counters stay in memory for a minute or two, so that their next increment needs no
 // allocation. There are at most 2*MaxEntries of them, in at most MaxBytes, or a quarter more than
 // the open batch if that is larger. The memory of a flush is used again for the next flush.
 //
-// In the worst case all this is less than six times MaxBytes. That needs a full open batch behind
+// In the worst case all this is less than seven times MaxBytes. That needs a full open batch behind
 // a full flush, after a flood of other names. An Idempotency-Key is remembered as 16 bytes. A call
 // that waits counts with its request, but the memory of its goroutine is the caller's.
 package publisher

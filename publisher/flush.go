@@ -29,6 +29,7 @@ type flush struct {
 	messages []Sent // the known facts of each message; under Publisher.mu until done
 	err      error  // why the outcome is unknown; read it after done
 	reused   map[wire.Use]struct{}
+	expired  map[wire.Use]struct{}
 	settled  time.Time // by a clock that nobody sets; zero before; under Publisher.mu
 	done     chan struct{}
 }
@@ -39,7 +40,7 @@ type busMessage struct {
 	number  int
 	uuid    string
 	payload []byte
-	entries int
+	tries   int // that failed; written by the delivery
 }
 
 // takeLocked takes everything out of the open batch. From here on it is sent, even if its callers
@@ -142,7 +143,7 @@ func (p *Publisher) sinceStripes() (oldest time.Time) {
 
 // pack merges, sorts, cuts and encodes the increments of a flush.
 func (p *Publisher) pack(s *flush, all []*drain) []*busMessage {
-	strays, own := s.sort(all)
+	own := s.sort(all)
 	var parts []wire.Part
 	cut := func(sender string, minute wire.Minute, layers [][]wire.Entry) {
 		if minute == wire.MinuteOf(s.oldest) {
@@ -159,9 +160,6 @@ func (p *Publisher) pack(s *flush, all []*drain) []*busMessage {
 	}
 	for _, h := range all {
 		cut("", h.minute, h.layers())
-	}
-	for _, items := range byMinute(strays) {
-		cut("", items[0].minute, layersOf(items))
 	}
 	s.cutKept(cut)
 	// A part of a request follows the nearest head before it: keep the order.
@@ -184,9 +182,7 @@ func (p *Publisher) pack(s *flush, all []*drain) []*busMessage {
 		messages[i] = &busMessage{flush: s, number: i, uuid: id.MessageUUID(i), payload: payload}
 	}
 	b := wire.Batch{Parts: parts}
-	if s.entries = b.Entries(); len(messages) > 0 {
-		messages[0].entries = s.entries // counted once, with the first message
-	}
+	s.entries = b.Entries()
 	all[0].reset() // the next flush uses its memory again
 	return messages
 }
@@ -202,9 +198,9 @@ func (s *flush) countIn(parts []wire.Part) {
 	}
 }
 
-// sort adds the increments of requests to the drains of their minutes. It returns the
-// increments whose minutes have no drain, and the parts that requests were cut into before.
-func (s *flush) sort(all []*drain) (strays []timed, own []wire.Part) {
+// sort adds the increments of requests to the drains of their minutes, or to kept if a minute has none. It
+// returns the parts that requests were cut into before.
+func (s *flush) sort(all []*drain) (own []wire.Part) {
 	of := make(map[wire.Minute]*drain, len(all))
 	for _, h := range all {
 		of[h.minute] = h
@@ -224,7 +220,7 @@ func (s *flush) sort(all []*drain) (strays []timed, own []wire.Part) {
 				h.add(it.item)
 				continue
 			}
-			strays = append(strays, it)
+			s.kept = append(s.kept, kept{timed: it})
 		}
 		s.takeKept(r, came)
 		for i := range r.parts {
@@ -237,7 +233,7 @@ func (s *flush) sort(all []*drain) (strays []timed, own []wire.Part) {
 		r.last = int32(len(own)) - 1
 		r.items, r.timed, r.parts = nil, nil, nil
 	}
-	return strays, own
+	return own
 }
 
 // layers sums the items of each counter, in the order of wire.SortEntries, and drops sums of 0. A
@@ -257,34 +253,6 @@ func (h *drain) layers() [][]wire.Entry {
 	}
 	h.entries = all[0]
 	return all
-}
-
-// byMinute divides increments by minute.
-func byMinute(all []timed) [][]timed {
-	slices.SortFunc(all, func(a, b timed) int {
-		if a.minute != b.minute {
-			return cmp.Compare(a.minute, b.minute)
-		}
-		return compareItems(a.item, b.item)
-	})
-	var minutes [][]timed
-	for len(all) > 0 {
-		end := 1
-		for end < len(all) && all[end].minute == all[0].minute {
-			end++
-		}
-		minutes, all = append(minutes, all[:end]), all[end:]
-	}
-	return minutes
-}
-
-// layersOf returns the layers of sorted items of one minute.
-func layersOf(sorted []timed) [][]wire.Entry {
-	items := make([]item, len(sorted))
-	for i := range sorted {
-		items[i] = sorted[i].item
-	}
-	return sumItems(make([][]wire.Entry, 1), items)
 }
 
 func compareItems(a, b item) int {
@@ -368,7 +336,7 @@ func (p *Publisher) settleLocked(s *flush) {
 		p.lost = errMergedRefused
 	}
 	for _, r := range s.requests {
-		r.err, r.reused = s.err, s.reused
+		r.err, r.reused, r.expired = s.err, s.reused, s.expired
 		if r.merged > 0 && r.err == nil {
 			r.err = merged
 		}

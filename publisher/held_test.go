@@ -1,8 +1,11 @@
 package publisher
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,6 +44,104 @@ func TestHeldMessagesWaitLonger(t *testing.T) {
 			if err := p.Close(t.Context()); err != nil {
 				t.Error(err)
 			}
+		})
+	}
+}
+
+// Close ends a pause, because what held the message may be repaired. It does not try without pauses.
+func TestCloseEndsPauses(t *testing.T) {
+	t.Parallel()
+	for _, repaired := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			bus := newBus(t)
+			down := true
+			bus.answer = func(int, *message.Message) (bool, error) {
+				if down {
+					return false, &wire.HeldError{Reason: errors.New("no token"), After: time.Hour}
+				}
+				return true, nil
+			}
+			p := open(t, bus, Config{Linger: -1, MaxInFlight: 1})
+			must(t, p.Add("asleep", 1))
+			time.Sleep(5 * time.Second)
+			must(t, p.Add("waits", 1))
+			synctest.Wait()
+			down = !repaired
+			short, cancel := context.WithTimeout(ctx, 10*time.Second)
+			defer cancel()
+			if err := p.Close(short); (err == nil) != repaired {
+				t.Errorf("repaired %t: Close: got %v", repaired, err)
+			}
+			synctest.Wait()
+			want := map[string]int64{}
+			if repaired {
+				want = map[string]int64{"asleep": 1, "waits": 1}
+			}
+			if bus.wantTotals(want); bus.calls > 3 {
+				t.Errorf("repaired %t: %d calls", repaired, bus.calls)
+			}
+		})
+	}
+}
+
+// Messages that the bus refuses alone leave their slots to others while they wait, up to MaxBytes.
+func TestMessagesHeldAloneLeaveTheirSlots(t *testing.T) {
+	t.Parallel()
+	const bound = 10_000
+	for _, tc := range []struct {
+		name     string
+		cfg      Config
+		old      int // messages
+		long     bool
+		repaired bool
+	}{
+		{"long", Config{}, 3, true, true}, {"beyond MaxBytes", Config{MaxBytes: bound}, bound/400 + 1, false, true}, {"for ever", Config{}, 3, true, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				bus := newBus(t)
+				refuses := true
+				bus.answer = func(_ int, m *message.Message) (bool, error) {
+					if refuses && bytes.Contains(m.Payload, []byte("old")) {
+						return false, &wire.HeldError{Reason: errors.New("clock-skew"), After: 30 * time.Second, Alone: true}
+					}
+					return true, nil
+				}
+				tc.cfg.Linger, tc.cfg.MaxInFlight = -1, 1
+				p := open(t, bus, tc.cfg)
+				want := map[string]int64{"new": 2}
+				for n := range tc.old {
+					name := fmt.Sprint(strings.Repeat("x", 400), "old", n)
+					must(t, p.Add(name, 1))
+					want[name] = 1
+					synctest.Wait()
+				}
+				if tc.long {
+					want["old"] = 30_000
+					go func() { _, _ = p.Publish(ctx, longIncrements("old")...) }()
+					synctest.Wait()
+				}
+				for range 2 {
+					must(t, p.Add("new", 1))
+					time.Sleep(time.Minute)
+					if taken := bus.totals()["new"] > 0; taken != (tc.cfg.MaxBytes == 0) {
+						t.Errorf("a message behind %d that wait was sent: %t", tc.old, taken)
+					}
+				}
+				refuses = !tc.repaired
+				short, cancel := context.WithTimeout(ctx, time.Minute)
+				defer cancel()
+				if err := p.Close(short); tc.repaired && err != nil || !tc.repaired && (!errors.Is(err, countmill.ErrOutcomeUnknown) || !strings.Contains(err.Error(), "30003 increments")) {
+					t.Errorf("Close: got %v", err)
+				}
+				if tc.repaired {
+					bus.wantTotals(want)
+				}
+				synctest.Wait()
+				if s := p.Stats(); s.InFlight != 0 || p.aside != 0 {
+					t.Errorf("%d messages have a slot, and %d bytes wait", s.InFlight, p.aside)
+				}
+			})
 		})
 	}
 }

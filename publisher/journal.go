@@ -64,7 +64,8 @@ func (a *apart) take(journal func(counter string) bool, it timed) bool {
 	return true
 }
 
-// A kept is an increment that is summed with those of its sender alone.
+// A kept is an increment that is summed with those of its sender and minute alone. The sender is empty if
+// only its minute is apart.
 type kept struct {
 	timed
 	sender string

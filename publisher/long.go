@@ -46,13 +46,20 @@ func (p *Publisher) mayLongLocked() bool {
 	return p.long.inFlight < max(p.cfg.MaxInFlight/longShare, 1)
 }
 
+// othersLocked reports whether others need a slot. Those that are not flushed yet need the last one.
+func (p *Publisher) othersLocked() bool {
+	if len(p.queue) > 0 || p.inFlight < p.cfg.MaxInFlight-1 {
+		return len(p.queue) > 0
+	}
+	due, ok := p.dueLocked()
+	return p.requests.Len() > 0 || ok && !due.After(p.cfg.env.Now())
+}
+
 // nextLocked takes the message whose turn it is; nil if none may be sent.
 func (p *Publisher) nextLocked() (m *busMessage) {
 	from := &p.queue
-	// Others that are not flushed yet need a slot too.
-	others := len(p.queue) > 0 || p.requests.Len() > 0 && p.inFlight == p.cfg.MaxInFlight-1
 	// A long request and all others take turns.
-	isLong := len(p.long.queue) > 0 && p.mayLongLocked() && !(others && p.long.had)
+	isLong := len(p.long.queue) > 0 && p.mayLongLocked() && !(p.long.had && p.othersLocked())
 	if isLong {
 		from = &p.long.queue
 		p.long.inFlight++

@@ -57,12 +57,19 @@ func TestLongRequestsTakeTurns(t *testing.T) {
 						t.Errorf("small request %d took %s beside long ones, want a few calls of a second", n, took)
 					}
 				}
+				for n := range int64(3) { // Add alone gets turns, too
+					must(t, p.Add("added", 1))
+					time.Sleep(5 * time.Second) // a gather and two calls are 4s
+					if got := bus.totals()["added"]; got != n+1 {
+						t.Errorf("%d of %d increments of Add were sent within 5s each, beside long ones", got, n+1)
+					}
+				}
 				if first := <-ended; first.Sub(began) > 2*time.Minute {
 					t.Errorf("the first long request took %s", first.Sub(began))
 				}
 				<-ended
 				closeNow(t, p)
-				bus.wantTotals(map[string]int64{"long": 30_000, "longer": 30_000, "small": 5})
+				bus.wantTotals(map[string]int64{"long": 30_000, "longer": 30_000, "small": 5, "added": 3})
 			})
 		})
 	}

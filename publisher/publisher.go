@@ -73,7 +73,8 @@ type Config struct {
 	MaxInFlight int
 
 	// DedupWindow returns the greatest age of an increment's time, which may change. If it is longer than the
-	// deduplication window of the database, an increment between the two becomes a dead letter. It must allow concurrent calls.
+	// deduplication window of the database, an increment between the two becomes a dead letter; over HTTP one with an id gets
+	// ErrOutcomeUnknown. It must allow concurrent calls.
 	// Default nil: countmill.DefaultDedupWindow.
 	DedupWindow func() time.Duration
 
@@ -146,8 +147,9 @@ type Publisher struct {
 	refused atomic.Int64
 
 	// life ends when Close runs out of time. It is the context of messages.
-	life  context.Context
-	abort context.CancelFunc
+	life    context.Context
+	abort   context.CancelFunc
+	closing chan struct{} // closed when Close begins
 
 	started atomic.Bool   // the sender runs, or has run
 	done    chan struct{} // closed when the sender has returned
@@ -168,6 +170,7 @@ type Publisher struct {
 	recent         recent              // for the receipts of Flush
 	queue          []*busMessage       // messages that wait for a slot
 	inFlight       int
+	aside          int           // bytes of messages that wait without a slot
 	busy           time.Duration // how long the last settled flush took, if it was large
 	lost           error         // error of the last message whose outcome stays unknown
 	lostAdds       int64         // number of increments of Add in such messages
@@ -192,6 +195,7 @@ func New(bus Bus, cfg Config) (*Publisher, error) {
 		together:       together,
 		wake:           make(chan struct{}, 1),
 		done:           make(chan struct{}),
+		closing:        make(chan struct{}),
 		requests:       list.New(),
 		known:          newKnownKeys(cfg.KnownKeys),
 		pendingFlushes: make(map[*flush]struct{}),
@@ -230,6 +234,7 @@ func (p *Publisher) Close(ctx context.Context) error {
 		return countmill.ErrClosed
 	}
 	p.closed, p.urgent = true, true
+	close(p.closing)
 	p.final = p.drain(newDrain(), true)
 	idle := !p.started.Load() && p.final.increments == 0 && p.waitingLocked() == 0
 	p.mu.Unlock()

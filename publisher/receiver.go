@@ -55,7 +55,8 @@ type Sender struct {
 	Limited bool
 	// Journal is that of Config. Parts of such counters get the sender's name.
 	Journal func(counter string) bool
-	// Past is set if the sender may count in series before the deduplication window, as PublishPast does.
+	// Past is set if the sender may count in series before the deduplication window, as PublishPast does. The parts
+	// of other senders count at the time of the batch, or at their own.
 	Past bool
 }
 
@@ -113,7 +114,8 @@ func OpenBatch(payload []byte, from Sender, now time.Time, window time.Duration)
 		if err != nil {
 			return nil, nil, fmt.Errorf("part %d: %w", i, err)
 		}
-		// Of all senders without Past, only one whose request was long on its way has such a minute.
+		// A sender without Past may have such a minute by PublishPast, or by a window of its own that is longer. To
+		// refuse the batch would block its publisher; a part left out would make all merged increments uncertain.
 		if p := &b.Parts[i]; !from.Past && p.Minute != 0 && p.Minute.Time().Before(span.from.Add(-pastSlack)) {
 			p.Minute, own = 0, true // it counts at its time
 		}

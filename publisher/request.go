@@ -36,8 +36,8 @@ type request struct {
 	err   error         // read it after done
 	flush *flush        // nil before the flush
 	// reused has the parts of its flush whose ids were applied with other increments, also parts
-	// of other requests. Read it after done.
-	reused map[wire.Use]struct{}
+	// of other requests, and expired those that came too late. Read them after done.
+	reused, expired map[wire.Use]struct{}
 }
 
 // A timed is an item that counts at its own minute.
@@ -53,8 +53,8 @@ type timed struct {
 //   - ErrOverloaded, ErrClosed: nothing of the call is counted.
 //   - ErrUnavailable: ctx ended before anything was flushed, or this machine's clock must be
 //     wrong. Nothing is or will be counted.
-//   - ErrOutcomeUnknown: ctx ended later, or the bus was closed. Repeat the call only with the
-//     same ids.
+//   - ErrOutcomeUnknown: ctx ended later, or the bus was closed. Or the time of an increment was before the
+//     server's deduplication window when its batch came. Repeat the call only with the same ids.
 //   - ErrIDsReused: a *countmill.ConflictsError with the increments that were not counted,
 //     because their ids were counted with other deltas. All others were counted. Only some buses
 //     report this; with others these increments become dead letters.
@@ -115,8 +115,12 @@ func (p *Publisher) publishKeyed(ctx context.Context, minute wire.Minute, princi
 	if err := p.send(ctx, r, now); err != nil {
 		return Sent{}, err
 	}
+	head := wire.Use{ID: r.known.id, Fingerprint: r.known.request}
+	if _, ok := r.expired[head]; ok {
+		return Sent{}, errExpired
+	}
 	// If the head was refused, nothing of the request is counted.
-	if _, ok := r.reused[wire.Use{ID: r.known.id, Fingerprint: r.known.request}]; ok {
+	if _, ok := r.reused[head]; ok {
 		return Sent{}, p.forgetKey(r.known)
 	}
 	return p.sent(r), r.conflicts(incs)
@@ -136,7 +140,8 @@ const MaxPast = 3660 * 24 * time.Hour
 // PublishPast is PublishKeyed, or Publish if the key is empty, for increments of the past: all of them count
 // in series at the minute of at, whatever their times are. Those are still compared with the deduplication window,
 // which at may be older than. Increments that are older than the rule of their counter keeps are in the total
-// and in no row: a publisher does not know the rules. The errors are the same, with the Field at if that is wrong.
+// and in no row: a publisher does not know the rules. Over backend/httpbus the token needs the scope admin: without it
+// increments from over a day before the window count in series at the time of the call. The errors are the same, with the Field at if that is wrong.
 func (p *Publisher) PublishPast(ctx context.Context, at time.Time, principal, key string, incs ...countmill.Increment) (Sent, error) {
 	if age := p.cfg.env.Now().Sub(at); age > MaxPast || age < 0 {
 		return Sent{}, &countmill.FieldError{Field: "at", Problem: at.UTC().Format(time.RFC3339) + " is not in the past that series keep", Limit: "at most 3660 days ago, and not later than now"}

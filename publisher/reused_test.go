@@ -149,44 +149,48 @@ func TestConflictsOfATryThatFailedAreForgotten(t *testing.T) {
 // outcome, and no others.
 func TestMergedIncrementsOfARefusedPart(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		bus := newBus(t)
-		bus.answer = func(_ int, m *message.Message) (bool, error) {
-			b, err := wire.Decode(m.Payload)
-			if err != nil {
-				t.Error(err)
-			}
-			for _, p := range b.Parts {
-				if p.Kind == wire.Anonymous {
-					wire.OfferedReply(m.Context()).Add(wire.Use{ID: p.ID, Fingerprint: p.Fingerprint()})
-				}
-			}
-			return true, nil
-		}
-		p, err := New(bus, Config{})
+	for name, add := range map[string]func(*wire.Reply, wire.Use){"reused": (*wire.Reply).Add, "expired": (*wire.Reply).AddExpired} {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { testMergedRefused(t, add) }) })
+	}
+}
+
+func testMergedRefused(t *testing.T, add func(*wire.Reply, wire.Use)) {
+	bus := newBus(t)
+	bus.answer = func(_ int, m *message.Message) (bool, error) {
+		b, err := wire.Decode(m.Payload)
 		if err != nil {
-			t.Fatal(err)
+			t.Error(err)
 		}
-		if err := p.Add("a", 1); err != nil {
-			t.Fatal(err)
+		for _, p := range b.Parts {
+			if p.Kind == wire.Anonymous {
+				add(wire.OfferedReply(m.Context()), wire.Use{ID: p.ID, Fingerprint: p.Fingerprint()})
+			}
 		}
-		var calls sync.WaitGroup
-		var own, merged error
-		calls.Go(func() { _, own = p.Publish(t.Context(), identified("a", "x", 1)) })
-		calls.Go(func() {
-			_, merged = p.Publish(t.Context(), countmill.Increment{Counter: "a", Delta: 1}, identified("a", "y", 1))
-		})
-		synctest.Wait() // both are in the open batch
-		_, flushed := p.Flush(t.Context())
-		calls.Wait()
-		if own != nil || !errors.Is(merged, countmill.ErrOutcomeUnknown) || !errors.Is(flushed, countmill.ErrOutcomeUnknown) {
-			t.Errorf("got %v for an increment with an id, %v for a merged one, %v for Flush; want nil and twice ErrOutcomeUnknown", own, merged, flushed)
-		}
-		if s := p.Stats(); s.Durable != 1 || s.Unknown != 3 {
-			t.Errorf("got %d durable and %d unknown increments, want 1 and 3", s.Durable, s.Unknown)
-		}
-		if err := p.Close(t.Context()); !errors.Is(err, countmill.ErrOutcomeUnknown) {
-			t.Errorf("Close: got %v", err)
-		}
+		return true, nil
+	}
+	p, err := New(bus, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Add("a", 1); err != nil {
+		t.Fatal(err)
+	}
+	var calls sync.WaitGroup
+	var own, merged error
+	calls.Go(func() { _, own = p.Publish(t.Context(), identified("a", "x", 1)) })
+	calls.Go(func() {
+		_, merged = p.Publish(t.Context(), countmill.Increment{Counter: "a", Delta: 1}, identified("a", "y", 1))
 	})
+	synctest.Wait() // both are in the open batch
+	_, flushed := p.Flush(t.Context())
+	calls.Wait()
+	if own != nil || !errors.Is(merged, countmill.ErrOutcomeUnknown) || !errors.Is(flushed, countmill.ErrOutcomeUnknown) {
+		t.Errorf("got %v for an increment with an id, %v for a merged one, %v for Flush; want nil and twice ErrOutcomeUnknown", own, merged, flushed)
+	}
+	if s := p.Stats(); s.Durable != 1 || s.Unknown != 3 {
+		t.Errorf("got %d durable and %d unknown increments, want 1 and 3", s.Durable, s.Unknown)
+	}
+	if err := p.Close(t.Context()); !errors.Is(err, countmill.ErrOutcomeUnknown) {
+		t.Errorf("Close: got %v", err)
+	}
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/countmill/countmill"
-	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -154,11 +153,7 @@ func (p *Publisher) enqueue(s *flush, messages []*busMessage) {
 		p.settleLocked(s)
 		return
 	}
-	if s.long {
-		p.long.queue = messages
-		return
-	}
-	p.queue = messages
+	p.queueLocked(s.long, messages...)
 }
 
 // dispatchLocked starts deliveries while there are messages and slots.
@@ -179,22 +174,91 @@ func (p *Publisher) dispatchLocked() {
 
 // deliver sends one message until the bus has it, or never can.
 func (p *Publisher) deliver(m *busMessage) {
-	for try := 0; ; try++ {
+	for ; ; m.tries++ {
 		// Each try has its own reply: the reply of a failed try is void.
 		reply := new(wire.Reply)
 		err := p.bus.Publish(p.cfg.Topic, m.message(wire.OfferOnce(wire.OfferReply(p.life, reply))))
 		final := errors.Is(err, countmill.ErrClosed) || p.life.Err() != nil
-		p.note(m, err, try)
+		p.note(m, err)
 		if err == nil || final {
 			p.settle(m, err, reply)
 			return
 		}
+		aside := p.setAside(m, err)
 		// Send the same bytes again: with the same part ids they count once.
-		if !clock.Sleep(p.life, p.pause(try, err)) {
+		slept := p.sleep(p.pause(m.tries, err))
+		if aside {
+			p.comeBack(m)
+			return
+		}
+		if !slept {
 			p.settle(m, err, reply)
 			return
 		}
 	}
+}
+
+// setAside gives the message's slot to others while it waits, if the bus refuses this message alone. It reports
+// false if too many bytes are set aside.
+func (p *Publisher) setAside(m *busMessage, err error) bool {
+	if held, ok := errors.AsType[*wire.HeldError](err); !ok || !held.Alone {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.aside+len(m.payload) > p.cfg.MaxBytes {
+		return false
+	}
+	p.aside += len(m.payload)
+	p.leaveLocked(m)
+	p.signal()
+	return true
+}
+
+// comeBack queues a message for its next try, unless Close has given up.
+func (p *Publisher) comeBack(m *busMessage) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	m.tries++
+	p.aside -= len(m.payload)
+	if p.life.Err() == nil {
+		p.queueLocked(m.flush.long, m)
+	}
+	p.signal()
+}
+
+// queueLocked appends to the queue: while a flush is packed, messages may come back.
+func (p *Publisher) queueLocked(long bool, messages ...*busMessage) {
+	if long {
+		p.long.queue = append(p.long.queue, messages...)
+		return
+	}
+	p.queue = append(p.queue, messages...)
+}
+
+// leaveLocked frees the message's slot.
+func (p *Publisher) leaveLocked(m *busMessage) {
+	p.inFlight--
+	if m.flush.long {
+		p.long.inFlight--
+	}
+}
+
+// sleep waits between two tries; false if life has ended. Close ends the waits that began before it: what held a
+// message may be repaired since, and Close has little time.
+func (p *Publisher) sleep(d time.Duration) bool {
+	closing := p.closing
+	if isClosed(closing) {
+		closing = nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-closing:
+	case <-p.life.Done():
+	}
+	return p.life.Err() == nil
 }
 
 // message makes a new envelope: Watermill's envelope has the state of one delivery.
@@ -210,10 +274,7 @@ func (m *busMessage) receipt() wire.Receipt {
 
 func (p *Publisher) settle(m *busMessage, err error, reply *wire.Reply) {
 	p.mu.Lock()
-	p.inFlight--
-	if m.flush.long {
-		p.long.inFlight--
-	}
+	p.leaveLocked(m)
 	p.settleMessageLocked(m, err, reply)
 	p.mu.Unlock()
 	p.signal()
@@ -221,11 +282,13 @@ func (p *Publisher) settle(m *busMessage, err error, reply *wire.Reply) {
 
 func (p *Publisher) settleMessageLocked(m *busMessage, err error, reply *wire.Reply) {
 	if err == nil {
-		m.flush.addReused(reply.Reused())
+		m.flush.addReply(reply)
 		m.flush.messages[m.number] = sentOf(reply, m.receipt())
 		p.stats.Messages++
 		p.stats.Bytes += int64(len(m.payload))
-		p.stats.Entries += int64(m.entries)
+		if m.number == 0 {
+			p.stats.Entries += int64(m.flush.entries)
+		}
 	} else {
 		p.lost = unclosed{err}
 		m.flush.err = fmt.Errorf("%w: %w", countmill.ErrOutcomeUnknown, p.lost)
@@ -252,16 +315,16 @@ func (p *Publisher) drop() {
 	}
 }
 
-func (p *Publisher) note(m *busMessage, err error, try int) {
+func (p *Publisher) note(m *busMessage, err error) {
 	p.mu.Lock()
-	if try > 0 {
+	if m.tries > 0 {
 		p.stats.Resends++
 	}
 	p.health.note(err)
 	p.mu.Unlock()
 	if err != nil {
 		p.cfg.Logger.LogAttrs(context.Background(), slog.LevelWarn, "the bus did not take a batch",
-			slog.String("batch", m.uuid), slog.Int("try", try), slog.Any("err", err))
+			slog.String("batch", m.uuid), slog.Int("try", m.tries), slog.Any("err", err))
 	}
 }
 

@@ -9,6 +9,8 @@ type HeldError struct {
 	// After is how long the publisher should wait at least; 0 leaves it to the publisher. It waits
 	// at most 30s.
 	After time.Duration
+	// Alone is set if the reason is the message itself: the publisher sends others while this one waits.
+	Alone bool
 }
 
 func (e *HeldError) Error() string { return e.Reason.Error() }

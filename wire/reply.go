@@ -17,6 +17,7 @@ type Use struct {
 // publisher reads it after the bus has reported the acknowledgement.
 type Reply struct {
 	reused      map[Use]struct{}
+	expired     map[Use]struct{}
 	passed      bool // the bus hands it over
 	counted     bool
 	countedAsOf time.Time
@@ -43,6 +44,18 @@ func (r *Reply) Add(u Use) {
 
 // Reused returns the parts that were not counted; nil if there are none.
 func (r *Reply) Reused() map[Use]struct{} { return r.reused }
+
+// AddExpired notes a part that the other end of the bus leaves out, because its time is before the deduplication
+// window there. An earlier try may have been counted, and nobody can tell any more.
+func (r *Reply) AddExpired(u Use) {
+	if r.expired == nil {
+		r.expired = make(map[Use]struct{})
+	}
+	r.expired[u] = struct{}{}
+}
+
+// Expired returns the parts of AddExpired; nil if there are none.
+func (r *Reply) Expired() map[Use]struct{} { return r.expired }
 
 type (
 	offeredReply struct{}

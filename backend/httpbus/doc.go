@@ -11,18 +11,20 @@
 // the totals. Every repeat has the same bytes, so it counts once within the deduplication window.
 //
 // The answer is by part. The server lists the parts that it did not count, because their ids were
-// counted with other increments, or because their times are before its deduplication window. The bus
-// adds them to the message's reply (package wire). The publisher then fails the calls that these
+// counted with other increments. It also lists those whose times are before its deduplication window: an earlier
+// try may have counted them, so their calls get countmill.ErrOutcomeUnknown. The bus
+// adds both to the message's reply (package wire). The publisher then fails the calls that these
 // parts belong to, and no others. The answer also says how to read the batch back: its receipt, or a
 // moment since when it is counted. The publisher returns both (publisher.Sent).
 //
 //	answer                                    means              Publish
-//	202                                       durable            nil; the reply has the conflicts
+//	202 with the number of parts              durable            nil; the reply has the conflicts
 //	429, 503, 507                             nothing was done   holds for as long as Retry-After says
 //	400, 401, 403, 404, 413, 415, and others  nothing was done,  holds for longer with every try, up
 //	below 500                                 a person must act  to 30 s
 //	504, and others from 500                  maybe counted      holds, as above
-//	any without a problem type of countmill   maybe counted      holds, as for its status
+//	any other 202, or any other status        maybe counted      holds, as for its status
+//	without a problem type of countmill
 //	no connection                             nothing was done   holds
 //	the connection broke, or the time-out     maybe counted      holds
 //	the bus is closed                         maybe counted      countmill.ErrClosed
@@ -32,7 +34,8 @@
 //
 // To hold means that Publish returns a *wire.HeldError. The publisher keeps the batch, waits at most
 // 30 s, and sends the same bytes again. No answer makes it drop a batch: only Close ends
-// it. Ready says why batches are held.
+// it. Ready says why batches are held. Other batches go on beside those with 400 clock-skew, which may be held
+// for ever, until these have more than the publisher's Config.MaxBytes.
 //
 // # Bounds
 //

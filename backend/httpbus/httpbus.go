@@ -2,6 +2,7 @@ package httpbus
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -41,7 +42,7 @@ type held struct {
 	maybe  bool // a try may have been counted
 }
 
-// maxHeld bounds Bus.held. A publisher holds as many messages as it makes calls at once.
+// maxHeld bounds Bus.held. A publisher holds as many messages as it makes calls at once, and those that wait alone.
 const maxHeld = 1024
 
 var errFull = fmt.Errorf("%d batches are held or under way, and no further one is sent before one of them is taken", maxHeld)
@@ -108,7 +109,9 @@ func (b *Bus) send(m *message.Message) error {
 	if b.life.Err() != nil {
 		return fmt.Errorf("httpbus: %w: %w", countmill.ErrClosed, err)
 	}
-	return &wire.HeldError{Reason: fmt.Errorf("httpbus: %w", err), After: after}
+	// A batch before the window may wait for ever.
+	r, refused := errors.AsType[*refusal](err)
+	return &wire.HeldError{Reason: fmt.Errorf("httpbus: %w", err), After: after, Alone: refused && r.kind == "clock-skew"}
 }
 
 // settle adds the answer to the message's reply.
@@ -128,12 +131,16 @@ func (b *Bus) settle(m *message.Message, a answer) error {
 		if c.Part < 0 || c.Part >= len(batch.Parts) {
 			return &broken{fmt.Errorf("the answer names part %d of %d", c.Part, len(batch.Parts))}
 		}
-		// Only this part was not counted: all others of the batch were.
+		// Only this part was left out: all others of the batch were counted.
 		p := &batch.Parts[c.Part]
-		b.log.LogAttrs(m.Context(), slog.LevelWarn, "a part was not counted", slog.String("batch", m.UUID),
+		b.log.LogAttrs(m.Context(), slog.LevelWarn, "a part was left out", slog.String("batch", m.UUID),
 			slog.Int("part", c.Part), slog.String("part_id", p.ID.String()), slog.String("reason", c.Reason))
-		if reply != nil {
-			reply.Add(wire.Use{ID: p.ID, Fingerprint: p.Fingerprint()})
+		switch use := (wire.Use{ID: p.ID, Fingerprint: p.Fingerprint()}); {
+		case reply == nil:
+		case c.Reason == "expired":
+			reply.AddExpired(use)
+		default:
+			reply.Add(use)
 		}
 	}
 	return nil

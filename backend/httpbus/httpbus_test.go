@@ -115,7 +115,7 @@ func TestHolds(t *testing.T) {
 	t.Parallel()
 	broken := func(int, *http.Request) (*http.Response, error) { return nil, errors.New("connection reset") }
 	for name, answer := range map[string]func(int, *http.Request) (*http.Response, error){
-		"broken": broken, "redirect": answers(302), "200": answers(200), "not JSON": func(int, *http.Request) (*http.Response, error) { return says(202, "x"), nil },
+		"broken": broken, "redirect": answers(302), "200": answers(200), "not JSON": accepts("x"), "202 of another program": accepts("{}"), "null": accepts("null"),
 		"400": answers(400), "401": answers(401), "403": answers(403), "404": answers(404), "408": answers(408), "413": answers(413), "415": answers(415),
 		"422": answers(422), "429": answers(429), "500": answers(500), "502": answers(502), "503": answers(503), "504": answers(504), "507": answers(507),
 	} {
@@ -158,6 +158,10 @@ func answers(status int) func(int, *http.Request) (*http.Response, error) {
 	}
 }
 
+func accepts(text string) func(int, *http.Request) (*http.Response, error) {
+	return func(int, *http.Request) (*http.Response, error) { return says(202, text), nil }
+}
+
 // checkTries checks that all tries have the same bytes, and no two are more than 30 s apart.
 func checkTries(t *testing.T, s *server, want int) {
 	t.Helper()
@@ -193,7 +197,7 @@ func TestWaits(t *testing.T) {
 					if try < len(tc.least) {
 						return says(tc.status, "", "Retry-After", tc.retryAfter), nil
 					}
-					return says(202, "{}"), nil
+					return says(202, `{"parts":1}`), nil
 				}
 				bus, p := publishing(t, s, -1)
 				if _, err := p.Publish(t.Context(), countmill.Increment{Counter: "a", Delta: 1}); err != nil {
@@ -212,6 +216,22 @@ func TestWaits(t *testing.T) {
 	}
 }
 
+// A batch beyond the window may wait for ever, and leaves its slot to others. All other batches keep theirs.
+func TestABatchBeyondTheWindowWaitsAlone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		for word, alone := range map[string]bool{"clock-skew": true, "invalid": false} {
+			bus := open(t, &server{answer: func(int, *http.Request) (*http.Response, error) {
+				return says(400, `{"type":"urn:countmill:problem:`+word+`"}`), nil
+			}})
+			held, ok := errors.AsType[*wire.HeldError](bus.Publish("", message.NewMessage("m", payload(1, 0))))
+			if !ok || held.Alone != alone {
+				t.Errorf("%s: got %+v, want it held, alone: %t", word, held, alone)
+			}
+			_ = bus.Close()
+		}
+	})
+}
+
 // An answer with conflicts fails the calls concerned, and no others.
 func TestConflictsAreSettledByPart(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -226,8 +246,11 @@ func TestConflictsAreSettledByPart(t *testing.T) {
 				if p.Event == "x" || p.Kind == wire.Head && p.Key.Key == "taken" {
 					conflicts = append(conflicts, fmt.Sprintf(`{"part":%d,"reason":"id-reused"}`, i))
 				}
+				if p.Event == "late" || p.Kind == wire.Head && p.Key.Key == "late" {
+					conflicts = append(conflicts, fmt.Sprintf(`{"part":%d,"reason":"expired"}`, i))
+				}
 			}
-			return says(202, `{"parts":5,"conflicts":[`+strings.Join(conflicts, ",")+`],"receipt":"later"}`), nil
+			return says(202, `{"parts":9,"conflicts":[`+strings.Join(conflicts, ",")+`],"receipt":"later"}`), nil
 		}
 		bus, p := publishing(t, s, time.Second)
 		inc := func(id string) countmill.Increment { return countmill.Increment{Counter: "a", Delta: 1, ID: id} }
@@ -239,12 +262,19 @@ func TestConflictsAreSettledByPart(t *testing.T) {
 			{func() (publisher.Sent, error) { return p.Publish(t.Context(), inc(""), inc("y")) }, nil},
 			{func() (publisher.Sent, error) { return p.PublishKeyed(t.Context(), "", "taken", inc("")) }, countmill.ErrConflict},
 			{func() (publisher.Sent, error) { return p.PublishKeyed(t.Context(), "", "free", inc("")) }, nil},
+			// An earlier try of an expired part may have been counted, so nothing is certain.
+			{func() (publisher.Sent, error) { return p.Publish(t.Context(), inc(""), inc("late")) }, countmill.ErrOutcomeUnknown},
+			{func() (publisher.Sent, error) { return p.Publish(t.Context(), inc("x"), inc("late")) }, countmill.ErrOutcomeUnknown},
+			{func() (publisher.Sent, error) { return p.PublishKeyed(t.Context(), "", "late", inc("")) }, countmill.ErrOutcomeUnknown},
 		}
 		var all sync.WaitGroup
 		for i, c := range calls {
 			all.Go(func() {
-				if _, err := c.send(); !errors.Is(err, c.want) {
-					t.Errorf("call %d: got %v, want %v", i, err, c.want)
+				_, err := c.send()
+				for _, e := range []error{countmill.ErrIDsReused, countmill.ErrConflict, countmill.ErrOutcomeUnknown} {
+					if errors.Is(err, e) != (c.want == e) || (err == nil) != (c.want == nil) {
+						t.Errorf("call %d: got %v, want %v", i, err, c.want)
+					}
 				}
 			})
 		}
@@ -289,7 +319,9 @@ func TestReceiptsOfTheServer(t *testing.T) {
 // An answer about a part that the batch does not have does not count.
 func TestAnswerAboutAnotherBatch(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		bus := open(t, &server{answer: func(int, *http.Request) (*http.Response, error) { return says(202, `{"conflicts":[{"part":1}]}`), nil }})
+		bus := open(t, &server{answer: func(int, *http.Request) (*http.Response, error) {
+			return says(202, `{"parts":1,"conflicts":[{"part":1}]}`), nil
+		}})
 		if err := bus.Publish("", message.NewMessage("m", payload(1, 0))); err == nil || errors.Is(err, countmill.ErrClosed) {
 			t.Errorf("got %v, want an error after which the batch is sent again", err)
 		}
@@ -310,7 +342,7 @@ func TestCloseReportsUnknownOutcomes(t *testing.T) {
 		answer  func(int, *http.Request) (*http.Response, error)
 		unknown bool
 	}
-	all := map[string]of{"under way": {silent, true}}
+	all := map[string]of{"under way": {silent, true}, "202 of another program": {accepts("{}"), true}}
 	for _, status := range []int{302, 400, 401, 404, 408, 429, 500, 502, 503, 504, 507} {
 		all[fmt.Sprint(status)] = of{answers(status), status == 500 || status == 502 || status == 504}
 		all[fmt.Sprint(status, " of a proxy")] = of{func(int, *http.Request) (*http.Response, error) {
@@ -371,7 +403,7 @@ func TestManyBatchesAreHeld(t *testing.T) {
 		if s.tries != 2*most {
 			t.Errorf("%d batches were sent, want %d: the others have no room", s.tries, 2*most)
 		}
-		s.answer = func(int, *http.Request) (*http.Response, error) { return says(202, "{}"), nil }
+		s.answer = func(int, *http.Request) (*http.Response, error) { return says(202, `{"parts":1}`), nil }
 		for n := range most - 1 {
 			if err := send(n); err != nil {
 				t.Fatalf("batch %d: %v", n, err)
@@ -418,7 +450,7 @@ func TestTokenSource(t *testing.T) {
 			if got, want := r.Header.Get("Authorization"), fmt.Sprint("Bearer t", try+1); got != want {
 				t.Errorf("got %q, want %q", got, want)
 			}
-			return says(202, "{}"), nil
+			return says(202, `{"parts":1}`), nil
 		}}
 		bus := open(t, s, httpbus.WithTokenSource(func(context.Context) (string, error) {
 			n++

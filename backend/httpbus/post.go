@@ -34,6 +34,7 @@ const (
 
 // An answer is the body of a 202.
 type answer struct {
+	Parts     int `json:"parts"` // 0 only of another program
 	Conflicts []struct {
 		Part   int    `json:"part"`
 		Reason string `json:"reason"`
@@ -121,6 +122,9 @@ func (b *Bus) post(ctx context.Context, m *message.Message) (a answer, err error
 	}
 	if err == nil {
 		err = json.Unmarshal(text, &a)
+	}
+	if err == nil && a.Parts < 1 {
+		err = errors.New("another program answers 202: a countmill says how many parts it has taken")
 	}
 	if err != nil {
 		return a, &broken{err}
