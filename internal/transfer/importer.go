@@ -300,7 +300,7 @@ func (im *importer) remember() error {
 }
 
 func (im *importer) finish() error {
-	im.state.Finished = time.Now().UTC().Truncate(time.Second)
+	im.state.Finished, im.state.Left = time.Now().UTC().Truncate(time.Second), im.done.LeftOut+im.done.Conflicts
 	if err := SaveState(im.State, im.state); err != nil {
 		return fmt.Errorf("all %d rows of %s are counted, but %w", im.done.Accepted, im.Name, err)
 	}
