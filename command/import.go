@@ -55,7 +55,8 @@ With --series each row needs a time, of the last nine years, and its counter a r
 add series) that keeps quarter hours for as long. The row then counts in the counter's series in that
 quarter hour, and in its total. Sort the rows by time: each request has rows of one quarter hour. It
 needs the scopes publish and admin. --complete FROM/TO says that the file has everything that the
-counters of its rules counted in that period: then its rows in series are not partial.
+counters of its rules counted in that period: then its rows in series are not partial. A row that is
+left out may not be of that period, and the period is not stored if ids were counted with other deltas.
 
 Standard input, and any other input that is no plain file, is first copied to a temporary file of at
 most 4 GiB.
@@ -191,8 +192,12 @@ func (c *importVerb) printImported(d *transfer.Imported) error {
 	if d.Conflicts > int64(len(d.Reused)) {
 		more = "; ..."
 	}
-	return fmt.Errorf("%s: not counted, because other deltas were counted under their ids: %d of %d rows (%s%s)",
-		d.File, d.Conflicts, d.Rows, strings.Join(d.Reused, "; "), more)
+	period := ""
+	if c.complete != "" {
+		period = "; so the period of --complete is not stored"
+	}
+	return fmt.Errorf("%s: not counted, because other deltas were counted under their ids: %d of %d rows (%s%s)%s",
+		d.File, d.Conflicts, d.Rows, strings.Join(d.Reused, "; "), more, period)
 }
 
 // dryRunText sums up on standard error: the increments are on standard output.

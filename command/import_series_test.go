@@ -78,4 +78,45 @@ func TestImportSeriesIntoUp(t *testing.T) {
 		t.Errorf("got rejects %q, %v", text, err)
 	}
 	wantCurve("430")
+	// Without --series, too, each row counts at its own time, and a row without one counts now.
+	late := time.Now().UTC().Add(-3 * time.Hour).Truncate(15 * time.Minute).Format(time.RFC3339)
+	path = importFile(t, "late.csv", "counter,delta,time\npage:/late,1000000,"+late+"\npage:/late,1,\n")
+	if got := try(t, env, "import", path); got.code != 0 {
+		t.Errorf("got %+v", got)
+	}
+	if got := try(t, env, "series", "page:/late", "--step", "15m", "--last", "4h"); !strings.Contains(got.out, late+"\t1000000\t") || strings.Count(got.out, "\t1\t") != 1 {
+		t.Errorf("got rows\n%s%s\nwant 1000000 in that of %s, and 1 in another", got.out, got.errOut, late)
+	}
+}
+
+// A period becomes complete only if all its rows are counted.
+func TestImportCompletesWhatItHas(t *testing.T) {
+	t.Parallel()
+	env := newSeriesServer(t)
+	if got := try(t, env, "rule", "add", "series", "page:*=15m:400d"); got.code != 0 {
+		t.Fatalf("got %+v", got)
+	}
+	day := time.Now().UTC().Add(-300 * 24 * time.Hour).Truncate(24 * time.Hour)
+	at, next, old := day.Format(time.RFC3339), day.Add(24*time.Hour).Format(time.RFC3339), day.Add(-101*24*time.Hour).Format(time.RFC3339)
+	const left = "1 of the rows left out (REJECTS) may be of the period of --complete, and nothing was counted"
+	for _, tc := range []struct{ name, rows, want, totals string }{
+		{"unreadable", "page:/a,1,i," + at + "\npage:/a,1,j,yesterday\n", left, ""},
+		{"of the period", "page:/a,1,i," + at + "\npage:/a,2,i," + at + "\n", left, ""},
+		{"without a period", "page:/a,1,i," + at + "\n", "", "1\tpage:/a\n"},
+		{"in conflict", "page:/a,2,i," + at + "\npage:/a,3,j," + at + "\n", `1 of 2 rows (counter "page:/a", id "i"); so the period of --complete is not stored`, "4\tpage:/a\n"},
+		{"elsewhere", "page:/a,1,i," + at + "\npage:/a,1,k," + old + "\n", "", "4\tpage:/a\n"},
+	} {
+		path := importFile(t, "a.csv", "counter,delta,id,time\n"+tc.rows)
+		args, want := []string{"import", "--series", path, "--skip-bad", path + ".rejects"}, strings.ReplaceAll(tc.want, "REJECTS", path+".rejects")
+		if tc.name != "without a period" {
+			args = append(args, "--complete", at+"/"+next)
+		}
+		if got := try(t, env, args...); got.code != min(len(want), 1) || !strings.Contains(got.errOut, want) {
+			t.Errorf("%s: got %+v, want %q", tc.name, got, want)
+		}
+		wantTotals(t, env, "page:", tc.totals)
+		if got := try(t, env, "rule", "list"); strings.Contains(got.out, ", and "+at) != (tc.name == "elsewhere") {
+			t.Errorf("%s: got rules %s", tc.name, got.out)
+		}
+	}
 }

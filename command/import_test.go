@@ -234,6 +234,9 @@ func TestImportLeavesBadRowsOut(t *testing.T) {
 	if diff := cmp.Diff([]int{3, 5, 6}, lines); diff != "" {
 		t.Errorf("lines of the rejects (-want +got):\n%s", diff)
 	}
+	if _, err := transfer.ImportedAll(path); err == nil || !strings.Contains(err.Error(), "3 of its rows were not counted") {
+		t.Errorf("all rows are imported: %v", err)
+	}
 	if ids := s.bodies[""]; len(ids) != 1 || !strings.HasPrefix(ids[0], `{"counter":"c","delta":2,"id":"i","time":`) {
 		t.Errorf("the row with an id was sent as %q", ids)
 	}
@@ -514,8 +517,17 @@ func TestImportGoesOnWithoutReusedIDs(t *testing.T) {
 		if got.code != 1 || !strings.Contains(got.out, out) || !strings.Contains(got.errOut, want) || !strings.Contains(got.errOut, `id "e18"; ...)`) || strings.Contains(got.errOut, "e20") {
 			t.Errorf("got %+v, want exit 1, %q and %q", got, out, want)
 		}
+		if _, err := transfer.ImportedAll(path); err == nil || !strings.Contains(err.Error(), "12 of its rows were not counted") {
+			t.Errorf("all rows are imported: %v", err)
+		}
 		if sent(s) < 2 {
 			t.Errorf("%d further requests, want the rest of the file", sent(s))
+		}
+		if got := try(t, nil, args...); got.code != 0 { // the server has forgotten the others
+			t.Errorf("got %+v", got)
+		}
+		if _, err := transfer.ImportedAll(path); err != nil {
+			t.Error(err)
 		}
 	}
 }

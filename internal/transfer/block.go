@@ -145,16 +145,17 @@ func (b *Block) add(row *Row, ids map[name]int64) {
 }
 
 // Keyed returns the body of a request with the block's Idempotency-Key, and the number of its
-// increments: those without ids. One of them gets the time began, unless it is younger. A request is as
-// old as its youngest increment, so a copy that is sent after the window is refused and never counted
-// again.
+// increments: those without ids. Each keeps its time, and the first without one gets the time began. The
+// server remembers a key until the youngest time of its request is beyond the window. So it refuses a
+// copy that is sent later, and never counts it again.
 func (b *Block) Keyed(began time.Time) (body []byte, n int) {
+	timed := false // one increment has the time began
 	for _, inc := range b.Good {
 		if inc.ID != "" {
 			continue
 		}
-		if n == 0 && inc.Time.Before(began) {
-			inc.Time = began
+		if inc.Time.IsZero() && !timed {
+			inc.Time, timed = began, true
 		}
 		body = appendRow(body, inc)
 		n++

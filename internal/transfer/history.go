@@ -125,9 +125,10 @@ func (h *history) join(p store.Period) error {
 	return nil
 }
 
-// fill stores the periods with their rules, after all rows are counted.
+// fill stores the periods with their rules, after all rows are counted. Nobody knows whether a period has all rows if some
+// were in conflict.
 func (im *importer) fill(ctx context.Context) error {
-	if im.history == nil || im.Complete == (store.Period{}) {
+	if im.history == nil || im.Complete == (store.Period{}) || im.done.Conflicts > 0 {
 		return nil
 	}
 	for _, pattern := range slices.Sorted(maps.Keys(im.history.used)) {

@@ -90,7 +90,6 @@ type importer struct {
 	size  int64
 	state importState
 	fresh bool // this is the first import of the file
-	rows  int64
 	done  Imported
 
 	history *history // nil without Form.Series
@@ -181,15 +180,18 @@ func (im *importer) check(ctx context.Context) error {
 		return errors.Join(err, rejects.close())
 	}
 	im.progress = im.Progress("checking", "rows", im.size)
-	im.rows = 0
 	sum, bad, err := im.checkRows(ctx, rejects)
 	im.progress.Stop()
 	if err := errors.Join(err, rejects.close()); err != nil {
 		return fmt.Errorf("%s: %w; nothing was counted", im.Name, err)
 	}
 	im.done = Imported{File: im.Name, SHA256: sum, Began: im.state.Began, Repeated: !im.fresh,
-		Rows: im.rows, LeftOut: bad.n, Rejects: im.Rejects}
+		Rows: im.done.Rows, LeftOut: bad.n, Rejects: im.Rejects}
 	if bad.n == 0 || im.Rejects != "" {
+		if bad.missing > 0 && im.Complete != (store.Period{}) {
+			return fmt.Errorf("%s: %d of the rows left out (%s) may be of the period of --complete, and nothing was counted: fix them, or name a period without them",
+				im.Name, bad.missing, im.Rejects)
+		}
 		return nil
 	}
 	if bad.n > 1 {
@@ -203,8 +205,9 @@ func (im *importer) check(ctx context.Context) error {
 
 // badRows are some of them, as lines for people.
 type badRows struct {
-	n     int64
-	shown []string
+	n       int64
+	missing int64 // of them, in the period of Complete, or without a readable time
+	shown   []string
 }
 
 func (im *importer) checkRows(ctx context.Context, rejects *rejects) (sum string, bad badRows, err error) {
@@ -213,6 +216,9 @@ func (im *importer) checkRows(ctx context.Context, rejects *rejects) (sum string
 			if bad.n++; len(bad.shown) < BadShown {
 				bad.shown = append(bad.shown, fmt.Sprintf("line %d: %v", row.Line, row.Err))
 			}
+			if at := row.Inc.Time; at.IsZero() || im.Complete.Has(at, at) {
+				bad.missing++
+			}
 			if err := rejects.add(row); err != nil {
 				return err
 			}
@@ -220,7 +226,7 @@ func (im *importer) checkRows(ctx context.Context, rejects *rejects) (sum string
 		if err := im.history.note(b); err != nil {
 			return err
 		}
-		im.rows += int64(b.Rows)
+		im.done.Rows += int64(b.Rows)
 		im.progress.Add(int64(b.Size), int64(b.Rows))
 		return nil
 	}, &sum)
@@ -300,7 +306,7 @@ func (im *importer) remember() error {
 }
 
 func (im *importer) finish() error {
-	im.state.Finished = time.Now().UTC().Truncate(time.Second)
+	im.state.Finished, im.state.Left = time.Now().UTC().Truncate(time.Second), im.done.LeftOut+im.done.Conflicts
 	if err := SaveState(im.State, im.state); err != nil {
 		return fmt.Errorf("all %d rows of %s are counted, but %w", im.done.Accepted, im.Name, err)
 	}

@@ -26,11 +26,12 @@ type importState struct {
 	Form     string    `json:"form"`
 	SHA256   string    `json:"sha256"`
 	Began    time.Time `json:"began"`
-	Token    string    `json:"token,omitempty"`   // the hash of whose; empty for none
-	Finished time.Time `json:"finished,omitzero"` // for people
+	Token    string    `json:"token,omitempty"` // the hash of whose; empty for none
+	Finished time.Time `json:"finished,omitzero"`
+	Left     int64     `json:"left,omitempty"` // rows that were not counted by then
 }
 
-// ImportedAll returns the SHA-256 of a file whose import came to its end, or an error.
+// ImportedAll returns the SHA-256 of a file whose import counted all rows, or an error.
 func ImportedAll(path string) (sha256 string, err error) {
 	state, fresh, err := loadState(path+StateSuffix, time.Time{})
 	if err != nil {
@@ -38,6 +39,9 @@ func ImportedAll(path string) (sha256 string, err error) {
 	}
 	if fresh || state.Finished.IsZero() {
 		return "", errors.New("it was not imported to its end; do that first, by the same command as before")
+	}
+	if state.Left > 0 {
+		return "", fmt.Errorf("%d of its rows were not counted: name a file whose rows were all counted", state.Left)
 	}
 	return state.SHA256, nil
 }

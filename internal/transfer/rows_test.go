@@ -264,8 +264,9 @@ func (full) Write([]byte) (int, error) { return 0, errFull }
 // The server reads the same increment from a request body as Reader from the row.
 func TestBodiesSayWhatRowsSay(t *testing.T) {
 	t.Parallel()
-	const text = `{"counter":"a\u0022\u2028\\","delta":5}
-{"counter":"b","delta":-5,"time":"2026-01-09T01:02:03.000004Z"}
+	const text = `{"counter":"b","delta":-5,"time":"2026-01-09T01:02:03.000004Z"}
+{"counter":"a\u0022\u2028\\","delta":5}
+{"counter":"f","delta":6}
 {"counter":"c","id":"i\"","time":"2026-01-09T01:02:03Z"}
 {"counter":"d","id":"j"}
 {"counter":"e","delta":0}`
@@ -275,8 +276,9 @@ func TestBodiesSayWhatRowsSay(t *testing.T) {
 		t.Fatal(err)
 	}
 	keyed, n := b.Keyed(began)
-	if want := "{\"counter\":\"a\\\"\u2028\\\\\",\"delta\":5,\"time\":\"2026-01-10T12:00:00Z\"}\n" +
-		"{\"counter\":\"b\",\"delta\":-5,\"time\":\"2026-01-09T01:02:03.000004Z\"}\n"; n != 2 || string(keyed) != want {
+	if want := "{\"counter\":\"b\",\"delta\":-5,\"time\":\"2026-01-09T01:02:03.000004Z\"}\n" +
+		"{\"counter\":\"a\\\"\u2028\\\\\",\"delta\":5,\"time\":\"2026-01-10T12:00:00Z\"}\n" +
+		"{\"counter\":\"f\",\"delta\":6}\n"; n != 3 || string(keyed) != want {
 		t.Errorf("keyed: got %d rows %s, want %s", n, keyed, want)
 	}
 	ids, n := b.Identified(began)
@@ -284,12 +286,20 @@ func TestBodiesSayWhatRowsSay(t *testing.T) {
 		"{\"counter\":\"d\",\"delta\":1,\"id\":\"j\",\"time\":\"2026-01-10T12:00:00Z\"}\n"; n != 2 || string(ids) != want {
 		t.Errorf("identified: got %d rows %s, want %s", n, ids, want)
 	}
-	for _, body := range [][]byte{keyed, ids} {
+	timed, _ := (&Block{Good: b.Good[:1]}).Keyed(began)
+	if !strings.HasPrefix(string(keyed), string(timed)) {
+		t.Errorf("alone, the row with a time is %s", timed)
+	}
+	for _, body := range [][]byte{keyed, ids, timed} {
 		if _, err := wire.DecodeJSON(body, wire.NDJSON, began, window); err != nil {
 			t.Errorf("the server refuses %s: %v", body, err)
 		}
+		// The markers of the first copy may be gone by then.
+		if _, err := wire.DecodeJSON(body, wire.NDJSON, began.Add(window+time.Second), window); err == nil {
+			t.Errorf("beyond the deduplication window the server takes %s", body)
+		}
 	}
-	if b.Rows != 5 || len(b.Bad) != 1 || b.Bad[0].Line != 5 || b.First != 1 || b.Last != 5 {
+	if b.Rows != 6 || len(b.Bad) != 1 || b.Bad[0].Line != 6 || b.First != 1 || b.Last != 6 {
 		t.Errorf("got block %+v", b)
 	}
 }

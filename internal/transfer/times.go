@@ -82,13 +82,13 @@ func momentOf(wall time.Time, zone *time.Location) (time.Time, error) {
 	before, after := both(wall, zone)
 	switch first, second := shows(before, wall), shows(after, wall); {
 	case first && second && !before.Equal(after):
-		return before, badTime(wall.Format(time.DateTime), "is ambiguous: clocks of "+zone.String()+" showed it twice")
+		return time.Time{}, badTime(wall.Format(time.DateTime), "is ambiguous: clocks of "+zone.String()+" showed it twice")
 	case first:
 		return before, nil
 	case second:
 		return after, nil
 	}
-	return before, badTime(wall.Format(time.DateTime), "does not exist in "+zone.String()+": its clocks never showed it")
+	return time.Time{}, badTime(wall.Format(time.DateTime), "does not exist in "+zone.String()+": its clocks never showed it")
 }
 
 // beginOf is the first moment of a day, whether or not clocks show midnight once.

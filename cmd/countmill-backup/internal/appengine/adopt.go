@@ -104,7 +104,7 @@ func (a *adoption) parse(args []string) error {
 	f.BoolVar(&a.skipUnknown, "skip-unknown", false, "leave out what cannot be adopted: entities in no layout of the article, and counters whose names or totals one increment cannot have")
 	f.BoolVar(&a.dryRun, "dry-run", false, "print the counters and write no file")
 	f.StringVar(&a.snapshot, "snapshot", "", "`file` to write; needed without --dry-run")
-	f.Func("since", "write only the growth since this `snapshot`, which was imported; may be repeated", func(path string) error {
+	f.Func("since", "write only the growth since this `snapshot`, whose rows were all imported; may be repeated", func(path string) error {
 		a.since = append(a.since, path)
 		return nil
 	})
@@ -253,26 +253,31 @@ func (a *adoption) earlier() (sums map[string]int64, label string, err error) {
 			return nil, "", fmt.Errorf("--since %s: %w", path, err)
 		}
 		label += sum
-		if err := addSnapshot(path, sums); err != nil {
+		if err := addSnapshot(path, sum, sums); err != nil {
 			return nil, "", fmt.Errorf("--since %s: %w", path, err)
 		}
 	}
 	return sums, label, nil
 }
 
-func addSnapshot(path string, sums map[string]int64) error {
+// addSnapshot adds the rows of a file, if its SHA-256 is still that of its import.
+func addSnapshot(path, imported string, sums map[string]int64) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	r, err := transfer.NewReader(f, transfer.Form{Format: transfer.NDJSON}, transfer.Within(time.Now(), math.MaxInt64))
+	hash := sha256.New()
+	r, err := transfer.NewReader(io.TeeReader(f, hash), transfer.Form{Format: transfer.NDJSON}, transfer.Within(time.Now(), math.MaxInt64))
 	if err != nil {
 		return err
 	}
 	for {
 		row, err := r.Next()
 		if errors.Is(err, io.EOF) {
+			if hex.EncodeToString(hash.Sum(nil)) != imported {
+				return errors.New("it has changed since its import: restore it")
+			}
 			return nil
 		}
 		if err = errors.Join(err, row.Err); err == nil {

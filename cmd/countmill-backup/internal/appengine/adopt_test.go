@@ -3,6 +3,7 @@ package appengine
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -132,6 +133,47 @@ func TestAdopt(t *testing.T) {
 		t.Fatal(err)
 	}
 	fails(`counter "new" of --since is not in the source any more`, "--since", second, "--dry-run")
+}
+
+// Growth is that since rows which were all counted, and which are those of the file.
+func TestSince(t *testing.T) {
+	t.Parallel()
+	server, dir, a := serve(t), t.TempDir(), &adoption{}
+	imported := func(name string, total int64) (path string, code int) {
+		var rows, out bytes.Buffer
+		if err := a.writeRows(&rows, []*adopted{{counter: "other", delta: 1}, {counter: "page", delta: total}}, ""); err != nil {
+			t.Fatal(err)
+		}
+		path = filepath.Join(dir, name)
+		if err := os.WriteFile(path, rows.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path, command.Main(command.Context(t.Context()), command.Args("import", path, "--server", server), command.Environ(nil), command.Streams(nil, &out, &out))
+	}
+	since := func(path, want string) {
+		t.Helper()
+		a.since = []string{path}
+		sums, _, err := a.earlier()
+		if got := fmt.Sprint(sums["page"], err); !strings.HasSuffix(got, want) {
+			t.Errorf("--since %s: got %s, want %s", path, got, want)
+		}
+	}
+	counted, code := imported("1.ndjson", 100)
+	if since(counted, "100 <nil>"); code != 0 {
+		t.Errorf("exit %d, want 0", code)
+	}
+	again, code := imported("2.ndjson", 120)
+	if since(again, "1 of its rows were not counted: name a file whose rows were all counted"); code != 1 {
+		t.Errorf("exit %d, want 1: its id was counted with 100", code)
+	}
+	text, err := os.ReadFile(again)
+	if err == nil {
+		err = os.WriteFile(counted, text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	since(counted, "it has changed since its import: restore it")
 }
 
 func TestAdoptLeavesNothingOutSilently(t *testing.T) {
