@@ -108,7 +108,7 @@ func (a *Aggregator) jobOf(added []store.Added) *job {
 		minute := wire.MinuteOf(x.At)
 		if open != nil && open.minute == minute {
 			if last := &open.Entries[len(open.Entries)-1]; last.Counter == x.Counter {
-				if sum, fits := plus(last.Delta, x.Delta); fits && -wire.MaxSum <= sum && sum <= wire.MaxSum {
+				if sum := last.Delta + x.Delta; -wire.MaxSum <= sum && sum <= wire.MaxSum {
 					last.Delta, open.Increments = sum, open.Increments+1
 					continue
 				}

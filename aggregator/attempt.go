@@ -20,7 +20,7 @@ const (
 	outdated                  // try after the next check: the settings are too old, and nothing was applied
 	blocked                   // try when another commit of this process has ended: no shard is free
 	superseded                // try after a check: the store has newer rules, and nothing was applied
-	split                     // try in halves at once: a sum does not fit 64 bits, or the commit a limit
+	split                     // try in halves at once: the commit does not fit a limit
 	refused                   // try in halves, or set aside: the store refuses the content for good
 	alone                     // try each part in a commit of its own: nothing was applied, and no marker was found
 	unreached                 // try later: a look-up or a growth failed, or the commit never began
@@ -60,11 +60,7 @@ func (a *Aggregator) attempt(j *job) (o outcome) {
 	if len(o.rest) == 0 {
 		return o
 	}
-	c, ok := a.sumsOf(o.rest)
-	if !ok {
-		o.verdict = split
-		return o
-	}
+	c := a.sumsOf(o.rest)
 	records, growths, ok := a.learn(&o, c.adds)
 	if !ok {
 		return o

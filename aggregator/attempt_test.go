@@ -85,7 +85,7 @@ func TestAttempt(t *testing.T) {
 		unmarked string // parts without a marker
 		busy     bool   // another commit has the only shard of a
 		cancel   bool   // part 2 undoes part 1
-		huge     bool   // the sum of 1 and 2 does not fit
+		huge     bool   // the sum of 1 and 2 is beyond int64
 		want     tried
 	}{
 		"applied": {
@@ -128,9 +128,10 @@ func TestAttempt(t *testing.T) {
 			store: cannedStore{applied: deployment}, lookup: true,
 			want: tried{Verdict: stuck, Rest: "12", Work: work{read: 2}, Called: []string{"applied 2"}},
 		},
-		"sums do not fit": {
+		"a sum beyond int64": {
 			huge: true,
-			want: tried{Verdict: split, Rest: "12"},
+			want: tried{Applied: "12", Work: work{commits: 1, written: 6, read: 2, raised: 2, entries: 3},
+				Called: []string{"shards 2", "grow 2", "fold 2+2"}},
 		},
 		"records cannot be read": {
 			store: cannedStore{shards: away},

@@ -93,10 +93,6 @@ func (l *loop) wakeBlocked() {
 	}
 }
 
-// errTooLarge is the reason of a dead letter whose increments fit their counters and not a group: sums of
-// thousands of the largest increments in one part. It can be replayed when the index is gone.
-var errTooLarge = errors.New("its increments of one group do not fit 64 bits together")
-
 // answered notes that the store has answered, even with an error.
 func (l *loop) answered() { l.failures, l.halved, l.stuck = 0, 0, false }
 
@@ -141,17 +137,11 @@ func (l *loop) retry(o outcome) {
 	}
 }
 
-// split makes a job smaller, until one part is left that does not fit even alone.
+// split makes a job smaller. One part fits, but for the completions.
 func (l *loop) split(j *job) {
-	switch {
-	case len(j.parts) > 1:
-		l.jobs = append(l.jobs, j.halve()...)
-	case len(j.completions) > 0:
-		j.completions = nil
-		l.jobs = append(l.jobs, j)
-	default:
-		l.afterRefusal(j, errTooLarge)
-	}
+	jobs := j.halve()
+	jobs[0].completions = nil
+	l.jobs = append(l.jobs, jobs...)
 }
 
 // afterUnreached retries a job later.

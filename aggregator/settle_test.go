@@ -63,7 +63,7 @@ func TestSettle(t *testing.T) {
 	}{
 		"again":                               {verdict: again, before: 3, want: queued{Jobs: []int{4}}},
 		"split":                               {verdict: split, before: 3, want: queued{Jobs: []int{2, 2}, Failures: 3}},
-		"split, a part alone":                 {verdict: split, parts: 1, before: 3, want: queued{DeadLettered: true}},
+		"split, a part alone":                 {verdict: split, parts: 1, before: 3, want: queued{Jobs: []int{1}, Failures: 3}},
 		"superseded":                          {verdict: superseded, before: 3, want: queued{Jobs: []int{4}, Later: true, Attempts: true}},
 		"refused":                             {verdict: refused, before: 3, want: queued{Jobs: []int{2, 2}}},
 		"refused alone":                       {verdict: refused, parts: 1, before: 3, want: queued{DeadLettered: true}},
