@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
@@ -33,7 +35,13 @@ func (a *Aggregator) takeAdded(ctx context.Context, from store.Adder) {
 		failing = true
 	}
 	for ctx.Err() == nil {
+		// Another database may have such increments too, and this process remembers records of its own.
+		if !a.usable.Load() {
+			clock.Sleep(ctx, addedEvery)
+			continue
+		}
 		added, err := a.added(from, most)
+		wrong := err
 		if err != nil {
 			warn("increments of other programs not read, will try again", err)
 		} else if len(added) == 0 {
@@ -45,6 +53,7 @@ func (a *Aggregator) takeAdded(ctx context.Context, from store.Adder) {
 		}
 		if len(added) > 0 {
 			o := a.attempt(a.jobOf(added))
+			wrong = o.err
 			select {
 			case a.folded <- struct{}{}:
 			default:
@@ -69,10 +78,11 @@ func (a *Aggregator) takeAdded(ctx context.Context, from store.Adder) {
 				pause = addedEvery
 			}
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+		if !errors.Is(wrong, store.ErrDeployment) && !errors.Is(wrong, store.ErrNotCounted) {
+			wrong = nil // others pass
 		}
+		a.adder.Store(&state{reason: wrong})
+		clock.Sleep(ctx, pause)
 	}
 }
 
