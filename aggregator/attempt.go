@@ -34,7 +34,7 @@ type outcome struct {
 	job         *job
 	applied     []*part
 	duplicates  []*part // applied before, by any aggregator
-	conflicts   []*part // their ids were applied with another fingerprint
+	conflicts   []conflict
 	rest        []*part
 	completions []*part // of the job, not applied
 	completed   []*part // completions that are in the store
@@ -43,6 +43,12 @@ type outcome struct {
 	wants       []store.Growth // counters that need more shards than this process knew of
 	freed       int64          // inflight.freed before the attempt asked for shards
 	work        work
+}
+
+// A conflict is a part whose id was applied with other increments.
+type conflict struct {
+	*part
+	applied wire.Fingerprint
 }
 
 // work counts the calls and entities of an attempt.
@@ -278,7 +284,7 @@ func (a *Aggregator) dropApplied(o *outcome) bool {
 			o.duplicates = append(o.duplicates, p)
 		// The same id with other deltas: this part was never applied.
 		case m.Fingerprint != p.fingerprint:
-			o.conflicts = append(o.conflicts, p)
+			o.conflicts = append(o.conflicts, conflict{p, m.Fingerprint})
 		case m.Fold == p.fold:
 			o.applied = append(o.applied, p)
 			o.work.entries += len(p.Entries)

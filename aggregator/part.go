@@ -57,7 +57,7 @@ type company struct {
 	// followers of a head wait here until it is settled.
 	followers []*part
 	// rivals have the same id and another fingerprint. If this part is applied, they are refused.
-	// If it is refused, the next rival is tried.
+	// If it is refused, the next rival is tried, unless its fate is known too.
 	rivals []*part
 }
 

@@ -28,8 +28,8 @@ func (l *loop) settle(o outcome) {
 		}
 		l.applied(p)
 	}
-	for _, p := range o.conflicts {
-		l.refuse(p, idReused, false)
+	for _, c := range o.conflicts {
+		l.conflict(c)
 	}
 	if o.verdict == blocked {
 		l.wait(o)
@@ -77,6 +77,21 @@ func (l *loop) applied(p *part) {
 	l.forget(p)
 	l.follow(p)
 	p.eachHolder(l.done)
+}
+
+// conflict refuses a part and those of its rivals that would be refused like it, after a commit for each. The others are copies of
+// what was applied.
+func (l *loop) conflict(c conflict) {
+	if c.company != nil {
+		c.company.rivals = slices.DeleteFunc(c.company.rivals, func(rival *part) bool {
+			reused := rival.fingerprint != c.applied
+			if reused {
+				l.refuse(rival, idReused, false)
+			}
+			return reused
+		})
+	}
+	l.refuse(c.part, idReused, false)
 }
 
 // wait parks a job until another commit ends. If some commit has released its shards since the

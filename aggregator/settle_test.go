@@ -130,7 +130,7 @@ func TestSettleAcknowledgesAppliedParts(t *testing.T) {
 		waiting.waits = true
 		l.jobs = append(l.jobs, waiting)
 		l.failures, l.stuck, l.halved = 3, true, 2
-		l.settle(outcome{job: j, applied: parts[:1], duplicates: parts[1:2], conflicts: parts[2:3], rest: parts[3:], verdict: again})
+		l.settle(outcome{job: j, applied: parts[:1], duplicates: parts[1:2], conflicts: []conflict{{part: parts[2]}}, rest: parts[3:], verdict: again})
 		for i, want := range []bool{true, true, false, false} {
 			if got := acked(parts[i]); got != want {
 				t.Errorf("part %d acknowledged: %v, want %v", i, got, want)
