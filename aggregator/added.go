@@ -3,7 +3,6 @@ package aggregator
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -62,7 +61,7 @@ func (a *Aggregator) takeAdded(ctx context.Context, from store.Adder) {
 			switch {
 			case o.verdict == settled && len(added) == most:
 				pause = 0
-			case o.verdict == split, o.verdict == refused: // a sum does not fit
+			case o.verdict == split, o.verdict == refused:
 				most, pause = max(1, len(added)/2), 0
 			case o.err != nil && o.verdict != alone && o.verdict != superseded:
 				warn("increments of other programs not folded, will try again", o.err)
@@ -127,8 +126,7 @@ func (a *Aggregator) jobOf(added []store.Added) *job {
 		}
 		if open == nil || open.minute != minute || len(open.Entries) == wire.MaxEntries {
 			open = &part{at: x.At, from: x.At, minute: minute, holder: holder}
-			binary.LittleEndian.PutUint64(open.ID[:], a.cfg.env.Uint64())
-			binary.LittleEndian.PutUint64(open.ID[8:], a.cfg.env.Uint64())
+			open.ID = wire.RandomID(a.cfg.env, wire.AnonymousClass) // of the journal, which has an id of a minute once
 			j.parts = append(j.parts, open)
 		}
 		open.Entries, open.Increments = append(open.Entries, wire.Entry{Counter: x.Counter, Delta: x.Delta}), open.Increments+1

@@ -242,6 +242,25 @@ func TestAttempt(t *testing.T) {
 	}
 }
 
+// The parts of increments of other programs have ids like others: the journal has them.
+func TestPartsOfOtherProgramsHaveIDs(t *testing.T) {
+	t.Parallel()
+	var added []store.Added
+	for i := range 100 * wire.MaxEntries {
+		added = append(added, store.Added{ID: int64(i), Counter: fmt.Sprint(i), Delta: 1, At: time.Now()})
+	}
+	seen := make(map[wire.PartID]bool)
+	for _, p := range newTestAggregator(t).jobOf(added).parts {
+		if seen[p.ID] || p.ID.Class() != wire.AnonymousClass {
+			t.Errorf("the id %s is of class %d, or was there before", p.ID, p.ID.Class())
+		}
+		seen[p.ID] = true
+	}
+	if len(seen) < 100 {
+		t.Errorf("%d parts, want 100", len(seen))
+	}
+}
+
 func numbersOf(parts []*part) (s string) {
 	for _, p := range parts {
 		s += fmt.Sprint(p.ID[0])
