@@ -3,13 +3,14 @@ package aggregator
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
 )
@@ -33,7 +34,13 @@ func (a *Aggregator) takeAdded(ctx context.Context, from store.Adder) {
 		failing = true
 	}
 	for ctx.Err() == nil {
+		// Another database may have such increments too, and this process remembers records of its own.
+		if !a.usable.Load() {
+			clock.Sleep(ctx, addedEvery)
+			continue
+		}
 		added, err := a.added(from, most)
+		wrong := err
 		if err != nil {
 			warn("increments of other programs not read, will try again", err)
 		} else if len(added) == 0 {
@@ -45,6 +52,7 @@ func (a *Aggregator) takeAdded(ctx context.Context, from store.Adder) {
 		}
 		if len(added) > 0 {
 			o := a.attempt(a.jobOf(added))
+			wrong = o.err
 			select {
 			case a.folded <- struct{}{}:
 			default:
@@ -53,7 +61,7 @@ func (a *Aggregator) takeAdded(ctx context.Context, from store.Adder) {
 			switch {
 			case o.verdict == settled && len(added) == most:
 				pause = 0
-			case o.verdict == split, o.verdict == refused: // a sum does not fit
+			case o.verdict == split, o.verdict == refused:
 				most, pause = max(1, len(added)/2), 0
 			case o.err != nil && o.verdict != alone && o.verdict != superseded:
 				warn("increments of other programs not folded, will try again", o.err)
@@ -69,10 +77,11 @@ func (a *Aggregator) takeAdded(ctx context.Context, from store.Adder) {
 				pause = addedEvery
 			}
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+		if !errors.Is(wrong, store.ErrDeployment) && !errors.Is(wrong, store.ErrNotCounted) {
+			wrong = nil // others pass
 		}
+		a.adder.Store(&state{reason: wrong})
+		clock.Sleep(ctx, pause)
 	}
 }
 
@@ -108,7 +117,7 @@ func (a *Aggregator) jobOf(added []store.Added) *job {
 		minute := wire.MinuteOf(x.At)
 		if open != nil && open.minute == minute {
 			if last := &open.Entries[len(open.Entries)-1]; last.Counter == x.Counter {
-				if sum, fits := plus(last.Delta, x.Delta); fits && -wire.MaxSum <= sum && sum <= wire.MaxSum {
+				if sum := last.Delta + x.Delta; -wire.MaxSum <= sum && sum <= wire.MaxSum {
 					last.Delta, open.Increments = sum, open.Increments+1
 					continue
 				}
@@ -117,8 +126,7 @@ func (a *Aggregator) jobOf(added []store.Added) *job {
 		}
 		if open == nil || open.minute != minute || len(open.Entries) == wire.MaxEntries {
 			open = &part{at: x.At, from: x.At, minute: minute, holder: holder}
-			binary.LittleEndian.PutUint64(open.ID[:], a.cfg.env.Uint64())
-			binary.LittleEndian.PutUint64(open.ID[8:], a.cfg.env.Uint64())
+			open.ID = wire.RandomID(a.cfg.env, wire.AnonymousClass) // of the journal, which has an id of a minute once
 			j.parts = append(j.parts, open)
 		}
 		open.Entries, open.Increments = append(open.Entries, wire.Entry{Counter: x.Counter, Delta: x.Delta}), open.Increments+1

@@ -42,12 +42,15 @@ func (s *addingStore) add(counter string, deltas ...int64) {
 func (s *addingStore) Added(_ context.Context, limit int) (all []store.Added, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.unread != nil {
+		return nil, s.unread
+	}
 	for _, id := range slices.Sorted(maps.Keys(s.rows)) {
 		if len(all) < limit {
 			all = append(all, s.rows[id])
 		}
 	}
-	return all, s.unread
+	return all, nil
 }
 
 func (s *addingStore) Fold(ctx context.Context, c *store.Commit) (result store.CommitResult, err error) {
@@ -127,7 +130,71 @@ func TestAddedCountsOnce(t *testing.T) {
 	}
 }
 
-// Two aggregators take what there is, and nothing counts twice. Sums beyond int64 are taken in smaller lots.
+// While the last check of the database failed, its increments stay there: they may be another database's. Ready says what keeps them
+// from being counted.
+func TestAddedStaysWhileSomethingIsWrong(t *testing.T) {
+	for name, trouble := range map[string]func(st *addingStore){
+		"another database": func(st *addingStore) {
+			st.On("check", func(int) protocoltest.Answer { return protocoltest.Deployment })
+		},
+		"no rights": func(st *addingStore) {
+			st.answers = slices.Repeat([]func(func() error) error{func(func() error) error { return store.ErrDeployment }}, 1000)
+		},
+		"no rights to read": func(st *addingStore) { st.unread = store.ErrDeployment },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				st := adding(t)
+				r := runOver(t, st.Store, st, aggregator.Config{})
+				settle(time.Second)
+				st.mu.Lock()
+				trouble(st)
+				st.mu.Unlock()
+				settle(2 * store.CheckEvery)
+				st.add("a", 1)
+				settle(2 * store.CheckEvery) // the settings are not too old yet
+				if err := r.agg.Ready(); st.left() != 1 || !errors.Is(err, store.ErrDeployment) {
+					t.Errorf("%d increments are left, ready: %v; want 1 and ErrDeployment", st.left(), err)
+				}
+				st.mu.Lock()
+				st.answers, st.unread = nil, nil
+				st.mu.Unlock()
+				st.On("check", nil)
+				settle(2 * store.CheckEvery)
+				if err := r.agg.Ready(); st.left() != 0 || st.Total("a") != 1 || err != nil {
+					t.Errorf("%d increments are left, the total is %d, ready: %v; want 0, 1 and ready", st.left(), st.Total("a"), err)
+				}
+			})
+		})
+	}
+}
+
+// hangingStore answers no commit of increments of other programs.
+type hangingStore struct{ *addingStore }
+
+func (s hangingStore) Fold(ctx context.Context, c *store.Commit) (store.CommitResult, error) {
+	if len(c.Taken) == 0 {
+		return s.addingStore.Fold(ctx, c)
+	}
+	<-ctx.Done()
+	return store.CommitResult{}, ctx.Err()
+}
+
+// A commit of them bounds a drain no less than others do.
+func TestAddedEndsWithTheDrain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := adding(t)
+		st.add("a", 1)
+		r := runOver(t, st.Store, hangingStore{st}, aggregator.Config{CommitTimeout: time.Hour, DrainTimeout: 5 * time.Second})
+		settle(2 * time.Second)
+		began := time.Now()
+		if err := r.finish(); err != nil || time.Since(began) != 5*time.Second {
+			t.Errorf("Run returned %v after %s, want nil after 5s", err, time.Since(began))
+		}
+	})
+}
+
+// Two aggregators take what there is, and nothing counts twice. Their sums may leave int64.
 func TestAddedBesideEachOther(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := adding(t)

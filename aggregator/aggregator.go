@@ -32,7 +32,9 @@ type Aggregator struct {
 
 	aging    *aging
 	settings atomic.Pointer[snapshot]
-	asked    chan chan struct{} // to read the settings at once; the inner one is closed then
+	usable   atomic.Bool           // the last check of the database went well
+	adder    atomic.Pointer[state] // why no increments of other programs can be folded
+	asked    chan chan struct{}    // to read the settings at once; the inner one is closed then
 	records  *records
 	inflight *inflight
 	folded   chan struct{} // has an element if takeAdded has released shards since the loop looked
@@ -65,6 +67,7 @@ func New(bus Bus, st Store, cfg Config) (*Aggregator, error) {
 	a.records.limit = cfg.CommitTimeout
 	a.inflight = newInflight(&cfg, a.clock.Now)
 	a.state.Store(&state{reason: errors.New("not started")})
+	a.adder.Store(&state{})
 	a.stats.waits.Store(new(wait))
 	a.stats.added.Store(new(wait))
 	a.stats.replays.Store(new(wait))
@@ -88,9 +91,10 @@ func (a *Aggregator) Run(ctx context.Context) error {
 		a.state.Store(&state{reason: errors.New("stopped")})
 		a.stats.taking.Store(false)
 	}()
+	l := newLoop(a)
 	adder, ok := a.store.(store.Adder)
 	if !ok {
-		return newLoop(a).run(ctx)
+		return l.run(ctx)
 	}
 	taking, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})
@@ -98,8 +102,12 @@ func (a *Aggregator) Run(ctx context.Context) error {
 		defer close(ended)
 		a.takeAdded(taking, adder)
 	})
-	defer func() { stop(); <-ended }()
-	return newLoop(a).run(ctx)
+	defer func() {
+		stop()
+		defer time.AfterFunc(time.Until(l.deadline), a.endCalls).Stop() // a commit that is aborted is safe: takeAdded
+		<-ended
+	}()
+	return l.run(ctx)
 }
 
 // maxSkew is the largest difference between the local clock and the store's at which the
@@ -117,6 +125,9 @@ type state struct {
 func (a *Aggregator) Ready() error {
 	if reason := a.state.Load().reason; reason != nil {
 		return reason
+	}
+	if reason := a.adder.Load().reason; reason != nil {
+		return fmt.Errorf("increments of other programs are not folded: %w", reason)
 	}
 	if skew := a.clock.Skew(); skew > maxSkew {
 		return fmt.Errorf("the local clock differs from the store's by %s (limit: %s); set the clock", skew, maxSkew)

@@ -20,7 +20,7 @@ const (
 	outdated                  // try after the next check: the settings are too old, and nothing was applied
 	blocked                   // try when another commit of this process has ended: no shard is free
 	superseded                // try after a check: the store has newer rules, and nothing was applied
-	split                     // try in halves at once: a sum does not fit 64 bits, or the commit a limit
+	split                     // try in halves at once: the commit does not fit a limit
 	refused                   // try in halves, or set aside: the store refuses the content for good
 	alone                     // try each part in a commit of its own: nothing was applied, and no marker was found
 	unreached                 // try later: a look-up or a growth failed, or the commit never began
@@ -34,7 +34,7 @@ type outcome struct {
 	job         *job
 	applied     []*part
 	duplicates  []*part // applied before, by any aggregator
-	conflicts   []*part // their ids were applied with another fingerprint
+	conflicts   []conflict
 	rest        []*part
 	completions []*part // of the job, not applied
 	completed   []*part // completions that are in the store
@@ -43,6 +43,12 @@ type outcome struct {
 	wants       []store.Growth // counters that need more shards than this process knew of
 	freed       int64          // inflight.freed before the attempt asked for shards
 	work        work
+}
+
+// A conflict is a part whose id was applied with other increments.
+type conflict struct {
+	*part
+	applied wire.Fingerprint
 }
 
 // work counts the calls and entities of an attempt.
@@ -60,11 +66,7 @@ func (a *Aggregator) attempt(j *job) (o outcome) {
 	if len(o.rest) == 0 {
 		return o
 	}
-	c, ok := a.sumsOf(o.rest)
-	if !ok {
-		o.verdict = split
-		return o
-	}
+	c := a.sumsOf(o.rest)
 	records, growths, ok := a.learn(&o, c.adds)
 	if !ok {
 		return o
@@ -282,7 +284,7 @@ func (a *Aggregator) dropApplied(o *outcome) bool {
 			o.duplicates = append(o.duplicates, p)
 		// The same id with other deltas: this part was never applied.
 		case m.Fingerprint != p.fingerprint:
-			o.conflicts = append(o.conflicts, p)
+			o.conflicts = append(o.conflicts, conflict{p, m.Fingerprint})
 		case m.Fold == p.fold:
 			o.applied = append(o.applied, p)
 			o.work.entries += len(p.Entries)

@@ -85,7 +85,7 @@ func TestAttempt(t *testing.T) {
 		unmarked string // parts without a marker
 		busy     bool   // another commit has the only shard of a
 		cancel   bool   // part 2 undoes part 1
-		huge     bool   // the sum of 1 and 2 does not fit
+		huge     bool   // the sum of 1 and 2 is beyond int64
 		want     tried
 	}{
 		"applied": {
@@ -128,9 +128,10 @@ func TestAttempt(t *testing.T) {
 			store: cannedStore{applied: deployment}, lookup: true,
 			want: tried{Verdict: stuck, Rest: "12", Work: work{read: 2}, Called: []string{"applied 2"}},
 		},
-		"sums do not fit": {
+		"a sum beyond int64": {
 			huge: true,
-			want: tried{Verdict: split, Rest: "12"},
+			want: tried{Applied: "12", Work: work{commits: 1, written: 6, read: 2, raised: 2, entries: 3},
+				Called: []string{"shards 2", "grow 2", "fold 2+2"}},
 		},
 		"records cannot be read": {
 			store: cannedStore{shards: away},
@@ -212,8 +213,12 @@ func TestAttempt(t *testing.T) {
 				a.inflight.policy.Pick("a", 1, time.Now())
 			}
 			o := a.attempt(&job{parts: []*part{one, two}, lookup: c.lookup})
+			var conflicting []*part
+			for _, c := range o.conflicts {
+				conflicting = append(conflicting, c.part)
+			}
 			c.want.Work.increments = int64(c.want.Work.entries) // no part says that it has more
-			got := tried{o.verdict, numbersOf(o.applied), numbersOf(o.duplicates), numbersOf(o.conflicts), numbersOf(o.rest), o.work, st.called}
+			got := tried{o.verdict, numbersOf(o.applied), numbersOf(o.duplicates), numbersOf(conflicting), numbersOf(o.rest), o.work, st.called}
 			if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(work{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -234,6 +239,25 @@ func TestAttempt(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The parts of increments of other programs have ids like others: the journal has them.
+func TestPartsOfOtherProgramsHaveIDs(t *testing.T) {
+	t.Parallel()
+	var added []store.Added
+	for i := range 100 * wire.MaxEntries {
+		added = append(added, store.Added{ID: int64(i), Counter: fmt.Sprint(i), Delta: 1, At: time.Now()})
+	}
+	seen := make(map[wire.PartID]bool)
+	for _, p := range newTestAggregator(t).jobOf(added).parts {
+		if seen[p.ID] || p.ID.Class() != wire.AnonymousClass {
+			t.Errorf("the id %s is of class %d, or was there before", p.ID, p.ID.Class())
+		}
+		seen[p.ID] = true
+	}
+	if len(seen) < 100 {
+		t.Errorf("%d parts, want 100", len(seen))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -79,12 +80,17 @@ func TestAWaitingPublisherGetsConflicts(t *testing.T) {
 	other := merged
 	other.Entries = []wire.Entry{one("a", 5)}
 	used := keyed(t, "k", 30, 7, "x")
+	var many []wire.Part
+	for i := range int64(100) {
+		many = append(many, id("x", 10+i))
+	}
 	for name, tc := range map[string]struct {
 		first, second, conflicts []wire.Part
 		want                     map[string]int64
 	}{
 		"ids": {[]wire.Part{id("x", 1), id("y", 2)}, []wire.Part{id("x", 10), id("y", 2), id("z", 4), id("x", 20)},
 			[]wire.Part{id("x", 10), id("x", 20)}, map[string]int64{"ids": 7, "b": 1}},
+		"many uses of an id":          {[]wire.Part{id("x", 1), id("y", 2)}, slices.Concat(many, []wire.Part{id("x", 1)}), many, map[string]int64{"ids": 3, "b": 1}},
 		"a request under a used key":  {keyed(t, "k", 1, 1), used, used[:1], map[string]int64{"c0": 1, "b": 1}},
 		"a message of such a request": {keyed(t, "k", 1, 1), used[:2], used[:1], map[string]int64{"c0": 1, "b": 1}},
 		"a used id in a request":      {[]wire.Part{id("x", 1)}, keyed(t, "k", 1, 7, "x", "y"), []wire.Part{id("x", 7)}, map[string]int64{"c0": 7, "ids": 8, "b": 1}},
@@ -106,6 +112,9 @@ func TestAWaitingPublisherGetsConflicts(t *testing.T) {
 					wantReused(t, "third", none)
 					if !acked(first) || !acked(second) || !acked(third) || len(r.store.DeadLetters()) != 0 {
 						t.Errorf("acknowledged %v %v %v, letters %q, want all and none", acked(first), acked(second), acked(third), r.reasons())
+					}
+					if got := r.store.Counts().Folds + r.store.Counts().Collisions; got > 6 {
+						t.Errorf("%d commits, want a few however many the conflicts are", got)
 					}
 					if got := r.agg.Stats().Conflicts; got != int64(len(tc.conflicts)) {
 						t.Errorf("%d conflicts in the stats, want %d", got, len(tc.conflicts))

@@ -3,10 +3,10 @@ package aggregator
 import (
 	"bytes"
 	"cmp"
-	"math/bits"
 	"slices"
 
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -71,27 +71,17 @@ func (g *grouper) eachOf(p *part, visit func(group []byte)) {
 	}
 }
 
-// A groupSum is the sum of a group. It has 128 bits: counters that cancel out are in any order.
+// A groupSum is the sum of a group.
 type groupSum struct {
 	name string
-	hi   int64
-	lo   uint64
+	int128.Int
 }
 
-func (s *groupSum) add(delta int64) {
-	var carry uint64
-	s.lo, carry = bits.Add64(s.lo, uint64(delta), 0)
-	s.hi += delta>>63 + int64(carry)
-}
-
-// int64 reports false if the sum does not fit.
-func (s *groupSum) int64() (int64, bool) { return int64(s.lo), s.hi == int64(s.lo)>>63 }
-
-// sums returns the sums of groups for those of one minute, by wire.Order, and the indexes of each add. It
-// reports false if a sum does not fit int64. Sums of 0 are left out.
-func (g *grouper) sums(adds []store.ShardDelta) (groups []store.ShardDelta, sets [][]int64, ok bool) {
+// sums returns the sums of groups for those of one minute, by wire.Order, and the indexes of each add. Sums of
+// 0 are left out.
+func (g *grouper) sums(adds []store.ShardDelta) (groups []store.ShardDelta, sets [][]int64) {
 	if g == nil {
-		return nil, nil, true
+		return nil, nil
 	}
 	var sums []groupSum
 	places := make(map[string]int)
@@ -107,21 +97,19 @@ func (g *grouper) sums(adds []store.ShardDelta) (groups []store.ShardDelta, sets
 			}
 			at := latest[index]
 			if at >= len(sums) || sums[at].name != string(group) {
-				if at, ok = places[string(group)]; !ok {
+				known := false
+				if at, known = places[string(group)]; !known {
 					at = len(sums)
 					sums = append(sums, groupSum{name: string(group)})
 					places[sums[at].name] = at
 				}
 				latest[index] = at
 			}
-			sums[at].add(adds[i].Delta)
+			sums[at].Int = sums[at].Add(adds[i].Sum())
 		})
 		sets[i] = g.intern(set)
 	}
-	if groups, ok = addsOf(sums); !ok {
-		return nil, nil, false
-	}
-	return groups, sets, true
+	return addsOf(sums), sets
 }
 
 // overflows is the number of counters that sums has put into an overflow group.
@@ -133,22 +121,19 @@ func (g *grouper) overflows() int {
 }
 
 // addsOf makes the adds of a commit from the sums of groups.
-func addsOf(sums []groupSum) ([]store.ShardDelta, bool) {
+func addsOf(sums []groupSum) []store.ShardDelta {
 	adds := make([]store.ShardDelta, 0, len(sums))
 	for i := range sums {
-		delta, fits := sums[i].int64()
-		if !fits {
-			return nil, false
-		}
-		if delta == 0 {
+		if sums[i].Int == (int128.Int{}) {
 			continue
 		}
-		add := store.ShardDelta{Counter: sums[i].name, Delta: delta}
+		add := store.ShardDelta{Counter: sums[i].name}
+		add.Delta, add.Upper = sums[i].Halves()
 		add.Order, add.Hash = wire.Hashes(add.Counter)
 		adds = append(adds, add)
 	}
 	slices.SortFunc(adds, compareAdds)
-	return adds, true
+	return adds
 }
 
 // intern returns a slice that all counters with the same set share.

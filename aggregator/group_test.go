@@ -10,6 +10,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -84,10 +85,7 @@ func TestAGroupGetsWhatIsGrouped(t *testing.T) {
 				p.minute = now
 			}
 		}
-		c, ok := withSettings(t, s, store.Limits{Keys: 1000, Commits: 1, Shards: 1}).sumsOf(parts)
-		if !ok {
-			t.Fatalf("seed %d: the sums do not fit", seed)
-		}
+		c := withSettings(t, s, store.Limits{Keys: 1000, Commits: 1, Shards: 1}).sumsOf(parts)
 		checkTally(t, fmt.Sprint("seed ", seed), s, parts, &c)
 	}
 }
@@ -159,30 +157,46 @@ func checkTally(t *testing.T, name string, s store.Settings, parts []*part, c *t
 	}
 }
 
-// Increments that cancel out fit a group in any order, and others that do not fit it are split.
-func TestAGroupBeyondInt64(t *testing.T) {
+// The sums of counters, of groups and of minutes are exact beyond int64, of one minute and of several.
+func TestSumsBeyondInt64(t *testing.T) {
 	t.Parallel()
-	a := withSettings(t, indexed(t, [][2]string{{"p:*", "all"}}), store.Limits{Keys: 1000, Commits: 1, Shards: 1})
-	for name, tc := range map[string]struct {
-		deltas []int64
-		want   bool
-	}{
-		"in turn":         {[]int64{math.MaxInt64, math.MaxInt64, math.MinInt64 + 1, math.MinInt64 + 1, 7}, true},
-		"below":           {[]int64{math.MinInt64 + 1, math.MinInt64 + 1, math.MaxInt64, math.MaxInt64}, true},
-		"the largest":     {[]int64{math.MaxInt64 - 1, 1}, true},
-		"too large":       {[]int64{math.MaxInt64, 1}, false},
-		"too small":       {[]int64{math.MinInt64 + 1, -2}, false},
-		"twice too large": {[]int64{math.MaxInt64, math.MaxInt64, 2}, false},
+	now := wire.MinuteOf(time.Now())
+	a := withSettings(t, indexed(t, [][2]string{{"p:*", "all"}}, "p:*", "=all"), store.Limits{Keys: 1000, Commits: 1, Shards: 1})
+	for name, deltas := range map[string][]int64{
+		"in turn":         {math.MaxInt64, math.MaxInt64, math.MinInt64 + 1, math.MinInt64 + 1, 7},
+		"below":           {math.MinInt64 + 1, math.MinInt64 + 1, math.MaxInt64, math.MaxInt64},
+		"the largest":     {math.MaxInt64 - 1, 1},
+		"too large":       {math.MaxInt64, 1},
+		"too small":       {math.MinInt64 + 1, -2},
+		"twice too large": {math.MaxInt64, math.MaxInt64, 2},
 	} {
-		p, want := &part{}, int64(0)
-		for i, delta := range tc.deltas {
-			p.Entries, want = append(p.Entries, wire.Entry{Counter: fmt.Sprint("p:", i), Delta: delta}), want+delta
-		}
-		wire.SortEntries(p.Entries)
-		c, ok := a.sumsOf([]*part{p})
-		at := slices.IndexFunc(c.adds, func(d store.ShardDelta) bool { return d.Counter == "=all" })
-		if ok != tc.want || ok && (want != 0) != (at >= 0) || at >= 0 && c.adds[at].Delta != want {
-			t.Errorf("%s: fits: %t, adds %v; want %t and %d", name, ok, c.adds, tc.want, want)
+		for minutes := wire.Minute(1); minutes <= 2; minutes++ {
+			var parts []*part
+			var want, inLast int128.Int
+			for i, delta := range deltas {
+				p := &part{minute: now - wire.Minute(i)%minutes}
+				p.Entries = append(p.Entries, wire.Entry{Counter: "p:one", Delta: delta})
+				parts, want = append(parts, p), want.Add(int128.Of(delta))
+				if p.minute == now {
+					inLast = inLast.Add(int128.Of(delta))
+				}
+			}
+			c := a.sumsOf(parts)
+			got := make(map[string][2]int128.Int) // total, and of the last minute
+			for i := range c.adds {
+				got[c.adds[i].Counter] = [2]int128.Int{c.adds[i].Sum()}
+			}
+			for i := range c.buckets {
+				if b := &c.buckets[i]; b.Minute == now {
+					counter := c.adds[b.Add].Counter
+					got[counter] = [2]int128.Int{got[counter][0], b.Sum()}
+				}
+			}
+			for _, counter := range []string{"p:one", "=all"} {
+				if got[counter] != [2]int128.Int{want, inLast} {
+					t.Errorf("%s, %d minutes: %s gets %d, want %d and %d in the last minute", name, minutes, counter, got[counter], want, inLast)
+				}
+			}
 		}
 	}
 }
@@ -215,9 +229,9 @@ func TestPackCountsGroups(t *testing.T) {
 			if ring.Minutes > 0 && len(minutes) > ring.Minutes {
 				t.Errorf("seed %d: a job of %d minutes, at most %d fit", seed, len(minutes), ring.Minutes)
 			}
-			x, ok := a.sumsOf(j.parts)
+			x := a.sumsOf(j.parts)
 			c := store.Commit{Adds: x.adds, Buckets: x.buckets, Archive: j.archive, Markers: make([]store.Marker, len(j.parts))}
-			if n := c.Entities(); !ok || n > limit || n > j.entities {
+			if n := c.Entities(); n > limit || n > j.entities {
 				t.Errorf("seed %d: a commit of %d entities, the job says %d, limit %d", seed, n, j.entities, limit)
 			} else {
 				most = max(most, n)
@@ -281,7 +295,7 @@ func TestFewCommitsWriteOneGroup(t *testing.T) {
 			}
 			writes := make(map[string]int)
 			for _, j := range pack(parts, 400, a.lateness(), newGrouper(a.Settings().Rules), nil) {
-				x, _ := a.sumsOf(j.parts)
+				x := a.sumsOf(j.parts)
 				entities[n] += len(x.adds) + len(j.parts)
 				for _, d := range x.adds {
 					if countmill.IsGroup(d.Counter) {

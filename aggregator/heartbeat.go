@@ -102,6 +102,7 @@ func (a *Aggregator) checkAll(ctx context.Context, checks chan<- error) {
 	var asked chan struct{} // by ReadSettings; nil if the check is a regular one
 	for ctx.Err() == nil {
 		err := a.check(ctx)
+		a.usable.Store(err == nil)
 		if asked != nil {
 			close(asked)
 			asked = nil

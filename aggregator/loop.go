@@ -56,6 +56,7 @@ type loop struct {
 
 	checks   chan error
 	draining bool
+	deadline time.Time // of the drain; zero before it
 	timer    *time.Timer
 	// audited is when lag and readiness were last computed.
 	audited time.Time
@@ -143,6 +144,7 @@ func (l *loop) run(ctx context.Context) error {
 		case <-stop:
 			stop, l.draining = nil, true
 			l.hurry()
+			l.deadline = time.Now().Add(l.a.cfg.DrainTimeout)
 			t := time.NewTimer(l.a.cfg.DrainTimeout)
 			defer t.Stop()
 			deadline = t.C

@@ -14,7 +14,7 @@ type held struct {
 	msg    *message.Message
 	reply  *wire.Reply // for the publisher; nil if the publisher does not wait for the ack
 	letter string      // the dead letter's key; msg is nil then
-	source string      // the message's id, for dead letters
+	source string      // the message's id, for a letter of a message that cannot be read
 	time   time.Time   // when its oldest increment was added
 	wait
 	memory int // estimated, in bytes
@@ -57,7 +57,7 @@ type company struct {
 	// followers of a head wait here until it is settled.
 	followers []*part
 	// rivals have the same id and another fingerprint. If this part is applied, they are refused.
-	// If it is refused, the next rival is tried.
+	// If it is refused, the next rival is tried, unless its fate is known too.
 	rivals []*part
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -134,8 +135,8 @@ func (j *job) singles() []*job {
 }
 
 // merge sums the entries of the parts by counter, sorted by wire.Order, all with Shard 0. Sums of
-// 0 are left out. It reports false if a sum does not fit int64: the job must then be split.
-func merge(parts []*part) ([]store.ShardDelta, bool) {
+// 0 are left out.
+func merge(parts []*part) []store.ShardDelta {
 	n := 0
 	for _, p := range parts {
 		n += len(p.Entries)
@@ -165,7 +166,7 @@ func (m *merging) take(p *part) {
 	}
 }
 
-func (m *merging) sum() ([]store.ShardDelta, bool) { return sumAdjacent(sortRuns(m.adds, m.runs)) }
+func (m *merging) sum() []store.ShardDelta { return sumAdjacent(sortRuns(m.adds, m.runs)) }
 
 // shortRun is the mean length of runs below which merging is not faster than sorting.
 const shortRun = 256
@@ -213,29 +214,21 @@ func mergeTwo(into, a, b []store.ShardDelta) []store.ShardDelta {
 	return append(append(into, a...), b...)
 }
 
-func sumAdjacent(adds []store.ShardDelta) ([]store.ShardDelta, bool) {
+// sumAdjacent sums the adds of each counter. Every sum fits: otherwise a caller could send thousands of increments that need
+// a commit each.
+func sumAdjacent(adds []store.ShardDelta) []store.ShardDelta {
 	merged := adds[:0]
 	for i := 0; i < len(adds); {
-		sum := adds[i]
-		for i++; i < len(adds) && adds[i].Order == sum.Order && adds[i].Counter == sum.Counter; i++ {
-			total, fits := plus(sum.Delta, adds[i].Delta)
-			if !fits {
-				return nil, false
-			}
-			sum.Delta = total
+		first := adds[i]
+		sum := first.Sum()
+		for i++; i < len(adds) && adds[i].Order == first.Order && adds[i].Counter == first.Counter; i++ {
+			sum = sum.Add(adds[i].Sum())
 		}
-		if sum.Delta != 0 {
-			merged = append(merged, sum)
+		if first.Delta, first.Upper = sum.Halves(); sum != (int128.Int{}) {
+			merged = append(merged, first)
 		}
 	}
-	return merged, true
-}
-
-// plus adds b, which is not 0, and reports whether the sum fits.
-func plus(a, b int64) (sum int64, fits bool) {
-	sum = a + b
-	// The sum has wrapped.
-	return sum, (sum > a) == (b > 0)
+	return merged
 }
 
 // compareAdds orders the adds of a commit.

@@ -168,7 +168,7 @@ func (l *loop) replayOne(f *found, decision store.Decision) {
 		r.spend(f.Key)
 		return
 	}
-	h := &held{letter: f.Key, source: f.Source, memory: f.memory, time: f.Time, maybe: f.Maybe}
+	h := &held{letter: f.Key, memory: f.memory, time: f.Time, maybe: f.Maybe}
 	h.born, h.completionID = f.Time, flushCompletion(f.batch)
 	// The letter stays in the store until its parts are settled.
 	r.open++

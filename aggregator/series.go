@@ -7,6 +7,7 @@ import (
 
 	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/store"
+	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -22,22 +23,22 @@ type tally struct {
 	now               time.Time // the store's time
 }
 
-// sumsOf sums the entries of the parts. It reports false if a sum does not fit int64.
-func (a *Aggregator) sumsOf(parts []*part) (c tally, ok bool) {
+// sumsOf sums the entries of the parts.
+func (a *Aggregator) sumsOf(parts []*part) (c tally) {
 	s := a.settings.Load()
 	c.version, c.restores = s.Version, s.Restores
 	if s.Rules == nil {
-		c.adds, ok = merge(parts)
-		return c, ok
+		c.adds = merge(parts)
+		return c
 	}
 	c.now = a.clock.Now()
-	ok = c.byMinute(parts, s.Rules, c.now)
-	return c, ok
+	c.byMinute(parts, s.Rules, c.now)
+	return c
 }
 
 // byMinute sums by counter, and for counters under a rule by counter and minute: +5 at 12:00 and -5
 // at 12:01 are two buckets, although they leave the total as it is.
-func (c *tally) byMinute(parts []*part, rules *store.Rules, now time.Time) bool {
+func (c *tally) byMinute(parts []*part, rules *store.Rules, now time.Time) {
 	bucketOf := func(p *part) wire.Minute { return countedAt(p, now) }
 	minutes := make(map[wire.Minute]*merging)
 	for minute, n := range countBy(parts, bucketOf) {
@@ -47,9 +48,10 @@ func (c *tally) byMinute(parts []*part, rules *store.Rules, now time.Time) bool 
 		minutes[bucketOf(p)].take(p)
 	}
 	if len(minutes) == 1 {
-		return c.oneMinute(minutes, rules)
+		c.oneMinute(minutes, rules)
+	} else {
+		c.manyMinutes(minutes, rules)
 	}
-	return c.manyMinutes(minutes, rules)
 }
 
 // countedAt is the minute at which the entries of a part count.
@@ -71,17 +73,11 @@ func countBy(parts []*part, bucketOf func(*part) wire.Minute) map[wire.Minute]in
 }
 
 // oneMinute is the usual case: all increments of a window are of one minute.
-func (c *tally) oneMinute(minutes map[wire.Minute]*merging, rules *store.Rules) (ok bool) {
+func (c *tally) oneMinute(minutes map[wire.Minute]*merging, rules *store.Rules) {
 	for minute, m := range minutes {
-		if c.adds, ok = m.sum(); !ok {
-			return false
-		}
+		c.adds = m.sum()
 		grouper := newGrouper(rules)
-		groups, sets, ok := grouper.sums(c.adds)
-		if !ok {
-			return false
-		}
-		c.merge(groups, sets)
+		c.merge(grouper.sums(c.adds))
 		c.overflowed = grouper.overflows()
 		for i := range c.adds {
 			if rules.SeriesOf(c.adds[i].Counter) == nil {
@@ -90,10 +86,9 @@ func (c *tally) oneMinute(minutes map[wire.Minute]*merging, rules *store.Rules) 
 			if c.buckets == nil {
 				c.buckets = make([]store.BucketDelta, 0, len(c.adds)-i)
 			}
-			c.buckets = append(c.buckets, store.BucketDelta{Add: i, Minute: minute, Delta: c.adds[i].Delta})
+			c.buckets = append(c.buckets, store.BucketDelta{Add: i, Minute: minute, Delta: c.adds[i].Delta, Upper: c.adds[i].Upper})
 		}
 	}
-	return true
 }
 
 // merge adds groups to the sums, and notes the indexes of each.
@@ -119,7 +114,7 @@ type timed struct {
 	indexes []int64
 }
 
-func (c *tally) manyMinutes(minutes map[wire.Minute]*merging, rules *store.Rules) bool {
+func (c *tally) manyMinutes(minutes map[wire.Minute]*merging, rules *store.Rules) {
 	n := 0
 	for _, m := range minutes {
 		n += len(m.adds)
@@ -127,14 +122,8 @@ func (c *tally) manyMinutes(minutes map[wire.Minute]*merging, rules *store.Rules
 	all := make([]timed, 0, n)
 	groups := newGrouper(rules)
 	for minute, m := range minutes {
-		adds, ok := m.sum()
-		if !ok {
-			return false
-		}
-		more, sets, ok := groups.sums(adds)
-		if !ok {
-			return false
-		}
+		adds := m.sum()
+		more, sets := groups.sums(adds)
 		for i := range adds {
 			a := timed{ShardDelta: adds[i], minute: minute}
 			if sets != nil {
@@ -155,34 +144,26 @@ func (c *tally) manyMinutes(minutes map[wire.Minute]*merging, rules *store.Rules
 		for n < len(all) && all[n].Order == all[0].Order && all[n].Counter == all[0].Counter {
 			n++
 		}
-		if !c.add(all[:n], rules.SeriesOf(all[0].Counter) != nil) {
-			return false
-		}
+		c.add(all[:n], rules.SeriesOf(all[0].Counter) != nil)
 		all = all[n:]
 	}
-	return true
 }
 
 // add adds the sums of one counter. A total of 0 is left out, unless a series has its parts.
-func (c *tally) add(counter []timed, series bool) bool {
-	total := counter[0].ShardDelta
-	for i := range counter[1:] {
-		sum, fits := plus(total.Delta, counter[1+i].Delta)
-		if !fits {
-			return false
-		}
-		total.Delta = sum
-	}
-	if series {
-		for i := range counter {
-			c.buckets = append(c.buckets, store.BucketDelta{Add: len(c.adds), Minute: counter[i].minute, Delta: counter[i].Delta})
+func (c *tally) add(counter []timed, series bool) {
+	var sum int128.Int
+	for i := range counter {
+		sum = sum.Add(counter[i].Sum())
+		if series {
+			c.buckets = append(c.buckets, store.BucketDelta{Add: len(c.adds), Minute: counter[i].minute, Delta: counter[i].Delta, Upper: counter[i].Upper})
 		}
 	}
-	if series || total.Delta != 0 {
-		if set := counter[0].indexes; len(set) > 0 && total.Delta != 0 {
+	total, moves := counter[0].ShardDelta, sum != int128.Int{}
+	total.Delta, total.Upper = sum.Halves()
+	if series || moves {
+		if set := counter[0].indexes; len(set) > 0 && moves {
 			c.grouped = append(c.grouped, store.Grouping{Add: len(c.adds), Indexes: set})
 		}
 		c.adds = append(c.adds, total)
 	}
-	return true
 }

@@ -28,8 +28,8 @@ func (l *loop) settle(o outcome) {
 		}
 		l.applied(p)
 	}
-	for _, p := range o.conflicts {
-		l.refuse(p, idReused, false)
+	for _, c := range o.conflicts {
+		l.conflict(c)
 	}
 	if o.verdict == blocked {
 		l.wait(o)
@@ -79,6 +79,21 @@ func (l *loop) applied(p *part) {
 	p.eachHolder(l.done)
 }
 
+// conflict refuses a part and those of its rivals that would be refused like it, after a commit for each. The others are copies of
+// what was applied.
+func (l *loop) conflict(c conflict) {
+	if c.company != nil {
+		c.company.rivals = slices.DeleteFunc(c.company.rivals, func(rival *part) bool {
+			reused := rival.fingerprint != c.applied
+			if reused {
+				l.refuse(rival, idReused, false)
+			}
+			return reused
+		})
+	}
+	l.refuse(c.part, idReused, false)
+}
+
 // wait parks a job until another commit ends. If some commit has released its shards since the
 // job asked for them, the job may have missed the wake-up, so it is tried again at once.
 func (l *loop) wait(o outcome) {
@@ -92,10 +107,6 @@ func (l *loop) wakeBlocked() {
 		j.waits = false
 	}
 }
-
-// errTooLarge is the reason of a dead letter whose increments fit their counters and not a group: sums of
-// thousands of the largest increments in one part. It can be replayed when the index is gone.
-var errTooLarge = errors.New("its increments of one group do not fit 64 bits together")
 
 // answered notes that the store has answered, even with an error.
 func (l *loop) answered() { l.failures, l.halved, l.stuck = 0, 0, false }
@@ -141,17 +152,11 @@ func (l *loop) retry(o outcome) {
 	}
 }
 
-// split makes a job smaller, until one part is left that does not fit even alone.
+// split makes a job smaller. One part fits, but for the completions.
 func (l *loop) split(j *job) {
-	switch {
-	case len(j.parts) > 1:
-		l.jobs = append(l.jobs, j.halve()...)
-	case len(j.completions) > 0:
-		j.completions = nil
-		l.jobs = append(l.jobs, j)
-	default:
-		l.afterRefusal(j, errTooLarge)
-	}
+	jobs := j.halve()
+	jobs[0].completions = nil
+	l.jobs = append(l.jobs, jobs...)
 }
 
 // afterUnreached retries a job later.

@@ -63,7 +63,7 @@ func TestSettle(t *testing.T) {
 	}{
 		"again":                               {verdict: again, before: 3, want: queued{Jobs: []int{4}}},
 		"split":                               {verdict: split, before: 3, want: queued{Jobs: []int{2, 2}, Failures: 3}},
-		"split, a part alone":                 {verdict: split, parts: 1, before: 3, want: queued{DeadLettered: true}},
+		"split, a part alone":                 {verdict: split, parts: 1, before: 3, want: queued{Jobs: []int{1}, Failures: 3}},
 		"superseded":                          {verdict: superseded, before: 3, want: queued{Jobs: []int{4}, Later: true, Attempts: true}},
 		"refused":                             {verdict: refused, before: 3, want: queued{Jobs: []int{2, 2}}},
 		"refused alone":                       {verdict: refused, parts: 1, before: 3, want: queued{DeadLettered: true}},
@@ -130,7 +130,7 @@ func TestSettleAcknowledgesAppliedParts(t *testing.T) {
 		waiting.waits = true
 		l.jobs = append(l.jobs, waiting)
 		l.failures, l.stuck, l.halved = 3, true, 2
-		l.settle(outcome{job: j, applied: parts[:1], duplicates: parts[1:2], conflicts: parts[2:3], rest: parts[3:], verdict: again})
+		l.settle(outcome{job: j, applied: parts[:1], duplicates: parts[1:2], conflicts: []conflict{{part: parts[2]}}, rest: parts[3:], verdict: again})
 		for i, want := range []bool{true, true, false, false} {
 			if got := acked(parts[i]); got != want {
 				t.Errorf("part %d acknowledged: %v, want %v", i, got, want)

@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/wire"
 )
 
@@ -24,14 +25,18 @@ type Marker struct {
 	ExpireAt time.Time
 }
 
-// A ShardDelta adds Delta to one shard.
+// A ShardDelta adds Delta plus Upper times 2^64 to one shard.
 type ShardDelta struct {
 	Counter string
 	Order   uint64 // wire.Order(Counter)
 	Hash    uint64 // wire.ShardHash(Counter, Shard)
 	Shard   int
-	Delta   int64 // 0 only if Commit.Buckets has a bucket of the add
+	Delta   int64
+	Upper   int64 // 0 for a sum that fits Delta
 }
+
+// Sum is what the shard gets. It is 0 only if Commit.Buckets has a bucket of the add.
+func (d *ShardDelta) Sum() int128.Int { return int128.OfHalves(d.Delta, d.Upper) }
 
 // NewShardDelta returns a ShardDelta with its Order and Hash.
 func NewShardDelta(counter string, shard int, delta int64) ShardDelta {
@@ -49,13 +54,13 @@ type Commit struct {
 	// each add. nil if the store does not report ShardStats.
 	KnownShards []int
 	// Buckets are added to series, with the rest of the commit. They are sorted by Add and
-	// Minute; no bucket is in it twice. The buckets of an add sum to its Delta, unless Correction
+	// Minute; no bucket is in it twice. The buckets of an add sum to its Sum, unless Correction
 	// is true. Empty unless a rule has the counter.
 	Buckets []BucketDelta
 	// Correction is true for a commit of a recount. Its buckets need not sum to the Delta of their add,
-	// and an add with buckets may have the Delta 0.
+	// and an add with buckets may have the Sum 0.
 	Correction bool
-	// Grouped are the adds whose Delta is in the adds of groups too, sorted by Add. Empty unless an
+	// Grouped are the adds whose Sum is in the adds of groups too, sorted by Add. Empty unless an
 	// index has the counter.
 	Grouped []Grouping
 	// Archive is the minute before which buckets are added to the archive, in a store with a ring
@@ -94,7 +99,7 @@ type Adder interface {
 type Added struct {
 	ID      int64
 	Counter string
-	Delta   int64
+	Delta   int64 // that of an Increment
 	At      time.Time
 }
 
@@ -103,7 +108,7 @@ type Added struct {
 const AnyRules = math.MaxInt64
 
 // A Grouping says by which indexes an add is in groups too: the shard's grouped part of each index gets
-// the Delta.
+// the Sum.
 type Grouping struct {
 	Add     int     // the position in Commit.Adds
 	Indexes []int64 // their numbers, which rise; at most MaxGroups

@@ -14,12 +14,16 @@ const (
 	DayMinutes     = 24 * 60
 )
 
-// A BucketDelta adds Delta to a minute of the series of an add's counter.
+// A BucketDelta adds Delta plus Upper times 2^64 to a minute of the series of an add's counter.
 type BucketDelta struct {
 	Add    int         // the position of the counter's add in Commit.Adds
 	Minute wire.Minute // of event time
-	Delta  int64       // never 0
+	Delta  int64
+	Upper  int64 // 0 for a sum that fits Delta
 }
+
+// Sum is what the minute gets; never 0.
+func (d *BucketDelta) Sum() int128.Int { return int128.OfHalves(d.Delta, d.Upper) }
 
 // A Bucket is the sum of a minute or of a quarter hour in a counter's series.
 type Bucket struct {

@@ -39,6 +39,12 @@ func (a Int) Cmp(b Int) int { return cmp.Or(cmp.Compare(a.Hi, b.Hi), cmp.Compare
 // Int64 returns the lower 64 bits, and whether they are all of a.
 func (a Int) Int64() (n int64, fits bool) { return int64(a.Lo), a.Hi == int64(a.Lo)>>63 }
 
+// Halves returns two numbers whose sum is a if the second one is multiplied by 2^64. upper is 0 if a fits int64.
+func (a Int) Halves() (lower, upper int64) { return int64(a.Lo), a.Hi - int64(a.Lo)>>63 }
+
+// OfHalves is the opposite of Halves.
+func OfHalves(lower, upper int64) Int { return Int{lower>>63 + upper, uint64(lower)} }
+
 // String returns the decimal digits.
 func (a Int) String() string {
 	if n, fits := a.Int64(); fits {

@@ -40,8 +40,12 @@ func TestArithmetic(t *testing.T) {
 				t.Errorf("%s compared with %s is %d", a, b, a.Cmp(b))
 			}
 		}
-		if n, fits := a.Int64(); fits != bigOf(a).IsInt64() || fits && Of(n) != a {
+		n, fits := a.Int64()
+		if fits != bigOf(a).IsInt64() || fits && Of(n) != a {
 			t.Errorf("%s is %d in 64 bits: %t", a, n, fits)
+		}
+		if lower, upper := a.Halves(); OfHalves(lower, upper) != a || fits != (upper == 0) {
+			t.Errorf("%s has the halves %d and %d", a, lower, upper)
 		}
 	}
 }

@@ -143,10 +143,10 @@ func (f *fold) add(i int, place uint64, yield func(*engine.Change) bool) bool {
 		c.Max = append(c.Max, field(fieldShards, int64(f.known(i))), field(fieldTally, f.Tally))
 		c.Want = append(c.Want, fieldShards, fieldTally)
 	}
-	buckets, ring := f.bucketsOf(i), false
-	c.Add = append(c.Add, field(fieldCount, a.Delta))
+	buckets, ring, sum := f.bucketsOf(i), false, a.Sum()
+	c.Add = append(c.Add, engine.Field{ID: fieldCount, Value: sum})
 	if len(buckets) > 0 {
-		c.Add = append(c.Add, field(fieldBucketed, a.Delta))
+		c.Add = append(c.Add, engine.Field{ID: fieldBucketed, Value: sum})
 	}
 	if facts.stats {
 		c.Add = append(c.Add, field(fieldTally, 1))
@@ -157,11 +157,11 @@ func (f *fold) add(i int, place uint64, yield func(*engine.Change) bool) bool {
 			c.Add, c.Want, ring = append(c.Add, field(fieldBuckets, fresh)), append(c.Want, fieldBuckets), true
 		}
 		for _, b := range young {
-			c.Add = append(c.Add, field(fieldMinute+engine.FieldID(b.Minute), b.Delta))
+			c.Add = append(c.Add, engine.Field{ID: fieldMinute + engine.FieldID(b.Minute), Value: b.Sum()})
 		}
 	}
 	for _, index := range f.groupsOf(i) {
-		c.Add = append(c.Add, field(groupedBy(index), a.Delta))
+		c.Add = append(c.Add, engine.Field{ID: groupedBy(index), Value: sum})
 	}
 	if len(c.Want) > 0 {
 		f.wanted = append(f.wanted, wanted{i, ring})
@@ -229,7 +229,7 @@ func (f *fold) known(add int) int {
 type slot struct {
 	key    engine.Key
 	minute wire.Minute
-	delta  int64
+	sum    engine.Int
 }
 
 func (a *slot) compare(b *slot) int {
@@ -249,7 +249,7 @@ func (f *fold) days(yield func(*engine.Change) bool) bool {
 			place = f.store.place(a.Counter)
 		}
 		for _, b := range own[:f.old(own)] {
-			slots = append(slots, slot{f.store.dayKeyAt(a.Counter, place, dayOf(b.Minute)), b.Minute, b.Delta})
+			slots = append(slots, slot{f.store.dayKeyAt(a.Counter, place, dayOf(b.Minute)), b.Minute, b.Sum()})
 			if n := len(slots) - 1; sorted && n > 0 {
 				sorted = slots[n-1].compare(&slots[n]) <= 0
 			}
@@ -267,7 +267,7 @@ func (f *fold) days(yield func(*engine.Change) bool) bool {
 		for i < len(slots) && slots[i].key == *key {
 			minute, total := slots[i].minute, engine.Int{}
 			for ; i < len(slots) && slots[i].key == *key && slots[i].minute == minute; i++ {
-				total = total.Add(engine.IntOf(slots[i].delta))
+				total = total.Add(slots[i].sum)
 			}
 			c.Add = append(c.Add, engine.Field{ID: fieldMinute + engine.FieldID(minute), Value: total})
 		}

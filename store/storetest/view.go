@@ -10,9 +10,9 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// A shard is exact beyond int64, and when it comes back.
+// A shard is exact beyond int64, and when it comes back. So is one commit.
 func testSumsBeyondInt64(t *testing.T, su *suite) {
-	s := su.open(t)
+	s := seriesStore(t, su)
 	for counter, deltas := range map[string][]int64{
 		"top": {wire.MaxSum, wire.MaxSum - 1}, "beyond the top": {wire.MaxSum, wire.MaxSum, 5},
 		"far beyond the top": {wire.MaxSum, wire.MaxSum, wire.MaxSum, wire.MaxSum, wire.MaxSum},
@@ -31,6 +31,25 @@ func testSumsBeyondInt64(t *testing.T, su *suite) {
 		}
 		v.Close()
 	}
+	m, sum := today(t, s), int128.Int{}
+	for _, minutes := range [][2]int128.Int{{{Hi: 5, Lo: 7}, {Hi: -9}}, {{Hi: 300}, of(1)}, {of(-1), {Hi: -1 << 20, Lo: 3}}} {
+		c := commit(one(marker()), add("wide", 0, 0))
+		for i, n := range minutes {
+			b := store.BucketDelta{Minute: m + wire.Minute(i)}
+			b.Delta, b.Upper = n.Halves()
+			c.Buckets = append(c.Buckets, b)
+		}
+		both := minutes[0].Add(minutes[1])
+		c.Adds[0].Delta, c.Adds[0].Upper = both.Halves()
+		mustFold(t, s, c)
+		sum = sum.Add(both)
+	}
+	v := s.View()
+	defer v.Close()
+	if got := lookup(t, v, store.Key{Counter: "wide", Shard: 0})[0]; got != (store.Value{Exists: true, Count: sum, Bucketed: sum}) {
+		t.Errorf("wide commits: got %+v, want %d", got, sum)
+	}
+	wantSeries(t, "wide commits", seriesIn(t, v, "wide", m, m+2), store.Bucket{Minute: m, Sum: int128.Int{Hi: 305, Lo: 6}}, store.Bucket{Minute: m + 1, Sum: int128.Int{Hi: -9 - 1<<20, Lo: 4}})
 }
 
 func testViewIsPinned(t *testing.T, su *suite) {

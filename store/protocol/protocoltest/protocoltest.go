@@ -17,6 +17,7 @@ import (
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/store/engine"
 	"github.com/countmill/countmill/store/engine/memory"
+	"github.com/countmill/countmill/store/int128"
 	"github.com/countmill/countmill/store/protocol"
 )
 
@@ -142,24 +143,25 @@ func (s *Store) check(c *store.Commit) error {
 			return fmt.Errorf("the marker %s of %s expires at %s", m.ID, m.At, m.ExpireAt)
 		}
 	}
-	sums, has := make(map[int]int64), make(map[string]int)
+	sums, has := make(map[int]int128.Int), make(map[string]int)
 	for _, b := range c.Buckets {
-		sums[b.Add] += b.Delta
+		sums[b.Add] = sums[b.Add].Add(b.Sum())
 	}
 	for _, g := range c.Growths {
 		has[g.Counter] = g.Shards
 	}
 	for i, a := range c.Adds {
 		sum, bucketed := sums[i]
+		placed := store.NewShardDelta(a.Counter, a.Shard, a.Delta)
 		switch err := countmill.CheckName(a.Counter); {
 		case err != nil:
 			return err
-		case a != store.NewShardDelta(a.Counter, a.Shard, a.Delta) || a.Shard < 0 || a.Shard >= countmill.MaxShards:
+		case a.Order != placed.Order || a.Hash != placed.Hash || a.Shard < 0 || a.Shard >= countmill.MaxShards:
 			return fmt.Errorf("add %d has another place than shard %d of %q", i, a.Shard, a.Counter)
 		case i > 0 && cmp.Or(cmp.Compare(c.Adds[i-1].Order, a.Order), cmp.Compare(c.Adds[i-1].Counter, a.Counter), cmp.Compare(c.Adds[i-1].Shard, a.Shard)) >= 0:
 			return fmt.Errorf("add %d is out of order", i)
-		case !c.Correction && bucketed && sum != a.Delta, !bucketed && a.Delta == 0:
-			return fmt.Errorf("add %d of %d has buckets of %d", i, a.Delta, sum)
+		case !c.Correction && bucketed && sum != a.Sum(), !bucketed && a.Sum() == int128.Int{}:
+			return fmt.Errorf("add %d of %d has buckets of %d", i, a.Sum(), sum)
 		case s.opts.NeedRecords && a.Shard >= max(has[a.Counter], s.Record(a.Counter).Shards):
 			return fmt.Errorf("no record names shard %d of %q", a.Shard, a.Counter)
 		}
