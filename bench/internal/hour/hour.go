@@ -1,5 +1,5 @@
-// Package hour sends increments at an even rate to `countmill up` that keeps a series of every counter, and says what a long run
-// costs: how long requests and fresh reads take, and what is written to the disk. Every total is compared in the end.
+// Package hour sends increments for a long time to `countmill up`, which keeps a series of every counter. It measures how long
+// requests and fresh reads take, and the bytes written to the disk. It compares every total in the end.
 package hour
 
 import (
@@ -224,7 +224,7 @@ func (r *run) print(when string, rate float64, of func(*times) string) {
 	fmt.Fprintf(r.out, "| %s | %s | %s | %s | %s | %d | %d |\n", when, report.Short(rate), of(&r.bodied), of(&r.posted), of(&r.read), r.process.Memory("VmRSS")>>20, size>>20)
 }
 
-// cost prints what was written to the disk.
+// cost prints the bytes written to the disk.
 func (r *run) cost(ctx context.Context) error {
 	metrics, err := r.client.Metrics(ctx)
 	if err != nil {
@@ -267,7 +267,7 @@ func (t *times) add(d time.Duration) {
 	t.all = append(t.all, d)
 }
 
-// newest is the p50 and p99 in ms of those that no earlier call had.
+// newest returns the p50 and p99, in ms, of the durations since its last call.
 func (t *times) newest() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -276,7 +276,7 @@ func (t *times) newest() string {
 	return quantiles(part)
 }
 
-// whole is the p50, the p99 and the most.
+// whole returns the p50 and p99 of all, in ms.
 func (t *times) whole() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
