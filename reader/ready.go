@@ -145,7 +145,10 @@ func (r *Reader) checkStore(ctx context.Context) error {
 		return err
 	}
 	defer r.checked.asked()
-	return r.askStore(ctx)
+	if _, err := r.ask(ctx); err != nil { // not shared: others may read from the moment at which the call begins
+		return r.storeError(ctx, "checking the store", err)
+	}
+	return nil
 }
 
 // due reports whether the caller must ask, and then call asked. Otherwise err is nil if the
