@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -100,9 +101,9 @@ func TestMessagesHeldAloneLeaveTheirSlots(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				bus := newBus(t)
-				refuses := true
+				var repaired atomic.Bool
 				bus.answer = func(_ int, m *message.Message) (bool, error) {
-					if refuses && bytes.Contains(m.Payload, []byte("old")) {
+					if !repaired.Load() && bytes.Contains(m.Payload, []byte("old")) {
 						return false, &wire.HeldError{Reason: errors.New("clock-skew"), After: 30 * time.Second, Alone: true}
 					}
 					return true, nil
@@ -128,7 +129,7 @@ func TestMessagesHeldAloneLeaveTheirSlots(t *testing.T) {
 						t.Errorf("a message behind %d that wait was sent: %t", tc.old, taken)
 					}
 				}
-				refuses = !tc.repaired
+				repaired.Store(tc.repaired)
 				short, cancel := context.WithTimeout(ctx, time.Minute)
 				defer cancel()
 				if err := p.Close(short); tc.repaired && err != nil || !tc.repaired && (!errors.Is(err, countmill.ErrOutcomeUnknown) || !strings.Contains(err.Error(), "30003 increments")) {
