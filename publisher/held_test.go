@@ -55,9 +55,9 @@ func TestCloseEndsPauses(t *testing.T) {
 	for _, repaired := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			bus := newBus(t)
-			down := true
+			var up atomic.Bool
 			bus.answer = func(int, *message.Message) (bool, error) {
-				if down {
+				if !up.Load() {
 					return false, &wire.HeldError{Reason: errors.New("no token"), After: time.Hour}
 				}
 				return true, nil
@@ -67,7 +67,7 @@ func TestCloseEndsPauses(t *testing.T) {
 			time.Sleep(5 * time.Second)
 			must(t, p.Add("waits", 1))
 			synctest.Wait()
-			down = !repaired
+			up.Store(repaired)
 			short, cancel := context.WithTimeout(ctx, 10*time.Second)
 			defer cancel()
 			if err := p.Close(short); (err == nil) != repaired {
