@@ -60,8 +60,8 @@ type Config struct {
 	// aggregator grows no counter. Default: store.Limits.ShardRate.
 	ShardRate float64
 
-	// Remember is the number of counters whose records are kept in memory, at most 96 bytes for
-	// each. Default 2,000,000.
+	// Remember is the number of counters whose records are kept in memory, at most 126 bytes for
+	// each. It is fewer if names have more than 48 bytes on average. Default 2,000,000.
 	Remember int
 
 	// DeadLetterRate is the most dead letters written in a second; the rest waits in memory.

@@ -92,7 +92,7 @@ func TestCraftedNamesDoNotMakeTablesSlow(t *testing.T) {
 				t.Fatalf("%s: %q has %d shards, want %d", what, counter, got, i%999+1)
 			}
 		}
-		if run := longest(len(table.crowded), func(i int) bool { return table.crowded[i].shards != 0 }); run > walk {
+		if run := longest(len(table.crowded), func(i int) bool { return table.crowded[i].at != 0 }); run > walk {
 			t.Errorf("%s: %d slots of names in a row are taken, want at most %d", what, run, walk)
 		}
 		if run := longest(len(w.counters.slots), func(i int) bool { return w.counters.slots[i] != 0 }); run > walk {

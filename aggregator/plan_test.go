@@ -133,6 +133,43 @@ func TestRecordsUnderWayAreForgotten(t *testing.T) {
 	}
 }
 
+// The text of names is in the order in which commits look them up. In another order each look-up misses the CPU's cache.
+func TestRecordsRememberNamesInTheOrderOfHashes(t *testing.T) {
+	t.Parallel()
+	r := newRecords(nil, 2, 1, 1000, newAging(time.Now))
+	var growths []store.Growth
+	for i := range 100 {
+		growths = append(growths, store.Growth{Counter: fmt.Sprint(i), Shards: 1})
+	}
+	r.remember(growths, 0, 0)
+	last := uint32(0)
+	for _, s := range r.newer.slots { // which are in that order
+		if s.at != 0 && s.at < last {
+			t.Fatalf("the text of a name is before that of a smaller hash")
+		}
+		last = max(last, s.at)
+	}
+	if last == 0 {
+		t.Error("no name is remembered")
+	}
+}
+
+// Long names are forgotten sooner, because the memory is bounded in bytes.
+func TestRecordsRememberFewerLongNames(t *testing.T) {
+	t.Parallel()
+	r := newRecords(nil, 2, 1, 1000, newAging(time.Now))
+	for i := range 1000 {
+		r.remember([]store.Growth{{Counter: fmt.Sprintf("%0500d", i), Shards: 1}}, 0, 0)
+	}
+	if n := len(r.newer.text) + len(r.older.text); n > 1000*nameRoom+2*502 {
+		t.Errorf("keeps %d bytes of names, want at most %d for each of 1000", n, nameRoom)
+	}
+	last := fmt.Sprintf("%0500d", 999)
+	if n, _ := r.newer.get(wire.HashCounter(last), last); n != 1 {
+		t.Errorf("the newest has %d shards, want 1", n)
+	}
+}
+
 // A window must forget the counters of the one before, else it would close earlier each time.
 func TestAnEmptiedWindowHasRoomAgain(t *testing.T) {
 	t.Parallel()

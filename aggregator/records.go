@@ -1,6 +1,7 @@
 package aggregator
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -29,6 +30,10 @@ type records struct {
 	newer, older *names
 	forgotten    int // calls of forget
 }
+
+// nameRoom is the average length of a remembered name, in bytes. Fewer counters are remembered if
+// their names are longer.
+const nameRoom = 48
 
 // contendedFor replaces store.RememberFor after a commit ended with ErrContended. Such a commit
 // gets no ShardStats, but the others may know of more shards. So the records are read again, at
@@ -90,13 +95,23 @@ func (r *records) guess(adds []store.ShardDelta) (known, []store.Growth) {
 
 // remember notes that counters had these records at the age at, unless all were forgotten since.
 func (r *records) remember(growths []store.Growth, at age, forgotten int) {
+	// In the order of their hashes: recall then reads the text of names from beginning to end.
+	type place struct {
+		hash uint64
+		at   int
+	}
+	places := make([]place, len(growths))
+	for i := range growths {
+		places[i] = place{wire.HashCounter(growths[i].Counter), i}
+	}
+	slices.SortFunc(places, func(a, b place) int { return cmp.Compare(a.hash, b.hash) })
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.forgotten != forgotten {
 		return
 	}
-	for i := range growths {
-		r.rememberLocked(wire.HashCounter(growths[i].Counter), growths[i].Counter, growths[i].Shards, at)
+	for _, p := range places {
+		r.rememberLocked(p.hash, growths[p.at].Counter, growths[p.at].Shards, at)
 	}
 }
 
@@ -176,7 +191,7 @@ func (r *records) forget() {
 }
 
 func (r *records) rememberLocked(hash uint64, counter string, shards int, asked age) {
-	if r.newer.n >= r.half {
+	if r.newer.n >= r.half || len(r.newer.text) >= min(nameRoom*r.half, maxNameText) {
 		r.older, r.newer = r.newer, r.older
 		r.newer.clear()
 	}
