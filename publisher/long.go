@@ -46,7 +46,7 @@ func (p *Publisher) mayLongLocked() bool {
 	return p.long.inFlight < max(p.cfg.MaxInFlight/longShare, 1)
 }
 
-// othersLocked reports whether others need a slot. Those that are not flushed yet need the last one.
+// othersLocked reports whether others need a slot. Increments that are not flushed yet need the last one.
 func (p *Publisher) othersLocked() bool {
 	if len(p.queue) > 0 || p.inFlight < p.cfg.MaxInFlight-1 {
 		return len(p.queue) > 0

@@ -36,7 +36,7 @@ type request struct {
 	err   error         // read it after done
 	flush *flush        // nil before the flush
 	// reused has the parts of its flush whose ids were applied with other increments, also parts
-	// of other requests, and expired those that came too late. Read them after done.
+	// of other requests, and expired the parts that came too late. Read them after done.
 	reused, expired map[wire.Use]struct{}
 }
 

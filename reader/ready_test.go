@@ -62,7 +62,7 @@ func TestOneCallerChecksTheStore(t *testing.T) {
 }
 
 // Callers who need the store's present settings share a check that began after they came. A check of theirs that takes too long
-// refuses nobody else; one that all reads wait for does.
+// refuses nobody else. A check for all reads does.
 func TestChecksAreShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

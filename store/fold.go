@@ -35,7 +35,7 @@ type ShardDelta struct {
 	Upper   int64 // 0 for a sum that fits Delta
 }
 
-// Sum is what the shard gets. It is 0 only if Commit.Buckets has a bucket of the add.
+// Sum is the number that is added to the shard. It is 0 only if Commit.Buckets has a bucket of the add.
 func (d *ShardDelta) Sum() int128.Int { return int128.OfHalves(d.Delta, d.Upper) }
 
 // NewShardDelta returns a ShardDelta with its Order and Hash.

@@ -22,7 +22,7 @@ type BucketDelta struct {
 	Upper  int64 // 0 for a sum that fits Delta
 }
 
-// Sum is what the minute gets; never 0.
+// Sum is the number that is added to the minute; never 0.
 func (d *BucketDelta) Sum() int128.Int { return int128.OfHalves(d.Delta, d.Upper) }
 
 // A Bucket is the sum of a minute or of a quarter hour in a counter's series.

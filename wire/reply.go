@@ -46,7 +46,7 @@ func (r *Reply) Add(u Use) {
 func (r *Reply) Reused() map[Use]struct{} { return r.reused }
 
 // AddExpired notes a part that the other end of the bus leaves out, because its time is before the deduplication
-// window there. An earlier try may have been counted, and nobody can tell any more.
+// window there. An earlier try may have been counted: the outcome is unknown.
 func (r *Reply) AddExpired(u Use) {
 	if r.expired == nil {
 		r.expired = make(map[Use]struct{})

@@ -87,7 +87,7 @@ func about(p *httpserver.Problem, field, limit string) *httpserver.Problem {
 
 // notServing is a conflict with the state of an index, which ends by itself, and no fault of the
 // process: a 503 would make proxies stop asking it. It says how far the index is, if the caller may read
-// all its counters. It does not say so to strangers, who may ask for badges, or in streams, which would ask again and again.
+// all its counters. Strangers, who see badges, do not learn it, nor do streams: they would ask again and again.
 func (a *API) notServing(c call, err *reader.NotServingError) error {
 	p := httpserver.NewProblem(http.StatusConflict, "not-serving", "not serving", err.Error()).RetryAfter(retryBuilding)
 	if err.Deleting {

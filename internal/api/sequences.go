@@ -72,7 +72,7 @@ func (a *API) nextValues(c call) (any, error) {
 	return client.Values{Value: given.First}, nil
 }
 
-// maxAsking is how many calls of one caller for values of one sequence may wait: half of those that an Issuer lets wait.
+// maxAsking is how many calls of one caller for values of one sequence may wait: half of an Issuer's.
 const maxAsking = 500
 
 // give charges the caller, and gives values. A call counts towards the limits of a token as an increment does, and a sequence as a

@@ -460,7 +460,7 @@ func TestWatchedCountersAreBounded(t *testing.T) {
 	})
 }
 
-// A caller who has its share keeps nobody from watching a prefix that it watches: others get a feed of theirs, and share that.
+// A caller with a full share watches a prefix. Others can watch it too: they get a feed of their own, and share it.
 func TestAFullShareKeepsNobodyFromAPrefix(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := pages(3)

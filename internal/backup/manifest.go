@@ -82,7 +82,7 @@ func digest(text []byte) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// A damage is a part of a backup that is not what was written.
+// A damage is a part of a backup whose content has changed since it was written.
 type damage string
 
 func (d damage) Error() string { return string(d) }

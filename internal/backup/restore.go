@@ -75,7 +75,7 @@ func Restore(ctx context.Context, b backend.Bucket, c Choice, dir string) (r Res
 	return r, nil
 }
 
-// advise names the way to the backup before, if it may have what this one lacks.
+// advise names the way to the backup before, if this one is damaged.
 func (l Listed) advise(err error) error {
 	if !damaged(err) {
 		return err

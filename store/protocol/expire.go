@@ -61,7 +61,7 @@ func (s *Store) clock(at time.Time) time.Time {
 	return at
 }
 
-// sweepTime is clock for what is removed for good: a machine's clock that shows 2040 for a moment removes nothing of this year.
+// sweepTime is clock for rows that are removed for good. If a machine's clock shows 2040 for a moment, nothing of this year is removed.
 func (s *Store) sweepTime(at time.Time) time.Time {
 	now := s.clock(at)
 	if x := &s.machine; s.facts.machineClock {

@@ -80,7 +80,7 @@ func TestSweepsGoBeyondKeptCounters(t *testing.T) {
 	}
 }
 
-// What cannot be read is in the way of nothing else: a day, and the records behind a page.
+// A day or record that cannot be read does not stop the removal of others.
 func TestSweepsGoBeyondDamage(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"pebble", "postgresql"} {
