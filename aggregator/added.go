@@ -34,8 +34,9 @@ func (a *Aggregator) takeAdded(ctx context.Context, from store.Adder) {
 		failing = true
 	}
 	for ctx.Err() == nil {
-		// Another database may have such increments too, and this process remembers records of its own.
-		if !a.usable.Load() {
+		// Another database may have such increments too, and this process remembers records of its own. By old rules it
+		// would make records of groups whose index has gone.
+		if !a.usable.Load() || a.outdated() {
 			clock.Sleep(ctx, addedEvery)
 			continue
 		}

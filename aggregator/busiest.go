@@ -41,11 +41,15 @@ func (b *busiest) note(adds []store.ShardDelta) {
 		b.weights = make(map[string]float64)
 	}
 	for i := range adds {
-		if w := math.Abs(float64(adds[i].Delta)); w > floor && !countmill.IsGroup(adds[i].Counter) {
+		if w := weight(&adds[i]); w > floor && !countmill.IsGroup(adds[i].Counter) {
 			b.weights[strings.Clone(adds[i].Counter)] += w // the name is cut from a message, and would keep all of it in memory
 		}
 	}
 	b.cutLocked()
+}
+
+func weight(d *store.ShardDelta) float64 {
+	return math.Abs(float64(d.Upper)*(1<<64) + float64(d.Delta))
 }
 
 // floorOf is the largest movement of the adds beside the busiestKept largest; 0 if there are no
@@ -57,7 +61,7 @@ func floorOf(adds []store.ShardDelta) float64 {
 	}
 	top, floor := make([]float64, 0, 2*need), -1.0
 	for i := range adds {
-		w := math.Abs(float64(adds[i].Delta))
+		w := weight(&adds[i])
 		if w <= floor {
 			continue
 		}

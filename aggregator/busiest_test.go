@@ -64,6 +64,16 @@ func TestBusiestHasEveryCounterThatStandsOut(t *testing.T) {
 	}
 }
 
+// A commit's sum may be wider than 64 bits.
+func TestBusiestOfWideSums(t *testing.T) {
+	t.Parallel()
+	var b busiest
+	b.note([]store.ShardDelta{{Counter: "up", Upper: 1}, {Counter: "down", Delta: 5, Upper: -1}, {Counter: "one", Delta: -1}})
+	if w := b.weights; w["up"] != 1<<64 || w["down"] != 1<<64 || w["one"] != 1 {
+		t.Errorf("weights are %v, want 2^64, 2^64 and 1", w)
+	}
+}
+
 // Commits of different counters do not fit together: the largest stay, and none gets more than it had.
 func TestBusiestOfManyCommitsIsCut(t *testing.T) {
 	t.Parallel()

@@ -40,7 +40,7 @@ func (l *loop) refuse(p *part, reason string, maybe bool) {
 		waiting := len(dead.holders)
 		q.eachHolder(func(h *held) {
 			// A conflict needs no letter if the publisher gets it in a reply.
-			if reason == idReused && h.report(p) {
+			if reason == store.ReasonIDReused && h.report(p) {
 				reported = append(reported, h)
 				return
 			}

@@ -64,15 +64,13 @@ func (l *loop) countLate(applied []*part) {
 	}
 }
 
-const idReused = "id reused: applied before with other counters or deltas"
-
 // applied ends the processing of a part whose increments are in the store. Its rivals are refused
 // without asking the store.
 func (l *loop) applied(p *part) {
 	p.holder.final = p.holder.final || !p.marked
 	p.endCompletion()
 	for _, rival := range p.takeRivals() {
-		l.refuse(rival, idReused, false)
+		l.refuse(rival, store.ReasonIDReused, false)
 	}
 	l.forget(p)
 	l.follow(p)
@@ -86,12 +84,12 @@ func (l *loop) conflict(c conflict) {
 		c.company.rivals = slices.DeleteFunc(c.company.rivals, func(rival *part) bool {
 			reused := rival.fingerprint != c.applied
 			if reused {
-				l.refuse(rival, idReused, false)
+				l.refuse(rival, store.ReasonIDReused, false)
 			}
 			return reused
 		})
 	}
-	l.refuse(c.part, idReused, false)
+	l.refuse(c.part, store.ReasonIDReused, false)
 }
 
 // wait parks a job until another commit ends. If some commit has released its shards since the

@@ -139,7 +139,7 @@ func TestSettleAcknowledgesAppliedParts(t *testing.T) {
 				t.Errorf("part %d is still known", i)
 			}
 		}
-		if len(l.letters) != 1 || l.letters[0].dead.Reason != idReused || l.letters[0].dead.Maybe {
+		if len(l.letters) != 1 || l.letters[0].dead.Reason != store.ReasonIDReused || l.letters[0].dead.Maybe {
 			t.Errorf("%d letters, want one for the reused id", len(l.letters))
 		}
 		if s := l.a.Stats(); s.Duplicates != 1 || !s.LastCommit.Equal(time.Now()) {

@@ -118,7 +118,7 @@ func (r *Reader) keep(s *store.Settings, at, began time.Time) {
 }
 
 // ReadSettings reads the settings of the database now, so that the groups of a deleted index are not served any
-// more. It returns after Config.Timeout at most, whether it has or not: without it the reader learns of
+// more. It returns after twice Config.Timeout at most, whether it has or not: without it the reader learns of
 // a change within Config.CheckEvery.
 func (r *Reader) ReadSettings(ctx context.Context) { _ = r.askStore(ctx) }
 

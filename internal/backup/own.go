@@ -9,11 +9,11 @@ import (
 	"github.com/countmill/countmill/backend"
 )
 
-// ErrOther means that the place has backups of another database. Nothing was written.
+// ErrOther means that the place has backups of another database. Nothing but a mark was written.
 var ErrOther = errors.New("has backups of another database")
 
 // ErrGone means that the root had a backup and has none now. It may be the directory below a mount that is lost, on the disk of
-// the data. Nothing was written.
+// the data. Nothing but a mark was written.
 var ErrGone = errors.New("has no backup any more")
 
 // checkOwn refuses a target if it, or the root, has backups of another database, and a root that has lost its own. Otherwise the one would remove the

@@ -96,12 +96,16 @@ func (t target) last(ctx context.Context) (time.Time, error) {
 	return time.Time{}, err
 }
 
-// due is the time until the next regular backup: other backups do not delay it. It is an interval at most, also
-// if the clock went back.
+// due is the time until the next regular backup: other backups do not delay it. It is 0 if the last one was taken
+// while the clock was ahead.
 func (k *Keeper) due() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return min(time.Until(k.regular.Add(k.cfg.Every)), k.cfg.Every)
+	wait := time.Until(k.regular.Add(k.cfg.Every))
+	if wait > k.cfg.Every {
+		return 0
+	}
+	return wait
 }
 
 // removeOld removes backups beyond Config.Keep and, now and then, the files that none needs. A failure

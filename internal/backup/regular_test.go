@@ -50,6 +50,32 @@ func TestRegular(t *testing.T) {
 	})
 }
 
+// A backup that was taken while the clock was ahead delays no others.
+func TestRegularAfterAClockAhead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, f := newMemory(), folder{t.TempDir()}
+		f.step(t, 1)
+		m := manifest{Format: format, Database: f.ID(), BeganAt: time.Now().Add(24 * time.Hour), TakenAt: time.Now().Add(24 * time.Hour)}
+		id, text, err := m.encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		buckettest.Put(t, b, "backups/"+id, text)
+		for range 2 {
+			began := time.Now()
+			k := keeper(t, b, f, Config{Every: time.Hour})
+			stop := running(t, k)
+			time.Sleep(3*time.Hour - time.Second)
+			stop()
+			if s := k.Stats(); s.Taken != 3 || s.Failures != 0 || s.Last.Sub(began) != 2*time.Hour {
+				t.Errorf("got %+v, want 3 backups, the last one 2 hours after %s", s, began)
+			}
+			time.Sleep(time.Second)
+		}
+	})
+}
+
 // Without an interval the keeper only finds the last backup.
 func TestNotRegular(t *testing.T) {
 	t.Parallel()

@@ -260,6 +260,39 @@ func TestForgetBeforeIsKept(t *testing.T) {
 	}
 }
 
+// ForgetBefore stands while a longer window takes effect. After a restart meanwhile a clock that shows 2040 removes nothing too early.
+func TestSweepsOfALongerWindow(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	start := now
+	set := func(at time.Time) { mu.Lock(); defer mu.Unlock(); now = at }
+	s := openWith(t, limits["pebble"], protocol.Config{
+		Clock: func() time.Time { mu.Lock(); defer mu.Unlock(); return now },
+		Age:   func() time.Duration { return 0 },
+	})
+	r := store.JournalRecord{Key: store.NewJournalKey(start, 1), ExpireAt: start.Add(10 * 24 * time.Hour), Data: []byte("x")}
+	if _, err := s.Fold(t.Context(), &store.Commit{Records: []store.JournalRecord{r}, Rules: store.AnyRules}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.SetWindow(t.Context(), 30*24*time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		_ = s.Close()
+		s = s.again(t)
+		set(start.AddDate(10, 0, 0))
+		sweep(t, s)
+		set(start)
+		v := s.JournalView()
+		page, err := v.JournalRecords(t.Context(), store.JournalQuery{Limit: 10})
+		v.Close()
+		if err != nil || len(page.Records) != 1 {
+			t.Errorf("%d records are left, want 1: %v", len(page.Records), err)
+		}
+	}
+}
+
 // A server whose clock is set back forgets no markers of parts that are taken.
 func TestForgetBeforeStaysOnAServer(t *testing.T) {
 	t.Parallel()

@@ -83,7 +83,11 @@ func (s *Store) openMeta(ctx context.Context) error {
 			}
 			s.known.Store(&knownMeta{m, rows[0].Data})
 			s.identity, s.machine.current, s.machine.moved = s.identityOf(&m), m.Settings, s.cfg.Age()
-			s.machine.time = m.ForgetBefore.Add(m.Window)
+			behind := m.Window // that ForgetBefore is behind the clock at least
+			if m.Pace != 0 && !m.ForgetBefore.After(m.PaceUntil) {
+				behind = m.Pace
+			}
+			s.machine.time = m.ForgetBefore.Add(behind)
 			return nil
 		}
 		if !s.limits.Exclusive && !s.cfg.Create {
