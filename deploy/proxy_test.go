@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -42,7 +43,7 @@ type proxied struct {
 	token          string
 }
 
-// Through each example a POST counts, and a watch stream shows the total at once.
+// Through each example a POST counts, a watch stream shows the total at once, and the longest query passes.
 func TestProxies(t *testing.T) {
 	t.Parallel()
 	eachProxy(t, func(t *testing.T, program string, command proxyCommand) {
@@ -121,6 +122,11 @@ func (p *proxied) try(t *testing.T, protocol string, before int) {
 	}
 	if event := next(t, events, soon); !strings.Contains(event, fmt.Sprintf(`"total":%d`, before+1)) {
 		t.Errorf("%s: after the POST the event is %s", protocol, event)
+	}
+	names := strings.Repeat("&counter="+strings.Repeat("%2F", 500), 100) // the longest that countmill takes
+	answer = p.call(t, http.MethodGet, "/v1/totals?"+names[1:], "")
+	if _ = answer.Body.Close(); answer.StatusCode != http.StatusOK {
+		t.Errorf("%s: a query of %d bytes is answered with %s", protocol, len(names), answer.Status)
 	}
 }
 
@@ -288,7 +294,7 @@ func (p *proxied) call(t *testing.T, method, path, body string) *http.Response {
 	request.Header.Set("Content-Type", "application/json")
 	answer, err := p.client.Do(request)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%s %.60s: %v", method, path, errors.Unwrap(err))
 	}
 	return answer
 }
