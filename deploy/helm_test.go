@@ -166,8 +166,8 @@ func TestChartMistakes(t *testing.T) {
 	}
 }
 
-// The page about Kubernetes has the requests and limits of values.yaml, and a request is at least 1.5 times
-// the memory and twice the CPU that the page says were measured.
+// The page about Kubernetes has the requests and limits of values.yaml. A request is at least 1.5 times
+// the memory and twice the CPU that the page says were measured, and a limit twice the role's bounds.
 func TestChartResources(t *testing.T) {
 	t.Parallel()
 	type resources struct {
@@ -186,6 +186,7 @@ func TestChartResources(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	bounds := memoryBounds(t)
 	for _, role := range []string{"up", "publisher", "aggregator", "reader"} {
 		var of struct{ Resources resources }
 		node := values[role]
@@ -207,7 +208,31 @@ func TestChartResources(t *testing.T) {
 		if request := figure(t, strings.TrimSuffix(r.Requests.CPU, "m")); request < 2000*figure(t, row[1]) {
 			t.Errorf("%s asks for %s CPUs, and needed %s", role, r.Requests.CPU, row[1])
 		}
+		if limit := 1024 * figure(t, strings.TrimSuffix(r.Limits.Memory, "Gi")); bounds[role] == 0 || limit < 2*bounds[role] {
+			t.Errorf("%s has a limit of %s, and bounds of %.0f MiB", role, r.Limits.Memory, bounds[role])
+		}
 	}
+}
+
+// memoryBounds are the sums, in MiB, of the rows of a role in docs/reference/limits.md.
+func memoryBounds(t *testing.T) map[string]float64 {
+	t.Helper()
+	page, err := os.ReadFile("../docs/reference/limits.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(page), "| role | for | setting | MiB |")
+	sums := make(map[string]float64)
+	role := ""
+	for _, row := range regexp.MustCompile(`(?m)^\| (.*?) ?\| .* \| ([0-9,]+) \|$`).FindAllStringSubmatch(table, -1) {
+		if row[1] != "" {
+			role = row[1]
+		}
+		sums[role] += figure(t, strings.ReplaceAll(row[2], ",", ""))
+	}
+	sums["up"] = sums["aggregator"] + sums["`pebble:`, whatever `--memory` is"] + sums["publisher"] + sums["reader"]
+	sums["aggregator"] += sums["aggregator with `pubsub:`"]
+	return sums
 }
 
 func figure(t *testing.T, text string) float64 {
