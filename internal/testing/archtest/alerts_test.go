@@ -97,6 +97,12 @@ func TestRunbook(t *testing.T) {
 	for name := range known {
 		t.Errorf("%s has no section %s", runbook, name)
 	}
+	changes := regexp.MustCompile(`countmill (incr|import|reset|delete|grow|rule (add|remove)|index (create|delete)|dead (replay|discard))`)
+	for _, b := range blocks(t, runbook) {
+		if found := changes.FindString(b.text); b.language == "sh" && found != "" {
+			t.Errorf("a look at production changes it: %s", found)
+		}
+	}
 }
 
 // The runbook has a row for each of their words: every reason for which a recount does not judge a name, and every kind
