@@ -24,7 +24,7 @@ var changeRoutes = []route{
 		op: "deleteCounter", method: http.MethodDelete, path: "/v1/counters/{name}", role: onAdmin,
 		need:   auth.PerCounter(auth.Admin),
 		says:   "Set a counter back to 0 and hide it",
-		more:   "Afterwards the counter does not exist and is in no list, until it is incremented again, from 0. Its record and shards are removed a day later. Older totals in a cache are still served to callers that accept their age. Safe to repeat; a counter that does not exist is accepted.",
+		more:   "Afterwards the counter does not exist and is in no list, until it is incremented again, from 0. Its record and shards are removed a day later, but not while an index or a rule for the journal has the counter. Older totals in a cache are still served to callers that accept their age. Safe to repeat; a counter that does not exist is accepted.",
 		in:     []*param{nameParam, formatParam},
 		out:    gives("The amount removed.", client.Removed{}),
 		fails:  fails{504: "OutcomeUnknown"},
