@@ -49,9 +49,8 @@ func (a *API) takeBatch(c call) (out publisher.Outcome, err error) {
 	if err != nil {
 		return out, err
 	}
-	defer a.pools.release(&q.hold)
 	// The buffer is not used again: the bus may hold the batch for longer than this request.
-	body := httpserver.BodyReader{Max: wire.MaxBatch, Timeout: a.cfg.Increments.BodyTimeout, Grow: func(n int) error { return a.pools.reserve(&q.hold, n) }}
+	body := httpserver.BodyReader{Max: wire.MaxBatch, Timeout: a.cfg.Increments.BodyTimeout, Grow: func(n int) error { return a.pools.reserve(q.hold, n) }}
 	payload, err := body.Read(c.w, c.r, nil)
 	if err != nil {
 		return out, err

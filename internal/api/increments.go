@@ -60,7 +60,7 @@ type IncrementsConfig struct {
 	// MaxBody is the most bytes of a body. Default 8 MiB.
 	MaxBody int
 
-	// MaxPending bounds the memory of requests while they are read and sent, in bytes of
+	// MaxPending bounds the memory of requests until their answers are written, in bytes of
 	// bodies over 4 KiB: a request that would exceed it is refused with 429. With the
 	// increments decoded from them, bodies need up to six times their size. One caller has at
 	// most eight ninths of it, and less beside others. Never below the need of one body.
@@ -170,7 +170,7 @@ func pastParam(c call) (time.Time, error) {
 	return at, nil
 }
 
-// begin checks the head of a request for increments. If it returns no error, the caller releases the hold.
+// begin checks the head of a request for increments.
 func (a *API) begin(c call, types ...string) (q *incoming, contentType string, err error) {
 	if contentType, err = httpserver.ContentType(c.r, types...); err != nil {
 		return nil, "", err
@@ -179,7 +179,7 @@ func (a *API) begin(c call, types ...string) (q *incoming, contentType string, e
 	if err := clock.Check(time.Now()); err != nil {
 		return nil, "", err
 	}
-	q = &incoming{caller: c.caller(), hold: hold{resource: bodiesSent, caller: sharesAs(c)}}
+	q = &incoming{caller: c.caller(), hold: c.hold}
 	return q, contentType, a.admit(q, c.r.ContentLength)
 }
 
@@ -189,7 +189,6 @@ func (a *API) accept(c call, at time.Time, ret *returning) (none accepted, err e
 	if err != nil {
 		return none, err
 	}
-	defer a.pools.release(&q.hold)
 	if q.key, q.keyed, err = idempotencyKey(c.r); err != nil {
 		return none, err
 	}
@@ -229,7 +228,7 @@ func (a *API) accept(c call, at time.Time, ret *returning) (none accepted, err e
 // An incoming is a request as far as it was read.
 type incoming struct {
 	caller auth.Caller
-	hold   hold
+	hold   *hold
 	form   wire.Form
 	key    string
 	keyed  bool
@@ -255,7 +254,7 @@ func (a *API) admit(q *incoming, length int64) error {
 	if err := a.queue.full(q.hold.caller, cost(1, int(length)), time.Now()); err != nil {
 		return err
 	}
-	return a.pools.fits(&q.hold, int(length)-pooled)
+	return a.pools.fits(q.hold, int(length)-pooled)
 }
 
 // send waits for the request's turn, charges the caller, and calls publish. It refuses the request if
@@ -292,7 +291,7 @@ func idempotencyKey(r *http.Request) (key string, keyed bool, err error) {
 func (a *API) readIncrements(c call, q *incoming) error {
 	small := a.buffers.Get().(*[pooled]byte)
 	defer a.buffers.Put(small)
-	body := httpserver.BodyReader{Max: a.cfg.Increments.MaxBody, Timeout: a.cfg.Increments.BodyTimeout, Grow: func(n int) error { return a.pools.reserve(&q.hold, n) }}
+	body := httpserver.BodyReader{Max: a.cfg.Increments.MaxBody, Timeout: a.cfg.Increments.BodyTimeout, Grow: func(n int) error { return a.pools.reserve(q.hold, n) }}
 	buf, err := body.Read(c.w, c.r, small[:])
 	if err != nil {
 		return err

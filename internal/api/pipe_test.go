@@ -12,10 +12,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/api"
+	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/internal/recount"
+	"github.com/countmill/countmill/publisher"
 	"github.com/countmill/countmill/reader"
+	"github.com/countmill/countmill/wire"
 )
 
 // bubble runs f in virtual time.
@@ -204,6 +208,52 @@ func TestUnreadAnswersAreBounded(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A body of increments counts until its answer is read: conflicts are as large. A client that does not read them soon loses its connection.
+func TestBodiesCountUntilTheirAnswersAreRead(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		time.Sleep(time.Until(clock.Earliest)) // a bubble begins in the year 2000
+		b := wire.Batch{Time: time.Now()}
+		for i := range 120 {
+			b.Parts = append(b.Parts, wire.Part{ID: wire.PartID{0x10, byte(i)}, Entries: []wire.Entry{{Counter: fmt.Sprintf("%0500d", i), Delta: 1}}})
+		}
+		conflicts := make([]countmill.Conflict, 2000)
+		s := open(t, serve(api.Services{
+			Sender: failing{err: &countmill.ConflictsError{Conflicts: conflicts}}, BatchReceiver: refusing{Reused: make([]int, len(conflicts))},
+		}, api.Config{Increments: api.IncrementsConfig{MaxBody: 64 << 10, MaxPending: 1}})) // one body fits
+		s.WriteTimeout = time.Hour
+		for _, to := range []struct {
+			path, kind, body string
+			status           int
+		}{
+			{"/v1/increments", jsonType, `{"counter":"a"}` + strings.Repeat(" ", 60_000), 422},
+			{"/v1/batches", "application/vnd.countmill.batch", string(wire.Append(nil, &b)), 202},
+		} {
+			post := func() *http.Response {
+				return s.send(t, "POST", to.path, strings.NewReader(to.body), "Content-Type", to.kind)
+			}
+			unread := post()
+			if got := post().StatusCode; unread.StatusCode != to.status || got != 429 {
+				t.Errorf("%s: got %d, and beside that answer %d, want %d and 429", to.path, unread.StatusCode, got, to.status)
+			}
+			time.Sleep(10 * time.Second)
+			if _, err := io.ReadAll(unread.Body); err == nil {
+				t.Errorf("%s: a client that did not read for 10s got its whole answer", to.path)
+			}
+			again := post()
+			if _, err := io.ReadAll(again.Body); again.StatusCode != to.status || err != nil {
+				t.Errorf("%s: after that: got %d, %v, want %d", to.path, again.StatusCode, err, to.status)
+			}
+		}
+	})
+}
+
+// refusing counts no part of a batch.
+type refusing publisher.Outcome
+
+func (r refusing) Send(context.Context, *publisher.Delivery, time.Time) (publisher.Outcome, error) {
+	return publisher.Outcome(r), nil
 }
 
 // Each counter is read once, however often and by whatever prefixes it is asked for.

@@ -129,8 +129,9 @@ type call struct {
 	r      *http.Request
 	to     *route
 	params httpserver.Params
-	body   any // what body.empty returned, filled in
-	size   int // of the body, in bytes
+	body   any   // what body.empty returned, filled in
+	size   int   // of the body, in bytes
+	hold   *hold // if the route takes increments
 }
 
 func (c call) caller() auth.Caller { return auth.From(c.ctx) }
@@ -174,6 +175,10 @@ func (a *API) handler(to *route) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := call{ctx: r.Context(), w: w, r: r, to: to}
+		if to.counts { // until the answer is written: it may name all that the body has
+			c.hold = &hold{resource: bodiesSent, caller: sharesAs(c)}
+			defer a.pools.release(c.hold)
+		}
 		if to.role == onReader {
 			c.ctx = reader.WithCaller(c.ctx, sharesAs(c))
 		}

@@ -23,12 +23,6 @@ const (
 	maxMetrics = 10_000
 
 	defaultMetrics = 1000
-
-	// leastRead is how fast a client must read a large answer, in bytes a second, after
-	// readGrace. A slower client loses its connection: unread answers hold memory that others
-	// need.
-	leastRead = 256 << 10
-	readGrace = 3 * time.Second
 )
 
 // A scrape gathers totals for Prometheus.
@@ -52,9 +46,8 @@ func (a *API) scrapeCounters(c call) error {
 	return a.writeLarge(c, "text/plain; version=0.0.4; charset=utf-8", text)
 }
 
-// large takes room for an answer of up to some MiB. A client that does not read it soon loses its connection.
+// large takes room for an answer of up to some MiB.
 func (a *API) large(c call, size int) (give func(), err error) {
-	_ = httpserver.ExtendWrite(c.w, readGrace+time.Duration(size)*time.Second/leastRead) // tests write without a connection
 	return a.pools.take(unread, sharesAs(c), size)
 }
 
@@ -65,6 +58,7 @@ func (a *API) writeLarge(c call, contentType string, text []byte) error {
 		return err
 	}
 	defer give()
+	httpserver.HurryReader(c.w, len(text))
 	header := c.w.Header()
 	header.Set("Content-Type", contentType)
 	header.Set("X-Content-Type-Options", "nosniff")

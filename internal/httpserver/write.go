@@ -28,8 +28,16 @@ type Appender interface {
 	AppendJSON(b []byte) []byte
 }
 
-// maxBuffer is the largest buffer that is kept for the next answer. A larger answer is large.
-const maxBuffer = 16 << 10
+const (
+	// maxBuffer is the largest buffer that is kept for the next answer. A larger answer is large.
+	maxBuffer = 16 << 10
+
+	// leastRead is how fast a client must read a large answer, in bytes a second, after
+	// readGrace. A slower client loses its connection: unread answers hold memory that others
+	// need.
+	leastRead = 256 << 10
+	readGrace = 3 * time.Second
+)
 
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
@@ -44,12 +52,15 @@ func write(w http.ResponseWriter, status int, contentType []string, v any, large
 	body := buffers.Get().(*bytes.Buffer)
 	body.Reset()
 	encode(body, v)
-	if large != nil && body.Len() > maxBuffer {
-		done, err := large(body.Len())
-		if err != nil {
-			return err
+	if body.Len() > maxBuffer {
+		HurryReader(w, body.Len())
+		if large != nil {
+			done, err := large(body.Len())
+			if err != nil {
+				return err
+			}
+			defer done()
 		}
-		defer done()
 	}
 	header := w.Header()
 	header["Content-Type"] = contentType
@@ -62,6 +73,11 @@ func write(w http.ResponseWriter, status int, contentType []string, v any, large
 		buffers.Put(body)
 	}
 	return nil
+}
+
+// HurryReader ends the connection of a client that does not read a large answer soon.
+func HurryReader(w http.ResponseWriter, size int) {
+	_ = ExtendWrite(w, readGrace+time.Duration(size)*time.Second/leastRead) // tests write without a connection
 }
 
 // Formatted is an answer that is encoded in a way of its own.
