@@ -116,8 +116,8 @@ type Config struct {
 	// MaxWatchers is how many watchers are served at once. Default 1000.
 	MaxWatchers int
 
-	// MaxWatched is how many counters are watched at once. A counter that many watchers of a
-	// prefix watch counts once. Default 100,000: MaxWatchers times maxQuery.
+	// MaxWatched is how many counters are watched at once. A counter counts once for all watchers
+	// that share its reads. Default 100,000: MaxWatchers times maxQuery.
 	MaxWatched int
 
 	// KeepAlive is the longest silence that a watcher gets. Default 15s.

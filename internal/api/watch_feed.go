@@ -62,11 +62,7 @@ func (fs *feeds) join(a *API, o order) (*feed, error) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	f := fs.shared[o.key]
-	if f != nil && f.owner != o.caller && !a.pools[watched].Fits(f.owner, max(o.limit-f.mostLocked(), 0)) {
-		o.key += " " + o.caller // the counters are of this caller's share then
-		f = fs.shared[o.key]
-	}
-	if f == nil {
+	if f == nil || f.owner != o.caller && o.limit > f.mostLocked() { // more counters are of the share of who wants them
 		f = &feed{
 			a: a, key: o.key, source: o.source, interval: o.interval, owner: o.caller,
 			limits: make(map[int]int), renewed: make(chan struct{}), done: make(chan struct{}),
@@ -97,7 +93,7 @@ func (f *feed) leave(limit int) {
 	}
 	f.a.pools[watched].Give(f.owner, before-f.mostLocked())
 	last := len(f.limits) == 0
-	if last && f.key != "" {
+	if last && fs.shared[f.key] == f { // and no larger one
 		delete(fs.shared, f.key)
 	}
 	fs.mu.Unlock()

@@ -484,6 +484,28 @@ func TestAFullShareKeepsNobodyFromAPrefix(t *testing.T) {
 	})
 }
 
+// A watcher that wants more counters of a prefix takes them from its own share, and later watchers join it.
+func TestALargerLimitIsOfItsOwnShare(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := pages(3)
+		h := serve(api.Services{Reader: f}, api.Config{MaxWatched: 1000})
+		t.Cleanup(h.CloseStreams)
+		first, other := open(t, authtest.As(t, h, "first")), open(t, authtest.As(t, h, "other"))
+		small := first.watch(t, "/v1/watch?prefix=page:&limit=1")
+		large := other.watch(t, "/v1/watch?prefix=page:&limit=300")
+		large.wantEvent("0000=0 0001=1 0002=2")
+		first.watch(t, "/v1/watch?prefix=x&limit=500").event() // with 300 more it would have its share
+		small.resp.Body.Close()
+		synctest.Wait()
+		f.reads()
+		first.watch(t, "/v1/watch?prefix=page:&limit=300").wantEvent("0000=0 0001=1 0002=2")
+		if _, lists := f.reads(); lists != 0 {
+			t.Errorf("the next watcher took %d lists, want none", lists)
+		}
+		large.resp.Body.Close()
+	})
+}
+
 // Places and counters of watchers that are gone, or were refused, are free again.
 func TestWatchPrefixGivesItsPlaceBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
