@@ -42,7 +42,7 @@ func (r *nextRequest) decoded() (next countmill.NextRequest, err error) {
 	case r.Count.given && r.Count.value == 0:
 		return next, nextBody.wrong("count", "is out of range")
 	case r.Time.given:
-		if next.Time, err = time.Parse(time.RFC3339Nano, r.Time.value); err != nil {
+		if next.Time, err = time.Parse(time.RFC3339Nano, r.Time.value); err != nil || next.Time.IsZero() { // zero is none
 			return next, nextBody.wrong("time", "is not a time")
 		}
 	}

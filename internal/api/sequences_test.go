@@ -142,6 +142,7 @@ func TestRefusedSequences(t *testing.T) {
 		{s, "POST", nextPath, `{"sequence":"a","id":""}`, 400, "id is empty (limit: 1 to 128 bytes)"},
 		{s, "POST", nextPath, `{"sequence":"a","count":0}`, 400, "count is out of range (limit: 1 to 1000)"},
 		{s, "POST", nextPath, `{"sequence":"a","id":"x","time":"yesterday"}`, 400, "time is not a time (limit: RFC 3339"},
+		{s, "POST", nextPath, `{"sequence":"a","id":"x","time":"0001-01-01T00:00:00Z"}`, 400, `"field":"time"`},
 		{s, "DELETE", sequencePath + "=group", "", 400, `"field":"sequence"`},
 		{s.of(t, "user:"), "POST", nextPath, `{"sequence":"order:1"}`, 403, `"field":"sequence","limit":"user:*"`},
 		{s.of(t, "user:"), "POST", nextPath, `{"sequence":""}`, 400, `"field":"sequence","limit":"1 to 500 bytes"`},
