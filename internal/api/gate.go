@@ -56,7 +56,5 @@ func (g *gate) shut(ctx context.Context) int {
 		return 0
 	case <-ctx.Done():
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.inside
+	return g.count()
 }

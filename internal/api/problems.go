@@ -39,11 +39,9 @@ func (a *API) asProblem(c call, err error) error {
 	if building, ok := errors.AsType[*reader.NotServingError](err); ok {
 		return a.notServing(c, building)
 	}
-	if none, ok := errors.AsType[*reader.NoSeriesError](err); ok {
-		return httpserver.NewProblem(http.StatusNotFound, "no-series", "no series", none.Error())
-	}
-	if none, ok := errors.AsType[*reader.NoWindowError](err); ok {
-		return httpserver.NewProblem(http.StatusNotFound, "no-series", "no series", none.Error())
+	_, series := errors.AsType[*reader.NoSeriesError](err)
+	if _, window := errors.AsType[*reader.NoWindowError](err); series || window {
+		return httpserver.NewProblem(http.StatusNotFound, "no-series", "no series", err.Error())
 	}
 	if none, ok := errors.AsType[*reader.NoIndexError](err); ok {
 		return httpserver.NewProblem(http.StatusNotFound, "no-index", "no index", none.Error())
@@ -110,11 +108,12 @@ func (a *API) notServing(c call, err *reader.NotServingError) error {
 // maybeDone says how to repeat a request whose outcome is unknown.
 func maybeDone(to *route, err error) error {
 	p := httpserver.AsProblem(err)
-	switch to.role {
-	case onAdmin, onJournal:
-		p.Detail = "this was maybe done: repeat it, a reset only with the same id"
-	case onSequences:
+	switch {
+	case to.counts: // as p says
+	case to.op == "nextValues":
 		p.Detail = "values were maybe given: repeat the request with the same id; without an id they are a gap"
+	default:
+		p.Detail = "this was maybe done: repeat it, a reset only with the same id"
 	}
 	return p
 }

@@ -1,11 +1,13 @@
 package api
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/countmill/countmill"
 	"github.com/countmill/countmill/internal/httpserver"
 )
 
@@ -84,4 +86,22 @@ func whereOf(p httpserver.Problem) string {
 		where = append(where, fmt.Sprint("line ", *p.Line))
 	}
 	return strings.Join(where, " ")
+}
+
+// Each change says how to repeat it when nobody knows whether it was made.
+func TestMaybeDone(t *testing.T) {
+	t.Parallel()
+	says := map[string]string{
+		"addIncrements": "this was maybe counted: repeat it only with the same ids", "sendBatch": "this was maybe counted: repeat it only with the same ids",
+		"nextValues": "values were maybe given: repeat the request with the same id",
+	}
+	for i := range routes {
+		to := &routes[i]
+		if want := cmp.Or(says[to.op], "this was maybe done: repeat it, a reset only with the same id"); to.fails[504] != "" {
+			p := httpserver.AsProblem(new(API).asProblem(call{to: to}, fmt.Errorf("x: %w", countmill.ErrOutcomeUnknown)))
+			if p.Status != 504 || !strings.HasPrefix(p.Detail, want) {
+				t.Errorf("%s: got %d %s, want 504 %s", to.op, p.Status, p.Detail, want)
+			}
+		}
+	}
 }
