@@ -61,7 +61,7 @@
 // publisher flushes a batch only when all messages of the last one are on the bus or in one of the
 // MaxInFlight calls. It flushes a long request, of over 5,000 increments that are cut already, by itself in the same way. So
 // the messages under way are at most one batch, one long request, and MaxInFlight messages of 512 KiB. The batch has its sums and its encoded bytes, together less than twice MaxBytes.
-// Messages that the bus refuses alone (wire.HeldError) wait without a call, in at most MaxBytes more.
+// Messages that the bus refuses alone (wire.HeldError) wait without a call: at most 512, in at most MaxBytes more. Beyond that they keep their calls, and others wait.
 //
 // Unused counters stay in memory for a minute or two, so that their next increment needs no
 // allocation. There are at most 2*MaxEntries of them, in at most MaxBytes, or a quarter more than

@@ -85,7 +85,7 @@ func TestCloseEndsPauses(t *testing.T) {
 	}
 }
 
-// Messages that the bus refuses alone leave their slots to others while they wait, up to MaxBytes.
+// Messages that the bus refuses alone leave their slots to others while they wait, up to MaxBytes and maxAside.
 func TestMessagesHeldAloneLeaveTheirSlots(t *testing.T) {
 	t.Parallel()
 	const bound = 10_000
@@ -96,7 +96,8 @@ func TestMessagesHeldAloneLeaveTheirSlots(t *testing.T) {
 		long     bool
 		repaired bool
 	}{
-		{"long", Config{}, 3, true, true}, {"beyond MaxBytes", Config{MaxBytes: bound}, bound/400 + 1, false, true}, {"for ever", Config{}, 3, true, false},
+		{"long", Config{}, 3, true, true}, {"beyond MaxBytes", Config{MaxBytes: bound}, bound/400 + 1, false, true},
+		{"beyond maxAside", Config{}, maxAside + 1, false, true}, {"for ever", Config{}, 3, true, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -125,7 +126,7 @@ func TestMessagesHeldAloneLeaveTheirSlots(t *testing.T) {
 				for range 2 {
 					must(t, p.Add("new", 1))
 					time.Sleep(time.Minute)
-					if taken := bus.totals()["new"] > 0; taken != (tc.cfg.MaxBytes == 0) {
+					if taken := bus.totals()["new"] > 0; taken == (tc.old > 3) {
 						t.Errorf("a message behind %d that wait was sent: %t", tc.old, taken)
 					}
 				}
@@ -139,10 +140,47 @@ func TestMessagesHeldAloneLeaveTheirSlots(t *testing.T) {
 					bus.wantTotals(want)
 				}
 				synctest.Wait()
-				if s := p.Stats(); s.InFlight != 0 || p.aside != 0 {
-					t.Errorf("%d messages have a slot, and %d bytes wait", s.InFlight, p.aside)
+				if s := p.Stats(); s.InFlight != 0 || p.aside != 0 || p.asideBytes != 0 {
+					t.Errorf("%d messages have a slot, and %d of %d bytes wait", s.InFlight, p.aside, p.asideBytes)
 				}
 			})
 		})
 	}
+}
+
+// While many messages of one flush wait for a slot, those that came back go first. So the bus must remember few.
+func TestMessagesThatCameBackGoFirst(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		bus := newBus(t)
+		var repaired atomic.Bool
+		bus.answer = func(int, *message.Message) (bool, error) {
+			if !repaired.Load() {
+				return false, &wire.HeldError{Reason: errors.New("clock-skew"), After: 30 * time.Second, Alone: true}
+			}
+			return false, nil
+		}
+		p := open(t, bus, Config{MaxInFlight: 1})
+		for name, many := range map[string]int{"first": 500, "second": 2000} {
+			s := &flush{done: make(chan struct{}), messages: make([]Sent, many)}
+			messages := make([]*busMessage, many)
+			for i := range messages {
+				messages[i] = &busMessage{flush: s, number: i, uuid: fmt.Sprint(name, i)}
+			}
+			p.enqueue(s, messages)
+			p.signal()
+			time.Sleep(29 * time.Second)
+		}
+		time.Sleep(5 * time.Minute)
+		bus.mu.Lock()
+		if seen := len(bus.payloads); seen > maxAside+2 {
+			t.Errorf("the bus has seen %d messages, and taken none", seen)
+		}
+		bus.mu.Unlock()
+		repaired.Store(true)
+		time.Sleep(5 * time.Minute)
+		if closeNow(t, p); p.Stats().Messages != 2500 {
+			t.Errorf("%d messages were sent, want 2500", p.Stats().Messages)
+		}
+	})
 }

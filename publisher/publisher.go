@@ -170,7 +170,8 @@ type Publisher struct {
 	recent         recent              // for the receipts of Flush
 	queue          []*busMessage       // messages that wait for a slot
 	inFlight       int
-	aside          int           // bytes of messages that wait without a slot
+	aside          int // messages that wait without a slot
+	asideBytes     int
 	busy           time.Duration // how long the last settled flush took, if it was large
 	lost           error         // error of the last message whose outcome stays unknown
 	lostAdds       int64         // number of increments of Add in such messages

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -19,6 +20,10 @@ const (
 
 	// maxHeld bounds the wait that a bus may ask for (wire.HeldError).
 	maxHeld = 30 * time.Second
+
+	// maxAside is the most messages that wait without a slot (setAside). Each has a goroutine, and the bus may remember
+	// it: backend/httpbus has room for eight times as many.
+	maxAside = 512
 
 	// gather is the longest wait of a batch without a linger: for calls to the bus under way, and
 	// after a large batch. Increments of a batch that left earlier would
@@ -153,7 +158,8 @@ func (p *Publisher) enqueue(s *flush, messages []*busMessage) {
 		p.settleLocked(s)
 		return
 	}
-	p.queueLocked(s.long, messages...)
+	q := p.queueOf(s) // while the flush was packed, messages may have come back
+	*q = append(*q, messages...)
 }
 
 // dispatchLocked starts deliveries while there are messages and slots.
@@ -199,41 +205,46 @@ func (p *Publisher) deliver(m *busMessage) {
 }
 
 // setAside gives the message's slot to others while it waits, if the bus refuses this message alone. It reports
-// false if too many bytes are set aside.
+// false if too many are set aside.
 func (p *Publisher) setAside(m *busMessage, err error) bool {
 	if held, ok := errors.AsType[*wire.HeldError](err); !ok || !held.Alone {
 		return false
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.aside+len(m.payload) > p.cfg.MaxBytes {
+	if p.aside >= maxAside || p.asideBytes+len(m.payload) > p.cfg.MaxBytes {
 		return false
 	}
-	p.aside += len(m.payload)
+	p.aside++
+	p.asideBytes += len(m.payload)
 	p.leaveLocked(m)
 	p.signal()
 	return true
 }
 
-// comeBack queues a message for its next try, unless Close has given up.
+// comeBack queues a message for its next try, unless Close has given up. Those that the bus has not seen come after it:
+// otherwise many could be set aside while it waits, and the bus would have to remember both.
 func (p *Publisher) comeBack(m *busMessage) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	m.tries++
-	p.aside -= len(m.payload)
-	if p.life.Err() == nil {
-		p.queueLocked(m.flush.long, m)
+	p.aside--
+	p.asideBytes -= len(m.payload)
+	if q := p.queueOf(m.flush); p.life.Err() == nil {
+		again := 0
+		for again < len(*q) && (*q)[again].tries > 0 {
+			again++
+		}
+		*q = slices.Insert(*q, again, m)
 	}
 	p.signal()
 }
 
-// queueLocked appends to the queue: while a flush is packed, messages may come back.
-func (p *Publisher) queueLocked(long bool, messages ...*busMessage) {
-	if long {
-		p.long.queue = append(p.long.queue, messages...)
-		return
+func (p *Publisher) queueOf(s *flush) *[]*busMessage {
+	if s.long {
+		return &p.long.queue
 	}
-	p.queue = append(p.queue, messages...)
+	return &p.queue
 }
 
 // leaveLocked frees the message's slot.

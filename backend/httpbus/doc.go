@@ -35,7 +35,7 @@
 // To hold means that Publish returns a *wire.HeldError. The publisher keeps the batch, waits at most
 // 30 s, and sends the same bytes again. No answer makes it drop a batch: only Close ends
 // it. Ready says why batches are held. Other batches go on beside those with 400 clock-skew, which may be held
-// for ever, until these have more than the publisher's Config.MaxBytes.
+// for ever, until these are over 512, or have more than the publisher's Config.MaxBytes.
 //
 // # Bounds
 //

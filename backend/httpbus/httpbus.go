@@ -42,8 +42,9 @@ type held struct {
 	maybe  bool // a try may have been counted
 }
 
-// maxHeld bounds Bus.held. A publisher holds as many messages as it makes calls at once, and those that wait alone.
-const maxHeld = 1024
+// maxHeld bounds Bus.held. A publisher holds as many messages as it makes calls at once, and up to 1,024 that were refused
+// alone. There is room for those of several: without room for a message in a call, the held ones would wait for that call, and it for them.
+const maxHeld = 4096
 
 var errFull = fmt.Errorf("%d batches are held or under way, and no further one is sent before one of them is taken", maxHeld)
 

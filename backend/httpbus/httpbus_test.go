@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -232,6 +233,38 @@ func TestABatchBeyondTheWindowWaitsAlone(t *testing.T) {
 	})
 }
 
+// All batches of a publisher with a wrong clock wait alone. When it is repaired they are counted, although the bus knows as many as it can.
+func TestBatchesOfAWrongClockAreCountedLater(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var repaired atomic.Bool
+		bus, p := publishing(t, &server{answer: func(int, *http.Request) (*http.Response, error) {
+			if !repaired.Load() {
+				return says(400, `{"type":"urn:countmill:problem:clock-skew"}`), nil
+			}
+			return says(202, `{"parts":1}`), nil
+		}}, -1)
+		const all = 4096 + 20
+		for n := range all {
+			if err := p.Add("a", 1); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait() // each leaves in a batch of its own, if it can
+			if n >= all-20 {
+				time.Sleep(3 * time.Second) // beside others in a slot, a batch waits for 2 s
+			}
+		}
+		repaired.Store(true)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if err := errors.Join(p.Close(ctx), bus.Close()); err != nil {
+			t.Error(err)
+		}
+		if got := p.Stats().Durable; got != all {
+			t.Errorf("%d of %d increments were counted", got, all)
+		}
+	})
+}
+
 // An answer with conflicts fails the calls concerned, and no others.
 func TestConflictsAreSettledByPart(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -389,7 +422,7 @@ func (c connected) RoundTrip(r *http.Request) (*http.Response, error) {
 // The number of batches that may be counted is exact, however often each was tried. Beyond the bound no batch is sent.
 func TestManyBatchesAreHeld(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		const most = 1024
+		const most = 4096
 		s := &server{answer: answers(504)}
 		bus := open(t, s)
 		send := func(n int) error { return bus.Publish("", message.NewMessage(fmt.Sprint(n), payload(n, 0))) }
