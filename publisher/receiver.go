@@ -3,8 +3,10 @@ package publisher
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -236,26 +238,62 @@ func (d *Delivery) drop(all []wire.Part, from time.Time) (kept []wire.Part) {
 // in. After an error that matches countmill.ErrUnavailable nothing was or will be counted; every other error matches countmill.ErrOutcomeUnknown.
 func (d *BatchReceiver) Send(ctx context.Context, in *Delivery, received time.Time) (Outcome, error) {
 	out := Outcome{Parts: in.parts, Expired: in.expired}
-	own := in.receipt
-	own.Database = d.database
-	if in.payload == nil {
-		out.Sent.Receipt = own
-		return out, nil
-	}
-	reply := new(wire.Reply)
-	// The sender may repeat it at any time, so the message is not marked wire.OfferOnce.
-	m := message.NewMessageWithContext(wire.OfferReply(ctx, reply), in.uuid, in.payload)
-	m.Metadata.Set(wire.MetaPublished, received.UTC().Format(time.RFC3339Nano))
-	switch err := d.bus.Publish(d.topic, m); {
-	case err == nil:
-		out.Sent = sentOf(reply, own)
-		out.Reused, err = in.placesOf(reply.Reused())
+	pieces, err := in.pieces()
+	if err != nil {
 		return out, err
-	case errors.Is(err, countmill.ErrUnavailable) && !errors.Is(err, countmill.ErrOutcomeUnknown):
-		return out, err
-	default:
-		return out, fmt.Errorf("%w: %w", countmill.ErrOutcomeUnknown, unclosed{err})
 	}
+	all := joined{receipt: wire.Receipt{Database: d.database, Time: in.receipt.Time}}
+	reused := make(map[wire.Use]struct{})
+	for i, p := range pieces {
+		reply := new(wire.Reply)
+		// The sender may repeat it at any time, so the message is not marked wire.OfferOnce.
+		m := message.NewMessageWithContext(wire.OfferReply(ctx, reply), p.uuid, p.payload)
+		m.Metadata.Set(wire.MetaPublished, received.UTC().Format(time.RFC3339Nano))
+		switch err := d.bus.Publish(d.topic, m); {
+		case err == nil:
+			all.add([]Sent{sentOf(reply, p.receipt)})
+			maps.Copy(reused, reply.Reused())
+		case i == 0 && errors.Is(err, countmill.ErrUnavailable) && !errors.Is(err, countmill.ErrOutcomeUnknown):
+			return out, err
+		default:
+			return out, fmt.Errorf("%w: %w", countmill.ErrOutcomeUnknown, unclosed{err})
+		}
+	}
+	out.Sent = all.sent()
+	out.Reused, err = in.placesOf(reused)
+	return out, err
+}
+
+// A piece is a message on the bus.
+type piece struct {
+	payload []byte
+	uuid    string
+	receipt wire.Receipt
+}
+
+// pieces are the messages of the delivery; none if no part is left. The names of the sender can make a batch six times as large. It then goes in
+// several messages, because a bus need not take larger ones. Their flush is a hash of the content: a repeat has the same or
+// another one, and never other parts under the same completion marker.
+func (d *Delivery) pieces() ([]piece, error) {
+	switch {
+	case d.payload == nil:
+		return nil, nil
+	case len(d.payload) <= wire.MaxBatch:
+		return []piece{{d.payload, d.uuid, d.receipt}}, nil
+	}
+	b, err := wire.Decode(d.payload)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(d.payload)
+	flush := wire.FlushID(sum[:len(wire.FlushID{})])
+	payloads, _ := wire.Pack(b.Time, flush, b.Parts, wire.MaxBatch)
+	all := make([]piece, len(payloads))
+	for i := range payloads {
+		own := wire.Batch{Flush: flush, Number: i}
+		all[i] = piece{payloads[i], flush.MessageUUID(i), wire.Receipt{Time: b.Time, Spans: []wire.Span{own.Span()}}}
+	}
+	return all, nil
 }
 
 // placesOf returns the places of the parts that were not counted.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -319,6 +320,55 @@ func TestReusedPartsAreNamed(t *testing.T) {
 	bus := &receiverBus{reply: []wire.Use{{ID: x.ID, Fingerprint: x.Fingerprint()}, {ID: own.ID, Fingerprint: own.Fingerprint()}}}
 	if _, out := pass(t, bus, batch(all...), Sender{Name: "web", Limited: true}); !slices.Equal(out.Reused, []int{1, 3, 4}) {
 		t.Errorf("got %+v, want parts 1, 3 and 4", out)
+	}
+}
+
+// The sender's name makes some batches larger than a bus need take. They go in several messages, with a receipt of all.
+// A repeat has the same messages.
+func TestBatchesThatGrowAreCut(t *testing.T) {
+	t.Parallel()
+	incs := make([]countmill.Increment, 15_000)
+	var identifieds, heads []wire.Part
+	for i := range incs {
+		incs[i] = identified("a", fmt.Sprint("id-", i), 1)
+		identifieds = append(identifieds, wire.CutIdentified(incs[i]))
+		heads = append(heads, keyed(t, "", fmt.Sprint(i), inc("a", 1))...)
+	}
+	for name, parts := range map[string][]wire.Part{"identified": identifieds, "heads": heads, "a keyed request": keyed(t, "", "k", incs...)} {
+		in, _, err := OpenBatch(batch(parts...), Sender{Name: strings.Repeat("n", 64), Journal: func(string) bool { return true }}, receiverTime, receiverWindow)
+		must(t, err)
+		bus, last := newBus(t), parts[len(parts)-1]
+		bus.answer = func(_ int, m *message.Message) (bool, error) {
+			wire.OfferedReply(m.Context()).Add(wire.Use{ID: last.ID, Fingerprint: last.Fingerprint()})
+			return true, nil
+		}
+		receiver := NewBatchReceiver(bus, "", wire.TagOf("db"))
+		for range 2 {
+			out, err := receiver.Send(t.Context(), in, receiverTime)
+			must(t, err)
+			if len(bus.parts) != len(parts) || len(bus.payloads) < 3 || out.Parts != len(parts) {
+				t.Errorf("%s: %d parts in %d messages, want %d in several", name, len(bus.parts), len(bus.payloads), len(parts))
+			}
+			if want := last.Kind != wire.Head; want != slices.Equal(out.Reused, []int{len(parts) - 1}) { // a head has another id with the name
+				t.Errorf("%s: parts %d were not counted, want the last one: %t", name, out.Reused, want)
+			}
+			named := out.Sent.Receipt.Completions()
+			for _, b := range bus.batches {
+				if !slices.Contains(named, b.Flush.Hash().Completion(b.Number)) || len(named) != len(bus.payloads) || out.Sent.Receipt.Database != wire.TagOf("db") {
+					t.Errorf("%s: the receipt %+v lacks message %d", name, out.Sent.Receipt, b.Number)
+				}
+			}
+		}
+		bus.answer = func(call int, _ *message.Message) (bool, error) {
+			if call%2 == 0 {
+				return true, nil
+			}
+			return false, countmill.ErrUnavailable
+		}
+		bus.calls = 0
+		if _, err := receiver.Send(t.Context(), in, receiverTime); !errors.Is(err, countmill.ErrOutcomeUnknown) {
+			t.Errorf("%s: an error after the first message: got %v", name, err)
+		}
 	}
 }
 
