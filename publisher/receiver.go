@@ -24,6 +24,9 @@ const MaxBatchAhead = time.Hour
 // pastSlack is how long before the window the oldest increment of a request may be when the request comes.
 const pastSlack = 24 * time.Hour
 
+// maxMerged is the most increments of which the first part can say that they are merged. Statistics sum them, and more would soon wrap the sums.
+const maxMerged = 1 << 32
+
 var (
 	// ErrClockSkew: the time of a batch is before the deduplication window, or more than
 	// MaxBatchAhead ahead. Nothing of the batch was done.
@@ -120,6 +123,13 @@ func OpenBatch(payload []byte, from Sender, now time.Time, window time.Duration)
 		// refuse the batch would block its publisher; a part left out would make all merged increments uncertain.
 		if p := &b.Parts[i]; !from.Past && p.Minute != 0 && p.Minute.Time().Before(span.from.Add(-pastSlack)) {
 			p.Minute, own = 0, true // it counts at its time
+		}
+		most := int64(0) // a publisher says it in the first part alone
+		if i == 0 {
+			most = maxMerged
+		}
+		if p := &b.Parts[i]; p.Increments > most {
+			p.Increments, own = most, true
 		}
 		changed = changed || own
 	}

@@ -264,6 +264,19 @@ func TestOnlySomeSendersCountInThePast(t *testing.T) {
 	}
 }
 
+// A batch says in its first part how many increments it has, and is not believed to have very many.
+func TestReceiverBoundsMergedIncrements(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ first, second, want int64 }{{1000, 0, 1000}, {wire.MaxIncrements, 0, maxMerged}, {2, wire.MaxIncrements, 2}} {
+		parts := []wire.Part{anonymous(1, "a"), anonymous(2, "a")}
+		parts[0].Increments, parts[1].Increments = tc.first, tc.second
+		sent, _ := pass(t, new(receiverBus), batch(parts...), Sender{})
+		if got := sent.Parts[0].CountIncrements() + sent.Parts[1].CountIncrements(); got != tc.want+1 {
+			t.Errorf("%d and %d: got %d increments, want %d", tc.first, tc.second, got, tc.want+1)
+		}
+	}
+}
+
 // A part of its own time that is before the window is not counted, and named. A head takes all that
 // follows it along. Places are those of the batch as it came.
 func TestExpiredPartsAreNamed(t *testing.T) {
