@@ -46,13 +46,13 @@ func (p *Publisher) mayLongLocked() bool {
 	return p.long.inFlight < max(p.cfg.MaxInFlight/longShare, 1)
 }
 
-// othersLocked reports whether others need a slot. Increments that are not flushed yet need the last one.
+// othersLocked reports whether others need a slot. Increments that are flushed soon need the last one.
 func (p *Publisher) othersLocked() bool {
 	if len(p.queue) > 0 || p.inFlight < p.cfg.MaxInFlight-1 {
 		return len(p.queue) > 0
 	}
 	due, ok := p.dueLocked()
-	return p.requests.Len() > 0 || ok && !due.After(p.cfg.env.Now())
+	return ok && !due.After(p.cfg.env.Now().Add(gatherCalls))
 }
 
 // nextLocked takes the message whose turn it is; nil if none may be sent.

@@ -75,6 +75,35 @@ func TestLongRequestsTakeTurns(t *testing.T) {
 	}
 }
 
+// A long request has the only slot while others wait for their flush, and not for a slot.
+func TestLongRequestsGoOnWhileOthersLinger(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		bus := newBus(t)
+		bus.slow()
+		p := open(t, bus, Config{CountWithin: time.Minute, MaxInFlight: 1})
+		small := make(chan error, 1)
+		go func() {
+			for range 3 {
+				small <- errOf(p.Publish(ctx, inc("small", 1)))
+			}
+		}()
+		synctest.Wait()
+		began := time.Now()
+		must(t, errOf(p.Publish(ctx, longIncrements("long")...)))
+		if took := time.Since(began); took > time.Minute {
+			t.Errorf("a long request of some 20 messages of a second took %s", took)
+		}
+		for range 3 {
+			must(t, <-small)
+		}
+		if took := time.Since(began); took > 4*time.Minute {
+			t.Errorf("three small requests one after the other took %s", took)
+		}
+		closeNow(t, p)
+	})
+}
+
 // A long request that waits for its turn can be withdrawn, and one that does not is sent by Close.
 func TestLongRequestsWait(t *testing.T) {
 	t.Parallel()
