@@ -46,11 +46,7 @@ type busMessage struct {
 // takeLocked takes everything out of the open batch. From here on it is sent, even if its callers
 // give up.
 func (p *Publisher) takeLocked() (*flush, []*drain) {
-	h := p.final
-	p.final = nil
-	if h == nil {
-		h = p.drain(&p.taken, p.closed)
-	}
+	h := p.drain(&p.taken, p.closed)
 	s := p.newFlush(h)
 	all := append([]*drain{h}, p.past...)
 	p.past = nil
@@ -117,7 +113,7 @@ func (p *Publisher) drain(h *drain, last bool) *drain {
 // those of the past minute out of the stripes. If the bus is down, they may wait for many
 // minutes.
 func (p *Publisher) turnLocked(now time.Time) {
-	if since := p.sinceStripes(); since.IsZero() || p.final != nil || wire.MinuteOf(since) == wire.MinuteOf(now) {
+	if since := p.sinceStripes(); since.IsZero() || wire.MinuteOf(since) == wire.MinuteOf(now) {
 		return
 	}
 	p.past = append(p.past, p.drain(newDrain(), p.closed))

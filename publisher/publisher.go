@@ -159,8 +159,7 @@ type Publisher struct {
 
 	mu             sync.Mutex // for all below; locked before a stripe's mutex, never after it
 	closed         bool
-	final          *drain              // the last drain of the stripes, by Close, until it is flushed
-	past           []*drain            // drains of past minutes, by turnLocked, oldest first
+	past           []*drain            // drains of past minutes, by turnLocked, oldest first, and the last one, by Close
 	requests       *list.List          // of *request, admitted and not flushed, oldest first
 	long           long                // requests that take turns with all others
 	urgent         bool                // a Flush or Close waits: no linger
@@ -236,8 +235,11 @@ func (p *Publisher) Close(ctx context.Context) error {
 	}
 	p.closed, p.urgent = true, true
 	close(p.closing)
-	p.final = p.drain(newDrain(), true)
-	idle := !p.started.Load() && p.final.increments == 0 && p.waitingLocked() == 0
+	last := p.drain(newDrain(), true)
+	if last.increments > 0 {
+		p.past = append(p.past, last)
+	}
+	idle := !p.started.Load() && last.increments == 0 && p.waitingLocked() == 0
 	p.mu.Unlock()
 	defer p.abort()
 	if idle && p.started.CompareAndSwap(false, true) {
@@ -265,9 +267,6 @@ func (p *Publisher) unsettled(cause error) error {
 		for e := waiting.Front(); e != nil; e = e.Next() {
 			n += e.Value.(*request).increments
 		}
-	}
-	if p.final != nil {
-		n += p.final.increments
 	}
 	for _, h := range p.past {
 		n += h.increments

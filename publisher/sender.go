@@ -90,7 +90,7 @@ func (p *Publisher) advance() (wait time.Duration, finished bool) {
 		due, ok := p.dueLocked()
 		if !ok {
 			p.urgent = p.closed
-			finished = p.closed && p.final == nil && len(p.pendingFlushes) == 0 && p.waitingLocked() == 0
+			finished = p.closed && len(p.pendingFlushes) == 0 && p.waitingLocked() == 0
 			p.mu.Unlock()
 			return time.Hour, finished
 		}
@@ -119,7 +119,7 @@ func (p *Publisher) dueLocked() (time.Time, bool) {
 		oldest = earlier(oldest, e.Value.(*request).at)
 	}
 	switch {
-	case p.final != nil, p.urgent && p.requests.Len() > 0, p.urgent && !oldest.IsZero():
+	case p.urgent && p.requests.Len() > 0, p.urgent && !oldest.IsZero():
 		return time.Time{}, true
 	case oldest.IsZero() && p.requests.Len() == 0:
 		return time.Time{}, false
@@ -318,11 +318,9 @@ func (p *Publisher) drop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.queue, p.long.queue = nil, nil
-	for _, h := range append(p.past, p.final) {
-		if h != nil {
-			p.open.release(h.held)
-			h.held = size{} // unsettled counts its increments
-		}
+	for _, h := range p.past {
+		p.open.release(h.held)
+		h.held = size{} // unsettled counts its increments
 	}
 }
 
