@@ -121,7 +121,7 @@ func underAnother(p wire.Part, taken string) wire.Part {
 		p.Kind, p.Request = wire.Identified, 0
 		return p
 	}
-	return wire.Part{Kind: wire.Renewed, ID: wire.RenewedID(&p), Minute: p.Minute, Time: p.Time, Entries: p.Entries}
+	return wire.Part{Kind: wire.Renewed, ID: wire.RenewedOf(p.ID, p.Fingerprint()), Minute: p.Minute, Time: p.Time, Entries: p.Entries}
 }
 
 // about is the parts that the dead letter is about. One about a part that follows a head begins with

@@ -263,8 +263,8 @@ func TestAnIDBesideAKeyThatIsTakenIsKept(t *testing.T) {
 		t.Fatal(len(parts), err)
 	}
 	for taken, want := range map[wire.PartID][]wire.PartID{
-		parts[0].ID: {wire.RenewedID(&parts[0]), wire.IncrementID("b", "x")},
-		parts[1].ID: {wire.RenewedID(&parts[1])},
+		parts[0].ID: {wire.RenewedOf(parts[0].ID, parts[0].Fingerprint()), wire.IncrementID("b", "x")},
+		parts[1].ID: {wire.RenewedOf(parts[1].ID, parts[1].Fingerprint())},
 	} {
 		f := newStore(store.DeadLetter{Key: "k", Source: taken.String(), Reason: store.ReasonIDReused, Time: time.Now(), Payload: encode(time.Now(), parts...)})
 		replay(t, f, true)

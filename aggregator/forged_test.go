@@ -40,7 +40,7 @@ func TestMessagesThatNoPublisherMakesAreRefused(t *testing.T) {
 		first := anonymous(entry...)
 		for reason, p := range map[string]wire.Part{
 			"foreign part":                {Kind: wire.Foreign, ID: wire.MessageID("topic", "1", 0), Entries: entry},
-			"renewed part":                {Kind: wire.Renewed, ID: wire.RenewedID(&first), Entries: entry},
+			"renewed part":                {Kind: wire.Renewed, ID: wire.RenewedOf(first.ID, first.Fingerprint()), Entries: entry},
 			"begins with =, as groups do": anonymous(one("=site:a", 1)),
 		} {
 			m := r.send(t, first, p)

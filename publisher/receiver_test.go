@@ -211,7 +211,7 @@ func TestIDsOnTheWireAreRefused(t *testing.T) {
 		"an increment's": {Kind: wire.Anonymous, ID: wire.IncrementID("a", "x"), Entries: []wire.Entry{{Counter: "a", Delta: 1}}},
 		"a key's":        {Kind: wire.Anonymous, ID: wire.KeyID("", "k", 0), Entries: []wire.Entry{{Counter: "a", Delta: 1}}},
 		"a message's":    {Kind: wire.Foreign, ID: wire.MessageID("t", "1", 0), Entries: []wire.Entry{{Counter: "a", Delta: 1}}},
-		"a renewed one":  {Kind: wire.Renewed, ID: wire.RenewedID(&wire.Part{}), Entries: []wire.Entry{{Counter: "a", Delta: 1}}},
+		"a renewed one":  {Kind: wire.Renewed, ID: wire.RenewedOf(wire.PartID{}, 0), Entries: []wire.Entry{{Counter: "a", Delta: 1}}},
 	} {
 		if _, _, err := OpenBatch(batch(anonymous(1, "a"), p), Sender{}, receiverTime, receiverWindow); !errors.Is(err, countmill.ErrInvalid) {
 			t.Errorf("%s: got %v, want ErrInvalid", name, err)

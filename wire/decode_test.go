@@ -79,7 +79,7 @@ func TestDecodeRefusesFieldsThatAreNotTheFormats(t *testing.T) {
 	}
 	key := wrap(partKey, []byte("k"))
 	ofIncrement, ofRequest, ofMessage := IncrementID("a", "x"), KeyID("", "k", 0), MessageID("t", "1", 0)
-	renewed := RenewedID(&Part{ID: anyID, Entries: []Entry{{"a", 1}}})
+	renewed := RenewedOf(anyID, 1)
 	for _, tt := range []struct {
 		name   string
 		fields [][]byte

@@ -70,11 +70,8 @@ func (id PartID) numbered(number int) PartID {
 	return id
 }
 
-// RenewedID is the new id of a part whose own id can no longer be counted. It is the same each
+// RenewedOf is the new id of the part with this id and fingerprint, whose own id can no longer be counted. It is the same each
 // time for the same part, and differs if one id was used with different deltas.
-func RenewedID(p *Part) PartID { return RenewedOf(p.ID, p.Fingerprint()) }
-
-// RenewedOf is RenewedID of a part with this id and fingerprint.
 func RenewedOf(id PartID, f Fingerprint) PartID {
 	return hashID(RenewedClass, string(id[:]), strconv.FormatUint(uint64(f), 16))
 }

@@ -36,7 +36,7 @@ func everyKind(t testing.TB) *Batch {
 	b.Parts = append(b.Parts, Part{ID: KeyID("", "empty", 0), Kind: Head, Request: 7, Key: &Key{"", "empty"}})
 	b.Parts = append(b.Parts,
 		Part{ID: MessageID("topic", "7", 0), Kind: Foreign, Entries: []Entry{{"f", 1}}},
-		Part{ID: RenewedID(&b.Parts[0]), Kind: Renewed, Entries: []Entry{{"g", 1}}})
+		Part{ID: RenewedOf(b.Parts[0].ID, b.Parts[0].Fingerprint()), Kind: Renewed, Entries: []Entry{{"g", 1}}})
 	return b
 }
 

@@ -105,7 +105,7 @@ func TestFrozen(t *testing.T) {
 		fmt.Sprintf("%016x", HashCounter("page:/home")),
 		fmt.Sprintf("%016x", Order("page:/home")), fmt.Sprintf("%016x", Order("page:de:/home")), fmt.Sprintf("%016x", Order("page:de")),
 		fmt.Sprintf("%016x", ShardHash("page:/home", 3)),
-		MessageID("t", "123", 0).String(), RenewedID(&parts[1]).String(),
+		MessageID("t", "123", 0).String(), RenewedOf(parts[1].ID, parts[1].Fingerprint()).String(),
 		ResetID("page:/home", "r1").String(), DeadLetterID("1234").String(), FlushID{1}.MessageUUID(3))
 	want := []string{
 		"3c724b774f059003a1b1995e00000000 head 611f61f2ab7e069a 24 {page:/29 30}",

@@ -72,7 +72,7 @@ func holdPart(letters []store.DeadLetter, id wire.PartID) bool {
 // idsIn returns the ids under which the parts of a letter may count.
 func idsIn(d store.DeadLetter) (ids []wire.PartID) {
 	for _, p := range partsIn(d) {
-		ids = append(ids, p.ID, wire.RenewedID(&p))
+		ids = append(ids, p.ID, wire.RenewedOf(p.ID, p.Fingerprint()))
 	}
 	return ids
 }
@@ -105,7 +105,7 @@ func (po *partOracle) removing(p *proc, keys []string) {
 			continue // it stays, and can be asked for again
 		}
 		for i := range batch.Parts {
-			id, renewed := batch.Parts[i].ID, wire.RenewedID(&batch.Parts[i])
+			id, renewed := batch.Parts[i].ID, wire.RenewedOf(batch.Parts[i].ID, batch.Parts[i].Fingerprint())
 			if !po.marked[id] && !po.marked[renewed] && !po.discardedParts[id] && !holdPart(others, id) && !holdPart(others, renewed) {
 				po.violate("%s removed a letter with part %s neither applied nor set aside", p.name, id)
 			}
@@ -123,7 +123,7 @@ func (po *partOracle) discarding(keys []string) {
 			po.removedDeadLetters = append(po.removedDeadLetters, d)
 		}
 		for _, p := range partsIn(d) {
-			po.discardedParts[p.ID], po.discardedParts[wire.RenewedID(&p)] = true, true
+			po.discardedParts[p.ID], po.discardedParts[wire.RenewedOf(p.ID, p.Fingerprint())] = true, true
 		}
 	}
 }
@@ -143,7 +143,7 @@ func (po *partOracle) forbid(d *store.DeadLetter) {
 		return letter == d.Key
 	})
 	for _, p := range partsIn(*d) {
-		renewed := wire.RenewedID(&p)
+		renewed := wire.RenewedOf(p.ID, p.Fingerprint())
 		if holdPart(others, p.ID) || holdPart(others, renewed) || po.bus.mayFold(p.ID) {
 			continue
 		}
@@ -182,7 +182,7 @@ func (po *partOracle) applied(p *proc, c *store.Commit, called int) {
 func (po *partOracle) inProcess() bool {
 	return slices.ContainsFunc(po.removedDeadLetters, func(d store.DeadLetter) bool {
 		return slices.ContainsFunc(partsIn(d), func(p wire.Part) bool {
-			return !po.marked[p.ID] && !po.marked[wire.RenewedID(&p)]
+			return !po.marked[p.ID] && !po.marked[wire.RenewedOf(p.ID, p.Fingerprint())]
 		})
 	})
 }
