@@ -141,7 +141,7 @@ type Part struct {
 	// At most 24, each counter at most once.
 	Entries []*Entry `protobuf:"bytes,11,rep,name=entries,proto3" json:"entries,omitempty"`
 	// How many increments the entries are the sums of, where they are more than the entries. For
-	// statistics only: no id and no fingerprint covers it.
+	// statistics only: no id and no fingerprint covers it. POST /v1/batches believes the first part alone, up to 2^32.
 	Increments    int64 `protobuf:"varint,12,opt,name=increments,proto3" json:"increments,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
