@@ -5,6 +5,7 @@ package browser
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 )
@@ -229,6 +231,69 @@ func TestFrame(t *testing.T) {
 	tb.visit("about:blank")
 	tb.visit(address + "frame.html#counter=page:/home")
 	tb.until(`document.querySelector('#readout').textContent.endsWith('per second now') && ` + ink + ` > 0`)
+}
+
+// A frame says why it has no total, or no news of it, and goes on when there is one.
+func TestFrameWithoutNews(t *testing.T) {
+	t.Parallel()
+	var asked, ended atomic.Int32
+	var says atomic.Value // what each stream says now, "gone" for a server that breaks it, "" for one that says nothing at all
+	says.Store("")
+	address, tb := below(t, up(t), "", func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path != "/v1/watch" {
+			return false
+		}
+		asked.Add(1)
+		defer ended.Add(1)
+		for said := ""; r.Context().Err() == nil; time.Sleep(10 * time.Millisecond) {
+			now := says.Load().(string)
+			if now == "gone" {
+				panic(http.ErrAbortHandler)
+			}
+			if now != said {
+				_, _ = io.WriteString(w, now)
+				_ = http.NewResponseController(w).Flush()
+				said = now
+			}
+		}
+		return true
+	}), open(t, "v1/watch")
+	is := func(total, asOf, readout string) {
+		t.Helper()
+		tb.until(fmt.Sprintf(`document.querySelector('#total').textContent === %q && /^%s$/.test(document.querySelector('#as-of').textContent) && /^%s$/.test(document.querySelector('#readout').textContent)`, total, asOf, readout))
+	}
+	totals := func(total string) {
+		says.Store(fmt.Sprintf("event: totals\ndata: "+`{"totals":[{"counter":"a","total":%s,"as_of":"2026-11-22T10:00:00Z","exists":true,"shards":1}]}`+"\n\n", total))
+	}
+	// The time that a stream may say nothing is shorter here.
+	if _, err := chromedp.Call(tb.ctx, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{
+		Source: `window.silence = 100; const real = setTimeout; window.setTimeout = (f, ms) => real(f, ms === 40000 ? silence : ms)`,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	const away = `The server does not answer\.`
+	tb.size(480, 280)
+	tb.visit(address + "frame.html#counter=a&tz=UTC")
+	is("–", away, "")
+	tb.run(`window.silence = 40000`)
+	totals(`null,"error":"urn:countmill:problem:overflow"`)
+	is("–", "no total: it does not fit 64 bits", "")
+	before := asked.Load()
+	says.Store("event: problem\ndata: " + `{"status":503,"detail":"the store is away"}` + "\n\n")
+	is("–", `The store is away\.`, "")
+	totals(`"5"`)
+	is("5", "(as of|unchanged since) 10:00:00", ".* per second now|Watching .*")
+	if now := asked.Load(); now != before {
+		t.Errorf("the frame has connected %d times more, want the same stream", now-before)
+	}
+	says.Store("gone")
+	is("5", away, "")
+	totals(`"6"`)
+	is("6", "(as of|unchanged since) 10:00:00", ".* per second now|Watching .*")
+	tb.fits("the frame")
+	gone := ended.Load()
+	says.Store("event: totals\ndata: {\n\n")
+	await(t, "the end of a stream that nobody reads", func() bool { return ended.Load() > gone })
 }
 
 // A page of another origin contains the frame, and not the page itself.

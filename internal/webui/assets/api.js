@@ -110,24 +110,33 @@ export async function series(counter, step, tz, from, to) {
 // silence is how long a stream may say nothing. The server says something every 15 s.
 const silence = 40000;
 
-// watch calls onEvent with the data of each event "totals" until signal aborts. It fails when the
-// stream ends. EventSource would do the same without a token: it sends no headers.
-export async function watch(names, interval, signal, onEvent) {
-  const quiet = new AbortController();
-  const answer = await call("v1/watch", [["format", "string"], ["interval", interval], ...names.map((n) => ["counter", n])], AbortSignal.any([signal, quiet.signal]));
-  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-  const parse = parser(onEvent);
-  for (;;) {
-    const timer = setTimeout(() => quiet.abort(new Error("the stream is silent")), silence);
-    const { done, value } = await reader.read();
+// watch gives the data of each event to the function of its name in on, until the stream ends. It fails when the stream
+// breaks. EventSource would do the same without a token: it sends no headers.
+export async function watch(names, interval, signal, on) {
+  const quiet = new AbortController(), parse = parser(on);
+  let timer = 0;
+  const listen = () => {
     clearTimeout(timer);
-    if (done) throw new Error("the stream has ended");
-    parse(value);
+    timer = setTimeout(() => quiet.abort(new Error("the stream is silent")), silence);
+  };
+  try {
+    listen(); // a server may not even answer
+    const answer = await call("v1/watch", [["format", "string"], ["interval", interval], ...names.map((n) => ["counter", n])], AbortSignal.any([signal, quiet.signal]));
+    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    for (;;) {
+      listen();
+      const { done, value } = await reader.read();
+      if (done) return;
+      parse(value);
+    }
+  } finally {
+    clearTimeout(timer);
+    quiet.abort(); // nobody reads the rest
   }
 }
 
 // parser takes the text of a stream of server-sent events in pieces.
-export function parser(onEvent) {
+function parser(on) {
   let rest = "", name = "", data = "";
   return (piece) => {
     const lines = (rest + piece).split("\n");
@@ -136,7 +145,7 @@ export function parser(onEvent) {
       if (line.startsWith("event: ")) name = line.slice(7);
       else if (line.startsWith("data: ")) data += line.slice(6);
       else if (line === "" && data !== "") {
-        if (name === "totals") onEvent(JSON.parse(data));
+        on[name]?.(JSON.parse(data));
         name = data = "";
       }
     }

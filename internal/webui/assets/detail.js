@@ -22,7 +22,7 @@ export class Detail {
     this.zone = format.ownZone();
     this.points = null; // of the curve: times, values, and which are partial
     this.coarse = false; // the rule keeps no minutes: ranges.otherwise
-    this.reason = ""; // why there is no total
+    this.reason = ""; // why there is no total, or no news of it
     this.asked = 0;
     this.read = 0; // when the series was read last
     this.curve = new Curve($("plot"), (at) => this.point(at));
@@ -75,26 +75,18 @@ export class Detail {
   }
 
   age() {
-    if (this.reason) {
-      $("as-of").textContent = this.reason;
-      $("shards").textContent = "";
-      return;
-    }
     const c = this.counter();
-    if (c?.overflow) {
-      $("as-of").textContent = "no total: it does not fit 64 bits";
-      $("shards").textContent = "";
-      return;
-    }
-    if (c && !c.exists) {
-      if ($("as-of")) $("as-of").textContent = "No counter is named so. Its first increment makes it.";
-      if ($("shards")) $("shards").textContent = "";
-      return;
-    }
-    const known = c && c.total !== null && c.asOf;
-    const fresh = known && Date.now() - c.changed < 2500;
-    if ($("as-of")) $("as-of").textContent = known ? (fresh || !c.changed ? "as of " : "unchanged since ") + format.clock(c.asOf, this.zone) : "";
-    if ($("shards")) $("shards").textContent = known ? c.shards + (c.shards === 1 ? " shard" : " shards") : "";
+    if (this.reason) return this.meta(this.reason);
+    if (c?.overflow) return this.meta("no total: it does not fit 64 bits");
+    if (c && !c.exists) return this.meta("No counter is named so. Its first increment makes it.");
+    if (!c || c.total === null) return this.meta("");
+    const fresh = !c.changed || Date.now() - c.changed < 2500;
+    this.meta((fresh ? "as of " : "unchanged since ") + format.clock(c.asOf, this.zone), c.shards + (c.shards === 1 ? " shard" : " shards"));
+  }
+
+  meta(asOf, shards = "") {
+    $("as-of").textContent = asOf;
+    if ($("shards")) $("shards").textContent = shards; // a frame has none
   }
 
   // tick is called once a second.
@@ -107,6 +99,7 @@ export class Detail {
 
   live() {
     const c = this.counter(), now = Math.floor(Date.now() / 1000), n = c ? c.moved.length : 0;
+    if (this.reason || c?.overflow) return this.words("", ""); // 0 per second would be a guess
     const times = [], values = [];
     for (let i = 1; i < n; i++) {
       const over = Math.min(smooth, i);
@@ -197,7 +190,7 @@ export class Detail {
     $("readout").textContent = this.still = "";
     if (err.status === 404 || /rule/.test(err.message)) return this.hint("No rule keeps a series of this counter, so countmill has no curve of the past. Add one:", ruleFor(this.name));
     this.read += 5000 - ranges[this.range].refresh; // try again soon
-    this.hint(err.status ? "The server gives no curve: " + err.message : "The server does not answer.");
+    this.hint(err.status ? "The server gives no curve: " + err.message : format.sentence(err));
   }
 
   hint(text, code = "") {

@@ -49,8 +49,8 @@ export function moment(date, timeZone, step) {
   return new Intl.DateTimeFormat(undefined, { timeZone, day: "numeric", month: "short", ...time }).format(date);
 }
 
-// sentence is the text of an error.
-export const sentence = (err) => err.message.charAt(0).toUpperCase() + err.message.slice(1) + ".";
+// sentence is the text of an error. One without a status is the browser's own.
+export const sentence = (err) => !err.status ? "The server does not answer." : err.message.charAt(0).toUpperCase() + err.message.slice(1) + ".";
 
 export const isZone = (name) => {
   try {

@@ -15,11 +15,14 @@ const name = at.get("counter") || "";
 const range = isRange(at.get("range") || "") ? at.get("range") : "live";
 const zone = format.isZone(at.get("tz") || "") ? at.get("tz") : format.ownZone();
 
-const say = (err) => detail.hint(err.message);
 const stream = new Stream((event) => {
   totals.merge(event.totals);
+  detail.reason = "";
   detail.update();
-}, say);
+}, (err) => {
+  detail.reason = format.sentence(err);
+  detail.update();
+});
 
 if (name) {
   detail.show(name, range, zone);

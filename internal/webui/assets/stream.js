@@ -5,7 +5,7 @@ import * as api from "./api.js";
 const most = 100; // names in the query of a stream
 
 export class Stream {
-  // onEvent gets the data of an event, onProblem an error that no repeat helps.
+  // onEvent gets the data of an event, onProblem why there are none now. The stream goes on unless the token is wrong.
   constructor(onEvent, onProblem) {
     Object.assign(this, { onEvent, onProblem });
     this.names = [];
@@ -31,13 +31,17 @@ export class Stream {
     const run = (this.run = new AbortController());
     for (let wait = 500; !run.signal.aborted; wait = Math.min(2 * wait, 15000)) {
       try {
-        await api.watch(this.names, this.interval, run.signal, (event) => {
-          wait = 500;
-          if (!run.signal.aborted) this.onEvent(event);
+        await api.watch(this.names, this.interval, run.signal, {
+          totals: (event) => {
+            wait = 500;
+            if (!run.signal.aborted) this.onEvent(event);
+          },
+          problem: (body) => run.signal.aborted || this.onProblem(new api.Problem(body.status, body)),
         });
       } catch (err) {
         if (run.signal.aborted) return;
-        if (err.status === 401 || err.status === 403) return this.onProblem(err);
+        this.onProblem(err);
+        if (err.status === 401 || err.status === 403) return;
       }
       await new Promise((done) => setTimeout(done, wait * (0.5 + Math.random() / 2)));
     }
