@@ -4,6 +4,8 @@ package browser
 
 import (
 	"fmt"
+	"io"
+	"net/http"
 	"net/url"
 	"strings"
 	"testing"
@@ -82,26 +84,55 @@ func TestBusiest(t *testing.T) {
 
 func TestSearch(t *testing.T) {
 	t.Parallel()
-	m, tb := up(t), open(t)
+	m := up(t)
+	release := make(chan struct{})
+	address, tb := below(t, m, "", func(w http.ResponseWriter, r *http.Request) bool {
+		switch r.URL.Query().Get("prefix") {
+		case "shop:":
+			select {
+			case <-release:
+			case <-r.Context().Done():
+			}
+		case "away":
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = io.WriteString(w, `{"detail":"not now"}`)
+			return true
+		}
+		return false
+	}), open(t, "503")
 	var names []string
 	for i := range 120 {
 		names = append(names, fmt.Sprintf("page:/%03d", i))
 	}
 	m.count(t, append(names, "shop:a", script, strings.Repeat("x", 500))...)
-	tb.visit(m.url + "/")
+	tb.visit(address)
 	tb.until(total("page:/000", "1"))
-	tb.run(`document.querySelector('#search').focus()`)
-	tb.press("shop")
+	search := func(prefix string) {
+		tb.run(`document.querySelector('#search').value = ''; document.querySelector('#search').focus()`)
+		tb.press(prefix)
+	}
+	search("shop")
 	tb.until(`document.querySelectorAll('.rows li').length === 1 && ` + total("shop:a", "1"))
 	tb.until(`location.hash === '#q=shop'`)
-	tb.run(`document.querySelector('#search').value = ''; document.querySelector('#search').focus()`)
-	tb.press("nothing begins so")
+	search("nothing begins so")
 	tb.until(`document.querySelector('#list-note').textContent === 'No counter begins with this.' || document.querySelectorAll('.rows li').length === 0`)
 	tb.press(kb.Escape)
 	tb.until(`document.querySelector('#search').value === '' && ` + row("page:/000"))
-	tb.visit(m.url + "/#q=page:")
+	tb.visit(address + "#q=page:")
 	tb.do(chromedp.Reload())
-	tb.until(`document.querySelectorAll('.rows li').length === 75`)
+	const first = `document.querySelectorAll('.rows li').length === 75 && !document.querySelector('#more').hidden`
+	tb.until(first)
+	search("shop:")
+	tb.until(`location.hash === '#q=shop%3A'`)
+	if !eval[bool](tb, `document.querySelector('#more').hidden`) {
+		t.Error("before the answer to a search, its names can be added to those of the last one")
+	}
+	close(release)
+	tb.until(`document.querySelectorAll('.rows li').length === 1`)
+	search("away")
+	tb.until(`document.querySelector('#list-note').innerText === 'Not now.' && document.querySelector('.rows a').offsetParent === null`)
+	search("page:")
+	tb.until(first)
 	tb.do(chromedp.Click("#more"))
 	tb.until(`document.querySelectorAll('.rows li').length === 120 && document.querySelector('#more').hidden`)
 }

@@ -18,6 +18,7 @@ export class List {
     this.ordered = 0; // when they were put in order
     this.heard = false; // of the busiest, once
     this.names = [];
+    this.listed = null; // the prefix that they begin with
     this.next = ""; // token of the next page
     this.chosen = "";
     this.asked = 0; // number of the last request: answers to earlier ones are dropped
@@ -32,7 +33,7 @@ export class List {
   // search shows the names that begin with prefix.
   async search(prefix) {
     this.prefix = prefix;
-    this.next = "";
+    $("more").hidden = true; // it would add names of this prefix to those of the last
     await this.refresh();
   }
 
@@ -40,10 +41,15 @@ export class List {
   async refresh() {
     const asked = ++this.asked;
     const prefix = this.prefix, more = prefix === this.listed ? this.names.length : 0;
-    const got = await api.counters(prefix, Math.min(Math.max(page, more), mostRows), "");
-    if (asked !== this.asked) return;
-    this.listed = prefix;
-    this.take(got, []);
+    try {
+      const got = await api.counters(prefix, Math.min(Math.max(page, more), mostRows), "");
+      if (asked !== this.asked) return;
+      this.listed = prefix;
+      this.take(got, []);
+    } catch (err) {
+      if (asked === this.asked && prefix !== this.listed) this.fail(err);
+      throw err;
+    }
   }
 
   async more() {
@@ -61,8 +67,13 @@ export class List {
     this.totals.merge(got.totals);
     this.names = [...before, ...got.totals.map((t) => t.counter)];
     this.next = got.next_page_token || "";
-    this.settled = true;
     this.render();
+  }
+
+  // fail says why there are no names. Those of the last search are no answer to this one.
+  fail(err) {
+    $("busy-part").hidden = $("name-part").hidden = true;
+    this.say(format.sentence(err));
   }
 
   // setBusy takes the busiest names. Rows move seldom, and never under a pointer or the keyboard.
@@ -81,9 +92,9 @@ export class List {
     return this.prefix ? [] : this.busy.filter((n) => this.totals.get(n).total !== null);
   }
 
-  // render waits for both parts of the list: rows would move otherwise.
+  // render waits for both parts of the list, and for the names of the search: rows would move otherwise.
   render() {
-    if (!this.heard || !this.settled) return;
+    if (!this.heard || this.prefix !== this.listed) return;
     const busy = this.shownBusy();
     const inBusy = new Set(busy);
     const names = this.names.filter((n) => !inBusy.has(n));
@@ -95,8 +106,8 @@ export class List {
     const full = this.names.length >= mostRows;
     $("more").hidden = !this.next || full;
     if (busy.length + names.length) this.say(this.next && full ? "These are the first " + format.whole(mostRows) + ". Search for the others." : "");
-    else if (this.settled) this.say(this.prefix ? "No counter begins with this." : "");
-    this.welcome(this.settled && !this.prefix && busy.length + names.length === 0);
+    else this.say(this.prefix ? "No counter begins with this." : "");
+    this.welcome(!this.prefix && busy.length + names.length === 0);
     this.onRows(this.all());
   }
 
