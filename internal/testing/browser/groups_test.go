@@ -36,7 +36,7 @@ func TestGroups(t *testing.T) {
 	m.count(t, "page:a:01")
 	tb.until(`document.querySelector('#total').textContent === '62'`)
 	tb.do(chromedp.Click(`#ranges button[data-range=hour]`))
-	tb.until(`document.querySelector('#readout').textContent === '2 in the last hour' && document.querySelector('#foot').textContent.includes('60 without a curve')`)
+	tb.until(`document.querySelector('#readout').textContent.startsWith('2 since ') && document.querySelector('#foot').textContent.includes('60 without a curve')`)
 	tb.do(chromedp.Click(`#indexes a`))
 	tb.until(total("=site:a", "62") + " && " + total("=site:b", "60"))
 	tb.until(`document.querySelectorAll('.rows li').length === 2 && document.querySelector('#search').value === '=site:'`)

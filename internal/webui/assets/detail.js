@@ -153,7 +153,7 @@ export class Detail {
     if (young) notes.push("Some times are from before the series began, and are not complete.");
     if (overflowed) notes.push(format.whole(overflowed) + " of the times have no count: it does not fit 64 bits.");
     if (without !== 0n) notes.push(format.whole(without) + " without a curve: counted without a rule.");
-    this.words((overflowed ? format.unknown : format.whole(sum)) + " in " + r.words, notes.join(" "));
+    this.words((overflowed ? format.unknown : format.whole(sum)) + " since " + format.moment(new Date(mine[0].time), this.zone, r.grain), notes.join(" "));
   }
 
   plot(points, options) {
