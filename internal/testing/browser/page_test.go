@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -86,7 +87,11 @@ func TestSearch(t *testing.T) {
 	t.Parallel()
 	m := up(t)
 	release := make(chan struct{})
+	var overviews atomic.Int32
 	address, tb := below(t, m, "", func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path == "/v1/overview" {
+			overviews.Add(1)
+		}
 		switch r.URL.Query().Get("prefix") {
 		case "shop:":
 			select {
@@ -124,6 +129,9 @@ func TestSearch(t *testing.T) {
 	tb.until(first)
 	search("shop:")
 	tb.until(`location.hash === '#q=shop%3A'`)
+	tb.run(`const now = Date.now; Date.now = () => now() + 20000`) // the busiest are put in order again
+	before := overviews.Load()
+	await(t, "the busiest in another order", func() bool { return overviews.Load() >= before+3 })
 	if !eval[bool](tb, `document.querySelector('#more').hidden`) {
 		t.Error("before the answer to a search, its names can be added to those of the last one")
 	}
