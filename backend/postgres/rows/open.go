@@ -63,6 +63,9 @@ type home struct {
 // format is that of the tables. A later one is a migration: migrate brings each earlier one to it, and never back.
 const format = 1
 
+// checkTime bounds a check of a caller who sets no limit: others wait for its place.
+const checkTime = 10 * time.Second
+
 // minConns is the number of connections that two views, a transaction, a check and a commit need together.
 const minConns = 5
 
@@ -263,6 +266,8 @@ func (e *Engine) Resume(time.Time) {}
 // Check compares the identity, and reads rows in the same trip. Another server than the last one may lack the end of the database: it
 // counts as a restore, and no Transact is taken before that is durable.
 func (e *Engine) Check(ctx context.Context, with []engine.Key) (engine.Checked, error) {
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
 	checked := engine.Checked{Rows: make([]engine.Row, len(with))}
 	var identity, last, now string
 	var readOnly bool

@@ -6,6 +6,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -135,6 +136,21 @@ func TestMoments(t *testing.T) {
 			t.Errorf("step %d: the moment is %d (%t), want %d", i, got, ok, step.want)
 		}
 	}
+}
+
+// A check ends although its caller sets no limit and the one before it does not end. Its error says what it has waited for.
+func TestChecksEnd(t *testing.T) {
+	t.Parallel()
+	url := schema(t)
+	synctest.Test(t, func(t *testing.T) {
+		e := open(t, url, nil)
+		e.checks <- struct{}{}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if _, err := e.Check(ctx, nil); ctx.Err() != nil || !errors.Is(err, engine.ErrNotApplied) || !strings.Contains(err.Error(), "all places for checks are in use") {
+			t.Errorf("got %v (%v), want ErrNotApplied within an hour", err, ctx.Err())
+		}
+	})
 }
 
 // Neither scans nor all views together hold up a check, and scans hold up no look-up.

@@ -132,13 +132,17 @@ func (v *view) beginLocked(ctx context.Context, scans bool) error {
 	if !scans || v.slots != v.e.views {
 		all = all[1:]
 	}
+	if err := ctx.Err(); err != nil {
+		return notSent(err)
+	}
 	for _, slots := range all {
 		select {
 		case slots <- struct{}{}:
 			v.taken = append(v.taken, slots)
 		case <-ctx.Done():
 			v.giveLocked()
-			return notSent(ctx.Err())
+			use := map[chan struct{}]string{v.e.views: "reads", v.e.scans: "scans", v.e.transacts: "transactions", v.e.checks: "checks"}[slots]
+			return notSent(fmt.Errorf("all places for %s are in use: %w", use, ctx.Err()))
 		}
 	}
 	conn, err := v.e.pool.Acquire(ctx)
