@@ -75,7 +75,7 @@ const noticeLoss = "set_config('tcp_keepalives_idle', '15', true), set_config('t
 func (e *Engine) begin(b *batch) *unit {
 	u := &unit{batch: b, e: e}
 	b.do("begin isolation level read committed")
-	b.do("select set_config('synchronous_commit', $1, true), set_config('statement_timeout', $2, true), "+ownNames+", "+noticeLoss, text(e.durable), text(statementTime))
+	b.do("select set_config('synchronous_commit', $1, true), set_config('statement_timeout', $2, true), "+ownNames+", "+noticeLoss, text(e.durable.Load().(string)), text(statementTime))
 	return u
 }
 

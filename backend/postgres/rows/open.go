@@ -42,7 +42,7 @@ type Engine struct {
 	identity string
 	known    atomic.Pointer[home] // as Check has found it
 	restored atomic.Int64         // when it was last another one, as Check has read it; 0 for never
-	durable  string               // synchronous_commit of a commit
+	durable  atomic.Value         // synchronous_commit of a commit, as Check has read it
 	longest  time.Duration        // the constant, but in a test
 	moments  moments
 	closing  context.Context // ends with Close, and all views with it
@@ -123,19 +123,17 @@ func onNotice(c *pgconn.PgConn, n *pgconn.Notice) {
 
 // prepare reads the settings of the server and the columns of the schema, and migrates it if it lacks any.
 func (e *Engine) prepare(ctx context.Context) error {
-	var fsync, encoding string
-	err := e.pool.QueryRow(ctx, `select current_setting('fsync'), current_setting('server_encoding'), (select reset_val from pg_settings where name = 'synchronous_commit')`).Scan(&fsync, &encoding, &e.durable)
+	var fsync, encoding, durability string
+	err := e.pool.QueryRow(ctx, "select current_setting('fsync'), current_setting('server_encoding'), "+durable).Scan(&fsync, &encoding, &durability)
 	if err != nil {
 		return err
 	}
+	e.durable.Store(durability)
 	if fsync == "off" {
 		return fmt.Errorf("%w: fsync is off, and a loss of power would lose counts", engine.ErrDeployment)
 	}
 	if encoding != "UTF8" {
 		return fmt.Errorf("%w: the database has the encoding %s, and names need UTF8: createdb --encoding=UTF8 --template=template0", engine.ErrDeployment, encoding)
-	}
-	if e.durable == "off" {
-		e.durable = "on"
 	}
 	lacks, err := e.lacks(ctx)
 	switch {
@@ -215,6 +213,9 @@ const (
 	server = `(select system_identifier from pg_control_system()) || ' ' || ` + place
 )
 
+// durable is the server's default of synchronous_commit, and on in place of off.
+const durable = `(select case reset_val when 'off' then 'on' else reset_val end from pg_settings where name = 'synchronous_commit')`
+
 // migrate makes the tables, and adds columns and indexes. One process at a time does it.
 func (e *Engine) migrate(ctx context.Context, tx pgx.Tx) error {
 	literal := "'" + strings.ReplaceAll(e.schema, "'", "''") + "'"
@@ -278,8 +279,9 @@ func (e *Engine) Check(ctx context.Context, with []engine.Key) (engine.Checked, 
 			identity, last, now, checked.Restores = string(v[0]), string(v[1]), string(v[2]), int64Of(v[3])
 			readOnly = v[4][0] != 0
 			e.restored.Store(int64Of(v[5]))
+			e.durable.Store(string(v[6]))
 			return nil
-		}, "select identity, origin, "+server+", restores, current_setting('default_transaction_read_only')::boolean, (extract(epoch from restored) * 1000000)::bigint from "+e.meta)
+		}, "select identity, origin, "+server+", restores, current_setting('default_transaction_read_only')::boolean, (extract(epoch from restored) * 1000000)::bigint, "+durable+" from "+e.meta)
 		clear(checked.Rows)
 		e.look(b, with, []engine.FieldID{engine.All}, checked.Rows, nil)
 	})
