@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/url"
 	osexec "os/exec"
@@ -159,7 +160,29 @@ func TestCancelledWait(t *testing.T) {
 			t.Errorf("the repeat of %s, whose wait is cancelled: got %v, want an error of an unknown outcome", name, err)
 		}
 	}
+	begun := 0
+	repeat := func(done func(err error) bool) {
+		t.Helper()
+		for {
+			begun++
+			call, end := context.WithTimeout(ctx, time.Second)
+			_, err := s.Fold(call, &store.Commit{Adds: []store.ShardDelta{store.NewShardDelta(fmt.Sprint(begun), 0, 5)}, Rules: store.AnyRules})
+			if end(); done(err) {
+				return
+			}
+			if ctx.Err() != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	repeat(func(err error) bool {
+		return errors.Is(err, store.ErrNotApplied) && strings.Contains(err.Error(), "commits wait for a standby")
+	})
+	if n := waits(); n < 4 {
+		t.Errorf("%d commits wait, want 4 or more", n)
+	}
 	session.do("alter system reset synchronous_standby_names", "select pg_reload_conf()")
+	repeat(func(err error) bool { return err == nil && waits() == 0 })
 	if err := calls["a fold"](other); !errors.Is(err, store.ErrMarkerExists) {
 		t.Errorf("the fold again: got %v, want ErrMarkerExists", err)
 	}

@@ -71,11 +71,18 @@ const ownNames = "set_config('search_path', 'pg_catalog', true)"
 // no time-out of PostgreSQL ends: the default is two hours.
 const noticeLoss = "set_config('tcp_keepalives_idle', '15', true), set_config('tcp_keepalives_interval', '15', true), set_config('tcp_keepalives_count', '3', true)"
 
+// errWaits: PostgreSQL keeps the connection of a commit that waits for a standby, also when nobody waits for its answer. So repeats without
+// an end would take all of max_connections.
+var errWaits = fmt.Errorf("%w: commits wait for a standby", engine.ErrNotApplied)
+
 // begin adds BEGIN and the settings of the transaction: a pooler shares sessions, so no setting outlives it.
 func (e *Engine) begin(b *batch) *unit {
 	u := &unit{batch: b, e: e}
 	b.do("begin isolation level read committed")
 	b.do("select set_config('synchronous_commit', $1, true), set_config('statement_timeout', $2, true), "+ownNames+", "+noticeLoss, text(e.durable.Load().(string)), text(statementTime))
+	if e.late.Load() {
+		u.want(errWaits, nil, "select 1 / (count(*) < 4)::int from pg_stat_activity where usename = session_user and wait_event = 'SyncRep' and state_change < now() - interval '5 s'")
+	}
 	return u
 }
 
@@ -110,6 +117,9 @@ func (u *unit) applyOn(ctx context.Context, conn *pgxpool.Conn) (engine.Result, 
 	c := conn.Conn().PgConn()
 	delete(c.CustomData(), warned)
 	done, err := u.run(ctx, c)
+	if err == nil || ctx.Err() != nil {
+		u.e.late.Store(err != nil)
+	}
 	switch {
 	case err == nil && c.CustomData()[warned] != nil:
 		return engine.Result{}, fmt.Errorf("postgres: the commit is perhaps not on a standby: %v", c.CustomData()[warned])

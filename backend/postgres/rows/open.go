@@ -43,6 +43,7 @@ type Engine struct {
 	known    atomic.Pointer[home] // as Check has found it
 	restored atomic.Int64         // when it was last another one, as Check has read it; 0 for never
 	durable  atomic.Value         // synchronous_commit of a commit, as Check has read it
+	late     atomic.Bool          // the last commit got no answer in time
 	longest  time.Duration        // the constant, but in a test
 	moments  moments
 	closing  context.Context // ends with Close, and all views with it
