@@ -17,8 +17,8 @@ import (
 	pebblelog "github.com/cockroachdb/pebble/v2/record"
 )
 
-// checkpointPrefix begins the names of copies in the data directory. A process that is killed leaves its
-// copy, and the next one removes it.
+// checkpointPrefix begins the names of copies in the data directory, and of the file of an examination. A process
+// that is killed leaves them, and the next one removes them.
 const checkpointPrefix = "checkpoint-"
 
 // Checkpoint copies the database and calls use with the directory of the copy, while folds go on. The
@@ -57,7 +57,7 @@ func (d *directory) Checkpoint(ctx context.Context, use func(ctx context.Context
 // flush writes the memtable to a table. It gives up when the disk refuses one.
 func (d *directory) flush(ctx context.Context) error {
 	refused := d.health.refusal() // before the flush can fail
-	if err := d.awaitRoom(); err != nil {
+	if err := d.awaitRoom(ctx); err != nil {
 		return err
 	}
 	done, err := d.db.AsyncFlush()

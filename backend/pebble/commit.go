@@ -167,7 +167,7 @@ func (e *database) begin(ctx context.Context) error {
 
 // room waits until the disk has room.
 func (e *database) room(ctx context.Context) error {
-	if err := cmp.Or(e.awaitRoom(), ctx.Err()); err != nil {
+	if err := cmp.Or(e.awaitRoom(ctx), ctx.Err()); err != nil {
 		return engine.NotApplied(err)
 	}
 	return nil

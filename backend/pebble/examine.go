@@ -58,14 +58,14 @@ func Examine(ctx context.Context, e Exam, r *backend.Report) {
 		e.unwritable(err, r)
 		return
 	}
-	f, err := os.CreateTemp(dir, "countmill-doctor-*.tmp")
+	f, err := os.CreateTemp(dir, checkpointPrefix+"doctor-*")
 	if err != nil {
 		e.unwritable(err, r)
 		return
 	}
 	defer func() {
 		_ = f.Close()
-		if err := os.Remove(f.Name()); err != nil {
+		if err := os.Remove(f.Name()); err != nil && !errors.Is(err, fs.ErrNotExist) { // a store that has started removes it too
 			e.unwritable(err, r)
 		}
 	}()

@@ -6,10 +6,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 
+	"github.com/countmill/countmill/backend"
 	"github.com/countmill/countmill/store"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
@@ -84,6 +86,18 @@ func TestOpenTakesAFreshVolume(t *testing.T) {
 		t.Fatal(err)
 	}
 	open(t, Config{Dir: dir})
+}
+
+// A store starts beside an examination, and removes its file as that of one that was killed.
+func TestOpenBesideAnExamination(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var report backend.Report
+	start := sync.OnceFunc(func() { open(t, Config{Dir: dir}) })
+	Examine(t.Context(), Exam{Dir: dir, SyncFunc: func(*os.File) error { start(); return nil }}, &report)
+	if left := checkpoints(t, dir); len(left) > 0 || len(report.Findings) > 0 {
+		t.Errorf("left are %q, found %+v", left, report.Findings)
+	}
 }
 
 func TestOpenRefusesForeignPebble(t *testing.T) {

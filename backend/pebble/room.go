@@ -24,9 +24,9 @@ const (
 // roomEvery is how often a waiting commit looks for room.
 const roomEvery = 10 * time.Millisecond
 
-// awaitRoom waits until Pebble takes a commit at once. Its error means "not applied": the disk refuses tables, or the
-// store closes.
-func (d *directory) awaitRoom() error {
+// awaitRoom waits until Pebble takes a commit at once. Its error means "not applied": the disk refuses tables, the
+// store closes, or ctx ends.
+func (d *directory) awaitRoom(ctx context.Context) error {
 	for waited := false; ; waited = true {
 		if err := d.Writable(); err != nil {
 			return err
@@ -39,6 +39,8 @@ func (d *directory) awaitRoom() error {
 		}
 		select {
 		case <-time.After(roomEvery):
+		case <-ctx.Done():
+			return ctx.Err()
 		case <-d.ending.Done():
 			return fmt.Errorf("%w: %w: the store in %s closes", store.ErrNotApplied, countmill.ErrUnavailable, d.cfg.Dir)
 		}

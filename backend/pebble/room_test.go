@@ -124,8 +124,8 @@ func TestNoRoomForTables(t *testing.T) {
 	}
 }
 
-// The disk is slow. Folds wait, and end with the first refused table or with the store; reads and the end of the store
-// do not wait for them.
+// The disk is slow. Folds wait, and end with the first refused table or with the store; reads, the end of the store
+// and a backup that is cancelled do not wait for them.
 func TestFoldsWaitForTheDisk(t *testing.T) {
 	t.Parallel()
 	for _, full := range []bool{true, false} {
@@ -141,7 +141,19 @@ func TestFoldsWaitForTheDisk(t *testing.T) {
 			n, err := fillUp(t, s)
 			ended <- end{n, err}
 		}()
-		waitFor(t, "folds that wait", func() bool { return s.db.Metrics().MemTable.Size >= mostMemTables*s.cfg.memTable })
+		waitFor(t, "folds that wait", func() bool { return !s.hasRoom() })
+		cancelled, cancel := context.WithCancel(t.Context())
+		cancel()
+		backup := make(chan error, 1)
+		go func() { backup <- s.Checkpoint(cancelled, nil) }()
+		select {
+		case err := <-backup:
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("a backup whose context has ended: %v", err)
+			}
+		case <-time.After(time.Minute):
+			t.Error("a backup waits for the disk after the end of its context")
+		}
 		before := total(t, s, "a")
 		closed := make(chan error, 1)
 		if full {
