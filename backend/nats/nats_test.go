@@ -159,6 +159,33 @@ func TestGivenBack(t *testing.T) {
 	}
 }
 
+// The operator shortens the ack wait. Messages that are held come again until the bus has seen it, and no longer.
+func TestShorterAckWait(t *testing.T) {
+	t.Parallel()
+	addr := emulator.NATS(t).Addr()
+	bus := open(t, addr, func(c *nats.Config) { c.AckWait = 10 * time.Minute })
+	messages := subscribe(t, bus)
+	publish(t, bus, "held")
+	receive(t, messages)
+	consumer, err := js(t, addr).Consumer(t.Context(), stream, "aggregators")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := consumer.CachedInfo().Config
+	cfg.AckWait = time.Second
+	if _, err := js(t, addr).UpdateConsumer(t.Context(), stream, cfg); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "it stays", func() bool {
+		select {
+		case <-messages:
+			return false
+		case <-time.After(5 * time.Second):
+			return true
+		}
+	})
+}
+
 // Of messages that were acked before the end, none comes again; all others come.
 func TestDrain(t *testing.T) {
 	t.Parallel()

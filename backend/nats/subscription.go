@@ -40,6 +40,8 @@ type subscription struct {
 	lost     context.Context // ends when acks are no longer sent
 	wake     chan struct{}   // has an element when there may be room
 	tasks    sync.WaitGroup  // the goroutines of messages
+	leases   *time.Ticker    // when to extend them
+	ackWait  time.Duration   // of the consumer, as the latest probe saw it
 
 	mu     sync.Mutex // guards the fields below
 	held   map[jetstream.Msg]bool
@@ -75,8 +77,20 @@ func (s *subscription) run(stop context.Context) error {
 	s.back, giveBack = context.WithCancel(s.lost)
 	context.AfterFunc(stop, func() { time.AfterFunc(closeTimeout, lose) })
 	var beside sync.WaitGroup
+	s.ackWait = s.consumer.CachedInfo().Config.AckWait
+	s.leases = time.NewTicker(s.ackWait / 3)
+	defer s.leases.Stop()
 	beside.Go(func() { s.probe(); backend.Every(stop, probeEvery, s.probe) })
-	beside.Go(func() { backend.Every(stop, s.consumer.CachedInfo().Config.AckWait/3, s.extend) })
+	beside.Go(func() {
+		for {
+			select {
+			case <-s.leases.C:
+				s.extend()
+			case <-stop.Done():
+				return
+			}
+		}
+	})
 	for stop.Err() == nil {
 		s.pull()
 	}
@@ -239,8 +253,15 @@ func (s *subscription) probe() {
 // look returns the publish time of the oldest message that no process has taken; 0 if there is none.
 func (s *subscription) look() (unseen int64, err error) {
 	consumer, err := s.b.consumer(s.stop)
-	if err != nil || consumer.CachedInfo().NumPending == 0 {
+	if err != nil {
 		return 0, err
+	}
+	if wait := consumer.CachedInfo().Config.AckWait; wait != s.ackWait {
+		s.ackWait = wait
+		s.leases.Reset(wait / 3)
+	}
+	if consumer.CachedInfo().NumPending == 0 {
+		return 0, nil
 	}
 	ctx, cancel := context.WithTimeout(s.stop, callTimeout)
 	defer cancel()
