@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // A Finding is a fault of the deployment, for the person on call. Each text is a sentence or
@@ -48,6 +49,26 @@ func (r *Report) Done(check, note string) { r.Checked = append(r.Checked, Checke
 
 // Skip notes that a check could not be made.
 func (r *Report) Skip(check, why string) { r.Unchecked = append(r.Unchecked, Unchecked{check, why}) }
+
+// mostSkew is the difference between two clocks from which it is a finding. An aggregator is not ready from a minute on.
+const mostSkew = 5 * time.Second
+
+// Clock examines the difference: the store's time minus this machine's. It may be wrong by slack.
+func (r *Report) Clock(skew, slack time.Duration) {
+	const check = "clock"
+	r.Done(check, skew.Abs().Round(time.Millisecond).String()+" from the database's")
+	if skew.Abs()-slack < mostSkew {
+		return
+	}
+	direction := "behind"
+	if skew < 0 {
+		direction = "ahead of"
+	}
+	r.Find(Finding{
+		Check: check, What: fmt.Sprintf("This machine's clock is %s %s that of the database.", skew.Abs().Round(time.Second), direction),
+		Why: "From a minute on an aggregator here is not ready. Publishers stamp increments with wrong times.", Do: "Set the clock, and run NTP.", Page: "runbook.md#countmillclockoff",
+	})
+}
 
 // Error adds the finding of an error. What to do is its remedy, if it has one.
 func (r *Report) Error(check string, err error, why, page string) {

@@ -26,7 +26,6 @@ import (
 const (
 	checkReached    = "reachability of the database"
 	checkMeta       = "meta record"
-	checkClock      = "clock"
 	checkTransforms = "transforms"
 	checkRights     = "permissions of the database"
 	checkMode       = "database mode"
@@ -47,9 +46,6 @@ const (
 	googleAdmin = "https://firestore.googleapis.com"
 	// examTimeout bounds each call of an examination.
 	examTimeout = 10 * time.Second
-	// mostSkew is the difference between two clocks from which it is a finding. An aggregator is not
-	// ready from a minute on.
-	mostSkew = 5 * time.Second
 	// mostAdmin is the most bytes of an answer of the admin API.
 	mostAdmin = 1 << 20
 )
@@ -102,7 +98,7 @@ func (e Exam) meta(ctx context.Context, d *database, r *backend.Report) bool {
 		unsuitable(err, r)
 		return false
 	}
-	e.clock(at.Sub(began.Add(took/2)), took/2, r)
+	r.Clock(at.Sub(began.Add(took/2)), took/2)
 	switch _, err = protocol.Open(ctx, d, protocol.Config{}); {
 	case err != nil && (e.Emulator == "" || !errors.Is(err, protocol.ErrUnused)):
 		r.Find(backend.Finding{Check: checkMeta, What: err.Error() + ".", Why: "Roles refuse this database.",
@@ -111,22 +107,6 @@ func (e Exam) meta(ctx context.Context, d *database, r *backend.Report) bool {
 		r.Done(checkMeta, "")
 	}
 	return true
-}
-
-// clock examines the difference: the store's time minus this machine's. It may be wrong by slack.
-func (e Exam) clock(skew, slack time.Duration, r *backend.Report) {
-	r.Done(checkClock, skew.Abs().Round(time.Millisecond).String()+" from the database's")
-	if skew.Abs()-slack < mostSkew {
-		return
-	}
-	direction := "behind"
-	if skew < 0 {
-		direction = "ahead of"
-	}
-	r.Find(backend.Finding{
-		Check: checkClock, What: fmt.Sprintf("This machine's clock is %s %s that of the database.", skew.Abs().Round(time.Second), direction),
-		Why: "From a minute on an aggregator here is not ready. Publishers stamp increments with wrong times.", Do: "Set the clock, and run NTP.", Page: "runbook.md#countmillclockoff",
-	})
 }
 
 func (e Exam) transforms(ctx context.Context, d *database, r *backend.Report) {

@@ -19,7 +19,6 @@ import (
 const (
 	checkReached = "reachability of the database"
 	checkMeta    = "meta record"
-	checkClock   = "clock"
 	checkRights  = "permissions of the database"
 	checkWrites  = "writes"
 	checkDurable = "durability of commits"
@@ -37,8 +36,6 @@ type Exam struct {
 }
 
 const (
-	// mostSkew is the difference between two clocks from which it is a finding. An aggregator is not ready from a minute on.
-	mostSkew = 5 * time.Second
 	// mostDead is the number of dead rows of a table from which it is a finding, if they are more than its rows. Autovacuum
 	// begins at a fifth of these. A guess.
 	mostDead = 100_000
@@ -112,7 +109,7 @@ func (x *examination) server(ctx context.Context) error {
 		return err
 	}
 	took := x.NowFunc().Sub(began)
-	x.clock(at.Sub(began.Add(took/2)), took/2)
+	x.Clock(at.Sub(began.Add(took/2)), took/2)
 	switch {
 	case readOnly && !standby && x.ReadOnly:
 		x.Done(checkWrites, "the database is read only: enough for a reader, which then changes nothing")
@@ -142,22 +139,6 @@ func durability(setting string) string {
 		return "synchronous_commit is off. countmill sets it to on for its commits, so a crash of the server loses none of them"
 	}
 	return "synchronous_commit is " + setting
-}
-
-// clock examines the difference: the server's time minus this machine's. It may be wrong by slack.
-func (x *examination) clock(skew, slack time.Duration) {
-	x.Done(checkClock, skew.Abs().Round(time.Millisecond).String()+" from the database's")
-	if skew.Abs()-slack < mostSkew {
-		return
-	}
-	direction := "behind"
-	if skew < 0 {
-		direction = "ahead of"
-	}
-	x.Find(backend.Finding{
-		Check: checkClock, What: fmt.Sprintf("This machine's clock is %s %s that of the database.", skew.Abs().Round(time.Second), direction),
-		Why: "From a minute on an aggregator here is not ready. Publishers stamp increments with wrong times.", Do: "Set the clock, and run NTP.", Page: "runbook.md#countmillclockoff",
-	})
 }
 
 // tables examines whether tables exist, and the rights of the role on them.
