@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"unicode/utf8"
 
 	pb "cloud.google.com/go/datastore/apiv1/datastorepb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
@@ -69,7 +68,7 @@ func (d *database) rangeQueries(r *engine.Range) (queries []*pb.Query) {
 	if first.Name < r.Prefix {
 		first, op = engine.Key{Name: r.Prefix}, from
 	}
-	if next := successor(r.Prefix, kind.Binary); next != "" && (end == engine.Key{} || end.Name > next) {
+	if next := kind.Following(r.Prefix); next != "" && (end == engine.Key{} || end.Name > next) {
 		end = engine.Key{Name: next}
 	}
 	first.Kind, end.Kind = r.Kind, r.Kind
@@ -124,29 +123,6 @@ func compare(property string, op pb.PropertyFilter_Operator, v *pb.Value) *pb.Fi
 
 func (d *database) keyValue(k engine.Key) *pb.Value {
 	return &pb.Value{ValueType: &pb.Value_KeyValue{KeyValue: d.key(d.ref(k))}}
-}
-
-// successor returns the first name after all that begin with a prefix, or "" if there is none. One of text is UTF-8: the last
-// character that has a successor is replaced by it.
-func successor(prefix string, binary bool) string {
-	for prefix != "" {
-		r, size := utf8.DecodeLastRuneInString(prefix)
-		if binary {
-			last := len(prefix) - 1
-			if prefix[last] < math.MaxUint8 {
-				return prefix[:last] + string([]byte{prefix[last] + 1})
-			}
-			size, r = 1, utf8.MaxRune
-		}
-		if prefix = prefix[:len(prefix)-size]; r == utf8.MaxRune {
-			continue
-		}
-		if r++; r == 0xd800 {
-			r = 0xe000 // the numbers in between are not characters
-		}
-		return prefix + string(r)
-	}
-	return ""
 }
 
 // Next makes a call for each page.

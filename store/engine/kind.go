@@ -2,7 +2,9 @@ package engine
 
 import (
 	"cmp"
+	"math"
 	"slices"
+	"unicode/utf8"
 )
 
 // A KindID is the position of a kind in Kinds. Engines store it, so no kind ever moves.
@@ -83,4 +85,27 @@ func (k *Kind) Field(id FieldID) *FieldSpec {
 		}
 	}
 	return &k.Fields[at]
+}
+
+// Following returns the first name after all that begin with a prefix, or "" if there is none. One of text is UTF-8: the last
+// character that has a successor is replaced by it.
+func (k *Kind) Following(prefix string) string {
+	for prefix != "" {
+		r, size := utf8.DecodeLastRuneInString(prefix)
+		if k.Binary {
+			last := len(prefix) - 1
+			if prefix[last] < math.MaxUint8 {
+				return prefix[:last] + string([]byte{prefix[last] + 1})
+			}
+			size, r = 1, utf8.MaxRune
+		}
+		if prefix = prefix[:len(prefix)-size]; r == utf8.MaxRune {
+			continue
+		}
+		if r++; r == 0xd800 {
+			r = 0xe000 // the numbers in between are not characters
+		}
+		return prefix + string(r)
+	}
+	return ""
 }

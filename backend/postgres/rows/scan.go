@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/countmill/countmill/store/engine"
 )
@@ -76,7 +75,7 @@ func (s *scan) read() error {
 	}
 	if s.r.Prefix != "" {
 		s.bound([]string{"name"}, " >= ", &engine.Key{Name: s.r.Prefix})
-		if next, ok := following(s.r.Prefix, t.kind.Binary); ok {
+		if next := t.kind.Following(s.r.Prefix); next != "" {
 			s.bound([]string{"name"}, less, &engine.Key{Name: next})
 		}
 	}
@@ -105,27 +104,6 @@ func (s *scan) bound(columns []string, operator string, key *engine.Key) {
 		holders = append(holders, arg(len(s.args)))
 	}
 	s.bounds = append(s.bounds, "("+strings.Join(columns, ", ")+")"+operator+"("+strings.Join(holders, ", ")+")")
-}
-
-// following returns the first name after all that begin with a prefix; false if there is none.
-func following(prefix string, isBinary bool) (string, bool) {
-	for prefix != "" {
-		if isBinary {
-			last := prefix[len(prefix)-1]
-			if prefix = prefix[:len(prefix)-1]; last < 255 {
-				return prefix + string([]byte{last + 1}), true
-			}
-			continue
-		}
-		last, size := utf8.DecodeLastRuneInString(prefix)
-		if prefix = prefix[:len(prefix)-size]; last < utf8.MaxRune {
-			if last++; last == 0xd800 {
-				last = 0xe000
-			}
-			return prefix + string(last), true
-		}
-	}
-	return "", false
 }
 
 // Err returns the error that ended the scan.
