@@ -87,12 +87,7 @@ func Open(ctx context.Context, config *pgxpool.Config, schema string, kinds engi
 		transacts: make(chan struct{}, config.MaxConns/4), checks: make(chan struct{}, 1)}
 	e.known.Store(new(home))
 	e.closing, e.close = context.WithCancel(context.Background())
-	for i, t := range e.tables {
-		if len(t.columns) > 31 || t.side != nil && (kinds[i].Class != engine.Sums || kinds[i].Expires) {
-			err = fmt.Errorf("the kind %s has more than 31 columns, or open fields that are no sums", kinds[i].Name)
-		}
-	}
-	if err = cmp.Or(err, e.prepare(ctx)); err != nil {
+	if err := e.prepare(ctx); err != nil {
 		return nil, errors.Join(refusal(err, nil), e.Close())
 	}
 	return e, nil

@@ -14,6 +14,7 @@ import (
 	"github.com/countmill/countmill/internal/testing/emulator"
 	"github.com/countmill/countmill/store/engine"
 	"github.com/countmill/countmill/store/engine/enginetest"
+	"github.com/countmill/countmill/store/protocol"
 )
 
 func add(name string, fields ...engine.Field) *engine.Commit {
@@ -95,6 +96,18 @@ func TestOpen(t *testing.T) {
 		}
 		if e, err := openWith(tt.url, enginetest.Kinds(), Options{Create: true}); !errors.Is(err, engine.ErrDeployment) {
 			t.Errorf("after %q: got %v and %v, want ErrDeployment", tt.sql, e, err)
+		}
+	}
+}
+
+// Kinds have no more columns than the mask of a change has bits, and open fields are sums that do not expire.
+func TestKinds(t *testing.T) {
+	t.Parallel()
+	for _, kinds := range []engine.Kinds{protocol.Kinds, enginetest.Kinds()} {
+		for i, table := range tables("s", kinds) {
+			if k := &kinds[i]; len(table.columns) > 31 || table.side != nil && (k.Class != engine.Sums || k.Expires) {
+				t.Errorf("the kind %s has %d columns", k.Name, len(table.columns))
+			}
 		}
 	}
 }
