@@ -29,12 +29,7 @@ type subscription struct {
 	failed chan error         // gets the reason when Pub/Sub ends the stream
 
 	mu   sync.Mutex
-	held map[*message.Message]heldMessage // delivered messages whose goroutine still runs
-}
-
-type heldMessage struct {
-	passed  context.Context // ends with the message's goroutine
-	counted chan struct{}   // closed when Stats has counted it
+	held map[*message.Message]context.Context // delivered messages, each with what ends with its goroutine
 }
 
 // subscribe makes a Watermill subscriber for each subscription: one cannot receive a second time while
@@ -49,7 +44,7 @@ func (b *Bus) subscribe(ctx context.Context) (out chan *message.Message, run fun
 		b:      b,
 		out:    make(chan *message.Message),
 		failed: make(chan error, 1),
-		held:   make(map[*message.Message]heldMessage),
+		held:   make(map[*message.Message]context.Context),
 	}
 	inner, err := googlecloud.NewSubscriber(b.subscriberConfig(), watchful{newLogger(b.cfg.Logger), s.fail})
 	if err != nil {
@@ -143,22 +138,20 @@ func (s *subscription) deliver(m *message.Message) {
 
 // track counts a message as held until its goroutine has ended.
 func (s *subscription) track(m *message.Message, ctx context.Context) {
-	h := heldMessage{ctx, make(chan struct{})}
 	s.mu.Lock()
-	s.held[m] = h
+	s.held[m] = ctx
 	s.mu.Unlock()
 	s.b.counts.Held.Add(1)
 	context.AfterFunc(ctx, func() {
-		defer close(h.counted)
 		s.mu.Lock()
 		delete(s.held, m)
 		s.mu.Unlock()
-		s.b.counts.Held.Add(-1)
 		if acked(m) {
 			s.b.counts.Acks.Add(1)
 		} else {
 			s.b.counts.Nacks.Add(1)
 		}
+		s.b.counts.Held.Add(-1)
 	})
 }
 
@@ -181,7 +174,6 @@ func (s *subscription) close() error {
 	go func() { closed <- s.inner.Close() }()
 	select {
 	case err := <-closed:
-		s.count()
 		return err
 	case <-ctx.Done():
 		return fmt.Errorf("Pub/Sub did not take the last acks within %s: the latest messages may be delivered again", closeTimeout)
@@ -190,29 +182,17 @@ func (s *subscription) close() error {
 
 // passAcks waits until the goroutines of all messages that were acked before the call have ended.
 func (s *subscription) passAcks(ctx context.Context) {
-	for m, h := range s.stillHeld() {
+	s.mu.Lock()
+	held := maps.Clone(s.held)
+	s.mu.Unlock()
+	for m, passed := range held {
 		if !acked(m) {
 			continue
 		}
 		select {
-		case <-h.passed.Done():
+		case <-passed.Done():
 		case <-ctx.Done():
 			s.b.counts.AcksLost.Add(1)
 		}
 	}
-}
-
-// count waits until Stats has counted every message whose goroutine has ended.
-func (s *subscription) count() {
-	for _, h := range s.stillHeld() {
-		if h.passed.Err() != nil {
-			<-h.counted
-		}
-	}
-}
-
-func (s *subscription) stillHeld() map[*message.Message]heldMessage {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return maps.Clone(s.held)
 }

@@ -28,7 +28,7 @@ func (i *innerFake) Close() error {
 
 func newSubscription(inner *innerFake) *subscription {
 	b := &Bus{cfg: Config{}.withDefaults()}
-	return &subscription{b: b, inner: inner, held: make(map[*message.Message]heldMessage)}
+	return &subscription{b: b, inner: inner, held: make(map[*message.Message]context.Context)}
 }
 
 // hold makes a message whose goroutine ends when passed is called.
@@ -74,6 +74,7 @@ func TestAckWins(t *testing.T) {
 		if err := <-done; err != nil || !inner.closed {
 			t.Errorf("got %v, closed %t", err, inner.closed)
 		}
+		synctest.Wait()
 		if got := s.b.Stats(); got.Acks != 1 || got.AcksLost != 0 {
 			t.Errorf("got %+v", got)
 		}
