@@ -46,16 +46,17 @@ that say how it is read, and the block's number. Rows with ids count once by the
 
 Run again, it sends the file from its start: the server knows which rows it has. That
 takes no longer than the first time. It has to be the same file, byte for byte, read by the same
-flags, and the same caller if tokens are used. The server remembers for its --dedup-window, so
-FILE.countmill-import beside the file says when its import began; beyond the deduplication window it
-is refused, not counted again. Remove that file only if the rows are to count again. Without it, as with -, the
-rows count again after the deduplication window.
+flags, and the same caller if tokens are used. The server remembers for its --dedup-window, which
+begins with the import, or, without --series, at the oldest time of a row. After it the file is refused,
+not counted again: put rows that are not counted into a file of their own, without times or with --series.
+FILE.countmill-import beside the file says when its import began. Remove it only if the rows are to count
+again. Without it, as with -, the rows count again after the deduplication window.
 
 With --series each row needs a time, of the last nine years, and its counter a rule (countmill rule
 add series) that keeps quarter hours for as long. The row then counts in the counter's series in that
 quarter hour, and in its total. Sort the rows by time: each request has rows of one quarter hour. It
-needs the scopes publish and admin. --complete FROM/TO says that the file has everything that the
-counters of its rules counted in that period: then its rows in series are not partial. A row that is
+needs the scopes publish and admin, and no prefixes. --complete FROM/TO says that the file has everything
+that the counters of its rules counted in that period: then its rows in series are not partial. A row that is
 left out may not be of that period, and the period is not stored if ids were counted with other deltas.
 
 Standard input, and any other input that is no plain file, is first copied to a temporary file of at

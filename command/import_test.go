@@ -91,7 +91,7 @@ func csvRows(n int) string {
 // blockKey is the key of a block of a file with that hash, in that form.
 func blockKey(sum, form string, number int) string {
 	hash := sha256.Sum256([]byte(form))
-	return fmt.Sprintf("import-2:%s:%x:%d", sum, hash[:8], number)
+	return fmt.Sprintf("import-3:%s:%x:%d", sum, hash[:8], number)
 }
 
 func TestImportSendsFrozenBlocks(t *testing.T) {
@@ -309,6 +309,17 @@ func TestImportBeyondTheWindow(t *testing.T) {
 	if sent() != 2 {
 		t.Errorf("got %d requests, want 2", sent())
 	}
+	// Rows leave the window before the import does.
+	old := time.Now().Add(-9 * 24 * time.Hour).UTC().Format(time.RFC3339)
+	path = importFile(t, "old.csv", "counter,delta,time\na,1,\nb,1,"+old+"\n")
+	if got := try(t, nil, "import", path, "--server", s.URL, "--dedup-window", "20d"); got.code != 0 {
+		t.Fatalf("got %+v", got)
+	}
+	sum = beganAt(t, path, time.Now().Add(-4*24*time.Hour))
+	try(t, nil, "import", path, "--server", s.URL).wantError(t, 1, path+" has rows of "+old+", which the server takes no longer (--dedup-window 192h0m0s)")
+	if n := len(s.bodies[blockKey(sum, "--format csv", 0)]); n != 1 {
+		t.Errorf("got %d requests, want 1", n)
+	}
 }
 
 func TestImportOfAnotherFile(t *testing.T) {
@@ -320,7 +331,7 @@ func TestImportOfAnotherFile(t *testing.T) {
 	try(t, nil, "import", path, "--server", s.URL).wantError(t, 1, "has changed since its import began")
 	write(t, path+transfer.StateSuffix, "not a state")
 	try(t, nil, "import", path, "--server", s.URL).wantError(t, 1, "is not the state of an import")
-	write(t, path+transfer.StateSuffix, `{"cut":1,"sha256":"x","began":"`+time.Now().Format(time.RFC3339)+`"}`)
+	write(t, path+transfer.StateSuffix, `{"cut":2,"sha256":"x","began":"`+time.Now().Format(time.RFC3339)+`"}`)
 	try(t, nil, "import", path, "--server", s.URL).wantError(t, 1, "cuts files in another way")
 	write(t, path, csvRows(10))
 	try(t, nil, "import", path, "--server", s.URL, "--state", "/proc/no/such").wantError(t, 1, "--state names another place")

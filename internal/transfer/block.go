@@ -13,13 +13,13 @@ import (
 	"github.com/countmill/countmill/wire"
 )
 
-// Cut is the version of the rule that cuts files into blocks. A block ends before a row that would give
+// Cut is the version of the rules that cut files into blocks and write their requests. A block ends before a row that would give
 // it more than maxRows rows, more than maxBytes of the file's text, or deltas whose magnitudes sum to more
-// than maxSum. Cut is a part of every block's name, because another rule makes other blocks. It changes
-// only together with the rule.
-const Cut = 2
+// than maxSum. Cut is a part of every block's name, because other rules make other requests. It changes
+// only together with the rules.
+const Cut = 3
 
-// The limits of Cut 2. A block's request has at most half the bytes that a server accepts.
+// The limits of Cut 3. A block's request has at most half the bytes that a server accepts.
 const (
 	maxRows  = 10_000
 	maxBytes = 1 << 20

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/http"
 	"slices"
 	"time"
 
 	"github.com/countmill/countmill"
+	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/internal/clock"
 	"github.com/countmill/countmill/store"
 )
@@ -19,6 +21,7 @@ type history struct {
 	used  map[string]store.Period // the patterns of the rules in use, with their filled periods
 	begin time.Time               // of the newest of them
 	of    string                  // its pattern
+	ahead time.Duration           // of the server's clock; up to a second less
 }
 
 // askRules asks for the rules of the database, if they matter.
@@ -26,11 +29,15 @@ func (im *importer) askRules(ctx context.Context) error {
 	if !im.Form.Series {
 		return nil
 	}
-	rules, err := im.Client.Rules(ctx)
+	var answer client.Answer
+	rules, err := im.Client.Rules(client.WithAnswer(ctx, &answer))
 	if err != nil {
 		return fmt.Errorf("rules for series: %w; nothing was counted", err)
 	}
 	im.history = &history{used: make(map[string]store.Period)}
+	if at, err := http.ParseTime(answer.Header.Get("Date")); err == nil {
+		im.history.ahead = time.Until(at)
+	}
 	for _, r := range rules.Series {
 		if r.Ended != nil {
 			continue
@@ -141,7 +148,7 @@ func (im *importer) fill(ctx context.Context) error {
 }
 
 // longestWait is longer than it takes until all processes know a rule.
-const longestWait = 5 * time.Minute
+const longestWait = store.RulesSettle
 
 // wait waits until every process knows the rules in use: increments that are folded without a rule are in no
 // series.
@@ -149,7 +156,7 @@ func (h *history) wait(ctx context.Context, say io.Writer) error {
 	if h == nil {
 		return nil
 	}
-	left := time.Until(h.begin)
+	left := time.Until(h.begin) - h.ahead
 	if left <= 0 {
 		return nil
 	}

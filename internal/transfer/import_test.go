@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,9 +12,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/countmill/countmill/client"
+	"github.com/countmill/countmill/store"
 )
 
 // silent shows no progress.
@@ -34,6 +37,17 @@ func rowsFile(t *testing.T, text string) string {
 	return path
 }
 
+func TestRowsThatBecomeTooOldWhileTheyAreSent(t *testing.T) {
+	t.Parallel()
+	for oldest, want := range map[time.Duration]string{0: "Run it again with the same rows", 2 * time.Hour: "Put rows that are not counted into a file of their own"} {
+		im := &importer{Import: Import{Window: time.Hour}, oldest: time.Now().Add(-oldest)}
+		im.accepted.Store(1)
+		if err := im.stopped(t.Context(), errors.New("refused")); !strings.Contains(err.Error(), ": refused. "+want) {
+			t.Errorf("rows %s old: got %v, want %q", oldest, err, want)
+		}
+	}
+}
+
 func TestSpoolHasALimit(t *testing.T) {
 	t.Parallel()
 	f, err := spool(t.Context(), strings.NewReader("1234"), 4)
@@ -46,6 +60,22 @@ func TestSpoolHasALimit(t *testing.T) {
 	}
 }
 
+// The latest rules hold in less time than an import waits.
+func TestImportWaitsForAnyNewRule(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now().Add(time.Second)
+		s, err := store.Settings{}.ChangeRules(store.RuleChange{Kind: store.KindSeries, Pattern: "a", Keep: store.Retention{Quarters: 24 * time.Hour}}, now, store.RulesSettle)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := &history{begin: s.Rules.Series[0].Since}
+		if err := h.wait(t.Context(), io.Discard); err != nil || time.Now().Before(h.begin) {
+			t.Errorf("a rule that holds %s from now on: got %v", h.begin.Sub(now), err)
+		}
+	})
+}
+
 // In an import of history each request has the rows of one quarter hour and says so. Rows must have times and
 // rules, also years ago, and the newest rule must be known everywhere.
 func TestImportHistory(t *testing.T) {
@@ -54,8 +84,10 @@ func TestImportHistory(t *testing.T) {
 	var asked []string
 	begin := time.Now().Add(-time.Minute) // of the rule for page:*
 	old := begin.Add(-time.Hour)          // of the others
+	var ahead time.Duration               // of the server's clock
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/v1/rules" {
+			w.Header().Set("Date", time.Now().Add(ahead).UTC().Format(http.TimeFormat))
 			fmt.Fprintf(w, `{"version":1,"series":[{"pattern":"gone","keep":"15m:3660d","begin":%q,"ended":%[1]q},{"pattern":"page:short","keep":"15m:900d","begin":%[1]q,"ended":null},{"pattern":"old","keep":"15m:2000d","begin":%[1]q,"ended":null},{"pattern":"page:*","keep":"15m:3660d","begin":%q,"ended":null},{"pattern":"of*","keep":"15m:1d","begin":%[1]q,"ended":null}]}`,
 				old.Format(time.RFC3339), begin.Format(time.RFC3339))
 			return
@@ -90,7 +122,7 @@ func TestImportHistory(t *testing.T) {
 	}
 	slices.Sort(asked) // blocks are sent at the same time
 	first, second := day.Format(time.RFC3339), day.Add(15*time.Minute).Format(time.RFC3339)
-	if want := []string{first + " import-2 2 rows, 1 timed", second + " -without 1 rows, 1 timed", second + " import-2 1 rows, 1 timed"}; !slices.Equal(asked, want) {
+	if want := []string{first + " import-3 2 rows, 1 timed", second + " -without 1 rows, 1 timed", second + " import-3 1 rows, 1 timed"}; !slices.Equal(asked, want) {
 		t.Errorf("got requests %q, want %q", asked, want)
 	}
 	if err := run(false, path); err == nil || !strings.Contains(err.Error(), `began with --format csv --series, and not with --format csv (`) {
@@ -110,14 +142,16 @@ func TestImportHistory(t *testing.T) {
 			t.Errorf("%s: got %v, want %q", name, err, tc.want)
 		}
 	}
-	begin = time.Now().Add(time.Hour)
-	if err := run(true, rowsFile(t, header+row("old", "", 0)+row("page:a", "", 0)+row("old", "", time.Minute))); err == nil || !strings.Contains(err.Error(), `the rule for "page:*" holds from`) {
-		t.Errorf("a rule of the future: got %v", err)
+	for _, ahead = range []time.Duration{0, -2 * time.Hour} {
+		begin = time.Now().Add(ahead + time.Hour)
+		if err := run(true, rowsFile(t, header+row("old", "", 0)+row("page:a", "", 0)+row("old", "", time.Minute))); err == nil || !strings.Contains(err.Error(), `the rule for "page:*" holds from`) {
+			t.Errorf("a rule of the future, with a clock that is %s ahead: got %v", ahead, err)
+		}
 	}
 	if len(asked) > 0 {
 		t.Errorf("sent %q, want nothing", asked)
 	}
-	begin = time.Now().Add(2 * time.Second)
+	begin, ahead = time.Now().Add(2*time.Second), 0
 	stderr.Reset()
 	if err := run(true, rowsFile(t, header+row("page:a", "", 0))); err != nil || time.Now().Before(begin.Truncate(time.Second)) {
 		t.Errorf("a rule of the next second: got %v %s before it holds", err, time.Until(begin))

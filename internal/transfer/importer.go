@@ -91,6 +91,8 @@ type importer struct {
 	state importState
 	fresh bool // this is the first import of the file
 	done  Imported
+	// oldest is the first time in a request: Began, or that of a row.
+	oldest time.Time
 
 	history *history // nil without Form.Series
 
@@ -120,6 +122,9 @@ func (im *importer) run(ctx context.Context) (*Imported, error) {
 		return nil, err
 	}
 	if err := im.check(ctx); err != nil {
+		return nil, err
+	}
+	if err := im.late(); err != nil {
 		return nil, err
 	}
 	if im.DryRun != nil {
@@ -163,11 +168,25 @@ func (im *importer) begin() error {
 		return fmt.Errorf("the import of %s began with %s, and not with %s (%s): rows could count twice, so nothing was counted now. "+
 			"To count other columns of the file as well, name another --state", im.Name, im.state.Form, form, im.State)
 	}
-	if age := now.Sub(im.state.Began); age > im.Window {
+	im.oldest = im.state.Began
+	return im.late()
+}
+
+// uncounted says how to count the rest of a file that cannot be sent again.
+const uncounted = "Put rows that are not counted into a file of their own, without times or with --series"
+
+// late returns an error if the server refuses requests of the import because of their age.
+func (im *importer) late() error {
+	switch began := im.state.Began; {
+	case time.Since(im.oldest) <= im.Window:
+		return nil
+	case im.oldest.Before(began):
+		return fmt.Errorf("%s has rows of %s, which the server takes no longer (--dedup-window %s). Its import began %s, and %s: nothing was counted now. "+uncounted,
+			im.Name, im.oldest.UTC().Format(time.RFC3339), im.Window, began.Format(time.RFC3339), im.state.ending())
+	default:
 		return fmt.Errorf("the import of %s began %s, longer ago than the server remembers (--dedup-window %s), and %s (%s): nothing was counted now. "+
-			"Remove that file only if all rows are to count again", im.Name, im.state.Began.Format(time.RFC3339), im.Window, im.state.ending(), im.State)
+			"Remove that file only if all rows are to count again", im.Name, began.Format(time.RFC3339), im.Window, im.state.ending(), im.State)
 	}
-	return nil
 }
 
 // check reads the whole file before anything is counted.
@@ -225,6 +244,11 @@ func (im *importer) checkRows(ctx context.Context, rejects *rejects) (sum string
 		}
 		if err := im.history.note(b); err != nil {
 			return err
+		}
+		for _, inc := range b.Good {
+			if !inc.Time.IsZero() && inc.Time.Before(im.oldest) {
+				im.oldest = inc.Time
+			}
 		}
 		im.done.Rows += int64(b.Rows)
 		im.progress.Add(int64(b.Size), int64(b.Rows))
@@ -366,8 +390,11 @@ func (im *importer) stopped(ctx context.Context, err error) error {
 	if im.maybe.Load() {
 		others = ", and perhaps some more"
 	}
-	return fmt.Errorf("%s: %d of %d rows are counted%s: %w. Run it again with the same rows: counted rows do not count again",
-		im.Name, accepted, im.done.Rows, others, err)
+	then := "Run it again with the same rows: counted rows do not count again"
+	if im.late() != nil {
+		then = uncounted
+	}
+	return fmt.Errorf("%s: %d of %d rows are counted%s: %w. %s", im.Name, accepted, im.done.Rows, others, err, then)
 }
 
 // ErrSameFile is matched by the error of an import whose bad rows would replace its rows.

@@ -45,8 +45,12 @@ type decoder interface {
 // A CheckRow returns why a readable row cannot be counted, nil if it can. A row without a time has the zero time.
 type CheckRow func(countmill.Increment) error
 
-// Within refuses rows that are older than window at began.
+// mostMargin is how long rows of the oldest accepted times can be sent, with the longest windows.
+const mostMargin = time.Hour
+
+// Within refuses rows that would be older than window soon after began: the server takes no request with one.
 func Within(began time.Time, window time.Duration) CheckRow {
+	window -= min(mostMargin, window/8)
 	return func(inc countmill.Increment) error {
 		if inc.Time.IsZero() {
 			return nil

@@ -117,7 +117,7 @@ func TestBadRows(t *testing.T) {
 		{CSV, "a,1," + strings.Repeat("i", 129) + ",", "id is too long"},
 		{CSV, "a,1,,yesterday", "is not a time (limit: a time such as"},
 		{CSV, "a,1,,2026-01-10T1:00:00Z", "is not a time (limit: a time such as"},
-		{CSV, "a,1,,2026-01-02T11:59:59Z", "(limit: at most 192h0m0s ago): --series counts rows at their own times, and rows without times count now"},
+		{CSV, "a,1,,2026-01-02T12:59:59Z", "(limit: at most 191h0m0s ago): --series counts rows at their own times, and rows without times count now"},
 		{CSV, "a,1,,2026-01-10T12:05:01Z", "time is in the future"},
 		{CSV, "a,1,,10/01/2026", `time "10/01/2026" is ambiguous: nothing says which is the day, and which the month`},
 		{CSV, "a,1,,01.10.26", "is ambiguous"},
@@ -129,7 +129,7 @@ func TestBadRows(t *testing.T) {
 		{NDJSON, `{"counter":"a","value":1}`, "is not a field"},
 		{NDJSON, `[{"counter":"a"}]`, "is an array"},
 		{NDJSON, `{"counter":"a"}{"counter":"b"}`, "has text after its end"},
-		{NDJSON, `{"counter":"a","time":"2026-01-02T11:59:59Z"}`, "time is beyond the deduplication window"},
+		{NDJSON, `{"counter":"a","time":"2026-01-02T12:59:59Z"}`, "time is beyond the deduplication window"},
 		{NDJSON, `counter,delta`, "is not valid JSON"},
 		{NDJSON, long, "longer than a row can be"},
 	} {
