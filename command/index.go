@@ -60,8 +60,8 @@ var indexDeleteCommand = cli.Command{
 	Path:  "index delete",
 	Args:  "NAME",
 	Short: "delete an index and all its groups",
-	Long: `The groups cannot be read from now on. Workers remove them after a minute, with datastore: after
-five and a half, and the name of the index is free when everything of it is gone. The counters stay.
+	Long: `The groups cannot be read from now on. Workers remove them after a minute, with datastore: or
+postgres: after ten, and the name of the index is free when everything of it is gone. The counters stay.
 
 --wait shows the progress until then. It needs the scope read beside admin.
 `,

@@ -28,7 +28,7 @@ It writes NDJSON: an entry has key, time, counter, delta, part and sender, as GE
 entry that is not known to have a sender has none.
 
 The same period gives the same bytes, as long as its entries neither expire nor are erased. A period must be
-over: with datastore: the journal is complete up to five and a half minutes ago.
+over: with datastore: or postgres: the journal is complete up to five and a half minutes ago.
 
 A stopped export starts again from the beginning; with --output the file is there when it is whole. Export a
 long journal in several periods.
