@@ -134,7 +134,7 @@ func (c *Client) call(ctx context.Context, r Request, v any) error {
 			return nil
 		}
 		again, open := judge(err)
-		if !again || open && !r.Safe || try == c.tries || !pause(ctx, try, err, r.OnRetry) {
+		if !again || open && !r.Safe || try == c.tries || !pause(ctx, try, retryAfter(err), err, r.OnRetry) {
 			return conclude(r, err, unknown)
 		}
 		unknown = unknown || open
@@ -176,13 +176,18 @@ func answeredForGood(err error) bool {
 	return ok && (e.Type == "id-reused" || e.Type == "ids-reused")
 }
 
-// pause waits after a try, the first of which is 1, and reports whether there is time for another.
-func pause(ctx context.Context, try int, err error, waiting func(error)) bool {
-	wait := min(firstPause<<min(try-1, 10), maxPause)
-	wait = wait/2 + rand.N(wait/2)
+// retryAfter is how long the server asks to wait; 0 if it does not say.
+func retryAfter(err error) time.Duration {
 	if e, ok := errors.AsType[*Error](err); ok {
-		wait = max(wait, e.RetryAfter)
+		return e.RetryAfter
 	}
+	return 0
+}
+
+// pause waits for least or longer after a try, the first of which is 1, and reports whether there is time for another.
+func pause(ctx context.Context, try int, least time.Duration, err error, waiting func(error)) bool {
+	wait := min(firstPause<<min(try-1, 10), maxPause)
+	wait = max(wait/2+rand.N(wait/2), least)
 	if deadline, ok := ctx.Deadline(); ctx.Err() != nil || ok && time.Until(deadline) < wait {
 		return false
 	}

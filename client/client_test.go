@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/countmill/countmill"
@@ -268,6 +269,7 @@ func TestAddressesAndTokens(t *testing.T) {
 	tokens := make(chan string, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		tokens <- r.Header.Get("Authorization") + " " + r.URL.Path
+		fmt.Fprint(w, `{"status":"ready"}`)
 	}))
 	defer server.Close()
 	for _, option := range []client.Option{
@@ -380,6 +382,32 @@ func TestWatchConnectsAgain(t *testing.T) {
 	if errs == 0 || len(seen) > 2 || !denied || len(s.steps) > 0 {
 		t.Errorf("saw %v, %d errors, the last one denied: %t, %d answers not asked for", seen, errs, denied, len(s.steps))
 	}
+}
+
+type transport func(*http.Request) (*http.Response, error)
+
+func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// Another program may ask for any pause.
+func TestWatchPausesAMinuteAtMost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		statuses := []int{http.StatusServiceUnavailable, http.StatusForbidden}
+		c := open(t, "http://127.0.0.1:1", client.WithHTTPClient(&http.Client{Transport: transport(func(*http.Request) (*http.Response, error) {
+			status := statuses[0]
+			statuses = statuses[1:]
+			return &http.Response{StatusCode: status, Header: http.Header{"Retry-After": {"86400"}}, Body: http.NoBody}, nil
+		})}))
+		begin := time.Now()
+		for _, err := range c.Watch(t.Context(), []string{"a"}) {
+			if e, ok := errors.AsType[*client.Error](err); !ok || e.RetryAfter != 24*time.Hour {
+				t.Errorf("got %v, want what the program asked for", err)
+			}
+		}
+		if took := time.Since(begin); took != time.Minute {
+			t.Errorf("the pause was %s, want a minute", took)
+		}
+	})
 }
 
 func TestReadsAfterAReceipt(t *testing.T) {

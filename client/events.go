@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// maxEvent is the longest line of a stream in bytes.
+// maxEvent is the longest line of a stream, and the most data of an event, in bytes.
 const maxEvent = 4 << 20
 
 // An Event is one of a stream of events, with the data as the server sent it.
@@ -70,6 +70,8 @@ func eachEvent(stream io.Reader, heard func(), take func(Event) bool) error {
 		switch {
 		case field == "event":
 			e.Name = value
+		case field == "data" && len(e.Data)+len(value) > maxEvent:
+			return bufio.ErrTooLong
 		case field == "data":
 			e.Data = append(e.Data, value...)
 		case lines.Text() == "" && e.Data != nil:

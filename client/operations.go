@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"time"
@@ -142,20 +143,21 @@ type Badge struct {
 
 // Ready returns nil if the server is able to work, and its reason if it is not. It asks once.
 func (c *Client) Ready(ctx context.Context) error {
-	return c.ready(ctx, nil)
+	_, err := c.Readiness(ctx)
+	return err
 }
 
 // Readiness is Ready with the status, which is degraded if something is missing that the server can do without.
 func (c *Client) Readiness(ctx context.Context) (s Status, err error) {
-	return s, c.ready(ctx, &s)
-}
-
-func (c *Client) ready(ctx context.Context, v any) error {
 	r := Request{Path: "/readyz"}.complete()
-	if err := c.bounded(ctx, c.timeout, r, v); err != nil {
-		return conclude(r, err, false)
+	err = c.bounded(ctx, c.timeout, r, &s)
+	if err == nil && s.Status != "ready" && s.Status != "degraded" {
+		err = &broken{c.base, fmt.Errorf("the status is %q; is that a countmill?", s.Status)}
 	}
-	return nil
+	if err != nil {
+		return Status{}, conclude(r, err, false)
+	}
+	return s, nil
 }
 
 // Health returns nil if the process answers, whether it is able to work or not.

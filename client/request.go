@@ -89,7 +89,8 @@ func number(n int) string {
 	return strconv.Itoa(n)
 }
 
-// lacks names the list, or else the moment, that every answer of v's type has, if v has none: another program has answered.
+// lacks names the list, or else the moment, or else the text, that every answer of v's type has, if v has none: another program
+// has answered.
 func lacks(v any) (missing string) {
 	of := reflect.Indirect(reflect.ValueOf(v))
 	if of.Kind() != reflect.Struct {
@@ -105,9 +106,11 @@ func lacks(v any) (missing string) {
 		case f.Kind() == reflect.Slice:
 			return ""
 		case f.Type() == reflect.TypeFor[time.Time]() && !moment:
-			if moment = true; f.IsZero() {
+			if moment, missing = true, ""; f.IsZero() {
 				missing = name
 			}
+		case f.Kind() == reflect.String && f.String() == "" && !moment:
+			missing = name
 		}
 	}
 	return missing

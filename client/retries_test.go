@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -304,6 +305,11 @@ func TestOptions(t *testing.T) {
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for line := "data: " + strings.Repeat("x", 1<<20) + "\n"; r.URL.Path == "/endless"; {
+			if _, err := io.WriteString(w, line); err != nil {
+				return
+			}
+		}
 		fmt.Fprint(w, ": hello\n\nevent: totals\ndata: {\"new\":1}\n\nevent: problem\ndata: {\"type\":\"urn:countmill:problem:unavailable\",\"status\":503}\n\n")
 		_ = http.NewResponseController(w).Flush()
 		if r.URL.Path == "/quiet" {
@@ -333,6 +339,12 @@ func TestEvents(t *testing.T) {
 		if got := strings.Join(seen, " "); got != `totals{"new":1} unavailable end` {
 			t.Errorf("%s: got %s", path, got)
 		}
+	}
+	var endless error
+	for _, endless = range open(t, server.URL).Events(t.Context(), client.Request{Path: "/endless"}) {
+	}
+	if !errors.Is(endless, bufio.ErrTooLong) {
+		t.Errorf("an event without an end: got %v", endless)
 	}
 	for _, err := range open(t, "http://127.0.0.1:1").Events(t.Context(), client.Request{Path: "/"}) {
 		if !errors.Is(err, countmill.ErrUnavailable) {

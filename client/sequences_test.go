@@ -1,8 +1,13 @@
 package client_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -47,5 +52,16 @@ func TestSequences(t *testing.T) {
 	want.Exists = false
 	if got, err := c.DeleteSequence(t.Context(), "a"); err != nil || got != want {
 		t.Errorf("DeleteSequence after a lost answer: got %+v, %v", got, err)
+	}
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") }))
+	defer other.Close()
+	c = open(t, other.URL, client.WithTries(1))
+	for _, call := range []func(context.Context, string) (client.SequenceState, error){c.Sequence, c.DeleteSequence} {
+		if got, err := call(t.Context(), "a"); err == nil || !strings.Contains(err.Error(), "it has no sequence; is that a countmill?") {
+			t.Errorf("an answer about no sequence: got %+v, %v", got, err)
+		}
+	}
+	if err := c.Health(t.Context()); err == nil {
+		t.Error("an answer without a status is healthy")
 	}
 }

@@ -50,8 +50,8 @@ type Update struct {
 
 // Watch returns the totals of up to 100 counters, and then the totals that change. If the caller is
 // slow, updates are merged: it gets the newest total of each counter that has changed. After a broken
-// connection Watch connects again, with pauses of up to 5 s, WithTries times in a row. Errors that a repeat cannot help
-// end it. Temporary ones are yielded too, and the watch goes on if the caller does. It ends with ctx.
+// connection Watch connects again, WithTries times in a row, with pauses of up to 5 s, or of up to a minute if the server
+// asks for them. Errors that a repeat cannot help end it. Temporary ones are yielded too, and the watch goes on if the caller does. It ends with ctx.
 func (c *Client) Watch(ctx context.Context, counters []string, options ...ReadOption) iter.Seq2[Update, error] {
 	return c.watch(ctx, url.Values{"counter": counters}, options)
 }
@@ -188,7 +188,7 @@ func (w *watch) run(ctx context.Context) {
 		}
 		again, _ := judge(err)
 		w.put(watched{err: err})
-		if !again || try == w.c.tries || !pause(ctx, try, err, nil) {
+		if !again || try == w.c.tries || !pause(ctx, try, min(retryAfter(err), time.Minute), err, nil) {
 			return
 		}
 	}

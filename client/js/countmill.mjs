@@ -790,6 +790,7 @@ function entry(e) {
 
 /** @param {any} a @returns {SequenceState} */
 function state(a) {
+  if (typeof a.last !== "number") throw new Error("no last value; is that a countmill?");
   return { sequence: a.sequence, last: a.last, exists: a.exists };
 }
 

@@ -532,6 +532,8 @@ test("scripted server", { concurrency: 4, timeout: 200_000 }, async (suite) => {
       assert.deepEqual(s.got.map((g) => [g.method, g.url, g.body]), Array(2).fill([method, url, s.got[0].body]));
       s.steps = [cut, answer(404, "not-found")];
       await assert.rejects(call(c), countmill.OutcomeUnknownError);
+      s.steps = [answer(200), answer(404, "not-found")]; // the first one of another program
+      await assert.rejects(call(c), countmill.OutcomeUnknownError);
       s.steps = [answer(404, "not-found")];
       await assert.rejects(call(c), countmill.NotFoundError);
     });
