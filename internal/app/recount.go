@@ -26,7 +26,7 @@ func (o *balances) tend(ctx context.Context, cfg Config, s store.Store) error {
 	return err
 }
 
-// tendWithin bounds openings at a start and with a change of rules, which somebody waits for.
+// tendWithin bounds openings with a change of rules, which somebody waits for.
 const tendWithin = 5 * time.Second
 
 // tendSoon is tend within tendWithin. The next round of chores tries again.
@@ -49,9 +49,5 @@ func (o *balances) samples() []sample {
 	if !known {
 		return nil
 	}
-	return journalSamples(rules)
-}
-
-func journalSamples(unbalanced int) []sample {
-	return []sample{gauge("countmill_journal_rules_without_balance", "Rules for the journal without opening balances of all their counters from the last half of KEEP, as this process found within the last hour.", float64(unbalanced))}
+	return []sample{gauge("countmill_journal_rules_without_balance", "Rules for the journal without opening balances of all their counters from the last half of KEEP, as this process found within the last hour.", float64(rules))}
 }

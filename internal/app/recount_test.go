@@ -62,6 +62,8 @@ func TestRulesWithoutBalances(t *testing.T) {
 		defer cancel()
 		runs := startAll(ctx, services)
 		want("before the first look")
+		time.Sleep(30 * time.Minute)
+		want("after half an hour", 0)
 		if _, err := s.ChangeRules(ctx, store.RuleChange{Kind: store.KindJournal, Pattern: "a:*", Keep: store.Retention{Entries: 30 * 24 * time.Hour}}); err != nil {
 			t.Fatal(err)
 		}

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"log/slog"
+	"math/rand/v2"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,6 +17,7 @@ import (
 type sweeping struct {
 	idle
 	log    *slog.Logger
+	first  []chore // of the chores, those that a process does which does not live for an hour
 	chores []chore
 	moves  []chore
 	every  *task
@@ -33,16 +35,18 @@ type chore struct {
 func sweeps(cfg Config, b *backends) []named {
 	s := &sweeping{log: cfg.Logger, every: b.task(), balances: &b.balances}
 	if cfg.Roles.Has(Aggregator | Indexer) { // others may not write
-		s.chores = append(s.chores, chore{"old markers and records not removed, will try again", b.store.Sweep})
+		s.first = append(s.first, chore{"old markers and records not removed, will try again", b.store.Sweep})
+		s.chores = append(s.chores, s.first...)
 	}
 	if cfg.Roles.Has(Aggregator) {
 		s.chores = append(s.chores, chore{"deleted counters not removed, will try again", func(ctx context.Context) error {
 			_, err := b.store.SweepCounters(ctx, store.SweepAfter)
 			return err
 		}}, chore{"series not swept, will try again", b.store.SweepSeries})
-		s.chores = append(s.chores, chore{"opening balances for recounts not written, will try again", func(ctx context.Context) error {
+		tend := chore{"opening balances for recounts not written, will try again", func(ctx context.Context) error {
 			return b.balances.tend(ctx, cfg, b.store)
-		}})
+		}}
+		s.first, s.chores = append(s.first, tend), append(s.chores, tend)
 		if b.store.Limits().Ring.Buckets > 0 {
 			s.moves = append(s.moves, chore{"series not moved to the archive, will try again", func(ctx context.Context) error {
 				_, err := b.store.MoveSeries(ctx)
@@ -63,13 +67,17 @@ func (s *sweeping) Collect() []prometheus.Collector { return samples(s.balances.
 // Run does the chores until ctx ends.
 func (s *sweeping) Run(ctx context.Context) error {
 	return s.every.run(ctx, func(ctx context.Context) error {
-		tick, often := time.NewTicker(store.SweepEvery), time.NewTicker(store.MoveEvery)
+		// At random, as many processes may start together.
+		soon, tick, often := time.NewTimer(5*time.Minute+rand.N(25*time.Minute)), time.NewTicker(store.SweepEvery), time.NewTicker(store.MoveEvery)
+		defer soon.Stop()
 		defer tick.Stop()
 		defer often.Stop()
 		for {
 			select {
 			case <-ctx.Done():
 				return nil
+			case <-soon.C:
+				s.do(ctx, s.first)
 			case <-tick.C:
 				s.do(ctx, s.chores)
 			case <-often.C:
