@@ -61,17 +61,24 @@ func (c *exportVerb) Run(ctx context.Context) error {
 		return err
 	}
 	var done *transfer.Exported
-	if c.output == "-" {
+	if err := c.export(ctx, c.output, &e.Progress, func(w io.Writer) (err error) {
+		done, err = e.Run(ctx, w)
+		return err
+	}); err != nil {
+		return err
+	}
+	return c.reportExport(done)
+}
+
+// export writes to a file, whole or not at all, or for - to standard output.
+func (c *call) export(ctx context.Context, output string, progress *transfer.StartProgress, write func(io.Writer) error) (err error) {
+	if output == "-" {
 		if cli.IsTerminal(c.stdout) { // the rows show how far it is, and a bar would be among them
-			e.Progress = progressOn(io.Discard)
+			*progress = progressOn(io.Discard)
 		}
-		done, err = e.Run(ctx, c.stdout)
+		err = write(c.stdout)
 	} else {
-		err = transfer.WriteFile(c.output, func(w io.Writer) error {
-			var err error
-			done, err = e.Run(ctx, w)
-			return err
-		})
+		err = transfer.WriteFile(output, write)
 	}
 	if err != nil {
 		if ctx.Err() != nil {
@@ -79,7 +86,7 @@ func (c *exportVerb) Run(ctx context.Context) error {
 		}
 		return fmt.Errorf("the export is not whole: %w", err)
 	}
-	return c.reportExport(done)
+	return nil
 }
 
 func exportFormat(format, output string, ndjson bool) (transfer.Format, error) {

@@ -57,6 +57,28 @@ func TestExportToAFile(t *testing.T) {
 	if text, err := os.ReadFile(path); string(text) != "{\"counter\":\"a\",\"delta\":1}\n" {
 		t.Errorf("got %q, %v", text, err)
 	}
+	plain := filepath.Join(dir, "plain")
+	if f, err := os.OpenFile(plain, os.O_CREATE, 0o666); err != nil || f.Close() != nil {
+		t.Fatal(err)
+	}
+	for mode, like := range map[os.FileMode]string{0o666: plain, 0o600: "", 0o640: ""} {
+		other := filepath.Join(dir, mode.String()+".csv")
+		if like == "" {
+			write(t, other, "")
+			if err := os.Chmod(other, mode); err != nil {
+				t.Fatal(err)
+			}
+			like = other
+		}
+		before, err := os.Stat(like)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := try(t, nil, "export", "--output", other, "--server", f.URL)
+		if after, err := os.Stat(other); err != nil || got.code != 0 || after.Mode() != before.Mode() || after.Size() == 0 {
+			t.Errorf("got %+v and a file %v, %v, want mode %s", got, after, err, before.Mode())
+		}
+	}
 }
 
 func TestExportSaysWhatIsWrong(t *testing.T) {
@@ -69,7 +91,7 @@ func TestExportSaysWhatIsWrong(t *testing.T) {
 	for body, want := range map[string]string{
 		"<html>": "is that a countmill?",
 		"{}":     "is that a countmill?",
-		`{"totals":[{"counter":"a","total":9223372036854775808}]}`: `the total "9223372036854775808" of "a"`,
+		`{"totals":[{"counter":"a","total":9223372036854775808}]}`: "something else than a page of counters",
 	} {
 		f := newFakeServer(t, answer(200, body))
 		if got := try(t, nil, "export", "--server", f.URL); got.code != 1 || !strings.Contains(got.errOut, want) {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/countmill/countmill/client"
 	"github.com/countmill/countmill/command/cli"
-	"github.com/countmill/countmill/internal/transfer"
 	"github.com/countmill/countmill/internal/transfer/journalfile"
 	"github.com/countmill/countmill/store"
 	"github.com/countmill/countmill/wire"
@@ -64,22 +63,11 @@ func (c *journalExportVerb) Run(ctx context.Context) error {
 		return err
 	}
 	var n int64
-	if c.output == "-" {
-		if cli.IsTerminal(c.stdout) { // a bar would be among the entries
-			x.Progress = progressOn(io.Discard)
-		}
-		n, err = x.Run(ctx, c.stdout)
-	} else {
-		err = transfer.WriteFile(c.output, func(w io.Writer) (err error) {
-			n, err = x.Run(ctx, w)
-			return err
-		})
-	}
-	if err != nil {
-		if ctx.Err() != nil {
-			err = transfer.ErrInterrupted
-		}
-		return fmt.Errorf("the export is not whole: %w", err)
+	if err := c.export(ctx, c.output, &x.Progress, func(w io.Writer) (err error) {
+		n, err = x.Run(ctx, w)
+		return err
+	}); err != nil {
+		return err
 	}
 	fmt.Fprintf(c.stderr, "countmill: %s\n", counted(n, "entry"))
 	if n == 0 {

@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/countmill/countmill/client"
+	"github.com/countmill/countmill/internal/httpserver"
 )
 
 // maxPage is the most counters of one GET /v1/counters.
@@ -50,17 +52,6 @@ type exporter struct {
 	done     Exported
 }
 
-// A countersPage is what GET /v1/counters answers.
-type countersPage struct {
-	Totals []struct {
-		Counter string      `json:"counter"`
-		Total   json.Number `json:"total"`
-		AsOf    string      `json:"as_of"`
-	} `json:"totals"`
-	Overflowed []string `json:"overflowed"`
-	Next       string   `json:"next_page_token"`
-}
-
 func (e *exporter) write(ctx context.Context, out io.Writer) error {
 	w := NewWriter(out, e.Format)
 	for {
@@ -79,7 +70,7 @@ func (e *exporter) write(ctx context.Context, out io.Writer) error {
 }
 
 // page reads a page, again while that may help.
-func (e *exporter) page(ctx context.Context) (*countersPage, error) {
+func (e *exporter) page(ctx context.Context) (*client.Page, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.Timeout)
 	defer cancel()
 	answer, err := e.Client.Do(ctx, client.Request{
@@ -88,20 +79,16 @@ func (e *exporter) page(ctx context.Context) (*countersPage, error) {
 	if err != nil {
 		return nil, err
 	}
-	page := &countersPage{}
+	page := &client.Page{}
 	if err := json.Unmarshal(answer, page); err != nil || page.Totals == nil {
 		return nil, errors.New("the server answered with something else than a page of counters; is that a countmill?")
 	}
 	return page, nil
 }
 
-func (e *exporter) add(w *Writer, page *countersPage) error {
+func (e *exporter) add(w *Writer, page *client.Page) error {
 	for _, t := range page.Totals {
-		total, err := t.Total.Int64()
-		if err != nil {
-			return fmt.Errorf("the server answered with the total %q of %q: %w", t.Total, t.Counter, err)
-		}
-		n, err := w.Total(t.Counter, total)
+		n, err := w.Total(t.Counter, t.Total)
 		if err != nil {
 			return err
 		}
@@ -110,10 +97,8 @@ func (e *exporter) add(w *Writer, page *countersPage) error {
 		} else {
 			e.done.Counters++
 		}
-		if e.done.First == "" {
-			e.done.First, e.done.Last = t.AsOf, t.AsOf
-		}
-		e.done.First, e.done.Last = min(e.done.First, t.AsOf), max(e.done.Last, t.AsOf)
+		at := httpserver.FormatTime(t.AsOf)
+		e.done.First, e.done.Last = min(cmp.Or(e.done.First, at), at), max(e.done.Last, at)
 	}
 	e.done.Overflowed = append(e.done.Overflowed, page.Overflowed...)
 	e.progress.Add(0, int64(len(page.Totals)))

@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -97,9 +98,10 @@ func SaveState(path string, state any) error {
 	})
 }
 
-// WriteFile replaces the file in path: all of it is there, durably, or nothing of it.
+// WriteFile replaces the file in path: all of it is there, durably, or nothing of it. The mode of a file stays. A new one has
+// the mode that the umask leaves, as with a shell's >.
 func WriteFile(path string, write func(io.Writer) error) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	f, err := os.OpenFile(filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"."+rand.Text()), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return err
 	}
@@ -108,7 +110,11 @@ func WriteFile(path string, write func(io.Writer) error) (err error) {
 			_ = os.Remove(f.Name())
 		}
 	}()
-	if err := errors.Join(write(f), f.Sync(), f.Chmod(0o644), f.Close()); err != nil {
+	var mode error
+	if old, err := os.Stat(path); err == nil {
+		mode = f.Chmod(old.Mode().Perm()) // before there is anything in it
+	}
+	if err := errors.Join(mode, write(f), f.Sync(), f.Close()); err != nil {
 		return err
 	}
 	if err := os.Rename(f.Name(), path); err != nil {

@@ -98,14 +98,7 @@ func (p *pages) entries(ctx context.Context) (_ []client.JournalEntry, next stri
 
 // records reads a page of records, and takes the entries of the period's counters from them.
 func (p *pages) records(ctx context.Context) (entries []client.JournalEntry, next string, settled time.Time, err error) {
-	var page struct {
-		Records []struct {
-			Key  string `json:"key"`
-			Data []byte `json:"data"`
-		} `json:"records"`
-		Next    string    `json:"next"`
-		Settled time.Time `json:"settled_until"`
-	}
+	var page client.JournalRecords
 	if err := p.ask(ctx, "/v1/journal/records", &page); err != nil {
 		return nil, "", settled, err
 	}
@@ -129,7 +122,7 @@ func (p *pages) records(ctx context.Context) (entries []client.JournalEntry, nex
 			}
 		})
 	}
-	return entries, page.Next, page.Settled, nil
+	return entries, page.Next, page.SettledUntil, nil
 }
 
 var errForeign = errors.New("the server answered with something else than a journal; is that a countmill?")
