@@ -69,10 +69,8 @@ func (c *doctorVerb) Run(ctx context.Context) error {
 	if c.Given("server") || which == (app.Exams{}) {
 		failed = c.examineServer(ctx, r)
 	}
-	if failed != nil {
-		if _, silent := errors.AsType[*unreached](failed); !silent {
-			return failed
-		}
+	if _, silent := errors.AsType[*unreached](failed); failed != nil && !silent && which == (app.Exams{}) {
+		return failed // there is nothing to report
 	}
 	if err := c.printReport(r, failed == nil); err != nil {
 		return err
@@ -142,7 +140,7 @@ func different(setting string, values []string) backend.Finding {
 }
 
 // printReport says that nothing was found only if it has asked all that it was to ask.
-func (c *doctorVerb) printReport(r *backend.Report, reached bool) error {
+func (c *doctorVerb) printReport(r *backend.Report, examined bool) error {
 	if c.json {
 		return writeJSON(c.stdout, r)
 	}
@@ -152,10 +150,10 @@ func (c *doctorVerb) printReport(r *backend.Report, reached bool) error {
 	}
 	switch {
 	case len(r.Findings) > 0:
-	case reached:
+	case examined:
 		b.WriteString("No findings.\n")
 	default:
-		b.WriteString("The server was not reached. The other checks found nothing.\n")
+		b.WriteString("The server was not examined. The other checks found nothing.\n")
 	}
 	for _, done := range r.Checked {
 		fmt.Fprintf(&b, "checked      %s\n", strings.TrimSuffix(done.Check+": "+cli.Plain(done.Note), ": "))

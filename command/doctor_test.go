@@ -229,7 +229,14 @@ func TestDoctorExits(t *testing.T) {
 	if got.code != 3 || !strings.Contains(got.out, "checked      disk sync: ") || !strings.Contains(got.errOut, "countmill up") {
 		t.Errorf("got %+v, want exit 3 and the findings of the store", got)
 	}
-	if got := try(t, nil, "doctor", "--server", gone); got.code != 3 || strings.Contains(got.out, "open files") || strings.Contains(got.out, "No findings") || !strings.Contains(got.out, "was not reached") {
+	denied := newFakeServer(t, answer(401, `{"detail":"what token?"}`)).URL
+	if got := try(t, nil, "doctor", "--store", "pebble:"+dir, "--server", denied); got.code != 1 || !strings.Contains(got.out, "checked      disk sync: ") || !strings.Contains(got.errOut, "what token? (HTTP 401)") {
+		t.Errorf("got %+v, want exit 1 and the findings of the store", got)
+	}
+	if got := try(t, nil, "doctor", "--server", denied); got.code != 1 || got.out != "" {
+		t.Errorf("without a backend: got %+v, want exit 1 and no report", got)
+	}
+	if got := try(t, nil, "doctor", "--server", gone); got.code != 3 || strings.Contains(got.out, "open files") || strings.Contains(got.out, "No findings") || !strings.Contains(got.out, "was not examined") {
 		t.Errorf("without a backend: got %+v, want exit 3, and nothing of this machine", got)
 	}
 	if got := try(t, nil, "doctor", "--bus", "inproc:", "--cache", "memory:"); !strings.Contains(got.out, "not checked  bus: inproc: has no checks") || !strings.Contains(got.out, "not checked  cache: memory:") {

@@ -9,7 +9,8 @@ import (
 
 // Flags that several commands have.
 
-const serverTimeout = 10 * time.Minute // the server's own
+// serverTimeout is a minute more than the server's own, after which it says why.
+const serverTimeout = 11 * time.Minute
 
 var formats = []string{string(transfer.CSV), string(transfer.NDJSON)}
 

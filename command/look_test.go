@@ -102,8 +102,11 @@ func TestReady(t *testing.T) {
 	}
 	away := newFakeServer(t, answer(503, `{"title":"not ready","detail":"store is away"}`))
 	try(t, nil, "ready", "--server", away.URL).wantError(t, 1, "store is away (HTTP 503)")
-	html := newFakeServer(t, answer(200, "<html>"))
-	try(t, nil, "ready", "--server", html.URL).wantError(t, 1, "is that a countmill?")
+	for _, other := range []string{"<html>", "{}", `{"status":"UP"}`} {
+		f := newFakeServer(t, answer(200, other))
+		try(t, nil, "ready", "--server", f.URL).wantError(t, 1, "is that a countmill?")
+		try(t, nil, "ready", "--server", f.URL, "--json").wantError(t, 1, "is that a countmill?")
+	}
 	try(t, nil, "ready", "now").wantError(t, 2, `takes no arguments, got "now"`)
 	try(t, nil, "ready", "--server", "127.0.0.1:1").wantError(t, 1, "nothing answers")
 }

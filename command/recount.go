@@ -55,7 +55,7 @@ type recountVerb struct {
 }
 
 func (c *recountVerb) Flags() []cli.Flag {
-	return c.flags(time.Hour, pages,
+	return c.flags(time.Hour+time.Minute, pages,
 		cli.Switch("repair", &c.repair, "Correct the sums that differ from the journal."),
 		cli.Switch("opening", &c.opening, "Write opening balances, from which later recounts begin."),
 	)
