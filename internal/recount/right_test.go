@@ -162,7 +162,7 @@ func TestRuleChangesBeforeTheCorrection(t *testing.T) {
 	forKinds(t, func(t *testing.T, r *rig) {
 		fold(t, r, total, 7)
 		damage(t, r, total, 5)
-		before := 3 // two of the recount itself
+		before := 2 // the first is of the recount itself
 		change := func() {
 			r.Change(keepJournal(t, "billing:*", "60d"))
 			r.pass(2 * store.RulesSettle)
@@ -245,7 +245,7 @@ func TestOpeningBalancesFailAfterCorrections(t *testing.T) {
 		damage(t, r, total, 5)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		openingBalance := 4 // after two checks of the recount itself, and one of the correction
+		openingBalance := 3 // after the checks of the recount itself, and of the correction
 		x := r.Recounter(endedCheck{nthCheck{r.Store, &openingBalance, cancel}}, recount.Config{})
 		if _, err := x.Recount(ctx, recount.Query{Prefix: total, Repair: true, Open: true}); !errors.Is(err, countmill.ErrOutcomeUnknown) {
 			t.Errorf("got %v, want ErrOutcomeUnknown", err)

@@ -31,7 +31,7 @@ func (r *Recounter) Tend(ctx context.Context, log *slog.Logger) (lacking int, er
 		if !rule.Ended.IsZero() {
 			continue
 		}
-		err := r.tend(ctx, log, checked.Settings.Rules, rule)
+		err := r.tend(ctx, log, rule)
 		if err == nil {
 			continue
 		}
@@ -44,9 +44,9 @@ func (r *Recounter) Tend(ctx context.Context, log *slog.Logger) (lacking int, er
 }
 
 // tend returns nil if the rule has young opening balances, which it writes if they are missing.
-func (r *Recounter) tend(ctx context.Context, log *slog.Logger, rules *store.Rules, rule *store.Rule) error {
+func (r *Recounter) tend(ctx context.Context, log *slog.Logger, rule *store.Rule) error {
 	prefix := strings.TrimSuffix(rule.Pattern, "*")
-	x := &run{Recounter: r, q: &Query{Prefix: prefix}, keyRange: everything, rules: rules, sums: make(map[string]*sum)}
+	x := &run{Recounter: r, q: &Query{Prefix: prefix}, keyRange: everything, sums: make(map[string]*sum)}
 	x.view = r.store.JournalView()
 	defer x.view.Close()
 	if err := x.readOpeningBalances(ctx); err != nil {
