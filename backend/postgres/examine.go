@@ -146,11 +146,11 @@ func (x *examination) tables(ctx context.Context) error {
 	var exists, usage bool
 	var n int
 	var lacks string
+	needed, forRole := "select,insert,update,delete", "to read and write"
 	err := x.conn.QueryRow(ctx, `select to_regnamespace(quote_ident($1)) is not null, coalesce(has_schema_privilege(to_regnamespace(quote_ident($1)), 'usage'), false)`, x.schema).Scan(&exists, &usage)
 	if err == nil {
-		needed := "select,insert,update,delete"
 		if x.ReadOnly {
-			needed = "select"
+			needed, forRole = "select", "to read, as for a reader. For up give --bus inproc: too, for an aggregator its --bus"
 		}
 		err = x.conn.QueryRow(ctx, `select count(distinct c.oid), coalesce(string_agg(distinct format('%s on %I', p, c.relname), ', ') filter (where not has_table_privilege(c.oid, p)), '')
 			from pg_class c, unnest(string_to_array($2, ',')) p where c.relnamespace = to_regnamespace(quote_ident($1)) and c.relkind = 'r'`, x.schema, needed).Scan(&n, &lacks)
@@ -165,7 +165,7 @@ func (x *examination) tables(ctx context.Context) error {
 		lacks = "usage on schema " + x.schema
 	}
 	x.Done(checkMeta, "")
-	if x.Done(checkRights, ""); lacks != "" {
+	if x.Done(checkRights, forRole); lacks != "" {
 		x.find(checkRights, "The role lacks: "+lacks+".", "A role of countmill that needs them cannot work.", "Let the role own the schema, or grant it these rights.")
 		if !usage {
 			return errNoTables

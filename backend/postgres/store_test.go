@@ -97,7 +97,7 @@ func TestOpen(t *testing.T) {
 		}
 	}
 	exec(t, "create schema "+name+" authorization owner_"+bare)
-	if _, err := postgres.Open(t.Context(), postgres.Config{URL: owner}); !errors.Is(err, engine.ErrDeployment) {
+	if _, err := postgres.Open(t.Context(), postgres.Config{URL: owner}); !errors.Is(err, engine.ErrDeployment) || !strings.Contains(err.Error(), "has no tables") {
 		t.Errorf("an empty schema: got %v, want ErrDeployment", err)
 	}
 	s := open(t, postgres.Config{URL: owner})
@@ -118,6 +118,15 @@ func TestOpen(t *testing.T) {
 	}
 	if _, err := r.Fold(t.Context(), &store.Commit{Adds: []store.ShardDelta{{Counter: "a", Delta: 5}}}); !errors.Is(err, store.ErrDeployment) {
 		t.Errorf("a fold by a reader: got %v, want ErrDeployment", err)
+	}
+	exec(t, "revoke select on "+name+".journal from reader_"+bare)
+	v := r.JournalView()
+	defer v.Close()
+	if _, err := v.Lookup(t.Context(), []store.Key{{Counter: "a", Shard: store.RecordKey}}); err != nil {
+		t.Error(err)
+	}
+	if _, err := v.JournalRecords(t.Context(), store.JournalQuery{Limit: 1}); !errors.Is(err, store.ErrDeployment) || errors.Is(err, engine.ErrExpired) {
+		t.Errorf("the journal without a right: got %v, want ErrDeployment", err)
 	}
 	for _, call := range []string{"add('a')", "add('a', 1, 'id')", "adopt('id')"} {
 		if _, err := newSession(t, strings.Replace(emulator.Postgres(t), "postgres@", "reader_"+bare+"@", 1)).Exec(t.Context(), "begin isolation level repeatable read; select "+name+"."+call); err == nil || !strings.Contains(err.Error(), "permission denied for function") {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/countmill/countmill/admin"
@@ -165,6 +166,8 @@ type API struct {
 	// decoding has room for the large bodies that are decoded at once: a batch needs up to 20 times its bytes, and
 	// half of the processors are for everything else.
 	decoding chan struct{}
+
+	told atomic.Int64 // when the log last got an error of a store that a person has to change
 
 	feeds   feeds           // of the watchers
 	closing context.Context // ends all watchers

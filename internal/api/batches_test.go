@@ -236,8 +236,8 @@ func TestBatchErrors(t *testing.T) {
 	for err, want := range map[error]int{
 		countmill.ErrUnavailable: 503, countmill.ErrOutcomeUnknown: 504, errors.New("x"): 500,
 	} {
-		if w := sendBatch(newReceiver(t, &fakeReceiver{err: err}, IncrementsConfig{}), aBatch(time.Now(), "a")); w.Code != want {
-			t.Errorf("%v: got %d, want %d", err, w.Code, want)
+		if w := sendBatch(newReceiver(t, &fakeReceiver{err: err}, IncrementsConfig{}), aBatch(time.Now(), "a")); w.Code != want || want == 503 && !strings.Contains(w.Body.String(), "an earlier one with the same key or ids may be counted") {
+			t.Errorf("%v: got %d %s, want %d", err, w.Code, w.Body, want)
 		}
 	}
 	full := newReceiver(t, &fakeReceiver{}, IncrementsConfig{Admit: func() error { return httpserver.NewProblem(http.StatusInsufficientStorage, "x", "x", "x") }})

@@ -1,13 +1,16 @@
 package api_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/countmill/countmill"
@@ -97,8 +100,22 @@ func TestAStoreThatRefusesTheProcess(t *testing.T) {
 	f.err = store.ErrDeployment
 	s := ask(t, api.Services{DeadLetters: admin.NewDeadLetters(f)}, api.Config{})
 	for _, r := range [][3]string{{"GET", "/v1/dead-letters", ""}, {"GET", "/v1/dead-letters/a", ""}, {"POST", "/v1/dead-letters/replay", `{"keys":["a"]}`}, {"POST", "/v1/dead-letters/discard", `{"keys":["a"]}`}} {
-		s.want(t, r[0], r[1], r[2], 503, "give it the right to write")
+		s.want(t, r[0], r[1], r[2], 503, "look at the log: ")
 	}
+	// A caller with a right to some counters does not see the error. The log has it once a minute, with its code.
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		f := &fakeSequences{err: fmt.Errorf("%w: %w: permission denied (SQLSTATE 42501)", countmill.ErrUnavailable, store.ErrDeployment)}
+		s := ask(t, api.Services{Sequences: f}, api.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		for range 3 {
+			s.want(t, "POST", nextPath, `{"sequence":"a"}`, 503, `nothing of this request was done; ask an aggregator, or look at the log"`)
+			s.want(t, "DELETE", sequencePath+"a", "", 503, `or look at the log"`)
+			time.Sleep(30 * time.Second)
+		}
+		if n := strings.Count(log.String(), "42501"); n != 2 {
+			t.Errorf("the log has the error %d times in a minute and a half, want 2: %s", n, &log)
+		}
+	})
 }
 
 // After StopIncrements a request for increments is refused, and the connection closed.

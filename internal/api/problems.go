@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"time"
@@ -62,9 +63,8 @@ func (a *API) asProblem(c call, err error) error {
 		return about(httpserver.NewProblem(http.StatusBadRequest, "clock-skew", "clock skew", err.Error()+": nothing of this batch was done; compare the clocks of sender and receiver"), "time", "")
 	case errors.Is(err, publisher.ErrOtherPrincipal):
 		return about(httpserver.NewProblem(http.StatusForbidden, "forbidden", "forbidden", err.Error()+": nothing was done"), "principal", "")
-	case errors.Is(err, store.ErrDeployment) && c.to.need == auth.Whole(auth.Admin):
-		return httpserver.NewProblem(http.StatusServiceUnavailable, "unavailable", "unavailable",
-			"the store does not let this process do that; ask an aggregator, or give it the right to write: "+err.Error()).RetryAfter(refusedPause)
+	case errors.Is(err, store.ErrDeployment) && c.to.need.Scope() != auth.Read:
+		return a.refused(c, err)
 	case errors.Is(err, countmill.ErrConflict) && c.to.role == onSequences:
 		limit := ""
 		if other, ok := errors.AsType[*sequence.CountError](err); ok {
@@ -73,8 +73,33 @@ func (a *API) asProblem(c call, err error) error {
 		return about(httpserver.NewProblem(http.StatusConflict, "other-count", "another count", err.Error()), "count", limit)
 	case c.to.role == onReader:
 		return sayWhichCounter(err)
+	case c.to.counts:
+		return notThisTime(err)
 	}
 	return err
+}
+
+// notThisTime adds what a refusal of increments does not say: a request of before may have the same key or ids.
+func notThisTime(err error) error {
+	p := *httpserver.AsProblem(err)
+	if p.Status != http.StatusTooManyRequests && p.Status != http.StatusServiceUnavailable {
+		return err
+	}
+	p.Detail += "; an earlier one with the same key or ids may be counted"
+	return &p
+}
+
+// refused is about a store that a person has to change. The log has the error once a minute; callers with all rights see it.
+func (a *API) refused(c call, err error) error {
+	now, last := time.Now().UnixNano(), a.told.Load()
+	if now-last >= int64(refusedPause) && a.told.CompareAndSwap(last, now) {
+		a.cfg.Logger.LogAttrs(c.ctx, slog.LevelWarn, "the store refuses this process", slog.String("op", c.to.op), slog.String("err", auth.Redact(err.Error())))
+	}
+	text := "the store refuses this process (rights, configuration or disk): nothing of this request was done; ask an aggregator, or look at the log"
+	if c.to.need == auth.Whole(auth.Admin) {
+		text += ": " + err.Error()
+	}
+	return httpserver.NewProblem(http.StatusServiceUnavailable, "unavailable", "unavailable", text).RetryAfter(refusedPause)
 }
 
 // about is a problem of a field.

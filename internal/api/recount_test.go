@@ -60,7 +60,7 @@ func TestRecount(t *testing.T) {
 	f.err = fmt.Errorf("%w: %w: records are complete from noon", countmill.ErrUnavailable, recount.ErrEarly)
 	s.want(t, "POST", "/v1/recount", `{}`, 503, "complete from noon")
 	f.err = fmt.Errorf("%w: %w: it may only read", countmill.ErrUnavailable, store.ErrDeployment)
-	s.want(t, "POST", "/v1/recount", `{"repair":true}`, 503, "give it the right to write")
+	s.want(t, "POST", "/v1/recount", `{"repair":true}`, 503, "look at the log: ")
 	f.err = &countmill.FieldError{Field: "range", Problem: "is no range", Limit: "the next of an answer"}
 	s.want(t, "POST", "/v1/recount", `{"range":"x"}`, 400, "range")
 }

@@ -136,7 +136,7 @@ func (e *Engine) prepare(ctx context.Context) error {
 	case err != nil || lacks == nothing:
 		return err
 	case lacks == everything && !e.options.Create:
-		return fmt.Errorf("%w: the database has no schema %s, so countmill has not used it yet: open it once with --create", engine.ErrDeployment, e.schema)
+		return fmt.Errorf("%w: the schema %s has no tables, so countmill has not used it yet: open it once with --create", engine.ErrDeployment, e.schema)
 	case e.options.ReadOnly && !e.options.Create:
 		return fmt.Errorf("%w: the schema %s is of an older version: start an aggregator of this version first", engine.ErrDeployment, e.schema)
 	}

@@ -101,11 +101,13 @@ func (v *view) ask(ctx context.Context, scans bool, build func(*batch)) error {
 			if begun && ctx.Err() != nil && !v.conn.Conn().PgConn().IsClosed() {
 				return err // nothing was sent
 			}
-			if begun { // its snapshot is gone with its transaction
+			if refused := refusal(err, nil); !begun || errors.Is(refused, engine.ErrDeployment) {
+				err = refused
+			} else { // its snapshot is gone with its transaction
 				err = fmt.Errorf("%w: %w", engine.ErrExpired, err)
+			}
+			if begun {
 				v.ended = err
-			} else {
-				err = refusal(err, nil)
 			}
 			v.endLocked()
 			return err
