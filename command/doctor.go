@@ -20,8 +20,8 @@ var doctorCommand = cli.Command{
 	Long: `Examines a running countmill (--server), and the backends of a role: give it the --store, --bus and
 --cache of that role, or run it where their variables are set. Each finding says what is wrong, why it
 matters and what to do. It needs no running role for the backends, and disturbs none.
-With --store and --bus the account is that of an aggregator, and must be able to write to the store. With
---store alone it may be that of a reader: if it may not write, the check "transforms" is left out.
+With --store and --bus the account is that of an aggregator, and must be able to write to the store; for up
+give --bus inproc:. With --store alone it may be that of a reader: that it may not write is no finding.
 
   countmill doctor
   countmill doctor --store datastore://PROJECT/DATABASE --bus 'pubsub://PROJECT/TOPIC?subscription=NAME'

@@ -49,7 +49,8 @@ func rankOfIndex(x *client.Index) int {
 // indexRows are a row for each index: a state and its progress, or when it was checked.
 func (p *pipeline) indexRows() []string {
 	if p.noIndexes != nil {
-		return []string{"unknown: " + cli.Plain(p.noIndexes.Error())}
+		why, _, _ := strings.Cut(p.noIndexes.Error(), ": nothing of this request was done") // which nobody asks of a look
+		return []string{"unknown: " + cli.Plain(why)}
 	}
 	var rows []string
 	for i := range p.indexes[:min(len(p.indexes), mostIndexes)] {

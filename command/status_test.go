@@ -2,6 +2,7 @@ package command
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -156,5 +157,9 @@ func TestManyIndexes(t *testing.T) {
 	p.indexes = p.indexes[1:]
 	if rows := p.indexRows(); len(rows) != mostIndexes || rows[0] != "old: serving" {
 		t.Errorf("got %q, want a row for each", rows)
+	}
+	p.noIndexes = errors.New("the store does not answer: nothing of this request was done, repeat it later")
+	if rows := p.indexRows(); rows[0] != "unknown: the store does not answer" {
+		t.Errorf("got %q", rows)
 	}
 }
