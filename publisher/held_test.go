@@ -148,7 +148,7 @@ func TestMessagesHeldAloneLeaveTheirSlots(t *testing.T) {
 	}
 }
 
-// While many messages of one flush wait for a slot, those that came back go first. So the bus must remember few.
+// Messages that came back go before new ones of the same flush. So the bus must remember few.
 func TestMessagesThatCameBackGoFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -222,7 +222,7 @@ func (p *Publisher) setAside(m *busMessage, err error) bool {
 	return true
 }
 
-// comeBack queues a message for its next try, unless Close has given up. Those that the bus has not seen come after it:
+// comeBack queues a message for its next try, unless Close has given up. New messages come after it:
 // otherwise many could be set aside while it waits, and the bus would have to remember both.
 func (p *Publisher) comeBack(m *busMessage) {
 	p.mu.Lock()

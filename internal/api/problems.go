@@ -79,7 +79,7 @@ func (a *API) asProblem(c call, err error) error {
 	return err
 }
 
-// notThisTime adds what a refusal of increments does not say: a request of before may have the same key or ids.
+// notThisTime adds to a refusal of increments that an earlier request may have had the same key or ids.
 func notThisTime(err error) error {
 	p := *httpserver.AsProblem(err)
 	if p.Status != http.StatusTooManyRequests && p.Status != http.StatusServiceUnavailable {

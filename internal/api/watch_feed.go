@@ -62,7 +62,7 @@ func (fs *feeds) join(a *API, o order) (*feed, error) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	f := fs.shared[o.key]
-	if f == nil || f.owner != o.caller && o.limit > f.mostLocked() { // more counters are of the share of who wants them
+	if f == nil || f.owner != o.caller && o.limit > f.mostLocked() { // a caller who wants more counters pays with its own share
 		f = &feed{
 			a: a, key: o.key, source: o.source, interval: o.interval, owner: o.caller,
 			limits: make(map[int]int), renewed: make(chan struct{}), done: make(chan struct{}),

@@ -11,13 +11,13 @@ import (
 	"github.com/countmill/countmill/store"
 )
 
-// sweeping removes old data from the store every hour, and does other work for the store more often: it moves series to the
+// sweeping removes old data from the store every hour and once soon after the start, and does other work for the store more often: it moves series to the
 // archive. Its chores follow each other. With an indexer, whose steps do so too, and two recounts an aggregator has four jobs beside its folds
 // at most. They need no turns of their own: on Datastore they are 4 of the 100 calls that a connection takes, and a fifth of a processor.
 type sweeping struct {
 	idle
 	log    *slog.Logger
-	first  []chore // of the chores, those that a process does which does not live for an hour
+	first  []chore // chores that run once soon after the start: a process may live for less than an hour
 	chores []chore
 	moves  []chore
 	every  *task

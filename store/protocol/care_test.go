@@ -260,7 +260,7 @@ func TestForgetBeforeIsKept(t *testing.T) {
 	}
 }
 
-// ForgetBefore stands while a longer window takes effect. After a restart meanwhile a clock that shows 2040 removes nothing too early.
+// ForgetBefore does not move while a longer window takes effect. A process starts meanwhile, and its clock shows 2040 once: nothing goes too early.
 func TestSweepsOfALongerWindow(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex

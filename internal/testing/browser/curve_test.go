@@ -257,7 +257,7 @@ func TestFrame(t *testing.T) {
 func TestFrameWithoutNews(t *testing.T) {
 	t.Parallel()
 	var asked, ended atomic.Int32
-	var says atomic.Value // what each stream says now, "gone" for a server that breaks it, "" for one that says nothing at all
+	var says atomic.Value // what each stream says now, "gone": the server breaks it; "": it says nothing
 	says.Store("")
 	address, tb := below(t, up(t), "", func(w http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Path != "/v1/watch" {
